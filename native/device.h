@@ -1,0 +1,65 @@
+/* device.h - devices as ordered queues, and the storages their tasks touch.
+**
+** A device runs its tasks in the order of submission. `device_submit` looks at the tickets of the storages a task
+** reads and writes: where another device's task is still under way (read after write, write after read, write after
+** write), the new task waits for it before it runs. Then the task's own ticket is noted in the storages.
+** A task that fails marks the storages it writes; a task that reads a marked storage is skipped and marks its own.
+** Order of calls: device_submit any number of times; device_wait or storage_wait where a value is needed on the host.
+** Nothing here knows a CPU: what a kind of device does stands behind struct device_ops.
+*/
+#pragma once
+#include "base.h"
+
+struct ticket { int32_t device; uint64_t seq; };      /* seq 0: none */
+
+/* Bytes on a device. Reference counted. `version` counts writes (submission order).  */
+struct storage {
+  void    *data;
+  size_t   bytes;
+  int32_t  device;
+  int32_t  refs;
+  uint64_t version;                                   /* +1 for each task that writes it */
+  struct ticket write;                                /* the last task that writes it */
+  struct ticket read[4];                              /* the last reads, one per device */
+  struct failure *failed;                             /* set by the failed task; void once told */
+  void   (*release)(void *owner, void *data);         /* gives the bytes back; NULL: not ours */
+  void    *owner;
+};
+int  storage_new(int device, size_t bytes, struct storage **out);          /* from the device's allocator, uninitialised, 64-byte aligned */
+int  storage_wrap(int device, void *data, size_t bytes, void (*release)(void *, void *), void *owner, struct storage **out);
+struct storage *storage_keep(struct storage *s);
+void storage_free(struct storage *s);                 /* drops one reference; the bytes go when queued tasks no longer hold it */
+int  storage_wait(struct storage *s, int for_write);  /* until it may be read (written) by the host; tells a failure once */
+
+/* A task: run on the queue's thread; `done` always runs after it (also when skipped), there too.
+** run returns TY_OK or an error code with this thread's failure set. The queue holds a reference to each storage. */
+struct task {
+  int  (*run)(void *context);
+  void (*done)(void *context);                        /* may be NULL */
+  void  *context;
+  struct storage *const *read, *const *write;         /* copied by device_submit */
+  int    nread, nwrite;
+  const struct ticket *after; int nafter;             /* further tickets to wait for */
+  size_t held;                                        /* bytes that only the queue keeps alive (back-pressure) */
+};
+int  device_submit(int device, const struct task *t, struct ticket *out);  /* out may be NULL */
+int  device_open(int device);                         /* TY_EDEVICE with the reason where it does not exist; opens on first use */
+int  device_wait(int device);                         /* drains; -1: all; tells the first pending failure */
+bool ticket_past(struct ticket t);
+void ticket_wait(struct ticket t);
+int  device_queues(void);                             /* CPU queues opened so far */
+bool device_sync(void);                               /* TYCHO_SYNC=1: device_submit runs inline */
+const char *device_name(int device, char *buffer, size_t size);            /* "cpu(0)" */
+int  device_parse(const char *text, int *device);     /* "gpu(1)" -> TY_GPU + 1; "" -> TY_CPU */
+int  device_copy(struct storage *dst, size_t dst_at, struct storage *src, size_t src_at, size_t bytes);   /* queued; across devices too */
+
+/* The random state of a device: every draw (imperative call or executor run) takes the next counter. */
+struct draw { uint64_t seed, counter; };
+struct draw device_draw(int device);
+
+/* Ranges that grow: reserved address space, committed as needed; a range that cannot grow in place moves (returns 1). */
+struct range { int32_t device; char *base; size_t bytes, reserved; };
+int  range_new(int device, struct range *out);
+int  range_grow(struct range *r, size_t bytes, bool *moved);               /* contents are kept */
+void range_trim(struct range *r, size_t bytes);
+void range_free(struct range *r);

@@ -1,0 +1,19 @@
+/* gemm.h - matrix products. Row-major. op(A) is m x k, op(B) is k x n, C is m x n; ld* in elements.
+**
+** gemm        one product; picks our packed kernel or OpenBLAS by size; parallel inside; float32 and float64.
+** gemm_pack   B packed into panels once (a weight that serves many products), then gemm_packed any number of times;
+**             the epilogue adds a bias row and applies an activation while C is still in registers.
+** Sums over k are in a fixed order for a given shape: equal settings give equal bits.
+*/
+#pragma once
+#include "op.h"
+
+int    gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a, int64_t lda,
+            const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
+size_t gemm_pack_bytes(int dtype, int64_t n, int64_t k);
+void   gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *packed);
+struct gemm_epilogue { const void *bias; int act; bool add; };               /* C = act(C * add + AB + bias) */
+int    gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *packed,
+                   void *c, int64_t ldc, const struct gemm_epilogue *e);
+int    gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha,
+                  const void *a, int64_t sa, const void *b, int64_t sb, double beta, void *c, int64_t sc);   /* dense matrices, strides between them */

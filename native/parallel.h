@@ -1,0 +1,14 @@
+/* parallel.h - work split over the cores of one device; the only place that knows OpenMP is parallel.c.
+**
+** Only queue threads open regions. A region's team is constant: cores / CPU queues opened. The split into chunks
+** depends on n and grain alone, never on the number of threads, so that sums have equal bits on any machine.
+** Less than about 20 us of work should be one chunk (n <= grain): it then runs inline.
+*/
+#pragma once
+#include <stdint.h>
+
+typedef void (*parallel_fn)(int64_t begin, int64_t end, void *context);
+void parallel(int64_t n, int64_t grain, parallel_fn body, void *context);   /* chunks of `grain`, the last may be smaller */
+void parallel_team(void (*body)(int member, int members, void *context), void *context);   /* once per member */
+int  parallel_threads(void);                          /* members of this thread's team */
+int  parallel_index(void);                            /* this member, from 0 */
