@@ -6,7 +6,7 @@
 ** the other (plan_verify derives this from the instructions alone).
 */
 #pragma once
-#include "op.h"
+#include "registry.h"
 
 struct node {
   const struct op *op;                                /* NULL: a variable */
@@ -38,11 +38,12 @@ const char *node_attr(const struct node *n, const char *key);
 int  graph_var(ty_graph *g, const char *name, const ty_attr *attr, int nattr, ty_entry *out);
 int  graph_node(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr, int nattr,
                 const ty_entry *in, int nin, ty_entry *out);                 /* out: its first output */
+int  graph_twin(ty_graph *g, int of, const char *name, bool backward, const ty_entry *in, int nin, int nout, ty_entry *out);
+                                                      /* a mirror of node `of`, or its gradient operator */
 const char *op_label(const struct node *n);           /* "FullyConnected", "_backward_FullyConnected", "null" */
 void output_name(const struct node *n, int out, char *buffer, size_t size);  /* "fc1_output", "bn_mean", "slice_output0" */
 
-/* infer.c: fills desc[nvalue] from what is known; variables' seeds are in desc before. `from[value]` notes what fixed a
-** shape (for errors). Complete or not is the caller's question. */
-struct inference { ty_desc *desc; int *from; };
-int  infer_shapes(const ty_graph *g, int first_node, ty_desc *desc);
-int  infer_types(const ty_graph *g, int first_node, ty_desc *desc);
+/* infer.c: fills desc[nvalue] from what is known; the seeds of variables are in desc before. */
+int  infer_seed(const ty_graph *g, const ty_want *given, int n, ty_desc *desc);      /* given shapes and dtypes, __shape__, __dtype__ */
+int  infer_run(const ty_graph *g, int what, ty_desc *desc);                  /* conflicts fail; what stays unknown stays 0 */
+int  infer_undecided(const ty_graph *g, const ty_desc *desc, int what);      /* fails naming the first undecided argument */

@@ -161,6 +161,7 @@ int         ty_op_ports(const char *op, const ty_attr *attr, int nattr, int nin,
                                                            /* names of the inputs ("x!" is mutated) and outputs ("[x]" is hidden)
                                                               that these attributes give; checks the attributes. nin counts the
                                                               inputs of a variadic operator, -1: as the attributes say */
+int         ty_op_alias(int i, const char **out);            /* other names of operator i, separated by spaces */
 int         ty_graph_size(ty_graph *g, int *nodes);
 int         ty_graph_node(ty_graph *g, int i, ty_node *out);
 int         ty_rng(int device, int set, uint64_t *seed, uint64_t *counter);   /* reads or sets a device's random state */
