@@ -108,10 +108,12 @@ int type_all(struct infer *s)
 int shape_all(struct infer *s)
 {
   ty_desc known = { 0 };
-  for (int i = 0; i < s->nin; i++) TRY(shape_as(s, &s->in[i], &known)), known = s->in[i].ndim ? s->in[i] : known;
-  for (int i = 0; i < s->nout; i++) TRY(shape_as(s, &s->out[i], &known)), known = s->out[i].ndim ? s->out[i] : known;
-  for (int i = 0; i < s->nin; i++) TRY(shape_as(s, &s->in[i], &known));
-  for (int i = 0; i < s->nout; i++) TRY(shape_as(s, &s->out[i], &known));
+  for (int round = 0; round < 2; round++)             /* the second round hands back what the first one learned */
+    for (int i = 0; i < s->nin + s->nout; i++) {
+      ty_desc *slot = i < s->nin ? &s->in[i] : &s->out[i - s->nin];
+      TRY(shape_as(s, slot, &known));
+      if (slot->ndim) known = *slot;
+    }
   return TY_OK;
 }
 
