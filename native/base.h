@@ -36,6 +36,10 @@ enum { ALIGN = 64, PAGE = 4096 };
 void *mem_new(size_t bytes);                          /* zeroed; NULL and a failure of TY_EMEMORY when out of memory */
 void *mem_grow(void *p, size_t bytes);                /* as realloc; the old block stays on failure */
 void  mem_free(void *p);
+uint64_t mem_count(void);                             /* allocations made by this thread so far */
+int64_t  mem_bytes(void);                             /* host bytes in use through mem_new */
+int64_t  mem_limit(void);                             /* TYCHO_MEM_LIMIT; 0: none */
+int   fail_memory(const char *place, size_t wanted, int64_t used, int64_t cached);   /* TY_EMEMORY with a memory report */
 char *mem_text(const char *s);                        /* a copy */
 #define NEW(T) ((T *)mem_new(sizeof(T)))
 #define NEWS(T, n) ((T *)mem_new(sizeof(T) * (size_t)((n) > 0 ? (n) : 1)))
@@ -69,3 +73,9 @@ const char *env_text(const char *name, const char *otherwise);
 int64_t env_number(const char *name, int64_t otherwise);
 bool env_disabled(const char *what);                  /* TYCHO_DISABLE names it */
 bool interrupted(void);                               /* somebody asks every running call to stop */
+
+/* -- the processor (platform.c) --------------------------------------------------------------------- */
+
+enum { CPU_BASELINE, CPU_AVX2, CPU_AVX512 };
+int  cpu_level(void);                                 /* CPU_*: the best this machine runs, or TYCHO_CPU where that is lower */
+const char *cpu_path(void);                           /* "baseline" "avx2" "avx512" */
