@@ -23,6 +23,13 @@ struct walk {
   int *twin;                                          /* per forward node: its mirror, -1: none yet */
 };
 
+static bool zero_gradient(const struct op *op)
+{
+  if (op->flags & OP_ZERO_GRAD) return true;
+  for (int k = 0; op->row && k < COUNT(op->row->grad); k++) if (op->row->grad[k]) return false;
+  return op->row != NULL;
+}
+
 /* -- descriptors of appended nodes ------------------------------------------------------------------------- */
 
 static int note_desc(struct walk *w, int node, int out, const ty_desc *d)
@@ -223,6 +230,8 @@ static int append_backward(struct walk *w, int node, const char *reads)
     ty_entry to = w->g->node[node].in[k];
     ty_desc d = desc_at(w, to);
     TRY(note_desc(w, out.node, k, &d));
+    const struct row *row = w->g->node[node].op->row;
+    if (row && (k >= COUNT(row->grad) || !row->grad[k])) continue;              /* a gradient of zero */
     if (w->need[to.node] && !w->g->node[node].inport[k].mutated) TRY(contribute(w, to, (ty_entry){ out.node, k }));
   }
   return TY_OK;
@@ -231,7 +240,7 @@ static int append_backward(struct walk *w, int node, const char *reads)
 static int visit(struct walk *w, int node)
 {
   const struct node *n = &w->g->node[node];
-  if (!n->op || !w->need[node] || n->op->flags & OP_ZERO_GRAD) return TY_OK;
+  if (!n->op || !w->need[node] || zero_gradient(n->op)) return TY_OK;
   const char *reads = op_reads(n->op, n->param);
   if (!reached(w, node, reads)) return TY_OK;
   if (!reads) return not_differentiable(n);
@@ -245,7 +254,7 @@ static void find_needed(struct walk *w)
   for (int i = 0; i < w->forward; i++) {
     const struct node *n = &w->g->node[i];
     w->need[i] = w->wish->wanted[i];
-    for (int k = 0; n->op && !(n->op->flags & OP_ZERO_GRAD) && k < n->nin; k++) w->need[i] |= w->need[n->in[k].node] && !n->inport[k].mutated;
+    for (int k = 0; n->op && !zero_gradient(n->op) && k < n->nin; k++) w->need[i] |= w->need[n->in[k].node] && !n->inport[k].mutated;
   }
 }
 

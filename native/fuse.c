@@ -1,0 +1,194 @@
+/* fuse.c - groups element-wise nodes into tapes, and lets products apply the activation that follows them.
+**
+** Rule: scanning in index order, an element-wise node joins, and so merges, the groups of its element-wise producers if
+** device, shape and part (forward or backward) agree, the operands suffice, and every reader outside the merged group of
+** one of its members has a higher index than the node. The group runs at its last member. That one condition also
+** excludes cycles: a path out of the group and back would pass an outside reader with a lower index.
+** Inner values of a group get no memory at all.
+*/
+#include "program.h"
+
+enum { GROUP_NODES = 40, GROUP_OPERANDS = 24 };
+
+struct readers { int *first, *list; };                /* per node: readers are list[first[i] .. first[i + 1] - 1] */
+struct groups {
+  struct program *p;
+  struct readers r;
+  int *next, *last, *size;                            /* per group leader: members as a chain, their number */
+};
+
+static int find_readers(struct program *p, struct readers *r)
+{
+  const ty_graph *g = p->s.g;
+  r->first = arena_new(&p->arena, sizeof(int) * (size_t)(g->n + 2));
+  NEED(r->first, TY_EMEMORY, "out of memory: fusion");
+  int total = 0;
+  for (int i = 0; i < g->n; i++) for (int k = 0; k < g->node[i].nin; k++) r->first[g->node[i].in[k].node + 1]++, total++;
+  for (int i = 0; i < g->n; i++) r->first[i + 1] += r->first[i];
+  r->list = arena_new(&p->arena, sizeof(int) * (size_t)(total + 1));
+  int *at = NEWS(int, g->n + 1);
+  NEED(r->list && at, TY_EMEMORY, "out of memory: fusion");
+  memcpy(at, r->first, sizeof(int) * (size_t)g->n);
+  for (int i = 0; i < g->n; i++) for (int k = 0; k < g->node[i].nin; k++) r->list[at[g->node[i].in[k].node]++] = i;
+  mem_free(at);
+  return TY_OK;
+}
+
+/* -- which nodes may join ----------------------------------------------------------------------------------- */
+
+static bool assigns(const struct op *op) { return op->in && strchr(op->in, '!'); }
+
+/* Every output is some input's bytes: nothing to compute. */
+static bool only_views(const struct source *s, int i)
+{
+  const struct node *n = &s->g->node[i];
+  for (int k = 0; k < n->nout; k++) if (!(n->backward && !n->op->row->grad[MIN(k, 5)]) && view_of(s, i, k) < 0) return false;
+  return true;
+}
+
+/* A node that runs as part of a tape: a row whose outputs all have one shape (a gradient that must be summed over
+** broadcast axes does not). */
+static bool element_wise(const struct source *s, int i)
+{
+  const struct node *n = &s->g->node[i];
+  if (!n->op || !n->op->row || assigns(n->op) || only_views(s, i)) return false;
+  const ty_desc *space = n->backward ? NULL : &s->desc[n->first];
+  for (int k = 0; n->backward && k < n->nout; k++) {
+    const ty_desc *d = &s->desc[n->first + k];
+    if (space && !desc_same_shape(space, d)) return false;
+    space = d;
+  }
+  for (int k = 0; n->backward && k < n->nin; k++) if (!desc_same_shape(space, &s->desc[value_of(s->g, n->in[k])])) return false;
+  return space && desc_known(space);
+}
+
+static const ty_desc *space_of(const struct source *s, int i) { return &s->desc[s->g->node[i].first]; }
+
+static bool ends_here(const struct source *s, int i)  /* some output is a head or a bound gradient */
+{
+  const struct node *n = &s->g->node[i];
+  for (int k = 0; k < n->nout; k++) if (s->grad_of[n->first + k] >= 0) return true;
+  for (int h = 0; h < s->nhead; h++) if (s->head[h].node == i) return true;
+  return false;
+}
+
+/* -- merging -------------------------------------------------------------------------------------------------- */
+
+static int leader(const struct program *p, int i) { return p->group[i]; }
+
+/* Every reader outside groups a and b of one of a's members comes after node n. */
+static bool readers_later(const struct groups *q, int a, int b, int n)
+{
+  for (int m = a; m >= 0; m = q->next[m])
+    for (int k = q->r.first[m]; k < q->r.first[m + 1]; k++) {
+      int reader = q->r.list[k], its = q->p->group[reader];
+      if (reader <= n && its != a && its != b) return false;
+    }
+  return true;
+}
+
+static int operands(const struct groups *q, int a)
+{
+  int n = 0;
+  for (int m = a; m >= 0; m = q->next[m]) n += q->p->s.g->node[m].nin + q->p->s.g->node[m].nout;
+  return n;
+}
+
+static bool may_merge(const struct groups *q, int a, int b, int n)
+{
+  const struct source *s = &q->p->s;
+  if (a == b || q->size[a] + q->size[b] > GROUP_NODES) return false;
+  if (s->device[a] != s->device[n] || (a < s->forward) != (n < s->forward)) return false;
+  if (!desc_same_shape(space_of(s, a), space_of(s, n))) return false;
+  if (operands(q, a) + operands(q, b) > 2 * GROUP_OPERANDS) return false;
+  return readers_later(q, a, b, n) && readers_later(q, b, a, n);
+}
+
+static void merge(struct groups *q, int from, int into)
+{
+  for (int m = from; m >= 0; m = q->next[m]) q->p->group[m] = into;
+  q->next[q->last[into]] = from;
+  q->last[into] = q->last[from];
+  q->size[into] += q->size[from];
+}
+
+static void join(struct groups *q, int n)
+{
+  const struct node *node = &q->p->s.g->node[n];
+  q->p->group[n] = n;
+  q->next[n] = -1; q->last[n] = n; q->size[n] = 1;
+  for (int k = 0; k < node->nin; k++) {
+    int producer = node->in[k].node;
+    if (q->p->group[producer] < 0) continue;
+    int a = leader(q->p, producer), b = leader(q->p, n);
+    if (may_merge(q, a, b, n)) merge(q, a, b);
+  }
+}
+
+/* -- epilogues --------------------------------------------------------------------------------------------------- */
+
+int row_activation(const struct op *op, const void *param)
+{
+  static const struct { const char *name; int act; } known[] = { { "relu", ACT_RELU }, { "sigmoid", ACT_SIGMOID }, { "tanh", ACT_TANH }, { "softrelu", ACT_SOFTRELU } };
+  const char *name = op->name;
+  bool found;
+  if (!strcmp(name, "Activation")) {
+    double k = op_number(op, param, "act_type", &found);
+    static const char *const type[] = { "relu", "sigmoid", "softrelu", "softsign", "tanh" };
+    for (const struct param *q = op->param; found && q && q->name; q++)       /* the order of the choices is the operator's */
+      if (!strcmp(q->name, "act_type")) {
+        const char *c = q->choice;
+        for (int i = 0; i < (int)k && c; i++) c = strchr(c, '|') ? strchr(c, '|') + 1 : NULL;
+        for (int i = 0; c && i < COUNT(type); i++) if (!strncmp(c, type[i], strlen(type[i])) && (c[strlen(type[i])] == '|' || !c[strlen(type[i])])) name = type[i];
+      }
+  }
+  for (int i = 0; i < COUNT(known); i++) if (!strcmp(known[i].name, name)) return known[i].act;
+  return ACT_NONE;
+}
+
+static bool applies_activations(const struct node *n)
+{
+  for (const struct kernel *k = op_kernels(n->op, false); k && k->name; k++) if (k->flags & K_ACT) return true;
+  return false;
+}
+
+/* A product whose only reader is an activation in the same part applies it while its result is still in registers. */
+static void absorb(struct program *p, const struct readers *r, int i)
+{
+  const struct source *s = &p->s;
+  const struct node *n = &s->g->node[i];
+  if (!n->op || n->backward || n->op->row || !applies_activations(n) || ends_here(s, i)) return;
+  if (r->first[i + 1] - r->first[i] != 1) return;
+  int a = r->list[r->first[i]];
+  const struct node *m = &s->g->node[a];
+  if (m->backward || m->mirror != n->mirror || !m->op->row || m->nin != 1 || m->in[0].out != 0 || s->device[a] != s->device[i] || (a < s->forward) != (i < s->forward)) return;
+  if (!row_activation(m->op, m->param) || s->desc[m->first].dtype != s->desc[n->first].dtype || p->group[a] != a) return;
+  p->act[i] = a;
+  p->absorbed[a] = i;
+  p->group[a] = -1;
+}
+
+int fuse_program(struct program *p)
+{
+  const struct source *s = &p->s;
+  int n = s->g->n;
+  struct groups q = { p, { 0 }, arena_new(&p->arena, sizeof(int) * (size_t)(n + 1)), arena_new(&p->arena, sizeof(int) * (size_t)(n + 1)),
+                      arena_new(&p->arena, sizeof(int) * (size_t)(n + 1)) };
+  p->group = arena_new(&p->arena, sizeof(int) * (size_t)(n + 1));
+  p->act = arena_new(&p->arena, sizeof(int) * (size_t)(n + 1));
+  p->absorbed = arena_new(&p->arena, sizeof(int) * (size_t)(n + 1));
+  NEED(q.next && q.last && q.size && p->group && p->act && p->absorbed, TY_EMEMORY, "out of memory: fusion");
+  for (int i = 0; i < n; i++) p->group[i] = p->act[i] = p->absorbed[i] = -1;
+  TRY(find_readers(p, &q.r));
+  for (int i = 0; i < n; i++) {
+    if (!element_wise(s, i)) continue;
+    if (s->flags & TY_NOFUSE) p->group[i] = i, q.next[i] = -1, q.last[i] = i, q.size[i] = 1;
+    else join(&q, i);
+  }
+  if (!(s->flags & TY_NOFUSE))
+    for (int i = 0; i < n; i++) if (s->g->node[i].op && q.r.first[i + 1] - q.r.first[i] == 1) {
+      int a = q.r.list[q.r.first[i]];
+      if (p->group[a] >= 0 && q.size[p->group[a]] == 1) absorb(p, &q.r, i);
+    }
+  return TY_OK;
+}

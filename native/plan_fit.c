@@ -1,0 +1,234 @@
+/* plan_fit.c - offsets for values with known sizes and lifetimes, in as little memory as possible.
+**
+** The lower bound is the largest sum of bytes alive at one step. Several orders of placing are tried, each at the
+** tightest gap that is free for the whole life of the value (Pisarchyk & Lee, arXiv 2001.03288, for order by size); the
+** smallest total wins, and the search ends as soon as one meets the bound. When none does, values alive at the worst
+** step are moved to the front of the best order and it is tried again. Cost: O(n^2) an order; for large n one pass in
+** order of time with a free list, O(n log n), comes first, and the others only within a budget.
+*/
+#include "program.h"
+
+struct fit {
+  int n;
+  const int64_t *bytes;
+  const int *first, *last;
+  const int64_t *kept;                                /* >= 0: a place that may not change */
+  int64_t *offset, *best, total;
+  int64_t bound;
+  int *order, *placed;
+  int64_t *key;
+};
+
+static int64_t lower_bound(int n, const int64_t *bytes, const int *first, const int *last, int *when)
+{
+  int end = 0;
+  for (int i = 0; i < n; i++) end = MAX(end, last[i] + 2);
+  int64_t *delta = NEWS(int64_t, end + 1), live = 0, peak = 0;
+  if (!delta) return 0;
+  for (int i = 0; i < n; i++) delta[first[i]] += bytes[i], delta[last[i] + 1] -= bytes[i];
+  for (int t = 0; t < end; t++) {
+    live += delta[t];
+    if (live > peak) peak = live, *when = t;
+  }
+  mem_free(delta);
+  return peak;
+}
+
+/* -- one order -------------------------------------------------------------------------------------------- */
+
+/* Places item i at the tightest gap among placed items (sorted by offset) that are alive with it. */
+static int64_t best_gap(const struct fit *f, int i, int placed)
+{
+  int64_t at = 0, best = -1, gap = INT64_MAX;
+  for (int k = 0; k < placed; k++) {
+    int j = f->placed[k];
+    if (f->last[j] < f->first[i] || f->first[j] > f->last[i]) continue;
+    int64_t room = f->offset[j] - at;
+    if (room >= f->bytes[i] && room < gap) gap = room, best = at;
+    at = MAX(at, f->offset[j] + f->bytes[j]);
+  }
+  return best >= 0 ? best : at;
+}
+
+static void insert(struct fit *f, int i, int placed)
+{
+  int k = placed;
+  while (k > 0 && f->offset[f->placed[k - 1]] > f->offset[i]) f->placed[k] = f->placed[k - 1], k--;
+  f->placed[k] = i;
+}
+
+static int64_t place_in_order(struct fit *f)
+{
+  int placed = 0;
+  int64_t total = 0;
+  for (int i = 0; i < f->n; i++)
+    if (f->kept[i] >= 0) f->offset[i] = f->kept[i], insert(f, i, placed++), total = MAX(total, f->offset[i] + f->bytes[i]);
+  for (int k = 0; k < f->n; k++) {
+    int i = f->order[k];
+    if (f->kept[i] >= 0) continue;
+    f->offset[i] = best_gap(f, i, placed);
+    insert(f, i, placed++);
+    total = MAX(total, f->offset[i] + f->bytes[i]);
+    if (total >= f->total) return INT64_MAX;          /* cannot win any more */
+  }
+  return total;
+}
+
+static void keep_if_better(struct fit *f, int64_t total)
+{
+  if (total >= f->total) return;
+  f->total = total;
+  memcpy(f->best, f->offset, sizeof(int64_t) * (size_t)f->n);
+}
+
+static _Thread_local const int64_t *sort_key;
+static int by_key(const void *a, const void *b)
+{
+  int i = *(const int *)a, j = *(const int *)b;
+  return sort_key[i] != sort_key[j] ? (sort_key[i] > sort_key[j] ? -1 : 1) : i - j;
+}
+
+static void sort_order(struct fit *f)
+{
+  for (int i = 0; i < f->n; i++) f->order[i] = i;
+  sort_key = f->key;
+  qsort(f->order, (size_t)f->n, sizeof(int), by_key);
+}
+
+/* -- in order of time, with a free list ---------------------------------------------------------------------- */
+
+struct hole { int64_t at, size; };
+struct holes { struct hole *h; int n, cap; int64_t top; };
+
+static int64_t take_hole(struct holes *q, int64_t size)
+{
+  int best = -1;
+  for (int k = 0; k < q->n; k++) if (q->h[k].size >= size && (best < 0 || q->h[k].size < q->h[best].size)) best = k;
+  if (best < 0) {                                     /* grow the last hole if it touches the top */
+    int64_t at = q->top;
+    if (q->n && q->h[q->n - 1].at + q->h[q->n - 1].size == q->top) at = q->h[--q->n].at;
+    q->top = at + size;
+    return at;
+  }
+  int64_t at = q->h[best].at;
+  q->h[best].at += size;
+  q->h[best].size -= size;
+  if (!q->h[best].size) memmove(&q->h[best], &q->h[best + 1], sizeof *q->h * (size_t)(--q->n - best));
+  return at;
+}
+
+static bool give_hole(struct holes *q, int64_t at, int64_t size)
+{
+  int k = 0;
+  while (k < q->n && q->h[k].at < at) k++;
+  bool left = k > 0 && q->h[k - 1].at + q->h[k - 1].size == at, right = k < q->n && at + size == q->h[k].at;
+  if (left && right) {
+    q->h[k - 1].size += size + q->h[k].size;
+    memmove(&q->h[k], &q->h[k + 1], sizeof *q->h * (size_t)(--q->n - k));
+  } else if (left) q->h[k - 1].size += size;
+  else if (right) q->h[k].at = at, q->h[k].size += size;
+  else {
+    if (!GROW(q->h, q->n, q->cap)) return false;
+    memmove(&q->h[k + 1], &q->h[k], sizeof *q->h * (size_t)(q->n++ - k));
+    q->h[k] = (struct hole){ at, size };
+  }
+  return true;
+}
+
+static _Thread_local const int *sort_time;
+static int by_time(const void *a, const void *b)
+{
+  int i = *(const int *)a, j = *(const int *)b;
+  return sort_time[i] != sort_time[j] ? sort_time[i] - sort_time[j] : i - j;
+}
+
+static int64_t place_in_time(struct fit *f, const int *first, const int *last)
+{
+  int *birth = f->order, *death = f->placed;
+  struct holes q = { 0 };
+  bool ok = true;
+  for (int i = 0; i < f->n; i++) birth[i] = death[i] = i;
+  sort_time = first; qsort(birth, (size_t)f->n, sizeof(int), by_time);
+  sort_time = last;  qsort(death, (size_t)f->n, sizeof(int), by_time);
+  for (int b = 0, d = 0; ok && b < f->n; b++) {
+    for (; d < f->n && last[death[d]] < first[birth[b]]; d++) ok = ok && give_hole(&q, f->offset[death[d]], f->bytes[death[d]]);
+    f->offset[birth[b]] = take_hole(&q, f->bytes[birth[b]]);
+  }
+  mem_free(q.h);
+  return ok ? q.top : INT64_MAX;
+}
+
+/* The same backwards: values are born at their last step. */
+static int64_t place_backwards(struct fit *f)
+{
+  int end = 0, *first = NEWS(int, f->n), *last = NEWS(int, f->n);
+  int64_t total = INT64_MAX;
+  for (int i = 0; i < f->n; i++) end = MAX(end, f->last[i]);
+  for (int i = 0; first && last && i < f->n; i++) first[i] = end - f->last[i], last[i] = end - f->first[i];
+  if (first && last) total = place_in_time(f, first, last);
+  mem_free(first);
+  mem_free(last);
+  return total;
+}
+
+/* -- the search --------------------------------------------------------------------------------------------------- */
+
+static void make_key(struct fit *f, int kind)
+{
+  for (int i = 0; i < f->n; i++) {
+    int64_t life = f->last[i] - f->first[i] + 1;
+    f->key[i] = kind == 0 ? f->bytes[i] : kind == 1 ? life * 1000 + MIN(f->bytes[i] >> 6, 999) : kind == 2 ? (f->bytes[i] >> 6) * life
+              : kind == 3 ? -(int64_t)f->first[i] : (int64_t)f->last[i];
+  }
+}
+
+static uint32_t next_random(uint32_t *s) { *s ^= *s << 13; *s ^= *s >> 17; return *s ^= *s << 5; }
+
+/* Disturbs the sizes that set the order by a growing amount; values alive at the worst step go first. */
+static void improve(struct fit *f, int worst, int64_t budget)
+{
+  uint32_t seed = 2463534242u;
+  for (int round = 0; f->total > f->bound && budget > 0; round++, budget -= (int64_t)f->n * f->n / 4 + f->n) {
+    make_key(f, round % 3);
+    for (int i = 0; i < f->n; i++) {
+      int64_t spread = f->key[i] * (int64_t)(1 + round / 8 % 6) / 8;
+      if (spread > 0) f->key[i] += (int64_t)(next_random(&seed) % (uint64_t)spread);
+      if (round & 1 && f->first[i] <= worst && worst <= f->last[i]) f->key[i] += INT64_C(1) << 60;
+    }
+    sort_order(f);
+    keep_if_better(f, place_in_order(f));
+  }
+}
+
+static void search(struct fit *f, int worst)
+{
+  bool any_kept = false;
+  for (int i = 0; i < f->n; i++) any_kept |= f->kept[i] >= 0;
+  if (!any_kept) keep_if_better(f, place_in_time(f, f->first, f->last));
+  if (!any_kept && f->total > f->bound) keep_if_better(f, place_backwards(f));
+  int64_t budget = any_kept ? INT64_MAX : INT64_C(24000000), one = (int64_t)f->n * f->n / 4 + 1;
+  for (int kind = 0; kind < 5 && f->total > f->bound && (budget >= one || f->total == INT64_MAX); kind++, budget -= one) {
+    make_key(f, kind);
+    sort_order(f);
+    keep_if_better(f, place_in_order(f));
+  }
+  improve(f, worst, MIN(budget, INT64_C(24000000)));
+}
+
+int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t *offset, int64_t *total, int64_t *bound)
+{
+  int worst = 0;
+  *total = *bound = lower_bound(n, bytes, first, last, &worst);
+  if (!n) return TY_OK;
+  int64_t *kept = NEWS(int64_t, n);
+  struct fit f = { n, bytes, first, last, kept, offset, NEWS(int64_t, n), INT64_MAX, *bound, NEWS(int, n), NEWS(int, n), NEWS(int64_t, n) };
+  bool room = kept && f.best && f.order && f.placed && f.key;
+  if (room) {
+    memcpy(kept, offset, sizeof(int64_t) * (size_t)n);
+    search(&f, worst);
+    memcpy(offset, f.best, sizeof(int64_t) * (size_t)n);
+    *total = f.total;
+  }
+  mem_free(kept); mem_free(f.best); mem_free(f.order); mem_free(f.placed); mem_free(f.key);
+  return room ? TY_OK : fail(TY_EMEMORY, "out of memory: plan");
+}

@@ -1,0 +1,97 @@
+/* program.h - what a graph compiles to: steps in order, a place for every value, instructions ready to run.
+**
+** The passes, in order, each a file that fills its part and touches no other:
+**   fuse      which element-wise nodes form one tape; which activation goes into a product's epilogue
+**   schedule  the steps in order: nodes that are alive, groups at their last member, copies into bound arrays
+**   plan      (first half) which values have bytes, what each step reads and writes
+**   select    (lower.c) the kernel of each step, its scratch and state
+**   plan      lifetimes, results in the place of dying inputs, offsets
+**   lower     operands, tapes, segments
+** A program is one variant: with fusion, or (monitor, partial forward) one node per step.
+*/
+#pragma once
+#include "graph.h"
+#include "invoke.h"
+#include "tape.h"
+
+/* The graph of an executor with everything the passes ask about its ends. Arrays are indexed as noted. */
+struct source {
+  ty_graph *g;
+  const ty_desc *desc;                                /* per value */
+  const int *device;                                  /* per node */
+  int forward;                                        /* nodes of the forward part; all later ones belong to backward */
+  const ty_entry *head; int nhead;
+  const int *outer;                                   /* per node: place of a variable among the bound tensors, -1 */
+  const int *grad_of;                                 /* per value: bound tensor that receives it as a gradient, -1 */
+  const int *grad_req;                                /* per value: TY_WRITE or TY_ADD, where grad_of >= 0 */
+  const uint8_t *grad_late;                           /* per value: its bound array overlaps another: copy at the end */
+  int ncopy; const struct grad_copy { ty_entry from; int outer, req; } *copy;    /* gradients that cannot be written in place */
+  int flags;
+};
+
+enum { STEP_NODE, STEP_TAPE, STEP_COPY, STEP_ADD };   /* STEP_COPY, STEP_ADD: a value into (onto) bound tensor `outer` */
+struct step {
+  int kind, node;                                     /* node: the (last) node it runs */
+  int member, nmember;                                /* STEP_TAPE: its nodes, in program.member */
+  int outer;                                          /* STEP_COPY, STEP_ADD */
+  ty_entry from;
+  int act_node;                                       /* STEP_NODE: the activation that its kernel applies, -1 */
+  int device;
+  struct invoke v;                                    /* STEP_NODE: kernel and operands */
+  int *in, *out; int nin, nout;                       /* values read and written; -1: nobody wants this output */
+  struct tape *tape; struct tape_loop loop; void **operand;                   /* STEP_TAPE, STEP_ADD */
+  size_t scratch; int64_t scratch_at;                 /* scratch_at: offset in the pool */
+  void *state;
+  char *why;                                          /* candidates that refused */
+};
+
+enum { V_NONE, V_OUTER, V_POOL };
+struct value {
+  int kind;
+  int root;                                           /* the value whose memory this one has: itself, or an alias's */
+  int outer;                                          /* V_OUTER: bound tensor */
+  int first, last;                                    /* of a root: steps from which to which its bytes are in use */
+  int device;
+  bool pinned;                                        /* a head: in use to the end */
+  bool add;                                           /* V_OUTER: its producer accumulates */
+  int64_t bytes, offset;                              /* of a root: rounded to ALIGN; in its device's pool */
+  int nread, reader;                                  /* steps that read it; the last of them */
+};
+struct fixed { int value; int64_t offset; };          /* a place that plan must keep */
+struct segment { int device, first, last, wait; };    /* steps first .. last - 1; wait: latest earlier segment it depends on, -1 */
+
+enum { MAX_DEVICES = 16 };
+struct program {
+  struct source s;
+  struct arena arena;
+  int *group;                                         /* fuse: per node, -1: alone */
+  int *act;                                           /* fuse: per node, the activation node absorbed into it, -1 */
+  int *absorbed;                                      /* fuse: per node, the product that applies it, -1 */
+  struct step *step; int n, nforward;                 /* schedule */
+  int *member;
+  struct value *value;                                /* plan */
+  int *step_of;                                       /* per node: the step that runs it, -1 */
+  int ndevice, device[MAX_DEVICES];
+  int64_t pool[MAX_DEVICES], bound[MAX_DEVICES], unshared[MAX_DEVICES];
+  struct segment *segment; int nsegment, nsegment_forward;
+  struct run run[MAX_DEVICES];                        /* what the kernels of each device look at */
+};
+
+int  fuse_program(struct program *p);
+int  schedule_program(struct program *p);
+int  select_program(struct program *p);
+int  plan_values(struct program *p);
+int  plan_program(struct program *p, const struct fixed *fixed, int nfixed);
+int  plan_verify(const struct program *p);
+int  lower_program(struct program *p);
+int  program_run_step(struct program *p, struct step *s);                     /* executes one instruction */
+void program_free(struct program *p);
+int  device_slot(const struct program *p, int device);
+/* Which input's bytes output `out` of a node simply is (a view, or an identity formula), -1: none. */
+int  view_of(const struct source *s, int node, int out);
+ty_entry view_root(const struct source *s, ty_entry e);                       /* follows views up to a value of its own */
+int  plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t *offset, int64_t *total, int64_t *bound);   /* plan_fit.c: offset >= 0 on entry is kept */
+
+/* resolves operands to pointers: base of each device's pool, data of each bound tensor */
+struct bases { char *pool[MAX_DEVICES]; void *const *outer; const uint64_t *const *version; };
+void lower_resolve(struct program *p, const struct bases *b);
