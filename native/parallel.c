@@ -1,0 +1,120 @@
+/* parallel.c - regions of the queue threads' teams; the only file that spells OpenMP (and does without under
+** TY_NO_OPENMP, for ThreadSanitizer, which cannot see into the OpenMP runtime).
+**
+** A queue thread says so once (parallel_queue). Its regions then have cores / CPU queues opened members, always; any
+** other thread, and a member of a region that asks again, does all the work itself. The OpenMP runtime keeps one set of
+** threads per queue thread, which spin for a moment between regions; oneDNN uses the same ones.
+*/
+#include <sched.h>
+#include "device.h"
+#include "parallel.h"
+#ifndef TY_NO_OPENMP
+#include <omp.h>
+#endif
+
+static __thread bool queue_thread, inside;            /* inside: a member of a region */
+static __thread int member, members = 1;
+static int chosen;                                    /* 0: not decided yet */
+
+static int affinity(void)
+{
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) ? 1 : MAX(CPU_COUNT(&set), 1);
+}
+
+static int first_choice(void)
+{
+  int64_t n = env_number("TYCHO_THREADS", 0);
+  if (n <= 0) n = strtol(env_text("OMP_NUM_THREADS", "0"), NULL, 10);          /* "4,2": threads of the outer level */
+  return n > 0 ? (int)MIN(n, 1024) : affinity();
+}
+
+/* The most threads that this process may ever use: what scratch memory per member is sized by. */
+static int capacity(void)
+{
+  static int most;
+  int n = __atomic_load_n(&most, __ATOMIC_RELAXED);
+  if (n) return n;
+  n = MAX(first_choice(), affinity());
+  __atomic_store_n(&most, n, __ATOMIC_RELAXED);
+  return n;
+}
+
+static int cores(void)
+{
+  int n = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
+  if (n) return n;
+  n = first_choice();
+  __atomic_store_n(&chosen, n, __ATOMIC_RELAXED);
+  return n;
+}
+
+int ty_threads(int n)
+{
+  if (n > 0) __atomic_store_n(&chosen, MIN(n, capacity()), __ATOMIC_RELAXED);
+  return cores();
+}
+
+void parallel_queue(bool on) { queue_thread = on; }
+
+static int team(void)
+{
+  return MAX(1, cores() / MAX(1, device_queues()));
+}
+
+int parallel_threads(void)
+{
+  if (inside) return members;
+  return queue_thread ? team() : capacity();
+}
+
+int parallel_index(void) { return inside ? member : 0; }
+
+/* -- regions ------------------------------------------------------------------------------------------- */
+
+static void alone(void (*body)(int, int, void *), void *context)
+{
+  int old_member = member, old_members = members;
+  bool old = inside;
+  inside = true; member = 0; members = 1;
+  body(0, 1, context);
+  inside = old; member = old_member; members = old_members;
+}
+
+void parallel_team(void (*body)(int, int, void *), void *context)
+{
+  int n = queue_thread && !inside ? team() : 1;
+  if (n == 1) { alone(body, context); return; }
+#ifdef TY_NO_OPENMP
+  alone(body, context);
+#else
+#pragma omp parallel num_threads(n)
+  {
+    inside = true;
+    member = omp_get_thread_num();
+    members = omp_get_num_threads();
+    body(member, members, context);
+    inside = false;
+  }
+#endif
+}
+
+struct loop { int64_t n, grain, chunks; parallel_fn body; void *context; };
+
+static void share(int index, int count, void *context)
+{
+  const struct loop *l = context;
+  int64_t each = l->chunks / count, more = l->chunks % count;
+  int64_t first = each * index + MIN(index, more), end = first + each + (index < more);
+  for (int64_t i = first; i < end; i++) l->body(i * l->grain, MIN(l->n, (i + 1) * l->grain), l->context);
+}
+
+void parallel(int64_t n, int64_t grain, parallel_fn body, void *context)
+{
+  if (n <= 0) return;
+  grain = MAX(grain, 1);
+  struct loop l = { n, grain, (n - 1) / grain + 1, body, context };
+  if (l.chunks == 1 || !queue_thread || inside || team() == 1) { share(0, 1, &l); return; }
+  parallel_team(share, &l);
+}
