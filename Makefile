@@ -1,59 +1,157 @@
-# Tycho: make, make test, make check, make bench, make install PREFIX=, make clean
-# BUILD=folder builds elsewhere; MODE=release|debug|asan|tsan picks flags; CC=gcc|clang.
+# Tycho. What to say to make:
+#
+#   make                     the program build/tycho and the library build/libtycho.so
+#   make test                the C tests of spec/native, then the specs (TEST="-t slow" passes words on to busted)
+#   make check               layers, sizes, style, luacheck, warnings of gcc and clang
+#   make bench | make doc    timings | the reference pages
+#   make install PREFIX=...  bin, lib/lua/5.1/tycho, share/lua/5.1/tycho, include (DESTDIR= is honoured)
+#   make clean
+#
+# MODE=release|debug|asan|tsan picks the flags and its own folder; BUILD=folder builds elsewhere; CC=gcc|clang.
+# CFLAGS, LDFLAGS are the user's and come last. Objects depend on their headers and on the flags they were made with.
 
-MODE  ?= release
-BUILD ?= build$(if $(filter-out release,$(MODE)),/$(MODE))
-CC    ?= gcc
+MODE   ?= release
+BUILD  ?= build$(if $(filter-out release,$(MODE)),/$(MODE))
+CC      = gcc
+PREFIX ?= /usr/local
+LUAJIT ?= luajit
+TEST   ?=
+
+# -- flags --------------------------------------------------------------------------------------------------------
 
 WARN   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wno-unused-parameter -Wno-missing-field-initializers
 CFLAGS_release = -O2 -g1
 CFLAGS_debug   = -O0 -g
-CFLAGS_asan    = -O1 -g -fsanitize=address,undefined -fno-omit-frame-pointer
-CFLAGS_tsan    = -O1 -g -fsanitize=thread -DTY_NO_OPENMP
-OPENMP = $(if $(filter tsan,$(MODE)),,-fopenmp)
+CFLAGS_asan    = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
+CFLAGS_tsan    = -O1 -g -fsanitize=thread
 ALL    = -std=c11 -D_GNU_SOURCE -Inative -I$(BUILD) -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math -ffp-contract=off \
          $(WARN) $(CFLAGS_$(MODE)) $(CFLAGS)
+
+# -- sources ------------------------------------------------------------------------------------------------------
 
 OPS  := $(sort $(wildcard native/op/*.c))
 SRC  := $(sort $(wildcard native/*.c)) $(OPS) $(sort $(wildcard native/io/*.c))
 ISA  := $(sort $(wildcard native/isa/*.c))
-ISAS := baseline avx2 avx512
+ISAS := $(if $(filter x86_64,$(shell uname -m)),baseline avx2 avx512,baseline)
 ISA_baseline = -DISA=baseline
 ISA_avx2     = -DISA=avx2 -mavx2 -mfma -mf16c
 ISA_avx512   = -DISA=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512
-OBJ  := $(SRC:%.c=$(BUILD)/%.o) $(foreach i,$(ISAS),$(ISA:%.c=$(BUILD)/%.$(i).o))
-DNNL := $(shell printf '\#include <oneapi/dnnl/dnnl.h>\nint main(void){return 0;}' | $(CC) -x c - -o /dev/null -ldnnl 2>/dev/null && echo 1)
-ifeq ($(DNNL),1)
-SRC_DNNL := $(sort $(wildcard native/dnnl/*.c))
-OBJ += $(SRC_DNNL:%.c=$(BUILD)/%.o)
-ALL += -DTY_DNNL
+
+# threads of a compiler that has no OpenMP, or none that the thread sanitizer knows, are our own
+OPENMP := $(if $(filter tsan,$(MODE)),,$(shell echo '\#include <omp.h>' | $(CC) -fopenmp -x c - -fsyntax-only 2>/dev/null && echo -fopenmp))
+ifeq ($(OPENMP),)
+ALL += -DTY_NO_OPENMP
+endif
+
+# $(call found,library,header): 1 if a program that includes the header links with the library
+found = $(shell printf '\#include <stdio.h>\n\#include <$(2)>\nint main(void){return 0;}' | $(CC) -x c - -o /dev/null -l$(1) 2>/dev/null && echo 1)
+
+ifeq ($(call found,dnnl,oneapi/dnnl/dnnl.h),1)
+SRC  += $(sort $(wildcard native/dnnl/*.c))
+ALL  += -DTY_DNNL
 LIBS += -ldnnl
+endif
+ifneq ($(wildcard native/io/*.c),)
+LIBS += -ljpeg -lpng -lz
 endif
 LIBS += -lopenblas -lm -lpthread -ldl
 
-all: $(BUILD)/libtycho.so
+PROGRAM := $(sort $(wildcard runtime/*.c))
+TESTS   := $(sort $(wildcard spec/native/*.c))
+LUA     := $(sort $(wildcard runtime/lua/tycho/*.lua runtime/lua/tycho/*/*.lua))
+
+OBJ      := $(SRC:%.c=$(BUILD)/%.o) $(foreach i,$(ISAS),$(ISA:%.c=$(BUILD)/%.$(i).o))
+TEST_BIN := $(TESTS:%.c=$(BUILD)/%)
+
+all: $(BUILD)/libtycho.so $(BUILD)/tycho
+
+# -- the library --------------------------------------------------------------------------------------------------
 
 $(BUILD)/libtycho.so: $(OBJ)
-	$(CC) $(ALL) $(OPENMP) -shared -o $@.tmp $(OBJ) $(LIBS) && mv $@.tmp $@
+	$(CC) $(ALL) $(OPENMP) -shared $(LDFLAGS) -o $@.tmp $(OBJ) $(LIBS) && mv $@.tmp $@
+
+$(BUILD)/libtycho.a: $(OBJ)
+	@rm -f $@
+	ar rcs $@ $(OBJ)
 
 $(BUILD)/ops.inc: $(OPS) Makefile
 	@mkdir -p $(dir $@)
 	@for f in $(notdir $(OPS:.c=)); do echo "OP($$f)"; done > $@.tmp && (cmp -s $@.tmp $@ || mv $@.tmp $@)
 
-$(BUILD)/%.o: %.c | $(BUILD)/ops.inc
+$(BUILD)/flags: FORCE
+	@mkdir -p $(dir $@)
+	@echo '$(CC) $(ALL) $(OPENMP) $(LIBS)' | cmp -s - $@ || echo '$(CC) $(ALL) $(OPENMP) $(LIBS)' > $@
+
+$(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/ops.inc
 	@mkdir -p $(dir $@)
 	$(CC) $(ALL) $(if $(findstring native/parallel,$<),$(OPENMP)) -MMD -MP -c $< -o $@
 
 define isa_rule
-$(BUILD)/%.$(1).o: %.c
+$(BUILD)/%.$(1).o: %.c $(BUILD)/flags
 	@mkdir -p $$(dir $$@)
 	$(CC) $(ALL) -O3 $(ISA_$(1)) -MMD -MP -c $$< -o $$@
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 
--include $(OBJ:.o=.d)
+# -- the program: LuaJIT linked statically and exported to Lua's C modules; the library beside it or in the tree ------
+
+LUAJIT_DIR = $(shell pkg-config --variable=libdir luajit)
+$(BUILD)/runtime/%.o: ALL += $(shell pkg-config --cflags luajit)
+
+$(BUILD)/tycho: $(PROGRAM:%.c=$(BUILD)/%.o) $(BUILD)/libtycho.so
+	@ln -sfn "$$(realpath --relative-to='$(BUILD)' runtime/lua)" $(BUILD)/lua
+	$(CC) $(ALL) -Wl,-E,--allow-shlib-undefined $(LDFLAGS) -o $@.tmp $(PROGRAM:%.c=$(BUILD)/%.o) $(LUAJIT_DIR)/libluajit-5.1.a \
+	  -L$(BUILD) -ltycho '-Wl,-rpath,$$ORIGIN:$$ORIGIN/../lib/lua/5.1/tycho' -ledit -lm -ldl && mv $@.tmp $@
+
+-include $(OBJ:.o=.d) $(PROGRAM:%.c=$(BUILD)/%.d) $(TEST_BIN:=.d)
+
+# -- tests --------------------------------------------------------------------------------------------------------
+# C tests are linked with the objects themselves, so that they reach inside. A Lua that loads a sanitized library needs
+# the sanitizer's own library first; leaks of an interpreter that leaves without closing its state mean nothing.
+
+SANITIZER = $(if $(filter asan,$(MODE)),$(shell $(CC) -print-file-name=libasan.so),$(if $(filter tsan,$(MODE)),$(shell $(CC) -print-file-name=libtsan.so)))
+TEST_ENV  = TYCHO_LIB='$(abspath $(BUILD))/libtycho.so' TYCHO_PROGRAM='$(abspath $(BUILD))/tycho' TYCHO_VERIFY=1
+LUA_ENV   = $(TEST_ENV) $(if $(SANITIZER),LD_PRELOAD='$(SANITIZER)' ASAN_OPTIONS=detect_leaks=0)
+
+$(BUILD)/spec/native/%: spec/native/%.c $(BUILD)/libtycho.a
+	@mkdir -p $(dir $@)
+	$(CC) $(ALL) $(OPENMP) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS) -o $@ $< $(BUILD)/libtycho.a $(LIBS)
+
+test: all $(TEST_BIN)
+	@$(LUA_ENV) LUAJIT='$(LUAJIT)' sh scripts/test.sh $(TEST_BIN) -- $(TEST)
+
+test-native: $(TEST_BIN)
+	@$(TEST_ENV) sh scripts/test.sh $(TEST_BIN)
+
+# -- checks -------------------------------------------------------------------------------------------------------
+
+check: all
+	$(BUILD)/tycho scripts/check.lua
+	luacheck --no-cache -q runtime/lua scripts spec
+	$(MAKE) CC=gcc BUILD=$(BUILD)/gcc CFLAGS=-Werror objects
+	$(MAKE) CC=clang BUILD=$(BUILD)/clang CFLAGS=-Werror objects
+
+objects: $(OBJ) $(PROGRAM:%.c=$(BUILD)/%.o) $(TESTS:%.c=$(BUILD)/%.o)
+
+bench: all
+	$(BUILD)/tycho scripts/bench.lua
+
+doc:
+	ldoc -q .
+
+# -- install ------------------------------------------------------------------------------------------------------
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/include $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho
+	install -m 755 $(BUILD)/tycho $(DESTDIR)$(PREFIX)/bin/tycho
+	install -m 755 $(BUILD)/libtycho.so $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho/libtycho.so
+	install -m 644 native/tycho.h $(DESTDIR)$(PREFIX)/include/tycho.h
+	@for f in $(LUA:runtime/lua/%=%); do \
+	  install -D -m 644 runtime/lua/$$f $(DESTDIR)$(PREFIX)/share/lua/5.1/$$f; done
 
 clean:
 	rm -rf build
 
-.PHONY: all clean test check bench install doc
+FORCE:
+.PHONY: all test test-native check objects bench doc install clean FORCE
+.DELETE_ON_ERROR:

@@ -1,0 +1,91 @@
+--- Values as the prompt prints them.
+--
+-- Plain tables are opened to a small depth and length; everything that knows how to write itself does so. Nothing here
+-- reads a whole large array: that is left to the array's own `tostring`, which prints the edges.
+--
+-- @module tycho.prompt.show
+
+local DEPTH, ENTRIES, WIDTH = 3, 24, 100                 -- tables inside tables; entries per table; columns of one line
+
+local render
+
+local RESERVED = {}
+for word in ([[and break do else elseif end false for function goto if in local nil not or repeat return then true until
+  while]]):gmatch("%a+") do
+  RESERVED[word] = true
+end
+
+
+local function key_text(key)
+  if type(key) == "string" and key:match("^[%a_][%w_]*$") and not RESERVED[key] then
+    return key
+  end
+  return "[" .. render(key, DEPTH) .. "]"
+end
+
+
+local function sorted_keys(t, skip)
+  local keys = {}
+  for key in pairs(t) do
+    if not (type(key) == "number" and key >= 1 and key <= skip and key % 1 == 0) then
+      keys[#keys + 1] = key
+    end
+  end
+  table.sort(keys, function(a, b)
+    if type(a) == type(b) and (type(a) == "number" or type(a) == "string") then
+      return a < b
+    end
+    return type(a) == type(b) and tostring(a) < tostring(b) or type(a) < type(b)
+  end)
+  return keys
+end
+
+
+local function entries(t, depth)
+  local parts, n = {}, #t
+  for i = 1, math.min(n, ENTRIES) do
+    parts[i] = render(t[i], depth + 1)
+  end
+  local keys = sorted_keys(t, n)
+  for i = 1, math.min(#keys, ENTRIES - #parts) do
+    parts[#parts + 1] = key_text(keys[i]) .. " = " .. render(t[keys[i]], depth + 1)
+  end
+  if n + #keys > #parts then
+    parts[#parts + 1] = ("... %d in all"):format(n + #keys)
+  end
+  return parts
+end
+
+
+local function table_text(t, depth)
+  if depth >= DEPTH then
+    return next(t) == nil and "{}" or "{...}"
+  end
+  local parts = entries(t, depth)
+  local line = "{" .. table.concat(parts, ", ") .. "}"
+  if #line <= WIDTH - 2 * depth and not line:find("\n", 1, true) then
+    return line
+  end
+  local indent = ("  "):rep(depth + 1)
+  return "{\n" .. indent .. table.concat(parts, ",\n" .. indent) .. "\n" .. ("  "):rep(depth) .. "}"
+end
+
+
+function render(value, depth)
+  if type(value) == "string" then
+    return (("%q"):format(value):gsub("\\\n", "\\n"))
+  elseif type(value) == "number" then
+    return ("%.14g"):format(value)
+  elseif type(value) == "table" and not getmetatable(value) then
+    return table_text(value, depth)
+  end
+  return tostring(value)
+end
+
+
+--- One value as text.
+-- @param value anything
+-- @treturn string
+return function(value)
+  return render(value, 0)
+end

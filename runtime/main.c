@@ -1,0 +1,328 @@
+/* main.c - the program `tycho`: LuaJIT with the engine beside it.
+**
+** Reads the command line, makes the Lua modules of its own tree findable, then runs texts, a script or the prompt in one
+** protected call. The tree is found from the program's own place, links resolved: a build folder holds a link `lua`, an
+** installed tree has share/lua/5.1 and lib/lua/5.1 beside bin. An uncaught error is written to standard error with the
+** frames of the caller's code only. Exit status: 0 done, 1 uncaught error, 2 wrong usage, 130 interrupted.
+*/
+#include <dlfcn.h>
+#include <limits.h>
+#include <locale.h>
+#include <luajit.h>
+#include <lualib.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "program.h"
+#include "tycho.h"
+
+enum { DONE = 0, FAILED = 1, USAGE = 2, INTERRUPTED = 130 };
+enum { OUTER_FRAMES = 12, FRAMES = 24 };          /* of a traceback: innermost shown, all shown */
+
+static const char help[] =
+  "usage: tycho [options] [script [arguments]]\n"
+  "  -e code     run the text; an expression is printed (may be repeated)\n"
+  "  -i          prompt after the script\n"
+  "  -l module   require the module first; at the prompt its name holds it\n"
+  "  -           script from standard input\n"
+  "  --strict    reading or writing an undeclared global is an error\n"
+  "  --plain     prompt without line editing and colours\n"
+  "  --version   version of program and interface\n"
+  "  --platform  what was found: processor, libraries, devices\n"
+  "  --help      this list\n"
+  "Without script: a prompt on a terminal, else a script from standard input.\n";
+
+struct options { int script; bool texts, prompt, strict, plain; };   /* script: index in argv, 0: none */
+
+static struct {
+  int argc;
+  char **argv;
+  struct options options;
+  char lua[PATH_MAX];                             /* folder of the Lua modules */
+  int status;
+} program;
+
+/* -- errors ------------------------------------------------------------------------------------------------------- */
+
+static bool is_interrupt(lua_State *L, int error)
+{
+  if (!lua_istable(L, error)) return false;
+  lua_pushliteral(L, "code");
+  lua_rawget(L, error);
+  const char *code = lua_tostring(L, -1);
+  bool is = code && strcmp(code, "interrupted") == 0;
+  lua_pop(L, 1);
+  return is;
+}
+
+static void push_text(lua_State *L, int error)
+{
+  if (luaL_callmeta(L, error, "__tostring") && lua_isstring(L, -1)) return;
+  if (lua_isstring(L, error)) lua_pushvalue(L, error);
+  else lua_pushfstring(L, "error object is a %s", luaL_typename(L, error));
+}
+
+/* The library's own frames and those of C functions say nothing to whoever wrote the script. */
+static bool is_ours(const lua_Debug *frame)
+{
+  size_t n = strlen(program.lua);
+  return *frame->what == 'C' || (n && frame->source[0] == '@' && strncmp(frame->source + 1, program.lua, n) == 0);
+}
+
+static void add_frame(luaL_Buffer *text, lua_State *L, lua_Debug *frame)
+{
+  if (*frame->what == 'm') lua_pushfstring(L, "\n\t%s:%d: in main chunk", frame->short_src, frame->currentline);
+  else if (*frame->namewhat) lua_pushfstring(L, "\n\t%s:%d: in function '%s'", frame->short_src, frame->currentline, frame->name);
+  else lua_pushfstring(L, "\n\t%s:%d: in function <%s:%d>", frame->short_src, frame->currentline, frame->short_src, frame->linedefined);
+  luaL_addvalue(text);
+}
+
+/* message handler: the error's text and the caller's frames */
+static int explain(lua_State *L)
+{
+  luaL_Buffer text;
+  lua_Debug frame;
+  int shown = 0;
+  if (is_interrupt(L, 1)) program.status = INTERRUPTED;
+  push_text(L, 1);
+  const char *message = lua_tostring(L, -1);
+  luaL_buffinit(L, &text);
+  luaL_addstring(&text, message);
+  for (int level = 1; program.status != INTERRUPTED && lua_getstack(L, level, &frame); level++) {
+    lua_getinfo(L, "Snl", &frame);
+    if (is_ours(&frame) || ++shown > FRAMES) continue;
+    if (shown == 1) luaL_addstring(&text, "\nstack traceback:");
+    add_frame(&text, L, &frame);
+  }
+  if (shown > FRAMES) luaL_addstring(&text, "\n\t...");
+  luaL_pushresult(&text);
+  return 1;
+}
+
+static int complain(lua_State *L)
+{
+  fflush(stdout);
+  if (program.status == INTERRUPTED) fputs("tycho: interrupted\n", stderr);
+  else fprintf(stderr, "tycho: %s\n", lua_tostring(L, -1));
+  return program.status == INTERRUPTED ? INTERRUPTED : FAILED;
+}
+
+/* -- the tree ----------------------------------------------------------------------------------------------------- */
+
+static bool holds_modules(const char *folder)
+{
+  char path[PATH_MAX];
+  int n = snprintf(path, sizeof path, "%s/tycho/init.lua", folder);
+  return n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0;
+}
+
+/* Puts the folder of the modules into program.lua; empty: this program lies in no tree, Lua's own path decides. */
+static void find_tree(void)
+{
+  static const char *const places[] = {"lua", "../share/lua/5.1", "../runtime/lua"};
+  char self[PATH_MAX], path[PATH_MAX + 32];
+  ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (n <= 0) return;
+  self[n] = 0;
+  *strrchr(self, '/') = 0;
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+    snprintf(path, sizeof path, "%s/%s", self, places[i]);
+    if (holds_modules(path) && realpath(path, program.lua)) return;
+  }
+  *program.lua = 0;
+}
+
+static void prepend_path(lua_State *L, const char *field, const char *format)
+{
+  lua_getglobal(L, "package");
+  lua_getfield(L, -1, field);
+  lua_pushfstring(L, format, program.lua, program.lua);
+  lua_pushvalue(L, -2);
+  lua_concat(L, 2);
+  lua_setfield(L, -3, field);
+  lua_pop(L, 2);
+}
+
+/* One copy of the library: Lua is told the one that this program is linked with. */
+static void name_library(void)
+{
+  Dl_info info;
+  char path[PATH_MAX];
+  if (dladdr((void *)(size_t)&ty_abi, &info) && info.dli_fname && realpath(info.dli_fname, path)) setenv("TYCHO_LIB", path, 0);
+}
+
+static void set_paths(lua_State *L)
+{
+  find_tree();
+  name_library();
+  if (*program.lua) prepend_path(L, "path", "%s/?.lua;%s/?/init.lua;");
+}
+
+/* -- what can be run: each leaves nothing on the stack and raises errors --------------------------------------------- */
+
+static void require(lua_State *L, const char *module)
+{
+  lua_getglobal(L, "require");
+  lua_pushstring(L, module);
+  lua_call(L, 1, 1);
+}
+
+/* the prompt's session object, made once */
+static void push_session(lua_State *L)
+{
+  lua_getfield(L, LUA_REGISTRYINDEX, "tycho.session");
+  if (!lua_isnil(L, -1)) return;
+  lua_pop(L, 1);
+  require(L, "tycho.prompt");
+  lua_getfield(L, -1, "new");
+  lua_createtable(L, 0, 3);
+  lua_pushboolean(L, program.options.plain);
+  lua_setfield(L, -2, "plain");
+  lua_pushboolean(L, isatty(STDIN_FILENO) && isatty(STDOUT_FILENO));
+  lua_setfield(L, -2, "terminal");
+  repl_module(L);
+  lua_setfield(L, -2, "editor");
+  lua_call(L, 1, 1);
+  lua_remove(L, -2);
+  lua_pushvalue(L, -1);
+  lua_setfield(L, LUA_REGISTRYINDEX, "tycho.session");
+}
+
+static void call_session(lua_State *L, const char *method, const char *argument)
+{
+  push_session(L);
+  lua_getfield(L, -1, method);
+  lua_insert(L, -2);
+  lua_pushstring(L, argument);
+  lua_call(L, 2, 0);
+}
+
+static void set_arg(lua_State *L)
+{
+  int first = program.options.script;
+  lua_newtable(L);
+  for (int i = 0; i < program.argc; i++) {
+    lua_pushstring(L, program.argv[i]);
+    lua_rawseti(L, -2, i - first);
+  }
+  lua_setglobal(L, "arg");
+}
+
+static void run_script(lua_State *L, const char *path)
+{
+  int n = program.argc - program.options.script - 1;
+  bool input = !path || strcmp(path, "-") == 0;
+  if (luaL_loadfile(L, input ? NULL : path) != 0) lua_error(L);
+  if (!path) n = 0;
+  luaL_checkstack(L, n, "too many arguments");
+  for (int i = 0; i < n; i++) lua_pushstring(L, program.argv[program.options.script + 1 + i]);
+  lua_call(L, n, 0);
+}
+
+static void run_options(lua_State *L)
+{
+  for (int i = 1; i < program.argc && i != program.options.script; i++) {
+    const char *option = program.argv[i];
+    if (option[0] != '-' || !option[1] || !strchr("el", option[1])) continue;
+    const char *value = option[2] ? option + 2 : program.argv[++i];
+    call_session(L, option[1] == 'e' ? "text" : "use", value);
+  }
+}
+
+static int run(lua_State *L)
+{
+  const struct options *o = &program.options;
+  set_arg(L);
+  if (o->strict) {
+    require(L, "tycho.strict");
+    lua_call(L, 0, 0);
+  }
+  run_options(L);
+  if (o->script) run_script(L, program.argv[o->script]);
+  bool nothing = !o->script && !o->texts, terminal = isatty(STDIN_FILENO);
+  if (o->prompt || (nothing && terminal)) {
+    interrupt_watch(L, true);
+    call_session(L, "loop", NULL);
+  } else if (nothing) {
+    run_script(L, NULL);
+  }
+  return 0;
+}
+
+/* -- the command line --------------------------------------------------------------------------------------------- */
+
+static int wrong(const char *what, const char *option)
+{
+  fprintf(stderr, "tycho: %s '%s'\n%s", what, option, help);
+  return USAGE;
+}
+
+/* Short options e, i, l; -1: go on, else the exit status. */
+static int read_short(int *at, const char *option)
+{
+  struct options *o = &program.options;
+  if (strcmp(option, "-i") == 0) {
+    o->prompt = true;
+  } else if (option[1] == 'e' || option[1] == 'l') {
+    o->texts |= option[1] == 'e';
+    if (!option[2] && ++*at >= program.argc) return wrong("a value is missing after", option);
+  } else {
+    return wrong("unknown option", option);
+  }
+  return -1;
+}
+
+static int read_long(const char *option)
+{
+  struct options *o = &program.options;
+  if (strcmp(option, "--strict") == 0) {
+    o->strict = true;
+  } else if (strcmp(option, "--plain") == 0) {
+    o->plain = true;
+  } else if (strcmp(option, "--help") == 0) {
+    return fputs(help, stdout) < 0 ? FAILED : DONE;
+  } else if (strcmp(option, "--version") == 0) {
+    return printf("tycho %s (abi %d)\n", ty_version(), ty_abi()) < 0 ? FAILED : DONE;
+  } else if (strcmp(option, "--platform") == 0) {
+    return printf("%s%s\nmodules: %s\n", ty_platform(), LUAJIT_VERSION, *program.lua ? program.lua : "on Lua's own path") < 0 ? FAILED : DONE;
+  } else {
+    return wrong("unknown option", option);
+  }
+  return -1;
+}
+
+static int read_command_line(void)
+{
+  for (int i = 1; i < program.argc; i++) {
+    const char *option = program.argv[i];
+    if (option[0] != '-' || !option[1]) {
+      program.options.script = i;
+      return -1;
+    }
+    int status = option[1] == '-' ? read_long(option) : read_short(&i, option);
+    if (status >= 0) return status;
+  }
+  return -1;
+}
+
+int main(int argc, char **argv)
+{
+  program.argc = argc;
+  program.argv = argv;
+  setlocale(LC_CTYPE, "");                        /* for the line editor; numbers stay as Lua writes them */
+  find_tree();
+  int status = read_command_line();
+  if (status >= 0) return status;
+  lua_State *L = luaL_newstate();
+  if (!L) return fputs("tycho: out of memory\n", stderr), FAILED;
+  luaL_openlibs(L);
+  set_paths(L);
+  interrupt_watch(L, false);
+  lua_pushcfunction(L, explain);
+  lua_pushcfunction(L, run);
+  status = lua_pcall(L, 0, 0, 1) == 0 ? DONE : complain(L);
+  interrupt_unwatch(L);
+  lua_close(L);
+  return status;
+}

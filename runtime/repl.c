@@ -1,0 +1,192 @@
+/* repl.c - line editing for the prompt, on libedit.
+**
+** A Lua module of open, read, add, close and a clock (program.h). Keys are read here, so that Ctrl-C leaves the line at
+** once and a UTF-8 character arrives whole. Tab asks the Lua function given to `open`: it gets the text before the
+** cursor and returns the length of the word to complete and the list of its continuations.
+*/
+#include <errno.h>
+#include <histedit.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <wchar.h>
+#include "program.h"
+
+enum { KEPT_LINES = 2000, SHOWN = 60 };           /* of history; candidates listed by one Tab */
+
+static struct {
+  EditLine *edit;
+  History *history;
+  lua_State *L;
+  int complete;                                   /* reference of the Lua function */
+  char *path;                                     /* of the history, NULL: not kept */
+  char prompt[32];
+  bool cut;                                       /* the line was left by Ctrl-C */
+} repl;
+
+static char *show_prompt(EditLine *unused) { (void)unused; return repl.prompt; }
+
+/* -- keys --------------------------------------------------------------------------------------------------------- */
+
+static int read_key(EditLine *unused, wchar_t *out)
+{
+  (void)unused;
+  mbstate_t shift;
+  memset(&shift, 0, sizeof shift);
+  for (;;) {
+    char byte;
+    ssize_t n = read(STDIN_FILENO, &byte, 1);
+    if (n == 0) return 0;
+    if (n < 0 && errno == EINTR && interrupt_take(repl.L)) {
+      repl.cut = true;
+      return -1;
+    }
+    if (n < 0 && errno != EINTR) return -1;
+    if (n < 0) continue;
+    size_t used = mbrtowc(out, &byte, 1, &shift);
+    if (used == (size_t)-1) memset(&shift, 0, sizeof shift);     /* not UTF-8: dropped */
+    else if (used != (size_t)-2) return 1;
+  }
+}
+
+/* -- completion: pushes nothing, leaves the stack as it was -------------------------------------------------------- */
+
+static const char *candidate(lua_State *L, int list, int i)
+{
+  lua_rawgeti(L, list, i);
+  const char *text = lua_tostring(L, -1);
+  lua_pop(L, 1);                                  /* the list keeps it alive */
+  return text;
+}
+
+static size_t common_length(lua_State *L, int list, int n)
+{
+  const char *first = candidate(L, list, 1);
+  size_t length = strlen(first);
+  for (int i = 2; i <= n; i++) {
+    const char *other = candidate(L, list, i);
+    size_t k = 0;
+    while (k < length && first[k] == other[k]) k++;
+    length = k;
+  }
+  return length;
+}
+
+static void list_candidates(lua_State *L, int list, int n)
+{
+  putchar('\n');
+  for (int i = 1; i <= n && i <= SHOWN; i++) printf("%s%s", candidate(L, list, i), i % 4 ? "  " : "\n");
+  if (n > SHOWN) printf("... %d in all", n);
+  putchar('\n');
+  fflush(stdout);
+}
+
+static unsigned char complete_word(EditLine *edit, int unused)
+{
+  (void)unused;
+  lua_State *L = repl.L;
+  const LineInfo *line = el_line(edit);
+  int top = lua_gettop(L);
+  unsigned char result = CC_ERROR;
+  lua_rawgeti(L, LUA_REGISTRYINDEX, repl.complete);
+  lua_pushlstring(L, line->buffer, (size_t)(line->cursor - line->buffer));
+  if (lua_pcall(L, 1, 2, 0) == 0 && lua_istable(L, -1)) {
+    int list = lua_gettop(L), n = (int)lua_objlen(L, list);
+    size_t have = (size_t)lua_tointeger(L, list - 1), length = n > 0 ? common_length(L, list, n) : 0;
+    if (length > have) {
+      lua_pushlstring(L, candidate(L, list, 1) + have, length - have);
+      result = el_insertstr(edit, lua_tostring(L, -1)) == 0 ? CC_REFRESH : CC_ERROR;
+    } else if (n > 1) {
+      list_candidates(L, list, n);
+      result = CC_REDISPLAY;
+    }
+  }
+  lua_settop(L, top);
+  return result;
+}
+
+/* -- the module --------------------------------------------------------------------------------------------------- */
+
+static int open_editor(lua_State *L)
+{
+  const char *path = luaL_optstring(L, 1, NULL);
+  luaL_checktype(L, 2, LUA_TFUNCTION);
+  HistEvent event;
+  repl.edit = el_init("tycho", stdin, stdout, stderr);
+  repl.history = history_init();
+  if (!repl.edit || !repl.history) return luaL_error(L, "no line editing on this terminal");
+  repl.L = L;
+  repl.path = path ? strdup(path) : NULL;
+  lua_pushvalue(L, 2);
+  repl.complete = luaL_ref(L, LUA_REGISTRYINDEX);
+  history(repl.history, &event, H_SETSIZE, KEPT_LINES);
+  history(repl.history, &event, H_SETUNIQUE, 1);
+  if (path) history(repl.history, &event, H_LOAD, path);
+  el_set(repl.edit, EL_EDITOR, "emacs");
+  el_set(repl.edit, EL_PROMPT, show_prompt);
+  el_set(repl.edit, EL_GETCFN, read_key);
+  el_set(repl.edit, EL_HIST, history, repl.history);
+  el_set(repl.edit, EL_ADDFN, "ty-complete", "complete a name", complete_word);
+  el_set(repl.edit, EL_BIND, "^I", "ty-complete", NULL);
+  el_set(repl.edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
+  el_source(repl.edit, NULL);
+  return 0;
+}
+
+static int read_line(lua_State *L)
+{
+  int n = 0;
+  snprintf(repl.prompt, sizeof repl.prompt, "%s", luaL_checkstring(L, 1));
+  repl.cut = false;
+  const char *line = el_gets(repl.edit, &n);
+  if (repl.cut) {
+    el_reset(repl.edit);
+    puts("^C");
+    lua_pushboolean(L, 0);
+  } else if (!line || n <= 0) {
+    lua_pushnil(L);
+  } else {
+    lua_pushlstring(L, line, (size_t)n - (line[n - 1] == '\n'));
+  }
+  return 1;
+}
+
+/* Written at once: a crash of the next evaluation loses nothing. */
+static int add_line(lua_State *L)
+{
+  HistEvent event;
+  history(repl.history, &event, H_ENTER, luaL_checkstring(L, 1));
+  if (repl.path) history(repl.history, &event, H_SAVE, repl.path);
+  return 0;
+}
+
+static int close_editor(lua_State *L)
+{
+  (void)L;
+  if (repl.edit) el_end(repl.edit);
+  if (repl.history) history_end(repl.history);
+  free(repl.path);
+  memset(&repl, 0, sizeof repl);
+  return 0;
+}
+
+/* seconds of a clock that only runs forward */
+static int now(lua_State *L)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  lua_pushnumber(L, (double)t.tv_sec + 1e-9 * (double)t.tv_nsec);
+  return 1;
+}
+
+int repl_module(lua_State *L)
+{
+  static const luaL_Reg functions[] = {
+    {"open", open_editor}, {"read", read_line}, {"add", add_line}, {"close", close_editor}, {"now", now}, {NULL, NULL},
+  };
+  lua_newtable(L);
+  luaL_register(L, NULL, functions);
+  return 1;
+}
