@@ -87,11 +87,37 @@ static bool readers_later(const struct groups *q, int a, int b, int n)
   return true;
 }
 
-static int operands(const struct groups *q, int a)
+/* Loads and stores of the merged tape: inputs from outside, outputs that somebody outside reads. */
+static int operands(const struct groups *q, int a, int b)
 {
+  const struct source *s = &q->p->s;
   int n = 0;
-  for (int m = a; m >= 0; m = q->next[m]) n += q->p->s.g->node[m].nin + q->p->s.g->node[m].nout;
+  for (int turn = 0; turn < 2; turn++)
+    for (int m = turn ? b : a; m >= 0; m = q->next[m]) {
+      const struct node *node = &s->g->node[m];
+      for (int k = 0; k < node->nin; k++) {
+        int its = q->p->group[node->in[k].node];
+        n += its < 0 || (its != a && its != b);
+      }
+      bool outside = ends_here(s, m);
+      for (int k = q->r.first[m]; k < q->r.first[m + 1] && !outside; k++) {
+        int its = q->p->group[q->r.list[k]];
+        outside = its < 0 || (its != a && its != b);
+      }
+      n += outside ? node->nout : 0;
+    }
   return n;
+}
+
+/* Nodes of one tape compute in one dtype, so that fusion changes no bits. */
+static int compute_dtype(const struct source *s, int i)
+{
+  const struct node *n = &s->g->node[i];
+  ty_desc d[16];
+  int k = 0;
+  for (int j = 0; j < n->nin && k < 8; j++) d[k++] = s->desc[value_of(s->g, n->in[j])];
+  for (int j = 0; j < n->nout && k < 16; j++) d[k++] = s->desc[n->first + j];
+  return tape_dtype(d, k);
 }
 
 static bool may_merge(const struct groups *q, int a, int b, int n)
@@ -100,7 +126,7 @@ static bool may_merge(const struct groups *q, int a, int b, int n)
   if (a == b || q->size[a] + q->size[b] > GROUP_NODES) return false;
   if (s->device[a] != s->device[n] || (a < s->forward) != (n < s->forward)) return false;
   if (!desc_same_shape(space_of(s, a), space_of(s, n))) return false;
-  if (operands(q, a) + operands(q, b) > 2 * GROUP_OPERANDS) return false;
+  if (compute_dtype(s, a) != compute_dtype(s, n) || operands(q, a, b) > GROUP_OPERANDS) return false;
   return readers_later(q, a, b, n) && readers_later(q, b, a, n);
 }
 

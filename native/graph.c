@@ -175,13 +175,14 @@ void ty_graph_free(ty_graph *g)
   if (!g || __atomic_sub_fetch(&g->refs, 1, __ATOMIC_ACQ_REL)) return;
   for (int i = 0; i < g->nbody; i++) ty_graph_free(g->body[i]);
   for (int i = 0; i < g->n; i++)
-    if (g->node[i].forward < 0)
+    if (g->node[i].forward < 0 && !g->node[i].borrowed)
       for (int k = 0; k < g->node[i].nbody; k++) ty_graph_free(g->node[i].body[k]);
   mem_free(g->body);
   mem_free(g->node);
   mem_free(g->head);
   text_done(&g->printed);
   arena_done(&g->arena);
+  ty_graph_free(g->base);
   mem_free(g);
   live(LIVE_GRAPH, -1);
 }

@@ -20,6 +20,7 @@ struct node {
   int forward;                                        /* >= 0: this is the gradient (or a mirror) of that node */
   bool backward;                                      /* runs op->back_cpu; reads `reads`, output k is the gradient of input k */
   bool mirror;
+  bool borrowed;                                      /* texts and bodies belong to the graph `base` */
   ty_graph *const *body; int nbody;                   /* subgraphs of control flow */
 };
 struct ty_graph {
@@ -31,6 +32,7 @@ struct ty_graph {
   const char *where;                                  /* origin of the nodes that follow */
   ty_graph **body; int nbody;                         /* waiting for the next ty_graph_op */
   struct text printed;
+  ty_graph *base;                                     /* kept alive: nodes were copied from it */
 };
 static inline int value_of(const ty_graph *g, ty_entry e) { return g->node[e.node].first + e.out; }
 const char *attr_get(const ty_attr *attr, int n, const char *key);          /* NULL */

@@ -55,7 +55,7 @@ static void find_roots(struct program *p, const struct marks *m)
       if (!n->op) { x->kind = V_OUTER; x->outer = s->outer[i]; continue; }
       if (s->grad_of[v] >= 0) { x->kind = V_OUTER; x->outer = s->grad_of[v]; x->add = s->grad_req[v] == TY_ADD; continue; }
       if (!m->used[v] || (!m->outside[v] && p->group[i] >= 0) || p->act[i] >= 0) continue;
-      if ((in = view_of(s, i, k)) >= 0 && (p->step_of[i] < 0 || p->group[i] < 0)) {
+      if ((in = view_of(s, i, k)) >= 0 && (p->step_of[i] < 0 || p->step_of[n->in[in].node] != p->step_of[i])) {
         int r = p->value[value_of(s->g, n->in[in])].root;
         x->root = r; x->kind = p->value[r].kind; x->outer = p->value[r].outer;
         continue;

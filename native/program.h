@@ -39,7 +39,8 @@ struct step {
   int device;
   struct invoke v;                                    /* STEP_NODE: kernel and operands */
   int *in, *out; int nin, nout;                       /* values read and written; -1: nobody wants this output */
-  struct tape *tape; struct tape_loop loop; void **operand;                   /* STEP_TAPE, STEP_ADD */
+  struct tape *tape; struct tape_loop loop; void **operand; int *tape_value, ntape;      /* STEP_TAPE, STEP_ADD; behind a kernel: its activation */
+  void *copy_from, *copy_to;                          /* STEP_COPY */
   size_t scratch; int64_t scratch_at;                 /* scratch_at: offset in the pool */
   void *state;
   char *why;                                          /* candidates that refused */
@@ -84,6 +85,7 @@ int  plan_values(struct program *p);
 int  plan_program(struct program *p, const struct fixed *fixed, int nfixed);
 int  plan_verify(const struct program *p);
 int  lower_program(struct program *p);
+int  row_activation(const struct op *op, const void *param);                  /* ACT_* that a row computes */
 int  program_run_step(struct program *p, struct step *s);                     /* executes one instruction */
 void program_free(struct program *p);
 int  device_slot(const struct program *p, int device);

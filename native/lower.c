@@ -1,0 +1,318 @@
+/* lower.c - turns planned steps into instructions: kernels, tapes, operands, segments.
+**
+** select chooses the kernel of every step that is not a tape (the first candidate that accepts) before memory is planned,
+** because scratch is planned memory. lower then builds the tapes and the list of segments; lower_resolve writes
+** pointers, at bind and again whenever a pool has moved. An operand is an offset in a device's pool or a bound tensor.
+*/
+#include "program.h"
+
+/* -- select ------------------------------------------------------------------------------------------------- */
+
+static char *const wanted = (char *)ALIGN;            /* stands for "has a place" until there are pointers */
+
+static int make_call(struct program *p, struct step *st)
+{
+  const struct source *s = &p->s;
+  const struct node *n = &s->g->node[st->node];
+  struct call *c = &st->v.call;
+  *c = (struct call){ .op = n->op, .param = n->param, .nin = st->nin, .nout = st->nout };
+  c->in = arena_new(&p->arena, sizeof(struct arr) * (size_t)(st->nin + 1));
+  c->out = arena_new(&p->arena, sizeof(struct arr) * (size_t)(st->nout + 1));
+  NEED(c->in && c->out, TY_EMEMORY, "out of memory: kernels");
+  for (int k = 0; k < st->nin; k++) c->in[k] = (struct arr){ wanted, s->desc[st->in[k]], NULL };
+  for (int k = 0; k < st->nout; k++) {
+    c->out[k] = (struct arr){ st->out[k] >= 0 ? wanted : NULL, s->desc[n->first + k], NULL };
+    if (st->out[k] >= 0 && p->value[st->out[k]].add) c->add |= 1u << k;
+  }
+  c->node = (uint32_t)(n->forward >= 0 ? n->forward : st->node) + 1;
+  st->v.backward = s->g->node[st->node].backward;
+  return TY_OK;
+}
+
+static int refused(struct program *p, struct step *st, int code)
+{
+  const struct node *n = &p->s.g->node[st->node];
+  fail_node(n->op->name, n->name, n->where);
+  return code;
+}
+
+static int select_step(struct program *p, struct step *st)
+{
+  struct text why = { 0 };
+  TRY(make_call(p, st));
+  int code = invoke_choose(&st->v, &p->arena, &why);
+  if (!code && why.n) st->why = arena_text(&p->arena, why.s);
+  text_done(&why);
+  if (code) return refused(p, st, code);
+  st->scratch = st->v.scratch;
+  if (st->act_node < 0) return TY_OK;
+  const struct node *a = &p->s.g->node[st->act_node];
+  if (st->v.kernel->flags & K_ACT && !st->v.half) { st->v.call.act = row_activation(a->op, a->param); return TY_OK; }
+  return TY_OK;                                       /* else lower adds a tape behind the kernel */
+}
+
+int select_program(struct program *p)
+{
+  for (int t = 0; t < p->n; t++) if (p->step[t].kind == STEP_NODE) TRY(select_step(p, &p->step[t]));
+  return TY_OK;
+}
+
+/* -- tapes ---------------------------------------------------------------------------------------------------- */
+
+struct builder { struct program *p; struct step *st; struct tape *t; int *reg; ty_desc operand[TAPE_ARGS]; int value[TAPE_ARGS]; int n; };
+
+static int operand_of(struct builder *b, int v)
+{
+  for (int k = 0; k < b->n; k++) if (b->value[k] == v) return k;
+  if (b->n == TAPE_ARGS) return -1;
+  b->operand[b->n] = b->p->s.desc[v];
+  b->value[b->n] = v;
+  return b->n++;
+}
+
+static int register_of(struct builder *b, int v)
+{
+  if (b->reg[v] < 0) {
+    int k = operand_of(b, v);
+    b->reg[v] = k < 0 ? 0 : tape_load(b->t, k);
+  }
+  return b->reg[v];
+}
+
+/* Letters of a gradient's formulas, from the text of what it reads: g0 -> g, i0 -> a, o0 -> y. */
+static void bind_letters(struct builder *b, const struct node *n, struct tape_env *env)
+{
+  const ty_graph *g = b->p->s.g;
+  for (int i = 0; i < 26; i++) env->var[i] = -1;
+  if (!n->backward) {
+    for (int k = 0; k < n->nin && k < 6; k++) env->var[k] = register_of(b, value_of(g, n->in[k]));
+    return;
+  }
+  int at = 0;
+  for (const char *s = op_reads(n->op, n->param); s && *s && at < n->nin; s += strcspn(s, " "), s += strspn(s, " "), at++) {
+    char letter = *s == 'g' ? 'g' : *s == 'o' ? 'y' : (char)('a' + atoi(s + 1));
+    env->var[letter - 'a'] = register_of(b, value_of(g, n->in[at]));
+  }
+}
+
+static int store(struct builder *b, int v, int reg)
+{
+  const struct value *x = &b->p->value[v];
+  if (x->kind == V_NONE) return TY_OK;
+  for (int k = 0; k < b->st->nout; k++) if (b->st->out[k] == v) {
+    int operand = operand_of(b, v);
+    NEED(operand >= 0, TY_EUNSUPPORTED, "tape: too many operands");
+    if (x->add) {
+      struct tape_env env = { .var = { tape_load(b->t, operand), reg } };
+      TRY(tape_formula(b->t, "a + b", &env, &reg));
+    }
+    tape_store(b->t, operand, reg);
+  }
+  return TY_OK;
+}
+
+static bool narrow(int dtype) { return dtype != TY_F32 && dtype != TY_F64 && dtype != TY_I32 && dtype != TY_I64; }
+
+static int add_member(struct builder *b, int node, int dtype)
+{
+  const struct source *s = &b->p->s;
+  const struct node *n = &s->g->node[node];
+  struct tape_env env = { .op = n->op, .param = n->param };
+  bind_letters(b, n, &env);
+  for (int k = 0; k < n->nout; k++) {
+    const char *formula = !n->backward ? n->op->row->y : k < COUNT(n->op->row->grad) ? n->op->row->grad[k] : NULL;
+    int v = n->first + k, reg;
+    struct tape_env e = env;
+    if (!formula) formula = "0";
+    TRY(tape_formula(b->t, formula, &e, &reg));
+    if (narrow(s->desc[v].dtype) || s->desc[v].dtype != dtype) reg = tape_cast(b->t, reg, s->desc[v].dtype);
+    b->reg[v] = reg;
+    TRY(store(b, v, reg));
+  }
+  return TY_OK;
+}
+
+static int step_dtype(struct program *p, const struct step *st)
+{
+  const struct node *n = &p->s.g->node[st->node];
+  ty_desc d[16];
+  int k = 0;
+  for (int j = 0; j < n->nin && k < 8; j++) d[k++] = p->s.desc[value_of(p->s.g, n->in[j])];
+  for (int j = 0; j < n->nout && k < 16; j++) d[k++] = p->s.desc[n->first + j];
+  return tape_dtype(d, k);
+}
+
+static int finish_tape(struct builder *b, const ty_desc *space)
+{
+  struct step *st = b->st;
+  TRY(tape_seal(b->t));
+  TRY(tape_loop_make(&st->loop, space, b->operand, b->n));
+  int *values = arena_new(&b->p->arena, sizeof(int) * (size_t)(b->n + 1));
+  st->operand = arena_new(&b->p->arena, sizeof(void *) * (size_t)(b->n + 1));
+  NEED(values && st->operand, TY_EMEMORY, "out of memory: tapes");
+  memcpy(values, b->value, sizeof(int) * (size_t)b->n);
+  st->tape_value = values;
+  st->ntape = b->n;
+  st->tape = b->t;
+  return TY_OK;
+}
+
+static int build_tape(struct program *p, struct step *st, int *reg)
+{
+  int dtype = step_dtype(p, st);
+  struct builder b = { .p = p, .st = st, .t = tape_new(dtype), .reg = reg };
+  NEED(b.t, TY_EMEMORY, "out of memory: tapes");
+  int code = TY_OK;
+  for (int k = 0; k < st->nin; k++) operand_of(&b, st->in[k]);
+  for (int k = 0; !code && k < st->nmember; k++) code = add_member(&b, p->member[st->member + k], dtype);
+  if (!code) code = finish_tape(&b, &p->s.desc[p->s.g->node[st->node].first]);
+  for (int k = 0; k < st->nin; k++) reg[st->in[k]] = -1;
+  for (int k = 0; k < st->nmember; k++) {
+    const struct node *n = &p->s.g->node[p->member[st->member + k]];
+    for (int j = 0; j < n->nout; j++) reg[n->first + j] = -1;
+    for (int j = 0; j < n->nin; j++) reg[value_of(p->s.g, n->in[j])] = -1;
+  }
+  if (code) tape_free(b.t), fail_node(p->s.g->node[st->node].op->name, p->s.g->node[st->node].name, p->s.g->node[st->node].where);
+  return code;
+}
+
+/* bound array += value */
+static int build_addition(struct program *p, struct step *st)
+{
+  const ty_desc *d = &p->s.desc[st->in[0]];
+  struct builder b = { .p = p, .st = st, .t = tape_new(tape_dtype(d, 1)), .n = 2 };
+  NEED(b.t, TY_EMEMORY, "out of memory: tapes");
+  b.operand[0] = b.operand[1] = *d;
+  b.value[0] = -1; b.value[1] = st->in[0];
+  struct tape_env env = { .var = { tape_load(b.t, 0), tape_load(b.t, 1) } };
+  int reg, code = tape_formula(b.t, "a + b", &env, &reg);
+  if (!code) tape_store(b.t, 0, reg), code = finish_tape(&b, d);
+  if (code) tape_free(b.t);
+  return code;
+}
+
+/* An activation that the chosen kernel cannot apply: a tape over its output, in place. */
+static int build_activation(struct program *p, struct step *st)
+{
+  const struct node *a = &p->s.g->node[st->act_node];
+  int v = st->out[0];
+  const ty_desc *d = &p->s.desc[v];
+  struct builder b = { .p = p, .st = st, .t = tape_new(tape_dtype(d, 1)), .n = 1 };
+  NEED(b.t, TY_EMEMORY, "out of memory: tapes");
+  b.operand[0] = *d;
+  b.value[0] = v;
+  struct tape_env env = { .var = { tape_load(b.t, 0) }, .op = a->op, .param = a->param };
+  int reg, code = tape_formula(b.t, a->op->row->y, &env, &reg);
+  if (!code) tape_store(b.t, 0, reg), code = finish_tape(&b, d);
+  if (code) tape_free(b.t);
+  return code;
+}
+
+/* -- segments ----------------------------------------------------------------------------------------------------- */
+
+static int segment_of(const struct program *p, int t)
+{
+  for (int i = 0; i < p->nsegment; i++) if (p->segment[i].first <= t && t < p->segment[i].last) return i;
+  return -1;
+}
+
+static int cut_segments(struct program *p)
+{
+  p->segment = arena_new(&p->arena, sizeof *p->segment * (size_t)(p->n + 2));
+  NEED(p->segment, TY_EMEMORY, "out of memory: segments");
+  for (int t = 0; t < p->n; t++) {
+    bool fresh = t == 0 || t == p->nforward || p->step[t].device != p->step[t - 1].device;
+    if (fresh) p->segment[p->nsegment++] = (struct segment){ p->step[t].device, t, t + 1, -1 };
+    else p->segment[p->nsegment - 1].last = t + 1;
+    if (t < p->nforward) p->nsegment_forward = p->nsegment;
+  }
+  for (int t = 0; t < p->n && p->ndevice > 1; t++) {  /* what a step reads from another device */
+    int here = segment_of(p, t);
+    for (int k = 0; k < p->step[t].nin; k++) {
+      const struct value *x = &p->value[p->value[p->step[t].in[k]].root];
+      if (x->kind != V_NONE && x->first >= 0 && x->device != p->step[t].device) p->segment[here].wait = MAX(p->segment[here].wait, segment_of(p, x->first));
+    }
+  }
+  return TY_OK;
+}
+
+int lower_program(struct program *p)
+{
+  int *reg = NEWS(int, p->s.g->nvalue), code = TY_OK;
+  NEED(reg, TY_EMEMORY, "out of memory: tapes");
+  for (int v = 0; v < p->s.g->nvalue; v++) reg[v] = -1;
+  for (int t = 0; t < p->n && !code; t++) {
+    struct step *st = &p->step[t];
+    if (st->kind == STEP_TAPE) code = build_tape(p, st, reg);
+    else if (st->kind == STEP_ADD) code = build_addition(p, st);
+    else if (st->kind == STEP_NODE && st->act_node >= 0 && !st->v.call.act) code = build_activation(p, st);
+    if (!code && st->v.state) {
+      st->state = st->v.call.state = mem_new(st->v.state);
+      if (!st->state) code = TY_EMEMORY;
+    }
+  }
+  mem_free(reg);
+  TRY(code);
+  return cut_segments(p);
+}
+
+/* -- pointers ----------------------------------------------------------------------------------------------------------- */
+
+static void *pointer(const struct program *p, const struct bases *b, int v)
+{
+  const struct value *x = &p->value[v], *r = &p->value[x->root];
+  if (r->kind == V_OUTER) return b->outer[r->outer];
+  if (r->kind != V_POOL) return NULL;
+  return b->pool[device_slot(p, r->device)] + r->offset;
+}
+
+static void resolve_node(struct program *p, struct step *st, const struct bases *b)
+{
+  struct call *c = &st->v.call;
+  for (int k = 0; k < c->nin; k++) {
+    const struct value *r = &p->value[p->value[st->in[k]].root];
+    c->in[k].p = pointer(p, b, st->in[k]);
+    c->in[k].version = r->kind == V_OUTER && r->first < 0 ? b->version[r->outer] : NULL;
+  }
+  for (int k = 0; k < c->nout; k++) c->out[k].p = st->out[k] >= 0 ? pointer(p, b, st->out[k]) : NULL;
+  int slot = device_slot(p, st->device);
+  c->tmp = st->scratch ? b->pool[slot] + st->scratch_at : NULL;
+  c->run = &p->run[slot];
+}
+
+void lower_resolve(struct program *p, const struct bases *b)
+{
+  for (int t = 0; t < p->n; t++) {
+    struct step *st = &p->step[t];
+    if (st->kind == STEP_NODE) resolve_node(p, st, b);
+    for (int k = 0; k < st->ntape; k++) st->operand[k] = st->tape_value[k] < 0 ? b->outer[st->outer] : pointer(p, b, st->tape_value[k]);
+    if (st->kind == STEP_COPY) st->copy_from = pointer(p, b, st->in[0]), st->copy_to = b->outer[st->outer];
+  }
+}
+
+/* -- running ---------------------------------------------------------------------------------------------------------------- */
+
+int program_run_step(struct program *p, struct step *st)
+{
+  switch (st->kind) {
+  case STEP_TAPE:
+  case STEP_ADD:  return tape_run(st->tape, &st->loop, st->operand);
+  case STEP_COPY: memmove(st->copy_to, st->copy_from, desc_bytes(&p->s.desc[st->in[0]])); return TY_OK;
+  default: {
+    int code = invoke_run(&st->v);
+    return code || !st->tape ? code : tape_run(st->tape, &st->loop, st->operand);
+  } }
+}
+
+void program_free(struct program *p)
+{
+  if (!p) return;
+  for (int t = 0; p->step && t < p->n; t++) {
+    struct step *st = &p->step[t];
+    if (st->tape) tape_free(st->tape);
+    if (st->state && st->v.kernel->done) st->v.kernel->done(st->state);
+    mem_free(st->state);
+  }
+  struct arena a = p->arena;
+  arena_done(&a);
+}
