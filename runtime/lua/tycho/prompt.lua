@@ -75,6 +75,25 @@ local function keep(session, value)
 end
 
 
+-- An expression as a chunk. Its values pass through a function of ours: a bare `return f()` would be a tail call, and
+-- errors inside f would be reported without their line.
+local function expression(text, name)
+  local chunk, message = loadstring("return " .. text, name)
+  if not chunk then
+    return nil, message
+  end
+  local close = text:find("--", 1, true) and "\n)" or ")"                -- a comment would swallow the bracket
+  return (loadstring("local pass = ...; return pass(" .. text:gsub(";%s*$", "") .. close, name)) or chunk
+end
+
+
+local function pass(...)
+  return ...
+end
+
+Session.pass = pass
+
+
 local function incomplete(message)
   return message ~= nil and message:sub(-7) == "'<eof>'"
 end
@@ -82,11 +101,11 @@ end
 
 --- Compiles a text, as an expression if it is one.
 -- @string text
--- @treturn ?function the chunk; nil when it is unfinished or wrong
+-- @treturn ?function the chunk, to be called with `Session.pass`; nil when it is unfinished or wrong
 -- @treturn ?string the compiler's message
 -- @treturn boolean whether more text could complete it
 function Session:compile(text)
-  local chunk, message = loadstring("return " .. text:gsub("^%s*=", ""), "=prompt")
+  local chunk, message = expression(text:gsub("^%s*=", ""), "=prompt")
   if chunk then
     return chunk
   end
@@ -162,23 +181,23 @@ function Session:run(chunk, mute)
   return finish(self, mute, xpcall(chunk, function(e)
     self.frames = frames()
     return e
-  end))
+  end, pass))
 end
 
 
 --- The value of an expression in the session's variables; errors are raised.
 function Session:value(text)
-  local chunk, message = loadstring("return " .. text, "=prompt")
+  local chunk, message = expression(text, "=prompt")
   if not chunk then
     error(message, 0)
   end
-  return setfenv(chunk, self.env)()
+  return setfenv(chunk, self.env)(pass)
 end
 
 
 --- Runs the text of `tycho -e`: an expression is printed, strings as they are. Errors are raised.
 function Session:text(text)
-  local chunk, message = loadstring("return " .. text, "=(command line)")
+  local chunk, message = expression(text, "=(command line)")
   if not chunk then
     chunk, message = loadstring(text, "=(command line)")
   end
@@ -191,7 +210,7 @@ function Session:text(text)
       self.write(type(value) == "string" and value or show(value), "\n")
     end
   end
-  print_all(setfenv(chunk, self.env)())
+  print_all(setfenv(chunk, self.env)(pass))
 end
 
 

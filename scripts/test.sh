@@ -1,0 +1,48 @@
+#!/bin/sh
+# Runs C test programs, then the specs, and closes with one line of counts.
+#   sh scripts/test.sh program ... [-- words for busted]
+# Called by `make test`, which sets the environment: TYCHO_LIB, TYCHO_PROGRAM, and SANITIZER, a library that an
+# interpreter must load before one that was compiled with it. A program or run that prints no counts has crashed.
+
+passed=0 failed=0 skipped=0
+log=$(mktemp) || exit 1
+trap 'rm -f "$log"' EXIT
+
+# count STATUS NAME: adds the last line of counts in the log
+count() {
+  line=$(grep -E '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' "$log" | tail -n 1)
+  if [ -z "$line" ]; then
+    echo "FAIL $2: no result, exit status $1"
+    failed=$((failed + 1))
+    return
+  fi
+  set -- "$1" "$2" $(echo "$line" | tr -dc '0-9 ')
+  passed=$((passed + $3)) failed=$((failed + $4)) skipped=$((skipped + ${5:-0}))
+  if [ "$1" -ne 0 ] && [ "$4" -eq 0 ]; then
+    echo "FAIL $2: exit status $1"
+    failed=$((failed + 1))
+  fi
+}
+
+# run NAME COMMAND...: shows the output as it comes, keeps it in the log, counts
+run() {
+  name=$1
+  shift
+  { "$@" 2>&1; echo "$?" > "$log.status"; } | tee "$log" | grep -vE '^[0-9]+ passed, '
+  status=$(cat "$log.status")
+  rm -f "$log.status"
+  count "$status" "$name"
+}
+
+specs=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --) specs=1; shift; break ;;
+    *)  echo "$1"; run "$1" "$1"; shift ;;
+  esac
+done
+if [ -n "$specs" ]; then
+  run busted env ${SANITIZER:+LD_PRELOAD="$SANITIZER" ASAN_OPTIONS=detect_leaks=0} busted "$@"
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

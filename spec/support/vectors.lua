@@ -1,0 +1,117 @@
+-- Recorded cases of the reference engine: where they lie, how they are read, how results are compared with them.
+-- The folder is TYCHO_VECTORS, else ../shared/vectors; TYCHO_VECTORS_ONLY="Convolution,Pooling" leaves out everything
+-- whose name is not in the list. A topic is one file of spec/vectors; see spec/vectors_spec.lua.
+
+local arrays = require "spec.support.arrays"
+local json = require "spec.support.json"
+local native = require "tycho.ffi"
+local ty = require "tycho"
+
+local vectors = { root = os.getenv("TYCHO_VECTORS") or "../shared/vectors", null = json.null }
+
+local only
+for name in (os.getenv("TYCHO_VECTORS_ONLY") or ""):gmatch("[^,%s]+") do
+  only = only or {}
+  only[name] = true
+end
+
+--- The text of a file of the folder, nil when it is missing.
+function vectors.read(path)
+  local file = io.open(vectors.root .. "/" .. path, "rb")
+  local text = file and file:read("*a")
+  if file then
+    file:close()
+  end
+  return text
+end
+
+function vectors.exists()
+  return vectors.read("schema.json") ~= nil
+end
+
+--- A decoded JSON file of the folder.
+function vectors.json(path)
+  return json.decode(vectors.read(path) or error("no file " .. path))
+end
+
+--- name -> array of a parameter file of the folder; an empty table when it is missing.
+function vectors.arrays(path)
+  return vectors.read(path) and ty.nd.load(vectors.root .. "/" .. path) or {}
+end
+
+--- Whether the filter lets a name through; any of several names is enough.
+function vectors.wanted(...)
+  if not only then
+    return true
+  end
+  for i = 1, select("#", ...) do
+    if only[(select(i, ...))] then
+      return true
+    end
+  end
+  return false
+end
+
+--- Names of the files of a folder that end so, without the ending, sorted.
+function vectors.names(folder, ending)
+  local list = {}
+  for file in require("lfs").dir(vectors.root .. "/" .. folder) do
+    if file:sub(-#ending) == ending then
+      list[#list + 1] = file:sub(1, -#ending - 1)
+    end
+  end
+  table.sort(list)
+  return list
+end
+
+--- nil for JSON's null and for nothing.
+function vectors.value(v)
+  if v == json.null then
+    return nil
+  end
+  return v
+end
+
+--- Decoded graph JSON -> Symbol.
+function vectors.symbol(graph)
+  return ty.sym.load_json(json.encode(graph))
+end
+
+local index = require("ffi").new("int[1]")
+
+function vectors.registered(operator)
+  return native.C.ty_op_find(operator, index) == 0
+end
+
+--- The first operator of a decoded graph that the engine does not know, nil when it knows all.
+function vectors.unknown_operator(graph)
+  for _, node in ipairs(graph.nodes) do
+    if node.op ~= "null" and not vectors.registered(node.op) then
+      return node.op
+    end
+    for _, body in ipairs(node.subgraphs or {}) do
+      local name = vectors.unknown_operator(body)
+      if name then
+        return name
+      end
+    end
+  end
+end
+
+--- Fails with the name and the worst element unless an array agrees with a recorded one.
+function vectors.compare(name, got, want, rtol, atol)
+  if want == nil then
+    error(name .. ": the recording has no such array", 2)
+  end
+  local text = arrays.mismatch(got, want, rtol, atol)
+  if text then
+    error(name .. ": " .. text, 2)
+  end
+end
+
+--- A list of recorded shapes or a shape as text, for equality.
+function vectors.text(value)
+  return json.encode(value)
+end
+
+return vectors

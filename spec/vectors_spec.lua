@@ -1,0 +1,42 @@
+-- The recorded cases of the reference engine, one test per case, topic by topic (spec/vectors/*.lua).
+-- A topic file returns { needs = {modules}, define = function() ... end }; `define` describes its tests. What is
+-- missing, the folder, a module or an operator, makes a visible skip.
+
+local vectors = require "spec.support.vectors"
+
+local TOPICS = "spec/vectors"
+
+local function missing(modules)
+  for _, name in ipairs(modules or {}) do
+    if not package.loaded[name] and not package.searchpath(name, package.path) then
+      return name
+    end
+  end
+end
+
+local function define(file)
+  local topic = setfenv(assert(loadfile(TOPICS .. "/" .. file)), getfenv(1))()
+  local module = missing(topic.needs)
+  if module then
+    it("everything", function() pending("module " .. module .. " is missing") end)
+  else
+    topic.define()
+  end
+end
+
+describe("recorded", function()
+  if not vectors.exists() then
+    it("cases", function() pending("the folder of recorded cases is missing: " .. vectors.root) end)
+    return
+  end
+  local files = {}
+  for file in require("lfs").dir(TOPICS) do
+    if file:match("%.lua$") then
+      files[#files + 1] = file
+    end
+  end
+  table.sort(files)
+  for _, file in ipairs(files) do
+    describe(file:match("^(.*)%.lua$"), function() define(file) end)
+  end
+end)
