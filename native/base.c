@@ -103,11 +103,13 @@ bool failure_told(const struct failure *f)
   return f->parts.code == TY_EINTERRUPTED && f->epoch != __atomic_load_n(&interrupts, __ATOMIC_ACQUIRE);
 }
 
+void failure_void(struct failure *f) { __atomic_store_n(&f->told, 1, __ATOMIC_RELEASE); }
+
 int failure_tell(struct failure *f)
 {
   now = f->parts;
   if (!*now.message) snprintf(now.message, sizeof now.message, "out of memory while a task failed");
-  __atomic_store_n(&f->told, 1, __ATOMIC_RELEASE);
+  failure_void(f);
   return now.code;
 }
 

@@ -28,6 +28,7 @@ struct failure *failure_take(int code);               /* copies this thread's fa
 struct failure *failure_keep(struct failure *f);
 void failure_drop(struct failure *f);                 /* NULL allowed */
 bool failure_told(const struct failure *f);           /* somebody has been told: marks that point to it are void */
+void failure_void(struct failure *f);                 /* marks it told without telling */
 int  failure_tell(struct failure *f);                 /* makes it this thread's failure, marks it told, returns its code */
 
 /* -- memory: all of it is counted and may fail (TYCHO_MEM_LIMIT) -------------------------------- */

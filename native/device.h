@@ -12,13 +12,14 @@
 
 struct ticket { int32_t device; uint64_t seq; };      /* seq 0: none */
 
-/* Bytes on a device. Reference counted. `version` counts writes (submission order).  */
+/* Bytes on a device. Reference counted. `version` grows with every task that writes them, when that task ends (so a
+** later task of the queue sees the version of the bytes it reads), and with every write by the host. */
 struct storage {
   void    *data;
   size_t   bytes;
   int32_t  device;
   int32_t  refs;
-  uint64_t version;                                   /* +1 for each task that writes it */
+  uint64_t version;                                   /* +1 for each write */
   struct ticket write;                                /* the last task that writes it */
   struct ticket read[4];                              /* the last reads, one per device */
   struct failure *failed;                             /* set by the failed task; void once told */
@@ -31,8 +32,13 @@ struct storage *storage_keep(struct storage *s);
 void storage_free(struct storage *s);                 /* drops one reference; the bytes go when queued tasks no longer hold it */
 int  storage_wait(struct storage *s, int for_write);  /* until it may be read (written) by the host; tells a failure once */
 
+void storage_settle(struct storage *s, int for_write);                     /* the same, but tells nothing */
+void storage_written(struct storage *s, bool all);    /* the host has written it; all of it: a failure mark is void */
+bool storage_failed(const struct storage *s);         /* marked, and nobody was told */
+
 /* A task: run on the queue's thread; `done` always runs after it (also when skipped), there too.
-** run returns TY_OK or an error code with this thread's failure set. The queue holds a reference to each storage. */
+** run returns TY_OK or an error code with this thread's failure set. The queue holds a reference to each storage.
+** A task never submits, and never waits for its own device. When device_submit itself fails, `done` has run as well. */
 struct task {
   int  (*run)(void *context);
   void (*done)(void *context);                        /* may be NULL */
@@ -63,3 +69,28 @@ int  range_new(int device, struct range *out);
 int  range_grow(struct range *r, size_t bytes, bool *moved);               /* contents are kept */
 void range_trim(struct range *r, size_t bytes);
 void range_free(struct range *r);
+
+/* What a kind of device does. A plugin fills one of these and registers it; the core calls nothing else on a device.
+** alloc and range_* may fail with NULL or false (out of memory), the others with a code and a failure.
+** copy: either side may be a CPU; it has ended when it returns, except on the device's own queue thread, where it may
+** merely have been started like any other work of a task. */
+struct device_ops {
+  const char *name;                                   /* "gpu" */
+  int   (*count)(void);
+  int   (*open)(int device);                          /* TY_EDEVICE with the reason */
+  int   (*enter)(int device);                         /* first thing on the queue's thread; may be NULL */
+  int   (*finish)(int device);                        /* waits for what tasks have started; NULL: a task has ended when run returns */
+  void *(*alloc)(int device, size_t bytes);           /* 64-byte aligned */
+  void  (*release)(int device, void *data, size_t bytes);
+  int   (*copy)(int dst_device, void *dst, int src_device, const void *src, size_t bytes);
+  int   (*convert)(int device, void *dst, int dst_type, const void *src, int src_type, int64_t n);
+  bool  (*range_grow)(struct range *r, size_t bytes, bool *moved);
+  void  (*range_trim)(struct range *r, size_t bytes);
+  void  (*range_free)(struct range *r);
+  int64_t (*memory)(int device);                      /* bytes in all */
+};
+void device_register(int kind, const struct device_ops *ops);              /* TY_CPU, TY_GPU */
+const struct device_ops *device_ops(int device);      /* NULL: no such kind */
+static inline int device_kind(int device) { return device & ~255; }
+static inline int device_id(int device) { return device & 255; }
+extern const struct device_ops cpu_ops;

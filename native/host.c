@@ -1,0 +1,168 @@
+/* host.c - the CPU as a kind of device: its memory, copies and growing ranges.
+**
+** Blocks of 4 MB and more lie on 2 MB boundaries and ask for huge pages: a first touch then costs one fault per 2 MB.
+** A range reserves address space for all the memory there is, and makes pages usable as it grows, so it stays where it
+** is. Where address space is limited (ulimit -v) nothing is reserved and a range that grows moves.
+*/
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+#include "device.h"
+#include "parallel.h"
+#include "tensor.h"
+
+enum { HUGE_PAGE = 2 << 20, LARGE = 4 << 20, COPY_GRAIN = 1 << 18 };
+
+static int64_t physical(int device)
+{
+  long pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+  return pages > 0 && size > 0 ? (int64_t)pages * size : 0;
+}
+
+static int count(void)
+{
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) ? 1 : MIN(MAX(CPU_COUNT(&set), 1), 64);
+}
+
+static int open_cpu(int device) { return TY_OK; }
+
+/* -- memory ------------------------------------------------------------------------------------------------ */
+
+static void *alloc(int device, size_t bytes)
+{
+  void *p = NULL;
+  size_t align = bytes >= LARGE ? HUGE_PAGE : bytes >= 16 * PAGE ? PAGE : ALIGN;
+  if (posix_memalign(&p, align, bytes)) return NULL;
+  if (bytes >= LARGE) madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+  return p;
+}
+
+static void release(int device, void *data, size_t bytes) { free(data); }
+
+struct bytes { char *dst; const char *src; };
+
+static void copy_part(int64_t begin, int64_t end, void *context)
+{
+  const struct bytes *b = context;
+  memcpy(b->dst + begin, b->src + begin, (size_t)(end - begin));
+}
+
+static int copy(int dst_device, void *dst, int src_device, const void *src, size_t bytes)
+{
+  struct bytes b = { dst, src };
+  uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src;
+  if (d < s + bytes && s < d + bytes) memmove(dst, src, bytes);
+  else parallel((int64_t)bytes, COPY_GRAIN, copy_part, &b);
+  return TY_OK;
+}
+
+static int convert_here(int device, void *dst, int dst_type, const void *src, int src_type, int64_t n)
+{
+  convert(dst, dst_type, src, src_type, n);
+  return TY_OK;
+}
+
+/* -- ranges ------------------------------------------------------------------------------------------------ */
+
+static void *map(size_t bytes, int access)
+{
+  void *p = mmap(NULL, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? NULL : p;
+}
+
+/* Address space for one range: twice the machine's memory, less where that is refused. */
+static size_t wanted(size_t bytes)
+{
+  struct rlimit limit;
+  if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY) return 0;
+#if defined(__SANITIZE_THREAD__)
+  return MAX(align_up(bytes, HUGE_PAGE), (size_t)64 << 20);   /* it shadows address space */
+#else
+  size_t all = (size_t)4 << 30;
+  while (all < 2 * (size_t)physical(0)) all *= 2;
+  return MAX(all, align_up(bytes, HUGE_PAGE));
+#endif
+}
+
+static bool reserve(struct range *r, size_t bytes)
+{
+  for (size_t n = wanted(bytes); n >= bytes && n >= (size_t)64 << 20; n /= 2) {
+    char *p = map(n + HUGE_PAGE, PROT_NONE);
+    if (!p) continue;
+    char *base = (char *)align_up((uintptr_t)p, HUGE_PAGE);
+    if (base > p) munmap(p, (size_t)(base - p));
+    munmap(base + n, (size_t)(p + HUGE_PAGE - base));
+    madvise(base, n, MADV_DONTDUMP);
+    madvise(base, n, MADV_HUGEPAGE);
+    r->base = base;
+    r->reserved = n;
+    return true;
+  }
+  return false;
+}
+
+static bool commit(struct range *r, size_t bytes)
+{
+  if (mprotect(r->base + r->bytes, bytes - r->bytes, PROT_READ | PROT_WRITE)) return false;
+  madvise(r->base + r->bytes, bytes - r->bytes, MADV_DODUMP);
+  r->bytes = bytes;
+  return true;
+}
+
+/* No room behind the range: other pages take over its contents. */
+static bool move(struct range *r, size_t bytes, bool *moved)
+{
+  struct range to = { r->device, NULL, 0, 0 };
+  if (reserve(&to, bytes)) {
+    if (!commit(&to, bytes)) { munmap(to.base, to.reserved); return false; }
+  } else {
+    to.base = map(bytes, PROT_READ | PROT_WRITE);
+    if (!to.base) return false;
+    to.bytes = to.reserved = bytes;
+  }
+  if (r->bytes) memcpy(to.base, r->base, r->bytes);
+  if (r->base) munmap(r->base, r->reserved);
+  *moved = r->base != NULL;
+  *r = to;
+  return true;
+}
+
+static bool range_grow_cpu(struct range *r, size_t bytes, bool *moved)
+{
+  bytes = align_up(bytes, PAGE);
+  if (bytes <= r->bytes) return true;
+  if (bytes <= r->reserved) return commit(r, bytes);
+  return move(r, bytes, moved);
+}
+
+/* Gives the pages behind `bytes` back to the system; the address space stays. */
+static void range_trim_cpu(struct range *r, size_t bytes)
+{
+  bytes = align_up(bytes, PAGE);
+  if (bytes >= r->bytes) return;
+  madvise(r->base + bytes, r->bytes - bytes, MADV_DONTNEED);
+  mprotect(r->base + bytes, r->bytes - bytes, PROT_NONE);
+  r->bytes = bytes;
+}
+
+static void range_free_cpu(struct range *r)
+{
+  if (r->base) munmap(r->base, r->reserved);
+}
+
+const struct device_ops cpu_ops = {
+  .name       = "cpu",
+  .count      = count,
+  .open       = open_cpu,
+  .alloc      = alloc,
+  .release    = release,
+  .copy       = copy,
+  .convert    = convert_here,
+  .range_grow = range_grow_cpu,
+  .range_trim = range_trim_cpu,
+  .range_free = range_free_cpu,
+  .memory     = physical,
+};
