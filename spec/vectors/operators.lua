@@ -67,12 +67,12 @@ local function is_array(x)
 end
 
 local function call(operator, case, given)
-  local options, out = { unpack(given) }, nil
+  local options = { unpack(given) }
   for key, text in pairs(case.attrs) do
     options[key] = text
   end
   if value(case.out_to) and #case.out_to > 0 then
-    out = {}
+    local out = {}
     for i, name in ipairs(case.out_to) do
       for k, argument in ipairs(case.args) do
         out[i] = argument == name and given[k] or out[i]

@@ -1,0 +1,139 @@
+-- Recorded sequences (training/TOPIC.json): the steps of a case run in order in one world of named objects.
+--
+-- A topic gives a table of actions; action(world, step) does what the step says and returns what came back, which is
+-- compared with step.result. The world holds: objects (by name), case, array(key) (a fresh copy of an input array).
+-- A step with `error` must be refused with an error object; `says` are pieces of its text; the world stays as it was.
+
+local vectors = require "spec.support.vectors"
+local ty = require "tycho"
+
+local steps = {}
+
+local function is_array(x)
+  return type(x) == "table" and getmetatable(x) ~= nil
+end
+
+local function is_nothing(x)
+  return x == nil or x == vectors.null or x == ty.null
+end
+
+local NUMBERS = { nan = 0 / 0, inf = math.huge, ["-inf"] = -math.huge }
+
+local function same_number(got, want, world, path)
+  local close = got == want or got ~= got and want ~= want
+    or math.abs(got - want) <= world.atol + world.rtol * math.abs(want)
+  if not close then
+    error(("%s: got %.9g, want %.9g"):format(path, got, want), 0)
+  end
+end
+
+--- Raises unless a result agrees with the recorded one.
+function steps.same(got, want, world, path)
+  if is_nothing(want) then
+    if not is_nothing(got) then
+      error(("%s: got %s, want nothing"):format(path, tostring(got)), 0)
+    end
+  elseif type(want) == "table" and want.array then
+    vectors.compare(path, got, world.recorded(want.array), world.rtol, world.atol)
+  elseif type(want) == "table" then
+    if type(got) ~= "table" or is_array(got) then
+      error(("%s: got %s, want %s"):format(path, tostring(got), vectors.text(want)), 0)
+    end
+    for key, value in pairs(want) do
+      steps.same(got[key], value, world, path .. "." .. tostring(key))
+    end
+    for key, value in pairs(got) do
+      if want[key] == nil and not is_nothing(value) then
+        error(("%s.%s: got %s, want nothing there"):format(path, tostring(key), tostring(value)), 0)
+      end
+    end
+  elseif type(got) == "number" and (type(want) == "number" or NUMBERS[want]) then
+    same_number(got, NUMBERS[want] or want, world, path)
+  elseif got ~= want then
+    error(("%s: got %s, want %s"):format(path, tostring(got), tostring(want)), 0)
+  end
+end
+
+local function check_refusal(step, ok, result, path)
+  if ok then
+    if step.loose then
+      return
+    end
+    error(("%s: must be refused (%s), came back with %s"):format(path, step.error, tostring(result)), 0)
+  elseif not ty.is_error(result) then
+    error(("%s: not an error object: %s"):format(path, tostring(result)), 0)
+  end
+  for _, piece in ipairs(step.says or {}) do
+    if not tostring(result):find(piece, 1, true) then
+      error(("%s: the error does not say '%s': %s"):format(path, piece, tostring(result)), 0)
+    end
+  end
+end
+
+local function run_step(actions, world, step, path)
+  local action = actions[step["do"]]
+  if not action then
+    error("no action for " .. path, 0)
+  elseif step.error then
+    local ok, result = pcall(action, world, step)
+    check_refusal(step, ok, result, path)
+    return
+  end
+  local ok, result = xpcall(function() return action(world, step) end, function(e)
+    return ty.is_error(e) and tostring(e) or type(e) == "string" and debug.traceback(e, 2) or e
+  end)
+  if not ok then
+    error(path .. ": " .. tostring(result), 0)
+  elseif step.result ~= nil then
+    steps.same(result, step.result, world, path)
+  end
+end
+
+local function new_world(topic, case, arrays)
+  local world = { objects = {}, case = case, rtol = case.rtol or topic.rtol, atol = case.atol or topic.atol, exits = {} }
+  function world.recorded(key)
+    local array = arrays[case.name .. "/" .. key]
+    if not array then
+      error("the recording has no array " .. case.name .. "/" .. key, 0)
+    end
+    return array
+  end
+  function world.array(key)
+    return world.recorded(key):copy()
+  end
+  return world
+end
+
+--- Runs one case in a fresh name scope.
+function steps.run(topic, case, arrays, actions)
+  local world = new_world(topic, case, arrays)
+  ty.name.NameManager():with(function()
+    local ok, e = pcall(function()
+      for i, step in ipairs(case.steps) do
+        run_step(actions, world, step, ("step %d (%s)"):format(i - 1, step["do"]))
+      end
+    end)
+    while #world.exits > 0 do
+      table.remove(world.exits):exit()
+    end
+    if not ok then
+      error(e, 0)
+    end
+  end)
+end
+
+--- Describes one test per case of a topic.
+function steps.define(name, actions)
+  local topic, arrays = vectors.json("training/" .. name .. ".json"), nil
+  teardown(function() arrays = nil end)
+  for _, case in ipairs(topic.cases) do
+    if vectors.wanted(name, case.name) then
+      it(case.name, function()
+        arrays = arrays or vectors.arrays("training/" .. name .. ".params")
+        steps.run(topic, case, arrays, actions)
+      end)
+    end
+  end
+end
+
+return steps
