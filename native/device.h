@@ -12,14 +12,15 @@
 
 struct ticket { int32_t device; uint64_t seq; };      /* seq 0: none */
 
-/* Bytes on a device. Reference counted. `version` grows with every task that writes them, when that task ends (so a
-** later task of the queue sees the version of the bytes it reads), and with every write by the host. */
+/* Bytes on a device. Reference counted. `version` counts writes in the order of submission: it grows when a task that
+** writes is submitted, and with each write by the host. Who caches by version (packed weights) must note it when it
+** submits its task, not when the task runs: by then it may already count later writes. */
 struct storage {
   void    *data;
   size_t   bytes;
   int32_t  device;
   int32_t  refs;
-  uint64_t version;                                   /* +1 for each write */
+  uint64_t version;                                   /* +1 for each write; atomic */
   struct ticket write;                                /* the last task that writes it */
   struct ticket read[4];                              /* the last reads, one per device */
   struct failure *failed;                             /* set by the failed task; void once told */
@@ -32,6 +33,7 @@ struct storage *storage_keep(struct storage *s);
 void storage_free(struct storage *s);                 /* drops one reference; the bytes go when queued tasks no longer hold it */
 int  storage_wait(struct storage *s, int for_write);  /* until it may be read (written) by the host; tells a failure once */
 
+static inline uint64_t storage_version(const struct storage *s) { return __atomic_load_n(&s->version, __ATOMIC_RELAXED); }
 void storage_settle(struct storage *s, int for_write);                     /* the same, but tells nothing */
 void storage_written(struct storage *s, bool all);    /* the host has written it; all of it: a failure mark is void */
 bool storage_failed(const struct storage *s);         /* marked, and nobody was told */

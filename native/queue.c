@@ -161,12 +161,9 @@ bool storage_failed(const struct storage *s)
 
 /* -- a queue's thread ------------------------------------------------------------------------------------------------ */
 
-static void write_ended(struct slot *s)
+static void mark_writes(struct slot *s)
 {
-  for (int i = s->task.nread; i < s->task.nread + s->task.nwrite; i++) {
-    mark(s->list[i], s->failed);
-    __atomic_add_fetch(&s->list[i]->version, 1, __ATOMIC_RELAXED);
-  }
+  for (int i = s->task.nread; i < s->task.nread + s->task.nwrite; i++) mark(s->list[i], s->failed);
 }
 
 static void start(struct queue *q, struct slot *s)
@@ -178,7 +175,7 @@ static void start(struct queue *q, struct slot *s)
     s->failed = failure_take(code);
     remember(q->device, s->failed);
   }
-  write_ended(s);
+  mark_writes(s);
 }
 
 /* Callback, references and back-pressure; then the ticket is past. */
@@ -206,7 +203,7 @@ static void finish(struct queue *q)
     struct slot *s = &q->slot[q->done % RING];
     if (late && !s->failed) {
       s->failed = failure_keep(late);
-      write_ended(s);
+      mark_writes(s);
     }
     pass(q, s);
   }
@@ -348,6 +345,7 @@ static void note_write(struct slot *s, struct storage *x, struct ticket own)
     x->read[i].seq = 0;                               /* who waits for this write waits for them */
   }
   x->write = own;
+  __atomic_add_fetch(&x->version, 1, __ATOMIC_RELAXED);
 }
 
 static bool fill(struct slot *s, const struct task *t)
