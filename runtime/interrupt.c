@@ -1,10 +1,10 @@
 /* interrupt.c - Ctrl-C in the program.
 **
-** The handler asks the library to stop (its calls return TY_EINTERRUPTED between two instructions) and sets a hook, which
-** the interpreter reaches at its next instruction: also the one that follows a stopped call, so that one error is raised,
-** and the request is withdrawn with it. Compiled Lua meets no hook: a script that is still inside a compiled loop after GRACE seconds is ended by
-** the alarm, without closing anything. At the prompt chunks are not compiled, and the alarm is not set.
-** Everything the handler calls is safe in a signal: a flag of the library, lua_sethook, alarm, _exit.
+** The handler asks the library to stop (its calls return TY_EINTERRUPTED between two instructions) and sets a hook,
+** which the interpreter reaches at its next instruction: also at the one that follows a stopped call, so one error is
+** raised and the request is withdrawn with it. Compiled Lua meets no hook: a script that is still inside a compiled loop
+** after GRACE seconds is ended by the alarm, without closing anything. At the prompt chunks are not compiled, and the
+** alarm is not set. All that the handler calls is safe in a signal: a flag, lua_sethook, alarm, _exit.
 */
 #include <signal.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /* main.c - the program `tycho`: LuaJIT with the engine beside it.
 **
-** Reads the command line, makes the Lua modules of its own tree findable, then runs texts, a script or the prompt in one
-** protected call. The tree is found from the program's own place, links resolved: a build folder holds a link `lua`, an
+** Reads the command line, makes the Lua modules of its own tree findable, then runs texts, a script or the prompt in
+** one protected call. The tree is found from the program's own place, links resolved: a build folder holds a link `lua`, an
 ** installed tree has share/lua/5.1 and lib/lua/5.1 beside bin. An uncaught error is written to standard error with the
 ** frames of the caller's code only. Exit status: 0 done, 1 uncaught error, 2 wrong usage, 130 interrupted.
 */
@@ -72,9 +72,11 @@ static bool is_ours(const lua_Debug *frame)
 
 static void add_frame(luaL_Buffer *text, lua_State *L, lua_Debug *frame)
 {
-  if (*frame->what == 'm') lua_pushfstring(L, "\n\t%s:%d: in main chunk", frame->short_src, frame->currentline);
-  else if (*frame->namewhat) lua_pushfstring(L, "\n\t%s:%d: in function '%s'", frame->short_src, frame->currentline, frame->name);
-  else lua_pushfstring(L, "\n\t%s:%d: in function <%s:%d>", frame->short_src, frame->currentline, frame->short_src, frame->linedefined);
+  lua_pushfstring(L, "\n\t%s:%d: in ", frame->short_src, frame->currentline);
+  if (*frame->what == 'm') lua_pushliteral(L, "main chunk");
+  else if (*frame->namewhat) lua_pushfstring(L, "function '%s'", frame->name);
+  else lua_pushfstring(L, "function <%s:%d>", frame->short_src, frame->linedefined);
+  lua_concat(L, 2);
   luaL_addvalue(text);
 }
 
@@ -149,7 +151,8 @@ static void name_library(void)
 {
   Dl_info info;
   char path[PATH_MAX];
-  if (dladdr((void *)(size_t)&ty_abi, &info) && info.dli_fname && realpath(info.dli_fname, path)) setenv("TYCHO_LIB", path, 0);
+  if (!dladdr((void *)(size_t)&ty_abi, &info) || !info.dli_fname || !realpath(info.dli_fname, path)) return;
+  setenv("TYCHO_LIB", path, 0);
 }
 
 static void set_paths(lua_State *L)
@@ -159,7 +162,7 @@ static void set_paths(lua_State *L)
   if (*program.lua) prepend_path(L, "path", "%s/?.lua;%s/?/init.lua;");
 }
 
-/* -- what can be run: each leaves nothing on the stack and raises errors --------------------------------------------- */
+/* -- what can be run: errors are raised ------------------------------------------------------------------------------ */
 
 static void require(lua_State *L, const char *module)
 {
@@ -285,7 +288,8 @@ static int read_long(const char *option)
   } else if (strcmp(option, "--version") == 0) {
     return printf("tycho %s (abi %d)\n", ty_version(), ty_abi()) < 0 ? FAILED : DONE;
   } else if (strcmp(option, "--platform") == 0) {
-    return printf("%s%s\nmodules: %s\n", ty_platform(), LUAJIT_VERSION, *program.lua ? program.lua : "on Lua's own path") < 0 ? FAILED : DONE;
+    const char *modules = *program.lua ? program.lua : "on Lua's own path";
+    return printf("%s%s\nmodules: %s\n", ty_platform(), LUAJIT_VERSION, modules) < 0 ? FAILED : DONE;
   } else {
     return wrong("unknown option", option);
   }

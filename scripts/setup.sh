@@ -1,0 +1,61 @@
+#!/bin/sh
+# Sets a machine up and does one thing. All a fresh Debian needs is this file: what is missing is installed from
+# Debian's packages, as root or through sudo; where neither works the command to type is printed instead.
+#   sh scripts/setup.sh            installs what building, training and testing need
+#   sh scripts/setup.sh train ...  builds and trains a small model (words go on to scripts/train.lua)
+#   sh scripts/setup.sh test ...   builds and runs all tests (words go on to busted)
+#   sh scripts/setup.sh check      builds and runs the linters as well
+set -eu
+cd "$(dirname "$0")/.."
+
+build="make gcc libc6-dev pkg-config luajit libluajit-5.1-dev libopenblas-dev libdnnl-dev libedit-dev libjpeg-dev libpng-dev zlib1g-dev"
+tests="lua-busted lua-cjson"
+checks="lua-check clang luarocks git"
+
+# the packages of a list that are not installed
+missing() {
+  for package in "$@"; do
+    state=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+    [ "$state" = installed ] || echo "$package"
+  done
+}
+
+install() {
+  if ! command -v dpkg-query >/dev/null 2>&1; then
+    echo "setup: this is no Debian; needed are the equivalents of: $*" >&2
+    return
+  fi
+  need=$(missing "$@")
+  [ -n "$need" ] || return 0
+  need=$(echo $need)
+  get="apt-get install -y --no-install-recommends $need"
+  if [ "$(id -u)" -eq 0 ]; then
+    root=""
+  elif command -v sudo >/dev/null 2>&1 && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+    root=sudo
+  else
+    echo "setup: these packages are missing; install them and start again:" >&2
+    echo "  sudo apt-get update && sudo $get" >&2
+    exit 1
+  fi
+  echo "setup: installing $need"
+  $root apt-get update -qq
+  $root env DEBIAN_FRONTEND=noninteractive $get
+}
+
+what=${1:-}
+[ $# -eq 0 ] || shift
+jobs=$(nproc 2>/dev/null || echo 1)
+case $what in
+  "")    install $build $tests ;;
+  train) install $build
+         make -j"$jobs" all
+         exec build/tycho scripts/train.lua "$@" ;;
+  test)  install $build $tests
+         make -j"$jobs" all
+         exec make test TEST="$*" ;;
+  check) install $build $tests $checks
+         exec make -j"$jobs" check ;;
+  *)     echo "usage: sh scripts/setup.sh [train|test|check]" >&2
+         exit 2 ;;
+esac
