@@ -1,0 +1,260 @@
+--- The bridge to the native engine: the only file that touches `ffi.cdef` and `ffi.load`.
+--
+-- The declarations are the text of `native/tycho.h` less its `#` lines, so there is one description of the interface.
+-- The library is looked for at `TYCHO_LIB`, in the running program, beside this file, on `package.cpath`
+-- (`tycho.libtycho`), and in `build/` of the checkout; the header beside the library and in `native/` of the checkout.
+--
+--     local native = require "tycho.ffi"
+--     local C, check = native.C, native.check
+--     local out = ffi.new("ty_graph *[1]")
+--     check(C.ty_graph_new(out), "Symbol:tojson")
+--     local graph = native.own(out[0], C.ty_graph_free)
+--
+-- Handles are freed by C functions only (a Lua error in a finaliser would surface in unrelated code).
+--
+-- @module tycho.ffi
+
+local ffi = require "ffi"
+local Error = require "tycho.error"
+
+local native = {}
+
+local ABI = 1                                            -- TY_ABI of the header these modules were written for
+local HERE = debug.getinfo(1, "S").source:match("^@(.*/)") or "./"
+local ROOT = HERE .. "../../../"                         -- of a checkout: HERE is runtime/lua/tycho/
+
+if not ffi.abi("gc64") and ffi.abi("64bit") then
+  error("tycho needs a LuaJIT 2.1 built with GC64; this one would limit Lua to 2 GB of memory", 0)
+end
+
+
+local function read(path)
+  local file = io.open(path, "rb")
+  local text = file and file:read("*a")
+  if file then
+    file:close()
+  end
+  return text
+end
+
+
+local function exists(path)
+  local file = path and io.open(path, "rb")
+  if file then
+    file:close()
+  end
+  return file ~= nil
+end
+
+
+-- Places a library may lie in, in order of preference.
+local function library_places()
+  local places = { HERE .. "libtycho.so", ROOT .. "build/libtycho.so" }
+  local chosen = os.getenv("TYCHO_LIB")
+  if chosen and chosen ~= "" then
+    table.insert(places, 1, chosen:find("/", 1, true) and chosen or "./" .. chosen)
+  end
+  local found = package.searchpath("tycho.libtycho", package.cpath)
+  if found then
+    table.insert(places, #places, found)
+  end
+  return places
+end
+
+
+local function header_places(library)
+  local folder = library and library:match("^(.*/)") or "./"
+  return { folder .. "tycho.h", HERE .. "tycho.h", ROOT .. "native/tycho.h", folder .. "../native/tycho.h" }
+end
+
+
+local function declare(library)
+  if pcall(ffi.typeof, "ty_desc") then
+    return                                               -- this module was loaded before in the same state
+  end
+  local places = header_places(library)
+  for _, path in ipairs(places) do
+    local text = read(path)
+    if text then
+      ffi.cdef((text:gsub("[^\n]*", function(line) return line:match("^%s*#") and "" or nil end)))
+      return
+    end
+  end
+  error("tycho: tycho.h was not found; looked in:\n  " .. table.concat(places, "\n  "), 0)
+end
+
+
+local function in_program()
+  return pcall(function() return ffi.C.ty_abi end)
+end
+
+
+local function load_library()
+  local places, reasons = library_places(), {}
+  for _, path in ipairs(places) do
+    if exists(path) then
+      local ok, library = pcall(ffi.load, path)
+      if ok then
+        declare(path)
+        return library, path
+      end
+      reasons[#reasons + 1] = "  " .. tostring(library)
+    else
+      reasons[#reasons + 1] = "  " .. path .. ": no such file"
+    end
+  end
+  declare(nil)
+  if in_program() then
+    return ffi.C, "the program"
+  end
+  error("tycho: libtycho.so cannot be loaded; build it with make, or set TYCHO_LIB to its path. Tried:\n"
+    .. table.concat(reasons, "\n"), 0)
+end
+
+
+--- The library's functions and constants, and where it was found.
+native.C, native.path = load_library()
+
+local C = native.C
+
+if C.ty_abi() ~= ABI or C.TY_ABI ~= ABI then
+  error(("tycho: %s has interface number %d, these Lua modules need %d; rebuild or reinstall both together"):format(
+    native.path, C.ty_abi(), ABI), 0)
+end
+
+
+--- A C text as a Lua string; nil for NULL.
+function native.text(s)
+  if s == nil then
+    return nil
+  end
+  return ffi.string(s)
+end
+
+local text = native.text
+
+
+--- A handle that is freed with the last reference to it.
+-- @param pointer what a "new" function handed out
+-- @param free the C function that takes it back
+function native.own(pointer, free)
+  return ffi.gc(pointer, free)
+end
+
+
+--- Attributes as the core takes them. The strings must stay referenced during the call: keep the tables.
+-- @tparam {string,...} keys attribute names, in the order wanted
+-- @tparam table dict values by name, all text
+-- @treturn ty_attr array
+function native.attrs(keys, dict)
+  local list = ffi.new("ty_attr[?]", #keys + 1)
+  for i, key in ipairs(keys) do
+    list[i - 1].key, list[i - 1].value = key, dict[key]
+  end
+  return list
+end
+
+
+-- "(2, ?)" -> {2, 0}; other texts stay.
+local function read_shape(s)
+  local inner = s and s:match("^%(([%d%s,?]*)%)$")
+  if not inner then
+    return s
+  end
+  local shape = {}
+  for entry in inner:gmatch("[%d?]+") do
+    shape[#shape + 1] = tonumber(entry) or 0
+  end
+  return inner == "?" and {} or shape
+end
+
+
+local function split(names)
+  local list = {}
+  for name in names:gmatch("[^,%s]+") do
+    if name ~= "..." then
+      list[#list + 1] = name
+    end
+  end
+  return list
+end
+
+
+-- The inputs of a failed node, which the core's message lists at its end: " (inputs: data (2, 3), weight (?))".
+local function take_inputs(e)
+  local message, list = e.message:match("^(.-) %(inputs: (.*)%)$")
+  if not message then
+    return
+  end
+  local shapes = {}
+  for name, shape in list:gmatch("([%w_]+) (%([%d%s,?]*%))") do
+    shapes[#shapes + 1] = { name = name, shape = read_shape(shape) }
+  end
+  if shapes[1] then
+    e.message, e.shapes = message, shapes
+  end
+end
+
+
+local function add_names(e)
+  local names = split(e.expected)
+  if e.code == "shape" then
+    e.candidates, e.expected = names, nil                -- undecided arguments, in order
+  else
+    e.candidates, e.expected, e.got = Error.nearest(e.argument or "", names), nil, nil
+  end
+end
+
+
+--- The last failure of the core as an error object.
+-- @int code its status
+-- @string func the public function that was asked
+-- @tparam[opt] table extra fields that win over the core's
+function native.failure(code, func, extra)
+  local f = ffi.new("ty_failure")
+  C.ty_error_detail(f)
+  local e = {
+    code = tonumber(code), func = func, op = text(f.op), node = text(f.node), argument = text(f.argument),
+    where = text(f.where), expected = read_shape(text(f.expected)), got = read_shape(text(f.got)),
+    message = text(f.message) or text(C.ty_error()) or "failed",
+  }
+  e.code = Error.CODES[e.code] or "internal"
+  take_inputs(e)
+  if type(e.expected) == "string" and (e.code == "name" or e.code == "shape" and e.expected:find("^[%w_]")) then
+    add_names(e)
+  end
+  for key, value in pairs(extra or {}) do
+    e[key] = value
+  end
+  return Error.new(e)
+end
+
+
+--- Raises the core's failure as an error object when a status says so.
+-- @int code status of a call; 0 and events (negative) pass
+-- @string func the public function that was asked: "Symbol:infer_shape"
+-- @tparam[opt] table extra further fields of the error
+-- @treturn int the code
+function native.check(code, func, extra)
+  if code > 0 then
+    error(native.failure(code, func, extra), 0)
+  end
+  return code
+end
+
+
+local KINDS = {
+  tensors = "tensor", graphs = "graph", executors = "exec", pools = "pool", iters = "iter", bytes = "bytes",
+}
+
+--- Counts of live native objects: `{tensors, graphs, executors, pools, iters, bytes}`.
+function native.live()
+  local counts = {}
+  for name, kind in pairs(KINDS) do
+    counts[name] = tonumber(C.ty_live(kind))
+  end
+  return counts
+end
+
+
+return native

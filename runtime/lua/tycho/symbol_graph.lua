@@ -1,0 +1,346 @@
+--- From symbols to the core: building a native graph, and inference over it.
+--
+-- A graph is built from the heads when something is asked, and kept with the symbol until an attribute changes
+-- (`symbol_node.edits`). Nodes of the graph are numbered as the walk from the heads finds them.
+--
+-- @module tycho.symbol_graph
+
+local ffi = require "ffi"
+local native = require "tycho.ffi"
+local args = require "tycho.args"
+local attrs = require "tycho.attrs"
+local Error = require "tycho.error"
+local log = require "tycho.log"
+local node = require "tycho.symbol_node"
+local values = require "tycho.values"
+
+local C, check = native.C, native.check
+
+local graph = {}
+
+
+-- Building ------------------------------------------------------------------------------------------------------------
+
+local entry_array = ffi.typeof("ty_entry[?]")
+local graph_out = ffi.typeof("ty_graph *[1]")
+
+
+-- A body of control flow, as a graph that knows its heads.
+local function add_bodies(g, n, func)
+  for _, body in ipairs(n.bodies or {}) do
+    local out = graph_out()
+    check(C.ty_graph_parse(graph.text(body, func), out), func)
+    local inner = native.own(out[0], C.ty_graph_free)
+    check(C.ty_graph_subgraph(g, inner), func)
+  end
+end
+
+
+local function add_node(g, n, place, out, func)
+  local keys = attrs.keys(n.attrs)
+  local list = native.attrs(keys, n.attrs)
+  if n.where then
+    check(C.ty_graph_origin(g, n.where), func)
+  end
+  if not n.op then
+    check(C.ty_graph_var(g, n.name, list, #keys, out), func)
+    return
+  end
+  local inputs = entry_array(#n.inputs + 1)
+  for i, input in ipairs(n.inputs) do
+    inputs[i - 1].node, inputs[i - 1].out = place[input[1]] - 1, input[2]
+  end
+  add_bodies(g, n, func)
+  check(C.ty_graph_op(g, n.op, n.name, list, #keys, inputs, #n.inputs, out), func, { where = n.where })
+end
+
+
+local function build(entries, func)
+  local out = graph_out()
+  check(C.ty_graph_new(out), func)
+  local g = native.own(out[0], C.ty_graph_free)
+  local order, place = node.walk(entries)
+  local made = entry_array(1)
+  for _, n in ipairs(order) do
+    add_node(g, n, place, made, func)
+  end
+  local heads = entry_array(#entries)
+  for i, entry in ipairs(entries) do
+    heads[i - 1].node, heads[i - 1].out = place[entry[1]] - 1, entry[2]
+  end
+  return { handle = g, heads = heads, count = #entries, order = order, place = place, edits = node.edits }
+end
+
+
+--- The native graph of a symbol, built at most once.
+-- @param symbol the symbol
+-- @string func for errors
+-- @treturn table handle (`ty_graph *`), heads (`ty_entry[]`), count, order (nodes), place (node -> number from 1)
+function graph.of(symbol, func)
+  local built = rawget(symbol, "_built")
+  if not built or built.edits ~= node.edits then
+    built = build(symbol._entries, func)
+    rawset(symbol, "_built", built)
+  end
+  return built
+end
+
+
+--- The graph as the text of a symbol file.
+function graph.text(symbol, func)
+  local built = graph.of(symbol, func)
+  local out = ffi.new("const char *[1]")
+  check(C.ty_graph_text(built.handle, built.heads, built.count, out), func)
+  return native.text(out[0])
+end
+
+
+-- What is given -------------------------------------------------------------------------------------------------------
+
+local function variable_names(order, wanted)
+  local mutated, names = node.mutated(order), {}
+  for _, n in ipairs(order) do
+    if not n.op and wanted(mutated[n]) then
+      names[#names + 1] = n.name
+    end
+  end
+  return names
+end
+
+
+--- Names of the arguments, in order.
+function graph.arguments(order)
+  return variable_names(order, function(mutated) return not mutated end)
+end
+
+
+--- Names of the auxiliary states, in order.
+function graph.auxiliary(order)
+  return variable_names(order, function(mutated) return mutated end)
+end
+
+
+--- Names of all variables, in order.
+function graph.variables(order)
+  return variable_names(order, function() return true end)
+end
+
+
+-- Positional values go to the arguments in order; null leaves one out.
+local function by_place(list, order, func)
+  local names = graph.arguments(order)
+  if #list > #names then
+    Error.raise{ code = "value", func = func, expected = #names, got = #list,
+      message = ("the symbol has %d argument%s"):format(#names, #names == 1 and "" or "s") }
+  end
+  local dict = {}
+  for i = 1, #list do
+    if values.value(list[i]) ~= nil then
+      dict[names[i]] = list[i]
+    end
+  end
+  return dict
+end
+
+
+local function check_names(dict, order, func)
+  local names, known = graph.variables(order), {}
+  for _, name in ipairs(names) do
+    known[name] = true
+  end
+  for name in pairs(dict) do
+    if not known[name] then
+      Error.unknown{ func = func, argument = name, what = "argument", names = names }
+    end
+  end
+end
+
+
+--- Values by argument name from a call: either a list in argument order or names, not both.
+function graph.given(list, dict, order, func)
+  if list and next(dict) then
+    Error.raise{ code = "value", func = func, argument = (next(dict)),
+      message = "arguments are given by position and by name; use one of them" }
+  end
+  dict = list and by_place(list, order, func) or dict
+  check_names(dict, order, func)
+  return dict
+end
+
+
+--- Fills a native description with a shape; an unknown one (`{}`) has no dimensions.
+function graph.put_shape(desc, shape, name, func)
+  local ok, sizes = args.types.shape.check(shape)
+  if not ok or #sizes > C.TY_MAXDIM then
+    Error.raise{ code = ok and "shape" or "type", func = func, argument = name, got = Error.kind(shape),
+      expected = ok and "at most 8 dimensions" or "a shape (a list of sizes, 0 where unknown)",
+      message = ("bad shape of '%s'"):format(name) }
+  end
+  desc.ndim = #sizes
+  for i, size in ipairs(sizes) do
+    desc.dim[i - 1] = size
+  end
+end
+
+
+-- Inference -----------------------------------------------------------------------------------------------------------
+
+local function real_outputs(order)
+  local n = 0
+  for _, m in ipairs(order) do
+    n = n + #m.ports.outputs
+  end
+  return n
+end
+
+
+-- Notes where each input's shape of a failed node comes from: "given", "attribute" or the node that made it.
+function graph.explain(e, built, given)
+  for _, n in ipairs(e.shapes and built.order or {}) do
+    if n.name == e.node and n.op then
+      for i, shape in ipairs(e.shapes) do
+        local input = n.inputs[i] and n.inputs[i][1]
+        shape.from = input and (given[input.name] and not input.op and "given"
+          or input.attrs.__shape__ and not input.op and "attribute" or input.name) or shape.from
+      end
+    end
+  end
+  return e
+end
+
+
+--- Runs inference with what is known.
+-- @param symbol the symbol
+-- @tparam table given argument name -> whatever `put` understands
+-- @tparam function put put(desc, value, name) fills a native description
+-- @string func for errors
+-- @treturn cdata descriptions of all outputs of all nodes, in order
+-- @treturn table the graph, as `graph.of`
+function graph.infer(symbol, given, put, func)
+  local built = graph.of(symbol, func)
+  local names = attrs.keys(given)
+  local wants = ffi.new("ty_want[?]", #names + 1)
+  for i, name in ipairs(names) do
+    local want = wants[i - 1]
+    want.name, want.desc.dtype = name, C.TY_NODTYPE
+    put(want.desc, given[name], name, func)
+  end
+  local out = ffi.new("ty_desc[?]", real_outputs(built.order) + 1)
+  local code = C.ty_graph_infer(built.handle, wants, #names, 1, out)
+  if code > 0 then
+    error(graph.explain(native.failure(code, func), built, given), 0)
+  end
+  return out, built
+end
+
+
+local function shape_of(desc)
+  local shape = {}
+  for i = 1, desc.ndim do
+    shape[i] = tonumber(desc.dim[i - 1])
+  end
+  return shape
+end
+
+
+local function dtype_of(desc)
+  return args.DTYPE_NAMES[desc.dtype] or values.null
+end
+
+
+local function shape_known(desc)
+  for i = 1, desc.ndim do
+    if desc.dim[i - 1] == 0 then
+      return false
+    end
+  end
+  return desc.ndim > 0
+end
+
+
+local function dtype_known(desc)
+  return desc.dtype ~= C.TY_NODTYPE
+end
+
+--- The two things that are inferred: how they are given, read and known.
+graph.SHAPES = { put = graph.put_shape, read = shape_of, known = shape_known, what = "shapes" }
+graph.DTYPES = { read = dtype_of, known = dtype_known, what = "dtypes" }
+
+
+function graph.DTYPES.put(desc, dtype, name, func)
+  local ok, _, expected, code = args.types.dtype.check(dtype)
+  if not ok then
+    Error.raise{ code = code or "type", func = func, argument = name, got = Error.kind(dtype),
+      expected = expected or "a dtype such as \"float32\"", message = ("bad dtype of '%s'"):format(name) }
+  end
+  desc.dtype = args.DTYPES[dtype]
+end
+
+
+-- First value of each node in the list of descriptions.
+local function firsts(order)
+  local first, at = {}, 0
+  for _, n in ipairs(order) do
+    first[n] = at
+    at = at + #n.ports.outputs
+  end
+  return first
+end
+
+
+local function warn_undecided(built, descs, first, kind, func)
+  local names, more = {}, false
+  for _, n in ipairs(built.order) do
+    if not n.op and not kind.known(descs[first[n]]) then
+      more = #names == 10
+      names[#names + 1] = not more and n.name or nil
+      if more then
+        break
+      end
+    end
+  end
+  log:warning(("%s: the %s of these arguments cannot be inferred from what was given: %s%s"):format(func, kind.what,
+    #names > 0 and table.concat(names, ", ") or "none, but inner values are undecided", more and ", ..." or ""))
+end
+
+
+local function is_complete(built, descs, first, kind)
+  for _, n in ipairs(built.order) do
+    for k = 0, #n.ports.outputs - 1 do
+      if not kind.known(descs[first[n] + k]) then
+        return false
+      end
+    end
+  end
+  return true
+end
+
+
+--- `arguments, outputs, auxiliary states` of what is inferred; three nils and a warning when incomplete.
+-- @param symbol the symbol
+-- @tparam table kind `graph.SHAPES` or `graph.DTYPES`
+-- @tparam table given by argument name
+-- @bool partial hand out what is known
+-- @string func for errors
+function graph.results(symbol, kind, given, partial, func)
+  local descs, built = graph.infer(symbol, given, kind.put, func)
+  local first, mutated = firsts(built.order), node.mutated(built.order)
+  if not partial and not is_complete(built, descs, first, kind) then
+    warn_undecided(built, descs, first, kind, func)
+    return nil, nil, nil
+  end
+  local arguments, outputs, auxiliary = {}, {}, {}
+  for _, n in ipairs(built.order) do
+    if not n.op then
+      local list = mutated[n] and auxiliary or arguments
+      list[#list + 1] = kind.read(descs[first[n]])
+    end
+  end
+  for i, entry in ipairs(symbol._entries) do
+    outputs[i] = kind.read(descs[first[entry[1]] + entry[2]])
+  end
+  return arguments, outputs, auxiliary
+end
+
+
+return graph
