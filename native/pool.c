@@ -14,12 +14,15 @@ struct resident {                                     /* a storage in the pool *
   size_t offset, bytes;
 };
 
+struct need { const void *user; int place; size_t bytes; };                /* user NULL: somebody unnamed, for ever */
+
 struct ty_pool {
   int users, refs;                                    /* users: handles and executors; refs: those and residents */
   pthread_mutex_t lock;
   struct range range[PLACES]; int nrange;
   struct ticket last[PLACES]; int nlast;
   uint64_t generation;
+  struct need *need; int nneed, need_cap;
   struct resident *residents;
   ty_pool *next, **link;                              /* every pool, for a trim of all */
 };
@@ -61,8 +64,20 @@ static void destroy(ty_pool *p)
   pthread_mutex_unlock(&all_lock);
   for (int i = 0; i < p->nrange; i++) range_free(&p->range[i]);
   pthread_mutex_destroy(&p->lock);
+  mem_free(p->need);
   mem_free(p);
   live(LIVE_POOL, -1);
+}
+
+/* Under the lock: gives back what neither a user nor a resident needs. */
+static void trim_ranges(ty_pool *p)
+{
+  for (int i = 0; i < p->nrange; i++) {
+    size_t keep = 0;
+    for (int k = 0; k < p->nneed && p->users; k++) if (p->need[k].place == i) keep = MAX(keep, p->need[k].bytes);
+    for (struct resident *r = p->residents; r; r = r->next) if (r->place == i) keep = MAX(keep, r->offset + r->bytes);
+    range_trim(&p->range[i], keep);
+  }
 }
 
 static void drop(ty_pool *p, int users)
@@ -70,6 +85,7 @@ static void drop(ty_pool *p, int users)
   pthread_mutex_lock(&p->lock);
   p->users -= users;
   bool gone = --p->refs == 0;
+  if (!gone && users && !p->users) trim_ranges(p);    /* residents are left */
   pthread_mutex_unlock(&p->lock);
   if (gone) destroy(p);
 }
@@ -107,25 +123,56 @@ static void moved_to(ty_pool *p, int place)
     if (r->place == place) r->storage->data = p->range[place].base + r->offset;
 }
 
-int pool_reserve(ty_pool *p, int device, size_t bytes, bool *moved)
+static int find_place(ty_pool *p, int device, int *at)
 {
+  *at = place_of(p, device);
+  if (*at >= 0) return TY_OK;
+  NEED(p->nrange < PLACES, TY_EDEVICE, "a memory pool spans at most %d devices", PLACES);
+  TRY(range_new(device, &p->range[p->nrange]));
+  *at = p->nrange++;
+  return TY_OK;
+}
+
+static int note_need(ty_pool *p, const void *user, int place, size_t bytes)
+{
+  for (int i = 0; i < p->nneed; i++) {
+    if (p->need[i].user != user || p->need[i].place != place) continue;
+    p->need[i].bytes = MAX(p->need[i].bytes, bytes);
+    return TY_OK;
+  }
+  NEED(GROW(p->need, p->nneed, p->need_cap), TY_EMEMORY, "out of memory");
+  p->need[p->nneed++] = (struct need){ user, place, bytes };
+  return TY_OK;
+}
+
+int pool_reserve_for(ty_pool *p, const void *user, int device, size_t bytes, bool *moved)
+{
+  int at;
   *moved = false;
   if (!bytes) return TY_OK;
   pthread_mutex_lock(&p->lock);
-  int at = place_of(p, device), code = TY_OK;
-  if (at < 0) {
-    code = p->nrange < PLACES ? range_new(device, &p->range[p->nrange]) : fail(TY_EDEVICE, "a memory pool spans at most %d devices", PLACES);
-    if (!code) at = p->nrange++;
-  }
+  int code = find_place(p, device, &at);
   if (!code && may_move(&p->range[at], bytes)) {
     pthread_mutex_unlock(&p->lock);
     wait_last(p);
     pthread_mutex_lock(&p->lock);
   }
+  if (!code) code = note_need(p, user, at, bytes);
   if (!code) code = range_grow(&p->range[at], bytes, moved);
   if (!code && *moved) moved_to(p, at);
   pthread_mutex_unlock(&p->lock);
   return code;
+}
+
+int pool_reserve(ty_pool *p, int device, size_t bytes, bool *moved) { return pool_reserve_for(p, NULL, device, bytes, moved); }
+
+void pool_forget(ty_pool *p, const void *user)
+{
+  pthread_mutex_lock(&p->lock);
+  int n = 0;
+  for (int i = 0; i < p->nneed; i++) if (p->need[i].user != user) p->need[n++] = p->need[i];
+  p->nneed = n;
+  pthread_mutex_unlock(&p->lock);
 }
 
 char *pool_base(ty_pool *p, int device)
@@ -155,25 +202,40 @@ int ty_pool_bytes(ty_pool *p, int device, int64_t *out)
   return TY_OK;
 }
 
-/* Without executors only the residents' bytes are still of use. */
 static void trim(ty_pool *p)
 {
   wait_last(p);
   pthread_mutex_lock(&p->lock);
-  for (int i = 0; i < p->nrange && p->users <= 1; i++) {
-    size_t keep = 0;
-    for (struct resident *r = p->residents; r; r = r->next) if (r->place == i) keep = MAX(keep, r->offset + r->bytes);
-    range_trim(&p->range[i], keep);
-  }
+  trim_ranges(p);
   pthread_mutex_unlock(&p->lock);
+}
+
+/* Every pool, each with a reference: they are trimmed outside the list's lock, which a queue's thread may want. */
+static ty_pool **every_pool(int *n)
+{
+  int cap = 0;
+  ty_pool **list = NULL;
+  *n = 0;
+  pthread_mutex_lock(&all_lock);
+  for (ty_pool *p = all; p && GROW(list, *n, cap); p = p->next) {
+    pthread_mutex_lock(&p->lock);
+    if (p->refs) p->refs++, list[(*n)++] = p;         /* 0: it is being destroyed */
+    pthread_mutex_unlock(&p->lock);
+  }
+  pthread_mutex_unlock(&all_lock);
+  return list;
 }
 
 int ty_pool_trim(ty_pool *p)
 {
   if (p) { trim(p); return TY_OK; }
-  pthread_mutex_lock(&all_lock);
-  for (p = all; p; p = p->next) trim(p);
-  pthread_mutex_unlock(&all_lock);
+  int n;
+  ty_pool **list = every_pool(&n);
+  for (int i = 0; i < n; i++) {
+    trim(list[i]);
+    drop(list[i], 0);
+  }
+  mem_free(list);
   return TY_OK;
 }
 

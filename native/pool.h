@@ -10,6 +10,9 @@
 
 void     pool_keep(ty_pool *p);                       /* one more user; ty_pool_free drops it, on any thread */
 int      pool_reserve(ty_pool *p, int device, size_t bytes, bool *moved);    /* at least so many; waits for the last run before a move */
+int      pool_reserve_for(ty_pool *p, const void *user, int device, size_t bytes, bool *moved);
+                                                      /* the same in a user's name: a trim gives back what no user needs any more */
+void     pool_forget(ty_pool *p, const void *user);   /* the user needs nothing any more; waits for nothing */
 char    *pool_base(ty_pool *p, int device);           /* 4096-byte aligned; NULL: nothing was reserved there */
 uint64_t pool_generation(ty_pool *p);                 /* changes with every move */
 void     pool_ran(ty_pool *p, struct ticket t);       /* a task that works in the pool was submitted */
