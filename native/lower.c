@@ -222,15 +222,20 @@ static int cut_segments(struct program *p)
   NEED(p->segment, TY_EMEMORY, "out of memory: segments");
   for (int t = 0; t < p->n; t++) {
     bool fresh = t == 0 || t == p->nforward || p->step[t].device != p->step[t - 1].device;
-    if (fresh) p->segment[p->nsegment++] = (struct segment){ p->step[t].device, t, t + 1, -1 };
-    else p->segment[p->nsegment - 1].last = t + 1;
+    if (fresh) {
+      struct segment *g = &p->segment[p->nsegment++];
+      *g = (struct segment){ .device = p->step[t].device, .slot = program_slot(p, p->step[t].device), .first = t, .last = t + 1 };
+      for (int i = 0; i < MAX_DEVICES; i++) g->wait[i] = -1;
+    } else p->segment[p->nsegment - 1].last = t + 1;
     if (t < p->nforward) p->nsegment_forward = p->nsegment;
   }
   for (int t = 0; t < p->n && p->ndevice > 1; t++) {  /* what a step reads from another device */
-    int here = segment_of(p, t);
+    struct segment *here = &p->segment[segment_of(p, t)];
     for (int k = 0; k < p->step[t].nin; k++) {
       const struct value *x = &p->value[p->value[p->step[t].in[k]].root];
-      if (x->kind != V_NONE && x->first >= 0 && x->device != p->step[t].device) p->segment[here].wait = MAX(p->segment[here].wait, segment_of(p, x->first));
+      if (x->kind == V_NONE || x->first < 0 || x->device == p->step[t].device) continue;
+      int slot = program_slot(p, x->device);
+      here->wait[slot] = MAX(here->wait[slot], segment_of(p, x->last_write));
     }
   }
   return TY_OK;
@@ -263,7 +268,7 @@ static void *pointer(const struct program *p, const struct bases *b, int v)
   const struct value *x = &p->value[v], *r = &p->value[x->root];
   if (r->kind == V_OUTER) return b->outer[r->outer];
   if (r->kind != V_POOL) return NULL;
-  return b->pool[device_slot(p, r->device)] + r->offset;
+  return b->pool[program_slot(p, r->device)] + r->offset;
 }
 
 static void resolve_node(struct program *p, struct step *st, const struct bases *b)
@@ -272,10 +277,10 @@ static void resolve_node(struct program *p, struct step *st, const struct bases 
   for (int k = 0; k < c->nin; k++) {
     const struct value *r = &p->value[p->value[st->in[k]].root];
     c->in[k].p = pointer(p, b, st->in[k]);
-    c->in[k].version = r->kind == V_OUTER && r->first < 0 ? b->version[r->outer] : NULL;
+    c->in[k].version = r->kind == V_OUTER && r->first < 0 ? b->version[program_slot(p, st->device)] + r->outer : NULL;
   }
   for (int k = 0; k < c->nout; k++) c->out[k].p = st->out[k] >= 0 ? pointer(p, b, st->out[k]) : NULL;
-  int slot = device_slot(p, st->device);
+  int slot = program_slot(p, st->device);
   c->tmp = st->scratch ? b->pool[slot] + st->scratch_at : NULL;
   c->run = &p->run[slot];
 }

@@ -8,7 +8,7 @@
 */
 #include "program.h"
 
-int device_slot(const struct program *p, int device)
+int program_slot(const struct program *p, int device)
 {
   for (int i = 0; i < p->ndevice; i++) if (p->device[i] == device) return i;
   return -1;
@@ -19,6 +19,13 @@ static int64_t value_bytes(const struct source *s, int v) { return (int64_t)alig
 /* -- what has bytes ------------------------------------------------------------------------------------------- */
 
 struct marks { uint8_t *used, *outside; };            /* per value: somebody reads it; somebody beyond its tape does */
+
+/* Monitored programs report every output that the reference has: it needs a place although nobody reads it. */
+static void keep_output(struct marks *m, const struct node *n, int k)
+{
+  if (!n->op) return;
+  m->used[n->first + k] = m->outside[n->first + k] = 1;
+}
 
 static int mark_values(struct program *p, struct marks *m)
 {
@@ -34,6 +41,7 @@ static int mark_values(struct program *p, struct marks *m)
     const struct node *n = &g->node[i];
     bool runs = p->step_of[i] >= 0;
     for (int k = 0; k < n->nout && !runs; k++) runs = m->used[n->first + k];  /* a view that somebody reads */
+    if (p->s.flags & TY_KEEP && runs) for (int k = 0; k < n->nreal; k++) keep_output(m, n, k);
     for (int k = 0; runs && n->op && k < n->nin; k++) {
       int v = value_of(g, n->in[k]), from = n->in[k].node;
       m->used[v] = 1;
@@ -143,7 +151,7 @@ static void find_lives(struct program *p)
     for (int k = 0; k < st->nout; k++) {
       if (st->out[k] < 0) continue;
       struct value *x = &p->value[st->out[k]];
-      x->first = t;
+      x->first = x->last_write = t;
       x->device = st->device;
       extend(p, st->out[k], t);
     }
@@ -190,6 +198,7 @@ static void share_in_place(struct program *p)
         p->value[r].last = p->value[v].last;          /* now > t unless unread: nobody else takes it at this step */
         if (p->value[r].last == t) p->value[r].last = t + 1;
         p->value[v].root = r;
+        p->value[r].last_write = t;
         break;
       }
     }
@@ -270,7 +279,7 @@ static int fit_device(struct program *p, int slot, const struct fixed *fixed, in
 static int find_devices(struct program *p)
 {
   for (int t = 0; t < p->n; t++) {
-    if (device_slot(p, p->step[t].device) >= 0) continue;
+    if (program_slot(p, p->step[t].device) >= 0) continue;
     NEED(p->ndevice < MAX_DEVICES, TY_EDEVICE, "one executor may use %d devices at most", MAX_DEVICES);
     p->device[p->ndevice++] = p->step[t].device;
   }
@@ -289,11 +298,17 @@ int plan_values(struct program *p)
   return find_devices(p);
 }
 
-int plan_program(struct program *p, const struct fixed *fixed, int nfixed)
+/* Lifetimes and in-place decisions: after this, roots are final. */
+int plan_lives(struct program *p)
 {
   find_lives(p);
   if (!(p->s.flags & TY_NOSHARE)) share_in_place(p);
   follow_roots(p);
+  return TY_OK;
+}
+
+int plan_program(struct program *p, const struct fixed *fixed, int nfixed)
+{
   for (int i = 0; i < p->ndevice; i++) TRY(fit_device(p, i, fixed, nfixed));
   for (int v = 0; v < p->s.g->nvalue; v++) p->value[v].offset = p->value[p->value[v].root].offset;
   return TY_OK;

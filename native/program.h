@@ -15,6 +15,7 @@
 #include "tape.h"
 
 /* The graph of an executor with everything the passes ask about its ends. Arrays are indexed as noted. */
+struct grad_copy { ty_entry from; int outer, req; };
 struct source {
   ty_graph *g;
   const ty_desc *desc;                                /* per value */
@@ -24,8 +25,7 @@ struct source {
   const int *outer;                                   /* per node: place of a variable among the bound tensors, -1 */
   const int *grad_of;                                 /* per value: bound tensor that receives it as a gradient, -1 */
   const int *grad_req;                                /* per value: TY_WRITE or TY_ADD, where grad_of >= 0 */
-  const uint8_t *grad_late;                           /* per value: its bound array overlaps another: copy at the end */
-  int ncopy; const struct grad_copy { ty_entry from; int outer, req; } *copy;    /* gradients that cannot be written in place */
+  const struct grad_copy *copy; int ncopy;            /* gradients that cannot be written by their producer */
   int flags;
 };
 
@@ -43,6 +43,7 @@ struct step {
   void *copy_from, *copy_to;                          /* STEP_COPY */
   size_t scratch; int64_t scratch_at;                 /* scratch_at: offset in the pool */
   void *state;
+  int64_t ns;                                         /* of its last timed run */
   char *why;                                          /* candidates that refused */
 };
 
@@ -52,6 +53,7 @@ struct value {
   int root;                                           /* the value whose memory this one has: itself, or an alias's */
   int outer;                                          /* V_OUTER: bound tensor */
   int first, last;                                    /* of a root: steps from which to which its bytes are in use */
+  int last_write;                                     /* of a root: the last step that writes into its bytes */
   int device;
   bool pinned;                                        /* a head: in use to the end */
   bool add;                                           /* V_OUTER: its producer accumulates */
@@ -59,9 +61,12 @@ struct value {
   int nread, reader;                                  /* steps that read it; the last of them */
 };
 struct fixed { int value; int64_t offset; };          /* a place that plan must keep */
-struct segment { int device, first, last, wait; };    /* steps first .. last - 1; wait: latest earlier segment it depends on, -1 */
-
 enum { MAX_DEVICES = 16 };
+struct segment {                                      /* steps first .. last - 1, all on one device */
+  int device, slot, first, last;
+  int wait[MAX_DEVICES];                              /* per device slot: the latest earlier segment there that it reads from, -1 */
+  struct storage **read, **write; int nread, nwrite;  /* set by the executor: what the queue must know */
+};
 struct program {
   struct source s;
   struct arena arena;
@@ -75,6 +80,7 @@ struct program {
   int ndevice, device[MAX_DEVICES];
   int64_t pool[MAX_DEVICES], bound[MAX_DEVICES], unshared[MAX_DEVICES];
   struct segment *segment; int nsegment, nsegment_forward;
+  bool ready;                                         /* the executor has listed the storages of its segments */
   struct run run[MAX_DEVICES];                        /* what the kernels of each device look at */
 };
 
@@ -82,18 +88,19 @@ int  fuse_program(struct program *p);
 int  schedule_program(struct program *p);
 int  select_program(struct program *p);
 int  plan_values(struct program *p);
+int  plan_lives(struct program *p);
 int  plan_program(struct program *p, const struct fixed *fixed, int nfixed);
 int  plan_verify(const struct program *p);
 int  lower_program(struct program *p);
 int  row_activation(const struct op *op, const void *param);                  /* ACT_* that a row computes */
 int  program_run_step(struct program *p, struct step *s);                     /* executes one instruction */
 void program_free(struct program *p);
-int  device_slot(const struct program *p, int device);
+int  program_slot(const struct program *p, int device);
 /* Which input's bytes output `out` of a node simply is (a view, or an identity formula), -1: none. */
 int  view_of(const struct source *s, int node, int out);
 ty_entry view_root(const struct source *s, ty_entry e);                       /* follows views up to a value of its own */
 int  plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t *offset, int64_t *total, int64_t *bound);   /* plan_fit.c: offset >= 0 on entry is kept */
 
 /* resolves operands to pointers: base of each device's pool, data of each bound tensor */
-struct bases { char *pool[MAX_DEVICES]; void *const *outer; const uint64_t *const *version; };
+struct bases { char *pool[MAX_DEVICES]; void *const *outer; const uint64_t *version[MAX_DEVICES]; };   /* per device slot */
 void lower_resolve(struct program *p, const struct bases *b);

@@ -11,3 +11,4 @@ const char *op_reads(const struct op *op, const void *param);                /* 
 bool   shape_parse(const char *s, struct dims *out);  /* "(2, 3)", "[2,3]", "2" */
 int    op_infer(struct infer *s, int what);           /* INFER_SHAPES or INFER_TYPES of one operator (infer.c) */
 enum { INFER_SHAPES = 1, INFER_TYPES = 2 };
+bool   monitor_input_named(const struct op *op);      /* monitors call its inputs by name, not input<i> */

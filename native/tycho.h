@@ -21,7 +21,7 @@ enum { TY_NULL = 0, TY_WRITE = 1, TY_ADD = 3 };
 enum { TY_ABI = 1 };
 enum { TY_ARG, TY_AUX, TY_OUT };
 enum { TY_MON_OFF, TY_MON_OUT, TY_MON_ALL };
-enum { TY_DRY_RUN = 1, TY_MIRROR = 2, TY_NOFUSE = 4, TY_CHECK = 8, TY_NOSHARE = 16 };
+enum { TY_DRY_RUN = 1, TY_MIRROR = 2, TY_NOFUSE = 4, TY_CHECK = 8, TY_NOSHARE = 16, TY_KEEP = 32 };
 
 typedef struct ty_tensor ty_tensor;
 typedef struct ty_graph ty_graph;
