@@ -1,0 +1,22 @@
+/* check.h - the few words of a C test: CHECK counts, RUN counts a call that must succeed, check_end prints the counts. */
+#pragma once
+#include <stdio.h>
+#include "tycho.h"
+
+static int check_passed, check_failed;
+
+#define CHECK(condition, ...) do { \
+    if (condition) { check_passed++; break; } \
+    check_failed++; \
+    printf("FAIL %s:%d: %s: ", __FILE__, __LINE__, #condition); \
+    printf(__VA_ARGS__); \
+    putchar('\n'); \
+  } while (0)
+
+#define RUN(call) do { int code_ = (call); CHECK(code_ == TY_OK, "status %d, %s", code_, ty_error()); } while (0)
+
+static inline int check_end(void)
+{
+  printf("%d passed, %d failed\n", check_passed, check_failed);
+  return check_failed ? 1 : 0;
+}
