@@ -13,6 +13,8 @@ enum { TAPE_ARGS = 32 };                              /* operands of one tape: l
 struct tape_env {                                     /* what the names of a formula mean */
   int var[26];                                        /* register of letter 'a'.. 'z'; -1: unknown. Assignments change it */
   const struct op *op; const void *param;             /* $name: this operator's parameter; NULL: $names are unknown */
+  int numbers;                                        /* > 0: the operator's P_FLOAT and P_INT parameters are not written into the
+                                                         tape: the k-th is operand numbers + k, one element read at run time */
 };
 struct tape *tape_new(int dtype);
 void tape_free(struct tape *t);
