@@ -377,7 +377,7 @@ static int reserve(ty_exec *e, const struct program *p)
 {
   for (int i = 0; i < p->ndevice; i++) {
     bool moved;
-    TRY(pool_reserve(e->pool, p->device[i], (size_t)p->pool[i], &moved));
+    TRY(pool_reserve_for(e->pool, e, p->device[i], (size_t)p->pool[i], &moved));
   }
   return TY_OK;
 }
@@ -389,8 +389,8 @@ static int make_output(ty_exec *e, const struct program *p, int h)
   ty_desc d = e->desc[v];
   d.device = r->kind == V_OUTER && e->outer[r->outer] ? e->outer[r->outer]->d.device : r->device;
   if (r->kind == V_OUTER) return e->outer[r->outer] ? ty_tensor_view(e->outer[r->outer], &d, 0, &e->output[h]) : TY_OK;
-  char *at = e->flags & TY_DRY_RUN ? NULL : pool_base(e->pool, r->device) + r->offset;
-  TRY(storage_wrap(d.device, at, desc_bytes(&d), NULL, NULL, &e->output_storage[h]));
+  if (e->flags & TY_DRY_RUN) TRY(storage_wrap(d.device, NULL, desc_bytes(&d), NULL, NULL, &e->output_storage[h]));
+  else TRY(pool_storage(e->pool, r->device, (size_t)r->offset, desc_bytes(&d), &e->output_storage[h]));
   return tensor_on(&d, e->output_storage[h], 0, &e->output[h]);
 }
 
@@ -405,10 +405,6 @@ int exec_resolve(ty_exec *e)
     struct bases b = { .outer = e->outer_at };
     for (int i = 0; i < p->ndevice; i++) b.pool[i] = pool_base(e->pool, p->device[i]), b.version[i] = e->version[i];
     lower_resolve(p, &b);
-    for (int h = 0; h < e->nhead; h++) {
-      const struct value *r = &p->value[p->value[value_of(e->g, e->head[h])].root];
-      if (e->output_storage[h]) e->output_storage[h]->data = pool_base(e->pool, r->device) + r->offset;
-    }
   }
   e->generation = pool_generation(e->pool);
   return TY_OK;

@@ -231,7 +231,7 @@ void ty_exec_free(ty_exec *e)
   exec_free_ring(e);
   ty_graph_free(e->g);
   ty_graph_free(e->user);
-  if (e->pool) ty_pool_free(e->pool);
+  if (e->pool) pool_forget(e->pool, e), ty_pool_free(e->pool);
   mem_free(e->user_head); mem_free(e->desc); mem_free(e->device); mem_free(e->head); mem_free(e->grad_entry); mem_free(e->head_grad);
   mem_free(e->arg); mem_free(e->aux); mem_free(e->outer_of); mem_free(e->grad_of); mem_free(e->grad_req); mem_free(e->copy);
   text_done(&e->printed);

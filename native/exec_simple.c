@@ -34,7 +34,6 @@ static void close_simple(struct simple *s)
 }
 
 static int node_at(const struct simple *s, int i) { return i < s->narg ? s->arg[i] : s->aux[i - s->narg]; }
-static const char *name_at(const struct simple *s, int i) { return s->g->node[node_at(s, i)].name; }
 
 static const ty_want *find_want(const ty_want *w, int n, const char *name)
 {
