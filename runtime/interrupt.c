@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "program.h"
+#include "runtime.h"
 #include "tycho.h"
 
 enum { GRACE = 3, PATIENCE = 2, STATUS = 130 };   /* seconds; seconds for three presses; exit status */

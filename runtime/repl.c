@@ -1,6 +1,6 @@
 /* repl.c - line editing for the prompt, on libedit.
 **
-** A Lua module of open, read, add, close and a clock (program.h). Keys are read here, so that Ctrl-C leaves the line at
+** A Lua module of open, read, add, close and a clock (runtime.h). Keys are read here, so that Ctrl-C leaves the line at
 ** once and a UTF-8 character arrives whole. Tab asks the Lua function given to `open`: it gets the text before the
 ** cursor and returns the length of the word to complete and the list of its continuations.
 */
@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <wchar.h>
-#include "program.h"
+#include "runtime.h"
 
 enum { KEPT_LINES = 2000, SHOWN = 60 };           /* of history; candidates listed by one Tab */
 

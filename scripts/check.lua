@@ -85,7 +85,7 @@ end
 local function check_include(path, line_number, header)
   local place, name, stem = path .. ":" .. line_number, path:match("[^/]*$"), path:match("([^/]*)%.%a+$")
   local layer, own = layer_of[header], layer_of[name]
-  if header == stem .. ".h" or header:match("%.inc$") or path:match("^runtime/") and header == "program.h" then
+  if header == stem .. ".h" or header:match("%.inc$") or header == "runtime.h" and path:match("^runtime/") then
     return
   elseif not layer then
     report(place, "%s has no layer yet: say in scripts/check.lua where it belongs", header)

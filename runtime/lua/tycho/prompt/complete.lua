@@ -34,7 +34,7 @@ end
 
 local function add_operators(names, value)
   local ty = loaded()
-  if not ty or value ~= ty.sym and value ~= ty.nd then
+  if not ty or value == nil or value ~= rawget(ty, "sym") and value ~= rawget(ty, "nd") then
     return
   end
   local ok, list = pcall(function() return ty.op.list() end)

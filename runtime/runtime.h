@@ -1,4 +1,4 @@
-/* program.h - what the files of the program `tycho` share.
+/* runtime.h - what the files of the program `tycho` share.
 **
 ** main.c reads the command line and runs scripts; repl.c edits lines for the prompt; interrupt.c turns Ctrl-C into an
 ** error. The prompt itself (evaluating, showing, completing) is Lua: runtime/lua/tycho/prompt.lua. Only these files
