@@ -1,0 +1,314 @@
+/* batchnorm.c - BatchNorm, BatchNorm_v1, _contrib_SyncBatchNorm, _contrib_BatchNormWithReLU.
+**
+** Data is (outer, channels, inner). With inner = 1 (2-D or channel-last data) a strip of channels is summed down the
+** rows, else each channel over its pieces. The second and third output are the statistics that forward used: mean and
+** 1 / sqrt(var + eps) (BatchNorm_v1: the variance), in inference the moving ones. Backward, when training on batch
+** statistics, also moves moving_mean and moving_var (biased variance) and writes a fixed gamma of 1; forward changes
+** nothing. Source of these rules: the reference's recorded cases.
+*/
+#include "rows.h"
+
+struct norm_param {
+  double eps, momentum, min_calib_range, max_calib_range;
+  int64_t fix_gamma, use_global_stats, output_mean_var, axis, cudnn_off, ndev;
+  const char *key;
+};
+#define FIELD(f) offsetof(struct norm_param, f)
+#define NORM_PARAMS \
+  { "eps",              P_FLOAT, FIELD(eps),              "0.001", "added to the variance" }, \
+  { "momentum",         P_FLOAT, FIELD(momentum),         "0.9",   "weight of the old moving statistics" }, \
+  { "fix_gamma",        P_BOOL,  FIELD(fix_gamma),        "1",     "gamma is 1 and gets no gradient" }, \
+  { "use_global_stats", P_BOOL,  FIELD(use_global_stats), "0",     "use the moving statistics in training too" }, \
+  { "output_mean_var",  P_BOOL,  FIELD(output_mean_var),  "0",     "the statistics are outputs" }
+#define AXIS_PARAMS \
+  { "axis",             P_INT,   FIELD(axis),             "1",     "axis of the channels; negative counts from the end" }, \
+  { "cudnn_off",        P_BOOL,  FIELD(cudnn_off),        "0",     "without effect on results" }, \
+  { "min_calib_range",  P_FLOAT, FIELD(min_calib_range),  "None",  "for quantisation; without effect here", NULL, NULL, 1 }, \
+  { "max_calib_range",  P_FLOAT, FIELD(max_calib_range),  "None",  "for quantisation; without effect here", NULL, NULL, 1 }
+
+static const struct param norm_params[] = { NORM_PARAMS, AXIS_PARAMS, { 0 } };
+static const struct param norm1_params[] = { NORM_PARAMS, { 0 } };
+static const struct param sync_params[] = {
+  NORM_PARAMS,
+  { "ndev", P_INT,  FIELD(ndev), "1",  "devices that share statistics; 1 is supported" },
+  { "key",  P_TEXT, FIELD(key),  NULL, "name that the devices share" },
+  { 0 }
+};
+
+static int axis_one(void *param) { ((struct norm_param *)param)->axis = 1; return TY_OK; }
+
+static int sync_check(void *param)
+{
+  struct norm_param *p = param;
+  NEED(p->ndev == 1, TY_EUNSUPPORTED, "_contrib_SyncBatchNorm: ndev: only 1 is supported, got %lld", (long long)p->ndev);
+  return axis_one(param);
+}
+
+static const char *norm_out(const void *p) { return ((const struct norm_param *)p)->output_mean_var ? "output mean var" : "output [mean] [var]"; }
+static const char *relu_out(const void *p) { return ((const struct norm_param *)p)->output_mean_var ? "output mean var [mask]" : "output [mean] [var] [mask]"; }
+
+/* -- inference -------------------------------------------------------------------------------------------- */
+
+static int norm_shape(struct infer *s)
+{
+  const struct norm_param *p = s->param;
+  TRY(shape_both(s, &s->in[0], &s->out[0]));
+  if (s->nout > 3) TRY(shape_as(s, &s->out[3], &s->in[0]));
+  ty_desc d = s->in[0];
+  int axis;
+  if (!d.ndim) return TY_OK;
+  TRY(axis_of(s, p->axis, d.ndim, &axis));
+  for (int i = 1; i < 5; i++) TRY(shape_is(s, &s->in[i], 1, &d.dim[axis]));
+  for (int i = 1; i < 3; i++) TRY(shape_is(s, &s->out[i], 1, &d.dim[axis]));
+  return TY_OK;
+}
+
+/* Parameters and statistics are float32 for half data, else of data's dtype. */
+static int norm_type(struct infer *s)
+{
+  TRY(type_both(s, &s->in[0], &s->out[0]));
+  if (s->nout > 3) TRY(type_is(s, &s->out[3], s->in[0].dtype));
+  int dtype = s->in[0].dtype;
+  if (dtype == TY_NODTYPE) return TY_OK;
+  if (dtype == TY_F16 || dtype == TY_BF16) dtype = TY_F32;
+  for (int i = 1; i < 5; i++) TRY(type_is(s, &s->in[i], dtype));
+  for (int i = 1; i < 3; i++) TRY(type_is(s, &s->out[i], dtype));
+  return TY_OK;
+}
+
+/* -- statistics ---------------------------------------------------------------------------------------------- */
+
+enum { STRIP = 64 };                                  /* channels of one unit of work when inner = 1 */
+struct norm {
+  const struct rows *r;
+  const struct norm_param *p;
+  struct split s;                                     /* k: channels */
+  bool   batch;                                       /* batch statistics */
+  bool   plain;                                       /* the third output is the variance (BatchNorm_v1) */
+  const void *x, *gamma, *beta, *dy, *relu_y;         /* relu_y: output of the fused relu, NULL: none */
+  void   *y, *mean, *third, *mask, *moving_mean, *moving_var;
+  void   *dx, *dgamma, *dbeta, *fixed;                /* fixed: gamma, to be set to 1 */
+};
+
+static int64_t piece(const struct norm *b, int64_t o, int64_t channel) { return (o * b->s.k + channel) * b->s.inner; }
+static double count_of(const struct norm *b) { return (double)(b->s.outer * b->s.inner); }
+static double gamma_of(const struct norm *b, int64_t c) { return b->p->fix_gamma ? 1 : b->r->get(b->gamma, c); }
+
+static void strip_moments(const struct norm *b, int64_t c, int64_t n, double *mean, double *var)
+{
+  memset(mean, 0, sizeof *mean * (size_t)n);
+  memset(var, 0, sizeof *var * (size_t)n);
+  for (int64_t o = 0; o < b->s.outer; o++) b->r->col_sum(mean, at(b->r, b->x, piece(b, o, c)), n);
+  for (int64_t i = 0; i < n; i++) mean[i] /= count_of(b);
+  for (int64_t o = 0; o < b->s.outer; o++) b->r->col_square(var, at(b->r, b->x, piece(b, o, c)), mean, n);
+  for (int64_t i = 0; i < n; i++) var[i] /= count_of(b);
+}
+
+static void channel_moments(const struct norm *b, int64_t c, double *mean, double *var)
+{
+  double sum = 0, square = 0;
+  for (int64_t o = 0; o < b->s.outer; o++) sum += b->r->sum(at(b->r, b->x, piece(b, o, c)), b->s.inner);
+  *mean = sum / count_of(b);
+  for (int64_t o = 0; o < b->s.outer; o++) square += b->r->sum_square(at(b->r, b->x, piece(b, o, c)), *mean, b->s.inner);
+  *var = square / count_of(b);
+}
+
+static void moments(const struct norm *b, int64_t c, int64_t n, double *mean, double *var)
+{
+  for (int64_t i = 0; !b->batch && i < n; i++) mean[i] = b->r->get(b->moving_mean, c + i), var[i] = b->r->get(b->moving_var, c + i);
+  if (b->batch && b->s.inner == 1) strip_moments(b, c, n, mean, var);
+  for (int64_t i = 0; b->batch && b->s.inner != 1 && i < n; i++) channel_moments(b, c + i, &mean[i], &var[i]);
+}
+
+/* -- forward --------------------------------------------------------------------------------------------------- */
+
+static void relu_piece(const struct norm *b, int64_t start, int64_t n)
+{
+  for (int64_t i = start; i < start + n; i++) {
+    bool live_ = b->r->get(b->y, i) > 0;
+    if (!live_) b->r->set(b->y, i, 0);
+    if (b->mask) b->r->set(b->mask, i, live_);
+  }
+}
+
+static void scale_pieces(const struct norm *b, int64_t c, int64_t n, const double *a, const double *d)
+{
+  const struct rows *r = b->r;
+  for (int64_t o = 0; o < b->s.outer; o++) {
+    int64_t start = piece(b, o, c);
+    if (b->s.inner == 1) r->col_affine(at(r, b->y, start), at(r, b->x, start), a, d, n);
+    for (int64_t i = 0; b->s.inner != 1 && i < n; i++) r->affine(at(r, b->y, start + i * b->s.inner), at(r, b->x, start + i * b->s.inner), a[i], d[i], b->s.inner);
+    if (b->relu_y) relu_piece(b, start, n * b->s.inner);
+  }
+}
+
+static void forward_strip(const struct norm *b, int64_t c, int64_t n)
+{
+  double mean[STRIP], var[STRIP], a[STRIP], d[STRIP];
+  moments(b, c, n, mean, var);
+  for (int64_t i = 0; i < n; i++) {
+    double inverse = 1 / sqrt(var[i] + b->p->eps);
+    if (b->mean) b->r->set(b->mean, c + i, mean[i]);
+    if (b->third) b->r->set(b->third, c + i, b->plain ? var[i] : inverse);
+    a[i] = gamma_of(b, c + i) * inverse;
+    d[i] = b->r->get(b->beta, c + i) - mean[i] * a[i];
+  }
+  if (b->y) scale_pieces(b, c, n, a, d);
+}
+
+/* -- backward ---------------------------------------------------------------------------------------------------- */
+
+/* The statistics that forward used, from its outputs; the moving ones have not changed since. */
+static void recall(const struct norm *b, int64_t c, int64_t n, double *mean, double *var, double *inverse)
+{
+  for (int64_t i = 0; i < n; i++) {
+    double third = b->r->get(b->batch ? b->third : b->moving_var, c + i);
+    bool is_var = b->plain || !b->batch;
+    mean[i] = b->r->get(b->batch ? b->mean : b->moving_mean, c + i);
+    inverse[i] = is_var ? 1 / sqrt(third + b->p->eps) : third;
+    var[i] = is_var ? third : fmax(1 / (third * third) - b->p->eps, 0);
+  }
+}
+
+static void sums(const struct norm *b, int64_t c, int64_t n, const double *mean, double *sum, double *dot)
+{
+  const struct rows *r = b->r;
+  memset(sum, 0, sizeof *sum * (size_t)n);
+  memset(dot, 0, sizeof *dot * (size_t)n);
+  for (int64_t o = 0; o < b->s.outer; o++) {
+    int64_t start = piece(b, o, c);
+    if (b->s.inner == 1) r->col_dot(sum, dot, at(r, b->dy, start), at(r, b->x, start), mean, n);
+    for (int64_t i = 0; b->s.inner != 1 && i < n; i++) {
+      double part[2];
+      r->sum_dot(at(r, b->dy, start + i * b->s.inner), at(r, b->x, start + i * b->s.inner), mean[i], b->s.inner, part);
+      sum[i] += part[0];
+      dot[i] += part[1];
+    }
+  }
+}
+
+/* dx = f dy + g x + h: with batch statistics dx = gamma r (dy - mean(dy) - (x - mean) r^2 mean(dy (x - mean))). */
+static void data_gradient(const struct norm *b, int64_t c, int64_t n, const double *f, const double *g, const double *h)
+{
+  const struct rows *r = b->r;
+  for (int64_t o = 0; o < b->s.outer; o++) {
+    int64_t start = piece(b, o, c);
+    if (b->s.inner == 1) r->col_affine2(at(r, b->dx, start), at(r, b->dy, start), at(r, b->x, start), f, g, h, n);
+    for (int64_t i = 0; b->s.inner != 1 && i < n; i++) {
+      int64_t from = start + i * b->s.inner;
+      r->affine2(at(r, b->dx, from), at(r, b->dy, from), at(r, b->x, from), f[i], g[i], h[i], b->s.inner);
+    }
+  }
+}
+
+static void move(void *moving, const struct rows *r, int64_t c, double momentum, double now)
+{
+  r->set(moving, c, r->get(moving, c) * momentum + now * (1 - momentum));
+}
+
+static void backward_strip(const struct norm *b, int64_t c, int64_t n)
+{
+  double mean[STRIP], var[STRIP], inverse[STRIP], sum[STRIP], dot[STRIP], f[STRIP], g[STRIP], h[STRIP];
+  const struct rows *r = b->r;
+  recall(b, c, n, mean, var, inverse);
+  sums(b, c, n, mean, sum, dot);
+  for (int64_t i = 0; i < n; i++) {
+    f[i] = gamma_of(b, c + i) * inverse[i];
+    g[i] = b->batch ? -f[i] * inverse[i] * inverse[i] * dot[i] / count_of(b) : 0;
+    h[i] = b->batch ? -f[i] * sum[i] / count_of(b) - g[i] * mean[i] : 0;
+    if (b->dgamma) r->set(b->dgamma, c + i, b->p->fix_gamma ? 0 : dot[i] * inverse[i]);
+    if (b->dbeta) r->set(b->dbeta, c + i, sum[i]);
+    if (b->fixed) r->set(b->fixed, c + i, 1);
+    if (!b->batch) continue;
+    move(b->moving_mean, r, c + i, b->p->momentum, mean[i]);
+    move(b->moving_var, r, c + i, b->p->momentum, var[i]);
+  }
+  if (b->dx) data_gradient(b, c, n, f, g, h);
+}
+
+/* -- kernels -------------------------------------------------------------------------------------------------------- */
+
+static int64_t strip_of(const struct norm *b) { return b->s.inner == 1 ? STRIP : 1; }
+
+static void forward_body(int64_t begin, int64_t end, void *context)
+{
+  const struct norm *b = context;
+  int64_t strip = strip_of(b);
+  for (int64_t i = begin; i < end; i++) forward_strip(b, i * strip, MIN(strip, b->s.k - i * strip));
+}
+
+static void backward_body(int64_t begin, int64_t end, void *context)
+{
+  const struct norm *b = context;
+  int64_t strip = strip_of(b);
+  for (int64_t i = begin; i < end; i++) backward_strip(b, i * strip, MIN(strip, b->s.k - i * strip));
+}
+
+static void norm_run(const struct norm *b, void (*body)(int64_t, int64_t, void *))
+{
+  int64_t strip = strip_of(b);
+  parallel((b->s.k + strip - 1) / strip, grain_of(b->s.outer * b->s.inner * strip), body, (void *)(uintptr_t)b);
+}
+
+static struct norm norm_of(const struct call *c, const ty_desc *d)
+{
+  const struct norm_param *p = c->param;
+  int axis = (int)(p->axis < 0 ? p->axis + d->ndim : p->axis);
+  return (struct norm){ .r = rows_of(d->dtype), .p = p, .s = split_at(d, axis), .batch = c->run->is_train && !p->use_global_stats,
+                        .plain = !strcmp(c->op->name, "BatchNorm_v1") };
+}
+
+static int norm_forward(struct call *c)
+{
+  struct norm b = norm_of(c, &c->in[0].d);
+  b.x = c->in[0].p; b.gamma = c->in[1].p; b.beta = c->in[2].p; b.moving_mean = c->in[3].p; b.moving_var = c->in[4].p;
+  b.y = c->out[0].p; b.mean = c->out[1].p; b.third = c->out[2].p;
+  if (c->nout > 3) b.relu_y = b.y, b.mask = c->out[3].p;
+  norm_run(&b, forward_body);
+  return TY_OK;
+}
+
+/* The gradient behind a fused relu: dy where the output is positive. */
+static void mask_head(struct norm *b, void *masked, int64_t n)
+{
+  for (int64_t i = 0; i < n; i++) b->r->set(masked, i, b->r->get(b->relu_y, i) > 0 ? b->r->get(b->dy, i) : 0);
+  b->dy = masked;
+}
+
+/* in: head gradient, data, gamma, mean, third output, moving_mean, moving_var, and the output with relu. */
+static int norm_backward(struct call *c)
+{
+  struct norm b = norm_of(c, &c->in[1].d);
+  b.dy = c->in[0].p; b.x = c->in[1].p; b.gamma = c->in[2].p; b.mean = c->in[3].p; b.third = c->in[4].p;
+  b.moving_mean = c->in[5].p; b.moving_var = c->in[6].p;
+  b.fixed = b.p->fix_gamma ? c->in[2].p : NULL;
+  b.dx = c->out[0].p; b.dgamma = c->out[1].p; b.dbeta = c->out[2].p;
+  if (c->nin > 7) b.relu_y = c->in[7].p, mask_head(&b, c->tmp, desc_count(&c->in[1].d));
+  norm_run(&b, backward_body);
+  return TY_OK;
+}
+
+static size_t relu_scratch(const struct call *c) { return desc_bytes(&c->in[1].d); }
+
+static const char *norm_grad(const void *p) { return ((const struct norm_param *)p)->fix_gamma ? "g0 i0 i1! o1 o2 i3! i4!" : "g0 i0 i1 o1 o2 i3! i4!"; }
+static const char *relu_grad(const void *p) { return ((const struct norm_param *)p)->fix_gamma ? "g0 i0 i1! o1 o2 i3! i4! o0" : "g0 i0 i1 o1 o2 i3! i4! o0"; }
+
+static const struct kernel norm_cpu[] = { { "rows", norm_forward, T_FLOAT }, { 0 } };
+static const struct kernel norm_back_cpu[] = { { "rows", norm_backward, T_FLOAT }, { 0 } };
+static const struct kernel relu_back_cpu[] = { { "rows", norm_backward, T_FLOAT, NULL, relu_scratch }, { 0 } };
+
+#define SHARED .in = "data gamma beta moving_mean! moving_var!", .param_size = sizeof(struct norm_param), .shape = norm_shape, .type = norm_type, .cpu = norm_cpu
+#define NORM SHARED, .out_of = norm_out, .grad_of = norm_grad, .back_cpu = norm_back_cpu
+
+const struct op op_batchnorm[] = {
+  { .name = "BatchNorm", .alias = "_npx_batch_norm", NORM, .param = norm_params, .tier = 1,
+    .doc = "(x - mean) / sqrt(var + eps) gamma + beta per channel: batch statistics in training, moving ones otherwise; "
+           "a training backward moves the moving statistics. Outputs mean and var are the mean and 1 / sqrt(var + eps)." },
+  { .name = "BatchNorm_v1", NORM, .param = norm1_params, .check = axis_one, .tier = 2,
+    .doc = "Older BatchNorm with channels on axis 1; its third output is the variance." },
+  { .name = "_contrib_SyncBatchNorm", NORM, .param = sync_params, .check = sync_check, .tier = 2,
+    .doc = "BatchNorm whose statistics are meant to span devices; here of one device." },
+  { .name = "_contrib_BatchNormWithReLU", SHARED, .out_of = relu_out, .param = norm_params, .grad_of = relu_grad, .back_cpu = relu_back_cpu, .tier = 2,
+    .doc = "max(BatchNorm(x), 0)." },
+  { 0 }
+};

@@ -1,0 +1,589 @@
+/* rnn.c - RNN: stacked recurrent layers over a whole sequence, in one or both directions; and _rnn_param_concat.
+**
+** parameters is one vector: for each layer, for each direction W_x (G H, in) and W_h (G H, P) [and the projection
+** (P, H)]; then in the same order the biases b_x (G H) and b_h (G H). G gates: rnn 1, lstm 4 (i f g o), gru 3 (r z n).
+** Per layer and direction, forward multiplies the inputs of many steps at once, then goes step by step: recurrent
+** product onto that, gates, new state. The weights are packed once per run. What backward needs (gates, cell states, inner
+** layers' outputs) goes to a private output, which is absent in inference. Backward goes the steps backwards for the
+** gradients of the gates, then takes all weight gradients as one long product over all steps. Step s of direction 1 is
+** time T - 1 - s. Dropout acts on the inputs of all layers but the first; its factors are computed again in backward.
+*/
+#include "gemm.h"
+#include "rows.h"
+
+struct rnn_param {
+  int64_t state_size, num_layers, bidirectional, mode, state_outputs, projection_size, lstm_state_clip_nan, use_sequence_length;
+  double  p, lstm_state_clip_min, lstm_state_clip_max;
+};
+enum { GRU, LSTM, RNN_RELU, RNN_TANH };
+#define FIELD(f) offsetof(struct rnn_param, f)
+static const struct param rnn_params[] = {
+  { "state_size",          P_INT,   FIELD(state_size),          NULL,   "units H of a layer and direction", NULL, "[1,]" },
+  { "num_layers",          P_INT,   FIELD(num_layers),          NULL,   "layers L", NULL, "[1,]" },
+  { "bidirectional",       P_BOOL,  FIELD(bidirectional),       "0",    "each layer reads the sequence in both directions" },
+  { "mode",                P_ENUM,  FIELD(mode),                NULL,   "kind of cell", "gru|lstm|rnn_relu|rnn_tanh" },
+  { "p",                   P_FLOAT, FIELD(p),                   "0",    "dropout on the output of each layer but the last", NULL, "[0,1]" },
+  { "state_outputs",       P_BOOL,  FIELD(state_outputs),       "0",    "final states are outputs" },
+  { "projection_size",     P_INT,   FIELD(projection_size),     "None", "lstm: size to which the state is projected; inference only", NULL, "[1,]", 1 },
+  { "lstm_state_clip_min", P_FLOAT, FIELD(lstm_state_clip_min), "None", "must be None: clipping is not supported", NULL, NULL, 1 },
+  { "lstm_state_clip_max", P_FLOAT, FIELD(lstm_state_clip_max), "None", "must be None: clipping is not supported", NULL, NULL, 1 },
+  { "lstm_state_clip_nan", P_BOOL,  FIELD(lstm_state_clip_nan), "0",    "without effect" },
+  { "use_sequence_length", P_BOOL,  FIELD(use_sequence_length), "0",    "must be false: sequences of different lengths are not supported" },
+  { 0 }
+};
+
+static int rnn_check(void *param)
+{
+  const struct rnn_param *p = param;
+  NEED(!p->use_sequence_length, TY_EUNSUPPORTED, "RNN: use_sequence_length is not supported; mask the output with SequenceMask");
+  NEED(isnan(p->lstm_state_clip_min) && isnan(p->lstm_state_clip_max), TY_EUNSUPPORTED, "RNN: clipping of the lstm state is not supported");
+  NEED(p->projection_size == NONE || p->mode == LSTM, TY_EVALUE, "RNN: projection_size: only lstm has a projection");
+  return TY_OK;
+}
+
+static const char *rnn_in(const void *p) { return ((const struct rnn_param *)p)->mode == LSTM ? "data parameters state state_cell" : "data parameters state"; }
+
+static const char *rnn_out(const void *param)
+{
+  const struct rnn_param *p = param;
+  if (!p->state_outputs) return "output {reserve}";
+  return p->mode == LSTM ? "output state_output statecell_output {reserve}" : "output state_output {reserve}";
+}
+
+static const char *rnn_grad(const void *param)
+{
+  const struct rnn_param *p = param;
+  if (p->mode == LSTM) return p->state_outputs ? "i0 i1 i2 i3 o0 o3 g0 g1 g2" : "i0 i1 i2 i3 o0 o1 g0";
+  return p->state_outputs ? "i0 i1 i2 o0 o2 g0 g1" : "i0 i1 i2 o0 o1 g0";
+}
+
+/* -- sizes ---------------------------------------------------------------------------------------------------- */
+
+struct rnn {
+  const struct rows *r;
+  int     dtype, mode;
+  int64_t T, N, I, H, P, L, D, G;                     /* P: size of an output of one direction */
+  bool    projects;
+  double  p;
+};
+
+static struct rnn rnn_of(const struct rnn_param *p, const ty_desc *data)
+{
+  static const int gates[] = { 3, 4, 1, 1 };
+  struct rnn n = { .dtype = data->dtype, .mode = (int)p->mode, .T = data->dim[0], .N = data->dim[1], .I = data->dim[2], .H = p->state_size,
+                   .P = p->state_size, .L = p->num_layers, .D = 1 + p->bidirectional, .G = gates[p->mode], .p = p->p };
+  n.r = rows_of(data->dtype);
+  if (p->projection_size != NONE) n.P = p->projection_size, n.projects = true;
+  return n;
+}
+
+static int64_t input_size(const struct rnn *n, int64_t layer) { return layer ? n->D * n->P : n->I; }
+static int64_t gates_size(const struct rnn *n) { return n->G * n->H; }
+static int64_t weights_of(const struct rnn *n, int64_t layer) { return gates_size(n) * (input_size(n, layer) + n->P) + (n->projects ? n->P * n->H : 0); }
+
+static int64_t all_weights(const struct rnn *n)
+{
+  return n->D * (weights_of(n, 0) + (n->L - 1) * weights_of(n, 1));
+}
+
+static int64_t parameter_count(const struct rnn *n) { return all_weights(n) + n->L * n->D * 2 * gates_size(n); }
+
+/* Places in the parameter vector of one layer and direction. */
+struct place { int64_t wx, wh, wr, bx, bh; };
+
+static struct place place_of(const struct rnn *n, int64_t layer, int64_t d)
+{
+  int64_t gates = gates_size(n), start = layer ? n->D * (weights_of(n, 0) + (layer - 1) * weights_of(n, 1)) : 0;
+  struct place p = { .wx = start + d * weights_of(n, layer) };
+  p.wh = p.wx + gates * input_size(n, layer);
+  p.wr = p.wh + gates * n->P;
+  p.bx = all_weights(n) + (layer * n->D + d) * 2 * gates;
+  p.bh = p.bx + gates;
+  return p;
+}
+
+/* The private output: per layer and direction gates and, but for rnn, one more row per step (lstm: cell, gru: inner
+** product of the candidate); then the outputs of all layers but the last. */
+static int64_t step_kept(const struct rnn *n) { return n->N * (gates_size(n) + (n->mode == LSTM || n->mode == GRU ? n->H : 0)); }
+static int64_t layer_out(const struct rnn *n) { return n->T * n->N * n->D * n->P; }
+static int64_t reserve_size(const struct rnn *n) { return n->projects ? 1 : n->L * n->D * n->T * step_kept(n) + (n->L - 1) * layer_out(n); }
+
+static int rnn_shape(struct infer *s)
+{
+  const struct rnn_param *p = s->param;
+  ty_desc d = s->in[0];
+  if (!d.ndim) return TY_OK;
+  if (d.ndim != 3) return infer_fail(s, TY_ESHAPE, &s->in[0], "expected (time, batch, input), got %d dimensions", d.ndim);
+  struct rnn n = rnn_of(p, &d);
+  int64_t length = d.dim[2] ? parameter_count(&n) : 0, reserve = dims_known(&d) ? reserve_size(&n) : 0;
+  int64_t state[3] = { n.L * n.D, n.N, n.P }, cell[3] = { n.L * n.D, n.N, n.H }, out[3] = { n.T, n.N, n.D * n.P };
+  TRY(shape_is(s, &s->in[1], 1, &length));
+  TRY(shape_is(s, &s->in[2], 3, state));
+  if (s->nin > 3) TRY(shape_is(s, &s->in[3], 3, cell));
+  TRY(shape_is(s, &s->out[0], 3, out));
+  if (p->state_outputs) TRY(shape_is(s, &s->out[1], 3, state));
+  if (p->state_outputs && p->mode == LSTM) TRY(shape_is(s, &s->out[2], 3, cell));
+  return shape_is(s, &s->out[s->nout - 1], 1, &reserve);
+}
+
+/* -- scratch ---------------------------------------------------------------------------------------------------- */
+
+struct carve { char *base; size_t used; };            /* base NULL: only counts */
+static void *carve(struct carve *c, size_t bytes)
+{
+  void *p = c->base ? c->base + c->used : NULL;
+  c->used += align_up(bytes, ALIGN);
+  return p;
+}
+
+static int64_t steps_at_once(const struct rnn *n)     /* of the inputs' product: some 256 rows, which stay in the cache */
+{
+  return MIN(n->T, MAX(1, 256 / MAX(n->N, 1)));
+}
+
+struct work {                                         /* one run, forward or backward */
+  struct rnn n;
+  bool   drops;
+  struct drop drop;
+  const void *weights, *state, *cell, *reserve_in;
+  void  *reserve;                                     /* forward; NULL in inference */
+  void  *px, *ph;                                     /* packed W_x, W_h */
+  void  *bias, *pre, *hx, *hn, *c, *hidden;           /* forward */
+  void  *layer[2], *dropped;                          /* outputs of inner layers, input after dropout; backward: their gradients */
+  void  *dgx, *dgh, *dh, *dc;                         /* backward: gradients of the gates (gru: two kinds), of the state and cell */
+  double *column;
+};
+
+static size_t bytes_of(const struct rnn *n, int64_t count) { return n->r->size * (size_t)count; }
+
+static void carve_forward(struct work *w, struct carve *k)
+{
+  const struct rnn *n = &w->n;
+  int64_t gates = gates_size(n), widest = MAX(n->I, n->L > 1 ? n->D * n->P : 0), batch = n->N * n->H;
+  w->px = carve(k, gemm_pack_bytes(n->dtype, gates, widest));
+  w->ph = carve(k, gemm_pack_bytes(n->dtype, gates, n->P));
+  w->bias = carve(k, bytes_of(n, gates));
+  w->pre = carve(k, bytes_of(n, steps_at_once(n) * n->N * gates));
+  w->hx = carve(k, n->mode == GRU ? bytes_of(n, n->N * gates) : 0);
+  w->hn = carve(k, n->mode == GRU ? bytes_of(n, batch) : 0);
+  w->c = carve(k, n->mode == LSTM ? bytes_of(n, batch) : 0);
+  w->hidden = carve(k, n->projects ? bytes_of(n, batch) : 0);
+  for (int i = 0; i < 2; i++) w->layer[i] = carve(k, bytes_of(n, layer_out(n)));
+  w->dropped = carve(k, w->n.p > 0 && n->L > 1 ? bytes_of(n, layer_out(n)) : 0);
+}
+
+static void carve_backward(struct work *w, struct carve *k)
+{
+  const struct rnn *n = &w->n;
+  int64_t gates = gates_size(n), steps = n->T * n->N * gates;
+  w->ph = carve(k, gemm_pack_bytes(n->dtype, n->H, gates));
+  w->dgx = carve(k, bytes_of(n, steps));
+  w->dgh = n->mode == GRU ? carve(k, bytes_of(n, steps)) : w->dgx;
+  w->dh = carve(k, bytes_of(n, n->N * n->H));
+  w->dc = carve(k, bytes_of(n, n->N * n->H));
+  for (int i = 0; i < 2; i++) w->layer[i] = carve(k, n->L > 1 ? bytes_of(n, layer_out(n)) : 0);
+  w->dropped = carve(k, w->n.p > 0 && n->L > 1 ? bytes_of(n, layer_out(n)) : 0);
+  w->column = carve(k, sizeof(double) * (size_t)gates);
+}
+
+/* -- dropout between layers ----------------------------------------------------------------------------------------- */
+
+struct dropping { const struct work *w; void *y; const void *x; int64_t first; };
+
+static void drop_body(int64_t begin, int64_t end, void *context)
+{
+  const struct dropping *o = context;
+  const struct rows *r = o->w->n.r;
+  r->dropout(at(r, o->y, begin), at(r, o->x, begin), NULL, &o->w->drop, o->first + begin, end - begin);
+}
+
+/* The input of `layer` (or its gradient) times the factors of that place; y may be x. */
+static void *dropped(const struct work *w, void *y, const void *x, int64_t layer)
+{
+  struct dropping o = { w, y, x, layer * layer_out(&w->n) };
+  parallel(layer_out(&w->n), 4096, drop_body, &o);
+  return y;
+}
+
+/* -- forward -------------------------------------------------------------------------------------------------------- */
+
+struct line {                                         /* one layer in one direction */
+  int64_t layer, d, in;
+  struct place at;
+  const void *x;                                      /* (T N, in) */
+  void *y;                                            /* (T, N, D P), this direction's part of it */
+};
+
+static int64_t time_of(const struct rnn *n, int64_t d, int64_t step) { return d ? n->T - 1 - step : step; }
+static const void *weight(const struct work *w, int64_t place) { return at(w->n.r, w->weights, place); }
+static void *output_at(const struct work *w, const struct line *l, int64_t t) { return at(w->n.r, l->y, t * w->n.N * w->n.D * w->n.P); }
+
+/* Start of what is kept of step t: gates, then at + N G H the further row. */
+static void *kept(const struct work *w, const void *reserve, const struct line *l, int64_t t)
+{
+  const struct rnn *n = &w->n;
+  return at(n->r, reserve, ((l->layer * n->D + l->d) * n->T + t) * step_kept(n));
+}
+
+struct step {
+  const struct work *w;
+  const struct line *l;
+  const void *pre, *h0, *c0;                          /* h0: rows h0_row apart */
+  int64_t h0_row, h_row;
+  void *h, *c, *gate, *hn;
+};
+
+static void cell_body(int64_t begin, int64_t end, void *context)
+{
+  const struct step *s = context;
+  const struct work *w = s->w;
+  const struct rnn *n = &w->n;
+  const struct rows *r = n->r;
+  int64_t gates = gates_size(n), H = n->H;
+  for (int64_t i = begin; i < end; i++) {
+    void *h = at(r, s->h, i * s->h_row), *pre = at(r, s->pre, i * gates), *gate = at(r, s->gate, i * gates), *h0 = at(r, s->h0, i * s->h0_row);
+    if (n->mode == LSTM) r->lstm(h, at(r, s->c, i * H), gate, pre, w->bias, at(r, s->c0, i * H), H);
+    else if (n->mode == GRU)
+      r->gru(h, gate, at(r, s->hn, i * H), pre, at(r, w->hx, i * gates), weight(w, s->l->at.bx), weight(w, s->l->at.bh), h0, H);
+    else r->rnn(h, pre, w->bias, n->mode == RNN_RELU, H);
+  }
+}
+
+static int forward_step(const struct work *w, const struct line *l, int64_t index, void *pre, void *cell)
+{
+  const struct rnn *n = &w->n;
+  const struct rows *r = n->r;
+  int64_t t = time_of(n, l->d, index), before = time_of(n, l->d, index - 1), row = n->D * n->P, state = l->layer * n->D + l->d, gates = gates_size(n);
+  struct step s = { .w = w, .l = l, .pre = pre, .h = output_at(w, l, t), .h_row = row, .gate = pre, .c = cell, .hn = w->hn };
+  s.h0 = index ? output_at(w, l, before) : at(r, w->state, state * n->N * n->P);
+  s.h0_row = index ? row : n->P;
+  s.c0 = index ? cell : at(r, w->cell, state * n->N * n->H);
+  if (w->reserve) {
+    s.gate = kept(w, w->reserve, l, t);
+    s.c = s.hn = at(r, s.gate, n->N * gates);
+    if (index) s.c0 = at(r, kept(w, w->reserve, l, before), n->N * gates);
+  }
+  if (n->projects) s.h = w->hidden, s.h_row = n->H;
+  struct gemm_epilogue onto = { .add = n->mode != GRU };
+  TRY(gemm_packed(n->dtype, false, n->N, gates, n->P, s.h0, s.h0_row, w->ph, n->mode == GRU ? w->hx : pre, gates, &onto));
+  parallel(n->N, grain_of(4 * n->H), cell_body, &s);
+  if (!n->projects) return TY_OK;
+  return gemm(n->dtype, false, true, n->N, n->P, n->H, 1, w->hidden, n->H, weight(w, l->at.wr), n->H, 0, output_at(w, l, t), row);
+}
+
+static void copy_rows(const struct rows *r, void *y, const void *x, int64_t row, int64_t n, int64_t width)
+{
+  for (int64_t i = 0; i < n; i++) memcpy(at(r, y, i * width), at(r, x, i * row), r->size * (size_t)width);
+}
+
+static void final_states(const struct work *w, const struct line *l, void *hy, void *cy)
+{
+  const struct rnn *n = &w->n;
+  int64_t t = time_of(n, l->d, n->T - 1), state = l->layer * n->D + l->d;
+  const void *c = w->reserve ? at(n->r, kept(w, w->reserve, l, t), n->N * gates_size(n)) : w->c;
+  if (hy) copy_rows(n->r, at(n->r, hy, state * n->N * n->P), output_at(w, l, t), n->D * n->P, n->N, n->P);
+  if (cy) memcpy(at(n->r, cy, state * n->N * n->H), c, bytes_of(n, n->N * n->H));
+}
+
+static int forward_line(const struct work *w, const struct line *l)
+{
+  const struct rnn *n = &w->n;
+  const struct rows *r = n->r;
+  int64_t gates = gates_size(n), many = steps_at_once(n);
+  struct gemm_epilogue none = { 0 };
+  gemm_pack(n->dtype, true, gates, l->in, weight(w, l->at.wx), l->in, w->px);
+  gemm_pack(n->dtype, true, gates, n->P, weight(w, l->at.wh), n->P, w->ph);
+  r->affine2(w->bias, weight(w, l->at.bx), weight(w, l->at.bh), 1, 1, 0, gates);
+  for (int64_t from = 0; from < n->T; from += many) {
+    int64_t k = MIN(many, n->T - from), first = l->d ? n->T - from - k : from;       /* times first .. first + k - 1 */
+    TRY(gemm_packed(n->dtype, false, k * n->N, gates, l->in, at(r, l->x, first * n->N * l->in), l->in, w->px, w->pre, gates, &none));
+    for (int64_t s = from; s < from + k; s++)
+      TRY(forward_step(w, l, s, at(r, w->pre, (time_of(n, l->d, s) - first) * n->N * gates), w->c));
+  }
+  return TY_OK;
+}
+
+static struct work work_of(const struct call *c, const ty_desc *data)
+{
+  struct work w = { .n = rnn_of(c->param, data) };
+  w.drops = w.n.p > 0 && c->run && c->run->is_train;
+  if (w.drops) w.drop = (struct drop){ c->run->draw, c->node, 1 - w.n.p };
+  return w;
+}
+
+static void *inner_output(const struct work *w, int64_t layer)
+{
+  const struct rnn *n = &w->n;
+  const void *reserve = w->reserve ? w->reserve : w->reserve_in;
+  if (!reserve) return w->layer[layer & 1];
+  return at(n->r, reserve, n->L * n->D * n->T * step_kept(n) + layer * layer_out(n));
+}
+
+static struct line line_of(const struct work *w, int64_t layer, int64_t d, const void *x, void *y)
+{
+  return (struct line){ layer, d, input_size(&w->n, layer), place_of(&w->n, layer, d), x, at(w->n.r, y, d * w->n.P) };
+}
+
+static int rnn_forward(struct call *c)
+{
+  const struct rnn_param *p = c->param;
+  struct work w = work_of(c, &c->in[0].d);
+  struct carve k = { c->tmp, 0 };
+  carve_forward(&w, &k);
+  w.weights = c->in[1].p;
+  w.state = c->in[2].p;
+  w.cell = c->nin > 3 ? c->in[3].p : NULL;
+  w.reserve = w.n.projects ? NULL : c->out[c->nout - 1].p;
+  void *hy = p->state_outputs ? c->out[1].p : NULL, *cy = p->state_outputs && w.cell ? c->out[2].p : NULL;
+  const void *x = c->in[0].p;
+  for (int64_t l = 0; l < w.n.L; l++) {
+    void *y = l == w.n.L - 1 && c->out[0].p ? c->out[0].p : inner_output(&w, l == w.n.L - 1 && w.reserve ? 0 : l);
+    if (l && w.drops) x = dropped(&w, w.dropped, x, l);
+    for (int64_t d = 0; d < w.n.D; d++) {
+      struct line line = line_of(&w, l, d, x, y);
+      TRY(forward_line(&w, &line));
+      final_states(&w, &line, hy, cy);
+    }
+    x = y;
+  }
+  return TY_OK;
+}
+
+static size_t forward_scratch(const struct call *c)
+{
+  struct work w = work_of(c, &c->in[0].d);
+  struct carve k = { 0 };
+  carve_forward(&w, &k);
+  return k.used;
+}
+
+/* -- backward --------------------------------------------------------------------------------------------------------- */
+
+struct back_step {
+  const struct work *w;
+  const void *dy, *gate, *more, *before, *h, *h0;     /* dy: of this step's output, NULL: none; more: cell or inner product; before: cell before */
+  int64_t row, h0_row;                                /* row: of dy and h */
+  void *dgx, *dgh;
+};
+
+static void cell_back_body(int64_t begin, int64_t end, void *context)
+{
+  const struct back_step *s = context;
+  const struct work *w = s->w;
+  const struct rnn *n = &w->n;
+  const struct rows *r = n->r;
+  int64_t gates = gates_size(n), H = n->H;
+  for (int64_t i = begin; i < end; i++) {
+    void *dh = at(r, w->dh, i * H), *dgx = at(r, s->dgx, i * gates), *gate = at(r, s->gate, i * gates), *more = at(r, s->more, i * H);
+    if (s->dy) r->add(dh, at(r, s->dy, i * s->row), H);
+    if (n->mode == LSTM) r->lstm_back(dgx, at(r, w->dc, i * H), gate, more, at(r, s->before, i * H), dh, H);
+    else if (n->mode == GRU) r->gru_back(dgx, at(r, s->dgh, i * gates), dh, gate, more, at(r, s->h0, i * s->h0_row), H);
+    else r->rnn_back(dgx, at(r, s->h, i * s->row), dh, n->mode == RNN_RELU, H);
+  }
+}
+
+static int backward_step(const struct work *w, const struct line *l, const void *dy, int64_t index)
+{
+  const struct rnn *n = &w->n;
+  const struct rows *r = n->r;
+  int64_t t = time_of(n, l->d, index), before = time_of(n, l->d, index - 1), row = n->D * n->H, state = l->layer * n->D + l->d, gates = gates_size(n);
+  struct back_step s = { .w = w, .dy = at(r, dy, t * n->N * row + l->d * n->H), .gate = kept(w, w->reserve_in, l, t), .row = row, .h = output_at(w, l, t) };
+  s.more = at(r, s.gate, n->N * gates);
+  s.before = index ? at(r, kept(w, w->reserve_in, l, before), n->N * gates) : at(r, w->cell, state * n->N * n->H);
+  s.h0 = index ? output_at(w, l, before) : at(r, w->state, state * n->N * n->H);
+  s.h0_row = index ? row : n->H;
+  s.dgx = at(r, w->dgx, t * n->N * gates);
+  s.dgh = at(r, w->dgh, t * n->N * gates);
+  parallel(n->N, grain_of(4 * n->H), cell_back_body, &s);
+  struct gemm_epilogue onto = { .add = n->mode == GRU };
+  return gemm_packed(n->dtype, false, n->N, n->H, gates, s.dgh, gates, w->ph, w->dh, n->H, &onto);
+}
+
+/* dW_h: the states before each step times its gate gradients; the first step's comes from the initial state. */
+static int recurrent_gradient(const struct work *w, const struct line *l, void *dw)
+{
+  const struct rnn *n = &w->n;
+  const struct rows *r = n->r;
+  int64_t gates = gates_size(n), row = n->D * n->H, first = time_of(n, l->d, 0), rest = (n->T - 1) * n->N;
+  const void *h0 = at(r, w->state, (l->layer * n->D + l->d) * n->N * n->H);
+  TRY(gemm(n->dtype, true, false, gates, n->H, n->N, 1, at(r, w->dgh, first * n->N * gates), gates, h0, n->H, 0, dw, n->H));
+  if (!rest) return TY_OK;
+  return gemm(n->dtype, true, false, gates, n->H, rest, 1, at(r, w->dgh, l->d ? 0 : n->N * gates), gates, output_at(w, l, l->d ? 1 : 0), row, 1, dw, n->H);
+}
+
+static void bias_gradient(const struct work *w, const void *dg, void *db)
+{
+  const struct rnn *n = &w->n;
+  int64_t gates = gates_size(n);
+  memset(w->column, 0, sizeof(double) * (size_t)gates);
+  for (int64_t i = 0; i < n->T * n->N; i++) n->r->col_sum(w->column, at(n->r, dg, i * gates), gates);
+  n->r->store(db, w->column, gates);
+}
+
+static int weight_gradients(const struct work *w, const struct line *l, void *dp)
+{
+  const struct rnn *n = &w->n;
+  const struct rows *r = n->r;
+  int64_t gates = gates_size(n);
+  TRY(gemm(n->dtype, true, false, gates, l->in, n->T * n->N, 1, w->dgx, gates, l->x, l->in, 0, at(r, dp, l->at.wx), l->in));
+  TRY(recurrent_gradient(w, l, at(r, dp, l->at.wh)));
+  bias_gradient(w, w->dgx, at(r, dp, l->at.bx));
+  if (n->mode == GRU) bias_gradient(w, w->dgh, at(r, dp, l->at.bh));
+  else memcpy(at(r, dp, l->at.bh), at(r, dp, l->at.bx), bytes_of(n, gates));
+  return TY_OK;
+}
+
+static void start_from(const struct work *w, void *d, const void *g, int64_t state)
+{
+  size_t bytes = bytes_of(&w->n, w->n.N * w->n.H);
+  if (g) memcpy(d, at(w->n.r, g, state * w->n.N * w->n.H), bytes);
+  else memset(d, 0, bytes);
+}
+
+struct heads { const void *dy, *dhy, *dcy; void *dx, *dp, *dhx, *dcx; };     /* gradients: come in, wanted */
+
+static int backward_line(const struct work *w, const struct line *l, const struct heads *g)
+{
+  const struct rnn *n = &w->n;
+  const struct rows *r = n->r;
+  int64_t gates = gates_size(n), state = l->layer * n->D + l->d;
+  gemm_pack(n->dtype, false, n->H, gates, weight(w, l->at.wh), n->H, w->ph);
+  start_from(w, w->dh, g->dhy, state);
+  start_from(w, w->dc, g->dcy, state);
+  for (int64_t s = n->T - 1; s >= 0; s--) TRY(backward_step(w, l, g->dy, s));
+  if (g->dhx) memcpy(at(r, g->dhx, state * n->N * n->H), w->dh, bytes_of(n, n->N * n->H));
+  if (g->dcx) memcpy(at(r, g->dcx, state * n->N * n->H), w->dc, bytes_of(n, n->N * n->H));
+  if (g->dp) TRY(weight_gradients(w, l, g->dp));
+  if (!g->dx) return TY_OK;
+  return gemm(n->dtype, false, false, n->T * n->N, l->in, gates, 1, w->dgx, gates, weight(w, l->at.wx), l->in, l->d, g->dx, l->in);
+}
+
+static int backward_layer(const struct work *w, int64_t layer, const void *x, void *y, const struct heads *g)
+{
+  for (int64_t d = 0; d < w->n.D; d++) {
+    struct line line = line_of(w, layer, d, x, y);
+    TRY(backward_line(w, &line, g));
+  }
+  if (layer && w->drops) dropped(w, g->dx, g->dx, layer);
+  return TY_OK;
+}
+
+/* in: data, parameters, state [, state_cell], output, reserve, head gradients of output [, state [, cell]]. */
+static int rnn_backward(struct call *c)
+{
+  const struct rnn_param *p = c->param;
+  bool lstm = p->mode == LSTM;
+  const struct arr *more = &c->in[3 + lstm], *head = more + 2;
+  struct work w = work_of(c, &c->in[0].d);
+  struct carve k = { c->tmp, 0 };
+  carve_backward(&w, &k);
+  w.weights = c->in[1].p;
+  w.state = c->in[2].p;
+  w.cell = lstm ? c->in[3].p : NULL;
+  w.reserve_in = more[1].p;
+  struct heads g = { head[0].p, p->state_outputs ? head[1].p : NULL, p->state_outputs && lstm ? head[2].p : NULL, NULL, c->out[1].p, c->out[2].p,
+                     lstm ? c->out[3].p : NULL };
+  for (int64_t l = w.n.L - 1; l >= 0; l--) {
+    void *y = l == w.n.L - 1 ? more[0].p : inner_output(&w, l);
+    const void *x = l ? inner_output(&w, l - 1) : c->in[0].p;
+    if (l && w.drops && g.dp) x = dropped(&w, w.dropped, x, l);
+    g.dx = l ? w.layer[l & 1] : c->out[0].p;
+    TRY(backward_layer(&w, l, x, y, &g));
+    g.dy = g.dx;
+  }
+  return TY_OK;
+}
+
+static size_t backward_scratch(const struct call *c)
+{
+  struct work w = work_of(c, &c->in[0].d);
+  struct carve k = { 0 };
+  carve_backward(&w, &k);
+  return k.used;
+}
+
+static const char *backward_refuse(const struct call *c)
+{
+  return ((const struct rnn_param *)c->param)->projection_size == NONE ? NULL : "a projected lstm has no gradient: inference only";
+}
+
+static const struct kernel rnn_cpu[] = { { "steps", rnn_forward, T_FLOAT, NULL, forward_scratch }, { 0 } };
+static const struct kernel rnn_back_cpu[] = { { "steps", rnn_backward, T_FLOAT, backward_refuse, backward_scratch }, { 0 } };
+
+/* -- _rnn_param_concat -------------------------------------------------------------------------------------------------- */
+
+struct concat_param { int64_t num_args, dim; };
+static const struct param concat_params[] = {
+  { "num_args", P_INT, offsetof(struct concat_param, num_args), NULL, "number of inputs", NULL, "[1,]" },
+  { "dim",      P_INT, offsetof(struct concat_param, dim),      "1",  "axis along which they are joined" },
+  { 0 }
+};
+
+/* What the output has beyond the known inputs is shared equally by the unknown ones. */
+static int concat_shape(struct infer *s)
+{
+  const struct concat_param *p = s->param;
+  ty_desc whole = s->out[0];
+  int axis, missing = 0;
+  int64_t sum = 0;
+  for (int i = 0; i < s->nin && !whole.ndim; i++) whole = s->in[i];
+  if (!whole.ndim) return TY_OK;
+  TRY(axis_of(s, p->dim, whole.ndim, &axis));
+  whole.dim[axis] = 0;
+  for (int i = 0; i < s->nin; i++) {
+    TRY(shape_as(s, &s->in[i], &whole));
+    for (int k = 0; k < whole.ndim; k++) if (k != axis && s->in[i].dim[k]) whole.dim[k] = s->in[i].dim[k];
+    sum += s->in[i].dim[axis];
+    missing += !s->in[i].dim[axis];
+  }
+  for (int i = 0; i < s->nin; i++) TRY(shape_as(s, &s->in[i], &whole));
+  TRY(shape_as(s, &s->out[0], &whole));
+  if (!missing) return shape_dim(s, &s->out[0], axis, sum);
+  int64_t rest = s->out[0].dim[axis] - sum;
+  if (!s->out[0].dim[axis] || rest <= 0 || rest % missing) return TY_OK;
+  for (int i = 0; i < s->nin; i++) if (!s->in[i].dim[axis]) TRY(shape_dim(s, &s->in[i], axis, rest / missing));
+  return TY_OK;
+}
+
+/* Copies parts into the whole, or the whole into the parts that are wanted. */
+static void concat_copy(const struct concat_param *p, const struct arr *whole, const struct arr *part, int n, bool back)
+{
+  int axis = (int)(p->dim < 0 ? p->dim + whole->d.ndim : p->dim);
+  struct split s = split_at(&whole->d, axis);
+  size_t element = dtype_size(whole->d.dtype), row = (size_t)(s.k * s.inner) * element, from = 0;
+  for (int i = 0; i < n; i++) {
+    size_t bytes = (size_t)(part[i].d.dim[axis] * s.inner) * element;
+    for (int64_t o = 0; o < s.outer && part[i].p; o++) {
+      char *a = (char *)whole->p + (size_t)o * row + from, *b = (char *)part[i].p + (size_t)o * bytes;
+      memcpy(back ? b : a, back ? a : b, bytes);
+    }
+    from += bytes;
+  }
+}
+
+static int concat_forward(struct call *c)
+{
+  if (c->out[0].p) concat_copy(c->param, &c->out[0], c->in, c->nin, false);
+  return TY_OK;
+}
+
+static int concat_backward(struct call *c)
+{
+  concat_copy(c->param, &c->in[0], c->out, c->nout, true);
+  return TY_OK;
+}
+
+static const struct kernel concat_cpu[] = { { "copy", concat_forward, T_ANY }, { 0 } };
+static const struct kernel concat_back_cpu[] = { { "copy", concat_backward, T_ANY }, { 0 } };
+
+const struct op op_rnn[] = {
+  { .name = "RNN", .alias = "_npx_rnn", .in = "data parameters state state_cell", .in_of = rnn_in, .out_of = rnn_out, .tier = 1,
+    .doc = "Recurrent layers over data (time, batch, input): output (time, batch, directions * state_size) and, with state_outputs, the final states "
+           "(layers * directions, batch, state_size). Weights and biases of all layers are one vector.",
+    .param = rnn_params, .param_size = sizeof(struct rnn_param), .check = rnn_check, .shape = rnn_shape, .grad_of = rnn_grad,
+    .flags = OP_RANDOM, .cpu = rnn_cpu, .back_cpu = rnn_back_cpu },
+  { .name = "_rnn_param_concat", .alias = "_npi_rnn_param_concat", .in = "arg*num_args", .tier = 1,
+    .doc = "Inputs joined along dim; where their sizes are unknown, what the output needs is shared equally.",
+    .param = concat_params, .param_size = sizeof(struct concat_param), .shape = concat_shape, .grad = "g0", .cpu = concat_cpu, .back_cpu = concat_back_cpu },
+  { 0 }
+};
