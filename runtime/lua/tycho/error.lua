@@ -176,7 +176,7 @@ end
 
 function Error.__tostring(e)
   local lines = { (e.func and e.func .. ": " or "") .. e.message .. subject(e) }
-  if e.expected ~= nil and e.got ~= nil then
+  if e.expected ~= nil and e.got ~= nil and not e.message:find("expected", 1, true) then
     lines[#lines + 1] = ("  expected %s, got %s"):format(Error.show(e.expected), Error.show(e.got))
   end
   shape_lines(e, lines)

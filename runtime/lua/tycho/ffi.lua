@@ -202,6 +202,7 @@ local function add_names(e)
     e.candidates, e.expected = names, nil                -- undecided arguments, in order
   else
     e.candidates, e.expected, e.got = Error.nearest(e.argument or "", names), nil, nil
+    e.message = e.message:gsub("; it takes: .*$", ""):gsub("; nearest: .*$", "")   -- the candidates say it
   end
 end
 

@@ -13,50 +13,55 @@ local runtime = {}
 local C = native.C
 
 
-local function platform()
-  return native.text(C.ty_platform()):lower()
-end
-
-
--- Whether the platform's text has a line about something and does not say that it is missing.
-local function found(word)
-  for row in platform():gmatch("[^\n]+") do
-    if row:find(word, 1, true) then
-      return not (row:find("not found", 1, true) or row:find("no ", 1, true) or row:find("none", 1, true)
-        or row:find("without", 1, true))
-    end
+-- The platform's rows: label -> what it says.
+local function rows()
+  local list = {}
+  for label, what in native.text(C.ty_platform()):gmatch("([^\n]-)%s%s+([^\n]*)") do
+    list[label] = what
   end
-  return false
+  return list
 end
 
 
--- name -> how it is found out; the reference's names where it has the thing
+-- Whether a row says that its thing is there.
+local function there(row)
+  return row ~= nil and not row:find("^no%f[%W]") and not row:find("^off%f[%W]") and not row:find("^none%f[%W]")
+end
+
+
+local function has_word(row, word)
+  return row ~= nil and (" " .. row .. " "):find(" " .. word .. " ", 1, true) ~= nil
+end
+
+
+-- name (the reference's where it has the thing) -> how it is read off the rows
 local FEATURES = {
-  CUDA = function() return C.ty_devices(C.TY_GPU) > 0 end,
-  CUDNN = function() return C.ty_devices(C.TY_GPU) > 0 and found("cudnn") end,
-  NCCL = function() return C.ty_devices(C.TY_GPU) > 0 and found("nccl") end,
-  CPU_AVX2 = function() return found("avx2") end,
-  CPU_AVX512 = function() return found("avx512") end,
-  F16C = function() return found("avx2") end,
-  OPENMP = function() return found("openmp") end,
-  BLAS_OPEN = function() return found("openblas") end,
-  LAPACK = function() return found("openblas") end,
-  MKLDNN = function() return found("onednn") end,
-  DIST_KVSTORE = function() return found("mpi") end,
-  INT64_TENSOR_SIZE = function() return true end,
-  SIGNAL_HANDLER = function() return true end,
+  BLAS_OPEN    = function(r) return there(r.BLAS) and r.BLAS:find("OpenBLAS", 1, true) ~= nil end,
+  CPU_AVX      = function(r) return has_word(r.features, "avx") end,
+  CPU_AVX2     = function(r) return has_word(r.features, "avx2") end,
+  CPU_AVX512   = function(r) return has_word(r.features, "avx512f") end,
+  CUDA         = function() return C.ty_devices(C.TY_GPU) > 0 end,
+  CUDNN        = function(r) return C.ty_devices(C.TY_GPU) > 0 and there(r.cuDNN) end,
+  DIST_KVSTORE = function(r) return there(r.MPI) end,
+  JPEG         = function(r) return there(r.JPEG) end,
+  LAPACK       = function(r) return there(r.LAPACK) end,
+  MKLDNN       = function(r) return there(r.oneDNN) end,
+  NCCL         = function(r) return C.ty_devices(C.TY_GPU) > 0 and there(r.NCCL) end,
+  OPENMP       = function(r) return r.threads ~= nil and not r.threads:find("without OpenMP", 1, true) end,
+  PNG          = function(r) return there(r.PNG) end,
 }
 
 
---- Features in order of name: a list of `{name, enabled}`, which is also reachable by name.
+--- Features in order of name: a list of `{name, enabled}`.
 function runtime.Features()
   local names, list = {}, {}
   for name in pairs(FEATURES) do
     names[#names + 1] = name
   end
   table.sort(names)
+  local found = rows()
   for i, name in ipairs(names) do
-    list[i] = { name = name, enabled = FEATURES[name]() }
+    list[i] = { name = name, enabled = FEATURES[name](found) }
   end
   return list
 end
@@ -73,7 +78,7 @@ function runtime.is_enabled(name)
     end
     Error.unknown{ func = "runtime.is_enabled", argument = tostring(name), what = "feature", names = names }
   end
-  return test()
+  return test(rows())
 end
 
 

@@ -444,10 +444,10 @@ end
 -- Inference -----------------------------------------------------------------------------------------------------------
 
 local function infer_method(func, kind, partial)
-  local form = args.form("Symbol:" .. func, { list = true, rest = "named", { "list", "list?" } })
+  local form = args.form("Symbol:" .. func, { list = true, rest = "named", { "(list)", "list?" } })
   return function(self, ...)
     local a = form(...)
-    local given = graph.given(a.list, a.named, node.walk(self._entries), "Symbol:" .. func)
+    local given = graph.given(a["(list)"], a.named, node.walk(self._entries), "Symbol:" .. func)
     return graph.results(self, kind, given, partial, "Symbol:" .. func)
   end
 end

@@ -20,6 +20,7 @@ local symbol_json = {}
 
 local CURRENT = 10901                                    -- the version that is written
 
+local CONTROL = { _foreach = true, _while_loop = true, _cond = true }   -- operators with bodies
 local CASTS = { amp_cast = true, amp_multicast = true }
 
 
@@ -62,7 +63,7 @@ local function read_node(g, i, nodes, Symbol, where)
   for k = 0, raw.nin - 1 do
     n.inputs[k + 1] = { nodes[raw["in"][k].node + 1], raw["in"][k].out }
   end
-  n.bodies = read_bodies(g, i, Symbol, where)
+  n.bodies = CONTROL[op] and read_bodies(g, i, Symbol, where)
   return n
 end
 
@@ -118,11 +119,11 @@ end
 function symbol_json.parse(Symbol, content, func, file)
   local out = ffi.new("ty_graph *[1]")
   local where = Error.caller(2)
-  local broken = content:find("\0", 1, true)             -- a C text would end there unnoticed
-  local code = C.ty_graph_parse(content, out)
-  if code ~= 0 or broken then
-    local e = code ~= 0 and native.failure(code, func) or Error.new{ code = "format", func = func,
-      message = ("byte %d: the file is not text"):format(broken - 1) }
+  local broken = content:find("%z")                      -- a C text would end there unnoticed
+  local code = broken and C.TY_EFORMAT or C.ty_graph_parse(content, out)
+  if code ~= 0 then
+    local e = not broken and native.failure(code, func) or Error.new{ code = "format", func = func,
+      message = ("byte %d: this is not text"):format(broken - 1) }
     if file then
       e.message = file .. ": " .. e.message
       e.argument = e.argument or file
