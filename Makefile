@@ -38,13 +38,13 @@ ISA_avx2     = -DISA=avx2 -mavx2 -mfma -mf16c
 ISA_avx512   = -DISA=avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mavx2 -mfma -mf16c -mprefer-vector-width=512
 
 # threads of a compiler that has no OpenMP, or none that the thread sanitizer knows, are our own
-OPENMP := $(if $(filter tsan,$(MODE)),,$(shell echo '\#include <omp.h>' | $(CC) -fopenmp -x c - -fsyntax-only 2>/dev/null && echo -fopenmp))
+OPENMP := $(if $(filter tsan,$(MODE)),,$(shell printf '\043include <omp.h>\n' | $(CC) -fopenmp -x c - -fsyntax-only 2>/dev/null && echo -fopenmp))
 ifeq ($(OPENMP),)
 ALL += -DTY_NO_OPENMP
 endif
 
 # $(call found,library,header): 1 if a program that includes the header links with the library
-found = $(shell printf '\#include <stdio.h>\n\#include <$(2)>\nint main(void){return 0;}' | $(CC) -x c - -o /dev/null -l$(1) 2>/dev/null && echo 1)
+found = $(shell printf '\043include <stdio.h>\n\043include <$(2)>\nint main(void){return 0;}' | $(CC) -x c - -o /dev/null -l$(1) 2>/dev/null && echo 1)
 
 ifeq ($(call found,dnnl,oneapi/dnnl/dnnl.h),1)
 SRC  += $(sort $(wildcard native/dnnl/*.c))
