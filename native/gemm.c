@@ -1,0 +1,255 @@
+/* gemm.c - products of matrices, cut into blocks for the cores and for their caches.
+**
+** A product is cut into chunks of strips x panels (a strip: up to mr rows; a panel: nr columns), by its shape alone.
+** Within a chunk the sum over k is cut into runs of kc, for which the panels stay in the second cache and a strip in
+** the first; every element is one chain of additions in the order of k, whatever the cuts.
+** Small products skip all that: one call of the processor's block function, on B in place where its rows allow that.
+*/
+#include "gemm_inner.h"
+
+extern const struct gemm_isa gemm_isa_baseline;
+#if defined __x86_64__
+extern const struct gemm_isa gemm_isa_avx2, gemm_isa_avx512;
+#endif
+
+static const struct gemm_isa *choose(void)
+{
+#if defined __x86_64__
+  if (cpu_level() == CPU_AVX512) return &gemm_isa_avx512;
+  if (cpu_level() == CPU_AVX2) return &gemm_isa_avx2;
+#endif
+  return &gemm_isa_baseline;
+}
+
+const struct gemm_type *gemm_type(int dtype)
+{
+  static const struct gemm_isa *chosen;
+  const struct gemm_isa *isa = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
+  if (!isa) __atomic_store_n(&chosen, isa = choose(), __ATOMIC_RELAXED);
+  return &isa->type[dtype == TY_F64];
+}
+
+void gemm_sum(const struct gemm_type *t, const struct gemm_block *g)
+{
+  if (g->k <= t->kc) { t->block(g); return; }
+  struct gemm_block part = *g;
+  for (int64_t done = 0; done < g->k; done += part.k) {
+    bool last = g->k - done <= t->kc;
+    part.k = last ? g->k - done : t->kc;
+    part.from = g->from + done;
+    part.add = g->add || done;
+    part.bias = last ? g->bias : NULL;
+    part.row_bias = last ? g->row_bias : NULL;
+    part.act = last ? g->act : ACT_NONE;
+    t->block(&part);
+  }
+}
+
+/* -- cutting -------------------------------------------------------------------------------------------------- */
+
+struct job {
+  const struct gemm_type *t;
+  size_t size;
+  struct gemm_block g;                                /* the whole product */
+  bool tb, pack;                                      /* pack: b is not in panels yet */
+  int64_t rows, cols, across;                         /* of a chunk; chunks side by side */
+  int failed;
+};
+
+enum { CACHE = 512 * 1024 };                          /* bytes of panels that a chunk goes through again and again */
+
+/* Halves chunks until there are enough of them, or they are as small as they may be. Packing is repeated in every
+** chunk of rows, so these stay high then. */
+static int64_t cut(struct job *j)
+{
+  const struct gemm_type *t = j->t;
+  int64_t strips = (j->g.m + t->mr - 1) / t->mr, panels = (j->g.n + t->nr - 1) / t->nr;
+  int64_t s = strips, p = MAX(1, MIN(panels, CACHE / (MIN(j->g.k, t->kc) * t->nr * (int64_t)j->size)));
+  int64_t least = j->pack ? 96 / t->mr : 1;
+  while ((double)(s * t->mr) * (double)(p * t->nr) * (double)j->g.k > 2 * GEMM_WORK) {
+    if ((strips + s - 1) / s * ((panels + p - 1) / p) >= 32) break;
+    if (s > least && (s * t->mr > p * t->nr || p == 1)) s = (s + 1) / 2;
+    else if (p > 1) p = (p + 1) / 2;
+    else break;
+  }
+  j->rows = s * t->mr;
+  j->cols = p * t->nr;
+  j->across = (panels + p - 1) / p;
+  return (strips + s - 1) / s * j->across;
+}
+
+static struct gemm_block chunk_of(const struct job *j, int64_t i)
+{
+  struct gemm_block g = j->g;
+  int64_t r = i / j->across * j->rows, c = i % j->across * j->cols;
+  g.m = MIN(j->rows, g.m - r);
+  g.n = MIN(j->cols, g.n - c);
+  g.a = (const char *)g.a + (size_t)(r * g.ars) * j->size;
+  g.c = (char *)g.c + (size_t)(r * g.ldc + c) * j->size;
+  g.strip = gemm_height(g.m, j->t->mr) * g.ars;
+  if (g.bias) g.bias = (const char *)g.bias + (size_t)c * j->size;
+  int64_t at = j->pack ? c * (j->tb ? g.ldb : 1) : g.full ? c : c / j->t->nr * g.panel;
+  g.b = (const char *)g.b + (size_t)at * j->size;
+  return g;
+}
+
+/* A chunk whose panels are packed here, kc rows at a time. */
+static void packed_here(struct job *j, struct gemm_block g)
+{
+  const struct gemm_type *t = j->t;
+  struct gemm_block part = g;
+  char *room = gemm_room(gemm_panel_bytes(t, g.n, MIN(g.k, t->kc), j->size));
+  if (!room) { __atomic_store_n(&j->failed, TY_EMEMORY, __ATOMIC_RELAXED); return; }
+  part.b = room;
+  for (int64_t done = 0; done < g.k; done += part.k) {
+    bool last = g.k - done <= t->kc;
+    part.k = last ? g.k - done : t->kc;
+    part.panel = part.k * t->nr;
+    part.a = (const char *)g.a + (size_t)(done * g.acs) * j->size;
+    part.add = g.add || done;
+    gemm_panels(t, j->size, j->tb, g.n, part.k, (const char *)g.b + (size_t)(done * (j->tb ? 1 : g.ldb)) * j->size, g.ldb, room);
+    t->block(&part);
+  }
+}
+
+static void some(int64_t begin, int64_t end, void *context)
+{
+  struct job *j = context;
+  for (int64_t i = begin; i < end; i++) {
+    struct gemm_block g = chunk_of(j, i);
+    if (j->pack) packed_here(j, g);
+    else gemm_sum(j->t, &g);
+  }
+}
+
+/* A strip is worth a copy where several panels use it and its rows would fight for the same places of the first cache,
+** or where A is read across its rows. */
+static bool awkward(const struct gemm_block *g, const struct gemm_type *t, size_t size)
+{
+  int64_t bytes = (g->ars == 1 ? g->acs : g->ars) * (int64_t)size;
+  return g->n >= 4 * t->nr && (bytes % 1024 == 0 || (g->ars == 1 && bytes > 1024));
+}
+
+static int run(struct job *j)
+{
+  j->g.copy = awkward(&j->g, j->t, j->size);
+  double work = (double)j->g.m * (double)j->g.n * (double)j->g.k;
+  if (work <= 2 * GEMM_WORK && !j->pack) { gemm_sum(j->t, &j->g); return TY_OK; }
+  int64_t n = cut(j);
+  parallel(n, 1, some, j);
+  return j->failed ? fail_memory("product", gemm_panel_bytes(j->t, j->cols, j->t->kc, j->size), mem_bytes(), 0) : TY_OK;
+}
+
+/* -- packed right side ---------------------------------------------------------------------------------------------- */
+
+int gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *packed,
+                void *c, int64_t ldc, const struct gemm_epilogue *e)
+{
+  const struct gemm_type *t = gemm_type(dtype);
+  struct gemm_block g = { .m = m, .n = n, .k = k, .outer = 1, .a = a, .ars = ta ? 1 : lda, .acs = ta ? lda : 1,
+                          .b = packed, .panel = t->nr * k, .c = c, .ldc = ldc, .alpha = 1 };
+  if (e) g.bias = e->bias, g.act = e->act, g.add = e->add;
+  g.strip = gemm_height(m, t->mr) * g.ars;
+  struct job j = { .t = t, .size = dtype_size(dtype), .g = g };
+  return run(&j);
+}
+
+/* -- plain ------------------------------------------------------------------------------------------------------------- */
+
+static void scale_rows(int dtype, int64_t m, int64_t n, double beta, void *c, int64_t ldc)
+{
+  for (int64_t i = 0; i < m; i++)
+    for (int64_t j = 0; j < n; j++) {
+      if (dtype == TY_F64) ((double *)c)[i * ldc + j] *= beta;
+      else ((float *)c)[i * ldc + j] *= (float)beta;
+    }
+}
+
+static void clear_rows(size_t size, int64_t m, int64_t n, void *c, int64_t ldc)
+{
+  for (int64_t i = 0; i < m; i++) memset((char *)c + (size_t)(i * ldc) * size, 0, (size_t)n * size);
+}
+
+struct dots { const struct gemm_type *t; const struct gemm_block *g; size_t size; };
+
+static void some_dots(int64_t begin, int64_t end, void *context)
+{
+  const struct dots *d = context;
+  const struct gemm_block *g = d->g;
+  d->t->dots(g->m, end - begin, g->k, g->a, g->ars, (const char *)g->b + (size_t)(begin * g->ldb) * d->size, g->ldb,
+             (char *)g->c + (size_t)begin * d->size, g->ldc, g->alpha, g->add);
+}
+
+static void some_dot_rows(int64_t begin, int64_t end, void *context)
+{
+  const struct dots *d = context;
+  const struct gemm_block *g = d->g;
+  d->t->dots(end - begin, g->n, g->k, (const char *)g->a + (size_t)(begin * g->ars) * d->size, g->ars, g->b, g->ldb,
+             (char *)g->c + (size_t)(begin * g->ldc) * d->size, g->ldc, g->alpha, g->add);
+}
+
+/* Both sides lie along k and one of them is a few vectors: memory is the limit, nothing is packed. */
+static void run_dots(const struct gemm_type *t, size_t size, const struct gemm_block *g)
+{
+  struct dots d = { t, g, size };
+  bool wide = g->n > g->m;
+  int64_t rest = (wide ? g->m : g->n) * g->k;
+  int64_t grain = MAX(4, (int64_t)(GEMM_WORK / 4 / (double)rest) / 4 * 4);
+  parallel(wide ? g->n : g->m, grain, wide ? some_dots : some_dot_rows, &d);
+}
+
+int gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a, int64_t lda,
+         const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
+{
+  const struct gemm_type *t = gemm_type(dtype);
+  const size_t size = dtype_size(dtype);
+  if (m <= 0 || n <= 0) return TY_OK;
+  if (n == 1 && m > 1 && ldc == 1) return gemm(dtype, !tb, !ta, 1, m, k, alpha, b, ldb, a, lda, beta, c, m);
+  if (beta != 0 && beta != 1) scale_rows(dtype, m, n, beta, c, ldc);
+  if (k <= 0 && beta == 0) clear_rows(size, m, n, c, ldc);
+  if (k <= 0) return TY_OK;
+  if (m == 1 && ta && lda == 1) ta = false, lda = k;
+  if (n == 1 && !tb && ldb == 1) tb = true, ldb = k;
+  struct gemm_block g = { .m = m, .n = n, .k = k, .outer = 1, .a = a, .ars = ta ? 1 : lda, .acs = ta ? lda : 1,
+                          .b = b, .ldb = ldb, .panel = t->nr, .c = c, .ldc = ldc, .alpha = alpha, .add = beta != 0 };
+  g.strip = gemm_height(m, t->mr) * g.ars;
+  if (!ta && tb && (m < 4 || n < 4)) { run_dots(t, size, &g); return TY_OK; }
+  if (blas_wanted(dtype, m, n, k)) {
+    blas_gemm(dtype, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta != 0, c, ldc);
+    return TY_OK;
+  }
+  struct job j = { .t = t, .size = size, .g = g, .tb = tb, .pack = tb || (m > 2 * t->mr && (double)n * (double)k > 30000) };
+  j.g.full = !j.pack;
+  return run(&j);
+}
+
+/* -- many ----------------------------------------------------------------------------------------------------------------- */
+
+struct batch {
+  int dtype, failed;
+  bool ta, tb;
+  int64_t m, n, k, sa, sb, sc;
+  double alpha, beta;
+  const char *a, *b; char *c;
+};
+
+static void some_products(int64_t begin, int64_t end, void *context)
+{
+  struct batch *x = context;
+  const size_t size = dtype_size(x->dtype);
+  for (int64_t i = begin; i < end; i++) {
+    int code = gemm(x->dtype, x->ta, x->tb, x->m, x->n, x->k, x->alpha, x->a + (size_t)(i * x->sa) * size, x->ta ? x->m : x->k,
+                    x->b + (size_t)(i * x->sb) * size, x->tb ? x->k : x->n, x->beta, x->c + (size_t)(i * x->sc) * size, x->n);
+    if (code) __atomic_store_n(&x->failed, code, __ATOMIC_RELAXED);
+  }
+}
+
+int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha,
+               const void *a, int64_t sa, const void *b, int64_t sb, double beta, void *c, int64_t sc)
+{
+  struct batch x = { dtype, 0, ta, tb, m, n, k, sa, sb, sc, alpha, beta, a, b, c };
+  double work = (double)m * (double)n * (double)MAX(k, 1);
+  if (work > 32 * GEMM_WORK) some_products(0, batch, &x);          /* each is large: cut inside */
+  else parallel(batch, MAX(1, (int64_t)(GEMM_WORK / MAX(work, 1))), some_products, &x);
+  return x.failed ? fail_memory("product", 0, mem_bytes(), 0) : TY_OK;
+}

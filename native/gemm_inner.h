@@ -1,0 +1,17 @@
+/* gemm_inner.h - what gemm.c, gemm_pack.c, blas.c and the convolution share; operators see gemm.h only. */
+#pragma once
+#include "gemm.h"
+#include "gemm_isa.h"
+
+/* Multiply-adds that are worth a chunk of a parallel region (10 to 20 us on one core). */
+#define GEMM_WORK 1000000.0
+
+void   gemm_sum(const struct gemm_type *t, const struct gemm_block *g);       /* a block whose k is cut into runs of t->kc */
+size_t gemm_panel_bytes(const struct gemm_type *t, int64_t n, int64_t k, size_t size);
+void   gemm_panels(const struct gemm_type *t, size_t size, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *out);
+void  *gemm_room(size_t bytes);                       /* this thread's own buffer, kept between calls; NULL: out of memory, failure set */
+
+/* OpenBLAS, one thread a call (blas.c). */
+bool   blas_wanted(int dtype, int64_t m, int64_t n, int64_t k);
+void   blas_gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a, int64_t lda,
+                 const void *b, int64_t ldb, double beta, void *c, int64_t ldc);      /* parallel inside */

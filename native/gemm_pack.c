@@ -1,0 +1,76 @@
+/* gemm_pack.c - packed right sides: panels of `nr` columns, the last one as narrow as its vectors allow.
+**
+** Panel j stands at j * nr * k elements; row p of a panel at p * width. Packing is parallel where it is long.
+*/
+#include <pthread.h>
+#include "gemm_inner.h"
+
+size_t gemm_panel_bytes(const struct gemm_type *t, int64_t n, int64_t k, size_t size)
+{
+  int64_t columns = (n + t->w - 1) / t->w * t->w;
+  return (size_t)(columns * k) * size;
+}
+
+size_t gemm_pack_bytes(int dtype, int64_t n, int64_t k)
+{
+  return gemm_panel_bytes(gemm_type(dtype), n, k, dtype_size(dtype));
+}
+
+struct packing {
+  const struct gemm_type *t;
+  size_t size;
+  bool tb;
+  int64_t n, k, ldb;
+  const char *b; char *out;
+};
+
+static void pack_rows(const struct packing *p, int64_t j, int64_t from, int64_t rows)
+{
+  const int64_t nr = p->t->nr, cols = MIN(p->n - j * nr, nr), width = cols > p->t->w ? nr : p->t->w;
+  const char *b = p->b + (size_t)(p->tb ? j * nr * p->ldb + from : j * nr + from * p->ldb) * p->size;
+  char *out = p->out + (size_t)(j * nr * p->k + from * width) * p->size;
+  (p->tb ? p->t->panel_t : p->t->panel)(rows, cols, b, p->ldb, out);
+}
+
+/* Sixteen lines of memory at a time: they are followed as far as they go, across all panels of this chunk. */
+static void some(int64_t begin, int64_t end, void *context)
+{
+  const struct packing *p = context;
+  int64_t step = p->tb ? p->k : 16;
+  for (int64_t from = 0; from < p->k; from += step)
+    for (int64_t j = begin; j < end; j++) pack_rows(p, j, from, MIN(step, p->k - from));
+}
+
+void gemm_panels(const struct gemm_type *t, size_t size, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *out)
+{
+  struct packing p = { t, size, tb, n, k, ldb, b, out };
+  int64_t each = (int64_t)t->nr * k;
+  parallel((n + t->nr - 1) / t->nr, MAX(1, 60000 / MAX(each, 1)), some, &p);
+}
+
+void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *packed)
+{
+  gemm_panels(gemm_type(dtype), dtype_size(dtype), tb, n, k, b, ldb, packed);
+}
+
+/* -- a thread's own buffer -------------------------------------------------------------------------------------- */
+
+static __thread struct { void *p; size_t bytes; } room;
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void make_key(void) { pthread_key_create(&key, mem_free); }
+
+void *gemm_room(size_t bytes)
+{
+  if (bytes <= room.bytes) return room.p;
+  bytes = align_up(bytes, 65536);
+  void *p = mem_new(bytes);
+  if (!p) return NULL;
+  pthread_once(&once, make_key);
+  mem_free(room.p);
+  room.p = p;
+  room.bytes = bytes;
+  pthread_setspecific(key, p);
+  return p;
+}

@@ -1,0 +1,35 @@
+/* gemm_kernel.c - inner loops of products, compiled once per instruction set with -DISA=baseline|avx2|avx512.
+** gemm_vector.inc says what a vector is, gemm_math.inc has loops over rows, gemm_tile.inc the tiles of a product; all
+** three are written for REAL and read twice, for float and for double.
+*/
+#include "../gemm_isa.h"
+#include "../op.h"
+
+#define JOIN(a, b) JOIN_(a, b)
+#define JOIN_(a, b) a##_##b
+#define UNROLL _Pragma("GCC unroll 16")
+
+#define T_(name) JOIN(name, f32)
+#define REAL float
+#define INTEGER int32_t
+#define BITS 32
+#include "gemm_vector.inc"
+#include "gemm_math.inc"
+#include "gemm_tile.inc"
+#include "gemm_end.inc"
+
+#define T_(name) JOIN(name, f64)
+#define REAL double
+#define INTEGER int64_t
+#define BITS 64
+#include "gemm_vector.inc"
+#include "gemm_math.inc"
+#include "gemm_tile.inc"
+
+#define TYPE(t, bytes) { \
+  .mr = MR, .nr = 2 * VBYTES / bytes, .w = VBYTES / bytes, .kc = 1536 / bytes, .block = block_##t, .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, \
+  .strip = pack_strip_##t, .dots = dots_##t, .act = act_##t, .axpy = axpy_##t, .scatter = scatter_##t, .dot = dot_##t, .sum = sum_##t }
+#define NAME_(isa) gemm_isa_##isa
+#define NAME(isa) NAME_(isa)
+extern const struct gemm_isa NAME(ISA);
+const struct gemm_isa NAME(ISA) = { { TYPE(f32, 4), TYPE(f64, 8) } };
