@@ -1,0 +1,613 @@
+/* queue_test.c - the runtime below graphs: queues, tickets, failures, storages, pools, tensors, files of arrays.
+**
+** Linked with the core's objects, since it calls what the shared library does not export. It must pass under
+** ThreadSanitizer and AddressSanitizer, and runs itself a second time with TYCHO_SYNC=1.
+*/
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "check.h"
+#include "parallel.h"
+#include "pool.h"
+#include "tensor.h"
+
+#define SURE(condition) CHECK(condition, "%s", ty_error())
+
+static ty_tensor *new_floats(int device, int64_t n, float value)
+{
+  ty_desc d = { .dtype = TY_F32, .device = device, .ndim = 1, .dim = { n } };
+  ty_tensor *t = NULL;
+  float *x = malloc(sizeof *x * (size_t)n);
+  for (int64_t i = 0; i < n; i++) x[i] = value;
+  RUN(ty_tensor_new(&d, &t));
+  RUN(ty_tensor_write(t, x, sizeof *x * (size_t)n));
+  free(x);
+  return t;
+}
+
+static float first_of(ty_tensor *t)
+{
+  float x[64] = { NAN };
+  RUN(ty_tensor_read(t, x, desc_bytes(&t->d)));
+  return x[0];
+}
+
+static int submit(int device, int (*run)(void *), void *context, ty_tensor *const *read, int nread, ty_tensor *const *write, int nwrite)
+{
+  struct storage *r[8], *w[8];
+  for (int i = 0; i < nread; i++) r[i] = read[i]->storage;
+  for (int i = 0; i < nwrite; i++) w[i] = write[i]->storage;
+  struct task t = { .run = run, .context = context, .read = r, .write = w, .nread = nread, .nwrite = nwrite };
+  return device_submit(device, &t, NULL);
+}
+
+/* -- order --------------------------------------------------------------------------------------------------- */
+
+static int add_one(void *context)
+{
+  float *x = tensor_at(context);
+  x[0] += 1;
+  return TY_OK;
+}
+
+static void test_one_tensor_on_three_devices(void)
+{
+  ty_tensor *t = new_floats(TY_CPU, 1, 0);
+  for (int i = 0; i < 3000; i++) RUN(submit(TY_CPU + i * 7 % 3, add_one, t, &t, 1, &t, 1));
+  SURE(first_of(t) == 3000);
+  SURE(storage_version(t->storage) >= 3000);
+  ty_tensor_free(t);
+}
+
+/* Random programs over a few numbers: whatever the queues do, the result is that of the program run in order. */
+enum { NUMBERS = 6, DEVICES = 4 };
+struct step { int a, b, to; ty_tensor **all; };
+static int mix(void *context)
+{
+  struct step *s = context;
+  uint32_t a, b, c;
+  memcpy(&a, tensor_at(s->all[s->a]), 4);
+  memcpy(&b, tensor_at(s->all[s->b]), 4);
+  c = a * 31u + b + 7u;
+  memcpy(tensor_at(s->all[s->to]), &c, 4);
+  return TY_OK;
+}
+
+static void random_program(unsigned seed)
+{
+  enum { STEPS = 400 };
+  struct step *step = calloc(STEPS, sizeof *step);
+  ty_tensor *t[NUMBERS];
+  uint32_t want[NUMBERS] = { 0 };
+  for (int i = 0; i < NUMBERS; i++) t[i] = new_floats(TY_CPU + i % DEVICES, 1, 0);
+  for (int i = 0; i < STEPS; i++) {
+    seed = seed * 1664525u + 1013904223u;
+    struct step *s = &step[i];
+    *s = (struct step){ (int)(seed >> 8) % NUMBERS, (int)(seed >> 12) % NUMBERS, (int)(seed >> 16) % NUMBERS, t };
+    ty_tensor *read[] = { t[s->a], t[s->b] };
+    RUN(submit(TY_CPU + (int)(seed >> 20) % DEVICES, mix, s, read, 2, &t[s->to], 1));
+    want[s->to] = want[s->a] * 31u + want[s->b] + 7u;
+  }
+  for (int i = 0; i < NUMBERS; i++) {
+    uint32_t got;
+    RUN(ty_tensor_read(t[i], &got, 4));
+    SURE(got == want[i]);
+  }
+  RUN(ty_wait(-1));
+  for (int i = 0; i < NUMBERS; i++) ty_tensor_free(t[i]);
+  free(step);
+}
+
+/* Six devices read, one then writes: more readers than a storage has places for. */
+static int read_slowly(void *context)
+{
+  float *x = tensor_at(context);
+  usleep(200);
+  return x[0] == x[1] ? TY_OK : fail(TY_ERUN, "torn read");
+}
+
+static int write_both(void *context)
+{
+  float *x = tensor_at(context);
+  x[0] += 1;
+  usleep(100);
+  x[1] += 1;
+  return TY_OK;
+}
+
+static void test_many_readers(void)
+{
+  ty_tensor *t = new_floats(TY_CPU, 2, 0);
+  for (int round = 0; round < 20; round++) {
+    for (int d = 0; d < 6; d++) RUN(submit(TY_CPU + d, read_slowly, t, &t, 1, NULL, 0));
+    RUN(submit(TY_CPU + round % 6, write_both, t, NULL, 0, &t, 1));
+  }
+  RUN(ty_wait(-1));
+  SURE(first_of(t) == 20);
+  ty_tensor_free(t);
+}
+
+/* -- callbacks, lifetimes, back-pressure ------------------------------------------------------------------------ */
+
+static int callbacks;
+static void called(void *context) { (void)context; __atomic_add_fetch(&callbacks, 1, __ATOMIC_RELAXED); }
+static int  nothing(void *context) { (void)context; return TY_OK; }
+static int  nap(void *context) { (void)context; usleep(2000); return TY_OK; }
+
+static void test_back_pressure(void)
+{
+  callbacks = 0;
+  struct task slow = { .run = nap, .done = called }, quick = { .run = nothing, .done = called }, heavy = { .run = nothing, .done = called, .held = 40 << 20 };
+  RUN(device_submit(TY_CPU, &slow, NULL));
+  for (int i = 0; i < 5000; i++) RUN(device_submit(TY_CPU, &quick, NULL));
+  for (int i = 0; i < 10; i++) RUN(device_submit(TY_CPU, &heavy, NULL));
+  struct ticket t;
+  RUN(device_submit(TY_CPU, &slow, &t));
+  ticket_wait(t);
+  SURE(ticket_past(t));
+  SURE(callbacks == 5012);
+}
+
+static void test_free_while_queued(void)
+{
+  for (int i = 0; i < 300; i++) {
+    ty_tensor *a = new_floats(TY_CPU, 1000, 1), *b = new_floats(TY_CPU + 1, 1000, 2);
+    RUN(ty_tensor_copy(b, a));
+    RUN(ty_tensor_copy(a, b));
+    ty_tensor_free(a);
+    ty_tensor_free(b);
+  }
+  RUN(ty_wait(-1));
+}
+
+static void *submit_many(void *context)
+{
+  ty_tensor *t = context;
+  for (int i = 0; i < 2000; i++) if (submit(TY_CPU + i % 2, add_one, t, &t, 1, &t, 1)) return NULL;
+  return t;
+}
+
+static void test_two_hosts(void)
+{
+  pthread_t a, b;
+  ty_tensor *t = new_floats(TY_CPU, 1, 0);
+  pthread_create(&a, NULL, submit_many, t);
+  pthread_create(&b, NULL, submit_many, t);
+  void *done[2];
+  pthread_join(a, &done[0]);
+  pthread_join(b, &done[1]);
+  SURE(done[0] == t && done[1] == t);
+  SURE(first_of(t) == 4000);
+  ty_tensor_free(t);
+}
+
+/* -- failures ---------------------------------------------------------------------------------------------------- */
+
+static int break_down(void *context)
+{
+  int code = fail(TY_ERUN, "it broke");
+  fail_node("Broken", "node1", "script.lua:1");
+  (void)context;
+  return code;
+}
+
+static void test_failure_travels_and_is_told_once(void)
+{
+  ty_tensor *t[5];
+  float x;
+  for (int i = 0; i < 5; i++) t[i] = new_floats(TY_CPU + i % 2, 1, (float)i);
+  RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &t[0], 1));
+  RUN(ty_tensor_copy(t[1], t[0]));
+  RUN(ty_tensor_copy(t[2], t[1]));
+  RUN(ty_tensor_copy(t[3], t[4]));
+  SURE(first_of(t[3]) == 4);                         /* unrelated work goes on */
+  SURE(ty_tensor_failed(t[2]) == 1);
+  SURE(ty_tensor_read(t[2], &x, sizeof x) == TY_ERUN);
+  ty_failure f;
+  RUN(ty_error_detail(&f));
+  SURE(f.node && !strcmp(f.node, "node1") && f.op && !strcmp(f.op, "Broken") && !strcmp(f.message, "it broke") && f.code == TY_ERUN && !f.argument);
+  RUN(ty_tensor_read(t[1], &x, sizeof x));
+  RUN(ty_tensor_read(t[0], &x, sizeof x));
+  RUN(ty_wait(-1));
+  for (int i = 0; i < 5; i++) ty_tensor_free(t[i]);
+}
+
+static void test_failure_comes_out_at_a_wait(void)
+{
+  ty_tensor *t = new_floats(TY_CPU, 1, 0), *u = new_floats(TY_CPU + 1, 1, 0);
+  callbacks = 0;
+  struct storage *w = t->storage;
+  struct task broken = { .run = break_down, .done = called, .write = &w, .nwrite = 1 }, reader = { .run = nothing, .done = called, .read = &w, .nread = 1 };
+  RUN(device_submit(TY_CPU, &broken, NULL));
+  RUN(device_submit(TY_CPU + 1, &reader, NULL));
+  RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &u, 1));
+  SURE(ty_wait(-1) == TY_ERUN);
+  RUN(ty_wait(-1));
+  SURE(callbacks == 2);
+  SURE(!ty_tensor_failed(t) && !ty_tensor_failed(u));
+  ty_tensor_free(t);
+  ty_tensor_free(u);
+}
+
+static void test_overwriting_clears(void)
+{
+  ty_tensor *t = new_floats(TY_CPU, 2, 0), *one = new_floats(TY_CPU, 2, 5), *part, *small = new_floats(TY_CPU, 1, 6);
+  float x[2] = { 8, 9 };
+  RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
+  RUN(ty_tensor_copy(t, one));
+  SURE(first_of(t) == 5);
+  RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
+  RUN(ty_tensor_write(t, x, sizeof x));
+  SURE(first_of(t) == 8);
+  SURE(ty_wait(TY_CPU) == TY_ERUN);                  /* still worth telling: nobody has heard of them */
+  RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
+  RUN(ty_tensor_view(t, &small->d, 4, &part));
+  RUN(ty_tensor_copy(part, small));                    /* a part does not make the rest good */
+  SURE(ty_tensor_read(t, x, sizeof x) == TY_ERUN);
+  RUN(ty_wait(-1));
+  ty_tensor_free(part);
+  ty_tensor_free(small);
+  ty_tensor_free(one);
+  ty_tensor_free(t);
+}
+
+static int stop_when_asked(void *context)
+{
+  (void)context;
+  while (!interrupted()) usleep(100);
+  return fail(TY_EINTERRUPTED, "interrupted");
+}
+
+static void test_interruption(void)
+{
+  ty_tensor *t = new_floats(TY_CPU, 1, 3);
+  RUN(ty_interrupt_watch(1));
+  RUN(ty_interrupt_watch(1));
+  RUN(submit(TY_CPU, stop_when_asked, NULL, NULL, 0, &t, 1));
+  raise(SIGINT);
+  SURE(interrupted());
+  SURE(ty_tensor_wait(t, 0) == TY_EINTERRUPTED);
+  RUN(submit(TY_CPU, stop_when_asked, NULL, NULL, 0, &t, 1));
+  storage_settle(t->storage, 0);
+  RUN(ty_interrupt(0));                                /* dealt with: what it broke is no news */
+  SURE(first_of(t) == 3);
+  RUN(ty_wait(-1));
+  RUN(ty_interrupt_watch(0));
+  RUN(ty_interrupt_watch(0));
+  ty_tensor_free(t);
+}
+
+/* -- a device that finishes late ------------------------------------------------------------------------------------ */
+
+static int started, finished, late_failure;
+static int late_count(void) { return 1; }
+static int late_open(int device) { (void)device; return TY_OK; }
+static int late_finish(int device)
+{
+  (void)device;
+  __atomic_store_n(&finished, __atomic_load_n(&started, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+  return __atomic_exchange_n(&late_failure, 0, __ATOMIC_RELAXED) ? fail(TY_ERUN, "late") : TY_OK;
+}
+static void *late_alloc(int device, size_t bytes) { return cpu_ops.alloc(device, bytes); }
+static int late_start(void *context)
+{
+  (void)context;
+  __atomic_add_fetch(&started, 1, __ATOMIC_RELAXED);
+  return TY_OK;
+}
+
+static void test_late_device(void)
+{
+  static struct device_ops late;
+  late = cpu_ops;
+  late.name = "late"; late.count = late_count; late.open = late_open; late.finish = late_finish; late.alloc = late_alloc;
+  SURE(device_open(TY_GPU) == TY_EDEVICE);
+  device_register(TY_GPU, &late);
+  ty_tensor *t = new_floats(TY_GPU, 1, 0), *c = new_floats(TY_CPU, 1, 0);
+  for (int i = 0; i < 500; i++) RUN(submit(TY_GPU, late_start, NULL, NULL, 0, &t, 1));
+  RUN(submit(TY_CPU, nothing, NULL, &t, 1, &c, 1));    /* waits for all of them */
+  RUN(ty_tensor_wait(c, 0));
+  SURE(finished == 500);
+  __atomic_store_n(&late_failure, 1, __ATOMIC_RELAXED);
+  RUN(submit(TY_GPU, late_start, NULL, NULL, 0, &t, 1));
+  SURE(ty_tensor_wait(t, 0) == TY_ERUN);
+  RUN(ty_wait(-1));
+  RUN(ty_tensor_copy(c, t));
+  RUN(ty_wait(-1));
+  ty_tensor_free(t);
+  ty_tensor_free(c);
+}
+
+/* -- memory ---------------------------------------------------------------------------------------------------------- */
+
+static void test_pool(void)
+{
+  ty_pool *p;
+  bool moved;
+  int64_t bytes;
+  struct storage *s;
+  RUN(ty_pool_new(&p));
+  SURE(pool_base(p, TY_CPU) == NULL);
+  RUN(pool_reserve_for(p, &bytes, TY_CPU, 10000, &moved));
+  char *base = pool_base(p, TY_CPU);
+  SURE(base && !moved && (uintptr_t)base % PAGE == 0);
+  memset(base, 7, 10000);
+  RUN(pool_storage(p, TY_CPU, 4096, 100, &s));
+  RUN(pool_reserve_for(p, &moved, TY_CPU, 3000000, &moved));
+  base = pool_base(p, TY_CPU);
+  SURE(base[9999] == 7 && s->data == base + 4096);
+  base[2999999] = 1;
+  RUN(ty_pool_bytes(p, TY_CPU, &bytes));
+  SURE(bytes >= 3000000);
+  pool_forget(p, &moved);
+  RUN(ty_pool_trim(p));
+  RUN(ty_pool_bytes(p, TY_CPU, &bytes));
+  SURE(bytes == 12288 && base[9999] == 7);
+  RUN(pool_reserve(p, TY_CPU, 100000, &moved));
+  pool_base(p, TY_CPU)[99999] = 1;
+  ty_pool_free(p);                                    /* the storage still lives in it */
+  RUN(ty_pool_trim(NULL));
+  SURE(((char *)s->data)[99] == 7);
+  storage_free(s);
+  SURE(ty_live("pool") == 0);
+}
+
+/* A finite limit of address space, however large, forbids reserving it: ranges then move when they grow. */
+static void test_pool_that_moves(void)
+{
+  struct rlimit old, finite;
+  getrlimit(RLIMIT_AS, &old);
+  finite = old;
+  finite.rlim_cur = (rlim_t)1 << 50;
+  if (old.rlim_cur != RLIM_INFINITY || setrlimit(RLIMIT_AS, &finite)) return;
+  ty_pool *p;
+  bool moved;
+  struct storage *s;
+  struct ticket t;
+  struct task slow = { .run = nap };
+  RUN(ty_pool_new(&p));
+  RUN(pool_reserve(p, TY_CPU, 5000, &moved));
+  memset(pool_base(p, TY_CPU), 9, 5000);
+  RUN(pool_storage(p, TY_CPU, 64, 8, &s));
+  RUN(device_submit(TY_CPU, &slow, &t));
+  pool_ran(p, t);
+  SURE(pool_last(p, &t, 1) == !device_sync());
+  uint64_t generation = pool_generation(p);
+  RUN(pool_reserve(p, TY_CPU, 900000, &moved));
+  SURE(moved && pool_generation(p) != generation && ticket_past(t));
+  SURE(pool_base(p, TY_CPU)[4999] == 9 && s->data == pool_base(p, TY_CPU) + 64 && *(char *)s->data == 9);
+  storage_free(s);
+  ty_pool_free(p);
+  setrlimit(RLIMIT_AS, &old);
+}
+
+static void test_memory_limit(void)                   /* main sets it to 1 GB */
+{
+  ty_desc d = { .dtype = TY_F32, .device = TY_CPU, .ndim = 1, .dim = { 200 << 20 } };
+  ty_tensor *big = NULL, *t[8];
+  ty_pool *p;
+  bool moved;
+  d.dim[0] = 300 << 20;
+  SURE(ty_tensor_new(&d, &big) == TY_EMEMORY && !big);
+  SURE(strstr(ty_error(), "wanted") && strstr(ty_error(), "limit 1073741824") && strstr(ty_error(), "cpu(0)"));
+  RUN(ty_pool_new(&p));
+  SURE(pool_reserve(p, TY_CPU, (size_t)2 << 30, &moved) == TY_EMEMORY);
+  ty_pool_free(p);
+  d.dim[0] = 40 << 20;
+  for (int i = 0; i < 20; i++) {                      /* kept blocks make way for another size */
+    RUN(ty_tensor_new(&d, &t[0]));
+    ty_tensor_free(t[0]);
+    d.dim[0] += 10 << 20;
+  }
+  d.dim[0] = INT64_MAX / 8;
+  SURE(ty_tensor_new(&d, &big) == TY_ESHAPE || ty_tensor_new(&d, &big) == TY_EMEMORY);
+  d.dim[0] = 0;
+  SURE(ty_tensor_new(&d, &big) == TY_ESHAPE);
+  void *q = mem_new((size_t)2 << 30);
+  SURE(!q);
+}
+
+/* -- tensors ----------------------------------------------------------------------------------------------------------- */
+
+static void test_conversion(void)
+{
+  float x[] = { -1.5f, 300.7f, NAN, INFINITY, 3e9f, 0 };
+  uint8_t u8[6]; int8_t i8[6]; int32_t i32[6]; int64_t i64[6]; uint8_t b[6]; uint16_t h[6]; float back[6];
+  convert(u8, TY_U8, x, TY_F32, 6);
+  SURE(u8[0] == 255 && u8[1] == 44 && u8[2] == 0);
+  convert(i8, TY_I8, x, TY_F32, 6);
+  SURE(i8[0] == -1 && i8[1] == 44);
+  convert(i32, TY_I32, x, TY_F32, 6);
+  SURE(i32[0] == -1 && i32[1] == 300 && i32[2] == INT32_MIN && i32[3] == INT32_MIN && i32[4] == INT32_MIN);
+  convert(i64, TY_I64, x, TY_F32, 6);
+  SURE(i64[2] == INT64_MIN && i64[3] == INT64_MIN && i64[4] == 3000000000);
+  convert(b, TY_BOOL, x, TY_F32, 6);
+  SURE(b[0] == 1 && b[2] == 1 && b[5] == 0);
+  convert(h, TY_F16, i64, TY_I64, 2);
+  convert(back, TY_F32, h, TY_F16, 2);
+  SURE(back[0] == -1 && back[1] == 300);
+  SURE(float_to_half(65520.0f) == 0x7c00 && float_to_half(65519.0f) == 0x7bff && float_to_half(0x1p-25f) == 0 && float_to_half(0x1.8p-25f) == 1);
+  SURE(float_to_bf16(1.00390625f) == 0x3f80 && float_to_bf16(1.01171875f) == 0x3f82);
+  for (uint32_t i = 0; i < 65536; i++) {
+    float f = half_to_float((uint16_t)i);
+    if (f == f && float_to_half(f) != i) SURE(!"half types do not survive a round trip");
+  }
+}
+
+static void test_copies(void)
+{
+  ty_tensor *a = new_floats(TY_CPU, 8, 2.75f), *b, *view, *c;
+  ty_desc d = { .dtype = TY_I32, .device = TY_CPU + 1, .ndim = 1, .dim = { 8 } }, four = { .dtype = TY_F32, .ndim = 1, .dim = { 4 } }, ints = four;
+  int32_t got[8];
+  RUN(ty_tensor_new(&d, &b));
+  RUN(ty_tensor_copy(b, a));
+  RUN(ty_tensor_read(b, got, sizeof got));
+  SURE(got[7] == 2);
+  ints.dtype = TY_I32;
+  RUN(ty_tensor_view(a, &four, 16, &view));
+  RUN(ty_tensor_view(a, &ints, 8, &c));
+  RUN(ty_tensor_copy(c, view));                        /* overlapping, another dtype */
+  RUN(ty_tensor_read(c, got, 16));
+  SURE(got[0] == 2 && got[3] == 2);
+  SURE(ty_tensor_same(view, view) && !ty_tensor_same(view, c));
+  SURE(ty_tensor_copy(a, view) == TY_ESHAPE && ty_tensor_read(a, got, 5) == TY_ESHAPE);
+  SURE(ty_tensor_view(a, &four, 20, &c) == TY_EINDEX && ty_tensor_view(a, &four, -4, &c) == TY_EINDEX && ty_tensor_view(a, &four, 1, &c) == TY_EINDEX);
+  view->readonly = 1;
+  SURE(ty_tensor_write(view, got, 16) == TY_ESTATE);
+  ty_tensor_free(c);
+  ty_tensor_free(view);
+  ty_tensor_free(b);
+  ty_tensor_free(a);
+}
+
+static void test_random_states(void)
+{
+  uint64_t s0, s1, c0, c1;
+  RUN(ty_seed(-1, 42));
+  RUN(ty_rng(TY_CPU, 0, &s0, &c0));
+  RUN(ty_rng(TY_CPU + 1, 0, &s1, &c1));
+  SURE(s0 != s1 && c0 == 0 && c1 == 0);
+  RUN(ty_seed(TY_CPU, 7));
+  RUN(ty_seed(TY_CPU + 1, 7));
+  struct draw a = device_draw(TY_CPU), b = device_draw(TY_CPU + 1), next = device_draw(TY_CPU);
+  SURE(a.seed == b.seed && a.counter == b.counter && next.counter == a.counter + 1);
+}
+
+struct sum { int64_t total; int members; };
+static void add_part(int64_t begin, int64_t end, void *context)
+{
+  struct sum *s = context;
+  for (int64_t i = begin; i < end; i++) __atomic_add_fetch(&s->total, i, __ATOMIC_RELAXED);
+}
+static int add_all(void *context)
+{
+  struct sum *s = context;
+  s->members = parallel_threads();
+  parallel(10000, 128, add_part, s);
+  return TY_OK;
+}
+
+static void test_parallel(void)
+{
+  struct sum s = { 0 };
+  struct task t = { .run = add_all, .context = &s };
+  RUN(device_submit(TY_CPU, &t, NULL));
+  RUN(ty_wait(TY_CPU));
+  SURE(s.total == 49995000 && s.members >= 1);
+  parallel(10000, 128, add_part, &s);
+  SURE(s.total == 2 * 49995000);
+}
+
+/* -- files --------------------------------------------------------------------------------------------------------------- */
+
+static void check_loaded(ty_bag *b, ty_tensor *a)
+{
+  const char *name;
+  ty_tensor *t;
+  float x[3];
+  RUN(ty_bag_at(b, 0, &name, &t));
+  SURE(!strcmp(name, "arg:w") && desc_same_shape(&t->d, &a->d));
+  RUN(ty_tensor_read(t, x, sizeof x));
+  SURE(x[0] == 1.5f && x[2] == 1.5f);
+  SURE(ty_bag_get(b, "aux:m", &t) == TY_OK && t->d.dtype == TY_I32);
+  SURE(ty_bag_get(b, "none", &t) == TY_ENAME && ty_bag_at(b, 2, NULL, NULL) == TY_EINDEX);
+}
+
+static void test_files(void)
+{
+  char path[64], bytes[512];
+  snprintf(path, sizeof path, "/tmp/queue_test_%ld.params", (long)getpid());
+  ty_tensor *a = new_floats(TY_CPU, 3, 1.5f), *i;
+  ty_desc d = { .dtype = TY_I32, .ndim = 2, .dim = { 2, 2 } };
+  ty_bag *b, *again;
+  int named;
+  RUN(ty_tensor_new(&d, &i));
+  RUN(ty_tensor_copy(i, i));
+  RUN(ty_bag_new(&b));
+  RUN(ty_bag_put(b, "arg:w", i));
+  RUN(ty_bag_put(b, "aux:m", i));
+  RUN(ty_bag_put(b, "arg:w", a));                      /* replaces, in place */
+  memset(tensor_at(i), 0, 16);
+  RUN(ty_params_save(path, b, 1));
+  RUN(ty_params_load(path, &again, &named));
+  SURE(named == 1);
+  check_loaded(again, a);
+  ty_bag_free(again);
+  FILE *f = fopen(path, "rb");
+  size_t n = fread(bytes, 1, sizeof bytes, f);
+  fclose(f);
+  SURE(n == 24 + 44 + 56 + 8 + 26);
+  for (size_t cut = 0; cut < n; cut++) SURE(ty_params_parse(bytes, cut, &again, &named) == TY_EFORMAT);
+  SURE(ty_params_save("/nonexistent/x.params", b, 1) == TY_EIO && ty_params_load("/nonexistent", &again, &named) == TY_EIO);
+  unlink(path);
+  ty_bag_free(b);
+  ty_tensor_free(a);
+  ty_tensor_free(i);
+}
+
+/* -- TYCHO_SYNC=1 ------------------------------------------------------------------------------------------------------------ */
+
+static void test_inline(void)
+{
+  ty_tensor *t = new_floats(TY_CPU, 1, 0);
+  SURE(submit(TY_CPU, break_down, NULL, NULL, 0, &t, 1) == TY_ERUN);
+  SURE(!strcmp(ty_error(), "it broke"));
+  SURE(!ty_tensor_failed(t));
+  RUN(submit(TY_CPU, add_one, t, NULL, 0, &t, 1));
+  SURE(first_of(t) == 1);
+  RUN(ty_wait(-1));
+  ty_tensor_free(t);
+}
+
+static int run_again_inline(void)
+{
+  char self[512];
+  ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+  if (n < 0) return 0;
+  self[n] = 0;
+  fflush(stdout);
+  pid_t child = fork();
+  if (child == 0) {
+    setenv("TYCHO_SYNC", "1", 1);
+    execl(self, self, (char *)NULL);
+    _exit(127);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 1;
+}
+
+int main(void)
+{
+  setenv("TYCHO_MEM_LIMIT", "1G", 1);
+  bool sync = device_sync();
+  if (!sync) SURE(run_again_inline() == 0);          /* before any thread runs here */
+  test_one_tensor_on_three_devices();
+  for (unsigned i = 0; i < 20; i++) random_program(i);
+  test_many_readers();
+  test_back_pressure();
+  test_free_while_queued();
+  test_two_hosts();
+  if (!sync) {
+    test_failure_travels_and_is_told_once();
+    test_failure_comes_out_at_a_wait();
+    test_overwriting_clears();
+    test_interruption();
+    test_late_device();
+  } else {
+    test_inline();
+  }
+  test_pool();
+  test_pool_that_moves();
+  test_memory_limit();
+  test_conversion();
+  test_copies();
+  test_random_states();
+  test_parallel();
+  test_files();
+  SURE(ty_live("tensor") == 0 && ty_live("storage") == 0 && ty_live("bag") == 0 && ty_live("bytes") == 0);
+  return check_end();
+}
