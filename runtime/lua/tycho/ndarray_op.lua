@@ -1,0 +1,306 @@
+--- One function per operator on arrays: `ty.nd.Convolution{...}`, `ty.nd.contrib.X`, `x:sum{axis = 1}`.
+--
+-- Arrays come first, then parameters; `out =` an array or list to write, `ctx =` the device of an operator without
+-- inputs. One output gives an array, several a list. Functions and methods are made when they are first named.
+--
+-- @module tycho.ndarray_op
+
+local args = require "tycho.args"
+local call = require "tycho.ndarray_call"
+local class = require "tycho.ndarray_class"
+local Class = require "tycho.class"
+local context = require "tycho.context"
+local Error = require "tycho.error"
+local registry = require "tycho.registry"
+local values = require "tycho.values"
+
+local is_array, is_plain = class.is_array, values.is_plain
+
+local op = {}
+
+local OPTIONS = { out = true, ctx = true, name = true }
+local KIND = { is_input = is_array, input_text = "an NDArray", options = OPTIONS }
+
+
+-- Attributes and outputs --------------------------------------------------------------------------------------------------
+
+-- A Context among the options as text, which is what operators take.
+local function plain_context(...)
+  local n = select("#", ...)
+  local t = select(n, ...)
+  if n > 0 and is_plain(t) and Class.is_a(t.ctx, context.Context) then
+    local copy = {}
+    for key, value in pairs(t) do
+      copy[key] = value
+    end
+    copy.ctx = tostring(t.ctx)
+    local list = { ... }
+    list[n] = copy
+    return unpack(list, 1, n)
+  end
+  return ...
+end
+
+
+-- Parameters as a flat list sorted by name; a creation operator gets the context in force.
+local function flat_params(c)
+  local keys = {}
+  for key in pairs(c.params) do
+    keys[#keys + 1] = key
+  end
+  if c.schema.by_name.ctx and not c.params.ctx and #c.inputs == 0 then
+    c.params.ctx = c.out and tostring(c.out[1].context) or tostring(context.current_context())
+    keys[#keys + 1] = "ctx"
+  end
+  table.sort(keys)
+  local flat = {}
+  for i, key in ipairs(keys) do
+    flat[2 * i - 1], flat[2 * i] = key, c.params[key]
+  end
+  return flat
+end
+
+
+local MOST_COUNTS = 4096
+local counts, known = {}, 0                              -- visible outputs by operator and parameters
+
+local function count_outputs(c, flat, nin)
+  local text = c.schema.name .. "\0" .. (c.schema.variadic and nin or "") .. "\0" .. table.concat(flat, "\0")
+  local n = counts[text]
+  if not n then
+    n = registry.ports(c.schema.name, c.params, c.schema.variadic and nin or -1, c.func).nvisible
+    if known >= MOST_COUNTS then
+      counts, known = {}, 0
+    end
+    counts[text], known = n, known + 1
+  end
+  return n
+end
+
+
+local function outputs_given(out, func)
+  if out == nil then
+    return nil
+  elseif is_array(out) then
+    return { out }
+  end
+  for i = 1, is_plain(out) and #out or 1 do
+    if not (is_plain(out) and is_array(out[i])) then
+      Error.raise{ code = "type", func = func, argument = "out", expected = "an NDArray or a list of them",
+        got = Error.kind(is_plain(out) and out[i] or out), message = "bad 'out'" }
+    end
+  end
+  return out
+end
+
+
+-- Inputs --------------------------------------------------------------------------------------------------------------------
+
+local function place_of(names, key)
+  for i, name in ipairs(names) do
+    if name == key then
+      return i
+    end
+  end
+end
+
+
+-- Puts inputs given by name into their places.
+local function place_named(c)
+  local schema, func = c.schema, c.func
+  if schema.variadic then
+    Error.raise{ code = "type", func = func, op = schema.name, argument = (next(c.named)),
+      message = "takes any number of inputs, so they are given by position only" }
+  end
+  local names = registry.ports(schema.name, c.params, -1, func).inputs
+  for key, x in pairs(c.named) do
+    local place = place_of(names, key)
+    if not place then
+      Error.unknown{ func = func, op = schema.name, argument = key, what = "input", names = names }
+    elseif c.inputs[place] then
+      Error.raise{ code = "name", func = func, op = schema.name, argument = key,
+        message = ("input '%s' is given twice, by position and by name"):format(key) }
+    end
+    c.inputs[place] = x
+  end
+  c.count = #names
+end
+
+
+-- All places up to the last one must be filled.
+local function check_inputs(c)
+  local names
+  for i = 1, c.count do
+    if not c.inputs[i] then
+      names = names or registry.ports(c.schema.name, c.params, c.schema.variadic and c.count or -1, c.func).inputs
+      Error.raise{ code = "value", func = c.func, op = c.schema.name, argument = names[i] or "input " .. i,
+        expected = "an NDArray", got = "nothing", message = ("input '%s' is missing"):format(names[i] or i) }
+    end
+  end
+end
+
+
+-- Explains a wrong number of inputs.
+local function explain(c, e)
+  if c.schema.variadic or not Error.is_error(e) or e.code ~= "value" or e.argument then
+    error(e, 0)
+  end
+  local ok, ports = pcall(registry.ports, c.schema.name, c.params, -1, c.func)
+  if not ok or #ports.inputs == c.count then
+    error(e, 0)
+  elseif #ports.inputs > c.count then
+    Error.raise{ code = "value", func = c.func, op = c.schema.name, argument = ports.inputs[c.count + 1],
+      expected = "an NDArray", got = "nothing", message = ("input '%s' is missing"):format(ports.inputs[c.count + 1]) }
+  end
+  Error.raise{ code = "type", func = c.func, op = c.schema.name, expected = #ports.inputs, got = c.count,
+    message = ("takes %d inputs (%s)"):format(#ports.inputs, table.concat(ports.inputs, ", ")) }
+end
+
+
+local function check_ctx(c)
+  local ctx = c.options.ctx
+  if ctx ~= nil and c.inputs[1] and tostring(c.inputs[1].context) ~= ctx then
+    Error.raise{ code = "device", func = c.func, op = c.schema.name, argument = "ctx", expected = tostring(c.inputs[1].context),
+      got = ctx, message = "an operator runs where its inputs are" }
+  end
+end
+
+
+-- Calls -----------------------------------------------------------------------------------------------------------------------
+
+local function run(c)
+  if next(c.named) then
+    place_named(c)
+  end
+  check_inputs(c)
+  check_ctx(c)
+  c.out = outputs_given(c.options.out, c.func)
+  local flat = flat_params(c)
+  local n = count_outputs(c, flat, c.count)
+  local results = call.many(c.schema.name, c.func, c.inputs, c.count, flat, c.out or {}, n)
+  if c.options.out ~= nil then
+    return c.options.out
+  elseif n == 1 then
+    return results[1]
+  end
+  return n > 0 and results or nil
+end
+
+
+local function attempt(c)
+  local ok, result = pcall(run, c)
+  if not ok then
+    explain(c, result)
+  end
+  return result
+end
+
+
+local function only_arrays(...)
+  for i = 1, select("#", ...) do
+    if not is_array((select(i, ...))) then
+      return false
+    end
+  end
+  return true
+end
+
+
+-- Whether calls with one or two arrays and nothing else can skip the reading of forms: no parameter, one output.
+local function is_plain_operator(schema)
+  return not schema.variadic and #schema.params == 0 and schema.outputs == "output" and #schema.input_names <= 2
+end
+
+
+--- The function of an operator.
+-- @tparam table schema
+-- @string func public name, for errors
+function op.maker(schema, func)
+  local quick, nin = is_plain_operator(schema), #schema.input_names
+  return function(...)
+    if quick and select("#", ...) == nin and only_arrays(...) then
+      if nin == 1 then
+        return call.unary(schema.name, func, (...))
+      elseif nin == 2 then
+        return call.binary(schema.name, func, ...)
+      end
+    end
+    return attempt(registry.read_call(schema, func, KIND, plain_context(...)))
+  end
+end
+
+
+-- Namespaces ------------------------------------------------------------------------------------------------------------------
+
+-- A namespace that finds operators by one of several prefixes.
+local function namespace(name, prefixes, own)
+  return setmetatable(own or {}, { __index = function(self, key)
+    if type(key) ~= "string" or key:sub(1, 2) == "__" then
+      return nil
+    end
+    for _, prefix in ipairs(prefixes) do
+      local schema = registry.find(prefix .. key)
+      if schema then
+        local f = op.maker(schema, name .. "." .. key)
+        rawset(self, key, f)
+        return f
+      end
+    end
+    local names = {}
+    for _, full in ipairs(registry.names(true)) do
+      for _, prefix in ipairs(prefixes) do
+        names[#names + 1] = full:sub(1, #prefix) == prefix and full:sub(#prefix + 1) or nil
+      end
+    end
+    Error.unknown{ func = name, argument = key, what = "operator", names = names }
+  end })
+end
+
+op.namespace = namespace
+
+
+--- The namespace whose members are all refused.
+function op.refused(name, text)
+  return setmetatable({}, { __index = function(_, key)
+    if type(key) == "string" and key:sub(1, 2) ~= "__" then
+      Error.raise{ code = "unsupported", func = name .. "." .. key, message = text }
+    end
+  end })
+end
+
+
+--- The operator function for a name in `ty.nd`, or nil.
+function op.named(key)
+  local schema = registry.find(key) or registry.find(args.plain_name(key))
+  return schema and op.maker(schema, "nd." .. key)
+end
+
+
+-- Methods ---------------------------------------------------------------------------------------------------------------------
+
+-- methods whose operator has another name
+local OTHER_NAME = { repeat_ = "repeat" }
+-- methods for which a table's whole array part is the first parameter (rule R2)
+local WHOLE = { transpose = true, tile = true }
+
+
+--- The method for an operator with at least one input, or nil.
+-- @string key method name
+function op.method(key)
+  local schema = key:sub(1, 1) ~= "_" and registry.find(OTHER_NAME[key] or key)
+  if not schema or #schema.input_names == 0 then
+    return nil
+  end
+  local func, whole = "NDArray:" .. key, WHOLE[key] or false
+  local quick = is_plain_operator(schema) and #schema.input_names == 1
+  return function(x, ...)
+    if quick and select("#", ...) == 0 then
+      return call.unary(schema.name, func, x)
+    end
+    local kind = { is_input = is_array, input_text = "an NDArray", options = OPTIONS, self = x, whole = whole }
+    return attempt(registry.read_call(schema, func, kind, plain_context(...)))
+  end
+end
+
+
+return op
