@@ -124,6 +124,7 @@ static int fold(struct tape *t, int op, int a, int b, int c)
   case TAPE_WHERE: return b == c ? b : is_number(t, a) ? (t->term[a].number != 0 ? b : c) : -1;
   case TAPE_MUL:   return number_is(t, a, 1) ? b : number_is(t, b, 1) ? a : -1;
   case TAPE_DIV:   return number_is(t, b, 1) ? a : -1;
+  case TAPE_POW:   return number_is(t, b, 1) ? a : number_is(t, b, 2) ? tape_term_op(t, TAPE_MUL, a, a, -1) : -1;
   case TAPE_SUB:   return number_is(t, b, 0) && !signbit(t->term[b].number) ? a : -1;
   case TAPE_NEG:   return t->term[a].op == TAPE_NEG ? t->term[a].arg[0] : -1;
   case TAPE_AND:   return number_is(t, a, 0) || number_is(t, b, 0) ? tape_number(t, 0) : -1;

@@ -44,6 +44,8 @@ int  tape_run(const struct tape *t, const struct tape_loop *l, void *const *oper
 ** row_kernel: forward, broadcasting; row_back_kernel: all gradients, summed back over broadcast axes. */
 extern const struct kernel row_kernel[], row_back_kernel[];
 const char *row_reads(const struct op *op);           /* what its backward reads, as the text of op.grad: from the formulas */
+const char *row_reads_of(const struct op *op, const void *param);            /* the same, less what its enums and booleans exclude */
+int  row_apply(const struct op *op, const void *param, const struct arr *in, int nin, const struct arr *out);   /* forward, at once */
 int  row_tape(const struct op *op, const void *param, int dtype, int backward, const struct tape **out);   /* cached, sealed, never freed.
                                                          forward: operands in order: inputs, output 0, then mutated inputs again as stores
                                                          backward: operands: what row_reads lists, then gradient k of each input */
