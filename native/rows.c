@@ -9,22 +9,7 @@ static const struct rows *const table[][2] = {
   { &rows_f32_avx512,   &rows_f64_avx512   },
 };
 
-static int level(void)
-{
-  __builtin_cpu_init();
-  bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && !env_disabled("avx2");
-  bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")
-                && __builtin_cpu_supports("avx512vl") && !env_disabled("avx512");
-  return avx2 + avx512;
-}
-
-const struct rows *rows_of(int dtype)
-{
-  static int chosen = -1;
-  int now = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
-  if (now < 0) __atomic_store_n(&chosen, now = level(), __ATOMIC_RELAXED);
-  return table[now][dtype == TY_F64];
-}
+const struct rows *rows_of(int dtype) { return table[cpu_level()][dtype == TY_F64]; }
 
 double number_at(const struct arr *a, int64_t i)
 {

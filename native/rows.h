@@ -13,6 +13,8 @@ struct drop { struct draw draw; uint32_t node; double keep; };               /* 
 struct svm  { double margin, scale; bool linear; };
 struct lrn  { double alpha, beta, knorm; int64_t half; };                    /* alpha / nsize; window of c - half .. c + half */
 
+struct image { int64_t c, h, w, n; };                                        /* (c, h, w), sampled at n places */
+
 struct rows {
   int    dtype;
   size_t size;
@@ -77,6 +79,16 @@ struct rows {
   void   (*lstm_back)(void *dpre, void *dc, const void *gate, const void *c, const void *c0, const void *dh, int64_t n); /* dc: of c, then of c0 */
   void   (*gru)(void *h, void *gate, void *hn, const void *x, const void *hx, const void *bx, const void *bh, const void *h0, int64_t n);   /* r z n */
   void   (*gru_back)(void *dx, void *dhx, void *dh, const void *gate, const void *hn, const void *h0, int64_t n);        /* dh: of h, then of h0 less products */
+  /* images. A grid holds h w places: x in -1 .. 1 (left to right), then y (top to bottom) */
+  void   (*grid)(void *grid, const void *theta, int64_t h, int64_t w);       /* theta (2, 3) times (x, y, 1) of a regular grid */
+  void   (*grid_back)(void *dtheta, const void *dgrid, int64_t h, int64_t w);
+  void   (*sample)(void *y, const void *x, const void *grid, const struct image *s);                   /* y (c, n): bilinear, 0 outside */
+  void   (*sample_back)(void *dx, void *dgrid, const void *dy, const void *x, const void *grid, const struct image *s);   /* dx +=; either may be NULL */
+  void   (*spread)(void *y, const void *x, int64_t scale, int64_t n);        /* each x scale times */
+  void   (*collect)(void *y, const void *x, int64_t scale, int64_t n);       /* y += sums of `scale` neighbours */
+  void   (*axpy_out)(void *y, const void *x, double a, int64_t stride, int64_t n);                     /* y[stride i] += a x[i] */
+  void   (*axpy_in)(void *y, const void *x, double a, int64_t stride, int64_t n);                      /* y[i] += a x[stride i] */
+  double (*dot_out)(const void *y, const void *x, int64_t stride, int64_t n);                          /* sum of y[stride i] x[i] */
 };
 enum { ROW_COLS = 256 };                              /* at most so many columns per call of a column function */
 

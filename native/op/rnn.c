@@ -168,7 +168,8 @@ static void carve_forward(struct work *w, struct carve *k)
   w->hn = carve(k, n->mode == GRU ? bytes_of(n, batch) : 0);
   w->c = carve(k, n->mode == LSTM ? bytes_of(n, batch) : 0);
   w->hidden = carve(k, n->projects ? bytes_of(n, batch) : 0);
-  for (int i = 0; i < 2; i++) w->layer[i] = carve(k, bytes_of(n, layer_out(n)));
+  w->layer[0] = carve(k, bytes_of(n, layer_out(n)));
+  w->layer[1] = carve(k, n->L > 1 ? bytes_of(n, layer_out(n)) : 0);
   w->dropped = carve(k, w->n.p > 0 && n->L > 1 ? bytes_of(n, layer_out(n)) : 0);
 }
 
@@ -337,7 +338,7 @@ static int rnn_forward(struct call *c)
   void *hy = p->state_outputs ? c->out[1].p : NULL, *cy = p->state_outputs && w.cell ? c->out[2].p : NULL;
   const void *x = c->in[0].p;
   for (int64_t l = 0; l < w.n.L; l++) {
-    void *y = l == w.n.L - 1 && c->out[0].p ? c->out[0].p : inner_output(&w, l == w.n.L - 1 && w.reserve ? 0 : l);
+    void *y = l < w.n.L - 1 ? inner_output(&w, l) : c->out[0].p ? c->out[0].p : w.layer[l & 1];
     if (l && w.drops) x = dropped(&w, w.dropped, x, l);
     for (int64_t d = 0; d < w.n.D; d++) {
       struct line line = line_of(&w, l, d, x, y);
