@@ -107,6 +107,8 @@ static void packed_here(struct job *j, struct gemm_block g)
     part.panel = part.k * t->nr;
     part.a = (const char *)g.a + (size_t)(done * g.acs) * j->size;
     part.add = g.add || done;
+    part.bias = last ? g.bias : NULL;
+    part.act = last ? g.act : ACT_NONE;
     gemm_panels(t, j->size, j->tb, g.n, part.k, (const char *)g.b + (size_t)(done * (j->tb ? 1 : g.ldb)) * j->size, g.ldb, room);
     t->block(&part);
   }
@@ -198,29 +200,68 @@ static void run_dots(const struct gemm_type *t, size_t size, const struct gemm_b
   parallel(wide ? g->n : g->m, grain, wide ? some_dots : some_dot_rows, &d);
 }
 
-int gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a, int64_t lda,
-         const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
+/* What the tiles do on the way out, for products that other code made. */
+struct pass { const struct gemm_type *t; const struct gemm_epilogue *e; char *c; size_t size; int64_t n, ldc; };
+
+static void finish_rows(int64_t begin, int64_t end, void *context)
+{
+  const struct pass *x = context;
+  for (int64_t i = begin; i < end; i++) {
+    char *row = x->c + (size_t)(i * x->ldc) * x->size;
+    if (x->e->bias) x->t->axpy(x->n, 1, x->e->bias, 1, row);
+    x->t->act(x->e->act, x->n, row);
+  }
+}
+
+static int finish(int dtype, int64_t m, int64_t n, void *c, int64_t ldc, const struct gemm_epilogue *e)
+{
+  struct pass x = { gemm_type(dtype), e, c, dtype_size(dtype), n, ldc };
+  if (e && (e->bias || e->act)) parallel(m, MAX(1, 30000 / n), finish_rows, &x);
+  return TY_OK;
+}
+
+static int product(int dtype, bool ta, bool tb, struct gemm_block g, int64_t lda, const struct gemm_epilogue *e)
 {
   const struct gemm_type *t = gemm_type(dtype);
   const size_t size = dtype_size(dtype);
+  if (g.m == 1 && ta && lda == 1) ta = false, lda = g.k;
+  if (g.n == 1 && !tb && g.ldb == 1) tb = true, g.ldb = g.k;
+  g.ars = ta ? 1 : lda;
+  g.acs = ta ? lda : 1;
+  if (!ta && tb && (g.m < 4 || g.n < 4)) {
+    run_dots(t, size, &g);
+    return finish(dtype, g.m, g.n, g.c, g.ldc, e);
+  }
+  if (blas_wanted(dtype, g.m, g.n, g.k)) {
+    blas_gemm(dtype, ta, tb, g.m, g.n, g.k, g.alpha, g.a, lda, g.b, g.ldb, g.add, g.c, g.ldc);
+    return finish(dtype, g.m, g.n, g.c, g.ldc, e);
+  }
+  g.outer = 1;
+  g.panel = t->nr;
+  g.strip = gemm_height(g.m, t->mr) * g.ars;
+  if (e) g.bias = e->bias, g.act = e->act;
+  struct job j = { .t = t, .size = size, .g = g, .tb = tb, .pack = tb || (g.m > 2 * t->mr && (double)g.n * (double)g.k > 30000) };
+  j.g.full = !j.pack;
+  return run(&j);
+}
+
+int gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a, int64_t lda,
+         const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
+{
   if (m <= 0 || n <= 0) return TY_OK;
   if (n == 1 && m > 1 && ldc == 1) return gemm(dtype, !tb, !ta, 1, m, k, alpha, b, ldb, a, lda, beta, c, m);
   if (beta != 0 && beta != 1) scale_rows(dtype, m, n, beta, c, ldc);
-  if (k <= 0 && beta == 0) clear_rows(size, m, n, c, ldc);
+  if (k <= 0 && beta == 0) clear_rows(dtype_size(dtype), m, n, c, ldc);
   if (k <= 0) return TY_OK;
-  if (m == 1 && ta && lda == 1) ta = false, lda = k;
-  if (n == 1 && !tb && ldb == 1) tb = true, ldb = k;
-  struct gemm_block g = { .m = m, .n = n, .k = k, .outer = 1, .a = a, .ars = ta ? 1 : lda, .acs = ta ? lda : 1,
-                          .b = b, .ldb = ldb, .panel = t->nr, .c = c, .ldc = ldc, .alpha = alpha, .add = beta != 0 };
-  g.strip = gemm_height(m, t->mr) * g.ars;
-  if (!ta && tb && (m < 4 || n < 4)) { run_dots(t, size, &g); return TY_OK; }
-  if (blas_wanted(dtype, m, n, k)) {
-    blas_gemm(dtype, ta, tb, m, n, k, alpha, a, lda, b, ldb, beta != 0, c, ldc);
-    return TY_OK;
-  }
-  struct job j = { .t = t, .size = size, .g = g, .tb = tb, .pack = tb || (m > 2 * t->mr && (double)n * (double)k > 30000) };
-  j.g.full = !j.pack;
-  return run(&j);
+  struct gemm_block g = { .m = m, .n = n, .k = k, .a = a, .b = b, .ldb = ldb, .c = c, .ldc = ldc, .alpha = alpha, .add = beta != 0 };
+  return product(dtype, ta, tb, g, lda, NULL);
+}
+
+int gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda,
+               const void *b, int64_t ldb, void *c, int64_t ldc, const struct gemm_epilogue *e)
+{
+  struct gemm_block g = { .m = m, .n = n, .k = k, .a = a, .b = b, .ldb = ldb, .c = c, .ldc = ldc, .alpha = 1, .add = e->add };
+  return product(dtype, ta, tb, g, lda, e);
 }
 
 /* -- many ----------------------------------------------------------------------------------------------------------------- */

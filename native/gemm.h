@@ -3,6 +3,7 @@
 ** gemm        one product; picks our packed kernel or OpenBLAS by size; parallel inside; float32 and float64.
 ** gemm_pack   B packed into panels once (a weight that serves many products), then gemm_packed any number of times;
 **             the epilogue adds a bias row and applies an activation while C is still in registers.
+** gemm_kept   the packed copy of a weight that an instruction keeps between runs (in its state).
 ** Sums over k are in a fixed order for a given shape: equal settings give equal bits.
 */
 #pragma once
@@ -15,5 +16,16 @@ void   gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_
 struct gemm_epilogue { const void *bias; int act; bool add; };               /* C = act(C * add + AB + bias) */
 int    gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *packed,
                    void *c, int64_t ldc, const struct gemm_epilogue *e);
+int    gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda,
+                  const void *b, int64_t ldb, void *c, int64_t ldc, const struct gemm_epilogue *e);   /* B not packed; k > 0 */
 int    gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha,
                   const void *a, int64_t sa, const void *b, int64_t sb, double beta, void *c, int64_t sc);   /* dense matrices, strides between them */
+
+/* State of an instruction with a constant right side: packed at the first run, and again when the array has changed. */
+struct gemm_kept { uint64_t version; const void *of; void *packed; size_t bytes; };
+const void *gemm_keep(struct gemm_kept *s, const struct arr *weight, bool tb, int64_t n, int64_t k, int64_t ldb);   /* NULL: out of memory */
+void   gemm_kept_done(void *state);
+const char *gemm_refuse(const struct call *c);        /* TYCHO_DISABLE=gemm: the plain loops behind are taken */
+
+/* out[j] (+)= sum over i of a[i * n + j], in an order that depends on the shape alone */
+void   sum_columns(int dtype, int64_t m, int64_t n, const void *a, void *out, bool add);

@@ -53,6 +53,66 @@ void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t 
   gemm_panels(gemm_type(dtype), dtype_size(dtype), tb, n, k, b, ldb, packed);
 }
 
+/* -- kept by an instruction ---------------------------------------------------------------------------------------- */
+
+const void *gemm_keep(struct gemm_kept *s, const struct arr *weight, bool tb, int64_t n, int64_t k, int64_t ldb)
+{
+  if (s->packed && s->of == weight->p && s->version == *weight->version) return s->packed;
+  size_t bytes = gemm_pack_bytes(weight->d.dtype, n, k);
+  if (!s->packed || s->bytes != bytes) {
+    mem_free(s->packed);
+    s->packed = mem_new(bytes);
+    if (!s->packed) return NULL;
+    s->bytes = bytes;
+  }
+  gemm_pack(weight->d.dtype, tb, n, k, weight->p, ldb, s->packed);
+  s->of = weight->p;
+  s->version = *weight->version;
+  return s->packed;
+}
+
+void gemm_kept_done(void *state)
+{
+  struct gemm_kept *s = state;
+  mem_free(s->packed);
+  s->packed = NULL;
+}
+
+const char *gemm_refuse(const struct call *c)
+{
+  static int off = -1;
+  int known = __atomic_load_n(&off, __ATOMIC_RELAXED);
+  if (known < 0) __atomic_store_n(&off, known = env_disabled("gemm"), __ATOMIC_RELAXED);
+  return known ? "TYCHO_DISABLE names gemm" : NULL;
+}
+
+/* -- columns ------------------------------------------------------------------------------------------------------- */
+
+struct columns { const struct gemm_type *t; size_t size; int64_t m, n; const char *a; char *out; bool add; };
+enum { STRETCH = 256, RUN = 128 };                    /* columns at a time; rows whose sum is made before it joins the whole */
+
+static void some_columns(int64_t begin, int64_t end, void *context)
+{
+  const struct columns *x = context;
+  double part[STRETCH];
+  for (int64_t j = begin; j < end; j += STRETCH) {
+    int64_t n = MIN(STRETCH, end - j);
+    char *out = x->out + (size_t)j * x->size;
+    if (!x->add) memset(out, 0, (size_t)n * x->size);
+    for (int64_t i = 0; i < x->m; i += RUN) {
+      memset(part, 0, (size_t)n * x->size);
+      for (int64_t r = i; r < MIN(i + RUN, x->m); r++) x->t->axpy(n, 1, x->a + (size_t)(r * x->n + j) * x->size, 1, part);
+      x->t->axpy(n, 1, part, 1, out);
+    }
+  }
+}
+
+void sum_columns(int dtype, int64_t m, int64_t n, const void *a, void *out, bool add)
+{
+  struct columns x = { gemm_type(dtype), dtype_size(dtype), m, n, a, out, add };
+  parallel(n, m * STRETCH > 200000 ? STRETCH : MAX(STRETCH, 200000 / m / STRETCH * STRETCH), some_columns, &x);
+}
+
 /* -- a thread's own buffer -------------------------------------------------------------------------------------- */
 
 static __thread struct { void *p; size_t bytes; } room;

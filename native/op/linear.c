@@ -1,0 +1,144 @@
+/* linear.c - FullyConnected: Y = X W^T + b.
+**
+** X is seen as m rows of k: all axes but the first together (flatten), or the last axis alone. W is (num_hidden, k).
+** A weight that is bound and not too large is packed once for as long as its contents stay the same; then a run of a
+** small layer is one block of tiles, with bias and activation applied in registers.
+*/
+#include "../gemm.h"
+
+struct linear { int64_t num_hidden, no_bias, flatten; };
+
+static const struct param params[] = {
+  { "num_hidden", P_INT,  offsetof(struct linear, num_hidden), NULL, "columns of the output", NULL, "[1,]" },
+  { "no_bias",    P_BOOL, offsetof(struct linear, no_bias),    "0",  "there is no bias input" },
+  { "flatten",    P_BOOL, offsetof(struct linear, flatten),    "1",  "axes 1 and on are one; else the last axis alone is contracted" },
+  { 0 }
+};
+
+static const char *ports(const void *param)
+{
+  return ((const struct linear *)param)->no_bias ? "data weight" : "data weight bias";
+}
+
+/* -- inference ------------------------------------------------------------------------------------------------ */
+
+static int shape(struct infer *s)
+{
+  const struct linear *p = s->param;
+  ty_desc *x = &s->in[0], *y = &s->out[0];
+  if (!x->ndim) return TY_OK;
+  int64_t k = 1, dim[TY_MAXDIM];
+  bool flat = p->flatten || x->ndim == 1;
+  for (int i = flat ? 1 : x->ndim - 1; i < x->ndim; i++) k *= x->dim[i];
+  TRY(shape_is(s, &s->in[1], 2, (int64_t[]){ p->num_hidden, k }));
+  if (s->nin > 2) TRY(shape_is(s, &s->in[2], s->in[2].ndim == 2 ? 2 : 1, (int64_t[]){ p->num_hidden, 1 }));
+  memcpy(dim, x->dim, sizeof dim);
+  int n = flat ? 2 : x->ndim;
+  dim[n - 1] = p->num_hidden;
+  TRY(shape_is(s, y, n, dim));
+  return shape_dim(s, x, 0, y->dim[0]);
+}
+
+/* -- forward --------------------------------------------------------------------------------------------------- */
+
+struct sizes { int64_t m, n, k; };
+
+static struct sizes sizes_of(const ty_desc *data, const ty_desc *weight)
+{
+  struct sizes z = { .n = weight->dim[0], .k = weight->dim[1] };
+  z.m = desc_count(data) / z.k;
+  return z;
+}
+
+enum { KEEP = 4 << 20 };                              /* larger weights are packed piece by piece as they are used */
+
+static int forward(struct call *c)
+{
+  const struct arr *x = &c->in[0], *w = &c->in[1];
+  const int dtype = w->d.dtype;
+  struct sizes z = sizes_of(&x->d, &w->d);
+  struct gemm_epilogue e = { .bias = c->nin > 2 ? c->in[2].p : NULL, .act = c->act };
+  if (!c->state || !w->version || z.m < 4 || desc_bytes(&w->d) > KEEP)
+    return gemm_fused(dtype, false, true, z.m, z.n, z.k, x->p, z.k, w->p, z.k, c->out[0].p, z.n, &e);
+  const void *packed = gemm_keep(c->state, w, true, z.n, z.k, z.k);
+  NEED(packed, TY_EMEMORY, "out of memory: packed weight of %lld bytes", (long long)gemm_pack_bytes(dtype, z.n, z.k));
+  return gemm_packed(dtype, false, z.m, z.n, z.k, x->p, z.k, packed, c->out[0].p, z.n, &e);
+}
+
+static size_t state(const struct call *c) { return sizeof(struct gemm_kept); }
+
+/* -- backward: in: gradient of the output, data, weight ------------------------------------------------------------- */
+
+static int backward(struct call *c)
+{
+  const struct arr *g = &c->in[0], *x = &c->in[1], *w = &c->in[2], *out = c->out;
+  const int dtype = w->d.dtype;
+  struct sizes z = sizes_of(&x->d, &w->d);
+  if (out[0].p)
+    TRY(gemm(dtype, false, false, z.m, z.k, z.n, 1, g->p, z.n, w->p, z.k, c->add & 1, out[0].p, z.k));
+  if (out[1].p)
+    TRY(gemm(dtype, true, false, z.n, z.k, z.m, 1, g->p, z.n, x->p, z.k, c->add >> 1 & 1, out[1].p, z.k));
+  if (c->nout > 2 && out[2].p) sum_columns(dtype, z.m, z.n, g->p, out[2].p, c->add >> 2 & 1);
+  return TY_OK;
+}
+
+/* -- the same in plain loops ------------------------------------------------------------------------------------ */
+
+static double get(const struct arr *a, int64_t i)
+{
+  return a->d.dtype == TY_F64 ? ((const double *)a->p)[i] : (double)((const float *)a->p)[i];
+}
+
+static void put(const struct arr *a, int64_t i, double v, bool add)
+{
+  if (a->d.dtype == TY_F64) ((double *)a->p)[i] = v + (add ? ((double *)a->p)[i] : 0);
+  else ((float *)a->p)[i] = (float)(v + (add ? ((float *)a->p)[i] : 0));
+}
+
+static int plain(struct call *c)
+{
+  struct sizes z = sizes_of(&c->in[0].d, &c->in[1].d);
+  for (int64_t i = 0; i < z.m; i++)
+    for (int64_t j = 0; j < z.n; j++) {
+      double s = c->nin > 2 ? get(&c->in[2], j) : 0;
+      for (int64_t p = 0; p < z.k; p++) s += get(&c->in[0], i * z.k + p) * get(&c->in[1], j * z.k + p);
+      put(&c->out[0], i * z.n + j, s, false);
+    }
+  return TY_OK;
+}
+
+/* out[i, j] = sum over p of a[i * ai + p * ap] b[j * bj + p * bp] */
+static void contract(const struct arr *out, int64_t m, int64_t n, int64_t k, const struct arr *a, int64_t ai, int64_t ap,
+                     const struct arr *b, int64_t bj, int64_t bp, bool add)
+{
+  for (int64_t i = 0; out->p && i < m; i++)
+    for (int64_t j = 0; j < n; j++) {
+      double s = 0;
+      for (int64_t p = 0; p < k; p++) s += get(a, i * ai + p * ap) * (b ? get(b, j * bj + p * bp) : 1);
+      put(out, i * n + j, s, add);
+    }
+}
+
+static int plain_back(struct call *c)
+{
+  const struct arr *g = &c->in[0], *x = &c->in[1], *w = &c->in[2];
+  struct sizes z = sizes_of(&x->d, &w->d);
+  contract(&c->out[0], z.m, z.k, z.n, g, z.n, 1, w, 1, z.k, c->add & 1);
+  contract(&c->out[1], z.n, z.k, z.m, g, 1, z.n, x, 1, z.k, c->add >> 1 & 1);
+  if (c->nout > 2) contract(&c->out[2], z.n, 1, z.m, g, 1, z.n, NULL, 0, 0, c->add >> 2 & 1);
+  return TY_OK;
+}
+
+/*                                      name     run         types    refuse       scratch state  done            add flags */
+static const struct kernel cpu[] = {  { "gemm",  forward,    T_FLOAT, gemm_refuse, NULL,   state, gemm_kept_done, 0,  K_ACT },
+                                      { "plain", plain,      T_FLOAT }, { 0 } };
+static const struct kernel back[] = { { "gemm",  backward,   T_FLOAT, gemm_refuse, NULL,   NULL,  NULL,           7 },
+                                      { "plain", plain_back, T_FLOAT, NULL,        NULL,   NULL,  NULL,           7 }, { 0 } };
+
+const struct op op_linear[] = { {
+  .name = "FullyConnected", .alias = "_npx_fully_connected _sparse_FullyConnected",
+  .doc = "output = data weight^T + bias. data (N, ...) is flattened to (N, in), or kept (..., in) with flatten = false; "
+         "weight (num_hidden, in), bias (num_hidden,), output (N, num_hidden) or (..., num_hidden). Gradients of all inputs.",
+  .in = "data weight bias", .out = "output", .in_of = ports, .param = params, .param_size = sizeof(struct linear),
+  .shape = shape, .grad = "g0 i0 i1", .cpu = cpu, .back_cpu = back, .tier = 1,
+}, { 0 } };
