@@ -20,18 +20,27 @@ Error.CODES = {
 local HERE = debug.getinfo(1, "S").source:match("^@(.*/)") or "@none"
 
 
+--- The place of a call whose frame is gone (origin.lua); nil otherwise.
+Error.place = nil
+
 --- "file.lua:12": the first line on the stack that is not the library's own.
 -- @int[opt=2] level where to begin
 -- @treturn string the place, "" when there is none
+-- @treturn int its level, counted from the caller of this function; nil when there is none
 function Error.caller(level)
-  level = (level or 2) + 1
+  if Error.place then
+    return Error.place
+  end
+  local from = (level or 2) + 1
+  level = from
   while true do
     local info = debug.getinfo(level, "Sl")
     if not info then
       return ""
     end
     if info.currentline > 0 and info.source:sub(2, #HERE + 1) ~= HERE then
-      return info.short_src .. ":" .. info.currentline
+      local file = info.source:match("^@(.*)$") or info.short_src
+      return file .. ":" .. info.currentline, level - 1
     end
     level = level + 1
   end
@@ -130,6 +139,7 @@ function Error.new(fields)
   fields.code = Error.CODES[fields.code] or fields.code or "internal"
   fields.message = (fields.message or fields.code):gsub("%s*\n%s*", "; ")
   fields.where = fields.where or Error.caller(2)
+  Error.place = nil
   return setmetatable(fields, Error)
 end
 

@@ -19,6 +19,7 @@ local Class = require "tycho.class"
 local Error = require "tycho.error"
 local graph = require "tycho.symbol_graph"
 local node = require "tycho.symbol_node"
+local origin = require "tycho.origin"
 local registry = require "tycho.registry"
 local symbol_op = require "tycho.symbol_op"
 local symbol_text = require "tycho.symbol_text"
@@ -592,11 +593,10 @@ function Symbol.__index(self, key)
     return Class[key]                                    -- private fields that are not set
   end
   value = symbol_op.method(key)
-  if value and #entries_named(self, key) == 0 then
-    rawset(Symbol, key, value)
-    return value
+  if not value or #entries_named(self, key) > 0 then
+    return output_named(self, key, "Symbol", method_names())
   end
-  return value or output_named(self, key, "Symbol", method_names())
+  return value
 end
 
 
@@ -616,17 +616,26 @@ local function function_names()
 end
 
 
+local functions = {}                                     -- as handed out: they know the line they are called from
+
 local function find(_, key)
-  if type(key) ~= "string" or key:sub(1, 2) == "__" then
-    return nil
+  local f = functions[key]
+  if not f then
+    local value = symbol[key]
+    if value == nil and (type(key) ~= "string" or key:sub(1, 2) == "__") then
+      return nil
+    elseif value == nil then
+      value = symbol_op.maker(key) or symbol_op.maker(args.plain_name(key))
+        or Error.unknown{ func = "sym", argument = key, what = "operator", names = function_names() }
+    elseif type(value) ~= "function" then
+      return value
+    end
+    f = origin.wrap(value)
+    functions[key] = f
   end
-  local value = symbol_op.maker(key) or symbol_op.maker(args.plain_name(key))
-  if not value then
-    Error.unknown{ func = "sym", argument = key, what = "operator", names = function_names() }
-  end
-  rawset(symbol, key, value)
-  return value
+  origin.note(f)
+  return f
 end
 
 
-return setmetatable(symbol, { __index = find })
+return setmetatable({}, { __index = find, __newindex = symbol })

@@ -199,7 +199,9 @@ function graph.explain(e, built, given)
   for _, n in ipairs(e.shapes and built.order or {}) do
     if n.name == e.node and n.op then
       for i, shape in ipairs(e.shapes) do
-        local input = n.inputs[i] and n.inputs[i][1]
+        local entry = n.inputs[i]
+        local input = entry and entry[1]
+        shape.name = input and node.output_name(input, entry[2]) or shape.name
         shape.from = input and (given[input.name] and not input.op and "given"
           or input.attrs.__shape__ and not input.op and "attribute" or input.name) or shape.from
       end

@@ -3,9 +3,9 @@
 -- @module tycho.symbol_make
 
 local args = require "tycho.args"
-local Class = require "tycho.class"
 local control = require "tycho.symbol_control"
 local Error = require "tycho.error"
+local origin = require "tycho.origin"
 local registry = require "tycho.registry"
 local symbol_op = require "tycho.symbol_op"
 local values = require "tycho.values"
@@ -126,17 +126,21 @@ end
 -- @string prefix "_linalg_"
 -- @tparam table own functions it has beside them
 local function namespace(name, prefix, own)
-  return setmetatable(own, { __index = function(t, key)
-    if type(key) ~= "string" then
-      return nil
+  local functions = {}
+  return setmetatable({}, { __index = function(_, key)
+    local f = functions[key]
+    if not f and type(key) == "string" then
+      local value = own[key] or symbol_op.maker(prefix .. args.plain_name(key), ("sym.%s.%s"):format(name, key))
+      if not value then
+        Error.unknown{ func = "sym." .. name, argument = key, what = "function", names = names_with(prefix) }
+      end
+      f = origin.wrap(value)
+      functions[key] = f
     end
-    local plain = args.plain_name(key)
-    local value = symbol_op.maker(prefix .. plain, ("sym.%s.%s"):format(name, key))
-    if not value then
-      Error.unknown{ func = "sym." .. name, argument = key, what = "function", names = names_with(prefix) }
+    if f then
+      origin.note(f)
     end
-    rawset(t, key, value)
-    return value
+    return f
   end })
 end
 
@@ -255,12 +259,6 @@ function symbol_make.add(symbol)
   function symbol.Symbol.split_v2(self, ...)
     return split_v2(self, ...)
   end
-end
-
-
---- Whether x is a symbol (for helpers outside).
-function symbol_make.is_symbol(x)
-  return Class.is_a(x, require("tycho.symbol").Symbol)
 end
 
 

@@ -11,6 +11,7 @@ local Class = require "tycho.class"
 local Error = require "tycho.error"
 local name = require "tycho.name"
 local node = require "tycho.symbol_node"
+local origin = require "tycho.origin"
 local registry = require "tycho.registry"
 local values = require "tycho.values"
 
@@ -301,19 +302,30 @@ fluent.repeat_ = "repeat"
 fluent.split_v2 = nil
 
 
+local methods = {}
+
+local function make_method(key, op, schema)
+  local func, whole = "Symbol:" .. key, WHOLE[key] or false
+  return origin.wrap(function(self, ...)
+    local kind = { is_input = is_symbol, input_text = "a Symbol", options = METHOD_OPTIONS, self = self, whole = whole }
+    return make(registry.read_call(schema, func, kind, ...), schema, op:lower())
+  end)
+end
+
+
 --- The method of a symbol (or nil) for an operator: of the list above, or a row added at run time.
 -- @string key method name
 function symbol_op.method(key)
-  local op = fluent[key] or registry.user[key] and key
-  local schema = op and registry.find(op)
-  if not schema then
-    return nil
+  if not methods[key] then
+    local op = fluent[key] or registry.user[key] and key
+    local schema = op and registry.find(op)
+    if not schema then
+      return nil
+    end
+    methods[key] = make_method(key, op, schema)
   end
-  local func, whole = "Symbol:" .. key, WHOLE[key] or false
-  return function(self, ...)
-    local kind = { is_input = is_symbol, input_text = "a Symbol", options = METHOD_OPTIONS, self = self, whole = whole }
-    return make(registry.read_call(schema, func, kind, ...), schema, op:lower())
-  end
+  origin.note(methods[key])
+  return methods[key]
 end
 
 
