@@ -11,7 +11,7 @@
 #include <signal.h>
 #include "base.h"
 
-/* -- errors ------------------------------------------------------------------------------------------ */
+/* -- errors ------------------------------------------------------------------------------------ */
 
 struct parts {
   int  code;
@@ -113,7 +113,7 @@ int failure_tell(struct failure *f)
   return now.code;
 }
 
-/* -- memory ---------------------------------------------------------------------------------------------- */
+/* -- memory ------------------------------------------------------------------------------------ */
 
 enum { SMALL = 65536 };                               /* smaller blocks are never refused on behalf of the limit */
 static int64_t host_bytes;
@@ -136,8 +136,10 @@ int fail_memory(const char *place, size_t wanted, int64_t used, int64_t cached)
 {
   char limit[32] = "none";
   if (mem_limit()) snprintf(limit, sizeof limit, "%lld", (long long)mem_limit());
-  snprintf(memory_report, sizeof memory_report, "%s: %zu bytes wanted, %lld in use, %lld kept for reuse, limit %s, %lld live tensors, %lld executors",
-           place, wanted, (long long)used, (long long)cached, limit, (long long)ty_live("tensor"), (long long)ty_live("exec"));
+  snprintf(memory_report, sizeof memory_report, 
+           "%s: %zu bytes wanted, %lld in use, %lld kept for reuse, limit %s, %lld live tensors, %lld executors",
+           place, wanted, (long long)used, (long long)cached, limit, (long long)ty_live("tensor"),
+           (long long)ty_live("exec"));
   return fail(TY_EMEMORY, "out of memory");
 }
 
@@ -236,7 +238,7 @@ void arena_done(struct arena *a)
   a->head = NULL;
 }
 
-/* -- text ------------------------------------------------------------------------------------------------ */
+/* -- text -------------------------------------------------------------------------------------- */
 
 static bool room(struct text *t, size_t n)
 {
@@ -280,7 +282,7 @@ void text_done(struct text *t)
 
 const char *text_shape(const ty_desc *d, char *buffer, size_t size)
 {
-  if (d->ndim == 0) return snprintf(buffer, size, "(?)"), buffer;
+  if (d->ndim <= 0) return snprintf(buffer, size, "(?)"), buffer;
   size_t n = 0;
   for (int i = 0; i < d->ndim && i < TY_MAXDIM && n < size; i++) {
     char dim[24] = "?";
@@ -322,7 +324,7 @@ double name_distance(const char *a, const char *b)
   return last[nb];
 }
 
-/* -- live objects and environment ---------------------------------------------------------------------------- */
+/* -- live objects and environment -------------------------------------------------------------- */
 
 static const char *const kinds[LIVE_KINDS] = { "tensor", "graph", "exec", "pool", "iter", "bag", "storage" };
 static int64_t counts[LIVE_KINDS], native_bytes;
@@ -355,7 +357,8 @@ int64_t env_number(const char *name, int64_t otherwise)
   static const char units[] = "kmgt";
   const char *unit = end != s && *end ? strchr(units, tolower((unsigned char)*end)) : NULL;
   int shift = unit ? (int)(unit - units + 1) * 10 : 0;
-  if (end == s || errno || (*end && (!unit || end[1])) || n > INT64_MAX >> shift || n < -(INT64_MAX >> shift)) return otherwise;
+  int64_t most = INT64_MAX >> shift;
+  if (end == s || errno || (*end && (!unit || end[1])) || n > most || n < -most) return otherwise;
   return n * (1ll << shift);
 }
 
@@ -370,7 +373,7 @@ bool env_disabled(const char *what)
   return false;
 }
 
-/* -- interruption ---------------------------------------------------------------------------------------------- */
+/* -- interruption ------------------------------------------------------------------------------ */
 
 static int interrupt, watchers;
 static struct sigaction before;
@@ -400,7 +403,7 @@ int ty_interrupt_watch(int on)
   return TY_OK;
 }
 
-/* -- edition ----------------------------------------------------------------------------------------------------- */
+/* -- edition ----------------------------------------------------------------------------------- */
 
 int         ty_abi(void) { return TY_ABI; }
 const char *ty_version(void) { return "0.1.0"; }

@@ -18,7 +18,7 @@
 #define TRY(e) do { int try_ = (e); if (try_ != TY_OK) return try_; } while (0)
 #define NEED(c, code, ...) do { if (!(c)) return fail(code, __VA_ARGS__); } while (0)
 
-/* -- errors --------------------------------------------------------------------------------- */
+/* -- errors ------------------------------------------------------------------------------------ */
 
 int  fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));   /* returns code */
 void fail_node(const char *op, const char *node, const char *where);         /* NULL parts are left alone */
@@ -29,9 +29,9 @@ struct failure *failure_keep(struct failure *f);
 void failure_drop(struct failure *f);                 /* NULL allowed */
 bool failure_told(const struct failure *f);           /* somebody has been told: marks that point to it are void */
 void failure_void(struct failure *f);                 /* marks it told without telling */
-int  failure_tell(struct failure *f);                 /* makes it this thread's failure, marks it told, returns its code */
+int  failure_tell(struct failure *f);                 /* makes it this thread's, marks it told, returns its code */
 
-/* -- memory: all of it is counted and may fail (TYCHO_MEM_LIMIT) -------------------------------- */
+/* -- memory: all of it is counted and may fail (TYCHO_MEM_LIMIT) ------------------------------- */
 
 enum { ALIGN = 64, PAGE = 4096 };
 void *mem_new(size_t bytes);                          /* zeroed; NULL and a failure of TY_EMEMORY when out of memory */
@@ -40,7 +40,7 @@ void  mem_free(void *p);
 uint64_t mem_count(void);                             /* allocations made by this thread so far */
 int64_t  mem_bytes(void);                             /* host bytes in use through mem_new */
 int64_t  mem_limit(void);                             /* TYCHO_MEM_LIMIT; 0: none */
-int   fail_memory(const char *place, size_t wanted, int64_t used, int64_t cached);   /* TY_EMEMORY with a memory report */
+int   fail_memory(const char *place, size_t wanted, int64_t used, int64_t cached);   /* TY_EMEMORY with a report */
 char *mem_text(const char *s);                        /* a copy */
 #define NEW(T) ((T *)mem_new(sizeof(T)))
 #define NEWS(T, n) ((T *)mem_new(sizeof(T) * (size_t)((n) > 0 ? (n) : 1)))
@@ -56,16 +56,16 @@ void  arena_done(struct arena *a);
 bool grow_array(void **p, int n, int *cap, size_t size);
 #define GROW(p, n, cap) grow_array((void **)&(p), n, &(cap), sizeof *(p))
 
-/* -- text ----------------------------------------------------------------------------------- */
+/* -- text -------------------------------------------------------------------------------------- */
 
 struct text { char *s; size_t n, cap; bool lost; };   /* zero-initialised = empty; lost: out of memory on the way */
 void text_add(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void text_put(struct text *t, const char *s, size_t n);
 void text_done(struct text *t);
-const char *text_shape(const ty_desc *d, char *buffer, size_t size);   /* "(2, 3)"; "?" for an unknown dim, "(?)" for none known */
+const char *text_shape(const ty_desc *d, char *buffer, size_t size);   /* "(2, 3)"; unknown: "?" a dim, "(?)" all */
 double name_distance(const char *a, const char *b);   /* edit distance, for "did you mean" */
 
-/* -- live objects and environment ---------------------------------------------------------------- */
+/* -- live objects and environment -------------------------------------------------------------- */
 
 enum { LIVE_TENSOR, LIVE_GRAPH, LIVE_EXEC, LIVE_POOL, LIVE_ITER, LIVE_BAG, LIVE_STORAGE, LIVE_KINDS };
 void live(int kind, int by);                          /* counts objects, thread safe */
@@ -75,8 +75,8 @@ int64_t env_number(const char *name, int64_t otherwise);
 bool env_disabled(const char *what);                  /* TYCHO_DISABLE names it */
 bool interrupted(void);                               /* somebody asks every running call to stop */
 
-/* -- the processor (platform.c) --------------------------------------------------------------------- */
+/* -- the processor (platform.c) ---------------------------------------------------------------- */
 
 enum { CPU_BASELINE, CPU_AVX2, CPU_AVX512 };
-int  cpu_level(void);                                 /* CPU_*: the best this machine runs, or TYCHO_CPU where that is lower */
+int  cpu_level(void);                                 /* CPU_*: the best this machine runs, at most TYCHO_CPU */
 const char *cpu_path(void);                           /* "baseline" "avx2" "avx512" */

@@ -8,7 +8,7 @@
 #include "parallel.h"
 #include "tensor.h"
 
-/* -- half types -------------------------------------------------------------------------------------------- */
+/* -- half types -------------------------------------------------------------------------------- */
 
 static uint32_t bits_of(float f) { uint32_t u; memcpy(&u, &f, 4); return u; }
 static float float_of(uint32_t u) { float f; memcpy(&f, &u, 4); return f; }
@@ -42,7 +42,7 @@ uint16_t float_to_bf16(float f)
   return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? quiet : rounded);
 }
 
-/* -- casts between C types --------------------------------------------------------------------------------------- */
+/* -- casts between C types --------------------------------------------------------------------- */
 
 static inline int32_t i32_of_f32(float x) { return x >= -0x1p31f && x < 0x1p31f ? (int32_t)x : INT32_MIN; }
 static inline int32_t i32_of_f64(double x) { return x > -0x1p31 - 1 && x < 0x1p31 ? (int32_t)x : INT32_MIN; }
@@ -89,7 +89,8 @@ LOOP(f32_bf16, uint16_t, float, float_to_bf16(x))
 
 typedef void (*cast_fn)(void *restrict, const void *restrict, int64_t);
 #define ROW(s) \
-  [TY_F32] = s##_f32, [TY_F64] = s##_f64, [TY_U8] = s##_u8, [TY_I32] = s##_i32, [TY_I8] = s##_i8, [TY_I64] = s##_i64, [TY_BOOL] = s##_b8
+  [TY_F32] = s##_f32, [TY_F64] = s##_f64, [TY_U8] = s##_u8, [TY_I32] = s##_i32, [TY_I8] = s##_i8, [TY_I64] = s##_i64, \
+  [TY_BOOL] = s##_b8
 static const cast_fn casts[TY_BF16 + 1][TY_BF16 + 1] = {                       /* [from][to]; NULL: through float32 */
   [TY_F32]  = { ROW(f32), [TY_F16] = f32_f16, [TY_BF16] = f32_bf16 },
   [TY_F64]  = { ROW(f64) },
@@ -102,7 +103,7 @@ static const cast_fn casts[TY_BF16 + 1][TY_BF16 + 1] = {                       /
   [TY_BF16] = { [TY_F32] = bf16_f32 },
 };
 
-/* -- whole arrays ---------------------------------------------------------------------------------------------------- */
+/* -- whole arrays ------------------------------------------------------------------------------ */
 
 enum { BLOCK = 1024, GRAIN = 1 << 15 };
 
@@ -126,11 +127,13 @@ static void cast_part(int64_t begin, int64_t end, void *context)
 static void copy_part(int64_t begin, int64_t end, void *context)
 {
   const struct job *j = context;
-  memcpy(j->dst + (size_t)begin * j->dst_size, j->src + (size_t)begin * j->src_size, (size_t)(end - begin) * j->dst_size);
+  size_t at = (size_t)begin * j->dst_size;
+  memcpy(j->dst + at, j->src + at, (size_t)(end - begin) * j->dst_size);
 }
 
 void convert(void *dst, int dst_type, const void *src, int src_type, int64_t n)
 {
-  struct job j = { dst, src, casts[src_type][dst_type], casts[src_type][TY_F32], casts[TY_F32][dst_type], dtype_size(dst_type), dtype_size(src_type) };
+  struct job j = { dst, src, casts[src_type][dst_type], casts[src_type][TY_F32], casts[TY_F32][dst_type],
+                   dtype_size(dst_type), dtype_size(src_type) };
   parallel(n, GRAIN, dst_type == src_type ? copy_part : cast_part, &j);
 }

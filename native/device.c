@@ -30,7 +30,9 @@ const char *device_name(int device, char *buffer, size_t size)
 
 int device_parse(const char *text, int *device)
 {
-  static const struct { const char *name; int kind; } names[] = { { "cpu_pinned", TY_PINNED }, { "cpu", TY_CPU }, { "gpu", TY_GPU } };
+  static const struct { const char *name; int kind; } names[] = {
+    { "cpu_pinned", TY_PINNED }, { "cpu", TY_CPU }, { "gpu", TY_GPU },
+  };
   if (!text || !*text) { *device = TY_CPU; return TY_OK; }
   for (int i = 0; i < COUNT(names); i++) {
     size_t n = strlen(names[i].name);
@@ -39,7 +41,8 @@ int device_parse(const char *text, int *device)
     if (text[n]) {
       char *end = NULL;
       if (text[n] == '(') id = strtol(text + n + 1, &end, 10);
-      NEED(end && end > text + n + 1 && !strcmp(end, ")"), TY_EVALUE, "bad device '%s': expected for instance cpu(0)", text);
+      bool good = end && end > text + n + 1 && !strcmp(end, ")");
+      NEED(good, TY_EVALUE, "bad device '%s': expected for instance cpu(0)", text);
     }
     NEED(id >= 0 && id < IDS, TY_EDEVICE, "bad device '%s': ids are 0 to %d", text, IDS - 1);
     *device = names[i].kind + (int)id;
@@ -48,16 +51,24 @@ int device_parse(const char *text, int *device)
   return fail(TY_EVALUE, "bad device '%s': expected cpu(i), gpu(i) or cpu_pinned(i)", text);
 }
 
+static int check(int device)
+{
+  bool good = device >= 0 && device_kind(device) <= TY_PINNED && device_id(device) < IDS;
+  NEED(good, TY_EDEVICE, "there is no device number %d", device);
+  return TY_OK;
+}
+
 int device_open(int device)
 {
   char name[32];
+  TRY(check(device));
   const struct device_ops *ops = device_ops(device);
-  NEED(device >= 0 && device_kind(device) <= TY_PINNED && device_id(device) < IDS, TY_EDEVICE, "there is no device number %d", device);
-  NEED(ops, TY_EDEVICE, "%s does not exist: no plugin for this kind of device is loaded", device_name(device, name, sizeof name));
+  device_name(device, name, sizeof name);
+  NEED(ops, TY_EDEVICE, "%s does not exist: no plugin for this kind of device is loaded", name);
   return ops->open(device);
 }
 
-/* -- random states --------------------------------------------------------------------------------------- */
+/* -- random states ----------------------------------------------------------------------------- */
 
 static struct draw state[SLOTS];
 static bool seeded[SLOTS];                            /* false: the state still follows from base_seed */
@@ -91,12 +102,6 @@ struct draw device_draw(int device)
   return d;
 }
 
-static int check(int device)
-{
-  NEED(device >= 0 && device_kind(device) <= TY_PINNED && device_id(device) < IDS, TY_EDEVICE, "there is no device number %d", device);
-  return TY_OK;
-}
-
 int ty_seed(int device, uint64_t seed)
 {
   if (device != -1) TRY(check(device));
@@ -124,7 +129,7 @@ int ty_rng(int device, int set, uint64_t *seed, uint64_t *counter)
   return TY_OK;
 }
 
-/* -- asking ------------------------------------------------------------------------------------------------ */
+/* -- asking ------------------------------------------------------------------------------------ */
 
 int ty_devices(int kind)
 {

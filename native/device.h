@@ -27,13 +27,17 @@ struct storage {
   void   (*release)(void *owner, void *data);         /* gives the bytes back; NULL: not ours */
   void    *owner;
 };
-int  storage_new(int device, size_t bytes, struct storage **out);          /* from the device's allocator, uninitialised, 64-byte aligned */
-int  storage_wrap(int device, void *data, size_t bytes, void (*release)(void *, void *), void *owner, struct storage **out);
+int  storage_new(int device, size_t bytes, struct storage **out);          /* uninitialised, 64-byte aligned */
+int  storage_wrap(int device, void *data, size_t bytes, void (*release)(void *, void *), void *owner,
+                  struct storage **out);
 struct storage *storage_keep(struct storage *s);
-void storage_free(struct storage *s);                 /* drops one reference; the bytes go when queued tasks no longer hold it */
-int  storage_wait(struct storage *s, int for_write);  /* until it may be read (written) by the host; tells a failure once */
+void storage_free(struct storage *s);                 /* drops one reference; queued tasks hold theirs */
+int  storage_wait(struct storage *s, int for_write);  /* until the host may read (write) it; tells a failure once */
 
-static inline uint64_t storage_version(const struct storage *s) { return __atomic_load_n(&s->version, __ATOMIC_RELAXED); }
+static inline uint64_t storage_version(const struct storage *s)
+{
+  return __atomic_load_n(&s->version, __ATOMIC_RELAXED);
+}
 void storage_settle(struct storage *s, int for_write);                     /* the same, but tells nothing */
 void storage_written(struct storage *s, bool all);    /* the host has written it; all of it: a failure mark is void */
 bool storage_failed(const struct storage *s);         /* marked, and nobody was told */
@@ -51,7 +55,7 @@ struct task {
   size_t held;                                        /* bytes that only the queue keeps alive (back-pressure) */
 };
 int  device_submit(int device, const struct task *t, struct ticket *out);  /* out may be NULL */
-int  device_open(int device);                         /* TY_EDEVICE with the reason where it does not exist; opens on first use */
+int  device_open(int device);                         /* TY_EDEVICE with the reason; opens on first use */
 int  device_wait(int device);                         /* drains; -1: all; tells the first pending failure */
 bool ticket_past(struct ticket t);
 void ticket_wait(struct ticket t);
@@ -59,13 +63,14 @@ int  device_queues(void);                             /* CPU queues opened so fa
 bool device_sync(void);                               /* TYCHO_SYNC=1: device_submit runs inline */
 const char *device_name(int device, char *buffer, size_t size);            /* "cpu(0)" */
 int  device_parse(const char *text, int *device);     /* "gpu(1)" -> TY_GPU + 1; "" -> TY_CPU */
-int  device_copy(struct storage *dst, size_t dst_at, struct storage *src, size_t src_at, size_t bytes);   /* queued; across devices too */
+int  device_copy(struct storage *dst, size_t dst_at, struct storage *src, size_t src_at, size_t bytes);
+                                                      /* queued; across devices too */
 
 /* The random state of a device: every draw (imperative call or executor run) takes the next counter. */
 struct draw { uint64_t seed, counter; };
 struct draw device_draw(int device);
 
-/* Ranges that grow: reserved address space, committed as needed; a range that cannot grow in place moves (returns 1). */
+/* Ranges that grow: reserved address space, committed as needed; a range that cannot grow in place moves. */
 struct range { int32_t device; char *base; size_t bytes, reserved; };
 int  range_new(int device, struct range *out);
 int  range_grow(struct range *r, size_t bytes, bool *moved);               /* contents are kept */
@@ -81,7 +86,7 @@ struct device_ops {
   int   (*count)(void);
   int   (*open)(int device);                          /* TY_EDEVICE with the reason */
   int   (*enter)(int device);                         /* first thing on the queue's thread; may be NULL */
-  int   (*finish)(int device);                        /* waits for what tasks have started; NULL: a task has ended when run returns */
+  int   (*finish)(int device);                        /* waits for what tasks have started; NULL: run waits itself */
   void *(*alloc)(int device, size_t bytes);           /* 64-byte aligned */
   void  (*release)(int device, void *data, size_t bytes);
   int   (*copy)(int dst_device, void *dst, int src_device, const void *src, size_t bytes);

@@ -29,7 +29,7 @@ static int count(void)
 
 static int open_cpu(int device) { return TY_OK; }
 
-/* -- memory ------------------------------------------------------------------------------------------------ */
+/* -- memory ------------------------------------------------------------------------------------ */
 
 static void *alloc(int device, size_t bytes)
 {
@@ -65,7 +65,7 @@ static int convert_here(int device, void *dst, int dst_type, const void *src, in
   return TY_OK;
 }
 
-/* -- ranges ------------------------------------------------------------------------------------------------ */
+/* -- ranges ------------------------------------------------------------------------------------ */
 
 static void *map(size_t bytes, int access)
 {

@@ -71,7 +71,7 @@ int parallel_threads(void)
 
 int parallel_index(void) { return inside ? member : 0; }
 
-/* -- regions ------------------------------------------------------------------------------------------- */
+/* -- regions ----------------------------------------------------------------------------------- */
 
 static void alone(void (*body)(int, int, void *), void *context)
 {

@@ -10,9 +10,9 @@
 #include <stdint.h>
 
 typedef void (*parallel_fn)(int64_t begin, int64_t end, void *context);
-void parallel(int64_t n, int64_t grain, parallel_fn body, void *context);   /* chunks of `grain`, the last may be smaller */
+void parallel(int64_t n, int64_t grain, parallel_fn body, void *context);   /* chunks of `grain`, then the rest */
 void parallel_team(void (*body)(int member, int members, void *context), void *context);   /* once per member */
-int  parallel_threads(void);                          /* members of this thread's team; on a thread that is no queue (scratch()
-                                                         at bind): the most that any team can ever have */
+int  parallel_threads(void);                          /* members of this thread's team; on a thread that is no
+                                                         queue (scratch() at bind): the most any team may have */
 int  parallel_index(void);                            /* this member, from 0 */
 void parallel_queue(bool on);                         /* device.c: this thread is (no longer) a queue */

@@ -1,14 +1,14 @@
 /* params.c - the reference's file of arrays ("x.params"): reading all its versions, writing the current one.
 **
-** Little-endian. File: 64-bit magic 0x112, reserved word, count, records, name count (0 or count), names (64-bit length,
-** bytes). A record of version 2: 32-bit magic, storage type, shape (32-bit ndim, 64-bit dims), device type and id, dtype,
-** elements; no more than the shape where ndim is 0 (a null array). Version 1 lacks the storage type; version 0 lacks the
-** magic too and has 32-bit dims; version 3 is 2 with NumPy's shapes (ndim 0 is a scalar, -1 a null array).
-** A sparse record (storage type 1 or 2) adds a shape of what is stored and its index arrays; it is read as a dense array.
+** Little-endian. File: 64-bit magic 0x112, reserved word, count, records, name count (0 or count), names (64-bit
+** length, bytes). A record of version 2: 32-bit magic, storage type, shape (32-bit ndim, 64-bit dims), device type and
+** id, dtype, elements; no more than the shape where ndim is 0 (a null array). Version 1 lacks the storage type; version
+** 0 lacks the magic too and has 32-bit dims; version 3 is 2 with NumPy's shapes (ndim 0 is a scalar, -1 a null array).
+** A sparse record (storage type 1 or 2) adds a shape of what is stored and index arrays; it is read as a dense array.
 **
-** Nothing is believed before it is checked against the bytes that are left, so a damaged count cannot make us allocate.
+** Nothing is believed before it is checked against the bytes that are left: a damaged count cannot make us allocate.
 ** Null and empty arrays, which Tycho has not, are left out of a file with names and refused in one without.
-** Saving goes to a temporary file in the same folder, is synced, then renamed: a reader sees the old file or the new one.
+** Saving goes to a temporary file in the same folder, is synced, then renamed: readers see the old file or the new one.
 */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 enum { V1 = 0xF993FAC8, V2 = 0xF993FAC9, V3 = 0xF993FACA };
 enum { DENSE = 0, ROW_SPARSE = 1, CSR = 2 };
 
-/* -- reading bytes -------------------------------------------------------------------------------------------- */
+/* -- reading bytes ----------------------------------------------------------------------------- */
 
 struct reader {
   const char *name;                                   /* of the file, for messages */
@@ -37,16 +37,19 @@ static int corrupt(const struct reader *r, const char *format, ...)
   va_start(a, format);
   vsnprintf(what, sizeof what, format, a);
   va_end(a);
-  return fail(TY_EFORMAT, "%s: byte %llu of %llu: %s", r->name, (unsigned long long)r->at, (unsigned long long)r->size, what);
+  unsigned long long at = r->at, size = r->size;
+  return fail(TY_EFORMAT, "%s: byte %llu of %llu: %s", r->name, at, size, what);
 }
 
 static uint64_t left(const struct reader *r) { return r->size - r->at; }
 
 static int take(struct reader *r, void *out, uint64_t n, const char *what)
 {
-  if (n > left(r)) return corrupt(r, "the file ends within %s: %llu bytes are missing", what, (unsigned long long)(n - left(r)));
-  if (r->file) NEED(fread(out, 1, n, r->file) == n, TY_EIO, "cannot read '%s': %s", r->name, ferror(r->file) ? strerror(errno) : "it became shorter");
-  else if (n) memcpy(out, r->data + r->at, n);
+  unsigned long long missing = n > left(r) ? n - left(r) : 0;
+  if (missing) return corrupt(r, "the file ends within %s: %llu bytes are missing", what, missing);
+  if (r->file && fread(out, 1, n, r->file) != n)
+    return fail(TY_EIO, "cannot read '%s': %s", r->name, ferror(r->file) ? strerror(errno) : "it became shorter");
+  if (!r->file && n) memcpy(out, r->data + r->at, n);
   r->at += n;
   return TY_OK;
 }
@@ -76,7 +79,7 @@ static int take_u64(struct reader *r, uint64_t *out, const char *what)
   return TY_OK;
 }
 
-/* -- a record ------------------------------------------------------------------------------------------------- */
+/* -- a record ---------------------------------------------------------------------------------- */
 
 struct shape { int32_t ndim; int64_t dim[TY_MAXDIM]; };
 struct record {
@@ -123,7 +126,8 @@ static int take_dtype(struct reader *r, int32_t *dtype)
   static const char *const foreign[] = { "int16", "uint16", "uint32", "uint64" };   /* codes 8 to 11 */
   TRY(take_i32(r, dtype, "a type code"));
   if (dtype_size(*dtype)) return TY_OK;
-  if (*dtype >= 8 && *dtype <= 11) return fail(TY_EUNSUPPORTED, "%s: arrays of %s cannot be loaded", r->name, foreign[*dtype - 8]);
+  if (*dtype >= 8 && *dtype <= 11)
+    return fail(TY_EUNSUPPORTED, "%s: arrays of %s cannot be loaded", r->name, foreign[*dtype - 8]);
   return corrupt(r, "unknown type code %d", *dtype);
 }
 
@@ -131,7 +135,8 @@ static int take_dtype(struct reader *r, int32_t *dtype)
 static int stored_bytes(struct reader *r, const struct shape *s, int dtype, uint64_t *out)
 {
   int64_t n = count_of(s);
-  if (n < 0 || (uint64_t)n > left(r) / dtype_size(dtype)) return corrupt(r, "the file ends within the elements of an array");
+  bool there = n >= 0 && (uint64_t)n <= left(r) / dtype_size(dtype);
+  if (!there) return corrupt(r, "the file ends within the elements of an array");
   *out = (uint64_t)n * dtype_size(dtype);
   return TY_OK;
 }
@@ -143,7 +148,8 @@ static int take_version(struct reader *r, struct record *x)
   TRY(take_u32(r, &first, "an array"));
   bool modern = first == V2 || first == V3;
   if (!modern && first != V1) {
-    if (first > TY_MAXDIM) return corrupt(r, "an array begins with 0x%08x, which is neither a known version nor a number of dimensions", first);
+    if (first > TY_MAXDIM)
+      return corrupt(r, "an array begins with 0x%08x: neither a known version nor a number of dimensions", first);
     x->shape.ndim = (int32_t)first;
     return take_dims(r, &x->shape, true);
   }
@@ -168,7 +174,8 @@ static int take_head(struct reader *r, struct record *x)
   for (int i = 0; i < x->storage; i++) {              /* row_sparse has one index array, csr two */
     TRY(take_dtype(r, &x->index[i].dtype));
     TRY(take_shape(r, &x->index[i].shape));
-    if (x->index[i].shape.ndim < 1 || x->stored.ndim < 1) return corrupt(r, "a sparse array without a shape of what is stored");
+    bool shaped = x->index[i].shape.ndim >= 1 && x->stored.ndim >= 1;
+    if (!shaped) return corrupt(r, "a sparse array without a shape of what is stored");
   }
   return TY_OK;
 }
@@ -191,7 +198,7 @@ static int take_dense(struct reader *r, struct record *x, ty_tensor **out)
   return code;
 }
 
-/* -- sparse records ------------------------------------------------------------------------------------------- */
+/* -- sparse records ---------------------------------------------------------------------------- */
 
 /* The bytes of one stored array, in memory of its own. */
 static int take_part(struct reader *r, const struct shape *s, int dtype, char **out, int64_t *n)
@@ -221,29 +228,38 @@ static int64_t row_elements(const struct shape *s)
   return count_of(&row);
 }
 
-static int fill_rows(struct reader *r, const struct record *x, const char *value, int64_t nvalue, const int64_t *row, int64_t n, char *dst)
+/* What a sparse record stores: elements, and its one or two index arrays as 64-bit integers. */
+struct stored {
+  char    *value;    int64_t nvalue;
+  int64_t *index[2]; int64_t n[2];
+};
+
+static int fill_rows(struct reader *r, const struct record *x, const struct stored *s, char *dst)
 {
-  int64_t each = row_elements(&x->shape);
+  int64_t each = row_elements(&x->shape), rows = x->shape.dim[0], n = s->n[0];
   size_t size = (size_t)each * dtype_size(x->dtype);
-  if (each < 0 || (each && nvalue / each < n)) return corrupt(r, "a row_sparse array lists %lld rows, but stores %lld elements", (long long)n, (long long)nvalue);
+  if (each < 0 || (each && s->nvalue / each < n)) return corrupt(r, "a row_sparse array stores too few rows");
   for (int64_t i = 0; i < n; i++) {
-    if (row[i] < 0 || row[i] >= x->shape.dim[0]) return corrupt(r, "a row_sparse array of %lld rows stores row %lld", (long long)x->shape.dim[0], (long long)row[i]);
-    memcpy(dst + (size_t)row[i] * size, value + (size_t)i * size, size);
+    int64_t row = s->index[0][i];
+    if (row < 0 || row >= rows) return corrupt(r, "a row_sparse array lists row %lld", (long long)row);
+    memcpy(dst + (size_t)row * size, s->value + (size_t)i * size, size);
   }
   return TY_OK;
 }
 
-static int fill_csr(struct reader *r, const struct record *x, const char *value, int64_t nvalue, const int64_t *start, int64_t nstart,
-                    const int64_t *column, int64_t ncolumn, char *dst)
+static int fill_csr(struct reader *r, const struct record *x, const struct stored *s, char *dst)
 {
   size_t size = dtype_size(x->dtype);
-  int64_t rows = x->shape.dim[0], width = x->shape.dim[1];
-  if (x->shape.ndim != 2 || nstart != rows + 1) return corrupt(r, "a csr array of %lld rows has %lld row starts", (long long)rows, (long long)nstart);
+  int64_t rows = x->shape.dim[0], width = x->shape.dim[1], most = MIN(s->nvalue, s->n[1]);
+  const int64_t *start = s->index[0], *column = s->index[1];
+  if (x->shape.ndim != 2 || s->n[0] != rows + 1) return corrupt(r, "a csr array lacks starts of rows");
   for (int64_t i = 0; i < rows; i++) {
-    if (start[i] < 0 || start[i + 1] < start[i] || start[i + 1] > MIN(nvalue, ncolumn)) return corrupt(r, "row %lld of a csr array has no valid extent", (long long)i);
+    bool good = start[i] >= 0 && start[i + 1] >= start[i] && start[i + 1] <= most;
+    if (!good) return corrupt(r, "row %lld of a csr array has no valid extent", (long long)i);
     for (int64_t k = start[i]; k < start[i + 1]; k++) {
-      if (column[k] < 0 || column[k] >= width) return corrupt(r, "a csr array of %lld columns stores column %lld", (long long)width, (long long)column[k]);
-      memcpy(dst + (size_t)(i * width + column[k]) * size, value + (size_t)k * size, size);
+      int64_t c = column[k];
+      if (c < 0 || c >= width) return corrupt(r, "a csr array lists column %lld", (long long)c);
+      memcpy(dst + (size_t)(i * width + c) * size, s->value + (size_t)k * size, size);
     }
   }
   return TY_OK;
@@ -254,7 +270,9 @@ static int sparse_tensor(struct reader *r, const struct record *x, ty_tensor **o
 {
   int64_t n = count_of(&x->shape);
   uint64_t most = MAX((uint64_t)64 << 20, r->size * 256);
-  if (n < 0 || (uint64_t)n > most / dtype_size(x->dtype)) return fail(TY_EUNSUPPORTED, "%s: a %s array is too large to be made dense", r->name, x->storage == CSR ? "csr" : "row_sparse");
+  if (n < 0 || (uint64_t)n > most / dtype_size(x->dtype))
+    return fail(TY_EUNSUPPORTED, "%s: a %s array is too large to be made dense", r->name,
+                x->storage == CSR ? "csr" : "row_sparse");
   TRY(new_tensor(x, out));
   memset(tensor_at(*out), 0, desc_bytes(&(*out)->d));
   return TY_OK;
@@ -262,22 +280,20 @@ static int sparse_tensor(struct reader *r, const struct record *x, ty_tensor **o
 
 static int take_sparse(struct reader *r, struct record *x, ty_tensor **out)
 {
-  char *value = NULL;
-  int64_t *index[2] = { 0 }, nvalue = 0, n[2] = { 0 };
-  int code = take_part(r, &x->stored, x->dtype, &value, &nvalue);
-  for (int i = 0; i < x->storage && !code; i++) code = take_index(r, x, i, &index[i], &n[i]);
+  struct stored s = { 0 };
+  int code = take_part(r, &x->stored, x->dtype, &s.value, &s.nvalue);
+  for (int i = 0; i < x->storage && !code; i++) code = take_index(r, x, i, &s.index[i], &s.n[i]);
   if (!code && count_of(&x->shape) == 0) x->absent = true;
   else if (!code) code = sparse_tensor(r, x, out);
-  if (!code && *out && x->storage == ROW_SPARSE) code = fill_rows(r, x, value, nvalue, index[0], n[0], tensor_at(*out));
-  if (!code && *out && x->storage == CSR) code = fill_csr(r, x, value, nvalue, index[0], n[0], index[1], n[1], tensor_at(*out));
+  if (!code && *out) code = (x->storage == CSR ? fill_csr : fill_rows)(r, x, &s, tensor_at(*out));
   if (code) ty_tensor_free(*out), *out = NULL;
-  mem_free(value);
-  mem_free(index[0]);
-  mem_free(index[1]);
+  mem_free(s.value);
+  mem_free(s.index[0]);
+  mem_free(s.index[1]);
   return code;
 }
 
-/* -- a file -------------------------------------------------------------------------------------------------------- */
+/* -- a file ------------------------------------------------------------------------------------ */
 
 struct loaded { ty_tensor **tensor; int n, cap; };    /* NULL: an absent array */
 
@@ -328,9 +344,10 @@ static int check_magic(struct reader *r)
   for (int i = 7; i >= 0; i--) magic = magic << 8 | b[i];
   if (n == 8 && magic == LIST_MAGIC) return TY_OK;
   if (n > 2 && b[0] == 0x80 && b[1] >= 2 && b[1] <= 5)
-    return fail(TY_EFORMAT, "%s: this is a Python pickle, not a file of arrays; pickles can run code and are not read", r->name);
-  return fail(TY_EFORMAT, n < 8 ? "%s: this is not a file of arrays: it has only %llu bytes"
-                                : "%s: this is not a file of arrays: it does not begin with the number 0x112", r->name, (unsigned long long)r->size);
+    return fail(TY_EFORMAT, "%s: this is a Python pickle, not a file of arrays; pickles can run code and are not read",
+                r->name);
+  return fail(TY_EFORMAT, "%s: this is not a file of arrays: %s", r->name, n < 8 ? "it has not even a header"
+                                                                                 : "it does not begin with 0x112");
 }
 
 static int take_all(struct reader *r, struct loaded *l, ty_bag *b, int *named)
@@ -342,7 +359,8 @@ static int take_all(struct reader *r, struct loaded *l, ty_bag *b, int *named)
   if (count > left(r) / 4) return corrupt(r, "%llu arrays cannot be in this file", (unsigned long long)count);
   for (uint64_t i = 0; i < count; i++) TRY(take_record(r, l));
   TRY(take_u64(r, &names, "the number of names"));
-  if (names && names != count) return corrupt(r, "%llu names for %llu arrays", (unsigned long long)names, (unsigned long long)count);
+  if (names && names != count)
+    return corrupt(r, "%llu names for %llu arrays", (unsigned long long)names, (unsigned long long)count);
   *named = names > 0;
   return (names ? put_named : put_numbered)(r, l, b);
 }
@@ -383,7 +401,7 @@ int ty_params_load(const char *path, ty_bag **out, int *named)
   return code;
 }
 
-/* -- writing --------------------------------------------------------------------------------------------------------- */
+/* -- writing ----------------------------------------------------------------------------------- */
 
 static void put(FILE *f, const void *p, size_t n) { if (n) fwrite(p, 1, n, f); }   /* the stream remembers a failure */
 
@@ -451,7 +469,7 @@ static int put_all(FILE *f, const ty_bag *b, int n, int named)
   return TY_OK;
 }
 
-/* Where to write: a fresh file beside the target (links followed), or the target itself where that is no regular file. */
+/* Where to write: a fresh file beside the target (links followed), or the target itself if that is no regular file. */
 struct target { char *path, *temporary; int fd; };
 
 static int cannot(const char *path)
@@ -466,7 +484,8 @@ static int open_temporary(struct target *t)
   int folder = slash ? (int)(slash + 1 - t->path) : 0;
   for (int tries = 0; tries < 100; tries++) {
     struct text name = { 0 };
-    text_add(&name, "%.*s.tycho-%ld-%d", folder, t->path, (long)getpid(), __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED));
+    int n = __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED);
+    text_add(&name, "%.*s.tycho-%ld-%d", folder, t->path, (long)getpid(), n);
     NEED(!name.lost, TY_EMEMORY, "out of memory");
     t->fd = open(name.s, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (t->fd >= 0) { t->temporary = name.s; return TY_OK; }

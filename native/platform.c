@@ -12,7 +12,7 @@
 #include <oneapi/dnnl/dnnl.h>
 #endif
 
-/* -- processor ---------------------------------------------------------------------------------------- */
+/* -- processor --------------------------------------------------------------------------------- */
 
 static const char *const paths[] = { "baseline", "avx2", "avx512" };
 
@@ -20,9 +20,9 @@ static int best_level(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CPU_BASELINE;    /* f16c came before avx2 */
-  bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq")
-              && __builtin_cpu_supports("avx512vl");
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CPU_BASELINE;   /* f16c is older */
+  bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
+              && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   return wide ? CPU_AVX512 : CPU_AVX2;
 #else
   return CPU_BASELINE;
@@ -76,7 +76,7 @@ static void add_processor(struct text *t)
   struct utsname u;
   text_add(t, "cpu         ");
   add_model(t);
-  if (!uname(&u)) text_add(t, "%s%s (%s %s)", t->s && t->s[t->n - 1] == ' ' ? "" : " ", u.machine, u.sysname, u.release);
+  if (!uname(&u)) text_add(t, ", %s (%s %s)", u.machine, u.sysname, u.release);
   text_add(t, "\nfeatures   ");
   add_features(t);
   text_add(t, "\ncode path   %s", cpu_path());
@@ -85,7 +85,7 @@ static void add_processor(struct text *t)
            device_sync() ? ", everything runs inline (TYCHO_SYNC=1)" : "");
 }
 
-/* -- libraries ------------------------------------------------------------------------------------------- */
+/* -- libraries --------------------------------------------------------------------------------- */
 
 static void *open_first(const char *const *names)
 {
@@ -95,7 +95,8 @@ static void *open_first(const char *const *names)
 }
 
 /* One line: what the library says of itself, or that no library of these names is installed. */
-static void add_library(struct text *t, const char *label, const char *disable, const char *const *names, const char *symbol)
+static void add_library(struct text *t, const char *label, const char *disable, const char *const *names,
+                        const char *symbol)
 {
   text_add(t, "%-11s ", label);
   if (disable && env_disabled(disable)) { text_add(t, "off (TYCHO_DISABLE)\n"); return; }
@@ -133,8 +134,10 @@ static void add_cuda(struct text *t)
   if (!lib) { text_add(t, "no: driver not found: libcuda.so.1 libcuda.so\n"); return; }
   int (*version)(int *) = NULL, n = 0;
   *(void **)&version = dlsym(lib, "cuDriverGetVersion");
-  if (version && !version(&n)) text_add(t, "driver %d.%d, %d devices in use by Tycho\n", n / 1000, n % 1000 / 10, ty_devices(TY_GPU));
-  else text_add(t, "no: the driver library does not answer\n");
+  if (version && !version(&n))
+    text_add(t, "driver %d.%d, %d devices in use by Tycho\n", n / 1000, n % 1000 / 10, ty_devices(TY_GPU));
+  else
+    text_add(t, "no: the driver library does not answer\n");
   dlclose(lib);
 }
 
@@ -158,15 +161,15 @@ static void add_libraries(struct text *t)
   add_library(t, "MPI", "mpi", mpi, NULL);
 }
 
-/* -- devices ---------------------------------------------------------------------------------------------- */
+/* -- devices ----------------------------------------------------------------------------------- */
 
 static void add_device(struct text *t, int device)
 {
   char name[32];
   int64_t total = 0, used = 0, pool = 0;
   if (ty_device_memory(device, &total, &used, &pool)) return;
-  text_add(t, "%-11s %.1f GiB of memory, %lld bytes in use by tensors, %lld by pools\n", device_name(device, name, sizeof name),
-           (double)total / (1 << 30), (long long)used, (long long)pool);
+  text_add(t, "%-11s %.1f GiB of memory, %lld bytes in use by tensors, %lld by pools\n",
+           device_name(device, name, sizeof name), (double)total / (1 << 30), (long long)used, (long long)pool);
 }
 
 const char *ty_platform(void)

@@ -95,7 +95,7 @@ void ty_pool_free(ty_pool *p)
   if (p) drop(p, 1);
 }
 
-/* -- ranges ------------------------------------------------------------------------------------------- */
+/* -- ranges ------------------------------------------------------------------------------------ */
 
 static int place_of(const ty_pool *p, int device)
 {
@@ -164,7 +164,10 @@ int pool_reserve_for(ty_pool *p, const void *user, int device, size_t bytes, boo
   return code;
 }
 
-int pool_reserve(ty_pool *p, int device, size_t bytes, bool *moved) { return pool_reserve_for(p, NULL, device, bytes, moved); }
+int pool_reserve(ty_pool *p, int device, size_t bytes, bool *moved)
+{
+  return pool_reserve_for(p, NULL, device, bytes, moved);
+}
 
 void pool_forget(ty_pool *p, const void *user)
 {
@@ -197,7 +200,8 @@ int ty_pool_bytes(ty_pool *p, int device, int64_t *out)
   NEED(p && out, TY_ETYPE, "ty_pool_bytes: the pool or the result's place is missing");
   *out = 0;
   pthread_mutex_lock(&p->lock);
-  for (int i = 0; i < p->nrange; i++) if (device == -1 || p->range[i].device == device) *out += (int64_t)p->range[i].bytes;
+  for (int i = 0; i < p->nrange; i++)
+    if (device == -1 || p->range[i].device == device) *out += (int64_t)p->range[i].bytes;
   pthread_mutex_unlock(&p->lock);
   return TY_OK;
 }
@@ -239,7 +243,7 @@ int ty_pool_trim(ty_pool *p)
   return TY_OK;
 }
 
-/* -- runs ------------------------------------------------------------------------------------------------ */
+/* -- runs -------------------------------------------------------------------------------------- */
 
 void pool_ran(ty_pool *p, struct ticket t)
 {
@@ -261,7 +265,7 @@ int pool_last(ty_pool *p, struct ticket *out, int max)
   return n;
 }
 
-/* -- residents ------------------------------------------------------------------------------------------- */
+/* -- residents --------------------------------------------------------------------------------- */
 
 static void leave(void *owner, void *data)
 {

@@ -70,7 +70,7 @@ static void pause_a_little(void)
 #endif
 }
 
-/* -- tickets ------------------------------------------------------------------------------------------------- */
+/* -- tickets ----------------------------------------------------------------------------------- */
 
 bool ticket_past(struct ticket t)
 {
@@ -91,7 +91,7 @@ void ticket_wait(struct ticket t)
   pthread_mutex_unlock(&q->lock);
 }
 
-/* -- failures -------------------------------------------------------------------------------------------------- */
+/* -- failures ---------------------------------------------------------------------------------- */
 
 enum { PENDING = 64 };
 static struct { int device; struct failure *failure; } pending[PENDING];   /* in order of occurrence, for device_wait */
@@ -159,7 +159,7 @@ bool storage_failed(const struct storage *s)
   return f != NULL;
 }
 
-/* -- a queue's thread ------------------------------------------------------------------------------------------------ */
+/* -- a queue's thread -------------------------------------------------------------------------- */
 
 static void mark_writes(struct slot *s)
 {
@@ -251,7 +251,7 @@ static void *serve(void *context)
   }
 }
 
-/* -- opening and closing ----------------------------------------------------------------------------------------------- */
+/* -- opening and closing ----------------------------------------------------------------------- */
 
 /* Signals are for the host's threads: the queue thread, and the team it will start, block them all. */
 static int start_thread(struct queue *q)
@@ -312,7 +312,7 @@ __attribute__((destructor)) static void close_queues(void)
     if (queues[i] && !pthread_equal(queues[i]->thread, pthread_self())) pthread_join(queues[i]->thread, NULL);
 }
 
-/* -- submission ------------------------------------------------------------------------------------------------------------ */
+/* -- submission -------------------------------------------------------------------------------- */
 
 /* The later of two tasks of one device is enough. */
 static void add_wait(struct slot *s, int own, struct ticket t)
@@ -326,7 +326,7 @@ static void add_wait(struct slot *s, int own, struct ticket t)
   s->wait[s->nwait++] = t;
 }
 
-/* One place per reading device; when all are taken by others, the new reader waits for one of them and stands for it. */
+/* One place per reading device; when all are taken, the new reader waits for one of the others and stands for it. */
 static void note_read(struct slot *s, struct storage *x, struct ticket own)
 {
   add_wait(s, own.device, x->write);
@@ -450,7 +450,7 @@ int device_submit(int device, const struct task *t, struct ticket *out)
   return TY_OK;
 }
 
-/* -- waiting ------------------------------------------------------------------------------------------------------------------ */
+/* -- waiting ----------------------------------------------------------------------------------- */
 
 void storage_settle(struct storage *s, int for_write)
 {
@@ -495,7 +495,7 @@ int device_wait(int device)
   return tell_pending(-1);
 }
 
-/* -- copies --------------------------------------------------------------------------------------------------------------------- */
+/* -- copies ------------------------------------------------------------------------------------ */
 
 struct copying { struct storage *dst, *src; size_t dst_at, src_at, bytes; };
 
@@ -504,16 +504,19 @@ static int run_copy(void *context)
   const struct copying *c = context;
   const struct storage *d = c->dst, *s = c->src;
   int device = device_kind(d->device) == TY_GPU ? d->device : s->device;
-  return device_ops(device)->copy(d->device, (char *)d->data + c->dst_at, s->device, (const char *)s->data + c->src_at, c->bytes);
+  char *to = (char *)d->data + c->dst_at, *from = (char *)s->data + c->src_at;
+  return device_ops(device)->copy(d->device, to, s->device, from, c->bytes);
 }
 
 int device_copy(struct storage *dst, size_t dst_at, struct storage *src, size_t src_at, size_t bytes)
 {
-  NEED(dst_at <= dst->bytes && bytes <= dst->bytes - dst_at && src_at <= src->bytes && bytes <= src->bytes - src_at, TY_EINDEX,
-       "copy of %zu bytes from %zu to %zu: storages have %zu and %zu", bytes, src_at, dst_at, src->bytes, dst->bytes);
+  bool into = dst_at <= dst->bytes && bytes <= dst->bytes - dst_at;
+  bool from = src_at <= src->bytes && bytes <= src->bytes - src_at;
+  NEED(into && from, TY_EINDEX, "copy of %zu bytes from %zu to %zu: storages have %zu and %zu", bytes, src_at, dst_at,
+       src->bytes, dst->bytes);
   struct copying *c = NEW(struct copying);
   NEED(c, TY_EMEMORY, "out of memory");
   *c = (struct copying){ dst, src, dst_at, src_at, bytes };
-  struct task t = { .run = run_copy, .done = mem_free, .context = c, .read = &src, .write = &dst, .nread = 1, .nwrite = 1 };
+  struct task t = { run_copy, mem_free, c, &src, &dst, 1, 1, NULL, 0, 0 };
   return device_submit(device_kind(dst->device) == TY_GPU ? dst->device : src->device, &t, NULL);
 }

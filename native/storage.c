@@ -1,9 +1,9 @@
 /* storage.c - bytes on devices: storages, the allocator's cache of free blocks, ranges, and the accounts of both.
 **
-** A freed block is kept for the next storage of its size class (eight classes per doubling), so that a script which makes
-** and drops equal arrays does not map and unmap memory each time. Kept blocks are given back when they exceed a share
-** of the machine, when an allocation fails, and when TYCHO_MEM_LIMIT would be passed. They count for that limit, but are
-** no live bytes. Under AddressSanitizer nothing is kept and sizes are exact, so that it sees every overrun.
+** A freed block is kept for the next storage of its size class (eight classes per doubling): making and dropping
+** equal arrays then does not map and unmap memory each time. Kept blocks are given back when they exceed a share of the
+** machine, when an allocation fails, and when TYCHO_MEM_LIMIT would be passed. They count for that limit, but are no
+** live bytes. Under AddressSanitizer nothing is kept and sizes are exact, so that it sees every overrun.
 */
 #include <pthread.h>
 #include "queue.h"
@@ -20,7 +20,7 @@ enum { EXACT = 0 };
 enum { EXACT = 0 };
 #endif
 
-/* -- size classes ------------------------------------------------------------------------------------------ */
+/* -- size classes ------------------------------------------------------------------------------ */
 
 enum { CLASSES = 8 * 48 };
 
@@ -37,7 +37,7 @@ static int class_of(size_t bytes, size_t *size)
   return MIN(shift * 8 + (int)units - 1, CLASSES - 1);
 }
 
-/* -- accounts and free blocks ---------------------------------------------------------------------------------- */
+/* -- accounts and free blocks ------------------------------------------------------------------ */
 
 struct block { void *data; size_t size; };
 struct account {
@@ -168,15 +168,16 @@ static void block_free(int device, void *p, size_t bytes)
   if (!kept) device_ops(device)->release(device, p, size);
 }
 
-/* -- storages ------------------------------------------------------------------------------------------------------ */
+/* -- storages ---------------------------------------------------------------------------------- */
 
 static void give_back(void *owner, void *data) { (void)owner; (void)data; }   /* marks blocks of this file */
 
-int storage_wrap(int device, void *data, size_t bytes, void (*release)(void *, void *), void *owner, struct storage **out)
+int storage_wrap(int device, void *data, size_t bytes, void (*release)(void *, void *), void *owner,
+                 struct storage **out)
 {
   struct storage *s = NEW(struct storage);
   NEED(s, TY_EMEMORY, "out of memory");
-  *s = (struct storage){ .data = data, .bytes = bytes, .device = device, .refs = 1, .release = release, .owner = owner };
+  *s = (struct storage){ data, bytes, device, .refs = 1, .release = release, .owner = owner };
   live(LIVE_STORAGE, 1);
   *out = s;
   return TY_OK;
@@ -208,7 +209,7 @@ void storage_free(struct storage *s)
   live(LIVE_STORAGE, -1);
 }
 
-/* -- ranges ---------------------------------------------------------------------------------------------------------- */
+/* -- ranges ------------------------------------------------------------------------------------ */
 
 int range_new(int device, struct range *out)
 {

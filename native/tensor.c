@@ -2,12 +2,12 @@
 **
 ** A tensor is a descriptor and a place in a storage; views share the storage, and with it tickets and failure marks.
 ** write and read are synchronous: they wait for the tasks in flight and then move bytes in the caller's thread. copy is
-** a task. A copy into a part of a storage lists it among its reads too: it must not make the rest of a failed one valid.
+** a task. A copy into a part of a storage lists it among its reads too: the rest of a failed one must not become valid.
 */
 #include "tensor.h"
 #include "queue.h"
 
-/* -- dtypes ------------------------------------------------------------------------------------------------- */
+/* -- dtypes ------------------------------------------------------------------------------------ */
 
 static const struct { const char *name; size_t size; } dtypes[] = {
   /*          name        bytes */
@@ -34,12 +34,13 @@ int dtype_parse(const char *name, int *dtype)
     *dtype = i;
     return TY_OK;
   }
-  fail(TY_EDTYPE, "unknown dtype '%s': expected float32, float64, float16, bfloat16, uint8, int8, int32, int64 or bool", name ? name : "");
-  fail_argument("dtype", "a dtype", name);
+  static const char *const expected = "float32, float64, float16, bfloat16, uint8, int8, int32, int64 or bool";
+  fail(TY_EDTYPE, "unknown dtype '%s': expected %s", name ? name : "", expected);
+  fail_argument("dtype", expected, name);
   return TY_EDTYPE;
 }
 
-/* -- descriptors ---------------------------------------------------------------------------------------------- */
+/* -- descriptors ------------------------------------------------------------------------------- */
 
 int64_t desc_count(const ty_desc *d)
 {
@@ -73,13 +74,13 @@ static int check_desc(const ty_desc *d)
   char shape[200];
   NEED(known_dtype(d->dtype), TY_EDTYPE, "a tensor cannot have dtype %d", d->dtype);
   NEED(d->ndim <= TY_MAXDIM, TY_ESHAPE, "a tensor has at most %d dimensions, not %d", TY_MAXDIM, d->ndim);
-  NEED(desc_known(d), TY_ESHAPE, "a tensor cannot have shape %s: every dimension must be known and positive",
-       d->ndim < 0 ? "(?)" : text_shape(d, shape, sizeof shape));
-  NEED(desc_bytes(d) < SIZE_MAX / 2, TY_ESHAPE, "a tensor of shape %s is too large", text_shape(d, shape, sizeof shape));
+  text_shape(d, shape, sizeof shape);
+  NEED(desc_known(d), TY_ESHAPE, "a tensor cannot have shape %s: every dimension must be known and positive", shape);
+  NEED(desc_bytes(d) < SIZE_MAX / 2, TY_ESHAPE, "a tensor of shape %s is too large", shape);
   return TY_OK;
 }
 
-/* -- making and freeing ------------------------------------------------------------------------------------------ */
+/* -- making and freeing ------------------------------------------------------------------------ */
 
 int tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **out)
 {
@@ -110,8 +111,10 @@ int ty_tensor_wrap(const ty_desc *d, void *data, ty_tensor **out)
   NEED(d && data && out, TY_ETYPE, "ty_tensor_wrap: the descriptor, the data or the result's place is missing");
   TRY(check_desc(d));
   char name[32];
-  NEED(device_kind(d->device) != TY_GPU, TY_EDEVICE, "memory can be wrapped on a CPU only, not on %s", device_name(d->device, name, sizeof name));
-  NEED((uintptr_t)data % dtype_size(d->dtype) == 0, TY_EVALUE, "wrapped memory must be aligned to an element of %s", dtype_name(d->dtype));
+  NEED(device_kind(d->device) != TY_GPU, TY_EDEVICE, "memory can be wrapped on a CPU only, not on %s",
+       device_name(d->device, name, sizeof name));
+  NEED((uintptr_t)data % dtype_size(d->dtype) == 0, TY_EVALUE, "wrapped memory must be aligned to an element of %s",
+       dtype_name(d->dtype));
   TRY(device_open(d->device));
   struct storage *s;
   TRY(storage_wrap(d->device, data, desc_bytes(d), NULL, NULL, &s));
@@ -149,7 +152,7 @@ void ty_tensor_free(ty_tensor *t)
   live(LIVE_TENSOR, -1);
 }
 
-/* -- asking -------------------------------------------------------------------------------------------------------- */
+/* -- asking ------------------------------------------------------------------------------------ */
 
 int ty_tensor_desc(const ty_tensor *t, ty_desc *out)
 {
@@ -160,7 +163,8 @@ int ty_tensor_desc(const ty_tensor *t, ty_desc *out)
 
 int ty_tensor_same(const ty_tensor *a, const ty_tensor *b)
 {
-  return a && b && a->storage == b->storage && a->offset == b->offset && a->d.dtype == b->d.dtype && desc_same_shape(&a->d, &b->d);
+  if (!a || !b || a->storage != b->storage || a->offset != b->offset) return 0;
+  return a->d.dtype == b->d.dtype && desc_same_shape(&a->d, &b->d);
 }
 
 int ty_tensor_wait(ty_tensor *t, int for_write)
@@ -176,15 +180,15 @@ int ty_tensor_failed(ty_tensor *t)
   return storage_failed(t->storage);
 }
 
-/* -- bytes in and out -------------------------------------------------------------------------------------------------- */
+/* -- bytes in and out -------------------------------------------------------------------------- */
 
 static bool whole(const ty_tensor *t) { return t->offset == 0 && desc_bytes(&t->d) == t->storage->bytes; }
 
 static int check_bytes(const ty_tensor *t, const char *what, size_t bytes)
 {
   char shape[200];
-  NEED(bytes == desc_bytes(&t->d), TY_ESHAPE, "%s of %zu bytes: a %s tensor of shape %s has %zu", what, bytes, dtype_name(t->d.dtype),
-       text_shape(&t->d, shape, sizeof shape), desc_bytes(&t->d));
+  NEED(bytes == desc_bytes(&t->d), TY_ESHAPE, "%s of %zu bytes: a %s tensor of shape %s has %zu", what, bytes,
+       dtype_name(t->d.dtype), text_shape(&t->d, shape, sizeof shape), desc_bytes(&t->d));
   return TY_OK;
 }
 
@@ -193,7 +197,8 @@ int ty_tensor_data(ty_tensor *t, void **out)
 {
   NEED(t && out, TY_ETYPE, "ty_tensor_data: the tensor or the result's place is missing");
   char name[32];
-  NEED(device_kind(t->d.device) != TY_GPU, TY_EDEVICE, "the memory of %s has no address on the host; read it or copy it to a CPU",
+  NEED(device_kind(t->d.device) != TY_GPU, TY_EDEVICE,
+       "the memory of %s has no address on the host; read it or copy it to a CPU",
        device_name(t->d.device, name, sizeof name));
   TRY(storage_wait(t->storage, 1));
   if (!t->readonly) storage_written(t->storage, false);
@@ -220,7 +225,7 @@ int ty_tensor_read(ty_tensor *t, void *dst, size_t bytes)
   return device_ops(t->d.device)->copy(TY_CPU, dst, t->d.device, tensor_at(t), bytes);
 }
 
-/* -- copies ---------------------------------------------------------------------------------------------------------------- */
+/* -- copies ------------------------------------------------------------------------------------ */
 
 struct copying { ty_tensor *dst, *src; };
 
@@ -229,8 +234,10 @@ static int run_copy(void *context)
   const struct copying *c = context;
   const ty_tensor *d = c->dst, *s = c->src;
   int device = device_kind(d->d.device) == TY_GPU ? d->d.device : s->d.device;
-  if (d->d.dtype == s->d.dtype) return device_ops(device)->copy(d->d.device, tensor_at(d), s->d.device, tensor_at(s), desc_bytes(&d->d));
-  return device_ops(device)->convert(device, tensor_at(d), d->d.dtype, tensor_at(s), s->d.dtype, desc_count(&d->d));
+  const struct device_ops *ops = device_ops(device);
+  void *to = tensor_at(d), *from = tensor_at(s);
+  if (d->d.dtype == s->d.dtype) return ops->copy(d->d.device, to, s->d.device, from, desc_bytes(&d->d));
+  return ops->convert(device, to, d->d.dtype, from, s->d.dtype, desc_count(&d->d));
 }
 
 static void drop_copy(void *context)
@@ -249,7 +256,7 @@ static int submit_copy(ty_tensor *dst, ty_tensor *src)
   ty_tensor_keep(dst);
   ty_tensor_keep(src);
   struct storage *read[] = { src->storage, dst->storage };
-  struct task t = { .run = run_copy, .done = drop_copy, .context = c, .read = read, .write = read + 1, .nread = whole(dst) ? 1 : 2, .nwrite = 1 };
+  struct task t = { run_copy, drop_copy, c, read, read + 1, whole(dst) ? 1 : 2, 1, NULL, 0, 0 };
   return device_submit(device_kind(dst->d.device) == TY_GPU ? dst->d.device : src->d.device, &t, NULL);
 }
 
@@ -279,9 +286,11 @@ int ty_tensor_copy(ty_tensor *dst, ty_tensor *src)
   NEED(!dst->readonly, TY_ESTATE, "the destination is read-only");
   if (!desc_same_shape(&dst->d, &src->d)) {
     char want[200], got[200];
-    int code = fail(TY_ESHAPE, "copy into shape %s from shape %s", text_shape(&dst->d, want, sizeof want), text_shape(&src->d, got, sizeof got));
+    text_shape(&dst->d, want, sizeof want);
+    text_shape(&src->d, got, sizeof got);
+    fail(TY_ESHAPE, "copy into shape %s from shape %s", want, got);
     fail_argument("src", want, got);
-    return code;
+    return TY_ESHAPE;
   }
   if (ty_tensor_same(dst, src)) return TY_OK;
   bool same = dst->d.dtype == src->d.dtype, gpu = device_kind(dst->d.device | src->d.device) & TY_GPU;
