@@ -12,3 +12,4 @@ bool   shape_parse(const char *s, struct dims *out);  /* "(2, 3)", "[2,3]", "2" 
 int    op_infer(struct infer *s, int what);           /* INFER_SHAPES or INFER_TYPES of one operator (infer.c) */
 enum { INFER_SHAPES = 1, INFER_TYPES = 2 };
 bool   monitor_input_named(const struct op *op);      /* monitors call its inputs by name, not input<i> */
+int    row_define(const char *lines);                 /* user rows from a file, as ty_op_row writes them (row.c) */
