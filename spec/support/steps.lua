@@ -122,18 +122,40 @@ function steps.run(topic, case, arrays, actions)
   end)
 end
 
---- Describes one test per case of a topic.
-function steps.define(name, actions)
-  local topic, arrays = vectors.json("training/" .. name .. ".json"), nil
-  teardown(function() arrays = nil end)
-  for _, case in ipairs(topic.cases) do
-    if vectors.wanted(name, case.name) then
-      it(case.name, function()
-        arrays = arrays or vectors.arrays("training/" .. name .. ".params")
-        steps.run(topic, case, arrays, actions)
-      end)
+-- The first operator of a case that the engine does not know.
+local function unknown_operator(case)
+  local graphs = { case.symbol }
+  for _, graph in pairs(case.symbols or {}) do
+    graphs[#graphs + 1] = graph
+  end
+  for _, graph in ipairs(graphs) do
+    local name = vectors.unknown_operator(graph)
+    if name then
+      return name
     end
   end
+  for _, step in ipairs(case.steps) do
+    if step["do"] == "op" and not vectors.registered(step.op) then
+      return step.op
+    end
+  end
+end
+
+--- The cases of a topic that the filter lets through, as { name, run, unknown }; `unknown` is an operator to wait for.
+-- @treturn table cases
+-- @treturn function gives the topic's arrays back
+function steps.cases(name, actions)
+  local topic, arrays = vectors.json("training/" .. name .. ".json"), nil
+  local list = {}
+  for _, case in ipairs(topic.cases) do
+    if vectors.wanted(name, case.name) then
+      list[#list + 1] = { name = case.name, unknown = unknown_operator(case), run = function()
+        arrays = arrays or vectors.arrays("training/" .. name .. ".params")
+        steps.run(topic, case, arrays, actions)
+      end }
+    end
+  end
+  return list, function() arrays = nil end
 end
 
 return steps

@@ -247,5 +247,16 @@ end
 
 return {
   needs = { "tycho.executor", "tycho.ndarray" },
-  define = function() steps.define("executor", actions) end,
+  define = function()
+    local cases, release = steps.cases("executor", actions)
+    teardown(release)
+    for _, case in ipairs(cases) do
+      it(case.name, function()
+        if case.unknown then
+          pending(("operator %s is not registered"):format(case.unknown))
+        end
+        case.run()
+      end)
+    end
+  end,
 }

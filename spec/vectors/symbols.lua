@@ -182,5 +182,16 @@ end
 
 return {
   needs = { "tycho.symbol" },
-  define = function() steps.define("symbols", actions) end,
+  define = function()
+    local cases, release = steps.cases("symbols", actions)
+    teardown(release)
+    for _, case in ipairs(cases) do
+      it(case.name, function()
+        if case.unknown then
+          pending(("operator %s is not registered"):format(case.unknown))
+        end
+        case.run()
+      end)
+    end
+  end,
 }

@@ -1,0 +1,100 @@
+-- The program `tycho`: command line, exit status, texts of errors, Ctrl-C.
+
+local shell = require "spec.support.shell"
+
+local tycho, with_file = shell.tycho, shell.with_file
+
+local function prints(want, arguments)
+  local output, status = tycho(arguments)
+  assert.equal(want, output)
+  assert.equal(0, status)
+end
+
+describe("tycho", function()
+  it("runs texts, prints expressions", function()
+    prints("1\n42\n", "-e 'print(1)' -e '6 * 7'")
+    prints("{1, 2, a = {}}\n", "-e '{1, 2, a = {}}'")
+    prints("text\n", [[-e '"text"']])
+    prints("3\n", "-e 'x = 3' -e x")
+  end)
+
+  it("runs scripts with their arguments", function()
+    with_file("print(arg[0] == ..., #arg, arg[1], select(2, ...))", function(path)
+      prints("false\t2\ta\tb\n", path .. " a b")
+    end)
+  end)
+
+  it("reads standard input", function()
+    assert.equal("42\n", (shell.run("echo 'print(6 * 7)' | " .. shell.program)))
+    assert.equal("42\tx\n", (shell.run("echo 'print(6 * 7, ...)' | " .. shell.program .. " - x")))
+  end)
+
+  it("needs nothing from the environment or the folder", function()
+    local output = shell.run(("p=$(readlink -f %s); cd / && env -i \"$p\" -e 'require(\"tycho\").version'"):format(shell.program))
+    assert.equal("0.1.0\n", output)
+  end)
+
+  it("works through a link", function()
+    local link = os.tmpname()
+    os.remove(link)
+    local output = shell.run(("ln -s \"$(readlink -f %s)\" %s && %s -e 'require(\"tycho\").version'; rm -f %s"):format(
+      shell.program, link, link, link))
+    assert.equal("0.1.0\n", output)
+  end)
+
+  it("tells version, platform and help", function()
+    assert.is_truthy((tycho("--version")):match("^tycho %d+%.%d+%.%d+ %(abi %d+%)\n$"))
+    assert.is_truthy((tycho("--platform")):match("LuaJIT 2%.1"))
+    assert.is_truthy((tycho("--help")):match("%-%-strict"))
+  end)
+
+  it("exits with 1 after an error and shows only the caller's frames", function()
+    with_file("local function f()\n  require('tycho').nd.no_such_function()\nend\nf()\n", function(path)
+      local output, status = tycho(path)
+      assert.equal(1, status)
+      assert.is_truthy(output:match("no_such_function"))
+      assert.is_truthy(output:match("in main chunk"))
+      assert.is_falsy(output:match("runtime/lua/tycho/[%w_]+%.lua:%d+: in"))
+    end)
+    assert.equal(1, select(2, tycho("/no/such/script.lua")))
+  end)
+
+  it("exits with 2 after wrong usage", function()
+    assert.equal(2, select(2, tycho("--no-such-option")))
+    assert.equal(2, select(2, tycho("-e")))
+  end)
+
+  it("refuses undeclared globals when strict", function()
+    with_file("local x = undeclared", function(path)
+      assert.equal(1, select(2, tycho("--strict " .. path)))
+      assert.equal(0, select(2, tycho(path)))
+    end)
+    with_file("undeclared = 1", function(path) assert.equal(1, select(2, tycho("--strict " .. path))) end)
+  end)
+
+  local function interrupted(code)
+    with_file(code, function(path)
+      local command = ("timeout --preserve-status -k 20 -s INT 1 %s %s"):format(shell.program, path)
+      local output, status = shell.run(command)
+      assert.equal(130, status)
+      assert.is_truthy(output:match("interrupted"))
+    end)
+  end
+
+  it("stops interpreted Lua on Ctrl-C", function() interrupted("jit.off() while true do end") end)
+  it("stops compiled Lua on Ctrl-C", function() interrupted("local x = 0 while true do x = x + 1 end") end)
+  it("stops a C call on Ctrl-C", function()
+    interrupted("local ty = require 'tycho' local z = ty.nd.ones{300, 300} while true do ty.nd.dot{z, z}:wait_to_read() end")
+  end)
+  it("lets a script answer Ctrl-C", function()
+    with_file([[
+      jit.off()
+      local ty = require "tycho"
+      local ok, e = pcall(function() while true do end end)
+      print(ok, ty.is_error(e) and e.code)]], function(path)
+      local output, status = shell.run(("timeout --preserve-status -s INT 1 %s %s"):format(shell.program, path))
+      assert.equal("false\tinterrupted\n", output)
+      assert.equal(0, status)
+    end)
+  end)
+end)

@@ -1,0 +1,32 @@
+-- Running programs from specs.
+
+local shell = { program = os.getenv("TYCHO_PROGRAM") or "build/tycho" }
+
+--- Runs a command; returns what it wrote to both streams and its exit status.
+function shell.run(command)
+  local pipe = assert(io.popen("{ " .. command .. "\n} 2>&1; echo \"=$?\""))
+  local text = pipe:read("*a")
+  pipe:close()
+  local output, status = text:match("^(.*)=(%d+)%s*$")
+  return output, tonumber(status)
+end
+
+--- Runs the program `tycho` with arguments, itself without a sanitizer's library from outside.
+function shell.tycho(arguments)
+  return shell.run(("%s %s"):format(shell.program, arguments))
+end
+
+--- A file that is removed when f returns; f gets its path.
+function shell.with_file(text, f)
+  local path = os.tmpname()
+  local file = assert(io.open(path, "wb"))
+  file:write(text)
+  file:close()
+  local ok, e = pcall(f, path)
+  os.remove(path)
+  if not ok then
+    error(e, 0)
+  end
+end
+
+return shell
