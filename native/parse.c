@@ -469,13 +469,25 @@ static int read_version(const struct json *attrs, int *out)
   return read_whole(v->first->next, "a version", out);
 }
 
+/* Rows of the file's own, written by text.c as ["str", lines]. */
+static int add_rows(const struct json *attrs)
+{
+  const struct json *v = json_get(attrs, "tycho_rows");
+  if (!v) return TY_OK;
+  if (v->type != J_LIST || v->n != 2 || v->first->next->type != J_TEXT) return corrupt(v, "[\"str\", rows]", kind(v));
+  return row_define(v->first->next->text);
+}
+
 static int read_file(struct file *f, const struct json *object, bool top)
 {
   const struct json *attrs = json_get(object, "attrs");
   TRY(check_fields(object, " nodes arg_nodes heads ", " node_row_ptr attrs "));
   if (attrs && attrs->type != J_OBJECT) return corrupt(attrs, "an object", kind(attrs));
   f->version = FILE_VERSION;
-  if (top) TRY(read_version(attrs, &f->version));
+  if (top) {
+    TRY(read_version(attrs, &f->version));
+    TRY(add_rows(attrs));
+  }
   TRY(read_drafts(f, json_get(object, "nodes")));
   TRY(read_entries(f, json_get(object, "heads"), &f->head, &f->nhead));
   TRY(check_references(f, json_get(object, "arg_nodes")));

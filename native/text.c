@@ -172,16 +172,19 @@ static void write_heads(struct page *p, const ty_graph *g, const ty_entry *head,
   close_items(&list);
 }
 
-/* Definitions of the rows (ty_op_pointwise) that the graph uses, one a line; NULL when there are none. */
+/* Adds the definition of a node's operator if it is a row of the user's (ty_op_pointwise), and those of its bodies. */
+static void add_rows(const struct node *n, struct text *t)
+{
+  const char *row = NULL;
+  if (n->op && !ty_op_row(n->op->name, &row) && row && !(t->n && strstr(t->s, row))) text_add(t, "%s%s", t->n ? "\n" : "", row);
+  for (int k = 0; k < n->nbody; k++)
+    for (int i = 0; i < n->body[k]->n; i++) add_rows(&n->body[k]->node[i], t);
+}
+
+/* The definitions of all rows that the graph uses, one a line; NULL when there are none. */
 static const char *rows_used(const ty_graph *g, const struct listing *l, struct text *t)
 {
-  for (int i = 0; i < l->n; i++) {
-    const struct op *op = g->node[l->order[i]].op;
-    const char *row = NULL;
-    if (!op || ty_op_row(op->name, &row) || !row) continue;
-    if (t->n && strstr(t->s, row)) continue;
-    text_add(t, "%s%s", t->n ? "\n" : "", row);
-  }
+  for (int i = 0; i < l->n; i++) add_rows(&g->node[l->order[i]], t);
   return t->n ? t->s : NULL;
 }
 

@@ -77,6 +77,10 @@ end
 --   input a formula with `y` output and `g` head gradient); params (names, or name = default); doc
 function op.pointwise(...)
   local a = POINTWISE(...)
+  if registry.find(a.name) then
+    Error.raise{ code = "name", func = "op.pointwise", argument = a.name,
+      message = ("there is an operator '%s' already"):format(a.name) }
+  end
   local grad = ffi.new("const char *[8]")
   for i, formula in ipairs(a.grad or {}) do
     if i > 6 or type(formula) ~= "string" then
@@ -87,8 +91,6 @@ function op.pointwise(...)
   end
   check(C.ty_op_pointwise(a.name, table.concat(a.args, " "), param_text(a.params), a.formula, grad, a.doc), "op.pointwise",
     { op = a.name })
-  registry.forget(a.name)
-  registry.user[a.name] = true
 end
 
 

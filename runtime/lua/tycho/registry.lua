@@ -24,11 +24,9 @@ local null, is_plain, has_names = values.null, values.is_plain, values.has_names
 
 local registry = {}
 
---- Operators added at run time (`ty.op.pointwise`), by name.
-registry.user = {}
-
 local schemas = {}                                       -- by index
-local by_name = {}                                       -- name or alias -> schema; false: none
+local by_name = {}                                       -- name or alias -> schema
+local missing = {}                                       -- name -> how many operators there were when it was not found
 
 
 -- Port text "data weight! [mean] arg*num_args" -> names without marks, and the counting parameter.
@@ -90,18 +88,23 @@ end
 --- The schema of an operator, by name or alias; nil when there is none.
 function registry.find(name)
   local found = by_name[name]
-  if found == nil then
-    local index = ffi.new("int[1]")
-    found = C.ty_op_find(name, index) == 0 and registry.at(index[0]) or false
-    by_name[name] = found or nil
+  if found or missing[name] == C.ty_op_count() then
+    return found
   end
-  return found or nil
+  local index = ffi.new("int[1]")
+  if C.ty_op_find(name, index) ~= 0 then
+    missing[name] = C.ty_op_count()
+    return nil
+  end
+  by_name[name] = registry.at(index[0])
+  return by_name[name]
 end
 
 
---- Looks a name up afresh: an operator of that name was added.
-function registry.forget(name)
-  by_name[name] = nil
+--- Whether an operator was added at run time, as a row of text.
+function registry.is_row(name)
+  local schema = registry.find(name)
+  return schema ~= nil and schema.tier == 0
 end
 
 

@@ -32,7 +32,7 @@ symbol.Symbol = Symbol
 symbol_op.use(Symbol)
 symbol_op.add_infix(Symbol)
 
-local null, is_plain = values.null, values.is_plain
+local is_plain = values.is_plain
 
 
 -- Making --------------------------------------------------------------------------------------------------------------
@@ -607,10 +607,19 @@ symbol_op.add_binary(symbol)
 require("tycho.symbol_make").add(symbol)
 
 
-local function function_names()
-  local names = registry.names(true)
+-- What could have been meant; names that begin with an underscore only where one was asked for.
+local function function_names(key)
+  local names, private = {}, key:sub(1, 1) == "_"
+  local function add(name)
+    if private or name:sub(1, 1) ~= "_" then
+      names[#names + 1] = name
+    end
+  end
+  for _, name in ipairs(registry.names(true)) do
+    add(name)
+  end
   for name in pairs(symbol) do
-    names[#names + 1] = name
+    add(name)
   end
   return names
 end
@@ -626,7 +635,7 @@ local function find(_, key)
       return nil
     elseif value == nil then
       value = symbol_op.maker(key) or symbol_op.maker(args.plain_name(key))
-        or Error.unknown{ func = "sym", argument = key, what = "operator", names = function_names() }
+        or Error.unknown{ func = "sym", argument = key, what = "operator", names = function_names(key) }
     elseif type(value) ~= "function" then
       return value
     end

@@ -94,7 +94,8 @@ local function cut(heads, own, mark)
       for key, value in pairs(n) do
         copy[key] = value
       end
-      copy.inputs, twin[n] = {}, copy
+      twin[n] = copy
+      copy.inputs = {}
       for i, input in ipairs(n.inputs) do
         copy.inputs[i] = moved(input)
       end

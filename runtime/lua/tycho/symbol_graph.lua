@@ -168,9 +168,11 @@ function graph.given(list, dict, order, func)
 end
 
 
---- Fills a native description with a shape; an unknown one (`{}`) has no dimensions.
+--- Fills a native description with a shape; an unknown one (`{}`) has no dimensions. A number is no shape here: it is more
+-- often a slip than an array of one dimension.
 function graph.put_shape(desc, shape, name, func)
   local ok, sizes = args.types.shape.check(shape)
+  ok = ok and type(shape) == "table"
   if not ok or #sizes > C.TY_MAXDIM then
     Error.raise{ code = ok and "shape" or "type", func = func, argument = name, got = Error.kind(shape),
       expected = ok and "at most 8 dimensions" or "a shape (a list of sizes, 0 where unknown)",

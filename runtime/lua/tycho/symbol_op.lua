@@ -317,7 +317,7 @@ end
 -- @string key method name
 function symbol_op.method(key)
   if not methods[key] then
-    local op = fluent[key] or registry.user[key] and key
+    local op = fluent[key] or registry.is_row(key) and key
     local schema = op and registry.find(op)
     if not schema then
       return nil
