@@ -85,6 +85,15 @@ function class.borrow(pointer)
 end
 
 
+--- An array that has a shape and no memory: an output of a dry run. Reading it is E(state).
+function class.outline(pointer)
+  local x = class.borrow(pointer)
+  C.ty_tensor_free(ffi_gc(x._h, nil))
+  rawset(x, "_h", nil)
+  return x
+end
+
+
 --- Whether x is an array.
 function class.is_array(x)
   return Class.is_a(x, NDArray)
@@ -187,8 +196,9 @@ function class.copy_shape(shape)
 end
 
 
-local function freed(_, key)
-  Error.raise{ code = "state", func = "NDArray", argument = key, message = "the array was freed" }
+local function freed(x, key)
+  Error.raise{ code = "state", func = "NDArray", argument = key, message = rawget(x, "_shape")
+    and "the array has no memory: its executor was bound with dry_run" or "the array was freed" }
 end
 
 

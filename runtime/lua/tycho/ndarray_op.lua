@@ -27,8 +27,8 @@ local KIND = { is_input = is_array, input_text = "an NDArray", options = OPTIONS
 -- A Context among the options as text, which is what operators take.
 local function plain_context(...)
   local n = select("#", ...)
-  local t = select(n, ...)
-  if n > 0 and is_plain(t) and Class.is_a(t.ctx, context.Context) then
+  local t = n > 0 and select(n, ...)
+  if is_plain(t) and Class.is_a(t.ctx, context.Context) then
     local copy = {}
     for key, value in pairs(t) do
       copy[key] = value

@@ -106,7 +106,7 @@ end
 --- The values and `<NDArray 2x3 @cpu(0)>`.
 function NDArray.__tostring(x)
   if not rawget(x, "_h") then
-    return "<NDArray freed>"
+    return rawget(x, "_shape") and "<NDArray " .. table.concat(x._shape, "x") .. " without memory>" or "<NDArray freed>"
   end
   local rows = {}
   local list = collect(x, 1, 0, x._size, FLOATS[args.DTYPE_NAMES[x._dtype]], rows)
