@@ -37,3 +37,6 @@ static inline int64_t product_of(const ty_desc *d, int from, int to)            
 }
 void set_number(void *p, int dtype, double value);    /* stores one element of any dtype, as a C cast does; out of range: the nearest */
 int  copy_kernel(struct call *c);                     /* out 0 = the bytes of in 0; other outputs (gradients) are zeros */
+
+/* A kernel table of one function that moves elements of any dtype. */
+#define MOVE_KERNEL(table, function) static const struct kernel table[] = { { .name = "move", .run = function, .types = T_ANY }, { 0 } };
