@@ -68,7 +68,7 @@ all: $(BUILD)/libtycho.so $(BUILD)/tycho
 # -- the library --------------------------------------------------------------------------------------------------
 
 $(BUILD)/libtycho.so: $(OBJ)
-	$(CC) $(ALL) $(OPENMP) -shared $(LDFLAGS) -o $@.tmp $(OBJ) $(LIBS) && mv $@.tmp $@
+	$(CC) $(ALL) $(OPENMP) -shared -Wl,-z,nodelete $(LDFLAGS) -o $@.tmp $(OBJ) $(LIBS) && mv $@.tmp $@
 
 $(BUILD)/libtycho.a: $(OBJ)
 	@rm -f $@
