@@ -562,7 +562,7 @@ local PROPERTIES = {
     return n and n.name
   end,
   T = function(self)
-    return symbol_op.method("transpose")(self)
+    return symbol_op.compose("transpose", { self }, {}, "Symbol.T")
   end,
 }
 

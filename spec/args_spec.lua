@@ -1,0 +1,100 @@
+-- Call forms (runtime/lua/tycho/args.lua): the rules R1 to R4 and what is refused.
+
+local args = require "tycho.args"
+local values = require "tycho.values"
+
+describe("a form", function()
+  local form = args.form("nd.full", {
+    { "shape", "shape" }, { "val", "number" }, { "dtype", "dtype", "float32" }, "*", { "end", "integer?" },
+    { "mode", { "clip", "wrap" }, "clip" },
+  })
+
+  it("reads options, their array part in order", function()
+    local a = form{ { 2, 3 }, 1, dtype = "int32" }
+    assert.same({ 2, 3 }, a.shape)
+    assert.equal("int32", a.dtype)
+    assert.equal(1, form{ shape = 4, val = 1 }.val)
+  end)
+
+  it("reads positions with options last", function()
+    local a = form({ 2, 3 }, 1, { end_ = 7, mode = "wrap" })
+    assert.same({ 2, 3 }, a.shape)
+    assert.equal(7, a["end"])
+    assert.equal("wrap", a.mode)
+  end)
+
+  it("fills in defaults and leaves options out", function()
+    local a = form(3, 1)
+    assert.equal("float32", a.dtype)
+    assert.is_nil(a["end"])
+    assert.is_nil(form{ 3, 1, ["end"] = values.null }["end"])
+  end)
+
+  it("hands out fresh shapes", function()
+    local shape = { 2, 3 }
+    assert.are_not.equal(shape, form{ shape, 1 }.shape)
+  end)
+
+  for what, case in pairs{
+    ["an unknown keyword"] = { "name", { 3, 1, vall = 2 } },
+    ["a keyword given twice"] = { "name", { 3, 1, shape = 2 } },
+    ["a missing parameter"] = { "value", { 3 } },
+    ["a wrong kind"] = { "type", { 3, "x" } },
+    ["another dtype"] = { "dtype", { 3, 1, dtype = "float33" } },
+    ["another word"] = { "value", { 3, 1, mode = "clap" } },
+    ["too many positions"] = { "type", { 3, 1, "int8", 4 } },
+    ["a negative size"] = { "type", { { -1 }, 1 } },
+  } do
+    it("refuses " .. what, function() assert.raises(case[1], form, case[2]) end)
+  end
+
+  it("names the nearest keyword first", function()
+    local _, e = pcall(form, { 3, 1, dtyp = "int8" })
+    assert.equal("dtype", e.candidates[1])
+    assert.equal("dtyp", e.argument)
+    assert.equal("nd.full", e.func)
+    assert.truthy(e.where:find("args_spec.lua:", 1, true))
+  end)
+end)
+
+describe("a form with a list first", function()
+  local form = args.form("nd.zeros", { list = true, { "shape", "shape" }, { "dtype", "dtype", "float32" } })
+
+  it("takes the whole array part", function()
+    assert.same({ 2, 3 }, form{ 2, 3, dtype = "int8" }.shape)
+    assert.same({ 2, 3 }, form({ 2, 3 }, "int8").shape)
+    assert.same({ 2, 3 }, form({ 2, 3 }, { dtype = "int8" }).shape)
+  end)
+end)
+
+describe("a form with a dictionary first", function()
+  local form = args.form("Executor:backward", { list = true, dict = true, { "out_grads", "any?" }, { "is_train", "boolean", true } })
+
+  it("tells options from the dictionary", function()
+    assert.equal(false, form{ is_train = false }.is_train)
+    assert.equal(5, form{ softmax_output = 5 }.out_grads.softmax_output)
+    assert.same({ 1, 2 }, form{ 1, 2 }.out_grads)
+    assert.is_nil(form().out_grads)
+  end)
+end)
+
+describe("a form with free names", function()
+  local form = args.form("Executor:forward", { rest = "arrays", { "is_train", "boolean", false } })
+
+  it("collects them", function()
+    local a = form(true, { data = 1 })
+    assert.equal(true, a.is_train)
+    assert.equal(1, a.arrays.data)
+    assert.is_nil(next(form().arrays))
+  end)
+end)
+
+describe("pairs", function()
+  it("keep their order, dictionaries are sorted", function()
+    local dict, keys = args.pairs_of{ { "b", 1 }, { "a", 2 } }
+    assert.same({ "b", "a" }, keys)
+    assert.equal(2, dict.a)
+    assert.same({ "a", "b" }, select(2, args.pairs_of{ b = 1, a = 2 }))
+    assert.is_nil(args.pairs_of{ 1, 2 })
+  end)
+end)

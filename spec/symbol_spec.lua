@@ -1,0 +1,170 @@
+-- Symbols (runtime/lua/tycho/symbol*.lua): names, attributes, composition, places, files, control flow.
+
+local ty = require "tycho"
+
+local V = ty.sym.Variable
+
+local function fresh(f)
+  return ty.name.NameManager():with(f)
+end
+
+local function mlp()
+  local net = ty.sym.FullyConnected{ data = V("data"), num_hidden = 6, name = "fc" }
+  net = ty.sym.Activation{ data = net, act_type = "relu", name = "relu" }
+  return ty.sym.SoftmaxOutput{ data = net, name = "softmax" }
+end
+
+describe("names", function()
+  it("count per function and manager", function()
+    fresh(function()
+      assert.equal("_plus0", (V("a") + V("b")).name)
+      assert.equal("_mulscalar0", (2 * V("a")).name)
+      assert.equal("_rminusscalar0", (1 - V("a")).name)
+      fresh(function() assert.equal("_plus0", (V("a") + V("b")).name) end)
+      assert.equal("_plus1", (V("a") + V("b")).name)
+    end)
+  end)
+
+  it("are prefixed, variables of operators too", function()
+    ty.name.Prefix("net_"):with(function()
+      local s = ty.sym.FullyConnected{ V("d"), num_hidden = 1, name = "fc" }
+      assert.same({ "d", "net_fc_weight", "net_fc_bias" }, s:list_arguments())
+    end)
+  end)
+
+  it("come depth first", function()
+    local a, b = V("a"), V("b")
+    assert.same({ "b", "a" }, ((b + a) * (a + b)):list_arguments())
+    assert.same({ "data", "fc_weight", "fc_bias", "softmax_label" }, mlp():list_arguments())
+  end)
+end)
+
+describe("attributes", function()
+  it("are inherited by the variables an operator makes", function()
+    local s = ty.sym.FullyConnected{ V("d"), num_hidden = 2, name = "fc", attr = { __mood__ = "calm", lr_mult = "3" } }
+    local dict = s:attr_dict()
+    assert.same({ num_hidden = "2", __mood__ = "calm", __lr_mult__ = "3", lr_mult = "3" }, dict.fc_weight)
+    assert.is_nil(dict.d)
+  end)
+
+  it("of inputs are refused on the operator", function()
+    local e = assert.raises("name", ty.sym.FullyConnected, { V("d"), num_hidden = 2, attr = { weight_lr_mult = "2" } })
+    assert.truthy(e)
+  end)
+
+  it("reach scopes inside scopes", function()
+    ty.AttrScope{ __a__ = "1", __b__ = "1" }:with(function()
+      ty.AttrScope{ __b__ = "2" }:with(function()
+        assert.same({ __a__ = "1", __b__ = "2" }, V("x"):list_attr())
+      end)
+    end)
+  end)
+
+  it("may change; graphs built before are not used again", function()
+    local s = ty.sym.FullyConnected{ V("d"), num_hidden = 2, name = "fc" }
+    assert.same({ 3, 2 }, select(2, s:infer_shape{ d = { 3, 4 } })[1])
+    s:_set_attr{ num_hidden = "5" }
+    assert.same({ 3, 5 }, select(2, s:infer_shape{ d = { 3, 4 } })[1])
+  end)
+end)
+
+describe("outputs", function()
+  it("are found by number and name", function()
+    local g = ty.sym.Group{ V("a"), V("b") }
+    assert.equal(2, #g)
+    assert.equal("b", g[2].name)
+    assert.equal("a", g["a"].name)
+    assert.raises("index", function() return g[3] end)
+    assert.raises("name", function() return g["c"] end)
+  end)
+
+  it("named like a method are reached by output()", function()
+    assert.equal("sum", ty.sym.Group{ V("sum"), V("b") }:output("sum").name)
+  end)
+
+  it("of the inside", function()
+    assert.equal("fc", mlp():get_internals()["fc_output"].name)
+    assert.same({ "relu_output", "softmax_label" }, mlp():get_children():list_outputs())
+    assert.is_nil(V("x"):get_children())
+  end)
+end)
+
+describe("composition", function()
+  it("replaces variables in a copy", function()
+    local a, b = V("a"), V("b")
+    local s = a * a + b
+    assert.same({ "z", "b" }, s{ a = V("z") }:list_arguments())
+    assert.same({ "a", "b" }, s:list_arguments())
+    assert.raises("name", function() return s{ nope = a } end)
+    assert.raises("type", function() return s(a) end)
+  end)
+
+  it("leaves other symbols alone when done in place", function()
+    local s = V("a") + 1
+    local t = s * 2
+    s:_compose{ a = V("z") }
+    assert.same({ "z" }, s:list_arguments())
+    assert.same({ "a" }, t:list_arguments())
+  end)
+end)
+
+describe("places", function()
+  local function line() return debug.getinfo(2, "l").currentline end
+  local function ends_with(place, n) assert.truthy(place:find("symbol_spec%.lua:" .. n .. "$")) end
+
+  it("are lines, of tail calls too", function()
+    local there = line() + 1
+    local function g(x) return ty.sym.FullyConnected{ x, num_hidden = 1 } end
+    ends_with(g(V("x")):where(), there)
+    ends_with((V("x") + 1):where(), line())
+  end)
+
+  it("come with errors of inference", function()
+    local s = ty.sym.elemwise_add(V("l"), V("r"))
+    local there = line() - 1
+    local e = select(2, pcall(s.infer_shape, s, { l = { 2, 3 }, r = { 4, 5 } }))
+    assert.equal("shape", e.code)
+    assert.equal("elemwise_add", e.op)
+    assert.same({ name = "l", shape = { 2, 3 }, from = "given" }, e.shapes[1])
+    ends_with(e.where, there)
+  end)
+end)
+
+describe("a file", function()
+  it("comes back", function()
+    local path = os.tmpname()
+    mlp():save(path)
+    local s = ty.sym.load(path)
+    os.remove(path)
+    assert.equal(mlp():tojson(), s:tojson())
+    assert.equal(mlp():tojson(), s:copy():tojson())
+  end)
+
+  it("that is missing or no graph is refused", function()
+    assert.equal("io", select(2, pcall(ty.sym.load, "/nowhere/at.json")).code)
+    for _, text in ipairs{ "", "{", "[]", "{\"nodes\": []}", "\0", "{\"nodes\": 1, \"arg_nodes\": [], \"heads\": []}" } do
+      assert.equal("format", select(2, pcall(ty.sym.load_json, text)).code)
+    end
+  end)
+
+  it("carries the user's rows", function()
+    ty.op.pointwise{ name = "spec_cube", args = { "a" }, formula = "a * a * a", grad = { "3 * g * a * a" } }
+    local text = V("x"):spec_cube():tojson()
+    assert.truthy(text:find("tycho_rows", 1, true))
+    assert.equal(text, ty.sym.load_json(text):tojson())
+    assert.equal("name", select(2, pcall(ty.sym.load_json, (text:gsub("a %* a %* a", "a * a")))).code)
+  end)
+end)
+
+describe("a deep graph", function()
+  it("is walked without recursion", function()
+    local s = V("x")
+    for _ = 1, 20000 do
+      s = s + 1
+    end
+    assert.same({ "x" }, s:list_arguments())
+    assert.equal(20001, #s:get_internals())
+    assert.same({ 2 }, select(2, s:infer_shape{ x = { 2 } })[1])
+    assert.equal(s:tojson(), ty.sym.load_json(s:tojson()):tojson())
+  end)
+end)
