@@ -102,8 +102,8 @@ static int admit(struct account *a, int device, size_t bytes)
 
 static int64_t most_kept(int device)
 {
-  int64_t all = device_ops(device)->memory(device);
-  return EXACT ? -1 : MAX(all / 8, (int64_t)64 << 20);
+  int64_t share = device_ops(device)->memory(device) / 16;
+  return EXACT ? -1 : MAX(MIN(share, (int64_t)1 << 30), (int64_t)64 << 20);
 }
 
 static void *take_kept(struct account *a, int class, size_t size)
