@@ -708,12 +708,12 @@ function Executor.__tostring(self)
   if not rawget(self, "handle") then
     return "<Executor freed>"
   end
-  local lines, m, s = { "<Executor " .. tostring(self._symbol):gsub("^<Symbol ", "") }, self:memory(), self:stats()
+  local lines, m, s = { "<Executor of " .. tostring(self._symbol) }, self:memory(), self:stats()
   describe(lines, "outputs", self._names.outputs, self.outputs)
   describe(lines, "arguments", self._names.arguments, self.arg_arrays)
   lines[#lines + 1] = ("  %d bytes planned, %d instructions in %d segments on %s"):format(m.planned, s.instructions, s.segments,
     tostring(self._ctx))
-  return table.concat(lines, "\n")
+  return table.concat(lines, "\n") .. ">"
 end
 
 

@@ -21,6 +21,7 @@ local gc = require "tycho.gc"
 local log = require "tycho.log"
 local symbol = require "tycho.symbol"
 local values = require "tycho.values"
+require "tycho.ndarray"                                  -- puts the class of arrays together
 
 local C = native.C
 local is_array, is_plain, null = arrays.is_array, values.is_plain, values.null

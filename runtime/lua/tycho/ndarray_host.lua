@@ -24,6 +24,7 @@ local CPU = C.TY_CPU
 local ROOM = 4096                                        -- bytes of a small read or write
 
 local scratch = ffi.new("uint64_t[?]", ROOM / 8)
+host._scratch = scratch                                  -- casts do not keep it alive
 local small, large = {}, {}                              -- by dtype: pointers to the scratch bytes; types of own buffers
 
 for dtype, name in pairs{ [0] = "float", "double", "uint16_t", "uint8_t", "int32_t", "int8_t", "int64_t", "uint8_t",
