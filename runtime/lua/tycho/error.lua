@@ -23,7 +23,21 @@ local HERE = debug.getinfo(1, "S").source:match("^@(.*/)") or "@none"
 --- The place of a call whose frame is gone (origin.lua); nil otherwise.
 Error.place = nil
 
---- "file.lua:12": the first line on the stack that is not the library's own.
+-- Whether the function at a level was handed f as an argument: then its line is not the place of the call of f, but a
+-- helper's (`pcall(f, ...)` inside a function that tries f).
+local function was_given(f, level)
+  local info = debug.getinfo(level + 1, "u")
+  for i = 1, f and info.nparams or 0 do
+    local _, value = debug.getlocal(level + 1, i)
+    if value == f then
+      return true
+    end
+  end
+  return false
+end
+
+
+--- "file.lua:12": the line that called the library: the first one on the stack that is not the library's own.
 -- @int[opt=2] level where to begin
 -- @treturn string the place, "" when there is none
 -- @treturn int its level, counted from the caller of this function; nil when there is none
@@ -31,14 +45,19 @@ function Error.caller(level)
   if Error.place then
     return Error.place
   end
-  local from = (level or 2) + 1
-  level = from
+  level = (level or 2) + 1
+  local called, through                                  -- the library's outermost function; whether C called it
   while true do
-    local info = debug.getinfo(level, "Sl")
+    local info = debug.getinfo(level, "Slf")
     if not info then
       return ""
     end
-    if info.currentline > 0 and info.source:sub(2, #HERE + 1) ~= HERE then
+    local own = info.source:sub(2, #HERE + 1) == HERE
+    if own then
+      called, through = info.func, false
+    elseif info.what == "C" then
+      through = true
+    elseif info.currentline > 0 and not (through and was_given(called, level)) then
       local file = info.source:match("^@(.*)$") or info.short_src
       return file .. ":" .. info.currentline, level - 1
     end

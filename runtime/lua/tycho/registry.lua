@@ -190,12 +190,12 @@ end
 local function read_keyword(call, key, value)
   local schema, plain = call.schema, args.plain_name(key)
   local p = schema.by_name[key] or schema.by_name[plain]
-  if call.is_input(value) then
+  if call.accepted[key] and not p then
+    call.options[key] = value
+  elseif call.is_input(value) then
     call.named[plain] = value
   elseif p then
     set_param(call, p, value)
-  elseif call.accepted[key] then
-    call.options[key] = value
   elseif attrs.is_annotation(key) or attrs.wrap(key) ~= key then
     call.attrs[attrs.wrap(key)] = attrs.text(value, call.func, key)
   else
