@@ -37,14 +37,15 @@ const struct reducer *reducer_of(int dtype)
 
 enum { RESULTS = 512, ENOUGH = 1 << 15, PARTS = 64 };  /* results of a unit; elements worth a thread; most parts */
 
-static void join_groups(const ty_desc *d, uint32_t axes, struct reduce *r)
+static void join_groups(int n, const int64_t *dim, uint32_t axes, struct reduce *r)
 {
   bool last = false;
-  for (int i = 0; i < d->ndim; i++) {
+  for (int i = 0; i < n; i++) {
     bool reduced = axes >> i & 1;
-    if (d->dim[i] == 1) continue;
-    if (r->n && reduced == last) r->dim[r->n - 1] *= d->dim[i];
-    else r->to[r->n] = !reduced, r->dim[r->n++] = d->dim[i];
+    r->in *= dim[i];
+    if (dim[i] == 1) continue;
+    if (r->n && reduced == last) r->dim[r->n - 1] *= dim[i];
+    else r->to[r->n] = !reduced, r->dim[r->n++] = dim[i];
     last = reduced;
   }
   if (!r->n) r->dim[r->n++] = 1, last = true;         /* a single element */
@@ -62,10 +63,10 @@ static void cut_parts(struct reduce *r)
   r->parts = r->cut < 0 ? 1 : MIN(r->parts, r->dim[r->cut]);
 }
 
-void reduce_plan(const ty_desc *d, uint32_t axes, struct reduce *r)
+void reduce_plan_axes(int dtype, int n, const int64_t *dim, uint32_t axes, struct reduce *r)
 {
-  *r = (struct reduce){ .dtype = d->dtype, .in = desc_count(d), .out = 1 };
-  join_groups(d, axes, r);
+  *r = (struct reduce){ .dtype = dtype, .in = 1, .out = 1 };
+  join_groups(n, dim, axes, r);
   int64_t from = 1;
   for (int i = r->n - 1; i >= 0; i--) {
     r->from[i] = from;
@@ -75,6 +76,8 @@ void reduce_plan(const ty_desc *d, uint32_t axes, struct reduce *r)
   r->count = r->in / MAX(r->out, 1);
   cut_parts(r);
 }
+
+void reduce_plan(const ty_desc *d, uint32_t axes, struct reduce *r) { reduce_plan_axes(d->dtype, d->ndim, d->dim, axes, r); }
 
 size_t reduce_scratch(const struct reduce *r) { return r->parts > 1 ? sizeof(fold_t) * (size_t)(r->parts * r->out) : 0; }
 
@@ -97,7 +100,7 @@ struct job {
 static void fold_block(const struct job *j, const int64_t dim[], const char *x, const void *centre, fold_t *acc, int64_t n)
 {
   const struct reduce *r = j->r;
-  int own = r->inner ? r->n - 1 : r->n - 2, axis[TY_MAXDIM + 1], k = 0;
+  int own = r->inner ? r->n - 1 : r->n - 2, axis[R_AXES], k = 0;
   int64_t combos = 1;
   for (int i = 0; i < r->n; i++) if (!r->to[i] && i != own) axis[k++] = i, combos *= dim[i];
   for (int64_t c = 0; c < combos; c++) {
@@ -133,7 +136,7 @@ static void body(int64_t begin, int64_t end, void *context)
   const struct job *j = context;
   const struct reduce *r = j->r;
   fold_t local[RESULTS];
-  int64_t dim[TY_MAXDIM + 1], units = r->out / (j->block < 0 ? 1 : r->dim[j->block]) * j->blocks;
+  int64_t dim[R_AXES], units = r->out / (j->block < 0 ? 1 : r->dim[j->block]) * j->blocks;
   memcpy(dim, r->dim, sizeof dim);
   for (int64_t u = begin; u < end; u++) {
     int64_t from, to, part = u / units, n = locate(j, u % units, &from, &to);

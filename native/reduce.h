@@ -31,13 +31,15 @@ struct reducer {                                      /* one dtype. Row i of x b
 const struct reducer *reducer_of(int dtype);          /* float32 float64 uint8 int8 int32 int64; bool as uint8 */
 
 /* The shape as alternating groups of kept and reduced axes. */
+enum { R_AXES = 2 * TY_MAXDIM };
 struct reduce {
   int     dtype, n, inner;                            /* inner: the last group is reduced */
-  int64_t dim[TY_MAXDIM + 1], from[TY_MAXDIM + 1], to[TY_MAXDIM + 1];        /* strides in x; in y, 0 for reduced groups */
+  int64_t dim[R_AXES], from[R_AXES], to[R_AXES];      /* strides in x; in y, 0 for reduced groups */
   int64_t in, out, count;                             /* elements of x, of y, folded into one */
   int     cut; int64_t parts;                         /* few results: group `cut` is folded in so many parts */
 };
 void   reduce_plan(const ty_desc *d, uint32_t axes, struct reduce *r);       /* bit i of axes: axis i goes */
+void   reduce_plan_axes(int dtype, int n, const int64_t *dim, uint32_t axes, struct reduce *r);      /* n <= R_AXES */
 size_t reduce_scratch(const struct reduce *r);
 void   reduce_run(const struct reduce *r, int kind, int finish, const void *x, const void *centre, void *y, bool add, void *tmp);
 void   reduce_back(const struct reduce *r, int kind, void *dx, const void *x, const void *y, const void *g, const void *h, double scale);
