@@ -359,7 +359,7 @@ ty_tensor *exec_value_view(ty_exec *e, struct program *p, int v)
     d.device = e->outer[r->outer]->d.device;
     if (ty_tensor_view(e->outer[r->outer], &d, 0, &t)) return NULL;
   } else if (r->kind == V_POOL) {
-    if (storage_wrap(d.device, pool_base(e->pool, r->device) + r->offset, desc_bytes(&d), NULL, NULL, &s)) return NULL;
+    if (pool_storage(e->pool, r->device, (size_t)r->offset, desc_bytes(&d), &s)) return NULL;
     if (tensor_on(&d, s, 0, &t)) t = NULL;
     storage_free(s);
   }

@@ -83,7 +83,8 @@ static int register_of(struct builder *b, int v)
 static void bind_letters(struct builder *b, const struct node *n, struct tape_env *env)
 {
   const ty_graph *g = b->p->s.g;
-  for (int i = 0; i < 26; i++) env->var[i] = -1;
+  int nothing = tape_number(b->t, 0);                 /* for letters in parts of a formula that the parameters exclude */
+  for (int i = 0; i < 26; i++) env->var[i] = nothing;
   if (!n->backward) {
     for (int k = 0; k < n->nin && k < 6; k++) env->var[k] = register_of(b, value_of(g, n->in[k]));
     return;

@@ -352,7 +352,7 @@ double op_number(const struct op *op, const void *param, const char *key, bool *
 
 const char *op_reads(const struct op *op, const void *param)
 {
-  if (op->row) return row_reads(op);
+  if (op->row) return row_reads_of(op, param);
   return op->grad_of ? op->grad_of(param) : op->grad;
 }
 
