@@ -176,87 +176,106 @@ local function outputs_of(symbol, from, to)
 end
 
 
-local function two_results(func, a, b)
-  if a == nil or b == nil then
+-- What a body returned: `{outs, outs_list, finals}` flattened, and its heads.
+local function read_results(func, want, o, s, Symbol)
+  if o == nil or s == nil then
     Error.raise{ code = "type", func = func, expected = "two values: outputs and states", got = "fewer",
       message = "the function returned too little" }
   end
+  local result = {}
+  result.outs, result.outs_list = flatten(o, "outputs", func, Symbol)
+  local finals = flatten(s, "states", func, Symbol)
+  if #finals ~= want then
+    Error.raise{ code = "value", func = func, expected = want, got = #finals,
+      message = "the function must return as many states as it is given" }
+  end
+  local all = { unpack(result.outs) }
+  for _, f in ipairs(finals) do
+    all[#all + 1] = f
+  end
+  return result, head_entries(all)
+end
+
+
+-- The node's outputs and states, each a symbol or a list as given and returned.
+local function hand_out(s, result, states_list)
+  local n = #result.outs
+  return like(outputs_of(s, 1, n), result.outs_list), like(outputs_of(s, n + 1, #s), states_list)
+end
+
+
+-- A body over placeholders of the given values: its entries, variables, and for each variable the outer entry.
+-- Also the placeholders' nodes, in order.
+local function make_body(symbol, label, given, f)
+  local inner, heads
+  local mark = build(label, function()
+    inner = placeholders(given, symbol)
+    heads = f(inner)
+  end)
+  local nodes, own = nodes_of(inner)
+  local entries, order, outer = cut(heads, own, mark)
+  for i, n in ipairs(nodes) do
+    outer[n] = given[i]._entries[1]
+  end
+  return entries, order, outer, nodes
+end
+
+
+local function joined(a, b)
+  local list = { unpack(a) }
+  for _, x in ipairs(b) do
+    list[#list + 1] = x
+  end
+  return list
 end
 
 
 local FOREACH = args.form("sym.contrib.foreach", { { "body", "function" }, { "data", "any" }, { "init_states", "any" },
                                                    { "name", "text", "foreach" } })
 
+-- Places of the body's variables: of the data, of the states, of the rest; the rest's outer symbols join the inputs.
+local function foreach_params(ndata, order, outer, nodes, inputs, Symbol)
+  local place, data, states, remain, own = place_of(order), {}, {}, {}, {}
+  for i, n in ipairs(nodes) do
+    local list = i <= ndata and data or states
+    list[#list + 1] = place[n] or -1
+    own[n] = true
+  end
+  for _, v in ipairs(order) do
+    if not own[v] then
+      remain[#remain + 1] = place[v]
+      inputs[#inputs + 1] = Symbol.of{ outer[v] }
+    end
+  end
+  return { in_data_locs = locations(data), in_state_locs = locations(states), remain_locs = locations(remain),
+    num_args = #inputs + 1 }
+end
+
+
 -- foreach: body(data[t], states) -> outputs, states
 local function foreach(symbol, ...)
   local a, func, Symbol = FOREACH(...), "sym.contrib.foreach", symbol.Symbol
   local data, data_list = flatten(a.data, "data", func, Symbol)
   local states, states_list = flatten(a.init_states, "init_states", func, Symbol)
-  local inner_data, inner_states, outs, outs_list, finals, heads
-  local mark = build(a.name, function()
-    inner_data, inner_states = placeholders(data, symbol), placeholders(states, symbol)
-    local o, s = a.body(like(inner_data, data_list), like(inner_states, states_list))
-    two_results(func, o, s)
-    outs, outs_list = flatten(o, "outputs", func, Symbol)
-    finals = flatten(s, "states", func, Symbol)
-    local all = { unpack(outs) }
-    for _, f in ipairs(finals) do
-      all[#all + 1] = f
-    end
-    heads = head_entries(all)
+  local inputs = joined(data, states)
+  local result
+  local entries, order, outer, nodes = make_body(symbol, a.name, inputs, function(inner)
+    local slices, carried = { unpack(inner, 1, #data) }, { unpack(inner, #data + 1) }
+    local o, s = a.body(like(slices, data_list), like(carried, states_list))
+    local heads
+    result, heads = read_results(func, #states, o, s, Symbol)
+    return heads
   end)
-  if #finals ~= #states then
-    Error.raise{ code = "value", func = func, argument = "body", expected = #states, got = #finals,
-      message = "the body must return as many states as it is given" }
-  end
-  local data_nodes, own = nodes_of(inner_data)
-  local state_nodes, more = nodes_of(inner_states)
-  for n in pairs(more) do
-    own[n] = true
-  end
-  local entries, variables, outer = cut(heads, own, mark)
-  local place, inputs = place_of(variables), {}
-  local function locate(nodes, given)
-    local list = {}
-    for i, n in ipairs(nodes) do
-      list[i] = place[n] or -1
-      inputs[#inputs + 1] = given[i]
-    end
-    return locations(list)
-  end
-  local params = { num_outputs = #heads, num_out_data = #outs, in_data_locs = locate(data_nodes, data),
-    in_state_locs = locate(state_nodes, states) }
-  local remain = {}
-  for _, v in ipairs(variables) do
-    if outer[v] then
-      remain[#remain + 1] = place[v]
-      inputs[#inputs + 1] = Symbol.of{ outer[v] }
-    end
-  end
-  params.remain_locs, params.num_args = locations(remain), #inputs + 1
+  local params = foreach_params(#data, order, outer, nodes, inputs, Symbol)
+  params.num_outputs, params.num_out_data = #entries, #result.outs
   local s = symbol_op.compose("_foreach", inputs, params, func)
   s._entries[1][1].bodies = { Symbol.of(entries) }
-  return like(outputs_of(s, 1, #outs), outs_list), like(outputs_of(s, #outs + 1, #s), states_list)
+  return hand_out(s, result, states_list)
 end
 
 
 local WHILE = args.form("sym.contrib.while_loop", { { "cond", "function" }, { "func", "function" }, { "loop_vars", "any" },
   { "max_iterations", "integer" }, { "name", "text", "while_loop" } })
-
--- A body over loop variables: its entries, variables, outer entries, and placeholders.
-local function loop_body(symbol, label, variables, f)
-  local inner, heads
-  local mark = build(label, function()
-    inner = placeholders(variables, symbol)
-    heads = f(inner)
-  end)
-  local nodes, own = nodes_of(inner)
-  local entries, order, outer = cut(heads, own, mark)
-  for i, n in ipairs(nodes) do
-    outer[n] = variables[i]._entries[1]
-  end
-  return entries, order, outer, nodes
-end
 
 
 local function input_places(order, outer, add, Symbol)
@@ -264,7 +283,16 @@ local function input_places(order, outer, add, Symbol)
   for i, v in ipairs(order) do
     list[i] = add(outer[v], Symbol)
   end
-  return list
+  return locations(list)
+end
+
+
+local function node_places(nodes, order)
+  local place, list = place_of(order), {}
+  for i, n in ipairs(nodes) do
+    list[i] = place[n] or -1
+  end
+  return locations(list)
 end
 
 
@@ -273,36 +301,23 @@ local function while_loop(symbol, ...)
   local a, func, Symbol = WHILE(...), "sym.contrib.while_loop", symbol.Symbol
   local vars, vars_list = flatten(a.loop_vars, "loop_vars", func, Symbol)
   local inputs, add = gather()
-  local cond_entries, cond_order, cond_outer = loop_body(symbol, a.name .. "_cond", vars, function(inner)
+  local cond_entries, cond_order, cond_outer = make_body(symbol, a.name .. "_cond", vars, function(inner)
     return head_entries(flatten(a.cond(unpack(inner)), "cond", func, Symbol))
   end)
-  local outs, outs_list, finals
-  local entries, order, outer, nodes = loop_body(symbol, a.name .. "_func", vars, function(inner)
+  local result
+  local entries, order, outer, nodes = make_body(symbol, a.name .. "_func", vars, function(inner)
     local o, v = a.func(unpack(inner))
-    two_results(func, o, v)
-    outs, outs_list = flatten(o, "outputs", func, Symbol)
-    finals = flatten(v, "loop_vars", func, Symbol)
-    local all = { unpack(outs) }
-    for _, f in ipairs(finals) do
-      all[#all + 1] = f
-    end
-    return head_entries(all)
+    local heads
+    result, heads = read_results(func, #vars, o, v, Symbol)
+    return heads
   end)
-  if #finals ~= #vars then
-    Error.raise{ code = "value", func = func, argument = "func", expected = #vars, got = #finals,
-      message = "func must return as many loop variables as it is given" }
-  end
-  local place, var_places = place_of(order), {}
-  local params = { num_outputs = #entries, num_out_data = #outs, max_iterations = a.max_iterations }
-  params.cond_input_locs = locations(input_places(cond_order, cond_outer, add, Symbol))
-  params.func_input_locs = locations(input_places(order, outer, add, Symbol))
-  for i, n in ipairs(nodes) do
-    var_places[i] = place[n] or -1
-  end
-  params.func_var_locs, params.num_args = locations(var_places), #inputs + 2
+  local params = { num_outputs = #entries, num_out_data = #result.outs, max_iterations = a.max_iterations }
+  params.cond_input_locs = input_places(cond_order, cond_outer, add, Symbol)
+  params.func_input_locs = input_places(order, outer, add, Symbol)
+  params.func_var_locs, params.num_args = node_places(nodes, order), #inputs + 2
   local s = symbol_op.compose("_while_loop", inputs, params, func)
   s._entries[1][1].bodies = { Symbol.of(cond_entries), Symbol.of(entries) }
-  return like(outputs_of(s, 1, #outs), outs_list), like(outputs_of(s, #outs + 1, #s), vars_list)
+  return hand_out(s, result, vars_list)
 end
 
 
@@ -313,27 +328,23 @@ local COND = args.form("sym.contrib.cond", { { "pred", "symbol" }, { "then_func"
 local function cond(symbol, ...)
   local a, func, Symbol = COND(...), "sym.contrib.cond", symbol.Symbol
   local inputs, add = gather()
-  local count, is_list
   local function branch(label, f)
-    local entries, order, outer = loop_body(symbol, a.name .. label, {}, function()
-      local outs, listed = flatten(f(), label:sub(2), func, Symbol)
-      count, is_list = count or #outs, is_list or listed
-      if label ~= "_pred" and #outs ~= count then
-        Error.raise{ code = "value", func = func, argument = "else_func", expected = count, got = #outs,
-          message = "both branches must return as many outputs" }
-      end
+    local outs, is_list
+    local entries, order, outer = make_body(symbol, a.name .. "_" .. label, {}, function()
+      outs, is_list = flatten(f(), label, func, Symbol)
       return head_entries(outs)
     end)
-    return Symbol.of(entries), locations(input_places(order, outer, add, Symbol))
+    return Symbol.of(entries), input_places(order, outer, add, Symbol), #outs, is_list
   end
-  local pred, pred_locs = branch("_pred", function()
-    return symbol_op.compose("identity", { a.pred }, {}, func)
-  end)
-  count, is_list = nil, nil
-  local yes, yes_locs = branch("_then", a.then_func)
-  local no, no_locs = branch("_else", a.else_func)
-  local s = symbol_op.compose("_cond", inputs, { num_outputs = count, num_args = #inputs + 3, cond_input_locs = pred_locs,
-    then_input_locs = yes_locs, else_input_locs = no_locs }, func)
+  local pred, pred_places = branch("pred", function() return symbol_op.compose("identity", { a.pred }, {}, func) end)
+  local yes, yes_places, count, is_list = branch("then", a.then_func)
+  local no, no_places, other = branch("else", a.else_func)
+  if other ~= count then
+    Error.raise{ code = "value", func = func, argument = "else_func", expected = count, got = other,
+      message = "both branches must return as many outputs" }
+  end
+  local s = symbol_op.compose("_cond", inputs, { num_outputs = count, num_args = #inputs + 3,
+    cond_input_locs = pred_places, then_input_locs = yes_places, else_input_locs = no_places }, func)
   s._entries[1][1].bodies = { pred, yes, no }
   return like(outputs_of(s, 1, #s), is_list)
 end
