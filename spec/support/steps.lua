@@ -27,7 +27,7 @@ local function same_number(got, want, world, path)
   end
 end
 
---- Raises unless a result agrees with the recorded one.
+--- Raises unless a result agrees with the recorded one. Texts of equal numbers agree: Lua has no integers of its own.
 function steps.same(got, want, world, path)
   if is_nothing(want) then
     if not is_nothing(got) then
@@ -49,7 +49,7 @@ function steps.same(got, want, world, path)
     end
   elseif type(got) == "number" and (type(want) == "number" or NUMBERS[want]) then
     same_number(got, NUMBERS[want] or want, world, path)
-  elseif got ~= want then
+  elseif got ~= want and not (type(got) == "string" and tonumber(got) and tonumber(got) == tonumber(want)) then
     error(("%s: got %s, want %s"):format(path, tostring(got), tostring(want)), 0)
   end
 end
@@ -141,7 +141,16 @@ local function unknown_operator(case)
   end
 end
 
---- The cases of a topic that the filter lets through, as { name, run, unknown }; `unknown` is an operator to wait for.
+local function uses_initialisers(case)
+  for _, step in ipairs(case.steps) do
+    if type(step.args) == "table" and type(step.args.init) == "table" then
+      return true
+    end
+  end
+end
+
+--- The cases of a topic that the filter lets through, as { name, run, unknown, initialisers }: `unknown` is an operator to wait
+-- for, `initialisers` says that the case makes some.
 -- @treturn table cases
 -- @treturn function gives the topic's arrays back
 function steps.cases(name, actions)
@@ -149,10 +158,13 @@ function steps.cases(name, actions)
   local list = {}
   for _, case in ipairs(topic.cases) do
     if vectors.wanted(name, case.name) then
-      list[#list + 1] = { name = case.name, unknown = unknown_operator(case), run = function()
-        arrays = arrays or vectors.arrays("training/" .. name .. ".params")
-        steps.run(topic, case, arrays, actions)
-      end }
+      list[#list + 1] = {
+        name = case.name, unknown = unknown_operator(case), initialisers = uses_initialisers(case),
+        run = function()
+          arrays = arrays or vectors.arrays("training/" .. name .. ".params")
+          steps.run(topic, case, arrays, actions)
+        end,
+      }
     end
   end
   return list, function() arrays = nil end

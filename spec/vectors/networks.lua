@@ -18,6 +18,15 @@ local function device(text)
   return ty[kind](tonumber(id))
 end
 
+-- Loads a graph of the folder; waits for operators that are not there yet.
+local function load_graph(graph)
+  local unknown = vectors.unknown_operator(graph)
+  if unknown then
+    pending(("operator %s is not registered"):format(unknown))
+  end
+  return vectors.symbol(graph)
+end
+
 local function load_symbol(name, record, training)
   local graph = vectors.json("networks/" .. name .. "-symbol.json")
   for _, node in ipairs(graph.nodes) do
@@ -26,7 +35,7 @@ local function load_symbol(name, record, training)
       node.attrs.p = "0"
     end
   end
-  return vectors.symbol(graph), vectors.unknown_operator(graph)
+  return load_graph(graph)
 end
 
 local function bind(symbol, record, training)
@@ -131,21 +140,13 @@ local function head_gradients(record)
 end
 
 local function check_inference(name, record)
-  local symbol, unknown = load_symbol(name, record, false)
-  if unknown then
-    pending(("operator %s is not registered"):format(unknown))
-  end
-  local exe = bind(symbol, record, false)
+  local exe = bind(load_symbol(name, record, false), record, false)
   check_exact("output", record.inference.outputs, exe:forward(false))
   exe:free()
 end
 
 local function check_training(name, record)
-  local symbol, unknown = load_symbol(name, record, true)
-  if unknown then
-    pending(("operator %s is not registered"):format(unknown))
-  end
-  local exe, heads = bind(symbol, record, true), head_gradients(record)
+  local exe, heads = bind(load_symbol(name, record, true), record, true), head_gradients(record)
   local outputs = exe:forward(true)
   if heads[1] then
     exe:backward(heads)
@@ -178,10 +179,7 @@ local function parameters_only(record)
 end
 
 local function check_plans(name, record)
-  local symbol, unknown = load_symbol(name, record, false)
-  if unknown then
-    pending(("operator %s is not registered"):format(unknown))
-  end
+  local symbol = load_symbol(name, record, false)
   for _, plan in ipairs(record.planned_memory or {}) do
     check_memory(symbol, plan.inputs, "null", plan.inference_mb, "inference")
     check_memory(symbol, plan.inputs, parameters_only(record), plan.training_mb, "training")
@@ -189,12 +187,7 @@ local function check_plans(name, record)
 end
 
 local function check_workload(work)
-  local graph = vectors.json("networks/" .. work.symbol)
-  local unknown = vectors.unknown_operator(graph)
-  if unknown then
-    pending(("operator %s is not registered"):format(unknown))
-  end
-  local symbol, req = vectors.symbol(graph), {}
+  local symbol, req = load_graph(vectors.json("networks/" .. work.symbol)), {}
   for _, name in ipairs(symbol:list_arguments()) do
     req[name] = work.inputs[name] and "null" or "write"
   end

@@ -220,13 +220,25 @@ function Session:use(module)
 end
 
 
--- `?name`: what the registry or the source says.
+-- An operator as the registry describes it.
+local function operator_text(info)
+  local lines = { ("%s(%s) -> %s"):format(info.name, table.concat(info.inputs, ", "), table.concat(info.outputs, ", ")), info.doc }
+  for _, p in ipairs(info.params) do
+    lines[#lines + 1] = ("  %-16s %s%s  %s"):format(p.name, p.type, p.default and " = " .. p.default or ", required", p.doc or "")
+  end
+  if info.aliases[1] then
+    lines[#lines + 1] = "  also " .. table.concat(info.aliases, ", ")
+  end
+  return table.concat(lines, "\n")
+end
+
+
+-- `?name`: what the registry says, else the value.
 local function explain(session, name)
   local ty = require "tycho"
-  local short = name:match("[%w_]+$") or name
-  local ok, info = pcall(function() return ty.op.info(short) end)
-  if ok and info ~= nil then
-    session.write(type(info) == "string" and info or type(info) == "table" and info.text or show(info), "\n")
+  local ok, info = pcall(ty.op.info, name:match("[%w_]+$") or name)
+  if ok then
+    session.write(operator_text(info), "\n")
     return
   end
   local found, value = pcall(session.value, session, name)
