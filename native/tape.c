@@ -283,6 +283,8 @@ int tape_seal(struct tape *t)
   if (t->error) return fail(t->error, "out of memory: tape");
   if (t->sealed) return TY_OK;
   count_uses(t);
+  for (int i = 0; i < t->n; i++)
+    NEED(!t->term[i].live || t->term[i].op != TAPE_LOAD || t->term[i].operand >= 0, TY_EVALUE, "tape: a stored value has no such variable");
   join_products(t);
   t->code = NEWS(struct tape_ins, t->n);
   t->get = NEWS(struct tape_get, t->n);

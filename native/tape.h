@@ -50,3 +50,10 @@ int  row_tape(const struct op *op, const void *param, int dtype, int backward, c
                                                          forward: operands in order: inputs, output 0, then mutated inputs again as stores
                                                          backward: operands: what row_reads lists, then gradient k of each input */
 int  sum_to(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);   /* sums src over the axes that dst has as 1 or lacks on the left */
+
+/* A parameter as the reference keeps it: float32. volatile: gcc 12 takes a vector of such pairs of conversions away. */
+static inline double to_single(double v)
+{
+  volatile float f = (float)v;
+  return (double)f;
+}

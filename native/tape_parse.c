@@ -12,8 +12,9 @@
 #include "registry.h"
 #include "tape_code.h"
 
-struct parse { struct tape *t; struct tape_env *env; const char *text, *s; int code, depth; };
-enum { DEEPEST = 200 };                               /* nested parentheses */
+struct parse { struct tape *t; struct tape_env *env; const char *text, *s, *missing[26]; int code, depth; };
+enum { DEEPEST = 200,                                 /* nested parentheses */
+       MISSING = -2 };                                /* operand of a variable that is unknown, less its number */
 
 static int either(struct parse *p);
 
@@ -117,8 +118,10 @@ static int word(struct parse *p)
   while (isalnum((unsigned char)name[n]) || name[n] == '_') n++;
   p->s += n;
   if (n == 1 && islower((unsigned char)*name)) {
-    int reg = p->env->var[*name - 'a'];
-    return reg >= 0 ? reg : wrong(p, name, "there is no variable", 1);
+    int k = *name - 'a', reg = p->env->var[k];
+    if (reg >= 0) return reg;
+    if (!p->missing[k]) p->missing[k] = name;
+    return tape_load(p->t, MISSING - k);              /* an error only if the result depends on it: a choice may exclude it */
   }
   static const struct { const char *name; double value; } constant[] = { { "pi", 3.14159265358979323846 }, { "inf", INFINITY }, { "nan", NAN } };
   for (int i = 0; i < COUNT(constant); i++)
@@ -207,6 +210,19 @@ static bool assignment(struct parse *p)
   return *s == '=' && s[1] != '=';
 }
 
+/* Fails if a term that the result depends on is a variable that does not exist. */
+static void check_missing(struct parse *p, int reg)
+{
+  struct tape *t = p->t;
+  for (int i = 0; i < t->n; i++) t->term[i].live = i == reg;
+  for (int i = reg; i >= 0 && !p->code; i--) {
+    const struct tape_term *x = &t->term[i];
+    if (!x->live) continue;
+    for (int k = 0; k < 3 && x->arg[k] >= 0; k++) t->term[x->arg[k]].live = true;
+    if (x->op == TAPE_LOAD && x->operand <= MISSING) wrong(p, p->missing[MISSING - x->operand], "there is no variable", 1);
+  }
+}
+
 int tape_formula(struct tape *t, const char *text, struct tape_env *env, int *reg)
 {
   struct parse p = { .t = t, .env = env, .text = text, .s = text };
@@ -220,6 +236,8 @@ int tape_formula(struct tape *t, const char *text, struct tape_env *env, int *re
   int r = either(&p);
   skip(&p);
   if (*p.s && !p.code) wrong(&p, p.s, "the formula should end here, but goes on with", 1);
+  if (!p.code && !t->error)
+    for (int i = 0; i < 26; i++) if (p.missing[i]) { check_missing(&p, r); break; }
   if (p.code) return p.code;
   if (t->error) return fail(t->error, t->error == TY_EMEMORY ? "out of memory: tape" : "tape: too many operands");
   *reg = r;

@@ -12,13 +12,6 @@
   { .name = name_, .alias = alias_, .doc = doc_ " The gradient is zero.", .in = "data", .inplace = "0=0", \
     .row = &(const struct row){ y_, { NULL } }, .flags = OP_ZERO_GRAD, .tier = tier_ },
 
-static const struct param quadratic_params[] = {
-  { "a", P_FLOAT, 0,                  "0.0", "factor of the square" },
-  { "b", P_FLOAT, sizeof(double),     "0.0", "factor of data" },
-  { "c", P_FLOAT, 2 * sizeof(double), "0.0", "constant" }, { 0 } };
-
-static int loss_shape(struct infer *s) { return shape_all(s); }
-
 const struct op op_unary[] = {
   /* name     aliases                   tier  y          gradient, doc */
   OF("relu",     "_sparse_relu",             1, "relu(a)",    "g * step(y)",
@@ -121,11 +114,8 @@ const struct op op_unary[] = {
   OF("_contrib_sign_ste","_sparse__contrib_sign_ste",2, "sign(a)",    "g",
      "-1, 0 or 1 as data is below, at or above 0; the gradient passes through as if it were data.")
 
-  { .name = "make_loss", .alias = "_sparse_make_loss", .in = "data", .out = "loss", .inplace = "0=0", .shape = loss_shape,
+  { .name = "make_loss", .alias = "_sparse_make_loss", .in = "data", .out = "loss", .inplace = "0=0",
     .doc = "data as a loss: the output is data, the gradient is 1 for every element whatever comes from behind.",
     .row = &(const struct row){ "a", { "1" } }, .flags = OP_LOSS, .tier = 1 },
-  { .name = "_contrib_quadratic", .in = "data", .inplace = "0=0", .back_inplace = "0=0 0=1", .param = quadratic_params, .param_size = 3 * sizeof(double),
-    .doc = "a data^2 + b data + c, element by element; gradient 2 a data + b.",
-    .row = &(const struct row){ "$a * a * a + $b * a + $c", { "g * (2 * $a * a + $b)" } }, .tier = 2 },
   { 0 }
 };
