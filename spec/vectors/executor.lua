@@ -85,14 +85,14 @@ function actions.simple_bind(world, step)
   }
 end
 
-function actions.set(world, step)
-  dictionary(world.objects[step.exec], step.kind)[step.name][":"] = world.array(step.value)
-end
-
 -- The recording asked for all dictionaries whenever it needed one; names that occur twice in any of them were refused.
 local function dictionary(exe, kind)
   local all = { arg = exe.arg_dict, grad = exe.grad_dict, aux = exe.aux_dict, out = exe.output_dict }
   return all[kind]
+end
+
+function actions.set(world, step)
+  dictionary(world.objects[step.exec], step.kind)[step.name][":"] = world.array(step.value)
 end
 
 -- A failure of an earlier run comes out when a value is read.
