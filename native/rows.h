@@ -39,6 +39,7 @@ struct rows {
   double (*sum)(const void *x, int64_t n);
   double (*sum_square)(const void *x, double mean, int64_t n);               /* of (x - mean)^2 */
   double (*dot)(const void *x, const void *y, int64_t n);
+  double (*max)(const void *x, int64_t n);                                   /* NaN never wins; -infinity if nothing does */
   void   (*sum_dot)(const void *u, const void *x, double mean, int64_t n, double out[2]);              /* of u; of u (x - mean) */
   int64_t (*count_above)(const void *x, double limit, int64_t n);
   /* the same, per column, into and from double */
@@ -67,6 +68,8 @@ struct rows {
   void   (*tap_add)(void *y, const void *x, int64_t stride, int power, int64_t n);                     /* y += x^power */
   void   (*tap_max_back)(void *dx, void *left, const void *x, const void *y, int64_t stride, bool all, int64_t n);
                                                       /* where x == y: dx += left, and unless `all` left = 0 */
+  void   (*winner)(int32_t *place, const void *x, const void *y, int64_t stride, int32_t here, int64_t n);  /* where x == y: place = here */
+  void   (*award)(void *dx, const int32_t *place, const void *dy, int64_t stride, int64_t n);              /* dx[stride i + place[i]] += dy[i] */
   void   (*tap_add_back)(void *dx, const void *g, int64_t stride, int64_t n);                          /* dx += g */
   void   (*tap_power_back)(void *dx, const void *g, const void *x, const void *y, int64_t stride, int power, int64_t n);   /* dx += g (x / y)^(power - 1) */
   void   (*max2)(void *y, const void *x0, const void *x1, int64_t n);        /* 2 x 2, stride 2: two input rows to one output row */

@@ -22,6 +22,7 @@ enum { BLOCK = 4096 };                                /* elements summed in thei
 #define LANE int32_t
 #define DTYPE TY_F32
 #define MOST FLT_MAX
+#define SQRT sqrtf
 #define NAME(f) f##_f32
 #define ROWS JOIN(rows_f32, ISA)
 #include "rows_sum.inc"
@@ -35,6 +36,7 @@ enum { BLOCK = 4096 };                                /* elements summed in thei
 #undef LANE
 #undef DTYPE
 #undef MOST
+#undef SQRT
 #undef NAME
 #undef ROWS
 
@@ -42,6 +44,7 @@ enum { BLOCK = 4096 };                                /* elements summed in thei
 #define LANE int64_t
 #define DTYPE TY_F64
 #define MOST DBL_MAX
+#define SQRT sqrt
 #define NAME(f) f##_f64
 #define ROWS JOIN(rows_f64, ISA)
 #include "rows_sum.inc"

@@ -3,8 +3,9 @@
 ** Every layout becomes planes of (depth, height, width, inner): channel-first data has outer = n * channels planes and
 ** inner = 1, channel-last data n planes and inner = channels. An output row is built tap by tap: for each place of the
 ** window, the outputs for which it lies inside the data take their maximum with it, or add it. So inner loops run along
-** the width (or the channels), whatever the window. The gradient of max goes over the taps again and compares; since
-** taps come in row-major order the first maximum takes all. 2 x 2 windows with stride 2 have loops of their own.
+** the width (or the channels), whatever the window. With inner = 1 the window's rows are first folded into one line,
+** then its columns. The gradient of max goes over the taps again and compares; since taps come in row-major order the
+** first maximum takes all. 2 x 2 windows with stride 2, and windows as large as a plane, have loops of their own.
 */
 #include "rows.h"
 
@@ -124,7 +125,8 @@ struct pool {
   const struct rows *r;
   struct planes g;
   int64_t type, power;
-  bool    with_pad, zeros, back, pairs;               /* zeros: padding takes part (Pooling_v1). pairs: 2 x 2 windows */
+  bool    with_pad, zeros, back;                      /* zeros: padding takes part (Pooling_v1) */
+  bool    pairs, whole, folds, awards;                /* special cases: 2 x 2 windows, one window per plane, folded rows, gradient of max */
   const void *x, *y, *dy;
   void   *out;                                        /* y forward, dx backward */
 };
@@ -145,7 +147,8 @@ static int64_t covered(const struct axis *a, int64_t o)
 
 static bool pads(const struct axis *a, int64_t o) { return o * a->stride < a->pad || o * a->stride - a->pad + covered(a, o) > a->in; }
 
-static double divide_by(const struct pool *p, const struct piece *q, int64_t w)
+/* What a sum over the window is multiplied by: the inverse of its size. */
+static double share_of(const struct pool *p, const struct piece *q, int64_t w)
 {
   const struct axis *a = p->g.a;
   int64_t o[3] = { q->d, q->h, w };
@@ -153,6 +156,19 @@ static double divide_by(const struct pool *p, const struct piece *q, int64_t w)
   for (int i = 0; i < 3; i++)
     n *= (double)(p->zeros ? a[i].kernel : p->with_pad ? covered(&a[i], o[i]) : MAX(last_in(&a[i], o[i]) - first_in(&a[i], o[i]), 0));
   return n != 0 ? 1 / n : p->g.ndim == 3 ? NAN : 0;   /* a window without elements */
+}
+
+/* Multiplies a piece of an output row by its windows' shares; the windows that lie inside the width have one in common. */
+static void share_row(const struct pool *p, const struct piece *q, void *row)
+{
+  const struct axis *a = &p->g.a[2];
+  int64_t room = a->in + a->pad - a->kernel, inside = MAX(up(a->pad, a->stride), q->w), end = room < 0 ? 0 : MIN(room / a->stride + 1, q->w + q->n);
+  for (int64_t w = q->w; w < q->w + q->n; ) {
+    int64_t n = w == inside && end > w ? end - w : 1;
+    void *y = at(p->r, row, (w - q->w) * q->m);
+    p->r->affine(y, y, share_of(p, q, w), 0, n * q->m);
+    w += n;
+  }
 }
 
 static int64_t output_at(const struct pool *p, const struct piece *q, int64_t w)
@@ -164,11 +180,18 @@ static int64_t output_at(const struct pool *p, const struct piece *q, int64_t w)
 /* One tap: n inputs from in_at on, `stride` apart, belong to outputs from out_at on, which are row[row_at ..]. */
 typedef void (*tap_fn)(const struct pool *p, void *row, int64_t in_at, int64_t out_at, int64_t row_at, int64_t stride, int64_t n);
 
+/* The input row under row (kd, kh) of a piece's windows. */
+static int64_t line_at(const struct pool *p, const struct piece *q, int64_t kd, int64_t kh)
+{
+  const struct axis *a = p->g.a;
+  int64_t z = q->d * a[0].stride - a[0].pad + kd, y = q->h * a[1].stride - a[1].pad + kh;
+  return ((q->plane * a[0].in + z) * a[1].in + y) * a[2].in;
+}
+
 static void row_taps(const struct pool *p, const struct piece *q, int64_t kd, int64_t kh, void *row, tap_fn tap)
 {
-  const struct axis *a = p->g.a, *w = &a[2];
-  int64_t inner = p->g.inner, z = q->d * a[0].stride - a[0].pad + kd, y = q->h * a[1].stride - a[1].pad + kh;
-  int64_t line = ((q->plane * a[0].in + z) * a[1].in + y) * w->in;
+  const struct axis *w = &p->g.a[2];
+  int64_t inner = p->g.inner, line = line_at(p, q, kd, kh);
   for (int64_t k = 0; k < w->kernel; k++) {
     int64_t from = MAX(q->w, up(w->pad - k, w->stride)), to = MIN(q->w + q->n, up(w->in + w->pad - k, w->stride));
     int64_t in_at = (line + from * w->stride - w->pad + k) * inner + q->c, out_at = output_at(p, q, from), row_at = (from - q->w) * q->m;
@@ -201,23 +224,99 @@ static void tap_backward(const struct pool *p, void *row, int64_t in_at, int64_t
   else r->tap_add_back(dx, g, stride, n);
 }
 
-static void finish_window(const struct pool *p, const struct piece *q, int64_t w, void *y)
+/* -- folded rows: inner = 1 --------------------------------------------------------------------------------------- */
+
+/* Columns x .. x + n - 1 of the input lie under a piece. */
+struct span { int64_t x, n; };
+static struct span span_of(const struct axis *w, const struct piece *q)
+{
+  int64_t x = MAX(q->w * w->stride - w->pad, 0), end = MIN((q->w + q->n - 1) * w->stride - w->pad + w->kernel, w->in);
+  return (struct span){ x, MAX(end - x, 0) };
+}
+
+/* Columns of the windows: from the folded line to the outputs, or back. */
+static void fold_columns(const struct pool *p, const struct piece *q, const struct span *s, void *line, void *row)
 {
   const struct rows *r = p->r;
-  if (p->type == POOL_AVG) r->affine(y, y, divide_by(p, q, w), 0, q->m);
-  if (p->type != POOL_MAX || !p->zeros) return;
-  if (!pads(&p->g.a[0], q->d) && !pads(&p->g.a[1], q->h) && !pads(&p->g.a[2], w)) return;
-  for (int64_t i = 0; i < q->m; i++) if (r->get(y, i) < 0) r->set(y, i, 0);
+  const struct axis *w = &p->g.a[2];
+  for (int64_t k = 0; k < w->kernel; k++) {
+    int64_t from = MAX(q->w, up(w->pad - k, w->stride)), to = MIN(q->w + q->n, up(w->in + w->pad - k, w->stride));
+    if (from >= to) continue;
+    void *x = at(r, line, from * w->stride - w->pad + k - s->x), *y = at(r, row, from - q->w);
+    if (p->back) r->tap_add_back(x, y, w->stride, to - from);
+    else if (p->type == POOL_MAX) r->tap_max(y, x, w->stride, to - from);
+    else r->tap_add(y, x, w->stride, 1, to - from);
+  }
+}
+
+static void fold_rows(const struct pool *p, const struct piece *q, const struct span *s, void *line)
+{
+  const struct rows *r = p->r;
+  const struct axis *d = &p->g.a[0], *h = &p->g.a[1];
+  for (int64_t kd = first_in(d, q->d); kd < last_in(d, q->d); kd++)
+    for (int64_t kh = first_in(h, q->h); kh < last_in(h, q->h); kh++) {
+      int64_t start = line_at(p, q, kd, kh) + s->x;
+      if (p->back) r->add(at(r, p->out, start), line, s->n);
+      else if (p->type == POOL_MAX) r->tap_max(line, at(r, p->x, start), 1, s->n);
+      else r->tap_add(line, at(r, p->x, start), 1, (int)p->power, s->n);
+    }
+}
+
+static double nothing(const struct pool *p)           /* what a window without elements becomes */
+{
+  return p->type != POOL_MAX || p->back ? 0 : p->r->dtype == TY_F64 ? -1.7976931348623157e308 : -3.4028234663852886e38;
+}
+
+static void fold(const struct pool *p, const struct piece *q, void *row)
+{
+  _Alignas(64) char line[WIDE * sizeof(double)];
+  struct span s = span_of(&p->g.a[2], q);
+  p->r->fill(line, nothing(p), s.n);
+  if (p->back) fold_columns(p, q, &s, line, row);
+  fold_rows(p, q, &s, line);
+  if (!p->back) fold_columns(p, q, &s, line, row);
+}
+
+/* The gradient of max. Taps go backwards, so that the first maximum of a window has the last word. */
+static void award(const struct pool *p, const struct piece *q, const void *dy)
+{
+  int32_t place[WIDE];                                /* of the winner, in its plane, less stride times the output's column */
+  const struct rows *r = p->r;
+  const struct axis *a = p->g.a, *w = &a[2];
+  int64_t plane = q->plane * a[0].in * a[1].in * w->in;
+  for (int64_t i = 0; i < q->n; i++) place[i] = INT32_MIN;
+  for (int64_t kd = last_in(&a[0], q->d) - 1; kd >= first_in(&a[0], q->d); kd--)
+    for (int64_t kh = last_in(&a[1], q->h) - 1; kh >= first_in(&a[1], q->h); kh--)
+      for (int64_t k = w->kernel - 1; k >= 0; k--) {
+        int64_t from = MAX(q->w, up(w->pad - k, w->stride)), to = MIN(q->w + q->n, up(w->in + w->pad - k, w->stride));
+        int64_t start = line_at(p, q, kd, kh) - w->pad + k;
+        if (from < to)
+          r->winner(place + (from - q->w), at(r, p->x, start + from * w->stride), at(r, p->y, output_at(p, q, from)), w->stride, (int32_t)(start - plane), to - from);
+      }
+  r->award(at(r, p->out, plane + q->w * w->stride), place, dy, w->stride, q->n);
+}
+
+/* -- pieces --------------------------------------------------------------------------------------------------------- */
+
+/* Padding counts as zeros: a maximum below 0 becomes 0 where the window covers some. */
+static void raise_to_zero(const struct pool *p, const struct piece *q, void *y)
+{
+  const struct rows *r = p->r;
+  for (int64_t w = 0; w < q->n; w++) {
+    if (!pads(&p->g.a[0], q->d) && !pads(&p->g.a[1], q->h) && !pads(&p->g.a[2], q->w + w)) continue;
+    for (int64_t i = w * q->m; i < (w + 1) * q->m; i++) if (r->get(y, i) < 0) r->set(y, i, 0);
+  }
 }
 
 static void forward_piece(const struct pool *p, const struct piece *q)
 {
   const struct rows *r = p->r;
   void *y = at(r, p->out, output_at(p, q, q->w));
-  double least = r->dtype == TY_F64 ? -1.7976931348623157e308 : -3.4028234663852886e38;
-  r->fill(y, p->type == POOL_MAX ? least : 0, q->n * q->m);
-  all_taps(p, q, NULL, tap_forward);
-  if (p->type == POOL_AVG || p->zeros) for (int64_t i = 0; i < q->n; i++) finish_window(p, q, q->w + i, at(r, y, i * q->m));
+  r->fill(y, nothing(p), q->n * q->m);
+  if (p->folds) fold(p, q, y);
+  else all_taps(p, q, NULL, tap_forward);
+  if (p->type == POOL_AVG) share_row(p, q, y);
+  if (p->type == POOL_MAX && p->zeros) raise_to_zero(p, q, y);
   if (p->type == POOL_LP) r->root(y, (int)p->power, q->n * q->m);
 }
 
@@ -226,10 +325,11 @@ static void backward_piece(const struct pool *p, const struct piece *q)
 {
   _Alignas(64) char row[WIDE * sizeof(double)];
   const struct rows *r = p->r;
+  if (p->awards) { award(p, q, at(r, p->dy, output_at(p, q, q->w))); return; }
   memcpy(row, at(r, p->dy, output_at(p, q, q->w)), r->size * (size_t)(q->n * q->m));
-  for (int64_t i = 0; p->type == POOL_AVG && i < q->n; i++)
-    r->affine(at(r, row, i * q->m), at(r, row, i * q->m), divide_by(p, q, q->w + i), 0, q->m);
-  all_taps(p, q, row, tap_backward);
+  if (p->type == POOL_AVG) share_row(p, q, row);
+  if (p->folds) fold(p, q, row);
+  else all_taps(p, q, row, tap_backward);
 }
 
 /* -- planes ------------------------------------------------------------------------------------------------------ */
@@ -246,13 +346,26 @@ static void pair_plane(const struct pool *p, int64_t plane)
   }
 }
 
+/* One window that is the whole plane of n elements; not for lp. */
+static void whole_plane(const struct pool *p, int64_t plane, int64_t n)
+{
+  const struct rows *r = p->r;
+  void *x = at(r, p->x, plane * n), *out = at(r, p->out, plane * (p->back ? n : 1));
+  double share = p->type == POOL_AVG ? 1 / (double)n : 1, g = p->back ? r->get(p->dy, plane) * share : 0;
+  if (!p->back) r->set(out, 0, p->type == POOL_MAX ? fmax(r->max(x, n), nothing(p)) : r->sum(x, n) * share);
+  if (!p->back || p->type != POOL_MAX) { if (p->back) r->fill(out, g, n); return; }
+  r->fill(out, 0, n);
+  for (int64_t i = 0; i < n; i++)
+    if (r->get(x, i) == r->get(p->y, plane)) { r->set(out, i, g); if (!p->zeros) return; }
+}
+
 static void piece_all(const struct pool *p, struct piece q)
 {
-  int64_t inner = p->g.inner, width = p->g.a[2].out;
+  int64_t inner = p->g.inner, width = p->g.a[2].out, most = p->folds ? (WIDE - p->g.a[2].kernel) / p->g.a[2].stride + 1 : WIDE;
   for (q.c = 0; q.c < inner; q.c += q.m) {
     q.m = MIN(inner - q.c, WIDE);
     for (q.w = 0; q.w < width; q.w += q.n) {
-      q.n = q.m < inner ? 1 : MIN(width - q.w, WIDE / q.m);
+      q.n = q.m < inner ? 1 : MIN(width - q.w, most / q.m);
       if (p->back) backward_piece(p, &q);
       else forward_piece(p, &q);
     }
@@ -266,6 +379,7 @@ static void pool_body(int64_t begin, int64_t end, void *context)
   int64_t plane = a[0].in * a[1].in * a[2].in * p->g.inner;
   bool covers = p->pairs && 2 * a[1].out == a[1].in && 2 * a[2].out == a[2].in;
   for (int64_t i = begin; i < end; i++) {
+    if (p->whole) { whole_plane(p, i, plane); continue; }
     if (p->back && !covers) memset(at(p->r, p->out, i * plane), 0, p->r->size * (size_t)plane);
     if (p->pairs) { pair_plane(p, i); continue; }
     for (int64_t d = 0; d < a[0].out; d++)
@@ -279,11 +393,20 @@ static bool two_by_two(const struct planes *g)
   return g->ndim == 2 && g->inner == 1;
 }
 
+static bool whole_planes(const struct planes *g)
+{
+  for (int i = 0; i < 3; i++) if (g->a[i].kernel != g->a[i].in || g->a[i].out != 1 || g->a[i].pad) return false;
+  return g->inner == 1;
+}
+
 static void pool_run(struct pool *p)
 {
   const struct axis *a = p->g.a;
   int64_t taps = a[0].kernel * a[1].kernel * a[2].kernel, outputs = a[0].out * a[1].out * a[2].out * p->g.inner;
   p->pairs = p->type == POOL_MAX && !p->zeros && two_by_two(&p->g);
+  p->whole = p->type != POOL_LP && whole_planes(&p->g);
+  p->folds = p->g.inner == 1 && a[2].kernel <= WIDE / 2 && !(p->back && (p->type == POOL_MAX || p->type == POOL_LP));
+  p->awards = p->back && p->type == POOL_MAX && !p->zeros && p->g.inner == 1 && a[0].in * a[1].in * a[2].in < INT32_MAX / 2;
   parallel(p->g.outer, grain_of(taps * outputs), pool_body, p);
 }
 
