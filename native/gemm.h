@@ -21,9 +21,11 @@ int    gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, 
 int    gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha,
                   const void *a, int64_t sa, const void *b, int64_t sb, double beta, void *c, int64_t sc);   /* dense matrices, strides between them */
 
-/* State of an instruction with a constant right side: packed at the first run, and again when the array has changed. */
+/* State of an instruction with a weight: packed at the first run, and again when the array has changed (or may have:
+** it has no version). gemm_kept_room gives the bytes and says whether they still hold what was packed. */
 struct gemm_kept { uint64_t version; const void *of; void *packed; size_t bytes; };
 const void *gemm_keep(struct gemm_kept *s, const struct arr *weight, bool tb, int64_t n, int64_t k, int64_t ldb);   /* NULL: out of memory */
+void  *gemm_kept_room(struct gemm_kept *s, const struct arr *weight, size_t bytes, bool *fresh);
 void   gemm_kept_done(void *state);
 const char *gemm_refuse(const struct call *c);        /* TYCHO_DISABLE=gemm: the plain loops behind are taken */
 

@@ -14,6 +14,7 @@
 struct gemm_block {
   int64_t m, n, k, outer, jump, from;                 /* from: the first of the k steps, in A and in B */
   const void *a; int64_t ars, acs, strip;             /* strip: from one strip of rows to the next */
+  int rows;                                           /* of a strip; 0: gemm_height */
   const void *b; int64_t ldb, panel;                  /* from one row of a panel, from one panel to the next */
   void *c; int64_t ldc;
   const void *bias, *row_bias;                        /* per column, per row; NULL: none */
@@ -22,6 +23,18 @@ struct gemm_block {
   bool copy;                                          /* copy A strip by strip (outer 1, k <= kc) */
   bool full;                                          /* b has no zeros behind column n: read only n columns */
   int act;                                            /* ACT_* */
+};
+
+/* Columns of a panel as they lie in an image: pieces of output rows. Row (c, t) of the panel is channel c seen from tap t
+** of the window. fill copies an image to panel rows of `width` elements; spread adds such rows to an image. */
+struct gemm_piece { int64_t from; int32_t at, n; };   /* place in a channel, column, elements */
+struct gemm_image {
+  int64_t channels, channel;                          /* how many, how far apart */
+  int64_t step;                                       /* from one column to the next, in the image */
+  int64_t width, skip;                                /* of a panel row; further elements to the next row */
+  int taps; const int64_t *tap;                       /* their places */
+  int n; const struct gemm_piece *piece;
+  bool clear;                                         /* the pieces leave gaps: zeros */
 };
 
 struct gemm_type {
@@ -38,6 +51,8 @@ struct gemm_type {
   void (*scatter)(int64_t n, const void *x, void *y, int64_t step);                  /* y[i * step] += x */
   double (*dot)(int64_t n, const void *x, int64_t step, const void *y);              /* sum of x[i * step] y[i] */
   double (*sum)(int64_t n, const void *x);
+  void (*fill)(const struct gemm_image *f, const void *image, void *panel);
+  void (*spread)(const struct gemm_image *f, const void *panel, void *image);
 };
 struct gemm_isa { struct gemm_type type[2]; };        /* TY_F32, TY_F64 */
 

@@ -55,20 +55,26 @@ void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t 
 
 /* -- kept by an instruction ---------------------------------------------------------------------------------------- */
 
-const void *gemm_keep(struct gemm_kept *s, const struct arr *weight, bool tb, int64_t n, int64_t k, int64_t ldb)
+void *gemm_kept_room(struct gemm_kept *s, const struct arr *weight, size_t bytes, bool *fresh)
 {
-  if (s->packed && s->of == weight->p && s->version == *weight->version) return s->packed;
-  size_t bytes = gemm_pack_bytes(weight->d.dtype, n, k);
+  *fresh = s->packed && s->of == weight->p && weight->version && s->version == *weight->version;
+  if (*fresh) return s->packed;
   if (!s->packed || s->bytes != bytes) {
     mem_free(s->packed);
     s->packed = mem_new(bytes);
-    if (!s->packed) return NULL;
     s->bytes = bytes;
   }
-  gemm_pack(weight->d.dtype, tb, n, k, weight->p, ldb, s->packed);
   s->of = weight->p;
-  s->version = *weight->version;
+  s->version = weight->version ? *weight->version : 0;
   return s->packed;
+}
+
+const void *gemm_keep(struct gemm_kept *s, const struct arr *weight, bool tb, int64_t n, int64_t k, int64_t ldb)
+{
+  bool fresh;
+  void *packed = gemm_kept_room(s, weight, gemm_pack_bytes(weight->d.dtype, n, k), &fresh);
+  if (packed && !fresh) gemm_pack(weight->d.dtype, tb, n, k, weight->p, ldb, packed);
+  return packed;
 }
 
 void gemm_kept_done(void *state)

@@ -1,6 +1,6 @@
 /* gemm_kernel.c - inner loops of products, compiled once per instruction set with -DISA=baseline|avx2|avx512.
-** gemm_vector.inc says what a vector is, gemm_math.inc has loops over rows, gemm_tile.inc the tiles of a product; all
-** three are written for REAL and read twice, for float and for double.
+** gemm_vector.inc says what a vector is, gemm_math.inc has loops over rows, gemm_tile.inc the tiles of a product,
+** gemm_image.inc the way from an image and back; all are written for REAL and read twice, for float and for double.
 */
 #include "../gemm_isa.h"
 #include "../op.h"
@@ -16,6 +16,7 @@
 #include "gemm_vector.inc"
 #include "gemm_math.inc"
 #include "gemm_tile.inc"
+#include "gemm_image.inc"
 #include "gemm_end.inc"
 
 #define T_(name) JOIN(name, f64)
@@ -25,10 +26,12 @@
 #include "gemm_vector.inc"
 #include "gemm_math.inc"
 #include "gemm_tile.inc"
+#include "gemm_image.inc"
 
 #define TYPE(t, bytes) { \
   .mr = MR, .nr = 2 * VBYTES / bytes, .w = VBYTES / bytes, .kc = 1536 / bytes, .block = block_##t, .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, \
-  .strip = pack_strip_##t, .dots = dots_##t, .act = act_##t, .axpy = axpy_##t, .scatter = scatter_##t, .dot = dot_##t, .sum = sum_##t }
+  .strip = pack_strip_##t, .dots = dots_##t, .act = act_##t, .axpy = axpy_##t, .scatter = scatter_##t, .dot = dot_##t, .sum = sum_##t, \
+  .fill = fill_##t, .spread = spread_##t }
 #define NAME_(isa) gemm_isa_##isa
 #define NAME(isa) NAME_(isa)
 extern const struct gemm_isa NAME(ISA);

@@ -1,0 +1,39 @@
+/* convolve.h - convolution and its two gradients over plain (N, C, spatial) arrays, 1 to 3 spatial axes.
+**
+** All three go through the packed product, without a matrix of columns: forward fills panels of the right side straight
+** from the image; the data's gradient makes a few columns at a time and adds them to the image while they are in cache;
+** the weight's gradient reads the image in place as the left side. A deconvolution is the same three in other roles.
+*/
+#pragma once
+#include "gemm.h"
+
+/* Channels and filters are those of one group. Leading axes of a 1-D or 2-D convolution are 1. */
+struct window {
+  int64_t n, groups, channels, filters;
+  int64_t in[3], out[3], kernel[3], stride[3], dilate[3], pad[3];
+  int     dtype;
+};
+static inline int64_t window_taps(const struct window *w) { return w->kernel[0] * w->kernel[1] * w->kernel[2]; }
+static inline int64_t window_depth(const struct window *w) { return w->channels * window_taps(w); }     /* terms of a sum */
+static inline int64_t window_in(const struct window *w) { return w->in[0] * w->in[1] * w->in[2]; }
+static inline int64_t window_out(const struct window *w) { return w->out[0] * w->out[1] * w->out[2]; }
+
+/* y = act(conv(x, weight) + bias). kept: state of the instruction (may be NULL: no run may be NULL then either) */
+size_t convolve_forward_scratch(const struct window *w);
+int    convolve_forward(const struct window *w, const void *x, const struct arr *weight, const void *bias, int act, void *y,
+                        struct gemm_kept *kept, void *tmp);
+/* dx (+)= gradient of x, from dy */
+size_t convolve_data_scratch(const struct window *w);
+int    convolve_data(const struct window *w, const void *dy, const struct arr *weight, void *dx, bool add, struct gemm_kept *kept, void *tmp);
+/* dw (+)= gradient of the weight, from x and dy */
+size_t convolve_weight_scratch(const struct window *w);
+int    convolve_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add, void *tmp);
+/* out[c] (+)= sum of x[n, c, ...] */
+void   convolve_bias(int dtype, int64_t n, int64_t c, int64_t spatial, const void *x, void *out, bool add);
+
+/* The same in plain loops. */
+void   convolve_plain(const struct window *w, const void *x, const void *weight, const void *bias, void *y);
+void   convolve_plain_data(const struct window *w, const void *dy, const void *weight, void *dx, bool add);
+void   convolve_plain_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add);
+void   im2col(const struct window *w, const void *x, void *columns);         /* (N, C * taps, positions) */
+void   col2im(const struct window *w, const void *columns, void *x, bool add);
