@@ -1,9 +1,9 @@
 /* parse.c - symbol files of all versions become graphs.
 **
-** The text is read into a tree (json.c), the tree into draft nodes, the drafts are brought up to the present form, ordered
-** depth-first from the heads, and built through graph.c's ordinary calls, so a file can say nothing that a program could
-** not. Indices, input counts and cycles are checked before anything is built. The text that the file stands for is kept
-** with the graph (text.c says why).
+** The text is read into a tree (json.c), the tree into draft nodes, the drafts are brought up to the present form,
+** ordered depth-first from the heads, and built through graph.c's ordinary calls, so a file can say nothing that a
+** program could not. Indices, input counts and cycles are checked. The text that the file stands for is kept with the
+** graph (text.c says why).
 ** Order: read_drafts, read_heads, upgrade, order_drafts, build. Source: sheet 1.12 and its corrections.
 */
 #include "graph.h"
@@ -67,7 +67,8 @@ static int check_fields(const struct json *object, const char *required, const c
 static int read_whole(const struct json *v, const char *what, int *out)
 {
   if (v->type != J_NUMBER) return corrupt(v, what, kind(v));
-  if (!(v->number >= 0 && v->number < 2147483647) || v->number != (double)(int)v->number) return corrupt(v, what, "another number");
+  bool fits = v->number >= 0 && v->number < 2147483647;
+  if (!fits || v->number != (double)(int)v->number) return corrupt(v, what, "another number");
   *out = (int)v->number;
   return TY_OK;
 }
@@ -180,11 +181,14 @@ static int check_references(const struct file *f, const struct json *arguments)
   for (const struct json *v = arguments->first; v; v = v->next) {
     int id;
     TRY(read_whole(v, "the number of a node", &id));
-    if (id >= f->n || f->node[id].op) return corrupt(v, "the number of a variable", id >= f->n ? "no node" : "an operator");
+    const char *got = id >= f->n ? "no node" : f->node[id].op ? "an operator" : NULL;
+    if (got) return corrupt(v, "the number of a variable", got);
   }
   for (int i = 0; i < f->n; i++)
-    for (int k = 0; k < f->node[i].nin; k++)
-      NEED(f->node[i].in[k].node < f->n, TY_EFORMAT, "node %s: input %d is node %d of %d", f->node[i].name, k, f->node[i].in[k].node, f->n);
+    for (int k = 0; k < f->node[i].nin; k++) {
+      int id = f->node[i].in[k].node;
+      NEED(id < f->n, TY_EFORMAT, "node %s: input %d is node %d of %d", f->node[i].name, k, id, f->n);
+    }
   for (int i = 0; i < f->nhead; i++)
     NEED(f->head[i].node < f->n, TY_EFORMAT, "head %d is node %d of %d", i, f->head[i].node, f->n);
   return TY_OK;
@@ -211,7 +215,8 @@ static int ports_of(struct file *f, const struct draft *d, struct ports *out)
   char number[16];
   int n = 0;
   NEED(known && param, TY_EMEMORY, "out of memory: node %s", d->name);
-  for (int i = 0; i < d->nattr; i++) if (op->flags & OP_HOST || op_has_param(op, d->attr[i].key)) known[n++] = d->attr[i];
+  for (int i = 0; i < d->nattr; i++)
+    if (op->flags & OP_HOST || op_has_param(op, d->attr[i].key)) known[n++] = d->attr[i];
   const ty_attr *counted = op_counted(op, known, &n, d->nin, known, number);
   int code = op_parse(op, counted, n, param);
   if (!code) code = op_ports(op, param, op_variadic(op, (char[64]){ 0 }, 64) ? d->nin : -1, f->arena, out);
@@ -324,7 +329,8 @@ static int annotate(struct file *f, const struct draft *d)
 static void drop_flat_axis(struct draft *d)
 {
   const ty_attr *axis = find_attr(d, "axis");
-  if ((!strcmp(d->op, "argmax") || !strcmp(d->op, "argmin")) && axis && !strcmp(axis->value, "-1")) drop_attr(d, "axis");
+  bool concerned = !strcmp(d->op, "argmax") || !strcmp(d->op, "argmin");
+  if (concerned && axis && !strcmp(axis->value, "-1")) drop_attr(d, "axis");
 }
 
 static int upgrade(struct file *f)
@@ -392,19 +398,22 @@ static int add_bodies(struct file *f, ty_graph *g, const struct draft *d)
   return TY_OK;
 }
 
+static int check_input(const struct draft *d, const struct port *port, int k, const struct node *from)
+{
+  NEED(d->in[k].out < from->nreal, TY_EFORMAT, "%s %s: input %d is output %d of %s, which has %d",
+       d->op, d->name, k, d->in[k].out, from->name, from->nreal);
+  NEED(!port->mutated || !from->op, TY_EFORMAT, "%s %s: the operator changes input %s: a variable is needed, got %s",
+       d->op, d->name, port->name, from->name);
+  return TY_OK;
+}
+
 static int check_inputs(struct file *f, const ty_graph *g, const struct draft *d)
 {
   struct ports p;
   TRY(ports_of(f, d, &p));
   int code = TY_OK;
   if (p.nin != d->nin) code = fail(TY_EFORMAT, "%s %s: expected %d inputs, got %d", d->op, d->name, p.nin, d->nin);
-  for (int k = 0; !code && k < d->nin; k++) {
-    const struct node *from = &g->node[f->node[d->in[k].node].index];
-    if (d->in[k].out >= from->nreal)
-      code = fail(TY_EFORMAT, "%s %s: input %d is output %d of %s, which has %d", d->op, d->name, k, d->in[k].out, from->name, from->nreal);
-    else if (p.in[k].mutated && from->op)
-      code = fail(TY_EFORMAT, "%s %s: input %s is changed by the operator, so it must be a variable; got %s", d->op, d->name, p.in[k].name, from->name);
-  }
+  for (int k = 0; !code && k < d->nin; k++) code = check_input(d, &p.in[k], k, &g->node[f->node[d->in[k].node].index]);
   if (code) fail_node(d->op, d->name, NULL);
   return code;
 }
@@ -429,7 +438,8 @@ static int build_heads(const struct file *f, ty_graph *g)
   g->nhead = f->nhead;
   for (int i = 0; i < f->nhead; i++) {
     const struct node *n = &g->node[f->node[f->head[i].node].index];
-    NEED(f->head[i].out < n->nreal, TY_EFORMAT, "head %d is output %d of %s, which has %d", i, f->head[i].out, n->name, n->nreal);
+    NEED(f->head[i].out < n->nreal, TY_EFORMAT, "head %d is output %d of %s, which has %d",
+         i, f->head[i].out, n->name, n->nreal);
     g->head[i] = (ty_entry){ f->node[f->head[i].node].index, f->head[i].out };
   }
   return TY_OK;

@@ -1,8 +1,8 @@
 /* text.c - graphs as text: the JSON of symbol files, byte for byte as the reference lays it out, and listing of nodes.
 **
-** Only what the heads reach is written, numbered depth-first from the heads. Versions of variables are counted up by each
-** operator that changes one. A parsed graph keeps the text that its file stands for (parse.c), because the versions in
-** an old file cannot be derived; it is handed out for the file's own heads. Source: sheet 1.12.
+** Only what the heads reach is written, numbered depth-first from the heads. Versions of variables are counted up by
+** each operator that changes one. A parsed graph keeps the text that its file stands for (parse.c), because the versions
+** in an old file cannot be derived; it is handed out for the file's own heads. Source: sheet 1.12.
 */
 #include "graph.h"
 #include "registry.h"
@@ -39,7 +39,8 @@ static int visit(const ty_graph *g, int root, int *id, struct listing *out, stru
 int listing_make(const ty_graph *g, const ty_entry *head, int nhead, struct arena *a, struct listing *out)
 {
   struct frame *stack = arena_new(a, sizeof *stack * (size_t)(g->n + 1));
-  *out = (struct listing){ arena_new(a, sizeof(int) * (size_t)(g->n + 1)), arena_new(a, sizeof(int) * (size_t)(g->n + 1)), 0, NULL, NULL };
+  size_t room = sizeof(int) * (size_t)(g->n + 1);
+  *out = (struct listing){ .order = arena_new(a, room), .id = arena_new(a, room) };
   NEED(stack && out->order && out->id, TY_EMEMORY, "out of memory: order of %d nodes", g->n);
   for (int i = 0; i < nhead; i++) {
     NEED(head[i].node >= 0 && head[i].node < g->n, TY_EINDEX, "head %d is node %d of %d", i, head[i].node, g->n);
@@ -56,7 +57,11 @@ struct page { struct text *t; int indent; };
 static void line(struct page *p, int i) { text_add(p->t, "%s\n%*s", i ? ", " : "", p->indent, ""); }
 static void key(struct page *p, int i, const char *name) { line(p, i); text_add(p->t, "\"%s\": ", name); }
 static void open_scope(struct page *p, const char *bracket) { text_put(p->t, bracket, 1); p->indent += 2; }
-static void close_scope(struct page *p, const char *bracket) { p->indent -= 2; text_add(p->t, "\n%*s%s", p->indent, "", bracket); }
+static void close_scope(struct page *p, const char *bracket)
+{
+  p->indent -= 2;
+  text_add(p->t, "\n%*s%s", p->indent, "", bracket);
+}
 
 /* A list of n items stays on one line up to ten. */
 struct items { struct page *p; int n; };
@@ -93,7 +98,8 @@ static void write_attrs(struct page *p, const ty_attr *attr, int n)
 
 /* -- nodes -------------------------------------------------------------------------------------------------- */
 
-static void write_graph(struct page *p, const ty_graph *g, const ty_entry *head, int nhead, const struct listing *l, bool top);
+static void write_graph(struct page *p, const ty_graph *g, const ty_entry *head, int nhead, const struct listing *l,
+                        bool top);
 
 static int version_of(const struct listing *l, int node, int input)
 {
@@ -176,7 +182,8 @@ static void write_heads(struct page *p, const ty_graph *g, const ty_entry *head,
 static void add_rows(const struct node *n, struct text *t)
 {
   const char *row = NULL;
-  if (n->op && !ty_op_row(n->op->name, &row) && row && !(t->n && strstr(t->s, row))) text_add(t, "%s%s", t->n ? "\n" : "", row);
+  bool is_row = n->op && !ty_op_row(n->op->name, &row) && row;
+  if (is_row && !(t->n && strstr(t->s, row))) text_add(t, "%s%s", t->n ? "\n" : "", row);
   for (int k = 0; k < n->nbody; k++)
     for (int i = 0; i < n->body[k]->n; i++) add_rows(&n->body[k]->node[i], t);
 }
@@ -207,7 +214,8 @@ static void write_graph_attrs(struct page *p, const ty_graph *g, const struct li
   text_done(&t);
 }
 
-static void write_graph(struct page *p, const ty_graph *g, const ty_entry *head, int nhead, const struct listing *l, bool top)
+static void write_graph(struct page *p, const ty_graph *g, const ty_entry *head, int nhead, const struct listing *l,
+                        bool top)
 {
   struct arena a = { 0 };
   open_scope(p, "{");
@@ -305,7 +313,8 @@ int ty_graph_node(ty_graph *g, int i, ty_node *out)
   NEED(g && out, TY_ETYPE, "graph_node: null argument");
   NEED(i >= 0 && i < g->n, TY_EINDEX, "node %d of a graph with %d", i, g->n);
   const struct node *n = &g->node[i];
-  *out = (ty_node){ n->op ? op_label(n) : NULL, n->name, n->where, n->attr, n->in, n->nattr, n->nin, n->nreal, n->nvisible };
+  *out = (ty_node){ .op = n->op ? op_label(n) : NULL, .name = n->name, .where = n->where, .attr = n->attr, .in = n->in,
+                    .nattr = n->nattr, .nin = n->nin, .nout = n->nreal, .nvisible = n->nvisible };
   return TY_OK;
 }
 
