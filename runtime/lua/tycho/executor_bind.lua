@@ -13,6 +13,7 @@ local ffi = require "ffi"
 local native = require "tycho.ffi"
 local args = require "tycho.args"
 local arrays = require "tycho.ndarray_class"
+local calls = require "tycho.ndarray_call"
 local Class = require "tycho.class"
 local context = require "tycho.context"
 local Error = require "tycho.error"
@@ -508,6 +509,70 @@ local function candidates_of(a)
 end
 
 
+-- Names that occur twice ---------------------------------------------------------------------------------------------------
+
+-- The first name that stands for several variables.
+local function repeated(names)
+  local seen = {}
+  for _, list in ipairs{ names.arguments, names.auxiliary } do
+    for _, name in ipairs(list) do
+      if seen[name] then
+        return name
+      end
+      seen[name] = true
+    end
+  end
+end
+
+
+local function zeros(shapes, dtypes, device, func)
+  local list = {}
+  for i, shape in ipairs(shapes) do
+    list[i] = calls.fill(arrays.new(shape, args.DTYPES[dtypes[i]], device, func), 0, func)
+  end
+  return list
+end
+
+
+-- Element types for inference: those given, else float32 where a variable does not say its own.
+local function seed_types(a, sym, names)
+  if a.type_dict then
+    return a.type_dict
+  end
+  local given, dict = {}, sym:attr_dict()
+  for _, name in ipairs(names.arguments) do
+    given[name] = not (dict[name] and dict[name].__dtype__) and "float32" or nil
+  end
+  return given
+end
+
+
+-- The core finds arrays by name; where names do not tell variables apart, arrays are made here, one for each variable.
+local function simple_by_place(a, sym, names, shapes, name, func)
+  for _, option in ipairs{ "shared_exec", "shared_buffer", "arg_ctx", "grad_ctx", "aux_ctx" } do
+    if a[option] then
+      Error.raise{ code = "name", func = func, argument = name,
+        message = ("several variables are called '%s', so '%s' cannot be used"):format(name, option) }
+    end
+  end
+  local arg_shapes, _, aux_shapes = sym:infer_shape(shapes)
+  local arg_types, _, aux_types = sym:infer_type(seed_types(a, sym, names))
+  if not arg_shapes or not arg_types then
+    Error.raise{ code = arg_shapes and "dtype" or "shape", func = func, argument = names.arguments[1], candidates = names.arguments,
+      message = "what is given does not decide all arguments" }
+  end
+  local reqs, grads = reqs_for(a.grad_req, names.arguments, func), {}
+  for i, grad in ipairs(zeros(arg_shapes, arg_types, a.ctx._device, func)) do
+    grads[i] = reqs[i] ~= C.TY_NULL and grad or null
+  end
+  return binding.bind(sym, {
+    ctx = a.ctx, args = zeros(arg_shapes, arg_types, a.ctx._device, func), args_grad = grads, grad_req = a.grad_req,
+    aux_states = zeros(aux_shapes, aux_types, a.ctx._device, func), group2ctx = a.group2ctx,
+    force_mirroring = a.force_mirroring, memory_budget = a.memory_budget, dry_run = a.dry_run,
+  })
+end
+
+
 --- Binds arrays that are made for the given shapes; see the top of the file.
 -- @param sym the symbol
 -- @param ... arguments of `Symbol:simple_bind`
@@ -518,6 +583,10 @@ function binding.simple_bind(sym, ...)
   local shapes = binding.shapes(a.named, a.shapes, names, func)
   check_storage_types(a, names, func)
   check_request_size(a, func)
+  local twice = repeated(names)
+  if twice then
+    return simple_by_place(a, sym, names, shapes, twice, func)
+  end
   local wants, nwant = fill_wants(a, sym, names, shapes, func)
   local places, nplace, groups = places_of(a.group2ctx, func)
   local bag = a.shared_buffer and bag_of(a.shared_buffer, func)
