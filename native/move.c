@@ -218,15 +218,23 @@ void set_number(void *p, int dtype, double v)
   }
 }
 
+double real_of(const struct arr *a, int64_t i)
+{
+  switch (a->d.dtype) {
+  case TY_F32:  return ((const float *)a->p)[i];
+  case TY_F64:  return ((const double *)a->p)[i];
+  case TY_F16:  return half_to_float(((const uint16_t *)a->p)[i]);
+  case TY_BF16: return bf16_to_float(((const uint16_t *)a->p)[i]);
+  default:      return (double)index_of(a, i);
+  }
+}
+
 static int64_t truncated(double v) { return v >= 0x1p62 ? INT64_MAX : v > -0x1p62 ? (int64_t)v : INT64_MIN; }
 
 int64_t index_of(const struct arr *a, int64_t i)
 {
   switch (a->d.dtype) {
-  case TY_F32:  return truncated(((const float *)a->p)[i]);
-  case TY_F64:  return truncated(((const double *)a->p)[i]);
-  case TY_F16:  return truncated(half_to_float(((const uint16_t *)a->p)[i]));
-  case TY_BF16: return truncated(bf16_to_float(((const uint16_t *)a->p)[i]));
+  case TY_F32: case TY_F64: case TY_F16: case TY_BF16: return truncated(real_of(a, i));
   case TY_I32:  return ((const int32_t *)a->p)[i];
   case TY_I64:  return ((const int64_t *)a->p)[i];
   case TY_I8:   return ((const int8_t *)a->p)[i];

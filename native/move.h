@@ -37,6 +37,7 @@ static inline int64_t product_of(const ty_desc *d, int from, int to)            
 }
 void set_number(void *p, int dtype, double value);    /* stores one element of any dtype, as a C cast does; out of range: the nearest */
 int64_t index_of(const struct arr *a, int64_t i);     /* element i of any dtype, truncated; INT64_MIN for NaN and what lies below */
+double  real_of(const struct arr *a, int64_t i);
 int  copy_kernel(struct call *c);                     /* out 0 = the bytes of in 0; other outputs (gradients) are zeros */
 
 /* A kernel table of one function that moves elements of any dtype. */
