@@ -39,6 +39,7 @@ struct ty_exec {
   uint64_t generation;                                /* of the pool when pointers were resolved */
   struct program *variant[VARIANTS];
   int ran;                                            /* variant of the last forward, -1: none yet */
+  int forward_train; bool spent;                      /* mode of the last forward; a backward has run since */
   struct run last;                                    /* its is_train and draw */
   struct ctx *ring; int nring, at_ring;               /* contexts of submitted segments */
   struct ticket *seg_ticket;

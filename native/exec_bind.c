@@ -272,8 +272,16 @@ static bool others_read(const ty_exec *e, int v)
   return false;
 }
 
+/* Labels of losses have no gradient: an array that is bound for one is left alone. */
+static bool is_label(const ty_exec *e, ty_entry grad)
+{
+  const struct node *n = &e->g->node[grad.node];
+  return n->op && n->backward && n->op->flags & OP_LOSS && grad.out > 0;
+}
+
 static int route_gradient(ty_exec *e, int i)
 {
+  if (is_label(e, e->grad_entry[i])) return TY_OK;
   struct source s = { .g = e->g, .desc = e->desc, .device = e->device, .head = e->head, .nhead = e->nhead };
   struct bound *b = &e->arg[i];
   ty_entry r = view_root(&s, e->grad_entry[i]);

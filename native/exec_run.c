@@ -257,6 +257,8 @@ static int start(ty_exec *e, const char *what, int which, int is_train, struct p
   TRY(choose_variant(e, which, p));
   e->last = (struct run){ is_train != 0, device_draw(e->default_device) };
   e->ran = which;
+  e->forward_train = is_train;
+  e->spent = false;
   e->walk.active = false;
   return TY_OK;
 }
@@ -313,7 +315,14 @@ int ty_exec_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
   NEED(e->ran >= 0, TY_ESTATE, "backward: call forward first");
   TRY(give_heads(e, head, n));
   TRY(choose_variant(e, e->ran, &p));
+  if (e->spent) {                                     /* the last backward has used up what forward left: run that again */
+    struct run again = e->last;
+    e->last.is_train = e->forward_train;
+    TRY(submit_all(e, p, 0, p->nsegment_forward));
+    e->last = again;
+  }
   e->last.is_train = is_train != 0;
+  e->spent = true;
   if (!e->monitor || e->ran == FUSED) return submit_all(e, p, p->nsegment_forward, p->nsegment);
   e->walk.active = true; e->walk.node = e->forward; e->walk.item = 0; e->walk.phase = 1;
   return advance(e);
@@ -381,6 +390,9 @@ static int report(ty_exec *e, struct program *p, int node, int value, bool is_in
   return TY_EV_MONITOR;
 }
 
+/* Partial sums of a chain are nobody's gradient yet. */
+static bool partial_sum(const struct node *n) { return !strncmp(n->name, "sum_grad_", 9) && strcmp(n->name, "sum_grad_final") && n->forward < 0; }
+
 /* Items of one node, in order: (monitor_all) for each input the variable's own name, then <node>_<input>; then it runs; then its outputs. */
 static int walk_node(ty_exec *e, struct program *p)
 {
@@ -395,9 +407,13 @@ static int walk_node(ty_exec *e, struct program *p)
     else if (!first) code = report(e, p, e->walk.node, v, true, "%s_input%d", n->name, k);
     if (code) return code;
   }
-  if (e->walk.item++ == inputs) TRY(run_node(e, p, e->walk.node));
+  if (e->walk.item == inputs) {
+    e->walk.item++;
+    TRY(run_node(e, p, e->walk.node));
+  }
   while (e->walk.item - inputs - 1 < n->nreal) {
     int k = e->walk.item++ - inputs - 1;
+    if (partial_sum(n)) continue;
     output_name(n, k, name, sizeof name);
     int code = report(e, p, e->walk.node, n->first + k, false, "%s", name);
     if (code) return code;

@@ -104,7 +104,8 @@ static int chain(struct walk *w, const struct list *l, ty_desc d, ty_entry *out)
   ty_entry sum = l->e[0];
   for (int i = 1; i < l->n; i++) {
     ty_entry pair[2] = { sum, l->e[i] };
-    snprintf(name, sizeof name, "sum_grad_%d", i - 1);
+    if (i + 1 == l->n) snprintf(name, sizeof name, "sum_grad_final");
+    else snprintf(name, sizeof name, "sum_grad_%d", i - 1);
     TRY(append_op(w, "_grad_add", name, NULL, 0, pair, 2, d, &sum));
   }
   *out = sum;
@@ -237,10 +238,32 @@ static int append_backward(struct walk *w, int node, const char *reads)
   return TY_OK;
 }
 
+/* Sums hand their gradient on to every input as it is: no node is needed. */
+static bool passes(const struct op *op)
+{
+  if (op->flags & OP_PASS) return true;
+  if (!op->row || op->flags & OP_BROADCAST || !op->row->grad[1]) return false;
+  for (int k = 0; k < COUNT(op->row->grad) && op->row->grad[k]; k++) if (strcmp(op->row->grad[k], "g")) return false;
+  return true;
+}
+
+static int pass_on(struct walk *w, int node)
+{
+  bool found;
+  ty_entry g;
+  TRY(total(w, (ty_entry){ node, 0 }, &found, &g));
+  for (int k = 0; found && k < w->g->node[node].nin; k++) {
+    ty_entry to = w->g->node[node].in[k];
+    if (w->need[to.node]) TRY(contribute(w, to, g));
+  }
+  return TY_OK;
+}
+
 static int visit(struct walk *w, int node)
 {
   const struct node *n = &w->g->node[node];
   if (!n->op || !w->need[node] || zero_gradient(n->op)) return TY_OK;
+  if (passes(n->op)) return pass_on(w, node);
   const char *reads = op_reads(n->op, n->param);
   if (!reached(w, node, reads)) return TY_OK;
   if (!reads) return not_differentiable(n);

@@ -121,7 +121,7 @@ enum { OP_RANDOM = 1,                                 /* two equal nodes differ:
        OP_ZERO_GRAD = 8,                              /* gradients of all inputs are zeros; grad must be NULL */
        OP_HOST = 16,                                  /* runs in the front end (TY_EV_HOST) */
        OP_LOSS = 32,                                  /* ignores head gradients */
-       OP_PASS = 64 };                                /* the gradient of every input is head gradient 0 itself; grad = "g0" */
+       OP_PASS = 64 };                                /* the gradient of every input is head gradient 0 itself: no kernel, no node */
 
 struct op {
   const char *name;

@@ -23,7 +23,7 @@ struct marks { uint8_t *used, *outside; };            /* per value: somebody rea
 /* Monitored programs report every output that the reference has: it needs a place although nobody reads it. */
 static void keep_output(struct marks *m, const struct node *n, int k)
 {
-  if (!n->op) return;
+  if (!n->op || (n->backward && n->inport[k].mutated)) return;
   m->used[n->first + k] = m->outside[n->first + k] = 1;
 }
 
@@ -163,12 +163,18 @@ static void find_lives(struct program *p)
   }
 }
 
+static int root_of(const struct program *p, int v)
+{
+  while (p->value[v].root != v) v = p->value[v].root;
+  return v;
+}
+
 /* -- results in the place of dying inputs --------------------------------------------------------------------------------- */
 
 static bool may_take(const struct program *p, const struct step *st, int t, int out, int in)
 {
   const struct source *s = &p->s;
-  int v = st->out[out], u = st->in[in], r = p->value[u].root;
+  int v = st->out[out], u = st->in[in], r = root_of(p, u);
   const struct value *x = &p->value[v], *y = &p->value[r];
   if (y->kind != V_POOL || y->pinned || x->pinned || y->last != t || y->first >= t || y->device != x->device || y->bytes != x->bytes) return false;
   if (desc_bytes(&s->desc[u]) != desc_bytes(&s->desc[v])) return false;
@@ -181,7 +187,7 @@ static bool may_take(const struct program *p, const struct step *st, int t, int 
 static bool read_once(const struct program *p, const struct step *st, int in)
 {
   if (st->kind == STEP_TAPE) return true;
-  for (int k = 0; k < st->nin; k++) if (k != in && p->value[st->in[k]].root == p->value[st->in[in]].root) return false;
+  for (int k = 0; k < st->nin; k++) if (k != in && root_of(p, st->in[k]) == root_of(p, st->in[in])) return false;
   return true;
 }
 
@@ -193,7 +199,7 @@ static void share_in_place(struct program *p)
       int v = st->out[k];
       if (v < 0 || p->value[v].kind != V_POOL || p->value[v].root != v) continue;
       for (int j = 0; j < st->nin; j++) {
-        int r = p->value[st->in[j]].root;
+        int r = root_of(p, st->in[j]);
         if (r == v || !may_take(p, st, t, k, j) || !read_once(p, st, j)) continue;
         p->value[r].last = p->value[v].last;          /* now > t unless unread: nobody else takes it at this step */
         if (p->value[r].last == t) p->value[r].last = t + 1;
@@ -202,14 +208,13 @@ static void share_in_place(struct program *p)
         break;
       }
     }
-    for (int k = 0; k < st->nout; k++) if (st->out[k] >= 0) p->value[st->out[k]].root = p->value[p->value[st->out[k]].root].root;
   }
 }
 
 /* Views of a value that moved into another's place follow it. */
 static void follow_roots(struct program *p)
 {
-  for (int v = 0; v < p->s.g->nvalue; v++) while (p->value[v].root != p->value[p->value[v].root].root) p->value[v].root = p->value[p->value[v].root].root;
+  for (int v = 0; v < p->s.g->nvalue; v++) p->value[v].root = root_of(p, v);
 }
 
 /* -- offsets ------------------------------------------------------------------------------------------------------------------ */

@@ -50,7 +50,6 @@ static int view_input(const struct source *s, int node, int out)
     const struct node *f = &s->g->node[n->forward];
     const char *reads = op_reads(op, n->param);
     if (op->flags & OP_VIEW && out == 0) in = place_in_reads(reads, 'g', 0, f);
-    else if (op->flags & OP_PASS) in = place_in_reads(reads, 'g', 0, f);
     else if (op->row && out < COUNT(op->row->grad) && is_name(op->row->grad[out], 'g')) in = place_in_reads(reads, 'g', 0, f);
   }
   if (in < 0 || in >= n->nin) return -1;

@@ -53,18 +53,11 @@ static int forward(struct call *c)
   return TY_OK;
 }
 
-static int backward(struct call *c)
-{
-  for (int k = 0; k < c->nout; k++)
-    if (c->out[k].p && c->out[k].p != c->in[0].p) memcpy(c->out[k].p, c->in[0].p, desc_bytes(&c->out[k].d));
-  return TY_OK;
-}
-
-static const struct kernel cpu[] = { { "add_n", forward, T_ANY }, { 0 } }, back_cpu[] = { { "add_n_back", backward, T_ANY }, { 0 } };
+static const struct kernel cpu[] = { { "add_n", forward, T_ANY }, { 0 } };
 
 const struct op op_add_n[] = {
   { .name = "add_n", .alias = "ElementWiseSum _sparse_ElementWiseSum _sparse_add_n", .in = "arg*num_args", .param = params,
     .param_size = sizeof(struct sum), .doc = "The sum of all inputs, which have one shape; each of them receives the gradient of the output.",
-    .grad = "g0", .inplace = "0=0", .cpu = cpu, .back_cpu = back_cpu, .tier = 1 },
+    .grad = "g0", .flags = OP_PASS, .inplace = "0=0", .cpu = cpu, .tier = 1 },
   { 0 }
 };
