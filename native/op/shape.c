@@ -66,19 +66,19 @@ MOVE_KERNEL(places_kernels, places_run)
 
 /* -- _contrib_arange_like ---------------------------------------------------------------------------------------------------- */
 
-struct range { double start, step; int64_t repeat; const char *ctx; int64_t axis; };
+struct count_up { double start, step; int64_t repeat; const char *ctx; int64_t axis; };
 static const struct param range_params[] = {
-  { "start",  P_FLOAT, offsetof(struct range, start),  "0",    "first value" },
-  { "step",   P_FLOAT, offsetof(struct range, step),   "1",    "distance between values" },
-  { "repeat", P_INT,   offsetof(struct range, repeat), "1",    "how often each value comes", NULL, "[1,]" },
-  { "ctx",    P_TEXT,  offsetof(struct range, ctx),    "",     "device of an imperative call, as text" },
-  { "axis",   P_INT,   offsetof(struct range, axis),   "None", "count along this axis only; None: all elements, in data's shape", NULL, NULL, 1 },
+  { "start",  P_FLOAT, offsetof(struct count_up, start),  "0",    "first value" },
+  { "step",   P_FLOAT, offsetof(struct count_up, step),   "1",    "distance between values" },
+  { "repeat", P_INT,   offsetof(struct count_up, repeat), "1",    "how often each value comes", NULL, "[1,]" },
+  { "ctx",    P_TEXT,  offsetof(struct count_up, ctx),    "",     "device of an imperative call, as text" },
+  { "axis",   P_INT,   offsetof(struct count_up, axis),   "None", "count along this axis only; None: all elements, in data's shape", NULL, NULL, 1 },
   { 0 }
 };
 
 static int range_shape(struct infer *s)
 {
-  const struct range *p = s->param;
+  const struct count_up *p = s->param;
   int axis;
   if (p->axis == NONE) return shape_both(s, &s->in[0], &s->out[0]);
   if (!s->in[0].ndim) return TY_OK;
@@ -88,7 +88,7 @@ static int range_shape(struct infer *s)
 
 static int range_run(struct call *c)
 {
-  const struct range *p = c->param;
+  const struct count_up *p = c->param;
   const struct arr *y = &c->out[0];
   size_t size = dtype_size(y->d.dtype);
   int64_t n = desc_count(&y->d);
@@ -275,7 +275,7 @@ const struct op op_shape[] = {
     .flags = OP_ZERO_GRAD, .cpu = places_kernels },
   { .name = "_contrib_arange_like", .alias = "_npx_arange_like", .tier = 2,
     .doc = "start, start + step, ... in the shape of data, or as many as one of its axes has. No gradient flows.",
-    .in = "data", .param = range_params, .param_size = sizeof(struct range), .shape = range_shape, .flags = OP_ZERO_GRAD, .cpu = range_kernels },
+    .in = "data", .param = range_params, .param_size = sizeof(struct count_up), .shape = range_shape, .flags = OP_ZERO_GRAD, .cpu = range_kernels },
   { .name = "diag", .tier = 2,
     .doc = "The k-th diagonal along two axes as the last axis; of a vector, the matrix that has it as its k-th diagonal. The gradient goes back to the same places.",
     .in = "data", .param = diag_params, .param_size = sizeof(struct diag), .shape = diag_shape, .grad = "g0", .cpu = diag_kernels, .back_cpu = diag_back_kernels },
