@@ -149,6 +149,15 @@ static void write_node(struct page *p, const ty_graph *g, const struct listing *
   close_scope(p, "}");
 }
 
+/* Outputs of a node as the reference counts them: its max pooling over leading channels keeps a workspace, ours does not. */
+static int counted_outputs(const struct node *n)
+{
+  if (!n->op || strcmp(n->op->name, "Pooling")) return n->nreal;
+  const char *kind = node_attr(n, "pool_type"), *layout = node_attr(n, "layout");
+  bool last = layout && layout[0] == 'N' && layout[1] != 'C' && strcmp(layout, "None");
+  return n->nreal + (!last && (!kind || !strcmp(kind, "max")));
+}
+
 static void write_numbers(struct page *p, const ty_graph *g, const struct listing *l)
 {
   int n = 0, outputs = 0;
@@ -162,7 +171,7 @@ static void write_numbers(struct page *p, const ty_graph *g, const struct listin
   for (int i = 0; i <= l->n; i++) {
     item(&list, i);
     text_add(p->t, "%d", outputs);
-    if (i < l->n) outputs += g->node[l->order[i]].nreal;
+    if (i < l->n) outputs += counted_outputs(&g->node[l->order[i]]);
   }
   close_items(&list);
 }
