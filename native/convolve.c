@@ -246,10 +246,10 @@ struct data {
   const struct window *w;
   const struct gemm_type *t;
   size_t size, room;
-  const char *dy, *packed; char *dx, *tmp;
+  const char *dy, *packed, *bias; char *dx, *tmp;
   const int64_t *tap;
   int64_t taps, in, out, block, blocks, cols;         /* channels of a unit, units along the channels, positions at a time */
-  int height;
+  int height, act;
   bool add;
 };
 
@@ -293,17 +293,32 @@ static void data_unit(const struct data *d, int64_t i, int64_t block)
   }
 }
 
+static void data_finish(const struct data *d, int64_t i, int64_t block)
+{
+  const struct window *w = d->w;
+  int64_t c = i * w->channels + block * d->block, channels = MIN(d->block, w->channels - block * d->block);
+  for (int64_t k = c; k < c + channels; k++) {
+    char *row = d->dx + (size_t)(k * d->in) * d->size;
+    if (d->bias) d->t->axpy(d->in, 1, d->bias + (size_t)(k % (w->groups * w->channels)) * d->size, 0, row);
+    d->t->act(d->act, d->in, row);
+  }
+}
+
 static void data_units(int64_t begin, int64_t end, void *context)
 {
   const struct data *d = context;
-  for (int64_t u = begin; u < end; u++) data_unit(d, u / d->blocks, u % d->blocks);
+  for (int64_t u = begin; u < end; u++) {
+    data_unit(d, u / d->blocks, u % d->blocks);
+    if (d->bias || d->act) data_finish(d, u / d->blocks, u % d->blocks);
+  }
 }
 
-int convolve_data(const struct window *w, const void *dy, const struct arr *weight, void *dx, bool add, struct gemm_kept *kept, void *tmp)
+int convolve_data(const struct window *w, const void *dy, const struct arr *weight, void *dx, bool add,
+                  const void *bias, int act, struct gemm_kept *kept, void *tmp)
 {
   const struct gemm_type *t = gemm_type(w->dtype);
   const size_t size = dtype_size(w->dtype);
-  struct data d = { .w = w, .t = t, .size = size, .room = data_room(w, t), .dy = dy, .dx = dx, .tap = tmp, .tmp = (char *)tmp + tap_bytes(w),
+  struct data d = { .w = w, .t = t, .size = size, .room = data_room(w, t), .dy = dy, .dx = dx, .bias = bias, .act = act, .tap = tmp, .tmp = (char *)tmp + tap_bytes(w),
                     .taps = window_taps(w), .in = window_in(w), .out = window_out(w), .block = data_block(w, t), .cols = data_cols(w), .add = add };
   const int64_t depth = window_depth(w), rows = d.block * d.taps;
   bool fresh;

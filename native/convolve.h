@@ -18,13 +18,14 @@ static inline int64_t window_depth(const struct window *w) { return w->channels 
 static inline int64_t window_in(const struct window *w) { return w->in[0] * w->in[1] * w->in[2]; }
 static inline int64_t window_out(const struct window *w) { return w->out[0] * w->out[1] * w->out[2]; }
 
-/* y = act(conv(x, weight) + bias). kept: state of the instruction (may be NULL: no run may be NULL then either) */
+/* y = act(conv(x, weight) + bias). kept: the packed weight, state of the instruction */
 size_t convolve_forward_scratch(const struct window *w);
 int    convolve_forward(const struct window *w, const void *x, const struct arr *weight, const void *bias, int act, void *y,
                         struct gemm_kept *kept, void *tmp);
-/* dx (+)= gradient of x, from dy */
+/* dx (+)= gradient of x, from dy; or, for a deconvolution, act(that + bias) */
 size_t convolve_data_scratch(const struct window *w);
-int    convolve_data(const struct window *w, const void *dy, const struct arr *weight, void *dx, bool add, struct gemm_kept *kept, void *tmp);
+int    convolve_data(const struct window *w, const void *dy, const struct arr *weight, void *dx, bool add,
+                     const void *bias, int act, struct gemm_kept *kept, void *tmp);
 /* dw (+)= gradient of the weight, from x and dy */
 size_t convolve_weight_scratch(const struct window *w);
 int    convolve_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add, void *tmp);
@@ -35,5 +36,5 @@ void   convolve_bias(int dtype, int64_t n, int64_t c, int64_t spatial, const voi
 void   convolve_plain(const struct window *w, const void *x, const void *weight, const void *bias, void *y);
 void   convolve_plain_data(const struct window *w, const void *dy, const void *weight, void *dx, bool add);
 void   convolve_plain_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add);
-void   im2col(const struct window *w, const void *x, void *columns);         /* (N, C * taps, positions) */
+void   im2col(const struct window *w, const void *x, void *columns, bool add);         /* (N, C * taps, positions) */
 void   col2im(const struct window *w, const void *columns, void *x, bool add);

@@ -90,13 +90,13 @@ void convolve_plain_weight(const struct window *w, const void *x, const void *dy
 
 /* -- columns -------------------------------------------------------------------------------------------------------- */
 
-void im2col(const struct window *w, const void *x, void *columns)
+void im2col(const struct window *w, const void *x, void *columns, bool add)
 {
   const int64_t taps = window_taps(w), in = window_in(w), out = window_out(w);
   for (int64_t row = 0; row < w->n * w->channels * taps; row++)
     for (int64_t j = 0; j < out; j++) {
       int64_t at = seen(w, j, row % taps);
-      put(w->dtype, columns, row * out + j, at < 0 ? 0 : get(w->dtype, x, row / taps * in + at), false);
+      put(w->dtype, columns, row * out + j, at < 0 ? 0 : get(w->dtype, x, row / taps * in + at), add);
     }
 }
 

@@ -31,3 +31,4 @@ const char *gemm_refuse(const struct call *c);        /* TYCHO_DISABLE=gemm: the
 
 /* out[j] (+)= sum over i of a[i * n + j], in an order that depends on the shape alone */
 void   sum_columns(int dtype, int64_t m, int64_t n, const void *a, void *out, bool add);
+void   add_to(int dtype, int64_t n, const void *x, void *y);                 /* y += x */
