@@ -8,7 +8,7 @@
 #   make clean
 #
 # MODE=release|debug|asan|tsan picks the flags and its own folder; BUILD=folder builds elsewhere; CC=gcc|clang.
-# CFLAGS, LDFLAGS are the user's and come last. Objects depend on their headers and on the flags they were made with.
+# WERROR=1 makes warnings errors. CFLAGS, LDFLAGS are the user's and come last. Objects depend on their headers and on the flags they were made with.
 
 MODE   ?= release
 BUILD  ?= build$(if $(filter-out release,$(MODE)),/$(MODE))
@@ -25,7 +25,7 @@ CFLAGS_debug   = -O0 -g
 CFLAGS_asan    = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
 CFLAGS_tsan    = -O1 -g -fsanitize=thread
 ALL    = -std=c11 -D_GNU_SOURCE -Inative -I$(BUILD) -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math -ffp-contract=off \
-         $(WARN) $(CFLAGS_$(MODE)) $(CFLAGS)
+         $(WARN) $(if $(WERROR),-Werror) $(CFLAGS_$(MODE)) $(CFLAGS)
 
 # -- sources ------------------------------------------------------------------------------------------------------
 
@@ -128,8 +128,8 @@ test-native: $(TEST_BIN)
 check: all
 	$(BUILD)/tycho scripts/check.lua
 	luacheck --no-cache -q runtime/lua scripts spec
-	$(MAKE) CC=gcc BUILD=$(BUILD)/gcc CFLAGS=-Werror objects
-	$(MAKE) CC=clang BUILD=$(BUILD)/clang CFLAGS=-Werror objects
+	$(if $(WERROR),,$(MAKE) CC=gcc BUILD=$(BUILD)/gcc WERROR=1 objects)
+	$(MAKE) CC=clang BUILD=$(BUILD)/clang WERROR=1 objects
 
 objects: $(OBJ) $(PROGRAM:%.c=$(BUILD)/%.o) $(TESTS:%.c=$(BUILD)/%.o)
 

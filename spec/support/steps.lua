@@ -80,7 +80,8 @@ local function run_step(actions, world, step, path)
     return
   end
   local ok, result = xpcall(function() return action(world, step) end, function(e)
-    return ty.is_error(e) and tostring(e) or type(e) == "string" and debug.traceback(e, 2) or e
+    local slip = type(e) == "string" and e:match("^[^\n]-%.lua:%d+:")
+    return slip and debug.traceback(e, 2) or tostring(e)
   end)
   if not ok then
     error(path .. ": " .. tostring(result), 0)
