@@ -1,119 +1,373 @@
-/* sample.c - random arrays: _random_* (numbers as parameters), _random_*_like, _sample_* (arrays as parameters).
+/* sample.c - random numbers: _random_* (one law for a whole array), _random_*_like, _sample_* (parameters per element),
+** _random_randint, _sample_multinomial, _sample_unique_zipfian, _shuffle.
 **
-** Element i depends on the run's draw, the node and i alone (draw.h). A distribution is a `law`: either a scaled and
-** shifted standard variate, made a block at a time, or a function of one element's words. Blocks are made in double and
-** stored as float32 or float64. Parameters are checked before anything is written; a bad one fails the run.
-** A 0 in `shape` is an unknown dim, which readers complete. `ctx` is for the caller: kernels do not look at it.
+** Element i of a draw is a function of (seed, the draw's counter, node, i) alone: its first four words come from that key,
+** further ones, which rejection needs, from keys with another seed. Everything is computed in double. Parameters that make no sense are
+** reported when run. Sources: normal numbers Box and Muller 1958, gamma Marsaglia and Tsang 2000, Poisson Hoermann 1993
+** (PTRS); both negative binomial laws are Poisson numbers with a gamma distributed mean.
 */
-#include "draw.h"
+#include "move.h"
+#include "random.h"
 
-/* -- laws ------------------------------------------------------------------------------------------------------------ */
+/* -- words of one element ----------------------------------------------------------------------------------------------- */
 
-struct affine { double offset, scale, limit; };
-struct law {
-  const char *a, *b;                                  /* names of the parameters; NULL: has no second */
-  const char *(*bad)(double a, double b);             /* what is wrong with them; NULL: nothing */
-  draw_fn     (*standard)(int dtype);
-  struct affine (*place)(double a, double b, int dtype);                    /* of the standard variate */
-};
+struct stream { struct draw draw; uint32_t node; uint64_t element, round; struct philox p; int used; };
 
-static struct affine uniform_place(double a, double b, int dtype)           /* rounding must not reach b itself */
+static struct stream stream_of(const struct call *c, int64_t element)
 {
-  double below = dtype == TY_F64 ? nextafter(b, a) : nextafterf((float)b, (float)a);
-  return (struct affine){ a, b - a, b > a ? below : b };
+  return (struct stream){ .draw = c->run->draw, .node = c->node, .element = (uint64_t)element, .used = 4 };
 }
 
-static struct affine normal_place(double a, double b, int dtype) { return (struct affine){ a, b, INFINITY }; }
-
-static draw_fn uniform_standard(int dtype) { return dtype == TY_F64 ? draws_here()->unit53 : draws_here()->unit24; }
-static draw_fn normal_standard(int dtype)  { return draws_here()->normal; }
-
-static const char *uniform_bad(double a, double b) { return a <= b ? NULL : "low must not be above high"; }
-static const char *normal_bad(double a, double b)  { return b >= 0 ? NULL : "the scale must not be negative"; }
-
-static const struct law uniform = { "low", "high", uniform_bad, uniform_standard, uniform_place };
-static const struct law normal  = { "loc", "scale", normal_bad, normal_standard, normal_place };
-
-/* -- drawing --------------------------------------------------------------------------------------------------------- */
-
-struct sample { double a, b; int64_t k; struct dims shape; const char *ctx; int64_t dtype; };
-
-struct job {
-  const struct law *law;
-  struct key key;
-  double a, b;
-  char  *y;
-  int    dtype;
-};
-
-enum { BLOCK = 512, GRAIN = 1 << 13 };
-
-static void draw_part(int64_t begin, int64_t end, void *context)
+static uint32_t word(struct stream *s)
 {
-  const struct job *j = context;
-  const struct draws *d = draws_here();
-  double z[BLOCK];
-  size_t size = dtype_size(j->dtype);
-  struct affine f = j->law->place(j->a, j->b, j->dtype);
-  for (int64_t i = begin; i < end; i += BLOCK) {
-    int64_t n = MIN(BLOCK, end - i);
-    j->law->standard(j->dtype)(z, &j->key, (uint64_t)i, n);
-    (j->dtype == TY_F64 ? d->store_f64 : d->store_f32)(j->y + (size_t)i * size, z, f.offset, f.scale, f.limit, n);
+  if (s->used == 4) {
+    s->p = philox(s->draw.seed + s->round * 0x9E3779B97F4A7C15u, s->draw.counter, s->node, s->element);
+    s->round++;
+    s->used = 0;
+  }
+  return s->p.w[s->used++];
+}
+
+static double unit(struct stream *s)                  /* [0, 1) */
+{
+  uint32_t a = word(s), b = word(s);
+  return unit_f64(a, b);
+}
+
+/* -- laws ---------------------------------------------------------------------------------------------------------------- */
+
+static double draw_uniform(struct stream *s, double low, double high) { return low + (high - low) * unit(s); }
+static double draw_exponential(struct stream *s, double lam, double unused) { return -log1p(-unit(s)) / lam; }
+
+static double draw_normal(struct stream *s, double mu, double sigma)
+{
+  double radius = sqrt(-2 * log1p(-unit(s)));
+  return mu + sigma * radius * cos(6.283185307179586 * unit(s));
+}
+
+static double draw_gamma(struct stream *s, double alpha, double beta)
+{
+  double boost = 1, d, k;
+  if (alpha < 1) boost = pow(1 - unit(s), 1 / alpha), alpha += 1;
+  d = alpha - 1 / 3.0;
+  k = 1 / sqrt(9 * d);
+  for (;;) {
+    double x = draw_normal(s, 0, 1), v = 1 + k * x;
+    if (v <= 0) continue;
+    v = v * v * v;
+    if (log1p(-unit(s)) < 0.5 * x * x + d - d * v + d * log(v)) return boost * d * v * beta;
   }
 }
 
-static int draw_numbers(struct call *c, const struct law *law)
+static double few_events(struct stream *s, double lam)  /* counts factors until their product falls below e^-lam */
 {
-  const struct sample *p = c->param;
-  const char *bad = law->bad(p->a, p->b);
-  struct job j = { law, key_of(c), p->a, p->b, c->out[0].p, c->out[0].d.dtype };
-  NEED(!bad, TY_ERUN, "%s; got %s = %g, %s = %g", bad, law->a, p->a, law->b, p->b);
-  if (j.y) parallel(desc_count(&c->out[0].d), GRAIN, draw_part, &j);
+  double limit = exp(-lam), product = 1 - unit(s), n = 0;
+  while (product > limit) product *= 1 - unit(s), n++;
+  return n;
+}
+
+static double draw_poisson(struct stream *s, double lam, double unused)
+{
+  if (lam < 12) return few_events(s, lam);
+  double root = sqrt(lam), b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b, inverse = 1.1239 + 1.1328 / (b - 3.4), level = 0.9277 - 3.6224 / (b - 2);
+  for (;;) {
+    double u = unit(s) - 0.5, v = 1 - unit(s), us = 0.5 - fabs(u), n = floor((2 * a / us + b) * u + lam + 0.43);
+    if (us >= 0.07 && v <= level) return n;
+    if (n < 0 || (us < 0.013 && v > us)) continue;
+    if (log(v) + log(inverse) - log(a / (us * us) + b) <= n * log(lam) - lam - lgamma(n + 1)) return n;
+  }
+}
+
+static double draw_negative_binomial(struct stream *s, double k, double p)
+{
+  if (k == 0 || p == 1) return 0;
+  return draw_poisson(s, draw_gamma(s, k, (1 - p) / p), 0);
+}
+
+static double draw_generalized_negative_binomial(struct stream *s, double mu, double alpha)
+{
+  if (mu == 0) return 0;
+  return draw_poisson(s, alpha == 0 ? mu : draw_gamma(s, 1 / alpha, alpha * mu), 0);
+}
+
+/* What is wrong with the parameters, as a format for the two of them; NULL: nothing. */
+static const char *bad_uniform(double low, double high) { return low <= high ? NULL : "low %g is above high %g"; }
+static const char *bad_normal(double mu, double sigma) { return sigma >= 0 ? NULL : "with mean %g: scale is %g; expected 0 or more"; }
+static const char *bad_gamma(double alpha, double beta) { return alpha > 0 && beta > 0 ? NULL : "alpha is %g, beta is %g; expected more than 0"; }
+static const char *bad_exponential(double lam, double unused) { return lam > 0 ? NULL : "lam is %g; expected more than 0"; }
+static const char *bad_poisson(double lam, double unused) { return lam >= 0 ? NULL : "lam is %g; expected 0 or more"; }
+static const char *bad_negative_binomial(double k, double p)
+{
+  return k >= 0 && p > 0 && p <= 1 ? NULL : "k is %g, p is %g; expected k of 0 or more and p above 0, at most 1";
+}
+static const char *bad_generalized_negative_binomial(double mu, double alpha)
+{
+  return mu >= 0 && alpha >= 0 ? NULL : "mu is %g, alpha is %g; expected 0 or more";
+}
+
+typedef double (*draw_fn)(struct stream *s, double a, double b);
+typedef const char *(*bad_fn)(double a, double b);
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+#pragma GCC diagnostic ignored "-Wformat-security"
+static int refuse(const char *what, double a, double b)
+{
+  char text[160];
+  snprintf(text, sizeof text, what, a, b);
+  return fail(TY_ERUN, "bad parameters: %s", text);
+}
+#pragma GCC diagnostic pop
+
+/* -- filling arrays ---------------------------------------------------------------------------------------------------------- */
+
+struct filling { const struct call *c; draw_fn draw; double a, b; const struct arr *pa, *pb; int64_t block; bool below; };
+
+static void store(const struct arr *y, int64_t i, double v)
+{
+  if (y->d.dtype == TY_F64) ((double *)y->p)[i] = v;
+  else ((float *)y->p)[i] = (float)v;
+}
+
+/* A uniform number below `high` may round up to it: the nearest one below it then. */
+static double keep_below(const struct arr *y, double v, double low, double high)
+{
+  if (low == high) return v;
+  if (y->d.dtype == TY_F64) return v < high ? v : nextafter(high, low);
+  return (float)v < (float)high ? v : nextafterf((float)high, (float)low);
+}
+
+static void fill_body(int64_t begin, int64_t end, void *context)
+{
+  const struct filling *f = context;
+  for (int64_t i = begin; i < end; i++) {
+    struct stream s = stream_of(f->c, i);
+    double a = f->pa ? real_of(f->pa, i / f->block) : f->a, b = f->pb ? real_of(f->pb, i / f->block) : f->b;
+    double v = f->draw(&s, a, b);
+    store(&f->c->out[0], i, f->below ? keep_below(&f->c->out[0], v, a, b) : v);
+  }
+}
+
+static int fill(struct filling *f)
+{
+  f->below = f->draw == draw_uniform;
+  parallel(desc_count(&f->c->out[0].d), 2048, fill_body, f);
+  return TY_OK;
+}
+
+static int random_run(struct call *c, draw_fn draw, bad_fn bad, double a, double b)
+{
+  const char *what = bad(a, b);
+  struct filling f = { .c = c, .draw = draw, .a = a, .b = b, .block = 1 };
+  return what ? refuse(what, a, b) : fill(&f);
+}
+
+static int sample_run(struct call *c, draw_fn draw, bad_fn bad)
+{
+  const struct arr *pa = &c->in[0], *pb = c->nin > 1 ? &c->in[1] : NULL;
+  int64_t n = desc_count(&pa->d);
+  struct filling f = { .c = c, .draw = draw, .pa = pa, .pb = pb, .block = desc_count(&c->out[0].d) / n };
+  for (int64_t i = 0; i < n; i++) {
+    double a = real_of(pa, i), b = pb ? real_of(pb, i) : 0;
+    if (bad(a, b)) return refuse(bad(a, b), a, b);
+  }
+  return fill(&f);
+}
+
+/* -- parameters and inference -------------------------------------------------------------------------------------------------- */
+
+struct random { double a, b; int64_t k, low, high; struct dims shape; const char *ctx; int64_t dtype; };
+#define REAL(name, field, init, doc) { name, P_FLOAT, offsetof(struct random, field), init, doc }
+#define SHAPE(init) { "shape", P_SHAPE, offsetof(struct random, shape), init, "shape of the result; 0 or nothing: as the readers need it", NULL, NULL, 1 }
+#define DTYPE(doc)  { "dtype", P_DTYPE, offsetof(struct random, dtype), "None", doc, NULL, NULL, 1 }
+#define ARRAY SHAPE("None"), { "ctx", P_TEXT, offsetof(struct random, ctx), "", "device of an imperative call, as text" }, \
+  DTYPE("float16, float32 or float64; None: float32")
+
+#define LOW    REAL("low", a, "0", "least possible value")
+#define HIGH   REAL("high", b, "1", "end of the range, not itself possible")
+#define LOC    REAL("loc", a, "0", "mean")
+#define SCALE  REAL("scale", b, "1", "standard deviation")
+#define ALPHA  REAL("alpha", a, "1", "shape of the law")
+#define BETA   REAL("beta", b, "1", "scale of the law")
+#define LAM    REAL("lam", a, "1", "rate (exponential) or mean (Poisson)")
+#define K      { "k", P_INT, offsetof(struct random, k), "1", "successes to wait for" }
+#define P      REAL("p", b, "1", "probability of a success")
+#define MU     REAL("mu", a, "1", "mean")
+#define SPREAD REAL("alpha", b, "1", "dispersion")
+
+#define PARAMS(law, ...) \
+static const struct param law##_params[] = { __VA_ARGS__, ARRAY, { 0 } }; \
+static const struct param law##_like_params[] = { __VA_ARGS__, { 0 } };
+PARAMS(uniform, LOW, HIGH)
+PARAMS(normal, LOC, SCALE)
+PARAMS(gamma, ALPHA, BETA)
+PARAMS(exponential, LAM)
+PARAMS(poisson, LAM)
+PARAMS(negative_binomial, K, P)
+PARAMS(generalized_negative_binomial, MU, SPREAD)
+static const struct param sample_params[] = { SHAPE("()"), DTYPE("float16, float32 or float64; None: that of the parameters"), { 0 } };
+
+static int check_dtype(void *param)
+{
+  const struct random *p = param;
+  if (p->dtype < 0 || dtype_float((int)p->dtype)) return TY_OK;
+  int code = fail(TY_EVALUE, "random numbers: parameter dtype: expected float16, float32, float64 or None, got %s", dtype_name((int)p->dtype));
+  fail_argument("dtype", "float16, float32, float64 or None", dtype_name((int)p->dtype));
+  return code;
+}
+
+static int check_shape(struct infer *s, const struct dims *shape)
+{
+  for (int i = 0; i < shape->n; i++)
+    if (shape->d[i] < 0) return infer_fail(s, TY_EVALUE, NULL, "shape: expected dims of 0 or more, got %lld", (long long)shape->d[i]);
   return TY_OK;
 }
 
 static int random_shape(struct infer *s)
 {
-  const struct sample *p = s->param;
-  if (p->shape.n > TY_MAXDIM)
-    return infer_fail(s, TY_ESHAPE, NULL, "shape has %lld dimensions; at most %d are possible", (long long)p->shape.n, TY_MAXDIM);
-  for (int i = 0; i < p->shape.n; i++)
-    if (p->shape.d[i] < 0) return infer_fail(s, TY_EVALUE, NULL, "shape has the negative dim %lld", (long long)p->shape.d[i]);
-  return p->shape.n > 0 ? shape_is(s, &s->out[0], (int)p->shape.n, p->shape.d) : TY_OK;
+  const struct random *p = s->param;
+  TRY(check_shape(s, &p->shape));
+  return shape_is(s, &s->out[0], (int)MAX(p->shape.n, 0), p->shape.d);
 }
 
 static int random_type(struct infer *s)
 {
-  static const int dtype[] = { TY_F16, TY_F32, TY_F64, TY_BF16 };
-  const struct sample *p = s->param;
-  return type_is(s, &s->out[0], p->dtype < 0 ? TY_F32 : dtype[p->dtype]);
+  const struct random *p = s->param;
+  if (p->dtype >= 0) return type_is(s, &s->out[0], (int)p->dtype);
+  return s->out[0].dtype == TY_NODTYPE ? type_is(s, &s->out[0], TY_F32) : TY_OK;
 }
 
-#define KERNELS(law) \
-  static int law##_run(struct call *c) { return draw_numbers(c, &law); } \
-  static const struct kernel law##_cpu[] = { { "philox", law##_run, T_FLOAT }, { 0 } };
-KERNELS(uniform)
-KERNELS(normal)
+static int sample_shape(struct infer *s)
+{
+  const struct random *p = s->param;
+  int64_t dim[TY_MAXDIM + 16];
+  TRY(check_shape(s, &p->shape));
+  if (s->nin > 1) TRY(shape_both(s, &s->in[0], &s->in[1]));
+  int n = s->in[0].ndim;
+  if (!n) return TY_OK;
+  memcpy(dim, s->in[0].dim, sizeof s->in[0].dim);
+  for (int i = 0; i < p->shape.n; i++) dim[n++] = p->shape.d[i];
+  return shape_is(s, &s->out[0], n, dim);
+}
 
-#define A(name, init, doc) { name, P_FLOAT, offsetof(struct sample, a), init, doc }
-#define B(name, init, doc) { name, P_FLOAT, offsetof(struct sample, b), init, doc }
-#define SHAPE { "shape", P_SHAPE, offsetof(struct sample, shape), "None", "shape of the result; 0 is unknown", .none = 1 }, \
-  { "ctx", P_TEXT, offsetof(struct sample, ctx), "", "device of an imperative call, as text" }
-#define DTYPE { "dtype", P_ENUM, offsetof(struct sample, dtype), "None", "element type of the result; None: float32", \
-  "float16|float32|float64|bfloat16", .none = 1 }
+static int sample_type(struct infer *s)
+{
+  const struct random *p = s->param;
+  if (s->nin > 1) TRY(type_both(s, &s->in[0], &s->in[1]));
+  if (p->dtype >= 0) return type_is(s, &s->out[0], (int)p->dtype);
+  int of = s->in[0].dtype;
+  return of == TY_NODTYPE ? TY_OK : type_is(s, &s->out[0], dtype_float(of) ? of : TY_F32);
+}
 
-static const struct param uniform_params[] = {
-  A("low", "0", "lower end, included"), B("high", "1", "upper end, not included"), SHAPE, DTYPE, { 0 } };
-static const struct param normal_params[] = {
-  A("loc", "0", "mean"), B("scale", "1", "standard deviation"), SHAPE, DTYPE, { 0 } };
+/* -- kernels --------------------------------------------------------------------------------------------------------------------- */
 
-#define RANDOM(law) .in = "", .flags = OP_RANDOM | OP_ZERO_GRAD, .param = law##_params, .param_size = sizeof(struct sample), \
-  .shape = random_shape, .type = random_type, .cpu = law##_cpu
+#define LAW(law, first) \
+static int law##_random(struct call *c) \
+{ \
+  const struct random *p = c->param; \
+  return random_run(c, draw_##law, bad_##law, first, p->b); \
+} \
+static int law##_sample(struct call *c) { return sample_run(c, draw_##law, bad_##law); } \
+static const struct kernel law##_random_kernels[] = { { .name = "philox", .run = law##_random, .types = T_FLOAT }, { 0 } }; \
+static const struct kernel law##_sample_kernels[] = { { .name = "philox", .run = law##_sample, .types = T_FLOAT | T_INT }, { 0 } };
+LAW(uniform, p->a)
+LAW(normal, p->a)
+LAW(gamma, p->a)
+LAW(exponential, p->a)
+LAW(poisson, p->a)
+LAW(negative_binomial, (double)p->k)
+LAW(generalized_negative_binomial, p->a)
+
+/* -- _random_randint ---------------------------------------------------------------------------------------------------------------- */
+
+static const struct param randint_params[] = {
+  { "low",  P_INT, offsetof(struct random, low),  NULL, "least possible value" },
+  { "high", P_INT, offsetof(struct random, high), NULL, "end of the range, not itself possible" },
+  SHAPE("None"),
+  { "ctx", P_TEXT, offsetof(struct random, ctx), "", "device of an imperative call, as text" },
+  DTYPE("int32 or int64; None: int32"),
+  { 0 }
+};
+
+static int randint_check(void *param)
+{
+  const struct random *p = param;
+  if (p->dtype < 0 || p->dtype == TY_I32 || p->dtype == TY_I64) return TY_OK;
+  int code = fail(TY_EVALUE, "_random_randint: parameter dtype: expected int32, int64 or None, got %s", dtype_name((int)p->dtype));
+  fail_argument("dtype", "int32, int64 or None", dtype_name((int)p->dtype));
+  return code;
+}
+
+static int randint_type(struct infer *s)
+{
+  const struct random *p = s->param;
+  return type_is(s, &s->out[0], p->dtype >= 0 ? (int)p->dtype : s->out[0].dtype == TY_I64 ? TY_I64 : TY_I32);
+}
+
+static void randint_body(int64_t begin, int64_t end, void *context)
+{
+  const struct call *c = context;
+  const struct random *p = c->param;
+  uint64_t span = (uint64_t)p->high - (uint64_t)p->low;
+  for (int64_t i = begin; i < end; i++) {
+    struct stream s = stream_of(c, i);
+    uint64_t high = word(&s), w = high << 32 | word(&s);
+    uint64_t v = (uint64_t)p->low + (uint64_t)(((unsigned __int128)w * span) >> 64);
+    if (c->out[0].d.dtype == TY_I64) ((int64_t *)c->out[0].p)[i] = (int64_t)v;
+    else ((int32_t *)c->out[0].p)[i] = (int32_t)(uint32_t)v;
+  }
+}
+
+static int randint_run(struct call *c)
+{
+  const struct random *p = c->param;
+  if (p->low >= p->high) return fail(TY_ERUN, "bad parameters: low %lld is not below high %lld", (long long)p->low, (long long)p->high);
+  parallel(desc_count(&c->out[0].d), 4096, randint_body, c);
+  return TY_OK;
+}
+
+static const struct kernel randint_kernels[] = { { .name = "philox", .run = randint_run, .types = T(TY_I32) | T(TY_I64) }, { 0 } };
+
+/* -- rows -------------------------------------------------------------------------------------------------------------------------------- */
+
+#define RANDOM(law, tier_, doc_) \
+  { .name = "_random_" #law, .alias = "random_" #law, .tier = tier_, .doc = doc_, .in = "", .param = law##_params, .param_size = sizeof(struct random), \
+    .check = check_dtype, .shape = random_shape, .type = random_type, .flags = OP_RANDOM | OP_ZERO_GRAD, .cpu = law##_random_kernels }
+#define LIKE(law, doc_) \
+  { .name = "_random_" #law "_like", .tier = 2, .doc = doc_, .in = "data", .param = law##_like_params, .param_size = sizeof(struct random), \
+    .flags = OP_RANDOM | OP_ZERO_GRAD, .cpu = law##_random_kernels }
+#define SAMPLE(law, in_, doc_) \
+  { .name = "_sample_" #law, .alias = "sample_" #law, .tier = 2, .doc = doc_, .in = in_, .param = sample_params, .param_size = sizeof(struct random), \
+    .check = check_dtype, .shape = sample_shape, .type = sample_type, .flags = OP_RANDOM | OP_ZERO_GRAD, .cpu = law##_sample_kernels }
 
 const struct op op_sample[] = {
-  { .name = "_random_uniform", .alias = "random_uniform uniform", RANDOM(uniform), .tier = 1,
-    .doc = "Uniform numbers from low, included, to high, not included." },
-  { .name = "_random_normal", .alias = "random_normal normal", RANDOM(normal), .tier = 1,
-    .doc = "Normal numbers with mean loc and standard deviation scale." },
+  { .name = "_random_uniform", .alias = "uniform random_uniform", .tier = 1, .doc = "Uniform numbers from low up to, but not including, high.", .in = "",
+    .param = uniform_params, .param_size = sizeof(struct random), .check = check_dtype, .shape = random_shape, .type = random_type,
+    .flags = OP_RANDOM | OP_ZERO_GRAD, .cpu = uniform_random_kernels },
+  { .name = "_random_normal", .alias = "normal random_normal", .tier = 1, .doc = "Normal numbers with mean loc and standard deviation scale.", .in = "",
+    .param = normal_params, .param_size = sizeof(struct random), .check = check_dtype, .shape = random_shape, .type = random_type,
+    .flags = OP_RANDOM | OP_ZERO_GRAD, .cpu = normal_random_kernels },
+  RANDOM(gamma,       2, "Gamma distributed numbers of shape alpha and scale beta."),
+  RANDOM(exponential, 2, "Exponentially distributed numbers of rate lam."),
+  RANDOM(poisson,     2, "Poisson distributed counts with mean lam, as floats."),
+  RANDOM(negative_binomial, 2, "How many failures come before the k-th success of probability p, as floats."),
+  RANDOM(generalized_negative_binomial, 2, "Negative binomial counts given by their mean mu and dispersion alpha, as floats."),
+  LIKE(uniform,     "Uniform numbers in the shape and dtype of data."),
+  LIKE(normal,      "Normal numbers in the shape and dtype of data."),
+  LIKE(gamma,       "Gamma distributed numbers in the shape and dtype of data."),
+  LIKE(exponential, "Exponentially distributed numbers in the shape and dtype of data."),
+  LIKE(poisson,     "Poisson distributed counts in the shape and dtype of data."),
+  LIKE(negative_binomial, "Negative binomial counts in the shape and dtype of data."),
+  LIKE(generalized_negative_binomial, "Negative binomial counts of given mean and dispersion in the shape and dtype of data."),
+  SAMPLE(uniform,     "low high",    "A block of `shape` uniform numbers for each element of low and high."),
+  SAMPLE(normal,      "mu sigma",    "A block of `shape` normal numbers for each element of mu and sigma."),
+  SAMPLE(gamma,       "alpha beta",  "A block of `shape` gamma distributed numbers for each shape alpha and scale beta."),
+  SAMPLE(exponential, "lam",         "A block of `shape` exponentially distributed numbers for each rate lam."),
+  SAMPLE(poisson,     "lam",         "A block of `shape` Poisson distributed counts for each mean lam."),
+  SAMPLE(negative_binomial, "k p",   "A block of `shape` negative binomial counts for each k and p."),
+  SAMPLE(generalized_negative_binomial, "mu alpha", "A block of `shape` negative binomial counts for each mean mu and dispersion alpha."),
+  { .name = "_random_randint", .alias = "random_randint _npi_random_randint", .tier = 2, .doc = "Whole numbers from low up to, but not including, high.", .in = "",
+    .param = randint_params, .param_size = sizeof(struct random), .check = randint_check, .shape = random_shape, .type = randint_type,
+    .flags = OP_RANDOM | OP_ZERO_GRAD, .cpu = randint_kernels },
   { 0 }
 };

@@ -1,0 +1,202 @@
+/* draw.c - random choices: _sample_multinomial, _sample_unique_zipfian, _shuffle.
+**
+** As in sample.c, element i of a draw is a function of (seed, the draw's counter, node, i). A row of unique numbers and a
+** permutation are one element each (a permutation: one per step), and take as many words as they need.
+*/
+#include "move.h"
+#include "random.h"
+
+static double unit_at(const struct call *c, uint64_t element, uint64_t round)
+{
+  struct philox p = philox(c->run->draw.seed + round * 0x9E3779B97F4A7C15u, c->run->draw.counter, c->node, element);
+  return unit_f64(p.w[0], p.w[1]);
+}
+
+/* -- _sample_multinomial ------------------------------------------------------------------------------------------------ */
+
+struct multinomial { struct dims shape; int64_t get_prob, dtype; };
+static const struct param multinomial_params[] = {
+  { "shape",    P_SHAPE, offsetof(struct multinomial, shape),    "()",    "draws per row; nothing: one", NULL, NULL, 1 },
+  { "get_prob", P_BOOL,  offsetof(struct multinomial, get_prob), "False", "a second output with the logarithm of each draw's probability" },
+  { "dtype",    P_DTYPE, offsetof(struct multinomial, dtype),    "int32", "dtype of the drawn indices" },
+  { 0 }
+};
+
+static const char *multinomial_out(const void *p) { return ((const struct multinomial *)p)->get_prob ? "output0 output1" : "output"; }
+static const char *multinomial_grad(const void *p) { return ((const struct multinomial *)p)->get_prob ? "g1 i0 o0" : "g0"; }
+
+static int multinomial_check(void *param)
+{
+  int64_t d = ((const struct multinomial *)param)->dtype;
+  if (d == TY_U8 || d == TY_I32 || d == TY_F16 || d == TY_F32 || d == TY_F64) return TY_OK;
+  int code = fail(TY_EVALUE, "_sample_multinomial: parameter dtype: expected uint8, int32, float16, float32 or float64, got %s", dtype_name((int)d));
+  fail_argument("dtype", "uint8, int32, float16, float32 or float64", dtype_name((int)d));
+  return code;
+}
+
+static int multinomial_shape(struct infer *s)
+{
+  const struct multinomial *p = s->param;
+  int64_t dim[TY_MAXDIM + 16];
+  int n = 0;
+  if (!s->in[0].ndim) return TY_OK;
+  for (int i = 0; i + 1 < s->in[0].ndim; i++) dim[n++] = s->in[0].dim[i];
+  for (int i = 0; i < p->shape.n; i++) {
+    if (p->shape.d[i] < 1) return infer_fail(s, TY_EVALUE, NULL, "shape: expected dims of 1 or more, got %lld", (long long)p->shape.d[i]);
+    dim[n++] = p->shape.d[i];
+  }
+  if (!n) dim[n++] = 1;
+  for (int k = 0; k < s->nout; k++) TRY(shape_is(s, &s->out[k], n, dim));
+  return TY_OK;
+}
+
+static int multinomial_type(struct infer *s)
+{
+  TRY(type_is(s, &s->out[0], (int)((const struct multinomial *)s->param)->dtype));
+  return s->nout > 1 ? type_both(s, &s->in[0], &s->out[1]) : TY_OK;
+}
+
+static void multinomial_body(int64_t begin, int64_t end, void *context)
+{
+  const struct call *c = context;
+  const struct arr *data = &c->in[0], *out = &c->out[0];
+  int64_t classes = data->d.dim[data->d.ndim - 1], block = desc_count(&out->d) / (desc_count(&data->d) / classes);
+  for (int64_t i = begin; i < end; i++) {
+    double u = unit_at(c, (uint64_t)i, 0), sum = 0;
+    int64_t row = i / block * classes, chosen = 0;
+    for (int64_t k = 0; k < classes; k++) {
+      double p = real_of(data, row + k);
+      sum += p;
+      if (p > 0) chosen = k;                          /* the last possible class, should the sum fall short of 1 */
+      if (u < sum) break;
+    }
+    if (out->p) set_number(elements_at(out->p, i, dtype_size(out->d.dtype)), out->d.dtype, (double)chosen);
+    if (c->nout > 1 && c->out[1].p)
+      set_number(elements_at(c->out[1].p, i, dtype_size(data->d.dtype)), data->d.dtype, log(real_of(data, row + chosen)));
+  }
+}
+
+static int multinomial_run(struct call *c)
+{
+  const ty_desc *d = &c->in[0].d;
+  parallel(desc_count(&c->out[0].d), MAX(1, 16384 / d->dim[d->ndim - 1]), multinomial_body, c);
+  return TY_OK;
+}
+
+static int multinomial_back(struct call *c)           /* with get_prob: reads head gradient 1, data, the drawn indices */
+{
+  struct arr *dx = &c->out[0];
+  if (!dx->p) return TY_OK;
+  move_zero(dx->p, desc_bytes(&dx->d));
+  if (c->nin < 3) return TY_OK;
+  int64_t classes = dx->d.dim[dx->d.ndim - 1], n = desc_count(&c->in[2].d), block = n / (desc_count(&dx->d) / classes);
+  for (int64_t i = 0; i < n; i++) {
+    int64_t at = i / block * classes + MAX(0, MIN(index_of(&c->in[2], i), classes - 1));
+    void *to = elements_at(dx->p, at, dtype_size(dx->d.dtype));
+    set_number(to, dx->d.dtype, real_of(dx, at) + real_of(&c->in[0], i) / real_of(&c->in[1], at));
+  }
+  return TY_OK;
+}
+
+static const struct kernel multinomial_kernels[] = { { .name = "philox", .run = multinomial_run, .types = T_FLOAT | T_INT }, { 0 } };
+static const struct kernel multinomial_back_kernels[] = { { .name = "add", .run = multinomial_back, .types = T_FLOAT | T_INT }, { 0 } };
+
+/* -- _sample_unique_zipfian ------------------------------------------------------------------------------------------------ */
+
+struct zipfian { int64_t range_max; struct dims shape; };
+static const struct param zipfian_params[] = {
+  { "range_max", P_INT,   offsetof(struct zipfian, range_max), NULL,   "numbers lie below it", NULL, "[1,]" },
+  { "shape",     P_SHAPE, offsetof(struct zipfian, shape),     "None", "rows and numbers per row", NULL, NULL, 1 },
+  { 0 }
+};
+
+static int zipfian_shape(struct infer *s)
+{
+  const struct zipfian *p = s->param;
+  if (p->shape.n != 2 || p->shape.d[0] < 1 || p->shape.d[1] < 1) return infer_fail(s, TY_EVALUE, NULL, "shape: expected two positive dims");
+  if (p->shape.d[1] > p->range_max)
+    return infer_fail(s, TY_EVALUE, NULL, "%lld different numbers below %lld do not exist", (long long)p->shape.d[1], (long long)p->range_max);
+  TRY(shape_is(s, &s->out[0], 2, p->shape.d));
+  return shape_is(s, &s->out[1], 1, p->shape.d);
+}
+
+static int zipfian_type(struct infer *s)
+{
+  TRY(type_is(s, &s->out[0], TY_I64));
+  return type_is(s, &s->out[1], TY_I64);
+}
+
+static int64_t slots_for(const ty_desc *d)            /* of a hash table for a row: a power of two, at most half full */
+{
+  int64_t n = 4;
+  while (n < 2 * d->dim[1]) n *= 2;
+  return n;
+}
+
+static bool insert(int64_t *slot, int64_t slots, int64_t v)                 /* slots hold v + 1; false: v is there already */
+{
+  int64_t i = (int64_t)(((uint64_t)v * 0x9E3779B97F4A7C15u) >> 20) & (slots - 1);
+  for (; slot[i]; i = (i + 1) & (slots - 1)) if (slot[i] == v + 1) return false;
+  slot[i] = v + 1;
+  return true;
+}
+
+static size_t zipfian_scratch(const struct call *c) { return sizeof(int64_t) * (size_t)slots_for(&c->out[0].d); }
+
+static int zipfian_run(struct call *c)
+{
+  const ty_desc *d = &c->out[0].d;
+  int64_t max = ((const struct zipfian *)c->param)->range_max, slots = slots_for(d), *y = c->out[0].p, *tries = c->out[1].p;
+  for (int64_t row = 0; row < d->dim[0]; row++) {
+    int64_t found = 0, round = 0;
+    memset(c->tmp, 0, sizeof(int64_t) * (size_t)slots);
+    while (found < d->dim[1]) {
+      int64_t v = (int64_t)llround(exp(unit_at(c, (uint64_t)row, (uint64_t)round++) * log((double)max + 1)) - 1) % max;
+      if (!insert(c->tmp, slots, v)) continue;
+      if (y) y[row * d->dim[1] + found] = v;
+      found++;
+    }
+    if (tries) tries[row] = round;
+  }
+  return TY_OK;
+}
+
+static const struct kernel zipfian_kernels[] = { { .name = "philox", .run = zipfian_run, .types = T(TY_I64), .scratch = zipfian_scratch }, { 0 } };
+
+/* -- _shuffle ------------------------------------------------------------------------------------------------------------------ */
+
+static size_t shuffle_scratch(const struct call *c) { return sizeof(int64_t) * (size_t)c->in[0].d.dim[0]; }
+
+static int shuffle_run(struct call *c)
+{
+  const ty_desc *d = &c->in[0].d;
+  int64_t n = d->dim[0], *place = c->tmp;
+  size_t row = (size_t)product_of(d, 1, d->ndim) * dtype_size(d->dtype);
+  for (int64_t i = 0; i < n; i++) {                   /* inside-out Fisher and Yates */
+    int64_t j = (int64_t)(unit_at(c, (uint64_t)i, 0) * (double)(i + 1));
+    place[i] = place[j];
+    place[j] = i;
+  }
+  for (int64_t i = 0; i < n; i++) memcpy((char *)c->out[0].p + i * (int64_t)row, (char *)c->in[0].p + place[i] * (int64_t)row, row);
+  return TY_OK;
+}
+
+static const struct kernel shuffle_kernels[] = { { .name = "permute", .run = shuffle_run, .types = T_ANY, .scratch = shuffle_scratch }, { 0 } };
+
+/* -- rows ------------------------------------------------------------------------------------------------------------------------- */
+
+const struct op op_draw[] = {
+  { .name = "_sample_multinomial", .alias = "sample_multinomial", .tier = 2,
+    .doc = "Draws class indices from rows of probabilities; with get_prob also their log probabilities, whose gradient is 1 / p at the drawn class.",
+    .in = "data", .out_of = multinomial_out, .param = multinomial_params, .param_size = sizeof(struct multinomial), .check = multinomial_check,
+    .shape = multinomial_shape, .type = multinomial_type, .grad = "g0", .grad_of = multinomial_grad,
+    .cpu = multinomial_kernels, .back_cpu = multinomial_back_kernels, .flags = OP_RANDOM },
+  { .name = "_sample_unique_zipfian", .tier = 2,
+    .doc = "Rows of different whole numbers below range_max, small ones more likely (log-uniform), and how many draws each row took.",
+    .in = "", .out = "output0 output1", .param = zipfian_params, .param_size = sizeof(struct zipfian), .shape = zipfian_shape, .type = zipfian_type,
+    .flags = OP_RANDOM | OP_ZERO_GRAD, .cpu = zipfian_kernels },
+  { .name = "_shuffle", .alias = "shuffle _npi_shuffle", .tier = 2,
+    .doc = "Entries along the first axis in random order. No gradient.",
+    .in = "data", .cpu = shuffle_kernels, .flags = OP_RANDOM },
+  { 0 }
+};
