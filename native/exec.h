@@ -44,7 +44,7 @@ struct ty_exec {
   struct ctx *ring; int nring, at_ring;               /* contexts of submitted segments */
   struct ticket *seg_ticket;
   int monitor;                                        /* TY_MON_* */
-  bool check, mirror, profile;
+  bool check, mirror, profile, with_grad;
   struct { int phase, node, item, train; bool active; } walk;                  /* a monitored run between events */
   ty_event event; ty_tensor *event_tensor; char event_name[600];
   ty_stats stats;

@@ -255,7 +255,7 @@ static int start(ty_exec *e, const char *what, int which, int is_train, struct p
   TRY(exec_state(e, what));
   NEED(!interrupted(), TY_EINTERRUPTED, "interrupted");
   TRY(choose_variant(e, which, p));
-  e->last = (struct run){ is_train != 0, device_draw(e->default_device) };
+  e->last = (struct run){ is_train != 0, e->with_grad, device_draw(e->default_device) };
   e->ran = which;
   e->forward_train = is_train;
   e->spent = false;
@@ -309,9 +309,7 @@ int ty_exec_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
   struct program *p;
   TRY(exec_state(e, "backward"));
   NEED(!interrupted(), TY_EINTERRUPTED, "interrupted");
-  bool wanted = false;
-  for (int i = 0; i < e->narg; i++) wanted |= e->arg[i].req != TY_NULL;
-  if (!wanted) return TY_OK;
+  if (!e->with_grad) return TY_OK;
   NEED(e->ran >= 0, TY_ESTATE, "backward: call forward first");
   TRY(give_heads(e, head, n));
   TRY(choose_variant(e, e->ran, &p));

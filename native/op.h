@@ -72,7 +72,7 @@ struct arr {                                          /* an operand: dense, row-
   ty_desc  d;
   const uint64_t *version;                            /* of a bound array: changes with its contents; NULL: a planned value */
 };
-struct run { int is_train; struct draw draw; };
+struct run { int is_train, with_grad; struct draw draw; };      /* with_grad: the executor was bound with gradients */
 enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU };
 
 /* A forward kernel gets the operator's inputs and all its outputs. A backward kernel gets in[] as `grad` lists them and

@@ -3,8 +3,8 @@
 ** Data is (outer, channels, inner). With inner = 1 (2-D or channel-last data) a strip of channels is summed down the
 ** rows, else each channel over its pieces. The second and third output are the statistics that forward used: mean and
 ** 1 / sqrt(var + eps) (BatchNorm_v1: the variance), in inference the moving ones. Backward, when training on batch
-** statistics, also moves moving_mean and moving_var (biased variance) and writes a fixed gamma of 1; forward changes
-** nothing. Source of these rules: the reference's recorded cases.
+** statistics, also moves moving_mean and moving_var (biased variance). Forward changes nothing but a fixed gamma, which
+** becomes 1 in executors bound with gradients. Source of these rules: the reference's recorded cases.
 */
 #include "rows.h"
 
@@ -87,7 +87,7 @@ struct norm {
   bool   plain;                                       /* the third output is the variance (BatchNorm_v1) */
   const void *x, *gamma, *beta, *dy, *relu_y;         /* relu_y: output of the fused relu, NULL: none */
   void   *y, *mean, *third, *mask, *moving_mean, *moving_var;
-  void   *dx, *dgamma, *dbeta, *fixed;                /* fixed: gamma, to be set to 1 */
+  void   *dx, *dgamma, *dbeta;
 };
 
 static int64_t piece(const struct norm *b, int64_t o, int64_t channel) { return (o * b->s.k + channel) * b->s.inner; }
@@ -218,7 +218,6 @@ static void backward_strip(const struct norm *b, int64_t c, int64_t n)
     h[i] = b->batch ? -f[i] * sum[i] / count_of(b) - g[i] * mean[i] : 0;
     if (b->dgamma) r->set(b->dgamma, c + i, b->p->fix_gamma ? 0 : dot[i] * inverse[i]);
     if (b->dbeta) r->set(b->dbeta, c + i, sum[i]);
-    if (b->fixed) r->set(b->fixed, c + i, 1);
     if (!b->batch) continue;
     move(b->moving_mean, r, c + i, b->p->momentum, mean[i]);
     move(b->moving_var, r, c + i, b->p->momentum, var[i]);
@@ -265,6 +264,7 @@ static int norm_forward(struct call *c)
   b.y = c->out[0].p; b.mean = c->out[1].p; b.third = c->out[2].p;
   if (c->nout > 3) b.relu_y = b.y, b.mask = c->out[3].p;
   norm_run(&b, forward_body);
+  if (b.p->fix_gamma && c->run->with_grad) rows_of(c->in[1].d.dtype)->fill(c->in[1].p, 1, desc_count(&c->in[1].d));
   return TY_OK;
 }
 
@@ -281,7 +281,6 @@ static int norm_backward(struct call *c)
   struct norm b = norm_of(c, &c->in[1].d);
   b.dy = c->in[0].p; b.x = c->in[1].p; b.gamma = c->in[2].p; b.mean = c->in[3].p; b.third = c->in[4].p;
   b.moving_mean = c->in[5].p; b.moving_var = c->in[6].p;
-  b.fixed = b.p->fix_gamma ? c->in[2].p : NULL;
   b.dx = c->out[0].p; b.dgamma = c->out[1].p; b.dbeta = c->out[2].p;
   if (c->nin > 7) b.relu_y = c->in[7].p, mask_head(&b, c->tmp, desc_count(&c->in[1].d));
   norm_run(&b, backward_body);
@@ -290,15 +289,12 @@ static int norm_backward(struct call *c)
 
 static size_t relu_scratch(const struct call *c) { return desc_bytes(&c->in[1].d); }
 
-static const char *norm_grad(const void *p) { return ((const struct norm_param *)p)->fix_gamma ? "g0 i0 i1! o1 o2 i3! i4!" : "g0 i0 i1 o1 o2 i3! i4!"; }
-static const char *relu_grad(const void *p) { return ((const struct norm_param *)p)->fix_gamma ? "g0 i0 i1! o1 o2 i3! i4! o0" : "g0 i0 i1 o1 o2 i3! i4! o0"; }
-
 static const struct kernel norm_cpu[] = { { "rows", norm_forward, T_FLOAT }, { 0 } };
 static const struct kernel norm_back_cpu[] = { { "rows", norm_backward, T_FLOAT }, { 0 } };
 static const struct kernel relu_back_cpu[] = { { "rows", norm_backward, T_FLOAT, NULL, relu_scratch }, { 0 } };
 
 #define SHARED .in = "data gamma beta moving_mean! moving_var!", .param_size = sizeof(struct norm_param), .shape = norm_shape, .type = norm_type, .cpu = norm_cpu
-#define NORM SHARED, .out_of = norm_out, .grad_of = norm_grad, .back_cpu = norm_back_cpu
+#define NORM SHARED, .out_of = norm_out, .grad = "g0 i0 i1 o1 o2 i3! i4!", .back_cpu = norm_back_cpu
 
 const struct op op_batchnorm[] = {
   { .name = "BatchNorm", .alias = "_npx_batch_norm", NORM, .param = norm_params, .tier = 1,
@@ -308,7 +304,7 @@ const struct op op_batchnorm[] = {
     .doc = "Older BatchNorm with channels on axis 1; its third output is the variance." },
   { .name = "_contrib_SyncBatchNorm", NORM, .param = sync_params, .check = sync_check, .tier = 2,
     .doc = "BatchNorm whose statistics are meant to span devices; here of one device." },
-  { .name = "_contrib_BatchNormWithReLU", SHARED, .out_of = relu_out, .param = norm_params, .grad_of = relu_grad, .back_cpu = relu_back_cpu, .tier = 2,
+  { .name = "_contrib_BatchNormWithReLU", SHARED, .out_of = relu_out, .param = norm_params, .grad = "g0 i0 i1 o1 o2 i3! i4! o0", .back_cpu = relu_back_cpu, .tier = 2,
     .doc = "max(BatchNorm(x), 0)." },
   { 0 }
 };
