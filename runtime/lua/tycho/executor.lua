@@ -48,11 +48,11 @@ local function keep_all(list)
 end
 
 
-local function outputs_of(self, dry)
+local function outputs_of(handle, dry)
   local n, out, list = ffi.new("int[1]"), ffi.new("ty_tensor *[1]"), {}
-  check(C.ty_exec_outputs(self.handle, n), "Executor")
+  check(C.ty_exec_outputs(handle, n), "Executor")
   for i = 1, n[0] do
-    local code = C.ty_exec_output(self.handle, i - 1, out)
+    local code = C.ty_exec_output(handle, i - 1, out)
     if code == 0 then
       list[i] = dry and arrays.outline(out[0]) or arrays.borrow(out[0])
     else
@@ -65,11 +65,11 @@ end
 
 -- Fills an object with what binding made.
 local function become(self, made)
-  self.handle, self._symbol, self._ctx, self._grad_req = made.handle, made.symbol, made.ctx, made.grad_req
+  self._handle, self._symbol, self._ctx, self._grad_req = made.handle, made.symbol, made.ctx, made.grad_req
   self._group2ctx, self._names, self._dry = made.group2ctx, made.names, made.dry_run
-  self.arg_arrays, self.aux_arrays = keep_all(made.args), keep_all(made.auxs)
-  self.grad_arrays = keep_all(made.grads)
-  self.outputs = keep_all(outputs_of(self, made.dry_run))
+  self._arg_arrays, self._aux_arrays = keep_all(made.args), keep_all(made.auxs)
+  self._grad_arrays = keep_all(made.grads)
+  self._outputs = keep_all(outputs_of(made.handle, made.dry_run))
   return setmetatable(self, Executor)
 end
 
@@ -153,9 +153,9 @@ end
 local function live_grads(self)
   local list, out = {}, ffi.new("ty_tensor *[1]")
   for i, name in ipairs(self._names.arguments) do
-    local grad = values.value(self.grad_arrays and self.grad_arrays[i])
+    local grad = values.value(self._grad_arrays and self._grad_arrays[i])
     if grad then
-      check(C.ty_exec_grad(self.handle, name, out), "Executor")
+      check(C.ty_exec_grad(self._handle, name, out), "Executor")
     end
     list[i] = grad and out[0] ~= nil and grad or null
   end
@@ -163,24 +163,24 @@ local function live_grads(self)
 end
 
 
--- field -> private field, names, list
-local DICTS = {
-  arg_dict    = { "_arg_dict",    "arguments", function(self) return self.arg_arrays end },
-  grad_dict   = { "_grad_dict",   "arguments", live_grads },
-  aux_dict    = { "_aux_dict",    "auxiliary", function(self) return self.aux_arrays end },
-  output_dict = { "_output_dict", "outputs",   function(self) return self.outputs end },
+-- field -> raw field
+local FIELDS = {
+  handle   = "_handle",   arg_arrays = "_arg_arrays", grad_arrays = "_grad_arrays", aux_arrays  = "_aux_arrays",
+  outputs  = "_outputs",  arg_dict   = "_arg_dict",   grad_dict   = "_grad_dict",   aux_dict    = "_aux_dict",
+  output_dict = "_output_dict",
 }
 
-local FIELDS = { "handle", "arg_arrays", "grad_arrays", "aux_arrays", "outputs", "arg_dict", "grad_dict", "aux_dict", "output_dict" }
-
-local is_field = {}
-for _, name in ipairs(FIELDS) do
-  is_field[name] = true
-end
+-- field -> names, list: built on first use
+local DICTS = {
+  arg_dict    = { "arguments", function(self) return self._arg_arrays end },
+  grad_dict   = { "arguments", live_grads },
+  aux_dict    = { "auxiliary", function(self) return self._aux_arrays end },
+  output_dict = { "outputs",   function(self) return self._outputs end },
+}
 
 
 local function member_names()
-  local names = { unpack(FIELDS) }
+  local names = attrs.keys(FIELDS)
   for name in pairs(Executor) do
     names[#names + 1] = name:sub(1, 1) ~= "_" and name or nil
   end
@@ -193,22 +193,27 @@ local function fail_freed(func)
 end
 
 
+local function field_of(self, key)
+  local value = rawget(self, FIELDS[key])
+  if value == nil and not rawget(self, "_handle") then
+    fail_freed("Executor")
+  elseif value == nil and DICTS[key] then
+    local row = DICTS[key]
+    value = Executor._get_dict(self._names[row[1]], row[2](self))
+    rawset(self, FIELDS[key], value)
+  end
+  return value
+end
+
+
 function Executor.__index(self, key)
   local value = rawget(Executor, key)
   if value ~= nil then
     return value
-  elseif DICTS[key] then
-    local row = DICTS[key]
-    local dict = rawget(self, row[1])
-    if not dict then
-      dict = Executor._get_dict(self._names[row[2]], row[3](self))
-      rawset(self, row[1], dict)
-    end
-    return dict
-  elseif key == "grad_arrays" or type(key) == "string" and key:sub(1, 1) == "_" then
-    return Class[key]
-  elseif key == "handle" then
-    fail_freed("Executor")
+  elseif FIELDS[key] then
+    return field_of(self, key)
+  elseif type(key) == "string" and key:sub(1, 1) == "_" then
+    return Class[key]                                    -- private fields that are not set
   end
   Error.unknown{ func = "Executor", argument = key, what = "field or method", names = member_names() }
 end
@@ -217,7 +222,7 @@ end
 function Executor.__newindex(self, key, value)
   if type(key) == "string" and key:sub(1, 1) == "_" then
     rawset(self, key, value)
-  elseif is_field[key] or rawget(Executor, key) ~= nil then
+  elseif FIELDS[key] or rawget(Executor, key) ~= nil then
     Error.raise{ code = "state", func = "Executor", argument = key, message = ("'%s' is read-only"):format(key) }
   else
     Error.unknown{ func = "Executor", argument = key, what = "field", names = member_names() }
@@ -227,12 +232,12 @@ end
 
 --- The list of outputs: `exe.outputs`.
 function Executor:_get_outputs()
-  return self.outputs
+  return field_of(self, "outputs")
 end
 
 
 local function handle_of(self, func)
-  local handle = rawget(self, "handle")
+  local handle = rawget(self, "_handle")
   if not handle then
     fail_freed(func)
   end
@@ -242,9 +247,11 @@ end
 
 --- Lets go of the core's executor now. Bound arrays, outputs and a shared pool live on; later use is E(state).
 function Executor:free()
-  local handle = rawget(self, "handle")
+  local handle = rawget(self, "_handle")
   if handle then
-    rawset(self, "handle", nil)
+    for _, raw in pairs(FIELDS) do
+      rawset(self, raw, nil)
+    end
     C.ty_exec_free(ffi.gc(handle, nil))
   end
 end
@@ -260,7 +267,7 @@ local function report(self)
   local x = arrays.borrow(event.tensor)
   rawset(x, "_readonly", true)
   local ok, e = pcall(self._monitor_callback, native.text(event.name), x)
-  x:free()
+  arrays.drop(x)
   return not ok and e or nil
 end
 
@@ -362,7 +369,7 @@ function Executor:forward(...)
   if code ~= 0 then
     drive(self, handle, code, func)
   end
-  return self.outputs
+  return self._outputs
 end
 
 
@@ -705,7 +712,7 @@ end
 
 --- One screen: outputs, arguments, planned bytes, instructions.
 function Executor.__tostring(self)
-  if not rawget(self, "handle") then
+  if not rawget(self, "_handle") then
     return "<Executor freed>"
   end
   local lines, m, s = { "<Executor of " .. tostring(self._symbol) }, self:memory(), self:stats()

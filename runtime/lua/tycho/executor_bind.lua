@@ -13,6 +13,7 @@ local ffi = require "ffi"
 local native = require "tycho.ffi"
 local args = require "tycho.args"
 local arrays = require "tycho.ndarray_class"
+local attrs = require "tycho.attrs"
 local calls = require "tycho.ndarray_call"
 local Class = require "tycho.class"
 local context = require "tycho.context"
@@ -148,9 +149,9 @@ local function places_of(group2ctx, func)
   local places = ffi.new("ty_place[?]", #groups + 1)
   for i, group in ipairs(groups) do
     places[i - 1].device = check_context(group2ctx[group], group, "group2ctx", func)
-    places[i - 1].group = group
+    places[i - 1].group = group                          -- the caller's table keeps the text
   end
-  return places, #groups, groups
+  return places, #groups
 end
 
 
@@ -162,7 +163,8 @@ end
 -- @string func for errors
 -- @param sym the symbol
 -- @tparam table given set of the names that were given
-function binding.call(try, func, sym, given)
+-- @string[opt] prefix put before the message
+function binding.call(try, func, sym, given, prefix)
   local code = try()
   if code == C.TY_EMEMORY then
     gc.release()
@@ -173,6 +175,7 @@ function binding.call(try, func, sym, given)
     if e.code == "memory" then
       e.expected = tonumber(e.expected) or e.expected
     end
+    e.message = (prefix or "") .. e.message
     error(symbol._explain(e, sym, given), 0)
   end
 end
@@ -254,7 +257,7 @@ function binding.bind(sym, ...)
   local list = arrays_for(a.args or {}, names.arguments, "args", func, not a.dry_run)
   local grads = arrays_for(a.args_grad or {}, a.args_grad and names.arguments or {}, "args_grad", func)
   local auxs = arrays_for(a.aux_states or {}, names.auxiliary, "aux_states", func, not a.dry_run)
-  local places, nplace, groups = places_of(a.group2ctx, func)
+  local places, nplace = places_of(a.group2ctx, func)
   local reqs = reqs_for(a.grad_req, names.arguments, func)
   local binds = fill_binds(names.arguments, list, grads, a.args_grad and reqs or {})
   local aux_binds = fill_binds(names.auxiliary, auxs, {}, {})
@@ -264,7 +267,7 @@ function binding.bind(sym, ...)
   spec.place, spec.nplace, spec.device = places, nplace, a.ctx._device
   spec.flags, spec.budget = flags_of(a), a.memory_budget or 0
   spec.shared = a.shared_exec and a.shared_exec.handle
-  binding.call(function() return C.ty_exec_bind(graph, spec, out) end, func, sym, set_of(names.arguments, list), groups)
+  binding.call(function() return C.ty_exec_bind(graph, spec, out) end, func, sym, set_of(names.arguments, list))
   local result = made(out[0], sym, a, names)
   result.args, result.auxs = filled(list, #names.arguments), filled(auxs, #names.auxiliary)
   result.grads = a.args_grad and filled(grads, #names.arguments)
@@ -573,6 +576,16 @@ local function simple_by_place(a, sym, names, shapes, name, func)
 end
 
 
+-- "simple_bind error with data (2, 5): "
+local function given_text(shapes)
+  local parts = {}
+  for _, name in ipairs(attrs.keys(shapes)) do
+    parts[#parts + 1] = name .. " " .. Error.show(shapes[name])
+  end
+  return ("simple_bind error with %s: "):format(#parts > 0 and table.concat(parts, ", ") or "no shapes")
+end
+
+
 --- Binds arrays that are made for the given shapes; see the top of the file.
 -- @param sym the symbol
 -- @param ... arguments of `Symbol:simple_bind`
@@ -588,14 +601,14 @@ function binding.simple_bind(sym, ...)
     return simple_by_place(a, sym, names, shapes, twice, func)
   end
   local wants, nwant = fill_wants(a, sym, names, shapes, func)
-  local places, nplace, groups = places_of(a.group2ctx, func)
+  local places, nplace = places_of(a.group2ctx, func)
   local bag = a.shared_buffer and bag_of(a.shared_buffer, func)
   local spec, out = ffi.new("ty_simple_spec"), ffi.new("ty_exec *[1]")
   spec.head, spec.nhead, spec.want, spec.nwant = heads, count, wants, nwant
   spec.place, spec.nplace, spec.device, spec.req = places, nplace, a.ctx._device, C.TY_NULL
   spec.flags, spec.budget = flags_of(a), a.memory_budget or 0
   spec.buffer, spec.shared = bag, a.shared_exec and a.shared_exec.handle
-  binding.call(function() return C.ty_exec_simple_bind(graph, spec, out) end, func, sym, shapes, groups)
+  binding.call(function() return C.ty_exec_simple_bind(graph, spec, out) end, func, sym, shapes, given_text(shapes))
   local result = made(out[0], sym, a, names)
   if bag then
     refresh_buffer(a.shared_buffer, bag)

@@ -66,14 +66,14 @@ end
 -- @param pointer `ty_tensor *`
 function class.own(pointer)
   local x = wrap(pointer)
-  gc.count(x._size * BYTES[x._dtype])
+  gc.count(x._size * BYTES[x._dtype], x._device)
   return x
 end
 
 
 --- An array on a tensor that shares memory or is only borrowed: one reference is taken over, no bytes are counted.
 function class.share(pointer)
-  gc.count(0)
+  gc.count(0, 0)
   return wrap(pointer)
 end
 
@@ -228,9 +228,8 @@ class.fields = {
 
 local OWN = { "_h", "_shape", "_size", "_dtype", "_device", "_owner" }
 
---- Gives the memory back at once (queued work keeps it until it is done). Later use of the array is E(state); views and
--- executors that share the memory keep it.
-function NDArray.free(x)
+-- Drops the handle now; queued work keeps the memory until it is done.
+function class.drop(x)
   local h = rawget(x, "_h")
   if h then
     for _, key in ipairs(OWN) do
@@ -238,6 +237,17 @@ function NDArray.free(x)
     end
     C.ty_tensor_free(ffi_gc(h, nil))
   end
+end
+
+
+--- Waits for what is queued on the array and gives its memory back. Later use of the array is E(state); views and executors
+-- that share the memory keep it. Failures of the queued work stay for whoever reads what depends on it.
+function NDArray.free(x)
+  local h = rawget(x, "_h")
+  if h and C.ty_tensor_failed(h) == 0 then
+    C.ty_tensor_wait(h, 1)
+  end
+  class.drop(x)
 end
 
 

@@ -1,9 +1,10 @@
 --- Keys with index lists: `x[{{0, 2}}]`, `x[{idx, ty.slice(0, 3)}]`, and writing to such places.
 --
 -- Index lists broadcast against each other, and integers join them, as in numpy: their common shape stands where the
--- first list stands if all lists are neighbours, else in front. Indices are truncated to integers; negative ones count
--- from the end; outside E(index). They are read on the host, so an index that is still being computed is waited for.
--- The general case turns the whole key into positions in the flattened array; lists along one axis alone use `take`.
+-- first list stands if all lists are neighbours (an ellipsis parts them even where it means no axis), else in front.
+-- Indices are truncated to integers; negative ones count from the end; outside E(index). They are read on the host, so an
+-- index that is still being computed is waited for. The general case turns the whole key into positions in the flattened
+-- array; a list along one axis alone uses `take`.
 --
 -- @module tycho.ndarray_gather
 
@@ -156,6 +157,7 @@ local function split(entries)
   for i = first, last do
     together = together and (entries[i].list or entries[i].drop) and true or false
   end
+  together = together and not (entries.gap >= first and entries.gap < last)
   local before, lists, after = {}, {}, {}
   for i, e in ipairs(entries) do
     local part = (e.list or e.drop) and lists or together and i < first and before or after

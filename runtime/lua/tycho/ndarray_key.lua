@@ -186,7 +186,7 @@ end
 
 
 -- One entry per key, the ellipsis spelled out: an axis {start, step, count ...}, a list {list}, or a new axis {new}.
--- All but new axes know their `axis` (from 1).
+-- All but new axes know their `axis` (from 1); `gap` is the number of entries before the ellipsis.
 local function expand(x, keys, func)
   local shape, entries, axis = x._shape, {}, 0
   local place, missing = count_axes(keys, #shape, func)
@@ -200,6 +200,7 @@ local function expand(x, keys, func)
   for i = 1, math.max(#keys, place) do
     local k = keys[i]
     if i == place then
+      entries.gap = #entries
       for _ = 1, missing do
         add(whole_axis(shape[axis + 1]))
       end

@@ -41,7 +41,7 @@ local function context_or_all(v)
   return v == "all" or Class.is_a(v, context.Context), v, "a context or \"all\""
 end
 
-local SEED = args.form("random.seed", { { "seed", integer_value }, { "ctx", context_or_all, "all" } })
+local SEED = args.form("random.seed", { { "seed", integer_value }, "*", { "ctx", context_or_all, "all" } })
 
 --- Seeds a device or all of them.
 -- @int seed not an integer: E(value)
