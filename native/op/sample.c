@@ -1,28 +1,28 @@
 /* sample.c - random numbers: _random_* (one law for a whole array), _random_*_like, _sample_* (parameters per element),
-** _random_randint, _sample_multinomial, _sample_unique_zipfian, _shuffle.
+** _random_randint.
 **
-** Element i of a draw is a function of (seed, the draw's counter, node, i) alone: its first four words come from that key,
-** further ones, which rejection needs, from keys with another seed. Everything is computed in double. Parameters that make no sense are
-** reported when run. Sources: normal numbers Box and Muller 1958, gamma Marsaglia and Tsang 2000, Poisson Hoermann 1993
-** (PTRS); both negative binomial laws are Poisson numbers with a gamma distributed mean.
+** Element i of a draw is a function of (seed, the draw's counter, node, i) alone (draw.h). A law either shifts and scales a
+** standard variate, made a block at a time by vector loops, or makes one element from as many words as it needs. All is
+** computed in double. Parameters are looked at before anything is written; bad ones fail the run. Sources: gamma
+** Marsaglia and Tsang 2000, Poisson Hoermann 1993 (PTRS); both negative binomial laws are Poisson numbers with a gamma distributed mean.
 */
+#include "draw.h"
 #include "move.h"
-#include "random.h"
 
 /* -- words of one element ----------------------------------------------------------------------------------------------- */
 
-struct stream { struct draw draw; uint32_t node; uint64_t element, round; struct philox p; int used; };
+struct stream { struct key key; uint64_t element; struct philox p; int used; };
 
 static struct stream stream_of(const struct call *c, int64_t element)
 {
-  return (struct stream){ .draw = c->run->draw, .node = c->node, .element = (uint64_t)element, .used = 4 };
+  return (struct stream){ .key = key_of(c), .element = (uint64_t)element, .used = 4 };
 }
 
 static uint32_t word(struct stream *s)
 {
   if (s->used == 4) {
-    s->p = philox(s->draw.seed + s->round * 0x9E3779B97F4A7C15u, s->draw.counter, s->node, s->element);
-    s->round++;
+    s->p = philox(s->key.seed, s->key.counter, s->key.node, s->element);
+    s->element += 1ull << 40;                         /* where the next block lies */
     s->used = 0;
   }
   return s->p.w[s->used++];
@@ -36,13 +36,10 @@ static double unit(struct stream *s)                  /* [0, 1) */
 
 /* -- laws ---------------------------------------------------------------------------------------------------------------- */
 
-static double draw_uniform(struct stream *s, double low, double high) { return low + (high - low) * unit(s); }
-static double draw_exponential(struct stream *s, double lam, double unused) { return -log1p(-unit(s)) / lam; }
-
-static double draw_normal(struct stream *s, double mu, double sigma)
+static double normal(struct stream *s)                /* mean 0, deviation 1 (Box and Muller) */
 {
   double radius = sqrt(-2 * log1p(-unit(s)));
-  return mu + sigma * radius * cos(6.283185307179586 * unit(s));
+  return radius * cos(6.283185307179586 * unit(s));
 }
 
 static double draw_gamma(struct stream *s, double alpha, double beta)
@@ -52,7 +49,7 @@ static double draw_gamma(struct stream *s, double alpha, double beta)
   d = alpha - 1 / 3.0;
   k = 1 / sqrt(9 * d);
   for (;;) {
-    double x = draw_normal(s, 0, 1), v = 1 + k * x;
+    double x = normal(s), v = 1 + k * x;
     if (v <= 0) continue;
     v = v * v * v;
     if (log1p(-unit(s)) < 0.5 * x * x + d - d * v + d * log(v)) return boost * d * v * beta;
@@ -105,8 +102,34 @@ static const char *bad_generalized_negative_binomial(double mu, double alpha)
   return mu >= 0 && alpha >= 0 ? NULL : "mu is %g, alpha is %g; expected 0 or more";
 }
 
-typedef double (*draw_fn)(struct stream *s, double a, double b);
-typedef const char *(*bad_fn)(double a, double b);
+struct affine { double offset, scale, limit; };       /* y = offset + scale z, at most limit */
+struct law {
+  const char *(*bad)(double a, double b);
+  double        (*draw)(struct stream *s, double a, double b);               /* one element, or */
+  draw_fn       (*standard)(int dtype);                                      /* a block of standard variates and */
+  struct affine (*place)(double a, double b, int dtype);                     /* what becomes of them */
+};
+
+static struct affine uniform_place(double low, double high, int dtype)       /* rounding must not reach high itself */
+{
+  double below = dtype == TY_F64 ? nextafter(high, low) : nextafterf((float)high, (float)low);
+  return (struct affine){ low, high - low, low < high ? below : high };
+}
+static struct affine normal_place(double mu, double sigma, int dtype) { return (struct affine){ mu, sigma, INFINITY }; }
+static struct affine exponential_place(double lam, double unused, int dtype) { return (struct affine){ 0, 1 / lam, INFINITY }; }
+
+static draw_fn uniform_standard(int dtype)     { return dtype == TY_F64 ? draws_here()->unit53 : draws_here()->unit24; }
+static draw_fn normal_standard(int dtype)      { return draws_here()->normal; }
+static draw_fn exponential_standard(int dtype) { return draws_here()->exponential; }
+
+static const struct law
+  uniform     = { bad_uniform,     NULL, uniform_standard,     uniform_place },
+  normal_law  = { bad_normal,      NULL, normal_standard,      normal_place },
+  exponential = { bad_exponential, NULL, exponential_standard, exponential_place },
+  gamma_law   = { bad_gamma,       draw_gamma,   NULL, NULL },
+  poisson     = { bad_poisson,     draw_poisson, NULL, NULL },
+  negative_binomial = { bad_negative_binomial, draw_negative_binomial, NULL, NULL },
+  generalized_negative_binomial = { bad_generalized_negative_binomial, draw_generalized_negative_binomial, NULL, NULL };
 
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
@@ -121,7 +144,8 @@ static int refuse(const char *what, double a, double b)
 
 /* -- filling arrays ---------------------------------------------------------------------------------------------------------- */
 
-struct filling { const struct call *c; draw_fn draw; double a, b; const struct arr *pa, *pb; int64_t block; bool below; };
+enum { BLOCK = 512, GRAIN = 1 << 13 };
+struct filling { const struct call *c; const struct law *law; double a, b; const struct arr *pa, *pb; int64_t each; };   /* pa: parameters per `each` elements */
 
 static void store(const struct arr *y, int64_t i, double v)
 {
@@ -129,49 +153,57 @@ static void store(const struct arr *y, int64_t i, double v)
   else ((float *)y->p)[i] = (float)v;
 }
 
-/* A uniform number below `high` may round up to it: the nearest one below it then. */
-static double keep_below(const struct arr *y, double v, double low, double high)
+static double parameter(const struct arr *p, double otherwise, int64_t i) { return p ? real_of(p, i) : otherwise; }
+
+/* Elements i .. i + n - 1, which share their parameters. */
+static void fill_some(const struct filling *f, int64_t i, int64_t n, double a, double b)
 {
-  if (low == high) return v;
-  if (y->d.dtype == TY_F64) return v < high ? v : nextafter(high, low);
-  return (float)v < (float)high ? v : nextafterf((float)high, (float)low);
+  const struct arr *y = &f->c->out[0];
+  const struct draws *d = draws_here();
+  if (f->law->draw) {
+    for (int64_t j = i; j < i + n; j++) {
+      struct stream s = stream_of(f->c, j);
+      store(y, j, f->law->draw(&s, a, b));
+    }
+    return;
+  }
+  double z[BLOCK];
+  struct key key = key_of(f->c);
+  struct affine t = f->law->place(a, b, y->d.dtype);
+  f->law->standard(y->d.dtype)(z, &key, (uint64_t)i, n);
+  (y->d.dtype == TY_F64 ? d->store_f64 : d->store_f32)(elements_at(y->p, i, dtype_size(y->d.dtype)), z, t.offset, t.scale, t.limit, n);
 }
 
 static void fill_body(int64_t begin, int64_t end, void *context)
 {
   const struct filling *f = context;
-  for (int64_t i = begin; i < end; i++) {
-    struct stream s = stream_of(f->c, i);
-    double a = f->pa ? real_of(f->pa, i / f->block) : f->a, b = f->pb ? real_of(f->pb, i / f->block) : f->b;
-    double v = f->draw(&s, a, b);
-    store(&f->c->out[0], i, f->below ? keep_below(&f->c->out[0], v, a, b) : v);
+  for (int64_t i = begin, n; i < end; i += n) {
+    int64_t row = i / f->each;
+    n = MIN(MIN(BLOCK, end - i), (row + 1) * f->each - i);
+    fill_some(f, i, n, parameter(f->pa, f->a, row), parameter(f->pb, f->b, row));
   }
 }
 
-static int fill(struct filling *f)
+static int random_run(struct call *c, const struct law *law, double a, double b)
 {
-  f->below = f->draw == draw_uniform;
-  parallel(desc_count(&f->c->out[0].d), 2048, fill_body, f);
+  int64_t n = desc_count(&c->out[0].d);
+  struct filling f = { c, law, a, b, NULL, NULL, n };
+  if (law->bad(a, b)) return refuse(law->bad(a, b), a, b);
+  parallel(n, GRAIN, fill_body, &f);
   return TY_OK;
 }
 
-static int random_run(struct call *c, draw_fn draw, bad_fn bad, double a, double b)
-{
-  const char *what = bad(a, b);
-  struct filling f = { .c = c, .draw = draw, .a = a, .b = b, .block = 1 };
-  return what ? refuse(what, a, b) : fill(&f);
-}
-
-static int sample_run(struct call *c, draw_fn draw, bad_fn bad)
+static int sample_run(struct call *c, const struct law *law)
 {
   const struct arr *pa = &c->in[0], *pb = c->nin > 1 ? &c->in[1] : NULL;
-  int64_t n = desc_count(&pa->d);
-  struct filling f = { .c = c, .draw = draw, .pa = pa, .pb = pb, .block = desc_count(&c->out[0].d) / n };
+  int64_t n = desc_count(&pa->d), total = desc_count(&c->out[0].d);
+  struct filling f = { c, law, 0, 0, pa, pb, total / n };
   for (int64_t i = 0; i < n; i++) {
-    double a = real_of(pa, i), b = pb ? real_of(pb, i) : 0;
-    if (bad(a, b)) return refuse(bad(a, b), a, b);
+    double a = real_of(pa, i), b = parameter(pb, 0, i);
+    if (law->bad(a, b)) return refuse(law->bad(a, b), a, b);
   }
-  return fill(&f);
+  parallel(total, GRAIN, fill_body, &f);
+  return TY_OK;
 }
 
 /* -- parameters and inference -------------------------------------------------------------------------------------------------- */
@@ -261,22 +293,22 @@ static int sample_type(struct infer *s)
 
 /* -- kernels --------------------------------------------------------------------------------------------------------------------- */
 
-#define LAW(law, first) \
-static int law##_random(struct call *c) \
+#define LAW(op, law, first) \
+static int op##_random(struct call *c) \
 { \
   const struct random *p = c->param; \
-  return random_run(c, draw_##law, bad_##law, first, p->b); \
+  return random_run(c, &law, first, p->b); \
 } \
-static int law##_sample(struct call *c) { return sample_run(c, draw_##law, bad_##law); } \
-static const struct kernel law##_random_kernels[] = { { .name = "philox", .run = law##_random, .types = T_FLOAT }, { 0 } }; \
-static const struct kernel law##_sample_kernels[] = { { .name = "philox", .run = law##_sample, .types = T_FLOAT | T_INT }, { 0 } };
-LAW(uniform, p->a)
-LAW(normal, p->a)
-LAW(gamma, p->a)
-LAW(exponential, p->a)
-LAW(poisson, p->a)
-LAW(negative_binomial, (double)p->k)
-LAW(generalized_negative_binomial, p->a)
+static int op##_sample(struct call *c) { return sample_run(c, &law); } \
+static const struct kernel op##_random_kernels[] = { { .name = "philox", .run = op##_random, .types = T_FLOAT }, { 0 } }; \
+static const struct kernel op##_sample_kernels[] = { { .name = "philox", .run = op##_sample, .types = T_FLOAT | T_INT }, { 0 } };
+LAW(uniform,           uniform,           p->a)
+LAW(normal,            normal_law,        p->a)
+LAW(gamma,             gamma_law,         p->a)
+LAW(exponential,       exponential,       p->a)
+LAW(poisson,           poisson,           p->a)
+LAW(negative_binomial, negative_binomial, (double)p->k)
+LAW(generalized_negative_binomial, generalized_negative_binomial, p->a)
 
 /* -- _random_randint ---------------------------------------------------------------------------------------------------------------- */
 

@@ -1,14 +1,15 @@
-/* draw.c - random choices: _sample_multinomial, _sample_unique_zipfian, _shuffle.
+/* choice.c - random choices: _sample_multinomial, _sample_unique_zipfian, _shuffle.
 **
-** As in sample.c, element i of a draw is a function of (seed, the draw's counter, node, i). A row of unique numbers and a
-** permutation are one element each (a permutation: one per step), and take as many words as they need.
+** Element i of a draw is a function of (seed, the draw's counter, node, i) alone, with further words as in draw.h. A row of
+** unique numbers is one element, and so is a step of a permutation.
 */
+#include "draw.h"
 #include "move.h"
-#include "random.h"
 
 static double unit_at(const struct call *c, uint64_t element, uint64_t round)
 {
-  struct philox p = philox(c->run->draw.seed + round * 0x9E3779B97F4A7C15u, c->run->draw.counter, c->node, element);
+  struct key k = key_of(c);
+  struct philox p = philox(k.seed, k.counter, k.node, element + (round << 40));
   return unit_f64(p.w[0], p.w[1]);
 }
 
@@ -185,7 +186,7 @@ static const struct kernel shuffle_kernels[] = { { .name = "permute", .run = shu
 
 /* -- rows ------------------------------------------------------------------------------------------------------------------------- */
 
-const struct op op_draw[] = {
+const struct op op_choice[] = {
   { .name = "_sample_multinomial", .alias = "sample_multinomial", .tier = 2,
     .doc = "Draws class indices from rows of probabilities; with get_prob also their log probabilities, whose gradient is 1 / p at the drawn class.",
     .in = "data", .out_of = multinomial_out, .param = multinomial_params, .param_size = sizeof(struct multinomial), .check = multinomial_check,
