@@ -122,3 +122,5 @@ struct tape {
 };
 int  tape_term_op(struct tape *t, int op, int a, int b, int c);              /* term of an opcode over terms; folds */
 void tape_uniform(struct tape *t, int reg, double known);                    /* a loaded parameter: the same for all elements; its sign is `known`'s */
+int  row_build(const struct op *op, const void *param, int dtype, bool backward, struct tape **out, int dtypes[TAPE_ARGS], int *n);
+                                                      /* numbers as operands, as row kernels use it; the caller frees it */

@@ -130,6 +130,22 @@ static int build(const struct plan *p, struct tape **out)
   return code;
 }
 
+/* A tape with numbers as operands, and the dtypes of all operands in order. */
+int row_build(const struct op *op, const void *param, int dtype, bool backward, struct tape **out, int dtypes[TAPE_ARGS], int *n)
+{
+  struct plan p = { .op = op, .param = param, .dtype = dtype, .backward = backward, .want = ~0u, .reads = backward ? op_reads(op, param) : NULL };
+  int nin = count_words(op->in), k = backward ? count_words(p.reads) + nin : nin + 1;
+  for (int i = 0; i < nin; i++) k += !backward && mutated(op, i);
+  for (int i = 0; i < k && i < TAPE_ARGS; i++) dtypes[i] = dtype;
+  for (const struct param *q = op->param; q && q->name; q++) {
+    if (q->type != P_FLOAT && q->type != P_INT) continue;
+    NEED(k < TAPE_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row", op->name);
+    dtypes[k++] = q->type == P_FLOAT ? TY_F64 : TY_I64;
+  }
+  *n = k;
+  return build(&p, out);
+}
+
 /* -- the cache ------------------------------------------------------------------------------------------------- */
 
 struct cached { struct cached *next; const struct op *op; uint8_t key[KEY]; size_t nkey; struct tape *tape; const char *reads; };

@@ -113,9 +113,5 @@ const struct op op_unary[] = {
      "The nearest integer, halves away from zero; the gradient passes through as if it were data.")
   OF("_contrib_sign_ste","_sparse__contrib_sign_ste",2, "sign(a)",    "g",
      "-1, 0 or 1 as data is below, at or above 0; the gradient passes through as if it were data.")
-
-  { .name = "make_loss", .alias = "_sparse_make_loss", .in = "data", .out = "loss", .inplace = "0=0",
-    .doc = "data as a loss: the output is data, the gradient is 1 for every element whatever comes from behind.",
-    .row = &(const struct row){ "a", { "1" } }, .flags = OP_LOSS, .tier = 1 },
   { 0 }
 };
