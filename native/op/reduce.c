@@ -346,7 +346,7 @@ static int running_type(struct infer *s)
 
 struct sums { void *y; const void *x; int64_t k, inner; bool back; };
 
-/* Sums over each line of k elements that are `inner` apart; y may be x. Integers wrap. */
+/* Sums over each line of k elements that are `inner` apart; y may be x. A sum has its array's own precision; integers wrap. */
 #define RUNNING(T, ACC) \
 static void lines_##T(int64_t begin, int64_t end, void *context) \
 { \
@@ -360,7 +360,7 @@ static void lines_##T(int64_t begin, int64_t end, void *context) \
     for (int64_t j = 0; j < s->k; j++) sum += (ACC)x[j * step], y[j * step] = (T)sum; \
   } \
 }
-RUNNING(float, double)
+RUNNING(float, float)
 RUNNING(double, double)
 RUNNING(uint8_t, uint64_t)
 RUNNING(int8_t, uint64_t)
@@ -386,20 +386,19 @@ static int running_run(struct call *c)
   return TY_OK;
 }
 
-static size_t running_scratch(const struct call *c) { return c->in[0].d.dtype == c->out[0].d.dtype ? 0 : desc_bytes(&c->in[0].d); }
-
-static int running_back(struct call *c)
+static int running_back(struct call *c)               /* sums in data's dtype, as the reference does */
 {
   int from = c->in[0].d.dtype, to = c->out[0].d.dtype;
+  const void *g = c->in[0].p;
   void *dx = c->out[0].p;
   if (!dx) return TY_OK;
-  run_sums(c, from, from == to ? dx : c->tmp, c->in[0].p, true);
-  if (from != to) convert(dx, to, c->tmp, from, desc_count(&c->in[0].d));
+  if (from != to) convert(dx, to, g, from, desc_count(&c->in[0].d)), g = dx;
+  run_sums(c, to, dx, g, true);
   return TY_OK;
 }
 
 static const struct kernel running_kernels[] = { { .name = "lines", .run = running_run, .types = T_FLOAT | T_INT }, { 0 } };
-static const struct kernel running_back_kernels[] = { { .name = "lines", .run = running_back, .types = T_FLOAT | T_INT, .scratch = running_scratch }, { 0 } };
+static const struct kernel running_back_kernels[] = { { .name = "lines", .run = running_back, .types = T_FLOAT | T_INT }, { 0 } };
 
 /* -- rows ------------------------------------------------------------------------------------------------------------------------------ */
 

@@ -63,6 +63,12 @@ static double few_events(struct stream *s, double lam)  /* counts factors until 
   return n;
 }
 
+static double ln_factorial(double n)                   /* lgamma writes a global variable */
+{
+  int sign;
+  return lgamma_r(n + 1, &sign);
+}
+
 static double draw_poisson(struct stream *s, double lam, double unused)
 {
   if (lam < 12) return few_events(s, lam);
@@ -71,7 +77,7 @@ static double draw_poisson(struct stream *s, double lam, double unused)
     double u = unit(s) - 0.5, v = 1 - unit(s), us = 0.5 - fabs(u), n = floor((2 * a / us + b) * u + lam + 0.43);
     if (us >= 0.07 && v <= level) return n;
     if (n < 0 || (us < 0.013 && v > us)) continue;
-    if (log(v) + log(inverse) - log(a / (us * us) + b) <= n * log(lam) - lam - lgamma(n + 1)) return n;
+    if (log(v) + log(inverse) - log(a / (us * us) + b) <= n * log(lam) - lam - ln_factorial(n)) return n;
   }
 }
 
