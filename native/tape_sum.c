@@ -85,6 +85,7 @@ static void locate(const struct sum *s, int64_t i, int64_t *src, int64_t *dst)
 static int64_t fold_offset(const struct sum *s, int64_t i)
 {
   int64_t offset = 0;
+  if (!i) return 0;
   for (int k = s->nfold - 1; k >= 0; k--) offset += i % s->fold[k].size * s->fold[k].src, i /= s->fold[k].size;
   return offset;
 }
@@ -122,9 +123,26 @@ static struct group group_of(const struct sum *s, int64_t output)
   return g;
 }
 
+/* Single elements: the output's are dense, so that a block of sums is stored at once. */
+static void run_rows(const struct sum *s, int64_t begin, int64_t end)
+{
+  union total acc[BLOCK];
+  size_t size = dtype_size(s->src_type);
+  for (int64_t o = begin, n; o < end; o += n) {
+    n = MIN(BLOCK, end - o);
+    memset(acc, 0, sizeof *acc * (size_t)n);
+    for (int64_t j = 0; j < n; j++) {
+      int64_t src = s->nkeep == 1 ? (o + j) * s->keep[0].src : group_of(s, o + j).src;
+      gather(s, &acc[j], s->src + (size_t)src * size, 1, 0, s->folded);
+    }
+    put(s, o, acc, n);
+  }
+}
+
 static void run_outputs(int64_t begin, int64_t end, void *context)
 {
   const struct sum *s = context;
+  if (!s->columns) { run_rows(s, begin, end); return; }
   for (int64_t o = begin; o < end; o++) {
     union total acc[BLOCK];                           /* bits of zero are zero of either type */
     struct group g = group_of(s, o);
