@@ -97,7 +97,7 @@ void window_columns(const struct window *w, const struct gemm_type *t, int64_t j
 
 /* -- forward --------------------------------------------------------------------------------------------------------- */
 
-enum { PANELS = 4 };                                  /* of a block of positions */
+enum { PANELS = 4, PLAIN_PANELS = 8 };                /* of a block of positions; of one of a plain window */
 
 struct forward {
   const struct window *w;
@@ -109,8 +109,15 @@ struct forward {
   int act, height;
   int64_t run, taps, depth, in, out;                  /* channels of a run of depth */
   int64_t cols, rows, across, down;                   /* positions and filters of a unit; units along both */
-  bool direct;                                        /* the image is the panel: 1 x 1, stride 1, no padding */
+  bool plain, direct;                                 /* 1 x 1, stride 1, no padding; and the image itself serves as the panel */
+  bool add;
 };
+
+static bool plain_window(const struct window *w)
+{
+  for (int a = 0; a < 3; a++) if (w->kernel[a] != 1 || w->stride[a] != 1 || w->pad[a]) return false;
+  return true;
+}
 
 static int64_t channels_of_run(const struct window *w, const struct gemm_type *t)
 {
@@ -119,7 +126,7 @@ static int64_t channels_of_run(const struct window *w, const struct gemm_type *t
 
 static size_t forward_room(const struct window *w, const struct gemm_type *t)
 {
-  return align_up((size_t)(channels_of_run(w, t) * window_taps(w) * t->nr * PANELS) * dtype_size(w->dtype), ALIGN);
+  return align_up((size_t)(channels_of_run(w, t) * window_taps(w) * t->nr * (plain_window(w) ? PLAIN_PANELS : PANELS)) * dtype_size(w->dtype), ALIGN);
 }
 
 static size_t tap_bytes(const struct window *w) { return align_up(sizeof(int64_t) * (size_t)window_taps(w), ALIGN); }
@@ -127,6 +134,15 @@ static size_t tap_bytes(const struct window *w) { return align_up(sizeof(int64_t
 size_t convolve_forward_scratch(const struct window *w)
 {
   return tap_bytes(w) + forward_room(w, gemm_type(w->dtype)) * (size_t)parallel_threads();
+}
+
+static void fill_panels(const struct forward *f, const char *x, int64_t j, int64_t cols, int64_t channels, char *room)
+{
+  const struct gemm_type *t = f->t;
+  for (int64_t q = 0; q < cols; q += t->nr) {
+    int64_t some = MIN(t->nr, cols - q);
+    window_columns(f->w, t, j + q, some, channels, some > t->w ? t->nr : t->w, f->tap, x, room + (size_t)(q * channels * f->taps) * f->size, false);
+  }
 }
 
 /* One unit: `cols` positions from j of one image, `rows` filters from o. */
@@ -143,15 +159,13 @@ static void forward_block(const struct forward *f, const char *image, const char
     const char *x = image + (size_t)(c * f->in) * f->size;
     g.k = channels * f->taps;
     g.a = strips + (size_t)(c * f->taps * f->height) * f->size;
-    g.add = c > 0;
+    g.add = f->add || c > 0;
     g.row_bias = last ? bias : NULL;
     g.act = last ? f->act : ACT_NONE;
     g.panel = g.k * t->nr;
     if (f->direct) g.b = x + (size_t)j * f->size, g.ldb = f->in, g.panel = t->nr, g.full = true;
-    for (int64_t q = 0; !f->direct && q < cols; q += t->nr) {
-      int64_t some = MIN(t->nr, cols - q);
-      window_columns(w, t, j + q, some, channels, some > t->w ? t->nr : t->w, f->tap, x, room + (size_t)(q * g.k) * f->size, false);
-    }
+    else if (f->plain) gemm_panels(t, f->size, false, cols, channels, x + (size_t)j * f->size, f->in, room);
+    else fill_panels(f, x, j, cols, channels, room);
     t->block(&g);
   }
 }
@@ -173,7 +187,7 @@ static void forward_units(int64_t begin, int64_t end, void *context)
 }
 
 /* Strips of `height` rows for each group. */
-struct strips { const struct gemm_type *t; size_t size; int64_t rows, k, group_rows, ars, acs, from_group; int height; const char *a; char *out; };
+struct strips { const struct gemm_type *t; size_t size; int64_t rows, k, ars, acs, from_group; int height; const char *a; char *out; };
 
 static void strip_some(int64_t begin, int64_t end, void *context)
 {
@@ -201,7 +215,7 @@ static int64_t forward_cut(struct forward *f)
 {
   const struct window *w = f->w;
   int64_t blocks = (f->out + f->t->nr - 1) / f->t->nr, strips = (w->filters + f->height - 1) / f->height;
-  int64_t b = MIN(blocks, PANELS), s = strips, images = w->n * w->groups;
+  int64_t b = MIN(blocks, f->plain ? PLAIN_PANELS : PANELS), s = strips, images = w->n * w->groups;
   while ((double)(b * f->t->nr * s * f->height) * (double)f->depth > 2e6 && images * ((blocks + b - 1) / b) * ((strips + s - 1) / s) < 32) {
     if (b > 1) b = (b + 1) / 2;
     else if (s > 3) s = (s + 1) / 2;
@@ -214,23 +228,19 @@ static int64_t forward_cut(struct forward *f)
   return images * f->across * f->down;
 }
 
-static bool plain_window(const struct window *w)
-{
-  for (int a = 0; a < 3; a++) if (w->kernel[a] != 1 || w->stride[a] != 1 || w->pad[a]) return false;
-  return true;
-}
-
-int convolve_forward(const struct window *w, const void *x, const struct arr *weight, const void *bias, int act, void *y,
-                     struct gemm_kept *kept, void *tmp)
+/* weight: element (filter, term) of a group at filter * ars + term * acs. */
+static int multiply_image(const struct window *w, const void *x, const struct arr *weight, int64_t ars, int64_t acs, const void *bias, int act,
+                          void *y, bool add, struct gemm_kept *kept, void *tmp)
 {
   const struct gemm_type *t = gemm_type(w->dtype);
   const size_t size = dtype_size(w->dtype);
   struct forward f = { .w = w, .t = t, .size = size, .x = x, .bias = bias, .y = y, .tap = tmp, .tmp = (char *)tmp + tap_bytes(w),
                        .room = forward_room(w, t), .act = act, .run = channels_of_run(w, t), .taps = window_taps(w), .depth = window_depth(w),
-                       .in = window_in(w), .out = window_out(w) };
+                       .in = window_in(w), .out = window_out(w), .add = add };
   f.height = gemm_height(w->filters, t->mr);
-  f.direct = plain_window(w) && w->filters <= 3 * t->mr;
-  struct strips s = { t, size, w->filters, f.depth, 0, f.depth, 1, w->filters * f.depth, f.height, weight->p, NULL };
+  f.plain = plain_window(w);
+  f.direct = f.plain && w->filters <= 2 * t->mr;
+  struct strips s = { t, size, w->filters, f.depth, ars, acs, w->filters * f.depth, f.height, weight->p, NULL };
   f.packed = keep_strips(kept, weight, &s, w->groups);
   NEED(f.packed, TY_EMEMORY, "out of memory: packed weight");
   window_offsets(w, tmp);
@@ -238,6 +248,12 @@ int convolve_forward(const struct window *w, const void *x, const struct arr *we
   double work = (double)MIN(f.cols, f.out) * (double)MIN(f.rows, w->filters) * (double)f.depth;
   parallel(units, MAX(1, (int64_t)(GEMM_WORK / work)), forward_units, &f);
   return TY_OK;
+}
+
+int convolve_forward(const struct window *w, const void *x, const struct arr *weight, const void *bias, int act, void *y,
+                     struct gemm_kept *kept, void *tmp)
+{
+  return multiply_image(w, x, weight, window_depth(w), 1, bias, act, y, false, kept, tmp);
 }
 
 /* -- gradient of the data ------------------------------------------------------------------------------------------------ */
@@ -268,8 +284,19 @@ static size_t data_room(const struct window *w, const struct gemm_type *t)
   return align_up((size_t)(data_block(w, t) * window_taps(w) * data_cols(w)) * dtype_size(w->dtype), ALIGN);
 }
 
+/* With a plain window the gradient is a convolution itself, by the transposed weight. */
+static struct window exchanged(const struct window *w)
+{
+  struct window v = *w;
+  v.channels = w->filters;
+  v.filters = w->channels;
+  return v;
+}
+
 size_t convolve_data_scratch(const struct window *w)
 {
+  struct window v = exchanged(w);
+  if (plain_window(w)) return convolve_forward_scratch(&v);
   return tap_bytes(w) + data_room(w, gemm_type(w->dtype)) * (size_t)parallel_threads();
 }
 
@@ -316,6 +343,8 @@ static void data_units(int64_t begin, int64_t end, void *context)
 int convolve_data(const struct window *w, const void *dy, const struct arr *weight, void *dx, bool add,
                   const void *bias, int act, struct gemm_kept *kept, void *tmp)
 {
+  struct window v = exchanged(w);
+  if (plain_window(w)) return multiply_image(&v, dy, weight, 1, w->channels, bias, act, dx, add, kept, tmp);
   const struct gemm_type *t = gemm_type(w->dtype);
   const size_t size = dtype_size(w->dtype);
   struct data d = { .w = w, .t = t, .size = size, .room = data_room(w, t), .dy = dy, .dx = dx, .bias = bias, .act = act, .tap = tmp, .tmp = (char *)tmp + tap_bytes(w),
@@ -330,7 +359,7 @@ int convolve_data(const struct window *w, const void *dy, const struct arr *weig
   d.packed = packed;
   for (int64_t i = 0; !fresh && i < w->groups * d.blocks; i++) {
     int64_t from = i % d.blocks * rows;
-    struct strips s = { t, size, MIN(rows, depth - from), w->filters, 0, 1, depth, 0, d.height,
+    struct strips s = { t, size, MIN(rows, depth - from), w->filters, 1, depth, 0, d.height,
                         (const char *)weight->p + (size_t)(i / d.blocks * w->filters * depth + from) * size, packed + (size_t)(i * each * w->filters) * size };
     parallel((s.rows + s.height - 1) / s.height, MAX(1, 100000 / (s.height * s.k)), strip_some, &s);
   }
