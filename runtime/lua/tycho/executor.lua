@@ -6,12 +6,12 @@
 --     exe:backward()
 --     exe.grad_dict.fc1_weight:totable()
 --
--- `forward` and `backward` return at once; reading an array waits. Arrays that were bound are used, not copied, and the
--- lists and dictionaries hold the same objects. Lists count from 1 in the order of list_arguments, list_auxiliary_states
--- and list_outputs.
+-- `forward` and `backward` return at once; reading an array waits. Arrays that were bound are used, not copied, and
+-- the lists and dictionaries hold the same objects. Lists count from 1 in the order of list_arguments,
+-- list_auxiliary_states and list_outputs.
 --
--- Fields: handle, arg_arrays, grad_arrays (nil without gradients at bind), aux_arrays, outputs, and arg_dict, grad_dict,
--- aux_dict, output_dict, which are built on first use and refuse duplicate names.
+-- Fields: handle, arg_arrays, grad_arrays (nil without gradients at bind), aux_arrays, outputs, and arg_dict,
+-- grad_dict, aux_dict, output_dict, which are built on first use and refuse duplicate names.
 --
 -- @module tycho.executor
 
@@ -27,7 +27,7 @@ local Error = require "tycho.error"
 local host = require "tycho.ndarray_host"
 local values = require "tycho.values"
 
-local C, check = native.C, native.check
+local C, check = native.C, binding.check
 local is_array, is_plain, null = arrays.is_array, values.is_plain, values.null
 
 local executor = {}
@@ -36,7 +36,7 @@ local Executor = Class:extend("Executor")
 executor.Executor = Executor
 
 
--- Making ----------------------------------------------------------------------------------------------------------------
+-- Making -------------------------------------------------------------------------------------------------------------
 
 local function keep_all(list)
   for i = 1, list and #list or 0 do
@@ -88,8 +88,9 @@ end
 
 --- An executor on zero-filled arrays made for the given shapes: what `Symbol:simple_bind` calls.
 --
--- Options: ctx = current, a shape for each input by name (or in `shapes = {...}`), grad_req, type_dict, group2ctx, arg_ctx,
--- grad_ctx, aux_ctx, shared_arg_names, shared_exec, shared_buffer (filled in place), force_mirroring, memory_budget, dry_run.
+-- Options: ctx = current, a shape for each input by name (or in `shapes = {...}`), grad_req, type_dict, group2ctx,
+-- arg_ctx, grad_ctx, aux_ctx, shared_arg_names, shared_exec, shared_buffer (filled in place), force_mirroring,
+-- memory_budget, dry_run.
 -- @param sym the symbol
 -- @treturn Executor
 function executor.simple_bind(sym, ...)
@@ -106,7 +107,8 @@ end
 
 
 local EXECUTOR = args.form("Executor", {
-  { "handle", "any" }, { "symbol", "symbol" }, { "ctx", "context" }, { "grad_req", "any", "write" }, { "group2ctx", "dict?" },
+  { "handle", "any" }, { "symbol", "symbol" }, { "ctx", "context" }, { "grad_req", "any", "write" },
+  { "group2ctx", "dict?" },
 })
 
 local function nothing()
@@ -117,12 +119,15 @@ end
 local function construct(_, ...)
   local a = EXECUTOR(...)
   if not (type(a.handle) == "cdata" and ffi.istype("ty_exec *", a.handle)) then
-    Error.raise{ code = "type", func = "Executor", argument = "handle", expected = "ty_exec *", got = Error.kind(a.handle),
+    Error.raise{ code = "type", func = "Executor", argument = "handle", expected = "ty_exec *",
+      got = Error.kind(a.handle),
       message = "bad 'handle'; executors are made by Symbol:bind and Symbol:simple_bind" }
   end
   local sym = a.symbol:copy()
-  local names = { arguments = sym:list_arguments(), auxiliary = sym:list_auxiliary_states(), outputs = sym:list_outputs() }
-  local made = { handle = a.handle, symbol = sym, ctx = a.ctx, grad_req = a.grad_req, group2ctx = a.group2ctx, names = names }
+  local names = { arguments = sym:list_arguments(), auxiliary = sym:list_auxiliary_states(),
+    outputs = sym:list_outputs() }
+  local made = { handle = a.handle, symbol = sym, ctx = a.ctx, grad_req = a.grad_req, group2ctx = a.group2ctx,
+    names = names }
   made.args, made.grads, made.auxs = binding.arrays_of(a.handle, names, nothing)
   return become({}, made)
 end
@@ -130,7 +135,7 @@ end
 setmetatable(Executor, { __index = Class, __call = construct, __tostring = function() return "<class Executor>" end })
 
 
--- Fields ------------------------------------------------------------------------------------------------------------------
+-- Fields -------------------------------------------------------------------------------------------------------------
 
 --- A dictionary of names and arrays; places that hold `ty.null` are left out. A name that occurs twice is E(name).
 -- @tparam {string,...} names
@@ -257,7 +262,7 @@ function Executor:free()
 end
 
 
--- Running -----------------------------------------------------------------------------------------------------------------
+-- Running ------------------------------------------------------------------------------------------------------------
 
 local event = ffi.new("ty_event")
 
@@ -272,8 +277,8 @@ local function report(self)
 end
 
 
--- What happens between two parts of a run: a value to report, or an operator that is written in Lua. Gives an error of the
--- callback; a Lua operator's error ends the run.
+-- What happens between two parts of a run: a value to report, or an operator that is written in Lua. Gives an error of
+-- the callback; a Lua operator's error ends the run.
 local function act(self, handle, code, silent)
   check(C.ty_exec_event(handle, event), "Executor")
   if code == C.TY_EV_HOST then
@@ -320,13 +325,14 @@ local function given_arrays(self, given, func)
     if not bound then
       Error.unknown{ func = func, argument = name, what = "argument", names = self._names.arguments }
     elseif not is_array(v) and not is_nested(v) then
-      Error.raise{ code = "type", func = func, argument = name, expected = "an NDArray or a nested table", got = Error.kind(v),
+      Error.raise{ code = "type", func = func, argument = name, expected = "an NDArray or a nested table",
+        got = Error.kind(v),
         message = ("bad value of argument '%s'"):format(name) }
     end
     local x = is_array(v) and v or host.from_table(v, bound._dtype, func, name)
     if not same_shape(x._shape, bound._shape) then
       Error.raise{ code = "shape", func = func, argument = name, expected = bound.shape, got = x.shape,
-        message = ("argument '%s' has another shape than the bound array; reshape the executor to change it"):format(name) }
+        message = ("argument '%s' has another shape than the bound array; exe:reshape changes it"):format(name) }
     end
     list[#list + 1] = { bound, x }
   end
@@ -354,8 +360,8 @@ end
 
 
 --- Runs the graph forward.
--- @tparam[opt] table options is_train = false; arrays or nested tables by argument name (or in `args = {...}`), copied into
---   the bound arrays; all are checked before any is copied
+-- @tparam[opt] table options is_train = false; arrays or nested tables by argument name (or in `args = {...}`), copied
+--   into the bound arrays; all are checked before any is copied
 -- @treturn {NDArray,...} `exe.outputs`
 function Executor:forward(...)
   local handle, func = handle_of(self, "Executor:forward"), "Executor:forward"
@@ -384,7 +390,8 @@ local function head_list(self, given, func)
   elseif is_array(given) then
     return { given }, 1
   elseif not is_plain(given) then
-    Error.raise{ code = "type", func = func, argument = "out_grads", expected = "an NDArray, a list or a dictionary of them",
+    Error.raise{ code = "type", func = func, argument = "out_grads",
+      expected = "an NDArray, a list or a dictionary of them",
       got = Error.kind(given), message = "bad 'out_grads'" }
   elseif #given > 0 or next(given) == nil then
     return given, #given
@@ -443,7 +450,8 @@ local PARTIAL = args.form("Executor:partial_forward", { { "step", "integer" }, {
 -- @treturn int steps left
 function Executor:partial_forward(...)
   local handle, a, left = handle_of(self, "Executor:partial_forward"), PARTIAL(...), ffi.new("int[1]")
-  drive(self, handle, C.ty_exec_partial_forward(handle, a.is_train and 1 or 0, a.step, left), "Executor:partial_forward")
+  drive(self, handle, C.ty_exec_partial_forward(handle, a.is_train and 1 or 0, a.step, left),
+    "Executor:partial_forward")
   return left[0]
 end
 
@@ -463,7 +471,7 @@ function Executor:set_monitor_callback(...)
 end
 
 
--- Parameters --------------------------------------------------------------------------------------------------------------
+-- Parameters ---------------------------------------------------------------------------------------------------------
 
 local COPY = args.form("Executor:copy_params_from", {
   dict = true, { "arg_params", "dict" }, { "aux_params", "dict?" }, { "allow_extra_params", "boolean", false },
@@ -506,10 +514,11 @@ function Executor:copy_params_from(...)
 end
 
 
--- Reshape -------------------------------------------------------------------------------------------------------------------
+-- Reshape ------------------------------------------------------------------------------------------------------------
 
 local RESHAPE = args.form("Executor:reshape", {
-  rest = "named", "*", { "partial_shaping", "boolean", false }, { "allow_up_sizing", "boolean", false }, { "shapes", "dict?" },
+  rest = "named", "*", { "partial_shaping", "boolean", false }, { "allow_up_sizing", "boolean", false },
+  { "shapes", "dict?" },
 })
 
 local KINDS = { args = "arg_arrays", grads = "grad_arrays", auxs = "aux_arrays" }
@@ -557,7 +566,7 @@ function Executor:reshape(...)
 end
 
 
--- Asking ----------------------------------------------------------------------------------------------------------------------
+-- Asking -------------------------------------------------------------------------------------------------------------
 
 local text_out = ffi.new("const char *[1]")
 
@@ -648,8 +657,8 @@ function Memory.__index(m, key)
 end
 
 
---- What the plan needs, in bytes: planned, lower_bound, ratio, unshared, args, grads, aux, outputs, pool (of all that share
--- it), devices (planned bytes by device), values (each value's place and life).
+--- What the plan needs, in bytes: planned, lower_bound, ratio, unshared, args, grads, aux, outputs, pool (of all that
+-- share it), devices (planned bytes by device), values (each value's place and life).
 function Executor:memory()
   local m = ffi.new("ty_memory")
   check(C.ty_exec_memory(handle_of(self, "Executor:memory"), m), "Executor:memory")
@@ -668,7 +677,8 @@ end
 function Executor:stats()
   local s = ffi.new("ty_stats")
   check(C.ty_exec_stats(handle_of(self, "Executor:stats"), s), "Executor:stats")
-  return { allocations = tonumber(s.allocations), instructions = tonumber(s.instructions), segments = tonumber(s.segments),
+  return { allocations = tonumber(s.allocations), instructions = tonumber(s.instructions),
+    segments = tonumber(s.segments),
     runs = tonumber(s.runs), ns = tonumber(s.ns) }
 end
 
@@ -718,14 +728,15 @@ function Executor.__tostring(self)
   local lines, m, s = { "<Executor of " .. tostring(self._symbol) }, self:memory(), self:stats()
   describe(lines, "outputs", self._names.outputs, self.outputs)
   describe(lines, "arguments", self._names.arguments, self.arg_arrays)
-  lines[#lines + 1] = ("  %d bytes planned, %d instructions in %d segments on %s"):format(m.planned, s.instructions, s.segments,
-    tostring(self._ctx))
+  lines[#lines + 1] = ("  %d bytes planned, %d instructions in %d segments on %s"):format(
+    m.planned, s.instructions, s.segments, tostring(self._ctx))
   return table.concat(lines, "\n") .. ">"
 end
 
 
 -- Names of the data-parallel layer that also live here.
-local MANAGER = { _split_input_slice = true, _check_arguments = true, _load_general = true, _load_data = true, _load_label = true }
+local MANAGER = { _split_input_slice = true, _check_arguments = true, _load_general = true, _load_data = true,
+  _load_label = true }
 
 return setmetatable(executor, { __index = function(_, key)
   return MANAGER[key] and require("tycho.executor_manager")[key] or nil

@@ -5,7 +5,8 @@
 --     handle, symbol (a copy), ctx, grad_req, group2ctx (copies), names {arguments, auxiliary, outputs}, dry_run,
 --     args, grads (nil: bound without args_grad), auxs: lists of arrays, `ty.null` where there is none
 --
--- Lists are in the order of list_arguments and list_auxiliary_states; dictionaries and lists of {name, value} go by name.
+-- Lists are in the order of list_arguments and list_auxiliary_states; dictionaries and lists of {name, value} go by
+-- name.
 --
 -- @module tycho.executor_bind
 
@@ -38,7 +39,7 @@ end }
 local REQS = { null = C.TY_NULL, write = C.TY_WRITE, add = C.TY_ADD }
 
 
--- Lists and dictionaries ------------------------------------------------------------------------------------------------
+-- Lists and dictionaries ---------------------------------------------------------------------------------------------
 
 local function copy_table(t)
   if not is_plain(t) then
@@ -54,7 +55,8 @@ end
 
 local function fail_length(what, want, got, func)
   Error.raise{ code = "shape", func = func, argument = what, expected = want, got = got,
-    message = ("'%s' has %d entries, but the symbol has %d; give one per name, or a dictionary"):format(what, got, want) }
+    message = ("'%s' has %d entries, but the symbol has %d; give one per name, or a dictionary"):format(what, got,
+    want) }
 end
 
 
@@ -102,7 +104,8 @@ local function req_code(word, name, func)
   local code = type(word) == "string" and REQS[word]
   if not code then
     Error.raise{ code = type(word) == "string" and "value" or "type", func = func, argument = "grad_req",
-      expected = "write, add or null", got = Error.kind(word), candidates = Error.nearest(word, { "write", "add", "null" }),
+      expected = "write, add or null", got = Error.kind(word), candidates = Error.nearest(word,
+      { "write", "add", "null" }),
       message = name and ("bad 'grad_req' of '%s'"):format(name) or "bad 'grad_req'" }
   end
   return code
@@ -132,7 +135,8 @@ end
 
 local function check_context(v, name, what, func)
   if not Class.is_a(v, context.Context) then
-    Error.raise{ code = "type", func = func, argument = what, expected = "contexts such as ty.cpu()", got = Error.kind(v),
+    Error.raise{ code = "type", func = func, argument = what, expected = "contexts such as ty.cpu()",
+      got = Error.kind(v),
       message = ("bad entry '%s' of '%s'"):format(tostring(name), what) }
   end
   return v._device
@@ -155,10 +159,22 @@ local function places_of(group2ctx, func)
 end
 
 
--- Errors ----------------------------------------------------------------------------------------------------------------
+-- Errors -------------------------------------------------------------------------------------------------------------
 
---- Calls the core; out of memory, once more after collecting. Failures know where the shapes of the failed node's inputs
--- come from, and a refused memory budget says the smallest possible one as a number.
+--- Raises the core's failure when a status says so; the method's name, which `func` says, is taken off its text.
+-- @int code
+-- @string func for errors
+function binding.check(code, func)
+  if code > 0 then
+    local e, method = native.failure(code, func), func:match(":(.*)$")
+    e.message = method and e.message:gsub("^" .. method .. ": ", "") or e.message
+    error(e, 0)
+  end
+end
+
+
+--- Calls the core; out of memory, once more after collecting. Failures know where the shapes of the failed node's
+-- inputs come from, and a refused memory budget says the smallest possible one as a number.
 -- @tparam function try () -> code
 -- @string func for errors
 -- @param sym the symbol
@@ -175,7 +191,7 @@ function binding.call(try, func, sym, given, prefix)
     if e.code == "memory" then
       e.expected = tonumber(e.expected) or e.expected
     end
-    e.message = (prefix or "") .. e.message
+    e.message = (prefix or "") .. e.message:gsub("^[%l_]+: ", "")
     error(symbol._explain(e, sym, given), 0)
   end
 end
@@ -202,7 +218,7 @@ local function filled(list, n)
 end
 
 
--- bind ------------------------------------------------------------------------------------------------------------------
+-- bind ---------------------------------------------------------------------------------------------------------------
 
 local BIND = args.form("Symbol:bind", {
   { "ctx", "context?" }, { "args", "table?" }, { "args_grad", "table?" }, { "grad_req", "text|table|null", "write" },
@@ -251,7 +267,8 @@ function binding.bind(sym, ...)
   local graph, heads, count, names = symbol._graph(sym, func)
   check_misplaced(a, names)
   if not a.args and not a.dry_run and #names.arguments > 0 then
-    Error.raise{ code = "value", func = func, argument = "args", expected = "a list or dictionary of NDArrays", got = "nothing",
+    Error.raise{ code = "value", func = func, argument = "args", expected = "a list or dictionary of NDArrays",
+      got = "nothing",
       candidates = names.arguments, message = "'args' is missing" }
   end
   local list = arrays_for(a.args or {}, names.arguments, "args", func, not a.dry_run)
@@ -275,13 +292,14 @@ function binding.bind(sym, ...)
 end
 
 
--- simple_bind -------------------------------------------------------------------------------------------------------------
+-- simple_bind --------------------------------------------------------------------------------------------------------
 
 local SIMPLE = args.form("Symbol:simple_bind", {
   rest = "named", { "ctx", "context?" }, "*", { "grad_req", "text|table|null", "write" }, { "type_dict", "dict?" },
   { "stype_dict", "dict?" }, { "group2ctx", "dict?" }, { "shared_arg_names", "list?" }, { "shared_exec", "executor?" },
   { "shared_buffer", "dict?" }, { "shapes", "dict?" }, { "arg_ctx", "table?" }, { "grad_ctx", "table?" },
-  { "aux_ctx", "table?" }, { "force_mirroring", "boolean?" }, { "memory_budget", "number?" }, { "dry_run", "boolean", false },
+  { "aux_ctx", "table?" }, { "force_mirroring", "boolean?" }, { "memory_budget", "number?" },
+  { "dry_run", "boolean", false },
 })
 
 
@@ -318,11 +336,13 @@ function binding.shapes(named, shapes, names, func)
     for name, shape in pairs(part) do
       local ok, sizes = args.types.shape.check(shape)
       if dict[name] then
-        Error.raise{ code = "name", func = func, argument = name, message = ("the shape of '%s' is given twice"):format(name) }
+        Error.raise{ code = "name", func = func, argument = name,
+          message = ("the shape of '%s' is given twice"):format(name) }
       elseif not known_names(names)[name] then
         check_names({ [name] = shape }, names, func, "argument")
       elseif not ok then
-        Error.raise{ code = "type", func = func, argument = name, expected = "a shape (a list of sizes)", got = Error.kind(shape),
+        Error.raise{ code = "type", func = func, argument = name, expected = "a shape (a list of sizes)",
+          got = Error.kind(shape),
           message = ("bad shape of '%s'"):format(name) }
       elseif #sizes > C.TY_MAXDIM then
         Error.raise{ code = "shape", func = func, argument = name, expected = "at most 8 dimensions", got = #sizes,
@@ -351,7 +371,8 @@ local function types_of(a, sym, names, func)
   for name, dtype in pairs(a.type_dict or {}) do
     local ok, _, expected, code = args.types.dtype.check(dtype)
     if not ok then
-      Error.raise{ code = code or "type", func = func, argument = name, expected = expected or "a dtype", got = Error.kind(dtype),
+      Error.raise{ code = code or "type", func = func, argument = name, expected = expected or "a dtype",
+        got = Error.kind(dtype),
         message = ("bad dtype of '%s'"):format(name) }
     end
     codes[name] = args.DTYPES[dtype]
@@ -396,7 +417,8 @@ local function shared_set(a, func)
   local set = {}
   for _, name in ipairs(a.shared_arg_names or {}) do
     if type(name) ~= "string" then
-      Error.raise{ code = "type", func = func, argument = "shared_arg_names", expected = "names", got = Error.kind(name),
+      Error.raise{ code = "type", func = func, argument = "shared_arg_names", expected = "names",
+        got = Error.kind(name),
         message = "bad 'shared_arg_names'" }
     end
     set[name] = true
@@ -454,8 +476,9 @@ local function refresh_buffer(buffer, bag)
     local old, new = buffer[name], list[i]
     if not old or C.ty_tensor_same(old._h, new._h) == 0 then
       if old then
-        log:warning(("simple_bind: shared_buffer's '%s' %s is too small for %s; a larger array replaces it, and executors bound "
-          .. "before do not share it. Bind the largest shapes first"):format(name, Error.show(old._shape), Error.show(new._shape)))
+        log:warning(("simple_bind: '%s' of shared_buffer, %s, is too small for %s; a larger array replaces it, which "
+          .. "executors bound before do not share. Bind the largest shapes first"):format(
+            name, Error.show(old._shape), Error.show(new._shape)))
       end
       rawset(new, "_kept", true)
       buffer[name] = new
@@ -512,7 +535,7 @@ local function candidates_of(a)
 end
 
 
--- Names that occur twice ---------------------------------------------------------------------------------------------------
+-- Names that occur twice ---------------------------------------------------------------------------------------------
 
 -- The first name that stands for several variables.
 local function repeated(names)
@@ -561,7 +584,8 @@ local function simple_by_place(a, sym, names, shapes, name, func)
   local arg_shapes, _, aux_shapes = sym:infer_shape(shapes)
   local arg_types, _, aux_types = sym:infer_type(seed_types(a, sym, names))
   if not arg_shapes or not arg_types then
-    Error.raise{ code = arg_shapes and "dtype" or "shape", func = func, argument = names.arguments[1], candidates = names.arguments,
+    Error.raise{ code = arg_shapes and "dtype" or "shape", func = func, argument = names.arguments[1],
+      candidates = names.arguments,
       message = "what is given does not decide all arguments" }
   end
   local reqs, grads = reqs_for(a.grad_req, names.arguments, func), {}

@@ -2,8 +2,8 @@
 --
 -- The collector does not see what a handle of a few bytes keeps alive. Every wrapper of new native memory reports its
 -- bytes here; once enough have come together, the collector does a share of its cycle. Work that is still queued keeps
--- arrays that Lua has let go; where live bytes grow in spite of the steps, the device is waited for. Where the core runs
--- out of memory, everything unreachable is collected and the call is made once more.
+-- arrays that Lua has let go; where live bytes grow in spite of the steps, the device is waited for. Where the core
+-- runs out of memory, everything unreachable is collected and the call is made once more.
 --
 --     gc.count(bytes, device)              -- after a wrapper of so many new native bytes was made
 --     if code == C.TY_EMEMORY then gc.release(); code = again() end
@@ -22,7 +22,7 @@ local gc = {}
 
 local LEAST = 16 * 2 ^ 20                                -- bytes that may gather before the collector is asked
 local SHARE = 8                                          -- ... or this part of the live native bytes, if that is more
-local GROWTH = 64 * 2 ^ 20                               -- bytes that live arrays may grow by before the queues are waited for
+local GROWTH = 64 * 2 ^ 20                               -- bytes live arrays may grow by before a queue is waited for
 local HEAP_SHARE = 4                                     -- part of the Lua heap that one step covers
 
 local debt, limit = 0, LEAST

@@ -1,7 +1,7 @@
 --- Arrays: the namespace `ty.nd` and the class `ty.nd.NDArray`.
 --
--- Work is queued: a call returns at once, and reading a value (`totable`, `asscalar`, printing, saving) waits and is where
--- late failures come out. Axes and element indices count from 0; lists that functions take or return from 1.
+-- Work is queued: a call returns at once, and reading a value (`totable`, `asscalar`, printing, saving) waits and is
+-- where late failures come out. Axes and element indices count from 0; lists that functions take or return from 1.
 --
 --     local x = ty.nd.array{{1, 2}, {3, 4}}
 --     x[0]                            -- view of row 0            x["0, 1:2"], x[{0, ty.slice(1, 2)}]
@@ -9,9 +9,9 @@
 --     (x + 1):sum{axis = 1}           -- operators and methods    ty.nd.exp(x)
 --     x.shape, x.dtype, x.context     -- fields                   x:totable()
 --
--- The parts: `ndarray_class` (object, fields, scope), `_call` (calling operators), `_host` (numbers in and out), `_make`
--- (making), `_math` (arithmetic), `_shape` (shapes and copies), `_key`, `_index`, `_gather` (keys), `_print`, `_io` (files),
--- `_op` (one function per operator), `_control` (loops).
+-- The parts: `ndarray_class` (object, fields, scope), `_call` (calling operators), `_host` (numbers in and out),
+-- `_make` (making), `_math` (arithmetic), `_shape` (shapes and copies), `_key`, `_index`, `_gather` (keys), `_print`,
+-- `_io` (files), `_op` (one function per operator), `_control` (loops).
 --
 -- @module tycho.ndarray
 
@@ -103,7 +103,7 @@ function NDArray.__newindex(x, key, v)
 end
 
 
--- The namespace ---------------------------------------------------------------------------------------------------------
+-- The namespace ------------------------------------------------------------------------------------------------------
 
 for _, part in ipairs{ make, math_of } do
   for name, f in pairs(part) do

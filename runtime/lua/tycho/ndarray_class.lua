@@ -240,8 +240,8 @@ function class.drop(x)
 end
 
 
---- Waits for what is queued on the array and gives its memory back. Later use of the array is E(state); views and executors
--- that share the memory keep it. Failures of the queued work stay for whoever reads what depends on it.
+--- Waits for what is queued on the array and gives its memory back. Later use of the array is E(state); views and
+-- executors that share the memory keep it. Failures of the queued work stay for whoever reads what depends on it.
 function NDArray.free(x)
   local h = rawget(x, "_h")
   if h and C.ty_tensor_failed(h) == 0 then

@@ -86,8 +86,8 @@ local function padded(list, rows, func)
 end
 
 
---- While `cond(...)` holds, at most `max_iterations` times: `outputs, vars = func(...)`. Outputs are stacked on axis 0 and
--- filled up with zeros to `max_iterations` rows.
+--- While `cond(...)` holds, at most `max_iterations` times: `outputs, vars = func(...)`. Outputs are stacked on axis 0
+-- and filled up with zeros to `max_iterations` rows.
 -- @treturn outputs, vars
 function control.while_loop(...)
   local a, func = WHILE(...), "nd.contrib.while_loop"
@@ -111,7 +111,8 @@ function control.while_loop(...)
 end
 
 
-local COND = args.form("nd.contrib.cond", { { "pred", "array" }, { "then_func", "function" }, { "else_func", "function" } })
+local COND = args.form("nd.contrib.cond", { { "pred", "array" }, { "then_func", "function" },
+  { "else_func", "function" } })
 
 --- The result of one of two functions.
 function control.cond(...)

@@ -2,9 +2,9 @@
 --
 -- Index lists broadcast against each other, and integers join them, as in numpy: their common shape stands where the
 -- first list stands if all lists are neighbours (an ellipsis parts them even where it means no axis), else in front.
--- Indices are truncated to integers; negative ones count from the end; outside E(index). They are read on the host, so an
--- index that is still being computed is waited for. The general case turns the whole key into positions in the flattened
--- array; a list along one axis alone uses `take`.
+-- Indices are truncated to integers; negative ones count from the end; outside E(index). They are read on the host, so
+-- an index that is still being computed is waited for. The general case turns the whole key into positions in the
+-- flattened array; a list along one axis alone uses `take`.
 --
 -- @module tycho.ndarray_gather
 
@@ -25,7 +25,8 @@ local INT32, INT64, BOOL = args.DTYPES.int32, args.DTYPES.int64, args.DTYPES.boo
 -- Broadcasting --------------------------------------------------------------------------------------------------------
 
 local function fail_broadcast(from, to, func)
-  Error.raise{ code = "shape", func = func, argument = "value", expected = class.copy_shape(to), got = class.copy_shape(from),
+  Error.raise{ code = "shape", func = func, argument = "value", expected = class.copy_shape(to),
+    got = class.copy_shape(from),
     message = "the value does not broadcast to what is selected" }
 end
 
@@ -57,7 +58,7 @@ function gather.broadcast(v, shape, func)
 end
 
 
--- Index lists -----------------------------------------------------------------------------------------------------------
+-- Index lists --------------------------------------------------------------------------------------------------------
 
 local function truncate(v)
   return v < 0 and math.ceil(v) or math.floor(v)
@@ -128,7 +129,7 @@ local function strides_of(shape)
 end
 
 
--- Positions -------------------------------------------------------------------------------------------------------------
+-- Positions ----------------------------------------------------------------------------------------------------------
 
 -- All sums of steps along the given axes, row-major.
 local function spread(entries, strides)

@@ -25,7 +25,7 @@ local ROOM = 4096                                        -- bytes of a small rea
 
 local scratch = ffi.new("uint64_t[?]", ROOM / 8)
 host._scratch = scratch                                  -- casts do not keep it alive
-local small, large = {}, {}                              -- by dtype: pointers to the scratch bytes; types of own buffers
+local small, large = {}, {}                              -- by dtype: pointers into scratch; types of own buffers
 
 for dtype, name in pairs{ [0] = "float", "double", "uint16_t", "uint8_t", "int32_t", "int8_t", "int64_t", "uint8_t",
                           [12] = "uint16_t" } do
@@ -201,8 +201,8 @@ end
 
 local out_pointer = ffi.new("void *[1]")
 
---- A typed FFI pointer to the elements, on the CPU only (else E(device)). Waits; good while the array lives. 16-bit floats
--- appear as `uint16_t`. Ask again before each round of writing: that is how the engine learns of it.
+--- A typed FFI pointer to the elements, on the CPU only (else E(device)). Waits; good while the array lives. 16-bit
+-- floats appear as `uint16_t`. Ask again before each round of writing: that is how the engine learns of it.
 function NDArray.data(x)
   check(C.ty_tensor_data(x._h, out_pointer), "NDArray:data")
   return ffi.cast(POINTERS[x._dtype], out_pointer[0])
@@ -264,7 +264,7 @@ function NDArray.set(x, ...)
 end
 
 
--- Foreign memory --------------------------------------------------------------------------------------------------------
+-- Foreign memory -----------------------------------------------------------------------------------------------------
 
 -- Each row: the owner, a weak reference to the token that all arrays on the memory hold, a tensor to wait for.
 local foreign = {}

@@ -117,7 +117,8 @@ function index.get(x, k)
   end
   check_selection(sel, k, "NDArray")
   if sel.count == 0 then
-    Error.raise{ code = "index", func = "NDArray", argument = "key", got = tostring(k), expected = "at least one element",
+    Error.raise{ code = "index", func = "NDArray", argument = "key", got = tostring(k),
+      expected = "at least one element",
       message = "the index selects nothing" }
   elseif is_all(x, sel) then
     return x

@@ -29,7 +29,8 @@ local function members(data)
   if is_array(data) then
     return { { "0", data } }, false
   elseif not values.is_plain(data) then
-    Error.raise{ code = "type", func = "nd.save", argument = "data", expected = "an NDArray, a list or a dictionary of them",
+    Error.raise{ code = "type", func = "nd.save", argument = "data",
+      expected = "an NDArray, a list or a dictionary of them",
       got = Error.kind(data), message = "bad 'data'" }
   end
   local list = {}
@@ -41,12 +42,14 @@ local function members(data)
   end
   local dict, names = args.pairs_of(data)
   if not dict then
-    Error.raise{ code = "type", func = "nd.save", argument = "data", expected = "pairs {name, NDArray}", got = "another list",
+    Error.raise{ code = "type", func = "nd.save", argument = "data", expected = "pairs {name, NDArray}",
+      got = "another list",
       message = "bad 'data'" }
   end
   for i, name in ipairs(names) do
     if type(name) ~= "string" then
-      Error.raise{ code = "type", func = "nd.save", argument = tostring(name), expected = "names", got = Error.kind(name),
+      Error.raise{ code = "type", func = "nd.save", argument = tostring(name), expected = "names",
+        got = Error.kind(name),
         message = "arrays are named by text" }
     end
     list[i] = { name, dict[name] }

@@ -158,13 +158,20 @@ end
 local function slice_axis(slice, size, func)
   local step = slice.step == nil and 1 or check_integer(slice.step, func)
   if step == 0 then
-    Error.raise{ code = "value", func = func, argument = "key", got = tostring(slice), message = "a slice's step is not 0" }
+    Error.raise{ code = "value", func = func, argument = "key", got = tostring(slice),
+      message = "a slice's step is not 0" }
   end
   local low, high = step > 0 and 0 or -1, step > 0 and size or size - 1
-  local start = slice.start == nil and (step > 0 and low or high) or clip(check_integer(slice.start, func), size, low, high)
-  local stop = slice.stop == nil and (step > 0 and high or low) or clip(check_integer(slice.stop, func), size, low, high)
+  local start, stop = step > 0 and low or high, step > 0 and high or low
+  if slice.start ~= nil then
+    start = clip(check_integer(slice.start, func), size, low, high)
+  end
+  if slice.stop ~= nil then
+    stop = clip(check_integer(slice.stop, func), size, low, high)
+  end
   return {
-    start = start, step = step, count = math.max(0, math.ceil((stop - start) / step)), crossed = step == 1 and start > stop,
+    start = start, step = step, count = math.max(0, math.ceil((stop - start) / step)),
+    crossed = step == 1 and start > stop,
     whole = step == 1 and start == 0 and stop == size,
   }
 end

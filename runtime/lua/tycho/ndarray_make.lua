@@ -59,7 +59,8 @@ end
 -- Forms of the functions that take a shape.
 local function shape_form(func)
   return args.form(func, {
-    list = true, { "shape", "shape" }, "*", { "ctx", "context?" }, { "dtype", "dtype", "float32" }, DENSE, { "out", "array?" },
+    list = true, { "shape", "shape" }, "*", { "ctx", "context?" }, { "dtype", "dtype", "float32" }, DENSE,
+      { "out", "array?" },
   })
 end
 
@@ -99,7 +100,8 @@ end
 
 
 local FULL = args.form("nd.full", {
-  { "shape", "shape" }, { "val", "number" }, "*", { "ctx", "context?" }, { "dtype", "dtype", "float32" }, DENSE, { "out", "array?" },
+  { "shape", "shape" }, { "val", "number" }, "*", { "ctx", "context?" },
+  { "dtype", "dtype", "float32" }, DENSE, { "out", "array?" },
 })
 
 --- An array of one value.
@@ -147,7 +149,8 @@ end
 
 
 local EYE = args.form("nd.eye", {
-  { "N", "integer" }, { "M", "integer", 0 }, { "k", "integer", 0 }, "*", { "ctx", "context?" }, { "dtype", "dtype", "float32" },
+  { "N", "integer" }, { "M", "integer", 0 }, { "k", "integer", 0 }, "*", { "ctx", "context?" },
+  { "dtype", "dtype", "float32" },
 })
 
 --- Ones on diagonal `k` of an N x M matrix (M = 0: square).
@@ -168,7 +171,8 @@ local POINTER = args.form("nd.from_pointer", {
 function make.from_pointer(...)
   local a = POINTER(...)
   if type(a.pointer) ~= "cdata" then
-    Error.raise{ code = "type", func = "nd.from_pointer", argument = "pointer", expected = "cdata", got = Error.kind(a.pointer),
+    Error.raise{ code = "type", func = "nd.from_pointer", argument = "pointer", expected = "cdata",
+      got = Error.kind(a.pointer),
       message = "bad 'pointer'" }
   end
   return host.from_pointer(a.pointer, a.shape, DTYPES[a.dtype], a.owner, "nd.from_pointer")
@@ -283,7 +287,8 @@ function make.histogram(...)
   end
   local range = a.range or { a.a:min():asscalar(), a.a:max():asscalar() }
   if #range ~= 2 or type(range[1]) ~= "number" or type(range[2]) ~= "number" then
-    Error.raise{ code = "value", func = "nd.histogram", argument = "range", expected = "two numbers", message = "bad 'range'" }
+    Error.raise{ code = "value", func = "nd.histogram", argument = "range", expected = "two numbers",
+      message = "bad 'range'" }
   end
   return unpack(call.many("_histogram", "nd.histogram", { a.a }, 1,
     { "bin_cnt", call.number(a.bins), "range", attrs.text(range) }, {}, 2))
@@ -291,14 +296,16 @@ end
 
 
 local SPLIT = args.form("nd.split_v2", {
-  { "ary", "array" }, { "indices_or_sections", "integer|dims" }, { "axis", "integer", 0 }, { "squeeze_axis", "boolean", false },
+  { "ary", "array" }, { "indices_or_sections", "integer|dims" }, { "axis", "integer", 0 },
+  { "squeeze_axis", "boolean", false },
 })
 
 --- Pieces along an axis: so many equal ones, or cut before the given indices (from 0).
 -- @treturn {NDArray,...}
 function make.split_v2(...)
   local a = SPLIT(...)
-  local params, count = { "axis", call.number(a.axis), "squeeze_axis", attrs.text(a.squeeze_axis) }, nil
+  local count
+  local params = { "axis", call.number(a.axis), "squeeze_axis", attrs.text(a.squeeze_axis) }
   if type(a.indices_or_sections) == "number" then
     count = a.indices_or_sections
     params[5], params[6], params[7], params[8] = "sections", call.number(count), "indices", "()"

@@ -1,7 +1,7 @@
 --- Arithmetic and comparison of arrays and numbers: `x + y`, `x:add_(y)`, `x:eq(y)`, `ty.nd.maximum(x, y)`.
 --
--- Two arrays broadcast; their element types must be equal and are the result's, comparisons included (1 and 0). A number
--- takes the array's element type; bool arrays become int64 first. Two numbers give a number.
+-- Two arrays broadcast; their element types must be equal and are the result's, comparisons included (1 and 0). A
+-- number takes the array's element type; bool arrays become int64 first. Two numbers give a number.
 --
 -- @module tycho.ndarray_math
 
@@ -22,31 +22,53 @@ local function truth(v)
   return v and 1 or 0
 end
 
---                  two arrays                   array, number              number, array              two numbers
+--                  two arrays                 array, number            number, array
 local ROWS = {
-  add           = { "broadcast_add",           "_plus_scalar",            "_plus_scalar",            function(a, b) return a + b end },
-  subtract      = { "broadcast_sub",           "_minus_scalar",           "_rminus_scalar",          function(a, b) return a - b end },
-  multiply      = { "broadcast_mul",           "_mul_scalar",             "_mul_scalar",             function(a, b) return a * b end },
-  divide        = { "broadcast_div",           "_div_scalar",             "_rdiv_scalar",            function(a, b) return a / b end },
-  modulo        = { "broadcast_mod",           "_mod_scalar",             "_rmod_scalar",            function(a, b) return a % b end },
-  power         = { "broadcast_power",         "_power_scalar",           "_rpower_scalar",          function(a, b) return a ^ b end },
-  maximum       = { "broadcast_maximum",       "_maximum_scalar",         "_maximum_scalar",         math.max },
-  minimum       = { "broadcast_minimum",       "_minimum_scalar",         "_minimum_scalar",         math.min },
-  hypot         = { "broadcast_hypot",         "_hypot_scalar",           "_hypot_scalar",
-                    function(a, b) return math.sqrt(a * a + b * b) end },
-  equal         = { "broadcast_equal",         "_equal_scalar",           "_equal_scalar",           function(a, b) return truth(a == b) end },
-  not_equal     = { "broadcast_not_equal",     "_not_equal_scalar",       "_not_equal_scalar",       function(a, b) return truth(a ~= b) end },
-  greater       = { "broadcast_greater",       "_greater_scalar",         "_lesser_scalar",          function(a, b) return truth(a > b) end },
-  greater_equal = { "broadcast_greater_equal", "_greater_equal_scalar",   "_lesser_equal_scalar",    function(a, b) return truth(a >= b) end },
-  lesser        = { "broadcast_lesser",        "_lesser_scalar",          "_greater_scalar",         function(a, b) return truth(a < b) end },
-  lesser_equal  = { "broadcast_lesser_equal",  "_lesser_equal_scalar",    "_greater_equal_scalar",   function(a, b) return truth(a <= b) end },
-  logical_and   = { "broadcast_logical_and",   "_logical_and_scalar",     "_logical_and_scalar",
-                    function(a, b) return truth(a ~= 0 and b ~= 0) end },
-  logical_or    = { "broadcast_logical_or",    "_logical_or_scalar",      "_logical_or_scalar",
-                    function(a, b) return truth(a ~= 0 or b ~= 0) end },
-  logical_xor   = { "broadcast_logical_xor",   "_logical_xor_scalar",     "_logical_xor_scalar",
-                    function(a, b) return truth((a ~= 0) ~= (b ~= 0)) end },
+  add           = { "broadcast_add",           "_plus_scalar",          "_plus_scalar" },
+  subtract      = { "broadcast_sub",           "_minus_scalar",         "_rminus_scalar" },
+  multiply      = { "broadcast_mul",           "_mul_scalar",           "_mul_scalar" },
+  divide        = { "broadcast_div",           "_div_scalar",           "_rdiv_scalar" },
+  modulo        = { "broadcast_mod",           "_mod_scalar",           "_rmod_scalar" },
+  power         = { "broadcast_power",         "_power_scalar",         "_rpower_scalar" },
+  maximum       = { "broadcast_maximum",       "_maximum_scalar",       "_maximum_scalar" },
+  minimum       = { "broadcast_minimum",       "_minimum_scalar",       "_minimum_scalar" },
+  hypot         = { "broadcast_hypot",         "_hypot_scalar",         "_hypot_scalar" },
+  equal         = { "broadcast_equal",         "_equal_scalar",         "_equal_scalar" },
+  not_equal     = { "broadcast_not_equal",     "_not_equal_scalar",     "_not_equal_scalar" },
+  greater       = { "broadcast_greater",       "_greater_scalar",       "_lesser_scalar" },
+  greater_equal = { "broadcast_greater_equal", "_greater_equal_scalar", "_lesser_equal_scalar" },
+  lesser        = { "broadcast_lesser",        "_lesser_scalar",        "_greater_scalar" },
+  lesser_equal  = { "broadcast_lesser_equal",  "_lesser_equal_scalar",  "_greater_equal_scalar" },
+  logical_and   = { "broadcast_logical_and",   "_logical_and_scalar",   "_logical_and_scalar" },
+  logical_or    = { "broadcast_logical_or",    "_logical_or_scalar",    "_logical_or_scalar" },
+  logical_xor   = { "broadcast_logical_xor",   "_logical_xor_scalar",   "_logical_xor_scalar" },
 }
+
+-- what two numbers give
+local NUMBERS = {
+  add           = function(a, b) return a + b end,
+  subtract      = function(a, b) return a - b end,
+  multiply      = function(a, b) return a * b end,
+  divide        = function(a, b) return a / b end,
+  modulo        = function(a, b) return a % b end,
+  power         = function(a, b) return a ^ b end,
+  maximum       = math.max,
+  minimum       = math.min,
+  hypot         = function(a, b) return math.sqrt(a * a + b * b) end,
+  equal         = function(a, b) return truth(a == b) end,
+  not_equal     = function(a, b) return truth(a ~= b) end,
+  greater       = function(a, b) return truth(a > b) end,
+  greater_equal = function(a, b) return truth(a >= b) end,
+  lesser        = function(a, b) return truth(a < b) end,
+  lesser_equal  = function(a, b) return truth(a <= b) end,
+  logical_and   = function(a, b) return truth(a ~= 0 and b ~= 0) end,
+  logical_or    = function(a, b) return truth(a ~= 0 or b ~= 0) end,
+  logical_xor   = function(a, b) return truth((a ~= 0) ~= (b ~= 0)) end,
+}
+
+for name, f in pairs(NUMBERS) do
+  ROWS[name].numbers = f
+end
 ROWS.true_divide, ROWS.pow = ROWS.divide, ROWS.power
 
 
@@ -68,7 +90,7 @@ end
 local function combine(row, func, a, b, out)
   if type(b) == "number" then
     if type(a) == "number" then
-      return row[4](a, b)
+      return row.numbers(a, b)
     elseif is_array(a) then
       return with_number(row[2], func, a, b, out)
     end

@@ -22,7 +22,7 @@ local OPTIONS = { out = true, ctx = true, name = true }
 local KIND = { is_input = is_array, input_text = "an NDArray", options = OPTIONS }
 
 
--- Attributes and outputs --------------------------------------------------------------------------------------------------
+-- Attributes and outputs ---------------------------------------------------------------------------------------------
 
 -- A Context among the options as text, which is what operators take.
 local function plain_context(...)
@@ -94,7 +94,7 @@ local function outputs_given(out, func)
 end
 
 
--- Inputs --------------------------------------------------------------------------------------------------------------------
+-- Inputs -------------------------------------------------------------------------------------------------------------
 
 local function place_of(names, key)
   for i, name in ipairs(names) do
@@ -160,13 +160,14 @@ end
 local function check_ctx(c)
   local ctx = c.options.ctx
   if ctx ~= nil and c.inputs[1] and tostring(c.inputs[1].context) ~= ctx then
-    Error.raise{ code = "device", func = c.func, op = c.schema.name, argument = "ctx", expected = tostring(c.inputs[1].context),
+    Error.raise{ code = "device", func = c.func, op = c.schema.name, argument = "ctx",
+      expected = tostring(c.inputs[1].context),
       got = ctx, message = "an operator runs where its inputs are" }
   end
 end
 
 
--- Calls -----------------------------------------------------------------------------------------------------------------------
+-- Calls --------------------------------------------------------------------------------------------------------------
 
 local function run(c)
   if next(c.named) then
@@ -230,7 +231,7 @@ function op.maker(schema, func)
 end
 
 
--- Namespaces ------------------------------------------------------------------------------------------------------------------
+-- Namespaces ---------------------------------------------------------------------------------------------------------
 
 -- A namespace that finds operators by one of several prefixes.
 local function namespace(name, prefixes, own)
@@ -276,7 +277,7 @@ function op.named(key)
 end
 
 
--- Methods ---------------------------------------------------------------------------------------------------------------------
+-- Methods ------------------------------------------------------------------------------------------------------------
 
 -- methods whose operator has another name
 local OTHER_NAME = { repeat_ = "repeat" }

@@ -1,13 +1,12 @@
 --- Methods that change an array's shape, element type or place: views where they can be, copies where they must.
 --
--- `reshape` and the `inplace` forms are views; `astype`, `copy`, `as_in_context` and the others make new arrays (or give
--- back the same object where nothing would change). Axes count from 0, negative ones from the end.
+-- `reshape` and the `inplace` forms are views; `astype`, `copy`, `as_in_context` and the others make new arrays (or
+-- give back the same object where nothing would change). Axes count from 0, negative ones from the end.
 --
 -- @module tycho.ndarray_shape
 
 local ffi = require "ffi"
 local args = require "tycho.args"
-local attrs = require "tycho.attrs"
 local call = require "tycho.ndarray_call"
 local class = require "tycho.ndarray_class"
 local Class = require "tycho.class"
@@ -23,10 +22,11 @@ local NDArray, is_array = class.NDArray, class.is_array
 local shape_of = {}
 
 
--- Reshape codes (sheet 1.13) --------------------------------------------------------------------------------------------
+-- Reshape codes (sheet 1.13) -----------------------------------------------------------------------------------------
 
 local function fail_reshape(x, target, text)
-  Error.raise{ code = "shape", func = "NDArray:reshape", argument = "shape", expected = x._size .. " elements", got = target,
+  Error.raise{ code = "shape", func = "NDArray:reshape", argument = "shape", expected = x._size .. " elements",
+    got = target,
     message = text or ("cannot reshape an array of shape %s"):format(Error.show(x._shape)) }
 end
 
@@ -54,7 +54,8 @@ local function split_dim(n, a, b)
 end
 
 
--- What one code at place i of the target emits, with the source pointer at p: emitted sizes, entries used, sizes passed.
+-- What one code at place i of the target emits, with the source pointer at p: emitted sizes, entries used, sizes
+-- passed.
 local function decode_one(source, target, i, p)
   local code = target[i]
   if code > 0 then
@@ -105,7 +106,8 @@ end
 
 --- The sizes that reshape codes mean for a source shape; nil where they do not fit.
 -- @tparam {int,...} source
--- @tparam {int,...} target n > 0: n; 0: keep; -1: the rest (once); -2: all that remain; -3: product of two; -4, a, b: split
+-- @tparam {int,...} target n > 0: n; 0: keep; -1: the rest (once); -2: all that remain; -3: product of two; -4, a,
+--   b: split
 -- @bool reverse match from the right
 -- @treturn {int,...}
 function shape_of.decode(source, target, reverse)
@@ -168,7 +170,7 @@ function NDArray.reshape_like(x, ...)
 end
 
 
--- Views or copies -------------------------------------------------------------------------------------------------------
+-- Views or copies ----------------------------------------------------------------------------------------------------
 
 local function viewed(x, shape, inplace, func)
   if inplace then
@@ -265,7 +267,7 @@ function NDArray.broadcast_like(x, ...)
 end
 
 
--- Copies ----------------------------------------------------------------------------------------------------------------
+-- Copies -------------------------------------------------------------------------------------------------------------
 
 local ASTYPE = args.form("NDArray:astype", { { "dtype", "dtype" }, { "copy", "boolean", true } })
 
@@ -310,7 +312,8 @@ end
 --- x itself if it is on the device, else a copy there.
 function NDArray.as_in_context(x, ctx)
   if not Class.is_a(ctx, context.Context) then
-    Error.raise{ code = "type", func = "NDArray:as_in_context", argument = "ctx", expected = "a context such as ty.cpu()",
+    Error.raise{ code = "type", func = "NDArray:as_in_context", argument = "ctx",
+      expected = "a context such as ty.cpu()",
       got = Error.kind(ctx), message = "bad 'ctx'" }
   end
   return ctx._device == x._device and x or copy_to_context(x, ctx, "NDArray:as_in_context")
@@ -335,7 +338,7 @@ function NDArray.tostype(x, stype)
 end
 
 
--- Asking and waiting ------------------------------------------------------------------------------------------------------
+-- Asking and waiting -------------------------------------------------------------------------------------------------
 
 --- The size of the first dimension.
 function NDArray.len(x)
@@ -347,14 +350,16 @@ local BYTE = { 1 }
 
 -- Whether the first bytes have one address: outputs of executors that share a pool are storages of their own.
 local function same_address(x, y)
-  return x._device == y._device and x._device < C.TY_GPU and ffi.cast("char *", x:data()) == ffi.cast("char *", y:data())
+  return x._device == y._device and x._device < C.TY_GPU
+    and ffi.cast("char *", x:data()) == ffi.cast("char *", y:data())
 end
 
 
 --- Whether two arrays begin at the same place of the same memory.
 function NDArray.same_memory(x, y)
   if not is_array(y) then
-    Error.raise{ code = "type", func = "NDArray:same_memory", argument = "y", expected = "an NDArray", got = Error.kind(y),
+    Error.raise{ code = "type", func = "NDArray:same_memory", argument = "y", expected = "an NDArray",
+      got = Error.kind(y),
       message = "bad 'y'" }
   end
   local a = class.view_as(x, BYTE, args.DTYPES.uint8)

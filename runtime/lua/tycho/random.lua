@@ -1,6 +1,6 @@
 --- Random arrays and their seeds: `ty.random`, `ty.nd.random` (contract 3.3, 3.13).
 --
--- Every device has a state: a seed and the number of draws so far. The same seed gives the same numbers, on CPU and GPU.
+-- Every device has a state: a seed and the number of draws so far. Equal seeds give equal numbers, on CPU and GPU.
 --
 --     ty.random.seed(7)                              -- all devices, each with numbers of its own
 --     ty.random.seed(7, {ctx = ty.gpu(0)})           -- one device, as any other seeded so
@@ -70,7 +70,7 @@ local function digits(n)
 end
 
 
---- The states of all devices: `{["cpu(0)"] = {seed = "7", counter = "12"}, ...}`; numbers as text, as they have 64 bits.
+--- The states of all devices: `{["cpu(0)"] = {seed = "7", counter = "12"}, ...}`; 64-bit numbers, so they are text.
 function random.get_state()
   local n, state = ffi.new("uint64_t[2]"), {}
   for _, ctx in ipairs(devices()) do
@@ -109,7 +109,7 @@ function random.set_state(state)
 end
 
 
--- Distributions ---------------------------------------------------------------------------------------------------------
+-- Distributions ------------------------------------------------------------------------------------------------------
 
 local draw = {}
 
@@ -245,7 +245,8 @@ function draw.multinomial(...)
     params[5], params[6] = "shape", attrs.text(a.shape)
   end
   local given = is_array(a.out) and { a.out } or a.out or {}
-  local results = call.many("_sample_multinomial", "nd.random.multinomial", { a.data }, 1, params, given, a.get_prob and 2 or 1)
+  local count = a.get_prob and 2 or 1
+  local results = call.many("_sample_multinomial", "nd.random.multinomial", { a.data }, 1, params, given, count)
   return a.get_prob and results or results[1]
 end
 

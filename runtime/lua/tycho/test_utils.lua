@@ -1,11 +1,12 @@
---- Helpers for tests of operators and graphs (contract 3.14, sheet 12.6): comparison with tolerances by element type, gradients
--- by central differences, symbols against expected values, equality across devices.
+--- Helpers for tests of operators and graphs (contract 3.14, sheet 12.6): comparison with tolerances by element type,
+-- gradients by central differences, symbols against expected values, equality across devices.
 --
 --     ty.test_utils.assert_almost_equal(x, {1, 2})
 --     ty.test_utils.check_numeric_gradient{ty.sym.tanh(ty.sym.Variable("x")), {x = {0.3, -0.2}}}
 --
--- Values are arrays or nested tables; tables count as float32. A failed comparison raises a plain error text with the worst
--- element's position (from 0) and both values. Random inputs come from `math.random`, so `math.randomseed` repeats them.
+-- Values are arrays or nested tables; tables count as float32. A failed comparison raises a plain error text with the
+-- worst element's position (from 0) and both values. Random inputs come from `math.random`, so `math.randomseed`
+-- repeats them.
 --
 -- @module tycho.test_utils
 
@@ -25,12 +26,14 @@ local is_array, is_plain = class.is_array, values.is_plain
 local utils = {}
 
 --- Relative and absolute tolerances, and steps of numeric gradients, by element type.
-utils.default_rtols = { float16 = 1e-2, bfloat16 = 1e-2, float32 = 1e-4, float64 = 1e-5, int8 = 0, uint8 = 0, int32 = 0, int64 = 0, bool = 0 }
-utils.default_atols = { float16 = 1e-1, bfloat16 = 1e-1, float32 = 1e-3, float64 = 1e-20, int8 = 0, uint8 = 0, int32 = 0, int64 = 0, bool = 0 }
+utils.default_rtols = { float16 = 1e-2, bfloat16 = 1e-2, float32 = 1e-4, float64 = 1e-5, int8 = 0, uint8 = 0, int32 = 0,
+  int64 = 0, bool = 0 }
+utils.default_atols = { float16 = 1e-1, bfloat16 = 1e-1, float32 = 1e-3, float64 = 1e-20, int8 = 0, uint8 = 0,
+  int32 = 0, int64 = 0, bool = 0 }
 utils.default_numeric_eps = { float16 = 2 ^ -6, float32 = 2 ^ -9, float64 = 2 ^ -14 }
 
 
--- Defaults ----------------------------------------------------------------------------------------------------------------
+-- Defaults -----------------------------------------------------------------------------------------------------------
 
 local chosen
 
@@ -64,7 +67,7 @@ function utils.list_gpus()
 end
 
 
--- Comparing ---------------------------------------------------------------------------------------------------------------
+-- Comparing ----------------------------------------------------------------------------------------------------------
 
 local function as_array(v, dtype, func)
   return is_array(v) and v or host.from_table(v, args.DTYPES[dtype], func)
@@ -216,7 +219,7 @@ function utils.same_array(...)
 end
 
 
--- Random things -------------------------------------------------------------------------------------------------------------
+-- Random things ------------------------------------------------------------------------------------------------------
 
 -- A table of random numbers of the given shape.
 local function random_table(shape, draw, depth)
@@ -249,7 +252,8 @@ end
 
 
 local RAND = args.form("test_utils.rand_ndarray", {
-  list = true, { "shape", "shape" }, "*", { "dtype", "dtype", "float32" }, { "ctx", "context?" }, { "stype", { "default" }, "default" },
+  list = true, { "shape", "shape" }, "*", { "dtype", "dtype", "float32" }, { "ctx", "context?" },
+  { "stype", { "default" }, "default" },
 })
 
 --- Uniform numbers from -1 to 1.
@@ -288,7 +292,7 @@ function utils.rand_shape_nd(n, dim)
 end
 
 
--- Arrays for symbols ----------------------------------------------------------------------------------------------------------
+-- Arrays for symbols -------------------------------------------------------------------------------------------------
 
 -- Values by name from a list in order or a dictionary; all of them, no others.
 local function named(given, names, what, func)
@@ -308,7 +312,8 @@ local function named(given, names, what, func)
   end
   for _, name in ipairs(names) do
     if dict[name] == nil then
-      Error.raise{ code = "value", func = func, argument = name, message = ("'%s' has no value for '%s'"):format(what, name) }
+      Error.raise{ code = "value", func = func, argument = name,
+        message = ("'%s' has no value for '%s'"):format(what, name) }
     end
   end
   for name in pairs(given) do
@@ -343,7 +348,7 @@ end
 local FLOATS = { float16 = true, bfloat16 = true, float32 = true, float64 = true }
 
 
--- Numeric gradients -------------------------------------------------------------------------------------------------------------
+-- Numeric gradients --------------------------------------------------------------------------------------------------
 
 local function total(x)
   local sum = 0
@@ -410,7 +415,8 @@ function utils.numeric_grad(...)
   local a, func = NUMERIC(...), "test_utils.numeric_grad"
   local exe, aux = a.exe, a.aux_states or {}
   local arrays = arrays_by_name(exe, named(a.location, exe._symbol:list_arguments(), "location", func))
-  aux = arrays_of(named(aux, next(aux) and exe._symbol:list_auxiliary_states() or {}, "aux_states", func), nil, exe._ctx)
+  aux = arrays_of(named(aux, next(aux) and exe._symbol:list_auxiliary_states() or {}, "aux_states", func), nil,
+    exe._ctx)
   local grads = {}
   for _, name in ipairs(a.names or attrs.keys(arrays)) do
     if FLOATS[arrays[name][1].dtype] then
@@ -480,7 +486,8 @@ end
 
 
 local GRADIENT = args.form("test_utils.check_numeric_gradient", {
-  { "sym", "symbol" }, { "location", "table" }, { "aux_states", "table?" }, { "numeric_eps", "number?" }, { "rtol", "number?" },
+  { "sym", "symbol" }, { "location", "table" }, { "aux_states", "table?" }, { "numeric_eps", "number?" },
+  { "rtol", "number?" },
   { "atol", "number?" }, { "grad_nodes", "table?" }, { "use_forward_train", "boolean", true }, { "ctx", "context?" },
   { "dtype", "dtype?" },
 })
@@ -488,13 +495,15 @@ local GRADIENT = args.form("test_utils.check_numeric_gradient", {
 local PROJECTION = "__random_proj"
 
 --- Compares the gradients of a symbol with one output, weighted by random numbers, with numeric ones.
--- @tparam table options sym, location (list or dictionary), aux_states, numeric_eps, rtol, atol, grad_nodes (all; a list; or
+-- @tparam table options sym, location (list or dictionary), aux_states, numeric_eps, rtol, atol, grad_nodes (all; a
+--   list; or
 --   name -> request), use_forward_train = true, ctx, dtype
 function utils.check_numeric_gradient(...)
   local a, func = GRADIENT(...), "test_utils.check_numeric_gradient"
   local ctx = a.ctx or utils.default_context()
   if #a.sym ~= 1 then
-    Error.raise{ code = "value", func = func, argument = "sym", expected = "one output", got = #a.sym, message = "choose one output" }
+    Error.raise{ code = "value", func = func, argument = "sym", expected = "one output", got = #a.sym,
+      message = "choose one output" }
   end
   local names = a.sym:list_arguments()
   local location = arrays_of(named(a.location, names, "location", func), a.dtype, ctx)
@@ -526,7 +535,7 @@ function utils.check_numeric_gradient(...)
 end
 
 
--- Expected values ---------------------------------------------------------------------------------------------------------------
+-- Expected values ----------------------------------------------------------------------------------------------------
 
 local SYMBOLIC_FORWARD = args.form("test_utils.check_symbolic_forward", {
   { "sym", "symbol" }, { "location", "table" }, { "expected", "table" }, { "rtol", "number?" }, { "atol", "number?" },
@@ -550,7 +559,8 @@ end
 
 
 local SYMBOLIC_BACKWARD = args.form("test_utils.check_symbolic_backward", {
-  { "sym", "symbol" }, { "location", "table" }, { "out_grads", "array|table?" }, { "expected", "table" }, { "rtol", "number?" },
+  { "sym", "symbol" }, { "location", "table" }, { "out_grads", "array|table?" }, { "expected", "table" },
+  { "rtol", "number?" },
   { "atol", "number?" }, { "aux_states", "table?" }, { "grad_req", "text|table", "write" }, { "ctx", "context?" },
   { "grad_stypes", "dict?" }, { "equal_nan", "boolean", false }, { "dtype", "dtype?" },
 })
@@ -607,16 +617,19 @@ function utils.simple_forward(...)
 end
 
 
--- Consistency -----------------------------------------------------------------------------------------------------------------------
+-- Consistency --------------------------------------------------------------------------------------------------------
 
 local CONSISTENCY = args.form("test_utils.check_consistency", {
   { "sym", "symbol|list" }, { "ctx_list", "list" }, { "scale", "number", 1 }, { "grad_req", "text|table", "write" },
   { "arg_params", "dict?" }, { "aux_params", "dict?" }, { "tol", "number|dict?" }, { "raise_on_err", "boolean", true },
-  { "ground_truth", "dict?" }, { "equal_nan", "boolean", false }, { "use_uniform", "boolean", false }, { "rand_type", "dtype", "float64" },
+  { "ground_truth", "dict?" }, { "equal_nan", "boolean", false }, { "use_uniform", "boolean", false },
+  { "rand_type", "dtype", "float64" },
 })
 
-local TOLERANCES = { float16 = 1e-1, bfloat16 = 1e-1, float32 = 1e-3, float64 = 1e-5, uint8 = 0, int8 = 0, int32 = 0, int64 = 0, bool = 0 }
-local PRECISION = { bool = 1, uint8 = 2, int8 = 2, int32 = 3, int64 = 4, bfloat16 = 5, float16 = 6, float32 = 7, float64 = 8 }
+local TOLERANCES = { float16 = 1e-1, bfloat16 = 1e-1, float32 = 1e-3, float64 = 1e-5, uint8 = 0, int8 = 0, int32 = 0,
+  int64 = 0, bool = 0 }
+local PRECISION = { bool = 1, uint8 = 2, int8 = 2, int32 = 3, int64 = 4, bfloat16 = 5, float16 = 6, float32 = 7,
+  float64 = 8 }
 
 
 local function bind_all(a)
@@ -676,7 +689,8 @@ local function compare(a, truth, got, what)
   for _, name in ipairs(attrs.keys(got)) do
     local x, y = got[name], truth[name]
     local tol = math.max(tolerance_of(a, x.dtype), tolerance_of(a, y.dtype))
-    local options = { rtol = tol, atol = tol, equal_nan = a.equal_nan, names = { what .. " " .. name, "the reference" } }
+    local options = { rtol = tol, atol = tol, equal_nan = a.equal_nan,
+      names = { what .. " " .. name, "the reference" } }
     local ok, e = pcall(utils.assert_almost_equal, x, y, options)
     if not ok and a.raise_on_err then
       error(e, 0)
@@ -708,8 +722,9 @@ local function heads_for(list, truth, exe)
 end
 
 
---- Binds a symbol for every entry of `ctx_list` (`{ctx =, <name> = shape, type_dict =}`), with the same random arguments, and
--- compares outputs of inference, then outputs and gradients of training, with those of the most precise executor.
+--- Binds a symbol for every entry of `ctx_list` (`{ctx =, <name> = shape, type_dict =}`), with the same random
+-- arguments, and compares outputs of inference, then outputs and gradients of training, with those of the most precise
+-- executor.
 -- @treturn table the reference's values by name
 function utils.check_consistency(...)
   local a = CONSISTENCY(...)
@@ -749,7 +764,7 @@ function utils.check_consistency(...)
 end
 
 
--- Others --------------------------------------------------------------------------------------------------------------------------
+-- Others -------------------------------------------------------------------------------------------------------------
 
 --- Calls f(...) and raises an error unless it raises an error object with the code.
 function utils.assert_exception(f, code, ...)
@@ -765,7 +780,8 @@ end
 --- `retry(n)(f)`: a function that calls f until it does not fail, at most n times.
 function utils.retry(n)
   if type(n) ~= "number" or n < 1 then
-    Error.raise{ code = "value", func = "test_utils.retry", argument = "n", expected = "at least 1", got = Error.kind(n),
+    Error.raise{ code = "value", func = "test_utils.retry", argument = "n", expected = "at least 1",
+      got = Error.kind(n),
       message = "bad 'n'" }
   end
   return function(f)
@@ -783,7 +799,8 @@ end
 
 
 local MNIST = args.form("test_utils.get_mnist_iterator", {
-  { "batch_size", "integer" }, { "input_shape", "shape" }, { "num_parts", "integer", 1 }, { "part_index", "integer", 0 },
+  { "batch_size", "integer" }, { "input_shape", "shape" }, { "num_parts", "integer", 1 },
+  { "part_index", "integer", 0 },
   { "path", "text", "data" },
 })
 
