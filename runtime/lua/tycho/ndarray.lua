@@ -11,7 +11,7 @@
 --
 -- The parts: `ndarray_class` (object, fields, scope), `_call` (calling operators), `_host` (numbers in and out),
 -- `_make` (making), `_math` (arithmetic), `_shape` (shapes and copies), `_key`, `_index`, `_gather` (keys), `_print`,
--- `_io` (files), `_op` (one function per operator), `_control` (loops).
+-- `_io` (files), `_op` (one function per operator), `_control` (loops), `_random`.
 --
 -- @module tycho.ndarray
 
@@ -134,7 +134,7 @@ nd.linalg = op.namespace("nd.linalg", { "_linalg_" })
 nd.image = op.namespace("nd.image", { "_image_" })
 nd.contrib = op.namespace("nd.contrib", { "_contrib_" }, control)
 nd.sparse = op.refused("nd.sparse", "sparse storage is not part of Tycho")
-nd.random = require("tycho.random")._namespace
+nd.random = require "tycho.ndarray_random"
 
 
 local function function_names()

@@ -496,8 +496,7 @@ local PROJECTION = "__random_proj"
 
 --- Compares the gradients of a symbol with one output, weighted by random numbers, with numeric ones.
 -- @tparam table options sym, location (list or dictionary), aux_states, numeric_eps, rtol, atol, grad_nodes (all; a
---   list; or
---   name -> request), use_forward_train = true, ctx, dtype
+--   list; or name -> request), use_forward_train = true, ctx, dtype
 function utils.check_numeric_gradient(...)
   local a, func = GRADIENT(...), "test_utils.check_numeric_gradient"
   local ctx = a.ctx or utils.default_context()
