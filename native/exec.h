@@ -29,8 +29,11 @@ struct ty_exec {
   ty_tensor **outer; int nouter, outer_cap;           /* bound tensors; each one reference */
   void **outer_at; uint64_t *version[MAX_DEVICES];    /* version: per device slot, of each bound tensor, as the running segment saw it */
   struct storage *token[MAX_DEVICES];                 /* per device slot: carries failures from segment to segment */
-  int *outer_of, *grad_of, *grad_req;                 /* see struct source */
-  struct grad_copy *copy; int ncopy;
+  int *outer_of;                                      /* see struct source */
+  struct route {                                      /* per variant: where gradients go, and which sums products do themselves */
+    int *grad_of, *grad_req, *into; uint8_t *summed;
+    struct grad_copy *copy; int ncopy;
+  } route[VARIANTS];
   ty_tensor **output;
   struct storage **output_storage;                    /* of outputs in the pool; NULL: bound or absent */
   int default_device, flags;
@@ -67,6 +70,7 @@ int  exec_make(const struct exec_source *s, ty_exec **out);
 int  exec_variant(ty_exec *e, int which, struct program **out);              /* compiled on first use */
 int  exec_resolve(ty_exec *e);                        /* pointers, after binding or when the pool moved */
 int  exec_variables(const ty_graph *g, int *arg, int *narg, int *aux, int *naux);    /* nodes, in list order */
+void exec_free_routes(ty_exec *e);
 void exec_free_ring(ty_exec *e);
 int  exec_state(const ty_exec *e, const char *what);  /* TY_ESTATE where there is no storage */
 ty_tensor *exec_value_view(ty_exec *e, struct program *p, int value);        /* read-only view; NULL */

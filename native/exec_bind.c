@@ -249,59 +249,74 @@ static bool shared_array(const ty_exec *e, int outer)
   return false;
 }
 
-static bool is_head_value(const ty_exec *e, int v)
+/* Values of heads, through views. */
+static bool is_head_value(const struct source *s, int v)
 {
-  struct source s = { .g = e->g, .desc = e->desc, .device = e->device, .head = e->head, .nhead = e->nhead };
-  for (int h = 0; h < e->nhead; h++) if (value_of(e->g, view_root(&s, e->head[h])) == v) return true;
+  for (int h = 0; h < s->nhead; h++) if (value_of(s->g, view_root(s, s->head[h])) == v) return true;
   return false;
 }
 
-/* Every candidate kernel of the producer can add to this output. */
-static bool can_accumulate(const ty_exec *e, ty_entry r)
+static bool others_read(const struct source *s, int v)
+{
+  for (int i = 0; i < s->g->n; i++)
+    for (int k = 0; !s->summed[i] && k < s->g->node[i].nin; k++) if (value_of(s->g, s->g->node[i].in[k]) == v) return true;
+  return false;
+}
+
+/* May the producer of value v = r write (or add to) the bound array itself? */
+static bool is_direct(const ty_exec *e, const struct source *s, const struct route *w, const struct bound *b, ty_entry r, int v)
 {
   const struct node *n = &e->g->node[r.node];
-  if (n->op->row) return true;
-  for (const struct kernel *k = op_kernels(n->op, n->backward); k && k->name; k++) if (r.out > 31 || !(k->add >> r.out & 1)) return false;
-  return true;
+  if (!n->op || r.node < e->forward || w->grad_of[v] >= 0 || is_head_value(s, v) || shared_array(e, b->grad_outer)) return false;
+  if (e->desc[v].dtype != e->desc[e->g->node[b->node].first].dtype || w->into[v] >= 0) return false;
+  if (b->req != TY_ADD) return true;
+  if (others_read(s, v)) return false;
+  if (n->op->row) return n->backward && desc_same_shape(&e->desc[v], &e->desc[n->first]);
+  return can_add_to(n, r.out);
 }
 
-static bool others_read(const ty_exec *e, int v)
+static int route_gradient(ty_exec *e, const struct source *s, struct route *w, int i)
 {
-  for (int i = 0; i < e->g->n; i++)
-    for (int k = 0; k < e->g->node[i].nin; k++) if (value_of(e->g, e->g->node[i].in[k]) == v) return true;
-  return false;
-}
-
-/* Labels of losses have no gradient: an array that is bound for one is left alone. */
-static bool is_label(const ty_exec *e, ty_entry grad)
-{
-  const struct node *n = &e->g->node[grad.node];
-  return n->op && n->backward && n->op->flags & OP_LOSS && grad.out > 0;
-}
-
-static int route_gradient(ty_exec *e, int i)
-{
-  if (is_label(e, e->grad_entry[i])) return TY_OK;
-  struct source s = { .g = e->g, .desc = e->desc, .device = e->device, .head = e->head, .nhead = e->nhead };
   struct bound *b = &e->arg[i];
-  ty_entry r = view_root(&s, e->grad_entry[i]);
+  if (is_label_end(s, e->grad_entry[i])) return TY_OK;
+  ty_entry r = view_root(s, e->grad_entry[i]);
   int v = value_of(e->g, r);
-  const struct node *n = &e->g->node[r.node];
-  bool row_broadcast = n->op && n->op->row && b->req == TY_ADD && !desc_same_shape(&e->desc[v], &e->desc[e->g->node[r.node].first]);
-  bool direct = n->op && r.node >= e->forward && e->grad_of[v] < 0 && !is_head_value(e, v) && !shared_array(e, b->grad_outer) && !row_broadcast &&
-                e->desc[v].dtype == e->desc[e->g->node[b->node].first].dtype;
-  if (direct && b->req == TY_ADD) direct = can_accumulate(e, r) && !others_read(e, v) && r.node == e->grad_entry[i].node && !(n->op->row && !n->backward);
-  if (direct) { e->grad_of[v] = b->grad_outer; e->grad_req[v] = b->req; return TY_OK; }
-  e->copy[e->ncopy++] = (struct grad_copy){ e->grad_entry[i], b->grad_outer, b->req };
+  if (is_direct(e, s, w, b, r, v)) w->grad_of[v] = b->grad_outer, w->grad_req[v] = b->req;
+  else w->copy[w->ncopy++] = (struct grad_copy){ e->grad_entry[i], b->grad_outer, b->req };
   return TY_OK;
 }
 
+static struct source source_of(const ty_exec *e, int which, int flags)
+{
+  const struct route *w = &e->route[which];
+  return (struct source){ e->g, e->desc, e->device, e->forward, e->head, e->nhead, e->outer_of, w->grad_of, w->grad_req, w->into, w->summed, e->grad_entry, e->narg,
+                          w->copy, w->ncopy, flags };
+}
+
+static int route_variant(ty_exec *e, int which)
+{
+  struct route *w = &e->route[which];
+  w->grad_of = NEWS(int, e->g->nvalue); w->grad_req = NEWS(int, e->g->nvalue); w->into = NEWS(int, e->g->nvalue);
+  w->summed = NEWS(uint8_t, e->g->n); w->copy = NEWS(struct grad_copy, e->narg);
+  NEED(w->grad_of && w->grad_req && w->into && w->summed && w->copy, TY_EMEMORY, "out of memory: executor");
+  for (int v = 0; v < e->g->nvalue; v++) w->grad_of[v] = w->into[v] = -1;
+  struct source s = source_of(e, which, 0);
+  if (which == FUSED && !(e->flags & TY_NOSHARE)) TRY(accumulate_sums(&s, w->into, w->summed));
+  for (int i = 0; i < e->narg; i++) if (e->arg[i].req) TRY(route_gradient(e, &s, w, i));
+  return TY_OK;
+}
+
+static void drop_route(struct route *w)
+{
+  mem_free(w->grad_of); mem_free(w->grad_req); mem_free(w->into); mem_free(w->summed); mem_free(w->copy);
+}
+
+void exec_free_routes(ty_exec *e) { for (int w = 0; w < VARIANTS; w++) drop_route(&e->route[w]); }
+
 static int route_all(ty_exec *e, const struct gradient *grad)
 {
-  e->outer_of = NEWS(int, e->g->n); e->grad_of = NEWS(int, e->g->nvalue); e->grad_req = NEWS(int, e->g->nvalue);
-  e->copy = NEWS(struct grad_copy, e->narg); e->head_grad = NEWS(int, e->nhead);
-  NEED(e->outer_of && e->grad_of && e->grad_req && e->copy && e->head_grad, TY_EMEMORY, "out of memory: executor");
-  for (int v = 0; v < e->g->nvalue; v++) e->grad_of[v] = -1;
+  e->outer_of = NEWS(int, e->g->n); e->head_grad = NEWS(int, e->nhead);
+  NEED(e->outer_of && e->head_grad, TY_EMEMORY, "out of memory: executor");
   for (int i = 0; i < e->narg; i++) e->outer_of[e->arg[i].node] = e->arg[i].value_outer;
   for (int i = 0; i < e->naux; i++) e->outer_of[e->aux[i].node] = e->aux[i].value_outer;
   for (int h = 0; h < e->nhead; h++) {
@@ -316,7 +331,7 @@ static int route_all(ty_exec *e, const struct gradient *grad)
     TRY(code);
     e->outer_of[grad->head[h].node] = e->head_grad[h];
   }
-  for (int i = 0; i < e->narg; i++) if (e->arg[i].req) TRY(route_gradient(e, i));
+  for (int w = 0; w < VARIANTS; w++) TRY(route_variant(e, w));
   return TY_OK;
 }
 
@@ -351,7 +366,7 @@ static int compile(ty_exec *e, int which, const ty_exec *before, struct program 
   struct fixed *fixed = NEWS(struct fixed, e->nhead);
   int nfixed = 0, flags = e->flags | (which == PLAIN ? TY_NOFUSE | TY_KEEP : 0) | (fused(e) ? 0 : TY_NOFUSE);
   NEED(p && fixed, TY_EMEMORY, "out of memory: program");
-  p->s = (struct source){ e->g, e->desc, e->device, e->forward, e->head, e->nhead, e->outer_of, e->grad_of, e->grad_req, e->copy, e->ncopy, flags };
+  p->s = source_of(e, which, flags);
   int code = fuse_program(p);
   if (!code) code = schedule_program(p);
   if (!code) code = plan_values(p);
@@ -469,7 +484,7 @@ static int differentiate(ty_exec *e, const uint8_t *mirror)
   struct gradient grad = { NEWS(ty_entry, nodes), NEWS(ty_entry, e->nhead) };
   e->grad_entry = NEWS(ty_entry, e->narg);
   int code = grad.of && grad.head && e->grad_entry ? append_gradients(e, mirror, &grad) : fail(TY_EMEMORY, "out of memory: executor");
-  for (int i = 0; !code && i < e->narg; i++) e->grad_entry[i] = grad.of[e->arg[i].node];
+  for (int i = 0; !code && i < e->narg; i++) e->grad_entry[i] = e->arg[i].req ? grad.of[e->arg[i].node] : (ty_entry){ -1, 0 };
   if (!code) code = place_all(e, &grad);
   if (!code) code = route_all(e, &grad);
   mem_free(grad.of);

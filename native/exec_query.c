@@ -233,7 +233,8 @@ void ty_exec_free(ty_exec *e)
   ty_graph_free(e->user);
   if (e->pool) pool_forget(e->pool, e), ty_pool_free(e->pool);
   mem_free(e->user_head); mem_free(e->desc); mem_free(e->device); mem_free(e->head); mem_free(e->grad_entry); mem_free(e->head_grad);
-  mem_free(e->arg); mem_free(e->aux); mem_free(e->outer_of); mem_free(e->grad_of); mem_free(e->grad_req); mem_free(e->copy);
+  mem_free(e->arg); mem_free(e->aux); mem_free(e->outer_of);
+  exec_free_routes(e);
   text_done(&e->printed);
   arena_done(&e->arena);
   mem_free(e);

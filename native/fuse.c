@@ -51,7 +51,7 @@ static bool only_views(const struct source *s, int i)
 static bool element_wise(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
-  if (!n->op || !n->op->row || assigns(n->op) || only_views(s, i)) return false;
+  if (!n->op || !n->op->row || assigns(n->op) || (s->summed && s->summed[i]) || only_views(s, i)) return false;
   const ty_desc *space = n->backward ? NULL : &s->desc[n->first];
   for (int k = 0; n->backward && k < n->nout; k++) {
     const ty_desc *d = &s->desc[n->first + k];

@@ -10,7 +10,7 @@
 */
 #include "gradient.h"
 
-struct list { ty_entry *e; int n, cap; };
+struct list { ty_entry *e; int n, cap, links; };
 struct walk {
   ty_graph *g;
   struct descs *d;
@@ -21,6 +21,7 @@ struct walk {
   struct list *part;                                  /* per forward value: contributions to its gradient */
   ty_entry *sum;                                      /* per forward value: their sum; node -1: not built yet */
   int *twin;                                          /* per forward node: its mirror, -1: none yet */
+  int *readers;                                       /* per forward value: how many contributions may come */
 };
 
 static bool zero_gradient(const struct op *op)
@@ -90,25 +91,25 @@ static int head_gradient(struct walk *w, int head, ty_entry *out)
 
 enum { FROM_HEAD = -2 };                              /* entry.node of a contribution that is head gradient entry.out */
 
-static int contribute(struct walk *w, ty_entry to, ty_entry part)
-{
-  struct list *l = &w->part[value_of(w->g, to)];
-  NEED(GROW(l->e, l->n, l->cap), TY_EMEMORY, "out of memory: gradient");
-  l->e[l->n++] = part;
-  return TY_OK;
-}
-
-static int chain(struct walk *w, const struct list *l, ty_desc d, ty_entry *out)
+/* One more link of a chain of additions: the sum so far, and what has just been computed. */
+static int add_link(struct walk *w, struct list *l, int v, ty_entry part)
 {
   char name[32];
-  ty_entry sum = l->e[0];
-  for (int i = 1; i < l->n; i++) {
-    ty_entry pair[2] = { sum, l->e[i] };
-    if (i + 1 == l->n) snprintf(name, sizeof name, "sum_grad_final");
-    else snprintf(name, sizeof name, "sum_grad_%d", i - 1);
-    TRY(append_op(w, "_grad_add", name, NULL, 0, pair, 2, d, &sum));
-  }
-  *out = sum;
+  ty_entry pair[2] = { l->e[0], part };
+  for (int i = 0; i < 2; i++) if (pair[i].node == FROM_HEAD) TRY(head_gradient(w, pair[i].out, &pair[i]));
+  if (++l->links + 1 == w->readers[v]) snprintf(name, sizeof name, "sum_grad_final");
+  else snprintf(name, sizeof name, "sum_grad_%d", l->links - 1);
+  return append_op(w, "_grad_add", name, NULL, 0, pair, 2, w->d->d[v], &l->e[0]);
+}
+
+/* Many contributions are added up as they come, so that none of them waits for the last. */
+static int contribute(struct walk *w, ty_entry to, ty_entry part)
+{
+  int v = value_of(w->g, to);
+  struct list *l = &w->part[v];
+  if (l->n && w->readers[v] >= w->wish->cap) return add_link(w, l, v, part);
+  NEED(GROW(l->e, l->n, l->cap), TY_EMEMORY, "out of memory: gradient");
+  l->e[l->n++] = part;
   return TY_OK;
 }
 
@@ -122,8 +123,7 @@ static int total(struct walk *w, ty_entry value, bool *found, ty_entry *out)
   if (w->sum[v].node < 0) {
     for (int i = 0; i < l->n; i++) if (l->e[i].node == FROM_HEAD) TRY(head_gradient(w, l->e[i].out, &l->e[i]));
     if (l->n == 1) w->sum[v] = l->e[0];
-    else if (l->n < w->wish->cap) TRY(append_op(w, "add_n", "sum_grad", NULL, 0, l->e, l->n, w->d->d[v], &w->sum[v]));
-    else TRY(chain(w, l, w->d->d[v], &w->sum[v]));
+    else TRY(append_op(w, "add_n", "sum_grad", NULL, 0, l->e, l->n, w->d->d[v], &w->sum[v]));
   }
   *out = w->sum[v];
   return TY_OK;
@@ -277,7 +277,10 @@ static void find_needed(struct walk *w)
   for (int i = 0; i < w->forward; i++) {
     const struct node *n = &w->g->node[i];
     w->need[i] = w->wish->wanted[i];
-    for (int k = 0; n->op && !zero_gradient(n->op) && k < n->nin; k++) w->need[i] |= w->need[n->in[k].node] && !n->inport[k].mutated;
+    for (int k = 0; n->op && !zero_gradient(n->op) && k < n->nin; k++) {
+      w->need[i] |= w->need[n->in[k].node] && !n->inport[k].mutated;
+      w->readers[value_of(w->g, n->in[k])] += w->need[n->in[k].node];
+    }
   }
 }
 
@@ -300,6 +303,7 @@ static int run(struct walk *w)
   for (int i = 0; i < w->forward; i++) w->twin[i] = -1;
   for (int h = 0; h < w->wish->nhead; h++) w->out->head[h].node = -1;
   find_needed(w);
+  for (int h = 0; h < w->wish->nhead; h++) w->readers[value_of(w->g, w->wish->head[h])]++;
   for (int h = 0; h < w->wish->nhead; h++) TRY(contribute(w, w->wish->head[h], (ty_entry){ FROM_HEAD, h }));
   for (int i = w->forward - 1; i >= 0; i--) TRY(visit(w, i));
   return collect(w);
@@ -308,10 +312,10 @@ static int run(struct walk *w)
 int gradient_append(ty_graph *g, struct descs *d, const struct gradient_wish *wish, struct gradient *out)
 {
   int nodes = g->n, values = g->nvalue;
-  struct walk w = { g, d, wish, out, nodes, NEWS(uint8_t, nodes), NEWS(struct list, values), NEWS(ty_entry, values), NEWS(int, nodes) };
-  bool room = w.need && w.part && w.sum && w.twin;
+  struct walk w = { g, d, wish, out, nodes, NEWS(uint8_t, nodes), NEWS(struct list, values), NEWS(ty_entry, values), NEWS(int, nodes), NEWS(int, values) };
+  bool room = w.need && w.part && w.sum && w.twin && w.readers;
   int code = room ? run(&w) : fail(TY_EMEMORY, "out of memory: gradient");
   for (int v = 0; w.part && v < values; v++) mem_free(w.part[v].e);
-  mem_free(w.need); mem_free(w.part); mem_free(w.sum); mem_free(w.twin);
+  mem_free(w.need); mem_free(w.part); mem_free(w.sum); mem_free(w.twin); mem_free(w.readers);
   return code;
 }

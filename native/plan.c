@@ -35,7 +35,8 @@ static int mark_values(struct program *p, struct marks *m)
   m->outside = arena_new(&p->arena, (size_t)g->nvalue + 1);
   NEED(m->used && m->outside, TY_EMEMORY, "out of memory: plan");
   for (int h = 0; h < s->nhead; h++) m->used[value_of(g, s->head[h])] = m->outside[value_of(g, s->head[h])] = 1;
-  for (int c = 0; c < s->ncopy; c++) m->used[value_of(g, s->copy[c].from)] = m->outside[value_of(g, s->copy[c].from)] = 1;
+  for (int k = 0; k < s->nend; k++)
+    if (s->end[k].node >= 0 && !is_label_end(s, s->end[k])) m->used[value_of(g, s->end[k])] = m->outside[value_of(g, s->end[k])] = 1;
   for (int v = 0; v < g->nvalue; v++) if (s->grad_of[v] >= 0) m->used[v] = m->outside[v] = 1;
   for (int i = g->n - 1; i >= 0; i--) {
     const struct node *n = &g->node[i];
@@ -62,6 +63,11 @@ static void find_roots(struct program *p, const struct marks *m)
       *x = (struct value){ .kind = V_NONE, .root = v, .outer = -1, .first = -1, .last = -1, .device = s->device[i], .bytes = value_bytes(s, v), .offset = -1, .reader = -1 };
       if (!n->op) { x->kind = V_OUTER; x->outer = s->outer[i]; continue; }
       if (s->grad_of[v] >= 0) { x->kind = V_OUTER; x->outer = s->grad_of[v]; x->add = s->grad_req[v] == TY_ADD; continue; }
+      if (s->into && s->into[v] >= 0) {               /* added to a sum that is there already */
+        int r = p->value[s->into[v]].root;
+        x->root = r; x->kind = p->value[r].kind; x->outer = p->value[r].outer; x->add = true;
+        continue;
+      }
       if (!m->used[v] || (!m->outside[v] && p->group[i] >= 0) || p->act[i] >= 0) continue;
       if ((in = view_of(s, i, k)) >= 0 && (p->step_of[i] < 0 || p->step_of[n->in[in].node] != p->step_of[i])) {
         int r = p->value[value_of(s->g, n->in[in])].root;
@@ -108,7 +114,8 @@ static int list_node(struct program *p, struct step *st, const struct marks *m)
   for (int k = 0; k < n->nin; k++) st->in[k] = value_of(g, n->in[k]);
   for (int k = 0; k < n->nout; k++) {
     int v = n->first + k;
-    st->out[k] = p->value[v].kind != V_NONE && p->value[v].root == v ? v : -1;
+    bool own = p->value[v].root == v || (p->s.into && p->s.into[v] >= 0);
+    st->out[k] = p->value[v].kind != V_NONE && own ? v : -1;
   }
   if (st->act_node >= 0) st->out[0] = g->node[st->act_node].first;
   return TY_OK;
@@ -151,8 +158,9 @@ static void find_lives(struct program *p)
     for (int k = 0; k < st->nout; k++) {
       if (st->out[k] < 0) continue;
       struct value *x = &p->value[st->out[k]];
-      x->first = x->last_write = t;
+      x->first = t;
       x->device = st->device;
+      p->value[x->root].last_write = t;
       extend(p, st->out[k], t);
     }
   }
@@ -197,7 +205,7 @@ static void share_in_place(struct program *p)
     struct step *st = &p->step[t];
     for (int k = 0; k < st->nout; k++) {
       int v = st->out[k];
-      if (v < 0 || p->value[v].kind != V_POOL || p->value[v].root != v) continue;
+      if (v < 0 || p->value[v].kind != V_POOL || p->value[v].root != v || p->value[v].add) continue;
       for (int j = 0; j < st->nin; j++) {
         int r = root_of(p, st->in[j]);
         if (r == v || !may_take(p, st, t, k, j) || !read_once(p, st, j)) continue;

@@ -30,6 +30,7 @@ static int stored_value(const struct program *p, int v)
     else hi = mid - 1;
   }
   for (int k = 0; p->step_of[node] >= 0 && k < p->step[p->step_of[node]].nout; k++) if (p->step[p->step_of[node]].out[k] == v) return v;
+  if (p->s.summed && p->s.summed[node]) return stored_value(p, value_of(g, g->node[node].in[1]));   /* the part that was added last */
   int in = view_of(&p->s, node, v - g->node[node].first);
   return in >= 0 ? stored_value(p, value_of(g, g->node[node].in[in])) : v;
 }
@@ -70,6 +71,7 @@ static int play(const struct program *p, struct memory *m, int t)
     int v = st->out[k];
     if (v < 0 || p->value[p->value[v].root].kind != V_POOL) continue;
     const struct value *r = &p->value[p->value[v].root];
+    if (p->s.into && p->s.into[v] >= 0) TRY(check_read(p, m, t, p->s.into[v]));
     bool over_scratch = st->scratch && r->offset < st->scratch_at + (int64_t)st->scratch && st->scratch_at < r->offset + p->value[v].bytes;
     NEED(!over_scratch, TY_EINTERNAL, "plan: scratch of instruction %d lies over its result", t);
     TRY(write_range(m, r->offset, p->value[v].bytes, v, r->device));

@@ -25,6 +25,9 @@ struct source {
   const int *outer;                                   /* per node: place of a variable among the bound tensors, -1 */
   const int *grad_of;                                 /* per value: bound tensor that receives it as a gradient, -1 */
   const int *grad_req;                                /* per value: TY_WRITE or TY_ADD, where grad_of >= 0 */
+  const int *into;                                    /* per value: >= 0: its producer adds it to that value's bytes (accumulate.c) */
+  const uint8_t *summed;                              /* per node: an addition that its inputs have already done; needs no step */
+  const ty_entry *end; int nend;                      /* gradients that were asked for; node -1: not this one */
   const struct grad_copy *copy; int ncopy;            /* gradients that cannot be written by their producer */
   int flags;
 };
@@ -84,6 +87,8 @@ struct program {
   struct run run[MAX_DEVICES];                        /* what the kernels of each device look at */
 };
 
+int  accumulate_sums(const struct source *s, int *into, uint8_t *summed);      /* arrays per value and per node */
+bool can_add_to(const struct node *n, int out);       /* every candidate kernel can add to this output */
 int  fuse_program(struct program *p);
 int  schedule_program(struct program *p);
 int  select_program(struct program *p);
@@ -95,6 +100,7 @@ int  lower_program(struct program *p);
 int  row_activation(const struct op *op, const void *param);                  /* ACT_* that a row computes */
 int  program_run_step(struct program *p, struct step *s);                     /* executes one instruction */
 void program_free(struct program *p);
+bool is_label_end(const struct source *s, ty_entry e);
 int  program_slot(const struct program *p, int device);
 /* Which input's bytes output `out` of a node simply is (a view, or an identity formula), -1: none. */
 int  view_of(const struct source *s, int node, int out);

@@ -43,6 +43,7 @@ static int view_input(const struct source *s, int node, int out)
   if (!n->op) return -1;
   const struct op *op = n->op;
   int in = -1;
+  if (s->summed && s->summed[node]) return 0;
   if (!n->backward) {
     if (op->flags & OP_VIEW && out == 0) in = 0;
     else if (op->row && is_name(op->row->y, 'a')) in = 0;
@@ -87,13 +88,20 @@ static bool changes_state(const struct node *n)
   return false;
 }
 
+/* Labels of losses have no gradient: an array that is bound for one is left alone. */
+bool is_label_end(const struct source *s, ty_entry e)
+{
+  const struct node *n = &s->g->node[e.node];
+  return n->op && n->backward && n->op->flags & OP_LOSS && e.out > 0;
+}
+
 static uint8_t *find_alive(struct program *p)
 {
   const struct source *s = &p->s;
   uint8_t *alive = arena_new(&p->arena, (size_t)s->g->n + 1);
   if (!alive) return NULL;
   for (int h = 0; h < s->nhead; h++) alive[s->head[h].node] = 1;
-  for (int c = 0; c < s->ncopy; c++) alive[s->copy[c].from.node] = 1;
+  for (int k = 0; k < s->nend; k++) if (s->end[k].node >= 0 && !is_label_end(s, s->end[k])) alive[s->end[k].node] = 1;
   for (int i = s->g->n - 1; i >= 0; i--) {
     const struct node *n = &s->g->node[i];
     for (int k = 0; k < n->nout; k++) alive[i] |= s->grad_of[n->first + k] >= 0;
@@ -165,7 +173,7 @@ static uint8_t *find_used(struct program *p, const uint8_t *alive)
   uint8_t *used = arena_new(&p->arena, (size_t)s->g->nvalue + 1);
   if (!used) return NULL;
   for (int h = 0; h < s->nhead; h++) used[value_of(s->g, s->head[h])] = 1;
-  for (int c = 0; c < s->ncopy; c++) used[value_of(s->g, s->copy[c].from)] = 1;
+  for (int k = 0; k < s->nend; k++) if (s->end[k].node >= 0 && !is_label_end(s, s->end[k])) used[value_of(s->g, s->end[k])] = 1;
   for (int v = 0; v < s->g->nvalue; v++) used[v] |= s->grad_of[v] >= 0;
   for (int i = 0; i < s->g->n; i++) for (int k = 0; alive[i] && k < s->g->node[i].nin; k++) used[value_of(s->g, s->g->node[i].in[k])] = 1;
   return used;

@@ -328,7 +328,6 @@ int ty_graph_node(ty_graph *g, int i, ty_node *out)
 }
 
 /* Subgraph k of node i (control flow), borrowed; NULL past the last. */
-__attribute__((visibility("default"))) int ty_graph_body(ty_graph *g, int i, int k, ty_graph **out);
 int ty_graph_body(ty_graph *g, int i, int k, ty_graph **out)
 {
   NEED(g && out, TY_ETYPE, "graph_body: null argument");

@@ -164,6 +164,7 @@ int         ty_op_ports(const char *op, const ty_attr *attr, int nattr, int nin,
 int         ty_op_alias(int i, const char **out);            /* other names of operator i, separated by spaces */
 int         ty_graph_size(ty_graph *g, int *nodes);
 int         ty_graph_node(ty_graph *g, int i, ty_node *out);
+int         ty_graph_body(ty_graph *g, int i, int k, ty_graph **out);         /* subgraph k of node i, borrowed; NULL past the last */
 int         ty_rng(int device, int set, uint64_t *seed, uint64_t *counter);   /* reads or sets a device's random state */
 int         ty_device_memory(int device, int64_t *total, int64_t *used, int64_t *pool);
 int         ty_tensor_failed(ty_tensor *t);                /* 1: its last write failed and nobody was told yet */
