@@ -21,7 +21,7 @@ local is_array = class.is_array
 local draw = {}
 
 
---                                    own name, operator's, sampler's, default
+-- parameters in order: name, default, the operator's own name for it
 local DISTRIBUTIONS = {
   uniform     = { { "low", 0 }, { "high", 1 } },
   normal      = { { "loc", 0 }, { "scale", 1 } },
