@@ -57,30 +57,60 @@ static int multinomial_type(struct infer *s)
   return s->nout > 1 ? type_both(s, &s->in[0], &s->out[1]) : TY_OK;
 }
 
-static void multinomial_body(int64_t begin, int64_t end, void *context)
+/* Sums of the first 1, 2, ... probabilities of each row; the last one becomes NaN if there is none or a bad one. */
+static void multinomial_sums(int64_t begin, int64_t end, void *context)
+{
+  const struct call *c = context;
+  const struct arr *data = &c->in[0];
+  int64_t classes = data->d.dim[data->d.ndim - 1];
+  for (int64_t row = begin; row < end; row++) {
+    double *sums = (double *)c->tmp + row * classes, sum = 0;
+    bool good = true;
+    for (int64_t k = 0; k < classes; k++) {
+      double p = real_of(data, row * classes + k);
+      good &= p >= 0;
+      sums[k] = sum += p;
+    }
+    if (!good || !(sum > 0)) sums[classes - 1] = NAN;
+  }
+}
+
+/* The first class whose sum is above u; the last possible one, should all of them fall short of 1. */
+static int64_t choose(const double *sums, int64_t classes, double u)
+{
+  int64_t low = 0, high = classes - 1;
+  while (low < high) {
+    int64_t k = (low + high) / 2;
+    if (sums[k] > u || sums[k] >= sums[classes - 1]) high = k;
+    else low = k + 1;
+  }
+  return low;
+}
+
+static void multinomial_draws(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
   const struct arr *data = &c->in[0], *out = &c->out[0];
   int64_t classes = data->d.dim[data->d.ndim - 1], block = desc_count(&out->d) / (desc_count(&data->d) / classes);
   for (int64_t i = begin; i < end; i++) {
-    double u = unit_at(c, (uint64_t)i, 0), sum = 0;
-    int64_t row = i / block * classes, chosen = 0;
-    for (int64_t k = 0; k < classes; k++) {
-      double p = real_of(data, row + k);
-      sum += p;
-      if (p > 0) chosen = k;                          /* the last possible class, should the sum fall short of 1 */
-      if (u < sum) break;
-    }
+    int64_t row = i / block * classes, chosen = choose((const double *)c->tmp + row, classes, unit_at(c, (uint64_t)i, 0));
     if (out->p) set_number(elements_at(out->p, i, dtype_size(out->d.dtype)), out->d.dtype, (double)chosen);
     if (c->nout > 1 && c->out[1].p)
       set_number(elements_at(c->out[1].p, i, dtype_size(data->d.dtype)), data->d.dtype, log(real_of(data, row + chosen)));
   }
 }
 
+static size_t multinomial_scratch(const struct call *c) { return sizeof(double) * (size_t)desc_count(&c->in[0].d); }
+
 static int multinomial_run(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  parallel(desc_count(&c->out[0].d), MAX(1, 16384 / d->dim[d->ndim - 1]), multinomial_body, c);
+  int64_t classes = d->dim[d->ndim - 1], rows = desc_count(d) / classes;
+  parallel(rows, MAX(1, 16384 / classes), multinomial_sums, c);
+  for (int64_t row = 0; row < rows; row++)
+    NEED(!isnan(((double *)c->tmp)[(row + 1) * classes - 1]), TY_ERUN,
+         "bad parameters: row %lld of data is no distribution; expected numbers of 0 or more, not all 0", (long long)row);
+  parallel(desc_count(&c->out[0].d), 1024, multinomial_draws, c);
   return TY_OK;
 }
 
@@ -99,7 +129,8 @@ static int multinomial_back(struct call *c)           /* with get_prob: reads he
   return TY_OK;
 }
 
-static const struct kernel multinomial_kernels[] = { { .name = "philox", .run = multinomial_run, .types = T_FLOAT | T_INT }, { 0 } };
+static const struct kernel multinomial_kernels[] = {
+  { .name = "philox", .run = multinomial_run, .types = T_FLOAT | T_INT, .scratch = multinomial_scratch }, { 0 } };
 static const struct kernel multinomial_back_kernels[] = { { .name = "add", .run = multinomial_back, .types = T_FLOAT | T_INT }, { 0 } };
 
 /* -- _sample_unique_zipfian ------------------------------------------------------------------------------------------------ */
@@ -152,7 +183,7 @@ static int zipfian_run(struct call *c)
     int64_t found = 0, round = 0;
     memset(c->tmp, 0, sizeof(int64_t) * (size_t)slots);
     while (found < d->dim[1]) {
-      int64_t v = (int64_t)llround(exp(unit_at(c, (uint64_t)row, (uint64_t)round++) * log((double)max + 1)) - 1) % max;
+      int64_t v = MIN((int64_t)exp(unit_at(c, (uint64_t)row, (uint64_t)round++) * log((double)max + 1)) - 1, max - 1);
       if (!insert(c->tmp, slots, v)) continue;
       if (y) y[row * d->dim[1] + found] = v;
       found++;

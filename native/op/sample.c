@@ -90,22 +90,28 @@ static double draw_negative_binomial(struct stream *s, double k, double p)
 static double draw_generalized_negative_binomial(struct stream *s, double mu, double alpha)
 {
   if (mu == 0) return 0;
-  return draw_poisson(s, alpha == 0 ? mu : draw_gamma(s, 1 / alpha, alpha * mu), 0);
+  return draw_poisson(s, isinf(1 / alpha) ? mu : draw_gamma(s, 1 / alpha, alpha * mu), 0);
 }
 
 /* What is wrong with the parameters, as a format for the two of them; NULL: nothing. */
-static const char *bad_uniform(double low, double high) { return low <= high ? NULL : "low %g is above high %g"; }
+static const char *bad_uniform(double low, double high)
+{
+  return low <= high && isfinite(high - low) ? NULL : "low is %g, high is %g; expected finite numbers, low not above high";
+}
 static const char *bad_normal(double mu, double sigma) { return sigma >= 0 ? NULL : "with mean %g: scale is %g; expected 0 or more"; }
-static const char *bad_gamma(double alpha, double beta) { return alpha > 0 && beta > 0 ? NULL : "alpha is %g, beta is %g; expected more than 0"; }
+static const char *bad_gamma(double alpha, double beta)
+{
+  return alpha > 0 && beta > 0 && isfinite(alpha) ? NULL : "alpha is %g, beta is %g; expected more than 0";
+}
 static const char *bad_exponential(double lam, double unused) { return lam > 0 ? NULL : "lam is %g; expected more than 0"; }
-static const char *bad_poisson(double lam, double unused) { return lam >= 0 ? NULL : "lam is %g; expected 0 or more"; }
+static const char *bad_poisson(double lam, double unused) { return lam >= 0 && isfinite(lam) ? NULL : "lam is %g; expected a finite number, 0 or more"; }
 static const char *bad_negative_binomial(double k, double p)
 {
-  return k >= 0 && p > 0 && p <= 1 ? NULL : "k is %g, p is %g; expected k of 0 or more and p above 0, at most 1";
+  return k >= 0 && isfinite(k) && p > 0 && p <= 1 ? NULL : "k is %g, p is %g; expected k of 0 or more and p above 0, at most 1";
 }
 static const char *bad_generalized_negative_binomial(double mu, double alpha)
 {
-  return mu >= 0 && alpha >= 0 ? NULL : "mu is %g, alpha is %g; expected 0 or more";
+  return mu >= 0 && alpha >= 0 && isfinite(mu) && isfinite(alpha) ? NULL : "mu is %g, alpha is %g; expected 0 or more";
 }
 
 struct affine { double offset, scale, limit; };       /* y = offset + scale z, at most limit */
@@ -150,7 +156,7 @@ static int refuse(const char *what, double a, double b)
 
 /* -- filling arrays ---------------------------------------------------------------------------------------------------------- */
 
-enum { BLOCK = 512, GRAIN = 1 << 13 };
+enum { BLOCK = 512, FEW = 1 << 10, MANY = 1 << 13 };    /* elements of a block, of a chunk of work */
 struct filling { const struct call *c; const struct law *law; double a, b; const struct arr *pa, *pb; int64_t each; };   /* pa: parameters per `each` elements */
 
 static void store(const struct arr *y, int64_t i, double v)
@@ -161,42 +167,57 @@ static void store(const struct arr *y, int64_t i, double v)
 
 static double parameter(const struct arr *p, double otherwise, int64_t i) { return p ? real_of(p, i) : otherwise; }
 
-/* Elements i .. i + n - 1, which share their parameters. */
-static void fill_some(const struct filling *f, int64_t i, int64_t n, double a, double b)
+/* Elements i .. i + n - 1 from their standard variates, a row of equal parameters at a time. */
+static void place_rows(const struct filling *f, const double *z, int64_t i, int64_t n)
 {
   const struct arr *y = &f->c->out[0];
   const struct draws *d = draws_here();
-  if (f->law->draw) {
-    for (int64_t j = i; j < i + n; j++) {
-      struct stream s = stream_of(f->c, j);
-      store(y, j, f->law->draw(&s, a, b));
-    }
-    return;
+  for (int64_t end = i + n, m; i < end; i += m, z += m) {
+    int64_t row = i / f->each;
+    m = MIN(end, (row + 1) * f->each) - i;
+    struct affine t = f->law->place(parameter(f->pa, f->a, row), parameter(f->pb, f->b, row), y->d.dtype);
+    void *to = elements_at(y->p, i, dtype_size(y->d.dtype));
+    (y->d.dtype == TY_F64 ? d->store_f64 : d->store_f32)(to, z, t.offset, t.scale, t.limit, m);
   }
-  double z[BLOCK];
-  struct key key = key_of(f->c);
-  struct affine t = f->law->place(a, b, y->d.dtype);
-  f->law->standard(y->d.dtype)(z, &key, (uint64_t)i, n);
-  (y->d.dtype == TY_F64 ? d->store_f64 : d->store_f32)(elements_at(y->p, i, dtype_size(y->d.dtype)), z, t.offset, t.scale, t.limit, n);
 }
 
-static void fill_body(int64_t begin, int64_t end, void *context)
+static void standard_body(int64_t begin, int64_t end, void *context)
 {
   const struct filling *f = context;
-  for (int64_t i = begin, n; i < end; i += n) {
-    int64_t row = i / f->each;
-    n = MIN(MIN(BLOCK, end - i), (row + 1) * f->each - i);
-    fill_some(f, i, n, parameter(f->pa, f->a, row), parameter(f->pb, f->b, row));
+  double z[BLOCK];
+  struct key key = key_of(f->c);
+  draw_fn standard = f->law->standard(f->c->out[0].d.dtype);
+  for (int64_t i = begin; i < end; i += BLOCK) {
+    int64_t n = MIN(BLOCK, end - i);
+    standard(z, &key, (uint64_t)i, n);
+    place_rows(f, z, i, n);
   }
+}
+
+static void single_body(int64_t begin, int64_t end, void *context)
+{
+  const struct filling *f = context;
+  for (int64_t i = begin; i < end; i++) {
+    struct stream s = stream_of(f->c, i);
+    int64_t row = i / f->each;
+    store(&f->c->out[0], i, f->law->draw(&s, parameter(f->pa, f->a, row), parameter(f->pb, f->b, row)));
+  }
+}
+
+static int fill(struct filling *f)
+{
+  const struct arr *y = &f->c->out[0];
+  if (!y->p) return TY_OK;
+  if (f->law->draw) parallel(desc_count(&y->d), FEW, single_body, f);
+  else parallel(desc_count(&y->d), MANY, standard_body, f);
+  return TY_OK;
 }
 
 static int random_run(struct call *c, const struct law *law, double a, double b)
 {
   int64_t n = desc_count(&c->out[0].d);
   struct filling f = { c, law, a, b, NULL, NULL, n };
-  if (law->bad(a, b)) return refuse(law->bad(a, b), a, b);
-  parallel(n, GRAIN, fill_body, &f);
-  return TY_OK;
+  return law->bad(a, b) ? refuse(law->bad(a, b), a, b) : fill(&f);
 }
 
 static int sample_run(struct call *c, const struct law *law)
@@ -208,8 +229,7 @@ static int sample_run(struct call *c, const struct law *law)
     double a = real_of(pa, i), b = parameter(pb, 0, i);
     if (law->bad(a, b)) return refuse(law->bad(a, b), a, b);
   }
-  parallel(total, GRAIN, fill_body, &f);
-  return TY_OK;
+  return fill(&f);
 }
 
 /* -- parameters and inference -------------------------------------------------------------------------------------------------- */
@@ -359,8 +379,10 @@ static void randint_body(int64_t begin, int64_t end, void *context)
 static int randint_run(struct call *c)
 {
   const struct random *p = c->param;
-  if (p->low >= p->high) return fail(TY_ERUN, "bad parameters: low %lld is not below high %lld", (long long)p->low, (long long)p->high);
-  parallel(desc_count(&c->out[0].d), 4096, randint_body, c);
+  NEED(p->low < p->high, TY_ERUN, "bad parameters: low %lld is not below high %lld", (long long)p->low, (long long)p->high);
+  NEED(c->out[0].d.dtype == TY_I64 || (p->low >= INT32_MIN && p->high - 1 <= INT32_MAX), TY_ERUN,
+       "bad parameters: numbers from %lld up to %lld do not fit into int32", (long long)p->low, (long long)p->high);
+  if (c->out[0].p) parallel(desc_count(&c->out[0].d), 4096, randint_body, c);
   return TY_OK;
 }
 
