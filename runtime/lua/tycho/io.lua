@@ -1,0 +1,36 @@
+--- Data: descriptions, batches, iterators (`ty.io`, contract 3.5).
+--
+--     local it = ty.io.NDArrayIter{ data = x, label = y, batch_size = 32, shuffle = true }
+--     for batch in it do print(batch.data[1].shape[1], batch.n) end
+--     it:reset()
+--
+-- The parts: `io_data` (descriptions, batches, the base class), `io_ndarray` (arrays in memory), `io_wrap` (iterators
+-- around iterators), `io_native` (files, read by threads in C), `io_text` (text files as numbers of words).
+--
+-- @module tycho.io
+
+local Error = require "tycho.error"
+local data_of = require "tycho.io_data"
+local wrap = require "tycho.io_wrap"
+
+local io_of = {
+  DataDesc = data_of.DataDesc, DataBatch = data_of.DataBatch, DataIter = data_of.DataIter,
+  NDArrayIter = require "tycho.io_ndarray",
+  ResizeIter = wrap.ResizeIter, PrefetchingIter = wrap.PrefetchingIter,
+}
+
+
+local function names()
+  local list = {}
+  for name in pairs(io_of) do
+    list[#list + 1] = name
+  end
+  return list
+end
+
+
+return setmetatable(io_of, { __index = function(_, key)
+  if type(key) == "string" and key:sub(1, 1) ~= "_" then
+    Error.unknown{ func = "io", argument = key, what = "iterator or function", names = names() }
+  end
+end })
