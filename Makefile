@@ -19,7 +19,7 @@ TEST   ?=
 
 # -- flags --------------------------------------------------------------------------------------------------------
 
-WARN   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wno-unused-parameter -Wno-missing-field-initializers
+WARN   = -Wall -Wextra -Wshadow -Wstrict-prototypes -Wno-unused-parameter -Wno-missing-field-initializers -Wno-pass-failed
 CFLAGS_release = -O2 -g1
 CFLAGS_debug   = -O0 -g
 CFLAGS_asan    = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer
