@@ -32,6 +32,12 @@ int    convolve_weight(const struct window *w, const void *x, const void *dy, vo
 /* out[c] (+)= sum of x[n, c, ...] */
 void   convolve_bias(int dtype, int64_t n, int64_t c, int64_t spatial, const void *x, void *out, bool add);
 
+/* Windows that see one channel: no scratch, no state. */
+bool   depth_wanted(const struct window *w);
+void   depth_forward(const struct window *w, const void *x, const void *weight, const void *bias, int act, void *y);
+void   depth_data(const struct window *w, const void *dy, const void *weight, void *dx, bool add);
+void   depth_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add);
+
 /* The same in plain loops. */
 void   convolve_plain(const struct window *w, const void *x, const void *weight, const void *bias, void *y);
 void   convolve_plain_data(const struct window *w, const void *dy, const void *weight, void *dx, bool add);

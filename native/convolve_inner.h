@@ -14,3 +14,8 @@ int  window_pieces(const struct window *w, const struct run_of *run, int n, int6
 void window_offsets(const struct window *w, int64_t *tap);
 void window_columns(const struct window *w, const struct gemm_type *t, int64_t j, int64_t cols, int64_t channels, int64_t width,
                     const int64_t *tap, const void *from, void *to, bool back);
+
+/* convolve_outer.c: the weight's gradient by another way */
+bool   outer_wanted(const struct window *w);
+size_t outer_scratch(const struct window *w);
+void   outer_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add, void *tmp);

@@ -5,6 +5,7 @@
 ** channel apart; with few channels, neighbouring taps of a row of the window are rows instead. Positions go by in blocks
 ** of a few output rows, whose dy^T is packed once for all taps. Images are dealt to a fixed number of shares, each with
 ** a sum of its own, which are added in order at the end: the split depends on shapes alone.
+** Many filters take another way: convolve_outer.c.
 */
 #include "convolve_inner.h"
 
@@ -61,6 +62,7 @@ static size_t sums_bytes(const struct weight *d)
 size_t convolve_weight_scratch(const struct window *w)
 {
   struct weight d = { .w = w };
+  if (outer_wanted(w)) return outer_scratch(w);
   plan(&d);
   return sums_bytes(&d) + d.room * (size_t)parallel_threads();
 }
@@ -174,6 +176,7 @@ static void gather_rows(int64_t begin, int64_t end, void *context)
 int convolve_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add, void *tmp)
 {
   struct weight d = { .w = w, .x = x, .dy = dy };
+  if (outer_wanted(w)) { outer_weight(w, x, dy, dw, add, tmp); return TY_OK; }
   plan(&d);
   d.sums = tmp;
   d.tmp = (char *)tmp + sums_bytes(&d);

@@ -215,6 +215,42 @@ static int whole_back(struct call *c)
   return TY_OK;
 }
 
+/* -- depthwise ------------------------------------------------------------------------------------------------------------ */
+
+static const char *refuse_deep(const struct call *c, const struct window *w)
+{
+  const char *no = conv_refuse_layout(c);
+  return no ? no : depth_wanted(w) ? NULL : "the window sees several channels";
+}
+
+static const char *refuse_depth(const struct call *c)
+{
+  struct window w = window_of(c);
+  return refuse_deep(c, &w);
+}
+
+static const char *refuse_depth_back(const struct call *c)
+{
+  struct window w = window_back(c);
+  return refuse_deep(c, &w);
+}
+
+static int depth(struct call *c)
+{
+  struct window w = window_of(c);
+  depth_forward(&w, c->in[0].p, c->in[1].p, bias_of(c), c->act, c->out[0].p);
+  return TY_OK;
+}
+
+static int depth_back(struct call *c)
+{
+  struct window w = window_back(c);
+  if (c->out[0].p) depth_data(&w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1);
+  if (c->out[1].p) depth_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1);
+  bias_gradient(c);
+  return TY_OK;
+}
+
 /* -- plain loops ------------------------------------------------------------------------------------------------------- */
 
 static int plain(struct call *c)
@@ -236,10 +272,12 @@ static int plain_back(struct call *c)
 /*                                      name      run         types    refuse              scratch       state  done            add flags */
 static const struct kernel cpu[]  = { { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,  NULL,           0,  K_ACT },
                                       DNNL_CONV
+                                      { "rows",   depth,      T_FLOAT, refuse_depth,       NULL,         NULL,  NULL,           0,  K_ACT },
                                       { "panels", forward,    T_FLOAT, conv_refuse_layout, scratch,      state, gemm_kept_done, 0,  K_ACT },
                                       { "plain",  plain,      T_FLOAT, refuse_last }, { 0 } };
 static const struct kernel back[] = { { "product", whole_back, T_FLOAT, refuse_whole_back,  NULL,         NULL,  NULL,           7 },
                                       DNNL_CONV_BACK
+                                      { "rows",   depth_back, T_FLOAT, refuse_depth_back,  NULL,         NULL,  NULL,           7 },
                                       { "panels", backward,   T_FLOAT, conv_refuse_layout, back_scratch, state, gemm_kept_done, 7 },
                                       { "plain",  plain_back, T_FLOAT, refuse_last,        NULL,         NULL,  NULL,           7 }, { 0 } };
 
