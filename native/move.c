@@ -1,13 +1,15 @@
 /* move.c - see move.h.
 **
 ** Axes of one element go away, the others are ordered by their stride in dst, and neighbours that are one axis in both
-** arrays are joined. The innermost axis and a partner form a plane; a plane is cut into blocks, and blocks are the units of
-** parallel work. Where src runs along the partner instead of the innermost axis, the partner is that axis and blocks are
-** transposed through small square tiles of whole cache lines, so that both sides are touched a line at a time.
+** arrays are joined. The innermost axis and a partner form a plane; a plane is cut into blocks, and blocks are the
+** units of parallel work. Where src runs along the partner instead of the innermost axis, the partner is that axis and
+** blocks are transposed through small square tiles of whole cache lines, so that both sides are touched a line at a
+** time.
 */
 #include "move.h"
 
-enum { BLOCK = 32768, SIDE = 128, LINE = 64, SMALL = 96 };  /* elements of a unit; side of a transposed block; bytes; bytes */
+/* elements of a unit; side of a transposed block; bytes; bytes */
+enum { BLOCK = 32768, SIDE = 128, LINE = 64, SMALL = 96 };
 
 typedef uint8_t  u8  __attribute__((may_alias));
 typedef uint16_t u16 __attribute__((may_alias));
@@ -16,7 +18,7 @@ typedef uint64_t u64 __attribute__((may_alias));
 
 struct plane { int64_t n1, to1, from1, n0, to0, from0; };   /* axis 0 is the inner one */
 
-/* -- one block, per element size ---------------------------------------------------------------------------------- */
+/* -- one block, per element size ----------------------------------------------------------------------------------- */
 
 #define BLOCKS(T) \
 static void strided_##T(const struct plane *p, T *d, const T *s) \
@@ -77,7 +79,7 @@ static void block(const struct plane *p, char *d, const char *s, size_t size, bo
   }
 }
 
-/* -- preparing a move ----------------------------------------------------------------------------------------------- */
+/* -- preparing a move ---------------------------------------------------------------------------------------------- */
 
 static int64_t length(int64_t x) { return x < 0 ? -x : x; }
 
@@ -137,13 +139,15 @@ static void body(int64_t begin, int64_t end, void *context)
   const struct move *m = &w->m;
   int a0 = m->n - 1, a1 = m->n - 2;
   for (int64_t u = begin; u < end; u++) {
-    int64_t i0 = u % w->count0 * w->side0, rest = u / w->count0, i1 = rest % w->count1 * w->side1, at = rest / w->count1;
+    int64_t i0 = u % w->count0 * w->side0, rest = u / w->count0, i1 = rest % w->count1 * w->side1,
+        at = rest / w->count1;
     int64_t to = i0 * m->to[a0] + i1 * m->to[a1], from = i0 * m->from[a0] + i1 * m->from[a1];
     for (int i = a1 - 1; i >= 0; at /= m->dim[i], i--) {
       to += at % m->dim[i] * m->to[i];
       from += at % m->dim[i] * m->from[i];
     }
-    struct plane p = { MIN(w->side1, m->dim[a1] - i1), m->to[a1], m->from[a1], MIN(w->side0, m->dim[a0] - i0), m->to[a0], m->from[a0] };
+    struct plane p = { MIN(w->side1, m->dim[a1] - i1), m->to[a1], m->from[a1], MIN(w->side0, m->dim[a0] - i0),
+                       m->to[a0], m->from[a0] };
     block(&p, elements_at(w->dst, to, w->size), elements_at(w->src, from, w->size), w->size, w->across);
   }
 }
@@ -163,7 +167,7 @@ void move_run(const struct move *m, void *dst, const void *src, size_t size)
   parallel(units * w.count1 * w.count0, MAX(1, 2 * BLOCK / (w.side0 * w.side1)), body, &w);
 }
 
-/* -- plain bytes -------------------------------------------------------------------------------------------------------- */
+/* -- plain bytes --------------------------------------------------------------------------------------------------- */
 
 enum { PIECE = 1 << 18 };
 struct bytes { char *dst; const char *src; };
@@ -199,9 +203,12 @@ void move_fill(void *dst, const void *value, size_t size, int64_t n)
   move_run(&m, dst, value, size);
 }
 
-/* -- numbers of any dtype --------------------------------------------------------------------------------------------------- */
+/* -- numbers of any dtype ------------------------------------------------------------------------------------------ */
 
-static int64_t bounded(double v, double lo, double hi) { return v != v ? (int64_t)lo : v <= lo ? (int64_t)lo : v >= hi ? (int64_t)hi : (int64_t)v; }
+static int64_t bounded(double v, double lo, double hi)
+{
+  return v != v ? (int64_t)lo : v <= lo ? (int64_t)lo : v >= hi ? (int64_t)hi : (int64_t)v;
+}
 
 void set_number(void *p, int dtype, double v)
 {

@@ -1,16 +1,19 @@
 /* reduce.c - walks the shape of a reduction (reduce.h).
 **
 ** Neighbouring axes of one fate are joined into groups that alternate between kept and reduced. If the last group is
-** reduced, results are folds of rows: the kernel takes many rows at a time along the last kept group. Else they are folds of
-** columns: the kernel takes many rows of a matrix whose columns are results. Either way a unit of work is a block of
-** neighbouring results, so that every result is written once and its elements are folded in one order. Where there are too
-** few results to occupy a machine, one reduced group is cut into parts, folded apart and then joined in order.
+** reduced, results are folds of rows: the kernel takes many rows at a time along the last kept group. Else they are
+** folds of columns: the kernel takes many rows of a matrix whose columns are results. Either way a unit of work is a
+** block of neighbouring results, so that every result is written once and its elements are folded in one order. Where
+** there are too few results to occupy a machine, one reduced group is cut into parts, folded apart and then joined in
+** order.
 */
 #include "reduce.h"
 
 #define TABLES(isa) \
-  extern const struct reducer reducer_f32_##isa, reducer_f64_##isa, reducer_u8_##isa, reducer_i8_##isa, reducer_i32_##isa, reducer_i64_##isa;
-#define TABLE(isa) { &reducer_f32_##isa, &reducer_f64_##isa, &reducer_u8_##isa, &reducer_i8_##isa, &reducer_i32_##isa, &reducer_i64_##isa }
+  extern const struct reducer reducer_f32_##isa, reducer_f64_##isa, reducer_u8_##isa, reducer_i8_##isa, \
+  reducer_i32_##isa, reducer_i64_##isa;
+#define TABLE(isa) { &reducer_f32_##isa, &reducer_f64_##isa, &reducer_u8_##isa, &reducer_i8_##isa, &reducer_i32_##isa, \
+                     &reducer_i64_##isa }
 TABLES(baseline)
 #ifdef __x86_64__
 TABLES(avx2)
@@ -33,7 +36,7 @@ const struct reducer *reducer_of(int dtype)
   }
 }
 
-/* -- the plan ----------------------------------------------------------------------------------------------------- */
+/* -- the plan ------------------------------------------------------------------------------------------------------ */
 
 enum { RESULTS = 512, ENOUGH = 1 << 15, PARTS = 64 };  /* results of a unit; elements worth a thread; most parts */
 
@@ -77,11 +80,17 @@ void reduce_plan_axes(int dtype, int n, const int64_t *dim, uint32_t axes, struc
   cut_parts(r);
 }
 
-void reduce_plan(const ty_desc *d, uint32_t axes, struct reduce *r) { reduce_plan_axes(d->dtype, d->ndim, d->dim, axes, r); }
+void reduce_plan(const ty_desc *d, uint32_t axes, struct reduce *r)
+{
+  reduce_plan_axes(d->dtype, d->ndim, d->dim, axes, r);
+}
 
-size_t reduce_scratch(const struct reduce *r) { return r->parts > 1 ? sizeof(fold_t) * (size_t)(r->parts * r->out) : 0; }
+size_t reduce_scratch(const struct reduce *r)
+{
+  return r->parts > 1 ? sizeof(fold_t) * (size_t)(r->parts * r->out) : 0;
+}
 
-/* -- folding -------------------------------------------------------------------------------------------------------- */
+/* -- folding ------------------------------------------------------------------------------------------------------- */
 
 struct job {
   const struct reduce *r;
@@ -92,12 +101,14 @@ struct job {
   size_t size;
   bool add;
   fold_t *part;                                       /* parts x results; NULL: results go to y */
-  int block;                                          /* the group that a unit's block lies in: the last kept one, -1: none */
+  int block;  /* the group that a unit's block lies in: the last kept one, -1: none */
   int64_t side, blocks;                               /* results of a block; blocks along the group */
 };
 
-/* Folds the block of `n` results that begins at element `x`: all combinations of the reduced groups but the kernel's own. */
-static void fold_block(const struct job *j, const int64_t dim[], const char *x, const void *centre, fold_t *acc, int64_t n)
+/* Folds the block of `n` results that begins at element `x`: all combinations of the reduced groups but the kernel's
+** own. */
+static void fold_block(const struct job *j, const int64_t dim[], const char *x, const void *centre, fold_t *acc,
+                       int64_t n)
 {
   const struct reduce *r = j->r;
   int own = r->inner ? r->n - 1 : r->n - 2, axis[R_AXES], k = 0;
@@ -159,9 +170,11 @@ static void join_parts(const struct job *j)
   j->table->store(j->y, j->part, j->finish, r->count, j->add, r->out);
 }
 
-void reduce_run(const struct reduce *r, int kind, int finish, const void *x, const void *centre, void *y, bool add, void *tmp)
+void reduce_run(const struct reduce *r, int kind, int finish, const void *x, const void *centre, void *y, bool add,
+                void *tmp)
 {
-  struct job j = { r, reducer_of(r->dtype), kind, finish, x, centre, y, dtype_size(r->dtype), add, r->parts > 1 ? tmp : NULL, -1, 1, 1 };
+  struct job j = { r, reducer_of(r->dtype), kind, finish, x, centre, y, dtype_size(r->dtype), add,
+                   r->parts > 1 ? tmp : NULL, -1, 1, 1 };
   for (int i = 0; i < r->n; i++) if (r->to[i]) j.block = i;
   if (j.block >= 0) {
     j.side = MIN(r->dim[j.block], r->inner ? MAX(1, MIN(RESULTS, ENOUGH / r->dim[r->n - 1])) : RESULTS);
@@ -173,7 +186,7 @@ void reduce_run(const struct reduce *r, int kind, int finish, const void *x, con
   if (j.part) join_parts(&j);
 }
 
-/* -- gradients ---------------------------------------------------------------------------------------------------------- */
+/* -- gradients ----------------------------------------------------------------------------------------------------- */
 
 struct spread {
   const struct reduce *r;
@@ -183,12 +196,14 @@ struct spread {
   const char *x, *y, *g, *h;
   double scale;
   size_t size;
-  int64_t height, width, tall, wide, rows, pieces;    /* of a plane, the last two groups; of a unit; units down and across */
+  /* of a plane, the last two groups; of a unit; units down and across */
+  int64_t height, width, tall, wide, rows, pieces;
 };
 
 static const char *step(const char *p, int64_t n, size_t size) { return p ? p + n * (int64_t)size : NULL; }
 
-/* A unit is some rows of one plane: rows of one result each, or rows of all the same results. Long rows go in pieces. */
+/* A unit is some rows of one plane: rows of one result each, or rows of all the same results. Long rows go in
+** pieces. */
 static void back_body(int64_t begin, int64_t end, void *context)
 {
   const struct spread *s = context;
@@ -199,15 +214,18 @@ static void back_body(int64_t begin, int64_t end, void *context)
     for (int k = r->n - 3; k >= 0; rest /= r->dim[k], k--) to += rest % r->dim[k] * r->to[k];
     int64_t at = (plane * s->height + i) * s->width + j;
     void *dx = s->dx + at * (int64_t)s->size;
-    const void *x = step(s->x, at, s->size), *y = step(s->y, to, s->size), *g = step(s->g, to, s->size), *h = step(s->h, to, s->size);
+    const void *x = step(s->x, at, s->size), *y = step(s->y, to, s->size), *g = step(s->g, to, s->size),
+        *h = step(s->h, to, s->size);
     if (r->inner) s->table->back_rows[s->kind](dx, x, y, g, h, s->scale, n, m);
     else s->table->back_cols[s->kind](dx, x, y, g, h, s->scale, n, m);
   }
 }
 
-void reduce_back(const struct reduce *r, int kind, void *dx, const void *x, const void *y, const void *g, const void *h, double scale)
+void reduce_back(const struct reduce *r, int kind, void *dx, const void *x, const void *y, const void *g, const void *h,
+                 double scale)
 {
-  struct spread s = { r, reducer_of(r->dtype), kind, dx, x, y, g, h, scale, dtype_size(r->dtype), .width = r->dim[r->n - 1] };
+  struct spread s = { r, reducer_of(r->dtype), kind, dx, x, y, g, h, scale, dtype_size(r->dtype),
+                      .width = r->dim[r->n - 1] };
   s.height = r->n > 1 ? r->dim[r->n - 2] : 1;
   s.wide = MIN(s.width, ENOUGH);
   s.tall = s.wide < s.width ? 1 : MIN(s.height, MAX(1, ENOUGH / s.width));

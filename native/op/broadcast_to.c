@@ -1,7 +1,7 @@
 /* broadcast_to.c - the same elements more often: broadcast_to, broadcast_axis, broadcast_like, tile, repeat.
 **
-** The output is a nest of axes, some of which repeat what lies inside them. Forward is one strided copy in which those axes
-** do not advance in the input; the gradient is the sum over them.
+** The output is a nest of axes, some of which repeat what lies inside them. Forward is one strided copy in which those
+** axes do not advance in the input; the gradient is the sum over them.
 */
 #include "move.h"
 #include "reduce.h"
@@ -71,7 +71,8 @@ static int stretch(struct infer *s, const int64_t *want)
   ty_desc *in = &s->in[0];
   for (int i = 0; i < in->ndim; i++)
     if (in->dim[i] > 1 && want[i] && want[i] != in->dim[i])
-      return infer_fail(s, TY_ESHAPE, in, "axis %d has size %lld and cannot become %lld; only size 1 is broadcast", i, (long long)in->dim[i], (long long)want[i]);
+      return infer_fail(s, TY_ESHAPE, in, "axis %d has size %lld and cannot become %lld; only size 1 is broadcast", i,
+                        (long long)in->dim[i], (long long)want[i]);
   return shape_is(s, &s->out[0], in->ndim, want);
 }
 
@@ -88,16 +89,19 @@ static int to_shape(struct infer *s)
   const struct to *p = s->param;
   const ty_desc *in = &s->in[0];
   int64_t want[TY_MAXDIM] = { 0 };
-  if (p->shape.n > TY_MAXDIM) return infer_fail(s, TY_ESHAPE, NULL, "shape has %lld dims; at most %d are possible", (long long)p->shape.n, TY_MAXDIM);
+  if (p->shape.n > TY_MAXDIM)
+    return infer_fail(s, TY_ESHAPE, NULL, "shape has %lld dims; at most %d are possible", (long long)p->shape.n,
+                      TY_MAXDIM);
   for (int i = 0; i < p->shape.n; i++) want[i] = MAX(p->shape.d[i], 0);
   if (!in->ndim) return shape_is(s, &s->out[0], (int)MAX(p->shape.n, 0), want);
   if (p->shape.n != in->ndim)
-    return infer_fail(s, TY_ESHAPE, in, "it has %d dimensions, shape has %lld; expected equally many", in->ndim, (long long)p->shape.n);
+    return infer_fail(s, TY_ESHAPE, in, "it has %d dimensions, shape has %lld; expected equally many", in->ndim,
+                      (long long)p->shape.n);
   for (int i = 0; i < in->ndim; i++) if (!want[i]) want[i] = in->dim[i];
   return stretch(s, want);
 }
 
-/* -- broadcast_axis --------------------------------------------------------------------------------------------------- */
+/* -- broadcast_axis ------------------------------------------------------------------------------------------------ */
 
 struct axes { struct dims axis, size; };
 static const struct param axes_params[] = {
@@ -112,26 +116,34 @@ static int axes_shape(struct infer *s)
   const ty_desc *in = &s->in[0];
   int64_t want[TY_MAXDIM];
   if (p->axis.n != p->size.n)
-    return infer_fail(s, TY_EVALUE, NULL, "axis lists %lld axes, size has %lld entries", (long long)p->axis.n, (long long)p->size.n);
+    return infer_fail(s, TY_EVALUE, NULL, "axis lists %lld axes, size has %lld entries", (long long)p->axis.n,
+                      (long long)p->size.n);
   if (!in->ndim) return TY_OK;
   memcpy(want, in->dim, sizeof want);
   for (int i = 0; i < p->axis.n; i++) {
     int64_t axis = p->axis.d[i];
     if (axis < 0 || axis >= in->ndim)
-      return infer_fail(s, TY_EVALUE, in, "axis %lld of an array of %d dimensions; expected 0 to %d", (long long)axis, in->ndim, in->ndim - 1);
-    if (in->dim[axis] > 1) return infer_fail(s, TY_ESHAPE, in, "axis %lld has size %lld; only size 1 is broadcast", (long long)axis, (long long)in->dim[axis]);
-    if (p->size.d[i] < 1) return infer_fail(s, TY_EVALUE, NULL, "size of axis %lld is %lld; expected 1 or more", (long long)axis, (long long)p->size.d[i]);
+      return infer_fail(s, TY_EVALUE, in, "axis %lld of an array of %d dimensions; expected 0 to %d", (long long)axis,
+                        in->ndim, in->ndim - 1);
+    if (in->dim[axis] > 1)
+      return infer_fail(s, TY_ESHAPE, in, "axis %lld has size %lld; only size 1 is broadcast", (long long)axis,
+                        (long long)in->dim[axis]);
+    if (p->size.d[i] < 1)
+      return infer_fail(s, TY_EVALUE, NULL, "size of axis %lld is %lld; expected 1 or more", (long long)axis,
+                        (long long)p->size.d[i]);
     want[axis] = p->size.d[i];
   }
   return stretch(s, want);
 }
 
-/* -- broadcast_like ------------------------------------------------------------------------------------------------------ */
+/* -- broadcast_like ------------------------------------------------------------------------------------------------ */
 
 struct like { struct dims lhs_axes, rhs_axes; };
 static const struct param like_params[] = {
-  { "lhs_axes", P_SHAPE, offsetof(struct like, lhs_axes), "None", "axes of lhs to stretch; None: all of them", NULL, NULL, 1 },
-  { "rhs_axes", P_SHAPE, offsetof(struct like, rhs_axes), "None", "axes of rhs that give their sizes, in the same order", NULL, NULL, 1 },
+  { "lhs_axes", P_SHAPE, offsetof(struct like, lhs_axes), "None", "axes of lhs to stretch; None: all of them", NULL,
+    NULL, 1 },
+  { "rhs_axes", P_SHAPE, offsetof(struct like, rhs_axes), "None",
+    "axes of rhs that give their sizes, in the same order", NULL, NULL, 1 },
   { 0 }
 };
 
@@ -163,15 +175,17 @@ static int like_type(struct infer *s)
   return TY_OK;
 }
 
-/* -- tile -------------------------------------------------------------------------------------------------------------------- */
+/* -- tile ---------------------------------------------------------------------------------------------------------- */
 
 struct tile { struct dims reps; };
 static const struct param tile_params[] = {
-  { "reps", P_SHAPE, offsetof(struct tile, reps), NULL, "copies along each of the last axes; more entries than axes add axes in front" },
+  { "reps", P_SHAPE, offsetof(struct tile, reps), NULL,
+    "copies along each of the last axes; more entries than axes add axes in front" },
   { 0 }
 };
 
-static int64_t aligned(const int64_t *d, int64_t n, int64_t i, int64_t ndim)  /* entry i of ndim, aligned to the right; 1 in front */
+/* entry i of ndim, aligned to the right; 1 in front */
+static int64_t aligned(const int64_t *d, int64_t n, int64_t i, int64_t ndim)
 {
   return i + n >= ndim ? d[i + n - ndim] : 1;
 }
@@ -182,7 +196,8 @@ static int tile_shape(struct infer *s)
   const ty_desc *in = &s->in[0];
   int64_t dim[R_AXES], ndim = MAX(p->reps.n, in->ndim);
   for (int i = 0; i < p->reps.n; i++)
-    if (p->reps.d[i] < 1) return infer_fail(s, TY_EVALUE, NULL, "reps: expected 1 or more, got %lld", (long long)p->reps.d[i]);
+    if (p->reps.d[i] < 1)
+      return infer_fail(s, TY_EVALUE, NULL, "reps: expected 1 or more, got %lld", (long long)p->reps.d[i]);
   if (!in->ndim) return TY_OK;
   for (int i = 0; i < ndim; i++) dim[i] = aligned(in->dim, in->ndim, i, ndim) * aligned(p->reps.d, p->reps.n, i, ndim);
   return shape_is(s, &s->out[0], (int)ndim, dim);
@@ -197,12 +212,13 @@ static void tiled(const void *param, const ty_desc *in, const ty_desc *out, stru
   }
 }
 
-/* -- repeat -------------------------------------------------------------------------------------------------------------------- */
+/* -- repeat -------------------------------------------------------------------------------------------------------- */
 
 struct repeat { int64_t repeats, axis; };
 static const struct param repeat_params[] = {
   { "repeats", P_INT, offsetof(struct repeat, repeats), NULL,   "how often each element comes", NULL, "[1,]" },
-  { "axis",    P_INT, offsetof(struct repeat, axis),    "None", "axis along which; negative counts from the end; None: data is flattened first", NULL, NULL, 1 },
+  { "axis",    P_INT, offsetof(struct repeat, axis),    "None",
+    "axis along which; negative counts from the end; None: data is flattened first", NULL, NULL, 1 },
   { 0 }
 };
 
@@ -232,14 +248,16 @@ static void repeated(const void *param, const ty_desc *in, const ty_desc *out, s
   put(t, product_of(in, axis + 1, in->ndim), false);
 }
 
-/* -- rows ------------------------------------------------------------------------------------------------------------------------ */
+/* -- rows ---------------------------------------------------------------------------------------------------------- */
 
 #define NEST(nest) \
 static int nest##_run(struct call *c) { return spread(c, nest); } \
 static int nest##_back(struct call *c) { return gather(c, nest); } \
 static size_t nest##_scratch(const struct call *c) { return gather_scratch(c, nest); } \
 MOVE_KERNEL(nest##_kernels, nest##_run) \
-static const struct kernel nest##_back_kernels[] = { { .name = "sum", .run = nest##_back, .types = T_FLOAT | T_INT, .scratch = nest##_scratch, .add = 1 }, { 0 } };
+static const struct kernel nest##_back_kernels[] = { \
+  { .name = "sum", .run = nest##_back, .types = T_FLOAT | T_INT, .scratch = nest##_scratch, .add = 1 }, { 0 } \
+};
 NEST(stretched)
 NEST(tiled)
 NEST(repeated)
@@ -253,7 +271,8 @@ const struct op op_broadcast_to[] = {
     .doc = "Stretches the listed axes of size 1. The gradient is summed over them.",
     .in = "data", .param = axes_params, .param_size = sizeof(struct axes), .shape = axes_shape },
   { .name = "broadcast_like", .tier = 2, KERNELS(stretched),
-    .doc = "Stretches axes of size 1 of lhs to the sizes that rhs has there. The gradient of lhs is summed over them; rhs gets none.",
+    .doc = "Stretches axes of size 1 of lhs to the sizes that rhs has there. The gradient of lhs is summed over them; "
+           "rhs gets none.",
     .in = "lhs rhs", .param = like_params, .param_size = sizeof(struct like), .shape = like_shape, .type = like_type },
   { .name = "tile", .alias = "_npi_tile", .tier = 1, KERNELS(tiled),
     .doc = "Copies of the whole array side by side along each axis. The gradient is the sum over the copies.",

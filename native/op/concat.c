@@ -1,18 +1,21 @@
-/* concat.c - arrays put together along an axis, and cut apart: Concat, stack, _rnn_param_concat, SliceChannel (split), _split_v2.
+/* concat.c - arrays put together along an axis, and cut apart: Concat, stack, _rnn_param_concat, SliceChannel (split),
+** _split_v2.
 **
-** One direction is the other's gradient. A piece is a range of the axis of the whole array; each piece is one strided copy.
-** Inference completes dims in every direction: pieces from each other, the whole from all pieces, and the other way round.
+** One direction is the other's gradient. A piece is a range of the axis of the whole array; each piece is one strided
+** copy. Inference completes dims in every direction: pieces from each other, the whole from all pieces, and the other
+** way round.
 */
 #include "move.h"
 
-/* -- moving pieces --------------------------------------------------------------------------------------------------- */
+/* -- moving pieces ------------------------------------------------------------------------------------------------- */
 
 /* The whole seen as (outer, size, inner) around the axis. */
 struct whole { char *p; size_t size; int64_t outer, axis, inner; };
 
 static struct whole whole_of(const struct arr *a, int axis)
 {
-  struct whole w = { a->p, dtype_size(a->d.dtype), product_of(&a->d, 0, axis), a->d.dim[axis], product_of(&a->d, axis + 1, a->d.ndim) };
+  struct whole w = { a->p, dtype_size(a->d.dtype), product_of(&a->d, 0, axis), a->d.dim[axis],
+                     product_of(&a->d, axis + 1, a->d.ndim) };
   return w;
 }
 
@@ -41,12 +44,13 @@ static void move_all(const struct whole *w, struct arr *piece, int n, bool into)
 
 static int axis_in(int64_t axis, int ndim) { return (int)(axis < 0 ? axis + ndim : axis); }
 
-/* -- Concat ------------------------------------------------------------------------------------------------------------ */
+/* -- Concat -------------------------------------------------------------------------------------------------------- */
 
 struct concat { int64_t num_args, dim; };
 static const struct param concat_params[] = {
   { "num_args", P_INT, offsetof(struct concat, num_args), NULL, "number of inputs", NULL, "[1,]" },
-  { "dim",      P_INT, offsetof(struct concat, dim),      "1",  "axis along which the inputs follow each other; negative counts from the end" },
+  { "dim",      P_INT, offsetof(struct concat, dim),      "1",
+    "axis along which the inputs follow each other; negative counts from the end" },
   { 0 }
 };
 
@@ -84,7 +88,8 @@ static int add_sizes(struct infer *s, int axis)
   if (!n) return shape_dim(s, &s->out[0], axis, sum);
   if (!size) return TY_OK;
   if (size - sum < n)
-    return infer_fail(s, TY_ESHAPE, &s->out[0], "size %lld along axis %d, but the inputs need more", (long long)size, axis);
+    return infer_fail(s, TY_ESHAPE, &s->out[0], "size %lld along axis %d, but the inputs need more", (long long)size,
+                      axis);
   return n == 1 ? shape_dim(s, &s->in[unknown], axis, size - sum) : TY_OK;
 }
 
@@ -115,11 +120,12 @@ static int concat_back(struct call *c)
 MOVE_KERNEL(concat_kernels, concat_run)
 MOVE_KERNEL(concat_back_kernels, concat_back)
 
-/* -- stack ---------------------------------------------------------------------------------------------------------------- */
+/* -- stack --------------------------------------------------------------------------------------------------------- */
 
 struct stack { int64_t axis, num_args; };
 static const struct param stack_params[] = {
-  { "axis",     P_INT, offsetof(struct stack, axis),     "0",  "where the new axis stands; negative counts from the end of the result" },
+  { "axis",     P_INT, offsetof(struct stack, axis),     "0",
+    "where the new axis stands; negative counts from the end of the result" },
   { "num_args", P_INT, offsetof(struct stack, num_args), NULL, "number of inputs", NULL, "[1,]" },
   { 0 }
 };
@@ -162,13 +168,15 @@ static int stack_back(struct call *c)
 MOVE_KERNEL(stack_kernels, stack_run)
 MOVE_KERNEL(stack_back_kernels, stack_back)
 
-/* -- SliceChannel ------------------------------------------------------------------------------------------------------------ */
+/* -- SliceChannel -------------------------------------------------------------------------------------------------- */
 
 struct split { int64_t num_outputs, axis, squeeze_axis; };
 static const struct param split_params[] = {
   { "num_outputs",  P_INT,  offsetof(struct split, num_outputs),  NULL,    "number of equal pieces", NULL, "[1,]" },
-  { "axis",         P_INT,  offsetof(struct split, axis),         "1",     "axis that is cut; negative counts from the end" },
-  { "squeeze_axis", P_BOOL, offsetof(struct split, squeeze_axis), "False", "drop the axis, which must have size 1 in the pieces" },
+  { "axis",         P_INT,  offsetof(struct split, axis),         "1",
+    "axis that is cut; negative counts from the end" },
+  { "squeeze_axis", P_BOOL, offsetof(struct split, squeeze_axis), "False",
+    "drop the axis, which must have size 1 in the pieces" },
   { 0 }
 };
 
@@ -209,7 +217,8 @@ static int split_shape(struct infer *s)
   if (squeeze) TRY(shape_dim(s, in, axis, p->num_outputs));
   int64_t size = in->dim[axis];
   if (size % p->num_outputs)
-    return infer_fail(s, TY_ESHAPE, in, "axis %d has size %lld, which %lld pieces do not divide", axis, (long long)size, (long long)p->num_outputs);
+    return infer_fail(s, TY_ESHAPE, in, "axis %d has size %lld, which %lld pieces do not divide", axis, (long long)size,
+                      (long long)p->num_outputs);
   for (int k = 0; k < s->nout; k++) {
     TRY(piece_shape(s, &out[k], axis, size / p->num_outputs, squeeze));
     TRY(learn_from_piece(s, &out[k], axis, squeeze));
@@ -235,14 +244,18 @@ static int split_back(struct call *c)
 MOVE_KERNEL(split_kernels, split_run)
 MOVE_KERNEL(split_back_kernels, split_back)
 
-/* -- _split_v2 -------------------------------------------------------------------------------------------------------------------- */
+/* -- _split_v2 ----------------------------------------------------------------------------------------------------- */
 
 struct cuts { struct ints indices; int64_t axis, squeeze_axis, sections; };
 static const struct param cuts_params[] = {
-  { "indices",      P_INTS, offsetof(struct cuts, indices),      NULL,    "where the pieces begin; used if sections is 0" },
-  { "axis",         P_INT,  offsetof(struct cuts, axis),         "1",     "axis that is cut; negative counts from the end" },
-  { "squeeze_axis", P_BOOL, offsetof(struct cuts, squeeze_axis), "False", "drop the axis, which must have size 1 in the pieces" },
-  { "sections",     P_INT,  offsetof(struct cuts, sections),     "0",     "number of pieces; the first ones are longer by one where the size is not divisible", NULL, "[0,]" },
+  { "indices",      P_INTS, offsetof(struct cuts, indices),      NULL,
+    "where the pieces begin; used if sections is 0" },
+  { "axis",         P_INT,  offsetof(struct cuts, axis),         "1",
+    "axis that is cut; negative counts from the end" },
+  { "squeeze_axis", P_BOOL, offsetof(struct cuts, squeeze_axis), "False",
+    "drop the axis, which must have size 1 in the pieces" },
+  { "sections",     P_INT,  offsetof(struct cuts, sections),     "0",
+    "number of pieces; the first ones are longer by one where the size is not divisible", NULL, "[0,]" },
   { 0 }
 };
 
@@ -253,14 +266,16 @@ static const char *cuts_out(const void *param)
   size_t n = 0;
   if (p->sections) return "output*sections";
   text[0] = 0;
-  for (int64_t i = 0; i < p->indices.n; i++) n += (size_t)snprintf(text + n, sizeof text - n, " output%lld", (long long)i);
+  for (int64_t i = 0; i < p->indices.n; i++)
+    n += (size_t)snprintf(text + n, sizeof text - n, " output%lld", (long long)i);
   return text;
 }
 
 static int cuts_check(void *param)
 {
   const struct cuts *p = param;
-  NEED(p->sections || p->indices.n > 0, TY_EVALUE, "_split_v2: expected sections, or indices where the pieces begin, got neither");
+  NEED(p->sections || p->indices.n > 0, TY_EVALUE,
+       "_split_v2: expected sections, or indices where the pieces begin, got neither");
   return TY_OK;
 }
 
@@ -287,7 +302,8 @@ static int cuts_shape(struct infer *s)
   for (int k = 0; k < s->nout; k++) {
     int64_t begin, n = size ? cut_piece(p, k, size, &begin) : 0;
     if (size && (n < 1 || begin < 0 || begin + n > size))
-      return infer_fail(s, TY_ESHAPE, in, "axis %d has size %lld: piece %d would be empty or lie outside", axis, (long long)size, k);
+      return infer_fail(s, TY_ESHAPE, in, "axis %d has size %lld: piece %d would be empty or lie outside", axis,
+                        (long long)size, k);
     if (size && p->squeeze_axis && n != 1)
       return infer_fail(s, TY_ESHAPE, in, "squeeze_axis needs pieces of size 1, piece %d has %lld", k, (long long)n);
     TRY(piece_shape(s, &s->out[k], axis, n, p->squeeze_axis));
@@ -323,14 +339,16 @@ static int cuts_back(struct call *c)
 MOVE_KERNEL(cuts_kernels, cuts_run)
 MOVE_KERNEL(cuts_back_kernels, cuts_back)
 
-/* -- rows ------------------------------------------------------------------------------------------------------------------------ */
+/* -- rows ---------------------------------------------------------------------------------------------------------- */
 
-#define CONCAT .in = "arg*num_args", .param = concat_params, .param_size = sizeof(struct concat), .shape = concat_shape, \
+#define CONCAT .in = "arg*num_args", .param = concat_params, .param_size = sizeof(struct concat), \
+.shape = concat_shape, \
   .grad = "g0", .cpu = concat_kernels, .back_cpu = concat_back_kernels
 
 const struct op op_concat[] = {
   { .name = "Concat", .alias = "concat _sparse_concat", .tier = 1, CONCAT,
-    .doc = "The inputs one behind the other along axis `dim`; all other dims are equal. Each input's gradient is its part of the head gradient." },
+    .doc = "The inputs one behind the other along axis `dim`; all other dims are equal. Each input's gradient is its "
+           "part of the head gradient." },
   { .name = "_rnn_param_concat", .alias = "_npi_rnn_param_concat", .tier = 3, CONCAT,
     .doc = "Concat of the parameters of a recurrent layer." },
   { .name = "stack", .tier = 2,
@@ -339,11 +357,14 @@ const struct op op_concat[] = {
     .grad = "g0", .cpu = stack_kernels, .back_cpu = stack_back_kernels },
   { .name = "SliceChannel", .alias = "split", .tier = 1,
     .doc = "Cuts an axis into equal pieces, one output each. The gradient is the head gradients one behind the other.",
-    .in = "data", .out = "output*num_outputs", .param = split_params, .param_size = sizeof(struct split), .shape = split_shape,
+    .in = "data", .out = "output*num_outputs", .param = split_params, .param_size = sizeof(struct split),
+    .shape = split_shape,
     .grad = "g*", .cpu = split_kernels, .back_cpu = split_back_kernels },
   { .name = "_split_v2", .alias = "_npi_split", .tier = 2,
-    .doc = "Cuts an axis at given places, or into `sections` pieces as equal as possible. The gradient is the head gradients one behind the other.",
-    .in = "data", .out_of = cuts_out, .param = cuts_params, .param_size = sizeof(struct cuts), .check = cuts_check, .shape = cuts_shape,
+    .doc = "Cuts an axis at given places, or into `sections` pieces as equal as possible. The gradient is the head "
+           "gradients one behind the other.",
+    .in = "data", .out_of = cuts_out, .param = cuts_params, .param_size = sizeof(struct cuts), .check = cuts_check,
+    .shape = cuts_shape,
     .grad = "g*", .cpu = cuts_kernels, .back_cpu = cuts_back_kernels },
   { 0 }
 };

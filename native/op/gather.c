@@ -1,9 +1,10 @@
 /* gather.c - rows at places that an index array names: gather_nd, scatter_nd, _scatter_set_nd, _contrib_index_copy,
 ** _ravel_multi_index, _unravel_index.
 **
-** indices (M, ...) holds M coordinates per place; a place is an element of the first M axes of an array, and carries a row:
-** everything on the other axes. Coordinates are checked when run. gather_nd counts negative ones from the end; where rows
-** are written they are refused. Where one place occurs twice, the last row stands, and gradients add up in order.
+** indices (M, ...) holds M coordinates per place; a place is an element of the first M axes of an array, and carries a
+** row: everything on the other axes. Coordinates are checked when run. gather_nd counts negative ones from the end;
+** where rows are written they are refused. Where one place occurs twice, the last row stands, and gradients add up in
+** order.
 */
 #include "move.h"
 
@@ -16,7 +17,8 @@ struct places {
 
 static struct places places_of(const struct arr *index, const ty_desc *array)
 {
-  struct places p = { index, index->d.dim[0], product_of(&index->d, 1, index->d.ndim), 1, { 0 }, dtype_size(array->dtype) };
+  struct places p = { index, index->d.dim[0], product_of(&index->d, 1, index->d.ndim), 1, { 0 },
+                      dtype_size(array->dtype) };
   p.row = product_of(array, (int)p.m, array->ndim);
   memcpy(p.dim, array->dim, sizeof p.dim);
   return p;
@@ -38,13 +40,14 @@ static int check_places(const struct places *p, bool negative)
     for (int64_t i = 0; i < p->n; i++) {
       int64_t j = index_of(p->index, k * p->n + i), low = negative ? -p->dim[k] : 0;
       if (j < low || j >= p->dim[k])
-        return fail(TY_ERUN, "index %lld of place %lld is out of range on axis %lld; expected %lld to %lld", (long long)j, (long long)i, (long long)k,
+        return fail(TY_ERUN, "index %lld of place %lld is out of range on axis %lld; expected %lld to %lld",
+                    (long long)j, (long long)i, (long long)k,
                     (long long)low, (long long)p->dim[k] - 1);
     }
   return TY_OK;
 }
 
-/* -- gather_nd ------------------------------------------------------------------------------------------------------- */
+/* -- gather_nd ----------------------------------------------------------------------------------------------------- */
 
 /* `rows` are what lies at the places that `index` names in `array`. */
 static int rows_shape(struct infer *s, const ty_desc *array, const ty_desc *index, ty_desc *rows)
@@ -53,7 +56,8 @@ static int rows_shape(struct infer *s, const ty_desc *array, const ty_desc *inde
   int n = 0;
   if (!array->ndim || !index->ndim || !index->dim[0]) return TY_OK;
   if (index->dim[0] > array->ndim)
-    return infer_fail(s, TY_ESHAPE, index, "%lld coordinates for an array of %d dimensions", (long long)index->dim[0], array->ndim);
+    return infer_fail(s, TY_ESHAPE, index, "%lld coordinates for an array of %d dimensions", (long long)index->dim[0],
+                      array->ndim);
   for (int i = 1; i < index->ndim; i++) dim[n++] = index->dim[i];
   for (int i = (int)index->dim[0]; i < array->ndim; i++) dim[n++] = array->dim[i];
   if (!n) dim[n++] = 1;
@@ -69,7 +73,8 @@ static void gather_body(int64_t begin, int64_t end, void *context)
 {
   const struct rows *r = context;
   size_t bytes = (size_t)r->p->row * r->p->size;
-  for (int64_t i = begin; i < end; i++) memcpy(r->rows + i * (int64_t)bytes, r->array + place_at(r->p, i) * (int64_t)bytes, bytes);
+  for (int64_t i = begin; i < end; i++)
+    memcpy(r->rows + i * (int64_t)bytes, r->array + place_at(r->p, i) * (int64_t)bytes, bytes);
 }
 
 static void gather_rows(const struct places *p, void *array, void *rows)
@@ -119,9 +124,11 @@ static int gather_back(struct call *c)                /* reads the head gradient
 }
 
 MOVE_KERNEL(gather_kernels, gather_run)
-static const struct kernel gather_back_kernels[] = { { .name = "add rows", .run = gather_back, .types = T_FLOAT | T_INT, .add = 1 }, { 0 } };
+static const struct kernel gather_back_kernels[] = {
+  { .name = "add rows", .run = gather_back, .types = T_FLOAT | T_INT, .add = 1 }, { 0 }
+};
 
-/* -- scatter_nd, _scatter_set_nd ---------------------------------------------------------------------------------------- */
+/* -- scatter_nd, _scatter_set_nd ----------------------------------------------------------------------------------- */
 
 struct scatter { struct dims shape; };
 static const struct param scatter_params[] = {
@@ -133,7 +140,8 @@ static int given_shape(struct infer *s, ty_desc *out)
 {
   const struct scatter *p = s->param;
   for (int i = 0; i < p->shape.n; i++)
-    if (p->shape.d[i] < 0) return infer_fail(s, TY_EVALUE, NULL, "shape: expected dims of 0 or more, got %lld", (long long)p->shape.d[i]);
+    if (p->shape.d[i] < 0)
+      return infer_fail(s, TY_EVALUE, NULL, "shape: expected dims of 0 or more, got %lld", (long long)p->shape.d[i]);
   return shape_is(s, out, (int)MAX(p->shape.n, 0), p->shape.d);
 }
 
@@ -162,7 +170,8 @@ static int write_rows(const struct arr *index, const struct arr *rows, struct ar
   struct places p = places_of(index, &out->d);
   size_t bytes = (size_t)p.row * p.size;
   TRY(check_places(&p, false));
-  for (int64_t i = 0; i < p.n; i++) memcpy((char *)out->p + place_at(&p, i) * (int64_t)bytes, (char *)rows->p + i * (int64_t)bytes, bytes);
+  for (int64_t i = 0; i < p.n; i++)
+    memcpy((char *)out->p + place_at(&p, i) * (int64_t)bytes, (char *)rows->p + i * (int64_t)bytes, bytes);
   return TY_OK;
 }
 
@@ -192,7 +201,7 @@ MOVE_KERNEL(scatter_kernels, scatter_run)
 MOVE_KERNEL(scatter_back_kernels, scatter_back)
 MOVE_KERNEL(set_kernels, set_run)
 
-/* -- _contrib_index_copy ---------------------------------------------------------------------------------------------------- */
+/* -- _contrib_index_copy ------------------------------------------------------------------------------------------- */
 
 static int copy_shape(struct infer *s)                /* old_tensor index_vector new_tensor */
 {
@@ -220,7 +229,8 @@ static int check_rows(const struct arr *index, const ty_desc *d)
   for (int64_t i = 0; i < index->d.dim[0]; i++) {
     int64_t j = index_of(index, i);
     if (j < 0 || j >= d->dim[0])
-      return fail(TY_ERUN, "index %lld at place %lld is out of range; expected 0 to %lld", (long long)j, (long long)i, (long long)d->dim[0] - 1);
+      return fail(TY_ERUN, "index %lld at place %lld is out of range; expected 0 to %lld", (long long)j, (long long)i,
+                  (long long)d->dim[0] - 1);
   }
   return TY_OK;
 }
@@ -231,7 +241,8 @@ static int copy_run(struct call *c)
   int64_t bytes = row_bytes(&y->d);
   TRY(check_rows(index, &y->d));
   move_bytes(y->p, c->in[0].p, desc_bytes(&y->d));
-  for (int64_t i = 0; i < index->d.dim[0]; i++) memcpy((char *)y->p + index_of(index, i) * bytes, (char *)c->in[2].p + i * bytes, (size_t)bytes);
+  for (int64_t i = 0; i < index->d.dim[0]; i++)
+    memcpy((char *)y->p + index_of(index, i) * bytes, (char *)c->in[2].p + i * bytes, (size_t)bytes);
   return TY_OK;
 }
 
@@ -254,20 +265,23 @@ static int copy_back(struct call *c)                  /* reads the head gradient
 MOVE_KERNEL(copy_kernels, copy_run)
 MOVE_KERNEL(copy_back_kernels, copy_back)
 
-/* -- _ravel_multi_index, _unravel_index ------------------------------------------------------------------------------------------ */
+/* -- _ravel_multi_index, _unravel_index ---------------------------------------------------------------------------- */
 
 struct ravel { struct dims shape; };
 static const struct param ravel_params[] = {
-  { "shape", P_SHAPE, offsetof(struct ravel, shape), "None", "shape of the array that the indices point into; the first size may be -1", NULL, NULL, 1 },
+  { "shape", P_SHAPE, offsetof(struct ravel, shape), "None",
+    "shape of the array that the indices point into; the first size may be -1", NULL, NULL, 1 },
   { 0 }
 };
 
 static int need_shape(struct infer *s)
 {
   const struct ravel *p = s->param;
-  if (p->shape.n < 1) return infer_fail(s, TY_EVALUE, NULL, "parameter shape: expected the shape of the array, got nothing");
+  if (p->shape.n < 1)
+    return infer_fail(s, TY_EVALUE, NULL, "parameter shape: expected the shape of the array, got nothing");
   for (int i = 0; i < p->shape.n; i++)
-    if (p->shape.d[i] < 1 && (i || p->shape.d[i] != -1)) return infer_fail(s, TY_EVALUE, NULL, "shape: expected positive dims, got %lld", (long long)p->shape.d[i]);
+    if (p->shape.d[i] < 1 && (i || p->shape.d[i] != -1))
+      return infer_fail(s, TY_EVALUE, NULL, "shape: expected positive dims, got %lld", (long long)p->shape.d[i]);
   return TY_OK;
 }
 
@@ -309,7 +323,8 @@ static int ravel_run(struct call *c)
   int64_t n = desc_count(&c->out[0].d);
   for (int64_t i = 0; i < n; i++) {
     uint64_t at = 0;
-    for (int64_t k = 0; k < p->shape.n; k++) at = at * (uint64_t)p->shape.d[k] + (uint64_t)index_of(&c->in[0], k * n + i);
+    for (int64_t k = 0; k < p->shape.n; k++)
+      at = at * (uint64_t)p->shape.d[k] + (uint64_t)index_of(&c->in[0], k * n + i);
     store(&c->out[0], i, (int64_t)at);
   }
   return TY_OK;
@@ -333,29 +348,37 @@ static int unravel_run(struct call *c)
 MOVE_KERNEL(ravel_kernels, ravel_run)
 MOVE_KERNEL(unravel_kernels, unravel_run)
 
-/* -- rows --------------------------------------------------------------------------------------------------------------------------- */
+/* -- rows ---------------------------------------------------------------------------------------------------------- */
 
 const struct op op_gather[] = {
   { .name = "gather_nd", .alias = "_npi_gather_nd _npx_gather_nd", .tier = 2,
-    .doc = "The rows of data at the places named by indices (M, ...): result (..., rest of data). Gradients of one place add up; indices get none.",
-    .in = "data indices", .shape = gather_shape, .type = first_type, .grad = "g0 i1", .cpu = gather_kernels, .back_cpu = gather_back_kernels },
+    .doc = "The rows of data at the places named by indices (M, ...): result (..., rest of data). Gradients of one "
+           "place add up; indices get none.",
+    .in = "data indices", .shape = gather_shape, .type = first_type, .grad = "g0 i1", .cpu = gather_kernels,
+    .back_cpu = gather_back_kernels },
   { .name = "scatter_nd", .tier = 2,
-    .doc = "Zeros of the given shape with the rows of data written to the places named by indices. data's gradient is gathered there; indices get none.",
-    .in = "data indices", .param = scatter_params, .param_size = sizeof(struct scatter), .shape = scatter_shape, .type = first_type,
+    .doc = "Zeros of the given shape with the rows of data written to the places named by indices. data's gradient is "
+           "gathered there; indices get none.",
+    .in = "data indices", .param = scatter_params, .param_size = sizeof(struct scatter), .shape = scatter_shape,
+    .type = first_type,
     .grad = "g0 i1", .cpu = scatter_kernels, .back_cpu = scatter_back_kernels },
   { .name = "_scatter_set_nd", .alias = "_npi_scatter_set_nd", .tier = 1,
     .doc = "lhs with the rows of rhs written to the places named by indices. No gradient.",
-    .in = "lhs rhs indices", .param = scatter_params, .param_size = sizeof(struct scatter), .shape = set_shape, .type = set_type,
+    .in = "lhs rhs indices", .param = scatter_params, .param_size = sizeof(struct scatter), .shape = set_shape,
+    .type = set_type,
     .inplace = "0=0", .cpu = set_kernels },
   { .name = "_contrib_index_copy", .tier = 2,
-    .doc = "old_tensor with row index_vector[i] replaced by row i of new_tensor. The replaced rows' gradient goes to new_tensor, the rest to old_tensor.",
+    .doc = "old_tensor with row index_vector[i] replaced by row i of new_tensor. The replaced rows' gradient goes to "
+           "new_tensor, the rest to old_tensor.",
     .in = "old_tensor index_vector new_tensor", .shape = copy_shape, .type = copy_type, .grad = "g0 i1",
     .cpu = copy_kernels, .back_cpu = copy_back_kernels },
   { .name = "_ravel_multi_index", .alias = "ravel_multi_index", .tier = 2,
     .doc = "Positions in the flattened array from one row of coordinates per axis. No gradient flows.",
-    .in = "data", .param = ravel_params, .param_size = sizeof(struct ravel), .shape = ravel_shape, .flags = OP_ZERO_GRAD, .cpu = ravel_kernels },
+    .in = "data", .param = ravel_params, .param_size = sizeof(struct ravel), .shape = ravel_shape,
+    .flags = OP_ZERO_GRAD, .cpu = ravel_kernels },
   { .name = "_unravel_index", .alias = "unravel_index", .tier = 2,
     .doc = "One row of coordinates per axis from positions in the flattened array. No gradient flows.",
-    .in = "data", .param = ravel_params, .param_size = sizeof(struct ravel), .shape = unravel_shape, .flags = OP_ZERO_GRAD, .cpu = unravel_kernels },
+    .in = "data", .param = ravel_params, .param_size = sizeof(struct ravel), .shape = unravel_shape,
+    .flags = OP_ZERO_GRAD, .cpu = unravel_kernels },
   { 0 }
 };

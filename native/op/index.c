@@ -1,8 +1,8 @@
 /* index.c - elements chosen by an index: take, batch_take, pick, one_hot, fill_element_0index, _onehot_encode; where.
 **
-** Indices may have any dtype and are truncated towards zero. Gradients of chosen elements are added up in the order of the
-** indices: columns, or ranges of the array's rows, are shared out among threads, never the indices, so that sums have
-** equal bits. Indices and conditions get no gradient.
+** Indices may have any dtype and are truncated towards zero. Gradients of chosen elements are added up in the order of
+** the indices: columns, or ranges of the array's rows, are shared out among threads, never the indices, so that sums
+** have equal bits. Indices and conditions get no gradient.
 */
 #include "move.h"
 
@@ -19,7 +19,9 @@ static int check_all(const struct arr *index, int64_t low, int64_t n)
   int64_t count = desc_count(&index->d);
   for (int64_t i = 0; i < count; i++) {
     int64_t j = index_of(index, i);
-    if (j < low || j >= n) return fail(TY_ERUN, "index %lld at place %lld is out of range; expected %lld to %lld", (long long)j, (long long)i, (long long)low, (long long)n - 1);
+    if (j < low || j >= n)
+      return fail(TY_ERUN, "index %lld at place %lld is out of range; expected %lld to %lld", (long long)j,
+                  (long long)i, (long long)low, (long long)n - 1);
   }
   return TY_OK;
 }
@@ -33,12 +35,13 @@ static void copy_some(void *to, const void *from, size_t bytes)
 
 static int first_type(struct infer *s) { return type_both(s, &s->in[0], &s->out[0]); }
 
-/* -- take ------------------------------------------------------------------------------------------------------------- */
+/* -- take ---------------------------------------------------------------------------------------------------------- */
 
 struct take { int64_t axis, mode; };
 static const struct param take_params[] = {
   { "axis", P_INT,  offsetof(struct take, axis), "0",    "axis of a from which to take; negative counts from the end" },
-  { "mode", P_ENUM, offsetof(struct take, mode), "clip", "an index out of range is an error, counted modulo the size, or moved to the nearest end", "raise|wrap|clip" },
+  { "mode", P_ENUM, offsetof(struct take, mode), "clip",
+    "an index out of range is an error, counted modulo the size, or moved to the nearest end", "raise|wrap|clip" },
   { 0 }
 };
 
@@ -58,7 +61,7 @@ static int take_shape(struct infer *s)
 }
 
 struct taking {
-  char *a, *y;                                        /* a: the array or its gradient; y: what was taken or its gradient */
+  char *a, *y;  /* a: the array or its gradient; y: what was taken or its gradient */
   const struct arr *index;
   size_t size;
   int dtype, mode;
@@ -69,7 +72,8 @@ struct taking {
 static struct taking taking_of(const struct take *p, const struct arr *a, const struct arr *index, void *y)
 {
   int axis = (int)(p->axis < 0 ? p->axis + a->d.ndim : p->axis);
-  struct taking t = { a->p, y, index, dtype_size(a->d.dtype), a->d.dtype, (int)p->mode, product_of(&a->d, 0, axis), a->d.dim[axis],
+  struct taking t = { a->p, y, index, dtype_size(a->d.dtype), a->d.dtype, (int)p->mode, product_of(&a->d, 0, axis),
+                      a->d.dim[axis],
                       product_of(&a->d, axis + 1, a->d.ndim), desc_count(&index->d), 1, 1 };
   return t;
 }
@@ -80,7 +84,8 @@ static void take_body(int64_t begin, int64_t end, void *context)
   size_t row = (size_t)t->inner * t->size;
   for (int64_t u = begin; u < end; u++) {
     int64_t j = bring_in(index_of(t->index, u % t->n), t->k, t->mode);
-    copy_some(elements_at(t->y, u * t->inner, t->size), elements_at(t->a, (u / t->n * t->k + j) * t->inner, t->size), row);
+    copy_some(elements_at(t->y, u * t->inner, t->size), elements_at(t->a, (u / t->n * t->k + j) * t->inner, t->size),
+              row);
   }
 }
 
@@ -117,7 +122,8 @@ static void add_body(int64_t begin, int64_t end, void *context)
   const struct taking *t = context;
   for (int64_t u = begin; u < end; u++) {
     int64_t column = u % t->blocks * COLUMNS, part = u / t->blocks % t->parts, outer = u / t->blocks / t->parts;
-    int64_t width = t->blocks == 1 ? t->inner : MIN(COLUMNS, t->inner - column), low = t->k * part / t->parts, high = t->k * (part + 1) / t->parts;
+    int64_t width = t->blocks == 1 ? t->inner : MIN(COLUMNS, t->inner - column), low = t->k * part / t->parts,
+        high = t->k * (part + 1) / t->parts;
     switch (t->dtype) {
     case TY_F32: add_float(t, outer, column, width, low, high); break;
     case TY_F64: add_double(t, outer, column, width, low, high); break;
@@ -141,15 +147,19 @@ static int take_back(struct call *c)                  /* reads the head gradient
 }
 
 MOVE_KERNEL(take_kernels, take_run)
-static const struct kernel take_back_kernels[] = { { .name = "add rows", .run = take_back, .types = T_FLOAT | T_INT, .add = 1 }, { 0 } };
+static const struct kernel take_back_kernels[] = {
+  { .name = "add rows", .run = take_back, .types = T_FLOAT | T_INT, .add = 1 }, { 0 }
+};
 
-/* -- batch_take, pick: one element of each line ----------------------------------------------------------------------------- */
+/* -- batch_take, pick: one element of each line -------------------------------------------------------------------- */
 
 struct pick { int64_t axis, keepdims, mode; };
 static const struct param pick_params[] = {
-  { "axis",     P_INT,  offsetof(struct pick, axis),     "-1",    "axis along which to pick; negative counts from the end", NULL, NULL, 1 },
+  { "axis",     P_INT,  offsetof(struct pick, axis),     "-1",
+    "axis along which to pick; negative counts from the end", NULL, NULL, 1 },
   { "keepdims", P_BOOL, offsetof(struct pick, keepdims), "False", "leave the axis with size 1" },
-  { "mode",     P_ENUM, offsetof(struct pick, mode),     "clip",  "an index out of range is moved to the nearest end, or counted modulo the size", "clip|wrap" },
+  { "mode",     P_ENUM, offsetof(struct pick, mode),     "clip",
+    "an index out of range is moved to the nearest end, or counted modulo the size", "clip|wrap" },
   { 0 }
 };
 
@@ -182,7 +192,8 @@ static int batch_shape(struct infer *s)
   if (!dims_known(a) || !dims_known(index)) return TY_OK;
   if (a->ndim >= 2 && product_of(a, 0, a->ndim - 1) == product_of(index, 0, index->ndim)) return TY_OK;
   char one[160], two[160];
-  return infer_fail(s, TY_ESHAPE, index, "shape %s does not give one index per row of a, which is %s", text_shape(index, one, sizeof one), text_shape(a, two, sizeof two));
+  return infer_fail(s, TY_ESHAPE, index, "shape %s does not give one index per row of a, which is %s",
+                    text_shape(index, one, sizeof one), text_shape(a, two, sizeof two));
 }
 
 static int batch_type(struct infer *s)
@@ -198,18 +209,23 @@ static void pick_body(int64_t begin, int64_t end, void *context)
   const struct picking *t = context;
   for (int64_t u = begin; u < end; u++) {
     int64_t j = bring_in(index_of(t->index, u), t->k, t->mode);
-    char *y = elements_at(t->y, u, t->size), *x = elements_at(t->data, (u / t->inner * t->k + j) * t->inner + u % t->inner, t->size);
+    int64_t at = (u / t->inner * t->k + j) * t->inner + u % t->inner;
+    char *y = elements_at(t->y, u, t->size), *x = elements_at(t->data, at, t->size);
     copy_some(t->back ? x : y, t->back ? y : x, t->size);
   }
 }
 
 static void pick_lines(const struct arr *data, const struct arr *index, void *y, int axis, int mode, bool back)
 {
-  struct picking t = { data->p, y, index, dtype_size(data->d.dtype), mode, data->d.dim[axis], product_of(&data->d, axis + 1, data->d.ndim), back };
+  struct picking t = { data->p, y, index, dtype_size(data->d.dtype), mode, data->d.dim[axis],
+                       product_of(&data->d, axis + 1, data->d.ndim), back };
   parallel(desc_count(&data->d) / t.k, 8192, pick_body, &t);
 }
 
-static int pick_axis(const struct pick *p, const ty_desc *d) { return (int)(p->axis < 0 ? p->axis + d->ndim : p->axis); }
+static int pick_axis(const struct pick *p, const ty_desc *d)
+{
+  return (int)(p->axis < 0 ? p->axis + d->ndim : p->axis);
+}
 
 static int pick_run(struct call *c)
 {
@@ -238,7 +254,7 @@ MOVE_KERNEL(pick_kernels, pick_run)
 MOVE_KERNEL(pick_back_kernels, pick_back)
 MOVE_KERNEL(batch_kernels, batch_run)
 
-/* -- one_hot, _onehot_encode, fill_element_0index --------------------------------------------------------------------------------- */
+/* -- one_hot, _onehot_encode, fill_element_0index ------------------------------------------------------------------ */
 
 struct hot { int64_t depth; double on_value, off_value; int64_t dtype; };
 static const struct param hot_params[] = {
@@ -265,7 +281,8 @@ static int hot_shape(struct infer *s)
 
 static int hot_type(struct infer *s) { return type_is(s, &s->out[0], (int)((const struct hot *)s->param)->dtype); }
 
-/* Sets element index[i] of each row i of y to element i of `from`, which steps by `step` elements; rows are k wide. Out of range: nothing. */
+/* Sets element index[i] of each row i of y to element i of `from`, which steps by `step` elements; rows are k wide.
+** Out of range: nothing. */
 static void set_places(char *y, const struct arr *index, int64_t k, const void *from, int64_t step, size_t size)
 {
   int64_t n = desc_count(&index->d);
@@ -337,7 +354,7 @@ MOVE_KERNEL(hot_kernels, hot_run)
 MOVE_KERNEL(encode_kernels, encode_run)
 MOVE_KERNEL(fill_kernels, fill_run)
 
-/* -- where --------------------------------------------------------------------------------------------------------------------------- */
+/* -- where --------------------------------------------------------------------------------------------------------- */
 
 static int where_shape(struct infer *s)
 {
@@ -366,7 +383,8 @@ typedef uint16_t u16 __attribute__((may_alias));
 typedef uint32_t u32 __attribute__((may_alias));
 typedef uint64_t u64 __attribute__((may_alias));
 
-/* z = a where the condition holds, else b; NULL is zeros. A condition holds if a bit of the mask is set: all but a float's sign. */
+/* z = a where the condition holds, else b; NULL is zeros. A condition holds if a bit of the mask is set: all but a
+** float's sign. */
 struct choice { const char *when; uint64_t mask; size_t wide, size; const char *a, *b; char *z; int64_t row; };
 
 #define CHOOSE(C, T) \
@@ -390,7 +408,9 @@ static int power_of(size_t size) { return size == 1 ? 0 : size == 2 ? 1 : size =
 static void choose_elements(int64_t begin, int64_t end, void *context)
 {
 #define CHOOSE_ROW(C) { choose_##C##_u8, choose_##C##_u16, choose_##C##_u32, choose_##C##_u64 }
-  static void (*const table[4][4])(const struct choice *, int64_t, int64_t) = { CHOOSE_ROW(u8), CHOOSE_ROW(u16), CHOOSE_ROW(u32), CHOOSE_ROW(u64) };
+  static void (*const table[4][4])(const struct choice *, int64_t, int64_t) = {
+    CHOOSE_ROW(u8), CHOOSE_ROW(u16), CHOOSE_ROW(u32), CHOOSE_ROW(u64)
+  };
   const struct choice *s = context;
   table[power_of(s->wide)][power_of(s->size)](s, begin, end);
 }
@@ -417,7 +437,8 @@ static void choose(const struct arr *when, const ty_desc *d, const void *a, cons
 {
   size_t wide = dtype_size(when->d.dtype);
   uint64_t sign = dtype_float(when->d.dtype) ? 1ull << (8 * wide - 1) : 0;
-  struct choice s = { when->p, (wide == 8 ? ~0ull : (1ull << 8 * wide) - 1) & ~sign, wide, dtype_size(d->dtype), a, b, z, desc_count(d) / desc_count(&when->d) };
+  struct choice s = { when->p, (wide == 8 ? ~0ull : (1ull << 8 * wide) - 1) & ~sign, wide, dtype_size(d->dtype), a, b,
+                      z, desc_count(d) / desc_count(&when->d) };
   if (!z) return;
   if (s.row == 1) parallel(desc_count(d), 32768, choose_elements, &s);
   else parallel(d->dim[0], MAX(1, 32768 / s.row), choose_rows, &s);
@@ -440,22 +461,27 @@ static int where_back(struct call *c)                 /* reads the head gradient
 MOVE_KERNEL(where_kernels, where_run)
 MOVE_KERNEL(where_back_kernels, where_back)
 
-/* -- rows ------------------------------------------------------------------------------------------------------------------------------- */
+/* -- rows ---------------------------------------------------------------------------------------------------------- */
 
 const struct op op_index[] = {
   { .name = "take", .alias = "_npi_take", .tier = 1,
-    .doc = "Entries of a along an axis, chosen by indices; the shape of indices stands in place of the axis. Gradients of entries add up; indices get none.",
+    .doc = "Entries of a along an axis, chosen by indices; the shape of indices stands in place of the axis. "
+           "Gradients of entries add up; indices get none.",
     .in = "a indices", .param = take_params, .param_size = sizeof(struct take), .shape = take_shape, .type = first_type,
     .grad = "g0 i1", .cpu = take_kernels, .back_cpu = take_back_kernels },
   { .name = "batch_take", .tier = 1,
-    .doc = "One element of each row of a, chosen by indices, which are moved into the row's range. No gradient; use pick.",
+    .doc = "One element of each row of a, chosen by indices, which are moved into the row's range. No gradient; use "
+           "pick.",
     .in = "a indices", .shape = batch_shape, .type = batch_type, .cpu = batch_kernels },
   { .name = "pick", .alias = "choose_element_0index _npx_pick", .tier = 1,
-    .doc = "One element of each line along an axis, chosen by index. The gradient goes to the picked elements; the index gets none.",
-    .in = "data index", .param = pick_params, .param_size = sizeof(struct pick), .shape = pick_shape, .type = first_type,
+    .doc = "One element of each line along an axis, chosen by index. The gradient goes to the picked elements; the "
+           "index gets none.",
+    .in = "data index", .param = pick_params, .param_size = sizeof(struct pick), .shape = pick_shape,
+    .type = first_type,
     .grad = "g0 i1", .cpu = pick_kernels, .back_cpu = pick_back_kernels },
   { .name = "one_hot", .alias = "_npx_one_hot", .tier = 1,
-    .doc = "A row of `depth` numbers for each index: on_value at the index, off_value elsewhere and everywhere if it is out of range. No gradient flows.",
+    .doc = "A row of `depth` numbers for each index: on_value at the index, off_value elsewhere and everywhere if it "
+           "is out of range. No gradient flows.",
     .in = "indices", .param = hot_params, .param_size = sizeof(struct hot), .shape = hot_shape, .type = hot_type,
     .flags = OP_ZERO_GRAD, .cpu = hot_kernels },
   { .name = "_onehot_encode", .tier = 3,
@@ -465,7 +491,9 @@ const struct op op_index[] = {
     .doc = "lhs with element rhs[i] of each row i replaced by mhs[i].",
     .in = "lhs mhs rhs", .shape = fill_shape, .type = fill_type, .inplace = "0=0", .cpu = fill_kernels },
   { .name = "where", .alias = "_sparse_where", .tier = 1,
-    .doc = "x where condition is not 0, else y; a vector as condition selects whole rows. Gradients go to the chosen side; condition gets none.",
-    .in = "condition x y", .shape = where_shape, .type = where_type, .grad = "g0 i0", .cpu = where_kernels, .back_cpu = where_back_kernels },
+    .doc = "x where condition is not 0, else y; a vector as condition selects whole rows. Gradients go to the chosen "
+           "side; condition gets none.",
+    .in = "condition x y", .shape = where_shape, .type = where_type, .grad = "g0 i0", .cpu = where_kernels,
+    .back_cpu = where_back_kernels },
   { 0 }
 };

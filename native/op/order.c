@@ -1,14 +1,15 @@
 /* order.c - sort, argsort, topk.
 **
-** Elements become keys, 64-bit integers of the same order (NaN above all numbers, -0 as 0), so that one merge sort, stable
-** and therefore with the first of equals first, serves all dtypes; descending order is that of the complements. For a few of
-** many, topk keeps a short sorted list instead. Lines are shared out among threads; each has its own working memory.
+** Elements become keys, 64-bit integers of the same order (NaN above all numbers, -0 as 0), so that one merge sort,
+** stable and therefore with the first of equals first, serves all dtypes; descending order is that of the complements.
+** For a few of many, topk keeps a short sorted list instead. Lines are shared out among threads; each has its own
+** working memory.
 */
 #include "move.h"
 
 struct key { uint64_t key; int64_t place; };
 
-/* -- keys ------------------------------------------------------------------------------------------------------------ */
+/* -- keys ---------------------------------------------------------------------------------------------------------- */
 
 static uint64_t key_of_real(double v)
 {
@@ -21,7 +22,11 @@ static uint64_t key_of_real(double v)
 
 static uint64_t key_of_whole(int64_t v) { return (uint64_t)v ^ 1ull << 63; }
 
-#define READ(T, key_of) for (int64_t i = 0; i < n; i++) { uint64_t k = key_of(((const T *)x)[i * stride]); out[i] = (struct key){ down ? ~k : k, i }; }
+#define READ(T, key_of) \
+  for (int64_t i = 0; i < n; i++) { \
+    uint64_t k = key_of(((const T *)x)[i * stride]); \
+    out[i] = (struct key){ down ? ~k : k, i }; \
+  }
 static void read_keys(struct key *out, const void *x, int dtype, int64_t n, int64_t stride, bool down)
 {
   switch (dtype) {
@@ -34,7 +39,7 @@ static void read_keys(struct key *out, const void *x, int dtype, int64_t n, int6
   }
 }
 
-/* -- sorting ----------------------------------------------------------------------------------------------------------- */
+/* -- sorting ------------------------------------------------------------------------------------------------------- */
 
 enum { RUN = 16 };                                    /* sorted by insertion */
 
@@ -87,9 +92,9 @@ static void select_few(struct key *a, int64_t n, int64_t k)
   }
 }
 
-/* -- lines ---------------------------------------------------------------------------------------------------------------- */
+/* -- lines --------------------------------------------------------------------------------------------------------- */
 
-struct lines {                                        /* (outer, n, inner) around the axis; the first k of each line are wanted */
+struct lines {  /* (outer, n, inner) around the axis; the first k of each line are wanted */
   const char *x;
   int     dtype;
   size_t  size;
@@ -137,11 +142,13 @@ static void lines_body(int64_t begin, int64_t end, void *context)
 
 static struct arr *wanted(struct arr *a) { return a && a->p ? a : NULL; }
 
-static void order_lines(const struct call *c, int64_t axis, int64_t k, bool down, struct arr *value, struct arr *index, struct arr *mask)
+static void order_lines(const struct call *c, int64_t axis, int64_t k, bool down, struct arr *value, struct arr *index,
+                        struct arr *mask)
 {
   const ty_desc *d = &c->in[0].d;
   int a = (int)(axis < 0 ? axis + d->ndim : axis);
-  struct lines l = { c->in[0].p, d->dtype, dtype_size(d->dtype), down, 1, desc_count(d), 1, k, wanted(value), wanted(index), wanted(mask), c->tmp };
+  struct lines l = { c->in[0].p, d->dtype, dtype_size(d->dtype), down, 1, desc_count(d), 1, k, wanted(value),
+                     wanted(index), wanted(mask), c->tmp };
   if (axis != NONE) l.outer = product_of(d, 0, a), l.n = d->dim[a], l.inner = product_of(d, a + 1, d->ndim);
   if (l.k < 1) l.k = l.n;
   if (l.mask) move_zero(l.mask->p, desc_bytes(&l.mask->d));
@@ -159,7 +166,8 @@ static void put_back(struct arr *dx, const struct arr *g, const struct arr *inde
 {
   const ty_desc *d = &dx->d;
   int a = (int)(axis < 0 ? axis + d->ndim : axis);
-  int64_t n = axis == NONE ? desc_count(d) : d->dim[a], inner = axis == NONE ? 1 : product_of(d, a + 1, d->ndim), count = desc_count(&g->d);
+  int64_t n = axis == NONE ? desc_count(d) : d->dim[a], inner = axis == NONE ? 1 : product_of(d, a + 1, d->ndim),
+      count = desc_count(&g->d);
   size_t size = dtype_size(d->dtype);
   if (k < 1) k = n;
   move_zero(dx->p, desc_bytes(d));
@@ -177,7 +185,8 @@ static int line_shape(struct infer *s, ty_desc *out, int64_t axis, int64_t k)   
   if (!in->ndim) return TY_OK;
   if (axis != NONE) TRY(axis_of(s, axis, in->ndim, &a));
   n = axis == NONE ? product_of(in, 0, in->ndim) : in->dim[a];
-  if (n && k > n) return infer_fail(s, TY_EVALUE, in, "k is %lld, but there are only %lld elements", (long long)k, (long long)n);
+  if (n && k > n)
+    return infer_fail(s, TY_EVALUE, in, "k is %lld, but there are only %lld elements", (long long)k, (long long)n);
   memcpy(dim, in->dim, sizeof dim);
   if (axis == NONE) a = 0;
   dim[a] = k < 1 ? n : k;
@@ -189,26 +198,31 @@ static int index_fits(struct infer *s, int64_t axis, int dtype)
 {
   const ty_desc *in = &s->in[0];
   if (!in->ndim) return TY_OK;
-  int64_t n = axis == NONE ? product_of(in, 0, in->ndim) : axis >= -in->ndim && axis < in->ndim ? in->dim[axis < 0 ? axis + in->ndim : axis] : 0;
+  bool inside = axis >= -in->ndim && axis < in->ndim;
+  int64_t n = axis == NONE ? product_of(in, 0, in->ndim) : inside ? in->dim[axis < 0 ? axis + in->ndim : axis] : 0;
   int64_t most = dtype == TY_U8 ? 256 : dtype == TY_F16 ? 2049 : dtype == TY_F32 ? (1 << 24) + 1 : INT32_MAX;
   if (n <= most || dtype == TY_I64 || dtype == TY_F64) return TY_OK;
-  return infer_fail(s, TY_EVALUE, NULL, "parameter dtype: %s cannot count %lld elements", dtype_name(dtype), (long long)n);
+  return infer_fail(s, TY_EVALUE, NULL, "parameter dtype: %s cannot count %lld elements", dtype_name(dtype),
+                    (long long)n);
 }
 
 static int check_index_dtype(const char *op, int64_t dtype)
 {
-  if (dtype == TY_U8 || dtype == TY_I32 || dtype == TY_I64 || dtype == TY_F16 || dtype == TY_F32 || dtype == TY_F64) return TY_OK;
-  int code = fail(TY_EVALUE, "%s: parameter dtype: expected uint8, int32, int64, float16, float32 or float64, got %s", op, dtype_name((int)dtype));
+  if (dtype == TY_U8 || dtype == TY_I32 || dtype == TY_I64 || dtype == TY_F16 || dtype == TY_F32 || dtype == TY_F64)
+    return TY_OK;
+  int code = fail(TY_EVALUE, "%s: parameter dtype: expected uint8, int32, int64, float16, float32 or float64, got %s",
+                  op, dtype_name((int)dtype));
   fail_argument("dtype", "uint8, int32, int64, float16, float32 or float64", dtype_name((int)dtype));
   return code;
 }
 
 #define INDEX_DTYPE(type) { "dtype", P_DTYPE, offsetof(type, dtype), "float32", "dtype of the indices" }
 
-/* -- sort ------------------------------------------------------------------------------------------------------------------- */
+/* -- sort ---------------------------------------------------------------------------------------------------------- */
 
 struct sort { int64_t axis, is_ascend, dtype; };
-#define SORT_AXIS  { "axis",      P_INT,  offsetof(struct sort, axis),      "-1",   "axis to sort along; negative counts from the end; None: flattened", NULL, NULL, 1 }
+#define SORT_AXIS  { "axis",      P_INT,  offsetof(struct sort, axis),      "-1", \
+                     "axis to sort along; negative counts from the end; None: flattened", NULL, NULL, 1 }
 #define SORT_ORDER { "is_ascend", P_BOOL, offsetof(struct sort, is_ascend), "True", "the least first" }
 static const struct param sort_params[] = { SORT_AXIS, SORT_ORDER, { 0 } };
 static const struct param argsort_params[] = { SORT_AXIS, SORT_ORDER, INDEX_DTYPE(struct sort), { 0 } };
@@ -233,7 +247,10 @@ static int sort_run(struct call *c)
   return TY_OK;
 }
 
-static size_t sort_scratch(const struct call *c) { return keys_scratch(&c->in[0].d, ((const struct sort *)c->param)->axis); }
+static size_t sort_scratch(const struct call *c)
+{
+  return keys_scratch(&c->in[0].d, ((const struct sort *)c->param)->axis);
+}
 
 static int sort_back(struct call *c)                  /* reads the head gradient, the hidden indices */
 {
@@ -259,18 +276,24 @@ static int argsort_run(struct call *c)
   return TY_OK;
 }
 
-static const struct kernel sort_kernels[] = { { .name = "merge", .run = sort_run, .types = T_FLOAT | T_INT, .scratch = sort_scratch }, { 0 } };
-static const struct kernel argsort_kernels[] = { { .name = "merge", .run = argsort_run, .types = T_FLOAT | T_INT, .scratch = sort_scratch }, { 0 } };
+static const struct kernel sort_kernels[] = {
+  { .name = "merge", .run = sort_run, .types = T_FLOAT | T_INT, .scratch = sort_scratch }, { 0 }
+};
+static const struct kernel argsort_kernels[] = {
+  { .name = "merge", .run = argsort_run, .types = T_FLOAT | T_INT, .scratch = sort_scratch }, { 0 }
+};
 MOVE_KERNEL(sort_back_kernels, sort_back)
 
-/* -- topk ---------------------------------------------------------------------------------------------------------------------- */
+/* -- topk ---------------------------------------------------------------------------------------------------------- */
 
 enum { VALUE, INDICES, MASK, BOTH };
 struct topk { int64_t axis, k, ret_typ, is_ascend, dtype; };
 static const struct param topk_params[] = {
-  { "axis",      P_INT,  offsetof(struct topk, axis),      "-1",      "axis to search; negative counts from the end; None: flattened", NULL, NULL, 1 },
+  { "axis",      P_INT,  offsetof(struct topk, axis),      "-1",
+    "axis to search; negative counts from the end; None: flattened", NULL, NULL, 1 },
   { "k",         P_INT,  offsetof(struct topk, k),         "1",       "how many; less than 1: all" },
-  { "ret_typ",   P_ENUM, offsetof(struct topk, ret_typ),   "indices", "the elements, their places, ones at their places, or elements and places", "value|indices|mask|both" },
+  { "ret_typ",   P_ENUM, offsetof(struct topk, ret_typ),   "indices",
+    "the elements, their places, ones at their places, or elements and places", "value|indices|mask|both" },
   { "is_ascend", P_BOOL, offsetof(struct topk, is_ascend), "False",   "the least instead of the largest" },
   INDEX_DTYPE(struct topk),
   { 0 }
@@ -315,11 +338,15 @@ static int topk_run(struct call *c)
   const struct topk *p = c->param;
   bool values = p->ret_typ == VALUE || p->ret_typ == BOTH;
   struct arr *index = values ? &c->out[1] : p->ret_typ == INDICES ? &c->out[0] : NULL;
-  order_lines(c, p->axis, p->k, !p->is_ascend, values ? &c->out[0] : NULL, index, p->ret_typ == MASK ? &c->out[0] : NULL);
+  order_lines(c, p->axis, p->k, !p->is_ascend, values ? &c->out[0] : NULL, index,
+              p->ret_typ == MASK ? &c->out[0] : NULL);
   return TY_OK;
 }
 
-static size_t topk_scratch(const struct call *c) { return keys_scratch(&c->in[0].d, ((const struct topk *)c->param)->axis); }
+static size_t topk_scratch(const struct call *c)
+{
+  return keys_scratch(&c->in[0].d, ((const struct topk *)c->param)->axis);
+}
 
 static int topk_back(struct call *c)
 {
@@ -330,23 +357,31 @@ static int topk_back(struct call *c)
   return TY_OK;
 }
 
-static const struct kernel topk_kernels[] = { { .name = "select", .run = topk_run, .types = T_FLOAT | T_INT, .scratch = topk_scratch }, { 0 } };
+static const struct kernel topk_kernels[] = {
+  { .name = "select", .run = topk_run, .types = T_FLOAT | T_INT, .scratch = topk_scratch }, { 0 }
+};
 MOVE_KERNEL(topk_back_kernels, topk_back)
 
-/* -- rows ------------------------------------------------------------------------------------------------------------------------- */
+/* -- rows ---------------------------------------------------------------------------------------------------------- */
 
 const struct op op_order[] = {
   { .name = "sort", .alias = "_npi_sort", .tier = 2,
     .doc = "Elements along an axis in order. Each element gets the gradient of its new place.",
-    .in = "data", .out = "output0 [output1]", .param = sort_params, .param_size = sizeof(struct sort), .shape = sort_shape, .type = sort_type,
+    .in = "data", .out = "output0 [output1]", .param = sort_params, .param_size = sizeof(struct sort),
+    .shape = sort_shape, .type = sort_type,
     .grad = "g0 o1", .cpu = sort_kernels, .back_cpu = sort_back_kernels },
   { .name = "argsort", .alias = "_npi_argsort", .tier = 2,
-    .doc = "Places, counted from 0, that put the elements along an axis in order; equal elements stay as they are. No gradient flows.",
-    .in = "data", .param = argsort_params, .param_size = sizeof(struct sort), .check = argsort_check, .shape = argsort_shape, .type = argsort_type,
+    .doc = "Places, counted from 0, that put the elements along an axis in order; equal elements stay as they are. No "
+           "gradient flows.",
+    .in = "data", .param = argsort_params, .param_size = sizeof(struct sort), .check = argsort_check,
+    .shape = argsort_shape, .type = argsort_type,
     .flags = OP_ZERO_GRAD, .cpu = argsort_kernels },
   { .name = "topk", .alias = "_npx_topk", .tier = 2,
-    .doc = "The k largest (or least) elements along an axis, sorted, their places counted from 0, or a mask of ones. Chosen elements get their gradient.",
-    .in = "data", .out = "output", .out_of = topk_out, .param = topk_params, .param_size = sizeof(struct topk), .check = topk_check,
-    .shape = topk_shape, .type = topk_type, .grad = "g0", .grad_of = topk_grad, .cpu = topk_kernels, .back_cpu = topk_back_kernels },
+    .doc = "The k largest (or least) elements along an axis, sorted, their places counted from 0, or a mask of ones. "
+           "Chosen elements get their gradient.",
+    .in = "data", .out = "output", .out_of = topk_out, .param = topk_params, .param_size = sizeof(struct topk),
+    .check = topk_check,
+    .shape = topk_shape, .type = topk_type, .grad = "g0", .grad_of = topk_grad, .cpu = topk_kernels,
+    .back_cpu = topk_back_kernels },
   { 0 }
 };

@@ -1,17 +1,18 @@
-/* reduce.c - folds over axes: sum, mean, prod, nansum, nanprod, max, min, norm, moments; places of extremes: argmax, argmin,
-** argmax_channel; running sums: cumsum.
+/* reduce.c - folds over axes: sum, mean, prod, nansum, nanprod, max, min, norm, moments; places of extremes: argmax,
+** argmin, argmax_channel; running sums: cumsum.
 **
-** No axis given, or an empty list, means all of them. Dropping every axis leaves one of size 1. The walk over the shape and
-** the inner loops are reduce.h's. Integers wrap, integer means truncate. NaN is the extreme of what it occurs in.
+** No axis given, or an empty list, means all of them. Dropping every axis leaves one of size 1. The walk over the shape
+** and the inner loops are reduce.h's. Integers wrap, integer means truncate. NaN is the extreme of what it occurs in.
 */
 #include "move.h"
 #include "reduce.h"
 
-/* -- which axes go, and what is left -------------------------------------------------------------------------------- */
+/* -- which axes go, and what is left ------------------------------------------------------------------------------- */
 
 struct fold { struct dims axis; int64_t keepdims, exclude; };
 #define AXIS(type, none) \
-  { "axis",     P_SHAPE, offsetof(type, axis),     none,    "axis or axes to reduce; negative counts from the end; None or empty: all", NULL, NULL, 1 }, \
+  { "axis",     P_SHAPE, offsetof(type, axis),     none, \
+    "axis or axes to reduce; negative counts from the end; None or empty: all", NULL, NULL, 1 }, \
   { "keepdims", P_BOOL,  offsetof(type, keepdims), "False", "leave reduced axes with size 1" }
 static const struct param fold_params[] = {
   AXIS(struct fold, "None"),
@@ -66,7 +67,7 @@ static int fold_shape(struct infer *s)
   return reduced_shape(s, &s->out[0], axes_mask(&p->axis, p->exclude, ndim), p->keepdims);
 }
 
-/* -- sum, mean, prod, nansum, nanprod, max, min ------------------------------------------------------------------------ */
+/* -- sum, mean, prod, nansum, nanprod, max, min -------------------------------------------------------------------- */
 
 static void fold_plan(const struct call *c, const ty_desc *data, struct reduce *r)
 {
@@ -89,7 +90,7 @@ static int fold_run(struct call *c, int kind, int finish)
   return TY_OK;
 }
 
-static int fold_back(struct call *c, int kind, bool mean)                    /* reads g0, then i0 and o0 as the kind needs */
+static int fold_back(struct call *c, int kind, bool mean)  /* reads g0, then i0 and o0 as the kind needs */
 {
   struct reduce r;
   fold_plan(c, &c->out[0].d, &r);
@@ -101,8 +102,12 @@ static int fold_back(struct call *c, int kind, bool mean)                    /* 
 #define FOLD(op, kind, finish, back) \
 static int op##_run(struct call *c) { return fold_run(c, kind, finish); } \
 static int op##_back(struct call *c) { return fold_back(c, back, finish == F_MEAN); } \
-static const struct kernel op##_kernels[] = { { .name = "fold", .run = op##_run, .types = T_FLOAT | T_INT, .scratch = fold_scratch, .add = 1 }, { 0 } }; \
-static const struct kernel op##_back_kernels[] = { { .name = "spread", .run = op##_back, .types = T_FLOAT | T_INT }, { 0 } };
+static const struct kernel op##_kernels[] = { \
+  { .name = "fold", .run = op##_run, .types = T_FLOAT | T_INT, .scratch = fold_scratch, .add = 1 }, { 0 } \
+}; \
+static const struct kernel op##_back_kernels[] = { \
+  { .name = "spread", .run = op##_back, .types = T_FLOAT | T_INT }, { 0 } \
+};
 FOLD(sum,     R_SUM,     F_PLAIN, B_SUM)
 FOLD(mean,    R_SUM,     F_MEAN,  B_SUM)
 FOLD(nansum,  R_NANSUM,  F_PLAIN, B_NANSUM)
@@ -111,13 +116,15 @@ FOLD(nanprod, R_NANPROD, F_PLAIN, B_NANPROD)
 FOLD(max,     R_MAX,     F_PLAIN, B_EQUAL)
 FOLD(min,     R_MIN,     F_PLAIN, B_EQUAL)
 
-/* -- norm ------------------------------------------------------------------------------------------------------------------ */
+/* -- norm ---------------------------------------------------------------------------------------------------------- */
 
 struct norm { int64_t ord; struct dims axis; int64_t out_dtype, keepdims; };
 static const struct param norm_params[] = {
-  { "ord",       P_INT,   offsetof(struct norm, ord),       "2",    "1: sum of absolute values, 2: square root of the sum of squares" },
+  { "ord",       P_INT,   offsetof(struct norm, ord),       "2",
+    "1: sum of absolute values, 2: square root of the sum of squares" },
   AXIS(struct norm, "None"),
-  { "out_dtype", P_DTYPE, offsetof(struct norm, out_dtype), "None", "dtype of the result; only that of data is possible", NULL, NULL, 1 },
+  { "out_dtype", P_DTYPE, offsetof(struct norm, out_dtype), "None",
+    "dtype of the result; only that of data is possible", NULL, NULL, 1 },
   { 0 }
 };
 
@@ -144,7 +151,8 @@ static int norm_type(struct infer *s)
   const struct norm *p = s->param;
   TRY(type_both(s, &s->in[0], &s->out[0]));
   if (p->out_dtype < 0 || s->in[0].dtype == TY_NODTYPE || s->in[0].dtype == p->out_dtype) return TY_OK;
-  return infer_fail(s, TY_EDTYPE, &s->in[0], "it is %s, so out_dtype cannot be %s", dtype_name(s->in[0].dtype), dtype_name((int)p->out_dtype));
+  return infer_fail(s, TY_EDTYPE, &s->in[0], "it is %s, so out_dtype cannot be %s", dtype_name(s->in[0].dtype),
+                    dtype_name((int)p->out_dtype));
 }
 
 static void norm_plan(const struct call *c, const ty_desc *data, struct reduce *r)
@@ -178,14 +186,19 @@ static int norm_back(struct call *c)
   return TY_OK;
 }
 
-static const struct kernel norm_kernels[] = { { .name = "fold", .run = norm_run, .types = T_FLOAT | T_INT, .scratch = norm_scratch, .add = 1 }, { 0 } };
-static const struct kernel norm_back_kernels[] = { { .name = "spread", .run = norm_back, .types = T_FLOAT | T_INT }, { 0 } };
+static const struct kernel norm_kernels[] = {
+  { .name = "fold", .run = norm_run, .types = T_FLOAT | T_INT, .scratch = norm_scratch, .add = 1 }, { 0 }
+};
+static const struct kernel norm_back_kernels[] = {
+  { .name = "spread", .run = norm_back, .types = T_FLOAT | T_INT }, { 0 }
+};
 
-/* -- moments ------------------------------------------------------------------------------------------------------------------ */
+/* -- moments ------------------------------------------------------------------------------------------------------- */
 
 struct moments { struct dims axes; int64_t keepdims; };
 static const struct param moments_params[] = {
-  { "axes",     P_SHAPE, offsetof(struct moments, axes),     "None",  "axes to reduce; negative counts from the end", NULL, NULL, 1 },
+  { "axes",     P_SHAPE, offsetof(struct moments, axes),     "None",  "axes to reduce; negative counts from the end",
+    NULL, NULL, 1 },
   { "keepdims", P_BOOL,  offsetof(struct moments, keepdims), "False", "leave reduced axes with size 1" },
   { 0 }
 };
@@ -203,7 +216,8 @@ static int moments_shape(struct infer *s)
 
 static size_t mean_bytes(const struct call *c) { return align_up(desc_bytes(&c->out[0].d), ALIGN); }
 
-static size_t moments_scratch(const struct call *c)   /* a mean of our own, in case nobody wants output 0; then the fold's */
+/* a mean of our own, in case nobody wants output 0; then the fold's */
+static size_t moments_scratch(const struct call *c)
 {
   const struct moments *p = c->param;
   struct reduce r;
@@ -227,18 +241,24 @@ static int moments_back(struct call *c)               /* reads the two head grad
   const struct moments *p = c->param;
   struct reduce r;
   reduce_plan(&c->out[0].d, axes_mask(&p->axes, false, c->out[0].d.ndim), &r);
-  if (c->out[0].p) reduce_back(&r, B_SPREAD, c->out[0].p, c->in[2].p, c->in[3].p, c->in[0].p, c->in[1].p, 1 / (double)r.count);
+  if (c->out[0].p)
+    reduce_back(&r, B_SPREAD, c->out[0].p, c->in[2].p, c->in[3].p, c->in[0].p, c->in[1].p, 1 / (double)r.count);
   return TY_OK;
 }
 
-static const struct kernel moments_kernels[] = { { .name = "fold", .run = moments_run, .types = T_FLOAT, .scratch = moments_scratch }, { 0 } };
-static const struct kernel moments_back_kernels[] = { { .name = "spread", .run = moments_back, .types = T_FLOAT }, { 0 } };
+static const struct kernel moments_kernels[] = {
+  { .name = "fold", .run = moments_run, .types = T_FLOAT, .scratch = moments_scratch }, { 0 }
+};
+static const struct kernel moments_back_kernels[] = {
+  { .name = "spread", .run = moments_back, .types = T_FLOAT }, { 0 }
+};
 
-/* -- argmax, argmin ------------------------------------------------------------------------------------------------------------ */
+/* -- argmax, argmin ------------------------------------------------------------------------------------------------ */
 
 struct place { int64_t axis, keepdims; };
 static const struct param place_params[] = {
-  { "axis",     P_INT,  offsetof(struct place, axis),     "None",  "axis to search; negative counts from the end; None: the flattened array", NULL, NULL, 1 },
+  { "axis",     P_INT,  offsetof(struct place, axis),     "None",
+    "axis to search; negative counts from the end; None: the flattened array", NULL, NULL, 1 },
   { "keepdims", P_BOOL, offsetof(struct place, keepdims), "False", "leave the axis with size 1" },
   { 0 }
 };
@@ -262,7 +282,10 @@ static int channel_shape(struct infer *s)
 }
 
 enum { COLUMNS = 256 };
-struct search { const struct reducer *table; const char *x; char *y; size_t size; int dtype; bool least; int64_t k, inner, blocks; };
+struct search {
+  const struct reducer *table; const char *x; char *y; size_t size; int dtype; bool least;
+  int64_t k, inner, blocks;
+};
 
 static void search_rows(int64_t begin, int64_t end, void *context)
 {
@@ -286,14 +309,16 @@ static void search_columns(int64_t begin, int64_t end, void *context)
     int64_t j = u % s->blocks * COLUMNS, n = MIN(COLUMNS, s->inner - j), outer = u / s->blocks;
     for (int64_t i = 0; i < s->k; i++)
       s->table->best_cols(best, place, elements_at(s->x, (outer * s->k + i) * s->inner + j, s->size), s->least, i, n);
-    for (int64_t i = 0; i < n; i++) set_number(elements_at(s->y, outer * s->inner + j + i, s->size), s->dtype, (double)place[i]);
+    for (int64_t i = 0; i < n; i++)
+      set_number(elements_at(s->y, outer * s->inner + j + i, s->size), s->dtype, (double)place[i]);
   }
 }
 
 static int search(struct call *c, int64_t axis, bool least)
 {
   const ty_desc *d = &c->in[0].d;
-  struct search s = { reducer_of(d->dtype), c->in[0].p, c->out[0].p, dtype_size(d->dtype), d->dtype, least, desc_count(d), 1, 1 };
+  struct search s = { reducer_of(d->dtype), c->in[0].p, c->out[0].p, dtype_size(d->dtype), d->dtype, least,
+                      desc_count(d), 1, 1 };
   int64_t outer = 1;
   if (axis != NONE) {
     int a = (int)(axis < 0 ? axis + d->ndim : axis);
@@ -310,15 +335,22 @@ static int search(struct call *c, int64_t axis, bool least)
 static int argmax_run(struct call *c) { return search(c, ((const struct place *)c->param)->axis, false); }
 static int argmin_run(struct call *c) { return search(c, ((const struct place *)c->param)->axis, true); }
 static int channel_run(struct call *c) { return search(c, 1, false); }
-static const struct kernel argmax_kernels[] = { { .name = "search", .run = argmax_run, .types = T_FLOAT | T_INT }, { 0 } };
-static const struct kernel argmin_kernels[] = { { .name = "search", .run = argmin_run, .types = T_FLOAT | T_INT }, { 0 } };
-static const struct kernel channel_kernels[] = { { .name = "search", .run = channel_run, .types = T_FLOAT | T_INT }, { 0 } };
+static const struct kernel argmax_kernels[] = {
+  { .name = "search", .run = argmax_run, .types = T_FLOAT | T_INT }, { 0 }
+};
+static const struct kernel argmin_kernels[] = {
+  { .name = "search", .run = argmin_run, .types = T_FLOAT | T_INT }, { 0 }
+};
+static const struct kernel channel_kernels[] = {
+  { .name = "search", .run = channel_run, .types = T_FLOAT | T_INT }, { 0 }
+};
 
-/* -- cumsum -------------------------------------------------------------------------------------------------------------------------- */
+/* -- cumsum -------------------------------------------------------------------------------------------------------- */
 
 struct running { int64_t axis, dtype; };
 static const struct param running_params[] = {
-  { "axis",  P_INT,   offsetof(struct running, axis),  "None", "axis along which sums run, not negative; None: the flattened array", NULL, NULL, 1 },
+  { "axis",  P_INT,   offsetof(struct running, axis),  "None",
+    "axis along which sums run, not negative; None: the flattened array", NULL, NULL, 1 },
   { "dtype", P_DTYPE, offsetof(struct running, dtype), "None", "dtype of the result; None: as data", NULL, NULL, 1 },
   { 0 }
 };
@@ -330,7 +362,8 @@ static int running_shape(struct infer *s)
   if (p->axis != NONE) {
     TRY(shape_both(s, &s->in[0], &s->out[0]));
     if (in->ndim && (p->axis < 0 || p->axis >= in->ndim))
-      return infer_fail(s, TY_EVALUE, in, "axis %lld of an array of %d dimensions; expected 0 to %d", (long long)p->axis, in->ndim, in->ndim - 1);
+      return infer_fail(s, TY_EVALUE, in, "axis %lld of an array of %d dimensions; expected 0 to %d",
+                        (long long)p->axis, in->ndim, in->ndim - 1);
     return TY_OK;
   }
   int64_t n = product_of(in, 0, in->ndim);
@@ -346,7 +379,8 @@ static int running_type(struct infer *s)
 
 struct sums { void *y; const void *x; int64_t k, inner; bool back; };
 
-/* Sums over each line of k elements that are `inner` apart; y may be x. A sum has its array's own precision; integers wrap. */
+/* Sums over each line of k elements that are `inner` apart; y may be x. A sum has its array's own precision; integers
+** wrap. */
 #define RUNNING(T, ACC) \
 static void lines_##T(int64_t begin, int64_t end, void *context) \
 { \
@@ -371,7 +405,8 @@ static void run_sums(const struct call *c, int dtype, void *y, const void *x, bo
 {
   const ty_desc *d = &c->in[0].d;
   int64_t axis = ((const struct running *)c->param)->axis, n = desc_count(d);
-  struct sums s = { y, x, axis == NONE ? n : d->dim[axis], axis == NONE ? 1 : product_of(d, (int)axis + 1, d->ndim), back };
+  struct sums s = { y, x, axis == NONE ? n : d->dim[axis], axis == NONE ? 1 : product_of(d, (int)axis + 1, d->ndim),
+                    back };
   parallel_fn lines = dtype == TY_F32 ? lines_float : dtype == TY_F64 ? lines_double : dtype == TY_I8 ? lines_int8_t
                     : dtype == TY_I32 ? lines_int32_t : dtype == TY_I64 ? lines_int64_t : lines_uint8_t;
   parallel(n / s.k, MAX(1, 16384 / s.k), lines, &s);
@@ -397,12 +432,17 @@ static int running_back(struct call *c)               /* sums in data's dtype, a
   return TY_OK;
 }
 
-static const struct kernel running_kernels[] = { { .name = "lines", .run = running_run, .types = T_FLOAT | T_INT }, { 0 } };
-static const struct kernel running_back_kernels[] = { { .name = "lines", .run = running_back, .types = T_FLOAT | T_INT }, { 0 } };
+static const struct kernel running_kernels[] = {
+  { .name = "lines", .run = running_run, .types = T_FLOAT | T_INT }, { 0 }
+};
+static const struct kernel running_back_kernels[] = {
+  { .name = "lines", .run = running_back, .types = T_FLOAT | T_INT }, { 0 }
+};
 
-/* -- rows ------------------------------------------------------------------------------------------------------------------------------ */
+/* -- rows ---------------------------------------------------------------------------------------------------------- */
 
-#define FOLDING(op) .in = "data", .param = fold_params, .param_size = sizeof(struct fold), .shape = fold_shape, .cpu = op##_kernels, .back_cpu = op##_back_kernels
+#define FOLDING(op) .in = "data", .param = fold_params, .param_size = sizeof(struct fold), .shape = fold_shape, \
+  .cpu = op##_kernels, .back_cpu = op##_back_kernels
 #define PLACES .in = "data", .flags = OP_ZERO_GRAD
 
 const struct op op_reduce[] = {
@@ -411,7 +451,8 @@ const struct op op_reduce[] = {
   { .name = "mean", .alias = "_sparse_mean", .tier = 1, .grad = "g0", FOLDING(mean),
     .doc = "Mean over axes. Every element gets the head gradient divided by their number." },
   { .name = "prod", .tier = 2, .grad = "g0 i0 o0", FOLDING(prod),
-    .doc = "Product over axes. The gradient is the head gradient times the product over the element; where an element is 0 it is NaN or infinite." },
+    .doc = "Product over axes. The gradient is the head gradient times the product over the element; where an element "
+           "is 0 it is NaN or infinite." },
   { .name = "nansum", .tier = 2, .grad = "g0 i0", FOLDING(nansum),
     .doc = "Sum over axes that passes over NaN. The gradient is that of sum, 0 at NaN." },
   { .name = "nanprod", .tier = 2, .grad = "g0 i0 o0", FOLDING(nanprod),
@@ -421,12 +462,15 @@ const struct op op_reduce[] = {
   { .name = "min", .alias = "min_axis", .tier = 1, .grad = "g0 i0 o0", FOLDING(min),
     .doc = "Smallest element over axes. Every element equal to it gets the head gradient." },
   { .name = "norm", .alias = "_sparse_norm", .tier = 1,
-    .doc = "Sum of absolute values, or root of the sum of squares, over axes. The gradient is the sign of the element, or the element over the norm (NaN at 0).",
-    .in = "data", .param = norm_params, .param_size = sizeof(struct norm), .check = norm_check, .shape = norm_shape, .type = norm_type,
+    .doc = "Sum of absolute values, or root of the sum of squares, over axes. The gradient is the sign of the "
+           "element, or the element over the norm (NaN at 0).",
+    .in = "data", .param = norm_params, .param_size = sizeof(struct norm), .check = norm_check, .shape = norm_shape,
+    .type = norm_type,
     .grad = "g0 i0 o0", .cpu = norm_kernels, .back_cpu = norm_back_kernels },
   { .name = "moments", .tier = 2,
     .doc = "Mean and variance (divided by the number of elements) over axes. Both have gradients.",
-    .in = "data", .out = "output0 output1", .param = moments_params, .param_size = sizeof(struct moments), .shape = moments_shape,
+    .in = "data", .out = "output0 output1", .param = moments_params, .param_size = sizeof(struct moments),
+    .shape = moments_shape,
     .grad = "g0 g1 i0 o0", .cpu = moments_kernels, .back_cpu = moments_back_kernels },
   { .name = "argmax", .tier = 1, PLACES,
     .doc = "Place of the first largest element, counted from 0, in data's dtype. No gradient flows.",
@@ -439,7 +483,8 @@ const struct op op_reduce[] = {
     .shape = channel_shape, .cpu = channel_kernels },
   { .name = "_np_cumsum", .alias = "cumsum", .tier = 2,
     .doc = "Running sums along an axis. The gradient is the running sum of the head gradient from the other end.",
-    .in = "a", .param = running_params, .param_size = sizeof(struct running), .shape = running_shape, .type = running_type,
+    .in = "a", .param = running_params, .param_size = sizeof(struct running), .shape = running_shape,
+    .type = running_type,
     .grad = "g0", .cpu = running_kernels, .back_cpu = running_back_kernels },
   { 0 }
 };

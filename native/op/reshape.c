@@ -1,14 +1,14 @@
 /* reshape.c - other shapes over the same elements: Reshape, Flatten, expand_dims, squeeze, reshape_like.
 **
-** All of them are views: output 0 is input 0's bytes, and so is the gradient. The copying kernels serve imperative calls
-** and results that must lie in an array of their own. Inference works in both directions: a single unknown dim on either
-** side follows from the number of elements.
+** All of them are views: output 0 is input 0's bytes, and so is the gradient. The copying kernels serve imperative
+** calls and results that must lie in an array of their own. Inference works in both directions: a single unknown dim on
+** either side follows from the number of elements.
 */
 #include "move.h"
 
 static const struct kernel copies[] = { { .name = "copy", .run = copy_kernel, .types = T_ANY }, { 0 } };
 
-/* -- what all of them share --------------------------------------------------------------------------------------- */
+/* -- what all of them share ---------------------------------------------------------------------------------------- */
 
 /* The number of elements is the same; if one dim of `to` is unknown and `from` is known, it follows. */
 static int complete(struct infer *s, const ty_desc *from, ty_desc *to)
@@ -23,7 +23,8 @@ static int complete(struct infer *s, const ty_desc *from, ty_desc *to)
   int64_t n = product_of(from, 0, from->ndim);
   char a[160], b[160];
   if (unknown < 0 ? n != have : n % have) {
-    int code = infer_fail(s, TY_ESHAPE, &s->in[0], "%s with %lld elements does not fit %s", text_shape(from, a, sizeof a), (long long)n,
+    int code = infer_fail(s, TY_ESHAPE, &s->in[0], "%s with %lld elements does not fit %s",
+                          text_shape(from, a, sizeof a), (long long)n,
                           text_shape(to, b, sizeof b));
     fail_argument("data", b, a);
     return code;
@@ -44,15 +45,17 @@ static int pair_type(struct infer *s)                 /* further inputs lend onl
   return TY_OK;
 }
 
-/* -- Reshape -------------------------------------------------------------------------------------------------------- */
+/* -- Reshape ------------------------------------------------------------------------------------------------------- */
 
 struct reshape { struct ints shape; struct dims target_shape; int64_t reverse, keep_highest; };
 
 static const struct param reshape_params[] = {
-  { "shape",        P_INTS,  offsetof(struct reshape, shape),        "()",    "new dims; 0 copies a dim, -1 takes what remains, -2 copies all that remain, "
-                                                                              "-3 joins two dims, -4 splits one into the two that follow" },
+  { "shape",        P_INTS,  offsetof(struct reshape, shape),        "()",
+    "new dims; 0 copies a dim, -1 takes what remains, -2 copies all that remain, -3 joins two dims, "
+    "-4 splits one into the two that follow" },
   { "reverse",      P_BOOL,  offsetof(struct reshape, reverse),      "False", "match the dims from the right" },
-  { "target_shape", P_SHAPE, offsetof(struct reshape, target_shape), "()",    "old form: new dims, 0 takes what remains" },
+  { "target_shape", P_SHAPE, offsetof(struct reshape, target_shape), "()",
+    "old form: new dims, 0 takes what remains" },
   { "keep_highest", P_BOOL,  offsetof(struct reshape, keep_highest), "False", "old form: the first dim stays" },
   { 0 }
 };
@@ -78,7 +81,9 @@ static int put(struct infer *s, struct codes *c, int64_t dim)
 
 static int next(struct infer *s, struct codes *c, int64_t code, int64_t *dim)
 {
-  if (c->at >= c->nsrc) return infer_fail(s, TY_ESHAPE, &s->in[0], "shape: code %lld needs a dim, but all %d are used", (long long)code, c->nsrc);
+  if (c->at >= c->nsrc)
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "shape: code %lld needs a dim, but all %d are used", (long long)code,
+                      c->nsrc);
   *dim = c->src[c->at++];
   return TY_OK;
 }
@@ -90,10 +95,13 @@ static int split_dim(struct infer *s, struct codes *c, int i)
   TRY(next(s, c, -4, &d));
   a = c->code[i + 1]; b = c->code[i + 2];
   if (a < -1 || b < -1 || a == 0 || b == 0 || (a == -1 && b == -1))
-    return infer_fail(s, TY_EVALUE, NULL, "shape: -4 expects two positive dims, one of them may be -1, got %lld and %lld", (long long)a, (long long)b);
+    return infer_fail(s, TY_EVALUE, NULL, "shape: -4 expects two positive dims, one of them may be -1, got %lld and "
+                                          "%lld", (long long)a, (long long)b);
   if (a == -1) a = d / b;
   if (b == -1) b = d / a;
-  if (d && a * b != d) return infer_fail(s, TY_ESHAPE, &s->in[0], "shape: -4 cannot split %lld into %lld and %lld", (long long)d, (long long)a, (long long)b);
+  if (d && a * b != d)
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "shape: -4 cannot split %lld into %lld and %lld", (long long)d,
+                      (long long)a, (long long)b);
   c->split = true;
   TRY(put(s, c, a));
   return put(s, c, b);
@@ -123,7 +131,8 @@ static int read_code(struct infer *s, struct codes *c, int *i)
     *i += 2;
     return TY_OK;
   default:
-    if (code < 0) return infer_fail(s, TY_EVALUE, NULL, "shape: expected dims or codes 0 to -4, got %lld", (long long)code);
+    if (code < 0)
+      return infer_fail(s, TY_EVALUE, NULL, "shape: expected dims or codes 0 to -4, got %lld", (long long)code);
     c->at++;
     return put(s, c, code);
   }
@@ -152,7 +161,8 @@ static int coded(struct infer *s, const struct reshape *p, ty_desc *to)
 
 static int old_form(struct infer *s, const struct reshape *p, ty_desc *to)
 {
-  if (p->target_shape.n > TY_MAXDIM) return infer_fail(s, TY_ESHAPE, NULL, "target_shape: more than %d dims", TY_MAXDIM);
+  if (p->target_shape.n > TY_MAXDIM)
+    return infer_fail(s, TY_ESHAPE, NULL, "target_shape: more than %d dims", TY_MAXDIM);
   to->ndim = (int)p->target_shape.n;
   for (int i = 0; i < to->ndim; i++) to->dim[i] = MAX(p->target_shape.d[i], 0);
   if (p->keep_highest) to->dim[0] = s->in[0].ndim ? s->in[0].dim[0] : 0;
@@ -170,7 +180,7 @@ static int reshape_shape(struct infer *s)
   return complete_both(s);
 }
 
-/* -- Flatten ----------------------------------------------------------------------------------------------------------- */
+/* -- Flatten ------------------------------------------------------------------------------------------------------- */
 
 static int flatten_shape(struct infer *s)
 {
@@ -183,11 +193,12 @@ static int flatten_shape(struct infer *s)
   return complete_both(s);
 }
 
-/* -- expand_dims, squeeze ------------------------------------------------------------------------------------------------ */
+/* -- expand_dims, squeeze ------------------------------------------------------------------------------------------ */
 
 struct expand { int64_t axis; };
 static const struct param expand_params[] = {
-  { "axis", P_INT, offsetof(struct expand, axis), NULL, "where the new axis of size 1 stands; negative counts from the end of the result" },
+  { "axis", P_INT, offsetof(struct expand, axis), NULL,
+    "where the new axis of size 1 stands; negative counts from the end of the result" },
   { 0 }
 };
 
@@ -208,7 +219,8 @@ static int expand_shape(struct infer *s)
 
 struct squeeze { struct dims axis; };
 static const struct param squeeze_params[] = {
-  { "axis", P_SHAPE, offsetof(struct squeeze, axis), "None", "axes of size 1 to drop; None: all of them", NULL, NULL, 1 },
+  { "axis", P_SHAPE, offsetof(struct squeeze, axis), "None", "axes of size 1 to drop; None: all of them", NULL, NULL,
+    1 },
   { 0 }
 };
 
@@ -223,7 +235,9 @@ static int squeezed(struct infer *s, bool gone[TY_MAXDIM], bool *known)
     int axis;
     TRY(axis_of(s, p->axis.d[i], in->ndim, &axis));
     if (gone[axis]) return infer_fail(s, TY_EVALUE, NULL, "axis %d is listed twice", axis);
-    if (in->dim[axis] > 1) return infer_fail(s, TY_ESHAPE, in, "axis %d has size %lld; only axes of size 1 can be dropped", axis, (long long)in->dim[axis]);
+    if (in->dim[axis] > 1)
+      return infer_fail(s, TY_ESHAPE, in, "axis %d has size %lld; only axes of size 1 can be dropped", axis,
+                        (long long)in->dim[axis]);
     gone[axis] = true;
     in->dim[axis] = 1;
   }
@@ -247,22 +261,28 @@ static int squeeze_shape(struct infer *s)
   return TY_OK;
 }
 
-/* -- reshape_like ---------------------------------------------------------------------------------------------------------- */
+/* -- reshape_like -------------------------------------------------------------------------------------------------- */
 
 struct like { int64_t lhs_begin, lhs_end, rhs_begin, rhs_end; };
 static const struct param like_params[] = {
-  { "lhs_begin", P_INT, offsetof(struct like, lhs_begin), "None", "first dim of lhs that is replaced; None: 0", NULL, NULL, 1 },
-  { "lhs_end",   P_INT, offsetof(struct like, lhs_end),   "None", "one behind the last dim of lhs that is replaced; None: all to the end", NULL, NULL, 1 },
-  { "rhs_begin", P_INT, offsetof(struct like, rhs_begin), "None", "first dim of rhs that is used; None: 0", NULL, NULL, 1 },
-  { "rhs_end",   P_INT, offsetof(struct like, rhs_end),   "None", "one behind the last dim of rhs that is used; None: all to the end", NULL, NULL, 1 },
+  { "lhs_begin", P_INT, offsetof(struct like, lhs_begin), "None", "first dim of lhs that is replaced; None: 0", NULL,
+    NULL, 1 },
+  { "lhs_end",   P_INT, offsetof(struct like, lhs_end),   "None",
+    "one behind the last dim of lhs that is replaced; None: all to the end", NULL, NULL, 1 },
+  { "rhs_begin", P_INT, offsetof(struct like, rhs_begin), "None", "first dim of rhs that is used; None: 0", NULL, NULL,
+    1 },
+  { "rhs_end",   P_INT, offsetof(struct like, rhs_end),   "None",
+    "one behind the last dim of rhs that is used; None: all to the end", NULL, NULL, 1 },
   { 0 }
 };
 
 static int window(struct infer *s, const ty_desc *d, int64_t begin, int64_t end, int *from, int *to)
 {
-  int64_t b = begin == NONE ? 0 : begin < 0 ? begin + d->ndim : begin, e = end == NONE ? d->ndim : end < 0 ? end + d->ndim : end;
+  int64_t b = begin == NONE ? 0 : begin < 0 ? begin + d->ndim : begin,
+      e = end == NONE ? d->ndim : end < 0 ? end + d->ndim : end;
   if (b < 0 || e > d->ndim || b > e || (b == e && b == d->ndim && begin != NONE))
-    return infer_fail(s, TY_EVALUE, d, "dims %lld to %lld of %d cannot be replaced", (long long)b, (long long)e, d->ndim);
+    return infer_fail(s, TY_EVALUE, d, "dims %lld to %lld of %d cannot be replaced", (long long)b, (long long)e,
+                      d->ndim);
   *from = (int)b;
   *to = (int)e;
   return TY_OK;
@@ -286,26 +306,32 @@ static int like_shape(struct infer *s)
   return complete_both(s);
 }
 
-/* -- rows ------------------------------------------------------------------------------------------------------------------- */
+/* -- rows ---------------------------------------------------------------------------------------------------------- */
 
 #define VIEW .cpu = copies, .back_cpu = copies, .grad = "g0", .type = pair_type, .flags = OP_VIEW
 
 const struct op op_reshape[] = {
   { .name = "Reshape", .alias = "reshape", .tier = 1,
-    .doc = "The same elements under new dims; `shape` may hold the codes 0 (copy a dim), -1 (what remains), -2 (all that remain), -3 (join two), "
+    .doc = "The same elements under new dims; `shape` may hold the codes 0 (copy a dim), -1 (what remains), -2 (all "
+           "that remain), -3 (join two), "
            "-4 (split one). The gradient is reshaped back.",
-    .in = "data", .param = reshape_params, .param_size = sizeof(struct reshape), .shape = reshape_shape, .back = "_backward_reshape", VIEW },
+    .in = "data", .param = reshape_params, .param_size = sizeof(struct reshape), .shape = reshape_shape,
+    .back = "_backward_reshape", VIEW },
   { .name = "Flatten", .alias = "flatten _npx_batch_flatten", .tier = 1,
-    .doc = "Joins all axes but the first: (n, a, b, ...) becomes (n, a * b * ...). The gradient takes the old dims again.",
+    .doc = "Joins all axes but the first: (n, a, b, ...) becomes (n, a * b * ...). The gradient takes the old dims "
+           "again.",
     .in = "data", .shape = flatten_shape, .back = "_backward_copy", VIEW },
   { .name = "expand_dims", .alias = "_npi_expand_dims", .tier = 1,
     .doc = "Puts an axis of size 1 at `axis`. The gradient loses it again.",
-    .in = "data", .param = expand_params, .param_size = sizeof(struct expand), .shape = expand_shape, .back = "_backward_reshape", VIEW },
+    .in = "data", .param = expand_params, .param_size = sizeof(struct expand), .shape = expand_shape,
+    .back = "_backward_reshape", VIEW },
   { .name = "squeeze", .tier = 2,
     .doc = "Drops axes of size 1, the listed ones or all; one axis always stays. The gradient gets them back.",
     .in = "data", .param = squeeze_params, .param_size = sizeof(struct squeeze), .shape = squeeze_shape, VIEW },
   { .name = "reshape_like", .alias = "_npx_reshape_like", .tier = 2,
-    .doc = "lhs under the dims of rhs, or with the dims lhs_begin to lhs_end replaced by dims rhs_begin to rhs_end of rhs. rhs gets no gradient.",
-    .in = "lhs rhs", .param = like_params, .param_size = sizeof(struct like), .shape = like_shape, .back = "_backward_copy", VIEW },
+    .doc = "lhs under the dims of rhs, or with the dims lhs_begin to lhs_end replaced by dims rhs_begin to rhs_end of "
+           "rhs. rhs gets no gradient.",
+    .in = "lhs rhs", .param = like_params, .param_size = sizeof(struct like), .shape = like_shape,
+    .back = "_backward_copy", VIEW },
   { 0 }
 };

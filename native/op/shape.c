@@ -1,7 +1,8 @@
-/* shape.c - what a shape alone tells: shape_array, size_array, _contrib_index_array, _contrib_arange_like; diag; _histogram. */
+/* shape.c - what a shape alone tells: shape_array, size_array, _contrib_index_array, _contrib_arange_like; diag;
+** _histogram. */
 #include "move.h"
 
-/* -- shape_array, size_array ------------------------------------------------------------------------------------------ */
+/* -- shape_array, size_array --------------------------------------------------------------------------------------- */
 
 static int shape_shape(struct infer *s)
 {
@@ -27,11 +28,12 @@ static int size_run(struct call *c)
 MOVE_KERNEL(shape_kernels, shape_run)
 MOVE_KERNEL(size_kernels, size_run)
 
-/* -- _contrib_index_array ------------------------------------------------------------------------------------------------ */
+/* -- _contrib_index_array ------------------------------------------------------------------------------------------ */
 
 struct places { struct dims axes; };
 static const struct param places_params[] = {
-  { "axes", P_SHAPE, offsetof(struct places, axes), "None", "which coordinates, in this order; None: all of them", NULL, NULL, 1 },
+  { "axes", P_SHAPE, offsetof(struct places, axes), "None", "which coordinates, in this order; None: all of them", NULL,
+    NULL, 1 },
   { 0 }
 };
 
@@ -64,7 +66,7 @@ static int places_run(struct call *c)
 
 MOVE_KERNEL(places_kernels, places_run)
 
-/* -- _contrib_arange_like ---------------------------------------------------------------------------------------------------- */
+/* -- _contrib_arange_like ------------------------------------------------------------------------------------------ */
 
 struct count_up { double start, step; int64_t repeat; const char *ctx; int64_t axis; };
 static const struct param range_params[] = {
@@ -72,7 +74,8 @@ static const struct param range_params[] = {
   { "step",   P_FLOAT, offsetof(struct count_up, step),   "1",    "distance between values" },
   { "repeat", P_INT,   offsetof(struct count_up, repeat), "1",    "how often each value comes", NULL, "[1,]" },
   { "ctx",    P_TEXT,  offsetof(struct count_up, ctx),    "",     "device of an imperative call, as text" },
-  { "axis",   P_INT,   offsetof(struct count_up, axis),   "None", "count along this axis only; None: all elements, in data's shape", NULL, NULL, 1 },
+  { "axis",   P_INT,   offsetof(struct count_up, axis),   "None",
+    "count along this axis only; None: all elements, in data's shape", NULL, NULL, 1 },
   { 0 }
 };
 
@@ -92,23 +95,28 @@ static int range_run(struct call *c)
   const struct arr *y = &c->out[0];
   size_t size = dtype_size(y->d.dtype);
   int64_t n = desc_count(&y->d);
-  for (int64_t i = 0; i < n; i++) set_number(elements_at(y->p, i, size), y->d.dtype, p->start + (double)(i / p->repeat) * p->step);
+  for (int64_t i = 0; i < n; i++)
+    set_number(elements_at(y->p, i, size), y->d.dtype, p->start + (double)(i / p->repeat) * p->step);
   return TY_OK;
 }
 
 MOVE_KERNEL(range_kernels, range_run)
 
-/* -- diag: the k-th diagonal of a matrix, or a matrix with a given diagonal ------------------------------------------------------ */
+/* -- diag: the k-th diagonal of a matrix, or a matrix with a given diagonal ---------------------------------------- */
 
 struct diag { int64_t k, axis1, axis2; };
 static const struct param diag_params[] = {
-  { "k",     P_INT, offsetof(struct diag, k),     "0", "which diagonal: above the main one if positive, below if negative" },
+  { "k",     P_INT, offsetof(struct diag, k),     "0",
+    "which diagonal: above the main one if positive, below if negative" },
   { "axis1", P_INT, offsetof(struct diag, axis1), "0", "axis of the rows; negative counts from the end" },
   { "axis2", P_INT, offsetof(struct diag, axis2), "1", "axis of the columns" },
   { 0 }
 };
 
-static int64_t diagonal(int64_t rows, int64_t cols, int64_t k) { return k < 0 ? MIN(rows + k, cols) : MIN(rows, cols - k); }
+static int64_t diagonal(int64_t rows, int64_t cols, int64_t k)
+{
+  return k < 0 ? MIN(rows + k, cols) : MIN(rows, cols - k);
+}
 
 static int diag_shape(struct infer *s)
 {
@@ -127,7 +135,8 @@ static int diag_shape(struct infer *s)
   for (int i = 0; i < in->ndim; i++) if (i != a && i != b) dim[n++] = in->dim[i];
   dim[n] = in->dim[a] && in->dim[b] ? diagonal(in->dim[a], in->dim[b], p->k) : 0;
   if (in->dim[a] && in->dim[b] && dim[n] < 1)
-    return infer_fail(s, TY_EVALUE, in, "diagonal %lld lies outside a matrix of %lld x %lld", (long long)p->k, (long long)in->dim[a], (long long)in->dim[b]);
+    return infer_fail(s, TY_EVALUE, in, "diagonal %lld lies outside a matrix of %lld x %lld", (long long)p->k,
+                      (long long)in->dim[a], (long long)in->dim[b]);
   return shape_is(s, &s->out[0], n + 1, dim);
 }
 
@@ -180,23 +189,29 @@ static int diag_back(struct call *c)
 MOVE_KERNEL(diag_kernels, diag_run)
 MOVE_KERNEL(diag_back_kernels, diag_back)
 
-/* -- _histogram ------------------------------------------------------------------------------------------------------------------- */
+/* -- _histogram ---------------------------------------------------------------------------------------------------- */
 
 struct histogram { int64_t bin_cnt; struct reals range; };
 static const struct param histogram_params[] = {
-  { "bin_cnt", P_INT,    offsetof(struct histogram, bin_cnt), "None", "number of equal bins; None: the edges are the second input", NULL, NULL, 1 },
-  { "range",   P_FLOATS, offsetof(struct histogram, range),   "None", "lower and upper end of the bins, with bin_cnt", NULL, NULL, 1 },
+  { "bin_cnt", P_INT,    offsetof(struct histogram, bin_cnt), "None",
+    "number of equal bins; None: the edges are the second input", NULL, NULL, 1 },
+  { "range",   P_FLOATS, offsetof(struct histogram, range),   "None", "lower and upper end of the bins, with bin_cnt",
+    NULL, NULL, 1 },
   { 0 }
 };
 
-static const char *histogram_in(const void *p) { return ((const struct histogram *)p)->bin_cnt == NONE ? "data bins" : "data"; }
+static const char *histogram_in(const void *p)
+{
+  return ((const struct histogram *)p)->bin_cnt == NONE ? "data bins" : "data";
+}
 
 static int histogram_check(void *param)
 {
   const struct histogram *p = param;
   if (p->bin_cnt == NONE) return TY_OK;
   NEED(p->bin_cnt > 0, TY_EVALUE, "_histogram: parameter bin_cnt: expected 1 or more, got %lld", (long long)p->bin_cnt);
-  NEED(p->range.n == 2 && p->range.d[0] < p->range.d[1], TY_EVALUE, "_histogram: parameter range: expected two ends, the lower one first");
+  NEED(p->range.n == 2 && p->range.d[0] < p->range.d[1], TY_EVALUE,
+       "_histogram: parameter range: expected two ends, the lower one first");
   return TY_OK;
 }
 
@@ -234,7 +249,10 @@ static int64_t find_bin(const double *edge, int64_t bins, double v)
   return low;
 }
 
-static size_t histogram_scratch(const struct call *c) { return sizeof(double) * (size_t)(desc_count(&c->out[1].d) + 1); }
+static size_t histogram_scratch(const struct call *c)
+{
+  return sizeof(double) * (size_t)(desc_count(&c->out[1].d) + 1);
+}
 
 static int histogram_run(struct call *c)
 {
@@ -246,7 +264,8 @@ static int histogram_run(struct call *c)
   for (int64_t i = 0; i <= bins; i++) {               /* edges are what data's dtype can hold */
     uint64_t v = 0;
     one.p = c->out[1].p ? elements_at(c->out[1].p, i, size) : &v;
-    set_number(one.p, one.d.dtype, c->nin > 1 ? real_of(&c->in[1], i) : p->range.d[0] + (double)i * (p->range.d[1] - p->range.d[0]) / (double)bins);
+    set_number(one.p, one.d.dtype, c->nin > 1 ? real_of(&c->in[1], i)
+               : p->range.d[0] + (double)i * (p->range.d[1] - p->range.d[0]) / (double)bins);
     edge[i] = real_of(&one, 0);
   }
   if (!count) return TY_OK;
@@ -258,9 +277,11 @@ static int histogram_run(struct call *c)
   return TY_OK;
 }
 
-static const struct kernel histogram_kernels[] = { { .name = "count", .run = histogram_run, .types = T_ANY, .scratch = histogram_scratch }, { 0 } };
+static const struct kernel histogram_kernels[] = {
+  { .name = "count", .run = histogram_run, .types = T_ANY, .scratch = histogram_scratch }, { 0 }
+};
 
-/* -- rows ---------------------------------------------------------------------------------------------------------------------------- */
+/* -- rows ---------------------------------------------------------------------------------------------------------- */
 
 const struct op op_shape[] = {
   { .name = "shape_array", .alias = "_npx_shape_array", .tier = 2,
@@ -271,17 +292,23 @@ const struct op op_shape[] = {
     .in = "data", .shape = size_shape, .type = whole_type, .flags = OP_ZERO_GRAD, .cpu = size_kernels },
   { .name = "_contrib_index_array", .tier = 2,
     .doc = "For each element of data its coordinates, as int64 along a new last axis. No gradient flows.",
-    .in = "data", .param = places_params, .param_size = sizeof(struct places), .shape = places_shape, .type = whole_type,
+    .in = "data", .param = places_params, .param_size = sizeof(struct places), .shape = places_shape,
+    .type = whole_type,
     .flags = OP_ZERO_GRAD, .cpu = places_kernels },
   { .name = "_contrib_arange_like", .alias = "_npx_arange_like", .tier = 2,
     .doc = "start, start + step, ... in the shape of data, or as many as one of its axes has. No gradient flows.",
-    .in = "data", .param = range_params, .param_size = sizeof(struct count_up), .shape = range_shape, .flags = OP_ZERO_GRAD, .cpu = range_kernels },
+    .in = "data", .param = range_params, .param_size = sizeof(struct count_up), .shape = range_shape,
+    .flags = OP_ZERO_GRAD, .cpu = range_kernels },
   { .name = "diag", .tier = 2,
-    .doc = "The k-th diagonal along two axes as the last axis; of a vector, the matrix that has it as its k-th diagonal. The gradient goes back to the same places.",
-    .in = "data", .param = diag_params, .param_size = sizeof(struct diag), .shape = diag_shape, .grad = "g0", .cpu = diag_kernels, .back_cpu = diag_back_kernels },
+    .doc = "The k-th diagonal along two axes as the last axis; of a vector, the matrix that has it as its k-th "
+           "diagonal. The gradient goes back to the same places.",
+    .in = "data", .param = diag_params, .param_size = sizeof(struct diag), .shape = diag_shape, .grad = "g0",
+    .cpu = diag_kernels, .back_cpu = diag_back_kernels },
   { .name = "_histogram", .alias = "_npi_histogram", .tier = 2,
-    .doc = "How many elements lie in each bin, as int64, and the edges of the bins. What lies outside is not counted. No gradient.",
-    .in = "data bins", .in_of = histogram_in, .out = "output0 output1", .param = histogram_params, .param_size = sizeof(struct histogram),
+    .doc = "How many elements lie in each bin, as int64, and the edges of the bins. What lies outside is not counted. "
+           "No gradient.",
+    .in = "data bins", .in_of = histogram_in, .out = "output0 output1", .param = histogram_params,
+    .param_size = sizeof(struct histogram),
     .check = histogram_check, .shape = histogram_shape, .type = histogram_type, .cpu = histogram_kernels },
   { 0 }
 };

@@ -1,18 +1,19 @@
 /* slice.c - parts of an array: slice (crop), slice_axis, slice_like, _slice_assign, _slice_assign_scalar.
 **
 ** A part is, per axis, a first index, a step and a length. Taking it is one strided copy; the gradient puts the head
-** gradient into zeros the other way round. Bounds follow Python's slices: negative counts from the end, what lies outside
-** is cut off. A part without elements is refused. Dims that are not cut are inferred in both directions.
+** gradient into zeros the other way round. Bounds follow Python's slices: negative counts from the end, what lies
+** outside is cut off. A part without elements is refused. Dims that are not cut are inferred in both directions.
 */
 #include "move.h"
 
 struct part { int64_t first[TY_MAXDIM], step[TY_MAXDIM], n[TY_MAXDIM]; };
 
-/* -- bounds ---------------------------------------------------------------------------------------------------------- */
+/* -- bounds -------------------------------------------------------------------------------------------------------- */
 
 struct bounds { struct dims begin, end, step; };
 #define BOUND_PARAMS(type) \
-  { "begin", P_SHAPE, offsetof(type, b.begin), NULL, "first index per leading axis; negative counts from the end, None is the start" }, \
+  { "begin", P_SHAPE, offsetof(type, b.begin), NULL, \
+    "first index per leading axis; negative counts from the end, None is the start" }, \
   { "end",   P_SHAPE, offsetof(type, b.end),   NULL, "one behind the last index; None is all to the end" }, \
   { "step",  P_SHAPE, offsetof(type, b.step),  "()", "distance between indices, may be negative; None or missing: 1" }
 
@@ -21,11 +22,13 @@ static int64_t entry(const struct dims *d, int i) { return i < d->n ? d->d[i] : 
 static int check_bounds(struct infer *s, const struct bounds *b, int ndim)
 {
   if (b->begin.n != b->end.n)
-    return infer_fail(s, TY_EVALUE, NULL, "begin has %lld entries, end has %lld; expected equally many", (long long)b->begin.n, (long long)b->end.n);
+    return infer_fail(s, TY_EVALUE, NULL, "begin has %lld entries, end has %lld; expected equally many",
+                      (long long)b->begin.n, (long long)b->end.n);
   if (b->begin.n > ndim)
     return infer_fail(s, TY_EVALUE, &s->in[0], "begin has %lld entries for %d dimensions", (long long)b->begin.n, ndim);
   if (b->step.n > 0 && b->step.n != b->begin.n)
-    return infer_fail(s, TY_EVALUE, NULL, "step has %lld entries, begin has %lld; expected equally many", (long long)b->step.n, (long long)b->begin.n);
+    return infer_fail(s, TY_EVALUE, NULL, "step has %lld entries, begin has %lld; expected equally many",
+                      (long long)b->step.n, (long long)b->begin.n);
   for (int i = 0; i < b->step.n; i++)
     if (b->step.d[i] == 0) return infer_fail(s, TY_EVALUE, NULL, "step of axis %d is 0", i);
   return TY_OK;
@@ -70,14 +73,15 @@ static int part_shape(struct infer *s, const struct bounds *b, ty_desc *data, ty
     if (!data->dim[i]) continue;
     cut_axis(b, i, data->dim[i], &p);
     dim[i] = p.n[i];
-    if (!dim[i]) return infer_fail(s, TY_ESHAPE, data, "nothing is left of axis %d with size %lld", i, (long long)data->dim[i]);
+    if (!dim[i])
+      return infer_fail(s, TY_ESHAPE, data, "nothing is left of axis %d with size %lld", i, (long long)data->dim[i]);
   }
   TRY(shape_is(s, out, data->ndim, dim));
   for (int i = 0; i < data->ndim; i++) if (whole_axis(b, i)) TRY(shape_dim(s, data, i, out->dim[i]));
   return TY_OK;
 }
 
-/* -- moving parts ----------------------------------------------------------------------------------------------------- */
+/* -- moving parts -------------------------------------------------------------------------------------------------- */
 
 /* Copies part p of the array `data` to a dense array, or back. */
 static void move_part(const struct part *p, const ty_desc *d, void *data, void *dense, bool back)
@@ -103,7 +107,7 @@ static int take_part(struct call *c, const struct part *p)
   return TY_OK;
 }
 
-static int put_part(struct call *c, const struct part *p)                   /* gradients: of data; zeros for a second input */
+static int put_part(struct call *c, const struct part *p)  /* gradients: of data; zeros for a second input */
 {
   const struct arr *dx = &c->out[0];
   if (c->nout > 1 && c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
@@ -113,12 +117,15 @@ static int put_part(struct call *c, const struct part *p)                   /* g
   return TY_OK;
 }
 
-/* -- slice ---------------------------------------------------------------------------------------------------------------- */
+/* -- slice --------------------------------------------------------------------------------------------------------- */
 
 struct slice { struct bounds b; };
 static const struct param slice_params[] = { BOUND_PARAMS(struct slice), { 0 } };
 
-static int slice_shape(struct infer *s) { return part_shape(s, &((const struct slice *)s->param)->b, &s->in[0], &s->out[0]); }
+static int slice_shape(struct infer *s)
+{
+  return part_shape(s, &((const struct slice *)s->param)->b, &s->in[0], &s->out[0]);
+}
 
 static int slice_run(struct call *c)
 {
@@ -134,13 +141,14 @@ static int slice_back(struct call *c)
   return put_part(c, &p);
 }
 
-/* -- slice_axis -------------------------------------------------------------------------------------------------------------- */
+/* -- slice_axis ---------------------------------------------------------------------------------------------------- */
 
 struct along { int64_t axis, begin, end; };
 static const struct param along_params[] = {
   { "axis",  P_INT, offsetof(struct along, axis),  NULL, "axis that is cut; negative counts from the end" },
   { "begin", P_INT, offsetof(struct along, begin), NULL, "first index; negative counts from the end" },
-  { "end",   P_INT, offsetof(struct along, end),   NULL, "one behind the last index; None is all to the end", NULL, NULL, 1 },
+  { "end",   P_INT, offsetof(struct along, end),   NULL, "one behind the last index; None is all to the end", NULL,
+    NULL, 1 },
   { 0 }
 };
 
@@ -148,7 +156,8 @@ static void along_part(const struct along *p, const ty_desc *d, struct part *out
 {
   int axis = (int)(p->axis < 0 ? p->axis + d->ndim : p->axis);
   for (int i = 0; i < d->ndim; i++) out->first[i] = 0, out->step[i] = 1, out->n[i] = d->dim[i];
-  int64_t size = d->dim[axis], begin = p->begin < 0 ? p->begin + size : p->begin, end = p->end == NONE ? size : p->end < 0 ? p->end + size : p->end;
+  int64_t size = d->dim[axis], begin = p->begin < 0 ? p->begin + size : p->begin,
+      end = p->end == NONE ? size : p->end < 0 ? p->end + size : p->end;
   out->first[axis] = begin;
   out->n[axis] = end - begin;
 }
@@ -164,7 +173,8 @@ static int along_shape(struct infer *s)
   along_part(p, in, &part);
   int64_t size = in->dim[axis], begin = part.first[axis], end = begin + part.n[axis];
   if (size && (begin < 0 || begin >= end || end > size))
-    return infer_fail(s, TY_EVALUE, in, "begin %lld and end %lld do not fit axis %d with size %lld", (long long)p->begin,
+    return infer_fail(s, TY_EVALUE, in, "begin %lld and end %lld do not fit axis %d with size %lld",
+                      (long long)p->begin,
                       p->end == NONE ? (long long)size : (long long)p->end, axis, (long long)size);
   if (!size) part.n[axis] = 0;
   TRY(shape_is(s, &s->out[0], in->ndim, part.n));
@@ -186,11 +196,12 @@ static int along_back(struct call *c)
   return put_part(c, &p);
 }
 
-/* -- slice_like ----------------------------------------------------------------------------------------------------------------- */
+/* -- slice_like ---------------------------------------------------------------------------------------------------- */
 
 struct like { struct dims axes; };
 static const struct param like_params[] = {
-  { "axes", P_SHAPE, offsetof(struct like, axes), "()", "axes cut to the sizes of shape_like; empty: all of them. Negative counts from the end" },
+  { "axes", P_SHAPE, offsetof(struct like, axes), "()",
+    "axes cut to the sizes of shape_like; empty: all of them. Negative counts from the end" },
   { 0 }
 };
 
@@ -201,14 +212,16 @@ static int like_shape(struct infer *s)
   int64_t dim[TY_MAXDIM];
   if (!in->ndim || !like->ndim) return TY_OK;
   if (p->axes.n <= 0 && in->ndim != like->ndim)
-    return infer_fail(s, TY_ESHAPE, like, "it has %d dimensions, data has %d; list the axes to cut", like->ndim, in->ndim);
+    return infer_fail(s, TY_ESHAPE, like, "it has %d dimensions, data has %d; list the axes to cut", like->ndim,
+                      in->ndim);
   memcpy(dim, in->dim, sizeof dim);
   for (int i = 0; i < (p->axes.n > 0 ? p->axes.n : in->ndim); i++) {
     int a = i, b = i;
     if (p->axes.n > 0) TRY(axis_of(s, p->axes.d[i], in->ndim, &a));
     if (p->axes.n > 0) TRY(axis_of(s, p->axes.d[i], like->ndim, &b));
     if (in->dim[a] && like->dim[b] > in->dim[a])
-      return infer_fail(s, TY_ESHAPE, like, "size %lld of axis %d is more than data's %lld", (long long)like->dim[b], b, (long long)in->dim[a]);
+      return infer_fail(s, TY_ESHAPE, like, "size %lld of axis %d is more than data's %lld", (long long)like->dim[b], b,
+                        (long long)in->dim[a]);
     dim[a] = like->dim[b];
   }
   return shape_is(s, &s->out[0], in->ndim, dim);
@@ -240,7 +253,7 @@ static int like_back(struct call *c)
   return put_part(c, &p);
 }
 
-/* -- _slice_assign, _slice_assign_scalar ----------------------------------------------------------------------------------------------- */
+/* -- _slice_assign, _slice_assign_scalar --------------------------------------------------------------------------- */
 
 struct assign { struct bounds b; double scalar; };
 static const struct param assign_params[] = { BOUND_PARAMS(struct assign), { 0 } };
@@ -289,7 +302,7 @@ static int assign_scalar_run(struct call *c)
   return TY_OK;
 }
 
-/* -- rows ---------------------------------------------------------------------------------------------------------------------------------- */
+/* -- rows ---------------------------------------------------------------------------------------------------------- */
 
 MOVE_KERNEL(slice_kernels, slice_run)
 MOVE_KERNEL(slice_back_kernels, slice_back)
@@ -302,7 +315,8 @@ MOVE_KERNEL(assign_scalar_kernels, assign_scalar_run)
 
 const struct op op_slice[] = {
   { .name = "slice", .alias = "crop _npi_slice _npx_slice _sparse_slice", .tier = 1,
-    .doc = "The part of data between begin and end, every step-th element, on the leading axes. The gradient lies at the same place in zeros.",
+    .doc = "The part of data between begin and end, every step-th element, on the leading axes. The gradient lies at "
+           "the same place in zeros.",
     .in = "data", .param = slice_params, .param_size = sizeof(struct slice), .shape = slice_shape,
     .grad = "g0", .cpu = slice_kernels, .back_cpu = slice_back_kernels },
   { .name = "slice_axis", .tier = 1,
@@ -311,14 +325,17 @@ const struct op op_slice[] = {
     .grad = "g0", .cpu = along_kernels, .back_cpu = along_back_kernels },
   { .name = "slice_like", .tier = 2,
     .doc = "The leading corner of data, as large as shape_like on the given axes. shape_like gets no gradient.",
-    .in = "data shape_like", .param = like_params, .param_size = sizeof(struct like), .shape = like_shape, .type = like_type,
+    .in = "data shape_like", .param = like_params, .param_size = sizeof(struct like), .shape = like_shape,
+    .type = like_type,
     .grad = "g0", .cpu = like_kernels, .back_cpu = like_back_kernels },
   { .name = "_slice_assign", .alias = "_crop_assign _npi_slice_assign", .tier = 1,
     .doc = "lhs with the part between begin and end replaced by rhs. No gradient.",
-    .in = "lhs rhs", .param = assign_params, .param_size = sizeof(struct assign), .shape = assign_shape, .inplace = "0=0", .cpu = assign_kernels },
+    .in = "lhs rhs", .param = assign_params, .param_size = sizeof(struct assign), .shape = assign_shape,
+    .inplace = "0=0", .cpu = assign_kernels },
   { .name = "_slice_assign_scalar", .alias = "_crop_assign_scalar _npi_slice_assign_scalar", .tier = 1,
     .doc = "data with the part between begin and end set to a number. No gradient.",
-    .in = "data", .param = assign_scalar_params, .param_size = sizeof(struct assign), .shape = assign_shape, .inplace = "0=0",
+    .in = "data", .param = assign_scalar_params, .param_size = sizeof(struct assign), .shape = assign_shape,
+    .inplace = "0=0",
     .cpu = assign_scalar_kernels },
   { 0 }
 };

@@ -62,7 +62,8 @@ static int known_ndim(const struct infer *s) { return s->in[0].ndim ? s->in[0].n
 
 struct transpose { struct dims axes; };
 static const struct param transpose_params[] = {
-  { "axes", P_SHAPE, offsetof(struct transpose, axes), "()", "which axis of data stands where; empty: all in reverse order" },
+  { "axes", P_SHAPE, offsetof(struct transpose, axes), "()",
+    "which axis of data stands where; empty: all in reverse order" },
   { 0 }
 };
 
@@ -97,7 +98,7 @@ static void transpose_nest(const void *param, const ty_desc *in, struct move *m,
   permute(in, axes, m);
 }
 
-/* -- SwapAxis --------------------------------------------------------------------------------------------------------- */
+/* -- SwapAxis ------------------------------------------------------------------------------------------------------ */
 
 struct swap { int64_t dim1, dim2; };
 static const struct param swap_params[] = {
@@ -134,7 +135,7 @@ static void swap_nest(const void *param, const ty_desc *in, struct move *m, int6
   permute(in, axes, m);
 }
 
-/* -- depth_to_space, space_to_depth ------------------------------------------------------------------------------------------ */
+/* -- depth_to_space, space_to_depth -------------------------------------------------------------------------------- */
 
 struct depth { int64_t block_size; };
 static const struct param depth_params[] = {
@@ -148,12 +149,15 @@ static int deep_shape(struct infer *s, ty_desc *deep, ty_desc *flat)         /* 
   int64_t b = p->block_size, d[4] = { 0 }, f[4] = { 0 };
   for (int k = 0; k < 2; k++) {
     const ty_desc *x = k ? flat : deep;
-    if (x->ndim && x->ndim != 4) return infer_fail(s, TY_ESHAPE, x, "expected 4 dimensions (N, C, H, W), got %d", x->ndim);
+    if (x->ndim && x->ndim != 4)
+      return infer_fail(s, TY_ESHAPE, x, "expected 4 dimensions (N, C, H, W), got %d", x->ndim);
   }
   if (deep->ndim && deep->dim[1] % (b * b))
-    return infer_fail(s, TY_ESHAPE, deep, "%lld channels cannot be divided by block_size squared, %lld", (long long)deep->dim[1], (long long)(b * b));
+    return infer_fail(s, TY_ESHAPE, deep, "%lld channels cannot be divided by block_size squared, %lld",
+                      (long long)deep->dim[1], (long long)(b * b));
   if (flat->ndim && (flat->dim[2] % b || flat->dim[3] % b))
-    return infer_fail(s, TY_ESHAPE, flat, "%lld x %lld pixels cannot be divided by block_size %lld", (long long)flat->dim[2], (long long)flat->dim[3], (long long)b);
+    return infer_fail(s, TY_ESHAPE, flat, "%lld x %lld pixels cannot be divided by block_size %lld",
+                      (long long)flat->dim[2], (long long)flat->dim[3], (long long)b);
   if (deep->ndim) f[0] = deep->dim[0], f[1] = deep->dim[1] / (b * b), f[2] = deep->dim[2] * b, f[3] = deep->dim[3] * b;
   TRY(shape_is(s, flat, 4, f));
   d[0] = flat->dim[0]; d[1] = flat->dim[1] * b * b; d[2] = flat->dim[2] / b; d[3] = flat->dim[3] / b;
@@ -188,7 +192,7 @@ static void to_depth_nest(const void *param, const ty_desc *in, struct move *m, 
   exchange(m);
 }
 
-/* -- reverse ------------------------------------------------------------------------------------------------------------------- */
+/* -- reverse ------------------------------------------------------------------------------------------------------- */
 
 struct reverse { struct dims axis; };
 static const struct param reverse_params[] = {
@@ -203,7 +207,8 @@ static int reverse_shape(struct infer *s)
   int ndim = s->in[0].ndim;
   for (int i = 0; ndim && i < p->axis.n; i++)
     if (p->axis.d[i] < 0 || p->axis.d[i] >= ndim)
-      return infer_fail(s, TY_EVALUE, &s->in[0], "axis %lld of an array of %d dimensions; expected 0 to %d", (long long)p->axis.d[i], ndim, ndim - 1);
+      return infer_fail(s, TY_EVALUE, &s->in[0], "axis %lld of an array of %d dimensions; expected 0 to %d",
+                        (long long)p->axis.d[i], ndim, ndim - 1);
   return TY_OK;
 }
 
@@ -220,7 +225,7 @@ static void reverse_nest(const void *param, const ty_desc *in, struct move *m, i
   }
 }
 
-/* -- rows ------------------------------------------------------------------------------------------------------------------------- */
+/* -- rows ---------------------------------------------------------------------------------------------------------- */
 
 #define NEST(op) \
 static int op##_run(struct call *c) { return forward(c, op##_nest); } \
