@@ -1,7 +1,8 @@
-/* reduce_kernel.c - the inner loops of reductions (reduce.h), compiled once per instruction set: -DISA=baseline, avx2, avx512.
+/* reduce_kernel.c - the inner loops of reductions (reduce.h), compiled once per instruction set: -DISA=baseline, avx2,
+** avx512.
 **
-** reduce_fold.inc is the family for one element type; it is included for each. Accumulators are double or int64, folded in
-** W lanes, so that results have the same bits under every instruction set.
+** reduce_fold.inc is the family for one element type; it is included for each. Accumulators are double or int64, folded
+** in W lanes, so that results have the same bits under every instruction set.
 */
 #include "reduce.h"
 
@@ -15,7 +16,10 @@ enum { W = 16, WIDE = 64 };                           /* lanes of a row; columns
 #define JOIN(a, b) JOIN_(a, b)
 #define NAME(f) JOIN(f, SUFFIX)
 
-static inline int64_t quotient(int64_t a, int64_t b) { return b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b; }
+static inline int64_t quotient(int64_t a, int64_t b)   /* x / 0 is 0 */
+{
+  return b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
+}
 
 /* A NaN is more extreme than any number. Two selections without a branch, so that lanes become vectors. */
 static inline double  max_real(double a, double v) { double m = v > a ? v : a; return v == v ? m : v; }
