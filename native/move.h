@@ -18,7 +18,7 @@ static inline void move_axis(struct move *m, int64_t dim, int64_t to, int64_t fr
   m->n++;
 }
 void move_run(const struct move *m, void *dst, const void *src, size_t size);              /* parallel */
-void move_bytes(void *dst, const void *src, size_t bytes);                   /* a plain copy, parallel; dst may be src */
+void move_bytes(void *dst, const void *src, size_t bytes);                   /* parallel; dst may be src */
 void move_zero(void *dst, size_t bytes);
 void move_fill(void *dst, const void *value, size_t size, int64_t n);        /* n copies of one element */
 
@@ -41,7 +41,7 @@ void    set_number(void *p, int dtype, double value);
 int64_t index_of(const struct arr *a, int64_t i);
 double  real_of(const struct arr *a, int64_t i);
 
-int copy_kernel(struct call *c);                      /* out 0 = the bytes of in 0; other outputs (gradients) are zeros */
+int copy_kernel(struct call *c);                      /* out 0 = in 0; further outputs (gradients) are zeros */
 
 /* A kernel table of one function that moves elements of any dtype. */
 #define MOVE_KERNEL(table, function) \

@@ -13,8 +13,8 @@ enum { R_SUM, R_NANSUM, R_ABS, R_SQUARE, R_PROD, R_NANPROD, R_MAX, R_MIN, R_SPRE
 /* What becomes of a folded value: itself, it over the count, its square root. */
 enum { F_PLAIN, F_MEAN, F_ROOT };
 
-/* Gradients, of data x, result y, head gradient g and scale s: g s | the same, 0 at NaN | g sign x | g x / y | g y / x |
-** the same, 0 at NaN | g where x = y | g s + 2 h s (x - y), h a second head gradient. */
+/* Gradients, of data x, result y, head gradient g and scale s: g s | the same, 0 at NaN | g sign x | g x / y |
+** g y / x | the same, 0 at NaN | g where x = y | g s + 2 h s (x - y), h a second head gradient. */
 enum { B_SUM, B_NANSUM, B_SIGN, B_ROOT, B_PROD, B_NANPROD, B_EQUAL, B_SPREAD, B_KINDS };
 typedef union { double f; int64_t i; } fold_t;        /* an accumulator */
 
