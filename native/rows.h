@@ -39,6 +39,7 @@ struct rows {
   double (*sum)(const void *x, int64_t n);
   double (*sum_square)(const void *x, double mean, int64_t n);               /* of (x - mean)^2 */
   double (*dot)(const void *x, const void *y, int64_t n);
+  double (*sum_gap)(const void *x, const void *y, int64_t n);                /* of |x - y| */
   double (*max)(const void *x, int64_t n);                                   /* NaN never wins; -infinity if nothing does */
   void   (*sum_dot)(const void *u, const void *x, double mean, int64_t n, double out[2]);              /* of u; of u (x - mean) */
   int64_t (*count_above)(const void *x, double limit, int64_t n);
