@@ -83,7 +83,8 @@ static double seen_as(const struct tape *t, double v)
 
 int tape_number(struct tape *t, double value)
 {
-  return put_term(t, (struct tape_term){ .op = TAPE_NUMBER, .arg = { -1, -1, -1 }, .number = seen_as(t, value), .operand = -1, .uniform = true });
+  struct tape_term x = { .op = TAPE_NUMBER, .arg = { -1, -1, -1 }, .number = seen_as(t, value), .operand = -1, .uniform = true };
+  return put_term(t, x);
 }
 
 static bool is_number(const struct tape *t, int i) { return i >= 0 && t->term[i].op == TAPE_NUMBER; }
@@ -118,8 +119,10 @@ static int compare_sign(struct tape *t, int op, int a, int b)
 static int fold(struct tape *t, int op, int a, int b, int c)
 {
   int n = tape_opcode[op].args;
-  if (is_number(t, a) && (n < 2 || is_number(t, b)) && (n < 3 || is_number(t, c)))
-    return tape_number(t, evaluate(t, op, t->term[a].number, n > 1 ? t->term[b].number : 0, n > 2 ? t->term[c].number : 0));
+  if (is_number(t, a) && (n < 2 || is_number(t, b)) && (n < 3 || is_number(t, c))) {
+    double second = n > 1 ? t->term[b].number : 0, third = n > 2 ? t->term[c].number : 0;
+    return tape_number(t, evaluate(t, op, t->term[a].number, second, third));
+  }
   switch (op) {
   case TAPE_WHERE: return b == c ? b : is_number(t, a) ? (t->term[a].number != 0 ? b : c) : -1;
   case TAPE_MUL:   return number_is(t, a, 1) ? b : number_is(t, b, 1) ? a : -1;
@@ -145,7 +148,9 @@ int tape_term_op(struct tape *t, int op, int a, int b, int c)
 int tape_cast(struct tape *t, int reg, int dtype)
 {
   if (t->error || dtype == t->dtype || (t->kind == KIND_F32 && dtype == TY_F64)) return reg;
-  return put_term(t, (struct tape_term){ .op = TAPE_CAST, .dtype = (uint8_t)dtype, .arg = { reg, -1, -1 }, .operand = -1, .uniform = t->term[reg].uniform });
+  struct tape_term x = { .op = TAPE_CAST, .dtype = (uint8_t)dtype, .arg = { reg, -1, -1 }, .operand = -1 };
+  x.uniform = t->term[reg].uniform;
+  return put_term(t, x);
 }
 
 void tape_store(struct tape *t, int operand, int reg)
@@ -201,7 +206,7 @@ static void join_products(struct tape *t)
   }
 }
 
-struct layout { struct tape *t; int *slot, *last; int free[SLOTS], nfree; };  /* per term: its slot; the term that reads it last */
+struct layout { struct tape *t; int *slot, *last; int free[SLOTS], nfree; };  /* per term: its slot, its last reader */
 
 static int new_slot(struct layout *l)
 {
@@ -217,7 +222,8 @@ static void find_last(struct layout *l)
     for (int k = 0; t->term[i].live && k < 3 && t->term[i].arg[k] >= 0; k++) l->last[t->term[i].arg[k]] = i;
 }
 
-static int give_fixed(struct layout *l)               /* operands and numbers, stored and uniform terms keep their slots */
+/* Operands and numbers, stored and uniform terms keep their slots. */
+static int give_fixed(struct layout *l)
 {
   struct tape *t = l->t;
   for (int i = 0; i < t->n; i++) {
@@ -227,7 +233,8 @@ static int give_fixed(struct layout *l)               /* operands and numbers, s
     if (!x->live || !(no_code(x) || x->uniform || stored)) continue;
     l->last[i] = -1;                                  /* never given back */
     if ((l->slot[i] = new_slot(l)) < 0) return TY_EUNSUPPORTED;
-    if (no_code(x)) t->get[t->nget++] = (struct tape_get){ x->op == TAPE_LOAD ? x->operand : -1, x->number, (uint8_t)l->slot[i], x->uniform };
+    int operand = x->op == TAPE_LOAD ? x->operand : -1;
+    if (no_code(x)) t->get[t->nget++] = (struct tape_get){ operand, x->number, (uint8_t)l->slot[i], x->uniform };
   }
   return TY_OK;
 }
@@ -242,7 +249,8 @@ static int emit(struct layout *l, int i)
   for (int k = 0; k < n; k++)
     if (l->last[x->arg[k]] == i) l->free[l->nfree++] = s[k], l->last[x->arg[k]] = -1;
   if (l->slot[i] < 0 && (l->slot[i] = new_slot(l)) < 0) return TY_EUNSUPPORTED;
-  t->code[t->ncode++] = (struct tape_ins){ x->op, x->dtype, (uint8_t)l->slot[i], (uint8_t)s[0], (uint8_t)s[1], (uint8_t)s[2] };
+  struct tape_ins c = { x->op, x->dtype, (uint8_t)l->slot[i], (uint8_t)s[0], (uint8_t)s[1], (uint8_t)s[2] };
+  t->code[t->ncode++] = c;
   if (!x->uniform) t->cost += x->op == TAPE_CAST ? 8 : tape_opcode[x->op].cost * (t->kind == KIND_F64 ? 2 : 1);
   return TY_OK;
 }
@@ -265,7 +273,8 @@ static void find_direct(struct layout *l)
   struct tape *t = l->t;
   int look = 0;
   for (int i = 0; i < t->n; i++)
-    for (int k = 0; t->term[i].live && k < 3 && t->term[i].arg[k] >= 0; k++) if (t->term[t->term[i].arg[k]].op == TAPE_LOAD) look = i;
+    for (int k = 0; t->term[i].live && k < 3 && t->term[i].arg[k] >= 0; k++)
+      if (t->term[t->term[i].arg[k]].op == TAPE_LOAD) look = i;
   for (int s = 0; s < t->nput; s++) if (t->term[t->put[s].term].op == TAPE_LOAD) look = t->n;
   for (int s = 0; s < t->nput; s++) {
     struct tape_put *p = &t->put[s];
@@ -284,7 +293,8 @@ int tape_seal(struct tape *t)
   if (t->sealed) return TY_OK;
   count_uses(t);
   for (int i = 0; i < t->n; i++)
-    NEED(!t->term[i].live || t->term[i].op != TAPE_LOAD || t->term[i].operand >= 0, TY_EVALUE, "tape: a stored value has no such variable");
+    NEED(!t->term[i].live || t->term[i].op != TAPE_LOAD || t->term[i].operand >= 0, TY_EVALUE,
+         "tape: a stored value depends on a variable that does not exist");
   join_products(t);
   t->code = NEWS(struct tape_ins, t->n);
   t->get = NEWS(struct tape_get, t->n);
@@ -311,13 +321,18 @@ enum { PRINTED = 2000 };                              /* characters: terms are s
 static void print_infix(const struct tape *t, const struct tape_term *x, struct text *out);
 static void print_call(const struct tape *t, const struct tape_term *x, struct text *out);
 
+static bool is_infix(const struct tape_term *x)
+{
+  return x->op != TAPE_CAST && tape_opcode[x->op].args == 2 && !isalpha((unsigned char)*tape_opcode[x->op].name);
+}
+
 static void print_term(const struct tape *t, int i, struct text *out)
 {
   const struct tape_term *x = &t->term[i];
   if (out->n > PRINTED) text_add(out, "...");
   else if (x->op == TAPE_LOAD) text_add(out, "%%%d", x->operand);
   else if (x->op == TAPE_NUMBER) text_add(out, "%.9g", x->number);
-  else if (x->op != TAPE_CAST && tape_opcode[x->op].args == 2 && !isalpha((unsigned char)*tape_opcode[x->op].name)) print_infix(t, x, out);
+  else if (is_infix(x)) print_infix(t, x, out);
   else print_call(t, x, out);
 }
 

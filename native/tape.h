@@ -22,8 +22,8 @@ int  tape_load(struct tape *t, int operand);          /* register that holds ope
 int  tape_number(struct tape *t, double value);
 int  tape_formula(struct tape *t, const char *text, struct tape_env *env, int *reg);   /* TY_EVALUE names the column */
 void tape_store(struct tape *t, int operand, int reg);
-int  tape_cast(struct tape *t, int reg, int dtype);   /* value as if stored in dtype and loaded again (rounding of half types, wrap of integers) */
-int  tape_seal(struct tape *t);                       /* drops dead code, merges equal code, allocates registers; TY_EUNSUPPORTED: too long */
+int  tape_cast(struct tape *t, int reg, int dtype);   /* value as if stored in dtype and loaded again: half types round, integers wrap */
+int  tape_seal(struct tape *t);                       /* drops dead code, allocates registers; TY_EUNSUPPORTED: too long */
 int  tape_length(const struct tape *t);               /* instructions */
 int  tape_print(const struct tape *t, struct text *out);                     /* one formula-like line, for the printed program */
 int  tape_cuda(const struct tape *t, const int *dtypes, int n, const char *name, struct text *out);   /* CUDA C source of kernel `name` */
@@ -37,7 +37,7 @@ struct tape_loop {
   int64_t stride[TAPE_ARGS][TY_MAXDIM];
   int8_t  dtype[TAPE_ARGS];
 };
-int  tape_loop_make(struct tape_loop *l, const ty_desc *space, const ty_desc *operand, int n);   /* operands align to the right and broadcast */
+int  tape_loop_make(struct tape_loop *l, const ty_desc *space, const ty_desc *operand, int n);   /* aligned to the right, broadcast */
 int  tape_run(const struct tape *t, const struct tape_loop *l, void *const *operand);            /* parallel inside */
 
 /* Operators with rows as kernels of their own: what ty_call and unfused programs use.
@@ -49,7 +49,7 @@ int  row_apply(const struct op *op, const void *param, const struct arr *in, int
 int  row_tape(const struct op *op, const void *param, int dtype, int backward, const struct tape **out);   /* cached, sealed, never freed.
                                                          forward: operands in order: inputs, output 0, then mutated inputs again as stores
                                                          backward: operands: what row_reads lists, then gradient k of each input */
-int  sum_to(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);   /* sums src over the axes that dst has as 1 or lacks on the left */
+int  sum_to(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);   /* over axes that dst has as 1 or lacks */
 
 /* A parameter as the reference keeps it: float32. volatile: gcc 12 takes a vector of such pairs of conversions away. */
 static inline double to_single(double v)

@@ -23,14 +23,14 @@
   _(NEG,   "neg",    1,  1, -a,                                      (INT)(0 - (UINT)a)) \
   _(ABS,   "abs",    1,  1, t_abs(a),                                a < 0 ? (INT)(0 - (UINT)a) : a) \
   _(SIGN,  "sign",   1,  1, (REAL)((a > 0) - (a < 0)),               (INT)((a > 0) - (a < 0))) \
-  _(MAX,   "max",    2,  1, (a > b) | (a != a) ? a : b,              a > b ? a : b) \
-  _(MIN,   "min",    2,  1, (a < b) | (a != a) ? a : b,              a < b ? a : b) \
+  _(MAX,   "max",    2,  1, ((a > b) | (a != a)) ? a : b,            a > b ? a : b) \
+  _(MIN,   "min",    2,  1, ((a < b) | (a != a)) ? a : b,            a < b ? a : b) \
   _(GT,    ">",      2,  1, a > b ? (REAL)1 : (REAL)0,               (INT)(a > b)) \
   _(GE,    ">=",     2,  1, a >= b ? (REAL)1 : (REAL)0,              (INT)(a >= b)) \
   _(EQ,    "==",     2,  1, a == b ? (REAL)1 : (REAL)0,              (INT)(a == b)) \
   _(NE,    "!=",     2,  1, a != b ? (REAL)1 : (REAL)0,              (INT)(a != b)) \
-  _(AND,   "&&",     2,  1, (a != 0) & (b != 0) ? (REAL)1 : (REAL)0, (INT)((a != 0) & (b != 0))) \
-  _(OR,    "||",     2,  1, (a != 0) | (b != 0) ? (REAL)1 : (REAL)0, (INT)((a != 0) | (b != 0))) \
+  _(AND,   "&&",     2,  1, ((a != 0) & (b != 0)) ? (REAL)1 : (REAL)0, (INT)((a != 0) & (b != 0))) \
+  _(OR,    "||",     2,  1, ((a != 0) | (b != 0)) ? (REAL)1 : (REAL)0, (INT)((a != 0) | (b != 0))) \
   _(NOT,   "!",      1,  1, a == 0 ? (REAL)1 : (REAL)0,              (INT)(a == 0)) \
   _(WHERE, "where",  3,  1, a != 0 ? b : c,                          a != 0 ? b : c) \
   _(RELU,  "relu",   1,  1, a <= 0 ? (REAL)0 : a,                    a <= 0 ? (INT)0 : a) \
@@ -93,7 +93,7 @@ int tape_opcode_find(const char *name, size_t n);     /* -1 */
 enum { KIND_F32, KIND_F64, KIND_I32, KIND_I64, KINDS };                     /* compute dtypes */
 enum { BLOCK = 256, SLOTS = 112, DTYPES = 13 };
 
-/* Loops over n elements. d may be a, b or c; they do not overlap otherwise. load and store: `stride` is of the operand. */
+/* Loops over n elements. d may be a, b or c; they do not overlap otherwise. stride: of the operand, in elements. */
 typedef void (*tape_loop_fn)(void *d, const void *a, const void *b, const void *c, int64_t n);
 typedef void (*tape_move_fn)(void *d, const void *s, int64_t stride, int64_t n);
 struct tape_table {
@@ -107,7 +107,7 @@ const struct tape_table *tape_table(void);            /* of this processor */
 struct tape_term { uint8_t op, dtype; bool uniform, live; int arg[3], uses; double number; int operand; };
 struct tape_ins  { uint8_t op, dtype, d, a, b, c; };
 struct tape_put  { int operand, term; uint8_t slot; bool direct; };
-struct tape_get  { int operand; double number; uint8_t slot; bool once; };  /* operand -1: a number; once: the same for all elements */
+struct tape_get  { int operand; double number; uint8_t slot; bool once; };  /* operand -1: a number; once: not by element */
 struct tape {
   int dtype, kind;
   bool sealed;
@@ -115,12 +115,12 @@ struct tape {
   struct tape_term *term; int n, cap;
   struct tape_put put[TAPE_ARGS]; int nput;
   /* after tape_seal */
-  struct tape_ins *code; int ncode, nuniform;         /* the first nuniform run once per chunk: they do not depend on the element */
+  struct tape_ins *code; int ncode, nuniform;         /* the first nuniform do not depend on the element: once per chunk */
   struct tape_get *get; int nget;
   int nslot;
   int64_t cost;                                       /* 1/16 ns per element */
 };
 int  tape_term_op(struct tape *t, int op, int a, int b, int c);              /* term of an opcode over terms; folds */
-void tape_uniform(struct tape *t, int reg, double known);                    /* a loaded parameter: the same for all elements; its sign is `known`'s */
+void tape_uniform(struct tape *t, int reg, double known);                    /* a loaded parameter; its sign is that of `known` */
 int  row_build(const struct op *op, const void *param, int dtype, bool backward, struct tape **out, int dtypes[TAPE_ARGS], int *n);
                                                       /* numbers as operands, as row kernels use it; the caller frees it */

@@ -74,7 +74,6 @@ static const char integers[] =
 
 static void print_prelude(const struct tape *t, struct text *out)
 {
-  bool whole = t->kind >= KIND_I32;
   text_add(out, "%s", conversions);
   for (int i = 0; i < COUNT(direct); i++)
     for (int wide = 0; wide < 2; wide++) {
@@ -84,7 +83,8 @@ static void print_prelude(const struct tape *t, struct text *out)
     }
   text_add(out, "#define FN " FN "\n#define T float\n%s#undef T\n#define T double\n%s#undef T\n%s", made, made, digamma);
   text_add(out, "typedef %s REAL;\n", t->kind == KIND_F32 ? "float" : "double");
-  if (whole) text_add(out, "typedef %s INT; typedef %s UINT;\n%s", t->kind == KIND_I32 ? "int" : "i64", t->kind == KIND_I32 ? "unsigned" : "u64", integers);
+  const char *whole = t->kind == KIND_I32 ? "int" : t->kind == KIND_I64 ? "i64" : NULL;
+  if (whole) text_add(out, "typedef %s INT; typedef %s UINT;\n%s", whole, t->kind == KIND_I32 ? "unsigned" : "u64", integers);
 }
 
 /* -- the kernel ---------------------------------------------------------------------------------------------- */

@@ -21,7 +21,9 @@ static int either(struct parse *p);
 static int wrong(struct parse *p, const char *at, const char *what, int n)
 {
   if (p->code) return 0;
-  p->code = fail(TY_EVALUE, "formula '%s', column %d: %s%s%.*s%s", p->text, (int)(at - p->text) + 1, what, n ? " '" : "", n, n ? at : "", n ? "'" : "");
+  const char *quote = n ? "'" : "";
+  p->code = fail(TY_EVALUE, "formula '%s', column %d: %s%s%s%.*s%s", p->text, (int)(at - p->text) + 1, what, n ? " " : "",
+                 quote, n, at, quote);
   fail_argument("formula", NULL, p->text);
   p->s = at + strlen(at);                             /* nothing more is read */
   return 0;
@@ -53,11 +55,11 @@ static int op2(struct parse *p, int op, int a, int b) { return p->code ? 0 : tap
 /* Other spellings, and functions made of others. */
 enum { SQUARE = 1000, RCBRT, ISINF, ISFINITE, XOR, CLIP };
 static const struct { const char *name; int op, args; } more[] = {
-  { "psi",      TAPE_DIGAMMA, 1 }, { "arcsin",  TAPE_ASIN,  1 }, { "arccos",  TAPE_ACOS,  1 }, { "arctan",  TAPE_ATAN,  1 },
-  { "arcsinh",  TAPE_ASINH,   1 }, { "arccosh", TAPE_ACOSH, 1 }, { "arctanh", TAPE_ATANH, 1 }, { "fix",     TAPE_TRUNC, 1 },
-  { "lgamma",   TAPE_GAMMALN, 1 }, { "tgamma",  TAPE_GAMMA, 1 }, { "fabs",    TAPE_ABS,   1 }, { "select",  TAPE_WHERE, 3 },
-  { "square",   SQUARE,       1 }, { "rcbrt",   RCBRT,      1 }, { "isinf",   ISINF,      1 }, { "isfinite", ISFINITE,  1 },
-  { "xor",      XOR,          2 }, { "clip",    CLIP,       3 },
+  { "psi",     TAPE_DIGAMMA, 1 }, { "arcsin",  TAPE_ASIN,  1 }, { "arccos",   TAPE_ACOS,  1 }, { "arctan", TAPE_ATAN,  1 },
+  { "arcsinh", TAPE_ASINH,   1 }, { "arccosh", TAPE_ACOSH, 1 }, { "arctanh",  TAPE_ATANH, 1 }, { "fix",    TAPE_TRUNC, 1 },
+  { "lgamma",  TAPE_GAMMALN, 1 }, { "tgamma",  TAPE_GAMMA, 1 }, { "fabs",     TAPE_ABS,   1 }, { "select", TAPE_WHERE, 3 },
+  { "square",  SQUARE,       1 }, { "rcbrt",   RCBRT,      1 }, { "isinf",    ISINF,      1 }, { "xor",    XOR,        2 },
+  { "clip",    CLIP,         3 }, { "isfinite", ISFINITE,  1 },
 };
 
 static int made_of(struct parse *p, int op, const int *a)
@@ -77,7 +79,8 @@ static int made_of(struct parse *p, int op, const int *a)
 static int call(struct parse *p, const char *name, size_t n)
 {
   int a[3] = { 0 }, op = tape_opcode_find(name, n), args = op >= 0 ? tape_opcode[op].args : 0;
-  for (int i = 0; i < COUNT(more); i++) if (strlen(more[i].name) == n && !memcmp(more[i].name, name, n)) op = more[i].op, args = more[i].args;
+  for (int i = 0; i < COUNT(more); i++)
+    if (strlen(more[i].name) == n && !memcmp(more[i].name, name, n)) op = more[i].op, args = more[i].args;
   if (op < 0) return wrong(p, name, "there is no function", (int)n);
   expect(p, "(");
   for (int k = 0; k < args && !p->code; k++) {
@@ -123,7 +126,8 @@ static int word(struct parse *p)
     if (!p->missing[k]) p->missing[k] = name;
     return tape_load(p->t, MISSING - k);              /* an error only if the result depends on it: a choice may exclude it */
   }
-  static const struct { const char *name; double value; } constant[] = { { "pi", 3.14159265358979323846 }, { "inf", INFINITY }, { "nan", NAN } };
+  static const struct { const char *name; double value; } constant[] = {
+    { "pi", 3.14159265358979323846 }, { "inf", INFINITY }, { "nan", NAN } };
   for (int i = 0; i < COUNT(constant); i++)
     if (strlen(constant[i].name) == n && !memcmp(constant[i].name, name, n)) return tape_number(p->t, constant[i].value);
   return call(p, name, n);
@@ -165,9 +169,9 @@ static int unary(struct parse *p)
 
 /* The longer spellings first. swap: the table has > and >= only. */
 static const struct { const char *text; int op, level; bool swap; } infix[] = {
-  { "||", TAPE_OR,  1, false }, { "&&", TAPE_AND, 2, false }, { "==", TAPE_EQ,  3, false }, { "!=", TAPE_NE,  3, false },
-  { "<=", TAPE_GE,  4, true  }, { ">=", TAPE_GE,  4, false }, { "<",  TAPE_GT,  4, true  }, { ">",  TAPE_GT,  4, false },
-  { "+",  TAPE_ADD, 5, false }, { "-",  TAPE_SUB, 5, false }, { "*",  TAPE_MUL, 6, false }, { "/",  TAPE_DIV, 6, false },
+  { "||", TAPE_OR, 1, false }, { "&&", TAPE_AND, 2, false }, { "==", TAPE_EQ,  3, false }, { "!=", TAPE_NE,  3, false },
+  { "<=", TAPE_GE, 4, true  }, { ">=", TAPE_GE,  4, false }, { "<",  TAPE_GT,  4, true  }, { ">",  TAPE_GT,  4, false },
+  { "+", TAPE_ADD, 5, false }, { "-",  TAPE_SUB, 5, false }, { "*",  TAPE_MUL, 6, false }, { "/",  TAPE_DIV, 6, false },
 };
 
 static int binary(struct parse *p, int above)

@@ -133,7 +133,8 @@ static int build(const struct plan *p, struct tape **out)
 /* A tape with numbers as operands, and the dtypes of all operands in order. */
 int row_build(const struct op *op, const void *param, int dtype, bool backward, struct tape **out, int dtypes[TAPE_ARGS], int *n)
 {
-  struct plan p = { .op = op, .param = param, .dtype = dtype, .backward = backward, .want = ~0u, .reads = backward ? op_reads(op, param) : NULL };
+  struct plan p = { .op = op, .param = param, .dtype = dtype, .backward = backward, .want = ~0u };
+  if (backward) p.reads = op_reads(op, param);
   int nin = count_words(op->in), k = backward ? count_words(p.reads) + nin : nin + 1;
   for (int i = 0; i < nin; i++) k += !backward && mutated(op, i);
   for (int i = 0; i < k && i < TAPE_ARGS; i++) dtypes[i] = dtype;
@@ -219,8 +220,9 @@ static int remember(const struct plan *p, int what, struct cached **out)     /* 
 
 int row_tape(const struct op *op, const void *param, int dtype, int backward, const struct tape **out)
 {
-  struct plan p = { .op = op, .param = param, .dtype = dtype, .backward = backward, .fixed = true, .want = ~0u, .reads = backward ? op_reads(op, param) : NULL };
+  struct plan p = { .op = op, .param = param, .dtype = dtype, .backward = backward, .fixed = true, .want = ~0u };
   struct cached *e;
+  if (backward) p.reads = op_reads(op, param);
   NEED(op->row && (!backward || p.reads), TY_EUNSUPPORTED, "%s has no such row", op->name);
   TRY(remember(&p, backward, &e));
   *out = e->tape;
@@ -379,8 +381,10 @@ static int head_operand(const char *reads)
 static int ready_backward(struct call *c, struct ready *r)
 {
   ty_desc d[TAPE_ARGS];
-  struct plan p = { .op = c->op, .param = c->param, .dtype = dtype_of(c->in, c->nin, c->out, c->nout), .backward = true, .reads = op_reads(c->op, c->param) };
+  struct plan p = { .op = c->op, .param = c->param, .backward = true };
   struct cached *e;
+  p.dtype = dtype_of(c->in, c->nin, c->out, c->nout);
+  p.reads = op_reads(c->op, c->param);
   size_t used = 0;
   NEED(c->nin + c->nout <= TAPE_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row", c->op->name);
   r->space = common_space(c);
@@ -390,7 +394,10 @@ static int ready_backward(struct call *c, struct ready *r)
   for (int k = 0; k < c->nin; k++) d[k] = c->in[k].d;
   for (int k = 0; k < c->nout; k++) {
     d[c->nin + k] = c->out[k].d;
-    if (!c->out[k].p || !c->op->row->grad[k]) { d[c->nin + k] = (ty_desc){ .dtype = p.dtype, .ndim = 1, .dim = { 1 } }; continue; }
+    if (!c->out[k].p || !c->op->row->grad[k]) {       /* no part of the tape */
+      d[c->nin + k] = (ty_desc){ .dtype = p.dtype, .ndim = 1, .dim = { 1 } };
+      continue;
+    }
     if (!is_summed(c, &r->space, k)) { p.want |= 1u << k; continue; }
     r->sum[r->nsum++] = (struct sum_out){ k, is_head(c, k) ? -1 - head_operand(p.reads) : (int64_t)used };
     d[c->nin + k] = r->space;

@@ -71,7 +71,8 @@ int tape_loop_make(struct tape_loop *l, const ty_desc *space, const ty_desc *ope
   for (int k = 0; k < n; k++) {
     l->dtype[k] = (int8_t)operand[k].dtype;
     if (align(space, &operand[k], l->stride[k]))
-      return fail(TY_ESHAPE, "shape %s does not broadcast to %s", text_shape(&operand[k], a, sizeof a), text_shape(space, b, sizeof b));
+      return fail(TY_ESHAPE, "shape %s does not broadcast to %s", text_shape(&operand[k], a, sizeof a),
+                  text_shape(space, b, sizeof b));
   }
   join_dims(l);
   return TY_OK;
@@ -86,7 +87,7 @@ struct state {
   const struct tape_loop *l;
   const struct tape_table *table;
   void *const *operand;
-  int64_t block, pieces, piece, blocks, inner;        /* rows: `pieces` blocks of `piece` elements per row; else pieces 0 */
+  int64_t block, pieces, piece, blocks, inner;        /* in rows: `pieces` blocks of `piece` elements each; else pieces 0 */
   size_t size;                                        /* of an element of the compute dtype */
 };
 
@@ -131,7 +132,8 @@ static void cut(struct state *s)
   if (slotless(s)) s->block = WHOLE;
   if (l->ndim == 1 || s->inner >= LONG_ROW) {
     s->pieces = (s->inner - 1) / s->block + 1;
-    s->piece = s->pieces == 1 ? s->inner : l->ndim == 1 ? s->block : (int64_t)align_up((size_t)((s->inner - 1) / s->pieces + 1), 16);
+    int64_t even = (int64_t)align_up((size_t)((s->inner - 1) / s->pieces + 1), 16);
+    s->piece = s->pieces == 1 ? s->inner : l->ndim == 1 ? s->block : even;
     s->pieces = (s->inner - 1) / s->piece + 1;
     s->blocks = s->pieces * (l->count / s->inner);
   }
@@ -185,7 +187,7 @@ static void walk(const struct state *s, int k, void *slot, struct place at, int6
   }
 }
 
-struct view { char *p; int64_t stride; uint8_t how; }; /* an operand: its base, inner stride, and how it gets under a block */
+struct view { char *p; int64_t stride; uint8_t how; };  /* an operand: base, inner stride, how it gets under a block */
 
 static void classify(const struct state *s, struct view *view)
 {
@@ -215,8 +217,8 @@ static void run_code(const struct state *s, void **slot, int first, int last, in
   const struct tape_table *table = s->table;
   for (int i = first; i < last; i++) {
     const struct tape_ins *c = &t->code[i];
-    if (c->op < TAPE_OPCODES) { table->op[t->kind][c->op](slot[c->d], slot[c->a], slot[c->b], slot[c->c], n); continue; }
-    cast(s, c->dtype, slot[c->d], slot[c->a], n);
+    if (c->op < TAPE_OPCODES) table->op[t->kind][c->op](slot[c->d], slot[c->a], slot[c->b], slot[c->c], n);
+    else cast(s, c->dtype, slot[c->d], slot[c->a], n);
   }
 }
 
@@ -226,7 +228,8 @@ static void run_once(const struct state *s, const struct view *view, void **slot
   const struct tape *t = s->t;
   for (int i = 0; i < t->nget; i++) {
     int k = t->get[i].operand;
-    if (k >= 0 && (view[k].how == ONCE || t->get[i].once)) s->table->load[t->kind][s->l->dtype[k]](slot[t->get[i].slot], view[k].p, 0, n);
+    if (k >= 0 && (view[k].how == ONCE || t->get[i].once))
+      s->table->load[t->kind][s->l->dtype[k]](slot[t->get[i].slot], view[k].p, 0, n);
     if (k >= 0) continue;
     union { float f; double d; int32_t i; int64_t l; } v = { 0 };
     double x = t->get[i].number;
@@ -267,12 +270,15 @@ static void enter(const struct state *s, const struct view *view, void **slot, c
   for (int i = 0; i < t->nget; i++) {
     int k = t->get[i].operand, to = t->get[i].slot;
     if (k < 0 || t->get[i].once || view[k].how == ONCE) continue;
+    char *own = room + (size_t)to * BLOCK * s->size;
     if (view[k].how == DIRECT) slot[to] = under(s, view, k, at);
-    else if (s->pieces) s->table->load[t->kind][s->l->dtype[k]](room + (size_t)to * BLOCK * s->size, under(s, view, k, at), view[k].stride, at->n);
-    else walk(s, k, room + (size_t)to * BLOCK * s->size, at->place, at->n, false);
+    else if (s->pieces) s->table->load[t->kind][s->l->dtype[k]](own, under(s, view, k, at), view[k].stride, at->n);
+    else walk(s, k, own, at->place, at->n, false);
   }
-  for (int i = 0; i < t->nput; i++)
-    if (t->put[i].direct && view[t->put[i].operand].how == DIRECT) slot[t->put[i].slot] = under(s, view, t->put[i].operand, at);
+  for (int i = 0; i < t->nput; i++) {
+    int k = t->put[i].operand;
+    if (t->put[i].direct && view[k].how == DIRECT) slot[t->put[i].slot] = under(s, view, k, at);
+  }
 }
 
 static void leave(const struct state *s, const struct view *view, void **slot, const struct spot *at)
@@ -282,8 +288,8 @@ static void leave(const struct state *s, const struct view *view, void **slot, c
     int k = t->put[i].operand;
     if (t->put[i].direct && view[k].how == DIRECT) continue;
     if (s->pieces || view[k].how == DIRECT) {
-      char *to = under(s, view, k, at);
-      if (to != slot[t->put[i].slot]) s->table->store[t->kind][s->l->dtype[k]](to, slot[t->put[i].slot], view[k].stride, at->n);
+      char *to = under(s, view, k, at), *from = slot[t->put[i].slot];
+      if (to != from) s->table->store[t->kind][s->l->dtype[k]](to, from, view[k].stride, at->n);
     }
     else walk(s, k, slot[t->put[i].slot], at->place, at->n, true);
   }
@@ -309,7 +315,8 @@ static void run_blocks(int64_t begin, int64_t end, void *context)
 
 int tape_run(const struct tape *t, const struct tape_loop *l, void *const *operand)
 {
-  struct state s = { .t = t, .l = l, .table = tape_table(), .operand = operand, .size = t->kind == KIND_F32 || t->kind == KIND_I32 ? 4 : 8 };
+  struct state s = { .t = t, .l = l, .table = tape_table(), .operand = operand };
+  s.size = t->kind == KIND_F32 || t->kind == KIND_I32 ? 4 : 8;
   if (l->count <= 0) return TY_OK;
   cut(&s);
   int64_t grain = MAX(1, 320000 / (MAX(t->cost, 1) * MAX(1, l->count / s.blocks)));    /* blocks in 20 us */

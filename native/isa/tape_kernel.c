@@ -30,8 +30,8 @@ static inline int64_t imul_i64(int64_t a, int64_t b) { return (int64_t)((uint64_
     for (; b; b >>= 1, x *= x) if (b & 1) r *= x; \
     return (T)r; \
   }
-INTEGER(int32_t, uint32_t, i32)
-INTEGER(int64_t, uint64_t, i64)
+  INTEGER(int32_t, uint32_t, i32)
+  INTEGER(int64_t, uint64_t, i64)
 #define BY_INT(f, a, b) _Generic((a), int32_t: f##_i32, default: f##_i64)(a, b)
 #define t_imul(a, b) BY_INT(imul, a, b)
 #define t_idiv(a, b) BY_INT(idiv, a, b)
@@ -83,13 +83,17 @@ static inline uint16_t to_bf16(float v)
   { \
     T *d = d_; \
     const T *pa = a_, *pb = b_, *pc = c_; \
-    INDEPENDENT for (int64_t i = 0; i < n; i++) { X a = (X)pa[i], b = (X)pb[i], c = (X)pc[i]; (void)a; (void)b; (void)c; d[i] = result; } \
+    INDEPENDENT for (int64_t i = 0; i < n; i++) { \
+      X a = (X)pa[i], b = (X)pb[i], c = (X)pc[i]; \
+      (void)a; (void)b; (void)c; \
+      d[i] = result; \
+    } \
   }
 
 #define REAL float
 #define PLAIN(id, name, args, cost, floats, ints) LOOP(float, float, id##_f32, floats)
 #define FULL(id, name, args, cost, expression) LOOP(float, float, id##_f32, expression)
-TAPE_PLAIN(PLAIN) TAPE_SMOOTH(FULL)
+  TAPE_PLAIN(PLAIN) TAPE_SMOOTH(FULL)
 #undef REAL
 #undef PLAIN
 #undef FULL
@@ -97,7 +101,7 @@ TAPE_PLAIN(PLAIN) TAPE_SMOOTH(FULL)
 #define REAL double
 #define PLAIN(id, name, args, cost, floats, ints) LOOP(double, double, id##_f64, floats)
 #define FULL(id, name, args, cost, expression) LOOP(double, double, id##_f64, expression)
-TAPE_PLAIN(PLAIN) TAPE_REAL(FULL)
+  TAPE_PLAIN(PLAIN) TAPE_REAL(FULL)
 #undef PLAIN
 #undef FULL
 
@@ -105,7 +109,7 @@ TAPE_PLAIN(PLAIN) TAPE_REAL(FULL)
 #define UINT uint32_t
 #define PLAIN(id, name, args, cost, floats, ints) LOOP(int32_t, int32_t, id##_i32, ints)
 #define FULL(id, name, args, cost, expression) LOOP(int32_t, double, id##_i32, to_i32(expression))
-TAPE_PLAIN(PLAIN) TAPE_REAL(FULL)
+  TAPE_PLAIN(PLAIN) TAPE_REAL(FULL)
 #undef PLAIN
 #undef FULL
 #undef INT
@@ -115,7 +119,7 @@ TAPE_PLAIN(PLAIN) TAPE_REAL(FULL)
 #define UINT uint64_t
 #define PLAIN(id, name, args, cost, floats, ints) LOOP(int64_t, int64_t, id##_i64, ints)
 #define FULL(id, name, args, cost, expression) LOOP(int64_t, double, id##_i64, to_i64(expression))
-TAPE_PLAIN(PLAIN) TAPE_REAL(FULL)
+  TAPE_PLAIN(PLAIN) TAPE_REAL(FULL)
 #undef PLAIN
 #undef FULL
 #undef INT
@@ -134,7 +138,7 @@ TAPE_PLAIN(PLAIN) TAPE_REAL(FULL)
     if (large) for (int64_t i = 0; i < n; i++) d[i] = f##_f32(a[i]); \
     else INDEPENDENT for (int64_t i = 0; i < n; i++) d[i] = f##_small(a[i]); \
   }
-TURNS(SIN, sin) TURNS(COS, cos)
+  TURNS(SIN, sin) TURNS(COS, cos)
 
 /* -- loads and stores ---------------------------------------------------------------------------------------- */
 
@@ -173,8 +177,8 @@ typedef float type_f32;
 typedef double type_f64;
 typedef int32_t type_i32;
 typedef int64_t type_i64;
-DTYPES_(LOAD, f32) DTYPES_(LOAD, f64) DTYPES_(LOAD, i32) DTYPES_(LOAD, i64)
-DTYPES_(STORE, f32) DTYPES_(STORE, f64) DTYPES_(STORE, i32) DTYPES_(STORE, i64)
+  DTYPES_(LOAD, f32) DTYPES_(LOAD, f64) DTYPES_(LOAD, i32) DTYPES_(LOAD, i64)
+  DTYPES_(STORE, f32) DTYPES_(STORE, f64) DTYPES_(STORE, i32) DTYPES_(STORE, i64)
 
 /* -- sums: sixteen lanes, so that the order is the same under every instruction set ------------------------------- */
 
@@ -185,7 +189,8 @@ enum { LANES = 16 };
     const S *s = s_; \
     WIDE lane[LANES] = { 0 }, sum = 0; \
     int64_t i = 0; \
-    if (stride == 1) for (; i + LANES <= n; i += LANES) for (int k = 0; k < LANES; k++) { S v = s[i + k]; lane[k] += (WIDE)(number); } \
+    for (; stride == 1 && i + LANES <= n; i += LANES) \
+      for (int k = 0; k < LANES; k++) { S v = s[i + k]; lane[k] += (WIDE)(number); } \
     for (; i < n; i++) { S v = s[i * stride]; lane[i % LANES] += (WIDE)(number); } \
     for (int k = 0; k < LANES; k++) sum += lane[k]; \
     *(WIDE *)acc += sum; \
@@ -201,7 +206,7 @@ enum { LANES = 16 };
 #define PARTS_(_) _(F32, float, v) _(F64, double, v) _(F16, uint16_t, from_half(v)) _(BF16, uint16_t, from_bf16(v))
 #define SUM_INT(id, S, number) SUM(id, S, number, uint64_t)
 #define SUM_REAL(id, S, number) SUM(id, S, number, double)
-WHOLE_(SUM_INT) PARTS_(SUM_REAL)
+  WHOLE_(SUM_INT) PARTS_(SUM_REAL)
 
 /* -- the table ------------------------------------------------------------------------------------------- */
 
@@ -222,8 +227,12 @@ const struct tape_table TABLE = {
     [KIND_I32] = { TAPE_PLAIN(IN_I32) TAPE_REAL(IN_I32) },
     [KIND_I64] = { TAPE_PLAIN(IN_I64) TAPE_REAL(IN_I64) },
   },
-  .load  = { { DTYPES_(AT_LOAD, f32) },  { DTYPES_(AT_LOAD, f64) },  { DTYPES_(AT_LOAD, i32) },  { DTYPES_(AT_LOAD, i64) } },
-  .store = { { DTYPES_(AT_STORE, f32) }, { DTYPES_(AT_STORE, f64) }, { DTYPES_(AT_STORE, i32) }, { DTYPES_(AT_STORE, i64) } },
+  .load = {
+    { DTYPES_(AT_LOAD, f32) }, { DTYPES_(AT_LOAD, f64) }, { DTYPES_(AT_LOAD, i32) }, { DTYPES_(AT_LOAD, i64) },
+  },
+  .store = {
+    { DTYPES_(AT_STORE, f32) }, { DTYPES_(AT_STORE, f64) }, { DTYPES_(AT_STORE, i32) }, { DTYPES_(AT_STORE, i64) },
+  },
   .sum_row = { WHOLE_(AT_ROW) PARTS_(AT_ROW) },
   .sum_add = { WHOLE_(AT_ADD) PARTS_(AT_ADD) },
 };

@@ -4,7 +4,8 @@
 
 enum { PASS = 8 };                                    /* operands of a pass; the first one may be what earlier passes gave */
 struct sum { int64_t num_args; };
-static const struct param params[] = { { "num_args", P_INT, offsetof(struct sum, num_args), "1", "number of inputs", NULL, "[1,]" }, { 0 } };
+static const struct param params[] = {
+  { "num_args", P_INT, offsetof(struct sum, num_args), "1", "number of inputs", NULL, "[1,]" }, { 0 } };
 
 /* Tape for n operands in a compute dtype; made once. */
 static int tape_of(int dtype, int n, const struct tape **out)
@@ -56,8 +57,8 @@ static int forward(struct call *c)
 static const struct kernel cpu[] = { { "add_n", forward, T_ANY }, { 0 } };
 
 const struct op op_add_n[] = {
-  { .name = "add_n", .alias = "ElementWiseSum _sparse_ElementWiseSum _sparse_add_n", .in = "arg*num_args", .param = params,
-    .param_size = sizeof(struct sum), .doc = "The sum of all inputs, which have one shape; each of them receives the gradient of the output.",
-    .grad = "g0", .flags = OP_PASS, .inplace = "0=0", .cpu = cpu, .tier = 1 },
+  { .name = "add_n", .alias = "ElementWiseSum _sparse_ElementWiseSum _sparse_add_n", .in = "arg*num_args", .tier = 1,
+    .doc = "The sum of all inputs, which have one shape; each of them receives the gradient of the output.",
+    .param = params, .param_size = sizeof(struct sum), .grad = "g0", .flags = OP_PASS, .inplace = "0=0", .cpu = cpu },
   { 0 }
 };

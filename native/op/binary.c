@@ -17,22 +17,26 @@ static int broadcast_shape(struct infer *s)
     int64_t x = i < n - a->ndim ? 1 : a->dim[i - n + a->ndim], y = i < n - b->ndim ? 1 : b->dim[i - n + b->ndim];
     char left[160], right[160];
     if (x > 1 && y > 1 && x != y)
-      return infer_fail(s, TY_ESHAPE, b, "shape %s does not broadcast with %s", text_shape(b, right, sizeof right), text_shape(a, left, sizeof left));
+      return infer_fail(s, TY_ESHAPE, b, "shape %s does not broadcast with %s", text_shape(b, right, sizeof right),
+                        text_shape(a, left, sizeof left));
     dim[i] = x > 1 ? x : y > 1 ? y : x && y ? 1 : 0;
   }
   return shape_is(s, &s->out[0], n, dim);
 }
 
-#define PAIR(same_, same_alias, wide_, wide_alias, y_, da_, db_, doc_) \
-  { .name = same_, .alias = same_alias, .doc = doc_ " Shapes are equal.", .in = "lhs rhs", .inplace = "0=0 0=1", \
-    .back_inplace = "0=0 0=1 0=2 1=0 1=1 1=2", .row = &(const struct row){ y_, { da_, db_ } }, .tier = 1 }, \
-  { .name = wide_, .alias = wide_alias, .doc = doc_ " Shapes broadcast; gradients are summed back.", .in = "lhs rhs", .inplace = "0=0 0=1", \
-    .shape = broadcast_shape, .row = &(const struct row){ y_, { da_, db_ } }, .flags = OP_BROADCAST, .tier = 1 },
-#define TEST(same_, same_alias, wide_, wide_alias, y_, doc_) \
-  { .name = same_, .alias = same_alias, .doc = doc_ " Shapes are equal; the gradient is zero.", .in = "lhs rhs", .inplace = "0=0 0=1", \
-    .row = &(const struct row){ y_, { NULL } }, .flags = OP_ZERO_GRAD, .tier = 1 }, \
-  { .name = wide_, .alias = wide_alias, .doc = doc_ " Shapes broadcast; the gradient is zero.", .in = "lhs rhs", .inplace = "0=0 0=1", \
-    .shape = broadcast_shape, .row = &(const struct row){ y_, { NULL } }, .flags = OP_ZERO_GRAD | OP_BROADCAST, .tier = 1 },
+#define SAME(name_, alias_, doc_) \
+  .name = name_, .alias = alias_, .doc = doc_, .in = "lhs rhs", .inplace = "0=0 0=1", .tier = 1
+#define WIDE(name_, alias_, doc_) SAME(name_, alias_, doc_), .shape = broadcast_shape
+#define PAIR(same, same_alias, wide, wide_alias, y_, da_, db_, doc_) \
+  { SAME(same, same_alias, doc_ " Shapes are equal."), .row = &(const struct row){ y_, { da_, db_ } }, \
+    .back_inplace = "0=0 0=1 0=2 1=0 1=1 1=2" }, \
+  { WIDE(wide, wide_alias, doc_ " Shapes broadcast; gradients are summed back."), .row = &(const struct row){ y_, { da_, db_ } }, \
+    .flags = OP_BROADCAST },
+#define TEST(same, same_alias, wide, wide_alias, y_, doc_) \
+  { SAME(same, same_alias, doc_ " Shapes are equal; the gradient is zero."), .row = &(const struct row){ y_, { NULL } }, \
+    .flags = OP_ZERO_GRAD }, \
+  { WIDE(wide, wide_alias, doc_ " Shapes broadcast; the gradient is zero."), .row = &(const struct row){ y_, { NULL } }, \
+    .flags = OP_ZERO_GRAD | OP_BROADCAST },
 
 const struct op op_binary[] = {
   /*   equal shapes    aliases                                    broadcasting         aliases; y, gradients of lhs and rhs; doc */

@@ -6,7 +6,8 @@
 struct arrays { int64_t num_arrays, init_output; };
 #define COUNTED(init) { "num_arrays", P_INT, offsetof(struct arrays, num_arrays), init, "number of inputs", NULL, "[1,]" }
 #define FRESH { "init_output", P_BOOL, offsetof(struct arrays, init_output), "True", "False: a 0 that is already in the output stays" }
-static const struct param one_params[] = { FRESH, { 0 } }, many_params[] = { COUNTED("1"), FRESH, { 0 } }, count_params[] = { COUNTED(NULL), { 0 } };
+static const struct param one_params[] = { FRESH, { 0 } }, many_params[] = { COUNTED("1"), FRESH, { 0 } };
+static const struct param count_params[] = { COUNTED(NULL), { 0 } };
 
 static int any_type(struct infer *s) { return TY_OK; }
 static int any_shape(struct infer *s) { return TY_OK; }
@@ -118,20 +119,21 @@ static int group_shape(struct infer *s)
 }
 
 #define GROUP(T) \
+  static inline T cut_##T(T x, T limit) { return limit < 0 ? x : x > limit ? limit : x < -limit ? -limit : x; } \
   static void group_##T(int64_t begin, int64_t end, void *context) \
   { \
     const struct call *c = context; \
     const struct update *u = c->param; \
-    int64_t rows = c->in[0].d.dim[0], n = desc_count(&c->in[0].d) / rows; \
-    T *history = c->in[2].p, scale = (T)u->rescale_grad, cut = (T)u->clip_gradient; \
+    int64_t n = desc_count(&c->in[0].d) / c->in[0].d.dim[0]; \
+    T *history = c->in[2].p, scale = (T)u->rescale_grad, limit = (T)u->clip_gradient; \
     for (int64_t r = begin; r < end; r++) { \
       const T *w = (const T *)c->in[0].p + r * n, *g = (const T *)c->in[1].p + r * n; \
       T *out = (T *)c->out[0].p + r * n; \
       double sum = 0; \
-      for (int64_t i = 0; i < n; i++) { T x = scale * g[i]; x = cut < 0 ? x : x > cut ? cut : x < -cut ? -cut : x; sum += (double)x * x; } \
+      for (int64_t i = 0; i < n; i++) { T x = cut_##T(scale * g[i], limit); sum += (double)x * x; } \
       history[r] = (T)(history[r] + sum / (double)n); \
       T step = (T)(u->lr / sqrt(history[r] + u->epsilon)); \
-      for (int64_t i = 0; i < n; i++) { T x = scale * g[i]; x = cut < 0 ? x : x > cut ? cut : x < -cut ? -cut : x; out[i] = w[i] - step * x; } \
+      for (int64_t i = 0; i < n; i++) out[i] = w[i] - step * cut_##T(scale * g[i], limit); \
     } \
   }
 GROUP(float)
@@ -144,19 +146,23 @@ static int group_adagrad(struct call *c)
   return TY_OK;
 }
 
-#define CPU(name, run, types) (const struct kernel[]){ { name, run, types }, { 0 } }
+#define CPU(name, run, types) .cpu = (const struct kernel[]){ { name, run, types }, { 0 } }
+#define LOOK(params_, shape_, type_) .param = params_, .param_size = sizeof(struct arrays), .shape = shape_, .type = type_
 
 const struct op op_finite[] = {
-  { .name = "all_finite", .in = "data", .param = one_params, .param_size = sizeof(struct arrays), .shape = flag_shape, .type = single_type,
-    .doc = "1 if no element of data is infinite or NaN, else 0; shape (1,), float32.", .cpu = CPU("all_finite", all_finite, T_ANY), .tier = 2 },
-  { .name = "multi_all_finite", .in = "array_*num_arrays", .param = many_params, .param_size = sizeof(struct arrays), .shape = flag_shape, .type = single_type,
-    .doc = "1 if no element of any input is infinite or NaN, else 0; shape (1,), float32.", .cpu = CPU("all_finite", all_finite, T_ANY), .tier = 2 },
-  { .name = "multi_sum_sq", .in = "array_*num_arrays", .param = count_params, .param_size = sizeof(struct arrays), .shape = sums_shape, .type = single_type,
-    .doc = "The sum of squares of each input; shape (number of inputs,), float32.", .cpu = CPU("sum_squares", sum_squares, T_ANY), .tier = 1 },
-  { .name = "reset_arrays", .in = "array_!*num_arrays", .out = "", .param = count_params, .param_size = sizeof(struct arrays), .shape = any_shape, .type = any_type,
-    .doc = "Sets all inputs to zero, in place; it has no output.", .cpu = CPU("reset", reset, T_ANY), .tier = 2 },
-  { .name = "_contrib_group_adagrad_update", .in = "weight grad history!", .param = group_params, .param_size = sizeof(struct update), .check = group_check,
-    .shape = group_shape, .inplace = "0=0", .doc = "AdaGrad with one history per row: the mean square of the row's rescaled, clipped gradient is added to it.",
-    .cpu = CPU("group_adagrad", group_adagrad, T(TY_F32) | T(TY_F64)), .tier = 2 },
+  { .name = "all_finite", .in = "data", .tier = 2, .doc = "1 if no element of data is infinite or NaN, else 0; shape (1,), float32.",
+    LOOK(one_params, flag_shape, single_type), CPU("all_finite", all_finite, T_ANY) },
+  { .name = "multi_all_finite", .in = "array_*num_arrays", .tier = 2,
+    .doc = "1 if no element of any input is infinite or NaN, else 0; shape (1,), float32.",
+    LOOK(many_params, flag_shape, single_type), CPU("all_finite", all_finite, T_ANY) },
+  { .name = "multi_sum_sq", .in = "array_*num_arrays", .tier = 1,
+    .doc = "The sum of squares of each input; shape (number of inputs,), float32.",
+    LOOK(count_params, sums_shape, single_type), CPU("sum_squares", sum_squares, T_ANY) },
+  { .name = "reset_arrays", .in = "array_!*num_arrays", .out = "", .tier = 2, .doc = "Sets all inputs to zero, in place; it has no output.",
+    LOOK(count_params, any_shape, any_type), CPU("reset", reset, T_ANY) },
+  { .name = "_contrib_group_adagrad_update", .in = "weight grad history!", .tier = 2,
+    .doc = "AdaGrad with one history per row: the mean square of the row's rescaled, clipped gradient is added to it.",
+    .param = group_params, .param_size = sizeof(struct update), .check = group_check, .shape = group_shape, .inplace = "0=0",
+    CPU("group_adagrad", group_adagrad, T(TY_F32) | T(TY_F64)) },
   { 0 }
 };

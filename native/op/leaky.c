@@ -23,7 +23,8 @@ static const struct op inner[] = {
   [LEAKY] = INNER("leaky", "data", "a > 0 ? a : $slope * a", "y > 0 ? g : $slope * g", NULL),
   [PRELU] = INNER("prelu", "data gamma", "a > 0 ? a : b * a", "a > 0 ? g : b * g", "a > 0 ? 0 : a * g"),
   [ELU]   = INNER("elu", "data", "a > 0 ? a : $slope * expm1(a)", "y > 0 ? g : g * ($slope + y)", NULL),
-  [SELU]  = INNER("selu", "data", "a > 0 ? " LAMBDA " * a : " LAMBDA_ALPHA " * expm1(a)", "y > 0 ? " LAMBDA " * g : g * (" LAMBDA_ALPHA " + y)", NULL),
+  [SELU]  = INNER("selu", "data", "a > 0 ? " LAMBDA " * a : " LAMBDA_ALPHA " * expm1(a)",
+                  "y > 0 ? " LAMBDA " * g : g * (" LAMBDA_ALPHA " + y)", NULL),
   [GELU]  = INNER("gelu", "data", "0.5 * a * (1 + erf(a * 0.70710678118654752))",
                   "g * (0.5 * (1 + erf(a * 0.70710678118654752)) + a * 0.39894228040143268 * exp(-0.5 * a * a))", NULL),
 };

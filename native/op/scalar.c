@@ -21,12 +21,13 @@ static int result_type(struct infer *s)
   return type_is(s, &s->out[0], !p->is_int ? TY_F64 : d == TY_BOOL ? TY_I64 : d);
 }
 
+#define NUMBERED(name_, alias_) \
+  .name = name_, .alias = alias_, .in = "data", .param = params, .param_size = sizeof(struct scalar), .type = result_type, .inplace = "0=0"
 #define WITH(name_, alias_, y_, grad_, doc_) \
-  { .name = name_, .alias = alias_, .doc = doc_, .in = "data", .param = params, .param_size = sizeof(struct scalar), .type = result_type, \
-    .inplace = "0=0", .back_inplace = "0=0 0=1", .row = &(const struct row){ y_, { grad_ } }, .tier = 1 },
+  { NUMBERED(name_, alias_), .doc = doc_, .row = &(const struct row){ y_, { grad_ } }, .back_inplace = "0=0 0=1", .tier = 1 },
 #define TEST(name_, alias_, y_, doc_) \
-  { .name = name_, .alias = alias_, .doc = doc_ " in data's dtype; the gradient is zero.", .in = "data", .param = params, .param_size = sizeof(struct scalar), \
-    .type = result_type, .inplace = "0=0", .row = &(const struct row){ y_, { NULL } }, .flags = OP_ZERO_GRAD, .tier = 1 },
+  { NUMBERED(name_, alias_), .doc = doc_ " in data's dtype; the gradient is zero.", .row = &(const struct row){ y_, { NULL } }, \
+    .flags = OP_ZERO_GRAD, .tier = 1 },
 
 const struct op op_scalar[] = {
   /*   name               aliases                               y                  gradient; doc */
@@ -76,12 +77,15 @@ const struct op op_scalar[] = {
   TEST("_logical_xor_scalar",   "_LogicalXorScalar",   "xor(a, $scalar)",
        "1 where exactly one of data and scalar is 0, else 0,")
 
-  { .name = "_contrib_gradientmultiplier", .in = "data", .param = params, .param_size = sizeof(struct scalar), .inplace = "0=0", .back_inplace = "0=0",
+  { .name = "_contrib_gradientmultiplier", .in = "data", .param = params, .param_size = sizeof(struct scalar), .tier = 2,
     .doc = "data itself; the gradient is multiplied by scalar (a negative one turns it around).",
-    .row = &(const struct row){ "a", { "g * $scalar" } }, .tier = 2 },
-  { .name = "smooth_l1", .alias = "_npx_smooth_l1", .in = "data", .param = smooth_params, .param_size = sizeof(double), .inplace = "0=0", .back_inplace = "0=0 0=1",
-    .doc = "scalar^2 data^2 / 2 where |data| < 1 / scalar^2, else |data| - 1 / (2 scalar^2); gradient scalar^2 data inside, the sign of data outside.",
-    .row = &(const struct row){ "abs(a) > 1 / square($scalar) ? abs(a) - 0.5 / square($scalar) : 0.5 * a * a * square($scalar)",
-                                { "g * (abs(a) > 1 / square($scalar) ? sign(a) : square($scalar) * a)" } }, .tier = 2 },
+    .inplace = "0=0", .back_inplace = "0=0", .row = &(const struct row){ "a", { "g * $scalar" } } },
+  { .name = "smooth_l1", .alias = "_npx_smooth_l1", .in = "data", .param = smooth_params, .param_size = sizeof(double), .tier = 2,
+    .doc = "scalar^2 data^2 / 2 where |data| < 1 / scalar^2, else |data| - 1 / (2 scalar^2); gradient scalar^2 data inside, "
+           "the sign of data outside.",
+    .inplace = "0=0", .back_inplace = "0=0 0=1",
+    .row = &(const struct row){
+      "abs(a) > 1 / square($scalar) ? abs(a) - 0.5 / square($scalar) : 0.5 * a * a * square($scalar)",
+      { "g * (abs(a) > 1 / square($scalar) ? sign(a) : square($scalar) * a)" } } },
   { 0 }
 };

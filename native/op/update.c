@@ -60,7 +60,7 @@ static int master_scale_type(struct infer *s)
   return TY_OK;
 }
 
-/* All as the weight, but for the last `apart` inputs (norms, scales: one element), or those from 2 on up to them. */
+/* All as the weight, but for inputs first .. last: norms and scales, of one element if nobody says otherwise. */
 static int alike(struct infer *s, int first, int last)
 {
   for (int i = 1; i < s->nin; i++) if (i < first || i > last) TRY(shape_both(s, &s->in[0], &s->in[i]));
@@ -128,7 +128,8 @@ const struct op op_update[] = {
   UPDATE("sgd_mom_update", "weight grad mom!", sgd_mom, GRADIENT "c = $momentum * c - $lr * $wd * a - $lr * b; a + c",
     .alias = "_sparse_sgd_mom_update", .tier = 1,
     .doc = "A step with momentum: mom becomes momentum mom less lr times the gradient and decay, and is added to the weight."),
-  UPDATE("mp_sgd_update", "weight grad weight32!", sgd, GRADIENT "c = (1 - $lr * $wd) * c - $lr * b; c", .type = master_type, .tier = 1,
+  UPDATE("mp_sgd_update", "weight grad weight32!", sgd,
+    GRADIENT "c = (1 - $lr * $wd) * c - $lr * b; c", .type = master_type, .tier = 1,
     .doc = "sgd_update on a float32 master copy, weight32; the weight is its rounded image."),
   UPDATE("mp_sgd_mom_update", "weight grad mom! weight32!", sgd_mom,
     GRADIENT "c = $momentum * c - $lr * $wd * d - $lr * b; d = d + c; d", .type = master_type, .tier = 1,
@@ -153,11 +154,12 @@ const struct op op_update[] = {
     GRADIENT "m = d + b * b; c = c + b - (sqrt(m) - sqrt(d)) * a / $lr; d = m; "
     "abs(c) > $lamda1 ? (sign(c) * $lamda1 - c) / (($beta + sqrt(d)) / $lr + $wd) : 0", .alias = "_sparse_ftrl_update", .tier = 1,
     .doc = "Follows the regularised leader, coordinate by coordinate; weights whose z stays within lamda1 are 0."),
-  { .name = "ftml_update", .in = "weight grad d! v! z!", .param = ftml, .param_size = sizeof(struct update), .check = ftml_check, .inplace = "0=0", .tier = 1,
-    .doc = "Follows the moving leader: weight = -z / d with exponentially weighted sums d, v, z.",
-    .row = &(const struct row){ "b = $rescale_grad * b + $wd * a; b = " CUT("b", "$clip_grad") "; d = $beta2 * d + (1 - $beta2) * b * b; "
-    "m = (1 - pow($beta1, $t)) / $lr * (sqrt(d / (1 - pow($beta2, $t))) + $epsilon); e = $beta1 * e + (1 - $beta1) * b - (m - $beta1 * c) * a; "
-    "c = m; -e / c", { NULL } } },
+  { .name = "ftml_update", .in = "weight grad d! v! z!", .param = ftml, .param_size = sizeof(struct update), .check = ftml_check,
+    .doc = "Follows the moving leader: weight = -z / d with exponentially weighted sums d, v, z.", .inplace = "0=0", .tier = 1,
+    .row = &(const struct row){
+      "b = $rescale_grad * b + $wd * a; b = " CUT("b", "$clip_grad") "; d = $beta2 * d + (1 - $beta2) * b * b; "
+      "m = (1 - pow($beta1, $t)) / $lr * (sqrt(d / (1 - pow($beta2, $t))) + $epsilon); "
+      "e = $beta1 * e + (1 - $beta1) * b - (m - $beta1 * c) * a; c = m; -e / c", { NULL } } },
   UPDATE("signsgd_update", "weight grad", plain, "(1 - $lr * $wd) * a - $lr * sign(b)", .tier = 1,
     .doc = "A step of lr against the sign of the gradient, with weight decay; rescaling and clipping have no effect."),
   UPDATE("signum_update", "weight grad mom!", signum,
@@ -170,14 +172,17 @@ const struct op op_update[] = {
   UPDATE("mp_lamb_update_phase1", "weight grad mean! var! weight32", phase1, LAMB("e"), .type = phase1_type, .tier = 1,
     .doc = "lamb_update_phase1 with a float32 master copy, weight32; gives float32."),
   UPDATE("mp_lamb_update_phase2", "weight g r1 r2 weight32", phase2, LAMB2("e"), .shape = phase2_shape, .type = phase2_type,
-    .flags = OP_BROADCAST, .tier = 1, .doc = "lamb_update_phase2 from a float32 master copy, weight32, which is read only; gives the weight."),
+    .flags = OP_BROADCAST, .tier = 1,
+    .doc = "lamb_update_phase2 from a float32 master copy, weight32, which is read only; gives the weight."),
   UPDATE("_adamw_update", "weight grad mean! var! rescale_grad", adamw, "s = e; " ADAMW("a") USABLE " ? x : a", .shape = scale_shape,
     .type = scale_type, .flags = OP_BROADCAST, .tier = 2,
     .doc = "Adam with decoupled weight decay, all times eta; skipped where the scale of the gradient is 0, infinite or NaN."),
   UPDATE("_mp_adamw_update", "weight grad mean! var! weight32! rescale_grad", adamw,
-    "s = f; " ADAMW("e") "e = " USABLE " ? x : e; " USABLE " ? e : a", .shape = scale_shape, .type = master_scale_type, .flags = OP_BROADCAST,
-    .tier = 2, .doc = "_adamw_update on a float32 master copy, weight32; the weight is its rounded image."),
-  UPDATE("_sparse_adagrad_update", "weight grad history!", adagrad, GRADIENT "c = c + b * b; a - $lr * b / sqrt(c + $epsilon)", .tier = 2,
+    "s = f; " ADAMW("e") "e = " USABLE " ? x : e; " USABLE " ? e : a",
+    .shape = scale_shape, .type = master_scale_type, .flags = OP_BROADCAST, .tier = 2,
+    .doc = "_adamw_update on a float32 master copy, weight32; the weight is its rounded image."),
+  UPDATE("_sparse_adagrad_update", "weight grad history!", adagrad,
+    GRADIENT "c = c + b * b; a - $lr * b / sqrt(c + $epsilon)", .tier = 2,
     .doc = "A step by the gradient over the root of the sum of its squares so far, history."),
   UPDATE("multi_lars", "lrs weights_sum_sq grads_sum_sq wds", lars,
     "b > 0 && c > 0 ? a * $eta * sqrt(b) / (sqrt(c) * $rescale_grad + d * sqrt(b) + $eps) : a", .tier = 1,

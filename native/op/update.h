@@ -3,8 +3,8 @@
 #include "tape.h"
 
 struct update {                                       /* numbers first: update_check rounds them */
-  double  lr, momentum, wd, rescale_grad, clip_gradient, clip_grad, clip_weights, wd_lh, beta1, beta2, gamma1, gamma2, epsilon, lamda1, beta;
-  double  lower_bound, upper_bound, eta, eps;
+  double  lr, momentum, wd, rescale_grad, clip_gradient, clip_grad, clip_weights, wd_lh, beta1, beta2, gamma1, gamma2;
+  double  epsilon, lamda1, beta, lower_bound, upper_bound, eta, eps;
   int64_t t, lazy_update, bias_correction;
 };
 enum { UPDATE_NUMBERS = offsetof(struct update, t) / sizeof(double) };
@@ -21,4 +21,5 @@ enum { UPDATE_NUMBERS = offsetof(struct update, t) / sizeof(double) };
                  NUMBER(upper_bound, "-1.0", "greatest norm of the weight; negative: none")
 #define LAZY     { "lazy_update", P_BOOL, offsetof(struct update, lazy_update), "True", "of sparse gradients only; without effect here" }
 #define STEP     { "t", P_INT, offsetof(struct update, t), NULL, "number of the step, from 1" }
-#define UNBIASED { "bias_correction", P_BOOL, offsetof(struct update, bias_correction), "True", "mean and mean square are freed of their start at 0" }
+#define UNBIASED { "bias_correction", P_BOOL, offsetof(struct update, bias_correction), "True", \
+                   "mean and mean square are freed of their start at 0" }

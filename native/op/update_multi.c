@@ -142,7 +142,8 @@ static int check_lamb(void *param)
 
 #define LIST(name, field, doc) { name, P_FLOATS, offsetof(struct multi, field), NULL, doc }
 #define COUNTED(name) { name, P_INT, offsetof(struct multi, count), "1", "number of weights", NULL, "[1,]" }
-static const struct param sgd[] = { LIST("lrs", lrs, "learning rates"), LIST("wds", wds, "weight decays"), RESCALE, CLIP, COUNTED("num_weights"), { 0 } };
+static const struct param sgd[] = {
+  LIST("lrs", lrs, "learning rates"), LIST("wds", wds, "weight decays"), RESCALE, CLIP, COUNTED("num_weights"), { 0 } };
 static const struct param sgd_mom[] = {
   LIST("lrs", lrs, "learning rates"), LIST("wds", wds, "weight decays"), MOMENTUM, RESCALE, CLIP, COUNTED("num_weights"), { 0 } };
 static const struct param preloaded[] = { RESCALE, CLIP, COUNTED("num_weights"), { 0 } };
@@ -151,8 +152,9 @@ static const struct param adamw[] = {
   LIST("lrs", lrs, "learning rates"), BETAS, NUMBER(epsilon, "1e-08", "keeps the divisor from 0"), LIST("wds", wds, "weight decays"),
   LIST("etas", etas, "multipliers of the whole step"), CLIP, COUNTED("num_weights"), { 0 } };
 static const struct param lamb[] = {
-  LIST("learning_rates", lrs, "learning rates"), BETAS, NUMBER(epsilon, "1e-06", "keeps the divisor from 0"), LIST("wds", wds, "weight decays"),
-  RESCALE, BOUNDS, CLIP, UNBIASED, { "step_count", P_INTS, offsetof(struct multi, step_count), NULL, "number of each weight's step, from 1" },
+  LIST("learning_rates", lrs, "learning rates"), BETAS, NUMBER(epsilon, "1e-06", "keeps the divisor from 0"),
+  LIST("wds", wds, "weight decays"), RESCALE, BOUNDS, CLIP, UNBIASED,
+  { "step_count", P_INTS, offsetof(struct multi, step_count), NULL, "number of each weight's step, from 1" },
   COUNTED("num_tensors"), { 0 } };
 
 /* -- running ------------------------------------------------------------------------------------------------ */
@@ -241,7 +243,8 @@ static int run_lamb(struct call *c, const struct form *f)
     bool wide = g.d.dtype == TY_F64;                  /* the norms have the dtype of the arithmetic */
     const ty_desc one = { .dtype = g.d.dtype, .ndim = 1, .dim = { 1 } };
     const struct arr *weight = f->master ? &in[4] : &in[0], *out = f->master ? &in[4] : &c->out[i];
-    struct arr then[4] = { *weight, g, { wide ? (void *)&norm[0] : &single[0], one, NULL }, { wide ? (void *)&norm[1] : &single[1], one, NULL } };
+    void *r1 = wide ? (void *)&norm[0] : &single[0], *r2 = wide ? (void *)&norm[1] : &single[1];
+    struct arr then[4] = { *weight, g, { r1, one, NULL }, { r2, one, NULL } };
     TRY(row_apply(second, &u, then, 4, out));
     if (f->master) convert(c->out[i].p, c->out[i].d.dtype, out->p, out->d.dtype, desc_count(&out->d));
   }
@@ -265,22 +268,35 @@ GLUE(ADAMW, run_groups) GLUE(MP_ADAMW, run_groups) GLUE(LAMB, run_lamb) GLUE(MP_
 #define PLACES_4 "0=0 1=4 2=8 3=12 4=16 5=20 6=24 7=28 8=32 9=36 10=40 11=44"
 #define PLACES_5 "0=0 1=5 2=10 3=15 4=20 5=25 6=30 7=35 8=40 9=45 10=50 11=55"
 #define MULTI(name_, id, stride_, params_, check_, tier_, doc_) \
-  { .name = name_, .in = "data", .in_of = in_##id, .out_of = output_names, .param = params_, .param_size = sizeof(struct multi), .check = check_, \
-    .shape = shape_##id, .type = type_##id, .inplace = PLACES_##stride_, .doc = doc_, .tier = tier_, \
+  { .name = name_, .in = "data", .in_of = in_##id, .out_of = output_names, .doc = doc_, .tier = tier_, \
+    .param = params_, .param_size = sizeof(struct multi), .check = check_, \
+    .shape = shape_##id, .type = type_##id, .inplace = PLACES_##stride_, \
     .cpu = (const struct kernel[]){ { "multi", run_##id, T_ANY, .scratch = id >= LAMB ? lamb_scratch : NULL }, { 0 } } }
 
 const struct op op_update_multi[] = {
-  MULTI("multi_sgd_update", SGD, 2, sgd, check_lists, 1, "sgd_update for many pairs of weight and gradient; gives the new weights."),
-  MULTI("multi_sgd_mom_update", SGD_MOM, 3, sgd_mom, check_lists, 1, "sgd_mom_update for many triples of weight, gradient and momentum."),
-  MULTI("multi_mp_sgd_update", MP_SGD, 3, sgd, check_lists, 1, "mp_sgd_update for many triples of weight, gradient and master copy."),
-  MULTI("multi_mp_sgd_mom_update", MP_SGD_MOM, 4, sgd_mom, check_lists, 1, "mp_sgd_mom_update for many weights with gradient, momentum and master copy."),
-  MULTI("preloaded_multi_sgd_update", PRE_SGD, 2, preloaded, check_plain, 1, "multi_sgd_update with rates and decays in two arrays behind the weights."),
-  MULTI("preloaded_multi_sgd_mom_update", PRE_SGD_MOM, 3, preloaded_mom, check_plain, 1, "multi_sgd_mom_update with rates and decays in two arrays."),
-  MULTI("preloaded_multi_mp_sgd_update", PRE_MP_SGD, 3, preloaded, check_plain, 1, "multi_mp_sgd_update with rates and decays in two arrays."),
-  MULTI("preloaded_multi_mp_sgd_mom_update", PRE_MP_SGD_MOM, 4, preloaded_mom, check_plain, 1, "multi_mp_sgd_mom_update with rates and decays in two arrays."),
-  MULTI("_multi_adamw_update", ADAMW, 4, adamw, check_adamw, 2, "_adamw_update for many weights; the last input is the scale of all gradients."),
-  MULTI("_multi_mp_adamw_update", MP_ADAMW, 5, adamw, check_adamw, 2, "_mp_adamw_update for many weights; the last input is the scale of all gradients."),
-  MULTI("_multi_lamb_update", LAMB, 4, lamb, check_lamb, 1, "Whole LAMB steps for many weights: direction, norms, scaled step."),
-  MULTI("_multi_mp_lamb_update", MP_LAMB, 5, lamb, check_lamb, 1, "Whole LAMB steps on float32 master copies; the norm is that of the rounded weight."),
+  MULTI("multi_sgd_update", SGD, 2, sgd, check_lists, 1,
+        "sgd_update for many pairs of weight and gradient; gives the new weights."),
+  MULTI("multi_sgd_mom_update", SGD_MOM, 3, sgd_mom, check_lists, 1,
+        "sgd_mom_update for many triples of weight, gradient and momentum."),
+  MULTI("multi_mp_sgd_update", MP_SGD, 3, sgd, check_lists, 1,
+        "mp_sgd_update for many triples of weight, gradient and master copy."),
+  MULTI("multi_mp_sgd_mom_update", MP_SGD_MOM, 4, sgd_mom, check_lists, 1,
+        "mp_sgd_mom_update for many weights with gradient, momentum and master copy."),
+  MULTI("preloaded_multi_sgd_update", PRE_SGD, 2, preloaded, check_plain, 1,
+        "multi_sgd_update with rates and decays in two arrays behind the weights."),
+  MULTI("preloaded_multi_sgd_mom_update", PRE_SGD_MOM, 3, preloaded_mom, check_plain, 1,
+        "multi_sgd_mom_update with rates and decays in two arrays."),
+  MULTI("preloaded_multi_mp_sgd_update", PRE_MP_SGD, 3, preloaded, check_plain, 1,
+        "multi_mp_sgd_update with rates and decays in two arrays."),
+  MULTI("preloaded_multi_mp_sgd_mom_update", PRE_MP_SGD_MOM, 4, preloaded_mom, check_plain, 1,
+        "multi_mp_sgd_mom_update with rates and decays in two arrays."),
+  MULTI("_multi_adamw_update", ADAMW, 4, adamw, check_adamw, 2,
+        "_adamw_update for many weights; the last input is the scale of all gradients."),
+  MULTI("_multi_mp_adamw_update", MP_ADAMW, 5, adamw, check_adamw, 2,
+        "_mp_adamw_update for many weights; the last input is the scale of all gradients."),
+  MULTI("_multi_lamb_update", LAMB, 4, lamb, check_lamb, 1,
+        "Whole LAMB steps for many weights: direction, norms, scaled step."),
+  MULTI("_multi_mp_lamb_update", MP_LAMB, 5, lamb, check_lamb, 1,
+        "Whole LAMB steps on float32 master copies; the norm is that of the rounded weight."),
   { 0 }
 };
