@@ -100,6 +100,13 @@ void parallel_team(void (*body)(int, int, void *), void *context)
 #endif
 }
 
+void parallel_library(void)
+{
+#ifndef TY_NO_OPENMP
+  omp_set_num_threads(queue_thread && !inside ? team() : 1);
+#endif
+}
+
 struct loop { int64_t n, grain, chunks; parallel_fn body; void *context; };
 
 static void share(int index, int count, void *context)

@@ -16,3 +16,4 @@ int  parallel_threads(void);                          /* members of this thread'
                                                          queue (scratch() at bind): the most any team may have */
 int  parallel_index(void);                            /* this member, from 0 */
 void parallel_queue(bool on);                         /* device.c: this thread is (no longer) a queue */
+void parallel_library(void);                           /* before a library that opens OpenMP regions itself: its teams are ours */

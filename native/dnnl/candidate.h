@@ -2,5 +2,21 @@
 #pragma once
 #include "../op.h"
 
+#ifdef TY_DNNL
+const char *onednn_conv_refuse(const struct call *c);
+const char *onednn_conv_back_refuse(const struct call *c);
+size_t onednn_conv_scratch(const struct call *c);
+size_t onednn_conv_back_scratch(const struct call *c);
+size_t onednn_conv_state(const struct call *c);
+int    onednn_conv(struct call *c);
+int    onednn_conv_back(struct call *c);
+void   onednn_conv_done(void *state);
+
+#define DNNL_CONV \
+  { "oneDNN", onednn_conv, T(TY_F32), onednn_conv_refuse, onednn_conv_scratch, onednn_conv_state, onednn_conv_done, 0, K_ACT },
+#define DNNL_CONV_BACK \
+  { "oneDNN", onednn_conv_back, T(TY_F32), onednn_conv_back_refuse, onednn_conv_back_scratch, onednn_conv_state, onednn_conv_done, 7, 0 },
+#else
 #define DNNL_CONV
 #define DNNL_CONV_BACK
+#endif
