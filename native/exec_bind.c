@@ -405,14 +405,25 @@ static int reserve(ty_exec *e, const struct program *p)
   return TY_OK;
 }
 
-static int make_output(ty_exec *e, const struct program *p, int h)
+/* Reshape: an output in the place of the old executor's is the same storage, so that readers of either wait for both. */
+static struct storage *former_storage(const ty_exec *e, const ty_exec *old, const struct value *r, int h)
+{
+  const struct program *from = old && !(e->flags & TY_DRY_RUN) && h < old->nhead ? old->variant[FUSED] : NULL;
+  if (!from || !old->output_storage[h]) return NULL;
+  const struct value *x = &from->value[from->value[value_of(old->g, old->head[h])].root];
+  return x->kind == V_POOL && x->offset == r->offset && x->device == r->device ? old->output_storage[h] : NULL;
+}
+
+static int make_output(ty_exec *e, const struct program *p, const ty_exec *before, int h)
 {
   int v = value_of(e->g, e->head[h]);
   const struct value *r = &p->value[p->value[v].root];
   ty_desc d = e->desc[v];
   d.device = r->kind == V_OUTER && e->outer[r->outer] ? e->outer[r->outer]->d.device : r->device;
   if (r->kind == V_OUTER) return e->outer[r->outer] ? ty_tensor_view(e->outer[r->outer], &d, 0, &e->output[h]) : TY_OK;
-  if (e->flags & TY_DRY_RUN) TRY(storage_wrap(d.device, NULL, desc_bytes(&d), NULL, NULL, &e->output_storage[h]));
+  struct storage *former = former_storage(e, before, r, h);
+  if (former && former->bytes >= desc_bytes(&d)) e->output_storage[h] = storage_keep(former);
+  else if (e->flags & TY_DRY_RUN) TRY(storage_wrap(d.device, NULL, desc_bytes(&d), NULL, NULL, &e->output_storage[h]));
   else TRY(pool_storage(e->pool, r->device, (size_t)r->offset, desc_bytes(&d), &e->output_storage[h]));
   return tensor_on(&d, e->output_storage[h], 0, &e->output[h]);
 }
@@ -433,7 +444,7 @@ int exec_resolve(ty_exec *e)
   return TY_OK;
 }
 
-static int make_arrays(ty_exec *e)
+static int make_arrays(ty_exec *e, const ty_exec *before)
 {
   e->outer_at = NEWS(void *, e->nouter); 
   e->output = NEWS(ty_tensor *, e->nhead); e->output_storage = NEWS(struct storage *, e->nhead);
@@ -445,7 +456,7 @@ static int make_arrays(ty_exec *e)
     TRY(storage_wrap(p->device[i], NULL, 0, NULL, NULL, &e->token[i]));
   }
   if (!(e->flags & TY_DRY_RUN)) TRY(reserve(e, p));
-  for (int h = 0; h < e->nhead; h++) TRY(make_output(e, p, h));
+  for (int h = 0; h < e->nhead; h++) TRY(make_output(e, p, before, h));
   return exec_resolve(e);
 }
 
@@ -506,7 +517,7 @@ static int build(ty_exec *e, const struct exec_source *s)
   if (s->pool) { e->pool = s->pool; pool_keep(s->pool); }
   else TRY(ty_pool_new(&e->pool));
   TRY(compile(e, FUSED, s->before, &e->variant[FUSED]));
-  return make_arrays(e);
+  return make_arrays(e, s->before);
 }
 
 int exec_make(const struct exec_source *s, ty_exec **out)

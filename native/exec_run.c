@@ -391,15 +391,35 @@ static int report(ty_exec *e, struct program *p, int node, int value, bool is_in
 /* Partial sums of a chain are nobody's gradient yet. */
 static bool partial_sum(const struct node *n) { return !strncmp(n->name, "sum_grad_", 9) && strcmp(n->name, "sum_grad_final") && n->forward < 0; }
 
+/* The inputs that a monitor reports: a gradient operator's are those that the reference's reads. */
+enum { SHOWN = 64 };
+static int shown_inputs(const ty_exec *e, const struct node *n, ty_entry *out)
+{
+  int count = 0;
+  if (!n->backward || !n->op->shown) {
+    for (; count < n->nin && count < SHOWN; count++) out[count] = n->in[count];
+    return count;
+  }
+  const struct node *f = &e->g->node[n->forward];
+  for (const char *s = n->op->shown; *s && count < SHOWN; s += strcspn(s, " "), s += strspn(s, " ")) {
+    int k = atoi(s + 1);
+    if (*s == 'g') out[count++] = n->in[0];
+    else if (*s == 'i' && k < f->nin) out[count++] = f->in[k];
+    else if (*s == 'o' && k < f->nout) out[count++] = (ty_entry){ n->forward, k };
+  }
+  return count;
+}
+
 /* Items of one node, in order: (monitor_all) for each input the variable's own name, then <node>_<input>; then it runs; then its outputs. */
 static int walk_node(ty_exec *e, struct program *p)
 {
   const struct node *n = &e->g->node[e->walk.node];
-  int inputs = e->monitor == TY_MON_ALL ? 2 * n->nin : 0;
+  ty_entry in[SHOWN];
+  int inputs = e->monitor == TY_MON_ALL ? 2 * shown_inputs(e, n, in) : 0;
   char name[600];
   while (e->walk.item < inputs) {
-    int k = e->walk.item / 2, first = !(e->walk.item++ & 1), v = value_of(e->g, n->in[k]), code = TY_OK;
-    const struct node *from = &e->g->node[n->in[k].node];
+    int k = e->walk.item / 2, first = !(e->walk.item++ & 1), v = value_of(e->g, in[k]), code = TY_OK;
+    const struct node *from = &e->g->node[in[k].node];
     if (first && !from->op) code = report(e, p, e->walk.node, v, true, "%s", from->name);
     else if (!first && !n->backward && monitor_input_named(n->op)) code = report(e, p, e->walk.node, v, true, "%s_%s", n->name, n->inport[k].name);
     else if (!first) code = report(e, p, e->walk.node, v, true, "%s_input%d", n->name, k);

@@ -137,6 +137,7 @@ struct op {
   int       (*type)(struct infer *s);                 /* NULL: all alike */
   const char *grad;
   const char *(*grad_of)(const void *param);          /* NULL: grad */
+  const char *shown;                                  /* what monitors say that backward reads, where the reference differs from grad */
   const char *back;                                   /* name of the gradient operator; NULL: "_backward_" + name */
   const char *inplace, *back_inplace;                 /* "0=0 0=1": output 0 may take the memory of input 0 or 1 (equal bytes) */
   const struct kernel *cpu, *back_cpu;                /* end with { 0 } */

@@ -293,7 +293,7 @@ static const struct kernel norm_cpu[] = { { "rows", norm_forward, T_FLOAT }, { 0
 static const struct kernel norm_back_cpu[] = { { "rows", norm_backward, T_FLOAT }, { 0 } };
 static const struct kernel relu_back_cpu[] = { { "rows", norm_backward, T_FLOAT, NULL, relu_scratch }, { 0 } };
 
-#define SHARED .in = "data gamma beta moving_mean! moving_var!", .param_size = sizeof(struct norm_param), .shape = norm_shape, .type = norm_type, .cpu = norm_cpu
+#define SHARED .in = "data gamma beta moving_mean! moving_var!", .shown = "g0 o1 o2 i0 i1 i2 i3 i4", .param_size = sizeof(struct norm_param), .shape = norm_shape, .type = norm_type, .cpu = norm_cpu
 #define NORM SHARED, .out_of = norm_out, .grad = "g0 i0 i1 o1 o2 i3! i4!", .back_cpu = norm_back_cpu
 
 const struct op op_batchnorm[] = {

@@ -288,10 +288,10 @@ const struct op op_conv[] = { {
   .doc = "Cross-correlation of data (N, C, spatial) with weight (num_filter, C / num_group, kernel) plus bias (num_filter,); zeros outside. "
          "Output (N, num_filter, floor((in + 2 pad - dilate (kernel - 1) - 1) / stride) + 1). Gradients of all inputs.",
   .in = "data weight bias", .out = "output", .in_of = conv_ports, .param = params, .param_size = sizeof(struct conv), .check = conv_check,
-  .shape = shape, .grad = "g0 i0 i1", .cpu = cpu, .back_cpu = back, .tier = 1,
+  .shape = shape, .grad = "g0 i0 i1", .shown = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back, .tier = 1,
 }, {
   .name = "Convolution_v1",
   .doc = "As Convolution with two or three spatial axes; the data's shape is not inferred from the output's.",
   .in = "data weight bias", .out = "output", .in_of = conv_ports, .param = params_v1, .param_size = sizeof(struct conv), .check = check_v1,
-  .shape = shape, .grad = "g0 i0 i1", .cpu = cpu, .back_cpu = back, .tier = 2,
+  .shape = shape, .grad = "g0 i0 i1", .shown = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back, .tier = 2,
 }, { 0 } };
