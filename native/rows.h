@@ -26,15 +26,17 @@ struct rows {
   void   (*store)(void *y, const double *x, int64_t n);
   void   (*add)(void *y, const void *x, int64_t n);                          /* y += x */
   void   (*affine)(void *y, const void *x, double a, double b, int64_t n);   /* y = a x + b; y may be x */
-  void   (*affine2)(void *y, const void *u, const void *v, double a, double b, double c, int64_t n);   /* y = a u + b v + c; y may be u */
+  void   (*affine2)(void *y, const void *u, const void *v, double a, double b, double c, int64_t n);
+                                                      /* y = a u + b v + c; y may be u */
   void   (*gap)(void *y, const void *u, const void *v, double a, int64_t n); /* y = a (u - v) */
   void   (*gap_sign)(void *y, const void *u, const void *v, double a, int64_t n);                      /* y = u > v ? a : -a */
   void   (*multiply)(void *y, const void *x, int64_t n);                     /* y *= x */
   void   (*sigmoid)(void *y, const void *x, int64_t n);                      /* y may be x */
   void   (*transpose)(void *y, const void *x, int64_t rows, int64_t cols);   /* y (cols, rows) from x (rows, cols) */
   void   (*dropout)(void *y, const void *x, void *mask, const struct drop *d, int64_t first, int64_t n);
-                                                      /* elements first .. first + n - 1 of a draw; y may be x; mask may be NULL */
-  void   (*svm)(void *dx, const void *y, const struct svm *s, int64_t n);    /* gradient of every class as if none were the target */
+                                                      /* elements first .. first + n - 1; y may be x; mask may be NULL */
+  void   (*svm)(void *dx, const void *y, const struct svm *s, int64_t n);
+                                                      /* gradient of every class as if none were the target */
   /* sums */
   double (*sum)(const void *x, int64_t n);
   double (*sum_square)(const void *x, double mean, int64_t n);               /* of (x - mean)^2 */
@@ -58,41 +60,56 @@ struct rows {
   void   (*norm)(void *y, const void *x, const void *gain, const void *offset, double mean, double r, int64_t n);
   void   (*norm_sums)(const void *dy, const void *x, const void *gain, double mean, double r, int64_t n, double out[2]);
                                                       /* of dy gain; of dy gain (x - mean) r */
-  void   (*norm_back)(void *dx, const void *dy, const void *x, const void *gain, double mean, double r, const double mean_of[2], int64_t n);
+  void   (*norm_back)(void *dx, const void *dy, const void *x, const void *gain, double mean, double r,
+                      const double mean_of[2], int64_t n);
   void   (*norm_params)(void *dgain, void *doffset, const void *dy, const void *x, double mean, double r, int64_t n);   /* += */
   void   (*l2_cols)(void *y, void *norm, const void *x, double eps, int64_t k, int64_t stride, int64_t n);
   void   (*l2_cols_back)(void *dx, const void *dy, const void *y, const void *norm, int64_t k, int64_t stride, int64_t n);
-  void   (*lrn)(void *y, void *norm, const void *x, const struct lrn *p, int64_t k, int64_t stride, int64_t n);   /* norm may be NULL */
-  void   (*lrn_back)(void *dx, void *work, const void *dy, const void *x, const void *norm, const struct lrn *p, int64_t k, int64_t stride, int64_t n);
+  void   (*lrn)(void *y, void *norm, const void *x, const struct lrn *p, int64_t k, int64_t stride, int64_t n);
+                                                      /* norm may be NULL */
+  void   (*lrn_back)(void *dx, void *work, const void *dy, const void *x, const void *norm, const struct lrn *p,
+                     int64_t k, int64_t stride, int64_t n);
   /* pooling: one tap of a window over n outputs whose inputs lie `stride` apart */
   void   (*tap_max)(void *y, const void *x, int64_t stride, int64_t n);      /* y = max(y, x) */
   void   (*tap_add)(void *y, const void *x, int64_t stride, int power, int64_t n);                     /* y += x^power */
   void   (*tap_max_back)(void *dx, void *left, const void *x, const void *y, int64_t stride, bool all, int64_t n);
                                                       /* where x == y: dx += left, and unless `all` left = 0 */
-  void   (*winner)(int32_t *place, const void *x, const void *y, int64_t stride, int32_t here, int64_t n);  /* where x == y: place = here */
-  void   (*award)(void *dx, const int32_t *place, const void *dy, int64_t stride, int64_t n);              /* dx[stride i + place[i]] += dy[i] */
+  void   (*winner)(int32_t *place, const void *x, const void *y, int64_t stride, int32_t here, int64_t n);
+                                                      /* where x == y: place = here */
+  void   (*award)(void *dx, const int32_t *place, const void *dy, int64_t stride, int64_t n);
+                                                      /* dx[stride i + place[i]] += dy[i] */
   void   (*tap_add_back)(void *dx, const void *g, int64_t stride, int64_t n);                          /* dx += g */
-  void   (*tap_power_back)(void *dx, const void *g, const void *x, const void *y, int64_t stride, int power, int64_t n);   /* dx += g (x / y)^(power - 1) */
-  void   (*max2)(void *y, const void *x0, const void *x1, int64_t n);        /* 2 x 2, stride 2: two input rows to one output row */
+  void   (*tap_power_back)(void *dx, const void *g, const void *x, const void *y, int64_t stride, int power, int64_t n);
+                                                      /* dx += g (x / y)^(power - 1) */
+  void   (*max2)(void *y, const void *x0, const void *x1, int64_t n);
+                                                      /* 2 x 2, stride 2: two input rows to one output row */
   void   (*max2_back)(void *dx0, void *dx1, const void *x0, const void *x1, const void *y, const void *dy, int64_t n);
   void   (*root)(void *y, int power, int64_t n);                             /* y^(1 / power) */
   /* recurrent cells of n units, one sample. pre: sums of products; gate: activations, may be pre */
   void   (*rnn)(void *h, const void *pre, const void *bias, bool relu, int64_t n);
   void   (*rnn_back)(void *dpre, const void *h, const void *dh, bool relu, int64_t n);
-  void   (*lstm)(void *h, void *c, void *gate, const void *pre, const void *bias, const void *c0, int64_t n);            /* i f g o; c may be c0 */
-  void   (*lstm_back)(void *dpre, void *dc, const void *gate, const void *c, const void *c0, const void *dh, int64_t n); /* dc: of c, then of c0 */
-  void   (*gru)(void *h, void *gate, void *hn, const void *x, const void *hx, const void *bx, const void *bh, const void *h0, int64_t n);   /* r z n */
-  void   (*gru_back)(void *dx, void *dhx, void *dh, const void *gate, const void *hn, const void *h0, int64_t n);        /* dh: of h, then of h0 less products */
+  void   (*lstm)(void *h, void *c, void *gate, const void *pre, const void *bias, const void *c0, int64_t n);
+                                                      /* i f g o; c may be c0 */
+  void   (*lstm_back)(void *dpre, void *dc, const void *gate, const void *c, const void *c0, const void *dh, int64_t n);
+                                                      /* dc: of c, then of c0 */
+  void   (*gru)(void *h, void *gate, void *hn, const void *x, const void *hx, const void *bx, const void *bh,
+                const void *h0, int64_t n);
+                                                      /* r z n */
+  void   (*gru_back)(void *dx, void *dhx, void *dh, const void *gate, const void *hn, const void *h0, int64_t n);
+                                                      /* dh: of h, then of h0 less products */
   /* images. A grid holds h w places: x in -1 .. 1 (left to right), then y (top to bottom) */
   void   (*grid)(void *grid, const void *theta, int64_t h, int64_t w);       /* theta (2, 3) times (x, y, 1) of a regular grid */
   void   (*grid_back)(void *dtheta, const void *dgrid, int64_t h, int64_t w);
-  void   (*sample)(void *y, const void *x, const void *grid, const struct image *s);                   /* y (c, n): bilinear, 0 outside */
-  void   (*sample_back)(void *dx, void *dgrid, const void *dy, const void *x, const void *grid, const struct image *s);   /* dx +=; either may be NULL */
+  void   (*sample)(void *y, const void *x, const void *grid, const struct image *s);
+                                                      /* y (c, n): bilinear, 0 outside */
+  void   (*sample_back)(void *dx, void *dgrid, const void *dy, const void *x, const void *grid, const struct image *s);
+                                                      /* dx +=; either may be NULL */
   void   (*spread)(void *y, const void *x, int64_t scale, int64_t n);        /* each x scale times */
   void   (*collect)(void *y, const void *x, int64_t scale, int64_t n);       /* y += sums of `scale` neighbours */
   void   (*axpy_out)(void *y, const void *x, double a, int64_t stride, int64_t n);                     /* y[stride i] += a x[i] */
   void   (*axpy_in)(void *y, const void *x, double a, int64_t stride, int64_t n);                      /* y[i] += a x[stride i] */
-  double (*dot_out)(const void *y, const void *x, int64_t stride, int64_t n);                          /* sum of y[stride i] x[i] */
+  double (*dot_out)(const void *y, const void *x, int64_t stride, int64_t n);
+                                                      /* sum of y[stride i] x[i] */
 };
 enum { ROW_COLS = 256 };                              /* at most so many columns per call of a column function */
 
@@ -112,4 +129,7 @@ static inline struct split split_at(const ty_desc *d, int axis)
 double  number_at(const struct arr *a, int64_t i);    /* any dtype: labels, lengths */
 int64_t index_at(const struct arr *a, int64_t i, int64_t n);                 /* truncated and clipped to 0 .. n - 1; NaN is 0 */
 int64_t whole_at(const struct arr *a, int64_t i);      /* truncated; INT64_MIN for NaN and what does not fit */
-static inline int64_t grain_of(int64_t cost) { return MAX(1, 16384 / MAX(cost, 1)); }   /* units of `cost` elements each per chunk */
+static inline int64_t grain_of(int64_t cost)   /* units of `cost` elements each per chunk */
+{
+  return MAX(1, 16384 / MAX(cost, 1));
+}

@@ -44,8 +44,14 @@ static int sync_check(void *param)
   return axis_one(param);
 }
 
-static const char *norm_out(const void *p) { return ((const struct norm_param *)p)->output_mean_var ? "output mean var" : "output [mean] [var]"; }
-static const char *relu_out(const void *p) { return ((const struct norm_param *)p)->output_mean_var ? "output mean var [mask]" : "output [mean] [var] [mask]"; }
+static const char *norm_out(const void *p)
+{
+  return ((const struct norm_param *)p)->output_mean_var ? "output mean var" : "output [mean] [var]";
+}
+static const char *relu_out(const void *p)
+{
+  return ((const struct norm_param *)p)->output_mean_var ? "output mean var [mask]" : "output [mean] [var] [mask]";
+}
 
 /* -- inference -------------------------------------------------------------------------------------------- */
 
@@ -115,7 +121,8 @@ static void channel_moments(const struct norm *b, int64_t c, double *mean, doubl
 
 static void moments(const struct norm *b, int64_t c, int64_t n, double *mean, double *var)
 {
-  for (int64_t i = 0; !b->batch && i < n; i++) mean[i] = b->r->get(b->moving_mean, c + i), var[i] = b->r->get(b->moving_var, c + i);
+  for (int64_t i = 0; !b->batch && i < n; i++) mean[i] = b->r->get(b->moving_mean, c + i),
+    var[i] = b->r->get(b->moving_var, c + i);
   if (b->batch && b->s.inner == 1) strip_moments(b, c, n, mean, var);
   for (int64_t i = 0; b->batch && b->s.inner != 1 && i < n; i++) channel_moments(b, c + i, &mean[i], &var[i]);
 }
@@ -137,7 +144,8 @@ static void scale_pieces(const struct norm *b, int64_t c, int64_t n, const doubl
   for (int64_t o = 0; o < b->s.outer; o++) {
     int64_t start = piece(b, o, c);
     if (b->s.inner == 1) r->col_affine(at(r, b->y, start), at(r, b->x, start), a, d, n);
-    for (int64_t i = 0; b->s.inner != 1 && i < n; i++) r->affine(at(r, b->y, start + i * b->s.inner), at(r, b->x, start + i * b->s.inner), a[i], d[i], b->s.inner);
+    for (int64_t i = 0; b->s.inner != 1 && i < n; i++)
+      r->affine(at(r, b->y, start + i * b->s.inner), at(r, b->x, start + i * b->s.inner), a[i], d[i], b->s.inner);
     if (b->relu_y) relu_piece(b, start, n * b->s.inner);
   }
 }
@@ -293,7 +301,8 @@ static const struct kernel norm_cpu[] = { { "rows", norm_forward, T_FLOAT }, { 0
 static const struct kernel norm_back_cpu[] = { { "rows", norm_backward, T_FLOAT }, { 0 } };
 static const struct kernel relu_back_cpu[] = { { "rows", norm_backward, T_FLOAT, NULL, relu_scratch }, { 0 } };
 
-#define SHARED .in = "data gamma beta moving_mean! moving_var!", .shown = "g0 o1 o2 i0 i1 i2 i3 i4", .param_size = sizeof(struct norm_param), .shape = norm_shape, .type = norm_type, .cpu = norm_cpu
+#define SHARED .in = "data gamma beta moving_mean! moving_var!", .shown = "g0 o1 o2 i0 i1 i2 i3 i4", \
+               .param_size = sizeof(struct norm_param), .shape = norm_shape, .type = norm_type, .cpu = norm_cpu
 #define NORM SHARED, .out_of = norm_out, .grad = "g0 i0 i1 o1 o2 i3! i4!", .back_cpu = norm_back_cpu
 
 const struct op op_batchnorm[] = {
@@ -304,7 +313,8 @@ const struct op op_batchnorm[] = {
     .doc = "Older BatchNorm with channels on axis 1; its third output is the variance." },
   { .name = "_contrib_SyncBatchNorm", NORM, .param = sync_params, .check = sync_check, .tier = 2,
     .doc = "BatchNorm whose statistics are meant to span devices; here of one device." },
-  { .name = "_contrib_BatchNormWithReLU", SHARED, .out_of = relu_out, .param = norm_params, .grad = "g0 i0 i1 o1 o2 i3! i4! o0", .back_cpu = relu_back_cpu, .tier = 2,
+  { .name = "_contrib_BatchNormWithReLU", SHARED, .out_of = relu_out, .param = norm_params,
+    .grad = "g0 i0 i1 o1 o2 i3! i4! o0", .back_cpu = relu_back_cpu, .tier = 2,
     .doc = "max(BatchNorm(x), 0)." },
   { 0 }
 };

@@ -37,14 +37,16 @@ static int correlation_shape(struct infer *s)
 {
   const struct correlation_param *p = s->param;
   for (int i = 0; i < 2; i++)
-    if (s->in[i].ndim && s->in[i].ndim != 4) return infer_fail(s, TY_ESHAPE, &s->in[i], "expected (batch, channels, height, width), got %d dimensions", s->in[i].ndim);
+    if (s->in[i].ndim && s->in[i].ndim != 4)
+      return infer_fail(s, TY_ESHAPE, &s->in[i], "expected (batch, channels, height, width), got %d dimensions", s->in[i].ndim);
   TRY(shape_both(s, &s->in[0], &s->in[1]));
   ty_desc d = s->in[0];
   if (!dims_known(&d)) return TY_OK;
   struct geometry g = geometry_of(p, &d);
   int64_t border = 2 * p->max_displacement + p->kernel_size - 1;
   if (g.H <= border || g.W <= border || g.out_h < 1 || g.out_w < 1)
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "%lld x %lld pixels with padding are too few for displacement %lld and kernel %lld",
+    return infer_fail(s, TY_ESHAPE, &s->in[0],
+                      "%lld x %lld pixels with padding are too few for displacement %lld and kernel %lld",
                       (long long)g.H, (long long)g.W, (long long)p->max_displacement, (long long)p->kernel_size);
   int64_t out[4] = { g.n, g.side * g.side, g.out_h, g.out_w }, padded[4] = { g.n, g.H, g.W, g.c };
   for (int i = 1; i < 3; i++) TRY(shape_is(s, &s->out[i], 4, padded));
@@ -56,7 +58,8 @@ struct correlation {
   const struct correlation_param *p;
   struct geometry g;
   const void *x1, *x2, *dy;                           /* as given */
-  void *pad1, *pad2, *y, *dx1, *dx2, *grad1, *grad2, *sign;                  /* grad: of pad; sign: one row of a patch per sample */
+  void *pad1, *pad2, *y, *dx1, *dx2, *grad1, *grad2, *sign;
+                                                      /* grad: of pad; sign: one row of a patch per sample */
 };
 
 static int64_t pixel(const struct geometry *g, int64_t n, int64_t y, int64_t x) { return ((n * g->H + y) * g->W + x) * g->c; }
@@ -120,7 +123,8 @@ static void sample_body(int64_t begin, int64_t end, void *context)
   for (int64_t n = begin; n < end; n++) {
     move_image(k, n, k->pad1, (void *)(uintptr_t)k->x1, false);
     move_image(k, n, k->pad2, (void *)(uintptr_t)k->x2, false);
-    if (k->dy) memset(at(k->r, k->grad1, n * size), 0, k->r->size * (size_t)size), memset(at(k->r, k->grad2, n * size), 0, k->r->size * (size_t)size);
+    if (k->dy) memset(at(k->r, k->grad1, n * size), 0, k->r->size * (size_t)size),
+      memset(at(k->r, k->grad2, n * size), 0, k->r->size * (size_t)size);
     for (int64_t i = 0; i < outputs; i++) {
       struct patch q = patch_of(k, n, i / (g->out_h * g->out_w), i / g->out_w % g->out_h, i % g->out_w);
       if (k->y) k->r->set(k->y, n * outputs + i, compare(k, &q) * share);
@@ -131,12 +135,16 @@ static void sample_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static size_t padded_bytes(const struct geometry *g, const struct rows *r) { return align_up(r->size * (size_t)(g->n * g->H * g->W * g->c), ALIGN); }
+static size_t padded_bytes(const struct geometry *g, const struct rows *r)
+{
+  return align_up(r->size * (size_t)(g->n * g->H * g->W * g->c), ALIGN);
+}
 
 static int correlation_forward(struct call *c)
 {
   const struct rows *r = rows_of(c->in[0].d.dtype);
-  struct correlation k = { .r = r, .p = c->param, .g = geometry_of(c->param, &c->in[0].d), .x1 = c->in[0].p, .x2 = c->in[1].p, .y = c->out[0].p };
+  struct correlation k = { .r = r, .p = c->param, .g = geometry_of(c->param, &c->in[0].d), .x1 = c->in[0].p,
+                           .x2 = c->in[1].p, .y = c->out[0].p };
   k.pad1 = c->out[1].p ? c->out[1].p : c->tmp;
   k.pad2 = c->out[2].p ? c->out[2].p : (char *)c->tmp + padded_bytes(&k.g, r);
   parallel(k.g.n, 1, sample_body, &k);
@@ -147,7 +155,8 @@ static int correlation_forward(struct call *c)
 static int correlation_backward(struct call *c)
 {
   const struct rows *r = rows_of(c->in[1].d.dtype);
-  struct correlation k = { .r = r, .p = c->param, .g = geometry_of(c->param, &c->in[1].d), .dy = c->in[0].p, .x1 = c->in[1].p, .x2 = c->in[2].p,
+  struct correlation k = { .r = r, .p = c->param, .g = geometry_of(c->param, &c->in[1].d), .dy = c->in[0].p,
+                           .x1 = c->in[1].p, .x2 = c->in[2].p,
                            .dx1 = c->out[0].p, .dx2 = c->out[1].p };
   size_t bytes = padded_bytes(&k.g, r);
   char *tmp = c->tmp;
@@ -171,11 +180,13 @@ static size_t backward_scratch(const struct call *c)
 }
 
 static const struct kernel correlation_cpu[] = { { "patches", correlation_forward, T_FLOAT, NULL, forward_scratch }, { 0 } };
-static const struct kernel correlation_back_cpu[] = { { "patches", correlation_backward, T_FLOAT, NULL, backward_scratch }, { 0 } };
+static const struct kernel correlation_back_cpu[] = { { "patches", correlation_backward, T_FLOAT, NULL,
+                                                        backward_scratch }, { 0 } };
 
 const struct op op_correlation[] = {
   { .name = "Correlation", .in = "data1 data2", .out = "output [tmp1] [tmp2]", .tier = 2,
-    .doc = "Mean product (or absolute difference) of each patch of data1 with patches of data2 displaced by up to max_displacement; one output channel per displacement.",
+    .doc = "Mean product (or absolute difference) of each patch of data1 with patches of data2 displaced by up to "
+           "max_displacement; one output channel per displacement.",
     .param = correlation_params, .param_size = sizeof(struct correlation_param), .shape = correlation_shape, .grad = "g0 i0 i1",
     .cpu = correlation_cpu, .back_cpu = correlation_back_cpu },
   { 0 }

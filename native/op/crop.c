@@ -1,12 +1,14 @@
-/* crop.c - Crop: a window of the two last axes of (batch, channels, height, width), of given size or as large as a second input. */
+/* crop.c - Crop: a window of the two last axes of (batch, channels, height, width), of given size or a second input's. */
 #include "rows.h"
 
 struct crop_param { int64_t num_args, center_crop; struct dims offset, h_w; };
 static const struct param crop_params[] = {
-  { "num_args",    P_INT,   offsetof(struct crop_param, num_args),    NULL,     "inputs: 1, or 2 to take the size from the second", NULL, "[1,3]" },
+  { "num_args",    P_INT,   offsetof(struct crop_param, num_args),    NULL,
+    "inputs: 1, or 2 to take the size from the second", NULL, "[1,3]" },
   { "offset",      P_SHAPE, offsetof(struct crop_param, offset),      "(0, 0)", "first row and column of the window" },
   { "h_w",         P_SHAPE, offsetof(struct crop_param, h_w),         "(0, 0)", "height and width of the window, for one input" },
-  { "center_crop", P_BOOL,  offsetof(struct crop_param, center_crop), "0",      "the window lies in the middle; offset has no effect" },
+  { "center_crop", P_BOOL,  offsetof(struct crop_param, center_crop), "0",
+    "the window lies in the middle; offset has no effect" },
   { 0 }
 };
 
@@ -15,7 +17,8 @@ static int crop_check(void *param)
   const struct crop_param *p = param;
   NEED(p->offset.n == 2, TY_EVALUE, "Crop: offset: expected 2 numbers, got %lld", (long long)p->offset.n);
   NEED(p->num_args > 1 || p->h_w.n == 2, TY_EVALUE, "Crop: h_w: expected 2 numbers, got %lld", (long long)p->h_w.n);
-  NEED(p->num_args > 1 || (p->h_w.d[0] > 0 && p->h_w.d[1] > 0), TY_EVALUE, "Crop: h_w: expected positive numbers where there is no second input");
+  NEED(p->num_args > 1 || (p->h_w.d[0] > 0 && p->h_w.d[1] > 0), TY_EVALUE,
+       "Crop: h_w: expected positive numbers where there is no second input");
   return TY_OK;
 }
 
@@ -35,7 +38,8 @@ static int crop_shape(struct infer *s)
   for (int i = 0; i < 2; i++) {
     int64_t size = s->nin > 1 ? s->in[1].dim[2 + i] : p->h_w.d[i], from = d.dim[2 + i], start = start_of(p, i, from, size);
     if (from && size && (start < 0 || start + size > from))
-      return infer_fail(s, TY_ESHAPE, &s->in[0], "a window of %lld from %lld does not fit in %lld on axis %d", (long long)size, (long long)start, (long long)from, 2 + i);
+      return infer_fail(s, TY_ESHAPE, &s->in[0], "a window of %lld from %lld does not fit in %lld on axis %d",
+                        (long long)size, (long long)start, (long long)from, 2 + i);
     d.dim[2 + i] = size;
   }
   return shape_as(s, &s->out[0], &d);
@@ -46,7 +50,8 @@ struct crop { const ty_desc *whole, *part; size_t size; int64_t y, x; char *to; 
 static struct crop crop_of(const struct call *c, const ty_desc *whole, const ty_desc *part)
 {
   const struct crop_param *p = c->param;
-  return (struct crop){ whole, part, dtype_size(whole->dtype), start_of(p, 0, whole->dim[2], part->dim[2]), start_of(p, 1, whole->dim[3], part->dim[3]), NULL, NULL, false };
+  return (struct crop){ whole, part, dtype_size(whole->dtype), start_of(p, 0, whole->dim[2], part->dim[2]),
+                        start_of(p, 1, whole->dim[3], part->dim[3]), NULL, NULL, false };
 }
 
 static void crop_body(int64_t begin, int64_t end, void *context)
@@ -87,7 +92,8 @@ static const struct kernel crop_back_cpu[] = { { "rows", crop_backward, T_ANY },
 
 const struct op op_crop[] = {
   { .name = "Crop", .in = "arg*num_args", .tier = 1,
-    .doc = "A window of height and width h_w, or of the second input's, from offset or the middle of (batch, channels, height, width).",
+    .doc = "A window of height and width h_w, or of the second input's, from offset or the middle of (batch, "
+           "channels, height, width).",
     .param = crop_params, .param_size = sizeof(struct crop_param), .check = crop_check, .shape = crop_shape, .grad = "g0",
     .cpu = crop_cpu, .back_cpu = crop_back_cpu },
   { 0 }

@@ -11,15 +11,19 @@
 struct ctc_param { int64_t use_data_lengths, use_label_lengths, blank_label; };
 enum { FIRST, LAST };
 static const struct param ctc_params[] = {
-  { "use_data_lengths",  P_BOOL, offsetof(struct ctc_param, use_data_lengths),  "0",     "an input data_lengths says how many steps of each sample count" },
-  { "use_label_lengths", P_BOOL, offsetof(struct ctc_param, use_label_lengths), "0",     "an input label_lengths says how many labels each sample has" },
-  { "blank_label",       P_ENUM, offsetof(struct ctc_param, blank_label),       "first", "first: the blank is class 0, which also ends a label; last: the last class, -1 ends a label", "first|last" },
+  { "use_data_lengths",  P_BOOL, offsetof(struct ctc_param, use_data_lengths),  "0",
+    "an input data_lengths says how many steps of each sample count" },
+  { "use_label_lengths", P_BOOL, offsetof(struct ctc_param, use_label_lengths), "0",
+    "an input label_lengths says how many labels each sample has" },
+  { "blank_label",       P_ENUM, offsetof(struct ctc_param, blank_label),       "first",
+    "first: the blank is class 0, which also ends a label; last: the last class, -1 ends a label", "first|last" },
   { 0 }
 };
 
 static const char *ctc_in(const void *param)
 {
-  static const char *const ports[] = { "data label", "data label label_lengths", "data label data_lengths", "data label data_lengths label_lengths" };
+  static const char *const ports[] = { "data label", "data label label_lengths", "data label data_lengths",
+                                       "data label data_lengths label_lengths" };
   const struct ctc_param *p = param;
   return ports[2 * (p->use_data_lengths != 0) + (p->use_label_lengths != 0)];
 }
@@ -29,10 +33,12 @@ static int ctc_shape(struct infer *s)
   ty_desc d = s->in[0], label = s->in[1];
   if (!d.ndim) return TY_OK;
   if (d.ndim != 3) return infer_fail(s, TY_ESHAPE, &s->in[0], "expected (time, batch, classes), got %d dimensions", d.ndim);
-  if (label.ndim && label.ndim != 2) return infer_fail(s, TY_ESHAPE, &s->in[1], "expected (batch, labels), got %d dimensions", label.ndim);
+  if (label.ndim && label.ndim != 2)
+    return infer_fail(s, TY_ESHAPE, &s->in[1], "expected (batch, labels), got %d dimensions", label.ndim);
   if (label.ndim) TRY(shape_dim(s, &s->in[1], 0, d.dim[1]));
   if (label.ndim && d.dim[0] && label.dim[1] > d.dim[0])
-    return infer_fail(s, TY_ESHAPE, &s->in[1], "%lld labels are more than the %lld steps of data", (long long)label.dim[1], (long long)d.dim[0]);
+    return infer_fail(s, TY_ESHAPE, &s->in[1], "%lld labels are more than the %lld steps of data",
+                      (long long)label.dim[1], (long long)d.dim[0]);
   for (int i = 2; i < s->nin; i++) TRY(shape_is(s, &s->in[i], 1, &d.dim[1]));
   TRY(shape_is(s, &s->out[0], 1, &d.dim[1]));
   return shape_as(s, &s->out[1], &d);
@@ -96,7 +102,10 @@ static struct sample open_sample(const struct ctc *c, int64_t n)
 }
 
 /* May a path jump from s - 2 to s? Over a blank between two different labels. */
-static bool jumps(const struct sample *s, int64_t i) { return i >= 2 && s->symbol[i] != s->c->blank && s->symbol[i] != s->symbol[i - 2]; }
+static bool jumps(const struct sample *s, int64_t i)
+{
+  return i >= 2 && s->symbol[i] != s->c->blank && s->symbol[i] != s->symbol[i - 2];
+}
 
 static double forward(struct sample *s)
 {
@@ -166,8 +175,10 @@ static struct ctc ctc_of(const struct call *c)
   const struct ctc_param *p = c->param;
   const ty_desc *d = &c->in[0].d;
   return (struct ctc){ .r = rows_of(d->dtype), .label = &c->in[1], .data_length = p->use_data_lengths ? &c->in[2] : NULL,
-                       .label_length = p->use_label_lengths ? &c->in[c->nin - 1] : NULL, .T = d->dim[0], .N = d->dim[1], .A = d->dim[2],
-                       .L = c->in[1].d.dim[1], .first = p->blank_label == FIRST, .blank = p->blank_label == FIRST ? 0 : d->dim[2] - 1 };
+                       .label_length = p->use_label_lengths ? &c->in[c->nin - 1] : NULL, .T = d->dim[0],
+                       .N = d->dim[1], .A = d->dim[2],
+                       .L = c->in[1].d.dim[1], .first = p->blank_label == FIRST, .blank = p->blank_label == FIRST ? 0
+                         : d->dim[2] - 1 };
 }
 
 static size_t ctc_scratch(const struct call *c)
@@ -204,18 +215,24 @@ static int ctc_backward(struct call *c)
   const struct rows *r = rows_of(d->dtype);
   for (int i = 1; i < c->nout; i++) if (c->out[i].p) memset(c->out[i].p, 0, desc_bytes(&c->out[i].d));
   for (int64_t i = 0; c->out[0].p && i < d->dim[0] * d->dim[1]; i++)
-    r->affine(at(r, c->out[0].p, i * d->dim[2]), at(r, c->in[1].p, i * d->dim[2]), r->get(c->in[0].p, i % d->dim[1]), 0, d->dim[2]);
+    r->affine(at(r, c->out[0].p, i * d->dim[2]), at(r, c->in[1].p, i * d->dim[2]), r->get(c->in[0].p, i % d->dim[1]),
+              0, d->dim[2]);
   return TY_OK;
 }
 
-static const char *ctc_refuse(const struct call *c) { return dtype_float(c->in[0].d.dtype) ? NULL : "data is not of a float dtype"; }
+static const char *ctc_refuse(const struct call *c)
+{
+  return dtype_float(c->in[0].d.dtype) ? NULL : "data is not of a float dtype";
+}
 static const struct kernel ctc_cpu[] = { { "paths", ctc_forward, T_FLOAT | T_INT, ctc_refuse, ctc_scratch }, { 0 } };
 static const struct kernel ctc_back_cpu[] = { { "rows", ctc_backward, T_FLOAT | T_INT }, { 0 } };
 
 const struct op op_ctc[] = {
-  { .name = "CTCLoss", .alias = "_contrib_CTCLoss _contrib_ctc_loss ctc_loss", .in = "data label data_lengths label_lengths", .in_of = ctc_in,
+  { .name = "CTCLoss", .alias = "_contrib_CTCLoss _contrib_ctc_loss ctc_loss",
+    .in = "data label data_lengths label_lengths", .in_of = ctc_in,
     .out = "output0 [output1]", .tier = 1,
-    .doc = "-log of the probability of each label row (batch, labels) under activations data (time, batch, classes), softmax included: (batch,).",
+    .doc = "-log of the probability of each label row (batch, labels) under activations data (time, batch, classes), "
+           "softmax included: (batch,).",
     .param = ctc_params, .param_size = sizeof(struct ctc_param), .shape = ctc_shape, .type = ctc_type, .grad = "g0 o1",
     .cpu = ctc_cpu, .back_cpu = ctc_back_cpu },
   { 0 }

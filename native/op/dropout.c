@@ -7,8 +7,10 @@
 struct drop_param { double p; int64_t mode, cudnn_off; struct dims axes; };
 enum { ALWAYS, TRAINING };
 static const struct param drop_params[] = {
-  { "p",         P_FLOAT, offsetof(struct drop_param, p),         "0.5",      "share of the elements that become 0", NULL, "[0,1]" },
-  { "mode",      P_ENUM,  offsetof(struct drop_param, mode),      "training", "when it acts: in training only, or always", "always|training" },
+  { "p",         P_FLOAT, offsetof(struct drop_param, p),         "0.5",      "share of the elements that become 0",
+    NULL, "[0,1]" },
+  { "mode",      P_ENUM,  offsetof(struct drop_param, mode),      "training",
+    "when it acts: in training only, or always", "always|training" },
   { "axes",      P_SHAPE, offsetof(struct drop_param, axes),      "()",       "axes along which elements share their fate" },
   { "cudnn_off", P_BOOL,  offsetof(struct drop_param, cudnn_off), "0",        "without effect on results", NULL, NULL, 1 },
   { 0 }
@@ -120,7 +122,8 @@ static const struct kernel drop_back_cpu[] = { { "philox", drop_backward, T_FLOA
 const struct op op_dropout[] = {
   { .name = "Dropout", .alias = "_npx_dropout", .in = "data", .out = "output [mask]", .flags = OP_RANDOM, .tier = 1,
     .doc = "In training sets each element to 0 with probability p and multiplies the others by 1 / (1 - p); else the identity.",
-    .param = drop_params, .param_size = sizeof(struct drop_param), .shape = drop_shape, .grad = "g0", .inplace = "0=0", .back_inplace = "0=0",
+    .param = drop_params, .param_size = sizeof(struct drop_param), .shape = drop_shape, .grad = "g0", .inplace = "0=0",
+    .back_inplace = "0=0",
     .cpu = drop_cpu, .back_cpu = drop_back_cpu },
   { 0 }
 };

@@ -8,13 +8,18 @@
 
 struct layer_param { int64_t axis, output_mean_var; double eps; };
 static const struct param layer_params[] = {
-  { "axis",            P_INT,   offsetof(struct layer_param, axis),            "-1",    "axis that is normalised; negative counts from the end" },
+  { "axis",            P_INT,   offsetof(struct layer_param, axis),            "-1",
+    "axis that is normalised; negative counts from the end" },
   { "eps",             P_FLOAT, offsetof(struct layer_param, eps),             "1e-05", "added to the variance" },
-  { "output_mean_var", P_BOOL,  offsetof(struct layer_param, output_mean_var), "0",     "mean and standard deviation are outputs" },
+  { "output_mean_var", P_BOOL,  offsetof(struct layer_param, output_mean_var), "0",
+    "mean and standard deviation are outputs" },
   { 0 }
 };
 
-static const char *layer_out(const void *p) { return ((const struct layer_param *)p)->output_mean_var ? "output mean std" : "output [mean] [std]"; }
+static const char *layer_out(const void *p)
+{
+  return ((const struct layer_param *)p)->output_mean_var ? "output mean std" : "output [mean] [std]";
+}
 
 static int layer_shape(struct infer *s)
 {
@@ -104,10 +109,14 @@ static const void *turn(const struct layer *l, const void *x, void *y, bool back
 static struct layer layer_of(const struct call *c, const ty_desc *d)
 {
   const struct layer_param *p = c->param;
-  return (struct layer){ .r = rows_of(d->dtype), .s = split_at(d, (int)(p->axis < 0 ? p->axis + d->ndim : p->axis)), .eps = p->eps };
+  return (struct layer){ .r = rows_of(d->dtype), .s = split_at(d, (int)(p->axis < 0 ? p->axis + d->ndim : p->axis)),
+                         .eps = p->eps };
 }
 
-static size_t forward_scratch(const struct call *c) { return layer_of(c, &c->in[0].d).s.inner == 1 ? 0 : 2 * desc_bytes(&c->in[0].d); }
+static size_t forward_scratch(const struct call *c)
+{
+  return layer_of(c, &c->in[0].d).s.inner == 1 ? 0 : 2 * desc_bytes(&c->in[0].d);
+}
 
 static int layer_forward(struct call *c)
 {
@@ -152,7 +161,8 @@ static const struct kernel layer_back_cpu[] = { { "rows", layer_backward, T_FLOA
 
 const struct op op_layernorm[] = {
   { .name = "LayerNorm", .alias = "_npx_layer_norm", .in = "data gamma beta", .out_of = layer_out, .tier = 2,
-    .doc = "(x - mean) / sqrt(var + eps) gamma + beta with statistics over one axis; outputs mean and std = sqrt(var + eps) pass no gradient.",
+    .doc = "(x - mean) / sqrt(var + eps) gamma + beta with statistics over one axis; outputs mean and std = sqrt(var "
+           "+ eps) pass no gradient.",
     .param = layer_params, .param_size = sizeof(struct layer_param), .shape = layer_shape, .grad = "g0 i0 i1 o1 o2",
     .cpu = layer_cpu, .back_cpu = layer_back_cpu },
   { 0 }

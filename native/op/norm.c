@@ -11,13 +11,18 @@ static const struct param instance_params[] = {
   { 0 }
 };
 static const struct param group_params[] = {
-  { "num_groups",      P_INT,   offsetof(struct group_param, num_groups),      "1",     "groups into which the channels are split", NULL, "[1,]" },
+  { "num_groups",      P_INT,   offsetof(struct group_param, num_groups),      "1",
+    "groups into which the channels are split", NULL, "[1,]" },
   { "eps",             P_FLOAT, offsetof(struct group_param, eps),             "1e-05", "added to the variance" },
-  { "output_mean_var", P_BOOL,  offsetof(struct group_param, output_mean_var), "0",     "mean and standard deviation are outputs" },
+  { "output_mean_var", P_BOOL,  offsetof(struct group_param, output_mean_var), "0",
+    "mean and standard deviation are outputs" },
   { 0 }
 };
 
-static const char *group_out(const void *p) { return ((const struct group_param *)p)->output_mean_var ? "output mean std" : "output [mean] [std]"; }
+static const char *group_out(const void *p)
+{
+  return ((const struct group_param *)p)->output_mean_var ? "output mean std" : "output [mean] [std]";
+}
 
 static int group_shape(struct infer *s)
 {
@@ -25,10 +30,12 @@ static int group_shape(struct infer *s)
   TRY(shape_both(s, &s->in[0], &s->out[0]));
   ty_desc d = s->in[0];
   if (!d.ndim) return TY_OK;
-  if (d.ndim < 3) return infer_fail(s, TY_ESHAPE, &s->in[0], "expected at least 3 dimensions (batch, channels, space), got %d", d.ndim);
+  if (d.ndim < 3) return infer_fail(s, TY_ESHAPE, &s->in[0],
+                                    "expected at least 3 dimensions (batch, channels, space), got %d", d.ndim);
   int64_t moments[2] = { d.dim[0], p->num_groups ? p->num_groups : d.dim[1] };
   if (p->num_groups && d.dim[1] % p->num_groups)
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "%lld channels cannot be split into %lld groups", (long long)d.dim[1], (long long)p->num_groups);
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "%lld channels cannot be split into %lld groups", (long long)d.dim[1],
+                      (long long)p->num_groups);
   for (int i = 1; i < 3; i++) TRY(shape_is(s, &s->in[i], 1, &moments[1]));
   for (int i = 1; i < 3; i++) TRY(shape_is(s, &s->out[i], 2, moments));
   return TY_OK;
@@ -46,7 +53,8 @@ struct group {
 static struct group group_of(const struct call *c, const ty_desc *d)
 {
   const struct group_param *p = c->param;
-  struct group g = { .r = rows_of(d->dtype), .batch = d->dim[0], .groups = p->num_groups ? p->num_groups : d->dim[1], .eps = p->eps, .std = p->num_groups };
+  struct group g = { .r = rows_of(d->dtype), .batch = d->dim[0], .groups = p->num_groups ? p->num_groups : d->dim[1],
+                     .eps = p->eps, .std = p->num_groups };
   g.members = desc_count(d) / (g.batch * g.groups);
   return g;
 }
@@ -114,7 +122,8 @@ struct l2_param { double eps; int64_t mode; };
 enum { L2_CHANNEL, L2_INSTANCE, L2_SPATIAL };
 static const struct param l2_params[] = {
   { "eps",  P_FLOAT, offsetof(struct l2_param, eps),  "1e-10",    "added to the sum of squares" },
-  { "mode", P_ENUM,  offsetof(struct l2_param, mode), "instance", "what is divided by its norm: each sample, each channel, or all channels of a place", "channel|instance|spatial" },
+  { "mode", P_ENUM,  offsetof(struct l2_param, mode), "instance",
+    "what is divided by its norm: each sample, each channel, or all channels of a place", "channel|instance|spatial" },
   { 0 }
 };
 
@@ -125,7 +134,8 @@ static int l2_shape(struct infer *s)
   ty_desc d = s->in[0], norm = d;
   if (!d.ndim) return TY_OK;
   if (p->mode != L2_INSTANCE && d.ndim < 3)
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "mode %s needs at least 3 dimensions, got %d", p->mode == L2_CHANNEL ? "channel" : "spatial", d.ndim);
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "mode %s needs at least 3 dimensions, got %d", p->mode == L2_CHANNEL
+                      ? "channel" : "spatial", d.ndim);
   if (p->mode == L2_CHANNEL) norm.dim[1] = 1;
   else norm.ndim = p->mode == L2_INSTANCE ? 1 : 2;
   return shape_as(s, &s->out[1], &norm);
@@ -164,7 +174,8 @@ static void l2_body(int64_t begin, int64_t end, void *context)
     int64_t o = i / strips, from = i % strips * ROW_COLS, start = o * l->s.k * l->s.inner + from, norm = o * l->s.inner + from;
     int64_t n = MIN(ROW_COLS, l->s.inner - from);
     if (l->s.inner == 1) l2_row(l, i);
-    else if (l->dy) r->l2_cols_back(at(r, l->out, start), at(r, l->dy, start), at(r, l->y, start), at(r, l->norm, norm), l->s.k, l->s.inner, n);
+    else if (l->dy) r->l2_cols_back(at(r, l->out, start), at(r, l->dy, start), at(r, l->y, start),
+                                    at(r, l->norm, norm), l->s.k, l->s.inner, n);
     else r->l2_cols(at(r, l->out, start), at(r, l->out_norm, norm), at(r, l->x, start), l->eps, l->s.k, l->s.inner, n);
   }
 }
@@ -175,7 +186,8 @@ static int l2_run(const struct call *c, struct l2 *l, const ty_desc *d)
   l->r = rows_of(d->dtype);
   l->s = l2_split(d, p->mode);
   l->eps = p->eps;
-  if (l->out) parallel(l->s.outer * ((l->s.inner + ROW_COLS - 1) / ROW_COLS), grain_of(2 * l->s.k * MIN(l->s.inner, ROW_COLS)), l2_body, l);
+  if (l->out) parallel(l->s.outer * ((l->s.inner + ROW_COLS - 1) / ROW_COLS),
+                       grain_of(2 * l->s.k * MIN(l->s.inner, ROW_COLS)), l2_body, l);
   return TY_OK;
 }
 
@@ -218,7 +230,8 @@ static int lrn_shape(struct infer *s)
   const struct lrn_param *p = s->param;
   TRY(shape_all(s));
   const ty_desc *d = &s->in[0];
-  if (d->ndim && d->ndim != 4) return infer_fail(s, TY_ESHAPE, d, "expected (batch, channels, height, width), got %d dimensions", d->ndim);
+  if (d->ndim && d->ndim != 4)
+    return infer_fail(s, TY_ESHAPE, d, "expected (batch, channels, height, width), got %d dimensions", d->ndim);
   if (d->ndim && d->dim[1] && p->nsize > d->dim[1])
     return infer_fail(s, TY_ESHAPE, d, "nsize %lld is more than its %lld channels", (long long)p->nsize, (long long)d->dim[1]);
   return TY_OK;
@@ -245,7 +258,8 @@ static int lrn_run(const struct call *c, struct local *l, const ty_desc *d)
   l->r = rows_of(d->dtype);
   l->s = split_at(d, 1);
   l->p = (struct lrn){ p->alpha / (double)p->nsize, p->beta, p->knorm, p->nsize / 2 };
-  if (l->y) parallel(l->s.outer * ((l->s.inner + ROW_COLS - 1) / ROW_COLS), grain_of(8 * l->s.k * MIN(l->s.inner, ROW_COLS)), lrn_body, l);
+  if (l->y) parallel(l->s.outer * ((l->s.inner + ROW_COLS - 1) / ROW_COLS),
+                     grain_of(8 * l->s.k * MIN(l->s.inner, ROW_COLS)), lrn_body, l);
   return TY_OK;
 }
 
@@ -272,14 +286,18 @@ const struct op op_norm[] = {
     .param = instance_params, .param_size = sizeof(struct group_param), .shape = group_shape, .grad = "g0 i0 i1 o1 o2",
     .cpu = group_cpu, .back_cpu = group_back_cpu },
   { .name = "GroupNorm", .in = "data gamma beta", .out_of = group_out, .tier = 2,
-    .doc = "(x - mean) / sqrt(var + eps) gamma + beta with statistics over each sample's groups of channels; gamma and beta have one entry per group.",
+    .doc = "(x - mean) / sqrt(var + eps) gamma + beta with statistics over each sample's groups of channels; gamma "
+           "and beta have one entry per group.",
     .param = group_params, .param_size = sizeof(struct group_param), .shape = group_shape, .grad = "g0 i0 i1 o1 o2",
     .cpu = group_cpu, .back_cpu = group_back_cpu },
   { .name = "L2Normalization", .in = "data", .out = "output [norm]", .tier = 1,
-    .doc = "x / sqrt(sum of squares + eps) over each sample (instance), over its channels (channel), or over the space of each channel (spatial).",
-    .param = l2_params, .param_size = sizeof(struct l2_param), .shape = l2_shape, .grad = "g0 o0 o1", .cpu = l2_cpu, .back_cpu = l2_back_cpu },
+    .doc = "x / sqrt(sum of squares + eps) over each sample (instance), over its channels (channel), or over the "
+           "space of each channel (spatial).",
+    .param = l2_params, .param_size = sizeof(struct l2_param), .shape = l2_shape, .grad = "g0 o0 o1", .cpu = l2_cpu,
+    .back_cpu = l2_back_cpu },
   { .name = "LRN", .in = "data", .out = "output [tmp_norm]", .tier = 1,
-    .doc = "x (knorm + alpha / nsize * sum of squares over nsize neighbouring channels)^-beta for data (batch, channels, height, width).",
+    .doc = "x (knorm + alpha / nsize * sum of squares over nsize neighbouring channels)^-beta for data (batch, "
+           "channels, height, width).",
     .param = lrn_params, .param_size = sizeof(struct lrn_param), .check = lrn_check, .shape = lrn_shape, .grad = "g0 i0 o1",
     .cpu = lrn_cpu, .back_cpu = lrn_back_cpu },
   { 0 }

@@ -5,7 +5,10 @@
 */
 #include "rows.h"
 
-static const char *float_refuse(const struct call *c) { return c->nin && !dtype_float(c->in[0].d.dtype) ? "data is not of a float dtype" : NULL; }
+static const char *float_refuse(const struct call *c)
+{
+  return c->nin && !dtype_float(c->in[0].d.dtype) ? "data is not of a float dtype" : NULL;
+}
 
 static int label_type(struct infer *s)
 {
@@ -52,7 +55,8 @@ static int regression_shape(struct infer *s)
   if (!dims_known(&d) || !dims_known(label)) return TY_OK;
   if (label->dim[0] == d.dim[0] && desc_count(label) == desc_count(&d)) return TY_OK;
   char want[160], got[160];
-  int code = infer_fail(s, TY_ESHAPE, label, "expected the batch and size of data %s, got %s", text_shape(&d, want, sizeof want), text_shape(label, got, sizeof got));
+  int code = infer_fail(s, TY_ESHAPE, label, "expected the batch and size of data %s, got %s",
+                        text_shape(&d, want, sizeof want), text_shape(label, got, sizeof got));
   fail_argument("label", want, got);
   return code;
 }
@@ -91,15 +95,19 @@ static int regression_backward(struct call *c)
 
 static const struct kernel identity_cpu[] = { { "copy", copy_forward, T_FLOAT | T_INT, float_refuse }, { 0 } };
 static const struct kernel logistic_cpu[] = { { "rows", logistic_forward, T_FLOAT | T_INT, float_refuse }, { 0 } };
-static const struct kernel regression_back_cpu[] = { { "rows", regression_backward, T_FLOAT | T_INT, float_refuse, label_scratch }, { 0 } };
+static const struct kernel regression_back_cpu[] = { { "rows", regression_backward, T_FLOAT | T_INT, float_refuse,
+                                                       label_scratch }, { 0 } };
 
 /* -- SVMOutput -------------------------------------------------------------------------------------------------- */
 
 struct svm_param { double margin, regularization_coefficient; int64_t use_linear; };
 static const struct param svm_params[] = {
-  { "margin",                     P_FLOAT, offsetof(struct svm_param, margin),                     "1", "distance that a score should keep" },
-  { "regularization_coefficient", P_FLOAT, offsetof(struct svm_param, regularization_coefficient), "1", "factor of the gradient" },
-  { "use_linear",                 P_BOOL,  offsetof(struct svm_param, use_linear),                 "0", "hinge loss instead of its square" },
+  { "margin",                     P_FLOAT, offsetof(struct svm_param, margin),                     "1",
+    "distance that a score should keep" },
+  { "regularization_coefficient", P_FLOAT, offsetof(struct svm_param, regularization_coefficient), "1",
+    "factor of the gradient" },
+  { "use_linear",                 P_BOOL,  offsetof(struct svm_param, use_linear),                 "0",
+    "hinge loss instead of its square" },
   { 0 }
 };
 
@@ -142,8 +150,10 @@ struct loss_param { double grad_scale, valid_thresh; int64_t normalization; };
 enum { PER_BATCH, PER_NOTHING, PER_VALID };
 static const struct param loss_params[] = {
   { "grad_scale",    P_FLOAT, offsetof(struct loss_param, grad_scale),    "1",    "the gradient" },
-  { "valid_thresh",  P_FLOAT, offsetof(struct loss_param, valid_thresh),  "0",    "normalization valid counts elements above this" },
-  { "normalization", P_ENUM,  offsetof(struct loss_param, normalization), "null", "the gradient is divided by: null nothing, batch all dims but the last, valid counted elements", "batch|null|valid" },
+  { "valid_thresh",  P_FLOAT, offsetof(struct loss_param, valid_thresh),  "0",
+    "normalization valid counts elements above this" },
+  { "normalization", P_ENUM,  offsetof(struct loss_param, normalization), "null",
+    "the gradient is divided by: null nothing, batch all dims but the last, valid counted elements", "batch|null|valid" },
   { 0 }
 };
 
@@ -175,9 +185,11 @@ static const struct kernel ones_back_cpu[] = { { "rows", ones_backward, T_FLOAT 
 
 struct sparse_param { double sparseness_target, penalty, momentum; };
 static const struct param sparse_params[] = {
-  { "sparseness_target", P_FLOAT, offsetof(struct sparse_param, sparseness_target), "0.1",   "activation that each unit should have on average", NULL, "[0,1]" },
+  { "sparseness_target", P_FLOAT, offsetof(struct sparse_param, sparseness_target), "0.1",
+    "activation that each unit should have on average", NULL, "[0,1]" },
   { "penalty",           P_FLOAT, offsetof(struct sparse_param, penalty),           "0.001", "weight of the penalty" },
-  { "momentum",          P_FLOAT, offsetof(struct sparse_param, momentum),          "0.9",   "weight of the old moving average", NULL, "[0,1]" },
+  { "momentum",          P_FLOAT, offsetof(struct sparse_param, momentum),          "0.9",
+    "weight of the old moving average", NULL, "[0,1]" },
   { 0 }
 };
 
@@ -214,8 +226,9 @@ static const struct kernel sparse_back_cpu[] = { { "rows", sparse_backward, T_FL
 
 /* -- the operators --------------------------------------------------------------------------------------------------------- */
 
-#define REGRESSION .in = "data label", .param = scale_params, .param_size = sizeof(struct scale_param), .shape = regression_shape, .type = label_type, \
-                   .grad = "o0 i1", .inplace = "0=0", .back_inplace = "0=0", .back_cpu = regression_back_cpu, .flags = OP_LOSS, .tier = 1
+#define REGRESSION .in = "data label", .param = scale_params, .param_size = sizeof(struct scale_param), \
+                   .shape = regression_shape, .type = label_type, .grad = "o0 i1", .inplace = "0=0", .back_inplace = "0=0", \
+                   .back_cpu = regression_back_cpu, .flags = OP_LOSS, .tier = 1
 
 const struct op op_output[] = {
   { .name = "LinearRegressionOutput", .alias = "_sparse_LinearRegressionOutput", .cpu = identity_cpu, REGRESSION,
@@ -223,9 +236,12 @@ const struct op op_output[] = {
   { .name = "LogisticRegressionOutput", .alias = "_sparse_LogisticRegressionOutput", .cpu = logistic_cpu, REGRESSION,
     .doc = "Sigmoid of data; the gradient is (sigmoid - label) grad_scale / m, m outputs per sample, whatever stands behind." },
   { .name = "MAERegressionOutput", .alias = "_sparse_MAERegressionOutput", .cpu = identity_cpu, REGRESSION,
-    .doc = "Data as it is; the gradient is grad_scale / m where data is above its label and -grad_scale / m elsewhere, m outputs per sample." },
-  { .name = "SVMOutput", .in = "data label", .param = svm_params, .param_size = sizeof(struct svm_param), .shape = svm_shape, .type = label_type,
-    .doc = "Scores (rows, classes) as they are; the gradient is that of the one-against-all hinge loss, squared unless use_linear.",
+    .doc = "Data as it is; the gradient is grad_scale / m where data is above its label and -grad_scale / m "
+           "elsewhere, m outputs per sample." },
+  { .name = "SVMOutput", .in = "data label", .param = svm_params, .param_size = sizeof(struct svm_param),
+    .shape = svm_shape, .type = label_type,
+    .doc = "Scores (rows, classes) as they are; the gradient is that of the one-against-all hinge loss, squared "
+           "unless use_linear.",
     .grad = "o0 i1", .inplace = "0=0", .cpu = identity_cpu, .back_cpu = svm_back_cpu, .flags = OP_LOSS, .tier = 2 },
   { .name = "MakeLoss", .in = "data", .param = loss_params, .param_size = sizeof(struct loss_param), .grad_of = loss_grad,
     .doc = "Data as it is, taken as a loss: its gradient is grad_scale, divided as normalization says, whatever stands behind.",
@@ -233,8 +249,10 @@ const struct op op_output[] = {
   { .name = "make_loss", .alias = "_sparse_make_loss", .in = "data", .out = "loss", .grad = "",
     .doc = "Data as it is, taken as a loss: its gradient is 1, whatever stands behind.",
     .inplace = "0=0", .cpu = identity_cpu, .back_cpu = ones_back_cpu, .flags = OP_LOSS, .tier = 1 },
-  { .name = "IdentityAttachKLSparseReg", .in = "data moving_avg!", .param = sparse_params, .param_size = sizeof(struct sparse_param),
-    .doc = "Data as it is; backward moves the average activation of each unit and adds the slope of its divergence from sparseness_target.",
+  { .name = "IdentityAttachKLSparseReg", .in = "data moving_avg!", .param = sparse_params,
+    .param_size = sizeof(struct sparse_param),
+    .doc = "Data as it is; backward moves the average activation of each unit and adds the slope of its divergence "
+           "from sparseness_target.",
     .shape = sparse_shape, .grad = "g0 i0 i1!", .inplace = "0=0", .cpu = identity_cpu, .back_cpu = sparse_back_cpu, .tier = 1 },
   { 0 }
 };

@@ -9,7 +9,8 @@
 */
 #include "rows.h"
 
-struct pool_param { struct dims kernel, stride, pad; int64_t pool_type, global_pool, cudnn_off, pooling_convention, p_value, count_include_pad, layout; };
+struct pool_param { struct dims kernel, stride, pad; int64_t pool_type, global_pool, cudnn_off, pooling_convention,
+                    p_value, count_include_pad, layout; };
 enum { POOL_AVG, POOL_LP, POOL_MAX, POOL_SUM };
 enum { FULL, SAME, VALID };
 enum { LAYOUT_NWC = 5, LAYOUT_NHWC = 4, LAYOUT_NDHWC = 3 };
@@ -17,14 +18,18 @@ enum { LAYOUT_NWC = 5, LAYOUT_NHWC = 4, LAYOUT_NDHWC = 3 };
 static const struct param pool_params[] = {
   { "kernel",             P_SHAPE, FIELD(kernel),             "()",    "size of the window: 1, 2 or 3 numbers" },
   { "pool_type",          P_ENUM,  FIELD(pool_type),          "max",   "what a window becomes", "avg|lp|max|sum" },
-  { "global_pool",        P_BOOL,  FIELD(global_pool),        "0",     "one window over everything; kernel, stride and pad have no effect" },
+  { "global_pool",        P_BOOL,  FIELD(global_pool),        "0",
+    "one window over everything; kernel, stride and pad have no effect" },
   { "cudnn_off",          P_BOOL,  FIELD(cudnn_off),          "0",     "without effect on results" },
-  { "pooling_convention", P_ENUM,  FIELD(pooling_convention), "valid", "rounding of the output's size: valid down, full up", "full|same|valid" },
+  { "pooling_convention", P_ENUM,  FIELD(pooling_convention), "valid",
+    "rounding of the output's size: valid down, full up", "full|same|valid" },
   { "stride",             P_SHAPE, FIELD(stride),             "()",    "step of the window; () is 1" },
   { "pad",                P_SHAPE, FIELD(pad),                "()",    "elements around the data; () is 0" },
   { "p_value",            P_INT,   FIELD(p_value),            "None",  "power of lp pooling: 1, 2 or 3", NULL, NULL, 1 },
-  { "count_include_pad",  P_BOOL,  FIELD(count_include_pad),  "None",  "avg divides by the window's size with padding (None, true) or without", NULL, NULL, 1 },
-  { "layout",             P_ENUM,  FIELD(layout),             "None",  "order of the axes; None: channels on axis 1", "NCDHW|NCHW|NCW|NDHWC|NHWC|NWC", NULL, 1 },
+  { "count_include_pad",  P_BOOL,  FIELD(count_include_pad),  "None",
+    "avg divides by the window's size with padding (None, true) or without", NULL, NULL, 1 },
+  { "layout",             P_ENUM,  FIELD(layout),             "None",  "order of the axes; None: channels on axis 1",
+    "NCDHW|NCHW|NCW|NDHWC|NHWC|NWC", NULL, 1 },
   { 0 }
 };
 
@@ -32,8 +37,10 @@ static const struct param pool_params[] = {
 static const struct param pool1_params[] = {
   { "kernel",             P_SHAPE, FIELD(kernel),             "()",    "size of the window: 2 or 3 numbers" },
   { "pool_type",          P_ENUM,  FIELD(pool_type),          "max",   "what a window becomes", "avg|max|sum" },
-  { "global_pool",        P_BOOL,  FIELD(global_pool),        "0",     "one window over everything; kernel, stride and pad have no effect" },
-  { "pooling_convention", P_ENUM,  FIELD(pooling_convention), "valid", "rounding of the output's size: valid down, full up", "full|valid" },
+  { "global_pool",        P_BOOL,  FIELD(global_pool),        "0",
+    "one window over everything; kernel, stride and pad have no effect" },
+  { "pooling_convention", P_ENUM,  FIELD(pooling_convention), "valid",
+    "rounding of the output's size: valid down, full up", "full|valid" },
   { "stride",             P_SHAPE, FIELD(stride),             "()",    "step of the window; () is 1" },
   { "pad",                P_SHAPE, FIELD(pad),                "()",    "zeros around the data; () is 0" },
   { 0 }
@@ -45,13 +52,20 @@ static int pool_check(void *param)
   int64_t n = p->kernel.n;
   if (!p->global_pool) NEED(n >= 1 && n <= 3, TY_EVALUE, "Pooling: kernel: expected 1 to 3 numbers, got %lld", (long long)n);
   NEED(p->pool_type != POOL_LP || p->p_value != NONE, TY_EVALUE, "Pooling: p_value: pool_type lp needs 1, 2 or 3");
-  NEED(p->pool_type != POOL_LP || (p->p_value >= 1 && p->p_value <= 3), TY_EVALUE, "Pooling: p_value: expected 1, 2 or 3, got %lld", (long long)p->p_value);
-  NEED(p->pooling_convention != SAME, TY_EUNSUPPORTED, "Pooling: pooling_convention same is not supported; expected valid or full");
-  for (int64_t i = 0; !p->global_pool && i < n; i++) NEED(p->kernel.d[i] > 0, TY_EVALUE, "Pooling: kernel: expected positive numbers");
-  NEED(p->global_pool || !p->stride.n || p->stride.n == n, TY_EVALUE, "Pooling: stride: expected %lld numbers, as kernel has, got %lld", (long long)n, (long long)p->stride.n);
-  NEED(p->global_pool || !p->pad.n || p->pad.n == n, TY_EVALUE, "Pooling: pad: expected %lld numbers, as kernel has, got %lld", (long long)n, (long long)p->pad.n);
-  for (int64_t i = 0; !p->global_pool && i < p->stride.n; i++) NEED(p->stride.d[i] > 0, TY_EVALUE, "Pooling: stride: expected positive numbers");
-  for (int64_t i = 0; !p->global_pool && i < p->pad.n; i++) NEED(p->pad.d[i] >= 0, TY_EVALUE, "Pooling: pad: expected numbers from 0");
+  NEED(p->pool_type != POOL_LP || (p->p_value >= 1 && p->p_value <= 3), TY_EVALUE,
+       "Pooling: p_value: expected 1, 2 or 3, got %lld", (long long)p->p_value);
+  NEED(p->pooling_convention != SAME, TY_EUNSUPPORTED,
+       "Pooling: pooling_convention same is not supported; expected valid or full");
+  for (int64_t i = 0; !p->global_pool && i < n; i++)
+    NEED(p->kernel.d[i] > 0, TY_EVALUE, "Pooling: kernel: expected positive numbers");
+  NEED(p->global_pool || !p->stride.n || p->stride.n == n, TY_EVALUE,
+       "Pooling: stride: expected %lld numbers, as kernel has, got %lld", (long long)n, (long long)p->stride.n);
+  NEED(p->global_pool || !p->pad.n || p->pad.n == n, TY_EVALUE,
+       "Pooling: pad: expected %lld numbers, as kernel has, got %lld", (long long)n, (long long)p->pad.n);
+  for (int64_t i = 0; !p->global_pool && i < p->stride.n; i++)
+    NEED(p->stride.d[i] > 0, TY_EVALUE, "Pooling: stride: expected positive numbers");
+  for (int64_t i = 0; !p->global_pool && i < p->pad.n; i++)
+    NEED(p->pad.d[i] >= 0, TY_EVALUE, "Pooling: pad: expected numbers from 0");
   return TY_OK;
 }
 
@@ -104,14 +118,17 @@ static int pool_shape(struct infer *s)
   const struct pool_param *p = s->param;
   ty_desc d = s->in[0], *in = &s->in[0];
   if (!d.ndim) return TY_OK;
-  if (d.ndim < 3 || d.ndim > 5) return infer_fail(s, TY_ESHAPE, in, "expected 3 to 5 dimensions (batch, channels, 1 to 3 of space), got %d", d.ndim);
+  if (d.ndim < 3 || d.ndim > 5)
+    return infer_fail(s, TY_ESHAPE, in, "expected 3 to 5 dimensions (batch, channels, 1 to 3 of space), got %d", d.ndim);
   if (!p->global_pool && p->kernel.n != d.ndim - 2)
-    return infer_fail(s, TY_ESHAPE, in, "kernel has %lld numbers, but data has %d dimensions of space", (long long)p->kernel.n, d.ndim - 2);
+    return infer_fail(s, TY_ESHAPE, in, "kernel has %lld numbers, but data has %d dimensions of space",
+                      (long long)p->kernel.n, d.ndim - 2);
   for (int i = 0; i < d.ndim - 2; i++) {
     int64_t *size = &d.dim[first_axis(p) + i];
     struct axis a = axis_at(p, *size, i);
     if (*size && a.kernel > a.in + 2 * a.pad)
-      return infer_fail(s, TY_ESHAPE, in, "kernel %lld is larger than the data with its padding, %lld, on axis %d", (long long)a.kernel,
+      return infer_fail(s, TY_ESHAPE, in, "kernel %lld is larger than the data with its padding, %lld, on axis %d",
+                        (long long)a.kernel,
                         (long long)(a.in + 2 * a.pad), first_axis(p) + i);
     *size = p->global_pool ? 1 : *size ? a.out : 0;
   }
@@ -126,7 +143,8 @@ struct pool {
   struct planes g;
   int64_t type, power;
   bool    with_pad, zeros, back;                      /* zeros: padding takes part (Pooling_v1) */
-  bool    pairs, whole, folds, awards;                /* special cases: 2 x 2 windows, one window per plane, folded rows, gradient of max */
+  bool    pairs, whole, folds, awards;
+                                  /* special cases: 2 x 2 windows, one window per plane, folded rows, gradient of max */
   const void *x, *y, *dy;
   void   *out;                                        /* y forward, dx backward */
 };
@@ -145,7 +163,10 @@ static int64_t covered(const struct axis *a, int64_t o)
   return MIN(start + a->kernel, a->in + a->pad) - start;
 }
 
-static bool pads(const struct axis *a, int64_t o) { return o * a->stride < a->pad || o * a->stride - a->pad + covered(a, o) > a->in; }
+static bool pads(const struct axis *a, int64_t o)
+{
+  return o * a->stride < a->pad || o * a->stride - a->pad + covered(a, o) > a->in;
+}
 
 /* What a sum over the window is multiplied by: the inverse of its size. */
 static double share_of(const struct pool *p, const struct piece *q, int64_t w)
@@ -154,7 +175,8 @@ static double share_of(const struct pool *p, const struct piece *q, int64_t w)
   int64_t o[3] = { q->d, q->h, w };
   double n = 1;
   for (int i = 0; i < 3; i++)
-    n *= (double)(p->zeros ? a[i].kernel : p->with_pad ? covered(&a[i], o[i]) : MAX(last_in(&a[i], o[i]) - first_in(&a[i], o[i]), 0));
+    n *= (double)(p->zeros ? a[i].kernel : p->with_pad ? covered(&a[i], o[i])
+                  : MAX(last_in(&a[i], o[i]) - first_in(&a[i], o[i]), 0));
   return n != 0 ? 1 / n : p->g.ndim == 3 ? NAN : 0;   /* a window without elements */
 }
 
@@ -162,7 +184,8 @@ static double share_of(const struct pool *p, const struct piece *q, int64_t w)
 static void share_row(const struct pool *p, const struct piece *q, void *row)
 {
   const struct axis *a = &p->g.a[2];
-  int64_t room = a->in + a->pad - a->kernel, inside = MAX(up(a->pad, a->stride), q->w), end = room < 0 ? 0 : MIN(room / a->stride + 1, q->w + q->n);
+  int64_t room = a->in + a->pad - a->kernel, inside = MAX(up(a->pad, a->stride), q->w), end = room < 0 ? 0
+      : MIN(room / a->stride + 1, q->w + q->n);
   for (int64_t w = q->w; w < q->w + q->n; ) {
     int64_t n = w == inside && end > w ? end - w : 1;
     void *y = at(p->r, row, (w - q->w) * q->m);
@@ -194,10 +217,12 @@ static void row_taps(const struct pool *p, const struct piece *q, int64_t kd, in
   int64_t inner = p->g.inner, line = line_at(p, q, kd, kh);
   for (int64_t k = 0; k < w->kernel; k++) {
     int64_t from = MAX(q->w, up(w->pad - k, w->stride)), to = MIN(q->w + q->n, up(w->in + w->pad - k, w->stride));
-    int64_t in_at = (line + from * w->stride - w->pad + k) * inner + q->c, out_at = output_at(p, q, from), row_at = (from - q->w) * q->m;
+    int64_t in_at = (line + from * w->stride - w->pad + k) * inner + q->c, out_at = output_at(p, q, from),
+            row_at = (from - q->w) * q->m;
     if (from >= to) continue;
     if (inner == 1) tap(p, row, in_at, out_at, row_at, w->stride, to - from);
-    else for (int64_t i = 0; i < to - from; i++) tap(p, row, in_at + i * w->stride * inner, out_at + i * inner, row_at + i * q->m, 1, q->m);
+    else for (int64_t i = 0; i < to - from; i++) tap(p, row, in_at + i * w->stride * inner, out_at + i * inner,
+                                                     row_at + i * q->m, 1, q->m);
   }
 }
 
@@ -215,7 +240,8 @@ static void tap_forward(const struct pool *p, void *row, int64_t in_at, int64_t 
   else r->tap_add(at(r, p->out, out_at), at(r, p->x, in_at), stride, (int)p->power, n);
 }
 
-static void tap_backward(const struct pool *p, void *row, int64_t in_at, int64_t out_at, int64_t row_at, int64_t stride, int64_t n)
+static void tap_backward(const struct pool *p, void *row, int64_t in_at, int64_t out_at, int64_t row_at,
+                         int64_t stride, int64_t n)
 {
   const struct rows *r = p->r;
   void *dx = at(r, p->out, in_at), *g = at(r, row, row_at), *x = at(r, p->x, in_at), *y = at(r, p->y, out_at);
@@ -291,7 +317,8 @@ static void award(const struct pool *p, const struct piece *q, const void *dy)
         int64_t from = MAX(q->w, up(w->pad - k, w->stride)), to = MIN(q->w + q->n, up(w->in + w->pad - k, w->stride));
         int64_t start = line_at(p, q, kd, kh) - w->pad + k;
         if (from < to)
-          r->winner(place + (from - q->w), at(r, p->x, start + from * w->stride), at(r, p->y, output_at(p, q, from)), w->stride, (int32_t)(start - plane), to - from);
+          r->winner(place + (from - q->w), at(r, p->x, start + from * w->stride), at(r, p->y, output_at(p, q, from)),
+                    w->stride, (int32_t)(start - plane), to - from);
       }
   r->award(at(r, p->out, plane + q->w * w->stride), place, dy, w->stride, q->n);
 }
@@ -389,7 +416,8 @@ static void pool_body(int64_t begin, int64_t end, void *context)
 
 static bool two_by_two(const struct planes *g)
 {
-  for (int i = 1; i < 3; i++) if (g->a[i].kernel != 2 || g->a[i].stride != 2 || g->a[i].pad || 2 * g->a[i].out > g->a[i].in) return false;
+  for (int i = 1; i < 3; i++)
+    if (g->a[i].kernel != 2 || g->a[i].stride != 2 || g->a[i].pad || 2 * g->a[i].out > g->a[i].in) return false;
   return g->ndim == 2 && g->inner == 1;
 }
 
@@ -414,7 +442,8 @@ static struct pool pool_of(const struct call *c, const ty_desc *data)
 {
   const struct pool_param *p = c->param;
   bool older = !strcmp(c->op->name, "Pooling_v1");
-  return (struct pool){ .r = rows_of(data->dtype), .g = planes_of(p, data), .type = p->pool_type, .power = p->pool_type == POOL_LP ? p->p_value : 1,
+  return (struct pool){ .r = rows_of(data->dtype), .g = planes_of(p, data), .type = p->pool_type,
+                        .power = p->pool_type == POOL_LP ? p->p_value : 1,
                         .with_pad = p->count_include_pad != 0, .zeros = older };
 }
 
@@ -452,7 +481,8 @@ static const struct kernel pool_back_cpu[] = { { "taps", pool_backward, T_FLOAT 
 
 struct adaptive_param { struct dims output_size; };
 static const struct param adaptive_params[] = {
-  { "output_size", P_SHAPE, offsetof(struct adaptive_param, output_size), "()", "height and width of the output, or one number for both; () is 1" },
+  { "output_size", P_SHAPE, offsetof(struct adaptive_param, output_size), "()",
+    "height and width of the output, or one number for both; () is 1" },
   { 0 }
 };
 
@@ -465,7 +495,8 @@ static int adaptive_shape(struct infer *s)
 {
   ty_desc d = s->in[0];
   if (!d.ndim) return TY_OK;
-  if (d.ndim != 4) return infer_fail(s, TY_ESHAPE, &s->in[0], "expected (batch, channels, height, width), got %d dimensions", d.ndim);
+  if (d.ndim != 4) return infer_fail(s, TY_ESHAPE, &s->in[0],
+                                     "expected (batch, channels, height, width), got %d dimensions", d.ndim);
   for (int i = 0; i < 2; i++) {
     int64_t n = adaptive_size(s->param, i);
     if (n < 1) return infer_fail(s, TY_EVALUE, NULL, "output_size: expected positive numbers, got %lld", (long long)n);
@@ -519,12 +550,15 @@ static const struct kernel adaptive_back_cpu[] = { { "rows", adaptive_backward, 
 
 const struct op op_pooling[] = {
   { .name = "Pooling", .alias = "_npx_pooling", .in = "data", .tier = 1,
-    .doc = "Maximum, mean, sum or power mean over windows of 1 to 3 axes. The gradient of max goes to the first maximum of a window.",
+    .doc = "Maximum, mean, sum or power mean over windows of 1 to 3 axes. The gradient of max goes to the first "
+           "maximum of a window.",
     .param = pool_params, .param_size = sizeof(struct pool_param), .check = pool_check, .shape = pool_shape, .grad_of = pool_grad,
     .cpu = pool_cpu, .back_cpu = pool_back_cpu },
   { .name = "Pooling_v1", .in = "data", .tier = 2,
-    .doc = "Older pooling over windows of 2 or 3 axes: padding counts as zeros, avg divides by the whole window, and every maximum of a window gets its gradient.",
-    .param = pool1_params, .param_size = sizeof(struct pool_param), .check = pool1_check, .shape = pool_shape, .grad_of = pool_grad,
+    .doc = "Older pooling over windows of 2 or 3 axes: padding counts as zeros, avg divides by the whole window, and "
+           "every maximum of a window gets its gradient.",
+    .param = pool1_params, .param_size = sizeof(struct pool_param), .check = pool1_check, .shape = pool_shape,
+    .grad_of = pool_grad,
     .cpu = pool_cpu, .back_cpu = pool_back_cpu },
   { .name = "_contrib_AdaptiveAvgPooling2D", .in = "data", .tier = 2,
     .doc = "Mean over windows chosen so that the output has output_size: (batch, channels, height, width).",

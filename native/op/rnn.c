@@ -22,13 +22,18 @@ static const struct param rnn_params[] = {
   { "num_layers",          P_INT,   FIELD(num_layers),          NULL,   "layers L", NULL, "[1,]" },
   { "bidirectional",       P_BOOL,  FIELD(bidirectional),       "0",    "each layer reads the sequence in both directions" },
   { "mode",                P_ENUM,  FIELD(mode),                NULL,   "kind of cell", "gru|lstm|rnn_relu|rnn_tanh" },
-  { "p",                   P_FLOAT, FIELD(p),                   "0",    "dropout on the output of each layer but the last", NULL, "[0,1]" },
+  { "p",                   P_FLOAT, FIELD(p),                   "0",
+    "dropout on the output of each layer but the last", NULL, "[0,1]" },
   { "state_outputs",       P_BOOL,  FIELD(state_outputs),       "0",    "final states are outputs" },
-  { "projection_size",     P_INT,   FIELD(projection_size),     "None", "lstm: size to which the state is projected; inference only", NULL, "[1,]", 1 },
-  { "lstm_state_clip_min", P_FLOAT, FIELD(lstm_state_clip_min), "None", "must be None: clipping is not supported", NULL, NULL, 1 },
-  { "lstm_state_clip_max", P_FLOAT, FIELD(lstm_state_clip_max), "None", "must be None: clipping is not supported", NULL, NULL, 1 },
+  { "projection_size",     P_INT,   FIELD(projection_size),     "None",
+    "lstm: size to which the state is projected; inference only", NULL, "[1,]", 1 },
+  { "lstm_state_clip_min", P_FLOAT, FIELD(lstm_state_clip_min), "None", "must be None: clipping is not supported",
+    NULL, NULL, 1 },
+  { "lstm_state_clip_max", P_FLOAT, FIELD(lstm_state_clip_max), "None", "must be None: clipping is not supported",
+    NULL, NULL, 1 },
   { "lstm_state_clip_nan", P_BOOL,  FIELD(lstm_state_clip_nan), "0",    "without effect" },
-  { "use_sequence_length", P_BOOL,  FIELD(use_sequence_length), "0",    "must be false: sequences of different lengths are not supported" },
+  { "use_sequence_length", P_BOOL,  FIELD(use_sequence_length), "0",
+    "must be false: sequences of different lengths are not supported" },
   { 0 }
 };
 
@@ -36,12 +41,16 @@ static int rnn_check(void *param)
 {
   const struct rnn_param *p = param;
   NEED(!p->use_sequence_length, TY_EUNSUPPORTED, "RNN: use_sequence_length is not supported; mask the output with SequenceMask");
-  NEED(isnan(p->lstm_state_clip_min) && isnan(p->lstm_state_clip_max), TY_EUNSUPPORTED, "RNN: clipping of the lstm state is not supported");
+  NEED(isnan(p->lstm_state_clip_min) && isnan(p->lstm_state_clip_max), TY_EUNSUPPORTED,
+       "RNN: clipping of the lstm state is not supported");
   NEED(p->projection_size == NONE || p->mode == LSTM, TY_EVALUE, "RNN: projection_size: only lstm has a projection");
   return TY_OK;
 }
 
-static const char *rnn_in(const void *p) { return ((const struct rnn_param *)p)->mode == LSTM ? "data parameters state state_cell" : "data parameters state"; }
+static const char *rnn_in(const void *p)
+{
+  return ((const struct rnn_param *)p)->mode == LSTM ? "data parameters state state_cell" : "data parameters state";
+}
 
 static const char *rnn_out(const void *param)
 {
@@ -70,7 +79,8 @@ struct rnn {
 static struct rnn rnn_of(const struct rnn_param *p, const ty_desc *data)
 {
   static const int gates[] = { 3, 4, 1, 1 };
-  struct rnn n = { .dtype = data->dtype, .mode = (int)p->mode, .T = data->dim[0], .N = data->dim[1], .I = data->dim[2], .H = p->state_size,
+  struct rnn n = { .dtype = data->dtype, .mode = (int)p->mode, .T = data->dim[0], .N = data->dim[1], .I = data->dim[2],
+                   .H = p->state_size,
                    .P = p->state_size, .L = p->num_layers, .D = 1 + p->bidirectional, .G = gates[p->mode], .p = p->p };
   n.r = rows_of(data->dtype);
   if (p->projection_size != NONE) n.P = p->projection_size, n.projects = true;
@@ -79,7 +89,10 @@ static struct rnn rnn_of(const struct rnn_param *p, const ty_desc *data)
 
 static int64_t input_size(const struct rnn *n, int64_t layer) { return layer ? n->D * n->P : n->I; }
 static int64_t gates_size(const struct rnn *n) { return n->G * n->H; }
-static int64_t weights_of(const struct rnn *n, int64_t layer) { return gates_size(n) * (input_size(n, layer) + n->P) + (n->projects ? n->P * n->H : 0); }
+static int64_t weights_of(const struct rnn *n, int64_t layer)
+{
+  return gates_size(n) * (input_size(n, layer) + n->P) + (n->projects ? n->P * n->H : 0);
+}
 
 static int64_t all_weights(const struct rnn *n)
 {
@@ -106,7 +119,10 @@ static struct place place_of(const struct rnn *n, int64_t layer, int64_t d)
 ** product of the candidate); then the outputs of all layers but the last. */
 static int64_t step_kept(const struct rnn *n) { return n->N * (gates_size(n) + (n->mode == LSTM || n->mode == GRU ? n->H : 0)); }
 static int64_t layer_out(const struct rnn *n) { return n->T * n->N * n->D * n->P; }
-static int64_t reserve_size(const struct rnn *n) { return n->projects ? 1 : n->L * n->D * n->T * step_kept(n) + (n->L - 1) * layer_out(n); }
+static int64_t reserve_size(const struct rnn *n)
+{
+  return n->projects ? 1 : n->L * n->D * n->T * step_kept(n) + (n->L - 1) * layer_out(n);
+}
 
 static int rnn_shape(struct infer *s)
 {
@@ -149,8 +165,10 @@ struct work {                                         /* one run, forward or bac
   void  *reserve;                                     /* forward; NULL in inference */
   void  *px, *ph;                                     /* packed W_x, W_h */
   void  *bias, *pre, *hx, *hn, *c, *hidden;           /* forward */
-  void  *layer[2], *dropped;                          /* outputs of inner layers, input after dropout; backward: their gradients */
-  void  *dgx, *dgh, *dh, *dc;                         /* backward: gradients of the gates (gru: two kinds), of the state and cell */
+  void  *layer[2], *dropped;
+                                           /* outputs of inner layers, input after dropout; backward: their gradients */
+  void  *dgx, *dgh, *dh, *dc;
+                                          /* backward: gradients of the gates (gru: two kinds), of the state and cell */
   double *column;
 };
 
@@ -217,7 +235,10 @@ struct line {                                         /* one layer in one direct
 
 static int64_t time_of(const struct rnn *n, int64_t d, int64_t step) { return d ? n->T - 1 - step : step; }
 static const void *weight(const struct work *w, int64_t place) { return at(w->n.r, w->weights, place); }
-static void *output_at(const struct work *w, const struct line *l, int64_t t) { return at(w->n.r, l->y, t * w->n.N * w->n.D * w->n.P); }
+static void *output_at(const struct work *w, const struct line *l, int64_t t)
+{
+  return at(w->n.r, l->y, t * w->n.N * w->n.D * w->n.P);
+}
 
 /* Start of what is kept of step t: gates, then at + N G H the further row. */
 static void *kept(const struct work *w, const void *reserve, const struct line *l, int64_t t)
@@ -242,7 +263,8 @@ static void cell_body(int64_t begin, int64_t end, void *context)
   const struct rows *r = n->r;
   int64_t gates = gates_size(n), H = n->H;
   for (int64_t i = begin; i < end; i++) {
-    void *h = at(r, s->h, i * s->h_row), *pre = at(r, s->pre, i * gates), *gate = at(r, s->gate, i * gates), *h0 = at(r, s->h0, i * s->h0_row);
+    void *h = at(r, s->h, i * s->h_row), *pre = at(r, s->pre, i * gates), *gate = at(r, s->gate, i * gates),
+          *h0 = at(r, s->h0, i * s->h0_row);
     if (n->mode == LSTM) r->lstm(h, at(r, s->c, i * H), gate, pre, w->bias, at(r, s->c0, i * H), H);
     else if (n->mode == GRU)
       r->gru(h, gate, at(r, s->hn, i * H), pre, at(r, w->hx, i * gates), weight(w, s->l->at.bx), weight(w, s->l->at.bh), h0, H);
@@ -254,7 +276,8 @@ static int forward_step(const struct work *w, const struct line *l, int64_t inde
 {
   const struct rnn *n = &w->n;
   const struct rows *r = n->r;
-  int64_t t = time_of(n, l->d, index), before = time_of(n, l->d, index - 1), row = n->D * n->P, state = l->layer * n->D + l->d, gates = gates_size(n);
+  int64_t t = time_of(n, l->d, index), before = time_of(n, l->d, index - 1), row = n->D * n->P,
+          state = l->layer * n->D + l->d, gates = gates_size(n);
   struct step s = { .w = w, .l = l, .pre = pre, .h = output_at(w, l, t), .h_row = row, .gate = pre, .c = cell, .hn = w->hn };
   s.h0 = index ? output_at(w, l, before) : at(r, w->state, state * n->N * n->P);
   s.h0_row = index ? row : n->P;
@@ -297,7 +320,8 @@ static int forward_line(const struct work *w, const struct line *l)
   r->affine2(w->bias, weight(w, l->at.bx), weight(w, l->at.bh), 1, 1, 0, gates);
   for (int64_t from = 0; from < n->T; from += many) {
     int64_t k = MIN(many, n->T - from), first = l->d ? n->T - from - k : from;       /* times first .. first + k - 1 */
-    TRY(gemm_packed(n->dtype, false, k * n->N, gates, l->in, at(r, l->x, first * n->N * l->in), l->in, w->px, w->pre, gates, &none));
+    TRY(gemm_packed(n->dtype, false, k * n->N, gates, l->in, at(r, l->x, first * n->N * l->in), l->in, w->px, w->pre,
+                    gates, &none));
     for (int64_t s = from; s < from + k; s++)
       TRY(forward_step(w, l, s, at(r, w->pre, (time_of(n, l->d, s) - first) * n->N * gates), w->c));
   }
@@ -362,7 +386,8 @@ static size_t forward_scratch(const struct call *c)
 
 struct back_step {
   const struct work *w;
-  const void *dy, *gate, *more, *before, *h, *h0;     /* dy: of this step's output, NULL: none; more: cell or inner product; before: cell before */
+  const void *dy, *gate, *more, *before, *h, *h0;
+                           /* dy: of this step's output, NULL: none; more: cell or inner product; before: cell before */
   int64_t row, h0_row;                                /* row: of dy and h */
   void *dgx, *dgh;
 };
@@ -375,7 +400,8 @@ static void cell_back_body(int64_t begin, int64_t end, void *context)
   const struct rows *r = n->r;
   int64_t gates = gates_size(n), H = n->H;
   for (int64_t i = begin; i < end; i++) {
-    void *dh = at(r, w->dh, i * H), *dgx = at(r, s->dgx, i * gates), *gate = at(r, s->gate, i * gates), *more = at(r, s->more, i * H);
+    void *dh = at(r, w->dh, i * H), *dgx = at(r, s->dgx, i * gates), *gate = at(r, s->gate, i * gates),
+          *more = at(r, s->more, i * H);
     if (s->dy) r->add(dh, at(r, s->dy, i * s->row), H);
     if (n->mode == LSTM) r->lstm_back(dgx, at(r, w->dc, i * H), gate, more, at(r, s->before, i * H), dh, H);
     else if (n->mode == GRU) r->gru_back(dgx, at(r, s->dgh, i * gates), dh, gate, more, at(r, s->h0, i * s->h0_row), H);
@@ -387,8 +413,10 @@ static int backward_step(const struct work *w, const struct line *l, const void 
 {
   const struct rnn *n = &w->n;
   const struct rows *r = n->r;
-  int64_t t = time_of(n, l->d, index), before = time_of(n, l->d, index - 1), row = n->D * n->H, state = l->layer * n->D + l->d, gates = gates_size(n);
-  struct back_step s = { .w = w, .dy = at(r, dy, t * n->N * row + l->d * n->H), .gate = kept(w, w->reserve_in, l, t), .row = row, .h = output_at(w, l, t) };
+  int64_t t = time_of(n, l->d, index), before = time_of(n, l->d, index - 1), row = n->D * n->H,
+          state = l->layer * n->D + l->d, gates = gates_size(n);
+  struct back_step s = { .w = w, .dy = at(r, dy, t * n->N * row + l->d * n->H), .gate = kept(w, w->reserve_in, l, t),
+                         .row = row, .h = output_at(w, l, t) };
   s.more = at(r, s.gate, n->N * gates);
   s.before = index ? at(r, kept(w, w->reserve_in, l, before), n->N * gates) : at(r, w->cell, state * n->N * n->H);
   s.h0 = index ? output_at(w, l, before) : at(r, w->state, state * n->N * n->H);
@@ -409,7 +437,8 @@ static int recurrent_gradient(const struct work *w, const struct line *l, void *
   const void *h0 = at(r, w->state, (l->layer * n->D + l->d) * n->N * n->H);
   TRY(gemm(n->dtype, true, false, gates, n->H, n->N, 1, at(r, w->dgh, first * n->N * gates), gates, h0, n->H, 0, dw, n->H));
   if (!rest) return TY_OK;
-  return gemm(n->dtype, true, false, gates, n->H, rest, 1, at(r, w->dgh, l->d ? 0 : n->N * gates), gates, output_at(w, l, l->d ? 1 : 0), row, 1, dw, n->H);
+  return gemm(n->dtype, true, false, gates, n->H, rest, 1, at(r, w->dgh, l->d ? 0 : n->N * gates), gates,
+              output_at(w, l, l->d ? 1 : 0), row, 1, dw, n->H);
 }
 
 static void bias_gradient(const struct work *w, const void *dg, void *db)
@@ -456,7 +485,8 @@ static int backward_line(const struct work *w, const struct line *l, const struc
   if (g->dcx) memcpy(at(r, g->dcx, state * n->N * n->H), w->dc, bytes_of(n, n->N * n->H));
   if (g->dp) TRY(weight_gradients(w, l, g->dp));
   if (!g->dx) return TY_OK;
-  return gemm(n->dtype, false, false, n->T * n->N, l->in, gates, 1, w->dgx, gates, weight(w, l->at.wx), l->in, l->d, g->dx, l->in);
+  return gemm(n->dtype, false, false, n->T * n->N, l->in, gates, 1, w->dgx, gates, weight(w, l->at.wx), l->in, l->d,
+              g->dx, l->in);
 }
 
 static int backward_layer(const struct work *w, int64_t layer, const void *x, void *y, const struct heads *g)
@@ -482,7 +512,8 @@ static int rnn_backward(struct call *c)
   w.state = c->in[2].p;
   w.cell = lstm ? c->in[3].p : NULL;
   w.reserve_in = more[1].p;
-  struct heads g = { head[0].p, p->state_outputs ? head[1].p : NULL, p->state_outputs && lstm ? head[2].p : NULL, NULL, c->out[1].p, c->out[2].p,
+  struct heads g = { head[0].p, p->state_outputs ? head[1].p : NULL, p->state_outputs && lstm ? head[2].p : NULL, NULL,
+                     c->out[1].p, c->out[2].p,
                      lstm ? c->out[3].p : NULL };
   for (int64_t l = w.n.L - 1; l >= 0; l--) {
     void *y = l == w.n.L - 1 ? more[0].p : inner_output(&w, l);
@@ -505,7 +536,8 @@ static size_t backward_scratch(const struct call *c)
 
 static const char *backward_refuse(const struct call *c)
 {
-  return ((const struct rnn_param *)c->param)->projection_size == NONE ? NULL : "a projected lstm has no gradient: inference only";
+  return ((const struct rnn_param *)c->param)->projection_size == NONE ? NULL
+      : "a projected lstm has no gradient: inference only";
 }
 
 static const struct kernel rnn_cpu[] = { { "steps", rnn_forward, T_FLOAT, NULL, forward_scratch }, { 0 } };
@@ -579,12 +611,14 @@ static const struct kernel concat_back_cpu[] = { { "copy", concat_backward, T_AN
 
 const struct op op_rnn[] = {
   { .name = "RNN", .alias = "_npx_rnn", .in = "data parameters state state_cell", .in_of = rnn_in, .out_of = rnn_out, .tier = 1,
-    .doc = "Recurrent layers over data (time, batch, input): output (time, batch, directions * state_size) and, with state_outputs, the final states "
+    .doc = "Recurrent layers over data (time, batch, input): output (time, batch, directions * state_size) and, with "
+           "state_outputs, the final states "
            "(layers * directions, batch, state_size). Weights and biases of all layers are one vector.",
     .param = rnn_params, .param_size = sizeof(struct rnn_param), .check = rnn_check, .shape = rnn_shape, .grad_of = rnn_grad,
     .flags = OP_RANDOM, .cpu = rnn_cpu, .back_cpu = rnn_back_cpu },
   { .name = "_rnn_param_concat", .alias = "_npi_rnn_param_concat", .in = "arg*num_args", .tier = 1,
     .doc = "Inputs joined along dim; where their sizes are unknown, what the output needs is shared equally.",
-    .param = concat_params, .param_size = sizeof(struct concat_param), .shape = concat_shape, .grad = "g0", .cpu = concat_cpu, .back_cpu = concat_back_cpu },
+    .param = concat_params, .param_size = sizeof(struct concat_param), .shape = concat_shape, .grad = "g0",
+    .cpu = concat_cpu, .back_cpu = concat_back_cpu },
   { 0 }
 };

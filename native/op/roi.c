@@ -9,14 +9,16 @@
 struct roi_param { struct dims pooled_size; double spatial_scale; };
 static const struct param roi_params[] = {
   { "pooled_size",   P_SHAPE, offsetof(struct roi_param, pooled_size),   NULL, "bins of a region: height, width" },
-  { "spatial_scale", P_FLOAT, offsetof(struct roi_param, spatial_scale), NULL, "pixels of data per unit of the corners", NULL, "[0,1]" },
+  { "spatial_scale", P_FLOAT, offsetof(struct roi_param, spatial_scale), NULL,
+    "pixels of data per unit of the corners", NULL, "[0,1]" },
   { 0 }
 };
 
 static int roi_check(void *param)
 {
   const struct roi_param *p = param;
-  NEED(p->pooled_size.n == 2 && p->pooled_size.d[0] > 0 && p->pooled_size.d[1] > 0, TY_EVALUE, "ROIPooling: pooled_size: expected two positive numbers");
+  NEED(p->pooled_size.n == 2 && p->pooled_size.d[0] > 0 && p->pooled_size.d[1] > 0, TY_EVALUE,
+       "ROIPooling: pooled_size: expected two positive numbers");
   return TY_OK;
 }
 
@@ -24,8 +26,10 @@ static int roi_shape(struct infer *s)
 {
   const struct roi_param *p = s->param;
   ty_desc d = s->in[0], rois = s->in[1];
-  if (d.ndim && d.ndim != 4) return infer_fail(s, TY_ESHAPE, &s->in[0], "expected (batch, channels, height, width), got %d dimensions", d.ndim);
-  if (rois.ndim && rois.ndim != 2) return infer_fail(s, TY_ESHAPE, &s->in[1], "expected (regions, 5), got %d dimensions", rois.ndim);
+  if (d.ndim && d.ndim != 4)
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "expected (batch, channels, height, width), got %d dimensions", d.ndim);
+  if (rois.ndim && rois.ndim != 2)
+    return infer_fail(s, TY_ESHAPE, &s->in[1], "expected (regions, 5), got %d dimensions", rois.ndim);
   if (!rois.ndim) return TY_OK;
   TRY(shape_dim(s, &s->in[1], 1, 5));
   if (!d.ndim) return TY_OK;

@@ -11,7 +11,8 @@ struct soft_param { int64_t axis, dtype, use_length; double temperature; };
 #define SOFT_PARAMS(help) \
   { "axis",        P_INT,   offsetof(struct soft_param, axis),        "-1",   "axis of the classes; negative counts from the end" }, \
   { "temperature", P_FLOAT, offsetof(struct soft_param, temperature), "None", "data is divided by it; None is 1", NULL, NULL, 1 }, \
-  { "dtype",       P_DTYPE, offsetof(struct soft_param, dtype),       "None", "dtype of the output: float16, float32 or float64; None: as data", NULL, NULL, 1 }, \
+  { "dtype",       P_DTYPE, offsetof(struct soft_param, dtype),       "None", \
+    "dtype of the output: float16, float32 or float64; None: as data", NULL, NULL, 1 }, \
   { "use_length",  P_BOOL,  offsetof(struct soft_param, use_length),  "0",    help, NULL, NULL, 1 }, \
   { 0 }
 
@@ -24,7 +25,8 @@ static int soft_check(void *param)
 {
   const struct soft_param *p = param;
   if (p->dtype < 0 || dtype_float((int)p->dtype)) return TY_OK;
-  int code = fail(TY_EVALUE, "softmax: parameter dtype: expected float16, float32, float64 or None, got %s", dtype_name((int)p->dtype));
+  int code = fail(TY_EVALUE, "softmax: parameter dtype: expected float16, float32, float64 or None, got %s",
+                  dtype_name((int)p->dtype));
   fail_argument("dtype", "float16, float32, float64 or None", dtype_name((int)p->dtype));
   return code;
 }
@@ -49,7 +51,8 @@ static int soft_type(struct infer *s)
   const struct soft_param *p = s->param;
   if (s->nin > 1) {
     if (s->in[1].dtype == TY_NODTYPE) s->in[1].dtype = TY_I32;
-    if (dtype_float(s->in[1].dtype)) return infer_fail(s, TY_EDTYPE, &s->in[1], "expected an integer dtype, got %s", dtype_name(s->in[1].dtype));
+    if (dtype_float(s->in[1].dtype))
+      return infer_fail(s, TY_EDTYPE, &s->in[1], "expected an integer dtype, got %s", dtype_name(s->in[1].dtype));
   }
   if (p->dtype < 0) TRY(type_both(s, &s->in[0], &s->out[0]));
   else TRY(type_is(s, &s->out[0], (int)p->dtype));
@@ -126,7 +129,8 @@ static struct soft soft_of(const struct call *c, int dtype)
 {
   const ty_desc *d = &c->out[0].d;
   const struct soft_param *p = c->param;
-  return (struct soft){ .r = rows_of(dtype), .s = split_at(d, axis_in(p->axis, d->ndim)), .scale = scale_of(c), .log = !strcmp(c->op->name, "log_softmax") };
+  return (struct soft){ .r = rows_of(dtype), .s = split_at(d, axis_in(p->axis, d->ndim)), .scale = scale_of(c),
+                        .log = !strcmp(c->op->name, "log_softmax") };
 }
 
 static const char *soft_refuse(const struct call *c)
@@ -184,7 +188,8 @@ static const struct kernel soft_back_cpu[] = { { "rows", soft_backward, T_FLOAT 
 struct activation_param { int64_t mode; };
 enum { MODE_CHANNEL, MODE_INSTANCE };
 static const struct param activation_params[] = {
-  { "mode", P_ENUM, offsetof(struct activation_param, mode), "instance", "instance: over the last axis; channel: over axis 1", "channel|instance" },
+  { "mode", P_ENUM, offsetof(struct activation_param, mode), "instance",
+    "instance: over the last axis; channel: over axis 1", "channel|instance" },
   { 0 }
 };
 
@@ -224,7 +229,8 @@ static int cross_shape(struct infer *s)
   const int64_t one = 1;
   TRY(shape_is(s, &s->out[0], 1, &one));
   if (!s->in[0].ndim) return TY_OK;
-  if (s->in[0].ndim != 2) return infer_fail(s, TY_ESHAPE, &s->in[0], "expected (rows, classes), got %d dimensions", s->in[0].ndim);
+  if (s->in[0].ndim != 2)
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "expected (rows, classes), got %d dimensions", s->in[0].ndim);
   TRY(shape_is(s, &s->in[1], 1, s->in[0].dim));
   return s->in[1].ndim ? shape_dim(s, &s->in[0], 0, s->in[1].dim[0]) : TY_OK;
 }
@@ -270,7 +276,10 @@ static int cross_backward(struct call *c)
   return TY_OK;
 }
 
-static const char *cross_refuse(const struct call *c) { return dtype_float(c->in[0].d.dtype) ? NULL : "data is not of a float dtype"; }
+static const char *cross_refuse(const struct call *c)
+{
+  return dtype_float(c->in[0].d.dtype) ? NULL : "data is not of a float dtype";
+}
 static const struct kernel cross_cpu[] = { { "rows", cross_forward, T_FLOAT | T_INT, cross_refuse, cross_scratch }, { 0 } };
 static const struct kernel cross_back_cpu[] = { { "rows", cross_backward, T_FLOAT | T_INT, cross_refuse }, { 0 } };
 
@@ -278,9 +287,11 @@ static const struct kernel cross_back_cpu[] = { { "rows", cross_backward, T_FLOA
 
 const struct op op_softmax[] = {
   { .name = "softmax", .alias = "_npx_softmax", .tier = 1,
-    .doc = "e^(x / temperature), divided by its sum along axis. With use_length only the first length elements of a row take part, "
+    .doc = "e^(x / temperature), divided by its sum along axis. With use_length only the first length elements of a "
+           "row take part, "
            "the rest is 0; length has data's shape without axis.",
-    .in = "data length", .in_of = softmax_in, .param = softmax_params, .param_size = sizeof(struct soft_param), .check = soft_check,
+    .in = "data length", .in_of = softmax_in, .param = softmax_params, .param_size = sizeof(struct soft_param),
+    .check = soft_check,
     .shape = soft_shape, .type = soft_type, .grad = "g0 o0", .inplace = "0=0", .back_inplace = "0=0 0=1",
     .cpu = soft_cpu, .back_cpu = soft_back_cpu },
   { .name = "log_softmax", .alias = "_npx_log_softmax", .tier = 1,
@@ -298,7 +309,9 @@ const struct op op_softmax[] = {
     .in = "data", .param = activation_params, .param_size = sizeof(struct activation_param), .grad = "g0 o0",
     .inplace = "0=0", .back_inplace = "0=0 0=1", .cpu = activation_cpu, .back_cpu = activation_back_cpu },
   { .name = "softmax_cross_entropy", .tier = 1,
-    .doc = "Sum over the rows of data (rows, classes) of -log of the softmax at the row's label, (1,); the label gets a zero gradient.",
-    .in = "data label", .shape = cross_shape, .type = cross_type, .grad = "g0 i0 i1", .cpu = cross_cpu, .back_cpu = cross_back_cpu },
+    .doc = "Sum over the rows of data (rows, classes) of -log of the softmax at the row's label, (1,); the label gets "
+           "a zero gradient.",
+    .in = "data label", .shape = cross_shape, .type = cross_type, .grad = "g0 i0 i1", .cpu = cross_cpu,
+    .back_cpu = cross_back_cpu },
   { 0 }
 };

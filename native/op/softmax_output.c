@@ -6,7 +6,8 @@
 */
 #include "rows.h"
 
-struct output_param { double grad_scale, ignore_label, smooth_alpha; int64_t multi_output, use_ignore, preserve_shape, normalization, out_grad; };
+struct output_param { double grad_scale, ignore_label, smooth_alpha; int64_t multi_output, use_ignore, preserve_shape,
+                      normalization, out_grad; };
 enum { PER_BATCH, PER_NOTHING, PER_VALID };
 #define FIELD(f) offsetof(struct output_param, f)
 static const struct param output_params[] = {
@@ -15,9 +16,11 @@ static const struct param output_params[] = {
   { "multi_output",   P_BOOL,  FIELD(multi_output),   "0",    "classes lie on axis 1, labels cover the axes after it" },
   { "use_ignore",     P_BOOL,  FIELD(use_ignore),     "0",    "rows whose label is ignore_label get no gradient" },
   { "preserve_shape", P_BOOL,  FIELD(preserve_shape), "0",    "classes lie on the last axis" },
-  { "normalization",  P_ENUM,  FIELD(normalization),  "null", "the gradient is divided by: null nothing, batch labels, valid labels other than ignore_label", "batch|null|valid" },
+  { "normalization",  P_ENUM,  FIELD(normalization),  "null",
+    "the gradient is divided by: null nothing, batch labels, valid labels other than ignore_label", "batch|null|valid" },
   { "out_grad",       P_BOOL,  FIELD(out_grad),       "0",    "multiply by the gradient that comes from behind" },
-  { "smooth_alpha",   P_FLOAT, FIELD(smooth_alpha),   "0",    "label smoothing: what the label gives to all other classes", NULL, "[0,1]" },
+  { "smooth_alpha",   P_FLOAT, FIELD(smooth_alpha),   "0",
+    "label smoothing: what the label gives to all other classes", NULL, "[0,1]" },
   { 0 }
 };
 
@@ -68,7 +71,10 @@ static int output_type(struct infer *s)
 
 /* -- kernels ------------------------------------------------------------------------------------------------- */
 
-static const char *output_refuse(const struct call *c) { return dtype_float(c->in[0].d.dtype) ? NULL : "data is not of a float dtype"; }
+static const char *output_refuse(const struct call *c)
+{
+  return dtype_float(c->in[0].d.dtype) ? NULL : "data is not of a float dtype";
+}
 
 struct forward { const struct rows *r; struct split s; void *y; const void *x; };
 
@@ -87,7 +93,8 @@ static void forward_body(int64_t begin, int64_t end, void *context)
 static int output_forward(struct call *c)
 {
   struct forward f = { rows_of(c->in[0].d.dtype), view_of(&c->in[0].d, c->param), c->out[0].p, c->in[0].p };
-  if (f.y) parallel(f.s.outer * ((f.s.inner + ROW_COLS - 1) / ROW_COLS), grain_of(f.s.k * MIN(f.s.inner, ROW_COLS) * 8), forward_body, &f);
+  if (f.y) parallel(f.s.outer * ((f.s.inner + ROW_COLS - 1) / ROW_COLS),
+                    grain_of(f.s.k * MIN(f.s.inner, ROW_COLS) * 8), forward_body, &f);
   return TY_OK;
 }
 
@@ -161,12 +168,14 @@ static int output_backward(struct call *c)
   const struct arr *out = &c->in[p->out_grad];
   struct arr label = out[1];
   struct backward b = { .r = rows_of(out->d.dtype), .s = view_of(&out->d, p), .label = &label, .p = out->p, .dx = c->out[0].p,
-                        .head = p->out_grad ? c->in[0].p : NULL, .scale = p->grad_scale, .smooth = p->multi_output ? 0 : p->smooth_alpha,
+                        .head = p->out_grad ? c->in[0].p : NULL, .scale = p->grad_scale, .smooth = p->multi_output ? 0
+                        : p->smooth_alpha,
                         .ignore = p->use_ignore, .ignored = (int64_t)fmax(fmin(p->ignore_label, 1e15), -1e15) };
   if (c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   if (!b.dx) return TY_OK;
   if (desc_same_shape(&out->d, &label.d)) {
-    if (label.d.dtype != out->d.dtype) convert(c->tmp, out->d.dtype, label.p, label.d.dtype, desc_count(&label.d)), label.p = c->tmp;
+    if (label.d.dtype != out->d.dtype) convert(c->tmp, out->d.dtype, label.p, label.d.dtype, desc_count(&label.d)),
+      label.p = c->tmp;
     return probabilities(&b, desc_count(&out->d)), TY_OK;
   }
   b.scale /= divisor(&b, p);
@@ -176,13 +185,16 @@ static int output_backward(struct call *c)
 
 static const char *output_grad(const void *p) { return ((const struct output_param *)p)->out_grad ? "g0 o0 i1" : "o0 i1"; }
 static const struct kernel output_cpu[] = { { "rows", output_forward, T_FLOAT | T_INT, output_refuse }, { 0 } };
-static const struct kernel output_back_cpu[] = { { "rows", output_backward, T_FLOAT | T_INT, output_refuse, backward_scratch }, { 0 } };
+static const struct kernel output_back_cpu[] = { { "rows", output_backward, T_FLOAT | T_INT, output_refuse,
+                                                   backward_scratch }, { 0 } };
 
 const struct op op_softmax_output[] = {
   { .name = "SoftmaxOutput", .alias = "Softmax", .tier = 1, .flags = OP_LOSS,
-    .doc = "Softmax of data; its gradient is that of cross entropy: (softmax - onehot(label)) grad_scale, whatever stands behind. "
+    .doc = "Softmax of data; its gradient is that of cross entropy: (softmax - onehot(label)) grad_scale, whatever "
+           "stands behind. "
            "A label of data's shape is taken as probabilities.",
-    .in = "data label", .param = output_params, .param_size = sizeof(struct output_param), .shape = output_shape, .type = output_type,
+    .in = "data label", .param = output_params, .param_size = sizeof(struct output_param), .shape = output_shape,
+    .type = output_type,
     .grad_of = output_grad, .inplace = "0=0", .cpu = output_cpu, .back_cpu = output_back_cpu },
   { 0 }
 };

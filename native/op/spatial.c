@@ -96,7 +96,8 @@ static const struct kernel sampler_back_cpu[] = { { "places", sampler_backward, 
 
 struct grid_param { int64_t transform_type; struct dims target_shape; };
 static const struct param grid_params[] = {
-  { "transform_type", P_ENUM,  offsetof(struct grid_param, transform_type), NULL,     "affine: data holds 2 x 3 matrices; warp: data holds shifts in pixels", "affine|warp" },
+  { "transform_type", P_ENUM,  offsetof(struct grid_param, transform_type), NULL,
+    "affine: data holds 2 x 3 matrices; warp: data holds shifts in pixels", "affine|warp" },
   { "target_shape",   P_SHAPE, offsetof(struct grid_param, target_shape),   "(0, 0)", "height and width of an affine grid" },
   { 0 }
 };
@@ -173,12 +174,17 @@ struct transformer_param { struct dims target_shape; int64_t transform_type, sam
 static const struct param transformer_params[] = {
   { "target_shape",   P_SHAPE, offsetof(struct transformer_param, target_shape),   "(0, 0)", "height and width of the output" },
   { "transform_type", P_ENUM,  offsetof(struct transformer_param, transform_type), NULL,     "affine is the only one", "affine" },
-  { "sampler_type",   P_ENUM,  offsetof(struct transformer_param, sampler_type),   NULL,     "bilinear is the only one", "bilinear" },
-  { "cudnn_off",      P_BOOL,  offsetof(struct transformer_param, cudnn_off),      "None",   "without effect on results", NULL, NULL, 1 },
+  { "sampler_type",   P_ENUM,  offsetof(struct transformer_param, sampler_type),   NULL,
+    "bilinear is the only one", "bilinear" },
+  { "cudnn_off",      P_BOOL,  offsetof(struct transformer_param, cudnn_off),      "None",
+    "without effect on results", NULL, NULL, 1 },
   { 0 }
 };
 
-static int transformer_check(void *param) { return positive_target(&((struct transformer_param *)param)->target_shape, "SpatialTransformer"); }
+static int transformer_check(void *param)
+{
+  return positive_target(&((struct transformer_param *)param)->target_shape, "SpatialTransformer");
+}
 
 static int transformer_shape(struct infer *s)
 {
@@ -187,14 +193,18 @@ static int transformer_shape(struct infer *s)
   int64_t h = p->target_shape.d[0], w = p->target_shape.d[1];
   TRY(image_only(s, &s->in[0], "(batch, channels, height, width)"));
   if (!d.ndim) return TY_OK;
-  int64_t loc[2] = { d.dim[0], 6 }, regular[2] = { 3, h * w }, grid[4] = { d.dim[0], 2, h, w }, out[4] = { d.dim[0], d.dim[1], h, w };
+  int64_t loc[2] = { d.dim[0], 6 }, regular[2] = { 3, h * w }, grid[4] = { d.dim[0], 2, h, w },
+    out[4] = { d.dim[0], d.dim[1], h, w };
   TRY(shape_is(s, &s->in[1], 2, loc));
   TRY(shape_is(s, &s->out[1], 2, regular));
   TRY(shape_is(s, &s->out[2], 4, grid));
   return shape_is(s, &s->out[0], 4, out);
 }
 
-static size_t grid_bytes(const struct rows *r, const ty_desc *out) { return r->size * (size_t)(2 * out->dim[0] * out->dim[2] * out->dim[3]); }
+static size_t grid_bytes(const struct rows *r, const ty_desc *out)
+{
+  return r->size * (size_t)(2 * out->dim[0] * out->dim[2] * out->dim[3]);
+}
 static size_t transformer_scratch(const struct call *c) { return grid_bytes(rows_of(c->out[0].d.dtype), &c->out[0].d); }
 static size_t transformer_back_scratch(const struct call *c) { return grid_bytes(rows_of(c->in[0].d.dtype), &c->in[0].d); }
 
@@ -217,22 +227,28 @@ static int transformer_backward(struct call *c)
   const ty_desc *d = &c->in[0].d;
   const struct rows *r = rows_of(d->dtype);
   int64_t h = d->dim[2], w = d->dim[3];
-  struct sampling k = { .dy = c->in[0].p, .x = c->in[1].p, .grid = c->in[2].p, .dx = c->out[0].p, .dgrid = c->out[1].p ? c->tmp : NULL };
+  struct sampling k = { .dy = c->in[0].p, .x = c->in[1].p, .grid = c->in[2].p, .dx = c->out[0].p, .dgrid = c->out[1].p
+                        ? c->tmp : NULL };
   sample_run(&k, &c->in[1].d, h * w);
-  for (int64_t i = 0; c->out[1].p && i < d->dim[0]; i++) r->grid_back(at(r, c->out[1].p, 6 * i), at(r, c->tmp, i * 2 * h * w), h, w);
+  for (int64_t i = 0; c->out[1].p && i < d->dim[0]; i++)
+    r->grid_back(at(r, c->out[1].p, 6 * i), at(r, c->tmp, i * 2 * h * w), h, w);
   return TY_OK;
 }
 
 static const struct kernel transformer_cpu[] = { { "places", transformer_forward, T_FLOAT, NULL, transformer_scratch }, { 0 } };
-static const struct kernel transformer_back_cpu[] = { { "places", transformer_backward, T_FLOAT, NULL, transformer_back_scratch }, { 0 } };
+static const struct kernel transformer_back_cpu[] = { { "places", transformer_backward, T_FLOAT, NULL,
+                                                        transformer_back_scratch }, { 0 } };
 
 const struct op op_spatial[] = {
   { .name = "SpatialTransformer", .in = "data loc", .out = "output [grid_dst] [grid_src]", .tier = 1,
-    .doc = "Images (batch, channels, height, width) under the affine maps loc (batch, 6), sampled bilinearly at target_shape; 0 outside.",
-    .param = transformer_params, .param_size = sizeof(struct transformer_param), .check = transformer_check, .shape = transformer_shape,
+    .doc = "Images (batch, channels, height, width) under the affine maps loc (batch, 6), sampled bilinearly at "
+           "target_shape; 0 outside.",
+    .param = transformer_params, .param_size = sizeof(struct transformer_param), .check = transformer_check,
+    .shape = transformer_shape,
     .grad = "g0 i0 o2", .cpu = transformer_cpu, .back_cpu = transformer_back_cpu },
   { .name = "GridGenerator", .in = "data", .out = "output [grid_dst]", .tier = 2,
-    .doc = "Grids (batch, 2, height, width) for BilinearSampler from affine maps (batch, 6) or from shifts in pixels (batch, 2, height, width).",
+    .doc = "Grids (batch, 2, height, width) for BilinearSampler from affine maps (batch, 6) or from shifts in pixels "
+           "(batch, 2, height, width).",
     .param = grid_params, .param_size = sizeof(struct grid_param), .check = grid_check, .shape = grid_shape,
     .grad = "g0", .cpu = grid_cpu, .back_cpu = grid_back_cpu },
   { .name = "BilinearSampler", .in = "data grid", .out = "output [tmp]", .tier = 2,

@@ -14,20 +14,25 @@ static const struct param up_params[] = {
   { "scale",            P_INT,  FIELD(scale),            NULL,     "factor", NULL, "[1,]" },
   { "num_filter",       P_INT,  FIELD(num_filter),       "0",      "channels, for bilinear" },
   { "sample_type",      P_ENUM, FIELD(sample_type),      NULL,     "how values between are found", "bilinear|nearest" },
-  { "multi_input_mode", P_ENUM, FIELD(multi_input_mode), "concat", "several inputs of nearest: joined along channels, or added", "concat|sum" },
+  { "multi_input_mode", P_ENUM, FIELD(multi_input_mode), "concat",
+    "several inputs of nearest: joined along channels, or added", "concat|sum" },
   { "num_args",         P_INT,  FIELD(num_args),         NULL,     "inputs", NULL, "[1,]" },
   { "workspace",        P_INT,  FIELD(workspace),        "512",    "without effect on results", NULL, "[0,]" },
   { 0 }
 };
 
-static const char *up_in(const void *p) { return ((const struct up_param *)p)->sample_type == BILINEAR ? "data weight" : "arg*num_args"; }
+static const char *up_in(const void *p)
+{
+  return ((const struct up_param *)p)->sample_type == BILINEAR ? "data weight" : "arg*num_args";
+}
 static int64_t kernel_of(const struct up_param *p) { return 2 * p->scale - p->scale % 2; }
 
 static int bilinear_shape(struct infer *s, ty_desc d)
 {
   const struct up_param *p = s->param;
   if (d.dim[1] && p->num_filter != d.dim[1])
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "num_filter is %lld, but data has %lld channels", (long long)p->num_filter, (long long)d.dim[1]);
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "num_filter is %lld, but data has %lld channels",
+                      (long long)p->num_filter, (long long)d.dim[1]);
   int64_t k = kernel_of(p), weight[4] = { d.dim[1], 1, k, k };
   TRY(shape_is(s, &s->in[1], 4, weight));
   for (int i = 2; i < 4; i++) d.dim[i] *= p->scale;
@@ -48,7 +53,8 @@ static int nearest_shape(struct infer *s, ty_desc d)
     if (p->multi_input_mode == SUM) TRY(shape_dim(s, x, 1, d.dim[1]));
     for (int k = 2; k < 4; k++)
       if (x->dim[k] && d.dim[k] % x->dim[k])
-        return infer_fail(s, TY_ESHAPE, x, "its size %lld does not divide the output's %lld on axis %d", (long long)x->dim[k], (long long)d.dim[k], k);
+        return infer_fail(s, TY_ESHAPE, x, "its size %lld does not divide the output's %lld on axis %d",
+                          (long long)x->dim[k], (long long)d.dim[k], k);
     channels += x->dim[1];
     known = known && x->dim[1];
   }
@@ -61,7 +67,8 @@ static int up_shape(struct infer *s)
   const struct up_param *p = s->param;
   ty_desc d = s->in[0];
   if (!d.ndim) return TY_OK;
-  if (d.ndim != 4) return infer_fail(s, TY_ESHAPE, &s->in[0], "expected (batch, channels, height, width), got %d dimensions", d.ndim);
+  if (d.ndim != 4) return infer_fail(s, TY_ESHAPE, &s->in[0],
+                                     "expected (batch, channels, height, width), got %d dimensions", d.ndim);
   return p->sample_type == BILINEAR ? bilinear_shape(s, d) : nearest_shape(s, d);
 }
 
@@ -113,7 +120,8 @@ static void nearest_run(const struct call *c, const struct arr *small, int n, co
   int64_t first = 0;
   for (int i = 0; i < n; i++) {
     struct nearest u = { rows_of(large->d.dtype), &small[i].d, &large->d, small[i].p, large->p, sum ? 0 : first, sum && i, back };
-    if (small[i].p && large->p) parallel(small[i].d.dim[0] * small[i].d.dim[1], grain_of(large->d.dim[2] * large->d.dim[3]), nearest_body, &u);
+    if (small[i].p && large->p)
+      parallel(small[i].d.dim[0] * small[i].d.dim[1], grain_of(large->d.dim[2] * large->d.dim[3]), nearest_body, &u);
     first += small[i].d.dim[1];
   }
 }
@@ -199,7 +207,9 @@ static const struct kernel up_back_cpu[] = { { "rows", up_backward, T_FLOAT }, {
 
 const struct op op_upsampling[] = {
   { .name = "UpSampling", .in = "arg*num_args", .in_of = up_in, .tier = 1,
-    .doc = "Images (batch, channels, height, width) `scale` times as high and wide: repeated pixels, or a transposed convolution with weight.",
-    .param = up_params, .param_size = sizeof(struct up_param), .shape = up_shape, .grad_of = up_grad, .cpu = up_cpu, .back_cpu = up_back_cpu },
+    .doc = "Images (batch, channels, height, width) `scale` times as high and wide: repeated pixels, or a transposed "
+           "convolution with weight.",
+    .param = up_params, .param_size = sizeof(struct up_param), .shape = up_shape, .grad_of = up_grad, .cpu = up_cpu,
+    .back_cpu = up_back_cpu },
   { 0 }
 };
