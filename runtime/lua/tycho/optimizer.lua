@@ -1,0 +1,66 @@
+--- Updates of parameters: `ty.optimizer` (contract 3.8, sheet 9).
+--
+-- An optimizer knows the rules: rates, decays, counts. An updater keeps the states of the parameters, by index (from 0) or
+-- name, and applies the optimizer to gradients.
+--
+--     local sgd = ty.optimizer.SGD{ learning_rate = 0.1, momentum = 0.9, param_idx2name = { [0] = "fc_weight" } }
+--     local update = ty.optimizer.get_updater(sgd)
+--     update(0, grad, weight)
+--     local bytes = update:get_states()                       -- update:set_states(bytes) in another process
+--
+-- The parts: `optimizer_base` (rates and counts), `optimizer_momentum`, `optimizer_adaptive`, `optimizer_layerwise`,
+-- `optimizer_other` (the rules), `optimizer_updater`. The class's options are followed by the common ones: rescale_grad = 1,
+-- param_idx2name, wd = 0, clip_gradient, learning_rate, lr_scheduler, sym, begin_num_update = 0, multi_precision = false,
+-- param_dict.
+--
+-- @module tycho.optimizer
+
+local base = require "tycho.optimizer_base"
+local Class = require "tycho.class"
+local Error = require "tycho.error"
+local updater = require "tycho.optimizer_updater"
+
+local optimizers = {
+  Optimizer = base.Optimizer, register = base.register, Updater = updater.Updater, get_updater = updater.get_updater,
+}
+
+for _, file in ipairs{ "momentum", "adaptive", "layerwise", "other" } do
+  for name, class in pairs(require("tycho.optimizer_" .. file)) do
+    optimizers[name] = class
+  end
+end
+
+base.registry.ccsgd = optimizers.SGD
+
+
+--- An optimizer by name.
+-- @string name in any case; unknown E(name)
+-- @tparam[opt] table options
+function optimizers.create(name, options)
+  if Class.is_a(name, base.Optimizer) then
+    return name
+  elseif type(name) == "table" and getmetatable(name) == nil and options == nil then
+    name, options = name[1] or name.name, name
+    options = { unpack(options, 2) }
+  end
+  local class = type(name) == "string" and base.registry[name:lower()]
+  if not class then
+    local names = {}
+    for key in pairs(base.registry) do
+      names[#names + 1] = key
+    end
+    Error.unknown{ func = "optimizer.create", argument = tostring(name), what = "optimizer", names = names }
+  end
+  return class(options or {})
+end
+
+
+return setmetatable(optimizers, { __index = function(_, key)
+  if type(key) == "string" and key:sub(1, 1) ~= "_" then
+    local names = {}
+    for name in pairs(optimizers) do
+      names[#names + 1] = name
+    end
+    Error.unknown{ func = "optimizer", argument = key, what = "optimizer", names = names }
+  end
+end })

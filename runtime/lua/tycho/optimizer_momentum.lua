@@ -1,0 +1,143 @@
+--- SGD and its relatives: SGD, NAG, Signum; see `optimizer.lua`.
+--
+-- d is the rescaled and clipped gradient, lr and wd the effective rate and decay, m the momentum.
+--
+-- @module tycho.optimizer_momentum
+
+local base = require "tycho.optimizer_base"
+local call = require "tycho.ndarray_call"
+local values = require "tycho.values"
+
+local kinds = {}
+
+local is_plain, null = values.is_plain, values.null
+
+
+-- State of a float16 weight: {momentum, master copy}.
+local function state_with_master(self, index, weight)
+  if self:_keeps_master(weight) then
+    local master = weight:astype("float32")
+    return { self:create_state(index, master) or null, master }
+  end
+  return self:create_state(index, weight)
+end
+
+
+local function momentum_state(self, _, weight)
+  return self.momentum ~= 0 and base.zeros(weight) or nil
+end
+
+
+-- SGD -----------------------------------------------------------------------------------------------------------------
+
+--- w = (1 - lr wd) w - lr d; with momentum m = momentum m - lr (d + wd w), w += m. Options momentum = 0,
+-- lazy_update = true (of no effect: there are no sparse gradients).
+kinds.SGD = base.kind("SGD", { { "momentum", "number", 0 }, { "lazy_update", "boolean", true } })
+local SGD = kinds.SGD
+
+SGD.aggregate_num = tonumber(os.getenv("TYCHO_OPTIMIZER_AGGREGATION_SIZE")) or 4
+SGD.create_state, SGD.create_state_multi_precision = momentum_state, state_with_master
+
+
+-- The arrays of many updates one after the other, as the operators take them.
+local function gather(weights, grads, states)
+  local inputs, masters = {}, is_plain(states[1])
+  for i, weight in ipairs(weights) do
+    inputs[#inputs + 1], inputs[#inputs + 2] = weight, grads[i]
+    if masters then
+      inputs[#inputs + 1] = values.value(states[i][1])
+      inputs[#inputs + 1] = states[i][2]
+    else
+      inputs[#inputs + 1] = values.value(states[i])
+    end
+  end
+  return inputs, masters
+end
+
+
+--- One operator for all of a list of weights of one dtype.
+-- @string prefix "multi_" or "preloaded_multi_"
+-- @tparam table params further parameters
+-- @tparam[opt] table arrays rates and decays as arrays behind the others
+function SGD._update_many(self, prefix, weights, grads, states, params, arrays)
+  local inputs, masters = gather(weights, grads, states)
+  for _, x in ipairs(arrays or {}) do
+    inputs[#inputs + 1] = x
+  end
+  params.num_weights = #weights
+  local op = prefix .. (masters and "mp_" or "") .. (self.momentum ~= 0 and "sgd_mom_update" or "sgd_update")
+  call.many(op, "Optimizer:update", inputs, #inputs, base.params(self, params), weights, #weights)
+end
+
+
+-- Single arguments as lists.
+function SGD._lists(index, weight, grad, state)
+  if type(index) == "table" then
+    return index, weight, grad, state
+  end
+  return { index }, { weight }, { grad }, { state }
+end
+
+
+function SGD:update(index, weight, grad, state)
+  local indices, weights, grads, states = SGD._lists(index, weight, grad, state)
+  self:_update_count(indices)
+  self:_update_many("multi_", weights, grads, states, {
+    lrs = base.list_text(self:_get_lrs(indices)), wds = base.list_text(self:_get_wds(indices)),
+    momentum = self.momentum ~= 0 and self.momentum or nil,
+  })
+end
+
+SGD.update_multi_precision = SGD.update
+
+
+-- NAG -----------------------------------------------------------------------------------------------------------------
+
+--- Momentum that looks ahead: the step is made of m after its next update. Without momentum as SGD. Option momentum = 0.
+kinds.NAG = base.kind("NAG", { { "momentum", "number", 0 } })
+local NAG = kinds.NAG
+
+NAG.create_state, NAG.create_state_multi_precision = momentum_state, state_with_master
+
+
+function NAG:update(index, weight, grad, state)
+  self:_update_count(index)
+  local masters = is_plain(state)
+  local inputs = { weight, grad }
+  if self.momentum ~= 0 then
+    inputs[3] = masters and state[1] or state
+  end
+  if masters then
+    inputs[#inputs + 1] = state[2]
+  end
+  local op = (masters and "mp_" or "") .. (self.momentum ~= 0 and "nag_mom_update" or "sgd_update")
+  base.run(op, inputs, base.params(self, { lr = self:_get_lr(index), wd = self:_get_wd(index),
+    momentum = self.momentum ~= 0 and self.momentum or nil }))
+end
+
+NAG.update_multi_precision = NAG.update
+
+
+-- Signum --------------------------------------------------------------------------------------------------------------
+
+--- Steps of equal size in the direction of the momentum's sign: m = momentum m - (1 - momentum)(d + wd w),
+-- w = (1 - lr wd_lh) w + lr sign(m). Options learning_rate = 0.01, momentum = 0.9, wd_lh = 0.
+kinds.Signum = base.kind("Signum", {
+  { "learning_rate", "number|null", 0.01 }, { "momentum", "number", 0.9 }, { "wd_lh", "number", 0 },
+})
+kinds.Signum.create_state = momentum_state
+
+
+function kinds.Signum:update(index, weight, grad, state)
+  self:_update_count(index)
+  local options = { lr = self:_get_lr(index), wd = self:_get_wd(index) }
+  if self.momentum == 0 then
+    base.run("signsgd_update", { weight, grad }, base.params(self, options))
+  else
+    options.momentum, options.wd_lh = self.momentum, self.wd_lh
+    base.run("signum_update", { weight, grad, state }, base.params(self, options))
+  end
+end
+
+
+return kinds
