@@ -134,7 +134,7 @@ check: all
 objects: $(OBJ) $(PROGRAM:%.c=$(BUILD)/%.o) $(TESTS:%.c=$(BUILD)/%.o)
 
 bench: all
-	$(BUILD)/tycho scripts/bench.lua
+	$(BUILD)/tycho scripts/bench/bench.lua
 
 doc:
 	ldoc -q .

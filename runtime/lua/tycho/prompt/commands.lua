@@ -39,18 +39,18 @@ command("run", ":run file", "runs a script with the prompt's variables", functio
 end)
 
 
--- seconds that n runs of an expression take, with everything it started
+-- seconds that n runs of an expression or statement take, with everything it started
 local function measure(session, text, n)
-  local chunk = session:compile(text)
-  if type(chunk) ~= "function" then
-    error("this is no complete expression", 0)
+  local chunk, message = session:compile(text)
+  if not chunk then
+    error(message, 0)
   end
   setfenv(chunk, session.env)
   local ty = engine()
   ty.waitall()
   local start = session.editor.now()
   for _ = 1, n do
-    chunk()
+    chunk(session.pass)
   end
   ty.waitall()
   return session.editor.now() - start
