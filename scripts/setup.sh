@@ -8,7 +8,8 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-build="make gcc libc6-dev pkg-config luajit lua-argparse libluajit-5.1-dev libopenblas-dev libdnnl-dev libedit-dev libjpeg-dev libpng-dev zlib1g-dev"
+build="make gcc libc6-dev pkg-config luajit lua-argparse libluajit-5.1-dev libopenblas-dev"
+build="$build libdnnl-dev libedit-dev libjpeg-dev libpng-dev zlib1g-dev"
 tests="lua-busted lua-cjson"
 checks="lua-check clang luarocks git"
 
