@@ -3,12 +3,12 @@
 **
 ** A law is its log density and the slopes of that; the density is its exponential, so a gradient is head gradient times
 ** slope, times the density unless is_log. Everything is computed in double; sums over a block go in order. Counts (both
-** negative binomial laws and Poisson) give their sample no gradient. Note that the gamma law takes a rate here, while the
-** sampling operators take a scale. Parameters outside their range give NaN.
+** negative binomial laws and Poisson) give their sample no gradient. Note that the gamma law takes a rate here, while
+** the sampling operators take a scale. Parameters outside their range give NaN.
 */
 #include "move.h"
 
-/* -- special functions ------------------------------------------------------------------------------------------------- */
+/* -- special functions --------------------------------------------------------------------------------------------- */
 
 static double ln_gamma(double x)                      /* lgamma writes a global variable */
 {
@@ -24,14 +24,14 @@ static double digamma(double x)
   bool whole = x <= 10 && x == floor(x);
   double sum = 0;
   for (; x < 10; x++) sum -= 1 / x;
-  double q = 1 / (x * x);
-  double tail = q * (1.0 / 12 - q * (1.0 / 120 - q * (1.0 / 252 - q * (1.0 / 240 - q * (1.0 / 132 - q * (691.0 / 32760 - q / 12))))));
+  double q = 1 / (x * x), tail = 1.0 / 132 - q * (691.0 / 32760 - q / 12);
+  tail = q * (1.0 / 12 - q * (1.0 / 120 - q * (1.0 / 252 - q * (1.0 / 240 - q * tail))));
   return sum + (whole ? log(x) : (double)logf((float)x)) - 0.5 / x - tail;
 }
 
 static double times_log(double a, double x) { return a == 0 ? 0 : a * log(x); }
 
-/* -- laws ------------------------------------------------------------------------------------------------------------------ */
+/* -- laws ---------------------------------------------------------------------------------------------------------- */
 
 struct law {
   double (*log)(double x, double a, double b);
@@ -59,7 +59,11 @@ static void normal_slope(double x, double mu, double sigma, double d[3])
   d[2] = (z * z - 1) / sigma;
 }
 
-static double gamma_log(double x, double alpha, double beta) { return alpha * log(beta) + times_log(alpha - 1, x) - beta * x - ln_gamma(alpha); }
+static double gamma_log(double x, double alpha, double beta)
+{
+  return alpha * log(beta) + times_log(alpha - 1, x) - beta * x - ln_gamma(alpha);
+}
+
 static void gamma_slope(double x, double alpha, double beta, double d[3])
 {
   d[0] = (alpha - 1) / x - beta;
@@ -102,7 +106,7 @@ static void generalized_negative_binomial_slope(double x, double mu, double alph
   d[2] = -by[2] * mu * p * p - by[1] / (alpha * alpha);
 }
 
-/* -- densities of numbers ------------------------------------------------------------------------------------------------------ */
+/* -- densities of numbers ------------------------------------------------------------------------------------------ */
 
 struct pdf { int64_t is_log; };
 static const struct param pdf_params[] = {
@@ -126,8 +130,9 @@ static void store(const struct arr *y, int64_t i, double v)
 
 static struct points points_of(const struct call *c, const struct law *law, const struct arr *in, int nin)
 {
+  const struct pdf *p = c->param;
   return (struct points){ .law = law, .x = in, .a = in + 1, .b = nin > 2 ? in + 2 : NULL, .out = c->out,
-                          .block = desc_count(&in[0].d) / desc_count(&in[1].d), .is_log = ((const struct pdf *)c->param)->is_log };
+                          .block = desc_count(&in[0].d) / desc_count(&in[1].d), .is_log = p->is_log };
 }
 
 static void density_part(int64_t begin, int64_t end, void *context)
@@ -181,7 +186,9 @@ static int pdf_shape(struct infer *s)
   ty_desc *x = &s->in[0], *a = &s->in[1];
   char text[160];
   if (!x->ndim || !a->ndim) return TY_OK;
-  if (a->ndim > x->ndim) return infer_fail(s, TY_ESHAPE, x, "%d dims; expected those of the parameters %s first", x->ndim, text_shape(a, text, sizeof text));
+  text_shape(a, text, sizeof text);
+  if (a->ndim > x->ndim)
+    return infer_fail(s, TY_ESHAPE, x, "%d dims; expected first those of the parameters %s", x->ndim, text);
   for (int i = 0; i < a->ndim; i++) {
     TRY(shape_dim(s, x, i, a->dim[i]));
     for (int k = 1; k < s->nin; k++) TRY(shape_dim(s, &s->in[k], i, x->dim[i]));
@@ -189,7 +196,7 @@ static int pdf_shape(struct infer *s)
   return shape_both(s, x, &s->out[0]);
 }
 
-/* -- Dirichlet -------------------------------------------------------------------------------------------------------------------- */
+/* -- Dirichlet ----------------------------------------------------------------------------------------------------- */
 
 /* sample (a..., s..., K), alpha (a..., K), output (a..., s...) */
 static int dirichlet_shape(struct infer *s)
@@ -197,8 +204,9 @@ static int dirichlet_shape(struct infer *s)
   ty_desc *x = &s->in[0], *a = &s->in[1], *y = &s->out[0];
   char text[160];
   if (!x->ndim || !a->ndim) return TY_OK;
+  text_shape(a, text, sizeof text);
   if (a->ndim > x->ndim || x->ndim < 2)
-    return infer_fail(s, TY_ESHAPE, x, "%d dims; expected at least two, and no less than alpha has %s", x->ndim, text_shape(a, text, sizeof text));
+    return infer_fail(s, TY_ESHAPE, x, "%d dims; expected two or more, and no less than alpha %s has", x->ndim, text);
   for (int i = 0; i < a->ndim; i++) {
     int of = i + 1 < a->ndim ? i : x->ndim - 1;
     TRY(shape_dim(s, x, of, a->dim[i]));
@@ -207,12 +215,6 @@ static int dirichlet_shape(struct infer *s)
   TRY(shape_is(s, y, x->ndim - 1, x->dim));
   for (int i = 0; i < y->ndim; i++) TRY(shape_dim(s, x, i, y->dim[i]));
   return TY_OK;
-}
-
-static struct points vectors_of(const struct call *c, const struct arr *in)
-{
-  return (struct points){ .x = in, .a = in + 1, .out = c->out, .block = desc_count(&in[0].d) / desc_count(&in[1].d),
-                          .is_log = ((const struct pdf *)c->param)->is_log };
 }
 
 static int64_t width_of(const struct points *p) { return p->x->d.dim[p->x->d.ndim - 1]; }
@@ -239,7 +241,7 @@ static void dirichlet_part(int64_t begin, int64_t end, void *context)
 
 static int dirichlet(struct call *c)
 {
-  struct points p = vectors_of(c, c->in);
+  struct points p = points_of(c, NULL, c->in, 2);
   if (p.out->p) parallel(desc_count(&p.out->d), MAX(1, 512 / width_of(&p)), dirichlet_part, &p);
   return TY_OK;
 }
@@ -266,7 +268,7 @@ static void dirichlet_slope_part(int64_t begin, int64_t end, void *context)
 
 static int dirichlet_slope(struct call *c)
 {
-  struct points p = vectors_of(c, c->in + 2);
+  struct points p = points_of(c, NULL, c->in + 2, 2);
   int64_t n = width_of(&p);
   p.g = &c->in[0];
   p.y = &c->in[1];
@@ -274,7 +276,7 @@ static int dirichlet_slope(struct call *c)
   return TY_OK;
 }
 
-/* -- rows ---------------------------------------------------------------------------------------------------------------------------- */
+/* -- rows ---------------------------------------------------------------------------------------------------------- */
 
 #define LAW(name) \
 static const struct law name##_law = { name##_log, name##_slope }; \
@@ -292,22 +294,22 @@ LAW(generalized_negative_binomial)
 static const struct kernel dirichlet_cpu[] = { { "density", dirichlet, T_FLOAT }, { 0 } };
 static const struct kernel dirichlet_back_cpu[] = { { "slope", dirichlet_slope, T_FLOAT }, { 0 } };
 
-#define PDF(law, in_, shape_, grad_, doc_) \
-  { .name = "_random_pdf_" #law, .alias = "random_pdf_" #law, .tier = 2, .doc = doc_, .in = in_, .param = pdf_params, .param_size = sizeof(struct pdf), \
-    .shape = shape_, .grad = grad_, .cpu = law##_cpu, .back_cpu = law##_back_cpu }
-#define ONE "g0 o0 i0 i1"
-#define TWO "g0 o0 i0 i1 i2"
+#define ONE .grad = "g0 o0 i0 i1"
+#define TWO .grad = "g0 o0 i0 i1 i2"
+#define PDF(law, in_, grad_, shape_, doc_) \
+  { .name = "_random_pdf_" #law, .alias = "random_pdf_" #law, .tier = 2, .in = in_, grad_, .shape = shape_, \
+    .param = pdf_params, .param_size = sizeof(struct pdf), .cpu = law##_cpu, .back_cpu = law##_back_cpu, .doc = doc_ }
 
 const struct op op_pdf[] = {
-  PDF(uniform,     "sample low high",   pdf_shape, TWO, "1 / (high - low) for each sample, wherever it lies; or its logarithm."),
-  PDF(normal,      "sample mu sigma",   pdf_shape, TWO, "Density of each sample under a normal law of mean mu and deviation sigma; or its logarithm."),
-  PDF(gamma,       "sample alpha beta", pdf_shape, TWO, "Density of each sample under a gamma law of shape alpha and rate beta; or its logarithm."),
-  PDF(exponential, "sample lam",        pdf_shape, ONE, "Density of each sample under an exponential law of rate lam; or its logarithm."),
-  PDF(poisson,     "sample lam",        pdf_shape, ONE, "Probability of each count under a Poisson law of mean lam; or its logarithm. No gradient of sample."),
-  PDF(negative_binomial, "sample k p",  pdf_shape, TWO,
-      "Probability of each count of failures before k successes of probability p; or its logarithm. No gradient of sample."),
-  PDF(generalized_negative_binomial, "sample mu alpha", pdf_shape, TWO,
-      "Probability of each count under a negative binomial law of mean mu and dispersion alpha; or its logarithm. No gradient of sample."),
-  PDF(dirichlet,   "sample alpha",      dirichlet_shape, ONE, "Density of each vector of shares along the last axis under a Dirichlet law; or its logarithm."),
+  PDF(uniform,     "sample low high",   TWO, pdf_shape, "1 / (high - low) for each sample, wherever it lies."),
+  PDF(normal,      "sample mu sigma",   TWO, pdf_shape, "Normal densities, of mean mu and deviation sigma."),
+  PDF(gamma,       "sample alpha beta", TWO, pdf_shape, "Gamma densities, of shape alpha and rate beta."),
+  PDF(exponential, "sample lam",        ONE, pdf_shape, "Exponential densities, of rate lam."),
+  PDF(poisson,     "sample lam",        ONE, pdf_shape, "Poisson probabilities of mean lam. No gradient of sample."),
+  PDF(negative_binomial, "sample k p",  TWO, pdf_shape,
+      "Probabilities of so many failures before k successes of probability p. No gradient of sample."),
+  PDF(generalized_negative_binomial, "sample mu alpha", TWO, pdf_shape,
+      "Negative binomial probabilities of counts, of mean mu and dispersion alpha. No gradient of sample."),
+  PDF(dirichlet,   "sample alpha",      ONE, dirichlet_shape, "Dirichlet densities of vectors along the last axis."),
   { 0 }
 };

@@ -1,15 +1,16 @@
 /* sample.c - random numbers: _random_* (one law for a whole array), _random_*_like, _sample_* (parameters per element),
 ** _random_randint.
 **
-** Element i of a draw is a function of (seed, the draw's counter, node, i) alone (draw.h). A law either shifts and scales a
-** standard variate, made a block at a time by vector loops, or makes one element from as many words as it needs. All is
-** computed in double. Parameters are looked at before anything is written; bad ones fail the run. Sources: gamma
-** Marsaglia and Tsang 2000, Poisson Hoermann 1993 (PTRS); both negative binomial laws are Poisson numbers with a gamma distributed mean.
+** Element i of a draw is a function of (seed, the draw's counter, node, i) alone (draw.h). A law either shifts and
+** scales a standard variate, made a block at a time by vector loops, or makes one element from as many words as it
+** needs. All is computed in double. Parameters are looked at before anything is written; bad ones fail the run.
+** Sources: gamma Marsaglia and Tsang 2000, Poisson Hoermann 1993 (PTRS); both negative binomial laws are Poisson
+** numbers with a gamma distributed mean.
 */
 #include "draw.h"
 #include "move.h"
 
-/* -- words of one element ----------------------------------------------------------------------------------------------- */
+/* -- words of one element ------------------------------------------------------------------------------------------ */
 
 struct stream { struct key key; uint64_t element; struct philox p; int used; };
 
@@ -34,7 +35,7 @@ static double unit(struct stream *s)                  /* [0, 1) */
   return unit_f64(a, b);
 }
 
-/* -- laws ---------------------------------------------------------------------------------------------------------------- */
+/* -- laws ---------------------------------------------------------------------------------------------------------- */
 
 static double normal(struct stream *s)                /* mean 0, deviation 1 (Box and Muller) */
 {
@@ -73,7 +74,8 @@ static double ln_factorial(double n)                   /* lgamma writes a global
 static double draw_poisson(struct stream *s, double lam, double unused)
 {
   if (lam < 12) return few_events(s, lam);
-  double root = sqrt(lam), b = 0.931 + 2.53 * root, a = -0.059 + 0.02483 * b, inverse = 1.1239 + 1.1328 / (b - 3.4), level = 0.9277 - 3.6224 / (b - 2);
+  double b = 0.931 + 2.53 * sqrt(lam), a = -0.059 + 0.02483 * b;
+  double inverse = 1.1239 + 1.1328 / (b - 3.4), level = 0.9277 - 3.6224 / (b - 2);
   for (;;) {
     double u = unit(s) - 0.5, v = 1 - unit(s), us = 0.5 - fabs(u), n = floor((2 * a / us + b) * u + lam + 0.43);
     if (us >= 0.07 && v <= level) return n;
@@ -82,83 +84,75 @@ static double draw_poisson(struct stream *s, double lam, double unused)
   }
 }
 
-static double draw_negative_binomial(struct stream *s, double k, double p)
+static double draw_failures(struct stream *s, double k, double p)
 {
   if (k == 0 || p == 1) return 0;
   return draw_poisson(s, draw_gamma(s, k, (1 - p) / p), 0);
 }
 
-static double draw_generalized_negative_binomial(struct stream *s, double mu, double alpha)
+static double draw_counts(struct stream *s, double mu, double alpha)
 {
   if (mu == 0) return 0;
   return draw_poisson(s, isinf(1 / alpha) ? mu : draw_gamma(s, 1 / alpha, alpha * mu), 0);
 }
 
-/* What is wrong with the parameters, as a format for the two of them; NULL: nothing. */
-static const char *bad_uniform(double low, double high)
-{
-  return low <= high && isfinite(high - low) ? NULL : "low is %g, high is %g; expected finite numbers, low not above high";
-}
-static const char *bad_normal(double mu, double sigma) { return sigma >= 0 ? NULL : "with mean %g: scale is %g; expected 0 or more"; }
-static const char *bad_gamma(double alpha, double beta)
-{
-  return alpha > 0 && beta > 0 && isfinite(alpha) ? NULL : "alpha is %g, beta is %g; expected finite numbers above 0";
-}
-static const char *bad_exponential(double lam, double unused) { return lam > 0 ? NULL : "lam is %g; expected more than 0"; }
-static const char *bad_poisson(double lam, double unused) { return lam >= 0 && isfinite(lam) ? NULL : "lam is %g; expected a finite number, 0 or more"; }
-static const char *bad_negative_binomial(double k, double p)
-{
-  return k >= 0 && isfinite(k) && p > 0 && p <= 1 ? NULL : "k is %g, p is %g; expected k of 0 or more and p above 0, at most 1";
-}
-static const char *bad_generalized_negative_binomial(double mu, double alpha)
-{
-  return mu >= 0 && alpha >= 0 && isfinite(mu) && isfinite(alpha) ? NULL : "mu is %g, alpha is %g; expected finite numbers, 0 or more";
-}
+/* Where a law is defined and can be drawn from in finite time. */
+static bool ordered(double a, double b)       { return a <= b && isfinite(b - a); }
+static bool spread(double a, double b)        { return b >= 0; }
+static bool positive(double a, double b)      { return a > 0; }
+static bool both_positive(double a, double b) { return a > 0 && b > 0 && isfinite(a) && isfinite(b); }
+static bool mean(double a, double b)          { return a >= 0 && isfinite(a); }
+static bool both_means(double a, double b)    { return mean(a, b) && mean(b, a); }
+static bool trials(double a, double b)        { return mean(a, b) && b > 0 && b <= 1; }
 
 struct affine { double offset, scale, limit; };       /* y = offset + scale z, at most limit */
-struct law {
-  const char *(*bad)(double a, double b);
-  double        (*draw)(struct stream *s, double a, double b);               /* one element, or */
-  draw_fn       (*standard)(int dtype);                                      /* a block of standard variates and */
-  struct affine (*place)(double a, double b, int dtype);                     /* what becomes of them */
-};
 
 static struct affine uniform_place(double low, double high, int dtype)       /* rounding must not reach high itself */
 {
   double below = dtype == TY_F64 ? nextafter(high, low) : nextafterf((float)high, (float)low);
   return (struct affine){ low, high - low, low < high ? below : high };
 }
-static struct affine normal_place(double mu, double sigma, int dtype) { return (struct affine){ mu, sigma, INFINITY }; }
-static struct affine exponential_place(double lam, double unused, int dtype) { return (struct affine){ 0, 1 / lam, INFINITY }; }
+static struct affine normal_place(double mu, double s, int type)    { return (struct affine){ mu, s, INFINITY }; }
+static struct affine wait_place(double lam, double none, int type)  { return (struct affine){ 0, 1 / lam, INFINITY }; }
 
-static draw_fn uniform_standard(int dtype)     { return dtype == TY_F64 ? draws_here()->unit53 : draws_here()->unit24; }
-static draw_fn normal_standard(int dtype)      { return draws_here()->normal; }
-static draw_fn exponential_standard(int dtype) { return draws_here()->exponential; }
+static draw_fn uniform_standard(int dtype) { return dtype == TY_F64 ? draws_here()->unit53 : draws_here()->unit24; }
+static draw_fn normal_standard(int dtype)  { return draws_here()->normal; }
+static draw_fn wait_standard(int dtype)    { return draws_here()->exponential; }
 
+struct law {
+  const char *a, *b, *want;                           /* names of the parameters (b NULL: one); what is expected */
+  bool          (*good)(double a, double b);
+  draw_fn       (*standard)(int dtype);               /* a block of standard variates and */
+  struct affine (*place)(double a, double b, int dtype);                     /* what becomes of them, or */
+  double        (*draw)(struct stream *s, double a, double b);               /* one element */
+};
 static const struct law
-  uniform     = { bad_uniform,     NULL, uniform_standard,     uniform_place },
-  normal_law  = { bad_normal,      NULL, normal_standard,      normal_place },
-  exponential = { bad_exponential, NULL, exponential_standard, exponential_place },
-  gamma_law   = { bad_gamma,       draw_gamma,   NULL, NULL },
-  poisson     = { bad_poisson,     draw_poisson, NULL, NULL },
-  negative_binomial = { bad_negative_binomial, draw_negative_binomial, NULL, NULL },
-  generalized_negative_binomial = { bad_generalized_negative_binomial, draw_generalized_negative_binomial, NULL, NULL };
+  uniform     = { "low", "high", "finite numbers, low not above high", ordered, uniform_standard, uniform_place, NULL },
+  normal_law  = { "loc", "scale", "a scale of 0 or more",         spread,        normal_standard, normal_place, NULL },
+  exponential = { "lam", NULL, "a number above 0",                positive,      wait_standard, wait_place, NULL },
+  gamma_law   = { "alpha", "beta", "finite numbers above 0",      both_positive, NULL, NULL, draw_gamma },
+  poisson     = { "lam", NULL, "a finite number, 0 or more",      mean,          NULL, NULL, draw_poisson },
+  negative_binomial = { "k", "p", "k of 0 or more, p above 0 and at most 1", trials, NULL, NULL, draw_failures },
+  generalized_negative_binomial = { "mu", "alpha", "finite numbers, 0 or more", both_means, NULL, NULL, draw_counts };
 
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-#pragma GCC diagnostic ignored "-Wformat-security"
-static int refuse(const char *what, double a, double b)
+static int look_at(const struct law *law, double a, double b)
 {
-  char text[160];
-  snprintf(text, sizeof text, what, a, b);
-  return fail(TY_ERUN, "bad parameters: %s", text);
+  char second[64] = "";
+  if (law->good(a, b)) return TY_OK;
+  if (law->b) snprintf(second, sizeof second, ", %s = %g", law->b, b);
+  return fail(TY_ERUN, "bad parameters: %s = %g%s; expected %s", law->a, a, second, law->want);
 }
-#pragma GCC diagnostic pop
 
-/* -- filling arrays ---------------------------------------------------------------------------------------------------------- */
+/* -- filling arrays ------------------------------------------------------------------------------------------------ */
 
-enum { BLOCK = 512, FEW = 1 << 10, MANY = 1 << 13 };    /* elements of a block, of a chunk of work */
-struct filling { const struct call *c; const struct law *law; double a, b; const struct arr *pa, *pb; int64_t each; };   /* pa: parameters per `each` elements */
+enum { BLOCK = 512, FEW = 1 << 10, MANY = 1 << 13 };  /* elements of a block, of a chunk of work */
+struct filling {
+  const struct call *c;
+  const struct law *law;
+  double a, b;
+  const struct arr *pa, *pb;                          /* instead of a and b: parameters of `each` elements in turn */
+  int64_t each;
+};
 
 static void store(const struct arr *y, int64_t i, double v)
 {
@@ -216,31 +210,30 @@ static int fill(struct filling *f)
 
 static int random_run(struct call *c, const struct law *law, double a, double b)
 {
-  int64_t n = desc_count(&c->out[0].d);
-  struct filling f = { c, law, a, b, NULL, NULL, n };
-  return law->bad(a, b) ? refuse(law->bad(a, b), a, b) : fill(&f);
+  struct filling f = { c, law, a, b, NULL, NULL, desc_count(&c->out[0].d) };
+  TRY(look_at(law, a, b));
+  return fill(&f);
 }
 
 static int sample_run(struct call *c, const struct law *law)
 {
   const struct arr *pa = &c->in[0], *pb = c->nin > 1 ? &c->in[1] : NULL;
-  int64_t n = desc_count(&pa->d), total = desc_count(&c->out[0].d);
-  struct filling f = { c, law, 0, 0, pa, pb, total / n };
-  for (int64_t i = 0; i < n; i++) {
-    double a = real_of(pa, i), b = parameter(pb, 0, i);
-    if (law->bad(a, b)) return refuse(law->bad(a, b), a, b);
-  }
+  int64_t n = desc_count(&pa->d);
+  struct filling f = { c, law, 0, 0, pa, pb, desc_count(&c->out[0].d) / n };
+  for (int64_t i = 0; i < n; i++) TRY(look_at(law, real_of(pa, i), parameter(pb, 0, i)));
   return fill(&f);
 }
 
-/* -- parameters and inference -------------------------------------------------------------------------------------------------- */
+/* -- parameters and inference -------------------------------------------------------------------------------------- */
 
 struct random { double a, b; int64_t k, low, high; struct dims shape; const char *ctx; int64_t dtype; };
 #define REAL(name, field, init, doc) { name, P_FLOAT, offsetof(struct random, field), init, doc }
-#define SHAPE(init) { "shape", P_SHAPE, offsetof(struct random, shape), init, "shape of the result; 0 or nothing: as the readers need it", NULL, NULL, 1 }
+#define SHAPE(init) { "shape", P_SHAPE, offsetof(struct random, shape), init, \
+  "shape of the result; 0 or nothing: as the readers need it", NULL, NULL, 1 }
+#define CTX         { "ctx", P_TEXT, offsetof(struct random, ctx), "", "device of an imperative call, as text" }
 #define DTYPE(doc)  { "dtype", P_DTYPE, offsetof(struct random, dtype), "None", doc, NULL, NULL, 1 }
-#define ARRAY SHAPE("None"), { "ctx", P_TEXT, offsetof(struct random, ctx), "", "device of an imperative call, as text" }, \
-  DTYPE("float16, float32 or float64; None: float32")
+#define ARRAY       SHAPE("None"), CTX, DTYPE(FLOATS "float32")
+#define FLOATS      "float16, float32 or float64; None: "
 
 #define LOW    REAL("low", a, "0", "least possible value")
 #define HIGH   REAL("high", b, "1", "end of the range, not itself possible")
@@ -264,21 +257,28 @@ PARAMS(exponential, LAM)
 PARAMS(poisson, LAM)
 PARAMS(negative_binomial, K, P)
 PARAMS(generalized_negative_binomial, MU, SPREAD)
-static const struct param sample_params[] = { SHAPE("()"), DTYPE("float16, float32 or float64; None: that of the parameters"), { 0 } };
+static const struct param sample_params[] = { SHAPE("()"), DTYPE(FLOATS "that of the parameters"), { 0 } };
+
+static int bad_dtype(int64_t dtype, const char *want)
+{
+  int code = fail(TY_EVALUE, "parameter dtype: expected %s or None, got %s", want, dtype_name((int)dtype));
+  fail_argument("dtype", want, dtype_name((int)dtype));
+  return code;
+}
 
 static int check_dtype(void *param)
 {
   const struct random *p = param;
   if (p->dtype < 0 || dtype_float((int)p->dtype)) return TY_OK;
-  int code = fail(TY_EVALUE, "random numbers: parameter dtype: expected float16, float32, float64 or None, got %s", dtype_name((int)p->dtype));
-  fail_argument("dtype", "float16, float32, float64 or None", dtype_name((int)p->dtype));
-  return code;
+  return bad_dtype(p->dtype, "float16, float32, float64");
 }
 
 static int check_shape(struct infer *s, const struct dims *shape)
 {
-  for (int i = 0; i < shape->n; i++)
-    if (shape->d[i] < 0) return infer_fail(s, TY_EVALUE, NULL, "shape: expected dims of 0 or more, got %lld", (long long)shape->d[i]);
+  for (int i = 0; i < shape->n; i++) {
+    long long d = shape->d[i];
+    if (d < 0) return infer_fail(s, TY_EVALUE, NULL, "shape: expected dims of 0 or more, got %lld", d);
+  }
   return TY_OK;
 }
 
@@ -318,8 +318,10 @@ static int sample_type(struct infer *s)
   return of == TY_NODTYPE ? TY_OK : type_is(s, &s->out[0], dtype_float(of) ? of : TY_F32);
 }
 
-/* -- kernels --------------------------------------------------------------------------------------------------------------------- */
+/* -- kernels ------------------------------------------------------------------------------------------------------- */
 
+#define PHILOX(table, function, types) \
+static const struct kernel table[] = { { "philox", function, types }, { 0 } };
 #define LAW(op, law, first) \
 static int op##_random(struct call *c) \
 { \
@@ -327,8 +329,8 @@ static int op##_random(struct call *c) \
   return random_run(c, &law, first, p->b); \
 } \
 static int op##_sample(struct call *c) { return sample_run(c, &law); } \
-static const struct kernel op##_random_kernels[] = { { .name = "philox", .run = op##_random, .types = T_FLOAT }, { 0 } }; \
-static const struct kernel op##_sample_kernels[] = { { .name = "philox", .run = op##_sample, .types = T_FLOAT | T_INT }, { 0 } };
+PHILOX(op##_random_kernels, op##_random, T_FLOAT) \
+PHILOX(op##_sample_kernels, op##_sample, T_FLOAT | T_INT)
 LAW(uniform,           uniform,           p->a)
 LAW(normal,            normal_law,        p->a)
 LAW(gamma,             gamma_law,         p->a)
@@ -337,24 +339,21 @@ LAW(poisson,           poisson,           p->a)
 LAW(negative_binomial, negative_binomial, (double)p->k)
 LAW(generalized_negative_binomial, generalized_negative_binomial, p->a)
 
-/* -- _random_randint ---------------------------------------------------------------------------------------------------------------- */
+/* -- _random_randint ----------------------------------------------------------------------------------------------- */
 
 static const struct param randint_params[] = {
   { "low",  P_INT, offsetof(struct random, low),  NULL, "least possible value" },
   { "high", P_INT, offsetof(struct random, high), NULL, "end of the range, not itself possible" },
   SHAPE("None"),
-  { "ctx", P_TEXT, offsetof(struct random, ctx), "", "device of an imperative call, as text" },
+  CTX,
   DTYPE("int32 or int64; None: int32"),
   { 0 }
 };
 
 static int randint_check(void *param)
 {
-  const struct random *p = param;
-  if (p->dtype < 0 || p->dtype == TY_I32 || p->dtype == TY_I64) return TY_OK;
-  int code = fail(TY_EVALUE, "_random_randint: parameter dtype: expected int32, int64 or None, got %s", dtype_name((int)p->dtype));
-  fail_argument("dtype", "int32, int64 or None", dtype_name((int)p->dtype));
-  return code;
+  int64_t dtype = ((const struct random *)param)->dtype;
+  return dtype < 0 || dtype == TY_I32 || dtype == TY_I64 ? TY_OK : bad_dtype(dtype, "int32, int64");
 }
 
 static int randint_type(struct infer *s)
@@ -380,55 +379,56 @@ static void randint_body(int64_t begin, int64_t end, void *context)
 static int randint_run(struct call *c)
 {
   const struct random *p = c->param;
-  NEED(p->low < p->high, TY_ERUN, "bad parameters: low %lld is not below high %lld", (long long)p->low, (long long)p->high);
-  NEED(c->out[0].d.dtype == TY_I64 || (p->low >= INT32_MIN && p->high - 1 <= INT32_MAX), TY_ERUN,
-       "bad parameters: numbers from %lld up to %lld do not fit into int32", (long long)p->low, (long long)p->high);
+  long long low = p->low, high = p->high;
+  NEED(low < high, TY_ERUN, "bad parameters: low = %lld, high = %lld; expected low below high", low, high);
+  NEED(c->out[0].d.dtype == TY_I64 || (low >= INT32_MIN && high - 1 <= INT32_MAX), TY_ERUN,
+       "bad parameters: low = %lld, high = %lld; expected numbers that fit into int32", low, high);
   if (c->out[0].p) parallel(desc_count(&c->out[0].d), 4096, randint_body, c);
   return TY_OK;
 }
 
-static const struct kernel randint_kernels[] = { { .name = "philox", .run = randint_run, .types = T(TY_I32) | T(TY_I64) }, { 0 } };
+PHILOX(randint_kernels, randint_run, T(TY_I32) | T(TY_I64))
 
-/* -- rows -------------------------------------------------------------------------------------------------------------------------------- */
+/* -- rows ---------------------------------------------------------------------------------------------------------- */
 
-#define RANDOM(law, tier_, doc_) \
-  { .name = "_random_" #law, .alias = "random_" #law, .tier = tier_, .doc = doc_, .in = "", .param = law##_params, .param_size = sizeof(struct random), \
-    .check = check_dtype, .shape = random_shape, .type = random_type, .flags = OP_RANDOM | OP_ZERO_GRAD, .cpu = law##_random_kernels }
+#define PARAM(list) .flags = OP_RANDOM | OP_ZERO_GRAD, .param = list, .param_size = sizeof(struct random)
+#define RANDOM(law, alias_, tier_, doc_) \
+  { .name = "_random_" #law, .alias = alias_, .tier = tier_, .doc = doc_, .in = "", PARAM(law##_params), \
+    .check = check_dtype, .shape = random_shape, .type = random_type, .cpu = law##_random_kernels }
 #define LIKE(law, doc_) \
-  { .name = "_random_" #law "_like", .tier = 2, .doc = doc_, .in = "data", .param = law##_like_params, .param_size = sizeof(struct random), \
-    .flags = OP_RANDOM | OP_ZERO_GRAD, .cpu = law##_random_kernels }
+  { .name = "_random_" #law "_like", .tier = 2, .doc = doc_ " in the shape and dtype of data.", .in = "data", \
+    PARAM(law##_like_params), .cpu = law##_random_kernels }
 #define SAMPLE(law, in_, doc_) \
-  { .name = "_sample_" #law, .alias = "sample_" #law, .tier = 2, .doc = doc_, .in = in_, .param = sample_params, .param_size = sizeof(struct random), \
-    .check = check_dtype, .shape = sample_shape, .type = sample_type, .flags = OP_RANDOM | OP_ZERO_GRAD, .cpu = law##_sample_kernels }
+  { .name = "_sample_" #law, .alias = "sample_" #law, .tier = 2, .doc = "A block of `shape` " doc_, .in = in_, \
+    PARAM(sample_params), .check = check_dtype, .shape = sample_shape, .type = sample_type, \
+    .cpu = law##_sample_kernels }
 
 const struct op op_sample[] = {
-  { .name = "_random_uniform", .alias = "uniform random_uniform", .tier = 1, .doc = "Uniform numbers from low up to, but not including, high.", .in = "",
-    .param = uniform_params, .param_size = sizeof(struct random), .check = check_dtype, .shape = random_shape, .type = random_type,
-    .flags = OP_RANDOM | OP_ZERO_GRAD, .cpu = uniform_random_kernels },
-  { .name = "_random_normal", .alias = "normal random_normal", .tier = 1, .doc = "Normal numbers with mean loc and standard deviation scale.", .in = "",
-    .param = normal_params, .param_size = sizeof(struct random), .check = check_dtype, .shape = random_shape, .type = random_type,
-    .flags = OP_RANDOM | OP_ZERO_GRAD, .cpu = normal_random_kernels },
-  RANDOM(gamma,       2, "Gamma distributed numbers of shape alpha and scale beta."),
-  RANDOM(exponential, 2, "Exponentially distributed numbers of rate lam."),
-  RANDOM(poisson,     2, "Poisson distributed counts with mean lam, as floats."),
-  RANDOM(negative_binomial, 2, "How many failures come before the k-th success of probability p, as floats."),
-  RANDOM(generalized_negative_binomial, 2, "Negative binomial counts given by their mean mu and dispersion alpha, as floats."),
-  LIKE(uniform,     "Uniform numbers in the shape and dtype of data."),
-  LIKE(normal,      "Normal numbers in the shape and dtype of data."),
-  LIKE(gamma,       "Gamma distributed numbers in the shape and dtype of data."),
-  LIKE(exponential, "Exponentially distributed numbers in the shape and dtype of data."),
-  LIKE(poisson,     "Poisson distributed counts in the shape and dtype of data."),
-  LIKE(negative_binomial, "Negative binomial counts in the shape and dtype of data."),
-  LIKE(generalized_negative_binomial, "Negative binomial counts of given mean and dispersion in the shape and dtype of data."),
-  SAMPLE(uniform,     "low high",    "A block of `shape` uniform numbers for each element of low and high."),
-  SAMPLE(normal,      "mu sigma",    "A block of `shape` normal numbers for each element of mu and sigma."),
-  SAMPLE(gamma,       "alpha beta",  "A block of `shape` gamma distributed numbers for each shape alpha and scale beta."),
-  SAMPLE(exponential, "lam",         "A block of `shape` exponentially distributed numbers for each rate lam."),
-  SAMPLE(poisson,     "lam",         "A block of `shape` Poisson distributed counts for each mean lam."),
-  SAMPLE(negative_binomial, "k p",   "A block of `shape` negative binomial counts for each k and p."),
-  SAMPLE(generalized_negative_binomial, "mu alpha", "A block of `shape` negative binomial counts for each mean mu and dispersion alpha."),
-  { .name = "_random_randint", .alias = "random_randint _npi_random_randint", .tier = 2, .doc = "Whole numbers from low up to, but not including, high.", .in = "",
-    .param = randint_params, .param_size = sizeof(struct random), .check = randint_check, .shape = random_shape, .type = randint_type,
-    .flags = OP_RANDOM | OP_ZERO_GRAD, .cpu = randint_kernels },
+  RANDOM(uniform,     "uniform random_uniform", 1, "Uniform numbers from low up to, but not including, high."),
+  RANDOM(normal,      "normal random_normal",   1, "Normal numbers with mean loc and standard deviation scale."),
+  RANDOM(gamma,       "random_gamma",           2, "Gamma distributed numbers of shape alpha and scale beta."),
+  RANDOM(exponential, "random_exponential",     2, "Exponentially distributed numbers of rate lam."),
+  RANDOM(poisson,     "random_poisson",         2, "Poisson distributed counts with mean lam, as floats."),
+  RANDOM(negative_binomial, "random_negative_binomial", 2,
+         "How many failures come before the k-th success of probability p, as floats."),
+  RANDOM(generalized_negative_binomial, "random_generalized_negative_binomial", 2,
+         "Negative binomial counts given by their mean mu and dispersion alpha, as floats."),
+  LIKE(uniform,       "Uniform numbers"),
+  LIKE(normal,        "Normal numbers"),
+  LIKE(gamma,         "Gamma distributed numbers"),
+  LIKE(exponential,   "Exponentially distributed numbers"),
+  LIKE(poisson,       "Poisson distributed counts"),
+  LIKE(negative_binomial,             "Negative binomial counts"),
+  LIKE(generalized_negative_binomial, "Negative binomial counts of given mean and dispersion"),
+  SAMPLE(uniform,     "low high",   "uniform numbers for each element of low and high."),
+  SAMPLE(normal,      "mu sigma",   "normal numbers for each element of mu and sigma."),
+  SAMPLE(gamma,       "alpha beta", "gamma distributed numbers for each shape alpha and scale beta."),
+  SAMPLE(exponential, "lam",        "exponentially distributed numbers for each rate lam."),
+  SAMPLE(poisson,     "lam",        "Poisson distributed counts for each mean lam."),
+  SAMPLE(negative_binomial,             "k p",      "negative binomial counts for each k and p."),
+  SAMPLE(generalized_negative_binomial, "mu alpha", "negative binomial counts for each mean mu and dispersion alpha."),
+  { .name = "_random_randint", .alias = "random_randint _npi_random_randint", .tier = 2, .in = "",
+    PARAM(randint_params), .doc = "Whole numbers from low up to, but not including, high.",
+    .check = randint_check, .shape = random_shape, .type = randint_type, .cpu = randint_kernels },
   { 0 }
 };
