@@ -271,7 +271,7 @@ static bool is_direct(const ty_exec *e, const struct source *s, const struct rou
   if (e->desc[v].dtype != e->desc[e->g->node[b->node].first].dtype || w->into[v] >= 0) return false;
   if (b->req != TY_ADD) return true;
   if (others_read(s, v)) return false;
-  if (n->op->row) return n->backward && desc_same_shape(&e->desc[v], &e->desc[n->first]);
+  if (n->op->row) return n->backward && element_wise(s, r.node);
   return can_add_to(n, r.out);
 }
 

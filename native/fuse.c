@@ -48,7 +48,7 @@ static bool only_views(const struct source *s, int i)
 
 /* A node that runs as part of a tape: a row whose outputs all have one shape (a gradient that must be summed over
 ** broadcast axes does not). */
-static bool element_wise(const struct source *s, int i)
+bool element_wise(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
   if (!n->op || !n->op->row || assigns(n->op) || (s->summed && s->summed[i]) || only_views(s, i)) return false;

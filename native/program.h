@@ -89,6 +89,7 @@ struct program {
 
 int  accumulate_sums(const struct source *s, int *into, uint8_t *summed);      /* arrays per value and per node */
 bool can_add_to(const struct node *n, int out);       /* every candidate kernel can add to this output */
+bool element_wise(const struct source *s, int node);   /* it runs as part of a tape (fuse.c) */
 int  fuse_program(struct program *p);
 int  schedule_program(struct program *p);
 int  select_program(struct program *p);
