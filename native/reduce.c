@@ -38,7 +38,8 @@ const struct reducer *reducer_of(int dtype)
 
 /* -- the plan ------------------------------------------------------------------------------------------------------ */
 
-enum { RESULTS = 512, ENOUGH = 1 << 15, PARTS = 64 };  /* results of a unit; elements worth a thread; most parts */
+/* results of a unit; elements worth a thread; most parts; elements of a part of a row */
+enum { RESULTS = 512, ENOUGH = 1 << 15, PARTS = 64, PIECE = 4096 };
 
 static void join_groups(int n, const int64_t *dim, uint32_t axes, struct reduce *r)
 {
@@ -55,15 +56,16 @@ static void join_groups(int n, const int64_t *dim, uint32_t axes, struct reduce 
   r->inner = last;
 }
 
+/* The outermost reduced group that is long enough, or the innermost in pieces of a few thousand elements. */
 static void cut_parts(struct reduce *r)
 {
-  int64_t units = (r->out + RESULTS - 1) / RESULTS;
   r->parts = MIN(PARTS, r->in / (2 * ENOUGH));
   r->cut = -1;
-  if (units >= 8 || r->parts < 2) { r->parts = 1; return; }
-  for (int i = 0; i < r->n; i++)                      /* the largest reduced group */
-    if (!r->to[i] && (r->cut < 0 || r->dim[i] > r->dim[r->cut])) r->cut = i;
-  r->parts = r->cut < 0 ? 1 : MIN(r->parts, r->dim[r->cut]);
+  for (int i = 0; i < r->n && r->cut < 0 && r->parts > 1; i++) {
+    int64_t most = r->inner && i == r->n - 1 ? r->dim[i] / PIECE : r->dim[i];
+    if (!r->to[i] && most >= MIN(r->parts, 8)) r->cut = i, r->parts = MIN(r->parts, most);
+  }
+  if (r->cut < 0 || r->out >= 8 * RESULTS) r->parts = 1;
 }
 
 void reduce_plan_axes(int dtype, int n, const int64_t *dim, uint32_t axes, struct reduce *r)

@@ -3,7 +3,7 @@
 ** A 0 in `shape` is an unknown dim, which readers complete. Values are made in double, a block at a time, and converted;
 ** integer ranges step in integers, as the reference does. `ctx` is for the caller: kernels do not look at it.
 */
-#include "op.h"
+#include "move.h"
 
 #define CTX(T) { "ctx", P_TEXT, offsetof(struct T, ctx), "", "device of an imperative call, as text" }
 #define DTYPE(T) { "dtype", P_DTYPE, offsetof(struct T, dtype), "float32", "element type of the result", .none = 1 }
@@ -32,22 +32,14 @@ static int free_type(struct infer *s)
   return type_is(s, &s->out[0], p->dtype < 0 ? TY_NODTYPE : (int)p->dtype);
 }
 
-struct filling { char *p; size_t size; const char *one; };
-
-static void fill_part(int64_t begin, int64_t end, void *context)
-{
-  const struct filling *f = context;
-  for (int64_t i = begin; i < end; i++) memcpy(f->p + (size_t)i * f->size, f->one, f->size);
-}
-
 static void fill(const struct arr *y, double v)
 {
-  char one[16];
+  uint64_t one = 0;
   int64_t n = desc_count(&y->d);
   if (!y->p) return;
-  if (v == 0 && !signbit(v)) { memset(y->p, 0, desc_bytes(&y->d)); return; }
-  convert(one, y->d.dtype, &v, TY_F64, 1);
-  parallel(n, 1 << 16, fill_part, &(struct filling){ y->p, dtype_size(y->d.dtype), one });
+  if (v == 0 && !signbit(v)) { move_zero(y->p, desc_bytes(&y->d)); return; }
+  convert(&one, y->d.dtype, &v, TY_F64, 1);
+  move_fill(y->p, &one, dtype_size(y->d.dtype), n);
 }
 
 static int zeros(struct call *c) { fill(&c->out[0], 0); return TY_OK; }

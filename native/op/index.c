@@ -387,15 +387,26 @@ typedef uint64_t u64 __attribute__((may_alias));
 ** float's sign. */
 struct choice { const char *when; uint64_t mask; size_t wide, size; const char *a, *b; char *z; int64_t row; };
 
+/* Loops that should become vectors, in a file that is compiled for all processors at -O2. */
+#if defined __GNUC__ && !defined __clang__
+#define VECTORS __attribute__((optimize("O3")))
+#else
+#define VECTORS
+#endif
+
 #define CHOOSE(C, T) \
+VECTORS \
 static void choose_##C##_##T(const struct choice *s, int64_t begin, int64_t end) \
 { \
   const C *when = (const C *)s->when, mask = (C)s->mask; \
   const T *a = (const T *)s->a, *b = (const T *)s->b; \
   T *z = (T *)s->z; \
-  if (!a) for (int64_t i = begin; i < end; i++) z[i] = when[i] & mask ? 0 : b[i]; \
-  else if (!b) for (int64_t i = begin; i < end; i++) z[i] = when[i] & mask ? a[i] : 0; \
-  else for (int64_t i = begin; i < end; i++) z[i] = when[i] & mask ? a[i] : b[i]; \
+  if (!a) for (int64_t i = begin; i < end; i++) z[i] = b[i] & (T)((T)((when[i] & mask) != 0) - 1); \
+  else if (!b) for (int64_t i = begin; i < end; i++) z[i] = a[i] & (T)((T)((when[i] & mask) == 0) - 1); \
+  else for (int64_t i = begin; i < end; i++) { \
+    T other = (T)((T)((when[i] & mask) != 0) - 1); \
+    z[i] = (T)((a[i] & (T)~other) | (b[i] & other)); \
+  } \
 }
 #define CHOOSE_ALL(C) CHOOSE(C, u8) CHOOSE(C, u16) CHOOSE(C, u32) CHOOSE(C, u64)
 CHOOSE_ALL(u8)

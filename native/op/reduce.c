@@ -377,21 +377,23 @@ static int running_type(struct infer *s)
   return type_both(s, &s->in[0], &s->out[0]);
 }
 
-struct sums { void *y; const void *x; int64_t k, inner; bool back; };
+struct sums { void *y; const void *x; int64_t k, inner, blocks; bool back; };
 
-/* Sums over each line of k elements that are `inner` apart; y may be x. A sum has its array's own precision; integers
-** wrap. */
+/* Running sums over k rows of up to COLUMNS columns; rows are `inner` apart; y may be x. A sum has its array's own
+** precision; integers wrap. */
 #define RUNNING(T, ACC) \
-static void lines_##T(int64_t begin, int64_t end, void *context) \
+static void running_##T(int64_t begin, int64_t end, void *context) \
 { \
   const struct sums *s = context; \
-  for (int64_t i = begin; i < end; i++) { \
-    int64_t at = i / s->inner * s->k * s->inner + i % s->inner, step = s->inner; \
+  for (int64_t u = begin; u < end; u++) { \
+    int64_t column = u % s->blocks * COLUMNS, n = MIN(COLUMNS, s->inner - column), step = s->inner; \
+    int64_t at = u / s->blocks * s->k * step + column; \
     if (s->back) at += (s->k - 1) * step, step = -step; \
     const T *x = (const T *)s->x + at; \
     T *y = (T *)s->y + at; \
-    ACC sum = 0; \
-    for (int64_t j = 0; j < s->k; j++) sum += (ACC)x[j * step], y[j * step] = (T)sum; \
+    ACC sum[COLUMNS] = { 0 }; \
+    for (int64_t i = 0; i < s->k; i++, x += step, y += step) \
+      for (int64_t j = 0; j < n; j++) sum[j] += (ACC)x[j], y[j] = (T)sum[j]; \
   } \
 }
 RUNNING(float, float)
@@ -405,11 +407,13 @@ static void run_sums(const struct call *c, int dtype, void *y, const void *x, bo
 {
   const ty_desc *d = &c->in[0].d;
   int64_t axis = ((const struct running *)c->param)->axis, n = desc_count(d);
-  struct sums s = { y, x, axis == NONE ? n : d->dim[axis], axis == NONE ? 1 : product_of(d, (int)axis + 1, d->ndim),
-                    back };
-  parallel_fn lines = dtype == TY_F32 ? lines_float : dtype == TY_F64 ? lines_double : dtype == TY_I8 ? lines_int8_t
-                    : dtype == TY_I32 ? lines_int32_t : dtype == TY_I64 ? lines_int64_t : lines_uint8_t;
-  parallel(n / s.k, MAX(1, 16384 / s.k), lines, &s);
+  struct sums s = { y, x, n, 1, 1, back };
+  if (axis != NONE) s.k = d->dim[axis], s.inner = product_of(d, (int)axis + 1, d->ndim);
+  s.blocks = (s.inner + COLUMNS - 1) / COLUMNS;
+  parallel_fn body = dtype == TY_F32 ? running_float   : dtype == TY_F64 ? running_double
+                   : dtype == TY_I8  ? running_int8_t  : dtype == TY_I32 ? running_int32_t
+                   : dtype == TY_I64 ? running_int64_t : running_uint8_t;
+  parallel(n / (s.k * s.inner) * s.blocks, MAX(1, 16384 / (s.k * MIN(s.inner, COLUMNS))), body, &s);
 }
 
 static int running_run(struct call *c)
