@@ -1,6 +1,6 @@
 /* blas.c - OpenBLAS for the products where it is faster than our own, one thread a call inside our regions.
 **
-** On processors with AVX2 or AVX-512 that is large products only (it packs both sides for the second cache, we only one);
+** On processors with AVX2 or AVX-512 that is large products only (it packs both sides for the second cache, we one);
 ** on others all but small ones, since it knows kernels there that we do not have. TYCHO_DISABLE=blas: never.
 ** Slices are cut by shape, so that the bits do not depend on the number of threads.
 */
@@ -42,9 +42,11 @@ static void one(const struct slices *s, int64_t m, int64_t n, const void *a, con
 {
   int ta = s->ta ? CblasTrans : CblasNoTrans, tb = s->tb ? CblasTrans : CblasNoTrans;
   if (s->dtype == TY_F64)
-    cblas_dgemm(CblasRowMajor, ta, tb, (int)m, (int)n, (int)s->k, s->alpha, a, (int)s->lda, b, (int)s->ldb, s->beta, c, (int)s->ldc);
+    cblas_dgemm(CblasRowMajor, ta, tb, (int)m, (int)n, (int)s->k, s->alpha, a, (int)s->lda, b, (int)s->ldb, s->beta, c,
+                (int)s->ldc);
   else
-    cblas_sgemm(CblasRowMajor, ta, tb, (int)m, (int)n, (int)s->k, (float)s->alpha, a, (int)s->lda, b, (int)s->ldb, (float)s->beta, c, (int)s->ldc);
+    cblas_sgemm(CblasRowMajor, ta, tb, (int)m, (int)n, (int)s->k, (float)s->alpha, a, (int)s->lda, b, (int)s->ldb,
+                (float)s->beta, c, (int)s->ldc);
 }
 
 static void some(int64_t begin, int64_t end, void *context)
@@ -64,5 +66,6 @@ void blas_gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, dou
   struct slices s = { dtype, ta, tb, m, n, k, lda, ldb, ldc, 256, 512, 0, alpha, beta, a, b, c };
   if ((m + 255) / 256 * ((n + 511) / 512) < 4) s.rows = s.cols = 96;
   s.across = (n + s.cols - 1) / s.cols;
-  parallel((m + s.rows - 1) / s.rows * s.across, MAX(1, (int64_t)(2 * GEMM_WORK / ((double)s.rows * (double)s.cols * (double)k))), some, &s);
+  parallel((m + s.rows - 1) / s.rows * s.across,
+           MAX(1, (int64_t)(2 * GEMM_WORK / ((double)s.rows * (double)s.cols * (double)k))), some, &s);
 }

@@ -17,7 +17,10 @@ int window_runs(const struct window *w, int64_t j, int64_t cols, struct run_of *
   int64_t x = j % ow, y = j / ow % oh, z = j / ow / oh;
   for (int64_t at = 0; at < cols; n++) {
     int64_t length = MIN(ow - x, cols - at);
-    run[n] = (struct run_of){ { z * w->stride[0] - w->pad[0], y * w->stride[1] - w->pad[1], x * w->stride[2] - w->pad[2] }, (int32_t)at, (int32_t)length };
+    run[n] = (struct run_of){ { z * w->stride[0] - w->pad[0], y * w->stride[1] - w->pad[1],
+                                x * w->stride[2] - w->pad[2] },
+                              (int32_t)at,
+                              (int32_t)length };
     at += length;
     x = 0;
     if (++y == oh) y = 0, z++;
@@ -36,23 +39,29 @@ bool window_inside(const struct window *w, const struct run_of *run, int n)
   return true;
 }
 
-static int64_t place(const struct window *w, int64_t z, int64_t y, int64_t x) { return (z * w->in[1] + y) * w->in[2] + x; }
+static int64_t place(const struct window *w, int64_t z, int64_t y, int64_t x)
+{
+  return (z * w->in[1] + y) * w->in[2] + x;
+}
 
 /* The part of each run that tap (z, y, x) of the window sees inside the image. */
-int window_pieces(const struct window *w, const struct run_of *run, int n, int64_t z, int64_t y, int64_t x, struct gemm_piece *piece, bool *gaps)
+int window_pieces(const struct window *w, const struct run_of *run, int n, int64_t z, int64_t y, int64_t x,
+                  struct gemm_piece *piece, bool *gaps)
 {
   int m = 0;
   const int64_t s = w->stride[2], width = w->in[2];
   *gaps = false;
   for (int i = 0; i < n; i++) {
-    int64_t iz = run[i].at[0] + z * w->dilate[0], iy = run[i].at[1] + y * w->dilate[1], ix = run[i].at[2] + x * w->dilate[2];
+    int64_t iz = run[i].at[0] + z * w->dilate[0], iy = run[i].at[1] + y * w->dilate[1],
+            ix = run[i].at[2] + x * w->dilate[2];
     bool out = iz < 0 || iz >= w->in[0] || iy < 0 || iy >= w->in[1] || ix >= width;
     int64_t first = ix >= 0 ? 0 : s == 1 ? -ix : (-ix + s - 1) / s;
     int64_t end = out ? 0 : s == 1 ? width - ix : (width - ix + s - 1) / s;
     if (end > run[i].n) end = run[i].n;
     if (end - first < run[i].n) *gaps = true;
     if (end <= first) continue;
-    piece[m++] = (struct gemm_piece){ place(w, iz, iy, ix + first * s), (int32_t)(run[i].column + first), (int32_t)(end - first) };
+    piece[m++] = (struct gemm_piece){ place(w, iz, iy, ix + first * s), (int32_t)(run[i].column + first),
+                                      (int32_t)(end - first) };
   }
   return m;
 }
@@ -61,18 +70,20 @@ void window_offsets(const struct window *w, int64_t *tap)
 {
   for (int64_t z = 0; z < w->kernel[0]; z++)
     for (int64_t y = 0; y < w->kernel[1]; y++)
-      for (int64_t x = 0; x < w->kernel[2]; x++) *tap++ = place(w, z * w->dilate[0], y * w->dilate[1], x * w->dilate[2]);
+      for (int64_t x = 0; x < w->kernel[2]; x++)
+        *tap++ = place(w, z * w->dilate[0], y * w->dilate[1], x * w->dilate[2]);
 }
 
-/* Columns j .. j + cols of channels c of an image, all taps: to panel rows of `width`, or from them, added to the image. */
-void window_columns(const struct window *w, const struct gemm_type *t, int64_t j, int64_t cols, int64_t channels, int64_t width,
-                    const int64_t *tap, const void *from, void *to, bool back)
+/* Columns j .. j + cols of an image's channels, all taps: to panel rows of `width`, or from them and added to it. */
+void window_columns(const struct window *w, const struct gemm_type *t, int64_t j, int64_t cols, int64_t channels,
+                    int64_t width, const int64_t *tap, const void *from, void *to, bool back)
 {
   struct run_of run[COLUMNS];
   struct gemm_piece piece[COLUMNS];
   const size_t size = dtype_size(w->dtype);
   const int taps = (int)window_taps(w), n = window_runs(w, j, cols, run);
-  struct gemm_image f = { .channels = channels, .channel = window_in(w), .step = w->stride[2], .width = width, .piece = piece };
+  struct gemm_image f = { .channels = channels, .channel = window_in(w), .step = w->stride[2], .width = width,
+                          .piece = piece };
   void (*go)(const struct gemm_image *, const void *, void *) = back ? t->spread : t->fill;
   if (window_inside(w, run, n)) {
     bool gaps;
@@ -88,14 +99,15 @@ void window_columns(const struct window *w, const struct gemm_type *t, int64_t j
   f.tap = &none;
   f.skip = (taps - 1) * width;
   for (int64_t i = 0; i < taps; i++) {
-    f.n = window_pieces(w, run, n, i / w->kernel[2] / w->kernel[1], i / w->kernel[2] % w->kernel[1], i % w->kernel[2], piece, &f.clear);
+    f.n = window_pieces(w, run, n, i / w->kernel[2] / w->kernel[1], i / w->kernel[2] % w->kernel[1], i % w->kernel[2],
+                        piece, &f.clear);
     f.clear |= cols < width;
     size_t row = (size_t)(i * width) * size;
     go(&f, back ? (const char *)from + row : from, back ? to : (char *)to + row);
   }
 }
 
-/* -- forward --------------------------------------------------------------------------------------------------------- */
+/* -- forward ------------------------------------------------------------------------------------------------------- */
 
 enum { PANELS = 4, PLAIN_PANELS = 8 };                /* of a block of positions; of one of a plain window */
 
@@ -109,7 +121,7 @@ struct forward {
   int act, height;
   int64_t run, taps, depth, in, out;                  /* channels of a run of depth */
   int64_t cols, rows, across, down;                   /* positions and filters of a unit; units along both */
-  bool plain, direct;                                 /* 1 x 1, stride 1, no padding; and the image itself serves as the panel */
+  bool plain, direct;                                 /* 1 x 1, stride 1, no padding; the image serves as the panel */
   bool add;
 };
 
@@ -126,7 +138,8 @@ static int64_t channels_of_run(const struct window *w, const struct gemm_type *t
 
 static size_t forward_room(const struct window *w, const struct gemm_type *t)
 {
-  return align_up((size_t)(channels_of_run(w, t) * window_taps(w) * t->nr * (plain_window(w) ? PLAIN_PANELS : PANELS)) * dtype_size(w->dtype), ALIGN);
+  int64_t cols = t->nr * (plain_window(w) ? PLAIN_PANELS : PANELS);
+  return align_up((size_t)(channels_of_run(w, t) * window_taps(w) * cols) * dtype_size(w->dtype), ALIGN);
 }
 
 static size_t tap_bytes(const struct window *w) { return align_up(sizeof(int64_t) * (size_t)window_taps(w), ALIGN); }
@@ -141,17 +154,20 @@ static void fill_panels(const struct forward *f, const char *x, int64_t j, int64
   const struct gemm_type *t = f->t;
   for (int64_t q = 0; q < cols; q += t->nr) {
     int64_t some = MIN(t->nr, cols - q);
-    window_columns(f->w, t, j + q, some, channels, some > t->w ? t->nr : t->w, f->tap, x, room + (size_t)(q * channels * f->taps) * f->size, false);
+    window_columns(f->w, t, j + q, some, channels, some > t->w ? t->nr : t->w, f->tap, x,
+                   room + (size_t)(q * channels * f->taps) * f->size, false);
   }
 }
 
 /* One unit: `cols` positions from j of one image, `rows` filters from o. */
-static void forward_block(const struct forward *f, const char *image, const char *strips, const char *bias, char *y, int64_t j, int64_t cols, int64_t rows)
+static void forward_block(const struct forward *f, const char *image, const char *strips, const char *bias, char *y,
+                          int64_t j, int64_t cols, int64_t rows)
 {
   const struct window *w = f->w;
   const struct gemm_type *t = f->t;
   char *room = f->tmp + f->room * (size_t)parallel_index();
-  struct gemm_block g = { .m = rows, .n = cols, .outer = 1, .ars = 1, .acs = f->height, .strip = f->height * f->depth, .rows = f->height, .b = room,
+  struct gemm_block g = { .m = rows, .n = cols, .outer = 1, .ars = 1, .acs = f->height, .strip = f->height * f->depth,
+                          .rows = f->height, .b = room,
                           .c = y + (size_t)j * f->size, .ldc = f->out, .alpha = 1 };
   for (int64_t c = 0; c < w->channels; c += f->run) {
     int64_t channels = MIN(f->run, w->channels - c);
@@ -187,7 +203,14 @@ static void forward_units(int64_t begin, int64_t end, void *context)
 }
 
 /* Strips of `height` rows for each group. */
-struct strips { const struct gemm_type *t; size_t size; int64_t rows, k, ars, acs, from_group; int height; const char *a; char *out; };
+struct strips {
+  const struct gemm_type *t;
+  size_t size;
+  int64_t rows, k, ars, acs, from_group;
+  int height;
+  const char *a;
+  char *out;
+};
 
 static void strip_some(int64_t begin, int64_t end, void *context)
 {
@@ -195,8 +218,8 @@ static void strip_some(int64_t begin, int64_t end, void *context)
   int64_t each = (s->rows + s->height - 1) / s->height;
   for (int64_t i = begin; i < end; i++) {
     int64_t group = i / each, row = i % each * s->height;
-    s->t->strip(MIN(s->height, s->rows - row), s->k, s->a + (size_t)(group * s->from_group + row * s->ars) * s->size, s->ars, s->acs, s->height,
-                s->out + (size_t)(i * s->height * s->k) * s->size);
+    s->t->strip(MIN(s->height, s->rows - row), s->k, s->a + (size_t)(group * s->from_group + row * s->ars) * s->size,
+                s->ars, s->acs, s->height, s->out + (size_t)(i * s->height * s->k) * s->size);
   }
 }
 
@@ -216,7 +239,8 @@ static int64_t forward_cut(struct forward *f)
   const struct window *w = f->w;
   int64_t blocks = (f->out + f->t->nr - 1) / f->t->nr, strips = (w->filters + f->height - 1) / f->height;
   int64_t b = MIN(blocks, f->plain ? PLAIN_PANELS : PANELS), s = strips, images = w->n * w->groups;
-  while ((double)(b * f->t->nr * s * f->height) * (double)f->depth > 2e6 && images * ((blocks + b - 1) / b) * ((strips + s - 1) / s) < 32) {
+  while ((double)(b * f->t->nr * s * f->height) * (double)f->depth > 2e6 &&
+         images * ((blocks + b - 1) / b) * ((strips + s - 1) / s) < 32) {
     if (b > 1) b = (b + 1) / 2;
     else if (s > 3) s = (s + 1) / 2;
     else break;
@@ -229,13 +253,15 @@ static int64_t forward_cut(struct forward *f)
 }
 
 /* weight: element (filter, term) of a group at filter * ars + term * acs. */
-static int multiply_image(const struct window *w, const void *x, const struct arr *weight, int64_t ars, int64_t acs, const void *bias, int act,
-                          void *y, bool add, struct gemm_kept *kept, void *tmp)
+static int multiply_image(const struct window *w, const void *x, const struct arr *weight, int64_t ars, int64_t acs,
+                          const void *bias, int act, void *y, bool add, struct gemm_kept *kept, void *tmp)
 {
   const struct gemm_type *t = gemm_type(w->dtype);
   const size_t size = dtype_size(w->dtype);
-  struct forward f = { .w = w, .t = t, .size = size, .x = x, .bias = bias, .y = y, .tap = tmp, .tmp = (char *)tmp + tap_bytes(w),
-                       .room = forward_room(w, t), .act = act, .run = channels_of_run(w, t), .taps = window_taps(w), .depth = window_depth(w),
+  struct forward f = { .w = w, .t = t, .size = size, .x = x, .bias = bias, .y = y, .tap = tmp,
+                       .tmp = (char *)tmp + tap_bytes(w),
+                       .room = forward_room(w, t), .act = act, .run = channels_of_run(w, t), .taps = window_taps(w),
+                       .depth = window_depth(w),
                        .in = window_in(w), .out = window_out(w), .add = add };
   f.height = gemm_height(w->filters, t->mr);
   f.plain = plain_window(w);
@@ -250,13 +276,13 @@ static int multiply_image(const struct window *w, const void *x, const struct ar
   return TY_OK;
 }
 
-int convolve_forward(const struct window *w, const void *x, const struct arr *weight, const void *bias, int act, void *y,
-                     struct gemm_kept *kept, void *tmp)
+int convolve_forward(const struct window *w, const void *x, const struct arr *weight, const void *bias, int act,
+                     void *y, struct gemm_kept *kept, void *tmp)
 {
   return multiply_image(w, x, weight, window_depth(w), 1, bias, act, y, false, kept, tmp);
 }
 
-/* -- gradient of the data ------------------------------------------------------------------------------------------------ */
+/* -- gradient of the data ------------------------------------------------------------------------------------------ */
 
 struct data {
   const struct window *w;
@@ -264,7 +290,7 @@ struct data {
   size_t size, room;
   const char *dy, *packed, *bias; char *dx, *tmp;
   const int64_t *tap;
-  int64_t taps, in, out, block, blocks, cols;         /* channels of a unit, units along the channels, positions at a time */
+  int64_t taps, in, out, block, blocks, cols;         /* channels of a unit, such units, positions at a time */
   int height, act;
   bool add;
 };
@@ -313,7 +339,8 @@ static void data_unit(const struct data *d, int64_t i, int64_t block)
   for (int64_t j = 0; j < d->out; j += d->cols) {
     int64_t cols = MIN(d->cols, d->out - j);
     struct gemm_block g = { .m = rows, .n = cols, .k = w->filters, .outer = 1, .a = strips, .ars = 1, .acs = d->height,
-                            .strip = d->height * w->filters, .rows = d->height, .b = dy + (size_t)j * d->size, .ldb = d->out, .panel = d->t->nr, .full = true,
+                            .strip = d->height * w->filters, .rows = d->height, .b = dy + (size_t)j * d->size,
+                            .ldb = d->out, .panel = d->t->nr, .full = true,
                             .c = room, .ldc = d->cols, .alpha = 1 };
     gemm_sum(d->t, &g);
     window_columns(w, d->t, j, cols, channels, d->cols, d->tap, room, dx, true);
@@ -347,8 +374,10 @@ int convolve_data(const struct window *w, const void *dy, const struct arr *weig
   if (plain_window(w)) return multiply_image(&v, dy, weight, 1, w->channels, bias, act, dx, add, kept, tmp);
   const struct gemm_type *t = gemm_type(w->dtype);
   const size_t size = dtype_size(w->dtype);
-  struct data d = { .w = w, .t = t, .size = size, .room = data_room(w, t), .dy = dy, .dx = dx, .bias = bias, .act = act, .tap = tmp, .tmp = (char *)tmp + tap_bytes(w),
-                    .taps = window_taps(w), .in = window_in(w), .out = window_out(w), .block = data_block(w, t), .cols = data_cols(w), .add = add };
+  struct data d = { .w = w, .t = t, .size = size, .room = data_room(w, t), .dy = dy, .dx = dx, .bias = bias, .act = act,
+                    .tap = tmp, .tmp = (char *)tmp + tap_bytes(w),
+                    .taps = window_taps(w), .in = window_in(w), .out = window_out(w), .block = data_block(w, t),
+                    .cols = data_cols(w), .add = add };
   const int64_t depth = window_depth(w), rows = d.block * d.taps;
   bool fresh;
   d.blocks = (w->channels + d.block - 1) / d.block;
@@ -359,8 +388,9 @@ int convolve_data(const struct window *w, const void *dy, const struct arr *weig
   d.packed = packed;
   for (int64_t i = 0; !fresh && i < w->groups * d.blocks; i++) {
     int64_t from = i % d.blocks * rows;
-    struct strips s = { t, size, MIN(rows, depth - from), w->filters, 1, depth, 0, d.height,
-                        (const char *)weight->p + (size_t)(i / d.blocks * w->filters * depth + from) * size, packed + (size_t)(i * each * w->filters) * size };
+    const char *a = (const char *)weight->p + (size_t)(i / d.blocks * w->filters * depth + from) * size;
+    struct strips s = { t, size, MIN(rows, depth - from), w->filters, 1, depth, 0, d.height, a,
+                        packed + (size_t)(i * each * w->filters) * size };
     parallel((s.rows + s.height - 1) / s.height, MAX(1, 100000 / (s.height * s.k)), strip_some, &s);
   }
   window_offsets(w, tmp);

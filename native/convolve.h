@@ -14,14 +14,14 @@ struct window {
   int     dtype;
 };
 static inline int64_t window_taps(const struct window *w) { return w->kernel[0] * w->kernel[1] * w->kernel[2]; }
-static inline int64_t window_depth(const struct window *w) { return w->channels * window_taps(w); }     /* terms of a sum */
+static inline int64_t window_depth(const struct window *w) { return w->channels * window_taps(w); }
 static inline int64_t window_in(const struct window *w) { return w->in[0] * w->in[1] * w->in[2]; }
 static inline int64_t window_out(const struct window *w) { return w->out[0] * w->out[1] * w->out[2]; }
 
 /* y = act(conv(x, weight) + bias). kept: the packed weight, state of the instruction */
 size_t convolve_forward_scratch(const struct window *w);
-int    convolve_forward(const struct window *w, const void *x, const struct arr *weight, const void *bias, int act, void *y,
-                        struct gemm_kept *kept, void *tmp);
+int    convolve_forward(const struct window *w, const void *x, const struct arr *weight, const void *bias, int act,
+                        void *y, struct gemm_kept *kept, void *tmp);
 /* dx (+)= gradient of x, from dy; or, for a deconvolution, act(that + bias) */
 size_t convolve_data_scratch(const struct window *w);
 int    convolve_data(const struct window *w, const void *dy, const struct arr *weight, void *dx, bool add,

@@ -22,13 +22,14 @@ static double weight_of(const struct depth *d, int64_t i)
   return d->size == 8 ? ((const double *)d->weight)[i] : (double)((const float *)d->weight)[i];
 }
 
-/* What the taps of the window see for one output row: first column, columns, place in the image. Negative n: nothing. */
+/* What a tap of the window sees for one output row: first column, columns, place in the image. Negative n: nothing. */
 struct sight { int64_t first, n, from; };
 
 static struct sight look(const struct window *w, int64_t row, int64_t tap)
 {
   int64_t x = tap % w->kernel[2], y = tap / w->kernel[2] % w->kernel[1], z = tap / w->kernel[2] / w->kernel[1];
-  int64_t iz = row / w->out[1] * w->stride[0] - w->pad[0] + z * w->dilate[0], iy = row % w->out[1] * w->stride[1] - w->pad[1] + y * w->dilate[1];
+  int64_t iz = row / w->out[1] * w->stride[0] - w->pad[0] + z * w->dilate[0],
+          iy = row % w->out[1] * w->stride[1] - w->pad[1] + y * w->dilate[1];
   int64_t ix = x * w->dilate[2] - w->pad[2], s = w->stride[2];
   if (iz < 0 || iz >= w->in[0] || iy < 0 || iy >= w->in[1] || ix >= w->in[2]) return (struct sight){ 0, -1, 0 };
   int64_t first = ix < 0 ? (-ix + s - 1) / s : 0, end = MIN(w->out[2], (w->in[2] - ix + s - 1) / s);
@@ -77,7 +78,9 @@ static void data_planes(int64_t begin, int64_t end, void *context)
         for (int64_t t = 0; t < d->taps; t++) {
           struct sight s = look(w, r, t);
           const char *dy = d->dy + (size_t)((u * w->filters + f) * d->out + r * w->out[2] + s.first) * d->size;
-          if (s.n > 0) spread_row(d, s.n, weight_of(d, (u % w->groups * w->filters + f) * d->taps + t), dy, x + (size_t)s.from * d->size, w->stride[2]);
+          if (s.n > 0)
+            spread_row(d, s.n, weight_of(d, (u % w->groups * w->filters + f) * d->taps + t), dy,
+                       x + (size_t)s.from * d->size, w->stride[2]);
         }
   }
 }
@@ -109,7 +112,8 @@ static void weight_filters(int64_t begin, int64_t end, void *context)
 
 static struct depth depth_of(const struct window *w, void *to, bool add)
 {
-  return (struct depth){ .w = w, .t = gemm_type(w->dtype), .size = dtype_size(w->dtype), .to = to, .taps = window_taps(w),
+  return (struct depth){ .w = w, .t = gemm_type(w->dtype), .size = dtype_size(w->dtype), .to = to,
+                         .taps = window_taps(w),
                          .in = window_in(w), .out = window_out(w), .add = add };
 }
 

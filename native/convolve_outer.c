@@ -69,8 +69,10 @@ static void one_image(const struct outer *d, const char *x, const char *dy, int6
     int64_t cols = MIN(COLUMNS, d->out - j), width = (cols + d->t->w - 1) / d->t->w * d->t->w;
     window_columns(w, d->t, j, cols, channels, width, d->tap, x, rows, false);
     gemm_panels(d->t, d->size, true, lanes, cols, rows, width, panels);
-    struct gemm_block g = { .m = w->filters, .n = lanes, .k = cols, .outer = 1, .a = dy + (size_t)j * d->size, .ars = d->out, .acs = 1,
-                            .b = panels, .panel = cols * d->t->nr, .c = to, .ldc = d->depth, .alpha = 1, .add = add || j > 0,
+    struct gemm_block g = { .m = w->filters, .n = lanes, .k = cols, .outer = 1, .a = dy + (size_t)j * d->size,
+                            .ars = d->out, .acs = 1,
+                            .b = panels, .panel = cols * d->t->nr, .c = to, .ldc = d->depth, .alpha = 1,
+                            .add = add || j > 0,
                             .copy = (size_t)d->out * d->size % 1024 == 0 };
     g.strip = gemm_height(g.m, d->t->mr) * g.ars;
     d->t->block(&g);
@@ -101,7 +103,8 @@ static void add_shares(int64_t begin, int64_t end, void *context)
   const int64_t all = d->w->groups * d->w->filters * d->depth;
   char *to = d->dw + (size_t)begin * d->size;
   if (!d->add) memset(to, 0, (size_t)(end - begin) * d->size);
-  for (int64_t s = 0; s < d->shares; s++) d->t->axpy(end - begin, 1, d->sums + (size_t)(s * all + begin) * d->size, 1, to);
+  for (int64_t s = 0; s < d->shares; s++)
+    d->t->axpy(end - begin, 1, d->sums + (size_t)(s * all + begin) * d->size, 1, to);
 }
 
 void outer_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add, void *tmp)

@@ -1,7 +1,10 @@
-/* convolve_plain.c - convolution by its definition, in double; and im2col with its adjoint. What the fast ones are held to. */
+/* convolve_plain.c - convolution by its definition, and im2col with its adjoint: what the fast ones are held to. */
 #include "convolve.h"
 
-static double get(int dtype, const void *p, int64_t i) { return dtype == TY_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i]; }
+static double get(int dtype, const void *p, int64_t i)
+{
+  return dtype == TY_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
+}
 
 static void put(int dtype, void *p, int64_t i, double v, bool add)
 {
@@ -38,7 +41,8 @@ static void visit_all(const struct window *w, visit_fn visit, void *context)
         for (int64_t c = 0; c < w->channels; c++)
           for (int64_t t = 0; t < taps; t++) {
             int64_t at = seen(w, j, t), filter = i % w->groups * w->filters + o;
-            struct term term = { (i * w->channels + c) * in + at, (filter * w->channels + c) * taps + t, (i * w->filters + o) * out + j };
+            struct term term = { (i * w->channels + c) * in + at, (filter * w->channels + c) * taps + t,
+                                 (i * w->filters + o) * out + j };
             if (at >= 0) visit(&term, context);
           }
 }
@@ -70,7 +74,8 @@ void convolve_plain(const struct window *w, const void *x, const void *weight, c
   struct plain p = { w->dtype, x, weight, NULL, y };
   const int64_t out = window_out(w), filters = w->groups * w->filters;
   clear(w->dtype, y, w->n * filters * out);
-  for (int64_t i = 0; bias && i < w->n * filters * out; i++) put(w->dtype, y, i, get(w->dtype, bias, i / out % filters), false);
+  for (int64_t i = 0; bias && i < w->n * filters * out; i++)
+    put(w->dtype, y, i, get(w->dtype, bias, i / out % filters), false);
   visit_all(w, add_forward, &p);
 }
 
@@ -88,7 +93,7 @@ void convolve_plain_weight(const struct window *w, const void *x, const void *dy
   visit_all(w, add_weight, &p);
 }
 
-/* -- columns -------------------------------------------------------------------------------------------------------- */
+/* -- columns ------------------------------------------------------------------------------------------------------- */
 
 void im2col(const struct window *w, const void *x, void *columns, bool add)
 {

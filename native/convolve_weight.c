@@ -2,9 +2,9 @@
 **
 ** dW^T = columns (depth x positions) times dy^T (positions x filters). The columns are the image itself, read in place
 ** (padded copy where there is padding) as the left side: for one tap of the window, neighbouring channels are rows a
-** channel apart; with few channels, neighbouring taps of a row of the window are rows instead. Positions go by in blocks
-** of a few output rows, whose dy^T is packed once for all taps. Images are dealt to a fixed number of shares, each with
-** a sum of its own, which are added in order at the end: the split depends on shapes alone.
+** channel apart; with few channels, neighbouring taps of a row of the window are rows instead. Positions go by in
+** blocks of a few output rows, whose dy^T is packed once for all taps. Images are dealt to a fixed number of shares,
+** each with a sum of its own, which are added in order at the end: the split depends on shapes alone.
 ** Many filters take another way: convolve_outer.c.
 */
 #include "convolve_inner.h"
@@ -46,7 +46,9 @@ static void plan(struct weight *d)
   d->shares = (w->n + d->images - 1) / d->images;
   double work = (double)d->images * (double)window_depth(w) * (double)d->ld * (double)d->out;
   int64_t panels = (d->ld + d->t->nr - 1) / d->t->nr, p = panels;
-  while (p > 1 && d->shares * w->groups * ((panels + p - 1) / p) < SHARES && work * (double)p / (double)panels > 4 * GEMM_WORK) p = (p + 1) / 2;
+  while (p > 1 && d->shares * w->groups * ((panels + p - 1) / p) < SHARES &&
+         work * (double)p / (double)panels > 4 * GEMM_WORK)
+    p = (p + 1) / 2;
   d->lanes = p * d->t->nr;
   d->across = (panels + p - 1) / p;
   int64_t slab = d->padded ? w->channels * d->slab[0] * d->slab[1] * d->slab[2] : 0;
@@ -79,19 +81,21 @@ static void copy_slab(const struct weight *d, const char *image, const int64_t f
         bool out = z < 0 || z >= w->in[0] || y < 0 || y >= w->in[1] || right <= left;
         if (out || left || right < d->slab[2]) memset(slab, 0, (size_t)d->slab[2] * size);
         if (out) continue;
-        memcpy(slab + (size_t)left * size, image + (size_t)((z * w->in[1] + y) * w->in[2] + from[2] + left) * size, (size_t)(right - left) * size);
+        memcpy(slab + (size_t)left * size, image + (size_t)((z * w->in[1] + y) * w->in[2] + from[2] + left) * size,
+               (size_t)(right - left) * size);
       }
 }
 
 /* All taps of one block: positions (z, y .. y + oh, x .. x + ow), dy^T packed in `panels`. */
-static void block_taps(const struct weight *d, const char *image, const int64_t size[3], int64_t channel, int64_t oh, int64_t ow,
-                       const char *panels, char *sums, int64_t lanes)
+static void block_taps(const struct weight *d, const char *image, const int64_t size[3], int64_t channel, int64_t oh,
+                       int64_t ow, const char *panels, char *sums, int64_t lanes)
 {
   const struct window *w = d->w;
   const int64_t *k = w->kernel;
   struct gemm_block g = { .m = d->by_tap ? k[2] : w->channels, .n = lanes, .k = ow, .outer = oh, .acs = w->stride[2],
                           .jump = w->stride[1] * size[2] - ow * w->stride[2], .ars = d->by_tap ? w->dilate[2] : channel,
-                          .b = panels, .panel = oh * ow * d->t->nr, .ldc = d->by_tap ? d->ld : d->taps * d->ld, .alpha = 1, .add = true };
+                          .b = panels, .panel = oh * ow * d->t->nr, .ldc = d->by_tap ? d->ld : d->taps * d->ld,
+                          .alpha = 1, .add = true };
   g.strip = gemm_height(g.m, d->t->mr) * g.ars;
   for (int64_t c = 0; c < (d->by_tap ? w->channels : 1); c++)
     for (int64_t t = 0; t < d->taps; t += d->by_tap ? k[2] : 1) {
@@ -134,7 +138,8 @@ static void weight_units(int64_t begin, int64_t end, void *context)
     int64_t o = u % d->across * d->lanes, group = u / d->across % w->groups, share = u / d->across / w->groups;
     int64_t lanes = MIN(d->lanes, w->filters - o), depth = window_depth(w);
     char *sums = d->sums + (size_t)((share * w->groups + group) * depth * d->ld + o) * d->size;
-    for (int64_t k = 0; k < depth; k++) memset(sums + (size_t)(k * d->ld) * d->size, 0, (size_t)MIN(d->lanes, d->ld - o) * d->size);
+    for (int64_t k = 0; k < depth; k++)
+      memset(sums + (size_t)(k * d->ld) * d->size, 0, (size_t)MIN(d->lanes, d->ld - o) * d->size);
     for (int64_t i = share * d->images; i < MIN(w->n, (share + 1) * d->images); i++) {
       const char *x = d->x + (size_t)((i * w->groups + group) * w->channels * d->in) * d->size;
       const char *dy = d->dy + (size_t)(((i * w->groups + group) * w->filters + o) * d->out) * d->size;
@@ -143,7 +148,7 @@ static void weight_units(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* -- sums to dw ------------------------------------------------------------------------------------------------------ */
+/* -- sums to dw ---------------------------------------------------------------------------------------------------- */
 
 struct gather { const struct weight *d; char *dw; bool add; };
 
@@ -188,16 +193,24 @@ int convolve_weight(const struct window *w, const void *x, const void *dy, void 
   return TY_OK;
 }
 
-/* -- bias ----------------------------------------------------------------------------------------------------------------- */
+/* -- bias ---------------------------------------------------------------------------------------------------------- */
 
-struct channel_sums { const struct gemm_type *t; int dtype; int64_t n, c, spatial; const char *x; void *out; bool add; };
+struct channel_sums {
+  const struct gemm_type *t;
+  int dtype;
+  int64_t n, c, spatial;
+  const char *x;
+  void *out;
+  bool add;
+};
 
 static void some_channels(int64_t begin, int64_t end, void *context)
 {
   const struct channel_sums *s = context;
   for (int64_t c = begin; c < end; c++) {
     double total = 0;
-    for (int64_t i = 0; i < s->n; i++) total += s->t->sum(s->spatial, s->x + (size_t)((i * s->c + c) * s->spatial) * dtype_size(s->dtype));
+    for (int64_t i = 0; i < s->n; i++)
+      total += s->t->sum(s->spatial, s->x + (size_t)((i * s->c + c) * s->spatial) * dtype_size(s->dtype));
     if (s->dtype == TY_F64) ((double *)s->out)[c] = total + (s->add ? ((double *)s->out)[c] : 0);
     else ((float *)s->out)[c] = (float)(total + (s->add ? ((float *)s->out)[c] : 0));
   }

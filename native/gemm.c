@@ -109,7 +109,8 @@ static void packed_here(struct job *j, struct gemm_block g)
     part.add = g.add || done;
     part.bias = last ? g.bias : NULL;
     part.act = last ? g.act : ACT_NONE;
-    gemm_panels(t, j->size, j->tb, g.n, part.k, (const char *)g.b + (size_t)(done * (j->tb ? 1 : g.ldb)) * j->size, g.ldb, room);
+    gemm_panels(t, j->size, j->tb, g.n, part.k, (const char *)g.b + (size_t)(done * (j->tb ? 1 : g.ldb)) * j->size,
+                g.ldb, room);
     t->block(&part);
   }
 }
@@ -142,7 +143,7 @@ static int run(struct job *j)
   return j->failed ? fail_memory("product", gemm_panel_bytes(j->t, j->cols, j->t->kc, j->size), mem_bytes(), 0) : TY_OK;
 }
 
-/* -- packed right side ---------------------------------------------------------------------------------------------- */
+/* -- packed right side --------------------------------------------------------------------------------------------- */
 
 int gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *packed,
                 void *c, int64_t ldc, const struct gemm_epilogue *e)
@@ -156,7 +157,7 @@ int gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void 
   return run(&j);
 }
 
-/* -- plain ------------------------------------------------------------------------------------------------------------- */
+/* -- plain --------------------------------------------------------------------------------------------------------- */
 
 static void scale_rows(int dtype, int64_t m, int64_t n, double beta, void *c, int64_t ldc)
 {
@@ -240,7 +241,8 @@ static int product(int dtype, bool ta, bool tb, struct gemm_block g, int64_t lda
   g.panel = t->nr;
   g.strip = gemm_height(g.m, t->mr) * g.ars;
   if (e) g.bias = e->bias, g.act = e->act;
-  struct job j = { .t = t, .size = size, .g = g, .tb = tb, .pack = tb || (g.m > 2 * t->mr && (double)g.n * (double)g.k > 30000) };
+  struct job j = { .t = t, .size = size, .g = g, .tb = tb,
+                   .pack = tb || (g.m > 2 * t->mr && (double)g.n * (double)g.k > 30000) };
   j.g.full = !j.pack;
   return run(&j);
 }
@@ -253,18 +255,20 @@ int gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double al
   if (beta != 0 && beta != 1) scale_rows(dtype, m, n, beta, c, ldc);
   if (k <= 0 && beta == 0) clear_rows(dtype_size(dtype), m, n, c, ldc);
   if (k <= 0) return TY_OK;
-  struct gemm_block g = { .m = m, .n = n, .k = k, .a = a, .b = b, .ldb = ldb, .c = c, .ldc = ldc, .alpha = alpha, .add = beta != 0 };
+  struct gemm_block g = { .m = m, .n = n, .k = k, .a = a, .b = b, .ldb = ldb, .c = c, .ldc = ldc, .alpha = alpha,
+                          .add = beta != 0 };
   return product(dtype, ta, tb, g, lda, NULL);
 }
 
 int gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda,
                const void *b, int64_t ldb, void *c, int64_t ldc, const struct gemm_epilogue *e)
 {
-  struct gemm_block g = { .m = m, .n = n, .k = k, .a = a, .b = b, .ldb = ldb, .c = c, .ldc = ldc, .alpha = 1, .add = e->add };
+  struct gemm_block g = { .m = m, .n = n, .k = k, .a = a, .b = b, .ldb = ldb, .c = c, .ldc = ldc, .alpha = 1,
+                          .add = e->add };
   return product(dtype, ta, tb, g, lda, e);
 }
 
-/* -- many ----------------------------------------------------------------------------------------------------------------- */
+/* -- many ---------------------------------------------------------------------------------------------------------- */
 
 struct batch {
   int dtype, failed;
@@ -279,8 +283,9 @@ static void some_products(int64_t begin, int64_t end, void *context)
   struct batch *x = context;
   const size_t size = dtype_size(x->dtype);
   for (int64_t i = begin; i < end; i++) {
-    int code = gemm(x->dtype, x->ta, x->tb, x->m, x->n, x->k, x->alpha, x->a + (size_t)(i * x->sa) * size, x->ta ? x->m : x->k,
-                    x->b + (size_t)(i * x->sb) * size, x->tb ? x->k : x->n, x->beta, x->c + (size_t)(i * x->sc) * size, x->n);
+    int code = gemm(x->dtype, x->ta, x->tb, x->m, x->n, x->k, x->alpha, x->a + (size_t)(i * x->sa) * size,
+                    x->ta ? x->m : x->k, x->b + (size_t)(i * x->sb) * size, x->tb ? x->k : x->n, x->beta,
+                    x->c + (size_t)(i * x->sc) * size, x->n);
     if (code) __atomic_store_n(&x->failed, code, __ATOMIC_RELAXED);
   }
 }

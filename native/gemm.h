@@ -3,6 +3,8 @@
 ** gemm        one product; picks our packed kernel or OpenBLAS by size; parallel inside; float32 and float64.
 ** gemm_pack   B packed into panels once (a weight that serves many products), then gemm_packed any number of times;
 **             the epilogue adds a bias row and applies an activation while C is still in registers.
+** gemm_fused  the same for a B that is not packed; k > 0.
+** gemm_batch  dense matrices, sa, sb, sc elements apart.
 ** gemm_kept   the packed copy of a weight that an instruction keeps between runs (in its state).
 ** Sums over k are in a fixed order for a given shape: equal settings give equal bits.
 */
@@ -17,14 +19,15 @@ struct gemm_epilogue { const void *bias; int act; bool add; };               /* 
 int    gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *packed,
                    void *c, int64_t ldc, const struct gemm_epilogue *e);
 int    gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda,
-                  const void *b, int64_t ldb, void *c, int64_t ldc, const struct gemm_epilogue *e);   /* B not packed; k > 0 */
+                  const void *b, int64_t ldb, void *c, int64_t ldc, const struct gemm_epilogue *e);
 int    gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha,
-                  const void *a, int64_t sa, const void *b, int64_t sb, double beta, void *c, int64_t sc);   /* dense matrices, strides between them */
+                  const void *a, int64_t sa, const void *b, int64_t sb, double beta, void *c, int64_t sc);
 
 /* State of an instruction with a weight: packed at the first run, and again when the array has changed (or may have:
-** it has no version). gemm_kept_room gives the bytes and says whether they still hold what was packed. */
+** it has no version). gemm_kept_room gives the bytes and says whether they still hold what was packed.
+** NULL: out of memory. */
 struct gemm_kept { uint64_t version; const void *of; void *packed; size_t bytes; };
-const void *gemm_keep(struct gemm_kept *s, const struct arr *weight, bool tb, int64_t n, int64_t k, int64_t ldb);   /* NULL: out of memory */
+const void *gemm_keep(struct gemm_kept *s, const struct arr *weight, bool tb, int64_t n, int64_t k, int64_t ldb);
 void  *gemm_kept_room(struct gemm_kept *s, const struct arr *weight, size_t bytes, bool *fresh);
 void   gemm_kept_done(void *state);
 const char *gemm_refuse(const struct call *c);        /* TYCHO_DISABLE=gemm: the plain loops behind are taken */

@@ -6,10 +6,11 @@
 /* Multiply-adds that are worth a chunk of a parallel region (10 to 20 us on one core). */
 #define GEMM_WORK 1000000.0
 
-void   gemm_sum(const struct gemm_type *t, const struct gemm_block *g);       /* a block whose k is cut into runs of t->kc */
+void   gemm_sum(const struct gemm_type *t, const struct gemm_block *g);     /* a block whose k is cut into runs of kc */
 size_t gemm_panel_bytes(const struct gemm_type *t, int64_t n, int64_t k, size_t size);
-void   gemm_panels(const struct gemm_type *t, size_t size, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *out);
-void  *gemm_room(size_t bytes);                       /* this thread's own buffer, kept between calls; NULL: out of memory, failure set */
+void   gemm_panels(const struct gemm_type *t, size_t size, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb,
+                   void *out);
+void  *gemm_room(size_t bytes);                       /* this thread's buffer, kept between calls; NULL: no memory */
 
 /* OpenBLAS, one thread a call (blas.c). */
 bool   blas_wanted(int dtype, int64_t m, int64_t n, int64_t k);

@@ -25,8 +25,8 @@ struct gemm_block {
   int act;                                            /* ACT_* */
 };
 
-/* Columns of a panel as they lie in an image: pieces of output rows. Row (c, t) of the panel is channel c seen from tap t
-** of the window. fill copies an image to panel rows of `width` elements; spread adds such rows to an image. */
+/* Columns of a panel as they lie in an image: pieces of output rows. Row (c, t) of the panel is channel c seen from tap
+** t of the window. fill copies an image to panel rows of `width` elements; spread adds such rows to an image. */
 struct gemm_piece { int64_t from; int32_t at, n; };   /* place in a channel, column, elements */
 struct gemm_image {
   int64_t channels, channel;                          /* how many, how far apart */
@@ -38,13 +38,14 @@ struct gemm_image {
 };
 
 struct gemm_type {
-  int mr, nr, w;                                      /* rows of a tile at most, columns of a panel, lanes of a vector */
+  int mr, nr, w;                                      /* most rows of a tile, columns of a panel, lanes of a vector */
   int kc;                                             /* steps after which a sum goes through memory */
   void (*block)(const struct gemm_block *b);
-  void (*panel)(int64_t k, int64_t cols, const void *b, int64_t ldb, void *out);     /* k x cols -> panel rows of ceil(cols, w) */
+  void (*panel)(int64_t k, int64_t cols, const void *b, int64_t ldb, void *out);     /* k x cols, to whole vectors */
   void (*panel_t)(int64_t k, int64_t cols, const void *b, int64_t ldb, void *out);   /* cols x k, transposed */
   void (*strip)(int64_t rows, int64_t k, const void *a, int64_t ars, int64_t acs, int height, void *out);
-  void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b, int64_t ldb, void *c, int64_t ldc,
+  void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b, int64_t ldb, void *c,
+               int64_t ldc,
                double alpha, bool add);                /* C = alpha A B^T: both read along k; for few rows */
   void (*act)(int act, int64_t n, void *x);
   void (*axpy)(int64_t n, double alpha, const void *x, int64_t step, void *y);       /* y += alpha x[i * step] */

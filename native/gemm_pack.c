@@ -41,7 +41,8 @@ static void some(int64_t begin, int64_t end, void *context)
     for (int64_t j = begin; j < end; j++) pack_rows(p, j, from, MIN(step, p->k - from));
 }
 
-void gemm_panels(const struct gemm_type *t, size_t size, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *out)
+void gemm_panels(const struct gemm_type *t, size_t size, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb,
+                 void *out)
 {
   struct packing p = { t, size, tb, n, k, ldb, b, out };
   int64_t each = (int64_t)t->nr * k;
@@ -95,7 +96,7 @@ const char *gemm_refuse(const struct call *c)
 /* -- columns ------------------------------------------------------------------------------------------------------- */
 
 struct columns { const struct gemm_type *t; size_t size; int64_t m, n; const char *a; char *out; bool add; };
-enum { STRETCH = 256, RUN = 128 };                    /* columns at a time; rows whose sum is made before it joins the whole */
+enum { STRETCH = 256, RUN = 128 };                    /* columns at a time; rows that are added up on their own */
 
 static void some_columns(int64_t begin, int64_t end, void *context)
 {
@@ -107,7 +108,8 @@ static void some_columns(int64_t begin, int64_t end, void *context)
     if (!x->add) memset(out, 0, (size_t)n * x->size);
     for (int64_t i = 0; i < x->m; i += RUN) {
       memset(part, 0, (size_t)n * x->size);
-      for (int64_t r = i; r < MIN(i + RUN, x->m); r++) x->t->axpy(n, 1, x->a + (size_t)(r * x->n + j) * x->size, 1, part);
+      for (int64_t r = i; r < MIN(i + RUN, x->m); r++)
+        x->t->axpy(n, 1, x->a + (size_t)(r * x->n + j) * x->size, 1, part);
       x->t->axpy(n, 1, part, 1, out);
     }
   }

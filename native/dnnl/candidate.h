@@ -13,9 +13,11 @@ int    onednn_conv_back(struct call *c);
 void   onednn_conv_done(void *state);
 
 #define DNNL_CONV \
-  { "oneDNN", onednn_conv, T(TY_F32), onednn_conv_refuse, onednn_conv_scratch, onednn_conv_state, onednn_conv_done, 0, K_ACT },
+  { "oneDNN",  onednn_conv, T(TY_F32), onednn_conv_refuse, onednn_conv_scratch, onednn_conv_state, \
+    onednn_conv_done, 0, K_ACT },
 #define DNNL_CONV_BACK \
-  { "oneDNN", onednn_conv_back, T(TY_F32), onednn_conv_back_refuse, onednn_conv_back_scratch, onednn_conv_state, onednn_conv_done, 7, 0 },
+  { "oneDNN",  onednn_conv_back, T(TY_F32), onednn_conv_back_refuse, onednn_conv_back_scratch, onednn_conv_state, \
+    onednn_conv_done, 7, 0 },
 #else
 #define DNNL_CONV
 #define DNNL_CONV_BACK

@@ -9,7 +9,10 @@
 
 static const struct param params[] = { CONV_WINDOW, CONV_REST("1024", "0", "NCW|NCHW|NCDHW|NHWC|NDHWC"), { 0 } };
 
-const char *conv_ports(const void *param) { return ((const struct conv *)param)->no_bias ? "data weight" : "data weight bias"; }
+const char *conv_ports(const void *param)
+{
+  return ((const struct conv *)param)->no_bias ? "data weight" : "data weight bias";
+}
 
 bool conv_channels_last(const struct conv *p) { return p->layout >= LAYOUT_NHWC; }
 
@@ -31,7 +34,8 @@ static int check_list(struct dims *d, const char *name, const struct dims *kerne
   snprintf(want, sizeof want, "%lld entries, as kernel has", (long long)kernel->n);
   if (d->n != kernel->n) return bad(name, want, d->n);
   for (int64_t i = 0; i < d->n; i++)
-    if (d->d[i] < least || d->d[i] > INT32_MAX) return bad(name, least ? "entries from 1 on" : "entries from 0 on", d->d[i]);
+    if (d->d[i] < least || d->d[i] > INT32_MAX)
+      return bad(name, least ? "entries from 1 on" : "entries from 0 on", d->d[i]);
   return TY_OK;
 }
 
@@ -45,7 +49,8 @@ int conv_check(void *param)
   TRY(check_list(&p->dilate, "dilate", &p->kernel, 1, 1));
   TRY(check_list(&p->pad, "pad", &p->kernel, 0, 0));
   if (p->num_filter % p->num_group) return bad("num_filter", "a multiple of num_group", p->num_filter);
-  if (p->layout >= 0 && axes[p->layout] != p->kernel.n) return bad("layout", "as many spatial axes as kernel has entries", axes[p->layout]);
+  if (p->layout >= 0 && axes[p->layout] != p->kernel.n)
+    return bad("layout", "as many spatial axes as kernel has entries", axes[p->layout]);
   return TY_OK;
 }
 
@@ -67,7 +72,8 @@ static int infer_channels(struct infer *s, const struct conv *p, int64_t channel
   bool last = conv_channels_last(p);
   int64_t dim[5] = { p->num_filter };
   if (channels % p->num_group)
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "%lld channels cannot be divided into %lld groups", (long long)channels, (long long)p->num_group);
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "%lld channels cannot be divided into %lld groups", (long long)channels,
+                      (long long)p->num_group);
   for (int i = 0; i < n; i++) dim[i + (last ? 1 : 2)] = p->kernel.d[i];
   dim[last ? n + 1 : 1] = channels / p->num_group;
   TRY(shape_is(s, &s->in[1], n + 2, dim));
@@ -81,14 +87,17 @@ static int shape(struct infer *s)
   ty_desc *x = &s->in[0], *y = &s->out[0];
   const bool back = strcmp(s->op->name, "Convolution_v1") != 0;
   if (!x->ndim) return TY_OK;
-  if (x->ndim != n + 2) return infer_fail(s, TY_ESHAPE, x, "expected %d dimensions for a kernel of %d, got %d", n + 2, n, x->ndim);
+  if (x->ndim != n + 2)
+    return infer_fail(s, TY_ESHAPE, x, "expected %d dimensions for a kernel of %d, got %d", n + 2, n, x->ndim);
   TRY(infer_channels(s, p, x->dim[first == 1 ? n + 1 : 1]));
   int64_t dim[5] = { x->dim[0] };
   dim[first == 1 ? n + 1 : 1] = p->num_filter;
   for (int i = 0; i < n; i++) {
     int64_t in = x->dim[first + i], whole = in + 2 * p->pad.d[i];
     if (in && whole < reach(p, i))
-      return infer_fail(s, TY_ESHAPE, x, "the window takes %lld elements of axis %d, which has only %lld with its padding", (long long)reach(p, i), first + i, (long long)whole);
+      return infer_fail(s, TY_ESHAPE, x,
+                        "the window takes %lld elements of axis %d, which has only %lld with its padding",
+                        (long long)reach(p, i), first + i, (long long)whole);
     dim[first + i] = in ? (whole - reach(p, i)) / p->stride.d[i] + 1 : 0;
   }
   TRY(shape_is(s, y, n + 2, dim));
@@ -105,7 +114,8 @@ static int shape(struct infer *s)
 
 struct window conv_window(const struct conv *p, const ty_desc *x, const ty_desc *weight, const ty_desc *y)
 {
-  struct window w = { .n = x->dim[0], .groups = p->num_group, .channels = weight->dim[1], .filters = weight->dim[0] / p->num_group, .dtype = weight->dtype };
+  struct window w = { .n = x->dim[0], .groups = p->num_group, .channels = weight->dim[1],
+                      .filters = weight->dim[0] / p->num_group, .dtype = weight->dtype };
   int skip = 3 - (int)p->kernel.n;
   bool plain = true;
   for (int a = 0; a < 3; a++) {
@@ -132,8 +142,14 @@ const char *conv_refuse_layout(const struct call *c)
 
 static const char *refuse_last(const struct call *c) { return conv_channels_last(c->param) ? "channels last" : NULL; }
 
-static struct window window_of(const struct call *c)  { return conv_window(c->param, &c->in[0].d, &c->in[1].d, &c->out[0].d); }
-static struct window window_back(const struct call *c) { return conv_window(c->param, &c->in[1].d, &c->in[2].d, &c->in[0].d); }
+static struct window window_of(const struct call *c)
+{
+  return conv_window(c->param, &c->in[0].d, &c->in[1].d, &c->out[0].d);
+}
+static struct window window_back(const struct call *c)
+{
+  return conv_window(c->param, &c->in[1].d, &c->in[2].d, &c->in[0].d);
+}
 static const void *bias_of(const struct call *c) { return c->nin > 2 ? c->in[2].p : NULL; }
 
 static size_t state(const struct call *c) { return sizeof(struct gemm_kept); }
@@ -161,20 +177,22 @@ static void bias_gradient(struct call *c)
 {
   const ty_desc *g = &c->in[0].d;
   if (c->nout > 2 && c->out[2].p)
-    convolve_bias(g->dtype, g->dim[0], g->dim[1], desc_count(g) / g->dim[0] / g->dim[1], c->in[0].p, c->out[2].p, c->add >> 2 & 1);
+    convolve_bias(g->dtype, g->dim[0], g->dim[1], desc_count(g) / g->dim[0] / g->dim[1], c->in[0].p, c->out[2].p,
+                  c->add >> 2 & 1);
 }
 
 /* in: gradient of the output, data, weight */
 static int backward(struct call *c)
 {
   struct window w = window_back(c);
-  if (c->out[0].p) TRY(convolve_data(&w, c->in[0].p, &c->in[2], c->out[0].p, c->add & 1, NULL, ACT_NONE, c->state, c->tmp));
+  if (c->out[0].p)
+    TRY(convolve_data(&w, c->in[0].p, &c->in[2], c->out[0].p, c->add & 1, NULL, ACT_NONE, c->state, c->tmp));
   if (c->out[1].p) TRY(convolve_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1, c->tmp));
   bias_gradient(c);
   return TY_OK;
 }
 
-/* -- a window that covers the image: Y = X W^T ----------------------------------------------------------------------- */
+/* -- a window that covers the image: Y = X W^T --------------------------------------------------------------------- */
 
 static const char *refuse_partial(const struct call *c, const struct window *w)
 {
@@ -215,7 +233,7 @@ static int whole_back(struct call *c)
   return TY_OK;
 }
 
-/* -- depthwise ------------------------------------------------------------------------------------------------------------ */
+/* -- depthwise ----------------------------------------------------------------------------------------------------- */
 
 static const char *refuse_deep(const struct call *c, const struct window *w)
 {
@@ -251,7 +269,7 @@ static int depth_back(struct call *c)
   return TY_OK;
 }
 
-/* -- plain loops ------------------------------------------------------------------------------------------------------- */
+/* -- plain loops --------------------------------------------------------------------------------------------------- */
 
 static int plain(struct call *c)
 {
@@ -269,29 +287,36 @@ static int plain_back(struct call *c)
   return TY_OK;
 }
 
-/*                                      name      run         types    refuse              scratch       state  done            add flags */
-static const struct kernel cpu[]  = { { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,  NULL,           0,  K_ACT },
-                                      DNNL_CONV
-                                      { "rows",   depth,      T_FLOAT, refuse_depth,       NULL,         NULL,  NULL,           0,  K_ACT },
-                                      { "panels", forward,    T_FLOAT, conv_refuse_layout, scratch,      state, gemm_kept_done, 0,  K_ACT },
-                                      { "plain",  plain,      T_FLOAT, refuse_last }, { 0 } };
-static const struct kernel back[] = { { "product", whole_back, T_FLOAT, refuse_whole_back,  NULL,         NULL,  NULL,           7 },
-                                      DNNL_CONV_BACK
-                                      { "rows",   depth_back, T_FLOAT, refuse_depth_back,  NULL,         NULL,  NULL,           7 },
-                                      { "panels", backward,   T_FLOAT, conv_refuse_layout, back_scratch, state, gemm_kept_done, 7 },
-                                      { "plain",  plain_back, T_FLOAT, refuse_last,        NULL,         NULL,  NULL,           7 }, { 0 } };
+/* name      run         types    refuse              scratch       state  done            add flags */
+static const struct kernel cpu[] = {
+  { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,  NULL,           0,  K_ACT },
+  DNNL_CONV
+  { "rows",    depth,      T_FLOAT, refuse_depth,       NULL,         NULL,  NULL,           0,  K_ACT },
+  { "panels",  forward,    T_FLOAT, conv_refuse_layout, scratch,      state, gemm_kept_done, 0,  K_ACT },
+  { "plain",   plain,      T_FLOAT, refuse_last }, { 0 }
+};
+static const struct kernel back[] = {
+  { "product", whole_back, T_FLOAT, refuse_whole_back,  NULL,         NULL,  NULL,           7 },
+  DNNL_CONV_BACK
+  { "rows",    depth_back, T_FLOAT, refuse_depth_back,  NULL,         NULL,  NULL,           7 },
+  { "panels",  backward,   T_FLOAT, conv_refuse_layout, back_scratch, state, gemm_kept_done, 7 },
+  { "plain",   plain_back, T_FLOAT, refuse_last,        NULL,         NULL,  NULL,           7 }, { 0 }
+};
 
 static const struct param params_v1[] = { CONV_WINDOW, CONV_REST("1024", "0", "NCHW|NHWC|NCDHW|NDHWC"), { 0 } };
 
 const struct op op_conv[] = { {
   .name = "Convolution", .alias = "_npx_convolution",
-  .doc = "Cross-correlation of data (N, C, spatial) with weight (num_filter, C / num_group, kernel) plus bias (num_filter,); zeros outside. "
+  .doc = "Cross-correlation of data (N, C, spatial) with weight (num_filter, C / num_group, kernel) plus bias "
+         "(num_filter,); zeros outside. "
          "Output (N, num_filter, floor((in + 2 pad - dilate (kernel - 1) - 1) / stride) + 1). Gradients of all inputs.",
-  .in = "data weight bias", .out = "output", .in_of = conv_ports, .param = params, .param_size = sizeof(struct conv), .check = conv_check,
+  .in = "data weight bias", .out = "output", .in_of = conv_ports, .param = params, .param_size = sizeof(struct conv),
+  .check = conv_check,
   .shape = shape, .grad = "g0 i0 i1", .shown = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back, .tier = 1,
 }, {
   .name = "Convolution_v1",
   .doc = "As Convolution with two or three spatial axes; the data's shape is not inferred from the output's.",
-  .in = "data weight bias", .out = "output", .in_of = conv_ports, .param = params_v1, .param_size = sizeof(struct conv), .check = check_v1,
+  .in = "data weight bias", .out = "output", .in_of = conv_ports, .param = params_v1, .param_size = sizeof(struct conv),
+  .check = check_v1,
   .shape = shape, .grad = "g0 i0 i1", .shown = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back, .tier = 2,
 }, { 0 } };

@@ -7,8 +7,10 @@
 
 static const struct param params[] = {
   CONV_WINDOW,
-  { "adj",          P_SHAPE, offsetof(struct conv, adj),          "()", "further elements at the end of the output; (): 0" },
-  { "target_shape", P_SHAPE, offsetof(struct conv, target_shape), "()", "spatial shape of the output; pad and adj follow from it" },
+  { "adj",          P_SHAPE, offsetof(struct conv, adj),          "()",
+    "further elements at the end of the output; (): 0" },
+  { "target_shape", P_SHAPE, offsetof(struct conv, target_shape), "()",
+    "spatial shape of the output; pad and adj follow from it" },
   CONV_REST("512", "1", "NCW|NCHW|NCDHW|NHWC|NDHWC"),
   { 0 }
 };
@@ -32,14 +34,18 @@ static int check(void *param)
   if (p->target_shape.n != p->kernel.n) return bad("target_shape", "as many entries as kernel has", p->target_shape.n);
   for (int64_t i = 0; i < p->kernel.n; i++) {
     if (p->target_shape.d[i] < 0) return bad("target_shape", "entries from 0 on", p->target_shape.d[i]);
-    if (!p->target_shape.d[i] && (p->adj.d[i] < 0 || p->adj.d[i] >= p->stride.d[i])) return bad("adj", "entries smaller than stride", p->adj.d[i]);
+    if (!p->target_shape.d[i] && (p->adj.d[i] < 0 || p->adj.d[i] >= p->stride.d[i]))
+      return bad("adj", "entries smaller than stride", p->adj.d[i]);
   }
   return TY_OK;
 }
 
 /* -- inference ---------------------------------------------------------------------------------------------------- */
 
-static int64_t full(const struct conv *p, int i, int64_t in) { return p->stride.d[i] * (in - 1) + (p->kernel.d[i] - 1) * p->dilate.d[i] + 1; }
+static int64_t full(const struct conv *p, int i, int64_t in)
+{
+  return p->stride.d[i] * (in - 1) + (p->kernel.d[i] - 1) * p->dilate.d[i] + 1;
+}
 
 static int infer_axis(struct infer *s, const struct conv *p, int i, int axis, int64_t *out)
 {
@@ -47,7 +53,8 @@ static int infer_axis(struct infer *s, const struct conv *p, int i, int axis, in
   int64_t in = x->dim[axis], want = p->target_shape.d[i];
   if (want) {
     if (in && full(p, i, in) < want)
-      return infer_fail(s, TY_ESHAPE, y, "target_shape wants %lld elements on axis %d, but only %lld exist", (long long)want, axis, (long long)full(p, i, in));
+      return infer_fail(s, TY_ESHAPE, y, "target_shape wants %lld elements on axis %d, but only %lld exist",
+                        (long long)want, axis, (long long)full(p, i, in));
     *out = want;
     return TY_OK;
   }
@@ -66,10 +73,12 @@ static int shape(struct infer *s)
   const bool last = conv_channels_last(p);
   ty_desc *x = &s->in[0], *y = &s->out[0];
   if (!x->ndim) return TY_OK;
-  if (x->ndim != n + 2) return infer_fail(s, TY_ESHAPE, x, "expected %d dimensions for a kernel of %d, got %d", n + 2, n, x->ndim);
+  if (x->ndim != n + 2)
+    return infer_fail(s, TY_ESHAPE, x, "expected %d dimensions for a kernel of %d, got %d", n + 2, n, x->ndim);
   int64_t channels = x->dim[last ? n + 1 : 1], weight[5] = { channels }, dim[5] = { x->dim[0] };
   if (channels % p->num_group)
-    return infer_fail(s, TY_ESHAPE, x, "%lld channels cannot be divided into %lld groups", (long long)channels, (long long)p->num_group);
+    return infer_fail(s, TY_ESHAPE, x, "%lld channels cannot be divided into %lld groups", (long long)channels,
+                      (long long)p->num_group);
   weight[last ? n + 1 : 1] = p->num_filter / p->num_group;
   dim[last ? n + 1 : 1] = p->num_filter;
   for (int i = 0; i < n; i++) {
@@ -82,9 +91,9 @@ static int shape(struct infer *s)
   return shape_dim(s, x, 0, y->dim[0]);
 }
 
-/* -- kernels -------------------------------------------------------------------------------------------------------- */
+/* -- kernels ------------------------------------------------------------------------------------------------------- */
 
-/* x, y: data and output of the deconvolution. Padding on the left; what is left over on the right follows from sizes. */
+/* x, y: data and output of the deconvolution. Padding is that on the left; the right side follows from the sizes. */
 static struct window window_for(const struct conv *p, const ty_desc *x, const ty_desc *weight, const ty_desc *y)
 {
   struct conv q = *p;
@@ -93,8 +102,14 @@ static struct window window_for(const struct conv *p, const ty_desc *x, const ty
   return conv_window(&q, y, weight, x);
 }
 
-static struct window window_of(const struct call *c)   { return window_for(c->param, &c->in[0].d, &c->in[1].d, &c->out[0].d); }
-static struct window window_back(const struct call *c) { return window_for(c->param, &c->in[1].d, &c->in[2].d, &c->in[0].d); }
+static struct window window_of(const struct call *c)
+{
+  return window_for(c->param, &c->in[0].d, &c->in[1].d, &c->out[0].d);
+}
+static struct window window_back(const struct call *c)
+{
+  return window_for(c->param, &c->in[1].d, &c->in[2].d, &c->in[0].d);
+}
 static const void *bias_of(const struct call *c) { return c->nin > 2 ? c->in[2].p : NULL; }
 
 static size_t state(const struct call *c) { return sizeof(struct gemm_kept); }
@@ -134,7 +149,8 @@ static void bias_gradient(struct call *c)
 {
   const ty_desc *g = &c->in[0].d;
   if (c->nout > 2 && c->out[2].p)
-    convolve_bias(g->dtype, g->dim[0], g->dim[1], desc_count(g) / g->dim[0] / g->dim[1], c->in[0].p, c->out[2].p, c->add >> 2 & 1);
+    convolve_bias(g->dtype, g->dim[0], g->dim[1], desc_count(g) / g->dim[0] / g->dim[1], c->in[0].p, c->out[2].p,
+                  c->add >> 2 & 1);
 }
 
 static int backward(struct call *c)
@@ -146,7 +162,7 @@ static int backward(struct call *c)
   return TY_OK;
 }
 
-/* -- plain loops ------------------------------------------------------------------------------------------------------ */
+/* -- plain loops --------------------------------------------------------------------------------------------------- */
 
 static const char *refuse_last(const struct call *c) { return conv_channels_last(c->param) ? "channels last" : NULL; }
 
@@ -155,7 +171,8 @@ static int plain(struct call *c)
   struct window w = window_of(c);
   convolve_plain_data(&w, c->in[0].p, c->in[1].p, c->out[0].p, false);
   if (bias_of(c)) {
-    const int64_t n = desc_count(&c->out[0].d), spatial = n / c->out[0].d.dim[0] / c->out[0].d.dim[1], channels = c->out[0].d.dim[1];
+    const int64_t n = desc_count(&c->out[0].d), spatial = n / c->out[0].d.dim[0] / c->out[0].d.dim[1],
+                  channels = c->out[0].d.dim[1];
     for (int64_t i = 0; i < n; i++)
       if (w.dtype == TY_F64) ((double *)c->out[0].p)[i] += ((const double *)bias_of(c))[i / spatial % channels];
       else ((float *)c->out[0].p)[i] += ((const float *)bias_of(c))[i / spatial % channels];
@@ -172,18 +189,27 @@ static int plain_back(struct call *c)
   return TY_OK;
 }
 
-static const char *refuse_plain_back(const struct call *c) { return c->add & 1 ? "adds to the data's gradient" : refuse_last(c); }
+static const char *refuse_plain_back(const struct call *c)
+{
+  return c->add & 1 ? "adds to the data's gradient" : refuse_last(c);
+}
 
-/*                                      name      run         types    refuse              scratch       state  done            add flags */
-static const struct kernel cpu[]  = { { "panels", forward,    T_FLOAT, conv_refuse_layout, scratch,      state, gemm_kept_done, 0,  K_ACT },
-                                      { "plain",  plain,      T_FLOAT, refuse_last }, { 0 } };
-static const struct kernel back[] = { { "panels", backward,   T_FLOAT, conv_refuse_layout, back_scratch, state, gemm_kept_done, 7 },
-                                      { "plain",  plain_back, T_FLOAT, refuse_plain_back,  NULL,         NULL,  NULL,           7 }, { 0 } };
+/* name     run         types    refuse              scratch       state  done            add flags */
+static const struct kernel cpu[] = {
+  { "panels", forward,    T_FLOAT, conv_refuse_layout, scratch,      state, gemm_kept_done, 0,  K_ACT },
+  { "plain",  plain,      T_FLOAT, refuse_last }, { 0 }
+};
+static const struct kernel back[] = {
+  { "panels", backward,   T_FLOAT, conv_refuse_layout, back_scratch, state, gemm_kept_done, 7 },
+  { "plain",  plain_back, T_FLOAT, refuse_plain_back,  NULL,         NULL,  NULL,           7 }, { 0 }
+};
 
 const struct op op_deconv[] = { {
   .name = "Deconvolution", .alias = "_npx_deconvolution",
-  .doc = "Transposed convolution of data (N, C, spatial) with weight (C, num_filter / num_group, kernel) plus bias (num_filter,). "
+  .doc = "Transposed convolution of data (N, C, spatial) with weight (C, num_filter / num_group, kernel) plus bias "
+         "(num_filter,). "
          "Output (N, num_filter, stride (in - 1) + dilate (kernel - 1) + 1 - 2 pad + adj). Gradients of all inputs.",
-  .in = "data weight bias", .out = "output", .in_of = conv_ports, .param = params, .param_size = sizeof(struct conv), .check = check,
+  .in = "data weight bias", .out = "output", .in_of = conv_ports, .param = params, .param_size = sizeof(struct conv),
+  .check = check,
   .shape = shape, .grad = "g0 i0 i1", .cpu = cpu, .back_cpu = back, .tier = 1,
 }, { 0 } };

@@ -10,10 +10,12 @@
 struct set { int dtype; bool ta, tb; int64_t outer, inner, m, n, k; double alpha; };
 
 /* op(A) is m x k, op(B) k x n */
-static int multiply(const struct set *s, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a, const void *b, double beta, void *c)
+static int multiply(const struct set *s, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a,
+                    const void *b, double beta, void *c)
 {
   const size_t size = dtype_size(s->dtype);
-  if (s->inner == 1) return gemm_batch(s->dtype, ta, tb, s->outer, m, n, k, s->alpha, a, m * k, b, k * n, beta, c, m * n);
+  if (s->inner == 1)
+    return gemm_batch(s->dtype, ta, tb, s->outer, m, n, k, s->alpha, a, m * k, b, k * n, beta, c, m * n);
   for (int64_t o = 0; o < s->outer; o++)
     for (int64_t i = 0; i < s->inner; i++) {
       int64_t ca = ta ? m : k, cb = tb ? k : n;       /* columns as they lie */
@@ -43,18 +45,20 @@ static int multiply_back(const struct set *s, struct call *c)
 struct dot { int64_t transpose_a, transpose_b, forward_stype; };
 
 #define STORAGE_HELP "storage type of the output; arrays are dense here: without effect"
+#define STORAGES "default|row_sparse|csr"
 static const struct param dot_params[] = {
-  { "transpose_a",   P_BOOL, offsetof(struct dot, transpose_a),   "0",    "the first axis of lhs is contracted, not its last" },
-  { "transpose_b",   P_BOOL, offsetof(struct dot, transpose_b),   "0",    "the last axis of rhs is contracted, not its first" },
-  { "forward_stype", P_ENUM, offsetof(struct dot, forward_stype), "None", STORAGE_HELP, "default|row_sparse|csr", NULL, 1 },
+  { "transpose_a",   P_BOOL, offsetof(struct dot, transpose_a),   "0",    "lhs: its first axis, not its last" },
+  { "transpose_b",   P_BOOL, offsetof(struct dot, transpose_b),   "0",    "rhs: its last axis, not its first" },
+  { "forward_stype", P_ENUM, offsetof(struct dot, forward_stype), "None", STORAGE_HELP, STORAGES, NULL, 1 },
   { 0 }
 };
 
 static int inner_sizes(struct infer *s, ty_desc *a, int i, ty_desc *b, int j)
 {
   if (a->dim[i] && b->dim[j] && a->dim[i] != b->dim[j])
-    return infer_fail(s, TY_ESHAPE, b, "axis %d has %lld elements, but the axis of %s that it meets has %lld", j, (long long)b->dim[j],
-                      a == &s->in[0] ? "the first input" : "the second input", (long long)a->dim[i]);
+    return infer_fail(s, TY_ESHAPE, b, "axis %d has %lld elements, but the axis of %s that it meets has %lld", j,
+                      (long long)b->dim[j], a == &s->in[0] ? "the first input" : "the second input",
+                      (long long)a->dim[i]);
   TRY(shape_dim(s, a, i, b->dim[j]));
   return shape_dim(s, b, j, a->dim[i]);
 }
@@ -94,24 +98,28 @@ static int dot_back(struct call *c)
   return multiply_back(&s, c);
 }
 
-/* -- sets of matrices: batch_dot, gemm2, gemm ----------------------------------------------------------------------- */
+/* -- sets of matrices: batch_dot, gemm2, gemm ---------------------------------------------------------------------- */
 
 struct gemm_param { int64_t transpose_a, transpose_b, forward_stype, axis; double alpha, beta; };
 
 static const struct param batch_params[] = {
   { "transpose_a",   P_BOOL, offsetof(struct gemm_param, transpose_a),   "0",    "matrices of lhs are transposed" },
   { "transpose_b",   P_BOOL, offsetof(struct gemm_param, transpose_b),   "0",    "matrices of rhs are transposed" },
-  { "forward_stype", P_ENUM, offsetof(struct gemm_param, forward_stype), "None", STORAGE_HELP, "default|row_sparse|csr", NULL, 1 },
+  { "forward_stype", P_ENUM, offsetof(struct gemm_param, forward_stype), "None", STORAGE_HELP, STORAGES, NULL, 1 },
   { 0 }
 };
 
 #define GEMM_PARAMS \
-  { "transpose_a", P_BOOL,  offsetof(struct gemm_param, transpose_a), "0",   "matrices of A are transposed" }, \
-  { "transpose_b", P_BOOL,  offsetof(struct gemm_param, transpose_b), "0",   "matrices of B are transposed" }, \
-  { "alpha",       P_FLOAT, offsetof(struct gemm_param, alpha),       "1", "factor of the product" }, \
-  { "axis",        P_INT,   offsetof(struct gemm_param, axis),        "-2",  "axis of the rows; columns are the last axis" }
+  { "transpose_a", P_BOOL,  offsetof(struct gemm_param, transpose_a), "0",  "matrices of A are transposed" }, \
+  { "transpose_b", P_BOOL,  offsetof(struct gemm_param, transpose_b), "0",  "matrices of B are transposed" }, \
+  { "alpha",       P_FLOAT, offsetof(struct gemm_param, alpha),       "1",  "factor of the product" }, \
+  { "axis",        P_INT,   offsetof(struct gemm_param, axis),        "-2", "axis of the rows; columns are the last" }
 static const struct param gemm2_params[] = { GEMM_PARAMS, { 0 } };
-static const struct param gemm_params[] = { GEMM_PARAMS, { "beta", P_FLOAT, offsetof(struct gemm_param, beta), "1", "factor of C" }, { 0 } };
+static const struct param gemm_params[] = {
+  GEMM_PARAMS,
+  { "beta",        P_FLOAT, offsetof(struct gemm_param, beta),        "1",  "factor of C" },
+  { 0 }
+};
 
 static bool is_batch(const struct op *op) { return !strcmp(op->name, "batch_dot"); }
 static int64_t row_axis(const struct op *op, const struct gemm_param *p) { return is_batch(op) ? -2 : p->axis; }
@@ -123,7 +131,8 @@ static int set_shape(struct infer *s)
   if (!a->ndim || !b->ndim) return TY_OK;
   int n = a->ndim, least = is_batch(s->op) ? 3 : 2, r;
   if (n != b->ndim || n < least)
-    return infer_fail(s, TY_ESHAPE, b, "expected %d or more dimensions, as many on both sides; got %d and %d", least, n, b->ndim);
+    return infer_fail(s, TY_ESHAPE, b, "expected %d or more dimensions, as many on both sides; got %d and %d", least, n,
+                      b->ndim);
   TRY(axis_of(s, row_axis(s->op, p), n, &r));
   if (r == n - 1) return infer_fail(s, TY_EVALUE, NULL, "axis %d is the last one, which holds the columns", r);
   int64_t dim[TY_MAXDIM];
@@ -144,7 +153,8 @@ static struct set set_of(const struct call *c, const ty_desc *a, const ty_desc *
   const struct gemm_param *p = c->param;
   int64_t r = row_axis(c->op, p);
   int last = a->ndim - 1, row = (int)(r < 0 ? r + a->ndim : r);
-  struct set s = { .dtype = a->dtype, .ta = p->transpose_a, .tb = p->transpose_b, .outer = 1, .inner = 1, .alpha = is_batch(c->op) ? 1 : p->alpha };
+  struct set s = { .dtype = a->dtype, .ta = p->transpose_a, .tb = p->transpose_b, .outer = 1, .inner = 1,
+                   .alpha = is_batch(c->op) ? 1 : p->alpha };
   for (int i = 0; i < last; i++) if (i != row) *(i < row ? &s.outer : &s.inner) *= a->dim[i];
   s.m = a->dim[s.ta ? last : row];
   s.k = a->dim[s.ta ? row : last];
@@ -169,7 +179,8 @@ static void scale(const struct arr *out, const struct arr *x, double factor, boo
 {
   int64_t n = desc_count(&x->d);
   for (int64_t i = 0; i < n; i++)
-    if (x->d.dtype == TY_F64) ((double *)out->p)[i] = (add ? ((double *)out->p)[i] : 0) + factor * ((const double *)x->p)[i];
+    if (x->d.dtype == TY_F64)
+      ((double *)out->p)[i] = (add ? ((double *)out->p)[i] : 0) + factor * ((const double *)x->p)[i];
     else ((float *)out->p)[i] = (add ? ((float *)out->p)[i] : 0) + (float)factor * ((const float *)x->p)[i];
 }
 
@@ -188,7 +199,7 @@ static int gemm_back(struct call *c)
   return set_back(c);
 }
 
-/* -- khatri_rao: column j of the output is the Kronecker product of the columns j of all inputs -------------------------- */
+/* -- khatri_rao: column j of the output is the Kronecker product of the columns j of all inputs -------------------- */
 
 struct khatri { int64_t num_args; };
 static const struct param khatri_params[] = {
@@ -236,12 +247,14 @@ static const struct kernel khatri_cpu[]  = { { "plain", khatri,       T_FLOAT },
 
 const struct op op_dot[] = { {
   .name = "dot", .alias = "_sparse_dot",
-  .doc = "Contracts the last axis of lhs with the first of rhs; output (lhs without it, rhs without it), (1,) for two vectors. Gradients of both.",
+  .doc = "Contracts the last axis of lhs with the first of rhs; output (lhs without it, rhs without it), "
+         "(1,) for two vectors. Gradients of both.",
   .in = "lhs rhs", .out = "output", .param = dot_params, .param_size = sizeof(struct dot), .shape = dot_shape,
   .grad = "g0 i0 i1", .cpu = dot_cpu, .back_cpu = dot_back_k, .tier = 1,
 }, {
   .name = "batch_dot", .alias = "_npx_batch_dot",
-  .doc = "Products of matrices: lhs (..., m, k), rhs (..., k, n), output (..., m, n); at least one leading axis. Gradients of both.",
+  .doc = "Products of matrices: lhs (..., m, k), rhs (..., k, n), output (..., m, n); at least one leading axis. "
+         "Gradients of both.",
   .in = "lhs rhs", .out = "output", .param = batch_params, .param_size = sizeof(struct gemm_param), .shape = set_shape,
   .grad = "g0 i0 i1", .cpu = set_cpu, .back_cpu = set_back_k, .tier = 1,
 }, {
@@ -257,6 +270,7 @@ const struct op op_dot[] = { {
 }, {
   .name = "khatri_rao",
   .doc = "Column-wise Kronecker product of matrices (rows_i, n): output (product of rows_i, n). No gradient.",
-  .in = "arg*num_args", .out = "output", .param = khatri_params, .param_size = sizeof(struct khatri), .shape = khatri_shape,
+  .in = "arg*num_args", .out = "output", .param = khatri_params, .param_size = sizeof(struct khatri),
+  .shape = khatri_shape,
   .cpu = khatri_cpu, .tier = 2,
 }, { 0 } };

@@ -11,7 +11,8 @@ struct linear { int64_t num_hidden, no_bias, flatten; };
 static const struct param params[] = {
   { "num_hidden", P_INT,  offsetof(struct linear, num_hidden), NULL, "columns of the output", NULL, "[1,]" },
   { "no_bias",    P_BOOL, offsetof(struct linear, no_bias),    "0",  "there is no bias input" },
-  { "flatten",    P_BOOL, offsetof(struct linear, flatten),    "1",  "axes 1 and on are one; else the last axis alone is contracted" },
+  { "flatten",    P_BOOL, offsetof(struct linear, flatten),    "1",
+     "axes 1 and on are one; else the last axis alone is contracted" },
   { 0 }
 };
 
@@ -67,7 +68,7 @@ static int forward(struct call *c)
 
 static size_t state(const struct call *c) { return sizeof(struct gemm_kept); }
 
-/* -- backward: in: gradient of the output, data, weight ------------------------------------------------------------- */
+/* -- backward: in: gradient of the output, data, weight ------------------------------------------------------------ */
 
 static int backward(struct call *c)
 {
@@ -108,8 +109,8 @@ static int plain(struct call *c)
 }
 
 /* out[i, j] = sum over p of a[i * ai + p * ap] b[j * bj + p * bp] */
-static void contract(const struct arr *out, int64_t m, int64_t n, int64_t k, const struct arr *a, int64_t ai, int64_t ap,
-                     const struct arr *b, int64_t bj, int64_t bp, bool add)
+static void contract(const struct arr *out, int64_t m, int64_t n, int64_t k, const struct arr *a, int64_t ai,
+                     int64_t ap, const struct arr *b, int64_t bj, int64_t bp, bool add)
 {
   for (int64_t i = 0; out->p && i < m; i++)
     for (int64_t j = 0; j < n; j++) {
@@ -129,16 +130,32 @@ static int plain_back(struct call *c)
   return TY_OK;
 }
 
-/*                                      name     run         types    refuse       scratch state  done            add flags */
-static const struct kernel cpu[] = {  { "gemm",  forward,    T_FLOAT, gemm_refuse, NULL,   state, gemm_kept_done, 0,  K_ACT },
-                                      { "plain", plain,      T_FLOAT }, { 0 } };
-static const struct kernel back[] = { { "gemm",  backward,   T_FLOAT, gemm_refuse, NULL,   NULL,  NULL,           7 },
-                                      { "plain", plain_back, T_FLOAT, NULL,        NULL,   NULL,  NULL,           7 }, { 0 } };
+/* name     run         types    refuse       scratch state  done            add flags */
+static const struct kernel cpu[] = {
+  { "gemm",  forward,    T_FLOAT, gemm_refuse, NULL,   state, gemm_kept_done, 0,  K_ACT },
+  { "plain", plain,      T_FLOAT }, { 0 }
+};
+static const struct kernel back[] = {
+  { "gemm",  backward,   T_FLOAT, gemm_refuse, NULL,   NULL,  NULL,           7 },
+  { "plain", plain_back, T_FLOAT, NULL,        NULL,   NULL,  NULL,           7 }, { 0 }
+};
 
 const struct op op_linear[] = { {
-  .name = "FullyConnected", .alias = "_npx_fully_connected _sparse_FullyConnected",
-  .doc = "output = data weight^T + bias. data (N, ...) is flattened to (N, in), or kept (..., in) with flatten = false; "
-         "weight (num_hidden, in), bias (num_hidden,), output (N, num_hidden) or (..., num_hidden). Gradients of all inputs.",
-  .in = "data weight bias", .out = "output", .in_of = ports, .param = params, .param_size = sizeof(struct linear),
-  .shape = shape, .grad = "g0 i0 i1", .cpu = cpu, .back_cpu = back, .tier = 1,
-}, { 0 } };
+                                    .name = "FullyConnected",
+                                    .alias = "_npx_fully_connected _sparse_FullyConnected",
+                                    .doc = "output = data weight^T + bias. data (N, ...) is flattened to (N, in), or "
+                                           "kept (..., in) with flatten = false; "
+                                           "weight (num_hidden, in), bias (num_hidden,), output (N, num_hidden) or "
+                                           "(..., num_hidden). Gradients of all inputs.",
+                                    .in = "data weight bias",
+                                    .out = "output",
+                                    .in_of = ports,
+                                    .param = params,
+                                    .param_size = sizeof(struct linear),
+                                    .shape = shape,
+                                    .grad = "g0 i0 i1",
+                                    .cpu = cpu,
+                                    .back_cpu = back,
+                                    .tier = 1,
+                                },
+                                { 0 } };
