@@ -391,8 +391,9 @@ static void running_##T(int64_t begin, int64_t end, void *context) \
     if (s->back) at += (s->k - 1) * step, step = -step; \
     const T *x = (const T *)s->x + at; \
     T *y = (T *)s->y + at; \
-    ACC sum[COLUMNS] = { 0 }; \
-    for (int64_t i = 0; i < s->k; i++, x += step, y += step) \
+    ACC sum[COLUMNS] = { 0 }, one = 0; \
+    if (n == 1) for (int64_t i = 0; i < s->k; i++) one += (ACC)x[i * step], y[i * step] = (T)one; \
+    else for (int64_t i = 0; i < s->k; i++, x += step, y += step) \
       for (int64_t j = 0; j < n; j++) sum[j] += (ACC)x[j], y[j] = (T)sum[j]; \
   } \
 }
