@@ -184,7 +184,7 @@ static bool may_take(const struct program *p, const struct step *st, int t, int 
   const struct source *s = &p->s;
   int v = st->out[out], u = st->in[in], r = root_of(p, u);
   const struct value *x = &p->value[v], *y = &p->value[r];
-  if (y->kind != V_POOL || y->pinned || x->pinned || y->last != t || y->first >= t || y->device != x->device || y->bytes != x->bytes) return false;
+  if (y->kind != V_POOL || y->pinned || y->last != t || y->first >= t || y->device != x->device || y->bytes != x->bytes) return false;
   if (desc_bytes(&s->desc[u]) != desc_bytes(&s->desc[v])) return false;
   if (st->kind == STEP_TAPE) return s->desc[u].dtype == s->desc[v].dtype && desc_same_shape(&s->desc[u], &s->desc[v]);
   const struct node *n = &s->g->node[st->node];
@@ -212,6 +212,7 @@ static void share_in_place(struct program *p)
         p->value[r].last = p->value[v].last;          /* now > t unless unread: nobody else takes it at this step */
         if (p->value[r].last == t) p->value[r].last = t + 1;
         p->value[v].root = r;
+        p->value[r].pinned = p->value[v].pinned;
         p->value[r].last_write = t;
         break;
       }
