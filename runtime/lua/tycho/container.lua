@@ -300,9 +300,11 @@ local function fail_file(func, path, why)
 end
 
 
---- Writes a value to a file: first beside it, then in its place, so that a crash leaves the old file.
-function container.save(path, v, func)
-  local text = container.encode(v)
+--- Writes bytes to a file: first beside it, then in its place, so that a crash leaves the old file.
+-- @string path
+-- @string text
+-- @string func for errors
+function container.write(path, text, func)
   local file, why = io.open(path .. ".tmp", "wb")
   if not file then
     fail_file(func, path, why)
@@ -320,15 +322,27 @@ function container.save(path, v, func)
 end
 
 
---- The value of a file.
-function container.load(path, func)
+--- The bytes of a file.
+function container.read(path, func)
   local file, why = io.open(path, "rb")
   if not file then
     fail_file(func, path, why)
   end
   local text = file:read("*a")
   file:close()
-  return container.decode(text or "", func, path)
+  return text or ""
+end
+
+
+--- Writes a value to a file, as `write` does.
+function container.save(path, v, func)
+  container.write(path, container.encode(v), func)
+end
+
+
+--- The value of a file.
+function container.load(path, func)
+  return container.decode(container.read(path, func), func, path)
 end
 
 
