@@ -125,9 +125,15 @@ test-native: $(TEST_BIN)
 
 # -- checks -------------------------------------------------------------------------------------------------------
 
-check: all
-	$(BUILD)/tycho scripts/check.lua
+check: check-source check-lua check-compilers
+
+check-source:
+	$(LUAJIT) scripts/check.lua
+
+check-lua:
 	luacheck --no-cache -q runtime/lua scripts spec
+
+check-compilers:
 	$(if $(WERROR),,$(MAKE) CC=gcc BUILD=$(BUILD)/gcc WERROR=1 objects)
 	$(MAKE) CC=clang BUILD=$(BUILD)/clang WERROR=1 objects
 
@@ -153,5 +159,5 @@ clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all test test-native check objects bench doc install clean FORCE
+.PHONY: all test test-native check check-source check-lua check-compilers objects bench doc install clean FORCE
 .DELETE_ON_ERROR:

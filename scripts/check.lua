@@ -1,7 +1,7 @@
 -- Checks what compilers do not: layers, sizes, style, globals, the rockspec, the public header.
 --
---   tycho scripts/check.lua              prints one line per finding and a count; exit status 1 if there is any
---   tycho scripts/check.lua --rockspec   writes the list of Lua modules into the rockspec
+--   luajit scripts/check.lua             prints one line per finding and a count; exit status 1 if there is any
+--   luajit scripts/check.lua --rockspec   writes the list of Lua modules into the rockspec
 --
 -- Run from the root of a checkout; needs luajit, gcc, g++ and clang in the path (a missing compiler is not asked).
 

@@ -4,7 +4,7 @@
 #   sh scripts/setup.sh            installs what building, training and testing need
 #   sh scripts/setup.sh train ...  builds and trains a small model (words go on to scripts/train.lua)
 #   sh scripts/setup.sh test ...   builds and runs all tests (words go on to busted)
-#   sh scripts/setup.sh check      builds and runs the linters as well
+#   sh scripts/setup.sh check      runs the linters: layers, sizes, style, warnings of two compilers
 set -eu
 cd "$(dirname "$0")/.."
 
@@ -56,7 +56,7 @@ case $what in
          make -j"$jobs" all
          exec make test TEST="$*" ;;
   check) install $build $tests $checks
-         exec make -j"$jobs" check ;;
+         exec make -k -j"$jobs" check ;;
   *)     echo "usage: sh scripts/setup.sh [train|test|check]" >&2
          exit 2 ;;
 esac
