@@ -10,6 +10,8 @@ local faults = {
     },
   },
   symbols = {
+    is_losses = { [43] = "the reference cannot infer the label of softmax_cross_entropy and refuses; ours is (4,)" },
+    convnet = { [32] = "the reference overwrites a wrong shape given for a vector of BatchNorm; ours is a shape error" },
     is_concat = {
       [6] = "the reference counts an unknown size as 0 in the sum of a Concat and refuses; (2, 15) = (2, 10) + (2, ?) gives (2, 5)",
       [7] = "the reference counts an unknown size as 0 in the sum of a Concat",

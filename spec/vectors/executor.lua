@@ -195,7 +195,7 @@ end
 local function hidden_names(exe, rows)
   local hidden, backward = {}, false
   for _, row in ipairs(rows) do
-    hidden[row[1]] = value(row[3]) == nil or nil
+    hidden[row[1]] = value(row[3]) == nil or row[1] == "output" or nil      -- "output": nameless identity nodes
     backward = backward or row[1]:find("_backward_input", 1, true)
   end
   for _, kind in ipairs(backward and { "arg", "aux" } or {}) do

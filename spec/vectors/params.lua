@@ -15,6 +15,14 @@ local function check_array(name, got, want)
   assert.equal(want.sha256, arrays.sha256(arrays.bytes(got)), name .. ": bytes")
 end
 
+-- The engine has no arrays without elements: they are left out, by name, like null arrays.
+local function is_empty(x)
+  for _, d in ipairs(x.shape or {}) do
+    if d == 0 then return true end
+  end
+  return x.null
+end
+
 -- Of two arrays with one name the later one counts.
 local function expected(file)
   local want = {}
@@ -51,7 +59,7 @@ local function check_file(file)
   assert.is_true(ok, tostring(loaded))
   local want, n = expected(file), 0
   for key, x in pairs(want) do
-    if not x.null then
+    if not is_empty(x) then
       check_array(tostring(key), loaded[key], x)
     end
   end

@@ -183,7 +183,7 @@ local function infer(what)
     local method = "infer_" .. what .. (step.partial and "_partial" or "")
     local args, outs, auxs = symbol[method](symbol, options)
     local result = { args or null, outs or null, auxs or null }
-    return step.partial and what == "shape" and coarsen(result, step.result) or result
+    return step.partial and step.result and what == "shape" and coarsen(result, step.result) or result
   end
 end
 
