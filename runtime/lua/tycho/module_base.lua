@@ -1,0 +1,470 @@
+--- What all modules share (contract 3.4, sheet 4.1): the life cycle, scoring, prediction, parameter files.
+--
+-- The order of calls: construct, bind, init_params (or set_params), init_optimizer; then forward, backward, update again
+-- and again. `fit` does all of it (module_fit.lua); `save_state` and `load_state` keep a training's whole state
+-- (module_state.lua).
+--
+-- A subclass implements bind, init_params, get_params, init_optimizer, forward, backward, update, get_outputs,
+-- get_input_grads, update_metric, and adds its read-only properties to `fields`: name -> function(self). Flags are kept
+-- under the same names with an underscore.
+--
+-- @module tycho.module_base
+
+local args = require "tycho.args"
+local class = require "tycho.ndarray_class"
+local Class = require "tycho.class"
+local Error = require "tycho.error"
+local init = require "tycho.initializer"
+local io_data = require "tycho.io_data"
+local log = require "tycho.log"
+local nd = require "tycho.ndarray"
+local rows = require "tycho.module_rows"
+local values = require "tycho.values"
+
+local is_plain, null, value = values.is_plain, values.null, values.value
+
+--- Base of modules.
+-- @type BaseModule
+local BaseModule = Class:extend("BaseModule")
+
+
+-- Fields --------------------------------------------------------------------------------------------------------------
+
+local function flag(name)
+  return function(self)
+    return rawget(self, name) == true
+  end
+end
+
+--- Read-only properties by name.
+BaseModule.fields = {
+  binded           = flag "_binded",           for_training       = flag "_for_training",
+  inputs_need_grad = flag "_inputs_need_grad", params_initialized = flag "_params_initialized",
+  optimizer_initialized = flag "_optimizer_initialized",
+  logger           = function(self) return rawget(self, "_logger") or log end,
+  symbol           = function(self) return rawget(self, "_symbol") end,
+}
+
+
+local function member_names(self)
+  local names = {}
+  for name in pairs(self.fields) do
+    names[#names + 1] = name
+  end
+  local kind = getmetatable(self)
+  while kind do
+    for name, v in pairs(kind) do
+      names[#names + 1] = type(v) == "function" and name:sub(1, 1) ~= "_" and name or nil
+    end
+    kind = rawget(kind, "super")
+  end
+  return names
+end
+
+
+function BaseModule.__index(self, key)
+  local kind = getmetatable(self)
+  local v = kind[key]
+  if v ~= nil then
+    return v
+  end
+  local field = kind.fields[key]
+  if field then
+    return field(self)
+  elseif type(key) == "string" and key:sub(1, 1) ~= "_" then
+    Error.unknown{ func = kind.class_name, argument = key, what = "field or method", names = member_names(self) }
+  end
+end
+
+
+function BaseModule.__newindex(self, key, v)
+  if getmetatable(self).fields[key] then
+    Error.raise{ code = "state", func = self.class_name, argument = key, message = ("'%s' is read-only"):format(key) }
+  end
+  rawset(self, key, v)
+end
+
+
+--- The properties of a subclass: its own and the base's.
+-- @tparam table own name -> function(self)
+-- @tparam[opt] table base another class's fields
+function BaseModule.extend_fields(own, base)
+  return setmetatable(own, { __index = base or BaseModule.fields })
+end
+
+
+local NEW = args.form("mod.BaseModule", { { "logger", "any?" } })
+
+function BaseModule:init(...)
+  self._logger = NEW(...).logger
+end
+
+
+-- States of the life cycle --------------------------------------------------------------------------------------------
+
+-- flag -> what to do first
+local FIRST = {
+  binded                = "call bind first",
+  params_initialized    = "call init_params or set_params first",
+  optimizer_initialized = "call init_optimizer first",
+  for_training          = "bind with for_training = true first",
+  inputs_need_grad      = "bind with inputs_need_grad = true first",
+}
+
+
+--- The public name of a method, for errors.
+function BaseModule:_func(method)
+  return self.class_name .. ":" .. method
+end
+
+
+--- Refuses a call that comes too early.
+-- @string method
+-- @param ... flags that must be set
+function BaseModule:_need(method, ...)
+  if rawget(self, "_freed") then
+    Error.raise{ code = "state", func = self:_func(method), message = "the module was freed" }
+  end
+  for i = 1, select("#", ...) do
+    local name = select(i, ...)
+    if not self[name] then
+      Error.raise{ code = "state", func = self:_func(method), argument = name, message = FIRST[name] }
+    end
+  end
+end
+
+
+--- The symbol or a property of a bound module; E(state) before.
+function BaseModule:_bound(name)
+  self:_need(name, "binded")
+  return self
+end
+
+
+-- Helpers of several files --------------------------------------------------------------------------------------------
+
+--- Calls one callback or a list of them.
+-- @param callbacks nil, a function, an object that can be called, or a list
+function BaseModule._call_all(callbacks, ...)
+  if value(callbacks) == nil then
+    return
+  elseif is_plain(callbacks) then
+    for _, f in ipairs(callbacks) do
+      f(...)
+    end
+  else
+    callbacks(...)
+  end
+end
+
+
+--- A metric from a metric, a name, a function or a list of these.
+function BaseModule._metric(given)
+  local metric = require "tycho.metric"
+  return Class.is_a(given, metric.EvalMetric) and given or metric.create(given)
+end
+
+
+--- A batch from a batch, or a table `{data = ..., label = ...}`; a list of batches (one for each device) stays.
+function BaseModule._batch(given, func)
+  if is_plain(given) and #given == 0 then
+    return io_data.DataBatch(given)
+  elseif type(given) ~= "table" then
+    Error.raise{ code = "type", func = func, argument = "data_batch", expected = "a DataBatch", got = Error.kind(given),
+      message = "bad 'data_batch'" }
+  end
+  return given
+end
+
+
+-- Shows the rows of the batch that count to a metric.
+local function update_unpadded(self, metric, batch)
+  local outputs, labels, pad = self:get_outputs(), {}, batch.pad
+  local named_outputs, named_labels = {}, {}
+  for i, x in ipairs(batch.label or {}) do
+    labels[i] = rows.view(x, 0, x._shape[1] - pad)
+    named_labels[i] = { self.label_names[i], labels[i] }
+  end
+  for i, x in ipairs(outputs) do
+    named_outputs[i] = { self.output_names[i], rows.view(x, 0, x._shape[1] - pad) }
+  end
+  metric:update_dict(named_labels, named_outputs)
+end
+
+
+--- Updates a metric with a batch that was run.
+-- @param metric
+-- @param batch a batch or a list of them
+-- @bool[opt=true] count_pad whether rows that only fill the last batch count
+function BaseModule:_update_metric_of(metric, batch, count_pad)
+  if is_plain(batch) and #batch > 0 then
+    local labels = {}
+    for i, part in ipairs(batch) do
+      labels[i] = part.label
+    end
+    self:update_metric(metric, labels, true)
+  elseif count_pad == false and (batch.pad or 0) > 0 then
+    update_unpadded(self, metric, batch)
+  else
+    self:update_metric(metric, batch.label or {})
+  end
+end
+
+
+-- Running -------------------------------------------------------------------------------------------------------------
+
+--- Forward with is_train = true, then backward.
+function BaseModule:forward_backward(data_batch)
+  self:forward(data_batch, true)
+  self:backward()
+end
+
+
+--- Gets ready for a batch to come.
+-- @param data_batch
+-- @tparam[opt] function sparse_row_id_fn there are no sparse parameters: a warning
+function BaseModule:prepare(_, sparse_row_id_fn)
+  if value(sparse_row_id_fn) then
+    self.logger:warning("prepare: 'sparse_row_id_fn' has no effect, there are no sparse parameters")
+  end
+end
+
+
+--- States of a module that has none.
+function BaseModule:get_states()
+  self:_need("get_states", "binded", "params_initialized")
+  return {}
+end
+
+
+function BaseModule:set_states()
+  self:_need("set_states", "binded", "params_initialized")
+end
+
+
+-- Scoring -------------------------------------------------------------------------------------------------------------
+
+local SCORE = args.form("Module:score", {
+  { "eval_data", "any" }, { "eval_metric", "any" }, { "num_batch", "integer?" }, { "batch_end_callback", "any?" },
+  { "score_end_callback", "any?" }, { "reset", "boolean", true }, { "epoch", "integer", 0 },
+  { "sparse_row_id_fn", "any?" }, { "count_pad", "boolean", true },
+})
+
+
+local function report(callbacks, self, a, epoch, nbatch, metric, batch)
+  if value(callbacks) ~= nil then
+    BaseModule._call_all(callbacks, { epoch = epoch, nbatch = nbatch, eval_metric = metric, locals = {
+      self = self, eval_data = a.eval_data, train_data = a.train_data, data_batch = batch, epoch = epoch, nbatch = nbatch,
+      eval_metric = metric } })
+  end
+end
+
+BaseModule._report = report
+
+
+--- Runs over data and updates a metric.
+-- @param eval_data iterator
+-- @param eval_metric metric, name, function or list
+-- @tparam[opt] table options num_batch, batch_end_callback, score_end_callback, reset = true, epoch = 0 (for callbacks),
+--   count_pad = true (whether rows that fill the last batch count)
+-- @treturn table list of `{name, value}`
+function BaseModule:score(...)
+  self:_need("score", "binded", "params_initialized")
+  local a = SCORE(...)
+  local metric, n = BaseModule._metric(a.eval_metric), 0
+  if a.reset then
+    a.eval_data:reset()
+  end
+  metric:reset()
+  while n ~= a.num_batch do
+    local batch = a.eval_data:next()
+    if batch == nil then
+      break
+    end
+    self:prepare(batch, a.sparse_row_id_fn)
+    self:forward(batch, false)
+    self:_update_metric_of(metric, batch, a.count_pad)
+    report(a.batch_end_callback, self, a, a.epoch, n, metric, batch)
+    n = n + 1
+  end
+  report(a.score_end_callback, self, a, a.epoch, n, metric)
+  return metric:get_name_value()
+end
+
+
+-- Prediction ----------------------------------------------------------------------------------------------------------
+
+local ITERATE = args.form("Module:iter_predict", {
+  { "eval_data", "any" }, { "num_batch", "integer?" }, { "reset", "boolean", true }, { "sparse_row_id_fn", "any?" },
+})
+
+
+-- Outputs without the rows that only fill the batch: views.
+local function trimmed(self, batch)
+  local list, pad = {}, batch.pad or 0
+  for i, x in ipairs(self:get_outputs()) do
+    list[i] = pad > 0 and rows.view(x, 0, x._shape[1] - pad) or x
+  end
+  return list
+end
+
+
+local function check_iterator(data, func)
+  local ok, next_of = pcall(function() return data.next end)
+  if type(data) ~= "table" or is_plain(data) or not ok or type(next_of) ~= "function" then
+    Error.raise{ code = "value", func = func, argument = "eval_data", expected = "a data iterator or an array",
+      got = Error.kind(data), message = "bad 'eval_data'" }
+  end
+end
+
+
+--- Iterates over predictions: `for outputs, nbatch, batch in m:iter_predict(it) do`. The outputs are views that the next
+-- step overwrites; rows that fill the last batch are left out; nbatch counts from 0.
+-- @param eval_data iterator
+-- @tparam[opt] table options num_batch, reset = true
+function BaseModule:iter_predict(...)
+  self:_need("iter_predict", "binded", "params_initialized")
+  local a, n = ITERATE(...), -1
+  check_iterator(a.eval_data, self:_func("iter_predict"))
+  if a.reset then
+    a.eval_data:reset()
+  end
+  return function()
+    n = n + 1
+    local batch = n ~= a.num_batch and a.eval_data:next() or nil
+    if batch == nil then
+      return nil
+    end
+    self:prepare(batch, a.sparse_row_id_fn)
+    self:forward(batch, false)
+    return trimmed(self, batch), n, batch
+  end
+end
+
+
+local PREDICT = args.form("Module:predict", {
+  list = true, { "eval_data", "any" }, { "num_batch", "integer?" }, { "merge_batches", "boolean", true },
+  { "reset", "boolean", true }, { "always_output_list", "boolean", false }, { "sparse_row_id_fn", "any?" },
+})
+
+
+local function predict_array(self, x)
+  x = class.is_array(x) and x or nd._as_array(x, "float32", self:_func("predict"))
+  self:forward(io_data.DataBatch{ data = { x } })
+  return self:get_outputs()[1]:copy()
+end
+
+
+-- Joins the batches' outputs, output by output.
+local function merge(self, batches, always_list)
+  local result = {}
+  for k = 1, #batches[1] do
+    local list = {}
+    for i, outputs in ipairs(batches) do
+      if #outputs ~= #batches[1] then
+        Error.raise{ code = "value", func = self:_func("predict"), expected = #batches[1], got = #outputs,
+          message = "batches have different numbers of outputs, as with buckets; use merge_batches = false" }
+      end
+      list[i] = outputs[k]
+    end
+    result[k] = rows.join(list, 0)
+  end
+  return #result == 1 and not always_list and result[1] or result
+end
+
+
+--- Outputs for all rows of an iterator, or for one array.
+-- @param eval_data iterator, NDArray or nested table (run with is_train as bound; the first output)
+-- @tparam[opt] table options num_batch, merge_batches = true (false: a list of outputs for each batch), reset = true,
+--   always_output_list = false
+-- @return an NDArray when there is one output, else a list; an empty list without batches
+function BaseModule:predict(...)
+  self:_need("predict", "binded", "params_initialized")
+  local a, batches = PREDICT(...), {}
+  if class.is_array(a.eval_data) or is_plain(a.eval_data) then
+    return predict_array(self, a.eval_data)
+  end
+  for outputs in self:iter_predict{ eval_data = a.eval_data, num_batch = a.num_batch, reset = a.reset,
+                                    sparse_row_id_fn = a.sparse_row_id_fn } do
+    local copies = {}
+    for i, x in ipairs(outputs) do
+      copies[i] = x:copy()
+    end
+    batches[#batches + 1] = copies
+  end
+  if #batches == 0 or not a.merge_batches then
+    return batches
+  end
+  return merge(self, batches, a.always_output_list)
+end
+
+
+-- Parameters ----------------------------------------------------------------------------------------------------------
+
+--- Options of init_params, for subclasses. `initializer = ty.null` means none.
+BaseModule.INIT_PARAMS = {
+  { "initializer", "any|null?" }, { "arg_params", "dict?" }, { "aux_params", "dict?" },
+  { "allow_missing", "boolean", false }, { "force_init", "boolean", false }, { "allow_extra", "boolean", false },
+}
+
+--- Options of set_params, for subclasses.
+BaseModule.SET_PARAMS = {
+  dict = true, { "arg_params", "dict?" }, { "aux_params", "dict?" }, { "allow_missing", "boolean", false },
+  { "force_init", "boolean", true }, { "allow_extra", "boolean", false },
+}
+
+
+--- The initializer of a call of init_params: nil for none.
+function BaseModule._initializer(given)
+  if given == null then
+    return nil
+  end
+  return init.create(given or init.Uniform(0.01))
+end
+
+
+local SET = args.form("Module:set_params", BaseModule.SET_PARAMS)
+
+--- Sets parameters: a missing name is E(name) unless `allow_missing`.
+-- @tparam table arg_params name -> NDArray
+-- @tparam[opt] table aux_params
+-- @tparam[opt] table options allow_missing = false, force_init = true, allow_extra = false
+function BaseModule:set_params(...)
+  local a = SET(...)
+  self:init_params{ initializer = null, arg_params = a.arg_params or {}, aux_params = a.aux_params or {},
+    allow_missing = a.allow_missing, force_init = a.force_init, allow_extra = a.allow_extra }
+end
+
+
+local FILE = args.form("Module:save_params", { { "fname", "text" } })
+
+--- Writes the parameters as `arg:NAME` and `aux:NAME`.
+-- @string fname
+function BaseModule:save_params(...)
+  local a = FILE(...)
+  require("tycho.model").write_params(a.fname, self:get_params())
+end
+
+
+local LOAD = args.form("Module:load_params", { { "fname", "text" } })
+
+--- Sets the parameters from such a file; names of another kind are E(format).
+-- @string fname
+function BaseModule:load_params(...)
+  local arg_params, aux_params = require("tycho.model").read_params(LOAD(...).fname, self:_func("load_params"), true)
+  self:set_params(arg_params, aux_params)
+end
+
+
+--- Nothing to give back here.
+function BaseModule:free()
+  self._freed = true
+end
+
+
+function BaseModule:__tostring()
+  return ("<%s%s>"):format(self.class_name, self.binded and " bound" or "")
+end
+
+
+return BaseModule

@@ -1,0 +1,846 @@
+--- One symbol on several devices: `ty.mod.DataParallelExecutorGroup` (contract 3.4, sheet 4.3).
+--
+--     local g = ty.mod.DataParallelExecutorGroup{ symbol = net, contexts = { ty.cpu(0), ty.cpu(1) }, workload = { 1, 1 },
+--       data_shapes = { { "data", { 4, 3 } } }, param_names = { "fc_weight", "fc_bias" }, for_training = true,
+--       inputs_need_grad = false }
+--     g:forward(batch, true)
+--     g:backward()
+--
+-- A device's arrays are in its bank, which groups that share (`shared_group`) have in common: parameters, gradients and
+-- auxiliary states by name, so that a group may bring parameters that the others lack; a buffer for each other input,
+-- of which executors use the first elements; and the executor whose memory pool all others of the device use too. So all
+-- groups together need the intermediate memory of the largest one, bound in any order; they must not run at once.
+--
+-- A group has a set of executors for each shape that it meets. The last `SETS` sets are kept, so that a smaller last
+-- batch costs a binding once. Fields that follow the current set: execs, slices, batch_size, data_shapes, label_shapes,
+-- data_arrays and label_arrays (per input a list over devices of `{{begin, end}, array}`), state_arrays,
+-- input_grad_arrays (per input a list over devices). param_arrays, grad_arrays, aux_arrays: per name a list over
+-- devices; `ty.null` where there is no gradient.
+--
+-- @module tycho.module_group
+
+local args = require "tycho.args"
+local call = require "tycho.ndarray_call"
+local class = require "tycho.ndarray_class"
+local Class = require "tycho.class"
+local Error = require "tycho.error"
+local executor = require "tycho.executor"
+local log = require "tycho.log"
+local nd = require "tycho.ndarray"
+local rows = require "tycho.module_rows"
+local values = require "tycho.values"
+
+local null, value, is_plain = values.null, values.value, values.is_plain
+
+local SETS = 8                                           -- shapes whose executors are kept
+
+--- Executors of one symbol on a list of devices.
+-- @type DataParallelExecutorGroup
+local Group = Class:extend("DataParallelExecutorGroup")
+
+local FUNC = "mod.DataParallelExecutorGroup"
+
+local FORM = args.form(FUNC, {
+  { "symbol", "symbol" }, { "contexts", "list|context" }, { "workload", "list?" }, { "data_shapes", "table" },
+  { "label_shapes", "table?" }, { "param_names", "list" }, { "for_training", "boolean" },
+  { "inputs_need_grad", "boolean" }, { "shared_group", "any?" }, { "logger", "any?" }, { "fixed_param_names", "list?" },
+  { "grad_req", "text|table", "write" }, { "state_names", "list?" }, { "group2ctxs", "table?" },
+  { "memory_budget", "number?" }, { "force_mirroring", "boolean?" },
+})
+
+
+local function set_of(list)
+  local set = {}
+  for i, name in ipairs(list or {}) do
+    set[name] = i
+  end
+  return set
+end
+
+
+local function names_of(descs)
+  local names = {}
+  for i, d in ipairs(descs or {}) do
+    names[i] = d.name
+  end
+  return names
+end
+
+
+local function copy_list(list)
+  local copy = {}
+  for i, v in ipairs(list or {}) do
+    copy[i] = v
+  end
+  return copy
+end
+
+
+-- Requests ------------------------------------------------------------------------------------------------------------
+
+local WORDS = { write = true, add = true, null = true }
+
+local function check_word(word, name)
+  if not WORDS[word] then
+    Error.raise{ code = "value", func = FUNC, argument = "grad_req", expected = "write, add or null",
+      got = Error.kind(word), message = ("bad 'grad_req'%s"):format(name and " of '" .. name .. "'" or "") }
+  end
+  return word
+end
+
+
+-- The request of every argument when one word was given: parameters that are not fixed, and data if asked for.
+local function requests_by_kind(self, word)
+  local params, fixed, data = set_of(self.param_names), set_of(self.fixed_param_names), set_of(self.data_names)
+  local reqs = {}
+  for _, name in ipairs(self.arg_names) do
+    local wanted = params[name] and not fixed[name] or data[name] and self.inputs_need_grad
+    reqs[name] = wanted and word or "null"
+  end
+  return reqs
+end
+
+
+local function listed_requests(self, given)
+  local reqs = {}
+  if #given ~= #self.arg_names then
+    Error.raise{ code = "value", func = FUNC, argument = "grad_req", expected = #self.arg_names, got = #given,
+      message = "'grad_req' has not one entry for each argument" }
+  end
+  for i, name in ipairs(self.arg_names) do
+    reqs[name] = check_word(given[i], name)
+  end
+  return reqs
+end
+
+
+local function requests_of(self, given)
+  if not self.for_training then
+    return requests_by_kind(self, "null")
+  elseif type(given) == "string" then
+    return requests_by_kind(self, check_word(given))
+  elseif #given > 0 then
+    return listed_requests(self, given)
+  end
+  local reqs, known = requests_by_kind(self, "write"), set_of(self.arg_names)
+  for name, word in pairs(given) do
+    if not known[name] then
+      Error.unknown{ func = FUNC, argument = name, what = "argument in grad_req", names = self.arg_names }
+    end
+    reqs[name] = check_word(word, name)
+  end
+  return reqs
+end
+
+
+-- Placing -------------------------------------------------------------------------------------------------------------
+
+local function fail_places(n, expected)
+  Error.raise{ code = "value", func = FUNC, argument = "group2ctxs", expected = expected, got = n,
+    message = "'group2ctxs' does not fit the number of contexts" }
+end
+
+
+--- One table group -> context for each device, from a list of such tables or a table group -> context or contexts.
+-- @tparam ?table given
+-- @int n number of devices
+function Group._places(given, n)
+  local list = {}
+  if not value(given) then
+    return list
+  elseif #given > 0 then
+    if #given ~= n then
+      fail_places(#given, n)
+    end
+    return given
+  end
+  for i = 1, n do
+    list[i] = {}
+  end
+  for group, ctxs in pairs(given) do
+    ctxs = is_plain(ctxs) and ctxs or { ctxs }
+    if #ctxs ~= 1 and #ctxs ~= n then
+      fail_places(#ctxs, "1 or " .. n)
+    end
+    for i = 1, n do
+      list[i][group] = ctxs[i] or ctxs[1]
+    end
+  end
+  return list
+end
+
+
+-- Device of each variable by its group, where it is not the executor's own.
+local function devices_of(self, i)
+  local places, devices = self._group2ctxs[i], {}
+  for name, attrs in pairs(places and self._attrs or {}) do
+    local ctx = places[attrs.__ctx_group__ or attrs.ctx_group or false]
+    devices[name] = ctx and ctx._device
+  end
+  return devices
+end
+
+
+-- Arrays --------------------------------------------------------------------------------------------------------------
+
+local function new_bank()
+  return { args = {}, grads = {}, auxs = {}, buffers = {} }
+end
+
+
+local function zeros(want)
+  local x = class.new(want.shape, args.DTYPES[want.dtype], want.device, FUNC)
+  rawset(x, "_kept", true)                               -- ty.scope leaves it
+  return call.fill(x, 0, FUNC)
+end
+
+
+local function fail_shared(name, code, expected, got)
+  Error.raise{ code = code, func = FUNC, argument = name, expected = expected, got = got,
+    message = ("'%s' does not agree with the array that is shared"):format(name) }
+end
+
+
+-- A parameter, its gradient or an auxiliary state: the one that exists, or a new one.
+local function shared_array(store, want)
+  local x = store[want.name]
+  if not x then
+    x = zeros(want)
+    store[want.name] = x
+  elseif not rows.same_shape(x._shape, want.shape) then
+    fail_shared(want.name, "shape", x.shape, want.shape)
+  elseif x.dtype ~= want.dtype then
+    fail_shared(want.name, "dtype", x.dtype, want.dtype)
+  end
+  return x
+end
+
+
+-- The array of an input: the first elements of the buffer of that name, which grows by being replaced.
+local function buffer_array(bank, key, want)
+  local x, size = bank.buffers[key], 1
+  for _, n in ipairs(want.shape) do
+    size = size * n
+  end
+  if not x or x._size < size or x.dtype ~= want.dtype or x._device ~= want.device then
+    x = zeros(want)
+    bank.buffers[key] = x
+  end
+  return rows.same_shape(x._shape, want.shape) and x or class.view(x, want.shape, 0, FUNC)
+end
+
+
+-- Binding -------------------------------------------------------------------------------------------------------------
+
+local function fail_incomplete(self, kind, list, is_known)
+  for i, name in ipairs(self.arg_names) do
+    if not is_known(list[i]) then
+      Error.raise{ code = kind, func = FUNC, argument = name, candidates = self.arg_names,
+        message = ("the %s of '%s' does not follow from the given inputs"):format(kind, name) }
+    end
+  end
+end
+
+
+local function shape_known(shape)
+  for _, n in ipairs(shape) do
+    if n == 0 then
+      return false
+    end
+  end
+  return #shape > 0
+end
+
+
+local function infer_shapes(self, shapes)
+  local arg_shapes, _, aux_shapes = self.symbol:infer_shape_partial(shapes)
+  fail_incomplete(self, "shape", arg_shapes, shape_known)
+  return arg_shapes, aux_shapes
+end
+
+
+-- Types follow from those of the inputs; what does not is float32.
+local function infer_types(self, types)
+  local found = self.symbol:infer_type_partial(types)
+  local given = {}
+  for i, name in ipairs(self.arg_names) do
+    given[name] = types[name] or found[i] == null and "float32" or nil
+  end
+  local arg_types, _, aux_types = self.symbol:infer_type(given)
+  return arg_types, aux_types
+end
+
+
+-- The type of an input: its description's, unless it is data whose variable says its own.
+local function input_type(self, d, is_data)
+  local code = is_data and self._attrs[d.name] and tonumber(self._attrs[d.name].__dtype__)
+  return code and code >= 0 and args.DTYPE_NAMES[code] or d.dtype
+end
+
+
+local function describe_inputs(self, data, labels, range)
+  local shapes, types = {}, {}
+  for _, part in ipairs{ data, labels or {} } do
+    for _, d in ipairs(part) do
+      if not self._is_arg[d.name] then
+        Error.unknown{ func = FUNC, argument = d.name, what = "input", names = self.arg_names }
+      end
+      local shape, axis = class.copy_shape(d.shape), rows.axis(d)
+      if axis >= 0 and shape[axis + 1] then
+        shape[axis + 1] = range[2] - range[1]
+      end
+      shapes[d.name], types[d.name] = shape, input_type(self, d, part == data)
+    end
+  end
+  return shapes, types
+end
+
+
+-- Array and gradient of one argument.
+local function argument_arrays(self, bank, want)
+  local is_param, req = self._is_param[want.name], self._reqs[want.name]
+  local x = is_param and shared_array(bank.args, want) or not is_param and buffer_array(bank, want.name, want)
+  if req == "null" then
+    return x, null
+  end
+  return x, is_param and shared_array(bank.grads, want) or buffer_array(bank, "grad of " .. want.name, want)
+end
+
+
+local function bind_arrays(self, i, shapes, types)
+  local bank, own, devices = self._banks[i], self.contexts[i]._device, devices_of(self, i)
+  local arg_shapes, aux_shapes = infer_shapes(self, shapes)
+  local arg_types, aux_types = infer_types(self, types)
+  local list, grads, auxs = {}, {}, {}
+  for k, name in ipairs(self.arg_names) do
+    list[k], grads[k] = argument_arrays(self, bank,
+      { name = name, shape = arg_shapes[k], dtype = arg_types[k], device = devices[name] or own })
+  end
+  for k, name in ipairs(self.aux_names) do
+    auxs[k] = shared_array(bank.auxs,
+      { name = name, shape = aux_shapes[k], dtype = aux_types[k], device = devices[name] or own })
+  end
+  return list, grads, auxs
+end
+
+
+local function bind_device(self, i, data, labels, range)
+  local list, grads, auxs = bind_arrays(self, i, describe_inputs(self, data, labels, range))
+  local bank, reqs = self._banks[i], {}
+  for k, name in ipairs(self.arg_names) do
+    reqs[k] = self._reqs[name]
+  end
+  local exe = executor.bind(self.symbol, { ctx = self.contexts[i], args = list, args_grad = self.for_training and grads or nil,
+    grad_req = self.for_training and reqs or "null", aux_states = auxs, group2ctx = self._group2ctxs[i],
+    shared_exec = bank.base, memory_budget = self._memory_budget, force_mirroring = self._force_mirroring })
+  bank.base = bank.base or exe
+  for _, monitor in ipairs(self._monitors) do
+    monitor:install(exe)
+  end
+  return exe
+end
+
+
+-- Sets of executors ---------------------------------------------------------------------------------------------------
+
+-- Rows of the batch; all inputs with a batch axis must have as many.
+local function batch_size_of(data, labels)
+  local size
+  for _, part in ipairs{ data, labels or {} } do
+    for _, d in ipairs(part) do
+      local axis = rows.axis(d)
+      local n = axis >= 0 and d.shape[axis + 1]
+      if n and size and n ~= size then
+        Error.raise{ code = "shape", func = FUNC, argument = d.name, expected = size, got = n,
+          message = ("'%s' has another batch size than the inputs before it"):format(d.name) }
+      end
+      size = size or n or nil
+    end
+  end
+  return size or 1
+end
+
+
+local function key_of(data, labels)
+  local parts = {}
+  for _, part in ipairs{ data, labels or {} } do
+    for _, d in ipairs(part) do
+      parts[#parts + 1] = tostring(d)
+    end
+    parts[#parts + 1] = ";"
+  end
+  return table.concat(parts, " ")
+end
+
+
+-- {{range, array}, ...} over devices, for each name.
+local function place_arrays(set, names, ranged)
+  local list = {}
+  for k, name in ipairs(names) do
+    list[k] = {}
+    for i, exe in ipairs(set.execs) do
+      local x = exe.arg_dict[name]
+      list[k][i] = ranged and { set.slices[i], x } or x
+    end
+  end
+  return list
+end
+
+
+local function input_grads(self, set)
+  local list = {}
+  for k, name in ipairs(self.data_names) do
+    list[k] = {}
+    for i, exe in ipairs(set.execs) do
+      list[k][i] = exe.grad_dict[name] or null
+    end
+  end
+  return list
+end
+
+
+local function make_set(self, data, labels)
+  local set = { data_shapes = data, label_shapes = labels, batch_size = batch_size_of(data, labels), execs = {} }
+  set.slices = rows.split(set.batch_size, self.workload, FUNC)
+  for i, range in ipairs(set.slices) do
+    set.execs[i] = bind_device(self, i, data, labels, range)
+  end
+  set.data_arrays = place_arrays(set, names_of(data), true)
+  set.label_arrays = place_arrays(set, names_of(labels), true)
+  set.state_arrays = place_arrays(set, self.state_names, false)
+  set.input_grad_arrays = self.inputs_need_grad and input_grads(self, set) or {}
+  return set
+end
+
+
+local CURRENT = { "execs", "slices", "batch_size", "data_shapes", "label_shapes", "data_arrays", "label_arrays",
+                  "state_arrays", "input_grad_arrays" }
+
+local function use_set(self, set)
+  for _, field in ipairs(CURRENT) do
+    self[field] = set[field]
+  end
+  self._set = set
+end
+
+
+-- Gives a set's executors back, except those whose pool others use and those that a monitor knows.
+local function drop_set(self, set)
+  for i, exe in ipairs(set.execs) do
+    if exe ~= self._banks[i].base and #self._monitors == 0 then
+      exe:free()
+    end
+  end
+end
+
+
+-- Puts a set first in the list of those that are kept.
+local function keep_set(self, set, at)
+  if at then
+    table.remove(self._sets, at)
+  end
+  table.insert(self._sets, 1, set)
+  if #self._sets > SETS then
+    drop_set(self, table.remove(self._sets))
+  end
+end
+
+
+local function choose_set(self, data, labels)
+  local key = key_of(data, labels)
+  for at, set in ipairs(self._sets) do
+    if set.key == key then
+      keep_set(self, set, at)
+      return use_set(self, set)
+    end
+  end
+  local set = make_set(self, data, labels)
+  set.key = key
+  keep_set(self, set)
+  use_set(self, set)
+end
+
+
+-- Making --------------------------------------------------------------------------------------------------------------
+
+local function over_devices(self, names, kind)
+  local list = {}
+  for k, name in ipairs(names) do
+    list[k] = {}
+    for i, bank in ipairs(self._banks) do
+      local wanted = kind ~= "grads" or self._reqs[name] ~= "null"
+      list[k][i] = wanted and bank[kind][name] or null
+    end
+  end
+  return list
+end
+
+
+local function check_workload(self)
+  if #self.workload ~= #self.contexts then
+    Error.raise{ code = "value", func = FUNC, argument = "workload", expected = #self.contexts, got = #self.workload,
+      message = "'workload' has not one number for each context" }
+  end
+end
+
+
+local function ones(n)
+  local list = {}
+  for i = 1, n do
+    list[i] = 1
+  end
+  return list
+end
+
+
+local function open_banks(self, shared)
+  if shared and #shared._banks < #self.contexts then
+    Error.raise{ code = "value", func = FUNC, argument = "shared_group", expected = #self.contexts, got = #shared._banks,
+      message = "the shared group has fewer executors than there are contexts" }
+  end
+  self._banks = {}
+  for i = 1, #self.contexts do
+    self._banks[i] = shared and shared._banks[i] or new_bank()
+  end
+end
+
+
+function Group:init(...)
+  local a = FORM(...)
+  self.symbol, self.logger = a.symbol, a.logger or log
+  self.contexts = is_plain(a.contexts) and copy_list(a.contexts) or { a.contexts }
+  self.workload = a.workload and copy_list(a.workload) or ones(#self.contexts)
+  check_workload(self)
+  self.arg_names, self.aux_names = a.symbol:list_arguments(), a.symbol:list_auxiliary_states()
+  self.output_names, self._attrs = a.symbol:list_outputs(), a.symbol:attr_dict()
+  self._is_arg, self._is_param = set_of(self.arg_names), set_of(a.param_names)
+  self.param_names = {}
+  for _, name in ipairs(self.arg_names) do
+    self.param_names[#self.param_names + 1] = self._is_param[name] and name or nil
+  end
+  self.for_training, self.inputs_need_grad = a.for_training, a.inputs_need_grad
+  self.fixed_param_names, self.state_names = copy_list(a.fixed_param_names), copy_list(a.state_names)
+  self._group2ctxs = Group._places(a.group2ctxs, #self.contexts)
+  self._memory_budget, self._force_mirroring = a.memory_budget, a.force_mirroring
+  local data = rows.descriptions(a.data_shapes, FUNC, "data_shapes")
+  local labels = rows.descriptions(a.label_shapes, FUNC, "label_shapes")
+  labels = labels and #labels > 0 and labels or nil
+  self.data_names, self.label_names = names_of(data), names_of(labels)
+  self._reqs = requests_of(self, a.grad_req)
+  self.grad_req, self._monitors, self._sets = self._reqs, {}, {}
+  self:_find_output_axes()
+  open_banks(self, a.shared_group)
+  choose_set(self, data, labels)
+  self.param_arrays, self.grad_arrays = over_devices(self, self.param_names, "args"), over_devices(self, self.param_names, "grads")
+  self.aux_arrays = over_devices(self, self.aux_names, "auxs")
+end
+
+
+-- The batch axis of each output: by the head's layout, 0 without.
+function Group:_find_output_axes()
+  self._output_axes = {}
+  for i = 1, #self.symbol do
+    local layout = self.symbol[i]:attr("__layout__")
+    self._output_axes[i] = layout and (layout:find("N", 1, true) or 0) - 1 or 0
+  end
+end
+
+
+--- Executors for other shapes of the inputs; parameters stay. Shapes that were met lately cost nothing.
+-- @tparam table data_shapes descriptions
+-- @tparam[opt] table label_shapes descriptions
+function Group:reshape(data_shapes, label_shapes)
+  local data = rows.descriptions(data_shapes, FUNC .. ":reshape", "data_shapes")
+  local labels = rows.descriptions(label_shapes, FUNC .. ":reshape", "label_shapes")
+  choose_set(self, data, labels and #labels > 0 and labels or nil)
+end
+
+
+-- Parameters ----------------------------------------------------------------------------------------------------------
+
+--- Copies parameters to all devices.
+-- @tparam table arg_params by name; missing ones stay as they are
+-- @tparam[opt] table aux_params
+-- @bool[opt=false] allow_extra unknown names are ignored instead of E(name)
+function Group:set_params(arg_params, aux_params, allow_extra)
+  for _, exe in ipairs(self.execs) do
+    exe:copy_params_from(arg_params, aux_params, allow_extra)
+  end
+end
+
+
+--- Writes the means over devices into arrays, converted to their element types.
+-- @tparam table arg_params arrays by name
+-- @tparam table aux_params arrays by name
+-- @tparam[opt] table done names that are left out; those written are added
+function Group:get_params(arg_params, aux_params, done)
+  done = done or {}
+  for _, part in ipairs{ { self.param_names, self.param_arrays, arg_params },
+                         { self.aux_names, self.aux_arrays, aux_params } } do
+    for k, name in ipairs(part[1]) do
+      if part[3][name] and not done[name] then
+        done[name] = true
+        rows.mean(part[3][name], part[2][k], FUNC .. ":get_params", name)
+      end
+    end
+  end
+end
+
+
+-- Running -------------------------------------------------------------------------------------------------------------
+
+local function load_one(place, x, axis, name, whole)
+  local part = whole and x or rows.cut(x, axis, place[1])
+  call.copy(place[2], part, FUNC .. ":forward", name)
+end
+
+
+-- `sources[i]` holds the arrays for device i when the batch comes in parts.
+local function load(places, descs, list, sources)
+  for k, places_of in ipairs(places) do
+    local d = descs[k]
+    for i, place in ipairs(places_of) do
+      local x = (sources and sources[i] or list)[k]
+      if class.is_array(x) then
+        load_one(place, x, rows.axis(d), d.name, sources ~= nil)
+      elseif is_plain(x) then
+        load_one(place, nd._as_array(x, place[2].dtype, FUNC .. ":forward"), rows.axis(d), d.name, sources ~= nil)
+      else
+        Error.raise{ code = "value", func = FUNC .. ":forward", argument = d.name, expected = "an NDArray",
+          got = Error.kind(x), message = ("the batch has no array for '%s'"):format(d.name) }
+      end
+    end
+  end
+end
+
+
+local function parts_of(batches, kind)
+  local list = {}
+  for i, batch in ipairs(batches) do
+    list[i] = batch[kind] or {}
+  end
+  return list
+end
+
+
+--- Loads a batch and runs all devices.
+-- @param batch a batch, or a list with one for each device
+-- @bool[opt] is_train as the group was bound for
+function Group:forward(batch, is_train)
+  local parts = is_plain(batch) and #batch > 0 and batch
+  local first = parts and parts[1] or batch
+  load(self.data_arrays, self.data_shapes, batch.data, parts and parts_of(parts, "data"))
+  if self.label_shapes and first.label and #first.label > 0 then
+    load(self.label_arrays, self.label_shapes, batch.label, parts and parts_of(parts, "label"))
+  end
+  if is_train == nil then
+    is_train = self.for_training
+  end
+  for _, exe in ipairs(self.execs) do
+    exe:forward(is_train)
+  end
+end
+
+
+local function heads_for(self, out_grads, i)
+  local heads = {}
+  for k, g in ipairs(out_grads) do
+    local x = value(g)
+    if x then
+      x = class.is_array(x) and x or nd._as_array(x, "float32", FUNC .. ":backward")
+      heads[k] = rows.cut(x, self._output_axes[k] or 0, self.slices[i]):as_in_context(self.contexts[i])
+    else
+      heads[k] = null
+    end
+  end
+  return heads
+end
+
+
+--- Computes gradients on all devices.
+-- @param[opt] out_grads an array or a list: gradients of the outputs, for heads that are no losses
+function Group:backward(out_grads)
+  if not self.for_training then
+    Error.raise{ code = "state", func = FUNC .. ":backward", message = "the executors were bound without training" }
+  end
+  local list = value(out_grads)
+  list = class.is_array(list) and { list } or list
+  for i, exe in ipairs(self.execs) do
+    if list then
+      exe:backward{ out_grads = heads_for(self, list, i) }
+    else
+      exe:backward()
+    end
+  end
+end
+
+
+local function merged(lists, merge, axis_of)
+  if not merge then
+    return lists
+  end
+  local result = {}
+  for k, parts in ipairs(lists) do
+    result[k] = rows.join(parts, axis_of(k))
+  end
+  return result
+end
+
+
+--- Outputs: joined over devices, or a list over devices for each. A single device's are the executor's own.
+-- @bool[opt=true] merge
+-- @int[opt=0] begin first output, from 0
+-- @int[opt] stop the output after the last
+function Group:get_outputs(merge, begin, stop)
+  local lists = {}
+  begin, stop = begin or 0, stop or #self.output_names
+  for k = begin + 1, stop do
+    lists[k - begin] = {}
+    for i, exe in ipairs(self.execs) do
+      lists[k - begin][i] = exe.outputs[k]
+    end
+  end
+  return merged(lists, merge ~= false, function(k) return self._output_axes[k + begin] end)
+end
+
+
+--- `{name, shape}` of each output, with the whole batch's rows.
+function Group:get_output_shapes()
+  local list = {}
+  for k, name in ipairs(self.output_names) do
+    local shape, axis = self.execs[1].outputs[k].shape, self._output_axes[k]
+    if axis >= 0 and shape[axis + 1] then
+      shape[axis + 1] = self.batch_size
+    end
+    list[k] = { name, shape }
+  end
+  return list
+end
+
+
+--- Gradients of the data inputs, in their order.
+-- @bool[opt=true] merge
+function Group:get_input_grads(merge)
+  if not self.inputs_need_grad then
+    Error.raise{ code = "state", func = FUNC .. ":get_input_grads", message = "bind with inputs_need_grad = true" }
+  end
+  return merged(self.input_grad_arrays, merge ~= false, function(k) return rows.axis(self.data_shapes[k]) end)
+end
+
+
+-- States --------------------------------------------------------------------------------------------------------------
+
+--- States: joined over devices, or a list over devices for each.
+-- @bool[opt=true] merge
+function Group:get_states(merge)
+  return merged(self.state_arrays, merge ~= false, function() return 0 end)
+end
+
+
+-- The part of a given state that belongs on device i: entry i of a list, or its rows.
+local function state_part(self, state, i)
+  if is_plain(state) then
+    return state[i]
+  end
+  return rows.cut(state, 0, self.slices[i])
+end
+
+
+--- Sets states from arrays (a list over devices, or one array, for each), or all to a number.
+-- @tparam ?table states
+-- @tparam ?number number
+function Group:set_states(states, number)
+  if (value(states) == nil) == (value(number) == nil) then
+    Error.raise{ code = "value", func = FUNC .. ":set_states", expected = "either states or value",
+      got = states and "both" or "neither", message = "give either 'states' or 'value'" }
+  end
+  if states and #states ~= #self.state_names then
+    Error.raise{ code = "value", func = FUNC .. ":set_states", argument = "states", expected = #self.state_names,
+      got = #states, message = "'states' has not one entry for each state" }
+  end
+  for k, places in ipairs(self.state_arrays) do
+    for i, x in ipairs(places) do
+      if states then
+        call.copy(x, state_part(self, states[k], i), FUNC .. ":set_states", self.state_names[k])
+      else
+        call.fill(x, number, FUNC .. ":set_states")
+      end
+    end
+  end
+end
+
+
+-- Watching ------------------------------------------------------------------------------------------------------------
+
+local function named(names, list)
+  local pairs_of = {}
+  for k, name in ipairs(names) do
+    pairs_of[#pairs_of + 1] = list[k] and { name, list[k] } or nil
+  end
+  return pairs_of
+end
+
+
+local function labels_for(self, labels, i, pre_sliced)
+  if pre_sliced then
+    return labels[i]
+  end
+  local list = {}
+  for k, x in ipairs(labels or {}) do
+    local d = self.label_shapes and self.label_shapes[k]
+    list[k] = class.is_array(x) and rows.cut(x, d and rows.axis(d) or 0, self.slices[i]) or x
+  end
+  return list
+end
+
+
+--- Shows labels and outputs to a metric, once for each device.
+-- @param metric
+-- @tparam {NDArray,...} labels
+-- @bool[opt=false] pre_sliced `labels[i]` are those of device i
+function Group:update_metric(metric, labels, pre_sliced)
+  for i, exe in ipairs(self.execs) do
+    local own = labels_for(self, labels, i, pre_sliced)
+    metric:update_dict(named(self.label_names, own), named(self.output_names, exe.outputs))
+  end
+end
+
+
+--- Has a monitor watch all executors, later ones too.
+function Group:install_monitor(monitor)
+  self._monitors[#self._monitors + 1] = monitor
+  for _, set in ipairs(self._sets) do
+    for _, exe in ipairs(set.execs) do
+      monitor:install(exe)
+    end
+  end
+end
+
+
+--- Bytes over all devices: planned (of the current executors), pool (what all sharing executors have together), params,
+-- grads, aux.
+function Group:memory()
+  local m = { planned = 0, pool = 0, params = 0, grads = 0, aux = 0 }
+  for i, exe in ipairs(self.execs) do
+    local of_exe, bank = exe:memory(), self._banks[i]
+    m.planned, m.pool = m.planned + of_exe.planned, m.pool + of_exe.pool
+    for kind, field in pairs{ args = "params", grads = "grads", auxs = "aux" } do
+      for _, x in pairs(bank[kind]) do
+        m[field] = m[field] + x._size * class.BYTES[x._dtype]
+      end
+    end
+  end
+  return m
+end
+
+
+--- Gives all executors of this group back; arrays and what other groups use stay.
+function Group:free()
+  for _, set in ipairs(self._sets) do
+    drop_set(self, set)
+  end
+  self._sets = {}
+end
+
+
+return Group

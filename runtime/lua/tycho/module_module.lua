@@ -1,0 +1,880 @@
+--- A symbol, its parameters and an optimizer: `ty.mod.Module` (contract 3.4, sheet 4.2).
+--
+--     local m = ty.mod.Module{ symbol = net, context = ty.cpu() }
+--     m:fit{ train_data = it, num_epoch = 4, optimizer = "sgd", optimizer_params = { learning_rate = 0.1 } }
+--
+-- `_arg_params` and `_aux_params` are the parameters as host arrays; while `_params_dirty`, the devices' copies are newer.
+-- A module that shares another's memory (`shared_module`) shares these tables, the optimizer, and `_param_index`: the
+-- number of each parameter (from 0) under which the optimizer keeps its state.
+--
+-- @module tycho.module_module
+
+local args = require "tycho.args"
+local BaseModule = require "tycho.module_base"
+local call = require "tycho.ndarray_call"
+local class = require "tycho.ndarray_class"
+local Class = require "tycho.class"
+local context = require "tycho.context"
+local Error = require "tycho.error"
+local Group = require "tycho.module_group"
+local init = require "tycho.initializer"
+local io_data = require "tycho.io_data"
+local nd = require "tycho.ndarray"
+local rows = require "tycho.module_rows"
+local values = require "tycho.values"
+
+local is_plain, null, value = values.is_plain, values.null, values.value
+
+--- A symbol on one or several devices.
+-- @type Module
+local Module = BaseModule:extend("Module")
+
+
+-- Fields --------------------------------------------------------------------------------------------------------------
+
+local function of_group(name, method)
+  return function(self)
+    local group = self:_bound(name)._exec_group
+    if method then
+      return group[name](group)
+    end
+    return group[name]
+  end
+end
+
+Module.fields = BaseModule.extend_fields{
+  data_names   = function(self) return self._data_names end,
+  label_names  = function(self) return self._label_names end,
+  output_names = function(self) return self._output_names end,
+  data_shapes  = of_group "data_shapes",
+  label_shapes = of_group "label_shapes",
+  output_shapes = function(self) return self:_bound("output_shapes")._exec_group:get_output_shapes() end,
+}
+
+
+-- Making --------------------------------------------------------------------------------------------------------------
+
+local NEW = args.form("mod.Module", {
+  { "symbol", "symbol" }, { "data_names", "list|null?" }, { "label_names", "list|null?" }, { "logger", "any?" },
+  { "context", "context|list?" }, { "work_load_list", "list?" }, { "fixed_param_names", "list?" },
+  { "state_names", "list?" }, { "group2ctxs", "table?" }, { "compression_params", "dict?" },
+})
+
+local PARAM_ENDS = { "_weight$", "_bias$", "_gamma$", "_beta$" }
+
+-- Arguments that do not look like parameters.
+local function input_like(names)
+  local list = {}
+  for _, name in ipairs(names) do
+    local is_param = false
+    for _, ending in ipairs(PARAM_ENDS) do
+      is_param = is_param or name:find(ending) ~= nil
+    end
+    list[#list + 1] = not is_param and name or nil
+  end
+  return list
+end
+
+
+local function check_names(self, given, what, only_warn)
+  local names, known = self._symbol:list_arguments(), {}
+  for _, name in ipairs(names) do
+    known[name] = true
+  end
+  for _, name in ipairs(given) do
+    if not known[name] then
+      local candidates = what == "fixed_param_names" and names or input_like(names)
+      local text = ("'%s' of '%s' is no argument of the symbol"):format(tostring(name), what)
+      if not only_warn then
+        Error.raise{ code = "name", func = "mod.Module", argument = tostring(name), message = text,
+          candidates = Error.nearest(name, candidates, 10) }
+      end
+      self.logger:warning(text .. "; its inputs: " .. table.concat(candidates, ", "))
+    end
+  end
+end
+
+
+local function list_or(given, default)
+  if given == null then
+    return {}
+  end
+  return given or default
+end
+
+
+local function contexts_of(given)
+  if given == nil then
+    return { context.cpu() }
+  end
+  return is_plain(given) and given or { given }
+end
+
+
+local function work_loads(given, contexts)
+  if given and #given ~= #contexts then
+    Error.raise{ code = "value", func = "mod.Module", argument = "work_load_list", expected = #contexts, got = #given,
+      message = "'work_load_list' has not one number for each context" }
+  end
+  local list = {}
+  for i = 1, #contexts do
+    list[i] = given and given[i] or 1
+  end
+  return list
+end
+
+
+-- Arguments that are neither data, label nor state.
+local function parameter_names(self)
+  local inputs, list = {}, {}
+  for _, names in ipairs{ self._data_names, self._label_names, self._state_names } do
+    for _, name in ipairs(names) do
+      inputs[name] = true
+    end
+  end
+  for _, name in ipairs(self._symbol:list_arguments()) do
+    list[#list + 1] = not inputs[name] and name or nil
+  end
+  return list
+end
+
+
+function Module:init(...)
+  local a = NEW(...)
+  Module.super.init(self, { logger = a.logger })
+  self._symbol, self._context = a.symbol, contexts_of(a.context)
+  self._work_load_list = work_loads(a.work_load_list, self._context)
+  self._data_names, self._label_names = list_or(a.data_names, { "data" }), list_or(a.label_names, { "softmax_label" })
+  self._state_names, self._fixed_param_names = a.state_names or {}, a.fixed_param_names or {}
+  check_names(self, self._data_names, "data_names")
+  check_names(self, self._label_names, "label_names", true)
+  check_names(self, self._state_names, "state_names")
+  check_names(self, self._fixed_param_names, "fixed_param_names")
+  Group._places(a.group2ctxs, #self._context)
+  self._group2ctxs, self._compression_params = a.group2ctxs, a.compression_params
+  self._param_names, self._aux_names = parameter_names(self), a.symbol:list_auxiliary_states()
+  self._output_names = a.symbol:list_outputs()
+  self._params_dirty = false
+end
+
+
+local LOAD = args.form("Module.load", {
+  rest = "options", { "prefix", "text" }, { "epoch", "integer" }, "*", { "load_optimizer_states", "boolean", false },
+})
+
+--- A module from a checkpoint, with its parameters.
+-- @string prefix
+-- @int epoch
+-- @tparam[opt] table options load_optimizer_states = false (read by init_optimizer), and those of the constructor
+function Module.load(...)
+  local a, model = LOAD(...), require "tycho.model"
+  local symbol, arg_params, aux_params = model.load_checkpoint(a.prefix, a.epoch)
+  a.options.symbol = symbol
+  local m = Module(a.options)
+  m._arg_params, m._aux_params, m._params_initialized = arg_params, aux_params, true
+  m._preload_states = a.load_optimizer_states and model.file_name(a.prefix, a.epoch, "states") or nil
+  return m
+end
+
+
+local SAVE = args.form("Module:save_checkpoint", {
+  { "prefix", "text" }, { "epoch", "integer" }, { "save_optimizer_states", "boolean", false },
+  { "remove_amp_cast", "boolean", true },
+})
+
+--- Writes `PREFIX-symbol.json`, `PREFIX-0003.params` and, if asked for, `PREFIX-0003.states`.
+function Module:save_checkpoint(...)
+  local a, model = SAVE(...), require "tycho.model"
+  local arg_params, aux_params = self:get_params()
+  model.save_checkpoint(a.prefix, a.epoch, self._symbol, arg_params, aux_params, { remove_amp_cast = a.remove_amp_cast })
+  if a.save_optimizer_states then
+    self:save_optimizer_states(model.file_name(a.prefix, a.epoch, "states"))
+  end
+end
+
+
+-- Binding -------------------------------------------------------------------------------------------------------------
+
+--- Options of bind, for other modules too.
+Module.BIND = {
+  list = true, { "data_shapes", "table" }, { "label_shapes", "table?" }, { "for_training", "boolean", true },
+  { "inputs_need_grad", "boolean", false }, { "force_rebind", "boolean", false }, { "shared_module", "any?" },
+  { "grad_req", "text|table", "write" }, { "memory_budget", "number?" }, { "force_mirroring", "boolean?" },
+}
+
+local BIND = args.form("Module:bind", Module.BIND)
+
+
+local function unbind(self)
+  if self._exec_group then
+    self._exec_group:free()
+  end
+  self._binded, self._exec_group = false, nil
+end
+
+
+local function check_data_names(self, descs)
+  local want, got = {}, {}
+  for i, name in ipairs(self._data_names) do
+    want[i] = name
+  end
+  for i, d in ipairs(descs) do
+    got[i] = d.name
+  end
+  table.sort(want)
+  table.sort(got)
+  local want_text, got_text = table.concat(want, ", "), table.concat(got, ", ")
+  if want_text ~= got_text then
+    Error.raise{ code = "name", func = "Module:bind", argument = "data_shapes", expected = want_text, got = got_text,
+      candidates = want, message = "'data_shapes' does not describe the data inputs" }
+  end
+end
+
+
+-- Descriptions of data and labels, checked.
+local function inputs_of(self, data_shapes, label_shapes, func)
+  local data = rows.descriptions(data_shapes, func, "data_shapes")
+  check_data_names(self, data)
+  local labels = rows.descriptions(label_shapes, func, "label_shapes")
+  return data, labels and #labels > 0 and labels or nil
+end
+
+
+local function check_shared(self, shared)
+  if not (Class.is_a(shared, Module) and shared.binded and shared.params_initialized) then
+    Error.raise{ code = "state", func = "Module:bind", argument = "shared_module",
+      expected = "a bound Module with parameters", got = Error.kind(shared), message = "bad 'shared_module'" }
+  elseif #shared._context < #self._context then
+    Error.raise{ code = "value", func = "Module:bind", argument = "shared_module", expected = #self._context .. " contexts",
+      got = #shared._context, message = "'shared_module' has fewer devices" }
+  end
+end
+
+
+-- Host arrays of zeros like the first device's.
+local function host_arrays(names, list, dict)
+  for k, name in ipairs(names) do
+    local x = list[k][1]
+    dict[name] = dict[name] or nd.zeros(x.shape, { ctx = context.cpu(), dtype = x.dtype })
+  end
+  return dict
+end
+
+
+local function number_parameters(self)
+  local n = 0
+  for _ in pairs(self._param_index) do
+    n = n + 1
+  end
+  for _, name in ipairs(self._param_names) do
+    if not self._param_index[name] then
+      self._param_index[name], n = n, n + 1
+    end
+  end
+end
+
+
+-- What a module has in common with the one whose memory it shares. Parameters that only this one has are new.
+local function share(self, shared)
+  self._arg_params, self._aux_params = shared._arg_params, shared._aux_params
+  self._param_index, self._params_initialized = shared._param_index, true
+  self._params_dirty = false
+end
+
+
+local function make_group(self, a, data, labels)
+  return Group{ symbol = self._symbol, contexts = self._context, workload = self._work_load_list, data_shapes = data,
+    label_shapes = labels, param_names = self._param_names, for_training = a.for_training,
+    inputs_need_grad = a.inputs_need_grad, shared_group = a.shared_module and a.shared_module._exec_group,
+    logger = self.logger, fixed_param_names = self._fixed_param_names, grad_req = a.grad_req,
+    state_names = self._state_names, group2ctxs = self._group2ctxs, memory_budget = a.memory_budget,
+    force_mirroring = a.force_mirroring }
+end
+
+
+local function take_parameters(self, shared)
+  if shared then
+    share(self, shared)
+  elseif self._params_initialized then
+    self._exec_group:set_params(self._arg_params, self._aux_params, true)
+  else
+    self._arg_params, self._aux_params = {}, {}
+  end
+  host_arrays(self._param_names, self._exec_group.param_arrays, self._arg_params)
+  host_arrays(self._aux_names, self._exec_group.aux_arrays, self._aux_params)
+  self._param_index = self._param_index or {}
+  number_parameters(self)
+end
+
+
+--- Makes the executors.
+-- @tparam table data_shapes descriptions: a list of DataDesc or `{name, shape}`, or shapes by name
+-- @tparam[opt] table label_shapes
+-- @tparam[opt] table options for_training = true, inputs_need_grad = false, force_rebind = false (parameters stay),
+--   shared_module (a bound module whose parameters and memory are used), grad_req = "write" (word, list or by name),
+--   memory_budget, force_mirroring
+function Module:bind(...)
+  local a = BIND(...)
+  if self._freed then
+    self:_need("bind")
+  elseif self._binded and not a.force_rebind then
+    self.logger:warning("bind: the module is bound already; this call has no effect (force_rebind = true binds again)")
+    return
+  elseif a.inputs_need_grad and not a.for_training then
+    Error.raise{ code = "value", func = "Module:bind", argument = "inputs_need_grad",
+      message = "'inputs_need_grad' needs for_training = true" }
+  end
+  a.shared_module = value(a.shared_module)
+  if a.shared_module then
+    check_shared(self, a.shared_module)
+  end
+  local data, labels = inputs_of(self, a.data_shapes, a.label_shapes, "Module:bind")
+  self:_sync_params()
+  unbind(self)
+  self._for_training, self._inputs_need_grad, self._grad_req = a.for_training, a.inputs_need_grad, a.grad_req
+  self._exec_group = make_group(self, a, data, labels)
+  self._described_labels = labels ~= nil
+  take_parameters(self, a.shared_module)
+  self._binded = true
+  if self._monitor then
+    self._exec_group:install_monitor(self._monitor)
+  end
+  if a.shared_module and a.shared_module.optimizer_initialized then
+    self:borrow_optimizer(a.shared_module)
+  end
+end
+
+
+local RESHAPE = args.form("Module:reshape", {
+  list = true, { "data_shapes", "table" }, { "label_shapes", "table?" },
+})
+
+--- Goes on with other shapes of the inputs; parameters and optimizer stay.
+function Module:reshape(...)
+  self:_need("reshape", "binded")
+  local a = RESHAPE(...)
+  self._exec_group:reshape(inputs_of(self, a.data_shapes, a.label_shapes, "Module:reshape"))
+end
+
+
+-- Parameters ----------------------------------------------------------------------------------------------------------
+
+-- Brings the host arrays up to date.
+function Module:_sync_params()
+  if self._params_dirty and self._exec_group then
+    self._exec_group:get_params(self._arg_params, self._aux_params)
+    self._params_dirty = false
+  end
+end
+
+
+--- Parameters and auxiliary states as host arrays by name: the module's own tables, which the next call overwrites.
+-- @treturn table arg_params
+-- @treturn table aux_params
+function Module:get_params()
+  self:_need("get_params", "binded", "params_initialized")
+  self:_sync_params()
+  return self._arg_params, self._aux_params
+end
+
+
+local function sorted(names)
+  local list = {}
+  for i, name in ipairs(names) do
+    list[i] = name
+  end
+  table.sort(list)
+  return list
+end
+
+
+-- Fills one host array from the given parameters or by the initializer.
+local function fill_one(self, name, x, given, a, initializer, attrs)
+  local source = given and given[name]
+  if source ~= nil then
+    if not class.is_array(source) then
+      source = nd._as_array(source, x.dtype, "Module:init_params")
+    end
+    if source ~= x then
+      call.copy(x, source, "Module:init_params", name)
+    end
+  elseif given and not a.allow_missing then
+    Error.raise{ code = "name", func = "Module:init_params", argument = name,
+      message = ("'%s' is not among the given parameters (allow_missing = true initialises it)"):format(name) }
+  elseif initializer then
+    initializer(init.InitDesc(name, attrs[name], initializer), x)
+  end
+end
+
+
+--- Fills parameters of this module, in order of their names (not for users).
+-- @tparam table wanted which ones: a set, or nil for all
+-- @tparam table a checked options of init_params
+-- @param initializer
+function Module:_fill_params(wanted, a, initializer)
+  local attrs = self._symbol:attr_dict()
+  for _, part in ipairs{ { self._param_names, self._arg_params, a.arg_params },
+                         { self._aux_names, self._aux_params, a.aux_params } } do
+    for _, name in ipairs(sorted(part[1])) do
+      if not wanted or wanted[name] then
+        fill_one(self, name, part[2][name], part[3], a, initializer, attrs)
+      end
+    end
+  end
+end
+
+
+local INIT = args.form("Module:init_params", BaseModule.INIT_PARAMS)
+
+--- Gives parameters their first values: given ones win over the initializer.
+-- @tparam[opt] table options initializer = Uniform(0.01), arg_params, aux_params, allow_missing = false (a name that is
+--   not among given parameters is initialised instead of E(name)), force_init = false, allow_extra
+function Module:init_params(...)
+  local a = INIT(...)
+  if self._params_initialized and not a.force_init then
+    self.logger:warning("init_params: the parameters have values already; this call has no effect (force_init = true)")
+    return
+  end
+  self:_need("init_params", "binded")
+  self:_fill_params(nil, a, BaseModule._initializer(a.initializer))
+  self._params_initialized, self._params_dirty = true, false
+  self._exec_group:set_params(self._arg_params, self._aux_params, true)
+end
+
+
+local function check_extra(self, given, own, func)
+  for name in pairs(given or {}) do
+    if not own[name] then
+      local names = {}
+      for known in pairs(own) do
+        names[#names + 1] = known
+      end
+      Error.unknown{ func = func, argument = name, what = "parameter", names = names }
+    end
+  end
+end
+
+
+local SET = args.form("Module:set_params", BaseModule.SET_PARAMS)
+
+--- Sets parameters. A missing name is E(name) unless `allow_missing`, an unknown one unless `allow_extra`.
+function Module:set_params(...)
+  local a = SET(...)
+  if self._params_initialized and not a.force_init then
+    self.logger:warning("set_params: the parameters have values already; this call has no effect (force_init = true)")
+    return
+  end
+  self:_need("set_params", "binded")
+  if not a.allow_extra then
+    check_extra(self, a.arg_params, self._arg_params, "Module:set_params")
+    check_extra(self, a.aux_params, self._aux_params, "Module:set_params")
+  end
+  if not a.allow_missing then
+    return self:init_params{ initializer = null, arg_params = a.arg_params or {}, aux_params = a.aux_params or {},
+      force_init = true }
+  end
+  self._exec_group:set_params(a.arg_params or {}, a.aux_params or {}, true)
+  self._params_dirty, self._params_initialized = true, true
+end
+
+
+-- Optimizer -----------------------------------------------------------------------------------------------------------
+
+local OPTIMIZER = args.form("Module:init_optimizer", {
+  { "kvstore", "any|null?" }, { "optimizer", "any", "sgd" }, { "optimizer_params", "table?" },
+  { "force_init", "boolean", false },
+})
+
+
+-- Name of each number that the optimizer sees.
+local function index_names(self, update_on_kvstore)
+  local names, n = {}, #self._context
+  for name, index in pairs(self._param_index) do
+    if update_on_kvstore then
+      names[index] = name
+    else
+      for k = 0, n - 1 do
+        names[index * n + k] = name
+      end
+    end
+  end
+  return names
+end
+
+
+-- One over the rows that make up one gradient.
+local function rescale_of(self, kv)
+  local batch = self._exec_group.batch_size
+  if kv and kv.type:find("dist", 1, true) and kv.type:find("_sync", 1, true) then
+    batch = batch * kv.num_workers
+  end
+  return 1 / batch
+end
+
+
+local function options_of(given)
+  local dict = args.pairs_of(given or { learning_rate = 0.01 })
+  if not dict then
+    Error.raise{ code = "type", func = "Module:init_optimizer", argument = "optimizer_params",
+      expected = "a table of options", got = "a list", message = "bad 'optimizer_params'" }
+  end
+  return dict
+end
+
+
+local function make_optimizer(self, a, names, rescale)
+  local optimizer = require "tycho.optimizer"
+  if type(a.optimizer) == "string" then
+    local options = options_of(a.optimizer_params)
+    options.rescale_grad = options.rescale_grad or rescale
+    options.sym, options.param_idx2name = self._symbol, names
+    return optimizer.create(a.optimizer, options)
+  elseif not Class.is_a(a.optimizer, optimizer.Optimizer) then
+    Error.raise{ code = "type", func = "Module:init_optimizer", argument = "optimizer",
+      expected = "a name or an Optimizer", got = Error.kind(a.optimizer), message = "bad 'optimizer'" }
+  end
+  local o = a.optimizer
+  if o.rescale_grad ~= rescale then
+    self.logger:warning(("init_optimizer: the optimizer has rescale_grad = %g, not 1 / batch size = %g"):format(
+      o.rescale_grad, rescale))
+  end
+  if next(o.idx2name) == nil then
+    for index, name in pairs(names) do
+      o.idx2name[index] = name
+    end
+  end
+  return o
+end
+
+
+-- Hands parameters to the store: those of which it knows nothing yet.
+local function init_store(self, names)
+  local own, arrays = {}, {}
+  for k, name in ipairs(self._exec_group.param_names) do
+    if names[name] then
+      own[#own + 1], arrays[#arrays + 1] = name, self._exec_group.param_arrays[k]
+    end
+  end
+  require("tycho.model")._initialize_kvstore(self._kvstore, arrays, self._arg_params, own, self._update_on_kvstore)
+end
+
+
+local function set_of(names)
+  local set = {}
+  for _, name in ipairs(names) do
+    set[name] = true
+  end
+  return set
+end
+
+
+local function connect(self, kv, update_on_kvstore)
+  self._kvstore, self._update_on_kvstore, self._updater = kv, update_on_kvstore, nil
+  if kv then
+    if self._compression_params then
+      kv:set_gradient_compression(self._compression_params)
+    end
+    if update_on_kvstore then
+      kv:set_optimizer(self._optimizer)
+    end
+    init_store(self, set_of(self._param_names))
+  end
+  if not update_on_kvstore then
+    self._updater = require("tycho.optimizer").get_updater(self._optimizer)
+  end
+end
+
+
+--- Makes the optimizer and, for several devices, the store.
+-- @tparam[opt] table options kvstore = "local" (name, store or `ty.null`), optimizer = "sgd" (name or Optimizer),
+--   optimizer_params = {learning_rate = 0.01}, force_init = false
+function Module:init_optimizer(...)
+  self:_need("init_optimizer", "binded", "params_initialized")
+  local a = OPTIMIZER(...)
+  if self._optimizer_initialized and not a.force_init then
+    self.logger:warning("init_optimizer: there is an optimizer already; this call has no effect (force_init = true)")
+    return
+  end
+  self:_sync_params()
+  local model = require "tycho.model"
+  local kv, update_on_kvstore = model._create_kvstore(a.kvstore == nil and "local" or a.kvstore, #self._context,
+    self._arg_params)
+  self._optimizer = make_optimizer(self, a, index_names(self, update_on_kvstore), rescale_of(self, kv))
+  connect(self, kv, update_on_kvstore)
+  self._optimizer_initialized = true
+  if self._preload_states then
+    self:load_optimizer_states(self._preload_states)
+    self._preload_states = nil
+  end
+end
+
+
+-- Tells the optimizer and the store of parameters that they have not met (those of a later bucket).
+local function introduce(self)
+  local o, attrs, new = self._optimizer, self._symbol:attr_dict(), {}
+  local known = set_of({})
+  for _, name in pairs(o.idx2name) do
+    known[name] = true
+  end
+  for index, name in pairs(index_names(self, self._update_on_kvstore)) do
+    if not known[name] then
+      local own = attrs[name] or {}
+      o.idx2name[index], new[name] = name, true
+      o.lr_mult[name] = tonumber(own.__lr_mult__ or own.lr_mult) or o.lr_mult[name]
+      o.wd_mult[name] = tonumber(own.__wd_mult__ or own.wd_mult) or o.wd_mult[name] or not o:_decays(name) and 0 or nil
+    end
+  end
+  if self._kvstore and next(new) then
+    init_store(self, new)
+  end
+end
+
+
+--- Uses another module's optimizer, states and store.
+-- @tparam Module other
+function Module:borrow_optimizer(other)
+  if not (Class.is_a(other, BaseModule) and other.optimizer_initialized) then
+    Error.raise{ code = "state", func = "Module:borrow_optimizer", argument = "shared_module",
+      message = "the other module has no optimizer" }
+  end
+  other = other._curr_module or other
+  self._optimizer, self._kvstore, self._updater = other._optimizer, other._kvstore, other._updater
+  self._update_on_kvstore, self._optimizer_initialized = other._update_on_kvstore, true
+  if self._binded then
+    introduce(self)
+  end
+end
+
+
+local STATES = args.form("Module:save_optimizer_states", { { "fname", "text" } })
+
+--- Writes the optimizer's states.
+-- @string fname
+function Module:save_optimizer_states(...)
+  self:_need("save_optimizer_states", "optimizer_initialized")
+  local a = STATES(...)
+  if self._update_on_kvstore then
+    self._kvstore:save_optimizer_states(a.fname)
+  else
+    require("tycho.model").write_file(a.fname, self._updater:get_states(), self:_func("save_optimizer_states"))
+  end
+end
+
+
+--- Reads the optimizer's states.
+-- @string fname
+function Module:load_optimizer_states(...)
+  self:_need("load_optimizer_states", "optimizer_initialized")
+  local a = STATES(...)
+  if self._update_on_kvstore then
+    self._kvstore:load_optimizer_states(a.fname)
+  else
+    self._updater:set_states(require("tycho.model").read_file(a.fname, self:_func("load_optimizer_states")))
+  end
+end
+
+
+-- Running -------------------------------------------------------------------------------------------------------------
+
+-- Shapes of a batch's data; for a list of batches, those of all together.
+local function shapes_of(self, batch)
+  local parts, shapes = is_plain(batch) and batch, {}
+  for k, x in ipairs((parts and parts[1] or batch).data or {}) do
+    local bound = self._exec_group.data_shapes[k]
+    local shape = class.is_array(x) and x.shape or nd._as_array(x, "float32", "Module:forward").shape
+    local axis = bound and rows.axis(bound) or -1
+    if parts and axis >= 0 then
+      shape[axis + 1] = shape[axis + 1] * #parts
+    end
+    shapes[k] = shape
+  end
+  return shapes
+end
+
+
+local function describe_like(bound, shapes)
+  local list = {}
+  for k, d in ipairs(bound) do
+    list[k] = io_data.DataDesc(d.name, shapes[k] or d.shape, d.dtype, d.layout or null)
+  end
+  return list
+end
+
+
+local function label_shapes_of(self, batch, parts)
+  local shapes = {}
+  for k, x in ipairs(batch.label) do
+    shapes[k] = x.shape
+    shapes[k][1] = shapes[k][1] * (parts and #parts or 1)
+  end
+  return describe_like(self._exec_group.label_shapes, shapes)
+end
+
+
+-- Labels that were never described have the shape that follows from the bound data; a batch must not change it silently.
+local function check_labels(self, labels)
+  local arguments = set_of(self._symbol:list_arguments())
+  for _, name in ipairs(labels == nil and not self._described_labels and self._label_names or {}) do
+    if arguments[name] then
+      Error.raise{ code = "shape", func = "Module:forward", argument = name,
+        message = ("the batch has another shape than bound, and '%s' was bound without a description; give "
+          .. "label_shapes, or call reshape first"):format(name) }
+    end
+  end
+end
+
+
+-- Reshapes when the batch has other shapes than the current executors.
+local function adapt(self, batch)
+  local group, shapes = self._exec_group, shapes_of(self, batch)
+  local same = #shapes == #group.data_shapes
+  for k, d in ipairs(group.data_shapes) do
+    same = same and rows.same_shape(shapes[k], d.shape)
+  end
+  if same then
+    return
+  end
+  local parts = is_plain(batch) and batch
+  local first = parts and parts[1] or batch
+  local data = not parts and first.provide_data or describe_like(group.data_shapes, shapes)
+  local labels = not parts and first.provide_label or nil
+  if not labels and group.label_shapes and first.label and #first.label > 0 then
+    labels = label_shapes_of(self, first, parts)
+  end
+  labels = labels and #labels > 0 and labels or nil
+  check_labels(self, labels)
+  group:reshape(data, labels)
+end
+
+
+local FORWARD = args.form("Module:forward", { { "data_batch", "any" }, { "is_train", "boolean?" } })
+
+--- Runs a batch forward; batches of other shapes than bound are fine.
+-- @param data_batch DataBatch, table `{data = ..., label = ...}`, or a list of batches, one for each device
+-- @bool[opt] is_train as bound
+function Module:forward(data_batch, is_train)
+  self:_need("forward", "binded", "params_initialized")
+  if is_train == nil and is_plain(data_batch) and data_batch.data_batch then
+    local a = FORWARD(data_batch)
+    data_batch, is_train = a.data_batch, a.is_train
+  end
+  local batch = BaseModule._batch(data_batch, "Module:forward")
+  adapt(self, batch)
+  self._exec_group:forward(batch, is_train)
+  if is_train or is_train == nil and self._for_training then
+    self._params_dirty = self._params_dirty or #self._aux_names > 0
+  end
+end
+
+
+local BACKWARD = args.form("Module:backward", { list = true, { "out_grads", "any?" } })
+
+--- Computes the gradients of the last forward.
+-- @param[opt] out_grads gradients of the outputs, for heads that are no losses
+function Module:backward(...)
+  self:_need("backward", "binded", "params_initialized", "for_training")
+  self._exec_group:backward(select("#", ...) > 0 and BACKWARD(...).out_grads or nil)
+end
+
+
+-- Parameters that have gradients: names, gradients and weights over devices.
+local function trained(self)
+  local group, names, grads, weights = self._exec_group, {}, {}, {}
+  for k, name in ipairs(group.param_names) do
+    if group.grad_arrays[k][1] ~= null then
+      names[#names + 1], grads[#grads + 1], weights[#weights + 1] = name, group.grad_arrays[k], group.param_arrays[k]
+    end
+  end
+  return names, grads, weights
+end
+
+
+--- Lets the optimizer change the parameters.
+function Module:update()
+  self:_need("update", "binded", "params_initialized", "optimizer_initialized")
+  self._params_dirty = true
+  local names, grads, weights = trained(self)
+  require("tycho.model").update_params{ names = names, grads = grads, weights = weights, index = self._param_index,
+    kvstore = self._kvstore, update_on_kvstore = self._update_on_kvstore, updater = self._updater }
+end
+
+
+-- Results -------------------------------------------------------------------------------------------------------------
+
+local MERGE = args.form("Module:get_outputs", { { "merge_multi_context", "boolean", true } })
+
+local function merge_option(...)
+  local v = ...
+  return type(v) == "boolean" and v or type(v) ~= "boolean" and MERGE(...).merge_multi_context
+end
+
+
+--- Outputs of the last forward.
+-- @bool[opt=true] merge_multi_context false: a list over devices for each output
+function Module:get_outputs(...)
+  self:_need("get_outputs", "binded", "params_initialized")
+  return self._exec_group:get_outputs(merge_option(...))
+end
+
+
+--- Gradients of the data inputs.
+-- @bool[opt=true] merge_multi_context
+function Module:get_input_grads(...)
+  self:_need("get_input_grads", "binded", "params_initialized", "inputs_need_grad")
+  return self._exec_group:get_input_grads(merge_option(...))
+end
+
+
+--- States.
+-- @bool[opt=true] merge_multi_context
+function Module:get_states(...)
+  self:_need("get_states", "binded", "params_initialized")
+  return self._exec_group:get_states(merge_option(...))
+end
+
+
+local SET_STATES = args.form("Module:set_states", { list = true, { "states", "list?" }, { "value", "number?" } })
+
+--- Sets states from arrays, or all to a number.
+-- @tparam[opt] table states for each state an array or a list over devices
+-- @number[opt] value
+function Module:set_states(...)
+  self:_need("set_states", "binded", "params_initialized")
+  local a = SET_STATES(...)
+  self._exec_group:set_states(a.states, a.value)
+end
+
+
+--- Updates a metric with labels and the last outputs.
+-- @param eval_metric
+-- @tparam {NDArray,...} labels
+-- @bool[opt=false] pre_sliced `labels[i]` are those of device i
+function Module:update_metric(eval_metric, labels, pre_sliced)
+  self:_need("update_metric", "binded", "params_initialized")
+  self._exec_group:update_metric(eval_metric, labels, pre_sliced)
+end
+
+
+--- Has a monitor watch the executors.
+function Module:install_monitor(mon)
+  self:_need("install_monitor", "binded")
+  self._exec_group:install_monitor(mon)
+end
+
+
+--- Bytes: planned, pool, params, grads, aux.
+function Module:memory()
+  return self:_bound("memory")._exec_group:memory()
+end
+
+
+--- Gives the executors back; later use is E(state).
+function Module:free()
+  if self._exec_group then
+    unbind(self)
+  end
+  Module.super.free(self)
+end
+
+
+return Module

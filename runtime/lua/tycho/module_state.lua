@@ -1,0 +1,98 @@
+--- The whole state of a training in one file (contract 5, X10). Adds `save_state` and `load_state` to the base of modules.
+--
+-- In it: parameters, auxiliary states, the optimizer with its states and counts, the random state of all devices, the
+-- place of the iterator, and the epoch and batch. Writing is atomic. A training that is loaded from it goes on bit by bit
+-- as it would have without the interruption.
+--
+-- @module tycho.module_state
+
+local args = require "tycho.args"
+local BaseModule = require "tycho.module_base"
+local container = require "tycho.container"
+local Error = require "tycho.error"
+local random = require "tycho.random"
+local values = require "tycho.values"
+
+local KIND = "training"                                  -- what such a file says it is
+
+local SAVE = args.form("Module:save_state", {
+  { "path", "text" }, "*", { "train_data", "any?" }, { "epoch", "integer", 0 }, { "nbatch", "integer", 0 },
+})
+local LOAD = args.form("Module:load_state", { { "path", "text" }, "*", { "train_data", "any?" } })
+
+
+-- The updater that keeps the optimizer's states: the module's or the store's.
+local function updater_of(self)
+  local m = rawget(self, "_curr_module") or self
+  if not m.optimizer_initialized then
+    return nil
+  end
+  return m._update_on_kvstore and m._kvstore._updater or m._updater
+end
+
+
+-- Where an iterator stands; nil when it cannot say.
+local function place_of(it)
+  local ok, state = pcall(function() return it:state() end)
+  if ok then
+    return state
+  elseif not Error.is_error(state) or state.code ~= "unsupported" and state.code ~= "name" then
+    error(state, 0)
+  end
+end
+
+
+--- Writes the state of the training.
+-- @string path
+-- @tparam[opt] table options train_data (its place is kept too), epoch, nbatch (given back by load_state)
+function BaseModule:save_state(...)
+  local a = SAVE(...)
+  local arg_params, aux_params = self:get_params()
+  local updater = updater_of(self)
+  container.save(a.path, {
+    kind = KIND, epoch = a.epoch, nbatch = a.nbatch, arg_params = arg_params, aux_params = aux_params,
+    optimizer = updater and updater:get_states(true) or nil, random = random.get_state(),
+    iterator = a.train_data and place_of(a.train_data) or nil,
+  }, self:_func("save_state"))
+end
+
+
+local function set_optimizer(self, bytes)
+  local updater = updater_of(self)
+  if bytes and not updater then
+    Error.raise{ code = "state", func = self:_func("load_state"), message = "call init_optimizer first" }
+  elseif bytes then
+    updater:set_states(bytes)
+    self:_adopt_optimizer(updater.optimizer)
+  end
+end
+
+
+--- Takes an optimizer that came with loaded states (not for users).
+function BaseModule:_adopt_optimizer(optimizer)
+  self._optimizer = optimizer
+end
+
+
+--- Goes on from a saved state. The module is bound and has an optimizer of the same kind.
+-- @string path foreign or truncated E(format)
+-- @tparam[opt] table options train_data: put back to its place
+-- @treturn table `{epoch, nbatch}`
+function BaseModule:load_state(...)
+  local a = LOAD(...)
+  local state = container.load(a.path, self:_func("load_state"))
+  if type(state) ~= "table" or state.kind ~= KIND then
+    Error.raise{ code = "format", func = self:_func("load_state"), argument = a.path,
+      message = "the file is not the state of a training" }
+  end
+  self:set_params(state.arg_params, state.aux_params)
+  set_optimizer(self, values.value(state.optimizer))
+  random.set_state(state.random)
+  if a.train_data and state.iterator then
+    a.train_data:set_state(state.iterator)
+  end
+  return { epoch = state.epoch, nbatch = state.nbatch }
+end
+
+
+return BaseModule
