@@ -4,6 +4,7 @@
 local faults = {
   executor = {
     bind_add = { [7] = "add on x + y: the reference copies x's gradient after adding to it, so y gets x's old contents as well" },
+    monitor_many = { [5] = "from the second of nine contributions on the reference reports the sum so far under the name of the part" },
     graph_reuse = {
       [7] = "second backward after one forward: the reference reads activations that its first backward has overwritten",
       [15] = "second backward after one forward: the reference reads activations that its first backward has overwritten",
