@@ -629,9 +629,9 @@ end
 function Group:forward(batch, is_train)
   local parts = is_plain(batch) and #batch > 0 and batch
   local first = parts and parts[1] or batch
-  load(self.data_arrays, self.data_shapes, batch.data, parts and parts_of(parts, "data"))
+  load(self.data_arrays, self.data_shapes, batch.data, parts and parts_of(parts, "data") or nil)
   if self.label_shapes and first.label and #first.label > 0 then
-    load(self.label_arrays, self.label_shapes, batch.label, parts and parts_of(parts, "label"))
+    load(self.label_arrays, self.label_shapes, batch.label, parts and parts_of(parts, "label") or nil)
   end
   if is_train == nil then
     is_train = self.for_training
