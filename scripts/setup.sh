@@ -2,7 +2,7 @@
 # Sets a machine up and does one thing. All a fresh Debian needs is this file: what is missing is installed from
 # Debian's packages, as root or through sudo; where neither works the command to type is printed instead.
 #   sh scripts/setup.sh            installs what building, training and testing need
-#   sh scripts/setup.sh train ...  builds and trains a small model (words go on to scripts/train.lua)
+#   sh scripts/setup.sh train ...  builds and trains a small model (words go on to scripts/train_mnist.lua)
 #   sh scripts/setup.sh test ...   builds and runs all tests (words go on to busted)
 #   sh scripts/setup.sh check      runs the linters: layers, sizes, style, warnings of two compilers
 set -eu
@@ -51,7 +51,7 @@ case $what in
   "")    install $build $tests ;;
   train) install $build
          make -j"$jobs" all
-         exec build/tycho scripts/train.lua "$@" ;;
+         exec build/tycho scripts/train_mnist.lua "$@" ;;
   test)  install $build $tests
          make -j"$jobs" all
          exec make test TEST="$*" ;;
