@@ -456,6 +456,19 @@ function BaseModule:load_params(...)
 end
 
 
+--- Bytes of executors and parameters, where there are any.
+function BaseModule.memory(_)
+  return {}
+end
+
+
+--- What keeps optimizer states: for the saved state of a training (not for users).
+-- @treturn table list of `{updater, module}`
+function BaseModule._updaters(_)
+  return {}
+end
+
+
 --- Nothing to give back here.
 function BaseModule:free()
   self._freed = true

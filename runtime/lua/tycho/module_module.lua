@@ -32,13 +32,9 @@ local Module = BaseModule:extend("Module")
 
 -- Fields --------------------------------------------------------------------------------------------------------------
 
-local function of_group(name, method)
+local function of_group(name)
   return function(self)
-    local group = self:_bound(name)._exec_group
-    if method then
-      return group[name](group)
-    end
-    return group[name]
+    return self:_bound(name)._exec_group[name]
   end
 end
 
@@ -292,13 +288,22 @@ local function make_group(self, a, data, labels)
 end
 
 
+-- The same table without its entries: buckets have it in common.
+local function emptied(t)
+  for key in pairs(t or {}) do
+    t[key] = nil
+  end
+  return t or {}
+end
+
+
 local function take_parameters(self, shared)
   if shared then
     share(self, shared)
   elseif self._params_initialized then
     self._exec_group:set_params(self._arg_params, self._aux_params, true)
   else
-    self._arg_params, self._aux_params = {}, {}
+    self._arg_params, self._aux_params = emptied(self._arg_params), emptied(self._aux_params)
   end
   host_arrays(self._param_names, self._exec_group.param_arrays, self._arg_params)
   host_arrays(self._aux_names, self._exec_group.aux_arrays, self._aux_params)
@@ -336,9 +341,6 @@ function Module:bind(...)
   self._described_labels = labels ~= nil
   take_parameters(self, a.shared_module)
   self._binded = true
-  if self._monitor then
-    self._exec_group:install_monitor(self._monitor)
-  end
   if a.shared_module and a.shared_module.optimizer_initialized then
     self:borrow_optimizer(a.shared_module)
   end
@@ -486,10 +488,11 @@ local OPTIMIZER = args.form("Module:init_optimizer", {
 })
 
 
--- Name of each number that the optimizer sees.
+-- Name of each number under which the optimizer sees a parameter of this module.
 local function index_names(self, update_on_kvstore)
   local names, n = {}, #self._context
-  for name, index in pairs(self._param_index) do
+  for _, name in ipairs(self._param_names) do
+    local index = self._param_index[name]
     if update_on_kvstore then
       names[index] = name
     else
@@ -612,7 +615,7 @@ end
 -- Tells the optimizer and the store of parameters that they have not met (those of a later bucket).
 local function introduce(self)
   local o, attrs, new = self._optimizer, self._symbol:attr_dict(), {}
-  local known = set_of({})
+  local known = {}
   for _, name in pairs(o.idx2name) do
     known[name] = true
   end
@@ -671,6 +674,15 @@ function Module:load_optimizer_states(...)
   else
     self._updater:set_states(require("tycho.model").read_file(a.fname, self:_func("load_optimizer_states")))
   end
+end
+
+
+function Module:_updaters()
+  local updater = self._updater
+  if self._update_on_kvstore then
+    updater = self._kvstore._updater
+  end
+  return updater and { { updater, self } } or {}
 end
 
 

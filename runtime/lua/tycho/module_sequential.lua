@@ -11,7 +11,6 @@
 
 local args = require "tycho.args"
 local BaseModule = require "tycho.module_base"
-local Class = require "tycho.class"
 local Error = require "tycho.error"
 local io_data = require "tycho.io_data"
 local rows = require "tycho.module_rows"
@@ -212,6 +211,17 @@ function SequentialModule:init_optimizer(...)
 end
 
 
+function SequentialModule:_updaters()
+  local list = {}
+  for _, m in ipairs(self._modules) do
+    for _, pair in ipairs(m:_updaters()) do
+      list[#list + 1] = pair
+    end
+  end
+  return list
+end
+
+
 -- Running -------------------------------------------------------------------------------------------------------------
 
 -- Descriptions of a module's outputs as data of the next one.
@@ -297,7 +307,7 @@ end
 function SequentialModule:memory()
   local total = {}
   for _, m in ipairs(self:_bound("memory")._modules) do
-    for key, bytes in pairs(Class.is_a(m, BaseModule) and m.memory and m:memory() or {}) do
+    for key, bytes in pairs(m:memory()) do
       total[key] = (total[key] or 0) + bytes
     end
   end

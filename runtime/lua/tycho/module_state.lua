@@ -11,7 +11,6 @@ local BaseModule = require "tycho.module_base"
 local container = require "tycho.container"
 local Error = require "tycho.error"
 local random = require "tycho.random"
-local values = require "tycho.values"
 
 local KIND = "training"                                  -- what such a file says it is
 
@@ -19,16 +18,6 @@ local SAVE = args.form("Module:save_state", {
   { "path", "text" }, "*", { "train_data", "any?" }, { "epoch", "integer", 0 }, { "nbatch", "integer", 0 },
 })
 local LOAD = args.form("Module:load_state", { { "path", "text" }, "*", { "train_data", "any?" } })
-
-
--- The updater that keeps the optimizer's states: the module's or the store's.
-local function updater_of(self)
-  local m = rawget(self, "_curr_module") or self
-  if not m.optimizer_initialized then
-    return nil
-  end
-  return m._update_on_kvstore and m._kvstore._updater or m._updater
-end
 
 
 -- Where an iterator stands; nil when it cannot say.
@@ -48,29 +37,46 @@ end
 function BaseModule:save_state(...)
   local a = SAVE(...)
   local arg_params, aux_params = self:get_params()
-  local updater = updater_of(self)
+  local states = {}
+  for i, pair in ipairs(self:_updaters()) do
+    states[i] = pair[1]:get_states(true)
+  end
   container.save(a.path, {
     kind = KIND, epoch = a.epoch, nbatch = a.nbatch, arg_params = arg_params, aux_params = aux_params,
-    optimizer = updater and updater:get_states(true) or nil, random = random.get_state(),
+    optimizers = states, param_index = rawget(self, "_param_index"), random = random.get_state(),
     iterator = a.train_data and place_of(a.train_data) or nil,
   }, self:_func("save_state"))
 end
 
 
-local function set_optimizer(self, bytes)
-  local updater = updater_of(self)
-  if bytes and not updater then
-    Error.raise{ code = "state", func = self:_func("load_state"), message = "call init_optimizer first" }
-  elseif bytes then
-    updater:set_states(bytes)
-    self:_adopt_optimizer(updater.optimizer)
+local function set_optimizers(self, states)
+  local list = self:_updaters()
+  if #list ~= #states then
+    Error.raise{ code = "state", func = self:_func("load_state"), expected = #states .. " optimizers", got = #list,
+      message = "the state needs the optimizers it was saved with; call init_optimizer first" }
+  end
+  for i, pair in ipairs(list) do
+    pair[1]:set_states(states[i])
+    pair[2]._optimizer = pair[1].optimizer
   end
 end
 
 
---- Takes an optimizer that came with loaded states (not for users).
-function BaseModule:_adopt_optimizer(optimizer)
-  self._optimizer = optimizer
+-- Parameters keep the numbers they were saved with; those the file does not know are numbered after them.
+local function set_numbers(self, saved)
+  local index = rawget(self, "_param_index")
+  local names, n = {}, 0
+  for name in pairs(index and saved and index or {}) do
+    names[#names + 1] = not saved[name] and name or nil
+    index[name] = nil
+  end
+  for name, number in pairs(index and saved or {}) do
+    index[name], n = number, math.max(n, number + 1)
+  end
+  table.sort(names)
+  for i, name in ipairs(names) do
+    index[name] = n + i - 1
+  end
 end
 
 
@@ -86,7 +92,8 @@ function BaseModule:load_state(...)
       message = "the file is not the state of a training" }
   end
   self:set_params(state.arg_params, state.aux_params)
-  set_optimizer(self, values.value(state.optimizer))
+  set_numbers(self, state.param_index)
+  set_optimizers(self, state.optimizers)
   random.set_state(state.random)
   if a.train_data and state.iterator then
     a.train_data:set_state(state.iterator)
