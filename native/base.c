@@ -136,7 +136,7 @@ int fail_memory(const char *place, size_t wanted, int64_t used, int64_t cached)
 {
   char limit[32] = "none";
   if (mem_limit()) snprintf(limit, sizeof limit, "%lld", (long long)mem_limit());
-  snprintf(memory_report, sizeof memory_report, 
+  snprintf(memory_report, sizeof memory_report,
            "%s: %zu bytes wanted, %lld in use, %lld kept for reuse, limit %s, %lld live tensors, %lld executors",
            place, wanted, (long long)used, (long long)cached, limit, (long long)ty_live("tensor"),
            (long long)ty_live("exec"));

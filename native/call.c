@@ -118,7 +118,8 @@ static int complete_output(struct imperative *m, int i, const ty_tensor *given)
     return code;
   }
   if (desc_same_shape(&given->d, d)) return TY_OK;
-  int code = fail(TY_ESHAPE, "%s: out has shape %s, but the result has %s", c->op->name, text_shape(&given->d, got, sizeof got), text_shape(d, want, sizeof want));
+  int code = fail(TY_ESHAPE, "%s: out has shape %s, but the result has %s", c->op->name, text_shape(&given->d, got, sizeof got),
+      text_shape(d, want, sizeof want));
   fail_argument("out", want, got);
   return code;
 }
@@ -228,7 +229,8 @@ static int submit(struct imperative *m, int device)
 
 /* -- the public function --------------------------------------------------------------------------------------- */
 
-static int prepare_all(struct imperative *m, const struct op *op, const ty_attr *attr, int nattr, ty_tensor *const *in, int nin, ty_tensor **out, int nout,
+static int prepare_all(struct imperative *m, const struct op *op, const ty_attr *attr, int nattr, ty_tensor *const *in, int nin,
+    ty_tensor **out, int nout,
                        int *device)
 {
   TRY(parse(m, op, attr, nattr, nin));

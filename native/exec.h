@@ -18,7 +18,8 @@ enum { FUSED, PLAIN, VARIANTS };
 
 struct ty_exec {
   int32_t refs;
-  ty_graph *user, *g;                                 /* user: what get_optimized_symbol and reshape start from; g: with gradients and copies */
+  /* user: what get_optimized_symbol and reshape start from; g: with gradients and copies */
+  ty_graph *user, *g;
   ty_entry *user_head;
   ty_desc *desc; int *device;                         /* per value, per node of g */
   int forward;                                        /* nodes of the forward part of g */

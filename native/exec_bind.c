@@ -16,7 +16,8 @@ int exec_variables(const ty_graph *g, int *arg, int *narg, int *aux, int *naux)
   uint8_t *mutated = NEWS(uint8_t, g->n);
   NEED(mutated, TY_EMEMORY, "out of memory");
   for (int i = 0; i < g->n; i++)
-    for (int k = 0; g->node[i].op && !g->node[i].backward && k < g->node[i].nin; k++) if (g->node[i].inport[k].mutated) mutated[g->node[i].in[k].node] = 1;
+    for (int k = 0; g->node[i].op && !g->node[i].backward && k < g->node[i].nin; k++) if (g->node[i].inport[k].mutated)
+        mutated[g->node[i].in[k].node] = 1;
   *narg = *naux = 0;
   for (int i = 0; i < g->n; i++) {
     if (g->node[i].op || !strncmp(g->node[i].name, "_head_grad_", 11)) continue;
@@ -61,9 +62,12 @@ static int check_gradient(const struct bound *b)
 {
   char want[160], got[160];
   if (!b->grad || !b->value) return TY_OK;
-  if (b->grad->d.dtype == b->value->d.dtype && desc_count(&b->grad->d) == desc_count(&b->value->d) && desc_same_shape(&b->grad->d, &b->value->d)) return TY_OK;
-  int code = fail(desc_same_shape(&b->grad->d, &b->value->d) ? TY_EDTYPE : TY_ESHAPE, "bind: the gradient array of '%s' is %s %s, but the argument is %s %s", b->name,
-                  dtype_name(b->grad->d.dtype), text_shape(&b->grad->d, got, sizeof got), dtype_name(b->value->d.dtype), text_shape(&b->value->d, want, sizeof want));
+  if (b->grad->d.dtype == b->value->d.dtype && desc_count(&b->grad->d) == desc_count(&b->value->d) && desc_same_shape(&b->grad->d,
+      &b->value->d)) return TY_OK;
+  int code = fail(desc_same_shape(&b->grad->d, &b->value->d) ? TY_EDTYPE : TY_ESHAPE,
+      "bind: the gradient array of '%s' is %s %s, but the argument is %s %s", b->name,
+                  dtype_name(b->grad->d.dtype), text_shape(&b->grad->d, got, sizeof got), dtype_name(b->value->d.dtype),
+                      text_shape(&b->value->d, want, sizeof want));
   fail_argument(b->name, want, got);
   return code;
 }
@@ -77,7 +81,8 @@ static int match(ty_exec *e, const int *nodes, int n, const ty_bind *given, int 
     for (int j = 0; j < i; j++) k += !strcmp(out[j].name, b->name);
     const ty_bind *a = find_bind(given, ngiven, b->name, k);
     if (!a || (!a->value && !dry)) return missing_array(e->g, nodes[i], what);
-    NEED(a->req == TY_NULL || a->req == TY_WRITE || a->req == TY_ADD, TY_EVALUE, "bind: grad_req of '%s' is %d; expected null (0), write (1) or add (3)", b->name, a->req);
+    NEED(a->req == TY_NULL || a->req == TY_WRITE || a->req == TY_ADD, TY_EVALUE,
+        "bind: grad_req of '%s' is %d; expected null (0), write (1) or add (3)", b->name, a->req);
     b->value = a->value;
     b->req = a->grad || dry ? a->req : TY_NULL;
     b->grad = b->req ? a->grad : NULL;
@@ -164,7 +169,8 @@ static int mark_mirrors(ty_exec *e, uint8_t **out)
 static int wrong_device(const struct bound *b, int is, int wanted, const char *what)
 {
   char x[32], y[32];
-  int code = fail(TY_EDEVICE, "bind: %s '%s' is on %s, but %s is needed here; use as_in_context or group2ctx", what, b->name, device_name(is, x, sizeof x),
+  int code = fail(TY_EDEVICE, "bind: %s '%s' is on %s, but %s is needed here; use as_in_context or group2ctx", what, b->name,
+      device_name(is, x, sizeof x),
                   device_name(wanted, y, sizeof y));
   fail_argument(b->name, y, x);
   return code;
@@ -174,7 +180,8 @@ static int check_devices(ty_exec *e)
 {
   for (int i = 0; i < e->narg + e->naux; i++) {
     struct bound *b = i < e->narg ? &e->arg[i] : &e->aux[i - e->narg];
-    if (!e->nplace && b->value && b->value->d.device != e->default_device) return wrong_device(b, b->value->d.device, e->default_device, "array of");
+    if (!e->nplace && b->value && b->value->d.device != e->default_device) return wrong_device(b, b->value->d.device,
+        e->default_device, "array of");
     if (!b->req || !b->grad) continue;
     int at = e->device[e->grad_entry[i].node];
     if (b->grad->d.device != at) return wrong_device(b, b->grad->d.device, at, "gradient array of");
@@ -289,7 +296,8 @@ static int route_gradient(ty_exec *e, const struct source *s, struct route *w, i
 static struct source source_of(const ty_exec *e, int which, int flags)
 {
   const struct route *w = &e->route[which];
-  return (struct source){ e->g, e->desc, e->device, e->forward, e->head, e->nhead, e->outer_of, w->grad_of, w->grad_req, w->into, w->summed, e->grad_entry, e->narg,
+  return (struct source){ e->g, e->desc, e->device, e->forward, e->head, e->nhead, e->outer_of, w->grad_of, w->grad_req, w->into,
+      w->summed, e->grad_entry, e->narg,
                           w->copy, w->ncopy, flags };
 }
 
@@ -446,7 +454,7 @@ int exec_resolve(ty_exec *e)
 
 static int make_arrays(ty_exec *e, const ty_exec *before)
 {
-  e->outer_at = NEWS(void *, e->nouter); 
+  e->outer_at = NEWS(void *, e->nouter);
   e->output = NEWS(ty_tensor *, e->nhead); e->output_storage = NEWS(struct storage *, e->nhead);
   NEED(e->outer_at && e->output && e->output_storage, TY_EMEMORY, "out of memory: executor");
   struct program *p = e->variant[FUSED];
@@ -540,8 +548,10 @@ int ty_exec_bind(ty_graph *g, const ty_bind_spec *spec, ty_exec **out)
 {
   NEED(g && spec && out, TY_ETYPE, "bind: null argument");
   NEED(spec->nhead > 0, TY_EVALUE, "bind: the symbol has no outputs");
-  struct exec_source s = { .g = g, .head = spec->head, .nhead = spec->nhead, .arg = spec->arg, .narg = spec->narg, .aux = spec->aux, .naux = spec->naux,
-                           .place = spec->place, .nplace = spec->nplace, .device = spec->device, .flags = spec->flags, .budget = spec->budget,
+  struct exec_source s = { .g = g, .head = spec->head, .nhead = spec->nhead, .arg = spec->arg, .narg = spec->narg, .aux = spec->aux,
+      .naux = spec->naux,
+                           .place = spec->place, .nplace = spec->nplace, .device = spec->device, .flags = spec->flags,
+                               .budget = spec->budget,
                            .pool = spec->pool ? spec->pool : spec->shared ? spec->shared->pool : NULL };
   return exec_make(&s, out);
 }

@@ -111,7 +111,8 @@ int ty_exec_memory(ty_exec *e, ty_memory *out)
   }
   for (int i = 0; i < e->narg; i++) {
     m.args += e->arg[i].value ? bytes_of(e->arg[i].value) : (int64_t)desc_bytes(&e->desc[e->g->node[e->arg[i].node].first]);
-    m.grads += e->arg[i].grad ? bytes_of(e->arg[i].grad) : e->arg[i].req ? (int64_t)desc_bytes(&e->desc[e->g->node[e->arg[i].node].first]) : 0;
+    m.grads += e->arg[i].grad ? bytes_of(e->arg[i].grad) : e->arg[i].req
+        ? (int64_t)desc_bytes(&e->desc[e->g->node[e->arg[i].node].first]) : 0;
   }
   for (int i = 0; i < e->naux; i++) m.aux += (int64_t)desc_bytes(&e->desc[e->g->node[e->aux[i].node].first]);
   for (int h = 0; h < e->nhead; h++) m.outputs += (int64_t)desc_bytes(&e->desc[value_of(e->g, e->head[h])]);
@@ -134,7 +135,8 @@ int ty_exec_value(ty_exec *e, int i, ty_value *out)
       output_name(n, j, name, sizeof name);
       int root_node = 0;
       while (root_node + 1 < e->g->n && e->g->node[root_node + 1].first <= x->root) root_node++;
-      *out = (ty_value){ arena_text(&e->arena, name), n->name, x->bytes, r->offset, r->first, r->last, r->device, x->root == n->first + j ? -1 : root_node };
+      *out = (ty_value){ arena_text(&e->arena, name), n->name, x->bytes, r->offset, r->first, r->last, r->device,
+          x->root == n->first + j ? -1 : root_node };
       return out->name ? TY_OK : fail(TY_EMEMORY, "out of memory");
     }
   }

@@ -42,7 +42,8 @@ static int blame(struct program *p, const struct step *st, int code)
   return code;
 }
 
-static double number_at(const void *p, int dtype, int64_t i) { return dtype == TY_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i]; }
+static double number_at(const void *p, int dtype, int64_t i) { return dtype == TY_F64 ? ((const double *)p)[i]
+    : (double)((const float *)p)[i]; }
 
 /* "data in [-1, 3]" for each float input */
 static void describe_inputs(struct program *p, const struct step *st, struct text *t)
@@ -73,7 +74,8 @@ static int check_value(struct program *p, const struct step *st, const void *dat
     struct text t = { 0 };
     const struct node *n = &p->s.g->node[st->node];
     describe_inputs(p, st, &t);
-    int code = fail(TY_ERUN, "%s %s: element %lld of its output is %g; inputs: %s", op_label(n), n->name, (long long)i, x, t.s ? t.s : "none");
+    int code = fail(TY_ERUN, "%s %s: element %lld of its output is %g; inputs: %s", op_label(n), n->name, (long long)i, x, t.s ? t.s
+        : "none");
     text_done(&t);
     return blame(p, st, code);
   }
@@ -83,7 +85,8 @@ static int check_value(struct program *p, const struct step *st, const void *dat
 static int check_step(struct program *p, const struct step *st)
 {
   if (st->kind == STEP_NODE) for (int k = 0; k < st->nout; k++) TRY(check_value(p, st, st->v.call.out[k].p, &st->v.call.out[k].d));
-  if (st->kind == STEP_TAPE) for (int k = st->nin; k < st->ntape; k++) TRY(check_value(p, st, st->operand[k], &p->s.desc[st->tape_value[k]]));
+  if (st->kind == STEP_TAPE) for (int k = st->nin; k < st->ntape; k++) TRY(check_value(p, st, st->operand[k],
+      &p->s.desc[st->tape_value[k]]));
   return TY_OK;
 }
 
@@ -154,7 +157,8 @@ static int list_storages(ty_exec *e, struct program *p, struct segment *g)
       if (changes_input(p, st, k)) put(g->write, &g->nwrite, s);
       put(g->read, &g->nread, s);
     }
-    for (int k = 0; k < st->nout; k++) if (st->out[k] >= 0 && p->value[st->out[k]].kind == V_OUTER) put(g->write, &g->nwrite, e->outer[p->value[st->out[k]].outer]->storage);
+    for (int k = 0; k < st->nout; k++) if (st->out[k] >= 0 && p->value[st->out[k]].kind == V_OUTER) put(g->write, &g->nwrite,
+        e->outer[p->value[st->out[k]].outer]->storage);
     if (st->outer >= 0) put(g->write, &g->nwrite, e->outer[st->outer]->storage);
   }
   for (int h = 0; h < e->nhead; h++) {
@@ -192,7 +196,8 @@ static int make_ring(ty_exec *e, const struct program *p)
   struct ctx *ring = NEWS(struct ctx, n);
   uint64_t *version = NEWS(uint64_t, (size_t)n * (size_t)e->nouter + 1);
   struct ticket *tickets = NEWS(struct ticket, p->nsegment + 1);
-  if (!ring || !version || !tickets) return mem_free(ring), mem_free(version), mem_free(tickets), fail(TY_EMEMORY, "out of memory: executor");
+  if (!ring || !version || !tickets) return mem_free(ring), mem_free(version), mem_free(tickets), fail(TY_EMEMORY,
+      "out of memory: executor");
   if (e->ring) mem_free(e->ring[0].version);
   mem_free(e->ring); mem_free(e->seg_ticket);
   e->ring = ring; e->nring = n; e->at_ring = 0; e->seg_ticket = tickets;
@@ -208,7 +213,8 @@ void exec_free_ring(ty_exec *e)
   mem_free(e->seg_ticket);
 }
 
-static int submit(ty_exec *e, struct program *p, const struct segment *g, int first, int last, const struct ticket *after, int nafter, struct ticket *out)
+static int submit(ty_exec *e, struct program *p, const struct segment *g, int first, int last, const struct ticket *after,
+    int nafter, struct ticket *out)
 {
   struct ctx *c = &e->ring[e->at_ring];
   e->at_ring = (e->at_ring + 1) % e->nring;
@@ -281,7 +287,8 @@ static int wrong_head(const ty_exec *e, int h, const ty_tensor *t)
   char want[160], got[160], name[512];
   const ty_desc *d = &e->desc[value_of(e->g, e->head[h])];
   output_name(&e->g->node[e->head[h].node], e->head[h].out, name, sizeof name);
-  int code = fail(TY_ESHAPE, "backward: the gradient of output %s has shape %s, but the output has %s", name, text_shape(&t->d, got, sizeof got), text_shape(d, want, sizeof want));
+  int code = fail(TY_ESHAPE, "backward: the gradient of output %s has shape %s, but the output has %s", name, text_shape(&t->d, got,
+      sizeof got), text_shape(d, want, sizeof want));
   fail_argument(name, want, got);
   return code;
 }
@@ -298,7 +305,8 @@ static int missing_head(const ty_exec *e, int h)
 static int give_heads(ty_exec *e, ty_tensor *const *head, int n)
 {
   NEED(n <= e->nhead, TY_ESHAPE, "backward: %d head gradients for %d outputs", n, e->nhead);
-  for (int h = 0; h < n; h++) if (head[h] && !desc_same_shape(&head[h]->d, &e->desc[value_of(e->g, e->head[h])])) return wrong_head(e, h, head[h]);
+  for (int h = 0; h < n; h++) if (head[h] && !desc_same_shape(&head[h]->d, &e->desc[value_of(e->g, e->head[h])]))
+      return wrong_head(e, h, head[h]);
   for (int h = 0; h < e->nhead; h++) if (e->head_grad[h] >= 0 && (h >= n || !head[h])) return missing_head(e, h);
   for (int h = 0; h < n; h++) if (e->head_grad[h] >= 0 && head[h]) TRY(ty_tensor_copy(e->outer[e->head_grad[h]], head[h]));
   return TY_OK;
@@ -389,7 +397,8 @@ static int report(ty_exec *e, struct program *p, int node, int value, bool is_in
 }
 
 /* Partial sums of a chain are nobody's gradient yet. */
-static bool partial_sum(const struct node *n) { return !strncmp(n->name, "sum_grad_", 9) && strcmp(n->name, "sum_grad_final") && n->forward < 0; }
+static bool partial_sum(const struct node *n) { return !strncmp(n->name, "sum_grad_", 9) && strcmp(n->name, "sum_grad_final")
+    && n->forward < 0; }
 
 /* The inputs that a monitor reports: a gradient operator's are those that the reference's reads. */
 enum { SHOWN = 64 };
@@ -421,7 +430,8 @@ static int walk_node(ty_exec *e, struct program *p)
     int k = e->walk.item / 2, first = !(e->walk.item++ & 1), v = value_of(e->g, in[k]), code = TY_OK;
     const struct node *from = &e->g->node[in[k].node];
     if (first && !from->op) code = report(e, p, e->walk.node, v, true, "%s", from->name);
-    else if (!first && !n->backward && monitor_input_named(n->op)) code = report(e, p, e->walk.node, v, true, "%s_%s", n->name, n->inport[k].name);
+    else if (!first && !n->backward && monitor_input_named(n->op)) code = report(e, p, e->walk.node, v, true, "%s_%s", n->name,
+        n->inport[k].name);
     else if (!first) code = report(e, p, e->walk.node, v, true, "%s_input%d", n->name, k);
     if (code) return code;
   }

@@ -81,7 +81,8 @@ static int from_buffer(ty_bag *b, const char *name, const ty_desc *d, ty_tensor 
   ty_tensor *t = NULL;
   if (ty_bag_get(b, name, &t) == TY_OK && t && t->d.device == d->device && desc_count(&t->d) >= desc_count(d)) {
     if (t->d.dtype != d->dtype) {
-      int code = fail(TY_EDTYPE, "simple_bind: shared_buffer holds '%s' as %s, but %s is needed", name, dtype_name(t->d.dtype), dtype_name(d->dtype));
+      int code = fail(TY_EDTYPE, "simple_bind: shared_buffer holds '%s' as %s, but %s is needed", name, dtype_name(t->d.dtype),
+          dtype_name(d->dtype));
       fail_argument(name, dtype_name(d->dtype), dtype_name(t->d.dtype));
       return code;
     }
@@ -103,7 +104,8 @@ static int same_array(const char *name, ty_tensor *t, const ty_desc *d, ty_tenso
   char a[160], b[160];
   if (!t) return not_shared(name, "it has no such array", TY_ENAME, NULL, NULL);
   if (t->d.dtype != d->dtype) return not_shared(name, "the dtypes differ", TY_EDTYPE, dtype_name(d->dtype), dtype_name(t->d.dtype));
-  if (!desc_same_shape(&t->d, d)) return not_shared(name, "the shapes differ", TY_ESHAPE, text_shape(d, a, sizeof a), text_shape(&t->d, b, sizeof b));
+  if (!desc_same_shape(&t->d, d)) return not_shared(name, "the shapes differ", TY_ESHAPE, text_shape(d, a, sizeof a),
+      text_shape(&t->d, b, sizeof b));
   return keep(t, out);
 }
 
@@ -146,7 +148,8 @@ static int make_arrays(struct simple *s, const ty_simple_spec *spec)
     ty_desc d = s->want[i];
     b->name = n->name;
     b->req = i < s->narg ? (w ? w->req : spec->req) : TY_NULL;
-    NEED(b->req == TY_NULL || b->req == TY_WRITE || b->req == TY_ADD, TY_EVALUE, "simple_bind: grad_req of '%s' is %d; expected null (0), write (1) or add (3)", n->name, b->req);
+    NEED(b->req == TY_NULL || b->req == TY_WRITE || b->req == TY_ADD, TY_EVALUE,
+        "simple_bind: grad_req of '%s' is %d; expected null (0), write (1) or add (3)", n->name, b->req);
     if (spec->flags & TY_DRY_RUN) continue;
     TRY(array_device(spec, n, w ? w->device : -1, &d.device));
     TRY(device_open(d.device));
@@ -182,8 +185,10 @@ int ty_exec_simple_bind(ty_graph *g, const ty_simple_spec *spec, ty_exec **out)
   int code = open_simple(&s, g, spec->head, spec->nhead);
   if (!code) code = infer_simple(&s, spec->want, spec->nwant, !types_given(spec->want, spec->nwant));
   if (!code) code = make_arrays(&s, spec);
-  struct exec_source from = { .g = g, .head = spec->head, .nhead = spec->nhead, .place = spec->place, .nplace = spec->nplace, .device = spec->device,
-                              .flags = spec->flags, .budget = spec->budget, .pool = spec->pool ? spec->pool : spec->shared ? spec->shared->pool : NULL };
+  struct exec_source from = { .g = g, .head = spec->head, .nhead = spec->nhead, .place = spec->place, .nplace = spec->nplace,
+      .device = spec->device,
+                              .flags = spec->flags, .budget = spec->budget, .pool = spec->pool ? spec->pool : spec->shared
+                                  ? spec->shared->pool : NULL };
   if (!code) code = bind_simple(&s, &from, out);
   close_simple(&s);
   return code;
@@ -194,7 +199,8 @@ int ty_exec_simple_bind(ty_graph *g, const ty_simple_spec *spec, ty_exec **out)
 static int refused(const char *name, const ty_desc *was, const ty_desc *now, const char *option, const char *what)
 {
   char a[160], b[160];
-  int code = fail(TY_ESHAPE, "reshape: %s '%s' would change from %s to %s; %s = true allows that", what, name, text_shape(was, a, sizeof a),
+  int code = fail(TY_ESHAPE, "reshape: %s '%s' would change from %s to %s; %s = true allows that", what, name, text_shape(was, a,
+      sizeof a),
                   text_shape(now, b, sizeof b), option);
   fail_argument(name, a, b);
   return code;
@@ -243,8 +249,10 @@ static int seed_types(struct simple *s, const ty_exec *e, const ty_reshape_spec 
 static int same_places(const ty_exec *e, const ty_reshape_spec *spec)
 {
   bool same = spec->nplace == 0 || spec->nplace == e->nplace;
-  for (int i = 0; same && i < spec->nplace; i++) same = !strcmp(spec->place[i].group, e->place[i].group) && spec->place[i].device == e->place[i].device;
-  NEED(same && (spec->device < 0 || spec->device == e->default_device), TY_EDEVICE, "reshape: the devices are those of the executor; bind again to change them");
+  for (int i = 0; same && i < spec->nplace; i++) same = !strcmp(spec->place[i].group, e->place[i].group)
+      && spec->place[i].device == e->place[i].device;
+  NEED(same && (spec->device < 0 || spec->device == e->default_device), TY_EDEVICE,
+      "reshape: the devices are those of the executor; bind again to change them");
   return TY_OK;
 }
 
@@ -256,7 +264,8 @@ int ty_exec_reshape(ty_exec *e, const ty_reshape_spec *spec, ty_exec **out)
   int code = open_simple(&s, e->user, e->user_head, e->nhead);
   if (!code) code = seed_types(&s, e, spec);
   for (int i = 0; !code && i < s.narg + s.naux; i++) code = reshape_one(&s, i, e, spec);
-  struct exec_source from = { .g = e->user, .head = e->user_head, .nhead = e->nhead, .place = e->place, .nplace = e->nplace, .device = e->default_device,
+  struct exec_source from = { .g = e->user, .head = e->user_head, .nhead = e->nhead, .place = e->place, .nplace = e->nplace,
+      .device = e->default_device,
                               .flags = e->flags, .pool = e->pool, .before = e };
   if (!code) code = bind_simple(&s, &from, out);
   if (!code) (*out)->monitor = e->monitor, (*out)->check = e->check;

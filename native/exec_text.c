@@ -96,15 +96,18 @@ static void step_text(const ty_exec *e, const struct program *p, int i, struct t
 {
   const struct step *st = &p->step[i];
   char at[64], shape[160], device[32];
-  const char *kernel = st->kind == STEP_TAPE ? "tape" : st->kind == STEP_ADD ? "add" : st->kind == STEP_COPY ? "copy" : st->v.kernel->name;
+  const char *kernel = st->kind == STEP_TAPE ? "tape" : st->kind == STEP_ADD ? "add" : st->kind == STEP_COPY ? "copy"
+      : st->v.kernel->name;
   int v = -1;
   for (int k = 0; k < st->nout && v < 0; k++) v = st->out[k];
   const ty_desc *d = &e->desc[v >= 0 ? v : st->in[0]];
   place_text(e, p, v, at, sizeof at);
-  text_add(t, "%4d  %-18s %-8s %-12s %-8s %-16s", i, kernel, device_name(st->device, device, sizeof device), at, dtype_name(d->dtype), text_shape(d, shape, sizeof shape));
+  text_add(t, "%4d  %-18s %-8s %-12s %-8s %-16s", i, kernel, device_name(st->device, device, sizeof device), at,
+      dtype_name(d->dtype), text_shape(d, shape, sizeof shape));
   inputs_text(e, p, st, t);
   if (st->kind == STEP_TAPE) { text_add(t, "  "); tape_print(st->tape, t); member_text(e, p, st, t); }
-  if (st->kind == STEP_NODE) text_add(t, "  [%s%s%s]", e->g->node[st->node].name, st->act_node >= 0 ? " " : "", st->act_node >= 0 ? e->g->node[st->act_node].name : "");
+  if (st->kind == STEP_NODE) text_add(t, "  [%s%s%s]", e->g->node[st->node].name, st->act_node >= 0 ? " " : "", st->act_node >= 0
+      ? e->g->node[st->act_node].name : "");
   if (st->why) text_add(t, "  not %s", st->why);
   text_add(t, "\n");
 }
@@ -120,7 +123,8 @@ int ty_exec_program(ty_exec *e, const char **text)
   for (int i = 0; i < e->g->n; i++) nodes += e->g->node[i].op != NULL;
   ty_exec_memory(e, &m);
   t->n = 0;
-  text_add(t, "%d nodes -> %d instructions (%d forward) in %d segments, pool %lld bytes (unshared %lld)\n", nodes, p->n, p->nforward, p->nsegment,
+  text_add(t, "%d nodes -> %d instructions (%d forward) in %d segments, pool %lld bytes (unshared %lld)\n", nodes, p->n, p->nforward,
+      p->nsegment,
            (long long)m.planned, (long long)m.unshared);
   for (int i = 0; i < p->n; i++) {
     if (i == p->nforward) text_add(t, "backward\n");

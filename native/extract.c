@@ -54,7 +54,8 @@ static uint32_t mix(uint32_t h, const void *p, size_t n)
   return h;
 }
 
-static bool matters(const char *key) { return strncmp(key, "__", 2) || !strcmp(key, "__ctx_group__") || !strcmp(key, "__force_mirroring__"); }
+static bool matters(const char *key) { return strncmp(key, "__", 2) || !strcmp(key, "__ctx_group__") || !strcmp(key,
+    "__force_mirroring__"); }
 
 static uint32_t node_hash(const struct node *n, const ty_entry *in)
 {
@@ -126,7 +127,8 @@ static int copy_equal_heads(ty_graph *to, const ty_entry *old, ty_entry *head, i
 {
   for (int h = 1; h < nhead; h++)
     for (int k = 0; k < h; k++) {
-      if (head[k].node != head[h].node || head[k].out != head[h].out || (old[k].node == old[h].node && old[k].out == old[h].out)) continue;
+      if (head[k].node != head[h].node || head[k].out != head[h].out || (old[k].node == old[h].node && old[k].out == old[h].out))
+          continue;
       char name[512];
       snprintf(name, sizeof name, "%s_%d_copy", to->node[head[h].node].name, head[h].out);
       TRY(graph_node(to, op_find("_copy"), name, NULL, 0, &head[k], 1, &head[h]));

@@ -155,7 +155,8 @@ static void join(struct groups *q, int n)
 
 int row_activation(const struct op *op, const void *param)
 {
-  static const struct { const char *name; int act; } known[] = { { "relu", ACT_RELU }, { "sigmoid", ACT_SIGMOID }, { "tanh", ACT_TANH }, { "softrelu", ACT_SOFTRELU } };
+  static const struct { const char *name; int act; } known[] = { { "relu", ACT_RELU }, { "sigmoid", ACT_SIGMOID }, { "tanh",
+      ACT_TANH }, { "softrelu", ACT_SOFTRELU } };
   const char *name = op->name;
   bool found;
   if (!strcmp(name, "Activation")) {
@@ -165,7 +166,8 @@ int row_activation(const struct op *op, const void *param)
       if (!strcmp(q->name, "act_type")) {
         const char *c = q->choice;
         for (int i = 0; i < (int)k && c; i++) c = strchr(c, '|') ? strchr(c, '|') + 1 : NULL;
-        for (int i = 0; c && i < COUNT(type); i++) if (!strncmp(c, type[i], strlen(type[i])) && (c[strlen(type[i])] == '|' || !c[strlen(type[i])])) name = type[i];
+        for (int i = 0; c && i < COUNT(type); i++) if (!strncmp(c, type[i], strlen(type[i])) && (c[strlen(type[i])] == '|'
+            || !c[strlen(type[i])])) name = type[i];
       }
   }
   for (int i = 0; i < COUNT(known); i++) if (!strcmp(known[i].name, name)) return known[i].act;
@@ -187,7 +189,8 @@ static void absorb(struct program *p, const struct readers *r, int i)
   if (r->first[i + 1] - r->first[i] != 1) return;
   int a = r->list[r->first[i]];
   const struct node *m = &s->g->node[a];
-  if (m->backward || m->mirror != n->mirror || !m->op->row || m->nin != 1 || m->in[0].out != 0 || s->device[a] != s->device[i] || (a < s->forward) != (i < s->forward)) return;
+  if (m->backward || m->mirror != n->mirror || !m->op->row || m->nin != 1 || m->in[0].out != 0 || s->device[a] != s->device[i]
+      || (a < s->forward) != (i < s->forward)) return;
   if (!row_activation(m->op, m->param) || s->desc[m->first].dtype != s->desc[n->first].dtype || p->group[a] != a) return;
   p->act[i] = a;
   p->absorbed[a] = i;

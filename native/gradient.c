@@ -50,7 +50,8 @@ static ty_desc desc_at(struct walk *w, ty_entry e) { return w->d->d[value_of(w->
 
 /* -- small nodes ----------------------------------------------------------------------------------------------- */
 
-static int append_op(struct walk *w, const char *op, const char *name, const ty_attr *attr, int nattr, const ty_entry *in, int nin, ty_desc d, ty_entry *out)
+static int append_op(struct walk *w, const char *op, const char *name, const ty_attr *attr, int nattr, const ty_entry *in, int nin,
+    ty_desc d, ty_entry *out)
 {
   const struct op *o = op_find(op);
   if (!o) return op_unknown(op);
@@ -202,7 +203,8 @@ static int read_all(struct walk *w, int node, const char *reads, ty_entry *in, i
 
 static int not_differentiable(const struct node *n)
 {
-  int code = fail(TY_EUNSUPPORTED, "%s %s: operator %s has no gradient; set grad_req = \"null\" for what lies before it or put a BlockGrad in front",
+  int code = fail(TY_EUNSUPPORTED,
+      "%s %s: operator %s has no gradient; set grad_req = \"null\" for what lies before it or put a BlockGrad in front",
                   n->op->name, n->name, n->op->name);
   fail_node(n->op->name, n->name, n->where);
   return code;
@@ -312,7 +314,8 @@ static int run(struct walk *w)
 int gradient_append(ty_graph *g, struct descs *d, const struct gradient_wish *wish, struct gradient *out)
 {
   int nodes = g->n, values = g->nvalue;
-  struct walk w = { g, d, wish, out, nodes, NEWS(uint8_t, nodes), NEWS(struct list, values), NEWS(ty_entry, values), NEWS(int, nodes), NEWS(int, values) };
+  struct walk w = { g, d, wish, out, nodes, NEWS(uint8_t, nodes), NEWS(struct list, values), NEWS(ty_entry, values), NEWS(int,
+      nodes), NEWS(int, values) };
   bool room = w.need && w.part && w.sum && w.twin && w.readers;
   int code = room ? run(&w) : fail(TY_EMEMORY, "out of memory: gradient");
   for (int v = 0; w.part && v < values; v++) mem_free(w.part[v].e);

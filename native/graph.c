@@ -53,7 +53,8 @@ static int begin_node(ty_graph *g, const char *name, const ty_attr *attr, int na
 {
   NEED(GROW(g->node, g->n, g->cap), TY_EMEMORY, "out of memory: graph of %d nodes", g->n);
   struct node *n = &g->node[g->n];
-  *n = (struct node){ .name = arena_text(&g->arena, name ? name : ""), .where = g->where, .nattr = nattr, .first = g->nvalue, .forward = -1 };
+  *n = (struct node){ .name = arena_text(&g->arena, name ? name : ""), .where = g->where, .nattr = nattr, .first = g->nvalue,
+      .forward = -1 };
   n->attr = copy_attrs(&g->arena, attr, nattr);
   NEED(n->name && n->attr, TY_EMEMORY, "out of memory: node %s", name ? name : "");
   *out = n;
@@ -83,7 +84,8 @@ static int check_inputs(const ty_graph *g, const struct op *op, const char *name
 {
   for (int i = 0; i < nin; i++)
     if (in[i].node < 0 || in[i].node >= g->n || in[i].out < 0 || in[i].out >= g->node[in[i].node].nout) {
-      int code = fail(TY_EINDEX, "%s %s: input %d is output %d of node %d, which does not exist", op->name, name, i, in[i].out, in[i].node);
+      int code = fail(TY_EINDEX, "%s %s: input %d is output %d of node %d, which does not exist", op->name, name, i, in[i].out,
+          in[i].node);
       fail_node(op->name, name, g->where);
       return code;
     }
@@ -123,7 +125,8 @@ static int set_param(ty_graph *g, struct node *n)
   return code;
 }
 
-int graph_node(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr, int nattr, const ty_entry *in, int nin, ty_entry *out)
+int graph_node(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr, int nattr, const ty_entry *in, int nin,
+    ty_entry *out)
 {
   struct node *n;
   TRY(check_inputs(g, op, name ? name : "", in, nin));
@@ -213,7 +216,8 @@ int ty_graph_subgraph(ty_graph *g, ty_graph *body)
 }
 
 /* Inputs that are not given become variables `<node>_<input>` with the node's attributes. */
-static int complete_inputs(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr, int nattr, const ty_entry *in, int nin,
+static int complete_inputs(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr, int nattr, const ty_entry *in,
+    int nin,
                            struct arena *a, const ty_entry **all, int *nall)
 {
   void *param = arena_new(a, op->param_size + 16);
@@ -249,7 +253,8 @@ static int take_bodies(ty_graph *g)
   return TY_OK;
 }
 
-int ty_graph_op(ty_graph *g, const char *name_of_op, const char *name, const ty_attr *attr, int nattr, const ty_entry *in, int nin, ty_entry *out)
+int ty_graph_op(ty_graph *g, const char *name_of_op, const char *name, const ty_attr *attr, int nattr, const ty_entry *in, int nin,
+    ty_entry *out)
 {
   NEED(g && out, TY_ETYPE, "graph_op: null argument");
   const struct op *op = op_find(name_of_op);

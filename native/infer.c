@@ -62,7 +62,8 @@ int shape_is(struct infer *s, ty_desc *slot, int ndim, const int64_t *dim)
   return TY_OK;
 }
 
-int shape_as(struct infer *s, ty_desc *slot, const ty_desc *with) { return slot == with ? TY_OK : shape_is(s, slot, with->ndim, with->dim); }
+int shape_as(struct infer *s, ty_desc *slot, const ty_desc *with) { return slot == with ? TY_OK : shape_is(s, slot, with->ndim,
+    with->dim); }
 
 int shape_both(struct infer *s, ty_desc *a, ty_desc *b)
 {
@@ -84,7 +85,8 @@ int type_is(struct infer *s, ty_desc *slot, int dtype)
   if (slot->dtype == TY_NODTYPE) { slot->dtype = dtype; return TY_OK; }
   char name[128];
   slot_name(s, slot, name, sizeof name);
-  int code = fail(TY_EDTYPE, "%s: dtype of %s is %s, but %s is needed here", s->op->name, name, dtype_name(slot->dtype), dtype_name(dtype));
+  int code = fail(TY_EDTYPE, "%s: dtype of %s is %s, but %s is needed here", s->op->name, name, dtype_name(slot->dtype),
+      dtype_name(dtype));
   fail_argument(name, dtype_name(dtype), dtype_name(slot->dtype));
   return code;
 }
@@ -120,7 +122,8 @@ int shape_all(struct infer *s)
 int axis_of(struct infer *s, int64_t axis, int ndim, int *out)
 {
   if (axis < -ndim || axis >= ndim)
-    return infer_fail(s, TY_EVALUE, NULL, "axis %lld of an array of %d dimensions; expected %d to %d", (long long)axis, ndim, -ndim, ndim - 1);
+    return infer_fail(s, TY_EVALUE, NULL, "axis %lld of an array of %d dimensions; expected %d to %d", (long long)axis, ndim, -ndim,
+        ndim - 1);
   *out = (int)(axis < 0 ? axis + ndim : axis);
   return TY_OK;
 }
@@ -198,14 +201,17 @@ static int explain(struct sweep *s, const struct node *n, int code)
   struct text t = { 0 };
   ty_failure f;
   ty_error_detail(&f);
-  text_add(&t, "%s %s: %s", n->op->name, n->name, f.message && !strncmp(f.message, n->op->name, strlen(n->op->name)) && f.message[strlen(n->op->name)] == ':'
+  text_add(&t, "%s %s: %s", n->op->name, n->name, f.message && !strncmp(f.message, n->op->name, strlen(n->op->name))
+      && f.message[strlen(n->op->name)] == ':'
            ? f.message + strlen(n->op->name) + 2 : f.message ? f.message : "");
   for (int i = 0; i < n->nin; i++) {
     const ty_desc *d = &s->desc[value_of(s->g, n->in[i])];
-    text_add(&t, "%s%s %s", i ? ", " : " (inputs: ", n->inport[i].name, s->what == INFER_TYPES ? dtype_name(d->dtype) : text_shape(d, shape, sizeof shape));
+    text_add(&t, "%s%s %s", i ? ", " : " (inputs: ", n->inport[i].name, s->what == INFER_TYPES ? dtype_name(d->dtype) : text_shape(d,
+        shape, sizeof shape));
   }
   if (n->nin) text_add(&t, ")");
-  char *argument = f.argument ? mem_text(f.argument) : NULL, *expected = f.expected ? mem_text(f.expected) : NULL, *got = f.got ? mem_text(f.got) : NULL;
+  char *argument = f.argument ? mem_text(f.argument) : NULL, *expected = f.expected ? mem_text(f.expected) : NULL, *got = f.got
+      ? mem_text(f.got) : NULL;
   fail(code, "%s", t.s ? t.s : "inference failed");
   fail_node(n->op->name, n->name, n->where);
   fail_argument(argument, expected, got);
@@ -224,7 +230,8 @@ static int visit(struct sweep *s, int i)
   int code = op_infer(&f, s->what);
   if (code) return explain(s, n, code);
   int64_t unknown = 0;
-  for (int k = 0; k < n->nin; k++) take_back(s->what, &s->desc[value_of(s->g, n->in[k])], &f.in[k]), unknown += count_unknown(s->what, &f.in[k]);
+  for (int k = 0; k < n->nin; k++) take_back(s->what, &s->desc[value_of(s->g, n->in[k])], &f.in[k]),
+      unknown += count_unknown(s->what, &f.in[k]);
   for (int k = 0; k < n->nout; k++) take_back(s->what, &s->desc[n->first + k], &f.out[k]), unknown += count_unknown(s->what, &f.out[k]);
   s->done[i] = unknown == 0;                          /* everything known and consistent: need not be seen again */
   s->unknown += unknown;
@@ -272,7 +279,8 @@ int infer_undecided(const ty_graph *g, const ty_desc *desc, int what)
   if (n) {
     char got[160] = "unknown";
     fail(code, "the %s of these cannot be inferred from what was given: %s%s; give %s", what == INFER_TYPES ? "dtypes" : "shapes",
-         t.s ? t.s : "", n > 10 ? ", ..." : "", what == INFER_TYPES ? "the dtype of more arguments (type_dict)" : "the shape of more arguments");
+         t.s ? t.s : "", n > 10 ? ", ..." : "", what == INFER_TYPES ? "the dtype of more arguments (type_dict)"
+             : "the shape of more arguments");
     fail_argument(first, t.s, got);
   }
   text_done(&t);

@@ -123,7 +123,8 @@ int op_unknown(const char *name)
 
 /* -- parameters: from text to a struct ----------------------------------------------------------- */
 
-static const char *const type_text[] = { "", "int", "float", "boolean", "enum", "dtype", "string", "Shape(tuple)", "tuple of ints", "tuple of floats" };
+static const char *const type_text[] = { "", "int", "float", "boolean", "enum", "dtype", "string", "Shape(tuple)", "tuple of ints",
+    "tuple of floats" };
 
 static bool read_int(const char **s, int64_t *out)
 {
@@ -379,7 +380,8 @@ static int times(const struct op *op, const void *param, const char *key, size_t
 static int count_ports(const char *s) { int n = 0; while (*s) { s += strspn(s, " "); n += *s != 0; s += strcspn(s, " "); } return n; }
 
 /* Adds the ports of one token: "name", "name!", "name*param", "[name]", "{name}". */
-static bool add_token(const struct op *op, const void *param, const char *s, size_t n, int fill_up, struct arena *a, struct port *out, int *at, int cap)
+static bool add_token(const struct op *op, const void *param, const char *s, size_t n, int fill_up, struct arena *a,
+    struct port *out, int *at, int cap)
 {
   struct port p = { .hidden = *s == '[', .secret = *s == '{' };
   if (p.hidden || p.secret) s++, n -= 2;
@@ -502,7 +504,8 @@ int ty_op_find(const char *name, int *i)
 static void print_ports(struct text *t, const struct port *p, int n)
 {
   for (int i = 0; i < n; i++)
-    if (!p[i].secret) text_add(t, "%s%s%s%s%s", i ? " " : "", p[i].hidden ? "[" : "", p[i].name, p[i].mutated ? "!" : "", p[i].hidden ? "]" : "");
+    if (!p[i].secret) text_add(t, "%s%s%s%s%s", i ? " " : "", p[i].hidden ? "[" : "", p[i].name, p[i].mutated ? "!" : "", p[i].hidden
+        ? "]" : "");
 }
 
 int ty_op_ports(const char *name, const ty_attr *attr, int nattr, int nin, const char **in, const char **out)

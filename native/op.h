@@ -151,7 +151,8 @@ const struct op *op_find(const char *name);           /* aliases too; NULL */
 const struct op *op_at(int i);
 int   op_count(void);
 int   op_unknown(const char *name);                   /* fails with TY_ENAME and the nearest names */
-int   op_parse(const struct op *op, const ty_attr *attr, int nattr, void *param);   /* into param_size bytes; texts are borrowed from attr */
+/* into param_size bytes; texts are borrowed from attr */
+int   op_parse(const struct op *op, const ty_attr *attr, int nattr, void *param);
 /* The ports under given parameters: names are written into the arena. n inputs of a variadic operator, -1: as parameters say. */
 struct port { const char *name; bool mutated, hidden, secret; };
 struct ports { struct port *in, *out; int nin, nout, nvisible, nreal; };            /* nreal: without private ones */

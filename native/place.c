@@ -55,7 +55,8 @@ static int note_device(struct copier *c, int device)
 static int cross(struct copier *c, ty_entry from, int device, ty_entry *out)
 {
   for (int i = 0; i < c->n; i++)
-    if (c->made[i].from == from.node && c->made[i].out == from.out && c->made[i].device == device) return *out = (ty_entry){ c->made[i].node, 0 }, TY_OK;
+    if (c->made[i].from == from.node && c->made[i].out == from.out && c->made[i].device == device)
+        return *out = (ty_entry){ c->made[i].node, 0 }, TY_OK;
   char name[512];
   snprintf(name, sizeof name, "%s_%d_copy", c->to->node[from.node].name, from.out);
   TRY(graph_node(c->to, c->op, name, NULL, 0, &from, 1, out));
@@ -75,7 +76,8 @@ static int copy_node(struct copier *c, const ty_graph *g, int i, const int *devi
     bool changed = n->inport && !n->backward && n->inport[k].mutated;
     if (device[n->in[k].node] == device[i]) continue;
     if (changed) {
-      code = fail(TY_EDEVICE, "%s: auxiliary state %s is on another device than the operator that changes it", n->name, g->node[n->in[k].node].name);
+      code = fail(TY_EDEVICE, "%s: auxiliary state %s is on another device than the operator that changes it", n->name,
+          g->node[n->in[k].node].name);
       fail_node(n->op->name, n->name, n->where);
     } else code = cross(c, in[k], device[i], &in[k]);
   }

@@ -60,7 +60,8 @@ static void find_roots(struct program *p, const struct marks *m)
     for (int k = 0; k < n->nout; k++) {
       int v = n->first + k, in;
       struct value *x = &p->value[v];
-      *x = (struct value){ .kind = V_NONE, .root = v, .outer = -1, .first = -1, .last = -1, .device = s->device[i], .bytes = value_bytes(s, v), .offset = -1, .reader = -1 };
+      *x = (struct value){ .kind = V_NONE, .root = v, .outer = -1, .first = -1, .last = -1, .device = s->device[i],
+          .bytes = value_bytes(s, v), .offset = -1, .reader = -1 };
       if (!n->op) { x->kind = V_OUTER; x->outer = s->outer[i]; continue; }
       if (s->grad_of[v] >= 0) { x->kind = V_OUTER; x->outer = s->grad_of[v]; x->add = s->grad_req[v] == TY_ADD; continue; }
       if (s->into && s->into[v] >= 0) {               /* added to a sum that is there already */
@@ -98,7 +99,8 @@ static int list_tape(struct program *p, struct step *st, int index)
   for (int k = 0; k < st->nmember; k++) {
     const struct node *n = &g->node[p->member[st->member + k]];
     for (int j = 0; j < n->nin; j++) if (p->step_of[n->in[j].node] != index) add_once(st->in, &st->nin, value_of(g, n->in[j]));
-    for (int j = 0; j < n->nout; j++) if (p->value[n->first + j].kind != V_NONE && p->value[n->first + j].root == n->first + j) st->out[st->nout++] = n->first + j;
+    for (int j = 0; j < n->nout; j++) if (p->value[n->first + j].kind != V_NONE && p->value[n->first + j].root == n->first + j)
+        st->out[st->nout++] = n->first + j;
   }
   return TY_OK;
 }

@@ -15,7 +15,8 @@ static int fault(const struct program *p, int t, int value, int owner)
   const ty_graph *g = p->s.g;
   int a = 0, b = 0;
   for (int i = 0; i < g->n; i++) { if (g->node[i].first <= value) a = i; if (owner >= 0 && g->node[i].first <= owner) b = i; }
-  return fail(TY_EINTERNAL, "plan: instruction %d reads %s, but its bytes %s%s", t, g->node[a].name, owner >= 0 ? "hold " : "hold something else",
+  return fail(TY_EINTERNAL, "plan: instruction %d reads %s, but its bytes %s%s", t, g->node[a].name, owner >= 0 ? "hold "
+      : "hold something else",
               owner >= 0 ? g->node[b].name : "");
 }
 
@@ -52,7 +53,8 @@ static int check_read(const struct program *p, const struct memory *m, int t, in
 static int write_range(struct memory *m, int64_t from, int64_t bytes, int value, int device)
 {
   int keep = 0;
-  for (int i = 0; i < m->n; i++) if (m->h[i].device != device || m->h[i].to <= from || from + bytes <= m->h[i].from) m->h[keep++] = m->h[i];
+  for (int i = 0; i < m->n; i++) if (m->h[i].device != device || m->h[i].to <= from || from + bytes <= m->h[i].from)
+      m->h[keep++] = m->h[i];
   m->n = keep;
   NEED(GROW(m->h, m->n, m->cap), TY_EMEMORY, "out of memory: verify");
   m->h[m->n++] = (struct held){ from, from + bytes, value, device };
@@ -72,7 +74,8 @@ static int play(const struct program *p, struct memory *m, int t)
     if (v < 0 || p->value[p->value[v].root].kind != V_POOL) continue;
     const struct value *r = &p->value[p->value[v].root];
     if (p->s.into && p->s.into[v] >= 0) TRY(check_read(p, m, t, p->s.into[v]));
-    bool over_scratch = st->scratch && r->offset < st->scratch_at + (int64_t)st->scratch && st->scratch_at < r->offset + p->value[v].bytes;
+    bool over_scratch = st->scratch && r->offset < st->scratch_at + (int64_t)st->scratch
+        && st->scratch_at < r->offset + p->value[v].bytes;
     NEED(!over_scratch, TY_EINTERNAL, "plan: scratch of instruction %d lies over its result", t);
     TRY(write_range(m, r->offset, p->value[v].bytes, v, r->device));
   }

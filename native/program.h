@@ -42,7 +42,8 @@ struct step {
   int device;
   struct invoke v;                                    /* STEP_NODE: kernel and operands */
   int *in, *out; int nin, nout;                       /* values read and written; -1: nobody wants this output */
-  struct tape *tape; struct tape_loop loop; void **operand; int *tape_value, ntape;      /* STEP_TAPE, STEP_ADD; behind a kernel: its activation */
+  /* STEP_TAPE, STEP_ADD; behind a kernel: its activation */
+  struct tape *tape; struct tape_loop loop; void **operand; int *tape_value, ntape;
   void *copy_from, *copy_to;                          /* STEP_COPY */
   size_t scratch; int64_t scratch_at;                 /* scratch_at: offset in the pool */
   void *state;
@@ -106,7 +107,8 @@ int  program_slot(const struct program *p, int device);
 /* Which input's bytes output `out` of a node simply is (a view, or an identity formula), -1: none. */
 int  view_of(const struct source *s, int node, int out);
 ty_entry view_root(const struct source *s, ty_entry e);                       /* follows views up to a value of its own */
-int  plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t *offset, int64_t *total, int64_t *bound);   /* plan_fit.c: offset >= 0 on entry is kept */
+/* plan_fit.c: offset >= 0 on entry is kept */
+int  plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t *offset, int64_t *total, int64_t *bound);
 
 /* resolves operands to pointers: base of each device's pool, data of each bound tensor */
 struct bases { char *pool[MAX_DEVICES]; void *const *outer; const uint64_t *version[MAX_DEVICES]; };   /* per device slot */

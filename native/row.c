@@ -66,7 +66,8 @@ static int read_params(struct user_row *r, const char *s)
     if (n == PARAMS) return bad("params", "more than 16 parameters (%s)", w);
     char *name = arena_text(&r->arena, w), *init = equal ? arena_text(&r->arena, equal + 1) : NULL;
     NEED(name && (init || !equal), TY_EMEMORY, "out of memory");
-    r->param[n] = (struct param){ .name = name, .type = P_FLOAT, .at = (size_t)n * sizeof(double), .init = init, .doc = "number in the formula" };
+    r->param[n] = (struct param){ .name = name, .type = P_FLOAT, .at = (size_t)n * sizeof(double), .init = init,
+        .doc = "number in the formula" };
     n++;
   }
   r->op.param = r->param;
@@ -121,13 +122,15 @@ static int shape_broadcast(struct infer *s)
   for (int i = 0; i < s->nin; i++)
     for (int k = 0; k < s->in[i].ndim; k++) {
       int64_t d = s->in[i].dim[k], *to = &dim[k + ndim - s->in[i].ndim];
-      if (d != 1 && *to != 1 && d != *to) return infer_fail(s, TY_ESHAPE, &s->in[i], "%lld does not broadcast with %lld", (long long)d, (long long)*to);
+      if (d != 1 && *to != 1 && d != *to) return infer_fail(s, TY_ESHAPE, &s->in[i], "%lld does not broadcast with %lld",
+          (long long)d, (long long)*to);
       if (*to == 1) *to = d;
     }
   return shape_is(s, &s->out[0], ndim, dim);
 }
 
-static int fill(struct user_row *r, const char *name, const char *args, const char *params, const char *formula, const char *const *grad, const char *doc)
+static int fill(struct user_row *r, const char *name, const char *args, const char *params, const char *formula,
+    const char *const *grad, const char *doc)
 {
   int inputs;
   r->op.name = arena_text(&r->arena, name);
@@ -176,7 +179,8 @@ static int add(struct user_row *r)
   if (!old && !taken) r->next = rows, rows = r, op_add(&r->op);
   pthread_mutex_unlock(&lock);
   if (!old && !taken) return TY_OK;
-  int code = same ? TY_OK : fail(TY_ENAME, "op_pointwise: there is an operator '%s' already, with %s", r->op.name, old ? "other formulas" : "other code");
+  int code = same ? TY_OK : fail(TY_ENAME, "op_pointwise: there is an operator '%s' already, with %s", r->op.name, old
+      ? "other formulas" : "other code");
   if (code) fail_argument(r->op.name, NULL, NULL);
   drop(r);
   return code;

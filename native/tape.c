@@ -234,7 +234,8 @@ static int give_fixed(struct layout *l)
     l->last[i] = -1;                                  /* never given back */
     if ((l->slot[i] = new_slot(l)) < 0) return TY_EUNSUPPORTED;
     int operand = x->op == TAPE_LOAD ? x->operand : -1;
-    if (no_code(x)) t->get[t->nget++] = (struct tape_get){ operand, x->number, (uint8_t)l->slot[i], x->uniform };
+    bool copy = stored && t->nput > 1;                /* another store could reach the operand before this one reads it */
+    if (no_code(x)) t->get[t->nget++] = (struct tape_get){ operand, x->number, (uint8_t)l->slot[i], x->uniform, copy };
   }
   return TY_OK;
 }

@@ -91,7 +91,7 @@ extern const struct tape_opcode tape_opcode[TAPE_OPCODES];
 int tape_opcode_find(const char *name, size_t n);     /* -1 */
 
 enum { KIND_F32, KIND_F64, KIND_I32, KIND_I64, KINDS };                     /* compute dtypes */
-enum { BLOCK = 256, SLOTS = 112, DTYPES = 13 };
+enum { BLOCK = 256, SLOTS = 200, DTYPES = 13 };
 
 /* Loops over n elements. d may be a, b or c; they do not overlap otherwise. stride: of the operand, in elements. */
 typedef void (*tape_loop_fn)(void *d, const void *a, const void *b, const void *c, int64_t n);
@@ -107,7 +107,7 @@ const struct tape_table *tape_table(void);            /* of this processor */
 struct tape_term { uint8_t op, dtype; bool uniform, live; int arg[3], uses; double number; int operand; };
 struct tape_ins  { uint8_t op, dtype, d, a, b, c; };
 struct tape_put  { int operand, term; uint8_t slot; bool direct; };
-struct tape_get  { int operand; double number; uint8_t slot; bool once; };  /* operand -1: a number; once: not by element */
+struct tape_get  { int operand; double number; uint8_t slot; bool once, copy; };       /* operand -1: a number; once: not by element */
 struct tape {
   int dtype, kind;
   bool sealed;

@@ -115,7 +115,7 @@ static bool slotless(const struct state *s)
   if (l->ndim != 1 || t->nuniform || t->nslot > t->nget + t->nput) return false;
   for (int i = 0; i < t->nget; i++) {
     int k = t->get[i].operand;
-    if (k < 0 || l->stride[k][0] != 1 || l->dtype[k] != t->dtype) return false;
+    if (k < 0 || t->get[i].copy || l->stride[k][0] != 1 || l->dtype[k] != t->dtype) return false;
   }
   for (int i = 0; i < t->nput; i++) {
     int k = t->put[i].operand;
@@ -271,7 +271,7 @@ static void enter(const struct state *s, const struct view *view, void **slot, c
     int k = t->get[i].operand, to = t->get[i].slot;
     if (k < 0 || t->get[i].once || view[k].how == ONCE) continue;
     char *own = room + (size_t)to * BLOCK * s->size;
-    if (view[k].how == DIRECT) slot[to] = under(s, view, k, at);
+    if (view[k].how == DIRECT && !t->get[i].copy) slot[to] = under(s, view, k, at);
     else if (s->pieces) s->table->load[t->kind][s->l->dtype[k]](own, under(s, view, k, at), view[k].stride, at->n);
     else walk(s, k, own, at->place, at->n, false);
   }

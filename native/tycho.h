@@ -70,7 +70,8 @@ int         ty_op_count(void);
 int         ty_op_info(int i, ty_opinfo *out);
 int         ty_op_param(int i, int k, ty_param *out);
 int         ty_op_find(const char *name, int *i);          /* aliases too */
-int         ty_op_pointwise(const char *name, const char *args, const char *params, const char *formula, const char *const *grad, const char *doc);
+int         ty_op_pointwise(const char *name, const char *args, const char *params, const char *formula, const char *const *grad,
+    const char *doc);
 int         ty_call(const char *op, const ty_attr *attr, int nattr, ty_tensor *const *in, int nin, ty_tensor **out, int nout);
 
 int         ty_tensor_new(const ty_desc *d, ty_tensor **out);

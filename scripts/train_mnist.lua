@@ -54,7 +54,8 @@ local function load()
   local n = images:len()
   assert(n >= options.train + options.test, ("there are %d images, %d are needed"):format(n, options.train + options.test))
   local function part(from, to, shuffle)
-    return ty.io.NDArrayIter{data = images:slice_axis{axis = 0, begin = from, end_ = to}, label = labels:slice_axis{axis = 0, begin = from, end_ = to},
+    return ty.io.NDArrayIter{data = images:slice_axis{axis = 0, begin = from, end_ = to}, label = labels:slice_axis{axis = 0,
+        begin = from, end_ = to},
                              batch_size = options.batch, shuffle = shuffle}
   end
   return part(0, options.train, true), part(n - options.test, n, false)

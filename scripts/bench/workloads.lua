@@ -74,7 +74,8 @@ end
 --- Overhead of one instruction: 1,000 one-element operators, unfused.
 function workloads.chain()
   local exe = nets.chain(1000):simple_bind{ctx = ty.cpu(), data = {1}, grad_req = "null"}
-  return {step = function() exe:forward(false) end, sync = ty.waitall, work = 1000, unit = "ns/operator", exe = exe, env = {TYCHO_FUSE = "0"}}
+  return {step = function() exe:forward(false) end, sync = ty.waitall, work = 1000, unit = "ns/operator", exe = exe,
+      env = {TYCHO_FUSE = "0"}}
 end
 
 --- Binding an unrolled LSTM of two layers and sixty steps, training.
@@ -90,8 +91,10 @@ function workloads.bind()
   local V, layers, outputs = ty.sym.Variable, {}, {}
   for l = 1, 2 do
     local n = "l" .. l .. "_"
-    layers[l] = setmetatable({iw = V(n .. "iw"), ib = V(n .. "ib"), hw = V(n .. "hw"), hb = V(n .. "hb"), h = V(n .. "h"), c = V(n .. "c")},
-                             {__tostring = function() return tostring(l) end, __concat = function(a, b) return tostring(a) .. tostring(b) end})
+    layers[l] = setmetatable({iw = V(n .. "iw"), ib = V(n .. "ib"), hw = V(n .. "hw"), hb = V(n .. "hb"), h = V(n .. "h"),
+        c = V(n .. "c")},
+                             {__tostring = function() return tostring(l) end, __concat = function(a, b) return tostring(a)
+                                 .. tostring(b) end})
   end
   for t = 1, 60 do
     local x = V("x" .. t)
