@@ -419,7 +419,8 @@ static int shown_inputs(const ty_exec *e, const struct node *n, ty_entry *out)
   return count;
 }
 
-/* Items of one node, in order: (monitor_all) for each input the variable's own name, then <node>_<input>; then it runs; then its outputs. */
+/* Items of one node, in order: (monitor_all) for each input the variable's own name, then <node>_<input>; then it runs;
+** then its outputs. */
 static int walk_node(ty_exec *e, struct program *p)
 {
   const struct node *n = &e->g->node[e->walk.node];

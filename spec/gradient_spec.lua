@@ -14,12 +14,6 @@ local function random_table(state)
   end
 end
 
-local function count(shape)
-  local n = 1
-  for _, d in ipairs(shape) do n = n * d end
-  return n
-end
-
 local function fill(x, random, low, high)
   local p = x:data()
   for i = 0, x.size - 1 do p[i] = low + (high - low) * random() end
@@ -81,7 +75,8 @@ local function check_direction(exe, heads, name, x, grad, random)
   move(x, d, STEP)
   local slope = (above - below) / (2 * STEP)
   local scale = math.max(norm, math.abs(slope), 1e-3)
-  if not (math.abs(slope - along) <= BOUND * scale) then
+  local off = math.abs(slope - along)
+  if off > BOUND * scale or off ~= off then
     error(("%s: differences give %.12g, the gradient %.12g"):format(name, slope, along), 0)
   end
 end
@@ -105,7 +100,8 @@ local function check_requests(symbol, arrays, fixed, heads, written)
       local got, want = g:data(), written[variable]:data()
       for i = 0, g.size - 1 do
         local expected = fixed[variable] and 3 or 3 + rest * want[i]
-        if not (math.abs(got[i] - expected) <= 1e-9 * math.max(1, math.abs(expected))) then
+        local off = math.abs(got[i] - expected)
+        if off > 1e-9 * math.max(1, math.abs(expected)) or off ~= off then
           error(("%s, %s: element %d is %.12g, expected %.12g"):format(variable, req, i, got[i], expected), 0)
         end
       end

@@ -17,6 +17,7 @@ local context = require "tycho.context"
 local Error = require "tycho.error"
 local host = require "tycho.ndarray_host"
 local nd = require "tycho.ndarray"
+local random = require "tycho.test_random"
 local symbol = require "tycho.symbol"
 local values = require "tycho.values"
 require "tycho.executor"
@@ -221,34 +222,7 @@ end
 
 -- Random things ------------------------------------------------------------------------------------------------------
 
--- A table of random numbers of the given shape.
-local function random_table(shape, draw, depth)
-  depth = depth or 1
-  local t = {}
-  for i = 1, shape[depth] do
-    t[i] = depth == #shape and draw() or random_table(shape, draw, depth + 1)
-  end
-  return t
-end
-
-
-local function normal(scale)
-  return function()
-    return scale * math.sqrt(-2 * math.log(1 - math.random())) * math.cos(2 * math.pi * math.random())
-  end
-end
-
-
-local function uniform(low, high)
-  return function()
-    return low + (high - low) * math.random()
-  end
-end
-
-
-local function random_array(shape, draw, dtype, ctx)
-  return nd.array(random_table(shape, draw), { dtype = dtype, ctx = ctx })
-end
+utils.rand_shape_2d, utils.rand_shape_3d, utils.rand_shape_nd = random.rand_shape_2d, random.rand_shape_3d, random.rand_shape_nd
 
 
 local RAND = args.form("test_utils.rand_ndarray", {
@@ -259,36 +233,7 @@ local RAND = args.form("test_utils.rand_ndarray", {
 --- Uniform numbers from -1 to 1.
 function utils.rand_ndarray(...)
   local a = RAND(...)
-  return random_array(a.shape, uniform(-1, 1), a.dtype, a.ctx or utils.default_context())
-end
-
-
-local function random_sizes(limits)
-  local shape = {}
-  for i, limit in ipairs(limits) do
-    shape[i] = math.random(limit)
-  end
-  return shape
-end
-
-
---- Random sizes from 1 to the limits.
-function utils.rand_shape_2d(d0, d1)
-  return random_sizes{ d0 or 10, d1 or 10 }
-end
-
-
-function utils.rand_shape_3d(d0, d1, d2)
-  return random_sizes{ d0 or 10, d1 or 10, d2 or 10 }
-end
-
-
-function utils.rand_shape_nd(n, dim)
-  local limits = {}
-  for i = 1, n do
-    limits[i] = dim or 10
-  end
-  return random_sizes(limits)
+  return random.array(a.shape, random.uniform(-1, 1), a.dtype, a.ctx or utils.default_context())
 end
 
 
@@ -444,7 +389,7 @@ end
 local function noise_like(arrays, reqs, scale)
   local noise = {}
   for name in pairs(reqs) do
-    noise[name] = random_array(arrays[name].shape, normal(scale), arrays[name].dtype, arrays[name].context)
+    noise[name] = random.array(arrays[name].shape, random.normal(scale), arrays[name].dtype, arrays[name].context)
   end
   return noise
 end
@@ -515,7 +460,7 @@ function utils.check_numeric_gradient(...)
   end
   local _, outs = a.sym:infer_shape(shapes)
   local dtype = location[names[1]].dtype
-  location[PROJECTION] = random_array(outs[1], uniform(0.1, 1.1), dtype, ctx)
+  location[PROJECTION] = random.array(outs[1], random.uniform(0.1, 1.1), dtype, ctx)
   local loss = symbol.make_loss{ a.sym * symbol.Variable(PROJECTION) }
   local grads = copies(noise)
   local exe = loss:bind{ ctx = ctx, args = location, args_grad = grads, grad_req = reqs, aux_states = copies(aux) }
@@ -648,8 +593,8 @@ end
 local function fill_all(list, a)
   local first, params = list[1], a.arg_params or {}
   for _, name in ipairs(attrs.keys(first.arg_dict)) do
-    local draw = a.use_uniform and uniform(-a.scale, a.scale) or normal(a.scale)
-    params[name] = params[name] or random_array(first.arg_dict[name].shape, draw, a.rand_type)
+    local draw = a.use_uniform and random.uniform(-a.scale, a.scale) or random.normal(a.scale)
+    params[name] = params[name] or random.array(first.arg_dict[name].shape, draw, a.rand_type)
   end
   for _, exe in ipairs(list) do
     for name, x in pairs(exe.arg_dict) do
