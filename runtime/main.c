@@ -310,6 +310,14 @@ static int read_command_line(void)
   return -1;
 }
 
+/* Before the libraries are initialised: the OpenMP runtime reads this when it is loaded (see runtime/lua/tycho/ffi.lua). */
+static void calm_threads(int argc, char **argv, char **envp)
+{
+  (void)argc; (void)argv; (void)envp;
+  setenv("GOMP_SPINCOUNT", "1000", 0);
+}
+__attribute__((section(".preinit_array"), used)) static void (*const before_libraries)(int, char **, char **) = calm_threads;
+
 int main(int argc, char **argv)
 {
   program.argc = argc;
