@@ -310,16 +310,17 @@ static int read_command_line(void)
   return -1;
 }
 
-/* Before the libraries are initialised: the OpenMP runtime reads this when it is loaded (see runtime/lua/tycho/ffi.lua). */
-static void calm_threads(int argc, char **argv, char **envp)
+/* The OpenMP runtime reads this when it is loaded, before main (see runtime/lua/tycho/ffi.lua): set it and start again. */
+static void calm_threads(char **argv)
 {
-  (void)argc; (void)argv; (void)envp;
-  setenv("GOMP_SPINCOUNT", "1000", 0);
+  if (getenv("GOMP_SPINCOUNT") || getenv("GOMP_CPU_AFFINITY")) return;
+  setenv("GOMP_SPINCOUNT", "1000", 1);
+  execv("/proc/self/exe", argv);                      /* where that fails we simply go on */
 }
-__attribute__((section(".preinit_array"), used)) static void (*const before_libraries)(int, char **, char **) = calm_threads;
 
 int main(int argc, char **argv)
 {
+  calm_threads(argv);
   program.argc = argc;
   program.argv = argv;
   setlocale(LC_CTYPE, "");                        /* for the line editor; numbers stay as Lua writes them */
