@@ -313,7 +313,7 @@ static int read_command_line(void)
 /* The OpenMP runtime reads this when it is loaded, before main (see runtime/lua/tycho/ffi.lua): set it and start again. */
 static void calm_threads(char **argv)
 {
-  if (getenv("GOMP_SPINCOUNT") || getenv("GOMP_CPU_AFFINITY")) return;
+  if (getenv("GOMP_SPINCOUNT")) return;
   setenv("GOMP_SPINCOUNT", "1000", 1);
   execv("/proc/self/exe", argv);                      /* where that fails we simply go on */
 }
