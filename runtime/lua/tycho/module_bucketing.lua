@@ -440,6 +440,9 @@ local function switch_to(self, batch)
     return
   end
   local key = key_of(self, first.bucket_key, "BucketingModule:forward")
+  if self._buckets[key] then
+    return switch(self, key)
+  end
   switch(self, key, first.provide_data or described(self.data_names, first.data),
     first.provide_label or described(self.label_names, first.label))
 end
@@ -565,16 +568,16 @@ function BucketingModule:install_monitor(mon)
 end
 
 
---- Bytes: pool (intermediate memory of all buckets together), largest (what the largest bucket needs), planned (what all
--- would need apart), buckets (planned by key), params, grads, aux.
+--- Bytes: pool (intermediate memory of all buckets together), largest (what the largest bucket needs, in whole pages),
+-- planned (what all would need apart), buckets (planned by key), params, grads, aux.
 function BucketingModule:memory()
   self:_need("memory", "binded")
   local of_base = self._base:memory()
   local m = { pool = of_base.pool, params = of_base.params, grads = of_base.grads, aux = of_base.aux, planned = 0,
     largest = 0, buckets = {} }
   for key, bucket in pairs(self._buckets) do
-    local planned = bucket:memory().planned
-    m.buckets[key], m.planned, m.largest = planned, m.planned + planned, math.max(m.largest, planned)
+    local own = bucket:memory()
+    m.buckets[key], m.planned, m.largest = own.planned, m.planned + own.planned, math.max(m.largest, own.pages)
   end
   return m
 end

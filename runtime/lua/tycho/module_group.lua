@@ -6,16 +6,15 @@
 --     g:forward(batch, true)
 --     g:backward()
 --
--- A device's arrays are in its bank, which groups that share (`shared_group`) have in common: parameters, gradients and
--- auxiliary states by name, so that a group may bring parameters that the others lack; a buffer for each other input,
--- of which executors use the first elements; and the executor whose memory pool all others of the device use too. So all
--- groups together need the intermediate memory of the largest one, bound in any order; they must not run at once.
+-- A device's arrays are in its bank (module_bank.lua), which groups that share (`shared_group`) have in common. A group may
+-- bring parameters that the others lack. All groups together need the intermediate memory of the largest one, bound in any
+-- order; they must not run at once.
 --
 -- A group has a set of executors for each shape that it meets. The last `SETS` sets are kept, so that a smaller last
 -- batch costs a binding once. Fields that follow the current set: execs, slices, batch_size, data_shapes, label_shapes,
 -- data_arrays and label_arrays (per input a list over devices of `{{begin, end}, array}`), state_arrays,
--- input_grad_arrays (per input a list over devices). param_arrays, grad_arrays, aux_arrays: per name a list over
--- devices; `ty.null` where there is no gradient.
+-- input_grad_arrays (per input a list over devices). param_arrays, grad_arrays (nil without training), aux_arrays: per
+-- name a list over devices; `ty.null` where there is no gradient.
 --
 -- @module tycho.module_group
 
@@ -24,7 +23,7 @@ local call = require "tycho.ndarray_call"
 local class = require "tycho.ndarray_class"
 local Class = require "tycho.class"
 local Error = require "tycho.error"
-local executor = require "tycho.executor"
+local bank_of = require "tycho.module_bank"
 local log = require "tycho.log"
 local nd = require "tycho.ndarray"
 local rows = require "tycho.module_rows"
@@ -32,6 +31,7 @@ local values = require "tycho.values"
 
 local null, value, is_plain = values.null, values.value, values.is_plain
 
+local PAGE = 4096                                        -- bytes by which a pool grows
 local SETS = 8                                           -- shapes whose executors are kept
 
 --- Executors of one symbol on a list of devices.
@@ -73,271 +73,6 @@ local function copy_list(list)
     copy[i] = v
   end
   return copy
-end
-
-
--- Requests ------------------------------------------------------------------------------------------------------------
-
-local WORDS = { write = true, add = true, null = true }
-
-local function check_word(word, name)
-  if not WORDS[word] then
-    Error.raise{ code = "value", func = FUNC, argument = "grad_req", expected = "write, add or null",
-      got = Error.kind(word), message = ("bad 'grad_req'%s"):format(name and " of '" .. name .. "'" or "") }
-  end
-  return word
-end
-
-
--- The request of every argument when one word was given: parameters that are not fixed, and data if asked for.
-local function requests_by_kind(self, word)
-  local params, fixed, data = set_of(self.param_names), set_of(self.fixed_param_names), set_of(self.data_names)
-  local reqs = {}
-  for _, name in ipairs(self.arg_names) do
-    local wanted = params[name] and not fixed[name] or data[name] and self.inputs_need_grad
-    reqs[name] = wanted and word or "null"
-  end
-  return reqs
-end
-
-
-local function listed_requests(self, given)
-  local reqs = {}
-  if #given ~= #self.arg_names then
-    Error.raise{ code = "value", func = FUNC, argument = "grad_req", expected = #self.arg_names, got = #given,
-      message = "'grad_req' has not one entry for each argument" }
-  end
-  for i, name in ipairs(self.arg_names) do
-    reqs[name] = check_word(given[i], name)
-  end
-  return reqs
-end
-
-
-local function requests_of(self, given)
-  if not self.for_training then
-    return requests_by_kind(self, "null")
-  elseif type(given) == "string" then
-    return requests_by_kind(self, check_word(given))
-  elseif #given > 0 then
-    return listed_requests(self, given)
-  end
-  local reqs, known = requests_by_kind(self, "write"), set_of(self.arg_names)
-  for name, word in pairs(given) do
-    if not known[name] then
-      Error.unknown{ func = FUNC, argument = name, what = "argument in grad_req", names = self.arg_names }
-    end
-    reqs[name] = check_word(word, name)
-  end
-  return reqs
-end
-
-
--- Placing -------------------------------------------------------------------------------------------------------------
-
-local function fail_places(n, expected)
-  Error.raise{ code = "value", func = FUNC, argument = "group2ctxs", expected = expected, got = n,
-    message = "'group2ctxs' does not fit the number of contexts" }
-end
-
-
---- One table group -> context for each device, from a list of such tables or a table group -> context or contexts.
--- @tparam ?table given
--- @int n number of devices
-function Group._places(given, n)
-  local list = {}
-  if not value(given) then
-    return list
-  elseif #given > 0 then
-    if #given ~= n then
-      fail_places(#given, n)
-    end
-    return given
-  end
-  for i = 1, n do
-    list[i] = {}
-  end
-  for group, ctxs in pairs(given) do
-    ctxs = is_plain(ctxs) and ctxs or { ctxs }
-    if #ctxs ~= 1 and #ctxs ~= n then
-      fail_places(#ctxs, "1 or " .. n)
-    end
-    for i = 1, n do
-      list[i][group] = ctxs[i] or ctxs[1]
-    end
-  end
-  return list
-end
-
-
--- Device of each variable by its group, where it is not the executor's own.
-local function devices_of(self, i)
-  local places, devices = self._group2ctxs[i], {}
-  for name, attrs in pairs(places and self._attrs or {}) do
-    local ctx = places[attrs.__ctx_group__ or attrs.ctx_group or false]
-    devices[name] = ctx and ctx._device
-  end
-  return devices
-end
-
-
--- Arrays --------------------------------------------------------------------------------------------------------------
-
-local function new_bank()
-  return { args = {}, grads = {}, auxs = {}, buffers = {} }
-end
-
-
-local function zeros(want)
-  local x = class.new(want.shape, args.DTYPES[want.dtype], want.device, FUNC)
-  rawset(x, "_kept", true)                               -- ty.scope leaves it
-  return call.fill(x, 0, FUNC)
-end
-
-
-local function fail_shared(name, code, expected, got)
-  Error.raise{ code = code, func = FUNC, argument = name, expected = expected, got = got,
-    message = ("'%s' does not agree with the array that is shared"):format(name) }
-end
-
-
--- A parameter, its gradient or an auxiliary state: the one that exists, or a new one.
-local function shared_array(store, want)
-  local x = store[want.name]
-  if not x then
-    x = zeros(want)
-    store[want.name] = x
-  elseif not rows.same_shape(x._shape, want.shape) then
-    fail_shared(want.name, "shape", x.shape, want.shape)
-  elseif x.dtype ~= want.dtype then
-    fail_shared(want.name, "dtype", x.dtype, want.dtype)
-  end
-  return x
-end
-
-
--- The array of an input: the first elements of the buffer of that name, which grows by being replaced.
-local function buffer_array(bank, key, want)
-  local x, size = bank.buffers[key], 1
-  for _, n in ipairs(want.shape) do
-    size = size * n
-  end
-  if not x or x._size < size or x.dtype ~= want.dtype or x._device ~= want.device then
-    x = zeros(want)
-    bank.buffers[key] = x
-  end
-  return rows.same_shape(x._shape, want.shape) and x or class.view(x, want.shape, 0, FUNC)
-end
-
-
--- Binding -------------------------------------------------------------------------------------------------------------
-
-local function fail_incomplete(self, kind, list, is_known)
-  for i, name in ipairs(self.arg_names) do
-    if not is_known(list[i]) then
-      Error.raise{ code = kind, func = FUNC, argument = name, candidates = self.arg_names,
-        message = ("the %s of '%s' does not follow from the given inputs"):format(kind, name) }
-    end
-  end
-end
-
-
-local function shape_known(shape)
-  for _, n in ipairs(shape) do
-    if n == 0 then
-      return false
-    end
-  end
-  return #shape > 0
-end
-
-
-local function infer_shapes(self, shapes)
-  local arg_shapes, _, aux_shapes = self.symbol:infer_shape_partial(shapes)
-  fail_incomplete(self, "shape", arg_shapes, shape_known)
-  return arg_shapes, aux_shapes
-end
-
-
--- Types follow from those of the inputs; what does not is float32.
-local function infer_types(self, types)
-  local found = self.symbol:infer_type_partial(types)
-  local given = {}
-  for i, name in ipairs(self.arg_names) do
-    given[name] = types[name] or found[i] == null and "float32" or nil
-  end
-  local arg_types, _, aux_types = self.symbol:infer_type(given)
-  return arg_types, aux_types
-end
-
-
--- The type of an input: its description's, unless it is data whose variable says its own.
-local function input_type(self, d, is_data)
-  local code = is_data and self._attrs[d.name] and tonumber(self._attrs[d.name].__dtype__)
-  return code and code >= 0 and args.DTYPE_NAMES[code] or d.dtype
-end
-
-
-local function describe_inputs(self, data, labels, range)
-  local shapes, types = {}, {}
-  for _, part in ipairs{ data, labels or {} } do
-    for _, d in ipairs(part) do
-      if not self._is_arg[d.name] then
-        Error.unknown{ func = FUNC, argument = d.name, what = "input", names = self.arg_names }
-      end
-      local shape, axis = class.copy_shape(d.shape), rows.axis(d)
-      if axis >= 0 and shape[axis + 1] then
-        shape[axis + 1] = range[2] - range[1]
-      end
-      shapes[d.name], types[d.name] = shape, input_type(self, d, part == data)
-    end
-  end
-  return shapes, types
-end
-
-
--- Array and gradient of one argument.
-local function argument_arrays(self, bank, want)
-  local is_param, req = self._is_param[want.name], self._reqs[want.name]
-  local x = is_param and shared_array(bank.args, want) or not is_param and buffer_array(bank, want.name, want)
-  if req == "null" then
-    return x, null
-  end
-  return x, is_param and shared_array(bank.grads, want) or buffer_array(bank, "grad of " .. want.name, want)
-end
-
-
-local function bind_arrays(self, i, shapes, types)
-  local bank, own, devices = self._banks[i], self.contexts[i]._device, devices_of(self, i)
-  local arg_shapes, aux_shapes = infer_shapes(self, shapes)
-  local arg_types, aux_types = infer_types(self, types)
-  local list, grads, auxs = {}, {}, {}
-  for k, name in ipairs(self.arg_names) do
-    list[k], grads[k] = argument_arrays(self, bank,
-      { name = name, shape = arg_shapes[k], dtype = arg_types[k], device = devices[name] or own })
-  end
-  for k, name in ipairs(self.aux_names) do
-    auxs[k] = shared_array(bank.auxs,
-      { name = name, shape = aux_shapes[k], dtype = aux_types[k], device = devices[name] or own })
-  end
-  return list, grads, auxs
-end
-
-
-local function bind_device(self, i, data, labels, range)
-  local list, grads, auxs = bind_arrays(self, i, describe_inputs(self, data, labels, range))
-  local bank, reqs = self._banks[i], {}
-  for k, name in ipairs(self.arg_names) do
-    reqs[k] = self._reqs[name]
-  end
-  local exe = executor.bind(self.symbol, { ctx = self.contexts[i], args = list, args_grad = self.for_training and grads or nil,
-    grad_req = self.for_training and reqs or "null", aux_states = auxs, group2ctx = self._group2ctxs[i],
-    shared_exec = bank.base, memory_budget = self._memory_budget, force_mirroring = self._force_mirroring })
-  bank.base = bank.base or exe
-  for _, monitor in ipairs(self._monitors) do
-    monitor:install(exe)
-  end
-  return exe
 end
 
 
@@ -403,7 +138,7 @@ local function make_set(self, data, labels)
   local set = { data_shapes = data, label_shapes = labels, batch_size = batch_size_of(data, labels), execs = {} }
   set.slices = rows.split(set.batch_size, self.workload, FUNC)
   for i, range in ipairs(set.slices) do
-    set.execs[i] = bind_device(self, i, data, labels, range)
+    set.execs[i] = bank_of.bind(self, i, data, labels, range)
   end
   set.data_arrays = place_arrays(set, names_of(data), true)
   set.label_arrays = place_arrays(set, names_of(labels), true)
@@ -500,7 +235,7 @@ local function open_banks(self, shared)
   end
   self._banks = {}
   for i = 1, #self.contexts do
-    self._banks[i] = shared and shared._banks[i] or new_bank()
+    self._banks[i] = shared and shared._banks[i] or bank_of.new()
   end
 end
 
@@ -520,18 +255,19 @@ function Group:init(...)
   end
   self.for_training, self.inputs_need_grad = a.for_training, a.inputs_need_grad
   self.fixed_param_names, self.state_names = copy_list(a.fixed_param_names), copy_list(a.state_names)
-  self._group2ctxs = Group._places(a.group2ctxs, #self.contexts)
+  self._group2ctxs = bank_of.places(a.group2ctxs, #self.contexts)
   self._memory_budget, self._force_mirroring = a.memory_budget, a.force_mirroring
   local data = rows.descriptions(a.data_shapes, FUNC, "data_shapes")
   local labels = rows.descriptions(a.label_shapes, FUNC, "label_shapes")
   labels = labels and #labels > 0 and labels or nil
   self.data_names, self.label_names = names_of(data), names_of(labels)
-  self._reqs = requests_of(self, a.grad_req)
+  self._reqs = bank_of.requests(self, a.grad_req)
   self.grad_req, self._monitors, self._sets = self._reqs, {}, {}
   self:_find_output_axes()
   open_banks(self, a.shared_group)
   choose_set(self, data, labels)
-  self.param_arrays, self.grad_arrays = over_devices(self, self.param_names, "args"), over_devices(self, self.param_names, "grads")
+  self.param_arrays = over_devices(self, self.param_names, "args")
+  self.grad_arrays = self.for_training and over_devices(self, self.param_names, "grads") or nil
   self.aux_arrays = over_devices(self, self.aux_names, "auxs")
 end
 
@@ -817,13 +553,14 @@ function Group:install_monitor(monitor)
 end
 
 
---- Bytes over all devices: planned (of the current executors), pool (what all sharing executors have together), params,
--- grads, aux.
+--- Bytes over all devices: planned (of the current executors), pages (the same in whole pages, as pools have them), pool
+-- (what all sharing executors have together), params, grads, aux.
 function Group:memory()
-  local m = { planned = 0, pool = 0, params = 0, grads = 0, aux = 0 }
+  local m = { planned = 0, pages = 0, pool = 0, params = 0, grads = 0, aux = 0 }
   for i, exe in ipairs(self.execs) do
     local of_exe, bank = exe:memory(), self._banks[i]
     m.planned, m.pool = m.planned + of_exe.planned, m.pool + of_exe.pool
+    m.pages = m.pages + math.ceil(of_exe.planned / PAGE) * PAGE
     for kind, field in pairs{ args = "params", grads = "grads", auxs = "aux" } do
       for _, x in pairs(bank[kind]) do
         m[field] = m[field] + x._size * class.BYTES[x._dtype]

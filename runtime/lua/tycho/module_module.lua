@@ -10,6 +10,7 @@
 -- @module tycho.module_module
 
 local args = require "tycho.args"
+local bank_of = require "tycho.module_bank"
 local BaseModule = require "tycho.module_base"
 local call = require "tycho.ndarray_call"
 local class = require "tycho.ndarray_class"
@@ -146,7 +147,7 @@ function Module:init(...)
   check_names(self, self._label_names, "label_names", true)
   check_names(self, self._state_names, "state_names")
   check_names(self, self._fixed_param_names, "fixed_param_names")
-  Group._places(a.group2ctxs, #self._context)
+  bank_of.places(a.group2ctxs, #self._context)
   self._group2ctxs, self._compression_params = a.group2ctxs, a.compression_params
   self._param_names, self._aux_names = parameter_names(self), a.symbol:list_auxiliary_states()
   self._output_names = a.symbol:list_outputs()
@@ -480,212 +481,6 @@ function Module:set_params(...)
 end
 
 
--- Optimizer -----------------------------------------------------------------------------------------------------------
-
-local OPTIMIZER = args.form("Module:init_optimizer", {
-  { "kvstore", "any|null?" }, { "optimizer", "any", "sgd" }, { "optimizer_params", "table?" },
-  { "force_init", "boolean", false },
-})
-
-
--- Name of each number under which the optimizer sees a parameter of this module.
-local function index_names(self, update_on_kvstore)
-  local names, n = {}, #self._context
-  for _, name in ipairs(self._param_names) do
-    local index = self._param_index[name]
-    if update_on_kvstore then
-      names[index] = name
-    else
-      for k = 0, n - 1 do
-        names[index * n + k] = name
-      end
-    end
-  end
-  return names
-end
-
-
--- One over the rows that make up one gradient.
-local function rescale_of(self, kv)
-  local batch = self._exec_group.batch_size
-  if kv and kv.type:find("dist", 1, true) and kv.type:find("_sync", 1, true) then
-    batch = batch * kv.num_workers
-  end
-  return 1 / batch
-end
-
-
-local function options_of(given)
-  local dict = args.pairs_of(given or { learning_rate = 0.01 })
-  if not dict then
-    Error.raise{ code = "type", func = "Module:init_optimizer", argument = "optimizer_params",
-      expected = "a table of options", got = "a list", message = "bad 'optimizer_params'" }
-  end
-  return dict
-end
-
-
-local function make_optimizer(self, a, names, rescale)
-  local optimizer = require "tycho.optimizer"
-  if type(a.optimizer) == "string" then
-    local options = options_of(a.optimizer_params)
-    options.rescale_grad = options.rescale_grad or rescale
-    options.sym, options.param_idx2name = self._symbol, names
-    return optimizer.create(a.optimizer, options)
-  elseif not Class.is_a(a.optimizer, optimizer.Optimizer) then
-    Error.raise{ code = "type", func = "Module:init_optimizer", argument = "optimizer",
-      expected = "a name or an Optimizer", got = Error.kind(a.optimizer), message = "bad 'optimizer'" }
-  end
-  local o = a.optimizer
-  if o.rescale_grad ~= rescale then
-    self.logger:warning(("init_optimizer: the optimizer has rescale_grad = %g, not 1 / batch size = %g"):format(
-      o.rescale_grad, rescale))
-  end
-  if next(o.idx2name) == nil then
-    for index, name in pairs(names) do
-      o.idx2name[index] = name
-    end
-  end
-  return o
-end
-
-
--- Hands parameters to the store: those of which it knows nothing yet.
-local function init_store(self, names)
-  local own, arrays = {}, {}
-  for k, name in ipairs(self._exec_group.param_names) do
-    if names[name] then
-      own[#own + 1], arrays[#arrays + 1] = name, self._exec_group.param_arrays[k]
-    end
-  end
-  require("tycho.model")._initialize_kvstore(self._kvstore, arrays, self._arg_params, own, self._update_on_kvstore)
-end
-
-
-local function set_of(names)
-  local set = {}
-  for _, name in ipairs(names) do
-    set[name] = true
-  end
-  return set
-end
-
-
-local function connect(self, kv, update_on_kvstore)
-  self._kvstore, self._update_on_kvstore, self._updater = kv, update_on_kvstore, nil
-  if kv then
-    if self._compression_params then
-      kv:set_gradient_compression(self._compression_params)
-    end
-    if update_on_kvstore then
-      kv:set_optimizer(self._optimizer)
-    end
-    init_store(self, set_of(self._param_names))
-  end
-  if not update_on_kvstore then
-    self._updater = require("tycho.optimizer").get_updater(self._optimizer)
-  end
-end
-
-
---- Makes the optimizer and, for several devices, the store.
--- @tparam[opt] table options kvstore = "local" (name, store or `ty.null`), optimizer = "sgd" (name or Optimizer),
---   optimizer_params = {learning_rate = 0.01}, force_init = false
-function Module:init_optimizer(...)
-  self:_need("init_optimizer", "binded", "params_initialized")
-  local a = OPTIMIZER(...)
-  if self._optimizer_initialized and not a.force_init then
-    self.logger:warning("init_optimizer: there is an optimizer already; this call has no effect (force_init = true)")
-    return
-  end
-  self:_sync_params()
-  local model = require "tycho.model"
-  local kv, update_on_kvstore = model._create_kvstore(a.kvstore == nil and "local" or a.kvstore, #self._context,
-    self._arg_params)
-  self._optimizer = make_optimizer(self, a, index_names(self, update_on_kvstore), rescale_of(self, kv))
-  connect(self, kv, update_on_kvstore)
-  self._optimizer_initialized = true
-  if self._preload_states then
-    self:load_optimizer_states(self._preload_states)
-    self._preload_states = nil
-  end
-end
-
-
--- Tells the optimizer and the store of parameters that they have not met (those of a later bucket).
-local function introduce(self)
-  local o, attrs, new = self._optimizer, self._symbol:attr_dict(), {}
-  local known = {}
-  for _, name in pairs(o.idx2name) do
-    known[name] = true
-  end
-  for index, name in pairs(index_names(self, self._update_on_kvstore)) do
-    if not known[name] then
-      local own = attrs[name] or {}
-      o.idx2name[index], new[name] = name, true
-      o.lr_mult[name] = tonumber(own.__lr_mult__ or own.lr_mult) or o.lr_mult[name]
-      o.wd_mult[name] = tonumber(own.__wd_mult__ or own.wd_mult) or o.wd_mult[name] or not o:_decays(name) and 0 or nil
-    end
-  end
-  if self._kvstore and next(new) then
-    init_store(self, new)
-  end
-end
-
-
---- Uses another module's optimizer, states and store.
--- @tparam Module other
-function Module:borrow_optimizer(other)
-  if not (Class.is_a(other, BaseModule) and other.optimizer_initialized) then
-    Error.raise{ code = "state", func = "Module:borrow_optimizer", argument = "shared_module",
-      message = "the other module has no optimizer" }
-  end
-  other = other._curr_module or other
-  self._optimizer, self._kvstore, self._updater = other._optimizer, other._kvstore, other._updater
-  self._update_on_kvstore, self._optimizer_initialized = other._update_on_kvstore, true
-  if self._binded then
-    introduce(self)
-  end
-end
-
-
-local STATES = args.form("Module:save_optimizer_states", { { "fname", "text" } })
-
---- Writes the optimizer's states.
--- @string fname
-function Module:save_optimizer_states(...)
-  self:_need("save_optimizer_states", "optimizer_initialized")
-  local a = STATES(...)
-  if self._update_on_kvstore then
-    self._kvstore:save_optimizer_states(a.fname)
-  else
-    require("tycho.model").write_file(a.fname, self._updater:get_states(), self:_func("save_optimizer_states"))
-  end
-end
-
-
---- Reads the optimizer's states.
--- @string fname
-function Module:load_optimizer_states(...)
-  self:_need("load_optimizer_states", "optimizer_initialized")
-  local a = STATES(...)
-  if self._update_on_kvstore then
-    self._kvstore:load_optimizer_states(a.fname)
-  else
-    self._updater:set_states(require("tycho.model").read_file(a.fname, self:_func("load_optimizer_states")))
-  end
-end
-
-
-function Module:_updaters()
-  local updater = self._updater
-  if self._update_on_kvstore then
-    updater = self._kvstore._updater
-  end
-  return updater and { { updater, self } } or {}
-end
-
-
 -- Running -------------------------------------------------------------------------------------------------------------
 
 -- Shapes of a batch's data; for a list of batches, those of all together.
@@ -725,7 +520,10 @@ end
 
 -- Labels that were never described have the shape that follows from the bound data; a batch must not change it silently.
 local function check_labels(self, labels)
-  local arguments = set_of(self._symbol:list_arguments())
+  local arguments = {}
+  for _, name in ipairs(self._symbol:list_arguments()) do
+    arguments[name] = true
+  end
   for _, name in ipairs(labels == nil and not self._described_labels and self._label_names or {}) do
     if arguments[name] then
       Error.raise{ code = "shape", func = "Module:forward", argument = name,
@@ -736,9 +534,25 @@ local function check_labels(self, labels)
 end
 
 
+-- Whether the batch has the shapes of the current executors. Runs for every batch, so it makes no tables.
+local function fits(group, batch)
+  local list, bound = batch.data, group.data_shapes
+  local same = list and #list == #bound
+  for k = 1, same and #bound or 0 do
+    local x = list[k]
+    same = same and class.is_array(x) and rows.same_shape(x._shape, bound[k].shape)
+  end
+  return same
+end
+
+
 -- Reshapes when the batch has other shapes than the current executors.
 local function adapt(self, batch)
-  local group, shapes = self._exec_group, shapes_of(self, batch)
+  local group = self._exec_group
+  if fits(group, batch) then
+    return
+  end
+  local shapes = shapes_of(self, batch)
   local same = #shapes == #group.data_shapes
   for k, d in ipairs(group.data_shapes) do
     same = same and rows.same_shape(shapes[k], d.shape)
@@ -789,25 +603,8 @@ function Module:backward(...)
 end
 
 
--- Parameters that have gradients: names, gradients and weights over devices.
-local function trained(self)
-  local group, names, grads, weights = self._exec_group, {}, {}, {}
-  for k, name in ipairs(group.param_names) do
-    if group.grad_arrays[k][1] ~= null then
-      names[#names + 1], grads[#grads + 1], weights[#weights + 1] = name, group.grad_arrays[k], group.param_arrays[k]
-    end
-  end
-  return names, grads, weights
-end
-
-
---- Lets the optimizer change the parameters.
-function Module:update()
-  self:_need("update", "binded", "params_initialized", "optimizer_initialized")
-  self._params_dirty = true
-  local names, grads, weights = trained(self)
-  require("tycho.model").update_params{ names = names, grads = grads, weights = weights, index = self._param_index,
-    kvstore = self._kvstore, update_on_kvstore = self._update_on_kvstore, updater = self._updater }
+for name, method in pairs(require "tycho.module_optimizer") do
+  Module[name] = method
 end
 
 
