@@ -17,7 +17,12 @@ local io_of = {
   DataDesc = data_of.DataDesc, DataBatch = data_of.DataBatch, DataIter = data_of.DataIter,
   NDArrayIter = require "tycho.io_ndarray",
   ResizeIter = wrap.ResizeIter, PrefetchingIter = wrap.PrefetchingIter,
+  text = require "tycho.io_text",
 }
+
+for name, class in pairs(require "tycho.io_native") do
+  io_of[name] = class
+end
 
 
 local function names()

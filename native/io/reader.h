@@ -1,0 +1,55 @@
+/* reader.h - a source of samples, one after the other: what a kind of iterator is, apart from batches and threads.
+**
+** A kind opens its files, says what a sample looks like (`data`, `label`: descriptors without the batch axis) and gives
+** sample after sample into memory of that size; `more` false ends an epoch. Labels are float32. A reader is used by one
+** thread at a time. The rows of the kinds are in iter.c.
+*/
+#pragma once
+#include <zlib.h>
+#include "tensor.h"
+
+struct options { const ty_attr *attr; int n; };
+
+const char *option_text(const struct options *o, const char *key, const char *otherwise);
+int option_int(const struct options *o, const char *key, int64_t otherwise, int64_t least, int64_t *out);
+int option_bool(const struct options *o, const char *key, bool otherwise, bool *out);
+int option_shape(const struct options *o, const char *key, const char *otherwise, ty_desc *out);   /* "(1, 28, 28)" */
+
+struct reader {
+  const struct reader_kind *kind;
+  ty_desc data, label;
+};
+
+struct reader_kind {
+  const char *name;
+  int  (*open)(const struct options *o, struct reader **out);
+  int  (*next)(struct reader *r, void *data, float *label, bool *more);
+  int  (*rewind)(struct reader *r);
+  void (*close)(struct reader *r);
+  bool drops;                                         /* an incomplete batch is dropped */
+};
+
+extern const struct reader_kind reader_mnist, reader_csv, reader_libsvm, reader_raw;
+
+/* Samples [from, to) of `count` that part `index` of `parts` reads. */
+static inline void part_of(int64_t count, int64_t parts, int64_t index, int64_t *from, int64_t *to)
+{
+  *from = count * index / parts;
+  *to = count * (index + 1) / parts;
+}
+int option_part(const struct options *o, int64_t *parts, int64_t *index);
+
+/* -- files, plain or compressed by gzip ------------------------------------------------------------------- */
+
+struct stream { gzFile file; char *path; };
+
+int  stream_open(struct stream *s, const char *path); /* TY_EIO names the file */
+int  stream_read(struct stream *s, void *out, size_t bytes, size_t *got);   /* fewer at the end only */
+int  stream_rewind(struct stream *s);
+void stream_close(struct stream *s);                  /* zero-initialised is fine */
+
+struct lines { struct stream stream; char *text; size_t begin, end, room; int64_t number; };
+
+int  lines_next(struct lines *l, char **line);        /* without its end; NULL past the last; may be written to */
+int  lines_rewind(struct lines *l);
+void lines_close(struct lines *l);

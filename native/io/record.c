@@ -1,0 +1,168 @@
+/* record.c - RecordIO: a file of byte strings (ty_record_*).
+**
+** Little-endian chunks: magic, a word of flag << 29 | length, payload, zeros up to a multiple of 4. Flag 0: a whole record;
+** 1, 2, 3: first, middle, last part of one. Where the payload has the magic at a multiple of 4, writing splits it there and
+** leaves the magic out; reading puts it back between parts.
+*/
+#include <errno.h>
+#include "base.h"
+
+#define MAGIC 0xced7230au
+enum { WHOLE, FIRST, MIDDLE, LAST, FLAG_SHIFT = 29, MOST_BYTES = (1 << FLAG_SHIFT) - 1 };
+
+struct ty_record {
+  FILE *file;
+  char *path, *buffer;
+  size_t room;
+  bool writes;
+};
+
+static int no_file(const ty_record *r) { return fail(TY_EIO, "'%s': %s", r->path, strerror(errno)); }
+
+int ty_record_open(const char *path, const char *mode, ty_record **out)
+{
+  NEED(!strcmp(mode, "r") || !strcmp(mode, "w"), TY_EVALUE, "the mode is '%s', neither 'r' nor 'w'", mode);
+  ty_record *r = NEW(ty_record);
+  if (!r) return TY_EMEMORY;
+  r->writes = *mode == 'w';
+  r->path = mem_text(path);
+  r->file = r->path ? fopen(path, r->writes ? "wb" : "rb") : NULL;
+  if (!r->file) {
+    int code = r->path ? fail(TY_EIO, "cannot open '%s': %s", path, strerror(errno)) : TY_EMEMORY;
+    ty_record_close(r);
+    return code;
+  }
+  *out = r;
+  return TY_OK;
+}
+
+void ty_record_close(ty_record *r)
+{
+  if (!r) return;
+  if (r->file) fclose(r->file);
+  mem_free(r->path);
+  mem_free(r->buffer);
+  mem_free(r);
+}
+
+/* -- reading ---------------------------------------------------------------------------------------------- */
+
+static uint32_t word_of(const uint8_t *b)
+{
+  return (uint32_t)b[0] | (uint32_t)b[1] << 8 | (uint32_t)b[2] << 16 | (uint32_t)b[3] << 24;
+}
+
+static int broken(ty_record *r, const char *what)
+{
+  return fail(TY_EFORMAT, "'%s', byte %lld: %s", r->path, (long long)ftello(r->file), what);
+}
+
+static int need_room(ty_record *r, size_t bytes)
+{
+  if (bytes <= r->room) return TY_OK;
+  size_t room = MAX(bytes, r->room * 2);
+  char *buffer = mem_grow(r->buffer, room);
+  if (!buffer) return TY_EMEMORY;
+  r->buffer = buffer;
+  r->room = room;
+  return TY_OK;
+}
+
+/* end: the file ended before the chunk. */
+static int read_head(ty_record *r, uint32_t *flag, size_t *bytes, bool *end)
+{
+  uint8_t head[8];
+  size_t n = fread(head, 1, sizeof head, r->file);
+  *end = n == 0 && !ferror(r->file);
+  if (*end) return TY_OK;
+  if (ferror(r->file)) return no_file(r);
+  if (n < sizeof head) return broken(r, "the file ends within the head of a record");
+  if (word_of(head) != MAGIC) return broken(r, "no record begins here (wrong magic)");
+  *flag = word_of(head + 4) >> FLAG_SHIFT;
+  *bytes = word_of(head + 4) & MOST_BYTES;
+  return TY_OK;
+}
+
+static int read_payload(ty_record *r, size_t at, size_t bytes)
+{
+  size_t padded = align_up(bytes, 4), got = 0;
+  while (got < padded) {                              /* by steps: a damaged length cannot make us take memory */
+    size_t step = MIN(padded - got, (size_t)1 << 24);
+    TRY(need_room(r, at + got + step));
+    if (fread(r->buffer + at + got, 1, step, r->file) != step) return broken(r, "the file ends within a record");
+    got += step;
+  }
+  return TY_OK;
+}
+
+int ty_record_read(ty_record *r, const char **data, size_t *bytes)
+{
+  uint32_t flag = WHOLE;
+  size_t n = 0, total = 0;
+  bool end;
+  NEED(!r->writes, TY_ESTATE, "'%s' is open for writing", r->path);
+  TRY(need_room(r, 8));
+  for (bool inside = false;; inside = true) {
+    TRY(read_head(r, &flag, &n, &end));
+    if (end && inside) return broken(r, "the file ends between the parts of a record");
+    if (end) { *data = NULL; *bytes = 0; return TY_OK; }
+    if (inside != (flag == MIDDLE || flag == LAST)) return broken(r, "the parts of a record are out of order");
+    if (inside) {
+      const uint32_t magic = MAGIC;
+      TRY(need_room(r, total + 4));
+      memcpy(r->buffer + total, &magic, 4);
+      total += 4;
+    }
+    TRY(read_payload(r, total, n));
+    total += n;
+    if (flag == WHOLE || flag == LAST) break;
+  }
+  *data = r->buffer;
+  *bytes = total;
+  return TY_OK;
+}
+
+/* -- writing ---------------------------------------------------------------------------------------------- */
+
+static int put(ty_record *r, const void *bytes, size_t n)
+{
+  return fwrite(bytes, 1, n, r->file) == n ? TY_OK : no_file(r);
+}
+
+static int put_chunk(ty_record *r, uint32_t flag, const char *bytes, size_t n)
+{
+  const uint32_t head[2] = { MAGIC, flag << FLAG_SHIFT | (uint32_t)n };
+  TRY(put(r, head, sizeof head));
+  TRY(put(r, bytes, n));
+  return put(r, "\0\0\0", align_up(n, 4) - n);
+}
+
+int ty_record_write(ty_record *r, const void *data, size_t bytes)
+{
+  const uint32_t magic = MAGIC;
+  const char *text = data;
+  size_t done = 0;
+  NEED(r->writes, TY_ESTATE, "'%s' is open for reading", r->path);
+  NEED(bytes <= MOST_BYTES, TY_EVALUE, "a record has %zu bytes, %d at most", bytes, MOST_BYTES);
+  for (size_t i = 0; i + 4 <= bytes; i += 4)
+    if (!memcmp(text + i, &magic, 4)) {
+      TRY(put_chunk(r, done ? MIDDLE : FIRST, text + done, i - done));
+      done = i + 4;
+    }
+  return put_chunk(r, done ? LAST : WHOLE, text + done, bytes - done);
+}
+
+/* -- places ----------------------------------------------------------------------------------------------- */
+
+int ty_record_seek(ty_record *r, int64_t offset)
+{
+  NEED(!r->writes, TY_ESTATE, "'%s' is open for writing", r->path);
+  NEED(offset >= 0, TY_EVALUE, "the offset is %lld", (long long)offset);
+  return fseeko(r->file, (off_t)offset, SEEK_SET) == 0 ? TY_OK : no_file(r);
+}
+
+int ty_record_tell(ty_record *r, int64_t *offset)
+{
+  *offset = (int64_t)ftello(r->file);
+  return *offset >= 0 ? TY_OK : no_file(r);
+}

@@ -1,0 +1,196 @@
+/* table.c - "csv" and "libsvm": samples as lines of text.
+**
+** csv: numbers separated by commas, as many as the shape has elements; labels in a file of their own, or 0. libsvm: a label,
+** then index:value pairs, indices from 0; labels may come as such pairs from a file of their own. Empty lines are skipped.
+** Numbers become float32, or float64 where `dtype` says so.
+*/
+#include "reader.h"
+
+struct table {
+  struct reader base;
+  struct lines data, label;                           /* label.stream.file NULL: no file of labels */
+  double *row;
+  int64_t columns, labels, parts, index, from, to, at;
+  bool sparse;
+};
+
+/* -- one line --------------------------------------------------------------------------------------------- */
+
+static int bad_line(const struct lines *l, const char *what)
+{
+  fail(TY_EFORMAT, "'%s', line %lld: %s", l->stream.path, (long long)l->number, what);
+  fail_argument(l->stream.path, NULL, NULL);
+  return TY_EFORMAT;
+}
+
+static const char *skip_blanks(const char *s)
+{
+  while (*s == ' ' || *s == '\t') s++;
+  return s;
+}
+
+static int next_line(struct lines *l, char **line)
+{
+  do TRY(lines_next(l, line));
+  while (*line && !*skip_blanks(*line));
+  return TY_OK;
+}
+
+static int wrong_count(const struct lines *l, int64_t got, int64_t want)
+{
+  char what[96];
+  snprintf(what, sizeof what, "%lld numbers or more, the shape needs %lld", (long long)got, (long long)want);
+  return bad_line(l, what);
+}
+
+static int parse_csv(const struct lines *l, const char *s, int64_t n, double *out)
+{
+  for (int64_t i = 0; i < n; i++) {
+    char *end;
+    out[i] = strtod(s, &end);
+    if (end == s) return *skip_blanks(s) ? bad_line(l, "a number is expected") : wrong_count(l, i, n);
+    s = skip_blanks(end);
+    if (i + 1 < n && *s != ',') return *s ? bad_line(l, "a comma is expected") : wrong_count(l, i + 1, n);
+    if (i + 1 < n) s++;
+  }
+  return *s ? wrong_count(l, n + 1, n) : TY_OK;
+}
+
+/* index:value pairs into a dense row. */
+static int parse_pairs(const struct lines *l, const char *s, int64_t n, double *out)
+{
+  memset(out, 0, (size_t)n * sizeof *out);
+  for (s = skip_blanks(s); *s; s = skip_blanks(s)) {
+    char *end;
+    long long i = strtoll(s, &end, 10);
+    if (end == s || *end != ':') return bad_line(l, "index:value is expected");
+    if (i < 0) return bad_line(l, "a negative index");
+    if (i >= n) return bad_line(l, "an index outside the shape");
+    s = end + 1;
+    out[i] = strtod(s, &end);
+    if (end == s) return bad_line(l, "a number is expected after ':'");
+    s = end;
+  }
+  return TY_OK;
+}
+
+/* -- samples ---------------------------------------------------------------------------------------------- */
+
+static void store(const struct table *t, void *out)
+{
+  if (t->base.data.dtype == TY_F64) memcpy(out, t->row, (size_t)t->columns * sizeof *t->row);
+  else for (int64_t i = 0; i < t->columns; i++) ((float *)out)[i] = (float)t->row[i];
+}
+
+static int read_label(struct table *t, float *label)
+{
+  char *line;
+  TRY(next_line(&t->label, &line));
+  if (!line) return bad_line(&t->label, "there are fewer labels than samples");
+  TRY(t->sparse ? parse_pairs(&t->label, line + strcspn(line, " \t"), t->labels, t->row)
+                : parse_csv(&t->label, line, t->labels, t->row));
+  for (int64_t i = 0; i < t->labels; i++) label[i] = (float)t->row[i];
+  return TY_OK;
+}
+
+static int parse_row(struct table *t, char *line, float *label)
+{
+  if (!t->sparse) return parse_csv(&t->data, line, t->columns, t->row);
+  char *end;
+  double own = strtod(line, &end);
+  if (end == line) return bad_line(&t->data, "a label is expected");
+  if (!t->label.stream.file) label[0] = (float)own;
+  return parse_pairs(&t->data, end, t->columns, t->row);
+}
+
+static int next_row(struct reader *r, void *data, float *label, bool *more)
+{
+  struct table *t = (struct table *)r;
+  char *line;
+  *more = t->at < t->to;
+  if (!*more) return TY_OK;
+  TRY(next_line(&t->data, &line));
+  *more = line != NULL;
+  if (!line) return TY_OK;
+  t->at++;
+  memset(label, 0, (size_t)t->labels * sizeof *label);
+  TRY(parse_row(t, line, label));
+  store(t, data);
+  return t->label.stream.file ? read_label(t, label) : TY_OK;
+}
+
+static int skip_lines(struct lines *l, int64_t n)
+{
+  char *line;
+  for (int64_t i = 0; i < n; i++) TRY(next_line(l, &line));
+  return TY_OK;
+}
+
+static int rewind_table(struct reader *r)
+{
+  struct table *t = (struct table *)r;
+  TRY(lines_rewind(&t->data));
+  if (t->label.stream.file) TRY(lines_rewind(&t->label));
+  t->at = t->from;
+  TRY(skip_lines(&t->data, t->from));
+  return t->label.stream.file ? skip_lines(&t->label, t->from) : TY_OK;
+}
+
+/* -- opening ---------------------------------------------------------------------------------------------- */
+
+static void close_table(struct reader *r)
+{
+  struct table *t = (struct table *)r;
+  lines_close(&t->data);
+  lines_close(&t->label);
+  mem_free(t->row);
+  mem_free(t);
+}
+
+/* The part's range of samples; they are counted only where there are several parts. */
+static int set_range(struct table *t)
+{
+  t->to = INT64_MAX;
+  if (t->parts == 1) return TY_OK;
+  int64_t count = 0;
+  for (char *line;; count++) {
+    TRY(next_line(&t->data, &line));
+    if (!line) break;
+  }
+  part_of(count, t->parts, t->index, &t->from, &t->to);
+  return rewind_table(&t->base);
+}
+
+static int open_files(struct table *t, const struct options *o)
+{
+  const char *labels = option_text(o, t->sparse ? "label_libsvm" : "label_csv", "NULL");
+  TRY(option_shape(o, "data_shape", NULL, &t->base.data));
+  TRY(option_shape(o, "label_shape", "(1,)", &t->base.label));
+  TRY(option_part(o, &t->parts, &t->index));
+  if (!strcmp(option_text(o, "dtype", "float32"), "float64")) t->base.data.dtype = TY_F64;
+  t->columns = desc_count(&t->base.data);
+  t->labels = desc_count(&t->base.label);
+  t->row = NEWS(double, MAX(t->columns, t->labels));
+  if (!t->row) return TY_EMEMORY;
+  TRY(stream_open(&t->data.stream, option_text(o, t->sparse ? "data_libsvm" : "data_csv", "")));
+  if (strcmp(labels, "NULL")) TRY(stream_open(&t->label.stream, labels));
+  return set_range(t);
+}
+
+static int open_table(const struct options *o, bool sparse, struct reader **out)
+{
+  struct table *t = NEW(struct table);
+  if (!t) return TY_EMEMORY;
+  t->sparse = sparse;
+  t->base.kind = sparse ? &reader_libsvm : &reader_csv;
+  int code = open_files(t, o);
+  if (code != TY_OK) { close_table(&t->base); return code; }
+  *out = &t->base;
+  return TY_OK;
+}
+
+static int open_csv(const struct options *o, struct reader **out) { return open_table(o, false, out); }
+static int open_libsvm(const struct options *o, struct reader **out) { return open_table(o, true, out); }
+
+const struct reader_kind reader_csv = { "csv", open_csv, next_row, rewind_table, close_table };
+const struct reader_kind reader_libsvm = { "libsvm", open_libsvm, next_row, rewind_table, close_table };

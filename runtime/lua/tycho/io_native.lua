@@ -1,0 +1,271 @@
+--- Iterators over files, read ahead by a thread in C: MNISTIter, CSVIter, LibSVMIter, RawIter (contract 3.5, sheet 6.3).
+--
+-- The first batch is fetched when the iterator is made, which is how its shapes are known and mistakes in files come out
+-- early. `round_batch` completes the last batch of an epoch with the first samples; the next epoch goes on behind those.
+--
+-- @module tycho.io_native
+
+local ffi = require "ffi"
+local args = require "tycho.args"
+local attrs = require "tycho.attrs"
+local base = require "tycho.io_data"
+local class = require "tycho.ndarray_class"
+local Error = require "tycho.error"
+local gc = require "tycho.gc"
+local native = require "tycho.ffi"
+require "tycho.ndarray"
+
+local C, check = native.C, native.check
+
+local iters = {}
+
+local WAIT_MS = 100                                      -- between looks for Ctrl-C
+
+
+-- The class -----------------------------------------------------------------------------------------------------------
+
+--- Base of these iterators.
+-- @type MXDataIter
+local MXDataIter = base.DataIter:extend("MXDataIter")
+iters.MXDataIter = MXDataIter
+
+local more, out, pad = ffi.new("int[1]"), ffi.new("ty_tensor *[1]"), ffi.new("int[1]")
+
+
+-- A native iterator; `options` in Lua's values.
+local function open(kind, options, func)
+  local keys, dict = {}, {}
+  for key, value in pairs(options) do
+    keys[#keys + 1], dict[key] = key, attrs.text(value, func, key)
+  end
+  table.sort(keys)
+  local handle = ffi.new("ty_iter *[1]")
+  local code = C.ty_iter_new(kind, native.attrs(keys, dict), #keys, handle)
+  if code == C.TY_EMEMORY then
+    gc.release()
+    code = C.ty_iter_new(kind, native.attrs(keys, dict), #keys, handle)
+  end
+  check(code, func)
+  return native.own(handle[0], C.ty_iter_free)
+end
+
+
+local function live(self, method)
+  if not self._handle then
+    Error.raise{ code = "state", func = self.class_name .. ":" .. method, message = "the iterator was freed" }
+  end
+  return self._handle
+end
+
+
+-- An array of the current batch.
+local function array_at(self, i, dtype)
+  check(C.ty_iter_data(self._handle, i, out), self.class_name .. ":next")
+  C.ty_tensor_keep(out[0])
+  local x = class.own(out[0])
+  return dtype and x.dtype ~= dtype and x:astype(dtype) or x
+end
+
+
+-- The next batch of the native iterator, nil at the end.
+local function fetch(self)
+  local func = self.class_name .. ":next"
+  repeat
+    check(C.ty_iter_next(live(self, "next"), WAIT_MS, more), func)
+  until more[0] ~= -1
+  if more[0] == 0 then
+    return nil
+  end
+  check(C.ty_iter_pad(self._handle, pad), func)
+  return base.DataBatch{ data = { array_at(self, 0, self._dtype) }, label = { array_at(self, 1) }, pad = pad[0] }
+end
+
+
+-- @string kind native name
+-- @tparam table options for the core
+-- @tparam table a checked values: batch_size, data_name, label_name, dtype
+function MXDataIter:_open(kind, options, a)
+  MXDataIter.super.init(self, { batch_size = a.batch_size })
+  self._kind, self._options, self._dtype, self._round = kind, options, a.dtype, a.round_batch
+  self._handle = open(kind, options, "io." .. self.class_name)
+  self._skip, self._batches = 0, 0                       -- samples before this epoch's first; batches handed out
+  self._first = fetch(self)
+  if not self._first then
+    Error.raise{ code = "value", func = "io." .. self.class_name, argument = "batch_size", got = a.batch_size,
+      message = "the files do not hold one batch" }
+  end
+  local data, label = self._first.data[1], self._first.label[1]
+  self.provide_data = { base.DataDesc(a.data_name, data.shape, data.dtype) }
+  self.provide_label = { base.DataDesc(a.label_name, label.shape, label.dtype) }
+end
+
+
+-- Samples that the last batch has borrowed from the next epoch.
+local function pad_of(self)
+  return self._last and self._last.pad or 0
+end
+
+
+--- Goes to the next batch; false at the end.
+function MXDataIter:iter_next()
+  local held = self._first
+  if not (held and self._again) then
+    self._first = nil
+  end
+  self.current_batch = held or fetch(self)
+  self._last = self.current_batch or self._last
+  self._batches = self._batches + (self.current_batch and 1 or 0)
+  return self.current_batch ~= nil
+end
+
+
+--- The next batch, nil at the end.
+function MXDataIter:next()
+  return self:iter_next() and self.current_batch or nil
+end
+
+
+--- Begins a new epoch.
+function MXDataIter:reset()
+  if self._first then
+    return                                               -- nothing of this epoch was handed out, or nothing will change
+  end
+  check(C.ty_iter_reset(live(self, "reset")), self.class_name .. ":reset")
+  self._skip, self._batches, self._last = self._round and pad_of(self) or 0, 0, nil
+end
+
+
+--- From now on every batch is the first one: for timing all but the reading.
+function MXDataIter:debug_skip_load()
+  self._again = true
+  self._first = self._first or fetch(self)
+end
+
+
+function MXDataIter:getdata() return self.current_batch.data end
+function MXDataIter:getlabel() return self.current_batch.label end
+function MXDataIter:getpad() return self.current_batch.pad end
+
+
+function MXDataIter:state()
+  return { kind = self._kind, skip = self._skip, batches = self._batches }
+end
+
+
+--- Opens the files again and reads up to the place.
+function MXDataIter:set_state(state)
+  if type(state) ~= "table" or state.kind ~= self._kind then
+    Error.raise{ code = "value", func = self.class_name .. ":set_state", argument = "state",
+      message = "the state is that of another iterator" }
+  end
+  local options = {}
+  for key, value in pairs(self._options) do
+    options[key] = value
+  end
+  options.skip_samples = state.skip
+  self:free()
+  self._handle = open(self._kind, options, self.class_name .. ":set_state")
+  self._skip, self._batches = state.skip, state.batches
+  for _ = 1, state.batches do
+    self._last = fetch(self)
+  end
+end
+
+
+--- Stops the thread and gives the memory back.
+function MXDataIter:free()
+  if self._handle then
+    C.ty_iter_free(ffi.gc(self._handle, nil))
+    self._handle, self._first, self.current_batch, self._last = nil, nil, nil, nil
+  end
+end
+
+
+-- Kinds ---------------------------------------------------------------------------------------------------------------
+
+-- parameters of all kinds
+local SHARED = {
+  { "prefetch_buffer", "integer", 4 }, { "ctx", "context?" }, { "data_name", "text", "data" },
+  { "label_name", "text", "softmax_label" },
+}
+
+-- not for the core
+local OURS = { ctx = true, data_name = true, label_name = true, silent = true }
+
+-- dtypes that text is read as before it is converted
+local READ_AS = { int32 = "float64", int64 = "float64", float64 = "float64" }
+
+
+-- A kind of iterator: its native name and parameters.
+local function kind(class_name, native_name, own)
+  local Kind = MXDataIter:extend(class_name)
+  local spec = { "*" }
+  for _, list in ipairs{ own, SHARED } do
+    for _, entry in ipairs(list) do
+      spec[#spec + 1] = entry
+    end
+  end
+  local form = args.form("io." .. class_name, spec)
+  function Kind:init(...)
+    local a, options = form(...), {}
+    for key, value in pairs(a) do
+      options[key] = not OURS[key] and value or nil
+      if not OURS[key] and value == false then
+        options[key] = false
+      end
+    end
+    if native_name ~= "raw" then
+      options.dtype = READ_AS[a.dtype] or "float32"
+    end
+    Kind.check(a)
+    self:_open(native_name, options, a)
+  end
+  function Kind.check() end
+  iters[class_name] = Kind
+  return Kind
+end
+
+
+local BATCH, ROUND, DTYPE = { "batch_size", "integer" }, { "round_batch", "boolean", true }, { "dtype", "dtype?" }
+local PARTS = { { "num_parts", "integer", 1 }, { "part_index", "integer", 0 } }
+
+--- Images and labels in idx files, plain or gz; pixels as parts of 256. An incomplete last batch is dropped; shuffled once.
+-- Options image, label, batch_size = 128, shuffle = true, flat = false, seed = 0, silent = false, num_parts = 1,
+-- part_index = 0, prefetch_buffer = 4, dtype, data_name, label_name.
+kind("MNISTIter", "mnist", {
+  { "image", "text", "./train-images-idx3-ubyte" }, { "label", "text", "./train-labels-idx1-ubyte" },
+  { "batch_size", "integer", 128 }, { "shuffle", "boolean", true }, { "flat", "boolean", false },
+  { "seed", "integer", 0 }, { "silent", "boolean", false }, PARTS[1], PARTS[2], DTYPE,
+})
+
+
+--- Rows of numbers. Options data_csv, data_shape, label_csv = "NULL" (labels 0), label_shape = {1}, batch_size,
+-- round_batch = true, prefetch_buffer = 4, dtype, data_name, label_name.
+kind("CSVIter", "csv", {
+  { "data_csv", "text" }, { "data_shape", "shape" }, { "label_csv", "text", "NULL" }, { "label_shape", "shape", { 1 } },
+  BATCH, ROUND, DTYPE,
+})
+
+
+--- Rows of index:value pairs, as dense arrays. Options data_libsvm, data_shape, label_libsvm = "NULL" (the labels of the
+-- data), label_shape = {1}, num_parts = 1, part_index = 0, batch_size, round_batch = true (nothing else is possible),
+-- prefetch_buffer = 4, dtype, data_name, label_name.
+kind("LibSVMIter", "libsvm", {
+  { "data_libsvm", "text" }, { "data_shape", "shape" }, { "label_libsvm", "text", "NULL" },
+  { "label_shape", "shape", { 1 } }, PARTS[1], PARTS[2], BATCH, ROUND, DTYPE,
+}).check = function(a)
+  if not a.round_batch then
+    Error.raise{ code = "value", func = "io.LibSVMIter", argument = "round_batch", expected = true, got = "false",
+      message = "LibSVMIter completes its last batch in any case" }
+  end
+end
+
+
+--- Binary records of one size: `label_bytes` labels of a byte each, then the elements of a sample. Options path, shape,
+-- dtype = "uint8", label_bytes = 0, batch_size, round_batch = true, prefetch_buffer = 4, data_name, label_name.
+kind("RawIter", "raw", {
+  { "path", "text" }, { "shape", "shape" }, { "dtype", "dtype", "uint8" }, { "label_bytes", "integer", 0 }, BATCH, ROUND,
+})
+
+
+return iters

@@ -1,0 +1,175 @@
+-- Iterators and record files: what the recorded cases do not reach, the native ones first of all.
+
+local ty = require "tycho"
+
+local files = {}
+
+local function file(text)
+  local path = os.tmpname()
+  local f = assert(io.open(path, "wb"))
+  f:write(text)
+  f:close()
+  files[#files + 1] = path
+  return path
+end
+
+local function numbers(n)
+  local lines = {}
+  for i = 1, n do
+    lines[i] = i .. "," .. 10 * i
+  end
+  return file(table.concat(lines, "\n"))
+end
+
+local function first_column(batch)
+  local list = {}
+  for i, row in ipairs(batch.data[1]:totable()) do
+    list[i] = row[1]
+  end
+  return list
+end
+
+local function epoch(it)
+  local list, pads = {}, {}
+  for batch in it do
+    for _, v in ipairs(first_column(batch)) do
+      list[#list + 1] = v
+    end
+    pads[#pads + 1] = batch.pad
+  end
+  it:reset()
+  return list, pads
+end
+
+describe("io", function()
+  teardown(function()
+    for _, path in ipairs(files) do
+      os.remove(path)
+    end
+  end)
+
+  describe("a native iterator", function()
+    it("goes on behind borrowed samples", function()
+      local rows = ty.io.CSVIter{ data_csv = numbers(7), data_shape = { 2 }, batch_size = 3 }
+      local list, pads = epoch(rows)
+      assert.same({ 1, 2, 3, 4, 5, 6, 7, 1, 2 }, list)
+      assert.same({ 0, 0, 2 }, pads)
+      assert.same({ 3, 4, 5, 6, 7, 1 }, (epoch(rows)))
+    end)
+
+    it("begins anew after a reset within an epoch", function()
+      local rows = ty.io.CSVIter{ data_csv = numbers(7), data_shape = { 2 }, batch_size = 3 }
+      rows:next()
+      rows:reset()
+      assert.same({ 1, 2, 3 }, first_column(rows:next()))
+    end)
+
+    it("says where it stands", function()
+      local path = numbers(7)
+      local options = { data_csv = path, data_shape = { 2 }, batch_size = 3 }
+      local a, b = ty.io.CSVIter(options), ty.io.CSVIter(options)
+      epoch(a)
+      a:next()
+      b:set_state(a:state())
+      assert.same(first_column(a:next()), first_column(b:next()))
+    end)
+
+    it("reports a bad line with its number, after the batches before", function()
+      local rows = ty.io.CSVIter{ data_csv = file("1,2\n3,4\n5,x\n"), data_shape = { 2 }, batch_size = 1 }
+      rows:next()
+      rows:next()
+      local e = assert.raises("format", rows.next, rows)
+      assert.is_truthy(tostring(e):find("line 3", 1, true))
+    end)
+
+    it("is gone after free", function()
+      local rows = ty.io.CSVIter{ data_csv = numbers(3), data_shape = { 2 }, batch_size = 1 }
+      local before = ty.live().iters
+      rows:free()
+      rows:free()
+      assert.equal(before - 1, ty.live().iters)
+      assert.raises("state", rows.next, rows)
+    end)
+
+    it("takes labels of its own file, and refuses too few", function()
+      local data = numbers(2)
+      local rows = ty.io.CSVIter{ data_csv = data, data_shape = { 2 }, label_csv = file("7,8\n9,10\n"),
+        label_shape = { 2 }, batch_size = 2 }
+      assert.same({ { 7, 8 }, { 9, 10 } }, rows:next().label[1]:totable())
+      assert.raises("format", ty.io.CSVIter, { data_csv = data, data_shape = { 2 }, label_csv = file("1\n"),
+        batch_size = 2 })
+    end)
+
+    it("splits the samples of libsvm files into parts", function()
+      local rows = ty.io.LibSVMIter{ data_libsvm = file("1 0:1\n2 0:2\n3 0:3\n4 0:4\n"), data_shape = { 1 },
+        batch_size = 1, num_parts = 2, part_index = 1 }
+      assert.same({ 3, 4 }, (epoch(rows)))
+      assert.raises("value", ty.io.LibSVMIter, { data_libsvm = file("1 0:1\n"), data_shape = { 1 }, batch_size = 1,
+        round_batch = false })
+    end)
+
+    it("refuses a truncated record and a foreign idx file", function()
+      assert.raises("format", ty.io.RawIter, { path = file("123"), shape = { 2 }, batch_size = 2 })
+      local path = file("nothing of the kind")
+      assert.raises("format", ty.io.MNISTIter, { image = path, label = path, batch_size = 1 })
+    end)
+  end)
+
+  describe("NDArrayIter", function()
+    it("resumes a shuffled epoch in another iterator", function()
+      local function make()
+        return ty.io.NDArrayIter{ data = ty.nd.arange(10):reshape{ 10, 1 }, batch_size = 3, shuffle = true,
+          last_batch_handle = "roll_over" }
+      end
+      local a, b = make(), make()
+      epoch(a)
+      a:next()
+      b:set_state(a:state())
+      assert.same(first_column(a:next()), first_column(b:next()))
+    end)
+
+    it("shuffles alike after the same seed", function()
+      local function order()
+        ty.random.seed(5)
+        return (epoch(ty.io.NDArrayIter{ data = ty.nd.arange(20):reshape{ 20, 1 }, batch_size = 5, shuffle = true }))
+      end
+      assert.same(order(), order())
+    end)
+  end)
+
+  describe("record files", function()
+    it("keep every kind of bytes", function()
+      local path, magic = os.tmpname(), "\10\35\215\206"
+      files[#files + 1] = path
+      local texts = { "", "a", magic, magic:rep(3), "x" .. magic, ("abcd" .. magic):rep(5) .. "z" }
+      local w = ty.recordio.MXRecordIO(path, "w")
+      for _, text in ipairs(texts) do
+        w:write(text)
+      end
+      w:close()
+      local r = ty.recordio.MXRecordIO(path, "r")
+      for _, text in ipairs(texts) do
+        assert.equal(text, r:read())
+      end
+      assert.is_nil(r:read())
+    end)
+
+    it("refuse what is cut off", function()
+      local w = ty.recordio.MXRecordIO(files[1], "w")
+      w:write("12345678")
+      w:close()
+      local f = assert(io.open(files[1], "rb"))
+      local text = f:read("*a")
+      f:close()
+      local r = ty.recordio.MXRecordIO(file(text:sub(1, 12)), "r")
+      assert.raises("format", r.read, r)
+    end)
+  end)
+
+  it("numbers the words of a text", function()
+    local corpus = ty.io.text(file("a b a\n\n c\n"))
+    assert.same({ a = 0, b = 1, c = 2 }, corpus.vocab)
+    assert.same({ "c" }, corpus:sentence(2))
+    assert.equal(2, corpus:len())
+  end)
+end)

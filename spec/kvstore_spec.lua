@@ -1,0 +1,48 @@
+-- Stores: what the recorded cases do not reach.
+
+local ty = require "tycho"
+
+describe("kvstore", function()
+  it("keeps optimizer states in a file", function()
+    local path = os.tmpname()
+    local function make()
+      local kv = ty.kv.create("device")
+      kv:init("w", ty.nd.ones{ 2 })
+      kv:set_optimizer(ty.optimizer.SGD{ learning_rate = 0.1, momentum = 0.9 })
+      return kv
+    end
+    local a, b, x, y = make(), make(), ty.nd.zeros{ 2 }, ty.nd.zeros{ 2 }
+    a:push("w", ty.nd.ones{ 2 })
+    b:push("w", ty.nd.ones{ 2 })
+    a:save_optimizer_states(path, { dump_optimizer = true })
+    b:load_optimizer_states(path)
+    a:pushpull("w", ty.nd.ones{ 2 }, { out = x })
+    b:pushpull("w", ty.nd.ones{ 2 }, { out = y })
+    assert.same(x:totable(), y:totable())
+    os.remove(path)
+    assert.raises("io", b.load_optimizer_states, b, path)
+  end)
+
+  it("refuses values of another shape, and lists that do not match", function()
+    local kv = ty.kv.create()
+    kv:init({ 1, 2 }, { ty.nd.ones{ 2 }, ty.nd.ones{ 3 } })
+    assert.raises("shape", kv.push, kv, 1, ty.nd.ones{ 3 })
+    assert.raises("value", kv.push, kv, { 1, 2 }, { ty.nd.ones{ 2 } })
+    assert.raises("type", kv.push, kv, 1, "x")
+    assert.raises("value", kv.pull, kv, 1)
+    assert.raises("unsupported", ty.kv.create, "dist_sync")
+  end)
+
+  it("sums arrays of several devices without changing them", function()
+    local kv, list = ty.kv.create("device"), {}
+    for i = 1, 3 do
+      list[i] = ty.nd.full({ 2 }, i, { ctx = ty.cpu(i - 1) })
+    end
+    kv:init("g", ty.nd.zeros{ 2 })
+    kv:push("g", list)
+    local out = ty.nd.zeros{ 2 }
+    kv:pull("g", { out = out })
+    assert.same({ 6, 6 }, out:totable())
+    assert.same({ 3, 3 }, list[3]:totable())
+  end)
+end)

@@ -1,0 +1,92 @@
+-- Optimizers and saved states: what the recorded cases do not reach.
+
+local container = require "tycho.container"
+local ty = require "tycho"
+
+local function step(update, weight, value)
+  update(0, ty.nd.full(weight.shape, value), weight)
+end
+
+describe("optimizer", function()
+  local level = ty.log.level
+  setup(function() ty.log.level = "error" end)
+  teardown(function() ty.log.level = level end)
+
+  it("goes on from saved states as if nothing had happened", function()
+    for _, name in ipairs{ "sgd", "adam", "nadam", "lamb", "lars", "rmsprop", "ftml", "lbsgd" } do
+      local function make()
+        return ty.optimizer.get_updater(ty.optimizer.create(name, { learning_rate = 0.1,
+          lr_scheduler = ty.lr_scheduler.FactorScheduler{ 2, factor = 0.5 } }))
+      end
+      local a, b = make(), make()
+      local x = ty.nd.ones{ 3, 2 }
+      step(a, x, 0.5)
+      step(a, x, -1)
+      local y = x:copy()
+      b:set_states(a:get_states(true))
+      step(a, x, 2)
+      step(b, y, 2)
+      assert.same(x:totable(), y:totable(), name)
+      assert.equal(a.optimizer.num_update, b.optimizer.num_update)
+    end
+  end)
+
+  it("refuses states that were damaged", function()
+    local update = ty.optimizer.get_updater(ty.optimizer.Adam{})
+    step(update, ty.nd.ones{ 2 }, 1)
+    local bytes = update:get_states(true)
+    for _, at in ipairs{ 1, 9, 14, 30, #bytes - 3 } do
+      local other = bytes:sub(1, at - 1) .. string.char((bytes:byte(at) + 1) % 256) .. bytes:sub(at + 1)
+      assert.raises("format", update.set_states, update, other)
+    end
+    assert.raises("format", update.set_states, update, bytes:sub(1, -2))
+    assert.raises("format", update.set_states, update, bytes .. "x")
+  end)
+
+  it("names what it does not know", function()
+    assert.equal("adam", assert.raises("name", ty.optimizer.create, "adan").candidates[1])
+    assert.raises("name", ty.optimizer.SGD, { momentun = 0.9 })
+    assert.raises("value", ty.optimizer.get_updater(ty.optimizer.SGD{}), { 0, 1 }, {}, {})
+  end)
+
+  it("updates lists as one by one", function()
+    local function run(listed)
+      local update = ty.optimizer.get_updater(ty.optimizer.SGD{ learning_rate = 0.1, momentum = 0.9 })
+      local w, g, indices = {}, {}, {}
+      for i = 1, 6 do
+        w[i], g[i], indices[i] = ty.nd.full({ i }, i), ty.nd.full({ i }, 0.5), i
+      end
+      for _ = 1, 3 do
+        for i = 1, listed and 0 or 6 do
+          update(i, g[i], w[i])
+        end
+        if listed then
+          update(indices, g, w)
+        end
+      end
+      return w[6]:totable()
+    end
+    assert.same(run(false), run(true))
+  end)
+end)
+
+describe("container", function()
+  it("gives back what it was given, and equal bytes for equal values", function()
+    local value = { 1, "two", { three = 3.5, yes = true, none = ty.null }, [0] = -1 / 0, [2.5] = "" }
+    local bytes = container.encode(value)
+    local back = container.decode(bytes, "spec")
+    assert.same(value, back)
+    assert.equal(bytes, container.encode(back))
+    local x = ty.nd.array({ { 1, 2 }, { 3, 4 } }, { dtype = "float16" })
+    local y = container.decode(container.encode{ x }, "spec")[1]
+    assert.same({ x.dtype, x.shape, x:totable() }, { y.dtype, y.shape, y:totable() })
+  end)
+
+  it("refuses what it cannot keep", function()
+    local loop = {}
+    loop[1] = loop
+    assert.raises("value", container.encode, loop)
+    assert.raises("type", container.encode, { print })
+    assert.raises("type", container.encode, { ty.cpu() })
+  end)
+end)
