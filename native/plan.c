@@ -246,13 +246,11 @@ static int64_t kept_place(int v, const struct fixed *fixed, int n)
 
 static void gather(const struct program *p, int slot, struct items *q, const struct fixed *fixed, int nfixed)
 {
-  int64_t together = 0;                               /* TY_NOSHARE: everything lives all the time */
-  bool apart = p->s.flags & TY_NOSHARE;
+  bool apart = p->s.flags & TY_NOSHARE;               /* everything lives all the time */
   for (int v = 0; v < p->s.g->nvalue; v++) {
     const struct value *x = &p->value[v];
     if (x->kind != V_POOL || x->root != v || x->device != p->device[slot] || !x->bytes) continue;
     add_item(q, v, x->bytes, apart ? 0 : x->first, apart ? p->n : x->last, kept_place(v, fixed, nfixed));
-    together += x->bytes;
   }
   for (int t = 0; t < p->n; t++)
     if (p->step[t].scratch && p->step[t].device == p->device[slot])

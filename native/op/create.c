@@ -15,8 +15,10 @@ struct constant { struct dims shape; const char *ctx; int64_t dtype; double valu
 static int constant_shape(struct infer *s)
 {
   const struct constant *p = s->param;
-  if (p->shape.n > TY_MAXDIM) return infer_fail(s, TY_ESHAPE, NULL, "shape has %lld dimensions; at most %d are possible", (long long)p->shape.n, TY_MAXDIM);
-  for (int i = 0; i < p->shape.n; i++) if (p->shape.d[i] < 0) return infer_fail(s, TY_EVALUE, NULL, "shape has the negative dim %lld", (long long)p->shape.d[i]);
+  if (p->shape.n > TY_MAXDIM) return infer_fail(s, TY_ESHAPE, NULL, "shape has %lld dimensions; at most %d are possible",
+      (long long)p->shape.n, TY_MAXDIM);
+  for (int i = 0; i < p->shape.n; i++) if (p->shape.d[i] < 0) return infer_fail(s, TY_EVALUE, NULL,
+      "shape has the negative dim %lld", (long long)p->shape.d[i]);
   return p->shape.n > 0 ? shape_is(s, &s->out[0], (int)p->shape.n, p->shape.d) : TY_OK;
 }
 
@@ -83,9 +85,11 @@ static int64_t arange_count(const struct range_of *p)
 static int arange_shape(struct infer *s)
 {
   const struct range_of *p = s->param;
-  if (p->infer_range && isnan(p->stop)) return s->out[0].ndim && s->out[0].ndim != 1 ? infer_fail(s, TY_ESHAPE, NULL, "the result has one dimension") : TY_OK;
+  if (p->infer_range && isnan(p->stop)) return s->out[0].ndim && s->out[0].ndim != 1 ? infer_fail(s, TY_ESHAPE, NULL,
+      "the result has one dimension") : TY_OK;
   int64_t n = arange_count(p);
-  if (n <= 0) return infer_fail(s, TY_EVALUE, NULL, "from %g to %g by %g there is nothing", isnan(p->stop) ? 0 : p->start, isnan(p->stop) ? p->start : p->stop, p->step);
+  if (n <= 0) return infer_fail(s, TY_EVALUE, NULL, "from %g to %g by %g there is nothing", isnan(p->stop) ? 0 : p->start,
+      isnan(p->stop) ? p->start : p->stop, p->step);
   return shape_is(s, &s->out[0], 1, &n);
 }
 
@@ -165,7 +169,8 @@ static int eye_shape(struct infer *s)
   return shape_is(s, &s->out[0], 2, (int64_t[]){ p->n, p->m > 0 ? p->m : p->n });
 }
 
-static int eye_type(struct infer *s) { return type_is(s, &s->out[0], ((const struct eye *)s->param)->dtype < 0 ? TY_F32 : (int)((const struct eye *)s->param)->dtype); }
+static int eye_type(struct infer *s) { return type_is(s, &s->out[0], ((const struct eye *)s->param)->dtype < 0 ? TY_F32
+    : (int)((const struct eye *)s->param)->dtype); }
 
 static double eye_value(const void *param, int64_t i, int dtype)
 {
@@ -184,20 +189,30 @@ static const struct param eye_param[] = {
   CTX(eye), DTYPE(eye), { 0 } };
 
 const struct op op_create[] = {
-  { .name = "_zeros", .doc = "An array of `shape` filled with 0.", .in = "", .param = constant_param, .param_size = sizeof(struct constant),
+  { .name = "_zeros", .doc = "An array of `shape` filled with 0.", .in = "", .param = constant_param,
+      .param_size = sizeof(struct constant),
     .shape = constant_shape, .type = constant_type, .flags = OP_ZERO_GRAD, .cpu = zeros_cpu, .tier = 1 },
-  { .name = "_ones", .doc = "An array of `shape` filled with 1.", .in = "", .param = constant_param, .param_size = sizeof(struct constant),
+  { .name = "_ones", .doc = "An array of `shape` filled with 1.", .in = "", .param = constant_param,
+      .param_size = sizeof(struct constant),
     .shape = constant_shape, .type = constant_type, .flags = OP_ZERO_GRAD, .cpu = ones_cpu, .tier = 1 },
-  { .name = "_full", .alias = "_npi_full", .doc = "An array of `shape` filled with `value`.", .in = "", .param = full_param, .param_size = sizeof(struct constant),
+  { .name = "_full", .alias = "_npi_full", .doc = "An array of `shape` filled with `value`.", .in = "", .param = full_param,
+      .param_size = sizeof(struct constant),
     .shape = constant_shape, .type = constant_type, .flags = OP_ZERO_GRAD, .cpu = full_cpu, .tier = 1 },
-  { .name = "_zeros_without_dtype", .doc = "Zeros whose element type follows from their readers.", .in = "", .param = free_param, .param_size = sizeof(struct constant),
+  { .name = "_zeros_without_dtype", .doc = "Zeros whose element type follows from their readers.", .in = "", .param = free_param,
+      .param_size = sizeof(struct constant),
     .shape = constant_shape, .type = free_type, .flags = OP_ZERO_GRAD, .cpu = zeros_cpu, .tier = 1 },
-  { .name = "_set_value", .doc = "Fills the array given as `out` with `src`.", .in = "", .param = value_param, .param_size = sizeof(struct constant),
+  { .name = "_set_value", .doc = "Fills the array given as `out` with `src`.", .in = "", .param = value_param,
+      .param_size = sizeof(struct constant),
     .shape = any_shape, .type = any_shape, .flags = OP_ZERO_GRAD, .cpu = full_cpu, .tier = 3 },
-  { .name = "_arange", .doc = "The numbers from start before stop in steps of step, each `repeat` times; one dimension.", .in = "", .param = arange_param,
-    .param_size = sizeof(struct range_of), .shape = arange_shape, .type = range_type, .flags = OP_ZERO_GRAD, .cpu = arange_cpu, .tier = 1 },
-  { .name = "_linspace", .alias = "_npi_linspace", .doc = "`num` numbers from start to stop at equal distances; one dimension.", .in = "", .param = linspace_param,
-    .param_size = sizeof(struct range_of), .shape = linspace_shape, .type = range_type, .flags = OP_ZERO_GRAD, .cpu = linspace_cpu, .tier = 2 },
-  { .name = "_eye", .doc = "A matrix (N, M) with 1 on its k-th diagonal and 0 elsewhere.", .in = "", .param = eye_param, .param_size = sizeof(struct eye),
+  { .name = "_arange", .doc = "The numbers from start before stop in steps of step, each `repeat` times; one dimension.", .in = "",
+      .param = arange_param,
+    .param_size = sizeof(struct range_of), .shape = arange_shape, .type = range_type, .flags = OP_ZERO_GRAD, .cpu = arange_cpu,
+        .tier = 1 },
+  { .name = "_linspace", .alias = "_npi_linspace", .doc = "`num` numbers from start to stop at equal distances; one dimension.",
+      .in = "", .param = linspace_param,
+    .param_size = sizeof(struct range_of), .shape = linspace_shape, .type = range_type, .flags = OP_ZERO_GRAD, .cpu = linspace_cpu,
+        .tier = 2 },
+  { .name = "_eye", .doc = "A matrix (N, M) with 1 on its k-th diagonal and 0 elsewhere.", .in = "", .param = eye_param,
+      .param_size = sizeof(struct eye),
     .shape = eye_shape, .type = eye_type, .flags = OP_ZERO_GRAD, .cpu = eye_cpu, .tier = 2 },
   { 0 } };

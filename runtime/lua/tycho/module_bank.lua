@@ -1,8 +1,8 @@
 --- How a group of executors is bound: what is requested of arguments, where arrays are, which memory they share. For
 -- `module_group.lua`, whose fields these functions read.
 --
--- A bank holds the arrays of one device that groups have in common: args, grads and auxs by name, a buffer for each other
--- input (of which executors use the first elements), and `base`, the executor whose memory pool all others use.
+-- A bank holds the arrays of one device that groups have in common: args, grads and auxs by name, a buffer for each
+-- other input (of which executors use the first elements), and `base`, the executor whose memory pool all others use.
 --
 -- @module tycho.module_bank
 
