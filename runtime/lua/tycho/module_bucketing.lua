@@ -10,7 +10,8 @@
 -- are met, and gives late ones their first values when their bucket comes (from parameters set before under their names,
 -- else by the initializer of `init_params`).
 --
--- `_buckets` holds the modules by key. Keys that are sequences count by contents.
+-- `_buckets` holds the modules by key, `_order` the keys as they came, `_met` the modules that are bound. Keys that are
+-- sequences count by contents.
 --
 -- @module tycho.module_bucketing
 
@@ -106,11 +107,12 @@ local function generate(self, key)
 end
 
 
--- An unbound module for a key; its symbol is the loaded one if there is one.
-local function new_module(self, key)
+-- An unbound module for a key.
+-- @param[opt] loaded a symbol instead of the one that sym_gen gives
+local function new_module(self, key, loaded)
   local symbol, data_names, label_names = generate(self, key)
   local options = self._options
-  return Module{ symbol = self._symbols[key] or symbol, data_names = data_names, label_names = label_names or null,
+  return Module{ symbol = loaded or symbol, data_names = data_names, label_names = label_names or null,
     logger = self._logger, context = options.context, work_load_list = options.work_load_list,
     fixed_param_names = options.fixed_param_names, state_names = options.state_names, group2ctxs = options.group2ctxs,
     compression_params = options.compression_params }
@@ -124,7 +126,8 @@ end
 function BucketingModule:init(...)
   local a = NEW(...)
   BucketingModule.super.init(self, { logger = a.logger })
-  self._options, self._sym_gen, self._keys, self._symbols, self._buckets = a, a.sym_gen, {}, {}, {}
+  self._options, self._sym_gen, self._keys = a, a.sym_gen, {}
+  self._buckets, self._order, self._met = {}, {}, {}
   self._default_bucket_key = key_of(self, a.default_bucket_key, CLASS)
   self._default = new_module(self, self._default_bucket_key)
   self._context, self._work_load_list = self._default._context, self._default._work_load_list
@@ -141,7 +144,7 @@ end
 -- Calls f(module, names) for every bound bucket, with the set of its parameters that no bucket before it had.
 local function each_part(self, f)
   local done = {}
-  for _, m in pairs(self._buckets) do
+  for _, m in ipairs(self._met) do
     local names, some = {}, false
     for _, list in ipairs{ m._param_names, m._aux_names } do
       for _, name in ipairs(list) do
@@ -175,7 +178,7 @@ end
 local function sync(self)
   if self._params_dirty then
     local done = {}
-    for _, m in pairs(self._buckets) do
+    for _, m in ipairs(self._met) do
       m._exec_group:get_params(self._arg_params, self._aux_params, done)
     end
     self._params_dirty = false
@@ -211,7 +214,7 @@ local function fill_all(self, a, initializer)
   keep_others(self._kept_args, a.arg_params, self._arg_params)
   keep_others(self._kept_auxs, a.aux_params, self._aux_params)
   self._params_initialized, self._params_dirty = true, false
-  for _, m in pairs(self._buckets) do
+  for _, m in ipairs(self._met) do
     m._params_initialized = true
   end
 end
@@ -289,11 +292,11 @@ function BucketingModule:_reset_bind()
   if self._params_initialized then
     sync(self)
   end
-  for _, m in pairs(self._buckets) do
+  for _, m in ipairs(self._met) do
     self._lender = m.optimizer_initialized and m or self._lender
     m:free()
   end
-  self._buckets, self._curr_module, self._curr_bucket_key, self._base = {}, nil, nil, nil
+  self._buckets, self._order, self._met, self._curr_module, self._curr_bucket_key = {}, {}, {}, nil, nil
   self._binded = false
 end
 
@@ -320,17 +323,20 @@ local function welcome(self, m, names)
 end
 
 
+local function add_bucket(self, key, m)
+  self._order[#self._order + 1] = not self._buckets[key] and key or nil
+  self._buckets[key] = m
+end
+
+
 -- Makes and binds the module of a key.
 local function bind_bucket(self, key, data_shapes, label_shapes)
-  local m, options = new_module(self, key), self._bind_options
+  local m, options, base = self._buckets[key] or new_module(self, key), self._bind_options, self._met[1]
   local names = new_names(self, m)
   m._arg_params, m._aux_params, m._param_index = self._arg_params, self._aux_params, self._param_index
   m._params_initialized = self._params_initialized
-  if not self._base then
-    sync(self)
-  end
   m:bind{ data_shapes = data_shapes, label_shapes = label_shapes, for_training = options.for_training,
-    inputs_need_grad = options.inputs_need_grad, grad_req = options.grad_req, shared_module = self._base,
+    inputs_need_grad = options.inputs_need_grad, grad_req = options.grad_req, shared_module = base,
     memory_budget = options.memory_budget, force_mirroring = options.force_mirroring }
   if self._params_initialized then
     welcome(self, m, names)
@@ -338,8 +344,8 @@ local function bind_bucket(self, key, data_shapes, label_shapes)
   for _, mon in ipairs(self._monitors) do
     m:install_monitor(mon)
   end
-  self._base = self._base or m
-  self._buckets[key] = m
+  add_bucket(self, key, m)
+  self._met[#self._met + 1] = m
   return m
 end
 
@@ -367,7 +373,9 @@ function BucketingModule:bind(...)
     return
   end
   check_bind(a)
-  self:_reset_bind()
+  if self._binded then
+    self:_reset_bind()
+  end
   local key = value(a.bucket_key) == nil and self._default_bucket_key or key_of(self, a.bucket_key, "BucketingModule:bind")
   self._for_training, self._inputs_need_grad, self._grad_req = a.for_training, a.inputs_need_grad, a.grad_req
   self._bind_options = a
@@ -385,7 +393,7 @@ local SWITCH = args.form("BucketingModule:switch_bucket", {
 
 local function switch(self, key, data_shapes, label_shapes)
   local m = self._buckets[key]
-  if not m then
+  if not (m and m.binded) then
     if not data_shapes then
       Error.raise{ code = "value", func = "BucketingModule:switch_bucket", argument = "data_shapes",
         message = ("the bucket %s is new, so its shapes are needed"):format(key_text(key):sub(2)) }
@@ -440,7 +448,8 @@ local function switch_to(self, batch)
     return
   end
   local key = key_of(self, first.bucket_key, "BucketingModule:forward")
-  if self._buckets[key] then
+  local known = self._buckets[key]
+  if known and known.binded then
     return switch(self, key)
   end
   switch(self, key, first.provide_data or described(self.data_names, first.data),
@@ -467,9 +476,7 @@ function BucketingModule:forward(data_batch, is_train)
   self:_need("forward", "binded", "params_initialized")
   local batch = BaseModule._batch(data_batch, "BucketingModule:forward")
   switch_to(self, batch)
-  local m = self._curr_module
-  m:forward(batch, is_train)
-  self._params_dirty = self._params_dirty or m._params_dirty
+  self._curr_module:forward(batch, is_train)
 end
 
 
@@ -507,7 +514,7 @@ end
 -- The optimizer of one bucket becomes that of all.
 local function lend(self, lender)
   self._lender, self._optimizer_initialized = lender, true
-  for _, m in pairs(self._buckets) do
+  for _, m in ipairs(self._met) do
     if m ~= lender then
       m:borrow_optimizer(lender)
     end
@@ -562,7 +569,7 @@ end
 function BucketingModule:install_monitor(mon)
   self:_need("install_monitor", "binded")
   self._monitors[#self._monitors + 1], self._monitor = mon, mon
-  for _, m in pairs(self._buckets) do
+  for _, m in ipairs(self._met) do
     m:install_monitor(mon)
   end
 end
@@ -572,11 +579,11 @@ end
 -- planned (what all would need apart), buckets (planned by key), params, grads, aux.
 function BucketingModule:memory()
   self:_need("memory", "binded")
-  local of_base = self._base:memory()
+  local of_base = self._met[1]:memory()
   local m = { pool = of_base.pool, params = of_base.params, grads = of_base.grads, aux = of_base.aux, planned = 0,
     largest = 0, buckets = {} }
   for key, bucket in pairs(self._buckets) do
-    local own = bucket:memory()
+    local own = bucket.binded and bucket:memory() or { planned = 0, pages = 0 }
     m.buckets[key], m.planned, m.largest = own.planned, m.planned + own.planned, math.max(m.largest, own.pages)
   end
   return m
@@ -585,7 +592,9 @@ end
 
 --- Gives all buckets back.
 function BucketingModule:free()
-  self:_reset_bind()
+  if self._binded then
+    self:_reset_bind()
+  end
   BucketingModule.super.free(self)
 end
 
@@ -597,16 +606,13 @@ local SAVE = args.form("BucketingModule:save_checkpoint", {
 })
 
 local function integer_keys(self)
-  local keys = {}
-  for key in pairs(self._buckets) do
+  for _, key in ipairs(self._order) do
     if type(key) ~= "number" or key ~= math.floor(key) or math.abs(key) >= 2 ^ 31 then
       Error.raise{ code = "value", func = "BucketingModule:save_checkpoint", argument = "bucket_key",
         expected = "32-bit integers", got = Error.kind(key), message = "a bucket's key cannot be written" }
     end
-    keys[#keys + 1] = key
   end
-  table.sort(keys)
-  return keys
+  return self._order
 end
 
 
@@ -643,7 +649,8 @@ function BucketingModule.load_dict(...)
   a.options.sym_gen, a.options.default_bucket_key = a.sym_gen, a.default_bucket_key
   local m = BucketingModule(a.options)
   for key, symbol in pairs(a.sym_dict) do
-    m._symbols[key_of(m, key, "BucketingModule.load_dict")] = symbol
+    key = key_of(m, key, "BucketingModule.load_dict")
+    add_bucket(m, key, new_module(m, key, symbol))
   end
   m._kept_args, m._kept_auxs, m._params_initialized = a.arg_params, a.aux_params or {}, true
   return m

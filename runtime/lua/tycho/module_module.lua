@@ -3,7 +3,8 @@
 --     local m = ty.mod.Module{ symbol = net, context = ty.cpu() }
 --     m:fit{ train_data = it, num_epoch = 4, optimizer = "sgd", optimizer_params = { learning_rate = 0.1 } }
 --
--- `_arg_params` and `_aux_params` are the parameters as host arrays; while `_params_dirty`, the devices' copies are newer.
+-- `_arg_params` and `_aux_params` are the parameters as host arrays; while `_params_dirty`, which `update` sets, the devices'
+-- copies are newer. (Running forward alone changes auxiliary states, but does not count, as in the reference.)
 -- A module that shares another's memory (`shared_module`) shares these tables, the optimizer, and `_param_index`: the
 -- number of each parameter (from 0) under which the optimizer keeps its state.
 --
@@ -375,7 +376,7 @@ end
 -- @treturn table arg_params
 -- @treturn table aux_params
 function Module:get_params()
-  self:_need("get_params", "binded", "params_initialized")
+  self:_need("get_params", "params_initialized")
   self:_sync_params()
   return self._arg_params, self._aux_params
 end
@@ -587,9 +588,6 @@ function Module:forward(data_batch, is_train)
   local batch = BaseModule._batch(data_batch, "Module:forward")
   adapt(self, batch)
   self._exec_group:forward(batch, is_train)
-  if is_train or is_train == nil and self._for_training then
-    self._params_dirty = self._params_dirty or #self._aux_names > 0
-  end
 end
 
 

@@ -1,0 +1,106 @@
+-- training/bucketing.json: modules with a symbol for each key, in many orders of keys; sentences in buckets.
+
+local faults = require "spec.support.faults"
+local modules = require "spec.support.modules"
+local steps = require "spec.support.steps"
+local ty = require "tycho"
+local vectors = require "spec.support.vectors"
+
+faults.bucketing = {
+  larger_param_set_later = { [3] = "the reference refuses a bucket with more parameters than the first; here they are added" },
+  different_params_momentum_device = {
+    [12] = "the reference reads back only the current bucket's parameters and hands out old values of the others",
+  },
+}
+
+local actions = setmetatable({}, { __index = modules.actions })
+
+-- The recorded table of symbols as a function of the key.
+local function generator(world, which)
+  local case = world.case
+  return function(key)
+    local row = case.sym_gen[which][("%d"):format(key)]
+    if not row then
+      ty.Error.raise{ code = "name", func = "sym_gen", argument = tostring(key), message = "there is no such bucket" }
+    end
+    return vectors.symbol(case.symbols[row.symbol]), row.data_names, vectors.value(row.label_names)
+  end
+end
+
+function actions.bucketing(world, step)
+  local options = {
+    sym_gen = generator(world, step.sym_gen or "main"), default_bucket_key = step.default_bucket_key,
+    context = modules.contexts(step.context), fixed_param_names = step.fixed_param_names, logger = modules.logger(),
+  }
+  if step.load then
+    options.prefix, options.epoch = modules.folder(world) .. "/" .. step.load[1], step.load[2]
+    world.objects[step.as] = ty.mod.BucketingModule.load(options)
+  else
+    world.objects[step.as] = ty.mod.BucketingModule(options)
+  end
+end
+
+function actions.switch_bucket(world, step)
+  world.objects[step.of]:switch_bucket(step.key, modules.descs(step.data), modules.descs(step.label))
+end
+
+function actions.prepare(world, step)
+  world.objects[step.of]:prepare(modules.batch(world, step))
+end
+
+function actions.buckets(world, step)
+  local m, keys = world.objects[step.of], {}
+  for key in pairs(m._buckets) do
+    keys[#keys + 1] = key
+  end
+  table.sort(keys)
+  return { keys = keys, current = m._curr_bucket_key, arguments = m.symbol:list_arguments() }
+end
+
+function actions.shares(world, step)
+  local m = world.objects[step.of] or select(2, next(world.objects))
+  local function find(place)
+    local exe = m._buckets[place[1]]._exec_group.execs[1]
+    return exe[place[2] .. "_dict"][place[3]]
+  end
+  return find(step.a):same_memory(find(step.b))
+end
+
+-- Sentences -----------------------------------------------------------------------------------------------------------
+
+-- The order of batches and of rows as without shuffling.
+function modules.sentences(spec)
+  return ty.rnn.BucketSentenceIter{ spec.sentences, spec.batch_size, buckets = spec.buckets,
+    invalid_label = spec.invalid_label, data_name = spec.data_name, label_name = spec.label_name, dtype = spec.dtype,
+    layout = spec.layout, shuffle = false }
+end
+
+local SENTENCES = { sentence_iter = true, encode = true, epoch = true }
+
+local function uses_sentences(case)
+  for _, step in ipairs(case.steps) do
+    if SENTENCES[step["do"]] or step.train and step.train.sentences then
+      return true
+    end
+  end
+end
+
+return {
+  needs = { "tycho.module", "tycho.optimizer", "tycho.metric", "tycho.kvstore" },
+  define = function()
+    local with_sentences = {}
+    for _, case in ipairs(vectors.json("training/bucketing.json").cases) do
+      with_sentences[case.name] = uses_sentences(case)
+    end
+    local cases, release = steps.cases("bucketing", actions)
+    teardown(release)
+    for _, case in ipairs(cases) do
+      it(case.name, function()
+        if with_sentences[case.name] and not package.searchpath("tycho.rnn", package.path) then
+          pending("module tycho.rnn is missing")
+        end
+        case.run()
+      end)
+    end
+  end,
+}
