@@ -295,7 +295,8 @@ function bank_of.bind(self, i, data, labels, range)
     reqs[k] = self._reqs[name]
   end
   local exe = executor.bind(self.symbol, { ctx = self.contexts[i], args = list,
-    args_grad = self.for_training and grads or nil, grad_req = self.for_training and reqs or "null", aux_states = auxs, group2ctx = self._group2ctxs[i],
+    args_grad = self.for_training and grads or nil, grad_req = self.for_training and reqs or "null", aux_states = auxs,
+    group2ctx = self._group2ctxs[i],
     shared_exec = bank.base, memory_budget = self._memory_budget, force_mirroring = self._force_mirroring })
   bank.base = bank.base or exe
   for _, monitor in ipairs(self._monitors) do
