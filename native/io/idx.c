@@ -1,8 +1,8 @@
 /* idx.c - "mnist": images and labels in two idx files, plain or compressed.
 **
 ** idx: two zero bytes, type (8: uint8), number of dimensions, the dimensions as big-endian uint32, elements. Pixels are
-** divided by 256. All samples of the part are held in memory; they are shuffled once, when they are read. A missing file is
-** looked for with ".gz" too.
+** divided by 256. All samples of the part are held in memory; they are shuffled once, when they are read. A missing
+** file is looked for with ".gz" too.
 */
 #include <unistd.h>
 #include "reader.h"

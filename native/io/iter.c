@@ -1,10 +1,10 @@
 /* iter.c - batches of samples, made ahead of their use by a thread (ty_iter_*).
 **
-** A thread fills a ring of `ahead` slots from the reader; ty_iter_next hands out the oldest as new tensors. The end of an
-** epoch: with round_batch the last batch is completed with the first samples (`pad` counts them), and the next epoch goes on
-** behind those; without, its missing rows are 0; some kinds drop it. A reset discards what was read ahead: the next epoch
-** depends on what was handed out only. `skip_samples` begins the first epoch behind so many (to go on where another
-** iterator was). A failure of the thread comes out of ty_iter_next behind the batches before it.
+** A thread fills a ring of `ahead` slots from the reader; ty_iter_next hands out the oldest as new tensors. The end of
+** an epoch: with round_batch the last batch is completed with the first samples (`pad` counts them), and the next epoch
+** goes on behind those; without, its missing rows are 0; some kinds drop it. A reset discards what was read ahead: the
+** next epoch depends on what was handed out only. `skip_samples` begins the first epoch behind so many (to go on where
+** another iterator was). A failure of the thread comes out of ty_iter_next behind the batches before it.
 **
 ** Order of calls: new; next, data (0 data, 1 label), pad ...; reset; ...; free. One thread uses an iterator.
 */
@@ -81,7 +81,8 @@ static void *run(void *argument)
   struct ty_iter *it = argument;
   pthread_mutex_lock(&it->lock);
   for (;;) {
-    while (!it->quit && (it->paused || it->ended || it->filled == it->ahead)) pthread_cond_wait(&it->changed, &it->lock);
+    while (!it->quit && (it->paused || it->ended || it->filled == it->ahead))
+      pthread_cond_wait(&it->changed, &it->lock);
     if (it->quit) break;
     struct slot *s = &it->slot[(it->head + it->filled) % it->ahead];
     bool any = false, last = true;

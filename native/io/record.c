@@ -1,8 +1,8 @@
 /* record.c - RecordIO: a file of byte strings (ty_record_*).
 **
-** Little-endian chunks: magic, a word of flag << 29 | length, payload, zeros up to a multiple of 4. Flag 0: a whole record;
-** 1, 2, 3: first, middle, last part of one. Where the payload has the magic at a multiple of 4, writing splits it there and
-** leaves the magic out; reading puts it back between parts.
+** Little-endian chunks: magic, a word of flag << 29 | length, payload, zeros up to a multiple of 4. Flag 0: a whole
+** record; 1, 2, 3: first, middle, last part of one. Where the payload has the magic at a multiple of 4, writing splits
+** it there and leaves the magic out; reading puts it back between parts.
 */
 #include <errno.h>
 #include "base.h"

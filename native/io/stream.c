@@ -61,7 +61,8 @@ int option_part(const struct options *o, int64_t *parts, int64_t *index)
 {
   TRY(option_int(o, "num_parts", 1, 1, parts));
   TRY(option_int(o, "part_index", 0, 0, index));
-  NEED(*index < *parts, TY_EVALUE, "part_index is %lld, but there are %lld parts", (long long)*index, (long long)*parts);
+  NEED(*index < *parts, TY_EVALUE, "part_index is %lld, but there are %lld parts", (long long)*index,
+       (long long)*parts);
   return TY_OK;
 }
 

@@ -1,8 +1,8 @@
 /* table.c - "csv" and "libsvm": samples as lines of text.
 **
-** csv: numbers separated by commas, as many as the shape has elements; labels in a file of their own, or 0. libsvm: a label,
-** then index:value pairs, indices from 0; labels may come as such pairs from a file of their own. Empty lines are skipped.
-** Numbers become float32, or float64 where `dtype` says so.
+** csv: numbers separated by commas, as many as the shape has elements; labels in a file of their own, or 0. libsvm: a
+** label, then index:value pairs, indices from 0; labels may come as such pairs from a file of their own. Empty lines
+** are skipped. Numbers become float32, or float64 where `dtype` says so.
 */
 #include "reader.h"
 
@@ -39,7 +39,8 @@ static int next_line(struct lines *l, char **line)
 static int wrong_count(const struct lines *l, int64_t got, int64_t want)
 {
   char what[96];
-  snprintf(what, sizeof what, "%lld numbers or more, the shape needs %lld", (long long)got, (long long)want);
+  if (got < want) snprintf(what, sizeof what, "%lld numbers, the shape needs %lld", (long long)got, (long long)want);
+  else snprintf(what, sizeof what, "more than the %lld numbers that the shape needs", (long long)want);
   return bad_line(l, what);
 }
 
@@ -53,7 +54,7 @@ static int parse_csv(const struct lines *l, const char *s, int64_t n, double *ou
     if (i + 1 < n && *s != ',') return *s ? bad_line(l, "a comma is expected") : wrong_count(l, i + 1, n);
     if (i + 1 < n) s++;
   }
-  return *s ? wrong_count(l, n + 1, n) : TY_OK;
+  return *s ? wrong_count(l, n, n) : TY_OK;
 }
 
 /* index:value pairs into a dense row. */

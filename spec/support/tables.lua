@@ -4,8 +4,8 @@
 --     teardown(release)
 --     for _, case in ipairs(cases) do it(case.name, case.run) end
 --
--- The function's result is compared with case.expect; a case with expect.error must be refused with an error object whose
--- text has the pieces of case.says. The world has array(key), a fresh copy of an input array.
+-- The function's result is compared with case.expect; a case with expect.error must be refused with an error object
+-- whose text has the pieces of case.says. The world has array(key), a fresh copy of an input array.
 
 local steps = require "spec.support.steps"
 local ty = require "tycho"

@@ -4,13 +4,13 @@
 --     local value = container.decode(bytes, "Updater:set_states")
 --
 -- Numbers, texts, booleans, `ty.null`, NDArrays, tables of these, and objects of classes that were made known with
--- `register`: their fields are kept, nothing is executed. Tables are written with sorted keys, so equal values give equal
--- bytes. What `decode` refuses is E(format): foreign bytes, other versions, truncation, damage.
+-- `register`: their fields are kept, nothing is executed. Tables are written with sorted keys, so equal values give
+-- equal bytes. What `decode` refuses is E(format): foreign bytes, other versions, truncation, damage.
 --
--- Layout, little-endian: "TYCHOBOX", uint32 version, uint32 checksum (Adler-32 of the rest), uint64 length of the rest, then
--- one value. A value is a letter and its contents: z (null), t, f, n (float64), s (uint64 length, bytes), { (uint64 number of
--- pairs, keys and values by turns), o (name of the class as a text value, fields as a table value), a (uint32 dtype, ndim;
--- context as a text value; ndim uint64 sizes; the elements).
+-- Layout, little-endian: "TYCHOBOX", uint32 version, uint32 checksum (Adler-32 of the rest), uint64 length of the rest,
+-- then one value. A value is a letter and its contents: z (null), t, f, n (float64), s (uint64 length, bytes), {
+-- (uint64 number of pairs, keys and values by turns), o (name of the class as a text value, fields as a table value), a
+-- (uint32 dtype, ndim; context as a text value; ndim uint64 sizes; the elements).
 --
 -- @module tycho.container
 
@@ -118,7 +118,8 @@ end
 local function put_table(out, t, depth)
   local kind = getmetatable(t)
   if depth > MOST_NESTED then
-    Error.raise{ code = "value", func = "container.encode", message = "tables are nested too deeply, or hold themselves" }
+    Error.raise{ code = "value", func = "container.encode",
+      message = "tables are nested too deeply, or hold themselves" }
   elseif class.is_array(t) then
     return put_array(out, t)
   elseif kind ~= nil and not names[kind] then

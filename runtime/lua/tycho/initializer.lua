@@ -1,8 +1,8 @@
 --- First values of parameters: `ty.init` (contract 3.7, sheet 8).
 --
--- An initializer is called with a description of the parameter and its array. The description's `__init__` attribute, if
--- it has one, names the initializer that fills the array; else the end of the name says which hook does: weight, bias,
--- gamma, beta, min, max, weight_quantize, bias_quantize; another name is E(name).
+-- An initializer is called with a description of the parameter and its array. The description's `__init__` attribute,
+-- if it has one, names the initializer that fills the array; else the end of the name says which hook does: weight,
+-- bias, gamma, beta, min, max, weight_quantize, bias_quantize; another name is E(name).
 --
 --     local init = ty.init.Xavier{ magnitude = 2.34 }
 --     init(ty.init.InitDesc("fc1_weight"), array)
@@ -34,7 +34,7 @@ for _, file in ipairs{ "initializer_kinds", "initializer_groups" } do
 end
 
 
--- Making by name -------------------------------------------------------------------------------------------------------
+-- Making by name ------------------------------------------------------------------------------------------------------
 
 local CREATE = args.form("init.create", { { "initializer", "any" }, { "options", "table?" } })
 
@@ -81,8 +81,8 @@ function init.create(x, options)
   elseif Class.is_a(x, base.Initializer) or type(x) == "table" and not values.is_plain(x) then
     return x
   end
-  Error.raise{ code = "type", func = "init.create", expected = "an initializer, a name or its text", got = Error.kind(x),
-    message = "bad initializer" }
+  Error.raise{ code = "type", func = "init.create", expected = "an initializer, a name or its text",
+    got = Error.kind(x), message = "bad initializer" }
 end
 
 base.create = init.create

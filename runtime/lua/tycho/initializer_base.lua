@@ -15,7 +15,7 @@ require "tycho.ndarray"
 local base = { registry = {} }
 
 
--- Descriptions ---------------------------------------------------------------------------------------------------------
+-- Descriptions --------------------------------------------------------------------------------------------------------
 
 --- The name of a parameter, its attributes and the initializer asked first.
 -- @type InitDesc
@@ -39,7 +39,7 @@ function InitDesc:__tostring()
 end
 
 
--- The base class -------------------------------------------------------------------------------------------------------
+-- The base class ------------------------------------------------------------------------------------------------------
 
 --- Base of initializers. Hooks, each `(self, desc, array)`: `_init_weight` (must be written), `_init_bias`,
 -- `_init_gamma`, `_init_beta`, `_init_zero`, `_init_one`, `_init_default`.
@@ -109,7 +109,7 @@ local function report(self, desc, how, x)
 end
 
 
--- Dispatch -------------------------------------------------------------------------------------------------------------
+-- Dispatch ------------------------------------------------------------------------------------------------------------
 
 --                suffix of a described name, hook
 local DESCRIBED = {
@@ -180,7 +180,7 @@ function Initializer:__call(desc, x)
 end
 
 
--- Hooks ----------------------------------------------------------------------------------------------------------------
+-- Hooks ---------------------------------------------------------------------------------------------------------------
 
 function Initializer._init_zero(_, _, x)
   call.fill(x, 0, "Initializer")
@@ -241,7 +241,7 @@ function Initializer._init_default(_, desc)
 end
 
 
--- Registry -------------------------------------------------------------------------------------------------------------
+-- Registry ------------------------------------------------------------------------------------------------------------
 
 --- Makes a class known by a name, which is also what `dumps` writes.
 -- @tparam table kind a class that extends Initializer

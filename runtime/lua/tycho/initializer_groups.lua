@@ -99,7 +99,7 @@ function Mixed:__call(desc, x)
 end
 
 
--- The packed vector of a fused RNN -------------------------------------------------------------------------------------
+-- The packed vector of a fused RNN ------------------------------------------------------------------------------------
 
 local GATES = {
   rnn_relu = { "" }, rnn_tanh = { "" }, lstm = { "_i", "_f", "_c", "_o" }, gru = { "_r", "_z", "_o" },
@@ -115,14 +115,14 @@ local FUSED = args.form("init.FusedRNN", {
 local FusedRNN = base.Initializer:extend("FusedRNN")
 groups.FusedRNN = base.register(FusedRNN)
 
---- Options init (an initializer, its text, or nothing: the one asked first), num_hidden, num_layers, mode, bidirectional,
--- forget_bias.
+--- Options init (an initializer, its text, or nothing: the one asked first), num_hidden, num_layers, mode,
+-- bidirectional, forget_bias.
 function FusedRNN:init(...)
   local a = FUSED(...)
   local inner = values.value(a.init)
   if not GATES[a.mode] then
-    Error.raise{ code = "value", func = "init.FusedRNN", argument = "mode", expected = "rnn_relu, rnn_tanh, lstm or gru",
-      got = a.mode, message = "bad 'mode'" }
+    Error.raise{ code = "value", func = "init.FusedRNN", argument = "mode",
+      expected = "rnn_relu, rnn_tanh, lstm or gru", got = a.mode, message = "bad 'mode'" }
   end
   self._init = type(inner) == "string" and base.create(inner) or inner
   a.init = inner and (type(inner) == "string" and inner or inner:dumps()) or values.null

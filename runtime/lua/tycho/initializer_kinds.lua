@@ -14,7 +14,7 @@ local random = require "tycho.random"
 local kinds = {}
 
 
--- Constants ------------------------------------------------------------------------------------------------------------
+-- Constants -----------------------------------------------------------------------------------------------------------
 
 --- Zeros.
 kinds.Zero = base.kind("Zero", {})
@@ -34,7 +34,7 @@ function kinds.Constant:_init_weight(_, x)
 end
 
 
--- Random numbers -------------------------------------------------------------------------------------------------------
+-- Random numbers ------------------------------------------------------------------------------------------------------
 
 --- Uniform between -scale and scale.
 kinds.Uniform = base.kind("Uniform", { { "scale", "number", 0.07 } })
@@ -86,8 +86,8 @@ local function fill_xavier(self, desc, x)
 end
 
 
---- Scaled so that signals keep their size: s = sqrt(magnitude / fan), uniform between -s and s or normal with s; the fan
--- is that of the inputs, the outputs or their mean. Fewer than two dimensions E(shape).
+--- Scaled so that signals keep their size: s = sqrt(magnitude / fan), uniform between -s and s or normal with s; the
+-- fan is that of the inputs, the outputs or their mean. Fewer than two dimensions E(shape).
 kinds.Xavier = base.kind("Xavier", {
   { "rnd_type", "text", "uniform" }, { "factor_type", "text", "avg" }, { "magnitude", "number", 3 },
 })
@@ -107,7 +107,7 @@ function kinds.MSRAPrelu:init(...)
 end
 
 
--- Orthogonal matrices --------------------------------------------------------------------------------------------------
+-- Orthogonal matrices -------------------------------------------------------------------------------------------------
 
 -- Takes from vector i its parts along the ones before it; gives its length.
 local function clear_parts(v, i, m)
@@ -163,7 +163,7 @@ function kinds.Orthogonal:_init_weight(_, x)
 end
 
 
--- Kernels and gates ----------------------------------------------------------------------------------------------------
+-- Kernels and gates ---------------------------------------------------------------------------------------------------
 
 --- The kernel that enlarges pictures by linear interpolation.
 kinds.Bilinear = base.kind("Bilinear", {})

@@ -19,7 +19,7 @@ local values = require "tycho.values"
 local data_of = {}
 
 
--- Descriptions ---------------------------------------------------------------------------------------------------------
+-- Descriptions --------------------------------------------------------------------------------------------------------
 
 --- Name, shape, dtype and layout of an input; `d[1]` is the name, `d[2]` the shape.
 -- @type DataDesc
@@ -92,7 +92,7 @@ function DataDesc.of(x, func)
 end
 
 
--- Batches --------------------------------------------------------------------------------------------------------------
+-- Batches -------------------------------------------------------------------------------------------------------------
 
 --- What an iterator gives: arrays and how many rows of them count.
 -- @type DataBatch
@@ -147,7 +147,7 @@ function DataBatch:__tostring()
 end
 
 
--- Iterators ------------------------------------------------------------------------------------------------------------
+-- Iterators -----------------------------------------------------------------------------------------------------------
 
 --- The base of iterators. Fields: `batch_size`, `provide_data`, `provide_label` (lists of descriptions).
 -- @type DataIter

@@ -1,7 +1,9 @@
---- Iterators over files, read ahead by a thread in C: MNISTIter, CSVIter, LibSVMIter, RawIter (contract 3.5, sheet 6.3).
+--- Iterators over files, read ahead by a thread in C: MNISTIter, CSVIter, LibSVMIter, RawIter (contract 3.5, sheet
+-- 6.3).
 --
--- The first batch is fetched when the iterator is made, which is how its shapes are known and mistakes in files come out
--- early. `round_batch` completes the last batch of an epoch with the first samples; the next epoch goes on behind those.
+-- The first batch is fetched when the iterator is made, which is how its shapes are known and mistakes in files come
+-- out early. `round_batch` completes the last batch of an epoch with the first samples; the next epoch goes on behind
+-- those.
 --
 -- @module tycho.io_native
 
@@ -229,8 +231,8 @@ end
 local BATCH, ROUND, DTYPE = { "batch_size", "integer" }, { "round_batch", "boolean", true }, { "dtype", "dtype?" }
 local PARTS = { { "num_parts", "integer", 1 }, { "part_index", "integer", 0 } }
 
---- Images and labels in idx files, plain or gz; pixels as parts of 256. An incomplete last batch is dropped; shuffled once.
--- Options image, label, batch_size = 128, shuffle = true, flat = false, seed = 0, silent = false, num_parts = 1,
+--- Images and labels in idx files, plain or gz; pixels as parts of 256. An incomplete last batch is dropped; shuffled
+-- once. Options image, label, batch_size = 128, shuffle = true, flat = false, seed = 0, silent = false, num_parts = 1,
 -- part_index = 0, prefetch_buffer = 4, dtype, data_name, label_name.
 kind("MNISTIter", "mnist", {
   { "image", "text", "./train-images-idx3-ubyte" }, { "label", "text", "./train-labels-idx1-ubyte" },
@@ -247,9 +249,9 @@ kind("CSVIter", "csv", {
 })
 
 
---- Rows of index:value pairs, as dense arrays. Options data_libsvm, data_shape, label_libsvm = "NULL" (the labels of the
--- data), label_shape = {1}, num_parts = 1, part_index = 0, batch_size, round_batch = true (nothing else is possible),
--- prefetch_buffer = 4, dtype, data_name, label_name.
+--- Rows of index:value pairs, as dense arrays. Options data_libsvm, data_shape, label_libsvm = "NULL" (the labels of
+-- the data), label_shape = {1}, num_parts = 1, part_index = 0, batch_size, round_batch = true (nothing else is
+-- possible), prefetch_buffer = 4, dtype, data_name, label_name.
 kind("LibSVMIter", "libsvm", {
   { "data_libsvm", "text" }, { "data_shape", "shape" }, { "label_libsvm", "text", "NULL" },
   { "label_shape", "shape", { 1 } }, PARTS[1], PARTS[2], BATCH, ROUND, DTYPE,
@@ -264,7 +266,8 @@ end
 --- Binary records of one size: `label_bytes` labels of a byte each, then the elements of a sample. Options path, shape,
 -- dtype = "uint8", label_bytes = 0, batch_size, round_batch = true, prefetch_buffer = 4, data_name, label_name.
 kind("RawIter", "raw", {
-  { "path", "text" }, { "shape", "shape" }, { "dtype", "dtype", "uint8" }, { "label_bytes", "integer", 0 }, BATCH, ROUND,
+  { "path", "text" }, { "shape", "shape" }, { "dtype", "dtype", "uint8" }, { "label_bytes", "integer", 0 },
+  BATCH, ROUND,
 })
 
 

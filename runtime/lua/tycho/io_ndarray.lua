@@ -1,10 +1,10 @@
 --- Iterating over arrays in memory (contract 3.5, sheet 6.2).
 --
--- A batch is a range of rows of the epoch's order, which is the rows' own or, with `shuffle`, a new permutation at every
--- reset. Rows that are neighbours in the data come as views, others are gathered. What happens to a last incomplete
--- batch: "pad" completes it with the first rows, again and again if need be; "discard" drops it; "roll_over" holds its
--- rows back and puts them in front of the next epoch. The cursor is the first row of the current batch; it is below 0
--- before the first one and while held rows are given out.
+-- A batch is a range of rows of the epoch's order, which is the rows' own or, with `shuffle`, a new permutation at
+-- every reset. Rows that are neighbours in the data come as views, others are gathered. What happens to a last
+-- incomplete batch: "pad" completes it with the first rows, again and again if need be; "discard" drops it; "roll_over"
+-- holds its rows back and puts them in front of the next epoch. The cursor is the first row of the current batch; it is
+-- below 0 before the first one and while held rows are given out.
 --
 -- @module tycho.io_ndarray
 
@@ -32,7 +32,7 @@ local FORM = args.form("io.NDArrayIter", {
 })
 
 
--- Sources --------------------------------------------------------------------------------------------------------------
+-- Sources -------------------------------------------------------------------------------------------------------------
 
 local function is_pair(v)
   return is_plain(v) and type(v[1]) == "string"
@@ -132,7 +132,7 @@ function NDArrayIter:init(...)
 end
 
 
--- Order ----------------------------------------------------------------------------------------------------------------
+-- Order ---------------------------------------------------------------------------------------------------------------
 
 local function numbered(n)
   local rows = ffi.new("int32_t[?]", n)
@@ -183,7 +183,7 @@ function NDArrayIter:hard_reset()
 end
 
 
--- Batches --------------------------------------------------------------------------------------------------------------
+-- Batches -------------------------------------------------------------------------------------------------------------
 
 local function rolls(self)
   return self.last_batch_handle == "roll_over" and self.cursor < 0 and self.cursor > -self.batch_size
@@ -292,7 +292,7 @@ function NDArrayIter:getpad()
 end
 
 
--- State ----------------------------------------------------------------------------------------------------------------
+-- State ---------------------------------------------------------------------------------------------------------------
 
 function NDArrayIter:state()
   return { kind = "NDArrayIter", num_data = self.num_data, cursor = self.cursor, held = self._held,

@@ -1,7 +1,7 @@
 --- Text files as numbers of words: `ty.io.text(path)`.
 --
--- A line is a sentence, its words are what blanks separate; empty lines are left out. Words are numbered from 0 in the order
--- in which they first come. The numbers lie in C memory.
+-- A line is a sentence, its words are what blanks separate; empty lines are left out. Words are numbered from 0 in the
+-- order in which they first come. The numbers lie in C memory.
 --
 --     local corpus = ty.io.text("ptb.train.txt")
 --     corpus.vocab.the                                    -- number of a word          corpus.words[1]   -- word 0
@@ -33,8 +33,8 @@ function Numbers:add(v)
 end
 
 
---- A text as numbers. Fields: vocab (word -> number), words (list), ids and starts (FFI arrays: the words of sentence i, from
--- 0, are ids[starts[i]] up to before ids[starts[i + 1]]), count (sentences), size (words in all).
+--- A text as numbers. Fields: vocab (word -> number), words (list), ids and starts (FFI arrays: the words of sentence
+-- i, from 0, are ids[starts[i]] up to before ids[starts[i + 1]]), count (sentences), size (words in all).
 -- @type Corpus
 local Corpus = Class:extend("Corpus")
 

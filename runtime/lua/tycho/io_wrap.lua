@@ -94,8 +94,9 @@ end
 
 -- Joining -------------------------------------------------------------------------------------------------------------
 
---- Several iterators as one: a batch has the inputs and labels of all of them. Work on batches is queued, so Lua fetches
--- a batch while the devices still compute on the one before; native iterators read ahead in threads of their own.
+--- Several iterators as one: a batch has the inputs and labels of all of them. Work on batches is queued, so Lua
+-- fetches a batch while the devices still compute on the one before; native iterators read ahead in threads of their
+-- own.
 -- @type PrefetchingIter
 local PrefetchingIter = base.DataIter:extend("PrefetchingIter")
 wrap.PrefetchingIter = PrefetchingIter

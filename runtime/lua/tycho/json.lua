@@ -1,4 +1,5 @@
---- JSON text: writing with the keys in a wanted order, reading through lua-cjson, which is loaded when it is first needed.
+--- JSON text: writing with the keys in a wanted order, reading through lua-cjson, which is loaded when it is first
+-- needed.
 --
 --     json.text{ "constant", json.object{ { "value", 1 } } }       --> '["constant", {"value": 1}]'
 --     json.parse('["one", {}]')                                     --> { "one", {} }

@@ -1,9 +1,9 @@
 --- The store of one process; see `kvstore.lua`.
 --
--- Per key: the stored array, its place in the order of keys, the buffer that sums are made in (on the device that was chosen
--- when several arrays were pushed first), and with compression what each device's earlier gradients have left over. A single
--- pushed array is not copied: without an updater it becomes the stored one, so later writes to it are seen by `pull`; the sum
--- of several is the buffer itself.
+-- Per key: the stored array, its place in the order of keys, the buffer that sums are made in (on the device that was
+-- chosen when several arrays were pushed first), and with compression what each device's earlier gradients have left
+-- over. A single pushed array is not copied: without an updater it becomes the stored one, so later writes to it are
+-- seen by `pull`; the sum of several is the buffer itself.
 --
 -- @module tycho.kvstore_local
 
@@ -175,8 +175,8 @@ local function choose_device(self, list)
 end
 
 
--- What a device sends of a gradient with 2-bit compression: of what has come together, +threshold, -threshold or 0 for each
--- element; the rest is kept for the next time.
+-- What a device sends of a gradient with 2-bit compression: of what has come together, +threshold, -threshold or 0 for
+-- each element; the rest is kept for the next time.
 local function compress(entry, i, x)
   local threshold = entry.compression.threshold
   if x.dtype ~= "float32" then
@@ -194,8 +194,8 @@ end
 local function check_shapes(key, list, stored)
   for _, x in ipairs(list) do
     if Error.show(x._shape) ~= Error.show(stored._shape) then
-      Error.raise{ code = "shape", func = "KVStore:push", argument = tostring(key), expected = stored.shape, got = x.shape,
-        message = ("the value of key '%s' has another shape"):format(tostring(key)) }
+      Error.raise{ code = "shape", func = "KVStore:push", argument = tostring(key), expected = stored.shape,
+        got = x.shape, message = ("the value of key '%s' has another shape"):format(tostring(key)) }
     end
   end
 end
@@ -350,7 +350,7 @@ function KVStore:set_gradient_compression(...)
   elseif params.type ~= "2bit" then
     Error.raise{ code = "value", func = "KVStore:set_gradient_compression", argument = "type", expected = "2bit",
       got = tostring(params.type), message = "unknown type of compression" }
-  elseif type(threshold) ~= "number" or not (threshold > 0) then
+  elseif type(threshold) ~= "number" or threshold <= 0 or threshold ~= threshold then
     Error.raise{ code = "value", func = "KVStore:set_gradient_compression", argument = "threshold",
       expected = "a number above 0", got = tostring(threshold), message = "bad 'threshold'" }
   end

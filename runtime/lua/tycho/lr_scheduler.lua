@@ -1,10 +1,11 @@
 --- Learning rates that follow the number of updates: `ty.lr_scheduler` (contract 3.8, sheet 9.4).
 --
--- A schedule is called with the number of updates so far and gives the rate. During the first `warmup_steps` updates the
--- rate rises from `warmup_begin_lr` to the base rate given at construction ("linear"), or stays at it ("constant"). All
--- keep the current rate in `base_lr`, which an optimizer with a learning rate of its own overwrites.
+-- A schedule is called with the number of updates so far and gives the rate. During the first `warmup_steps` updates
+-- the rate rises from `warmup_begin_lr` to the base rate given at construction ("linear"), or stays at it ("constant").
+-- All keep the current rate in `base_lr`, which an optimizer with a learning rate of its own overwrites.
 --
---     local s = ty.lr_scheduler.MultiFactorScheduler{ step = { 15, 25 }, factor = 0.1, base_lr = 0.1, warmup_steps = 10 }
+--     local s = ty.lr_scheduler.MultiFactorScheduler{ step = { 15, 25 }, factor = 0.1, base_lr = 0.1,
+--       warmup_steps = 10 }
 --     s(5)                                                       --> 0.05
 --
 -- @module tycho.lr_scheduler

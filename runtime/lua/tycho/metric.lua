@@ -71,8 +71,8 @@ local function from_list(list, options)
 end
 
 
---- A metric from a name (in any case), a function, a list of these, the table that `get_config` gives (or its JSON text), or
--- a metric.
+--- A metric from a name (in any case), a function, a list of these, the table that `get_config` gives (or its JSON
+-- text), or a metric.
 -- @param x unknown name E(name)
 -- @tparam[opt] table options
 function metrics.create(x, options)

@@ -1,7 +1,7 @@
 --- The base of metrics: sums, names, reading of arrays; see `metric.lua`.
 --
--- A user's class extends EvalMetric and writes `update(labels, preds)`, which changes `sum_metric` and `num_inst`; one that
--- keeps `global_sum_metric` and `global_num_inst` too says so by `has_global_stats = true` to the base.
+-- A user's class extends EvalMetric and writes `update(labels, preds)`, which changes `sum_metric` and `num_inst`; one
+-- that keeps `global_sum_metric` and `global_num_inst` too says so by `has_global_stats = true` to the base.
 --
 -- @module tycho.metric_base
 
@@ -33,7 +33,8 @@ end
 -- The arrays whose elements an update reads through pointers: in compiled code nothing else keeps them alive.
 local held = {}
 
---- The elements of an array or nested table, for reading: `v.p[0 .. v.n - 1]`, `v.shape`; good until the update ends. Waits.
+--- The elements of an array or nested table, for reading: `v.p[0 .. v.n - 1]`, `v.shape`; good until the update ends.
+-- Waits.
 function base.read(x, func)
   if not is_array(x) then
     x = host.from_table(x, args.DTYPES.float32, func)

@@ -1,5 +1,5 @@
---- Metrics of predicted classes: Accuracy, TopKAccuracy, F1, MCC, PCC; see `metric.lua`. Labels are truncated to integers,
--- classes count from 0.
+--- Metrics of predicted classes: Accuracy, TopKAccuracy, F1, MCC, PCC; see `metric.lua`. Labels are truncated to
+-- integers, classes count from 0.
 --
 -- @module tycho.metric_class
 
@@ -60,8 +60,8 @@ end
 
 -- Accuracy ------------------------------------------------------------------------------------------------------------
 
---- The part of right predictions. Where predictions have another shape than labels, the class is the place of the largest
--- along `axis`. Option axis = 1.
+--- The part of right predictions. Where predictions have another shape than labels, the class is the place of the
+-- largest along `axis`. Option axis = 1.
 kinds.Accuracy = base.kind("Accuracy", "accuracy", { { "axis", "integer", 1 } }, "acc")
 
 local function count_equal(a, b, n)
@@ -98,8 +98,8 @@ local init_top = kinds.TopKAccuracy.init
 function kinds.TopKAccuracy:init(...)
   init_top(self, ...)
   if self.top_k <= 1 then
-    Error.raise{ code = "value", func = "metric.TopKAccuracy", argument = "top_k", expected = "above 1", got = self.top_k,
-      message = "use Accuracy where top_k is 1" }
+    Error.raise{ code = "value", func = "metric.TopKAccuracy", argument = "top_k", expected = "above 1",
+      got = self.top_k, message = "use Accuracy where top_k is 1" }
   end
   self.name = self.name == "top_k_accuracy" and self.name .. "_" .. self.top_k or self.name
 end
@@ -231,8 +231,9 @@ local function binary(class_name, name, score)
   function Kind:_update(labels, preds)
     labels, preds = check_counts(labels, preds, func)
     local fresh = self.average == "macro" and new_counts()
+    local counts = fresh and { fresh } or { self._local, self._global }
     for i = 1, #labels do
-      count_binary(read(labels[i], func), read(preds[i], func), fresh and { fresh } or { self._local, self._global }, func)
+      count_binary(read(labels[i], func), read(preds[i], func), counts, func)
     end
     if fresh then
       self:_add(score(fresh), 1)

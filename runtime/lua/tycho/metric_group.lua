@@ -127,7 +127,8 @@ end
 
 -- Functions -----------------------------------------------------------------------------------------------------------
 
---- What a function of labels and predictions, both nested tables, gives: a number, which counts as one, or sum and count.
+--- What a function of labels and predictions, both nested tables, gives: a number, which counts as one, or sum and
+-- count.
 -- @type CustomMetric
 local Custom = base.EvalMetric:extend("CustomMetric")
 groups.CustomMetric = base.register(Custom)

@@ -1,4 +1,5 @@
---- Metrics of numbers and probabilities: errors, cross entropy, perplexity, correlation, mean of outputs; see `metric.lua`.
+--- Metrics of numbers and probabilities: errors, cross entropy, perplexity, correlation, mean of outputs; see
+-- `metric.lua`.
 --
 -- @module tycho.metric_value
 
@@ -121,8 +122,8 @@ kinds.CrossEntropy = entropy_metric("CrossEntropy", "cross-entropy", "ce")
 kinds.NegativeLogLikelihood = entropy_metric("NegativeLogLikelihood", "nll-loss", "nll_loss")
 
 
---- exp of the mean of -log of the labels' probabilities, which count as at least 1e-10. Options ignore_label (labels that
--- do not count; `ty.null`: none), axis = -1 of the classes. Predictions are matrices.
+--- exp of the mean of -log of the labels' probabilities, which count as at least 1e-10. Options ignore_label (labels
+-- that do not count; `ty.null`: none), axis = -1 of the classes. Predictions are matrices.
 kinds.Perplexity = base.kind("Perplexity", "perplexity", {
   { "ignore_label", "number|null" }, { "axis", "integer", -1 },
 })

@@ -1,7 +1,7 @@
 --- Updates of parameters: `ty.optimizer` (contract 3.8, sheet 9).
 --
--- An optimizer knows the rules: rates, decays, counts. An updater keeps the states of the parameters, by index (from 0) or
--- name, and applies the optimizer to gradients.
+-- An optimizer knows the rules: rates, decays, counts. An updater keeps the states of the parameters, by index (from 0)
+-- or name, and applies the optimizer to gradients.
 --
 --     local sgd = ty.optimizer.SGD{ learning_rate = 0.1, momentum = 0.9, param_idx2name = { [0] = "fc_weight" } }
 --     local update = ty.optimizer.get_updater(sgd)
@@ -9,9 +9,9 @@
 --     local bytes = update:get_states()                       -- update:set_states(bytes) in another process
 --
 -- The parts: `optimizer_base` (rates and counts), `optimizer_momentum`, `optimizer_adaptive`, `optimizer_layerwise`,
--- `optimizer_other` (the rules), `optimizer_updater`. The class's options are followed by the common ones: rescale_grad = 1,
--- param_idx2name, wd = 0, clip_gradient, learning_rate, lr_scheduler, sym, begin_num_update = 0, multi_precision = false,
--- param_dict.
+-- `optimizer_other` (the rules), `optimizer_updater`. The class's options are followed by the common ones: rescale_grad
+-- = 1, param_idx2name, wd = 0, clip_gradient, learning_rate, lr_scheduler, sym, begin_num_update = 0, multi_precision =
+-- false, param_dict.
 --
 -- @module tycho.optimizer
 
@@ -39,9 +39,6 @@ base.registry.ccsgd = optimizers.SGD
 function optimizers.create(name, options)
   if Class.is_a(name, base.Optimizer) then
     return name
-  elseif type(name) == "table" and getmetatable(name) == nil and options == nil then
-    name, options = name[1] or name.name, name
-    options = { unpack(options, 2) }
   end
   local class = type(name) == "string" and base.registry[name:lower()]
   if not class then

@@ -1,5 +1,6 @@
---- Rates that adapt to each element's gradients: Adam, Adamax, Nadam, AdaGrad, GroupAdaGrad, RMSProp, AdaDelta, Ftrl, FTML;
--- see `optimizer.lua`. d is the rescaled gradient, clipped; where it says "decayed", wd w is added before clipping.
+--- Rates that adapt to each element's gradients: Adam, Adamax, Nadam, AdaGrad, GroupAdaGrad, RMSProp, AdaDelta, Ftrl,
+-- FTML; see `optimizer.lua`. d is the rescaled gradient, clipped; where it says "decayed", wd w is added before
+-- clipping.
 --
 -- @module tycho.optimizer_adaptive
 
@@ -42,8 +43,8 @@ end
 
 -- Adam and relatives --------------------------------------------------------------------------------------------------
 
---- d decayed; m, v running means of d and d^2; w -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon). Options
--- learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, lazy_update = true (of no effect).
+--- d decayed; m, v running means of d and d^2; w -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon).
+-- Options learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, lazy_update = true (of no effect).
 kinds.Adam = base.kind("Adam", { rate(0.001), BETAS[1], BETAS[2], EPSILON, { "lazy_update", "boolean", true } })
 kinds.Adam.create_state = states(2)
 
@@ -95,7 +96,8 @@ end
 
 
 --- d decayed; v running mean of d^2; D' = (1 - beta1^t) / lr (sqrt(v / (1 - beta2^t)) + epsilon);
--- z = beta1 z + (1 - beta1) d - (D' - beta1 D) w; D = D'; w = -z / D. Options beta1 = 0.6, beta2 = 0.999, epsilon = 1e-8.
+-- z = beta1 z + (1 - beta1) d - (D' - beta1 D) w; D = D'; w = -z / D. Options beta1 = 0.6, beta2 = 0.999, epsilon =
+-- 1e-8.
 kinds.FTML = base.kind("FTML", { { "beta1", "number", 0.6 }, BETAS[2], EPSILON })
 kinds.FTML.create_state = states(3)
 
@@ -173,8 +175,8 @@ function kinds.RMSProp:update(index, weight, grad, state)
 end
 
 
---- A, D running means of d^2 and of the squared steps; step = sqrt(D + epsilon) / sqrt(A + epsilon) d; w -= step + wd w.
--- There is no rate. The rescaled gradient is written into the given array. Options rho = 0.9, epsilon = 1e-5.
+--- A, D running means of d^2 and of the squared steps; step = sqrt(D + epsilon) / sqrt(A + epsilon) d; w -= step + wd
+-- w. There is no rate. The rescaled gradient is written into the given array. Options rho = 0.9, epsilon = 1e-5.
 kinds.AdaDelta = base.kind("AdaDelta", { { "rho", "number", 0.9 }, { "epsilon", "number", 1e-5 } })
 kinds.AdaDelta.create_state = states(2)
 

@@ -1,9 +1,9 @@
 --- The base of optimizers: learning rates, weight decays, update counts, master copies of float16 weights; and what the
 -- rules are written with. See `optimizer.lua`.
 --
--- A rule is a subclass with `create_state(index, weight)` and `update(index, weight, grad, state)`. An update counts first
--- (`_count`), so the first one is number `begin_num_update + 1`, then asks for its rate and decay (`_get_lr`, `_get_wd`).
--- Counts are kept per device; `num_update` is the largest of all.
+-- A rule is a subclass with `create_state(index, weight)` and `update(index, weight, grad, state)`. An update counts
+-- first (`_count`), so the first one is number `begin_num_update + 1`, then asks for its rate and decay (`_get_lr`,
+-- `_get_wd`). Counts are kept per device; `num_update` is the largest of all.
 --
 -- @module tycho.optimizer_base
 
@@ -85,7 +85,8 @@ function Optimizer:init(...)
   local a = BASE(...)
   set_rate(self, a.learning_rate, a.lr_scheduler)
   self.rescale_grad, self.wd, self.clip_gradient = a.rescale_grad, a.wd, a.clip_gradient
-  self.multi_precision, self.begin_num_update, self.num_update = a.multi_precision, a.begin_num_update, a.begin_num_update
+  self.multi_precision = a.multi_precision
+  self.begin_num_update, self.num_update = a.begin_num_update, a.begin_num_update
   self.idx2name, self.param_dict = copy_table(a.param_idx2name), a.param_dict or {}
   self._attributes = a.sym and { of = a.sym:attr_dict(), names = a.sym:list_arguments() }
   self._counts, self._device = {}, 0
@@ -310,8 +311,8 @@ end
 
 local number = call.number
 
---- Parameters of an update operator as a flat list: options that are nil are left out; with rescale_grad and, unless unset
--- or 0, clip_gradient.
+--- Parameters of an update operator as a flat list: options that are nil are left out; with rescale_grad and, unless
+-- unset or 0, clip_gradient.
 -- @tparam Optimizer self
 -- @tparam table options numbers and texts by name
 function base.params(self, options)
@@ -345,8 +346,8 @@ function base.run(op, inputs, params)
 end
 
 
---- The gradient times rescale_grad, plus wd * weight (when given), limited to clip_gradient, as a new array. Here 0 limits
--- to 0.
+--- The gradient times rescale_grad, plus wd * weight (when given), limited to clip_gradient, as a new array. Here 0
+-- limits to 0.
 -- @tparam Optimizer self
 -- @tparam NDArray grad
 -- @tparam[opt] NDArray weight

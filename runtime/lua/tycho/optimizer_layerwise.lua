@@ -16,8 +16,8 @@ local is_plain = values.is_plain
 
 -- LARS ----------------------------------------------------------------------------------------------------------------
 
---- SGD whose rate for an array is lr eta |w| / (|rescaled gradient| + wd |w| + eps) where both norms are above 0; arrays
--- named gamma, beta or bias are as in SGD. Only `_weight` arrays decay by default. Options momentum = 0,
+--- SGD whose rate for an array is lr eta |w| / (|rescaled gradient| + wd |w| + eps) where both norms are above 0;
+-- arrays named gamma, beta or bias are as in SGD. Only `_weight` arrays decay by default. Options momentum = 0,
 -- lazy_update = true, eta = 0.001, eps = 0, momentum_correction = true (momentum times the change of the rate).
 kinds.LARS = base.kind("LARS", {
   { "momentum", "number", 0 }, { "lazy_update", "boolean", true }, { "eta", "number", 0.001 }, { "eps", "number", 0 },
@@ -92,7 +92,8 @@ local function scale_rates(self, lrs, wds, weights, grads, n)
   local g = call.params("multi_sum_sq", "LARS:update", first(grads, n), count)
   local head = lrs[("0:%d"):format(n)]
   call.params("multi_lars", "LARS:update", { head, w, g, wds[("0:%d"):format(n)] },
-    { "eta", call.number(self.eta), "eps", call.number(self.eps), "rescale_grad", call.number(self.rescale_grad) }, head)
+    { "eta", call.number(self.eta), "eps", call.number(self.eps), "rescale_grad", call.number(self.rescale_grad) },
+    head)
 end
 
 

@@ -93,7 +93,8 @@ SGD.update_multi_precision = SGD.update
 
 -- NAG -----------------------------------------------------------------------------------------------------------------
 
---- Momentum that looks ahead: the step is made of m after its next update. Without momentum as SGD. Option momentum = 0.
+--- Momentum that looks ahead: the step is made of m after its next update. Without momentum as SGD. Option momentum =
+-- 0.
 kinds.NAG = base.kind("NAG", { { "momentum", "number", 0 } })
 local NAG = kinds.NAG
 

@@ -24,8 +24,8 @@ function kinds.SGLD:update(index, weight, grad)
 end
 
 
---- SGD for delayed gradients: w -= lr (d + wd w + lamda d^2 (w - the weight before)). Options momentum = 0 (nothing else is
--- possible), lamda = 0.04.
+--- SGD for delayed gradients: w -= lr (d + wd w + lamda d^2 (w - the weight before)). Options momentum = 0 (nothing
+-- else is possible), lamda = 0.04.
 kinds.DCASGD = base.kind("DCASGD", { { "momentum", "number", 0 }, { "lamda", "number", 0.04 } })
 
 function kinds.DCASGD:create_state(_, weight)

@@ -86,7 +86,8 @@ end
 
 local function check_lists(indices, grads, weights)
   if not (values.is_plain(grads) and values.is_plain(weights) and #grads == #indices and #weights == #indices) then
-    Error.raise{ code = "value", func = "Updater", message = "lists of indices, gradients and weights of one length are needed" }
+    Error.raise{ code = "value", func = "Updater",
+      message = "lists of indices, gradients and weights of one length are needed" }
   end
 end
 

@@ -229,7 +229,8 @@ end
 
 -- Records of images ---------------------------------------------------------------------------------------------------
 
---- What precedes the bytes of an image: flag (number of labels, 0: the one in the header), label (number or list), id, id2.
+--- What precedes the bytes of an image: flag (number of labels, 0: the one in the header), label (number or list), id,
+-- id2.
 -- @type IRHeader
 local IRHeader = Class:extend("IRHeader")
 recordio.IRHeader = IRHeader
@@ -272,7 +273,8 @@ end
 function recordio.pack(header, text)
   header = Class.is_a(header, IRHeader) and header or IRHeader(header)
   local list = label_list(header.label)
-  local head = Packed{ flag = list and #list or 0, label = list and 0 or header.label, id = header.id, id2 = header.id2 }
+  local head = Packed{ flag = list and #list or 0, label = list and 0 or header.label, id = header.id,
+    id2 = header.id2 }
   local labels = list and ffi.string(ffi.new("float[?]", #list, list), 4 * #list) or ""
   return ffi.string(head, ffi.sizeof(head)) .. labels .. text
 end
