@@ -1,0 +1,99 @@
+-- Buckets: any order costs the largest, parameters of some buckets only, one numbering for the optimizer's states.
+
+local ty = require "tycho"
+
+local function sym_gen(key)
+  local h = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = 64, name = "wide" .. (key > 20 and 2 or 1),
+    flatten = false, no_bias = true }
+  h = ty.sym.FullyConnected{ data = ty.sym.sum{ h, axis = 1 }, num_hidden = 1, no_bias = true, name = "last" }
+  return ty.sym.MakeLoss{ h, name = "loss" }, { "data" }, nil
+end
+
+local function batch(key)
+  return ty.io.DataBatch{ data = { ty.nd.ones{ 2, key, 3 } }, bucket_key = key,
+    provide_data = { { "data", { 2, key, 3 } } } }
+end
+
+local function bound(default)
+  local m = ty.mod.BucketingModule{ sym_gen = sym_gen, default_bucket_key = default }
+  m:bind{ data_shapes = { { "data", { 2, default, 3 } } } }
+  m:init_params{ initializer = ty.init.Constant(0.1) }
+  return m
+end
+
+local function step(m, key)
+  m:forward_backward(batch(key))
+  m:update()
+end
+
+describe("BucketingModule", function()
+  it("needs the memory of the largest bucket, in any order", function()
+    local pools = {}
+    for i, order in ipairs{ { 10, 80, 5 }, { 5, 10, 80 }, { 80, 5, 10 } } do
+      local m = bound(order[1])
+      for _, key in ipairs(order) do
+        m:forward_backward(batch(key))
+      end
+      local memory = m:memory()
+      pools[i] = memory.pool
+      assert.is_true(memory.pool <= 1.02 * memory.largest, memory.pool .. " of " .. memory.largest)
+      assert.is_true(memory.planned > memory.largest)
+    end
+    assert.are.equal(pools[1], pools[2])
+    assert.are.equal(pools[1], pools[3])
+  end)
+
+  it("keeps each parameter's momentum under one number, whatever bucket comes", function()
+    local function weights(order)
+      local m = bound(order[1])
+      m:init_optimizer{ optimizer_params = { learning_rate = 0.001, momentum = 0.9, wd = 0 } }
+      for _, key in ipairs(order) do
+        step(m, key)
+      end
+      local args = m:get_params()
+      return { args.wide1_weight, args.wide2_weight, args.last_weight }
+    end
+    local mixed, small, large = weights{ 5, 30, 5, 30 }, weights{ 5, 5 }, weights{ 30, 30 }
+    assert.is_true(mixed[2] ~= nil and small[2] == nil and large[1] == nil)
+    assert.are_not.same(small[3]:totable(), mixed[3]:totable())
+  end)
+
+  it("resumes in a fresh module that meets its buckets in another order", function()
+    local path = os.tmpname()
+    local m = bound(5)
+    m:init_optimizer{ optimizer = "adam" }
+    step(m, 5)
+    step(m, 30)
+    m:save_state(path)
+    step(m, 30)
+    local n = bound(30)
+    n:init_optimizer{ optimizer = "adam" }
+    n:prepare(batch(5))
+    n:load_state(path)
+    step(n, 30)
+    for name, x in pairs(m:get_params()) do
+      assert.are.equal(x:tostring_raw(), n:get_params()[name]:tostring_raw(), name)
+    end
+    os.remove(path)
+  end)
+
+  it("gives a late parameter the value that was set before, or the initializer's", function()
+    local m = bound(5)
+    m:set_params({ wide1_weight = ty.nd.ones{ 64, 3 }, last_weight = ty.nd.ones{ 1, 64 },
+      wide2_weight = ty.nd.full({ 64, 3 }, 2) }, {})
+    m:forward(batch(30))
+    assert.near({ { 30 * 3 * 2 * 64 }, { 30 * 3 * 2 * 64 } }, m:get_outputs()[1], 1e-2)
+    local n = bound(5)
+    n:forward(batch(30))
+    assert.near(0.1, n:get_params().wide2_weight:totable()[1][1])
+  end)
+
+  it("takes lists as keys", function()
+    local m = ty.mod.BucketingModule{ sym_gen = function(key) return sym_gen(key[1]) end, default_bucket_key = { 5, 1 } }
+    m:bind{ data_shapes = { { "data", { 2, 5, 3 } } } }
+    m:init_params()
+    m:switch_bucket({ 6, 1 }, { { "data", { 2, 6, 3 } } })
+    m:switch_bucket{ bucket_key = { 5, 1 } }
+    assert.are.same({ 2, 5, 3 }, m.data_shapes[1].shape)
+  end)
+end)

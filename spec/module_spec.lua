@@ -1,0 +1,141 @@
+-- Modules: last small batches, the cache of shapes, resuming bit by bit, interruption, memory.
+
+local ty = require "tycho"
+
+local function classifier()
+  local h = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = 5, name = "fc1" }
+  h = ty.sym.Activation{ data = h, act_type = "tanh" }
+  return ty.sym.SoftmaxOutput{ data = ty.sym.FullyConnected{ data = h, num_hidden = 3, name = "fc2" }, name = "softmax" }
+end
+
+local function quiet()
+  local log = { infos = {}, warnings = {} }
+  function log:info(text) self.infos[#self.infos + 1] = text end
+  function log:warning(text) self.warnings[#self.warnings + 1] = text end
+  log.debug, log.error = log.info, log.warning
+  return log
+end
+
+local function data(rows)
+  ty.random.seed(11)
+  local x = ty.nd.random.normal{ shape = { rows, 4 } }
+  return x, x:slice_axis{ axis = 1, begin = 0, ["end"] = 3 }:argmax{ axis = 1 }
+end
+
+local function iterator(rows, shuffle)
+  local x, y = data(rows)
+  return ty.io.NDArrayIter{ data = x, label = y, batch_size = 8, shuffle = shuffle }
+end
+
+local function module(net)
+  return ty.mod.Module{ symbol = net or classifier(), logger = quiet() }
+end
+
+describe("Module", function()
+  it("learns", function()
+    local m, it_ = module(), iterator(80, true)
+    m:fit{ train_data = it_, num_epoch = 30, optimizer_params = { learning_rate = 0.5, momentum = 0.9 },
+      initializer = ty.init.Xavier() }
+    assert.is_true(m:score(it_, "acc")[1][2] > 0.9)
+  end)
+
+  it("keeps the executors of shapes that come again", function()
+    local m = module()
+    m:bind{ data_shapes = { { "data", { 8, 4 } } }, label_shapes = { { "softmax_label", { 8 } } } }
+    m:init_params()
+    local function run(rows)
+      m:forward(ty.io.DataBatch{ data = { ty.nd.ones{ rows, 4 } }, label = { ty.nd.zeros(rows) } }, true)
+      m:backward()
+      assert.shape({ rows, 3 }, m:get_outputs()[1])
+      return m._exec_group.execs[1]
+    end
+    local first, small = run(8), run(3)
+    assert.are_not.equal(first, small)
+    assert.are.equal(first, run(8))
+    assert.are.equal(small, run(3))
+    local before = ty.live().executors
+    for rows = 1, 20 do
+      run(rows)
+    end
+    assert.is_true(ty.live().executors - before <= 8)
+    assert.near(1 / 3, m:predict(ty.nd.zeros{ 2, 4 }):totable()[1][1], 0.02)
+  end)
+
+  it("gives exactly the rows of the data, padded or not", function()
+    local m = module()
+    m:bind{ data_shapes = { { "data", { 8, 4 } } }, label_shapes = { { "softmax_label", { 8 } } }, for_training = false }
+    m:init_params()
+    assert.shape({ 21, 3 }, m:predict(iterator(21)))
+    local counted = {}
+    local metric = ty.metric.np(function(label) counted[#counted + 1] = #label; return 0 end)
+    m:score(iterator(21), metric, { count_pad = false })
+    assert.are.same({ 8, 8, 5 }, counted)
+  end)
+
+  it("refuses a changed shape of labels that were never described", function()
+    local m = module()
+    m:bind{ data_shapes = { { "data", { 8, 4 } } }, for_training = false }
+    m:init_params()
+    local e = assert.raises("shape", m.forward, m, { data = { ty.nd.ones{ 2, 4 } } })
+    assert.are.equal("softmax_label", e.argument)
+    m:reshape{ { "data", { 2, 4 } } }
+    m:forward{ data = { ty.nd.ones{ 2, 4 } } }
+    assert.shape({ 2, 3 }, m:get_outputs()[1])
+  end)
+
+  it("goes on bit by bit from a saved state", function()
+    local path = os.tmpname()
+    local function train(begin, stop, resume)
+      local m, it_ = module(), iterator(30, true)
+      m:bind{ data_shapes = it_.provide_data, label_shapes = it_.provide_label }
+      ty.random.seed(5)
+      m:init_params{ initializer = ty.init.Xavier() }
+      m:init_optimizer{ optimizer = "adam", optimizer_params = { learning_rate = 0.05 } }
+      if resume then
+        begin = m:load_state(path, { train_data = it_ }).epoch
+      end
+      m:fit{ train_data = it_, begin_epoch = begin, num_epoch = stop }
+      m:save_state(path, { train_data = it_, epoch = stop })
+      return m:get_params().fc1_weight:tostring_raw()
+    end
+    local whole = train(0, 4)
+    train(0, 2)
+    assert.is_true(whole == train(0, 4, true))
+    os.remove(path)
+  end)
+
+  it("says where it was when it is interrupted", function()
+    local m, calls = module(), 0
+    local e = assert.raises("interrupted", m.fit, m, { train_data = iterator(32), num_epoch = 3,
+      batch_end_callback = function(param)
+        calls = calls + 1
+        if param.epoch == 1 and param.nbatch == 2 then
+          ty.Error.raise{ code = "interrupted", message = "interrupted" }
+        end
+      end })
+    assert.are.same({ 1, 2, 7 }, { e.epoch, e.nbatch, calls })
+    m:fit{ train_data = iterator(32), num_epoch = 1 }
+  end)
+
+  it("uses one memory for two modules", function()
+    local m, n = module(), module()
+    m:bind{ data_shapes = { { "data", { 8, 4 } } }, label_shapes = { { "softmax_label", { 8 } } } }
+    m:init_params()
+    n:bind{ data_shapes = { { "data", { 2, 4 } } }, label_shapes = { { "softmax_label", { 2 } } }, shared_module = m }
+    assert.are.equal(m:memory().pool, n:memory().pool)
+    assert.is_true(n._exec_group.execs[1].arg_dict.data:same_memory(m._exec_group.execs[1].arg_dict.data))
+  end)
+
+  it("gives its executors back", function()
+    collectgarbage()
+    collectgarbage()
+    local before, m = ty.live().executors, module()
+    m:bind{ data_shapes = { { "data", { 8, 4 } } }, label_shapes = { { "softmax_label", { 8 } } } }
+    m:free()
+    assert.raises("state", m.bind, m, { data_shapes = { { "data", { 8, 4 } } } })
+    m = nil                                              -- luacheck: ignore
+    collectgarbage()
+    collectgarbage()
+    assert.is_true(ty.live().executors <= before)
+  end)
+end)
