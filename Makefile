@@ -155,6 +155,7 @@ install: all
 	install -m 755 $(BUILD)/tycho $(DESTDIR)$(PREFIX)/bin/tycho
 	install -m 755 $(BUILD)/libtycho.so $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho/libtycho.so
 	install -m 644 native/tycho.h $(DESTDIR)$(PREFIX)/include/tycho.h
+	install -D -m 644 native/tycho.h $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho/tycho.h
 	@for f in $(LUA:runtime/lua/%=%); do \
 	  install -D -m 644 runtime/lua/$$f $(DESTDIR)$(PREFIX)/share/lua/5.1/$$f; done
 
