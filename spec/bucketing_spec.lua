@@ -3,8 +3,8 @@
 local ty = require "tycho"
 
 local function sym_gen(key)
-  local h = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = 64, name = "wide" .. (key > 20 and 2 or 1),
-    flatten = false, no_bias = true }
+  local h = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = 64, flatten = false, no_bias = true,
+    name = "wide" .. (key > 20 and 2 or 1) }
   h = ty.sym.FullyConnected{ data = ty.sym.sum{ h, axis = 1 }, num_hidden = 1, no_bias = true, name = "last" }
   return ty.sym.MakeLoss{ h, name = "loss" }, { "data" }, nil
 end
@@ -89,7 +89,8 @@ describe("BucketingModule", function()
   end)
 
   it("takes lists as keys", function()
-    local m = ty.mod.BucketingModule{ sym_gen = function(key) return sym_gen(key[1]) end, default_bucket_key = { 5, 1 } }
+    local function generate(key) return sym_gen(key[1]) end
+    local m = ty.mod.BucketingModule{ sym_gen = generate, default_bucket_key = { 5, 1 } }
     m:bind{ data_shapes = { { "data", { 2, 5, 3 } } } }
     m:init_params()
     m:switch_bucket({ 6, 1 }, { { "data", { 2, 6, 3 } } })

@@ -10,7 +10,8 @@ local function net()
 end
 
 local function iterator(rows)
-  return ty.io.NDArrayIter{ data = ty.nd.ones{ rows, 3 }, label = { lro_label = ty.nd.zeros{ rows, 1 } }, batch_size = rows }
+  return ty.io.NDArrayIter{ data = ty.nd.ones{ rows, 3 }, label = { lro_label = ty.nd.zeros{ rows, 1 } },
+    batch_size = rows }
 end
 
 describe("executor_manager", function()
@@ -40,10 +41,10 @@ describe("executor_manager", function()
 
   it("lets a smaller bucket use the first elements of the larger one's buffers", function()
     local shared, names = {}, { "fc_weight", "fc_bias" }
-    local large = manager._bind_exec{ net(), ty.cpu(), { data = { 4, 3 }, lro_label = { 4, 1 } }, names, need_grad = true,
-      shared_data_arrays = shared }
-    local small = manager._bind_exec{ net(), ty.cpu(), { data = { 2, 3 }, lro_label = { 2, 1 } }, names, need_grad = true,
-      shared_data_arrays = shared, base_exec = large }
+    local large = manager._bind_exec{ net(), ty.cpu(), { data = { 4, 3 }, lro_label = { 4, 1 } }, names,
+      need_grad = true, shared_data_arrays = shared }
+    local small = manager._bind_exec{ net(), ty.cpu(), { data = { 2, 3 }, lro_label = { 2, 1 } }, names,
+      need_grad = true, shared_data_arrays = shared, base_exec = large }
     assert.is_true(small.arg_dict.data:same_memory(large.arg_dict.data))
     assert.is_true(small.grad_dict.fc_weight:same_memory(large.grad_dict.fc_weight))
     assert.shape({ 2, 3 }, small.arg_dict.data)

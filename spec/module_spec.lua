@@ -5,7 +5,8 @@ local ty = require "tycho"
 local function classifier()
   local h = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = 5, name = "fc1" }
   h = ty.sym.Activation{ data = h, act_type = "tanh" }
-  return ty.sym.SoftmaxOutput{ data = ty.sym.FullyConnected{ data = h, num_hidden = 3, name = "fc2" }, name = "softmax" }
+  h = ty.sym.FullyConnected{ data = h, num_hidden = 3, name = "fc2" }
+  return ty.sym.SoftmaxOutput{ data = h, name = "softmax" }
 end
 
 local function quiet()
@@ -63,7 +64,8 @@ describe("Module", function()
 
   it("gives exactly the rows of the data, padded or not", function()
     local m = module()
-    m:bind{ data_shapes = { { "data", { 8, 4 } } }, label_shapes = { { "softmax_label", { 8 } } }, for_training = false }
+    m:bind{ data_shapes = { { "data", { 8, 4 } } }, label_shapes = { { "softmax_label", { 8 } } },
+      for_training = false }
     m:init_params()
     assert.shape({ 21, 3 }, m:predict(iterator(21)))
     local counted = {}

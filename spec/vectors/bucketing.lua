@@ -7,7 +7,7 @@ local ty = require "tycho"
 local vectors = require "spec.support.vectors"
 
 faults.bucketing = {
-  larger_param_set_later = { [3] = "the reference refuses a bucket with more parameters than the first; here they are added" },
+  larger_param_set_later = { [3] = "the reference refuses parameters that the first bucket lacks; here they are added" },
   different_params_momentum_device = {
     [12] = "the reference reads back only the current bucket's parameters and hands out old values of the others",
   },

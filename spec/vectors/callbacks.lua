@@ -9,7 +9,8 @@ local actions = {}
 
 function actions.simple_bind(world, step)
   local case = world.case
-  local exe = vectors.symbol(case.symbol or case.symbols[step.symbol]):simple_bind{ ctx = ty.cpu(), shapes = step.shapes }
+  local net = vectors.symbol(case.symbol or case.symbols[step.symbol])
+  local exe = net:simple_bind{ ctx = ty.cpu(), shapes = step.shapes }
   for name, key in pairs(step.values) do
     local target = exe.arg_dict[name] or exe.aux_dict[name]
     target[":"] = world.array(key)

@@ -7,7 +7,7 @@ local ty = require "tycho"
 local vectors = require "spec.support.vectors"
 
 faults.executor_manager = {
-  manager_errors = { [6] = "the refused set_params before has copied some arrays to the first device; here it copies none" },
+  manager_errors = { [6] = "the refused set_params before it copied some arrays to one device; here it copies none" },
 }
 
 local value = vectors.value

@@ -123,13 +123,13 @@ local function speed_line(a, param, speed)
   if a.auto_reset then
     metric:reset_local()
   end
-  return ("Epoch[%d] Batch [%d-%d]\tSpeed: %.2f samples/sec%s"):format(param.epoch, a.auto_reset and n - a.frequent or 0,
-    n, speed, text)
+  local first = a.auto_reset and n - a.frequent or 0
+  return ("Epoch[%d] Batch [%d-%d]\tSpeed: %.2f samples/sec%s"):format(param.epoch, first, n, speed, text)
 end
 
 
---- Batch callback: samples per second and the metric's values every `frequent` batches. The first call of an epoch starts
--- the clock.
+--- Batch callback: samples per second and the metric's values every `frequent` batches. The first call of an epoch
+-- starts the clock.
 -- @number batch_size samples in a batch
 -- @int[opt=50] frequent
 -- @bool[opt=true] auto_reset clears the metric's local sums after each line

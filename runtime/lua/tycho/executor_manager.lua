@@ -238,8 +238,8 @@ end
 
 
 --- Binds one executor: inputs in shared buffers, parameters and states new or those of another executor.
--- @tparam table options sym, ctx, input_shapes (by name), param_names, need_grad = false (true: all parameters; or a list or
---   set of names), base_exec, shared_data_arrays (by name; filled in place), input_types, logger
+-- @tparam table options sym, ctx, input_shapes (by name), param_names, need_grad = false (true: all parameters; or a
+--   list or set of names), base_exec, shared_data_arrays (by name; filled in place), input_types, logger
 -- @treturn Executor
 function manager._bind_exec(...)
   local a = BIND(...)
@@ -365,9 +365,9 @@ local function order_params(self, a)
 end
 
 
---- Fields: train_execs, slices, data_names, label_names, aux_names, param_names, param_idx (places in arg_names, from 1),
--- data_arrays and label_arrays (per name a list over devices of `{{begin, end}, array}`), param_arrays, grad_arrays,
--- aux_arrays (per name a list over devices), shared_data_arrays (by name, per device).
+--- Fields: train_execs, slices, data_names, label_names, aux_names, param_names, param_idx (places in arg_names, from
+-- 1), data_arrays and label_arrays (per name a list over devices of `{{begin, end}, array}`), param_arrays,
+-- grad_arrays, aux_arrays (per name a list over devices), shared_data_arrays (by name, per device).
 function Group:init(...)
   local a = NEW_GROUP(...)
   a.ctx, a.shared_group = contexts(a.ctx, GROUP), value(a.shared_group)

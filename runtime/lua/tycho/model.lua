@@ -261,8 +261,8 @@ end
 
 
 --- Updates parameters through a store or an updater.
--- @tparam table u names, grads and weights (per name a list over devices), index (number of each name, from 0), kvstore,
---   update_on_kvstore, updater
+-- @tparam table u names, grads and weights (per name a list over devices), index (number of each name, from 0),
+--   kvstore, update_on_kvstore, updater
 function model.update_params(u)
   for k, name in ipairs(u.kvstore and u.names or {}) do
     local out = u.update_on_kvstore and u.weights[k] or u.grads[k]

@@ -35,7 +35,8 @@ local NEW = args.form("model.FeedForward", {
 })
 
 
---- @tparam table options symbol (or function of a bucket key), ctx, num_epoch, epoch_size (batches of an epoch), optimizer
+--- @tparam table options symbol (or function of a bucket key), ctx, num_epoch, epoch_size (batches of an epoch),
+-- optimizer
 --   = "sgd", initializer = Uniform(0.01), numpy_batch_size = 128, arg_params, aux_params, allow_extra_params = false,
 --   begin_epoch = 0; others are options of the optimizer
 function FeedForward:init(...)
@@ -142,7 +143,8 @@ local function run_batch(self, m, a, metric, batch, at)
 end
 
 
--- Batches until the iterator ends and, with an epoch size, as many as that: the iterator then goes on in the next epoch.
+-- Batches until the iterator ends and, with an epoch size, as many as that: the iterator then goes on in the next
+-- epoch.
 local function run_epoch(self, m, a, metric, train, at)
   local size = self.epoch_size
   metric:reset()

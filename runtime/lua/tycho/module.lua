@@ -4,9 +4,10 @@
 --     mod:fit{ train_data = train, eval_data = test, num_epoch = 4, optimizer_params = { learning_rate = 0.1 } }
 --     print(mod:score(test, "acc")[1][2])
 --
--- The classes: `module_base` (what all have), `module_module` (a symbol), `module_bucketing` (a symbol for each key, with
--- common parameters and memory), `module_sequential` (a chain), `module_python` (modules written in Lua), `module_group`
--- (executors on several devices). `module_fit` is the training loop, `module_state` the saved state of a training.
+-- The classes: `module_base` (what all have), `module_module` (a symbol), `module_bucketing` (a symbol for each key,
+-- with common parameters and memory), `module_sequential` (a chain), `module_python` (modules written in Lua),
+-- `module_group` (executors on several devices). `module_fit` is the training loop, `module_state` the saved state of a
+-- training.
 --
 -- @module tycho.module
 

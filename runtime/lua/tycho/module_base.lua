@@ -1,7 +1,7 @@
 --- What all modules share (contract 3.4, sheet 4.1): the life cycle, scoring, prediction, parameter files.
 --
--- The order of calls: construct, bind, init_params (or set_params), init_optimizer; then forward, backward, update again
--- and again. `fit` does all of it (module_fit.lua); `save_state` and `load_state` keep a training's whole state
+-- The order of calls: construct, bind, init_params (or set_params), init_optimizer; then forward, backward, update
+-- again and again. `fit` does all of it (module_fit.lua); `save_state` and `load_state` keep a training's whole state
 -- (module_state.lua).
 --
 -- A subclass implements bind, init_params, get_params, init_optimizer, forward, backward, update, get_outputs,
@@ -254,8 +254,8 @@ local SCORE = args.form("Module:score", {
 local function report(callbacks, self, a, epoch, nbatch, metric, batch)
   if value(callbacks) ~= nil then
     BaseModule._call_all(callbacks, { epoch = epoch, nbatch = nbatch, eval_metric = metric, locals = {
-      self = self, eval_data = a.eval_data, train_data = a.train_data, data_batch = batch, epoch = epoch, nbatch = nbatch,
-      eval_metric = metric } })
+      self = self, eval_data = a.eval_data, train_data = a.train_data, data_batch = batch, epoch = epoch,
+      nbatch = nbatch, eval_metric = metric } })
   end
 end
 
@@ -265,8 +265,8 @@ BaseModule._report = report
 --- Runs over data and updates a metric.
 -- @param eval_data iterator
 -- @param eval_metric metric, name, function or list
--- @tparam[opt] table options num_batch, batch_end_callback, score_end_callback, reset = true, epoch = 0 (for callbacks),
---   count_pad = true (whether rows that fill the last batch count)
+-- @tparam[opt] table options num_batch, batch_end_callback, score_end_callback, reset = true, epoch = 0 (for
+--   callbacks), count_pad = true (whether rows that fill the last batch count)
 -- @treturn table list of `{name, value}`
 function BaseModule:score(...)
   self:_need("score", "binded", "params_initialized")
@@ -318,8 +318,8 @@ local function check_iterator(data, func)
 end
 
 
---- Iterates over predictions: `for outputs, nbatch, batch in m:iter_predict(it) do`. The outputs are views that the next
--- step overwrites; rows that fill the last batch are left out; nbatch counts from 0.
+--- Iterates over predictions: `for outputs, nbatch, batch in m:iter_predict(it) do`. The outputs are views that the
+-- next step overwrites; rows that fill the last batch are left out; nbatch counts from 0.
 -- @param eval_data iterator
 -- @tparam[opt] table options num_batch, reset = true
 function BaseModule:iter_predict(...)

@@ -6,9 +6,9 @@
 --
 -- A bucket is a Module, bound when its key is first met. The first one is the base: the others use its parameters, its
 -- input buffers and its pool of intermediate memory, so that all together need what the largest needs, in any order. A
--- bucket may have parameters that others lack: the module keeps the union, numbers parameters in the order in which they
--- are met, and gives late ones their first values when their bucket comes (from parameters set before under their names,
--- else by the initializer of `init_params`).
+-- bucket may have parameters that others lack: the module keeps the union, numbers parameters in the order in which
+-- they are met, and gives late ones their first values when their bucket comes (from parameters set before under their
+-- names, else by the initializer of `init_params`).
 --
 -- `_buckets` holds the modules by key, `_order` the keys as they came, `_met` the modules that are bound. Keys that are
 -- sequences count by contents.
@@ -259,8 +259,8 @@ end
 
 local SET = args.form("BucketingModule:set_params", BaseModule.SET_PARAMS)
 
---- Sets parameters. A missing name is E(name) unless `allow_missing`; names of no bound bucket are kept for later ones, or,
--- with `allow_missing`, E(name) unless `allow_extra`.
+--- Sets parameters. A missing name is E(name) unless `allow_missing`; names of no bound bucket are kept for later ones,
+-- or, with `allow_missing`, E(name) unless `allow_extra`.
 function BucketingModule:set_params(...)
   local a = SET(...)
   if self._params_initialized and not a.force_init then
@@ -364,8 +364,9 @@ end
 --- Binds one bucket; its options hold for all that follow.
 -- @tparam table data_shapes descriptions
 -- @tparam[opt] table label_shapes
--- @tparam[opt] table options for_training = true, inputs_need_grad = false, force_rebind = false (drops all buckets, keeps
---   parameters and optimizer), grad_req = "write", bucket_key = default_bucket_key: the one that the shapes describe
+-- @tparam[opt] table options for_training = true, inputs_need_grad = false, force_rebind = false (drops all buckets,
+--   keeps parameters and optimizer), grad_req = "write", bucket_key = default_bucket_key: the one that the shapes
+--   describe
 function BucketingModule:bind(...)
   local a = BIND(...)
   if self._binded and not a.force_rebind then
@@ -376,7 +377,10 @@ function BucketingModule:bind(...)
   if self._binded then
     self:_reset_bind()
   end
-  local key = value(a.bucket_key) == nil and self._default_bucket_key or key_of(self, a.bucket_key, "BucketingModule:bind")
+  local key = self._default_bucket_key
+  if value(a.bucket_key) ~= nil then
+    key = key_of(self, a.bucket_key, "BucketingModule:bind")
+  end
   self._for_training, self._inputs_need_grad, self._grad_req = a.for_training, a.inputs_need_grad, a.grad_req
   self._bind_options = a
   self._curr_module, self._curr_bucket_key = bind_bucket(self, key, a.data_shapes, a.label_shapes), key

@@ -161,12 +161,13 @@ end
 --- Trains. What is bound, initialised or has an optimizer stays as it is, so a second call goes on.
 --
 -- Options: train_data (iterator), eval_data, eval_metric = "acc", validation_metric = eval_metric, begin_epoch = 0,
--- num_epoch (the epoch after the last), optimizer = "sgd", optimizer_params = {learning_rate = 0.01}, kvstore = "local",
--- initializer = Uniform(0.01), arg_params, aux_params, allow_missing = false, force_rebind = false, force_init = false,
--- monitor, count_pad = true (whether rows that fill a last batch count in metrics),
--- batch_end_callback, eval_batch_end_callback, eval_end_callback (each a function of `{epoch, nbatch, eval_metric, locals}`
--- or a list), epoch_end_callback (of epoch, symbol, arg_params, aux_params), checkpoint = {prefix, period = 1, resume =
--- false}: the whole state after each period-th epoch in `PREFIX.state`, from which `resume` goes on bit by bit.
+-- num_epoch (the epoch after the last), optimizer = "sgd", optimizer_params = {learning_rate = 0.01}, kvstore =
+-- "local", initializer = Uniform(0.01), arg_params, aux_params, allow_missing = false, force_rebind = false, force_init
+-- = false, monitor, count_pad = true (whether rows that fill a last batch count in metrics),
+-- batch_end_callback, eval_batch_end_callback, eval_end_callback (each a function of `{epoch, nbatch, eval_metric,
+-- locals}` or a list), epoch_end_callback (of epoch, symbol, arg_params, aux_params), checkpoint = {prefix, period = 1,
+-- resume = false}: the whole state after each period-th epoch in `PREFIX.state`, from which `resume` goes on bit by
+-- bit.
 -- @tparam table options
 function BaseModule:fit(...)
   local a, at = FIT(...), { epoch = 0, nbatch = 0 }

@@ -1,14 +1,14 @@
 --- One symbol on several devices: `ty.mod.DataParallelExecutorGroup` (contract 3.4, sheet 4.3).
 --
---     local g = ty.mod.DataParallelExecutorGroup{ symbol = net, contexts = { ty.cpu(0), ty.cpu(1) }, workload = { 1, 1 },
---       data_shapes = { { "data", { 4, 3 } } }, param_names = { "fc_weight", "fc_bias" }, for_training = true,
---       inputs_need_grad = false }
+--     local g = ty.mod.DataParallelExecutorGroup{ symbol = net, contexts = { ty.cpu(0), ty.cpu(1) },
+--       workload = { 1, 1 }, data_shapes = { { "data", { 4, 3 } } }, param_names = { "fc_weight", "fc_bias" },
+--       for_training = true, inputs_need_grad = false }
 --     g:forward(batch, true)
 --     g:backward()
 --
--- A device's arrays are in its bank (module_bank.lua), which groups that share (`shared_group`) have in common. A group may
--- bring parameters that the others lack. All groups together need the intermediate memory of the largest one, bound in any
--- order; they must not run at once.
+-- A device's arrays are in its bank (module_bank.lua), which groups that share (`shared_group`) have in common. A group
+-- may bring parameters that the others lack. All groups together need the intermediate memory of the largest one, bound
+-- in any order; they must not run at once.
 --
 -- A group has a set of executors for each shape that it meets. The last `SETS` sets are kept, so that a smaller last
 -- batch costs a binding once. Fields that follow the current set: execs, slices, batch_size, data_shapes, label_shapes,
@@ -230,8 +230,8 @@ end
 
 local function open_banks(self, shared)
   if shared and #shared._banks < #self.contexts then
-    Error.raise{ code = "value", func = FUNC, argument = "shared_group", expected = #self.contexts, got = #shared._banks,
-      message = "the shared group has fewer executors than there are contexts" }
+    Error.raise{ code = "value", func = FUNC, argument = "shared_group", expected = #self.contexts,
+      got = #shared._banks, message = "the shared group has fewer executors than there are contexts" }
   end
   self._banks = {}
   for i = 1, #self.contexts do
@@ -553,8 +553,8 @@ function Group:install_monitor(monitor)
 end
 
 
---- Bytes over all devices: planned (of the current executors), pages (the same in whole pages, as pools have them), pool
--- (what all sharing executors have together), params, grads, aux.
+--- Bytes over all devices: planned (of the current executors), pages (the same in whole pages, as pools have them),
+-- pool (what all sharing executors have together), params, grads, aux.
 function Group:memory()
   local m = { planned = 0, pages = 0, pool = 0, params = 0, grads = 0, aux = 0 }
   for i, exe in ipairs(self.execs) do

@@ -3,8 +3,8 @@
 --     local m = ty.mod.Module{ symbol = net, context = ty.cpu() }
 --     m:fit{ train_data = it, num_epoch = 4, optimizer = "sgd", optimizer_params = { learning_rate = 0.1 } }
 --
--- `_arg_params` and `_aux_params` are the parameters as host arrays; while `_params_dirty`, which `update` sets, the devices'
--- copies are newer. (Running forward alone changes auxiliary states, but does not count, as in the reference.)
+-- `_arg_params` and `_aux_params` are the parameters as host arrays; while `_params_dirty`, which `update` sets, the
+-- devices' copies are newer. (Running forward alone changes auxiliary states, but does not count, as in the reference.)
 -- A module that shares another's memory (`shared_module`) shares these tables, the optimizer, and `_param_index`: the
 -- number of each parameter (from 0) under which the optimizer keeps its state.
 --
@@ -184,7 +184,8 @@ local SAVE = args.form("Module:save_checkpoint", {
 function Module:save_checkpoint(...)
   local a, model = SAVE(...), require "tycho.model"
   local arg_params, aux_params = self:get_params()
-  model.save_checkpoint(a.prefix, a.epoch, self._symbol, arg_params, aux_params, { remove_amp_cast = a.remove_amp_cast })
+  model.save_checkpoint(a.prefix, a.epoch, self._symbol, arg_params, aux_params,
+    { remove_amp_cast = a.remove_amp_cast })
   if a.save_optimizer_states then
     self:save_optimizer_states(model.file_name(a.prefix, a.epoch, "states"))
   end
@@ -243,8 +244,8 @@ local function check_shared(self, shared)
     Error.raise{ code = "state", func = "Module:bind", argument = "shared_module",
       expected = "a bound Module with parameters", got = Error.kind(shared), message = "bad 'shared_module'" }
   elseif #shared._context < #self._context then
-    Error.raise{ code = "value", func = "Module:bind", argument = "shared_module", expected = #self._context .. " contexts",
-      got = #shared._context, message = "'shared_module' has fewer devices" }
+    Error.raise{ code = "value", func = "Module:bind", argument = "shared_module",
+      expected = #self._context .. " contexts", got = #shared._context, message = "'shared_module' has fewer devices" }
   end
 end
 
@@ -519,7 +520,8 @@ local function label_shapes_of(self, batch, parts)
 end
 
 
--- Labels that were never described have the shape that follows from the bound data; a batch must not change it silently.
+-- Labels that were never described have the shape that follows from the bound data; a batch must not change it
+-- silently.
 local function check_labels(self, labels)
   local arguments = {}
   for _, name in ipairs(self._symbol:list_arguments()) do

@@ -1,7 +1,8 @@
---- How a module learns: the optimizer, the store, their states (contract 3.4, sheets 4.2 and 11.3). Adds methods to Module.
+--- How a module learns: the optimizer, the store, their states (contract 3.4, sheets 4.2 and 11.3). Adds methods to
+-- Module.
 --
--- The optimizer keeps a state under each parameter's number (`_param_index`; times the number of devices plus the device,
--- without a store) or, when the store updates, under its name.
+-- The optimizer keeps a state under each parameter's number (`_param_index`; times the number of devices plus the
+-- device, without a store) or, when the store updates, under its name.
 --
 -- @module tycho.module_optimizer
 

@@ -22,8 +22,8 @@ local null, value = values.null, values.value
 
 -- PythonModule --------------------------------------------------------------------------------------------------------
 
---- A module without parameters; subclasses implement `_compute_output_shapes`, forward, get_outputs, and, as stages that
--- learn, backward and get_input_grads.
+--- A module without parameters; subclasses implement `_compute_output_shapes`, forward, get_outputs, and, as stages
+-- that learn, backward and get_input_grads.
 -- @type PythonModule
 local PythonModule = BaseModule:extend("PythonModule")
 
@@ -98,7 +98,8 @@ local function check_order(self, descs, names, argument)
   for i = 1, math.max(#descs, #names) do
     if not descs[i] or descs[i].name ~= names[i] then
       Error.raise{ code = "name", func = self:_func("bind"), argument = argument, expected = table.concat(names, ", "),
-        got = descs[i] and descs[i].name or "nothing", message = ("'%s' has other names than the module"):format(argument) }
+        got = descs[i] and descs[i].name or "nothing",
+        message = ("'%s' has other names than the module"):format(argument) }
     end
   end
 end
@@ -148,15 +149,15 @@ local LOSS = args.form("mod.PythonLossModule", {
 
 local function check_one(names, argument)
   if #names ~= 1 then
-    Error.raise{ code = "value", func = "mod.PythonLossModule", argument = argument, expected = "one name", got = #names,
-      message = ("bad '%s'"):format(argument) }
+    Error.raise{ code = "value", func = "mod.PythonLossModule", argument = argument, expected = "one name",
+      got = #names, message = ("bad '%s'"):format(argument) }
   end
 end
 
 
 --- @string[opt="pyloss"] name the output is NAME_output
--- @tparam[opt] table options data_names = {"data"}, label_names = {"softmax_label"}, grad_func: scores, labels -> NDArray
---   or nested table
+-- @tparam[opt] table options data_names = {"data"}, label_names = {"softmax_label"}, grad_func: scores, labels ->
+--   NDArray or nested table
 function PythonLossModule:init(...)
   local a = LOSS(...)
   local data_names = a.data_names or { "data" }

@@ -89,8 +89,8 @@ local BIND = args.form("SequentialModule:bind", {
 local function rewired(m, descs)
   local names, list = m.data_names, {}
   if #names ~= #descs then
-    Error.raise{ code = "value", func = "SequentialModule:bind", argument = "auto_wiring", expected = #names, got = #descs,
-      message = "a module has another number of inputs than come in" }
+    Error.raise{ code = "value", func = "SequentialModule:bind", argument = "auto_wiring", expected = #names,
+      got = #descs, message = "a module has another number of inputs than come in" }
   end
   for i, d in ipairs(descs) do
     list[i] = io_data.DataDesc(names[i], d[2])

@@ -1,8 +1,9 @@
---- The whole state of a training in one file (contract 5, X10). Adds `save_state` and `load_state` to the base of modules.
+--- The whole state of a training in one file (contract 5, X10). Adds `save_state` and `load_state` to the base of
+-- modules.
 --
 -- In it: parameters, auxiliary states, the optimizer with its states and counts, the random state of all devices, the
--- place of the iterator, and the epoch and batch. Writing is atomic. A training that is loaded from it goes on bit by bit
--- as it would have without the interruption.
+-- place of the iterator, and the epoch and batch. Writing is atomic. A training that is loaded from it goes on bit by
+-- bit as it would have without the interruption.
 --
 -- @module tycho.module_state
 

@@ -5,8 +5,8 @@
 --     mon:tic(); mod:forward_backward(batch)
 --     for _, entry in ipairs(mon:toc()) do print(unpack(entry)) end      --> step, name, text
 --
--- Between `tic` and `toc` of every interval-th step the outputs of all nodes are reported, backward ones included, and at
--- `toc` the arguments and auxiliary states. The reported step counts from 1.
+-- Between `tic` and `toc` of every interval-th step the outputs of all nodes are reported, backward ones included, and
+-- at `toc` the arguments and auxiliary states. The reported step counts from 1.
 --
 -- @module tycho.monitor
 
