@@ -2,9 +2,10 @@
 **
 ** The lower bound is the largest sum of bytes alive at one step. Several orders of placing are tried, each at the
 ** tightest gap that is free for the whole life of the value (Pisarchyk & Lee, arXiv 2001.03288, for order by size); the
-** smallest total wins, and the search ends as soon as one meets the bound. When none does, values alive at the worst
-** step are moved to the front of the best order and it is tried again. Cost: O(n^2) an order; for large n one pass in
-** order of time with a free list, O(n log n), comes first, and the others only within a budget.
+** smallest total wins, and the search ends as soon as one meets the bound. When none does, the best order is changed
+** a little, again and again, and kept when it is no worse, until 0.2 % above the bound or a budget is met.
+** Cost: O(n^2) an order; for large n one pass in order of time with a free list, O(n log n), comes first, and the
+** others only within a budget.
 */
 #include "program.h"
 
@@ -15,7 +16,7 @@ struct fit {
   const int64_t *kept;                                /* >= 0: a place that may not change */
   int64_t *offset, *best, total;
   int64_t bound;
-  int *order, *placed;
+  int *order, *placed, *good;                         /* good: the order to climb from */
   int64_t *key;
 };
 
@@ -57,7 +58,7 @@ static void insert(struct fit *f, int i, int placed)
   f->placed[k] = i;
 }
 
-static int64_t place_in_order(struct fit *f)
+static int64_t place_in_order(struct fit *f, int64_t limit)
 {
   int placed = 0;
   int64_t total = 0;
@@ -69,7 +70,7 @@ static int64_t place_in_order(struct fit *f)
     f->offset[i] = best_gap(f, i, placed);
     insert(f, i, placed++);
     total = MAX(total, f->offset[i] + f->bytes[i]);
-    if (total >= f->total) return INT64_MAX;          /* cannot win any more */
+    if (total >= limit) return INT64_MAX;          /* cannot win any more */
   }
   return total;
 }
@@ -184,35 +185,66 @@ static void make_key(struct fit *f, int kind)
 
 static uint32_t next_random(uint32_t *s) { *s ^= *s << 13; *s ^= *s >> 17; return *s ^= *s << 5; }
 
-/* Disturbs the sizes that set the order by a growing amount; values alive at the worst step go first. */
-static void improve(struct fit *f, int worst, int64_t budget)
+/* An item that ends at the top of the placement; searched from a random place on. */
+static int top_item(const struct fit *f, int64_t total, uint32_t from)
+{
+  for (int k = 0; k < f->n; k++) {
+    int i = (int)((from + (uint32_t)k) % (uint32_t)f->n);
+    if (f->offset[i] + f->bytes[i] == total) return i;
+  }
+  return 0;
+}
+
+/* Moves item i of the order to place `to`, or (swap) lets two random items change places. */
+static void disturb(struct fit *f, int i, uint32_t *seed)
+{
+  int n = f->n, at = 0, to;
+  memcpy(f->order, f->good, sizeof(int) * (size_t)n);
+  if (next_random(seed) % 3 == 0) {
+    int a = (int)(next_random(seed) % (uint32_t)n), b = (int)(next_random(seed) % (uint32_t)n), keep = f->order[a];
+    f->order[a] = f->order[b];
+    f->order[b] = keep;
+    return;
+  }
+  while (at < n - 1 && f->order[at] != i) at++;
+  to = (int)(next_random(seed) % (uint32_t)(at + 1));
+  memmove(&f->order[to + 1], &f->order[to], sizeof(int) * (size_t)(at - to));
+  f->order[to] = i;
+}
+
+/* Climbs from the best order by size: an item at the top goes earlier, or two change places; equal totals are taken too. */
+static void improve(struct fit *f, int64_t budget)
 {
   uint32_t seed = 2463534242u;
-  for (int round = 0; f->total > f->bound && budget > 0; round++, budget -= (int64_t)f->n * f->n / 4 + f->n) {
-    make_key(f, round % 3);
-    for (int i = 0; i < f->n; i++) {
-      int64_t spread = f->key[i] * (int64_t)(1 + round / 8 % 6) / 8;
-      if (spread > 0) f->key[i] += (int64_t)(next_random(&seed) % (uint64_t)spread);
-      if (round & 1 && f->first[i] <= worst && worst <= f->last[i]) f->key[i] += INT64_C(1) << 60;
-    }
-    sort_order(f);
-    keep_if_better(f, place_in_order(f));
+  memcpy(f->order, f->good, sizeof(int) * (size_t)f->n);
+  int64_t current = place_in_order(f, INT64_MAX), one = (int64_t)f->n * f->n / 4 + f->n;
+  int top = top_item(f, current, seed);
+  for (; f->total > f->bound + f->bound / 500 && budget > 0; budget -= one) {
+    disturb(f, top, &seed);
+    int64_t total = place_in_order(f, current + 1);
+    if (total > current) continue;
+    current = total;
+    memcpy(f->good, f->order, sizeof(int) * (size_t)f->n);
+    top = top_item(f, current, next_random(&seed));
+    keep_if_better(f, total);
   }
 }
 
-static void search(struct fit *f, int worst)
+static void search(struct fit *f)
 {
   bool any_kept = false;
   for (int i = 0; i < f->n; i++) any_kept |= f->kept[i] >= 0;
   if (!any_kept) keep_if_better(f, place_in_time(f, f->first, f->last));
   if (!any_kept && f->total > f->bound) keep_if_better(f, place_backwards(f));
-  int64_t budget = any_kept ? INT64_MAX : INT64_C(24000000), one = (int64_t)f->n * f->n / 4 + 1;
-  for (int kind = 0; kind < 5 && f->total > f->bound && (budget >= one || f->total == INT64_MAX); kind++, budget -= one) {
+  int64_t budget = any_kept ? INT64_MAX : f->n < 500 ? INT64_C(24000000) : INT64_C(6000000), one = (int64_t)f->n * f->n / 4 + 1;
+  for (int kind = 0; kind < 5 && f->total > f->bound && (budget >= one || kind == 0); kind++, budget -= one) {
     make_key(f, kind);
     sort_order(f);
-    keep_if_better(f, place_in_order(f));
+    int64_t total = place_in_order(f, f->total);
+    if (kind == 0 || total < f->total) memcpy(f->good, f->order, sizeof(int) * (size_t)f->n);
+    keep_if_better(f, total);
   }
-  improve(f, worst, MIN(budget, INT64_C(24000000)));
+  improve(f, MIN(budget, f->n < 500 ? INT64_C(24000000) : INT64_C(3000000)));
 }
 
 int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t *offset, int64_t *total, int64_t *bound)
@@ -221,14 +253,14 @@ int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last,
   *total = *bound = lower_bound(n, bytes, first, last, &worst);
   if (!n) return TY_OK;
   int64_t *kept = NEWS(int64_t, n);
-  struct fit f = { n, bytes, first, last, kept, offset, NEWS(int64_t, n), INT64_MAX, *bound, NEWS(int, n), NEWS(int, n), NEWS(int64_t, n) };
-  bool room = kept && f.best && f.order && f.placed && f.key;
+  struct fit f = { n, bytes, first, last, kept, offset, NEWS(int64_t, n), INT64_MAX, *bound, NEWS(int, n), NEWS(int, n), NEWS(int, n), NEWS(int64_t, n) };
+  bool room = kept && f.best && f.order && f.placed && f.good && f.key;
   if (room) {
     memcpy(kept, offset, sizeof(int64_t) * (size_t)n);
-    search(&f, worst);
+    search(&f);
     memcpy(offset, f.best, sizeof(int64_t) * (size_t)n);
     *total = f.total;
   }
-  mem_free(kept); mem_free(f.best); mem_free(f.order); mem_free(f.placed); mem_free(f.key);
+  mem_free(kept); mem_free(f.best); mem_free(f.order); mem_free(f.placed); mem_free(f.good); mem_free(f.key);
   return room ? TY_OK : fail(TY_EMEMORY, "out of memory: plan");
 }
