@@ -253,7 +253,8 @@ int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last,
   *total = *bound = lower_bound(n, bytes, first, last, &worst);
   if (!n) return TY_OK;
   int64_t *kept = NEWS(int64_t, n);
-  struct fit f = { n, bytes, first, last, kept, offset, NEWS(int64_t, n), INT64_MAX, *bound, NEWS(int, n), NEWS(int, n), NEWS(int, n), NEWS(int64_t, n) };
+  struct fit f = { n, bytes, first, last, kept, offset, NEWS(int64_t, n), INT64_MAX, *bound,
+                   NEWS(int, n), NEWS(int, n), NEWS(int, n), NEWS(int64_t, n) };
   bool room = kept && f.best && f.order && f.placed && f.good && f.key;
   if (room) {
     memcpy(kept, offset, sizeof(int64_t) * (size_t)n);
