@@ -27,6 +27,7 @@ build = {
       ["tycho.class"] = "runtime/lua/tycho/class.lua",
       ["tycho.container"] = "runtime/lua/tycho/container.lua",
       ["tycho.context"] = "runtime/lua/tycho/context.lua",
+      ["tycho.engine"] = "runtime/lua/tycho/engine.lua",
       ["tycho.error"] = "runtime/lua/tycho/error.lua",
       ["tycho.executor"] = "runtime/lua/tycho/executor.lua",
       ["tycho.executor_bind"] = "runtime/lua/tycho/executor_bind.lua",

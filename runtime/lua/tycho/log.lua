@@ -1,13 +1,15 @@
 --- The log: `ty.log:info(text)` and its kind; written to standard error unless `ty.log.sink` is set (contract 1.8).
+-- TYCHO_LOG sets the level at the start; "off" writes nothing.
 --
 --     ty.log.level = "warning"
 --     ty.log.sink = function(level, text) ... end
 --
 -- @module tycho.log
 
-local log = { level = "info" }
+local RANK = { debug = 1, info = 2, warning = 3, error = 4, off = 5 }
 
-local RANK = { debug = 1, info = 2, warning = 3, error = 4 }
+local asked = os.getenv("TYCHO_LOG")
+local log = { level = RANK[asked or ""] and asked or "info" }
 
 
 local function write(level, text)
@@ -22,7 +24,7 @@ local function write(level, text)
 end
 
 
-for level in pairs(RANK) do
+for _, level in ipairs{ "debug", "info", "warning", "error" } do
   log[level] = function(_, text)
     write(level, tostring(text))
   end
