@@ -92,7 +92,7 @@ describe("tycho", function()
       local ty = require "tycho"
       local ok, e = pcall(function() while true do end end)
       print(ok, ty.is_error(e) and e.code)]], function(path)
-      local output, status = shell.run(("timeout --preserve-status -s INT 4 %s %s"):format(shell.program, path))
+      local output, status = shell.run(("timeout --foreground --preserve-status -s INT 4 %s %s"):format(shell.program, path))
       assert.equal("false\tinterrupted\n", output)
       assert.equal(0, status)
     end)
