@@ -15,6 +15,7 @@
 -- @module tycho.container
 
 local ffi = require "ffi"
+local jit = require "jit"
 local args = require "tycho.args"
 local class = require "tycho.ndarray_class"
 local context = require "tycho.context"
@@ -151,6 +152,12 @@ function put(out, v, depth)
     Error.raise{ code = "type", func = "container.encode", got = Error.kind(v), message = "this cannot be saved" }
   end
 end
+
+
+-- Interpreted: a table that holds itself once passed without an error; a compiled recursion (LuaJIT 2.1-beta3) is the suspect.
+jit.off(put_pairs)
+jit.off(put_table)
+jit.off(put)
 
 
 --- A value as bytes.
