@@ -33,6 +33,7 @@ build = {
       ["tycho.executor_bind"] = "runtime/lua/tycho/executor_bind.lua",
       ["tycho.executor_manager"] = "runtime/lua/tycho/executor_manager.lua",
       ["tycho.ffi"] = "runtime/lua/tycho/ffi.lua",
+      ["tycho.files"] = "runtime/lua/tycho/files.lua",
       ["tycho.gc"] = "runtime/lua/tycho/gc.lua",
       ["tycho.init"] = "runtime/lua/tycho/init.lua",
       ["tycho.initializer"] = "runtime/lua/tycho/initializer.lua",

@@ -20,6 +20,7 @@ local args = require "tycho.args"
 local class = require "tycho.ndarray_class"
 local context = require "tycho.context"
 local Error = require "tycho.error"
+local files = require "tycho.files"
 local host = require "tycho.ndarray_host"
 local values = require "tycho.values"
 require "tycho.ndarray"
@@ -303,54 +304,15 @@ end
 
 -- Files ---------------------------------------------------------------------------------------------------------------
 
-local function fail_file(func, path, why)
-  Error.raise{ code = "io", func = func, argument = path, message = why }
-end
-
-
---- Writes bytes to a file: first beside it, then in its place, so that a crash leaves the old file.
--- @string path
--- @string text
--- @string func for errors
-function container.write(path, text, func)
-  local file, why = io.open(path .. ".tmp", "wb")
-  if not file then
-    fail_file(func, path, why)
-  end
-  local ok, reason = file:write(text)
-  local closed, late = file:close()
-  if not (ok and closed) then
-    os.remove(path .. ".tmp")
-    fail_file(func, path, reason or late)
-  end
-  ok, reason = os.rename(path .. ".tmp", path)
-  if not ok then
-    fail_file(func, path, reason)
-  end
-end
-
-
---- The bytes of a file.
-function container.read(path, func)
-  local file, why = io.open(path, "rb")
-  if not file then
-    fail_file(func, path, why)
-  end
-  local text = file:read("*a")
-  file:close()
-  return text or ""
-end
-
-
---- Writes a value to a file, as `write` does.
+--- Writes a value to a file, all or nothing.
 function container.save(path, v, func)
-  container.write(path, container.encode(v), func)
+  files.write(path, container.encode(v), func)
 end
 
 
 --- The value of a file.
 function container.load(path, func)
-  return container.decode(container.read(path, func), func, path)
+  return container.decode(files.read(path, func), func, path)
 end
 
 

@@ -171,9 +171,14 @@ end
 
 
 --- Raises E(`name`) for an unknown word, with the accepted ones nearest first.
--- @tparam table t func, argument (the word), what ("argument", "operator" …), names (the accepted ones)
+-- @tparam table t func, argument (the word), what ("argument", "operator" …), names (the accepted ones), or
+--   among (a table whose keys are the accepted ones)
 function Error.unknown(t)
-  local near = Error.nearest(t.argument, t.names or {}, 10)
+  local names = t.names or {}
+  for name in pairs(t.among or {}) do
+    names[#names + 1] = name
+  end
+  local near = Error.nearest(t.argument, names, 10)
   local hint = near[1] and ("; did you mean '%s'?"):format(near[1]) or ""
   Error.raise{
     code = "name", func = t.func, argument = tostring(t.argument), candidates = near, op = t.op, node = t.node,

@@ -41,11 +41,7 @@ local CREATE = args.form("init.create", { { "initializer", "any" }, { "options",
 local function make(name, options)
   local class = type(name) == "string" and base.registry[name:lower()]
   if not class then
-    local names = {}
-    for key in pairs(base.registry) do
-      names[#names + 1] = key
-    end
-    Error.unknown{ func = "init.create", argument = tostring(name), what = "initializer", names = names }
+    Error.unknown{ func = "init.create", argument = tostring(name), what = "initializer", among = base.registry }
   end
   return class(options or {})
 end

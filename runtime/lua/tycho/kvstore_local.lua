@@ -11,9 +11,9 @@ local args = require "tycho.args"
 local call = require "tycho.ndarray_call"
 local class = require "tycho.ndarray_class"
 local Class = require "tycho.class"
-local container = require "tycho.container"
 local context = require "tycho.context"
 local Error = require "tycho.error"
+local files = require "tycho.files"
 local optimizer = require "tycho.optimizer"
 local values = require "tycho.values"
 
@@ -374,7 +374,7 @@ local SAVE = args.form("KVStore:save_optimizer_states", { { "fname", "text" }, {
 function KVStore:save_optimizer_states(...)
   local a = SAVE(...)
   local updater = updater_of(self, "KVStore:save_optimizer_states")
-  container.write(a.fname, updater:get_states(a.dump_optimizer), "KVStore:save_optimizer_states")
+  files.write(a.fname, updater:get_states(a.dump_optimizer), "KVStore:save_optimizer_states")
 end
 
 
@@ -383,7 +383,7 @@ local LOAD = args.form("KVStore:load_optimizer_states", { { "fname", "text" } })
 --- Reads them back.
 function KVStore:load_optimizer_states(...)
   local updater = updater_of(self, "KVStore:load_optimizer_states")
-  updater:set_states(container.read(LOAD(...).fname, "KVStore:load_optimizer_states"))
+  updater:set_states(files.read(LOAD(...).fname, "KVStore:load_optimizer_states"))
 end
 
 

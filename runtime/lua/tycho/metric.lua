@@ -36,11 +36,7 @@ end
 local function by_name(name, options)
   local class = base.registry[name:lower()]
   if not class then
-    local names = {}
-    for key in pairs(base.registry) do
-      names[#names + 1] = key
-    end
-    Error.unknown{ func = "metric.create", argument = name, what = "metric", names = names }
+    Error.unknown{ func = "metric.create", argument = name, what = "metric", among = base.registry }
   end
   return class(options or {})
 end
@@ -100,10 +96,6 @@ base.create = metrics.create
 
 return setmetatable(metrics, { __index = function(_, key)
   if type(key) == "string" and key:sub(1, 1) ~= "_" then
-    local names = {}
-    for name in pairs(metrics) do
-      names[#names + 1] = name
-    end
-    Error.unknown{ func = "metric", argument = key, what = "metric", names = names }
+    Error.unknown{ func = "metric", argument = key, what = "metric", among = metrics }
   end
 end })

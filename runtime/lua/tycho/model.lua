@@ -32,44 +32,6 @@ function model.file_name(prefix, epoch, kind)
 end
 
 
-local function fail_file(func, path, why)
-  Error.raise{ code = "io", func = func, argument = path, message = tostring(why) }
-end
-
-
---- Writes a file, all or nothing.
--- @string path
--- @string bytes
--- @string func for errors
-function model.write_file(path, bytes, func)
-  local file, why = io.open(path .. ".tmp", "wb")
-  if not file then
-    fail_file(func, path, why)
-  end
-  local ok, reason = file:write(bytes)
-  local closed, late = file:close()
-  if ok and closed then
-    ok, reason = os.rename(path .. ".tmp", path)
-  end
-  if not (ok and closed) then
-    os.remove(path .. ".tmp")
-    fail_file(func, path, reason or late)
-  end
-end
-
-
---- The bytes of a file.
-function model.read_file(path, func)
-  local file, why = io.open(path, "rb")
-  if not file then
-    fail_file(func, path, why)
-  end
-  local bytes = file:read("*a")
-  file:close()
-  return bytes or fail_file(func, path, "the file cannot be read")
-end
-
-
 --- Writes parameters as `arg:NAME` and `aux:NAME`, sorted by name, from the host.
 -- @string path
 -- @tparam table arg_params
@@ -290,11 +252,7 @@ return setmetatable(model, { __index = function(_, key)
   if key == "FeedForward" then
     rawset(model, key, require "tycho.model_feedforward")
   elseif type(key) == "string" and key:sub(1, 1) ~= "_" then
-    local names = {}
-    for name in pairs(model) do
-      names[#names + 1] = name
-    end
-    Error.unknown{ func = "model", argument = key, what = "function", names = names }
+    Error.unknown{ func = "model", argument = key, what = "function", among = model }
   end
   return rawget(model, key)
 end })

@@ -241,11 +241,7 @@ local function write_some(self, a)
   for _, part in ipairs{ { a.arg_params, self._arg_params }, { a.aux_params, self._aux_params } } do
     for name in pairs(part[1] or {}) do
       if not part[2][name] and not a.allow_extra then
-        local names = {}
-        for known in pairs(part[2]) do
-          names[#names + 1] = known
-        end
-        Error.unknown{ func = "BucketingModule:set_params", argument = name, what = "parameter", names = names }
+        Error.unknown{ func = "BucketingModule:set_params", argument = name, what = "parameter", among = part[2] }
       end
     end
   end

@@ -450,11 +450,7 @@ end
 local function check_extra(self, given, own, func)
   for name in pairs(given or {}) do
     if not own[name] then
-      local names = {}
-      for known in pairs(own) do
-        names[#names + 1] = known
-      end
-      Error.unknown{ func = func, argument = name, what = "parameter", names = names }
+      Error.unknown{ func = func, argument = name, what = "parameter", among = own }
     end
   end
 end

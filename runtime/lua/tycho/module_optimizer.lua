@@ -10,6 +10,7 @@ local args = require "tycho.args"
 local BaseModule = require "tycho.module_base"
 local Class = require "tycho.class"
 local Error = require "tycho.error"
+local files = require "tycho.files"
 local values = require "tycho.values"
 
 local null = values.null
@@ -194,7 +195,7 @@ function Module:save_optimizer_states(...)
   if self._update_on_kvstore then
     self._kvstore:save_optimizer_states(a.fname)
   else
-    require("tycho.model").write_file(a.fname, self._updater:get_states(), self:_func("save_optimizer_states"))
+    files.write(a.fname, self._updater:get_states(), self:_func("save_optimizer_states"))
   end
 end
 
@@ -207,7 +208,7 @@ function Module:load_optimizer_states(...)
   if self._update_on_kvstore then
     self._kvstore:load_optimizer_states(a.fname)
   else
-    self._updater:set_states(require("tycho.model").read_file(a.fname, self:_func("load_optimizer_states")))
+    self._updater:set_states(files.read(a.fname, self:_func("load_optimizer_states")))
   end
 end
 

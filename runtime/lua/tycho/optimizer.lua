@@ -42,11 +42,7 @@ function optimizers.create(name, options)
   end
   local class = type(name) == "string" and base.registry[name:lower()]
   if not class then
-    local names = {}
-    for key in pairs(base.registry) do
-      names[#names + 1] = key
-    end
-    Error.unknown{ func = "optimizer.create", argument = tostring(name), what = "optimizer", names = names }
+    Error.unknown{ func = "optimizer.create", argument = tostring(name), what = "optimizer", among = base.registry }
   end
   return class(options or {})
 end
@@ -54,10 +50,6 @@ end
 
 return setmetatable(optimizers, { __index = function(_, key)
   if type(key) == "string" and key:sub(1, 1) ~= "_" then
-    local names = {}
-    for name in pairs(optimizers) do
-      names[#names + 1] = name
-    end
-    Error.unknown{ func = "optimizer", argument = key, what = "optimizer", names = names }
+    Error.unknown{ func = "optimizer", argument = key, what = "optimizer", among = optimizers }
   end
 end })

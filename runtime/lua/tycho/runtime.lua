@@ -72,11 +72,7 @@ end
 function runtime.is_enabled(name)
   local test = FEATURES[type(name) == "string" and name:upper() or name]
   if not test then
-    local names = {}
-    for known in pairs(FEATURES) do
-      names[#names + 1] = known
-    end
-    Error.unknown{ func = "runtime.is_enabled", argument = tostring(name), what = "feature", names = names }
+    Error.unknown{ func = "runtime.is_enabled", argument = tostring(name), what = "feature", among = FEATURES }
   end
   return test(rows())
 end

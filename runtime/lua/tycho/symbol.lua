@@ -37,24 +37,6 @@ local is_plain = values.is_plain
 
 -- Making --------------------------------------------------------------------------------------------------------------
 
---- A symbol of the given entries (not for users).
-function Symbol.of(entries)
-  local self = setmetatable({ _entries = entries }, Symbol)
-  if #entries == 1 then
-    self[1] = self
-    return self
-  end
-  for i, entry in ipairs(entries) do
-    self[i] = Symbol.of{ entry }
-  end
-  return self
-end
-
-setmetatable(Symbol, { __index = Class, __tostring = function() return "<class Symbol>" end, __call = function()
-  Error.raise{ code = "type", func = "Symbol", message = "symbols are made by ty.sym.Variable, ty.sym.Group and operators" }
-end })
-
-
 -- Puts other entries in place of a symbol's own.
 local function become(self, entries)
   for i = #self, 1, -1 do
@@ -71,6 +53,17 @@ local function become(self, entries)
   end
   return self
 end
+
+
+--- A symbol of the given entries (not for users).
+function Symbol.of(entries)
+  return become(setmetatable({}, Symbol), entries)
+end
+
+
+setmetatable(Symbol, { __index = Class, __tostring = function() return "<class Symbol>" end, __call = function()
+  Error.raise{ code = "type", func = "Symbol", message = "symbols are made by ty.sym.Variable, ty.sym.Group and operators" }
+end })
 
 
 local VARIABLE = args.form("sym.Variable", {

@@ -9,6 +9,7 @@ local ffi = require "ffi"
 local native = require "tycho.ffi"
 local args = require "tycho.args"
 local Error = require "tycho.error"
+local files = require "tycho.files"
 local graph = require "tycho.symbol_graph"
 local log = require "tycho.log"
 local node = require "tycho.symbol_node"
@@ -139,19 +140,6 @@ function symbol_json.parse(Symbol, content, func, file)
 end
 
 
-local function read_file(path, func)
-  local file, why = io.open(path, "rb")
-  local content = file and file:read("*a")
-  if file then
-    file:close()
-  end
-  if not content then
-    Error.raise{ code = "io", func = func, argument = path, message = "cannot read the file: " .. tostring(why or path) }
-  end
-  return content
-end
-
-
 -- Writing -------------------------------------------------------------------------------------------------------------
 
 local function without_casts(symbol, Symbol)
@@ -173,22 +161,6 @@ local function without_casts(symbol, Symbol)
 end
 
 
--- Writes beside the file and renames, so that a reader never sees half of it.
-local function write_file(path, content, func)
-  local partial = path .. ".partial"
-  local file, why = io.open(partial, "wb")
-  local ok = file and file:write(content)
-  ok = file and file:close() and ok
-  if ok then
-    ok, why = os.rename(partial, path)
-  end
-  if not ok then
-    os.remove(partial)
-    Error.raise{ code = "io", func = func, argument = path, message = "cannot write the file: " .. tostring(why or path) }
-  end
-end
-
-
 local LOAD = args.form("sym.load", { { "fname", "text" } })
 local LOAD_JSON = args.form("sym.load_json", { { "json_str", "text" } })
 local TOJSON = args.form("Symbol:tojson", { "*", { "remove_amp_cast", "boolean", true } })
@@ -201,7 +173,7 @@ function symbol_json.add(namespace, Symbol)
   -- @string fname
   function namespace.load(...)
     local path = LOAD(...).fname
-    return symbol_json.parse(Symbol, read_file(path, "sym.load"), "sym.load", path)
+    return symbol_json.parse(Symbol, files.read(path, "sym.load"), "sym.load", path)
   end
 
   --- A symbol from the text of a symbol file.
@@ -222,7 +194,7 @@ function symbol_json.add(namespace, Symbol)
   -- @tparam[opt] table options as `tojson`
   function Symbol:save(...)
     local a = SAVE(...)
-    write_file(a.fname, self:tojson{ remove_amp_cast = a.remove_amp_cast }, "Symbol:save")
+    files.write(a.fname, self:tojson{ remove_amp_cast = a.remove_amp_cast }, "Symbol:save")
   end
 end
 
