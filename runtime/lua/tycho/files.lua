@@ -11,7 +11,8 @@ local files = {}
 
 
 local function fail(func, path, what, why)
-  Error.raise{ code = "io", func = func, argument = path, message = ("cannot %s the file: %s"):format(what, why or path) }
+  local reason = (why or "unknown reason"):gsub("^.*: ", "")   -- the system puts a path before it
+  Error.raise{ code = "io", func = func, argument = path, message = ("cannot %s the file: %s: %s"):format(what, path, reason) }
 end
 
 
