@@ -3,7 +3,7 @@
 #   make                     the program build/tycho and the library build/libtycho.so
 #   make test                the C tests of spec/native, then the specs (TEST="-t slow" passes words on to busted)
 #   make check               layers, sizes, style, luacheck, warnings of gcc and clang
-#   make bench | make doc    timings | the reference pages
+#   make bench | make doc    timings | pages, operators and modules as HTML in build/doc
 #   make install PREFIX=...  bin, lib/lua/5.1/tycho, share/lua/5.1/tycho, include (DESTDIR= is honoured)
 #   make clean
 #
@@ -68,7 +68,7 @@ all: $(BUILD)/libtycho.so $(BUILD)/tycho
 # -- the library --------------------------------------------------------------------------------------------------
 
 $(BUILD)/libtycho.so: $(OBJ)
-	$(CC) $(ALL) $(OPENMP) -shared -Wl,-z,nodelete $(LDFLAGS) -o $@.tmp $(OBJ) $(LIBS) && mv $@.tmp $@
+	$(CC) $(ALL) $(OPENMP) -shared -Wl,-z,nodelete -Wl,-Bsymbolic-functions $(LDFLAGS) -o $@.tmp $(OBJ) $(LIBS) && mv $@.tmp $@
 
 $(BUILD)/libtycho.a: $(OBJ)
 	@rm -f $@
@@ -89,7 +89,7 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/ops.inc
 define isa_rule
 $(BUILD)/%.$(1).o: %.c $(BUILD)/flags
 	@mkdir -p $$(dir $$@)
-	$(CC) $(ALL) -O3 $(ISA_$(1)) -MMD -MP -c $$< -o $$@
+	$(CC) $(ALL) $(if $(filter release,$(MODE)),-O3) $(ISA_$(1)) -MMD -MP -c $$< -o $$@
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 
@@ -145,8 +145,10 @@ objects: $(OBJ) $(PROGRAM:%.c=$(BUILD)/%.o) $(TESTS:%.c=$(BUILD)/%.o)
 bench: all
 	$(BUILD)/tycho scripts/bench/bench.lua
 
-doc:
-	ldoc -q .
+doc: all
+	@rm -rf $(BUILD)/doc
+	$(BUILD)/tycho scripts/doc.lua $(BUILD)/doc
+	ldoc -q --fatalwarnings -d $(BUILD)/doc/reference .
 
 # -- install ------------------------------------------------------------------------------------------------------
 

@@ -79,4 +79,5 @@ bool interrupted(void);                               /* somebody asks every run
 
 enum { CPU_BASELINE, CPU_AVX2, CPU_AVX512 };
 int  cpu_level(void);                                 /* CPU_*: the best this machine runs, at most TYCHO_CPU */
+void gpu_absence(struct text *t);                     /* why there is no GPU here, in words */
 const char *cpu_path(void);                           /* "baseline" "avx2" "avx512" */

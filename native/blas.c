@@ -1,32 +1,45 @@
-/* blas.c - OpenBLAS for the products where it is faster than our own, one thread a call inside our regions.
+/* blas.c - libraries for the products where they are faster than our own, one thread a call inside our regions.
 **
-** On processors with AVX2 or AVX-512 that is large products only (it packs both sides for the second cache, we one);
-** on others all but small ones, since it knows kernels there that we do not have. TYCHO_DISABLE=blas: never.
+** On processors with AVX2 or AVX-512 that is oneDNN for float32 from middle sizes on, but for a few rows against a
+** large side (where packing it costs more than the product), and OpenBLAS for other large products; both pack both
+** sides for the second cache, we one. On older processors OpenBLAS makes all but small products, since it knows kernels
+** there that we do not have. TYCHO_DISABLE=blas: never.
 ** Slices are cut by shape, so that the bits do not depend on the number of threads.
 */
 #include <cblas.h>
 #include <pthread.h>
+#include "dnnl/product.h"
 #include "gemm_inner.h"
 
 extern void openblas_set_num_threads(int n);
 
-static bool enabled;
+static bool enabled, onednn;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void ask(void)
 {
   enabled = !env_disabled("blas");
+  onednn = onednn_product_on();
   openblas_set_num_threads(1);
 }
 
 /* Before anybody's LAPACK call too. */
 __attribute__((constructor)) static void load(void) { pthread_once(&once, ask); }
 
+static bool onednn_wanted(int64_t m, int64_t n, int64_t k, double work)
+{
+  const double large = 1e6;                           /* elements that are packed, or written, for little work each */
+  if (work < 3e6 || MIN(MIN(m, n), k) < 16) return false;
+  return !(m < 32 && (double)n * (double)k > large) && !(n < 32 && (double)m * (double)k > large) &&
+         !(k < 32 && (double)m * (double)n > large);
+}
+
 bool blas_wanted(int dtype, int64_t m, int64_t n, int64_t k)
 {
   double work = (double)m * (double)n * (double)k;
   if (!enabled || MAX(MAX(m, n), k) >= INT32_MAX) return false;
   if (cpu_level() == CPU_BASELINE) return work > 100000;
+  if (onednn && dtype == TY_F32) return onednn_wanted(m, n, k, work);
   return work > 150 * GEMM_WORK && MIN(MIN(m, n), k) >= 256;
 }
 
@@ -41,6 +54,10 @@ struct slices {
 static void one(const struct slices *s, int64_t m, int64_t n, const void *a, const void *b, void *c)
 {
   int ta = s->ta ? CblasTrans : CblasNoTrans, tb = s->tb ? CblasTrans : CblasNoTrans;
+  parallel_library_of(1);
+  if (onednn && s->dtype == TY_F32 &&
+      onednn_product(s->ta, s->tb, m, n, s->k, (float)s->alpha, a, s->lda, b, s->ldb, (float)s->beta, c, s->ldc))
+    return;
   if (s->dtype == TY_F64)
     cblas_dgemm(CblasRowMajor, ta, tb, (int)m, (int)n, (int)s->k, s->alpha, a, (int)s->lda, b, (int)s->ldb, s->beta, c,
                 (int)s->ldc);
@@ -60,12 +77,26 @@ static void some(int64_t begin, int64_t end, void *context)
   }
 }
 
+/* Halves the longer side until there are enough slices: two of a middle-sized product, at most 16, each of some weight,
+** since a slice packs its sides anew. */
+static void cut(struct slices *s)
+{
+  const double work = (double)s->m * (double)s->n * (double)s->k;
+  const int64_t wanted = work < 16e6 ? 2 : (int64_t)MAX(4, MIN(16, work / 150e6));
+  s->rows = s->m;
+  s->cols = s->n;
+  while ((s->m + s->rows - 1) / s->rows * ((s->n + s->cols - 1) / s->cols) < wanted) {
+    int64_t *longer = s->rows > s->cols ? &s->rows : &s->cols;
+    if (*longer < 96) break;
+    *longer = (*longer / 2 + 15) / 16 * 16;
+  }
+  s->across = (s->n + s->cols - 1) / s->cols;
+}
+
 void blas_gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a, int64_t lda,
                const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
 {
-  struct slices s = { dtype, ta, tb, m, n, k, lda, ldb, ldc, 256, 512, 0, alpha, beta, a, b, c };
-  if ((m + 255) / 256 * ((n + 511) / 512) < 4) s.rows = s.cols = 96;
-  s.across = (n + s.cols - 1) / s.cols;
-  parallel((m + s.rows - 1) / s.rows * s.across,
-           MAX(1, (int64_t)(2 * GEMM_WORK / ((double)s.rows * (double)s.cols * (double)k))), some, &s);
+  struct slices s = { dtype, ta, tb, m, n, k, lda, ldb, ldc, 0, 0, 0, alpha, beta, a, b, c };
+  cut(&s);
+  parallel((m + s.rows - 1) / s.rows * s.across, 1, some, &s);
 }

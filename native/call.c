@@ -5,6 +5,7 @@
 ** place, the result goes to a temporary tensor first.
 */
 #include "invoke.h"
+#include "profile.h"
 
 struct imperative {                                   /* lives in its own arena; freed by the task */
   struct arena arena;
@@ -30,11 +31,25 @@ static void drop(void *context)
   arena_done(&a);
 }
 
+/* One look at the clock on either side. */
+static int run_timed(struct imperative *m)
+{
+  const struct call *c = &m->v.call;
+  int64_t from = profile_now(), bytes = 0;
+  int code = invoke_run(&m->v), device = m->nout ? m->out[0]->d.device : m->nin ? m->in[0]->d.device : TY_CPU;
+  int64_t to = profile_now();
+  for (int i = 0; i < m->nin; i++) bytes += (int64_t)desc_bytes(&c->in[i].d);
+  for (int i = 0; i < m->nout; i++) bytes += (int64_t)desc_bytes(&c->out[i].d);
+  struct profile_label l = { "imperative", c->op->name, "", m->v.kernel->name, 0 };
+  profile_span(&l, device, bytes, from, to);
+  return code;
+}
+
 static int run(void *context)
 {
   struct imperative *m = context;
   if (m->tmp) m->v.call.tmp = m->tmp->data;
-  int code = invoke_run(&m->v);
+  int code = profiling(TY_PROFILE_IMPERATIVE) ? run_timed(m) : invoke_run(&m->v);
   if (code) fail_node(m->v.call.op->name, NULL, NULL);
   for (int i = 0; !code && i < m->nout; i++)
     if (m->target[i]) memcpy(tensor_at(m->target[i]), tensor_at(m->out[i]), desc_bytes(&m->out[i]->d));
@@ -99,6 +114,19 @@ static int infer_outputs(struct imperative *m)
   }
   for (int i = 0; i < c->nout; i++) c->out[i].d = f.out[i];
   return TY_OK;
+}
+
+/* Shapes that the contents of the inputs decide; waits for them. */
+static int measure_outputs(struct imperative *m)
+{
+  struct call *c = &m->v.call;
+  if (!c->op->measure) return TY_OK;
+  for (int i = 0; i < m->nin; i++) {
+    NEED(device_kind(m->in[i]->d.device) != TY_GPU, TY_EDEVICE, "%s: it runs on a CPU only", c->op->name);
+    TRY(ty_tensor_wait(m->in[i], 0));
+    c->in[i].p = tensor_at(m->in[i]);
+  }
+  return c->op->measure(c);
 }
 
 /* Outputs that nothing determines take the shape and dtype of the given array, else float32. */
@@ -237,6 +265,7 @@ static int prepare_all(struct imperative *m, const struct op *op, const ty_attr 
   NEED(nout >= m->ports.nvisible, TY_EVALUE, "%s: it has %d outputs, room for %d was given", op->name, m->ports.nvisible, nout);
   TRY(take_inputs(m, in, nin));
   TRY(infer_outputs(m));
+  TRY(measure_outputs(m));
   TRY(find_device(m, out, MIN(nout, m->ports.nout), attr, nattr, device));
   TRY(take_outputs(m, out, nout, *device));
   return prepare(m, *device);

@@ -4,6 +4,7 @@
 ** once a plugin has registered its device_ops. Queues are in queue.c, bytes in storage.c, the CPU itself in host.c.
 */
 #include <pthread.h>
+#include "profile.h"
 #include "queue.h"
 #include "random.h"
 
@@ -58,14 +59,23 @@ static int check(int device)
   return TY_OK;
 }
 
+static int no_device(const char *name)
+{
+  struct text why = { 0 };
+  gpu_absence(&why);
+  int code = fail(TY_EDEVICE, "%s does not exist: %s; use cpu(i), or ask ty.num_gpus() first", name, why.s ? why.s : "out of memory");
+  fail_argument(name, NULL, NULL);
+  text_done(&why);
+  return code;
+}
+
 int device_open(int device)
 {
   char name[32];
   TRY(check(device));
   const struct device_ops *ops = device_ops(device);
   device_name(device, name, sizeof name);
-  NEED(ops, TY_EDEVICE, "%s does not exist: no plugin for this kind of device is loaded", name);
-  return ops->open(device);
+  return ops ? ops->open(device) : no_device(name);
 }
 
 /* -- random states ----------------------------------------------------------------------------- */
@@ -129,6 +139,16 @@ int ty_rng(int device, int set, uint64_t *seed, uint64_t *counter)
   return TY_OK;
 }
 
+int ty_rng_unit(int device, double *out)
+{
+  TRY(check(device));
+  NEED(out, TY_ETYPE, "ty_rng_unit: no place for the result");
+  struct draw d = device_draw(device);
+  struct philox p = philox(d.seed, d.counter, 0, 0);
+  *out = unit_f64(p.w[0], p.w[1]);
+  return TY_OK;
+}
+
 /* -- asking ------------------------------------------------------------------------------------ */
 
 int ty_devices(int kind)
@@ -146,4 +166,10 @@ int ty_device_memory(int device, int64_t *total, int64_t *used, int64_t *pool)
   return TY_OK;
 }
 
-int ty_wait(int device) { return device_wait(device); }
+int ty_wait(int device)
+{
+  int64_t from = profile_begin();
+  int code = device_wait(device);
+  profile_call("waitall", from);
+  return code;
+}

@@ -48,8 +48,10 @@ struct ty_exec {
   struct ctx *ring; int nring, at_ring;               /* contexts of submitted segments */
   struct ticket *seg_ticket;
   int monitor;                                        /* TY_MON_* */
+  int level;                                          /* of recomputation */
   bool check, mirror, profile, with_grad;
   struct { int phase, node, item, train; bool active; } walk;                  /* a monitored run between events */
+  struct { struct program *p; int at, to; bool rerun; int train; } host;       /* a run that waits for the front end */
   ty_event event; ty_tensor *event_tensor; char event_name[600];
   ty_stats stats;
   struct text printed;
@@ -63,15 +65,18 @@ struct exec_source {                                  /* what exec_make starts f
   const ty_bind *aux; int naux;
   const ty_desc *arg_desc, *aux_desc;                 /* dry runs: descriptors where there are no arrays; else NULL */
   const ty_place *place; int nplace, device, flags;
-  int64_t budget;
+  int64_t budget; int level;                          /* level: of recomputation (exec_budget.c) */
   ty_pool *pool;
   struct ty_exec *before;                             /* reshape: outputs keep its places where they fit */
 };
 int  exec_make(const struct exec_source *s, ty_exec **out);
+int  exec_within(const struct exec_source *s, ty_exec **out);                 /* recomputes as much as the budget needs */
+void exec_mark_mirrors(const ty_exec *e, bool all, uint8_t *mark);            /* per node: backward computes it again */
 int  exec_variant(ty_exec *e, int which, struct program **out);              /* compiled on first use */
 int  exec_resolve(ty_exec *e);                        /* pointers, after binding or when the pool moved */
 int  exec_variables(const ty_graph *g, int *arg, int *narg, int *aux, int *naux);    /* nodes, in list order */
 void exec_free_routes(ty_exec *e);
 void exec_free_ring(ty_exec *e);
 int  exec_state(const ty_exec *e, const char *what);  /* TY_ESTATE where there is no storage */
+void exec_profile_step(const struct program *p, const struct step *s, int64_t from, int64_t to);      /* tells the profiler */
 ty_tensor *exec_value_view(ty_exec *e, struct program *p, int value);        /* read-only view; NULL */

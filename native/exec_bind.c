@@ -3,6 +3,7 @@
 ** Order: extract the graph (merging equal nodes), match arrays to variables, infer, append gradients, place and insert
 ** copies, decide where each gradient is written, compile the first program, reserve the pool, resolve pointers.
 */
+#include "control.h"
 #include "exec.h"
 #include "extract.h"
 #include "place.h"
@@ -133,6 +134,31 @@ static int infer_all(ty_exec *e, const struct exec_source *s)
   return infer_undecided(e->g, e->desc, INFER_SHAPES);
 }
 
+/* -- control flow ---------------------------------------------------------------------------------------------------- */
+
+/* Bodies become part of the graph; every variable keeps its shape and its place in the lists. */
+static int expand_bodies(ty_exec *e)
+{
+  if (!control_used(e->g)) return TY_OK;
+  ty_graph *to = NULL;
+  int *map = NEWS(int, e->g->n);
+  NEED(map, TY_EMEMORY, "out of memory: executor");
+  int code = control_expand(e->g, e->desc, e->head, e->nhead, &to, map);
+  ty_desc *desc = code ? NULL : NEWS(ty_desc, to->nvalue + 64);
+  if (!code && !desc) code = fail(TY_EMEMORY, "out of memory: executor"), ty_graph_free(to);
+  if (code) return mem_free(map), code;
+  for (int v = 0; v < to->nvalue; v++) desc[v] = (ty_desc){ .dtype = TY_NODTYPE };
+  for (int i = 0; i < e->g->n; i++) if (!e->g->node[i].op) desc[to->node[map[i]].first] = e->desc[e->g->node[i].first];
+  for (int i = 0; i < e->narg; i++) e->arg[i].node = map[e->arg[i].node];
+  for (int i = 0; i < e->naux; i++) e->aux[i].node = map[e->aux[i].node];
+  mem_free(map); mem_free(e->desc);
+  ty_graph_free(e->g);
+  e->g = to; e->desc = desc; e->forward = to->n;
+  TRY(infer_run(e->g, INFER_SHAPES, e->desc));
+  TRY(infer_run(e->g, INFER_TYPES, e->desc));
+  return infer_undecided(e->g, e->desc, INFER_SHAPES);
+}
+
 /* -- gradients ----------------------------------------------------------------------------------------------------- */
 
 static int append_gradients(ty_exec *e, const uint8_t *mirror, struct gradient *out)
@@ -157,7 +183,8 @@ static int mark_mirrors(ty_exec *e, uint8_t **out)
   bool any = false;
   uint8_t *m = NEWS(uint8_t, e->g->n);
   NEED(m, TY_EMEMORY, "out of memory: executor");
-  for (int i = 0; i < e->g->n; i++) any |= m[i] = mirrored(&e->g->node[i], e->flags & TY_MIRROR || env_number("TYCHO_MIRROR", 0));
+  exec_mark_mirrors(e, e->flags & TY_MIRROR || env_number("TYCHO_MIRROR", 0), m);
+  for (int i = 0; i < e->g->n; i++) any |= m[i];
   e->mirror = any;
   if (any) *out = m;
   else mem_free(m);
@@ -511,6 +538,22 @@ static int differentiate(ty_exec *e, const uint8_t *mirror)
   return code;
 }
 
+/* Outputs whose number of rows only a run knows have no readers but their own gradients. */
+static int check_rows(const ty_exec *e)
+{
+  for (int i = 0; i < e->forward; i++)
+    for (int k = 0; k < e->g->node[i].nin; k++) {
+      const struct node *n = &e->g->node[i], *from = &e->g->node[n->in[k].node];
+      if (!from->op || !(from->op->flags & OP_ROWS)) continue;
+      int code = fail(TY_ESHAPE, "%s %s: input %s is %s, whose number of rows is known only when it has run; it can be an output only",
+          n->op->name, n->name, n->inport[k].name, from->name);
+      fail_node(n->op->name, n->name, n->where);
+      fail_argument(n->inport[k].name, "a shape that follows from other shapes", from->op->name);
+      return code;
+    }
+  return TY_OK;
+}
+
 static int build(ty_exec *e, const struct exec_source *s)
 {
   uint8_t *mirror;
@@ -518,6 +561,8 @@ static int build(ty_exec *e, const struct exec_source *s)
   TRY(take_graph(e, s));
   TRY(match_all(e, s));
   TRY(infer_all(e, s));
+  TRY(expand_bodies(e));
+  TRY(check_rows(e));
   TRY(mark_mirrors(e, &mirror));
   int code = differentiate(e, mirror);
   mem_free(mirror);
@@ -536,6 +581,7 @@ int exec_make(const struct exec_source *s, ty_exec **out)
   e->ran = -1;
   e->flags = s->flags;
   e->default_device = s->device;
+  e->level = s->level;
   e->check = s->flags & TY_CHECK || env_number("TYCHO_CHECK_NUMERICS", 0);
   live(LIVE_EXEC, 1);
   int code = build(e, s);
@@ -553,5 +599,5 @@ int ty_exec_bind(ty_graph *g, const ty_bind_spec *spec, ty_exec **out)
                            .place = spec->place, .nplace = spec->nplace, .device = spec->device, .flags = spec->flags,
                                .budget = spec->budget,
                            .pool = spec->pool ? spec->pool : spec->shared ? spec->shared->pool : NULL };
-  return exec_make(&s, out);
+  return exec_within(&s, out);
 }

@@ -82,6 +82,32 @@ int ty_exec_names(ty_exec *e, int what, const char *const **names, int *n)
 }
 
 /* The forward graph after merging, as a graph of its own. */
+int ty_exec_rows(ty_exec *e, int i, int64_t *rows)
+{
+  TRY(exec_state(e, "rows"));
+  NEED(rows && i >= 0 && i < e->nhead, TY_EINDEX, "rows: output %d of %d", i, e->nhead);
+  const struct node *n = &e->g->node[e->head[i].node];
+  const struct program *p = e->variant[e->ran < 0 ? FUSED : e->ran];
+  const struct step *st = p->step_of[e->head[i].node] < 0 ? NULL : &p->step[p->step_of[e->head[i].node]];
+  *rows = -1;
+  if (!n->op || !(n->op->flags & OP_ROWS) || !st || !st->state) return TY_OK;
+  *rows = e->desc[value_of(e->g, e->head[i])].dim[0];
+  if (e->ran < 0) return TY_OK;
+  TRY(ty_tensor_wait(e->output[i], 0));
+  *rows = *(const int64_t *)st->state;
+  return TY_OK;
+}
+
+int ty_exec_regraph(ty_exec *e, ty_graph *g)
+{
+  NEED(e && g, TY_ETYPE, "regraph: null argument");
+  NEED(g->n == e->user->n, TY_EVALUE, "regraph: %d nodes, expected %d", g->n, e->user->n);
+  ty_graph_keep(g);
+  ty_graph_free(e->user);
+  e->user = g;
+  return TY_OK;
+}
+
 int ty_exec_optimized(ty_exec *e, ty_graph **out)
 {
   NEED(e && out, TY_ETYPE, "optimized: null argument");
@@ -120,9 +146,26 @@ int ty_exec_memory(ty_exec *e, ty_memory *out)
   return TY_OK;
 }
 
+/* The i-th piece of scratch, behind the values; a step's own while it runs. */
+static int scratch_value(ty_exec *e, const struct program *p, int i, ty_value *out)
+{
+  int k = 0;
+  for (int t = 0; t < p->n; t++) {
+    const struct step *st = &p->step[t];
+    if (!st->scratch || k++ != i) continue;
+    char name[600];
+    const char *node = st->node >= 0 ? e->g->node[st->node].name : "";
+    snprintf(name, sizeof name, "%s_scratch", node);
+    *out = (ty_value){ arena_text(&e->arena, name), node, (int64_t)align_up(st->scratch, ALIGN), st->scratch_at, t, t, st->device, -1 };
+    return out->name ? TY_OK : fail(TY_EMEMORY, "out of memory");
+  }
+  return fail(TY_EINDEX, "value: there are fewer");
+}
+
 int ty_exec_value(ty_exec *e, int i, ty_value *out)
 {
   NEED(e && out, TY_ETYPE, "value: null argument");
+  NEED(i >= 0, TY_EINDEX, "value %d", i);
   const struct program *p = e->variant[FUSED];
   int k = 0;
   for (int node = 0; node < e->g->n; node++) {
@@ -140,7 +183,7 @@ int ty_exec_value(ty_exec *e, int i, ty_value *out)
       return out->name ? TY_OK : fail(TY_EMEMORY, "out of memory");
     }
   }
-  return fail(TY_EINDEX, "value %d of %d", i, k);
+  return scratch_value(e, p, i - k, out);
 }
 
 int ty_exec_verify(ty_exec *e)

@@ -6,8 +6,10 @@
 ** Monitored runs use the plain variant and go node by node: run, report each value before anything may overwrite it,
 ** return to the caller, go on at ty_exec_resume.
 */
-#include <time.h>
 #include "exec.h"
+#include "profile.h"
+
+enum { FORWARD, BACKWARD, ONE };                      /* what a walk from node to node covers; ONE: a partial forward */
 
 struct ctx {
   ty_exec *e;
@@ -26,13 +28,6 @@ int exec_state(const ty_exec *e, const char *what)
 }
 
 /* -- one segment ---------------------------------------------------------------------------------------------- */
-
-static int64_t now_ns(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
 
 static int blame(struct program *p, const struct step *st, int code)
 {
@@ -90,15 +85,19 @@ static int check_step(struct program *p, const struct step *st)
   return TY_OK;
 }
 
-static int run_checked(struct ctx *c)
+/* The same as run_steps with a look at each instruction: its time, its results. */
+static int run_watched(struct ctx *c)
 {
   for (int t = c->first; t < c->last; t++) {
     struct step *st = &c->p->step[t];
-    int64_t from = now_ns();
-    int code = program_run_step(c->p, st);
-    st->ns = now_ns() - from;
+    int64_t from = profile_now();
+    int code = program_run_step(c->p, st), skipped = step_skipped(st);
+    int64_t to = profile_now();
+    st->ns = to - from;
     if (code) return blame(c->p, st, code);
-    if (c->e->check) TRY(check_step(c->p, st));
+    if (profiling(TY_PROFILE_SYMBOLIC) && !skipped) exec_profile_step(c->p, st, from, to);
+    if (c->e->check && !skipped) TRY(check_step(c->p, st));
+    if (interrupted()) return fail(TY_EINTERRUPTED, "interrupted");
   }
   return TY_OK;
 }
@@ -109,7 +108,7 @@ static int run_steps(void *context)
   struct program *p = c->p;
   p->run[c->slot] = c->run;
   memcpy(c->e->version[c->slot], c->version, sizeof(uint64_t) * (size_t)c->e->nouter);
-  if (c->e->check || c->e->profile) return run_checked(c);
+  if (c->e->check || c->e->profile || profiling(TY_PROFILE_SYMBOLIC)) return run_watched(c);
   for (int t = c->first; t < c->last; t++) {
     int code = program_run_step(p, &p->step[t]);
     if (code) return blame(p, &p->step[t], code);
@@ -231,14 +230,41 @@ static int submit(ty_exec *e, struct program *p, const struct segment *g, int fi
   return code;
 }
 
-/* Segments from .. to - 1 of a program. */
+/* Waits for the segments before `at` and raises what failed in them. */
+static int finish_before(ty_exec *e, struct program *p, int from, int at)
+{
+  for (int i = from; i < at; i++) ticket_wait(e->seg_ticket[i]);
+  for (int k = 0; k < p->ndevice; k++) {
+    struct failure *f = e->token[k]->failed;
+    if (f && !failure_told(f)) return failure_tell(f);
+  }
+  return TY_OK;
+}
+
+static void note_host_event(ty_exec *e, const struct program *p, int t)
+{
+  const struct node *n = &p->s.g->node[p->step[t].node];
+  e->walk.node = p->step[t].node;
+  e->event = (ty_event){ n->name, op_label(n), n->name, NULL, n->backward | e->last.is_train << 1, false, n->nin, n->nout };
+}
+
+/* Segments from .. to - 1 of a program; stops where the front end has to run a step. */
 static int submit_all(ty_exec *e, struct program *p, int from, int to)
 {
   struct ticket before[MAX_DEVICES * 2], after[MAX_DEVICES * 3];
   int nbefore = pool_last(e->pool, before, COUNT(before));
+  e->host.p = NULL;
   for (int i = from; i < to; i++) {
     const struct segment *g = &p->segment[i];
     int n = 0;
+    if (step_of_host(p, &p->step[g->first])) {
+      TRY(finish_before(e, p, from, i));
+      e->seg_ticket[i] = (struct ticket){ 0 };
+      if (step_skipped(&p->step[g->first])) continue;
+      e->host.p = p; e->host.at = i; e->host.to = to;
+      note_host_event(e, p, g->first);
+      return TY_EV_HOST;
+    }
     for (int k = 0; k < nbefore; k++) if (before[k].device != g->device) after[n++] = before[k];
     for (int k = 0; k < p->ndevice; k++) if (g->wait[k] >= from) after[n++] = e->seg_ticket[g->wait[k]];
     TRY(submit(e, p, g, g->first, g->last, after, n, &e->seg_ticket[i]));
@@ -266,20 +292,29 @@ static int start(ty_exec *e, const char *what, int which, int is_train, struct p
   e->forward_train = is_train;
   e->spent = false;
   e->walk.active = false;
+  e->host.p = NULL; e->host.rerun = false;
   return TY_OK;
 }
 
 static int advance(ty_exec *e);
 
-int ty_exec_forward(ty_exec *e, int is_train)
+static int forward(ty_exec *e, int is_train)
 {
   struct program *p;
   bool plain = e && (e->monitor || e->check);
   TRY(start(e, "forward", plain ? PLAIN : FUSED, is_train, &p));
   e->stats.runs++;
   if (!e->monitor) return submit_all(e, p, 0, p->nsegment_forward);
-  e->walk.active = true; e->walk.node = 0; e->walk.item = 0; e->walk.phase = 0;
+  e->walk.active = true; e->walk.node = 0; e->walk.item = 0; e->walk.phase = FORWARD;
   return advance(e);
+}
+
+int ty_exec_forward(ty_exec *e, int is_train)
+{
+  int64_t from = profile_begin();
+  int code = forward(e, is_train);
+  profile_call("Executor:forward", from);
+  return code;
 }
 
 static int wrong_head(const ty_exec *e, int h, const ty_tensor *t)
@@ -302,17 +337,47 @@ static int missing_head(const ty_exec *e, int h)
   return code;
 }
 
+/* A head gradient has its output's shape; of an output that a run fills in part, as many rows as the run filled. */
+static bool head_fits(const ty_exec *e, int h, const ty_desc *d)
+{
+  const struct node *n = &e->g->node[e->head[h].node];
+  ty_desc want = e->desc[value_of(e->g, e->head[h])];
+  if (n->op && n->op->flags & OP_ROWS && d->ndim == want.ndim && d->dim[0] <= want.dim[0]) want.dim[0] = d->dim[0];
+  return desc_same_shape(d, &want);
+}
+
+static int give_head(ty_exec *e, int h, ty_tensor *from)
+{
+  ty_tensor *part, *to = e->outer[e->head_grad[h]];
+  if (from->d.dim[0] == to->d.dim[0]) return ty_tensor_copy(to, from);
+  ty_desc d = to->d;
+  d.dim[0] = from->d.dim[0];
+  TRY(ty_tensor_view(to, &d, 0, &part));
+  int code = ty_tensor_copy(part, from);
+  ty_tensor_free(part);
+  return code;
+}
+
 static int give_heads(ty_exec *e, ty_tensor *const *head, int n)
 {
   NEED(n <= e->nhead, TY_ESHAPE, "backward: %d head gradients for %d outputs", n, e->nhead);
-  for (int h = 0; h < n; h++) if (head[h] && !desc_same_shape(&head[h]->d, &e->desc[value_of(e->g, e->head[h])]))
-      return wrong_head(e, h, head[h]);
+  for (int h = 0; h < n; h++) if (head[h] && !head_fits(e, h, &head[h]->d)) return wrong_head(e, h, head[h]);
   for (int h = 0; h < e->nhead; h++) if (e->head_grad[h] >= 0 && (h >= n || !head[h])) return missing_head(e, h);
-  for (int h = 0; h < n; h++) if (e->head_grad[h] >= 0 && head[h]) TRY(ty_tensor_copy(e->outer[e->head_grad[h]], head[h]));
+  for (int h = 0; h < n; h++) if (e->head_grad[h] >= 0 && head[h]) TRY(give_head(e, h, head[h]));
   return TY_OK;
 }
 
-int ty_exec_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
+static int begin_backward(ty_exec *e, struct program *p)
+{
+  e->host.rerun = false;
+  e->last.is_train = e->host.train;
+  e->spent = true;
+  if (!e->monitor || e->ran == FUSED) return submit_all(e, p, p->nsegment_forward, p->nsegment);
+  e->walk.active = true; e->walk.node = e->forward; e->walk.item = 0; e->walk.phase = BACKWARD;
+  return advance(e);
+}
+
+static int backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
 {
   struct program *p;
   TRY(exec_state(e, "backward"));
@@ -321,17 +386,20 @@ int ty_exec_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
   NEED(e->ran >= 0, TY_ESTATE, "backward: call forward first");
   TRY(give_heads(e, head, n));
   TRY(choose_variant(e, e->ran, &p));
-  if (e->spent) {                                     /* the last backward has used up what forward left: run that again */
-    struct run again = e->last;
-    e->last.is_train = e->forward_train;
-    TRY(submit_all(e, p, 0, p->nsegment_forward));
-    e->last = again;
-  }
-  e->last.is_train = is_train != 0;
-  e->spent = true;
-  if (!e->monitor || e->ran == FUSED) return submit_all(e, p, p->nsegment_forward, p->nsegment);
-  e->walk.active = true; e->walk.node = e->forward; e->walk.item = 0; e->walk.phase = 1;
-  return advance(e);
+  e->host.train = is_train != 0;
+  e->host.rerun = e->spent;                           /* the last backward has used up what forward left: run that again */
+  if (!e->spent) return begin_backward(e, p);
+  e->last.is_train = e->forward_train;
+  TRY(submit_all(e, p, 0, p->nsegment_forward));
+  return begin_backward(e, p);
+}
+
+int ty_exec_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
+{
+  int64_t from = profile_begin();
+  int code = backward(e, head, n, is_train);
+  profile_call("Executor:backward", from);
+  return code;
 }
 
 /* -- node by node ------------------------------------------------------------------------------------------------------------- */
@@ -351,10 +419,20 @@ static int run_alone(ty_exec *e, struct program *p, int t)
   return TY_OK;
 }
 
+/* A step of the front end's, between events of a walk: the next ty_exec_resume goes on behind it. */
+static int host_alone(ty_exec *e, struct program *p, int t)
+{
+  if (step_skipped(&p->step[t])) return TY_OK;
+  note_host_event(e, p, t);
+  return TY_EV_HOST;
+}
+
 /* The step of a node, and where the last copies into bound gradients stand. */
 static int run_node(ty_exec *e, struct program *p, int node)
 {
-  return p->step_of[node] >= 0 && p->step[p->step_of[node]].node == node ? run_alone(e, p, p->step_of[node]) : TY_OK;
+  int t = p->step_of[node];
+  if (t < 0 || p->step[t].node != node) return TY_OK;
+  return step_of_host(p, &p->step[t]) ? host_alone(e, p, t) : run_alone(e, p, t);
 }
 
 static int run_copies(ty_exec *e, struct program *p)
@@ -438,7 +516,8 @@ static int walk_node(ty_exec *e, struct program *p)
   }
   if (e->walk.item == inputs) {
     e->walk.item++;
-    TRY(run_node(e, p, e->walk.node));
+    int code = run_node(e, p, e->walk.node);
+    if (code) return code;
   }
   while (e->walk.item - inputs - 1 < n->nreal) {
     int k = e->walk.item++ - inputs - 1;
@@ -459,12 +538,19 @@ static bool runs_in(const ty_exec *e, const struct program *p, int node)
   return false;
 }
 
+/* A node of a part that is skipped has no values to report. Its guard ran before it, alone, and is done. */
+static bool skipped(const ty_exec *e, const struct program *p, int node)
+{
+  int t = p->step_of[node];
+  return t >= 0 && p->step[t].node == node && step_skipped(&p->step[t]);
+}
+
 static int advance(ty_exec *e)
 {
   struct program *p = e->variant[PLAIN];
-  int end = e->walk.phase ? e->g->n : e->forward;
+  int end = e->walk.phase == ONE ? e->walk.node + 1 : e->walk.phase == BACKWARD ? e->g->n : e->forward;
   for (; e->walk.node < end; e->walk.node++, e->walk.item = 0) {
-    if (!runs_in(e, p, e->walk.node)) continue;
+    if (!runs_in(e, p, e->walk.node) || skipped(e, p, e->walk.node)) continue;
     int code = walk_node(e, p);
     if (code > 0) e->walk.active = false;
     if (code) return code;
@@ -472,20 +558,23 @@ static int advance(ty_exec *e)
   e->walk.active = false;
   ty_tensor_free(e->event_tensor);
   e->event_tensor = NULL;
-  return e->walk.phase ? run_copies(e, p) : TY_OK;
+  return e->walk.phase == BACKWARD ? run_copies(e, p) : TY_OK;
 }
 
 int ty_exec_resume(ty_exec *e)
 {
   TRY(exec_state(e, "resume"));
-  NEED(e->walk.active, TY_ESTATE, "resume: there is no run to go on with");
-  return advance(e);
+  NEED(e->walk.active || e->host.p, TY_ESTATE, "resume: there is no run to go on with");
+  if (!e->host.p) return advance(e);
+  struct program *p = e->host.p;
+  int code = submit_all(e, p, e->host.at + 1, e->host.to);
+  return code || !e->host.rerun ? code : begin_backward(e, p);
 }
 
 int ty_exec_event(ty_exec *e, ty_event *out)
 {
   TRY(exec_state(e, "event"));
-  NEED(e->walk.active && out, TY_ESTATE, "event: none is waiting");
+  NEED((e->walk.active || e->host.p) && out, TY_ESTATE, "event: none is waiting");
   *out = e->event;
   return TY_OK;
 }
@@ -493,12 +582,17 @@ int ty_exec_event(ty_exec *e, ty_event *out)
 int ty_exec_event_tensor(ty_exec *e, int part, int i, ty_tensor **out)
 {
   TRY(exec_state(e, "event_tensor"));
-  NEED(e->walk.active && out && e->walk.node < e->g->n, TY_ESTATE, "event_tensor: no event is waiting");
+  NEED((e->walk.active || e->host.p) && out && e->walk.node < e->g->n, TY_ESTATE, "event_tensor: no event is waiting");
   const struct node *n = &e->g->node[e->walk.node];
   int count = part == TY_OUT ? n->nout : n->nin;
   NEED(i >= 0 && i < count, TY_EINDEX, "event_tensor: %d of %d", i, count);
-  *out = exec_value_view(e, e->variant[PLAIN], part == TY_OUT ? n->first + i : value_of(e->g, n->in[i]));
-  return *out ? TY_OK : fail(TY_ESTATE, "event_tensor: this value has no memory");
+  struct program *p = e->host.p ? e->host.p : e->variant[PLAIN];
+  *out = exec_value_view(e, p, part == TY_OUT ? n->first + i : value_of(e->g, n->in[i]));
+  if (!*out) return fail(TY_ESTATE, "event_tensor: this value has no memory");
+  bool state = false;                                 /* an auxiliary state is the operator's to change */
+  for (int k = 0; part != TY_OUT && k < e->naux; k++) state |= e->aux[k].node == n->in[i].node;
+  (*out)->readonly = part != TY_OUT && !state;
+  return TY_OK;
 }
 
 int ty_exec_partial_forward(ty_exec *e, int is_train, int step, int *step_left)
@@ -512,5 +606,8 @@ int ty_exec_partial_forward(ty_exec *e, int is_train, int step, int *step_left)
   if (step == 0 || e->ran != PLAIN) TRY(start(e, "partial_forward", PLAIN, is_train, &p));
   else TRY(choose_variant(e, PLAIN, &p));
   e->last.is_train = is_train != 0;
-  return run_node(e, p, step);
+  e->walk.active = true; e->walk.phase = ONE; e->walk.node = step; e->walk.item = INT32_MAX / 2;
+  int code = run_node(e, p, step);
+  if (code != TY_EV_HOST) e->walk.active = false;
+  return code;
 }

@@ -1,7 +1,7 @@
 /* exec_simple.c - executors that bring their own arrays: simple_bind from shapes, reshape from another executor.
 **
-** simple_bind: infer from what is given, then find or allocate an array for every variable (sheet 2.3 says which array
-** comes from where), then bind. reshape: infer again, take prefixes of the old arrays where they are large enough.
+** simple_bind: infer from what is given, then find or allocate an array for every variable, then bind. reshape: infer
+** again, take prefixes of the old arrays where they are large enough.
 */
 #include "exec.h"
 #include "extract.h"
@@ -174,7 +174,7 @@ static int bind_simple(struct simple *s, const struct exec_source *from, ty_exec
   e.arg = s->bind; e.narg = s->narg;
   e.aux = s->bind + s->narg; e.naux = s->naux;
   e.arg_desc = s->want; e.aux_desc = s->want + s->narg;
-  return exec_make(&e, out);
+  return exec_within(&e, out);
 }
 
 int ty_exec_simple_bind(ty_graph *g, const ty_simple_spec *spec, ty_exec **out)
@@ -266,7 +266,7 @@ int ty_exec_reshape(ty_exec *e, const ty_reshape_spec *spec, ty_exec **out)
   for (int i = 0; !code && i < s.narg + s.naux; i++) code = reshape_one(&s, i, e, spec);
   struct exec_source from = { .g = e->user, .head = e->user_head, .nhead = e->nhead, .place = e->place, .nplace = e->nplace,
       .device = e->default_device,
-                              .flags = e->flags, .pool = e->pool, .before = e };
+                              .flags = e->flags, .level = e->level, .pool = e->pool, .before = e };
   if (!code) code = bind_simple(&s, &from, out);
   if (!code) (*out)->monitor = e->monitor, (*out)->check = e->check;
   close_simple(&s);

@@ -72,12 +72,18 @@ static void place_text(const ty_exec *e, const struct program *p, int v, char *b
   else snprintf(buffer, size, "-");
 }
 
+static int node_of(const ty_exec *e, int value)
+{
+  int node = 0;
+  while (node + 1 < e->g->n && e->g->node[node + 1].first <= value) node++;
+  return node;
+}
+
 /* What a step reads: names of variables, numbers of the steps that made the rest. */
 static void inputs_text(const ty_exec *e, const struct program *p, const struct step *st, struct text *t)
 {
   for (int k = 0; k < st->nin; k++) {
-    int node = 0;
-    while (node + 1 < e->g->n && e->g->node[node + 1].first <= st->in[k]) node++;
+    int node = node_of(e, st->in[k]);
     const struct node *n = &e->g->node[node];
     if (!n->op) text_add(t, " %s", n->name);
     else if (p->step_of[node] >= 0) text_add(t, " %d", p->step_of[node]);
@@ -97,7 +103,7 @@ static void step_text(const ty_exec *e, const struct program *p, int i, struct t
   const struct step *st = &p->step[i];
   char at[64], shape[160], device[32];
   const char *kernel = st->kind == STEP_TAPE ? "tape" : st->kind == STEP_ADD ? "add" : st->kind == STEP_COPY ? "copy"
-      : st->v.kernel->name;
+      : st->v.kernel ? st->v.kernel->name : "host";
   int v = -1;
   for (int k = 0; k < st->nout && v < 0; k++) v = st->out[k];
   const ty_desc *d = &e->desc[v >= 0 ? v : st->in[0]];
@@ -108,6 +114,7 @@ static void step_text(const ty_exec *e, const struct program *p, int i, struct t
   if (st->kind == STEP_TAPE) { text_add(t, "  "); tape_print(st->tape, t); member_text(e, p, st, t); }
   if (st->kind == STEP_NODE) text_add(t, "  [%s%s%s]", e->g->node[st->node].name, st->act_node >= 0 ? " " : "", st->act_node >= 0
       ? e->g->node[st->act_node].name : "");
+  if (st->guard >= 0) text_add(t, "  if %d", p->step_of[node_of(e, st->guard)]);
   if (st->why) text_add(t, "  not %s", st->why);
   text_add(t, "\n");
 }

@@ -32,6 +32,7 @@ int graph_borrow(ty_graph *to, const struct node *from, const ty_entry *in, ty_e
   *n = *from;
   n->first = to->nvalue;
   n->borrowed = true;
+  n->guard = 0;
   if (from->nin) {
     ty_entry *copy = arena_new(&to->arena, sizeof *copy * (size_t)from->nin);
     NEED(copy, TY_EMEMORY, "out of memory: graph");

@@ -124,7 +124,7 @@ static bool may_merge(const struct groups *q, int a, int b, int n)
 {
   const struct source *s = &q->p->s;
   if (a == b || q->size[a] + q->size[b] > GROUP_NODES) return false;
-  if (s->device[a] != s->device[n] || (a < s->forward) != (n < s->forward)) return false;
+  if (s->device[a] != s->device[n] || (a < s->forward) != (n < s->forward) || s->g->node[a].guard != s->g->node[n].guard) return false;
   if (!desc_same_shape(space_of(s, a), space_of(s, n))) return false;
   if (compute_dtype(s, a) != compute_dtype(s, n) || operands(q, a, b) > GROUP_OPERANDS) return false;
   return readers_later(q, a, b, n) && readers_later(q, b, a, n);
@@ -190,7 +190,7 @@ static void absorb(struct program *p, const struct readers *r, int i)
   int a = r->list[r->first[i]];
   const struct node *m = &s->g->node[a];
   if (m->backward || m->mirror != n->mirror || !m->op->row || m->nin != 1 || m->in[0].out != 0 || s->device[a] != s->device[i]
-      || (a < s->forward) != (i < s->forward)) return;
+      || m->guard != n->guard || (a < s->forward) != (i < s->forward)) return;
   if (!row_activation(m->op, m->param) || s->desc[m->first].dtype != s->desc[n->first].dtype || p->group[a] != a) return;
   p->act[i] = a;
   p->absorbed[a] = i;

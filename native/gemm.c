@@ -233,7 +233,8 @@ static int product(int dtype, bool ta, bool tb, struct gemm_block g, int64_t lda
     run_dots(t, size, &g);
     return finish(dtype, g.m, g.n, g.c, g.ldc, e);
   }
-  if (blas_wanted(dtype, g.m, g.n, g.k)) {
+  const bool epilogue = e && (e->bias || e->act);      /* ours ends in registers, a library's in a further pass */
+  if (!(epilogue && !ta) && blas_wanted(dtype, g.m, g.n, g.k)) {
     blas_gemm(dtype, ta, tb, g.m, g.n, g.k, g.alpha, g.a, lda, g.b, g.ldb, g.add, g.c, g.ldc);
     return finish(dtype, g.m, g.n, g.c, g.ldc, e);
   }

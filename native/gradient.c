@@ -6,7 +6,7 @@
 ** add_n called sum_grad, more a chain of additions. Head gradients are variables `_head_grad_<i>`, made only where read.
 ** Recomputation: a node marked __force_mirroring__ (or all that qualify, under an option) gets a twin `<node>_mirror`
 ** right before its first reader in the backward part; backward nodes read the twin, so that the first result can go.
-** Invariant: a backward node's inputs stand before it (graph.h, 1). Source of the aggregation rule: reference's sheet 2.2.
+** Invariant: a backward node's inputs stand before it (graph.h, 1). Source of the aggregation rule: the reference.
 */
 #include "gradient.h"
 
@@ -141,7 +141,7 @@ static bool always_kept(const char *op)
 
 bool mirrored(const struct node *n, bool all)
 {
-  if (!n->op || !strcmp(n->op->name, "Dropout")) return false;
+  if (!n->op || n->op->flags & OP_HOST || !strcmp(n->op->name, "Dropout")) return false;
   const char *s = node_attr(n, "__force_mirroring__");
   if (s) return !strcmp(s, "True") || !strcmp(s, "true") || !strcmp(s, "1");
   return all && !always_kept(n->op->name);
@@ -299,14 +299,22 @@ static int collect(struct walk *w)
   return TY_OK;
 }
 
+/* Of several heads that are one value the last one's gradient counts, as in the reference. */
+static bool counts(const struct walk *w, int head)
+{
+  const ty_entry *e = w->wish->head;
+  for (int h = head + 1; h < w->wish->nhead; h++) if (e[h].node == e[head].node && e[h].out == e[head].out) return false;
+  return true;
+}
+
 static int run(struct walk *w)
 {
   for (int v = 0; v < w->g->nvalue; v++) w->sum[v].node = -1;
   for (int i = 0; i < w->forward; i++) w->twin[i] = -1;
   for (int h = 0; h < w->wish->nhead; h++) w->out->head[h].node = -1;
   find_needed(w);
-  for (int h = 0; h < w->wish->nhead; h++) w->readers[value_of(w->g, w->wish->head[h])]++;
-  for (int h = 0; h < w->wish->nhead; h++) TRY(contribute(w, w->wish->head[h], (ty_entry){ FROM_HEAD, h }));
+  for (int h = 0; h < w->wish->nhead; h++) if (counts(w, h)) w->readers[value_of(w->g, w->wish->head[h])]++;
+  for (int h = 0; h < w->wish->nhead; h++) if (counts(w, h)) TRY(contribute(w, w->wish->head[h], (ty_entry){ FROM_HEAD, h }));
   for (int i = w->forward - 1; i >= 0; i--) TRY(visit(w, i));
   return collect(w);
 }

@@ -154,6 +154,7 @@ int graph_twin(ty_graph *g, int of, const char *name, bool backward, const ty_en
   n->backward = backward;
   n->mirror = !backward;
   n->body = f->body; n->nbody = f->nbody;
+  n->guard = f->guard;
   TRY(copy_inputs(g, n, in, nin));
   added(g, out);
   return TY_OK;

@@ -21,6 +21,7 @@ struct node {
   bool backward;                                      /* runs op->back_cpu; reads `reads`, output k is the gradient of input k */
   bool mirror;
   bool borrowed;                                      /* texts and bodies belong to the graph `base` */
+  int guard;                                          /* the node (counted from 1) of a byte that says whether this one runs; 0: always */
   ty_graph *const *body; int nbody;                   /* subgraphs of control flow */
 };
 struct ty_graph {

@@ -5,7 +5,7 @@
 ** wholly unknown shape, TY_NODTYPE an unknown dtype. Conflicts fail with node, argument and both shapes.
 ** Order of calls: infer_seed, then infer_run for shapes and for dtypes in any order.
 */
-#include "graph.h"
+#include "control.h"
 #include "registry.h"
 
 /* -- what operators call --------------------------------------------------------------------------- */
@@ -227,7 +227,7 @@ static int visit(struct sweep *s, int i)
   struct infer f = { n->op, n->param, n->nin, n->nout, s->work, s->work + n->nin };
   for (int k = 0; k < n->nin; k++) f.in[k] = s->desc[value_of(s->g, n->in[k])];
   for (int k = 0; k < n->nout; k++) f.out[k] = s->desc[n->first + k];
-  int code = op_infer(&f, s->what);
+  int code = n->nbody ? control_infer(n, &f, s->what) : op_infer(&f, s->what);
   if (code) return explain(s, n, code);
   int64_t unknown = 0;
   for (int k = 0; k < n->nin; k++) take_back(s->what, &s->desc[value_of(s->g, n->in[k])], &f.in[k]),

@@ -2,7 +2,7 @@
 **
 ** The files hold objects, lists, texts and numbers, nothing else; texts know the escapes \" \\ \n \r \t and no raw line
 ** breaks. The reader refuses everything else with line and byte, nests at most DEPTH levels, and copies each text once,
-** so damaged or hostile files cost no more than their length. Source: behaviour of the reference's reader, sheet 1.12.
+** so damaged or hostile files cost no more than their length. Source: behaviour of the reference's reader.
 */
 #include "json.h"
 

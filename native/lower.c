@@ -40,6 +40,7 @@ static int select_step(struct program *p, struct step *st)
 {
   struct text why = { 0 };
   TRY(make_call(p, st));
+  if (step_of_host(p, st)) return TY_OK;
   int code = invoke_choose(&st->v, &p->arena, &why);
   if (!code && why.n) st->why = arena_text(&p->arena, why.s);
   text_done(&why);
@@ -47,7 +48,8 @@ static int select_step(struct program *p, struct step *st)
   st->scratch = st->v.scratch;
   if (st->act_node < 0) return TY_OK;
   const struct node *a = &p->s.g->node[st->act_node];
-  if (st->v.kernel->flags & K_ACT && !st->v.half) { st->v.call.act = row_activation(a->op, a->param); return TY_OK; }
+  int act = row_activation(a->op, a->param);          /* the others round otherwise than their rows: fusion changes no bits */
+  if (act == ACT_RELU && st->v.kernel->flags & K_ACT && !st->v.half) st->v.call.act = act;
   return TY_OK;                                       /* else lower adds a tape behind the kernel */
 }
 
@@ -223,7 +225,7 @@ static int cut_segments(struct program *p)
   NEED(p->segment, TY_EMEMORY, "out of memory: segments");
   for (int t = 0; t < p->n; t++) {
     bool fresh = t == 0 || t == p->nforward || p->step[t].device != p->step[t - 1].device;
-    if (fresh) {
+    if (fresh || step_of_host(p, &p->step[t]) || step_of_host(p, &p->step[t - 1])) {
       struct segment *g = &p->segment[p->nsegment++];
       *g = (struct segment){ .device = p->step[t].device, .slot = program_slot(p, p->step[t].device), .first = t, .last = t + 1 };
       for (int i = 0; i < MAX_DEVICES; i++) g->wait[i] = -1;
@@ -290,6 +292,7 @@ void lower_resolve(struct program *p, const struct bases *b)
 {
   for (int t = 0; t < p->n; t++) {
     struct step *st = &p->step[t];
+    st->guard_at = st->guard >= 0 ? pointer(p, b, st->guard) : NULL;
     if (st->kind == STEP_NODE) resolve_node(p, st, b);
     for (int k = 0; k < st->ntape; k++) st->operand[k] = st->tape_value[k] < 0 ? b->outer[st->outer] : pointer(p, b, st->tape_value[k]);
     if (st->kind == STEP_COPY) st->copy_from = pointer(p, b, st->in[0]), st->copy_to = b->outer[st->outer];
@@ -300,6 +303,7 @@ void lower_resolve(struct program *p, const struct bases *b)
 
 int program_run_step(struct program *p, struct step *st)
 {
+  if (step_skipped(st)) return TY_OK;
   switch (st->kind) {
   case STEP_TAPE:
   case STEP_ADD:  return tape_run(st->tape, &st->loop, st->operand);
@@ -316,7 +320,7 @@ void program_free(struct program *p)
   for (int t = 0; p->step && t < p->n; t++) {
     struct step *st = &p->step[t];
     if (st->tape) tape_free(st->tape);
-    if (st->state && st->v.kernel->done) st->v.kernel->done(st->state);
+    if (st->state && st->v.kernel && st->v.kernel->done) st->v.kernel->done(st->state);
     mem_free(st->state);
   }
   struct arena a = p->arena;

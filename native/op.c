@@ -417,9 +417,25 @@ static int list_ports(const struct op *op, const void *param, const char *text, 
   return TY_OK;
 }
 
+/* "arg*num_args" counts its inputs: n of them have been given. Control flow, which has no kernel, counts its bodies too. */
+static int check_count(const struct op *op, const void *param, const char *in, int n)
+{
+  const char *star = strchr(in, '*');
+  char key[64];
+  bool found;
+  if (n < 0 || !star || !op->cpu) return TY_OK;
+  snprintf(key, sizeof key, "%.*s", (int)strcspn(star + 1, " ]}"), star + 1);
+  double count = op_number(op, param, key, &found);
+  if (!found || count == n) return TY_OK;
+  int code = fail(TY_EVALUE, "%s: parameter %s is %.0f, but %d inputs are given", op->name, key, count, n);
+  fail_argument(key, NULL, NULL);
+  return code;
+}
+
 int op_ports(const struct op *op, const void *param, int n, struct arena *a, struct ports *out)
 {
   const char *in = op->in_of ? op->in_of(param) : op->in, *outs = op->out_of ? op->out_of(param) : op->out;
+  TRY(check_count(op, param, in ? in : "", n));
   TRY(list_ports(op, param, in ? in : "", n, a, &out->in, &out->nin));
   TRY(list_ports(op, param, outs ? outs : "output", -1, a, &out->out, &out->nout));
   out->nvisible = out->nreal = 0;
@@ -489,6 +505,29 @@ int ty_op_alias(int i, const char **out)
   const struct op *op = op_at(i);
   NEED(op && out, TY_EINDEX, "operator %d of %d", i, op_count());
   *out = op->alias ? op->alias : "";
+  return TY_OK;
+}
+
+/* the formulas of a row, as "a: g * b; b: g * a"; inputs without one get zeros */
+static void print_formulas(struct text *t, const struct row *row)
+{
+  for (int k = 0; k < 6; k++)
+    if (row->grad[k]) text_add(t, "%s%c: %s", t->n ? "; " : "", 'a' + k, row->grad[k]);
+  if (!t->n) text_add(t, "zero");
+}
+
+int ty_op_gradient(const char *name, const char **out)
+{
+  static __thread struct text t;
+  const struct op *op = op_find(name);
+  if (!op) return op_unknown(name);
+  t.n = 0;
+  if (op->flags & OP_ZERO_GRAD) text_add(&t, "zero");
+  else if (op->flags & OP_PASS) text_add(&t, "the head gradient itself");
+  else if (op->row) print_formulas(&t, op->row);
+  else if (!op->grad && !op->grad_of) text_add(&t, "none");
+  else text_add(&t, op->flags & OP_LOSS ? "its own, head gradients are not read" : "of its inputs");
+  *out = t.s;
   return TY_OK;
 }
 

@@ -25,6 +25,7 @@ struct dims  { int64_t n; int64_t d[16]; };           /* P_SHAPE: n = -1 is None
 struct ints  { int64_t n; int64_t d[128]; };          /* P_INTS: long lists */
 struct reals { int64_t n; double  d[128]; };          /* P_FLOATS */
 #define NONE INT64_MIN                                /* None in P_INT and in the entries of lists */
+#define PORTS_RANGE "[1,65536]"                       /* of a parameter that counts inputs or outputs */
 
 /* field types:  P_INT int64_t   P_FLOAT double   P_BOOL int64_t   P_ENUM int64_t (place in `choice`)
 **               P_DTYPE int64_t   P_TEXT const char *   P_SHAPE struct dims   P_INTS struct ints   P_FLOATS struct reals
@@ -121,6 +122,9 @@ enum { OP_RANDOM = 1,                                 /* two equal nodes differ:
        OP_ZERO_GRAD = 8,                              /* gradients of all inputs are zeros; grad must be NULL */
        OP_HOST = 16,                                  /* runs in the front end (TY_EV_HOST) */
        OP_LOSS = 32,                                  /* ignores head gradients */
+       OP_ROWS = 256,                                 /* output 0 has room for more rows than a run fills: their number (int64_t)
+                                                         begins the kernel's state; only heads may be such outputs */
+       OP_ALIAS = 128,                                /* as OP_VIEW, but its gradient has kernels of its own */
        OP_PASS = 64 };                                /* the gradient of every input is head gradient 0 itself: no kernel, no node */
 
 struct op {
@@ -135,6 +139,7 @@ struct op {
   int       (*check)(void *param);                    /* after parsing: rules between parameters */
   int       (*shape)(struct infer *s);                /* NULL: all alike */
   int       (*type)(struct infer *s);                 /* NULL: all alike */
+  int       (*measure)(struct call *c);               /* where contents decide shapes: sets c->out[i].d; imperative calls only */
   const char *grad;
   const char *(*grad_of)(const void *param);          /* NULL: grad */
   const char *shown;                                  /* what monitors say that backward reads, where the reference differs from grad */

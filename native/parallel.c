@@ -100,28 +100,56 @@ void parallel_team(void (*body)(int, int, void *), void *context)
 #endif
 }
 
-void parallel_library(void)
+int parallel_most(void) { return capacity(); }
+
+void parallel_library_of(int threads)
 {
 #ifndef TY_NO_OPENMP
-  omp_set_num_threads(queue_thread && !inside ? team() : 1);
+  omp_set_num_threads(threads);
 #endif
 }
 
-struct loop { int64_t n, grain, chunks; parallel_fn body; void *context; };
+void parallel_library(void) { parallel_library_of(queue_thread && !inside ? team() : 1); }
 
-static void share(int index, int count, void *context)
+/* A member goes through its share of the chunks in order, then helps others with theirs: a core may be slow, or busy. */
+enum { SHARES = 64 };
+struct share { _Alignas(64) int64_t next; int64_t end; };
+struct loop { int64_t n, grain, chunks; parallel_fn body; void *context; int count; struct share share[SHARES]; };
+
+static void go(struct loop *l, struct share *s)
 {
-  const struct loop *l = context;
-  int64_t each = l->chunks / count, more = l->chunks % count;
-  int64_t first = each * index + MIN(index, more), end = first + each + (index < more);
-  for (int64_t i = first; i < end; i++) l->body(i * l->grain, MIN(l->n, (i + 1) * l->grain), l->context);
+  for (int64_t i; (i = __atomic_fetch_add(&s->next, 1, __ATOMIC_RELAXED)) < s->end;)
+    l->body(i * l->grain, MIN(l->n, (i + 1) * l->grain), l->context);
+}
+
+static void work(int index, int count, void *context)
+{
+  struct loop *l = context;
+  for (int i = 0; i < l->count; i++) go(l, &l->share[(index + i) % l->count]);
+}
+
+static void deal(struct loop *l, int team_size)
+{
+  l->count = MIN(team_size, SHARES);
+  int64_t each = l->chunks / l->count, more = l->chunks % l->count, at = 0;
+  for (int i = 0; i < l->count; i++) {
+    l->share[i].next = at;
+    l->share[i].end = at += each + (i < more);
+  }
+}
+
+static void all(const struct loop *l)
+{
+  for (int64_t i = 0; i < l->chunks; i++) l->body(i * l->grain, MIN(l->n, (i + 1) * l->grain), l->context);
 }
 
 void parallel(int64_t n, int64_t grain, parallel_fn body, void *context)
 {
   if (n <= 0) return;
   grain = MAX(grain, 1);
-  struct loop l = { n, grain, (n - 1) / grain + 1, body, context };
-  if (l.chunks == 1 || !queue_thread || inside || team() == 1) { share(0, 1, &l); return; }
-  parallel_team(share, &l);
+  struct loop l;
+  l.n = n, l.grain = grain, l.chunks = (n - 1) / grain + 1, l.body = body, l.context = context;
+  if (l.chunks == 1 || !queue_thread || inside || team() == 1) { all(&l); return; }
+  deal(&l, team());
+  parallel_team(work, &l);
 }

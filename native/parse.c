@@ -4,7 +4,7 @@
 ** ordered depth-first from the heads, and built through graph.c's ordinary calls, so a file can say nothing that a
 ** program could not. Indices, input counts and cycles are checked. The text that the file stands for is kept with the
 ** graph (text.c says why).
-** Order: read_drafts, read_heads, upgrade, order_drafts, build. Source: sheet 1.12 and its corrections.
+** Order: read_drafts, read_heads, upgrade, order_drafts, build. Source: the reference's reader.
 */
 #include "graph.h"
 #include "registry.h"
@@ -460,8 +460,27 @@ static int keep_text(struct file *f, ty_graph *g)
   return graph_print(g, g->head, g->nhead, version, &g->printed);
 }
 
+/* How many outputs an operator of the front end has is not in the file: as many as somebody reads, until it is asked. */
+static int count_host_outputs(struct file *f, int node)
+{
+  struct draft *d = &f->node[node];
+  struct text t = { 0 };
+  int n = 1;
+  for (int i = 0; i < f->n; i++)
+    for (int k = 0; k < f->node[i].nin; k++) if (f->node[i].in[k].node == node) n = MAX(n, f->node[i].in[k].out + 1);
+  for (int i = 0; i < f->nhead; i++) if (f->head[i].node == node) n = MAX(n, f->head[i].out + 1);
+  for (int k = 0; k < n && n <= 1000; k++) text_add(&t, "%soutput%d", k ? " " : "", k);
+  char *names = t.s ? arena_text(f->arena, t.s) : NULL;
+  text_done(&t);
+  return names ? add_attr(f, d, "__custom_out__", names) : TY_OK;
+}
+
 static int build(struct file *f, ty_graph *g)
 {
+  for (int i = 0; i < f->n; i++) {
+    const struct op *op = f->node[i].op ? op_find(f->node[i].op) : NULL;
+    if (op && op->flags & OP_HOST) TRY(count_host_outputs(f, i));
+  }
   for (int i = 0; i < f->norder; i++) TRY(build_node(f, g, &f->node[f->order[i]]));
   TRY(build_heads(f, g));
   return keep_text(f, g);

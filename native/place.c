@@ -1,6 +1,6 @@
 /* place.c - the device of every node, from ctx groups and bound arrays; copies where values cross devices.
 **
-** Rules (reference's sheet 2.8): a variable stands where its array is; a node of a mapped ctx group on that group's
+** Rules: a variable stands where its array is; a node of a mapped ctx group on that group's
 ** device; any other where its first placed input is, a gradient node where its forward node is; what is still open takes
 ** the device of a reader, then the default. Without groups everything is on the default device.
 */
@@ -83,6 +83,7 @@ static int copy_node(struct copier *c, const ty_graph *g, int i, const int *devi
   }
   if (!code) code = graph_borrow(c->to, n, in, made);
   if (!code && n->forward >= 0) c->to->node[made->node].forward = map[n->forward];
+  if (!code && n->guard) c->to->node[made->node].guard = map[n->guard - 1] + 1;
   mem_free(in);
   return code ? code : note_device(c, device[i]);
 }

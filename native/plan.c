@@ -43,6 +43,7 @@ static int mark_values(struct program *p, struct marks *m)
     bool runs = p->step_of[i] >= 0;
     for (int k = 0; k < n->nout && !runs; k++) runs = m->used[n->first + k];  /* a view that somebody reads */
     if (p->s.flags & TY_KEEP && runs) for (int k = 0; k < n->nreal; k++) keep_output(m, n, k);
+    if (runs && n->guard) m->used[g->node[n->guard - 1].first] = m->outside[g->node[n->guard - 1].first] = 1;
     for (int k = 0; runs && n->op && k < n->nin; k++) {
       int v = value_of(g, n->in[k]), from = n->in[k].node;
       m->used[v] = 1;
@@ -157,6 +158,7 @@ static void find_lives(struct program *p)
       x->nread++; x->reader = t;
       extend(p, st->in[k], p->value[x->root].device == st->device ? t : p->n);
     }
+    if (st->guard >= 0) extend(p, st->guard, t);
     for (int k = 0; k < st->nout; k++) {
       if (st->out[k] < 0) continue;
       struct value *x = &p->value[st->out[k]];

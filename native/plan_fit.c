@@ -1,9 +1,10 @@
 /* plan_fit.c - offsets for values with known sizes and lifetimes, in as little memory as possible.
 **
 ** The lower bound is the largest sum of bytes alive at one step. Several orders of placing are tried, each at the
-** tightest gap that is free for the whole life of the value (Pisarchyk & Lee, arXiv 2001.03288, for order by size); the
-** smallest total wins, and the search ends as soon as one meets the bound. When none does, the best order is changed
-** a little, again and again, and kept when it is no worse, until 0.2 % above the bound or a budget is met.
+** tightest gap that is free for the whole life of the value (Pisarchyk & Lee, arXiv 2001.03288, for order by size), or the
+** lowest; the smallest total wins, and the search ends as soon as one meets the bound. When none does, the best
+** order is changed a little, again and again, and kept when it is no worse, until 0.2 % above the bound or a budget is
+** met; rarely (still 4 % above), the other orders are climbed from as well.
 ** Cost: O(n^2) an order; for large n one pass in order of time with a free list, O(n log n), comes first, and the
 ** others only within a budget.
 */
@@ -16,6 +17,8 @@ struct fit {
   const int64_t *kept;                                /* >= 0: a place that may not change */
   int64_t *offset, *best, total;
   int64_t bound;
+  int peak;                                           /* the step that needs it */
+  bool lowest;                                        /* which gap: the lowest (every plan is some order's so), else the tightest */
   int *order, *placed, *good;                         /* good: the order to climb from */
   int64_t *key;
 };
@@ -37,7 +40,7 @@ static int64_t lower_bound(int n, const int64_t *bytes, const int *first, const 
 
 /* -- one order -------------------------------------------------------------------------------------------- */
 
-/* Places item i at the tightest gap among placed items (sorted by offset) that are alive with it. */
+/* Places item i at the tightest gap (or the lowest one that fits) among placed items (sorted by offset) alive with it. */
 static int64_t best_gap(const struct fit *f, int i, int placed)
 {
   int64_t at = 0, best = -1, gap = INT64_MAX;
@@ -46,6 +49,7 @@ static int64_t best_gap(const struct fit *f, int i, int placed)
     if (f->last[j] < f->first[i] || f->first[j] > f->last[i]) continue;
     int64_t room = f->offset[j] - at;
     if (room >= f->bytes[i] && room < gap) gap = room, best = at;
+    if (best >= 0 && f->lowest) break;
     at = MAX(at, f->offset[j] + f->bytes[j]);
   }
   return best >= 0 ? best : at;
@@ -174,12 +178,15 @@ static int64_t place_backwards(struct fit *f)
 
 /* -- the search --------------------------------------------------------------------------------------------------- */
 
+enum { BY_SIZE, BY_LIFE, BY_AREA, BY_FIRST, BY_LAST, BY_PEAK, KINDS };         /* BY_PEAK: what lives at the fullest step, by life */
 static void make_key(struct fit *f, int kind)
 {
   for (int i = 0; i < f->n; i++) {
-    int64_t life = f->last[i] - f->first[i] + 1;
-    f->key[i] = kind == 0 ? f->bytes[i] : kind == 1 ? life * 1000 + MIN(f->bytes[i] >> 6, 999) : kind == 2 ? (f->bytes[i] >> 6) * life
-              : kind == 3 ? -(int64_t)f->first[i] : (int64_t)f->last[i];
+    int64_t life = f->last[i] - f->first[i] + 1, size = MIN(f->bytes[i] >> 6, 999);
+    bool peak = f->first[i] <= f->peak && f->peak <= f->last[i];
+    f->key[i] = kind == BY_SIZE ? f->bytes[i] : kind == BY_LIFE ? life * 1000 + size : kind == BY_AREA ? (f->bytes[i] >> 6) * life
+              : kind == BY_FIRST ? -(int64_t)f->first[i] : kind == BY_LAST ? (int64_t)f->last[i]
+              : peak ? INT64_MAX / 2 + life : f->bytes[i];
   }
 }
 
@@ -212,39 +219,47 @@ static void disturb(struct fit *f, int i, uint32_t *seed)
   f->order[to] = i;
 }
 
-/* Climbs from the best order by size: an item at the top goes earlier, or two change places; equal totals are taken too. */
-static void improve(struct fit *f, int64_t budget)
+/* Climbs from a good order: an item at the top goes earlier, or two change places; equal totals are taken too. */
+static void improve(struct fit *f, int64_t budget, uint32_t *seed)
 {
-  uint32_t seed = 2463534242u;
   memcpy(f->order, f->good, sizeof(int) * (size_t)f->n);
   int64_t current = place_in_order(f, INT64_MAX), one = (int64_t)f->n * f->n / 4 + f->n;
-  int top = top_item(f, current, seed);
+  int top = top_item(f, current, *seed);
   for (; f->total > f->bound + f->bound / 500 && budget > 0; budget -= one) {
-    disturb(f, top, &seed);
+    disturb(f, top, seed);
     int64_t total = place_in_order(f, current + 1);
     if (total > current) continue;
     current = total;
     memcpy(f->good, f->order, sizeof(int) * (size_t)f->n);
-    top = top_item(f, current, next_random(&seed));
+    top = top_item(f, current, next_random(seed));
     keep_if_better(f, total);
   }
 }
 
 static void search(struct fit *f)
 {
-  bool any_kept = false;
+  bool any_kept = false, small = f->n < 500;
   for (int i = 0; i < f->n; i++) any_kept |= f->kept[i] >= 0;
   if (!any_kept) keep_if_better(f, place_in_time(f, f->first, f->last));
   if (!any_kept && f->total > f->bound) keep_if_better(f, place_backwards(f));
-  int64_t budget = any_kept ? INT64_MAX : f->n < 500 ? INT64_C(24000000) : INT64_C(6000000), one = (int64_t)f->n * f->n / 4 + 1;
-  for (int kind = 0; kind < 5 && f->total > f->bound && (budget >= one || kind == 0); kind++, budget -= one) {
-    make_key(f, kind);
+  int64_t budget = any_kept ? INT64_MAX : small ? INT64_C(24000000) : INT64_C(6000000), one = (int64_t)f->n * f->n / 4 + 1;
+  for (int k = 0; k < 2 * KINDS && f->total > f->bound && (budget >= one || k == 0); k++, budget -= one) {
+    f->lowest = k & 1;
+    make_key(f, k / 2);
     sort_order(f);
     int64_t total = place_in_order(f, f->total);
-    if (kind == 0 || total < f->total) memcpy(f->good, f->order, sizeof(int) * (size_t)f->n);
+    if (k == 0 || total < f->total) memcpy(f->good, f->order, sizeof(int) * (size_t)f->n);
     keep_if_better(f, total);
   }
-  improve(f, MIN(budget, f->n < 500 ? INT64_C(24000000) : INT64_C(3000000)));
+  f->lowest = true;
+  uint32_t seed = 2463534242u;
+  improve(f, MIN(budget, small ? INT64_C(24000000) : INT64_C(3000000)), &seed);
+  for (int k = 0; small && k < KINDS && f->total > f->bound + f->bound / 25; k++) {    /* rare: from other orders */
+    make_key(f, k);
+    sort_order(f);
+    memcpy(f->good, f->order, sizeof(int) * (size_t)f->n);
+    improve(f, INT64_C(24000000), &seed);
+  }
 }
 
 int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t *offset, int64_t *total, int64_t *bound)
@@ -253,7 +268,7 @@ int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last,
   *total = *bound = lower_bound(n, bytes, first, last, &worst);
   if (!n) return TY_OK;
   int64_t *kept = NEWS(int64_t, n);
-  struct fit f = { n, bytes, first, last, kept, offset, NEWS(int64_t, n), INT64_MAX, *bound,
+  struct fit f = { n, bytes, first, last, kept, offset, NEWS(int64_t, n), INT64_MAX, *bound, worst, false,
                    NEWS(int, n), NEWS(int, n), NEWS(int, n), NEWS(int64_t, n) };
   bool room = kept && f.best && f.order && f.placed && f.good && f.key;
   if (room) {

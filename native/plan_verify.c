@@ -65,6 +65,7 @@ static int play(const struct program *p, struct memory *m, int t)
 {
   const struct step *st = &p->step[t];
   for (int k = 0; k < st->nin; k++) TRY(check_read(p, m, t, st->in[k]));
+  if (st->guard >= 0) TRY(check_read(p, m, t, st->guard));
   if (st->scratch) {
     TRY(write_range(m, st->scratch_at, (int64_t)st->scratch, -1, st->device));
     for (int k = 0; k < st->nin; k++) TRY(check_read(p, m, t, st->in[k]));    /* scratch must not lie over an input */

@@ -124,14 +124,30 @@ static void add_dnnl(struct text *t)
 #endif
 }
 
+static const char *const cuda_driver[] = { "libcuda.so.1", "libcuda.so", NULL };
+
+/* Why there is no gpu(i) here: what was switched off, looked for, or left out. */
+void gpu_absence(struct text *t)
+{
+  if (env_disabled("cuda")) { text_add(t, "TYCHO_DISABLE switches CUDA off"); return; }
+  void *lib = open_first(cuda_driver);
+  if (lib) {
+    dlclose(lib);
+    text_add(t, "there is a CUDA driver, but this build of Tycho has no code for it");
+    return;
+  }
+  text_add(t, "no CUDA driver was found; tried");
+  for (int i = 0; cuda_driver[i]; i++) text_add(t, "%s %s", i ? "," : "", cuda_driver[i]);
+  const char *path = env_text("LD_LIBRARY_PATH", "");
+  text_add(t, " in the system's folders%s%s", *path ? " and in " : "", path);
+}
+
 /* The driver is asked for its version only; nothing is started on a device. */
 static void add_cuda(struct text *t)
 {
-  static const char *const names[] = { "libcuda.so.1", "libcuda.so", NULL };
   text_add(t, "CUDA        ");
-  if (env_disabled("cuda")) { text_add(t, "off (TYCHO_DISABLE)\n"); return; }
-  void *lib = open_first(names);
-  if (!lib) { text_add(t, "no: driver not found: libcuda.so.1 libcuda.so\n"); return; }
+  void *lib = env_disabled("cuda") ? NULL : open_first(cuda_driver);
+  if (!lib) { text_add(t, "no: "); gpu_absence(t); text_add(t, "\n"); return; }
   int (*version)(int *) = NULL, n = 0;
   *(void **)&version = dlsym(lib, "cuDriverGetVersion");
   if (version && !version(&n))

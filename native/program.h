@@ -38,6 +38,8 @@ struct step {
   int member, nmember;                                /* STEP_TAPE: its nodes, in program.member */
   int outer;                                          /* STEP_COPY, STEP_ADD */
   ty_entry from;
+  int guard;                                          /* value of the byte that says whether it runs, -1: always */
+  const uint8_t *guard_at;
   int act_node;                                       /* STEP_NODE: the activation that its kernel applies, -1 */
   int device;
   struct invoke v;                                    /* STEP_NODE: kernel and operands */
@@ -66,7 +68,7 @@ struct value {
 };
 struct fixed { int value; int64_t offset; };          /* a place that plan must keep */
 enum { MAX_DEVICES = 16 };
-struct segment {                                      /* steps first .. last - 1, all on one device */
+struct segment {                                      /* steps first .. last - 1, all on one device; a host step is alone */
   int device, slot, first, last;
   int wait[MAX_DEVICES];                              /* per device slot: the latest earlier segment there that it reads from, -1 */
   struct storage **read, **write; int nread, nwrite;  /* set by the executor: what the queue must know */
@@ -101,6 +103,11 @@ int  plan_verify(const struct program *p);
 int  lower_program(struct program *p);
 int  row_activation(const struct op *op, const void *param);                  /* ACT_* that a row computes */
 int  program_run_step(struct program *p, struct step *s);                     /* executes one instruction */
+static inline bool step_of_host(const struct program *p, const struct step *s)  /* the front end runs it */
+{
+  return s->kind == STEP_NODE && p->s.g->node[s->node].op->flags & OP_HOST;
+}
+static inline bool step_skipped(const struct step *s) { return s->guard_at && !*s->guard_at; }
 void program_free(struct program *p);
 bool is_label_end(const struct source *s, ty_entry e);
 int  program_slot(const struct program *p, int device);

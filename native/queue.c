@@ -10,8 +10,8 @@
 */
 #include <pthread.h>
 #include <signal.h>
-#include <time.h>
 #include "parallel.h"
+#include "profile.h"
 #include "queue.h"
 
 enum { RING = 1024, DEEP = 1000, HELD = 64 << 20, SPIN_NS = 50000, AHEAD = 64 };
@@ -19,7 +19,7 @@ enum { RING = 1024, DEEP = 1000, HELD = 64 << 20, SPIN_NS = 50000, AHEAD = 64 };
 struct slot {                                         /* a submitted task; its lists stay allocated */
   struct task task;
   struct storage **list; int cap;                     /* reads, then writes */
-  struct ticket wait[SLOTS]; int nwait;
+  struct ticket *wait; int nwait;                     /* number k at wait[k * RING]: most tasks wait for one queue or none */
   struct failure *failed;                             /* what became of it */
 };
 
@@ -34,6 +34,7 @@ struct queue {
   int sleeping, waiting;                              /* atomic: the thread sleeps; somebody waits for `done` */
   int64_t held;                                       /* atomic: bytes that only tasks keep alive */
   struct slot slot[RING];
+  struct ticket wait[SLOTS][RING];                    /* of all slots: memory that few ever touch */
 };
 
 static struct queue *queues[SLOTS];                   /* atomic; made at first use, never freed */
@@ -56,13 +57,6 @@ bool device_sync(void)
 
 static struct queue *queue_at(int device) { return __atomic_load_n(&queues[device_slot(device)], __ATOMIC_ACQUIRE); }
 
-static int64_t now_ns(void)
-{
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
-}
-
 static void pause_a_little(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
@@ -83,7 +77,7 @@ void ticket_wait(struct ticket t)
 {
   if (ticket_past(t)) return;
   struct queue *q = queue_at(t.device);
-  for (int64_t until = now_ns() + SPIN_NS; now_ns() < until; pause_a_little()) if (ticket_past(t)) return;
+  for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; pause_a_little()) if (ticket_past(t)) return;
   pthread_mutex_lock(&q->lock);
   __atomic_add_fetch(&q->waiting, 1, __ATOMIC_SEQ_CST);
   while (LOAD(q->done) < t.seq && !LOAD(closing)) pthread_cond_wait(&q->past, &q->lock);
@@ -214,7 +208,7 @@ static bool has_work(struct queue *q) { return LOAD(q->submitted) != q->ran || L
 
 static void sleep_for_work(struct queue *q)
 {
-  for (int64_t until = now_ns() + SPIN_NS; now_ns() < until; pause_a_little()) if (has_work(q)) return;
+  for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; pause_a_little()) if (has_work(q)) return;
   pthread_mutex_lock(&q->lock);
   STORE(q->sleeping, 1);
   while (!has_work(q)) pthread_cond_wait(&q->wake, &q->lock);
@@ -225,9 +219,9 @@ static void sleep_for_work(struct queue *q)
 static void wait_others(struct queue *q, struct slot *s)
 {
   for (int i = 0; i < s->nwait; i++) {
-    if (ticket_past(s->wait[i])) continue;
+    if (ticket_past(s->wait[i * RING])) continue;
     finish(q);                                        /* the other queue may be waiting for one of ours */
-    ticket_wait(s->wait[i]);
+    ticket_wait(s->wait[i * RING]);
   }
 }
 
@@ -271,6 +265,7 @@ static int make_queue(int device, struct queue **out)
   NEED(q, TY_EMEMORY, "out of memory");
   q->device = slot_device(device_slot(device));
   q->ops = device_ops(device);
+  for (int i = 0; i < RING; i++) q->slot[i].wait = &q->wait[0][i];
   pthread_mutex_init(&q->lock, NULL);
   pthread_cond_init(&q->wake, NULL);
   pthread_cond_init(&q->past, NULL);
@@ -294,11 +289,8 @@ static int queue_of(int device, struct queue **out)
   return code;
 }
 
-/* At exit, or when the library is unloaded: each queue ends its current task and no other. */
-__attribute__((destructor)) static void close_queues(void)
+static void stop_threads(void)
 {
-  STORE(closing, 1);
-  if (device_sync()) return;
   ty_interrupt(1);
   for (int i = 0; i < SLOTS; i++) {
     struct queue *q = queues[i];
@@ -312,6 +304,14 @@ __attribute__((destructor)) static void close_queues(void)
     if (queues[i] && !pthread_equal(queues[i]->thread, pthread_self())) pthread_join(queues[i]->thread, NULL);
 }
 
+/* At exit, or when the library is unloaded: each queue ends its current task and no other. */
+__attribute__((destructor)) static void close_queues(void)
+{
+  STORE(closing, 1);
+  if (!device_sync()) stop_threads();
+  profile_close();
+}
+
 /* -- submission -------------------------------------------------------------------------------- */
 
 /* The later of two tasks of one device is enough. */
@@ -319,11 +319,11 @@ static void add_wait(struct slot *s, int own, struct ticket t)
 {
   if (!t.seq || t.device == own || ticket_past(t)) return;
   for (int i = 0; i < s->nwait; i++) {
-    if (s->wait[i].device != t.device) continue;
-    s->wait[i].seq = MAX(s->wait[i].seq, t.seq);
+    if (s->wait[i * RING].device != t.device) continue;
+    s->wait[i * RING].seq = MAX(s->wait[i * RING].seq, t.seq);
     return;
   }
-  s->wait[s->nwait++] = t;
+  s->wait[s->nwait++ * RING] = t;
 }
 
 /* One place per reading device; when all are taken, the new reader waits for one of the others and stands for it. */
@@ -464,7 +464,9 @@ void storage_settle(struct storage *s, int for_write)
 
 int storage_wait(struct storage *s, int for_write)
 {
+  int64_t from = profile_begin();
   storage_settle(s, for_write);
+  profile_call(for_write ? "wait_to_write" : "wait_to_read", from);
   struct failure *f = marked(s);
   if (!f) return TY_OK;
   int code = failure_tell(f);
@@ -505,7 +507,11 @@ static int run_copy(void *context)
   const struct storage *d = c->dst, *s = c->src;
   int device = device_kind(d->device) == TY_GPU ? d->device : s->device;
   char *to = (char *)d->data + c->dst_at, *from = (char *)s->data + c->src_at;
-  return device_ops(device)->copy(d->device, to, s->device, from, c->bytes);
+  int64_t start = profiling(TY_PROFILE_IMPERATIVE) ? profile_now() : 0;
+  int code = device_ops(device)->copy(d->device, to, s->device, from, c->bytes);
+  struct profile_label l = { "imperative", "copy", "", "", 0 };
+  if (start) profile_span(&l, device, (int64_t)c->bytes, start, profile_now());
+  return code;
 }
 
 int device_copy(struct storage *dst, size_t dst_at, struct storage *src, size_t src_at, size_t bytes)

@@ -45,7 +45,7 @@ static int view_input(const struct source *s, int node, int out)
   int in = -1;
   if (s->summed && s->summed[node]) return 0;
   if (!n->backward) {
-    if (op->flags & OP_VIEW && out == 0) in = 0;
+    if (op->flags & (OP_VIEW | OP_ALIAS) && out == 0) in = 0;
     else if (op->row && is_name(op->row->y, 'a')) in = 0;
   } else {
     const struct node *f = &s->g->node[n->forward];
@@ -107,6 +107,7 @@ static uint8_t *find_alive(struct program *p)
     for (int k = 0; k < n->nout; k++) alive[i] |= s->grad_of[n->first + k] >= 0;
     alive[i] |= n->op && changes_state(n);
     for (int k = 0; alive[i] && k < n->nin; k++) alive[n->in[k].node] = 1;
+    if (alive[i] && n->guard) alive[n->guard - 1] = 1;
   }
   return alive;
 }
@@ -120,17 +121,52 @@ static struct step *add_step(struct build *b, int kind, int node, int device)
   struct program *p = b->p;
   if (p->n == b->cap) return NULL;
   struct step *st = &p->step[p->n++];
-  *st = (struct step){ .kind = kind, .node = node, .device = device, .act_node = -1, .outer = -1, .scratch_at = -1 };
+  *st = (struct step){ .kind = kind, .node = node, .device = device, .act_node = -1, .outer = -1, .scratch_at = -1, .guard = -1 };
+  int guard = node >= 0 ? p->s.g->node[node].guard - 1 : -1;
+  if (guard >= 0 && p->s.device[guard] == device) st->guard = p->s.g->node[guard].first;
   return st;
 }
 
-/* Members of each group stand together in program.member, in index order; the last of them runs the group. */
-static int list_groups(struct build *b)
+static bool is_view_node(const struct source *s, int i, const uint8_t *used)
+{
+  const struct node *n = &s->g->node[i];
+  for (int k = 0; k < n->nout; k++) if (used[n->first + k] && view_of(s, i, k) < 0) return false;
+  return true;
+}
+
+static uint8_t *find_used(struct program *p, const uint8_t *alive)
+{
+  const struct source *s = &p->s;
+  uint8_t *used = arena_new(&p->arena, (size_t)s->g->nvalue + 1);
+  if (!used) return NULL;
+  for (int h = 0; h < s->nhead; h++) used[value_of(s->g, s->head[h])] = 1;
+  for (int k = 0; k < s->nend; k++) if (s->end[k].node >= 0 && !is_label_end(s, s->end[k])) used[value_of(s->g, s->end[k])] = 1;
+  for (int v = 0; v < s->g->nvalue; v++) used[v] |= s->grad_of[v] >= 0;
+  for (int i = 0; i < s->g->n; i++) for (int k = 0; alive[i] && k < s->g->node[i].nin; k++) used[value_of(s->g, s->g->node[i].in[k])] = 1;
+  for (int i = 0; i < s->g->n; i++) if (alive[i] && s->g->node[i].guard) used[s->g->node[s->g->node[i].guard - 1].first] = 1;
+  return used;
+}
+
+/* The last member of a group runs it; views at its end have no reader inside, and are none of its members. */
+static void drop_last_views(struct build *b, const uint8_t *used)
+{
+  struct program *p = b->p;
+  for (int i = p->s.g->n - 1; i >= 0; i--) {
+    if (!b->alive[i] || p->group[i] < 0) continue;
+    int *last = &b->last[p->group[i]];
+    if (*last == 0 && !changes_state(&p->s.g->node[i]) && is_view_node(&p->s, i, used)) p->group[i] = -1;
+    else *last = MAX(*last, i);
+  }
+}
+
+/* Members of each group stand together in program.member, in index order. */
+static int list_groups(struct build *b, const uint8_t *used)
 {
   struct program *p = b->p;
   int n = p->s.g->n, *at = NEWS(int, n + 1), total = 0;
   NEED(at, TY_EMEMORY, "out of memory: schedule");
-  for (int i = 0; i < n; i++) if (b->alive[i] && p->group[i] >= 0) at[p->group[i]]++, b->last[p->group[i]] = i;
+  drop_last_views(b, used);
+  for (int i = 0; i < n; i++) if (b->alive[i] && p->group[i] >= 0) at[p->group[i]]++;
   for (int i = 0; i < n; i++) { b->start[i] = total; total += at[i]; at[i] = b->start[i]; }
   b->start[n] = total;
   for (int i = 0; i < n; i++) if (b->alive[i] && p->group[i] >= 0) p->member[at[p->group[i]]++] = i;
@@ -160,25 +196,6 @@ static int add_node(struct build *b, int i)
   return TY_OK;
 }
 
-static bool is_view_node(const struct source *s, int i, const uint8_t *used)
-{
-  const struct node *n = &s->g->node[i];
-  for (int k = 0; k < n->nout; k++) if (used[n->first + k] && view_of(s, i, k) < 0) return false;
-  return true;
-}
-
-static uint8_t *find_used(struct program *p, const uint8_t *alive)
-{
-  const struct source *s = &p->s;
-  uint8_t *used = arena_new(&p->arena, (size_t)s->g->nvalue + 1);
-  if (!used) return NULL;
-  for (int h = 0; h < s->nhead; h++) used[value_of(s->g, s->head[h])] = 1;
-  for (int k = 0; k < s->nend; k++) if (s->end[k].node >= 0 && !is_label_end(s, s->end[k])) used[value_of(s->g, s->end[k])] = 1;
-  for (int v = 0; v < s->g->nvalue; v++) used[v] |= s->grad_of[v] >= 0;
-  for (int i = 0; i < s->g->n; i++) for (int k = 0; alive[i] && k < s->g->node[i].nin; k++) used[value_of(s->g, s->g->node[i].in[k])] = 1;
-  return used;
-}
-
 static int add_copies(struct build *b, int node)
 {
   struct program *p = b->p;
@@ -199,7 +216,7 @@ static int build(struct build *b)
   const struct source *s = &p->s;
   uint8_t *used = find_used(p, b->alive);
   NEED(used, TY_EMEMORY, "out of memory: schedule");
-  TRY(list_groups(b));
+  TRY(list_groups(b, used));
   for (int i = 0; i <= s->g->n; i++) {
     if (i == s->forward) p->nforward = p->n;
     if (i == s->g->n) break;

@@ -6,6 +6,7 @@
 ** live bytes. Under AddressSanitizer nothing is kept and sizes are exact, so that it sees every overrun.
 */
 #include <pthread.h>
+#include "profile.h"
 #include "queue.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -74,6 +75,16 @@ void memory_in_use(int device, int64_t *tensors, int64_t *pools)
   pthread_mutex_unlock(&a->lock);
 }
 
+/* Under the lock. */
+static void tell_profiler(const struct account *a, int device)
+{
+  char name[48];
+  if (!profiling(TY_PROFILE_MEMORY)) return;
+  memcpy(name, "Memory: ", 8);
+  device_name(device, name + 8, sizeof name - 8);
+  profile_counter("memory", name, device, a->used + a->pool);
+}
+
 static void give_all_back(struct account *a, int device)
 {
   const struct device_ops *ops = device_ops(device);
@@ -138,6 +149,7 @@ static int block_new(int device, size_t bytes, void **out)
   if (!code) {
     a->used += (int64_t)size;
     live_bytes((int64_t)bytes);
+    tell_profiler(a, device);
     *out = p;
   }
   pthread_mutex_unlock(&a->lock);
@@ -163,6 +175,7 @@ static void block_free(int device, void *p, size_t bytes)
   pthread_mutex_lock(&a->lock);
   a->used -= (int64_t)size;
   live_bytes(-(int64_t)bytes);
+  tell_profiler(a, device);
   bool kept = keep_block(a, class, p, size, most);
   pthread_mutex_unlock(&a->lock);
   if (!kept) device_ops(device)->release(device, p, size);
@@ -218,10 +231,11 @@ int range_new(int device, struct range *out)
   return TY_OK;
 }
 
-static void count_range(struct account *a, int64_t by)
+static void count_range(struct account *a, int device, int64_t by)
 {
   a->pool += by;
   live_bytes(by);
+  tell_profiler(a, device);
 }
 
 int range_grow(struct range *r, size_t bytes, bool *moved)
@@ -238,7 +252,7 @@ int range_grow(struct range *r, size_t bytes, bool *moved)
     give_all_back(a, r->device);
     if (!ops->range_grow(r, bytes, moved)) code = refused(a, r->device, bytes - old);
   }
-  count_range(a, (int64_t)r->bytes - (int64_t)old);
+  count_range(a, r->device, (int64_t)r->bytes - (int64_t)old);
   pthread_mutex_unlock(&a->lock);
   return code;
 }
@@ -250,7 +264,7 @@ void range_trim(struct range *r, size_t bytes)
   if (!a || bytes >= old) return;
   pthread_mutex_lock(&a->lock);
   device_ops(r->device)->range_trim(r, bytes);
-  count_range(a, (int64_t)r->bytes - (int64_t)old);
+  count_range(a, r->device, (int64_t)r->bytes - (int64_t)old);
   pthread_mutex_unlock(&a->lock);
 }
 
@@ -259,7 +273,7 @@ void range_free(struct range *r)
   struct account *a = account_of(r->device);
   if (a && r->bytes) {
     pthread_mutex_lock(&a->lock);
-    count_range(a, -(int64_t)r->bytes);
+    count_range(a, r->device, -(int64_t)r->bytes);
     pthread_mutex_unlock(&a->lock);
   }
   if (r->base) device_ops(r->device)->range_free(r);

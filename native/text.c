@@ -2,7 +2,7 @@
 **
 ** Only what the heads reach is written, numbered depth-first from the heads. Versions of variables are counted up by
 ** each operator that changes one. A parsed graph keeps the text that its file stands for (parse.c), because the versions
-** in an old file cannot be derived; it is handed out for the file's own heads. Source: sheet 1.12.
+** in an old file cannot be derived; it is handed out for the file's own heads.
 */
 #include "graph.h"
 #include "registry.h"
@@ -82,12 +82,24 @@ static void close_items(struct items *l)
   else text_put(l->p->t, "]", 1);
 }
 
-static void write_attrs(struct page *p, const ty_attr *attr, int n)
+/* What only graphs in memory have (op/custom.c). */
+static bool unwritten(const ty_attr *a) { return !strncmp(a->key, "__custom_", 9); }
+
+static int written(const ty_attr *attr, int nattr)
 {
+  int n = 0;
+  for (int i = 0; i < nattr; i++) n += !unwritten(&attr[i]);
+  return n;
+}
+
+static void write_attrs(struct page *p, const ty_attr *attr, int nattr)
+{
+  int n = written(attr, nattr), k = 0;
   text_put(p->t, "{", 1);
   if (n > 1) p->indent += 2;
-  for (int i = 0; i < n; i++) {
-    if (n > 1) line(p, i);
+  for (int i = 0; i < nattr; i++) {
+    if (unwritten(&attr[i])) continue;
+    if (n > 1) line(p, k++);
     json_quote(p->t, attr[i].key);
     text_put(p->t, ": ", 2);
     json_quote(p->t, attr[i].value);
@@ -139,7 +151,7 @@ static void write_node(struct page *p, const ty_graph *g, const struct listing *
   json_quote(p->t, op_label(n));
   key(p, 1, "name");
   json_quote(p->t, n->name);
-  if (n->nattr) {
+  if (written(n->attr, n->nattr)) {
     key(p, 1, "attrs");
     write_attrs(p, n->attr, n->nattr);
   }

@@ -158,20 +158,43 @@ typedef struct { const char *op, *name, *where; const ty_attr *attr; const ty_en
                  int32_t nattr, nin, nout, nvisible; } ty_node;     /* op NULL: a variable */
 typedef struct { int64_t allocations, instructions, segments, runs, ns; } ty_stats;
 
+enum { TY_PROFILE_SYMBOLIC = 1, TY_PROFILE_IMPERATIVE = 2, TY_PROFILE_API = 4, TY_PROFILE_MEMORY = 8, TY_PROFILE_ALL = 15 };
+enum { TY_PROFILE_SPAN, TY_PROFILE_TASK, TY_PROFILE_COUNTER, TY_PROFILE_MARK };
+typedef struct { const char *category, *name, *node, *kernel; int64_t count, total, min, max;
+                 int32_t kind, pad_; } ty_profile_sum;     /* ns; counters: values. kind: TY_PROFILE_SPAN .. */
+
 int         ty_op_ports(const char *op, const ty_attr *attr, int nattr, int nin, const char **in, const char **out);
                                                            /* names of the inputs ("x!" is mutated) and outputs ("[x]" is hidden)
                                                               that these attributes give; checks the attributes. nin counts the
                                                               inputs of a variadic operator, -1: as the attributes say */
 int         ty_op_alias(int i, const char **out);            /* other names of operator i, separated by spaces */
+int         ty_op_gradient(const char *op, const char **out);   /* in words: "none", "zero"; of a row its formulas, "a: g * b; b: g * a" */
 int         ty_graph_size(ty_graph *g, int *nodes);
 int         ty_graph_node(ty_graph *g, int i, ty_node *out);
 int         ty_graph_body(ty_graph *g, int i, int k, ty_graph **out);         /* subgraph k of node i, borrowed; NULL past the last */
 int         ty_rng(int device, int set, uint64_t *seed, uint64_t *counter);   /* reads or sets a device's random state */
+int         ty_rng_unit(int device, double *out);          /* a number of [0, 1) from that state, at once: it waits for nothing */
 int         ty_device_memory(int device, int64_t *total, int64_t *used, int64_t *pool);
 int         ty_tensor_failed(ty_tensor *t);                /* 1: its last write failed and nobody was told yet */
+int         ty_exec_rows(ty_exec *e, int i, int64_t *rows); /* rows of output i that its last run filled (waits); -1: all of them, always */
+int         ty_exec_regraph(ty_exec *e, ty_graph *g);       /* the same graph with other annotations: what reshape starts from */
 int         ty_exec_stats(ty_exec *e, ty_stats *out);
 int         ty_exec_check(ty_exec *e, int on);             /* stop at the first NaN or Inf */
 int         ty_exec_pool(ty_exec *e, ty_pool **out);       /* borrowed */
 int         ty_op_cuda(const char *op, const char **source);          /* the operator's row as CUDA source */
 int         ty_op_row(const char *op, const char **text);  /* a row added by ty_op_pointwise, as its definition; NULL otherwise */
+int         ty_image_decode(const void *data, size_t bytes, int flag, int to_rgb, ty_tensor **out);
+                                                           /* a JPEG or PNG file -> (height, width, channels) uint8; flag 0: grey,
+                                                              1: colour, -1: as stored */
+int         ty_image_encode(ty_tensor *image, const char *format, int quality, ty_tensor **out);
+                                                           /* "jpeg" (quality 0..100) or "png" (compression 0..9) -> its bytes */
+int         ty_profile(int what, int *before);             /* TY_PROFILE_* bits to record; 0 stops, -1 asks */
+int         ty_profile_file(const char *path, int64_t period);   /* where; ns between writings while recording, 0: only at dump */
+int         ty_profile_dump(int finished);                 /* writes what is new; finished: stops recording as well */
+int         ty_profile_add(int kind, const char *category, const char *name, int64_t from, int64_t to);
+                                                           /* the caller's own: a span or task from .. to; a counter's value or a
+                                                              mark's scope (0 global, 1 process, 2 thread) in `from` */
+int64_t     ty_profile_now(void);                          /* ns */
+int         ty_profile_sums(int i, ty_profile_sum *out);   /* per label; TY_EINDEX past the last. Texts live on */
+int         ty_profile_reset(void);                        /* sums start afresh */
 #pragma GCC visibility pop

@@ -42,6 +42,7 @@ bool interrupt_take(lua_State *L)
   lua_sethook(L, NULL, 0, 0);
   alarm(0);
   pressed = 0;
+  presses[0] = presses[1] = 0;                    /* only presses without an answer count */
   if (asked) ty_interrupt(0);
   return asked;
 }

@@ -223,6 +223,22 @@ static void run_script(lua_State *L, const char *path)
   lua_call(L, n, 0);
 }
 
+static int protected_script(lua_State *L)
+{
+  run_script(L, program.argv[program.options.script]);
+  return 0;
+}
+
+/* The script before a prompt: its error is told and the prompt comes all the same. */
+static void try_script(lua_State *L)
+{
+  lua_pushcfunction(L, explain);
+  lua_pushcfunction(L, protected_script);
+  if (lua_pcall(L, 0, 0, -2) != 0) complain(L);
+  program.status = DONE;
+  lua_settop(L, 0);
+}
+
 static void run_options(lua_State *L)
 {
   for (int i = 1; i < program.argc && i != program.options.script; i++) {
@@ -242,7 +258,8 @@ static int run(lua_State *L)
     lua_call(L, 0, 0);
   }
   run_options(L);
-  if (o->script) run_script(L, program.argv[o->script]);
+  if (o->script && o->prompt) try_script(L);
+  else if (o->script) run_script(L, program.argv[o->script]);
   bool nothing = !o->script && !o->texts, terminal = isatty(STDIN_FILENO);
   if (o->prompt || (nothing && terminal)) {
     interrupt_watch(L, true);

@@ -1,20 +1,25 @@
 /* repl.c - line editing for the prompt, on libedit.
 **
-** A Lua module of open, read, add, close and a clock (runtime.h). Keys are read here, so that Ctrl-C leaves the line at
-** once and a UTF-8 character arrives whole. Tab asks the Lua function given to `open`: it gets the text before the
-** cursor and returns the length of the word to complete and the list of its continuations.
+** A Lua module of open, read, add, waiting, close and a clock (runtime.h). Keys are read here, so that Ctrl-C leaves the
+** line at once and a UTF-8 character arrives whole. Tab asks the Lua function given to `open`: it gets the text before
+** the cursor and returns the length of the word to complete and the list of its continuations. At the start of a line,
+** and in pasted text, Tab indents. Up and Down look for lines that begin like this one.
 */
 #include <errno.h>
 #include <histedit.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 #include <wchar.h>
 #include "runtime.h"
 
-enum { KEPT_LINES = 2000, SHOWN = 60 };           /* of history; candidates listed by one Tab */
+enum { KEPT_LINES = 2000, SHOWN = 120 };          /* of history; candidates listed by one Tab */
+enum { MARK = 1 };                                /* encloses what the terminal does not show of a prompt */
 
 static struct {
   EditLine *edit;
@@ -22,13 +27,44 @@ static struct {
   lua_State *L;
   int complete;                                   /* reference of the Lua function */
   char *path;                                     /* of the history, NULL: not kept */
-  char prompt[32];
+  char prompt[64];
   bool cut;                                       /* the line was left by Ctrl-C */
 } repl;
 
 static char *show_prompt(EditLine *unused) { (void)unused; return repl.prompt; }
 
+/* Copies a prompt, with marks around sequences of colour. */
+static void set_prompt(const char *text)
+{
+  size_t n = 0;
+  bool hidden = false;
+  for (; *text && n + 3 < sizeof repl.prompt; text++) {
+    if (*text == '\33') repl.prompt[n++] = MARK, hidden = true;
+    repl.prompt[n++] = *text;
+    if (hidden && *text == 'm') repl.prompt[n++] = MARK, hidden = false;
+  }
+  repl.prompt[n] = 0;
+}
+
+/* whether more was typed, or pasted, than has been read */
+static bool input_waits(void)
+{
+  struct pollfd input = { .fd = STDIN_FILENO, .events = POLLIN };
+  return poll(&input, 1, 0) > 0;
+}
+
 /* -- keys --------------------------------------------------------------------------------------------------------- */
+
+static volatile sig_atomic_t came_back;             /* from Ctrl-Z */
+
+static void on_continue(int unused) { (void)unused; came_back = 1; }
+
+static void show_again(void)
+{
+  came_back = 0;
+  el_set(repl.edit, EL_PREP_TERM, 1);
+  el_set(repl.edit, EL_REFRESH);
+}
 
 static int read_key(EditLine *unused, wchar_t *out)
 {
@@ -37,14 +73,15 @@ static int read_key(EditLine *unused, wchar_t *out)
   memset(&shift, 0, sizeof shift);
   for (;;) {
     char byte;
-    ssize_t n = read(STDIN_FILENO, &byte, 1);
+    ssize_t n = -1;
+    repl.cut = interrupt_take(repl.L);              /* pressed while the last key was served, or while we wait */
+    if (!repl.cut) n = read(STDIN_FILENO, &byte, 1);
     if (n == 0) return 0;
-    if (n < 0 && errno == EINTR && interrupt_take(repl.L)) {
-      repl.cut = true;
-      return -1;
+    if (n < 0 && (repl.cut || errno != EINTR)) return -1;
+    if (n < 0) {
+      if (came_back) show_again();
+      continue;
     }
-    if (n < 0 && errno != EINTR) return -1;
-    if (n < 0) continue;
     size_t used = mbrtowc(out, &byte, 1, &shift);
     if (used == (size_t)-1) memset(&shift, 0, sizeof shift);     /* not UTF-8: dropped */
     else if (used != (size_t)-2) return 1;
@@ -74,13 +111,39 @@ static size_t common_length(lua_State *L, int list, int n)
   return length;
 }
 
+static int terminal_width(void)
+{
+  struct winsize size;
+  return ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+/* In columns, as wide as the longest, read downwards. */
 static void list_candidates(lua_State *L, int list, int n)
 {
-  putchar('\n');
-  for (int i = 1; i <= n && i <= SHOWN; i++) printf("%s%s", candidate(L, list, i), i % 4 ? "  " : "\n");
-  if (n > SHOWN) printf("... %d in all", n);
+  int widest = 0, shown = n < SHOWN ? n : SHOWN;
+  for (int i = 1; i <= shown; i++) {
+    int length = (int)strlen(candidate(L, list, i));
+    if (length > widest) widest = length;
+  }
+  int columns = terminal_width() / (widest + 2);
+  if (columns < 1) columns = 1;
+  int rows = (shown + columns - 1) / columns;
+  for (int row = 0; row < rows; row++) {
+    putchar('\n');
+    for (int i = row; i < shown; i += rows) printf("%-*s", i + rows < shown ? widest + 2 : 0, candidate(L, list, i + 1));
+  }
+  if (n > shown) printf("\n... %d in all", n);
   putchar('\n');
   fflush(stdout);
+}
+
+/* Tab is white space where nothing stands before it, and in a paste. */
+static bool indents(const LineInfo *line)
+{
+  if (input_waits()) return true;
+  for (const char *p = line->buffer; p < line->cursor; p++)
+    if (*p != ' ') return false;
+  return true;
 }
 
 static unsigned char complete_word(EditLine *edit, int unused)
@@ -88,6 +151,7 @@ static unsigned char complete_word(EditLine *edit, int unused)
   (void)unused;
   lua_State *L = repl.L;
   const LineInfo *line = el_line(edit);
+  if (indents(line)) return el_insertstr(edit, "  ") == 0 ? CC_REFRESH : CC_ERROR;
   int top = lua_gettop(L);
   unsigned char result = CC_ERROR;
   lua_rawgeti(L, LUA_REGISTRYINDEX, repl.complete);
@@ -125,12 +189,21 @@ static int open_editor(lua_State *L)
   history(repl.history, &event, H_SETUNIQUE, 1);
   if (path) history(repl.history, &event, H_LOAD, path);
   el_set(repl.edit, EL_EDITOR, "emacs");
-  el_set(repl.edit, EL_PROMPT, show_prompt);
+  el_set(repl.edit, EL_PROMPT_ESC, show_prompt, MARK);
   el_set(repl.edit, EL_GETCFN, read_key);
   el_set(repl.edit, EL_HIST, history, repl.history);
   el_set(repl.edit, EL_ADDFN, "ty-complete", "complete a name", complete_word);
   el_set(repl.edit, EL_BIND, "^I", "ty-complete", NULL);
-  el_set(repl.edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
+  static const char *const keys[][2] = {
+    {"^R", "em-inc-search-prev"}, {"\\e[A", "ed-search-prev-history"}, {"\\e[B", "ed-search-next-history"},
+    {"\\eOA", "ed-search-prev-history"}, {"\\eOB", "ed-search-next-history"}, {"\\e[1;5C", "em-next-word"},
+    {"\\e[1;5D", "ed-prev-word"}, {"\\e[3~", "ed-delete-next-char"}, {"\\e[H", "ed-move-to-beg"}, {"\\e[F", "ed-move-to-end"},
+  };
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) el_set(repl.edit, EL_BIND, keys[i][0], keys[i][1], NULL);
+  struct sigaction action;
+  memset(&action, 0, sizeof action);
+  action.sa_handler = on_continue;                /* without SA_RESTART: read_key notices */
+  sigaction(SIGCONT, &action, NULL);
   el_source(repl.edit, NULL);
   return 0;
 }
@@ -138,8 +211,9 @@ static int open_editor(lua_State *L)
 static int read_line(lua_State *L)
 {
   int n = 0;
-  snprintf(repl.prompt, sizeof repl.prompt, "%s", luaL_checkstring(L, 1));
+  set_prompt(luaL_checkstring(L, 1));
   repl.cut = false;
+  el_resize(repl.edit);
   const char *line = el_gets(repl.edit, &n);
   if (repl.cut) {
     el_reset(repl.edit);
@@ -160,6 +234,12 @@ static int add_line(lua_State *L)
   history(repl.history, &event, H_ENTER, luaL_checkstring(L, 1));
   if (repl.path) history(repl.history, &event, H_SAVE, repl.path);
   return 0;
+}
+
+static int waiting(lua_State *L)
+{
+  lua_pushboolean(L, input_waits());
+  return 1;
 }
 
 static int close_editor(lua_State *L)
@@ -184,7 +264,8 @@ static int now(lua_State *L)
 int repl_module(lua_State *L)
 {
   static const luaL_Reg functions[] = {
-    {"open", open_editor}, {"read", read_line}, {"add", add_line}, {"close", close_editor}, {"now", now}, {NULL, NULL},
+    {"open", open_editor}, {"read", read_line}, {"add", add_line}, {"waiting", waiting}, {"close", close_editor},
+    {"now", now}, {NULL, NULL},
   };
   lua_newtable(L);
   luaL_register(L, NULL, functions);

@@ -10,7 +10,7 @@
 #include <lauxlib.h>
 
 /* A Lua module of line editing: open(history, complete), read(prompt) -> line | nil at the end |
-** false on Ctrl-C, add(line), close(), now(). */
+** false on Ctrl-C, add(line), waiting() -> whether there is more input already, close(), now(). */
 int repl_module(lua_State *L);
 
 /* While on, Ctrl-C stops C calls of the library and interpreted Lua with E(interrupted). What Lua does not reach in time

@@ -57,7 +57,7 @@ local LAYERS = {
   { "tape_code.h" },
   { "registry.h" },
   { "graph.h" },
-  { "gradient.h", "place.h", "extract.h", "symbolfile.h", "invoke.h" },
+  { "control.h", "gradient.h", "place.h", "extract.h", "symbolfile.h", "invoke.h" },
   { "program.h" },
   { "exec.h" },
 }

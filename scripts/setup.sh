@@ -2,16 +2,19 @@
 # Sets a machine up and does one thing. All a fresh Debian needs is this file: what is missing is installed from
 # Debian's packages, as root or through sudo; where neither works the command to type is printed instead.
 #   sh scripts/setup.sh            installs what building, training and testing need
-#   sh scripts/setup.sh train ...  builds and trains a small model (words go on to scripts/train_mnist.lua)
+#   sh scripts/setup.sh train ...  builds and trains a small model of text: scripts/lstm_bucketing.lua; words go on to it;
+#                                  a first word names another script: train_mnist, train_cifar10, char_rnn ...
 #   sh scripts/setup.sh test ...   builds and runs all tests (words go on to busted)
-#   sh scripts/setup.sh check      runs the linters: layers, sizes, style, warnings of two compilers
+#   sh scripts/setup.sh check      runs the linters: layers, sizes, style, warnings of two compilers; builds the pages
+#   sh scripts/setup.sh doc        builds the documentation in build/doc
 set -eu
 cd "$(dirname "$0")/.."
 
 build="make gcc libc6-dev pkg-config luajit lua-argparse libluajit-5.1-dev libopenblas-dev"
 build="$build libdnnl-dev libedit-dev libjpeg-dev libpng-dev zlib1g-dev"
 tests="lua-busted lua-cjson"
-checks="lua-check clang luarocks git"
+doc="lua-ldoc"
+checks="lua-check clang luarocks git $doc"
 
 # the packages of a list that are not installed
 missing() {
@@ -51,12 +54,16 @@ case $what in
   "")    install $build $tests ;;
   train) install $build
          make -j"$jobs" all
-         exec build/tycho scripts/train_mnist.lua "$@" ;;
+         script=lstm_bucketing
+         case ${1:-} in [a-z]*) script=$1; shift ;; esac
+         exec build/tycho "scripts/$script.lua" "$@" ;;
   test)  install $build $tests
          make -j"$jobs" all
          exec make test TEST="$*" ;;
   check) install $build $tests $checks
-         exec make -k -j"$jobs" check ;;
-  *)     echo "usage: sh scripts/setup.sh [train|test|check]" >&2
+         exec make -k -j"$jobs" check doc ;;
+  doc)   install $build $doc
+         exec make -j"$jobs" doc ;;
+  *)     echo "usage: sh scripts/setup.sh [train|test|check|doc]" >&2
          exit 2 ;;
 esac

@@ -1,5 +1,6 @@
 -- Buckets: any order costs the largest, parameters of some buckets only, one numbering for the optimizer's states.
 
+local shell = require "spec.support.shell"
 local ty = require "tycho"
 
 local function sym_gen(key)
@@ -97,4 +98,16 @@ describe("BucketingModule", function()
     m:switch_bucket{ bucket_key = { 5, 1 } }
     assert.are.same({ 2, 5, 3 }, m.data_shapes[1].shape)
   end)
+
+  -- Training leaves garbage for Lua's collector and runs ahead of its queue; both have their full size after some steps.
+  for mode, warm in pairs{ switch = 100, predict = 500, train = 6000 } do
+    it("takes no more memory however often buckets change: " .. mode .. " #slow", function()
+      local output, status = shell.tycho(("spec/support/switching.lua %s %d 10000"):format(mode, warm))
+      assert.equal(0, status, output)
+      local kb, files, ratio = output:match("(%S+)%s+(%S+)%s+(%S+)")
+      assert.is_true(tonumber(kb) <= 1024, output)
+      assert.is_true(tonumber(files) <= 2, output)
+      assert.is_true(tonumber(ratio) <= 1.02, output)
+    end)
+  end
 end)

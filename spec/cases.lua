@@ -125,6 +125,16 @@ add("transpose", function(r) return {data = shape(r)}, {} end)
 add("SwapAxis", function(r) local s = shape(r, 2); return {data = s}, {dim1 = 0, dim2 = #s - 1} end)
 add("expand_dims", function(r) local s = shape(r, 1, 3); return {data = s}, {axis = r(0, #s)} end)
 add("reverse", function(r) local s = shape(r); return {data = s}, {axis = {r(0, #s - 1)}} end)
+for name in ("_image_flip_left_right _image_flip_top_bottom"):gmatch("%S+") do
+  add(name, function(r) return {data = {r(1, 4), r(1, 4), r(1, 4)}}, {} end)
+end
+add("_image_crop", function(r)
+  local n, h, w, x, y = r(1, 2), r(1, 4), r(1, 4), r(0, 2), r(0, 2)
+  return {data = {n, y + h + r(0, 1), x + w + r(0, 1), r(1, 3)}}, {x = x, y = y, width = w, height = h}
+end)
+add("_image_normalize", function(r)
+  return {data = {r(1, 2), 3, r(1, 4), r(1, 4)}}, {mean = {0.1, 0.2, 0.3}, std = {0.5, 2, r(1, 3)}}
+end)
 add("tile", function(r) return {data = shape(r, 1, 3)}, {reps = {r(1, 3), r(1, 3)}} end)
 add("repeat", function(r) local s = shape(r); return {data = s}, {repeats = r(1, 3), axis = r(0, #s - 1)} end)
 add("broadcast_axis", function(r) return {data = {r(1, 3), 1, r(1, 3)}}, {axis = {1}, size = {r(1, 4)}} end)
@@ -161,5 +171,175 @@ for mode, gates in pairs{lstm = 4, gru = 3, rnn_tanh = 1} do
     end)
   end
 end
+
+-- linear algebra; what needs symmetric or regular matrices is in linalg_spec.lua
+local function stack(r, m, n) return r(1, 2) == 1 and {m, n} or {r(1, 3), m, n} end
+local function stack_like(a, m, n) return #a == 2 and {m, n} or {a[1], m, n} end
+for i, name in ipairs{"_linalg_trmm", "_linalg_trsm"} do
+  add(name, function(r)
+    local m, n, right = r(1, 4), r(1, 4), r(1, 2) == 1
+    local k = right and n or m
+    local a = stack(r, k, k)
+    return {A = a, B = stack_like(a, m, n)}, {transpose = r(1, 2) == 1, rightside = right, lower = r(1, 2) == 1, alpha = r(1, 3) - 0.5},
+           i == 2 and 1 or nil, i == 2 and 2 or nil
+  end)
+end
+add("_linalg_syrk", function(r) return {A = stack(r, r(1, 4), r(1, 4))}, {transpose = r(1, 2) == 1, alpha = r(1, 3) - 0.5} end)
+add("_linalg_gemm", function(r) local m, k, n = r(1, 4), r(1, 4), r(1, 4); local a = stack(r, m, k); return {A = a,
+    B = stack_like(a, k, n), C = stack_like(a, m, n)}, {alpha = 0.5, beta = -2} end)
+add("_linalg_sumlogdiag", function(r) local n = r(1, 4); return {A = stack(r, n, n)}, {}, 0.5, 2 end)
+for _, name in ipairs{"_linalg_extractdiag", "_linalg_extracttrian"} do
+  add(name, function(r) local n = r(2, 5); return {A = stack(r, n, n)}, {offset = r(-1, 1)} end)
+end
+add("_linalg_makediag", function(r) return {A = shape(r, 1, 3)}, {offset = r(-2, 2)} end)
+add("_linalg_maketrian", function(r) local m = r(1, 4); return {A = {r(1, 3), m * (m + 1) / 2}}, {offset = r(-2, 2), lower = false} end)
+
+-- contrib
+add("_contrib_div_sqrt_dim", function(r) return {data = shape(r)}, {} end)
+add("_contrib_interleaved_matmul_selfatt_qk", function(r) local h = r(1, 3); return {queries_keys_values = {r(1, 4), r(1, 3),
+    h * 3 * r(1, 3)}}, {heads = h} end)
+add("_contrib_interleaved_matmul_selfatt_valatt", function(r) local h, t, b = r(1, 3), r(1, 4), r(1, 3); return {
+    queries_keys_values = {t, b, h * 3 * r(1, 3)}, attention = {b * h, t, t}}, {heads = h} end)
+add("_contrib_interleaved_matmul_encdec_qk", function(r) local h, b, d = r(1, 3), r(1, 3), r(1, 3); return {queries = {r(1, 4), b,
+    h * d}, keys_values = {r(1, 4), b, h * 2 * d}}, {heads = h} end)
+add("_contrib_interleaved_matmul_encdec_valatt", function(r) local h, b, t = r(1, 3), r(1, 3), r(1, 4); return {keys_values = {t, b,
+    h * 2 * r(1, 3)}, attention = {b * h, r(1, 4), t}}, {heads = h} end)
+add("_contrib_BilinearResize2D", function(r) return {data = {r(1, 2), r(1, 2), r(1, 5), r(1, 5)}}, {height = r(1, 6), width = r(1, 6),
+    align_corners = r(1, 2) == 1} end)
+add("_contrib_BilinearResize2D", function(r) return {data = {1, 2, r(2, 5), r(2, 5)}}, {mode = ({"to_even_up", "to_even_down",
+    "to_odd_up", "to_odd_down"})[r(1, 4)]} end)
+add("_contrib_fft", function(r) return {data = {r(1, 3), r(1, 12)}}, {} end)
+add("_contrib_ifft", function(r) return {data = {r(1, 3), 2 * r(1, 12)}}, {} end)
+add("_contrib_count_sketch", function(r) local n, m = r(1, 5), r(1, 4); return {data = {r(1, 3), n}, h = {1, n}, s = {1, n}}, {out_dim = m},
+    nil, nil, {h = m, s = 2} end)
+for _, name in ipairs{"_contrib_DeformableConvolution", "_contrib_ModulatedDeformableConvolution"} do
+  add(name, function(r)
+    local k, g, set, n, pad = r(1, 3), r(1, 2), r(1, 2), r(1, 2), r(0, 1)
+    local h, w = r(3, 5), r(3, 5)
+    local out_h, out_w = h + 2 * pad - k + 1, w + 2 * pad - k + 1
+    local mask = name:find("Mod") and {n, set * k * k, out_h, out_w} or nil
+    return {data = {n, 2, h, w}, offset = {n, 2 * set * k * k, out_h, out_w}, mask = mask, weight = {4, 2 / g, k, k}, bias = {4}},
+           {kernel = {k, k}, num_filter = 4, num_group = g, num_deformable_group = set, pad = {pad, pad}}
+  end)
+end
+add("_square_sum", function(r) local s = shape(r); return {data = s}, {axis = r(0, #s - 1), keepdims = r(1, 2) == 1} end)
+for name in ("_scatter_plus_scalar _scatter_minus_scalar"):gmatch("%S+") do
+  add(name, function(r) return {data = shape(r)}, {scalar = 0.5 + r(1, 5)} end)
+end
+pair("_scatter_elemwise_div", 0.5, 2)
+
+-- regions (sample, x1, y1, x2, y2) in four images
+local function regions(name, planes, options)
+  add(name, function(r)
+    local o = options(r)
+    return {data = {4, planes(o), r(4, 6), r(4, 6)}, rois = {r(1, 3), 5}}, o, nil, nil, {rois = 4}
+  end)
+end
+local function grid_planes(o) return o.output_dim * o.group_size ^ 2 end
+add("_contrib_box_nms", function(r) return {data = {r(1, 2), r(1, 6), 6}}, {overlap_thresh = 0.3, topk = r(1, 6)}, 0.1, 1 end)
+for aligned = 0, 1 do
+  regions("_contrib_ROIAlign", function() return 8 end, function(r) return {pooled_size = {2, r(1, 2)}, spatial_scale = 0.7,
+      sample_ratio = r(0, 2), position_sensitive = r(0, 1) == 1, aligned = aligned == 1} end)
+end
+regions("_contrib_PSROIPooling", grid_planes, function(r) return {output_dim = r(1, 2), group_size = r(1, 2), pooled_size = r(1, 3),
+    spatial_scale = 0.8} end)
+regions("_contrib_DeformablePSROIPooling", grid_planes, function(r) return {output_dim = r(1, 2), group_size = r(1, 2),
+    pooled_size = r(1, 3), spatial_scale = 0.8, sample_per_part = r(1, 3), no_trans = true} end)
+add("_contrib_DeformablePSROIPooling", function(r)
+  local n, part, classes, g = r(1, 3), r(1, 2), r(1, 2), r(1, 2)
+  return {data = {4, 2 * g * g, 5, 5}, rois = {n, 5}, trans = {n, 2 * classes, part, part}}, {output_dim = 2, group_size = g,
+      pooled_size = 3, part_size = part, sample_per_part = 2, spatial_scale = 0.8, trans_std = 0.3}, nil, nil, {rois = 4}
+end)
+
+-- what only passes on, picks, or repeats
+for name in ("_copy _CrossDeviceCopy"):gmatch("%S+") do same(name) end
+for name in ("_grad_add _identity_with_attr_like_rhs"):gmatch("%S+") do pair(name) end
+for name in ("Cast amp_cast"):gmatch("%S+") do add(name, function(r) return {data = shape(r)}, {dtype = "float64"} end) end
+add("Dropout", function(r) return {data = shape(r)}, {p = 0} end)
+for name in ("_maximum _minimum"):gmatch("%S+") do pair(name) end
+for name in ("broadcast_maximum broadcast_minimum"):gmatch("%S+") do broadcast(name) end
+for name in ("_maximum_scalar _minimum_scalar"):gmatch("%S+") do
+  add(name, function(r) return {data = shape(r)}, {scalar = 0.1 * r(-3, 3)} end)
+end
+pair("_mod", 0.5, 2)
+broadcast("broadcast_mod", 0.5, 2)
+for name in ("_mod_scalar _rmod_scalar"):gmatch("%S+") do
+  add(name, function(r) return {data = shape(r)}, {scalar = 0.7 + r(1, 2)}, 0.3, 2 end)
+end
+add("hard_sigmoid", function(r) return {data = shape(r)}, {alpha = 0.3} end)
+add("_contrib_quadratic", function(r) return {data = shape(r)}, {a = r(1, 3), b = -r(1, 3), c = 1} end)
+for name in ("max min"):gmatch("%S+") do
+  add(name, function(r) local s = shape(r); return {data = s}, {axis = r(0, #s - 1), keepdims = r(1, 2) == 1} end)
+end
+add("moments", function(r) local s = shape(r, 2); return {data = s}, {axes = {r(0, #s - 1)}, keepdims = r(1, 2) == 1} end)
+add("sort", function(r) local s = shape(r); return {data = s}, {axis = r(0, #s - 1), is_ascend = r(1, 2) == 1} end)
+add("topk", function(r) local s = shape(r); local axis = r(0, #s - 1); return {data = s}, {axis = axis, k = r(1, s[axis + 1]),
+    ret_typ = "value", is_ascend = r(1, 2) == 1} end)
+add("diag", function(r) local s = shape(r, 1, 3); return {data = s}, {k = #s > 1 and r(0, 0) or r(-1, 1)} end)
+add("_split_v2", function(r) return {data = {r(1, 3), 6}}, {indices = {0, r(1, 2), r(3, 5)}, axis = 1} end)
+add("_rnn_param_concat", function(r) return {{r(1, 5)}, {r(1, 5)}, {r(1, 5)}}, {dim = 0} end)
+add("broadcast_like", function(r) local a, b = shape(r, 2), {}; for i, d in ipairs(a) do b[i] = d end; a[r(1, #a)] = 1; return {lhs = a,
+    rhs = b}, {} end)
+add("reshape_like", function(r) local n, m = r(1, 4), r(1, 4); return {lhs = {n, m}, rhs = {m, n}}, {} end)
+add("slice_like", function(r) local n, m = r(1, 3), r(1, 3); return {data = {n + r(0, 2), m + r(0, 2)}, shape_like = {n, m}}, {} end)
+add("Crop", function(r) return {{1, 2, r(3, 5), r(3, 5)}}, {num_args = 1, h_w = {r(1, 3), 2}, offset = {0, 1}} end)
+add("gather_nd", function(r) return {data = {3, 3, r(1, 3)}, indices = {r(1, 2), r(1, 4)}}, {}, nil, nil, {indices = 3} end)
+add("_contrib_SparseEmbedding", function(r) local n, m = r(2, 6), r(1, 4); return {data = {r(1, 4)}, weight = {n, m}}, {input_dim = n,
+    output_dim = m}, nil, nil, {data = n} end)
+add("_contrib_index_copy", function(r) local n, m = r(1, 4), r(1, 4); return {old_tensor = {n, m}, index_vector = {1}, new_tensor = {1, m}},
+    {}, nil, nil, {index_vector = n} end)
+add("SequenceLast", function(r) local n = r(1, 3); return {data = {4, n, 2}, sequence_length = {n}}, {use_sequence_length = true},
+    nil, nil, {sequence_length = 4} end)
+
+-- normalisation over a batch
+for name in ("BatchNorm BatchNorm_v1 _contrib_SyncBatchNorm"):gmatch("%S+") do
+  add(name, function(r) local c = r(1, 3); return {data = {r(2, 4), c, r(2, 3)}, gamma = {c}, beta = {c}}, {eps = 0.1, fix_gamma = false,
+      use_global_stats = r(1, 3) == 1, key = name:find("Sync") and "k" or nil} end)
+end
+add("_contrib_BatchNormWithReLU", function(r) local c = r(1, 3); return {data = {r(2, 4), c, r(2, 3)}, gamma = {c}, beta = {c}}, {eps = 0.1,
+    fix_gamma = false} end)
+
+-- images
+add("Convolution_v1", function(r) local k = r(1, 3); return {data = {2, 2, r(3, 5), r(3, 5)}, weight = {3, 2, k, k}, bias = {3}},
+    {kernel = {k, k}, num_filter = 3, pad = {1, 0}} end)
+for kind in ("max avg sum"):gmatch("%S+") do
+  add("Pooling_v1", function(r) return {data = {1, 2, r(3, 6), r(3, 6)}}, {kernel = {2, 2}, pool_type = kind, stride = {r(1, 2), 1}} end)
+end
+add("Pooling", function(r) return {data = {1, 2, r(3, 6), r(3, 6)}}, {kernel = {2, r(1, 3)}, pool_type = "max", stride = {r(1, 2), 1}} end)
+add("_contrib_AdaptiveAvgPooling2D", function(r) return {data = {1, 2, r(1, 6), r(1, 6)}}, {output_size = {r(1, 4), r(1, 4)}} end)
+add("Correlation", function(r) local s = {r(1, 2), 2, r(3, 5), r(3, 5)}; return {data1 = s, data2 = s}, {kernel_size = 1,
+    max_displacement = r(1, 2), stride1 = 1, stride2 = 1, pad_size = 2, is_multiply = r(1, 2) == 1} end)
+add("im2col", function(r) return {data = {r(1, 2), 2, r(3, 5), r(3, 5)}}, {kernel = {2, r(1, 3)}, pad = {1, 0}, stride = {1, r(1, 2)}} end)
+add("col2im", function(r) return {data = {r(1, 2), 2 * 4, 9}}, {output_size = {4, 4}, kernel = {2, 2}} end)
+add("BilinearSampler", function(r) return {data = {2, 2, r(2, 5), r(2, 5)}, grid = {2, 2, r(1, 3), r(1, 3)}}, {}, -0.9, 0.9 end)
+add("GridGenerator", function(r) return {data = {r(1, 3), 6}}, {transform_type = "affine", target_shape = {r(2, 4), r(2, 4)}} end)
+add("GridGenerator", function(r) return {data = {r(1, 3), 2, r(2, 4), r(2, 4)}}, {transform_type = "warp"} end)
+add("SpatialTransformer", function(r) return {data = {2, 2, r(2, 5), r(2, 5)}, loc = {2, 6}}, {transform_type = "affine",
+    sampler_type = "bilinear", target_shape = {r(2, 3), r(2, 3)}}, -0.45, 0.45 end)
+regions("ROIPooling", function() return 2 end, function(r) return {pooled_size = {2, r(1, 2)}, spatial_scale = 0.8} end)
+
+-- losses that read head gradients, densities
+add("softmax_cross_entropy", function(r) local n = r(2, 4); local m = r(1, 4); return {data = {m, n}, label = {m}}, {},
+    nil, nil, {label = n} end)
+add("CTCLoss", function(r) local n = r(1, 3); return {data = {r(3, 6), n, 4}, label = {n, r(1, 3)}}, {}, nil, nil, {label = 4} end)
+local function density(law, ports, fixed)
+  for log = 0, 1 do
+    add("_random_pdf_" .. law, function(r)
+      local n, m = r(1, 3), r(1, 3)
+      local inputs = {sample = {n, m}}
+      for port in ports:gmatch("%S+") do inputs[port] = {n} end
+      -- their digamma is the reference's, which takes one logarithm in single precision
+      return inputs, {is_log = log == 1}, 0.3, 0.9, fixed and {sample = fixed} or nil, 1e-5
+    end)
+  end
+end
+density("exponential", "lam")
+density("gamma", "alpha beta")
+density("normal", "mu sigma")
+density("poisson", "lam", 5)
+density("negative_binomial", "k p", 5)
+density("generalized_negative_binomial", "mu alpha", 5)
+add("_random_pdf_dirichlet", function(r) local n, k = r(1, 3), r(2, 4); return {sample = {n, r(1, 3), k}, alpha = {n, k}},
+    {is_log = r(1, 2) == 1}, 0.3, 0.9 end)
 
 return cases

@@ -172,4 +172,16 @@ describe("io", function()
     assert.same({ "c" }, corpus:sentence(2))
     assert.equal(2, corpus:len())
   end)
+
+  it("leaves a user's class its own options", function()
+    local My = ty.io.DataIter:extend("My")
+    function My:init(options)
+      My.super.init(self, options)
+      self.mark = options.mark
+    end
+    local it_ = My{ batch_size = 3, mark = 7 }
+    assert.same({ 3, 7 }, { it_.batch_size, it_.mark })
+    assert.raises("type", My, { batch_size = "three", mark = 7 })
+    assert.raises("name", ty.io.DataIter, { batchsize = 3 })
+  end)
 end)

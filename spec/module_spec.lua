@@ -140,4 +140,71 @@ describe("Module", function()
     collectgarbage()
     assert.is_true(ty.live().executors <= before)
   end)
+
+  describe("given parameters that do not fit", function()
+    local function bound(options)
+      local m = module()
+      m:bind{ data_shapes = { { "data", { 8, 4 } } }, label_shapes = { { "softmax_label", { 8 } } } }
+      m:init_params(options)
+      return m
+    end
+
+    local function with(m, changes)
+      local dict = {}
+      for name, x in pairs((m:get_params())) do
+        dict[name] = x:copy()
+      end
+      for name, x in pairs(changes) do
+        dict[name] = x ~= ty.null and x or nil
+      end
+      return dict
+    end
+
+    it("lists every difference and writes nothing", function()
+      local m = bound{ initializer = ty.init.One() }
+      local given = with(m, { fc1_weight = ty.null, zz = ty.nd.ones(1), fc2_bias = ty.nd.zeros(7), fc2_weight = ty.nd.zeros{ 3, 5 } })
+      local e = assert.raises("name", m.set_params, m, given)
+      assert.are.same({ { "fc1_weight" }, { "zz" }, { "fc2_bias" } }, { e.missing, e.extra, e.mismatch })
+      for _, word in ipairs{ "fc1_weight", "zz", "fc2_bias", "(7,)", "(3,)", "allow_missing", "allow_extra" } do
+        assert.truthy(tostring(e):find(word, 1, true))
+      end
+      assert.are.equal(1, m:get_params().fc2_weight:get(0, 0))
+    end)
+
+    it("needs shapes that fit even where names may differ", function()
+      local m = bound()
+      local e = assert.raises("shape", m.set_params, m, with(m, { fc1_bias = ty.nd.zeros(2), zz = ty.nd.ones(1) }), {},
+        { allow_extra = true })
+      assert.are.same({ { "fc1_bias" }, { 5 }, { 2 } }, { e.mismatch, e.expected, e.got })
+      m:set_params(with(m, { fc1_bias = ty.null, zz = ty.nd.ones(1) }), {}, { allow_extra = true, allow_missing = true })
+    end)
+
+    it("may be renamed on the way in", function()
+      local m, path = bound(), os.tmpname()
+      local renamed = {}
+      for name, x in pairs((m:get_params())) do
+        renamed["arg:old_" .. name] = x
+      end
+      ty.nd.save(path, renamed)
+      assert.raises("name", m.load_params, m, path)
+      local n = bound{ initializer = ty.init.Zero() }
+      n:load_params(path, { rename = function(name) return name:match("^old_(.*)$") end })
+      assert.near(m:get_params().fc1_weight:totable(), n:get_params().fc1_weight, 0)
+      local e = assert.raises("name", n.load_params, n, path, { rename = function() return "same" end })
+      assert.truthy(tostring(e):find("'same'", 1, true))
+      os.remove(path)
+    end)
+
+    it("are found at bind when they come from a checkpoint", function()
+      local m, prefix = bound(), os.tmpname()
+      m:save_checkpoint(prefix, 1)
+      local n = ty.mod.Module.load{ prefix = prefix, epoch = 1, logger = quiet(), rename = function(name) return name end }
+      local e = assert.raises("shape", n.bind, n, { data_shapes = { { "data", { 8, 6 } } },
+        label_shapes = { { "softmax_label", { 8 } } } })
+      assert.are.same({ "fc1_weight" }, e.mismatch)
+      for _, ending in ipairs{ "", "-symbol.json", "-0001.params" } do
+        os.remove(prefix .. ending)
+      end
+    end)
+  end)
 end)

@@ -2,6 +2,8 @@
 
 local Session = require "tycho.prompt"
 local complete = require "tycho.prompt.complete"
+local shell = require "spec.support.shell"
+local terminal = require "spec.support.terminal"
 
 local written
 
@@ -35,6 +37,11 @@ describe("prompt", function()
     assert.equal("2\n", (feed("= 1 + 1", "3;")))
   end)
 
+  it("keeps the variables of lines that begin with local", function()
+    assert.equal("3\n4\n9\n", (feed("local a, b = 1, 2", "a + b", "local function f(x) return x + 1 end", "f(3)",
+      "local t = {", "n = 9}", "t.n", "local u")))
+  end)
+
   it("runs a text once even when it fails", function()
     local output, s = feed("n = 0", "n = n + 1; error('stop')")
     assert.equal(1, s.env.n)
@@ -61,6 +68,81 @@ describe("prompt", function()
 
   it("shows tables in order and to a depth", function()
     assert.equal('{1, 2, ["a b"] = {{{...}}}, b = true}\n', (feed("{1, 2, b = true, ['a b'] = {{{{1}}}}}")))
+  end)
+
+  it("shows the engine's objects", function()
+    local output = feed("x = ty.nd.ones({2, 2}, {dtype = 'int32'})", "x", "{x}", "ty.sym.relu{ty.sym.Variable('v'), name = 'r'}")
+    assert.equal("[[1 1]\n [1 1]]\n<NDArray 2x2 int32 @cpu(0)>\n{<NDArray int32 2x2 @cpu(0)>}\n<Symbol r>\n  r  relu  <- v\n", output)
+  end)
+
+  it("shortens large arrays", function()
+    local output = feed("ty.nd.zeros{20, 30, 40, 50}")
+    local _, lines = output:gsub("\n", "\n")
+    assert.is_true(lines < 40)
+    assert.is_truthy(output:find("<NDArray 20x30x40x50 @cpu(0)>", 1, true))
+  end)
+
+  it("shows modules and iterators as cards", function()
+    local output = feed("it = ty.io.NDArrayIter{ty.nd.ones{6, 3}, ty.nd.ones{6}, batch_size = 2}", "it",
+      "m = ty.mod.Module{ty.sym.SoftmaxOutput{ty.sym.Variable('data'), name = 'softmax'}}", "m",
+      "m:bind{data_shapes = it.provide_data, label_shapes = it.provide_label}", "m")
+    assert.is_truthy(output:find("<NDArrayIter>\n  data         data 2x3\n  labels       softmax_label 2\n", 1, true))
+    assert.is_truthy(output:find("<Module, not bound>", 1, true))
+    assert.is_truthy(output:find("<Module, bound>", 1, true))
+    assert.is_truthy(output:find("outputs      softmax_output 2x3", 1, true))
+  end)
+
+  it("draws branches of a symbol once", function()
+    local output = feed("a = ty.sym.relu{ty.sym.Variable('v'), name = 'a'}",
+      "ty.sym.dot{ty.sym.exp{a, name = 'b'}, ty.sym.abs{a, name = 'c'}, name = 'd'}")
+    assert.equal("<Symbol d>\n  d    dot\n  | b  exp\n  | a  relu  <- v\n    c  abs\n    a  (above)\n", output)
+    output = feed("ty.sym.relu{ty.sym.Variable('v'), name = 'a'}:get_internals()")
+    assert.equal("<Symbol group of 2 outputs>\n  a  relu  <- v\n", output)
+  end)
+
+  it("helps with operators, functions, classes, modules and values", function()
+    local function help(name)
+      return (feed("x = ty.nd.ones{2}", "n = 3", "?" .. name))
+    end
+    local text = help("ty.sym.FullyConnected")
+    assert.is_truthy(text:find("^FullyConnected%(data, weight, bias%) %-> output\n"))
+    assert.is_truthy(text:find("num_hidden%s+integer in %[1,%], required; columns of the output"))
+    assert.is_truthy(text:find("ty.sym.FullyConnected{data = x, num_hidden = 1}", 1, true))
+    assert.is_truthy(help("exp"):find("gradient:%s+a: g %* y"))
+    assert.is_truthy(help("ty.mod.Module.fit"):find("eval_metric = \"acc\"", 1, true))
+    assert.is_truthy(help("ty.optimizer.SGD"):find("momentum%s+a number = 0"))
+    assert.is_truthy(help("x:reshape"):find("^NDArray:reshape"))
+    assert.is_truthy(help("ty.io"):find("^ty.io\n"))
+    assert.equal("3\n", help("n"))
+    assert.is_truthy(help("ty.nd.zeros"):find("ndarray_make.lua:%d+"))
+    assert.is_truthy(help("Convolutoin"):find("near: Convolution", 1, true))
+    assert.is_truthy((feed("??ty.nd.zeros")):find("function make.zeros", 1, true))
+  end)
+
+  it("describes every operator, with an example that calls it", function()
+    local ty = require "tycho"
+    local manual = require "tycho.prompt.manual"
+    for _, name in ipairs(ty.op.list()) do
+      local info = ty.op.info(name)
+      assert.is_true(#info.doc > 0 and #info.gradient > 0, name)
+      local text = manual.operator(info)
+      for _, p in ipairs(info.params) do
+        assert.is_truthy(text:find("\n  " .. p.name .. " ", 1, true), name .. " " .. p.name)
+      end
+      assert.is_function(loadstring("return " .. text:match("example:%s+(ty%..*)$")), name)
+    end
+  end)
+
+  it("measures and counts", function()
+    assert.is_truthy((feed("x = ty.nd.array{1, 0/0, -3, 8}", ":stat x")):find("min %-3  mean 2  max 8  NaN 1 of 4"))
+    assert.is_truthy((feed("x = ty.nd.ones{2, 3}", ":who")):find("x%s+NDArray  2x3  float32  cpu%(0%)  24 B"))
+    assert.is_truthy((feed(":mem")):find("tensors%s+%d+, "))
+  end)
+
+  it("runs scripts with words", function()
+    shell.with_file("from_script = arg[1] .. select('#', ...)", function(path)
+      assert.equal('"one2"\n', (feed(":run " .. path .. " one two", "from_script")))
+    end)
   end)
 
   it("shows locals of the last error", function()
@@ -90,5 +172,150 @@ describe("prompt", function()
     local _ = ty.sym
     assert.is_truthy(table.concat(select(2, complete(s.env, "ty.sym.FullyC")), " "):find("FullyConnected", 1, true))
     assert.is_truthy(table.concat(select(2, complete(s.env, "ty.sym.FullyConnected{data = x, num_h")), " "):find("num_hidden", 1, true))
+  end)
+end)
+
+describe("prompt on a terminal", function()
+  local history = os.tmpname()
+  local t
+
+  local function open(arguments, environment)
+    t = terminal.open(shell.program .. " " .. (arguments or ""),
+      ("TERM=xterm TYCHO_HISTORY=%s %s"):format(history, environment or "NO_COLOR=1"))
+    t:expect("leaves.")
+    t:expect("> ")
+  end
+
+  after_each(function()
+    if t then
+      assert.equal(0, t:close())
+    end
+    t = nil
+  end)
+
+  teardown(function() os.remove(history) end)
+
+  -- Types a line and waits for what it prints and the next prompt.
+  local function line(text, want)
+    t:send(text .. "\n")
+    t:expect("\r\n" .. (want and want .. "\r\n" or "") .. "> ")
+  end
+
+  -- Types without Enter and waits until the line ends in a text.
+  local function keys(text, want)
+    t:send(text)
+    t:expect(want or text)
+  end
+
+  it("evaluates lines", function()
+    open()
+    line("6 * 7", "42")
+  end)
+
+  it("completes names with Tab and lists what fits", function()
+    open()
+    line("apple_pie = 31")
+    keys("apple_")
+    keys("\t", "pie")
+    line("", "31")
+    line("apple_tart = 3")
+    keys("app")
+    keys("\t", "le_")
+    keys("\t", "apple_pie   apple_tart")
+    t:expect("> ")
+    line("tart + 10", "13")
+  end)
+
+  it("completes options and the words they choose from", function()
+    open()
+    line("x = ty.sym.Variable('x')")
+    keys("ty.sym.Activation{data = x, act")
+    keys("\t", "_type = ")
+    keys("\"rel")
+    keys("\t", "u\"")
+    t:send("}\n")
+    t:expect("<- x\r\n")
+  end)
+
+  it("keeps its history between sessions", function()
+    open()
+    line("thrush = 11 * 3")
+    t:close()
+    open()
+    keys("thr")
+    keys("\27[A", "11 * 3")
+    line(" + 1")
+    line("thrush", "34")
+  end)
+
+  it("survives Ctrl-C: in a line, in a loop, at an empty line", function()
+    open()
+    line("kept = 5")
+    t:send("for i = 1, 2 do\n")
+    t:expect(">> ")
+    keys("abc")
+    for _ = 1, 5 do
+      keys("\3", "^C\r\n")
+      t:expect("> ")
+    end
+    t:send("while true do kept = kept + 1 end\n")
+    t:expect("\r\n")
+    os.execute("sleep 0.5")
+    keys("\3", "interrupted\r\n")
+    t:expect("> ")
+    line("kept > 5", "true")
+  end)
+
+  it("stops a fit with Ctrl-C, keeps the parameters and can go on", function()
+    open()
+    line("ty.log.level = 'error'")
+    line("net = ty.sym.FullyConnected{ty.sym.Variable('data'), num_hidden = 4, name = 'fc'}")
+    line("mod = ty.mod.Module{ty.sym.SoftmaxOutput{net, name = 'softmax'}}")
+    line("it = ty.io.NDArrayIter{ty.nd.random.uniform{shape = {64, 8}}, ty.nd.zeros{64}, batch_size = 8}")
+    t:send("mod:fit{train_data = it, num_epoch = 1e9, epoch_end_callback = function() print('epoch ' .. 'done') end}\n")
+    t:expect("epoch done\r\n")
+    keys("\3", "interrupted in epoch")
+    t:expect("> ")
+    line("ty.nd.sum(mod:get_params().fc_weight):asscalar() % 1 >= 0", "true")
+    line("it:reset()")                                   -- the key may have come behind an epoch's last batch
+    t:send("mod:fit{train_data = it, num_epoch = 1, epoch_end_callback = function() print('once ' .. 'more') end}\n")
+    t:expect("once more\r\n")
+    t:expect("> ")
+  end)
+
+  it("takes pasted functions with blank lines and tabs", function()
+    open()
+    t:send("function pasted(n)\n\tlocal a = n\n\n\n\treturn a * 2\nend\npasted(21)\n")
+    t:expect("42\r\n> ")
+  end)
+
+  it("colours what a terminal shows, and nothing with --plain or NO_COLOR", function()
+    open("", "NO_COLOR=")
+    t:send("error('oh')\n")
+    t:expect("\27[31mprompt:1: oh\27[0m")
+    t:close()
+    for _, way in ipairs{ { "--plain", "NO_COLOR=" }, { "", "NO_COLOR=1" } } do
+      open(way[1], way[2])
+      t:send("error('oh')\n")
+      t:expect("prompt:1: oh\r\n")
+      assert.is_falsy(t:screen():find("\27[31m", 1, true))
+      t:close()
+    end
+    t = nil
+  end)
+
+  it("comes after a script, also after one that fails", function()
+    shell.with_file("script_variable = 12; error('failed')", function(path)
+      open("-i " .. path)
+      assert.is_truthy(t:screen():find("failed", 1, true))
+      t:send("script_variable\n")
+      t:expect("12\r\n")
+    end)
+  end)
+
+  it("holds modules of -l", function()
+    open("-l tycho.json")
+    t:send("type(json)\n")
+    t:expect("\"table\"\r\n")
   end)
 end)

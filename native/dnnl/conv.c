@@ -1,43 +1,64 @@
-/* conv.c - Convolution through oneDNN: forward and the data's gradient, where it is faster than our own panels.
+/* conv.c - Convolution through oneDNN: forward and both gradients, where it is faster than our own panels.
 **
 ** oneDNN wants channels in blocks of 16; arrays here are plain. So data is copied to blocks (scratch), the weight once
 ** per version (state), and the result back. That pays for windows of several taps over channels and filters in
 ** multiples of 16, and for depthwise windows, when the product is not small (measured with AVX-512 against
-** convolve.h). The weight's gradient is ours always: its sums do not depend on the number of threads.
+** convolve.h). A 3 x 3 window of stride 1 over many channels goes by Winograd's F(4 x 4, 3 x 3), which needs a quarter
+** of the products and errs by less than 1e-6 of the mean sum of their absolute values; TYCHO_WINOGRAD=0 switches it off.
+** The batch goes through in pieces, for the sake of memory and caches; pieces depend on shapes alone.
+**
 ** Primitives are made at the first run, on the queue's thread, so that they have its team; what oneDNN cannot do
-** falls back to our kernel, for which scratch and state suffice too.
+** falls back to our kernel, for which scratch and state suffice too. The sums of a weight's gradient depend on the
+** team's size, as everything of oneDNN's may.
 */
-#include "../op/conv.h"
-#include "library.h"
+#include "part.h"
 
-enum { FORWARD, DATA };
-enum { NEW, READY, UNABLE };
+struct held { bool asked; struct rooms rooms; };
+struct forward_state { struct gemm_kept own; struct held held; struct part part; };
+struct back_state { struct gemm_kept own; struct held held; struct part data, weight; };
 
-struct part {
-  int made, threads;
-  dnnl_stream_t stream;
-  dnnl_primitive_t conv, enter, leave, pack;          /* enter, leave, pack: NULL where the format is plain */
-  dnnl_memory_t source, result, weight, bias;         /* as the caller has them */
-  dnnl_memory_t inner_source, inner_result, inner_weight, pad;                /* as the primitive wants them */
-  void *packed, *work;                                /* blocked weight, scratchpad */
-  uint64_t version; const void *of;
-};
-struct state { struct gemm_kept own; struct part part; };
-
-size_t onednn_conv_state(const struct call *c) { return sizeof(struct state); }
+size_t onednn_conv_state(const struct call *c) { return sizeof(struct forward_state); }
+size_t onednn_conv_back_state(const struct call *c) { return sizeof(struct back_state); }
 
 /* -- who wants it -------------------------------------------------------------------------------------------------- */
+
+static double products(const struct window *w)
+{
+  return (double)w->n * (double)w->groups * (double)w->filters * (double)window_out(w) * (double)window_depth(w);
+}
 
 static const char *refuse(const struct call *c, const struct window *w)
 {
   if (conv_channels_last(c->param)) return "channels last";
   if (!onednn_engine()) return "TYCHO_DISABLE names dnnl";
   if (cpu_level() == CPU_BASELINE) return "the processor is held back";
-  double work = (double)w->n * (double)w->groups * (double)w->filters * (double)window_out(w) * (double)window_depth(w);
+  double work = products(w);
   if (w->channels == 1 && w->filters == 1 && w->groups % 16 == 0) return work > 1e6 ? NULL : "small";
   if (w->channels % 16 || w->filters % 16) return "channels or filters are not in sixteens";
   if (window_taps(w) == 1) return "one tap";
   return work > 4e6 ? NULL : "small";
+}
+
+static bool winograd_on(void)
+{
+  static int on = -1;
+  int known = __atomic_load_n(&on, __ATOMIC_RELAXED);
+  if (known < 0) __atomic_store_n(&on, known = env_number("TYCHO_WINOGRAD", 1) != 0, __ATOMIC_RELAXED);
+  return known;
+}
+
+enum { WINOGRAD_PAYS = 50000000 };                    /* products: its tiles take some 10 MB */
+
+/* Tiles of 4 x 4 waste too much of a small image; few channels do not pay for the way into tiles and out again, which
+** a weight's gradient goes only once. */
+static bool winograd_wanted(const struct window *w, int which)
+{
+  if (!winograd_on() || cpu_level() < CPU_AVX512 || w->groups > 1 || w->in[0] != 1 || w->kernel[0] != 1) return false;
+  for (int a = 1; a < 3; a++)
+    if (w->kernel[a] != 3 || w->stride[a] != 1 || w->dilate[a] != 1 || w->pad[a] > 1) return false;
+  int64_t least = MIN(w->channels, w->filters), side = MIN(w->out[1], w->out[2]);
+  if (products(w) < WINOGRAD_PAYS) return false;
+  return which == WEIGHT ? side >= 7 : side >= 8 && least >= 32;
 }
 
 static struct window forward_window(const struct call *c)
@@ -49,6 +70,10 @@ static struct window backward_window(const struct call *c)
   return conv_window(c->param, &c->in[1].d, &c->in[2].d, &c->in[0].d);
 }
 
+/* Our own sums are kept for depthwise windows, whose weight is small, and for what is added up. */
+static bool data_wanted(const struct call *c) { return c->out[0].p && !(c->add & 1); }
+static bool weight_wanted(const struct call *c, const struct window *w) { return c->out[1].p && !depth_wanted(w); }
+
 const char *onednn_conv_refuse(const struct call *c)
 {
   struct window w = forward_window(c);
@@ -58,249 +83,289 @@ const char *onednn_conv_refuse(const struct call *c)
 const char *onednn_conv_back_refuse(const struct call *c)
 {
   struct window w = backward_window(c);
-  if (!c->out[0].p) return "the data's gradient is not wanted";
-  return c->add & 1 ? "the data's gradient is added" : refuse(c, &w);
+  if (!data_wanted(c) && !weight_wanted(c, &w)) return "no gradient of a kind that it makes";
+  return refuse(c, &w);
 }
 
-/* -- scratch: the blocked source, the blocked result --------------------------------------------------------------- */
+static const char *const NO_TILES = "no direction goes by Winograd's tiles: 3 x 3, stride 1, images of some size";
 
-static size_t blocked_bytes(const ty_desc *d)
+const char *onednn_winograd_refuse(const struct call *c)
 {
-  int64_t channels = (d->dim[1] + 15) / 16 * 16;
-  return align_up((size_t)(desc_count(d) / d->dim[1] * channels) * sizeof(float), ALIGN);
+  struct window w = forward_window(c);
+  const char *no = refuse(c, &w);
+  return no ? no : winograd_wanted(&w, FORWARD) ? NULL : NO_TILES;
+}
+
+const char *onednn_winograd_back_refuse(const struct call *c)
+{
+  struct window w = backward_window(c);
+  const char *no = refuse(c, &w);
+  if (no) return no;
+  bool any = (data_wanted(c) && winograd_wanted(&w, DATA)) || (weight_wanted(c, &w) && winograd_wanted(&w, WEIGHT));
+  return any ? NULL : NO_TILES;
+}
+
+/* -- pieces and scratch -------------------------------------------------------------------------------------------- */
+
+enum { PIECE = 24 << 20 };                            /* bytes of blocked images, and of their tiles, at once */
+
+static int64_t images_at_once(const struct window *w, bool winograd)
+{
+  int64_t each = w->groups * (w->channels * window_in(w) + w->filters * window_out(w)) * 4;
+  if (winograd) each += (w->out[1] + 3) / 4 * ((w->out[2] + 3) / 4) * 36 * 4 * (w->channels + w->filters);
+  int64_t n = MAX(1, MIN(w->n, PIECE / each));
+  while (w->n % n) n--;
+  return n;
+}
+
+/* Both gradients go through the batch in the same pieces, so that they can share the blocked dy. */
+static struct shape shape_of(const struct call *c, const struct window *w, int which, bool winograd)
+{
+  const bool forward = which == FORWARD, tiles = winograd_wanted(w, which) || (!forward && winograd_wanted(w, WEIGHT));
+  return (struct shape){ .param = c->param, .x = forward ? &c->in[0].d : &c->in[1].d,
+                         .w = forward ? &c->in[1].d : &c->in[2].d, .y = forward ? &c->out[0].d : &c->in[0].d,
+                         .which = which, .bias = forward && c->nin > 2,
+                         .winograd = winograd, .images = images_at_once(w, tiles) };
+}
+
+/* The way that this direction goes: Winograd's if that is wanted and can be, else the direct one. Asked without the
+** activation, of which nothing is known when scratch is planned. */
+static bool choose(const struct call *c, const struct window *w, int which, struct shape *s, struct rooms *r)
+{
+  *s = shape_of(c, w, which, winograd_wanted(w, which));
+  if (part_rooms(s, r)) return true;
+  if (!s->winograd) return false;
+  *s = shape_of(c, w, which, false);
+  return part_rooms(s, r);
+}
+
+static size_t spare_bytes(const struct call *c) { return align_up(desc_bytes(&c->in[2].d), ALIGN); }
+
+static void widen(struct rooms *r, const struct rooms *o)
+{
+  *r = (struct rooms){ MAX(r->x, o->x), MAX(r->y, o->y), MAX(r->w, o->w), MAX(r->pad, o->pad) };
+}
+
+/* Of one direction, or of both gradients. */
+static struct rooms rooms_for(const struct call *c, const struct window *w, bool back)
+{
+  struct shape s;
+  struct rooms all = { 0 }, r = { 0 };
+  if (!back && choose(c, w, FORWARD, &s, &r)) return r;
+  if (back && data_wanted(c) && choose(c, w, DATA, &s, &r)) r.w = 0, widen(&all, &r);         /* packed in the state */
+  if (back && weight_wanted(c, w) && choose(c, w, WEIGHT, &s, &r)) widen(&all, &r);
+  return all;
 }
 
 size_t onednn_conv_scratch(const struct call *c)
 {
   struct window w = forward_window(c);
-  return MAX(blocked_bytes(&c->in[0].d) + blocked_bytes(&c->out[0].d),
-             depth_wanted(&w) ? 0 : convolve_forward_scratch(&w));
+  struct rooms r = rooms_for(c, &w, false);
+  return MAX(r.x + r.y + r.pad, depth_wanted(&w) ? 0 : convolve_forward_scratch(&w));
 }
 
+/* blocked X, blocked Y, the primitives' own, blocked dW, and the plain one before it is added */
 size_t onednn_conv_back_scratch(const struct call *c)
 {
   struct window w = backward_window(c);
-  size_t own = depth_wanted(&w) ? 0 : convolve_data_scratch(&w),
-         weight = depth_wanted(&w) || !c->out[1].p ? 0 : convolve_weight_scratch(&w);
-  return MAX(blocked_bytes(&c->in[0].d) + blocked_bytes(&c->out[0].d), MAX(own, weight));
-}
-
-/* -- descriptors --------------------------------------------------------------------------------------------------- */
-
-struct descs { dnnl_memory_desc_t x, y, w, b; dnnl_dims_t stride, dilate, pad; };
-
-/* A dense array of any format, or row-major. */
-static bool describe(dnnl_memory_desc_t *d, int n, const int64_t *size, bool any)
-{
-  dnnl_dims_t dim = { 0 }, step = { 0 };
-  memcpy(dim, size, sizeof *size * (size_t)n);
-  if (any) return !dnnl_memory_desc_init_by_tag(d, n, dim, dnnl_f32, dnnl_format_tag_any);
-  step[n - 1] = 1;
-  for (int i = n - 2; i >= 0; i--) step[i] = step[i + 1] * dim[i + 1];
-  return !dnnl_memory_desc_init_by_strides(d, n, dim, dnnl_f32, step);
-}
-
-static bool describe_all(struct descs *s, const struct conv *p, const ty_desc *x, const ty_desc *w, const ty_desc *y,
-                         bool any)
-{
-  dnnl_dims_t dw;
-  const int grouped = p->num_group > 1, n = x->ndim;
-  if (grouped) dw[0] = p->num_group;
-  for (int i = 0; i < n; i++) dw[i + grouped] = i ? w->dim[i] : w->dim[0] / p->num_group;
-  for (int i = 0; i < n - 2; i++)
-    s->stride[i] = p->stride.d[i], s->dilate[i] = p->dilate.d[i] - 1, s->pad[i] = p->pad.d[i];
-  return describe(&s->x, n, x->dim, any) && describe(&s->w, n + grouped, dw, any) && describe(&s->y, n, y->dim, any) &&
-         describe(&s->b, 1, &p->num_filter, false);
-}
-
-static bool append_act(dnnl_primitive_attr_t attr, int act)
-{
-  static const dnnl_alg_kind_t kind[] = { 0, dnnl_eltwise_relu, dnnl_eltwise_logistic, dnnl_eltwise_tanh,
-                                          dnnl_eltwise_soft_relu };
-  dnnl_post_ops_t ops;
-  if (!act) return true;
-  if (dnnl_post_ops_create(&ops)) return false;
-  bool ok = !dnnl_post_ops_append_eltwise(ops, 1, kind[act], 0, 0) && !dnnl_primitive_attr_set_post_ops(attr, ops);
-  dnnl_post_ops_destroy(ops);
-  return ok;
-}
-
-static dnnl_primitive_desc_t desc_of(const struct descs *s, int which, bool bias, dnnl_primitive_attr_t attr)
-{
-  dnnl_convolution_desc_t d;
-  dnnl_primitive_desc_t hint, out = NULL;
-  const dnnl_dim_t *pad = s->pad;
-  if (dnnl_dilated_convolution_forward_desc_init(&d, which == FORWARD ? dnnl_forward_inference : dnnl_forward_training,
-                                                 dnnl_convolution_direct, &s->x, &s->w, bias ? &s->b : NULL, &s->y,
-                                                 s->stride, s->dilate, pad, pad))
-    return NULL;
-  if (dnnl_primitive_desc_create(&hint, &d, which == FORWARD ? attr : NULL, onednn_engine(), NULL)) return NULL;
-  if (which == FORWARD) return hint;
-  if (dnnl_dilated_convolution_backward_data_desc_init(&d, dnnl_convolution_direct, &s->x, &s->w, &s->y, s->stride,
-                                                       s->dilate, pad, pad) ||
-      dnnl_primitive_desc_create(&out, &d, attr, onednn_engine(), hint))
-    out = NULL;
-  dnnl_primitive_desc_destroy(hint);
-  return out;
-}
-
-/* -- making -------------------------------------------------------------------------------------------------------- */
-
-static void release(struct part *p)
-{
-  dnnl_primitive_t primitive[] = { p->conv, p->enter, p->leave, p->pack };
-  dnnl_memory_t memory[] = { p->source,       p->result,       p->weight,       p->bias,
-                             p->inner_source, p->inner_result, p->inner_weight, p->pad };
-  for (int i = 0; i < COUNT(primitive); i++) if (primitive[i]) dnnl_primitive_destroy(primitive[i]);
-  for (int i = 0; i < COUNT(memory); i++) if (memory[i]) dnnl_memory_destroy(memory[i]);
-  if (p->stream) dnnl_stream_destroy(p->stream);
-  mem_free(p->packed);
-  mem_free(p->work);
-  *p = (struct part){ 0 };
-}
-
-/* A copy between a plain array and what the primitive wants; none where these are the same. */
-static bool bridge(const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *inner, bool back, dnnl_memory_t *outside,
-                   dnnl_memory_t *inside, dnnl_primitive_t *copier)
-{
-  *outside = onednn_place(plain);
-  if (!*outside) return false;
-  if (dnnl_memory_desc_equal(plain, inner)) return true;
-  *inside = onednn_place(inner);
-  *copier = back ? onednn_copier(inner, plain) : onednn_copier(plain, inner);
-  return *inside && *copier;
-}
-
-static bool fast(dnnl_primitive_desc_t d)
-{
-  const char *name = "";
-  dnnl_primitive_desc_query(d, dnnl_query_impl_info_str, 0, &name);
-  return !strstr(name, "ref") && !strstr(name, "gemm:");
-}
-
-static bool make_from(struct part *p, dnnl_primitive_desc_t d, const struct descs *plain, int which, bool bias,
-                      size_t source_room, size_t result_room)
-{
-  const bool forward = which == FORWARD;
-  const dnnl_memory_desc_t *x = dnnl_primitive_desc_query_md(d, forward ? dnnl_query_src_md : dnnl_query_diff_src_md,
-                                                             0);
-  const dnnl_memory_desc_t *y = dnnl_primitive_desc_query_md(d, forward ? dnnl_query_dst_md : dnnl_query_diff_dst_md,
-                                                             0);
-  const dnnl_memory_desc_t *w = dnnl_primitive_desc_query_md(d, dnnl_query_weights_md, 0);
-  const dnnl_memory_desc_t *pad = dnnl_primitive_desc_query_md(d, dnnl_query_scratchpad_md, 0);
-  size_t bytes = dnnl_memory_desc_get_size(pad);
-  if (!fast(d) || dnnl_memory_desc_get_size(forward ? x : y) > source_room ||
-      dnnl_memory_desc_get_size(forward ? y : x) > result_room)
-    return false;
-  if (dnnl_primitive_create(&p->conv, d)) return false;
-  if (!bridge(forward ? &plain->x : &plain->y, forward ? x : y, false, &p->source, &p->inner_source, &p->enter))
-    return false;
-  if (!bridge(forward ? &plain->y : &plain->x, forward ? y : x, true, &p->result, &p->inner_result, &p->leave))
-    return false;
-  if (!bridge(&plain->w, w, false, &p->weight, &p->inner_weight, &p->pack)) return false;
-  p->pad = onednn_place(pad);
-  p->bias = bias ? onednn_place(&plain->b) : NULL;
-  p->work = bytes ? mem_new(bytes) : NULL;
-  p->packed = p->pack ? mem_new(dnnl_memory_desc_get_size(w)) : NULL;
-  p->stream = onednn_stream();
-  return p->pad && p->stream && (p->bias || !bias) && (p->work || !bytes) && (p->packed || !p->pack) &&
-         !dnnl_memory_set_data_handle(p->pad, p->work);
-}
-
-static void make(struct part *p, const struct call *c, int which)
-{
-  const bool forward = which == FORWARD, bias = forward && c->nin > 2;
-  const ty_desc *x = forward ? &c->in[0].d : &c->in[1].d, *w = forward ? &c->in[1].d : &c->in[2].d,
-                *y = forward ? &c->out[0].d : &c->in[0].d;
-  struct descs plain, any;
-  dnnl_primitive_attr_t attr;
-  release(p);
-  p->threads = parallel_threads();
-  p->made = UNABLE;
-  if (dnnl_primitive_attr_create(&attr)) return;
-  dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-  dnnl_primitive_desc_t d = NULL;
-  if (append_act(attr, forward ? c->act : ACT_NONE) && describe_all(&plain, c->param, x, w, y, false) &&
-      describe_all(&any, c->param, x, w, y, true))
-    d = desc_of(&any, which, bias, attr);
-  dnnl_primitive_attr_destroy(attr);
-  if (!d) return;
-  bool ok = make_from(p, d, &plain, which, bias, blocked_bytes(forward ? x : y), blocked_bytes(forward ? y : x));
-  dnnl_primitive_desc_destroy(d);
-  int threads = p->threads;
-  if (!ok) release(p);
-  p->threads = threads;
-  p->made = ok ? READY : UNABLE;
+  struct rooms r = rooms_for(c, &w, true);
+  size_t most = r.x + r.y + r.pad + (weight_wanted(c, &w) ? r.w + spare_bytes(c) : 0);
+  if (depth_wanted(&w)) return most;
+  if (c->out[0].p) most = MAX(most, convolve_data_scratch(&w));
+  return c->out[1].p ? MAX(most, convolve_weight_scratch(&w)) : most;
 }
 
 /* -- running ------------------------------------------------------------------------------------------------------- */
 
 static bool pack_weight(struct part *p, const struct arr *w)
 {
-  if (!p->pack) return !dnnl_memory_set_data_handle(p->weight, w->p);
+  if (!p->copy[W]) return !dnnl_memory_set_data_handle(p->outside[W], w->p);
   if (w->version && p->of == w->p && p->version == *w->version) return true;
   p->of = w->p;
   p->version = w->version ? *w->version : 0;
-  return onednn_copy(p->pack, p->stream, p->weight, w->p, p->inner_weight, p->packed);
+  return onednn_copy(p->copy[W], p->stream, p->outside[W], w->p, p->inside[W], p->packed);
 }
 
-/* source -> result; the blocked source lies at tmp, the blocked result behind it */
-static bool run_part(struct part *p, int which, const struct arr *source, const struct arr *w, void *bias,
-                     const struct arr *result, char *tmp)
+static bool enter(struct part *p, int o, void *plain, void *blocked)
 {
-  char *blocked = tmp + blocked_bytes(&source->d);
-  const bool forward = which == FORWARD;
-  if (!pack_weight(p, w)) return false;
-  if (p->enter ? !onednn_copy(p->enter, p->stream, p->source, source->p, p->inner_source, tmp)
-               : dnnl_memory_set_data_handle(p->source, source->p))
+  if (!p->copy[o]) return !dnnl_memory_set_data_handle(p->outside[o], plain);
+  return onednn_copy(p->copy[o], p->stream, p->outside[o], plain, p->inside[o], blocked);
+}
+
+static bool aim(struct part *p, int o, void *plain, void *blocked)
+{
+  return !dnnl_memory_set_data_handle(p->copy[o] ? p->inside[o] : p->outside[o], p->copy[o] ? blocked : plain);
+}
+
+static bool leave(struct part *p, int o, void *plain, void *blocked)
+{
+  return !p->copy[o] || onednn_copy(p->copy[o], p->stream, p->inside[o], blocked, p->outside[o], plain);
+}
+
+static bool execute(struct part *p, int which)
+{
+  static const int names[3][OPERANDS] = {
+    [FORWARD] = { DNNL_ARG_SRC,      DNNL_ARG_WEIGHTS,      DNNL_ARG_DST },
+    [DATA]    = { DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS,      DNNL_ARG_DIFF_DST },
+    [WEIGHT]  = { DNNL_ARG_SRC,      DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST },
+  };
+  dnnl_exec_arg_t arg[OPERANDS + 2];
+  for (int o = 0; o < OPERANDS; o++)
+    arg[o] = (dnnl_exec_arg_t){ names[which][o], p->copy[o] ? p->inside[o] : p->outside[o] };
+  arg[OPERANDS] = (dnnl_exec_arg_t){ DNNL_ARG_SCRATCHPAD, p->pad };
+  arg[OPERANDS + 1] = (dnnl_exec_arg_t){ DNNL_ARG_BIAS, p->bias };
+  return !dnnl_primitive_execute(p->conv, p->stream, OPERANDS + 1 + (p->bias != NULL), arg);
+}
+
+struct arrays { char *x, *y; const struct arr *w; void *bias; bool add; };      /* plain; w: read, or written by WEIGHT */
+struct blocks { char *x, *y, *pad, *w, *spare; };
+
+static struct blocks blocks_of(const struct rooms *r, char *tmp)
+{
+  struct blocks b = { .x = tmp };
+  b.y = b.x + r->x;
+  b.pad = b.y + r->y;
+  b.w = b.pad + r->pad;
+  b.spare = b.w + r->w;
+  return b;
+}
+
+static bool take(struct part *p, int o, void *plain, void *blocked, bool there)
+{
+  return there ? aim(p, o, plain, blocked) : enter(p, o, plain, blocked);
+}
+
+/* One piece of the batch; there: its blocked Y is. A weight's gradient is added to what earlier pieces, or the caller,
+** left there. */
+static bool run_piece(struct part *p, const struct shape *s, const struct blocks *b, const struct arrays *a, bool there,
+                      bool add)
+{
+  switch (s->which) {
+  case FORWARD:
+    return enter(p, X, a->x, b->x) && aim(p, Y, a->y, b->y) && execute(p, FORWARD) && leave(p, Y, a->y, b->y);
+  case DATA:
+    return take(p, Y, a->y, b->y, there) && aim(p, X, a->x, b->x) && execute(p, DATA) && leave(p, X, a->x, b->x);
+  default: break;
+  }
+  void *w = add ? b->spare : a->w->p;
+  if (!enter(p, X, a->x, b->x) || !take(p, Y, a->y, b->y, there) || !aim(p, W, w, b->w) || !execute(p, WEIGHT) ||
+      !leave(p, W, w, b->w))
     return false;
-  if (dnnl_memory_set_data_handle(p->leave ? p->inner_result : p->result, p->leave ? blocked : result->p)) return false;
-  if (p->bias && dnnl_memory_set_data_handle(p->bias, bias)) return false;
-  dnnl_exec_arg_t arg[] = { { forward ? DNNL_ARG_SRC : DNNL_ARG_DIFF_DST, p->enter ? p->inner_source : p->source },
-                            { forward ? DNNL_ARG_DST : DNNL_ARG_DIFF_SRC, p->leave ? p->inner_result : p->result },
-                            { DNNL_ARG_WEIGHTS, p->pack ? p->inner_weight : p->weight },
-                            { DNNL_ARG_SCRATCHPAD, p->pad },
-                            { DNNL_ARG_BIAS, p->bias } };
-  if (dnnl_primitive_execute(p->conv, p->stream, p->bias ? 5 : 4, arg)) return false;
-  return !p->leave || onednn_copy(p->leave, p->stream, p->inner_result, blocked, p->result, result->p);
+  if (add) add_to(TY_F32, desc_count(s->w), w, a->w->p);
+  return true;
 }
 
-static struct part *ready(struct call *c, int which)
+/* Primitives for this team, made at its first run, with their memory set. */
+static bool ready(struct part *p, struct call *c, const struct window *w, int which, const struct blocks *b,
+                  const struct arrays *a, struct shape *s)
 {
-  struct state *s = c->state;
-  if (!s) return NULL;
   parallel_library();
-  if (s->part.made == NEW || s->part.threads != parallel_threads()) make(&s->part, c, which);
-  return s->part.made == READY ? &s->part : NULL;
+  if (p->made == NEW || p->threads != parallel_threads()) {
+    struct rooms r = { 0 };
+    bool able = choose(c, w, which, s, &r);
+    s->act = which == FORWARD ? c->act : ACT_NONE;
+    if (able) part_make(p, s, &r);
+    else p->made = UNABLE, p->threads = parallel_threads();
+  }
+  *s = shape_of(c, w, which, p->winograd);
+  return p->made == READY && (which == WEIGHT || pack_weight(p, a->w)) && !dnnl_memory_set_data_handle(p->pad, b->pad) &&
+         !(p->bias && dnnl_memory_set_data_handle(p->bias, a->bias));
+}
+
+static void next_piece(struct arrays *a, const struct shape *s)
+{
+  a->x += desc_bytes(s->x) / (size_t)s->x->dim[0] * (size_t)s->images;
+  a->y += desc_bytes(s->y) / (size_t)s->y->dim[0] * (size_t)s->images;
+}
+
+static const struct rooms *planned(struct held *h, const struct call *c, const struct window *w, bool back)
+{
+  if (!h->asked) h->rooms = rooms_for(c, w, back);
+  h->asked = true;
+  return &h->rooms;
+}
+
+/* false: nothing is written, or only what our own kernel writes again */
+static bool run_part(struct part *p, struct held *h, struct call *c, const struct window *w, int which, struct arrays a)
+{
+  struct shape s;
+  struct blocks b = blocks_of(planned(h, c, w, which != FORWARD), c->tmp);
+  if (!ready(p, c, w, which, &b, &a, &s)) return false;
+  for (int64_t i = 0; i < w->n; i += s.images, next_piece(&a, &s))
+    if (!run_piece(p, &s, &b, &a, false, which == WEIGHT && (a.add || i))) return false;
+  return true;
+}
+
+static bool same_format(const struct part *p, const struct part *q)
+{
+  const dnnl_memory_desc_t *a, *b;
+  if (!p->copy[Y] || !q->copy[Y]) return false;
+  return !dnnl_memory_get_memory_desc(p->inside[Y], &a) && !dnnl_memory_get_memory_desc(q->inside[Y], &b) &&
+         dnnl_memory_desc_equal(a, b);
+}
+
+/* Both gradients, piece by piece, from one blocked dy. */
+static bool run_both(struct back_state *p, struct call *c, const struct window *w, struct arrays d, struct arrays g)
+{
+  struct shape s, t;
+  struct blocks b = blocks_of(planned(&p->held, c, w, true), c->tmp);
+  if (!ready(&p->data, c, w, DATA, &b, &d, &s) || !ready(&p->weight, c, w, WEIGHT, &b, &g, &t) ||
+      s.images != t.images || !same_format(&p->data, &p->weight))
+    return false;
+  for (int64_t i = 0; i < w->n; i += s.images, next_piece(&d, &s), next_piece(&g, &t))
+    if (!run_piece(&p->data, &s, &b, &d, false, false) || !run_piece(&p->weight, &t, &b, &g, true, g.add || i))
+      return false;
+  return true;
 }
 
 int onednn_conv(struct call *c)
 {
   struct window w = forward_window(c);
-  struct part *p = ready(c, FORWARD);
+  struct forward_state *s = c->state;
   void *bias = c->nin > 2 ? c->in[2].p : NULL;
-  if (p && run_part(p, FORWARD, &c->in[0], &c->in[1], bias, &c->out[0], c->tmp)) return TY_OK;
+  struct arrays a = { c->in[0].p, c->out[0].p, &c->in[1], bias, false };
+  if (s && run_part(&s->part, &s->held, c, &w, FORWARD, a)) return TY_OK;
   if (depth_wanted(&w)) { depth_forward(&w, c->in[0].p, c->in[1].p, bias, c->act, c->out[0].p); return TY_OK; }
-  return convolve_forward(&w, c->in[0].p, &c->in[1], bias, c->act, c->out[0].p, &((struct state *)c->state)->own,
-                          c->tmp);
+  return convolve_forward(&w, c->in[0].p, &c->in[1], bias, c->act, c->out[0].p, s ? &s->own : NULL, c->tmp);
 }
 
-static int data_gradient(struct call *c, const struct window *w)
+static struct arrays data_arrays(struct call *c)
 {
-  struct part *p = ready(c, DATA);
-  if (p && run_part(p, DATA, &c->in[0], &c->in[2], NULL, &c->out[0], c->tmp)) return TY_OK;
-  if (depth_wanted(w)) { depth_data(w, c->in[0].p, c->in[2].p, c->out[0].p, false); return TY_OK; }
-  return convolve_data(w, c->in[0].p, &c->in[2], c->out[0].p, false, NULL, ACT_NONE, &((struct state *)c->state)->own,
-                       c->tmp);
+  return (struct arrays){ c->out[0].p, c->in[0].p, &c->in[2], NULL, false };
+}
+
+static struct arrays weight_arrays(struct call *c)
+{
+  return (struct arrays){ c->in[1].p, c->in[0].p, &c->out[1], NULL, c->add >> 1 & 1 };
+}
+
+static int data_gradient(struct call *c, const struct window *w, struct back_state *s)
+{
+  if (s && data_wanted(c) && run_part(&s->data, &s->held, c, w, DATA, data_arrays(c))) return TY_OK;
+  if (depth_wanted(w)) { depth_data(w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1); return TY_OK; }
+  return convolve_data(w, c->in[0].p, &c->in[2], c->out[0].p, c->add & 1, NULL, ACT_NONE, s ? &s->own : NULL, c->tmp);
+}
+
+static int weight_gradient(struct call *c, const struct window *w, struct back_state *s)
+{
+  const bool add = c->add >> 1 & 1;
+  if (s && weight_wanted(c, w) && run_part(&s->weight, &s->held, c, w, WEIGHT, weight_arrays(c))) return TY_OK;
+  if (depth_wanted(w)) { depth_weight(w, c->in[1].p, c->in[0].p, c->out[1].p, add); return TY_OK; }
+  return convolve_weight(w, c->in[1].p, c->in[0].p, c->out[1].p, add, c->tmp);
+}
+
+static bool both_gradients(struct call *c, const struct window *w, struct back_state *s)
+{
+  return s && data_wanted(c) && weight_wanted(c, w) && run_both(s, c, w, data_arrays(c), weight_arrays(c));
 }
 
 int onednn_conv_back(struct call *c)
 {
   struct window w = backward_window(c);
   const ty_desc *g = &c->in[0].d;
-  if (c->out[0].p) TRY(data_gradient(c, &w));
-  if (c->out[1].p && depth_wanted(&w)) depth_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1);
-  else if (c->out[1].p) TRY(convolve_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1, c->tmp));
+  bool both = both_gradients(c, &w, c->state);
+  if (c->out[0].p && !both) TRY(data_gradient(c, &w, c->state));
+  if (c->out[1].p && !both) TRY(weight_gradient(c, &w, c->state));
   if (c->nout > 2 && c->out[2].p)
     convolve_bias(g->dtype, g->dim[0], g->dim[1], desc_count(g) / g->dim[0] / g->dim[1], c->in[0].p, c->out[2].p,
                   c->add >> 2 & 1);
@@ -309,7 +374,15 @@ int onednn_conv_back(struct call *c)
 
 void onednn_conv_done(void *state)
 {
-  struct state *s = state;
-  release(&s->part);
+  struct forward_state *s = state;
+  part_release(&s->part);
+  gemm_kept_done(&s->own);
+}
+
+void onednn_conv_back_done(void *state)
+{
+  struct back_state *s = state;
+  part_release(&s->data);
+  part_release(&s->weight);
   gemm_kept_done(&s->own);
 }

@@ -3,8 +3,9 @@
 ** A thread fills a ring of `ahead` slots from the reader; ty_iter_next hands out the oldest as new tensors. The end of
 ** an epoch: with round_batch the last batch is completed with the first samples (`pad` counts them), and the next epoch
 ** goes on behind those; without, its missing rows are 0; some kinds drop it. A reset discards what was read ahead: the
-** next epoch depends on what was handed out only. `skip_samples` begins the first epoch behind so many (to go on where
-** another iterator was). A failure of the thread comes out of ty_iter_next behind the batches before it.
+** next epoch depends on what was handed out only. `skip_samples` begins the first epoch behind so many, and
+** `first_epoch` numbers it (to go on where another iterator was). A failure of the thread comes out of ty_iter_next
+** behind the batches before it.
 **
 ** Order of calls: new; next, data (0 data, 1 label), pad ...; reset; ...; free. One thread uses an iterator.
 */
@@ -12,7 +13,7 @@
 #include <time.h>
 #include "reader.h"
 
-static const struct reader_kind *const KINDS[] = { &reader_mnist, &reader_csv, &reader_libsvm, &reader_raw };
+static const struct reader_kind *const KINDS[] = { &reader_mnist, &reader_csv, &reader_libsvm, &reader_raw, &reader_image_record };
 
 struct slot { char *data; float *label; int pad; bool wrapped; };
 
@@ -28,6 +29,7 @@ struct ty_iter {
   int head, filled, code;
   struct failure *failure;
   bool wrapped;                                       /* the batch that was handed out last holds borrowed samples */
+  int64_t epoch;                                      /* resets so far, and before this iterator as `first_epoch` says */
   struct slot *slot;
   ty_tensor *out[2];
   int pad;
@@ -51,6 +53,7 @@ static int borrow_rows(struct ty_iter *it, struct slot *s, int row)
     TRY(read_row(it, s, row, &more));
     if (more) { row++; fresh = false; continue; }
     NEED(!fresh, TY_EFORMAT, "the files of the iterator became empty");
+    it->reader->epoch++;
     TRY(it->reader->kind->rewind(it->reader));
     fresh = true;
   }
@@ -73,6 +76,7 @@ static int fill_slot(struct ty_iter *it, struct slot *s, bool *any, bool *last)
   if (s->wrapped) return borrow_rows(it, s, row);
   memset(s->data + (size_t)row * it->data_bytes, 0, (size_t)s->pad * it->data_bytes);
   memset(s->label + (size_t)row * (it->label_bytes / sizeof(float)), 0, (size_t)s->pad * it->label_bytes);
+  if (it->reader->kind->silent) s->pad = 0;
   return TY_OK;
 }
 
@@ -129,19 +133,25 @@ static int start(struct ty_iter *it)
   pthread_mutex_init(&it->lock, NULL);
   pthread_cond_init(&it->changed, &attributes);
   pthread_condattr_destroy(&attributes);
-  NEED(pthread_create(&it->thread, NULL, run, it) == 0, TY_EMEMORY, "cannot start the thread of an iterator");
-  it->started = true;
-  return TY_OK;
+  it->started = true;                                 /* before the thread reads what lies beside it */
+  if (pthread_create(&it->thread, NULL, run, it) == 0) return TY_OK;
+  it->started = false;
+  return fail(TY_EMEMORY, "cannot start the thread of an iterator");
 }
 
 static int skip_samples(struct ty_iter *it, int64_t n)
 {
+  bool fresh = false;
   while (n > 0) {
     bool more;
     TRY(read_row(it, it->slot, 0, &more));
-    if (more) n--;
-    else TRY(it->reader->kind->rewind(it->reader));
+    if (more) { n--; fresh = false; continue; }
+    NEED(!fresh, TY_EFORMAT, "the files of the iterator are empty");
+    it->reader->epoch++;
+    TRY(it->reader->kind->rewind(it->reader));
+    fresh = true;
   }
+  it->epoch = it->reader->epoch;
   return TY_OK;
 }
 
@@ -211,7 +221,11 @@ int ty_iter_reset(ty_iter *it)
   pthread_mutex_lock(&it->lock);
   it->paused = true;
   while (it->filling) pthread_cond_wait(&it->changed, &it->lock);
-  if (!it->wrapped || it->code != TY_OK) code = it->reader->kind->rewind(it->reader);
+  if (!it->wrapped || it->code != TY_OK) {
+    it->reader->epoch = it->epoch + 1;
+    code = it->reader->kind->rewind(it->reader);
+  }
+  it->epoch = it->reader->epoch;
   failure_drop(it->failure);
   it->failure = NULL;
   it->code = it->head = it->filled = 0;

@@ -12,12 +12,14 @@ struct options { const ty_attr *attr; int n; };
 
 const char *option_text(const struct options *o, const char *key, const char *otherwise);
 int option_int(const struct options *o, const char *key, int64_t otherwise, int64_t least, int64_t *out);
+int option_real(const struct options *o, const char *key, double otherwise, double *out);
 int option_bool(const struct options *o, const char *key, bool otherwise, bool *out);
 int option_shape(const struct options *o, const char *key, const char *otherwise, ty_desc *out);   /* "(1, 28, 28)" */
 
 struct reader {
   const struct reader_kind *kind;
   ty_desc data, label;
+  int64_t epoch;                                      /* set before a rewind: what follows is a function of it */
 };
 
 struct reader_kind {
@@ -27,9 +29,10 @@ struct reader_kind {
   int  (*rewind)(struct reader *r);
   void (*close)(struct reader *r);
   bool drops;                                         /* an incomplete batch is dropped */
+  bool silent;                                        /* an incomplete batch does not say how many rows it lacks */
 };
 
-extern const struct reader_kind reader_mnist, reader_csv, reader_libsvm, reader_raw;
+extern const struct reader_kind reader_mnist, reader_csv, reader_libsvm, reader_raw, reader_image_record;
 
 /* Samples [from, to) of `count` that part `index` of `parts` reads. */
 static inline void part_of(int64_t count, int64_t parts, int64_t index, int64_t *from, int64_t *to)

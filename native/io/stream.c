@@ -27,6 +27,19 @@ int option_int(const struct options *o, const char *key, int64_t otherwise, int6
   return TY_OK;
 }
 
+int option_real(const struct options *o, const char *key, double otherwise, double *out)
+{
+  const char *text = option_text(o, key, NULL);
+  char *end;
+  *out = otherwise;
+  if (!text) return TY_OK;
+  *out = strtod(text, &end);
+  if (end != text && !*end && *out - *out == 0) return TY_OK;
+  fail(TY_EVALUE, "'%s' is '%s', not a finite number", key, text);
+  fail_argument(key, "a finite number", text);
+  return TY_EVALUE;
+}
+
 int option_bool(const struct options *o, const char *key, bool otherwise, bool *out)
 {
   const char *text = option_text(o, key, otherwise ? "True" : "False");

@@ -5,7 +5,7 @@
 enum { PASS = 8 };                                    /* operands of a pass; the first one may be what earlier passes gave */
 struct sum { int64_t num_args; };
 static const struct param params[] = {
-  { "num_args", P_INT, offsetof(struct sum, num_args), "1", "number of inputs", NULL, "[1,]" }, { 0 } };
+  { "num_args", P_INT, offsetof(struct sum, num_args), "1", "number of inputs", NULL, PORTS_RANGE }, { 0 } };
 
 /* Tape for n operands in a compute dtype; made once. */
 static int tape_of(int dtype, int n, const struct tape **out)

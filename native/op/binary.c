@@ -87,6 +87,9 @@ const struct op op_binary[] = {
   TEST("_logical_xor",   "_Logical_Xor",   "broadcast_logical_xor",   NULL, "xor(a, b)",
        "1 where exactly one input is 0, else 0, in their dtype.")
 
+  { .name = "_scatter_elemwise_div", .in = "lhs rhs", .inplace = "0=0 0=1", .tier = 2,
+    .row = &(const struct row){ "a / b", { "g / b", "g * (-a / (b * b))" } },
+    .doc = "lhs / rhs at the rows of lhs that are stored: all of them, as arrays are dense. Gradients as of elemwise_div." },
   { .name = "_grad_add", .in = "lhs rhs", .inplace = "0=0 0=1", .row = &(const struct row){ "a + b", { "g", "g" } }, .tier = 1,
     .doc = "lhs + rhs of equal shapes: joins the gradients that come from several readers." },
   { .name = "_identity_with_attr_like_rhs", .in = "lhs rhs", .inplace = "0=0", .row = &(const struct row){ "a", { "g", NULL } }, .tier = 1,

@@ -48,7 +48,7 @@ static int axis_in(int64_t axis, int ndim) { return (int)(axis < 0 ? axis + ndim
 
 struct concat { int64_t num_args, dim; };
 static const struct param concat_params[] = {
-  { "num_args", P_INT, offsetof(struct concat, num_args), NULL, "number of inputs", NULL, "[1,]" },
+  { "num_args", P_INT, offsetof(struct concat, num_args), NULL, "number of inputs", NULL, PORTS_RANGE },
   { "dim",      P_INT, offsetof(struct concat, dim),      "1",
     "axis along which the inputs follow each other; negative counts from the end" },
   { 0 }
@@ -76,32 +76,36 @@ static int share_other_dims(struct infer *s, int ndim, int axis)
   return TY_OK;
 }
 
-/* The sizes along the axis add up; a single unknown one follows from the whole. */
-static int add_sizes(struct infer *s, int axis)
+/* The sizes along the axis add up; a single unknown one follows from the whole, and several, if they are equal. */
+static int add_sizes(struct infer *s, int axis, bool equal)
 {
   int64_t sum = 0, size = s->out[0].dim[axis];
-  int unknown = -1, n = 0;
+  int n = 0;
   for (int i = 0; i < s->nin; i++) {
     sum += s->in[i].dim[axis];
-    if (!s->in[i].dim[axis]) unknown = i, n++;
+    n += !s->in[i].dim[axis];
   }
   if (!n) return shape_dim(s, &s->out[0], axis, sum);
   if (!size) return TY_OK;
   if (size - sum < n)
     return infer_fail(s, TY_ESHAPE, &s->out[0], "size %lld along axis %d, but the inputs need more", (long long)size,
                       axis);
-  return n == 1 ? shape_dim(s, &s->in[unknown], axis, size - sum) : TY_OK;
+  if (n > 1 && (!equal || (size - sum) % n)) return TY_OK;
+  for (int i = 0; i < s->nin; i++) if (!s->in[i].dim[axis]) TRY(shape_dim(s, &s->in[i], axis, (size - sum) / n));
+  return TY_OK;
 }
 
-static int concat_shape(struct infer *s)
+static int join_shape(struct infer *s, bool equal)
 {
   const struct concat *p = s->param;
   int ndim = known_ndim(s), axis;
   if (!ndim) return TY_OK;
   TRY(axis_of(s, p->dim, ndim, &axis));
   TRY(share_other_dims(s, ndim, axis));
-  return add_sizes(s, axis);
+  return add_sizes(s, axis, equal);
 }
+static int concat_shape(struct infer *s)     { return join_shape(s, false); }
+static int parameters_shape(struct infer *s) { return join_shape(s, true); }
 
 static int concat_run(struct call *c)
 {
@@ -126,7 +130,7 @@ struct stack { int64_t axis, num_args; };
 static const struct param stack_params[] = {
   { "axis",     P_INT, offsetof(struct stack, axis),     "0",
     "where the new axis stands; negative counts from the end of the result" },
-  { "num_args", P_INT, offsetof(struct stack, num_args), NULL, "number of inputs", NULL, "[1,]" },
+  { "num_args", P_INT, offsetof(struct stack, num_args), NULL, "number of inputs", NULL, PORTS_RANGE },
   { 0 }
 };
 
@@ -172,7 +176,7 @@ MOVE_KERNEL(stack_back_kernels, stack_back)
 
 struct split { int64_t num_outputs, axis, squeeze_axis; };
 static const struct param split_params[] = {
-  { "num_outputs",  P_INT,  offsetof(struct split, num_outputs),  NULL,    "number of equal pieces", NULL, "[1,]" },
+  { "num_outputs",  P_INT,  offsetof(struct split, num_outputs),  NULL,    "number of equal pieces", NULL, PORTS_RANGE },
   { "axis",         P_INT,  offsetof(struct split, axis),         "1",
     "axis that is cut; negative counts from the end" },
   { "squeeze_axis", P_BOOL, offsetof(struct split, squeeze_axis), "False",
@@ -255,7 +259,7 @@ static const struct param cuts_params[] = {
   { "squeeze_axis", P_BOOL, offsetof(struct cuts, squeeze_axis), "False",
     "drop the axis, which must have size 1 in the pieces" },
   { "sections",     P_INT,  offsetof(struct cuts, sections),     "0",
-    "number of pieces; the first ones are longer by one where the size is not divisible", NULL, "[0,]" },
+    "number of pieces; the first ones are longer by one where the size is not divisible", NULL, "[0,65536]" },
   { 0 }
 };
 
@@ -342,15 +346,15 @@ MOVE_KERNEL(cuts_back_kernels, cuts_back)
 /* -- rows ---------------------------------------------------------------------------------------------------------- */
 
 #define CONCAT .in = "arg*num_args", .param = concat_params, .param_size = sizeof(struct concat), \
-.shape = concat_shape, \
   .grad = "g0", .cpu = concat_kernels, .back_cpu = concat_back_kernels
 
 const struct op op_concat[] = {
-  { .name = "Concat", .alias = "concat _sparse_concat", .tier = 1, CONCAT,
+  { .name = "Concat", .alias = "concat _sparse_concat", .tier = 1, CONCAT, .shape = concat_shape,
     .doc = "The inputs one behind the other along axis `dim`; all other dims are equal. Each input's gradient is its "
            "part of the head gradient." },
-  { .name = "_rnn_param_concat", .alias = "_npi_rnn_param_concat", .tier = 3, CONCAT,
-    .doc = "Concat of the parameters of a recurrent layer." },
+  { .name = "_rnn_param_concat", .alias = "_npi_rnn_param_concat", .tier = 1, CONCAT, .shape = parameters_shape,
+    .doc = "Concat of the parameters of a recurrent layer; what the output needs beyond the known inputs is shared equally by the "
+           "unknown ones." },
   { .name = "stack", .tier = 2,
     .doc = "Inputs of one shape side by side along a new axis. Each input's gradient is its part of the head gradient.",
     .in = "arg*num_args", .param = stack_params, .param_size = sizeof(struct stack), .shape = stack_shape,

@@ -203,7 +203,7 @@ static int gemm_back(struct call *c)
 
 struct khatri { int64_t num_args; };
 static const struct param khatri_params[] = {
-  { "num_args", P_INT, offsetof(struct khatri, num_args), NULL, "number of inputs", NULL, "[1,]" },
+  { "num_args", P_INT, offsetof(struct khatri, num_args), NULL, "number of inputs", NULL, PORTS_RANGE },
   { 0 }
 };
 
@@ -258,12 +258,12 @@ const struct op op_dot[] = { {
   .in = "lhs rhs", .out = "output", .param = batch_params, .param_size = sizeof(struct gemm_param), .shape = set_shape,
   .grad = "g0 i0 i1", .cpu = set_cpu, .back_cpu = set_back_k, .tier = 1,
 }, {
-  .name = "_linalg_gemm2", .alias = "linalg_gemm2",
+  .name = "_linalg_gemm2", .alias = "linalg_gemm2", .back = "_backward_linalg_gemm2",
   .doc = "output = alpha op(A) op(B) over leading axes; A (..., m, k), B (..., k, n). Gradients of both.",
   .in = "A B", .out = "output", .param = gemm2_params, .param_size = sizeof(struct gemm_param), .shape = set_shape,
   .grad = "g0 i0 i1", .cpu = set_cpu, .back_cpu = set_back_k, .tier = 1,
 }, {
-  .name = "_linalg_gemm", .alias = "linalg_gemm",
+  .name = "_linalg_gemm", .alias = "linalg_gemm", .back = "_backward_linalg_gemm",
   .doc = "output = alpha op(A) op(B) + beta C over leading axes; C (..., m, n). Gradients of A, B and C.",
   .in = "A B C", .out = "output", .param = gemm_params, .param_size = sizeof(struct gemm_param), .shape = set_shape,
   .grad = "g0 i0 i1", .cpu = gemm_cpu, .back_cpu = gemm_back_k, .tier = 2,

@@ -1,10 +1,10 @@
 /* finite.c - looks at whole arrays for mixed precision and optimizers: all_finite, multi_all_finite, multi_sum_sq,
-** reset_arrays, _contrib_group_adagrad_update.
+** reset_arrays, _contrib_group_adagrad_update; _contrib_allclose.
 */
 #include "update.h"
 
 struct arrays { int64_t num_arrays, init_output; };
-#define COUNTED(init) { "num_arrays", P_INT, offsetof(struct arrays, num_arrays), init, "number of inputs", NULL, "[1,]" }
+#define COUNTED(init) { "num_arrays", P_INT, offsetof(struct arrays, num_arrays), init, "number of inputs", NULL, PORTS_RANGE }
 #define FRESH { "init_output", P_BOOL, offsetof(struct arrays, init_output), "True", "False: a 0 that is already in the output stays" }
 static const struct param one_params[] = { FRESH, { 0 } }, many_params[] = { COUNTED("1"), FRESH, { 0 } };
 static const struct param count_params[] = { COUNTED(NULL), { 0 } };
@@ -98,6 +98,43 @@ static int reset(struct call *c)
   return TY_OK;
 }
 
+/* -- two arrays ------------------------------------------------------------------------------------------------ */
+
+struct close { double rtol, atol; int64_t equal_nan; };
+static const struct param close_params[] = {
+  { "rtol",      P_FLOAT, offsetof(struct close, rtol),      "1e-05", "tolerance relative to b" },
+  { "atol",      P_FLOAT, offsetof(struct close, atol),      "1e-08", "absolute tolerance" },
+  { "equal_nan", P_BOOL,  offsetof(struct close, equal_nan), "1",     "NaN is close to NaN" },
+  { 0 }
+};
+
+static int close_shape(struct infer *s)
+{
+  TRY(flag_shape(s));
+  return shape_both(s, &s->in[0], &s->in[1]);
+}
+
+static int close_type(struct infer *s)
+{
+  TRY(type_both(s, &s->in[0], &s->in[1]));
+  return type_is(s, &s->out[0], TY_U8);
+}
+
+/* Infinities are close to themselves alone. */
+static bool is_close(const struct close *p, double a, double b)
+{
+  if (isnan(a) || isnan(b)) return p->equal_nan && isnan(a) && isnan(b);
+  return a == b || (!isinf(a) && !isinf(b) && fabs(a - b) <= p->atol + p->rtol * fabs(b));
+}
+
+static int allclose(struct call *c)
+{
+  bool all = true;
+  for (int64_t i = 0; all && i < desc_count(&c->in[0].d); i++) all = is_close(c->param, get(&c->in[0], i), get(&c->in[1], i));
+  put(&c->out[0], 0, all);
+  return TY_OK;
+}
+
 /* -- one history per row ------------------------------------------------------------------------------------------ */
 
 static const struct param group_params[] = { RATE, RESCALE, CLIP, NUMBER(epsilon, "1e-05", "keeps the divisor from 0"), { 0 } };
@@ -160,6 +197,10 @@ const struct op op_finite[] = {
     LOOK(count_params, sums_shape, single_type), CPU("sum_squares", sum_squares, T_ANY) },
   { .name = "reset_arrays", .in = "array_!*num_arrays", .out = "", .tier = 2, .doc = "Sets all inputs to zero, in place; it has no output.",
     LOOK(count_params, any_shape, any_type), CPU("reset", reset, T_ANY) },
+  { .name = "_contrib_allclose", .in = "a b", .tier = 2, .flags = OP_ZERO_GRAD,
+    .doc = "1 if |a - b| <= atol + rtol |b| everywhere, else 0; shape (1,), uint8. The gradient is zero.",
+    .param = close_params, .param_size = sizeof(struct close), .shape = close_shape, .type = close_type,
+    CPU("allclose", allclose, T_ANY) },
   { .name = "_contrib_group_adagrad_update", .in = "weight grad history!", .tier = 2,
     .doc = "AdaGrad with one history per row: the mean square of the row's rescaled, clipped gradient is added to it.",
     .param = group_params, .param_size = sizeof(struct update), .check = group_check, .shape = group_shape, .inplace = "0=0",

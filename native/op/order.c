@@ -1,26 +1,12 @@
 /* order.c - sort, argsort, topk.
 **
-** Elements become keys, 64-bit integers of the same order (NaN above all numbers, -0 as 0), so that one merge sort,
-** stable and therefore with the first of equals first, serves all dtypes; descending order is that of the complements.
-** For a few of many, topk keeps a short sorted list instead. Lines are shared out among threads; each has its own
-** working memory.
+** Elements become keys (order.h), which a merge sort puts in order. For a few of many, topk keeps a short sorted list
+** instead. Lines are shared out among threads; each has its own working memory.
 */
 #include "move.h"
-
-struct key { uint64_t key; int64_t place; };
+#include "order.h"
 
 /* -- keys ---------------------------------------------------------------------------------------------------------- */
-
-static uint64_t key_of_real(double v)
-{
-  uint64_t bits;
-  if (v != v) return ~0ull;
-  v += 0.0;                                           /* -0 becomes 0 */
-  memcpy(&bits, &v, sizeof bits);
-  return bits >> 63 ? ~bits : bits | 1ull << 63;
-}
-
-static uint64_t key_of_whole(int64_t v) { return (uint64_t)v ^ 1ull << 63; }
 
 #define READ(T, key_of) \
   for (int64_t i = 0; i < n; i++) { \
@@ -37,46 +23,6 @@ static void read_keys(struct key *out, const void *x, int dtype, int64_t n, int6
   case TY_I64: READ(int64_t, key_of_whole) break;
   default:     READ(uint8_t, key_of_whole)
   }
-}
-
-/* -- sorting ------------------------------------------------------------------------------------------------------- */
-
-enum { RUN = 16 };                                    /* sorted by insertion */
-
-static void insert_sort(struct key *a, int64_t n)
-{
-  for (int64_t i = 1; i < n; i++) {
-    struct key k = a[i];
-    int64_t j = i;
-    for (; j > 0 && a[j - 1].key > k.key; j--) a[j] = a[j - 1];
-    a[j] = k;
-  }
-}
-
-static void merge(struct key *to, const struct key *a, int64_t na, const struct key *b, int64_t nb)
-{
-  while (na && nb) {
-    bool second = b->key < a->key;
-    *to++ = second ? *b : *a;
-    b += second; nb -= second;
-    a += !second; na -= !second;
-  }
-  memcpy(to, a, sizeof *a * (size_t)na);
-  memcpy(to + na, b, sizeof *b * (size_t)nb);
-}
-
-/* Sorts a; returns where the result is: in a or in b, which has room for n more. */
-static struct key *merge_sort(struct key *a, struct key *b, int64_t n)
-{
-  for (int64_t i = 0; i < n; i += RUN) insert_sort(a + i, MIN(RUN, n - i));
-  for (int64_t w = RUN; w < n; w *= 2) {
-    for (int64_t i = 0; i < n; i += 2 * w) {
-      int64_t na = MIN(w, n - i), nb = MIN(w, n - i - na);
-      merge(b + i, a + i, na, a + i + na, nb);
-    }
-    struct key *t = a; a = b; b = t;
-  }
-  return a;
 }
 
 /* The k least of n keys, sorted, at the front of a. */

@@ -1,4 +1,4 @@
-/* reduce.c - folds over axes: sum, mean, prod, nansum, nanprod, max, min, norm, moments; places of extremes: argmax,
+/* reduce.c - folds over axes: sum, mean, prod, nansum, nanprod, max, min, _square_sum, norm, moments; places of extremes: argmax,
 ** argmin, argmax_channel; running sums: cumsum.
 **
 ** No axis given, or an empty list, means all of them. Dropping every axis leaves one of size 1. The walk over the shape
@@ -113,6 +113,7 @@ FOLD(mean,    R_SUM,     F_MEAN,  B_SUM)
 FOLD(nansum,  R_NANSUM,  F_PLAIN, B_NANSUM)
 FOLD(prod,    R_PROD,    F_PLAIN, B_PROD)
 FOLD(nanprod, R_NANPROD, F_PLAIN, B_NANPROD)
+FOLD(square,  R_SQUARE,  F_PLAIN, B_SQUARE)
 FOLD(max,     R_MAX,     F_PLAIN, B_EQUAL)
 FOLD(min,     R_MIN,     F_PLAIN, B_EQUAL)
 
@@ -466,6 +467,8 @@ const struct op op_reduce[] = {
     .doc = "Largest element over axes. Every element equal to it gets the head gradient." },
   { .name = "min", .alias = "min_axis", .tier = 1, .grad = "g0 i0 o0", FOLDING(min),
     .doc = "Smallest element over axes. Every element equal to it gets the head gradient." },
+  { .name = "_square_sum", .tier = 2, .grad = "g0 i0", .back = "_backward_square_sum", FOLDING(square),
+    .doc = "Sum of squares over axes. The gradient is twice the element times the head gradient." },
   { .name = "norm", .alias = "_sparse_norm", .tier = 1,
     .doc = "Sum of absolute values, or root of the sum of squares, over axes. The gradient is the sign of the "
            "element, or the element over the norm (NaN at 0).",

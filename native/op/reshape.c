@@ -16,9 +16,10 @@ static int complete(struct infer *s, const ty_desc *from, ty_desc *to)
   int64_t have = 1, unknown = -1;
   if (!dims_known(from) || !to->ndim) return TY_OK;
   for (int i = 0; i < to->ndim; i++) {
-    if (to->dim[i]) have *= to->dim[i];
-    else if (unknown >= 0) return TY_OK;
-    else unknown = i;
+    if (to->dim[i] && __builtin_mul_overflow(have, to->dim[i], &have)) have = INT64_MAX;              /* fits nothing */
+    if (to->dim[i]) continue;
+    if (unknown >= 0) return TY_OK;
+    unknown = i;
   }
   int64_t n = product_of(from, 0, from->ndim);
   char a[160], b[160];

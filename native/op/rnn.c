@@ -1,4 +1,4 @@
-/* rnn.c - RNN: stacked recurrent layers over a whole sequence, in one or both directions; and _rnn_param_concat.
+/* rnn.c - RNN: stacked recurrent layers over a whole sequence, in one or both directions.
 **
 ** parameters is one vector: for each layer, for each direction W_x (G H, in) and W_h (G H, P) [and the projection
 ** (P, H)]; then in the same order the biases b_x (G H) and b_h (G H). G gates: rnn 1, lstm 4 (i f g o), gru 3 (r z n).
@@ -543,72 +543,6 @@ static const char *backward_refuse(const struct call *c)
 static const struct kernel rnn_cpu[] = { { "steps", rnn_forward, T_FLOAT, NULL, forward_scratch }, { 0 } };
 static const struct kernel rnn_back_cpu[] = { { "steps", rnn_backward, T_FLOAT, backward_refuse, backward_scratch }, { 0 } };
 
-/* -- _rnn_param_concat -------------------------------------------------------------------------------------------------- */
-
-struct concat_param { int64_t num_args, dim; };
-static const struct param concat_params[] = {
-  { "num_args", P_INT, offsetof(struct concat_param, num_args), NULL, "number of inputs", NULL, "[1,]" },
-  { "dim",      P_INT, offsetof(struct concat_param, dim),      "1",  "axis along which they are joined" },
-  { 0 }
-};
-
-/* What the output has beyond the known inputs is shared equally by the unknown ones. */
-static int concat_shape(struct infer *s)
-{
-  const struct concat_param *p = s->param;
-  ty_desc whole = s->out[0];
-  int axis, missing = 0;
-  int64_t sum = 0;
-  for (int i = 0; i < s->nin && !whole.ndim; i++) whole = s->in[i];
-  if (!whole.ndim) return TY_OK;
-  TRY(axis_of(s, p->dim, whole.ndim, &axis));
-  whole.dim[axis] = 0;
-  for (int i = 0; i < s->nin; i++) {
-    TRY(shape_as(s, &s->in[i], &whole));
-    for (int k = 0; k < whole.ndim; k++) if (k != axis && s->in[i].dim[k]) whole.dim[k] = s->in[i].dim[k];
-    sum += s->in[i].dim[axis];
-    missing += !s->in[i].dim[axis];
-  }
-  for (int i = 0; i < s->nin; i++) TRY(shape_as(s, &s->in[i], &whole));
-  TRY(shape_as(s, &s->out[0], &whole));
-  if (!missing) return shape_dim(s, &s->out[0], axis, sum);
-  int64_t rest = s->out[0].dim[axis] - sum;
-  if (!s->out[0].dim[axis] || rest <= 0 || rest % missing) return TY_OK;
-  for (int i = 0; i < s->nin; i++) if (!s->in[i].dim[axis]) TRY(shape_dim(s, &s->in[i], axis, rest / missing));
-  return TY_OK;
-}
-
-/* Copies parts into the whole, or the whole into the parts that are wanted. */
-static void concat_copy(const struct concat_param *p, const struct arr *whole, const struct arr *part, int n, bool back)
-{
-  int axis = (int)(p->dim < 0 ? p->dim + whole->d.ndim : p->dim);
-  struct split s = split_at(&whole->d, axis);
-  size_t element = dtype_size(whole->d.dtype), row = (size_t)(s.k * s.inner) * element, from = 0;
-  for (int i = 0; i < n; i++) {
-    size_t bytes = (size_t)(part[i].d.dim[axis] * s.inner) * element;
-    for (int64_t o = 0; o < s.outer && part[i].p; o++) {
-      char *a = (char *)whole->p + (size_t)o * row + from, *b = (char *)part[i].p + (size_t)o * bytes;
-      memcpy(back ? b : a, back ? a : b, bytes);
-    }
-    from += bytes;
-  }
-}
-
-static int concat_forward(struct call *c)
-{
-  if (c->out[0].p) concat_copy(c->param, &c->out[0], c->in, c->nin, false);
-  return TY_OK;
-}
-
-static int concat_backward(struct call *c)
-{
-  concat_copy(c->param, &c->in[0], c->out, c->nout, true);
-  return TY_OK;
-}
-
-static const struct kernel concat_cpu[] = { { "copy", concat_forward, T_ANY }, { 0 } };
-static const struct kernel concat_back_cpu[] = { { "copy", concat_backward, T_ANY }, { 0 } };
-
 const struct op op_rnn[] = {
   { .name = "RNN", .alias = "_npx_rnn", .in = "data parameters state state_cell", .in_of = rnn_in, .out_of = rnn_out, .tier = 1,
     .doc = "Recurrent layers over data (time, batch, input): output (time, batch, directions * state_size) and, with "
@@ -616,9 +550,5 @@ const struct op op_rnn[] = {
            "(layers * directions, batch, state_size). Weights and biases of all layers are one vector.",
     .param = rnn_params, .param_size = sizeof(struct rnn_param), .check = rnn_check, .shape = rnn_shape, .grad_of = rnn_grad,
     .flags = OP_RANDOM, .cpu = rnn_cpu, .back_cpu = rnn_back_cpu },
-  { .name = "_rnn_param_concat", .alias = "_npi_rnn_param_concat", .in = "arg*num_args", .tier = 1,
-    .doc = "Inputs joined along dim; where their sizes are unknown, what the output needs is shared equally.",
-    .param = concat_params, .param_size = sizeof(struct concat_param), .shape = concat_shape, .grad = "g0",
-    .cpu = concat_cpu, .back_cpu = concat_back_cpu },
   { 0 }
 };

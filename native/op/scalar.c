@@ -87,5 +87,9 @@ const struct op op_scalar[] = {
     .row = &(const struct row){
       "abs(a) > 1 / square($scalar) ? abs(a) - 0.5 / square($scalar) : 0.5 * a * a * square($scalar)",
       { "g * (abs(a) > 1 / square($scalar) ? sign(a) : square($scalar) * a)" } } },
+  { NUMBERED("_scatter_plus_scalar", NULL), .row = &(const struct row){ "a + $scalar", { "g" } }, .tier = 2,
+    .doc = "data + scalar at the rows that are stored: all of them, as arrays are dense. Gradient 1." },
+  { NUMBERED("_scatter_minus_scalar", NULL), .row = &(const struct row){ "a - $scalar", { "g" } }, .tier = 2,
+    .doc = "data - scalar at the rows that are stored: all of them, as arrays are dense. Gradient 1." },
   { 0 }
 };

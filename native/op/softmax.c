@@ -299,7 +299,7 @@ const struct op op_softmax[] = {
     .in = "data", .param = other_params, .param_size = sizeof(struct soft_param), .check = soft_check,
     .shape = soft_shape, .type = soft_type, .grad = "g0 o0", .inplace = "0=0", .back_inplace = "0=0 0=1",
     .cpu = soft_cpu, .back_cpu = soft_back_cpu },
-  { .name = "softmin", .tier = 1,
+  { .name = "softmin", .tier = 2,
     .doc = "Softmax of -x / temperature along axis.",
     .in = "data", .param = other_params, .param_size = sizeof(struct soft_param), .check = soft_check,
     .shape = soft_shape, .type = soft_type, .grad = "g0 o0", .inplace = "0=0", .back_inplace = "0=0 0=1",

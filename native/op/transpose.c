@@ -139,7 +139,7 @@ static void swap_nest(const void *param, const ty_desc *in, struct move *m, int6
 
 struct depth { int64_t block_size; };
 static const struct param depth_params[] = {
-  { "block_size", P_INT, offsetof(struct depth, block_size), NULL, "side of a block, in pixels", NULL, "[1,]" },
+  { "block_size", P_INT, offsetof(struct depth, block_size), NULL, "side of a block, in pixels", NULL, "[1,65536]" },
   { 0 }
 };
 

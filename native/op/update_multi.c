@@ -141,7 +141,7 @@ static int check_lamb(void *param)
 }
 
 #define LIST(name, field, doc) { name, P_FLOATS, offsetof(struct multi, field), NULL, doc }
-#define COUNTED(name) { name, P_INT, offsetof(struct multi, count), "1", "number of weights", NULL, "[1,]" }
+#define COUNTED(name) { name, P_INT, offsetof(struct multi, count), "1", "number of weights", NULL, PORTS_RANGE }
 static const struct param sgd[] = {
   LIST("lrs", lrs, "learning rates"), LIST("wds", wds, "weight decays"), RESCALE, CLIP, COUNTED("num_weights"), { 0 } };
 static const struct param sgd_mom[] = {

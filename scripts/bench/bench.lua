@@ -1,12 +1,18 @@
---- make bench: measures the workloads, prints a table, writes JSON lines.
---   tycho scripts/bench/bench.lua [--json file] [--samples 7] [W1 W2 ...]
--- With PEERS=1 the same work runs in MXNet and PyTorch in turn with ours; the interpreters that have them are named by
--- TYCHO_BENCH_MXNET and TYCHO_BENCH_TORCH. Ratios are of medians of one run.
+--- make bench: runs the workloads W1 to W10, prints a table, writes records.
+--   tycho scripts/bench/bench.lua [--json file] [--rounds 3] [W1 W2 ...]
+-- With PEERS=1 the same work runs in MXNet (with and without oneDNN) and PyTorch, in turn with ours: A B C A B C ...
+-- TYCHO_BENCH_MXNET and TYCHO_BENCH_TORCH name the Python programs that have them; one that is absent is said to be.
+-- A figure is the median of its rounds, a system's figure that of its best variant, the ratio ours to the best peer's.
+-- Losses and checksums are compared first: a figure whose numbers differ is marked and has no ratio.
+-- TYCHO_THREADS (2): threads of every system; W7 has one. QUICK=1: shorter samples, fewer variants.
+-- BENCH_CLOCK=cpu counts the process's CPU time instead of the time that passes: with TYCHO_THREADS=1, for a busy machine.
+-- PEERS_COMPILE=0 leaves torch.compile out. PROFILE=1: after a training step or an inference, the time by operator.
 local here = arg[0]:match("^(.*)/") or "."
 package.path = here .. "/?.lua;" .. package.path
+local cjson = require "cjson"
 local measure = require "measure"
 
-local options, wanted = {samples = 7}, {}
+local options, wanted = {}, {}
 do
   local i = 1
   while arg[i] do
@@ -16,64 +22,155 @@ do
   end
 end
 
--- one workload in this process: prints "median min max"
-local function run_one(name)
-  local w = require("workloads")[name]()
-  local s = measure.samples(w.step, w.sync, tonumber(options.samples))
-  print(("%.9g %.9g %.9g %g %s"):format(measure.median(s), s[1], s[#s], w.work, w.unit))
-end
-
-if options.one then return run_one(options.one) end
-
-local order = #wanted > 0 and wanted or {"W1", "W2", "W7", "W7b", "chain", "bind"}
-local settings = {W7 = "TYCHO_THREADS=1 ", W7b = "TYCHO_THREADS=1 ", chain = "TYCHO_FUSE=0 TYCHO_THREADS=1 "}
-local peers = os.getenv("PEERS") == "1" and {
-  {"mxnet", os.getenv("TYCHO_BENCH_MXNET"), here .. "/peer_mxnet.py"},
-  {"torch", os.getenv("TYCHO_BENCH_TORCH"), here .. "/peer_torch.py"},
-} or {}
-
-local function capture(command)
-  local f = io.popen(command)
-  local text = f:read("*a")
-  f:close()
-  return text
-end
-
 local program = os.getenv("TYCHO_PROGRAM") or arg[-1] or "tycho"
-local function ours(name)
-  local text = capture(("%s%s %s/bench.lua --samples 3 --one %s"):format(settings[name] or "", program, here, name))
-  local median, work, unit = text:match("^(%S+) %S+ %S+ (%S+) (%S+)")
-  return tonumber(median), tonumber(work), unit
-end
-local function peer(p, name) return tonumber(capture(("%s %s %s 2>/dev/null"):format(p[2], p[3], name)):match("(%S+)%s*$")) end
+local function quoted(s) return "'" .. s:gsub("'", "'\\''") .. "'" end
+local function ours(word) return ("%s %s --one %s"):format(quoted(program), quoted(arg[0]), quoted(word)) end
 
-local function middle(t) table.sort(t); return t[math.ceil(#t / 2)] end
-local function figure(seconds, work, unit)
-  if unit == "samples/s" then return ("%.0f %s"):format(work / seconds, unit) end
-  if unit == "ms" then return ("%.2f ms"):format(seconds * 1e3) end
-  return ("%.1f %s"):format(seconds / work * 1e9, unit)
+-- One workload in this process: "W1", or "memory:resnet50:train".
+if options.one then
+  local name, rest = options.one:match("^([^:]+):?(.*)")
+  local words = {}
+  for w in rest:gmatch("[^:]+") do words[#words + 1] = w end
+  if name == "W8" then words[1] = function(word) os.execute(ours(word)) end end
+  return require("workloads")[name](unpack(words))
 end
 
-print(("%-8s %-22s %s"):format("work", "tycho", #peers > 0 and "peers (ratio of our time to theirs)" or ""))
-for _, name in ipairs(order) do
-  local mine, theirs, work, unit = {}, {}, nil, nil
-  for _ = 1, #peers > 0 and 3 or 1 do
-    local t, w, u = ours(name)
-    mine[#mine + 1], work, unit = t, w, u
-    for _, p in ipairs(peers) do
-      local v = p[2] and peer(p, name)
-      if v then theirs[p[1]] = theirs[p[1]] or {}; table.insert(theirs[p[1]], v) end
+-- Systems ------------------------------------------------------------------------------------------------------------
+
+local function peer(name, python, file)
+  if not python then return nil, name end
+  return {name = name, command = function(word) return ("%s %s %s"):format(quoted(python), quoted(here) .. "/" .. file, word) end}
+end
+
+local systems, absent = {{name = "tycho", command = ours}}, {}
+if os.getenv("PEERS") == "1" then
+  for _, p in ipairs{{"torch", "TYCHO_BENCH_TORCH", "peer_torch.py"}, {"mxnet", "TYCHO_BENCH_MXNET", "peer_mxnet.py"},
+      {"mxnet", "TYCHO_BENCH_MXNET", "peer_mxnet.py --plain"}} do
+    systems[#systems + 1] = peer(p[1], os.getenv(p[2]), p[3])
+    if not os.getenv(p[2]) then absent[p[1]] = p[2] end
+  end
+end
+
+local ONE_THREAD = {W7 = true, chain = true}
+
+-- records of one run of one system
+local function run(system, work)
+  local threads = ONE_THREAD[work] and "1" or os.getenv("TYCHO_THREADS") or "2"
+  local settings = work == "chain" and "TYCHO_FUSE=0 " or ""
+  local f = io.popen(("TYCHO_THREADS=%s PYTHONDONTWRITEBYTECODE=1 %s%s%s"):format(threads, settings,
+    system.command(work), system.name == "tycho" and "" or " 2>/dev/null"))
+  local list = {}
+  for line in f:lines() do
+    local ok, r = pcall(cjson.decode, line)
+    if ok and type(r) == "table" and r.figure then r.system = system.name; list[#list + 1] = r end
+  end
+  f:close()
+  return list
+end
+
+-- Table --------------------------------------------------------------------------------------------------------------
+
+-- what is asked of the ratio, by the beginning of a figure's name; `of`: against our own figure without this ending
+local GOALS = {{"W1", ">=", 1.6}, {"W2", ">=", 1.6}, {"W3", ">=", 1.35}, {"W4", ">=", 1.25}, {"W4 infer b1", ">=", 1.1},
+  {"W4 infer b32", ">=", 1.2}, {"W5 2x200", ">=", 1.25}, {"W5 2x650", ">=", 1.15}, {" unrolled", ">=", 0.9, of = true},
+  {"W6", ">=", 1.4}, {"W6 first pass", "<=", 0.5}, {"W6 memory", "<=", 0.4}, {"W7 forward", "<=", 0.3}, {"W7 both", "<=", 0.25},
+  {"W8", "<=", 0.85}, {"W9", "<=", 0.5}, {"W10", "<=", 1}}
+
+local function goal_of(figure)
+  local found
+  for _, g in ipairs(GOALS) do
+    if g.of and figure:find("^W5") and figure:sub(-#g[1]) == g[1] then return g end
+    local rest = figure:sub(1, #g[1]) == g[1] and figure:sub(#g[1] + 1, #g[1] + 1)
+    if (rest == "" or rest == " ") and (not found or #g[1] > #found[1]) then found = g end
+  end
+  return found
+end
+
+-- figures[figure].variants["torch eager"] = {system, variant, values, check}
+local function collect(figures, order, records)
+  for _, r in ipairs(records) do
+    local f = figures[r.figure]
+    if not f then
+      f = {name = r.figure, unit = r.unit, variants = {}}
+      figures[r.figure], order[#order + 1] = f, f
+    end
+    local key = r.system .. " " .. r.variant
+    f.variants[key] = f.variants[key] or {system = r.system, variant = r.variant, values = {}, check = r.check}
+    table.insert(f.variants[key].values, r.value)
+  end
+end
+
+local function is_rate(f) return f.unit:find("/s$") ~= nil end
+
+local function best_of(f, is_wanted)
+  local best
+  for _, v in pairs(f.variants) do
+    if is_wanted(v) then
+      v.median = measure.median(v.values)
+      if not best or (v.median > best.median) == is_rate(f) and v.median ~= best.median then best = v end
     end
   end
-  local line, t = {}, middle(mine)
-  for _, p in ipairs(peers) do
-    local v = theirs[p[1]] and middle(theirs[p[1]])
-    if v then line[#line + 1] = ("%s %s (%.2f)"):format(p[1], figure(v, work, unit), t / v) end
-  end
-  print(("%-8s %-22s %s"):format(name, t and figure(t, work, unit) or "failed", table.concat(line, "   ")))
-  if options.json and t then
-    local f = assert(io.open(options.json, "a"))
-    f:write(('{"work": "%s", "seconds": %.9g, "units": %g, "unit": "%s"}\n'):format(name, t, work, unit))
-    f:close()
+  return best
+end
+
+-- the first pair of numbers that differ by more than 0.2 %, or nil
+local function differs(f)
+  local first
+  for key, v in pairs(f.variants) do
+    if v.check then
+      first = first or {key, v.check}
+      for i, x in ipairs(v.check) do
+        local y = first[2][i]
+        if y and math.abs(x - y) > 2e-3 * math.max(math.abs(y), 1e-3) then return ("%s %.6g, %s %.6g"):format(first[1], y, key, x) end
+      end
+    end
   end
 end
+
+local function number(x)
+  if not x then return "-" end
+  return (x >= 1000 and "%.0f" or x >= 10 and "%.1f" or "%.3f"):format(x)
+end
+
+local function met(ratio, goal)
+  if goal[2] == ">=" then return ratio >= goal[3] end
+  return ratio <= goal[3]
+end
+
+local function row(figures, f)
+  local function of(name) return best_of(f, function(v) return v.system == name end) end
+  local mine, torch, mxnet, best = of("tycho"), of("torch"), of("mxnet"), best_of(f, function(v) return v.system ~= "tycho" end)
+  local goal, against = goal_of(f.name), best
+  if goal and goal.of then
+    local base = figures[f.name:sub(1, -#goal[1] - 1)]
+    against = base and best_of(base, function(v) return v.system == "tycho" end)
+  end
+  local bad = differs(f)
+  local line = {figure = f.name, unit = f.unit, ours = mine and mine.median, torch = torch and torch.median, mxnet = mxnet and mxnet.median,
+    best = best and best.system .. " " .. best.variant, ratio = mine and against and not bad and mine.median / against.median or nil,
+    differs = bad}
+  local verdict = bad and "DIFFERS: " .. bad or ""
+  if line.ratio and goal then verdict = ("%s %-6s %s"):format(goal[2], goal[3], met(line.ratio, goal) and "ok" or "short") end
+  print(("%-30s %-12s %10s %10s %10s  %-22s %7s %s"):format(f.name, f.unit, number(line.ours), number(line.torch), number(line.mxnet),
+    line.best or "-", line.ratio and ("%.2f"):format(line.ratio) or "-", verdict))
+  return line
+end
+
+local works = #wanted > 0 and wanted or {"W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "chain"}
+local rounds = tonumber(options.rounds) or (#systems > 1 and 3 or 1)
+
+for name, variable in pairs(absent) do print(name .. " is left out: " .. variable .. " names no Python that has it") end
+print(("%-30s %-12s %10s %10s %10s  %-22s %7s %-8s"):format("figure", "unit", "tycho", "torch", "mxnet", "best peer", "ratio", "asked"))
+local out = options.json and assert(io.open(options.json, "a"))
+for _, work in ipairs(works) do
+  local figures, order = {}, {}
+  for _ = 1, work == "W8" and 1 or rounds do
+    for _, system in ipairs(systems) do collect(figures, order, run(system, work)) end
+  end
+  for _, f in ipairs(order) do
+    local line = row(figures, f)
+    if out then out:write(cjson.encode(line), "\n"); out:flush() end
+  end
+  io.stdout:flush()
+end
+if out then out:close() end

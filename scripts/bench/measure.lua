@@ -1,4 +1,5 @@
---- Timing: warm-up, then the median of samples of at least `min` seconds each.
+--- Timing, memory of the process, and records: one line of JSON for each figure. peer_common.py does the same.
+local cjson = require "cjson"
 local ffi = require "ffi"
 
 pcall(ffi.cdef, "struct tycho_bench_time { long s, ns; }; int clock_gettime(int, struct tycho_bench_time *);")
@@ -6,33 +7,74 @@ local time = ffi.new("struct tycho_bench_time")
 
 local measure = {}
 
---- Seconds on a clock that never goes back.
+local quick = os.getenv("QUICK") == "1"
+local SAMPLES, SECONDS, BUDGET = quick and 3 or 5, quick and 0.05 or 0.15, quick and 2 or 6
+
+local CLOCK = os.getenv("BENCH_CLOCK") == "cpu" and 2 or 1                  -- of this process, or one that never goes back
+
+--- Seconds.
 function measure.now()
-  ffi.C.clock_gettime(1, time)
+  ffi.C.clock_gettime(CLOCK, time)
   return tonumber(time.s) + tonumber(time.ns) * 1e-9
 end
 
-local function timed(step, sync, calls)
+--- Seconds for `calls` calls of step and one of wait.
+function measure.timed(step, wait, calls)
   local from = measure.now()
   for _ = 1, calls do step() end
-  sync()
+  wait()
   return measure.now() - from
 end
 
---- Seconds per call of step, sorted: `samples` of at least `min` seconds. step may run ahead; sync waits for all of it.
-function measure.samples(step, sync, samples, min)
-  samples, min = samples or 7, min or 0.2
-  local calls, t = 1, timed(step, sync, 1)
-  while t < min do
-    calls = math.max(calls * 2, math.ceil(calls * min / math.max(t, 1e-9) * 0.7))
-    t = timed(step, sync, calls)
+--- Seconds per call of step, sorted: samples of SECONDS each after a warm-up, two at least, no more than fit the budget.
+-- step may run ahead; wait waits for all of it.
+function measure.samples(step, wait)
+  measure.timed(step, wait, 1)
+  local calls, t = 1, measure.timed(step, wait, 1)
+  while t < SECONDS do
+    calls = math.max(calls * 2, math.ceil(calls * SECONDS / math.max(t, 1e-9) * 0.7))
+    t = measure.timed(step, wait, calls)
   end
   local out = {}
-  for i = 1, samples do out[i] = timed(step, sync, calls) / calls end
-  table.sort(out)
+  for i = 1, math.max(2, math.min(SAMPLES, math.floor(BUDGET / t))) do out[i] = measure.timed(step, wait, calls) / calls end
   return out
 end
 
-function measure.median(sorted) return sorted[math.ceil(#sorted / 2)] end
+function measure.median(list)
+  local t = {unpack(list)}
+  table.sort(t)
+  local n = #t
+  return n % 2 == 1 and t[(n + 1) / 2] or (t[n / 2] + t[n / 2 + 1]) / 2
+end
+
+--- Prints one record; `check`: numbers that must agree with the other systems'.
+function measure.record(figure, variant, unit, list, check)
+  print(cjson.encode{figure = figure, variant = variant, unit = unit, value = measure.median(list), low = math.min(unpack(list)),
+    high = math.max(unpack(list)), check = check})
+  io.stdout:flush()
+end
+
+--- A record of `work` units in each of `seconds`.
+function measure.rate(figure, variant, unit, work, seconds, check)
+  local list = {}
+  for i, s in ipairs(seconds) do list[i] = work / s end
+  measure.record(figure, variant, unit, list, check)
+end
+
+local function status(key)
+  for line in io.lines("/proc/self/status") do
+    local kb = line:match("^" .. key .. ":%s+(%d+)")
+    if kb then return tonumber(kb) / 1024 end
+  end
+end
+
+--- MiB of this process in memory, now and at most since forget_peak().
+function measure.resident() return status("VmRSS") end
+function measure.peak() return status("VmHWM") end
+function measure.forget_peak()
+  local f = assert(io.open("/proc/self/clear_refs", "w"))
+  f:write("5")
+  f:close()
+end
 
 return measure

@@ -1,115 +1,381 @@
---- The workloads of the benchmark. Each returns {step, sync, work, unit}: one call of step is `work` units.
-local ty = require "tycho"
+--- Our side of the workloads: workloads.NAME() prints its records (measure.lua).
+local measure = require "measure"
 local nets = require "nets"
+local ty = require "tycho"
+local values = require "values"
 
 local workloads = {}
 
-local function filled(exe, batch, classes)
-  ty.random.seed(7)
-  for name, a in pairs(exe.arg_dict) do
-    if name == "data" then a[":"] = ty.nd.random.normal{shape = a.shape}
-    elseif name == "label" then a[":"] = ty.nd.random.randint{low = 0, high = classes, shape = a.shape, dtype = "int32"}:astype("float32")
-    elseif name:find("bias") then a[":"] = 0
-    else
-      local fan = a.size / a.shape[1]
-      a[":"] = ty.nd.random.normal{scale = math.sqrt(2 / fan), shape = a.shape}
-    end
+local RATES = {mlp = 0.1, lenet = 0.01, resnet20 = 0.02, resnet50 = 0.01}
+local LM = {{2, 200, 35, 20}, {2, 200, 60, 32}, {2, 650, 35, 20}}             -- layers, units, steps, batch
+local LM_RATE = 0.5
+local BUCKETS = {10, 20, 30, 40, 50, 60}
+local ORDER = {{30, 10, 60, 40, 20, 50}, {50, 20, 10, 60, 30, 40}, {10, 50, 40, 20, 60, 30}, {60, 30, 20, 50, 40, 10}}
+local MEMORY_BATCH = 8
+local quick = os.getenv("QUICK") == "1"
+
+-- Training ---------------------------------------------------------------------------------------------------------
+
+local function shape_of(batch, shape) return {batch, unpack(shape)} end
+
+-- inputs: arrays by name; every other argument gets its values, and a gradient where `train` says so
+local function bound(symbol, inputs, train, lm)
+  local req, shapes = {}, {}
+  for _, name in ipairs(symbol:list_arguments()) do req[name] = (train and not inputs[name]) and "write" or "null" end
+  for name, x in pairs(inputs) do shapes[name] = x.shape end
+  local exe = symbol:simple_bind{ctx = ty.cpu(), shapes = shapes, grad_req = req}
+  for name, x in pairs(exe.arg_dict) do
+    if inputs[name] then x[":"] = inputs[name]
+    elseif name == "rnn_parameters" then values.lstm(x, lm[1], lm[2])
+    else values.parameter(x, name) end
   end
-end
-
--- forward, backward and SGD with momentum for all parameters in one call
-local function training(symbol, shape, classes, batch, lr)
-  local want = {batch}
-  for _, d in ipairs(shape) do want[#want + 1] = d end
-  local req = {}
-  for _, name in ipairs(symbol:list_arguments()) do req[name] = (name == "data" or name == "label") and "null" or "write" end
-  local exe = symbol:simple_bind{ctx = ty.cpu(), shapes = {data = want, label = {batch}}, grad_req = req}
-  filled(exe, batch, classes)
-  local inputs, out, lrs, wds = {}, {}, {}, {}
-  for i, name in ipairs(symbol:list_arguments()) do
-    local g = exe.grad_arrays[i]
-    if g ~= ty.null then
-      local w = exe.arg_dict[name]
-      inputs[#inputs + 1], inputs[#inputs + 2], inputs[#inputs + 3] = w, g, ty.nd.zeros(w.shape)
-      out[#out + 1], lrs[#lrs + 1], wds[#wds + 1] = w, lr, 0
-    end
-  end
-  local update = {num_weights = #out, lrs = lrs, wds = wds, momentum = 0.9, rescale_grad = 1 / batch, out = out}
-  for i, x in ipairs(inputs) do update[i] = x end
-  local function step()
-    exe:forward(true)
-    exe:backward()
-    ty.nd.multi_sgd_mom_update(update)
-  end
-  return {step = step, sync = ty.waitall, work = batch, unit = "samples/s", exe = exe}
-end
-
-function workloads.W1()
-  local symbol, shape, classes = nets.mlp()
-  return training(symbol, shape, classes, 100, 0.1)
-end
-
-function workloads.W2()
-  local symbol, shape, classes = nets.lenet()
-  return training(symbol, shape, classes, 64, 0.01)
-end
-
-local function deep(req)
-  local exe = nets.deep(100):simple_bind{ctx = ty.cpu(), data = {8, 32}, grad_req = req}
-  filled(exe, 8, 1)
+  for name, x in pairs(exe.aux_dict) do values.parameter(x, name) end
+  ty.waitall()
   return exe
 end
 
+-- what multi_sgd_mom_update takes, for groups of at most 100 parameters
+local function updates(symbol, exe, lr, share)
+  local groups, update = {}, nil
+  for i, name in ipairs(symbol:list_arguments()) do
+    local g, w = exe.grad_arrays[i], exe.arg_dict[name]
+    if g ~= ty.null then
+      if not update or update.num_weights == 100 then
+        update = {num_weights = 0, lrs = {}, wds = {}, momentum = 0.9, rescale_grad = share, out = {}}
+        groups[#groups + 1] = update
+      end
+      local n = update.num_weights
+      update[3 * n + 1], update[3 * n + 2], update[3 * n + 3] = w, g, ty.nd.zeros(w.shape)
+      update.out[n + 1], update.lrs[n + 1], update.wds[n + 1] = w, lr, 0
+      update.num_weights = n + 1
+    end
+  end
+  return groups
+end
+
+-- forward, backward, and SGD with momentum for all parameters
+local function trainer(symbol, exe, lr, share)
+  local groups = updates(symbol, exe, lr, share)
+  return function()
+    exe:forward(true)
+    exe:backward()
+    for _, update in ipairs(groups) do ty.nd.multi_sgd_mom_update(update) end
+  end
+end
+
+-- mean cross entropy of the outputs for the labels
+local function loss(exe, label)
+  local p = exe.outputs[1]
+  local picked = ty.nd.pick{data = p, index = label:reshape{-1}, axis = 1}
+  return -ty.nd.log(picked):mean():asscalar()
+end
+
+local function losses(exe, label, step)
+  local out = {}
+  for i = 1, 3 do
+    step()
+    out[i] = loss(exe, label)
+  end
+  return out
+end
+
+-- with PROFILE=1: time by operator of one run, to the error channel
+local function profile(run, exe)
+  if os.getenv("PROFILE") ~= "1" then return end
+  exe:profile()
+  run()
+  run()
+  ty.waitall()
+  local sums, list, total = {}, {}, 0
+  for _, s in ipairs(exe:profile()) do
+    local sum = sums[s.op] or {op = s.op, ns = 0, calls = 0}
+    if not sums[s.op] then sums[s.op], list[#list + 1] = sum, sum end
+    sum.ns, sum.calls, total = sum.ns + s.ns, sum.calls + 1, total + s.ns
+  end
+  table.sort(list, function(a, b) return a.ns > b.ns end)
+  for _, s in ipairs(list) do
+    io.stderr:write(("  %-36s %5d calls %10.3f ms %5.1f %%\n"):format(s.op, s.calls, s.ns * 1e-6, 100 * s.ns / total))
+  end
+end
+
+local function training(figure, name, batch, unit)
+  local symbol, shape, classes = nets.network(name)
+  local inputs = {data = values.images(shape_of(batch, shape)), label = values.labels("label", {batch}, classes)}
+  local exe = bound(symbol, inputs, true)
+  local step = trainer(symbol, exe, RATES[name], 1 / batch)
+  local check = losses(exe, inputs.label, step)
+  measure.rate(figure, "", unit, batch, measure.samples(step, ty.waitall), check)
+  profile(step, exe)
+end
+
+function workloads.W1() training("W1", "mlp", 100, "samples/s") end
+function workloads.W2() training("W2", "lenet", 64, "images/s") end
+function workloads.W3() training("W3", "resnet20", 128, "images/s") end
+
+local function size_of(x, what)
+  local y = x:astype("float64"):abs()
+  return (what == "sum" and y:sum() or y:mean()):asscalar()
+end
+
+local function inference(figure, name, batch, unit)
+  local symbol, shape = nets.network(name, true)
+  local exe = bound(symbol, {data = values.images(shape_of(batch, shape))}, false)
+  local function step() exe:forward(false) end
+  step()
+  local check = {size_of(exe.outputs[1])}
+  measure.rate(figure, "", unit, batch, measure.samples(step, ty.waitall), check)
+  profile(step, exe)
+end
+
+function workloads.W4()
+  training("W4", "resnet50", 16, "images/s")
+  for _, batch in ipairs{1, 32} do inference("W4 infer b" .. batch, "resnet50", batch, "images/s") end
+end
+
+-- Language model ---------------------------------------------------------------------------------------------------
+
+local function tokens(steps, batch)
+  local shape = {steps, batch}
+  return {data = values.labels("data" .. steps, shape, nets.VOCABULARY), label = values.labels("label" .. steps, shape, nets.VOCABULARY)}
+end
+
+local function language(kind, size, train)
+  local layers, units, steps, batch = unpack(size)
+  local symbol, inputs = nets.language(kind, layers, units, steps, batch), tokens(steps, batch)
+  local exe = bound(symbol, inputs, train, size)
+  return exe, inputs, train and trainer(symbol, exe, LM_RATE, 1 / (steps * batch))
+end
+
+function workloads.W5()
+  for _, size in ipairs(LM) do
+    for _, kind in ipairs{"fused", "unrolled"} do
+      local figure = ("W5 %dx%d T%d b%d"):format(unpack(size)) .. (kind == "unrolled" and " unrolled" or "")
+      local exe, inputs, step = language(kind, size, true)
+      local check = losses(exe, inputs.label, step)
+      measure.rate(figure, kind, "tokens/s", size[3] * size[4], measure.samples(step, ty.waitall), check)
+      profile(step, exe)
+    end
+  end
+end
+
+local function bucketing(kind, top)
+  local function describe(T)
+    return {{"data", {T, 32}}}, {{"label", {T, 32}}}
+  end
+  local module = ty.mod.BucketingModule{sym_gen = function(T) return nets.language(kind, 2, 200, T, 32), {"data"}, {"label"} end,
+    default_bucket_key = top, context = ty.cpu()}
+  return module, describe
+end
+
+local function fill(module)
+  local args = module:get_params()
+  for name, x in pairs(args) do
+    if name == "rnn_parameters" then values.lstm(x, 2, 200) else values.parameter(x, name) end
+  end
+  module:set_params{arg_params = args, aux_params = {}}
+end
+
+-- loads what a first call loads, so that memory counted later is the work's
+local function settle()
+  local x = ty.sym.Convolution{data = ty.sym.Variable("data"), kernel = {3, 3}, num_filter = 8, name = "c"}
+  local symbol = ty.sym.SoftmaxOutput{data = ty.sym.FullyConnected{data = x, num_hidden = 4, name = "f"}, label = ty.sym.Variable("label")}
+  local exe = bound(symbol, {data = ty.nd.zeros{1, 3, 16, 16}, label = ty.nd.zeros{1}}, true)
+  trainer(symbol, exe, 0.1, 1)()
+  ty.waitall()
+end
+
+function workloads.W6()
+  local kind, data, batches = "fused", {}, {}
+  for _, T in ipairs(BUCKETS) do data[T] = tokens(T, 32) end
+  settle()
+  measure.forget_peak()
+  local base, start = measure.resident(), measure.now()
+  local module, describe = bucketing(kind, 60)
+  local function batch_of(T)
+    local x, y = describe(T)
+    return ty.io.DataBatch{data = {data[T].data}, label = {data[T].label}, bucket_key = T, provide_data = x, provide_label = y}
+  end
+  local x, y = describe(60)
+  module:bind{data_shapes = x, label_shapes = y}
+  module:init_params{initializer = ty.init.Uniform(0.1)}
+  fill(module)
+  module:init_optimizer{optimizer = "sgd", optimizer_params = {learning_rate = LM_RATE, momentum = 0.9, rescale_grad = 1 / 32 / 60}}
+  for _, T in ipairs(BUCKETS) do batches[T] = batch_of(T) end
+  local function round(order)
+    local from = measure.now()
+    for _, T in ipairs(order) do
+      module:forward(batches[T], true)
+      module:backward()
+      module:update()
+    end
+    ty.waitall()
+    return measure.now() - from
+  end
+  round(BUCKETS)
+  local first, seconds = measure.now() - start, {}
+  for i, order in ipairs(ORDER) do seconds[i] = round(order) end
+  measure.rate("W6", kind, "tokens/s", 210 * 32, seconds)
+  measure.record("W6 first pass", kind, "s", {first})
+  measure.record("W6 memory", kind, "MiB", {measure.peak() - base})
+end
+
+-- Overhead ---------------------------------------------------------------------------------------------------------
+
+local function per_operator(seconds)
+  local out = {}
+  for i, s in ipairs(seconds) do out[i] = s / 200 * 1e9 end
+  return out
+end
+
 function workloads.W7()
-  local exe = deep("null")
-  return {step = function() exe:forward(false) end, sync = ty.waitall, work = 200, unit = "ns/operator", exe = exe}
+  local symbol, inputs, head = nets.network("deep", true), {data = values.images{8, 32}}, ty.nd.ones{8, 32}
+  local exe = bound(symbol, inputs, false)
+  local function forward() exe:forward(false) end
+  forward()
+  local check = {size_of(exe.outputs[1], "sum")}
+  measure.record("W7 forward", "", "ns/operator", per_operator(measure.samples(forward, ty.waitall)), check)
+  local trained = bound(symbol, inputs, true)
+  local function both() trained:forward(true); trained:backward(head) end
+  both()
+  local sum = 0
+  for name, g in pairs(trained.grad_dict) do
+    if name ~= "data" then sum = sum + size_of(g, "sum") end
+  end
+  measure.record("W7 both", "", "ns/operator", per_operator(measure.samples(both, ty.waitall)), {sum})
 end
 
-function workloads.W7b()
-  local exe = deep("write")
-  local head = ty.nd.ones{8, 32}
-  return {step = function() exe:forward(true); exe:backward(head) end, sync = ty.waitall, work = 200, unit = "ns/operator", exe = exe}
-end
-
---- Overhead of one instruction: 1,000 one-element operators, unfused.
+--- Overhead of one instruction: 1,000 one-element operators, unfused (TYCHO_FUSE=0).
 function workloads.chain()
   local exe = nets.chain(1000):simple_bind{ctx = ty.cpu(), data = {1}, grad_req = "null"}
-  return {step = function() exe:forward(false) end, sync = ty.waitall, work = 1000, unit = "ns/operator", exe = exe,
-      env = {TYCHO_FUSE = "0"}}
+  local seconds = measure.samples(function() exe:forward(false) end, ty.waitall)
+  for i, s in ipairs(seconds) do seconds[i] = s * 1e6 end
+  measure.record("chain", "", "ns/operator", seconds)
 end
 
---- Binding an unrolled LSTM of two layers and sixty steps, training.
-function workloads.bind()
-  local function cell(x, h, c, layer, i)
-    local n = "l" .. layer .. "_t" .. i .. "_"
-    local gates = ty.sym.FullyConnected{data = x, weight = layer.iw, bias = layer.ib, num_hidden = 800, name = n .. "i2h"} +
-                  ty.sym.FullyConnected{data = h, weight = layer.hw, bias = layer.hb, num_hidden = 800, name = n .. "h2h"}
-    local g = ty.sym.SliceChannel{data = gates, num_outputs = 4, name = n .. "slice"}
-    local next_c = ty.sym.sigmoid(g[2]) * c + ty.sym.sigmoid(g[1]) * ty.sym.tanh(g[3])
-    return ty.sym.sigmoid(g[4]) * ty.sym.tanh(next_c), next_c
+-- Memory -----------------------------------------------------------------------------------------------------------
+
+local MEMORY = {"alexnet", "googlenet", "vgg16", "inception_bn", "resnet50", "resnet152", "lstm 2x200 T60", "lstm 4x1024 T35"}
+local CHOSEN = {alexnet = true, resnet50 = true, ["lstm 2x200 T60"] = true}
+
+--- Each network in a process of its own: planned bytes and the most that the process held (batch 8).
+function workloads.W8(again)
+  for _, name in ipairs(MEMORY) do
+    for _, mode in ipairs(quick and not CHOSEN[name] and {} or {"train", "infer"}) do again(("memory:%s:%s"):format(name, mode)) end
   end
-  local V, layers, outputs = ty.sym.Variable, {}, {}
-  for l = 1, 2 do
-    local n = "l" .. l .. "_"
-    layers[l] = setmetatable({iw = V(n .. "iw"), ib = V(n .. "ib"), hw = V(n .. "hw"), hb = V(n .. "hb"), h = V(n .. "h"),
-        c = V(n .. "c")},
-                             {__tostring = function() return tostring(l) end, __concat = function(a, b) return tostring(a)
-                                 .. tostring(b) end})
+end
+
+function workloads.memory(name, mode)
+  settle()
+  local train, layers, units, steps = mode == "train", name:match("^lstm (%d+)x(%d+) T(%d+)")
+  local base = measure.resident()
+  local exe, step
+  measure.forget_peak()
+  if layers then
+    local size = {tonumber(layers), tonumber(units), tonumber(steps), MEMORY_BATCH}
+    local inputs
+    exe, inputs, step = language("fused", size, train)
+    inputs.data:free()
+  else
+    local symbol, shape = nets.network(name)
+    local x, y = values.images(shape_of(MEMORY_BATCH, shape)), ty.nd.zeros{MEMORY_BATCH}
+    exe = bound(symbol, {data = x, label = y}, train)
+    x:free()
+    step = train and trainer(symbol, exe, 1e-4, 1)
   end
-  for t = 1, 60 do
-    local x = V("x" .. t)
-    for l = 1, 2 do
-      layers[l].h, layers[l].c = cell(x, layers[l].h, layers[l].c, layers[l], t)
-      x = layers[l].h
+  measure.forget_peak()
+  for _ = 1, 2 do
+    if step then step() else exe:forward(false) end
+    ty.waitall()
+  end
+  local figure, m = ("W8 %s %s"):format(name, mode), exe:memory()
+  measure.record(figure, "", "MiB", {measure.peak() - base})
+  measure.record(figure .. " plan", "", "x bound", {m.planned / m.lower_bound})
+end
+
+-- Binding ----------------------------------------------------------------------------------------------------------
+
+local function binding(figure, kind, make, n)
+  local out = {}
+  for i = 1, n do
+    local from = measure.now()
+    local kept = make()
+    ty.waitall()
+    out[i] = (measure.now() - from) * 1e3
+    kept:free()
+  end
+  measure.record(figure, kind, "ms", out)
+end
+
+local function bind(symbol, shapes)
+  local req = {}
+  for _, name in ipairs(symbol:list_arguments()) do req[name] = shapes[name] and "null" or "write" end
+  return symbol:simple_bind{ctx = ty.cpu(), shapes = shapes, grad_req = req}
+end
+
+function workloads.W9()
+  settle()
+  local resnet, shape = nets.network("resnet50")
+  binding("W9 bind resnet50", "", function() return bind(resnet, {data = shape_of(16, shape), label = {16}}) end, 5)
+  local shapes = {data = {60, 32}, label = {60, 32}}
+  for _, kind in ipairs{"fused", "unrolled"} do
+    local net, more = nets.language(kind, 2, 200, 60, 32), kind == "fused" and "" or " unrolled"
+    binding("W9 bind lm" .. more, kind, function() return bind(net, shapes) end, 5)
+    binding("W9 60 buckets" .. more, kind, function()
+      local module, describe = bucketing(kind, 60)
+      local x, y = describe(60)
+      module:bind{data_shapes = x, label_shapes = y}
+      module:init_params{initializer = ty.init.Uniform(0.1)}
+      for T = 60, 1, -1 do module:switch_bucket(T, describe(T)) end
+      return {free = function() return module end}
+    end, 1)
+  end
+end
+
+-- Single operators -------------------------------------------------------------------------------------------------
+
+local SUM_SHAPE = {[1e3] = {25, 40}, [1e5] = {250, 400}, [1e7] = {2500, 4000}}
+local NORM_SHAPE = {[1e3] = {2, 5, 10, 10}, [1e5] = {10, 16, 25, 25}, [1e7] = {20, 50, 100, 100}}
+
+local function elements(what, n, step, check)
+  local seconds = measure.samples(step, ty.waitall)
+  for i, s in ipairs(seconds) do seconds[i] = s / n * 1e9 end
+  measure.record(("W10 %s %.0e"):format(what, n), "", "ns/element", seconds, check and {check()})
+end
+
+local function batchnorm(n)
+  local shape = NORM_SHAPE[n]
+  local exe = ty.sym.BatchNorm{data = ty.sym.Variable("data"), name = "bn", fix_gamma = false, eps = 1e-5}:simple_bind{ctx = ty.cpu(),
+    data = shape, grad_req = "write"}
+  local dy = values.images(shape)
+  exe.arg_dict.data[":"] = dy
+  exe.arg_dict.bn_gamma[":"] = 1
+  elements("batchnorm", n, function() exe:forward(true); exe:backward(dy) end, function() return size_of(exe.grad_dict.bn_gamma) end)
+end
+
+local function chain8(n, x)
+  local v = ty.sym.Variable("data")
+  local exe = bound(ty.sym.relu(ty.sym.tanh(1.5 * v + 0.25) * ty.sym.sigmoid(v) - 0.1) * v, {data = x}, false)
+  elements("chain", n, function() exe:forward(false) end, function() return size_of(exe.outputs[1]) end)
+end
+
+function workloads.W10()
+  for _, n in ipairs{1e3, 1e5, 1e7} do
+    local x, y = values.images{n}, ty.nd.zeros{n}
+    elements("copy", n, function() x:copyto(y) end)
+    chain8(n, x)
+    local rows, out = x:reshape{-1, 1000}, ty.nd.zeros{n / 1000, 1000}
+    elements("softmax", n, function() ty.nd.softmax{data = rows, axis = 1, out = out} end,
+      function() return out:slice_axis{axis = 1, begin = 7, end_ = 8}:astype("float64"):sum():asscalar() end)
+    local m = x:reshape(SUM_SHAPE[n])
+    for axis = 0, 1 do
+      local s = ty.nd.zeros{SUM_SHAPE[n][2 - axis]}
+      elements("sum " .. axis, n, function() ty.nd.sum{data = m, axis = axis, out = s} end, function() return size_of(s) end)
     end
-    outputs[t] = x
+    local w, g, a, b = x:copy(), x:copy(), ty.nd.zeros{n}, ty.nd.zeros{n}
+    elements("adam", n, function() ty.nd.adam_update{weight = w, grad = g, mean = a, var = b, out = w, lr = 1e-5} end)
+    for _, used in ipairs{w, g, a, b, y, out} do used:free() end
+    batchnorm(n)
   end
-  local symbol, shapes = ty.sym.Group(outputs), {}
-  for t = 1, 60 do shapes["x" .. t] = {32, 200} end
-  for l = 1, 2 do shapes["l" .. l .. "_h"], shapes["l" .. l .. "_c"] = {32, 200}, {32, 200} end
-  return {step = function() symbol:simple_bind{ctx = ty.cpu(), shapes = shapes}:free() end, sync = function() end, work = 1, unit = "ms"}
 end
-
-workloads.order = {"W1", "W2", "W7", "W7b", "chain", "bind"}
 
 return workloads

@@ -212,7 +212,7 @@ int main(int argc, char **argv)
   for (int i = 0; i < graphs; i++) one((uint32_t)i + 1, &t);
   double mean = t.ratio_sum / graphs;
   fprintf(stderr, "plan_test: %d graphs, planned / bound: mean %.5f, worst %.4f, above 1.05: %d\n", graphs, mean, t.worst, t.above);
-  int bad = failed + (mean > 1.01) + (t.above * 1000 > 20 * graphs);
+  int bad = failed + (mean > 1.01) + (t.above > (graphs + 999) / 1000);
   check(ty_wait(-1), "wait");
   if (ty_live("exec") || ty_live("graph") || ty_live("tensor")) bad++, fprintf(stderr,
       "left: %lld executors, %lld graphs, %lld tensors\n", (long long)ty_live("exec"), (long long)ty_live("graph"),

@@ -126,6 +126,11 @@ function steps.run(topic, case, arrays, actions)
   end)
 end
 
+-- Whether `ty.sym` has an operator or a function of its own of that name.
+local function is_function(name)
+  return (pcall(function() return ty.sym[name] end))
+end
+
 -- The first operator of a case that the engine does not know.
 local function unknown_operator(case)
   local graphs = { case.symbol }
@@ -139,7 +144,7 @@ local function unknown_operator(case)
     end
   end
   for _, step in ipairs(case.steps) do
-    if step["do"] == "op" and not vectors.registered(step.op) then
+    if step["do"] == "op" and not is_function(step.op) then
       return step.op
     end
   end

@@ -171,7 +171,7 @@ local function planned(symbol, shapes, req)
   local exe = symbol:simple_bind{ ctx = ty.cpu(), shapes = shapes, grad_req = req, dry_run = true }
   local change, last = {}, 0
   for _, v in ipairs(exe:memory().values) do
-    if not v.alias_of and not v.name:find("_reserve$") then
+    if not v.alias_of and not v.name:find("_reserve$") and not v.name:find("_scratch$") then
       change[v.first] = (change[v.first] or 0) + v.bytes
       change[v.last + 1] = (change[v.last + 1] or 0) - v.bytes
       last = math.max(last, v.last)

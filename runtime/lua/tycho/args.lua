@@ -1,4 +1,4 @@
---- Call forms: one declaration per public function says what it takes; this file does the rest (contract 1.2).
+--- Call forms: one declaration per public function says what it takes; this file does the rest.
 --
 -- A form is declared once, beside its function, and called with the function's arguments. It returns a table of checked
 -- values by parameter name:
@@ -34,11 +34,11 @@
 --       { "is_train", "boolean", false }, { "args", "dict?" },
 --     })
 --
--- Types: any, number, integer, text, boolean, function (or callable), table, list, dict, shape (a number or sizes, 0 for
--- an unknown dimension; becomes a fresh list), dims (like shape, negative numbers too), dtype, context, symbol, array,
--- null (`ty.null` is handed on); "a|b" takes either; "?" at the end: optional. A list of texts is a choice of words. A
--- class takes its instances. A function `f(value) -> ok, converted, expected, code` checks as it likes. `args.types` may
--- be extended.
+-- Types: any, number, integer, positive (an integer above 0), text, boolean, function (or callable), table, list, dict,
+-- shape (a number or sizes, 0 for an unknown dimension; becomes a fresh list), dims (like shape, negative numbers too),
+-- dtype, context, symbol, array, null (`ty.null` is handed on); "a|b" takes either; "?" at the end: optional. A list of
+-- texts is a choice of words. A class takes its instances. A function `f(value) -> ok, converted, expected, code`
+-- checks as it likes. `args.types` may be extended.
 --
 -- An optional parameter given as `ty.null` counts as absent unless its type names null. Lua's reserved words have a second
 -- spelling with an underscore (`end_ = 3`); the result uses the plain name.
@@ -47,6 +47,7 @@
 --
 -- @module tycho.args
 
+local pairs = require("tycho.iterate").pairs
 local Class = require "tycho.class"
 local Error = require "tycho.error"
 local values = require "tycho.values"
@@ -147,6 +148,9 @@ args.types = {
   any        = { check = always, takes = always, text = "a value" },
   number     = { check = of_type "number", text = "a number" },
   integer    = { check = is_integer, text = "an integer" },
+  positive   = { text = "an integer of at least 1", check = function(v)
+    return is_integer(v) and v > 0, nil, nil, is_integer(v) and "value" or "type"
+  end },
   text       = { check = of_type "string", text = "text" },
   boolean    = { check = of_type "boolean", text = "true or false" },
   ["function"] = { check = is_callable, text = "a function" },

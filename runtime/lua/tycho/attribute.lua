@@ -1,9 +1,10 @@
---- Attributes for every symbol made inside a scope (contract 3.13, sheet 1.5).
+--- Attributes for every symbol made inside a scope.
 --
 --     ty.AttrScope{ctx_group = "dev1"}:with(function() ... end)
 --
 -- @module tycho.attribute
 
+local pairs = require("tycho.iterate").pairs
 local Class = require "tycho.class"
 local Error = require "tycho.error"
 local scope = require "tycho.scope"

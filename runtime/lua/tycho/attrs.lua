@@ -1,4 +1,4 @@
---- Lua values as attribute text and back (contract 1.3): what symbol files and the core's parameters are written in.
+--- Lua values as attribute text and back: what symbol files and the core's parameters are written in.
 --
 --     attrs.text(0.5)      --> "0.5"        attrs.text(true)       --> "True"
 --     attrs.text{3, 3}     --> "(3, 3)"     attrs.text(ty.null)    --> "None"
@@ -6,6 +6,7 @@
 --
 -- @module tycho.attrs
 
+local pairs = require("tycho.iterate").pairs
 local Error = require "tycho.error"
 local values = require "tycho.values"
 

@@ -1,4 +1,4 @@
---- Callbacks for training: `ty.callback` (contract 3.11, sheet 12.1).
+--- Callbacks for training: `ty.callback`.
 --
 -- A batch callback is a function of `{epoch, nbatch, eval_metric, locals}`, an epoch callback one of epoch, symbol,
 -- arg_params, aux_params. Lines go to `ty.log`. Epochs and batches count from 0.

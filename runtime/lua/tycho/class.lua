@@ -12,6 +12,7 @@
 --
 -- @module tycho.class
 
+local pairs = require("tycho.iterate").pairs
 local Class = { class_name = "Object" }
 Class.__index = Class
 

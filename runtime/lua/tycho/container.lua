@@ -14,6 +14,7 @@
 --
 -- @module tycho.container
 
+local pairs = require("tycho.iterate").pairs
 local ffi = require "ffi"
 local jit = require "jit"
 local args = require "tycho.args"

@@ -1,4 +1,4 @@
---- Contexts: devices by kind and number, interned so that equal ones are one table (contract 3.1).
+--- Contexts: devices by kind and number, interned so that equal ones are one table.
 --
 --     ty.cpu() == ty.cpu(0)            ty.gpu(1):with(function() ... end)        ty.Context("gpu(1)")
 --
@@ -6,6 +6,7 @@
 --
 -- @module tycho.context
 
+local pairs = require("tycho.iterate").pairs
 local ffi = require "ffi"
 local native = require "tycho.ffi"
 local args = require "tycho.args"
@@ -85,12 +86,11 @@ end
 
 context.Context = Context
 
-local ID_FORMS = {}
 for _, kind in ipairs(TYPES) do
-  ID_FORMS[kind] = args.form(kind, { { "device_id", "integer", 0 } })
-  --- `ty.cpu(device_id = 0)`, `ty.gpu(device_id = 0)`, `ty.cpu_pinned(device_id = 0)`.
+  local form = args.form(kind, { { "device_id", "integer", 0 } })
+  -- `ty.cpu(device_id = 0)`, `ty.gpu(device_id = 0)`, `ty.cpu_pinned(device_id = 0)`
   context[kind] = function(...)
-    return make(nil, kind, ID_FORMS[kind](...).device_id)
+    return make(nil, kind, form(...).device_id)
   end
 end
 

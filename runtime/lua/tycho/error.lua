@@ -8,6 +8,7 @@
 --
 -- @classmod ty.Error
 
+local pairs = require("tycho.iterate").pairs
 local Error = {}
 Error.__index = Error
 
@@ -23,13 +24,14 @@ local HERE = debug.getinfo(1, "S").source:match("^@(.*/)") or "@none"
 --- The place of a call whose frame is gone (origin.lua); nil otherwise.
 Error.place = nil
 
--- Whether the function at a level was handed f as an argument: then its line is not the place of the call of f, but a
--- helper's (`pcall(f, ...)` inside a function that tries f).
+-- Whether the function at a level was handed f, or a class whose constructor f is, as an argument: then its line is not the
+-- place of the call of f, but a helper's (`pcall(f, ...)` inside a function that tries f).
 local function was_given(f, level)
   local info = debug.getinfo(level + 1, "u")
   for i = 1, f and info.nparams or 0 do
     local _, value = debug.getlocal(level + 1, i)
-    if value == f then
+    local meta = type(value) == "table" and debug.getmetatable(value)
+    if value == f or type(meta) == "table" and rawget(meta, "__call") == f then
       return true
     end
   end
@@ -104,22 +106,25 @@ function Error.kind(v)
 end
 
 
--- Edit distance between two names; letters that differ only in case cost little, so "relU" is near "relu".
+-- Edit distance between two names; letters that differ only in case cost little, so "relU" is near "relu", and two that
+-- changed places count as one slip, so "sdg" is near "sgd".
 local function distance(a, b)
   local la, lb = a:lower(), b:lower()
-  local row = {}
+  local before, row = {}, {}                             -- rows i - 2 and i - 1 of the table
   for j = 0, #b do
     row[j] = j
   end
   for i = 1, #a do
-    local diagonal = row[0]
-    row[0] = i
+    local next_row = { [0] = i }
     for j = 1, #b do
       local cost = la:byte(i) ~= lb:byte(j) and 1 or a:byte(i) ~= b:byte(j) and 0.1 or 0
-      local best = math.min(row[j] + 1, row[j - 1] + 1, diagonal + cost)
-      diagonal = row[j]
-      row[j] = best
+      local best = math.min(row[j] + 1, next_row[j - 1] + 1, row[j - 1] + cost)
+      if i > 1 and j > 1 and la:byte(i) == lb:byte(j - 1) and la:byte(i - 1) == lb:byte(j) then
+        best = math.min(best, before[j - 2] + 1)
+      end
+      next_row[j] = best
     end
+    before, row = row, next_row
   end
   return row[#b]
 end
@@ -153,7 +158,7 @@ end
 
 
 --- Makes an error object without raising it.
--- @tparam table fields code, message and whatever else is known (contract 1.7)
+-- @tparam table fields code, message and whatever else is known
 function Error.new(fields)
   fields.code = Error.CODES[fields.code] or fields.code or "internal"
   fields.message = (fields.message or fields.code):gsub("%s*\n%s*", "; ")
@@ -173,6 +178,7 @@ end
 --- Raises E(`name`) for an unknown word, with the accepted ones nearest first.
 -- @tparam table t func, argument (the word), what ("argument", "operator" …), names (the accepted ones), or
 --   among (a table whose keys are the accepted ones)
+-- The error holds the ten nearest as `candidates` and all as `names`, from which the prompt completes.
 function Error.unknown(t)
   local names = t.names or {}
   for name in pairs(t.among or {}) do
@@ -181,7 +187,7 @@ function Error.unknown(t)
   local near = Error.nearest(t.argument, names, 10)
   local hint = near[1] and ("; did you mean '%s'?"):format(near[1]) or ""
   Error.raise{
-    code = "name", func = t.func, argument = tostring(t.argument), candidates = near, op = t.op, node = t.node,
+    code = "name", func = t.func, argument = tostring(t.argument), candidates = near, names = names, op = t.op, node = t.node,
     message = t.message or ("unknown %s '%s'%s"):format(t.what or "name", tostring(t.argument), hint),
   }
 end

@@ -1,4 +1,4 @@
---- Executors: a bound graph that runs forward and backward (contract 2.1, 2.2, 5).
+--- Executors: a bound graph that runs forward and backward.
 --
 --     local exe = net:simple_bind{ctx = ty.cpu(), data = {32, 784}}
 --     exe.arg_dict.fc1_weight[":"] = 0.1
@@ -15,6 +15,8 @@
 --
 -- @module tycho.executor
 
+local iterate = require "tycho.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local ffi = require "ffi"
 local native = require "tycho.ffi"
 local args = require "tycho.args"
@@ -63,6 +65,37 @@ local function outputs_of(handle, dry)
 end
 
 
+-- Rows of output i (from 1) that its last run filled; nil where that never changes.
+local function rows_of(handle, i, func)
+  local rows = ffi.new("int64_t[1]")
+  check(C.ty_exec_rows(handle, i - 1, rows), func)
+  return rows[0] >= 0 and tonumber(rows[0]) or nil
+end
+
+
+-- Outputs whose number of rows only a run knows (`contrib.boolean_mask`): place -> the array with room for all.
+local function roomy_outputs(handle, outputs, dry)
+  local roomy = {}
+  for i = 1, dry and 0 or #outputs do
+    roomy[i] = outputs[i] ~= null and rows_of(handle, i, "Executor") and outputs[i] or nil
+  end
+  return next(roomy) and roomy
+end
+
+
+-- Gives such outputs the rows that the run has filled.
+local function fit_rows(self, handle, func)
+  for i, whole in pairs(self._roomy) do
+    local rows = rows_of(handle, i, func)
+    if rows == 0 then
+      Error.raise{ code = "value", func = func, argument = self._names.outputs[i], expected = "at least one row", got = 0,
+        message = "no row is chosen, and an array without elements does not exist" }
+    end
+    self._outputs[i] = whole:slice_axis{ axis = 0, begin = 0, ["end"] = rows }
+  end
+end
+
+
 -- Fills an object with what binding made.
 local function become(self, made)
   self._handle, self._symbol, self._ctx, self._grad_req = made.handle, made.symbol, made.ctx, made.grad_req
@@ -70,6 +103,7 @@ local function become(self, made)
   self._arg_arrays, self._aux_arrays = keep_all(made.args), keep_all(made.auxs)
   self._grad_arrays = keep_all(made.grads)
   self._outputs = keep_all(outputs_of(made.handle, made.dry_run))
+  self._roomy = roomy_outputs(made.handle, self._outputs, made.dry_run)
   return setmetatable(self, Executor)
 end
 
@@ -375,6 +409,9 @@ function Executor:forward(...)
   if code ~= 0 then
     drive(self, handle, code, func)
   end
+  if self._roomy then
+    fit_rows(self, handle, func)
+  end
   return self._outputs
 end
 
@@ -555,6 +592,7 @@ function Executor:reshape(...)
   local spec, out = ffi.new("ty_reshape_spec"), ffi.new("ty_exec *[1]")
   spec.want, spec.nwant, spec.device = wants, #names, -1
   spec.partial_shaping, spec.allow_up_sizing = a.partial_shaping and 1 or 0, a.allow_up_sizing and 1 or 0
+  check(C.ty_exec_regraph(handle, (binding.resolved(self._symbol, wants, #names, func))), func)
   binding.call(function() return C.ty_exec_reshape(handle, spec, out) end, func, self._symbol, shapes)
   local made = { handle = native.own(out[0], C.ty_exec_free), symbol = self._symbol, ctx = self._ctx,
     grad_req = self._grad_req, group2ctx = self._group2ctx, names = self._names, dry_run = self._dry }

@@ -1,4 +1,4 @@
---- Reading the arguments of `Symbol:bind` and `Symbol:simple_bind`, and handing them to the core (contract 2.1.1, 2.2).
+--- Reading the arguments of `Symbol:bind` and `Symbol:simple_bind`, and handing them to the core.
 --
 -- `binding.bind` and `binding.simple_bind` give what an Executor is made of:
 --
@@ -10,6 +10,8 @@
 --
 -- @module tycho.executor_bind
 
+local iterate = require "tycho.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local ffi = require "ffi"
 local native = require "tycho.ffi"
 local args = require "tycho.args"
@@ -26,7 +28,7 @@ local symbol = require "tycho.symbol"
 local values = require "tycho.values"
 require "tycho.ndarray"                                  -- puts the class of arrays together
 
-local C = native.C
+local C, check = native.C, native.check
 local is_array, is_plain, null = arrays.is_array, values.is_plain, values.null
 
 local binding = {}
@@ -249,6 +251,30 @@ local function fill_binds(names, list, grads, reqs)
 end
 
 
+-- What the given arrays say to inference.
+local function wants_of(names, list, wants, at)
+  for i, name in ipairs(names) do
+    if list[i] then
+      wants[at].name = name
+      check(C.ty_tensor_desc(list[i]._h, wants[at].desc))
+      at = at + 1
+    end
+  end
+  return at
+end
+
+
+--- The graph for given shapes: `symbol._resolved`.
+binding.resolved = symbol._resolved
+
+
+local function resolve_bound(sym, names, list, auxs, func)
+  local wants = ffi.new("ty_want[?]", #names.arguments + #names.auxiliary + 1)
+  local count = wants_of(names.auxiliary, auxs, wants, wants_of(names.arguments, list, wants, 0))
+  return symbol._resolved(sym, wants, count, func)
+end
+
+
 local function set_of(names, list)
   local set = {}
   for i, name in ipairs(names) do
@@ -264,7 +290,7 @@ end
 function binding.bind(sym, ...)
   local a, func = BIND(...), "Symbol:bind"
   sym, a.ctx = sym:copy(), a.ctx or context.current_context()
-  local graph, heads, count, names = symbol._graph(sym, func)
+  local _, _, count, names = symbol._graph(sym, func)
   check_misplaced(a, names)
   if not a.args and not a.dry_run and #names.arguments > 0 then
     Error.raise{ code = "value", func = func, argument = "args", expected = "a list or dictionary of NDArrays",
@@ -274,6 +300,7 @@ function binding.bind(sym, ...)
   local list = arrays_for(a.args or {}, names.arguments, "args", func, not a.dry_run)
   local grads = arrays_for(a.args_grad or {}, a.args_grad and names.arguments or {}, "args_grad", func)
   local auxs = arrays_for(a.aux_states or {}, names.auxiliary, "aux_states", func, not a.dry_run)
+  local graph, heads = resolve_bound(sym, names, list, auxs, func)
   local places, nplace = places_of(a.group2ctx, func)
   local reqs = reqs_for(a.grad_req, names.arguments, func)
   local binds = fill_binds(names.arguments, list, grads, a.args_grad and reqs or {})
@@ -616,7 +643,7 @@ end
 function binding.simple_bind(sym, ...)
   local a, func = SIMPLE(...), "Symbol:simple_bind"
   sym, a.ctx = sym:copy(), a.ctx or context.current_context()
-  local graph, heads, count, names = symbol._graph(sym, func)
+  local _, _, count, names = symbol._graph(sym, func)
   local shapes = binding.shapes(a.named, a.shapes, names, func)
   check_storage_types(a, names, func)
   check_request_size(a, func)
@@ -625,6 +652,7 @@ function binding.simple_bind(sym, ...)
     return simple_by_place(a, sym, names, shapes, twice, func)
   end
   local wants, nwant = fill_wants(a, sym, names, shapes, func)
+  local graph, heads = symbol._resolved(sym, wants, nwant, func)
   local places, nplace = places_of(a.group2ctx, func)
   local bag = a.shared_buffer and bag_of(a.shared_buffer, func)
   local spec, out = ffi.new("ty_simple_spec"), ffi.new("ty_exec *[1]")

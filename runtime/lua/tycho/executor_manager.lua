@@ -1,4 +1,4 @@
---- Data parallelism with bare executors: `ty.executor_manager` (contract 2.3, sheet 3).
+--- Data parallelism with bare executors: `ty.executor_manager`.
 --
 --     local m = ty.executor_manager.DataParallelExecutorManager{ symbol = net, ctx = { ty.cpu(0), ty.cpu(1) },
 --       train_data = it }
@@ -13,6 +13,8 @@
 --
 -- @module tycho.executor_manager
 
+local iterate = require "tycho.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.args"
 local attrs = require "tycho.attrs"
 local call = require "tycho.ndarray_call"

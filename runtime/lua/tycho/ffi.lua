@@ -14,6 +14,7 @@
 --
 -- @module tycho.ffi
 
+local pairs = require("tycho.iterate").pairs
 local ffi = require "ffi"
 local Error = require "tycho.error"
 
@@ -121,7 +122,7 @@ local function load_library()
 end
 
 
---- The library's functions and constants, and where it was found.
+-- The library's functions and constants, and where it was found.
 native.C, native.path = load_library()
 
 local C = native.C

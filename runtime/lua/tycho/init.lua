@@ -3,6 +3,7 @@
 --
 -- @module tycho
 
+local pairs = require("tycho.iterate").pairs
 local native = require "tycho.ffi"
 local Class = require "tycho.class"
 local Error = require "tycho.error"

@@ -1,4 +1,4 @@
---- First values of parameters: `ty.init` (contract 3.7, sheet 8).
+--- First values of parameters: `ty.init`.
 --
 -- An initializer is called with a description of the parameter and its array. The description's `__init__` attribute,
 -- if it has one, names the initializer that fills the array; else the end of the name says which hook does: weight,
@@ -16,6 +16,7 @@
 --
 -- @module tycho.initializer
 
+local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local base = require "tycho.initializer_base"
 local Class = require "tycho.class"

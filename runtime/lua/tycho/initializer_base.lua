@@ -2,6 +2,7 @@
 --
 -- @module tycho.initializer_base
 
+local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local call = require "tycho.ndarray_call"
 local class = require "tycho.ndarray_class"

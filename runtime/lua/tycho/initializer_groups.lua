@@ -2,12 +2,14 @@
 --
 -- @module tycho.initializer_groups
 
+local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local base = require "tycho.initializer_base"
 local call = require "tycho.ndarray_call"
 local class = require "tycho.ndarray_class"
 local Class = require "tycho.class"
 local Error = require "tycho.error"
+local layout = require "tycho.rnn_layout"
 local log = require "tycho.log"
 local values = require "tycho.values"
 
@@ -101,10 +103,6 @@ end
 
 -- The packed vector of a fused RNN ------------------------------------------------------------------------------------
 
-local GATES = {
-  rnn_relu = { "" }, rnn_tanh = { "" }, lstm = { "_i", "_f", "_c", "_o" }, gru = { "_r", "_z", "_o" },
-}
-
 local FUSED = args.form("init.FusedRNN", {
   { "init", "any?" }, { "num_hidden", "integer" }, { "num_layers", "integer" }, { "mode", "text" },
   { "bidirectional", "boolean", false }, { "forget_bias", "number", 1 },
@@ -120,10 +118,7 @@ groups.FusedRNN = base.register(FusedRNN)
 function FusedRNN:init(...)
   local a = FUSED(...)
   local inner = values.value(a.init)
-  if not GATES[a.mode] then
-    Error.raise{ code = "value", func = "init.FusedRNN", argument = "mode",
-      expected = "rnn_relu, rnn_tanh, lstm or gru", got = a.mode, message = "bad 'mode'" }
-  end
+  layout.check_mode(a.mode, "init.FusedRNN")
   self._init = type(inner) == "string" and base.create(inner) or inner
   a.init = inner and (type(inner) == "string" and inner or inner:dumps()) or values.null
   for _, key in ipairs{ "num_hidden", "num_layers", "mode", "bidirectional", "forget_bias" } do
@@ -133,42 +128,10 @@ function FusedRNN:init(...)
 end
 
 
--- Elements of the input vectors of the first layer, from the size of the packed vector.
-local function input_size(self, size)
-  local h, gates, dirs = self.num_hidden, #GATES[self.mode], self.bidirectional and 2 or 1
-  local n = size / (dirs * h * gates) - (self.num_layers - 1) * (h + dirs * h + 2) - h - 2
-  if n < 1 or n ~= math.floor(n) then
-    Error.raise{ code = "shape", func = "init.FusedRNN", argument = "parameters", got = size,
-      message = "the vector's size fits no input size" }
-  end
-  return n
-end
-
-
--- Calls f(name, shape) for every piece in the order of the vector: all weights, then all biases.
-local function each_piece(self, size, f)
-  local h, inputs = self.num_hidden, input_size(self, size)
-  local sides = self.bidirectional and { "l", "r" } or { "l" }
-  for _, what in ipairs{ "weight", "bias" } do
-    for layer = 0, self.num_layers - 1 do
-      local width = layer == 0 and inputs or #sides * h
-      for _, side in ipairs(sides) do
-        for _, group in ipairs{ "i2h", "h2h" } do
-          local columns = group == "i2h" and width or h
-          for _, gate in ipairs(GATES[self.mode]) do
-            f(("%s%d_%s%s_%s"):format(side, layer, group, gate, what), what == "weight" and { h, columns } or { h })
-          end
-        end
-      end
-    end
-  end
-end
-
-
 function FusedRNN:_init_weight(desc, x)
   local inner = self._init or type(desc) == "table" and desc.global_init
   local at = 0
-  each_piece(self, x.size, function(name, shape)
+  layout.each_piece(self, layout.input_size(self, x.size, "init.FusedRNN"), function(name, shape)
     local piece = class.view(x, shape, at * class.BYTES[x._dtype], "init.FusedRNN")
     at = at + piece.size
     if self.mode == "lstm" and name:find("_f_bias$") then

@@ -1,4 +1,4 @@
---- Data: descriptions, batches, iterators (`ty.io`, contract 3.5).
+--- Data: descriptions, batches, iterators (`ty.io`).
 --
 --     local it = ty.io.NDArrayIter{ data = x, label = y, batch_size = 32, shuffle = true }
 --     for batch in it do print(batch.data[1].shape[1], batch.n) end
@@ -9,6 +9,7 @@
 --
 -- @module tycho.io
 
+local pairs = require("tycho.iterate").pairs
 local Error = require "tycho.error"
 local data_of = require "tycho.io_data"
 local wrap = require "tycho.io_wrap"

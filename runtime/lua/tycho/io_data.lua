@@ -1,4 +1,4 @@
---- What iterators are made of: descriptions of inputs, batches, and the base class of iterators (contract 3.5).
+--- What iterators are made of: descriptions of inputs, batches, and the base class of iterators.
 --
 --     local Count = ty.io.DataIter:extend("Count")
 --     function Count:init(n) Count.super.init(self, { batch_size = 1 }); self.n, self.at = n, 0 end
@@ -11,6 +11,7 @@
 --
 -- @module tycho.io_data
 
+local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local Class = require "tycho.class"
 local Error = require "tycho.error"
@@ -155,10 +156,13 @@ local DataIter = Class:extend("DataIter")
 data_of.DataIter = DataIter
 
 local ITER = args.form("io.DataIter", { { "batch_size", "integer", 0 } })
+local BASE = args.form("io.DataIter", { rest = "own", { "batch_size", "integer", 0 } })
 
---- @int[opt=0] batch_size
+--- A class that extends this one may hand on its own options: those that are not the base's are left to it.
+-- @int[opt=0] batch_size
 function DataIter:init(...)
-  self.batch_size = ITER(...).batch_size
+  local form = getmetatable(self) == DataIter and ITER or BASE
+  self.batch_size = form(...).batch_size
 end
 
 

@@ -1,4 +1,4 @@
---- Iterating over arrays in memory (contract 3.5, sheet 6.2).
+--- Iterating over arrays in memory.
 --
 -- A batch is a range of rows of the epoch's order, which is the rows' own or, with `shuffle`, a new permutation at
 -- every reset. Rows that are neighbours in the data come as views, others are gathered. What happens to a last

@@ -10,27 +10,10 @@
 --
 -- @module tycho.io_text
 
-local ffi = require "ffi"
 local args = require "tycho.args"
 local Class = require "tycho.class"
 local Error = require "tycho.error"
-
--- A growing array of int32 in C memory.
-local Numbers = Class:extend("Numbers")
-
-function Numbers:init()
-  self.room, self.n, self.p = 1024, 0, ffi.new("int32_t[1024]")
-end
-
-function Numbers:add(v)
-  if self.n == self.room then
-    local p = ffi.new("int32_t[?]", self.room * 2)
-    ffi.copy(p, self.p, self.room * 4)
-    self.room, self.p = self.room * 2, p
-  end
-  self.p[self.n] = v
-  self.n = self.n + 1
-end
+local Numbers = require "tycho.numbers"
 
 
 --- A text as numbers. Fields: vocab (word -> number), words (list), ids and starts (FFI arrays: the words of sentence

@@ -1,4 +1,4 @@
---- Iterators around iterators: another length of epoch, several at once (contract 3.5, sheet 6.3).
+--- Iterators around iterators: another length of epoch, several at once.
 --
 -- @module tycho.io_wrap
 

@@ -8,6 +8,8 @@
 --
 -- @module tycho.json
 
+local iterate = require "tycho.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local attrs = require "tycho.attrs"
 local Error = require "tycho.error"
 local values = require "tycho.values"
@@ -17,9 +19,9 @@ local json = {}
 local OBJECT = {}
 
 --- An object whose keys are written in this order.
--- @tparam {{string,any},...} pairs
-function json.object(pairs)
-  return setmetatable(pairs, OBJECT)
+-- @tparam {{string,any},...} list
+function json.object(list)
+  return setmetatable(list, OBJECT)
 end
 
 

@@ -1,4 +1,4 @@
---- Values that devices share: `ty.kv` (contract 3.10, sheet 11).
+--- Values that devices share: `ty.kv`.
 --
 -- A store keeps an array per key. Pushed arrays of a key are summed over devices; the sum goes through the updater, or
 -- takes the stored array's place where there is none. Pulled arrays are copies of the stored one. All is queued.

@@ -1,4 +1,4 @@
---- The log: `ty.log:info(text)` and its kind; written to standard error unless `ty.log.sink` is set (contract 1.8).
+--- The log: `ty.log:info(text)` and its kind; written to standard error unless `ty.log.sink` is set.
 -- TYCHO_LOG sets the level at the start; "off" writes nothing.
 --
 --     ty.log.level = "warning"

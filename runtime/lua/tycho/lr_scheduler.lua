@@ -1,4 +1,4 @@
---- Learning rates that follow the number of updates: `ty.lr_scheduler` (contract 3.8, sheet 9.4).
+--- Learning rates that follow the number of updates: `ty.lr_scheduler`.
 --
 -- A schedule is called with the number of updates so far and gives the rate. During the first `warmup_steps` updates
 -- the rate rises from `warmup_begin_lr` to the base rate given at construction ("linear"), or stays at it ("constant").

@@ -1,4 +1,4 @@
---- How good predictions are: `ty.metric` (contract 3.9, sheet 10).
+--- How good predictions are: `ty.metric`.
 --
 -- A metric adds up what `update` finds and `get` gives the mean. There are two sums: a local one, which `reset_local`
 -- clears, and a global one, which only `reset` clears.
@@ -13,6 +13,8 @@
 --
 -- @module tycho.metric
 
+local iterate = require "tycho.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.args"
 local base = require "tycho.metric_base"
 local Class = require "tycho.class"

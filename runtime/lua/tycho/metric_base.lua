@@ -5,6 +5,7 @@
 --
 -- @module tycho.metric_base
 
+local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local attrs = require "tycho.attrs"
 local class = require "tycho.ndarray_class"

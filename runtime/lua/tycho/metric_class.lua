@@ -3,6 +3,7 @@
 --
 -- @module tycho.metric_class
 
+local pairs = require("tycho.iterate").pairs
 local ffi = require "ffi"
 local base = require "tycho.metric_base"
 local Error = require "tycho.error"

@@ -1,4 +1,4 @@
---- Checkpoints, the choice of a store, and what modules share when they update: `ty.model` (contract 3.12).
+--- Checkpoints, the choice of a store, and what modules share when they update: `ty.model`.
 --
 --     ty.model.save_checkpoint("run/m", 3, net, arg_params, aux_params)     -- run/m-symbol.json, run/m-0003.params
 --     local net, arg_params, aux_params = ty.model.load_checkpoint("run/m", 3)
@@ -7,11 +7,14 @@
 --
 -- @module tycho.model
 
+local iterate = require "tycho.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.args"
 local Class = require "tycho.class"
 local context = require "tycho.context"
 local Error = require "tycho.error"
 local log = require "tycho.log"
+local module_params = require "tycho.module_params"
 local nd = require "tycho.ndarray"
 local symbol = require "tycho.symbol"
 local values = require "tycho.values"
@@ -99,14 +102,6 @@ local LOAD = args.form("model.load_params", {
   { "prefix", "text" }, { "epoch", "integer" }, "*", { "rename", "function?" },
 })
 
-local function renamed(params, rename)
-  local result = {}
-  for name, x in pairs(params) do
-    result[rename(name) or name] = x
-  end
-  return result
-end
-
 --- Reads the parameters of a checkpoint.
 -- @string prefix
 -- @int epoch
@@ -116,10 +111,8 @@ end
 function model.load_params(...)
   local a = LOAD(...)
   local arg_params, aux_params = model.read_params(model.file_name(a.prefix, a.epoch, "params"), "model.load_params")
-  if a.rename then
-    return renamed(arg_params, a.rename), renamed(aux_params, a.rename)
-  end
-  return arg_params, aux_params
+  return module_params.renamed(arg_params, a.rename, "model.load_params"),
+    module_params.renamed(aux_params, a.rename, "model.load_params")
 end
 
 
@@ -209,22 +202,37 @@ function model._initialize_kvstore(kvstore, param_arrays, arg_params, param_name
 end
 
 
+-- Gradients and weights of each device, kept in u: a step makes no new lists.
+local function lists_of_devices(u)
+  if not u.devices then
+    u.devices = {}
+    for d = 1, u.weights[1] and #u.weights[1] or 0 do
+      local list = { indices = {}, grads = {}, weights = {} }
+      for k in ipairs(u.names) do
+        list.grads[k], list.weights[k] = u.grads[k][d], u.weights[k][d]
+      end
+      u.devices[d] = list
+    end
+  end
+  return u.devices
+end
+
+
 -- Each device's updater takes all parameters at once.
 local function update_devices(u)
-  local n = u.weights[1] and #u.weights[1] or 0
-  for d = 1, n do
-    local indices, grads, weights = {}, {}, {}
+  local devices = lists_of_devices(u)
+  for d, list in ipairs(devices) do
     for k, name in ipairs(u.names) do
-      indices[k], grads[k], weights[k] = u.index[name] * n + d - 1, u.grads[k][d], u.weights[k][d]
+      list.indices[k] = u.index[name] * #devices + d - 1
     end
-    u.updater(indices, grads, weights)
+    u.updater(list.indices, list.grads, list.weights)
   end
 end
 
 
 --- Updates parameters through a store or an updater.
 -- @tparam table u names, grads and weights (per name a list over devices), index (number of each name, from 0),
---   kvstore, update_on_kvstore, updater
+--   kvstore, update_on_kvstore, updater; kept between steps, it keeps lists for them, too
 function model.update_params(u)
   for k, name in ipairs(u.kvstore and u.names or {}) do
     local out = u.update_on_kvstore and u.weights[k] or u.grads[k]

@@ -1,4 +1,4 @@
---- The oldest way of training: `ty.model.FeedForward` (contract 3.12, sheet 4.7), in terms of modules.
+--- The oldest way of training: `ty.model.FeedForward`, in terms of modules.
 --
 --     local f = ty.model.FeedForward{ symbol = net, num_epoch = 4, learning_rate = 0.1 }
 --     f:fit{ X = x, y = labels }
@@ -9,6 +9,7 @@
 --
 -- @module tycho.model_feedforward
 
+local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local BaseModule = require "tycho.module_base"
 local callback = require "tycho.callback"

@@ -1,4 +1,4 @@
---- Training with less typing: `ty.mod` (contract 3.4, sheet 4).
+--- Training with less typing: `ty.mod`.
 --
 --     local mod = ty.mod.Module{ symbol = net, context = ty.cpu() }
 --     mod:fit{ train_data = train, eval_data = test, num_epoch = 4, optimizer_params = { learning_rate = 0.1 } }
@@ -11,6 +11,7 @@
 --
 -- @module tycho.module
 
+local pairs = require("tycho.iterate").pairs
 local Error = require "tycho.error"
 
 -- class -> file, and the class's name there when the file has several

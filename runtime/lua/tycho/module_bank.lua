@@ -6,6 +6,7 @@
 --
 -- @module tycho.module_bank
 
+local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local call = require "tycho.ndarray_call"
 local class = require "tycho.ndarray_class"

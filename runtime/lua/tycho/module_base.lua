@@ -1,4 +1,4 @@
---- What all modules share (contract 3.4, sheet 4.1): the life cycle, scoring, prediction, parameter files.
+--- What all modules share: the life cycle, scoring, prediction, parameter files.
 --
 -- The order of calls: construct, bind, init_params (or set_params), init_optimizer; then forward, backward, update
 -- again and again. `fit` does all of it (module_fit.lua); `save_state` and `load_state` keep a training's whole state
@@ -10,6 +10,7 @@
 --
 -- @module tycho.module_base
 
+local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local class = require "tycho.ndarray_class"
 local Class = require "tycho.class"
@@ -18,6 +19,7 @@ local init = require "tycho.initializer"
 local io_data = require "tycho.io_data"
 local log = require "tycho.log"
 local nd = require "tycho.ndarray"
+local params = require "tycho.module_params"
 local rows = require "tycho.module_rows"
 local values = require "tycho.values"
 
@@ -223,7 +225,7 @@ end
 --- Gets ready for a batch to come.
 -- @param data_batch
 -- @tparam[opt] function sparse_row_id_fn there are no sparse parameters: a warning
-function BaseModule:prepare(_, sparse_row_id_fn)
+function BaseModule:prepare(data_batch, sparse_row_id_fn)
   if value(sparse_row_id_fn) then
     self.logger:warning("prepare: 'sparse_row_id_fn' has no effect, there are no sparse parameters")
   end
@@ -446,13 +448,15 @@ function BaseModule:save_params(...)
 end
 
 
-local LOAD = args.form("Module:load_params", { { "fname", "text" } })
+local LOAD = args.form("Module:load_params", { { "fname", "text" }, "*", { "rename", "function?" } })
 
 --- Sets the parameters from such a file; names of another kind are E(format).
 -- @string fname
+-- @tparam[opt] table options rename: function of a name in the file -> its name here, or nil to keep it
 function BaseModule:load_params(...)
-  local arg_params, aux_params = require("tycho.model").read_params(LOAD(...).fname, self:_func("load_params"), true)
-  self:set_params(arg_params, aux_params)
+  local a, func = LOAD(...), self:_func("load_params")
+  local arg_params, aux_params = require("tycho.model").read_params(a.fname, func, true)
+  self:set_params(params.renamed(arg_params, a.rename, func), params.renamed(aux_params, a.rename, func))
 end
 
 

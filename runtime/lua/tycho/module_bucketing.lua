@@ -1,4 +1,4 @@
---- A symbol for each key, with common parameters, memory and optimizer: `ty.mod.BucketingModule` (contract 2.4).
+--- A symbol for each key, with common parameters, memory and optimizer: `ty.mod.BucketingModule`.
 --
 --     local m = ty.mod.BucketingModule{ sym_gen = function(key) ... return symbol, { "data" }, { "softmax_label" } end,
 --       default_bucket_key = 10 }
@@ -15,6 +15,8 @@
 --
 -- @module tycho.module_bucketing
 
+local iterate = require "tycho.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.args"
 local BaseModule = require "tycho.module_base"
 local class = require "tycho.ndarray_class"
@@ -409,6 +411,10 @@ end
 -- @tparam[opt] table label_shapes
 function BucketingModule:switch_bucket(...)
   self:_need("switch_bucket", "binded")
+  local known = (...)
+  if type(known) ~= "table" and known ~= nil and self._buckets[known] and self._buckets[known].binded then
+    return switch(self, known)                           -- the usual case: nothing to read, nothing to make
+  end
   local a = SWITCH(...)
   switch(self, key_of(self, a.bucket_key, "BucketingModule:switch_bucket"), value(a.data_shapes), value(a.label_shapes))
 end

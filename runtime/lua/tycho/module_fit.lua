@@ -1,4 +1,4 @@
---- The training loop: `Module:fit` (contract 3.4, sheet 4.1). Adds `fit` to the base of modules.
+--- The training loop: `Module:fit`. Adds `fit` to the base of modules.
 --
 -- For each batch: forward, backward, update, then the metric, before the next batch is fetched and prepared, since
 -- preparing may switch to another bucket. Epochs and batches count from 0. An interruption (Ctrl-C) is an error object

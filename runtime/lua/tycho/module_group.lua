@@ -1,4 +1,4 @@
---- One symbol on several devices: `ty.mod.DataParallelExecutorGroup` (contract 3.4, sheet 4.3).
+--- One symbol on several devices: `ty.mod.DataParallelExecutorGroup`.
 --
 --     local g = ty.mod.DataParallelExecutorGroup{ symbol = net, contexts = { ty.cpu(0), ty.cpu(1) },
 --       workload = { 1, 1 }, data_shapes = { { "data", { 4, 3 } } }, param_names = { "fc_weight", "fc_bias" },
@@ -18,6 +18,7 @@
 --
 -- @module tycho.module_group
 
+local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local call = require "tycho.ndarray_call"
 local class = require "tycho.ndarray_class"

@@ -1,4 +1,4 @@
---- A symbol, its parameters and an optimizer: `ty.mod.Module` (contract 3.4, sheet 4.2).
+--- A symbol, its parameters and an optimizer: `ty.mod.Module`.
 --
 --     local m = ty.mod.Module{ symbol = net, context = ty.cpu() }
 --     m:fit{ train_data = it, num_epoch = 4, optimizer = "sgd", optimizer_params = { learning_rate = 0.1 } }
@@ -10,6 +10,7 @@
 --
 -- @module tycho.module_module
 
+local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local bank_of = require "tycho.module_bank"
 local BaseModule = require "tycho.module_base"
@@ -22,6 +23,7 @@ local Group = require "tycho.module_group"
 local init = require "tycho.initializer"
 local io_data = require "tycho.io_data"
 local nd = require "tycho.ndarray"
+local params = require "tycho.module_params"
 local rows = require "tycho.module_rows"
 local values = require "tycho.values"
 
@@ -158,18 +160,22 @@ end
 
 local LOAD = args.form("Module.load", {
   rest = "options", { "prefix", "text" }, { "epoch", "integer" }, "*", { "load_optimizer_states", "boolean", false },
+  { "rename", "function?" },
 })
 
 --- A module from a checkpoint, with its parameters.
 -- @string prefix
 -- @int epoch
--- @tparam[opt] table options load_optimizer_states = false (read by init_optimizer), and those of the constructor
+-- @tparam[opt] table options load_optimizer_states = false (read by init_optimizer), rename (function of a name -> its new
+--   name, or nil to keep it), and those of the constructor
 function Module.load(...)
   local a, model = LOAD(...), require "tycho.model"
   local symbol, arg_params, aux_params = model.load_checkpoint(a.prefix, a.epoch)
   a.options.symbol = symbol
   local m = Module(a.options)
-  m._arg_params, m._aux_params, m._params_initialized = arg_params, aux_params, true
+  m._arg_params = params.renamed(arg_params, a.rename, "Module.load")
+  m._aux_params = params.renamed(aux_params, a.rename, "Module.load")
+  m._params_initialized = true
   m._preload_states = a.load_optimizer_states and model.file_name(a.prefix, a.epoch, "states") or nil
   return m
 end
@@ -300,10 +306,29 @@ local function emptied(t)
 end
 
 
+-- The arrays of the first device by name.
+local function by_name(names, arrays)
+  local dict = {}
+  for i, name in ipairs(names) do
+    dict[name] = arrays[i][1]
+  end
+  return dict
+end
+
+
+-- Parameters that came with the module (Module.load, an earlier bind) must have the shapes that are needed now.
+local function check_shapes(self)
+  local group = self._exec_group
+  local own = { by_name(self._param_names, group.param_arrays), by_name(self._aux_names, group.aux_arrays) }
+  params.check(own, { self._arg_params, self._aux_params }, { allow_missing = true, allow_extra = true }, "Module:bind")
+end
+
+
 local function take_parameters(self, shared)
   if shared then
     share(self, shared)
   elseif self._params_initialized then
+    check_shapes(self)
     self._exec_group:set_params(self._arg_params, self._aux_params, true)
   else
     self._arg_params, self._aux_params = emptied(self._arg_params), emptied(self._aux_params)
@@ -447,18 +472,10 @@ function Module:init_params(...)
 end
 
 
-local function check_extra(self, given, own, func)
-  for name in pairs(given or {}) do
-    if not own[name] then
-      Error.unknown{ func = func, argument = name, what = "parameter", among = own }
-    end
-  end
-end
-
-
 local SET = args.form("Module:set_params", BaseModule.SET_PARAMS)
 
---- Sets parameters. A missing name is E(name) unless `allow_missing`, an unknown one unless `allow_extra`.
+--- Sets parameters. A missing name is E(name) unless `allow_missing`, an unknown one unless `allow_extra`; the error lists
+-- `missing`, `extra` and `mismatch` (other shapes), and nothing has been written then.
 function Module:set_params(...)
   local a = SET(...)
   if self._params_initialized and not a.force_init then
@@ -466,10 +483,7 @@ function Module:set_params(...)
     return
   end
   self:_need("set_params", "binded")
-  if not a.allow_extra then
-    check_extra(self, a.arg_params, self._arg_params, "Module:set_params")
-    check_extra(self, a.aux_params, self._aux_params, "Module:set_params")
-  end
+  params.check({ self._arg_params, self._aux_params }, { a.arg_params, a.aux_params }, a, "Module:set_params")
   if not a.allow_missing then
     return self:init_params{ initializer = null, arg_params = a.arg_params or {}, aux_params = a.aux_params or {},
       force_init = true }

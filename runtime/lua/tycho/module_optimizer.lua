@@ -1,4 +1,4 @@
---- How a module learns: the optimizer, the store, their states (contract 3.4, sheets 4.2 and 11.3). Adds methods to
+--- How a module learns: the optimizer, the store, their states. Adds methods to
 -- Module.
 --
 -- The optimizer keeps a state under each parameter's number (`_param_index`; times the number of devices plus the
@@ -6,6 +6,8 @@
 --
 -- @module tycho.module_optimizer
 
+local iterate = require "tycho.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.args"
 local BaseModule = require "tycho.module_base"
 local Class = require "tycho.class"
@@ -222,15 +224,21 @@ function Module:_updaters()
 end
 
 
--- Parameters that have gradients: names, gradients and weights over devices.
+-- Parameters that have gradients, as `model.update_params` takes them; kept, since a group's arrays stay what they are.
 local function trained(self)
-  local group, names, grads, weights = self._exec_group, {}, {}, {}
+  local group, u = self._exec_group, rawget(self, "_trained")
+  if u and u.group == group then
+    return u
+  end
+  u = { group = group, names = {}, grads = {}, weights = {} }
   for k, name in ipairs(group.param_names) do
     if group.grad_arrays[k][1] ~= null then
-      names[#names + 1], grads[#grads + 1], weights[#weights + 1] = name, group.grad_arrays[k], group.param_arrays[k]
+      local n = #u.names + 1
+      u.names[n], u.grads[n], u.weights[n] = name, group.grad_arrays[k], group.param_arrays[k]
     end
   end
-  return names, grads, weights
+  self._trained = u
+  return u
 end
 
 
@@ -238,9 +246,9 @@ end
 function Module:update()
   self:_need("update", "binded", "params_initialized", "optimizer_initialized")
   self._params_dirty = true
-  local names, grads, weights = trained(self)
-  require("tycho.model").update_params{ names = names, grads = grads, weights = weights, index = self._param_index,
-    kvstore = self._kvstore, update_on_kvstore = self._update_on_kvstore, updater = self._updater }
+  local u = trained(self)
+  u.index, u.kvstore, u.update_on_kvstore, u.updater = self._param_index, self._kvstore, self._update_on_kvstore, self._updater
+  require("tycho.model").update_params(u)
 end
 
 

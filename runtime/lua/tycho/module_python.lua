@@ -1,4 +1,4 @@
---- Modules without parameters, written in Lua (contract 3.4, sheet 4.6): a stage of a chain that computes by itself.
+--- Modules without parameters, written in Lua: a stage of a chain that computes by itself.
 --
 --     local Twice = ty.mod.PythonModule:extend("Twice")
 --     function Twice:_compute_output_shapes() return { { "out_output", self.data_shapes[1].shape } } end

@@ -5,6 +5,7 @@
 --
 -- @module tycho.module_rows
 
+local pairs = require("tycho.iterate").pairs
 local call = require "tycho.ndarray_call"
 local class = require "tycho.ndarray_class"
 local Error = require "tycho.error"

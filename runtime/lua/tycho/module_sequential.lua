@@ -1,4 +1,4 @@
---- A chain of modules: `ty.mod.SequentialModule` (contract 3.4, sheet 4.5).
+--- A chain of modules: `ty.mod.SequentialModule`.
 --
 --     local s = ty.mod.SequentialModule()
 --     s:add(first):add(second, { take_labels = true, auto_wiring = true })
@@ -9,6 +9,7 @@
 --
 -- @module tycho.module_sequential
 
+local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local BaseModule = require "tycho.module_base"
 local Error = require "tycho.error"

@@ -1,4 +1,4 @@
---- The whole state of a training in one file (contract 5, X10). Adds `save_state` and `load_state` to the base of
+--- The whole state of a training in one file. Adds `save_state` and `load_state` to the base of
 -- modules.
 --
 -- In it: parameters, auxiliary states, the optimizer with its states and counts, the random state of all devices, the
@@ -7,6 +7,7 @@
 --
 -- @module tycho.module_state
 
+local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local BaseModule = require "tycho.module_base"
 local container = require "tycho.container"

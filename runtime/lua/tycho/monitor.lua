@@ -1,4 +1,4 @@
---- Watching values while a network runs: `ty.monitor` (contract 3.11, sheet 12.2).
+--- Watching values while a network runs: `ty.monitor`.
 --
 --     local mon = ty.monitor.Monitor{ 10, pattern = ".*weight" }
 --     mod:install_monitor(mon)

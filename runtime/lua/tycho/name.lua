@@ -1,4 +1,4 @@
---- Automatic names: one counter per hint and manager (contract 3.13, sheet 1.4).
+--- Automatic names: one counter per hint and manager.
 --
 --     ty.name.NameManager():with(function() ... end)       -- counters start afresh inside
 --     ty.name.Prefix("net_"):with(function() ... end)      -- all names of operators begin with "net_"

@@ -15,6 +15,7 @@
 --
 -- @module tycho.ndarray
 
+local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local class = require "tycho.ndarray_class"
 local Class = require "tycho.class"
@@ -135,6 +136,8 @@ nd.image = op.namespace("nd.image", { "_image_" })
 nd.contrib = op.namespace("nd.contrib", { "_contrib_" }, control)
 nd.sparse = op.refused("nd.sparse", "sparse storage is not part of Tycho")
 nd.random = require "tycho.ndarray_random"
+nd.imdecode = require "tycho.ndarray_image"
+nd._imdecode = nd.imdecode
 
 
 local function function_names()

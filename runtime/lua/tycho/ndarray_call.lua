@@ -130,6 +130,8 @@ end
 
 
 --- An operator with one output, with parameters.
+-- @string op name of the operator
+-- @string func public name, for errors
 -- @tparam {NDArray,...} inputs
 -- @tparam {string,...} params names and texts by turns
 -- @tparam[opt] NDArray out
@@ -144,6 +146,8 @@ end
 
 
 --- An operator with any number of outputs.
+-- @string op name of the operator
+-- @string func public name, for errors
 -- @tparam table inputs list
 -- @int nin its length
 -- @tparam {string,...} params names and texts by turns
@@ -173,6 +177,7 @@ end
 --- Sets every element.
 -- @tparam NDArray x
 -- @number v
+-- @string func public name, for errors
 function call.fill(x, v, func)
   class.writable(x, func)
   local text = number(v)

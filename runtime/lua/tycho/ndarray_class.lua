@@ -9,6 +9,7 @@
 --
 -- @module tycho.ndarray_class
 
+local pairs = require("tycho.iterate").pairs
 local ffi = require "ffi"
 local native = require "tycho.ffi"
 local args = require "tycho.args"

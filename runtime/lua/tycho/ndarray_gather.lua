@@ -34,6 +34,7 @@ end
 --- An array broadcast to a shape: surplus leading dimensions of 1 are dropped, missing ones added.
 -- @tparam NDArray v
 -- @tparam {int,...} shape
+-- @string func public name, for errors
 function gather.broadcast(v, shape, func)
   local from, padded, equal = v._shape, {}, true
   local surplus = #from - #shape
@@ -255,6 +256,7 @@ end
 --- `x[key]` for a key with lists: a copy.
 -- @tparam NDArray x
 -- @tparam table entries of the key (ndarray_key.lua)
+-- @string func public name, for errors
 function gather.get(x, entries, func)
   local alone = only_list(entries)
   if alone and x._shape[alone.axis] < 2 ^ 31 then
@@ -271,7 +273,10 @@ end
 
 
 --- `x[key] = v` for a key with lists. Where an index occurs twice, which value stays is not said.
+-- @tparam NDArray x
+-- @tparam table entries of the key (ndarray_key.lua)
 -- @param v number, NDArray or nested table
+-- @string func public name, for errors
 -- @tparam function fit makes an array of v: `index.fit`
 function gather.set(x, entries, v, func, fit)
   local positions, shape = positions_of(x, entries, func)

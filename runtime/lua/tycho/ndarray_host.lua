@@ -242,6 +242,7 @@ end
 local ONE = { 1 }
 
 --- One element: `x:get(i, j)`. Waits.
+-- @tparam NDArray x
 -- @tparam int ... one index per axis, from 0, negative from the end; outside E(index)
 function NDArray.get(x, ...)
   local at = place_of(x, { ... }, select("#", ...), "NDArray:get")
@@ -313,6 +314,9 @@ end
 
 --- An array of raw bytes.
 -- @string bytes little-endian, row-major
+-- @tparam {int,...} shape
+-- @string dtype
+-- @string func public name, for errors
 function host.from_string(bytes, shape, dtype, func)
   local x = class.new(shape, dtype, CPU, func)
   local want = x._size * BYTES[dtype]

@@ -1,4 +1,4 @@
---- Getting and setting with keys: `x[key]`, `x[key] = v`, `x:at(i)` (contract 1.4, sheet 7.2 and 7.3).
+--- Getting and setting with keys: `x[key]`, `x[key] = v`, `x:at(i)`.
 --
 -- A basic key (numbers, slices, new axes) gives a view where the selected elements lie together, else a copy; writing
 -- through a view changes the base. A key with lists or arrays gathers a copy (ndarray_gather.lua). An integer on a
@@ -156,6 +156,7 @@ end
 -- @tparam NDArray x
 -- @param v NDArray or nested table
 -- @tparam {int,...} shape
+-- @string func public name, for errors
 function index.fit(x, v, shape, func)
   if type(v) == "table" and not is_array(v) and values.is_plain(v) then
     v = host.from_table(v, x._dtype, func, "value")

@@ -1,4 +1,4 @@
---- Making arrays: `ty.nd.array`, `zeros`, `arange` and the like (contract 3.3, Making).
+--- Making arrays: `ty.nd.array`, `zeros`, `arange` and the like.
 --
 -- `ctx` is the context in force and `dtype` "float32" unless given. Sizes are above 0.
 --

@@ -5,6 +5,7 @@
 --
 -- @module tycho.ndarray_math
 
+local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local call = require "tycho.ndarray_call"
 local class = require "tycho.ndarray_class"
@@ -156,6 +157,7 @@ end
 
 
 --- Sets every element to v, in place.
+-- @tparam NDArray x
 -- @number v
 -- @treturn NDArray self
 function NDArray.fill(x, v)

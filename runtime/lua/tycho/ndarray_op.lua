@@ -5,6 +5,8 @@
 --
 -- @module tycho.ndarray_op
 
+local iterate = require "tycho.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.args"
 local call = require "tycho.ndarray_call"
 local class = require "tycho.ndarray_class"
@@ -106,13 +108,14 @@ end
 
 
 -- Puts inputs given by name into their places.
-local function place_named(c)
+local function place_named(c, custom)
   local schema, func = c.schema, c.func
   if schema.variadic then
     Error.raise{ code = "type", func = func, op = schema.name, argument = (next(c.named)),
       message = "takes any number of inputs, so they are given by position only" }
   end
-  local names = registry.ports(schema.name, c.params, -1, func).inputs
+  local params = custom and custom._known(c.params, func) or c.params
+  local names = registry.ports(schema.name, params, -1, func).inputs
   for key, x in pairs(c.named) do
     local place = place_of(names, key)
     if not place then
@@ -170,8 +173,12 @@ end
 -- Calls --------------------------------------------------------------------------------------------------------------
 
 local function run(c)
+  local custom = c.schema.name == "Custom" and require("tycho.operator")
   if next(c.named) then
-    place_named(c)
+    place_named(c, custom)
+  end
+  if custom then
+    return custom._call(c.inputs, c.params, c.func)
   end
   check_inputs(c)
   check_ctx(c)

@@ -10,7 +10,7 @@ local host = require "tycho.ndarray_host"
 
 local NDArray, BYTES = class.NDArray, class.BYTES
 
-local MOST, ENDS = 6, 3                                  -- longer axes show this many at either end
+local MOST = 6                                           -- longer axes show half of this at either end
 
 local FLOATS = { float32 = 7, float64 = 8, float16 = 4, bfloat16 = 3 }   -- digits shown
 
@@ -46,20 +46,20 @@ end
 
 
 local function row_texts(x, from, n, digits)
-  local texts = {}
+  local texts, ends = {}, MOST / 2
   if n <= MOST then
     add_texts(texts, x, from, n, digits)
   else
-    add_texts(texts, x, from, ENDS, digits)
+    add_texts(texts, x, from, ends, digits)
     texts[#texts + 1] = "..."
-    add_texts(texts, x, from + n - ENDS, ENDS, digits)
+    add_texts(texts, x, from + n - ends, ends, digits)
   end
   return texts
 end
 
 
--- Rows of texts in nested lists, as the array is nested; "..." for what is left out.
-local function collect(x, depth, from, size, digits, rows)
+-- Rows of texts in nested lists, as the array is nested; "..." for what is left out. `most` is that of the outer axes.
+local function collect(x, depth, from, size, digits, rows, most)
   local n = x._shape[depth]
   if depth == #x._shape then
     local texts = row_texts(x, from, n, digits)
@@ -68,10 +68,10 @@ local function collect(x, depth, from, size, digits, rows)
   end
   local list, inner = {}, size / n
   for i = 0, n - 1 do
-    if n > MOST and i == ENDS then
+    if n > most and i == most / 2 then
       list[#list + 1] = "..."
-    elseif n <= MOST or i < ENDS or i >= n - ENDS then
-      list[#list + 1] = collect(x, depth + 1, from + i * inner, inner, digits, rows)
+    elseif n <= most or i < most / 2 or i >= n - most / 2 then
+      list[#list + 1] = collect(x, depth + 1, from + i * inner, inner, digits, rows, most)
     end
   end
   return list
@@ -103,15 +103,43 @@ local function join(list, depth, ndim, width)
 end
 
 
+local function values_text(x, most)
+  local rows = {}
+  local list = collect(x, 1, 0, x._size, FLOATS[args.DTYPE_NAMES[x._dtype]], rows, most)
+  return join(list, 1, #x._shape, widest(rows))
+end
+
+
 --- The values and `<NDArray 2x3 @cpu(0)>`.
 function NDArray.__tostring(x)
   if not rawget(x, "_h") then
     return rawget(x, "_shape") and "<NDArray " .. table.concat(x._shape, "x") .. " without memory>" or "<NDArray freed>"
   end
-  local rows = {}
-  local list = collect(x, 1, 0, x._size, FLOATS[args.DTYPE_NAMES[x._dtype]], rows)
-  local text = join(list, 1, #x._shape, widest(rows))
-  return ("\n%s\n<NDArray %s @%s>"):format(text, table.concat(x._shape, "x"), tostring(x.context))
+  return ("\n%s\n<NDArray %s @%s>"):format(values_text(x, MOST), table.concat(x._shape, "x"), tostring(x.context))
+end
+
+
+-- How many rows are written when the outer axes show at most so many entries.
+local function rows_shown(x, most)
+  local n = 1
+  for axis = 1, #x._shape - 1 do
+    n = n * math.min(x._shape[axis], most)
+  end
+  return n
+end
+
+
+--- The array in at most about so many rows, for the prompt; the dtype stands with the shape unless it is float32.
+-- @tparam NDArray x
+-- @int rows
+function NDArray.text(x, rows)
+  local most = MOST
+  while most > 2 and rows_shown(x, most) > rows do
+    most = most - 2
+  end
+  local dtype = args.DTYPE_NAMES[x._dtype]
+  return ("%s\n<NDArray %s%s @%s>"):format(values_text(x, most), table.concat(x._shape, "x"),
+    dtype ~= "float32" and " " .. dtype or "", tostring(x.context))
 end
 
 

@@ -1,4 +1,4 @@
---- Random arrays: `ty.nd.random` (contract 3.3). Seeds and states: random.lua.
+--- Random arrays: `ty.nd.random`. Seeds and states: random.lua.
 --
 -- The parameters of a distribution are all numbers (`shape` says how many draws, {1} if nil) or all arrays (a draw, or
 -- `shape` draws, for each element). Each call takes the next draw of its device.
@@ -7,6 +7,7 @@
 --
 -- @module tycho.ndarray_random
 
+local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local attrs = require "tycho.attrs"
 local call = require "tycho.ndarray_call"
@@ -168,5 +169,5 @@ function draw.shuffle(...)
 end
 
 
---- The namespace: the functions above, and operators by the rest of their names (`pdf_normal`, `normal_like`).
+-- The namespace: the functions above, and operators by the rest of their names (`pdf_normal`, `normal_like`).
 return op.namespace("nd.random", { "_random_", "_sample_" }, draw)

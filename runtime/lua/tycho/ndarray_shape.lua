@@ -22,7 +22,7 @@ local NDArray, is_array = class.NDArray, class.is_array
 local shape_of = {}
 
 
--- Reshape codes (sheet 1.13) -----------------------------------------------------------------------------------------
+-- Reshape codes -----------------------------------------------------------------------------------------
 
 local function fail_reshape(x, target, text)
   Error.raise{ code = "shape", func = "NDArray:reshape", argument = "shape", expected = x._size .. " elements",
@@ -144,6 +144,7 @@ end
 
 
 --- A view under another shape.
+-- @tparam NDArray x
 -- @tparam {int,...} shape sizes and codes 0, -1, -2, -3, -4 (see `decode`); also as separate numbers
 -- @tparam[opt] table options reverse = true matches from the right
 -- @treturn NDArray another count of elements is E(shape)
@@ -215,6 +216,7 @@ end
 local SQUEEZE = args.form("NDArray:squeeze", { { "axis", "dims?" }, { "inplace", "boolean", false } })
 
 --- Without the dimensions of 1: all of them, or those given (others E(shape)).
+-- @tparam NDArray x
 -- @param axis number or list, nil for all
 function NDArray.squeeze(x, ...)
   local a = SQUEEZE(...)

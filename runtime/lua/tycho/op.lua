@@ -1,11 +1,13 @@
---- The registry of operators, and operators as one row of text (contract 3.13, X13, X25).
+--- The registry of operators, and operators as one row of text.
 --
 --     ty.op.list()                                  names of all operators
 --     ty.op.info("Convolution")                     name, aliases, doc, inputs, outputs, params, tier
+--     ty.op.count()                                 how many, by tier
 --     ty.op.pointwise{name = "swish2", args = {"a"}, formula = "a / (1 + exp(-a))", grad = {"..."}}
 --
 -- @module tycho.op
 
+local pairs = require("tycho.iterate").pairs
 local ffi = require "ffi"
 local native = require "tycho.ffi"
 local args = require "tycho.args"
@@ -36,19 +38,34 @@ end
 
 --- What the registry knows of an operator.
 -- @string name name or alias
--- @treturn table name, aliases, doc, inputs and outputs (port texts: "x!" is changed in place, "[x]" is hidden, "x*n" as
---   many as parameter n says), params (`{name, type, default, doc}`; default nil: required), tier
+-- @treturn table name, aliases, doc, gradient (in words; of a row its formulas), inputs and outputs (port texts: "x!" is
+--   changed in place, "[x]" is hidden, "x*n" as many as parameter n says), params (`{name, type, default, doc}`; default
+--   nil: required), tier
 function op.info(name)
   local schema = type(name) == "string" and registry.find(name)
   if not schema then
     Error.unknown{ func = "op.info", argument = tostring(name), what = "operator", names = registry.names(true) }
   end
-  local params = {}
+  local params, gradient = {}, ffi.new("const char *[1]")
+  check(C.ty_op_gradient(schema.name, gradient), "op.info")
   for i, p in ipairs(schema.params) do
     params[i] = { name = p.name, type = p.type, default = p.default, doc = p.doc }
   end
   return { name = schema.name, aliases = { unpack(schema.aliases) }, doc = schema.doc, inputs = words(schema.inputs),
-    outputs = words(schema.outputs), params = params, tier = schema.tier }
+    outputs = words(schema.outputs), params = params, tier = schema.tier, gradient = native.text(gradient[0]) }
+end
+
+
+--- How many operators there are, by tier: 1 what most networks are made of, 2 the rest of what symbols are written with,
+-- 3 the old functions of arrays and what else has no place above; 0 those that `op.pointwise` added.
+-- @treturn table `{[0] = added, tier 1, tier 2, tier 3, total = all}`
+function op.count()
+  local count = { [0] = 0, 0, 0, 0, total = 0 }
+  for _, name in ipairs(registry.names()) do
+    local tier = registry.find(name).tier
+    count[tier], count.total = count[tier] + 1, count.total + 1
+  end
+  return count
 end
 
 

@@ -1,4 +1,4 @@
---- Updates of parameters: `ty.optimizer` (contract 3.8, sheet 9).
+--- Updates of parameters: `ty.optimizer`.
 --
 -- An optimizer knows the rules: rates, decays, counts. An updater keeps the states of the parameters, by index (from 0)
 -- or name, and applies the optimizer to gradients.
@@ -15,6 +15,7 @@
 --
 -- @module tycho.optimizer
 
+local pairs = require("tycho.iterate").pairs
 local base = require "tycho.optimizer_base"
 local Class = require "tycho.class"
 local Error = require "tycho.error"

@@ -4,6 +4,7 @@
 --
 -- @module tycho.optimizer_adaptive
 
+local pairs = require("tycho.iterate").pairs
 local base = require "tycho.optimizer_base"
 local call = require "tycho.ndarray_call"
 local class = require "tycho.ndarray_class"

@@ -7,6 +7,7 @@
 --
 -- @module tycho.optimizer_base
 
+local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local call = require "tycho.ndarray_call"
 local class = require "tycho.ndarray_class"
@@ -340,7 +341,9 @@ end
 
 
 --- Runs an update operator whose result is the weight.
+-- @string op name of the operator
 -- @tparam {NDArray,...} inputs the weight first
+-- @tparam table params
 function base.run(op, inputs, params)
   call.params(op, "Optimizer:update", inputs, params, inputs[1])
 end

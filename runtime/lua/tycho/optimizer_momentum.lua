@@ -56,7 +56,11 @@ end
 
 
 --- One operator for all of a list of weights of one dtype.
+-- @tparam Optimizer self
 -- @string prefix "multi_" or "preloaded_multi_"
+-- @tparam {NDArray,...} weights
+-- @tparam {NDArray,...} grads
+-- @tparam table states one per weight
 -- @tparam table params further parameters
 -- @tparam[opt] table arrays rates and decays as arrays behind the others
 function SGD._update_many(self, prefix, weights, grads, states, params, arrays)

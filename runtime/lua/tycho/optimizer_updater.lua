@@ -2,6 +2,7 @@
 --
 -- @module tycho.optimizer_updater
 
+local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local base = require "tycho.optimizer_base"
 local class = require "tycho.ndarray_class"

@@ -9,12 +9,14 @@
 local Error = require "tycho.error"
 local commands = require "tycho.prompt.commands"
 local complete = require "tycho.prompt.complete"
+local manual = require "tycho.prompt.manual"
 local show = require "tycho.prompt.show"
 
 local Session = {}
 Session.__index = Session
 
 local LARGE = 2 ^ 18                                     -- elements; results above are held weakly
+local COLOURS = { error = "31", note = "2", sign = "1" } -- numbers of ANSI sequences: red, faint, bold
 local HERE = debug.getinfo(1, "S").source:match("^@(.*/)") or "@none"
 
 
@@ -55,9 +57,19 @@ function Session.new(options)
     plain = options.plain, terminal = options.terminal, editor = options.editor,
     write = options.write or function(...) io.stdout:write(...) end,
   }, Session)
+  local term, no_colour = os.getenv("TERM"), os.getenv("NO_COLOR")
+  session.colours = options.terminal and not options.plain and term ~= "dumb" and (no_colour or "") == ""
   session:forget()
   session.env = environment(session)
   return session
+end
+
+
+--- A text in a colour, on terminals that have them.
+-- @string kind "error", "note" or "sign"
+-- @string text
+function Session:paint(kind, text)
+  return self.colours and ("\27[%sm%s\27[0m"):format(COLOURS[kind], text) or text
 end
 
 
@@ -87,13 +99,6 @@ local function expression(text, name)
 end
 
 
-local function pass(...)
-  return ...
-end
-
-Session.pass = pass
-
-
 local function incomplete(message)
   return message ~= nil and message:sub(-7) == "'<eof>'"
 end
@@ -114,6 +119,13 @@ function Session:compile(text)
 end
 
 
+local function pass(...)
+  return ...
+end
+
+Session.pass = pass
+
+
 -- The frames of the caller's code at an error, with their locals.
 local function frames()
   local list, level = {}, 3
@@ -129,7 +141,7 @@ local function frames()
         if not name then
           break
         end
-        if name:sub(1, 1) ~= "(" then
+        if name:sub(1, 1) ~= "(" and value ~= pass then
           table.insert(frame.locals, { name = name, value = value })
         end
       end
@@ -142,15 +154,23 @@ end
 
 local function report(session, e)
   if Error.is_error(e) and e.code == "interrupted" then
-    session.write("interrupted\n")
+    local place = e.epoch and (" in epoch %d, batch %d"):format(e.epoch, e.nbatch or 0) or ""
+    session.write(session:paint("error", "interrupted" .. place), "\n")
     return
   end
-  session.write(type(e) == "string" and e or tostring(e), "\n")
+  local first, rest = (type(e) == "string" and e or show(e)):match("^([^\n]*)(.*)$")
+  session.write(session:paint("error", first), rest, "\n")
   for i, frame in ipairs(session.frames or {}) do
     if i < #session.frames then
       session.write("  ", frame.text, "\n")
     end
   end
+end
+
+
+-- A value's text; the line that says what an array is steps back.
+local function value_text(session, value)
+  return (show(value):gsub("<NDArray [^\n]*>$", function(line) return session:paint("note", line) end))
 end
 
 
@@ -161,7 +181,7 @@ local function finish(session, mute, ok, ...)
   end
   for i = 1, mute and 0 or select("#", ...) do
     local value = select(i, ...)
-    session.write(show(value), "\n")
+    session.write(value_text(session, value), "\n")
   end
   if select("#", ...) > 0 and (...) ~= nil then
     keep(session, (...))
@@ -173,15 +193,16 @@ end
 --- Runs a chunk with the session's variables, prints what it returns.
 -- @func chunk
 -- @bool[opt] mute print nothing
+-- @param ... what the chunk is called with
 -- @treturn boolean whether it ended without an error
-function Session:run(chunk, mute)
+function Session:run(chunk, mute, ...)
   setfenv(chunk, self.env)
   jit.off(chunk, true)
   self.frames = nil
   return finish(self, mute, xpcall(chunk, function(e)
     self.frames = frames()
     return e
-  end, pass))
+  end, ...))
 end
 
 
@@ -220,55 +241,34 @@ function Session:use(module)
 end
 
 
--- An operator as the registry describes it.
-local function operator_text(info)
-  local lines = { ("%s(%s) -> %s"):format(info.name, table.concat(info.inputs, ", "), table.concat(info.outputs, ", ")), info.doc }
-  for _, p in ipairs(info.params) do
-    lines[#lines + 1] = ("  %-16s %s%s  %s"):format(p.name, p.type, p.default and " = " .. p.default or ", required", p.doc or "")
+-- The value of a path of names; nil where it leads nowhere. Nothing is called.
+local function named_value(session, name)
+  if not name:find("^[%a_][%w_%.:%[%]]*$") then
+    return nil
   end
-  if info.aliases[1] then
-    lines[#lines + 1] = "  also " .. table.concat(info.aliases, ", ")
-  end
-  return table.concat(lines, "\n")
+  local ok, value = pcall(session.value, session, (name:gsub(":", ".")))
+  return ok and value or nil
 end
 
 
--- `?name`: what the registry says, else the value.
+-- `?name`: what is known of the name; the value itself where nothing is.
 local function explain(session, name)
-  local ty = require "tycho"
-  local ok, info = pcall(ty.op.info, name:match("[%w_]+$") or name)
-  if ok then
-    session.write(operator_text(info), "\n")
-    return
+  local value = named_value(session, name)
+  local text, known = manual.text(name, value)
+  if not known and value ~= nil then
+    text = show(value)
   end
-  local found, value = pcall(session.value, session, name)
-  session.write(found and value ~= nil and show(value) or ("nothing is known about " .. name), "\n")
-end
-
-
--- `??name`: the lines that define a function.
-local function source(session, name)
-  local value = session:value(name)
-  local info = type(value) == "function" and debug.getinfo(value, "S")
-  local file = info and info.source:sub(1, 1) == "@" and io.open(info.source:sub(2))
-  if not file then
-    session.write("no source: ", show(value), "\n")
-    return
-  end
-  local n = 0
-  for line in file:lines() do
-    n = n + 1
-    if n >= info.linedefined and n <= info.lastlinedefined then
-      session.write(line, "\n")
-    end
-  end
-  file:close()
+  local first, rest = text:match("^([^\n]*)(.*)$")
+  session.write(session:paint("sign", first), rest, "\n")
 end
 
 
 local function special(session, line)
-  if line:sub(1, 2) == "??" then
-    source(session, line:sub(3):match("%S+") or "")
+  if line:find("^%?+%s*$") then
+    commands.help(session)
+  elseif line:sub(1, 2) == "??" then
+    local name = line:sub(3):match("%S+") or ""
+    session.write(manual.source(name, named_value(session, name)), "\n")
   elseif line:sub(1, 1) == "?" then
     explain(session, line:sub(2):match("%S+") or "")
   elseif line:sub(1, 1) == "!" then
@@ -281,6 +281,16 @@ local function special(session, line)
     end
     commands[name](session, rest)
   end
+end
+
+
+-- A line of a script, pasted: its local variable would end with the line, so it becomes one of the session.
+local function without_local(text)
+  local name, after = text:match("^%s*local%s+([%a_][%w_%s,]*)(=?)")
+  if name and (after == "=" or name:find("^function%s")) then
+    return (text:gsub("^(%s*)local%s+", "%1", 1))
+  end
+  return text
 end
 
 
@@ -298,15 +308,15 @@ function Session:feed(line)
   if text:match("^%s*$") then
     return false
   end
-  local chunk, message, more = self:compile(text)
+  local chunk, message, more = self:compile(without_local(text))
   if more and not ended then
     self.pending = text
     return true
   elseif not chunk then
-    self.write(message, "\n")
+    self.write(self:paint("error", message), "\n")
     return false
   end
-  self:run(chunk, text:match(";%s*$") ~= nil)
+  self:run(chunk, text:match(";%s*$") ~= nil, pass)
   return false
 end
 
@@ -328,7 +338,9 @@ local function open_editor(session)
   if folder then
     os.execute("mkdir -p '" .. folder:gsub("'", "'\\''") .. "'")
   end
-  session.editor.open(path, function(text) return complete(session.env, text) end)
+  session.editor.open(path, function(text)
+    return complete(session.env, session.pending and session.pending .. "\n" .. text or text)
+  end)
 end
 
 
@@ -336,7 +348,7 @@ end
 local function read(session, editing)
   local sign = session.pending and ">> " or "> "
   if editing then
-    local line = session.editor.read(sign)
+    local line = session.editor.read(session:paint("sign", sign))
     if line and line:match("%S") then
       session.editor.add(line)
     end
@@ -354,10 +366,11 @@ local function step(session, editing)
   local line = read(session, editing)
   if line == nil then
     session.over = true
+    session.write(session.terminal and "\n" or "")
   elseif line == false then
     session.pending = nil
-  else
-    session:feed(line)
+  elseif not (session.pending and editing and line:match("^%s*$") and session.editor.waiting()) then
+    session:feed(line)                                   -- a blank line amid pasted text ends nothing
   end
   io.stdout:flush()
 end
@@ -367,7 +380,8 @@ end
 function Session:loop()
   local editing = self.terminal and not self.plain
   if self.terminal then
-    self.write(("Tycho %s, %s. :help lists commands, Ctrl-D leaves.\n"):format(require("tycho").version, jit.version))
+    self.write(self:paint("note", ("Tycho %s, %s. :help lists commands, Ctrl-D leaves."):format(
+      require("tycho").version, jit.version)), "\n")
   end
   if editing then
     open_editor(self)

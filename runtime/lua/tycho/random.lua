@@ -1,4 +1,4 @@
---- Seeds and states of random numbers, and the functions that draw them: `ty.random` (contract 3.13).
+--- Seeds and states of random numbers, and the functions that draw them: `ty.random`.
 --
 -- Every device has a state: a seed and the number of draws so far. Equal seeds give equal numbers, on CPU and GPU.
 --
@@ -8,6 +8,7 @@
 --
 -- @module tycho.random
 
+local pairs = require("tycho.iterate").pairs
 local ffi = require "ffi"
 local native = require "tycho.ffi"
 local args = require "tycho.args"

@@ -1,5 +1,5 @@
 --- Record files: byte strings one after the other, with or without an index, and what a record of a labelled image is
--- (`ty.recordio`, contract 3.5, sheet 6.4).
+-- (`ty.recordio`).
 --
 --     local w = ty.recordio.MXIndexedRecordIO("data.idx", "data.rec", "w")
 --     w:write_idx(0, ty.recordio.pack(ty.recordio.IRHeader{ 0, 4, 0, 0 }, bytes))

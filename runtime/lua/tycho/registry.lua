@@ -1,4 +1,4 @@
---- The operators as the native registry describes them, and the reading of a call of one (contract 1.2, last line).
+--- The operators as the native registry describes them, and the reading of a call of one.
 --
 --     local schema = registry.find("Convolution")          -- nil when there is none of that name; aliases too
 --     schema.name, schema.inputs, schema.params[1].name, schema.variadic
@@ -12,6 +12,7 @@
 --
 -- @module tycho.registry
 
+local pairs = require("tycho.iterate").pairs
 local ffi = require "ffi"
 local native = require "tycho.ffi"
 local args = require "tycho.args"
@@ -78,7 +79,9 @@ function registry.at(index)
   schema.input_names, schema.variadic = read_ports(schema.inputs)
   for k = 1, info.nparam do
     local p = read_param(index, k - 1)
-    schema.params[k], schema.by_name[p.name] = p, p
+    if not p.name:find("^__") then                       -- not for users (op/custom.c)
+      schema.params[k], schema.by_name[p.name] = p, p
+    end
   end
   schemas[index] = schema
   return schema
@@ -198,6 +201,8 @@ local function read_keyword(call, key, value)
     set_param(call, p, value)
   elseif attrs.is_annotation(key) or attrs.wrap(key) ~= key then
     call.attrs[attrs.wrap(key)] = attrs.text(value, call.func, key)
+  elseif schema.name == "Custom" then                    -- what its class is made with
+    call.params[key] = attrs.text(value, call.func, key)
   else
     for _, input in ipairs(schema.input_names) do
       if input == plain then

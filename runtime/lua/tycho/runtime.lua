@@ -1,10 +1,11 @@
---- What this build and this machine can do (contract 3.13).
+--- What this build and this machine can do.
 --
 --     for _, f in ipairs(ty.runtime.Features()) do print(f.name, f.enabled) end
 --     ty.runtime.is_enabled("CUDA")
 --
 -- @module tycho.runtime
 
+local pairs = require("tycho.iterate").pairs
 local native = require "tycho.ffi"
 local Error = require "tycho.error"
 

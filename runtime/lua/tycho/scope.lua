@@ -1,4 +1,4 @@
---- Scopes: `X:with(f)` enters X, runs f, leaves X (on error too) and returns f's results (contract 1.6).
+--- Scopes: `X:with(f)` enters X, runs f, leaves X (on error too) and returns f's results.
 --
 -- A class becomes a scope by `scope.make(Class, kind)`: its instances get `with`, `enter` and `exit`. Each kind has one
 -- stack. A class may define `entered(self, outer)`, whose result is what stands on the stack instead of the object.

@@ -12,6 +12,8 @@
 --
 -- @module tycho.symbol
 
+local iterate = require "tycho.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.args"
 local attribute = require "tycho.attribute"
 local attrs = require "tycho.attrs"
@@ -468,6 +470,13 @@ function symbol._graph(self, func)
   built.names = built.names or { arguments = graph.arguments(built.order), auxiliary = graph.auxiliary(built.order),
     outputs = self:list_outputs() }
   return built.handle, built.heads, built.count, built.names
+end
+
+
+--- Handle and heads of the graph for given shapes: what differs from `_graph` where operators are written in Lua.
+function symbol._resolved(self, wants, count, func)
+  local built = graph.resolved(self, wants, count, func, "float32")
+  return built.handle, built.heads
 end
 
 

@@ -6,6 +6,7 @@
 --
 -- @module tycho.symbol_control
 
+local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local attribute = require "tycho.attribute"
 local Class = require "tycho.class"
@@ -287,10 +288,11 @@ local function input_places(order, outer, add, Symbol)
 end
 
 
-local function node_places(nodes, order)
+local function node_places(nodes, order, func)
   local place, list = place_of(order), {}
   for i, n in ipairs(nodes) do
-    list[i] = place[n] or -1
+    list[i] = place[n] or Error.raise{ code = "value", func = func, argument = "loop_vars", expected = "every loop variable in use",
+      got = ("variable %d is not"):format(i), message = "the body must use each loop variable" }
   end
   return locations(list)
 end
@@ -314,7 +316,7 @@ local function while_loop(symbol, ...)
   local params = { num_outputs = #entries, num_out_data = #result.outs, max_iterations = a.max_iterations }
   params.cond_input_locs = input_places(cond_order, cond_outer, add, Symbol)
   params.func_input_locs = input_places(order, outer, add, Symbol)
-  params.func_var_locs, params.num_args = node_places(nodes, order), #inputs + 2
+  params.func_var_locs, params.num_args = node_places(nodes, order, func), #inputs + 2
   local s = symbol_op.compose("_while_loop", inputs, params, func)
   s._entries[1][1].bodies = { Symbol.of(cond_entries), Symbol.of(entries) }
   return hand_out(s, result, vars_list)

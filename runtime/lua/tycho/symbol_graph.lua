@@ -5,6 +5,8 @@
 --
 -- @module tycho.symbol_graph
 
+local iterate = require "tycho.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local ffi = require "ffi"
 local native = require "tycho.ffi"
 local args = require "tycho.args"
@@ -28,6 +30,12 @@ local graph_out = ffi.typeof("ty_graph *[1]")
 -- A body of control flow, as a graph that knows its heads.
 local function add_bodies(g, n, func)
   for _, body in ipairs(n.bodies or {}) do
+    for _, m in ipairs(node.walk(body._entries)) do
+      if m.custom then
+        Error.raise{ code = "unsupported", func = func, op = "Custom", node = m.name, where = m.where,
+          message = "an operator written in Lua cannot stand in a body of " .. n.op }
+      end
+    end
     local out = graph_out()
     check(C.ty_graph_parse(graph.text(body, func), out), func)
     local inner = native.own(out[0], C.ty_graph_free)
@@ -36,9 +44,10 @@ local function add_bodies(g, n, func)
 end
 
 
-local function add_node(g, n, place, out, func)
-  local keys = attrs.keys(n.attrs)
-  local list = native.attrs(keys, n.attrs)
+local function add_node(g, n, place, out, func, hints)
+  local dict = n.custom and node.merged(n.attrs, n.custom, hints and hints[n]) or n.attrs
+  local keys = attrs.keys(dict)
+  local list = native.attrs(keys, dict)
   if n.where then
     check(C.ty_graph_origin(g, n.where), func)
   end
@@ -55,14 +64,15 @@ local function add_node(g, n, place, out, func)
 end
 
 
-local function build(entries, func)
+-- hints: of operators written in Lua, node -> attributes with what their classes have inferred
+local function build(entries, func, hints)
   local out = graph_out()
   check(C.ty_graph_new(out), func)
   local g = native.own(out[0], C.ty_graph_free)
   local order, place = node.walk(entries)
   local made = entry_array(1)
   for _, n in ipairs(order) do
-    add_node(g, n, place, made, func)
+    add_node(g, n, place, made, func, hints)
   end
   local heads = entry_array(#entries)
   for i, entry in ipairs(entries) do
@@ -83,6 +93,24 @@ function graph.of(symbol, func)
     rawset(symbol, "_built", built)
   end
   return built
+end
+
+
+--- The native graph of a symbol for given shapes and dtypes: operators written in Lua have been asked for theirs.
+-- @param symbol the symbol
+-- @tparam cdata wants `ty_want[]`
+-- @int count of them
+-- @string func for errors
+-- @string[opt] default dtype of what stays unknown
+-- @treturn table as `graph.of`
+function graph.resolved(symbol, wants, count, func, default)
+  local built = graph.of(symbol, func)
+  local operator = package.loaded["tycho.operator"]      -- without it there is no such operator
+  if not operator or not operator._used(built.order) then
+    return built
+  end
+  return operator._resolve(built, wants, count, function(hints) return build(symbol._entries, func, hints) end,
+    func, default)
 end
 
 
@@ -221,7 +249,6 @@ end
 -- @treturn cdata descriptions of all outputs of all nodes, in order
 -- @treturn table the graph, as `graph.of`
 function graph.infer(symbol, given, put, func)
-  local built = graph.of(symbol, func)
   local names = attrs.keys(given)
   local wants = ffi.new("ty_want[?]", #names + 1)
   for i, name in ipairs(names) do
@@ -229,6 +256,7 @@ function graph.infer(symbol, given, put, func)
     want.name, want.desc.dtype = name, C.TY_NODTYPE
     put(want.desc, given[name], name, func)
   end
+  local built = graph.resolved(symbol, wants, #names, func)
   local out = ffi.new("ty_desc[?]", real_outputs(built.order) + 1)
   local code = C.ty_graph_infer(built.handle, wants, #names, 1, out)
   if code > 0 then

@@ -1,4 +1,4 @@
---- Symbol files: writing, and reading of all versions (sheet 1.12).
+--- Symbol files: writing, and reading of all versions.
 --
 -- The text is the core's (`ty_graph_text`, `ty_graph_parse`). A symbol that was read keeps the parsed graph, which knows the
 -- text its file stands for; its nodes are read back as Lua nodes, so it composes like any other.
@@ -60,6 +60,7 @@ local function read_node(g, i, nodes, Symbol, where)
     return node.variable(name, dict, where)
   end
   local schema = registry.find(op)
+  dict = op == "Custom" and require("tycho.operator")._own(dict) or dict
   local n = node.operator(schema, name, dict, schema.variadic and raw.nin or -1, "sym.load", where)
   for k = 0, raw.nin - 1 do
     n.inputs[k + 1] = { nodes[raw["in"][k].node + 1], raw["in"][k].out }
@@ -90,6 +91,9 @@ local function attach(symbol, g, nodes)
   local place = {}
   for i, n in ipairs(nodes) do
     place[n] = i
+    if n.custom then
+      return                                             -- the file does not say what the operator's class does
+    end
   end
   local count = #symbol._entries
   local heads = ffi.new("ty_entry[?]", count)

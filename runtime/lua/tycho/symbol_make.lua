@@ -2,6 +2,7 @@
 --
 -- @module tycho.symbol_make
 
+local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local control = require "tycho.symbol_control"
 local Error = require "tycho.error"

@@ -1,12 +1,13 @@
 --- Nodes of a graph that is not built yet: plain Lua tables, and the walks over them.
 --
--- A node is `{op, name, attrs, inputs, ports, where, bodies}`; a variable has no `op`. An entry is `{node, k}`: output k
+-- A node is `{op, name, attrs, inputs, ports, where, bodies, custom}`; a variable has no `op`. An entry is `{node, k}`: output k
 -- (from 0) of a node. A symbol is a list of entries (symbol.lua). Symbols share nodes; a node is changed by nothing but
 -- `set_attr`, which moves `edits`, so that graphs built before are known to be old. Walks are depth-first, inputs before
 -- readers, left to right: the order of all lists. They are loops, so a graph may be deep.
 --
 -- @module tycho.symbol_node
 
+local pairs = require("tycho.iterate").pairs
 local attrs = require "tycho.attrs"
 local Error = require "tycho.error"
 local registry = require "tycho.registry"
@@ -17,6 +18,18 @@ local node = {}
 node.edits = 0
 
 local VARIABLE = { inputs = {}, outputs = { "" }, mutated = {}, nvisible = 1 }
+
+
+--- One table of attributes from several, later ones first.
+function node.merged(...)
+  local all = {}
+  for i = 1, select("#", ...) do
+    for key, value in pairs(select(i, ...) or {}) do
+      all[key] = value
+    end
+  end
+  return all
+end
 
 
 --- A variable.
@@ -36,8 +49,9 @@ end
 -- @string func for errors
 -- @string where
 function node.operator(schema, name, dict, nin, func, where)
-  local ports = registry.ports(schema.name, dict, nin, func, name)
-  return { op = schema.name, name = name, attrs = dict, inputs = {}, ports = ports, where = where }
+  local custom = schema.name == "Custom" and require("tycho.operator")._ports(dict, func, name) or nil
+  local ports = registry.ports(schema.name, custom and node.merged(dict, custom) or dict, nin, func, name)
+  return { op = schema.name, name = name, attrs = dict, inputs = {}, ports = ports, where = where, custom = custom }
 end
 
 

@@ -1,10 +1,12 @@
 --- Calling operators on symbols: `ty.sym.FullyConnected{...}`, `x:reshape{...}`, `x + 1`.
 --
--- Order of one call (sheet 1.2): scope attributes, parameters as text, automatic name by the function's own name, check
+-- Order of one call: scope attributes, parameters as text, automatic name by the function's own name, check
 -- of the parameters by the registry, connection of the inputs.
 --
 -- @module tycho.symbol_op
 
+local iterate = require "tycho.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local attribute = require "tycho.attribute"
 local attrs = require "tycho.attrs"
 local Class = require "tycho.class"

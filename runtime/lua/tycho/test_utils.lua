@@ -1,4 +1,4 @@
---- Helpers for tests of operators and graphs (contract 3.14, sheet 12.6): comparison with tolerances by element type,
+--- Helpers for tests of operators and graphs: comparison with tolerances by element type,
 -- gradients by central differences, symbols against expected values, equality across devices.
 --
 --     ty.test_utils.assert_almost_equal(x, {1, 2})
@@ -10,6 +10,8 @@
 --
 -- @module tycho.test_utils
 
+local iterate = require "tycho.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.args"
 local attrs = require "tycho.attrs"
 local class = require "tycho.ndarray_class"

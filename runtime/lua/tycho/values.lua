@@ -1,7 +1,8 @@
---- The constants that stand for Python's None, slice objects, new axes and the ellipsis (contract 1.3).
+--- The constants that stand for Python's None, slice objects, new axes and the ellipsis.
 --
 -- @module tycho.values
 
+local pairs = require("tycho.iterate").pairs
 local Class = require "tycho.class"
 
 local values = {}

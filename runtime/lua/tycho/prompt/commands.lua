@@ -2,13 +2,15 @@
 --
 -- @module tycho.prompt.commands
 
+local pairs = require("tycho.iterate").pairs
+local objects = require "tycho.prompt.objects"
 local show = require "tycho.prompt.show"
 
 local commands, help = {}, {}
 
 local function command(name, usage, text, f)
   commands[name] = f
-  help[#help + 1] = ("  %-16s %s"):format(usage, text)
+  help[#help + 1] = ("  %-17s %s"):format(usage, text)
 end
 
 
@@ -17,35 +19,66 @@ local function engine()
 end
 
 
+-- -- texts of numbers -------------------------------------------------------------------------------------------------
+
+local function bytes_text(n)
+  local units, i = { "B", "KB", "MB", "GB", "TB" }, 1
+  while n >= 1024 and i < #units do
+    n, i = n / 1024, i + 1
+  end
+  return (i == 1 and "%d %s" or "%.1f %s"):format(n, units[i])
+end
+
+
+local function seconds_text(s)
+  for _, unit in ipairs{ { 1, "s" }, { 1e-3, "ms" }, { 1e-6, "us" } } do
+    if s >= unit[1] then
+      return ("%.4g %s"):format(s / unit[1], unit[2])
+    end
+  end
+  return ("%.4g ns"):format(s / 1e-9)
+end
+
+
+-- -- help, leaving ----------------------------------------------------------------------------------------------------
+
 command("help", ":help", "this list", function(session)
-  session.write("  expression;      evaluates, prints nothing; _, _1, _2 hold the last results\n")
-  session.write("  ?name  ??name    an operator's or function's help; its source\n")
-  session.write("  !command         runs a shell command\n")
-  session.write(table.concat(help, "\n"), "\n")
+  session.write([[
+  expression         is evaluated and printed; `;` behind it prints nothing; _ is the last result, _2 the one before
+  ?name  ??name      help on an operator, function, class or value; its source
+  local x = ...      makes a variable of the session, as without `local`
+  !command           a shell command
+  Tab                completes names, options, keys and files; Up, Down, Ctrl-R walk through the history
+  Ctrl-C             stops what runs, or leaves the line; variables stay. Ctrl-D leaves
+]], table.concat(help, "\n"), "\n")
 end)
 
 
-command("quit", ":quit", "leaves (also Ctrl-D)", function(session)
+command("quit", ":quit", "leaves", function(session)
   session.over = true
 end)
 
 
-command("run", ":run file", "runs a script with the prompt's variables", function(session, path)
-  local chunk, message = loadfile(path)
-  if not chunk then
-    error(message, 0)
-  end
-  session:run(chunk, true)
-end)
+-- -- running ----------------------------------------------------------------------------------------------------------
+
+command("run", ":run file words", "runs a script with the prompt's variables; its words are in `arg` and `...`",
+  function(session, rest)
+    local words = {}
+    for word in rest:gmatch("%S+") do
+      words[#words + 1] = word
+    end
+    local path = (words[1] or ""):gsub("^~/", (os.getenv("HOME") or "~") .. "/")
+    local chunk, message = loadfile(path)
+    if not words[1] or not chunk then
+      error(words[1] and message or "which file?  :run file", 0)
+    end
+    session.env.arg = { [0] = path, unpack(words, 2) }
+    session:run(chunk, true, unpack(words, 2))
+  end)
 
 
--- seconds that n runs of an expression or statement take, with everything it started
-local function measure(session, text, n)
-  local chunk, message = session:compile(text)
-  if not chunk then
-    error(message, 0)
-  end
-  setfenv(chunk, session.env)
+-- seconds that n runs of a chunk take, with everything it started
+local function measure(session, chunk, n)
   local ty = engine()
   ty.waitall()
   local start = session.editor.now()
@@ -57,88 +90,141 @@ local function measure(session, text, n)
 end
 
 
-command("time", ":time expr", "one run, waits for the devices", function(session, text)
-  session.write(("%.6g s\n"):format(measure(session, text, 1)))
+-- An expression or statement, ready to be run in the session's variables.
+local function compile(session, text, usage)
+  if not text:find("%S") then
+    error("what?  " .. usage, 0)
+  end
+  local chunk, message = session:compile(text)
+  if not chunk then
+    error(message, 0)
+  end
+  return setfenv(chunk, session.env)
+end
+
+
+command("time", ":time expr", "how long one run takes, the devices' work included", function(session, text)
+  local chunk = compile(session, text, ":time expr")
+  jit.off(chunk, true)                                   -- so that Ctrl-C is seen
+  session.write(seconds_text(measure(session, chunk, 1)), "\n")
 end)
 
 
-command("bench", ":bench expr", "seconds per run of many", function(session, text)
-  local n = 1
-  local seconds = measure(session, text, n)
-  while seconds < 0.5 and n < 1e7 do
-    n = math.ceil(n * math.min(10, 0.6 / math.max(seconds, 1e-9)))
-    seconds = measure(session, text, n)
+command("bench", ":bench expr", "the same, mean and least of many runs", function(session, text)
+  local chunk = compile(session, text, ":bench expr")
+  jit.off(chunk, true)
+  local n, once = 1, math.max(measure(session, chunk, 1), 1e-9)
+  jit.on(chunk, true)
+  local seconds = measure(session, chunk, n)             -- compiled from here on
+  while seconds < 0.05 and n < 1e7 do
+    n = math.ceil(n * math.min(10, 0.07 / math.max(seconds, 1e-9)))
+    seconds = measure(session, chunk, n)
   end
-  session.write(("%.6g s per run of %d\n"):format(seconds / n, n))
+  local sum, least, rounds = 0, math.huge, once > 1 and 2 or 7
+  for _ = 1, rounds do
+    local s = measure(session, chunk, n) / n
+    sum, least = sum + s, math.min(least, s)
+  end
+  session.write(("%s per run, at best %s (%d times %d runs)\n"):format(seconds_text(sum / rounds), seconds_text(least), rounds, n))
 end)
 
 
-command("mem", ":mem", "live native objects and Lua's heap", function(session)
-  local live, names = engine().live(), {}
-  for name in pairs(live) do
-    names[#names + 1] = name
+-- -- memory and variables ---------------------------------------------------------------------------------------------
+
+command("mem", ":mem", "native objects that live, pools, Lua's heap", function(session)
+  local live, ctx = engine().live(), engine().current_context()
+  local function row(name, text)
+    session.write(("  %-12s %s\n"):format(name, text))
   end
-  table.sort(names)
-  for _, name in ipairs(names) do
-    session.write(("  %-12s %d\n"):format(name, live[name]))
+  row("tensors", ("%d, %s"):format(live.tensors, bytes_text(live.bytes)))
+  for _, name in ipairs{ "graphs", "executors", "iters" } do
+    row(name, ("%d"):format(live[name]))
   end
-  session.write(("  %-12s %d\n"):format("lua bytes", collectgarbage("count") * 1024))
+  row("pools", ("%d, %s on %s"):format(live.pools, bytes_text(ctx:memory().pool), tostring(ctx)))
+  row("results", ("%d kept; :forget drops them"):format(session.count))
+  row("Lua's heap", bytes_text(collectgarbage("count") * 1024))
 end)
 
 
+local BYTES = { float32 = 4, float64 = 8, float16 = 2, bfloat16 = 2, uint8 = 1, int8 = 1, int32 = 4, int64 = 8, bool = 1 }
+
+-- kind, shape, dtype, device, bytes of an array; a short text of anything else
 local function describe(value)
   local ok, text = pcall(function()
-    return ("%s %s %s"):format(show(value.shape), value.dtype, tostring(value.context))
+    if type(value) == "table" and getmetatable(value) and value.dtype and value.context then
+      return ("NDArray  %s  %s  %s  %s"):format(table.concat(value.shape, "x"), value.dtype, tostring(value.context),
+        bytes_text(value.size * BYTES[value.dtype]))
+    end
   end)
-  if ok and type(value) == "table" then
+  if ok and text then
     return text
+  elseif type(value) == "table" and not getmetatable(value) then
+    local n = 0
+    for _ in pairs(value) do
+      n = n + 1
+    end
+    return n == 1 and "table, 1 entry" or ("table, %d entries"):format(n)
   end
-  return type(value) == "table" and not getmetatable(value) and "table" or (show(value):match("^[^\n]*"))
+  return objects.line(value) or show(value):match("^[^\n]*")
 end
 
 
 command("who", ":who", "the variables made here", function(session)
-  local names = {}
+  local names, width = {}, 8
   for name in pairs(session.env) do
     names[#names + 1] = tostring(name)
+    width = math.min(math.max(width, #tostring(name)), 24)
   end
   table.sort(names)
   for _, name in ipairs(names) do
-    session.write(("  %-12s %s\n"):format(name, describe(session.env[name])))
+    session.write(("  %-" .. width .. "s  %s\n"):format(name, describe(rawget(session.env, name))))
   end
 end)
 
 
-command("stat", ":stat x", "least, mean, greatest value, count of NaN", function(session, text)
-  local x = session:value(text)
-  local low, high, sum, n, bad = math.huge, -math.huge, 0, 0, 0
-  for _, v in ipairs(x:reshape{ -1 }:totable()) do
-    if v ~= v then
-      bad = bad + 1
-    else
-      low, high, sum, n = math.min(low, v), math.max(high, v), sum + v, n + 1
-    end
+command("stat", ":stat x", "least, mean, greatest value of an array, count of NaN", function(session, text)
+  local x, ty = session:value(text), engine()
+  if not ty.is_a(x, ty.nd.NDArray) then
+    error("':stat' takes an array, not " .. ty.Error.kind(x), 0)
   end
-  session.write(("  min %.6g  mean %.6g  max %.6g  NaN %d\n"):format(low, sum / n, high, bad))
+  local v = x:astype("float64"):reshape{ -1 }
+  local bad = v:ne(v)
+  local nan = bad:sum():asscalar()
+  local function least(sign)                             -- NaN out of the way
+    return sign * ty.nd.where(bad, ty.nd.full({ v.size }, math.huge, { dtype = "float64" }), v * sign):min():asscalar()
+  end
+  local sum = ty.nd.where(bad, ty.nd.zeros({ v.size }, { dtype = "float64" }), v):sum():asscalar()
+  session.write(nan == v.size and "  nothing but NaN\n" or ("  min %.6g  mean %.6g  max %.6g  NaN %d of %d\n"):format(
+    least(1), sum / (v.size - nan), least(-1), nan, v.size))
 end)
 
 
-command("forget", ":forget", "drops the last results", function(session)
+command("forget", ":forget", "drops the kept results", function(session)
   session:forget()
 end)
 
 
-command("where", ":where", "frames of the last error", function(session)
+-- -- the last error ---------------------------------------------------------------------------------------------------
+
+command("where", ":where", "the frames of the last error", function(session)
+  if not session.frames then
+    session.write("  there was no error\n")
+  end
   for i, frame in ipairs(session.frames or {}) do
     session.write(("  %d  %s\n"):format(i, frame.text))
   end
 end)
 
 
-command("locals", ":locals n", "local variables of a frame of the last error", function(session, n)
-  local frame = session.frames and session.frames[tonumber(n) or 1]
-  for _, variable in ipairs(frame and frame.locals or {}) do
-    session.write(("  %s = %s\n"):format(variable.name, show(variable.value)))
+command("locals", ":locals n", "the local variables of a frame of the last error", function(session, n)
+  local number = tonumber(n) or 1
+  local frame = session.frames and session.frames[number]
+  if not frame then
+    session.write(session.frames and ("  there are %d frames\n"):format(#session.frames) or "  there was no error\n")
+    return
+  end
+  for _, variable in ipairs(frame.locals) do
+    session.write(("  %s = %s\n"):format(variable.name, objects.line(variable.value) or show(variable.value)))
   end
 end)
 

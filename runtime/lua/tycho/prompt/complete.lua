@@ -1,6 +1,15 @@
---- What Tab offers: fields and methods along a path, operator names and their options, file names inside strings.
+--- What Tab offers: commands, members along a path, options of the call that is open, words that an option chooses from,
+-- keys and file names inside strings.
+--
+-- Nothing is evaluated but the fields of a path ("exe.outputs[1].sh"): no function is called.
 --
 -- @module tycho.prompt.complete
+
+local iterate = require "tycho.iterate"
+local next, pairs = iterate.next, iterate.pairs
+local manual = require "tycho.prompt.manual"
+local members = require "tycho.prompt.members"
+local operator = require "tycho.prompt.operator"
 
 local KEYWORDS = {
   "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local", "nil", "not", "or",
@@ -8,125 +17,248 @@ local KEYWORDS = {
 }
 
 
-local function loaded()
-  return package.loaded["tycho"]
-end
-
-
--- Adds the string keys of a value and of everything its metatable leads to.
-local function add_keys(names, value, depth)
-  if type(value) == "table" then
-    for key in pairs(value) do
-      if type(key) == "string" and key:match("^[%a_][%w_]*$") then
-        names[key] = true
-      end
-    end
-  end
-  local meta = debug.getmetatable(value)
-  local index = type(meta) == "table" and rawget(meta, "__index")
-  if depth < 8 and type(index) == "table" and index ~= value then
-    add_keys(names, index, depth + 1)
-  elseif depth < 8 and type(meta) == "table" and meta ~= value and type(value) == "table" then
-    add_keys(names, meta, depth + 1)
-  end
-end
-
-
-local function add_operators(names, value)
-  local ty = loaded()
-  if not ty or value == nil or value ~= rawget(ty, "sym") and value ~= rawget(ty, "nd") then
-    return
-  end
-  local ok, list = pcall(function() return ty.op.list() end)
-  for _, name in ipairs(ok and list or {}) do
-    names[name] = true
-  end
-end
-
-
--- The value a path of names leads to ("ty.sym"), nil when it leads nowhere.
-local function follow(env, path)
-  local value = env
-  for name in path:gmatch("[%w_]+") do
-    local ok, next_value = pcall(function() return value[name] end)
-    if not ok or next_value == nil then
-      return nil
-    end
-    value = next_value
-  end
-  return value
-end
-
-
--- Options of the operator whose braces are open before the word: "ty.sym.Convolution{data = x, ker".
-local function add_options(names, text)
-  local inside = text:match("[%w_]+%s*%b{}") and text:gsub("%b{}", "") or text
-  local operator = inside:match("([%w_]+)%s*{[^{}]*$")
-  local ty = loaded()
-  local ok, info = pcall(function() return operator and ty.op.info(operator) end)
-  if not ok or type(info) ~= "table" then
-    return
-  end
-  for _, list in ipairs{ info.params or {}, info.inputs or {} } do
-    for key, param in pairs(list) do
-      local name = type(param) == "table" and param.name or type(key) == "string" and key or param
-      if type(name) == "string" and name:match("^[%a_][%w_]*$") then
-        names[name] = true
-      end
-    end
-  end
-end
-
-
+-- The names that begin with a word, sorted; private ones only where the word asks for them.
 local function matching(names, word)
   local list = {}
   for name in pairs(names) do
-    if name:sub(1, #word) == word then
+    if name:sub(1, #word) == word and (name:sub(1, 1) ~= "_" or word ~= "") then
       list[#list + 1] = name
     end
   end
   table.sort(list)
+  return list
+end
+
+
+-- Paths ---------------------------------------------------------------------------------------------------------------
+
+-- The steps of the path that ends a text, in order: names, numbers of [1], texts of ["a"]; and what stands before it.
+local function path_before(text)
+  local steps = {}
+  while true do
+    local key = text:match("%[(%-?%d+)%]$")
+    local quoted = not key and text:match("%[[\"']([^\"'%[%]]*)[\"']%]$")
+    local name = text:match("([%a_][%w_]*)$")
+    if key or quoted then
+      table.insert(steps, 1, key and tonumber(key) or quoted)
+      text = text:gsub("%b[]$", "")
+    elseif name then
+      table.insert(steps, 1, name)
+      text = text:sub(1, -#name - 1)
+      if not text:find("[%.:]$") then
+        return steps, text
+      end
+      text = text:sub(1, -2)
+    else
+      return {}, text
+    end
+  end
+end
+
+
+-- What the steps lead to, nil when that is nothing.
+local function follow(env, steps)
+  local value = env
+  for _, step in ipairs(steps) do
+    local ok, found = pcall(function() return value[step] end)
+    if not ok or found == nil then
+      return nil
+    end
+    value = found
+  end
+  return #steps > 0 and value or nil
+end
+
+
+-- Calls ---------------------------------------------------------------------------------------------------------------
+
+local OPENER = { [")"] = "(", ["}"] = "{", ["]"] = "[" }
+
+-- The text before the call whose options are open: "ty.sym.Convolution" of "ty.sym.Convolution{data = f(x), ker", "f" of
+-- "f(x, {opt".
+local function before_brace(text)
+  local closed, last = {}, false
+  for i = #text, 1, -1 do
+    local c = text:sub(i, i)
+    if OPENER[c] then
+      closed[#closed + 1] = OPENER[c]
+    elseif c == closed[#closed] then
+      closed[#closed] = nil
+    elseif c == "{" and text:find("^,%s*{", i - #text:sub(1, i - 1):match("%s*$") - 1) then
+      last = true                                        -- the table that stands last in f(x, {...})
+    elseif c:find("[%(%[{]") then
+      return (c == "{" or c == "(" and last) and (text:sub(1, i - 1):gsub("%s*%(?%s*$", "")) or nil
+    end
+  end
+end
+
+
+local function add_operator(options, name)
+  local ok, info = pcall(function() return require("tycho.op").info(name) end)
+  if not ok then
+    return
+  end
+  for _, input in ipairs(info.inputs) do
+    options[input:match("[%w_]+")] = {}
+  end
+  for _, p in ipairs(info.params) do
+    options[p.name] = { words = operator.choices(p) }
+  end
+  options.name = {}
+end
+
+
+-- The options of the call that a text leaves open: name -> {words}; nil where no call is open.
+local function open_options(env, text)
+  local call = before_brace(text:gsub("\"[^\"\n]*\"", "0"):gsub("'[^'\n]*'", "0"))
+  local steps = call and path_before(call)
+  if not steps or #steps == 0 then
+    return nil
+  end
+  local options, f, name = {}, follow(env, steps), tostring(steps[#steps])
+  if type(f) == "table" and type(rawget(f, "class_name")) == "string" then
+    f = f.init
+  end
+  local form = type(f) == "function" and manual.form(f, name)
+  for _, p in ipairs(form and form.params or {}) do
+    options[p.name] = { words = p.type.words }
+  end
+  if not form then
+    add_operator(options, name)
+  end
+  return options
+end
+
+
+-- Strings -------------------------------------------------------------------------------------------------------------
+
+-- The text before an open quote, the quote, and what stands after it; nil outside strings.
+local function open_string(text)
+  local line = text:match("[^\n]*$")
+  local quote, from
+  for i = 1, #line do
+    local c = line:sub(i, i)
+    if quote and c == quote and line:sub(i - 1, i - 1) ~= "\\" then
+      quote = nil
+    elseif not quote and (c == '"' or c == "'") then
+      quote, from = c, i
+    end
+  end
+  if quote then
+    return text:sub(1, #text - #line + from - 1), quote, line:sub(from + 1)
+  end
+end
+
+
+local function quoted(text)
+  return "'" .. text:gsub("'", "'\\''") .. "'"
+end
+
+
+-- Files that a path could go on with; a single file closes the string.
+local function files(path, quote)
+  local folder, word = path:match("^(.*/)([^/]*)$")
+  local home = folder and folder:gsub("^~/", (os.getenv("HOME") or "~") .. "/")
+  local names = {}
+  local pipe = io.popen("ls -1ap -- " .. quoted(home or ".") .. " 2>/dev/null")
+  for name in pipe:lines() do
+    if name ~= "./" and name ~= "../" and (name:sub(1, 1) ~= "." or (word or path):sub(1, 1) == ".") then
+      names[name] = true
+    end
+  end
+  pipe:close()
+  local list = matching(names, word or path)
+  if #list == 1 and list[1]:sub(-1) ~= "/" then
+    list[1] = list[1] .. quote
+  end
+  return #(word or path), list
+end
+
+
+local function in_string(env, before, quote, word)
+  local option = before:match("([%a_][%w_]*)%s*=%s*$")
+  local options = option and open_options(env, before)
+  local names = {}
+  if options and options[option] and options[option].words then
+    for _, choice in ipairs(options[option].words) do
+      names[choice] = true
+    end
+  elseif before:find("%[%s*$") then
+    local value = follow(env, (path_before(before:gsub("%[%s*$", ""))))
+    for key in pairs(type(value) == "table" and value or {}) do
+      names[tostring(key)] = type(key) == "string" or nil
+    end
+  else
+    return files(word, quote)
+  end
+  local list = matching(names, word)
+  if #list == 1 then
+    list[1] = list[1] .. quote
+  end
   return #word, list
 end
 
 
-local function files(path)
-  local folder, word = path:match("^(.*/)([^/]*)$")
+-- Words ---------------------------------------------------------------------------------------------------------------
+
+local function command_names(word)
   local names = {}
-  local list = io.popen("ls -1ap -- '" .. (folder or "."):gsub("'", "'\\''") .. "' 2>/dev/null")
-  for name in list:lines() do
-    if name ~= "./" and name ~= "../" then
-      names[name] = true
-    end
+  for name in pairs(require "tycho.prompt.commands") do
+    names[name] = true
   end
-  list:close()
-  return matching(names, word or path)
+  return #word, matching(names, word)
+end
+
+
+-- Options of the open call come alone where no letter is typed yet; a single one gets its "=".
+local function word_or_option(env, text, word)
+  local options = open_options(env, text:sub(1, -#word - 1)) or {}
+  local names = {}
+  for name in pairs(options) do
+    names[name == "end" and "end_" or name] = true
+  end
+  if word ~= "" or next(names) == nil then
+    for _, set in ipairs{ members.set(env), members.set(_G) } do
+      for name in pairs(set) do
+        names[name] = true
+      end
+    end
+    for _, keyword in ipairs(KEYWORDS) do
+      names[keyword] = true
+    end
+    names.ty = true
+  end
+  local list = matching(names, word)
+  if #list == 1 and options[list[1]] then
+    list[1] = list[1] .. " = "
+  end
+  return #word, list
 end
 
 
 --- The continuations of the last word before the cursor.
 -- @tparam table env the prompt's variables
--- @string text the line up to the cursor
+-- @string text what stands before the cursor, earlier lines of an unfinished statement included
 -- @treturn int length of the word to complete
 -- @treturn {string,...} whole words that begin with it, sorted
 return function(env, text)
-  local _, quotes = text:gsub('"', "")
-  if quotes % 2 == 1 then
-    return files(text:match('"([^"]*)$'))
+  local command = text:match("^%s*:(%w*)$")
+  if command then
+    return command_names(command)
+  elseif text:find("^%s*:run%s") then
+    return files(text:match("^%s*:run%s+(.*)$"), "")
   end
-  local path, word = text:match("([%a_][%w_%.:]*)[%.:]([%w_]*)$")
-  local names = {}
-  if path then
-    local value = follow(env, path)
-    add_keys(names, value, 0)
-    add_operators(names, value)
-    return matching(names, word)
+  text = text:gsub("^%s*%?%??", "")
+  local before, quote, inside = open_string(text)
+  if before then
+    return in_string(env, before, quote, inside)
   end
-  add_keys(names, env, 0)
-  add_keys(names, _G, 0)
-  add_options(names, text)
-  for _, keyword in ipairs(KEYWORDS) do
-    names[keyword] = true
+  local word = text:match("[%w_]*$")
+  local rest = text:sub(1, -#word - 1)
+  if rest:find("[%w_%]][%.:]$") then
+    local steps = path_before(rest:sub(1, -2))
+    local value = follow(env, steps)
+    return #word, value ~= nil and matching(members.set(value), word) or {}
   end
-  return matching(names, text:match("[%w_]*$"))
+  return word_or_option(env, text, word)
 end

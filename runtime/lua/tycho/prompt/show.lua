@@ -1,9 +1,13 @@
 --- Values as the prompt prints them.
 --
--- Plain tables are opened to a small depth and length; everything that knows how to write itself does so. Nothing here
--- reads a whole large array: that is left to the array's own `tostring`, which prints the edges.
+-- Plain tables are opened to a small depth and length, on one line where they fit; the engine's objects are drawn by
+-- objects.lua, everything else by its own `tostring`.
 --
 -- @module tycho.prompt.show
+
+local iterate = require "tycho.iterate"
+local next, pairs = iterate.next, iterate.pairs
+local objects = require "tycho.prompt.objects"
 
 local DEPTH, ENTRIES, WIDTH = 3, 24, 100                 -- tables inside tables; entries per table; columns of one line
 
@@ -71,12 +75,23 @@ local function table_text(t, depth)
 end
 
 
+-- Whether a table writes itself.
+local function has_text(t)
+  local meta = debug.getmetatable(t)
+  return type(meta) == "table" and meta.__tostring ~= nil
+end
+
+
 function render(value, depth)
   if type(value) == "string" then
     return (("%q"):format(value):gsub("\\\n", "\\n"))
   elseif type(value) == "number" then
     return ("%.14g"):format(value)
-  elseif type(value) == "table" and not getmetatable(value) then
+  end
+  local text = (depth == 0 and objects.text or objects.line)(value)
+  if text then
+    return text
+  elseif type(value) == "table" and not has_text(value) then
     return table_text(value, depth)
   end
   return tostring(value)

@@ -1,0 +1,37 @@
+/* part.h - one direction of a convolution as oneDNN primitives: the convolution itself and the copies around it.
+**
+** Operands are X (data or its gradient), W (weight or its gradient), Y (output or its gradient). `images` of the batch
+** go through at once. What the primitive wants may be blocked: then a copy enters or leaves.
+*/
+#pragma once
+#include "../op/conv.h"
+#include "library.h"
+
+enum { FORWARD, DATA, WEIGHT };
+enum { X, W, Y, OPERANDS };
+
+struct shape {                                        /* of one direction */
+  const struct conv *param;
+  const ty_desc *x, *w, *y;
+  int     which, act;
+  bool    bias, winograd;
+  int64_t images;                                     /* at once */
+};
+
+/* Bytes that a direction needs beside its arrays: blocked operands of `images` images, and the primitive's own. */
+struct rooms { size_t x, y, w, pad; };
+
+struct part {
+  enum { NEW, READY, UNABLE } made;
+  int threads;                                        /* for which it was made */
+  bool winograd; struct rooms rooms;                  /* as which, within which */
+  dnnl_stream_t stream;
+  dnnl_primitive_t conv, copy[OPERANDS];              /* copy NULL: the primitive takes the plain array */
+  dnnl_memory_t outside[OPERANDS], inside[OPERANDS], bias, pad;
+  void *packed;                                       /* blocked weight, of this version of that array */
+  uint64_t version; const void *of;
+};
+
+bool    part_rooms(const struct shape *s, struct rooms *out);                   /* false: oneDNN cannot */
+void    part_make(struct part *p, const struct shape *s, const struct rooms *r);
+void    part_release(struct part *p);

@@ -1,0 +1,514 @@
+/* image_record.c - "image_record": labelled images of a record file, decoded and changed by several threads.
+**
+** The reader's thread (iter.c) hands out places of records as jobs in a ring; workers take them in order, read, decode
+** and change the image into the job's memory; the reader takes the results in order. So batches do not depend on the
+** number of threads. A failure belongs to its job, and comes out in its turn.
+**
+** Which records: with an index (path_imgidx) an equal share of its entries for each part; without, the records that
+** begin within an equal share of the bytes. With `shuffle` their order is a permutation that follows from (seed, epoch).
+*/
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include "augment.h"
+
+#define MAGIC 0xced7230au
+enum { WHOLE, FIRST, MIDDLE, LAST, HEAD = 8, HEADER = 24, MOST_THREADS = 64 };
+
+struct labels { int64_t *id; float *value; int64_t n; int cap, cap_value; };   /* of path_imglist, sorted by id */
+
+struct job { int64_t at, epoch; uint64_t number; void *data; float *label; int code; struct failure *failure; bool done; };
+
+struct image_record {
+  struct reader base;
+  struct augment augment;
+  char *path;
+  int fd;
+  int64_t size, begin, end;                           /* bytes; the part */
+  int64_t *place, count;                              /* of all records of the part, if they are known ahead */
+  int64_t *order;                                     /* NULL: as in the file */
+  struct labels labels;
+  bool listed;                                        /* labels come from path_imglist */
+  uint64_t seed, seed_aug;
+  int64_t width;                                      /* labels per image */
+  int64_t next, at;                                   /* number of the next job in the epoch, its place in the file */
+  pthread_mutex_t lock;
+  pthread_cond_t work, done;
+  pthread_t thread[MOST_THREADS];
+  struct job *job;
+  int threads, started, ring;
+  int64_t made, begun, taken, running;                /* jobs of the epoch so far; under the lock */
+  bool quit;
+};
+
+/* -- records ------------------------------------------------------------------------------------------------------- */
+
+static int broken(const struct image_record *r, int64_t at, const char *what)
+{
+  return fail(TY_EFORMAT, "'%s', byte %lld: %s", r->path, (long long)at, what);
+}
+
+static int read_at(const struct image_record *r, int64_t at, void *out, size_t n)
+{
+  for (size_t done = 0; done < n;) {
+    ssize_t got = pread(r->fd, (char *)out + done, n - done, (off_t)(at + (int64_t)done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return fail(TY_EIO, "cannot read '%s': %s", r->path, strerror(errno));
+    if (got == 0) return broken(r, at, "the file ends within a record");
+    done += (size_t)got;
+  }
+  return TY_OK;
+}
+
+static int read_head(const struct image_record *r, int64_t at, uint32_t *flag, int64_t *bytes)
+{
+  uint32_t head[2];
+  if (at < 0 || at > r->size - HEAD) return broken(r, at, "the file ends within the head of a record");
+  TRY(read_at(r, at, head, HEAD));
+  if (head[0] != MAGIC) return broken(r, at, "no record begins here (wrong magic)");
+  *flag = head[1] >> 29;
+  *bytes = head[1] & 0x1fffffff;
+  if (*bytes > r->size - HEAD - at) return broken(r, at, "the file ends within a record");
+  return TY_OK;
+}
+
+/* The parts of the record at `at`, with the magic between them, into `text` (NULL: nothing is kept); next: behind it. */
+static int read_record(const struct image_record *r, int64_t at, struct room *text, int64_t *n, int64_t *next)
+{
+  const uint32_t magic = MAGIC;
+  uint32_t flag = WHOLE;
+  int64_t bytes = 0, total = 0;
+  for (bool inside = false;; inside = true) {
+    TRY(read_head(r, at, &flag, &bytes));
+    if (inside != (flag == MIDDLE || flag == LAST)) return broken(r, at, "the parts of a record are out of order");
+    if (text) {
+      size_t want = (size_t)(total + 4 + bytes);
+      void *grown = want <= text->n ? text->p : mem_grow(text->p, want);
+      if (!grown) return TY_EMEMORY;
+      *text = (struct room){ grown, MAX(want, text->n) };
+      if (inside) memcpy((char *)text->p + total, &magic, 4);
+      TRY(read_at(r, at + HEAD, (char *)text->p + total + (inside ? 4 : 0), (size_t)bytes));
+    }
+    total += bytes + (inside ? 4 : 0);
+    at += HEAD + (int64_t)align_up((size_t)bytes, 4);
+    if (flag == WHOLE || flag == LAST) break;
+  }
+  *n = total;
+  *next = at;
+  return TY_OK;
+}
+
+/* The first record that begins at `at` or behind. */
+static int find_record(const struct image_record *r, int64_t at, int64_t *out)
+{
+  uint32_t words[4096];
+  for (at = (int64_t)align_up((size_t)at, 4); at <= r->size - HEAD;) {
+    int64_t n = MIN((int64_t)COUNT(words), (r->size - at) / 4);
+    TRY(read_at(r, at, words, (size_t)n * 4));
+    for (int64_t i = 0; i + 1 < n; i++)
+      if (words[i] == MAGIC && words[i + 1] >> 29 <= FIRST) { *out = at + 4 * i; return TY_OK; }
+    at += 4 * (n - 1);                                /* a head may begin with the last word */
+  }
+  *out = r->size;
+  return TY_OK;
+}
+
+static int add_place(struct image_record *r, int *cap, int64_t at)
+{
+  NEED(r->count < INT32_MAX && GROW(r->place, (int)r->count, *cap), TY_EMEMORY, "out of memory");
+  r->place[r->count++] = at;
+  return TY_OK;
+}
+
+static int by_place(const void *a, const void *b)
+{
+  int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+  return (x > y) - (x < y);
+}
+
+static int read_index(struct image_record *r, const char *path, int64_t parts, int64_t index)
+{
+  struct lines l = { 0 };
+  char *line = NULL;
+  int cap = 0, code = stream_open(&l.stream, path);
+  while (code == TY_OK && (code = lines_next(&l, &line)) == TY_OK && line) {
+    char *tab = strchr(line, '\t'), *end = NULL;
+    int64_t at = tab ? strtoll(tab + 1, &end, 10) : 0;
+    if (!*line) continue;
+    if (tab && end != tab + 1 && at >= 0) code = add_place(r, &cap, at);
+    else code = fail(TY_EFORMAT, "'%s', line %lld: expected a key and an offset", path, (long long)l.number);
+  }
+  lines_close(&l);
+  TRY(code);
+  qsort(r->place, (size_t)r->count, sizeof *r->place, by_place);
+  int64_t share = (r->count + parts - 1) / parts, from = MIN(share * index, r->count), to = MIN(from + share, r->count);
+  if (r->place) memmove(r->place, r->place + from, sizeof *r->place * (size_t)(to - from));
+  r->count = to - from;
+  return TY_OK;
+}
+
+static int list_records(struct image_record *r)
+{
+  int cap = 0;
+  for (int64_t at = r->begin, n; at < r->end;) {
+    TRY(add_place(r, &cap, at));
+    TRY(read_record(r, at, NULL, &n, &at));
+  }
+  return TY_OK;
+}
+
+static int find_part(struct image_record *r, int64_t parts, int64_t index)
+{
+  int64_t share = (int64_t)align_up((size_t)((r->size + parts - 1) / parts), 4);
+  TRY(find_record(r, MIN(share * index, r->size), &r->begin));
+  return find_record(r, MIN(share * (index + 1), r->size), &r->end);
+}
+
+/* -- labels -------------------------------------------------------------------------------------------------------- */
+
+static int read_labels(struct image_record *r, const struct lines *l, char *line)
+{
+  struct labels *t = &r->labels;
+  char *end;
+  NEED((t->n + 1) * r->width < INT32_MAX && GROW(t->id, (int)t->n, t->cap), TY_EMEMORY, "out of memory");
+  t->id[t->n] = strtoll(line, &end, 10);
+  bool good = end != line;
+  for (int64_t k = 0; good && k < r->width; k++) {
+    NEED(GROW(t->value, (int)(t->n * r->width + k), t->cap_value), TY_EMEMORY, "out of memory");
+    line = end;
+    t->value[t->n * r->width + k] = strtof(line, &end);
+    good = *line == '\t' && end != line;
+  }
+  NEED(good && *end == '\t', TY_EFORMAT, "'%s', line %lld: expected a number, %lld labels and a path between tabs", l->stream.path,
+       (long long)l->number, (long long)r->width);
+  t->n++;
+  return TY_OK;
+}
+
+struct row { int64_t id, place; };
+static int by_id(const void *a, const void *b)
+{
+  const struct row *x = a, *y = b;
+  return x->id != y->id ? (x->id > y->id) - (x->id < y->id) : (x->place > y->place) - (x->place < y->place);
+}
+
+static int sort_labels(struct image_record *r)
+{
+  struct labels *t = &r->labels;
+  struct row *row = NEWS(struct row, t->n);
+  float *value = NEWS(float, t->n * r->width);
+  bool room = row && value;
+  for (int64_t i = 0; room && i < t->n; i++) row[i] = (struct row){ t->id[i], i };
+  if (room) qsort(row, (size_t)t->n, sizeof *row, by_id);
+  for (int64_t i = 0; room && i < t->n; i++) {
+    t->id[i] = row[i].id;
+    memcpy(value + i * r->width, t->value + row[i].place * r->width, sizeof(float) * (size_t)r->width);
+  }
+  mem_free(row);
+  mem_free(room ? t->value : value);
+  if (room) t->value = value;
+  return room ? TY_OK : TY_EMEMORY;
+}
+
+static int read_list(struct image_record *r, const char *path)
+{
+  struct lines l = { 0 };
+  char *line = NULL;
+  int code = stream_open(&l.stream, path);
+  while (code == TY_OK && (code = lines_next(&l, &line)) == TY_OK && line)
+    if (*line) code = read_labels(r, &l, line);
+  lines_close(&l);
+  r->listed = true;
+  return code == TY_OK ? sort_labels(r) : code;
+}
+
+static int listed_label(const struct image_record *r, int64_t id, float *out)
+{
+  int64_t low = 0, high = r->labels.n;
+  while (low < high) {
+    int64_t middle = low + (high - low) / 2;
+    if (r->labels.id[middle] < id) low = middle + 1;
+    else high = middle;
+  }
+  NEED(low < r->labels.n && r->labels.id[low] == id, TY_ENAME, "path_imglist has no labels of image %lld", (long long)id);
+  memcpy(out, r->labels.value + low * r->width, sizeof(float) * (size_t)r->width);
+  return TY_OK;
+}
+
+/* -- one sample ---------------------------------------------------------------------------------------------------- */
+
+struct worker { struct room text; struct studio studio; };
+
+/* flag (number of labels that follow; 0: the one here), label, id, id */
+static int take_label(const struct image_record *r, const char *text, int64_t n, float *out, int64_t *head)
+{
+  uint32_t flag;
+  int64_t id;
+  NEED(n >= HEADER, TY_EFORMAT, "the record is shorter than the header of an image");
+  memcpy(&flag, text, 4);
+  memcpy(&id, text + 8, 8);
+  NEED((n - HEADER) / 4 >= flag, TY_EFORMAT, "the record ends within its labels");
+  *head = HEADER + 4 * (int64_t)flag;
+  if (r->listed) return listed_label(r, id, out);
+  NEED(MAX(flag, 1) == r->width, TY_ESHAPE, "the record has %u labels, label_width is %lld", MAX(flag, 1), (long long)r->width);
+  memcpy(out, flag ? text + HEADER : text + 4, sizeof(float) * (size_t)r->width);
+  return TY_OK;
+}
+
+static int make_sample(const struct image_record *r, struct worker *w, const struct job *j)
+{
+  struct chance chance = { r->seed_aug, (uint64_t)j->epoch, j->number, 0 };
+  int64_t n, next, head = 0;
+  TRY(read_record(r, j->at, &w->text, &n, &next));
+  TRY(take_label(r, w->text.p, n, j->label, &head));
+  struct bytes file = { (const uint8_t *)w->text.p + head, (size_t)(n - head) };
+  return augment_run(&r->augment, file, &chance, &w->studio, j->data);
+}
+
+static int run_job(const struct image_record *r, struct worker *w, struct job *j)
+{
+  int code = make_sample(r, w, j);
+  if (code == TY_OK) return code;
+  char what[400];
+  snprintf(what, sizeof what, "%s", ty_error());
+  if (!strstr(what, r->path)) fail(code, "'%s', record at byte %lld: %s", r->path, (long long)j->at, what);
+  fail_argument(r->path, NULL, NULL);
+  j->failure = failure_take(code);
+  return code;
+}
+
+static void *work(void *argument)
+{
+  struct image_record *r = argument;
+  struct worker w = { 0 };
+  pthread_mutex_lock(&r->lock);
+  for (;;) {
+    while (!r->quit && r->begun == r->made) pthread_cond_wait(&r->work, &r->lock);
+    if (r->quit) break;
+    struct job *j = &r->job[r->begun++ % r->ring];
+    if (j->done) continue;                            /* it failed before it began */
+    r->running++;
+    pthread_mutex_unlock(&r->lock);
+    int code = run_job(r, &w, j);
+    pthread_mutex_lock(&r->lock);
+    j->code = code;
+    j->done = true;
+    r->running--;
+    pthread_cond_broadcast(&r->done);
+  }
+  pthread_mutex_unlock(&r->lock);
+  mem_free(w.text.p);
+  studio_done(&w.studio);
+  return NULL;
+}
+
+/* -- the reader ---------------------------------------------------------------------------------------------------- */
+
+/* The place of the next record of the epoch; false at its end. */
+static bool next_place(struct image_record *r, int64_t *at, int *code)
+{
+  int64_t n;
+  *code = TY_OK;
+  if (r->place) {
+    if (r->next == r->count) return false;
+    *at = r->place[r->order ? r->order[r->next] : r->next];
+    return true;
+  }
+  if (r->at >= r->end) return false;
+  *at = r->at;
+  *code = read_record(r, r->at, NULL, &n, &r->at);
+  if (*code != TY_OK) r->at = r->end;
+  return true;
+}
+
+static void hand_out(struct image_record *r)
+{
+  int64_t at;
+  int code;
+  while (r->made - r->taken < r->ring && next_place(r, &at, &code)) {
+    struct job *j = &r->job[r->made % r->ring];
+    j->at = at;
+    j->epoch = r->base.epoch;
+    j->number = (uint64_t)r->next++;
+    j->code = code;
+    j->failure = code == TY_OK ? NULL : failure_take(code);
+    j->done = code != TY_OK;
+    pthread_mutex_lock(&r->lock);
+    r->made++;
+    pthread_cond_signal(&r->work);
+    pthread_mutex_unlock(&r->lock);
+  }
+}
+
+static int next_image(struct reader *reader, void *data, float *label, bool *more)
+{
+  struct image_record *r = (struct image_record *)reader;
+  hand_out(r);
+  *more = r->taken < r->made;
+  if (!*more) return TY_OK;
+  struct job *j = &r->job[r->taken++ % r->ring];
+  pthread_mutex_lock(&r->lock);
+  while (!j->done) pthread_cond_wait(&r->done, &r->lock);
+  pthread_mutex_unlock(&r->lock);
+  if (j->code != TY_OK) {
+    failure_tell(j->failure);
+    failure_drop(j->failure);
+    j->failure = NULL;
+    return j->code;
+  }
+  memcpy(data, j->data, desc_bytes(&r->base.data));
+  memcpy(label, j->label, desc_bytes(&r->base.label));
+  return TY_OK;
+}
+
+static void mix(struct image_record *r)
+{
+  struct chance c = { r->seed, (uint64_t)r->base.epoch, 0, 0 };
+  for (int64_t i = 0; i < r->count; i++) r->order[i] = i;
+  for (int64_t i = r->count - 1; i > 0; i--) {
+    c.sample = (uint64_t)i, c.used = 0;
+    int64_t k = chance_below(&c, i + 1), held = r->order[i];
+    r->order[i] = r->order[k];
+    r->order[k] = held;
+  }
+}
+
+/* Jobs that nobody waits for any more are dropped. */
+static int rewind_images(struct reader *reader)
+{
+  struct image_record *r = (struct image_record *)reader;
+  pthread_mutex_lock(&r->lock);
+  r->begun = r->made;
+  while (r->running > 0) pthread_cond_wait(&r->done, &r->lock);
+  r->begun = r->made = r->taken = 0;
+  pthread_mutex_unlock(&r->lock);
+  for (int i = 0; i < r->ring; i++) {
+    failure_drop(r->job[i].failure);
+    r->job[i].failure = NULL;
+  }
+  r->next = 0;
+  r->at = r->begin;
+  if (r->order) mix(r);
+  return TY_OK;
+}
+
+static void close_images(struct reader *reader)
+{
+  struct image_record *r = (struct image_record *)reader;
+  pthread_mutex_lock(&r->lock);
+  r->quit = true;
+  pthread_cond_broadcast(&r->work);
+  pthread_mutex_unlock(&r->lock);
+  for (int i = 0; i < r->started; i++) pthread_join(r->thread[i], NULL);
+  for (int i = 0; r->job && i < r->ring; i++) {
+    failure_drop(r->job[i].failure);
+    mem_free(r->job[i].data);
+    mem_free(r->job[i].label);
+  }
+  if (r->fd >= 0) close(r->fd);
+  pthread_cond_destroy(&r->work);
+  pthread_cond_destroy(&r->done);
+  pthread_mutex_destroy(&r->lock);
+  augment_close(&r->augment);
+  void *rest[] = { r->job, r->path, r->place, r->order, r->labels.id, r->labels.value, r };
+  for (int i = 0; i < COUNT(rest); i++) mem_free(rest[i]);
+}
+
+/* -- opening ------------------------------------------------------------------------------------------------------- */
+
+static int open_file(struct image_record *r, const char *path)
+{
+  struct stat info;
+  r->path = mem_text(path);
+  if (!r->path) return TY_EMEMORY;
+  r->fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (r->fd < 0 || fstat(r->fd, &info) != 0) {
+    fail(TY_EIO, "cannot open '%s': %s", path, strerror(errno));
+    fail_argument(path, NULL, NULL);
+    return TY_EIO;
+  }
+  r->size = (int64_t)info.st_size;
+  return TY_OK;
+}
+
+static int find_images(struct image_record *r, const struct options *o)
+{
+  int64_t parts, index;
+  bool shuffle;
+  const char *path = option_text(o, "path_imgidx", "");
+  TRY(option_part(o, &parts, &index));
+  TRY(option_bool(o, "shuffle", false, &shuffle));
+  TRY(*path ? read_index(r, path, parts, index) : find_part(r, parts, index));
+  if (shuffle && !*path) TRY(list_records(r));
+  if (shuffle && r->place) {
+    r->order = NEWS(int64_t, r->count);
+    if (!r->order) return TY_EMEMORY;
+  }
+  path = option_text(o, "path_imglist", "");
+  return *path ? read_list(r, path) : TY_OK;
+}
+
+static int read_shapes(struct image_record *r, const struct options *o)
+{
+  int dtype;
+  int64_t seed;
+  TRY(option_shape(o, "data_shape", NULL, &r->base.data));
+  TRY(dtype_parse(option_text(o, "dtype", "float32"), &dtype));
+  NEED(dtype == TY_F32 || dtype == TY_U8, TY_EDTYPE, "dtype is %s, expected float32 or uint8", dtype_name(dtype));
+  r->base.data.dtype = dtype;
+  TRY(option_int(o, "label_width", 1, 1, &r->width));
+  NEED(r->width <= 1 << 20, TY_EVALUE, "label_width is %lld, at most 1048576 are possible", (long long)r->width);
+  r->base.label = (ty_desc){ .dtype = TY_F32, .ndim = 1, .dim = { r->width } };
+  TRY(option_int(o, "seed", 0, INT64_MIN, &seed));
+  r->seed = (uint64_t)seed;
+  TRY(option_int(o, "seed_aug", seed, INT64_MIN, &seed));
+  r->seed_aug = (uint64_t)seed;
+  return augment_open(o, &r->base.data, dtype, &r->augment);
+}
+
+static int start(struct image_record *r, const struct options *o)
+{
+  int64_t threads;
+  TRY(option_int(o, "preprocess_threads", 4, 1, &threads));
+  r->threads = (int)MIN(threads, MOST_THREADS);
+  r->ring = 2 * r->threads + 2;
+  r->job = NEWS(struct job, r->ring);
+  if (!r->job) return TY_EMEMORY;
+  for (int i = 0; i < r->ring; i++) {
+    r->job[i].data = mem_new(desc_bytes(&r->base.data));
+    r->job[i].label = mem_new(desc_bytes(&r->base.label));
+    if (!r->job[i].data || !r->job[i].label) return TY_EMEMORY;
+  }
+  for (; r->started < r->threads; r->started++)
+    NEED(pthread_create(&r->thread[r->started], NULL, work, r) == 0, TY_EMEMORY, "cannot start a thread of an iterator");
+  return TY_OK;
+}
+
+static int set_up(struct image_record *r, const struct options *o)
+{
+  TRY(read_shapes(r, o));
+  TRY(open_file(r, option_text(o, "path_imgrec", "")));
+  TRY(find_images(r, o));
+  TRY(option_int(o, "first_epoch", 0, 0, &r->base.epoch));
+  TRY(start(r, o));
+  return rewind_images(&r->base);
+}
+
+static int open_images(const struct options *o, struct reader **out)
+{
+  struct image_record *r = NEW(struct image_record);
+  if (!r) return TY_EMEMORY;
+  r->base.kind = &reader_image_record;
+  r->fd = -1;
+  pthread_mutex_init(&r->lock, NULL);
+  pthread_cond_init(&r->work, NULL);
+  pthread_cond_init(&r->done, NULL);
+  int code = set_up(r, o);
+  if (code != TY_OK) { close_images(&r->base); return code; }
+  *out = &r->base;
+  return TY_OK;
+}
+
+const struct reader_kind reader_image_record = { "image_record", open_images, next_image, rewind_images, close_images, .silent = true };

@@ -1,0 +1,214 @@
+--- The doc comments of the library's source files, for the prompt's help.
+--
+-- The files are read once, when help is first asked for. A comment block that begins with three dashes belongs to the
+-- line of code below it; a file's first block describes the module.
+--
+--     comments.at(path, line)        --> entry or nil
+--     comments.named("fit")          --> list of entries: functions, methods, classes, modules of that name
+--     entry.title, entry.name, entry.kind, entry.path, entry.line, entry.text
+--
+-- @module tycho.prompt.comments
+
+local pairs = require("tycho.iterate").pairs
+local comments = {}
+
+local HERE = debug.getinfo(1, "S").source:match("^@(.*)prompt/[^/]*$")
+
+local index                                              -- {by_place = {}, by_name = {}}
+
+
+-- What a line of code defines: title ("Module:fit"), name ("fit"), kind; nil when it defines nothing that has a name.
+local function defined(line)
+  local title = line:match("^%s*function%s+([%w_%.:]+)")
+  if title then
+    return title, title:match("[%w_]+$"), "function"
+  elseif line:match("^%s*local%s+function") then
+    return nil
+  end
+  local quoted = line:match("extend%(\"([%w_]+)\"") or line:match("kind%(\"([%w_]+)\"") or line:match("class%(\"([%w_]+)\"")
+  if quoted then
+    return quoted, quoted, "class"
+  end
+  title = line:match("^%s*local%s+([%w_]+)%s*=") or line:match("^%s*([%w_%.]+)%s*=")
+  return title, title and title:match("[%w_]+$"), "value"
+end
+
+
+local function module_name(block)
+  for _, line in ipairs(block) do
+    local name = line:match("^@module%s+(%S+)") or line:match("^@classmod%s+(%S+)")
+    if name then
+      return name
+    end
+  end
+end
+
+
+-- "@function cpu": a function that no line of code names.
+local function tagged_name(block)
+  for _, line in ipairs(block) do
+    local name = line:match("^@function%s+(%S+)")
+    if name then
+      return name, name:match("[%w_]+$"), "function"
+    end
+  end
+end
+
+
+local function add(entry)
+  index.by_place[entry.path .. ":" .. entry.line] = entry
+  index.by_name[entry.name] = index.by_name[entry.name] or {}
+  table.insert(index.by_name[entry.name], entry)
+end
+
+
+local function note(path, n, line, block)
+  local module = module_name(block)
+  local title, name, kind = tagged_name(block)
+  if not title then
+    title, name, kind = defined(line)
+  end
+  if module then
+    title, name, kind = module:gsub("^tycho", "ty"), module:match("[%w_]+$"), "module"
+  end
+  if name then
+    add{ title = title, name = name, kind = kind, path = path, line = n, text = block }
+  end
+end
+
+
+local function read_file(path)
+  local block, n = nil, 0
+  for line in io.lines(path) do
+    n = n + 1
+    local first = line:match("^%-%-%-%s?([^%-].*)$") or line:match("^%-%-%-$")
+    if first then
+      block = { (first:gsub("^%-%-%-$", "")) }
+    elseif block and line:find("^%-%-") then
+      block[#block + 1] = line:match("^%-%-%s?(.*)$")
+    elseif block then
+      note(path, n, line, block)
+      block = nil
+    end
+  end
+end
+
+
+local function read_all()
+  index = { by_place = {}, by_name = {} }
+  local list = io.popen("ls '" .. HERE:gsub("'", "'\\''") .. "'*.lua 2>/dev/null")
+  for path in list:lines() do
+    read_file(path)
+  end
+  list:close()
+end
+
+
+--- The entry of the code that begins at a line.
+-- @string path as `debug.getinfo` names the file, without "@"
+-- @int line
+function comments.at(path, line)
+  if not index then
+    read_all()
+  end
+  return index.by_place[path .. ":" .. line]
+end
+
+
+--- All entries of a name.
+-- @string name the last part: "fit", "Module"
+-- @treturn {entry,...} perhaps empty
+function comments.named(name)
+  if not index then
+    read_all()
+  end
+  return index.by_name[name] or {}
+end
+
+
+--- All names that have an entry.
+function comments.names()
+  comments.named("")
+  local list = {}
+  for name in pairs(index.by_name) do
+    list[#list + 1] = name
+  end
+  return list
+end
+
+
+-- Text ----------------------------------------------------------------------------------------------------------------
+
+-- tag -> type; "" where the tag does not say it
+local TYPES = { string = "text", int = "integer", bool = "boolean", number = "number", func = "function", tab = "table",
+  param = "" }
+
+
+-- "@tparam[opt] table a the dictionary" as {name = "a", type = "table, optional", text = "the dictionary"}.
+local function parameter(line)
+  local tag, mark, rest = line:match("^@(%w+)(%b[])%s*(.*)$")
+  if not tag then
+    tag, rest = line:match("^@(%w+)%s*(.*)$")
+  end
+  local kind = TYPES[tag]
+  if tag == "tparam" then
+    kind, rest = rest:match("^(%S+)%s+(.*)$")
+  end
+  local name, text = (rest or ""):match("^(%S+)%s*(.*)$")
+  if kind and name then
+    return { name = name, type = kind .. (mark and (kind ~= "" and ", " or "") .. "optional" or ""), text = text }
+  end
+end
+
+
+local function result(line)
+  local text = line:match("^@treturn%b[]%s+%S+%s*(.*)$") or line:match("^@treturn%s+%S+%s*(.*)$") or line:match("^@return%s+(.*)$")
+  return text and { text = text, result = true }
+end
+
+
+-- Lines end in paragraphs and tags; what follows a tag belongs to it.
+local function read_line(parts, line)
+  line = line:gsub("@{([%w_%.:]+)|?([^}]*)}", "%1"):gsub("%s*%([cs][oh][ne][te][rt][^%s%)]* [%d][^%)]*%)", "")
+  if line:sub(1, 1) == "@" then
+    local part = parameter(line) or result(line) or {}
+    table.insert(part.name and parts.params or part.result and part.text ~= "" and parts.results or {}, part)
+    parts.last = part
+  elseif parts.last then
+    parts.last.text = (parts.last.text or "") .. " " .. line:match("^%s*(.*)$")
+  else
+    table.insert(parts.lines, line)
+  end
+end
+
+
+--- An entry's comment, tags in words.
+-- @tparam table entry
+-- @treturn table lines (list of texts), params (list of `{name, type, text}`), results (list of `{text}`)
+function comments.parts(entry)
+  local parts = { lines = {}, params = {}, results = {} }
+  for _, line in ipairs(entry and entry.text or {}) do
+    read_line(parts, line)
+  end
+  while parts.lines[#parts.lines] == "" do
+    table.remove(parts.lines)
+  end
+  return parts
+end
+
+
+--- The first sentence of an entry's comment.
+function comments.summary(entry)
+  local text = {}
+  for _, line in ipairs(entry.text) do
+    if line == "" or line:sub(1, 1) == "@" then
+      break
+    end
+    text[#text + 1] = line
+  end
+  text = table.concat(text, " ")
+  return text:match("^(.-[%.:])%s") or text
+end
+
+
+return comments

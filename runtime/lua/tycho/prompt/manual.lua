@@ -1,0 +1,344 @@
+--- What `?name` says: operators from the registry, functions and classes from their comments and call forms.
+--
+--     manual.text("ty.mod.Module", value)     value: what the name stands for, if it stands for something
+--
+-- A function's parameters are read from the form (args.lua) that it holds on to, so help never disagrees with what the
+-- function takes.
+--
+-- @module tycho.prompt.manual
+
+local pairs = require("tycho.iterate").pairs
+local comments = require "tycho.prompt.comments"
+local operator = require "tycho.prompt.operator"
+local Error = require "tycho.error"
+local registry = require "tycho.registry"
+
+local manual = {}
+
+local WIDTH = 100                                        -- columns of running text
+
+
+-- Adds a text to the lines, broken between words.
+local function add_text(lines, text, indent)
+  local line = indent
+  for word in text:gmatch("%S+") do
+    if #line + #word >= WIDTH and line ~= indent then
+      lines[#lines + 1] = line
+      line = indent
+    end
+    line = line .. (line == indent and "" or " ") .. word
+  end
+  lines[#lines + 1] = line
+end
+
+
+-- "  name               text", further lines under the text.
+local function add_row(lines, name, text)
+  local rows = {}
+  add_text(rows, text, (" "):rep(22))
+  rows[1] = ("  %-19s "):format(name) .. rows[1]:sub(23)
+  for _, row in ipairs(rows) do
+    lines[#lines + 1] = row
+  end
+end
+
+
+-- Functions -----------------------------------------------------------------------------------------------------------
+
+-- Visits what a function holds on to.
+local function upvalues(f)
+  local i = 0
+  return function()
+    i = i + 1
+    return debug.getupvalue(f, i)
+  end
+end
+
+
+-- The function inside one that only notes its caller (origin.lua).
+local function unwrapped(f)
+  if debug.getinfo(f, "S").source:find("tycho/origin.lua", 1, true) then
+    for name, value in upvalues(f) do
+      if name == "inner" then
+        return value
+      end
+    end
+  end
+  return f
+end
+
+
+local function is_form(value)
+  local class = type(value) == "table" and getmetatable(value)
+  return type(class) == "table" and rawget(class, "class_name") == "form"
+end
+
+
+--- The form by which a function reads its arguments; nil when it has none, or several of which none fits its name.
+-- @func f
+-- @string[opt] name the last part of the function's name
+function manual.form(f, name)
+  local found, count = nil, 0
+  for _, value in upvalues(unwrapped(f)) do
+    if is_form(value) then
+      found, count = value, count + 1
+      if name and value.func:match("[%w_]+$") == name then
+        return value
+      end
+    end
+  end
+  return count == 1 and found or nil
+end
+
+
+local function literal(value)
+  return type(value) == "string" and ("%q"):format(value) or Error.show(value)
+end
+
+
+local function signature(form, title)
+  local words = {}
+  for i, p in ipairs(form.params) do
+    words[i] = p.default ~= nil and p.name .. " = " .. literal(p.default) or p.required and p.name or "[" .. p.name .. "]"
+  end
+  if form.rest then
+    words[#words + 1] = "..."
+  end
+  return (title or form.func) .. "{" .. table.concat(words, ", ") .. "}"
+end
+
+
+-- One row per parameter of the form, with what the comment says of it.
+local function add_form(lines, form, said)
+  for i, p in ipairs(form.params) do
+    local text = p.type.text .. (p.required and ", required" or p.default ~= nil and " = " .. literal(p.default) or "")
+    local place = form.order[i] == p and "" or ", by name"
+    add_row(lines, p.name, text .. place .. (said[p.name] and "; " .. said[p.name] or ""))
+  end
+end
+
+
+-- What a comment says, with the parameters of a form if there is one.
+local function add_comment(lines, entry, form)
+  local parts, said = comments.parts(entry), {}
+  for _, line in ipairs(parts.lines) do
+    lines[#lines + 1] = line
+  end
+  for _, p in ipairs(parts.params) do
+    local known = form and form.by_name[p.name]
+    said[p.name] = known and p.text ~= "" and p.text or nil
+    if not known then
+      add_row(lines, p.name, p.type .. (p.type ~= "" and p.text ~= "" and "; " or "") .. p.text)
+    end
+  end
+  if form then
+    add_form(lines, form, said)
+  end
+  for _, r in ipairs(parts.results) do
+    add_row(lines, "returns", r.text)
+  end
+end
+
+
+local function short_path(path)
+  return path:match("([^/]*/[^/]*/[^/]*)$") or path
+end
+
+
+local function function_text(name, f)
+  local info = debug.getinfo(unwrapped(f), "S")
+  local entry = info.source:sub(1, 1) == "@" and comments.at(info.source:sub(2), info.linedefined)
+  local last = name:match("[%w_]+$")
+  local form = manual.form(f, last)
+  if not entry and not form then
+    return nil
+  end
+  local lines = {}
+  add_text(lines, form and signature(form) or entry.title, "")
+  add_comment(lines, entry, form)
+  lines[#lines + 1] = ("  source: %s:%d; ??%s shows it"):format(short_path(info.source), info.linedefined, name)
+  return table.concat(lines, "\n")
+end
+
+
+-- Operators -----------------------------------------------------------------------------------------------------------
+
+--- The help of an operator.
+-- @tparam table info what `ty.op.info` returns
+-- @treturn string
+function manual.operator(info)
+  local lines = { operator.signature(info) }
+  add_text(lines, info.doc, "  ")
+  for _, p in ipairs(info.params) do
+    local default = operator.default(p)
+    add_row(lines, p.name, ("%s%s; %s"):format(operator.type_text(p), default and " = " .. default or ", required", p.doc))
+  end
+  add_row(lines, "gradient:", info.gradient)
+  if info.aliases[1] then
+    add_row(lines, "other names:", table.concat(info.aliases, ", "))
+  end
+  add_row(lines, "example:", operator.example(info))
+  return table.concat(lines, "\n")
+end
+
+
+local function operator_text(name)
+  local last = name:match("[%w_]+$")
+  if last and registry.find(last) then
+    return manual.operator(require("tycho.op").info(last))
+  end
+end
+
+
+-- Classes and modules -------------------------------------------------------------------------------------------------
+
+local function is_class(value)
+  return type(value) == "table" and type(rawget(value, "class_name")) == "string"
+end
+
+
+local function function_names(t)
+  local names = {}
+  for name, value in pairs(t) do
+    if type(value) == "function" and type(name) == "string" and name:sub(1, 1) ~= "_" and name ~= "init" then
+      names[#names + 1] = name
+    end
+  end
+  table.sort(names)
+  return names
+end
+
+
+local function class_entry(name)
+  for _, kind in ipairs{ "class", "value", "function" } do
+    for _, entry in ipairs(comments.named(name)) do
+      if entry.kind == kind then
+        return entry
+      end
+    end
+  end
+end
+
+
+local function class_text(class)
+  local name, base = class.class_name, rawget(class, "super")
+  local form = type(class.init) == "function" and manual.form(class.init, name)
+  local lines = {}
+  add_text(lines, form and signature(form) or name, "")
+  add_comment(lines, class_entry(name), form)
+  while is_class(class) and class.class_name ~= "Object" do
+    local methods = function_names(class)
+    if methods[1] then
+      add_row(lines, ("of %s:"):format(class.class_name), table.concat(methods, " "))
+    end
+    class, base = base, base and rawget(base, "super")
+  end
+  return table.concat(lines, "\n")
+end
+
+
+-- The name under which a table was loaded; nil for others.
+local function loaded_name(value)
+  for name, module in pairs(package.loaded) do
+    if module == value and type(name) == "string" and name:find("^tycho") then
+      return name
+    end
+  end
+end
+
+
+local function module_text(module)
+  local lines = { (module:gsub("^tycho", "ty")) }
+  for _, entry in ipairs(comments.named(module:match("[%w_]+$"))) do
+    if entry.kind == "module" and entry.title == lines[1] then
+      add_comment(lines, entry)
+    end
+  end
+  return table.concat(lines, "\n")
+end
+
+
+-- By name -------------------------------------------------------------------------------------------------------------
+
+local function entry_text(entry)
+  local lines = { entry.title }
+  add_comment(lines, entry)
+  lines[#lines + 1] = ("  source: %s:%d"):format(short_path(entry.path), entry.line)
+  return table.concat(lines, "\n")
+end
+
+
+-- Entries of which a name is the last part: the only one in full, several as a list.
+local function entries_text(name)
+  local entries = comments.named(name:match("[%w_]+$") or "")
+  if #entries <= 1 then
+    return entries[1] and entry_text(entries[1])
+  end
+  local lines = {}
+  for _, entry in ipairs(entries) do
+    lines[#lines + 1] = ("%-34s %s"):format(entry.title, comments.summary(entry))
+  end
+  return table.concat(lines, "\n")
+end
+
+
+local function nearest(name)
+  local names = comments.names()
+  for _, known in ipairs(registry.names(true)) do
+    names[#names + 1] = known
+  end
+  return table.concat(Error.nearest(name:match("[%w_]*$"), names, 5), ", ")
+end
+
+
+local function value_text(name, value)
+  if type(value) == "function" then
+    return function_text(name, value) or operator_text(name)
+  elseif is_class(value) then
+    return class_text(value)
+  elseif type(value) == "table" and loaded_name(value) then
+    return module_text(loaded_name(value))
+  elseif type(value) == "table" and is_class(getmetatable(value)) then
+    return class_text(getmetatable(value))
+  end
+end
+
+
+--- The lines that define a function.
+-- @string name what was asked for
+-- @param value what the name stands for
+-- @treturn string
+function manual.source(name, value)
+  local info = type(value) == "function" and debug.getinfo(unwrapped(value), "S")
+  local file = info and info.source:sub(1, 1) == "@" and io.open(info.source:sub(2))
+  if not file then
+    local known = registry.find(name:match("[%w_]+$") or "")
+    return known and name .. " is an operator, written in C; ?" .. name .. " describes it" or "no Lua source of " .. name
+  end
+  local lines, n = { ("-- %s:%d"):format(info.source:sub(2), info.linedefined) }, 0
+  for line in file:lines() do
+    n = n + 1
+    if n >= info.linedefined and n <= info.lastlinedefined then
+      lines[#lines + 1] = line
+    end
+  end
+  file:close()
+  return table.concat(lines, "\n")
+end
+
+
+--- Help as text.
+-- @string name what was asked for: a path of names
+-- @param[opt] value what the name stands for
+-- @treturn string
+-- @treturn boolean whether anything is known
+function manual.text(name, value)
+  local text = value ~= nil and value_text(name, value) or value == nil and (operator_text(name) or entries_text(name))
+  if text then
+    return text, true
+  end
+  return ("nothing is known about '%s'; near: %s"):format(name, nearest(name)), false
+end
+
+
+return manual

@@ -1,0 +1,70 @@
+--- The names that may follow a value's dot or colon, for Tab and for lists of a module's contents.
+--
+-- Tables are asked for their keys and those of their metatables. The library's objects and modules find much of theirs
+-- only when it is asked for; a name that none of them has makes them say which they accept (Error.unknown).
+--
+-- @module tycho.prompt.members
+
+local pairs = require("tycho.iterate").pairs
+local members = {}
+
+local DEEP = 8                                           -- metatables followed
+local NOBODY = "nobody_has_this_name"
+
+
+local function add_keys(names, value, depth)
+  if type(value) == "table" then
+    for key in pairs(value) do
+      if type(key) == "string" then
+        names[key] = true
+      end
+    end
+  end
+  local meta = debug.getmetatable(value)
+  local index = type(meta) == "table" and rawget(meta, "__index")
+  if depth < DEEP and type(index) == "table" and index ~= value then
+    add_keys(names, index, depth + 1)
+  elseif depth < DEEP and type(meta) == "table" and meta ~= value and type(value) == "table" then
+    add_keys(names, meta, depth + 1)
+  end
+end
+
+
+local function add_accepted(names, value)
+  local ok, e = pcall(function() return value[NOBODY] end)
+  for _, name in ipairs(not ok and type(e) == "table" and rawget(e, "names") or {}) do
+    names[name] = true
+  end
+end
+
+
+--- All names, as keys of a table. Names that are no Lua identifiers are left out.
+-- @param value anything
+-- @treturn table
+function members.set(value)
+  local names, set = {}, {}
+  add_keys(names, value, 0)
+  if type(value) == "table" and getmetatable(value) then
+    add_accepted(names, value)
+  end
+  for name in pairs(names) do
+    if name:find("^[%a_][%w_]*$") then
+      set[name] = true
+    end
+  end
+  return set
+end
+
+
+--- Names without those that begin with an underscore, sorted.
+function members.list(value)
+  local list = {}
+  for name in pairs(members.set(value)) do
+    list[#list + 1] = name:sub(1, 1) ~= "_" and name or nil
+  end
+  table.sort(list)
+  return list
+end
+
+
+return members

@@ -1,0 +1,324 @@
+"""PyTorch's side of the benchmark: peer_torch.py W1 W3 ... prints records (peer_common.py)."""
+import logging, os, subprocess, sys, tempfile, time, warnings
+warnings.filterwarnings("ignore")
+from peer_common import *
+import peer_nets
+os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", os.path.join(tempfile.gettempdir(), "tycho-bench-inductor"))
+import torch
+from torch import nn, fx
+from torch.nn import functional as F
+logging.getLogger("torch").setLevel(logging.ERROR)
+torch.set_num_threads(THREADS)
+
+
+class Steps(peer_nets.Steps):
+    def __init__(self):
+        self.root, self.graph, self.count = nn.Module(), fx.Graph(), 0
+
+    def module(self, name, module, v):
+        if not name:
+            self.count += 1
+            name = "m%d" % self.count
+        self.root.add_module(name, module)
+        return self.graph.call_module(name, (v,))
+
+    def convolve(self, v, name, ci, co, k, stride, pad, bias): return self.module(name, nn.Conv2d(ci, co, k, stride, pad, bias=bias), v)
+    def norm(self, v, name, c): return self.module(name, nn.BatchNorm2d(c, eps=1e-5, momentum=0.1), v)
+    def act(self, v, kind): return self.module("", nn.ReLU(inplace=True) if kind == "relu" else nn.Tanh(), v)
+    def drop(self, v): return self.module("", nn.Dropout(0.5), v)
+    def pooling(self, v, kind, k, stride, pad): return self.module("", (nn.MaxPool2d if kind == "max" else nn.AvgPool2d)(k, stride, pad), v)
+    def average(self, v): return self.module("", nn.AdaptiveAvgPool2d(1), v)
+    def flat(self, v): return self.graph.call_function(torch.flatten, (v, 1))
+    def full(self, v, name, ci, co): return self.module(name, nn.Linear(ci, co), v)
+    def plus(self, a, b): return self.graph.call_function(torch.add, (a, b))
+    def join(self, vs): return self.graph.call_function(torch.cat, (vs, 1))
+
+
+def put(p, name): p.copy_(torch.from_numpy(parameter(name, tuple(p.shape))))
+
+
+@torch.no_grad()
+def network(name):
+    define, shape, classes = peer_nets.NETS[name]
+    s = Steps()
+    s.graph.output(define(s, (s.graph.placeholder("data"), shape))[0])
+    net = fx.GraphModule(s.root, s.graph)
+    for key, m in net.named_modules():
+        if isinstance(m, (nn.Conv2d, nn.Linear)):
+            put(m.weight, key + "_weight")
+            if m.bias is not None:
+                m.bias.zero_()
+    return net, shape, classes
+
+
+class Language(nn.Module):
+    @torch.no_grad()
+    def __init__(self, layers, units):
+        super().__init__()
+        self.embed, self.rnn, self.pred = nn.Embedding(VOCABULARY, units), nn.LSTM(units, units, layers), nn.Linear(units, VOCABULARY)
+        put(self.embed.weight, "embed_weight"); put(self.pred.weight, "pred_weight"); put(self.pred.bias, "pred_bias")
+        for l in range(layers):
+            for theirs, ours in (("ih", "i2h"), ("hh", "h2h")):
+                put(getattr(self.rnn, "weight_%s_l%d" % (theirs, l)), "l%d_%s_weight" % (l, ours))
+                put(getattr(self.rnn, "bias_%s_l%d" % (theirs, l)), "l%d_%s_bias" % (l, ours))
+
+    def forward(self, x, y):
+        out = self.pred(self.rnn(self.embed(x))[0].flatten(0, 1))
+        return F.cross_entropy(out, y.flatten())
+
+
+def trainer(net, loss, lr):
+    sgd = torch.optim.SGD(net.parameters(), lr=lr, momentum=0.9, fused=True)
+    def step():
+        sgd.zero_grad(set_to_none=True)
+        value = loss()
+        value.backward()
+        sgd.step()
+        return value
+    return step
+
+
+def nhwc(net, x): return net.to(memory_format=torch.channels_last), x.to(memory_format=torch.channels_last)
+
+
+def training(figure, name, batch, unit, variants):
+    for variant in variants:
+        def run():
+            net, shape, classes = network(name)
+            x, y = torch.from_numpy(images((batch,) + shape)), torch.from_numpy(labels("label", batch, classes))
+            net.train()
+            if "nhwc" in variant:
+                net, x = nhwc(net, x)
+            f = torch.compile(net) if "compile" in variant else net
+            step = trainer(net, lambda: F.cross_entropy(f(x), y), RATES[name])
+            check = [step().item() for _ in range(3)]
+            rate(figure, variant, unit, batch, measure(step), check)
+            torch._dynamo.reset()
+        attempt(figure + " " + variant, run)
+
+
+def w1(): training("W1", "mlp", 100, "samples/s", ["eager"] + ["compile"] * COMPILE)
+def w2(): training("W2", "lenet", 64, "images/s", ["eager", "eager nhwc"] + ["compile"] * COMPILE)
+def w3(): training("W3", "resnet20", 128, "images/s", ["eager", "eager nhwc"] + ["compile nhwc"] * (COMPILE and not QUICK))
+
+
+def w4():
+    training("W4", "resnet50", 16, "images/s", ["eager nhwc"] + ["compile nhwc"] * (COMPILE and not QUICK))
+    for variant in ["eager nhwc", "jit"] + ["compile"] * (COMPILE and not QUICK):
+        for batch in (1, 32):
+            attempt("W4 infer " + variant, lambda: inference(variant, batch))
+
+
+@torch.no_grad()
+def inference(variant, batch):
+    net, shape, _ = network("resnet50")
+    net.eval()
+    x = torch.from_numpy(images((batch,) + shape))
+    if variant != "jit":
+        net, x = nhwc(net, x)
+    f = net
+    if variant == "jit":
+        f = torch.jit.optimize_for_inference(torch.jit.freeze(torch.jit.trace(net, x)))
+        f(x)
+    if variant == "compile":
+        import torch._inductor.config as inductor
+        inductor.freezing = True
+        f = torch.compile(net)
+    check = [f(x).double().abs().mean().item()]
+    rate("W4 infer b%d" % batch, variant, "images/s", batch, measure(lambda: f(x)), check)
+    torch._dynamo.reset()
+
+
+def w5():
+    for layers, units, steps, batch in LM:
+        for variant in ["eager"] + ["compile"] * (COMPILE and not QUICK):
+            def run():
+                net = Language(layers, units)
+                x, y = map(torch.from_numpy, tokens(steps, batch))
+                f = torch.compile(net) if variant == "compile" else net
+                step = trainer(net, lambda: f(x, y), LM_RATE)
+                check = [step().item() for _ in range(3)]
+                rate(lm_figure(layers, units, steps, batch), variant, "tokens/s", steps * batch, measure(step), check)
+                torch._dynamo.reset()
+            attempt("W5 " + variant, run)
+
+
+def settle():
+    """Loads what a first call loads, so that memory counted later is the work's."""
+    m, l = nn.Conv2d(3, 8, 3), nn.LSTM(8, 8)
+    sgd = torch.optim.SGD(m.parameters(), lr=0.1, momentum=0.9, fused=True)
+    (m(torch.randn(1, 3, 16, 16)).sum() + l(torch.randn(2, 1, 8))[0].sum()).backward()
+    sgd.step()
+
+
+def w6():
+    data = {T: tuple(map(torch.from_numpy, tokens(T, 32))) for T in BUCKETS}
+    settle()
+    forget_peak()
+    base, start = resident(), clock()
+    net = Language(2, 200)
+    now = [None]
+    one = trainer(net, lambda: net(*data[now[0]]), LM_RATE)
+    def step(T):
+        now[0] = T
+        return one()
+    for T in BUCKETS:
+        last = step(T)
+    first = clock() - start
+    def round_of(order):
+        start = clock()
+        for T in order:
+            step(T)
+        return clock() - start
+    rate("W6", "eager", "tokens/s", sum(BUCKETS) * 32, [round_of(o) for o in ORDER], [last.item()])
+    record("W6 first pass", "eager", "s", [first])
+    record("W6 memory", "eager", "MiB", [peak() - base])
+
+
+def w7():
+    x = torch.from_numpy(images((8, 32)))
+    head = torch.ones(8, 32)
+    for variant in ["eager", "jit"] + ["compile"] * COMPILE:
+        def forward():
+            net = network("deep")[0].eval()
+            with torch.no_grad():
+                f = net
+                if variant == "jit":
+                    f = torch.jit.optimize_for_inference(torch.jit.freeze(torch.jit.trace(net, x)))
+                    f(x), f(x)
+                if variant == "compile":
+                    f = torch.compile(net)
+                record("W7 forward", variant, "ns/operator", [t / 200 * 1e9 for t in measure(lambda: f(x))], [f(x).double().abs().sum().item()])
+        def both():
+            net = network("deep")[0].train()
+            f = torch.compile(net) if variant == "compile" else net
+            parameters = list(net.parameters())
+            def step():
+                for p in parameters:
+                    p.grad = None
+                f(x).backward(head)
+            step()
+            check = sum(p.grad.double().abs().sum().item() for p in parameters)
+            record("W7 both", variant, "ns/operator", [t / 200 * 1e9 for t in measure(step)], [check])
+        attempt("W7 forward " + variant, forward)
+        torch._dynamo.reset()
+        if variant != "jit":
+            attempt("W7 both " + variant, both)
+        torch._dynamo.reset()
+
+
+def w8():
+    names = [peer_nets.MEMORY[i] for i in (0, 4, 6)] if QUICK else peer_nets.MEMORY
+    for name in names:
+        for mode in ("train", "infer"):
+            subprocess.run([sys.executable, __file__, "memory:%s:%s" % (name, mode)])
+
+
+def memory(name, mode):
+    settle()
+    forget_peak()
+    base = resident()
+    if name.startswith("lstm"):
+        layers, units, steps = peer_nets.lstm_sizes(name)
+        net = Language(layers, units)
+        x, y = map(torch.from_numpy, tokens(steps, MEMORY_BATCH))
+        forward = lambda: net(x, y)
+    else:
+        net, shape, _ = network(name)
+        x, y = torch.from_numpy(images((MEMORY_BATCH,) + shape)), torch.zeros(MEMORY_BATCH, dtype=torch.long)
+        forward = lambda: F.cross_entropy(net(x), y)
+    forget_peak()
+    if mode == "train":
+        step = trainer(net.train(), forward, 1e-4)
+        step(), step()
+    else:
+        net.eval()
+        with torch.inference_mode():
+            forward(), forward()
+    record("W8 %s %s" % (name, mode), "eager", "MiB", [peak() - base])
+
+
+def w9():
+    """The price of compiling: the first step without a cache, less a later one."""
+    if not COMPILE or QUICK:
+        return
+    os.environ["TORCHINDUCTOR_FORCE_DISABLE_CACHES"] = "1"
+    for what in ("resnet50", "lm"):
+        subprocess.run([sys.executable, __file__, "compile:" + what])
+
+
+def compiling(what):
+    if what == "resnet50":
+        net, shape, classes = network("resnet50")
+        x, y = torch.from_numpy(images((16,) + shape)), torch.from_numpy(labels("label", 16, classes))
+        net, x = nhwc(net, x)
+        f = torch.compile(net)
+        step = trainer(net, lambda: F.cross_entropy(f(x), y), 0.01)
+    else:
+        net = Language(2, 200)
+        x, y = map(torch.from_numpy, tokens(60, 32))
+        f = torch.compile(net)
+        step = trainer(net, lambda: f(x, y), 0.1)
+    times = []
+    for _ in range(2):
+        start = clock()
+        step()
+        times.append(clock() - start)
+    record("W9 bind " + what, "compile", "ms", [(times[0] - times[1]) * 1e3])
+
+
+def chain(x): return torch.relu(torch.tanh(1.5 * x + 0.25) * torch.sigmoid(x) - 0.1) * x
+
+
+def w10():
+    for n in SIZES:
+        x, y, t = torch.from_numpy(images((n,))), torch.empty(n), torch.empty(n)
+        def elements(what, variant, step, check=None):
+            attempt(what, lambda: record("W10 %s %.0e" % (what, n), variant, "ns/element", [s / n * 1e9 for s in measure(step)],
+                                         check and [float(check())]))
+        def pieces():
+            torch.mul(x, 1.5, out=y)
+            y.add_(0.25).tanh_()
+            torch.sigmoid(x, out=t)
+            y.mul_(t).sub_(0.1).relu_().mul_(x)
+        with torch.inference_mode():
+            elements("copy", "copy_", lambda: y.copy_(x))
+            elements("chain", "eager", lambda: chain(x), lambda: chain(x).double().abs().mean())
+            elements("chain", "in place", pieces)
+        if COMPILE:
+            with torch.no_grad():
+                f = torch.compile(chain, dynamic=False)
+                elements("chain", "compile", lambda: f(x))
+                torch._dynamo.reset()
+        with torch.inference_mode():
+            rows = x.view(-1, 1000)
+            out = torch.empty_like(rows)
+            elements("softmax", "eager", lambda: torch.softmax(rows, 1, out=out), lambda: torch.softmax(rows, 1)[:, 7].double().sum())
+            m = x.view(SUM_SHAPE[n])
+            for axis in (0, 1):
+                s = torch.empty(SUM_SHAPE[n][1 - axis])
+                elements("sum %d" % axis, "eager", lambda: torch.sum(m, axis, out=s), lambda: m.sum(axis).double().abs().mean())
+        p = nn.Parameter(x.clone())
+        p.grad = torch.from_numpy(images((n,)))
+        elements("adam", "fused", torch.optim.Adam([p], lr=1e-5, fused=True).step)
+        shape = NORM_SHAPE[n]
+        for variant in ("eager", "eager nhwc"):
+            a, dy = torch.from_numpy(images(shape)), torch.from_numpy(images(shape))
+            if "nhwc" in variant:
+                a, dy = a.to(memory_format=torch.channels_last), dy.to(memory_format=torch.channels_last)
+            a.requires_grad_()
+            bn = nn.BatchNorm2d(shape[1])
+            wanted = [a, bn.weight, bn.bias]
+            elements("batchnorm", variant, lambda: torch.autograd.grad(bn(a), wanted, dy),
+                     lambda: torch.autograd.grad(bn(a), wanted, dy)[1].double().abs().mean())
+
+
+RUN = dict(W1=w1, W2=w2, W3=w3, W4=w4, W5=w5, W6=w6, W7=w7, W8=w8, W9=w9, W10=w10)
+for word in sys.argv[1:]:
+    part = word.split(":")
+    if part[0] == "memory":
+        attempt(word, lambda: memory(part[1], part[2]))
+    elif part[0] == "compile":
+        attempt(word, lambda: compiling(part[1]))
+    else:
+        RUN[word]()

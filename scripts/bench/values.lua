@@ -1,0 +1,76 @@
+--- Values of the benchmark, the same in every system: a table of numbers in [0, 1), read in a circle from a place that
+-- the array's name gives. peer_common.py says the same in Python.
+local ffi = require "ffi"
+local ty = require "tycho"
+
+local values = {}
+
+local COUNT = 65521
+local numbers = ffi.new("double[?]", COUNT)
+do
+  local x = 20011
+  for i = 0, COUNT - 1 do
+    x = x * 16807 % 2147483647
+    numbers[i] = x / 2147483647
+  end
+end
+
+local function place_of(name)
+  local place = 0
+  for i = 1, #name do place = (place * 131 + name:byte(i)) % COUNT end
+  return place
+end
+
+-- out[i] = f(number i of `name`); out is float memory
+local function write(out, name, n, scale, shift)
+  local place = place_of(name)
+  for i = 0, n - 1 do
+    out[i] = (numbers[place] - shift) * scale
+    place = place + 1
+    if place == COUNT then place = 0 end
+  end
+end
+jit.off(write)
+
+local function floor(out, n)
+  for i = 0, n - 1 do out[i] = math.floor(out[i]) end
+end
+jit.off(floor)
+
+local function uniform(x, name, scale, shift)
+  write(x:data(), name, x.size, scale, shift)
+  return x
+end
+
+--- Fills a weight: uniform, of the variance that keeps relu's; of a language model within 0.1; scales 1; all else 0.
+function values.parameter(x, name)
+  if name:find("_gamma$") or name:find("_moving_var$") then x[":"] = 1
+  elseif name:find("_bias$") or name:find("_beta$") or name:find("_moving_mean$") or name:find("begin_state") then x[":"] = 0
+  elseif name:find("^embed") or name:find("^l%d") or name:find("^pred") then uniform(x, name, 0.2, 0.5)
+  else uniform(x, name, math.sqrt(24 * x.shape[1] / x.size), 0.5) end
+  return x
+end
+
+--- The parameter vector of the fused operator: weights of all layers, then their biases.
+function values.lstm(x, layers, units)
+  local at = 0
+  for l = 0, layers - 1 do
+    for _, gate in ipairs{"i2h", "h2h"} do
+      write(x:data() + at, ("l%d_%s_weight"):format(l, gate), 4 * units * units, 0.2, 0.5)
+      at = at + 4 * units * units
+    end
+  end
+  ffi.fill(x:data() + at, (x.size - at) * 4)
+  return x
+end
+
+function values.images(shape) return uniform(ty.nd.zeros(shape), "data", math.sqrt(12), 0.5) end
+
+--- Whole numbers below `classes`, as floats.
+function values.labels(name, shape, classes)
+  local x = uniform(ty.nd.zeros(shape), name, classes, 0)
+  floor(x:data(), x.size)
+  return x
+end
+
+return values

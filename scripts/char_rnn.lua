@@ -1,0 +1,139 @@
+--- Learns to write a text character by character, then writes.
+--
+--   tycho scripts/char_rnn.lua                             learns from the library's documentation
+--   tycho scripts/char_rnn.lua --data input.txt --epochs 10
+--   tycho scripts/char_rnn.lua --checkpoint run/char       keeps the training in run/char.state after each epoch
+--   tycho scripts/char_rnn.lua --checkpoint run/char --resume --epochs 4 --write 2000
+--
+-- The text is cut into parallel streams. A step reads the next characters of all streams; its last states are the first
+-- ones of the step after it, so the network sees much further back than gradients go.
+
+local here = arg[0]:match("^(.*)/") or "."
+package.path = here .. "/?.lua;" .. package.path
+
+local argparse = require "argparse"
+local ffi = require "ffi"
+local ty = require "tycho"
+local common = require "common"
+local language_model = require "language_model"
+local text = require "text"
+
+local parser = argparse("char_rnn.lua", "Learns to write a text character by character.")
+parser:option("--data", "text file; default: the library's documentation")
+parser:option("--layers", "LSTM layers"):convert(tonumber):default("2")
+parser:option("--hidden", "units of a layer"):convert(tonumber):default("128")
+parser:option("--embed", "size of a character's vector"):convert(tonumber):default("32")
+parser:option("--dropout", "share of the outputs between layers that training drops"):convert(tonumber):default("0")
+parser:option("--length", "characters of a step"):convert(tonumber):default("50")
+parser:option("--batch", "parallel streams"):convert(tonumber):default("16")
+parser:option("--epochs", "passes over the text"):convert(tonumber):default("10")
+parser:option("--rate", "learning rate of Adam"):convert(tonumber):default("0.004")
+parser:option("--seed", "of weights and writing"):convert(tonumber):default("1")
+parser:option("--checkpoint", "prefix of the file to keep the training in after each epoch")
+parser:flag("--resume", "go on from the checkpoint")
+parser:option("--write", "characters to write in the end"):convert(tonumber):default("400")
+parser:option("--temperature", "below 1: likelier characters"):convert(tonumber):default("0.7")
+common.options(parser)
+local options = common.parse(parser, {epochs = 1, layers = 1, hidden = 64, write = 120})
+
+ty.random.seed(options.seed)
+
+-- Characters --------------------------------------------------------------------------------------------------------------
+
+-- byte -> number for the bytes that come, and the characters by number
+local function alphabet(characters)
+  local seen, numbers, list = {}, {}, {}
+  for c in characters:gmatch(".") do
+    seen[c:byte()] = true
+  end
+  for byte = 0, 255 do
+    numbers[byte + 1] = #list
+    list[#list + 1] = seen[byte] and string.char(byte) or nil
+  end
+  return numbers, list
+end
+
+-- the text as an array of numbers
+local function encoded(characters, numbers)
+  local bytes = ty.nd.empty({#characters}, {dtype = "uint8"})
+  ffi.copy(bytes:data(), characters, #characters)
+  return ty.nd.take{ty.nd.array(numbers), bytes:astype("int32")}
+end
+
+-- An iterator over ids from `from` to before `to`: row r of batch k is the k-th piece of stream r; labels are one further.
+local function streams(ids, from, to)
+  local steps = math.floor((to - from - 1) / (options.batch * options.length))
+  assert(steps > 0, "the text is too short for so many streams of such a length")
+  local function pieces(at)
+    local part = ids[{ty.slice(at, at + steps * options.batch * options.length)}]
+    return part:reshape{options.batch, steps, options.length}:transpose{1, 0, 2}:reshape{-1, options.length}
+  end
+  return ty.io.NDArrayIter{data = pieces(from), label = pieces(from + 1), batch_size = options.batch}
+end
+
+local characters = text.characters(options.data):gsub("\r", "")
+local numbers, list = alphabet(characters)
+local ids = encoded(characters, numbers)
+local held = math.floor(#characters * 0.9)
+local train, test = streams(ids, 0, held), streams(ids, held, #characters)
+
+-- Network -----------------------------------------------------------------------------------------------------------------
+
+local shape = {words = #list, embed = options.embed, length = options.length}
+local cells = language_model.cells(options)
+shape.begin_state = cells:begin_state{func = ty.sym.Variable}
+local state_names, outputs = {}, {}
+local loss, states = language_model.network(cells, shape)
+for i, state in ipairs(states) do
+  state_names[i], outputs[i] = shape.begin_state[i].name, ty.sym.BlockGrad{state}
+end
+local module = ty.mod.Module{ty.sym.Group{loss, unpack(outputs)}, state_names = state_names, context = ty.cpu()}
+module:bind{data_shapes = train.provide_data, label_shapes = train.provide_label}
+module:init_params{initializer = ty.init.Xavier()}
+module:init_optimizer{optimizer = "adam", optimizer_params = {learning_rate = options.rate, clip_gradient = 5}}
+
+-- One pass over the text; the perplexity of a character.
+local function pass(iter, is_train)
+  local metric = ty.metric.Perplexity{output_names = {"softmax_output"}, ignore_label = ty.null}
+  iter:reset()
+  module:set_states{value = 0}
+  for batch in iter do
+    module:forward(batch, is_train)
+    if is_train then
+      module:backward()
+      module:update()
+    end
+    module:update_metric(metric, batch.label)
+    module:set_states{states = {unpack(module:get_outputs(false), 2)}}
+  end
+  return select(2, metric:get())
+end
+
+local function bits(perplexity)
+  return math.log(perplexity) / math.log(2)
+end
+
+local file, first = options.checkpoint and options.checkpoint .. ".state", 0
+if options.resume then
+  assert(file, "--resume needs --checkpoint")
+  first = module:load_state(file).epoch
+end
+local log, valid = common.log{log = options.log, plot = options.plot, resume = options.resume and 1}, nil
+print(("%d characters, %d different ones"):format(#characters, #list))
+for epoch = first, options.epochs - 1 do
+  local started = ty.callback.clock()
+  local learnt = bits(pass(train, true))
+  local seconds = ty.callback.clock() - started
+  valid = bits(pass(test, false))
+  print(("epoch %d: %.3f bits per character in training, %.3f in the test, %.0f characters/s"):format(epoch, learnt, valid,
+    train.num_data * options.length / seconds))
+  log:epoch{epoch = epoch, train = learnt, valid = valid, seconds = seconds}
+  if file then
+    module:save_state(file, {epoch = epoch + 1})
+  end
+end
+log:close()
+
+local write = language_model.writer(cells, {words = #list, embed = options.embed, args = (module:get_params())})
+write(ids:get(0), options.write, options.temperature, function(id) io.write(list[id + 1]) end)
+print(("\n%.3f bits per character on the last tenth of the text, which was not learnt from"):format(valid or bits(pass(test, false))))

@@ -1,0 +1,215 @@
+--- Lists images and packs them into record files that ty.io.ImageRecordIter and ty.image.ImageIter read.
+--
+--   tycho scripts/im2rec.lua --list data/train photos --recursive     writes data/train.lst: number, label, path
+--   tycho scripts/im2rec.lua data/train photos --resize 256           packs data/train*.lst into .rec and .idx
+--   tycho scripts/im2rec.lua --help
+--
+-- With --recursive each folder below the root is a label, numbered in the order of the folders' names; without, the
+-- images of the root have label 0. Lists can be edited or written by other programs: lines of a number, one or more
+-- labels, and a path below the root, between tabs.
+
+local argparse = require "argparse"
+local ty = require "tycho"
+
+local parser = argparse("im2rec.lua", "Lists images and packs them into record files.")
+parser:argument("prefix", "path of the files to write, without an ending")
+parser:argument("root", "folder of the images")
+parser:flag("--list", "write lists instead of packing")
+parser:flag("--recursive", "list: look into folders; each is a label")
+parser:option("--exts", "list: endings of images, between commas"):default(".jpeg,.jpg,.png")
+parser:option("--chunks", "list: split into so many"):convert(tonumber):default("1")
+parser:option("--train-ratio", "list: part that goes to PREFIX_train"):convert(tonumber):default("1")
+parser:option("--test-ratio", "list: part that goes to PREFIX_test; the rest goes to PREFIX_val"):convert(tonumber):default("0")
+parser:flag("--no-shuffle", "list: keep the order of names")
+parser:option("--seed", "list: of the order"):convert(tonumber):default("100")
+parser:flag("--pass-through", "pack: the files as they are")
+parser:option("--resize", "pack: the shorter side"):convert(tonumber):default("0")
+parser:flag("--center-crop", "pack: the square in the middle")
+parser:option("--quality", "pack: of JPEG 0 to 100, of PNG 0 to 9"):convert(tonumber):default("95")
+parser:option("--color", "pack: 1 colour, 0 grey, -1 as stored"):convert(tonumber):choices{"-1", "0", "1"}:default("1")
+parser:option("--encoding", "pack: format of the images"):choices{".jpg", ".png"}:default(".jpg")
+parser:flag("--pack-label", "pack: all labels of a line, not only the first")
+local options = parser:parse()
+
+local function quoted(path)
+  return "'" .. path:gsub("'", "'\\''") .. "'"
+end
+
+local function lines_of(command)
+  local pipe, list = assert(io.popen(command)), {}
+  for line in pipe:lines() do
+    list[#list + 1] = line
+  end
+  pipe:close()
+  return list
+end
+
+-- -- listing ----------------------------------------------------------------------------------------------------------
+
+local function has_ending(path)
+  for ending in options.exts:gmatch("[^,%s]+") do
+    if path:lower():sub(-#ending) == ending:lower() then
+      return true
+    end
+  end
+  return false
+end
+
+-- {path, label} of the images below the root
+local function find_images()
+  local images, labels, count = {}, {}, 0
+  local depth = options.recursive and "" or "-maxdepth 1"
+  for _, path in ipairs(lines_of(("cd %s && find -L . %s -type f | LC_ALL=C sort"):format(quoted(options.root), depth))) do
+    path = path:gsub("^%./", "")
+    if has_ending(path) then
+      local folder = path:match("^(.*)/") or "."
+      if not labels[folder] then
+        labels[folder], count = count, count + 1
+        print(("label %d: %s"):format(labels[folder], folder))
+      end
+      images[#images + 1] = {path, options.recursive and labels[folder] or 0}
+    end
+  end
+  return images
+end
+
+local function shuffle(list)
+  ty.random.seed(options.seed)
+  local mixed = {}
+  local order = ty.nd.random.shuffle(ty.nd.arange{0, #list, dtype = "int32"}):totable()
+  for i, k in ipairs(order) do
+    mixed[i] = list[k + 1]
+  end
+  return mixed
+end
+
+local function write_list(path, images, from, to)
+  if to <= from then
+    return
+  end
+  local file = assert(io.open(path, "w"))
+  for i = from + 1, to do
+    file:write(("%d\t%f\t%s\n"):format(i - 1, images[i][2], images[i][1]))
+  end
+  file:close()
+  print(("%s: %d images"):format(path, to - from))
+end
+
+local function write_lists()
+  local images = find_images()
+  if #images == 0 then
+    error("no images in " .. options.root, 0)
+  end
+  if not options.no_shuffle then
+    images = shuffle(images)
+  end
+  local size = math.ceil(#images / options.chunks)
+  for chunk = 0, options.chunks - 1 do
+    local from, to = chunk * size, math.min((chunk + 1) * size, #images)
+    local name = options.prefix .. (options.chunks > 1 and "_" .. chunk or "")
+    local test = from + math.floor((to - from) * options.test_ratio)
+    local train = math.min(test + math.floor((to - from) * options.train_ratio), to)
+    if options.train_ratio == 1 and options.test_ratio == 0 then
+      write_list(name .. ".lst", images, from, to)
+    else
+      write_list(name .. "_test.lst", images, from, test)
+      write_list(name .. "_train.lst", images, test, train)
+      write_list(name .. "_val.lst", images, train, to)
+    end
+  end
+end
+
+-- -- packing ----------------------------------------------------------------------------------------------------------
+
+-- number, labels and path of a line
+local function read_line(line, path, number)
+  local fields = {}
+  for field in line:gmatch("[^\t\r]+") do
+    fields[#fields + 1] = field
+  end
+  local labels = {}
+  for i = 2, #fields - 1 do
+    labels[i - 1] = tonumber(fields[i])
+  end
+  local id = tonumber(fields[1])
+  if not id or #labels == 0 or #labels ~= #fields - 2 then
+    error(("%s:%d: expected a number, labels and a path between tabs"):format(path, number), 0)
+  end
+  return id, labels, fields[#fields]
+end
+
+local function middle_square(x)
+  local h, w = x.shape[1], x.shape[2]
+  local side = math.min(h, w)
+  return ty.image.fixed_crop(x, math.floor((w - side) / 2), math.floor((h - side) / 2), side, side)
+end
+
+local function bytes_of(path)
+  local file, why = io.open(path, "rb")
+  if not file then
+    error(why, 0)
+  end
+  local bytes = file:read("*a")
+  file:close()
+  return bytes
+end
+
+local function packed(header, path)
+  if options.pass_through then
+    return ty.recordio.pack(header, bytes_of(path))
+  end
+  return ty.nd.scope(function()
+    local x = ty.image.imread(path, {flag = options.color})
+    if options.center_crop then
+      x = middle_square(x)
+    end
+    if options.resize > 0 then
+      x = ty.image.resize_short(x, options.resize, 1)
+    end
+    return ty.recordio.pack_img(header, x, {quality = options.quality, img_fmt = options.encoding})
+  end)
+end
+
+-- Packs a list; returns how many images could not be read.
+local function pack_list(path)
+  local name = path:gsub("%.lst$", "")
+  local record = ty.recordio.MXIndexedRecordIO(name .. ".idx", name .. ".rec", "w")
+  local number, written, failed = 0, 0, 0
+  for line in io.lines(path) do
+    number = number + 1
+    local id, labels, file = read_line(line, path, number)
+    local header = ty.recordio.IRHeader{0, options.pack_label and labels or labels[1], id, 0}
+    local ok, text = pcall(packed, header, options.root .. "/" .. file)
+    if ok then
+      record:write_idx(id, text)
+      written = written + 1
+    else
+      failed = failed + 1
+      io.stderr:write(tostring(text), "\n")
+    end
+  end
+  record:close()
+  print(("%s.rec: %d images"):format(name, written))
+  return failed
+end
+
+local function pack_lists()
+  local folder, stem = options.prefix:match("^(.*/)([^/]*)$")
+  folder, stem = folder or "./", stem or options.prefix
+  local found, failed = 0, 0
+  for _, path in ipairs(lines_of(("find %s -maxdepth 1 -name '*.lst' | LC_ALL=C sort"):format(quoted(folder)))) do
+    if path:match("([^/]*)$"):sub(1, #stem) == stem then
+      found, failed = found + 1, failed + pack_list(path)
+    end
+  end
+  if found == 0 then
+    error("there is no list " .. options.prefix .. "*.lst; make one with --list", 0)
+  end
+  return failed
+end
+
+local ok, failed = pcall(options.list and write_lists or pack_lists)
+if not ok then
+  io.stderr:write(tostring(failed), "\n")
+end
+os.exit(ok and (failed or 0) == 0 and 0 or 1)

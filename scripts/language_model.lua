@@ -1,0 +1,112 @@
+--- What the language models share: the stack of cells, the network over a sequence, and writing text with it.
+--
+--     local cells = language_model.cells{layers = 2, hidden = 200, dropout = 0}
+--     local net = language_model.network(cells, {length = 30, words = 6000, embed = 200, ignore = 0})
+--     local write = language_model.writer(cells, {words = 6000, embed = 200, args = parameters})
+--     write(first_word, 50, temperature, function(word) ... return go_on end)
+
+local ty = require "tycho"
+
+local language_model = {}
+
+--- A stack of LSTM cells, l0_ at the bottom.
+-- @tparam table shape layers, hidden, dropout (between layers), fused (one operator instead of single cells)
+function language_model.cells(shape)
+  if shape.fused then
+    return ty.rnn.FusedRNNCell{shape.hidden, num_layers = shape.layers, mode = "lstm", dropout = shape.dropout, prefix = "lstm_"}
+  end
+  local stack = ty.rnn.SequentialRNNCell{}
+  for i = 0, shape.layers - 1 do
+    stack:add(ty.rnn.LSTMCell{shape.hidden, prefix = ("lstm_l%d_"):format(i)})
+    if shape.dropout > 0 and i < shape.layers - 1 then
+      stack:add(ty.rnn.DropoutCell{shape.dropout, prefix = ("dropout%d_"):format(i)})
+    end
+  end
+  return stack
+end
+
+local function embedded(data, shape)
+  return ty.sym.Embedding{data = data, input_dim = shape.words, output_dim = shape.embed, name = "embed"}
+end
+
+local function scores(outputs, shape)
+  return ty.sym.FullyConnected{data = outputs, num_hidden = shape.words, name = "pred"}
+end
+
+--- The network over `length` steps with its loss. Word number `ignore` in the labels does not count.
+-- @param cells
+-- @tparam table shape length, words (different ones), embed, ignore, layout ("NTC" or "TNC"), begin_state
+-- @treturn Symbol
+-- @treturn table states after the last step
+function language_model.network(cells, shape)
+  local inputs = embedded(ty.sym.Variable("data"), shape)
+  local outputs, states = cells:unroll{length = shape.length, inputs = inputs, layout = shape.layout or "NTC", merge_outputs = true,
+                                       begin_state = shape.begin_state}
+  local predicted = scores(ty.sym.reshape{outputs, shape = {-3, -2}}, shape)
+  local label = ty.sym.reshape{ty.sym.Variable("softmax_label"), shape = {-1}}
+  return ty.sym.SoftmaxOutput{data = predicted, label = label, use_ignore = shape.ignore ~= nil, ignore_label = shape.ignore or -1,
+                              name = "softmax"}, states
+end
+
+
+-- Writing ---------------------------------------------------------------------------------------------------------------
+
+-- One step with the states as inputs and outputs.
+local function step_network(cells, shape)
+  cells:reset()
+  local states = cells:begin_state{func = ty.sym.Variable}
+  local names = {}
+  for i, state in ipairs(states) do
+    names[i] = state.name
+  end
+  local output, after = cells(ty.sym.reshape{embedded(ty.sym.Variable("data"), shape), shape = {-3, -2}}, states)
+  return ty.sym.Group{ty.sym.softmax{scores(output, shape)}, unpack(after)}, names
+end
+
+-- A number drawn with the given probabilities; a temperature below 1 prefers likely ones.
+local function draw(probabilities, temperature)
+  local weights, sum = {}, 0
+  for i, p in ipairs(probabilities) do
+    weights[i] = p ^ (1 / temperature)
+    sum = sum + weights[i]
+  end
+  local at = ty.nd.random.uniform{shape = {1}}:asscalar() * sum
+  for i, w in ipairs(weights) do
+    at = at - w
+    if at <= 0 then
+      return i - 1
+    end
+  end
+  return #weights - 1
+end
+
+--- A function that writes with a trained network, whatever cells it was trained with.
+-- @param cells those of the training
+-- @tparam table shape words, embed, args (parameters by name)
+-- @treturn function (first, count, temperature, take): take(number) gets each number and returns false to end
+function language_model.writer(cells, shape)
+  local single = ty.is_a(cells, ty.rnn.FusedRNNCell) and cells:unfuse() or cells
+  local args = single:pack_weights(cells:unpack_weights(shape.args))
+  local net, names = step_network(single, shape)
+  local exe = net:simple_bind{ctx = ty.cpu(), data = {1, 1}, grad_req = "null"}
+  exe:copy_params_from(args, {}, {allow_extra_params = true})
+  return function(first, count, temperature, take)
+    for _, name in ipairs(names) do
+      exe.arg_dict[name][":"] = 0
+    end
+    local word = first
+    for _ = 1, count do
+      exe.arg_dict.data[":"] = word
+      local outputs = exe:forward(false)
+      word = draw(outputs[1][0]:totable(), temperature)
+      for i, name in ipairs(names) do
+        exe.arg_dict[name][":"] = outputs[i + 1]
+      end
+      if take(word) == false then
+        return
+      end
+    end
+  end
+end
+
+return language_model

@@ -1,0 +1,91 @@
+--- Saved networks for the scripts that use them: `score.lua`, `predict.lua`.
+--
+--     saved.options(parser)                                    -- adds the checkpoint, --data, --shape, --batch, --seed
+--     local model = saved.load(options)                        -- {net, arg_params, aux_params, shape, name}
+--     local module = saved.module(model, test)
+--
+-- Without a checkpoint a small network is trained on digits first, so that the scripts run anywhere.
+
+local ty = require "tycho"
+local digits = require "digits"
+local networks = require "networks"
+
+local saved = {}
+
+--- Adds what names a saved network and its images.
+function saved.options(parser)
+  parser:argument("prefix", "prefix of a checkpoint: PREFIX-symbol.json, PREFIX-0004.params; default: a network trained now"):args("?")
+  parser:argument("epoch", "epoch of the checkpoint; default: the last one"):args("?"):convert(tonumber)
+  parser:option("--data", "folder with idx files or CIFAR-10's binary files; default: images drawn here")
+  parser:option("--shape", "channels,height,width of an image, for a network that does not say")
+  parser:option("--batch", "images of a step"):convert(tonumber):default("100")
+  parser:option("--seed", "of drawn images"):convert(tonumber):default("7")
+end
+
+local function exists(path)
+  local file = io.open(path, "rb")
+  return file ~= nil and file:close()
+end
+
+-- Epochs may have gaps, but hardly more than a thousand.
+local function last_epoch(prefix)
+  local last
+  for epoch = 0, 9999 do
+    if exists(ty.model.file_name(prefix, epoch, "params")) then
+      last = epoch
+    elseif epoch > (last or 0) + 1000 then
+      break
+    end
+  end
+  return assert(last, "there is no file " .. prefix .. "-0001.params, or of another epoch")
+end
+
+-- What a network trained for a few seconds knows.
+local function trained_now()
+  print("no checkpoint is named: training a small network on digits first")
+  local x, y = digits.draw(2000, 1)
+  local net = networks.mlp{}
+  local module = ty.mod.Module{symbol = net, context = ty.cpu()}
+  ty.random.seed(1)
+  module:fit{train_data = ty.io.NDArrayIter{data = x, label = y, batch_size = 100, shuffle = true}, num_epoch = 4,
+             initializer = ty.init.Xavier(), optimizer_params = {learning_rate = 0.1, momentum = 0.9}}
+  local arg_params, aux_params = module:get_params()
+  return {net = net, arg_params = arg_params, aux_params = aux_params, name = "the network"}
+end
+
+local function shape_of(text)
+  local shape = {}
+  for size in (text or ""):gmatch("%d+") do
+    shape[#shape + 1] = tonumber(size)
+  end
+  return #shape > 0 and shape or nil
+end
+
+--- A saved network, or one trained now.
+-- @tparam table options of `saved.options`
+-- @treturn table {net, arg_params, aux_params, shape = {channels, height, width}, name}
+function saved.load(options)
+  local model
+  if options.prefix then
+    local epoch = options.epoch or last_epoch(options.prefix)
+    local net, arg_params, aux_params = ty.model.load_checkpoint(options.prefix, epoch)
+    model = {net = net, arg_params = arg_params, aux_params = aux_params, name = ("%s, epoch %d"):format(options.prefix, epoch)}
+  else
+    model = trained_now()
+  end
+  model.shape = shape_of(options.shape) or networks.input_shape(model.net)
+  assert(model.shape, "the network does not say what images it takes: name them, as --shape 3,32,32")
+  return model
+end
+
+--- The network, ready to compute.
+-- @tparam table model
+-- @tparam DataIter data
+function saved.module(model, data)
+  local module = ty.mod.Module{symbol = model.net, context = ty.cpu()}
+  module:bind{data_shapes = data.provide_data, label_shapes = data.provide_label, for_training = false}
+  module:set_params(model.arg_params, model.aux_params)
+  return module
+end
+
+return saved

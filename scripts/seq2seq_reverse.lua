@@ -1,0 +1,191 @@
+--- Teaches a network to write sequences backwards: one LSTM reads, another one writes and looks back at what was read.
+-- There is a network for each bucket of lengths; all share parameters and memory.
+--
+--   tycho scripts/seq2seq_reverse.lua
+--   tycho scripts/seq2seq_reverse.lua --longest 24 --epochs 15
+--
+-- Training shows the writer the right symbols before the one to find; the test lets it go on from its own.
+
+local here = arg[0]:match("^(.*)/") or "."
+package.path = here .. "/?.lua;" .. package.path
+
+local argparse = require "argparse"
+local ty = require "tycho"
+local common = require "common"
+
+local PAD, MARK, FIRST = 0, 1, 2                         -- fills up and never counts; begins and ends; the first symbol
+
+local parser = argparse("seq2seq_reverse.lua", "Teaches a network to write sequences backwards.")
+parser:option("--symbols", "different symbols"):convert(tonumber):default("20")
+parser:option("--longest", "symbols of the longest sequence; there is a bucket for every four"):convert(tonumber):default("12")
+parser:option("--hidden", "units of each LSTM"):convert(tonumber):default("64")
+parser:option("--embed", "size of a symbol's vector"):convert(tonumber):default("32")
+parser:option("--batch", "sequences of a step"):convert(tonumber):default("32")
+parser:option("--steps", "steps of an epoch"):convert(tonumber):default("100")
+parser:option("--epochs", "epochs"):convert(tonumber):default("10")
+parser:option("--rate", "learning rate of Adam"):convert(tonumber):default("0.005")
+parser:option("--seed", "of weights and sequences"):convert(tonumber):default("1")
+common.options(parser)
+local options = common.parse(parser, {epochs = 2, steps = 40})
+
+ty.random.seed(options.seed)
+math.randomseed(options.seed)
+
+local words = options.symbols + FIRST
+local buckets = {}
+for length = 4, options.longest, 4 do
+  buckets[#buckets + 1] = length
+end
+
+-- Sequences -----------------------------------------------------------------------------------------------------------------
+
+-- One sequence of a bucket: what is read (padded in front), what the writer sees, what it should write.
+local function sequence(length)
+  local n = length - math.random(0, 3)
+  local read, seen, wanted = {}, {MARK}, {}
+  for t = 1, length do
+    read[t] = t > length - n and math.random(FIRST, words - 1) or PAD
+  end
+  for t = 1, length + 1 do
+    wanted[t] = t <= n and read[length + 1 - t] or t == n + 1 and MARK or PAD
+    seen[t + 1] = t <= length and wanted[t] or nil
+  end
+  return read, seen, wanted
+end
+
+-- Batches of fresh sequences, bucket after bucket.
+local Sequences = ty.io.DataIter:extend("Sequences")
+
+function Sequences:init(steps)
+  Sequences.super.init(self, {batch_size = options.batch})
+  self.steps, self.default_bucket_key = steps, options.longest - options.longest % 4
+  self.provide_data, self.provide_label = self.describe(self.default_bucket_key)
+  self.at = 0
+end
+
+function Sequences.describe(length)
+  return {ty.io.DataDesc("source", {options.batch, length}), ty.io.DataDesc("target", {options.batch, length + 1})},
+    {ty.io.DataDesc("softmax_label", {options.batch, length + 1})}
+end
+
+function Sequences:reset()
+  self.at = 0
+end
+
+function Sequences:next()
+  if self.at == self.steps then
+    return nil
+  end
+  self.at = self.at + 1
+  local length = buckets[self.at % #buckets + 1]
+  local read, seen, wanted = {}, {}, {}
+  for row = 1, options.batch do
+    read[row], seen[row], wanted[row] = sequence(length)
+  end
+  local data, label = self.describe(length)
+  return ty.io.DataBatch{data = {ty.nd.array(read), ty.nd.array(seen)}, label = {ty.nd.array(wanted)}, pad = 0,
+                         bucket_key = length, provide_data = data, provide_label = label}
+end
+
+-- Network -------------------------------------------------------------------------------------------------------------------
+
+local encoder, decoder = ty.rnn.LSTMCell{options.hidden, prefix = "encoder_"}, ty.rnn.LSTMCell{options.hidden, prefix = "decoder_"}
+local shared = ty.rnn.RNNParams("")
+
+local function embed(x)
+  return ty.sym.Embedding{data = x, weight = shared:get("embed_weight"), input_dim = words, output_dim = options.embed}
+end
+
+local function linear(x, name, size)
+  return ty.sym.FullyConnected{data = x, weight = shared:get(name .. "_weight"), bias = shared:get(name .. "_bias"),
+                               num_hidden = size, flatten = false}
+end
+
+-- Scores of the symbols from the writer's outputs (N, T, H): each looks at the reader's outputs (N, L, H) that fit it best.
+local function attend(outputs, memory)
+  local fit = ty.sym.softmax{ty.sym.batch_dot{outputs, memory, transpose_b = true}, axis = -1}
+  local context = ty.sym.batch_dot{fit, memory}
+  local mixed = ty.sym.tanh{linear(ty.sym.Concat{outputs, context, dim = 2}, "mix", options.hidden)}
+  return linear(mixed, "score", words)
+end
+
+local function reader(source, length)
+  return encoder:unroll{length = length, inputs = embed(source), merge_outputs = true}
+end
+
+-- For training: the writer sees the right symbols.
+local function network(length)
+  local memory, states = reader(ty.sym.Variable("source"), length)
+  local outputs = decoder:unroll{length = length + 1, inputs = embed(ty.sym.Variable("target")), begin_state = states,
+                                 merge_outputs = true}
+  local label = ty.sym.reshape{ty.sym.Variable("softmax_label"), shape = {-1}}
+  return ty.sym.SoftmaxOutput{data = ty.sym.reshape{attend(outputs, memory), shape = {-3, -2}}, label = label, use_ignore = true,
+                              ignore_label = PAD, name = "softmax"}, {"source", "target"}, {"softmax_label"}
+end
+
+-- For the test: the writer sees what it wrote; the outputs are the symbols it chose.
+local function writer(length)
+  local source = ty.sym.Variable("source")
+  local memory, states = reader(source, length)
+  local word = ty.sym.ones_like(ty.sym.slice_axis{source, axis = 1, begin = 0, end_ = 1})
+  word = ty.sym.reshape{word, shape = {-1}} * MARK
+  local chosen, output = {dim = 1}
+  decoder:reset()
+  for t = 1, length + 1 do
+    output, states = decoder(embed(word), states)
+    local scores = attend(ty.sym.expand_dims{output, axis = 1}, memory)
+    chosen[t] = ty.sym.argmax{scores, axis = 2}
+    word = ty.sym.reshape{chosen[t], shape = {-1}}
+  end
+  return ty.sym.Concat(chosen), {"source"}, nil
+end
+
+-- Training ------------------------------------------------------------------------------------------------------------------
+
+local train = Sequences(options.steps)
+local module = ty.mod.BucketingModule{network, default_bucket_key = train.default_bucket_key, context = ty.cpu()}
+local tester = ty.mod.BucketingModule{writer, default_bucket_key = train.default_bucket_key, context = ty.cpu()}
+tester:bind{data_shapes = {train.provide_data[1]}, for_training = false}
+
+-- whether a row was written as wanted up to its end
+local function is_right(wanted, written)
+  for t, word in ipairs(wanted) do
+    if word ~= PAD and word ~= written[t] then
+      return false
+    end
+  end
+  return true
+end
+
+-- Share of fresh sequences that are written backwards without any fault, and their number.
+local function test(steps)
+  local right, n = 0, 0
+  tester:set_params(module:get_params())
+  for batch in Sequences(steps) do
+    tester:forward(ty.io.DataBatch{data = {batch.data[1]}, bucket_key = batch.bucket_key, provide_data = {batch.provide_data[1]}}, false)
+    local written, wanted = tester:get_outputs()[1]:totable(), batch.label[1]:totable()
+    for row = 1, options.batch do
+      right, n = right + (is_right(wanted[row], written[row]) and 1 or 0), n + 1
+    end
+  end
+  return right / n, n
+end
+
+local metric = ty.metric.Perplexity{PAD}
+local log, started = common.log(options), ty.callback.clock()
+
+module:fit{
+  train_data = train, eval_metric = metric, num_epoch = options.epochs, initializer = ty.init.Xavier(),
+  optimizer = "adam", optimizer_params = {learning_rate = options.rate, clip_gradient = 5},
+  epoch_end_callback = function(epoch)
+    local seconds = ty.callback.clock() - started
+    local share = test(6)
+    print(("epoch %d: perplexity %.3f, %.3f of the sequences right"):format(epoch, select(2, metric:get_global()), share))
+    log:epoch{epoch = epoch, train = select(2, metric:get_global()), valid = share, seconds = seconds}
+    started = ty.callback.clock()
+  end,
+}
+log:close()
+
+local share, n = test(32)
+print(("accuracy %.4f: that share of %d new sequences is written backwards without a fault"):format(share, n))

@@ -1,0 +1,246 @@
+-- Control flow in executors: _foreach, _while_loop, _cond (native/control.c, native/op/control.c), nested, skipped parts.
+
+local ty = require "tycho"
+
+local V, contrib = ty.sym.Variable, ty.sym.contrib
+
+local function array(t) return ty.nd.array(t, { dtype = "float64" }) end
+
+-- An executor over float64 arrays by name; gradients of all.
+local function bind(symbol, values, options)
+  local args, grads = {}, {}
+  for name, v in pairs(values) do
+    args[name] = array(v)
+    grads[name] = ty.nd.zeros(args[name].shape, { dtype = "float64" })
+  end
+  local spec = { ctx = ty.cpu(), args = args, args_grad = grads }
+  for key, v in pairs(options or {}) do spec[key] = v end
+  return symbol:bind(spec), args, grads
+end
+
+local function run(symbol, values)
+  local exe, _, grads = bind(symbol, values)
+  exe:forward{ is_train = true }
+  local heads = {}
+  for i, out in ipairs(exe.outputs) do heads[i] = ty.nd.ones(out.shape, { dtype = "float64" }) end
+  exe:backward(heads)
+  local g = {}
+  for name, x in pairs(grads) do g[name] = x:totable() end
+  return exe.outputs[1]:totable(), g, exe
+end
+
+-- d + s summed up: outputs are running sums.
+local function running(data, state)
+  return contrib.foreach(function(d, s) return d + s, d + s end, data, state)
+end
+
+describe("foreach", function()
+  it("stacks outputs and carries states", function()
+    local out, g = run(ty.sym.Group{ running(V("d"), V("s")) }, { d = { { 1, 2 }, { 3, 4 }, { 5, 6 } }, s = { 10, 20 } })
+    assert.same({ { 11, 22 }, { 14, 26 }, { 19, 32 } }, out)
+    assert.same({ { 4, 4 }, { 3, 3 }, { 2, 2 } }, g.d)   -- rows count in all later outputs and in the final state
+    assert.same({ 4, 4 }, g.s)
+  end)
+
+  it("gives a vector's rows one element", function()
+    local out = run((running(V("d"), V("s"))), { d = { 1, 2, 3 }, s = { 0 } })
+    assert.same({ { 1 }, { 3 }, { 6 } }, out)
+  end)
+
+  it("runs with one row", function()
+    assert.same({ { 3, 5 } }, (run((running(V("d"), V("s"))), { d = { { 1, 2 } }, s = { 2, 3 } })))
+  end)
+
+  it("infers free variables and states from within the body", function()
+    local outs = contrib.foreach(function(d, s)
+      local h = ty.sym.FullyConnected{ d, num_hidden = 4, name = "fc" } + s
+      return h, h
+    end, V("d"), V("s"))
+    local shapes, out = outs:infer_shape{ d = { 5, 2, 3 } }
+    local names, by_name = outs:list_arguments(), {}
+    for i, name in ipairs(names) do by_name[name] = shapes[i] end
+    assert.same({ 2, 4 }, by_name.s)
+    assert.same({ 4, 3 }, by_name.fc_weight)
+    assert.same({ 5, 2, 4 }, out[1])
+  end)
+
+  it("agrees with differences, with free variables, in all modes", function()
+    local outs = contrib.foreach(function(d, s)
+      local h = ty.sym.tanh(ty.sym.broadcast_mul(d, V("w")) + s[1] * s[2])
+      return { h, s[1] }, { h, s[2] + d }
+    end, V("d"), { V("a"), V("b") })
+    ty.test_utils.check_numeric_gradient{ sym = outs[1] + outs[2], dtype = "float64", numeric_eps = 1e-5, rtol = 1e-5,
+      atol = 1e-7,
+      location = { d = array{ { 0.1, 0.2 }, { -0.3, 0.4 }, { 0.5, -0.6 } }, a = array{ 0.3, 0.1 }, b = array{ -0.2, 0.7 },
+                   w = array{ 0.9, -1.1 } } }
+  end)
+
+  it("is the loop written out, fused or not", function()
+    local d, s = V("d"), V("s")
+    local rows = ty.sym.SliceChannel{ d, num_outputs = 3, axis = 0, squeeze_axis = true }
+    local state, list = s, {}
+    for t = 1, 3 do
+      state = ty.sym.sigmoid(rows[t] * state)
+      list[t] = state
+    end
+    local by_hand = ty.sym.stack{ list[1], list[2], list[3], axis = 0 }
+    local looped = contrib.foreach(function(x, y) local h = ty.sym.sigmoid(x * y); return h, h end, d, s)
+    local values = { d = { { 1, 2 }, { 3, -4 }, { 0.5, 6 } }, s = { 0.1, 0.2 } }
+    local a, ga = run(by_hand, values)
+    local b, gb = run(looped, values)
+    assert.same(a, b)
+    assert.same(ga, gb)
+  end)
+
+  it("nests", function()
+    local outer = contrib.foreach(function(d, s)
+      local inner, total = contrib.foreach(function(x, t) return x * t, t + x end, d, s)
+      return inner, total
+    end, V("d"), V("s"))
+    local out, g = run(outer, { d = { { { 1 }, { 2 } }, { { 3 }, { 4 } } }, s = { 1 } })
+    assert.same({ { { 1 }, { 4 } }, { { 12 }, { 28 } } }, out)
+    assert.same({ 10 }, g.s)
+  end)
+
+  it("survives its file", function()
+    local outs = running(V("d"), V("s"))
+    local again = ty.sym.load_json(outs:tojson())
+    assert.equal(outs:tojson(), again:tojson())
+    assert.same({ { 1, 2 }, { 4, 6 } }, (run(again, { d = { { 1, 2 }, { 3, 4 } }, s = { 0, 0 } })))
+  end)
+
+  it("shows its values to a monitor", function()
+    local exe = bind((running(V("d"), V("s"))), { d = { { 1 }, { 2 } }, s = { 0 } })
+    local seen = {}
+    exe:set_monitor_callback(function(name, x) seen[name] = x:totable() end)
+    exe:forward{ is_train = true }
+    assert.same({ { 1 }, { 3 } }, exe.outputs[1]:totable())
+    local last
+    for name, x in pairs(seen) do last = name:find("_1_", 1, true) and name:find("plus", 1, true) and x or last end
+    assert.same({ 3 }, last)
+  end)
+
+  it("refuses states that change their shape", function()
+    local outs = contrib.foreach(function(d, s) return d, ty.sym.Concat{ s, d, dim = 0 } end, V("d"), V("s"))
+    local ok, e = pcall(function() return bind(outs, { d = { { 1 }, { 2 } }, s = { 0 } }) end)
+    assert.is_false(ok)
+    assert.equal("shape", e.code)
+  end)
+end)
+
+-- x doubled until it is over 10
+local function doubling(most)
+  return contrib.while_loop{ cond = function(x) return ty.sym.sum(x):lt(10) end,
+    func = function(x) return x, { x * 2 } end, loop_vars = { V("x") }, max_iterations = most }
+end
+
+describe("while_loop", function()
+  it("stops with its condition; later rows are zero", function()
+    local outs, vars = doubling(5)
+    local exe = bind(ty.sym.Group{ outs, vars[1] }, { x = { 3 } })
+    exe:forward{ is_train = true }
+    assert.same({ { 3 }, { 6 }, { 0 }, { 0 }, { 0 } }, exe.outputs[1]:totable())
+    assert.same({ 12 }, exe.outputs[2]:totable())
+  end)
+
+  it("runs as often as the data say, with one executor", function()
+    local _, vars = doubling(6)
+    local exe, args, grads = bind(vars[1], { x = { 1 } })
+    for _, case in ipairs{ { 1, 16, 16 }, { 20, 20, 1 }, { 6, 12, 2 } } do
+      args.x[":"] = case[1]
+      exe:forward{ is_train = true }
+      exe:backward(array{ 1 })
+      assert.same({ case[2] }, exe.outputs[1]:totable())
+      assert.same({ case[3] }, grads.x:totable())
+    end
+  end)
+
+  it("keeps what was never computed out of gradients", function()
+    -- after the last step the body would divide by zero
+    local outs, vars = contrib.while_loop{ cond = function(i) return ty.sym.sum(i):gt(0) end,
+      func = function(i, w) return w / i, { i - 1, w * i } end, loop_vars = { V("i"), V("w") }, max_iterations = 4 }
+    local _, g = run(ty.sym.Group{ outs, vars[2] }, { i = { 2 }, w = { 3 } })
+    assert.same({ 1 / 2 + 2 + 2 }, g.w)                  -- w/2 + (2 w)/1 + 2 * 1 * w
+  end)
+
+  it("agrees with differences", function()
+    local outs, vars = contrib.while_loop{ cond = function(i) return ty.sym.sum(i):lt(2.5) end,
+      func = function(i, x) local y = ty.sym.sin(x * V("w")) ; return y, { i + 1, y } end,
+      loop_vars = { V("i"), V("x") }, max_iterations = 5 }
+    ty.test_utils.check_numeric_gradient{ sym = ty.sym.broadcast_add(outs, vars[2]), dtype = "float64",
+      numeric_eps = 1e-5, rtol = 1e-5, atol = 1e-7,
+      location = { i = array{ 0 }, x = array{ 0.4, 0.7 }, w = array{ 1.3, -0.8 } }, grad_nodes = { "x", "w" } }
+  end)
+end)
+
+-- log where positive, else 2 a
+local function safe_log()
+  local a = V("a")
+  return contrib.cond(ty.sym.sum(a):gt(0), function() return ty.sym.log(a) end, function() return a * 2 end)
+end
+
+describe("cond", function()
+  it("takes the branch that the data choose, and its gradient", function()
+    local exe, args, grads = bind(safe_log(), { a = { 4 } })
+    for _, case in ipairs{ { 4, math.log(4), 0.25 }, { -3, -6, 2 }, { 0, 0, 2 }, { 1, 0, 1 } } do
+      args.a[":"] = case[1]
+      exe:forward{ is_train = true }
+      exe:backward(array{ 1 })
+      assert.near(case[2], exe.outputs[1]:asscalar(), 1e-15)
+      assert.near(case[3], grads.a:asscalar(), 1e-15)    -- the log of a negative number never gets in
+    end
+  end)
+
+  it("does not run the other branch", function()
+    local x = V("x")
+    local s = contrib.cond(ty.sym.sum(V("q")):gt(0), function() return ty.sym.dot(x, x) end, function() return ty.sym.identity(x) end)
+    local exe, args = bind(s, { q = { 1 }, x = { { 1, 2 }, { 3, 4 } } })
+    local seen
+    exe:set_monitor_callback(function(name) seen[#seen + 1] = name:match("dot%d+_output$") end)
+    for q, count in pairs{ [1] = 1, [-1] = 0 } do
+      seen, args.q[":"] = {}, q
+      exe:forward{ is_train = true }
+      assert.equal(count, #seen)
+      assert.same(q > 0 and { { 7, 10 }, { 15, 22 } } or { { 1, 2 }, { 3, 4 } }, exe.outputs[1]:totable())
+    end
+  end)
+
+  it("adds to gradients that are there", function()
+    local exe, _, grads = bind(safe_log(), { a = { 4 } }, { grad_req = "add" })
+    for _ = 1, 3 do exe:forward{ is_train = true }; exe:backward(array{ 1 }) end
+    assert.near(0.75, grads.a:asscalar(), 1e-15)
+  end)
+
+  it("nests in loops", function()
+    local outs = contrib.foreach(function(d, s)
+      local step = contrib.cond(ty.sym.sum(d):gt(0), function() return s + d end, function() return s * 2 end)
+      return step, step
+    end, V("d"), V("s"))
+    local out, g = run(outs, { d = { { 1 }, { -1 }, { 3 } }, s = { 5 } })
+    assert.same({ { 6 }, { 12 }, { 15 } }, out)
+    assert.same({ 1 + 2 + 2 }, g.s)
+    assert.same({ { 5 }, { 0 }, { 1 } }, g.d)
+  end)
+
+  it("nests in itself: the guard around counts", function()
+    local a = V("a")
+    local s = contrib.cond(ty.sym.sum(V("p")):gt(0),
+      function() return contrib.cond(ty.sym.sum(V("q")):gt(0), function() return a * 2 end, function() return a * 3 end) end,
+      function() return a * 5 end)
+    local exe, args, grads = bind(s, { p = { 1 }, q = { 1 }, a = { 1 } })
+    for _, case in ipairs{ { 1, 1, 2 }, { 1, -1, 3 }, { -1, 1, 5 }, { -1, -1, 5 } } do
+      args.p[":"], args.q[":"] = case[1], case[2]
+      exe:forward{ is_train = true }
+      exe:backward(array{ 1 })
+      assert.equal(case[3], exe.outputs[1]:asscalar())
+      assert.equal(case[3], grads.a:asscalar())
+    end
+  end)
+
+  it("refuses branches of different shapes", function()
+    local s = contrib.cond(ty.sym.sum(V("a")):gt(0), function() return V("a") end, function() return ty.sym.sum(V("a")) end)
+    local ok, e = pcall(bind, s, { a = { 1, 2 } })
+    assert.is_false(ok)
+    assert.equal("shape", e.code)
+  end)
+end)

@@ -1,0 +1,97 @@
+-- Kernels of Convolution against the same in float64, element by element: within 1e-6 of the mean sum of absolute
+-- products, and 1.5e-6 of the element's own (at a padded corner it has fewer). Winograd's tiles must keep that too.
+local ty = require "tycho"
+
+local function net(size, dtype)
+  local x = ty.sym.Convolution{data = ty.sym.Variable("x"), weight = ty.sym.Variable("w"), num_filter = size.filters, name = "c",
+    kernel = {size.k, size.k}, stride = {size.stride, size.stride}, pad = {size.pad, size.pad}, no_bias = true}
+  local shape = {size.n, size.channels, size.h, size.w}
+  return x:simple_bind{ctx = ty.cpu(), shapes = {x = shape}, type_dict = {x = dtype, w = dtype}, grad_req = size.req}
+end
+
+-- outputs and gradients, with `old` in the gradients before
+local function results(exe, x, w, g, old)
+  local dtype = exe.arg_dict.x.dtype
+  exe.arg_dict.x[":"] = x:astype(dtype)
+  exe.arg_dict.w[":"] = w:astype(dtype)
+  exe.grad_dict.x[":"], exe.grad_dict.w[":"] = old, old
+  exe:forward(true)
+  exe:backward(g:astype(dtype))
+  return {exe.outputs[1]:astype("float64"), exe.grad_dict.x:astype("float64"), exe.grad_dict.w:astype("float64")}
+end
+
+-- the largest |a - b|, in shares of the mean sum of absolute products and of its own
+local function worst(a, b, sum)
+  local e = (a - b):abs()
+  return e:max():asscalar() / sum:mean():asscalar(), (e / (sum + 1e-30)):max():asscalar()
+end
+
+local function compare(size)
+  ty.random.seed(size.seed)
+  local low, high = net(size, "float32"), net(size, "float64")
+  local x = ty.nd.random.normal{shape = low.arg_dict.x.shape}
+  local w = ty.nd.random.normal{shape = low.arg_dict.w.shape}
+  local g = ty.nd.random.normal{shape = low.outputs[1].shape}
+  local got, want = results(low, x, w, g, 0.5), results(high, x, w, g, 0.5)
+  local bound = results(high, x:abs(), w:abs(), g:abs(), 0.5)
+  for i, what in ipairs{"output", "gradient of the data", "gradient of the weight"} do
+    local mean, own = worst(got[i], want[i], bound[i])
+    assert(mean <= 1e-6 and own <= 1.5e-6, ("%s of %d x %d x %d x %d, %d filters, %d x %d, stride %d, pad %d: %g, %g"):format(what,
+      size.n, size.channels, size.h, size.w, size.filters, size.k, size.k, size.stride, size.pad, mean, own))
+  end
+  return low
+end
+
+describe("convolution", function()
+  it("keeps its bound on random shapes, in all directions, written and added", function()
+    math.randomseed(5)
+    local channels = {16, 32, 48, 64, 3}
+    for i = 1, 24 do
+      compare{n = i % 2 == 0 and 32 or math.random(6), channels = channels[math.random(#channels)], filters = channels[math.random(4)],
+        h = math.random(7, 21), w = math.random(7, 21), k = i % 4 == 0 and 5 or 3, stride = i % 5 == 0 and 2 or 1,
+        pad = math.random(0, 1), req = i % 3 == 0 and "add" or "write", seed = i}
+    end
+  end)
+
+  it("goes in pieces through a batch that is too large for one", function()
+    compare{n = 6, channels = 64, filters = 64, h = 57, w = 58, k = 3, stride = 1, pad = 1, req = "write", seed = 1}
+    compare{n = 6, channels = 64, filters = 64, h = 57, w = 58, k = 3, stride = 1, pad = 1, req = "add", seed = 2}
+  end)
+
+  it("takes over bias and activation in inference", function()
+    for i, kind in ipairs{"relu", "sigmoid", "tanh", "softrelu"} do
+      local outputs = {}
+      for _, dtype in ipairs{"float32", "float64"} do
+        local x = ty.sym.Convolution{data = ty.sym.Variable("x"), num_filter = 32, name = "c", kernel = {3, 3}, pad = {1, 1}}
+        local exe = ty.sym.Activation{data = x, act_type = kind}:simple_bind{ctx = ty.cpu(), x = {32, 32, 15, 17},
+          type_dict = {x = dtype, c_weight = dtype, c_bias = dtype}, grad_req = "null"}
+        ty.random.seed(i)
+        for _, name in ipairs{"x", "c_weight", "c_bias"} do
+          local a = exe.arg_dict[name]
+          a[":"] = ty.nd.random.uniform{low = -0.1, high = 0.1, shape = a.shape}:astype(dtype)
+        end
+        outputs[dtype] = exe:forward(false)[1]:astype("float64")
+      end
+      assert((outputs.float32 - outputs.float64):abs():max():asscalar() < 2e-6, kind)
+    end
+  end)
+
+  it("says which way it goes", function()
+    local size = {n = 32, channels = 32, filters = 32, h = 16, w = 16, k = 3, stride = 1, pad = 1, req = "write", seed = 1}
+    local program = compare(size):program()
+    local names = program:find("Winograd", 1, true) or program:find("oneDNN", 1, true) or program:find("panels", 1, true)
+    assert.is_truthy(names, program)
+  end)
+
+  it("has equal bits in two runs, and with new weights other ones", function()
+    local size = {n = 16, channels = 32, filters = 64, h = 14, w = 14, k = 3, stride = 1, pad = 1, req = "write", seed = 3}
+    local exe = compare(size)
+    local first = {exe.outputs[1]:tostring_raw(), exe.grad_dict.w:tostring_raw()}
+    exe:forward(true)
+    exe:backward(ty.nd.ones(exe.outputs[1].shape))
+    assert.equal(first[1], exe.outputs[1]:tostring_raw())
+    exe.arg_dict.w[":"] = exe.arg_dict.w * 2
+    exe:forward(true)
+    assert.not_equal(first[1], exe.outputs[1]:tostring_raw())
+  end)
+end)

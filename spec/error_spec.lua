@@ -1,0 +1,38 @@
+-- Error objects (runtime/lua/tycho/error.lua): nearness of names, places of calls.
+
+local Error = require "tycho.error"
+local ty = require "tycho"
+
+describe("the nearest name", function()
+  it("is one slip away: a letter missing, wrong, too many or out of place", function()
+    for _, word in ipairs{ "sg", "sgx", "sgdd", "sdg", "SGD" } do
+      assert.equal("sgd", Error.nearest(word, { "adam", "nag", "sgd", "signum" })[1])
+    end
+    assert.equal("shape", Error.nearest("shpae", { "size", "shape", "square" })[1])
+  end)
+
+  it("comes first, each once, as many as wanted", function()
+    assert.same({ "ab", "ba", "xyz" }, Error.nearest("ab", { "xyz", "ba", "ab", "ba" }))
+    assert.same({ "ab" }, Error.nearest("ab", { "xyz", "ab" }, 1))
+    assert.same({}, Error.nearest("ab", {}))
+  end)
+end)
+
+describe("the place of an error", function()
+  local function try(f, ...)
+    local ok, e = pcall(f, ...)
+    return not ok and e
+  end
+
+  local function line_of(e)
+    return tonumber(e.where:match("error_spec%.lua:(%d+)$"))
+  end
+
+  it("is the line that called, not the helper's that tried", function()
+    local here = debug.getinfo(1, "l").currentline
+    local by_function = try(ty.nd.zeros)
+    local by_class = try(ty.io.NDArrayIter, {})
+    assert.equal(here + 1, line_of(by_function))
+    assert.equal(here + 2, line_of(by_class))
+  end)
+end)

@@ -1,0 +1,23 @@
+-- Fusion (native/fuse.c, schedule.c): groups whose last member only hands bytes on.
+
+local ty = require "tycho"
+
+local V = ty.sym.Variable
+
+-- A difference whose second gradient nobody wants: of its gradient node only the view is left.
+local function loss()
+  local a = ty.sym.FullyConnected{ V("x"), num_hidden = 2, no_bias = true, name = "fc" }
+  return ty.sym.MakeLoss{ ty.sym.square((a - V("b")) * V("m")) }
+end
+
+describe("a group that ends with a view", function()
+  it("is computed", function()
+    local e = loss():simple_bind{ ctx = ty.cpu(), x = { 1, 2 }, grad_req = { fc_weight = "write" } }
+    e.arg_dict.x[":"], e.arg_dict.fc_weight[":"] = { { 1, 2 } }, { { 1, 0 }, { 0, 1 } }
+    e.arg_dict.b[":"], e.arg_dict.m[":"] = { { 3, 5 } }, { { 2, 1 } }
+    e:forward(true)
+    e:backward()
+    -- d/da = 2 (a - b) m^2 = (-16, -6)
+    assert.same({ { -16, -32 }, { -6, -12 } }, e.grad_dict.fc_weight:totable())
+  end)
+end)

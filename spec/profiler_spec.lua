@@ -1,0 +1,499 @@
+-- The profiler (native/profile.c, exec_profile.c, runtime/lua/tycho/profiler*.lua).
+
+local cjson = require "cjson"
+local shell = require "spec.support.shell"
+local ty = require "tycho"
+
+local profiler, V = ty.profiler, ty.sym.Variable
+
+local path = os.tmpname() .. ".json"
+
+local function exists(name)
+  local file = io.open(name, "rb")
+  if file then
+    file:close()
+  end
+  return file ~= nil
+end
+
+local function read(name)
+  local file = assert(io.open(name, "rb"))
+  local text = file:read("*a")
+  file:close()
+  return cjson.decode(text)
+end
+
+-- Runs f with the profiler on, from fresh sums; returns the trace that it left.
+local function traced(options, f)
+  options.filename, options.aggregate_stats = path, true
+  ty.waitall()
+  profiler.set_config(options)
+  profiler.dumps{ reset = true }
+  profiler.set_state("run")
+  f()
+  ty.waitall()
+  profiler.set_state("stop")
+  profiler.dump()
+  return exists(path) and read(path) or nil
+end
+
+local function network()
+  local net = ty.sym.FullyConnected{ V("data"), num_hidden = 16, name = "fc1" }
+  net = ty.sym.relu{ net * 2 + 1, name = "r" }
+  net = ty.sym.FullyConnected{ net, num_hidden = 4, name = "fc2" }
+  return ty.sym.SoftmaxOutput{ net, name = "softmax" }
+end
+
+local function bound()
+  return ty.name.NameManager():with(network):simple_bind{ ctx = ty.cpu(), data = { 8, 12 } }
+end
+
+-- Pairs of B and E as {name, cat, args, ns, pid, tid}; checks that they nest and that time does not run backwards.
+local function spans(trace)
+  local open, list = {}, {}
+  for _, e in ipairs(trace.traceEvents) do
+    local lane = e.pid .. "/" .. tostring(e.tid)
+    local stack = open[lane] or {}
+    open[lane] = stack
+    if e.ph == "B" then
+      assert.truthy(not stack[1] or e.ts >= stack[#stack].ts)
+      stack[#stack + 1] = e
+    elseif e.ph == "E" then
+      local begin = table.remove(stack)
+      assert.equal(begin.name, e.name)
+      assert.truthy(e.ts >= begin.ts)
+      list[#list + 1] = { name = e.name, cat = e.cat, args = begin.args, ns = (e.ts - begin.ts) * 1000, pid = e.pid, tid = e.tid }
+    end
+  end
+  for _, stack in pairs(open) do
+    assert.equal(0, #stack)
+  end
+  return list
+end
+
+local function of_category(list, category)
+  local part = {}
+  for _, s in ipairs(list) do
+    if s.cat == category then
+      part[#part + 1] = s
+    end
+  end
+  return part
+end
+
+local function with_phase(trace, phase)
+  local list = {}
+  for _, e in ipairs(trace.traceEvents) do
+    if e.ph == phase then
+      list[#list + 1] = e
+    end
+  end
+  return list
+end
+
+describe("profiler", function()
+  after_each(function()
+    profiler.set_state("stop")
+    os.remove(path)
+  end)
+
+  it("records each instruction with its nodes and its kernel", function()
+    local exe = bound()
+    local trace = traced({}, function()
+      for _ = 1, 3 do
+        exe:forward(true)
+        exe:backward()
+      end
+    end)
+    local list = of_category(spans(trace), "operator")
+    assert.equal(3 * exe:stats().instructions, #list)
+    local by_node = {}
+    for _, s in ipairs(list) do
+      by_node[s.args.node] = by_node[s.args.node] or s
+      assert.equal(0, s.pid)
+      assert.truthy(s.args.bytes > 0)
+    end
+    assert.equal("FullyConnected", by_node.fc1.name)
+    assert.equal("_backward_FullyConnected", by_node.fc1_backward.name)
+    local fused = by_node["_mulscalar0 _plusscalar0 r"] or {}
+    assert.same({ "_mul_scalar+_plus_scalar+relu", "tape" }, { fused.name, fused.args.kernel })
+    assert.equal((8 * 12 + 16 * 12 + 16 + 8 * 16) * 4, by_node.fc1.args.bytes)
+  end)
+
+  it("sums what the trace tells", function()
+    local exe = bound()
+    local trace = traced({}, function()
+      for _ = 1, 4 do
+        exe:forward(true)
+        exe:backward()
+      end
+      ty.nd.dot(ty.nd.ones{ 3, 3 }, ty.nd.ones{ 3, 3 }):wait_to_read()
+    end)
+    local want = {}
+    for _, s in ipairs(spans(trace)) do
+      local sum = want[s.cat .. " " .. s.name] or { 0, 0 }
+      sum[1], sum[2] = sum[1] + 1, sum[2] + s.ns
+      want[s.cat .. " " .. s.name] = sum
+    end
+    local found = cjson.decode(profiler.dumps{ format = "json" })
+    local seen = 0
+    for category, names in pairs(found.Time) do
+      for name, sum in pairs(names) do
+        local w = want[category .. " " .. name]
+        assert.equal(w[1], sum.Count)
+        assert.near(w[2] / 1e6, sum.Total, 2e-6 * w[1] + 1e-6)
+        assert.near(sum.Total / sum.Count, sum.Avg)
+        assert.truthy(sum.Min <= sum.Avg + 1e-9 and sum.Avg <= sum.Max + 1e-9)
+        want[category .. " " .. name], seen = nil, seen + 1
+      end
+    end
+    assert.same({}, want)
+    assert.truthy(seen > 6)
+    assert.same({ Time = "ms", Memory = "kB" }, found.Unit)
+  end)
+
+  it("shows calls in the host's lane and work in the device's", function()
+    local exe = bound()
+    local trace = traced({}, function() exe:forward(true) end)
+    local names = {}
+    for _, e in ipairs(with_phase(trace, "M")) do
+      names[e.pid] = e.args.name
+    end
+    for _, s in ipairs(spans(trace)) do
+      assert.equal(s.cat == "api" and "host" or "cpu/0", names[s.pid])
+    end
+    assert.equal("Executor:forward", of_category(spans(trace), "api")[1].name)
+    assert.equal("ms", trace.displayTimeUnit)
+  end)
+
+  it("keeps devices apart", function()
+    local trace = traced({ profile_api = false, profile_memory = false }, function()
+      (ty.nd.ones({ 4 }, { ctx = ty.cpu(0) }) + 1):wait_to_read();
+      (ty.nd.ones({ 4 }, { ctx = ty.cpu(1) }) + 1):wait_to_read()
+    end)
+    local lanes = {}
+    for _, s in ipairs(spans(trace)) do
+      lanes[s.pid .. " " .. s.name] = s.tid
+    end
+    assert.truthy(lanes["0 _plus_scalar"] and lanes["1 _plus_scalar"])
+    if os.getenv("TYCHO_SYNC") ~= "1" then
+      assert.not_equal(lanes["0 _plus_scalar"], lanes["1 _plus_scalar"])
+    end
+  end)
+
+  it("records only what it was asked for", function()
+    local exe = bound()
+    local function categories(options)
+      local set = {}
+      for _, name in ipairs{ "symbolic", "imperative", "memory", "api" } do
+        options["profile_" .. name] = options["profile_" .. name] or false
+      end
+      local trace = traced(options, function()
+        exe:forward(true)
+        local big = ty.nd.ones{ 1000 }
+        big:free()
+      end)
+      for _, e in ipairs(trace and trace.traceEvents or {}) do
+        set[e.cat or "name"] = true
+      end
+      set.name = nil
+      return set
+    end
+    assert.same({ operator = true }, categories{ profile_symbolic = true })
+    assert.same({ imperative = true }, categories{ profile_imperative = true })
+    assert.same({ memory = true }, categories{ profile_memory = true })
+    assert.same({ api = true }, categories{ profile_api = true })
+    assert.same({ operator = true, imperative = true, memory = true, api = true }, categories{ profile_all = true })
+  end)
+
+  it("counts bytes in use", function()
+    local trace = traced({}, function()
+      local x = ty.nd.zeros{ 1024, 1024 }
+      x:wait_to_read()
+      x:free()
+    end)
+    local values = {}
+    for _, e in ipairs(with_phase(trace, "C")) do
+      values[#values + 1] = e.args.value
+    end
+    local most, last = math.max(unpack(values)), values[#values]
+    assert.truthy(most - last >= 4 * 1024 * 1024)
+  end)
+
+  it("leaves no file when nothing was recorded, and removes an old one", function()
+    local file = assert(io.open(path, "w"))
+    file:write("old")
+    file:close()
+    profiler.set_config{ filename = path }
+    assert.is_false(exists(path))
+    profiler.dump()
+    assert.is_false(exists(path))
+  end)
+
+  it("records nothing while it is paused or stopped", function()
+    local exe = bound()
+    local trace = traced({ profile_api = false, profile_memory = false }, function()
+      exe:forward(true)
+      ty.waitall()
+      profiler.pause()
+      assert.equal("pause", profiler.state())
+      exe:forward(true)
+      ty.waitall()
+      profiler.resume()
+      assert.equal("run", profiler.state())
+      exe:forward(true)
+      ty.waitall()
+      profiler.set_state("stop")
+      profiler.resume()
+      exe:forward(true)
+    end)
+    local count = 0
+    for _, s in ipairs(spans(trace)) do
+      count = count + (s.args.node == "fc1" and 1 or 0)
+    end
+    assert.equal(2, count)
+  end)
+
+  it("writes whole JSON again and again", function()
+    profiler.set_config{ filename = path, profile_memory = false }
+    profiler.set_state("run")
+    local exe, before = bound(), 0
+    for _ = 1, 3 do
+      exe:forward(true)
+      profiler.dump(false)
+      local n = #spans(read(path))
+      assert.truthy(n > before)
+      before = n
+    end
+    assert.equal("run", profiler.state())
+    profiler.dump()
+    assert.equal("stop", profiler.state())
+    local n = #spans(read(path))
+    exe:forward(true)
+    profiler.dump()
+    assert.equal(n, #spans(read(path)))
+  end)
+
+  it("writes while it runs, so that memory does not grow", function()
+    profiler.set_config{ filename = path, dump_period = 1e-6, profile_memory = false, profile_api = false }
+    local x = ty.nd.ones{ 4 }
+    x:wait_to_read()
+    profiler.set_state("run")
+    for _ = 1, 20000 do
+      x:add_(1)
+    end
+    ty.waitall()
+    assert.is_true(exists(path))
+    local n = #spans(read(path))
+    assert.truthy(n >= 16000 and n < 20000)
+    profiler.dump()
+    local all = spans(read(path))
+    assert.equal(20000, #all)
+  end)
+
+  it("does not change results", function()
+    local function run()
+      local exe = bound()
+      for _, x in ipairs(exe.arg_arrays) do
+        x[":"] = 0.125
+      end
+      local out = exe:forward(true)[1]:totable()
+      exe:backward()
+      return { out, exe.grad_dict.fc1_weight:totable() }
+    end
+    local want, got = run(), nil
+    traced({}, function() got = run() end)
+    assert.same(want, got)
+  end)
+
+  it("tells of the failed run too", function()
+    local trace = traced({}, function()
+      local exe = ty.sym.take{ V("a"), V("i"), mode = "raise", axis = 0 }:bind{ ctx = ty.cpu(),
+        args = { a = ty.nd.ones{ 3, 2 }, i = ty.nd.array{ 7 } } }
+      assert.is_false(pcall(function() exe:forward()[1]:wait_to_read() end))
+    end)
+    assert.truthy(trace)
+    spans(trace)
+  end)
+end)
+
+describe("table", function()
+  local function names_of(text)
+    local list = {}
+    for name in (text:match("Functions and copies.-\n%-+\n(.-)\n\n") .. "\n"):gmatch("([^\n]-)%s+%d[^\n]*\n") do
+      list[#list + 1] = name
+    end
+    return list
+  end
+
+  setup(function()
+    profiler.set_config{ filename = path, aggregate_stats = true }
+    profiler.dumps{ reset = true }
+    profiler.set_state("run")
+    local big, small = ty.nd.ones{ 300, 300 }, ty.nd.ones{ 4 }
+    for _ = 1, 9 do
+      small:add_(1)
+    end
+    ty.nd.dot(big, big):wait_to_read()
+    ty.waitall()
+    profiler.set_state("stop")
+    profiler.dump()
+  end)
+  teardown(function() os.remove(path) end)
+
+  it("is sorted as asked", function()
+    for _, key in ipairs{ "total", "avg", "min", "max", "count" } do
+      local down, up = names_of(profiler.dumps{ sort_by = key }), names_of(profiler.dumps{ sort_by = key, ascending = true })
+      assert.truthy(#down >= 3)
+      assert.equal(#down, #up)
+    end
+    assert.equal("_plus_scalar", names_of(profiler.dumps{ sort_by = "count" })[1])
+    local ascending = names_of(profiler.dumps{ sort_by = "count", ascending = true })
+    assert.equal("_plus_scalar", ascending[#ascending])
+    assert.equal("dot", names_of(profiler.dumps())[1])
+  end)
+
+  it("is emptied by reset", function()
+    assert.truthy(profiler.dumps():find("dot", 1, true))
+    assert.truthy(profiler.dumps{ reset = true }:find("dot", 1, true))
+    assert.is_nil(profiler.dumps():find("dot", 1, true))
+  end)
+
+  it("refuses bad words and calls that make no sense", function()
+    assert.raises("value", profiler.dumps, { sort_by = "luck" })
+    assert.raises("value", profiler.dumps, { format = "xml" })
+    assert.raises("value", profiler.set_state, "go")
+    assert.raises("value", profiler.set_config, { dump_period = 0 })
+    assert.raises("value", profiler.set_config, { filename = "" })
+    assert.raises("name", profiler.set_config, { file_name = "x" })
+    profiler.set_config{ filename = path }
+    local e = assert.raises("state", profiler.dumps)
+    assert.truthy(tostring(e):find("aggregate_stats = true", 1, true))
+  end)
+
+  it("is refused a file that cannot be written", function()
+    profiler.set_config{ filename = "/nonexistent/p.json" }
+    profiler.set_state("run")
+    ty.nd.ones(2):wait_to_read()
+    local e = assert.raises("io", profiler.dump)
+    assert.truthy(tostring(e):find("/nonexistent/p.json", 1, true))
+    profiler.set_config{ filename = path }
+    profiler.dump()
+    assert.is_true(exists(path))
+  end)
+end)
+
+describe("own events", function()
+  after_each(function() os.remove(path) end)
+
+  it("appear in the trace and the table", function()
+    local domain = profiler.Domain("training")
+    local trace = traced({ profile_imperative = false, profile_memory = false, profile_api = false }, function()
+      local task, frame, event = profiler.Task(domain, "load"), profiler.Frame(domain, "batch"), profiler.Event("setup")
+      task:start()
+      frame:start()
+      task:stop()                                        -- tasks may overlap
+      frame:stop()
+      event:start():stop()
+      local counter = profiler.Counter(domain, "samples", 5)
+      counter:increment()
+      counter:decrement(2)
+      counter:set_value(40)
+      assert.equal(40, counter.value)
+      profiler.Marker(domain, "here"):mark("thread")
+      profiler.Marker(domain, "there"):mark()
+    end)
+    local begun, ended = with_phase(trace, "b"), with_phase(trace, "e")
+    assert.equal(3, #begun)
+    local by_id = {}
+    for _, e in ipairs(begun) do
+      by_id[e.id] = e
+    end
+    for _, e in ipairs(ended) do
+      assert.equal(by_id[e.id].name, e.name)
+      assert.truthy(by_id[e.id].ts <= e.ts)
+      by_id[e.id] = nil
+    end
+    assert.same({}, by_id)
+    local values = {}
+    for i, e in ipairs(with_phase(trace, "C")) do
+      values[i] = e.args.value
+    end
+    assert.same({ 5, 6, 4, 40 }, values)
+    local scopes = {}
+    for _, e in ipairs(with_phase(trace, "i")) do
+      scopes[e.name] = e.s
+    end
+    assert.same({ here = "t", there = "p" }, scopes)
+    local found = cjson.decode(profiler.dumps{ format = "json" })
+    assert.equal(1, found.Time.training.load.Count)
+    assert.equal(1, found.Time.event.setup.Count)
+    assert.same({ Count = 4, Total = 55, Min = 4, Max = 40, Avg = 13.75 }, found.Counter.samples)
+    assert.is_nil(found.Time.training.here)
+    assert.truthy(profiler.dumps():find("\ntraining\n", 1, true))
+  end)
+
+  it("escape their names", function()
+    local trace = traced({}, function() profiler.Event('a "b"\n\\c'):start():stop() end)
+    assert.equal('a "b"\n\\c', with_phase(trace, "b")[1].name)
+  end)
+
+  it("are quiet while the profiler is off", function()
+    local domain = profiler.Domain("d")
+    profiler.Task(domain, "t"):start():stop()
+    profiler.Counter(domain, "n"):increment()
+    profiler.Marker(domain, "m"):mark()
+    profiler.set_config{ filename = path }
+    profiler.dump()
+    assert.is_false(exists(path))
+  end)
+
+  it("refuse bad use", function()
+    local domain = profiler.Domain("d")
+    local e = assert.raises("state", profiler.Task(domain, "t").stop, profiler.Task(domain, "t"))
+    assert.truthy(tostring(e):find("start()", 1, true))
+    assert.raises("type", profiler.Task, "d", "t")
+    assert.raises("value", profiler.Event)
+    assert.raises("value", profiler.Counter, domain, "n", 1.5)
+    assert.raises("value", profiler.Marker(domain, "m").mark, profiler.Marker(domain, "m"), "everywhere")
+  end)
+end)
+
+describe("TYCHO_PROFILE", function()
+  local function run(variable, script)
+    local folder = os.tmpname()
+    os.remove(folder)
+    local lua = (os.getenv("LUA_PATH") or ""):gsub("^%./", "$OLDPWD/"):gsub(";%./", ";$OLDPWD/")
+    local output, status = shell.run(("mkdir %s && p=$(readlink -f %s) && l=$(readlink -f \"${TYCHO_LIB:-build/libtycho.so}\") && cd %s && "
+      .. "TYCHO_LIB=$l LUA_PATH=\"%s\" %s $p -e '%s'"):format(folder, shell.program, folder, lua, variable, script))
+    local trace = exists(folder .. "/profile.json") and read(folder .. "/profile.json") or nil
+    shell.run("rm -r " .. folder)
+    return trace, output, status
+  end
+
+  local SCRIPT = [[local ty = require "tycho"; local x = ty.nd.ones{ 4 } + 1; x:wait_to_read()]]
+
+  it("1 records from the start and writes at exit, however that comes", function()
+    for _, ending in ipairs{ "", " os.exit(0)", " os.exit(3, true)", " error(\"oops\")" } do
+      local trace, output = run("TYCHO_PROFILE=1", SCRIPT .. ending)
+      assert(trace, output)
+      local names = {}
+      for _, s in ipairs(spans(trace)) do
+        names[s.name] = true
+      end
+      assert.is_true(names._plus_scalar)
+    end
+  end)
+
+  it("0 or unset writes nothing", function()
+    assert.is_nil((run("TYCHO_PROFILE=0", SCRIPT)))
+    assert.is_nil((run("", SCRIPT)))
+  end)
+
+  it("1 lets a script stop it", function()
+    local trace = run("TYCHO_PROFILE=1", [[local ty = require "tycho"; print(ty.profiler.state()); ty.profiler.set_state("stop"); ]]
+      .. SCRIPT)
+    local count = trace and #of_category(spans(trace), "imperative") or 0
+    assert.equal(0, count)
+  end)
+end)

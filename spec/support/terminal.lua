@@ -1,0 +1,65 @@
+-- A program on a terminal of its own, driven from a spec: keys are sent, what appears on the screen is waited for.
+--
+--     local t = terminal.open("build/tycho", "TERM=xterm")
+--     t:send("1 + 1\n")
+--     t:expect("2")                 -- what comes after the last thing expected; fails after a while
+--     t:close()                     -- Ctrl-D; returns the exit status
+
+local terminal = {}
+terminal.__index = terminal
+
+local PATIENCE, STEP, LIMIT = 300, 0.05, 60               -- steps before giving up; seconds of a step, of a session
+
+--- Starts a command under `script`, which gives it a terminal and writes down what it shows. The shell between them
+-- (always sh, whatever the user's is) outlives a Ctrl-C, which the terminal sends to it too, and reports the status.
+function terminal.open(command, environment)
+  local log = os.tmpname()
+  local inner = ("trap : INT; stty cols 400 rows 40; %s %s; echo \"status=$?\""):format(environment or "", command)
+  local script = ("SHELL=/bin/sh timeout -k 1 %d script -qfec '%s' %s >/dev/null 2>&1"):format(LIMIT, (inner:gsub("'", "'\\''")), log)
+  local keys = assert(io.popen(script, "w"))
+  keys:setvbuf("no")
+  return setmetatable({ keys = keys, log = log, place = 1 }, terminal)
+end
+
+--- Everything shown so far.
+function terminal:screen()
+  local file = io.open(self.log, "rb")
+  local text = file and file:read("*a") or ""
+  if file then
+    file:close()
+  end
+  return text
+end
+
+--- Types.
+function terminal:send(text)
+  self.keys:write(text)
+end
+
+--- Waits for a text behind the last one that was found; returns what stood between.
+function terminal:expect(text)
+  for _ = 1, PATIENCE do
+    local screen = self:screen()
+    local from, to = screen:find(text, self.place, true)
+    if from then
+      local between = screen:sub(self.place, from - 1)
+      self.place = to + 1
+      return between
+    end
+    os.execute("sleep " .. STEP)
+  end
+  error(("'%s' never came; the screen after it should:\n%s"):format(text, self:screen():sub(self.place)), 2)
+end
+
+--- Ends the program with Ctrl-D; returns its exit status.
+function terminal:close()
+  self:send("\4")
+  self:expect("status=")
+  self:expect("\n")
+  local status = self:screen():match(".*status=(%d+)")
+  self.keys:close()
+  os.remove(self.log)
+  return tonumber(status)
+end
+
+return terminal

@@ -1,0 +1,91 @@
+-- Trials of operators: a line of spec/cases.lua with random shapes, parameters and values becomes a symbol and arrays.
+
+local ty = require "tycho"
+
+local trials = {}
+
+--- Random numbers that repeat: r(a, b) is a whole number, r() one from 0 to 1.
+function trials.random(seed)
+  local n = seed
+  return function(a, b)
+    n = (n * 16807) % 2147483647
+    local u = n / 2147483647
+    return a and a + math.floor(u * (b - a + 1)) or u
+  end
+end
+
+function trials.fill(x, random, low, high)
+  local p = x:data()
+  for i = 0, x.size - 1 do p[i] = low + (high - low) * random() end
+  return x
+end
+
+local function whole(x, random, n)
+  local p = x:data()
+  for i = 0, x.size - 1 do p[i] = random(0, n - 1) end
+end
+
+local function build(name, shapes, params)
+  local options, arrays = {}, {}
+  for k, v in pairs(params) do options[k] = v end
+  for key, s in pairs(shapes) do
+    local variable = "in_" .. key
+    options[key] = ty.sym.Variable(variable)
+    arrays[variable] = ty.nd.zeros(s, {dtype = "float64"})
+  end
+  options.name = "op"
+  return ty.sym[name](options), arrays
+end
+
+local function shapes_of(arrays)
+  local shapes = {}
+  for variable, x in pairs(arrays) do shapes[variable] = x.shape end
+  return shapes
+end
+
+--- One trial of a case {name, make}: symbol, arrays (float64, by variable), fixed (variables without a gradient), aux
+-- (shapes of auxiliary states, by name), bound (of the relative error, where the operator's own rules allow more).
+function trials.make(case, random)
+  local shapes, params, low, high, fixed_names, bound = case[2](random)
+  local symbol, arrays = build(case[1], shapes, params)
+  local fixed, aux, names = {}, {}, {}
+  for key, n in pairs(fixed_names or {}) do fixed["in_" .. key] = n end
+  for variable in pairs(arrays) do names[#names + 1] = variable end
+  table.sort(names)                                      -- values must not depend on the order of pairs
+  for _, variable in ipairs(names) do
+    local x = arrays[variable]
+    if fixed[variable] then whole(x, random, fixed[variable]) else trials.fill(x, random, low or -1, high or 1) end
+  end
+  local states = symbol:list_auxiliary_states()
+  if #states > 0 then
+    local _, _, of_states = symbol:infer_shape(shapes_of(arrays))
+    for i, name in ipairs(states) do aux[name] = of_states[i] end
+  end
+  return {symbol = symbol, arrays = arrays, fixed = fixed, aux = aux, bound = bound}
+end
+
+--- Binds a trial with gradients that start at `start`. options: dtype, to which all arrays are converted, force_mirroring.
+function trials.bind(trial, req, start, options)
+  local dtype = options and options.dtype or "float64"
+  local args, grads, reqs, states = {}, {}, {}, {}
+  for variable, x in pairs(trial.arrays) do
+    args[variable] = dtype == "float64" and x or x:astype(dtype)
+    reqs[variable] = trial.fixed[variable] and "null" or req
+    grads[variable] = ty.nd.full(x.shape, start, {dtype = dtype})
+  end
+  for name, s in pairs(trial.aux) do states[name] = ty.nd.ones(s, {dtype = dtype}) end
+  local exe = trial.symbol:bind{ctx = ty.cpu(), args = args, args_grad = grads, grad_req = reqs, aux_states = states,
+                                force_mirroring = options and options.force_mirroring}
+  return exe, grads
+end
+
+--- Random head gradients for the outputs of an executor that has run.
+function trials.heads(exe, random)
+  local heads = {}
+  for k, y in ipairs(exe.outputs) do
+    heads[k] = trials.fill(ty.nd.zeros(y.shape, {dtype = "float64"}), random, -1, 1)
+  end
+  return heads
+end
+
+return trials
