@@ -39,7 +39,7 @@ int accumulate_sums(const struct source *s, int *into, uint8_t *summed)
     const struct node *maker = &s->g->node[part.node];
     if (!maker->op || !s->g->node[so_far.node].op || so_far.node < s->forward || so_far.node >= part.node) continue;
     if (readers[v] != 1 || readers[u] != 1 || s->device[i] != s->device[part.node] || s->device[i] != s->device[so_far.node]) continue;
-    if (s->g->node[so_far.node].op->row && !summed[so_far.node]) continue;   /* its tape may run later */
+    if (formula_of(&s->g->node[so_far.node], so_far.out) && !summed[so_far.node]) continue;   /* its tape may run later */
     if (s->desc[v].dtype != s->desc[u].dtype || !can_add_to(maker, part.out)) continue;
     into[u] = v;
     summed[i] = 1;

@@ -1,4 +1,4 @@
-/* fuse.c - groups element-wise nodes into tapes, and lets products apply the activation that follows them.
+/* fuse.c - groups element-wise nodes into tapes, and lets kernels apply the activation that follows them.
 **
 ** Rule: scanning in index order, an element-wise node joins, and so merges, the groups of its element-wise producers if
 ** device, shape and part (forward or backward) agree, the operands suffice, and every reader outside the merged group of
@@ -46,12 +46,21 @@ static bool only_views(const struct source *s, int i)
   return true;
 }
 
+const char *formula_of(const struct node *n, int out)
+{
+  static const char *const sum[] = { "a + b", "a + b + c", "a + b + c + d", "a + b + c + d + e", "a + b + c + d + e + f" };
+  if (!n->op) return NULL;
+  const struct row *r = n->op->row;
+  if (r) return !n->backward ? r->y : out < COUNT(r->grad) && r->grad[out] ? r->grad[out] : "0";
+  return n->op->flags & OP_SUM && !n->backward && n->nin > 1 && n->nin < 7 ? sum[n->nin - 2] : NULL;
+}
+
 /* A node that runs as part of a tape: a row whose outputs all have one shape (a gradient that must be summed over
 ** broadcast axes does not). */
 bool element_wise(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
-  if (!n->op || !n->op->row || assigns(n->op) || (s->summed && s->summed[i]) || only_views(s, i)) return false;
+  if (!formula_of(n, 0) || assigns(n->op) || (s->summed && s->summed[i]) || only_views(s, i)) return false;
   const ty_desc *space = n->backward ? NULL : &s->desc[n->first];
   for (int k = 0; n->backward && k < n->nout; k++) {
     const ty_desc *d = &s->desc[n->first + k];
@@ -180,18 +189,54 @@ static bool applies_activations(const struct node *n)
   return false;
 }
 
-/* A product whose only reader is an activation in the same part applies it while its result is still in registers. */
-static void absorb(struct program *p, const struct readers *r, int i)
+static bool all_apply_activations(const struct node *n)
+{
+  for (const struct kernel *k = op_kernels(n->op, true); k && k->name; k++) if (!(k->flags & K_ACT)) return false;
+  return true;
+}
+
+/* The one node that reads output 0, once; -1: none, or several */
+static int only_reader(const struct source *s, const struct readers *r, int i)
+{
+  int only = -1;
+  for (int k = r->first[i]; k < r->first[i + 1]; k++) {
+    const struct node *m = &s->g->node[r->list[k]];
+    bool reads = false;
+    for (int j = 0; j < m->nin; j++) reads |= m->in[j].node == i && m->in[j].out == 0;
+    if (reads && only >= 0) return -1;
+    if (reads) only = r->list[k];
+  }
+  return only;
+}
+
+/* A kernel whose only reader is an activation in the same part applies it while its result is still in registers. */
+static void absorb(struct program *p, const struct readers *r, int i, const int *size)
 {
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
   if (!n->op || n->backward || n->op->row || !applies_activations(n) || ends_here(s, i)) return;
-  if (r->first[i + 1] - r->first[i] != 1) return;
-  int a = r->list[r->first[i]];
+  int a = only_reader(s, r, i);
+  if (a < 0 || p->group[a] < 0 || size[p->group[a]] != 1) return;
   const struct node *m = &s->g->node[a];
   if (m->backward || m->mirror != n->mirror || !m->op->row || m->nin != 1 || m->in[0].out != 0 || s->device[a] != s->device[i]
       || m->guard != n->guard || (a < s->forward) != (i < s->forward)) return;
   if (!row_activation(m->op, m->param) || s->desc[m->first].dtype != s->desc[n->first].dtype || p->group[a] != a) return;
+  p->act[i] = a;
+  p->absorbed[a] = i;
+  p->group[a] = -1;
+}
+
+/* Backward of a kernel that took over a relu takes over the relu's gradient too, if nobody else wants that. */
+static void absorb_gradient(struct program *p, const struct readers *r, int i, const int *size)
+{
+  const struct source *s = &p->s;
+  const struct node *n = &s->g->node[i];
+  if (!n->op || !n->backward || n->op->row || n->forward < 0 || !op_kernels(n->op, true)) return;
+  int relu = p->act[n->forward], a = n->nin ? n->in[0].node : -1;
+  if (relu < 0 || !all_apply_activations(n) || s->desc[n->first].dtype != TY_F32) return;
+  const struct node *m = &s->g->node[a], *f = &s->g->node[relu];
+  if (!m->backward || m->forward != relu || row_activation(f->op, f->param) != ACT_RELU || s->device[a] != s->device[i]) return;
+  if (m->guard != n->guard || ends_here(s, a) || only_reader(s, r, a) != i || p->group[a] < 0 || size[p->group[a]] != 1) return;
   p->act[i] = a;
   p->absorbed[a] = i;
   p->group[a] = -1;
@@ -215,9 +260,6 @@ int fuse_program(struct program *p)
     else join(&q, i);
   }
   if (!(s->flags & TY_NOFUSE))
-    for (int i = 0; i < n; i++) if (s->g->node[i].op && q.r.first[i + 1] - q.r.first[i] == 1) {
-      int a = q.r.list[q.r.first[i]];
-      if (p->group[a] >= 0 && q.size[p->group[a]] == 1) absorb(p, &q.r, i);
-    }
+    for (int i = 0; i < n; i++) absorb(p, &q.r, i, q.size), absorb_gradient(p, &q.r, i, q.size);
   return TY_OK;
 }

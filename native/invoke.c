@@ -52,11 +52,21 @@ static size_t converted_bytes(const struct arr *real, const struct arr *stand, i
   return bytes;
 }
 
-static const char *refusal(struct invoke *v, const struct kernel *k, struct arena *a)
+bool kernel_blocks(const struct kernel *k, int i, bool out) { return k->blocks >> (MIN(i, 15) + (out ? 16 : 0)) & 1; }
+
+static bool takes_blocks(const struct kernel *k, const struct call *c)
+{
+  for (int i = 0; i < c->nin; i++) if (c->in[i].block && !kernel_blocks(k, i, false)) return false;
+  for (int i = 0; i < c->nout; i++) if (c->out[i].block && !kernel_blocks(k, i, true)) return false;
+  return true;
+}
+
+const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *a)
 {
   static __thread char reason[96];
   struct call c = v->call;
   bool half = false;
+  if (!takes_blocks(k, &c)) return "channels in blocks";
   int d = lacking(k, c.in, c.nin, &half);
   if (d == TY_NODTYPE) d = lacking(k, c.out, c.nout, &half);
   if (d != TY_NODTYPE) return snprintf(reason, sizeof reason, "no %s", dtype_name(d)), reason;
@@ -80,7 +90,7 @@ int invoke_choose(struct invoke *v, struct arena *a, struct text *why)
   const struct op *op = v->call.op;
   const char *last = "it has no kernel";
   for (const struct kernel *k = op_kernels(op, v->backward); k && k->name; k++) {
-    const char *no = refusal(v, k, a);
+    const char *no = invoke_asks(v, k, a);
     if (!no) { v->kernel = k; return TY_OK; }
     if (why) text_add(why, "%s%s: %s", why->n ? "; " : "", k->name, no);
     last = no;

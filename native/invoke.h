@@ -14,6 +14,8 @@ struct invoke {
   struct arr *half_in, *half_out;                     /* float32 stand-ins (from the arena), in front of the kernel */
 };
 const struct kernel *op_kernels(const struct op *op, bool backward);         /* rows included; NULL: none */
+const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *a);    /* NULL: it accepts; else the reason */
+bool kernel_blocks(const struct kernel *k, int i, bool out);                 /* operand i may have its channels in blocks */
 int  invoke_choose(struct invoke *v, struct arena *a, struct text *why);     /* why (may be NULL): what was refused, and why */
 int  invoke_run(struct invoke *v);
 bool inplace_allowed(const char *pairs, int out, int in);                    /* "0=0 0=1" holds out=in */

@@ -10,7 +10,7 @@
 
 static char *const wanted = (char *)ALIGN;            /* stands for "has a place" until there are pointers */
 
-static int make_call(struct program *p, struct step *st)
+int step_call(struct program *p, struct step *st)
 {
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[st->node];
@@ -19,10 +19,12 @@ static int make_call(struct program *p, struct step *st)
   c->in = arena_new(&p->arena, sizeof(struct arr) * (size_t)(st->nin + 1));
   c->out = arena_new(&p->arena, sizeof(struct arr) * (size_t)(st->nout + 1));
   NEED(c->in && c->out, TY_EMEMORY, "out of memory: kernels");
-  for (int k = 0; k < st->nin; k++) c->in[k] = (struct arr){ wanted, s->desc[st->in[k]], NULL };
+  for (int k = 0; k < st->nin; k++)
+    c->in[k] = (struct arr){ wanted, s->desc[st->in[k]], NULL, p->value[st->in[k]].block };
   for (int k = 0; k < st->nout; k++) {
-    c->out[k] = (struct arr){ st->out[k] >= 0 ? wanted : NULL, s->desc[n->first + k], NULL };
-    if (st->out[k] >= 0 && p->value[st->out[k]].add) c->add |= 1u << k;
+    bool read = st->out[k] >= 0;
+    c->out[k] = (struct arr){ read ? wanted : NULL, s->desc[n->first + k], NULL, read ? p->value[st->out[k]].block : 0 };
+    if (read && p->value[st->out[k]].add) c->add |= 1u << k;
   }
   c->node = (uint32_t)(n->forward >= 0 ? n->forward : st->node) + 1;
   st->v.backward = s->g->node[st->node].backward;
@@ -39,7 +41,7 @@ static int refused(struct program *p, struct step *st, int code)
 static int select_step(struct program *p, struct step *st)
 {
   struct text why = { 0 };
-  TRY(make_call(p, st));
+  TRY(step_call(p, st));
   if (step_of_host(p, st)) return TY_OK;
   int code = invoke_choose(&st->v, &p->arena, &why);
   if (!code && why.n) st->why = arena_text(&p->arena, why.s);
@@ -123,11 +125,9 @@ static int add_member(struct builder *b, int node, int dtype)
   struct tape_env env = { .op = n->op, .param = n->param };
   bind_letters(b, n, &env);
   for (int k = 0; k < n->nout; k++) {
-    const char *formula = !n->backward ? n->op->row->y : k < COUNT(n->op->row->grad) ? n->op->row->grad[k] : NULL;
     int v = n->first + k, reg;
     struct tape_env e = env;
-    if (!formula) formula = "0";
-    TRY(tape_formula(b->t, formula, &e, &reg));
+    TRY(tape_formula(b->t, formula_of(n, k), &e, &reg));
     if (narrow(s->desc[v].dtype) || s->desc[v].dtype != dtype) reg = tape_cast(b->t, reg, s->desc[v].dtype);
     b->reg[v] = reg;
     TRY(store(b, v, reg));

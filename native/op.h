@@ -68,11 +68,13 @@ static inline bool dims_known(const ty_desc *d) { return desc_known(d); }      /
 
 /* -- kernels -------------------------------------------------------------------------------- */
 
-struct arr {                                          /* an operand: dense, row-major */
+struct arr {                                          /* an operand: dense, row-major but for its channels */
   void    *p;                                         /* NULL: an output nobody reads, or an absent input */
   ty_desc  d;
   const uint64_t *version;                            /* of a bound array: changes with its contents; NULL: a planned value */
+  int      block;                                     /* b > 0: (N, C, space) lies as (N, C / b, space, b) */
 };
+int channel_block(int device);                        /* the b that convolutions of a device compute in; 0: none */
 struct run { int is_train, with_grad; struct draw draw; };      /* with_grad: the executor was bound with gradients */
 enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU };
 
@@ -90,9 +92,11 @@ struct call {
   const struct run *run;
   uint32_t    node;                                   /* key of random numbers: the same in forward and backward */
   uint32_t    add;                                    /* bit k: out[k] += result (only if the kernel's `add` has the bit) */
-  int         act;                                    /* ACT_*: applied to out[0] (only if K_ACT) */
+  int         act;                                    /* ACT_*: applied to out[0]; its gradient to in[0] backward (only if K_ACT) */
 };
-enum { K_ACT = 1 };                                   /* can apply call.act */
+enum { K_ACT = 1,                                     /* can apply call.act */
+       K_ALIKE = 2 };                                 /* `blocks`: all in blocks, or none */
+#define IN_BLOCKS(in, out) ((uint32_t)(in) | (uint32_t)(out) << 16)
 #define T(dtype) (1u << (dtype))
 enum { T_FLOAT = 1 << TY_F32 | 1 << TY_F64, T_ANY = ~0u >> 1,
        T_INT = 1 << TY_U8 | 1 << TY_I8 | 1 << TY_I32 | 1 << TY_I64 | 1 << TY_BOOL };
@@ -107,6 +111,8 @@ struct kernel {                                       /* candidates stand in ord
   void       (*done)(void *state);                    /* releases what the state holds */
   uint32_t     add;                                   /* bit k: can accumulate into out[k] */
   uint32_t     flags;                                 /* K_* */
+  uint32_t     blocks;                                /* IN_BLOCKS(1 << i, 1 << o): operands that may have their channels in
+                                                         blocks; bit 15 stands for all from 15 on */
 };
 
 /* -- the operator --------------------------------------------------------------------------- */
@@ -124,6 +130,7 @@ enum { OP_RANDOM = 1,                                 /* two equal nodes differ:
        OP_LOSS = 32,                                  /* ignores head gradients */
        OP_ROWS = 256,                                 /* output 0 has room for more rows than a run fills: their number (int64_t)
                                                          begins the kernel's state; only heads may be such outputs */
+       OP_SUM = 512,                                   /* the sum of its inputs: part of a tape where there are few */
        OP_ALIAS = 128,                                /* as OP_VIEW, but its gradient has kernels of its own */
        OP_PASS = 64 };                                /* the gradient of every input is head gradient 0 itself: no kernel, no node */
 

@@ -70,7 +70,7 @@ static void find_roots(struct program *p, const struct marks *m)
         x->root = r; x->kind = p->value[r].kind; x->outer = p->value[r].outer; x->add = true;
         continue;
       }
-      if (!m->used[v] || (!m->outside[v] && p->group[i] >= 0) || p->act[i] >= 0) continue;
+      if (!m->used[v] || (!m->outside[v] && p->group[i] >= 0) || (p->act[i] >= 0 && k == 0 && !n->backward)) continue;
       if ((in = view_of(s, i, k)) >= 0 && (p->step_of[i] < 0 || p->step_of[n->in[in].node] != p->step_of[i])) {
         int r = p->value[value_of(s->g, n->in[in])].root;
         x->root = r; x->kind = p->value[r].kind; x->outer = p->value[r].outer;
@@ -120,7 +120,8 @@ static int list_node(struct program *p, struct step *st, const struct marks *m)
     bool own = p->value[v].root == v || (p->s.into && p->s.into[v] >= 0);
     st->out[k] = p->value[v].kind != V_NONE && own ? v : -1;
   }
-  if (st->act_node >= 0) st->out[0] = g->node[st->act_node].first;
+  if (st->act_node >= 0 && !n->backward) st->out[0] = g->node[st->act_node].first;
+  if (st->act_node >= 0 && n->backward) st->in[0] = value_of(g, g->node[st->act_node].in[0]);
   return TY_OK;
 }
 

@@ -4,6 +4,7 @@
 **   fuse      which element-wise nodes form one tape; which activation goes into a product's epilogue
 **   schedule  the steps in order: nodes that are alive, groups at their last member, copies into bound arrays
 **   plan      (first half) which values have bytes, what each step reads and writes
+**   layout    which values keep their channels in blocks
 **   select    (lower.c) the kernel of each step, its scratch and state
 **   plan      lifetimes, results in the place of dying inputs, offsets
 **   lower     operands, tapes, segments
@@ -40,7 +41,8 @@ struct step {
   ty_entry from;
   int guard;                                          /* value of the byte that says whether it runs, -1: always */
   const uint8_t *guard_at;
-  int act_node;                                       /* STEP_NODE: the activation that its kernel applies, -1 */
+  int act_node;                                       /* STEP_NODE: the activation that its kernel applies to output 0, or
+                                                         whose gradient it applies to input 0; -1 */
   int device;
   struct invoke v;                                    /* STEP_NODE: kernel and operands */
   int *in, *out; int nin, nout;                       /* values read and written; -1: nobody wants this output */
@@ -63,6 +65,7 @@ struct value {
   int device;
   bool pinned;                                        /* a head: in use to the end */
   bool add;                                           /* V_OUTER: its producer accumulates */
+  int block;                                          /* as in struct arr */
   int64_t bytes, offset;                              /* of a root: rounded to ALIGN; in its device's pool */
   int nread, reader;                                  /* steps that read it; the last of them */
 };
@@ -77,8 +80,8 @@ struct program {
   struct source s;
   struct arena arena;
   int *group;                                         /* fuse: per node, -1: alone */
-  int *act;                                           /* fuse: per node, the activation node absorbed into it, -1 */
-  int *absorbed;                                      /* fuse: per node, the product that applies it, -1 */
+  int *act;                                           /* fuse: per node, the activation (gradient) absorbed into it, -1 */
+  int *absorbed;                                      /* fuse: per node, the node that applies it, -1 */
   struct step *step; int n, nforward;                 /* schedule */
   int *member;
   struct value *value;                                /* plan */
@@ -93,8 +96,11 @@ struct program {
 int  accumulate_sums(const struct source *s, int *into, uint8_t *summed);      /* arrays per value and per node */
 bool can_add_to(const struct node *n, int out);       /* every candidate kernel can add to this output */
 bool element_wise(const struct source *s, int node);   /* it runs as part of a tape (fuse.c) */
+const char *formula_of(const struct node *n, int out); /* of a row's output or gradient, of a small sum; NULL: none */
 int  fuse_program(struct program *p);
 int  schedule_program(struct program *p);
+int  layout_program(struct program *p);
+int  step_call(struct program *p, struct step *st);                           /* v.call without pointers, from what is known */
 int  select_program(struct program *p);
 int  plan_values(struct program *p);
 int  plan_lives(struct program *p);

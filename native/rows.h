@@ -31,6 +31,9 @@ struct rows {
   void   (*gap)(void *y, const void *u, const void *v, double a, int64_t n); /* y = a (u - v) */
   void   (*gap_sign)(void *y, const void *u, const void *v, double a, int64_t n);                      /* y = u > v ? a : -a */
   void   (*multiply)(void *y, const void *x, int64_t n);                     /* y *= x */
+  void   (*relu)(void *y, int64_t n);                                        /* y = max(y, 0), NaN stays */
+  void   (*relu_back)(void *d, const void *u, const void *x, double a, double c, int64_t n);
+                                                      /* d = u where a x + c > 0, else 0 u */
   void   (*sigmoid)(void *y, const void *x, int64_t n);                      /* y may be x */
   void   (*transpose)(void *y, const void *x, int64_t rows, int64_t cols);   /* y (cols, rows) from x (rows, cols) */
   void   (*dropout)(void *y, const void *x, void *mask, const struct drop *d, int64_t first, int64_t n);
@@ -51,6 +54,16 @@ struct rows {
   void   (*col_dot)(double *s, double *t, const void *u, const void *x, const double *mean, int64_t n);
   void   (*col_affine)(void *y, const void *x, const double *a, const double *b, int64_t n);           /* y may be x */
   void   (*col_affine2)(void *y, const void *u, const void *v, const double *a, const double *b, const double *c, int64_t n);
+  /* the same over n / b rows of b channels, b dividing 16 */
+  void   (*block_sum)(double *s, const void *x, int b, int64_t n);           /* s += x */
+  void   (*block_square)(double *s, const void *x, const double *mean, int b, int64_t n);
+  void   (*block_dot)(double *s, double *t, const void *u, const void *x, const double *mean, int b, int64_t n);
+  void   (*block_affine)(void *y, const void *x, const double *a, const double *c, bool relu, int b, int64_t n);
+                                                      /* y may be x */
+  void   (*block_affine2)(void *y, const void *u, const void *v, const double *f, const double *g, const double *h, int b,
+                          int64_t n);                 /* y may be u */
+  void   (*block_relu_back)(void *d, const void *u, const void *x, const double *a, const double *c, int b, int64_t n);
+                                                      /* d = u where a x + c > 0, else 0 u */
   /* softmax of x / t: scale = 1 / t, negative for softmin; logs if `log` */
   void   (*soft)(void *y, const void *x, double scale, bool log, int64_t n); /* y may be x */
   void   (*soft_back)(void *dx, const void *y, const void *dy, double scale, bool log, int64_t n);

@@ -19,14 +19,14 @@ void   onednn_conv_back_done(void *state);
 
 #define DNNL_CONV \
   { "Winograd", onednn_conv, T(TY_F32), onednn_winograd_refuse, onednn_conv_scratch, onednn_conv_state, \
-    onednn_conv_done, 0, K_ACT }, \
+    onednn_conv_done, 0, K_ACT, IN_BLOCKS(1, 1) }, \
   { "oneDNN",   onednn_conv, T(TY_F32), onednn_conv_refuse, onednn_conv_scratch, onednn_conv_state, \
-    onednn_conv_done, 0, K_ACT },
+    onednn_conv_done, 0, K_ACT, IN_BLOCKS(1, 1) },
 #define DNNL_CONV_BACK \
   { "Winograd", onednn_conv_back, T(TY_F32), onednn_winograd_back_refuse, onednn_conv_back_scratch, \
-    onednn_conv_back_state, onednn_conv_back_done, 7, 0 }, \
+    onednn_conv_back_state, onednn_conv_back_done, 7, 0, IN_BLOCKS(3, 1) }, \
   { "oneDNN",   onednn_conv_back, T(TY_F32), onednn_conv_back_refuse, onednn_conv_back_scratch, onednn_conv_back_state, \
-    onednn_conv_back_done, 7, 0 },
+    onednn_conv_back_done, 7, 0, IN_BLOCKS(3, 1) },
 #else
 #define DNNL_CONV
 #define DNNL_CONV_BACK

@@ -1,16 +1,18 @@
 /* conv.c - Convolution through oneDNN: forward and both gradients, where it is faster than our own panels.
 **
-** oneDNN wants channels in blocks of 16; arrays here are plain. So data is copied to blocks (scratch), the weight once
-** per version (state), and the result back. That pays for windows of several taps over channels and filters in
-** multiples of 16, and for depthwise windows, when the product is not small (measured with AVX-512 against
-** convolve.h). A 3 x 3 window of stride 1 over many channels goes by Winograd's F(4 x 4, 3 x 3), which needs a quarter
+** oneDNN wants channels in blocks. What comes so is taken as it is; of a plain array the data is copied to blocks
+** (scratch), the weight once per version (state), and the result back. Among plain arrays that pays for windows of
+** several taps over channels and filters in multiples of 16, and for depthwise windows, when the product is not small
+** (measured with AVX-512 against convolve.h).
+** A 3 x 3 window of stride 1 over many channels goes by Winograd's F(4 x 4, 3 x 3), which needs a quarter
 ** of the products and errs by less than 1e-6 of the mean sum of their absolute values; TYCHO_WINOGRAD=0 switches it off.
 ** The batch goes through in pieces, for the sake of memory and caches; pieces depend on shapes alone.
 **
-** Primitives are made at the first run, on the queue's thread, so that they have its team; what oneDNN cannot do
-** falls back to our kernel, for which scratch and state suffice too. The sums of a weight's gradient depend on the
+** Primitives are made at the first run, on the queue's thread, so that they have its team; what oneDNN cannot do to
+** plain arrays falls back to our kernel, for which scratch and state suffice too. The sums of a weight's gradient depend on the
 ** team's size, as everything of oneDNN's may.
 */
+#include "../rows.h"
 #include "part.h"
 
 struct held { bool asked; struct rooms rooms; };
@@ -27,12 +29,19 @@ static double products(const struct window *w)
   return (double)w->n * (double)w->groups * (double)w->filters * (double)window_out(w) * (double)window_depth(w);
 }
 
+static bool in_blocks(const struct call *c)
+{
+  for (int i = 0; i < c->nin; i++) if (c->in[i].block) return true;
+  return c->out[0].block != 0;
+}
+
 static const char *refuse(const struct call *c, const struct window *w)
 {
   if (conv_channels_last(c->param)) return "channels last";
   if (!onednn_engine()) return "TYCHO_DISABLE names dnnl";
   if (cpu_level() == CPU_BASELINE) return "the processor is held back";
   double work = products(w);
+  if (in_blocks(c)) return work > 1e5 ? NULL : "small";
   if (w->channels == 1 && w->filters == 1 && w->groups % 16 == 0) return work > 1e6 ? NULL : "small";
   if (w->channels % 16 || w->filters % 16) return "channels or filters are not in sixteens";
   if (window_taps(w) == 1) return "one tap";
@@ -70,50 +79,25 @@ static struct window backward_window(const struct call *c)
   return conv_window(c->param, &c->in[1].d, &c->in[2].d, &c->in[0].d);
 }
 
-/* Our own sums are kept for depthwise windows, whose weight is small, and for what is added up. */
-static bool data_wanted(const struct call *c) { return c->out[0].p && !(c->add & 1); }
-static bool weight_wanted(const struct call *c, const struct window *w) { return c->out[1].p && !depth_wanted(w); }
-
-const char *onednn_conv_refuse(const struct call *c)
+/* Our own sums are kept for depthwise windows over plain arrays, whose weight is small. */
+static bool data_wanted(const struct call *c) { return c->out[0].p != NULL; }
+static bool weight_wanted(const struct call *c, const struct window *w)
 {
-  struct window w = forward_window(c);
-  return refuse(c, &w);
-}
-
-const char *onednn_conv_back_refuse(const struct call *c)
-{
-  struct window w = backward_window(c);
-  if (!data_wanted(c) && !weight_wanted(c, &w)) return "no gradient of a kind that it makes";
-  return refuse(c, &w);
-}
-
-static const char *const NO_TILES = "no direction goes by Winograd's tiles: 3 x 3, stride 1, images of some size";
-
-const char *onednn_winograd_refuse(const struct call *c)
-{
-  struct window w = forward_window(c);
-  const char *no = refuse(c, &w);
-  return no ? no : winograd_wanted(&w, FORWARD) ? NULL : NO_TILES;
-}
-
-const char *onednn_winograd_back_refuse(const struct call *c)
-{
-  struct window w = backward_window(c);
-  const char *no = refuse(c, &w);
-  if (no) return no;
-  bool any = (data_wanted(c) && winograd_wanted(&w, DATA)) || (weight_wanted(c, &w) && winograd_wanted(&w, WEIGHT));
-  return any ? NULL : NO_TILES;
+  return c->out[1].p && (in_blocks(c) || !depth_wanted(w));
 }
 
 /* -- pieces and scratch -------------------------------------------------------------------------------------------- */
 
 enum { PIECE = 24 << 20 };                            /* bytes of blocked images, and of their tiles, at once */
 
-static int64_t images_at_once(const struct window *w, bool winograd)
+/* copied: the operands that are, bits of X and Y */
+static int64_t images_at_once(const struct window *w, int copied, bool winograd)
 {
-  int64_t each = w->groups * (w->channels * window_in(w) + w->filters * window_out(w)) * 4;
+  int64_t each = 0;
+  if (copied & 1 << X) each += w->groups * w->channels * window_in(w) * 4;
+  if (copied & 1 << Y) each += w->groups * w->filters * window_out(w) * 4;
   if (winograd) each += (w->out[1] + 3) / 4 * ((w->out[2] + 3) / 4) * 36 * 4 * (w->channels + w->filters);
-  int64_t n = MAX(1, MIN(w->n, PIECE / each));
+  int64_t n = MAX(1, MIN(w->n, PIECE / MAX(each, 1)));
   while (w->n % n) n--;
   return n;
 }
@@ -122,10 +106,12 @@ static int64_t images_at_once(const struct window *w, bool winograd)
 static struct shape shape_of(const struct call *c, const struct window *w, int which, bool winograd)
 {
   const bool forward = which == FORWARD, tiles = winograd_wanted(w, which) || (!forward && winograd_wanted(w, WEIGHT));
-  return (struct shape){ .param = c->param, .x = forward ? &c->in[0].d : &c->in[1].d,
-                         .w = forward ? &c->in[1].d : &c->in[2].d, .y = forward ? &c->out[0].d : &c->in[0].d,
-                         .which = which, .bias = forward && c->nin > 2,
-                         .winograd = winograd, .images = images_at_once(w, tiles) };
+  const struct arr *x = which == FORWARD ? &c->in[0] : which == DATA ? &c->out[0] : &c->in[1],
+                   *y = forward ? &c->out[0] : &c->in[0];
+  int copied = (!x->block || (!forward && c->add & 1)) << X | !y->block << Y;
+  return (struct shape){ .param = c->param, .x = &x->d, .w = forward ? &c->in[1].d : &c->in[2].d, .y = &y->d,
+                         .which = which, .bias = forward && c->nin > 2, .block = { [X] = x->block, [Y] = y->block },
+                         .winograd = winograd, .images = images_at_once(w, copied, tiles) };
 }
 
 /* The way that this direction goes: Winograd's if that is wanted and can be, else the direct one. Asked without the
@@ -139,7 +125,13 @@ static bool choose(const struct call *c, const struct window *w, int which, stru
   return part_rooms(s, r);
 }
 
-static size_t spare_bytes(const struct call *c) { return align_up(desc_bytes(&c->in[2].d), ALIGN); }
+/* A gradient before it is added: of the weight, or of the data of some images. */
+static size_t spare_bytes(const struct call *c, const struct window *w)
+{
+  size_t weight = weight_wanted(c, w) ? align_up(desc_bytes(&c->in[2].d), ALIGN) : 0;
+  struct shape s = shape_of(c, w, DATA, false);
+  return c->add & 1 ? MAX(weight, align_up(desc_bytes(s.x) / (size_t)w->n * (size_t)s.images, ALIGN)) : weight;
+}
 
 static void widen(struct rooms *r, const struct rooms *o)
 {
@@ -164,15 +156,62 @@ size_t onednn_conv_scratch(const struct call *c)
   return MAX(r.x + r.y + r.pad, depth_wanted(&w) ? 0 : convolve_forward_scratch(&w));
 }
 
-/* blocked X, blocked Y, the primitives' own, blocked dW, and the plain one before it is added */
+/* blocked X, blocked Y, the primitives' own, blocked dW, and a gradient before it is added */
 size_t onednn_conv_back_scratch(const struct call *c)
 {
   struct window w = backward_window(c);
   struct rooms r = rooms_for(c, &w, true);
-  size_t most = r.x + r.y + r.pad + (weight_wanted(c, &w) ? r.w + spare_bytes(c) : 0);
+  size_t most = r.x + r.y + r.pad + (weight_wanted(c, &w) ? r.w : 0) + spare_bytes(c, &w);
+  if (in_blocks(c)) return most;
   if (depth_wanted(&w)) return most;
   if (c->out[0].p) most = MAX(most, convolve_data_scratch(&w));
   return c->out[1].p ? MAX(most, convolve_weight_scratch(&w)) : most;
+}
+
+/* -- candidates ---------------------------------------------------------------------------------------------------- */
+
+static const char *const NO_TILES = "no direction goes by Winograd's tiles: 3 x 3, stride 1, images of some size";
+static const char *const NO_BLOCKS = "oneDNN has no fast kernel for these blocks";
+
+/* Nobody else takes blocks. */
+static bool able(const struct call *c, const struct window *w, int which)
+{
+  struct shape s;
+  struct rooms r;
+  return !in_blocks(c) || choose(c, w, which, &s, &r);
+}
+
+const char *onednn_conv_refuse(const struct call *c)
+{
+  struct window w = forward_window(c);
+  const char *no = refuse(c, &w);
+  return no ? no : able(c, &w, FORWARD) ? NULL : NO_BLOCKS;
+}
+
+const char *onednn_conv_back_refuse(const struct call *c)
+{
+  struct window w = backward_window(c);
+  if (!data_wanted(c) && !weight_wanted(c, &w)) return "no gradient of a kind that it makes";
+  const char *no = refuse(c, &w);
+  if (no) return no;
+  bool can = (!data_wanted(c) || able(c, &w, DATA)) && (!weight_wanted(c, &w) || able(c, &w, WEIGHT));
+  return can ? NULL : NO_BLOCKS;
+}
+
+const char *onednn_winograd_refuse(const struct call *c)
+{
+  struct window w = forward_window(c);
+  const char *no = onednn_conv_refuse(c);
+  return no ? no : winograd_wanted(&w, FORWARD) ? NULL : NO_TILES;
+}
+
+const char *onednn_winograd_back_refuse(const struct call *c)
+{
+  struct window w = backward_window(c);
+  const char *no = onednn_conv_back_refuse(c);
+  if (no) return no;
+  bool any = (data_wanted(c) && winograd_wanted(&w, DATA)) || (weight_wanted(c, &w) && winograd_wanted(&w, WEIGHT));
+  return any ? NULL : NO_TILES;
 }
 
 /* -- running ------------------------------------------------------------------------------------------------------- */
@@ -243,8 +282,12 @@ static bool run_piece(struct part *p, const struct shape *s, const struct blocks
   switch (s->which) {
   case FORWARD:
     return enter(p, X, a->x, b->x) && aim(p, Y, a->y, b->y) && execute(p, FORWARD) && leave(p, Y, a->y, b->y);
-  case DATA:
-    return take(p, Y, a->y, b->y, there) && aim(p, X, a->x, b->x) && execute(p, DATA) && leave(p, X, a->x, b->x);
+  case DATA: {
+    void *x = a->add ? b->spare : a->x;
+    if (!take(p, Y, a->y, b->y, there) || !aim(p, X, x, b->x) || !execute(p, DATA) || !leave(p, X, x, b->x)) return false;
+    if (a->add) add_to(TY_F32, desc_count(s->x) / s->x->dim[0] * s->images, x, a->x);
+    return true;
+  }
   default: break;
   }
   void *w = add ? b->spare : a->w->p;
@@ -262,13 +305,14 @@ static bool ready(struct part *p, struct call *c, const struct window *w, int wh
   parallel_library();
   if (p->made == NEW || p->threads != parallel_threads()) {
     struct rooms r = { 0 };
-    bool able = choose(c, w, which, s, &r);
+    bool can = choose(c, w, which, s, &r);
     s->act = which == FORWARD ? c->act : ACT_NONE;
-    if (able) part_make(p, s, &r);
+    if (can) part_make(p, s, &r);
     else p->made = UNABLE, p->threads = parallel_threads();
   }
   *s = shape_of(c, w, which, p->winograd);
-  return p->made == READY && (which == WEIGHT || pack_weight(p, a->w)) && !dnnl_memory_set_data_handle(p->pad, b->pad) &&
+  return p->made == READY && (which == WEIGHT || pack_weight(p, a->w)) &&
+         !dnnl_memory_set_data_handle(p->pad, p->own_pad ? p->own_pad : b->pad) &&
          !(p->bias && dnnl_memory_set_data_handle(p->bias, a->bias));
 }
 
@@ -285,7 +329,7 @@ static const struct rooms *planned(struct held *h, const struct call *c, const s
   return &h->rooms;
 }
 
-/* false: nothing is written, or only what our own kernel writes again */
+/* false: nothing is written, or only what our own kernel writes again; but a sum that was begun is lost */
 static bool run_part(struct part *p, struct held *h, struct call *c, const struct window *w, int which, struct arrays a)
 {
   struct shape s;
@@ -318,6 +362,8 @@ static bool run_both(struct back_state *p, struct call *c, const struct window *
   return true;
 }
 
+static int lost(const char *what) { return fail(TY_ERUN, "oneDNN failed at the %s of a convolution", what); }
+
 int onednn_conv(struct call *c)
 {
   struct window w = forward_window(c);
@@ -325,13 +371,14 @@ int onednn_conv(struct call *c)
   void *bias = c->nin > 2 ? c->in[2].p : NULL;
   struct arrays a = { c->in[0].p, c->out[0].p, &c->in[1], bias, false };
   if (s && run_part(&s->part, &s->held, c, &w, FORWARD, a)) return TY_OK;
+  if (in_blocks(c)) return lost("product");
   if (depth_wanted(&w)) { depth_forward(&w, c->in[0].p, c->in[1].p, bias, c->act, c->out[0].p); return TY_OK; }
   return convolve_forward(&w, c->in[0].p, &c->in[1], bias, c->act, c->out[0].p, s ? &s->own : NULL, c->tmp);
 }
 
 static struct arrays data_arrays(struct call *c)
 {
-  return (struct arrays){ c->out[0].p, c->in[0].p, &c->in[2], NULL, false };
+  return (struct arrays){ c->out[0].p, c->in[0].p, &c->in[2], NULL, c->add & 1 };
 }
 
 static struct arrays weight_arrays(struct call *c)
@@ -342,6 +389,7 @@ static struct arrays weight_arrays(struct call *c)
 static int data_gradient(struct call *c, const struct window *w, struct back_state *s)
 {
   if (s && data_wanted(c) && run_part(&s->data, &s->held, c, w, DATA, data_arrays(c))) return TY_OK;
+  if (in_blocks(c)) return lost("data's gradient");
   if (depth_wanted(w)) { depth_data(w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1); return TY_OK; }
   return convolve_data(w, c->in[0].p, &c->in[2], c->out[0].p, c->add & 1, NULL, ACT_NONE, s ? &s->own : NULL, c->tmp);
 }
@@ -350,6 +398,7 @@ static int weight_gradient(struct call *c, const struct window *w, struct back_s
 {
   const bool add = c->add >> 1 & 1;
   if (s && weight_wanted(c, w) && run_part(&s->weight, &s->held, c, w, WEIGHT, weight_arrays(c))) return TY_OK;
+  if (in_blocks(c)) return lost("weight's gradient");
   if (depth_wanted(w)) { depth_weight(w, c->in[1].p, c->in[0].p, c->out[1].p, add); return TY_OK; }
   return convolve_weight(w, c->in[1].p, c->in[0].p, c->out[1].p, add, c->tmp);
 }
@@ -359,16 +408,38 @@ static bool both_gradients(struct call *c, const struct window *w, struct back_s
   return s && data_wanted(c) && weight_wanted(c, w) && run_both(s, c, w, data_arrays(c), weight_arrays(c));
 }
 
+/* dbias (+)= sums of dy in blocks */
+static void some_biases(int64_t begin, int64_t end, void *context)
+{
+  const struct call *c = context;
+  const ty_desc *g = &c->in[0].d;
+  const int b = c->in[0].block;
+  int64_t blocks = g->dim[1] / b, piece = desc_count(g) / g->dim[0] / blocks;
+  const float *dy = c->in[0].p;
+  float *db = c->out[2].p;
+  for (int64_t k = begin; k < end; k++) {
+    double sum[16] = { 0 };
+    for (int64_t i = 0; i < g->dim[0]; i++) rows_of(TY_F32)->block_sum(sum, dy + (i * blocks + k) * piece, b, piece);
+    for (int j = 0; j < b; j++) db[k * b + j] = (float)(sum[j] + (c->add >> 2 & 1 ? (double)db[k * b + j] : 0));
+  }
+}
+
+static void bias_gradient(struct call *c)
+{
+  const ty_desc *g = &c->in[0].d;
+  int64_t space = desc_count(g) / g->dim[0] / g->dim[1];
+  if (c->nout < 3 || !c->out[2].p) return;
+  if (c->in[0].block) parallel(g->dim[1] / c->in[0].block, grain_of(g->dim[0] * space * c->in[0].block), some_biases, c);
+  else convolve_bias(g->dtype, g->dim[0], g->dim[1], space, c->in[0].p, c->out[2].p, c->add >> 2 & 1);
+}
+
 int onednn_conv_back(struct call *c)
 {
   struct window w = backward_window(c);
-  const ty_desc *g = &c->in[0].d;
   bool both = both_gradients(c, &w, c->state);
   if (c->out[0].p && !both) TRY(data_gradient(c, &w, c->state));
   if (c->out[1].p && !both) TRY(weight_gradient(c, &w, c->state));
-  if (c->nout > 2 && c->out[2].p)
-    convolve_bias(g->dtype, g->dim[0], g->dim[1], desc_count(g) / g->dim[0] / g->dim[1], c->in[0].p, c->out[2].p,
-                  c->add >> 2 & 1);
+  bias_gradient(c);
   return TY_OK;
 }
 

@@ -6,19 +6,28 @@
 
 struct descs { dnnl_memory_desc_t d[OPERANDS], b; dnnl_dims_t stride, dilate, pad; };
 
-/* A dense array of any format, or row-major. */
-static bool describe(dnnl_memory_desc_t *d, int n, const int64_t *size, bool any)
+enum { PLAIN = 0, ANY = -1 };                         /* forms; a number > 0: channels in blocks of so many */
+
+/* A dense array of some form. */
+static bool describe(dnnl_memory_desc_t *d, int n, const int64_t *size, int form)
 {
+  static const dnnl_format_tag_t of_8[] = { dnnl_nCw8c, dnnl_nChw8c, dnnl_nCdhw8c },
+                                 of_16[] = { dnnl_nCw16c, dnnl_nChw16c, dnnl_nCdhw16c };
   dnnl_dims_t dim = { 0 }, step = { 0 };
   memcpy(dim, size, sizeof *size * (size_t)n);
-  if (any) return !dnnl_memory_desc_init_by_tag(d, n, dim, dnnl_f32, dnnl_format_tag_any);
+  if (form != PLAIN)
+    return !dnnl_memory_desc_init_by_tag(d, n, dim, dnnl_f32, form == ANY ? dnnl_format_tag_any
+                                                              : form == 16 ? of_16[n - 3] : of_8[n - 3]);
   step[n - 1] = 1;
   for (int i = n - 2; i >= 0; i--) step[i] = step[i + 1] * dim[i + 1];
   return !dnnl_memory_desc_init_by_strides(d, n, dim, dnnl_f32, step);
 }
 
-static bool describe_all(struct descs *o, const struct shape *s, bool any)
+/* The arrays as they are, or, if free, as the primitive likes them where they are plain. */
+static bool describe_all(struct descs *o, const struct shape *s, bool free)
 {
+  int form[OPERANDS];
+  for (int i = 0; i < OPERANDS; i++) form[i] = free && !s->block[i] ? ANY : s->block[i];
   const struct conv *p = s->param;
   const int grouped = p->num_group > 1, n = s->x->ndim;
   dnnl_dims_t dx, dy, dw;
@@ -27,8 +36,8 @@ static bool describe_all(struct descs *o, const struct shape *s, bool any)
   for (int i = 0; i < n; i++) dw[i + grouped] = i ? s->w->dim[i] : s->w->dim[0] / p->num_group;
   for (int i = 0; i < n - 2; i++)
     o->stride[i] = p->stride.d[i], o->dilate[i] = p->dilate.d[i] - 1, o->pad[i] = p->pad.d[i];
-  return describe(&o->d[X], n, dx, any) && describe(&o->d[W], n + grouped, dw, any) &&
-         describe(&o->d[Y], n, dy, any) && describe(&o->b, 1, &p->num_filter, false);
+  return describe(&o->d[X], n, dx, form[X]) && describe(&o->d[W], n + grouped, dw, form[W]) &&
+         describe(&o->d[Y], n, dy, form[Y]) && describe(&o->b, 1, &p->num_filter, PLAIN);
 }
 
 static bool append_act(dnnl_primitive_attr_t attr, int act)
@@ -112,7 +121,7 @@ struct known {
   int64_t x[TY_MAXDIM], w[TY_MAXDIM], y[TY_MAXDIM];
   struct dims stride, dilate, pad;
   int64_t groups, images;
-  int which, act, threads; bool bias, winograd;
+  int which, act, threads, block[OPERANDS]; bool bias, winograd;
   bool able; struct rooms rooms;
 };
 enum { KNOWN = 256 };
@@ -130,6 +139,7 @@ static void key_of(struct known *k, const struct shape *s)
   k->images = s->images;
   k->which = s->which;
   k->act = s->act;
+  memcpy(k->block, s->block, sizeof k->block);
   k->bias = s->bias;
   k->winograd = s->winograd;
   k->threads = parallel_most();
@@ -200,6 +210,7 @@ void part_release(struct part *p)
   if (p->pad) dnnl_memory_destroy(p->pad);
   if (p->stream) dnnl_stream_destroy(p->stream);
   mem_free(p->packed);
+  mem_free(p->own_pad);
   *p = (struct part){ 0 };
 }
 
@@ -220,13 +231,15 @@ static bool make_from(struct part *p, dnnl_primitive_desc_t d, const struct shap
   static const int result[] = { [FORWARD] = Y, [DATA] = X, [WEIGHT] = W };
   struct rooms now;
   rooms_of(d, s, plain, &now);
-  if (now.x > r->x || now.y > r->y || now.w > r->w || now.pad > r->pad || dnnl_primitive_create(&p->conv, d)) return false;
+  if (now.x > r->x || now.y > r->y || now.w > r->w || dnnl_primitive_create(&p->conv, d)) return false;
   for (int o = 0; o < OPERANDS; o++)
     if (!bridge(p, o, &plain->d[o], operand(d, s->which, o), o == result[s->which])) return false;
   p->pad = onednn_place(dnnl_primitive_desc_query_md(d, dnnl_query_scratchpad_md, 0));
   p->bias = s->bias ? onednn_place(&plain->b) : NULL;
   p->packed = p->copy[W] && s->which != WEIGHT ? mem_new(now.w) : NULL;
+  p->own_pad = now.pad > r->pad ? mem_new(now.pad) : NULL;
   p->stream = onednn_stream();
+  if (now.pad > r->pad && !p->own_pad) return false;
   return p->pad && p->stream && (p->bias || !s->bias) && (p->packed || !p->copy[W] || s->which == WEIGHT);
 }
 

@@ -13,7 +13,7 @@ enum { X, W, Y, OPERANDS };
 struct shape {                                        /* of one direction */
   const struct conv *param;
   const ty_desc *x, *w, *y;
-  int     which, act;
+  int     which, act, block[OPERANDS];                /* block: of the arrays, as in struct arr */
   bool    bias, winograd;
   int64_t images;                                     /* at once */
 };
@@ -28,6 +28,7 @@ struct part {
   dnnl_stream_t stream;
   dnnl_primitive_t conv, copy[OPERANDS];              /* copy NULL: the primitive takes the plain array */
   dnnl_memory_t outside[OPERANDS], inside[OPERANDS], bias, pad;
+  void *own_pad;                                      /* where this team needs more than was planned */
   void *packed;                                       /* blocked weight, of this version of that array */
   uint64_t version; const void *of;
 };

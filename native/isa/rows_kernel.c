@@ -27,6 +27,7 @@ enum { BLOCK = 4096 };                                /* elements summed in thei
 #define ROWS JOIN(rows_f32, ISA)
 #include "rows_sum.inc"
 #include "rows_soft.inc"
+#include "rows_block.inc"
 #include "rows_norm.inc"
 #include "rows_pool.inc"
 #include "rows_cell.inc"
@@ -49,6 +50,7 @@ enum { BLOCK = 4096 };                                /* elements summed in thei
 #define ROWS JOIN(rows_f64, ISA)
 #include "rows_sum.inc"
 #include "rows_soft.inc"
+#include "rows_block.inc"
 #include "rows_norm.inc"
 #include "rows_pool.inc"
 #include "rows_cell.inc"

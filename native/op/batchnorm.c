@@ -1,10 +1,11 @@
 /* batchnorm.c - BatchNorm, BatchNorm_v1, _contrib_SyncBatchNorm, _contrib_BatchNormWithReLU.
 **
 ** Data is (outer, channels, inner). With inner = 1 (2-D or channel-last data) a strip of channels is summed down the
-** rows, else each channel over its pieces. The second and third output are the statistics that forward used: mean and
-** 1 / sqrt(var + eps) (BatchNorm_v1: the variance), in inference the moving ones. Backward, when training on batch
-** statistics, also moves moving_mean and moving_var (biased variance). Forward changes nothing but a fixed gamma, which
-** becomes 1 in executors bound with gradients. Source of these rules: the reference's recorded cases.
+** rows, a block of channels (op.h) over its pieces, else each channel over its own. The second and third output are the
+** statistics that forward used: mean and 1 / sqrt(var + eps) (BatchNorm_v1: the variance), in inference the moving ones.
+** Backward, when training on batch statistics, also moves moving_mean and moving_var (biased variance). Forward changes
+** nothing but a fixed gamma, which becomes 1 in executors bound with gradients. A relu behind it is applied on the way,
+** and so is its gradient, whose mask follows from the data. Source of these rules: the reference's recorded cases.
 */
 #include "rows.h"
 
@@ -89,6 +90,8 @@ struct norm {
   const struct rows *r;
   const struct norm_param *p;
   struct split s;                                     /* k: channels */
+  int    block;                                       /* channels that lie together, 0: each alone */
+  bool   relu;                                        /* y = max(y, 0) */
   bool   batch;                                       /* batch statistics */
   bool   plain;                                       /* the third output is the variance (BatchNorm_v1) */
   const void *x, *gamma, *beta, *dy, *relu_y;         /* relu_y: output of the fused relu, NULL: none */
@@ -119,12 +122,42 @@ static void channel_moments(const struct norm *b, int64_t c, double *mean, doubl
   *var = square / count_of(b);
 }
 
+/* Of a block: chunk by chunk, while it is in the cache, so that memory is read once. */
+static void block_moments(const struct norm *b, int64_t c, double *mean, double *var)
+{
+  enum { CHUNK = 8192 };
+  const struct rows *r = b->r;
+  const int64_t all = b->s.inner * b->block;
+  double seen = 0;
+  memset(mean, 0, sizeof *mean * (size_t)b->block);
+  memset(var, 0, sizeof *var * (size_t)b->block);
+  for (int64_t o = 0; o < b->s.outer; o++)
+    for (int64_t i = 0, n; i < all; i += n) {
+      double here[16] = { 0 }, square[16] = { 0 }, rows;
+      const void *x = at(r, b->x, piece(b, o, c) + i);
+      n = MIN(CHUNK, all - i);
+      rows = (double)(n / b->block);
+      r->block_sum(here, x, b->block, n);
+      for (int k = 0; k < b->block; k++) here[k] /= rows;
+      r->block_square(square, x, here, b->block, n);
+      for (int k = 0; k < b->block; k++) {
+        double gap = here[k] - mean[k];
+        var[k] += square[k] + gap * gap * seen * rows / (seen + rows);
+        mean[k] += gap * rows / (seen + rows);
+      }
+      seen += rows;
+    }
+  for (int k = 0; k < b->block; k++) var[k] /= seen;
+}
+
 static void moments(const struct norm *b, int64_t c, int64_t n, double *mean, double *var)
 {
   for (int64_t i = 0; !b->batch && i < n; i++) mean[i] = b->r->get(b->moving_mean, c + i),
     var[i] = b->r->get(b->moving_var, c + i);
-  if (b->batch && b->s.inner == 1) strip_moments(b, c, n, mean, var);
-  for (int64_t i = 0; b->batch && b->s.inner != 1 && i < n; i++) channel_moments(b, c + i, &mean[i], &var[i]);
+  if (!b->batch) return;
+  if (b->block) block_moments(b, c, mean, var);
+  else if (b->s.inner == 1) strip_moments(b, c, n, mean, var);
+  else for (int64_t i = 0; i < n; i++) channel_moments(b, c + i, &mean[i], &var[i]);
 }
 
 /* -- forward --------------------------------------------------------------------------------------------------- */
@@ -138,16 +171,37 @@ static void relu_piece(const struct norm *b, int64_t start, int64_t n)
   }
 }
 
+static void scale_channel(const struct norm *b, int64_t start, double a, double d)
+{
+  void *y = at(b->r, b->y, start);
+  b->r->affine(y, at(b->r, b->x, start), a, d, b->s.inner);
+  if (b->relu) b->r->relu(y, b->s.inner);
+}
+
 static void scale_pieces(const struct norm *b, int64_t c, int64_t n, const double *a, const double *d)
 {
   const struct rows *r = b->r;
   for (int64_t o = 0; o < b->s.outer; o++) {
     int64_t start = piece(b, o, c);
-    if (b->s.inner == 1) r->col_affine(at(r, b->y, start), at(r, b->x, start), a, d, n);
-    for (int64_t i = 0; b->s.inner != 1 && i < n; i++)
-      r->affine(at(r, b->y, start + i * b->s.inner), at(r, b->x, start + i * b->s.inner), a[i], d[i], b->s.inner);
+    void *y = at(r, b->y, start), *x = at(r, b->x, start);
+    if (b->block) r->block_affine(y, x, a, d, b->relu, b->block, n * b->s.inner);
+    else if (b->s.inner != 1) for (int64_t i = 0; i < n; i++) scale_channel(b, start + i * b->s.inner, a[i], d[i]);
+    else {
+      r->col_affine(y, x, a, d, n);
+      if (b->relu) r->relu(y, n);
+    }
     if (b->relu_y) relu_piece(b, start, n * b->s.inner);
   }
+}
+
+/* As an array of the data's type keeps it: backward must see what forward saw. */
+static double rounded(const struct norm *b, double v) { return b->r->dtype == TY_F32 ? (double)(float)v : v; }
+
+/* y = a x + d */
+static void slope(const struct norm *b, int64_t c, double mean, double inverse, double *a, double *d)
+{
+  *a = gamma_of(b, c) * inverse;
+  *d = b->r->get(b->beta, c) - mean * *a;
 }
 
 static void forward_strip(const struct norm *b, int64_t c, int64_t n)
@@ -155,11 +209,13 @@ static void forward_strip(const struct norm *b, int64_t c, int64_t n)
   double mean[STRIP], var[STRIP], a[STRIP], d[STRIP];
   moments(b, c, n, mean, var);
   for (int64_t i = 0; i < n; i++) {
+    if (b->plain) var[i] = rounded(b, var[i]);
     double inverse = 1 / sqrt(var[i] + b->p->eps);
+    if (!b->plain && b->batch) inverse = rounded(b, inverse);
+    mean[i] = rounded(b, mean[i]);
     if (b->mean) b->r->set(b->mean, c + i, mean[i]);
     if (b->third) b->r->set(b->third, c + i, b->plain ? var[i] : inverse);
-    a[i] = gamma_of(b, c + i) * inverse;
-    d[i] = b->r->get(b->beta, c + i) - mean[i] * a[i];
+    slope(b, c + i, mean[i], inverse, &a[i], &d[i]);
   }
   if (b->y) scale_pieces(b, c, n, a, d);
 }
@@ -178,35 +234,69 @@ static void recall(const struct norm *b, int64_t c, int64_t n, double *mean, dou
   }
 }
 
-static void sums(const struct norm *b, int64_t c, int64_t n, const double *mean, double *sum, double *dot)
+/* What goes through a piece chunk by chunk. Where forward ended in relu its gradient is taken on the way, into a buffer. */
+enum { CHUNK = 2048 };
+struct chunk { const struct norm *b; const double *a, *d; int64_t at, n; const void *dy, *x; char buffer[CHUNK * sizeof(double)]; };
+
+/* n elements from `at` on; i: the channel of a piece that has one, behind the strip's first */
+static void take_chunk(struct chunk *q, int64_t at_, int64_t n, int64_t i)
 {
+  const struct norm *b = q->b;
   const struct rows *r = b->r;
-  memset(sum, 0, sizeof *sum * (size_t)n);
-  memset(dot, 0, sizeof *dot * (size_t)n);
-  for (int64_t o = 0; o < b->s.outer; o++) {
-    int64_t start = piece(b, o, c);
-    if (b->s.inner == 1) r->col_dot(sum, dot, at(r, b->dy, start), at(r, b->x, start), mean, n);
-    for (int64_t i = 0; b->s.inner != 1 && i < n; i++) {
-      double part[2];
-      r->sum_dot(at(r, b->dy, start + i * b->s.inner), at(r, b->x, start + i * b->s.inner), mean[i], b->s.inner, part);
-      sum[i] += part[0];
-      dot[i] += part[1];
-    }
+  q->at = at_;
+  q->n = n;
+  q->x = at(r, b->x, at_);
+  q->dy = at(r, b->dy, at_);
+  if (!b->relu) return;
+  if (b->block) r->block_relu_back(q->buffer, q->dy, q->x, q->a, q->d, b->block, n);
+  else if (b->s.inner != 1) r->relu_back(q->buffer, q->dy, q->x, q->a[i], q->d[i], n);
+  else for (int64_t k = 0; k < n; k++)
+    r->relu_back(at(r, q->buffer, k), at(r, q->dy, k), at(r, q->x, k), q->a[k], q->d[k], 1);
+  q->dy = q->buffer;
+}
+
+/* Calls `each` for all chunks of a strip: whole rows of its channels, or pieces of one channel. */
+typedef void (*chunk_fn)(const struct chunk *q, int64_t i, void *context);
+static void all_chunks(const struct norm *b, int64_t c, int64_t n, const double *a, const double *d, chunk_fn each, void *context)
+{
+  struct chunk q = { .b = b, .a = a, .d = d };
+  const bool alone = !b->block && b->s.inner != 1;
+  const int64_t size = alone ? b->s.inner : n * b->s.inner, pieces = alone ? n : 1, most = b->relu ? CHUNK : size;
+  for (int64_t o = 0; o < b->s.outer; o++)
+    for (int64_t i = 0; i < pieces; i++)
+      for (int64_t k = 0; k < size; k += q.n) {
+        take_chunk(&q, piece(b, o, c + i) + k, MIN(most, size - k), i);
+        each(&q, i, context);
+      }
+}
+
+struct sums { const double *mean; double *sum, *dot; };
+
+static void add_chunk(const struct chunk *q, int64_t i, void *context)
+{
+  const struct sums *s = context;
+  const struct norm *b = q->b;
+  double part[2];
+  if (b->block) b->r->block_dot(s->sum, s->dot, q->dy, q->x, s->mean, b->block, q->n);
+  else if (b->s.inner == 1) b->r->col_dot(s->sum, s->dot, q->dy, q->x, s->mean, q->n);
+  else {
+    b->r->sum_dot(q->dy, q->x, s->mean[i], q->n, part);
+    s->sum[i] += part[0];
+    s->dot[i] += part[1];
   }
 }
 
 /* dx = f dy + g x + h: with batch statistics dx = gamma r (dy - mean(dy) - (x - mean) r^2 mean(dy (x - mean))). */
-static void data_gradient(const struct norm *b, int64_t c, int64_t n, const double *f, const double *g, const double *h)
+struct line { double f[STRIP], g[STRIP], h[STRIP]; };
+
+static void write_chunk(const struct chunk *q, int64_t i, void *context)
 {
-  const struct rows *r = b->r;
-  for (int64_t o = 0; o < b->s.outer; o++) {
-    int64_t start = piece(b, o, c);
-    if (b->s.inner == 1) r->col_affine2(at(r, b->dx, start), at(r, b->dy, start), at(r, b->x, start), f, g, h, n);
-    for (int64_t i = 0; b->s.inner != 1 && i < n; i++) {
-      int64_t from = start + i * b->s.inner;
-      r->affine2(at(r, b->dx, from), at(r, b->dy, from), at(r, b->x, from), f[i], g[i], h[i], b->s.inner);
-    }
-  }
+  const struct line *l = context;
+  const struct norm *b = q->b;
+  void *dx = at(b->r, b->dx, q->at);
+  if (b->block) b->r->block_affine2(dx, q->dy, q->x, l->f, l->g, l->h, b->block, q->n);
+  else if (b->s.inner == 1) b->r->col_affine2(dx, q->dy, q->x, l->f, l->g, l->h, q->n);
+  else b->r->affine2(dx, q->dy, q->x, l->f[i], l->g[i], l->h[i], q->n);
 }
 
 static void move(void *moving, const struct rows *r, int64_t c, double momentum, double now)
@@ -216,26 +306,29 @@ static void move(void *moving, const struct rows *r, int64_t c, double momentum,
 
 static void backward_strip(const struct norm *b, int64_t c, int64_t n)
 {
-  double mean[STRIP], var[STRIP], inverse[STRIP], sum[STRIP], dot[STRIP], f[STRIP], g[STRIP], h[STRIP];
+  double mean[STRIP], var[STRIP], inverse[STRIP], sum[STRIP] = { 0 }, dot[STRIP] = { 0 };
+  double a[STRIP] = { 0 }, d[STRIP] = { 0 };
+  struct line l;
   const struct rows *r = b->r;
   recall(b, c, n, mean, var, inverse);
-  sums(b, c, n, mean, sum, dot);
+  for (int64_t i = 0; b->relu && i < n; i++) slope(b, c + i, mean[i], inverse[i], &a[i], &d[i]);
+  all_chunks(b, c, n, a, d, add_chunk, &(struct sums){ mean, sum, dot });
   for (int64_t i = 0; i < n; i++) {
-    f[i] = gamma_of(b, c + i) * inverse[i];
-    g[i] = b->batch ? -f[i] * inverse[i] * inverse[i] * dot[i] / count_of(b) : 0;
-    h[i] = b->batch ? -f[i] * sum[i] / count_of(b) - g[i] * mean[i] : 0;
+    l.f[i] = gamma_of(b, c + i) * inverse[i];
+    l.g[i] = b->batch ? -l.f[i] * inverse[i] * inverse[i] * dot[i] / count_of(b) : 0;
+    l.h[i] = b->batch ? -l.f[i] * sum[i] / count_of(b) - l.g[i] * mean[i] : 0;
     if (b->dgamma) r->set(b->dgamma, c + i, b->p->fix_gamma ? 0 : dot[i] * inverse[i]);
     if (b->dbeta) r->set(b->dbeta, c + i, sum[i]);
     if (!b->batch) continue;
     move(b->moving_mean, r, c + i, b->p->momentum, mean[i]);
     move(b->moving_var, r, c + i, b->p->momentum, var[i]);
   }
-  if (b->dx) data_gradient(b, c, n, f, g, h);
+  if (b->dx) all_chunks(b, c, n, a, d, write_chunk, &l);
 }
 
 /* -- kernels -------------------------------------------------------------------------------------------------------- */
 
-static int64_t strip_of(const struct norm *b) { return b->s.inner == 1 ? STRIP : 1; }
+static int64_t strip_of(const struct norm *b) { return b->block ? b->block : b->s.inner == 1 ? STRIP : 1; }
 
 static void forward_body(int64_t begin, int64_t end, void *context)
 {
@@ -257,17 +350,18 @@ static void norm_run(const struct norm *b, void (*body)(int64_t, int64_t, void *
   parallel((b->s.k + strip - 1) / strip, grain_of(b->s.outer * b->s.inner * strip), body, (void *)(uintptr_t)b);
 }
 
-static struct norm norm_of(const struct call *c, const ty_desc *d)
+static struct norm norm_of(const struct call *c, const struct arr *x)
 {
   const struct norm_param *p = c->param;
+  const ty_desc *d = &x->d;
   int axis = (int)(p->axis < 0 ? p->axis + d->ndim : p->axis);
   return (struct norm){ .r = rows_of(d->dtype), .p = p, .s = split_at(d, axis), .batch = c->run->is_train && !p->use_global_stats,
-                        .plain = !strcmp(c->op->name, "BatchNorm_v1") };
+                        .block = x->block, .relu = c->act == ACT_RELU, .plain = !strcmp(c->op->name, "BatchNorm_v1") };
 }
 
 static int norm_forward(struct call *c)
 {
-  struct norm b = norm_of(c, &c->in[0].d);
+  struct norm b = norm_of(c, &c->in[0]);
   b.x = c->in[0].p; b.gamma = c->in[1].p; b.beta = c->in[2].p; b.moving_mean = c->in[3].p; b.moving_var = c->in[4].p;
   b.y = c->out[0].p; b.mean = c->out[1].p; b.third = c->out[2].p;
   if (c->nout > 3) b.relu_y = b.y, b.mask = c->out[3].p;
@@ -283,27 +377,41 @@ static void mask_head(struct norm *b, void *masked, int64_t n)
   b->dy = masked;
 }
 
-/* in: head gradient, data, gamma, mean, third output, moving_mean, moving_var, and the output with relu. */
+/* in: head gradient, data, gamma, mean, third output, moving_mean, moving_var, beta, and the output with relu. */
 static int norm_backward(struct call *c)
 {
-  struct norm b = norm_of(c, &c->in[1].d);
+  struct norm b = norm_of(c, &c->in[1]);
   b.dy = c->in[0].p; b.x = c->in[1].p; b.gamma = c->in[2].p; b.mean = c->in[3].p; b.third = c->in[4].p;
-  b.moving_mean = c->in[5].p; b.moving_var = c->in[6].p;
+  b.moving_mean = c->in[5].p; b.moving_var = c->in[6].p; b.beta = c->in[7].p;
   b.dx = c->out[0].p; b.dgamma = c->out[1].p; b.dbeta = c->out[2].p;
-  if (c->nin > 7) b.relu_y = c->in[7].p, mask_head(&b, c->tmp, desc_count(&c->in[1].d));
+  if (c->nin > 8) b.relu_y = c->in[8].p, mask_head(&b, c->tmp, desc_count(&c->in[1].d));
   norm_run(&b, backward_body);
   return TY_OK;
 }
 
 static size_t relu_scratch(const struct call *c) { return desc_bytes(&c->in[1].d); }
 
-static const struct kernel norm_cpu[] = { { "rows", norm_forward, T_FLOAT }, { 0 } };
-static const struct kernel norm_back_cpu[] = { { "rows", norm_backward, T_FLOAT }, { 0 } };
+/* Blocks hold channels of axis 1. */
+static const char *refuse_plain(const struct call *c)
+{
+  if (!c->in[0].block) return "channels are not in blocks";
+  return ((const struct norm_param *)c->param)->axis == 1 ? NULL : "another axis is normalised";
+}
+
+static const struct kernel norm_cpu[] = {
+  { "blocks", norm_forward,  T(TY_F32), refuse_plain, .flags = K_ALIKE | K_ACT, .blocks = IN_BLOCKS(1, 1) },
+  { "rows",   norm_forward,  T_FLOAT, .flags = K_ACT }, { 0 }
+};
+static const struct kernel norm_back_cpu[] = {
+  { "blocks", norm_backward, T(TY_F32), refuse_plain, .flags = K_ALIKE | K_ACT, .blocks = IN_BLOCKS(3, 1) },
+  { "rows",   norm_backward, T_FLOAT, .flags = K_ACT }, { 0 }
+};
+static const struct kernel relu_cpu[] = { { "rows", norm_forward, T_FLOAT }, { 0 } };
 static const struct kernel relu_back_cpu[] = { { "rows", norm_backward, T_FLOAT, NULL, relu_scratch }, { 0 } };
 
 #define SHARED .in = "data gamma beta moving_mean! moving_var!", .shown = "g0 o1 o2 i0 i1 i2 i3 i4", \
-               .param_size = sizeof(struct norm_param), .shape = norm_shape, .type = norm_type, .cpu = norm_cpu
-#define NORM SHARED, .out_of = norm_out, .grad = "g0 i0 i1 o1 o2 i3! i4!", .back_cpu = norm_back_cpu
+               .param_size = sizeof(struct norm_param), .shape = norm_shape, .type = norm_type
+#define NORM SHARED, .cpu = norm_cpu, .out_of = norm_out, .grad = "g0 i0 i1 o1 o2 i3! i4! i2", .back_cpu = norm_back_cpu
 
 const struct op op_batchnorm[] = {
   { .name = "BatchNorm", .alias = "_npx_batch_norm", NORM, .param = norm_params, .tier = 1,
@@ -314,7 +422,7 @@ const struct op op_batchnorm[] = {
   { .name = "_contrib_SyncBatchNorm", NORM, .param = sync_params, .check = sync_check, .tier = 2,
     .doc = "BatchNorm whose statistics are meant to span devices; here of one device." },
   { .name = "_contrib_BatchNormWithReLU", SHARED, .out_of = relu_out, .param = norm_params,
-    .grad = "g0 i0 i1 o1 o2 i3! i4! o0", .back_cpu = relu_back_cpu, .tier = 2,
+    .grad = "g0 i0 i1 o1 o2 i3! i4! i2 o0", .cpu = relu_cpu, .back_cpu = relu_back_cpu, .tier = 2,
     .doc = "max(BatchNorm(x), 0)." },
   { 0 }
 };

@@ -121,8 +121,20 @@ static int concat_back(struct call *c)
   return TY_OK;
 }
 
-MOVE_KERNEL(concat_kernels, concat_run)
-MOVE_KERNEL(concat_back_kernels, concat_back)
+/* Up to axis 1 a piece is whole blocks of channels: it moves as it lies. */
+#define AXIS_KERNEL(table, run, refuse, in, out) \
+  static const struct kernel table[] = { \
+    { "move", run, T_ANY, refuse, .flags = K_ALIKE, .blocks = IN_BLOCKS(in, out) }, { "move", run, T_ANY }, { 0 } };
+
+static const char *outer_axis(int axis) { return axis < 2 ? NULL : "an axis of space"; }
+
+static const char *concat_refuse(const struct call *c)
+{
+  return outer_axis(axis_in(((const struct concat *)c->param)->dim, c->in[0].d.ndim));
+}
+
+AXIS_KERNEL(concat_kernels, concat_run, concat_refuse, 0xffff, 1)
+AXIS_KERNEL(concat_back_kernels, concat_back, concat_refuse, 1, 0xffff)
 
 /* -- stack --------------------------------------------------------------------------------------------------------- */
 
@@ -245,8 +257,13 @@ static int split_back(struct call *c)
   return TY_OK;
 }
 
-MOVE_KERNEL(split_kernels, split_run)
-MOVE_KERNEL(split_back_kernels, split_back)
+static const char *split_refuse(const struct call *c)
+{
+  return outer_axis(axis_in(((const struct split *)c->param)->axis, c->in[0].d.ndim));
+}
+
+AXIS_KERNEL(split_kernels, split_run, split_refuse, 1, 0xffff)
+AXIS_KERNEL(split_back_kernels, split_back, split_refuse, 0xffff, 1)
 
 /* -- _split_v2 ----------------------------------------------------------------------------------------------------- */
 

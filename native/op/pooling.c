@@ -438,18 +438,26 @@ static void pool_run(struct pool *p)
   parallel(p->g.outer, grain_of(taps * outputs), pool_body, p);
 }
 
-static struct pool pool_of(const struct call *c, const ty_desc *data)
+/* Channels in blocks are planes of a block each, with the channels last. */
+static struct planes planes_in(const struct call *c, const struct arr *data)
+{
+  struct planes g = planes_of(c->param, &data->d);
+  if (data->block) g.outer /= data->block, g.inner = data->block;
+  return g;
+}
+
+static struct pool pool_of(const struct call *c, const struct arr *data)
 {
   const struct pool_param *p = c->param;
   bool older = !strcmp(c->op->name, "Pooling_v1");
-  return (struct pool){ .r = rows_of(data->dtype), .g = planes_of(p, data), .type = p->pool_type,
+  return (struct pool){ .r = rows_of(data->d.dtype), .g = planes_in(c, data), .type = p->pool_type,
                         .power = p->pool_type == POOL_LP ? p->p_value : 1,
                         .with_pad = p->count_include_pad != 0, .zeros = older };
 }
 
 static int pool_forward(struct call *c)
 {
-  struct pool p = pool_of(c, &c->in[0].d);
+  struct pool p = pool_of(c, &c->in[0]);
   p.x = c->in[0].p;
   p.out = c->out[0].p;
   if (p.out) pool_run(&p);
@@ -459,7 +467,7 @@ static int pool_forward(struct call *c)
 /* in: head gradient, then data and output for max and lp. */
 static int pool_backward(struct call *c)
 {
-  struct pool p = pool_of(c, &c->out[0].d);
+  struct pool p = pool_of(c, &c->out[0]);
   p.back = true;
   p.dy = c->in[0].p;
   if (c->nin > 1) p.x = c->in[1].p, p.y = c->in[2].p;
@@ -474,8 +482,16 @@ static const char *pool_grad(const void *param)
   return type == POOL_MAX || type == POOL_LP ? "g0 i0 o0" : "g0";
 }
 
-static const struct kernel pool_cpu[] = { { "taps", pool_forward, T_FLOAT }, { 0 } };
-static const struct kernel pool_back_cpu[] = { { "taps", pool_backward, T_FLOAT }, { 0 } };
+static const char *refuse_last(const struct call *c) { return channel_last(c->param) ? "channels last" : NULL; }
+
+static const struct kernel pool_cpu[] = {
+  { "taps", pool_forward,  T_FLOAT, refuse_last, .flags = K_ALIKE, .blocks = IN_BLOCKS(1, 1) },
+  { "last", pool_forward,  T_FLOAT }, { 0 }
+};
+static const struct kernel pool_back_cpu[] = {
+  { "taps", pool_backward, T_FLOAT, refuse_last, .flags = K_ALIKE, .blocks = IN_BLOCKS(7, 1) },
+  { "last", pool_backward, T_FLOAT }, { 0 }
+};
 
 /* -- adaptive ------------------------------------------------------------------------------------------------------- */
 
