@@ -131,7 +131,15 @@ static int find_kernel(struct program *p, struct step *st)
   return TY_OK;
 }
 
-/* Where every value is alone with its kernel, plain arrays cost no more copies than blocks do. */
+/* What it accepted when all was in blocks it may refuse now that some operands are plain. */
+static bool regrets(struct program *p, struct step *st)
+{
+  if (st->kind != STEP_NODE || !st->v.kernel || !wish(p, st, st->v.kernel)) return false;
+  if (!invoke_asks(&st->v, st->v.kernel, &p->arena)) return false;
+  st->v.kernel = NULL;
+  return true;
+}
+
 int layout_program(struct program *p)
 {
   if (p->s.flags & TY_KEEP || !env_number("TYCHO_BLOCKS", 1) || !first_marks(p)) return TY_OK;
@@ -140,6 +148,7 @@ int layout_program(struct program *p)
     changes = false;
     for (int t = p->n - 1; t >= 0; t--) changes |= agree(p, &p->step[t]);
     for (int t = 0; t < p->n; t++) changes |= agree(p, &p->step[t]);
+    for (int t = 0; t < p->n && !changes; t++) changes = regrets(p, &p->step[t]);
   }
   for (int v = 0; v < p->s.g->nvalue; v++) p->value[v].block = p->value[root_of(p, v)].block;
   return TY_OK;

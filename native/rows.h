@@ -105,6 +105,7 @@ struct rows {
                                                       /* i f g o; c may be c0 */
   void   (*lstm_back)(void *dpre, void *dc, const void *gate, const void *c, const void *c0, const void *dh, int64_t n);
                                                       /* dc: of c, then of c0 */
+  void   (*lstm_out)(void *h, const void *gate, const void *c, int64_t n);   /* h again */
   void   (*gru)(void *h, void *gate, void *hn, const void *x, const void *hx, const void *bx, const void *bh,
                 const void *h0, int64_t n);
                                                       /* r z n */

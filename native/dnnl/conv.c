@@ -56,7 +56,7 @@ static bool winograd_on(void)
   return known;
 }
 
-enum { WINOGRAD_PAYS = 50000000 };                    /* products: its tiles take some 10 MB */
+enum { WINOGRAD_PAYS = 50000000, TILES_PAY = 24 };    /* products: its tiles take some 10 MB; rows of its products */
 
 /* Tiles of 4 x 4 waste too much of a small image; few channels do not pay for the way into tiles and out again, which
 ** a weight's gradient goes only once. */
@@ -66,8 +66,8 @@ static bool winograd_wanted(const struct window *w, int which)
   for (int a = 1; a < 3; a++)
     if (w->kernel[a] != 3 || w->stride[a] != 1 || w->dilate[a] != 1 || w->pad[a] > 1) return false;
   int64_t least = MIN(w->channels, w->filters), side = MIN(w->out[1], w->out[2]);
-  if (products(w) < WINOGRAD_PAYS) return false;
-  return which == WEIGHT ? side >= 7 : side >= 8 && least >= 32;
+  if (products(w) < WINOGRAD_PAYS || w->n * ((w->out[1] + 3) / 4) * ((w->out[2] + 3) / 4) < TILES_PAY) return false;
+  return side >= 7 && (which == WEIGHT || least >= 32);
 }
 
 static struct window forward_window(const struct call *c)
@@ -171,6 +171,7 @@ size_t onednn_conv_back_scratch(const struct call *c)
 /* -- candidates ---------------------------------------------------------------------------------------------------- */
 
 static const char *const NO_TILES = "no direction goes by Winograd's tiles: 3 x 3, stride 1, images of some size";
+static const char *const FEW = "a gradient of few channels";
 static const char *const NO_BLOCKS = "oneDNN has no fast kernel for these blocks";
 
 /* Nobody else takes blocks. */
@@ -194,6 +195,7 @@ const char *onednn_conv_back_refuse(const struct call *c)
   if (!data_wanted(c) && !weight_wanted(c, &w)) return "no gradient of a kind that it makes";
   const char *no = refuse(c, &w);
   if (no) return no;
+  if (in_blocks(c) && data_wanted(c) && !c->out[0].block && w.groups * w.channels < channel_block(TY_CPU)) return FEW;
   bool can = (!data_wanted(c) || able(c, &w, DATA)) && (!weight_wanted(c, &w) || able(c, &w, WEIGHT));
   return can ? NULL : NO_BLOCKS;
 }

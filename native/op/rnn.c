@@ -4,7 +4,8 @@
 ** (P, H)]; then in the same order the biases b_x (G H) and b_h (G H). G gates: rnn 1, lstm 4 (i f g o), gru 3 (r z n).
 ** Per layer and direction, forward multiplies the inputs of many steps at once, then goes step by step: recurrent
 ** product onto that, gates, new state. The weights are packed once per run. What backward needs (gates, cell states, inner
-** layers' outputs) goes to a private output, which is absent in inference. Backward goes the steps backwards for the
+** layers' outputs) goes to a private output, which is absent in inference; the states of the last layer are its output,
+** but for lstm, which makes them again from gates and cells. Backward goes the steps backwards for the
 ** gradients of the gates, then takes all weight gradients as one long product over all steps. Step s of direction 1 is
 ** time T - 1 - s. Dropout acts on the inputs of all layers but the first; its factors are computed again in backward.
 */
@@ -62,7 +63,7 @@ static const char *rnn_out(const void *param)
 static const char *rnn_grad(const void *param)
 {
   const struct rnn_param *p = param;
-  if (p->mode == LSTM) return p->state_outputs ? "i0 i1 i2 i3 o0 o3 g0 g1 g2" : "i0 i1 i2 i3 o0 o1 g0";
+  if (p->mode == LSTM) return p->state_outputs ? "i0 i1 i2 i3 o3 g0 g1 g2" : "i0 i1 i2 i3 o1 g0";
   return p->state_outputs ? "i0 i1 i2 o0 o2 g0 g1" : "i0 i1 i2 o0 o1 g0";
 }
 
@@ -157,6 +158,11 @@ static int64_t steps_at_once(const struct rnn *n)     /* of the inputs' product:
   return MIN(n->T, MAX(1, 256 / MAX(n->N, 1)));
 }
 
+static int64_t steps_again(const struct rnn *n)       /* whose states backward makes again at once: long products */
+{
+  return MIN(n->T, MAX(1, 512 / MAX(n->N, 1)));
+}
+
 struct work {                                         /* one run, forward or backward */
   struct rnn n;
   bool   drops;
@@ -169,6 +175,7 @@ struct work {                                         /* one run, forward or bac
                                            /* outputs of inner layers, input after dropout; backward: their gradients */
   void  *dgx, *dgh, *dh, *dc;
                                           /* backward: gradients of the gates (gru: two kinds), of the state and cell */
+  void  *again;                                       /* backward: states of lstm, made again for some steps */
   double *column;
 };
 
@@ -202,6 +209,7 @@ static void carve_backward(struct work *w, struct carve *k)
   w->dc = carve(k, bytes_of(n, n->N * n->H));
   for (int i = 0; i < 2; i++) w->layer[i] = carve(k, n->L > 1 ? bytes_of(n, layer_out(n)) : 0);
   w->dropped = carve(k, w->n.p > 0 && n->L > 1 ? bytes_of(n, layer_out(n)) : 0);
+  w->again = carve(k, n->mode == LSTM ? bytes_of(n, steps_again(n) * n->N * n->H) : 0);
   w->column = carve(k, sizeof(double) * (size_t)gates);
 }
 
@@ -428,6 +436,34 @@ static int backward_step(const struct work *w, const struct line *l, const void 
   return gemm_packed(n->dtype, false, n->N, n->H, gates, s.dgh, gates, w->ph, w->dh, n->H, &onto);
 }
 
+/* lstm: the states of times t .. t + steps - 1 from their gates and cells */
+struct again { const struct work *w; const struct line *l; int64_t t; };
+
+static void again_body(int64_t begin, int64_t end, void *context)
+{
+  const struct again *a = context;
+  const struct rnn *n = &a->w->n;
+  const int64_t gates = gates_size(n), H = n->H;
+  for (int64_t i = begin; i < end; i++) {
+    void *gate = kept(a->w, a->w->reserve_in, a->l, a->t + i / n->N);
+    int64_t sample = i % n->N;
+    n->r->lstm_out(at(n->r, a->w->again, i * H), at(n->r, gate, sample * gates), at(n->r, gate, n->N * gates + sample * H), H);
+  }
+}
+
+static int gradient_again(const struct work *w, const struct line *l, void *dw)
+{
+  const struct rnn *n = &w->n;
+  const int64_t gates = gates_size(n), ahead = l->d ? -1 : 1, end = n->T - !l->d;        /* dg is one step ahead of h */
+  for (int64_t t = l->d ? 1 : 0, k; t < end; t += k) {
+    k = MIN(steps_again(n), end - t);
+    parallel(k * n->N, grain_of(4 * n->H), again_body, &(struct again){ w, l, t });
+    TRY(gemm(n->dtype, true, false, gates, n->H, k * n->N, 1, at(n->r, w->dgh, (t + ahead) * n->N * gates), gates,
+             w->again, n->H, 1, dw, n->H));
+  }
+  return TY_OK;
+}
+
 /* dW_h: the states before each step times its gate gradients; the first step's comes from the initial state. */
 static int recurrent_gradient(const struct work *w, const struct line *l, void *dw)
 {
@@ -436,6 +472,7 @@ static int recurrent_gradient(const struct work *w, const struct line *l, void *
   int64_t gates = gates_size(n), row = n->D * n->H, first = time_of(n, l->d, 0), rest = (n->T - 1) * n->N;
   const void *h0 = at(r, w->state, (l->layer * n->D + l->d) * n->N * n->H);
   TRY(gemm(n->dtype, true, false, gates, n->H, n->N, 1, at(r, w->dgh, first * n->N * gates), gates, h0, n->H, 0, dw, n->H));
+  if (!l->y) return gradient_again(w, l, dw);
   if (!rest) return TY_OK;
   return gemm(n->dtype, true, false, gates, n->H, rest, 1, at(r, w->dgh, l->d ? 0 : n->N * gates), gates,
               output_at(w, l, l->d ? 1 : 0), row, 1, dw, n->H);
@@ -499,24 +536,24 @@ static int backward_layer(const struct work *w, int64_t layer, const void *x, vo
   return TY_OK;
 }
 
-/* in: data, parameters, state [, state_cell], output, reserve, head gradients of output [, state [, cell]]. */
+/* in: data, parameters, state [, state_cell] [, output: not lstm], reserve, head gradients of output [, state [, cell]]. */
 static int rnn_backward(struct call *c)
 {
   const struct rnn_param *p = c->param;
   bool lstm = p->mode == LSTM;
-  const struct arr *more = &c->in[3 + lstm], *head = more + 2;
+  const struct arr *reserve = &c->in[4], *head = reserve + 1;
   struct work w = work_of(c, &c->in[0].d);
   struct carve k = { c->tmp, 0 };
   carve_backward(&w, &k);
   w.weights = c->in[1].p;
   w.state = c->in[2].p;
   w.cell = lstm ? c->in[3].p : NULL;
-  w.reserve_in = more[1].p;
+  w.reserve_in = reserve->p;
   struct heads g = { head[0].p, p->state_outputs ? head[1].p : NULL, p->state_outputs && lstm ? head[2].p : NULL, NULL,
                      c->out[1].p, c->out[2].p,
                      lstm ? c->out[3].p : NULL };
   for (int64_t l = w.n.L - 1; l >= 0; l--) {
-    void *y = l == w.n.L - 1 ? more[0].p : inner_output(&w, l);
+    void *y = l < w.n.L - 1 ? inner_output(&w, l) : lstm ? NULL : c->in[3].p;
     const void *x = l ? inner_output(&w, l - 1) : c->in[0].p;
     if (l && w.drops && g.dp) x = dropped(&w, w.dropped, x, l);
     g.dx = l ? w.layer[l & 1] : c->out[0].p;

@@ -140,11 +140,6 @@ local function head_gradients(record)
   return heads
 end
 
--- Plans that are larger than the reference's, and why.
-local LARGER = {
-  fused_lstm = "training at batch 256: 62 MB against 56: the gradient of RNN reads its output, which the reference's does not",
-}
-
 local function check_inference(name, record)
   local exe = bind(load_symbol(name, record, false), record, false)
   check_exact("output", record.inference.outputs, exe:forward(false))
@@ -223,10 +218,7 @@ local function define_network(name)
   it(name .. " training" .. tag, function()
     if not faults.of("networks", name, "training") then check_training(name, record) end
   end)
-  it(name .. " planned memory", function()
-    if LARGER[name] then pending(LARGER[name]) end
-    check_plans(name, record)
-  end)
+  it(name .. " planned memory", function() check_plans(name, record) end)
 end
 
 local function define_filler()
