@@ -15,6 +15,10 @@ struct lrn  { double alpha, beta, knorm; int64_t half; };                    /* 
 
 struct image { int64_t c, h, w, n; };                                        /* (c, h, w), sampled at n places */
 
+/* A row of n windows over channels in blocks of b: `rows` lines of `in` places, `line` places apart, under each window;
+** `all`: every maximum gets the gradient, not only the first. */
+struct pool_row { int64_t rows, line, in, kernel, stride, pad, n; int b; bool all; };
+
 struct rows {
   int    dtype;
   size_t size;
@@ -98,6 +102,10 @@ struct rows {
                                                       /* 2 x 2, stride 2: two input rows to one output row */
   void   (*max2_back)(void *dx0, void *dx1, const void *x0, const void *x1, const void *y, const void *dy, int64_t n);
   void   (*root)(void *y, int power, int64_t n);                             /* y^(1 / power) */
+  void   (*block_pool)(void *y, const void *x, const struct pool_row *p, bool max);
+                                                      /* onto y as it is: maxima, or sums */
+  void   (*block_pool_back)(void *dx, const void *dy, const void *x, const void *y, const struct pool_row *p, bool max);
+                                                      /* dx += dy, at the maximum or at all; x, y: for max */
   /* recurrent cells of n units, one sample. pre: sums of products; gate: activations, may be pre */
   void   (*rnn)(void *h, const void *pre, const void *bias, bool relu, int64_t n);
   void   (*rnn_back)(void *dpre, const void *h, const void *dh, bool relu, int64_t n);

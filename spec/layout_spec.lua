@@ -120,6 +120,13 @@ describe("channels in blocks", function()
     end)
   end
 
+  it("are pooled in pieces of long rows, and by every maximum in Pooling_v1", function()
+    PARTS.v1 = function(x) return sym.Pooling_v1{data = x, kernel = {3, 3}, stride = {2, 2}, pad = {1, 1}, pool_type = "max"} end
+    for _, name in ipairs{"max", "max_full", "avg_padded", "v1"} do
+      compare(name, 1, 75, "write", true)
+    end
+  end)
+
   it("are used where a convolution and its neighbours take them, and are shown", function()
     if not blocks_here() then
       pending("no library that computes in blocks")

@@ -143,8 +143,8 @@ struct pool {
   struct planes g;
   int64_t type, power;
   bool    with_pad, zeros, back;                      /* zeros: padding takes part (Pooling_v1) */
-  bool    pairs, whole, folds, awards;
-                                  /* special cases: 2 x 2 windows, one window per plane, folded rows, gradient of max */
+  bool    blocks, pairs, whole, folds, awards;
+                                  /* special cases: channels in blocks, 2 x 2 windows, one window per plane, folded rows, gradient of max */
   const void *x, *y, *dy;
   void   *out;                                        /* y forward, dx backward */
 };
@@ -250,6 +250,34 @@ static void tap_backward(const struct pool *p, void *row, int64_t in_at, int64_t
   else r->tap_add_back(dx, g, stride, n);
 }
 
+/* -- channels in blocks ------------------------------------------------------------------------------------------- */
+
+/* The windows of a piece, whose last axis is a whole block; x: places before the first line */
+static struct pool_row windows_of(const struct pool *p, const struct piece *q, int64_t *x)
+{
+  const struct axis *h = &p->g.a[1], *w = &p->g.a[2];
+  int64_t kh = first_in(h, q->h);
+  *x = line_at(p, q, 0, kh) * p->g.inner;
+  return (struct pool_row){ .rows = MAX(last_in(h, q->h) - kh, 0), .line = w->in, .in = w->in, .kernel = w->kernel,
+                            .stride = w->stride, .pad = w->pad - q->w * w->stride, .n = q->n, .b = (int)p->g.inner,
+                            .all = p->zeros };
+}
+
+static void block_forward(const struct pool *p, const struct piece *q, void *y)
+{
+  int64_t x;
+  struct pool_row w = windows_of(p, q, &x);
+  p->r->block_pool(y, at(p->r, p->x, x), &w, p->type == POOL_MAX);
+}
+
+static void block_backward(const struct pool *p, const struct piece *q, const void *dy)
+{
+  int64_t x;
+  struct pool_row w = windows_of(p, q, &x);
+  void *y = at(p->r, p->y, output_at(p, q, q->w));
+  p->r->block_pool_back(at(p->r, p->out, x), dy, at(p->r, p->x, x), y, &w, p->type == POOL_MAX);
+}
+
 /* -- folded rows: inner = 1 --------------------------------------------------------------------------------------- */
 
 /* Columns x .. x + n - 1 of the input lie under a piece. */
@@ -341,6 +369,7 @@ static void forward_piece(const struct pool *p, const struct piece *q)
   void *y = at(r, p->out, output_at(p, q, q->w));
   r->fill(y, nothing(p), q->n * q->m);
   if (p->folds) fold(p, q, y);
+  else if (p->blocks) block_forward(p, q, y);
   else all_taps(p, q, NULL, tap_forward);
   if (p->type == POOL_AVG) share_row(p, q, y);
   if (p->type == POOL_MAX && p->zeros) raise_to_zero(p, q, y);
@@ -356,6 +385,7 @@ static void backward_piece(const struct pool *p, const struct piece *q)
   memcpy(row, at(r, p->dy, output_at(p, q, q->w)), r->size * (size_t)(q->n * q->m));
   if (p->type == POOL_AVG) share_row(p, q, row);
   if (p->folds) fold(p, q, row);
+  else if (p->blocks) block_backward(p, q, row);
   else all_taps(p, q, row, tap_backward);
 }
 
@@ -452,7 +482,8 @@ static struct pool pool_of(const struct call *c, const struct arr *data)
   bool older = !strcmp(c->op->name, "Pooling_v1");
   return (struct pool){ .r = rows_of(data->d.dtype), .g = planes_in(c, data), .type = p->pool_type,
                         .power = p->pool_type == POOL_LP ? p->p_value : 1,
-                        .with_pad = p->count_include_pad != 0, .zeros = older };
+                        .with_pad = p->count_include_pad != 0, .zeros = older,
+                        .blocks = data->block && data->d.ndim < 5 && p->pool_type != POOL_LP };
 }
 
 static int pool_forward(struct call *c)
