@@ -473,6 +473,13 @@ function BaseModule._updaters(_)
 end
 
 
+--- Gradients for what `fit` does to them before an update (not for users).
+-- @treturn table list of `{copies, scale}`; see module_gradients.lua
+function BaseModule._gradients(_)
+  return {}
+end
+
+
 --- Nothing to give back here.
 function BaseModule:free()
   self._freed = true

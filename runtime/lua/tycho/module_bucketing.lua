@@ -569,6 +569,13 @@ function BucketingModule:_updaters()
 end
 
 
+BucketingModule._can_accumulate = true
+
+function BucketingModule:_gradients()
+  return self._curr_module:_gradients()
+end
+
+
 -- Watching ------------------------------------------------------------------------------------------------------------
 
 --- Has a monitor watch all buckets, later ones too.

@@ -242,6 +242,15 @@ local function trained(self)
 end
 
 
+--- Gradients can add up over batches.
+Module._can_accumulate = true
+
+
+function Module:_gradients()
+  return { { trained(self).grads, self._optimizer.rescale_grad } }
+end
+
+
 --- Lets the optimizer change the parameters.
 function Module:update()
   self:_need("update", "binded", "params_initialized", "optimizer_initialized")

@@ -212,14 +212,25 @@ function SequentialModule:init_optimizer(...)
 end
 
 
-function SequentialModule:_updaters()
+-- What all modules have of a list.
+local function joined(self, method)
   local list = {}
   for _, m in ipairs(self._modules) do
-    for _, pair in ipairs(m:_updaters()) do
-      list[#list + 1] = pair
+    for _, entry in ipairs(m[method](m)) do
+      list[#list + 1] = entry
     end
   end
   return list
+end
+
+
+function SequentialModule:_updaters()
+  return joined(self, "_updaters")
+end
+
+
+function SequentialModule:_gradients()
+  return joined(self, "_gradients")
 end
 
 

@@ -18,6 +18,7 @@ local KIND = "training"                                  -- what such a file say
 
 local SAVE = args.form("Module:save_state", {
   { "path", "text" }, "*", { "train_data", "any?" }, { "epoch", "integer", 0 }, { "nbatch", "integer", 0 },
+  { "early", "dict?" },
 })
 local LOAD = args.form("Module:load_state", { { "path", "text" }, "*", { "train_data", "any?" } })
 
@@ -35,7 +36,7 @@ end
 
 --- Writes the state of the training.
 -- @string path
--- @tparam[opt] table options train_data (its place is kept too), epoch, nbatch (given back by load_state)
+-- @tparam[opt] table options train_data (its place is kept too), epoch, nbatch, early (given back by load_state)
 function BaseModule:save_state(...)
   local a = SAVE(...)
   local arg_params, aux_params = self:get_params()
@@ -44,7 +45,7 @@ function BaseModule:save_state(...)
     states[i] = pair[1]:get_states(true)
   end
   container.save(a.path, {
-    kind = KIND, epoch = a.epoch, nbatch = a.nbatch, arg_params = arg_params, aux_params = aux_params,
+    kind = KIND, epoch = a.epoch, nbatch = a.nbatch, early = a.early, arg_params = arg_params, aux_params = aux_params,
     optimizers = states, param_index = rawget(self, "_param_index"), random = random.get_state(),
     iterator = a.train_data and place_of(a.train_data) or nil,
   }, self:_func("save_state"))
@@ -85,7 +86,7 @@ end
 --- Goes on from a saved state. The module is bound and has an optimizer of the same kind.
 -- @string path foreign or truncated E(format)
 -- @tparam[opt] table options train_data: put back to its place
--- @treturn table `{epoch, nbatch}`
+-- @treturn table `{epoch, nbatch, early}`
 function BaseModule:load_state(...)
   local a = LOAD(...)
   local state = container.load(a.path, self:_func("load_state"))
@@ -100,7 +101,7 @@ function BaseModule:load_state(...)
   if a.train_data and state.iterator then
     a.train_data:set_state(state.iterator)
   end
-  return { epoch = state.epoch, nbatch = state.nbatch }
+  return { epoch = state.epoch, nbatch = state.nbatch, early = state.early }
 end
 
 
