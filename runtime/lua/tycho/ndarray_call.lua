@@ -153,19 +153,23 @@ end
 -- @tparam {string,...} params names and texts by turns
 -- @tparam table given arrays to write, by place; others are made
 -- @int nout number of outputs
--- @treturn {NDArray,...}
+-- @treturn {NDArray,...} `given` if it has all of them
 function call.many(op, func, inputs, nin, params, given, nout)
   grow(math.max(nin, #params, nout))
   put_inputs(inputs, nin)
+  local complete = true
   for i = 1, nout do
     if given[i] then
       class.writable(given[i], func)
       outs[i - 1] = given[i]._h
     else
-      outs[i - 1] = nil
+      outs[i - 1], complete = nil, false
     end
   end
   submit(op, func, put_params(params), nin, nout, inputs, params)
+  if complete then
+    return given
+  end
   local results = {}
   for i = 1, nout do
     results[i] = given[i] or own(outs[i - 1])

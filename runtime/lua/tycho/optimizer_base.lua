@@ -3,7 +3,8 @@
 --
 -- A rule is a subclass with `create_state(index, weight)` and `update(index, weight, grad, state)`. An update counts
 -- first (`_count`), so the first one is number `begin_num_update + 1`, then asks for its rate and decay (`_get_lr`,
--- `_get_wd`). Counts are kept per device; `num_update` is the largest of all.
+-- `_get_wd`). A rule with `aggregate_num` gets lists, and a fifth argument: a table, the same one whenever the same
+-- weights come, for what need not be made anew. Counts are kept per device; `num_update` is the largest of all.
 --
 -- @module tycho.optimizer_base
 
@@ -255,6 +256,23 @@ end
 
 function Optimizer:_get_wd(index)
   return self:_get_wds{ index }[1]
+end
+
+
+--- Puts the rates and decays of indices into `kept.lrs` and `kept.wds`. Says whether these, or the other numbers that
+-- rules have in common, are other ones than at the call before.
+-- @tparam {int,...} indices as many as before
+-- @tparam table kept what an updater keeps with a list of weights
+function Optimizer:_refresh(indices, kept)
+  local lr, lrs, wds = self.learning_rate, kept.lrs or {}, kept.wds or {}
+  local same = kept.rescale_grad == self.rescale_grad and kept.clip_gradient == self.clip_gradient
+  for i, index in ipairs(indices) do
+    local rate, decay = lr * multiplier(self, index, "lr_mult"), self.wd * multiplier(self, index, "wd_mult")
+    same = same and lrs[i] == rate and wds[i] == decay
+    lrs[i], wds[i] = rate, decay
+  end
+  kept.lrs, kept.wds, kept.rescale_grad, kept.clip_gradient = lrs, wds, self.rescale_grad, self.clip_gradient
+  return not same
 end
 
 

@@ -39,19 +39,26 @@ SGD.aggregate_num = tonumber(os.getenv("TYCHO_OPTIMIZER_AGGREGATION_SIZE")) or 4
 SGD.create_state, SGD.create_state_multi_precision = momentum_state, state_with_master
 
 
--- The arrays of many updates one after the other, as the operators take them.
-local function gather(weights, grads, states)
-  local inputs, masters = {}, is_plain(states[1])
+-- Puts the arrays of many updates one after the other, as the operators take them, into a list; gives their number.
+local function gather(inputs, weights, grads, states)
+  local n, masters = 0, is_plain(states[1])
   for i, weight in ipairs(weights) do
-    inputs[#inputs + 1], inputs[#inputs + 2] = weight, grads[i]
+    local momentum = values.value(masters and states[i][1] or states[i])
+    inputs[n + 1], inputs[n + 2], n = weight, grads[i], n + 2
+    if momentum then
+      inputs[n + 1], n = momentum, n + 1
+    end
     if masters then
-      inputs[#inputs + 1] = values.value(states[i][1])
-      inputs[#inputs + 1] = states[i][2]
-    else
-      inputs[#inputs + 1] = values.value(states[i])
+      inputs[n + 1], n = states[i][2], n + 1
     end
   end
-  return inputs, masters
+  return n, masters
+end
+
+
+local function run_many(self, prefix, inputs, n, masters, params, weights)
+  local op = prefix .. (masters and "mp_" or "") .. (self.momentum ~= 0 and "sgd_mom_update" or "sgd_update")
+  call.many(op, "Optimizer:update", inputs, n, params, weights, #weights)
 end
 
 
@@ -64,13 +71,13 @@ end
 -- @tparam table params further parameters
 -- @tparam[opt] table arrays rates and decays as arrays behind the others
 function SGD._update_many(self, prefix, weights, grads, states, params, arrays)
-  local inputs, masters = gather(weights, grads, states)
-  for _, x in ipairs(arrays or {}) do
-    inputs[#inputs + 1] = x
+  local inputs = {}
+  local n, masters = gather(inputs, weights, grads, states)
+  for i, x in ipairs(arrays or {}) do
+    inputs[n + i] = x
   end
   params.num_weights = #weights
-  local op = prefix .. (masters and "mp_" or "") .. (self.momentum ~= 0 and "sgd_mom_update" or "sgd_update")
-  call.many(op, "Optimizer:update", inputs, #inputs, base.params(self, params), weights, #weights)
+  run_many(self, prefix, inputs, n + (arrays and #arrays or 0), masters, base.params(self, params), weights)
 end
 
 
@@ -83,13 +90,24 @@ function SGD._lists(index, weight, grad, state)
 end
 
 
-function SGD:update(index, weight, grad, state)
+-- The operator's parameters as texts, made anew when a number has changed.
+local function params_of(self, indices, kept)
+  if self:_refresh(indices, kept) or kept.momentum ~= self.momentum then
+    kept.momentum = self.momentum
+    kept.params = base.params(self, { lrs = base.list_text(kept.lrs), wds = base.list_text(kept.wds), num_weights = #indices,
+      momentum = self.momentum ~= 0 and self.momentum or nil })
+  end
+  return kept.params
+end
+
+
+function SGD:update(index, weight, grad, state, kept)
   local indices, weights, grads, states = SGD._lists(index, weight, grad, state)
+  kept = kept or {}
+  kept.inputs = kept.inputs or {}
   self:_update_count(indices)
-  self:_update_many("multi_", weights, grads, states, {
-    lrs = base.list_text(self:_get_lrs(indices)), wds = base.list_text(self:_get_wds(indices)),
-    momentum = self.momentum ~= 0 and self.momentum or nil,
-  })
+  local n, masters = gather(kept.inputs, weights, grads, states)
+  run_many(self, "multi_", kept.inputs, n, masters, params_of(self, indices, kept), weights)
 end
 
 SGD.update_multi_precision = SGD.update

@@ -18,12 +18,19 @@ local updater = {}
 local Updater = Class:extend("Updater")
 updater.Updater = Updater
 
+-- list of weights -> what was made of it
+local function new_plans()
+  return setmetatable({}, { __mode = "k" })
+end
+
+
 local NEW = args.form("optimizer.Updater", { { "optimizer", base.Optimizer } })
 
 --- @tparam Optimizer optimizer
 function Updater:init(...)
   self.optimizer = NEW(...).optimizer
   self.states, self.states_synced = {}, {}
+  self._plans = new_plans()
 end
 
 
@@ -68,19 +75,39 @@ local function groups(weights, n)
 end
 
 
-local function pick(list, places)
-  local result = {}
-  for i, place in ipairs(places) do
-    result[i] = list[place]
+local function is_same(a, b)
+  local same = #a == #b
+  for i = 1, same and #a or 0 do
+    same = same and a[i] == b[i]
   end
-  return result
+  return same
 end
 
 
-local function update_groups(self, indices, grads, weights, states)
-  for _, places in ipairs(groups(weights, self.optimizer.aggregate_num)) do
-    self.optimizer:update_multi_precision(pick(indices, places), pick(weights, places), pick(grads, places),
-      pick(states, places))
+-- What is made once of a list of weights that comes again and again: copies, groups of places, and for each group the
+-- lists that the optimizer gets, with a table in which it may keep what it makes of them.
+local function plan_of(self, weights)
+  local plan = self._plans[weights]
+  if plan and is_same(plan.weights, weights) then
+    return plan
+  end
+  plan = { weights = { unpack(weights) } }
+  for g, places in ipairs(groups(weights, self.optimizer.aggregate_num)) do
+    plan[g] = { places = places, indices = {}, weights = {}, grads = {}, states = {}, kept = {} }
+  end
+  self._plans[weights] = plan
+  return plan
+end
+
+
+local function update_groups(self, indices, grads, weights)
+  for _, group in ipairs(plan_of(self, weights)) do
+    for i, place in ipairs(group.places) do
+      local index, weight = indices[place], weights[place]
+      group.indices[i], group.weights[i], group.grads[i] = index, weight, grads[place]
+      group.states[i] = state_of(self, index, weight) or values.null
+    end
+    self.optimizer:update_multi_precision(group.indices, group.weights, group.grads, group.states, group.kept)
   end
 end
 
@@ -109,15 +136,11 @@ function Updater:__call(index, grad, weight)
     return
   end
   self.optimizer:_set_current_context(weights[1].context.device_id)
-  local states = {}
-  for i, k in ipairs(indices) do
-    states[i] = state_of(self, k, weights[i]) or values.null
-  end
   if self.optimizer.aggregate_num > 0 then
-    return update_groups(self, indices, grads, weights, states)
+    return update_groups(self, indices, grads, weights)
   end
   for i, k in ipairs(indices) do
-    self.optimizer:update_multi_precision(k, weights[i], grads[i], values.value(states[i]))
+    self.optimizer:update_multi_precision(k, weights[i], grads[i], state_of(self, k, weights[i]))
   end
 end
 
@@ -159,7 +182,7 @@ function Updater:set_states(...)
   if type(saved) ~= "table" or saved.kind ~= "updater" or type(saved.states) ~= "table" then
     Error.raise{ code = "format", func = "Updater:set_states", message = "the bytes are no states of an updater" }
   end
-  self.states, self.states_synced = {}, {}
+  self.states, self.states_synced, self._plans = {}, {}, new_plans()
   for index, state in pairs(saved.states) do
     self.states[index], self.states_synced[index] = values.value(state), false
   end
