@@ -5,15 +5,13 @@
 --   tycho scripts/autoencoder.lua --checkpoint run/a --resume --epochs 20
 --   tycho scripts/autoencoder.lua --help
 
-local here = arg[0]:match("^(.*)/") or "."
-package.path = here .. "/?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
 
-local argparse = require "argparse"
 local ty = require "tycho"
 local common = require "common"
 local images = require "images"
 
-local parser = argparse("autoencoder.lua", "Trains a network that squeezes images into a few numbers and draws them again.")
+local parser = common.parser("Trains a network that squeezes images into a few numbers and draws them again.")
 parser:option("--code", "numbers that an image is squeezed into"):convert(tonumber):default("16")
 parser:option("--data", "folder with MNIST's idx files, plain or gz; default: digits drawn here")
 parser:option("--train", "images to train on"):convert(tonumber):default("6000")

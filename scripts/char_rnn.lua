@@ -8,32 +8,20 @@
 -- The text is cut into parallel streams. A step reads the next characters of all streams; its last states are the first
 -- ones of the step after it, so the network sees much further back than gradients go.
 
-local here = arg[0]:match("^(.*)/") or "."
-package.path = here .. "/?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
 
-local argparse = require "argparse"
 local ffi = require "ffi"
 local ty = require "tycho"
 local common = require "common"
 local language_model = require "language_model"
 local text = require "text"
 
-local parser = argparse("char_rnn.lua", "Learns to write a text character by character.")
+local parser = common.parser("Learns to write a text character by character.")
 parser:option("--data", "text file; default: the library's documentation")
-parser:option("--layers", "LSTM layers"):convert(tonumber):default("2")
-parser:option("--hidden", "units of a layer"):convert(tonumber):default("128")
-parser:option("--embed", "size of a character's vector"):convert(tonumber):default("32")
-parser:option("--dropout", "share of the outputs between layers that training drops"):convert(tonumber):default("0")
 parser:option("--length", "characters of a step"):convert(tonumber):default("50")
-parser:option("--batch", "parallel streams"):convert(tonumber):default("16")
-parser:option("--epochs", "passes over the text"):convert(tonumber):default("10")
-parser:option("--rate", "learning rate of Adam"):convert(tonumber):default("0.004")
-parser:option("--seed", "of weights and writing"):convert(tonumber):default("1")
-parser:option("--checkpoint", "prefix of the file to keep the training in after each epoch")
-parser:flag("--resume", "go on from the checkpoint")
 parser:option("--write", "characters to write in the end"):convert(tonumber):default("400")
-parser:option("--temperature", "below 1: likelier characters"):convert(tonumber):default("0.7")
-common.options(parser)
+language_model.options(parser, {hidden = 128, embed = 32})
+common.training(parser, {epochs = 10, batch = 16, rate = 0.004})
 local options = common.parse(parser, {epochs = 1, layers = 1, hidden = 64, write = 120})
 
 ty.random.seed(options.seed)
@@ -113,12 +101,9 @@ local function bits(perplexity)
   return math.log(perplexity) / math.log(2)
 end
 
-local file, first = options.checkpoint and options.checkpoint .. ".state", 0
-if options.resume then
-  assert(file, "--resume needs --checkpoint")
-  first = module:load_state(file).epoch
-end
-local log, valid = common.log{log = options.log, plot = options.plot, resume = options.resume and 1}, nil
+local file = options.checkpoint and options.checkpoint .. ".state"
+local first = options.resume and module:load_state(file).epoch or 0
+local log, valid = common.log(options), nil
 print(("%d characters, %d different ones"):format(#characters, #list))
 for epoch = first, options.epochs - 1 do
   local started = ty.callback.clock()

@@ -1,7 +1,11 @@
 --- What the training scripts share: options, a log of epochs, a chart of it.
 --
+--     package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path       -- finds this file from any folder
+--
 --     local common = require "common"
+--     local parser = common.parser("What the script does.")
 --     common.options(parser)                                  -- adds --plot, --log, --quick
+--     local options = common.parse(parser, {epochs = 1})      -- what --quick means
 --     local log = common.log(options)
 --     log:epoch{epoch = 0, train = 0.91, valid = 0.93, seconds = 4.2}
 --     log:close()                                             -- writes the chart
@@ -12,6 +16,7 @@
 --     local follow = log:follow(metric)
 --     module:fit{..., eval_metric = metric, epoch_end_callback = follow.epoch_end, eval_end_callback = follow.eval_end}
 
+local argparse = require "argparse"
 local json = require "tycho.json"
 local ty = require "tycho"
 local chart = require "chart"
@@ -19,6 +24,12 @@ local chart = require "chart"
 local common = {}
 
 local HIDDEN = {epoch = true, seconds = true}                 -- columns that are no curves
+
+--- A parser of the command line, named after the script.
+-- @string description one sentence
+function common.parser(description)
+  return argparse(arg[0]:match("[^/]*$"), description)
+end
 
 --- Adds `--plot`, `--log` and `--quick` to a parser.
 -- @param parser of argparse
@@ -46,6 +57,17 @@ function common.training(parser, defaults)
   return common.options(parser)
 end
 
+-- A training that is to go on must be there.
+local function check_resume(parser, options)
+  if options.resume and not options.checkpoint then
+    parser:error("--resume needs --checkpoint")
+  elseif options.resume then
+    local path = options.checkpoint .. ".state"
+    local file = io.open(path, "rb") or parser:error("--resume: there is no file " .. path)
+    file:close()
+  end
+end
+
 --- Puts values in place of defaults when `--quick` is given; what the user asked for stays.
 -- @param parser of argparse
 -- @tparam table values by name of option (`epochs = 1`)
@@ -61,6 +83,7 @@ function common.parse(parser, values)
       options[name] = value
     end
   end
+  check_resume(parser, options)
   return options
 end
 
@@ -106,10 +129,10 @@ local function earlier_rows(path)
 end
 
 --- A log of epochs. After `--resume` the chart begins with the rows that the file holds already.
--- @tparam table options `log` and `plot`, file names or nil; `resume`, true or more than 0 when a training goes on
+-- @tparam table options `log` and `plot`, file names or nil; `resume`, true when a training goes on
 -- @treturn Log
 function common.log(options)
-  local going_on = options.log and options.resume and options.resume ~= 0
+  local going_on = options.log and options.resume
   return setmetatable({
     path = options.log, plot = options.plot, rows = going_on and earlier_rows(options.log) or {}, started = ty.callback.clock(),
     title = (arg[0]:match("[^/]*$"):gsub("%.lua$", "")),
@@ -182,13 +205,6 @@ end
 
 -- Training ------------------------------------------------------------------------------------------------------------
 
-local function check_resume(options)
-  if options.resume then
-    local path = assert(options.checkpoint, "--resume needs --checkpoint") .. ".state"
-    assert(io.open(path, "rb"), "--resume: there is no file " .. path):close()
-  end
-end
-
 --- Trains a module as the options of `common.training` say: with checkpoints (PREFIX-symbol.json and PREFIX-0003.params
 -- for `score.lua` and `predict.lua`, PREFIX.state to go on from), a log and a chart.
 -- @tparam table options
@@ -196,7 +212,6 @@ end
 -- @tparam table fit what `module:fit` gets besides; eval_data and eval_metric are needed
 -- @treturn number the metric's value over eval_data in the end
 function common.fit(options, module, fit)
-  check_resume(options)
   local metric, log = ty.metric.create(fit.eval_metric), common.log(options)
   local follow = log:follow(metric)
   local ends = {follow.epoch_end}

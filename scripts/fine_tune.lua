@@ -6,16 +6,14 @@
 --   tycho scripts/fine_tune.lua --free                     trains the lower layers, too
 --   tycho scripts/fine_tune.lua --help
 
-local here = arg[0]:match("^(.*)/") or "."
-package.path = here .. "/?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
 
-local argparse = require "argparse"
 local ty = require "tycho"
 local common = require "common"
 local images = require "images"
 local networks = require "networks"
 
-local parser = argparse("fine_tune.lua", "Puts a new head on a trained network and trains it with few examples.")
+local parser = common.parser("Puts a new head on a trained network and trains it with few examples.")
 parser:option("--base", "prefix of the checkpoint to begin with; default: a ResNet-8 is trained first")
 parser:option("--base-epoch", "epoch of that checkpoint"):convert(tonumber):default("1")
 parser:option("--layer", "output to cut at; \"list\" prints all of them"):default("flatten_output")

@@ -1,5 +1,6 @@
 --- What the language models share: the stack of cells, the network over a sequence, and writing text with it.
 --
+--     language_model.options(parser, {hidden = 200, embed = 200})        -- adds --layers, --hidden, --embed, ...
 --     local cells = language_model.cells{layers = 2, hidden = 200, dropout = 0}
 --     local net = language_model.network(cells, {length = 30, words = 6000, embed = 200, ignore = 0})
 --     local write = language_model.writer(cells, {words = 6000, embed = 200, args = parameters})
@@ -8,6 +9,17 @@
 local ty = require "tycho"
 
 local language_model = {}
+
+--- Adds the options of the network and of writing.
+-- @param parser of argparse
+-- @tparam table defaults hidden, embed
+function language_model.options(parser, defaults)
+  parser:option("--layers", "LSTM layers"):convert(tonumber):default("2")
+  parser:option("--hidden", "units of a layer"):convert(tonumber):default(tostring(defaults.hidden))
+  parser:option("--embed", "size of the vector of a word or character"):convert(tonumber):default(tostring(defaults.embed))
+  parser:option("--dropout", "share of the outputs between layers that training drops"):convert(tonumber):default("0")
+  parser:option("--temperature", "of writing; below 1: likelier ones"):convert(tonumber):default("0.7")
+end
 
 --- A stack of LSTM cells, l0_ at the bottom.
 -- @tparam table shape layers, hidden, dropout (between layers), fused (one operator instead of single cells)

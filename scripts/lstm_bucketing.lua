@@ -7,10 +7,8 @@
 --   tycho scripts/lstm_bucketing.lua --fused               all layers in one operator instead of single cells
 --   tycho scripts/lstm_bucketing.lua --checkpoint run/lm --resume
 
-local here = arg[0]:match("^(.*)/") or "."
-package.path = here .. "/?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
 
-local argparse = require "argparse"
 local ty = require "tycho"
 local common = require "common"
 local language_model = require "language_model"
@@ -18,26 +16,16 @@ local text = require "text"
 
 local PAD = 0                                            -- fills sentences up; never counts
 
-local parser = argparse("lstm_bucketing.lua", "Trains an LSTM on sentences in buckets of lengths.")
+local parser = common.parser("Trains an LSTM on sentences in buckets of lengths.")
 parser:option("--data", "folder or file with sentences; default: the library's documentation")
-parser:option("--layers", "LSTM layers"):convert(tonumber):default("2")
-parser:option("--hidden", "units of a layer"):convert(tonumber):default("200")
-parser:option("--embed", "size of a word's vector"):convert(tonumber):default("200")
-parser:option("--dropout", "share of the outputs between layers that training drops"):convert(tonumber):default("0")
 parser:flag("--fused", "one operator for all layers and steps")
 parser:option("--buckets", "lengths, largest last"):default("10,20,30,40,50,60")
-parser:option("--batch", "sentences of a step"):convert(tonumber):default("32")
-parser:option("--epochs", "passes over the training sentences"):convert(tonumber):default("8")
 parser:option("--optimizer", "name of the optimizer"):default("adam")
-parser:option("--rate", "learning rate"):convert(tonumber):default("0.003")
 parser:option("--wd", "weight decay"):convert(tonumber):default("0")
 parser:flag("--count-pad", "padding counts in the loss, as in older recipes")
-parser:option("--seed", "of weights and shuffling"):convert(tonumber):default("1")
-parser:option("--checkpoint", "prefix of files to keep the training in after each epoch")
-parser:flag("--resume", "go on from the checkpoint")
 parser:option("--sentences", "sentences to write in the end"):convert(tonumber):default("5")
-parser:option("--temperature", "below 1: likelier words"):convert(tonumber):default("0.7")
-common.options(parser)
+language_model.options(parser, {hidden = 200, embed = 200})
+common.training(parser, {epochs = 8, batch = 32, rate = 0.003})
 local options = common.parse(parser, {epochs = 1, hidden = 64, embed = 64, layers = 1})
 
 ty.random.seed(options.seed)
@@ -79,7 +67,7 @@ end
 
 local module = ty.mod.BucketingModule{network, default_bucket_key = train.default_bucket_key, context = ty.cpu()}
 local metric = ty.metric.Perplexity{PAD}
-local log, best, last = common.log{log = options.log, plot = options.plot, resume = options.resume and 1}, math.huge, {}
+local log, best, last = common.log(options), math.huge, {}
 local started
 
 -- figures of the training part, taken before the validation follows

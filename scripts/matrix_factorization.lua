@@ -5,15 +5,13 @@
 --   tycho scripts/matrix_factorization.lua --checkpoint run/f --resume --epochs 20
 --   tycho scripts/matrix_factorization.lua --help
 
-local here = arg[0]:match("^(.*)/") or "."
-package.path = here .. "/?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
 
-local argparse = require "argparse"
 local ffi = require "ffi"
 local ty = require "tycho"
 local common = require "common"
 
-local parser = argparse("matrix_factorization.lua", "Learns a vector for each user and item from ratings.")
+local parser = common.parser("Learns a vector for each user and item from ratings.")
 parser:option("--data", "file with a user, an item and a rating in each line; default: ratings made up here")
 parser:option("--users", "users to make up"):convert(tonumber):default("600")
 parser:option("--items", "items to make up"):convert(tonumber):default("400")

@@ -8,16 +8,14 @@
 --   tycho scripts/multi_device.lua --devices "gpu(0) gpu(1)"
 --   tycho scripts/multi_device.lua --help
 
-local here = arg[0]:match("^(.*)/") or "."
-package.path = here .. "/?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
 
-local argparse = require "argparse"
 local ty = require "tycho"
 local common = require "common"
 local digits = require "digits"
 local networks = require "networks"
 
-local parser = argparse("multi_device.lua", "Trains on two devices, by data and by model, and compares with one.")
+local parser = common.parser("Trains on two devices, by data and by model, and compares with one.")
 parser:option("--devices", "where to train; the first is also the one to compare with"):default("cpu(0) cpu(1)")
 parser:option("--images", "digits to draw"):convert(tonumber):default("2000")
 parser:option("--epochs", "passes over them"):convert(tonumber):default("2")

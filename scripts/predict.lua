@@ -6,16 +6,14 @@
 --   tycho scripts/predict.lua run/c --data cifar-10-batches-bin --images 20
 --   tycho scripts/predict.lua --help
 
-local here = arg[0]:match("^(.*)/") or "."
-package.path = here .. "/?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
 
-local argparse = require "argparse"
 local ty = require "tycho"
 local common = require "common"
 local images = require "images"
 local saved = require "saved"
 
-local parser = argparse("predict.lua", "Says what a saved network sees in images.")
+local parser = common.parser("Says what a saved network sees in images.")
 saved.options(parser)
 parser:option("--file", "JPEG or PNG file, may be given several times"):count("*")
 parser:option("--images", "images to draw or to take from a folder"):convert(tonumber):default("10")

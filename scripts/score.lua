@@ -5,16 +5,14 @@
 --   tycho scripts/score.lua run/c 160 --data cifar-10-batches-bin
 --   tycho scripts/score.lua --help
 
-local here = arg[0]:match("^(.*)/") or "."
-package.path = here .. "/?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
 
-local argparse = require "argparse"
 local ty = require "tycho"
 local common = require "common"
 local images = require "images"
 local saved = require "saved"
 
-local parser = argparse("score.lua", "Measures a saved network on images with known labels.")
+local parser = common.parser("Measures a saved network on images with known labels.")
 saved.options(parser)
 parser:option("--images", "images to draw, or the most to take from a folder"):convert(tonumber):default("10000")
 parser:flag("--quick", "few images")

@@ -3,33 +3,27 @@
 --
 --   tycho scripts/seq2seq_reverse.lua
 --   tycho scripts/seq2seq_reverse.lua --longest 24 --epochs 15
+--   tycho scripts/seq2seq_reverse.lua --checkpoint run/r --resume --epochs 20
 --
 -- Training shows the writer the right symbols before the one to find; the test lets it go on from its own.
 
-local here = arg[0]:match("^(.*)/") or "."
-package.path = here .. "/?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
 
-local argparse = require "argparse"
 local ty = require "tycho"
 local common = require "common"
 
 local PAD, MARK, FIRST = 0, 1, 2                         -- fills up and never counts; begins and ends; the first symbol
 
-local parser = argparse("seq2seq_reverse.lua", "Teaches a network to write sequences backwards.")
+local parser = common.parser("Teaches a network to write sequences backwards.")
 parser:option("--symbols", "different symbols"):convert(tonumber):default("20")
 parser:option("--longest", "symbols of the longest sequence; there is a bucket for every four"):convert(tonumber):default("12")
 parser:option("--hidden", "units of each LSTM"):convert(tonumber):default("64")
 parser:option("--embed", "size of a symbol's vector"):convert(tonumber):default("32")
-parser:option("--batch", "sequences of a step"):convert(tonumber):default("32")
 parser:option("--steps", "steps of an epoch"):convert(tonumber):default("100")
-parser:option("--epochs", "epochs"):convert(tonumber):default("10")
-parser:option("--rate", "learning rate of Adam"):convert(tonumber):default("0.005")
-parser:option("--seed", "of weights and sequences"):convert(tonumber):default("1")
-common.options(parser)
-local options = common.parse(parser, {epochs = 2, steps = 40})
+common.training(parser, {epochs = 10, batch = 32, rate = 0.005})
+local options = common.parse(parser, {epochs = 4, steps = 40})
 
 ty.random.seed(options.seed)
-math.randomseed(options.seed)
 
 local words = options.symbols + FIRST
 local buckets = {}
@@ -53,12 +47,12 @@ local function sequence(length)
   return read, seen, wanted
 end
 
--- Batches of fresh sequences, bucket after bucket.
+-- Batches of fresh sequences, bucket after bucket. The n-th batch of a seed is always the same.
 local Sequences = ty.io.DataIter:extend("Sequences")
 
-function Sequences:init(steps)
+function Sequences:init(steps, seed)
   Sequences.super.init(self, {batch_size = options.batch})
-  self.steps, self.default_bucket_key = steps, options.longest - options.longest % 4
+  self.steps, self.seed, self.drawn, self.default_bucket_key = steps, seed, 0, options.longest - options.longest % 4
   self.provide_data, self.provide_label = self.describe(self.default_bucket_key)
   self.at = 0
 end
@@ -72,11 +66,20 @@ function Sequences:reset()
   self.at = 0
 end
 
+function Sequences:state()
+  return {at = self.at, drawn = self.drawn}
+end
+
+function Sequences:set_state(state)
+  self.at, self.drawn = state.at, state.drawn
+end
+
 function Sequences:next()
   if self.at == self.steps then
     return nil
   end
-  self.at = self.at + 1
+  self.at, self.drawn = self.at + 1, self.drawn + 1
+  math.randomseed(self.seed * 2 ^ 20 + self.drawn)
   local length = buckets[self.at % #buckets + 1]
   local read, seen, wanted = {}, {}, {}
   for row = 1, options.batch do
@@ -142,10 +145,16 @@ end
 
 -- Training ------------------------------------------------------------------------------------------------------------------
 
-local train = Sequences(options.steps)
+local train = Sequences(options.steps, options.seed)
 local module = ty.mod.BucketingModule{network, default_bucket_key = train.default_bucket_key, context = ty.cpu()}
 local tester = ty.mod.BucketingModule{writer, default_bucket_key = train.default_bucket_key, context = ty.cpu()}
 tester:bind{data_shapes = {train.provide_data[1]}, for_training = false}
+
+-- What the network writes for each row of a batch.
+local function written_for(batch)
+  tester:forward(ty.io.DataBatch{data = {batch.data[1]}, bucket_key = batch.bucket_key, provide_data = {batch.provide_data[1]}}, false)
+  return tester:get_outputs()[1]:totable()
+end
 
 -- whether a row was written as wanted up to its end
 local function is_right(wanted, written)
@@ -157,13 +166,12 @@ local function is_right(wanted, written)
   return true
 end
 
--- Share of fresh sequences that are written backwards without any fault, and their number.
+-- Share of sequences that training does not draw that are written backwards without any fault, and their number.
 local function test(steps)
   local right, n = 0, 0
   tester:set_params(module:get_params())
-  for batch in Sequences(steps) do
-    tester:forward(ty.io.DataBatch{data = {batch.data[1]}, bucket_key = batch.bucket_key, provide_data = {batch.provide_data[1]}}, false)
-    local written, wanted = tester:get_outputs()[1]:totable(), batch.label[1]:totable()
+  for batch in Sequences(steps, options.seed + 1000) do
+    local written, wanted = written_for(batch), batch.label[1]:totable()
     for row = 1, options.batch do
       right, n = right + (is_right(wanted[row], written[row]) and 1 or 0), n + 1
     end
@@ -177,6 +185,7 @@ local log, started = common.log(options), ty.callback.clock()
 module:fit{
   train_data = train, eval_metric = metric, num_epoch = options.epochs, initializer = ty.init.Xavier(),
   optimizer = "adam", optimizer_params = {learning_rate = options.rate, clip_gradient = 5},
+  checkpoint = options.checkpoint and {prefix = options.checkpoint, resume = options.resume} or nil,
   epoch_end_callback = function(epoch)
     local seconds = ty.callback.clock() - started
     local share = test(6)
@@ -187,5 +196,25 @@ module:fit{
 }
 log:close()
 
+-- A few of them: what was read, what was written.
+local function show(count)
+  local batch = Sequences(1, options.seed + 2000):next()
+  local read, written = batch.data[1]:totable(), written_for(batch)
+  local function symbols(list)
+    local texts = {}
+    for _, word in ipairs(list) do
+      if word == MARK then
+        break
+      end
+      texts[#texts + 1] = word ~= PAD and ("%d"):format(word - FIRST) or nil
+    end
+    return table.concat(texts, " ")
+  end
+  for row = 1, math.min(count, options.batch) do
+    print(("  %s   written as   %s"):format(symbols(read[row]), symbols(written[row])))
+  end
+end
+
 local share, n = test(32)
+show(3)
 print(("accuracy %.4f: that share of %d new sequences is written backwards without a fault"):format(share, n))

@@ -6,17 +6,15 @@
 --   tycho scripts/train_cifar10.lua --checkpoint run/r --resume --epochs 8
 --   tycho scripts/train_cifar10.lua --help
 
-local here = arg[0]:match("^(.*)/") or "."
-package.path = here .. "/?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
 
-local argparse = require "argparse"
 local ty = require "tycho"
 local common = require "common"
 local images = require "images"
 local networks = require "networks"
 local pictures = require "pictures"
 
-local parser = argparse("train_cifar10.lua", "Trains a residual network on small coloured images.")
+local parser = common.parser("Trains a residual network on small coloured images.")
 parser:option("--depth", "layers of the ResNet: 20, 56, 110 or another 6 n + 2"):convert(tonumber):default("20")
 parser:option("--data", "folder with CIFAR-10's binary files, or with train.rec and test.rec; default: pictures drawn here")
 parser:option("--train", "pictures to draw for training"):convert(tonumber):default("2000")

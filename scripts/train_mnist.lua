@@ -5,16 +5,14 @@
 --   tycho scripts/train_mnist.lua --checkpoint run/m --resume --epochs 8
 --   tycho scripts/train_mnist.lua --help
 
-local here = arg[0]:match("^(.*)/") or "."
-package.path = here .. "/?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
 
-local argparse = require "argparse"
 local ty = require "tycho"
 local common = require "common"
 local images = require "images"
 local networks = require "networks"
 
-local parser = argparse("train_mnist.lua", "Trains a network on images of digits.")
+local parser = common.parser("Trains a network on images of digits.")
 parser:option("--network", "lenet (convolutions) or mlp (128-64-10)"):choices{"lenet", "mlp"}:default("lenet")
 parser:option("--data", "folder with MNIST's idx files, plain or gz; default: digits drawn here")
 parser:option("--train", "images to train on; the next ones test"):convert(tonumber):default("8000")

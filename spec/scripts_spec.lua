@@ -4,7 +4,7 @@
 local json = require "tycho.json"
 local shell = require "spec.support.shell"
 
--- script, pattern of the figure in the last line of output, least and most of it: quick, and in full
+-- script (and options), pattern of the figure in the last line of output, least and most of it: quick, and in full
 local SCRIPTS = {
   { "train_mnist",          "^accuracy (%S+)",          quick = { 0.95, 1 },    full = { 0.99, 1 } },
   { "train_cifar10",        "^accuracy (%S+)",          quick = { 0.4, 1 },     full = { 0.9, 1 } },
@@ -13,18 +13,32 @@ local SCRIPTS = {
   { "matrix_factorization", "^error (%S+)",             quick = { 0.29, 0.5 },  full = { 0.29, 0.45 } },
   { "multi_device",         "([%d.]+) of the LSTM",     quick = { 0.9, 1 },     full = { 0.99, 1 } },
   { "char_rnn",             "^([%d.]+) bits",           quick = { 1, 4.5 },     full = { 1, 3 } },
-  { "lstm_bucketing",       "^test perplexity (%S+)",   quick = { 1, 400 },     full = { 1, 200 } },
+  { "lstm_bucketing",       "^test perplexity (%S+)",   quick = { 1, 400 },     full = { 1, 120 } },
+  { "lstm_bucketing --fused", "^test perplexity (%S+)", quick = { 1, 400 },     full = { 1, 120 } },
+  { "seq2seq_reverse",      "^accuracy ([%d.]+)",       quick = { 0.4, 1 },     full = { 0.95, 1 } },
   { "score",                "^accuracy (%S+)",          quick = { 0.95, 1 },    full = { 0.95, 1 } },
   { "predict",              "^(%d+) of %d+ right",      quick = { 4, 5 },       full = { 9, 10 } },
 }
 
-local ALSO_HELP = { "seq2seq_reverse" }
+local SECONDS = 120                                      -- of processor time that a script may take without arguments
 
 -- what a script prints on standard output, without its log
-local function run(script, words, folder)
-  local output, status = shell.tycho(("%s/%s.lua %s 2>/dev/null"):format(folder or "scripts", script, words))
+local function run(script, words)
+  local name, more = script:match("^(%S+)%s*(.*)$")
+  local output, status = shell.tycho(("scripts/%s.lua %s %s 2>/dev/null"):format(name, more, words))
   assert.equal(0, status, output)
   return output
+end
+
+-- the same, with the seconds of processor time that it took
+local function timed(script)
+  local output = run(script, '; status=$?; times; (exit $status)')
+  local rest, user, sys = output:match("^(.*)\n[^\n]+\n(%S+) (%S+)%s*$")
+  local function seconds(text)
+    local minutes, rest_of = text:match("^(%d+)m([%d.]+)s$")
+    return 60 * minutes + rest_of
+  end
+  return rest, seconds(user) + seconds(sys)
 end
 
 local function last_line(output)
@@ -63,16 +77,15 @@ describe("scripts:", function()
     end)
 
     it(entry[1] .. " learns what it says #slow", function()
-      check_figure(entry, run(entry[1], ""), entry.full)
+      local output, seconds = timed(entry[1])
+      check_figure(entry, output, entry.full)
+      assert.is_true(seconds < SECONDS, ("%s took %.0f seconds"):format(entry[1], seconds))
     end)
   end
 
   it("all explain themselves", function()
-    local names = { unpack(ALSO_HELP) }
     for _, entry in ipairs(SCRIPTS) do
-      names[#names + 1] = entry[1]
-    end
-    for _, name in ipairs(names) do
+      local name = entry[1]:match("^%S+")
       local help = run(name, "--help")
       assert.truthy(help:find("Usage: " .. name .. ".lua", 1, true) and help:find("--quick", 1, true), help)
     end

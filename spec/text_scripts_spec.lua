@@ -146,4 +146,17 @@ describe("seq2seq_reverse", function()
     local output = script("seq2seq_reverse", "--symbols 5 --longest 8 --epochs 6 --steps 80")
     assert.is_true(tonumber(output:match("accuracy ([%d.]+)")) > 0.9, output)
   end)
+
+  it("continues a training as if it had never ended", function()
+    in_folder(function(folder)
+      local base = "--symbols 5 --longest 8 --steps 20"
+      local straight = script("seq2seq_reverse", base .. " --epochs 4")
+      local kept = (" --checkpoint %s/run"):format(folder)
+      script("seq2seq_reverse", base .. kept .. " --epochs 2")
+      local rest = script("seq2seq_reverse", base .. kept .. " --epochs 4 --resume")
+      for _, pattern in ipairs{ "epoch 3: [^\n]*", "accuracy [%d.]+" } do
+        assert.are.equal(straight:match(pattern), rest:match(pattern))
+      end
+    end)
+  end)
 end)
