@@ -1,6 +1,7 @@
 -- What the recorded steps of modules and buckets have in common: actions on `world.objects`, iterators, optimizers,
 -- metrics and loggers made from their descriptions.
 
+local attrs = require "tycho.attrs"
 local ffi = require "ffi"
 local lfs = require "lfs"
 local ty = require "tycho"
@@ -426,15 +427,6 @@ end
 
 -- Loops ---------------------------------------------------------------------------------------------------------------
 
-local function sorted_keys(t)
-  local names = {}
-  for name in pairs(t) do
-    names[#names + 1] = name
-  end
-  table.sort(names)
-  return names
-end
-
 -- Callbacks that note what they see; params: copies of the parameters after every epoch.
 local function recorder()
   local events, params = {}, {}
@@ -444,8 +436,8 @@ local function recorder()
     end
   end
   local function epoch_event(epoch, symbol, arg_params, aux_params)
-    local names, copy = sorted_keys(arg_params), { arg = {}, aux = {} }
-    for _, name in ipairs(sorted_keys(aux_params)) do
+    local names, copy = attrs.keys(arg_params), { arg = {}, aux = {} }
+    for _, name in ipairs(attrs.keys(aux_params)) do
       names[#names + 1] = name
     end
     for kind, dict in pairs{ arg = arg_params, aux = aux_params } do

@@ -1,5 +1,6 @@
 -- training/rnn_cells.json: cells alone and nested, unrolled or by hand: graphs, names, outputs, gradients, weights by gate.
 
+local attrs = require "tycho.attrs"
 local faults = require "spec.support.faults"
 local json = require "spec.support.json"
 local tables = require "spec.support.tables"
@@ -100,15 +101,6 @@ end
 
 -- What is compared ------------------------------------------------------------------------------------------------------
 
-local function sorted_names(dict)
-  local names = {}
-  for name in pairs(dict) do
-    names[#names + 1] = name
-  end
-  table.sort(names)
-  return names
-end
-
 -- Graph text as a table; initializers in it too, since their numbers may be written in several ways.
 local function graph_of(text)
   local graph = json.decode(text)
@@ -124,7 +116,7 @@ end
 local function graph_facts(result, cell, outputs, states)
   local flat = flatten(states, {})
   local group = ty.sym.Group(flatten({ outputs, states }, {}))
-  result.state_info, result.params = cell.state_info, sorted_names(cell.params._params)
+  result.state_info, result.params = cell.state_info, attrs.keys(cell.params._params)
   result.merged, result.output_names, result.state_names = is_symbol(outputs), names_of(outputs), names_of(flat)
   result.nested_states = {}
   for i, s in ipairs(states) do

@@ -27,6 +27,7 @@ local Class = require "tycho.class"
 local context = require "tycho.context"
 local Error = require "tycho.error"
 local host = require "tycho.ndarray_host"
+local tables = require "tycho.tables"
 local values = require "tycho.values"
 
 local C, check = native.C, binding.check
@@ -337,15 +338,6 @@ local function drive(self, handle, code, func)
 end
 
 
-local function same_shape(a, b)
-  local same = #a == #b
-  for i = 1, #a do
-    same = same and a[i] == b[i]
-  end
-  return same
-end
-
-
 local function is_nested(v)
   return is_plain(v) and not values.has_names(v)
 end
@@ -364,7 +356,7 @@ local function given_arrays(self, given, func)
         message = ("bad value of argument '%s'"):format(name) }
     end
     local x = is_array(v) and v or host.from_table(v, bound._dtype, func, name)
-    if not same_shape(x._shape, bound._shape) then
+    if not tables.same(x._shape, bound._shape) then
       Error.raise{ code = "shape", func = func, argument = name, expected = bound.shape, got = x.shape,
         message = ("argument '%s' has another shape than the bound array; exe:reshape changes it"):format(name) }
     end
@@ -526,7 +518,7 @@ local function check_params(params, dict, what, allow, list)
           got = Error.kind(v), message = ("bad value of '%s'"):format(name) }
       end
       local x = is_array(v) and v or host.from_table(v, bound._dtype, func, name)
-      if not same_shape(x._shape, bound._shape) then
+      if not tables.same(x._shape, bound._shape) then
         Error.raise{ code = "shape", func = func, argument = name, expected = bound.shape, got = x.shape,
           message = ("'%s' has another shape"):format(name) }
       end

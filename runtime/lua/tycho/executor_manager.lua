@@ -25,20 +25,12 @@ local Error = require "tycho.error"
 local executor = require "tycho.executor"
 local log = require "tycho.log"
 local rows = require "tycho.module_rows"
+local tables = require "tycho.tables"
 local values = require "tycho.values"
 
 local is_plain, null, value = values.is_plain, values.null, values.value
 
 local manager = {}
-
-
-local function set_of(list)
-  local set = {}
-  for i, name in ipairs(list) do
-    set[name] = i
-  end
-  return set
-end
 
 
 -- Functions -----------------------------------------------------------------------------------------------------------
@@ -140,7 +132,7 @@ end
 
 -- Names whose gradients are computed.
 local function wanted_grads(a)
-  local wanted, params = {}, set_of(a.param_names)
+  local wanted, params = {}, tables.places(a.param_names)
   if a.need_grad == true then
     for _, name in ipairs(a.sym:list_arguments()) do
       wanted[name] = params[name] and not a.input_shapes[name] or nil
@@ -196,7 +188,7 @@ local function of_base(dict, name, shape, dtype)
   local x = dict[name]
   if not x then
     fail_shared(name, "name", "an array of that name", "nothing")
-  elseif not rows.same_shape(x._shape, shape) then
+  elseif not tables.same(x._shape, shape) then
     fail_shared(name, "shape", x.shape, shape)
   elseif x.dtype ~= dtype then
     fail_shared(name, "dtype", x.dtype, dtype)
@@ -215,7 +207,7 @@ local function input_array(a, name, shape, dtype)
   if x and x.dtype ~= dtype then
     fail_shared(name, "dtype", x.dtype, dtype)
   elseif x and x._size >= size then
-    return rows.same_shape(x._shape, shape) and x or class.view(x, shape, 0, BIND_FUNC)
+    return tables.same(x._shape, shape) and x or class.view(x, shape, 0, BIND_FUNC)
   elseif x then
     (a.logger or log):warning(("bucketing: the shared array '%s', %s, is too small for %s and is replaced"):format(name,
       Error.show(x._shape), Error.show(shape)))
@@ -229,7 +221,7 @@ end
 
 
 local function argument(a, name, shape, dtype, wanted)
-  if not set_of(a.param_names)[name] then
+  if not tables.places(a.param_names)[name] then
     return input_array(a, name, shape, dtype), null
   elseif a.base_exec then
     return of_base(a.base_exec.arg_dict, name, shape, dtype),
@@ -305,7 +297,7 @@ local function check_group(a)
     Error.raise{ code = "name", func = GROUP, argument = "arg_names", candidates = names,
       message = "'arg_names' is not the symbol's list_arguments" }
   end
-  local known = set_of(names)
+  local known = tables.places(names)
   for _, name in ipairs(a.param_names) do
     if not known[name] then
       Error.unknown{ func = GROUP, argument = name, what = "parameter", names = names }
@@ -346,18 +338,9 @@ local function over_devices(self, names, dict, ranged)
 end
 
 
-local function names_of(descs)
-  local names = {}
-  for k, d in ipairs(descs) do
-    names[k] = d.name
-  end
-  return names
-end
-
-
 -- Parameters in argument order, and their places.
 local function order_params(self, a)
-  local wanted = set_of(a.param_names)
+  local wanted = tables.places(a.param_names)
   self.param_names, self.param_idx = {}, {}
   for k, name in ipairs(a.arg_names) do
     if wanted[name] then
@@ -376,7 +359,7 @@ function Group:init(...)
   check_group(a)
   local data, labels = provided(a.train_data, "provide_data", GROUP), provided(a.train_data, "provide_label", GROUP)
   self.sym, self.arg_names, self.ctx, self.slices = a.sym, a.arg_names, a.ctx, a.slices
-  self.data_names, self.label_names, self.aux_names = names_of(data), names_of(labels), a.sym:list_auxiliary_states()
+  self.data_names, self.label_names, self.aux_names = rows.names(data), rows.names(labels), a.sym:list_auxiliary_states()
   order_params(self, a)
   self.shared_data_arrays, self.train_execs = a.shared_group and a.shared_group.shared_data_arrays or {}, {}
   local descs = {}
@@ -452,17 +435,8 @@ local NEW = args.form(FUNC, {
 })
 
 
-local function ones(n)
-  local list = {}
-  for i = 1, n do
-    list[i] = 1
-  end
-  return list
-end
-
-
 local function work_loads(a)
-  local list = a.work_load_list or ones(#a.ctx)
+  local list = a.work_load_list or tables.ones(#a.ctx)
   if #list ~= #a.ctx then
     Error.raise{ code = "value", func = FUNC, argument = "work_load_list", expected = #a.ctx, got = #list,
       message = "'work_load_list' has not one number for each context" }
@@ -584,7 +558,7 @@ end
 
 -- A group for a bucket, with those of the parameters that its symbol has.
 local function bucket_group(self, net, data_batch)
-  local names, known, own = net:list_arguments(), set_of(self.param_names), {}
+  local names, known, own = net:list_arguments(), tables.places(self.param_names), {}
   for _, name in ipairs(names) do
     own[#own + 1] = known[name] and name or nil
   end

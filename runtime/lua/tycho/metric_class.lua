@@ -7,6 +7,7 @@ local pairs = require("tycho.iterate").pairs
 local ffi = require "ffi"
 local base = require "tycho.metric_base"
 local Error = require "tycho.error"
+local tables = require "tycho.tables"
 
 local kinds = {}
 
@@ -15,16 +16,6 @@ local read, split, check_counts, fail_shape = base.read, base.split, base.check_
 
 local function truncate(v)
   return v < 0 and math.ceil(v) or math.floor(v)
-end
-
-
-local function equal_shapes(a, b)
-  for i = 1, math.max(#a, #b) do
-    if a[i] ~= b[i] then
-      return false
-    end
-  end
-  return true
 end
 
 
@@ -75,17 +66,24 @@ local function count_equal(a, b, n)
   return equal
 end
 
+-- A label as something readable, and the predicted classes for it with their number: the places of the largest along an
+-- axis, or the predictions themselves where these have the label's shape.
+local function compared(label, pred, axis, func)
+  label, pred = read(label, func), read(pred, func)
+  local classes, n = pred.p, pred.n
+  if not tables.same(label.shape, pred.shape) then
+    classes, n = predicted(pred, axis, func)
+  end
+  if label.n ~= n then
+    fail_shape(func, label.n, n)
+  end
+  return label, classes, n
+end
+
 function kinds.Accuracy:_update(labels, preds)
   labels, preds = check_counts(labels, preds, "Accuracy:update")
   for i = 1, #labels do
-    local label, pred = read(labels[i], "Accuracy:update"), read(preds[i], "Accuracy:update")
-    local classes, n = pred.p, pred.n
-    if not equal_shapes(label.shape, pred.shape) then
-      classes, n = predicted(pred, self.axis, "Accuracy:update")
-    end
-    if label.n ~= n then
-      fail_shape("Accuracy:update", label.n, n)
-    end
+    local label, classes, n = compared(labels[i], preds[i], self.axis, "Accuracy:update")
     self:_add(count_equal(label.p, classes, n), n)
   end
 end
@@ -338,14 +336,7 @@ end
 function kinds.PCC:_update(labels, preds)
   labels, preds = check_counts(labels, preds, "PCC:update")
   for i = 1, #labels do
-    local label, pred = read(labels[i], "PCC:update"), read(preds[i], "PCC:update")
-    local classes, n = pred.p, pred.n
-    if not equal_shapes(label.shape, pred.shape) then
-      classes, n = predicted(pred, 1, "PCC:update")
-    end
-    if label.n ~= n then
-      fail_shape("PCC:update", label.n, n)
-    end
+    local label, classes, n = compared(labels[i], preds[i], 1, "PCC:update")
     for k = 0, n - 1 do
       local class = truncate(label.p[k])
       note(self._local, truncate(classes[k]), class)

@@ -5,6 +5,7 @@
 
 local base = require "tycho.metric_base"
 local Error = require "tycho.error"
+local tables = require "tycho.tables"
 
 local kinds = {}
 
@@ -18,20 +19,10 @@ local function as_column(x)
 end
 
 
-local function same_shape(a, b)
-  for i = 1, math.max(#a, #b) do
-    if a[i] ~= b[i] then
-      return false
-    end
-  end
-  return true
-end
-
-
 -- label - pred, element by element, as something readable; vectors are columns, and what does not agree is broadcast.
 local function difference(label, pred, func)
   local a, b = read(label, func), read(pred, func)
-  if same_shape(a.shape, b.shape) then
+  if tables.same(a.shape, b.shape) then
     return a.p, b.p, a.n
   end
   a, b = as_column(a.array):astype("float64"), as_column(b.array):astype("float64")
@@ -210,7 +201,7 @@ function kinds.PearsonCorrelation:_update(labels, preds)
   labels, preds = check_counts(labels, preds, "PearsonCorrelation:update")
   for i = 1, #labels do
     local label, pred = read(labels[i], "PearsonCorrelation:update"), read(preds[i], "PearsonCorrelation:update")
-    if not same_shape(label.shape, pred.shape) then
+    if not tables.same(label.shape, pred.shape) then
       fail_shape("PearsonCorrelation:update", label.array.shape, pred.array.shape)
     end
     local m = moments(pred.p, label.p, label.n)

@@ -82,11 +82,7 @@ end
 
 
 local function names_of(descs)
-  local list = {}
-  for i, d in ipairs(rows.descriptions(descs, "FeedForward", "provide_data") or {}) do
-    list[i] = d.name
-  end
-  return list
+  return rows.names(rows.descriptions(descs, "FeedForward", "provide_data"))
 end
 
 

@@ -13,6 +13,7 @@ local class = require "tycho.ndarray_class"
 local Error = require "tycho.error"
 local executor = require "tycho.executor"
 local rows = require "tycho.module_rows"
+local tables = require "tycho.tables"
 local values = require "tycho.values"
 
 local null, value, is_plain = values.null, values.value, values.is_plain
@@ -20,15 +21,6 @@ local null, value, is_plain = values.null, values.value, values.is_plain
 local bank_of = {}
 
 local FUNC = "mod.DataParallelExecutorGroup"
-
-
-local function set_of(list)
-  local set = {}
-  for i, name in ipairs(list) do
-    set[name] = i
-  end
-  return set
-end
 
 
 -- Requests ------------------------------------------------------------------------------------------------------------
@@ -46,7 +38,7 @@ end
 
 -- The request of every argument when one word was given: parameters that are not fixed, and data if asked for.
 local function requests_by_kind(self, word)
-  local params, fixed, data = set_of(self.param_names), set_of(self.fixed_param_names), set_of(self.data_names)
+  local params, fixed, data = tables.places(self.param_names), tables.places(self.fixed_param_names), tables.places(self.data_names)
   local reqs = {}
   for _, name in ipairs(self.arg_names) do
     local wanted = params[name] and not fixed[name] or data[name] and self.inputs_need_grad
@@ -80,7 +72,7 @@ function bank_of.requests(self, given)
   elseif #given > 0 then
     return listed_requests(self, given)
   end
-  local reqs, known = requests_by_kind(self, "write"), set_of(self.arg_names)
+  local reqs, known = requests_by_kind(self, "write"), tables.places(self.arg_names)
   for name, word in pairs(given) do
     if not known[name] then
       Error.unknown{ func = FUNC, argument = name, what = "argument in grad_req", names = self.arg_names }
@@ -166,7 +158,7 @@ local function shared_array(store, want)
   if not x then
     x = zeros(want)
     store[want.name] = x
-  elseif not rows.same_shape(x._shape, want.shape) then
+  elseif not tables.same(x._shape, want.shape) then
     fail_shared(want.name, "shape", x.shape, want.shape)
   elseif x.dtype ~= want.dtype then
     fail_shared(want.name, "dtype", x.dtype, want.dtype)
@@ -185,7 +177,7 @@ local function buffer_array(bank, key, want)
     x = zeros(want)
     bank.buffers[key] = x
   end
-  return rows.same_shape(x._shape, want.shape) and x or class.view(x, want.shape, 0, FUNC)
+  return tables.same(x._shape, want.shape) and x or class.view(x, want.shape, 0, FUNC)
 end
 
 
@@ -201,19 +193,9 @@ local function fail_incomplete(self, kind, list, is_known)
 end
 
 
-local function shape_known(shape)
-  for _, n in ipairs(shape) do
-    if n == 0 then
-      return false
-    end
-  end
-  return #shape > 0
-end
-
-
 local function infer_shapes(self, shapes)
   local arg_shapes, _, aux_shapes = self.symbol:infer_shape_partial(shapes)
-  fail_incomplete(self, "shape", arg_shapes, shape_known)
+  fail_incomplete(self, "shape", arg_shapes, tables.is_known)
   return arg_shapes, aux_shapes
 end
 

@@ -10,17 +10,18 @@
 --
 -- @module tycho.module_base
 
-local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local class = require "tycho.ndarray_class"
 local Class = require "tycho.class"
 local Error = require "tycho.error"
+local fields = require "tycho.fields"
 local init = require "tycho.initializer"
 local io_data = require "tycho.io_data"
 local log = require "tycho.log"
 local nd = require "tycho.ndarray"
 local params = require "tycho.module_params"
 local rows = require "tycho.module_rows"
+local tables = require "tycho.tables"
 local values = require "tycho.values"
 
 local is_plain, null, value = values.is_plain, values.null, values.value
@@ -39,44 +40,13 @@ local function flag(name)
 end
 
 --- Read-only properties by name.
-BaseModule.fields = {
+fields.give(BaseModule, {
   binded           = flag "_binded",           for_training       = flag "_for_training",
   inputs_need_grad = flag "_inputs_need_grad", params_initialized = flag "_params_initialized",
   optimizer_initialized = flag "_optimizer_initialized",
   logger           = function(self) return rawget(self, "_logger") or log end,
   symbol           = function(self) return rawget(self, "_symbol") end,
-}
-
-
-local function member_names(self)
-  local names = {}
-  for name in pairs(self.fields) do
-    names[#names + 1] = name
-  end
-  local kind = getmetatable(self)
-  while kind do
-    for name, v in pairs(kind) do
-      names[#names + 1] = type(v) == "function" and name:sub(1, 1) ~= "_" and name or nil
-    end
-    kind = rawget(kind, "super")
-  end
-  return names
-end
-
-
-function BaseModule.__index(self, key)
-  local kind = getmetatable(self)
-  local v = kind[key]
-  if v ~= nil then
-    return v
-  end
-  local field = kind.fields[key]
-  if field then
-    return field(self)
-  elseif type(key) == "string" and key:sub(1, 1) ~= "_" then
-    Error.unknown{ func = kind.class_name, argument = key, what = "field or method", names = member_names(self) }
-  end
-end
+})
 
 
 function BaseModule.__newindex(self, key, v)
@@ -84,14 +54,6 @@ function BaseModule.__newindex(self, key, v)
     Error.raise{ code = "state", func = self.class_name, argument = key, message = ("'%s' is read-only"):format(key) }
   end
   rawset(self, key, v)
-end
-
-
---- The properties of a subclass: its own and the base's.
--- @tparam table own name -> function(self)
--- @tparam[opt] table base another class's fields
-function BaseModule.extend_fields(own, base)
-  return setmetatable(own, { __index = base or BaseModule.fields })
 end
 
 
@@ -132,6 +94,45 @@ function BaseModule:_need(method, ...)
     if not self[name] then
       Error.raise{ code = "state", func = self:_func(method), argument = name, message = FIRST[name] }
     end
+  end
+end
+
+
+-- flag -> what a call that would set it again is told
+local ALREADY = {
+  binded                = "it is bound already; this call has no effect (force_rebind = true binds again)",
+  params_initialized    = "the parameters have values already; this call has no effect (force_init = true)",
+  optimizer_initialized = "there is an optimizer already; this call has no effect (force_init = true)",
+}
+
+
+--- Whether a call has nothing to do, since a flag is set and nobody forces it; it warns then.
+-- @string method
+-- @string state name of the flag
+-- @bool force
+function BaseModule:_is_done(method, state, force)
+  if not self[state] or force then
+    return false
+  end
+  self.logger:warning(method .. ": " .. ALREADY[state])
+  return true
+end
+
+
+--- Refuses requests for gradients of the inputs without training.
+function BaseModule:_check_bind(a)
+  if a.inputs_need_grad and not a.for_training then
+    Error.raise{ code = "value", func = self:_func("bind"), argument = "inputs_need_grad",
+      message = "'inputs_need_grad' needs for_training = true" }
+  end
+end
+
+
+--- Refuses a shared module, for modules that cannot have one.
+function BaseModule:_refuse_shared(a)
+  if value(a.shared_module) then
+    Error.raise{ code = "unsupported", func = self:_func("bind"), argument = "shared_module",
+      message = "only a Module can share another one's memory" }
   end
 end
 
@@ -402,6 +403,30 @@ end
 
 
 -- Parameters ----------------------------------------------------------------------------------------------------------
+
+--- Options of bind, for subclasses.
+BaseModule.BIND = {
+  list = true, { "data_shapes", "table" }, { "label_shapes", "table?" }, { "for_training", "boolean", true },
+  { "inputs_need_grad", "boolean", false }, { "force_rebind", "boolean", false }, { "shared_module", "any?" },
+  { "grad_req", "text|table", "write" },
+}
+
+--- Options of init_optimizer, for subclasses.
+BaseModule.INIT_OPTIMIZER = {
+  { "kvstore", "any|null?" }, { "optimizer", "any", "sgd" }, { "optimizer_params", "table?" },
+  { "force_init", "boolean", false },
+}
+
+
+--- A list of options and more of them.
+function BaseModule.extend_options(options, more)
+  local list = tables.copy(options)
+  for _, entry in ipairs(more) do
+    list[#list + 1] = entry
+  end
+  return list
+end
+
 
 --- Options of init_params, for subclasses. `initializer = ty.null` means none.
 BaseModule.INIT_PARAMS = {

@@ -261,8 +261,7 @@ local SET = args.form("BucketingModule:set_params", BaseModule.SET_PARAMS)
 -- or, with `allow_missing`, E(name) unless `allow_extra`.
 function BucketingModule:set_params(...)
   local a = SET(...)
-  if self._params_initialized and not a.force_init then
-    self.logger:warning("set_params: the parameters have values already; this call has no effect (force_init = true)")
+  if self:_is_done("set_params", "params_initialized", a.force_init) then
     return
   end
   self:_need("set_params", "binded")
@@ -276,13 +275,7 @@ end
 
 -- Binding -------------------------------------------------------------------------------------------------------------
 
-local BIND = {}
-for i, entry in ipairs(Module.BIND) do
-  BIND[i] = entry
-end
-BIND[#BIND + 1] = { "bucket_key", "any?" }
-BIND.list = true
-BIND = args.form("BucketingModule:bind", BIND)
+local BIND = args.form("BucketingModule:bind", BaseModule.extend_options(Module.BIND, { { "bucket_key", "any?" } }))
 
 
 --- Drops all buckets' executors; parameters and optimizer stay.
@@ -348,17 +341,6 @@ local function bind_bucket(self, key, data_shapes, label_shapes)
 end
 
 
-local function check_bind(a)
-  if value(a.shared_module) then
-    Error.raise{ code = "unsupported", func = "BucketingModule:bind", argument = "shared_module",
-      message = "a bucketing module cannot share another module's memory" }
-  elseif a.inputs_need_grad and not a.for_training then
-    Error.raise{ code = "value", func = "BucketingModule:bind", argument = "inputs_need_grad",
-      message = "'inputs_need_grad' needs for_training = true" }
-  end
-end
-
-
 --- Binds one bucket; its options hold for all that follow.
 -- @tparam table data_shapes descriptions
 -- @tparam[opt] table label_shapes
@@ -367,11 +349,11 @@ end
 --   describe
 function BucketingModule:bind(...)
   local a = BIND(...)
-  if self._binded and not a.force_rebind then
-    self.logger:warning("bind: the module is bound already; this call has no effect (force_rebind = true binds again)")
+  if self:_is_done("bind", "binded", a.force_rebind) then
     return
   end
-  check_bind(a)
+  self:_refuse_shared(a)
+  self:_check_bind(a)
   if self._binded then
     self:_reset_bind()
   end
@@ -531,18 +513,14 @@ local function lend(self, lender)
 end
 
 
-local OPTIMIZER = args.form("BucketingModule:init_optimizer", {
-  { "kvstore", "any|null?" }, { "optimizer", "any", "sgd" }, { "optimizer_params", "table?" },
-  { "force_init", "boolean", false },
-})
+local OPTIMIZER = args.form("BucketingModule:init_optimizer", BaseModule.INIT_OPTIMIZER)
 
 --- Makes the optimizer that all buckets use.
 -- @tparam[opt] table options as `Module:init_optimizer`
 function BucketingModule:init_optimizer(...)
   self:_need("init_optimizer", "binded", "params_initialized")
   local a = OPTIMIZER(...)
-  if self._optimizer_initialized and not a.force_init then
-    self.logger:warning("init_optimizer: there is an optimizer already; this call has no effect (force_init = true)")
+  if self:_is_done("init_optimizer", "optimizer_initialized", a.force_init) then
     return
   end
   sync(self)

@@ -28,6 +28,7 @@ local bank_of = require "tycho.module_bank"
 local log = require "tycho.log"
 local nd = require "tycho.ndarray"
 local rows = require "tycho.module_rows"
+local tables = require "tycho.tables"
 local values = require "tycho.values"
 
 local null, value, is_plain = values.null, values.value, values.is_plain
@@ -48,33 +49,6 @@ local FORM = args.form(FUNC, {
   { "grad_req", "text|table", "write" }, { "state_names", "list?" }, { "group2ctxs", "table?" },
   { "memory_budget", "number?" }, { "force_mirroring", "boolean?" },
 })
-
-
-local function set_of(list)
-  local set = {}
-  for i, name in ipairs(list or {}) do
-    set[name] = i
-  end
-  return set
-end
-
-
-local function names_of(descs)
-  local names = {}
-  for i, d in ipairs(descs or {}) do
-    names[i] = d.name
-  end
-  return names
-end
-
-
-local function copy_list(list)
-  local copy = {}
-  for i, v in ipairs(list or {}) do
-    copy[i] = v
-  end
-  return copy
-end
 
 
 -- Sets of executors ---------------------------------------------------------------------------------------------------
@@ -141,8 +115,8 @@ local function make_set(self, data, labels)
   for i, range in ipairs(set.slices) do
     set.execs[i] = bank_of.bind(self, i, data, labels, range)
   end
-  set.data_arrays = place_arrays(set, names_of(data), true)
-  set.label_arrays = place_arrays(set, names_of(labels), true)
+  set.data_arrays = place_arrays(set, rows.names(data), true)
+  set.label_arrays = place_arrays(set, rows.names(labels), true)
   set.state_arrays = place_arrays(set, self.state_names, false)
   set.input_grad_arrays = self.inputs_need_grad and input_grads(self, set) or {}
   return set
@@ -220,15 +194,6 @@ local function check_workload(self)
 end
 
 
-local function ones(n)
-  local list = {}
-  for i = 1, n do
-    list[i] = 1
-  end
-  return list
-end
-
-
 local function open_banks(self, shared)
   if shared and #shared._banks < #self.contexts then
     Error.raise{ code = "value", func = FUNC, argument = "shared_group", expected = #self.contexts,
@@ -244,24 +209,24 @@ end
 function Group:init(...)
   local a = FORM(...)
   self.symbol, self.logger = a.symbol, a.logger or log
-  self.contexts = is_plain(a.contexts) and copy_list(a.contexts) or { a.contexts }
-  self.workload = a.workload and copy_list(a.workload) or ones(#self.contexts)
+  self.contexts = is_plain(a.contexts) and tables.copy(a.contexts) or { a.contexts }
+  self.workload = a.workload and tables.copy(a.workload) or tables.ones(#self.contexts)
   check_workload(self)
   self.arg_names, self.aux_names = a.symbol:list_arguments(), a.symbol:list_auxiliary_states()
   self.output_names, self._attrs = a.symbol:list_outputs(), a.symbol:attr_dict()
-  self._is_arg, self._is_param = set_of(self.arg_names), set_of(a.param_names)
+  self._is_arg, self._is_param = tables.places(self.arg_names), tables.places(a.param_names)
   self.param_names = {}
   for _, name in ipairs(self.arg_names) do
     self.param_names[#self.param_names + 1] = self._is_param[name] and name or nil
   end
   self.for_training, self.inputs_need_grad = a.for_training, a.inputs_need_grad
-  self.fixed_param_names, self.state_names = copy_list(a.fixed_param_names), copy_list(a.state_names)
+  self.fixed_param_names, self.state_names = tables.copy(a.fixed_param_names), tables.copy(a.state_names)
   self._group2ctxs = bank_of.places(a.group2ctxs, #self.contexts)
   self._memory_budget, self._force_mirroring = a.memory_budget, a.force_mirroring
   local data = rows.descriptions(a.data_shapes, FUNC, "data_shapes")
   local labels = rows.descriptions(a.label_shapes, FUNC, "label_shapes")
   labels = labels and #labels > 0 and labels or nil
-  self.data_names, self.label_names = names_of(data), names_of(labels)
+  self.data_names, self.label_names = rows.names(data), rows.names(labels)
   self._reqs = bank_of.requests(self, a.grad_req)
   self.grad_req, self._monitors, self._sets = self._reqs, {}, {}
   self:_find_output_axes()

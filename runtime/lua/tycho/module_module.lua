@@ -25,6 +25,7 @@ local io_data = require "tycho.io_data"
 local nd = require "tycho.ndarray"
 local params = require "tycho.module_params"
 local rows = require "tycho.module_rows"
+local tables = require "tycho.tables"
 local values = require "tycho.values"
 
 local is_plain, null, value = values.is_plain, values.null, values.value
@@ -201,11 +202,9 @@ end
 -- Binding -------------------------------------------------------------------------------------------------------------
 
 --- Options of bind, for other modules too.
-Module.BIND = {
-  list = true, { "data_shapes", "table" }, { "label_shapes", "table?" }, { "for_training", "boolean", true },
-  { "inputs_need_grad", "boolean", false }, { "force_rebind", "boolean", false }, { "shared_module", "any?" },
-  { "grad_req", "text|table", "write" }, { "memory_budget", "number?" }, { "force_mirroring", "boolean?" },
-}
+Module.BIND = BaseModule.extend_options(BaseModule.BIND, {
+  { "memory_budget", "number?" }, { "force_mirroring", "boolean?" },
+})
 
 local BIND = args.form("Module:bind", Module.BIND)
 
@@ -350,13 +349,10 @@ function Module:bind(...)
   local a = BIND(...)
   if self._freed then
     self:_need("bind")
-  elseif self._binded and not a.force_rebind then
-    self.logger:warning("bind: the module is bound already; this call has no effect (force_rebind = true binds again)")
+  elseif self:_is_done("bind", "binded", a.force_rebind) then
     return
-  elseif a.inputs_need_grad and not a.for_training then
-    Error.raise{ code = "value", func = "Module:bind", argument = "inputs_need_grad",
-      message = "'inputs_need_grad' needs for_training = true" }
   end
+  self:_check_bind(a)
   a.shared_module = value(a.shared_module)
   if a.shared_module then
     check_shared(self, a.shared_module)
@@ -461,8 +457,7 @@ local INIT = args.form("Module:init_params", BaseModule.INIT_PARAMS)
 --   not among given parameters is initialised instead of E(name)), force_init = false, allow_extra
 function Module:init_params(...)
   local a = INIT(...)
-  if self._params_initialized and not a.force_init then
-    self.logger:warning("init_params: the parameters have values already; this call has no effect (force_init = true)")
+  if self:_is_done("init_params", "params_initialized", a.force_init) then
     return
   end
   self:_need("init_params", "binded")
@@ -478,8 +473,7 @@ local SET = args.form("Module:set_params", BaseModule.SET_PARAMS)
 -- `missing`, `extra` and `mismatch` (other shapes), and nothing has been written then.
 function Module:set_params(...)
   local a = SET(...)
-  if self._params_initialized and not a.force_init then
-    self.logger:warning("set_params: the parameters have values already; this call has no effect (force_init = true)")
+  if self:_is_done("set_params", "params_initialized", a.force_init) then
     return
   end
   self:_need("set_params", "binded")
@@ -553,7 +547,7 @@ local function fits(group, batch)
   local same = list and #list == #bound
   for k = 1, same and #bound or 0 do
     local x = list[k]
-    same = same and class.is_array(x) and rows.same_shape(x._shape, bound[k].shape)
+    same = same and class.is_array(x) and tables.same(x._shape, bound[k].shape)
   end
   return same
 end
@@ -568,7 +562,7 @@ local function adapt(self, batch)
   local shapes = shapes_of(self, batch)
   local same = #shapes == #group.data_shapes
   for k, d in ipairs(group.data_shapes) do
-    same = same and rows.same_shape(shapes[k], d.shape)
+    same = same and tables.same(shapes[k], d.shape)
   end
   if same then
     return

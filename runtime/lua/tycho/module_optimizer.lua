@@ -13,6 +13,7 @@ local BaseModule = require "tycho.module_base"
 local Class = require "tycho.class"
 local Error = require "tycho.error"
 local files = require "tycho.files"
+local tables = require "tycho.tables"
 local values = require "tycho.values"
 
 local null = values.null
@@ -20,19 +21,7 @@ local null = values.null
 local Module = {}                                        -- methods, for module_module.lua
 
 
-local function set_of(names)
-  local set = {}
-  for _, name in ipairs(names) do
-    set[name] = true
-  end
-  return set
-end
-
-
-local OPTIMIZER = args.form("Module:init_optimizer", {
-  { "kvstore", "any|null?" }, { "optimizer", "any", "sgd" }, { "optimizer_params", "table?" },
-  { "force_init", "boolean", false },
-})
+local OPTIMIZER = args.form("Module:init_optimizer", BaseModule.INIT_OPTIMIZER)
 
 
 -- Name of each number under which the optimizer sees a parameter of this module.
@@ -118,7 +107,7 @@ local function connect(self, kv, update_on_kvstore)
     if update_on_kvstore then
       kv:set_optimizer(self._optimizer)
     end
-    init_store(self, set_of(self._param_names))
+    init_store(self, tables.places(self._param_names))
   end
   if not update_on_kvstore then
     self._updater = require("tycho.optimizer").get_updater(self._optimizer)
@@ -132,8 +121,7 @@ end
 function Module:init_optimizer(...)
   self:_need("init_optimizer", "binded", "params_initialized")
   local a = OPTIMIZER(...)
-  if self._optimizer_initialized and not a.force_init then
-    self.logger:warning("init_optimizer: there is an optimizer already; this call has no effect (force_init = true)")
+  if self:_is_done("init_optimizer", "optimizer_initialized", a.force_init) then
     return
   end
   self:_sync_params()

@@ -8,23 +8,11 @@
 local pairs = require("tycho.iterate").pairs
 local Error = require "tycho.error"
 local class = require "tycho.ndarray_class"
+local tables = require "tycho.tables"
 
 local params = {}
 
 local SHOWN = 8                                          -- names of a list that the text spells out
-
-
-local function same_shape(a, b)
-  if #a ~= #b then
-    return false
-  end
-  for i = 1, #a do
-    if a[i] ~= b[i] then
-      return false
-    end
-  end
-  return true
-end
 
 
 -- Adds the differences of one part (arguments or auxiliary states) to the lists.
@@ -33,7 +21,7 @@ local function compare(lists, own, given)
     local y = given[name]
     if y == nil then
       table.insert(lists.missing, name)
-    elseif class.is_array(y) and not same_shape(x.shape, y.shape) then
+    elseif class.is_array(y) and not tables.same(x.shape, y.shape) then
       table.insert(lists.mismatch, name)
       lists.shapes[name] = { x.shape, y.shape }
     end

@@ -87,11 +87,7 @@ function PythonModule:update_metric(eval_metric, labels, pre_sliced)
 end
 
 
-local BIND = args.form("PythonModule:bind", {
-  list = true, { "data_shapes", "table" }, { "label_shapes", "table?" }, { "for_training", "boolean", true },
-  { "inputs_need_grad", "boolean", false }, { "force_rebind", "boolean", false }, { "shared_module", "any?" },
-  { "grad_req", "any", "write" },
-})
+local BIND = args.form("PythonModule:bind", BaseModule.BIND)
 
 
 local function check_order(self, descs, names, argument)
@@ -108,8 +104,7 @@ end
 --- Notes the shapes; the subclass says what comes out.
 function PythonModule:bind(...)
   local a = BIND(...)
-  if self._binded and not a.force_rebind then
-    self.logger:warning("bind: the module is bound already; this call has no effect (force_rebind = true binds again)")
+  if self:_is_done("bind", "binded", a.force_rebind) then
     return
   elseif a.grad_req ~= "write" then
     Error.raise{ code = "value", func = self:_func("bind"), argument = "grad_req", expected = "write",

@@ -119,19 +119,19 @@ function rows.descriptions(given, func, argument)
 end
 
 
---- The batch axis of a description.
-function rows.axis(desc)
-  return io_data.DataDesc.get_batch_axis(desc.layout)
+--- The names of descriptions; none of nil.
+function rows.names(descs)
+  local names = {}
+  for i, d in ipairs(descs or {}) do
+    names[i] = d.name
+  end
+  return names
 end
 
 
---- Whether two shapes agree.
-function rows.same_shape(a, b)
-  local same = #a == #b
-  for i = 1, same and #a or 0 do
-    same = same and a[i] == b[i]
-  end
-  return same
+--- The batch axis of a description.
+function rows.axis(desc)
+  return io_data.DataDesc.get_batch_axis(desc.layout)
 end
 
 

@@ -15,9 +15,6 @@ local BaseModule = require "tycho.module_base"
 local Error = require "tycho.error"
 local io_data = require "tycho.io_data"
 local rows = require "tycho.module_rows"
-local values = require "tycho.values"
-
-local value = values.value
 
 --- A chain of modules.
 -- @type SequentialModule
@@ -79,11 +76,7 @@ end
 
 -- Binding -------------------------------------------------------------------------------------------------------------
 
-local BIND = args.form("SequentialModule:bind", {
-  list = true, { "data_shapes", "table" }, { "label_shapes", "table?" }, { "for_training", "boolean", true },
-  { "inputs_need_grad", "boolean", false }, { "force_rebind", "boolean", false }, { "shared_module", "any?" },
-  { "grad_req", "any", "write" },
-})
+local BIND = args.form("SequentialModule:bind", BaseModule.BIND)
 
 
 -- What comes in under the names that a module wants.
@@ -100,27 +93,17 @@ local function rewired(m, descs)
 end
 
 
-local function check_bind(self, a)
-  if value(a.shared_module) then
-    Error.raise{ code = "unsupported", func = "SequentialModule:bind", argument = "shared_module",
-      message = "a chain cannot share another module's memory" }
-  elseif a.inputs_need_grad and not a.for_training then
-    Error.raise{ code = "value", func = "SequentialModule:bind", argument = "inputs_need_grad",
-      message = "'inputs_need_grad' needs for_training = true" }
-  elseif #self._modules == 0 then
-    Error.raise{ code = "state", func = "SequentialModule:bind", message = "the chain is empty; add modules first" }
-  end
-end
-
-
 --- Binds all modules, one after the other.
 function SequentialModule:bind(...)
   local a = BIND(...)
-  if self._binded and not a.force_rebind then
-    self.logger:warning("bind: the chain is bound already; this call has no effect (force_rebind = true binds again)")
+  if self:_is_done("bind", "binded", a.force_rebind) then
     return
   end
-  check_bind(self, a)
+  self:_refuse_shared(a)
+  self:_check_bind(a)
+  if #self._modules == 0 then
+    Error.raise{ code = "state", func = "SequentialModule:bind", message = "the chain is empty; add modules first" }
+  end
   local coming, labels_used = rows.descriptions(a.data_shapes, "SequentialModule:bind", "data_shapes"), false
   for i, m in ipairs(self._modules) do
     local meta = self._metas[i]
@@ -191,17 +174,13 @@ function SequentialModule:init_params(...)
 end
 
 
-local OPTIMIZER = args.form("SequentialModule:init_optimizer", {
-  { "kvstore", "any|null?" }, { "optimizer", "any", "sgd" }, { "optimizer_params", "table?" },
-  { "force_init", "boolean", false },
-})
+local OPTIMIZER = args.form("SequentialModule:init_optimizer", BaseModule.INIT_OPTIMIZER)
 
 --- Makes an optimizer for each module.
 function SequentialModule:init_optimizer(...)
   self:_need("init_optimizer", "binded", "params_initialized")
   local a = OPTIMIZER(...)
-  if self._optimizer_initialized and not a.force_init then
-    self.logger:warning("init_optimizer: there are optimizers already; this call has no effect (force_init = true)")
+  if self:_is_done("init_optimizer", "optimizer_initialized", a.force_init) then
     return
   end
   for _, m in ipairs(self._modules) do

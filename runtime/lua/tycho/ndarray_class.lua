@@ -101,6 +101,18 @@ function class.is_array(x)
 end
 
 
+--- The shape in a description.
+-- @param of `ty_desc`
+-- @treturn {int,...}
+function class.shape_of(of)
+  local shape = {}
+  for i = 1, of.ndim do
+    shape[i] = tonumber(of.dim[i - 1])
+  end
+  return shape
+end
+
+
 --- Fills the scratch description.
 -- @tparam {int,...} shape
 -- @int dtype code

@@ -14,6 +14,7 @@ local Error = require "tycho.error"
 local gather = require "tycho.ndarray_gather"
 local host = require "tycho.ndarray_host"
 local key = require "tycho.ndarray_key"
+local tables = require "tycho.tables"
 local values = require "tycho.values"
 
 local NDArray, BYTES, is_array = class.NDArray, class.BYTES, class.is_array
@@ -172,24 +173,11 @@ function index.fit(x, v, shape, func)
 end
 
 
-local function same_shape(a, b)
-  if #a ~= #b then
-    return false
-  end
-  for i = 1, #a do
-    if a[i] ~= b[i] then
-      return false
-    end
-  end
-  return true
-end
-
-
 -- All of x.
 local function set_all(x, v, func)
   if is_value(v) then
     call.fill(x, number_of(v), func)
-  elseif is_array(v) and same_shape(v._shape, x._shape) then
+  elseif is_array(v) and tables.same(v._shape, x._shape) then
     call.copy(x, v, func)
   else
     call.copy(x, index.fit(x, v, x._shape, func), func)

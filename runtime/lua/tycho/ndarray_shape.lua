@@ -15,6 +15,7 @@ local Error = require "tycho.error"
 local gather = require "tycho.ndarray_gather"
 local log = require "tycho.log"
 local native = require "tycho.ffi"
+local tables = require "tycho.tables"
 
 local C, check = native.C, native.check
 local NDArray, is_array = class.NDArray, class.is_array
@@ -28,15 +29,6 @@ local function fail_reshape(x, target, text)
   Error.raise{ code = "shape", func = "NDArray:reshape", argument = "shape", expected = x._size .. " elements",
     got = target,
     message = text or ("cannot reshape an array of shape %s"):format(Error.show(x._shape)) }
-end
-
-
-local function reversed(list)
-  local copy = {}
-  for i = #list, 1, -1 do
-    copy[#copy + 1] = list[i]
-  end
-  return copy
 end
 
 
@@ -75,15 +67,6 @@ local function decode_one(source, target, i, p)
 end
 
 
-local function product(list)
-  local n = 1
-  for _, size in ipairs(list) do
-    n = n * size
-  end
-  return n
-end
-
-
 -- Replaces the one -1 by what is left; nil where the count does not fit.
 local function infer_rest(out, total)
   local known, at = 1, nil
@@ -100,7 +83,7 @@ local function infer_rest(out, total)
   if at then
     out[at] = total / known
   end
-  return #out > 0 and product(out) == total and (not at or out[at] % 1 == 0) and out or nil
+  return #out > 0 and tables.product(out) == total and (not at or out[at] % 1 == 0) and out or nil
 end
 
 
@@ -112,7 +95,7 @@ end
 -- @treturn {int,...}
 function shape_of.decode(source, target, reverse)
   if reverse then
-    source, target = reversed(source), reversed(target)
+    source, target = tables.reversed(source), tables.reversed(target)
   end
   local out, i, p = {}, 1, 1
   while i <= #target do
@@ -125,8 +108,8 @@ function shape_of.decode(source, target, reverse)
     end
     i, p = i + used, p + passed
   end
-  out = infer_rest(out, product(source))
-  return out and reverse and reversed(out) or out
+  out = infer_rest(out, tables.product(source))
+  return out and reverse and tables.reversed(out) or out
 end
 
 

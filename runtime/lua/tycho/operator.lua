@@ -22,6 +22,7 @@ local attrs = require "tycho.attrs"
 local Class = require "tycho.class"
 local context = require "tycho.context"
 local Error = require "tycho.error"
+local tables = require "tycho.tables"
 local values = require "tycho.values"
 
 local C, check = native.C, native.check
@@ -271,25 +272,6 @@ end
 
 -- Inference ---------------------------------------------------------------------------------------------------------------
 
-local function shape_of(desc)
-  local shape = {}
-  for i = 1, desc.ndim do
-    shape[i] = tonumber(desc.dim[i - 1])
-  end
-  return shape
-end
-
-
-local function is_known(shape)
-  for _, size in ipairs(shape) do
-    if size == 0 then
-      return false
-    end
-  end
-  return #shape > 0
-end
-
-
 local function joined(lists, text)
   local words = {}
   for _, list in ipairs(lists) do
@@ -341,13 +323,13 @@ local function infer_node(n, prop, descs, first, default)
   for i = 1, #prop:list_arguments() do
     local entry = n.inputs[i]
     local d = descs[first[entry[1]] + entry[2]]
-    shapes[i], types[i] = shape_of(d), args.DTYPE_NAMES[d.dtype] or default
-    complete = complete and is_known(shapes[i])
+    shapes[i], types[i] = arrays.shape_of(d), args.DTYPE_NAMES[d.dtype] or default
+    complete = complete and tables.is_known(shapes[i])
     typed = typed and types[i] ~= nil
   end
   local none = #prop:list_arguments() == 0
   return {
-    __custom_shapes__ = (none or is_known(shapes[1])) and ask(n, prop, "infer_shape", shapes, complete, shape_word) or nil,
+    __custom_shapes__ = (none or tables.is_known(shapes[1])) and ask(n, prop, "infer_shape", shapes, complete, shape_word) or nil,
     __custom_types__ = (none or types[1]) and ask(n, prop, "infer_type", types, typed, type_word) or nil,
   }
 end
@@ -467,15 +449,6 @@ local function fill(list, from, n, like)
 end
 
 
-local function slice(list, from, n)
-  local part = {}
-  for i = 1, n do
-    part[i] = list[from + i]
-  end
-  return part
-end
-
-
 local function zeros_like(x)
   local nd = require "tycho.ndarray"
   return x and nd.zeros(x.shape, { dtype = x.dtype, ctx = x.context }) or nd.zeros{ 1 }
@@ -485,8 +458,8 @@ end
 local function run_forward(object, name, where, is_train, ins, outs)
   local nargs = #object.prop:list_arguments()
   local out, req = fill(outs, 0, outs.n, function() return zeros_like(ins[1]) end)
-  guarded("forward", name, where, object.op.forward, object.op, is_train, req, slice(ins, 0, nargs), out,
-    slice(ins, nargs, ins.n - nargs))
+  guarded("forward", name, where, object.op.forward, object.op, is_train, req, { unpack(ins, 1, nargs) },
+    out, { unpack(ins, nargs + 1, ins.n) })
 end
 
 
@@ -598,7 +571,8 @@ function operator._call(inputs, dict, func)
     outs[i], req[i] = nd.zeros(shape, { dtype = out_types[i], ctx = ctx }), "write"
   end
   local op = guarded("create_operator", "", nil, prop.create_operator, prop, ctx, shapes, types)
-  guarded("forward", "", nil, op.forward, op, false, req, slice(inputs, 0, nargs), outs, slice(inputs, nargs, nauxs))
+  guarded("forward", "", nil, op.forward, op, false, req, { unpack(inputs, 1, nargs) }, outs,
+    { unpack(inputs, nargs + 1, nargs + nauxs) })
   return #outs == 1 and outs[1] or outs
 end
 

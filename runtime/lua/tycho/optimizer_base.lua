@@ -16,6 +16,7 @@ local Class = require "tycho.class"
 local container = require "tycho.container"
 local Error = require "tycho.error"
 local log = require "tycho.log"
+local tables = require "tycho.tables"
 local values = require "tycho.values"
 require "tycho.ndarray"
 
@@ -61,15 +62,6 @@ Optimizer.aggregate_num = 0
 local BASE = base.form("Optimizer", {})
 
 
-local function copy_table(t)
-  local copy = {}
-  for key, value in pairs(t or {}) do
-    copy[key] = value
-  end
-  return copy
-end
-
-
 -- The rate of an optimizer with a schedule is the schedule's, whose base rate becomes the given one.
 local function set_rate(self, lr, scheduler)
   self.lr_scheduler = scheduler
@@ -89,7 +81,7 @@ function Optimizer:init(...)
   self.rescale_grad, self.wd, self.clip_gradient = a.rescale_grad, a.wd, a.clip_gradient
   self.multi_precision = a.multi_precision
   self.begin_num_update, self.num_update = a.begin_num_update, a.begin_num_update
-  self.idx2name, self.param_dict = copy_table(a.param_idx2name), a.param_dict or {}
+  self.idx2name, self.param_dict = tables.copy(a.param_idx2name), a.param_dict or {}
   self._attributes = a.sym and { of = a.sym:attr_dict(), names = a.sym:list_arguments() }
   self._counts, self._device = {}, 0
   self:set_lr_mult{}

@@ -7,6 +7,7 @@ local base = require "tycho.optimizer_base"
 local call = require "tycho.ndarray_call"
 local host = require "tycho.ndarray_host"
 local SGD = require("tycho.optimizer_momentum").SGD
+local tables = require "tycho.tables"
 local values = require "tycho.values"
 
 local kinds = {}
@@ -66,15 +67,6 @@ local function sort_places(self, indices)
 end
 
 
-local function pick(list, order)
-  local result = {}
-  for i, place in ipairs(order) do
-    result[i] = list[place]
-  end
-  return result
-end
-
-
 local function on_device(list, weight)
   return host.from_table(list, args.DTYPES.float32, "LARS:update"):as_in_context(weight.context)
 end
@@ -101,8 +93,8 @@ function LARS:update(index, weight, grad, state)
   local indices, weights, grads, states = SGD._lists(index, weight, grad, state)
   local lrs, wds = begin_lars(self, indices)
   local order, n = sort_places(self, indices)
-  weights, grads, states = pick(weights, order), pick(grads, order), pick(states, order)
-  lrs, wds = on_device(pick(lrs, order), weights[1]), on_device(pick(wds, order), weights[1])
+  weights, grads, states = tables.pick(weights, order), tables.pick(grads, order), tables.pick(states, order)
+  lrs, wds = on_device(tables.pick(lrs, order), weights[1]), on_device(tables.pick(wds, order), weights[1])
   if n > 0 then
     scale_rates(self, lrs, wds, weights, grads, n)
   end

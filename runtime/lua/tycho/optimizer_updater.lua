@@ -9,6 +9,7 @@ local class = require "tycho.ndarray_class"
 local Class = require "tycho.class"
 local container = require "tycho.container"
 local Error = require "tycho.error"
+local tables = require "tycho.tables"
 local values = require "tycho.values"
 
 local updater = {}
@@ -75,20 +76,11 @@ local function groups(weights, n)
 end
 
 
-local function is_same(a, b)
-  local same = #a == #b
-  for i = 1, same and #a or 0 do
-    same = same and a[i] == b[i]
-  end
-  return same
-end
-
-
 -- What is made once of a list of weights that comes again and again: copies, groups of places, and for each group the
 -- lists that the optimizer gets, with a table in which it may keep what it makes of them.
 local function plan_of(self, weights)
   local plan = self._plans[weights]
-  if plan and is_same(plan.weights, weights) then
+  if plan and tables.same(plan.weights, weights) then
     return plan
   end
   plan = { weights = { unpack(weights) } }
@@ -149,10 +141,7 @@ end
 
 -- An optimizer without what belongs to the program around it.
 local function portable(optimizer)
-  local copy = {}
-  for key, value in pairs(optimizer) do
-    copy[key] = value
-  end
+  local copy = tables.copy(optimizer)
   copy.param_dict = {}
   return setmetatable(copy, getmetatable(optimizer))
 end

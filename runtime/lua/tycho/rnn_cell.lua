@@ -16,9 +16,11 @@ local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local Class = require "tycho.class"
 local Error = require "tycho.error"
+local fields = require "tycho.fields"
 local nd = require "tycho.ndarray"
 local sequence = require "tycho.rnn_sequence"
 local symbol = require "tycho.symbol"
+local tables = require "tycho.tables"
 
 local rnn_cell = {}
 
@@ -73,7 +75,7 @@ rnn_cell.BaseRNNCell = BaseRNNCell
 
 
 --- Read-only properties by name.
-BaseRNNCell.fields = {
+fields.give(BaseRNNCell, {
   params      = function(self) self._own_params = false; return self._params end,
   output      = function(self) return rawget(self, "_output") end,
   state_info  = function(self)
@@ -87,46 +89,7 @@ BaseRNNCell.fields = {
     end
     return shapes
   end,
-}
-
-
---- The properties of a subclass: its own and the base's.
--- @tparam table own name -> function(self)
-function BaseRNNCell.extend_fields(own)
-  return setmetatable(own, { __index = BaseRNNCell.fields })
-end
-
-
-local function member_names(self)
-  local names, kind = {}, getmetatable(self)
-  for _, list in ipairs{ kind.fields, BaseRNNCell.fields } do
-    for name in pairs(list) do
-      names[#names + 1] = name
-    end
-  end
-  while kind do
-    for name, v in pairs(kind) do
-      names[#names + 1] = type(v) == "function" and name:sub(1, 1) ~= "_" and name or nil
-    end
-    kind = rawget(kind, "super")
-  end
-  return names
-end
-
-
-function BaseRNNCell.__index(self, key)
-  local kind = getmetatable(self)
-  local v = kind[key]
-  if v ~= nil then
-    return v
-  end
-  local field = kind.fields[key]
-  if field then
-    return field(self)
-  elseif type(key) == "string" and key:sub(1, 1) ~= "_" then
-    Error.unknown{ func = kind.class_name, argument = key, what = "field or method", names = member_names(self) }
-  end
-end
+})
 
 
 -- The base --------------------------------------------------------------------------------------------------------------
@@ -180,15 +143,6 @@ function BaseRNNCell.activate(_, x, activation, name)
 end
 
 
-local function copied(dict)
-  local copy = {}
-  for key, v in pairs(dict) do
-    copy[key] = v
-  end
-  return copy
-end
-
-
 -- Begin states --------------------------------------------------------------------------------------------------------
 
 local BEGIN = args.form("BaseRNNCell:begin_state", { rest = "options", { "func", "function?" } })
@@ -229,7 +183,7 @@ end
 
 -- Begin states of a cell inside this one.
 function BaseRNNCell._begin_of(cell, func, given)
-  local options = copied(given)
+  local options = tables.copy(given)
   options.func = func
   return cell:begin_state(options)
 end
@@ -308,7 +262,7 @@ end
 -- @tparam table args arrays by name
 -- @treturn table
 function BaseRNNCell:unpack_weights(...)
-  local dict = copied(UNPACK(...).args)
+  local dict = tables.copy(UNPACK(...).args)
   self:_unpack(dict)
   return dict
 end
@@ -318,7 +272,7 @@ end
 -- @tparam table args arrays by name
 -- @treturn table
 function BaseRNNCell:pack_weights(...)
-  local dict = copied(PACK(...).args)
+  local dict = tables.copy(PACK(...).args)
   self:_pack(dict)
   return dict
 end

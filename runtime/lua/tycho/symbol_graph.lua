@@ -11,6 +11,7 @@ local ffi = require "ffi"
 local native = require "tycho.ffi"
 local args = require "tycho.args"
 local attrs = require "tycho.attrs"
+local class = require "tycho.ndarray_class"
 local Error = require "tycho.error"
 local log = require "tycho.log"
 local node = require "tycho.symbol_node"
@@ -266,15 +267,6 @@ function graph.infer(symbol, given, put, func)
 end
 
 
-local function shape_of(desc)
-  local shape = {}
-  for i = 1, desc.ndim do
-    shape[i] = tonumber(desc.dim[i - 1])
-  end
-  return shape
-end
-
-
 local function dtype_of(desc)
   return args.DTYPE_NAMES[desc.dtype] or values.null
 end
@@ -295,7 +287,7 @@ local function dtype_known(desc)
 end
 
 --- The two things that are inferred: how they are given, read and known.
-graph.SHAPES = { put = graph.put_shape, read = shape_of, known = shape_known, what = "shapes" }
+graph.SHAPES = { put = graph.put_shape, read = class.shape_of, known = shape_known, what = "shapes" }
 graph.DTYPES = { read = dtype_of, known = dtype_known, what = "dtypes" }
 
 

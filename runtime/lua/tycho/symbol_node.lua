@@ -11,6 +11,7 @@ local pairs = require("tycho.iterate").pairs
 local attrs = require "tycho.attrs"
 local Error = require "tycho.error"
 local registry = require "tycho.registry"
+local tables = require "tycho.tables"
 
 local node = {}
 
@@ -96,15 +97,6 @@ function node.walk(entries)
 end
 
 
-local function copy_table(t)
-  local copy = {}
-  for key, value in pairs(t) do
-    copy[key] = value
-  end
-  return copy
-end
-
-
 --- Entries of a copy of the graph. Where `replace(node, moved)` gives a list of entries, they stand for the node's
 -- outputs; `moved(entry)` is the copy's entry for one of an input.
 -- @tparam {entry,...} entries
@@ -124,8 +116,8 @@ function node.copy(entries, replace)
     if outputs then
       twin[n] = { outputs = outputs }
     else
-      local c = copy_table(n)
-      c.attrs, c.inputs = copy_table(n.attrs), {}
+      local c = tables.copy(n)
+      c.attrs, c.inputs = tables.copy(n.attrs), {}
       for i, input in ipairs(n.inputs) do
         c.inputs[i] = moved(input)
       end
@@ -229,7 +221,7 @@ function node.connect(n, given, func)
     local entry = given[i]
     if not entry then
       local full = (n.name ~= "" and n.name .. "_" or "") .. name
-      entry = { node.variable(full, copy_table(n.attrs), n.where), 0 }
+      entry = { node.variable(full, tables.copy(n.attrs), n.where), 0 }
     elseif n.ports.mutated[i] and entry[1].op then
       Error.raise{ code = "type", func = func, op = n.op, node = n.name, argument = name, where = n.where,
         expected = "a variable", got = "an output of " .. entry[1].op,

@@ -14,20 +14,12 @@
 -- @module tycho.viz_layout
 
 local pairs = require("tycho.iterate").pairs
+local tables = require "tycho.tables"
 local layout = {}
 
 local GAP, RANK_GAP, JOINT = 24, 44, 8                  -- pixels: between boxes, between layers, width of a joint
 local SWEEPS = 12
 local PORT = 16                                         -- at most this far apart do edges leave or reach a box
-
-
-local function copied(list)
-  local copy = {}
-  for i = 1, #list do
-    copy[i] = list[i]
-  end
-  return copy
-end
 
 
 -- Ranks and layers ----------------------------------------------------------------------------------------------------
@@ -187,7 +179,7 @@ end
 local function copy_layers(layers)
   local copy = {}
   for r, layer in ipairs(layers) do
-    copy[r] = copied(layer)
+    copy[r] = tables.copy(layer)
   end
   return copy
 end
@@ -245,7 +237,7 @@ local function align(layers, near, bad)
     local reached = 0
     for _, v in ipairs(layer) do
       root[v] = v
-      local list = copied(near[v])
+      local list = tables.copy(near[v])
       table.sort(list, function(a, b) return at[a] < at[b] end)
       for m = math.floor((#list + 1) / 2), math.ceil((#list + 1) / 2) do
         local u = list[m]
@@ -332,19 +324,10 @@ local function compact(layers, root, widths)
 end
 
 
-local function reversed(list)
-  local copy = {}
-  for i = #list, 1, -1 do
-    copy[#copy + 1] = list[i]
-  end
-  return copy
-end
-
-
 local function turned(layers, upwards, leftwards)
-  local list = upwards and reversed(layers) or copied(layers)
+  local list = upwards and tables.reversed(layers) or tables.copy(layers)
   for r = 1, leftwards and #list or 0 do
-    list[r] = reversed(list[r])
+    list[r] = tables.reversed(list[r])
   end
   return list
 end

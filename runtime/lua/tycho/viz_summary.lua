@@ -9,18 +9,9 @@ local pairs = require("tycho.iterate").pairs
 local Error = require "tycho.error"
 local graph = require "tycho.symbol_graph"
 local node = require "tycho.symbol_node"
+local tables = require "tycho.tables"
 
 local viz_summary = {}
-
-
-local function is_known(shape)
-  for _, size in ipairs(shape) do
-    if size == 0 then
-      return false
-    end
-  end
-  return #shape > 0
-end
 
 
 -- What is inferred about every output of every node, variables included: name -> result.
@@ -43,7 +34,7 @@ end
 function viz_summary.shapes(symbol, given, func)
   local shapes = given and inferred(symbol, graph.SHAPES, given, func)
   for name, shape in pairs(shapes or {}) do
-    if not is_known(shape) then
+    if not tables.is_known(shape) then
       Error.raise{ code = "shape", func = func, argument = "shape", expected = "shapes of all data and label arguments",
         got = shape, message = ("input shapes are incomplete: that of '%s' does not follow from them"):format(name) }
     end
@@ -75,20 +66,11 @@ local function sizes(text)
 end
 
 
-local function product(list)
-  local p = 1
-  for _, size in ipairs(list) do
-    p = p * size
-  end
-  return p
-end
-
-
 -- Operators with parameters: count(attributes, channels that come in, shape of the output)
 local COUNT = {
   Convolution = function(a, channels)
     local filters = tonumber(a.num_filter)
-    local weights = math.floor(channels * filters / tonumber(a.num_group or 1)) * product(sizes(a.kernel))
+    local weights = math.floor(channels * filters / tonumber(a.num_group or 1)) * tables.product(sizes(a.kernel))
     return a.no_bias == "True" and weights or weights + filters
   end,
   FullyConnected = function(a, channels)

@@ -9,6 +9,7 @@
 
 local pairs = require("tycho.iterate").pairs
 local comments = require "tycho.prompt.comments"
+local members = require "tycho.prompt.members"
 local operator = require "tycho.prompt.operator"
 local Error = require "tycho.error"
 local registry = require "tycho.registry"
@@ -237,16 +238,6 @@ local function class_text(class)
 end
 
 
--- The name under which a table was loaded; nil for others.
-local function loaded_name(value)
-  for name, module in pairs(package.loaded) do
-    if module == value and type(name) == "string" and name:find("^tycho") then
-      return name
-    end
-  end
-end
-
-
 local function module_text(module)
   local lines = { (module:gsub("^tycho", "ty")) }
   for _, entry in ipairs(comments.named(module:match("[%w_]+$"))) do
@@ -296,8 +287,8 @@ local function value_text(name, value)
     return function_text(name, value) or operator_text(name)
   elseif is_class(value) then
     return class_text(value)
-  elseif type(value) == "table" and loaded_name(value) then
-    return module_text(loaded_name(value))
+  elseif type(value) == "table" and members.module_of(value) then
+    return module_text(members.module_of(value))
   elseif type(value) == "table" and is_class(getmetatable(value)) then
     return class_text(getmetatable(value))
   end

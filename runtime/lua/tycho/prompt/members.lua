@@ -67,4 +67,14 @@ function members.list(value)
 end
 
 
+--- "tycho.module" for a loaded module of the library; nil for other values.
+function members.module_of(value)
+  for name, module in pairs(package.loaded) do
+    if module == value and type(name) == "string" and name:find("^tycho") then
+      return name
+    end
+  end
+end
+
+
 return members

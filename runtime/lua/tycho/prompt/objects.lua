@@ -9,6 +9,7 @@
 
 local pairs = require("tycho.iterate").pairs
 local Class = require "tycho.class"
+local members = require "tycho.prompt.members"
 
 local objects = {}
 
@@ -270,19 +271,9 @@ local function function_line(f)
 end
 
 
--- "tycho.module" for a loaded module of the library.
-local function namespace_of(value)
-  for name, module in pairs(package.loaded) do
-    if module == value and type(name) == "string" and name:find("^tycho") then
-      return name
-    end
-  end
-end
-
-
 local function namespace_text(value)
-  local names = require("tycho.prompt.members").list(value)
-  local text, line = { ("<module %s>"):format(namespace_of(value):gsub("^tycho", "ty")) }, " "
+  local names = members.list(value)
+  local text, line = { ("<module %s>"):format(members.module_of(value):gsub("^tycho", "ty")) }, " "
   for i, name in ipairs(names) do
     if #line + #name > 100 then
       text[#text + 1], line = line, " "
@@ -323,7 +314,7 @@ function objects.text(value)
       return view[3](value)
     end
   end
-  if getmetatable(value) and rawget(value, "class_name") == nil and namespace_of(value) then
+  if getmetatable(value) and rawget(value, "class_name") == nil and members.module_of(value) then
     return namespace_text(value)
   end
 end
@@ -338,7 +329,7 @@ function objects.line(value)
     return array_line(value)
   elseif type(value) == "table" and getmetatable(value) then
     local meta = debug.getmetatable(value)
-    local text = type(meta) == "table" and meta.__tostring and tostring(value) or namespace_of(value) and "<module>"
+    local text = type(meta) == "table" and meta.__tostring and tostring(value) or members.module_of(value) and "<module>"
     return text and text:match("^[^\n]*")
   end
 end
