@@ -119,12 +119,17 @@ function BaseModule:_is_done(method, state, force)
 end
 
 
---- Refuses requests for gradients of the inputs without training.
-function BaseModule:_check_bind(a)
-  if a.inputs_need_grad and not a.for_training then
+--- Checks what bind is asked for.
+-- @tparam table a checked options of bind
+-- @treturn bool whether there is something to do
+function BaseModule:_begin_bind(a)
+  if self:_is_done("bind", "binded", a.force_rebind) then
+    return false
+  elseif a.inputs_need_grad and not a.for_training then
     Error.raise{ code = "value", func = self:_func("bind"), argument = "inputs_need_grad",
       message = "'inputs_need_grad' needs for_training = true" }
   end
+  return true
 end
 
 

@@ -349,11 +349,10 @@ end
 --   describe
 function BucketingModule:bind(...)
   local a = BIND(...)
-  if self:_is_done("bind", "binded", a.force_rebind) then
+  if not self:_begin_bind(a) then
     return
   end
   self:_refuse_shared(a)
-  self:_check_bind(a)
   if self._binded then
     self:_reset_bind()
   end

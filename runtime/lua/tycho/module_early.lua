@@ -6,11 +6,11 @@
 --
 -- @module tycho.module_early
 
-local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local Class = require "tycho.class"
 local Error = require "tycho.error"
 local model = require "tycho.model"
+local params = require "tycho.module_params"
 
 local FUNC = "Module:fit early_stopping"
 
@@ -66,15 +66,6 @@ local function figure(self, list)
 end
 
 
-local function copies(params)
-  local list = {}
-  for name, x in pairs(params) do
-    list[name] = x:copy()
-  end
-  return list
-end
-
-
 --- Looks at the figures of an epoch.
 -- @param module
 -- @tparam table list `{name, value}` of each metric
@@ -89,7 +80,7 @@ function Early:look(module, list, epoch)
   end
   local arg_params, aux_params = module:get_params()
   self.name, self.best, self.epoch, self.waited = name, value, epoch, 0
-  self.arg_params, self.aux_params = copies(arg_params), copies(aux_params)
+  self.arg_params, self.aux_params = params.copies(arg_params), params.copies(aux_params)
   if self.path then
     model.write_params(self.path, self.arg_params, self.aux_params)
   end

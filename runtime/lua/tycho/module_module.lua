@@ -349,10 +349,9 @@ function Module:bind(...)
   local a = BIND(...)
   if self._freed then
     self:_need("bind")
-  elseif self:_is_done("bind", "binded", a.force_rebind) then
+  elseif not self:_begin_bind(a) then
     return
   end
-  self:_check_bind(a)
   a.shared_module = value(a.shared_module)
   if a.shared_module then
     check_shared(self, a.shared_module)

@@ -15,6 +15,16 @@ local params = {}
 local SHOWN = 8                                          -- names of a list that the text spells out
 
 
+--- Copies of arrays, by the same names.
+function params.copies(arrays)
+  local list = {}
+  for name, x in pairs(arrays) do
+    list[name] = x:copy()
+  end
+  return list
+end
+
+
 -- Adds the differences of one part (arguments or auxiliary states) to the lists.
 local function compare(lists, own, given)
   for name, x in pairs(own) do

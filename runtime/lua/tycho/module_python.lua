@@ -104,7 +104,7 @@ end
 --- Notes the shapes; the subclass says what comes out.
 function PythonModule:bind(...)
   local a = BIND(...)
-  if self:_is_done("bind", "binded", a.force_rebind) then
+  if not self:_begin_bind(a) then
     return
   elseif a.grad_req ~= "write" then
     Error.raise{ code = "value", func = self:_func("bind"), argument = "grad_req", expected = "write",

@@ -96,11 +96,10 @@ end
 --- Binds all modules, one after the other.
 function SequentialModule:bind(...)
   local a = BIND(...)
-  if self:_is_done("bind", "binded", a.force_rebind) then
+  if not self:_begin_bind(a) then
     return
   end
   self:_refuse_shared(a)
-  self:_check_bind(a)
   if #self._modules == 0 then
     Error.raise{ code = "state", func = "SequentialModule:bind", message = "the chain is empty; add modules first" }
   end

@@ -22,6 +22,7 @@ local attrs = require "tycho.attrs"
 local Class = require "tycho.class"
 local context = require "tycho.context"
 local Error = require "tycho.error"
+local node = require "tycho.symbol_node"
 local tables = require "tycho.tables"
 local values = require "tycho.values"
 
@@ -335,16 +336,6 @@ local function infer_node(n, prop, descs, first, default)
 end
 
 
-local function firsts(order)
-  local first, at = {}, 0
-  for _, n in ipairs(order) do
-    first[n] = at
-    at = at + #n.ports.outputs
-  end
-  return first, at
-end
-
-
 local function differs(a, b)
   for _, key in ipairs{ "__custom_shapes__", "__custom_types__" } do
     if a[key] ~= (b or {})[key] then
@@ -374,7 +365,7 @@ end
 -- @string func for errors
 -- @string[opt] default the dtype of what stays unknown: an executor is to be made
 function operator._resolve(built, wants, count, rebuild, func, default)
-  local first, total = firsts(built.order)
+  local first, total = node.firsts(built.order)
   local hints, props, assumed = {}, {}, nil
   for _ = 1, 2 * #built.order + 2 do
     local descs, changed = ffi.new("ty_desc[?]", total + 1), false
@@ -496,7 +487,7 @@ end
 -- Custom nodes of the executor's symbol by name.
 local function custom_nodes(exe)
   if not rawget(exe, "_symbol_nodes") then
-    local node, list = require "tycho.symbol_node", {}
+    local list = {}
     for _, n in ipairs(node.walk(exe._symbol._entries)) do
       list[#list + 1] = n.op == "Custom" and n or nil
     end

@@ -301,17 +301,6 @@ function graph.DTYPES.put(desc, dtype, name, func)
 end
 
 
--- First value of each node in the list of descriptions.
-local function firsts(order)
-  local first, at = {}, 0
-  for _, n in ipairs(order) do
-    first[n] = at
-    at = at + #n.ports.outputs
-  end
-  return first
-end
-
-
 local function warn_undecided(built, descs, first, kind, func)
   local names, more = {}, false
   for _, n in ipairs(built.order) do
@@ -348,7 +337,7 @@ end
 -- @string func for errors
 function graph.results(symbol, kind, given, partial, func)
   local descs, built = graph.infer(symbol, given, kind.put, func)
-  local first, mutated = firsts(built.order), node.mutated(built.order)
+  local first, mutated = node.firsts(built.order), node.mutated(built.order)
   if not partial and not is_complete(built, descs, first, kind) then
     warn_undecided(built, descs, first, kind, func)
     return nil, nil, nil

@@ -132,6 +132,20 @@ function node.copy(entries, replace)
 end
 
 
+--- The first value of each node in the list of all values, from 0, and their number.
+-- @tparam {node,...} order
+-- @treturn table node -> place
+-- @treturn int
+function node.firsts(order)
+  local first, at = {}, 0
+  for _, n in ipairs(order) do
+    first[n] = at
+    at = at + #n.ports.outputs
+  end
+  return first, at
+end
+
+
 --- Whether the nodes change a variable: set of the variables that are auxiliary states.
 -- @tparam {node,...} order
 function node.mutated(order)

@@ -18,6 +18,7 @@ local class = require "tycho.ndarray_class"
 local context = require "tycho.context"
 local Error = require "tycho.error"
 local host = require "tycho.ndarray_host"
+local module_params = require "tycho.module_params"
 local nd = require "tycho.ndarray"
 local random = require "tycho.test_random"
 local symbol = require "tycho.symbol"
@@ -397,15 +398,6 @@ local function noise_like(arrays, reqs, scale)
 end
 
 
-local function copies(arrays)
-  local list = {}
-  for name, x in pairs(arrays) do
-    list[name] = x:copy()
-  end
-  return list
-end
-
-
 -- What a gradient array should hold after backward: the gradient, noise + gradient, or the noise.
 local function check_grads(exe, reqs, expected, noise, options, func)
   for _, name in ipairs(attrs.keys(reqs)) do
@@ -464,8 +456,8 @@ function utils.check_numeric_gradient(...)
   local dtype = location[names[1]].dtype
   location[PROJECTION] = random.array(outs[1], random.uniform(0.1, 1.1), dtype, ctx)
   local loss = symbol.make_loss{ a.sym * symbol.Variable(PROJECTION) }
-  local grads = copies(noise)
-  local exe = loss:bind{ ctx = ctx, args = location, args_grad = grads, grad_req = reqs, aux_states = copies(aux) }
+  local grads = module_params.copies(noise)
+  local exe = loss:bind{ ctx = ctx, args = location, args_grad = grads, grad_req = reqs, aux_states = module_params.copies(aux) }
   exe:forward(true)
   exe:backward()
   for name, x in pairs(grads) do
@@ -541,7 +533,7 @@ function utils.check_symbolic_backward(...)
     reqs[name] = expected[name] ~= nil and reqs[name] or nil
   end
   local noise = noise_like(location, reqs, 1)
-  local grads = copies(noise)
+  local grads = module_params.copies(noise)
   local exe = a.sym:bind{ ctx = ctx, args = location, args_grad = grads, grad_req = reqs, aux_states = aux }
   exe:forward(true)
   exe:backward{ out_grads = head_arrays(a.out_grads, a.dtype, ctx) }
