@@ -43,6 +43,11 @@ describe("optimizer", function()
     assert.raises("format", update.set_states, update, bytes .. "x")
   end)
 
+  it("has the older name of SGD", function()
+    assert.equal(ty.optimizer.SGD, ty.optimizer.ccSGD)
+    assert.is_true(ty.is_a(ty.optimizer.create("ccSGD"), ty.optimizer.SGD))
+  end)
+
   it("names what it does not know", function()
     assert.equal("adam", assert.raises("name", ty.optimizer.create, "adan").candidates[1])
     assert.raises("name", ty.optimizer.SGD, { momentun = 0.9 })

@@ -424,7 +424,7 @@ BaseModule.INIT_OPTIMIZER = {
 
 
 --- A list of options and more of them.
-function BaseModule.extend_options(options, more)
+function BaseModule._extend_options(options, more)
   local list = tables.copy(options)
   for _, entry in ipairs(more) do
     list[#list + 1] = entry

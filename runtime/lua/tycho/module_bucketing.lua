@@ -275,7 +275,7 @@ end
 
 -- Binding -------------------------------------------------------------------------------------------------------------
 
-local BIND = args.form("BucketingModule:bind", BaseModule.extend_options(Module.BIND, { { "bucket_key", "any?" } }))
+local BIND = args.form("BucketingModule:bind", BaseModule._extend_options(Module.BIND, { { "bucket_key", "any?" } }))
 
 
 --- Drops all buckets' executors; parameters and optimizer stay.

@@ -202,7 +202,7 @@ end
 -- Binding -------------------------------------------------------------------------------------------------------------
 
 --- Options of bind, for other modules too.
-Module.BIND = BaseModule.extend_options(BaseModule.BIND, {
+Module.BIND = BaseModule._extend_options(BaseModule.BIND, {
   { "memory_budget", "number?" }, { "force_mirroring", "boolean?" },
 })
 

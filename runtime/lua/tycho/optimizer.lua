@@ -31,7 +31,7 @@ for _, file in ipairs{ "momentum", "adaptive", "layerwise", "other" } do
   end
 end
 
-base.registry.ccsgd = optimizers.SGD
+optimizers.ccSGD, base.registry.ccsgd = optimizers.SGD, optimizers.SGD
 
 
 --- An optimizer by name.
