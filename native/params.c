@@ -8,12 +8,10 @@
 **
 ** Nothing is believed before it is checked against the bytes that are left: a damaged count cannot make us allocate.
 ** Null and empty arrays, which Tycho has not, are left out of a file with names and refused in one without.
-** Saving goes to a temporary file in the same folder, is synced, then renamed: readers see the old file or the new one.
 */
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
+#include "file.h"
 #include "tensor.h"
 
 #define LIST_MAGIC 0x112u
@@ -469,62 +467,6 @@ static int put_all(FILE *f, const ty_bag *b, int n, int named)
   return TY_OK;
 }
 
-/* Where to write: a fresh file beside the target (links followed), or the target itself if that is no regular file. */
-struct target { char *path, *temporary; int fd; };
-
-static int cannot(const char *path)
-{
-  return fail(TY_EIO, "cannot write '%s': %s", path, strerror(errno));
-}
-
-static int open_temporary(struct target *t)
-{
-  static int serial;
-  const char *slash = strrchr(t->path, '/');
-  int folder = slash ? (int)(slash + 1 - t->path) : 0;
-  for (int tries = 0; tries < 100; tries++) {
-    struct text name = { 0 };
-    int n = __atomic_add_fetch(&serial, 1, __ATOMIC_RELAXED);
-    text_add(&name, "%.*s.tycho-%ld-%d", folder, t->path, (long)getpid(), n);
-    NEED(!name.lost, TY_EMEMORY, "out of memory");
-    t->fd = open(name.s, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (t->fd >= 0) { t->temporary = name.s; return TY_OK; }
-    text_done(&name);
-    if (errno != EEXIST) break;
-  }
-  return cannot(t->path);
-}
-
-static int open_target(const char *path, struct target *t)
-{
-  struct stat st;
-  bool exists = !stat(path, &st);
-  char *real = exists ? realpath(path, NULL) : NULL;
-  t->path = mem_text(real ? real : path);
-  free(real);
-  NEED(t->path, TY_EMEMORY, "out of memory");
-  if (exists && !S_ISREG(st.st_mode)) {
-    t->fd = open(t->path, O_WRONLY | O_CLOEXEC);
-    return t->fd < 0 ? cannot(path) : TY_OK;
-  }
-  TRY(open_temporary(t));
-  if (exists && fchmod(t->fd, st.st_mode & 07777)) return cannot(path);
-  return TY_OK;
-}
-
-static int write_target(struct target *t, const ty_bag *b, int n, int named)
-{
-  FILE *f = fdopen(t->fd, "wb");
-  if (!f) return cannot(t->path);
-  t->fd = -1;
-  int code = put_all(f, b, n, named);
-  if (!code && (ferror(f) || fflush(f))) code = cannot(t->path);
-  if (!code && t->temporary && fsync(fileno(f))) code = cannot(t->path);
-  if (fclose(f) && !code) code = cannot(t->path);
-  if (!code && t->temporary && rename(t->temporary, t->path)) code = cannot(t->path);
-  return code;
-}
-
 int ty_params_save(const char *path, const ty_bag *b, int named)
 {
   NEED(path && b, TY_ETYPE, "ty_params_save: the path or the arrays are missing");
@@ -534,12 +476,7 @@ int ty_params_save(const char *path, const ty_bag *b, int named)
     TRY(ty_bag_at((ty_bag *)b, i, NULL, &t));
     TRY(ty_tensor_wait(t, 0));
   }
-  struct target t = { .fd = -1 };
-  int code = open_target(path, &t);
-  if (!code) code = write_target(&t, b, n, named);
-  if (t.fd >= 0) close(t.fd);
-  if (code && t.temporary) unlink(t.temporary);
-  mem_free(t.temporary);
-  mem_free(t.path);
-  return code;
+  struct target t;
+  TRY(target_open(&t, path));
+  return target_close(&t, put_all(t.file, b, n, named));
 }

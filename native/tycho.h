@@ -188,6 +188,10 @@ int         ty_image_decode(const void *data, size_t bytes, int flag, int to_rgb
                                                               1: colour, -1: as stored */
 int         ty_image_encode(ty_tensor *image, const char *format, int quality, ty_tensor **out);
                                                            /* "jpeg" (quality 0..100) or "png" (compression 0..9) -> its bytes */
+int         ty_file_write(const char *path, const void *const *part, const size_t *bytes, int n);
+                                                           /* the parts one after the other; synced, then put in the old file's place */
+int         ty_inflate(const void *data, size_t bytes, void *out, size_t size);   /* raw deflated bytes that hold exactly `size` */
+uint32_t    ty_crc32(uint32_t before, const void *data, size_t bytes);            /* of zip archives; begins with 0 */
 int         ty_profile(int what, int *before);             /* TY_PROFILE_* bits to record; 0 stops, -1 asks */
 int         ty_profile_file(const char *path, int64_t period);   /* where; ns between writings while recording, 0: only at dump */
 int         ty_profile_dump(int finished);                 /* writes what is new; finished: stops recording as well */

@@ -1,40 +1,41 @@
 --- Whole files: read at once, written all or nothing.
 --
 --     files.write("run/m.state", bytes, "Module:save_state")
+--     files.write_parts("x.npy", { header, { pointer, size } }, "nd.save")
 --     local bytes = files.read("run/m.state", "Module:load_state")
 --
 -- @module tycho.files
 
+local ffi = require "ffi"
+local native = require "tycho.ffi"
 local Error = require "tycho.error"
+
+local C = native.C
 
 local files = {}
 
 
-local function fail(func, path, what, why)
-  local reason = (why or "unknown reason"):gsub("^.*: ", "")   -- the system puts a path before it
-  Error.raise{ code = "io", func = func, argument = path, message = ("cannot %s the file: %s: %s"):format(what, path, reason) }
+--- Writes parts one after the other into a file beside its place, syncs it and moves it there, so that a crash or a full
+-- disk leaves the old one whole.
+-- @string path
+-- @tparam table parts texts, or `{pointer, bytes}`
+-- @string func for errors; E(io)
+function files.write_parts(path, parts, func)
+  local from, sizes = ffi.new("const void *[?]", #parts + 1), ffi.new("size_t[?]", #parts + 1)
+  for i, part in ipairs(parts) do
+    local is_text = type(part) == "string"
+    from[i - 1], sizes[i - 1] = ffi.cast("const char *", is_text and part or part[1]), is_text and #part or part[2]
+  end
+  native.check(C.ty_file_write(path, from, sizes, #parts), func, { argument = path })
 end
 
 
---- Writes a file beside its place and moves it there, so that a crash or a full disk leaves the old one whole.
+--- Writes a file as `write_parts` does.
 -- @string path
 -- @string bytes
 -- @string func for errors; E(io)
 function files.write(path, bytes, func)
-  local partial = path .. ".partial"
-  local file, why = io.open(partial, "wb")
-  if not file then
-    fail(func, path, "write", why)
-  end
-  local ok, reason = file:write(bytes)
-  local closed, late = file:close()
-  if ok and closed then
-    ok, reason = os.rename(partial, path)
-  end
-  if not (ok and closed) then
-    os.remove(partial)
-    fail(func, path, "write", reason or late)
-  end
+  files.write_parts(path, { bytes }, func)
 end
 
 
@@ -43,12 +44,16 @@ end
 -- @string func for errors; E(io)
 function files.read(path, func)
   local file, why = io.open(path, "rb")
-  if not file then
-    fail(func, path, "read", why)
+  local bytes, reason
+  if file then
+    bytes, reason = file:read("*a")
+    file:close()
   end
-  local bytes, reason = file:read("*a")
-  file:close()
-  return bytes or fail(func, path, "read", reason)
+  if bytes then
+    return bytes
+  end
+  reason = (reason or why or "unknown reason"):gsub("^.*: ", "")   -- the system puts a path before it
+  Error.raise{ code = "io", func = func, argument = path, message = ("cannot read the file: %s: %s"):format(path, reason) }
 end
 
 

@@ -1,7 +1,8 @@
---- Files of arrays in the reference's format: `ty.nd.save`, `ty.nd.load`, `ty.nd.load_frombuffer`.
+--- Files of arrays: `ty.nd.save`, `ty.nd.load`, `ty.nd.load_frombuffer`.
 --
--- A dictionary is written sorted by name, a list of `{name, array}` in its order, a list or one array without names.
--- Writing is atomic and waits for the arrays. Sparse records load as dense arrays.
+-- They are in the reference's format, unless the name ends in `.npy`, `.npz` (NumPy's) or `.safetensors`; a file is read
+-- as what its first bytes say. A dictionary is written sorted by name, a list of `{name, array}` in its order, a list or
+-- one array without names (`arr_0`, `arr_1` ... in the other formats). Writing is atomic and waits for the arrays. Sparse records load as dense arrays.
 --
 -- @module tycho.ndarray_io
 
@@ -9,7 +10,11 @@ local ffi = require "ffi"
 local native = require "tycho.ffi"
 local args = require "tycho.args"
 local class = require "tycho.ndarray_class"
+local context = require "tycho.context"
 local Error = require "tycho.error"
+local files = require "tycho.files"
+local npy = require "tycho.ndarray_npy"
+local safetensors = require "tycho.ndarray_safetensors"
 local values = require "tycho.values"
 
 local C, check, text = native.C, native.check, native.text
@@ -75,14 +80,33 @@ function io_of.bag(list, func)
 end
 
 
+local WRITERS = { npy = npy.save, npz = npy.save_npz, safetensors = safetensors.save }
+
+-- Members as the other formats take them: on the host, each with a name.
+local function write_other(writer, path, list, named)
+  local pairs_of = {}
+  for i, pair in ipairs(list) do
+    if not is_array(pair[2]) then
+      fail_member(pair[1], pair[2])
+    end
+    pairs_of[i] = { named and pair[1] or "arr_" .. pair[1], pair[2]:as_in_context(context.cpu()) }
+  end
+  writer(path, pairs_of, "nd.save")
+end
+
+
 local SAVE = args.form("nd.save", { { "fname", "text" }, { "data", "any" } })
 
 --- Writes arrays to a file.
--- @string fname path
+-- @string fname path; its ending chooses the format
 -- @param data NDArray, list, dictionary, or list of `{name, NDArray}`
 function io_of.save(...)
   local a = SAVE(...)
   local list, named = members(a.data)
+  local writer = WRITERS[(a.fname:match("%.(%w+)$") or ""):lower()]
+  if writer then
+    return write_other(writer, a.fname, list, named)
+  end
   check(C.ty_params_save(a.fname, io_of.bag(list, "nd.save"), named and 1 or 0), "nd.save", { argument = a.fname })
 end
 
@@ -120,6 +144,31 @@ local function loaded(code, out, named, func, argument)
 end
 
 
+-- What the other formats hold; nothing where the first bytes are of none of them.
+local function read_other(head, bytes_of, func, source)
+  for _, format in ipairs{ npy, safetensors } do
+    if format.is_mine(head) then
+      local list, named = format.load(bytes_of(), func, source)
+      local dict, names = {}, {}
+      for i, pair in ipairs(list) do
+        names[i], dict[named and pair[1] or i] = pair[1], pair[2]
+      end
+      return dict, named and names or nil
+    end
+  end
+end
+
+
+local function head_of(path)
+  local file = io.open(path, "rb")
+  local head = file and file:read(16) or ""
+  if file then
+    file:close()
+  end
+  return head
+end
+
+
 local LOAD = args.form("nd.load", { { "fname", "text" } })
 
 --- Reads a file of arrays.
@@ -128,6 +177,10 @@ local LOAD = args.form("nd.load", { { "fname", "text" } })
 -- @treturn {string,...} names in file order, of a dictionary
 function io_of.load(...)
   local a = LOAD(...)
+  local dict, names = read_other(head_of(a.fname), function() return files.read(a.fname, "nd.load") end, "nd.load", a.fname)
+  if dict then
+    return dict, names
+  end
   local out, named = ffi.new("ty_bag *[1]"), ffi.new("int[1]")
   return loaded(C.ty_params_load(a.fname, out, named), out, named, "nd.load", a.fname)
 end
@@ -139,6 +192,10 @@ local BUFFER = args.form("nd.load_frombuffer", { { "buf", "text" } })
 -- @string buf
 function io_of.load_frombuffer(...)
   local a = BUFFER(...)
+  local dict, names = read_other(a.buf:sub(1, 16), function() return a.buf end, "nd.load_frombuffer", "the buffer")
+  if dict then
+    return dict, names
+  end
   local out, named = ffi.new("ty_bag *[1]"), ffi.new("int[1]")
   return loaded(C.ty_params_parse(a.buf, #a.buf, out, named), out, named, "nd.load_frombuffer")
 end

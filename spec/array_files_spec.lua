@@ -1,0 +1,194 @@
+-- Arrays in files of other programs: NumPy's, safetensors.
+
+local ty = require "tycho"
+
+local TYPES = { "float32", "float64", "float16", "uint8", "int8", "int32", "int64", "bool" }
+
+local function in_file(ending, f)
+  local stem = os.tmpname()
+  local path = stem .. ending
+  local ok, e = pcall(f, path)
+  os.remove(stem)
+  os.remove(path)
+  if not ok then
+    error(e, 0)
+  end
+end
+
+local function write(path, bytes)
+  local file = assert(io.open(path, "wb"))
+  file:write(bytes)
+  file:close()
+end
+
+local function read(path)
+  local file = assert(io.open(path, "rb"))
+  local bytes = file:read("*a")
+  file:close()
+  return bytes
+end
+
+local function bytes_of(hex)
+  return (hex:gsub("%x%x", function(pair) return string.char(tonumber(pair, 16)) end))
+end
+
+-- a .npy file as NumPy writes it; version 2 has a long header
+local function npy(descr, order, shape, elements, version)
+  local text = ("{'descr': %s, 'fortran_order': %s, 'shape': %s, }"):format(descr, order, shape)
+  local head = version == 2 and 12 or 10
+  text = text .. (" "):rep(-(head + #text + 1) % 64) .. "\n"
+  return "\147NUMPY" .. string.char(version or 1, 0, #text % 256, math.floor(#text / 256)) .. (version == 2 and "\0\0" or "") .. text
+    .. elements
+end
+
+-- Of another program: deflated, sizes in 64-bit fields, an array without dimensions.
+local ARCHIVE = bytes_of(table.concat{
+    "504b03042d0000000800000021007c9cdea2ffffffffffffffff08001400776964652e6e70790100100098000000000000005800000000",
+    "0000009bec17ea1b10c9c850c650ad9e925a9c5ca46ea5a06e9366a2aea3a09e965f54529498179f5f94920a12774bcc294e058a176724",
+    "16a402f91a463a0ac69a3a0ab50a64032e0686067b060606072002e206205e00c4071c00504b030414000000080000002150c15fdddc4a",
+    "000000c0010000090000007a65726f732e6e70799bec17ea1b10c9c850c650ad9e925a9c5ca46ea5a06e9369a1aea3a09e965f54529498",
+    "179f5f94920a12774bcc294e058a17672416a402f91a26063a9a3a0ab50ae4032e865140110000504b03041400000008009512765d35b4",
+    "3a9347000000880000000a0000007363616c61722e6e70799bec17ea1b10c9c850c650ad9e925a9c5ca46ea5a06e9366a1aea3a09e965f",
+    "54529498179f5f94920a12774bcc294e058a17672416a402f91a9a3a0ab50a14012e063060710000504b01022d032d0000000800000021",
+    "007c9cdea25800000098000000080000000000000000000000800100000000776964652e6e7079504b0102140314000000080000002150",
+    "c15fdddc4a000000c00100000900000000000000000000008001920000007a65726f732e6e7079504b010214031400000008009512765d",
+    "35b43a9347000000880000000a00000000000000000000008001030100007363616c61722e6e7079504b05060000000003000300a50000",
+    "00720100000000"
+})
+
+describe("arrays in a file that ends in", function()
+  for _, ending in ipairs{ ".npz", ".safetensors" } do
+    it(ending .. " come back: all types, shapes and names", function()
+      in_file(ending, function(path)
+        local dict = { ["a name"] = ty.nd.arange(24):reshape{ 2, 3, 4 } }
+        for _, dtype in ipairs(ending == ".npz" and TYPES or { "bfloat16", unpack(TYPES) }) do
+          dict[dtype] = ty.nd.array({ 1, 0, 3 }, { dtype = dtype })
+        end
+        ty.nd.save(path, dict)
+        local loaded, names = ty.nd.load(path)
+        local count = 0
+        for name, x in pairs(dict) do
+          count = count + 1
+          assert.are.equal(x.dtype, loaded[name].dtype)
+          assert.are.same(x.shape, loaded[name].shape)
+          assert.are.equal(x:tostring_raw(), loaded[name]:tostring_raw())
+        end
+        assert.are.equal(count, #names)
+        local again = ty.nd.load_frombuffer(read(path))
+        assert.are.equal(dict["a name"]:tostring_raw(), again["a name"]:tostring_raw())
+        local before = read(path)
+        ty.nd.save(path, dict)
+        assert.are.equal(before, read(path))
+      end)
+    end)
+  end
+
+  it(".npy is one array", function()
+    in_file(".npy", function(path)
+      for _, dtype in ipairs(TYPES) do
+        local x = ty.nd.array({ { 1, 0, 3 }, { 4, 5, 6 } }, { dtype = dtype })
+        ty.nd.save(path, x)
+        local list = ty.nd.load(path)
+        assert.are.equal(1, #list)
+        assert.are.equal(x:tostring_raw(), list[1]:tostring_raw())
+        assert.are.equal(0, (#read(path) - #x:tostring_raw()) % 64)
+      end
+      assert.raises("value", ty.nd.save, path, { ty.nd.ones(1), ty.nd.ones(2) })
+      local e = assert.raises("dtype", ty.nd.save, path, ty.nd.ones({ 2 }, { dtype = "bfloat16" }))
+      assert.truthy(tostring(e):find("astype", 1, true))
+      ty.nd.save(path, { only = ty.nd.ones(2) })
+      assert.are.same({ 1, 1 }, ty.nd.load(path)[1]:totable())
+    end)
+  end)
+
+  it("a view writes its own elements", function()
+    in_file(".npz", function(path)
+      local x = ty.nd.arange(12):reshape{ 4, 3 }
+      ty.nd.save(path, { x["1:3"] })
+      assert.are.same({ { 3, 4, 5 }, { 6, 7, 8 } }, ty.nd.load(path).arr_0:totable())
+    end)
+  end)
+end)
+
+describe("of another program", function()
+  it("come both orders of bytes and of dimensions, long headers, scalars", function()
+    local function load(...)
+      return ty.nd.load_frombuffer(npy(...))[1]
+    end
+    assert.are.same({ { 1, 3 }, { 2, 4 } }, load("'|u1'", "True", "(2, 2)", "\1\2\3\4"):totable())
+    assert.are.same({ 258, 1 }, load("'>i4'", "False", "(2,)", "\0\0\1\2\0\0\0\1"):totable())
+    assert.are.same({ 7 }, load('"<i4"', "False", "()", "\7\0\0\0", 2):totable())
+  end)
+
+  it("come archives that are deflated", function()
+    local dict, names = ty.nd.load_frombuffer(ARCHIVE)
+    assert.are.same({ "wide", "zeros", "scalar" }, names)
+    assert.are.same({ { 1, 2, 3 }, { 4, 5, 6 } }, dict.wide:totable())
+    assert.are.same({ 40 }, dict.zeros.shape)
+    assert.are.equal("int64", dict.zeros.dtype)
+    assert.are.equal(2.5, dict.scalar:asscalar())
+  end)
+
+  it("come parameters: what they mean is in their names", function()
+    in_file(".safetensors", function(path)
+      local header = '{"__metadata__": {"format": "pt"}, "w": {"dtype": "F32", "shape": [2], "data_offsets": [2, 10]}, '
+        .. '"s": {"dtype": "BF16", "shape": [], "data_offsets": [0, 2]}}'
+      write(path, string.char(#header) .. ("\0"):rep(7) .. header .. "\128\63" .. "\0\0\0\64\0\0\128\63")
+      local dict, names = ty.nd.load(path)
+      assert.are.same({ "s", "w" }, names)
+      assert.are.same({ 2, 1 }, dict.w:totable())
+      assert.are.equal(1, dict.s:astype("float32"):asscalar())
+    end)
+  end)
+
+  it("types that arrays cannot have are refused by name", function()
+    for _, descr in ipairs{ "'<c8'", "'<U4'", "'<u4'", "'<i2'", "[('a', '<f4')]" } do
+      assert.raises("dtype", ty.nd.load_frombuffer, npy(descr, "False", "(1,)", "\0\0\0\0"))
+    end
+    local header = '{"w": {"dtype": "U32", "shape": [1], "data_offsets": [0, 4]}}'
+    local e = assert.raises("dtype", ty.nd.load_frombuffer, string.char(#header) .. ("\0"):rep(7) .. header .. "\0\0\0\0")
+    assert.are.equal("w", e.argument)
+  end)
+end)
+
+describe("damaged files", function()
+  local function samples()
+    local list = { ARCHIVE, npy("'<f4'", "False", "(2,)", ("\0"):rep(8)) }
+    for _, ending in ipairs{ ".npz", ".safetensors" } do
+      in_file(ending, function(path)
+        ty.nd.save(path, { a = ty.nd.ones{ 2, 3 }, b = ty.nd.zeros{ 4 } })
+        list[#list + 1] = read(path)
+      end)
+    end
+    return list
+  end
+
+  it("are refused wherever they end", function()
+    for _, bytes in ipairs(samples()) do
+      for n = 9, #bytes - 1 do
+        assert.raises("format", ty.nd.load_frombuffer, bytes:sub(1, n))
+      end
+    end
+  end)
+
+  it("give arrays or an error object, whatever byte is wrong", function()
+    for _, bytes in ipairs(samples()) do
+      for at = 1, #bytes do
+        for _, change in ipairs{ 1, 128, 255 } do
+          local other = bytes:sub(1, at - 1) .. string.char((bytes:byte(at) + change) % 256) .. bytes:sub(at + 1)
+          local ok, e = pcall(ty.nd.load_frombuffer, other)
+          assert.is_true(ok or ty.is_error(e), tostring(e))
+        end
+      end
+    end
+  end)
+
+  it("are named", function()
+    in_file(".npz", function(path)
+      write(path, ARCHIVE:sub(1, 200))
+      local e = assert.raises("format", ty.nd.load, path)
+      assert.truthy(tostring(e):find(path, 1, true))
+      assert.are.equal(path, e.argument)
+    end)
+  end)
+end)
