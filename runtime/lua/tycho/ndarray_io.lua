@@ -2,7 +2,8 @@
 --
 -- They are in the reference's format, unless the name ends in `.npy`, `.npz` (NumPy's) or `.safetensors`; a file is read
 -- as what its first bytes say. A dictionary is written sorted by name, a list of `{name, array}` in its order, a list or
--- one array without names (`arr_0`, `arr_1` ... in the other formats). Writing is atomic and waits for the arrays. Sparse records load as dense arrays.
+-- one array without names (`arr_0`, `arr_1` ... in the other formats).
+-- Writing is atomic and waits for the arrays. Sparse records load as dense arrays.
 --
 -- @module tycho.ndarray_io
 
