@@ -47,7 +47,9 @@ struct image_record {
 
 static int broken(const struct image_record *r, int64_t at, const char *what)
 {
-  return fail(TY_EFORMAT, "'%s', byte %lld: %s", r->path, (long long)at, what);
+  fail(TY_EFORMAT, "'%s', byte %lld: %s", r->path, (long long)at, what);
+  fail_argument(r->path, NULL, NULL);
+  return TY_EFORMAT;
 }
 
 static int read_at(const struct image_record *r, int64_t at, void *out, size_t n)
@@ -161,7 +163,9 @@ static int list_records(struct image_record *r)
 
 static int find_part(struct image_record *r, int64_t parts, int64_t index)
 {
-  int64_t share = (int64_t)align_up((size_t)((r->size + parts - 1) / parts), 4);
+  int64_t share = (int64_t)align_up((size_t)((r->size + parts - 1) / parts), 4), bytes;
+  uint32_t flag;
+  if (r->size) TRY(read_head(r, 0, &flag, &bytes));   /* not a file of another kind */
   TRY(find_record(r, MIN(share * index, r->size), &r->begin));
   return find_record(r, MIN(share * (index + 1), r->size), &r->end);
 }

@@ -178,7 +178,7 @@ end
 -- Reading -------------------------------------------------------------------------------------------------------------
 
 local function fail(r, text)
-  Error.raise{ code = "format", func = r.func, argument = r.argument,
+  Error.raise{ code = "format", func = r.func,
     message = ("%s, at byte %d"):format(text, r.at) }
 end
 
@@ -279,9 +279,8 @@ end
 --- Bytes as a value. An array whose device is not there comes on the CPU.
 -- @string text
 -- @string func for errors
--- @string[opt] argument for errors: the file
-function container.decode(text, func, argument)
-  local r = { text = text, at = 0, func = func, argument = argument }
+function container.decode(text, func)
+  local r = { text = text, at = 0, func = func }
   if type(text) ~= "string" or text:sub(1, #MAGIC) ~= MAGIC or #text < HEAD then
     fail(r, "these are not bytes that Tycho has saved")
   end
@@ -313,7 +312,9 @@ end
 
 --- The value of a file.
 function container.load(path, func)
-  return container.decode(files.read(path, func), func, path)
+  return files.parse(path, func, function(bytes)
+    return container.decode(bytes, func)
+  end)
 end
 
 

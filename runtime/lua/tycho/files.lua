@@ -3,6 +3,7 @@
 --     files.write("run/m.state", bytes, "Module:save_state")
 --     files.write_parts("x.npy", { header, { pointer, size } }, "nd.save")
 --     local bytes = files.read("run/m.state", "Module:load_state")
+--     local state = files.parse("run/m.state", "Module:load_state", function(bytes) return ... end)
 --
 -- @module tycho.files
 
@@ -54,6 +55,25 @@ function files.read(path, func)
   end
   reason = (reason or why or "unknown reason"):gsub("^.*: ", "")   -- the system puts a path before it
   Error.raise{ code = "io", func = func, argument = path, message = ("cannot read the file: %s: %s"):format(path, reason) }
+end
+
+
+--- What f makes of a file's bytes. What is wrong with them is told as an error in the file.
+-- @string path
+-- @string func for errors; E(io), or what f raises
+-- @tparam function f of the bytes
+-- @return the results of f
+function files.parse(path, func, f)
+  local bytes = files.read(path, func)
+  return (function(ok, e, ...)
+    if ok then
+      return e, ...
+    elseif Error.is_error(e) and e.code == "format" then
+      e.func, e.argument = func, path
+      e.message = e.message:find(path, 1, true) and e.message or ("'%s': %s"):format(path, e.message)
+    end
+    error(e, 0)
+  end)(pcall(f, bytes))
 end
 
 

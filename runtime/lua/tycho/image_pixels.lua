@@ -28,8 +28,8 @@ local made = ffi.new("ty_tensor *[1]")
 
 -- Files ---------------------------------------------------------------------------------------------------------------
 
-local function decode(bytes, n, flag, to_rgb, func, extra)
-  check(C.ty_image_decode(bytes, n, flag, to_rgb and 1 or 0, made), func, extra)
+local function decode(bytes, n, flag, to_rgb, func)
+  check(C.ty_image_decode(bytes, n, flag, to_rgb and 1 or 0, made), func)
   return class.own(made[0])
 end
 
@@ -60,8 +60,9 @@ local IMREAD = args.form("image.imread", {
 -- @string filename missing: E(io)
 function pixels.imread(...)
   local a = IMREAD(...)
-  local bytes = files.read(a.filename, "image.imread")
-  return decode(bytes, #bytes, a.flag, a.to_rgb, "image.imread", { argument = a.filename })
+  return files.parse(a.filename, "image.imread", function(bytes)
+    return decode(bytes, #bytes, a.flag, a.to_rgb, "image.imread")
+  end)
 end
 
 

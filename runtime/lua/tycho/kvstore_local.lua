@@ -383,7 +383,9 @@ local LOAD = args.form("KVStore:load_optimizer_states", { { "fname", "text" } })
 --- Reads them back.
 function KVStore:load_optimizer_states(...)
   local updater = updater_of(self, "KVStore:load_optimizer_states")
-  updater:set_states(files.read(LOAD(...).fname, "KVStore:load_optimizer_states"))
+  files.parse(LOAD(...).fname, "KVStore:load_optimizer_states", function(bytes)
+    updater:set_states(bytes)
+  end)
 end
 
 

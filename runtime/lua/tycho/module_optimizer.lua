@@ -198,7 +198,9 @@ function Module:load_optimizer_states(...)
   if self._update_on_kvstore then
     self._kvstore:load_optimizer_states(a.fname)
   else
-    self._updater:set_states(files.read(a.fname, self:_func("load_optimizer_states")))
+    files.parse(a.fname, self:_func("load_optimizer_states"), function(bytes)
+      self._updater:set_states(bytes)
+    end)
   end
 end
 

@@ -92,7 +92,7 @@ function BaseModule:load_state(...)
   local state = container.load(a.path, self:_func("load_state"))
   if type(state) ~= "table" or state.kind ~= KIND then
     Error.raise{ code = "format", func = self:_func("load_state"), argument = a.path,
-      message = "the file is not the state of a training" }
+      message = ("'%s' is not the state of a training"):format(a.path) }
   end
   self:set_params(state.arg_params, state.aux_params)
   set_numbers(self, state.param_index)
