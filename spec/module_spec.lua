@@ -106,6 +106,26 @@ describe("Module", function()
     os.remove(path)
   end)
 
+  it("goes on from parameters that were set, also where a store updates", function()
+    for _, kvstore in ipairs{ "local", "device" } do
+      for _, allow_missing in ipairs{ false, true } do
+        local m, it_ = ty.mod.Module{ symbol = classifier(), context = { ty.cpu(0), ty.cpu(1) }, logger = quiet() }, iterator(8)
+        m:bind{ data_shapes = it_.provide_data, label_shapes = it_.provide_label }
+        m:init_params{ initializer = ty.init.One() }
+        m:init_optimizer{ kvstore = kvstore, optimizer_params = { learning_rate = 0 } }
+        assert.is_true(m._update_on_kvstore)
+        local zeros = {}
+        for name, x in pairs((m:get_params())) do
+          zeros[name] = ty.nd.zeros(x.shape)
+        end
+        m:set_params(zeros, {}, { allow_missing = allow_missing })
+        m:forward_backward(it_:next())
+        m:update()
+        assert.are.equal(0, m:get_params().fc1_weight:norm():asscalar())
+      end
+    end
+  end)
+
   it("says where it was when it is interrupted", function()
     local m, calls = module(), 0
     local e = assert.raises("interrupted", m.fit, m, { train_data = iterator(32), num_epoch = 3,

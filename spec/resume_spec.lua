@@ -11,7 +11,7 @@ local function train(kind, optimizer, epochs, prefix, resume)
 end
 
 describe("a training in two processes", function()
-  for _, kind in ipairs{ "module", "bucketing" } do
+  for _, kind in ipairs{ "module", "bucketing", "devices", "compressed" } do
     for _, optimizer in ipairs{ "sgd", "adam" } do
       it(("ends where one in a single process ends: %s, %s"):format(kind, optimizer), function()
         local prefix = os.tmpname()

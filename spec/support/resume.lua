@@ -1,6 +1,7 @@
 -- Trains for some epochs, from the start or from a file, and prints its parameters' bytes; run by resume_spec.lua.
 --   tycho spec/support/resume.lua KIND OPTIMIZER EPOCHS PREFIX [resume]
--- KIND: module, bucketing. The data is shuffled and outputs are dropped at random, so that all random state counts.
+-- KIND: module, bucketing, devices (two), compressed (the same with 2-bit gradients).
+-- The data is shuffled and outputs are dropped at random, so that all random state counts.
 
 local ty = require "tycho"
 
@@ -22,7 +23,8 @@ local function plain()
   local data = ty.io.NDArrayIter{ data = x, label = x:slice_axis{ axis = 1, begin = 0, end_ = 3 }:argmax{ axis = 1 }, batch_size = 8,
     shuffle = true }
   local net = head(ty.sym.BatchNorm{ data = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = 6, name = "fc1" } })
-  return ty.mod.Module{ symbol = net }, data
+  return ty.mod.Module{ symbol = net, context = (kind == "devices" or kind == "compressed") and { ty.cpu(0), ty.cpu(1) } or nil,
+    compression_params = kind == "compressed" and { type = "2bit", threshold = 0.02 } or nil }, data
 end
 
 -- Sentences of 3 and 5 words; the label of a word is the word behind it.
@@ -49,9 +51,10 @@ local function buckets()
 end
 
 ty.log.level = "error"
-local module, data = (kind == "module" and plain or buckets)()
+local module, data = (kind == "bucketing" and buckets or plain)()
 ty.random.seed(resume and 99 or 5)                       -- what is resumed brings its own state
-module:fit{ train_data = data, num_epoch = epochs, optimizer = optimizer, optimizer_params = OPTIMIZERS[optimizer],
+module:fit{ train_data = data, num_epoch = epochs, kvstore = "device",
+  optimizer = optimizer, optimizer_params = OPTIMIZERS[optimizer],
   eval_metric = ty.metric.Perplexity(ty.null), initializer = ty.init.Xavier(), checkpoint = { prefix = prefix, resume = resume } }
 
 local function hex(text)

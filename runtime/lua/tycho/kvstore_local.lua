@@ -7,6 +7,8 @@
 --
 -- @module tycho.kvstore_local
 
+local iterate = require "tycho.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.args"
 local call = require "tycho.ndarray_call"
 local class = require "tycho.ndarray_class"
@@ -386,6 +388,35 @@ function KVStore:load_optimizer_states(...)
   files.parse(LOAD(...).fname, "KVStore:load_optimizer_states", function(bytes)
     updater:set_states(bytes)
   end)
+end
+
+
+-- For modules (not for users) -----------------------------------------------------------------------------------------
+
+--- Puts a value in place of a stored one; keys that are not known are left alone.
+function KVStore:_put(key, x)
+  local entry = self._entries[key]
+  if entry then
+    call.copy(entry.stored, x, "KVStore:_put", tostring(key))
+  end
+end
+
+
+--- What compression has kept back: key -> a list of arrays, one for each device.
+function KVStore:_residuals()
+  local kept = {}
+  for key, entry in pairs(self._entries) do
+    kept[key] = next(entry.residuals) ~= nil and entry.residuals or nil
+  end
+  return kept
+end
+
+
+--- Puts back what `_residuals` gave.
+function KVStore:_set_residuals(kept)
+  for key, entry in pairs(self._entries) do
+    entry.residuals = kept[key] or {}
+  end
 end
 
 

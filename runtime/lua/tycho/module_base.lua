@@ -39,7 +39,7 @@ local function flag(name)
   end
 end
 
---- Read-only properties by name.
+-- Read-only properties by name.
 fields.give(BaseModule, {
   binded           = flag "_binded",           for_training       = flag "_for_training",
   inputs_need_grad = flag "_inputs_need_grad", params_initialized = flag "_params_initialized",
@@ -499,6 +499,13 @@ end
 --- What keeps optimizer states: for the saved state of a training (not for users).
 -- @treturn table list of `{updater, module}`
 function BaseModule._updaters(_)
+  return {}
+end
+
+
+--- Stores that keep something between updates: for the saved state of a training (not for users).
+-- @treturn table list
+function BaseModule._stores(_)
   return {}
 end
 

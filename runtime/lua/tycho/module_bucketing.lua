@@ -174,6 +174,7 @@ end
 -- Host values to the devices.
 local function send(self, m, names)
   m._exec_group:set_params(pick(self._arg_params, names), pick(self._aux_params, names), true)
+  m:_tell_store(self._arg_params)
 end
 
 
@@ -249,6 +250,7 @@ local function write_some(self, a)
   end
   each_part(self, function(m, names)
     m._exec_group:set_params(pick(a.arg_params or {}, names), pick(a.aux_params or {}, names), true)
+    m:_tell_store(a.arg_params or {})
     m._params_initialized = true
   end)
   self._params_dirty, self._params_initialized = true, true
@@ -543,6 +545,11 @@ function BucketingModule:_updaters()
     pair[2] = self
   end
   return list
+end
+
+
+function BucketingModule:_stores()
+  return self._curr_module and self._curr_module:_stores() or {}
 end
 
 

@@ -463,6 +463,7 @@ function Module:init_params(...)
   self:_fill_params(nil, a, BaseModule._initializer(a.initializer))
   self._params_initialized, self._params_dirty = true, false
   self._exec_group:set_params(self._arg_params, self._aux_params, true)
+  self:_tell_store(self._arg_params)
 end
 
 
@@ -482,6 +483,7 @@ function Module:set_params(...)
       force_init = true }
   end
   self._exec_group:set_params(a.arg_params or {}, a.aux_params or {}, true)
+  self:_tell_store(a.arg_params or {})
   self._params_dirty, self._params_initialized = true, true
 end
 

@@ -214,6 +214,24 @@ function Module:_updaters()
 end
 
 
+function Module:_stores()
+  return self._kvstore and self._kvstore._residuals and { self._kvstore } or {}
+end
+
+
+--- Tells a store that updates of parameters that were set: it has weights of its own (not for users).
+-- @tparam table params by name
+function Module:_tell_store(params)
+  if self._optimizer_initialized and self._update_on_kvstore and self._kvstore._put then
+    for _, name in ipairs(self._param_names) do
+      if params[name] then
+        self._kvstore:_put(name, params[name])
+      end
+    end
+  end
+end
+
+
 -- Parameters that have gradients, as `model.update_params` takes them; kept, since a group's arrays stay what they are.
 local function trained(self)
   local group, u = self._exec_group, rawget(self, "_trained")

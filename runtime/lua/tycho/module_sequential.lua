@@ -207,6 +207,11 @@ function SequentialModule:_updaters()
 end
 
 
+function SequentialModule:_stores()
+  return joined(self, "_stores")
+end
+
+
 function SequentialModule:_gradients()
   return joined(self, "_gradients")
 end

@@ -1,9 +1,9 @@
 --- The whole state of a training in one file. Adds `save_state` and `load_state` to the base of
 -- modules.
 --
--- In it: parameters, auxiliary states, the optimizer with its states and counts, the random state of all devices, the
--- place of the iterator, and the epoch and batch. Writing is atomic. A training that is loaded from it goes on bit by
--- bit as it would have without the interruption.
+-- In it: parameters, auxiliary states, the optimizer with its states and counts, what compression of gradients kept
+-- back, the random state of all devices, the place of the iterator, and the epoch and batch. Writing is atomic. A training
+-- that is loaded from it goes on bit by bit as it would have without the interruption.
 --
 -- @module tycho.module_state
 
@@ -44,9 +44,13 @@ function BaseModule:save_state(...)
   for i, pair in ipairs(self:_updaters()) do
     states[i] = pair[1]:get_states(true)
   end
+  local residuals = {}
+  for i, store in ipairs(self:_stores()) do
+    residuals[i] = store:_residuals()
+  end
   container.save(a.path, {
     kind = KIND, epoch = a.epoch, nbatch = a.nbatch, early = a.early, arg_params = arg_params, aux_params = aux_params,
-    optimizers = states, param_index = rawget(self, "_param_index"), random = random.get_state(),
+    optimizers = states, residuals = residuals, param_index = rawget(self, "_param_index"), random = random.get_state(),
     iterator = a.train_data and place_of(a.train_data) or nil,
   }, self:_func("save_state"))
 end
@@ -97,6 +101,9 @@ function BaseModule:load_state(...)
   self:set_params(state.arg_params, state.aux_params)
   set_numbers(self, state.param_index)
   set_optimizers(self, state.optimizers)
+  for i, store in ipairs(self:_stores()) do
+    store:_set_residuals(state.residuals and state.residuals[i] or {})
+  end
   random.set_state(state.random)
   if a.train_data and state.iterator then
     a.train_data:set_state(state.iterator)

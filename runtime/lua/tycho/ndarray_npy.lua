@@ -6,6 +6,7 @@
 --
 -- @module tycho.ndarray_npy
 
+local pairs = require("tycho.iterate").pairs
 local bit = require "bit"
 local ffi = require "ffi"
 local native = require "tycho.ffi"

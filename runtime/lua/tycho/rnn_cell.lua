@@ -74,7 +74,7 @@ local BaseRNNCell = Class:extend("BaseRNNCell")
 rnn_cell.BaseRNNCell = BaseRNNCell
 
 
---- Read-only properties by name.
+-- Read-only properties by name.
 fields.give(BaseRNNCell, {
   params      = function(self) self._own_params = false; return self._params end,
   output      = function(self) return rawget(self, "_output") end,
