@@ -160,7 +160,7 @@ local function round_half_even(x)
   return up and low + 1 or low
 end
 
---- Batch callback: how much of the epoch is done.
+--- Batch callback: how much of the epoch is done; on a terminal the bar is drawn again in its place.
 -- @number total batches of an epoch
 -- @int[opt=80] length characters of the bar
 function callback.ProgressBar(...)

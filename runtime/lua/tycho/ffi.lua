@@ -254,6 +254,13 @@ function native.check(code, func, extra)
 end
 
 
+--- Whether a file descriptor (1: output, 2: errors) is a terminal.
+function native.is_terminal(descriptor)
+  pcall(ffi.cdef, "int isatty(int descriptor);")
+  return ffi.C.isatty(descriptor) == 1
+end
+
+
 local KINDS = {
   tensors = "tensor", graphs = "graph", executors = "exec", pools = "pool", iters = "iter", bytes = "bytes",
 }

@@ -1,5 +1,6 @@
 --- The log: `ty.log:info(text)` and its kind; written to standard error unless `ty.log.sink` is set.
--- TYCHO_LOG sets the level at the start; "off" writes nothing.
+-- TYCHO_LOG sets the level at the start; "off" writes nothing. A text that ends in "\r" is drawn over by the next one of
+-- that kind where standard error is a terminal, and is a line like others elsewhere.
 --
 --     ty.log.level = "warning"
 --     ty.log.sink = function(level, text) ... end
@@ -12,6 +13,23 @@ local asked = os.getenv("TYCHO_LOG")
 local log = { level = RANK[asked or ""] and asked or "info" }
 
 
+local terminal                                           -- whether standard error is one; nil: not asked yet
+local drawn = false                                      -- whether the last line waits to be drawn over
+
+local function put(level, text)
+  local fleeting = text:match("^(.*)\r$")
+  if fleeting and terminal == nil then
+    terminal = require("tycho.ffi").is_terminal(2)
+  end
+  if fleeting and terminal then
+    io.stderr:write("\r", fleeting, "\27[K")
+  else
+    io.stderr:write(drawn and "\n" or "", level:upper(), ": ", fleeting or text, "\n")
+  end
+  drawn = fleeting ~= nil and terminal
+end
+
+
 local function write(level, text)
   if RANK[level] < (RANK[log.level] or RANK.info) then
     return
@@ -19,7 +37,7 @@ local function write(level, text)
   if log.sink then
     log.sink(level, text)
   else
-    io.stderr:write(level:upper(), ": ", text, "\n")
+    put(level, text)
   end
 end
 

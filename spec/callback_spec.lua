@@ -1,0 +1,32 @@
+-- Callbacks: what the recorded cases do not reach.
+
+local shell = require "spec.support.shell"
+local terminal = require "spec.support.terminal"
+
+local BAR = [[
+local ty = require "tycho"
+local bar = ty.callback.ProgressBar(4, 8)
+for nbatch = 1, 4 do bar{ nbatch = nbatch } end
+ty.log:info("the end")
+]]
+
+describe("ProgressBar", function()
+  it("is drawn again in its place on a terminal", function()
+    shell.with_file(BAR, function(path)
+      local t = terminal.open(("%s %s"):format(shell.program, path), "TERM=xterm")
+      t:expect("[==------] 25%")
+      local between = t:expect("[========] 100%")
+      assert.is_nil(between:find("\n", 1, true))
+      assert.are.equal(3, select(2, between:gsub("\r", "")))
+      assert.truthy(t:expect("the end"):find("\n", 1, true))
+      t:close()
+    end)
+  end)
+
+  it("is lines in a file", function()
+    shell.with_file(BAR, function(path)
+      local output = shell.tycho(path)
+      assert.are.equal("INFO: [==------] 25%\nINFO: [====----] 50%\nINFO: [======--] 75%\nINFO: [========] 100%\nINFO: the end\n", output)
+    end)
+  end)
+end)
