@@ -1,31 +1,14 @@
 -- Arrays in files of other programs: NumPy's, safetensors.
 
+local folder = require "spec.support.folder"
 local ty = require "tycho"
+
+local read, write = folder.read, folder.write
 
 local TYPES = { "float32", "float64", "float16", "uint8", "int8", "int32", "int64", "bool" }
 
 local function in_file(ending, f)
-  local stem = os.tmpname()
-  local path = stem .. ending
-  local ok, e = pcall(f, path)
-  os.remove(stem)
-  os.remove(path)
-  if not ok then
-    error(e, 0)
-  end
-end
-
-local function write(path, bytes)
-  local file = assert(io.open(path, "wb"))
-  file:write(bytes)
-  file:close()
-end
-
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local bytes = file:read("*a")
-  file:close()
-  return bytes
+  folder.with(function(path) f(path .. "/x" .. ending) end)
 end
 
 local function bytes_of(hex)

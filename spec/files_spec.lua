@@ -1,30 +1,9 @@
 -- Files that are damaged or of another kind: the error names the file and says what is wrong.
 
+local folder = require "spec.support.folder"
 local ty = require "tycho"
 
-local function in_folder(f)
-  local folder = os.tmpname()
-  os.remove(folder)
-  assert(require("lfs").mkdir(folder))
-  local ok, e = pcall(f, folder .. "/")
-  os.execute("rm -r " .. folder)
-  if not ok then
-    error(e, 0)
-  end
-end
-
-local function write(path, bytes)
-  local file = assert(io.open(path, "wb"))
-  file:write(bytes)
-  file:close()
-end
-
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local bytes = file:read("*a")
-  file:close()
-  return bytes
-end
+local read, write = folder.read, folder.write
 
 local function trained(contexts)
   local net = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = 2, name = "fc" }
@@ -76,20 +55,20 @@ local KINDS = {
 describe("the error names the file that should be", function()
   for kind, make in pairs(KINDS) do
     it(kind, function()
-      in_folder(function(folder)
+      folder.with(function(path)
         local save, load = make(trained())
-        save(folder .. "good")
-        load(folder .. "good")
-        write(folder .. "foreign", "a,b\n1,2\n3,4\n5,6\n")
-        local bytes = read(folder .. "good")
-        write(folder .. "short", bytes:sub(1, #bytes - 9))
+        save(path .. "/good")
+        load(path .. "/good")
+        write(path .. "/foreign", "a,b\n1,2\n3,4\n5,6\n")
+        local bytes = read(path .. "/good")
+        write(path .. "/short", bytes:sub(1, #bytes - 9))
         for _, name in ipairs{ "foreign", "short" } do
-          local e = assert.raises("format", load, folder .. name)
-          assert.truthy(tostring(e):find(folder .. name, 1, true), tostring(e))
-          assert.are.equal(folder .. name, e.argument)
+          local e = assert.raises("format", load, path .. "/" .. name)
+          assert.truthy(tostring(e):find(path .. "/" .. name, 1, true), tostring(e))
+          assert.are.equal(path .. "/" .. name, e.argument)
         end
-        local e = assert.raises("io", load, folder .. "missing")
-        assert.truthy(tostring(e):find(folder .. "missing", 1, true), tostring(e))
+        local e = assert.raises("io", load, path .. "/missing")
+        assert.truthy(tostring(e):find(path .. "/missing", 1, true), tostring(e))
       end)
     end)
   end
@@ -97,15 +76,15 @@ end)
 
 describe("a file that cannot be written", function()
   it("leaves the old one as it was, and nothing beside it", function()
-    in_folder(function(folder)
+    folder.with(function(path)
       local m = trained()
-      m:save_state(folder .. "state")
-      local before = read(folder .. "state")
-      assert.raises("io", m.save_state, m, folder .. "none/state")
+      m:save_state(path .. "/state")
+      local before = read(path .. "/state")
+      assert.raises("io", m.save_state, m, path .. "/none/state")
       assert.raises("io", m.save_state, m, "/dev/full")
-      assert.are.equal(before, read(folder .. "state"))
+      assert.are.equal(before, read(path .. "/state"))
       local names = {}
-      for name in require("lfs").dir(folder) do
+      for name in require("lfs").dir(path) do
         names[#names + 1] = name
       end
       table.sort(names)

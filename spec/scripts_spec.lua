@@ -1,6 +1,7 @@
 -- What people run: every training script ends well and has learned something, goes on from its checkpoint, logs and plots;
 -- from any folder.
 
+local folders = require "spec.support.folder"
 local json = require "tycho.json"
 local shell = require "spec.support.shell"
 
@@ -19,6 +20,8 @@ local SCRIPTS = {
   { "score",                "^accuracy (%S+)",          quick = { 0.95, 1 },    full = { 0.95, 1 } },
   { "predict",              "^(%d+) of %d+ right",      quick = { 4, 5 },       full = { 9, 10 } },
 }
+
+local read, in_folder = folders.read, folders.with
 
 local SECONDS = 120                                      -- of processor time that a script may take without arguments
 
@@ -49,25 +52,6 @@ local function check_figure(entry, output, bounds)
   local figure = tonumber((last_line(output):match(entry[2])))
   assert.is_true(figure ~= nil and figure >= bounds[1] and figure <= bounds[2],
     ("%s: want %g to %g in: %s"):format(entry[1], bounds[1], bounds[2], last_line(output)))
-end
-
-local function read(path)
-  local file = assert(io.open(path, "rb"))
-  local text = file:read("*a")
-  file:close()
-  return text
-end
-
--- f gets the path of an empty folder, removed afterwards
-local function in_folder(f)
-  local path = os.tmpname()
-  os.remove(path)
-  shell.run("mkdir " .. path)
-  local ok, e = pcall(f, path)
-  shell.run("rm -r " .. path)
-  if not ok then
-    error(e, 0)
-  end
 end
 
 describe("scripts:", function()

@@ -1,8 +1,10 @@
 -- The training scripts on text: what they read, that they learn, keep and continue a training, and end with a figure.
 
-local lfs = require "lfs"
+local folders = require "spec.support.folder"
 local shell = require "spec.support.shell"
 local text = assert(loadfile("scripts/text.lua"))()
+
+local write, in_folder = folders.write, folders.with
 
 -- Sentences in which every word follows from the one before, with words that come once.
 local function sample(n)
@@ -15,28 +17,6 @@ local function sample(n)
     lines[i] = table.concat(words, " ") .. (i % 50 == 0 and " rare" .. i or "")
   end
   return table.concat(lines, "\n") .. "\n"
-end
-
-local function in_folder(f)
-  local folder = os.tmpname()
-  os.remove(folder)
-  assert(lfs.mkdir(folder))
-  local ok, e = pcall(f, folder)
-  for name in lfs.dir(folder) do
-    if name ~= "." and name ~= ".." then
-      os.remove(folder .. "/" .. name)
-    end
-  end
-  lfs.rmdir(folder)
-  if not ok then
-    error(e, 0)
-  end
-end
-
-local function write(path, content)
-  local file = assert(io.open(path, "wb"))
-  file:write(content)
-  file:close()
 end
 
 local function script(name, arguments)
