@@ -1,7 +1,10 @@
 --- One line for each operator whose gradient the specs compare with differences: random shapes and parameters.
 -- A case is {operator, make}; make(r) returns the shapes of the inputs (by name, or a list for operators that take any
 -- number), the parameters, and the interval of the values (default -1 .. 1). r(a, b) is a random integer.
--- Inputs named in `fixed` get whole numbers from 0 to fixed[name] - 1 and no gradient.
+-- Inputs named in `fixed` get whole numbers from 0 to fixed[name] - 1 and no gradient. A function in the interval's place
+-- fills the inputs: f(x, random, name). case.build(variables, parameters) makes another symbol than the operator alone.
+
+local ty = require "tycho"
 
 local cases = {}
 
@@ -34,7 +37,7 @@ local function broadcast(name, low, high)
   end}
 end
 
-local function add(name, make) cases[#cases + 1] = {name, make} end
+local function add(name, make, build) cases[#cases + 1] = {name, make, build = build} end
 
 local SMOOTH = "negative sigmoid tanh sin cos exp expm1 square softsign erf arctan arcsinh sinh cosh degrees radians softmin " ..
                "log_softmax softmax identity cbrt"
@@ -252,7 +255,7 @@ add("_contrib_DeformablePSROIPooling", function(r)
 end)
 
 -- what only passes on, picks, or repeats
-for name in ("_copy _CrossDeviceCopy"):gmatch("%S+") do same(name) end
+for name in ("_copy _copyto _CrossDeviceCopy"):gmatch("%S+") do same(name) end
 for name in ("_grad_add _identity_with_attr_like_rhs"):gmatch("%S+") do pair(name) end
 for name in ("Cast amp_cast"):gmatch("%S+") do add(name, function(r) return {data = shape(r)}, {dtype = "float64"} end) end
 add("Dropout", function(r) return {data = shape(r)}, {p = 0} end)
@@ -341,5 +344,33 @@ density("negative_binomial", "k p", 5)
 density("generalized_negative_binomial", "mu alpha", 5)
 add("_random_pdf_dirichlet", function(r) local n, k = r(1, 3), r(2, 4); return {sample = {n, r(1, 3), k}, alpha = {n, k}},
     {is_log = r(1, 2) == 1}, 0.3, 0.9 end)
+
+-- matrices that are far from singular: noise with 3 on the diagonal
+local function regular(x, random)
+  local p, n = x:data(), x.shape[#x.shape]
+  for i = 0, x.size - 1 do p[i] = (random() - 0.5) * 1.5 + (math.floor(i / n) % n == i % n and 3 or 0) end
+end
+local function square_stack(r) local n = r(1, 4); return {A = stack(r, n, n)}, {}, regular end
+for name in ("_linalg_det _linalg_inverse"):gmatch("%S+") do add(name, square_stack) end
+add("_linalg_slogdet", square_stack, function(x) return ty.sym._linalg_slogdet{x.A}[2] end)     -- a sign has no slope
+add("_linalg_gelqf", function(r) local m = r(1, 3); return {A = stack(r, m, m)}, {}, regular end)
+-- symmetric ones, whose elements do not move alone: A A' + A0
+local function symmetric(x) return ty.sym._linalg_syrk{x.A} end
+for name in ("_linalg_potrf _linalg_syevd"):gmatch("%S+") do
+  add(name, square_stack, function(x) return ty.sym[name]{symmetric(x)} end)
+end
+add("_linalg_potri", square_stack)
+
+-- events of two kinds, all within the time
+add("_contrib_hawkesll", function(r)
+  local n, t = r(1, 2), r(1, 4)
+  return {lda = {n, 2}, alpha = {2}, beta = {2}, state = {n, 2}, lags = {n, t}, marks = {n, t}, valid_length = {n}, max_time = {n}}, {},
+    0.3, 0.9, {state = 2, lags = 2, marks = 2, valid_length = 3, max_time = 2}
+end, function(x)
+  return ty.sym._contrib_hawkesll{lda = x.lda, alpha = x.alpha, beta = x.beta, state = x.state, lags = x.lags,
+    marks = ty.sym.Cast{x.marks, dtype = "int32"}, valid_length = x.valid_length, max_time = x.max_time + 9}[1]
+end)
+add("scatter_nd", function(r) local n = r(1, 3); return {data = {1, n}, indices = {1, 1}}, {shape = {4, n}}, nil, nil, {indices = 4} end)
+add("amp_multicast", function(r) return {shape(r), shape(r)}, {num_outputs = 2} end)
 
 return cases

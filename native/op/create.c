@@ -34,6 +34,13 @@ static int free_type(struct infer *s)
   return type_is(s, &s->out[0], p->dtype < 0 ? TY_NODTYPE : (int)p->dtype);
 }
 
+static int free_check(void *param)                    /* the parameter is a code, as files have it: any number may stand there */
+{
+  int64_t code = ((const struct constant *)param)->dtype;
+  NEED(code < 0 || (code <= TY_BF16 && dtype_size((int)code)), TY_EVALUE, "dtype %lld is no element type", (long long)code);
+  return TY_OK;
+}
+
 static void fill(const struct arr *y, double v)
 {
   uint64_t one = 0;
@@ -200,7 +207,7 @@ const struct op op_create[] = {
     .shape = constant_shape, .type = constant_type, .flags = OP_ZERO_GRAD, .cpu = full_cpu, .tier = 1 },
   { .name = "_zeros_without_dtype", .doc = "Zeros whose element type follows from their readers.", .in = "", .param = free_param,
       .param_size = sizeof(struct constant),
-    .shape = constant_shape, .type = free_type, .flags = OP_ZERO_GRAD, .cpu = zeros_cpu, .tier = 1 },
+    .check = free_check, .shape = constant_shape, .type = free_type, .flags = OP_ZERO_GRAD, .cpu = zeros_cpu, .tier = 1 },
   { .name = "_set_value", .doc = "Fills the array given as `out` with `src`.", .in = "", .param = value_param,
       .param_size = sizeof(struct constant),
     .shape = any_shape, .type = any_shape, .flags = OP_ZERO_GRAD, .cpu = full_cpu, .tier = 3 },

@@ -14,6 +14,10 @@ function trials.random(seed)
   end
 end
 
+--- Choosers of the smallest and the largest shapes that a case makes.
+function trials.least(a) return a or 0 end
+function trials.most(_, b) return b or 1 end
+
 function trials.fill(x, random, low, high)
   local p = x:data()
   for i = 0, x.size - 1 do p[i] = low + (high - low) * random() end
@@ -25,16 +29,18 @@ local function whole(x, random, n)
   for i = 0, x.size - 1 do p[i] = random(0, n - 1) end
 end
 
-local function build(name, shapes, params)
-  local options, arrays = {}, {}
+local function build(line, shapes, params)
+  local options, variables, arrays, inputs = {}, {}, {}, {}
   for k, v in pairs(params) do options[k] = v end
   for key, s in pairs(shapes) do
     local variable = "in_" .. key
-    options[key] = ty.sym.Variable(variable)
-    arrays[variable] = ty.nd.zeros(s, {dtype = "float64"})
+    variables[key] = ty.sym.Variable(variable)
+    options[key], inputs[key] = variables[key], ty.nd.zeros(s, {dtype = "float64"})
+    arrays[variable] = inputs[key]
   end
+  if line.options and line.options.imperative then return nil, arrays, inputs end
   options.name = "op"
-  return ty.sym[name](options), arrays
+  return line.build and line.build(variables, params) or ty.sym[line[1]](options), arrays, inputs
 end
 
 local function shapes_of(arrays)
@@ -43,28 +49,33 @@ local function shapes_of(arrays)
   return shapes
 end
 
---- One trial of a case {name, make}: symbol, arrays (float64, by variable), fixed (variables without a gradient), aux
--- (shapes of auxiliary states, by name), bound (of the relative error, where the operator's own rules allow more).
-function trials.make(case, random)
-  local shapes, params, low, high, fixed_names, bound = case[2](random)
-  local symbol, arrays = build(case[1], shapes, params)
+--- One trial of a case {name, make}: symbol, arrays (float64, by variable; inputs: by the names of make), params, fixed
+-- (variables without a gradient), aux (shapes of auxiliary states, by name), bound (of the relative error, where the
+-- operator's own rules allow more). case.build(variables, params) makes another symbol than the operator alone.
+-- `sizes` (trials.least, trials.most; default random) chooses the shapes and parameters alone.
+function trials.make(case, random, sizes)
+  local shapes, params, low, high, fixed_names, bound = case[2](sizes or random)
+  local symbol, arrays, inputs = build(case, shapes, params)
   local fixed, aux, names = {}, {}, {}
   for key, n in pairs(fixed_names or {}) do fixed["in_" .. key] = n end
   for variable in pairs(arrays) do names[#names + 1] = variable end
   table.sort(names)                                      -- values must not depend on the order of pairs
   for _, variable in ipairs(names) do
     local x = arrays[variable]
-    if fixed[variable] then whole(x, random, fixed[variable]) else trials.fill(x, random, low or -1, high or 1) end
+    if fixed[variable] then whole(x, random, fixed[variable])
+    elseif type(low) == "function" then low(x, random, variable:sub(4))
+    else trials.fill(x, random, low or -1, high or 1) end
   end
-  local states = symbol:list_auxiliary_states()
+  local states = symbol and symbol:list_auxiliary_states() or {}
   if #states > 0 then
     local _, _, of_states = symbol:infer_shape(shapes_of(arrays))
     for i, name in ipairs(states) do aux[name] = of_states[i] end
   end
-  return {symbol = symbol, arrays = arrays, fixed = fixed, aux = aux, bound = bound}
+  return {symbol = symbol, arrays = arrays, inputs = inputs, params = params, fixed = fixed, aux = aux, bound = bound}
 end
 
---- Binds a trial with gradients that start at `start`. options: dtype, to which all arrays are converted, force_mirroring.
+--- Binds a trial with gradients that start at `start`. options: dtype, to which all arrays are converted,
+-- force_mirroring, shared_exec.
 function trials.bind(trial, req, start, options)
   local dtype = options and options.dtype or "float64"
   local args, grads, reqs, states = {}, {}, {}, {}
@@ -75,7 +86,8 @@ function trials.bind(trial, req, start, options)
   end
   for name, s in pairs(trial.aux) do states[name] = ty.nd.ones(s, {dtype = dtype}) end
   local exe = trial.symbol:bind{ctx = ty.cpu(), args = args, args_grad = grads, grad_req = reqs, aux_states = states,
-                                force_mirroring = options and options.force_mirroring}
+                                force_mirroring = options and options.force_mirroring,
+                                shared_exec = options and options.shared_exec}
   return exe, grads
 end
 
