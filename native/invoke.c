@@ -142,7 +142,7 @@ int invoke_run(struct invoke *v)
   c.in = v->half_in;
   c.out = v->half_out;
   TRY(v->kernel->run(&c));
-  leave(v->call.out, v->half_out, c.nout);
   if (changes_inputs(v)) leave(v->call.in, v->half_in, c.nin);
+  leave(v->call.out, v->half_out, c.nout);            /* last: an output may lie on an input that did not change */
   return TY_OK;
 }

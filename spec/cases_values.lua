@@ -167,7 +167,10 @@ add("argmin", ranked, function(x, p) return {along(x.data, p.axis, first_least)}
 add("argmax_channel", function(r) return {data = {r(1, 3), r(1, 4), r(1, 3)}}, {}, apart end, function(x)
   return {along(x.data, 1, first_most)}
 end)
-add("argsort", function(r) local s = shape(r); return {data = s}, {axis = r(0, #s - 1), is_ascend = r(1, 2) == 1}, apart end, function(x, p)
+add("argsort", function(r)
+  local s = shape(r)
+  return {data = s}, {axis = r(0, #s - 1), is_ascend = r(1, 2) == 1}, apart
+end, function(x, p)
   return {along(x.data, p.axis, function(row)
     local order = list(#row, function(k) return k - 1 end)
     table.sort(order, function(a, b)
@@ -229,8 +232,9 @@ end)
 add("_slice_assign_scalar", function() return {data = {4, 5}}, {begin = {1, 1}, ["end"] = {3, 4}, scalar = 1.5} end, function(x)
   return {map(x.data, function(v, i) return inside(i) and 1.5 or v end)}
 end)
-add("_scatter_set_nd", function(r) return {lhs = {5}, rhs = {1}, indices = {1, 1}}, {shape = {5}, out = r and {5}}, nil, nil, {indices = 5} end,
-  function(x) return {map(x.lhs, function(v, i) return i == x.indices[1] + 1 and x.rhs[1] or v end)} end, {imperative = true})
+add("_scatter_set_nd", function()
+  return {lhs = {5}, rhs = {1}, indices = {1, 1}}, {shape = {5}, out = {5}}, nil, nil, {indices = 5}
+end, function(x) return {map(x.lhs, function(v, i) return i == x.indices[1] + 1 and x.rhs[1] or v end)} end, {imperative = true})
 
 -- -- tests of arrays -------------------------------------------------------------------------------------------------------------
 
@@ -292,7 +296,8 @@ end, function(x, p)
 end)
 add("SVMOutput", function(r)
   local n, k = r(1, 4), r(2, 4)
-  return {data = {n, k}, label = {n}}, {margin = 0.5, regularization_coefficient = r(1, 3), use_linear = r(1, 2) == 1}, nil, nil, {label = k}
+  return {data = {n, k}, label = {n}},
+         {margin = 0.5, regularization_coefficient = r(1, 3), use_linear = r(1, 2) == 1}, nil, nil, {label = k}
 end, function(x, p)
   local R, m = p.regularization_coefficient, p.margin
   return {map(x.data, same)}, {data = along(x.data, 1, function(row, i)
@@ -304,7 +309,8 @@ end, function(x, p)
   end)}
 end)
 add("MakeLoss", function(r)
-  return {data = {r(1, 4), r(1, 3)}}, {grad_scale = r(1, 3), valid_thresh = 0.25, normalization = ({"null", "batch", "valid"})[r(1, 3)]}
+  return {data = {r(1, 4), r(1, 3)}},
+         {grad_scale = r(1, 3), valid_thresh = 0.25, normalization = ({"null", "batch", "valid"})[r(1, 3)]}
 end, function(x, p)
   local valid = sum(x.data, function(v) return v > p.valid_thresh and 1 or 0 end)
   local z = p.normalization == "batch" and x.data.shape[1] or p.normalization == "valid" and math.max(1, valid) or 1
@@ -410,8 +416,10 @@ add("_contrib_box_iou", function(r) return {lhs = {r(1, 4), 4}, rhs = {r(1, 4), 
   end
   return {out}
 end)
-add("_contrib_box_decode", function(r) local n = r(1, 4); return {data = {r(1, 2), n, 4}, anchors = {1, n, 4}}, {format = "corner"}, corners end,
-  function(x)
+add("_contrib_box_decode", function(r)
+    local n = r(1, 4)
+    return {data = {r(1, 2), n, 4}, anchors = {1, n, 4}}, {format = "corner"}, corners
+  end, function(x)
     local out, n = {}, x.anchors.shape[2]
     for i = 0, #x.data / 4 - 1 do
       local ax, ay, aX, aY = box(x.anchors, i % n)
@@ -424,21 +432,33 @@ add("_contrib_box_decode", function(r) local n = r(1, 4); return {data = {r(1, 2
     return {out}
   end)
 local DETECTION = {values = "detection_spec"}
-add("_contrib_box_encode", function(r) local n = r(1, 3); return {samples = {1, n}, matches = {1, n}, anchors = {1, n, 4}, refs = {1, 2, 4},
-    means = {4}, stds = {4}}, {}, corners, nil, {samples = 2, matches = 2} end, nil, DETECTION)
-add("_contrib_bipartite_matching", function(r) return {data = {r(1, 2), r(1, 3), r(1, 3)}}, {threshold = 0.125}, apart end, nil, DETECTION)
-add("_contrib_MultiBoxPrior", function(r) return {data = {1, 1, r(1, 3), r(1, 3)}}, {sizes = {0.5, 0.25}, ratios = {1, 2}} end, nil, DETECTION)
-add("_contrib_MultiBoxTarget", function(r) local n = r(1, 4); return {anchor = {1, n, 4}, label = {1, 2, 5}, cls_pred = {1, 3, n}}, {}, corners,
-    nil, {label = 2} end, nil, DETECTION)
-add("_contrib_MultiBoxDetection", function(r) local n = r(1, 4); return {cls_prob = {1, 3, n}, loc_pred = {1, 4 * n}, anchor = {1, n, 4}}, {},
-    apart end, nil, DETECTION)
+add("_contrib_box_encode", function(r)
+  local n = r(1, 3)
+  return {samples = {1, n}, matches = {1, n}, anchors = {1, n, 4}, refs = {1, 2, 4}, means = {4}, stds = {4}}, {}, corners, nil,
+         {samples = 2, matches = 2}
+end, nil, DETECTION)
+add("_contrib_bipartite_matching", function(r)
+  return {data = {r(1, 2), r(1, 3), r(1, 3)}}, {threshold = 0.125}, apart
+end, nil, DETECTION)
+add("_contrib_MultiBoxPrior", function(r)
+  return {data = {1, 1, r(1, 3), r(1, 3)}}, {sizes = {0.5, 0.25}, ratios = {1, 2}}
+end, nil, DETECTION)
+add("_contrib_MultiBoxTarget", function(r)
+  local n = r(1, 4)
+  return {anchor = {1, n, 4}, label = {1, 2, 5}, cls_pred = {1, 3, n}}, {}, corners, nil, {label = 2}
+end, nil, DETECTION)
+add("_contrib_MultiBoxDetection", function(r)
+  local n = r(1, 4)
+  return {cls_prob = {1, 3, n}, loc_pred = {1, 4 * n}, anchor = {1, n, 4}}, {}, apart
+end, nil, DETECTION)
 for name in ("_contrib_Proposal _contrib_MultiProposal"):gmatch("%S+") do
   add(name, function(r)
     local h, w = r(1, 3), r(1, 3)
     return {cls_prob = {1, 2, h, w}, bbox_pred = {1, 4, h, w}, im_info = {1, 3}}, {scales = {8}, ratios = {1}, rpn_post_nms_top_n = 4}, apart
   end, nil, DETECTION)
 end
-add("_contrib_RROIAlign", function(r) return {data = {2, 1, 4, 4}, rois = {r(1, 3), 6}}, {pooled_size = {2, 2}, spatial_scale = 1}, nil, nil,
-    {rois = 2} end, nil, DETECTION)
+add("_contrib_RROIAlign", function(r)
+  return {data = {2, 1, 4, 4}, rois = {r(1, 3), 6}}, {pooled_size = {2, 2}, spatial_scale = 1}, nil, nil, {rois = 2}
+end, nil, DETECTION)
 
 return cases

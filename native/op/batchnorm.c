@@ -165,7 +165,7 @@ static void moments(const struct norm *b, int64_t c, int64_t n, double *mean, do
 static void relu_piece(const struct norm *b, int64_t start, int64_t n)
 {
   for (int64_t i = start; i < start + n; i++) {
-    bool live_ = b->r->get(b->y, i) > 0;
+    bool live_ = !(b->r->get(b->y, i) <= 0);          /* NaN stays NaN */
     if (!live_) b->r->set(b->y, i, 0);
     if (b->mask) b->r->set(b->mask, i, live_);
   }
@@ -373,7 +373,7 @@ static int norm_forward(struct call *c)
 /* The gradient behind a fused relu: dy where the output is positive. */
 static void mask_head(struct norm *b, void *masked, int64_t n)
 {
-  for (int64_t i = 0; i < n; i++) b->r->set(masked, i, b->r->get(b->relu_y, i) > 0 ? b->r->get(b->dy, i) : 0);
+  for (int64_t i = 0; i < n; i++) b->r->set(masked, i, b->r->get(b->relu_y, i) <= 0 ? 0 : b->r->get(b->dy, i));
   b->dy = masked;
 }
 

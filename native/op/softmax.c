@@ -252,7 +252,7 @@ static int cross_forward(struct call *c)
   soft_run(&o);
   for (int64_t i = 0; i < d->dim[0]; i++) {
     double p = r->get(c->tmp, i * d->dim[1] + index_at(&c->in[1], i, d->dim[1]));
-    loss -= log(p > 1e-8 ? p : 1e-8);
+    loss -= log(p <= 1e-8 ? 1e-8 : p);                /* NaN stays NaN */
   }
   r->set(c->out[0].p, 0, loss);
   return TY_OK;

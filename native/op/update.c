@@ -152,7 +152,7 @@ const struct op op_update[] = {
     .doc = "A step with momentum, delta, by the gradient over its running deviation, made of n and g; the weights may be clipped."),
   UPDATE("ftrl_update", "weight grad z! n!", ftrl,
     GRADIENT "m = d + b * b; c = c + b - (sqrt(m) - sqrt(d)) * a / $lr; d = m; "
-    "abs(c) > $lamda1 ? (sign(c) * $lamda1 - c) / (($beta + sqrt(d)) / $lr + $wd) : 0", .alias = "_sparse_ftrl_update", .tier = 1,
+    "abs(c) <= $lamda1 ? 0 : (sign(c) * $lamda1 - c) / (($beta + sqrt(d)) / $lr + $wd)", .alias = "_sparse_ftrl_update", .tier = 1,
     .doc = "Follows the regularised leader, coordinate by coordinate; weights whose z stays within lamda1 are 0."),
   { .name = "ftml_update", .in = "weight grad d! v! z!", .param = ftml, .param_size = sizeof(struct update), .check = ftml_check,
     .doc = "Follows the moving leader: weight = -z / d with exponentially weighted sums d, v, z.", .inplace = "0=0", .tier = 1,
