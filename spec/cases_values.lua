@@ -374,14 +374,15 @@ add("_image_random_saturation", function(r) local f = r(1, 4) / 2; return image(
     return v * p.min_factor + (1 - p.min_factor) * 0.114 * blue
   end)}
 end, SINGLE)
-add("_image_random_hue", function(r) return image(r), {min_factor = 0, max_factor = 0}, 0, 255 end, function(x) return {map(x.data, same)} end,
-  SINGLE)
+add("_image_random_hue", function(r) return image(r), {min_factor = 0, max_factor = 0}, 0, 255 end,
+  function(x) return {map(x.data, same)} end, SINGLE)
 add("_image_random_color_jitter", function(r) return image(r), {brightness = 0, contrast = 0, saturation = 0, hue = 0}, 0, 255 end,
   function(x) return {map(x.data, same)} end, SINGLE)
 add("_image_random_lighting", function(r) return image(r), {alpha_std = 0} end, function(x) return {map(x.data, same)} end, SINGLE)
 add("_image_adjust_lighting", function(r) return image(r), {alpha = {0, 0, 0}} end, function(x) return {map(x.data, same)} end, SINGLE)
-add("_image_resize", function(r) return image(r), {size = {2 * r(1, 3), r(1, 4)}} end, nil, {values = "image_spec", dtype = "float32"})
-add("_cvimresize", function(r) return {src = {r(1, 4), r(1, 4), 3}}, {w = r(1, 5), h = r(1, 5)} end, nil, {values = "image_spec", dtype = "float32"})
+local IMAGE = {values = "image_spec", dtype = "float32"}
+add("_image_resize", function(r) return image(r), {size = {2 * r(1, 3), r(1, 4)}} end, nil, IMAGE)
+add("_cvimresize", function(r) return {src = {r(1, 4), r(1, 4), 3}}, {w = r(1, 5), h = r(1, 5)} end, nil, IMAGE)
 add("_cvcopyMakeBorder", function(r) return {src = {r(1, 3), r(1, 3), 3}}, {top = 1, bot = 0, left = 2, right = 1, value = 1.5} end,
   function(x)
     local h, w, out = x.src.shape[1], x.src.shape[2], {}
@@ -454,7 +455,8 @@ end, nil, DETECTION)
 for name in ("_contrib_Proposal _contrib_MultiProposal"):gmatch("%S+") do
   add(name, function(r)
     local h, w = r(1, 3), r(1, 3)
-    return {cls_prob = {1, 2, h, w}, bbox_pred = {1, 4, h, w}, im_info = {1, 3}}, {scales = {8}, ratios = {1}, rpn_post_nms_top_n = 4}, apart
+    return {cls_prob = {1, 2, h, w}, bbox_pred = {1, 4, h, w}, im_info = {1, 3}},
+           {scales = {8}, ratios = {1}, rpn_post_nms_top_n = 4}, apart
   end, nil, DETECTION)
 end
 add("_contrib_RROIAlign", function(r)

@@ -197,7 +197,8 @@ static int zipfian_run(struct call *c)
     int64_t found = 0, round = 0;
     memset(c->tmp, 0, sizeof(int64_t) * (size_t)slots);
     while (found < d->dim[1]) {
-      int64_t v = MIN((int64_t)exp(unit_at(c, (uint64_t)row, (uint64_t)round++) * turns) - 1, max - 1);
+      int64_t v = (int64_t)exp(unit_at(c, (uint64_t)row, (uint64_t)round++) * turns) - 1;
+      v = MIN(v, max - 1);
       if (!insert(c->tmp, slots, v)) continue;
       if (y) y[row * d->dim[1] + found] = v;
       found++;

@@ -28,7 +28,7 @@ static const struct param deformable_params[] = {
   { "group_size", P_INT, FIELD(group_size), NULL, "cells along each side of the grid of channels", NULL, "[1,]" },
   POOLED,
   { "part_size", P_INT, FIELD(part_size), "0", "cells along each side of trans; 0: pooled_size", NULL, "[0,]" },
-  { "sample_per_part", P_INT, FIELD(sample_per_part), "1", "samples along each side of a bin", NULL, "[1,]" },
+  { "sample_per_part", P_INT, FIELD(sample_per_part), "1", "samples along each side of a bin", NULL, "[1,1024]" },
   { "trans_std", P_FLOAT, FIELD(trans_std), "0", "factor of trans", NULL, "[0,1]" },
   { "no_trans", P_BOOL, FIELD(no_trans), "0", "there is no trans" },
   { 0 }

@@ -72,7 +72,7 @@ static void region(const struct roi *k, int64_t n)
   int64_t sample = rounded(trunc(v[0])), corner[4], y[2], x[2], out = n * d[1] * bins[0] * bins[1];
   for (int i = 0; i < 4; i++) corner[i] = rounded(v[1 + i] * k->p->spatial_scale);
   int64_t height = MAX(corner[3] - corner[1] + 1, 1), width = MAX(corner[2] - corner[0] + 1, 1);
-  bool valid = v[0] >= 0 && sample < d[0];
+  bool valid = v[0] >= 0 && v[0] < (double)d[0];
   for (int64_t c = 0; c < d[1]; c++)
     for (int64_t b = 0; b < bins[0] * bins[1]; b++, out++) {
       int64_t plane = (sample * d[1] + c) * d[2] * d[3];
