@@ -371,6 +371,8 @@ end, function(x)
     marks = ty.sym.Cast{x.marks, dtype = "int32"}, valid_length = x.valid_length, max_time = x.max_time + 9}[1]
 end)
 add("scatter_nd", function(r) local n = r(1, 3); return {data = {1, n}, indices = {1, 1}}, {shape = {4, n}}, nil, nil, {indices = 4} end)
+add("cast_storage", function(r) return {data = shape(r)}, {stype = "row_sparse"} end)
+add("_sparse_retain", function(r) local n = r(2, 4); return {data = {n, r(1, 3)}, indices = {r(1, 3)}}, {}, nil, nil, {indices = n} end)
 add("amp_multicast", function(r) return {shape(r), shape(r)}, {num_outputs = 2} end)
 
 return cases

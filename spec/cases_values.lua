@@ -4,14 +4,18 @@
 -- the operator has a gradient of its own, the gradients by input; all are flat lists, row-major. x.NAME (x[1] .. of
 -- operators that take any number) is such a list with a shape, p the parameters, heads the head gradients. Without `want`
 -- the values stand in another spec, which `options.values` names. options.imperative: arrays only, an input is changed or
--- the shape is not known; options.dtype: the widest type that it takes, float64 unless given; options.bound: of the error.
+-- the shape is not known; options.build as in spec/cases.lua; options.dtype: the widest type that it takes, float64 unless given; options.bound: of the error.
 
+local ty = require "tycho"
 local pointwise = require "spec.cases_pointwise"
 local with_gradient = require "spec.cases"
 
 local cases = {}
 
-local function add(name, make, want, options) cases[#cases + 1] = {name, make, want = want, options = options or {}} end
+local function add(name, make, want, options)
+  options = options or {}
+  cases[#cases + 1] = {name, make, want = want, options = options, build = options.build}
+end
 
 -- -- lists ----------------------------------------------------------------------------------------------------------------
 
@@ -33,6 +37,7 @@ local function list(n, f)
   return t
 end
 
+local function same(v) return v end
 local function map(x, f) return list(#x, function(i) return f(x[i], i) end) end
 
 -- f(elements along the axis, which of them) gives a number or a list in their place; axis from 0
@@ -135,6 +140,9 @@ maker("_zeros", function(r) return {shape = shape(r)} end, function() return 0 e
 maker("_ones", function(r) return {shape = shape(r)} end, function() return 1 end)
 maker("_full", function(r) return {shape = shape(r), value = r(-4, 4) / 2} end, function(_, p) return p.value end)
 maker("_zeros_without_dtype", function(r) return {shape = shape(r), dtype = 1} end, function() return 0 end)
+add("_NoGradient", function(r) local s = shape(r); return {data = s}, {} end, function(x, _, heads)
+  return {map(x.data, same)}, {data = heads[1]}
+end, {build = function(x) return x.data + ty.sym._NoGradient{} end})
 maker("_arange", function(r) return {start = r(-3, 3), stop = 4 + r(0, 4), step = r(1, 3), ["repeat"] = r(1, 2)} end,
   function(i, p) return p.start + math.floor(i / p["repeat"]) * p.step end,
   function(p) return math.ceil((p.stop - p.start) / p.step) * p["repeat"] end)
@@ -255,6 +263,11 @@ end)
 add("reset_arrays", function(r) return {shape(r), shape(r)}, {num_arrays = 2} end, function(x)
   return {map(x[1], function() return 0 end), map(x[2], function() return 0 end)}
 end, {imperative = true, changed = true})
+add("_contrib_getnnz", function(r) return {data = {r(1, 4), r(1, 3)}}, {axis = ({0, 1})[r(1, 3)]}, apart end, function(x, p)
+  local filled = map(x.data, function(v) return v ~= 0 and 1 or 0 end)
+  filled.shape = x.data.shape
+  return {p.axis and along(filled, p.axis, sum) or {sum(filled)}}
+end)
 add("_contrib_allclose", function(r) local s = shape(r); return {a = s, b = s}, {rtol = 0, atol = 1.25} end, function(x)
   local close = true
   for i, v in ipairs(x.a) do close = close and math.abs(v - x.b[i]) <= 1.25 end
@@ -273,7 +286,6 @@ local function regression(name, y_of, slope)
                  label = map(y, function() return 0 end)}
   end)
 end
-local function same(v) return v end
 regression("LinearRegressionOutput", same, same)
 regression("LogisticRegressionOutput", pointwise.unary.sigmoid, same)
 regression("MAERegressionOutput", same, function(d) return d > 0 and 1 or -1 end)

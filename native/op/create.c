@@ -208,6 +208,8 @@ const struct op op_create[] = {
   { .name = "_zeros_without_dtype", .doc = "Zeros whose element type follows from their readers.", .in = "", .param = free_param,
       .param_size = sizeof(struct constant),
     .check = free_check, .shape = constant_shape, .type = free_type, .flags = OP_ZERO_GRAD, .cpu = zeros_cpu, .tier = 1 },
+  { .name = "_NoGradient", .doc = "Zeros of whatever shape and element type their readers want: where no gradient comes from.", .in = "",
+    .shape = any_shape, .type = any_shape, .flags = OP_ZERO_GRAD, .cpu = zeros_cpu, .tier = 1 },
   { .name = "_set_value", .doc = "Fills the array given as `out` with `src`.", .in = "", .param = value_param,
       .param_size = sizeof(struct constant),
     .shape = any_shape, .type = any_shape, .flags = OP_ZERO_GRAD, .cpu = full_cpu, .tier = 3 },

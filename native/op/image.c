@@ -400,10 +400,10 @@ const struct op op_image[] = {
   { .name = "_image_resize", .alias = "_npx__image_resize", .in = "data", .tier = 2,
     .doc = "Images of another size, channels last. No gradient.",
     PARAMS(resize), .check = resize_check, .shape = resize_shape, .cpu = resize_cpu },
-  { .name = "_cvimresize", .alias = "_npi_cvimresize", .in = "src", .tier = 2,
+  { .name = "_cvimresize", .alias = "_npi_cvimresize", .in = "src", .tier = 3,
     .doc = "An image (height, width, channels) of another size. No gradient.",
     PARAMS(cv_resize), .shape = cv_resize_shape, .cpu = cv_resize_cpu },
-  { .name = "_cvcopyMakeBorder", .in = "src", .tier = 2,
+  { .name = "_cvcopyMakeBorder", .in = "src", .tier = 3,
     .doc = "An image (height, width, channels) with a border. No gradient.",
     PARAMS(border), .shape = border_shape, .cpu = border_cpu },
   { 0 }

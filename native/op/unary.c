@@ -18,7 +18,7 @@ const struct op op_unary[] = {
      "The larger of data and 0, element by element; gradient 1 above 0 and 0 from there down, NaN stays NaN.")
   OF("sigmoid",  "_sparse_sigmoid",          1, "sigmoid(a)", "g * (y * (1 - y))",
      "1 / (1 + exp(-data)), element by element; gradient y (1 - y).")
-  OF("softsign", NULL,                       1, "a / (1 + abs(a))","g / square(1 + abs(a))",
+  OF("softsign", NULL,                       2, "a / (1 + abs(a))","g / square(1 + abs(a))",
      "data / (1 + |data|), element by element; gradient 1 / (1 + |data|)^2.")
   OF("negative", "_sparse_negative",         1, "-a",         "-g",
      "-data, element by element; gradient -1.")
@@ -44,9 +44,9 @@ const struct op op_unary[] = {
      "Square root, element by element; gradient 1 / (2 y).")
   OF("rsqrt",    "_sparse_rsqrt",            1, "rsqrt(a)",   "g * (-0.5 / (a * sqrt(a)))",
      "1 / sqrt(data), element by element; gradient -1 / (2 data sqrt(data)).")
-  OF("cbrt",     "_sparse_cbrt",             1, "cbrt(a)",    "g * (1 / (3 * y * y))",
+  OF("cbrt",     "_sparse_cbrt",             2, "cbrt(a)",    "g * (1 / (3 * y * y))",
      "Cube root, element by element; gradient 1 / (3 y^2).")
-  OF("rcbrt",    NULL,                       1, "rcbrt(a)",   "g * (-1 / (3 * a * cbrt(a)))",
+  OF("rcbrt",    NULL,                       2, "rcbrt(a)",   "g * (-1 / (3 * a * cbrt(a)))",
      "1 / cbrt(data), element by element; gradient -1 / (3 data cbrt(data)).")
   OF("reciprocal",NULL,                       1, "1 / a",      "g * (-1 / (a * a))",
      "1 / data, element by element; gradient -1 / data^2.")
@@ -68,35 +68,35 @@ const struct op op_unary[] = {
      "Cosine of radians, element by element; gradient -sin(data).")
   OF("tan",      "_sparse_tan",              1, "tan(a)",     "g * (y * y + 1)",
      "Tangent of radians, element by element; gradient y^2 + 1.")
-  OF("arcsin",   "_sparse_arcsin",           1, "asin(a)",    "g * (1 / sqrt(1 - a * a))",
+  OF("arcsin",   "_sparse_arcsin",           2, "asin(a)",    "g * (1 / sqrt(1 - a * a))",
      "Inverse sine, in radians; gradient 1 / sqrt(1 - data^2).")
-  OF("arccos",   "_sparse_arccos",           1, "acos(a)",    "g * (-1 / sqrt(1 - a * a))",
+  OF("arccos",   "_sparse_arccos",           2, "acos(a)",    "g * (-1 / sqrt(1 - a * a))",
      "Inverse cosine, in radians; gradient -1 / sqrt(1 - data^2).")
-  OF("arctan",   "_sparse_arctan",           1, "atan(a)",    "g / (1 + a * a)",
+  OF("arctan",   "_sparse_arctan",           2, "atan(a)",    "g / (1 + a * a)",
      "Inverse tangent, in radians; gradient 1 / (1 + data^2).")
-  OF("degrees",  "_sparse_degrees",          1, "a * 57.295779513082323","g * 57.295779513082323",
+  OF("degrees",  "_sparse_degrees",          2, "a * 57.295779513082323","g * 57.295779513082323",
      "Radians to degrees; gradient 180 / pi.")
-  OF("radians",  "_sparse_radians",          1, "a * 0.017453292519943296","g * 0.017453292519943296",
+  OF("radians",  "_sparse_radians",          2, "a * 0.017453292519943296","g * 0.017453292519943296",
      "Degrees to radians; gradient pi / 180.")
-  OF("sinh",     "_sparse_sinh",             1, "sinh(a)",    "g * cosh(a)",
+  OF("sinh",     "_sparse_sinh",             2, "sinh(a)",    "g * cosh(a)",
      "Hyperbolic sine; gradient cosh(data).")
-  OF("cosh",     "_sparse_cosh",             1, "cosh(a)",    "g * sinh(a)",
+  OF("cosh",     "_sparse_cosh",             2, "cosh(a)",    "g * sinh(a)",
      "Hyperbolic cosine; gradient sinh(data).")
   OF("tanh",     "_sparse_tanh",             1, "tanh(a)",    "g * (1 - y * y)",
      "Hyperbolic tangent; gradient 1 - y^2.")
-  OF("arcsinh",  "_sparse_arcsinh",          1, "asinh(a)",   "g / sqrt(a * a + 1)",
+  OF("arcsinh",  "_sparse_arcsinh",          2, "asinh(a)",   "g / sqrt(a * a + 1)",
      "Inverse hyperbolic sine; gradient 1 / sqrt(data^2 + 1).")
-  OF("arccosh",  "_sparse_arccosh",          1, "acosh(a)",   "g * (1 / sqrt(a * a - 1))",
+  OF("arccosh",  "_sparse_arccosh",          2, "acosh(a)",   "g * (1 / sqrt(a * a - 1))",
      "Inverse hyperbolic cosine; gradient 1 / sqrt(data^2 - 1).")
-  OF("arctanh",  "_sparse_arctanh",          1, "atanh(a)",   "g * (1 / (1 - a * a))",
+  OF("arctanh",  "_sparse_arctanh",          2, "atanh(a)",   "g * (1 / (1 - a * a))",
      "Inverse hyperbolic tangent; gradient 1 / (1 - data^2).")
-  OF("gamma",    "_npx_gamma _sparse_gamma", 1, "gamma(a)",   "g * (y * digamma(a))",
+  OF("gamma",    "_npx_gamma _sparse_gamma", 2, "gamma(a)",   "g * (y * digamma(a))",
      "The gamma function; gradient y psi(data).")
-  OF("gammaln",  "_npx_gammaln _sparse_gammaln",1, "gammaln(a)", "g * digamma(a)",
+  OF("gammaln",  "_npx_gammaln _sparse_gammaln",2, "gammaln(a)", "g * digamma(a)",
      "ln |gamma(data)|; gradient psi(data).")
-  OF("erf",      "_npx_erf",                 1, "erf(a)",     "g * (1.1283791670955126 * exp(-(a * a)))",
+  OF("erf",      "_npx_erf",                 2, "erf(a)",     "g * (1.1283791670955126 * exp(-(a * a)))",
      "The error function; gradient 2 / sqrt(pi) exp(-data^2).")
-  OF("erfinv",   "_npx_erfinv",              1, "erfinv(a)",  "g * (0.88622692545275801 * exp(y * y))",
+  OF("erfinv",   "_npx_erfinv",              2, "erfinv(a)",  "g * (0.88622692545275801 * exp(y * y))",
      "Inverse of erf; gradient sqrt(pi) / 2 exp(y^2).")
   FLAT("logical_not",NULL,                 1, "!a",
        "1 where data is 0, else 0, in data's dtype.")
