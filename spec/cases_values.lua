@@ -4,7 +4,8 @@
 -- the operator has a gradient of its own, the gradients by input; all are flat lists, row-major. x.NAME (x[1] .. of
 -- operators that take any number) is such a list with a shape, p the parameters, heads the head gradients. Without `want`
 -- the values stand in another spec, which `options.values` names. options.imperative: arrays only, an input is changed or
--- the shape is not known; options.build as in spec/cases.lua; options.dtype: the widest type that it takes, float64 unless given; options.bound: of the error.
+-- the shape is not known; options.build as in spec/cases.lua; options.dtype: the widest type that it takes, float64 unless
+-- given; options.bound: of the error.
 
 local ty = require "tycho"
 local pointwise = require "spec.cases_pointwise"
@@ -266,7 +267,7 @@ end, {imperative = true, changed = true})
 add("_contrib_getnnz", function(r) return {data = {r(1, 4), r(1, 3)}}, {axis = ({0, 1})[r(1, 3)]}, apart end, function(x, p)
   local filled = map(x.data, function(v) return v ~= 0 and 1 or 0 end)
   filled.shape = x.data.shape
-  return {p.axis and along(filled, p.axis, sum) or {sum(filled)}}
+  return {p.axis and along(filled, p.axis, function(row) return sum(row) end) or {sum(filled)}}
 end)
 add("_contrib_allclose", function(r) local s = shape(r); return {a = s, b = s}, {rtol = 0, atol = 1.25} end, function(x)
   local close = true

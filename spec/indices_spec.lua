@@ -44,7 +44,8 @@ add("batch_take", function(i) return nd.batch_take(ROW, i) end, CLIPPED)
 add("Embedding", table_of("Embedding"), CLIPPED)
 add("Embedding, sparse_grad", table_of("Embedding", true), refused_but(20))
 add("_contrib_SparseEmbedding", table_of("_contrib_SparseEmbedding"), CLIPPED)
-add("one_hot", function(i) return nd.one_hot(i, {depth = 3}) end, {{0, 0, 0}, {0, 0, 0}, {0, 1, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0},
+add("one_hot", function(i) return nd.one_hot(i, {depth = 3}) end, {
+  {0, 0, 0}, {0, 0, 0}, {0, 1, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0},
   {0, 0, 0}})
 add("gather_nd", function(i) return nd.gather_nd(A, i:reshape{1, 1}) end, {30, REFUSED, 20, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED})
 add("scatter_nd", function(i) return nd.scatter_nd(nd.array{5}, i:reshape{1, 1}, {shape = {3}}) end, refused_but{0, 5, 0})
@@ -63,7 +64,8 @@ add("SequenceMask", function(i) return nd.SequenceMask(STEPS, i, {use_sequence_l
   {1, -1, -1}, {1, 2, 3}, {-1, -1, -1}, {-1, -1, -1}, {1, 2, 3}, {-1, -1, -1}})
 add("SequenceReverse", function(i) return nd.SequenceReverse(STEPS, i, {use_sequence_length = true}) end, {{1, 2, 3}, {3, 2, 1}, {1, 2, 3},
   {3, 2, 1}, {1, 2, 3}, {1, 2, 3}, {3, 2, 1}, {1, 2, 3}})
-add("softmax, use_length", function(i) return nd.softmax(nd.zeros{1, 3}, int(i), {use_length = true}) end, {{0, 0, 0}, {1 / 3, 1 / 3, 1 / 3},
+add("softmax, use_length", function(i) return nd.softmax(nd.zeros{1, 3}, int(i), {use_length = true}) end, {
+  {0, 0, 0}, {1 / 3, 1 / 3, 1 / 3},
   {1, 0, 0}, {1 / 3, 1 / 3, 1 / 3}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}})   -- NaN and what does not fit: the least int32
 add("softmax_cross_entropy", function(i) return nd.softmax_cross_entropy(nd.zeros{1, 3}, i) end, math.log(3))
 add("SoftmaxOutput", function(i) return nd.SoftmaxOutput(nd.zeros{1, 3}, i) end, {1 / 3, 1 / 3, 1 / 3, every = true})
@@ -133,6 +135,11 @@ describe("numbers that nothing can hold are refused:", function()
     _contrib_DeformablePSROIPooling = {{IMAGE, region(nd.array{0}), pooled_size = 1, spatial_scale = 1, output_dim = 1, group_size = 1,
       no_trans = true, sample_per_part = 2147483647}},
   }
+  it("RNN", function()
+    local s = ty.sym.RNN{ty.sym.Variable("x"), state_size = 2 ^ 62, num_layers = 1, mode = "lstm"}
+    assert.raises("shape", s.infer_shape, s, {x = {2, 2, 2}})
+  end)
+
   for name, calls in pairs(CALLS) do
     it(name, function()
       for _, options in ipairs(calls) do assert.raises("value", nd[name], options) end

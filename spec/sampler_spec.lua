@@ -85,6 +85,23 @@ describe("random numbers follow their law:", function()
   end
 end)
 
+describe("random numbers in half types", function()
+  for _, name in ipairs{"uniform", "normal", "gamma", "exponential", "poisson", "negative_binomial", "generalized_negative_binomial"} do
+    it(name, function()
+      for _, dtype in ipairs{"float16", "bfloat16"} do
+        local options = name == "negative_binomial" and {k = 3, p = 0.5} or {}
+        local function draw(of)
+          ty.random.seed(3)
+          options[1] = ty.nd.zeros({1000}, {dtype = of})
+          return ty.nd["_random_" .. name .. "_like"](options)
+        end
+        assert.equal(dtype, draw(dtype).dtype)
+        assert.near(draw("float32"):astype(dtype):astype("float32"), draw(dtype):astype("float32"), 0, 0.01)
+      end
+    end)
+  end
+end)
+
 describe("one seed gives the same numbers", function()
   it("on every run, and others after another seed", function()
     for i, line in ipairs(cases) do

@@ -125,6 +125,15 @@ static int64_t reserve_size(const struct rnn *n)
   return n->projects ? 1 : n->L * n->D * n->T * step_kept(n) + (n->L - 1) * layer_out(n);
 }
 
+/* Whether the sizes above stay below 2^53; products in double, which only grow. */
+static bool countable(const struct rnn *n)
+{
+  double gates = (double)(n->G + 1) * (double)n->H, p = (double)n->P, each = (double)n->L * (double)n->D;
+  double weights = (gates + p) * ((double)n->I + (double)(n->D + 1) * p + 2);
+  double step = (double)n->T * (double)n->N * (gates + p);
+  return each * (weights + step) < 0x1p53;
+}
+
 static int rnn_shape(struct infer *s)
 {
   const struct rnn_param *p = s->param;
@@ -132,6 +141,7 @@ static int rnn_shape(struct infer *s)
   if (!d.ndim) return TY_OK;
   if (d.ndim != 3) return infer_fail(s, TY_ESHAPE, &s->in[0], "expected (time, batch, input), got %d dimensions", d.ndim);
   struct rnn n = rnn_of(p, &d);
+  if (!countable(&n)) return infer_fail(s, TY_ESHAPE, NULL, "state_size, num_layers and data make arrays too large to count");
   int64_t length = d.dim[2] ? parameter_count(&n) : 0, reserve = dims_known(&d) ? reserve_size(&n) : 0;
   int64_t state[3] = { n.L * n.D, n.N, n.P }, cell[3] = { n.L * n.D, n.N, n.H }, out[3] = { n.T, n.N, n.D * n.P };
   TRY(shape_is(s, &s->in[1], 1, &length));

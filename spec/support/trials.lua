@@ -43,6 +43,14 @@ local function build(line, shapes, params)
   return line.build and line.build(variables, params) or ty.sym[line[1]](options), arrays, inputs
 end
 
+-- Variables that are float32 beside half data: parameters of batch normalisation, whose states are too.
+local SINGLE = {in_gamma = true, in_beta = true}
+
+local function dtype_beside(trial, variable, dtype)
+  local half = dtype == "float16" or dtype == "bfloat16"
+  return half and trial.single and (variable == nil or SINGLE[variable]) and "float32" or dtype
+end
+
 local function shapes_of(arrays)
   local shapes = {}
   for variable, x in pairs(arrays) do shapes[variable] = x.shape end
@@ -71,7 +79,8 @@ function trials.make(case, random, sizes)
     local _, _, of_states = symbol:infer_shape(shapes_of(arrays))
     for i, name in ipairs(states) do aux[name] = of_states[i] end
   end
-  return {symbol = symbol, arrays = arrays, inputs = inputs, params = params, fixed = fixed, aux = aux, bound = bound}
+  return {symbol = symbol, arrays = arrays, inputs = inputs, params = params,
+    single = case[1]:find("BatchNorm", 1, true) ~= nil, fixed = fixed, aux = aux, bound = bound}
 end
 
 --- Binds a trial with gradients that start at `start`. options: dtype, to which all arrays are converted,
@@ -80,11 +89,12 @@ function trials.bind(trial, req, start, options)
   local dtype = options and options.dtype or "float64"
   local args, grads, reqs, states = {}, {}, {}, {}
   for variable, x in pairs(trial.arrays) do
-    args[variable] = dtype == "float64" and x or x:astype(dtype)
+    local own = dtype_beside(trial, variable, dtype)
+    args[variable] = own == "float64" and x or x:astype(own)
     reqs[variable] = trial.fixed[variable] and "null" or req
-    grads[variable] = ty.nd.full(x.shape, start, {dtype = dtype})
+    grads[variable] = ty.nd.full(x.shape, start, {dtype = own})
   end
-  for name, s in pairs(trial.aux) do states[name] = ty.nd.ones(s, {dtype = dtype}) end
+  for name, s in pairs(trial.aux) do states[name] = ty.nd.ones(s, {dtype = dtype_beside(trial, nil, dtype)}) end
   local exe = trial.symbol:bind{ctx = ty.cpu(), args = args, args_grad = grads, grad_req = reqs, aux_states = states,
                                 force_mirroring = options and options.force_mirroring,
                                 shared_exec = options and options.shared_exec}
