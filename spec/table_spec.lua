@@ -24,6 +24,11 @@ local ELSEWHERE = {
   _cvimread = {"image_spec", "it takes a file's name"},
 }
 
+local QUANTIZED = "quantize quantize_v2 dequantize requantize calibrate_entropy quantized_act quantized_batch_norm quantized_concat " ..
+  "quantized_conv quantized_elemwise_add quantized_elemwise_mul quantized_embedding quantized_flatten quantized_fully_connected " ..
+  "quantized_pooling"
+for name in QUANTIZED:gmatch("%S+") do ELSEWHERE["_contrib_" .. name] = {"quantize_spec", "its arrays are integers and ranges"} end
+
 local function lines()
   local count = {}
   for name in pairs(TABLES) do

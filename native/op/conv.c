@@ -5,6 +5,7 @@
 ** Layouts with the channels last are inferred, but no kernel here takes them.
 */
 #include "conv.h"
+#include "quantize.h"
 #include "../dnnl/candidate.h"
 
 static const struct param params[] = { CONV_WINDOW, CONV_REST("1024", "0", "NCW|NCHW|NCDHW|NHWC|NDHWC"), { 0 } };
@@ -305,6 +306,11 @@ static const struct kernel back[] = {
 
 static const struct param params_v1[] = { CONV_WINDOW, CONV_REST("1024", "0", "NCHW|NHWC|NCDHW|NDHWC"), { 0 } };
 
+static const char *ports8(const void *param)
+{
+  return ((const struct conv *)param)->no_bias ? "data weight" LAYER8_RANGES : "data weight bias" LAYER8_RANGES " min_bias max_bias";
+}
+
 const struct op op_conv[] = { {
   .name = "Convolution", .alias = "_npx_convolution",
   .doc = "Cross-correlation of data (N, C, spatial) with weight (num_filter, C / num_group, kernel) plus bias "
@@ -319,4 +325,9 @@ const struct op op_conv[] = { {
   .in = "data weight bias", .out = "output", .in_of = conv_ports, .param = params_v1, .param_size = sizeof(struct conv),
   .check = check_v1,
   .shape = shape, .grad = "g0 i0 i1", .shown = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back, .tier = 2,
+}, {
+  .name = "_contrib_quantized_conv",
+  .doc = "Convolution of 8-bit data with an int8 weight, and the range of its 32-bit result.",
+  .in = "data weight bias", .out = "output min_output max_output", .in_of = ports8, .param = params, .param_size = sizeof(struct conv),
+  .check = conv_check, .shape = layer8_shape, .type = layer8_type, .cpu = layer8_cpu, .tier = 2,
 }, { 0 } };

@@ -5,6 +5,7 @@
 ** small layer is one block of tiles, with bias and activation applied in registers.
 */
 #include "../gemm.h"
+#include "quantize.h"
 
 struct linear { int64_t num_hidden, no_bias, flatten; };
 
@@ -140,6 +141,11 @@ static const struct kernel back[] = {
   { "plain", plain_back, T_FLOAT, NULL,        NULL,   NULL,  NULL,           7 }, { 0 }
 };
 
+static const char *ports8(const void *param)
+{
+  return ((const struct linear *)param)->no_bias ? "data weight" LAYER8_RANGES : "data weight bias" LAYER8_RANGES " min_bias max_bias";
+}
+
 const struct op op_linear[] = { {
                                     .name = "FullyConnected",
                                     .alias = "_npx_fully_connected _sparse_FullyConnected",
@@ -158,4 +164,7 @@ const struct op op_linear[] = { {
                                     .back_cpu = back,
                                     .tier = 1,
                                 },
+  { .name = "_contrib_quantized_fully_connected", .in = "data weight bias", .out = "output min_output max_output", .in_of = ports8,
+    .doc = "FullyConnected of 8-bit data with an int8 weight, and the range of its 32-bit result.", .tier = 2,
+    .param = params, .param_size = sizeof(struct linear), .shape = layer8_shape, .type = layer8_type, .cpu = layer8_cpu },
                                 { 0 } };

@@ -8,6 +8,7 @@
 ** first maximum takes all. 2 x 2 windows with stride 2, and windows as large as a plane, have loops of their own.
 */
 #include "rows.h"
+#include "quantize.h"
 
 struct pool_param { struct dims kernel, stride, pad; int64_t pool_type, global_pool, cudnn_off, pooling_convention,
                     p_value, count_include_pad, layout; };
@@ -607,6 +608,10 @@ const struct op op_pooling[] = {
     .param = pool1_params, .param_size = sizeof(struct pool_param), .check = pool1_check, .shape = pool_shape,
     .grad_of = pool_grad,
     .cpu = pool_cpu, .back_cpu = pool_back_cpu },
+  { .name = "_contrib_quantized_pooling", .in = "data min_data max_data", .out = "output min_output max_output", .tier = 2,
+    .doc = "Pooling of 8-bit data, means rounded to the nearest level; the range stays.",
+    .param = pool_params, .param_size = sizeof(struct pool_param), .check = pool_check, .shape = layer8_shape, .type = layer8_type,
+    .cpu = layer8_cpu },
   { .name = "_contrib_AdaptiveAvgPooling2D", .in = "data", .tier = 2,
     .doc = "Mean over windows chosen so that the output has output_size: (batch, channels, height, width).",
     .param = adaptive_params, .param_size = sizeof(struct adaptive_param), .shape = adaptive_shape, .grad = "g0",
