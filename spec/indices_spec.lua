@@ -134,6 +134,7 @@ describe("numbers that nothing can hold are refused:", function()
     _zeros_without_dtype = {{shape = {1}, dtype = 65537}, {shape = {1}, dtype = 8}},
     _contrib_DeformablePSROIPooling = {{IMAGE, region(nd.array{0}), pooled_size = 1, spatial_scale = 1, output_dim = 1, group_size = 1,
       no_trans = true, sample_per_part = 2147483647}},
+    _contrib_PSROIPooling = {{IMAGE, region(nd.array{0}), pooled_size = 1, spatial_scale = 1, output_dim = 1, group_size = 65537}},
   }
   it("RNN", function()
     local s = ty.sym.RNN{ty.sym.Variable("x"), state_size = 2 ^ 62, num_layers = 1, mode = "lstm"}

@@ -216,7 +216,7 @@ static void tiled(const void *param, const ty_desc *in, const ty_desc *out, stru
 
 struct repeat { int64_t repeats, axis; };
 static const struct param repeat_params[] = {
-  { "repeats", P_INT, offsetof(struct repeat, repeats), NULL,   "how often each element comes", NULL, "[1,]" },
+  { "repeats", P_INT, offsetof(struct repeat, repeats), NULL,   "how often each element comes", NULL, "[1,2147483647]" },
   { "axis",    P_INT, offsetof(struct repeat, axis),    "None",
     "axis along which; negative counts from the end; None: data is flattened first", NULL, NULL, 1 },
   { 0 }

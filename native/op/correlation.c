@@ -9,11 +9,11 @@
 struct correlation_param { int64_t kernel_size, max_displacement, stride1, stride2, pad_size, is_multiply; };
 #define FIELD(f) offsetof(struct correlation_param, f)
 static const struct param correlation_params[] = {
-  { "kernel_size",      P_INT,  FIELD(kernel_size),      "1", "height and width of a patch", NULL, "[1,]" },
-  { "max_displacement", P_INT,  FIELD(max_displacement), "1", "largest displacement", NULL, "[0,]" },
-  { "stride1",          P_INT,  FIELD(stride1),          "1", "step between patches", NULL, "[1,]" },
-  { "stride2",          P_INT,  FIELD(stride2),          "1", "step between displacements", NULL, "[1,]" },
-  { "pad_size",         P_INT,  FIELD(pad_size),         "0", "zeros around both images", NULL, "[0,]" },
+  { "kernel_size",      P_INT,  FIELD(kernel_size),      "1", "height and width of a patch", NULL, "[1,2147483647]" },
+  { "max_displacement", P_INT,  FIELD(max_displacement), "1", "largest displacement", NULL, "[0,2147483647]" },
+  { "stride1",          P_INT,  FIELD(stride1),          "1", "step between patches", NULL, "[1,2147483647]" },
+  { "stride2",          P_INT,  FIELD(stride2),          "1", "step between displacements", NULL, "[1,2147483647]" },
+  { "pad_size",         P_INT,  FIELD(pad_size),         "0", "zeros around both images", NULL, "[0,2147483647]" },
   { "is_multiply",      P_BOOL, FIELD(is_multiply),      "1", "products, else absolute differences" },
   { 0 }
 };

@@ -86,7 +86,7 @@ static int64_t arange_count(const struct range_of *p)
   double from = isnan(p->stop) ? 0 : p->start, to = isnan(p->stop) ? p->start : p->stop;
   if (p->step == 0 || (to - from) / p->step < 0) return -1;
   double n = ceil((to - from) / p->step);
-  return n < 9e15 ? (int64_t)n * p->repeat : -1;
+  return n * (double)p->repeat < 9e15 ? (int64_t)n * p->repeat : -1;
 }
 
 static int arange_shape(struct infer *s)
@@ -153,7 +153,7 @@ static const struct param arange_param[] = {
   { "start", P_FLOAT, offsetof(struct range_of, start), NULL, "first value; without stop the end of a range from 0" },
   { "stop", P_FLOAT, offsetof(struct range_of, stop), "None", "end, not included", .none = 1 },
   { "step", P_FLOAT, offsetof(struct range_of, step), "1", "distance of neighbours" },
-  { "repeat", P_INT, offsetof(struct range_of, repeat), "1", "how often each value stands", .range = "[1,]" },
+  { "repeat", P_INT, offsetof(struct range_of, repeat), "1", "how often each value stands", .range = "[1,2147483647]" },
   { "infer_range", P_BOOL, offsetof(struct range_of, infer_range), "0", "take the length from the readers" },
   CTX(range_of), DTYPE(range_of), { 0 } };
 static const struct param linspace_param[] = {
@@ -162,7 +162,7 @@ static const struct param linspace_param[] = {
   { "num", P_INT, offsetof(struct range_of, num), NULL, "how many", .range = "[1,]" },
   { "endpoint", P_BOOL, offsetof(struct range_of, endpoint), "1", "include stop" },
   { "step", P_FLOAT, offsetof(struct range_of, step), "1", "not used" },
-  { "repeat", P_INT, offsetof(struct range_of, repeat), "1", "not used", .range = "[1,]" },
+  { "repeat", P_INT, offsetof(struct range_of, repeat), "1", "not used", .range = "[1,2147483647]" },
   { "infer_range", P_BOOL, offsetof(struct range_of, infer_range), "0", "not used" },
   CTX(range_of), DTYPE(range_of), { 0 } };
 

@@ -18,7 +18,7 @@ struct proposal_param {
 #define FIELD(name) offsetof(struct proposal_param, name)
 static const struct param proposal_params[] = {
   { "rpn_pre_nms_top_n",  P_INT, FIELD(pre_nms),  "6000", "boxes that take part in suppression, best first; 0 and below: all" },
-  { "rpn_post_nms_top_n", P_INT, FIELD(post_nms), "300",  "regions per image", NULL, "[1,]" },
+  { "rpn_post_nms_top_n", P_INT, FIELD(post_nms), "300",  "regions per image", NULL, "[1,2147483647]" },
   { "threshold",      P_FLOAT,  FIELD(threshold), "0.7",  "a box that overlaps a better one by more than this goes" },
   { "rpn_min_size",   P_INT,    FIELD(min_size),  "16",   "least height and width of a box, in pixels of the image before scaling" },
   { "scales",         P_FLOATS, FIELD(scales),    "[4,8,16,32]", "of anchors, in sides of a cell" },

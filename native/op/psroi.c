@@ -16,18 +16,18 @@ struct psroi_param {
 };
 #define FIELD(name) offsetof(struct psroi_param, name)
 #define SCALE   { "spatial_scale", P_FLOAT, FIELD(spatial_scale), NULL, "pixels of data per unit of the corners", NULL, "[0,1]" }
-#define PLANES  { "output_dim",  P_INT, FIELD(output_dim),  NULL, "channels of the result", NULL, "[1,]" }
-#define POOLED  { "pooled_size", P_INT, FIELD(pooled_size), NULL, "bins along each side of a region", NULL, "[1,]" }
+#define PLANES  { "output_dim",  P_INT, FIELD(output_dim),  NULL, "channels of the result", NULL, "[1,16777216]" }
+#define POOLED  { "pooled_size", P_INT, FIELD(pooled_size), NULL, "bins along each side of a region", NULL, "[1,65536]" }
 static const struct param psroi_params[] = {
   SCALE, PLANES, POOLED,
-  { "group_size", P_INT, FIELD(group_size), "0", "cells along each side of the grid of channels; 0: pooled_size", NULL, "[0,]" },
+  { "group_size", P_INT, FIELD(group_size), "0", "cells along each side of the grid of channels; 0: pooled_size", NULL, "[0,65536]" },
   { 0 }
 };
 static const struct param deformable_params[] = {
   SCALE, PLANES,
-  { "group_size", P_INT, FIELD(group_size), NULL, "cells along each side of the grid of channels", NULL, "[1,]" },
+  { "group_size", P_INT, FIELD(group_size), NULL, "cells along each side of the grid of channels", NULL, "[1,65536]" },
   POOLED,
-  { "part_size", P_INT, FIELD(part_size), "0", "cells along each side of trans; 0: pooled_size", NULL, "[0,]" },
+  { "part_size", P_INT, FIELD(part_size), "0", "cells along each side of trans; 0: pooled_size", NULL, "[0,65536]" },
   { "sample_per_part", P_INT, FIELD(sample_per_part), "1", "samples along each side of a bin", NULL, "[1,1024]" },
   { "trans_std", P_FLOAT, FIELD(trans_std), "0", "factor of trans", NULL, "[0,1]" },
   { "no_trans", P_BOOL, FIELD(no_trans), "0", "there is no trans" },

@@ -72,7 +72,7 @@ struct count_up { double start, step; int64_t repeat; const char *ctx; int64_t a
 static const struct param range_params[] = {
   { "start",  P_FLOAT, offsetof(struct count_up, start),  "0",    "first value" },
   { "step",   P_FLOAT, offsetof(struct count_up, step),   "1",    "distance between values" },
-  { "repeat", P_INT,   offsetof(struct count_up, repeat), "1",    "how often each value comes", NULL, "[1,]" },
+  { "repeat", P_INT,   offsetof(struct count_up, repeat), "1",    "how often each value comes", NULL, "[1,2147483647]" },
   { "ctx",    P_TEXT,  offsetof(struct count_up, ctx),    "",     "device of an imperative call, as text" },
   { "axis",   P_INT,   offsetof(struct count_up, axis),   "None",
     "count along this axis only; None: all elements, in data's shape", NULL, NULL, 1 },

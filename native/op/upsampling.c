@@ -11,7 +11,7 @@ enum { BILINEAR, NEAREST };
 enum { JOIN, SUM };
 #define FIELD(f) offsetof(struct up_param, f)
 static const struct param up_params[] = {
-  { "scale",            P_INT,  FIELD(scale),            NULL,     "factor", NULL, "[1,]" },
+  { "scale",            P_INT,  FIELD(scale),            NULL,     "factor", NULL, "[1,2147483647]" },
   { "num_filter",       P_INT,  FIELD(num_filter),       "0",      "channels, for bilinear" },
   { "sample_type",      P_ENUM, FIELD(sample_type),      NULL,     "how values between are found", "bilinear|nearest" },
   { "multi_input_mode", P_ENUM, FIELD(multi_input_mode), "concat",
