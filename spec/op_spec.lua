@@ -58,6 +58,7 @@ describe("the registry", function()
       assert.equal(catalogue.left_out[tier], table.concat(missing, " "))
       assert.equal("", table.concat(more, " "))
       assert.equal(#names - #missing, ty.op.count()[tier])
+      assert.equal(#names, ty.op.count().of[tier])
     end
   end)
 

@@ -57,10 +57,11 @@ end
 
 
 --- How many operators there are, by tier: 1 what most networks are made of, 2 the rest of what symbols are written with,
--- 3 the old functions of arrays and what else has no place above; 0 those that `op.pointwise` added.
--- @treturn table `{[0] = added, tier 1, tier 2, tier 3, total = all}`
+-- 3 the old functions of arrays and what else has no place above; 0 those that `op.pointwise` added. `of`: how many the
+-- reference's catalogue has in the first two tiers.
+-- @treturn table `{[0] = added, tier 1, tier 2, tier 3, total = all, of = {tier 1, tier 2}}`
 function op.count()
-  local count = { [0] = 0, 0, 0, 0, total = 0 }
+  local count = { [0] = 0, 0, 0, 0, total = 0, of = { 193, 202 } }
   for _, name in ipairs(registry.names()) do
     local tier = registry.find(name).tier
     count[tier], count.total = count[tier] + 1, count.total + 1
