@@ -242,17 +242,24 @@ static bool read_field(const struct param *p, const char *s, void *field)
 }
 
 /* "[1,]", "[0,1]" */
-static bool in_range(const struct param *p, const void *field)
+static bool number_in(const char *range, double v)
 {
-  if (!p->range) return true;
-  double v = p->type == P_FLOAT ? *(const double *)field : (double)*(const int64_t *)field;
   char *end;
-  const char *s = p->range + 1;
+  const char *s = range + 1;
   double lo = strtod(s, &end);
   if (end != s && !(v >= lo)) return false;
   s = strchr(s, ',') + 1;
   double hi = strtod(s, &end);
   return end == s || v <= hi;
+}
+
+static bool in_range(const struct param *p, const void *field)
+{
+  if (!p->range) return true;
+  if (p->type != P_SHAPE) return number_in(p->range, p->type == P_FLOAT ? *(const double *)field : (double)*(const int64_t *)field);
+  const struct dims *d = field;
+  for (int64_t i = 0; i < d->n; i++) if (d->d[i] != NONE && !number_in(p->range, (double)d->d[i])) return false;
+  return true;
 }
 
 static const char *describe_type(const struct param *p, char *buffer, size_t size)

@@ -26,6 +26,7 @@ struct ints  { int64_t n; int64_t d[128]; };          /* P_INTS: long lists */
 struct reals { int64_t n; double  d[128]; };          /* P_FLOATS */
 #define NONE INT64_MIN                                /* None in P_INT and in the entries of lists */
 #define PORTS_RANGE "[1,65536]"                       /* of a parameter that counts inputs or outputs */
+#define SIZES_RANGE "[-2147483648,2147483647]"        /* of sizes that are multiplied with others */
 
 /* field types:  P_INT int64_t   P_FLOAT double   P_BOOL int64_t   P_ENUM int64_t (place in `choice`)
 **               P_DTYPE int64_t   P_TEXT const char *   P_SHAPE struct dims   P_INTS struct ints   P_FLOATS struct reals
@@ -38,7 +39,7 @@ struct param {
   const char *init;                                   /* default, as attribute text; NULL: required */
   const char *doc;
   const char *choice;                                 /* P_ENUM: "relu|sigmoid|tanh" */
-  const char *range;                                  /* "[1,]", "[0,1]": checked; NULL: any */
+  const char *range;                                  /* "[1,]", "[0,1]": checked, of P_SHAPE each entry; NULL: any */
   int         none;                                   /* None is accepted */
 };
 

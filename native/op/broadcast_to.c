@@ -106,7 +106,7 @@ static int to_shape(struct infer *s)
 struct axes { struct dims axis, size; };
 static const struct param axes_params[] = {
   { "axis", P_SHAPE, offsetof(struct axes, axis), "()", "axes of size 1 to stretch; not negative" },
-  { "size", P_SHAPE, offsetof(struct axes, size), "()", "the new size of each" },
+  { "size", P_SHAPE, offsetof(struct axes, size), "()", "the new size of each", NULL, SIZES_RANGE },
   { 0 }
 };
 
@@ -180,7 +180,7 @@ static int like_type(struct infer *s)
 struct tile { struct dims reps; };
 static const struct param tile_params[] = {
   { "reps", P_SHAPE, offsetof(struct tile, reps), NULL,
-    "copies along each of the last axes; more entries than axes add axes in front" },
+    "copies along each of the last axes; more entries than axes add axes in front", NULL, SIZES_RANGE },
   { 0 }
 };
 

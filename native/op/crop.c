@@ -5,8 +5,8 @@ struct crop_param { int64_t num_args, center_crop; struct dims offset, h_w; };
 static const struct param crop_params[] = {
   { "num_args",    P_INT,   offsetof(struct crop_param, num_args),    NULL,
     "inputs: 1, or 2 to take the size from the second", NULL, "[1,3]" },
-  { "offset",      P_SHAPE, offsetof(struct crop_param, offset),      "(0, 0)", "first row and column of the window" },
-  { "h_w",         P_SHAPE, offsetof(struct crop_param, h_w),         "(0, 0)", "height and width of the window, for one input" },
+  { "offset",      P_SHAPE, offsetof(struct crop_param, offset),      "(0, 0)", "where the window begins", NULL, SIZES_RANGE },
+  { "h_w",         P_SHAPE, offsetof(struct crop_param, h_w),         "(0, 0)", "size of the window, for one input", NULL, SIZES_RANGE },
   { "center_crop", P_BOOL,  offsetof(struct crop_param, center_crop), "0",
     "the window lies in the middle; offset has no effect" },
   { 0 }

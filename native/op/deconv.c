@@ -8,9 +8,9 @@
 static const struct param params[] = {
   CONV_WINDOW,
   { "adj",          P_SHAPE, offsetof(struct conv, adj),          "()",
-    "further elements at the end of the output; (): 0" },
+    "further elements at the end of the output; (): 0", NULL, SIZES_RANGE },
   { "target_shape", P_SHAPE, offsetof(struct conv, target_shape), "()",
-    "spatial shape of the output; pad and adj follow from it" },
+    "spatial shape of the output; pad and adj follow from it", NULL, SIZES_RANGE },
   CONV_REST("512", "1", "NCW|NCHW|NCDHW|NHWC|NDHWC"),
   { 0 }
 };

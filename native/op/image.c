@@ -245,7 +245,7 @@ static int flip_top_bottom(struct call *c) { flip(c, 0); return TY_OK; }
 #define INTERP "0 nearest, 1 bilinear, 2 cubic, 3 area, 4 Lanczos"
 struct resize { struct dims size; int64_t keep_ratio, interp; };
 static const struct param resize_params[] = {
-  { "size",       P_SHAPE, offsetof(struct resize, size),       "()", "(width, height), or one number for both" },
+  { "size",       P_SHAPE, offsetof(struct resize, size),       "()", "(width, height), or one number for both", NULL, SIZES_RANGE },
   { "keep_ratio", P_BOOL,  offsetof(struct resize, keep_ratio), "False", "the one number is the shorter side; the other follows" },
   { "interp",     P_INT,   offsetof(struct resize, interp),     "1", INTERP, NULL, "[0,4]" },
   { 0 }

@@ -17,15 +17,15 @@ enum { FULL, SAME, VALID };
 enum { LAYOUT_NWC = 5, LAYOUT_NHWC = 4, LAYOUT_NDHWC = 3 };
 #define FIELD(f) offsetof(struct pool_param, f)
 static const struct param pool_params[] = {
-  { "kernel",             P_SHAPE, FIELD(kernel),             "()",    "size of the window: 1, 2 or 3 numbers" },
+  { "kernel",             P_SHAPE, FIELD(kernel),             "()",    "size of the window: 1, 2 or 3 numbers", NULL, SIZES_RANGE },
   { "pool_type",          P_ENUM,  FIELD(pool_type),          "max",   "what a window becomes", "avg|lp|max|sum" },
   { "global_pool",        P_BOOL,  FIELD(global_pool),        "0",
     "one window over everything; kernel, stride and pad have no effect" },
   { "cudnn_off",          P_BOOL,  FIELD(cudnn_off),          "0",     "without effect on results" },
   { "pooling_convention", P_ENUM,  FIELD(pooling_convention), "valid",
     "rounding of the output's size: valid down, full up", "full|same|valid" },
-  { "stride",             P_SHAPE, FIELD(stride),             "()",    "step of the window; () is 1" },
-  { "pad",                P_SHAPE, FIELD(pad),                "()",    "elements around the data; () is 0" },
+  { "stride",             P_SHAPE, FIELD(stride),             "()",    "step of the window; () is 1", NULL, SIZES_RANGE },
+  { "pad",                P_SHAPE, FIELD(pad),                "()",    "elements around the data; () is 0", NULL, SIZES_RANGE },
   { "p_value",            P_INT,   FIELD(p_value),            "None",  "power of lp pooling: 1, 2 or 3", NULL, NULL, 1 },
   { "count_include_pad",  P_BOOL,  FIELD(count_include_pad),  "None",
     "avg divides by the window's size with padding (None, true) or without", NULL, NULL, 1 },
@@ -36,14 +36,14 @@ static const struct param pool_params[] = {
 
 /* The older operator: fewer parameters, other enums. */
 static const struct param pool1_params[] = {
-  { "kernel",             P_SHAPE, FIELD(kernel),             "()",    "size of the window: 2 or 3 numbers" },
+  { "kernel",             P_SHAPE, FIELD(kernel),             "()",    "size of the window: 2 or 3 numbers", NULL, SIZES_RANGE },
   { "pool_type",          P_ENUM,  FIELD(pool_type),          "max",   "what a window becomes", "avg|max|sum" },
   { "global_pool",        P_BOOL,  FIELD(global_pool),        "0",
     "one window over everything; kernel, stride and pad have no effect" },
   { "pooling_convention", P_ENUM,  FIELD(pooling_convention), "valid",
     "rounding of the output's size: valid down, full up", "full|valid" },
-  { "stride",             P_SHAPE, FIELD(stride),             "()",    "step of the window; () is 1" },
-  { "pad",                P_SHAPE, FIELD(pad),                "()",    "zeros around the data; () is 0" },
+  { "stride",             P_SHAPE, FIELD(stride),             "()",    "step of the window; () is 1", NULL, SIZES_RANGE },
+  { "pad",                P_SHAPE, FIELD(pad),                "()",    "zeros around the data; () is 0", NULL, SIZES_RANGE },
   { 0 }
 };
 
@@ -530,7 +530,7 @@ static const struct kernel pool_back_cpu[] = {
 struct adaptive_param { struct dims output_size; };
 static const struct param adaptive_params[] = {
   { "output_size", P_SHAPE, offsetof(struct adaptive_param, output_size), "()",
-    "height and width of the output, or one number for both; () is 1" },
+    "height and width of the output, or one number for both; () is 1", NULL, SIZES_RANGE },
   { 0 }
 };
 

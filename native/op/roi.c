@@ -8,7 +8,7 @@
 
 struct roi_param { struct dims pooled_size; double spatial_scale; };
 static const struct param roi_params[] = {
-  { "pooled_size",   P_SHAPE, offsetof(struct roi_param, pooled_size),   NULL, "bins of a region: height, width" },
+  { "pooled_size",   P_SHAPE, offsetof(struct roi_param, pooled_size),   NULL, "bins of a region: height, width", NULL, SIZES_RANGE },
   { "spatial_scale", P_FLOAT, offsetof(struct roi_param, spatial_scale), NULL,
     "pixels of data per unit of the corners", NULL, "[0,1]" },
   { 0 }

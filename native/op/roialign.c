@@ -11,7 +11,8 @@
 #include "rows.h"
 
 struct align_param { struct dims pooled_size; double spatial_scale; int64_t ratio, position_sensitive, aligned; };
-#define POOLED { "pooled_size", P_SHAPE, offsetof(struct align_param, pooled_size), NULL, "bins of a region: height, width" }
+#define POOLED { "pooled_size", P_SHAPE, offsetof(struct align_param, pooled_size), NULL, \
+  "bins of a region: height, width", NULL, SIZES_RANGE }
 #define SCALE { "spatial_scale", P_FLOAT, offsetof(struct align_param, spatial_scale), NULL, \
                 "pixels of data per unit of the regions", NULL, "[0,1]" }
 #define RATIO(name) { name, P_INT, offsetof(struct align_param, ratio), "-1", "samples per side of a bin; 0 and below: by its size" }

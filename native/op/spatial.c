@@ -98,7 +98,8 @@ struct grid_param { int64_t transform_type; struct dims target_shape; };
 static const struct param grid_params[] = {
   { "transform_type", P_ENUM,  offsetof(struct grid_param, transform_type), NULL,
     "affine: data holds 2 x 3 matrices; warp: data holds shifts in pixels", "affine|warp" },
-  { "target_shape",   P_SHAPE, offsetof(struct grid_param, target_shape),   "(0, 0)", "height and width of an affine grid" },
+  { "target_shape",   P_SHAPE, offsetof(struct grid_param, target_shape),   "(0, 0)", "height and width of an affine grid",
+    NULL, SIZES_RANGE },
   { 0 }
 };
 
@@ -172,7 +173,8 @@ static const struct kernel grid_back_cpu[] = { { "places", grid_backward, T_FLOA
 
 struct transformer_param { struct dims target_shape; int64_t transform_type, sampler_type, cudnn_off; };
 static const struct param transformer_params[] = {
-  { "target_shape",   P_SHAPE, offsetof(struct transformer_param, target_shape),   "(0, 0)", "height and width of the output" },
+  { "target_shape",   P_SHAPE, offsetof(struct transformer_param, target_shape),   "(0, 0)", "height and width of the output",
+    NULL, SIZES_RANGE },
   { "transform_type", P_ENUM,  offsetof(struct transformer_param, transform_type), NULL,     "affine is the only one", "affine" },
   { "sampler_type",   P_ENUM,  offsetof(struct transformer_param, sampler_type),   NULL,
     "bilinear is the only one", "bilinear" },
