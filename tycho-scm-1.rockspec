@@ -92,6 +92,7 @@ build = {
       ["tycho.ndarray_index"] = "runtime/lua/tycho/ndarray_index.lua",
       ["tycho.ndarray_io"] = "runtime/lua/tycho/ndarray_io.lua",
       ["tycho.ndarray_key"] = "runtime/lua/tycho/ndarray_key.lua",
+      ["tycho.ndarray_known"] = "runtime/lua/tycho/ndarray_known.lua",
       ["tycho.ndarray_make"] = "runtime/lua/tycho/ndarray_make.lua",
       ["tycho.ndarray_math"] = "runtime/lua/tycho/ndarray_math.lua",
       ["tycho.ndarray_npy"] = "runtime/lua/tycho/ndarray_npy.lua",

@@ -59,8 +59,10 @@ static int check(int device)
   return TY_OK;
 }
 
-static int no_device(const char *name)
+static int no_device(int device)
 {
+  char name[32];
+  device_name(device, name, sizeof name);
   struct text why = { 0 };
   gpu_absence(&why);
   int code = fail(TY_EDEVICE, "%s does not exist: %s; use cpu(i), or ask ty.num_gpus() first", name, why.s ? why.s : "out of memory");
@@ -71,11 +73,9 @@ static int no_device(const char *name)
 
 int device_open(int device)
 {
-  char name[32];
   TRY(check(device));
   const struct device_ops *ops = device_ops(device);
-  device_name(device, name, sizeof name);
-  return ops ? ops->open(device) : no_device(name);
+  return ops ? ops->open(device) : no_device(device);
 }
 
 /* -- random states ----------------------------------------------------------------------------- */

@@ -74,9 +74,9 @@ static int check_desc(const ty_desc *d)
   char shape[200];
   NEED(known_dtype(d->dtype), TY_EDTYPE, "a tensor cannot have dtype %d", d->dtype);
   NEED(d->ndim <= TY_MAXDIM, TY_ESHAPE, "a tensor has at most %d dimensions, not %d", TY_MAXDIM, d->ndim);
-  text_shape(d, shape, sizeof shape);
-  NEED(desc_known(d), TY_ESHAPE, "a tensor cannot have shape %s: every dimension must be known and positive", shape);
-  NEED(desc_bytes(d) < SIZE_MAX / 2, TY_ESHAPE, "a tensor of shape %s is too large", shape);
+  NEED(desc_known(d), TY_ESHAPE, "a tensor cannot have shape %s: every dimension must be known and positive",
+       text_shape(d, shape, sizeof shape));
+  NEED(desc_bytes(d) < SIZE_MAX / 2, TY_ESHAPE, "a tensor of shape %s is too large", text_shape(d, shape, sizeof shape));
   return TY_OK;
 }
 

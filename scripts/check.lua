@@ -58,7 +58,7 @@ local LAYERS = {
   { "registry.h" },
   { "graph.h" },
   { "control.h", "gradient.h", "place.h", "extract.h", "symbolfile.h", "invoke.h" },
-  { "program.h" },
+  { "program.h", "recipe.h" },
   { "exec.h" },
 }
 

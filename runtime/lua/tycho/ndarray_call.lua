@@ -5,6 +5,7 @@
 --     call.binary("broadcast_add", "nd.add", x, y, out)
 --     call.params("slice", "NDArray:slice", { x }, { "begin", "(0,)", "end", "(2,)" }, out)
 --     call.many("split", "nd.split", inputs, n, params, outputs, nout)
+--     call.put_input(0, x); call.known(form, "nd.exp", out, holder)            -- see ndarray_known.lua
 --
 -- Each raises the core's error; out of memory, it collects and tries once more. The work is queued: results are read
 -- by `totable` and its kind.
@@ -39,10 +40,10 @@ end
 
 -- Not in the hot path: out of memory is tried again, everything else is raised. `a` and `b` are what the scratch arrays
 -- point into; handing them on keeps them alive until the call is over.
-local function recover(code, op, func, nattr, nin, nout, a, b)
+local function recover(code, op, func, attrs, nattr, nin, nout, a, b)
   if code == C.TY_EMEMORY then
     gc.release()
-    code = C.ty_call(op, attr, nattr, ins, nin, outs, nout)
+    code = C.ty_call(op, attrs, nattr, ins, nin, outs, nout)
   end
   native.check(code, func)
   return a, b
@@ -52,7 +53,7 @@ end
 local function submit(op, func, nattr, nin, nout, a, b)
   local code = C.ty_call(op, attr, nattr, ins, nin, outs, nout)
   if code ~= 0 then
-    recover(code, op, func, nattr, nin, nout, a, b)
+    recover(code, op, func, attr, nattr, nin, nout, a, b)
   end
 end
 
@@ -64,6 +65,30 @@ local function put_out(out, func)
   else
     outs[0] = nil
   end
+end
+
+
+--- Puts an input into its place for `call.known`.
+-- @int i place, from 0, below 64
+-- @tparam NDArray x
+function call.put_input(i, x)
+  ins[i] = x._h
+end
+
+
+--- An operator with one output on inputs that are in place.
+-- @tparam table form `op`, `attr` and `nattr`, `nin`
+-- @string func public name, for errors
+-- @tparam[opt] NDArray out written instead of a new array
+-- @param holder what keeps the inputs alive
+-- @treturn NDArray
+function call.known(form, func, out, holder)
+  put_out(out, func)
+  local code = C.ty_call(form.op, form.attr, form.nattr, ins, form.nin, outs, 1)
+  if code ~= 0 then
+    recover(code, form.op, func, form.attr, form.nattr, form.nin, 1, holder, form)
+  end
+  return out or own(outs[0])
 end
 
 

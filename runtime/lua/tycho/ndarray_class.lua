@@ -47,13 +47,28 @@ local open_scopes = 0
 local scope_arrays                                       -- weak set of arrays made since the innermost scope began
 
 
-local function wrap(pointer)
-  C.ty_tensor_desc(pointer, desc)
-  local shape, size = {}, 1
-  for i = 1, desc.ndim do
-    local n = tonumber(desc.dim[i - 1])
+-- Sizes and their product from the scratch description. Few dimensions without a loop: the compiler refuses a short
+-- one inside a function.
+local function read_shape()
+  local ndim, dim = desc.ndim, desc.dim
+  local a, b = tonumber(dim[0]), tonumber(dim[1])
+  if ndim == 1 then
+    return { a }, a
+  elseif ndim == 2 then
+    return { a, b }, a * b
+  end
+  local shape, size = { a, b }, a * b
+  for i = 3, ndim do
+    local n = tonumber(dim[i - 1])
     shape[i], size = n, size * n
   end
+  return shape, size
+end
+
+
+local function wrap(pointer)
+  C.ty_tensor_desc(pointer, desc)
+  local shape, size = read_shape()
   local x = setmetatable({ _h = ffi_gc(pointer, C.ty_tensor_free), _shape = shape, _size = size, _dtype = desc.dtype,
     _device = desc.device }, NDArray)
   if open_scopes > 0 then

@@ -13,10 +13,11 @@ local class = require "tycho.ndarray_class"
 local Class = require "tycho.class"
 local context = require "tycho.context"
 local Error = require "tycho.error"
+local known = require "tycho.ndarray_known"
 local registry = require "tycho.registry"
 local values = require "tycho.values"
 
-local is_array, is_plain = class.is_array, values.is_plain
+local is_array, is_plain, NDArray = class.is_array, values.is_plain, class.NDArray
 
 local op = {}
 
@@ -64,17 +65,17 @@ end
 
 
 local MOST_COUNTS = 4096
-local counts, known = {}, 0                              -- visible outputs by operator and parameters
+local counts, entries = {}, 0                            -- visible outputs by operator and parameters
 
 local function count_outputs(c, flat, nin)
   local text = c.schema.name .. "\0" .. (c.schema.variadic and nin or "") .. "\0" .. table.concat(flat, "\0")
   local n = counts[text]
   if not n then
     n = registry.ports(c.schema.name, c.params, c.schema.variadic and nin or -1, c.func).nvisible
-    if known >= MOST_COUNTS then
-      counts, known = {}, 0
+    if entries >= MOST_COUNTS then
+      counts, entries = {}, 0
     end
-    counts[text], known = n, known + 1
+    counts[text], entries = n, entries + 1
   end
   return n
 end
@@ -186,6 +187,7 @@ local function run(c)
   local flat = flat_params(c)
   local n = count_outputs(c, flat, c.count)
   local results = call.many(c.schema.name, c.func, c.inputs, c.count, flat, c.out or {}, n)
+  c.flat = n == 1 and flat
   if c.options.out ~= nil then
     return c.options.out
   elseif n == 1 then
@@ -195,28 +197,24 @@ local function run(c)
 end
 
 
-local function attempt(c)
+-- A call that is read; the next one like it is known.
+local function attempt(book, kind, schema, func, ...)
+  local c = registry.read_call(schema, func, kind, plain_context(...))
   local ok, result = pcall(run, c)
   if not ok then
     explain(c, result)
+  end
+  if book and c.flat then
+    known.file(book, c, c.flat, kind.self, kind.whole, ...)
   end
   return result
 end
 
 
-local function only_arrays(...)
-  for i = 1, select("#", ...) do
-    if not is_array((select(i, ...))) then
-      return false
-    end
-  end
-  return true
-end
-
-
--- Whether calls with one or two arrays and nothing else can skip the reading of forms: no parameter, one output.
-local function is_plain_operator(schema)
-  return not schema.variadic and #schema.params == 0 and schema.outputs == "output" and #schema.input_names <= 2
+-- How many arrays make a whole call, 1 or 2, or nil: there is no parameter, and one output.
+local function plain_inputs(schema)
+  local plain = not schema.variadic and #schema.params == 0 and schema.outputs == "output" and #schema.input_names <= 2
+  return plain and #schema.input_names or nil
 end
 
 
@@ -224,16 +222,22 @@ end
 -- @tparam table schema
 -- @string func public name, for errors
 function op.maker(schema, func)
-  local quick, nin = is_plain_operator(schema), #schema.input_names
+  local name, book, plain = schema.name, known.book(schema), plain_inputs(schema)
   return function(...)
-    if quick and select("#", ...) == nin and only_arrays(...) then
-      if nin == 1 then
-        return call.unary(schema.name, func, (...))
-      elseif nin == 2 then
-        return call.binary(schema.name, func, ...)
+    local a, b = ...
+    if plain and select("#", ...) == plain and getmetatable(a) == NDArray then
+      if plain == 1 then
+        return call.unary(name, func, a)
+      elseif getmetatable(b) == NDArray then
+        return call.binary(name, func, a, b)
+      end
+    elseif book then
+      local form, out = known.find(book, nil, false, ...)
+      if form then
+        return call.known(form, func, out, ...)
       end
     end
-    return attempt(registry.read_call(schema, func, KIND, plain_context(...)))
+    return attempt(book, KIND, schema, func, ...)
   end
 end
 
@@ -300,13 +304,18 @@ function op.method(key)
     return nil
   end
   local func, whole = "NDArray:" .. key, WHOLE[key] or false
-  local quick = is_plain_operator(schema) and #schema.input_names == 1
+  local name, book, plain = schema.name, known.book(schema), plain_inputs(schema) == 1
   return function(x, ...)
-    if quick and select("#", ...) == 0 then
-      return call.unary(schema.name, func, x)
+    if plain and select("#", ...) == 0 then
+      return call.unary(name, func, x)
+    elseif book and getmetatable(x) == NDArray then
+      local form, out = known.find(book, x, whole, ...)
+      if form then
+        return call.known(form, func, out, x, ...)
+      end
     end
     local kind = { is_input = is_array, input_text = "an NDArray", options = OPTIONS, self = x, whole = whole }
-    return attempt(registry.read_call(schema, func, kind, plain_context(...)))
+    return attempt(book, kind, schema, func, ...)
   end
 end
 
