@@ -32,6 +32,7 @@ struct queue {
   uint64_t submitted, done;                           /* atomic; `submitted` is written under `order` only */
   uint64_t ran;                                       /* the thread's own */
   int sleeping, waiting;                              /* atomic: the thread sleeps; somebody waits for `done` */
+  uint64_t wanted;                                    /* atomic: to get here; written under the lock */
   int64_t held;                                       /* atomic: bytes that only tasks keep alive */
   struct slot slot[RING];
   struct ticket wait[SLOTS][RING];                    /* of all slots: memory that few ever touch */
@@ -73,6 +74,13 @@ bool ticket_past(struct ticket t)
   return !q || __atomic_load_n(&q->done, __ATOMIC_ACQUIRE) >= t.seq;
 }
 
+/* Under the lock: has a waiter still to wait? Says so before it looks, as `pass` counts before it looks. */
+static bool want(struct queue *q, uint64_t seq)
+{
+  STORE(q->wanted, MIN(q->wanted, seq));
+  return LOAD(q->done) < seq;
+}
+
 void ticket_wait(struct ticket t)
 {
   if (ticket_past(t)) return;
@@ -80,7 +88,7 @@ void ticket_wait(struct ticket t)
   for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; pause_a_little()) if (ticket_past(t)) return;
   pthread_mutex_lock(&q->lock);
   __atomic_add_fetch(&q->waiting, 1, __ATOMIC_SEQ_CST);
-  while (LOAD(q->done) < t.seq && !LOAD(closing)) pthread_cond_wait(&q->past, &q->lock);
+  while (want(q, t.seq) && !LOAD(closing)) pthread_cond_wait(&q->past, &q->lock);
   __atomic_sub_fetch(&q->waiting, 1, __ATOMIC_SEQ_CST);
   pthread_mutex_unlock(&q->lock);
 }
@@ -180,8 +188,9 @@ static void pass(struct queue *q, struct slot *s)
   failure_drop(s->failed);
   __atomic_sub_fetch(&q->held, (int64_t)s->task.held, __ATOMIC_RELAXED);
   STORE(q->done, q->done + 1);
-  if (!LOAD(q->waiting)) return;
+  if (!LOAD(q->waiting) || q->done < LOAD(q->wanted)) return;
   pthread_mutex_lock(&q->lock);
+  STORE(q->wanted, UINT64_MAX);                       /* who is not there yet says so again */
   pthread_cond_broadcast(&q->past);
   pthread_mutex_unlock(&q->lock);
 }
@@ -265,6 +274,7 @@ static int make_queue(int device, struct queue **out)
   NEED(q, TY_EMEMORY, "out of memory");
   q->device = slot_device(device_slot(device));
   q->ops = device_ops(device);
+  q->wanted = UINT64_MAX;
   for (int i = 0; i < RING; i++) q->slot[i].wait = &q->wait[0][i];
   pthread_mutex_init(&q->lock, NULL);
   pthread_cond_init(&q->wake, NULL);
@@ -366,11 +376,12 @@ static void note(struct slot *s, const struct task *t, struct ticket own)
   for (int i = 0; i < t->nafter; i++) add_wait(s, own.device, t->after[i]);
 }
 
-/* Which task must pass before one more that holds so many bytes is taken; 0: none. */
+/* Which task must pass before one more that holds so many bytes is taken; 0: none. A full queue is let run half empty:
+** who waits then sleeps once for many tasks. */
 static uint64_t too_much(struct queue *q, size_t held)
 {
   uint64_t done = LOAD(q->done);
-  if (q->submitted - done >= DEEP) return q->submitted - DEEP + 1;
+  if (q->submitted - done >= DEEP) return q->submitted - DEEP / 2;
   int64_t now = __atomic_load_n(&q->held, __ATOMIC_RELAXED);
   return now > 0 && now + (int64_t)held > HELD && q->submitted > done ? done + 1 : 0;
 }

@@ -5,6 +5,9 @@
 ** in W lanes, so that results have the same bits under every instruction set.
 */
 #include "reduce.h"
+#ifdef __AVX512F__
+#include <immintrin.h>
+#endif
 
 enum { W = 16, WIDE = 64 };                           /* lanes of a row; columns that narrow matrices are widened to */
 #ifdef __clang__

@@ -39,6 +39,20 @@ static inline float exp_f32(float x)
   return p * bits_f32((half - 128u + 127u) << 23) * bits_f32((n - half - 128u + 127u) << 23);
 }
 
+/* x <= 0, as in a softmax: one factor, a shorter polynomial (1e-8), and 0 for results that would be denormal. */
+static inline float exp_down_f32(float x)
+{
+  const float round = ROUND_F32 + 127.0f;             /* leaves the result's exponent in the low bits */
+  float t = x < -86.0f ? -86.0f : x;
+  float shifted = t * (float)LOG2E + round, k = shifted - round;
+  float r = (t - k * 0.693359375f) + k * 2.12194440e-4f;
+  float q = 8.363173075e-3f + r * 1.392617612e-3f;
+  q = 0.1666657703f + r * (4.166655466e-2f + r * q);
+  q = 0.5f + r * q;
+  float p = 1.0f + (r + r * r * q), y = p * bits_f32(of_f32(shifted) << 23);
+  return x < -86.0f ? 0.0f : y;
+}
+
 /* e^r - 1 to 1e-11, and 2^k: for float32 results. |x| <= 700. */
 static inline double exp_parts(double x, double *scale)
 {
@@ -104,6 +118,8 @@ static inline double exp_f64(double x)
   double lost, p = exp_wide(x, &lost, &n);
   return scale_by(p, n);
 }
+
+static inline double exp_down_f64(double x) { return exp_f64(x); }
 
 static inline double expm1_wide(double x, double *lost)   /* x in [-80, 709.9] */
 {

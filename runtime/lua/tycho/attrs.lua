@@ -51,7 +51,7 @@ end
 
 
 --- A value as attribute text.
--- @param v number, boolean, text, list of these, `ty.null`, integer cdata, or an object with `attribute_text`
+-- @param v number, boolean, text, list of these, `ty.null`, integer cdata, or an object whose class has `attribute_text`
 -- @string[opt] func public function, for errors
 -- @string[opt] key attribute, for errors
 function attrs.text(v, func, key)
@@ -68,8 +68,8 @@ function attrs.text(v, func, key)
     return (tostring(v):gsub("U?LL$", ""))
   elseif values.is_plain(v) and not values.has_names(v) then
     return list_text(v, func, key)
-  elseif t == "table" and getmetatable(v) and v.attribute_text then
-    return v:attribute_text()
+  elseif t == "table" and type(getmetatable(v)) == "table" and getmetatable(v).attribute_text then
+    return v:attribute_text()                            -- asked of the class: an array has no such member to ask for
   end
   Error.raise{ code = "type", func = func, argument = key, got = Error.kind(v),
     expected = "a number, boolean, text, list of these or ty.null", message = ("bad value of parameter '%s'"):format(key) }

@@ -1,0 +1,132 @@
+-- Calls of operators on arrays: a call like one before is recognised instead of read (`ndarray_known`), and the core
+-- remembers what it came to (`recipe.c`). Neither may show: every form is called again, with other values between.
+local ty = require "tycho"
+local nd = ty.nd
+
+local function list(x) return x:astype("float64"):reshape{-1}:totable() end
+
+-- f(); f() again, twice, are equal
+local function stays(f)
+  local first = list(f())
+  for _ = 1, 2 do assert.same(first, list(f())) end
+  return first
+end
+
+local function code_of(f, ...)
+  local ok, e = pcall(f, ...)
+  assert.is_false(ok)
+  return e.code, (tostring(e):gsub("[^\n]*%.lua:%d+[^\n]*", ""))
+end
+
+describe("a call made again", function()
+  local x = nd.arange{24}:reshape{2, 3, 4}
+  local small = nd.array{{1, -2}, {3, -4}}
+
+  it("has every form", function()
+    local want = stays(function() return nd.sum{data = x, axis = 1} end)
+    assert.same(want, stays(function() return nd.sum{x, axis = 1} end))
+    assert.same(want, stays(function() return nd.sum{x, 1} end))
+    assert.same(want, stays(function() return nd.sum(x, 1) end))
+    assert.same(want, stays(function() return nd.sum(x, {axis = 1}) end))
+    assert.same(want, stays(function() return nd.sum(x, {1}) end))
+    assert.same(want, stays(function() return nd.sum{axis = {1}, data = x} end))
+    assert.same(want, stays(function() return nd.sum{axis = "1", data = x} end))
+    assert.same(want, stays(function() return x:sum{axis = 1} end))
+    assert.same(want, stays(function() return x:sum(1) end))
+    assert.same({0, 1, 2, 3}, stays(function() return nd.slice_axis{x:reshape{-1}, axis = 0, begin = 0, end_ = 4} end))
+    assert.same({0, 1, 2, 3}, stays(function() return nd.slice_axis{x:reshape{-1}, axis = 0, begin = 0, ["end"] = 4} end))
+    assert.same({1, -2, 3, -4, 1, -2, 3, -4}, stays(function() return nd.concat{small, small, dim = 0} end))
+    assert.same({1, -2, 1, -2, 3, -4, 3, -4}, stays(function() return nd.concat(small, small, {dim = 1}) end))
+    assert.same({2, -4, 6, -8}, stays(function() return nd.broadcast_add{rhs = small, lhs = small} end))
+  end)
+
+  it("sees other values, shapes, dtypes and numbers of inputs", function()
+    for _ = 1, 3 do
+      for axis = 0, 2 do
+        assert.same(x.shape[axis + 1], x.size / nd.sum{x, axis = axis}.size)
+        assert.same(276, nd.sum{nd.sum{x, axis = axis}}:asscalar())
+      end
+      for _, dtype in ipairs{"int32", "float64", "float32"} do
+        assert.equal(dtype, nd.sum{data = small:astype(dtype), axis = 0}.dtype)
+      end
+      for n = 1, 4 do
+        local inputs = {dim = 0}
+        for i = 1, n do inputs[i] = small end
+        assert.same({2 * n, 2}, nd.concat(inputs).shape)
+      end
+      assert.same({1, 0, 3, 0}, list(nd.clip{small, a_min = 0, a_max = 9}))
+      assert.same({1, -2, 2, -4}, list(nd.clip(small, -9, 2)))
+      assert.same({true, false}, {nd.sum{x, axis = 0, keepdims = true}.ndim == 3, nd.sum{x, axis = 0, keepdims = false}.ndim == 3})
+    end
+  end)
+
+  it("survives more values than are kept", function()
+    for i = 1, 1500 do
+      assert.equal(math.min(i / 8, 100), nd.clip{nd.array{1e6}, a_min = 0, a_max = math.min(i / 8, 100)}:asscalar())
+    end
+  end)
+
+  it("writes into out, in place too, and says what does not fit", function()
+    local out = nd.zeros{2, 2}
+    for _ = 1, 3 do
+      assert.equal(out, nd.clip{data = small, a_min = 0, a_max = 2, out = out})
+      assert.same({1, 0, 2, 0}, list(out))
+      local y = small:copy()
+      nd.softmax{data = y, axis = 1, out = y}
+      assert.is_near(1 / (1 + math.exp(-3)), y[{0, 0}]:asscalar(), 1e-6)
+      nd.transpose{data = y, out = y}                    -- may not work in place: a copy goes between
+      assert.is_near(1 / (1 + math.exp(3)), y[{1, 0}]:asscalar(), 1e-6)
+      assert.equal("shape", (code_of(nd.clip, {data = small, a_min = 0, a_max = 2, out = nd.zeros{3}})))
+      assert.equal("dtype", (code_of(nd.clip, {data = small, a_min = 0, a_max = 2, out = nd.zeros({2, 2}, {dtype = "int32"})})))
+    end
+  end)
+
+  it("makes its mistakes again, in the same words", function()
+    local freed = nd.zeros{2}
+    freed:free()
+    nd.sum{x, axis = 1}
+    local mistakes = {
+      name = {{nd.sum, {x, axes = 1}}, {nd.sum, {x, data = x}}, {nd.clip, {x, 0, 1, a_min = 0}}},
+      type = {{nd.sum, {data = 5}}, {nd.sum, {x, axis = {x}}}, {nd.concat, {x, axis = {}, data = x}}},
+      value = {{nd.sum, {axis = 1}}, {nd.broadcast_add, {lhs = x}}, {nd.sum, {x, axis = 7}}, {nd.clip, {x, a_min = 0}}},
+      state = {{nd.sum, {freed, axis = 0}}},
+      device = {{nd.broadcast_add, {x, x:as_in_context(ty.cpu(1))}}},
+    }
+    for code, calls in pairs(mistakes) do
+      for _, c in ipairs(calls) do
+        local got, text = code_of(c[1], c[2])
+        assert.equal(code, got, text)
+        for _ = 1, 2 do assert.same({got, text}, {code_of(c[1], c[2])}) end
+      end
+    end
+  end)
+
+  it("draws anew, and measures contents anew", function()
+    local a, b = nd.random.uniform{shape = {8}}, nd.random.uniform{shape = {8}}
+    assert.are_not.same(list(a), list(b))
+    local data = nd.array{1, 2, 3}
+    for _ = 1, 2 do
+      assert.same({2}, list(nd.contrib.boolean_mask(data, nd.array{0, 1, 0})))
+      assert.same({1, 3}, list(nd.contrib.boolean_mask(data, nd.array{1, 0, 1})))
+    end
+  end)
+
+  it("keeps states apart that it changes", function()
+    local w, mean, var = nd.ones{3}, nd.zeros{3}, nd.zeros{3}
+    for i = 1, 3 do
+      nd.adam_update{weight = w, grad = nd.ones{3}, mean = mean, var = var, out = w, lr = 0.1 * i, beta1 = 0.5}
+    end
+    assert.is_near(1 - 0.5 ^ 3, mean[{0}]:asscalar(), 1e-6)
+    assert.is_near(1 - 0.999 ^ 3, var[{0}]:asscalar(), 1e-6)
+  end)
+
+  it("holds no array", function()
+    collectgarbage() collectgarbage()
+    ty.waitall()
+    local before = ty.live().tensors
+    for _ = 1, 3 do nd.sum{data = nd.ones{5, 5}, axis = 0, out = nd.zeros{5}} end
+    ty.waitall()
+    collectgarbage() collectgarbage()
+    assert.is_true(ty.live().tensors <= before)
+  end)
+end)
