@@ -87,7 +87,7 @@ describe("a call made again", function()
     nd.sum{x, axis = 1}
     local mistakes = {
       name = {{nd.sum, {x, axes = 1}}, {nd.sum, {x, data = x}}, {nd.clip, {x, 0, 1, a_min = 0}}},
-      type = {{nd.sum, {data = 5}}, {nd.sum, {x, axis = {x}}}, {nd.concat, {x, axis = {}, data = x}}},
+      type = {{nd.sum, {data = 5}}, {nd.sum, {x, axis = {x}}}, {nd.concat, {x, dim = 0, data = x}}},
       value = {{nd.sum, {axis = 1}}, {nd.broadcast_add, {lhs = x}}, {nd.sum, {x, axis = 7}}, {nd.clip, {x, a_min = 0}}},
       state = {{nd.sum, {freed, axis = 0}}},
       device = {{nd.broadcast_add, {x, x:as_in_context(ty.cpu(1))}}},
