@@ -28,6 +28,7 @@ struct storage {
   void    *owner;
 };
 int  storage_new(int device, size_t bytes, struct storage **out);          /* uninitialised, 64-byte aligned */
+int  storage_zeros(int device, size_t bytes, struct storage **out);        /* on a CPU */
 int  storage_wrap(int device, void *data, size_t bytes, void (*release)(void *, void *), void *owner,
                   struct storage **out);
 struct storage *storage_keep(struct storage *s);
@@ -88,6 +89,8 @@ struct device_ops {
   int   (*enter)(int device);                         /* first thing on the queue's thread; may be NULL */
   int   (*finish)(int device);                        /* waits for what tasks have started; NULL: run waits itself */
   void *(*alloc)(int device, size_t bytes);           /* 64-byte aligned */
+  size_t  blank;                                      /* so many bytes and more come from alloc as zeros; 0: none do */
+  void  (*clear)(void *data, size_t bytes);           /* zeros, in a block of alloc's; only where there is storage_zeros */
   void  (*release)(int device, void *data, size_t bytes);
   int   (*copy)(int dst_device, void *dst, int src_device, const void *src, size_t bytes);
   int   (*convert)(int device, void *dst, int dst_type, const void *src, int src_type, int64_t n);

@@ -60,8 +60,8 @@ static int infer_simple(struct simple *s, const ty_want *want, int n, bool all_f
 
 int tensor_zeros(const ty_desc *d, ty_tensor **out)
 {
+  if (device_kind(d->device) != TY_GPU) return tensor_new_zeros(d, out);
   TRY(ty_tensor_new(d, out));
-  if (d->device < TY_GPU || d->device >= TY_PINNED) { memset(tensor_at(*out), 0, desc_bytes(d)); return TY_OK; }
   void *zero = mem_new(desc_bytes(d));
   int code = zero ? ty_tensor_write(*out, zero, desc_bytes(d)) : TY_EMEMORY;
   mem_free(zero);

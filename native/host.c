@@ -1,6 +1,7 @@
 /* host.c - the CPU as a kind of device: its memory, copies and growing ranges.
 **
-** Blocks of 4 MB and more lie on 2 MB boundaries and ask for huge pages: a first touch then costs one fault per 2 MB.
+** Blocks of 1 MB and more are mapped by the system, which makes them zeros when they are first touched. Those of 4 MB and
+** more lie on 2 MB boundaries and ask for huge pages: a first touch then costs one fault per 2 MB.
 ** A range reserves address space for all the memory there is, and makes pages usable as it grows, so it stays where it
 ** is. Where address space is limited (ulimit -v) nothing is reserved and a range that grows moves.
 */
@@ -12,6 +13,11 @@
 #include "parallel.h"
 #include "tensor.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+enum { MAPPED = 0 };                                  /* it watches blocks of the heap only */
+#else
+enum { MAPPED = 1 << 20 };
+#endif
 enum { HUGE_PAGE = 2 << 20, LARGE = 4 << 20, COPY_GRAIN = 1 << 18 };
 
 static int64_t physical(int device)
@@ -31,16 +37,47 @@ static int open_cpu(int device) { return TY_OK; }
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
+static void *map(size_t bytes, int access)
+{
+  void *p = mmap(NULL, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return p == MAP_FAILED ? NULL : p;
+}
+
+/* On a boundary of 2 MB: what lies before and behind goes back. */
+static char *map_aligned(size_t bytes, int access)
+{
+  char *p = map(bytes + HUGE_PAGE, access);
+  if (!p) return NULL;
+  char *base = (char *)align_up((uintptr_t)p, HUGE_PAGE);
+  if (base > p) munmap(p, (size_t)(base - p));
+  munmap(base + bytes, (size_t)(p + HUGE_PAGE - base));
+  return base;
+}
+
 static void *alloc(int device, size_t bytes)
 {
   void *p = NULL;
-  size_t align = bytes >= LARGE ? HUGE_PAGE : bytes >= 16 * PAGE ? PAGE : ALIGN;
-  if (posix_memalign(&p, align, bytes)) return NULL;
-  if (bytes >= LARGE) madvise(p, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+  size_t align = bytes >= 16 * PAGE ? PAGE : ALIGN, whole = align_up(bytes, PAGE);
+  if (!MAPPED || bytes < MAPPED) return posix_memalign(&p, align, bytes) ? NULL : p;
+  if (bytes < LARGE) return map(whole, PROT_READ | PROT_WRITE);
+  p = map_aligned(whole, PROT_READ | PROT_WRITE);
+  if (p) madvise(p, whole / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
   return p;
 }
 
-static void release(int device, void *data, size_t bytes) { free(data); }
+static void release(int device, void *data, size_t bytes)
+{
+  if (!MAPPED || bytes < MAPPED) free(data);
+  else munmap(data, align_up(bytes, PAGE));
+}
+
+/* Pages that are given back come again as zeros, and cost nothing until they are touched. */
+static void clear(void *data, size_t bytes)
+{
+  size_t pages = MAPPED && bytes >= MAPPED ? bytes / PAGE * PAGE : 0;
+  if (pages && madvise(data, pages, MADV_DONTNEED)) pages = 0;
+  memset((char *)data + pages, 0, bytes - pages);
+}
 
 struct bytes { char *dst; const char *src; };
 
@@ -67,12 +104,6 @@ static int convert_here(int device, void *dst, int dst_type, const void *src, in
 
 /* -- ranges ------------------------------------------------------------------------------------ */
 
-static void *map(size_t bytes, int access)
-{
-  void *p = mmap(NULL, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return p == MAP_FAILED ? NULL : p;
-}
-
 /* Address space for one range: twice the machine's memory, less where that is refused. */
 static size_t wanted(size_t bytes)
 {
@@ -90,11 +121,8 @@ static size_t wanted(size_t bytes)
 static bool reserve(struct range *r, size_t bytes)
 {
   for (size_t n = wanted(bytes); n >= bytes && n >= (size_t)64 << 20; n /= 2) {
-    char *p = map(n + HUGE_PAGE, PROT_NONE);
-    if (!p) continue;
-    char *base = (char *)align_up((uintptr_t)p, HUGE_PAGE);
-    if (base > p) munmap(p, (size_t)(base - p));
-    munmap(base + n, (size_t)(p + HUGE_PAGE - base));
+    char *base = map_aligned(n, PROT_NONE);
+    if (!base) continue;
     madvise(base, n, MADV_DONTDUMP);
     madvise(base, n, MADV_HUGEPAGE);
     r->base = base;
@@ -158,6 +186,8 @@ const struct device_ops cpu_ops = {
   .count      = count,
   .open       = open_cpu,
   .alloc      = alloc,
+  .blank      = MAPPED,
+  .clear      = clear,
   .release    = release,
   .copy       = copy,
   .convert    = convert_here,

@@ -129,7 +129,8 @@ static void *take_kept(struct account *a, int class, size_t size)
   return NULL;
 }
 
-static int block_new(int device, size_t bytes, void **out)
+/* blank: the bytes are zeros. */
+static int block_new(int device, size_t bytes, void **out, bool *blank)
 {
   size_t size;
   int class = class_of(bytes, &size);
@@ -139,6 +140,7 @@ static int block_new(int device, size_t bytes, void **out)
   pthread_mutex_lock(&a->lock);
   const struct device_ops *ops = device_ops(device);
   void *p = take_kept(a, class, size);
+  *blank = !p && ops->blank && size >= ops->blank;
   int code = p ? TY_OK : admit(a, device, size);
   if (!p && !code) p = ops->alloc(device, size);
   if (!p && !code) {
@@ -196,14 +198,28 @@ int storage_wrap(int device, void *data, size_t bytes, void (*release)(void *, v
   return TY_OK;
 }
 
-int storage_new(int device, size_t bytes, struct storage **out)
+static int storage_make(int device, size_t bytes, struct storage **out, bool *blank)
 {
   void *p = NULL;
   TRY(device_open(device));
-  TRY(block_new(device, bytes, &p));
+  TRY(block_new(device, bytes, &p, blank));
   int code = storage_wrap(device, p, bytes, give_back, NULL, out);
   if (code) block_free(device, p, bytes);
   return code;
+}
+
+int storage_new(int device, size_t bytes, struct storage **out)
+{
+  bool blank;
+  return storage_make(device, bytes, out, &blank);
+}
+
+int storage_zeros(int device, size_t bytes, struct storage **out)
+{
+  bool blank;
+  TRY(storage_make(device, bytes, out, &blank));
+  if (!blank) device_ops(device)->clear((*out)->data, bytes);
+  return TY_OK;
 }
 
 struct storage *storage_keep(struct storage *s)

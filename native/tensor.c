@@ -95,16 +95,23 @@ int tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **o
   return TY_OK;
 }
 
-int ty_tensor_new(const ty_desc *d, ty_tensor **out)
+static int tensor_in(const ty_desc *d, int (*make)(int, size_t, struct storage **), ty_tensor **out)
 {
-  NEED(d && out, TY_ETYPE, "ty_tensor_new: the descriptor or the result's place is missing");
   TRY(check_desc(d));
   struct storage *s;
-  TRY(storage_new(d->device, desc_bytes(d), &s));
+  TRY(make(d->device, desc_bytes(d), &s));
   int code = tensor_on(d, s, 0, out);
   storage_free(s);
   return code;
 }
+
+int ty_tensor_new(const ty_desc *d, ty_tensor **out)
+{
+  NEED(d && out, TY_ETYPE, "ty_tensor_new: the descriptor or the result's place is missing");
+  return tensor_in(d, storage_new, out);
+}
+
+int tensor_new_zeros(const ty_desc *d, ty_tensor **out) { return tensor_in(d, storage_zeros, out); }
 
 int ty_tensor_wrap(const ty_desc *d, void *data, ty_tensor **out)
 {

@@ -11,6 +11,7 @@ struct ty_tensor {
 };
 static inline void *tensor_at(const ty_tensor *t) { return (char *)t->storage->data + t->offset; }
 int     tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **out);   /* keeps s */
+int     tensor_new_zeros(const ty_desc *d, ty_tensor **out);                 /* on a CPU; large ones are touched at first use */
 size_t  dtype_size(int dtype);                        /* bytes of an element; 0 for TY_NODTYPE */
 const char *dtype_name(int dtype);                    /* "float32"; "unknown" */
 int     dtype_parse(const char *name, int *dtype);    /* TY_EDTYPE */

@@ -521,7 +521,8 @@ local function wrapper(tensor, candidates)
       return x
     end
   end
-  return arrays.borrow(tensor)
+  C.ty_tensor_keep(tensor)
+  return arrays.own(tensor)                              -- its bytes are news to the collector
 end
 
 
