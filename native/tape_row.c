@@ -13,17 +13,20 @@ enum { MOST = 6, KEY = 256, BUCKETS = 1024 };         /* inputs of a row; bytes 
 
 /* -- text ------------------------------------------------------------------------------------------------ */
 
-static bool uses_letter(const char *formula, char letter)
-{
-  for (const char *s = formula; s && *s; s++) {
-    bool inside = s > formula && (strchr("$_", s[-1]) || (s[-1] >= 'a' && s[-1] <= 'z') || (s[-1] >= '0' && s[-1] <= '9'));
-    bool longer = (s[1] >= 'a' && s[1] <= 'z') || s[1] == '_' || (s[1] >= '0' && s[1] <= '9');
-    if (*s == letter && !inside && !longer) return true;
-  }
-  return false;
-}
-
 enum { READ_G = 1 << 6, READ_Y = 1 << 7 };            /* bits 0 .. 5: inputs */
+
+static bool in_word(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
+
+/* The letters that stand alone in a formula: neither in a word nor behind a $. */
+static int letters_of(const char *formula)
+{
+  int mask = 0;
+  for (const char *s = formula; s && *s; s++) {
+    if (in_word(s[1]) || (s > formula && (in_word(s[-1]) || s[-1] == '$'))) continue;
+    mask |= *s >= 'a' && *s < 'a' + MOST ? 1 << (*s - 'a') : *s == 'g' ? READ_G : *s == 'y' ? READ_Y : 0;
+  }
+  return mask;
+}
 
 /* "g0 i0 i2 o0": interned, one text per set of letters. */
 static const char *reads_text(int mask)
@@ -53,12 +56,7 @@ const char *row_reads(const struct op *op)
 {
   int mask = 0;
   if (!op->row || !has_gradient(op)) return NULL;
-  for (int k = 0; k < MOST; k++) {
-    const char *f = op->row->grad[k];
-    for (int v = 0; v < MOST; v++) if (uses_letter(f, (char)('a' + v))) mask |= 1 << v;
-    if (uses_letter(f, 'g')) mask |= READ_G;
-    if (uses_letter(f, 'y')) mask |= READ_Y;
-  }
+  for (int k = 0; k < MOST; k++) mask |= letters_of(op->row->grad[k]);
   return reads_text(mask);
 }
 
