@@ -54,11 +54,13 @@ static char *map_aligned(size_t bytes, int access)
   return base;
 }
 
+static bool is_mapped(size_t bytes) { return MAPPED > 0 && bytes >= MAPPED; }
+
 static void *alloc(int device, size_t bytes)
 {
   void *p = NULL;
   size_t align = bytes >= 16 * PAGE ? PAGE : ALIGN, whole = align_up(bytes, PAGE);
-  if (!MAPPED || bytes < MAPPED) return posix_memalign(&p, align, bytes) ? NULL : p;
+  if (!is_mapped(bytes)) return posix_memalign(&p, align, bytes) ? NULL : p;
   if (bytes < LARGE) return map(whole, PROT_READ | PROT_WRITE);
   p = map_aligned(whole, PROT_READ | PROT_WRITE);
   if (p) madvise(p, whole / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
@@ -67,14 +69,14 @@ static void *alloc(int device, size_t bytes)
 
 static void release(int device, void *data, size_t bytes)
 {
-  if (!MAPPED || bytes < MAPPED) free(data);
-  else munmap(data, align_up(bytes, PAGE));
+  if (is_mapped(bytes)) munmap(data, align_up(bytes, PAGE));
+  else free(data);
 }
 
 /* Pages that are given back come again as zeros, and cost nothing until they are touched. */
 static void clear(void *data, size_t bytes)
 {
-  size_t pages = MAPPED && bytes >= MAPPED ? bytes / PAGE * PAGE : 0;
+  size_t pages = is_mapped(bytes) ? bytes / PAGE * PAGE : 0;
   if (pages && madvise(data, pages, MADV_DONTNEED)) pages = 0;
   memset((char *)data + pages, 0, bytes - pages);
 }

@@ -24,7 +24,7 @@ local getmetatable, next, select, type = getmetatable, next, select, type
 local known = {}
 
 local MOST = 512                                         -- nodes of a tree; then it is grown anew
-local MOST_INPUTS = 64
+local MOST_INPUTS = 60                                   -- `call.put_input` has room for 64
 local OUT = true
 
 
