@@ -6,6 +6,7 @@
 ** blocks are transposed through small square tiles of whole cache lines, so that both sides are touched a line at a
 ** time.
 */
+#include "bypass.h"
 #include "move.h"
 
 /* elements of a unit; side of a transposed block; bytes; bytes */
@@ -170,12 +171,13 @@ void move_run(const struct move *m, void *dst, const void *src, size_t size)
 /* -- plain bytes --------------------------------------------------------------------------------------------------- */
 
 enum { PIECE = 1 << 18 };
-struct bytes { char *dst; const char *src; };
+struct bytes { char *dst; const char *src; bool past; };
 
 static void copy_body(int64_t begin, int64_t end, void *context)
 {
   const struct bytes *b = context;
-  memcpy(b->dst + begin, b->src + begin, (size_t)(end - begin));
+  if (b->past) bypass_copy(b->dst + begin, b->src + begin, (size_t)(end - begin));
+  else memcpy(b->dst + begin, b->src + begin, (size_t)(end - begin));
 }
 
 static void zero_body(int64_t begin, int64_t end, void *context)
@@ -186,13 +188,13 @@ static void zero_body(int64_t begin, int64_t end, void *context)
 
 void move_bytes(void *dst, const void *src, size_t bytes)
 {
-  struct bytes b = { dst, src };
+  struct bytes b = { dst, src, bypass_pays(bytes) };
   if (dst != src) parallel((int64_t)bytes, PIECE, copy_body, &b);
 }
 
 void move_zero(void *dst, size_t bytes)
 {
-  struct bytes b = { dst, NULL };
+  struct bytes b = { dst, NULL, false };
   parallel((int64_t)bytes, PIECE, zero_body, &b);
 }
 

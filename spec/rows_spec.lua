@@ -59,6 +59,24 @@ describe("a sum", function()
   end)
 end)
 
+describe("a copy", function()
+  it("of more than the caches hold is exact, on any boundary", function()
+    local n = 2 ^ 24 + 13
+    local x, y = nd.random.uniform{shape = {n}, dtype = "float32"}, nd.zeros{n}
+    x:copyto(y)
+    assert.equal(0, (x - y):abs():max():asscalar())
+    assert.equal(0, (x - nd.identity(x)):abs():max():asscalar())
+    for _, at in ipairs{{1, 2}, {3, 0}, {0, 5}} do
+      local part = n - 6
+      y[":"] = 7
+      x[{ty.slice(at[1], at[1] + part)}]:copyto(y[{ty.slice(at[2], at[2] + part)}])
+      local want = x[{ty.slice(at[1], at[1] + part)}]
+      assert.equal(0, (want - y[{ty.slice(at[2], at[2] + part)}]):abs():max():asscalar())
+      assert.equal(7, y[{at[2] + part}]:asscalar())
+    end
+  end)
+end)
+
 describe("a softmax", function()
   local function check(name, x, options)
     local wide, what = x:astype("float64"), ("%s of %s"):format(name, table.concat(x.shape, " x "))
