@@ -134,6 +134,7 @@ describe("numbers that nothing can hold are refused:", function()
     _zeros_without_dtype = {{shape = {1}, dtype = 65537}, {shape = {1}, dtype = 8}},
     _contrib_DeformablePSROIPooling = {{IMAGE, region(nd.array{0}), pooled_size = 1, spatial_scale = 1, output_dim = 1, group_size = 1,
       no_trans = true, sample_per_part = 2147483647}},
+    _contrib_ROIAlign = {{IMAGE, region(nd.array{0}), pooled_size = {1, 1}, spatial_scale = 1, sample_ratio = 65537}},
     tile = {{nd.ones{4, 3}, reps = {3, 2 ^ 62}}},
     Pooling = {{IMAGE, kernel = {2, 2}, pad = {2 ^ 62, 0}}},
     col2im = {{nd.ones{1, 8, 9}, kernel = {2, 2}, output_size = {4, 2 ^ 62}}},

@@ -15,7 +15,8 @@ struct align_param { struct dims pooled_size; double spatial_scale; int64_t rati
   "bins of a region: height, width", NULL, SIZES_RANGE }
 #define SCALE { "spatial_scale", P_FLOAT, offsetof(struct align_param, spatial_scale), NULL, \
                 "pixels of data per unit of the regions", NULL, "[0,1]" }
-#define RATIO(name) { name, P_INT, offsetof(struct align_param, ratio), "-1", "samples per side of a bin; 0 and below: by its size" }
+#define RATIO(name) { name, P_INT, offsetof(struct align_param, ratio), "-1", \
+  "samples per side of a bin; 0 and below: by its size", NULL, "[-2147483648,1024]" }
 static const struct param align_params[] = {
   POOLED, SCALE, RATIO("sample_ratio"),
   { "position_sensitive", P_BOOL, offsetof(struct align_param, position_sensitive), "0", "each bin reads channels of its own" },
