@@ -11,11 +11,12 @@ terminal.__index = terminal
 local PATIENCE, STEP, LIMIT = 300, 0.05, 60               -- steps before giving up; seconds of a step, of a session
 
 --- Starts a command under `script`, which gives it a terminal and writes down what it shows. The shell between them
--- (always sh, whatever the user's is) outlives a Ctrl-C, which the terminal sends to it too, and reports the status.
+-- (always sh, whatever the user's is) outlives a Ctrl-C, which the terminal sends to it too, and reports the status. Keys
+-- for a program that has ended already go nowhere: cat takes them, else they would end who types.
 function terminal.open(command, environment)
   local log = os.tmpname()
   local inner = ("trap : INT; stty cols 400 rows 40; %s %s; echo \"status=$?\""):format(environment or "", command)
-  local script = ("SHELL=/bin/sh timeout -k 1 %d script -qfec '%s' %s >/dev/null 2>&1"):format(LIMIT, (inner:gsub("'", "'\\''")), log)
+  local script = ("SHELL=/bin/sh timeout -k 1 %d script -qfec '%s' %s >/dev/null 2>&1; exec cat >/dev/null"):format(LIMIT, (inner:gsub("'", "'\\''")), log)
   local keys = assert(io.popen(script, "w"))
   keys:setvbuf("no")
   return setmetatable({ keys = keys, log = log, place = 1 }, terminal)
