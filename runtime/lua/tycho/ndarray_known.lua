@@ -197,6 +197,8 @@ jit.off(agrees)
 -- @tparam table book
 -- @tparam table c the call that was read (registry.lua), inputs in place
 -- @tparam {string,...} flat attributes, names and texts by turns
+-- @tparam NDArray first as for `find`
+-- @tparam boolean whole as for `find`
 -- @param ... as for `find`
 function known.file(book, c, flat, first, whole, ...)
   if book.size > MOST then
