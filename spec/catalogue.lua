@@ -9,7 +9,7 @@ local function words(text)
 end
 
 return {
-  left_out = {"_CustomFunction", ""},                     -- a function of autograd's, whose tape there is none of: see Custom
+  left_out = {"_CustomFunction", ""},                     -- the user's own function, forward and backward: a name of Custom here
   words[[
     Activation BatchNorm BlockGrad CTCLoss Cast Concat Convolution Crop Custom Deconvolution Dropout Embedding Flatten
     FullyConnected IdentityAttachKLSparseReg InstanceNorm L2Normalization LRN LeakyReLU LinearRegressionOutput

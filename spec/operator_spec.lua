@@ -85,6 +85,17 @@ describe("an operator in Lua", function()
     assert.same({ 3 }, e.aux_dict.a_count:totable())
   end)
 
+  it("has the reference's name for a user's own function as well", function()
+    local y = ty.nd._CustomFunction{ ty.nd.array{ -2, 3 }, op_type = "spec_split" }
+    assert.same({ 2, 3 }, y[1]:totable())
+    assert.same({ -1, 1 }, y[2]:totable())
+    local exe = ty.sym._CustomFunction{ V("data"), op_type = "spec_split", name = "own" }[1]:simple_bind{ ctx = ty.cpu(), data = { 2 } }
+    ty.nd.array{ -2, 3 }:copyto(exe.arg_dict.data)
+    exe:forward(true)
+    exe:backward(ty.nd.array{ 5, 7 })
+    assert.same({ -5, 7 }, exe.grad_dict.data:totable())
+  end)
+
   it("goes backward twice after one forward", function()
     local e = (affine(V("x"), { scale = 2 }) * V("w")):simple_bind{ ctx = ty.cpu(), x = { 1, 2 } }
     e.arg_dict.x[":"], e.arg_dict.w[":"], e.arg_dict.a_bias[":"] = 3, 5, 0
