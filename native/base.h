@@ -44,6 +44,11 @@ int   fail_memory(const char *place, size_t wanted, int64_t used, int64_t cached
 char *mem_text(const char *s);                        /* a copy */
 #define NEW(T) ((T *)mem_new(sizeof(T)))
 #define NEWS(T, n) ((T *)mem_new(sizeof(T) * (size_t)((n) > 0 ? (n) : 1)))
+static inline int64_t size_times(int64_t a, int64_t b)      /* of sizes; INT64_MAX, which no shape takes, when it overflows */
+{
+  int64_t n;
+  return __builtin_mul_overflow(a, b, &n) ? INT64_MAX : n;
+}
 static inline size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 
 /* An arena gives many small blocks that are freed together. Zero-initialised = empty. */

@@ -39,7 +39,7 @@ void   depth_data(const struct window *w, const void *dy, const void *weight, vo
 void   depth_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add);
 
 /* The same in plain loops. */
-void   convolve_plain(const struct window *w, const void *x, const void *weight, const void *bias, void *y);
+void   convolve_plain(const struct window *w, const void *x, const void *weight, const void *bias, void *y, bool add);
 void   convolve_plain_data(const struct window *w, const void *dy, const void *weight, void *dx, bool add);
 void   convolve_plain_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add);
 void   im2col(const struct window *w, const void *x, void *columns, bool add);         /* (N, C * taps, positions) */

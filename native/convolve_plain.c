@@ -69,13 +69,13 @@ static void add_weight(const struct term *t, void *context)
 
 static void clear(int dtype, void *p, int64_t n) { memset(p, 0, (size_t)n * dtype_size(dtype)); }
 
-void convolve_plain(const struct window *w, const void *x, const void *weight, const void *bias, void *y)
+void convolve_plain(const struct window *w, const void *x, const void *weight, const void *bias, void *y, bool add)
 {
   struct plain p = { w->dtype, x, weight, NULL, y };
   const int64_t out = window_out(w), filters = w->groups * w->filters;
-  clear(w->dtype, y, w->n * filters * out);
+  if (!add) clear(w->dtype, y, w->n * filters * out);
   for (int64_t i = 0; bias && i < w->n * filters * out; i++)
-    put(w->dtype, y, i, get(w->dtype, bias, i / out % filters), false);
+    put(w->dtype, y, i, get(w->dtype, bias, i / out % filters), add);
   visit_all(w, add_forward, &p);
 }
 

@@ -59,15 +59,15 @@ struct job {
 enum { CACHE = 512 * 1024 };                          /* bytes of panels that a chunk goes through again and again */
 
 /* Halves chunks until there are enough of them, or they are as small as they may be. Packing is repeated in every
-** chunk of rows, so these stay high then. */
+** chunk of rows, so these stay high then; a side read in place wants long pieces of its rows. */
 static int64_t cut(struct job *j)
 {
   const struct gemm_type *t = j->t;
   int64_t strips = (j->g.m + t->mr - 1) / t->mr, panels = (j->g.n + t->nr - 1) / t->nr;
   int64_t s = strips, p = MAX(1, MIN(panels, CACHE / (MIN(j->g.k, t->kc) * t->nr * (int64_t)j->size)));
-  int64_t least = j->pack ? 96 / t->mr : 1;
+  int64_t least = j->pack ? 96 / t->mr : 1, enough = j->g.full ? 8 : 32;
   while ((double)(s * t->mr) * (double)(p * t->nr) * (double)j->g.k > 2 * GEMM_WORK) {
-    if ((strips + s - 1) / s * ((panels + p - 1) / p) >= 32) break;
+    if ((strips + s - 1) / s * ((panels + p - 1) / p) >= enough) break;
     if (s > least && (s * t->mr > p * t->nr || p == 1)) s = (s + 1) / 2;
     else if (p > 1) p = (p + 1) / 2;
     else break;

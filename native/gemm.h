@@ -29,6 +29,7 @@ int    gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t
 struct gemm_kept { uint64_t version; const void *of; void *packed; size_t bytes; };
 const void *gemm_keep(struct gemm_kept *s, const struct arr *weight, bool tb, int64_t n, int64_t k, int64_t ldb);
 void  *gemm_kept_room(struct gemm_kept *s, const struct arr *weight, size_t bytes, bool *fresh);
+size_t gemm_kept_bytes(const struct call *c);         /* state and done of a kernel that keeps one weight */
 void   gemm_kept_done(void *state);
 const char *gemm_refuse(const struct call *c);        /* TYCHO_DISABLE=gemm: the plain loops behind are taken */
 

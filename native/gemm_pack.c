@@ -78,6 +78,8 @@ const void *gemm_keep(struct gemm_kept *s, const struct arr *weight, bool tb, in
   return packed;
 }
 
+size_t gemm_kept_bytes(const struct call *c) { return sizeof(struct gemm_kept); }
+
 void gemm_kept_done(void *state)
 {
   struct gemm_kept *s = state;

@@ -54,6 +54,9 @@ int shape_is(struct infer *s, ty_desc *slot, int ndim, const int64_t *dim)
   if (ndim <= 0) return TY_OK;
   if (ndim > TY_MAXDIM) return infer_fail(s, TY_ESHAPE, slot, "%d dimensions; at most %d are possible", ndim, TY_MAXDIM);
   memcpy(want.dim, dim, sizeof *dim * (size_t)ndim);
+  for (int i = 0; i < ndim; i++)
+    if (dim[i] > TENSOR_BYTES_MAX)
+      return infer_fail(s, TY_ESHAPE, slot, "%lld elements along axis %d; no machine holds them", (long long)dim[i], i);
   if (slot->ndim && slot->ndim != ndim) return conflict(s, slot, &want);
   for (int i = 0; slot->ndim && i < ndim; i++)
     if (slot->dim[i] && dim[i] && slot->dim[i] != dim[i]) return conflict(s, slot, &want);

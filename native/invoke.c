@@ -81,6 +81,7 @@ const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *
   v->kernel_scratch = k->scratch ? align_up(k->scratch(&c), ALIGN) : 0;
   v->scratch = v->kernel_scratch;
   if (half) v->scratch += converted_bytes(v->call.in, v->half_in, c.nin) + converted_bytes(v->call.out, v->half_out, c.nout);
+  if (v->scratch >> 56) return "it needs more scratch than a machine holds";
   v->state = k->state ? k->state(&c) : 0;
   return NULL;
 }

@@ -244,20 +244,52 @@ static int cut_segments(struct program *p)
   return TY_OK;
 }
 
+/* -- state: steps that pack one bound array alike keep one copy -------------------------------------------------- */
+
+static bool packs_alike(const struct program *p, const struct step *a, const struct step *b)
+{
+  const struct kernel *k = a->v.kernel;
+  return k == b->v.kernel && a->device == b->device &&
+         desc_same_shape(&p->s.desc[a->in[k->packs - 1]], &p->s.desc[b->in[k->packs - 1]]);
+}
+
+static int find_keepers(struct program *p)
+{
+  int *first = NEWS(int, 2 * p->s.g->nvalue);         /* per root, forward and backward: the first step that packs it, + 1 */
+  NEED(first, TY_EMEMORY, "out of memory: states");
+  for (int t = 0; t < p->n; t++) {
+    struct step *st = &p->step[t];
+    if (st->kind != STEP_NODE || !st->v.kernel || !st->v.kernel->packs) continue;
+    int root = p->value[st->in[st->v.kernel->packs - 1]].root, *at = &first[2 * root + st->v.backward];
+    if (p->value[root].kind != V_OUTER || p->value[root].first >= 0) continue;  /* the program writes it */
+    if (!*at) *at = t + 1;
+    else if (packs_alike(p, &p->step[*at - 1], st)) st->keeper = *at - 1, p->step[*at - 1].lends = true;
+  }
+  mem_free(first);
+  return TY_OK;
+}
+
+static int give_state(struct program *p, struct step *st)
+{
+  if (!st->v.state) return TY_OK;
+  if (st->keeper >= 0) { st->v.call.state = p->step[st->keeper].state; return TY_OK; }
+  if (st->v.kernel->flags & K_REUSED && !st->lends) return TY_OK;
+  st->state = st->v.call.state = mem_new(st->v.state);
+  return st->state ? TY_OK : TY_EMEMORY;
+}
+
 int lower_program(struct program *p)
 {
   int *reg = NEWS(int, p->s.g->nvalue), code = TY_OK;
   NEED(reg, TY_EMEMORY, "out of memory: tapes");
+  code = find_keepers(p);
   for (int v = 0; v < p->s.g->nvalue; v++) reg[v] = -1;
   for (int t = 0; t < p->n && !code; t++) {
     struct step *st = &p->step[t];
     if (st->kind == STEP_TAPE) code = build_tape(p, st, reg);
     else if (st->kind == STEP_ADD) code = build_addition(p, st);
     else if (st->kind == STEP_NODE && st->act_node >= 0 && !st->v.call.act) code = build_activation(p, st);
-    if (!code && st->v.state) {
-      st->state = st->v.call.state = mem_new(st->v.state);
-      if (!st->state) code = TY_EMEMORY;
-    }
+    if (!code) code = give_state(p, st);
   }
   mem_free(reg);
   TRY(code);

@@ -136,7 +136,7 @@ static bool read_int(const char **s, int64_t *out)
   if (d >= -9.2e18 && d <= 9.2e18 && (double)v != d) v = (int64_t)d;
   if (d != floor(d) || !(d >= -9.3e18 && d <= 9.3e18)) return false;
   *s = *end == 'L' ? end + 1 : end;
-  *out = v;
+  *out = MAX(v, NONE + 1);                            /* no number is None */
   return true;
 }
 
@@ -258,7 +258,7 @@ static bool in_range(const struct param *p, const void *field)
   if (!p->range) return true;
   if (p->type != P_SHAPE) return number_in(p->range, p->type == P_FLOAT ? *(const double *)field : (double)*(const int64_t *)field);
   const struct dims *d = field;
-  for (int64_t i = 0; i < d->n; i++) if (d->d[i] != NONE && !number_in(p->range, (double)d->d[i])) return false;
+  for (int64_t i = 0; i < d->n; i++) if (!number_in(p->range, (double)d->d[i])) return false;
   return true;
 }
 

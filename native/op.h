@@ -95,8 +95,17 @@ struct call {
   uint32_t    add;                                    /* bit k: out[k] += result (only if the kernel's `add` has the bit) */
   int         act;                                    /* ACT_*: applied to out[0]; its gradient to in[0] backward (only if K_ACT) */
 };
+static inline bool in_blocks(const struct call *c)    /* any operand */
+{
+  for (int i = 0; i < c->nin; i++) if (c->in[i].block) return true;
+  for (int i = 0; i < c->nout; i++) if (c->out[i].block) return true;
+  return false;
+}
 enum { K_ACT = 1,                                     /* can apply call.act */
-       K_ALIKE = 2 };                                 /* `blocks`: all in blocks, or none */
+       K_ALIKE = 2,                                   /* `blocks`: all in blocks, or none */
+       K_JOIN = 4,                                    /* backward: behind its own inputs come pairs like inputs 0 and 1, with any number
+                                                         of rows; the sums out[1] and on are over these too (join.c) */
+       K_REUSED = 8 };                                /* `packs`: a state only where several steps share it */
 #define IN_BLOCKS(in, out) ((uint32_t)(in) | (uint32_t)(out) << 16)
 #define T(dtype) (1u << (dtype))
 enum { T_FLOAT = 1 << TY_F32 | 1 << TY_F64, T_ANY = ~0u >> 1,
@@ -114,6 +123,8 @@ struct kernel {                                       /* candidates stand in ord
   uint32_t     flags;                                 /* K_* */
   uint32_t     blocks;                                /* IN_BLOCKS(1 << i, 1 << o): operands that may have their channels in
                                                          blocks; bit 15 stands for all from 15 on */
+  int          packs;                                 /* > 0: the state is nothing but input packs - 1, packed; steps that read one bound
+                                                         array share it */
 };
 
 /* -- the operator --------------------------------------------------------------------------- */

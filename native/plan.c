@@ -16,6 +16,21 @@ int program_slot(const struct program *p, int device)
 
 static int64_t value_bytes(const struct source *s, int v) { return (int64_t)align_up(desc_bytes(&s->desc[v]), ALIGN); }
 
+/* A node's output that no machine holds is refused before its bytes are summed up. */
+static int check_sizes(const struct source *s)
+{
+  for (int i = 0; i < s->g->n; i++) {
+    const struct node *n = &s->g->node[i];
+    for (int k = 0; n->op && k < n->nout; k++) {
+      int code = desc_check_size(&s->desc[n->first + k]);
+      if (!code) continue;
+      fail_node(n->op->name, n->name, n->where);
+      return code;
+    }
+  }
+  return TY_OK;
+}
+
 /* -- what has bytes ------------------------------------------------------------------------------------------- */
 
 struct marks { uint8_t *used, *outside; };            /* per value: somebody reads it; somebody beyond its tape does */
@@ -309,6 +324,7 @@ int plan_values(struct program *p)
   struct marks m;
   p->value = arena_new(&p->arena, sizeof *p->value * (size_t)(p->s.g->nvalue + 1));
   NEED(p->value, TY_EMEMORY, "out of memory: plan");
+  TRY(check_sizes(&p->s));
   TRY(mark_values(p, &m));
   find_roots(p, &m);
   TRY(list_steps(p, &m));

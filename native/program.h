@@ -4,6 +4,7 @@
 **   fuse      which element-wise nodes form one tape; which activation goes into a product's epilogue
 **   schedule  the steps in order: nodes that are alive, groups at their last member, copies into bound arrays
 **   plan      (first half) which values have bytes, what each step reads and writes
+**   join      which products that end in one sum are done as one
 **   layout    which values keep their channels in blocks
 **   select    (lower.c) the kernel of each step, its scratch and state
 **   plan      lifetimes, results in the place of dying inputs, offsets
@@ -50,7 +51,9 @@ struct step {
   struct tape *tape; struct tape_loop loop; void **operand; int *tape_value, ntape;
   void *copy_from, *copy_to;                          /* STEP_COPY */
   size_t scratch; int64_t scratch_at;                 /* scratch_at: offset in the pool */
-  void *state;
+  void *state;                                        /* its own; v.call.state may be another step's */
+  int keeper;                                         /* the step whose state it shares, -1 */
+  bool lends;
   int64_t ns;                                         /* of its last timed run */
   char *why;                                          /* candidates that refused */
 };
@@ -99,6 +102,7 @@ bool element_wise(const struct source *s, int node);   /* it runs as part of a t
 const char *formula_of(const struct node *n, int out); /* of a row's output or gradient, of a small sum; NULL: none */
 int  fuse_program(struct program *p);
 int  schedule_program(struct program *p);
+int  join_program(struct program *p);
 int  layout_program(struct program *p);
 int  step_call(struct program *p, struct step *st);                           /* v.call without pointers, from what is known */
 int  select_program(struct program *p);

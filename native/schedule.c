@@ -121,7 +121,8 @@ static struct step *add_step(struct build *b, int kind, int node, int device)
   struct program *p = b->p;
   if (p->n == b->cap) return NULL;
   struct step *st = &p->step[p->n++];
-  *st = (struct step){ .kind = kind, .node = node, .device = device, .act_node = -1, .outer = -1, .scratch_at = -1, .guard = -1 };
+  *st = (struct step){ .kind = kind, .node = node, .device = device, .act_node = -1, .outer = -1, .scratch_at = -1, .guard = -1,
+      .keeper = -1 };
   int guard = node >= 0 ? p->s.g->node[node].guard - 1 : -1;
   if (guard >= 0 && p->s.device[guard] == device) st->guard = p->s.g->node[guard].first;
   return st;

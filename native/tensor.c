@@ -56,6 +56,13 @@ size_t desc_bytes(const ty_desc *d)
   return __builtin_mul_overflow((size_t)desc_count(d), dtype_size(d->dtype), &n) ? SIZE_MAX : n;
 }
 
+int desc_check_size(const ty_desc *d)
+{
+  char shape[200];
+  NEED(desc_bytes(d) <= (size_t)TENSOR_BYTES_MAX, TY_ESHAPE, "a tensor of shape %s is too large", text_shape(d, shape, sizeof shape));
+  return TY_OK;
+}
+
 bool desc_known(const ty_desc *d)
 {
   if (d->ndim <= 0) return false;
@@ -76,8 +83,7 @@ static int check_desc(const ty_desc *d)
   NEED(d->ndim <= TY_MAXDIM, TY_ESHAPE, "a tensor has at most %d dimensions, not %d", TY_MAXDIM, d->ndim);
   NEED(desc_known(d), TY_ESHAPE, "a tensor cannot have shape %s: every dimension must be known and positive",
        text_shape(d, shape, sizeof shape));
-  NEED(desc_bytes(d) < SIZE_MAX / 2, TY_ESHAPE, "a tensor of shape %s is too large", text_shape(d, shape, sizeof shape));
-  return TY_OK;
+  return desc_check_size(d);
 }
 
 /* -- making and freeing ------------------------------------------------------------------------ */

@@ -17,7 +17,9 @@ const char *dtype_name(int dtype);                    /* "float32"; "unknown" */
 int     dtype_parse(const char *name, int *dtype);    /* TY_EDTYPE */
 bool    dtype_float(int dtype);                       /* float32 float64 float16 bfloat16 */
 int64_t desc_count(const ty_desc *d);                 /* elements; 0 while anything is unknown */
+#define TENSOR_BYTES_MAX ((int64_t)1 << 47)           /* what a process can address: sums of sizes below it do not overflow */
 size_t  desc_bytes(const ty_desc *d);
+int     desc_check_size(const ty_desc *d);               /* TY_ESHAPE: more bytes than a machine has addresses */
 bool    desc_known(const ty_desc *d);                 /* every dim known */
 bool    desc_same_shape(const ty_desc *a, const ty_desc *b);
 /* Converts n elements between dtypes as C casts do (NaN or overflow -> INT_MIN for int32; float -> uint8 wraps);

@@ -12,11 +12,11 @@ local common = require "common"
 local images = require "images"
 
 local parser = common.parser("Trains a network that squeezes images into a few numbers and draws them again.")
-parser:option("--code", "numbers that an image is squeezed into"):convert(tonumber):default("16")
+common.number(parser, "--code", "numbers that an image is squeezed into", 16)
 parser:option("--data", "folder with MNIST's idx files, plain or gz; default: digits drawn here")
-parser:option("--train", "images to train on"):convert(tonumber):default("6000")
-parser:option("--test", "images to test on"):convert(tonumber):default("1000")
-parser:option("--show", "images to print beside their copies"):convert(tonumber):default("3")
+common.number(parser, "--train", "images to train on", 6000)
+common.number(parser, "--test", "images to test on", 1000)
+common.number(parser, "--show", "images to print beside their copies", 3)
 common.training(parser, {epochs = 12, batch = 100, rate = 0.002})
 local options = common.parse(parser, {train = 3000, test = 500, epochs = 8, batch = 50})
 

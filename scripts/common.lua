@@ -31,6 +31,15 @@ function common.parser(description)
   return argparse(arg[0]:match("[^/]*$"), description)
 end
 
+--- Adds an option that is a number.
+-- @param parser of argparse
+-- @string name
+-- @string description
+-- @param default a number, or the text that the help shows for it
+function common.number(parser, name, description, default)
+  parser:option(name, description):convert(tonumber):default(tostring(default))
+end
+
 --- Adds `--plot`, `--log` and `--quick` to a parser.
 -- @param parser of argparse
 -- @return parser
@@ -45,13 +54,13 @@ end
 -- @param parser of argparse
 -- @tparam table defaults epochs, batch, rate; momentum or nil
 function common.training(parser, defaults)
-  parser:option("--epochs", "passes over the training data"):convert(tonumber):default(tostring(defaults.epochs))
-  parser:option("--batch", "samples of a step"):convert(tonumber):default(tostring(defaults.batch))
-  parser:option("--rate", "learning rate"):convert(tonumber):default(tostring(defaults.rate))
+  common.number(parser, "--epochs", "passes over the training data", defaults.epochs)
+  common.number(parser, "--batch", "samples of a step", defaults.batch)
+  common.number(parser, "--rate", "learning rate", defaults.rate)
   if defaults.momentum then
-    parser:option("--momentum", "share of the last step that goes on"):convert(tonumber):default(tostring(defaults.momentum))
+    common.number(parser, "--momentum", "share of the last step that goes on", defaults.momentum)
   end
-  parser:option("--seed", "of weights, drawn data and shuffling"):convert(tonumber):default("1")
+  common.number(parser, "--seed", "of weights, drawn data and shuffling", 1)
   parser:option("--checkpoint", "prefix of files to keep the training in after each epoch")
   parser:flag("--resume", "go on from the checkpoint, bit by bit as if there had been no pause")
   return common.options(parser)

@@ -7,6 +7,7 @@
 --     write(first_word, 50, temperature, function(word) ... return go_on end)
 
 local ty = require "tycho"
+local common = require "common"
 
 local language_model = {}
 
@@ -14,11 +15,11 @@ local language_model = {}
 -- @param parser of argparse
 -- @tparam table defaults hidden, embed
 function language_model.options(parser, defaults)
-  parser:option("--layers", "LSTM layers"):convert(tonumber):default("2")
-  parser:option("--hidden", "units of a layer"):convert(tonumber):default(tostring(defaults.hidden))
-  parser:option("--embed", "size of the vector of a word or character"):convert(tonumber):default(tostring(defaults.embed))
-  parser:option("--dropout", "share of the outputs between layers that training drops"):convert(tonumber):default("0")
-  parser:option("--temperature", "of writing; below 1: likelier ones"):convert(tonumber):default("0.7")
+  common.number(parser, "--layers", "LSTM layers", 2)
+  common.number(parser, "--hidden", "units of a layer", defaults.hidden)
+  common.number(parser, "--embed", "size of the vector of a word or character", defaults.embed)
+  common.number(parser, "--dropout", "share of the outputs between layers that training drops", 0)
+  common.number(parser, "--temperature", "of writing; below 1: likelier ones", 0.7)
 end
 
 --- A stack of LSTM cells, l0_ at the bottom.

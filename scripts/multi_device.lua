@@ -17,11 +17,11 @@ local networks = require "networks"
 
 local parser = common.parser("Trains on two devices, by data and by model, and compares with one.")
 parser:option("--devices", "where to train; the first is also the one to compare with"):default("cpu(0) cpu(1)")
-parser:option("--images", "digits to draw"):convert(tonumber):default("2000")
-parser:option("--epochs", "passes over them"):convert(tonumber):default("2")
-parser:option("--batch", "samples of a step, over all devices"):convert(tonumber):default("200")
-parser:option("--steps", "steps of the LSTM"):convert(tonumber):default("240")
-parser:option("--seed", "of weights and data"):convert(tonumber):default("1")
+common.number(parser, "--images", "digits to draw", 2000)
+common.number(parser, "--epochs", "passes over them", 2)
+common.number(parser, "--batch", "samples of a step, over all devices", 200)
+common.number(parser, "--steps", "steps of the LSTM", 240)
+common.number(parser, "--seed", "of weights and data", 1)
 common.options(parser)
 local options = common.parse(parser, {images = 1200, steps = 140})
 

@@ -16,8 +16,8 @@ local saved = require "saved"
 local parser = common.parser("Says what a saved network sees in images.")
 saved.options(parser)
 parser:option("--file", "JPEG or PNG file, may be given several times"):count("*")
-parser:option("--images", "images to draw or to take from a folder"):convert(tonumber):default("10")
-parser:option("--top", "guesses to print"):convert(tonumber):default("3")
+common.number(parser, "--images", "images to draw or to take from a folder", 10)
+common.number(parser, "--top", "guesses to print", 3)
 parser:flag("--quick", "few images")
 local options = common.parse(parser, {images = 5})
 

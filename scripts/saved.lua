@@ -7,6 +7,7 @@
 -- Without a checkpoint a small network is trained on digits first, so that the scripts run anywhere.
 
 local ty = require "tycho"
+local common = require "common"
 local digits = require "digits"
 local networks = require "networks"
 
@@ -18,8 +19,8 @@ function saved.options(parser)
   parser:argument("epoch", "epoch of the checkpoint; default: the last one"):args("?"):convert(tonumber)
   parser:option("--data", "folder with idx files or CIFAR-10's binary files; default: images drawn here")
   parser:option("--shape", "channels,height,width of an image, for a network that does not say")
-  parser:option("--batch", "images of a step"):convert(tonumber):default("100")
-  parser:option("--seed", "of drawn images"):convert(tonumber):default("7")
+  common.number(parser, "--batch", "images of a step", 100)
+  common.number(parser, "--seed", "of drawn images", 7)
 end
 
 local function exists(path)

@@ -14,7 +14,7 @@ local saved = require "saved"
 
 local parser = common.parser("Measures a saved network on images with known labels.")
 saved.options(parser)
-parser:option("--images", "images to draw, or the most to take from a folder"):convert(tonumber):default("10000")
+common.number(parser, "--images", "images to draw, or the most to take from a folder", 10000)
 parser:flag("--quick", "few images")
 local options = common.parse(parser, {images = 500})
 

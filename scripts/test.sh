@@ -1,12 +1,15 @@
 #!/bin/sh
 # Runs C test programs, then the specs, and closes with one line of counts.
 #   sh scripts/test.sh program ... [-- words for busted]
+# Without words for busted every spec file is a run of its own, as many at a time as there are cores (four at most:
+# each has a thread for every core), the longest first.
 # Called by `make test`, which sets the environment: TYCHO_LIB, TYCHO_PROGRAM, and SANITIZER, a library that an
 # interpreter must load before one that was compiled with it. A program or run that prints no counts has crashed.
 
 passed=0 failed=0 skipped=0
-log=$(mktemp) || exit 1
-trap 'rm -f "$log"' EXIT
+logs=$(mktemp -d) || exit 1
+log=$logs/one
+trap 'rm -rf "$logs"' EXIT
 
 # count STATUS NAME: adds the last line of counts in the log
 count() {
@@ -29,9 +32,23 @@ run() {
   name=$1
   shift
   { "$@" 2>&1; echo "$?" > "$log.status"; } | tee "$log" | grep -vE '^[0-9]+ passed, '
-  status=$(cat "$log.status")
-  rm -f "$log.status"
-  count "$status" "$name"
+  count "$(cat "$log.status")" "$name"
+}
+
+busted="env ${SANITIZER:+LD_PRELOAD=$SANITIZER ASAN_OPTIONS=detect_leaks=0} busted"
+
+jobs=$(nproc 2>/dev/null || echo 1)
+[ "$jobs" -le 4 ] || jobs=4
+
+# all_specs: each file with its output in a file, shown when it is complete
+all_specs() {
+  ls spec/variants_spec.lua spec/vectors_spec.lua spec/scripts_spec.lua spec/*_spec.lua | awk '!seen[$0]++' |
+    LOGS=$logs BUSTED=$busted xargs -P "$jobs" -n 1 sh -c '
+      log=$LOGS/$(basename "$0")
+      $BUSTED "$0" < /dev/null > "$log" 2>&1
+      echo "$?" > "$log.status"
+      grep -vE "^[0-9]+ passed, " "$log"; :'
+  for log in "$logs"/*_spec.lua; do count "$(cat "$log.status")" "$(basename "$log")"; done
 }
 
 specs=
@@ -42,7 +59,7 @@ while [ $# -gt 0 ]; do
   esac
 done
 if [ -n "$specs" ]; then
-  run busted env ${SANITIZER:+LD_PRELOAD="$SANITIZER" ASAN_OPTIONS=detect_leaks=0} busted "$@"
+  if [ $# -gt 0 ]; then run busted $busted "$@"; else all_specs; fi
 fi
 echo "$passed passed, $failed failed, $skipped skipped"
 [ "$failed" -eq 0 ]

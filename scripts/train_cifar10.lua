@@ -15,11 +15,11 @@ local networks = require "networks"
 local pictures = require "pictures"
 
 local parser = common.parser("Trains a residual network on small coloured images.")
-parser:option("--depth", "layers of the ResNet: 20, 56, 110 or another 6 n + 2"):convert(tonumber):default("20")
+common.number(parser, "--depth", "layers of the ResNet: 20, 56, 110 or another 6 n + 2", 20)
 parser:option("--data", "folder with CIFAR-10's binary files, or with train.rec and test.rec; default: pictures drawn here")
-parser:option("--train", "pictures to draw for training"):convert(tonumber):default("2000")
-parser:option("--test", "pictures to draw for the test"):convert(tonumber):default("500")
-parser:option("--wd", "weight decay"):convert(tonumber):default("0.0001")
+common.number(parser, "--train", "pictures to draw for training", 2000)
+common.number(parser, "--test", "pictures to draw for the test", 500)
+common.number(parser, "--wd", "weight decay", 0.0001)
 parser:option("--drops", "epochs after which the rate falls tenfold, as 80,120; default: half and three quarters of all")
 parser:option("--gpus", "GPUs to train on, as 0,1; default: the CPU")
 common.training(parser, {epochs = 5, batch = 50, rate = 0.1, momentum = 0.9})

@@ -15,8 +15,8 @@ local networks = require "networks"
 local parser = common.parser("Trains a network on images of digits.")
 parser:option("--network", "lenet (convolutions) or mlp (128-64-10)"):choices{"lenet", "mlp"}:default("lenet")
 parser:option("--data", "folder with MNIST's idx files, plain or gz; default: digits drawn here")
-parser:option("--train", "images to train on; the next ones test"):convert(tonumber):default("8000")
-parser:option("--test", "images to test on"):convert(tonumber):default("2000")
+common.number(parser, "--train", "images to train on; the next ones test", 8000)
+common.number(parser, "--test", "images to test on", 2000)
 common.training(parser, {epochs = 4, batch = 100, rate = 0.1, momentum = 0.9})
 local options = common.parse(parser, {network = "mlp", train = 2000, test = 500})
 

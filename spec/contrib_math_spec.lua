@@ -1,18 +1,9 @@
 -- Attention, resizing, Fourier transforms, sketches, bent convolutions, Hawkes processes, comparison: known values and refusals.
 local ty = require "tycho"
+local noise = require("spec.support.arrays").noise
 require "spec.helper"
 
 local nd, sym, contrib = ty.nd, ty.sym, ty.nd.contrib
-
-local function noise(shape, seed, dtype)
-  local x = nd.zeros(shape, {dtype = dtype or "float64"})
-  local p, n = x:data(), seed or 7
-  for i = 0, x.size - 1 do
-    n = (n * 16807) % 2147483647
-    p[i] = n / 1073741823 - 1
-  end
-  return x, p
-end
 
 local function refused(code, words, f, ...)
   local e = assert.raises(code, f, ...)

@@ -1,5 +1,6 @@
 -- NaN in one element of an input or of a head gradient, for every line of spec/cases.lua: every result that depends on the
 -- element must be NaN, and where operators are element-wise no other may be. The table below says who passes over NaN, and why.
+local attrs = require "tycho.attrs"
 local ty = require "tycho"
 local cases = require "spec.cases"
 local trials = require "spec.support.trials"
@@ -32,13 +33,6 @@ local function numbers(arrays)
   return t
 end
 
-local function sorted(t)
-  local keys = {}
-  for k in pairs(t) do keys[#keys + 1] = k end
-  table.sort(keys)
-  return keys
-end
-
 -- f's results with x[i] as it is, a little larger, and NaN
 local function three(f, x, i)
   local was = x:data()[i]
@@ -60,7 +54,7 @@ end
 
 local function check_inputs(line, case, exe, random)
   local passes = PASSES[line[1]] or {}
-  for _, variable in ipairs(sorted(case.arrays)) do
+  for _, variable in ipairs(attrs.keys(case.arrays)) do
     local x = case.arrays[variable]
     if not case.fixed[variable] and not passes["*"] and not passes[variable:sub(4)] then
       must_spread(variable:sub(4), three(function() return numbers(exe:forward{is_train = true}) end, x, random(0, x.size - 1)))
@@ -71,7 +65,7 @@ end
 local function check_heads(case, exe, grads, random)
   exe:forward{is_train = true}
   local heads, list = trials.heads(exe, random), {}
-  for _, variable in ipairs(sorted(grads)) do if not case.fixed[variable] then list[#list + 1] = grads[variable] end end
+  for _, variable in ipairs(attrs.keys(grads)) do if not case.fixed[variable] then list[#list + 1] = grads[variable] end end
   for k, h in ipairs(heads) do
     must_spread("head gradient " .. k, three(function()
       exe:backward(heads)
@@ -87,7 +81,7 @@ local function is_row(name)
 end
 
 local function check_others(case, exe, random)
-  local x = case.arrays[sorted(case.arrays)[1]]
+  local x = case.arrays[attrs.keys(case.arrays)[1]]
   local i = random(0, x.size - 1)
   local clean, _, sick = three(function() return numbers(exe:forward{is_train = true}) end, x, i)
   for k, v in ipairs(clean) do

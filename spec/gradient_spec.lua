@@ -90,12 +90,6 @@ end
 
 describe("gradients agree with differences:", function()
   for i, case in ipairs(cases) do
-    it(("%s (line %d of the table)"):format(case[1], i), function()
-      local random, sizes = trials.random(1000 + i), {trials.least, trials.most}
-      for k = 1, TRIALS do                                -- the first two at the ends of what shapes there are
-        local ok, e = pcall(trial, case, random, sizes[k])
-        if not ok then error(("trial %d: %s"):format(k, tostring(e)), 0) end
-      end
-    end)
+    it(("%s (line %d of the table)"):format(case[1], i), function() trials.several(case, 1000 + i, TRIALS, trial) end)
   end
 end)

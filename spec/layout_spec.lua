@@ -127,6 +127,21 @@ describe("channels in blocks", function()
     end
   end)
 
+  it("are not kept where an axis goes: another one holds the channels then", function()
+    local function squeezed(axis, n)
+      return function(x)
+        local s, list = sym.SliceChannel{data = conv(x, 32, 3, 1, "p"), num_outputs = n, axis = axis, squeeze_axis = true}, {}
+        for k = 1, n do
+          list[k] = sym.Convolution{data = s[k], num_filter = 32, kernel = {3}}
+        end
+        return sym.add_n(list)
+      end
+    end
+    PARTS.channels, PARTS.images = squeezed(1, 32), squeezed(0, 2)
+    compare("channels", 2, 32, "write", true)
+    compare("images", 2, 32, "write", true)
+  end)
+
   it("are used where a convolution and its neighbours take them, and are shown", function()
     if not blocks_here() then
       pending("no library that computes in blocks")

@@ -1,20 +1,10 @@
 -- Operators of linear algebra: known values, identities on random stacks, gradients through symmetric matrices, refusals.
 local ty = require "tycho"
+local noise = require("spec.support.arrays").noise
 require "spec.helper"
 
 local nd, sym, linalg = ty.nd, ty.sym, ty.nd.linalg
 local V = sym.Variable
-
--- numbers from -1 to 1, the same in every run
-local function noise(shape, seed)
-  local x = nd.zeros(shape, {dtype = "float64"})
-  local p, n = x:data(), seed or 1
-  for i = 0, x.size - 1 do
-    n = (n * 16807) % 2147483647
-    p[i] = n / 1073741823 - 1
-  end
-  return x, p
-end
 
 local function double(t) return nd.array(t, {dtype = "float64"}) end
 

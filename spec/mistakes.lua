@@ -49,6 +49,25 @@ mistake("shape of the wrong kind", function() fc():infer_shape{data = "2x4"} end
 mistake("names and places mixed", function() fc():infer_shape{{2, 4}, data = {2, 4}} end)
 mistake("dtypes that do not fit", function() (V"a" + V"b"):infer_type{a = "float32", b = "int32"} end)
 mistake("reshape to another count", function() sym.Reshape{V"x", shape = {5, 5}}:simple_bind{ctx = ty.cpu(), x = {2, 3}} end)
+mistake("index that is far away", function()
+  sym._split_v2{V"x", indices = {"-9223372036854775808", 1}, axis = 0, name = "cut"}:simple_bind{ctx = ty.cpu(), x = {4}}
+end)
+mistake("slice that is far away", function()
+  sym.slice_axis{V"x", axis = 0, begin = -4, ["end"] = "9223372036854775807", name = "cut"}:simple_bind{ctx = ty.cpu(), x = {4}}
+end)
+mistake("diagonal that is far away", function() sym.diag{V"x", k = "9223372036854775807", name = "diag"} end)
+mistake("window without end", function()
+  sym.im2col{V"x", kernel = {2, 2}, name = "unfold"}:infer_shape{x = {1, 1, 2 ^ 62, 2 ^ 62}}
+end)
+mistake("size that is None", function()
+  sym.col2im{V"x", kernel = {3, 1}, output_size = "(None, 3)", name = "fold"}
+end)
+mistake("array that no machine holds", function()
+  sym._eye{N = "4611686018427387904", dtype = "int8", k = 1, name = "eye"}:simple_bind{ctx = ty.cpu()}
+end)
+mistake("value that no machine holds", function()
+  sym.sum{sym.broadcast_to{V"x", shape = {2 ^ 31, 2 ^ 31}, name = "wide"}}:simple_bind{ctx = ty.cpu(), x = {1, 1}, dry_run = true}
+end)
 mistake("axis out of range", function() sym.softmax{V"x", axis = 3, name = "soft"}:simple_bind{ctx = ty.cpu(), x = {2, 3}} end)
 mistake("Concat of unequal shapes", function() sym.Concat{V"a", V"b", name = "cat"}:infer_shape{a = {2, 3}, b = {3, 3}} end)
 mistake("kernel larger than the image", function()

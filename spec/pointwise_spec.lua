@@ -1,18 +1,13 @@
 -- Element-wise operators against the formulas of spec/cases_pointwise.lua: at numbers, zeros, infinities and NaN, in all
 -- floating types, between neighbours that are fused with them, and in integer types.
+local attrs = require "tycho.attrs"
 local ty = require "tycho"
+local arrays = require "spec.support.arrays"
 local cases = require "spec.cases_pointwise"
 require "spec.helper"
 
 local BOUNDS = {float64 = 1e-12, float32 = 1e-6, float16 = 2e-3, bfloat16 = 1e-2}
 local LARGEST = {float64 = 1e300, float32 = 1e38, float16 = 65504, bfloat16 = 1e38}
-
-local function numbers(x)
-  x = x:astype("float64")
-  local p, t = x:data(), {}
-  for i = 1, x.size do t[i] = p[i - 1] end
-  return t
-end
 
 local function agrees(want, got, dtype)
   if want ~= want then return got ~= got end
@@ -40,7 +35,7 @@ local function evaluations(name, params, inputs)
     options[k], spec.args["x" .. k] = ty.sym.negative{ty.sym.negative{ty.sym.Variable("x" .. k)}}, x
   end
   local fused = ty.sym.negative{ty.sym.negative{ty.sym[name](options)}}:bind(spec):forward()[1]
-  return {numbers(alone), numbers(fused)}
+  return {arrays.list(alone), arrays.list(fused)}
 end
 
 local function in_all_types(name, params, columns, wants)
@@ -57,13 +52,6 @@ local function in_all_types(name, params, columns, wants)
   end
 end
 
-local function sorted(t)
-  local keys = {}
-  for k in pairs(t) do keys[#keys + 1] = k end
-  table.sort(keys)
-  return keys
-end
-
 local function squares()
   local a, b = {}, {}
   for _, x in ipairs(cases.grid) do
@@ -73,14 +61,14 @@ local function squares()
 end
 
 describe("element-wise operators at numbers, infinities and NaN:", function()
-  for _, name in ipairs(sorted(cases.unary)) do
+  for _, name in ipairs(attrs.keys(cases.unary)) do
     it(name, function()
       local wants = {}
       for i, a in ipairs(cases.grid) do wants[i] = cases.unary[name](a) end
       in_all_types(name, cases.params[name], {cases.grid}, wants)
     end)
   end
-  for _, name in ipairs(sorted(cases.binary)) do
+  for _, name in ipairs(attrs.keys(cases.binary)) do
     it(name, function()
       local a, b = squares()
       local wants = {}
@@ -88,7 +76,7 @@ describe("element-wise operators at numbers, infinities and NaN:", function()
       in_all_types(name, nil, {a, b}, wants)
     end)
   end
-  for _, name in ipairs(sorted(cases.scalar)) do
+  for _, name in ipairs(attrs.keys(cases.scalar)) do
     it(name, function()
       for _, s in ipairs(cases.grid) do
         local wants = {}
@@ -117,7 +105,7 @@ end
 local function stored(v, dtype) return dtype == "uint8" and v % 256 or v end
 
 local function check_whole(name, dtype, a, f, arguments)
-  local got = numbers(ty.nd[name](arguments))
+  local got = arrays.list(ty.nd[name](arguments))
   for i in ipairs(a) do
     assert.equal(stored(f(i), dtype), got[i], ("%s in %s, element %d"):format(name, dtype, i))
   end

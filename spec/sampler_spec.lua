@@ -85,6 +85,16 @@ describe("random numbers follow their law:", function()
   end
 end)
 
+describe("counts whose rate lies beyond all numbers", function()
+  it("are no endless search", function()
+    ty.random.seed(1)
+    local rate = ty.nd.random_generalized_negative_binomial{mu = 1e30, alpha = 1e308, shape = {8}}:totable()
+    for _, x in ipairs(rate) do assert.truthy(x >= 0) end
+    local failures = ty.nd.random_negative_binomial{k = 3, p = 1e-320, shape = {8}, dtype = "float64"}:totable()
+    for _, x in ipairs(failures) do assert.equal(math.huge, x) end
+  end)
+end)
+
 describe("random numbers in half types", function()
   for _, name in ipairs{"uniform", "normal", "gamma", "exponential", "poisson", "negative_binomial", "generalized_negative_binomial"} do
     it(name, function()

@@ -1,18 +1,12 @@
 -- Every line of spec/cases_updates.lua: one step in each floating type, in place, with and without clipping; the weight, the
 -- states and the float32 copy afterwards, NaN in one gradient included, which must not reach another element.
 local ty = require "tycho"
+local arrays = require "spec.support.arrays"
 local cases = require "spec.cases_updates"
 local trials = require "spec.support.trials"
 
 local BOUNDS = {float64 = 1e-6, float32 = 1e-5, float16 = 4e-3, bfloat16 = 3e-2}        -- rates are singles
 local TRIALS = 4
-
-local function numbers(x)
-  x = x:astype("float64")
-  local p, t = x:data(), {}
-  for i = 1, x.size do t[i] = p[i - 1] end
-  return t
-end
 
 local function agree(what, want, got, bound)
   for i, v in ipairs(want) do
@@ -50,7 +44,7 @@ end
 -- what the rule makes of it
 local function expected(line, kind, a, p)
   local known = {}
-  for name, x in pairs(a) do known[name] = numbers(x) end
+  for name, x in pairs(a) do known[name] = arrays.list(x) end
   if kind.mp then
     known.half, known.weight = known.weight, {unpack(known.weight32)}
     line[2](known, p)
@@ -115,9 +109,9 @@ local function trial(line, random, dtype, clip, sick)
   ty.nd[line[1]](options)
   for k, a in ipairs(weights) do
     for name, x in pairs(a) do
-      if name ~= "grad" then agree(dtype .. " " .. name, wants[k][name], numbers(x), BOUNDS[x.dtype]) end
+      if name ~= "grad" then agree(dtype .. " " .. name, wants[k][name], arrays.list(x), BOUNDS[x.dtype]) end
     end
-    if kind.out then agree(dtype .. " output", wants[k].out, numbers(out[k]), BOUNDS[out[k].dtype]) end
+    if kind.out then agree(dtype .. " output", wants[k].out, arrays.list(out[k]), BOUNDS[out[k].dtype]) end
   end
 end
 

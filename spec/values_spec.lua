@@ -2,6 +2,7 @@
 -- the same values in an executor that is fused, plain (a monitor watches), recomputes or shares its memory with another
 -- one, and from arrays without any plan; the other floating types; the smallest and largest shapes.
 local ty = require "tycho"
+local arrays = require "spec.support.arrays"
 local cases = require "spec.cases_values"
 local trials = require "spec.support.trials"
 
@@ -12,16 +13,9 @@ local BOUNDS = {float64 = 1e-9, float32 = 1e-5, float16 = 4e-3, bfloat16 = 3e-2}
 local function base(line) return line.options.dtype or "float64" end
 local function bound_of(line) return line.options.bound or BOUNDS[base(line)] end
 
-local function numbers(x)
-  x = x:astype("float64")
-  local p, t = x:data(), {shape = x.shape}
-  for i = 1, x.size do t[i] = p[i - 1] end
-  return t
-end
-
-local function all_numbers(arrays)
+local function all_numbers(several)
   local t = {}
-  for k, x in pairs(arrays) do t[k] = numbers(x) end
+  for k, x in pairs(several) do t[k] = arrays.list(x) end
   return t
 end
 
@@ -47,7 +41,7 @@ end
 -- inputs as `want` takes them
 local function known(case, dtype)
   local x = {}
-  for key, array in pairs(case.inputs) do x[key] = numbers(array:astype(dtype)) end
+  for key, array in pairs(case.inputs) do x[key] = arrays.list(array:astype(dtype)) end
   return x
 end
 
@@ -103,12 +97,12 @@ local function check_gradients(line, case, random, has_own)
     if has_own then _, own = expected(line, case, all_numbers(heads)) end
     for variable, g in pairs(grads) do
       if not case.fixed[variable] then
-        local want = numbers(g)
+        local want = arrays.list(g)
         for i = 1, #want do
           local added = own and own[variable] and own[variable][i] or 0
           want[i] = req == "null" and start or start + added
         end
-        agree(req .. " gradient of " .. variable, want, numbers(g), bound_of(line))
+        agree(req .. " gradient of " .. variable, want, arrays.list(g), bound_of(line))
       end
     end
   end
@@ -150,12 +144,6 @@ end
 
 describe("values, without derivatives:", function()
   for i, line in ipairs(cases) do
-    it(("%s (line %d of the table)"):format(line[1], i), function()
-      local random, sizes = trials.random(3000 + i), {trials.least, trials.most}
-      for k = 1, TRIALS do                                -- the first two at the ends of what shapes there are
-        local ok, e = pcall(trial, line, random, sizes[k])
-        if not ok then error(("trial %d: %s"):format(k, tostring(e)), 0) end
-      end
-    end)
+    it(("%s (line %d of the table)"):format(line[1], i), function() trials.several(line, 3000 + i, TRIALS, trial) end)
   end
 end)

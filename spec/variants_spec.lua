@@ -1,6 +1,7 @@
 -- Every line of spec/cases.lua in ways that must not change what it computes: inside a network whose programs are fused,
 -- plain (a monitor watches) or recompute; in an executor of its own, one that shares its memory, and without any plan, from
 -- arrays; and in other types than float64.
+local attrs = require "tycho.attrs"
 local ty = require "tycho"
 local arrays = require "spec.support.arrays"
 local cases = require "spec.cases"
@@ -10,17 +11,10 @@ local sym = ty.sym
 local sanitized = (os.getenv("SANITIZER") or "") ~= ""   -- some ten times slower: a trial for each line
 local TRIALS = sanitized and 1 or 4
 
-local function sorted_keys(t)
-  local keys = {}
-  for k in pairs(t) do keys[#keys + 1] = k end
-  table.sort(keys)
-  return keys
-end
-
 -- The operator between element-wise neighbours, which may be fused on both sides, and a concatenation behind it all.
 local function network(case)
   local inputs = {}
-  for _, variable in ipairs(sorted_keys(case.arrays)) do
+  for _, variable in ipairs(attrs.keys(case.arrays)) do
     local v = sym.Variable(variable)
     inputs[variable] = case.fixed[variable] and v or v * 0.75 + v * v * 0.1 - v * 0.05
   end
@@ -54,7 +48,7 @@ local function run(trial, options, heads)
 end
 
 local function must_agree(want, got, bound, what)
-  for _, key in ipairs(sorted_keys(want)) do
+  for _, key in ipairs(attrs.keys(want)) do
     local a, b = want[key], got[key]:astype("float64")
     local scale, p = 1e-3, a:data()
     for i = 0, a.size - 1 do if p[i] == p[i] and math.abs(p[i]) < 1e30 then scale = math.max(scale, math.abs(p[i])) end end
@@ -77,7 +71,7 @@ local function check_ways(line, seed)
   local _, exe = run(trial, {})
   local heads = trials.heads(exe, random)
   local want = run(trial, {}, heads)
-  for _, way in ipairs(sorted_keys(WAYS)) do
+  for _, way in ipairs(attrs.keys(WAYS)) do
     must_agree(want, (run(trial, WAYS[way], heads)), 1e-12, way)
   end
 end
@@ -141,7 +135,7 @@ end
 local function check_types(line, seed)
   local random = trials.random(seed)
   local case = trials.make(line, random)
-  for _, dtype in ipairs(sorted_keys(BOUNDS)) do
+  for _, dtype in ipairs(attrs.keys(BOUNDS)) do
     local trial = rounded(case, dtype)
     local _, exe = run(trial, {})
     local heads = trials.heads(exe, random)

@@ -11,11 +11,9 @@ const char *onednn_winograd_back_refuse(const struct call *c);
 size_t onednn_conv_scratch(const struct call *c);
 size_t onednn_conv_back_scratch(const struct call *c);
 size_t onednn_conv_state(const struct call *c);
-size_t onednn_conv_back_state(const struct call *c);
 int    onednn_conv(struct call *c);
 int    onednn_conv_back(struct call *c);
 void   onednn_conv_done(void *state);
-void   onednn_conv_back_done(void *state);
 
 #define DNNL_CONV \
   { "Winograd", onednn_conv, T(TY_F32), onednn_winograd_refuse, onednn_conv_scratch, onednn_conv_state, \
@@ -23,10 +21,10 @@ void   onednn_conv_back_done(void *state);
   { "oneDNN",   onednn_conv, T(TY_F32), onednn_conv_refuse, onednn_conv_scratch, onednn_conv_state, \
     onednn_conv_done, 0, K_ACT, IN_BLOCKS(1, 1) },
 #define DNNL_CONV_BACK \
-  { "Winograd", onednn_conv_back, T(TY_F32), onednn_winograd_back_refuse, onednn_conv_back_scratch, \
-    onednn_conv_back_state, onednn_conv_back_done, 7, 0, IN_BLOCKS(3, 1) }, \
-  { "oneDNN",   onednn_conv_back, T(TY_F32), onednn_conv_back_refuse, onednn_conv_back_scratch, onednn_conv_back_state, \
-    onednn_conv_back_done, 7, 0, IN_BLOCKS(3, 1) },
+  { "Winograd", onednn_conv_back, T(TY_F32), onednn_winograd_back_refuse, onednn_conv_back_scratch, onednn_conv_state, \
+    onednn_conv_done, 7, 0, IN_BLOCKS(3, 1) }, \
+  { "oneDNN",   onednn_conv_back, T(TY_F32), onednn_conv_back_refuse, onednn_conv_back_scratch, onednn_conv_state, \
+    onednn_conv_done, 7, 0, IN_BLOCKS(3, 1) },
 #else
 #define DNNL_CONV
 #define DNNL_CONV_BACK

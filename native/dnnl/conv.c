@@ -15,24 +15,16 @@
 #include "../rows.h"
 #include "part.h"
 
-struct held { bool asked; struct rooms rooms; };
-struct forward_state { struct gemm_kept own; struct held held; struct part part; };
-struct back_state { struct gemm_kept own; struct held held; struct part data, weight; };
+/* rooms: of the direction, or of both gradients, once asked */
+struct state { struct gemm_kept own; bool asked; struct rooms rooms; struct part part[3]; };
 
-size_t onednn_conv_state(const struct call *c) { return sizeof(struct forward_state); }
-size_t onednn_conv_back_state(const struct call *c) { return sizeof(struct back_state); }
+size_t onednn_conv_state(const struct call *c) { return sizeof(struct state); }
 
 /* -- who wants it -------------------------------------------------------------------------------------------------- */
 
 static double products(const struct window *w)
 {
   return (double)w->n * (double)w->groups * (double)w->filters * (double)window_out(w) * (double)window_depth(w);
-}
-
-static bool in_blocks(const struct call *c)
-{
-  for (int i = 0; i < c->nin; i++) if (c->in[i].block) return true;
-  return c->out[0].block != 0;
 }
 
 static const char *refuse(const struct call *c, const struct window *w)
@@ -68,15 +60,6 @@ static bool winograd_wanted(const struct window *w, int which)
   int64_t least = MIN(w->channels, w->filters), side = MIN(w->out[1], w->out[2]);
   if (products(w) < WINOGRAD_PAYS || w->n * ((w->out[1] + 3) / 4) * ((w->out[2] + 3) / 4) < TILES_PAY) return false;
   return side >= 7 && (which == WEIGHT || least >= 32);
-}
-
-static struct window forward_window(const struct call *c)
-{
-  return conv_window(c->param, &c->in[0].d, &c->in[1].d, &c->out[0].d);
-}
-static struct window backward_window(const struct call *c)
-{
-  return conv_window(c->param, &c->in[1].d, &c->in[2].d, &c->in[0].d);
 }
 
 /* Our own sums are kept for depthwise windows over plain arrays, whose weight is small. */
@@ -133,25 +116,20 @@ static size_t spare_bytes(const struct call *c, const struct window *w)
   return c->add & 1 ? MAX(weight, align_up(desc_bytes(s.x) / (size_t)w->n * (size_t)s.images, ALIGN)) : weight;
 }
 
-static void widen(struct rooms *r, const struct rooms *o)
-{
-  *r = (struct rooms){ MAX(r->x, o->x), MAX(r->y, o->y), MAX(r->w, o->w), MAX(r->pad, o->pad) };
-}
-
 /* Of one direction, or of both gradients. */
 static struct rooms rooms_for(const struct call *c, const struct window *w, bool back)
 {
   struct shape s;
   struct rooms all = { 0 }, r = { 0 };
   if (!back && choose(c, w, FORWARD, &s, &r)) return r;
-  if (back && data_wanted(c) && choose(c, w, DATA, &s, &r)) r.w = 0, widen(&all, &r);         /* packed in the state */
-  if (back && weight_wanted(c, w) && choose(c, w, WEIGHT, &s, &r)) widen(&all, &r);
+  if (back && data_wanted(c) && choose(c, w, DATA, &s, &r)) r.w = 0, rooms_widen(&all, &r);         /* packed in the state */
+  if (back && weight_wanted(c, w) && choose(c, w, WEIGHT, &s, &r)) rooms_widen(&all, &r);
   return all;
 }
 
 size_t onednn_conv_scratch(const struct call *c)
 {
-  struct window w = forward_window(c);
+  struct window w = conv_window_of(c);
   struct rooms r = rooms_for(c, &w, false);
   return MAX(r.x + r.y + r.pad, depth_wanted(&w) ? 0 : convolve_forward_scratch(&w));
 }
@@ -159,7 +137,7 @@ size_t onednn_conv_scratch(const struct call *c)
 /* blocked X, blocked Y, the primitives' own, blocked dW, and a gradient before it is added */
 size_t onednn_conv_back_scratch(const struct call *c)
 {
-  struct window w = backward_window(c);
+  struct window w = conv_window_back(c);
   struct rooms r = rooms_for(c, &w, true);
   size_t most = r.x + r.y + r.pad + (weight_wanted(c, &w) ? r.w : 0) + spare_bytes(c, &w);
   if (in_blocks(c)) return most;
@@ -184,14 +162,14 @@ static bool able(const struct call *c, const struct window *w, int which)
 
 const char *onednn_conv_refuse(const struct call *c)
 {
-  struct window w = forward_window(c);
+  struct window w = conv_window_of(c);
   const char *no = refuse(c, &w);
   return no ? no : able(c, &w, FORWARD) ? NULL : NO_BLOCKS;
 }
 
 const char *onednn_conv_back_refuse(const struct call *c)
 {
-  struct window w = backward_window(c);
+  struct window w = conv_window_back(c);
   if (!data_wanted(c) && !weight_wanted(c, &w)) return "no gradient of a kind that it makes";
   const char *no = refuse(c, &w);
   if (no) return no;
@@ -202,14 +180,14 @@ const char *onednn_conv_back_refuse(const struct call *c)
 
 const char *onednn_winograd_refuse(const struct call *c)
 {
-  struct window w = forward_window(c);
+  struct window w = conv_window_of(c);
   const char *no = onednn_conv_refuse(c);
   return no ? no : winograd_wanted(&w, FORWARD) ? NULL : NO_TILES;
 }
 
 const char *onednn_winograd_back_refuse(const struct call *c)
 {
-  struct window w = backward_window(c);
+  struct window w = conv_window_back(c);
   const char *no = onednn_conv_back_refuse(c);
   if (no) return no;
   bool any = (data_wanted(c) && winograd_wanted(&w, DATA)) || (weight_wanted(c, &w) && winograd_wanted(&w, WEIGHT));
@@ -324,21 +302,21 @@ static void next_piece(struct arrays *a, const struct shape *s)
   a->y += desc_bytes(s->y) / (size_t)s->y->dim[0] * (size_t)s->images;
 }
 
-static const struct rooms *planned(struct held *h, const struct call *c, const struct window *w, bool back)
+static struct blocks planned(struct state *p, const struct call *c, const struct window *w, bool back)
 {
-  if (!h->asked) h->rooms = rooms_for(c, w, back);
-  h->asked = true;
-  return &h->rooms;
+  if (!p->asked) p->rooms = rooms_for(c, w, back);
+  p->asked = true;
+  return blocks_of(&p->rooms, c->tmp);
 }
 
 /* false: nothing is written, or only what our own kernel writes again; but a sum that was begun is lost */
-static bool run_part(struct part *p, struct held *h, struct call *c, const struct window *w, int which, struct arrays a)
+static bool run_part(struct state *p, struct call *c, const struct window *w, int which, struct arrays a)
 {
   struct shape s;
-  struct blocks b = blocks_of(planned(h, c, w, which != FORWARD), c->tmp);
-  if (!ready(p, c, w, which, &b, &a, &s)) return false;
+  struct blocks b = planned(p, c, w, which != FORWARD);
+  if (!ready(&p->part[which], c, w, which, &b, &a, &s)) return false;
   for (int64_t i = 0; i < w->n; i += s.images, next_piece(&a, &s))
-    if (!run_piece(p, &s, &b, &a, false, which == WEIGHT && (a.add || i))) return false;
+    if (!run_piece(&p->part[which], &s, &b, &a, false, which == WEIGHT && (a.add || i))) return false;
   return true;
 }
 
@@ -351,16 +329,16 @@ static bool same_format(const struct part *p, const struct part *q)
 }
 
 /* Both gradients, piece by piece, from one blocked dy. */
-static bool run_both(struct back_state *p, struct call *c, const struct window *w, struct arrays d, struct arrays g)
+static bool run_both(struct state *p, struct call *c, const struct window *w, struct arrays d, struct arrays g)
 {
   struct shape s, t;
-  struct blocks b = blocks_of(planned(&p->held, c, w, true), c->tmp);
-  if (!ready(&p->data, c, w, DATA, &b, &d, &s) || !ready(&p->weight, c, w, WEIGHT, &b, &g, &t) ||
-      s.images != t.images || !same_format(&p->data, &p->weight))
+  struct part *data = &p->part[DATA], *weight = &p->part[WEIGHT];
+  struct blocks b = planned(p, c, w, true);
+  if (!ready(data, c, w, DATA, &b, &d, &s) || !ready(weight, c, w, WEIGHT, &b, &g, &t) || s.images != t.images ||
+      !same_format(data, weight))
     return false;
   for (int64_t i = 0; i < w->n; i += s.images, next_piece(&d, &s), next_piece(&g, &t))
-    if (!run_piece(&p->data, &s, &b, &d, false, false) || !run_piece(&p->weight, &t, &b, &g, true, g.add || i))
-      return false;
+    if (!run_piece(data, &s, &b, &d, false, false) || !run_piece(weight, &t, &b, &g, true, g.add || i)) return false;
   return true;
 }
 
@@ -368,11 +346,11 @@ static int lost(const char *what) { return fail(TY_ERUN, "oneDNN failed at the %
 
 int onednn_conv(struct call *c)
 {
-  struct window w = forward_window(c);
-  struct forward_state *s = c->state;
+  struct window w = conv_window_of(c);
+  struct state *s = c->state;
   void *bias = c->nin > 2 ? c->in[2].p : NULL;
   struct arrays a = { c->in[0].p, c->out[0].p, &c->in[1], bias, false };
-  if (s && run_part(&s->part, &s->held, c, &w, FORWARD, a)) return TY_OK;
+  if (s && run_part(s, c, &w, FORWARD, a)) return TY_OK;
   if (in_blocks(c)) return lost("product");
   if (depth_wanted(&w)) { depth_forward(&w, c->in[0].p, c->in[1].p, bias, c->act, c->out[0].p); return TY_OK; }
   return convolve_forward(&w, c->in[0].p, &c->in[1], bias, c->act, c->out[0].p, s ? &s->own : NULL, c->tmp);
@@ -388,24 +366,24 @@ static struct arrays weight_arrays(struct call *c)
   return (struct arrays){ c->in[1].p, c->in[0].p, &c->out[1], NULL, c->add >> 1 & 1 };
 }
 
-static int data_gradient(struct call *c, const struct window *w, struct back_state *s)
+static int data_gradient(struct call *c, const struct window *w, struct state *s)
 {
-  if (s && data_wanted(c) && run_part(&s->data, &s->held, c, w, DATA, data_arrays(c))) return TY_OK;
+  if (s && data_wanted(c) && run_part(s, c, w, DATA, data_arrays(c))) return TY_OK;
   if (in_blocks(c)) return lost("data's gradient");
   if (depth_wanted(w)) { depth_data(w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1); return TY_OK; }
   return convolve_data(w, c->in[0].p, &c->in[2], c->out[0].p, c->add & 1, NULL, ACT_NONE, s ? &s->own : NULL, c->tmp);
 }
 
-static int weight_gradient(struct call *c, const struct window *w, struct back_state *s)
+static int weight_gradient(struct call *c, const struct window *w, struct state *s)
 {
   const bool add = c->add >> 1 & 1;
-  if (s && weight_wanted(c, w) && run_part(&s->weight, &s->held, c, w, WEIGHT, weight_arrays(c))) return TY_OK;
+  if (s && weight_wanted(c, w) && run_part(s, c, w, WEIGHT, weight_arrays(c))) return TY_OK;
   if (in_blocks(c)) return lost("weight's gradient");
   if (depth_wanted(w)) { depth_weight(w, c->in[1].p, c->in[0].p, c->out[1].p, add); return TY_OK; }
   return convolve_weight(w, c->in[1].p, c->in[0].p, c->out[1].p, add, c->tmp);
 }
 
-static bool both_gradients(struct call *c, const struct window *w, struct back_state *s)
+static bool both_gradients(struct call *c, const struct window *w, struct state *s)
 {
   return s && data_wanted(c) && weight_wanted(c, w) && run_both(s, c, w, data_arrays(c), weight_arrays(c));
 }
@@ -428,16 +406,15 @@ static void some_biases(int64_t begin, int64_t end, void *context)
 
 static void bias_gradient(struct call *c)
 {
-  const ty_desc *g = &c->in[0].d;
-  int64_t space = desc_count(g) / g->dim[0] / g->dim[1];
-  if (c->nout < 3 || !c->out[2].p) return;
-  if (c->in[0].block) parallel(g->dim[1] / c->in[0].block, grain_of(g->dim[0] * space * c->in[0].block), some_biases, c);
-  else convolve_bias(g->dtype, g->dim[0], g->dim[1], space, c->in[0].p, c->out[2].p, c->add >> 2 & 1);
+  const struct arr *g = &c->in[0];
+  if (!g->block) conv_bias_gradient(c);
+  else if (c->nout > 2 && c->out[2].p)
+    parallel(g->d.dim[1] / g->block, grain_of(desc_count(&g->d) / g->d.dim[1] * g->block), some_biases, c);
 }
 
 int onednn_conv_back(struct call *c)
 {
-  struct window w = backward_window(c);
+  struct window w = conv_window_back(c);
   bool both = both_gradients(c, &w, c->state);
   if (c->out[0].p && !both) TRY(data_gradient(c, &w, c->state));
   if (c->out[1].p && !both) TRY(weight_gradient(c, &w, c->state));
@@ -447,15 +424,7 @@ int onednn_conv_back(struct call *c)
 
 void onednn_conv_done(void *state)
 {
-  struct forward_state *s = state;
-  part_release(&s->part);
-  gemm_kept_done(&s->own);
-}
-
-void onednn_conv_back_done(void *state)
-{
-  struct back_state *s = state;
-  part_release(&s->data);
-  part_release(&s->weight);
+  struct state *s = state;
+  for (int i = 0; i < COUNT(s->part); i++) part_release(&s->part[i]);
   gemm_kept_done(&s->own);
 }

@@ -159,6 +159,11 @@ static void rooms_of(dnnl_primitive_desc_t d, const struct shape *s, const struc
   r->pad = align_up(dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(d, dnnl_query_scratchpad_md, 0)), ALIGN);
 }
 
+void rooms_widen(struct rooms *r, const struct rooms *o)
+{
+  *r = (struct rooms){ MAX(r->x, o->x), MAX(r->y, o->y), MAX(r->w, o->w), MAX(r->pad, o->pad) };
+}
+
 /* Room for one thread and for the largest team: what lies between needs no more. */
 static void ask(struct known *k, const struct shape *s)
 {
@@ -173,7 +178,7 @@ static void ask(struct known *k, const struct shape *s)
     if (!d) break;
     rooms_of(d, s, &plain, &r);
     dnnl_primitive_desc_destroy(d);
-    k->rooms = (struct rooms){ MAX(k->rooms.x, r.x), MAX(k->rooms.y, r.y), MAX(k->rooms.w, r.w), MAX(k->rooms.pad, r.pad) };
+    rooms_widen(&k->rooms, &r);
   }
   parallel_library();
 }
@@ -252,7 +257,6 @@ void part_make(struct part *p, const struct shape *s, const struct rooms *r)
   if (d) dnnl_primitive_desc_destroy(d);
   if (!ok) part_release(p);
   p->winograd = s->winograd;
-  p->rooms = *r;
   p->threads = parallel_threads();
   p->made = ok ? READY : UNABLE;
 }

@@ -20,11 +20,12 @@ struct shape {                                        /* of one direction */
 
 /* Bytes that a direction needs beside its arrays: blocked operands of `images` images, and the primitive's own. */
 struct rooms { size_t x, y, w, pad; };
+void    rooms_widen(struct rooms *r, const struct rooms *o);                    /* to hold either */
 
 struct part {
   enum { NEW, READY, UNABLE } made;
   int threads;                                        /* for which it was made */
-  bool winograd; struct rooms rooms;                  /* as which, within which */
+  bool winograd;                                      /* as which */
   dnnl_stream_t stream;
   dnnl_primitive_t conv, copy[OPERANDS];              /* copy NULL: the primitive takes the plain array */
   dnnl_memory_t outside[OPERANDS], inside[OPERANDS], bias, pad;

@@ -41,39 +41,38 @@ static int tell(j_common_ptr jpeg)
 
 bool jpeg_is(struct bytes file) { return file.n >= 3 && !memcmp(file.data, "\xff\xd8\xff", 3); }
 
-static void begin(struct jpeg_decompress_struct *in, struct bytes file)
-{
-  jpeg_create_decompress(in);
-  jpeg_mem_src(in, (unsigned char *)file.data, (unsigned long)file.n);
-  jpeg_read_header(in, TRUE);
-}
-
-/* A block of 64 pixels takes a bit at least, unless it is coded arithmetically. */
-static bool too_short(const struct jpeg_decompress_struct *in, struct bytes file)
-{
-  return !in->arith_code && (uint64_t)in->image_width * in->image_height / 512 > file.n;
-}
-
-int jpeg_measure(struct bytes file, struct pixels *out)
+/* work(in, file, to) after the header, which has the size and what the components are. */
+static int decompress(struct bytes file, struct pixels *to,
+                      int (*work)(struct jpeg_decompress_struct *in, struct bytes file, struct pixels *to))
 {
   struct jpeg_decompress_struct in;
   struct problem problem;
+  int code;
   memset(&in, 0, sizeof in);
   in.err = watch(&problem);
-  if (setjmp(problem.back)) {
-    int code = tell((j_common_ptr)&in);
-    jpeg_destroy_decompress(&in);
-    return code;
+  if (setjmp(problem.back)) code = tell((j_common_ptr)&in);
+  else {
+    jpeg_create_decompress(&in);
+    jpeg_mem_src(&in, (unsigned char *)file.data, (unsigned long)file.n);
+    jpeg_read_header(&in, TRUE);
+    code = work(&in, file, to);
   }
-  begin(&in, file);
-  out->w = in.image_width;
-  out->h = in.image_height;
-  out->c = in.num_components == 1 ? 1 : 3;
-  bool liar = too_short(&in, file);
   jpeg_destroy_decompress(&in);
+  return code;
+}
+
+/* A block of 64 pixels takes a bit at least, unless it is coded arithmetically. */
+static int read_size(struct jpeg_decompress_struct *in, struct bytes file, struct pixels *out)
+{
+  out->w = in->image_width;
+  out->h = in->image_height;
+  out->c = in->num_components == 1 ? 1 : 3;
+  bool liar = !in->arith_code && (uint64_t)in->image_width * in->image_height / 512 > file.n;
   NEED(!liar, TY_EFORMAT, "JPEG: %zu bytes are too few for %lld x %lld pixels", file.n, (long long)out->h, (long long)out->w);
   return TY_OK;
 }
+
+int jpeg_measure(struct bytes file, struct pixels *out) { return decompress(file, out, read_size); }
 
 /* Four inks: Adobe's files hold what is left of the paper, others the ink. */
 static void put_inks(const uint8_t *in, uint8_t *out, const struct pixels *to, bool paper)
@@ -89,8 +88,9 @@ static void put_inks(const uint8_t *in, uint8_t *out, const struct pixels *to, b
   }
 }
 
-static void read_rows(struct jpeg_decompress_struct *in, const struct pixels *to)
+static int read_rows(struct jpeg_decompress_struct *in, struct bytes file, struct pixels *to)
 {
+  NEED(in->image_width == to->w && in->image_height == to->h, TY_EFORMAT, "JPEG: the file changed while it was read");
   bool inks = in->jpeg_color_space == JCS_CMYK || in->jpeg_color_space == JCS_YCCK;
   in->out_color_space = inks ? JCS_CMYK : to->c == 1 ? JCS_GRAYSCALE : to->c == 3 ? JCS_RGB : JCS_EXT_RGBA;
   jpeg_start_decompress(in);
@@ -101,25 +101,13 @@ static void read_rows(struct jpeg_decompress_struct *in, const struct pixels *to
     if (inks) put_inks(line[0], row, to, in->saw_Adobe_marker);
   }
   jpeg_finish_decompress(in);
+  return TY_OK;
 }
 
 int jpeg_decode(struct bytes file, const struct pixels *to)
 {
-  struct jpeg_decompress_struct in;
-  struct problem problem;
-  memset(&in, 0, sizeof in);
-  in.err = watch(&problem);
-  if (setjmp(problem.back)) {
-    int code = tell((j_common_ptr)&in);
-    jpeg_destroy_decompress(&in);
-    return code;
-  }
-  begin(&in, file);
-  bool same = in.image_width == to->w && in.image_height == to->h;
-  if (same) read_rows(&in, to);
-  jpeg_destroy_decompress(&in);
-  NEED(same, TY_EFORMAT, "JPEG: the file changed while it was read");
-  return TY_OK;
+  struct pixels out = *to;
+  return decompress(file, &out, read_rows);
 }
 
 /* -- encoding ------------------------------------------------------------------------------------------------------ */

@@ -123,15 +123,14 @@ static int concat_back(struct call *c)
 
 /* Up to axis 1 a piece is whole blocks of channels: it moves as it lies. */
 #define AXIS_KERNEL(table, run, refuse, in, out) \
-  static const struct kernel table[] = { \
-    { "move", run, T_ANY, refuse, .flags = K_ALIKE, .blocks = IN_BLOCKS(in, out) }, { "move", run, T_ANY }, { 0 } };
+  static const struct kernel table[] = { { "move", run, T_ANY, refuse, .flags = K_ALIKE, .blocks = IN_BLOCKS(in, out) }, { 0 } };
 
-static const char *outer_axis(int axis) { return axis < 2 ? NULL : "an axis of space"; }
-
-static const char *concat_refuse(const struct call *c)
+static const char *refuse_space(const struct call *c, int64_t axis)
 {
-  return outer_axis(axis_in(((const struct concat *)c->param)->dim, c->in[0].d.ndim));
+  return in_blocks(c) && axis_in(axis, c->in[0].d.ndim) > 1 ? "an axis of space" : NULL;
 }
+
+static const char *concat_refuse(const struct call *c) { return refuse_space(c, ((const struct concat *)c->param)->dim); }
 
 AXIS_KERNEL(concat_kernels, concat_run, concat_refuse, 0xffff, 1)
 AXIS_KERNEL(concat_back_kernels, concat_back, concat_refuse, 1, 0xffff)
@@ -257,9 +256,11 @@ static int split_back(struct call *c)
   return TY_OK;
 }
 
+/* A piece without the axis has its channels elsewhere. */
 static const char *split_refuse(const struct call *c)
 {
-  return outer_axis(axis_in(((const struct split *)c->param)->axis, c->in[0].d.ndim));
+  const struct split *p = c->param;
+  return in_blocks(c) && p->squeeze_axis ? "the axis goes" : refuse_space(c, p->axis);
 }
 
 AXIS_KERNEL(split_kernels, split_run, split_refuse, 1, 0xffff)
@@ -300,16 +301,16 @@ static int cuts_check(void *param)
   return TY_OK;
 }
 
-/* Piece k of an axis of `size`: where it begins and its length. */
+/* Piece k of an axis of `size`: where it begins, and its end. */
 static int64_t cut_piece(const struct cuts *p, int k, int64_t size, int64_t *begin)
 {
   if (p->sections) {
     int64_t base = size / p->sections, longer = size % p->sections;
     *begin = k * base + MIN(k, longer);
-    return base + (k < longer);
+    return *begin + base + (k < longer);
   }
   *begin = p->indices.d[k];
-  return (k + 1 < p->indices.n ? p->indices.d[k + 1] : size) - *begin;
+  return k + 1 < p->indices.n ? p->indices.d[k + 1] : size;
 }
 
 static int cuts_shape(struct infer *s)
@@ -321,10 +322,11 @@ static int cuts_shape(struct infer *s)
   TRY(axis_of(s, p->axis, in->ndim, &axis));
   int64_t size = in->dim[axis];
   for (int k = 0; k < s->nout; k++) {
-    int64_t begin, n = size ? cut_piece(p, k, size, &begin) : 0;
-    if (size && (n < 1 || begin < 0 || begin + n > size))
+    int64_t begin = 0, end = size ? cut_piece(p, k, size, &begin) : 0;
+    if (size && (begin < 0 || end <= begin || end > size))
       return infer_fail(s, TY_ESHAPE, in, "axis %d has size %lld: piece %d would be empty or lie outside", axis,
                         (long long)size, k);
+    int64_t n = end - begin;
     if (size && p->squeeze_axis && n != 1)
       return infer_fail(s, TY_ESHAPE, in, "squeeze_axis needs pieces of size 1, piece %d has %lld", k, (long long)n);
     TRY(piece_shape(s, &s->out[k], axis, n, p->squeeze_axis));
@@ -338,8 +340,8 @@ static int cuts_run(struct call *c)
   const struct cuts *p = c->param;
   struct whole w = whole_of(&c->in[0], axis_in(p->axis, c->in[0].d.ndim));
   for (int k = 0; k < c->nout; k++) {
-    int64_t begin, n = cut_piece(p, k, w.axis, &begin);
-    if (c->out[k].p) move_piece(&w, c->out[k].p, begin, n, false);
+    int64_t begin, end = cut_piece(p, k, w.axis, &begin);
+    if (c->out[k].p) move_piece(&w, c->out[k].p, begin, end - begin, false);
   }
   return TY_OK;
 }
@@ -351,8 +353,8 @@ static int cuts_back(struct call *c)
   if (!w.p) return TY_OK;
   if (!p->sections && p->indices.d[0]) move_zero(w.p, desc_bytes(&c->out[0].d));
   for (int k = 0; k < c->nin; k++) {
-    int64_t begin, n = cut_piece(p, k, w.axis, &begin);
-    move_piece(&w, c->in[k].p, begin, n, true);
+    int64_t begin, end = cut_piece(p, k, w.axis, &begin);
+    move_piece(&w, c->in[k].p, begin, end - begin, true);
   }
   return TY_OK;
 }

@@ -19,7 +19,7 @@ bool conv_channels_last(const struct conv *p) { return p->layout >= LAYOUT_NHWC;
 
 /* -- parameters ----------------------------------------------------------------------------------------------- */
 
-static int bad(const char *name, const char *expected, int64_t got)
+int conv_bad(const char *name, const char *expected, int64_t got)
 {
   char text[32];
   snprintf(text, sizeof text, "%lld", (long long)got);
@@ -33,10 +33,10 @@ static int check_list(struct dims *d, const char *name, const struct dims *kerne
   char want[64];
   if (!d->n) for (int64_t i = 0; i < kernel->n; i++) d->d[d->n++] = otherwise;
   snprintf(want, sizeof want, "%lld entries, as kernel has", (long long)kernel->n);
-  if (d->n != kernel->n) return bad(name, want, d->n);
+  if (d->n != kernel->n) return conv_bad(name, want, d->n);
   for (int64_t i = 0; i < d->n; i++)
     if (d->d[i] < least || d->d[i] > INT32_MAX)
-      return bad(name, least ? "entries from 1 on" : "entries from 0 on", d->d[i]);
+      return conv_bad(name, least ? "entries from 1 on" : "entries from 0 on", d->d[i]);
   return TY_OK;
 }
 
@@ -44,14 +44,14 @@ int conv_check(void *param)
 {
   struct conv *p = param;
   static const int8_t axes[] = { 1, 2, 3, 2, 3 };
-  if (p->kernel.n < 1 || p->kernel.n > 3) return bad("kernel", "1, 2 or 3 entries", p->kernel.n);
+  if (p->kernel.n < 1 || p->kernel.n > 3) return conv_bad("kernel", "1, 2 or 3 entries", p->kernel.n);
   TRY(check_list(&p->kernel, "kernel", &p->kernel, 1, 1));
   TRY(check_list(&p->stride, "stride", &p->kernel, 1, 1));
   TRY(check_list(&p->dilate, "dilate", &p->kernel, 1, 1));
   TRY(check_list(&p->pad, "pad", &p->kernel, 0, 0));
-  if (p->num_filter % p->num_group) return bad("num_filter", "a multiple of num_group", p->num_filter);
+  if (p->num_filter % p->num_group) return conv_bad("num_filter", "a multiple of num_group", p->num_filter);
   if (p->layout >= 0 && axes[p->layout] != p->kernel.n)
-    return bad("layout", "as many spatial axes as kernel has entries", axes[p->layout]);
+    return conv_bad("layout", "as many spatial axes as kernel has entries", axes[p->layout]);
   return TY_OK;
 }
 
@@ -60,7 +60,7 @@ static int check_v1(void *param)
   struct conv *p = param;
   if (p->layout >= 0) p->layout = (int64_t[]){ LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NCDHW, LAYOUT_NDHWC }[p->layout];
   TRY(conv_check(param));
-  return p->kernel.n == 1 ? bad("kernel", "2 or 3 entries", 1) : TY_OK;
+  return p->kernel.n == 1 ? conv_bad("kernel", "2 or 3 entries", 1) : TY_OK;
 }
 
 /* -- inference -------------------------------------------------------------------------------------------------- */
@@ -141,40 +141,38 @@ const char *conv_refuse_layout(const struct call *c)
   return conv_channels_last(c->param) ? "channels last" : gemm_refuse(c);
 }
 
-static const char *refuse_last(const struct call *c) { return conv_channels_last(c->param) ? "channels last" : NULL; }
+const char *conv_refuse_last(const struct call *c) { return conv_channels_last(c->param) ? "channels last" : NULL; }
 
-static struct window window_of(const struct call *c)
+struct window conv_window_of(const struct call *c)
 {
   return conv_window(c->param, &c->in[0].d, &c->in[1].d, &c->out[0].d);
 }
-static struct window window_back(const struct call *c)
+struct window conv_window_back(const struct call *c)
 {
   return conv_window(c->param, &c->in[1].d, &c->in[2].d, &c->in[0].d);
 }
-static const void *bias_of(const struct call *c) { return c->nin > 2 ? c->in[2].p : NULL; }
-
-static size_t state(const struct call *c) { return sizeof(struct gemm_kept); }
+const void *conv_bias_of(const struct call *c) { return c->nin > 2 ? c->in[2].p : NULL; }
 
 static size_t scratch(const struct call *c)
 {
-  struct window w = window_of(c);
+  struct window w = conv_window_of(c);
   return convolve_forward_scratch(&w);
 }
 
 static int forward(struct call *c)
 {
-  struct window w = window_of(c);
-  return convolve_forward(&w, c->in[0].p, &c->in[1], bias_of(c), c->act, c->out[0].p, c->state, c->tmp);
+  struct window w = conv_window_of(c);
+  return convolve_forward(&w, c->in[0].p, &c->in[1], conv_bias_of(c), c->act, c->out[0].p, c->state, c->tmp);
 }
 
 static size_t back_scratch(const struct call *c)
 {
-  struct window w = window_back(c);
+  struct window w = conv_window_back(c);
   size_t a = c->out[0].p ? convolve_data_scratch(&w) : 0, b = c->out[1].p ? convolve_weight_scratch(&w) : 0;
   return MAX(a, b);
 }
 
-static void bias_gradient(struct call *c)
+void conv_bias_gradient(struct call *c)
 {
   const ty_desc *g = &c->in[0].d;
   if (c->nout > 2 && c->out[2].p)
@@ -185,11 +183,11 @@ static void bias_gradient(struct call *c)
 /* in: gradient of the output, data, weight */
 static int backward(struct call *c)
 {
-  struct window w = window_back(c);
+  struct window w = conv_window_back(c);
   if (c->out[0].p)
     TRY(convolve_data(&w, c->in[0].p, &c->in[2], c->out[0].p, c->add & 1, NULL, ACT_NONE, c->state, c->tmp));
   if (c->out[1].p) TRY(convolve_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1, c->tmp));
-  bias_gradient(c);
+  conv_bias_gradient(c);
   return TY_OK;
 }
 
@@ -205,32 +203,32 @@ static const char *refuse_partial(const struct call *c, const struct window *w)
 
 static const char *refuse_whole(const struct call *c)
 {
-  struct window w = window_of(c);
+  struct window w = conv_window_of(c);
   return refuse_partial(c, &w);
 }
 
 static const char *refuse_whole_back(const struct call *c)
 {
-  struct window w = window_back(c);
+  struct window w = conv_window_back(c);
   return refuse_partial(c, &w);
 }
 
 static int whole(struct call *c)
 {
-  struct window w = window_of(c);
+  struct window w = conv_window_of(c);
   const int64_t k = window_depth(&w);
-  struct gemm_epilogue e = { .bias = bias_of(c), .act = c->act };
+  struct gemm_epilogue e = { .bias = conv_bias_of(c), .act = c->act };
   return gemm_fused(w.dtype, false, true, w.n, w.filters, k, c->in[0].p, k, c->in[1].p, k, c->out[0].p, w.filters, &e);
 }
 
 static int whole_back(struct call *c)
 {
-  struct window w = window_back(c);
+  struct window w = conv_window_back(c);
   const int64_t k = window_depth(&w), f = w.filters;
   const void *g = c->in[0].p;
   if (c->out[0].p) TRY(gemm(w.dtype, false, false, w.n, k, f, 1, g, f, c->in[2].p, k, c->add & 1, c->out[0].p, k));
   if (c->out[1].p) TRY(gemm(w.dtype, true, false, f, k, w.n, 1, g, f, c->in[1].p, k, c->add >> 1 & 1, c->out[1].p, k));
-  bias_gradient(c);
+  conv_bias_gradient(c);
   return TY_OK;
 }
 
@@ -244,29 +242,29 @@ static const char *refuse_deep(const struct call *c, const struct window *w)
 
 static const char *refuse_depth(const struct call *c)
 {
-  struct window w = window_of(c);
+  struct window w = conv_window_of(c);
   return refuse_deep(c, &w);
 }
 
 static const char *refuse_depth_back(const struct call *c)
 {
-  struct window w = window_back(c);
+  struct window w = conv_window_back(c);
   return refuse_deep(c, &w);
 }
 
 static int depth(struct call *c)
 {
-  struct window w = window_of(c);
-  depth_forward(&w, c->in[0].p, c->in[1].p, bias_of(c), c->act, c->out[0].p);
+  struct window w = conv_window_of(c);
+  depth_forward(&w, c->in[0].p, c->in[1].p, conv_bias_of(c), c->act, c->out[0].p);
   return TY_OK;
 }
 
 static int depth_back(struct call *c)
 {
-  struct window w = window_back(c);
+  struct window w = conv_window_back(c);
   if (c->out[0].p) depth_data(&w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1);
   if (c->out[1].p) depth_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1);
-  bias_gradient(c);
+  conv_bias_gradient(c);
   return TY_OK;
 }
 
@@ -274,34 +272,34 @@ static int depth_back(struct call *c)
 
 static int plain(struct call *c)
 {
-  struct window w = window_of(c);
-  convolve_plain(&w, c->in[0].p, c->in[1].p, bias_of(c), c->out[0].p);
+  struct window w = conv_window_of(c);
+  convolve_plain(&w, c->in[0].p, c->in[1].p, conv_bias_of(c), c->out[0].p, false);
   return TY_OK;
 }
 
 static int plain_back(struct call *c)
 {
-  struct window w = window_back(c);
+  struct window w = conv_window_back(c);
   if (c->out[0].p) convolve_plain_data(&w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1);
   if (c->out[1].p) convolve_plain_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1);
-  bias_gradient(c);
+  conv_bias_gradient(c);
   return TY_OK;
 }
 
-/* name      run         types    refuse              scratch       state  done            add flags */
+/* name      run         types    refuse              scratch       state            done            add flags */
 static const struct kernel cpu[] = {
-  { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,  NULL,           0,  K_ACT },
+  { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,            NULL,           0,  K_ACT },
   DNNL_CONV
-  { "rows",    depth,      T_FLOAT, refuse_depth,       NULL,         NULL,  NULL,           0,  K_ACT },
-  { "panels",  forward,    T_FLOAT, conv_refuse_layout, scratch,      state, gemm_kept_done, 0,  K_ACT },
-  { "plain",   plain,      T_FLOAT, refuse_last }, { 0 }
+  { "rows",    depth,      T_FLOAT, refuse_depth,       NULL,         NULL,            NULL,           0,  K_ACT },
+  { "panels",  forward,    T_FLOAT, conv_refuse_layout, scratch,      gemm_kept_bytes, gemm_kept_done, 0,  K_ACT },
+  { "plain",   plain,      T_FLOAT, conv_refuse_last }, { 0 }
 };
 static const struct kernel back[] = {
-  { "product", whole_back, T_FLOAT, refuse_whole_back,  NULL,         NULL,  NULL,           7 },
+  { "product", whole_back, T_FLOAT, refuse_whole_back,  NULL,         NULL,            NULL,           7 },
   DNNL_CONV_BACK
-  { "rows",    depth_back, T_FLOAT, refuse_depth_back,  NULL,         NULL,  NULL,           7 },
-  { "panels",  backward,   T_FLOAT, conv_refuse_layout, back_scratch, state, gemm_kept_done, 7 },
-  { "plain",   plain_back, T_FLOAT, refuse_last,        NULL,         NULL,  NULL,           7 }, { 0 }
+  { "rows",    depth_back, T_FLOAT, refuse_depth_back,  NULL,         NULL,            NULL,           7 },
+  { "panels",  backward,   T_FLOAT, conv_refuse_layout, back_scratch, gemm_kept_bytes, gemm_kept_done, 7 },
+  { "plain",   plain_back, T_FLOAT, conv_refuse_last,   NULL,         NULL,            NULL,           7 }, { 0 }
 };
 
 static const struct param params_v1[] = { CONV_WINDOW, CONV_REST("1024", "0", "NCHW|NHWC|NCDHW|NDHWC"), { 0 } };

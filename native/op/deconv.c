@@ -15,27 +15,18 @@ static const struct param params[] = {
   { 0 }
 };
 
-static int bad(const char *name, const char *expected, int64_t got)
-{
-  char text[32];
-  snprintf(text, sizeof text, "%lld", (long long)got);
-  int code = fail(TY_EVALUE, "parameter %s: expected %s, got %s", name, expected, text);
-  fail_argument(name, expected, text);
-  return code;
-}
-
 static int check(void *param)
 {
   struct conv *p = param;
   TRY(conv_check(param));
   if (!p->adj.n) for (int64_t i = 0; i < p->kernel.n; i++) p->adj.d[p->adj.n++] = 0;
   if (!p->target_shape.n) for (int64_t i = 0; i < p->kernel.n; i++) p->target_shape.d[p->target_shape.n++] = 0;
-  if (p->adj.n != p->kernel.n) return bad("adj", "as many entries as kernel has", p->adj.n);
-  if (p->target_shape.n != p->kernel.n) return bad("target_shape", "as many entries as kernel has", p->target_shape.n);
+  if (p->adj.n != p->kernel.n) return conv_bad("adj", "as many entries as kernel has", p->adj.n);
+  if (p->target_shape.n != p->kernel.n) return conv_bad("target_shape", "as many entries as kernel has", p->target_shape.n);
   for (int64_t i = 0; i < p->kernel.n; i++) {
-    if (p->target_shape.d[i] < 0) return bad("target_shape", "entries from 0 on", p->target_shape.d[i]);
+    if (p->target_shape.d[i] < 0) return conv_bad("target_shape", "entries from 0 on", p->target_shape.d[i]);
     if (!p->target_shape.d[i] && (p->adj.d[i] < 0 || p->adj.d[i] >= p->stride.d[i]))
-      return bad("adj", "entries smaller than stride", p->adj.d[i]);
+      return conv_bad("adj", "entries smaller than stride", p->adj.d[i]);
   }
   return TY_OK;
 }
@@ -110,9 +101,6 @@ static struct window window_back(const struct call *c)
 {
   return window_for(c->param, &c->in[1].d, &c->in[2].d, &c->in[0].d);
 }
-static const void *bias_of(const struct call *c) { return c->nin > 2 ? c->in[2].p : NULL; }
-
-static size_t state(const struct call *c) { return sizeof(struct gemm_kept); }
 
 static size_t scratch(const struct call *c)
 {
@@ -123,7 +111,7 @@ static size_t scratch(const struct call *c)
 static int forward(struct call *c)
 {
   struct window w = window_of(c);
-  return convolve_data(&w, c->in[0].p, &c->in[1], c->out[0].p, false, bias_of(c), c->act, c->state, c->tmp);
+  return convolve_data(&w, c->in[0].p, &c->in[1], c->out[0].p, false, conv_bias_of(c), c->act, c->state, c->tmp);
 }
 
 /* in: gradient of the output, data, weight. The data's gradient goes through scratch where it is added. */
@@ -145,37 +133,27 @@ static int data_gradient(struct call *c, const struct window *w)
   return TY_OK;
 }
 
-static void bias_gradient(struct call *c)
-{
-  const ty_desc *g = &c->in[0].d;
-  if (c->nout > 2 && c->out[2].p)
-    convolve_bias(g->dtype, g->dim[0], g->dim[1], desc_count(g) / g->dim[0] / g->dim[1], c->in[0].p, c->out[2].p,
-                  c->add >> 2 & 1);
-}
-
 static int backward(struct call *c)
 {
   struct window w = window_back(c);
   if (c->out[0].p) TRY(data_gradient(c, &w));
   if (c->out[1].p) TRY(convolve_weight(&w, c->in[0].p, c->in[1].p, c->out[1].p, c->add >> 1 & 1, c->tmp));
-  bias_gradient(c);
+  conv_bias_gradient(c);
   return TY_OK;
 }
 
 /* -- plain loops --------------------------------------------------------------------------------------------------- */
 
-static const char *refuse_last(const struct call *c) { return conv_channels_last(c->param) ? "channels last" : NULL; }
-
 static int plain(struct call *c)
 {
   struct window w = window_of(c);
   convolve_plain_data(&w, c->in[0].p, c->in[1].p, c->out[0].p, false);
-  if (bias_of(c)) {
+  if (conv_bias_of(c)) {
     const int64_t n = desc_count(&c->out[0].d), spatial = n / c->out[0].d.dim[0] / c->out[0].d.dim[1],
                   channels = c->out[0].d.dim[1];
     for (int64_t i = 0; i < n; i++)
-      if (w.dtype == TY_F64) ((double *)c->out[0].p)[i] += ((const double *)bias_of(c))[i / spatial % channels];
-      else ((float *)c->out[0].p)[i] += ((const float *)bias_of(c))[i / spatial % channels];
+      if (w.dtype == TY_F64) ((double *)c->out[0].p)[i] += ((const double *)conv_bias_of(c))[i / spatial % channels];
+      else ((float *)c->out[0].p)[i] += ((const float *)conv_bias_of(c))[i / spatial % channels];
   }
   return TY_OK;
 }
@@ -183,25 +161,20 @@ static int plain(struct call *c)
 static int plain_back(struct call *c)
 {
   struct window w = window_back(c);
-  if (c->out[0].p) convolve_plain(&w, c->in[0].p, c->in[2].p, NULL, c->out[0].p);
+  if (c->out[0].p) convolve_plain(&w, c->in[0].p, c->in[2].p, NULL, c->out[0].p, c->add & 1);
   if (c->out[1].p) convolve_plain_weight(&w, c->in[0].p, c->in[1].p, c->out[1].p, c->add >> 1 & 1);
-  bias_gradient(c);
+  conv_bias_gradient(c);
   return TY_OK;
 }
 
-static const char *refuse_plain_back(const struct call *c)
-{
-  return c->add & 1 ? "adds to the data's gradient" : refuse_last(c);
-}
-
-/* name     run         types    refuse              scratch       state  done            add flags */
+/* name     run         types    refuse              scratch       state            done            add flags */
 static const struct kernel cpu[] = {
-  { "panels", forward,    T_FLOAT, conv_refuse_layout, scratch,      state, gemm_kept_done, 0,  K_ACT },
-  { "plain",  plain,      T_FLOAT, refuse_last }, { 0 }
+  { "panels", forward,    T_FLOAT, conv_refuse_layout, scratch,      gemm_kept_bytes, gemm_kept_done, 0,  K_ACT },
+  { "plain",  plain,      T_FLOAT, conv_refuse_last }, { 0 }
 };
 static const struct kernel back[] = {
-  { "panels", backward,   T_FLOAT, conv_refuse_layout, back_scratch, state, gemm_kept_done, 7 },
-  { "plain",  plain_back, T_FLOAT, refuse_plain_back,  NULL,         NULL,  NULL,           7 }, { 0 }
+  { "panels", backward,   T_FLOAT, conv_refuse_layout, back_scratch, gemm_kept_bytes, gemm_kept_done, 7 },
+  { "plain",  plain_back, T_FLOAT, conv_refuse_last,   NULL,         NULL,            NULL,           7 }, { 0 }
 };
 
 const struct op op_deconv[] = { {

@@ -91,7 +91,7 @@ struct job {
 };
 
 /* Four pixels and their weights; a pixel that is not there has place 0 and weight 0. down, across: the weights' derivatives. */
-struct mix { int64_t at[4]; double weight[4], down[4], across[4]; };
+struct mix { int64_t at[4]; double weight[4], down[4], across[4], mask; };
 
 static void corner(const struct job *j, struct mix *m, int k, int64_t y, int64_t x, double wy, double wx, int sy, int sx)
 {
@@ -121,19 +121,16 @@ static struct mix mix_of(const struct job *j, double y, double x)
   return m;
 }
 
-/* Where tap t of deformable group g reads for output place o. */
-static struct mix mix_at(const struct job *j, int64_t g, int64_t t, int64_t o)
+/* Where unit u, a tap of a deformable group, reads for output place o. */
+static struct mix mix_at(const struct job *j, int64_t u, int64_t o)
 {
   const struct conv *p = &j->p->c;
-  const int64_t area = j->H * j->W, pair = (g * j->taps + t) * 2 * area + o;
+  const int64_t area = j->H * j->W, t = u % j->taps, pair = 2 * u * area + o;
   const double row = (double)(o / j->W * p->stride.d[0] - p->pad.d[0] + t / p->kernel.d[1] * p->dilate.d[0]);
   const double column = (double)(o % j->W * p->stride.d[1] - p->pad.d[1] + t % p->kernel.d[1] * p->dilate.d[1]);
-  return mix_of(j, row + j->r->get(j->offset, pair), column + j->r->get(j->offset, pair + area));
-}
-
-static double mask_at(const struct job *j, int64_t g, int64_t t, int64_t o)
-{
-  return j->mask ? j->r->get(j->mask, (g * j->taps + t) * j->H * j->W + o) : 1;
+  struct mix m = mix_of(j, row + j->r->get(j->offset, pair), column + j->r->get(j->offset, pair + area));
+  m.mask = j->mask ? j->r->get(j->mask, u * area + o) : 1;
+  return m;
 }
 
 static double mixed(const struct job *j, const void *plane, const struct mix *m, const double weight[4])
@@ -143,7 +140,7 @@ static double mixed(const struct job *j, const void *plane, const struct mix *m,
   return sum;
 }
 
-/* Units are (deformable group, tap): columns of all its channels. */
+/* Columns of all channels of a unit. */
 static void fill_columns(int64_t begin, int64_t end, void *context)
 {
   const struct job *j = context;
@@ -151,10 +148,9 @@ static void fill_columns(int64_t begin, int64_t end, void *context)
   for (int64_t u = begin; u < end; u++)
     for (int64_t o = 0; o < area; o++) {
       int64_t g = u / j->taps, t = u % j->taps;
-      struct mix m = mix_at(j, g, t, o);
-      double mask = mask_at(j, g, t, o);
+      struct mix m = mix_at(j, u, o);
       for (int64_t c = g * each; c < (g + 1) * each; c++)
-        j->r->set(j->columns, (c * j->taps + t) * area + o, mask * mixed(j, at(j->r, j->x, c * j->h * j->w), &m, m.weight));
+        j->r->set(j->columns, (c * j->taps + t) * area + o, m.mask * mixed(j, at(j->r, j->x, c * j->h * j->w), &m, m.weight));
     }
 }
 
@@ -166,8 +162,8 @@ static void gather(int64_t begin, int64_t end, void *context)
   for (int64_t u = begin; u < end; u++)
     for (int64_t o = 0; o < area; o++) {
       int64_t g = u / j->taps, t = u % j->taps;
-      struct mix m = mix_at(j, g, t, o);
-      double mask = mask_at(j, g, t, o), down = 0, across = 0, through = 0;
+      struct mix m = mix_at(j, u, o);
+      double down = 0, across = 0, through = 0;
       for (int64_t c = g * each; c < (g + 1) * each; c++) {
         const void *plane = at(j->r, j->x, c * j->h * j->w);
         double d = j->r->get(j->columns, (c * j->taps + t) * area + o);
@@ -175,7 +171,10 @@ static void gather(int64_t begin, int64_t end, void *context)
         across += d * mixed(j, plane, &m, m.across);
         through += d * mixed(j, plane, &m, m.weight);
       }
-      if (j->doffset) j->r->set(j->doffset, 2 * u * area + o, mask * down), j->r->set(j->doffset, (2 * u + 1) * area + o, mask * across);
+      if (j->doffset) {
+        j->r->set(j->doffset, 2 * u * area + o, m.mask * down);
+        j->r->set(j->doffset, (2 * u + 1) * area + o, m.mask * across);
+      }
       if (j->dmask) j->r->set(j->dmask, u * area + o, through);
     }
 }
@@ -190,8 +189,8 @@ static void scatter(int64_t begin, int64_t end, void *context)
     j->r->fill(plane, 0, j->h * j->w);
     for (int64_t t = 0; t < j->taps; t++)
       for (int64_t o = 0; o < area; o++) {
-        struct mix m = mix_at(j, c / each, t, o);
-        double d = mask_at(j, c / each, t, o) * j->r->get(j->columns, (c * j->taps + t) * area + o);
+        struct mix m = mix_at(j, c / each * j->taps + t, o);
+        double d = m.mask * j->r->get(j->columns, (c * j->taps + t) * area + o);
         for (int k = 0; k < 4; k++)
           if (m.weight[k] != 0) j->r->set(plane, m.at[k], j->r->get(plane, m.at[k]) + m.weight[k] * d);
       }

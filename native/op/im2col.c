@@ -57,8 +57,8 @@ static int count(struct infer *s, ty_desc *slot, const int64_t *in, int64_t *col
     if (n < 0)
       return infer_fail(s, TY_ESHAPE, slot, "the window does not fit into axis %d of %lld elements with its padding",
                         i + 2, (long long)in[i]);
-    *columns *= n;
-    *taps *= p->kernel.d[i];
+    *columns = size_times(*columns, n);
+    *taps = size_times(*taps, p->kernel.d[i]);
   }
   return TY_OK;
 }
@@ -73,7 +73,7 @@ static int im2col_shape(struct infer *s)
     return infer_fail(s, TY_ESHAPE, x, "expected %lld dimensions for a kernel of %lld, got %d",
                       (long long)p->kernel.n + 2, (long long)p->kernel.n, x->ndim);
   TRY(count(s, x, x->dim + 2, &columns, &taps));
-  TRY(shape_is(s, &s->out[0], 3, (int64_t[]){ x->dim[0], x->dim[1] * taps, columns }));
+  TRY(shape_is(s, &s->out[0], 3, (int64_t[]){ x->dim[0], size_times(x->dim[1], taps), columns }));
   return shape_dim(s, x, 0, s->out[0].dim[0]);
 }
 

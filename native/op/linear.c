@@ -52,7 +52,24 @@ static struct sizes sizes_of(const ty_desc *data, const ty_desc *weight)
   return z;
 }
 
-enum { KEEP = 4 << 20 };                              /* larger weights are packed piece by piece as they are used */
+enum { KEEP = 7 << 20,                                /* larger weights are packed piece by piece as they are used */
+       MANY = 256 };                                  /* rows beside which packing a weight is little work */
+
+static bool keeps(const struct call *c, const struct arr *w, int64_t m)
+{
+  return c->state && w->version && m >= 4 && desc_bytes(&w->d) <= KEEP;
+}
+
+/* out (m x n) = a (m x k) times the kept weight, packed as k x n (tb: it lies as n x k). */
+static int times_kept(struct call *c, const struct arr *w, bool tb, int64_t m, const void *a, void *out,
+                      const struct gemm_epilogue *e)
+{
+  const int dtype = w->d.dtype;
+  const int64_t n = w->d.dim[!tb], k = w->d.dim[tb];
+  const void *packed = gemm_keep(c->state, w, tb, n, k, w->d.dim[1]);
+  NEED(packed, TY_EMEMORY, "out of memory: packed weight of %lld bytes", (long long)gemm_pack_bytes(dtype, n, k));
+  return gemm_packed(dtype, false, m, n, k, a, k, packed, out, n, e);
+}
 
 static int forward(struct call *c)
 {
@@ -60,27 +77,65 @@ static int forward(struct call *c)
   const int dtype = w->d.dtype;
   struct sizes z = sizes_of(&x->d, &w->d);
   struct gemm_epilogue e = { .bias = c->nin > 2 ? c->in[2].p : NULL, .act = c->act };
-  if (!c->state || !w->version || z.m < 4 || desc_bytes(&w->d) > KEEP)
+  if (!keeps(c, w, z.m))
     return gemm_fused(dtype, false, true, z.m, z.n, z.k, x->p, z.k, w->p, z.k, c->out[0].p, z.n, &e);
-  const void *packed = gemm_keep(c->state, w, true, z.n, z.k, z.k);
-  NEED(packed, TY_EMEMORY, "out of memory: packed weight of %lld bytes", (long long)gemm_pack_bytes(dtype, z.n, z.k));
-  return gemm_packed(dtype, false, z.m, z.n, z.k, x->p, z.k, packed, c->out[0].p, z.n, &e);
+  return times_kept(c, w, true, z.m, x->p, c->out[0].p, &e);
 }
 
-static size_t state(const struct call *c) { return sizeof(struct gemm_kept); }
+/* -- backward: in: gradient of the output, data, weight; then more gradients and data (K_JOIN) ----------------------- */
 
-/* -- backward: in: gradient of the output, data, weight ------------------------------------------------------------ */
+enum { OWN = 3 };                                     /* inputs without joined pairs */
+
+static int64_t all_rows(const struct call *c)
+{
+  int64_t m = sizes_of(&c->in[1].d, &c->in[2].d).m;
+  for (int i = OWN; i < c->nin; i += 2) m += sizes_of(&c->in[i + 1].d, &c->in[2].d).m;
+  return m;
+}
+
+static size_t joined_bytes(const struct call *c)
+{
+  const ty_desc *w = &c->in[2].d;
+  return c->nin == OWN ? 0 : (size_t)(all_rows(c) * (w->dim[0] + w->dim[1])) * dtype_size(w->dtype);
+}
+
+/* The rows of input `which` of every pair, one below the other. */
+static const void *join_rows(const struct call *c, int which, char *at)
+{
+  const void *begin = at;
+  for (int i = 0; i < c->nin; i += i ? 2 : OWN) {
+    size_t bytes = desc_bytes(&c->in[i + which].d);
+    memcpy(at, c->in[i + which].p, bytes);
+    at += bytes;
+  }
+  return begin;
+}
+
+/* A weight of many steps (of time) is packed once for all of them. */
+static int data_gradient(struct call *c, struct sizes z)
+{
+  const struct arr *w = &c->in[2], *g = &c->in[0], *out = &c->out[0];
+  struct gemm_epilogue e = { .add = c->add & 1 };
+  if (!keeps(c, w, z.m) || z.m >= MANY)
+    return gemm(w->d.dtype, false, false, z.m, z.k, z.n, 1, g->p, z.n, w->p, z.k, e.add, out->p, z.k);
+  return times_kept(c, w, false, z.m, g->p, out->p, &e);
+}
 
 static int backward(struct call *c)
 {
-  const struct arr *g = &c->in[0], *x = &c->in[1], *w = &c->in[2], *out = c->out;
+  const struct arr *w = &c->in[2], *out = c->out;
+  const void *g = c->in[0].p, *x = c->in[1].p;
   const int dtype = w->d.dtype;
-  struct sizes z = sizes_of(&x->d, &w->d);
-  if (out[0].p)
-    TRY(gemm(dtype, false, false, z.m, z.k, z.n, 1, g->p, z.n, w->p, z.k, c->add & 1, out[0].p, z.k));
+  struct sizes z = sizes_of(&c->in[1].d, &w->d);
+  if (out[0].p) TRY(data_gradient(c, z));
+  if (c->nin > OWN) {
+    z.m = all_rows(c);
+    g = join_rows(c, 0, c->tmp);
+    x = join_rows(c, 1, (char *)c->tmp + (size_t)(z.m * z.n) * dtype_size(dtype));
+  }
   if (out[1].p)
-    TRY(gemm(dtype, true, false, z.n, z.k, z.m, 1, g->p, z.n, x->p, z.k, c->add >> 1 & 1, out[1].p, z.k));
-  if (c->nout > 2 && out[2].p) sum_columns(dtype, z.m, z.n, g->p, out[2].p, c->add >> 2 & 1);
+    TRY(gemm(dtype, true, false, z.n, z.k, z.m, 1, g, z.n, x, z.k, c->add >> 1 & 1, out[1].p, z.k));
+  if (c->nout > 2 && out[2].p) sum_columns(dtype, z.m, z.n, g, out[2].p, c->add >> 2 & 1);
   return TY_OK;
 }
 
@@ -123,22 +178,27 @@ static void contract(const struct arr *out, int64_t m, int64_t n, int64_t k, con
 
 static int plain_back(struct call *c)
 {
-  const struct arr *g = &c->in[0], *x = &c->in[1], *w = &c->in[2];
-  struct sizes z = sizes_of(&x->d, &w->d);
-  contract(&c->out[0], z.m, z.k, z.n, g, z.n, 1, w, 1, z.k, c->add & 1);
-  contract(&c->out[1], z.n, z.k, z.m, g, 1, z.n, x, 1, z.k, c->add >> 1 & 1);
-  if (c->nout > 2) contract(&c->out[2], z.n, 1, z.m, g, 1, z.n, NULL, 0, 0, c->add >> 2 & 1);
+  const struct arr *w = &c->in[2];
+  struct sizes z = sizes_of(&c->in[1].d, &w->d);
+  contract(&c->out[0], z.m, z.k, z.n, &c->in[0], z.n, 1, w, 1, z.k, c->add & 1);
+  for (int i = 0; i < c->nin; i += i ? 2 : OWN) {
+    const struct arr *g = &c->in[i], *x = &c->in[i + 1];
+    uint32_t add = i ? ~0u : c->add;
+    z = sizes_of(&x->d, &w->d);
+    contract(&c->out[1], z.n, z.k, z.m, g, 1, z.n, x, 1, z.k, add >> 1 & 1);
+    if (c->nout > 2) contract(&c->out[2], z.n, 1, z.m, g, 1, z.n, NULL, 0, 0, add >> 2 & 1);
+  }
   return TY_OK;
 }
 
-/* name     run         types    refuse       scratch state  done            add flags */
+/* name     run         types    refuse       scratch       state            done            add flags            blocks packs */
 static const struct kernel cpu[] = {
-  { "gemm",  forward,    T_FLOAT, gemm_refuse, NULL,   state, gemm_kept_done, 0,  K_ACT },
+  { "gemm",  forward,    T_FLOAT, gemm_refuse, NULL,         gemm_kept_bytes, gemm_kept_done, 0,  K_ACT,             0,     2 },
   { "plain", plain,      T_FLOAT }, { 0 }
 };
 static const struct kernel back[] = {
-  { "gemm",  backward,   T_FLOAT, gemm_refuse, NULL,   NULL,  NULL,           7 },
-  { "plain", plain_back, T_FLOAT, NULL,        NULL,   NULL,  NULL,           7 }, { 0 }
+  { "gemm",  backward,   T_FLOAT, gemm_refuse, joined_bytes, gemm_kept_bytes, gemm_kept_done, 7,  K_JOIN | K_REUSED, 0,     3 },
+  { "plain", plain_back, T_FLOAT, NULL,        NULL,         NULL,            NULL,           7,  K_JOIN }, { 0 }
 };
 
 static const char *ports8(const void *param)

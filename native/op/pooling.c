@@ -212,18 +212,25 @@ static int64_t line_at(const struct pool *p, const struct piece *q, int64_t kd, 
   return ((q->plane * a[0].in + z) * a[1].in + y) * a[2].in;
 }
 
+/* The outputs of a piece for which place k of the window lies inside the width: the first, and how many; <= 0: none. */
+static int64_t outputs_under(const struct axis *w, const struct piece *q, int64_t k, int64_t *first)
+{
+  *first = MAX(q->w, up(w->pad - k, w->stride));
+  return MIN(q->w + q->n, up(w->in + w->pad - k, w->stride)) - *first;
+}
+
 static void row_taps(const struct pool *p, const struct piece *q, int64_t kd, int64_t kh, void *row, tap_fn tap)
 {
   const struct axis *w = &p->g.a[2];
   int64_t inner = p->g.inner, line = line_at(p, q, kd, kh);
   for (int64_t k = 0; k < w->kernel; k++) {
-    int64_t from = MAX(q->w, up(w->pad - k, w->stride)), to = MIN(q->w + q->n, up(w->in + w->pad - k, w->stride));
+    int64_t from, n = outputs_under(w, q, k, &from);
     int64_t in_at = (line + from * w->stride - w->pad + k) * inner + q->c, out_at = output_at(p, q, from),
             row_at = (from - q->w) * q->m;
-    if (from >= to) continue;
-    if (inner == 1) tap(p, row, in_at, out_at, row_at, w->stride, to - from);
-    else for (int64_t i = 0; i < to - from; i++) tap(p, row, in_at + i * w->stride * inner, out_at + i * inner,
-                                                     row_at + i * q->m, 1, q->m);
+    if (n <= 0) continue;
+    if (inner == 1) tap(p, row, in_at, out_at, row_at, w->stride, n);
+    else for (int64_t i = 0; i < n; i++) tap(p, row, in_at + i * w->stride * inner, out_at + i * inner,
+                                               row_at + i * q->m, 1, q->m);
   }
 }
 
@@ -295,12 +302,12 @@ static void fold_columns(const struct pool *p, const struct piece *q, const stru
   const struct rows *r = p->r;
   const struct axis *w = &p->g.a[2];
   for (int64_t k = 0; k < w->kernel; k++) {
-    int64_t from = MAX(q->w, up(w->pad - k, w->stride)), to = MIN(q->w + q->n, up(w->in + w->pad - k, w->stride));
-    if (from >= to) continue;
+    int64_t from, n = outputs_under(w, q, k, &from);
+    if (n <= 0) continue;
     void *x = at(r, line, from * w->stride - w->pad + k - s->x), *y = at(r, row, from - q->w);
-    if (p->back) r->tap_add_back(x, y, w->stride, to - from);
-    else if (p->type == POOL_MAX) r->tap_max(y, x, w->stride, to - from);
-    else r->tap_add(y, x, w->stride, 1, to - from);
+    if (p->back) r->tap_add_back(x, y, w->stride, n);
+    else if (p->type == POOL_MAX) r->tap_max(y, x, w->stride, n);
+    else r->tap_add(y, x, w->stride, 1, n);
   }
 }
 
@@ -343,11 +350,10 @@ static void award(const struct pool *p, const struct piece *q, const void *dy)
   for (int64_t kd = last_in(&a[0], q->d) - 1; kd >= first_in(&a[0], q->d); kd--)
     for (int64_t kh = last_in(&a[1], q->h) - 1; kh >= first_in(&a[1], q->h); kh--)
       for (int64_t k = w->kernel - 1; k >= 0; k--) {
-        int64_t from = MAX(q->w, up(w->pad - k, w->stride)), to = MIN(q->w + q->n, up(w->in + w->pad - k, w->stride));
-        int64_t start = line_at(p, q, kd, kh) - w->pad + k;
-        if (from < to)
+        int64_t from, n = outputs_under(w, q, k, &from), start = line_at(p, q, kd, kh) - w->pad + k;
+        if (n > 0)
           r->winner(place + (from - q->w), at(r, p->x, start + from * w->stride), at(r, p->y, output_at(p, q, from)),
-                    w->stride, (int32_t)(start - plane), to - from);
+                    w->stride, (int32_t)(start - plane), n);
       }
   r->award(at(r, p->out, plane + q->w * w->stride), place, dy, w->stride, q->n);
 }
@@ -514,15 +520,16 @@ static const char *pool_grad(const void *param)
   return type == POOL_MAX || type == POOL_LP ? "g0 i0 o0" : "g0";
 }
 
-static const char *refuse_last(const struct call *c) { return channel_last(c->param) ? "channels last" : NULL; }
+static const char *refuse_last(const struct call *c)
+{
+  return in_blocks(c) && channel_last(c->param) ? "channels last" : NULL;
+}
 
 static const struct kernel pool_cpu[] = {
-  { "taps", pool_forward,  T_FLOAT, refuse_last, .flags = K_ALIKE, .blocks = IN_BLOCKS(1, 1) },
-  { "last", pool_forward,  T_FLOAT }, { 0 }
+  { "taps", pool_forward,  T_FLOAT, refuse_last, .flags = K_ALIKE, .blocks = IN_BLOCKS(1, 1) }, { 0 }
 };
 static const struct kernel pool_back_cpu[] = {
-  { "taps", pool_backward, T_FLOAT, refuse_last, .flags = K_ALIKE, .blocks = IN_BLOCKS(7, 1) },
-  { "last", pool_backward, T_FLOAT }, { 0 }
+  { "taps", pool_backward, T_FLOAT, refuse_last, .flags = K_ALIKE, .blocks = IN_BLOCKS(7, 1) }, { 0 }
 };
 
 /* -- adaptive ------------------------------------------------------------------------------------------------------- */

@@ -23,7 +23,7 @@ static const struct param proposal_params[] = {
   { "rpn_min_size",   P_INT,    FIELD(min_size),  "16",   "least height and width of a box, in pixels of the image before scaling" },
   { "scales",         P_FLOATS, FIELD(scales),    "[4,8,16,32]", "of anchors, in sides of a cell" },
   { "ratios",         P_FLOATS, FIELD(ratios),    "[0.5,1,2]", "of anchors, height by width" },
-  { "feature_stride", P_INT,    FIELD(feature_stride), "16", "pixels per cell", NULL, "[1,]" },
+  { "feature_stride", P_INT,    FIELD(feature_stride), "16", "pixels per cell", NULL, "[1,2147483647]" },
   { "output_score",   P_BOOL,   FIELD(output_score), "0", "scores are a second output" },
   { "iou_loss",       P_BOOL,   FIELD(iou_loss),  "0",    "bbox_pred moves corners, in pixels" },
   { 0 }

@@ -73,6 +73,7 @@ static double ln_factorial(double n)                   /* lgamma writes a global
 
 static double draw_poisson(struct stream *s, double lam, double unused)
 {
+  if (!isfinite(lam)) return lam;                     /* a gamma variate beyond all numbers */
   if (lam < 12) return few_events(s, lam);
   double b = 0.931 + 2.53 * sqrt(lam), a = -0.059 + 0.02483 * b;
   double inverse = 1.1239 + 1.1328 / (b - 3.4), level = 0.9277 - 3.6224 / (b - 2);
@@ -93,7 +94,7 @@ static double draw_failures(struct stream *s, double k, double p)
 static double draw_counts(struct stream *s, double mu, double alpha)
 {
   if (mu == 0) return 0;
-  return draw_poisson(s, isinf(1 / alpha) ? mu : draw_gamma(s, 1 / alpha, alpha * mu), 0);
+  return draw_poisson(s, isinf(1 / alpha) ? mu : draw_gamma(s, 1 / alpha, alpha) * mu, 0);
 }
 
 /* Where a law is defined and can be drawn from in finite time. */

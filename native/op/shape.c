@@ -107,7 +107,7 @@ MOVE_KERNEL(range_kernels, range_run)
 struct diag { int64_t k, axis1, axis2; };
 static const struct param diag_params[] = {
   { "k",     P_INT, offsetof(struct diag, k),     "0",
-    "which diagonal: above the main one if positive, below if negative" },
+    "which diagonal: above the main one if positive, below if negative", NULL, SIZES_RANGE },
   { "axis1", P_INT, offsetof(struct diag, axis1), "0", "axis of the rows; negative counts from the end" },
   { "axis2", P_INT, offsetof(struct diag, axis2), "1", "axis of the columns" },
   { 0 }

@@ -152,12 +152,17 @@ static const struct param along_params[] = {
   { 0 }
 };
 
+/* An index, negative from the end, as one of 0 .. size; -1 and size + 1 stand for all that lie outside. */
+static int64_t index_within(int64_t i, int64_t size)
+{
+  return i >= 0 ? MIN(i, size + 1) : i < -size ? -1 : i + size;
+}
+
 static void along_part(const struct along *p, const ty_desc *d, struct part *out)
 {
   int axis = (int)(p->axis < 0 ? p->axis + d->ndim : p->axis);
   for (int i = 0; i < d->ndim; i++) out->first[i] = 0, out->step[i] = 1, out->n[i] = d->dim[i];
-  int64_t size = d->dim[axis], begin = p->begin < 0 ? p->begin + size : p->begin,
-      end = p->end == NONE ? size : p->end < 0 ? p->end + size : p->end;
+  int64_t size = d->dim[axis], begin = index_within(p->begin, size), end = p->end == NONE ? size : index_within(p->end, size);
   out->first[axis] = begin;
   out->n[axis] = end - begin;
 }

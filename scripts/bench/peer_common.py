@@ -121,7 +121,7 @@ def attempt(what, run):
 
 # -- the workloads' sizes ---------------------------------------------------------------------------------------------
 
-RATES = dict(mlp=0.1, lenet=0.01, resnet20=0.02, resnet50=0.01)
+RATES = dict(mlp=0.1, lenet=0.01, resnet20=0.02, resnet50=2e-5)
 VOCABULARY = 10000
 LM = [(2, 200, 35, 20), (2, 200, 60, 32), (2, 650, 35, 20)]           # layers, units, steps, batch
 LM_RATE = 0.5

@@ -3,6 +3,7 @@
 local bit = require "bit"
 local ffi = require "ffi"
 local native = require "tycho.ffi"
+local ty = require "tycho"
 
 local C, check = native.C, native.check
 local arrays = {}
@@ -133,6 +134,25 @@ local function worst(got, want, n, shape, atol, rtol)
   end
   return ("%d of %d elements differ; worst at %s: got %.9g, want %.9g (allowed %.3g)"):format(
     wrong, n, place(at, shape), tonumber(got[at]), tonumber(want[at]), atol + rtol * math.abs(tonumber(want[at])))
+end
+
+--- A list of the array's numbers, with its shape.
+function arrays.list(x)
+  x = x:astype("float64")
+  local p, t = x:data(), {shape = x.shape}
+  for i = 1, x.size do t[i] = p[i - 1] end
+  return t
+end
+
+--- Numbers from -1 to 1, the same in every run, and a pointer to them.
+function arrays.noise(shape, seed, dtype)
+  local x = ty.nd.zeros(shape, {dtype = dtype or "float64"})
+  local p, n = x:data(), seed or 1
+  for i = 0, x.size - 1 do
+    n = (n * 16807) % 2147483647
+    p[i] = n / 1073741823 - 1
+  end
+  return x, p
 end
 
 --- How two arrays, nested tables or numbers differ; nil when they agree.

@@ -110,4 +110,13 @@ function trials.heads(exe, random)
   return heads
 end
 
+--- Runs trial(line, random, sizes) `count` times, the first two at the ends of what shapes there are.
+function trials.several(line, seed, count, trial)
+  local random, sizes = trials.random(seed), {trials.least, trials.most}
+  for k = 1, count do
+    local ok, e = pcall(trial, line, random, sizes[k])
+    if not ok then error(("trial %d: %s"):format(k, tostring(e)), 0) end
+  end
+end
+
 return trials

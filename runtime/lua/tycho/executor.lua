@@ -343,6 +343,21 @@ local function is_nested(v)
 end
 
 
+-- A value for a bound array, itself or made of a nested table; `what` and `advice` stand around the name in errors.
+local function fitting(bound, v, func, name, what, advice)
+  if not is_array(v) and not is_nested(v) then
+    Error.raise{ code = "type", func = func, argument = name, expected = "an NDArray or a nested table",
+      got = Error.kind(v), message = ("bad value of %s'%s'"):format(what, name) }
+  end
+  local x = is_array(v) and v or host.from_table(v, bound._dtype, func, name)
+  if not tables.same(x._shape, bound._shape) then
+    Error.raise{ code = "shape", func = func, argument = name, expected = bound.shape, got = x.shape,
+      message = ("%s'%s' has another shape%s"):format(what, name, advice) }
+  end
+  return x
+end
+
+
 -- Checks the arrays given to forward; nested tables become arrays.
 local function given_arrays(self, given, func)
   local list, dict = {}, self.arg_dict
@@ -350,17 +365,8 @@ local function given_arrays(self, given, func)
     local bound = dict[name]
     if not bound then
       Error.unknown{ func = func, argument = name, what = "argument", names = self._names.arguments }
-    elseif not is_array(v) and not is_nested(v) then
-      Error.raise{ code = "type", func = func, argument = name, expected = "an NDArray or a nested table",
-        got = Error.kind(v),
-        message = ("bad value of argument '%s'"):format(name) }
     end
-    local x = is_array(v) and v or host.from_table(v, bound._dtype, func, name)
-    if not tables.same(x._shape, bound._shape) then
-      Error.raise{ code = "shape", func = func, argument = name, expected = bound.shape, got = x.shape,
-        message = ("argument '%s' has another shape than the bound array; exe:reshape changes it"):format(name) }
-    end
-    list[#list + 1] = { bound, x }
+    list[#list + 1] = { bound, fitting(bound, v, func, name, "argument ", " than the bound array; exe:reshape changes it") }
   end
   return list
 end
@@ -513,16 +519,7 @@ local function check_params(params, dict, what, allow, list)
     if not bound and not allow then
       Error.unknown{ func = func, argument = name, what = what, names = attrs.keys(dict) }
     elseif bound then
-      if not is_array(v) and not is_nested(v) then
-        Error.raise{ code = "type", func = func, argument = name, expected = "an NDArray or a nested table",
-          got = Error.kind(v), message = ("bad value of '%s'"):format(name) }
-      end
-      local x = is_array(v) and v or host.from_table(v, bound._dtype, func, name)
-      if not tables.same(x._shape, bound._shape) then
-        Error.raise{ code = "shape", func = func, argument = name, expected = bound.shape, got = x.shape,
-          message = ("'%s' has another shape"):format(name) }
-      end
-      list[#list + 1] = { bound, x }
+      list[#list + 1] = { bound, fitting(bound, v, func, name, "", "") }
     end
   end
 end

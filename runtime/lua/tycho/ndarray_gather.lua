@@ -14,6 +14,7 @@ local class = require "tycho.ndarray_class"
 local Error = require "tycho.error"
 local host = require "tycho.ndarray_host"
 local attrs = require "tycho.attrs"
+local tables = require "tycho.tables"
 
 local is_array = class.is_array
 
@@ -98,11 +99,7 @@ local function common_shape(lists, func)
       shape[at] = math.max(shape[at] or 1, n)
     end
   end
-  local ordered = {}
-  for d = #shape, 1, -1 do
-    ordered[#ordered + 1] = shape[d]
-  end
-  return ordered
+  return tables.reversed(shape)
 end
 
 

@@ -1,8 +1,8 @@
 --- Where a function was called, also when the call was a tail call.
 --
 -- `return ty.sym.FullyConnected{...}` leaves no trace of its line: LuaJIT drops the caller's frame before the callee runs.
--- But the function is looked up in that frame first, through the namespace's `__index`. So each lookup notes place and depth
--- of the frame; a call that finds itself at the depth of its own lookup was a tail call, and the noted place is its own.
+-- But the function is looked up in that frame first, through the namespace's `__index`. So each lookup notes the frame's place
+-- and function; a call that comes from another function than its lookup was a tail call, and the noted place is its own.
 --
 --     local f = origin.wrap(inner)         -- f(...) is inner(...), and Error.caller() knows the place meanwhile
 --     origin.note(f)                       -- in __index, when f is handed out
@@ -16,17 +16,7 @@ local origin = {}
 local getinfo = debug.getinfo
 local KEPT = 8                                           -- lookups of one function that wait for their calls
 
-local notes = setmetatable({}, { __mode = "k" })         -- function -> list of {place, depth}, latest last
-
-
--- Frames below and with the one at a level.
-local function depth_of(level)
-  local n = 0
-  while getinfo(level + 1 + n, "l") do
-    n = n + 1
-  end
-  return n
-end
+local notes = setmetatable({}, { __mode = "k" })         -- function -> list of {place, the function there}, latest last
 
 
 --- Notes that a function is handed out to the frame that looks it up.
@@ -39,7 +29,7 @@ function origin.note(f)
   elseif #list == KEPT then
     table.remove(list, 1)
   end
-  list[#list + 1] = { place = place, depth = depth_of(level) }
+  list[#list + 1] = { place = place, from = getinfo(level, "f").func }
 end
 
 
@@ -47,7 +37,8 @@ local function enter(f)
   local list = notes[f]
   local seen = list[#list]
   list[#list] = nil
-  Error.place = seen and depth_of(2) == seen.depth and seen.place or nil
+  local caller = seen and getinfo(3, "f")                -- nil: a coroutine begins here
+  Error.place = caller and caller.func ~= seen.from and seen.place or nil
 end
 
 

@@ -17,20 +17,23 @@ local BaseRNNCell, GATES = base.BaseRNNCell, layout.GATES
 local basic = {}
 
 
--- `n` states of a batch by the hidden units.
-local function vectors(n)
-  return BaseRNNCell.extend_fields{ state_info = function(self)
-    local list = {}
-    for i = 1, n do
-      list[i] = { shape = { 0, self._num_hidden }, __layout__ = "NC" }
-    end
-    return list
-  end }
-end
-
-
 -- What the three cells share.
 local Dense = BaseRNNCell:extend("Dense")
+
+Dense.fields = BaseRNNCell.extend_fields{ state_info = function(self)
+  local list = {}
+  for i = 1, self._states do
+    list[i] = self:_state()
+  end
+  return list
+end }
+
+
+-- What a state is: a batch by the hidden units.
+function Dense:_state()
+  return { shape = { 0, self._num_hidden }, __layout__ = "NC" }
+end
+
 
 function Dense:_set_up(a, bias_init)
   Dense.super.init(self, { prefix = a.prefix, params = a.params })
@@ -56,13 +59,23 @@ function Dense:_divide(x, name)
 end
 
 
+-- A cell of `n` states with a block of rows for each of the gates.
+local function cell(name, n, gates)
+  local class = Dense:extend(name)
+  class._states = n
+  function class._gate_names(_)
+    return gates
+  end
+  basic[name] = class
+  return class
+end
+
+
 -- RNNCell -------------------------------------------------------------------------------------------------------------
 
 --- h' = activation(W x + b + U h + c).
 -- @type RNNCell
-local RNNCell = Dense:extend("RNNCell")
-basic.RNNCell = RNNCell
-RNNCell.fields = vectors(1)
+local RNNCell = cell("RNNCell", 1, GATES.rnn_tanh)
 
 local RNN = args.form("rnn.RNNCell", { { "num_hidden", "positive" }, { "activation", "text|function", "tanh" },
   { "prefix", "text", "rnn_" }, { "params", "rnn_params?" } })
@@ -73,11 +86,6 @@ local RNN = args.form("rnn.RNNCell", { { "num_hidden", "positive" }, { "activati
 -- @tparam[opt] RNNParams params
 function RNNCell:init(...)
   self:_set_up(RNN(...))
-end
-
-
-function RNNCell._gate_names(_)
-  return GATES.rnn_tanh
 end
 
 
@@ -93,9 +101,7 @@ end
 
 --- i, f, o = sigmoid and g = tanh of the four blocks; c' = f c + i g; h' = o tanh(c'). States: h, c.
 -- @type LSTMCell
-local LSTMCell = Dense:extend("LSTMCell")
-basic.LSTMCell = LSTMCell
-LSTMCell.fields = vectors(2)
+local LSTMCell = cell("LSTMCell", 2, GATES.lstm)
 
 local LSTM = args.form("rnn.LSTMCell", { { "num_hidden", "positive" }, { "prefix", "text", "lstm_" },
   { "params", "rnn_params?" }, { "forget_bias", "number", 1 } })
@@ -107,11 +113,6 @@ local LSTM = args.form("rnn.LSTMCell", { { "num_hidden", "positive" }, { "prefix
 function LSTMCell:init(...)
   local a = LSTM(...)
   self:_set_up(a, init.LSTMBias(a.forget_bias))
-end
-
-
-function LSTMCell._gate_names(_)
-  return GATES.lstm
 end
 
 
@@ -133,9 +134,7 @@ end
 
 --- r, z = sigmoid(x + h); n = tanh(x + r h), where h has its bias in it; h' = (1 - z) n + z h.
 -- @type GRUCell
-local GRUCell = Dense:extend("GRUCell")
-basic.GRUCell = GRUCell
-GRUCell.fields = vectors(1)
+local GRUCell = cell("GRUCell", 1, GATES.gru)
 
 local GRU = args.form("rnn.GRUCell", { { "num_hidden", "positive" }, { "prefix", "text", "gru_" },
   { "params", "rnn_params?" } })
@@ -145,11 +144,6 @@ local GRU = args.form("rnn.GRUCell", { { "num_hidden", "positive" }, { "prefix",
 -- @tparam[opt] RNNParams params
 function GRUCell:init(...)
   self:_set_up(GRU(...))
-end
-
-
-function GRUCell._gate_names(_)
-  return GATES.gru
 end
 
 

@@ -48,14 +48,8 @@ local function even_padding(a, func)
 end
 
 
-local function fields(n)
-  return base.BaseRNNCell.extend_fields{ state_info = function(self)
-    local list = {}
-    for i = 1, n do
-      list[i] = { shape = { unpack(self._state_shape) }, __layout__ = self._conv_layout }
-    end
-    return list
-  end }
+local function image(self)
+  return { shape = { unpack(self._state_shape) }, __layout__ = self._conv_layout }
 end
 
 
@@ -110,10 +104,10 @@ end
 
 
 -- A cell with convolutions for maps.
-local function extend(cell, name, states)
+local function extend(cell, name)
   local read, func = form(name, name:match("^(.*)Cell$") .. "_"), "rnn." .. name
   local class = cell:extend(name)
-  class.fields, class._maps, class._divide = fields(states), maps, divide
+  class._state, class._maps, class._divide = image, maps, divide
   function class:init(...)
     set_up(self, read(...), func)
   end
@@ -126,15 +120,15 @@ end
 -- h2h_dilate, i2h_kernel = {3, 3}, i2h_stride, i2h_pad = {1, 1}, i2h_dilate, initializers of the four parameters,
 -- activation (leaky ReLU of slope 0.2), prefix, params, conv_layout = "NCHW".
 -- @type ConvRNNCell
-extend(basic.RNNCell, "ConvRNNCell", 1)
+extend(basic.RNNCell, "ConvRNNCell")
 
 --- As ConvRNNCell. States: h, c.
 -- @type ConvLSTMCell
-extend(basic.LSTMCell, "ConvLSTMCell", 2)
+extend(basic.LSTMCell, "ConvLSTMCell")
 
 --- As ConvRNNCell.
 -- @type ConvGRUCell
-local ConvGRUCell = extend(basic.GRUCell, "ConvGRUCell", 1)
+local ConvGRUCell = extend(basic.GRUCell, "ConvGRUCell")
 
 function ConvGRUCell._map_name(_, name)
   return name

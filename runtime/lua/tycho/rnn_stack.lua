@@ -9,6 +9,7 @@ local Class = require "tycho.class"
 local Error = require "tycho.error"
 local sequence = require "tycho.rnn_sequence"
 local symbol = require "tycho.symbol"
+local tables = require "tycho.tables"
 
 local BaseRNNCell = base.BaseRNNCell
 
@@ -181,15 +182,6 @@ function BidirectionalCell:init(...)
 end
 
 
-local function backwards(list)
-  local reversed = {}
-  for i = #list, 1, -1 do
-    reversed[#reversed + 1] = list[i]
-  end
-  return reversed
-end
-
-
 -- Outputs of both sides, step by step; along the features, which are the last axis of a step.
 local function join_steps(self, left, right)
   local outputs = {}
@@ -214,7 +206,7 @@ function BidirectionalCell:_unroll(a)
   local merge = a.merge_outputs
   local left, l_states = l:unroll{ length = a.length, inputs = inputs, begin_state = part(a.begin_state, 1, nl),
     layout = a.layout, merge_outputs = merge }
-  local right, r_states = r:unroll{ length = a.length, inputs = backwards(inputs), layout = a.layout,
+  local right, r_states = r:unroll{ length = a.length, inputs = tables.reversed(inputs), layout = a.layout,
     begin_state = part(a.begin_state, nl + 1, nr), merge_outputs = merge }
   if merge == nil then
     merge = sequence.is_symbol(left) and sequence.is_symbol(right)

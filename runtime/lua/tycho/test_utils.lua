@@ -637,15 +637,6 @@ local function compare(a, truth, got, what)
 end
 
 
-local function snapshot(dict)
-  local copy = {}
-  for name, x in pairs(dict) do
-    copy[name] = x:copy()
-  end
-  return copy
-end
-
-
 -- Head gradients: the reference's outputs, rounded to the least precise element type among the executors.
 local function heads_for(list, truth, exe)
   local coarse = list[1].outputs[1].dtype
@@ -672,7 +663,7 @@ function utils.check_consistency(...)
   for _, exe in ipairs(list) do
     exe:forward(false)
   end
-  local truth = a.ground_truth or snapshot(list[best].output_dict)
+  local truth = a.ground_truth or module_params.copies(list[best].output_dict)
   for i, exe in ipairs(list) do
     if i ~= best or a.ground_truth then
       compare(a, truth, exe.output_dict, "inference of entry " .. i .. ":")
@@ -683,14 +674,14 @@ function utils.check_consistency(...)
   end
   for _, exe in ipairs(list) do
     exe:forward(true)
-    exe:backward(heads_for(list, snapshot(list[best].output_dict), exe))
+    exe:backward(heads_for(list, module_params.copies(list[best].output_dict), exe))
   end
-  local trained = a.ground_truth or snapshot(list[best].output_dict)
-  for name, x in pairs(a.ground_truth and {} or snapshot(list[best].grad_dict)) do
+  local trained = a.ground_truth or module_params.copies(list[best].output_dict)
+  for name, x in pairs(a.ground_truth and {} or module_params.copies(list[best].grad_dict)) do
     trained["gradient of " .. name] = x
   end
   for i, exe in ipairs(list) do
-    local got = snapshot(exe.output_dict)
+    local got = module_params.copies(exe.output_dict)
     for name, x in pairs(exe.grad_dict) do
       got["gradient of " .. name] = trained["gradient of " .. name] and x or nil
     end
