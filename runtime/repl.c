@@ -20,6 +20,7 @@
 
 enum { KEPT_LINES = 2000, SHOWN = 120 };          /* of history; candidates listed by one Tab */
 enum { MARK = 1 };                                /* encloses what the terminal does not show of a prompt */
+enum { END_KEY = 4 };                             /* Ctrl-D */
 
 static struct {
   EditLine *edit;
@@ -29,6 +30,7 @@ static struct {
   char *path;                                     /* of the history, NULL: not kept */
   char prompt[64];
   bool cut;                                       /* the line was left by Ctrl-C */
+  bool ahead;                                     /* keys still come that were typed before the prompt was there */
 } repl;
 
 static char *show_prompt(EditLine *unused) { (void)unused; return repl.prompt; }
@@ -66,6 +68,7 @@ static void show_again(void)
   el_set(repl.edit, EL_REFRESH);
 }
 
+/* A terminal keeps a Ctrl-D that was pressed before the prompt was there as a zero. */
 static int read_key(EditLine *unused, wchar_t *out)
 {
   (void)unused;
@@ -74,6 +77,7 @@ static int read_key(EditLine *unused, wchar_t *out)
   for (;;) {
     char byte;
     ssize_t n = -1;
+    repl.ahead = repl.ahead && input_waits();
     repl.cut = interrupt_take(repl.L);              /* pressed while the last key was served, or while we wait */
     if (!repl.cut) n = read(STDIN_FILENO, &byte, 1);
     if (n == 0) return 0;
@@ -82,6 +86,7 @@ static int read_key(EditLine *unused, wchar_t *out)
       if (came_back) show_again();
       continue;
     }
+    if (!byte && repl.ahead) byte = END_KEY;
     size_t used = mbrtowc(out, &byte, 1, &shift);
     if (used == (size_t)-1) memset(&shift, 0, sizeof shift);     /* not UTF-8: dropped */
     else if (used != (size_t)-2) return 1;
@@ -213,6 +218,7 @@ static int read_line(lua_State *L)
   int n = 0;
   set_prompt(luaL_checkstring(L, 1));
   repl.cut = false;
+  repl.ahead = true;
   el_resize(repl.edit);
   const char *line = el_gets(repl.edit, &n);
   if (repl.cut) {

@@ -212,6 +212,12 @@ describe("prompt on a terminal", function()
     line("6 * 7", "42")
   end)
 
+  it("leaves at a Ctrl-D pressed while a line was evaluated", function()
+    open()
+    t:send("io.write('bu', 'sy'); io.flush(); os.execute('sleep 0.3')\n")
+    t:expect("busy")
+  end)
+
   it("completes names with Tab and lists what fits", function()
     open()
     line("apple_pie = 31")
