@@ -409,6 +409,7 @@ static int compile(ty_exec *e, int which, const ty_exec *before, struct program 
   if (!code) code = layout_program(p);
   if (!code) code = select_program(p);
   if (!code) code = plan_lives(p);
+  if (!code) code = fold_program(p);
   const struct program *other = e->variant[!which];
   if (!code && other) head_places(e, other, p, fixed, &nfixed);
   else if (!code && before) former_places(e, before, p, fixed, &nfixed);

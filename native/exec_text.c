@@ -116,6 +116,7 @@ static void step_text(const ty_exec *e, const struct program *p, int i, struct t
       ? e->g->node[st->act_node].name : "");
   if (st->kind == STEP_NODE && st->nin > e->g->node[st->node].nin)
     text_add(t, "  %d products in one", 1 + (st->nin - e->g->node[st->node].nin) / 2);
+  if (st->fold) text_add(t, st->fold->sum < 0 ? "  does %d" : "  does %d %d", st->fold->norm, st->fold->sum);
   if (v >= 0 && p->value[v].block) text_add(t, "  channels in %ds", p->value[v].block);
   if (st->guard >= 0) text_add(t, "  if %d", p->step_of[node_of(e, st->guard)]);
   if (st->why) text_add(t, "  not %s", st->why);

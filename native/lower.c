@@ -315,6 +315,7 @@ static void resolve_node(struct program *p, struct step *st, const struct bases 
     c->in[k].version = r->kind == V_OUTER && r->first < 0 ? b->version[program_slot(p, st->device)] + r->outer : NULL;
   }
   for (int k = 0; k < c->nout; k++) c->out[k].p = st->out[k] >= 0 ? pointer(p, b, st->out[k]) : NULL;
+  if (st->fold) st->fold->out.p = pointer(p, b, st->fold->target);
   int slot = program_slot(p, st->device);
   c->tmp = st->scratch ? b->pool[slot] + st->scratch_at : NULL;
   c->run = &p->run[slot];
@@ -335,7 +336,9 @@ void lower_resolve(struct program *p, const struct bases *b)
 
 int program_run_step(struct program *p, struct step *st)
 {
-  if (step_skipped(st)) return TY_OK;
+  bool done = step_skipped(st) || (st->folded && st->folded->done);
+  if (!done && st->fold) TRY(fold_run(p, st, &done));
+  if (done) return TY_OK;
   switch (st->kind) {
   case STEP_TAPE:
   case STEP_ADD:  return tape_run(st->tape, &st->loop, st->operand);

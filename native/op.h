@@ -94,6 +94,13 @@ struct call {
   uint32_t    node;                                   /* key of random numbers: the same in forward and backward */
   uint32_t    add;                                    /* bit k: out[k] += result (only if the kernel's `add` has the bit) */
   int         act;                                    /* ACT_*: applied to out[0]; its gradient to in[0] backward (only if K_ACT) */
+  const struct scaling *affine;                        /* NULL: none (only if K_AFFINE) */
+};
+/* out[0] = act(scale[i] product + shift[i] + what out[0] holds), per channel i; shift has the bias in it. */
+struct scaling {
+  float   *scale, *shift;
+  bool     add;                                       /* there is something in out[0] */
+  uint64_t version;                                   /* changes with scale and shift */
 };
 static inline bool in_blocks(const struct call *c)    /* any operand */
 {
@@ -105,7 +112,8 @@ enum { K_ACT = 1,                                     /* can apply call.act */
        K_ALIKE = 2,                                   /* `blocks`: all in blocks, or none */
        K_JOIN = 4,                                    /* backward: behind its own inputs come pairs like inputs 0 and 1, with any number
                                                          of rows; the sums out[1] and on are over these too (join.c) */
-       K_REUSED = 8 };                                /* `packs`: a state only where several steps share it */
+       K_REUSED = 8,                                  /* `packs`: a state only where several steps share it */
+       K_AFFINE = 16 };                                /* can do call.affine; refuse and scratch know them */
 #define IN_BLOCKS(in, out) ((uint32_t)(in) | (uint32_t)(out) << 16)
 #define T(dtype) (1u << (dtype))
 enum { T_FLOAT = 1 << TY_F32 | 1 << TY_F64, T_ANY = ~0u >> 1,
@@ -125,6 +133,8 @@ struct kernel {                                       /* candidates stand in ord
                                                          blocks; bit 15 stands for all from 15 on */
   int          packs;                                 /* > 0: the state is nothing but input packs - 1, packed; steps that read one bound
                                                          array share it */
+  /* What this run does to channel i of input 0 without looking at it: a[i] x + d[i]. false: it looks. NULL a: only asked. */
+  bool       (*affine)(const struct call *c, double *a, double *d);
 };
 
 /* -- the operator --------------------------------------------------------------------------- */

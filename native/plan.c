@@ -208,7 +208,7 @@ static bool may_take(const struct program *p, const struct step *st, int t, int 
   if (desc_bytes(&s->desc[u]) != desc_bytes(&s->desc[v])) return false;
   if (st->kind == STEP_TAPE) return s->desc[u].dtype == s->desc[v].dtype && desc_same_shape(&s->desc[u], &s->desc[v]);
   const struct node *n = &s->g->node[st->node];
-  return st->act_node < 0 && inplace_allowed(n->backward ? n->op->back_inplace : n->op->inplace, out, in);
+  return (st->act_node < 0 || !n->backward) && inplace_allowed(n->backward ? n->op->back_inplace : n->op->inplace, out, in);
 }
 
 /* The same bytes must not be read through another input of the step by an operator that is not element-wise. */
@@ -219,6 +219,19 @@ static bool read_once(const struct program *p, const struct step *st, int in)
   return true;
 }
 
+/* A root that dies here: of several, forward, the one written longest ago, as the newest may never be written at all
+** (fold.c). -1: none */
+static int place_for(const struct program *p, const struct step *st, int t, int out)
+{
+  int best = -1;
+  for (int j = 0; j < st->nin; j++) {
+    int r = root_of(p, st->in[j]);
+    if (r == st->out[out] || !may_take(p, st, t, out, j) || !read_once(p, st, j)) continue;
+    if (best < 0 || (t < p->nforward && p->value[r].last_write < p->value[best].last_write)) best = r;
+  }
+  return best;
+}
+
 static void share_in_place(struct program *p)
 {
   for (int t = 0; t < p->n; t++) {
@@ -226,16 +239,13 @@ static void share_in_place(struct program *p)
     for (int k = 0; k < st->nout; k++) {
       int v = st->out[k];
       if (v < 0 || p->value[v].kind != V_POOL || p->value[v].root != v || p->value[v].add) continue;
-      for (int j = 0; j < st->nin; j++) {
-        int r = root_of(p, st->in[j]);
-        if (r == v || !may_take(p, st, t, k, j) || !read_once(p, st, j)) continue;
-        p->value[r].last = p->value[v].last;          /* now > t unless unread: nobody else takes it at this step */
-        if (p->value[r].last == t) p->value[r].last = t + 1;
-        p->value[v].root = r;
-        p->value[r].pinned = p->value[v].pinned;
-        p->value[r].last_write = t;
-        break;
-      }
+      int r = place_for(p, st, t, k);
+      if (r < 0) continue;
+      p->value[r].last = p->value[v].last;            /* now > t unless unread: nobody else takes it at this step */
+      if (p->value[r].last == t) p->value[r].last = t + 1;
+      p->value[v].root = r;
+      p->value[r].pinned = p->value[v].pinned;
+      p->value[r].last_write = t;
     }
   }
 }

@@ -7,7 +7,9 @@
 **   join      which products that end in one sum are done as one
 **   layout    which values keep their channels in blocks
 **   select    (lower.c) the kernel of each step, its scratch and state
-**   plan      lifetimes, results in the place of dying inputs, offsets
+**   plan      (second half) lifetimes, results in the place of dying inputs
+**   fold      which convolutions do the normalisation and the sum behind them
+**   plan      (last part) offsets
 **   lower     operands, tapes, segments
 ** A program is one variant: with fusion, or (monitor, partial forward) one node per step.
 */
@@ -56,6 +58,17 @@ struct step {
   bool lends;
   int64_t ns;                                         /* of its last timed run */
   char *why;                                          /* candidates that refused */
+  struct fold *fold, *folded;                         /* what it can do of the next steps; what does this one */
+};
+/* A step that does what follows it, in runs that allow it (fold.c). */
+struct fold {
+  struct scaling affine;
+  double *a, *d;
+  int norm, sum, act;                                 /* steps; sum -1: none. act: behind the last of them */
+  int target;                                         /* value that gets the result */
+  struct arr out;
+  bool done;                                          /* in the current run */
+  uint64_t seen[6];                                   /* versions of what scale and shift were made from */
 };
 
 enum { V_NONE, V_OUTER, V_POOL };
@@ -108,6 +121,8 @@ int  step_call(struct program *p, struct step *st);                           /*
 int  select_program(struct program *p);
 int  plan_values(struct program *p);
 int  plan_lives(struct program *p);
+int  fold_program(struct program *p);
+int  fold_run(struct program *p, struct step *st, bool *done);                /* done: it has been run so, with what follows */
 int  plan_program(struct program *p, const struct fixed *fixed, int nfixed);
 int  plan_verify(const struct program *p);
 int  lower_program(struct program *p);

@@ -17,9 +17,9 @@ void   onednn_conv_done(void *state);
 
 #define DNNL_CONV \
   { "Winograd", onednn_conv, T(TY_F32), onednn_winograd_refuse, onednn_conv_scratch, onednn_conv_state, \
-    onednn_conv_done, 0, K_ACT, IN_BLOCKS(1, 1) }, \
+    onednn_conv_done, 0, K_ACT | K_AFFINE, IN_BLOCKS(1, 1) }, \
   { "oneDNN",   onednn_conv, T(TY_F32), onednn_conv_refuse, onednn_conv_scratch, onednn_conv_state, \
-    onednn_conv_done, 0, K_ACT, IN_BLOCKS(1, 1) },
+    onednn_conv_done, 0, K_ACT | K_AFFINE, IN_BLOCKS(1, 1) },
 #define DNNL_CONV_BACK \
   { "Winograd", onednn_conv_back, T(TY_F32), onednn_winograd_back_refuse, onednn_conv_back_scratch, onednn_conv_state, \
     onednn_conv_done, 7, 0, IN_BLOCKS(3, 1) }, \

@@ -15,8 +15,8 @@
 #include "../rows.h"
 #include "part.h"
 
-/* rooms: of the direction, or of both gradients, once asked */
-struct state { struct gemm_kept own; bool asked; struct rooms rooms; struct part part[3]; };
+/* room: of the direction, or of both gradients, once asked; [1] with call.affine */
+struct state { struct gemm_kept own; struct { bool asked; struct rooms rooms; } room[2]; struct part part[PARTS]; };
 
 size_t onednn_conv_state(const struct call *c) { return sizeof(struct state); }
 
@@ -93,7 +93,9 @@ static struct shape shape_of(const struct call *c, const struct window *w, int w
                    *y = forward ? &c->out[0] : &c->in[0];
   int copied = (!x->block || (!forward && c->add & 1)) << X | !y->block << Y;
   return (struct shape){ .param = c->param, .x = &x->d, .w = forward ? &c->in[1].d : &c->in[2].d, .y = &y->d,
-                         .which = which, .bias = forward && c->nin > 2, .block = { [X] = x->block, [Y] = y->block },
+                         .which = which, .bias = forward && (c->nin > 2 || c->affine), .scaled = c->affine,
+                         .sum = c->affine && c->affine->add, .act = c->affine ? c->act : ACT_NONE,
+                         .block = { [X] = x->block, [Y] = y->block },
                          .winograd = winograd, .images = images_at_once(w, copied, tiles) };
 }
 
@@ -160,10 +162,23 @@ static bool able(const struct call *c, const struct window *w, int which)
   return !in_blocks(c) || choose(c, w, which, &s, &r);
 }
 
+/* Lines must not cost the better way, nor a copy of what lies in the output. */
+static const char *refuse_affine(const struct call *c, const struct window *w)
+{
+  struct call without = *c;
+  struct shape s, t;
+  struct rooms r;
+  without.affine = NULL;
+  if (!c->out[0].block) return "channels are not in blocks";
+  bool same = choose(&without, w, FORWARD, &s, &r) && choose(c, w, FORWARD, &t, &r) && s.winograd == t.winograd;
+  return same ? NULL : "oneDNN has no such end for this product";
+}
+
 const char *onednn_conv_refuse(const struct call *c)
 {
   struct window w = conv_window_of(c);
   const char *no = refuse(c, &w);
+  if (!no && c->affine) no = refuse_affine(c, &w);
   return no ? no : able(c, &w, FORWARD) ? NULL : NO_BLOCKS;
 }
 
@@ -196,12 +211,28 @@ const char *onednn_winograd_back_refuse(const struct call *c)
 
 /* -- running ------------------------------------------------------------------------------------------------------- */
 
-static bool pack_weight(struct part *p, const struct arr *w)
+/* The weight's rows times their scale: where the primitive packs it, kept until then; else in `packed`. */
+static bool pack_scaled(struct part *p, const struct arr *w, const struct scaling *a)
 {
-  if (!p->copy[W]) return !dnnl_memory_set_data_handle(p->outside[W], w->p);
-  if (w->version && p->of == w->p && p->version == *w->version) return true;
+  const int64_t rows = w->d.dim[0], n = desc_count(&w->d) / rows;
+  float *scaled = p->copy[W] ? mem_new(desc_bytes(&w->d)) : p->packed;
+  if (!scaled) return false;
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t k = i * n; k < (i + 1) * n; k++) scaled[k] = ((const float *)w->p)[k] * a->scale[i];
+  if (!p->copy[W]) return !dnnl_memory_set_data_handle(p->outside[W], scaled);
+  bool ok = onednn_copy(p->copy[W], p->stream, p->outside[W], scaled, p->inside[W], p->packed);
+  mem_free(scaled);
+  return ok;
+}
+
+static bool pack_weight(struct part *p, const struct arr *w, const struct scaling *a)
+{
+  if (!p->copy[W] && !a) return !dnnl_memory_set_data_handle(p->outside[W], w->p);
+  if (w->version && p->of == w->p && p->version == *w->version && (!a || p->scale == a->version)) return true;
   p->of = w->p;
   p->version = w->version ? *w->version : 0;
+  p->scale = a ? a->version : 0;
+  if (a) return pack_scaled(p, w, a);
   return onednn_copy(p->copy[W], p->stream, p->outside[W], w->p, p->inside[W], p->packed);
 }
 
@@ -291,7 +322,7 @@ static bool ready(struct part *p, struct call *c, const struct window *w, int wh
     else p->made = UNABLE, p->threads = parallel_threads();
   }
   *s = shape_of(c, w, which, p->winograd);
-  return p->made == READY && (which == WEIGHT || pack_weight(p, a->w)) &&
+  return p->made == READY && (which == WEIGHT || pack_weight(p, a->w, c->affine)) &&
          !dnnl_memory_set_data_handle(p->pad, p->own_pad ? p->own_pad : b->pad) &&
          !(p->bias && dnnl_memory_set_data_handle(p->bias, a->bias));
 }
@@ -304,9 +335,10 @@ static void next_piece(struct arrays *a, const struct shape *s)
 
 static struct blocks planned(struct state *p, const struct call *c, const struct window *w, bool back)
 {
-  if (!p->asked) p->rooms = rooms_for(c, w, back);
-  p->asked = true;
-  return blocks_of(&p->rooms, c->tmp);
+  const int i = c->affine != NULL;
+  if (!p->room[i].asked) p->room[i].rooms = rooms_for(c, w, back);
+  p->room[i].asked = true;
+  return blocks_of(&p->room[i].rooms, c->tmp);
 }
 
 /* false: nothing is written, or only what our own kernel writes again; but a sum that was begun is lost */
@@ -314,9 +346,10 @@ static bool run_part(struct state *p, struct call *c, const struct window *w, in
 {
   struct shape s;
   struct blocks b = planned(p, c, w, which != FORWARD);
-  if (!ready(&p->part[which], c, w, which, &b, &a, &s)) return false;
+  struct part *part = &p->part[c->affine ? FOLDED : which];
+  if (!ready(part, c, w, which, &b, &a, &s)) return false;
   for (int64_t i = 0; i < w->n; i += s.images, next_piece(&a, &s))
-    if (!run_piece(&p->part[which], &s, &b, &a, false, which == WEIGHT && (a.add || i))) return false;
+    if (!run_piece(part, &s, &b, &a, false, which == WEIGHT && (a.add || i))) return false;
   return true;
 }
 
@@ -348,10 +381,10 @@ int onednn_conv(struct call *c)
 {
   struct window w = conv_window_of(c);
   struct state *s = c->state;
-  void *bias = c->nin > 2 ? c->in[2].p : NULL;
+  void *bias = c->affine ? c->affine->shift : c->nin > 2 ? c->in[2].p : NULL;
   struct arrays a = { c->in[0].p, c->out[0].p, &c->in[1], bias, false };
   if (s && run_part(s, c, &w, FORWARD, a)) return TY_OK;
-  if (in_blocks(c)) return lost("product");
+  if (in_blocks(c) || c->affine) return lost("product");
   if (depth_wanted(&w)) { depth_forward(&w, c->in[0].p, c->in[1].p, bias, c->act, c->out[0].p); return TY_OK; }
   return convolve_forward(&w, c->in[0].p, &c->in[1], bias, c->act, c->out[0].p, s ? &s->own : NULL, c->tmp);
 }

@@ -40,14 +40,15 @@ static bool describe_all(struct descs *o, const struct shape *s, bool free)
          describe(&o->d[Y], n, dy, form[Y]) && describe(&o->b, 1, &p->num_filter, PLAIN);
 }
 
-static bool append_act(dnnl_primitive_attr_t attr, int act)
+static bool append_ops(dnnl_primitive_attr_t attr, bool sum, int act)
 {
   static const dnnl_alg_kind_t kind[] = { 0, dnnl_eltwise_relu, dnnl_eltwise_logistic, dnnl_eltwise_tanh,
                                           dnnl_eltwise_soft_relu };
   dnnl_post_ops_t ops;
-  if (!act) return true;
+  if (!act && !sum) return true;
   if (dnnl_post_ops_create(&ops)) return false;
-  bool ok = !dnnl_post_ops_append_eltwise(ops, 1, kind[act], 0, 0) && !dnnl_primitive_attr_set_post_ops(attr, ops);
+  bool ok = (!sum || !dnnl_post_ops_append_sum(ops, 1)) && (!act || !dnnl_post_ops_append_eltwise(ops, 1, kind[act], 0, 0)) &&
+            !dnnl_primitive_attr_set_post_ops(attr, ops);
   dnnl_post_ops_destroy(ops);
   return ok;
 }
@@ -96,7 +97,7 @@ static dnnl_primitive_desc_t primitive_desc(const struct shape *s, struct descs 
   dnnl_primitive_desc_t d = NULL;
   if (dnnl_primitive_attr_create(&attr)) return NULL;
   dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-  if (append_act(attr, s->which == FORWARD ? s->act : ACT_NONE) && describe_all(plain, s, false) &&
+  if (append_ops(attr, s->sum, s->which == FORWARD ? s->act : ACT_NONE) && describe_all(plain, s, false) &&
       describe_all(&any, s, true))
     d = desc_of(&any, s, attr);
   dnnl_primitive_attr_destroy(attr);
@@ -121,7 +122,7 @@ struct known {
   int64_t x[TY_MAXDIM], w[TY_MAXDIM], y[TY_MAXDIM];
   struct dims stride, dilate, pad;
   int64_t groups, images;
-  int which, act, threads, block[OPERANDS]; bool bias, winograd;
+  int which, act, threads, block[OPERANDS]; bool bias, sum, winograd;
   bool able; struct rooms rooms;
 };
 enum { KNOWN = 256 };
@@ -141,6 +142,7 @@ static void key_of(struct known *k, const struct shape *s)
   k->act = s->act;
   memcpy(k->block, s->block, sizeof k->block);
   k->bias = s->bias;
+  k->sum = s->sum;
   k->winograd = s->winograd;
   k->threads = parallel_most();
 }
@@ -241,11 +243,11 @@ static bool make_from(struct part *p, dnnl_primitive_desc_t d, const struct shap
     if (!bridge(p, o, &plain->d[o], operand(d, s->which, o), o == result[s->which])) return false;
   p->pad = onednn_place(dnnl_primitive_desc_query_md(d, dnnl_query_scratchpad_md, 0));
   p->bias = s->bias ? onednn_place(&plain->b) : NULL;
-  p->packed = p->copy[W] && s->which != WEIGHT ? mem_new(now.w) : NULL;
+  p->packed = s->which == WEIGHT ? NULL : p->copy[W] ? mem_new(now.w) : s->scaled ? mem_new(desc_bytes(s->w)) : NULL;
   p->own_pad = now.pad > r->pad ? mem_new(now.pad) : NULL;
   p->stream = onednn_stream();
   if (now.pad > r->pad && !p->own_pad) return false;
-  return p->pad && p->stream && (p->bias || !s->bias) && (p->packed || !p->copy[W] || s->which == WEIGHT);
+  return p->pad && p->stream && (p->bias || !s->bias) && (p->packed || s->which == WEIGHT || !(p->copy[W] || s->scaled));
 }
 
 void part_make(struct part *p, const struct shape *s, const struct rooms *r)

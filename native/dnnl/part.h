@@ -7,14 +7,14 @@
 #include "../op/conv.h"
 #include "library.h"
 
-enum { FORWARD, DATA, WEIGHT };
+enum { FORWARD, DATA, WEIGHT, FOLDED, PARTS };        /* FOLDED: forward with call.affine */
 enum { X, W, Y, OPERANDS };
 
 struct shape {                                        /* of one direction */
   const struct conv *param;
   const ty_desc *x, *w, *y;
   int     which, act, block[OPERANDS];                /* block: of the arrays, as in struct arr */
-  bool    bias, winograd;
+  bool    bias, sum, scaled, winograd;                /* sum: onto what Y holds; scaled: the weight's rows are */
   int64_t images;                                     /* at once */
 };
 
@@ -30,8 +30,8 @@ struct part {
   dnnl_primitive_t conv, copy[OPERANDS];              /* copy NULL: the primitive takes the plain array */
   dnnl_memory_t outside[OPERANDS], inside[OPERANDS], bias, pad;
   void *own_pad;                                      /* where this team needs more than was planned */
-  void *packed;                                       /* blocked weight, of this version of that array */
-  uint64_t version; const void *of;
+  void *packed;                                       /* blocked weight, of this version of that array and of its scale */
+  uint64_t version, scale; const void *of;
 };
 
 bool    part_rooms(const struct shape *s, struct rooms *out);                   /* false: oneDNN cannot */

@@ -389,6 +389,19 @@ static int norm_backward(struct call *c)
   return TY_OK;
 }
 
+/* With fixed statistics, of channels in blocks */
+static bool norm_affine(const struct call *c, double *a, double *d)
+{
+  struct norm b = norm_of(c, &c->in[0]);
+  double mean, var;
+  b.gamma = c->in[1].p; b.beta = c->in[2].p; b.moving_mean = c->in[3].p; b.moving_var = c->in[4].p;
+  for (int64_t i = 0; a && !b.batch && i < b.s.k; i++) {
+    moments(&b, i, 1, &mean, &var);
+    slope(&b, i, mean, 1 / sqrt(var + b.p->eps), &a[i], &d[i]);
+  }
+  return !b.batch;
+}
+
 static size_t relu_scratch(const struct call *c) { return desc_bytes(&c->in[1].d); }
 
 /* Blocks hold channels of axis 1. */
@@ -399,7 +412,7 @@ static const char *refuse_plain(const struct call *c)
 }
 
 static const struct kernel norm_cpu[] = {
-  { "blocks", norm_forward,  T(TY_F32), refuse_plain, .flags = K_ALIKE | K_ACT, .blocks = IN_BLOCKS(1, 1) },
+  { "blocks", norm_forward,  T(TY_F32), refuse_plain, .flags = K_ALIKE | K_ACT, .blocks = IN_BLOCKS(1, 1), .affine = norm_affine },
   { "rows",   norm_forward,  T_FLOAT, .flags = K_ACT }, { 0 }
 };
 static const struct kernel norm_back_cpu[] = {
@@ -411,7 +424,7 @@ static const struct kernel relu_back_cpu[] = { { "rows", norm_backward, T_FLOAT,
 
 #define SHARED .in = "data gamma beta moving_mean! moving_var!", .shown = "g0 o1 o2 i0 i1 i2 i3 i4", \
                .param_size = sizeof(struct norm_param), .shape = norm_shape, .type = norm_type
-#define NORM SHARED, .cpu = norm_cpu, .out_of = norm_out, .grad = "g0 i0 i1 o1 o2 i3! i4! i2", .back_cpu = norm_back_cpu
+#define NORM SHARED, .inplace = "0=0", .cpu = norm_cpu, .out_of = norm_out, .grad = "g0 i0 i1 o1 o2 i3! i4! i2", .back_cpu = norm_back_cpu
 
 const struct op op_batchnorm[] = {
   { .name = "BatchNorm", .alias = "_npx_batch_norm", NORM, .param = norm_params, .tier = 1,
