@@ -240,6 +240,20 @@ static int give_fixed(struct layout *l)
   return TY_OK;
 }
 
+/* One operand of the sum, difference or product is the same for all elements: puts it second. */
+static int with_fixed(const struct tape *t, const struct tape_term *x, int slot[3])
+{
+  static const uint8_t fixed[TAPE_OPCODES] = { [TAPE_ADD] = TAPE_ADD_FIXED, [TAPE_SUB] = TAPE_SUB_FIXED, [TAPE_MUL] = TAPE_MUL_FIXED,
+    [TAPE_MADD] = TAPE_MADD_FIXED, [TAPE_MSUB] = TAPE_MSUB_FIXED, [TAPE_NMADD] = TAPE_NMADD_FIXED };
+  if (x->op >= TAPE_OPCODES || !fixed[x->op] || x->uniform || t->kind > KIND_F64) return x->op;
+  if (t->term[x->arg[1]].uniform) return fixed[x->op];
+  if (!t->term[x->arg[0]].uniform) return x->op;
+  int first = slot[0];
+  slot[0] = slot[1];
+  slot[1] = first;
+  return x->op == TAPE_SUB ? TAPE_FROM_FIXED : fixed[x->op];
+}
+
 static int emit(struct layout *l, int i)
 {
   struct tape *t = l->t;
@@ -250,7 +264,8 @@ static int emit(struct layout *l, int i)
   for (int k = 0; k < n; k++)
     if (l->last[x->arg[k]] == i) l->free[l->nfree++] = s[k], l->last[x->arg[k]] = -1;
   if (l->slot[i] < 0 && (l->slot[i] = new_slot(l)) < 0) return TY_EUNSUPPORTED;
-  struct tape_ins c = { x->op, x->dtype, (uint8_t)l->slot[i], (uint8_t)s[0], (uint8_t)s[1], (uint8_t)s[2] };
+  const int op = with_fixed(t, x, s);
+  struct tape_ins c = { (uint8_t)op, x->dtype, (uint8_t)l->slot[i], (uint8_t)s[0], (uint8_t)s[1], (uint8_t)s[2] };
   t->code[t->ncode++] = c;
   if (!x->uniform) t->cost += x->op == TAPE_CAST ? 8 : tape_opcode[x->op].cost * (t->kind == KIND_F64 ? 2 : 1);
   return TY_OK;

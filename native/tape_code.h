@@ -79,12 +79,24 @@
   _(DIGAMMA,  "digamma",  1, 900, t_digamma(a)) \
   _(HYPOT,    "hypot",    2, 200, t_hypot(a, b))
 
+/* Instructions that opcodes over floats become where b is the same for all elements: a loop that reads one of it. */
+#define TAPE_FIXED(_) \
+  _(ADD_FIXED,   a + b) \
+  _(SUB_FIXED,   a - b) \
+  _(FROM_FIXED,  b - a) \
+  _(MUL_FIXED,   a * b) \
+  _(MADD_FIXED,  a * b + c) \
+  _(MSUB_FIXED,  a * b - c) \
+  _(NMADD_FIXED, c - a * b)
+
 enum {
 #define ID(id, ...) TAPE_##id,
   TAPE_PLAIN(ID) TAPE_REAL(ID)
-#undef ID
   TAPE_OPCODES,
-  TAPE_LOAD = TAPE_OPCODES, TAPE_NUMBER, TAPE_CAST                          /* terms that are no loops of the table */
+  TAPE_LOAD = TAPE_OPCODES, TAPE_NUMBER, TAPE_CAST,                         /* terms that are no loops of the table */
+  TAPE_FIXED(ID)
+#undef ID
+  TAPE_INSTRUCTIONS
 };
 struct tape_opcode { const char *name; int args, cost; bool real; const char *floats, *ints; };
 extern const struct tape_opcode tape_opcode[TAPE_OPCODES];
@@ -97,7 +109,7 @@ enum { BLOCK = 256, SLOTS = 200, DTYPES = 13 };
 typedef void (*tape_loop_fn)(void *d, const void *a, const void *b, const void *c, int64_t n);
 typedef void (*tape_move_fn)(void *d, const void *s, int64_t stride, int64_t n);
 struct tape_table {
-  tape_loop_fn op[KINDS][TAPE_OPCODES];
+  tape_loop_fn op[KINDS][TAPE_INSTRUCTIONS];
   tape_move_fn load[KINDS][DTYPES], store[KINDS][DTYPES];
   void (*sum_row[DTYPES])(void *acc, const void *s, int64_t stride, int64_t n);      /* *acc += sum of n elements */
   void (*sum_add[DTYPES])(void *acc, const void *s, int64_t stride, int64_t n);      /* acc[i] += s[i] */

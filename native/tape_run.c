@@ -217,8 +217,8 @@ static void run_code(const struct state *s, void **slot, int first, int last, in
   const struct tape_table *table = s->table;
   for (int i = first; i < last; i++) {
     const struct tape_ins *c = &t->code[i];
-    if (c->op < TAPE_OPCODES) table->op[t->kind][c->op](slot[c->d], slot[c->a], slot[c->b], slot[c->c], n);
-    else cast(s, c->dtype, slot[c->d], slot[c->a], n);
+    if (c->op == TAPE_CAST) cast(s, c->dtype, slot[c->d], slot[c->a], n);
+    else table->op[t->kind][c->op](slot[c->d], slot[c->a], slot[c->b], slot[c->c], n);
   }
 }
 
