@@ -142,7 +142,11 @@ struct kernel {                                       /* candidates stand in ord
 /* Formulas of an element-wise operator. Variables: a b c d e f inputs, y the output, g the head gradient, $p parameter p
 ** (number, integer or boolean). `y` may begin with assignments to inputs that the operator changes ("c = $m*c - g1; a + c").
 ** grad[k]: gradient of input k; NULL: zero. */
-struct row { const char *y; const char *grad[6]; };
+struct row {
+  const char *y; const char *grad[6];
+  /* y in one loop, where all operands have one shape and one type, float32 or float64; false: not under these parameters */
+  bool (*sweep)(const void *param, const struct arr *in, const struct arr *out);
+};
 
 enum { OP_RANDOM = 1,                                 /* two equal nodes differ: never merged */
        OP_VIEW = 2,                                   /* output 0 is input 0's bytes under another shape; no kernel */

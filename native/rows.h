@@ -10,6 +10,7 @@
 #include "op.h"
 
 struct drop { struct draw draw; uint32_t node; double keep; };               /* dropout: probability `keep` = 1 - p */
+struct adam { double lr, beta1, beta2, epsilon, wd, rescale; };
 struct svm  { double margin, scale; bool linear; };
 struct lrn  { double alpha, beta, knorm; int64_t half; };                    /* alpha / nsize; window of c - half .. c + half */
 
@@ -42,6 +43,8 @@ struct rows {
   void   (*transpose)(void *y, const void *x, int64_t rows, int64_t cols);   /* y (cols, rows) from x (rows, cols) */
   void   (*dropout)(void *y, const void *x, void *mask, const struct drop *d, int64_t first, int64_t n);
                                                       /* elements first .. first + n - 1; y may be x; mask may be NULL */
+  void   (*adam)(void *y, const void *w, const void *g, void *mean, void *var, const struct adam *k, int64_t n);
+                                                      /* bit for bit the formula of adam_update; y may be w */
   void   (*svm)(void *dx, const void *y, const struct svm *s, int64_t n);
                                                       /* gradient of every class as if none were the target */
   /* sums */

@@ -260,7 +260,7 @@ const char *row_reads_of(const struct op *op, const void *param)
 
 struct sum_out { int output; int64_t at; };           /* summed after the tape: from scratch at `at`, or from operand -1 - at */
 struct ready {                                        /* a kernel's state: what the first run has found out */
-  bool done;
+  bool done, sweeps;                                  /* sweeps: the row's own loop takes such operands */
   const struct tape *tape;                            /* NULL: there is nothing to compute */
   struct tape_loop loop;
   int n, number[TAPE_ARGS], nnumber;                  /* operands but for numbers; offsets of numbers in the parameters */
@@ -294,6 +294,14 @@ static int dtype_of(const struct arr *in, int nin, const struct arr *out, int no
   return tape_dtype(d, n);
 }
 
+/* All operands of one shape and float type */
+static bool can_sweep(const struct op *op, const struct arr *in, int nin, const struct arr *out)
+{
+  if (!op->row->sweep || (out->d.dtype != TY_F32 && out->d.dtype != TY_F64)) return false;
+  for (int k = 0; k < nin; k++) if (in[k].d.dtype != out->d.dtype || !desc_same_shape(&in[k].d, &out->d)) return false;
+  return true;
+}
+
 static int ready_forward(const struct op *op, const void *param, const struct arr *in, int nin, const struct arr *out, struct ready *r)
 {
   ty_desc d[TAPE_ARGS];
@@ -309,6 +317,7 @@ static int ready_forward(const struct op *op, const void *param, const struct ar
   TRY(remember(&p, 0, &e));
   r->tape = e->tape;
   TRY(tape_loop_make(&r->loop, &out->d, d, r->n + r->nnumber));
+  r->sweeps = can_sweep(op, in, nin, out);
   r->done = true;
   return TY_OK;
 }
@@ -317,6 +326,7 @@ static int run_forward(const struct op *op, const void *param, const struct arr 
 {
   void *operand[TAPE_ARGS];
   if (!r->done) TRY(ready_forward(op, param, in, nin, out, r));
+  if (r->sweeps && out->p && op->row->sweep(param, in, out)) return TY_OK;
   int n = 0;
   for (; n < nin; n++) operand[n] = in[n].p;
   operand[n++] = out->p;

@@ -5,6 +5,7 @@
 ** copy of a float16 weight as a state; the weight itself is only written.
 */
 #include "update.h"
+#include "rows.h"
 
 static int check(void *param)
 {
@@ -118,9 +119,32 @@ static const struct param lars[] = {
   "b = b * s; b = " CUT("b", "$clip_gradient") "; m = c; v = d; " MOMENTS "c = " USABLE " ? c : m; d = " USABLE " ? d : v; " \
   "x = " w " - $eta * ($lr * c / (sqrt(d) + $epsilon) + $wd * " w "); "
 
-#define UPDATE(name_, in_, params_, y_, ...) \
+struct adam_run { const struct rows *r; struct adam k; const struct arr *in; void *y; int64_t n; };
+enum { ADAM_CHUNK = 1 << 14 };                        /* elements */
+
+static void adam_chunks(int64_t begin, int64_t end, void *context)
+{
+  const struct adam_run *q = context;
+  const struct rows *r = q->r;
+  const int64_t first = begin * ADAM_CHUNK, n = MIN(end * ADAM_CHUNK, q->n) - first;
+  r->adam(at(r, q->y, first), at(r, q->in[0].p, first), at(r, q->in[1].p, first), at(r, q->in[2].p, first),
+          at(r, q->in[3].p, first), &q->k, n);
+}
+
+static bool adam_sweep(const void *param, const struct arr *in, const struct arr *out)
+{
+  const struct update *p = param;
+  struct adam_run q = { .r = rows_of(out->d.dtype), .in = in, .y = out->p, .n = desc_count(&out->d) };
+  if (p->clip_gradient >= 0) return false;
+  q.k = (struct adam){ p->lr, p->beta1, p->beta2, p->epsilon, p->wd, p->rescale_grad };
+  parallel((q.n + ADAM_CHUNK - 1) / ADAM_CHUNK, 1, adam_chunks, &q);
+  return true;
+}
+
+#define UPDATE(name_, in_, params_, y_, ...) SWEPT(name_, in_, params_, y_, NULL, __VA_ARGS__)
+#define SWEPT(name_, in_, params_, y_, sweep_, ...) \
   { .name = name_, .in = in_, .param = params_, .param_size = sizeof(struct update), .check = check, .inplace = "0=0", \
-    .row = &(const struct row){ y_, { NULL } }, __VA_ARGS__ }
+    .row = &(const struct row){ y_, { NULL }, sweep_ }, __VA_ARGS__ }
 
 const struct op op_update[] = {
   UPDATE("sgd_update", "weight grad", sgd, GRADIENT "(1 - $lr * $wd) * a - $lr * b", .alias = "_sparse_sgd_update", .tier = 1,
@@ -140,7 +164,7 @@ const struct op op_update[] = {
   UPDATE("mp_nag_mom_update", "weight grad mom! weight32!", nag,
     GRADIENT "m = $momentum * c; d = d - m + ($momentum + 1) * (m - $lr * (b + $wd * d)); c = m - $lr * (b + $wd * d); d",
     .type = master_type, .tier = 1, .doc = "nag_mom_update on a float32 master copy, weight32; the weight is its rounded image."),
-  UPDATE("adam_update", "weight grad mean! var!", adam, DECAYED MOMENTS "a - $lr * c / (sqrt(d) + $epsilon)",
+  SWEPT("adam_update", "weight grad mean! var!", adam, DECAYED MOMENTS "a - $lr * c / (sqrt(d) + $epsilon)", adam_sweep,
     .alias = "_sparse_adam_update", .tier = 1,
     .doc = "A step by running mean and root mean square of the gradient, decay and clipping included; without bias correction."),
   UPDATE("rmsprop_update", "weight grad n!", rmsprop,
