@@ -10,6 +10,7 @@ const struct kernel *op_kernels(const struct op *op, bool backward)
 
 bool inplace_allowed(const char *pairs, int out, int in)
 {
+  if (pairs && pairs[0] == '*') return in == out * atoi(pairs + 2);
   for (const char *s = pairs; s && *s; ) {
     int o, i, n;
     if (sscanf(s, " %d=%d%n", &o, &i, &n) < 2) return false;

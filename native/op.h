@@ -94,6 +94,7 @@ struct call {
   uint32_t    node;                                   /* key of random numbers: the same in forward and backward */
   uint32_t    add;                                    /* bit k: out[k] += result (only if the kernel's `add` has the bit) */
   int         act;                                    /* ACT_*: applied to out[0]; its gradient to in[0] backward (only if K_ACT) */
+  bool        trains;                                 /* weights change from run to run: packed copies are not worth keeping */
   const struct scaling *affine;                        /* NULL: none (only if K_AFFINE) */
 };
 /* out[0] = act(scale[i] product + shift[i] + what out[0] holds), per channel i; shift has the bias in it. */
@@ -177,7 +178,8 @@ struct op {
   const char *(*grad_of)(const void *param);          /* NULL: grad */
   const char *shown;                                  /* what monitors say that backward reads, where the reference differs from grad */
   const char *back;                                   /* name of the gradient operator; NULL: "_backward_" + name */
-  const char *inplace, *back_inplace;                 /* "0=0 0=1": output 0 may take the memory of input 0 or 1 (equal bytes) */
+  const char *inplace, *back_inplace;                 /* "0=0 0=1": output 0 may take the memory of input 0 or 1 (equal bytes);
+                                                         "*=3": output k that of input 3 k */
   const struct kernel *cpu, *back_cpu;                /* end with { 0 } */
   const struct row *row;
   uint32_t    flags;

@@ -3,6 +3,7 @@
 local ty = require "tycho"
 local arrays = require "spec.support.arrays"
 local cases = require "spec.cases_updates"
+local shell = require "spec.support.shell"
 local trials = require "spec.support.trials"
 
 local BOUNDS = {float64 = 1e-6, float32 = 1e-5, float16 = 4e-3, bfloat16 = 3e-2}        -- rates are singles
@@ -153,5 +154,25 @@ describe("adam_update in one loop", function()
         end
       end
     end
+  end)
+end)
+
+describe("an update of many weights", function()
+  it("writes every one in its place, with no room for copies", function()
+    local script = [[
+      local ty, n = require "tycho", 30
+      local call = {num_weights = n, lrs = {}, wds = {}, momentum = 0.5, out = {}}
+      for i = 0, n - 1 do
+        for k = 1, 3 do call[3 * i + k] = ty.nd.ones{1048576} end
+        call.out[i + 1], call.lrs[i + 1], call.wds[i + 1] = call[3 * i + 1], 0.25, 0
+      end
+      ty.nd.multi_sgd_mom_update(call)
+      for i = 1, n do assert(call.out[i]:mean():asscalar() == 1.25) end
+      print("done")
+    ]]
+    shell.with_file(script, function(path)
+      local output = shell.run(("TYCHO_MEM_LIMIT=%d %s %s"):format((90 * 4 + 3) * 1048576, shell.program, path))
+      assert.equal("done\n", output)
+    end)
   end)
 end)

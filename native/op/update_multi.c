@@ -262,15 +262,11 @@ GLUE(SGD, run_groups) GLUE(SGD_MOM, run_groups) GLUE(MP_SGD, run_groups) GLUE(MP
 GLUE(PRE_SGD, run_groups) GLUE(PRE_SGD_MOM, run_groups) GLUE(PRE_MP_SGD, run_groups) GLUE(PRE_MP_SGD_MOM, run_groups)
 GLUE(ADAMW, run_groups) GLUE(MP_ADAMW, run_groups) GLUE(LAMB, run_lamb) GLUE(MP_LAMB, run_lamb)
 
-/* A new weight may take the place of the old one: told for the first twelve, which is more than optimizers pass at once. */
-#define PLACES_2 "0=0 1=2 2=4 3=6 4=8 5=10 6=12 7=14 8=16 9=18 10=20 11=22"
-#define PLACES_3 "0=0 1=3 2=6 3=9 4=12 5=15 6=18 7=21 8=24 9=27 10=30 11=33"
-#define PLACES_4 "0=0 1=4 2=8 3=12 4=16 5=20 6=24 7=28 8=32 9=36 10=40 11=44"
-#define PLACES_5 "0=0 1=5 2=10 3=15 4=20 5=25 6=30 7=35 8=40 9=45 10=50 11=55"
+/* A new weight may take the place of the old one. */
 #define MULTI(name_, id, stride_, params_, check_, tier_, doc_) \
   { .name = name_, .in = "data", .in_of = in_##id, .out_of = output_names, .doc = doc_, .tier = tier_, \
     .param = params_, .param_size = sizeof(struct multi), .check = check_, \
-    .shape = shape_##id, .type = type_##id, .inplace = PLACES_##stride_, \
+    .shape = shape_##id, .type = type_##id, .inplace = "*=" #stride_, \
     .cpu = (const struct kernel[]){ { "multi", run_##id, T_ANY, .scratch = id >= LAMB ? lamb_scratch : NULL }, { 0 } } }
 
 const struct op op_update_multi[] = {
