@@ -26,6 +26,7 @@ int step_call(struct program *p, struct step *st)
     c->out[k] = (struct arr){ read ? wanted : NULL, s->desc[n->first + k], NULL, read ? p->value[st->out[k]].block : 0 };
     if (read && p->value[st->out[k]].add) c->add |= 1u << k;
   }
+  c->trains = p->nforward != p->n;
   c->node = (uint32_t)(n->forward >= 0 ? n->forward : st->node) + 1;
   st->v.backward = s->g->node[st->node].backward;
   return TY_OK;

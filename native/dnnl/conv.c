@@ -93,7 +93,7 @@ static struct shape shape_of(const struct call *c, const struct window *w, int w
                    *y = forward ? &c->out[0] : &c->in[0];
   int copied = (!x->block || (!forward && c->add & 1)) << X | !y->block << Y;
   return (struct shape){ .param = c->param, .x = &x->d, .w = forward ? &c->in[1].d : &c->in[2].d, .y = &y->d,
-                         .which = which, .bias = forward && (c->nin > 2 || c->affine), .scaled = c->affine,
+                         .which = which, .bias = forward && (c->nin > 2 || c->affine), .scaled = c->affine, .keeps = !c->trains,
                          .sum = c->affine && c->affine->add, .act = c->affine ? c->act : ACT_NONE,
                          .block = { [X] = x->block, [Y] = y->block },
                          .winograd = winograd, .images = images_at_once(w, copied, tiles) };
@@ -123,9 +123,10 @@ static struct rooms rooms_for(const struct call *c, const struct window *w, bool
 {
   struct shape s;
   struct rooms all = { 0 }, r = { 0 };
-  if (!back && choose(c, w, FORWARD, &s, &r)) return r;
-  if (back && data_wanted(c) && choose(c, w, DATA, &s, &r)) r.w = 0, rooms_widen(&all, &r);         /* packed in the state */
+  if (!back && choose(c, w, FORWARD, &s, &r)) all = r;
+  if (back && data_wanted(c) && choose(c, w, DATA, &s, &r)) rooms_widen(&all, &r);
   if (back && weight_wanted(c, w) && choose(c, w, WEIGHT, &s, &r)) rooms_widen(&all, &r);
+  if (!c->trains) all.packed = 0;                     /* in the state */
   return all;
 }
 
@@ -133,15 +134,15 @@ size_t onednn_conv_scratch(const struct call *c)
 {
   struct window w = conv_window_of(c);
   struct rooms r = rooms_for(c, &w, false);
-  return MAX(r.x + r.y + r.pad, depth_wanted(&w) ? 0 : convolve_forward_scratch(&w));
+  return MAX(r.x + r.y + r.pad + r.packed, depth_wanted(&w) ? 0 : convolve_forward_scratch(&w));
 }
 
-/* blocked X, blocked Y, the primitives' own, blocked dW, and a gradient before it is added */
+/* blocked X, blocked Y, the primitives' own, packed W, blocked dW, and a gradient before it is added */
 size_t onednn_conv_back_scratch(const struct call *c)
 {
   struct window w = conv_window_back(c);
   struct rooms r = rooms_for(c, &w, true);
-  size_t most = r.x + r.y + r.pad + (weight_wanted(c, &w) ? r.w : 0) + spare_bytes(c, &w);
+  size_t most = r.x + r.y + r.pad + r.packed + (weight_wanted(c, &w) ? r.w : 0) + spare_bytes(c, &w);
   if (in_blocks(c)) return most;
   if (depth_wanted(&w)) return most;
   if (c->out[0].p) most = MAX(most, convolve_data_scratch(&w));
@@ -225,9 +226,11 @@ static bool pack_scaled(struct part *p, const struct arr *w, const struct scalin
   return ok;
 }
 
-static bool pack_weight(struct part *p, const struct arr *w, const struct scaling *a)
+/* room: where it goes if no copy is kept */
+static bool pack_weight(struct part *p, const struct arr *w, const struct scaling *a, void *room)
 {
   if (!p->copy[W] && !a) return !dnnl_memory_set_data_handle(p->outside[W], w->p);
+  if (!p->packed) return onednn_copy(p->copy[W], p->stream, p->outside[W], w->p, p->inside[W], room);
   if (w->version && p->of == w->p && p->version == *w->version && (!a || p->scale == a->version)) return true;
   p->of = w->p;
   p->version = w->version ? *w->version : 0;
@@ -268,14 +271,15 @@ static bool execute(struct part *p, int which)
 }
 
 struct arrays { char *x, *y; const struct arr *w; void *bias; bool add; };      /* plain; w: read, or written by WEIGHT */
-struct blocks { char *x, *y, *pad, *w, *spare; };
+struct blocks { char *x, *y, *pad, *packed, *w, *spare; };
 
 static struct blocks blocks_of(const struct rooms *r, char *tmp)
 {
   struct blocks b = { .x = tmp };
   b.y = b.x + r->x;
   b.pad = b.y + r->y;
-  b.w = b.pad + r->pad;
+  b.packed = b.pad + r->pad;
+  b.w = b.packed + r->packed;
   b.spare = b.w + r->w;
   return b;
 }
@@ -322,7 +326,7 @@ static bool ready(struct part *p, struct call *c, const struct window *w, int wh
     else p->made = UNABLE, p->threads = parallel_threads();
   }
   *s = shape_of(c, w, which, p->winograd);
-  return p->made == READY && (which == WEIGHT || pack_weight(p, a->w, c->affine)) &&
+  return p->made == READY && (which == WEIGHT || pack_weight(p, a->w, c->affine, b->packed)) &&
          !dnnl_memory_set_data_handle(p->pad, p->own_pad ? p->own_pad : b->pad) &&
          !(p->bias && dnnl_memory_set_data_handle(p->bias, a->bias));
 }

@@ -157,13 +157,14 @@ static void rooms_of(dnnl_primitive_desc_t d, const struct shape *s, const struc
 {
   r->x = inner_bytes(d, s, plain, X);
   r->y = inner_bytes(d, s, plain, Y);
-  r->w = inner_bytes(d, s, plain, W);
+  r->w = s->which == WEIGHT ? inner_bytes(d, s, plain, W) : 0;
+  r->packed = s->which == WEIGHT ? 0 : inner_bytes(d, s, plain, W);
   r->pad = align_up(dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(d, dnnl_query_scratchpad_md, 0)), ALIGN);
 }
 
 void rooms_widen(struct rooms *r, const struct rooms *o)
 {
-  *r = (struct rooms){ MAX(r->x, o->x), MAX(r->y, o->y), MAX(r->w, o->w), MAX(r->pad, o->pad) };
+  *r = (struct rooms){ MAX(r->x, o->x), MAX(r->y, o->y), MAX(r->w, o->w), MAX(r->packed, o->packed), MAX(r->pad, o->pad) };
 }
 
 /* Room for one thread and for the largest team: what lies between needs no more. */
@@ -243,11 +244,13 @@ static bool make_from(struct part *p, dnnl_primitive_desc_t d, const struct shap
     if (!bridge(p, o, &plain->d[o], operand(d, s->which, o), o == result[s->which])) return false;
   p->pad = onednn_place(dnnl_primitive_desc_query_md(d, dnnl_query_scratchpad_md, 0));
   p->bias = s->bias ? onednn_place(&plain->b) : NULL;
-  p->packed = s->which == WEIGHT ? NULL : p->copy[W] ? mem_new(now.w) : s->scaled ? mem_new(desc_bytes(s->w)) : NULL;
+  const size_t packed = p->copy[W] ? now.packed : s->scaled ? desc_bytes(s->w) : 0;
+  const bool own = packed && (s->keeps || packed > r->packed);
+  p->packed = own ? mem_new(packed) : NULL;
   p->own_pad = now.pad > r->pad ? mem_new(now.pad) : NULL;
   p->stream = onednn_stream();
   if (now.pad > r->pad && !p->own_pad) return false;
-  return p->pad && p->stream && (p->bias || !s->bias) && (p->packed || s->which == WEIGHT || !(p->copy[W] || s->scaled));
+  return p->pad && p->stream && (p->bias || !s->bias) && (p->packed || !own);
 }
 
 void part_make(struct part *p, const struct shape *s, const struct rooms *r)

@@ -14,12 +14,13 @@ struct shape {                                        /* of one direction */
   const struct conv *param;
   const ty_desc *x, *w, *y;
   int     which, act, block[OPERANDS];                /* block: of the arrays, as in struct arr */
-  bool    bias, sum, scaled, winograd;                /* sum: onto what Y holds; scaled: the weight's rows are */
+  bool    bias, sum, winograd;                        /* sum: onto what Y holds */
+  bool    scaled, keeps;                              /* the weight's rows are; its packed copy is kept for later runs */
   int64_t images;                                     /* at once */
 };
 
 /* Bytes that a direction needs beside its arrays: blocked operands of `images` images, and the primitive's own. */
-struct rooms { size_t x, y, w, pad; };
+struct rooms { size_t x, y, w, packed, pad; };       /* w: a weight's gradient; packed: a weight */
 void    rooms_widen(struct rooms *r, const struct rooms *o);                    /* to hold either */
 
 struct part {
@@ -30,7 +31,7 @@ struct part {
   dnnl_primitive_t conv, copy[OPERANDS];              /* copy NULL: the primitive takes the plain array */
   dnnl_memory_t outside[OPERANDS], inside[OPERANDS], bias, pad;
   void *own_pad;                                      /* where this team needs more than was planned */
-  void *packed;                                       /* blocked weight, of this version of that array and of its scale */
+  void *packed;                                       /* blocked weight, of this version of that array and of its scale; or NULL */
   uint64_t version, scale; const void *of;
 };
 
