@@ -110,12 +110,13 @@ static bool choose(const struct call *c, const struct window *w, int which, stru
   return part_rooms(s, r);
 }
 
-/* A gradient before it is added: of the weight, or of the data of some images. */
+/* A gradient before it is added, to what is there or to that of earlier pieces: of the weight, or of the data of some images. */
 static size_t spare_bytes(const struct call *c, const struct window *w)
 {
-  size_t weight = weight_wanted(c, w) ? align_up(desc_bytes(&c->in[2].d), ALIGN) : 0;
-  struct shape s = shape_of(c, w, DATA, false);
-  return c->add & 1 ? MAX(weight, align_up(desc_bytes(s.x) / (size_t)w->n * (size_t)s.images, ALIGN)) : weight;
+  struct shape data = shape_of(c, w, DATA, false), weight = shape_of(c, w, WEIGHT, false);
+  size_t image = desc_bytes(data.x) / (size_t)w->n, most = 0;
+  if (weight_wanted(c, w) && (c->add & 2 || MIN(weight.images, data.images) < w->n)) most = align_up(desc_bytes(weight.w), ALIGN);
+  return c->add & 1 ? MAX(most, align_up(image * (size_t)data.images, ALIGN)) : most;
 }
 
 /* Of one direction, or of both gradients. */
