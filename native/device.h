@@ -40,6 +40,7 @@ static inline uint64_t storage_version(const struct storage *s)
   return __atomic_load_n(&s->version, __ATOMIC_RELAXED);
 }
 void storage_settle(struct storage *s, int for_write);                     /* the same, but tells nothing */
+bool storage_idle(struct storage *s, int for_write);                       /* nothing to wait for, and nothing failed */
 void storage_written(struct storage *s, bool all);    /* the host has written it; all of it: a failure mark is void */
 bool storage_failed(const struct storage *s);         /* marked, and nobody was told */
 
