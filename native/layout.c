@@ -131,13 +131,11 @@ static int find_kernel(struct program *p, struct step *st)
   return TY_OK;
 }
 
-/* What it accepted when all was in blocks it may refuse now that some operands are plain. */
+/* What it accepted when all was in blocks it may refuse now that some operands are plain: another one is asked for. */
 static bool regrets(struct program *p, struct step *st)
 {
   if (st->kind != STEP_NODE || !st->v.kernel || !wish(p, st, st->v.kernel)) return false;
-  if (!invoke_asks(&st->v, st->v.kernel, &p->arena)) return false;
-  st->v.kernel = NULL;
-  return true;
+  return invoke_asks(&st->v, st->v.kernel, &p->arena) != NULL;
 }
 
 int layout_program(struct program *p)
@@ -148,7 +146,8 @@ int layout_program(struct program *p)
     changes = false;
     for (int t = p->n - 1; t >= 0; t--) changes |= agree(p, &p->step[t]);
     for (int t = 0; t < p->n; t++) changes |= agree(p, &p->step[t]);
-    for (int t = 0; t < p->n && !changes; t++) changes = regrets(p, &p->step[t]);
+    for (int t = 0; t < p->n && !changes; t++)
+      if ((changes = regrets(p, &p->step[t]))) TRY(find_kernel(p, &p->step[t]));
   }
   for (int v = 0; v < p->s.g->nvalue; v++) p->value[v].block = p->value[root_of(p, v)].block;
   return TY_OK;
