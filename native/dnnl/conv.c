@@ -12,7 +12,7 @@
 ** plain arrays falls back to our kernel, for which scratch and state suffice too. The sums of a weight's gradient depend on the
 ** team's size, as everything of oneDNN's may.
 */
-#include "../rows.h"
+#include "../winograd.h"
 #include "part.h"
 
 /* room: of the direction, or of both gradients, once asked; [1] with call.affine */
@@ -38,14 +38,6 @@ static const char *refuse(const struct call *c, const struct window *w)
   if (w->channels % 16 || w->filters % 16) return "channels or filters are not in sixteens";
   if (window_taps(w) == 1) return "one tap";
   return work > 4e6 ? NULL : "small";
-}
-
-static bool winograd_on(void)
-{
-  static int on = -1;
-  int known = __atomic_load_n(&on, __ATOMIC_RELAXED);
-  if (known < 0) __atomic_store_n(&on, known = env_number("TYCHO_WINOGRAD", 1) != 0, __ATOMIC_RELAXED);
-  return known;
 }
 
 enum { WINOGRAD_PAYS = 50000000, TILES_PAY = 24 };    /* products: its tiles take some 10 MB; rows of its products */
@@ -426,37 +418,13 @@ static bool both_gradients(struct call *c, const struct window *w, struct state 
   return s && data_wanted(c) && weight_wanted(c, w) && run_both(s, c, w, data_arrays(c), weight_arrays(c));
 }
 
-/* dbias (+)= sums of dy in blocks */
-static void some_biases(int64_t begin, int64_t end, void *context)
-{
-  const struct call *c = context;
-  const ty_desc *g = &c->in[0].d;
-  const int b = c->in[0].block;
-  int64_t blocks = g->dim[1] / b, piece = desc_count(g) / g->dim[0] / blocks;
-  const float *dy = c->in[0].p;
-  float *db = c->out[2].p;
-  for (int64_t k = begin; k < end; k++) {
-    double sum[16] = { 0 };
-    for (int64_t i = 0; i < g->dim[0]; i++) rows_of(TY_F32)->block_sum(sum, dy + (i * blocks + k) * piece, b, piece);
-    for (int j = 0; j < b; j++) db[k * b + j] = (float)(sum[j] + (c->add >> 2 & 1 ? (double)db[k * b + j] : 0));
-  }
-}
-
-static void bias_gradient(struct call *c)
-{
-  const struct arr *g = &c->in[0];
-  if (!g->block) conv_bias_gradient(c);
-  else if (c->nout > 2 && c->out[2].p)
-    parallel(g->d.dim[1] / g->block, grain_of(desc_count(&g->d) / g->d.dim[1] * g->block), some_biases, c);
-}
-
 int onednn_conv_back(struct call *c)
 {
   struct window w = conv_window_back(c);
   bool both = both_gradients(c, &w, c->state);
   if (c->out[0].p && !both) TRY(data_gradient(c, &w, c->state));
   if (c->out[1].p && !both) TRY(weight_gradient(c, &w, c->state));
-  bias_gradient(c);
+  conv_bias_gradient(c);
   return TY_OK;
 }
 

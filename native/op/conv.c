@@ -1,11 +1,14 @@
 /* conv.c - Convolution and Convolution_v1.
 **
-** Candidates: oneDNN where it is faster (dnnl/conv.c), a plain product where the window covers the whole image, our own
-** rows for depthwise windows, our own packed product (convolve.h) for everything, and the definition in plain loops.
+** Candidates: a plain product where the window covers the whole image, Winograd's tiles over blocks of channels
+** (winograd.h) and oneDNN (dnnl/conv.c) where they are faster, our own rows for depthwise windows, our own packed product
+** (convolve.h) for everything, and the definition in plain loops.
 ** Layouts with the channels last are inferred, but no kernel here takes them.
 */
 #include "conv.h"
 #include "quantize.h"
+#include "../rows.h"
+#include "../winograd.h"
 #include "../dnnl/candidate.h"
 
 static const struct param params[] = { CONV_WINDOW, CONV_REST("1024", "0", "NCW|NCHW|NCDHW|NHWC|NDHWC"), { 0 } };
@@ -172,12 +175,30 @@ static size_t back_scratch(const struct call *c)
   return MAX(a, b);
 }
 
+/* dbias (+)= sums of dy in blocks */
+static void some_biases(int64_t begin, int64_t end, void *context)
+{
+  const struct call *c = context;
+  const ty_desc *g = &c->in[0].d;
+  const int b = c->in[0].block;
+  int64_t blocks = g->dim[1] / b, piece = desc_count(g) / g->dim[0] / blocks;
+  const float *dy = c->in[0].p;
+  float *db = c->out[2].p;
+  for (int64_t k = begin; k < end; k++) {
+    double sum[16] = { 0 };
+    for (int64_t i = 0; i < g->dim[0]; i++) rows_of(TY_F32)->block_sum(sum, dy + (i * blocks + k) * piece, b, piece);
+    for (int j = 0; j < b; j++) db[k * b + j] = (float)(sum[j] + (c->add >> 2 & 1 ? (double)db[k * b + j] : 0));
+  }
+}
+
 void conv_bias_gradient(struct call *c)
 {
   const ty_desc *g = &c->in[0].d;
-  if (c->nout > 2 && c->out[2].p)
-    convolve_bias(g->dtype, g->dim[0], g->dim[1], desc_count(g) / g->dim[0] / g->dim[1], c->in[0].p, c->out[2].p,
-                  c->add >> 2 & 1);
+  const int b = c->in[0].block;
+  if (c->nout < 3 || !c->out[2].p) return;
+  if (b) parallel(g->dim[1] / b, grain_of(desc_count(g) / g->dim[1] * b), some_biases, c);
+  else convolve_bias(g->dtype, g->dim[0], g->dim[1], desc_count(g) / g->dim[0] / g->dim[1], c->in[0].p, c->out[2].p,
+                     c->add >> 2 & 1);
 }
 
 /* in: gradient of the output, data, weight */
@@ -268,6 +289,55 @@ static int depth_back(struct call *c)
   return TY_OK;
 }
 
+/* -- Winograd's tiles ------------------------------------------------------------------------------------------------ */
+
+static const char *const NO_BLOCKS = "channels are not in blocks";
+
+static const char *refuse_tiles(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  const char *no = conv_refuse_layout(c);
+  if (no) return no;
+  return c->in[0].block && c->out[0].block ? winograd_refuse(&w, false) : NO_BLOCKS;
+}
+
+static const char *refuse_tiles_back(const struct call *c)
+{
+  struct window w = conv_window_back(c);
+  const char *no = conv_refuse_layout(c);
+  if (no) return no;
+  bool blocks = c->in[0].block && (c->out[0].block || !c->out[0].p) && (c->in[1].block || !c->out[1].p);
+  return blocks ? winograd_refuse(&w, true) : NO_BLOCKS;
+}
+
+static size_t tiles_scratch(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  return winograd_forward_scratch(&w);
+}
+
+static size_t tiles_back_scratch(const struct call *c)
+{
+  struct window w = conv_window_back(c);
+  size_t a = c->out[0].p ? winograd_data_scratch(&w) : 0, b = c->out[1].p ? winograd_weight_scratch(&w) : 0;
+  return MAX(a, b);
+}
+
+static int tiles(struct call *c)
+{
+  struct window w = conv_window_of(c);
+  return winograd_forward(&w, c->in[0].p, &c->in[1], conv_bias_of(c), c->act, c->out[0].p, c->state, c->tmp);
+}
+
+static int tiles_back(struct call *c)
+{
+  struct window w = conv_window_back(c);
+  if (c->out[0].p) winograd_data(&w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1, c->tmp);
+  if (c->out[1].p) winograd_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1, c->tmp);
+  conv_bias_gradient(c);
+  return TY_OK;
+}
+
 /* -- plain loops --------------------------------------------------------------------------------------------------- */
 
 static int plain(struct call *c)
@@ -289,6 +359,8 @@ static int plain_back(struct call *c)
 /* name      run         types    refuse              scratch       state            done            add flags */
 static const struct kernel cpu[] = {
   { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,            NULL,           0,  K_ACT },
+  { "Winograd", tiles,    T(TY_F32), refuse_tiles,      tiles_scratch, gemm_kept_bytes, gemm_kept_done, 0, K_ACT,
+    IN_BLOCKS(1, 1) },
   DNNL_CONV
   { "rows",    depth,      T_FLOAT, refuse_depth,       NULL,         NULL,            NULL,           0,  K_ACT },
   { "panels",  forward,    T_FLOAT, conv_refuse_layout, scratch,      gemm_kept_bytes, gemm_kept_done, 0,  K_ACT },
@@ -296,6 +368,8 @@ static const struct kernel cpu[] = {
 };
 static const struct kernel back[] = {
   { "product", whole_back, T_FLOAT, refuse_whole_back,  NULL,         NULL,            NULL,           7 },
+  { "Winograd", tiles_back, T(TY_F32), refuse_tiles_back, tiles_back_scratch, NULL,     NULL,           7,  0,
+    IN_BLOCKS(3, 1) },
   DNNL_CONV_BACK
   { "rows",    depth_back, T_FLOAT, refuse_depth_back,  NULL,         NULL,            NULL,           7 },
   { "panels",  backward,   T_FLOAT, conv_refuse_layout, back_scratch, gemm_kept_bytes, gemm_kept_done, 7 },

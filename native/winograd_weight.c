@@ -1,0 +1,166 @@
+/* winograd_weight.c - the weight's gradient by Winograd's F(4 x 4, 3 x 3), the transpose of the forward product. See
+** winograd.h.
+**
+** Tiles of x and dy are carried into 36 planes each, some at a time; the sum over tiles of each pair of planes is a
+** matrix of channels x filters, and the 36 matrices are carried back to windows at the end. Tiles are dealt to a few
+** shares with sums of their own, which are added in order; a thread takes a share and some of the filters. Which filters
+** go together depends on the number of threads, the order of a sum on shapes alone.
+*/
+#include "gemm_inner.h"
+#include "winograd.h"
+#include "winograd_inner.h"
+
+/* tiles at a time, bytes of their planes; shares, bytes of their sums; filters that pay for carrying all of x */
+enum { LEAST = 64, MOST = 256, CACHE = 384 << 10, SHARES = 16, SUMS = 12 << 20, PART = 64 };
+
+struct gradient {
+  const struct window *w;
+  const struct winograd_isa *isa;
+  const struct gemm_type *t;
+  struct tiles tiles;
+  int64_t chunk, share, shares, part, parts;          /* tiles at a time, of a share; filters of a unit */
+  int64_t in, out, sum;                               /* planes of x, of dy, of the result */
+  const float *x, *dy; float *dw, *sums, *tmp;
+  bool add;
+};
+
+static struct gradient plan(const struct window *w)
+{
+  struct gradient g = { .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = tiles_of(w) };
+  int64_t each = WINOGRAD_POINTS * (w->channels + w->filters) * (int64_t)sizeof(float);
+  g.chunk = MIN(MAX(CACHE / each, LEAST), MOST);
+  g.sum = plane_of(w->channels, w->filters);
+  int64_t most = MIN(SHARES, SUMS / (WINOGRAD_POINTS * g.sum * (int64_t)sizeof(float)));
+  g.shares = MAX(1, MIN(most, g.tiles.all / g.chunk));
+  g.share = (g.tiles.all + g.shares - 1) / g.shares;
+  g.part = MIN(w->filters, PART);
+  while (g.part > g.t->nr && w->filters / g.part * g.shares < 2 * parallel_most()) g.part /= 2;
+  g.part = (g.part + g.t->nr - 1) / g.t->nr * g.t->nr;
+  g.parts = (w->filters + g.part - 1) / g.part;
+  g.chunk = MIN(g.chunk, g.share);
+  g.in = plane_of(g.chunk, w->channels);
+  g.out = plane_of(g.chunk, g.part);
+  return g;
+}
+
+static int64_t room(const struct gradient *g) { return WINOGRAD_POINTS * (g->in + g->out); }
+
+size_t winograd_weight_scratch(const struct window *w)
+{
+  struct gradient g = plan(w);
+  return (size_t)(g.shares * WINOGRAD_POINTS * g.sum + room(&g) * parallel_most()) * sizeof(float);
+}
+
+/* -- some tiles of some filters --------------------------------------------------------------------------------------- */
+
+struct chunk { int64_t from, n, first, filters; float *in, *out, *sums; bool add; };
+
+/* x: blocks of channels one after the other, each tiles x lanes: the left side of the products, read along tiles */
+static void carry_x(const struct gradient *g, const struct chunk *k, const struct place *p, int64_t t)
+{
+  const struct window *w = g->w;
+  const int lanes = g->isa->lanes;
+  struct winograd_run r = { .h = w->in[1], .w = w->in[2], .y = p->y - w->pad[1], .x = p->x - w->pad[2], .n = p->n,
+                            .plane = g->in, .step = lanes };
+  for (int64_t c = 0; c < w->channels; c += lanes) {
+    r.image = (float *)g->x + (p->image * w->channels + c) * r.h * r.w;
+    r.points = k->in + c * k->n + t * lanes;
+    g->isa->input(&r);
+  }
+}
+
+/* dy: panels of filters, each tiles x its filters: the right side */
+static void carry_dy(const struct gradient *g, const struct chunk *k, const struct place *p, int64_t t)
+{
+  const struct window *w = g->w;
+  const int nr = g->t->nr;
+  struct winograd_run r = { .h = w->out[1], .w = w->out[2], .y = p->y, .x = p->x, .n = p->n, .plane = g->out };
+  for (int64_t f = 0; f < k->filters; f += g->isa->lanes) {
+    int64_t panel = f / nr * nr;
+    r.step = MIN(k->filters - panel, nr);
+    r.image = (float *)g->dy + (p->image * w->filters + k->first + f) * r.h * r.w;
+    r.points = k->out + panel * k->n + t * r.step + f - panel;
+    g->isa->output_back(&r);
+  }
+}
+
+/* The sums are in panels of filters too, each channels x its filters. */
+static void multiply(const struct gradient *g, const struct chunk *k)
+{
+  const int64_t channels = g->w->channels, lanes = g->isa->lanes, nr = g->t->nr;
+  struct gemm_block b = { .m = lanes, .k = k->n, .outer = 1, .ars = 1, .acs = lanes,
+                          .strip = gemm_height(lanes, g->t->mr), .alpha = 1, .add = k->add };
+  for (int i = 0; i < WINOGRAD_POINTS; i++)
+    for (int64_t f = 0; f < k->filters; f += nr) {
+      b.n = b.ldc = MIN(k->filters - f, nr);
+      b.b = k->out + i * g->out + f * k->n;
+      for (int64_t c = 0; c < channels; c += lanes) {
+        b.a = k->in + i * g->in + c * k->n;
+        b.c = k->sums + i * g->sum + (k->first + f) * channels + c * b.n;
+        g->t->block(&b);
+      }
+    }
+}
+
+/* Unit: share, part of the filters. */
+static void some_units(int64_t begin, int64_t end, void *context)
+{
+  const struct gradient *g = context;
+  for (int64_t u = begin; u < end; u++) {
+    int64_t share = u / g->parts, last = MIN((share + 1) * g->share, g->tiles.all);
+    struct chunk k = { .from = share * g->share, .first = u % g->parts * g->part };
+    k.filters = MIN(g->part, g->w->filters - k.first);
+    k.in = g->tmp + room(g) * parallel_index();
+    k.out = k.in + WINOGRAD_POINTS * g->in;
+    k.sums = g->sums + share * WINOGRAD_POINTS * g->sum;
+    for (; k.from < last; k.from += k.n, k.add = true) {
+      k.n = MIN(g->chunk, last - k.from);
+      for (int64_t t = 0; t < k.n;) {
+        struct place p = place_of(&g->tiles, k.from + t, k.n - t);
+        carry_x(g, &k, &p, t);
+        carry_dy(g, &k, &p, t);
+        t += p.n;
+      }
+      multiply(g, &k);
+    }
+  }
+}
+
+/* -- sums to dw ---------------------------------------------------------------------------------------------------- */
+
+static void add_shares(const struct gradient *g, int64_t panel, int64_t width)
+{
+  const int64_t channels = g->w->channels;
+  for (int i = 0; i < WINOGRAD_POINTS; i++) {
+    float *sum = g->sums + i * g->sum + panel * channels;
+    for (int64_t s = 1; s < g->shares; s++) g->t->axpy(channels * width, 1, sum + s * WINOGRAD_POINTS * g->sum, 1, sum);
+  }
+}
+
+/* Unit: panel of filters. */
+static void carry_back(int64_t begin, int64_t end, void *context)
+{
+  const struct gradient *g = context;
+  const struct window *w = g->w;
+  const int64_t nr = g->t->nr;
+  for (int64_t u = begin; u < end; u++) {
+    int64_t panel = u * nr, width = MIN(w->filters - panel, nr);
+    struct winograd_filter f = { .row = 9, .lane = 9 * w->channels, .n = w->channels, .add = g->add, .plane = g->sum,
+                                 .step = width };
+    add_shares(g, panel, width);
+    for (int64_t l = 0; l < width; l += g->isa->lanes) {
+      f.window = g->dw + (panel + l) * f.lane;
+      f.points = g->sums + panel * w->channels + l;
+      g->isa->filter_back(&f);
+    }
+  }
+}
+
+void winograd_weight(const struct window *w, const float *x, const float *dy, float *dw, bool add, void *tmp)
+{
+  struct gradient g = plan(w);
+  g.x = x, g.dy = dy, g.dw = dw, g.add = add, g.sums = tmp;
+  g.tmp = g.sums + g.shares * WINOGRAD_POINTS * g.sum;
+  parallel(g.shares * g.parts, 1, some_units, &g);
+  parallel((w->filters + g.t->nr - 1) / g.t->nr, MAX(1, 1000 / w->channels), carry_back, &g);
+}

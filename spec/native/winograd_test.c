@@ -1,0 +1,152 @@
+/* winograd_test.c - Winograd's tiles of random sizes against plain loops in float64, element by element: within 1e-6 of
+** the mean sum of absolute products, and where a padding of 2 leaves no corner with few products, 1.5e-6 of the
+** element's own. TYCHO_CPU picks the kernels. */
+#include "check.h"
+#include "parallel.h"
+#include "winograd.h"
+
+static uint32_t seed = 1;
+static int64_t below(int64_t n) { seed = seed * 1664525u + 1013904223u; return (int64_t)(seed >> 8) % n; }
+
+static float *numbers(int64_t n)
+{
+  float *p = mem_new((size_t)n * sizeof *p);
+  for (int64_t i = 0; i < n; i++) p[i] = (float)(below(2001) - 1000) * 0.001f;
+  return p;
+}
+
+/* in float64, absolute if so wished */
+static double *wide(const float *p, int64_t n, bool absolute)
+{
+  double *q = mem_new((size_t)n * sizeof *q);
+  for (int64_t i = 0; i < n; i++) q[i] = absolute ? fabs(p[i]) : p[i];
+  return q;
+}
+
+/* (n, c, space) to (n, c / b, space, b), or back */
+static float *moved(const float *p, int64_t n, int64_t c, int64_t space, int b, bool back)
+{
+  float *q = mem_new((size_t)(n * c * space) * sizeof *q);
+  for (int64_t i = 0; i < n * c; i++)
+    for (int64_t s = 0; s < space; s++) {
+      int64_t plain = i * space + s, blocked = (i / b * space + s) * b + i % b;
+      if (back) q[plain] = p[blocked];
+      else q[blocked] = p[plain];
+    }
+  return q;
+}
+
+enum { FORWARD, DATA, WEIGHT };
+static const char *const names[] = { "forward", "data", "weight" };
+
+struct trial { struct window w; float *x, *weight, *y, *bias; int act; bool add; uint64_t version; };
+
+static int64_t size_of(const struct window *w, int which)
+{
+  return which == WEIGHT ? w->filters * w->channels * 9
+                         : which == FORWARD ? w->n * w->filters * window_out(w) : w->n * w->channels * window_in(w);
+}
+
+/* The definition; sums of absolute values if `absolute`. */
+static double *defined(const struct trial *t, int which, bool absolute)
+{
+  struct window w = t->w;
+  w.dtype = TY_F64;
+  const float *old = which == FORWARD ? t->y : which == DATA ? t->x : t->weight;
+  double *out = wide(old, size_of(&w, which), absolute), *x = wide(t->x, size_of(&w, DATA), absolute);
+  double *y = wide(t->y, size_of(&w, FORWARD), absolute), *weight = wide(t->weight, size_of(&w, WEIGHT), absolute);
+  double *bias = t->bias ? wide(t->bias, w.filters, absolute) : NULL;
+  if (which == FORWARD) convolve_plain(&w, x, weight, bias, out, false);
+  if (which == DATA) convolve_plain_data(&w, y, weight, out, t->add);
+  if (which == WEIGHT) convolve_plain_weight(&w, x, y, out, t->add);
+  if (which == FORWARD && !absolute)
+    for (int64_t i = 0; i < size_of(&w, FORWARD); i++)
+      out[i] = t->act == ACT_RELU ? fmax(out[i], 0) : t->act == ACT_TANH ? tanh(out[i]) : out[i];
+  mem_free(x), mem_free(y), mem_free(weight), mem_free(bias);
+  return out;
+}
+
+static float *tiled(const struct trial *t, int which)
+{
+  const struct window *w = &t->w;
+  const int b = channel_block(TY_CPU);
+  const int64_t in = window_in(w), space = window_out(w);
+  size_t room = which == FORWARD ? winograd_forward_scratch(w) : which == DATA ? winograd_data_scratch(w)
+                                                                               : winograd_weight_scratch(w);
+  float *x = moved(t->x, w->n, w->channels, in, b, false), *y = moved(t->y, w->n, w->filters, space, b, false), *out = NULL;
+  void *tmp = mem_new(room);
+  struct gemm_kept kept = { 0 };
+  struct arr weight = { .p = t->weight, .version = &t->version };
+  if (which == FORWARD) RUN(winograd_forward(w, x, &weight, t->bias, t->act, y, &kept, tmp));
+  if (which == DATA) winograd_data(w, y, t->weight, x, t->add, tmp);
+  if (which == WEIGHT) winograd_weight(w, x, y, t->weight, t->add, tmp);
+  if (which == FORWARD) out = moved(y, w->n, w->filters, space, b, true);
+  if (which == DATA) out = moved(x, w->n, w->channels, in, b, true);
+  if (which == WEIGHT) out = moved(t->weight, 1, b, size_of(w, WEIGHT) / b, 1, false);
+  gemm_kept_done(&kept);
+  mem_free(x), mem_free(y), mem_free(tmp);
+  return out;
+}
+
+static void compare(const struct trial *t, int which)
+{
+  const struct window *w = &t->w;
+  const int64_t n = size_of(w, which);
+  double *want = defined(t, which, false), *bound = defined(t, which, true), mean = 0, worst = 0, own = 0;
+  float *got = tiled(t, which);
+  for (int64_t i = 0; i < n; i++) mean += bound[i] / (double)n;
+  for (int64_t i = 0; i < n; i++) {
+    double e = fabs((double)got[i] - want[i]);
+    if (!(e / mean <= worst)) worst = e / mean;
+    if (!(e / bound[i] <= own)) own = e / bound[i];
+  }
+  bool few = w->n * window_out(w) < 64;             /* elements of a single product */
+  bool corners = which == FORWARD ? MAX(w->pad[1], w->pad[2]) > 1 : which == DATA && MIN(w->pad[1], w->pad[2]) < 1;
+  CHECK(worst <= (few ? 2e-6 : 1e-6) && (few || corners || own <= 1.5e-6),
+        "%s of %d x %d x %d x %d, %d filters, pad %d %d, add %d, act %d: %g, %g", names[which], (int)w->n,
+        (int)w->channels, (int)w->in[1], (int)w->in[2], (int)w->filters, (int)w->pad[1], (int)w->pad[2], t->add, t->act,
+        worst, own);
+  mem_free(want), mem_free(bound), mem_free(got);
+}
+
+static void try(struct window w, int act, bool bias, bool add)
+{
+  w.out[0] = w.in[0] = 1;
+  for (int a = 1; a < 3; a++) w.out[a] = w.in[a] + 2 * w.pad[a] - 2;
+  CHECK(winograd_able(&w), "refused");
+  for (int which = FORWARD; which <= WEIGHT; which++) {
+    struct trial t = { w, numbers(size_of(&w, DATA)), numbers(size_of(&w, WEIGHT)), numbers(size_of(&w, FORWARD)),
+                       bias ? numbers(w.filters) : NULL, act, add, 1 };
+    compare(&t, which);
+    mem_free(t.x), mem_free(t.weight), mem_free(t.y), mem_free(t.bias);
+  }
+}
+
+static struct window window(int64_t n, int64_t channels, int64_t filters, int64_t h, int64_t w, int64_t pad)
+{
+  const int b = channel_block(TY_CPU);
+  return (struct window){ .n = n, .groups = 1, .channels = channels * b, .filters = filters * b, .in = { 1, h, w },
+                          .kernel = { 1, 3, 3 }, .stride = { 1, 1, 1 }, .dilate = { 1, 1, 1 }, .pad = { 0, pad, pad },
+                          .dtype = TY_F32 };
+}
+
+int main(void)
+{
+  static const int acts[] = { ACT_NONE, ACT_RELU, ACT_TANH };
+  parallel_queue(true);
+  if (!channel_block(TY_CPU)) return check_end();
+  try(window(1, 1, 1, 7, 7, 1), ACT_RELU, true, false);
+  try(window(1, 1, 1, 1, 1, 1), ACT_NONE, true, true);
+  try(window(1, 1, 2, 5, 3, 1), ACT_NONE, false, false);
+  try(window(1, 3, 1, 3, 3, 0), ACT_RELU, true, true);
+  try(window(2, 2, 17, 8, 8, 1), ACT_RELU, true, false);
+  try(window(2, 17, 9, 7, 7, 1), ACT_RELU, true, true);
+  try(window(20, 2, 2, 13, 15, 1), ACT_RELU, true, true);
+  try(window(2, 3, 2, 6, 80, 1), ACT_TANH, true, false);
+  for (int i = 0; i < 24; i++) {
+    struct window w = window(1 + below(5), 1 + below(5), 1 + below(4), 3 + below(15), 3 + below(15), 0);
+    w.pad[1] = below(3), w.pad[2] = below(3);
+    try(w, acts[below(3)], below(2), below(2));
+  }
+  return check_end();
+}
