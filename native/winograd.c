@@ -43,10 +43,10 @@ bool winograd_able(const struct window *w)
   return channel_block(TY_CPU) == lanes && w->channels % lanes == 0 && w->filters % lanes == 0;
 }
 
-enum { FEW_CHANNELS = 16, FEW_TILES = 8, FEW_BACK = 32 };
+enum { FEW_CHANNELS = 16, FEW_TILES = 16, FEW_BACK = 32 };
 
 /* Measured with AVX2 against oneDNN's direct kernels: a weight must be carried for enough tiles, and both gradients
-** carry one at each run. With AVX-512 oneDNN has tiles of its own. */
+** carry one at each run; they bear less of a tile outside the image. With AVX-512 oneDNN has tiles of its own. */
 const char *winograd_refuse(const struct window *w, bool back)
 {
   const int64_t tiles = tiles_of(w).all;
@@ -55,7 +55,8 @@ const char *winograd_refuse(const struct window *w, bool back)
   if (!winograd_able(w)) return "not 3 x 3 of stride 1 over whole blocks of channels";
   if (MIN(w->channels, w->filters) < FEW_CHANNELS) return "few channels";
   if (tiles < (back ? FEW_BACK : FEW_TILES)) return "few tiles";
-  return tiles * WINOGRAD_TILE * WINOGRAD_TILE > 2 * w->n * window_out(w) ? "tiles of 4 x 4 waste half" : NULL;
+  bool waste = 2 * tiles * WINOGRAD_TILE * WINOGRAD_TILE > (back ? 3 : 4) * w->n * window_out(w);
+  return waste ? "too much of its tiles is outside the image" : NULL;
 }
 
 /* -- tiles --------------------------------------------------------------------------------------------------------- */
@@ -171,7 +172,7 @@ static void multiply(const struct convolution *c, int64_t n, int64_t first, cons
       g.a = in + i * c->in;
       g.b = c->weight + i * plane + (first + j) * k;
       g.c = out + i * c->out + j;
-      c->t->block(&g);
+      gemm_sum(c->t, &g);
     }
 }
 
@@ -197,22 +198,23 @@ static void convolve(struct convolution *c)
 
 struct packing { const struct window *w; const float *weight; float *out; bool turned; };
 
-/* Panels of filters, each channels x its filters, as gemm_isa.h wants the right side. */
+/* Panels of filters, each channels x its filters, as gemm_isa.h wants the right side. Unit: panel. Few channels at a
+** time, so that lines of memory are complete before they leave the cache. */
 static void pack_panels(int64_t begin, int64_t end, void *context)
 {
   const struct packing *p = context;
   const struct winograd_isa *isa = winograd_isa();
-  const struct gemm_type *t = gemm_type(TY_F32);
-  const int64_t channels = p->w->channels, filters = p->w->filters;
-  for (int64_t j = begin * isa->lanes; j < end * isa->lanes; j += isa->lanes) {
-    int64_t panel = j / t->nr * t->nr, width = MIN(filters - panel, t->nr);
-    struct winograd_filter f = { .row = p->turned ? filters * 9 : 9, .lane = p->turned ? 9 : channels * 9,
-                                 .n = channels, .flip = p->turned, .plane = plane_of(channels, filters),
-                                 .step = width };
-    f.window = (float *)p->weight + j * f.lane;
-    f.points = p->out + panel * channels + j - panel;
-    isa->filter(&f);
-  }
+  const int64_t channels = p->w->channels, filters = p->w->filters, nr = gemm_type(TY_F32)->nr;
+  struct winograd_filter f = { .row = p->turned ? filters * 9 : 9, .lane = p->turned ? 9 : channels * 9, .n = isa->lanes,
+                               .flip = p->turned, .plane = plane_of(channels, filters) };
+  for (int64_t u = begin; u < end; u++)
+    for (int64_t c = 0; c < channels; c += f.n)
+      for (int64_t j = u * nr; j < MIN(filters, (u + 1) * nr); j += isa->lanes) {
+        f.step = MIN(filters - u * nr, nr);
+        f.window = (float *)p->weight + j * f.lane + c * f.row;
+        f.points = p->out + u * nr * channels + c * f.step + j - u * nr;
+        isa->filter(&f);
+      }
 }
 
 static size_t packed_bytes(const struct window *w)
@@ -224,8 +226,8 @@ static size_t packed_bytes(const struct window *w)
 static void pack(const struct window *w, const float *weight, bool turned, float *out)
 {
   struct packing p = { w, weight, out, turned };
-  const int lanes = winograd_isa()->lanes;
-  parallel(w->filters / lanes, MAX(1, 1000 / w->channels), pack_panels, &p);
+  const int64_t nr = gemm_type(TY_F32)->nr;
+  parallel((w->filters + nr - 1) / nr, MAX(1, 500 / w->channels), pack_panels, &p);
 }
 
 /* -- forward ------------------------------------------------------------------------------------------------------- */

@@ -137,22 +137,23 @@ static void add_shares(const struct gradient *g, int64_t panel, int64_t width)
   }
 }
 
-/* Unit: panel of filters. */
+/* Unit: panel of filters. Few channels at a time, as they lie in lines of memory. */
 static void carry_back(int64_t begin, int64_t end, void *context)
 {
   const struct gradient *g = context;
   const struct window *w = g->w;
-  const int64_t nr = g->t->nr;
+  const int64_t nr = g->t->nr, lanes = g->isa->lanes;
+  struct winograd_filter f = { .row = 9, .lane = 9 * w->channels, .n = lanes, .add = g->add, .plane = g->sum };
   for (int64_t u = begin; u < end; u++) {
-    int64_t panel = u * nr, width = MIN(w->filters - panel, nr);
-    struct winograd_filter f = { .row = 9, .lane = 9 * w->channels, .n = w->channels, .add = g->add, .plane = g->sum,
-                                 .step = width };
-    add_shares(g, panel, width);
-    for (int64_t l = 0; l < width; l += g->isa->lanes) {
-      f.window = g->dw + (panel + l) * f.lane;
-      f.points = g->sums + panel * w->channels + l;
-      g->isa->filter_back(&f);
-    }
+    int64_t panel = u * nr;
+    f.step = MIN(w->filters - panel, nr);
+    add_shares(g, panel, f.step);
+    for (int64_t c = 0; c < w->channels; c += lanes)
+      for (int64_t l = 0; l < f.step; l += lanes) {
+        f.window = g->dw + (panel + l) * f.lane + c * f.row;
+        f.points = g->sums + panel * w->channels + c * f.step + l;
+        g->isa->filter_back(&f);
+      }
   }
 }
 
@@ -162,5 +163,5 @@ void winograd_weight(const struct window *w, const float *x, const float *dy, fl
   g.x = x, g.dy = dy, g.dw = dw, g.add = add, g.sums = tmp;
   g.tmp = g.sums + g.shares * WINOGRAD_POINTS * g.sum;
   parallel(g.shares * g.parts, 1, some_units, &g);
-  parallel((w->filters + g.t->nr - 1) / g.t->nr, MAX(1, 1000 / w->channels), carry_back, &g);
+  parallel((w->filters + g.t->nr - 1) / g.t->nr, MAX(1, 500 / w->channels), carry_back, &g);
 }

@@ -83,6 +83,46 @@ describe("convolution", function()
     assert.is_truthy(names, program)
   end)
 
+  -- arrays that users see are plain; between convolutions channels are in blocks, where the processor's vectors say so
+  it("agrees with float64 between neighbours, with bias and relu, in all directions", function()
+    local function conv(x, filters, pad, name)
+      return ty.sym.relu(ty.sym.Convolution{data = x, num_filter = filters, kernel = {3, 3}, pad = {pad, pad}, name = name})
+    end
+    for i, size in ipairs{{4, 16, 32, 15, 13}, {40, 16, 16, 10, 9}, {2, 48, 24, 30, 11}, {3, 24, 40, 16, 16}} do
+      local n, channels, filters, h, w = unpack(size)
+      local out, program = conv(conv(conv(ty.sym.Variable("x"), channels, 1, "a"), filters, i % 2, "b"), 16, 1, "c"), nil
+      local all = {}
+      for _, dtype in ipairs{"float32", "float64"} do
+        local types = {x = dtype}
+        for _, name in ipairs(out:list_arguments()) do
+          types[name] = dtype
+        end
+        local exe = out:simple_bind{ctx = ty.cpu(), shapes = {x = {n, 8, h, w}}, type_dict = types, grad_req = i > 2 and "add" or "write"}
+        ty.random.seed(i)
+        for _, name in ipairs(out:list_arguments()) do
+          local a = exe.arg_dict[name]
+          a[":"] = ty.nd.random.normal{scale = 0.3, shape = a.shape}:astype(dtype)
+          exe.grad_dict[name][":"] = 0.5
+        end
+        exe:forward(true)
+        exe:backward(ty.nd.random.normal{shape = exe.outputs[1].shape}:astype(dtype))
+        all[dtype] = {out = exe.outputs[1]:astype("float64")}
+        for name, g in pairs(exe.grad_dict) do
+          all[dtype][name] = g:astype("float64")
+        end
+        program = program or exe:program()
+      end
+      for name, want in pairs(all.float64) do
+        local gap = (all.float32[name] - want):abs():max():asscalar() / want:abs():max():asscalar()
+        assert(gap <= 1e-5, ("%s of net %d: %g"):format(name, i, gap))
+      end
+      if program:find("channels in 8s", 1, true) and os.getenv("TYCHO_WINOGRAD") ~= "0" then
+        local _, found = program:gsub("\n *%d+  Winograd", "")
+        assert.equal(2, found, program)
+      end
+    end
+  end)
+
   it("has equal bits in two runs, and with new weights other ones", function()
     local size = {n = 16, channels = 32, filters = 64, h = 14, w = 14, k = 3, stride = 1, pad = 1, req = "write", seed = 3}
     local exe = compare(size)

@@ -82,13 +82,16 @@ INLINE void filter_back_line(const V u[SIDE], V g[3])  /* G^T */
   g[2] = FMA(BCAST(Q1), s1, FMA(BCAST(Q2), s2, u[5]));
 }
 
-/* -- input: neighbouring tiles share two columns, which are transformed once ------------------------------------------- */
-
+/* -- input: neighbouring tiles share two columns, which are transformed once -------------------------------------------
+** Rows that the next tiles below will be the first to read are fetched meanwhile: they are too short for a processor to
+** see them coming.
+*/
 static const float zeros[COLUMNS * W];
 
 static void input_columns(const struct winograd_run *r, int64_t x, int64_t n, float out[SIDE][COLUMNS * W])
 {
   const int64_t from = x < 0 ? -x : 0, to = r->w - x < n ? r->w - x : n;
+  const int64_t below = TILE * r->w * W;
   const float *row[SIDE];
   for (int i = 0; i < SIDE; i++) {
     const bool inside = r->y + i >= 0 && r->y + i < r->h && from < to;
@@ -99,6 +102,7 @@ static void input_columns(const struct winograd_run *r, int64_t x, int64_t n, fl
   for (int64_t k = from; k < to; k++) {
     V a[SIDE], b[SIDE];
     UNROLL for (int i = 0; i < SIDE; i++) a[i] = LOAD(row[i] + (k - from) * W);
+    UNROLL for (int i = 2; i < SIDE; i++) __builtin_prefetch(row[i] + below + (k - from) * W);
     input_line(a, b);
     UNROLL for (int i = 0; i < SIDE; i++) STORE(out[i] + k * W, b[i]);
   }
@@ -106,17 +110,18 @@ static void input_columns(const struct winograd_run *r, int64_t x, int64_t n, fl
 
 static void input(const struct winograd_run *r)
 {
+  const int64_t plane = r->plane;
   float column[SIDE][COLUMNS * W];
   for (int64_t first = 0; first < r->n; first += RUN) {
     const int64_t n = r->n - first < RUN ? r->n - first : RUN;
     input_columns(r, r->x + TILE * first, TILE * n + 2, column);
     for (int64_t t = 0; t < n; t++)
       for (int i = 0; i < SIDE; i++) {
-        float *out = r->points + (first + t) * r->step + i * SIDE * r->plane;
+        float *out = r->points + (first + t) * r->step + i * SIDE * plane;
         V a[SIDE], b[SIDE];
         UNROLL for (int j = 0; j < SIDE; j++) a[j] = LOAD(column[i] + (TILE * t + j) * W);
         input_line(a, b);
-        UNROLL for (int j = 0; j < SIDE; j++) STORE(out + j * r->plane, b[j]);
+        UNROLL for (int j = 0; j < SIDE; j++) STORE(out + j * plane, b[j]);
       }
   }
 }
@@ -126,34 +131,35 @@ static void input(const struct winograd_run *r)
 /* What of a tile is inside the image. */
 static int64_t part(int64_t at, int64_t size) { return size - at < TILE ? size - at : TILE; }
 
-INLINE void output_row(const struct winograd_run *r, const V y[TILE], V bias, float *out, const int64_t columns)
+INLINE void output_row(const bool add, const bool relu, const V y[TILE], V bias, float *out, const int64_t columns)
 {
   UNROLL for (int j = 0; j < TILE; j++)
     if (j < columns) {
       V v = y[j] + bias;
-      if (r->add) v += LOAD(out + j * W);
-      if (r->relu) v = SELECT(v < 0, (V){ 0 }, v);    /* NaN stays */
+      if (add) v += LOAD(out + j * W);
+      if (relu) v = SELECT(v < 0, (V){ 0 }, v);    /* NaN stays */
       STORE(out + j * W, v);
     }
 }
 
 static void output_tile(const struct winograd_run *r, const float *points, int64_t x)
 {
-  const int64_t rows = part(r->y, r->h), columns = part(x, r->w);
+  const int64_t rows = part(r->y, r->h), columns = part(x, r->w), plane = r->plane, width = r->w * W;
+  const bool add = r->add, relu = r->relu;
   const V bias = r->bias ? LOAD(r->bias) : (V){ 0 };
   float *out = r->image + (r->y * r->w + x) * W;
   V z[TILE][SIDE];
   UNROLL for (int j = 0; j < SIDE; j++) {
     V a[SIDE], b[TILE];
-    UNROLL for (int i = 0; i < SIDE; i++) a[i] = LOAD(points + (i * SIDE + j) * r->plane);
+    UNROLL for (int i = 0; i < SIDE; i++) a[i] = LOAD(points + (i * SIDE + j) * plane);
     output_line(a, b);
     UNROLL for (int i = 0; i < TILE; i++) z[i][j] = b[i];
   }
-  for (int i = 0; i < rows; i++, out += r->w * W) {
+  for (int i = 0; i < rows; i++, out += width) {
     V y[TILE];
     output_line(z[i], y);
-    if (columns == TILE) output_row(r, y, bias, out, TILE);
-    else output_row(r, y, bias, out, columns);
+    if (columns == TILE) output_row(add, relu, y, bias, out, TILE);
+    else output_row(add, relu, y, bias, out, columns);
   }
 }
 
@@ -164,7 +170,7 @@ static void output(const struct winograd_run *r)
 
 static void output_back_tile(const struct winograd_run *r, float *points, int64_t x)
 {
-  const int64_t rows = part(r->y, r->h), columns = part(x, r->w);
+  const int64_t rows = part(r->y, r->h), columns = part(x, r->w), plane = r->plane;
   const float *image = r->image + (r->y * r->w + x) * W;
   V z[SIDE][TILE];
   UNROLL for (int j = 0; j < TILE; j++) {
@@ -176,7 +182,7 @@ static void output_back_tile(const struct winograd_run *r, float *points, int64_
   for (int i = 0; i < SIDE; i++) {
     V m[SIDE];
     output_back_line(z[i], m);
-    UNROLL for (int j = 0; j < SIDE; j++) STORE(points + (i * SIDE + j) * r->plane, m[j]);
+    UNROLL for (int j = 0; j < SIDE; j++) STORE(points + (i * SIDE + j) * plane, m[j]);
   }
 }
 
