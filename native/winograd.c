@@ -7,7 +7,6 @@
 ** the windows turned and channels and filters exchanged. No sum depends on the groups.
 */
 #include "gemm_inner.h"
-#include "winograd.h"
 #include "winograd_inner.h"
 
 extern const struct winograd_isa winograd_isa_baseline;
@@ -111,7 +110,12 @@ static struct convolution plan(const struct window *w)
 }
 
 static int64_t room(const struct convolution *c) { return WINOGRAD_POINTS * (c->in + c->out); }
-static size_t rooms(const struct convolution *c) { return (size_t)(room(c) * parallel_most()) * sizeof(float); }
+static int64_t units(const struct convolution *c) { return (c->tiles.all + c->group - 1) / c->group * c->parts; }
+
+static size_t rooms(const struct convolution *c)
+{
+  return (size_t)(room(c) * MIN(units(c), parallel_most())) * sizeof(float);
+}
 
 static void carry_in(const struct convolution *c, int64_t from, int64_t n, float *points)
 {
@@ -180,18 +184,14 @@ static void multiply(const struct convolution *c, int64_t n, int64_t first, cons
 static void some_units(int64_t begin, int64_t end, void *context)
 {
   const struct convolution *c = context;
-  float *in = c->tmp + room(c) * parallel_index(), *out = in + WINOGRAD_POINTS * c->in;
+  const bool few = units(c) < parallel_most();
   for (int64_t u = begin; u < end; u++) {
+    float *in = c->tmp + room(c) * (few ? u : parallel_index()), *out = in + WINOGRAD_POINTS * c->in;
     int64_t from = u / c->parts * c->group, n = MIN(c->group, c->tiles.all - from), first = u % c->parts * c->part;
     carry_in(c, from, n, in);
     multiply(c, n, first, in, out);
     carry_out(c, from, n, first, out);
   }
-}
-
-static void convolve(struct convolution *c)
-{
-  parallel((c->tiles.all + c->group - 1) / c->group * c->parts, 1, some_units, c);
 }
 
 /* -- weight -------------------------------------------------------------------------------------------------------- */
@@ -247,7 +247,7 @@ int winograd_forward(const struct window *w, const float *x, const struct arr *w
   if (!fresh) pack(w, weight->p, false, packed);
   struct convolution c = plan(w);
   c.x = x, c.weight = packed, c.bias = bias, c.act = act, c.y = y, c.tmp = tmp;
-  convolve(&c);
+  parallel(units(&c), 1, some_units, &c);
   return TY_OK;
 }
 
@@ -274,5 +274,5 @@ void winograd_data(const struct window *w, const float *dy, const float *weight,
   struct convolution c = plan(&o);
   pack(&o, weight, true, tmp);
   c.x = dy, c.weight = tmp, c.y = dx, c.add = add, c.tmp = (float *)((char *)tmp + packed_bytes(&o));
-  convolve(&c);
+  parallel(units(&c), 1, some_units, &c);
 }

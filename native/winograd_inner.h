@@ -1,5 +1,6 @@
 /* winograd_inner.h - what winograd.c and winograd_weight.c share. */
 #pragma once
+#include "winograd.h"
 #include "winograd_isa.h"
 
 const struct winograd_isa *winograd_isa(void);        /* of this processor */

@@ -7,7 +7,6 @@
 ** go together depends on the number of threads, the order of a sum on shapes alone.
 */
 #include "gemm_inner.h"
-#include "winograd.h"
 #include "winograd_inner.h"
 
 /* tiles at a time, bytes of their planes; shares, bytes of their sums; filters that pay for carrying all of x */
@@ -44,11 +43,12 @@ static struct gradient plan(const struct window *w)
 }
 
 static int64_t room(const struct gradient *g) { return WINOGRAD_POINTS * (g->in + g->out); }
+static int64_t units(const struct gradient *g) { return g->shares * g->parts; }
 
 size_t winograd_weight_scratch(const struct window *w)
 {
   struct gradient g = plan(w);
-  return (size_t)(g.shares * WINOGRAD_POINTS * g.sum + room(&g) * parallel_most()) * sizeof(float);
+  return (size_t)(g.shares * WINOGRAD_POINTS * g.sum + room(&g) * MIN(units(&g), parallel_most())) * sizeof(float);
 }
 
 /* -- some tiles of some filters --------------------------------------------------------------------------------------- */
@@ -106,11 +106,12 @@ static void multiply(const struct gradient *g, const struct chunk *k)
 static void some_units(int64_t begin, int64_t end, void *context)
 {
   const struct gradient *g = context;
+  const bool few = units(g) < parallel_most();
   for (int64_t u = begin; u < end; u++) {
     int64_t share = u / g->parts, last = MIN((share + 1) * g->share, g->tiles.all);
     struct chunk k = { .from = share * g->share, .first = u % g->parts * g->part };
     k.filters = MIN(g->part, g->w->filters - k.first);
-    k.in = g->tmp + room(g) * parallel_index();
+    k.in = g->tmp + room(g) * (few ? u : parallel_index());
     k.out = k.in + WINOGRAD_POINTS * g->in;
     k.sums = g->sums + share * WINOGRAD_POINTS * g->sum;
     for (; k.from < last; k.from += k.n, k.add = true) {
@@ -162,6 +163,6 @@ void winograd_weight(const struct window *w, const float *x, const float *dy, fl
   struct gradient g = plan(w);
   g.x = x, g.dy = dy, g.dw = dw, g.add = add, g.sums = tmp;
   g.tmp = g.sums + g.shares * WINOGRAD_POINTS * g.sum;
-  parallel(g.shares * g.parts, 1, some_units, &g);
+  parallel(units(&g), 1, some_units, &g);
   parallel((w->filters + g.t->nr - 1) / g.t->nr, MAX(1, 500 / w->channels), carry_back, &g);
 }

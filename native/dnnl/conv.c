@@ -4,8 +4,9 @@
 ** (scratch), the weight once per version (state), and the result back. Among plain arrays that pays for windows of
 ** several taps over channels and filters in multiples of 16, and for depthwise windows, when the product is not small
 ** (measured with AVX-512 against convolve.h).
-** A 3 x 3 window of stride 1 over many channels goes by Winograd's F(4 x 4, 3 x 3), which needs a quarter
+** With AVX-512 a 3 x 3 window of stride 1 over many channels goes by Winograd's F(4 x 4, 3 x 3), which needs a quarter
 ** of the products and errs by less than 1e-6 of the mean sum of their absolute values; TYCHO_WINOGRAD=0 switches it off.
+** (With AVX2 oneDNN has none; ../winograd.c has.)
 ** The batch goes through in pieces, for the sake of memory and caches; pieces depend on shapes alone.
 **
 ** Primitives are made at the first run, on the queue's thread, so that they have its team; what oneDNN cannot do to

@@ -88,16 +88,17 @@ INLINE void filter_back_line(const V u[SIDE], V g[3])  /* G^T */
 */
 static const float zeros[COLUMNS * W];
 
+/* The first tile begins inside the image or at most two columns before it. */
 static void input_columns(const struct winograd_run *r, int64_t x, int64_t n, float out[SIDE][COLUMNS * W])
 {
   const int64_t from = x < 0 ? -x : 0, to = r->w - x < n ? r->w - x : n;
   const int64_t below = TILE * r->w * W;
   const float *row[SIDE];
   for (int i = 0; i < SIDE; i++) {
-    const bool inside = r->y + i >= 0 && r->y + i < r->h && from < to;
+    const bool inside = r->y + i >= 0 && r->y + i < r->h;
     row[i] = inside ? r->image + ((r->y + i) * r->w + x + from) * W : zeros;
     memset(out[i], 0, sizeof(V) * (size_t)from);
-    if (to < n) memset(out[i] + (to > 0 ? to : 0) * W, 0, sizeof(V) * (size_t)(n - (to > 0 ? to : 0)));
+    memset(out[i] + to * W, 0, sizeof(V) * (size_t)(n - to));
   }
   for (int64_t k = from; k < to; k++) {
     V a[SIDE], b[SIDE];
