@@ -87,8 +87,8 @@ struct convolution {
   const struct gemm_type *t;
   struct tiles tiles;
   int64_t group, part, parts, in, out;                /* tiles; filters, and how often; planes of channels, of filters */
-  const float *x, *weight, *bias; float *y, *tmp;
-  int act; bool add;
+  const float *x, *weight; float *y, *tmp;
+  struct winograd_end end;
 };
 
 /* bytes of a group's planes; tiles that pay for reading the weight; filters that pay for carrying all of x */
@@ -139,7 +139,7 @@ static void activate(const struct convolution *c, const struct winograd_run *r)
 {
   const int64_t columns = MIN(r->w - r->x, r->n * WINOGRAD_TILE), rows = MIN(r->h - r->y, WINOGRAD_TILE);
   for (int64_t i = 0; i < rows; i++)
-    c->t->act(c->act, columns * c->isa->lanes, r->image + ((r->y + i) * r->w + r->x) * c->isa->lanes);
+    c->t->act(c->end.act, columns * c->isa->lanes, r->image + ((r->y + i) * r->w + r->x) * c->isa->lanes);
 }
 
 /* the filters from `first` on */
@@ -151,13 +151,14 @@ static void carry_out(const struct convolution *c, int64_t from, int64_t n, int6
   for (int64_t t = 0; t < n;) {
     struct place p = place_of(&c->tiles, from + t, n - t);
     struct winograd_run r = { .h = w->out[1], .w = w->out[2], .y = p.y, .x = p.x, .n = p.n, .plane = c->out,
-                              .step = c->part, .relu = c->act == ACT_RELU, .add = c->add };
+                              .step = c->part, .relu = c->end.act == ACT_RELU, .add = c->end.add };
     for (int64_t k = 0; k < filters; k += lanes) {
       r.image = c->y + (p.image * w->filters + first + k) * space;
       r.points = points + t * c->part + k;
-      r.bias = c->bias ? c->bias + first + k : NULL;
+      r.bias = c->end.bias ? c->end.bias + first + k : NULL;
+      r.scale = c->end.scale ? c->end.scale + first + k : NULL;
       c->isa->output(&r);
-      if (c->act > ACT_RELU) activate(c, &r);
+      if (c->end.act > ACT_RELU) activate(c, &r);
     }
     t += p.n;
   }
@@ -232,21 +233,23 @@ static void pack(const struct window *w, const float *weight, bool turned, float
 
 /* -- forward ------------------------------------------------------------------------------------------------------- */
 
-size_t winograd_forward_scratch(const struct window *w)
+bool winograd_keeps(const struct window *w) { return tiles_of(w).all < FEW_BACK; }
+
+size_t winograd_forward_scratch(const struct window *w, bool keeps)
 {
   struct convolution c = plan(w);
-  return rooms(&c);
+  return rooms(&c) + (keeps ? 0 : packed_bytes(w));
 }
 
-int winograd_forward(const struct window *w, const float *x, const struct arr *weight, const float *bias, int act,
-                     float *y, struct gemm_kept *kept, void *tmp)
+int winograd_forward(const struct window *w, const float *x, const struct arr *weight, const struct winograd_end *end, float *y,
+                     struct gemm_kept *kept, void *tmp)
 {
-  bool fresh;
-  float *packed = gemm_kept_room(kept, weight, packed_bytes(w), &fresh);
+  bool fresh = false;
+  float *packed = kept ? gemm_kept_room(kept, weight, packed_bytes(w), &fresh) : tmp;
   if (!packed) return fail(TY_EMEMORY, "no memory for a transformed weight");
   if (!fresh) pack(w, weight->p, false, packed);
   struct convolution c = plan(w);
-  c.x = x, c.weight = packed, c.bias = bias, c.act = act, c.y = y, c.tmp = tmp;
+  c.x = x, c.weight = packed, c.end = *end, c.y = y, c.tmp = kept ? tmp : (char *)tmp + packed_bytes(w);
   parallel(units(&c), 1, some_units, &c);
   return TY_OK;
 }
@@ -273,6 +276,6 @@ void winograd_data(const struct window *w, const float *dy, const float *weight,
   const struct window o = opposite(w);
   struct convolution c = plan(&o);
   pack(&o, weight, true, tmp);
-  c.x = dy, c.weight = tmp, c.y = dx, c.add = add, c.tmp = (float *)((char *)tmp + packed_bytes(&o));
+  c.x = dy, c.weight = tmp, c.y = dx, c.end.add = add, c.tmp = (float *)((char *)tmp + packed_bytes(&o));
   parallel(units(&c), 1, some_units, &c);
 }

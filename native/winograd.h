@@ -10,10 +10,14 @@ bool   winograd_on(void);                             /* TYCHO_WINOGRAD=0 switch
 bool   winograd_able(const struct window *w);         /* such a window, and blocks as wide as this processor's vectors */
 const char *winograd_refuse(const struct window *w, bool back);                 /* NULL: it is faster than direct products */
 
-/* y = act(conv(x, weight) + bias); kept: the transformed weight, state of the instruction */
-size_t winograd_forward_scratch(const struct window *w);
-int    winograd_forward(const struct window *w, const float *x, const struct arr *weight, const float *bias, int act,
-                        float *y, struct gemm_kept *kept, void *tmp);
+/* Whether the transformed weight, four times as large, is worth keeping: few tiles make up for making it anew. */
+bool   winograd_keeps(const struct window *w);
+/* y = act(scale[i] conv(x, weight) + bias[i] + what y holds), per filter i */
+struct winograd_end { const float *bias, *scale; int act; bool add; };         /* NULL: zeros, ones */
+/* kept: state of the instruction; NULL: nothing is kept, there is scratch for it */
+size_t winograd_forward_scratch(const struct window *w, bool keeps);
+int    winograd_forward(const struct window *w, const float *x, const struct arr *weight, const struct winograd_end *end, float *y,
+                        struct gemm_kept *kept, void *tmp);
 /* dx (+)= gradient of x */
 size_t winograd_data_scratch(const struct window *w);
 void   winograd_data(const struct window *w, const float *dy, const float *weight, float *dx, bool add, void *tmp);

@@ -15,8 +15,8 @@ struct winograd_run {
   float  *image; int64_t h, w;                        /* the block's */
   int64_t y, x, n;                                    /* where the first tile begins (outside: zeros); tiles */
   float  *points; int64_t plane, step;
-  const float *bias;                                  /* of the block; NULL: none */
-  bool    relu, add;                                  /* max(0, result); onto what the image holds */
+  const float *bias, *scale;                          /* of the block; NULL: none */
+  bool    relu, add;                                  /* onto what the image holds; then max(0, result) */
 };
 
 /* Windows of `n` channels one after the other, `row` elements apart, each for `lanes` filters, `lane` elements apart. */

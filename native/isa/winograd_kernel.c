@@ -132,11 +132,12 @@ static void input(const struct winograd_run *r)
 /* What of a tile is inside the image. */
 static int64_t part(int64_t at, int64_t size) { return size - at < TILE ? size - at : TILE; }
 
-INLINE void output_row(const bool add, const bool relu, const V y[TILE], V bias, float *out, const int64_t columns)
+INLINE void output_row(const struct winograd_run *r, const V y[TILE], V scale, V bias, float *out, const int64_t columns)
 {
+  const bool add = r->add, relu = r->relu;
   UNROLL for (int j = 0; j < TILE; j++)
     if (j < columns) {
-      V v = y[j] + bias;
+      V v = y[j] * scale + bias;
       if (add) v += LOAD(out + j * W);
       if (relu) v = SELECT(v < 0, (V){ 0 }, v);    /* NaN stays */
       STORE(out + j * W, v);
@@ -146,8 +147,7 @@ INLINE void output_row(const bool add, const bool relu, const V y[TILE], V bias,
 static void output_tile(const struct winograd_run *r, const float *points, int64_t x)
 {
   const int64_t rows = part(r->y, r->h), columns = part(x, r->w), plane = r->plane, width = r->w * W;
-  const bool add = r->add, relu = r->relu;
-  const V bias = r->bias ? LOAD(r->bias) : (V){ 0 };
+  const V bias = r->bias ? LOAD(r->bias) : (V){ 0 }, scale = r->scale ? LOAD(r->scale) : (V){ 0 } + 1;
   float *out = r->image + (r->y * r->w + x) * W;
   V z[TILE][SIDE];
   UNROLL for (int j = 0; j < SIDE; j++) {
@@ -159,8 +159,8 @@ static void output_tile(const struct winograd_run *r, const float *points, int64
   for (int i = 0; i < rows; i++, out += width) {
     V y[TILE];
     output_line(z[i], y);
-    if (columns == TILE) output_row(add, relu, y, bias, out, TILE);
-    else output_row(add, relu, y, bias, out, columns);
+    if (columns == TILE) output_row(r, y, scale, bias, out, TILE);
+    else output_row(r, y, scale, bias, out, columns);
   }
 }
 

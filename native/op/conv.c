@@ -310,10 +310,16 @@ static const char *refuse_tiles_back(const struct call *c)
   return blocks ? winograd_refuse(&w, true) : NO_BLOCKS;
 }
 
+static size_t tiles_state(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  return c->trains || !winograd_keeps(&w) ? 0 : gemm_kept_bytes(c);
+}
+
 static size_t tiles_scratch(const struct call *c)
 {
   struct window w = conv_window_of(c);
-  return winograd_forward_scratch(&w);
+  return winograd_forward_scratch(&w, tiles_state(c));
 }
 
 static size_t tiles_back_scratch(const struct call *c)
@@ -326,7 +332,9 @@ static size_t tiles_back_scratch(const struct call *c)
 static int tiles(struct call *c)
 {
   struct window w = conv_window_of(c);
-  return winograd_forward(&w, c->in[0].p, &c->in[1], conv_bias_of(c), c->act, c->out[0].p, c->state, c->tmp);
+  struct winograd_end end = { .bias = conv_bias_of(c), .act = c->act };
+  if (c->affine) end.bias = c->affine->shift, end.scale = c->affine->scale, end.add = c->affine->add;
+  return winograd_forward(&w, c->in[0].p, &c->in[1], &end, c->out[0].p, c->state, c->tmp);
 }
 
 static int tiles_back(struct call *c)
@@ -359,7 +367,7 @@ static int plain_back(struct call *c)
 /* name      run         types    refuse              scratch       state            done            add flags */
 static const struct kernel cpu[] = {
   { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,            NULL,           0,  K_ACT },
-  { "Winograd", tiles,    T(TY_F32), refuse_tiles,      tiles_scratch, gemm_kept_bytes, gemm_kept_done, 0, K_ACT,
+  { "Winograd", tiles,    T(TY_F32), refuse_tiles,      tiles_scratch, tiles_state,     gemm_kept_done, 0, K_ACT | K_AFFINE,
     IN_BLOCKS(1, 1) },
   DNNL_CONV
   { "rows",    depth,      T_FLOAT, refuse_depth,       NULL,         NULL,            NULL,           0,  K_ACT },

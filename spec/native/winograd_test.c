@@ -39,7 +39,7 @@ static float *moved(const float *p, int64_t n, int64_t c, int64_t space, int b, 
 enum { FORWARD, DATA, WEIGHT };
 static const char *const names[] = { "forward", "data", "weight" };
 
-struct trial { struct window w; float *x, *weight, *y, *bias; int act; bool add; uint64_t version; };
+struct trial { struct window w; float *x, *weight, *y, *bias, *scale; int act; bool add, keeps; uint64_t version; };
 
 static int64_t size_of(const struct window *w, int which)
 {
@@ -55,14 +55,22 @@ static double *defined(const struct trial *t, int which, bool absolute)
   const float *old = which == FORWARD ? t->y : which == DATA ? t->x : t->weight;
   double *out = wide(old, size_of(&w, which), absolute), *x = wide(t->x, size_of(&w, DATA), absolute);
   double *y = wide(t->y, size_of(&w, FORWARD), absolute), *weight = wide(t->weight, size_of(&w, WEIGHT), absolute);
-  double *bias = t->bias ? wide(t->bias, w.filters, absolute) : NULL;
-  if (which == FORWARD) convolve_plain(&w, x, weight, bias, out, false);
+  double *bias = wide(t->bias, w.filters, absolute), *scale = wide(t->scale, w.filters, absolute);
+  if (which == FORWARD) {
+    double *sums = mem_new(sizeof *sums * (size_t)size_of(&w, FORWARD));
+    convolve_plain(&w, x, weight, NULL, sums, false);
+    for (int64_t i = 0; i < size_of(&w, FORWARD); i++) {
+      int64_t f = i / window_out(&w) % w.filters;
+      out[i] = scale[f] * sums[i] + bias[f] + (t->add ? out[i] : 0);
+    }
+    mem_free(sums);
+  }
   if (which == DATA) convolve_plain_data(&w, y, weight, out, t->add);
   if (which == WEIGHT) convolve_plain_weight(&w, x, y, out, t->add);
   if (which == FORWARD && !absolute)
     for (int64_t i = 0; i < size_of(&w, FORWARD); i++)
       out[i] = t->act == ACT_RELU ? fmax(out[i], 0) : t->act == ACT_TANH ? tanh(out[i]) : out[i];
-  mem_free(x), mem_free(y), mem_free(weight), mem_free(bias);
+  mem_free(x), mem_free(y), mem_free(weight), mem_free(bias), mem_free(scale);
   return out;
 }
 
@@ -71,13 +79,14 @@ static float *tiled(const struct trial *t, int which)
   const struct window *w = &t->w;
   const int b = channel_block(TY_CPU);
   const int64_t in = window_in(w), space = window_out(w);
-  size_t room = which == FORWARD ? winograd_forward_scratch(w) : which == DATA ? winograd_data_scratch(w)
+  size_t room = which == FORWARD ? winograd_forward_scratch(w, t->keeps) : which == DATA ? winograd_data_scratch(w)
                                                                                : winograd_weight_scratch(w);
   float *x = moved(t->x, w->n, w->channels, in, b, false), *y = moved(t->y, w->n, w->filters, space, b, false), *out = NULL;
   void *tmp = mem_new(room);
   struct gemm_kept kept = { 0 };
   struct arr weight = { .p = t->weight, .version = &t->version };
-  if (which == FORWARD) RUN(winograd_forward(w, x, &weight, t->bias, t->act, y, &kept, tmp));
+  struct winograd_end end = { .bias = t->bias, .scale = t->scale, .act = t->act, .add = t->add };
+  if (which == FORWARD) RUN(winograd_forward(w, x, &weight, &end, y, t->keeps ? &kept : NULL, tmp));
   if (which == DATA) winograd_data(w, y, t->weight, x, t->add, tmp);
   if (which == WEIGHT) winograd_weight(w, x, y, t->weight, t->add, tmp);
   if (which == FORWARD) out = moved(y, w->n, w->filters, space, b, true);
@@ -116,9 +125,10 @@ static void try(struct window w, int act, bool bias, bool add)
   CHECK(winograd_able(&w), "refused");
   for (int which = FORWARD; which <= WEIGHT; which++) {
     struct trial t = { w, numbers(size_of(&w, DATA)), numbers(size_of(&w, WEIGHT)), numbers(size_of(&w, FORWARD)),
-                       bias ? numbers(w.filters) : NULL, act, add, 1 };
+                       numbers(w.filters), numbers(w.filters), act, add, w.n % 2 == 0, 1 };
+    for (int64_t i = 0; !bias && i < w.filters; i++) t.bias[i] = 0, t.scale[i] = 1;
     compare(&t, which);
-    mem_free(t.x), mem_free(t.weight), mem_free(t.y), mem_free(t.bias);
+    mem_free(t.x), mem_free(t.weight), mem_free(t.y), mem_free(t.bias), mem_free(t.scale);
   }
 }
 
