@@ -1,7 +1,8 @@
 --- make bench: runs the workloads W1 to W10, prints a table, writes records.
 --   tycho scripts/bench/bench.lua [--json file] [--rounds 3] [W1 W2 ...]
--- With PEERS=1 the same work runs in MXNet (with and without oneDNN) and PyTorch, in turn with ours: A B C A B C ...
--- TYCHO_BENCH_MXNET and TYCHO_BENCH_TORCH name the Python programs that have them; one that is absent is said to be.
+-- With PEERS=1 the same work runs in MXNet (with and without oneDNN), PyTorch and (inference) ONNX Runtime, in turn with
+-- ours: A B C A B C ... TYCHO_BENCH_MXNET, TYCHO_BENCH_TORCH and TYCHO_BENCH_ONNX name the Python programs that have them;
+-- one that is absent is said to be.
 -- A figure is the median of its rounds, a system's figure that of its best variant, the ratio ours to the best peer's.
 -- Losses and checksums are compared first: a figure whose numbers differ is marked and has no ratio.
 -- TYCHO_THREADS (2): threads of every system; W7 has one. QUICK=1: shorter samples, fewer variants.
@@ -45,7 +46,7 @@ end
 local systems, absent = {{name = "tycho", command = ours}}, {}
 if os.getenv("PEERS") == "1" then
   for _, p in ipairs{{"torch", "TYCHO_BENCH_TORCH", "peer_torch.py"}, {"mxnet", "TYCHO_BENCH_MXNET", "peer_mxnet.py"},
-      {"mxnet", "TYCHO_BENCH_MXNET", "peer_mxnet.py --plain"}} do
+      {"mxnet", "TYCHO_BENCH_MXNET", "peer_mxnet.py --plain"}, {"onnx", "TYCHO_BENCH_ONNX", "peer_onnx.py"}} do
     systems[#systems + 1] = peer(p[1], os.getenv(p[2]), p[3])
     if not os.getenv(p[2]) then absent[p[1]] = p[2] end
   end
@@ -137,9 +138,12 @@ local function met(ratio, goal)
   return ratio <= goal[3]
 end
 
+local ROW = "%-30s %-12s %10s %10s %10s %10s  %-22s %7s %-8s"
+
 local function row(figures, f)
   local function of(name) return best_of(f, function(v) return v.system == name end) end
-  local mine, torch, mxnet, best = of("tycho"), of("torch"), of("mxnet"), best_of(f, function(v) return v.system ~= "tycho" end)
+  local mine, torch, mxnet, onnx = of("tycho"), of("torch"), of("mxnet"), of("onnx")
+  local best = best_of(f, function(v) return v.system ~= "tycho" end)
   local goal, against = goal_of(f.name), best
   if goal and goal.of then
     local base = figures[f.name:sub(1, -#goal[1] - 1)]
@@ -147,11 +151,12 @@ local function row(figures, f)
   end
   local bad = differs(f)
   local line = {figure = f.name, unit = f.unit, ours = mine and mine.median, torch = torch and torch.median, mxnet = mxnet and mxnet.median,
+    onnx = onnx and onnx.median,
     best = best and best.system .. " " .. best.variant, ratio = mine and against and not bad and mine.median / against.median or nil,
     differs = bad}
   local verdict = bad and "DIFFERS: " .. bad or ""
   if line.ratio and goal then verdict = ("%s %-6s %s"):format(goal[2], goal[3], met(line.ratio, goal) and "ok" or "short") end
-  print(("%-30s %-12s %10s %10s %10s  %-22s %7s %s"):format(f.name, f.unit, number(line.ours), number(line.torch), number(line.mxnet),
+  print(ROW:format(f.name, f.unit, number(line.ours), number(line.torch), number(line.mxnet), number(line.onnx),
     line.best or "-", line.ratio and ("%.2f"):format(line.ratio) or "-", verdict))
   return line
 end
@@ -160,7 +165,7 @@ local works = #wanted > 0 and wanted or {"W1", "W2", "W3", "W4", "W5", "W6", "W7
 local rounds = tonumber(options.rounds) or (#systems > 1 and 3 or 1)
 
 for name, variable in pairs(absent) do print(name .. " is left out: " .. variable .. " names no Python that has it") end
-print(("%-30s %-12s %10s %10s %10s  %-22s %7s %-8s"):format("figure", "unit", "tycho", "torch", "mxnet", "best peer", "ratio", "asked"))
+print(ROW:format("figure", "unit", "tycho", "torch", "mxnet", "onnx", "best peer", "ratio", "asked"))
 local out = options.json and assert(io.open(options.json, "a"))
 for _, work in ipairs(works) do
   local figures, order = {}, {}
