@@ -42,18 +42,18 @@ bool winograd_able(const struct window *w)
   return channel_block(TY_CPU) == lanes && w->channels % lanes == 0 && w->filters % lanes == 0;
 }
 
-enum { FEW_CHANNELS = 16, FEW_TILES = 16, FEW_BACK = 32 };
+enum { FEW_CHANNELS = 16, FEW_TILES = 16, KEPT_TILES = 32, ANEW_TILES = 48 };
 
-/* Measured with AVX2 against oneDNN's direct kernels: a weight must be carried for enough tiles, and both gradients
-** carry one at each run; they bear less of a tile outside the image. With AVX-512 oneDNN has tiles of its own. */
-const char *winograd_refuse(const struct window *w, bool back)
+/* Measured with AVX2 against oneDNN's direct kernels: a weight must be carried for enough tiles, more if that happens at
+** each run; gradients bear less of a tile outside the image. With AVX-512 oneDNN has tiles of its own. */
+const char *winograd_refuse(const struct window *w, bool back, bool keeps)
 {
   const int64_t tiles = tiles_of(w).all;
   if (!winograd_on()) return "TYCHO_WINOGRAD=0";
   if (cpu_level() != CPU_AVX2) return "made for AVX2";
   if (!winograd_able(w)) return "not 3 x 3 of stride 1 over whole blocks of channels";
   if (MIN(w->channels, w->filters) < FEW_CHANNELS) return "few channels";
-  if (tiles < (back ? FEW_BACK : FEW_TILES)) return "few tiles";
+  if (tiles < (keeps ? FEW_TILES : ANEW_TILES)) return "few tiles";
   bool waste = 2 * tiles * WINOGRAD_TILE * WINOGRAD_TILE > (back ? 3 : 4) * w->n * window_out(w);
   return waste ? "too much of its tiles is outside the image" : NULL;
 }
@@ -233,7 +233,7 @@ static void pack(const struct window *w, const float *weight, bool turned, float
 
 /* -- forward ------------------------------------------------------------------------------------------------------- */
 
-bool winograd_keeps(const struct window *w) { return tiles_of(w).all < FEW_BACK; }
+bool winograd_keeps(const struct window *w) { return tiles_of(w).all < KEPT_TILES; }
 
 size_t winograd_forward_scratch(const struct window *w, bool keeps)
 {

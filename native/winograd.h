@@ -8,7 +8,7 @@
 
 bool   winograd_on(void);                             /* TYCHO_WINOGRAD=0 switches all such kernels off */
 bool   winograd_able(const struct window *w);         /* such a window, and blocks as wide as this processor's vectors */
-const char *winograd_refuse(const struct window *w, bool back);                 /* NULL: it is faster than direct products */
+const char *winograd_refuse(const struct window *w, bool back, bool keeps);     /* NULL: faster than direct products */
 
 /* Whether the transformed weight, four times as large, is worth keeping: few tiles make up for making it anew. */
 bool   winograd_keeps(const struct window *w);

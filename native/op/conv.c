@@ -293,12 +293,14 @@ static int depth_back(struct call *c)
 
 static const char *const NO_BLOCKS = "channels are not in blocks";
 
+static bool keeps_tiles(const struct call *c, const struct window *w) { return !c->trains && winograd_keeps(w); }
+
 static const char *refuse_tiles(const struct call *c)
 {
   struct window w = conv_window_of(c);
   const char *no = conv_refuse_layout(c);
   if (no) return no;
-  return c->in[0].block && c->out[0].block ? winograd_refuse(&w, false) : NO_BLOCKS;
+  return c->in[0].block && c->out[0].block ? winograd_refuse(&w, false, keeps_tiles(c, &w)) : NO_BLOCKS;
 }
 
 static const char *refuse_tiles_back(const struct call *c)
@@ -307,13 +309,13 @@ static const char *refuse_tiles_back(const struct call *c)
   const char *no = conv_refuse_layout(c);
   if (no) return no;
   bool blocks = c->in[0].block && (c->out[0].block || !c->out[0].p) && (c->in[1].block || !c->out[1].p);
-  return blocks ? winograd_refuse(&w, true) : NO_BLOCKS;
+  return blocks ? winograd_refuse(&w, true, false) : NO_BLOCKS;
 }
 
 static size_t tiles_state(const struct call *c)
 {
   struct window w = conv_window_of(c);
-  return c->trains || !winograd_keeps(&w) ? 0 : gemm_kept_bytes(c);
+  return keeps_tiles(c, &w) ? gemm_kept_bytes(c) : 0;
 }
 
 static size_t tiles_scratch(const struct call *c)
