@@ -103,16 +103,23 @@ static bool choose(const struct call *c, const struct window *w, int which, stru
   return part_rooms(s, r);
 }
 
+/* Both gradients take the whole batch at once. */
+static bool whole_batch(const struct call *c, const struct window *w)
+{
+  return shape_of(c, w, DATA, false).images == w->n && shape_of(c, w, WEIGHT, false).images == w->n;
+}
+
 /* A gradient before it is added, to what is there or to that of earlier pieces: of the weight, or of the data of some images. */
 static size_t spare_bytes(const struct call *c, const struct window *w)
 {
-  struct shape data = shape_of(c, w, DATA, false), weight = shape_of(c, w, WEIGHT, false);
+  struct shape data = shape_of(c, w, DATA, false);
   size_t image = desc_bytes(data.x) / (size_t)w->n, most = 0;
-  if (weight_wanted(c, w) && (c->add & 2 || MIN(weight.images, data.images) < w->n)) most = align_up(desc_bytes(weight.w), ALIGN);
+  if (weight_wanted(c, w) && (c->add & 2 || !whole_batch(c, w))) most = align_up(desc_bytes(data.w), ALIGN);
   return c->add & 1 ? MAX(most, align_up(image * (size_t)data.images, ALIGN)) : most;
 }
 
-/* Of one direction, or of both gradients. */
+/* Of one direction, or of both gradients: the packed weight has served when the weight's gradient begins, if all of the
+** batch goes at once. */
 static struct rooms rooms_for(const struct call *c, const struct window *w, bool back)
 {
   struct shape s;
@@ -121,6 +128,7 @@ static struct rooms rooms_for(const struct call *c, const struct window *w, bool
   if (back && data_wanted(c) && choose(c, w, DATA, &s, &r)) rooms_widen(&all, &r);
   if (back && weight_wanted(c, w) && choose(c, w, WEIGHT, &s, &r)) rooms_widen(&all, &r);
   if (!c->trains) all.packed = 0;                     /* in the state */
+  if (back && whole_batch(c, w)) all.w = MAX(all.w, all.packed), all.packed = 0;
   return all;
 }
 
@@ -136,7 +144,7 @@ size_t onednn_conv_back_scratch(const struct call *c)
 {
   struct window w = conv_window_back(c);
   struct rooms r = rooms_for(c, &w, true);
-  size_t most = r.x + r.y + r.pad + r.packed + (weight_wanted(c, &w) ? r.w : 0) + spare_bytes(c, &w);
+  size_t most = r.x + r.y + r.pad + r.packed + r.w + spare_bytes(c, &w);
   if (in_blocks(c)) return most;
   if (depth_wanted(&w)) return most;
   if (c->out[0].p) most = MAX(most, convolve_data_scratch(&w));
