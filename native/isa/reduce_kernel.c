@@ -5,7 +5,7 @@
 ** in W lanes, so that results have the same bits under every instruction set.
 */
 #include "reduce.h"
-#ifdef __AVX512F__
+#ifdef __AVX2__
 #include <immintrin.h>
 #endif
 
