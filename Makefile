@@ -89,7 +89,7 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/ops.inc
 define isa_rule
 $(BUILD)/%.$(1).o: %.c $(BUILD)/flags
 	@mkdir -p $$(dir $$@)
-	$(CC) $(ALL) $(if $(filter release,$(MODE)),-O3) $(ISA_$(1)) -MMD -MP -c $$< -o $$@
+	$(CC) $(ALL) $(if $(filter release,$(MODE)),-O3,$(if $(filter asan,$(MODE)),-O2)) $(ISA_$(1)) -MMD -MP -c $$< -o $$@
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 
