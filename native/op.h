@@ -95,7 +95,7 @@ struct call {
   uint32_t    add;                                    /* bit k: out[k] += result (only if the kernel's `add` has the bit) */
   int         act;                                    /* ACT_*: applied to out[0]; its gradient to in[0] backward (only if K_ACT) */
   bool        trains;                                 /* weights change from run to run: packed copies are not worth keeping */
-  const struct scaling *affine;                        /* NULL: none (only if K_AFFINE) */
+  const struct scaling *affine;                       /* NULL: none (only if K_AFFINE) */
 };
 /* out[0] = act(scale[i] product + shift[i] + what out[0] holds), per channel i; shift has the bias in it. */
 struct scaling {
@@ -114,7 +114,7 @@ enum { K_ACT = 1,                                     /* can apply call.act */
        K_JOIN = 4,                                    /* backward: behind its own inputs come pairs like inputs 0 and 1, with any number
                                                          of rows; the sums out[1] and on are over these too (join.c) */
        K_REUSED = 8,                                  /* `packs`: a state only where several steps share it */
-       K_AFFINE = 16 };                                /* can do call.affine; refuse and scratch know them */
+       K_AFFINE = 16 };                               /* can do call.affine; refuse and scratch look at it */
 #define IN_BLOCKS(in, out) ((uint32_t)(in) | (uint32_t)(out) << 16)
 #define T(dtype) (1u << (dtype))
 enum { T_FLOAT = 1 << TY_F32 | 1 << TY_F64, T_ANY = ~0u >> 1,

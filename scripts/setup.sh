@@ -10,9 +10,9 @@
 set -eu
 cd "$(dirname "$0")/.."
 
-build="make gcc libc6-dev pkg-config luajit lua-argparse libluajit-5.1-dev libopenblas-dev"
+build="make gcc libc6-dev pkg-config luajit lua-argparse lua-cjson libluajit-5.1-dev libopenblas-dev"
 build="$build libdnnl-dev libedit-dev libjpeg-dev libpng-dev zlib1g-dev"
-tests="lua-busted lua-cjson"
+tests="lua-busted"
 doc="lua-ldoc"
 checks="lua-check clang luarocks git $doc"
 

@@ -165,7 +165,7 @@ static bool able(const struct call *c, const struct window *w, int which)
   return !in_blocks(c) || choose(c, w, which, &s, &r);
 }
 
-/* Lines must not cost the better way, nor a copy of what lies in the output. */
+/* An end with scale and sum must not cost the better way, nor a copy of what lies in the output. */
 static const char *refuse_affine(const struct call *c, const struct window *w)
 {
   struct call without = *c;
