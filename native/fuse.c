@@ -1,4 +1,4 @@
-/* fuse.c - groups element-wise nodes into tapes, and lets kernels apply the activation that follows them.
+/* fuse.c - groups element-wise nodes into tapes, and lets kernels apply the activation, or make the loss, that follows them.
 **
 ** Rule: scanning in index order, an element-wise node joins, and so merges, the groups of its element-wise producers if
 ** device, shape and part (forward or backward) agree, the operands suffice, and every reader outside the merged group of
@@ -8,7 +8,8 @@
 */
 #include "program.h"
 
-enum { GROUP_NODES = 40, GROUP_OPERANDS = 24 };
+enum { GROUP_NODES = 40, GROUP_OPERANDS = 24,
+       LARGE_LOSS = 4 << 20 };                        /* bytes: a smaller gradient stays in the caches anyway */
 
 struct readers { int *first, *list; };                /* per node: readers are list[first[i] .. first[i + 1] - 1] */
 struct groups {
@@ -242,6 +243,29 @@ static void absorb_gradient(struct program *p, const struct readers *r, int i, c
   p->group[a] = -1;
 }
 
+static bool all_make_losses(const struct node *n)
+{
+  for (const struct kernel *k = op_kernels(n->op, true); k && k->name; k++) if (!(k->flags & K_LOSS)) return false;
+  return true;
+}
+
+/* A product in front of a large softmax makes the gradient of the loss itself, part by part, if nobody else wants that. */
+static void absorb_loss(struct program *p, const struct readers *r, int i)
+{
+  const struct source *s = &p->s;
+  const struct node *n = &s->g->node[i];
+  if (!n->op || !n->backward || n->op->row || !n->nin || n->in[0].out || !op_kernels(n->op, true) || !all_make_losses(n)) return;
+  int a = n->in[0].node, dtype = s->desc[n->first].dtype;
+  const struct node *m = &s->g->node[a];
+  if (!m->backward || m->guard != n->guard || s->device[a] != s->device[i] || ends_here(s, a)) return;
+  if (r->first[a + 1] - r->first[a] != 1 || r->list[r->first[a]] != i || (dtype != TY_F32 && dtype != TY_F64)) return;
+  const ty_desc *out = &s->desc[m->first], *label = &s->desc[value_of(s->g, m->in[m->nin - 1])];
+  if (out->dtype != dtype || label->dtype != dtype || desc_bytes(out) < LARGE_LOSS) return;
+  if (!softmax_loss_rows(m->op, m->param, out, label)) return;
+  p->act[i] = a;
+  p->absorbed[a] = i;
+}
+
 int fuse_program(struct program *p)
 {
   const struct source *s = &p->s;
@@ -260,6 +284,6 @@ int fuse_program(struct program *p)
     else join(&q, i);
   }
   if (!(s->flags & TY_NOFUSE))
-    for (int i = 0; i < n; i++) absorb(p, &q.r, i, q.size), absorb_gradient(p, &q.r, i, q.size);
+    for (int i = 0; i < n; i++) absorb(p, &q.r, i, q.size), absorb_gradient(p, &q.r, i, q.size), absorb_loss(p, &q.r, i);
   return TY_OK;
 }

@@ -26,6 +26,7 @@ int step_call(struct program *p, struct step *st)
     c->out[k] = (struct arr){ read ? wanted : NULL, s->desc[n->first + k], NULL, read ? p->value[st->out[k]].block : 0 };
     if (read && p->value[st->out[k]].add) c->add |= 1u << k;
   }
+  if (step_makes_loss(p, st)) c->loss = s->g->node[st->act_node].param;
   c->trains = p->nforward != p->n;
   c->node = (uint32_t)(n->forward >= 0 ? n->forward : st->node) + 1;
   st->v.backward = s->g->node[st->node].backward;
@@ -49,7 +50,7 @@ static int select_step(struct program *p, struct step *st)
   text_done(&why);
   if (code) return refused(p, st, code);
   st->scratch = st->v.scratch;
-  if (st->act_node < 0) return TY_OK;
+  if (st->act_node < 0 || st->v.call.loss) return TY_OK;
   const struct node *a = &p->s.g->node[st->act_node];
   int act = row_activation(a->op, a->param);          /* the others round otherwise than their rows: fusion changes no bits */
   if (act == ACT_RELU && st->v.kernel->flags & K_ACT && !st->v.half) st->v.call.act = act;
@@ -289,7 +290,7 @@ int lower_program(struct program *p)
     struct step *st = &p->step[t];
     if (st->kind == STEP_TAPE) code = build_tape(p, st, reg);
     else if (st->kind == STEP_ADD) code = build_addition(p, st);
-    else if (st->kind == STEP_NODE && st->act_node >= 0 && !st->v.call.act) code = build_activation(p, st);
+    else if (st->kind == STEP_NODE && st->act_node >= 0 && !st->v.call.act && !st->v.call.loss) code = build_activation(p, st);
     if (!code) code = give_state(p, st);
   }
   mem_free(reg);

@@ -96,6 +96,7 @@ struct call {
   int         act;                                    /* ACT_*: applied to out[0]; its gradient to in[0] backward (only if K_ACT) */
   bool        trains;                                 /* weights change from run to run: packed copies are not worth keeping */
   const struct scaling *affine;                       /* NULL: none (only if K_AFFINE) */
+  const void *loss;                                   /* NULL: none (only if K_LOSS) */
 };
 /* out[0] = act(scale[i] product + shift[i] + what out[0] holds), per channel i; shift has the bias in it. */
 struct scaling {
@@ -114,7 +115,9 @@ enum { K_ACT = 1,                                     /* can apply call.act */
        K_JOIN = 4,                                    /* backward: behind its own inputs come pairs like inputs 0 and 1, with any number
                                                          of rows; the sums out[1] and on are over these too (join.c) */
        K_REUSED = 8,                                  /* `packs`: a state only where several steps share it */
-       K_AFFINE = 16 };                               /* can do call.affine; refuse and scratch look at it */
+       K_AFFINE = 16,                                 /* can do call.affine; refuse and scratch look at it */
+       K_LOSS = 32 };                                 /* backward: can make the gradient that it takes itself. Input 0 holds the output
+                                                         of a SoftmaxOutput with parameters call.loss, behind the others comes its label */
 #define IN_BLOCKS(in, out) ((uint32_t)(in) | (uint32_t)(out) << 16)
 #define T(dtype) (1u << (dtype))
 enum { T_FLOAT = 1 << TY_F32 | 1 << TY_F64, T_ANY = ~0u >> 1,

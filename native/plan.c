@@ -137,6 +137,7 @@ static int list_node(struct program *p, struct step *st, const struct marks *m)
   }
   if (st->act_node >= 0 && !n->backward) st->out[0] = g->node[st->act_node].first;
   if (st->act_node >= 0 && n->backward) st->in[0] = value_of(g, g->node[st->act_node].in[0]);
+  if (step_makes_loss(p, st)) st->in[st->nin++] = value_of(g, g->node[st->act_node].in[1]);
   return TY_OK;
 }
 

@@ -45,7 +45,8 @@ struct step {
   int guard;                                          /* value of the byte that says whether it runs, -1: always */
   const uint8_t *guard_at;
   int act_node;                                       /* STEP_NODE: the activation that its kernel applies to output 0, or
-                                                         whose gradient it applies to input 0; -1 */
+                                                         whose gradient it applies to input 0, or the loss whose gradient it
+                                                         makes; -1 */
   int device;
   struct invoke v;                                    /* STEP_NODE: kernel and operands */
   int *in, *out; int nin, nout;                       /* values read and written; -1: nobody wants this output */
@@ -96,7 +97,7 @@ struct program {
   struct source s;
   struct arena arena;
   int *group;                                         /* fuse: per node, -1: alone */
-  int *act;                                           /* fuse: per node, the activation (gradient) absorbed into it, -1 */
+  int *act;                                           /* fuse: per node, the activation (gradient) or loss absorbed into it, -1 */
   int *absorbed;                                      /* fuse: per node, the node that applies it, -1 */
   struct step *step; int n, nforward;                 /* schedule */
   int *member;
@@ -132,8 +133,14 @@ static inline bool step_of_host(const struct program *p, const struct step *s)  
 {
   return s->kind == STEP_NODE && p->s.g->node[s->node].op->flags & OP_HOST;
 }
+static inline bool step_makes_loss(const struct program *p, const struct step *s)
+{
+  return s->kind == STEP_NODE && s->act_node >= 0 && p->s.g->node[s->node].backward && !p->s.g->node[s->act_node].op->row;
+}
 static inline bool step_skipped(const struct step *s) { return s->guard_at && !*s->guard_at; }
 void program_free(struct program *p);
+bool softmax_loss_rows(const struct op *op, const void *param, const ty_desc *out, const ty_desc *label);
+                                                      /* a SoftmaxOutput whose rows have a class number each (op/softmax_output.c) */
 bool is_label_end(const struct source *s, ty_entry e);
 int  program_slot(const struct program *p, int device);
 /* Which input's bytes output `out` of a node simply is (a view, or an identity formula), -1: none. */

@@ -5,6 +5,7 @@
 ** small layer is one block of tiles, with bias and activation applied in registers.
 */
 #include "../gemm.h"
+#include "../linear_loss.h"
 #include "quantize.h"
 
 struct linear { int64_t num_hidden, no_bias, flatten; };
@@ -93,8 +94,9 @@ static int64_t all_rows(const struct call *c)
   return m;
 }
 
-static size_t joined_bytes(const struct call *c)
+static size_t back_scratch(const struct call *c)
 {
+  if (c->loss) return linear_loss_scratch(c);
   const ty_desc *w = &c->in[2].d;
   return c->nin == OWN ? 0 : (size_t)(all_rows(c) * (w->dim[0] + w->dim[1])) * dtype_size(w->dtype);
 }
@@ -123,6 +125,7 @@ static int data_gradient(struct call *c, struct sizes z)
 
 static int backward(struct call *c)
 {
+  if (c->loss) return linear_loss_backward(c);
   const struct arr *w = &c->in[2], *out = c->out;
   const void *g = c->in[0].p, *x = c->in[1].p;
   const int dtype = w->d.dtype;
@@ -179,6 +182,9 @@ static void contract(const struct arr *out, int64_t m, int64_t n, int64_t k, con
 static int plain_back(struct call *c)
 {
   const struct arr *w = &c->in[2];
+  struct arr in[OWN];
+  struct call whole = *c;
+  if (c->loss) linear_loss_whole(c, in), whole.in = in, whole.nin = OWN, c = &whole;
   struct sizes z = sizes_of(&c->in[1].d, &w->d);
   contract(&c->out[0], z.m, z.k, z.n, &c->in[0], z.n, 1, w, 1, z.k, c->add & 1);
   for (int i = 0; i < c->nin; i += i ? 2 : OWN) {
@@ -191,14 +197,16 @@ static int plain_back(struct call *c)
   return TY_OK;
 }
 
+static size_t plain_scratch(const struct call *c) { return c->loss ? desc_bytes(&c->in[0].d) : 0; }
+
 /* name     run         types    refuse       scratch       state            done            add flags            blocks packs */
 static const struct kernel cpu[] = {
   { "gemm",  forward,    T_FLOAT, gemm_refuse, NULL,         gemm_kept_bytes, gemm_kept_done, 0,  K_ACT,             0,     2 },
   { "plain", plain,      T_FLOAT }, { 0 }
 };
 static const struct kernel back[] = {
-  { "gemm",  backward,   T_FLOAT, gemm_refuse, joined_bytes, gemm_kept_bytes, gemm_kept_done, 7,  K_JOIN | K_REUSED, 0,     3 },
-  { "plain", plain_back, T_FLOAT, NULL,        NULL,         NULL,            NULL,           7,  K_JOIN }, { 0 }
+  { "gemm",  backward,   T_FLOAT, gemm_refuse, back_scratch, gemm_kept_bytes, gemm_kept_done, 7,  K_JOIN | K_REUSED | K_LOSS, 0, 3 },
+  { "plain", plain_back, T_FLOAT, NULL,        plain_scratch, NULL,           NULL,           7,  K_JOIN | K_LOSS }, { 0 }
 };
 
 static const char *ports8(const void *param)

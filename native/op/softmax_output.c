@@ -4,7 +4,7 @@
 ** sample is one row. A label of data's own shape holds probabilities; else labels are class numbers, one per row in
 ** order. The gradient ignores head gradients unless out_grad is set, which multiplies by them.
 */
-#include "rows.h"
+#include "../softmax_loss.h"
 
 struct output_param { double grad_scale, ignore_label, smooth_alpha; int64_t multi_output, use_ignore, preserve_shape,
                       normalization, out_grad; };
@@ -98,61 +98,65 @@ static int output_forward(struct call *c)
   return TY_OK;
 }
 
-struct backward {
-  const struct rows *r;
-  struct split s;
-  const struct arr *label;
-  const void *p, *head;
-  void   *dx;
-  double  scale, smooth;                              /* smooth: 0 under multi_output */
-  bool    ignore;
-  int64_t ignored;
-};
-
-static void one_label(struct backward *b, int64_t o, int64_t i)
+static void one_label(const struct softmax_loss *l, int64_t o, int64_t i, int64_t from, int64_t n, void *dx)
 {
-  const struct rows *r = b->r;
-  int64_t start = o * b->s.k * b->s.inner + i;
-  int64_t k = whole_at(b->label, o * b->s.inner + i);
-  if (b->ignore && k == b->ignored) {
-    for (int64_t j = 0; j < b->s.k; j++) r->set(b->dx, start + j * b->s.inner, 0);
+  const struct rows *r = l->r;
+  int64_t k = whole_at(l->label, o * l->s.inner + i);
+  if (l->ignore && k == l->ignored) {
+    for (int64_t j = from + (i - from % l->s.inner + l->s.inner) % l->s.inner; j < from + n; j += l->s.inner) r->set(dx, j - from, 0);
     return;
   }
-  if (k < 0 || k >= b->s.k) return;
-  int64_t hit = start + k * b->s.inner;
-  r->set(b->dx, hit, (r->get(b->p, hit) - 1 + b->smooth) * b->scale);
+  int64_t hit = k * l->s.inner + i;
+  if (k < 0 || k >= l->s.k || hit < from || hit >= from + n) return;
+  r->set(dx, hit - from, (r->get(l->p, o * l->s.k * l->s.inner + hit) - 1 + l->smooth) * l->scale);
 }
+
+void softmax_loss_part(const struct softmax_loss *l, int64_t o, int64_t from, int64_t n, void *dx)
+{
+  double others = l->s.k > 1 ? l->smooth / (double)(l->s.k - 1) : 0;
+  l->r->affine(dx, at(l->r, l->p, o * l->s.k * l->s.inner + from), l->scale, -others * l->scale, n);
+  for (int64_t i = 0; i < l->s.inner; i++) one_label(l, o, i, from, n, dx);
+}
+
+static double divisor(const struct softmax_loss *l, const struct output_param *p)
+{
+  int64_t labels = desc_count(&l->label->d), valid = 0;
+  if (p->normalization == PER_VALID) {
+    for (int64_t i = 0; i < labels; i++) valid += whole_at(l->label, i) != l->ignored;
+    return (double)MAX(valid, 1);
+  }
+  double spatial = p->multi_output ? (double)l->s.inner : 1;
+  if (p->normalization == PER_NOTHING) return spatial;
+  return p->multi_output ? (double)l->s.outer * spatial : (double)labels;
+}
+
+struct softmax_loss softmax_loss_of(const void *param, const struct arr *out, const struct arr *label)
+{
+  const struct output_param *p = param;
+  struct softmax_loss l = { .r = rows_of(out->d.dtype), .s = view_of(&out->d, p), .label = label, .p = out->p, .scale = p->grad_scale,
+                            .smooth = p->multi_output ? 0 : p->smooth_alpha, .ignore = p->use_ignore,
+                            .ignored = (int64_t)fmax(fmin(p->ignore_label, 1e15), -1e15) };
+  if (!desc_same_shape(&out->d, &label->d)) l.scale /= divisor(&l, p);
+  return l;
+}
+
+struct backward { struct softmax_loss l; const void *head; void *dx; };
 
 static void backward_body(int64_t begin, int64_t end, void *context)
 {
   struct backward *b = context;
-  const struct rows *r = b->r;
-  int64_t n = b->s.k * b->s.inner;
-  double others = b->s.k > 1 ? b->smooth / (double)(b->s.k - 1) : 0;
+  const struct rows *r = b->l.r;
+  int64_t n = b->l.s.k * b->l.s.inner;
   for (int64_t o = begin; o < end; o++) {
-    void *dx = at(r, b->dx, o * n);
-    r->affine(dx, at(r, b->p, o * n), b->scale, -others * b->scale, n);
-    for (int64_t i = 0; i < b->s.inner; i++) one_label(b, o, i);
-    if (b->head) r->multiply(dx, at(r, b->head, o * n), n);
+    softmax_loss_part(&b->l, o, 0, n, at(r, b->dx, o * n));
+    if (b->head) r->multiply(at(r, b->dx, o * n), at(r, b->head, o * n), n);
   }
 }
 
-static double divisor(const struct backward *b, const struct output_param *p)
+static void probabilities(const struct backward *b, int64_t n)
 {
-  int64_t labels = desc_count(&b->label->d), valid = 0;
-  if (p->normalization == PER_VALID) {
-    for (int64_t i = 0; i < labels; i++) valid += whole_at(b->label, i) != b->ignored;
-    return (double)MAX(valid, 1);
-  }
-  double spatial = p->multi_output ? (double)b->s.inner : 1;
-  if (p->normalization == PER_NOTHING) return spatial;
-  return p->multi_output ? (double)b->s.outer * spatial : (double)labels;
-}
-
-static void probabilities(struct backward *b, int64_t n)
-{
-  b->r->gap(b->dx, b->p, b->label->p, b->scale, n);
-  if (b->head) b->r->multiply(b->dx, b->head, n);
+  b->l.r->gap(b->dx, b->l.p, b->l.label->p, b->l.scale, n);
+  if (b->head) b->l.r->multiply(b->dx, b->head, n);
 }
 
 static size_t backward_scratch(const struct call *c)  /* probability labels of another dtype are converted */
@@ -167,19 +171,15 @@ static int output_backward(struct call *c)
   const struct output_param *p = c->param;
   const struct arr *out = &c->in[p->out_grad];
   struct arr label = out[1];
-  struct backward b = { .r = rows_of(out->d.dtype), .s = view_of(&out->d, p), .label = &label, .p = out->p, .dx = c->out[0].p,
-                        .head = p->out_grad ? c->in[0].p : NULL, .scale = p->grad_scale, .smooth = p->multi_output ? 0
-                        : p->smooth_alpha,
-                        .ignore = p->use_ignore, .ignored = (int64_t)fmax(fmin(p->ignore_label, 1e15), -1e15) };
   if (c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
-  if (!b.dx) return TY_OK;
+  if (!c->out[0].p) return TY_OK;
+  struct backward b = { softmax_loss_of(p, out, &label), p->out_grad ? c->in[0].p : NULL, c->out[0].p };
   if (desc_same_shape(&out->d, &label.d)) {
     if (label.d.dtype != out->d.dtype) convert(c->tmp, out->d.dtype, label.p, label.d.dtype, desc_count(&label.d)),
       label.p = c->tmp;
     return probabilities(&b, desc_count(&out->d)), TY_OK;
   }
-  b.scale /= divisor(&b, p);
-  parallel(b.s.outer, grain_of(b.s.k * b.s.inner), backward_body, &b);
+  parallel(b.l.s.outer, grain_of(b.l.s.k * b.l.s.inner), backward_body, &b);
   return TY_OK;
 }
 
@@ -187,6 +187,12 @@ static const char *output_grad(const void *p) { return ((const struct output_par
 static const struct kernel output_cpu[] = { { "rows", output_forward, T_FLOAT | T_INT, output_refuse }, { 0 } };
 static const struct kernel output_back_cpu[] = { { "rows", output_backward, T_FLOAT | T_INT, output_refuse,
                                                    backward_scratch }, { 0 } };
+
+bool softmax_loss_rows(const struct op *op, const void *param, const ty_desc *out, const ty_desc *label)
+{
+  const struct output_param *p = param;
+  return op->back_cpu == output_back_cpu && !p->out_grad && view_of(out, p).inner == 1 && !desc_same_shape(out, label);
+}
 
 const struct op op_softmax_output[] = {
   { .name = "SoftmaxOutput", .alias = "Softmax", .tier = 1, .flags = OP_LOSS,

@@ -1,0 +1,17 @@
+/* softmax_loss.h - the gradient of SoftmaxOutput with class numbers as labels, for any part of its elements. */
+#pragma once
+#include "rows.h"
+
+struct softmax_loss {
+  const struct rows *r;
+  struct split s;
+  const struct arr *label;
+  const void *p;                                      /* the softmax */
+  double  scale, smooth;                              /* smooth: 0 under multi_output */
+  bool    ignore;
+  int64_t ignored;
+};
+/* param: the operator's; label must outlive the result. */
+struct softmax_loss softmax_loss_of(const void *param, const struct arr *out, const struct arr *label);
+/* dx[0 .. n - 1] = gradient of elements from .. from + n - 1 of sample o */
+void softmax_loss_part(const struct softmax_loss *l, int64_t o, int64_t from, int64_t n, void *dx);

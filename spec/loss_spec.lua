@@ -1,0 +1,96 @@
+-- The gradient of a large softmax made by the product in front of it, a slab of classes at a time (native/linear_loss.c):
+-- the same numbers as step by step, and no array for it.
+local ty = require "tycho"
+local sym = ty.sym
+
+local function network(o)
+  local fc = sym.FullyConnected{data = sym.Variable("data"), num_hidden = o.classes, no_bias = o.no_bias, name = "fc"}
+  return sym.SoftmaxOutput{data = o.before and fc * 1 or fc, label = sym.Variable("label"), name = "softmax", grad_scale = o.grad_scale,
+    use_ignore = o.use_ignore, ignore_label = o.ignore_label, normalization = o.normalization, smooth_alpha = o.smooth_alpha,
+    out_grad = o.out_grad}
+end
+
+local function fill(exe, o)
+  ty.random.seed(11)
+  for name, x in pairs(exe.arg_dict) do
+    if name ~= "label" then x[{}] = ty.nd.random_normal{shape = x.shape, scale = name == "data" and 1 or 0.3}:astype(x.dtype) end
+  end
+  local label = exe.arg_dict.label
+  if o.label_shape then
+    label[{}] = ty.nd.softmax(ty.nd.random_normal{shape = label.shape})
+  else
+    label[{}] = ty.nd.random_randint{low = 0, high = o.classes, shape = label.shape}:astype(label.dtype)
+    for i, v in ipairs(o.labels or {}) do label[i] = v end
+  end
+  for _, g in pairs(exe.grad_dict) do g[{}] = 0.5 end
+end
+
+local function bound(net, o, apart)
+  local exe = net:simple_bind{ctx = ty.cpu(), type_dict = {data = o.dtype or "float32", label = o.label_dtype or "float32"},
+    shapes = {data = {o.rows, o.units or 24}, label = o.label_shape or {o.rows}},
+    grad_req = {data = o.data_req or "write", fc_weight = o.weight_req or "write", fc_bias = not o.no_bias and "write" or nil,
+                label = "null"}}
+  if apart then exe:set_monitor_callback(function() end) end
+  fill(exe, o)
+  return exe
+end
+
+local function taken(exe) return exe:program():find("%[fc_backward softmax_backward%]") ~= nil end
+
+local function check(o, expected)
+  local net = network(o)
+  local exe, apart = bound(net, o), bound(net, o, true)
+  assert.equal(expected ~= false, taken(exe))
+  for _ = 1, 2 do                                        -- twice: sums grow where they are asked to
+    for _, e in ipairs{exe, apart} do
+      e:forward(true)
+      e:backward(o.out_grad and ty.nd.ones{o.rows, o.classes} or nil)
+    end
+    assert.near(apart.outputs[1], exe.outputs[1], 0, 1e-6)
+    for name, g in pairs(apart.grad_dict) do
+      local near = (o.dtype == "float64" and 1e-12 or 3e-6) * ty.nd.max(ty.nd.abs(g)):asscalar()
+      assert.near(g, exe.grad_dict[name], near, 0)
+    end
+  end
+end
+
+describe("the gradient of a large softmax", function()
+  it("is that of step by step", function()
+    check{rows = 300, classes = 4000}
+    check{rows = 1100, classes = 1001, units = 7}
+    check{rows = 1, classes = 1100000, units = 2}
+    check{rows = 8200, classes = 129, units = 3}         -- a slab is never narrower than 128
+    check{rows = 300, classes = 4000, no_bias = true}
+    check{rows = 300, classes = 4000, data_req = "null"}
+    check{rows = 300, classes = 4000, weight_req = "null"}
+  end)
+
+  it("adds where it is asked to", function()
+    check{rows = 300, classes = 4000, data_req = "add", weight_req = "add"}
+    check{rows = 300, classes = 4000, data_req = "add", weight_req = "write"}
+  end)
+
+  it("knows every option of the loss", function()
+    local labels = {-1, 4000, 3, 1e9}                    -- some are nobody's class
+    check{rows = 300, classes = 4000, labels = labels}
+    check{rows = 300, classes = 4000, labels = labels, use_ignore = true, ignore_label = 3}
+    check{rows = 300, classes = 4000, labels = labels, use_ignore = true, ignore_label = 3, normalization = "valid", grad_scale = 3}
+    check{rows = 300, classes = 4000, normalization = "batch", smooth_alpha = 0.2}
+    check{rows = 300, classes = 4000, dtype = "float64", label_dtype = "float64"}
+  end)
+
+  it("is left alone where the loss reads more, or somebody else reads it, or it is small", function()
+    check({rows = 300, classes = 4000, out_grad = true}, false)
+    check({rows = 300, classes = 4000, label_shape = {300, 4000}}, false)
+    check({rows = 300, classes = 4000, before = true}, false)
+    check({rows = 300, classes = 4000, label_dtype = "int32"}, false)
+    check({rows = 30, classes = 400}, false)
+  end)
+
+  it("has no array", function()
+    local o = {rows = 600, classes = 8000}
+    local exe = bound(network(o), o)
+    if exe:program():find("plain") then return end       -- loops for reference keep it whole
+    assert.is_true(exe:memory().pool < 1.5 * 4 * o.rows * o.classes)     -- the outputs, and a slab
+  end)
+end)
