@@ -3,8 +3,10 @@
 ** The weight becomes 36 matrices of channels x filters, packed into panels. Tiles of all images stand in one row; a
 ** thread takes a group of them: carries their inputs into 36 planes of tiles x channels, multiplies each with its matrix
 ** into planes of tiles x filters, carries these back. A group's planes stay in the second cache while that is possible;
-** many channels want larger groups, since each reads the whole weight. The data's gradient is the convolution of dy with
-** the windows turned and channels and filters exchanged. No sum depends on the groups.
+** many channels want larger groups, since each reads the whole weight. A large weight that serves one run is never
+** there whole: all tiles are carried first, then a thread packs some filters and multiplies all tiles with them. The
+** data's gradient is the convolution of dy with the windows turned and channels and filters exchanged. No sum depends on
+** the groups.
 */
 #include "gemm_inner.h"
 #include "winograd_inner.h"
@@ -42,18 +44,18 @@ bool winograd_able(const struct window *w)
   return channel_block(TY_CPU) == lanes && w->channels % lanes == 0 && w->filters % lanes == 0;
 }
 
-enum { FEW_CHANNELS = 16, FEW_TILES = 16, KEPT_TILES = 32, ANEW_TILES = 48 };
+enum { FEW_CHANNELS = 16, FEW_TILES = 16, KEPT_TILES = 32, BACK_TILES = 16, ANEW_TILES = 32 };
 
-/* Measured with AVX2 against oneDNN's direct kernels: a weight must be carried for enough tiles, more if that happens at
-** each run; gradients bear less of a tile outside the image. With AVX-512 oneDNN has tiles of its own. */
+/* Measured with AVX2 and AVX-512 against oneDNN's direct kernels: a weight must be carried for enough tiles, more if that
+** happens at each run; gradients, whose direct kernels are slower, need fewer tiles, but bear less of one outside the image. */
 const char *winograd_refuse(const struct window *w, bool back, bool keeps)
 {
   const int64_t tiles = tiles_of(w).all;
   if (!winograd_on()) return "TYCHO_WINOGRAD=0";
-  if (cpu_level() != CPU_AVX2) return "made for AVX2";
+  if (cpu_level() < CPU_AVX2) return "made for AVX2 and AVX-512";
   if (!winograd_able(w)) return "not 3 x 3 of stride 1 over whole blocks of channels";
   if (MIN(w->channels, w->filters) < FEW_CHANNELS) return "few channels";
-  if (tiles < (keeps ? FEW_TILES : ANEW_TILES)) return "few tiles";
+  if (tiles < (keeps ? FEW_TILES : back ? BACK_TILES : ANEW_TILES)) return "few tiles";
   bool waste = 2 * tiles * WINOGRAD_TILE * WINOGRAD_TILE > (back ? 3 : 4) * w->n * window_out(w);
   return waste ? "too much of its tiles is outside the image" : NULL;
 }
@@ -86,35 +88,70 @@ struct convolution {
   const struct winograd_isa *isa;
   const struct gemm_type *t;
   struct tiles tiles;
-  int64_t group, part, parts, in, out;                /* tiles; filters, and how often; planes of channels, of filters */
-  const float *x, *weight; float *y, *tmp;
+  bool late, turned;                                  /* late: the weight is packed part by part; turned: it is the opposite one's */
+  int64_t group, part, parts, in, out, plane;         /* tiles; filters, and how often; planes of channels, of filters, of the weight */
+  const float *x, *weight; float *y, *tmp;            /* weight: packed, unless late */
   struct winograd_end end;
 };
 
 /* bytes of a group's planes; tiles that pay for reading the weight; filters that pay for carrying all of x */
 enum { CACHE = 384 << 10, GROUP = 24, PART = 64 };
+/* bytes: weights that are large, planes that all tiles may have then, and a part of the weight */
+enum { LARGE = 12 << 20, ALL = 16 << 20, LATE_PART = 5 << 19 };
+
+static size_t packed_bytes(const struct window *w)
+{
+  return align_up((size_t)(WINOGRAD_POINTS * plane_of(w->channels, w->filters)) * sizeof(float), ALIGN);
+}
+
+static int64_t plane_bytes(int64_t tiles, int64_t channels) { return WINOGRAD_POINTS * tiles * channels * (int64_t)sizeof(float); }
 
 /* Few groups share their filters out, each part with an input of its own. */
-static struct convolution plan(const struct window *w)
+static void plan_groups(struct convolution *c)
+{
+  const struct window *w = c->w;
+  int64_t most = MAX(CACHE / plane_bytes(1, w->channels + w->filters), GROUP), groups = (c->tiles.all + most - 1) / most;
+  c->group = (c->tiles.all + groups - 1) / groups;
+  while (c->part >= 2 * PART && w->filters / c->part * groups < 4 * parallel_most()) c->part /= 2;
+}
+
+static void plan_late(struct convolution *c)
+{
+  const struct window *w = c->w;
+  c->group = c->tiles.all;
+  c->part = MIN(w->filters, LATE_PART / plane_bytes(1, w->channels));
+  while (c->part > c->t->nr && w->filters / c->part < 2 * parallel_most()) c->part /= 2;
+}
+
+/* kept: there is a packed weight of an earlier run */
+static struct convolution plan(const struct window *w, bool kept)
 {
   struct convolution c = { .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = tiles_of(w), .part = w->filters };
-  int64_t each = WINOGRAD_POINTS * (w->channels + w->filters) * (int64_t)sizeof(float);
-  int64_t most = MAX(CACHE / each, GROUP), groups = (c.tiles.all + most - 1) / most;
-  c.group = (c.tiles.all + groups - 1) / groups;
-  while (c.part >= 2 * PART && w->filters / c.part * groups < 4 * parallel_most()) c.part /= 2;
-  c.part = (c.part + c.t->nr - 1) / c.t->nr * c.t->nr;
+  c.late = !kept && packed_bytes(w) >= LARGE && plane_bytes(c.tiles.all, w->channels) <= ALL;
+  if (c.late) plan_late(&c);
+  else plan_groups(&c);
+  c.part = MAX((c.part + c.t->nr - 1) / c.t->nr, 1) * c.t->nr;
   c.parts = (w->filters + c.part - 1) / c.part;
   c.in = plane_of(c.group, w->channels);
   c.out = plane_of(c.group, c.part);
+  c.plane = plane_of(w->channels, c.late ? c.part : w->filters);
   return c;
 }
 
-static int64_t room(const struct convolution *c) { return WINOGRAD_POINTS * (c->in + c->out); }
+/* floats: of a thread, of all that it shares with the others */
+static int64_t room(const struct convolution *c) { return WINOGRAD_POINTS * (c->out + (c->late ? c->plane : c->in)); }
+static int64_t shared(const struct convolution *c) { return c->late ? WINOGRAD_POINTS * c->in : 0; }
 static int64_t units(const struct convolution *c) { return (c->tiles.all + c->group - 1) / c->group * c->parts; }
+
+static float *room_of(const struct convolution *c, int64_t unit)
+{
+  const bool few = units(c) < parallel_most();
+  return c->tmp + shared(c) + room(c) * (few ? unit : parallel_index());
+}
 
 static size_t rooms(const struct convolution *c)
 {
-  return (size_t)(room(c) * MIN(units(c), parallel_most())) * sizeof(float);
+  return (size_t)(shared(c) + room(c) * MIN(units(c), parallel_most())) * sizeof(float);
 }
 
 static void carry_in(const struct convolution *c, int64_t from, int64_t n, float *points)
@@ -164,93 +201,138 @@ static void carry_out(const struct convolution *c, int64_t from, int64_t n, int6
   }
 }
 
-/* One panel of the weight after the other, which stays in the first cache while all tiles pass. */
-static void multiply(const struct convolution *c, int64_t n, int64_t first, const float *in, float *out)
+/* weight: that of `filters` filters. One panel of it after the other, which stays in the first cache while all tiles pass. */
+static void multiply(const struct convolution *c, int64_t n, const float *weight, int64_t filters, const float *in, float *out)
 {
-  const struct window *w = c->w;
-  const int64_t k = w->channels, nr = c->t->nr, plane = plane_of(k, w->filters), filters = MIN(w->filters - first, c->part);
+  const int64_t k = c->w->channels, nr = c->t->nr;
   struct gemm_block g = { .m = n, .k = k, .outer = 1, .ars = k, .acs = 1, .strip = gemm_height(n, c->t->mr) * k,
                           .panel = nr * k, .ldc = c->part, .alpha = 1 };
   for (int i = 0; i < WINOGRAD_POINTS; i++)
     for (int64_t j = 0; j < filters; j += nr) {
       g.n = MIN(filters - j, nr);
       g.a = in + i * c->in;
-      g.b = c->weight + i * plane + (first + j) * k;
+      g.b = weight + i * c->plane + j * k;
       g.c = out + i * c->out + j;
       gemm_sum(c->t, &g);
     }
 }
 
+static int64_t filters_from(const struct convolution *c, int64_t first) { return MIN(c->w->filters - first, c->part); }
+
 /* Unit: group, part of the filters. */
 static void some_units(int64_t begin, int64_t end, void *context)
 {
   const struct convolution *c = context;
-  const bool few = units(c) < parallel_most();
   for (int64_t u = begin; u < end; u++) {
-    float *in = c->tmp + room(c) * (few ? u : parallel_index()), *out = in + WINOGRAD_POINTS * c->in;
+    float *in = room_of(c, u), *out = in + WINOGRAD_POINTS * c->in;
     int64_t from = u / c->parts * c->group, n = MIN(c->group, c->tiles.all - from), first = u % c->parts * c->part;
     carry_in(c, from, n, in);
-    multiply(c, n, first, in, out);
+    multiply(c, n, c->weight + first * c->w->channels, filters_from(c, first), in, out);
     carry_out(c, from, n, first, out);
   }
 }
 
 /* -- weight -------------------------------------------------------------------------------------------------------- */
 
-struct packing { const struct window *w; const float *weight; float *out; bool turned; };
-
-/* Panels of filters, each channels x its filters, as gemm_isa.h wants the right side. Unit: panel. Few channels at a
-** time, so that lines of memory are complete before they leave the cache. */
-static void pack_panels(int64_t begin, int64_t end, void *context)
+/* Filters first .. first + n - 1 (first: where a panel begins) to panels, each channels x its filters, as gemm_isa.h wants
+** the right side. Few channels at a time, so that lines of memory are complete before they leave the cache. */
+static void pack_filters(const struct convolution *c, const float *weight, int64_t first, int64_t n, float *out)
 {
-  const struct packing *p = context;
-  const struct winograd_isa *isa = winograd_isa();
-  const int64_t channels = p->w->channels, filters = p->w->filters, nr = gemm_type(TY_F32)->nr;
-  struct winograd_filter f = { .row = p->turned ? filters * 9 : 9, .lane = p->turned ? 9 : channels * 9, .n = isa->lanes,
-                               .flip = p->turned, .plane = plane_of(channels, filters) };
-  for (int64_t u = begin; u < end; u++)
-    for (int64_t c = 0; c < channels; c += f.n)
-      for (int64_t j = u * nr; j < MIN(filters, (u + 1) * nr); j += isa->lanes) {
-        f.step = MIN(filters - u * nr, nr);
-        f.window = (float *)p->weight + j * f.lane + c * f.row;
-        f.points = p->out + u * nr * channels + c * f.step + j - u * nr;
-        isa->filter(&f);
+  const int64_t channels = c->w->channels, filters = c->w->filters, nr = c->t->nr;
+  struct winograd_filter f = { .row = c->turned ? filters * 9 : 9, .lane = c->turned ? 9 : channels * 9, .n = c->isa->lanes,
+                               .flip = c->turned, .plane = c->plane };
+  for (int64_t panel = 0; panel < n; panel += nr)
+    for (int64_t k = 0; k < channels; k += f.n)
+      for (int64_t j = panel; j < MIN(n, panel + nr); j += c->isa->lanes) {
+        f.step = MIN(n - panel, nr);
+        f.window = (float *)weight + (first + j) * f.lane + k * f.row;
+        f.points = out + panel * channels + k * f.step + j - panel;
+        c->isa->filter(&f);
       }
 }
 
-static size_t packed_bytes(const struct window *w)
+struct packing { const struct convolution *c; const float *weight; float *out; };
+
+/* Unit: panel of filters. */
+static void pack_panels(int64_t begin, int64_t end, void *context)
 {
-  return align_up((size_t)(WINOGRAD_POINTS * plane_of(w->channels, w->filters)) * sizeof(float), ALIGN);
+  const struct packing *p = context;
+  const int64_t nr = p->c->t->nr;
+  for (int64_t first = begin * nr; first < MIN(end * nr, p->c->w->filters); first += nr)
+    pack_filters(p->c, p->weight, first, MIN(nr, p->c->w->filters - first), p->out + first * p->c->w->channels);
 }
 
-/* turned: the weight is that of the opposite convolution */
-static void pack(const struct window *w, const float *weight, bool turned, float *out)
+static void pack(const struct convolution *c, const float *weight, float *out)
 {
-  struct packing p = { w, weight, out, turned };
-  const int64_t nr = gemm_type(TY_F32)->nr;
-  parallel((w->filters + nr - 1) / nr, MAX(1, 500 / w->channels), pack_panels, &p);
+  struct packing p = { c, weight, out };
+  parallel((c->w->filters + c->t->nr - 1) / c->t->nr, MAX(1, 500 / c->w->channels), pack_panels, &p);
+}
+
+/* -- a weight that is packed part by part -------------------------------------------------------------------------- */
+
+enum { CARRIED = 8 };                                 /* tiles */
+
+/* Unit: some tiles. */
+static void late_tiles(int64_t begin, int64_t end, void *context)
+{
+  const struct convolution *c = context;
+  const int64_t from = begin * CARRIED, n = MIN(end * CARRIED, c->tiles.all) - from;
+  carry_in(c, from, n, c->tmp + from * c->w->channels);
+}
+
+/* Unit: part of the filters. */
+static void late_filters(int64_t begin, int64_t end, void *context)
+{
+  const struct convolution *c = context;
+  for (int64_t u = begin; u < end; u++) {
+    float *weight = room_of(c, u), *out = weight + WINOGRAD_POINTS * c->plane;
+    int64_t first = u * c->part;
+    pack_filters(c, c->weight, first, filters_from(c, first), weight);
+    multiply(c, c->tiles.all, weight, filters_from(c, first), c->tmp, out);
+    carry_out(c, 0, c->tiles.all, first, out);
+  }
+}
+
+static void run(struct convolution *c)
+{
+  if (c->late) parallel((c->tiles.all + CARRIED - 1) / CARRIED, 1, late_tiles, c);
+  parallel(units(c), 1, c->late ? late_filters : some_units, c);
 }
 
 /* -- forward ------------------------------------------------------------------------------------------------------- */
 
 bool winograd_keeps(const struct window *w) { return tiles_of(w).all < KEPT_TILES; }
 
+static size_t fresh_bytes(const struct convolution *c) { return c->late ? 0 : packed_bytes(c->w); }
+
 size_t winograd_forward_scratch(const struct window *w, bool keeps)
 {
-  struct convolution c = plan(w);
-  return rooms(&c) + (keeps ? 0 : packed_bytes(w));
+  struct convolution c = plan(w, keeps);
+  return rooms(&c) + (keeps ? 0 : fresh_bytes(&c));
+}
+
+/* The weight packed into the beginning of tmp, or left to the parts. */
+static void take_fresh(struct convolution *c, const float *weight, void *tmp)
+{
+  c->weight = c->late ? weight : tmp;
+  c->tmp = (float *)((char *)tmp + fresh_bytes(c));
+  if (!c->late) pack(c, weight, tmp);
 }
 
 int winograd_forward(const struct window *w, const float *x, const struct arr *weight, const struct winograd_end *end, float *y,
                      struct gemm_kept *kept, void *tmp)
 {
-  bool fresh = false;
-  float *packed = kept ? gemm_kept_room(kept, weight, packed_bytes(w), &fresh) : tmp;
-  if (!packed) return fail(TY_EMEMORY, "no memory for a transformed weight");
-  if (!fresh) pack(w, weight->p, false, packed);
-  struct convolution c = plan(w);
-  c.x = x, c.weight = packed, c.end = *end, c.y = y, c.tmp = kept ? tmp : (char *)tmp + packed_bytes(w);
-  parallel(units(&c), 1, some_units, &c);
+  struct convolution c = plan(w, kept);
+  c.x = x, c.end = *end, c.y = y;
+  if (kept) {
+    bool fresh = false;
+    float *packed = gemm_kept_room(kept, weight, packed_bytes(w), &fresh);
+    if (!packed) return fail(TY_EMEMORY, "no memory for a transformed weight");
+    if (!fresh) pack(&c, weight->p, packed);
+    c.weight = packed, c.tmp = tmp;
+  }
+  else take_fresh(&c, weight->p, tmp);
+  run(&c);
   return TY_OK;
 }
 
@@ -267,15 +349,15 @@ static struct window opposite(const struct window *w)
 size_t winograd_data_scratch(const struct window *w)
 {
   const struct window o = opposite(w);
-  struct convolution c = plan(&o);
-  return packed_bytes(&o) + rooms(&c);
+  struct convolution c = plan(&o, false);
+  return rooms(&c) + fresh_bytes(&c);
 }
 
 void winograd_data(const struct window *w, const float *dy, const float *weight, float *dx, bool add, void *tmp)
 {
   const struct window o = opposite(w);
-  struct convolution c = plan(&o);
-  pack(&o, weight, true, tmp);
-  c.x = dy, c.weight = tmp, c.y = dx, c.end.add = add, c.tmp = (float *)((char *)tmp + packed_bytes(&o));
-  parallel(units(&c), 1, some_units, &c);
+  struct convolution c = plan(&o, false);
+  c.x = dy, c.y = dx, c.end.add = add, c.turned = true;
+  take_fresh(&c, weight, tmp);
+  run(&c);
 }

@@ -3,8 +3,9 @@
 **
 ** Tiles of x and dy are carried into 36 planes each, some at a time; the sum over tiles of each pair of planes is a
 ** matrix of channels x filters, and the 36 matrices are carried back to windows at the end. Tiles are dealt to a few
-** shares with sums of their own, which are added in order; a thread takes a share and some of the filters. Which filters
-** go together depends on the number of threads, the order of a sum on shapes alone.
+** shares with sums of their own, which are added in order; a thread takes a share and some of the filters. With one share
+** the sums of some filters are carried back while they are in its cache, and are never there whole. Which filters go
+** together depends on the number of threads, the order of a sum on shapes alone.
 */
 #include "gemm_inner.h"
 #include "winograd_inner.h"
@@ -39,16 +40,20 @@ static struct gradient plan(const struct window *w)
   g.chunk = MIN(g.chunk, g.share);
   g.in = plane_of(g.chunk, w->channels);
   g.out = plane_of(g.chunk, g.part);
+  if (g.shares == 1) g.sum = plane_of(w->channels, g.part);
   return g;
 }
 
-static int64_t room(const struct gradient *g) { return WINOGRAD_POINTS * (g->in + g->out); }
+static bool alone(const struct gradient *g) { return g->shares == 1; }        /* a unit has all tiles of its filters */
+/* floats: of a thread, of the shares */
+static int64_t room(const struct gradient *g) { return WINOGRAD_POINTS * (g->in + g->out + (alone(g) ? g->sum : 0)); }
+static int64_t sums_of(const struct gradient *g) { return alone(g) ? 0 : g->shares * WINOGRAD_POINTS * g->sum; }
 static int64_t units(const struct gradient *g) { return g->shares * g->parts; }
 
 size_t winograd_weight_scratch(const struct window *w)
 {
   struct gradient g = plan(w);
-  return (size_t)(g.shares * WINOGRAD_POINTS * g.sum + room(&g) * MIN(units(&g), parallel_most())) * sizeof(float);
+  return (size_t)(sums_of(&g) + room(&g) * MIN(units(&g), parallel_most())) * sizeof(float);
 }
 
 /* -- some tiles of some filters --------------------------------------------------------------------------------------- */
@@ -96,11 +101,46 @@ static void multiply(const struct gradient *g, const struct chunk *k)
       b.b = k->out + i * g->out + f * k->n;
       for (int64_t c = 0; c < channels; c += lanes) {
         b.a = k->in + i * g->in + c * k->n;
-        b.c = k->sums + i * g->sum + (k->first + f) * channels + c * b.n;
+        b.c = k->sums + i * g->sum + f * channels + c * b.n;
         g->t->block(&b);
       }
     }
 }
+
+/* -- sums to dw ---------------------------------------------------------------------------------------------------- */
+
+/* Sums of n filters from `first` on, as panels, to windows. Few channels at a time, as they lie in lines of memory. */
+static void carry_back(const struct gradient *g, float *sums, int64_t first, int64_t n)
+{
+  const int64_t channels = g->w->channels, nr = g->t->nr, lanes = g->isa->lanes;
+  struct winograd_filter f = { .row = 9, .lane = 9 * channels, .n = lanes, .add = g->add, .plane = g->sum };
+  for (int64_t panel = 0; panel < n; panel += nr) {
+    f.step = MIN(n - panel, nr);
+    for (int64_t c = 0; c < channels; c += lanes)
+      for (int64_t l = 0; l < f.step; l += lanes) {
+        f.window = g->dw + (first + panel + l) * f.lane + c * f.row;
+        f.points = sums + panel * channels + c * f.step + l;
+        g->isa->filter_back(&f);
+      }
+  }
+}
+
+/* Unit: panel of filters. */
+static void add_shares(int64_t begin, int64_t end, void *context)
+{
+  const struct gradient *g = context;
+  const int64_t channels = g->w->channels, nr = g->t->nr;
+  for (int64_t first = begin * nr; first < MIN(end * nr, g->w->filters); first += nr) {
+    const int64_t n = MIN(g->w->filters - first, nr);
+    float *sums = g->sums + first * channels;
+    for (int i = 0; i < WINOGRAD_POINTS; i++)
+      for (int64_t s = 1; s < g->shares; s++)
+        g->t->axpy(channels * n, 1, sums + (s * WINOGRAD_POINTS + i) * g->sum, 1, sums + i * g->sum);
+    carry_back(g, sums, first, n);
+  }
+}
+
+/* -- all of it ----------------------------------------------------------------------------------------------------- */
 
 /* Unit: share, part of the filters. */
 static void some_units(int64_t begin, int64_t end, void *context)
@@ -113,7 +153,8 @@ static void some_units(int64_t begin, int64_t end, void *context)
     k.filters = MIN(g->part, g->w->filters - k.first);
     k.in = g->tmp + room(g) * (few ? u : parallel_index());
     k.out = k.in + WINOGRAD_POINTS * g->in;
-    k.sums = g->sums + share * WINOGRAD_POINTS * g->sum;
+    k.sums = alone(g) ? k.out + WINOGRAD_POINTS * g->out
+                      : g->sums + share * WINOGRAD_POINTS * g->sum + k.first * g->w->channels;
     for (; k.from < last; k.from += k.n, k.add = true) {
       k.n = MIN(g->chunk, last - k.from);
       for (int64_t t = 0; t < k.n;) {
@@ -124,37 +165,7 @@ static void some_units(int64_t begin, int64_t end, void *context)
       }
       multiply(g, &k);
     }
-  }
-}
-
-/* -- sums to dw ---------------------------------------------------------------------------------------------------- */
-
-static void add_shares(const struct gradient *g, int64_t panel, int64_t width)
-{
-  const int64_t channels = g->w->channels;
-  for (int i = 0; i < WINOGRAD_POINTS; i++) {
-    float *sum = g->sums + i * g->sum + panel * channels;
-    for (int64_t s = 1; s < g->shares; s++) g->t->axpy(channels * width, 1, sum + s * WINOGRAD_POINTS * g->sum, 1, sum);
-  }
-}
-
-/* Unit: panel of filters. Few channels at a time, as they lie in lines of memory. */
-static void carry_back(int64_t begin, int64_t end, void *context)
-{
-  const struct gradient *g = context;
-  const struct window *w = g->w;
-  const int64_t nr = g->t->nr, lanes = g->isa->lanes;
-  struct winograd_filter f = { .row = 9, .lane = 9 * w->channels, .n = lanes, .add = g->add, .plane = g->sum };
-  for (int64_t u = begin; u < end; u++) {
-    int64_t panel = u * nr;
-    f.step = MIN(w->filters - panel, nr);
-    add_shares(g, panel, f.step);
-    for (int64_t c = 0; c < w->channels; c += lanes)
-      for (int64_t l = 0; l < f.step; l += lanes) {
-        f.window = g->dw + (panel + l) * f.lane + c * f.row;
-        f.points = g->sums + panel * w->channels + c * f.step + l;
-        g->isa->filter_back(&f);
-      }
+    if (alone(g)) carry_back(g, k.sums, k.first, k.filters);
   }
 }
 
@@ -162,7 +173,7 @@ void winograd_weight(const struct window *w, const float *x, const float *dy, fl
 {
   struct gradient g = plan(w);
   g.x = x, g.dy = dy, g.dw = dw, g.add = add, g.sums = tmp;
-  g.tmp = g.sums + g.shares * WINOGRAD_POINTS * g.sum;
+  g.tmp = g.sums + sums_of(&g);
   parallel(units(&g), 1, some_units, &g);
-  parallel((w->filters + g.t->nr - 1) / g.t->nr, MAX(1, 500 / w->channels), carry_back, &g);
+  if (!alone(&g)) parallel((w->filters + g.t->nr - 1) / g.t->nr, MAX(1, 500 / w->channels), add_shares, &g);
 }

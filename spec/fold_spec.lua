@@ -17,7 +17,7 @@ end
 -- a convolution and its normalisation beside a way past them, between convolutions, so that channels may lie in blocks
 local function residual(o)
   local x = conv(sym.Variable("data"), "first", o.filters, {})
-  local y = norm(conv(o.near and x or conv(x, "second", 16, {}), "conv", o.filters, o), "norm", o)
+  local y = norm(conv(o.near and x or conv(x, "second", o.groups and 32 or 16, {}), "conv", o.filters, o), "norm", o)
   if o.relu then y = sym.relu(y) end
   if o.sum == "left" then y = x + y elseif o.sum == "right" then y = y + x end
   if o.relu_after then y = sym.relu(y) end

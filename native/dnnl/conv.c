@@ -4,9 +4,9 @@
 ** (scratch), the weight once per version (state), and the result back. Among plain arrays that pays for windows of
 ** several taps over channels and filters in multiples of 16, and for depthwise windows, when the product is not small
 ** (measured with AVX-512 against convolve.h).
-** With AVX-512 a 3 x 3 window of stride 1 over many channels goes by Winograd's F(4 x 4, 3 x 3), which needs a quarter
-** of the products and errs by less than 1e-6 of the mean sum of their absolute values; TYCHO_WINOGRAD=0 switches it off.
-** (With AVX2 oneDNN has none; ../winograd.c has.)
+** With AVX-512 a 3 x 3 window of stride 1 over many channels of a plain array goes by Winograd's F(4 x 4, 3 x 3), which
+** needs a quarter of the products and errs by less than 1e-6 of the mean sum of their absolute values; TYCHO_WINOGRAD=0
+** switches it off. (Channels in blocks go by our own tiles, ../winograd.c, which are faster and need less memory.)
 ** The batch goes through in pieces, for the sake of memory and caches; pieces depend on shapes alone.
 **
 ** Primitives are made at the first run, on the queue's thread, so that they have its team; what oneDNN cannot do to
@@ -45,9 +45,9 @@ enum { WINOGRAD_PAYS = 50000000, TILES_PAY = 24 };    /* products: its tiles tak
 
 /* Tiles of 4 x 4 waste too much of a small image; few channels do not pay for the way into tiles and out again, which
 ** a weight's gradient goes only once. */
-static bool winograd_wanted(const struct window *w, int which)
+static bool winograd_wanted(const struct call *c, const struct window *w, int which)
 {
-  if (!winograd_on() || cpu_level() < CPU_AVX512 || w->groups > 1 || w->in[0] != 1 || w->kernel[0] != 1) return false;
+  if (in_blocks(c) || !winograd_on() || cpu_level() < CPU_AVX512 || w->groups > 1 || w->in[0] != 1 || w->kernel[0] != 1) return false;
   for (int a = 1; a < 3; a++)
     if (w->kernel[a] != 3 || w->stride[a] != 1 || w->dilate[a] != 1 || w->pad[a] > 1) return false;
   int64_t least = MIN(w->channels, w->filters), side = MIN(w->out[1], w->out[2]);
@@ -81,7 +81,7 @@ static int64_t images_at_once(const struct window *w, int copied, bool winograd)
 /* Both gradients go through the batch in the same pieces, so that they can share the blocked dy. */
 static struct shape shape_of(const struct call *c, const struct window *w, int which, bool winograd)
 {
-  const bool forward = which == FORWARD, tiles = winograd_wanted(w, which) || (!forward && winograd_wanted(w, WEIGHT));
+  const bool forward = which == FORWARD, tiles = winograd_wanted(c, w, which) || (!forward && winograd_wanted(c, w, WEIGHT));
   const struct arr *x = which == FORWARD ? &c->in[0] : which == DATA ? &c->out[0] : &c->in[1],
                    *y = forward ? &c->out[0] : &c->in[0];
   int copied = (!x->block || (!forward && c->add & 1)) << X | !y->block << Y;
@@ -96,7 +96,7 @@ static struct shape shape_of(const struct call *c, const struct window *w, int w
 ** activation, of which nothing is known when scratch is planned. */
 static bool choose(const struct call *c, const struct window *w, int which, struct shape *s, struct rooms *r)
 {
-  *s = shape_of(c, w, which, winograd_wanted(w, which));
+  *s = shape_of(c, w, which, winograd_wanted(c, w, which));
   if (part_rooms(s, r)) return true;
   if (!s->winograd) return false;
   *s = shape_of(c, w, which, false);
@@ -200,7 +200,7 @@ const char *onednn_winograd_refuse(const struct call *c)
 {
   struct window w = conv_window_of(c);
   const char *no = onednn_conv_refuse(c);
-  return no ? no : winograd_wanted(&w, FORWARD) ? NULL : NO_TILES;
+  return no ? no : winograd_wanted(c, &w, FORWARD) ? NULL : NO_TILES;
 }
 
 const char *onednn_winograd_back_refuse(const struct call *c)
@@ -208,7 +208,7 @@ const char *onednn_winograd_back_refuse(const struct call *c)
   struct window w = conv_window_back(c);
   const char *no = onednn_conv_back_refuse(c);
   if (no) return no;
-  bool any = (data_wanted(c) && winograd_wanted(&w, DATA)) || (weight_wanted(c, &w) && winograd_wanted(&w, WEIGHT));
+  bool any = (data_wanted(c) && winograd_wanted(c, &w, DATA)) || (weight_wanted(c, &w) && winograd_wanted(c, &w, WEIGHT));
   return any ? NULL : NO_TILES;
 }
 

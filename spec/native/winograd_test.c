@@ -158,5 +158,7 @@ int main(void)
     w.pad[1] = below(3), w.pad[2] = below(3);
     try(w, acts[below(3)], below(2), below(2));
   }
+  const int64_t many = 304 / channel_block(TY_CPU);     /* a weight of over 12 MiB in tiles is packed part by part */
+  try(window(1, many, many + 2, 5, 6, 1), ACT_RELU, true, true);
   return check_end();
 }
