@@ -25,7 +25,7 @@ static bool has_space(const ty_desc *d)
 static bool could(const struct program *p, int v, int block)
 {
   const ty_desc *d = &p->s.desc[v];
-  return p->value[v].kind == V_POOL && d->dtype == TY_F32 && d->ndim > 2 && d->ndim < 6 && d->dim[1] % block == 0 &&
+  return p->value[v].kind == V_POOL && (d->dtype == TY_F32 || d->dtype == TY_U8) && d->ndim > 2 && d->ndim < 6 && d->dim[1] % block == 0 &&
          has_space(d);
 }
 

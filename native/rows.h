@@ -18,7 +18,7 @@ struct image { int64_t c, h, w, n; };                                        /* 
 
 /* A row of n windows over channels in blocks of b: `rows` lines of `in` places, `line` places apart, under each window;
 ** `all`: every maximum gets the gradient, not only the first. */
-struct pool_row { int64_t rows, line, in, kernel, stride, pad, n; int b; bool all; };
+struct pool_row { int64_t rows, line, in, kernel, stride, pad, n; int b, tap; bool all; };   /* tap: the number of the first */
 
 struct rows {
   int    dtype;
@@ -103,10 +103,16 @@ struct rows {
                                                       /* dx += g (x / y)^(power - 1) */
   void   (*max2)(void *y, const void *x0, const void *x1, int64_t n);
                                                       /* 2 x 2, stride 2: two input rows to one output row */
-  void   (*max2_back)(void *dx0, void *dx1, const void *x0, const void *x1, const void *y, const void *dy, int64_t n);
+  void   (*max2_place)(uint8_t *place, const void *x0, const void *x1, const void *y, int64_t n);
+                                                      /* which of the four is y first, NO_PLACE: none */
+  void   (*max2_back)(void *dx0, void *dx1, const uint8_t *place, const void *dy, int64_t n);
   void   (*root)(void *y, int power, int64_t n);                             /* y^(1 / power) */
   void   (*block_pool)(void *y, const void *x, const struct pool_row *p, bool max);
                                                       /* onto y as it is: maxima, or sums */
+  void   (*block_place)(uint8_t *place, const void *y, const void *x, const struct pool_row *p);
+                                                      /* which tap is y first, NO_PLACE: none */
+  void   (*block_award)(void *dx, const uint8_t *place, const void *dy, const struct pool_row *p);
+                                                      /* dx += dy at that tap */
   void   (*block_pool_back)(void *dx, const void *dy, const void *x, const void *y, const struct pool_row *p, bool max);
                                                       /* dx += dy, at the maximum or at all; x, y: for max */
   /* recurrent cells of n units, one sample. pre: sums of products; gate: activations, may be pre */
@@ -136,6 +142,7 @@ struct rows {
   double (*dot_out)(const void *y, const void *x, int64_t stride, int64_t n);
                                                       /* sum of y[stride i] x[i] */
 };
+enum { NO_PLACE = 255 };                              /* of a window without a maximum */
 enum { ROW_COLS = 256 };                              /* at most so many columns per call of a column function */
 
 const struct rows *rows_of(int dtype);                /* TY_F32 or TY_F64 */

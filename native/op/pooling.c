@@ -114,6 +114,20 @@ static struct planes planes_of(const struct pool_param *p, const ty_desc *in)
   return g;
 }
 
+/* The gradient reads the byte of each window. */
+static bool has_places(const struct pool_param *p)
+{
+  int64_t taps = 1;
+  for (int64_t i = 0; i < p->kernel.n; i++) taps = MIN(taps, NO_PLACE) * p->kernel.d[i];
+  return p->pool_type == POOL_MAX && !p->global_pool && p->kernel.n > 0 && p->kernel.n < 3 && !channel_last(p) && taps <= NO_PLACE;
+}
+
+static int pool_type(struct infer *s)
+{
+  if (s->nout > 1) TRY(type_is(s, &s->out[1], TY_U8));
+  return type_both(s, &s->in[0], &s->out[0]);
+}
+
 static int pool_shape(struct infer *s)
 {
   const struct pool_param *p = s->param;
@@ -133,6 +147,7 @@ static int pool_shape(struct infer *s)
                         (long long)(a.in + 2 * a.pad), first_axis(p) + i);
     *size = p->global_pool ? 1 : *size ? a.out : 0;
   }
+  if (s->nout > 1) TRY(shape_as(s, &s->out[1], &d));
   return shape_as(s, &s->out[0], &d);
 }
 
@@ -144,9 +159,9 @@ struct pool {
   struct planes g;
   int64_t type, power;
   bool    with_pad, zeros, back;                      /* zeros: padding takes part (Pooling_v1) */
-  bool    blocks, pairs, whole, folds, awards;
-                                  /* special cases: channels in blocks, 2 x 2 windows, one window per plane, folded rows, gradient of max */
+  bool    blocks, pairs, whole, folds;           /* special cases: channels in blocks, 2 x 2 windows, one window per plane, folded rows */
   const void *x, *y, *dy;
+  uint8_t *places;                                    /* NULL: not wanted forward, not there backward */
   void   *out;                                        /* y forward, dx backward */
 };
 /* Outputs w .. w + n - 1 of row (d, h), channels c .. c + m - 1 of channel-last data (m < inner only if n is 1). */
@@ -268,7 +283,7 @@ static struct pool_row windows_of(const struct pool *p, const struct piece *q, i
   *x = line_at(p, q, 0, kh) * p->g.inner;
   return (struct pool_row){ .rows = MAX(last_in(h, q->h) - kh, 0), .line = w->in, .in = w->in, .kernel = w->kernel,
                             .stride = w->stride, .pad = w->pad - q->w * w->stride, .n = q->n, .b = (int)p->g.inner,
-                            .all = p->zeros };
+                            .all = p->zeros, .tap = (int)(kh * w->kernel) };
 }
 
 static void block_forward(const struct pool *p, const struct piece *q, void *y)
@@ -276,6 +291,7 @@ static void block_forward(const struct pool *p, const struct piece *q, void *y)
   int64_t x;
   struct pool_row w = windows_of(p, q, &x);
   p->r->block_pool(y, at(p->r, p->x, x), &w, p->type == POOL_MAX);
+  if (p->places) p->r->block_place(p->places + output_at(p, q, q->w), y, at(p->r, p->x, x), &w);
 }
 
 static void block_backward(const struct pool *p, const struct piece *q, const void *dy)
@@ -283,6 +299,7 @@ static void block_backward(const struct pool *p, const struct piece *q, const vo
   int64_t x;
   struct pool_row w = windows_of(p, q, &x);
   void *y = at(p->r, p->y, output_at(p, q, q->w));
+  if (p->places) { p->r->block_award(at(p->r, p->out, x), p->places + output_at(p, q, q->w), dy, &w); return; }
   p->r->block_pool_back(at(p->r, p->out, x), dy, at(p->r, p->x, x), y, &w, p->type == POOL_MAX);
 }
 
@@ -339,23 +356,31 @@ static void fold(const struct pool *p, const struct piece *q, void *row)
   if (!p->back) fold_columns(p, q, &s, line, row);
 }
 
-/* The gradient of max. Taps go backwards, so that the first maximum of a window has the last word. */
-static void award(const struct pool *p, const struct piece *q, const void *dy)
+/* The bytes of a piece. Taps go backwards, so that the first maximum of a window has the last word. */
+static void place_piece(const struct pool *p, const struct piece *q)
 {
-  int32_t place[WIDE];                                /* of the winner, in its plane, less stride times the output's column */
-  const struct rows *r = p->r;
-  const struct axis *a = p->g.a, *w = &a[2];
-  int64_t plane = q->plane * a[0].in * a[1].in * w->in;
-  for (int64_t i = 0; i < q->n; i++) place[i] = INT32_MIN;
-  for (int64_t kd = last_in(&a[0], q->d) - 1; kd >= first_in(&a[0], q->d); kd--)
-    for (int64_t kh = last_in(&a[1], q->h) - 1; kh >= first_in(&a[1], q->h); kh--)
-      for (int64_t k = w->kernel - 1; k >= 0; k--) {
-        int64_t from, n = outputs_under(w, q, k, &from), start = line_at(p, q, kd, kh) - w->pad + k;
-        if (n > 0)
-          r->winner(place + (from - q->w), at(r, p->x, start + from * w->stride), at(r, p->y, output_at(p, q, from)),
-                    w->stride, (int32_t)(start - plane), n);
-      }
-  r->award(at(r, p->out, plane + q->w * w->stride), place, dy, w->stride, q->n);
+  int32_t place[WIDE];
+  const struct axis *h = &p->g.a[1], *w = &p->g.a[2];
+  for (int64_t i = 0; i < q->n; i++) place[i] = NO_PLACE;
+  for (int64_t kh = last_in(h, q->h) - 1; kh >= first_in(h, q->h); kh--)
+    for (int64_t k = w->kernel - 1; k >= 0; k--) {
+      int64_t from, n = outputs_under(w, q, k, &from), x = line_at(p, q, 0, kh) + from * w->stride - w->pad + k;
+      if (n > 0) p->r->winner(place + (from - q->w), at(p->r, p->x, x), at(p->r, p->out, output_at(p, q, from)), w->stride,
+                              (int32_t)(kh * w->kernel + k), n);
+    }
+  uint8_t *out = p->places + output_at(p, q, q->w);
+  for (int64_t i = 0; i < q->n; i++) out[i] = (uint8_t)place[i];
+}
+
+static void award_piece(const struct pool *p, const struct piece *q, const void *dy)
+{
+  int32_t place[WIDE], start[NO_PLACE + 1];           /* in the plane, less stride times the output's column */
+  const struct axis *a = p->g.a, *h = &a[1], *w = &a[2];
+  const uint8_t *tap = p->places + output_at(p, q, q->w);
+  const int64_t plane = q->plane * h->in * w->in, corner = (q->h * h->stride - h->pad) * w->in - w->pad;
+  for (int64_t k = 0; k < h->kernel * w->kernel; k++) start[k] = (int32_t)(corner + k / w->kernel * w->in + k % w->kernel);
+  for (int64_t i = 0; i < q->n; i++) place[i] = tap[i] == NO_PLACE ? INT32_MIN : start[tap[i]];
+  p->r->award(at(p->r, p->out, plane + q->w * w->stride), place, dy, w->stride, q->n);
 }
 
 /* -- pieces --------------------------------------------------------------------------------------------------------- */
@@ -381,6 +406,7 @@ static void forward_piece(const struct pool *p, const struct piece *q)
   if (p->type == POOL_AVG) share_row(p, q, y);
   if (p->type == POOL_MAX && p->zeros) raise_to_zero(p, q, y);
   if (p->type == POOL_LP) r->root(y, (int)p->power, q->n * q->m);
+  if (p->places && !p->blocks) place_piece(p, q);
 }
 
 /* The taps hand on a copy of the head gradients: divided by the window for avg, shrinking as maxima are found for max. */
@@ -388,7 +414,7 @@ static void backward_piece(const struct pool *p, const struct piece *q)
 {
   _Alignas(64) char row[WIDE * sizeof(double)];
   const struct rows *r = p->r;
-  if (p->awards) { award(p, q, at(r, p->dy, output_at(p, q, q->w))); return; }
+  if (p->places && !p->blocks) { award_piece(p, q, at(r, p->dy, output_at(p, q, q->w))); return; }
   memcpy(row, at(r, p->dy, output_at(p, q, q->w)), r->size * (size_t)(q->n * q->m));
   if (p->type == POOL_AVG) share_row(p, q, row);
   if (p->folds) fold(p, q, row);
@@ -405,8 +431,10 @@ static void pair_plane(const struct pool *p, int64_t plane)
   for (int64_t y = 0; y < h->out; y++) {
     int64_t in = (plane * h->in + 2 * y) * w->in, out = (plane * h->out + y) * w->out;
     void *x0 = at(r, p->x, in), *x1 = at(r, p->x, in + w->in);
-    if (p->back) r->max2_back(at(r, p->out, in), at(r, p->out, in + w->in), x0, x1, at(r, p->y, out), at(r, p->dy, out), w->out);
+    uint8_t *place = p->places ? p->places + out : NULL;
+    if (p->back) r->max2_back(at(r, p->out, in), at(r, p->out, in + w->in), place, at(r, p->dy, out), w->out);
     else r->max2(at(r, p->out, out), x0, x1, w->out);
+    if (!p->back && place) r->max2_place(place, x0, x1, at(r, p->out, out), w->out);
   }
 }
 
@@ -414,13 +442,24 @@ static void pair_plane(const struct pool *p, int64_t plane)
 static void whole_plane(const struct pool *p, int64_t plane, int64_t n)
 {
   const struct rows *r = p->r;
-  void *x = at(r, p->x, plane * n), *out = at(r, p->out, plane * (p->back ? n : 1));
-  double share = p->type == POOL_AVG ? 1 / (double)n : 1, g = p->back ? r->get(p->dy, plane) * share : 0;
-  if (!p->back) r->set(out, 0, p->type == POOL_MAX ? fmax(r->max(x, n), nothing(p)) : r->sum(x, n) * share);
-  if (!p->back || p->type != POOL_MAX) { if (p->back) r->fill(out, g, n); return; }
-  r->fill(out, 0, n);
+  void *x = at(r, p->x, plane * n), *y = at(r, p->out, plane);
+  r->set(y, 0, p->type == POOL_MAX ? fmax(r->max(x, n), nothing(p)) : r->sum(x, n) * (p->type == POOL_AVG ? 1 / (double)n : 1));
+  if (!p->places) return;
+  int64_t i = 0;
+  while (i < n && r->get(x, i) != r->get(y, 0)) i++;
+  p->places[plane] = (uint8_t)(i < n ? i : NO_PLACE);
+}
+
+static void whole_plane_back(const struct pool *p, int64_t plane, int64_t n)
+{
+  const struct rows *r = p->r;
+  void *x = at(r, p->x, plane * n), *dx = at(r, p->out, plane * n);
+  double g = r->get(p->dy, plane) * (p->type == POOL_AVG ? 1 / (double)n : 1);
+  r->fill(dx, p->type == POOL_MAX ? 0 : g, n);
+  if (p->places && p->places[plane] != NO_PLACE) r->set(dx, p->places[plane], g);
+  if (p->type != POOL_MAX || p->places) return;
   for (int64_t i = 0; i < n; i++)
-    if (r->get(x, i) == r->get(p->y, plane)) { r->set(out, i, g); if (!p->zeros) return; }
+    if (r->get(x, i) == r->get(p->y, plane)) { r->set(dx, i, g); if (!p->zeros) return; }
 }
 
 static void piece_all(const struct pool *p, struct piece q)
@@ -443,7 +482,7 @@ static void pool_body(int64_t begin, int64_t end, void *context)
   int64_t plane = a[0].in * a[1].in * a[2].in * p->g.inner;
   bool covers = p->pairs && 2 * a[1].out == a[1].in && 2 * a[2].out == a[2].in;
   for (int64_t i = begin; i < end; i++) {
-    if (p->whole) { whole_plane(p, i, plane); continue; }
+    if (p->whole) { (p->back ? whole_plane_back : whole_plane)(p, i, plane); continue; }
     if (p->back && !covers) memset(at(p->r, p->out, i * plane), 0, p->r->size * (size_t)plane);
     if (p->pairs) { pair_plane(p, i); continue; }
     for (int64_t d = 0; d < a[0].out; d++)
@@ -468,10 +507,9 @@ static void pool_run(struct pool *p)
 {
   const struct axis *a = p->g.a;
   int64_t taps = a[0].kernel * a[1].kernel * a[2].kernel, outputs = a[0].out * a[1].out * a[2].out * p->g.inner;
-  p->pairs = p->type == POOL_MAX && !p->zeros && two_by_two(&p->g);
+  p->pairs = p->type == POOL_MAX && !p->zeros && two_by_two(&p->g) && (!p->back || p->places);
   p->whole = p->type != POOL_LP && whole_planes(&p->g);
   p->folds = p->g.inner == 1 && a[2].kernel <= WIDE / 2 && !(p->back && (p->type == POOL_MAX || p->type == POOL_LP));
-  p->awards = p->back && p->type == POOL_MAX && !p->zeros && p->g.inner == 1 && a[0].in * a[1].in * a[2].in < INT32_MAX / 2;
   parallel(p->g.outer, grain_of(taps * outputs), pool_body, p);
 }
 
@@ -497,39 +535,49 @@ static int pool_forward(struct call *c)
 {
   struct pool p = pool_of(c, &c->in[0]);
   p.x = c->in[0].p;
-  p.out = c->out[0].p;
-  if (p.out) pool_run(&p);
+  p.out = c->out[0].p ? c->out[0].p : c->tmp;
+  p.places = c->nout > 1 && has_places(c->param) ? c->out[1].p : NULL;
+  if (c->out[0].p || p.places) pool_run(&p);
   return TY_OK;
 }
 
-/* in: head gradient, then data and output for max and lp. */
+/* in: head gradient, then the places of max, or data and output for max and lp. */
 static int pool_backward(struct call *c)
 {
   struct pool p = pool_of(c, &c->out[0]);
   p.back = true;
   p.dy = c->in[0].p;
-  if (c->nin > 1) p.x = c->in[1].p, p.y = c->in[2].p;
+  if (c->nin == 2) p.places = c->in[1].p;
+  if (c->nin > 2) p.x = c->in[1].p, p.y = c->in[2].p;
   p.out = c->out[0].p;
   if (p.out) pool_run(&p);
   return TY_OK;
 }
 
-static const char *pool_grad(const void *param)
+static const char *pool1_grad(const void *param)
 {
   int64_t type = ((const struct pool_param *)param)->pool_type;
   return type == POOL_MAX || type == POOL_LP ? "g0 i0 o0" : "g0";
 }
+static const char *pool_grad(const void *param) { return has_places(param) ? "g0 o1" : pool1_grad(param); }
 
-static const char *refuse_last(const struct call *c)
+/* The maxima, if only their places are wanted. */
+static size_t pool_scratch(const struct call *c)
 {
+  return c->out[0].p ? 0 : desc_bytes(&c->out[0].d);
+}
+
+static const char *refuse(const struct call *c)
+{
+  if (!dtype_float(c->out[0].d.dtype)) return "data is not of a float dtype";
   return in_blocks(c) && channel_last(c->param) ? "channels last" : NULL;
 }
 
 static const struct kernel pool_cpu[] = {
-  { "taps", pool_forward,  T_FLOAT, refuse_last, .flags = K_ALIKE, .blocks = IN_BLOCKS(1, 1) }, { 0 }
+  { "taps", pool_forward,  T_FLOAT | T(TY_U8), refuse, pool_scratch, .flags = K_ALIKE, .blocks = IN_BLOCKS(1, 3) }, { 0 }
 };
 static const struct kernel pool_back_cpu[] = {
-  { "taps", pool_backward, T_FLOAT, refuse_last, .flags = K_ALIKE, .blocks = IN_BLOCKS(7, 1) }, { 0 }
+  { "taps", pool_backward, T_FLOAT | T(TY_U8), refuse, .flags = K_ALIKE, .blocks = IN_BLOCKS(7, 1) }, { 0 }
 };
 
 /* -- adaptive ------------------------------------------------------------------------------------------------------- */
@@ -604,16 +652,16 @@ static const struct kernel adaptive_cpu[] = { { "rows", adaptive_forward, T_FLOA
 static const struct kernel adaptive_back_cpu[] = { { "rows", adaptive_backward, T_FLOAT }, { 0 } };
 
 const struct op op_pooling[] = {
-  { .name = "Pooling", .alias = "_npx_pooling", .in = "data", .tier = 1,
+  { .name = "Pooling", .alias = "_npx_pooling", .in = "data", .out = "output {places}", .tier = 1,
     .doc = "Maximum, mean, sum or power mean over windows of 1 to 3 axes. The gradient of max goes to the first "
            "maximum of a window.",
-    .param = pool_params, .param_size = sizeof(struct pool_param), .check = pool_check, .shape = pool_shape, .grad_of = pool_grad,
-    .cpu = pool_cpu, .back_cpu = pool_back_cpu },
+    .param = pool_params, .param_size = sizeof(struct pool_param), .check = pool_check, .shape = pool_shape, .type = pool_type,
+    .grad_of = pool_grad, .cpu = pool_cpu, .back_cpu = pool_back_cpu },
   { .name = "Pooling_v1", .in = "data", .tier = 2,
     .doc = "Older pooling over windows of 2 or 3 axes: padding counts as zeros, avg divides by the whole window, and "
            "every maximum of a window gets its gradient.",
     .param = pool1_params, .param_size = sizeof(struct pool_param), .check = pool1_check, .shape = pool_shape,
-    .grad_of = pool_grad,
+    .grad_of = pool1_grad,
     .cpu = pool_cpu, .back_cpu = pool_back_cpu },
   { .name = "_contrib_quantized_pooling", .in = "data min_data max_data", .out = "output min_output max_output", .tier = 2,
     .doc = "Pooling of 8-bit data, means rounded to the nearest level; the range stays.",

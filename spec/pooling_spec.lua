@@ -1,0 +1,112 @@
+-- The gradient of max pooling goes by a byte per window: the first maximum in row-major order takes all.
+local ty = require "tycho"
+local sym = ty.sym
+
+local function numbers(x) return x:reshape{-1}:astype("float64"):totable() end
+
+-- data (n, c, h, w), kernel k, stride s, padding p: gradient for head gradients g, by the definition
+local function defined(x, g, d, k, s, p, oh, ow)
+  local dx = {}
+  for i = 1, #x do dx[i] = 0 end
+  for plane = 0, d[1] * d[2] - 1 do
+    for oy = 0, oh - 1 do
+      for ox = 0, ow - 1 do
+        local best, at
+        for ky = 0, k[1] - 1 do
+          for kx = 0, k[2] - 1 do
+            local y, xx = oy * s - p + ky, ox * s - p + kx
+            if y >= 0 and y < d[3] and xx >= 0 and xx < d[4] then
+              local i = (plane * d[3] + y) * d[4] + xx + 1
+              if x[i] == x[i] and (not best or x[i] > best) then best, at = x[i], i end
+            end
+          end
+        end
+        if at then dx[at] = dx[at] + g[(plane * oh + oy) * ow + ox + 1] end
+      end
+    end
+  end
+  return dx
+end
+
+local function check(d, k, s, p, dtype, spoil)
+  ty.random.seed(5)
+  local net = sym.Pooling{data = sym.Variable("data"), kernel = k, stride = {s, s}, pad = {p, p}, pool_type = "max", name = "pool"}
+  local exe = net:simple_bind{ctx = ty.cpu(), data = d, type_dict = {data = dtype or "float32"}, grad_req = "write"}
+  local data = exe.arg_dict.data
+  data[":"] = ty.nd.random_randint{low = -3, high = 4, shape = d}:astype(data.dtype)           -- many ties
+  if spoil then spoil(data) end
+  local out = exe:forward(true)[1]
+  local head = ty.nd.random_randint{low = 1, high = 9, shape = out.shape}:astype(data.dtype)
+  exe:backward(head)
+  assert.same(defined(numbers(data), numbers(head), d, k, s, p, out.shape[3], out.shape[4]), numbers(exe.grad_dict.data))
+end
+
+describe("the gradient of max pooling", function()
+  it("goes to the first maximum of each window", function()
+    for _, dtype in ipairs{"float32", "float64"} do
+      check({2, 3, 8, 8}, {2, 2}, 2, 0, dtype)
+      check({2, 3, 9, 23}, {2, 2}, 2, 0, dtype)          -- a row and a column under no window
+      check({1, 2, 12, 34}, {2, 2}, 2, 0, dtype)
+      check({1, 1, 4, 6}, {2, 2}, 2, 0, dtype)
+      check({2, 2, 9, 11}, {3, 3}, 2, 1, dtype)
+      check({2, 2, 9, 11}, {3, 3}, 1, 1, dtype)
+      check({1, 2, 5, 700}, {1, 3}, 3, 0, dtype)
+      check({2, 3, 5, 5}, {5, 5}, 1, 0, dtype)           -- one window
+    end
+  end)
+
+  it("takes windows of more places than a byte can tell", function()
+    check({1, 2, 20, 20}, {17, 17}, 1, 2)
+    check({1, 2, 16, 16}, {16, 16}, 1, 0)
+    check({1, 2, 16, 15}, {16, 15}, 1, 0)
+  end)
+
+  it("passes numbers over that are none", function()
+    local nan = 0 / 0
+    local function spoil(x)
+      x[1] = nan
+      x[2] = nan
+    end
+    check({2, 1, 4, 6}, {2, 2}, 2, 0, nil, function(x) x[1] = nan end)
+    check({3, 1, 5, 7}, {3, 3}, 2, 1, nil, spoil)
+    check({3, 1, 3, 3}, {3, 3}, 1, 0, nil, spoil)
+  end)
+
+  it("is the same with channels in blocks", function()
+    ty.random.seed(9)
+    local function conv(x, name)
+      return sym.Convolution{data = x, name = name, num_filter = 16, kernel = {3, 3}, pad = {1, 1}, no_bias = true}
+    end
+    local windows = {{kernel = {2, 2}, stride = {2, 2}}, {kernel = {3, 3}, stride = {2, 2}, pad = {1, 1}},
+                     {kernel = {3, 3}, pad = {1, 1}}, {kernel = {3, 2}, stride = {2, 3}}}
+    for _, p in ipairs(windows) do
+      p.data, p.name, p.pool_type = sym.round(conv(sym.Variable("data"), "first") * 2), "pool", "max"
+      local net = conv(sym.Pooling(p), "last")
+      local function bound(apart)
+        local exe = net:simple_bind{ctx = ty.cpu(), data = {2, 16, 13, 14}}
+        if apart then exe:set_monitor_callback(function() end) end
+        return exe
+      end
+      local exe, apart = bound(), bound(true)
+      for name, x in pairs(exe.arg_dict) do
+        x[":"] = ty.nd.random_randint{low = -2, high = 3, shape = x.shape}:astype("float32")
+        apart.arg_dict[name][":"] = x
+      end
+      for _, e in ipairs{exe, apart} do
+        local out = e:forward(true)[1]
+        e:backward(ty.nd.ones(out.shape))
+      end
+      for name, g in pairs(apart.grad_dict) do assert.near(g, exe.grad_dict[name], 0, 1e-6) end
+      assert.near(apart.outputs[1], exe.outputs[1], 0, 1e-6)
+    end
+  end)
+
+  it("keeps neither data nor output", function()
+    local x = sym.Variable("data")
+    local net = sym.Pooling{data = sym.tanh(x * 2), kernel = {2, 2}, stride = {2, 2}, pool_type = "max"}
+    local exe = sym.sum(net):simple_bind{ctx = ty.cpu(), data = {4, 8, 64, 64}, grad_req = "null"}
+    local trained = sym.sum(net):simple_bind{ctx = ty.cpu(), data = {4, 8, 64, 64}}
+    assert.is_true(exe:memory().pool <= trained:memory().pool)
+    assert.is_nil(trained:program():find("taps[^\n]*tanh[^\n]*pooling%d+_backward"))
+  end)
+end)
