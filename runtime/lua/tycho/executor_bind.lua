@@ -289,8 +289,9 @@ end
 -- @param ... arguments of `Symbol:bind`
 function binding.bind(sym, ...)
   local a, func = BIND(...), "Symbol:bind"
-  sym, a.ctx = sym:copy(), a.ctx or context.current_context()
-  local _, _, count, names = symbol._graph(sym, func)
+  a.ctx = a.ctx or context.current_context()
+  local _, _, count, names = symbol._graph(sym, func)    -- the copy has it too
+  sym = sym:copy()
   check_misplaced(a, names)
   if not a.args and not a.dry_run and #names.arguments > 0 then
     Error.raise{ code = "value", func = func, argument = "args", expected = "a list or dictionary of NDArrays",
@@ -643,8 +644,9 @@ end
 -- @param ... arguments of `Symbol:simple_bind`
 function binding.simple_bind(sym, ...)
   local a, func = SIMPLE(...), "Symbol:simple_bind"
-  sym, a.ctx = sym:copy(), a.ctx or context.current_context()
-  local _, _, count, names = symbol._graph(sym, func)
+  a.ctx = a.ctx or context.current_context()
+  local _, _, count, names = symbol._graph(sym, func)    -- the copy has it too
+  sym = sym:copy()
   local shapes = binding.shapes(a.named, a.shapes, names, func)
   check_storage_types(a, names, func)
   check_request_size(a, func)

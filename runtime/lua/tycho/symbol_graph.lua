@@ -26,11 +26,45 @@ local graph = {}
 
 local entry_array = ffi.typeof("ty_entry[?]")
 local graph_out = ffi.typeof("ty_graph *[1]")
+local want_array, desc_array = ffi.typeof("ty_want[?]"), ffi.typeof("ty_desc[?]")
+
+
+--- The nodes that a symbol reaches, found at most once: heads and inputs stay as they are.
+-- @param symbol the symbol
+-- @treturn {node,...} inputs before readers; not to be changed
+-- @treturn table node -> place in the list, from 1
+function graph.walk(symbol)
+  local walked = rawget(symbol, "_walked")
+  if not walked then
+    local order, place = node.walk(symbol._entries)
+    walked = { order = order, place = place }
+    rawset(symbol, "_walked", walked)
+  end
+  return walked.order, walked.place
+end
+
+
+--- Names of a symbol's variables and outputs, found anew when an attribute has changed.
+-- @param symbol the symbol
+-- @treturn table arguments, auxiliary, outputs: lists, not to be changed
+function graph.names(symbol)
+  local order = graph.walk(symbol)
+  local walked = symbol._walked
+  if not walked.names or walked.edits ~= node.edits then
+    local arguments, auxiliary = graph.variable_names(order)
+    local outputs = {}
+    for i, entry in ipairs(symbol._entries) do
+      outputs[i] = node.output_name(entry[1], entry[2])
+    end
+    walked.names, walked.edits = { arguments = arguments, auxiliary = auxiliary, outputs = outputs }, node.edits
+  end
+  return walked.names
+end
 
 
 -- A body of control flow, as a graph that knows its heads.
 local function add_bodies(g, n, func)
-  for _, body in ipairs(n.bodies or {}) do
+  for _, body in ipairs(n.bodies) do
     for _, m in ipairs(node.walk(body._entries)) do
       if m.custom then
         Error.raise{ code = "unsupported", func = func, op = "Custom", node = m.name, where = m.where,
@@ -56,21 +90,28 @@ local function add_node(g, n, place, out, func, hints)
     check(C.ty_graph_var(g, n.name, list, #keys, out), func)
     return
   end
-  local inputs = entry_array(#n.inputs + 1)
-  for i, input in ipairs(n.inputs) do
-    inputs[i - 1].node, inputs[i - 1].out = place[input[1]] - 1, input[2]
+  local count = #n.inputs
+  local inputs = entry_array(count + 1)
+  for i = 1, count do
+    local to, input = inputs[i - 1], n.inputs[i]
+    to.node, to.out = place[input[1]] - 1, input[2]
   end
-  add_bodies(g, n, func)
-  check(C.ty_graph_op(g, n.op, n.name, list, #keys, inputs, #n.inputs, out), func, { where = n.where })
+  if n.bodies then
+    add_bodies(g, n, func)
+  end
+  local code = C.ty_graph_op(g, n.op, n.name, list, #keys, inputs, count, out)
+  if code > 0 then
+    check(code, func, { where = n.where })
+  end
 end
 
 
 -- hints: of operators written in Lua, node -> attributes with what their classes have inferred
-local function build(entries, func, hints)
-  local out = graph_out()
+local function build(symbol, func, hints)
+  local out, entries = graph_out(), symbol._entries
   check(C.ty_graph_new(out), func)
   local g = native.own(out[0], C.ty_graph_free)
-  local order, place = node.walk(entries)
+  local order, place = graph.walk(symbol)
   local made = entry_array(1)
   for _, n in ipairs(order) do
     add_node(g, n, place, made, func, hints)
@@ -90,10 +131,36 @@ end
 function graph.of(symbol, func)
   local built = rawget(symbol, "_built")
   if not built or built.edits ~= node.edits then
-    built = build(symbol._entries, func)
+    built = build(symbol, func)
     rawset(symbol, "_built", built)
   end
   return built
+end
+
+
+--- Gives a symbol's copy the native graph of the original: their nodes say the same.
+-- @param copy the copy
+-- @param symbol the symbol
+-- @tparam table twin node -> its copy
+function graph.share(copy, symbol, twin)
+  local built = rawget(symbol, "_built")
+  if not built or built.edits ~= node.edits then
+    return
+  end
+  local order, place = {}, {}
+  for i, n in ipairs(built.order) do
+    order[i], place[twin[n]] = twin[n], i
+  end
+  rawset(copy, "_built", { handle = built.handle, heads = built.heads, count = built.count, order = order, place = place,
+    edits = built.edits })
+end
+
+
+--- Whether operators written in Lua are in a graph, which must be asked for their shapes.
+-- @tparam table built as `graph.of`
+function graph.is_custom(built)
+  local operator = package.loaded["tycho.operator"]      -- without it there is no such operator
+  return operator ~= nil and operator._used(built.order)
 end
 
 
@@ -106,12 +173,9 @@ end
 -- @treturn table as `graph.of`
 function graph.resolved(symbol, wants, count, func, default)
   local built = graph.of(symbol, func)
-  local operator = package.loaded["tycho.operator"]      -- without it there is no such operator
-  if not operator or not operator._used(built.order) then
-    return built
-  end
-  return operator._resolve(built, wants, count, function(hints) return build(symbol._entries, func, hints) end,
-    func, default)
+  local operator = graph.is_custom(built) and package.loaded["tycho.operator"]
+  return operator and operator._resolve(built, wants, count, function(hints) return build(symbol, func, hints) end,
+    func, default) or built
 end
 
 
@@ -126,38 +190,35 @@ end
 
 -- What is given -------------------------------------------------------------------------------------------------------
 
-local function variable_names(order, wanted)
-  local mutated, names = node.mutated(order), {}
+--- Names of the arguments and of the auxiliary states, in order.
+-- @tparam {node,...} order
+-- @treturn {string,...} arguments
+-- @treturn {string,...} auxiliary states
+function graph.variable_names(order)
+  local mutated, arguments, auxiliary = node.mutated(order), {}, {}
   for _, n in ipairs(order) do
-    if not n.op and wanted(mutated[n]) then
+    if not n.op then
+      local names = mutated[n] and auxiliary or arguments
       names[#names + 1] = n.name
     end
   end
-  return names
-end
-
-
---- Names of the arguments, in order.
-function graph.arguments(order)
-  return variable_names(order, function(mutated) return not mutated end)
-end
-
-
---- Names of the auxiliary states, in order.
-function graph.auxiliary(order)
-  return variable_names(order, function(mutated) return mutated end)
+  return arguments, auxiliary
 end
 
 
 --- Names of all variables, in order.
 function graph.variables(order)
-  return variable_names(order, function() return true end)
+  local names = {}
+  for _, n in ipairs(order) do
+    names[#names + 1] = not n.op and n.name or nil
+  end
+  return names
 end
 
 
 -- Positional values go to the arguments in order; null leaves one out.
 local function by_place(list, order, func)
-  local names = graph.arguments(order)
+  local names = graph.variable_names(order)
   if #list > #names then
     Error.raise{ code = "value", func = func, expected = #names, got = #list,
       message = ("the symbol has %d argument%s"):format(#names, #names == 1 and "" or "s") }
@@ -251,14 +312,14 @@ end
 -- @treturn table the graph, as `graph.of`
 function graph.infer(symbol, given, put, func)
   local names = attrs.keys(given)
-  local wants = ffi.new("ty_want[?]", #names + 1)
+  local wants = want_array(#names + 1)
   for i, name in ipairs(names) do
     local want = wants[i - 1]
     want.name, want.desc.dtype = name, C.TY_NODTYPE
     put(want.desc, given[name], name, func)
   end
   local built = graph.resolved(symbol, wants, #names, func)
-  local out = ffi.new("ty_desc[?]", real_outputs(built.order) + 1)
+  local out = desc_array(real_outputs(built.order) + 1)
   local code = C.ty_graph_infer(built.handle, wants, #names, 1, out)
   if code > 0 then
     error(graph.explain(native.failure(code, func), built, given), 0)
