@@ -269,6 +269,10 @@ binding.resolved = symbol._resolved
 
 
 local function resolve_bound(sym, names, list, auxs, func)
+  if not symbol._is_custom(sym, func) then
+    local graph, heads = symbol._graph(sym, func)
+    return graph, heads
+  end
   local wants = ffi.new("ty_want[?]", #names.arguments + #names.auxiliary + 1)
   local count = wants_of(names.auxiliary, auxs, wants, wants_of(names.arguments, list, wants, 0))
   return symbol._resolved(sym, wants, count, func)
@@ -583,7 +587,7 @@ end
 local function zeros(shapes, dtypes, device, func)
   local list = {}
   for i, shape in ipairs(shapes) do
-    list[i] = calls.fill(arrays.new(shape, args.DTYPES[dtypes[i]], device, func), 0, func)
+    list[i] = calls.zeros(shape, args.DTYPES[dtypes[i]], device, func)
   end
   return list
 end

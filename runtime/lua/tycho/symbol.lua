@@ -472,11 +472,21 @@ function symbol._graph(self, func)
 end
 
 
+--- Whether operators written in Lua are in the graph.
+function symbol._is_custom(self, func)
+  return graph.is_custom(graph.of(self, func))
+end
+
+
 --- Handle and heads of the graph for given shapes: what differs from `_graph` where operators are written in Lua.
 function symbol._resolved(self, wants, count, func)
   local built = graph.resolved(self, wants, count, func, "float32")
   return built.handle, built.heads
 end
+
+
+--- Shapes and dtypes of all variables, or nil: `graph.variables_of`.
+symbol._variables_of = graph.variables_of
 
 
 --- Adds to an error of inference where each input's shape comes from (not for users).

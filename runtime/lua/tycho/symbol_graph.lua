@@ -390,6 +390,84 @@ local function is_complete(built, descs, first, kind)
 end
 
 
+local function fit_descs(shapes)
+  for _, shape in pairs(shapes) do
+    if #shape > C.TY_MAXDIM then
+      return false
+    end
+  end
+  return true
+end
+
+
+-- Wants of inputs, and of the arguments whose dtype does not follow from them: those are float32.
+local function input_wants(names, shapes, types, undecided)
+  local wants, count = want_array(#names + 1), 0
+  for _, name in ipairs(names) do
+    local shape, dtype = shapes[name], types[name]
+    if shape or undecided and undecided[name] then
+      local want = wants[count]
+      local desc = want.desc
+      want.name, desc.ndim = name, shape and #shape or 0
+      desc.dtype = dtype and args.DTYPES[dtype] or undecided and undecided[name] and C.TY_F32 or C.TY_NODTYPE
+      for i = 1, shape and #shape or 0 do
+        desc.dim[i - 1] = shape[i]
+      end
+      count = count + 1
+    end
+  end
+  return wants, count
+end
+
+
+-- Shapes and dtypes of variables in order, and the arguments whose dtype is unknown; nil where a shape is.
+local function read_variables(built, descs)
+  local first, mutated = node.firsts(built.order), node.mutated(built.order)
+  local found, undecided = { arguments = {}, auxiliary = {} }, nil
+  for _, n in ipairs(built.order) do
+    if not n.op then
+      local desc, list = descs[first[n]], mutated[n] and found.auxiliary or found.arguments
+      list[#list + 1] = { name = n.name, shape = class.shape_of(desc), dtype = args.DTYPE_NAMES[desc.dtype] }
+      if not shape_known(desc) then
+        return nil
+      elseif not dtype_known(desc) then
+        undecided = undecided or {}
+        undecided[n.name] = true
+      end
+    end
+  end
+  return found, undecided
+end
+
+
+--- Shapes and dtypes of all variables at once, from those of the inputs; float32 where a dtype does not follow.
+-- @param symbol the symbol
+-- @tparam table shapes by name
+-- @tparam table types dtypes of the same names
+-- @treturn ?table arguments and auxiliary, lists of `{name, shape, dtype}`; nil where that is not all there is to say: a
+--   contradiction, something unknown, an operator written in Lua
+function graph.variables_of(symbol, shapes, types)
+  local built, names = graph.of(symbol, "Symbol"), graph.names(symbol).arguments
+  local descs, undecided, found = desc_array(real_outputs(built.order) + 1), nil, nil
+  if graph.is_custom(built) or not fit_descs(shapes) then
+    return nil
+  end
+  for _ = 1, 2 do
+    local wants, count = input_wants(names, shapes, types, undecided)
+    if C.ty_graph_infer(built.handle, wants, count, 1, descs) > 0 then
+      return nil
+    end
+    found, undecided = read_variables(built, descs)
+    if not found then
+      return nil
+    elseif not undecided then
+      break
+    end
+  end
+  return not undecided and is_complete(built, descs, node.firsts(built.order), graph.DTYPES) and found or nil
+end
+
+
 --- `arguments, outputs, auxiliary states` of what is inferred; three nils and a warning when incomplete.
 -- @param symbol the symbol
 -- @tparam table kind `graph.SHAPES` or `graph.DTYPES`
