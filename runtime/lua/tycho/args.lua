@@ -56,6 +56,8 @@ local args = {}
 
 local null, is_plain, has_names = values.null, values.is_plain, values.has_names
 
+local byte, UNDERSCORE = string.byte, ("_"):byte()
+
 local RESERVED = {}
 for word in ([[and break do else elseif end false for function goto if in local nil not or repeat return then true until
   while]]):gmatch("%a+") do
@@ -65,7 +67,7 @@ end
 
 --- The plain spelling of a name: "end_" is "end", "repeat_" is "repeat", others stay.
 function args.plain_name(name)
-  local word = name:match("^(%a+)_$")
+  local word = byte(name, -1) == UNDERSCORE and name:match("^(%a+)_$")
   return word and RESERVED[word] and word or name
 end
 

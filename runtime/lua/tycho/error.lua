@@ -18,6 +18,7 @@ Error.CODES = {
   "unsupported", "run", "internal",
 }
 
+local getinfo = debug.getinfo
 local HERE = debug.getinfo(1, "S").source:match("^@(.*/)") or "@none"
 
 
@@ -39,6 +40,17 @@ local function was_given(f, level)
 end
 
 
+-- function -> its file, "=own" for the library's, "=C" for those of C: asking costs more than remembering
+local files = setmetatable({}, { __mode = "k" })
+
+local function file_of(f)
+  local info = debug.getinfo(f, "S")
+  local own = info.source:sub(2, #HERE + 1) == HERE
+  files[f] = own and "=own" or info.what == "C" and "=C" or info.source:match("^@(.*)$") or info.short_src
+  return files[f]
+end
+
+
 --- "file.lua:12": the line that called the library: the first one on the stack that is not the library's own.
 -- @int[opt=2] level where to begin
 -- @treturn string the place, "" when there is none
@@ -50,18 +62,20 @@ function Error.caller(level)
   level = (level or 2) + 1
   local called, through                                  -- the library's outermost function; whether C called it
   while true do
-    local info = debug.getinfo(level, "Slf")
+    local info = getinfo(level, "f")
     if not info then
       return ""
     end
-    local own = info.source:sub(2, #HERE + 1) == HERE
-    if own then
+    local file = files[info.func] or file_of(info.func)
+    if file == "=own" then
       called, through = info.func, false
-    elseif info.what == "C" then
+    elseif file == "=C" then
       through = true
-    elseif info.currentline > 0 and not (through and was_given(called, level)) then
-      local file = info.source:match("^@(.*)$") or info.short_src
-      return file .. ":" .. info.currentline, level - 1
+    elseif not (through and was_given(called, level)) then
+      local line = getinfo(level, "l").currentline
+      if line > 0 then
+        return file .. ":" .. line, level - 1
+      end
     end
     level = level + 1
   end

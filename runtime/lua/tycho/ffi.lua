@@ -152,14 +152,17 @@ function native.own(pointer, free)
 end
 
 
+local attr_array = ffi.typeof("ty_attr[?]")
+
 --- Attributes as the core takes them. The strings must stay referenced during the call: keep the tables.
 -- @tparam {string,...} keys attribute names, in the order wanted
 -- @tparam table dict values by name, all text
 -- @treturn ty_attr array
 function native.attrs(keys, dict)
-  local list = ffi.new("ty_attr[?]", #keys + 1)
-  for i, key in ipairs(keys) do
-    list[i - 1].key, list[i - 1].value = key, dict[key]
+  local list = attr_array(#keys + 1)
+  for i = 1, #keys do
+    local to, key = list[i - 1], keys[i]
+    to.key, to.value = key, dict[key]
   end
   return list
 end

@@ -136,19 +136,13 @@ local function split_names(ports)
 end
 
 
---- The inputs and outputs that given attributes make; checks the attributes.
--- @string op canonical name
--- @tparam table dict attributes, all text
--- @int nin number of inputs of a variadic operator, -1 otherwise
--- @string func for errors
--- @string[opt] node for errors
--- @treturn table inputs and outputs (names), mutated[i] (input i, from 1, is changed in place), nvisible
-function registry.ports(op, dict, nin, func, node)
-  local out = ffi.new("const char *[2]")
-  local keys = attrs.keys(dict)
+local ports_out = ffi.new("const char *[2]")
+
+local function ask_ports(op, keys, dict, nin, func, node)
+  local out = ports_out
   local code = C.ty_op_ports(op, native.attrs(keys, dict), #keys, nin, out, out + 1)
   if code ~= 0 then
-    check(code, func, { op = op, node = node, where = Error.caller(2) })
+    check(code, func, { op = op, node = node, where = Error.caller(3) })
   end
   local ports = { mutated = {}, nvisible = 0 }
   local marks
@@ -159,6 +153,42 @@ function registry.ports(op, dict, nin, func, node)
   ports.outputs, marks = split_names(text(out[1]))
   for _, token in ipairs(marks) do
     ports.nvisible = ports.nvisible + (token:sub(1, 1) ~= "[" and 1 or 0)
+  end
+  return ports
+end
+
+
+local ROOM = 512                                         -- calls that are remembered; then all are forgotten
+local known, nknown = {}, 0                              -- operator, its attributes and nin as one text -> ports
+
+local parts = {}
+
+local function key_of(op, keys, dict, nin)
+  local n = #keys
+  for i = 1, n do
+    parts[2 * i - 1], parts[2 * i] = keys[i], dict[keys[i]]
+  end
+  return op .. "\0" .. nin .. "\0" .. table.concat(parts, "\0", 1, 2 * n)
+end
+
+
+--- The inputs and outputs that given attributes make; checks the attributes.
+-- @string op canonical name
+-- @tparam table dict attributes, all text
+-- @int nin number of inputs of a variadic operator, -1 otherwise
+-- @string func for errors
+-- @string[opt] node for errors
+-- @treturn table inputs and outputs (names), mutated[i] (input i, from 1, is changed in place), nvisible; not to be changed
+function registry.ports(op, dict, nin, func, node)
+  local keys = attrs.keys(dict)
+  local key = key_of(op, keys, dict, nin)
+  local ports = known[key]
+  if not ports then
+    ports = ask_ports(op, keys, dict, nin, func, node)
+    if nknown == ROOM then
+      known, nknown = {}, 0
+    end
+    known[key], nknown = ports, nknown + 1
   end
   return ports
 end
@@ -191,8 +221,10 @@ end
 
 
 local function read_keyword(call, key, value)
-  local schema, plain = call.schema, args.plain_name(key)
-  local p = schema.by_name[key] or schema.by_name[plain]
+  local schema = call.schema
+  local p = schema.by_name[key]
+  local plain = p and key or args.plain_name(key)
+  p = p or schema.by_name[plain]
   if call.accepted[key] and not p then
     call.options[key] = value
   elseif call.is_input(value) then
