@@ -24,6 +24,8 @@ local HERE = debug.getinfo(1, "S").source:match("^@(.*/)") or "@none"
 
 --- The place of a call whose frame is gone (origin.lua); nil otherwise.
 Error.place = nil
+--- The file that calls a function of the namespace of symbols (origin.lua); nil otherwise.
+Error.here = nil
 
 -- Whether the function at a level was handed f, or a class whose constructor f is, as an argument: then its line is not the
 -- place of the call of f, but a helper's (`pcall(f, ...)` inside a function that tries f).
@@ -48,6 +50,13 @@ local function file_of(f)
   local own = info.source:sub(2, #HERE + 1) == HERE
   files[f] = own and "=own" or info.what == "C" and "=C" or info.source:match("^@(.*)$") or info.short_src
   return files[f]
+end
+
+
+--- The file of a function of the user's; nil for the library's and C's.
+function Error.user_file(f)
+  local file = files[f] or file_of(f)
+  return file ~= "=own" and file ~= "=C" and file or nil
 end
 
 
@@ -177,7 +186,7 @@ function Error.new(fields)
   fields.code = Error.CODES[fields.code] or fields.code or "internal"
   fields.message = (fields.message or fields.code):gsub("%s*\n%s*", "; ")
   fields.where = fields.where or Error.caller(2)
-  Error.place = nil
+  Error.place, Error.here = nil, nil
   return setmetatable(fields, Error)
 end
 

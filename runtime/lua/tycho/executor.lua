@@ -51,10 +51,13 @@ local function keep_all(list)
 end
 
 
+local int_out, tensor_out, rows_out = ffi.new("int[1]"), ffi.new("ty_tensor *[1]"), ffi.new("int64_t[1]")
+
 local function outputs_of(handle, dry)
-  local n, out, list = ffi.new("int[1]"), ffi.new("ty_tensor *[1]"), {}
+  local n, out, list = int_out, tensor_out, {}
   check(C.ty_exec_outputs(handle, n), "Executor")
-  for i = 1, n[0] do
+  local count = n[0]
+  for i = 1, count do
     local code = C.ty_exec_output(handle, i - 1, out)
     if code == 0 then
       list[i] = dry and arrays.outline(out[0]) or arrays.borrow(out[0])
@@ -68,7 +71,7 @@ end
 
 -- Rows of output i (from 1) that its last run filled; nil where that never changes.
 local function rows_of(handle, i, func)
-  local rows = ffi.new("int64_t[1]")
+  local rows = rows_out
   check(C.ty_exec_rows(handle, i - 1, rows), func)
   return rows[0] >= 0 and tonumber(rows[0]) or nil
 end
@@ -191,7 +194,7 @@ end
 
 -- Gradients that are computed: an argument whose request is null has none, even if an array was given.
 local function live_grads(self)
-  local list, out = {}, ffi.new("ty_tensor *[1]")
+  local list, out = {}, tensor_out
   for i, name in ipairs(self._names.arguments) do
     local grad = values.value(self._grad_arrays and self._grad_arrays[i])
     if grad then

@@ -38,7 +38,11 @@ args.types.executor = { text = "an Executor", check = function(v)
   return module and Class.is_a(v, module.Executor) or false
 end }
 
-local REQS = { null = C.TY_NULL, write = C.TY_WRITE, add = C.TY_ADD }
+local want_array, bind_array, place_array = ffi.typeof("ty_want[?]"), ffi.typeof("ty_bind[?]"), ffi.typeof("ty_place[?]")
+local exec_out, bind_spec, simple_spec = ffi.typeof("ty_exec *[1]"), ffi.typeof("ty_bind_spec"), ffi.typeof("ty_simple_spec")
+
+local NULL = C.TY_NULL
+local REQS = { null = NULL, write = C.TY_WRITE, add = C.TY_ADD }
 
 
 -- Lists and dictionaries ---------------------------------------------------------------------------------------------
@@ -152,7 +156,7 @@ local function places_of(group2ctx, func)
     groups[#groups + 1] = group
   end
   table.sort(groups, function(a, b) return tostring(a) < tostring(b) end)
-  local places = ffi.new("ty_place[?]", #groups + 1)
+  local places = place_array(#groups + 1)
   for i, group in ipairs(groups) do
     places[i - 1].device = check_context(group2ctx[group], group, "group2ctx", func)
     places[i - 1].group = group                          -- the caller's table keeps the text
@@ -239,13 +243,13 @@ end
 
 
 local function fill_binds(names, list, grads, reqs)
-  local binds = ffi.new("ty_bind[?]", #names + 1)
+  local binds = bind_array(#names + 1)
   for i, name in ipairs(names) do
-    local b = binds[i - 1]
+    local b, value, grad = binds[i - 1], list[i], grads[i]
     b.name = name
-    b.value = list[i] and list[i]._h
-    b.grad = grads[i] and grads[i]._h
-    b.req = reqs[i] or C.TY_NULL
+    b.value = value and value._h
+    b.grad = grad and grad._h
+    b.req = reqs[i] or NULL
   end
   return binds
 end
@@ -273,7 +277,7 @@ local function resolve_bound(sym, names, list, auxs, func)
     local graph, heads = symbol._graph(sym, func)
     return graph, heads
   end
-  local wants = ffi.new("ty_want[?]", #names.arguments + #names.auxiliary + 1)
+  local wants = want_array(#names.arguments + #names.auxiliary + 1)
   local count = wants_of(names.auxiliary, auxs, wants, wants_of(names.arguments, list, wants, 0))
   return symbol._resolved(sym, wants, count, func)
 end
@@ -310,7 +314,7 @@ function binding.bind(sym, ...)
   local reqs = reqs_for(a.grad_req, names.arguments, func)
   local binds = fill_binds(names.arguments, list, grads, a.args_grad and reqs or {})
   local aux_binds = fill_binds(names.auxiliary, auxs, {}, {})
-  local spec, out = ffi.new("ty_bind_spec"), ffi.new("ty_exec *[1]")
+  local spec, out = bind_spec(), exec_out()
   spec.head, spec.nhead = heads, count
   spec.arg, spec.narg, spec.aux, spec.naux = binds, #names.arguments, aux_binds, #names.auxiliary
   spec.place, spec.nplace, spec.device = places, nplace, a.ctx._device
@@ -475,7 +479,7 @@ local function fill_wants(a, sym, names, shapes, func)
     devices_of(a.grad_ctx, names.arguments, "grad_ctx", func)
   local aux_at = devices_of(a.aux_ctx, names.auxiliary, "aux_ctx", func)
   local nargs = #names.arguments
-  local wants = ffi.new("ty_want[?]", nargs + #names.auxiliary + 1)
+  local wants = want_array(nargs + #names.auxiliary + 1)
   for i = 1, nargs + #names.auxiliary do
     local want, name = wants[i - 1], names.arguments[i] or names.auxiliary[i - nargs]
     binding.put_shape(want.desc, shapes[name])
@@ -662,7 +666,7 @@ function binding.simple_bind(sym, ...)
   local graph, heads = symbol._resolved(sym, wants, nwant, func)
   local places, nplace = places_of(a.group2ctx, func)
   local bag = a.shared_buffer and bag_of(a.shared_buffer, func)
-  local spec, out = ffi.new("ty_simple_spec"), ffi.new("ty_exec *[1]")
+  local spec, out = simple_spec(), exec_out()
   spec.head, spec.nhead, spec.want, spec.nwant = heads, count, wants, nwant
   spec.place, spec.nplace, spec.device, spec.req = places, nplace, a.ctx._device, C.TY_NULL
   spec.flags, spec.budget = flags_of(a), a.memory_budget or 0

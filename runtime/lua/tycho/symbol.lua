@@ -105,6 +105,7 @@ end
 --   or text), and own attributes `__x__`
 -- @treturn Symbol
 function symbol.Variable(...)
+  local where = origin.take() or Error.caller()
   local a = VARIABLE(...)
   local dict = {}
   for key, value in pairs(attribute.current():get(a.attr)) do
@@ -120,7 +121,7 @@ function symbol.Variable(...)
   dict.__dtype__ = a.dtype and tostring(args.DTYPES[a.dtype]) or dict.__dtype__
   dict.__init__ = a.init ~= nil and init_text(a.init) or dict.__init__
   add_others(dict, a.others)
-  return Symbol.of{ { node.variable(a.name, dict, Error.caller()), 0 } }
+  return Symbol.of{ { node.variable(a.name, dict, where), 0 } }
 end
 
 symbol.var = symbol.Variable
@@ -431,7 +432,7 @@ end
 
 --- A copy that shares no node with this symbol.
 function Symbol:copy()
-  local entries, twin = node.copy(self._entries)
+  local entries, twin = node.copy(self._entries, nil, (graph.walk(self)))
   local copy = Symbol.of(entries)
   graph.share(copy, self, twin)
   return copy

@@ -79,27 +79,34 @@ local function add_bodies(g, n, func)
 end
 
 
-local function add_node(g, n, place, out, func, hints)
-  local dict = n.custom and node.merged(n.attrs, n.custom, hints and hints[n]) or n.attrs
-  local keys = attrs.keys(dict)
-  local list = native.attrs(keys, dict)
-  if n.where then
-    check(C.ty_graph_origin(g, n.where), func)
+local input_room, input_list = 64, entry_array(64)
+
+-- In an array that the next call uses again.
+local function put_inputs(inputs, place)
+  local n = #inputs
+  if n > input_room then
+    input_room, input_list = 2 * n, entry_array(2 * n)
   end
-  if not n.op then
-    check(C.ty_graph_var(g, n.name, list, #keys, out), func)
-    return
-  end
-  local count = #n.inputs
-  local inputs = entry_array(count + 1)
-  for i = 1, count do
-    local to, input = inputs[i - 1], n.inputs[i]
+  for i = 1, n do
+    local to, input = input_list[i - 1], inputs[i]
     to.node, to.out = place[input[1]] - 1, input[2]
   end
+  return input_list
+end
+
+
+local function add_node(g, n, place, out, func, hints)
+  local dict = n.custom and node.merged(n.attrs, n.custom, hints and hints[n]) or n.attrs
   if n.bodies then
     add_bodies(g, n, func)
   end
-  local code = C.ty_graph_op(g, n.op, n.name, list, #keys, inputs, count, out)
+  local list, count = native.put_attrs(dict)
+  if not n.op then
+    check(C.ty_graph_var(g, n.name, list, count, out), func)
+    return
+  end
+  local inputs = put_inputs(n.inputs, place)
+  local code = C.ty_graph_op(g, n.op, n.name, list, count, inputs, #n.inputs, out)
   if code > 0 then
     check(code, func, { where = n.where })
   end
@@ -112,8 +119,12 @@ local function build(symbol, func, hints)
   check(C.ty_graph_new(out), func)
   local g = native.own(out[0], C.ty_graph_free)
   local order, place = graph.walk(symbol)
-  local made = entry_array(1)
+  local made, where = entry_array(1), nil
   for _, n in ipairs(order) do
+    if n.where and n.where ~= where then
+      where = n.where
+      check(C.ty_graph_origin(g, where), func)
+    end
     add_node(g, n, place, made, func, hints)
   end
   local heads = entry_array(#entries)

@@ -101,15 +101,16 @@ end
 -- outputs; `moved(entry)` is the copy's entry for one of an input.
 -- @tparam {entry,...} entries
 -- @tparam[opt] function replace
+-- @tparam[opt] {node,...} order the walk from the entries
 -- @treturn {entry,...}
 -- @treturn table node -> its copy
-function node.copy(entries, replace)
+function node.copy(entries, replace, order)
   local twin, replaced = {}, {}                          -- node -> its copy, or the entries that replace its outputs
   local function moved(entry)
     local outputs = replaced[entry[1]]
     return outputs and outputs[entry[2] + 1] or { twin[entry[1]], entry[2] }
   end
-  for _, n in ipairs(node.walk(entries)) do
+  for _, n in ipairs(order or node.walk(entries)) do
     replaced[n] = replace and replace(n, moved)
     if not replaced[n] then
       local inputs = {}

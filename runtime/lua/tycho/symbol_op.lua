@@ -128,7 +128,7 @@ end
 symbol_op.outputs_of = outputs_of
 
 
-local function make(call, schema, hint)
+local function make(call, schema, hint, where)
   check_variadic(call, schema)
   local given_name = call.options.name
   if given_name ~= nil and type(given_name) ~= "string" then
@@ -137,7 +137,7 @@ local function make(call, schema, hint)
   end
   local dict = collect_attrs(call, schema)
   local full = name.current():get(given_name, hint)
-  local n = node.operator(schema, full, dict, schema.variadic and call.count or -1, call.func, Error.caller())
+  local n = node.operator(schema, full, dict, schema.variadic and call.count or -1, call.func, where or Error.caller())
   node.connect(n, given_inputs(call, n), call.func)
   return outputs_of(n)
 end
@@ -149,7 +149,8 @@ end
 -- @string func the public name, for errors
 -- @param ... the function's arguments
 function symbol_op.call(schema, alias, func, ...)
-  return make(registry.read_call(schema, func, KIND, ...), schema, alias:lower())
+  local where = origin.take()
+  return make(registry.read_call(schema, func, KIND, ...), schema, alias:lower(), where)
 end
 
 
@@ -310,7 +311,8 @@ local function make_method(key, op, schema)
   local func, whole = "Symbol:" .. key, WHOLE[key] or false
   return origin.wrap(function(self, ...)
     local kind = { is_input = is_symbol, input_text = "a Symbol", options = METHOD_OPTIONS, self = self, whole = whole }
-    return make(registry.read_call(schema, func, kind, ...), schema, op:lower())
+    local where = origin.take()
+    return make(registry.read_call(schema, func, kind, ...), schema, op:lower(), where)
   end)
 end
 
