@@ -61,4 +61,10 @@ function attribute.current()
 end
 
 
+--- Whether a scope is in force.
+function attribute.any()
+  return scope.current("attribute") ~= nil
+end
+
+
 return attribute

@@ -220,19 +220,29 @@ local function set_param(call, p, value)
 end
 
 
+local NONE = {}                                          -- what most calls have of most kinds; never written
+
+local function put(call, kind, key, value)
+  if call[kind] == NONE then
+    call[kind] = {}
+  end
+  call[kind][key] = value
+end
+
+
 local function read_keyword(call, key, value)
   local schema = call.schema
   local p = schema.by_name[key]
   local plain = p and key or args.plain_name(key)
   p = p or schema.by_name[plain]
   if call.accepted[key] and not p then
-    call.options[key] = value
+    put(call, "options", key, value)
   elseif call.is_input(value) then
-    call.named[plain] = value
+    put(call, "named", plain, value)
   elseif p then
     set_param(call, p, value)
   elseif attrs.is_annotation(key) or attrs.wrap(key) ~= key then
-    call.attrs[attrs.wrap(key)] = attrs.text(value, call.func, key)
+    put(call, "attrs", attrs.wrap(key), attrs.text(value, call.func, key))
   elseif schema.name == "Custom" then                    -- what its class is made with
     call.params[key] = attrs.text(value, call.func, key)
   else
@@ -342,7 +352,7 @@ local function read_options(call, first, t, whole)
       list[i] = t[i]
     end
     read_positional(call, { first, list }, 2)
-  else
+  elseif n > 0 or first ~= nil then
     local list = { first }
     local before = #list
     for i = 1, n do
@@ -360,17 +370,19 @@ end
 -- @tparam table kind is_input (function), input_text ("a Symbol"), options (set of keywords that are no parameters),
 --   self (the object, for a method), whole (rule R2: a table's array part is the first parameter)
 -- @param ... what the function was called with, without self
--- @treturn table inputs, count (places of inputs, holes included), named, params (text), options, attrs
+-- @treturn table inputs, count (places of inputs, holes included), named, params (text), options, attrs; named, options and
+--   attrs are not to be changed
 function registry.read_call(schema, func, kind, ...)
-  local n, list = select("#", ...), { ... }
+  local n, only = select("#", ...), ...
   local call = {
     schema = schema, func = func, is_input = kind.is_input, input_text = kind.input_text, accepted = kind.options,
-    inputs = {}, count = 0, named = {}, params = {}, options = {}, attrs = {},
+    inputs = {}, count = 0, named = NONE, params = {}, options = NONE, attrs = NONE,
   }
-  if n == 1 and is_plain(list[1]) then
-    read_options(call, kind.self, list[1], kind.whole)
+  if n == 1 and is_plain(only) then
+    read_options(call, kind.self, only, kind.whole)
     return call
   end
+  local list = { ... }
   local last = list[n]
   local options = is_plain(last) and has_names(last) and last
   if options then

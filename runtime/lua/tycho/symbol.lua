@@ -108,7 +108,7 @@ function symbol.Variable(...)
   local where = origin.take() or Error.caller()
   local a = VARIABLE(...)
   local dict = {}
-  for key, value in pairs(attribute.current():get(a.attr)) do
+  for key, value in pairs((a.attr or attribute.any()) and attribute.current():get(a.attr) or dict) do
     if type(key) ~= "string" or type(value) ~= "string" then
       Error.raise{ code = "value", func = "sym.Variable", argument = tostring(key), expected = "text",
         got = Error.kind(value), message = "attributes are text" }

@@ -48,10 +48,9 @@ local function single_entry(x, argument, op, func)
 end
 
 
--- All attributes of the new node: scope, `attr =`, keywords, parameters, the count of a variadic operator.
-local function collect_attrs(call, schema)
+-- Attributes of the scope and of `attr =`.
+local function outer_attrs(call, given)
   local dict = {}
-  local given = call.options.attr
   if given ~= nil and not values.is_plain(given) then
     Error.raise{ code = "type", func = call.func, argument = "attr", expected = "a table of texts", got = Error.kind(given),
       message = "bad 'attr'" }
@@ -63,10 +62,16 @@ local function collect_attrs(call, schema)
     end
     dict[attrs.call_key(key, call.func)] = value
   end
-  for _, more in ipairs{ call.attrs, call.params } do
-    for key, value in pairs(more) do
-      dict[key] = value
-    end
+  return dict
+end
+
+
+-- All attributes of the new node: scope, `attr =`, keywords, parameters, the count of a variadic operator. Where there are
+-- parameters only, it is the call's own table.
+local function collect_attrs(call, schema)
+  local dict, given = call.params, call.options.attr
+  if given ~= nil or attribute.any() or next(call.attrs) then
+    dict = node.merged(outer_attrs(call, given), call.attrs, call.params)
   end
   local counter = schema.variadic
   if counter and schema.by_name[counter] and dict[counter] == nil then
