@@ -47,6 +47,8 @@
 --
 -- @module tycho.args
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local pairs = require("tycho.iterate").pairs
 local Class = require "tycho.class"
 local Error = require "tycho.error"

@@ -8,6 +8,8 @@
 --
 -- @classmod ty.Error
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local pairs = require("tycho.iterate").pairs
 local Error = {}
 Error.__index = Error

@@ -10,6 +10,8 @@
 --
 -- @module tycho.executor_bind
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local iterate = require "tycho.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local ffi = require "ffi"

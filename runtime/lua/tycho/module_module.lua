@@ -10,6 +10,8 @@
 --
 -- @module tycho.module_module
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local bank_of = require "tycho.module_bank"

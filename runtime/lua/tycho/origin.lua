@@ -12,6 +12,8 @@
 --
 -- @module tycho.origin
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local Error = require "tycho.error"
 
 local origin = {}

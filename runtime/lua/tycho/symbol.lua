@@ -12,6 +12,8 @@
 --
 -- @module tycho.symbol
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local iterate = require "tycho.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.args"

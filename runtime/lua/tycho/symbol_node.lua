@@ -8,6 +8,8 @@
 --
 -- @module tycho.symbol_node
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local pairs = require("tycho.iterate").pairs
 local attrs = require "tycho.attrs"
 local Error = require "tycho.error"

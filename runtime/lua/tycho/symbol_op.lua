@@ -5,6 +5,8 @@
 --
 -- @module tycho.symbol_op
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local iterate = require "tycho.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local attribute = require "tycho.attribute"
