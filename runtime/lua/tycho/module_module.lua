@@ -80,6 +80,9 @@ end
 
 
 local function check_names(self, given, what, only_warn)
+  if #given == 0 then
+    return
+  end
   local names, known = self._symbol:list_arguments(), {}
   for _, name in ipairs(names) do
     known[name] = true
