@@ -103,6 +103,7 @@ end
 -- Fills an object with what binding made.
 local function become(self, made)
   self._handle, self._symbol, self._ctx, self._grad_req = made.handle, made.symbol, made.ctx, made.grad_req
+  self._snapshot = made.snapshot
   self._group2ctx, self._names, self._dry = made.group2ctx, made.names, made.dry_run
   self._arg_arrays, self._aux_arrays = keep_all(made.args), keep_all(made.auxs)
   self._grad_arrays = keep_all(made.grads)
@@ -249,12 +250,21 @@ local function field_of(self, key)
 end
 
 
+-- The symbol as it was when bound; a copy, which few executors are asked for.
+local function symbol_of(self)
+  rawset(self, "_symbol", require("tycho.symbol")._restored(rawget(self, "_snapshot")))
+  return rawget(self, "_symbol")
+end
+
+
 function Executor.__index(self, key)
   local value = rawget(Executor, key)
   if value ~= nil then
     return value
   elseif FIELDS[key] then
     return field_of(self, key)
+  elseif key == "_symbol" then
+    return symbol_of(self)
   elseif type(key) == "string" and key:sub(1, 1) == "_" then
     return Class[key]                                    -- private fields that are not set
   end

@@ -2,7 +2,7 @@
 --
 -- `binding.bind` and `binding.simple_bind` give what an Executor is made of:
 --
---     handle, symbol (a copy), ctx, grad_req, group2ctx (copies), names {arguments, auxiliary, outputs}, dry_run,
+--     handle, snapshot (of the symbol), ctx, grad_req, group2ctx (copies), names {arguments, auxiliary, outputs}, dry_run,
 --     args, grads (nil: bound without args_grad), auxs: lists of arrays, `ty.null` where there is none
 --
 -- Lists are in the order of list_arguments and list_auxiliary_states; dictionaries and lists of {name, value} go by
@@ -212,7 +212,7 @@ end
 
 local function made(handle, sym, a, names)
   return {
-    handle = native.own(handle, C.ty_exec_free), symbol = sym, ctx = a.ctx, grad_req = copy_table(a.grad_req),
+    handle = native.own(handle, C.ty_exec_free), snapshot = symbol._snapshot(sym), ctx = a.ctx, grad_req = copy_table(a.grad_req),
     group2ctx = copy_table(a.group2ctx), names = names, dry_run = a.dry_run,
   }
 end
@@ -300,8 +300,7 @@ end
 function binding.bind(sym, ...)
   local a, func = BIND(...), "Symbol:bind"
   a.ctx = a.ctx or context.current_context()
-  local _, _, count, names = symbol._graph(sym, func)    -- the copy has it too
-  sym = sym:copy()
+  local _, _, count, names = symbol._graph(sym, func)
   check_misplaced(a, names)
   if not a.args and not a.dry_run and #names.arguments > 0 then
     Error.raise{ code = "value", func = func, argument = "args", expected = "a list or dictionary of NDArrays",
@@ -655,8 +654,7 @@ end
 function binding.simple_bind(sym, ...)
   local a, func = SIMPLE(...), "Symbol:simple_bind"
   a.ctx = a.ctx or context.current_context()
-  local _, _, count, names = symbol._graph(sym, func)    -- the copy has it too
-  sym = sym:copy()
+  local _, _, count, names = symbol._graph(sym, func)
   local shapes = binding.shapes(a.named, a.shapes, names, func)
   check_storage_types(a, names, func)
   check_request_size(a, func)

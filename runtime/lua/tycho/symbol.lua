@@ -434,9 +434,18 @@ end
 
 --- A copy that shares no node with this symbol.
 function Symbol:copy()
-  local entries, twin = node.copy(self._entries, nil, (graph.walk(self)))
+  return symbol._restored(graph.snapshot(self))
+end
+
+
+--- What the symbol says now: `graph.snapshot`.
+symbol._snapshot = graph.snapshot
+
+--- A copy of what a symbol said when a snapshot was taken.
+function symbol._restored(kept)
+  local entries, built = graph.restore(kept)
   local copy = Symbol.of(entries)
-  graph.share(copy, self, twin)
+  rawset(copy, "_built", built)
   return copy
 end
 

@@ -151,21 +151,40 @@ function graph.of(symbol, func)
 end
 
 
---- Gives a symbol's copy the native graph of the original: their nodes say the same.
--- @param copy the copy
+--- What a symbol says now, for a copy that is made when it is asked for: nodes change in nothing but attributes and ports.
 -- @param symbol the symbol
--- @tparam table twin node -> its copy
-function graph.share(copy, symbol, twin)
-  local built = rawget(symbol, "_built")
-  if not built or built.edits ~= node.edits then
-    return
+-- @treturn table
+function graph.snapshot(symbol)
+  local order, built = graph.walk(symbol), rawget(symbol, "_built")
+  local dicts, ports = {}, {}
+  for i, n in ipairs(order) do
+    dicts[i], ports[i] = n.attrs, n.ports
   end
+  local same = built and built.edits == node.edits and #built.order == #order   -- a file may have more nodes
+  return { entries = symbol._entries, order = order, attrs = dicts, ports = ports, built = same and built or nil }
+end
+
+
+-- A native graph for the twins of its nodes, which say the same.
+local function twin_graph(built, twin)
   local order, place = {}, {}
   for i, n in ipairs(built.order) do
     order[i], place[twin[n]] = twin[n], i
   end
-  rawset(copy, "_built", { handle = built.handle, heads = built.heads, count = built.count, order = order, place = place,
-    edits = built.edits })
+  return { handle = built.handle, heads = built.heads, count = built.count, order = order, place = place, edits = node.edits }
+end
+
+
+--- Entries of a copy of what a symbol said when the snapshot was taken.
+-- @tparam table kept the snapshot
+-- @treturn {entry,...}
+-- @treturn ?table its native graph
+function graph.restore(kept)
+  local entries, twin = node.copy(kept.entries, nil, kept.order)
+  for i, n in ipairs(kept.order) do
+    twin[n].attrs, twin[n].ports = kept.attrs[i], kept.ports[i]
+  end
+  return entries, kept.built and twin_graph(kept.built, twin)
 end
 
 
