@@ -201,7 +201,8 @@ bool grow_array(void **p, int n, int *cap, size_t size)
   return true;
 }
 
-/* Blocks double in size up to 64 KB, so that a small graph costs one kilobyte and a large one few blocks. */
+/* Blocks double in size up to 64 KB, so that a small graph costs one kilobyte and a large one few blocks. What is larger
+** than the next one has a block of its own, behind the one that is being filled. */
 struct arena_block { struct arena_block *next; size_t used, size; _Alignas(16) char bytes[]; };
 
 void *arena_new(struct arena *a, size_t bytes)
@@ -211,12 +212,11 @@ void *arena_new(struct arena *a, size_t bytes)
   struct arena_block *b = a->head;
   if (!b || b->size - b->used < bytes) {
     size_t size = b ? MIN(b->size * 2, SMALL - sizeof *b) : 1024 - sizeof *b;
-    size = MAX(size, bytes);
-    b = mem_new(sizeof *b + size);
-    if (!b) return NULL;
-    b->size = size;
-    b->next = a->head;
-    a->head = b;
+    struct arena_block *more = mem_new(sizeof *more + MAX(size, bytes)), **at = b && bytes > size ? &b->next : &a->head;
+    if (!more) return NULL;
+    more->size = MAX(size, bytes);
+    more->next = *at;
+    *at = b = more;
   }
   b->used += bytes;
   return b->bytes + b->used - bytes;

@@ -151,7 +151,9 @@ static int finish_tape(struct builder *b, const ty_desc *space)
 {
   struct step *st = b->st;
   TRY(tape_seal(b->t));
-  TRY(tape_loop_make(&st->loop, space, b->operand, b->n));
+  st->loop = arena_new(&b->p->arena, sizeof *st->loop);
+  NEED(st->loop, TY_EMEMORY, "out of memory: tape");
+  TRY(tape_loop_make(st->loop, space, b->operand, b->n));
   int *values = arena_new(&b->p->arena, sizeof(int) * (size_t)(b->n + 1));
   st->operand = arena_new(&b->p->arena, sizeof(void *) * (size_t)(b->n + 1));
   NEED(values && st->operand, TY_EMEMORY, "out of memory: tapes");
@@ -343,11 +345,11 @@ int program_run_step(struct program *p, struct step *st)
   if (done) return TY_OK;
   switch (st->kind) {
   case STEP_TAPE:
-  case STEP_ADD:  return tape_run(st->tape, &st->loop, st->operand);
+  case STEP_ADD:  return tape_run(st->tape, st->loop, st->operand);
   case STEP_COPY: memmove(st->copy_to, st->copy_from, desc_bytes(&p->s.desc[st->in[0]])); return TY_OK;
   default: {
     int code = invoke_run(&st->v);
-    return code || !st->tape ? code : tape_run(st->tape, &st->loop, st->operand);
+    return code || !st->tape ? code : tape_run(st->tape, st->loop, st->operand);
   } }
 }
 

@@ -51,7 +51,7 @@ struct step {
   struct invoke v;                                    /* STEP_NODE: kernel and operands */
   int *in, *out; int nin, nout;                       /* values read and written; -1: nobody wants this output */
   /* STEP_TAPE, STEP_ADD; behind a kernel: its activation */
-  struct tape *tape; struct tape_loop loop; void **operand; int *tape_value, ntape;
+  struct tape *tape; struct tape_loop *loop; void **operand; int *tape_value, ntape;
   void *copy_from, *copy_to;                          /* STEP_COPY */
   size_t scratch; int64_t scratch_at;                 /* scratch_at: offset in the pool */
   void *state;                                        /* its own; v.call.state may be another step's */

@@ -119,6 +119,15 @@ int ty_tensor_new(const ty_desc *d, ty_tensor **out)
 
 int tensor_new_zeros(const ty_desc *d, ty_tensor **out) { return tensor_in(d, storage_zeros, out); }
 
+int ty_tensor_blank(const ty_desc *d, ty_tensor **out, int *zeros)
+{
+  NEED(d && out && zeros, TY_ETYPE, "ty_tensor_blank: the descriptor or a result's place is missing");
+  TRY(check_desc(d));
+  const struct device_ops *ops = device_ops(d->device);   /* NULL: there is no such device, as making the array says */
+  *zeros = ops && ops->blank && desc_bytes(d) >= ops->blank;
+  return *zeros ? tensor_new_zeros(d, out) : ty_tensor_new(d, out);
+}
+
 int ty_tensor_wrap(const ty_desc *d, void *data, ty_tensor **out)
 {
   NEED(d && data && out, TY_ETYPE, "ty_tensor_wrap: the descriptor, the data or the result's place is missing");

@@ -75,6 +75,7 @@ int         ty_op_pointwise(const char *name, const char *args, const char *para
 int         ty_call(const char *op, const ty_attr *attr, int nattr, ty_tensor *const *in, int nin, ty_tensor **out, int nout);
 
 int         ty_tensor_new(const ty_desc *d, ty_tensor **out);
+int         ty_tensor_blank(const ty_desc *d, ty_tensor **out, int *zeros);   /* new; zeros: 1 where the elements are 0 */
 int         ty_tensor_wrap(const ty_desc *d, void *data, ty_tensor **out);
 int         ty_tensor_view(ty_tensor *t, const ty_desc *d, int64_t offset, ty_tensor **out);
 int         ty_tensor_keep(ty_tensor *t);

@@ -47,14 +47,19 @@
 --
 -- @module tycho.args
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local pairs = require("tycho.iterate").pairs
 local Class = require "tycho.class"
 local Error = require "tycho.error"
+local table_new = require "table.new"
 local values = require "tycho.values"
 
 local args = {}
 
 local null, is_plain, has_names = values.null, values.is_plain, values.has_names
+
+local byte, UNDERSCORE = string.byte, ("_"):byte()
 
 local RESERVED = {}
 for word in ([[and break do else elseif end false for function goto if in local nil not or repeat return then true until
@@ -65,7 +70,7 @@ end
 
 --- The plain spelling of a name: "end_" is "end", "repeat_" is "repeat", others stay.
 function args.plain_name(name)
-  local word = name:match("^(%a+)_$")
+  local word = byte(name, -1) == UNDERSCORE and name:match("^(%a+)_$")
   return word and RESERVED[word] and word or name
 end
 
@@ -271,6 +276,7 @@ function Form:init(func, spec)
       compile_param(self, entry, positional)
     end
   end
+  self.room = #self.params + 1
 end
 
 
@@ -423,15 +429,15 @@ end
 --- Reads a call's arguments.
 -- @treturn table checked values by parameter name; other names under the form's `rest`
 function Form:__call(...)
-  local n, list = select("#", ...), { ... }
-  local given = {}
+  local n, first = select("#", ...), ...
+  local given = table_new(0, self.room)
   if self.rest then
     given[self.rest] = {}
   end
-  if n == 1 and is_plain(list[1]) then
-    accept_lone(self, given, list[1])
+  if n == 1 and is_plain(first) then
+    accept_lone(self, given, first)
   elseif n > 0 then
-    accept_positional(self, given, list, n)
+    accept_positional(self, given, { ... }, n)
   end
   return finish(self, given)
 end

@@ -4,6 +4,8 @@
 --
 -- @module tycho.attribute
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local pairs = require("tycho.iterate").pairs
 local Class = require "tycho.class"
 local Error = require "tycho.error"
@@ -58,6 +60,12 @@ local outermost = AttrScope()
 --- The scope in force.
 function attribute.current()
   return scope.current("attribute") or outermost
+end
+
+
+--- Whether a scope is in force.
+function attribute.any()
+  return scope.current("attribute") ~= nil
 end
 
 

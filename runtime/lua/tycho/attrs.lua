@@ -122,7 +122,9 @@ function attrs.keys(dict)
   for key in pairs(dict) do
     keys[#keys + 1] = key
   end
-  table.sort(keys)
+  if keys[2] then
+    table.sort(keys)
+  end
   return keys
 end
 

@@ -8,6 +8,8 @@
 --
 -- @classmod ty.Error
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local pairs = require("tycho.iterate").pairs
 local Error = {}
 Error.__index = Error
@@ -18,11 +20,14 @@ Error.CODES = {
   "unsupported", "run", "internal",
 }
 
+local getinfo = debug.getinfo
 local HERE = debug.getinfo(1, "S").source:match("^@(.*/)") or "@none"
 
 
 --- The place of a call whose frame is gone (origin.lua); nil otherwise.
 Error.place = nil
+--- The file that calls a function of the namespace of symbols (origin.lua); nil otherwise.
+Error.here = nil
 
 -- Whether the function at a level was handed f, or a class whose constructor f is, as an argument: then its line is not the
 -- place of the call of f, but a helper's (`pcall(f, ...)` inside a function that tries f).
@@ -39,6 +44,24 @@ local function was_given(f, level)
 end
 
 
+-- function -> its file, "=own" for the library's, "=C" for those of C: asking costs more than remembering
+local files = setmetatable({}, { __mode = "k" })
+
+local function file_of(f)
+  local info = debug.getinfo(f, "S")
+  local own = info.source:sub(2, #HERE + 1) == HERE
+  files[f] = own and "=own" or info.what == "C" and "=C" or info.source:match("^@(.*)$") or info.short_src
+  return files[f]
+end
+
+
+--- The file of a function of the user's; nil for the library's and C's.
+function Error.user_file(f)
+  local file = files[f] or file_of(f)
+  return file ~= "=own" and file ~= "=C" and file or nil
+end
+
+
 --- "file.lua:12": the line that called the library: the first one on the stack that is not the library's own.
 -- @int[opt=2] level where to begin
 -- @treturn string the place, "" when there is none
@@ -50,18 +73,20 @@ function Error.caller(level)
   level = (level or 2) + 1
   local called, through                                  -- the library's outermost function; whether C called it
   while true do
-    local info = debug.getinfo(level, "Slf")
+    local info = getinfo(level, "f")
     if not info then
       return ""
     end
-    local own = info.source:sub(2, #HERE + 1) == HERE
-    if own then
+    local file = files[info.func] or file_of(info.func)
+    if file == "=own" then
       called, through = info.func, false
-    elseif info.what == "C" then
+    elseif file == "=C" then
       through = true
-    elseif info.currentline > 0 and not (through and was_given(called, level)) then
-      local file = info.source:match("^@(.*)$") or info.short_src
-      return file .. ":" .. info.currentline, level - 1
+    elseif not (through and was_given(called, level)) then
+      local line = getinfo(level, "l").currentline
+      if line > 0 then
+        return file .. ":" .. line, level - 1
+      end
     end
     level = level + 1
   end
@@ -163,7 +188,7 @@ function Error.new(fields)
   fields.code = Error.CODES[fields.code] or fields.code or "internal"
   fields.message = (fields.message or fields.code):gsub("%s*\n%s*", "; ")
   fields.where = fields.where or Error.caller(2)
-  Error.place = nil
+  Error.place, Error.here = nil, nil
   return setmetatable(fields, Error)
 end
 

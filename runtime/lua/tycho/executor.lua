@@ -51,10 +51,13 @@ local function keep_all(list)
 end
 
 
+local int_out, tensor_out, rows_out = ffi.new("int[1]"), ffi.new("ty_tensor *[1]"), ffi.new("int64_t[1]")
+
 local function outputs_of(handle, dry)
-  local n, out, list = ffi.new("int[1]"), ffi.new("ty_tensor *[1]"), {}
+  local n, out, list = int_out, tensor_out, {}
   check(C.ty_exec_outputs(handle, n), "Executor")
-  for i = 1, n[0] do
+  local count = n[0]
+  for i = 1, count do
     local code = C.ty_exec_output(handle, i - 1, out)
     if code == 0 then
       list[i] = dry and arrays.outline(out[0]) or arrays.borrow(out[0])
@@ -68,7 +71,7 @@ end
 
 -- Rows of output i (from 1) that its last run filled; nil where that never changes.
 local function rows_of(handle, i, func)
-  local rows = ffi.new("int64_t[1]")
+  local rows = rows_out
   check(C.ty_exec_rows(handle, i - 1, rows), func)
   return rows[0] >= 0 and tonumber(rows[0]) or nil
 end
@@ -100,6 +103,7 @@ end
 -- Fills an object with what binding made.
 local function become(self, made)
   self._handle, self._symbol, self._ctx, self._grad_req = made.handle, made.symbol, made.ctx, made.grad_req
+  self._snapshot = made.snapshot
   self._group2ctx, self._names, self._dry = made.group2ctx, made.names, made.dry_run
   self._arg_arrays, self._aux_arrays = keep_all(made.args), keep_all(made.auxs)
   self._grad_arrays = keep_all(made.grads)
@@ -191,7 +195,7 @@ end
 
 -- Gradients that are computed: an argument whose request is null has none, even if an array was given.
 local function live_grads(self)
-  local list, out = {}, ffi.new("ty_tensor *[1]")
+  local list, out = {}, tensor_out
   for i, name in ipairs(self._names.arguments) do
     local grad = values.value(self._grad_arrays and self._grad_arrays[i])
     if grad then
@@ -246,12 +250,21 @@ local function field_of(self, key)
 end
 
 
+-- The symbol as it was when bound; a copy, which few executors are asked for.
+local function symbol_of(self)
+  rawset(self, "_symbol", require("tycho.symbol")._restored(rawget(self, "_snapshot")))
+  return rawget(self, "_symbol")
+end
+
+
 function Executor.__index(self, key)
   local value = rawget(Executor, key)
   if value ~= nil then
     return value
   elseif FIELDS[key] then
     return field_of(self, key)
+  elseif key == "_symbol" then
+    return symbol_of(self)
   elseif type(key) == "string" and key:sub(1, 1) == "_" then
     return Class[key]                                    -- private fields that are not set
   end

@@ -2,13 +2,15 @@
 --
 -- `binding.bind` and `binding.simple_bind` give what an Executor is made of:
 --
---     handle, symbol (a copy), ctx, grad_req, group2ctx (copies), names {arguments, auxiliary, outputs}, dry_run,
+--     handle, snapshot (of the symbol), ctx, grad_req, group2ctx (copies), names {arguments, auxiliary, outputs}, dry_run,
 --     args, grads (nil: bound without args_grad), auxs: lists of arrays, `ty.null` where there is none
 --
 -- Lists are in the order of list_arguments and list_auxiliary_states; dictionaries and lists of {name, value} go by
 -- name.
 --
 -- @module tycho.executor_bind
+
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
 
 local iterate = require "tycho.iterate"
 local next, pairs = iterate.next, iterate.pairs
@@ -38,7 +40,11 @@ args.types.executor = { text = "an Executor", check = function(v)
   return module and Class.is_a(v, module.Executor) or false
 end }
 
-local REQS = { null = C.TY_NULL, write = C.TY_WRITE, add = C.TY_ADD }
+local want_array, bind_array, place_array = ffi.typeof("ty_want[?]"), ffi.typeof("ty_bind[?]"), ffi.typeof("ty_place[?]")
+local exec_out, bind_spec, simple_spec = ffi.typeof("ty_exec *[1]"), ffi.typeof("ty_bind_spec"), ffi.typeof("ty_simple_spec")
+
+local NULL = C.TY_NULL
+local REQS = { null = NULL, write = C.TY_WRITE, add = C.TY_ADD }
 
 
 -- Lists and dictionaries ---------------------------------------------------------------------------------------------
@@ -152,7 +158,7 @@ local function places_of(group2ctx, func)
     groups[#groups + 1] = group
   end
   table.sort(groups, function(a, b) return tostring(a) < tostring(b) end)
-  local places = ffi.new("ty_place[?]", #groups + 1)
+  local places = place_array(#groups + 1)
   for i, group in ipairs(groups) do
     places[i - 1].device = check_context(group2ctx[group], group, "group2ctx", func)
     places[i - 1].group = group                          -- the caller's table keeps the text
@@ -206,7 +212,7 @@ end
 
 local function made(handle, sym, a, names)
   return {
-    handle = native.own(handle, C.ty_exec_free), symbol = sym, ctx = a.ctx, grad_req = copy_table(a.grad_req),
+    handle = native.own(handle, C.ty_exec_free), snapshot = symbol._snapshot(sym), ctx = a.ctx, grad_req = copy_table(a.grad_req),
     group2ctx = copy_table(a.group2ctx), names = names, dry_run = a.dry_run,
   }
 end
@@ -239,13 +245,13 @@ end
 
 
 local function fill_binds(names, list, grads, reqs)
-  local binds = ffi.new("ty_bind[?]", #names + 1)
+  local binds = bind_array(#names + 1)
   for i, name in ipairs(names) do
-    local b = binds[i - 1]
+    local b, value, grad = binds[i - 1], list[i], grads[i]
     b.name = name
-    b.value = list[i] and list[i]._h
-    b.grad = grads[i] and grads[i]._h
-    b.req = reqs[i] or C.TY_NULL
+    b.value = value and value._h
+    b.grad = grad and grad._h
+    b.req = reqs[i] or NULL
   end
   return binds
 end
@@ -269,7 +275,11 @@ binding.resolved = symbol._resolved
 
 
 local function resolve_bound(sym, names, list, auxs, func)
-  local wants = ffi.new("ty_want[?]", #names.arguments + #names.auxiliary + 1)
+  if not symbol._is_custom(sym, func) then
+    local graph, heads = symbol._graph(sym, func)
+    return graph, heads
+  end
+  local wants = want_array(#names.arguments + #names.auxiliary + 1)
   local count = wants_of(names.auxiliary, auxs, wants, wants_of(names.arguments, list, wants, 0))
   return symbol._resolved(sym, wants, count, func)
 end
@@ -289,7 +299,7 @@ end
 -- @param ... arguments of `Symbol:bind`
 function binding.bind(sym, ...)
   local a, func = BIND(...), "Symbol:bind"
-  sym, a.ctx = sym:copy(), a.ctx or context.current_context()
+  a.ctx = a.ctx or context.current_context()
   local _, _, count, names = symbol._graph(sym, func)
   check_misplaced(a, names)
   if not a.args and not a.dry_run and #names.arguments > 0 then
@@ -305,7 +315,7 @@ function binding.bind(sym, ...)
   local reqs = reqs_for(a.grad_req, names.arguments, func)
   local binds = fill_binds(names.arguments, list, grads, a.args_grad and reqs or {})
   local aux_binds = fill_binds(names.auxiliary, auxs, {}, {})
-  local spec, out = ffi.new("ty_bind_spec"), ffi.new("ty_exec *[1]")
+  local spec, out = bind_spec(), exec_out()
   spec.head, spec.nhead = heads, count
   spec.arg, spec.narg, spec.aux, spec.naux = binds, #names.arguments, aux_binds, #names.auxiliary
   spec.place, spec.nplace, spec.device = places, nplace, a.ctx._device
@@ -470,7 +480,7 @@ local function fill_wants(a, sym, names, shapes, func)
     devices_of(a.grad_ctx, names.arguments, "grad_ctx", func)
   local aux_at = devices_of(a.aux_ctx, names.auxiliary, "aux_ctx", func)
   local nargs = #names.arguments
-  local wants = ffi.new("ty_want[?]", nargs + #names.auxiliary + 1)
+  local wants = want_array(nargs + #names.auxiliary + 1)
   for i = 1, nargs + #names.auxiliary do
     local want, name = wants[i - 1], names.arguments[i] or names.auxiliary[i - nargs]
     binding.put_shape(want.desc, shapes[name])
@@ -582,7 +592,7 @@ end
 local function zeros(shapes, dtypes, device, func)
   local list = {}
   for i, shape in ipairs(shapes) do
-    list[i] = calls.fill(arrays.new(shape, args.DTYPES[dtypes[i]], device, func), 0, func)
+    list[i] = calls.zeros(shape, args.DTYPES[dtypes[i]], device, func)
   end
   return list
 end
@@ -643,7 +653,7 @@ end
 -- @param ... arguments of `Symbol:simple_bind`
 function binding.simple_bind(sym, ...)
   local a, func = SIMPLE(...), "Symbol:simple_bind"
-  sym, a.ctx = sym:copy(), a.ctx or context.current_context()
+  a.ctx = a.ctx or context.current_context()
   local _, _, count, names = symbol._graph(sym, func)
   local shapes = binding.shapes(a.named, a.shapes, names, func)
   check_storage_types(a, names, func)
@@ -656,7 +666,7 @@ function binding.simple_bind(sym, ...)
   local graph, heads = symbol._resolved(sym, wants, nwant, func)
   local places, nplace = places_of(a.group2ctx, func)
   local bag = a.shared_buffer and bag_of(a.shared_buffer, func)
-  local spec, out = ffi.new("ty_simple_spec"), ffi.new("ty_exec *[1]")
+  local spec, out = simple_spec(), exec_out()
   spec.head, spec.nhead, spec.want, spec.nwant = heads, count, wants, nwant
   spec.place, spec.nplace, spec.device, spec.req = places, nplace, a.ctx._device, C.TY_NULL
   spec.flags, spec.budget = flags_of(a), a.memory_budget or 0

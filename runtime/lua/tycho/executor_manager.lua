@@ -179,7 +179,7 @@ end
 
 
 local function zeros(shape, dtype, ctx)
-  return call.fill(class.new(shape, args.DTYPES[dtype], ctx._device, BIND_FUNC), 0, BIND_FUNC)
+  return call.zeros(shape, args.DTYPES[dtype], ctx._device, BIND_FUNC)
 end
 
 

@@ -152,16 +152,41 @@ function native.own(pointer, free)
 end
 
 
+local attr_array = ffi.typeof("ty_attr[?]")
+
 --- Attributes as the core takes them. The strings must stay referenced during the call: keep the tables.
 -- @tparam {string,...} keys attribute names, in the order wanted
 -- @tparam table dict values by name, all text
 -- @treturn ty_attr array
 function native.attrs(keys, dict)
-  local list = ffi.new("ty_attr[?]", #keys + 1)
-  for i, key in ipairs(keys) do
-    list[i - 1].key, list[i - 1].value = key, dict[key]
+  local list = attr_array(#keys + 1)
+  for i = 1, #keys do
+    local to, key = list[i - 1], keys[i]
+    to.key, to.value = key, dict[key]
   end
   return list
+end
+
+
+local attr_room, attr_list = 32, attr_array(32)
+
+--- Attributes in any order, in an array that the next call uses again.
+-- @tparam table dict values by name, all text; keep it during the call of the core
+-- @treturn ty_attr array
+-- @treturn int how many
+function native.put_attrs(dict)
+  local n = 0
+  for key, value in pairs(dict) do
+    if n == attr_room then
+      local more = attr_array(2 * n)
+      ffi.copy(more, attr_list, n * ffi.sizeof("ty_attr"))
+      attr_room, attr_list = 2 * n, more
+    end
+    local to = attr_list[n]
+    to.key, to.value = key, value
+    n = n + 1
+  end
+  return attr_list, n
 end
 
 

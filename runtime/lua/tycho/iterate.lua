@@ -4,6 +4,10 @@
 -- short; the trace then reads a wild address. A function that is not to be compiled ends every trace that meets it, so
 -- loops with these two stay in the interpreter. None of the library's loops over tables is long.
 --
+-- Code that makes and binds graphs is full of such loops and runs a few times only: its traces end early and are tried again
+-- elsewhere, which took longer than the work itself. Its files therefore begin with `jit.off(true, true)`: the whole file is
+-- interpreted. What runs in every step (executor.lua, the arrays) is compiled.
+--
 -- @module tycho.iterate
 
 local iterate = {}

@@ -6,6 +6,8 @@
 --
 -- @module tycho.module_bank
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local call = require "tycho.ndarray_call"
@@ -13,6 +15,7 @@ local class = require "tycho.ndarray_class"
 local Error = require "tycho.error"
 local executor = require "tycho.executor"
 local rows = require "tycho.module_rows"
+local symbol = require "tycho.symbol"
 local tables = require "tycho.tables"
 local values = require "tycho.values"
 
@@ -140,9 +143,9 @@ end
 
 
 local function zeros(want)
-  local x = class.new(want.shape, args.DTYPES[want.dtype], want.device, FUNC)
+  local x = call.zeros(want.shape, args.DTYPES[want.dtype], want.device, FUNC)
   rawset(x, "_kept", true)                               -- ty.scope leaves it
-  return call.fill(x, 0, FUNC)
+  return x
 end
 
 
@@ -212,6 +215,21 @@ local function infer_types(self, types)
 end
 
 
+-- `{name, shape, dtype}` of every argument and auxiliary state, asked for step by step.
+local function infer_slowly(self, shapes, types)
+  local arg_shapes, aux_shapes = infer_shapes(self, shapes)
+  local arg_types, aux_types = infer_types(self, types)
+  local found = { arguments = {}, auxiliary = {} }
+  for k, name in ipairs(self.arg_names) do
+    found.arguments[k] = { name = name, shape = arg_shapes[k], dtype = arg_types[k] }
+  end
+  for k, name in ipairs(self.aux_names) do
+    found.auxiliary[k] = { name = name, shape = aux_shapes[k], dtype = aux_types[k] }
+  end
+  return found
+end
+
+
 -- The type of an input: its description's, unless it is data whose variable says its own.
 local function input_type(self, d, is_data)
   local code = is_data and self._attrs[d.name] and tonumber(self._attrs[d.name].__dtype__)
@@ -250,16 +268,15 @@ end
 
 local function bind_arrays(self, i, shapes, types)
   local bank, own, devices = self._banks[i], self.contexts[i]._device, devices_of(self, i)
-  local arg_shapes, aux_shapes = infer_shapes(self, shapes)
-  local arg_types, aux_types = infer_types(self, types)
+  local found = symbol._variables_of(self.symbol, shapes, types) or infer_slowly(self, shapes, types)
   local list, grads, auxs = {}, {}, {}
-  for k, name in ipairs(self.arg_names) do
-    list[k], grads[k] = argument_arrays(self, bank,
-      { name = name, shape = arg_shapes[k], dtype = arg_types[k], device = devices[name] or own })
+  for k, want in ipairs(found.arguments) do
+    want.device = devices[want.name] or own
+    list[k], grads[k] = argument_arrays(self, bank, want)
   end
-  for k, name in ipairs(self.aux_names) do
-    auxs[k] = shared_array(bank.auxs,
-      { name = name, shape = aux_shapes[k], dtype = aux_types[k], device = devices[name] or own })
+  for k, want in ipairs(found.auxiliary) do
+    want.device = devices[want.name] or own
+    auxs[k] = shared_array(bank.auxs, want)
   end
   return list, grads, auxs
 end

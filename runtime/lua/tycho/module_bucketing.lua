@@ -15,6 +15,8 @@
 --
 -- @module tycho.module_bucketing
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local iterate = require "tycho.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.args"

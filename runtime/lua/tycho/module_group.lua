@@ -18,6 +18,8 @@
 --
 -- @module tycho.module_group
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local call = require "tycho.ndarray_call"

@@ -10,6 +10,8 @@
 --
 -- @module tycho.module_module
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local bank_of = require "tycho.module_bank"
@@ -78,6 +80,9 @@ end
 
 
 local function check_names(self, given, what, only_warn)
+  if #given == 0 then
+    return
+  end
   local names, known = self._symbol:list_arguments(), {}
   for _, name in ipairs(names) do
     known[name] = true

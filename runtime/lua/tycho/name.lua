@@ -5,6 +5,8 @@
 --
 -- @module tycho.name
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local Class = require "tycho.class"
 local scope = require "tycho.scope"
 

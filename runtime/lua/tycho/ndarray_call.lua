@@ -217,6 +217,18 @@ function call.fill(x, v, func)
 end
 
 
+--- A new array of zeros. Large ones have pages that nobody touches before they are used.
+-- @tparam {int,...} shape
+-- @int dtype code
+-- @int device code
+-- @string func public name, for errors
+-- @treturn NDArray
+function call.zeros(shape, dtype, device, func)
+  local x, blank = class.blank(shape, dtype, device, func)
+  return blank and x or call.fill(x, 0, func)
+end
+
+
 --- Copies values, with conversion of the element type, between any devices; equal shapes.
 -- @tparam NDArray to
 -- @tparam NDArray from

@@ -144,12 +144,16 @@ end
 local describe = class.describe
 
 
+local zeros = ffi.new("int[1]")
+
 --- A new array of undefined contents. Out of memory: collects and tries once more.
 -- @tparam {int,...} shape
 -- @int dtype code
 -- @int device code
 -- @string func for errors
-function class.new(shape, dtype, device, func)
+-- @treturn NDArray
+-- @treturn bool whether its elements are zeros: those of large ones are, whose pages nobody has touched
+function class.blank(shape, dtype, device, func)
   if #shape == 0 or #shape > C.TY_MAXDIM then
     Error.raise{ code = "shape", func = func, argument = "shape", expected = "1 to 8 dimensions", got = #shape,
       message = "an array has 1 to 8 dimensions" }
@@ -160,13 +164,20 @@ function class.new(shape, dtype, device, func)
         message = "an array needs a size above 0 in every dimension" }
     end
   end
-  local code = C.ty_tensor_new(describe(shape, dtype, device), made)
+  local code = C.ty_tensor_blank(describe(shape, dtype, device), made, zeros)
   if code == C.TY_EMEMORY then
     gc.release()
-    code = C.ty_tensor_new(describe(shape, dtype, device), made)
+    code = C.ty_tensor_blank(describe(shape, dtype, device), made, zeros)
   end
   check(code, func)
-  return class.own(made[0])
+  local blank = zeros[0] ~= 0
+  return class.own(made[0]), blank
+end
+
+
+--- As `class.blank`; the array alone.
+function class.new(shape, dtype, device, func)
+  return (class.blank(shape, dtype, device, func))
 end
 
 

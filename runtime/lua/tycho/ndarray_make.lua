@@ -65,10 +65,10 @@ local function shape_form(func)
 end
 
 
-local function made(a, func)
+local function made(a, func, new)
   refuse_sparse(a.stype, func)
   if not a.out then
-    return class.new(a.shape, DTYPES[a.dtype], device_of(a.ctx), func)
+    return (new or class.new)(a.shape, DTYPES[a.dtype], device_of(a.ctx), func)
   elseif Error.show(a.out._shape) ~= Error.show(a.shape) then
     Error.raise{ code = "shape", func = func, argument = "out", expected = a.shape, got = a.out.shape,
       message = "'out' has another shape" }
@@ -89,7 +89,9 @@ end
 
 --- An array of zeros; options also `out`.
 function make.zeros(...)
-  return call.fill(made(ZEROS(...), "nd.zeros"), 0, "nd.zeros")
+  local a = ZEROS(...)
+  local x = made(a, "nd.zeros", call.zeros)
+  return a.out and call.fill(x, 0, "nd.zeros") or x
 end
 
 

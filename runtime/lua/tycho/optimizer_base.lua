@@ -11,7 +11,6 @@
 local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local call = require "tycho.ndarray_call"
-local class = require "tycho.ndarray_class"
 local Class = require "tycho.class"
 local container = require "tycho.container"
 local Error = require "tycho.error"
@@ -316,7 +315,7 @@ end
 
 --- An array of zeros like another one.
 function base.zeros(weight)
-  return call.fill(class.new(weight._shape, weight._dtype, weight._device, "Optimizer"), 0, "Optimizer")
+  return call.zeros(weight._shape, weight._dtype, weight._device, "Optimizer")
 end
 
 

@@ -136,19 +136,13 @@ local function split_names(ports)
 end
 
 
---- The inputs and outputs that given attributes make; checks the attributes.
--- @string op canonical name
--- @tparam table dict attributes, all text
--- @int nin number of inputs of a variadic operator, -1 otherwise
--- @string func for errors
--- @string[opt] node for errors
--- @treturn table inputs and outputs (names), mutated[i] (input i, from 1, is changed in place), nvisible
-function registry.ports(op, dict, nin, func, node)
-  local out = ffi.new("const char *[2]")
-  local keys = attrs.keys(dict)
+local ports_out = ffi.new("const char *[2]")
+
+local function ask_ports(op, keys, dict, nin, func, node)
+  local out = ports_out
   local code = C.ty_op_ports(op, native.attrs(keys, dict), #keys, nin, out, out + 1)
   if code ~= 0 then
-    check(code, func, { op = op, node = node, where = Error.caller(2) })
+    check(code, func, { op = op, node = node, where = Error.caller(3) })
   end
   local ports = { mutated = {}, nvisible = 0 }
   local marks
@@ -159,6 +153,42 @@ function registry.ports(op, dict, nin, func, node)
   ports.outputs, marks = split_names(text(out[1]))
   for _, token in ipairs(marks) do
     ports.nvisible = ports.nvisible + (token:sub(1, 1) ~= "[" and 1 or 0)
+  end
+  return ports
+end
+
+
+local ROOM = 512                                         -- calls that are remembered; then all are forgotten
+local known, nknown = {}, 0                              -- operator, its attributes and nin as one text -> ports
+
+local parts = {}
+
+local function key_of(op, keys, dict, nin)
+  local n = #keys
+  for i = 1, n do
+    parts[2 * i - 1], parts[2 * i] = keys[i], dict[keys[i]]
+  end
+  return op .. "\0" .. nin .. "\0" .. table.concat(parts, "\0", 1, 2 * n)
+end
+
+
+--- The inputs and outputs that given attributes make; checks the attributes.
+-- @string op canonical name
+-- @tparam table dict attributes, all text
+-- @int nin number of inputs of a variadic operator, -1 otherwise
+-- @string func for errors
+-- @string[opt] node for errors
+-- @treturn table inputs and outputs (names), mutated[i] (input i, from 1, is changed in place), nvisible; not to be changed
+function registry.ports(op, dict, nin, func, node)
+  local keys = attrs.keys(dict)
+  local key = key_of(op, keys, dict, nin)
+  local ports = known[key]
+  if not ports then
+    ports = ask_ports(op, keys, dict, nin, func, node)
+    if nknown == ROOM then
+      known, nknown = {}, 0
+    end
+    known[key], nknown = ports, nknown + 1
   end
   return ports
 end
@@ -190,17 +220,29 @@ local function set_param(call, p, value)
 end
 
 
+local NONE = {}                                          -- what most calls have of most kinds; never written
+
+local function put(call, kind, key, value)
+  if call[kind] == NONE then
+    call[kind] = {}
+  end
+  call[kind][key] = value
+end
+
+
 local function read_keyword(call, key, value)
-  local schema, plain = call.schema, args.plain_name(key)
-  local p = schema.by_name[key] or schema.by_name[plain]
+  local schema = call.schema
+  local p = schema.by_name[key]
+  local plain = p and key or args.plain_name(key)
+  p = p or schema.by_name[plain]
   if call.accepted[key] and not p then
-    call.options[key] = value
+    put(call, "options", key, value)
   elseif call.is_input(value) then
-    call.named[plain] = value
+    put(call, "named", plain, value)
   elseif p then
     set_param(call, p, value)
   elseif attrs.is_annotation(key) or attrs.wrap(key) ~= key then
-    call.attrs[attrs.wrap(key)] = attrs.text(value, call.func, key)
+    put(call, "attrs", attrs.wrap(key), attrs.text(value, call.func, key))
   elseif schema.name == "Custom" then                    -- what its class is made with
     call.params[key] = attrs.text(value, call.func, key)
   else
@@ -310,7 +352,7 @@ local function read_options(call, first, t, whole)
       list[i] = t[i]
     end
     read_positional(call, { first, list }, 2)
-  else
+  elseif n > 0 or first ~= nil then
     local list = { first }
     local before = #list
     for i = 1, n do
@@ -328,17 +370,19 @@ end
 -- @tparam table kind is_input (function), input_text ("a Symbol"), options (set of keywords that are no parameters),
 --   self (the object, for a method), whole (rule R2: a table's array part is the first parameter)
 -- @param ... what the function was called with, without self
--- @treturn table inputs, count (places of inputs, holes included), named, params (text), options, attrs
+-- @treturn table inputs, count (places of inputs, holes included), named, params (text), options, attrs; named, options and
+--   attrs are not to be changed
 function registry.read_call(schema, func, kind, ...)
-  local n, list = select("#", ...), { ... }
+  local n, only = select("#", ...), ...
   local call = {
     schema = schema, func = func, is_input = kind.is_input, input_text = kind.input_text, accepted = kind.options,
-    inputs = {}, count = 0, named = {}, params = {}, options = {}, attrs = {},
+    inputs = {}, count = 0, named = NONE, params = {}, options = NONE, attrs = NONE,
   }
-  if n == 1 and is_plain(list[1]) then
-    read_options(call, kind.self, list[1], kind.whole)
+  if n == 1 and is_plain(only) then
+    read_options(call, kind.self, only, kind.whole)
     return call
   end
+  local list = { ... }
   local last = list[n]
   local options = is_plain(last) and has_names(last) and last
   if options then

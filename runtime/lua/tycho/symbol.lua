@@ -12,6 +12,8 @@
 --
 -- @module tycho.symbol
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local iterate = require "tycho.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.args"
@@ -25,6 +27,7 @@ local origin = require "tycho.origin"
 local registry = require "tycho.registry"
 local symbol_op = require "tycho.symbol_op"
 local symbol_text = require "tycho.symbol_text"
+local tables = require "tycho.tables"
 local values = require "tycho.values"
 
 local symbol = {}
@@ -46,6 +49,7 @@ local function become(self, entries)
   end
   self._entries = entries
   rawset(self, "_built", nil)
+  rawset(self, "_walked", nil)
   if #entries == 1 then
     self[1] = self
     return self
@@ -103,9 +107,10 @@ end
 --   or text), and own attributes `__x__`
 -- @treturn Symbol
 function symbol.Variable(...)
+  local where = origin.take() or Error.caller()
   local a = VARIABLE(...)
   local dict = {}
-  for key, value in pairs(attribute.current():get(a.attr)) do
+  for key, value in pairs((a.attr or attribute.any()) and attribute.current():get(a.attr) or dict) do
     if type(key) ~= "string" or type(value) ~= "string" then
       Error.raise{ code = "value", func = "sym.Variable", argument = tostring(key), expected = "text",
         got = Error.kind(value), message = "attributes are text" }
@@ -118,7 +123,7 @@ function symbol.Variable(...)
   dict.__dtype__ = a.dtype and tostring(args.DTYPES[a.dtype]) or dict.__dtype__
   dict.__init__ = a.init ~= nil and init_text(a.init) or dict.__init__
   add_others(dict, a.others)
-  return Symbol.of{ { node.variable(a.name, dict, Error.caller()), 0 } }
+  return Symbol.of{ { node.variable(a.name, dict, where), 0 } }
 end
 
 symbol.var = symbol.Variable
@@ -165,29 +170,25 @@ end
 
 --- Names of the outputs, in order.
 function Symbol:list_outputs()
-  local names = {}
-  for i, entry in ipairs(self._entries) do
-    names[i] = node.output_name(entry[1], entry[2])
-  end
-  return names
+  return tables.copied(graph.names(self).outputs)
 end
 
 
 --- Names of the variables that are no auxiliary states, depth first.
 function Symbol:list_arguments()
-  return graph.arguments(node.walk(self._entries))
+  return tables.copied(graph.names(self).arguments)
 end
 
 
 --- Names of the variables that operators change (moving averages), depth first.
 function Symbol:list_auxiliary_states()
-  return graph.auxiliary(node.walk(self._entries))
+  return tables.copied(graph.names(self).auxiliary)
 end
 
 
 --- Names of all variables, depth first.
 function Symbol:list_inputs()
-  return graph.variables(node.walk(self._entries))
+  return graph.variables((graph.walk(self)))
 end
 
 
@@ -259,7 +260,7 @@ end
 --- Every node's outputs, depth first, variables too: `net:get_internals()["fc1_output"]`.
 function Symbol:get_internals()
   local entries = {}
-  for _, n in ipairs(node.walk(self._entries)) do
+  for _, n in ipairs((graph.walk(self))) do
     for k = 1, n.ports.nvisible do
       entries[#entries + 1] = { n, k - 1 }
     end
@@ -319,7 +320,7 @@ end
 --- Attributes of every node that has any: node name -> table.
 function Symbol:attr_dict()
   local dict = {}
-  for _, n in ipairs(node.walk(self._entries)) do
+  for _, n in ipairs((graph.walk(self))) do
     if next(n.attrs) then
       dict[n.name] = node.shown_attrs(n)
     end
@@ -433,7 +434,19 @@ end
 
 --- A copy that shares no node with this symbol.
 function Symbol:copy()
-  return Symbol.of(node.copy(self._entries))
+  return symbol._restored(graph.snapshot(self))
+end
+
+
+--- What the symbol says now: `graph.snapshot`.
+symbol._snapshot = graph.snapshot
+
+--- A copy of what a symbol said when a snapshot was taken.
+function symbol._restored(kept)
+  local entries, built = graph.restore(kept)
+  local copy = Symbol.of(entries)
+  rawset(copy, "_built", built)
+  return copy
 end
 
 
@@ -443,7 +456,7 @@ local function infer_method(func, kind, partial)
   local form = args.form("Symbol:" .. func, { list = true, rest = "named", { "(list)", "list?" } })
   return function(self, ...)
     local a = form(...)
-    local given = graph.given(a["(list)"], a.named, node.walk(self._entries), "Symbol:" .. func)
+    local given = graph.given(a["(list)"], a.named, (graph.walk(self)), "Symbol:" .. func)
     return graph.results(self, kind, given, partial, "Symbol:" .. func)
   end
 end
@@ -467,9 +480,13 @@ Symbol.infer_type_partial = infer_method("infer_type_partial", graph.DTYPES, tru
 -- `{arguments, auxiliary, outputs}`. The handle lives as long as the symbol or the caller's reference.
 function symbol._graph(self, func)
   local built = graph.of(self, func or "Symbol")
-  built.names = built.names or { arguments = graph.arguments(built.order), auxiliary = graph.auxiliary(built.order),
-    outputs = self:list_outputs() }
-  return built.handle, built.heads, built.count, built.names
+  return built.handle, built.heads, built.count, graph.names(self)
+end
+
+
+--- Whether operators written in Lua are in the graph.
+function symbol._is_custom(self, func)
+  return graph.is_custom(graph.of(self, func))
 end
 
 
@@ -478,6 +495,10 @@ function symbol._resolved(self, wants, count, func)
   local built = graph.resolved(self, wants, count, func, "float32")
   return built.handle, built.heads
 end
+
+
+--- Shapes and dtypes of all variables, or nil: `graph.variables_of`.
+symbol._variables_of = graph.variables_of
 
 
 --- Adds to an error of inference where each input's shape comes from (not for users).
@@ -638,8 +659,8 @@ local function find(_, key)
     elseif value == nil then
       value = symbol_op.maker(key) or symbol_op.maker(args.plain_name(key))
         or Error.unknown{ func = "sym", argument = key, what = "operator", names = function_names(key) }
-    elseif type(value) ~= "function" then
-      return value
+    elseif type(value) ~= "function" or key:sub(1, 1) == "_" then
+      return value                                       -- what other files call does not ask for its caller
     end
     f = origin.wrap(value)
     functions[key] = f

@@ -6,6 +6,8 @@
 --
 -- @module tycho.symbol_control
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local attribute = require "tycho.attribute"

@@ -5,6 +5,8 @@
 --
 -- @module tycho.symbol_graph
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local iterate = require "tycho.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local ffi = require "ffi"
@@ -26,11 +28,45 @@ local graph = {}
 
 local entry_array = ffi.typeof("ty_entry[?]")
 local graph_out = ffi.typeof("ty_graph *[1]")
+local want_array, desc_array = ffi.typeof("ty_want[?]"), ffi.typeof("ty_desc[?]")
+
+
+--- The nodes that a symbol reaches, found at most once: heads and inputs stay as they are.
+-- @param symbol the symbol
+-- @treturn {node,...} inputs before readers; not to be changed
+-- @treturn table node -> place in the list, from 1
+function graph.walk(symbol)
+  local walked = rawget(symbol, "_walked")
+  if not walked then
+    local order, place = node.walk(symbol._entries)
+    walked = { order = order, place = place }
+    rawset(symbol, "_walked", walked)
+  end
+  return walked.order, walked.place
+end
+
+
+--- Names of a symbol's variables and outputs, found anew when an attribute has changed.
+-- @param symbol the symbol
+-- @treturn table arguments, auxiliary, outputs: lists, not to be changed
+function graph.names(symbol)
+  local order = graph.walk(symbol)
+  local walked = symbol._walked
+  if not walked.names or walked.edits ~= node.edits then
+    local arguments, auxiliary = graph.variable_names(order)
+    local outputs = {}
+    for i, entry in ipairs(symbol._entries) do
+      outputs[i] = node.output_name(entry[1], entry[2])
+    end
+    walked.names, walked.edits = { arguments = arguments, auxiliary = auxiliary, outputs = outputs }, node.edits
+  end
+  return walked.names
+end
 
 
 -- A body of control flow, as a graph that knows its heads.
 local function add_bodies(g, n, func)
-  for _, body in ipairs(n.bodies or {}) do
+  for _, body in ipairs(n.bodies) do
     for _, m in ipairs(node.walk(body._entries)) do
       if m.custom then
         Error.raise{ code = "unsupported", func = func, op = "Custom", node = m.name, where = m.where,
@@ -45,34 +81,52 @@ local function add_bodies(g, n, func)
 end
 
 
+local input_room, input_list = 64, entry_array(64)
+
+-- In an array that the next call uses again.
+local function put_inputs(inputs, place)
+  local n = #inputs
+  if n > input_room then
+    input_room, input_list = 2 * n, entry_array(2 * n)
+  end
+  for i = 1, n do
+    local to, input = input_list[i - 1], inputs[i]
+    to.node, to.out = place[input[1]] - 1, input[2]
+  end
+  return input_list
+end
+
+
 local function add_node(g, n, place, out, func, hints)
   local dict = n.custom and node.merged(n.attrs, n.custom, hints and hints[n]) or n.attrs
-  local keys = attrs.keys(dict)
-  local list = native.attrs(keys, dict)
-  if n.where then
-    check(C.ty_graph_origin(g, n.where), func)
+  if n.bodies then
+    add_bodies(g, n, func)
   end
+  local list, count = native.put_attrs(dict)
   if not n.op then
-    check(C.ty_graph_var(g, n.name, list, #keys, out), func)
+    check(C.ty_graph_var(g, n.name, list, count, out), func)
     return
   end
-  local inputs = entry_array(#n.inputs + 1)
-  for i, input in ipairs(n.inputs) do
-    inputs[i - 1].node, inputs[i - 1].out = place[input[1]] - 1, input[2]
+  local inputs = put_inputs(n.inputs, place)
+  local code = C.ty_graph_op(g, n.op, n.name, list, count, inputs, #n.inputs, out)
+  if code > 0 then
+    check(code, func, { where = n.where })
   end
-  add_bodies(g, n, func)
-  check(C.ty_graph_op(g, n.op, n.name, list, #keys, inputs, #n.inputs, out), func, { where = n.where })
 end
 
 
 -- hints: of operators written in Lua, node -> attributes with what their classes have inferred
-local function build(entries, func, hints)
-  local out = graph_out()
+local function build(symbol, func, hints)
+  local out, entries = graph_out(), symbol._entries
   check(C.ty_graph_new(out), func)
   local g = native.own(out[0], C.ty_graph_free)
-  local order, place = node.walk(entries)
-  local made = entry_array(1)
+  local order, place = graph.walk(symbol)
+  local made, where = entry_array(1), nil
   for _, n in ipairs(order) do
+    if n.where and n.where ~= where then
+      where = n.where
+      check(C.ty_graph_origin(g, where), func)
+    end
     add_node(g, n, place, made, func, hints)
   end
   local heads = entry_array(#entries)
@@ -90,10 +144,55 @@ end
 function graph.of(symbol, func)
   local built = rawget(symbol, "_built")
   if not built or built.edits ~= node.edits then
-    built = build(symbol._entries, func)
+    built = build(symbol, func)
     rawset(symbol, "_built", built)
   end
   return built
+end
+
+
+--- What a symbol says now, for a copy that is made when it is asked for: nodes change in nothing but attributes and ports.
+-- @param symbol the symbol
+-- @treturn table
+function graph.snapshot(symbol)
+  local order, built = graph.walk(symbol), rawget(symbol, "_built")
+  local dicts, ports = {}, {}
+  for i, n in ipairs(order) do
+    dicts[i], ports[i] = n.attrs, n.ports
+  end
+  local same = built and built.edits == node.edits and #built.order == #order   -- a file may have more nodes
+  return { entries = symbol._entries, order = order, attrs = dicts, ports = ports, built = same and built or nil }
+end
+
+
+-- A native graph for the twins of its nodes, which say the same.
+local function twin_graph(built, twin)
+  local order, place = {}, {}
+  for i, n in ipairs(built.order) do
+    order[i], place[twin[n]] = twin[n], i
+  end
+  return { handle = built.handle, heads = built.heads, count = built.count, order = order, place = place, edits = node.edits }
+end
+
+
+--- Entries of a copy of what a symbol said when the snapshot was taken.
+-- @tparam table kept the snapshot
+-- @treturn {entry,...}
+-- @treturn ?table its native graph
+function graph.restore(kept)
+  local entries, twin = node.copy(kept.entries, nil, kept.order)
+  for i, n in ipairs(kept.order) do
+    twin[n].attrs, twin[n].ports = kept.attrs[i], kept.ports[i]
+  end
+  return entries, kept.built and twin_graph(kept.built, twin)
+end
+
+
+--- Whether operators written in Lua are in a graph, which must be asked for their shapes.
+-- @tparam table built as `graph.of`
+function graph.is_custom(built)
+  local operator = package.loaded["tycho.operator"]      -- without it there is no such operator
+  return operator ~= nil and operator._used(built.order)
 end
 
 
@@ -106,12 +205,9 @@ end
 -- @treturn table as `graph.of`
 function graph.resolved(symbol, wants, count, func, default)
   local built = graph.of(symbol, func)
-  local operator = package.loaded["tycho.operator"]      -- without it there is no such operator
-  if not operator or not operator._used(built.order) then
-    return built
-  end
-  return operator._resolve(built, wants, count, function(hints) return build(symbol._entries, func, hints) end,
-    func, default)
+  local operator = graph.is_custom(built) and package.loaded["tycho.operator"]
+  return operator and operator._resolve(built, wants, count, function(hints) return build(symbol, func, hints) end,
+    func, default) or built
 end
 
 
@@ -126,38 +222,35 @@ end
 
 -- What is given -------------------------------------------------------------------------------------------------------
 
-local function variable_names(order, wanted)
-  local mutated, names = node.mutated(order), {}
+--- Names of the arguments and of the auxiliary states, in order.
+-- @tparam {node,...} order
+-- @treturn {string,...} arguments
+-- @treturn {string,...} auxiliary states
+function graph.variable_names(order)
+  local mutated, arguments, auxiliary = node.mutated(order), {}, {}
   for _, n in ipairs(order) do
-    if not n.op and wanted(mutated[n]) then
+    if not n.op then
+      local names = mutated[n] and auxiliary or arguments
       names[#names + 1] = n.name
     end
   end
-  return names
-end
-
-
---- Names of the arguments, in order.
-function graph.arguments(order)
-  return variable_names(order, function(mutated) return not mutated end)
-end
-
-
---- Names of the auxiliary states, in order.
-function graph.auxiliary(order)
-  return variable_names(order, function(mutated) return mutated end)
+  return arguments, auxiliary
 end
 
 
 --- Names of all variables, in order.
 function graph.variables(order)
-  return variable_names(order, function() return true end)
+  local names = {}
+  for _, n in ipairs(order) do
+    names[#names + 1] = not n.op and n.name or nil
+  end
+  return names
 end
 
 
 -- Positional values go to the arguments in order; null leaves one out.
 local function by_place(list, order, func)
-  local names = graph.arguments(order)
+  local names = graph.variable_names(order)
   if #list > #names then
     Error.raise{ code = "value", func = func, expected = #names, got = #list,
       message = ("the symbol has %d argument%s"):format(#names, #names == 1 and "" or "s") }
@@ -251,14 +344,14 @@ end
 -- @treturn table the graph, as `graph.of`
 function graph.infer(symbol, given, put, func)
   local names = attrs.keys(given)
-  local wants = ffi.new("ty_want[?]", #names + 1)
+  local wants = want_array(#names + 1)
   for i, name in ipairs(names) do
     local want = wants[i - 1]
     want.name, want.desc.dtype = name, C.TY_NODTYPE
     put(want.desc, given[name], name, func)
   end
   local built = graph.resolved(symbol, wants, #names, func)
-  local out = ffi.new("ty_desc[?]", real_outputs(built.order) + 1)
+  local out = desc_array(real_outputs(built.order) + 1)
   local code = C.ty_graph_infer(built.handle, wants, #names, 1, out)
   if code > 0 then
     error(graph.explain(native.failure(code, func), built, given), 0)
@@ -326,6 +419,84 @@ local function is_complete(built, descs, first, kind)
     end
   end
   return true
+end
+
+
+local function fit_descs(shapes)
+  for _, shape in pairs(shapes) do
+    if #shape > C.TY_MAXDIM then
+      return false
+    end
+  end
+  return true
+end
+
+
+-- Wants of inputs, and of the arguments whose dtype does not follow from them: those are float32.
+local function input_wants(names, shapes, types, undecided)
+  local wants, count = want_array(#names + 1), 0
+  for _, name in ipairs(names) do
+    local shape, dtype = shapes[name], types[name]
+    if shape or undecided and undecided[name] then
+      local want = wants[count]
+      local desc = want.desc
+      want.name, desc.ndim = name, shape and #shape or 0
+      desc.dtype = dtype and args.DTYPES[dtype] or undecided and undecided[name] and C.TY_F32 or C.TY_NODTYPE
+      for i = 1, shape and #shape or 0 do
+        desc.dim[i - 1] = shape[i]
+      end
+      count = count + 1
+    end
+  end
+  return wants, count
+end
+
+
+-- Shapes and dtypes of variables in order, and the arguments whose dtype is unknown; nil where a shape is.
+local function read_variables(built, descs)
+  local first, mutated = node.firsts(built.order), node.mutated(built.order)
+  local found, undecided = { arguments = {}, auxiliary = {} }, nil
+  for _, n in ipairs(built.order) do
+    if not n.op then
+      local desc, list = descs[first[n]], mutated[n] and found.auxiliary or found.arguments
+      list[#list + 1] = { name = n.name, shape = class.shape_of(desc), dtype = args.DTYPE_NAMES[desc.dtype] }
+      if not shape_known(desc) then
+        return nil
+      elseif not dtype_known(desc) then
+        undecided = undecided or {}
+        undecided[n.name] = true
+      end
+    end
+  end
+  return found, undecided
+end
+
+
+--- Shapes and dtypes of all variables at once, from those of the inputs; float32 where a dtype does not follow.
+-- @param symbol the symbol
+-- @tparam table shapes by name
+-- @tparam table types dtypes of the same names
+-- @treturn ?table arguments and auxiliary, lists of `{name, shape, dtype}`; nil where that is not all there is to say: a
+--   contradiction, something unknown, an operator written in Lua
+function graph.variables_of(symbol, shapes, types)
+  local built, names = graph.of(symbol, "Symbol"), graph.names(symbol).arguments
+  local descs, undecided, found = desc_array(real_outputs(built.order) + 1), nil, nil
+  if graph.is_custom(built) or not fit_descs(shapes) then
+    return nil
+  end
+  for _ = 1, 2 do
+    local wants, count = input_wants(names, shapes, types, undecided)
+    if C.ty_graph_infer(built.handle, wants, count, 1, descs) > 0 then
+      return nil
+    end
+    found, undecided = read_variables(built, descs)
+    if not found then
+      return nil
+    elseif not undecided then
+      break
+    end
+  end
+  return not undecided and is_complete(built, descs, node.firsts(built.order), graph.DTYPES) and found or nil
 end
 
 

@@ -2,6 +2,8 @@
 --
 -- @module tycho.symbol_make
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
 local control = require "tycho.symbol_control"

@@ -2,16 +2,18 @@
 --
 -- A node is `{op, name, attrs, inputs, ports, where, bodies, custom}`; a variable has no `op`. An entry is `{node, k}`: output k
 -- (from 0) of a node. A symbol is a list of entries (symbol.lua). Symbols share nodes; a node is changed by nothing but
--- `set_attr`, which moves `edits`, so that graphs built before are known to be old. Walks are depth-first, inputs before
--- readers, left to right: the order of all lists. They are loops, so a graph may be deep.
+-- `set_attr`, which moves `edits`, so that graphs built before are known to be old. Tables of attributes are never changed,
+-- so nodes share them. Walks are depth-first, inputs before readers, left to right: the order of all lists. They are loops,
+-- so a graph may be deep.
 --
 -- @module tycho.symbol_node
+
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
 
 local pairs = require("tycho.iterate").pairs
 local attrs = require "tycho.attrs"
 local Error = require "tycho.error"
 local registry = require "tycho.registry"
-local tables = require "tycho.tables"
 
 local node = {}
 
@@ -101,34 +103,31 @@ end
 -- outputs; `moved(entry)` is the copy's entry for one of an input.
 -- @tparam {entry,...} entries
 -- @tparam[opt] function replace
+-- @tparam[opt] {node,...} order the walk from the entries
 -- @treturn {entry,...}
-function node.copy(entries, replace)
-  local twin = {}                                        -- node -> its copy, or the entries that replace its outputs
+-- @treturn table node -> its copy
+function node.copy(entries, replace, order)
+  local twin, replaced = {}, {}                          -- node -> its copy, or the entries that replace its outputs
   local function moved(entry)
-    local t = twin[entry[1]]
-    if t.outputs then
-      return t.outputs[entry[2] + 1]
-    end
-    return { t.node, entry[2] }
+    local outputs = replaced[entry[1]]
+    return outputs and outputs[entry[2] + 1] or { twin[entry[1]], entry[2] }
   end
-  for _, n in ipairs(node.walk(entries)) do
-    local outputs = replace and replace(n, moved)
-    if outputs then
-      twin[n] = { outputs = outputs }
-    else
-      local c = tables.copy(n)
-      c.attrs, c.inputs = tables.copy(n.attrs), {}
+  for _, n in ipairs(order or node.walk(entries)) do
+    replaced[n] = replace and replace(n, moved)
+    if not replaced[n] then
+      local inputs = {}
       for i, input in ipairs(n.inputs) do
-        c.inputs[i] = moved(input)
+        inputs[i] = moved(input)
       end
-      twin[n] = { node = c }
+      twin[n] = { op = n.op, name = n.name, attrs = n.attrs, inputs = inputs, ports = n.ports, where = n.where,
+        bodies = n.bodies, custom = n.custom }
     end
   end
   local list = {}
   for i, entry in ipairs(entries) do
     list[i] = moved(entry)
   end
-  return list
+  return list, twin
 end
 
 
@@ -183,7 +182,7 @@ end
 
 --- Sets an attribute of an existing node.
 function node.set_attr(n, key, value)
-  n.attrs[key] = value
+  n.attrs = node.merged(n.attrs, { [key] = value })
   node.edits = node.edits + 1
 end
 
@@ -213,14 +212,19 @@ local INITIALISERS = {
   IdentityAttachKLSparseReg  = { [2] = ZERO },
 }
 
-local function annotate(n)
+-- A variable that was made for the node is in no graph yet.
+local function annotate(n, given)
   if n.op == "UpSampling" and n.attrs.sample_type ~= "bilinear" then
     return
   end
-  for i, init in pairs(INITIALISERS[n.op] or {}) do
+  for i, init in pairs(INITIALISERS[n.op]) do
     local v = n.inputs[i] and n.inputs[i][1]
     if v and not v.op and not v.attrs.__init__ then
-      node.set_attr(v, "__init__", init)
+      if given[i] then
+        node.set_attr(v, "__init__", init)
+      else
+        v.attrs = node.merged(v.attrs, { __init__ = init })
+      end
     end
   end
 end
@@ -235,7 +239,7 @@ function node.connect(n, given, func)
     local entry = given[i]
     if not entry then
       local full = (n.name ~= "" and n.name .. "_" or "") .. name
-      entry = { node.variable(full, tables.copy(n.attrs), n.where), 0 }
+      entry = { node.variable(full, n.attrs, n.where), 0 }
     elseif n.ports.mutated[i] and entry[1].op then
       Error.raise{ code = "type", func = func, op = n.op, node = n.name, argument = name, where = n.where,
         expected = "a variable", got = "an output of " .. entry[1].op,
@@ -243,7 +247,9 @@ function node.connect(n, given, func)
     end
     n.inputs[i] = entry
   end
-  annotate(n)
+  if INITIALISERS[n.op] then
+    annotate(n, given)
+  end
 end
 
 

@@ -5,6 +5,8 @@
 --
 -- @module tycho.symbol_op
 
+jit.off(true, true)                                      -- pays no compilation: iterate.lua
+
 local iterate = require "tycho.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local attribute = require "tycho.attribute"
@@ -48,10 +50,9 @@ local function single_entry(x, argument, op, func)
 end
 
 
--- All attributes of the new node: scope, `attr =`, keywords, parameters, the count of a variadic operator.
-local function collect_attrs(call, schema)
+-- Attributes of the scope and of `attr =`.
+local function outer_attrs(call, given)
   local dict = {}
-  local given = call.options.attr
   if given ~= nil and not values.is_plain(given) then
     Error.raise{ code = "type", func = call.func, argument = "attr", expected = "a table of texts", got = Error.kind(given),
       message = "bad 'attr'" }
@@ -63,10 +64,16 @@ local function collect_attrs(call, schema)
     end
     dict[attrs.call_key(key, call.func)] = value
   end
-  for _, more in ipairs{ call.attrs, call.params } do
-    for key, value in pairs(more) do
-      dict[key] = value
-    end
+  return dict
+end
+
+
+-- All attributes of the new node: scope, `attr =`, keywords, parameters, the count of a variadic operator. Where there are
+-- parameters only, it is the call's own table.
+local function collect_attrs(call, schema)
+  local dict, given = call.params, call.options.attr
+  if given ~= nil or attribute.any() or next(call.attrs) then
+    dict = node.merged(outer_attrs(call, given), call.attrs, call.params)
   end
   local counter = schema.variadic
   if counter and schema.by_name[counter] and dict[counter] == nil then
@@ -128,7 +135,7 @@ end
 symbol_op.outputs_of = outputs_of
 
 
-local function make(call, schema, hint)
+local function make(call, schema, hint, where)
   check_variadic(call, schema)
   local given_name = call.options.name
   if given_name ~= nil and type(given_name) ~= "string" then
@@ -137,7 +144,7 @@ local function make(call, schema, hint)
   end
   local dict = collect_attrs(call, schema)
   local full = name.current():get(given_name, hint)
-  local n = node.operator(schema, full, dict, schema.variadic and call.count or -1, call.func, Error.caller())
+  local n = node.operator(schema, full, dict, schema.variadic and call.count or -1, call.func, where or Error.caller())
   node.connect(n, given_inputs(call, n), call.func)
   return outputs_of(n)
 end
@@ -149,7 +156,8 @@ end
 -- @string func the public name, for errors
 -- @param ... the function's arguments
 function symbol_op.call(schema, alias, func, ...)
-  return make(registry.read_call(schema, func, KIND, ...), schema, alias:lower())
+  local where = origin.take()
+  return make(registry.read_call(schema, func, KIND, ...), schema, alias:lower(), where)
 end
 
 
@@ -310,7 +318,8 @@ local function make_method(key, op, schema)
   local func, whole = "Symbol:" .. key, WHOLE[key] or false
   return origin.wrap(function(self, ...)
     local kind = { is_input = is_symbol, input_text = "a Symbol", options = METHOD_OPTIONS, self = self, whole = whole }
-    return make(registry.read_call(schema, func, kind, ...), schema, op:lower())
+    local where = origin.take()
+    return make(registry.read_call(schema, func, kind, ...), schema, op:lower(), where)
   end)
 end
 

@@ -17,6 +17,16 @@ function tables.copy(t)
 end
 
 
+--- The entries of a list, which has no names, in a new one.
+function tables.copied(list)
+  local copy = {}
+  for i = 1, #list do
+    copy[i] = list[i]
+  end
+  return copy
+end
+
+
 --- The list's entries, last one first.
 function tables.reversed(list)
   local copy = {}
