@@ -114,7 +114,7 @@ static void step_text(const ty_exec *e, const struct program *p, int i, struct t
   if (st->kind == STEP_TAPE) { text_add(t, "  "); tape_print(st->tape, t); member_text(e, p, st, t); }
   if (st->kind == STEP_NODE) text_add(t, "  [%s%s%s]", e->g->node[st->node].name, st->act_node >= 0 ? " " : "", st->act_node >= 0
       ? e->g->node[st->act_node].name : "");
-  if (st->kind == STEP_NODE && st->nin > e->g->node[st->node].nin && !st->v.call.loss)
+  if (st->kind == STEP_NODE && st->act_node < 0 && st->nin > e->g->node[st->node].nin)
     text_add(t, "  %d products in one", 1 + (st->nin - e->g->node[st->node].nin) / 2);
   if (st->fold) text_add(t, st->fold->sum < 0 ? "  does %d" : "  does %d %d", st->fold->norm, st->fold->sum);
   if (v >= 0 && p->value[v].block) text_add(t, "  channels in %ds", p->value[v].block);

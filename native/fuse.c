@@ -190,10 +190,12 @@ static bool applies_activations(const struct node *n)
   return false;
 }
 
-static bool all_apply_activations(const struct node *n)
+/* Every candidate for the gradient can do what the flag says. */
+static bool all_can(const struct op *op, int flag)
 {
-  for (const struct kernel *k = op_kernels(n->op, true); k && k->name; k++) if (!(k->flags & K_ACT)) return false;
-  return true;
+  const struct kernel *k = op_kernels(op, true);
+  for (; k && k->name; k++) if (!(k->flags & flag)) return false;
+  return k != NULL;
 }
 
 /* The one node that reads output 0, once; -1: none, or several */
@@ -232,9 +234,9 @@ static void absorb_gradient(struct program *p, const struct readers *r, int i, c
 {
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
-  if (!n->op || !n->backward || n->op->row || n->forward < 0 || !op_kernels(n->op, true)) return;
+  if (!n->op || !n->backward || n->op->row || n->forward < 0) return;
   int relu = p->act[n->forward], a = n->nin ? n->in[0].node : -1;
-  if (relu < 0 || !all_apply_activations(n) || s->desc[n->first].dtype != TY_F32) return;
+  if (relu < 0 || !all_can(n->op, K_ACT) || s->desc[n->first].dtype != TY_F32) return;
   const struct node *m = &s->g->node[a], *f = &s->g->node[relu];
   if (!m->backward || m->forward != relu || row_activation(f->op, f->param) != ACT_RELU || s->device[a] != s->device[i]) return;
   if (m->guard != n->guard || ends_here(s, a) || only_reader(s, r, a) != i || p->group[a] < 0 || size[p->group[a]] != 1) return;
@@ -243,10 +245,25 @@ static void absorb_gradient(struct program *p, const struct readers *r, int i, c
   p->group[a] = -1;
 }
 
-static bool all_make_losses(const struct node *n)
+/* The gradient of max pooling behind a relu applies the relu's, which the pooled output decides as well: where the relu's
+** own output is the maximum it is the same number, elsewhere there is no gradient. A kernel whose own backward does so with
+** less is left to it. */
+static void absorb_gradient_behind(struct program *p, const struct readers *r, int i, const int *size)
 {
-  for (const struct kernel *k = op_kernels(n->op, true); k && k->name; k++) if (!(k->flags & K_LOSS)) return false;
-  return true;
+  const struct source *s = &p->s;
+  const struct node *n = &s->g->node[i];
+  if (!n->op || !n->backward || n->op->row || n->nin != 2 || !all_can(n->op, K_MASK) || ends_here(s, i)) return;
+  int a = only_reader(s, r, i);
+  if (a < 0 || p->group[a] < 0 || size[p->group[a]] != 1 || s->desc[n->first].dtype != TY_F32) return;
+  const struct node *m = &s->g->node[a], *pool = &s->g->node[n->in[1].node];
+  const int relu = m->forward, before = relu < 0 ? -1 : p->absorbed[relu];
+  if (!m->backward || relu < 0 || m->in[0].node != i || row_activation(s->g->node[relu].op, s->g->node[relu].param) != ACT_RELU) return;
+  if (s->g->node[n->forward].in[0].node != relu || pool->backward || s->device[a] != s->device[i] || m->guard != n->guard) return;
+  if (ends_here(s, a) || (s->into && s->into[m->first] >= 0)) return;
+  if (before >= 0 && all_can(s->g->node[before].op, K_ACT)) return;
+  p->act[i] = a;
+  p->absorbed[a] = i;
+  p->group[a] = -1;
 }
 
 /* A product in front of a large softmax makes the gradient of the loss itself, part by part, if nobody else wants that. */
@@ -254,7 +271,7 @@ static void absorb_loss(struct program *p, const struct readers *r, int i)
 {
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
-  if (!n->op || !n->backward || n->op->row || !n->nin || n->in[0].out || !op_kernels(n->op, true) || !all_make_losses(n)) return;
+  if (!n->op || !n->backward || n->op->row || !n->nin || n->in[0].out || !all_can(n->op, K_LOSS)) return;
   int a = n->in[0].node, dtype = s->desc[n->first].dtype;
   const struct node *m = &s->g->node[a];
   if (!m->backward || m->guard != n->guard || s->device[a] != s->device[i] || ends_here(s, a)) return;
@@ -284,6 +301,7 @@ int fuse_program(struct program *p)
     else join(&q, i);
   }
   if (!(s->flags & TY_NOFUSE))
-    for (int i = 0; i < n; i++) absorb(p, &q.r, i, q.size), absorb_gradient(p, &q.r, i, q.size), absorb_loss(p, &q.r, i);
+    for (int i = 0; i < n; i++) absorb(p, &q.r, i, q.size), absorb_gradient(p, &q.r, i, q.size), absorb_loss(p, &q.r, i),
+      absorb_gradient_behind(p, &q.r, i, q.size);
   return TY_OK;
 }

@@ -53,7 +53,7 @@ static int select_step(struct program *p, struct step *st)
   if (st->act_node < 0 || st->v.call.loss) return TY_OK;
   const struct node *a = &p->s.g->node[st->act_node];
   int act = row_activation(a->op, a->param);          /* the others round otherwise than their rows: fusion changes no bits */
-  if (act == ACT_RELU && st->v.kernel->flags & K_ACT && !st->v.half) st->v.call.act = act;
+  if (act == ACT_RELU && st->v.kernel->flags & (K_ACT | K_MASK) && !st->v.half) st->v.call.act = act;
   return TY_OK;                                       /* else lower adds a tape behind the kernel */
 }
 

@@ -116,6 +116,8 @@ enum { K_ACT = 1,                                     /* can apply call.act */
                                                          of rows; the sums out[1] and on are over these too (join.c) */
        K_REUSED = 8,                                  /* `packs`: a state only where several steps share it */
        K_AFFINE = 16,                                 /* can do call.affine; refuse and scratch look at it */
+       K_MASK = 64,                                   /* backward: with call.act, the gradient of a relu that stands before the data is
+                                                         applied to out[0]; behind the inputs comes the output of the forward part */
        K_LOSS = 32 };                                 /* backward: can make the gradient that it takes itself. Input 0 holds the output
                                                          of a SoftmaxOutput with parameters call.loss, behind the others comes its label */
 #define IN_BLOCKS(in, out) ((uint32_t)(in) | (uint32_t)(out) << 16)

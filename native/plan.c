@@ -58,6 +58,7 @@ static int mark_values(struct program *p, struct marks *m)
     bool runs = p->step_of[i] >= 0;
     for (int k = 0; k < n->nout && !runs; k++) runs = m->used[n->first + k];  /* a view that somebody reads */
     if (p->s.flags & TY_KEEP && runs) for (int k = 0; k < n->nreal; k++) keep_output(m, n, k);
+    if (runs && n->backward && absorbed_behind(p, i)) keep_output(m, &g->node[n->in[1].node], 0);
     if (runs && n->guard) m->used[g->node[n->guard - 1].first] = m->outside[g->node[n->guard - 1].first] = 1;
     for (int k = 0; runs && n->op && k < n->nin; k++) {
       int v = value_of(g, n->in[k]), from = n->in[k].node;
@@ -85,7 +86,7 @@ static void find_roots(struct program *p, const struct marks *m)
         x->root = r; x->kind = p->value[r].kind; x->outer = p->value[r].outer; x->add = true;
         continue;
       }
-      if (!m->used[v] || (!m->outside[v] && p->group[i] >= 0) || (p->act[i] >= 0 && k == 0 && !n->backward)) continue;
+      if (!m->used[v] || (!m->outside[v] && p->group[i] >= 0) || (k == 0 && absorbed_behind(p, i))) continue;
       if ((in = view_of(s, i, k)) >= 0 && (p->step_of[i] < 0 || p->step_of[n->in[in].node] != p->step_of[i])) {
         int r = p->value[value_of(s->g, n->in[in])].root;
         x->root = r; x->kind = p->value[r].kind; x->outer = p->value[r].outer;
@@ -135,8 +136,10 @@ static int list_node(struct program *p, struct step *st, const struct marks *m)
     bool own = p->value[v].root == v || (p->s.into && p->s.into[v] >= 0);
     st->out[k] = p->value[v].kind != V_NONE && own ? v : -1;
   }
-  if (st->act_node >= 0 && !n->backward) st->out[0] = g->node[st->act_node].first;
-  if (st->act_node >= 0 && n->backward) st->in[0] = value_of(g, g->node[st->act_node].in[0]);
+  const bool behind = absorbed_behind(p, st->node);
+  if (behind) st->out[0] = g->node[st->act_node].first;
+  if (behind && n->backward) st->in[st->nin++] = g->node[n->in[1].node].first;
+  if (st->act_node >= 0 && !behind) st->in[0] = value_of(g, g->node[st->act_node].in[0]);
   if (step_makes_loss(p, st)) st->in[st->nin++] = value_of(g, g->node[st->act_node].in[1]);
   return TY_OK;
 }

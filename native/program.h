@@ -44,9 +44,9 @@ struct step {
   ty_entry from;
   int guard;                                          /* value of the byte that says whether it runs, -1: always */
   const uint8_t *guard_at;
-  int act_node;                                       /* STEP_NODE: the activation that its kernel applies to output 0, or
-                                                         whose gradient it applies to input 0, or the loss whose gradient it
-                                                         makes; -1 */
+  int act_node;                                       /* STEP_NODE: the activation (backward: its gradient) that its kernel
+                                                         applies to output 0; or whose gradient it applies to input 0; or
+                                                         the loss whose gradient it makes; -1 */
   int device;
   struct invoke v;                                    /* STEP_NODE: kernel and operands */
   int *in, *out; int nin, nout;                       /* values read and written; -1: nobody wants this output */
@@ -139,6 +139,11 @@ static inline bool step_makes_loss(const struct program *p, const struct step *s
 }
 static inline bool step_skipped(const struct step *s) { return s->guard_at && !*s->guard_at; }
 void program_free(struct program *p);
+/* What node i's kernel took over comes after it: its result is that one's. */
+static inline bool absorbed_behind(const struct program *p, int i)
+{
+  return p->act[i] >= 0 && p->s.g->node[p->act[i]].in[0].node == i;
+}
 bool softmax_loss_rows(const struct op *op, const void *param, const ty_desc *out, const ty_desc *label);
                                                       /* a SoftmaxOutput whose rows have a class number each (op/softmax_output.c) */
 bool is_label_end(const struct source *s, ty_entry e);

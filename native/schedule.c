@@ -193,7 +193,7 @@ static int add_node(struct build *b, int i)
   NEED(st, TY_EINTERNAL, "schedule: too few steps counted");
   p->step_of[i] = p->n - 1;
   st->act_node = p->act[i];
-  if (st->act_node >= 0 && !p->s.g->node[i].backward) p->step_of[st->act_node] = p->n - 1;
+  if (absorbed_behind(p, i)) p->step_of[st->act_node] = p->n - 1;
   return TY_OK;
 }
 

@@ -101,6 +101,46 @@ describe("the gradient of max pooling", function()
     end
   end)
 
+  it("does the gradient of a relu before it, too", function()
+    local function check_relu(d, o, merged)
+      ty.random.seed(3)
+      local x = sym.Variable("data")
+      if o.conv then x = sym.Convolution{data = x, name = "first", num_filter = 16, kernel = {3, 3}, pad = {1, 1}} end
+      local r = sym.relu{data = x, name = "relu"}
+      local y = sym.Pooling{data = r, kernel = o.kernel, stride = o.stride, pad = o.pad, pool_type = o.type or "max", name = "pool"}
+      if o.conv then y = sym.Convolution{data = y, name = "last", num_filter = 16, kernel = {1, 1}} end
+      if o.also then y = sym.sum(y) + sym.sum(r) end
+      local function bound(apart)
+        local exe = y:simple_bind{ctx = ty.cpu(), data = d, type_dict = {data = o.dtype or "float32"}, grad_req = o.req or "write"}
+        if apart then exe:set_monitor_callback(function() end) end
+        return exe
+      end
+      local exe, apart = bound(), bound(true)
+      for name, v in pairs(exe.arg_dict) do
+        v[":"] = ty.nd.random_randint{low = -3, high = 3, shape = v.shape}:astype(v.dtype)      -- ties, zeros among them
+        apart.arg_dict[name][":"] = v
+      end
+      assert.equal(merged ~= false, exe:program():find("%[pool_backward relu_backward%]") ~= nil)
+      for _, e in ipairs{exe, apart} do
+        for _, g in pairs(e.grad_dict) do g[":"] = 1 end
+        e:backward(e:forward(true)[1] * 0 + 2)
+      end
+      for name, g in pairs(apart.grad_dict) do assert.near(g, exe.grad_dict[name], 0, 1e-6) end
+    end
+    check_relu({2, 16, 12, 12}, {kernel = {2, 2}, stride = {2, 2}, conv = true})
+    check_relu({2, 16, 13, 11}, {kernel = {3, 3}, stride = {2, 2}, pad = {1, 1}, conv = true})
+    check_relu({2, 16, 12, 12}, {kernel = {2, 2}, stride = {2, 2}, conv = true, req = "add"})
+    for _, d in ipairs{{2, 3, 8, 9}, {1, 1, 4, 1100}} do
+      check_relu(d, {kernel = {2, 2}, stride = {2, 2}}, false)          -- the data's gradient is an array of the user's
+    end
+    check_relu({2, 16, 7, 7}, {kernel = {7, 7}, conv = true})
+    check_relu({1, 16, 4, 1100}, {kernel = {2, 2}, stride = {2, 2}, conv = true})
+    check_relu({2, 16, 12, 12}, {kernel = {2, 2}, type = "avg", conv = true}, false)
+    check_relu({2, 16, 12, 12}, {kernel = {2, 2}, also = true}, false)
+    check_relu({2, 16, 12, 12}, {kernel = {17, 17}, pad = {4, 4}, conv = true}, false)
+    check_relu({2, 16, 12, 12}, {kernel = {2, 2}, conv = true, dtype = "float64"}, false)
+  end)
+
   it("keeps neither data nor output", function()
     local x = sym.Variable("data")
     local net = sym.Pooling{data = sym.tanh(x * 2), kernel = {2, 2}, stride = {2, 2}, pool_type = "max"}

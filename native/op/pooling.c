@@ -162,6 +162,7 @@ struct pool {
   bool    blocks, pairs, whole, folds;           /* special cases: channels in blocks, 2 x 2 windows, one window per plane, folded rows */
   const void *x, *y, *dy;
   uint8_t *places;                                    /* NULL: not wanted forward, not there backward */
+  bool    masked;                                     /* backward: there is none where y is not above 0 */
   void   *out;                                        /* y forward, dx backward */
 };
 /* Outputs w .. w + n - 1 of row (d, h), channels c .. c + m - 1 of channel-last data (m < inner only if n is 1). */
@@ -409,13 +410,19 @@ static void forward_piece(const struct pool *p, const struct piece *q)
   if (p->places && !p->blocks) place_piece(p, q);
 }
 
+static void take_head(const struct pool *p, int64_t from, int64_t n, void *row)
+{
+  const struct rows *r = p->r;
+  if (p->masked) r->relu_back(row, at(r, p->dy, from), at(r, p->y, from), 1, 0, n);
+  else memcpy(row, at(r, p->dy, from), r->size * (size_t)n);
+}
+
 /* The taps hand on a copy of the head gradients: divided by the window for avg, shrinking as maxima are found for max. */
 static void backward_piece(const struct pool *p, const struct piece *q)
 {
   _Alignas(64) char row[WIDE * sizeof(double)];
-  const struct rows *r = p->r;
-  if (p->places && !p->blocks) { award_piece(p, q, at(r, p->dy, output_at(p, q, q->w))); return; }
-  memcpy(row, at(r, p->dy, output_at(p, q, q->w)), r->size * (size_t)(q->n * q->m));
+  take_head(p, output_at(p, q, q->w), q->n * q->m, row);
+  if (p->places && !p->blocks) { award_piece(p, q, row); return; }
   if (p->type == POOL_AVG) share_row(p, q, row);
   if (p->folds) fold(p, q, row);
   else if (p->blocks) block_backward(p, q, row);
@@ -431,11 +438,23 @@ static void pair_plane(const struct pool *p, int64_t plane)
   for (int64_t y = 0; y < h->out; y++) {
     int64_t in = (plane * h->in + 2 * y) * w->in, out = (plane * h->out + y) * w->out;
     void *x0 = at(r, p->x, in), *x1 = at(r, p->x, in + w->in);
-    uint8_t *place = p->places ? p->places + out : NULL;
-    if (p->back) r->max2_back(at(r, p->out, in), at(r, p->out, in + w->in), place, at(r, p->dy, out), w->out);
-    else r->max2(at(r, p->out, out), x0, x1, w->out);
-    if (!p->back && place) r->max2_place(place, x0, x1, at(r, p->out, out), w->out);
+    r->max2(at(r, p->out, out), x0, x1, w->out);
+    if (p->places) r->max2_place(p->places + out, x0, x1, at(r, p->out, out), w->out);
   }
+}
+
+static void pair_plane_back(const struct pool *p, int64_t plane)
+{
+  _Alignas(64) char row[WIDE * sizeof(double)];
+  const struct rows *r = p->r;
+  const struct axis *h = &p->g.a[1], *w = &p->g.a[2];
+  for (int64_t y = 0; y < h->out; y++)
+    for (int64_t x = 0, n; x < w->out; x += n) {
+      int64_t in = (plane * h->in + 2 * y) * w->in + 2 * x, out = (plane * h->out + y) * w->out + x;
+      n = MIN(w->out - x, WIDE);
+      take_head(p, out, n, row);
+      r->max2_back(at(r, p->out, in), at(r, p->out, in + w->in), p->places + out, row, n);
+    }
 }
 
 /* One window that is the whole plane of n elements; not for lp. */
@@ -455,6 +474,7 @@ static void whole_plane_back(const struct pool *p, int64_t plane, int64_t n)
   const struct rows *r = p->r;
   void *x = at(r, p->x, plane * n), *dx = at(r, p->out, plane * n);
   double g = r->get(p->dy, plane) * (p->type == POOL_AVG ? 1 / (double)n : 1);
+  if (p->masked && !(r->get(p->y, plane) > 0)) g *= 0;
   r->fill(dx, p->type == POOL_MAX ? 0 : g, n);
   if (p->places && p->places[plane] != NO_PLACE) r->set(dx, p->places[plane], g);
   if (p->type != POOL_MAX || p->places) return;
@@ -484,7 +504,7 @@ static void pool_body(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     if (p->whole) { (p->back ? whole_plane_back : whole_plane)(p, i, plane); continue; }
     if (p->back && !covers) memset(at(p->r, p->out, i * plane), 0, p->r->size * (size_t)plane);
-    if (p->pairs) { pair_plane(p, i); continue; }
+    if (p->pairs) { (p->back ? pair_plane_back : pair_plane)(p, i); continue; }
     for (int64_t d = 0; d < a[0].out; d++)
       for (int64_t h = 0; h < a[1].out; h++) piece_all(p, (struct piece){ .plane = i, .d = d, .h = h });
   }
@@ -547,8 +567,9 @@ static int pool_backward(struct call *c)
   struct pool p = pool_of(c, &c->out[0]);
   p.back = true;
   p.dy = c->in[0].p;
-  if (c->nin == 2) p.places = c->in[1].p;
-  if (c->nin > 2) p.x = c->in[1].p, p.y = c->in[2].p;
+  if (c->nin == 2 || c->act) p.places = c->in[1].p;
+  p.masked = c->act != ACT_NONE;
+  if (c->nin > 2) p.x = p.masked ? NULL : c->in[1].p, p.y = c->in[2].p;
   p.out = c->out[0].p;
   if (p.out) pool_run(&p);
   return TY_OK;
@@ -577,7 +598,7 @@ static const struct kernel pool_cpu[] = {
   { "taps", pool_forward,  T_FLOAT | T(TY_U8), refuse, pool_scratch, .flags = K_ALIKE, .blocks = IN_BLOCKS(1, 3) }, { 0 }
 };
 static const struct kernel pool_back_cpu[] = {
-  { "taps", pool_backward, T_FLOAT | T(TY_U8), refuse, .flags = K_ALIKE, .blocks = IN_BLOCKS(7, 1) }, { 0 }
+  { "taps", pool_backward, T_FLOAT | T(TY_U8), refuse, .flags = K_ALIKE | K_MASK, .blocks = IN_BLOCKS(7, 1) }, { 0 }
 };
 
 /* -- adaptive ------------------------------------------------------------------------------------------------------- */
