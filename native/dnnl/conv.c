@@ -78,6 +78,14 @@ static int64_t images_at_once(const struct window *w, int copied, bool winograd)
   return n;
 }
 
+enum { MANY = 1000, SMALL = 128 << 10 };              /* places of the result; bytes of a weight */
+
+/* A packed weight is kept for later runs unless that costs much memory and saves little time. */
+static bool keeps(const struct call *c, const struct window *w)
+{
+  return !c->trains && (w->n * window_out(w) < MANY || desc_bytes(&c->in[1].d) <= SMALL);
+}
+
 /* Both gradients go through the batch in the same pieces, so that they can share the blocked dy. */
 static struct shape shape_of(const struct call *c, const struct window *w, int which, bool winograd)
 {
@@ -86,7 +94,7 @@ static struct shape shape_of(const struct call *c, const struct window *w, int w
                    *y = forward ? &c->out[0] : &c->in[0];
   int copied = (!x->block || (!forward && c->add & 1)) << X | !y->block << Y;
   return (struct shape){ .param = c->param, .x = &x->d, .w = forward ? &c->in[1].d : &c->in[2].d, .y = &y->d,
-                         .which = which, .bias = forward && (c->nin > 2 || c->affine), .scaled = c->affine, .keeps = !c->trains,
+                         .which = which, .bias = forward && (c->nin > 2 || c->affine), .scaled = c->affine, .keeps = keeps(c, w),
                          .sum = c->affine && c->affine->add, .act = c->affine ? c->act : ACT_NONE,
                          .block = { [X] = x->block, [Y] = y->block },
                          .winograd = winograd, .images = images_at_once(w, copied, tiles) };
@@ -118,6 +126,9 @@ static size_t spare_bytes(const struct call *c, const struct window *w)
   return c->add & 1 ? MAX(most, align_up(image * (size_t)data.images, ALIGN)) : most;
 }
 
+/* Of a weight with its rows scaled, before it is packed. */
+static size_t scaled_bytes(const struct arr *w) { return align_up(desc_bytes(&w->d), ALIGN); }
+
 /* Of one direction, or of both gradients: the packed weight has served when the weight's gradient begins, if all of the
 ** batch goes at once. */
 static struct rooms rooms_for(const struct call *c, const struct window *w, bool back)
@@ -127,7 +138,8 @@ static struct rooms rooms_for(const struct call *c, const struct window *w, bool
   if (!back && choose(c, w, FORWARD, &s, &r)) all = r;
   if (back && data_wanted(c) && choose(c, w, DATA, &s, &r)) rooms_widen(&all, &r);
   if (back && weight_wanted(c, w) && choose(c, w, WEIGHT, &s, &r)) rooms_widen(&all, &r);
-  if (!c->trains) all.packed = 0;                     /* in the state */
+  if (!back && c->affine) all.packed += scaled_bytes(&c->in[1]);
+  if (!back && keeps(c, w)) all.packed = 0;           /* in the state */
   if (back && whole_batch(c, w)) all.w = MAX(all.w, all.packed), all.packed = 0;
   return all;
 }
@@ -214,30 +226,40 @@ const char *onednn_winograd_back_refuse(const struct call *c)
 
 /* -- running ------------------------------------------------------------------------------------------------------- */
 
-/* The weight's rows times their scale: where the primitive packs it, kept until then; else in `packed`. */
-static bool pack_scaled(struct part *p, const struct arr *w, const struct scaling *a)
+static void scale_rows(const struct arr *w, const struct scaling *a, float *to)
 {
   const int64_t rows = w->d.dim[0], n = desc_count(&w->d) / rows;
-  float *scaled = p->copy[W] ? mem_new(desc_bytes(&w->d)) : p->packed;
-  if (!scaled) return false;
   for (int64_t i = 0; i < rows; i++)
-    for (int64_t k = i * n; k < (i + 1) * n; k++) scaled[k] = ((const float *)w->p)[k] * a->scale[i];
-  if (!p->copy[W]) return !dnnl_memory_set_data_handle(p->outside[W], scaled);
-  bool ok = onednn_copy(p->copy[W], p->stream, p->outside[W], scaled, p->inside[W], p->packed);
-  mem_free(scaled);
+    for (int64_t k = i * n; k < (i + 1) * n; k++) to[k] = ((const float *)w->p)[k] * a->scale[i];
+}
+
+/* The scaled weight, packed if the primitive wants it so, to `packed`; room: for it before. */
+static bool pack_scaled(struct part *p, const struct arr *w, const struct scaling *a, void *packed, void *room)
+{
+  scale_rows(w, a, p->copy[W] ? room : packed);
+  if (!p->copy[W]) return !dnnl_memory_set_data_handle(p->outside[W], packed);
+  return onednn_copy(p->copy[W], p->stream, p->outside[W], room, p->inside[W], packed);
+}
+
+static bool pack_scaled_once(struct part *p, const struct arr *w, const struct scaling *a)
+{
+  float *room = p->copy[W] ? mem_new(desc_bytes(&w->d)) : NULL;
+  bool ok = (room || !p->copy[W]) && pack_scaled(p, w, a, p->packed, room);
+  mem_free(room);
   return ok;
 }
 
-/* room: where it goes if no copy is kept */
-static bool pack_weight(struct part *p, const struct arr *w, const struct scaling *a, void *room)
+/* room: where it goes if no copy is kept; before that the scaled weight, if it is */
+static bool pack_weight(struct part *p, const struct arr *w, const struct scaling *a, char *room)
 {
   if (!p->copy[W] && !a) return !dnnl_memory_set_data_handle(p->outside[W], w->p);
+  if (!p->packed && a) return pack_scaled(p, w, a, p->copy[W] ? room + scaled_bytes(w) : room, room);
   if (!p->packed) return onednn_copy(p->copy[W], p->stream, p->outside[W], w->p, p->inside[W], room);
   if (w->version && p->of == w->p && p->version == *w->version && (!a || p->scale == a->version)) return true;
   p->of = w->p;
   p->version = w->version ? *w->version : 0;
   p->scale = a ? a->version : 0;
-  if (a) return pack_scaled(p, w, a);
+  if (a) return pack_scaled_once(p, w, a);
   return onednn_copy(p->copy[W], p->stream, p->outside[W], w->p, p->inside[W], p->packed);
 }
 
