@@ -36,3 +36,15 @@ describe("the place of an error", function()
     assert.equal(here + 2, line_of(by_class))
   end)
 end)
+
+describe("a library that is not installed", function()
+  it("is named, with what to install", function()
+    local kept = package.loaded.cjson
+    package.loaded.cjson, package.preload.cjson = nil, function() error("module 'cjson' not found") end
+    local ok, e = pcall(ty.init.create, '["uniform", {"scale": 0.1}]')
+    package.loaded.cjson, package.preload.cjson = kept, nil
+    assert.is_false(ok)
+    assert.equal("unsupported", e.code)
+    assert.truthy(e.message:find("lua-cjson", 1, true))
+  end)
+end)

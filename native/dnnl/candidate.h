@@ -1,5 +1,5 @@
 /* candidate.h - what operators see of oneDNN: rows for their lists of kernels, empty in a build without it.
-** "Winograd" and "oneDNN" are one kernel that decides for each direction; the name says whether Winograd's way is in it. */
+** "oneDNN Winograd" and "oneDNN" are one kernel that decides for each direction; the name says whether Winograd's way is in it. */
 #pragma once
 #include "../op.h"
 
@@ -16,12 +16,12 @@ int    onednn_conv_back(struct call *c);
 void   onednn_conv_done(void *state);
 
 #define DNNL_CONV \
-  { "Winograd", onednn_conv, T(TY_F32), onednn_winograd_refuse, onednn_conv_scratch, onednn_conv_state, \
+  { "oneDNN Winograd", onednn_conv, T(TY_F32), onednn_winograd_refuse, onednn_conv_scratch, onednn_conv_state, \
     onednn_conv_done, 0, K_ACT | K_AFFINE, IN_BLOCKS(1, 1) }, \
   { "oneDNN",   onednn_conv, T(TY_F32), onednn_conv_refuse, onednn_conv_scratch, onednn_conv_state, \
     onednn_conv_done, 0, K_ACT | K_AFFINE, IN_BLOCKS(1, 1) },
 #define DNNL_CONV_BACK \
-  { "Winograd", onednn_conv_back, T(TY_F32), onednn_winograd_back_refuse, onednn_conv_back_scratch, onednn_conv_state, \
+  { "oneDNN Winograd", onednn_conv_back, T(TY_F32), onednn_winograd_back_refuse, onednn_conv_back_scratch, onednn_conv_state, \
     onednn_conv_done, 7, 0, IN_BLOCKS(3, 1) }, \
   { "oneDNN",   onednn_conv_back, T(TY_F32), onednn_conv_back_refuse, onednn_conv_back_scratch, onednn_conv_state, \
     onednn_conv_done, 7, 0, IN_BLOCKS(3, 1) },

@@ -99,9 +99,13 @@ end
 --- JSON text as tables.
 -- @string text
 -- @string func for errors
--- @return the value; E(format) for other text
+-- @return the value; E(format) for other text, E(unsupported) without lua-cjson
 function json.parse(text, func)
-  local cjson = require "cjson"
+  local found, cjson = pcall(require, "cjson")
+  if not found then
+    Error.raise{ code = "unsupported", func = func,
+      message = "reading JSON needs lua-cjson, which is not installed: apt-get install lua-cjson, or luarocks install lua-cjson" }
+  end
   local ok, value = pcall(cjson.decode, text)
   if not ok then
     Error.raise{ code = "format", func = func, message = "bad JSON: " .. tostring(value) }
