@@ -143,7 +143,8 @@ check-compilers:
 objects: $(OBJ) $(PROGRAM:%.c=$(BUILD)/%.o) $(TESTS:%.c=$(BUILD)/%.o)
 
 bench: all
-	$(BUILD)/tycho scripts/bench/bench.lua
+	rm -f $(BUILD)/bench.json
+	$(BUILD)/tycho scripts/bench/bench.lua --json $(BUILD)/bench.json
 
 doc: all
 	@rm -rf $(BUILD)/doc
