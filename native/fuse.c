@@ -7,6 +7,7 @@
 ** Inner values of a group get no memory at all.
 */
 #include "program.h"
+#include "softmax_loss.h"
 
 enum { GROUP_NODES = 40, GROUP_OPERANDS = 24,
        LARGE_LOSS = 4 << 20 };                        /* bytes: a smaller gradient stays in the caches anyway */
@@ -301,7 +302,11 @@ int fuse_program(struct program *p)
     else join(&q, i);
   }
   if (!(s->flags & TY_NOFUSE))
-    for (int i = 0; i < n; i++) absorb(p, &q.r, i, q.size), absorb_gradient(p, &q.r, i, q.size), absorb_loss(p, &q.r, i),
+    for (int i = 0; i < n; i++) {
+      absorb(p, &q.r, i, q.size);
+      absorb_gradient(p, &q.r, i, q.size);
       absorb_gradient_behind(p, &q.r, i, q.size);
+      absorb_loss(p, &q.r, i);
+    }
   return TY_OK;
 }

@@ -10,18 +10,11 @@
 
 enum { SLAB = 4 << 20, NARROW = 128 };                /* bytes; columns, at least */
 
-struct sizes { int64_t m, n, k; };
-
-static struct sizes sizes_of(const struct call *c)
-{
-  struct sizes z = { .n = c->in[2].d.dim[0], .k = c->in[2].d.dim[1] };
-  z.m = desc_count(&c->in[1].d) / z.k;
-  return z;
-}
+static struct linear_sizes sizes_of(const struct call *c) { return linear_sizes_of(&c->in[1].d, &c->in[2].d); }
 
 static int64_t slab_columns(const struct call *c)
 {
-  struct sizes z = sizes_of(c);
+  struct linear_sizes z = sizes_of(c);
   int64_t fits = SLAB / (z.m * (int64_t)dtype_size(c->in[0].d.dtype)) / 64 * 64;
   return MIN(z.n, MAX(fits, NARROW));
 }
@@ -39,7 +32,7 @@ static void slab_rows(int64_t begin, int64_t end, void *context)
   for (int64_t o = begin; o < end; o++) softmax_loss_part(&s->loss, o, s->from, s->n, at(s->loss.r, s->g, o * s->n));
 }
 
-static int slab_products(struct call *c, struct sizes z, const struct slab *s)
+static int slab_products(struct call *c, struct linear_sizes z, const struct slab *s)
 {
   const struct rows *r = s->loss.r;
   const struct arr *x = &c->in[1], *w = &c->in[2], *out = c->out;
@@ -54,7 +47,7 @@ static int slab_products(struct call *c, struct sizes z, const struct slab *s)
 
 int linear_loss_backward(struct call *c)
 {
-  struct sizes z = sizes_of(c);
+  struct linear_sizes z = sizes_of(c);
   struct slab s = { .loss = softmax_loss_of(c->loss, &c->in[0], &c->in[3]), .g = c->tmp };
   for (int64_t columns = slab_columns(c); s.from < z.n; s.from += columns) {
     s.n = MIN(columns, z.n - s.from);
@@ -66,7 +59,7 @@ int linear_loss_backward(struct call *c)
 
 void linear_loss_whole(const struct call *c, struct arr in[3])
 {
-  struct sizes z = sizes_of(c);
+  struct linear_sizes z = sizes_of(c);
   struct slab s = { softmax_loss_of(c->loss, &c->in[0], &c->in[3]), 0, z.n, c->tmp };
   slab_rows(0, z.m, &s);
   for (int i = 0; i < 3; i++) in[i] = c->in[i];

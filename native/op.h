@@ -93,10 +93,11 @@ struct call {
   const struct run *run;
   uint32_t    node;                                   /* key of random numbers: the same in forward and backward */
   uint32_t    add;                                    /* bit k: out[k] += result (only if the kernel's `add` has the bit) */
-  int         act;                                    /* ACT_*: applied to out[0]; its gradient to in[0] backward (only if K_ACT) */
+  int         act;                                    /* ACT_*: applied to out[0]; its gradient to in[0] backward (only if K_ACT), or to
+                                                         out[0] (only if K_MASK) */
   bool        trains;                                 /* weights change from run to run: packed copies are not worth keeping */
   const struct scaling *affine;                       /* NULL: none (only if K_AFFINE) */
-  const void *loss;                                   /* NULL: none (only if K_LOSS) */
+  const void *loss;                                   /* parameters of the loss in front; NULL: none (only if K_LOSS) */
 };
 /* out[0] = act(scale[i] product + shift[i] + what out[0] holds), per channel i; shift has the bias in it. */
 struct scaling {
@@ -116,10 +117,10 @@ enum { K_ACT = 1,                                     /* can apply call.act */
                                                          of rows; the sums out[1] and on are over these too (join.c) */
        K_REUSED = 8,                                  /* `packs`: a state only where several steps share it */
        K_AFFINE = 16,                                 /* can do call.affine; refuse and scratch look at it */
-       K_MASK = 64,                                   /* backward: with call.act, the gradient of a relu that stands before the data is
-                                                         applied to out[0]; behind the inputs comes the output of the forward part */
-       K_LOSS = 32 };                                 /* backward: can make the gradient that it takes itself. Input 0 holds the output
+       K_LOSS = 32,                                   /* backward: can make the gradient that it takes itself. Input 0 holds the output
                                                          of a SoftmaxOutput with parameters call.loss, behind the others comes its label */
+       K_MASK = 64 };                                 /* backward: can apply call.act, the gradient of a relu that made the data, to out[0];
+                                                         behind the inputs comes the output of the forward part */
 #define IN_BLOCKS(in, out) ((uint32_t)(in) | (uint32_t)(out) << 16)
 #define T(dtype) (1u << (dtype))
 enum { T_FLOAT = 1 << TY_F32 | 1 << TY_F64, T_ANY = ~0u >> 1,

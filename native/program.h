@@ -144,8 +144,6 @@ static inline bool absorbed_behind(const struct program *p, int i)
 {
   return p->act[i] >= 0 && p->s.g->node[p->act[i]].in[0].node == i;
 }
-bool softmax_loss_rows(const struct op *op, const void *param, const ty_desc *out, const ty_desc *label);
-                                                      /* a SoftmaxOutput whose rows have a class number each (op/softmax_output.c) */
 bool is_label_end(const struct source *s, ty_entry e);
 int  program_slot(const struct program *p, int device);
 /* Which input's bytes output `out` of a node simply is (a view, or an identity formula), -1: none. */

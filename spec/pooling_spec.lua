@@ -141,6 +141,30 @@ describe("the gradient of max pooling", function()
     check_relu({2, 16, 12, 12}, {kernel = {2, 2}, conv = true, dtype = "float64"}, false)
   end)
 
+  it("makes the bytes again where the forward part is computed again", function()
+    for _, conv in ipairs{false, true} do                -- with it the pooled output is wanted again, too
+      local grads = {}
+      for i, again in ipairs{"False", "True"} do
+        local function kept(o)
+          o.attr = {__force_mirroring__ = again}
+          return o
+        end
+        local x = sym.Pooling(kept{data = sym.relu(kept{data = sym.tanh(kept{data = sym.Variable("data")})}), kernel = {2, 2},
+          stride = {2, 2}, pool_type = "max", name = "pool"})
+        local y = conv and sym.Convolution{data = x, name = "last", num_filter = 4, kernel = {3, 3}} or x * 2
+        local exe = y:simple_bind{ctx = ty.cpu(), data = {2, 3, 12, 14}}
+        ty.random.seed(4)
+        for _, name in ipairs(y:list_arguments()) do
+          exe.arg_dict[name][":"] = ty.nd.random_normal{shape = exe.arg_dict[name].shape}
+        end
+        exe:backward(exe:forward(true)[1] * 0 + 1)
+        assert.equal(again == "True", exe:program():find("pool_mirror", 1, true) ~= nil)
+        grads[i] = exe.grad_dict.data:totable()
+      end
+      assert.same(grads[1], grads[2])
+    end
+  end)
+
   it("keeps neither data nor output", function()
     local x = sym.Variable("data")
     local net = sym.Pooling{data = sym.tanh(x * 2), kernel = {2, 2}, stride = {2, 2}, pool_type = "max"}

@@ -83,7 +83,8 @@ enum { MANY = 1000, SMALL = 128 << 10 };              /* places of the result; b
 /* A packed weight is kept for later runs unless that costs much memory and saves little time. */
 static bool keeps(const struct call *c, const struct window *w)
 {
-  return !c->trains && (w->n * window_out(w) < MANY || desc_bytes(&c->in[1].d) <= SMALL);
+  const int64_t bytes = w->groups * w->filters * window_depth(w) * (int64_t)sizeof(float);
+  return !c->trains && (w->n * window_out(w) < MANY || bytes <= SMALL);
 }
 
 /* Both gradients go through the batch in the same pieces, so that they can share the blocked dy. */

@@ -25,6 +25,7 @@ enum { BLOCK = 4096 };                                /* elements summed in thei
 #define SQRT sqrtf
 #define NAME(f) f##_f32
 #define ROWS JOIN(rows_f32, ISA)
+#include "rows_lanes.inc"
 #include "rows_sum.inc"
 #include "rows_soft.inc"
 #include "rows_block.inc"
@@ -49,6 +50,7 @@ enum { BLOCK = 4096 };                                /* elements summed in thei
 #define SQRT sqrt
 #define NAME(f) f##_f64
 #define ROWS JOIN(rows_f64, ISA)
+#include "rows_lanes.inc"
 #include "rows_sum.inc"
 #include "rows_soft.inc"
 #include "rows_block.inc"

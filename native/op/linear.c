@@ -44,15 +44,6 @@ static int shape(struct infer *s)
 
 /* -- forward --------------------------------------------------------------------------------------------------- */
 
-struct sizes { int64_t m, n, k; };
-
-static struct sizes sizes_of(const ty_desc *data, const ty_desc *weight)
-{
-  struct sizes z = { .n = weight->dim[0], .k = weight->dim[1] };
-  z.m = desc_count(data) / z.k;
-  return z;
-}
-
 enum { KEEP = 7 << 20,                                /* larger weights are packed piece by piece as they are used */
        MANY = 256 };                                  /* rows beside which packing a weight is little work */
 
@@ -76,7 +67,7 @@ static int forward(struct call *c)
 {
   const struct arr *x = &c->in[0], *w = &c->in[1];
   const int dtype = w->d.dtype;
-  struct sizes z = sizes_of(&x->d, &w->d);
+  struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
   struct gemm_epilogue e = { .bias = c->nin > 2 ? c->in[2].p : NULL, .act = c->act };
   if (!keeps(c, w, z.m))
     return gemm_fused(dtype, false, true, z.m, z.n, z.k, x->p, z.k, w->p, z.k, c->out[0].p, z.n, &e);
@@ -89,8 +80,8 @@ enum { OWN = 3 };                                     /* inputs without joined p
 
 static int64_t all_rows(const struct call *c)
 {
-  int64_t m = sizes_of(&c->in[1].d, &c->in[2].d).m;
-  for (int i = OWN; i < c->nin; i += 2) m += sizes_of(&c->in[i + 1].d, &c->in[2].d).m;
+  int64_t m = linear_sizes_of(&c->in[1].d, &c->in[2].d).m;
+  for (int i = OWN; i < c->nin; i += 2) m += linear_sizes_of(&c->in[i + 1].d, &c->in[2].d).m;
   return m;
 }
 
@@ -114,7 +105,7 @@ static const void *join_rows(const struct call *c, int which, char *at)
 }
 
 /* A weight of many steps (of time) is packed once for all of them. */
-static int data_gradient(struct call *c, struct sizes z)
+static int data_gradient(struct call *c, struct linear_sizes z)
 {
   const struct arr *w = &c->in[2], *g = &c->in[0], *out = &c->out[0];
   struct gemm_epilogue e = { .add = c->add & 1 };
@@ -129,7 +120,7 @@ static int backward(struct call *c)
   const struct arr *w = &c->in[2], *out = c->out;
   const void *g = c->in[0].p, *x = c->in[1].p;
   const int dtype = w->d.dtype;
-  struct sizes z = sizes_of(&c->in[1].d, &w->d);
+  struct linear_sizes z = linear_sizes_of(&c->in[1].d, &w->d);
   if (out[0].p) TRY(data_gradient(c, z));
   if (c->nin > OWN) {
     z.m = all_rows(c);
@@ -157,7 +148,7 @@ static void put(const struct arr *a, int64_t i, double v, bool add)
 
 static int plain(struct call *c)
 {
-  struct sizes z = sizes_of(&c->in[0].d, &c->in[1].d);
+  struct linear_sizes z = linear_sizes_of(&c->in[0].d, &c->in[1].d);
   for (int64_t i = 0; i < z.m; i++)
     for (int64_t j = 0; j < z.n; j++) {
       double s = c->nin > 2 ? get(&c->in[2], j) : 0;
@@ -185,12 +176,12 @@ static int plain_back(struct call *c)
   struct arr in[OWN];
   struct call whole = *c;
   if (c->loss) linear_loss_whole(c, in), whole.in = in, whole.nin = OWN, c = &whole;
-  struct sizes z = sizes_of(&c->in[1].d, &w->d);
+  struct linear_sizes z = linear_sizes_of(&c->in[1].d, &w->d);
   contract(&c->out[0], z.m, z.k, z.n, &c->in[0], z.n, 1, w, 1, z.k, c->add & 1);
   for (int i = 0; i < c->nin; i += i ? 2 : OWN) {
     const struct arr *g = &c->in[i], *x = &c->in[i + 1];
     uint32_t add = i ? ~0u : c->add;
-    z = sizes_of(&x->d, &w->d);
+    z = linear_sizes_of(&x->d, &w->d);
     contract(&c->out[1], z.n, z.k, z.m, g, 1, z.n, x, 1, z.k, add >> 1 & 1);
     if (c->nout > 2) contract(&c->out[2], z.n, 1, z.m, g, 1, z.n, NULL, 0, 0, add >> 2 & 1);
   }

@@ -159,7 +159,7 @@ struct pool {
   struct planes g;
   int64_t type, power;
   bool    with_pad, zeros, back;                      /* zeros: padding takes part (Pooling_v1) */
-  bool    blocks, pairs, whole, folds;           /* special cases: channels in blocks, 2 x 2 windows, one window per plane, folded rows */
+  bool    blocks, pairs, whole, folds;                /* channels in blocks, 2 x 2 windows, one window per plane, folded rows */
   const void *x, *y, *dy;
   uint8_t *places;                                    /* NULL: not wanted forward, not there backward */
   bool    masked;                                     /* backward: there is none where y is not above 0 */

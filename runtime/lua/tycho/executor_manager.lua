@@ -314,7 +314,7 @@ end
 local function bind_device(self, a, i, descs)
   local shapes, types, range = {}, {}, a.slices[i]
   for _, d in ipairs(descs) do
-    local shape = class.copy_shape(d.shape)
+    local shape = tables.copied(d.shape)
     shape[1] = range[2] - range[1]
     shapes[d.name], types[d.name] = shape, d.dtype
   end

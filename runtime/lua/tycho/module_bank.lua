@@ -244,7 +244,7 @@ local function describe_inputs(self, data, labels, range)
       if not self._is_arg[d.name] then
         Error.unknown{ func = FUNC, argument = d.name, what = "input", names = self.arg_names }
       end
-      local shape, axis = class.copy_shape(d.shape), rows.axis(d)
+      local shape, axis = tables.copied(d.shape), rows.axis(d)
       if axis >= 0 and shape[axis + 1] then
         shape[axis + 1] = range[2] - range[1]
       end

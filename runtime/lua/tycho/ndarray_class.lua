@@ -17,6 +17,7 @@ local Class = require "tycho.class"
 local context = require "tycho.context"
 local Error = require "tycho.error"
 local gc = require "tycho.gc"
+local tables = require "tycho.tables"
 
 local C, check = native.C, native.check
 local ffi_gc, setmetatable, tonumber = ffi.gc, setmetatable, tonumber
@@ -225,16 +226,6 @@ local function context_of(x)
 end
 
 
---- A copy of a list of sizes.
-function class.copy_shape(shape)
-  local copy = {}
-  for i = 1, #shape do
-    copy[i] = shape[i]
-  end
-  return copy
-end
-
-
 local function freed(x, key)
   Error.raise{ code = "state", func = "NDArray", argument = key, message = rawget(x, "_shape")
     and "the array has no memory: its executor was bound with dry_run" or "the array was freed" }
@@ -248,7 +239,7 @@ end
 
 --- What `x.name` gives when it is neither a raw field nor a method.
 class.fields = {
-  shape   = function(x) return class.copy_shape(x._shape) end,
+  shape   = function(x) return tables.copied(x._shape) end,
   ndim    = function(x) return #x._shape end,
   size    = function(x) return x._size end,
   dtype   = function(x) return args.DTYPE_NAMES[x._dtype] end,

@@ -26,8 +26,8 @@ local INT32, INT64, BOOL = args.DTYPES.int32, args.DTYPES.int64, args.DTYPES.boo
 -- Broadcasting --------------------------------------------------------------------------------------------------------
 
 local function fail_broadcast(from, to, func)
-  Error.raise{ code = "shape", func = func, argument = "value", expected = class.copy_shape(to),
-    got = class.copy_shape(from),
+  Error.raise{ code = "shape", func = func, argument = "value", expected = tables.copied(to),
+    got = tables.copied(from),
     message = "the value does not broadcast to what is selected" }
 end
 

@@ -64,23 +64,6 @@ local function flat_params(c)
 end
 
 
-local MOST_COUNTS = 4096
-local counts, entries = {}, 0                            -- visible outputs by operator and parameters
-
-local function count_outputs(c, flat, nin)
-  local text = c.schema.name .. "\0" .. (c.schema.variadic and nin or "") .. "\0" .. table.concat(flat, "\0")
-  local n = counts[text]
-  if not n then
-    n = registry.ports(c.schema.name, c.params, c.schema.variadic and nin or -1, c.func).nvisible
-    if entries >= MOST_COUNTS then
-      counts, entries = {}, 0
-    end
-    counts[text], entries = n, entries + 1
-  end
-  return n
-end
-
-
 local function outputs_given(out, func)
   if out == nil then
     return nil
@@ -185,7 +168,7 @@ local function run(c)
   check_ctx(c)
   c.out = outputs_given(c.options.out, c.func)
   local flat = flat_params(c)
-  local n = count_outputs(c, flat, c.count)
+  local n = registry.ports(c.schema.name, c.params, c.schema.variadic and c.count or -1, c.func).nvisible
   local results = call.many(c.schema.name, c.func, c.inputs, c.count, flat, c.out or {}, n)
   c.flat = n == 1 and flat
   if c.options.out ~= nil then

@@ -190,7 +190,7 @@ function NDArray.expand_dims(x, ...)
   local a = EXPAND(...)
   local n = #x._shape
   local at = axis_in(a.axis, -n - 1, n, "NDArray:expand_dims")
-  local shape = class.copy_shape(x._shape)
+  local shape = tables.copied(x._shape)
   table.insert(shape, at + 1, 1)
   return viewed(x, shape, a.inplace, "NDArray:expand_dims")
 end

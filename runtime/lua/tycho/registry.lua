@@ -158,7 +158,7 @@ local function ask_ports(op, keys, dict, nin, func, node)
 end
 
 
-local ROOM = 512                                         -- calls that are remembered; then all are forgotten
+local ROOM = 4096                                        -- calls that are remembered; then all are forgotten
 local known, nknown = {}, 0                              -- operator, its attributes and nin as one text -> ports
 
 local parts = {}
