@@ -5,7 +5,7 @@
 -- loops with these two stay in the interpreter. None of the library's loops over tables is long.
 --
 -- Code that makes and binds graphs is full of such loops and runs a few times only: its traces end early and are tried again
--- elsewhere, which took longer than the work itself. Its files therefore begin with `jit.off(true, true)`: the whole file is
+-- elsewhere, which took two fifths of the time. Its files therefore begin with `jit.off(true, true)`: the whole file is
 -- interpreted. What runs in every step (executor.lua, the arrays) is compiled.
 --
 -- @module tycho.iterate
