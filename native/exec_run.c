@@ -189,7 +189,7 @@ static int prepare_storages(ty_exec *e, struct program *p)
 
 static int make_ring(ty_exec *e, const struct program *p)
 {
-  int n = 2 * p->nsegment + 8;
+  int n = 4 * p->nsegment + 28;
   if (n <= e->nring) return TY_OK;
   for (int i = 0; i < e->nring; i++) ticket_wait(e->ring[i].ticket);
   struct ctx *ring = NEWS(struct ctx, n);
@@ -212,12 +212,20 @@ void exec_free_ring(ty_exec *e)
   mem_free(e->seg_ticket);
 }
 
+/* The next context. When all are taken, half of them are let pass: who waits then sleeps once for many runs. */
+static struct ctx *next_context(ty_exec *e)
+{
+  struct ctx *c = &e->ring[e->at_ring];
+  if (!ticket_past(c->ticket)) ticket_wait(e->ring[(e->at_ring + e->nring / 2) % e->nring].ticket);
+  ticket_wait(c->ticket);                             /* the other one may be another device's */
+  e->at_ring = (e->at_ring + 1) % e->nring;
+  return c;
+}
+
 static int submit(ty_exec *e, struct program *p, const struct segment *g, int first, int last, const struct ticket *after,
     int nafter, struct ticket *out)
 {
-  struct ctx *c = &e->ring[e->at_ring];
-  e->at_ring = (e->at_ring + 1) % e->nring;
-  ticket_wait(c->ticket);
+  struct ctx *c = next_context(e);
   c->e = e; c->p = p; c->slot = g->slot; c->first = first; c->last = last; c->run = e->last;
   for (int i = 0; i < e->nouter; i++) c->version[i] = e->outer[i]->storage->version;
   ty_exec_keep(e);

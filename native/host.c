@@ -19,7 +19,7 @@ enum { MAPPED = 0 };                                  /* it watches blocks of th
 #else
 enum { MAPPED = 1 << 20 };
 #endif
-enum { HUGE_PAGE = 2 << 20, LARGE = 4 << 20, COPY_GRAIN = 1 << 18 };
+enum { HUGE_PAGE = 2 << 20, LARGE = 4 << 20, COPY_GRAIN = 1 << 17 };
 
 static int64_t physical(int device)
 {
@@ -97,8 +97,9 @@ static int copy(int dst_device, void *dst, int src_device, const void *src, size
 {
   struct bytes b = { dst, src, bypass_pays(bytes) };
   uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src;
+  int64_t n = (int64_t)bytes, parts = n / COPY_GRAIN + 1, each = n / parts + PAGE;
   if (d < s + bytes && s < d + bytes) memmove(dst, src, bytes);
-  else parallel((int64_t)bytes, COPY_GRAIN, copy_part, &b);
+  else parallel(n, each - each % PAGE, copy_part, &b);                      /* parts of equal length, for an even number of cores */
   return TY_OK;
 }
 

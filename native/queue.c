@@ -5,10 +5,14 @@
 ** A task has passed (`done` >= its number) when it has run, its callback has returned and its storages are dropped.
 ** Devices with a `finish` (streams) may have started more tasks than have passed: `ran` runs ahead of `done`.
 **
+** Who waits looks again for a moment before it sleeps, and gives its core away between two looks: on a machine whose
+** cores are all in a team, a waiter that kept one would hold up the very task it waits for.
+**
 ** Locks, none taken inside another except as listed: order > queue.lock (to wake), marks (failure marks of storages and
 ** the pending list), inline_lock (TYCHO_SYNC=1: everything runs under it, in the caller).
 */
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include "parallel.h"
 #include "profile.h"
@@ -58,13 +62,6 @@ bool device_sync(void)
 
 static struct queue *queue_at(int device) { return __atomic_load_n(&queues[device_slot(device)], __ATOMIC_ACQUIRE); }
 
-static void pause_a_little(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-  for (int i = 0; i < 16; i++) __builtin_ia32_pause();
-#endif
-}
-
 /* -- tickets ----------------------------------------------------------------------------------- */
 
 bool ticket_past(struct ticket t)
@@ -85,7 +82,7 @@ void ticket_wait(struct ticket t)
 {
   if (ticket_past(t)) return;
   struct queue *q = queue_at(t.device);
-  for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; pause_a_little()) if (ticket_past(t)) return;
+  for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; sched_yield()) if (ticket_past(t)) return;
   pthread_mutex_lock(&q->lock);
   __atomic_add_fetch(&q->waiting, 1, __ATOMIC_SEQ_CST);
   while (want(q, t.seq) && !LOAD(closing)) pthread_cond_wait(&q->past, &q->lock);
@@ -217,7 +214,7 @@ static bool has_work(struct queue *q) { return LOAD(q->submitted) != q->ran || L
 
 static void sleep_for_work(struct queue *q)
 {
-  for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; pause_a_little()) if (has_work(q)) return;
+  for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; sched_yield()) if (has_work(q)) return;
   pthread_mutex_lock(&q->lock);
   STORE(q->sleeping, 1);
   while (!has_work(q)) pthread_cond_wait(&q->wake, &q->lock);

@@ -38,8 +38,8 @@ const struct reducer *reducer_of(int dtype)
 
 /* -- the plan ------------------------------------------------------------------------------------------------------ */
 
-/* results of a unit; elements worth a thread; most parts; elements of a part of a row */
-enum { RESULTS = 512, ENOUGH = 1 << 15, PARTS = 64, PIECE = 4096 };
+/* results of a unit, at most, and of columns at least; elements worth a thread; most parts; elements of a part of a row */
+enum { RESULTS = 512, COLUMNS = 256, ENOUGH = 1 << 15, PARTS = 64, PIECE = 4096 };
 
 static void join_groups(int n, const int64_t *dim, uint32_t axes, struct reduce *r)
 {
@@ -172,19 +172,28 @@ static void join_parts(const struct job *j)
   j->table->store(j->y, j->part, j->finish, r->count, j->add, r->out);
 }
 
+/* Blocks of equal length, of work that is worth a thread; of columns whole vectors, and no few. */
+static void choose_side(struct job *j)
+{
+  const struct reduce *r = j->r;
+  int64_t n = r->dim[j->block], each = r->inner ? r->dim[r->n - 1] : r->count / r->parts;
+  int64_t most = MIN(RESULTS, MAX(r->inner ? 1 : COLUMNS, ENOUGH / MAX(each, 1)));
+  j->blocks = MAX(1, (n + most - 1) / most);
+  j->side = MAX(1, (n + j->blocks - 1) / j->blocks);
+  if (!r->inner) j->side = (j->side + 15) / 16 * 16;
+  j->blocks = (n + j->side - 1) / j->side;
+}
+
 void reduce_run(const struct reduce *r, int kind, int finish, const void *x, const void *centre, void *y, bool add,
                 void *tmp)
 {
   struct job j = { r, reducer_of(r->dtype), kind, finish, x, centre, y, dtype_size(r->dtype), add,
                    r->parts > 1 ? tmp : NULL, -1, 1, 1 };
   for (int i = 0; i < r->n; i++) if (r->to[i]) j.block = i;
-  if (j.block >= 0) {
-    j.side = MIN(r->dim[j.block], r->inner ? MAX(1, MIN(RESULTS, ENOUGH / r->dim[r->n - 1])) : RESULTS);
-    j.blocks = (r->dim[j.block] + j.side - 1) / j.side;
-  }
+  if (j.block >= 0) choose_side(&j);
   int64_t units = r->out / (j.block < 0 ? 1 : r->dim[j.block]) * j.blocks;
   int64_t cost = r->count * j.side / r->parts;
-  parallel(units * r->parts, MAX(1, 2 * ENOUGH / MAX(cost, 1)), body, &j);
+  parallel(units * r->parts, MAX(1, ENOUGH / MAX(cost, 1)), body, &j);
   if (j.part) join_parts(&j);
 }
 
