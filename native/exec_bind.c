@@ -405,6 +405,7 @@ static int compile(ty_exec *e, int which, const ty_exec *before, struct program 
   int code = fuse_program(p);
   if (!code) code = schedule_program(p);
   if (!code) code = plan_values(p);
+  if (!code) code = order_program(p);
   if (!code) code = join_program(p);
   if (!code) code = layout_program(p);
   if (!code) code = select_program(p);

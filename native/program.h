@@ -116,6 +116,7 @@ bool element_wise(const struct source *s, int node);   /* it runs as part of a t
 const char *formula_of(const struct node *n, int out); /* of a row's output or gradient, of a small sum; NULL: none */
 int  fuse_program(struct program *p);
 int  schedule_program(struct program *p);
+int  order_program(struct program *p);
 int  join_program(struct program *p);
 int  layout_program(struct program *p);
 int  step_call(struct program *p, struct step *st);                           /* v.call without pointers, from what is known */
