@@ -80,6 +80,7 @@ build = {
       ["tycho.module_rows"] = "runtime/lua/tycho/module_rows.lua",
       ["tycho.module_sequential"] = "runtime/lua/tycho/module_sequential.lua",
       ["tycho.module_state"] = "runtime/lua/tycho/module_state.lua",
+      ["tycho.module_values"] = "runtime/lua/tycho/module_values.lua",
       ["tycho.monitor"] = "runtime/lua/tycho/monitor.lua",
       ["tycho.name"] = "runtime/lua/tycho/name.lua",
       ["tycho.ndarray"] = "runtime/lua/tycho/ndarray.lua",

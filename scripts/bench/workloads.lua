@@ -167,12 +167,10 @@ local function bucketing(kind, top)
   return module, describe
 end
 
-local function fill(module)
-  local args = module:get_params()
-  for name, x in pairs(args) do
-    if name == "rnn_parameters" then values.lstm(x, 2, 200) else values.parameter(x, name) end
-  end
-  module:set_params{arg_params = args, aux_params = {}}
+-- Fills parameters where they are; a module asks it with descriptions
+local Filled = ty.init.Initializer:extend("Filled")
+function Filled:__call(desc, x)
+  if desc.name == "rnn_parameters" then values.lstm(x, 2, 200) else values.parameter(x, desc.name) end
 end
 
 -- loads what a first call loads, so that memory counted later is the work's
@@ -197,8 +195,7 @@ function workloads.W6()
   end
   local x, y = describe(60)
   module:bind{data_shapes = x, label_shapes = y}
-  module:init_params{initializer = ty.init.Uniform(0.1)}
-  fill(module)
+  module:init_params{initializer = Filled()}
   module:init_optimizer{optimizer = "sgd", optimizer_params = {learning_rate = LM_RATE, momentum = 0.9, rescale_grad = 1 / 32 / 60}}
   for _, T in ipairs(BUCKETS) do batches[T] = batch_of(T) end
   local function round(order)

@@ -468,13 +468,25 @@ function BaseModule:set_params(...)
 end
 
 
+--- As get_params, for values that are read at once: a module that can makes no copies for it (not for users).
+function BaseModule:_read_params()
+  return self:get_params()
+end
+
+
+--- Gives all devices the same parameters, at the end of an epoch (not for users).
+function BaseModule:_level_params()
+  self:set_params(self:get_params())
+end
+
+
 local FILE = args.form("Module:save_params", { { "fname", "text" } })
 
 --- Writes the parameters as `arg:NAME` and `aux:NAME`.
 -- @string fname
 function BaseModule:save_params(...)
   local a = FILE(...)
-  require("tycho.model").write_params(a.fname, self:get_params())
+  require("tycho.model").write_params(a.fname, self:_read_params())
 end
 
 

@@ -26,6 +26,7 @@ local Error = require "tycho.error"
 local Module = require "tycho.module_module"
 local name_of = require "tycho.name"
 local nd = require "tycho.ndarray"
+local Values = require "tycho.module_values"
 local values = require "tycho.values"
 
 local is_plain, null, value = values.is_plain, values.null, values.value
@@ -56,6 +57,8 @@ BucketingModule.fields = BaseModule.extend_fields{
   label_shapes = of_current "label_shapes",  output_shapes = of_current "output_shapes",
   data_names   = names_field "data_names",   label_names  = names_field "label_names",
   output_names = names_field "output_names",
+  _arg_params  = Module.fields._arg_params,  _aux_params  = Module.fields._aux_params,
+  _params_dirty = Module.fields._params_dirty,
 }
 
 
@@ -137,9 +140,9 @@ function BucketingModule:init(...)
   self._context, self._work_load_list = self._default._context, self._default._work_load_list
   self._fixed_param_names, self._state_names = self._default._fixed_param_names, self._default._state_names
   self._group2ctxs, self._compression_params = a.group2ctxs, a.compression_params
-  self._arg_params, self._aux_params, self._param_index = {}, {}, {}
+  self._arg_values, self._aux_values, self._param_index = Values(), Values(true), {}
   self._kept_args, self._kept_auxs = {}, {}              -- given for buckets that are not bound yet
-  self._monitors, self._params_dirty = {}, false
+  self._monitors = {}
 end
 
 
@@ -173,32 +176,23 @@ local function pick(params, names)
 end
 
 
--- Host values to the devices.
-local function send(self, m, names)
-  m._exec_group:set_params(pick(self._arg_params, names), pick(self._aux_params, names), true)
-  m:_tell_store(self._arg_params)
-end
-
-
-local function sync(self)
-  if self._params_dirty then
-    local done = {}
-    for _, m in ipairs(self._met) do
-      m._exec_group:get_params(self._arg_params, self._aux_params, done)
-    end
-    self._params_dirty = false
-  end
-end
-
-
 --- Parameters and auxiliary states of all buckets as host arrays by name: the module's own tables.
 -- @treturn table arg_params
 -- @treturn table aux_params
 function BucketingModule:get_params()
   self:_need("get_params", "binded", "params_initialized")
-  sync(self)
-  return self._arg_params, self._aux_params
+  return Module.get_params(self)
 end
+
+
+function BucketingModule:_read_params()
+  self:_need("get_params", "binded", "params_initialized")
+  return Module._read_params(self)
+end
+
+
+BucketingModule._level_params = Module._level_params
+BucketingModule._sync_params = Module._sync_params
 
 
 -- Keeps what belongs to no bound bucket.
@@ -212,13 +206,11 @@ end
 
 
 local function fill_all(self, a, initializer)
-  each_part(self, function(m, names)
-    m:_fill_params(names, a, initializer)
-  end)
-  each_part(self, function(m, names) send(self, m, names) end)
-  keep_others(self._kept_args, a.arg_params, self._arg_params)
-  keep_others(self._kept_auxs, a.aux_params, self._aux_params)
-  self._params_initialized, self._params_dirty = true, false
+  each_part(self, function(m, names) m:_check_params(names, a) end)
+  each_part(self, function(m, names) m:_fill_params(names, a, initializer) end)
+  keep_others(self._kept_args, a.arg_params, self._arg_values:arrays())
+  keep_others(self._kept_auxs, a.aux_params, self._aux_values:arrays())
+  self._params_initialized, self._arg_values.stale, self._aux_values.stale = true, false, false
   for _, m in ipairs(self._met) do
     m._params_initialized = true
   end
@@ -243,7 +235,7 @@ end
 
 -- Writes given values straight to the devices.
 local function write_some(self, a)
-  for _, part in ipairs{ { a.arg_params, self._arg_params }, { a.aux_params, self._aux_params } } do
+  for _, part in ipairs{ { a.arg_params, self._arg_values:arrays() }, { a.aux_params, self._aux_values:arrays() } } do
     for name in pairs(part[1] or {}) do
       if not part[2][name] and not a.allow_extra then
         Error.unknown{ func = "BucketingModule:set_params", argument = name, what = "parameter", among = part[2] }
@@ -255,7 +247,7 @@ local function write_some(self, a)
     m:_tell_store(a.arg_params or {})
     m._params_initialized = true
   end)
-  self._params_dirty, self._params_initialized = true, true
+  self._params_initialized, self._arg_values.stale, self._aux_values.stale = true, true, true
 end
 
 
@@ -284,9 +276,7 @@ local BIND = args.form("BucketingModule:bind", BaseModule._extend_options(Module
 
 --- Drops all buckets' executors; parameters and optimizer stay.
 function BucketingModule:_reset_bind()
-  if self._params_initialized then
-    sync(self)
-  end
+  self:_sync_params()
   for _, m in ipairs(self._met) do
     self._lender = m.optimizer_initialized and m or self._lender
     m:free()
@@ -299,7 +289,7 @@ end
 -- Names of a module that no bucket before it had.
 local function new_names(self, m)
   local names = {}
-  for _, part in ipairs{ { m._param_names, self._arg_params }, { m._aux_names, self._aux_params } } do
+  for _, part in ipairs{ { m._param_names, self._arg_values:arrays() }, { m._aux_names, self._aux_values:arrays() } } do
     for _, name in ipairs(part[1]) do
       names[name] = not part[2][name] or nil
     end
@@ -313,7 +303,6 @@ local function welcome(self, m, names)
   if next(names) then
     local a = { arg_params = self._kept_args, aux_params = self._kept_auxs, allow_missing = true }
     m:_fill_params(names, a, self._initializer or BaseModule._initializer())
-    send(self, m, names)
   end
 end
 
@@ -328,11 +317,12 @@ end
 local function bind_bucket(self, key, data_shapes, label_shapes)
   local m, options, base = self._buckets[key] or new_module(self, key), self._bind_options, self._met[1]
   local names = new_names(self, m)
-  m._arg_params, m._aux_params, m._param_index = self._arg_params, self._aux_params, self._param_index
+  m._arg_values, m._aux_values, m._param_index = self._arg_values, self._aux_values, self._param_index
   m._params_initialized = self._params_initialized
   m:bind{ data_shapes = data_shapes, label_shapes = label_shapes, for_training = options.for_training,
     inputs_need_grad = options.inputs_need_grad, grad_req = options.grad_req, shared_module = base,
     memory_budget = options.memory_budget, force_mirroring = options.force_mirroring }
+  self._arg_values, self._aux_values = m._arg_values, m._aux_values
   if self._params_initialized then
     welcome(self, m, names)
   end
@@ -495,7 +485,6 @@ end
 --- Lets the optimizer change the parameters of the current bucket.
 function BucketingModule:update()
   self:_need("update", "binded", "params_initialized", "optimizer_initialized")
-  self._params_dirty = true
   self._curr_module:update()
 end
 
@@ -526,7 +515,7 @@ function BucketingModule:init_optimizer(...)
   if self:_is_done("init_optimizer", "optimizer_initialized", a.force_init) then
     return
   end
-  sync(self)
+  self:_sync_params()
   self._curr_module:init_optimizer{ kvstore = a.kvstore, optimizer = a.optimizer, optimizer_params = a.optimizer_params,
     force_init = true }
   lend(self, self._curr_module)

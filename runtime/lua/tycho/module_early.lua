@@ -78,7 +78,7 @@ function Early:look(module, list, epoch)
     self.waited = self.waited + 1
     return
   end
-  local arg_params, aux_params = module:get_params()
+  local arg_params, aux_params = module:_read_params()
   self.name, self.best, self.epoch, self.waited = name, value, epoch, 0
   self.arg_params, self.aux_params = params.copies(arg_params), params.copies(aux_params)
   if self.path then

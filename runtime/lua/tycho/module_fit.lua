@@ -191,11 +191,20 @@ local function validate(self, a, metric, epoch)
 end
 
 
--- After the batches of an epoch: log, parameters to all devices and callbacks, validation.
-local function end_epoch(self, a, validation_metric, epoch, early)
+-- Parameters to all devices and callbacks.
+local function hand_on(self, a, epoch)
+  if value(a.epoch_end_callback) == nil then
+    return self:_level_params()
+  end
   local arg_params, aux_params = self:get_params()
   self:set_params(arg_params, aux_params)
   BaseModule._call_all(a.epoch_end_callback, epoch, self.symbol, arg_params, aux_params)
+end
+
+
+-- After the batches of an epoch.
+local function end_epoch(self, a, validation_metric, epoch, early)
+  hand_on(self, a, epoch)
   if value(a.eval_data) then
     local list = validate(self, a, validation_metric, epoch)
     if early then

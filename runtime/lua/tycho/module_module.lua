@@ -3,10 +3,10 @@
 --     local m = ty.mod.Module{ symbol = net, context = ty.cpu() }
 --     m:fit{ train_data = it, num_epoch = 4, optimizer = "sgd", optimizer_params = { learning_rate = 0.1 } }
 --
--- `_arg_params` and `_aux_params` are the parameters as host arrays; while `_params_dirty`, which `update` sets, the
--- devices' copies are newer. (Running forward alone changes auxiliary states, but does not count, as in the reference.)
--- A module that shares another's memory (`shared_module`) shares these tables, the optimizer, and `_param_index`: the
--- number of each parameter (from 0) under which the optimizer keeps its state.
+-- `_arg_values` and `_aux_values` (module_values.lua) are the parameters and auxiliary states. Parameters have host copies
+-- from the first `get_params` on; auxiliary states always, since running forward alone changes those of the devices, but
+-- does not count, as in the reference. A module that shares another's memory (`shared_module`) shares these objects, the
+-- optimizer, and `_param_index`: the number of each parameter (from 0) under which the optimizer keeps its state.
 --
 -- @module tycho.module_module
 
@@ -28,6 +28,7 @@ local nd = require "tycho.ndarray"
 local params = require "tycho.module_params"
 local rows = require "tycho.module_rows"
 local tables = require "tycho.tables"
+local Values = require "tycho.module_values"
 local values = require "tycho.values"
 
 local is_plain, null, value = values.is_plain, values.null, values.value
@@ -52,6 +53,9 @@ Module.fields = BaseModule.extend_fields{
   data_shapes  = of_group "data_shapes",
   label_shapes = of_group "label_shapes",
   output_shapes = function(self) return self:_bound("output_shapes")._exec_group:get_output_shapes() end,
+  _arg_params   = function(self) return self._arg_values:copies() end,
+  _aux_params   = function(self) return self._aux_values:copies() end,
+  _params_dirty = function(self) return self._arg_values.stale end,
 }
 
 
@@ -160,7 +164,7 @@ function Module:init(...)
   self._group2ctxs, self._compression_params = a.group2ctxs, a.compression_params
   self._param_names, self._aux_names = parameter_names(self), a.symbol:list_auxiliary_states()
   self._output_names = a.symbol:list_outputs()
-  self._params_dirty = false
+  self._arg_values, self._aux_values = Values(), Values(true)
 end
 
 
@@ -179,8 +183,8 @@ function Module.load(...)
   local symbol, arg_params, aux_params = model.load_checkpoint(a.prefix, a.epoch)
   a.options.symbol = symbol
   local m = Module(a.options)
-  m._arg_params = params.renamed(arg_params, a.rename, "Module.load")
-  m._aux_params = params.renamed(aux_params, a.rename, "Module.load")
+  m._arg_values = Values(false, params.renamed(arg_params, a.rename, "Module.load"))
+  m._aux_values = Values(true, params.renamed(aux_params, a.rename, "Module.load"))
   m._params_initialized = true
   m._preload_states = a.load_optimizer_states and model.file_name(a.prefix, a.epoch, "states") or nil
   return m
@@ -195,7 +199,7 @@ local SAVE = args.form("Module:save_checkpoint", {
 --- Writes `PREFIX-symbol.json`, `PREFIX-0003.params` and, if asked for, `PREFIX-0003.states`.
 function Module:save_checkpoint(...)
   local a, model = SAVE(...), require "tycho.model"
-  local arg_params, aux_params = self:get_params()
+  local arg_params, aux_params = self:_read_params()
   model.save_checkpoint(a.prefix, a.epoch, self._symbol, arg_params, aux_params,
     { remove_amp_cast = a.remove_amp_cast })
   if a.save_optimizer_states then
@@ -218,7 +222,7 @@ local function unbind(self)
   if self._exec_group then
     self._exec_group:free()
   end
-  self._binded, self._exec_group = false, nil
+  self._binded, self._exec_group, self._trained = false, nil, nil
 end
 
 
@@ -260,16 +264,6 @@ local function check_shared(self, shared)
 end
 
 
--- Host arrays of zeros like the first device's.
-local function host_arrays(names, list, dict)
-  for k, name in ipairs(names) do
-    local x = list[k][1]
-    dict[name] = dict[name] or nd.zeros(x.shape, { ctx = context.cpu(), dtype = x.dtype })
-  end
-  return dict
-end
-
-
 local function number_parameters(self)
   local n = 0
   for _ in pairs(self._param_index) do
@@ -283,14 +277,6 @@ local function number_parameters(self)
 end
 
 
--- What a module has in common with the one whose memory it shares. Parameters that only this one has are new.
-local function share(self, shared)
-  self._arg_params, self._aux_params = shared._arg_params, shared._aux_params
-  self._param_index, self._params_initialized = shared._param_index, true
-  self._params_dirty = false
-end
-
-
 local function make_group(self, a, data, labels)
   return Group{ symbol = self._symbol, contexts = self._context, workload = self._work_load_list, data_shapes = data,
     label_shapes = labels, param_names = self._param_names, for_training = a.for_training,
@@ -298,15 +284,6 @@ local function make_group(self, a, data, labels)
     logger = self.logger, fixed_param_names = self._fixed_param_names, grad_req = a.grad_req,
     state_names = self._state_names, group2ctxs = self._group2ctxs, memory_budget = a.memory_budget,
     force_mirroring = a.force_mirroring }
-end
-
-
--- The same table without its entries: buckets have it in common.
-local function emptied(t)
-  for key in pairs(t or {}) do
-    t[key] = nil
-  end
-  return t or {}
 end
 
 
@@ -324,21 +301,28 @@ end
 local function check_shapes(self)
   local group = self._exec_group
   local own = { by_name(self._param_names, group.param_arrays), by_name(self._aux_names, group.aux_arrays) }
-  params.check(own, { self._arg_params, self._aux_params }, { allow_missing = true, allow_extra = true }, "Module:bind")
+  params.check(own, { self._arg_values:arrays(), self._aux_values:arrays() }, { allow_missing = true, allow_extra = true }, "Module:bind")
+end
+
+
+-- The values that a binding goes on with: those of the module whose memory it shares, the module's own, or none yet.
+local function choose_values(self, shared)
+  if shared then
+    self._arg_values, self._aux_values = shared._arg_values, shared._aux_values
+    self._param_index, self._params_initialized = shared._param_index, true
+  elseif self._params_initialized then
+    check_shapes(self)
+    self._arg_values, self._aux_values = self._arg_values:moved(), self._aux_values:moved()
+  else
+    self._arg_values, self._aux_values = Values(), Values(true)
+  end
 end
 
 
 local function take_parameters(self, shared)
-  if shared then
-    share(self, shared)
-  elseif self._params_initialized then
-    check_shapes(self)
-    self._exec_group:set_params(self._arg_params, self._aux_params, true)
-  else
-    self._arg_params, self._aux_params = emptied(self._arg_params), emptied(self._aux_params)
-  end
-  host_arrays(self._param_names, self._exec_group.param_arrays, self._arg_params)
-  host_arrays(self._aux_names, self._exec_group.aux_arrays, self._aux_params)
+  choose_values(self, shared)
+  self._arg_values:place(self._param_names, self._exec_group.param_arrays)
+  self._aux_values:place(self._aux_names, self._exec_group.aux_arrays)
   self._param_index = self._param_index or {}
   number_parameters(self)
 end
@@ -389,12 +373,10 @@ end
 
 -- Parameters ----------------------------------------------------------------------------------------------------------
 
--- Brings the host arrays up to date.
+-- Brings copies up to date.
 function Module:_sync_params()
-  if self._params_dirty and self._exec_group then
-    self._exec_group:get_params(self._arg_params, self._aux_params)
-    self._params_dirty = false
-  end
+  self._arg_values:refresh()
+  self._aux_values:refresh()
 end
 
 
@@ -403,8 +385,22 @@ end
 -- @treturn table aux_params
 function Module:get_params()
   self:_need("get_params", "params_initialized")
+  return self._arg_values:copies(), self._aux_values:copies()
+end
+
+
+function Module:_read_params()
+  self:_need("get_params", "params_initialized")
+  return self._arg_values:values(), self._aux_values:values()
+end
+
+
+-- One device has nothing to get from others, unless a store has weights of its own.
+function Module:_level_params()
+  if #self._context > 1 or self._kvstore then
+    return Module.super._level_params(self)
+  end
   self:_sync_params()
-  return self._arg_params, self._aux_params
 end
 
 
@@ -418,8 +414,38 @@ local function sorted(names)
 end
 
 
--- Fills one host array from the given parameters or by the initializer.
-local function fill_one(self, name, x, given, a, initializer, attrs)
+-- Calls f(name, values, given) for the wanted names, in order: parameters, then auxiliary states.
+local function each_wanted(self, wanted, a, f)
+  for _, part in ipairs{ { self._param_names, self._arg_values, a.arg_params },
+                         { self._aux_names, self._aux_values, a.aux_params } } do
+    for _, name in ipairs(sorted(part[1])) do
+      if not wanted or wanted[name] then
+        f(name, part[2], part[3])
+      end
+    end
+  end
+end
+
+
+--- Refuses given parameters that are missing or of another shape, before anything is written (not for users).
+-- @tparam table wanted which ones: a set, or nil for all
+-- @tparam table a checked options of init_params
+function Module:_check_params(wanted, a)
+  each_wanted(self, wanted, a, function(name, own, given)
+    local source, shape = given and given[name], own:shape(name)
+    if given and source == nil and not a.allow_missing then
+      Error.raise{ code = "name", func = "Module:init_params", argument = name,
+        message = ("'%s' is not among the given parameters (allow_missing = true initialises it)"):format(name) }
+    elseif class.is_array(source) and not tables.same(source.shape, shape) then
+      Error.raise{ code = "shape", func = "Module:init_params", argument = name, expected = shape, got = source.shape,
+        message = "the shapes differ" }
+    end
+  end)
+end
+
+
+-- Fills an array from the given parameters or by the initializer.
+local function fill_one(x, name, given, initializer, attrs)
   local source = given and given[name]
   if source ~= nil then
     if not class.is_array(source) then
@@ -428,9 +454,6 @@ local function fill_one(self, name, x, given, a, initializer, attrs)
     if source ~= x then
       call.copy(x, source, "Module:init_params", name)
     end
-  elseif given and not a.allow_missing then
-    Error.raise{ code = "name", func = "Module:init_params", argument = name,
-      message = ("'%s' is not among the given parameters (allow_missing = true initialises it)"):format(name) }
   elseif initializer then
     initializer(init.InitDesc(name, attrs[name], initializer), x)
   end
@@ -438,19 +461,15 @@ end
 
 
 --- Fills parameters of this module, in order of their names (not for users).
--- @tparam table wanted which ones: a set, or nil for all
--- @tparam table a checked options of init_params
+-- @tparam table wanted
+-- @tparam table a as `_check_params` had them
 -- @param initializer
 function Module:_fill_params(wanted, a, initializer)
   local attrs = self._symbol:attr_dict()
-  for _, part in ipairs{ { self._param_names, self._arg_params, a.arg_params },
-                         { self._aux_names, self._aux_params, a.aux_params } } do
-    for _, name in ipairs(sorted(part[1])) do
-      if not wanted or wanted[name] then
-        fill_one(self, name, part[2][name], part[3], a, initializer, attrs)
-      end
-    end
-  end
+  each_wanted(self, wanted, a, function(name, own, given)
+    own:fill(name, function(x) fill_one(x, name, given, initializer, attrs) end)
+  end)
+  self:_tell_store(self._arg_values:arrays())
 end
 
 
@@ -465,10 +484,10 @@ function Module:init_params(...)
     return
   end
   self:_need("init_params", "binded")
-  self:_fill_params(nil, a, BaseModule._initializer(a.initializer))
-  self._params_initialized, self._params_dirty = true, false
-  self._exec_group:set_params(self._arg_params, self._aux_params, true)
-  self:_tell_store(self._arg_params)
+  local initializer = BaseModule._initializer(a.initializer)
+  self:_check_params(nil, a)
+  self:_fill_params(nil, a, initializer)
+  self._params_initialized, self._arg_values.stale, self._aux_values.stale = true, false, false
 end
 
 
@@ -482,14 +501,14 @@ function Module:set_params(...)
     return
   end
   self:_need("set_params", "binded")
-  params.check({ self._arg_params, self._aux_params }, { a.arg_params, a.aux_params }, a, "Module:set_params")
+  params.check({ self._arg_values:arrays(), self._aux_values:arrays() }, { a.arg_params, a.aux_params }, a, "Module:set_params")
   if not a.allow_missing then
     return self:init_params{ initializer = null, arg_params = a.arg_params or {}, aux_params = a.aux_params or {},
       force_init = true }
   end
   self._exec_group:set_params(a.arg_params or {}, a.aux_params or {}, true)
   self:_tell_store(a.arg_params or {})
-  self._params_dirty, self._params_initialized = true, true
+  self._params_initialized, self._arg_values.stale, self._aux_values.stale = true, true, true
 end
 
 

@@ -94,7 +94,7 @@ local function init_store(self, names)
       own[#own + 1], arrays[#arrays + 1] = name, self._exec_group.param_arrays[k]
     end
   end
-  require("tycho.model")._initialize_kvstore(self._kvstore, arrays, self._arg_params, own, self._update_on_kvstore)
+  require("tycho.model")._initialize_kvstore(self._kvstore, arrays, self._arg_values:values(), own, self._update_on_kvstore)
 end
 
 
@@ -127,7 +127,7 @@ function Module:init_optimizer(...)
   self:_sync_params()
   local model = require "tycho.model"
   local kv, update_on_kvstore = model._create_kvstore(a.kvstore == nil and "local" or a.kvstore, #self._context,
-    self._arg_params)
+    self._arg_values:arrays())
   self._optimizer = make_optimizer(self, a, index_names(self, update_on_kvstore), rescale_of(self, kv))
   connect(self, kv, update_on_kvstore)
   self._optimizer_initialized = true
@@ -262,7 +262,7 @@ end
 --- Lets the optimizer change the parameters.
 function Module:update()
   self:_need("update", "binded", "params_initialized", "optimizer_initialized")
-  self._params_dirty = true
+  self._arg_values.stale, self._aux_values.stale = true, true
   local u = trained(self)
   u.index, u.kvstore, u.update_on_kvstore, u.updater = self._param_index, self._kvstore, self._update_on_kvstore, self._updater
   require("tycho.model").update_params(u)

@@ -120,12 +120,12 @@ end
 
 -- Parameters ----------------------------------------------------------------------------------------------------------
 
---- Parameters of all modules.
-function SequentialModule:get_params()
+-- What a method of all modules gives, by name.
+local function gathered(self, method)
   self:_need("get_params", "binded", "params_initialized")
   local arg_params, aux_params = {}, {}
   for _, m in ipairs(self._modules) do
-    local own_args, own_auxs = m:get_params()
+    local own_args, own_auxs = m[method](m)
     for name, x in pairs(own_args) do
       arg_params[name] = x
     end
@@ -137,11 +137,22 @@ function SequentialModule:get_params()
 end
 
 
+--- Parameters of all modules.
+function SequentialModule:get_params()
+  return gathered(self, "get_params")
+end
+
+
+function SequentialModule:_read_params()
+  return gathered(self, "_read_params")
+end
+
+
 -- The same name in two modules would be two parameters.
 local function check_unique(self)
   local owner = {}
   for i, m in ipairs(self._modules) do
-    local own_args, own_auxs = m:get_params()
+    local own_args, own_auxs = m:_read_params()
     for _, params in ipairs{ own_args, own_auxs } do
       for name in pairs(params) do
         if owner[name] then

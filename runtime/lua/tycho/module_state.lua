@@ -39,7 +39,7 @@ end
 -- @tparam[opt] table options train_data (its place is kept too), epoch, nbatch, early (given back by load_state)
 function BaseModule:save_state(...)
   local a = SAVE(...)
-  local arg_params, aux_params = self:get_params()
+  local arg_params, aux_params = self:_read_params()
   local states = {}
   for i, pair in ipairs(self:_updaters()) do
     states[i] = pair[1]:get_states(true)

@@ -190,7 +190,8 @@ end
 
 local function parameters(mod)
   local count, elements = 0, 0
-  for _, x in pairs(rawget(mod, "_arg_params") or {}) do
+  local values = rawget(mod, "_arg_values")
+  for _, x in pairs(values and values:arrays() or {}) do
     count, elements = count + 1, elements + x.size
   end
   return count > 0 and ("%d arrays, %d values"):format(count, elements)
