@@ -148,6 +148,13 @@ function SequentialModule:_read_params()
 end
 
 
+function SequentialModule:_level_params()
+  for _, m in ipairs(self._modules) do
+    m:_level_params()
+  end
+end
+
+
 -- The same name in two modules would be two parameters.
 local function check_unique(self)
   local owner = {}
