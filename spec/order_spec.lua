@@ -8,7 +8,9 @@ local function stack(layers, steps, extra)
   local x = sym.SliceChannel{data = sym.Variable("data"), num_outputs = steps, axis = 0, squeeze_axis = true, name = "cut"}
   local out = {}
   for l = 1, layers do w[l] = {sym.Variable("wi" .. l), sym.Variable("wh" .. l)} end
-  local function product(v, weight, name) return sym.FullyConnected{data = v, weight = weight, no_bias = true, num_hidden = 6, name = name} end
+  local function product(v, weight, name)
+    return sym.FullyConnected{data = v, weight = weight, no_bias = true, num_hidden = 6, name = name}
+  end
   for t = 1, steps do
     local y = steps == 1 and x or x[t]
     for l = 1, layers do
