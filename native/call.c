@@ -117,7 +117,15 @@ static struct imperative *imperative_new(struct recipe *r)
 
 /* -- submission -------------------------------------------------------------------------------------------- */
 
-enum { FEW = 32 };                                    /* storages of a task that are listed on the stack */
+enum { FEW = 32, SMALL = 32 << 10 };                  /* storages of a task that are listed on the stack; bytes of a small one */
+
+static bool is_small(const struct call *c)
+{
+  size_t bytes = 0;
+  for (int i = 0; i < c->nin && bytes <= SMALL; i++) bytes += desc_bytes(&c->in[i].d);
+  for (int i = 0; i < c->nout && bytes <= SMALL; i++) bytes += desc_bytes(&c->out[i].d);
+  return bytes <= SMALL;
+}
 
 static int submit_lists(struct imperative *m, struct storage **read, struct storage **write)
 {
@@ -129,7 +137,7 @@ static int submit_lists(struct imperative *m, struct storage **read, struct stor
   }
   for (int i = 0; i < m->nout; i++) write[nw++] = m->out[i]->storage;
   for (int i = 0; i < m->nout; i++) if (m->target[i]) write[nw++] = m->target[i]->storage;
-  struct task t = { run, drop, m, read, write, m->nin, nw, NULL, 0, m->tmp ? m->tmp->bytes : 0 };
+  struct task t = { run, drop, m, read, write, m->nin, nw, NULL, 0, m->tmp ? m->tmp->bytes : 0, is_small(&r->v.call) };
   return device_submit(r->device, &t, NULL);
 }
 

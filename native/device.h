@@ -44,7 +44,8 @@ bool storage_idle(struct storage *s, int for_write);                       /* no
 void storage_written(struct storage *s, bool all);    /* the host has written it; all of it: a failure mark is void */
 bool storage_failed(const struct storage *s);         /* marked, and nobody was told */
 
-/* A task: run on the queue's thread; `done` always runs after it (also when skipped), there too.
+/* A task: run on the queue's thread; `done` always runs after it (also when skipped), there too. A small one may run on the
+** caller's, before device_submit returns; it fails as others do, when somebody waits for what it wrote.
 ** run returns TY_OK or an error code with this thread's failure set. The queue holds a reference to each storage.
 ** A task never submits, and never waits for its own device. When device_submit itself fails, `done` has run as well. */
 struct task {
@@ -55,6 +56,8 @@ struct task {
   int    nread, nwrite;
   const struct ticket *after; int nafter;             /* further tickets to wait for */
   size_t held;                                        /* bytes that only the queue keeps alive (back-pressure) */
+  bool   small;                                       /* some microseconds of work: done at once, by the caller, where nothing
+                                                         stands before it */
 };
 int  device_submit(int device, const struct task *t, struct ticket *out);  /* out may be NULL */
 int  device_open(int device);                         /* TY_EDEVICE with the reason; opens on first use */

@@ -82,6 +82,21 @@ static void alone(void (*body)(int, int, void *), void *context)
   inside = old; member = old_member; members = old_members;
 }
 
+struct lone { int (*run)(void *); void *context; int code; };
+
+static void run_lone(int index, int count, void *context)
+{
+  struct lone *l = context;
+  l->code = l->run(l->context);
+}
+
+int parallel_alone(int (*run)(void *), void *context)
+{
+  struct lone l = { run, context, 0 };
+  alone(run_lone, &l);
+  return l.code;
+}
+
 void parallel_team(void (*body)(int, int, void *), void *context)
 {
   int n = queue_thread && !inside ? team() : 1;

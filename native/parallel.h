@@ -16,6 +16,7 @@ int  parallel_threads(void);                          /* members of this thread'
                                                          queue (scratch() at bind): the most any team may have */
 int  parallel_index(void);                            /* this member, from 0 */
 void parallel_queue(bool on);                         /* device.c: this thread is (no longer) a queue */
+int  parallel_alone(int (*run)(void *context), void *context);               /* what run returns; its regions have one member */
 void parallel_library(void);                           /* before a library that opens OpenMP regions itself: its teams are ours */
 int  parallel_most(void);                             /* members of any team of this process, now or later, at most */
 void parallel_library_of(int threads);                /* likewise, for a question about other teams; then parallel_library() */

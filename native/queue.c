@@ -8,7 +8,7 @@
 ** Who waits looks again for a moment before it sleeps, and gives its core away between two looks: on a machine whose
 ** cores are all in a team, a waiter that kept one would hold up the very task it waits for.
 **
-** Locks, none taken inside another except as listed: order > queue.lock (to wake), marks (failure marks of storages and
+** Locks, none taken inside another except as listed: order > queue.lock (to wake) and marks (failure marks of storages and
 ** the pending list), inline_lock (TYCHO_SYNC=1: everything runs under it, in the caller).
 */
 #include <pthread.h>
@@ -431,6 +431,43 @@ static int run_inline(struct queue *q, const struct task *t, struct ticket *out)
   return code;
 }
 
+/* Under `order`: is the queue empty, and nothing else at work on the task's arrays? */
+static bool nothing_before(struct queue *q, const struct task *t)
+{
+  if (q->ops->finish || LOAD(q->done) != q->submitted || LOAD(closing)) return false;
+  for (int i = 0; i < t->nafter; i++) if (!ticket_past(t->after[i])) return false;
+  for (int i = 0; i < t->nread; i++) if (!ticket_past(t->read[i]->write) || storage_failed(t->read[i])) return false;
+  for (int i = 0; i < t->nwrite; i++) {
+    const struct storage *x = t->write[i];
+    if (!ticket_past(x->write)) return false;
+    for (int k = 0; k < COUNT(x->read); k++) if (!ticket_past(x->read[k])) return false;
+  }
+  return true;
+}
+
+/* In the caller's thread, under `order`: nothing of any device begins meanwhile. Waking a thread would take longer. */
+static void run_here(struct queue *q, const struct task *t)
+{
+  int code = parallel_alone(t->run, t->context);
+  struct failure *f = code ? failure_take(code) : NULL;
+  if (f) remember(q->device, f);
+  for (int i = 0; i < t->nwrite; i++) {
+    mark(t->write[i], f);
+    __atomic_add_fetch(&t->write[i]->version, 1, __ATOMIC_RELAXED);
+  }
+  failure_drop(f);
+}
+
+static bool ran_here(struct queue *q, const struct task *t, struct ticket *out)
+{
+  if (!nothing_before(q, t)) return false;
+  run_here(q, t);
+  pthread_mutex_unlock(&order);
+  if (t->done) t->done(t->context);
+  if (out) *out = (struct ticket){ 0 };
+  return true;
+}
+
 int device_submit(int device, const struct task *t, struct ticket *out)
 {
   struct queue *q;
@@ -438,6 +475,7 @@ int device_submit(int device, const struct task *t, struct ticket *out)
   if (code) return refuse(t, code);
   if (device_sync()) return run_inline(q, t, out);
   pthread_mutex_lock(&order);
+  if (t->small && ran_here(q, t, out)) return TY_OK;
   for (uint64_t until; (until = too_much(q, t->held)); ) {
     pthread_mutex_unlock(&order);
     ticket_wait((struct ticket){ q->device, until });

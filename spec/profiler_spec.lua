@@ -168,8 +168,8 @@ describe("profiler", function()
 
   it("keeps devices apart", function()
     local trace = traced({ profile_api = false, profile_memory = false }, function()
-      (ty.nd.ones({ 4 }, { ctx = ty.cpu(0) }) + 1):wait_to_read();
-      (ty.nd.ones({ 4 }, { ctx = ty.cpu(1) }) + 1):wait_to_read()
+      (ty.nd.ones({ 10000 }, { ctx = ty.cpu(0) }) + 1):wait_to_read();
+      (ty.nd.ones({ 10000 }, { ctx = ty.cpu(1) }) + 1):wait_to_read()
     end)
     local lanes = {}
     for _, s in ipairs(spans(trace)) do
@@ -179,6 +179,22 @@ describe("profiler", function()
     if os.getenv("TYCHO_SYNC") ~= "1" then
       assert.not_equal(lanes["0 _plus_scalar"], lanes["1 _plus_scalar"])
     end
+  end)
+
+  it("shows a small call in the thread that makes it, as nothing stands before it", function()
+    ty.waitall()
+    local trace = traced({ profile_memory = false, profile_api = true }, function()
+      local exe = bound()
+      exe:forward(true)
+      exe.outputs[1]:wait_to_read()
+      ty.waitall();
+      (ty.nd.ones{ 4 } + 1):wait_to_read()
+    end)
+    local lanes = {}
+    for _, s in ipairs(spans(trace)) do
+      lanes[s.name] = s.tid
+    end
+    assert.equal(lanes["Executor:forward"], lanes["_plus_scalar"])
   end)
 
   it("records only what it was asked for", function()

@@ -35,6 +35,9 @@ static float first_of(ty_tensor *t)
   return x[0];
 }
 
+enum { LARGE, SMALL, MIXED };
+static int kind;                                      /* of the tasks that submit() makes */
+
 static int submit(int device, int (*run)(void *), void *context, ty_tensor *const *read, int nread,
                   ty_tensor *const *write, int nwrite)
 {
@@ -42,6 +45,8 @@ static int submit(int device, int (*run)(void *), void *context, ty_tensor *cons
   for (int i = 0; i < nread; i++) r[i] = read[i]->storage;
   for (int i = 0; i < nwrite; i++) w[i] = write[i]->storage;
   struct task t = { .run = run, .context = context, .read = r, .write = w, .nread = nread, .nwrite = nwrite };
+  static int count;
+  t.small = kind == SMALL || (kind == MIXED && __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED) * 7 % 3 == 0);
   return device_submit(device, &t, NULL);
 }
 
@@ -326,6 +331,44 @@ static void test_late_device(void)
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
+/* -- small tasks -------------------------------------------------------------------------------- */
+
+static pthread_t runner;
+static int members_seen;
+static int note_thread(void *context)
+{
+  (void)context;
+  runner = pthread_self();
+  members_seen = parallel_threads();
+  return TY_OK;
+}
+
+/* In the caller's thread where nothing stands before it, behind the others where something does. */
+static void test_small_tasks(void)
+{
+  ty_tensor *t = new_floats(TY_CPU, 2, 0), *u = new_floats(TY_CPU + 1, 2, 0);
+  uint64_t version = storage_version(t->storage);
+  RUN(ty_wait(-1));
+  kind = SMALL;
+  RUN(submit(TY_CPU, note_thread, NULL, NULL, 0, &t, 1));
+  SURE(pthread_equal(runner, pthread_self()) && members_seen == 1 && storage_version(t->storage) == version + 1);
+  kind = LARGE;
+  RUN(submit(TY_CPU + 1, write_both, u, NULL, 0, &u, 1));
+  kind = SMALL;
+  RUN(submit(TY_CPU, note_thread, NULL, &u, 1, &t, 1));
+  RUN(ty_wait(-1));
+  SURE(!pthread_equal(runner, pthread_self()));
+  RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
+  SURE(ty_tensor_failed(t) == 1);
+  RUN(submit(TY_CPU + 1, add_one, u, &t, 1, &u, 1));   /* skipped: what it reads is broken */
+  SURE(ty_tensor_wait(u, 0) == TY_ERUN && !strcmp(ty_error(), "it broke"));
+  SURE(first_of(u) == 1);
+  RUN(ty_wait(-1));
+  kind = LARGE;
+  ty_tensor_free(t);
+  ty_tensor_free(u);
+}
+
 static void test_pool(void)
 {
   ty_pool *p;
@@ -592,16 +635,21 @@ int main(void)
   setenv("TYCHO_MEM_LIMIT", "1G", 1);
   bool sync = device_sync();
   if (!sync) SURE(run_again_inline() == 0);          /* before any thread runs here */
-  test_one_tensor_on_three_devices();
-  for (unsigned i = 0; i < 20; i++) random_program(i);
-  test_many_readers();
-  test_back_pressure();
-  test_free_while_queued();
-  test_two_hosts();
-  if (!sync) {
+  for (kind = MIXED; kind >= LARGE; kind--) {
+    test_one_tensor_on_three_devices();
+    for (unsigned i = 0; i < 20; i++) random_program(i);
+    test_many_readers();
+    test_two_hosts();
+    if (sync) continue;
     test_failure_travels_and_is_told_once();
     test_failure_comes_out_at_a_wait();
     test_overwriting_clears();
+  }
+  kind = LARGE;
+  test_back_pressure();
+  test_free_while_queued();
+  if (!sync) {
+    test_small_tasks();
     test_interruption();
     test_late_device();
   } else {
