@@ -163,9 +163,19 @@ static void *carve(struct carve *c, size_t bytes)
   return p;
 }
 
+static size_t bytes_of(const struct rnn *n, int64_t count) { return n->r->size * (size_t)count; }
+
+static size_t packed_input(const struct rnn *n)       /* the largest W_x */
+{
+  return gemm_pack_bytes(n->dtype, gates_size(n), MAX(n->I, n->L > 1 ? n->D * n->P : 0));
+}
+
+/* Are weights so large that W_h takes the room of W_x, after the inputs' product of all steps? */
+static bool packs_in_turn(const struct rnn *n) { return packed_input(n) > bytes_of(n, n->T * n->N * gates_size(n)); }
+
 static int64_t steps_at_once(const struct rnn *n)     /* of the inputs' product: some 256 rows, which stay in the cache */
 {
-  return MIN(n->T, MAX(1, 256 / MAX(n->N, 1)));
+  return packs_in_turn(n) ? n->T : MIN(n->T, MAX(1, 256 / MAX(n->N, 1)));
 }
 
 static int64_t steps_again(const struct rnn *n)       /* whose states backward makes again at once: long products */
@@ -189,14 +199,13 @@ struct work {                                         /* one run, forward or bac
   double *column;
 };
 
-static size_t bytes_of(const struct rnn *n, int64_t count) { return n->r->size * (size_t)count; }
-
 static void carve_forward(struct work *w, struct carve *k)
 {
   const struct rnn *n = &w->n;
-  int64_t gates = gates_size(n), widest = MAX(n->I, n->L > 1 ? n->D * n->P : 0), batch = n->N * n->H;
-  w->px = carve(k, gemm_pack_bytes(n->dtype, gates, widest));
-  w->ph = carve(k, gemm_pack_bytes(n->dtype, gates, n->P));
+  int64_t gates = gates_size(n), batch = n->N * n->H;
+  size_t px = packed_input(n), ph = gemm_pack_bytes(n->dtype, gates, n->P);
+  w->px = carve(k, packs_in_turn(n) ? MAX(px, ph) : px);
+  w->ph = packs_in_turn(n) ? w->px : carve(k, ph);
   w->bias = carve(k, bytes_of(n, gates));
   w->pre = carve(k, bytes_of(n, steps_at_once(n) * n->N * gates));
   w->hx = carve(k, n->mode == GRU ? bytes_of(n, n->N * gates) : 0);
@@ -334,12 +343,13 @@ static int forward_line(const struct work *w, const struct line *l)
   int64_t gates = gates_size(n), many = steps_at_once(n);
   struct gemm_epilogue none = { 0 };
   gemm_pack(n->dtype, true, gates, l->in, weight(w, l->at.wx), l->in, w->px);
-  gemm_pack(n->dtype, true, gates, n->P, weight(w, l->at.wh), n->P, w->ph);
+  if (!packs_in_turn(n)) gemm_pack(n->dtype, true, gates, n->P, weight(w, l->at.wh), n->P, w->ph);
   r->affine2(w->bias, weight(w, l->at.bx), weight(w, l->at.bh), 1, 1, 0, gates);
   for (int64_t from = 0; from < n->T; from += many) {
     int64_t k = MIN(many, n->T - from), first = l->d ? n->T - from - k : from;       /* times first .. first + k - 1 */
     TRY(gemm_packed(n->dtype, false, k * n->N, gates, l->in, at(r, l->x, first * n->N * l->in), l->in, w->px, w->pre,
                     gates, &none));
+    if (packs_in_turn(n)) gemm_pack(n->dtype, true, gates, n->P, weight(w, l->at.wh), n->P, w->ph);
     for (int64_t s = from; s < from + k; s++)
       TRY(forward_step(w, l, s, at(r, w->pre, (time_of(n, l->d, s) - first) * n->N * gates), w->c));
   }
