@@ -78,13 +78,14 @@ static int64_t images_at_once(const struct window *w, int copied, bool winograd)
   return n;
 }
 
-enum { MANY = 1000, SMALL = 128 << 10 };              /* places of the result; bytes of a weight */
+enum { FEW_PLACES = 256, MANY = 1000, SMALL = 128 << 10, LARGE = 1 << 20 };   /* places of the result; bytes of a weight */
 
 /* A packed weight is kept for later runs unless that costs much memory and saves little time. */
 static bool keeps(const struct call *c, const struct window *w)
 {
   const int64_t bytes = w->groups * w->filters * window_depth(w) * (int64_t)sizeof(float);
-  return !c->trains && (w->n * window_out(w) < MANY || bytes <= SMALL);
+  const int64_t places = w->n * window_out(w);
+  return !c->trains && (bytes <= SMALL || places < FEW_PLACES || (places < MANY && bytes <= LARGE));
 }
 
 /* Both gradients go through the batch in the same pieces, so that they can share the blocked dy. */
