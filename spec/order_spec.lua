@@ -36,19 +36,19 @@ local function bound(net, steps, req, seed)
   return exe
 end
 
--- names of the products, in the order they run forward
-local function order(exe)
-  local names = {}
-  for line in exe:program():match("^(.-)\nbackward"):gmatch("[^\n]+") do
-    local name = line:match("%[([ih]%d_%d+)[%] ]")
+-- names of the products, in the order they run forward, or backward
+local function order(exe, backward)
+  local names, text = {}, exe:program()
+  for line in text:match(backward and "\nbackward(.*)" or "^(.-)\nbackward"):gmatch("[^\n]+") do
+    local name = line:match("[%[ ]([ih]%d_%d+)[%] ]") or line:match("%[([ih]%d_%d+)_backward[%] ]")
     if name then names[#names + 1] = name end
   end
   return table.concat(names, " ")
 end
 
 -- outputs and gradients of two steps are those of the monitored run, which keeps the order of building
-local function same(net, steps)
-  local exe, plain = bound(net, steps, "write"), bound(net, steps, "write")
+local function same(net, steps, req)
+  local exe, plain = bound(net, steps, req or "write"), bound(net, steps, req or "write")
   plain:set_monitor_callback(function() end)
   local head = ty.nd.ones(exe.outputs[1].shape)
   for _ = 1, 2 do
@@ -72,6 +72,38 @@ describe("products with one weight", function()
       return l == 1 and t == 1 and sym.FullyConnected{data = y, weight = v, no_bias = true, num_hidden = 6, name = "i9_9"} or y
     end
     assert.equal("i1_1 i1_2 i1_3 i9_9 i2_1 h1_2 h1_3 i2_2 i2_3 h2_2 h2_3", order(same(stack(2, 3, between), 3)))
+  end)
+  it("run so backward, too, from the last step to the first", function()
+    local exe = same(stack(2, 3), 3)
+    assert.equal("h2_3 h2_2 i2_3 i2_2 i2_1 h1_3 h1_2 i1_3 i1_2 i1_1", order(exe, true))
+  end)
+  it("add to the same sums in the same order, to gradients that are there, too", function()
+    for _, req in ipairs{"write", "add"} do
+      for _, steps in ipairs{2, 9, 14} do same(stack(3, steps), steps, req) end
+    end
+  end)
+  it("leave gradients that nobody wants", function()
+    local req = {data = "null", wi1 = "write", wh1 = "null", wi2 = "add", wh2 = "write"}
+    same(stack(2, 5), 5, req)
+  end)
+  it("that share one array for two gradients", function()
+    local net = stack(2, 4)
+    local args, grads, req = {}, {}, {}
+    local one = ty.nd.zeros{6, 6}
+    for _, name in ipairs(net:list_arguments()) do
+      args[name] = ty.nd.random_normal{shape = name == "data" and {4, 4, 6} or {6, 6}} * 0.5
+      grads[name], req[name] = name == "data" and ty.nd.zeros{4, 4, 6} or one, "add"
+    end
+    local exe = net:bind{ctx = ty.cpu(), args = args, args_grad = grads, grad_req = req}
+    exe:forward(true)
+    exe:backward(ty.nd.ones(exe.outputs[1].shape))
+    local sum = 0
+    local apart = net:simple_bind{ctx = ty.cpu(), data = {4, 4, 6}, grad_req = "write"}
+    for name, x in pairs(args) do apart.arg_dict[name][{}] = x end
+    apart:forward(true)
+    apart:backward(ty.nd.ones(apart.outputs[1].shape))
+    for name, g in pairs(apart.grad_dict) do sum = name == "data" and sum or sum + g end
+    assert.near(sum, one, 1e-4, 1e-4)
   end)
   it("stay where they are without gradients", function()
     local exe = bound(stack(2, 3), 3, "null")
