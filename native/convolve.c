@@ -290,7 +290,7 @@ struct data {
   size_t size, room;
   const char *dy, *packed, *bias; char *dx, *tmp;
   const int64_t *tap;
-  int64_t taps, in, out, block, blocks, cols;         /* channels of a unit, such units, positions at a time */
+  int64_t taps, in, out, block, blocks, cols, width;  /* channels of a unit, such units, positions at a time, their room */
   int height, act;
   bool add;
 };
@@ -303,11 +303,23 @@ static int64_t data_block(const struct window *w, const struct gemm_type *t)
   return (w->channels + blocks - 1) / blocks;
 }
 
-static int64_t data_cols(const struct window *w) { return MIN(COLUMNS, align_up((size_t)window_out(w), 16)); }
+/* Do whole output rows fold back (gemm_isa.h)? */
+static bool folds(const struct window *w)
+{
+  return w->in[0] == 1 && w->kernel[0] == 1 && w->out[0] == 1 && !w->pad[0] && w->stride[1] == 1 && w->stride[2] == 1 &&
+         w->dilate[1] == 1 && w->dilate[2] == 1 && w->out[2] <= COLUMNS;
+}
+
+static int64_t data_cols(const struct window *w)
+{
+  return folds(w) ? MIN(COLUMNS / w->out[2] * w->out[2], window_out(w)) : MIN(COLUMNS, window_out(w));
+}
+
+static int64_t data_width(const struct window *w) { return (int64_t)align_up((size_t)data_cols(w), 16); }
 
 static size_t data_room(const struct window *w, const struct gemm_type *t)
 {
-  return align_up((size_t)(data_block(w, t) * window_taps(w) * data_cols(w)) * dtype_size(w->dtype), ALIGN);
+  return align_up((size_t)(data_block(w, t) * window_taps(w) * data_width(w)) * dtype_size(w->dtype), ALIGN);
 }
 
 /* With a plain window the gradient is a convolution itself, by the transposed weight. */
@@ -326,6 +338,15 @@ size_t convolve_data_scratch(const struct window *w)
   return tap_bytes(w) + data_room(w, gemm_type(w->dtype)) * (size_t)parallel_threads();
 }
 
+static void fold_back(const struct data *d, int64_t j, int64_t cols, int64_t channels, const char *room, char *dx)
+{
+  const struct window *w = d->w;
+  struct gemm_fold f = { .channels = channels, .channel = d->in, .width = d->width, .in = { w->in[1], w->in[2] },
+                         .kernel = { w->kernel[1], w->kernel[2] }, .pad = { w->pad[1], w->pad[2] },
+                         .first = j / w->out[2], .rows = cols / w->out[2], .across = w->out[2] };
+  d->t->fold(&f, room, dx);
+}
+
 static void data_unit(const struct data *d, int64_t i, int64_t block)
 {
   const struct window *w = d->w;
@@ -341,9 +362,10 @@ static void data_unit(const struct data *d, int64_t i, int64_t block)
     struct gemm_block g = { .m = rows, .n = cols, .k = w->filters, .outer = 1, .a = strips, .ars = 1, .acs = d->height,
                             .strip = d->height * w->filters, .rows = d->height, .b = dy + (size_t)j * d->size,
                             .ldb = d->out, .panel = d->t->nr, .full = true,
-                            .c = room, .ldc = d->cols, .alpha = 1 };
+                            .c = room, .ldc = d->width, .alpha = 1 };
     gemm_sum(d->t, &g);
-    window_columns(w, d->t, j, cols, channels, d->cols, d->tap, room, dx, true);
+    if (folds(w)) fold_back(d, j, cols, channels, room, dx);
+    else window_columns(w, d->t, j, cols, channels, d->width, d->tap, room, dx, true);
   }
 }
 
@@ -377,7 +399,7 @@ int convolve_data(const struct window *w, const void *dy, const struct arr *weig
   struct data d = { .w = w, .t = t, .size = size, .room = data_room(w, t), .dy = dy, .dx = dx, .bias = bias, .act = act,
                     .tap = tmp, .tmp = (char *)tmp + tap_bytes(w),
                     .taps = window_taps(w), .in = window_in(w), .out = window_out(w), .block = data_block(w, t),
-                    .cols = data_cols(w), .add = add };
+                    .cols = data_cols(w), .width = data_width(w), .add = add };
   const int64_t depth = window_depth(w), rows = d.block * d.taps;
   bool fresh;
   d.blocks = (w->channels + d.block - 1) / d.block;

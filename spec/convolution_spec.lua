@@ -135,3 +135,51 @@ describe("convolution", function()
     assert.not_equal(first[1], exe.outputs[1]:tostring_raw())
   end)
 end)
+
+-- gradient of the data by its definition, as a flat list
+local function data_gradient(s, w, dy)
+  local out, oh, ow = {}, s.h + 2 * s.ph - s.kh + 1, s.w + 2 * s.pw - s.kw + 1
+  local function at(n, f, o, p)
+    return o >= 0 and o < oh and p >= 0 and p < ow and dy[((n * s.filters + f) * oh + o) * ow + p + 1] or 0
+  end
+  for n = 0, s.n - 1 do for c = 0, s.channels - 1 do for i = 0, s.h - 1 do for j = 0, s.w - 1 do
+    local sum = 0
+    for f = 0, s.filters - 1 do for a = 0, s.kh - 1 do for b = 0, s.kw - 1 do
+      sum = sum + w[((f * s.channels + c) * s.kh + a) * s.kw + b + 1] * at(n, f, i + s.ph - a, j + s.pw - b)
+    end end end
+    out[#out + 1] = sum
+  end end end end
+  return out
+end
+
+describe("gradient of the data of a window that moves by one", function()
+  local function compare(s, dtype, req)
+    local exe = ty.sym.Convolution{data = ty.sym.Variable("x"), weight = ty.sym.Variable("w"), num_filter = s.filters, no_bias = true,
+      kernel = {s.kh, s.kw}, pad = {s.ph, s.pw}}:simple_bind{ctx = ty.cpu(), x = {s.n, s.channels, s.h, s.w}, grad_req = req,
+      type_dict = {x = dtype}}
+    local w = ty.nd.random.normal{shape = exe.arg_dict.w.shape}
+    local g = ty.nd.random.normal{shape = exe.outputs[1].shape}
+    exe.arg_dict.w[":"] = w:astype(dtype)
+    exe.grad_dict.x[":"] = 2
+    exe:forward(true)
+    exe:backward(g:astype(dtype))
+    local want = ty.nd.array(data_gradient(s, w:reshape{-1}:totable(), g:reshape{-1}:totable()), {dtype = "float64"})
+    if req == "add" then want = want + 2 end
+    assert.near(want, exe.grad_dict.x:astype("float64"):reshape{-1}, 1e-4, 1e-4)
+  end
+  it("is that of the definition, whatever the window, the padding and the width", function()
+    math.randomseed(7)
+    ty.random.seed(7)
+    for i = 1, 40 do
+      local s = {n = math.random(2), channels = math.random(3), filters = math.random(5), kh = math.random(5), kw = math.random(6),
+        ph = math.random(0, 3), pw = math.random(0, 3)}
+      s.h, s.w = math.random(s.kh, 9), math.random(s.kw, i % 4 == 0 and 40 or 12)
+      compare(s, i % 3 == 0 and "float64" or "float32", i % 2 == 0 and "add" or "write")
+    end
+  end)
+  it("of rows as long as a panel, longer, and of one place", function()
+    for _, width in ipairs{1, 126, 128, 130, 150} do
+      compare({n = 1, channels = 2, filters = 3, kh = 2, kw = 3, ph = 1, pw = 1, h = 4, w = width}, "float32", "write")
+    end
+  end)
+end)

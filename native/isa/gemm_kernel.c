@@ -32,7 +32,7 @@ enum { AHEAD = 12 };                                  /* rows of B that are fetc
 #define TYPE(t, bytes) { \
   .mr = MR, .nr = 2 * VBYTES / bytes, .w = VBYTES / bytes, .kc = 1536 / bytes, .block = block_##t, \
   .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, .strip = pack_strip_##t, .dots = dots_##t, .act = act_##t, \
-  .axpy = axpy_##t, .scatter = scatter_##t, .dot = dot_##t, .sum = sum_##t, .fill = fill_##t, .spread = spread_##t }
+  .axpy = axpy_##t, .scatter = scatter_##t, .dot = dot_##t, .sum = sum_##t, .fill = fill_##t, .spread = spread_##t, .fold = fold_##t }
 #define NAME_(isa) gemm_isa_##isa
 #define NAME(isa) NAME_(isa)
 extern const struct gemm_isa NAME(ISA);
