@@ -153,7 +153,7 @@ local function data_gradient(s, w, dy)
 end
 
 describe("gradient of the data of a window that moves by one", function()
-  local function compare(s, dtype, req)
+  local function defined(s, dtype, req)
     local exe = ty.sym.Convolution{data = ty.sym.Variable("x"), weight = ty.sym.Variable("w"), num_filter = s.filters, no_bias = true,
       kernel = {s.kh, s.kw}, pad = {s.ph, s.pw}}:simple_bind{ctx = ty.cpu(), x = {s.n, s.channels, s.h, s.w}, grad_req = req,
       type_dict = {x = dtype}}
@@ -174,12 +174,12 @@ describe("gradient of the data of a window that moves by one", function()
       local s = {n = math.random(2), channels = math.random(3), filters = math.random(5), kh = math.random(5), kw = math.random(6),
         ph = math.random(0, 3), pw = math.random(0, 3)}
       s.h, s.w = math.random(s.kh, 9), math.random(s.kw, i % 4 == 0 and 40 or 12)
-      compare(s, i % 3 == 0 and "float64" or "float32", i % 2 == 0 and "add" or "write")
+      defined(s, i % 3 == 0 and "float64" or "float32", i % 2 == 0 and "add" or "write")
     end
   end)
   it("of rows as long as a panel, longer, and of one place", function()
     for _, width in ipairs{1, 126, 128, 130, 150} do
-      compare({n = 1, channels = 2, filters = 3, kh = 2, kw = 3, ph = 1, pw = 1, h = 4, w = width}, "float32", "write")
+      defined({n = 1, channels = 2, filters = 3, kh = 2, kw = 3, ph = 1, pw = 1, h = 4, w = width}, "float32", "write")
     end
   end)
 end)
