@@ -23,8 +23,8 @@ struct order {
 
 static int weight_of(const struct program *p, const struct step *st)
 {
-  const struct node *n = &p->s.g->node[st->node], *f = n->backward ? &p->s.g->node[n->forward] : n;
-  if (st->kind != STEP_NODE || f->nin < 2) return -1;
+  const struct node *n = &p->s.g->node[st->node], *f = n->forward >= 0 ? &p->s.g->node[n->forward] : n;
+  if (st->kind != STEP_NODE || f->nin < 2 || n->mirror) return -1;
   const struct kernel *k = op_kernels(f->op, true);
   return k && k->flags & K_JOIN && !p->s.g->node[f->in[1].node].op ? f->in[1].node : -1;
 }
@@ -33,9 +33,11 @@ static bool may_move(const struct program *p, const struct step *st)
 {
   const struct node *n = &p->s.g->node[st->node];
   if (st->guard >= 0 || st->device != p->step[0].device || step_of_host(p, st)) return false;
-  const char *reads = n->backward ? op_reads(n->op, n->param) : NULL;
-  if (reads && strchr(reads, '!')) return false;
-  for (int k = 0; k < n->nin; k++) if (n->inport && n->inport[k].mutated) return false;
+  if (n->backward) {
+    const char *reads = op_reads(n->op, n->param);
+    return !reads || !strchr(reads, '!');
+  }
+  for (int k = 0; n->op && k < n->nin; k++) if (n->inport[k].mutated) return false;
   return true;
 }
 
