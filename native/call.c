@@ -117,15 +117,7 @@ static struct imperative *imperative_new(struct recipe *r)
 
 /* -- submission -------------------------------------------------------------------------------------------- */
 
-enum { FEW = 32, SMALL = 32 << 10 };                  /* storages of a task that are listed on the stack; bytes of a small one */
-
-static bool is_small(const struct call *c)
-{
-  size_t bytes = 0;
-  for (int i = 0; i < c->nin && bytes <= SMALL; i++) bytes += desc_bytes(&c->in[i].d);
-  for (int i = 0; i < c->nout && bytes <= SMALL; i++) bytes += desc_bytes(&c->out[i].d);
-  return bytes <= SMALL;
-}
+enum { FEW = 32 };                                    /* storages of a task that are listed on the stack */
 
 static int submit_lists(struct imperative *m, struct storage **read, struct storage **write)
 {
@@ -137,7 +129,7 @@ static int submit_lists(struct imperative *m, struct storage **read, struct stor
   }
   for (int i = 0; i < m->nout; i++) write[nw++] = m->out[i]->storage;
   for (int i = 0; i < m->nout; i++) if (m->target[i]) write[nw++] = m->target[i]->storage;
-  struct task t = { run, drop, m, read, write, m->nin, nw, NULL, 0, m->tmp ? m->tmp->bytes : 0, is_small(&r->v.call) };
+  struct task t = { run, drop, m, read, write, m->nin, nw, NULL, 0, m->tmp ? m->tmp->bytes : 0, r->small };
   return device_submit(r->device, &t, NULL);
 }
 

@@ -40,7 +40,6 @@ static inline uint64_t storage_version(const struct storage *s)
   return __atomic_load_n(&s->version, __ATOMIC_RELAXED);
 }
 void storage_settle(struct storage *s, int for_write);                     /* the same, but tells nothing */
-bool storage_idle(struct storage *s, int for_write);                       /* nothing to wait for, and nothing failed */
 void storage_written(struct storage *s, bool all);    /* the host has written it; all of it: a failure mark is void */
 bool storage_failed(const struct storage *s);         /* marked, and nobody was told */
 
@@ -48,6 +47,7 @@ bool storage_failed(const struct storage *s);         /* marked, and nobody was 
 ** caller's, before device_submit returns; it fails as others do, when somebody waits for what it wrote.
 ** run returns TY_OK or an error code with this thread's failure set. The queue holds a reference to each storage.
 ** A task never submits, and never waits for its own device. When device_submit itself fails, `done` has run as well. */
+enum { SMALL_TASK = 32 << 10 };                       /* bytes that a small one reads and writes, at most */
 struct task {
   int  (*run)(void *context);
   void (*done)(void *context);                        /* may be NULL */

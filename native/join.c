@@ -14,13 +14,15 @@ enum { ENOUGH = 256 };                                /* rows: a block of a prod
 struct group { int *step, n, cap; int64_t rows; };
 struct join { struct program *p; struct group *group; int *of, n, cap; uint8_t *changes; };   /* of: per root, its open group + 1 */
 
-static bool may_join(const struct node *n)
+bool sums_join(const struct op *op)
 {
-  const struct kernel *k = op_kernels(n->op, n->backward);
-  if (!n->backward || !k || !k->name) return false;
+  const struct kernel *k = op_kernels(op, true);
+  if (!k || !k->name) return false;
   for (; k->name; k++) if (!(k->flags & K_JOIN)) return false;
   return true;
 }
+
+static bool joins(const struct node *n) { return n->backward && sums_join(n->op); }
 
 static int root_at(const struct program *p, int v) { return v < 0 ? -1 : p->value[v].root; }
 
@@ -32,7 +34,7 @@ static int64_t rows_of(const struct join *j, const struct step *st)
 
 static bool candidate(const struct join *j, const struct step *st)
 {
-  if (st->kind != STEP_NODE || st->act_node >= 0 || st->guard >= 0 || !may_join(&j->p->s.g->node[st->node])) return false;
+  if (st->kind != STEP_NODE || st->act_node >= 0 || st->guard >= 0 || !joins(&j->p->s.g->node[st->node])) return false;
   return st->out[1] >= 0 && !j->changes[st->in[0]] && !j->changes[st->in[1]] && rows_of(j, st) < ENOUGH;
 }
 

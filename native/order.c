@@ -25,20 +25,13 @@ static int weight_of(const struct program *p, const struct step *st)
 {
   const struct node *n = &p->s.g->node[st->node], *f = n->forward >= 0 ? &p->s.g->node[n->forward] : n;
   if (st->kind != STEP_NODE || f->nin < 2 || n->mirror) return -1;
-  const struct kernel *k = op_kernels(f->op, true);
-  return k && k->flags & K_JOIN && !p->s.g->node[f->in[1].node].op ? f->in[1].node : -1;
+  return sums_join(f->op) && !p->s.g->node[f->in[1].node].op ? f->in[1].node : -1;
 }
 
 static bool may_move(const struct program *p, const struct step *st)
 {
   const struct node *n = &p->s.g->node[st->node];
-  if (st->guard >= 0 || st->device != p->step[0].device || step_of_host(p, st)) return false;
-  if (n->backward) {
-    const char *reads = op_reads(n->op, n->param);
-    return !reads || !strchr(reads, '!');
-  }
-  for (int k = 0; n->op && k < n->nin; k++) if (n->inport[k].mutated) return false;
-  return true;
+  return st->guard < 0 && st->device == p->step[0].device && !step_of_host(p, st) && !changes_state(n);
 }
 
 /* Notes what step t reads and writes. Who adds to a sum follows who did so before; nobody writes what has been read. */
@@ -58,7 +51,7 @@ static bool note_values(struct order *o, int t)
   return true;
 }
 
-/* Notes weights and writers; is there anything to put in order, and may it be? */
+/* Notes weights and writers; is there anything to put in order, and can it be? */
 static bool look(struct order *o)
 {
   struct program *p = o->p;
@@ -67,7 +60,7 @@ static bool look(struct order *o)
   for (int v = 0; v < p->s.g->nvalue; v++) o->writer[v] = -1;
   memset(o->read, 0, (size_t)p->s.g->nvalue);
   for (int t = o->from; t < o->end; t++) {
-    if (!may_move(p, &p->step[t]) || !note_values(o, t)) return false;
+    if (!note_values(o, t)) return false;
     int w = o->weight[t] = weight_of(p, &p->step[t]);
     o->next[t] = -1;
     if (w >= 0 && last[w] >= 0) o->next[last[w]] = t, found++;
@@ -143,6 +136,7 @@ static int order_both(struct order *o)
   struct program *p = o->p;
   int end = p->nforward;
   while (end < p->n && (p->step[end].kind == STEP_NODE || p->step[end].kind == STEP_TAPE)) end++;
+  for (int t = 0; t < end; t++) if (!may_move(p, &p->step[t])) return TY_OK;
   TRY(order_part(o, 0, p->nforward));
   return order_part(o, p->nforward, end);
 }

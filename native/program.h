@@ -116,7 +116,9 @@ bool element_wise(const struct source *s, int node);   /* it runs as part of a t
 const char *formula_of(const struct node *n, int out); /* of a row's output or gradient, of a small sum; NULL: none */
 int  fuse_program(struct program *p);
 int  schedule_program(struct program *p);
+bool changes_state(const struct node *n);              /* it writes to an input */
 int  order_program(struct program *p);
+bool sums_join(const struct op *op);                  /* every gradient kernel takes operands of further nodes (K_JOIN) */
 int  join_program(struct program *p);
 int  layout_program(struct program *p);
 int  step_call(struct program *p, struct step *st);                           /* v.call without pointers, from what is known */

@@ -508,15 +508,6 @@ void storage_settle(struct storage *s, int for_write)
   for (int i = 0; i < (for_write ? COUNT(t) : 1); i++) ticket_wait(t[i]);
 }
 
-bool storage_idle(struct storage *s, int for_write)
-{
-  pthread_mutex_lock(&order);
-  bool idle = ticket_past(s->write);
-  for (int i = 0; i < COUNT(s->read) && for_write && idle; i++) idle = ticket_past(s->read[i]);
-  pthread_mutex_unlock(&order);
-  return idle && !storage_failed(s);
-}
-
 int storage_wait(struct storage *s, int for_write)
 {
   int64_t from = profile_begin();

@@ -120,6 +120,14 @@ static int find_device(struct recipe *r, const struct question *q)
   return device_open(r->device);
 }
 
+static bool is_small(const struct call *c)
+{
+  size_t bytes = 0;
+  for (int i = 0; i < c->nin && bytes <= SMALL_TASK; i++) bytes += desc_bytes(&c->in[i].d);
+  for (int i = 0; i < c->nout && bytes <= SMALL_TASK; i++) bytes += desc_bytes(&c->out[i].d);
+  return bytes <= SMALL_TASK;
+}
+
 static int choose(struct recipe *r)
 {
   r->v.call.run = &r->run;
@@ -137,6 +145,7 @@ static int cook(struct recipe *r, const struct question *q)
   TRY(measure_outputs(r, q));
   TRY(find_device(r, q));
   for (int i = 0; i < r->ports.nout; i++) TRY(complete_output(r, i, i < q->nout ? q->out[i] : NULL));
+  r->small = is_small(&r->v.call);
   return choose(r);
 }
 

@@ -14,6 +14,7 @@ struct recipe {
   struct run run;
   void *state;                                        /* v.call.state */
   int device;
+  bool small;                                         /* as of a task */
   int refs;                                           /* atomic */
   struct arena arena;                                 /* holds all of this */
   const char *key; size_t nkey; uint64_t hash;        /* nkey 0: not remembered */

@@ -172,7 +172,7 @@ static void join_parts(const struct job *j)
   j->table->store(j->y, j->part, j->finish, r->count, j->add, r->out);
 }
 
-/* Blocks of equal length, of work that is worth a thread; of columns whole vectors, and no few. */
+/* Blocks of equal length, of work that is worth a thread; of columns, whole vectors and at least COLUMNS. */
 static void choose_side(struct job *j)
 {
   const struct reduce *r = j->r;

@@ -77,7 +77,7 @@ int view_of(const struct source *s, int node, int out)
 
 /* -- alive nodes ------------------------------------------------------------------------------------------- */
 
-static bool changes_state(const struct node *n)
+bool changes_state(const struct node *n)
 {
   if (n->mirror) return false;                        /* recomputation never repeats a change */
   if (n->backward) { const char *r = op_reads(n->op, n->param); return r && strchr(r, '!'); }

@@ -278,21 +278,9 @@ static int submit_copy(ty_tensor *dst, ty_tensor *src)
   ty_tensor_keep(dst);
   ty_tensor_keep(src);
   struct storage *read[] = { src->storage, dst->storage };
-  struct task t = { run_copy, drop_copy, c, read, read + 1, whole(dst) ? 1 : 2, 1, NULL, 0, 0 };
+  struct task t = { run_copy, drop_copy, c, read, read + 1, whole(dst) ? 1 : 2, 1, NULL, 0, 0,
+                    desc_bytes(&dst->d) + desc_bytes(&src->d) <= SMALL_TASK };
   return device_submit(device_kind(dst->d.device) == TY_GPU ? dst->d.device : src->d.device, &t, NULL);
-}
-
-/* A few bytes nobody works on: done before a task for it could begin. */
-static bool copy_now(ty_tensor *dst, ty_tensor *src)
-{
-  enum { SMALL = 16 << 10 };
-  const size_t bytes = desc_bytes(&dst->d);
-  bool host = device_kind(dst->d.device) == TY_CPU && device_kind(src->d.device) == TY_CPU;
-  if (!host || dst->d.dtype != src->d.dtype || bytes > SMALL) return false;
-  if (!storage_idle(src->storage, 0) || !storage_idle(dst->storage, 1)) return false;
-  memmove(tensor_at(dst), tensor_at(src), bytes);
-  storage_written(dst->storage, whole(dst));
-  return true;
 }
 
 static bool overlap(const ty_tensor *a, const ty_tensor *b)
@@ -330,5 +318,5 @@ int ty_tensor_copy(ty_tensor *dst, ty_tensor *src)
   if (ty_tensor_same(dst, src)) return TY_OK;
   bool same = dst->d.dtype == src->d.dtype, gpu = device_kind(dst->d.device | src->d.device) & TY_GPU;
   if (!same && (overlap(dst, src) || (gpu && dst->d.device != src->d.device))) return copy_in_steps(dst, src);
-  return copy_now(dst, src) ? TY_OK : submit_copy(dst, src);
+  return submit_copy(dst, src);
 }

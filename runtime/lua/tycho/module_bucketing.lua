@@ -193,6 +193,7 @@ end
 
 BucketingModule._level_params = Module._level_params
 BucketingModule._sync_params = Module._sync_params
+BucketingModule._have_params = Module._have_params
 
 
 -- Keeps what belongs to no bound bucket.
@@ -210,7 +211,7 @@ local function fill_all(self, a, initializer)
   each_part(self, function(m, names) m:_fill_params(names, a, initializer) end)
   keep_others(self._kept_args, a.arg_params, self._arg_values:arrays())
   keep_others(self._kept_auxs, a.aux_params, self._aux_values:arrays())
-  self._params_initialized, self._arg_values.stale, self._aux_values.stale = true, false, false
+  self:_have_params(false)
   for _, m in ipairs(self._met) do
     m._params_initialized = true
   end
@@ -247,7 +248,7 @@ local function write_some(self, a)
     m:_tell_store(a.arg_params or {})
     m._params_initialized = true
   end)
-  self._params_initialized, self._arg_values.stale, self._aux_values.stale = true, true, true
+  self:_have_params(true)
 end
 
 

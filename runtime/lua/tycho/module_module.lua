@@ -373,6 +373,13 @@ end
 
 -- Parameters ----------------------------------------------------------------------------------------------------------
 
+--- Says whether devices have newer values than copies, now that parameters are there (not for users).
+-- @bool stale
+function Module:_have_params(stale)
+  self._params_initialized, self._arg_values.stale, self._aux_values.stale = true, stale, stale
+end
+
+
 -- Brings copies up to date.
 function Module:_sync_params()
   self._arg_values:refresh()
@@ -487,7 +494,7 @@ function Module:init_params(...)
   local initializer = BaseModule._initializer(a.initializer)
   self:_check_params(nil, a)
   self:_fill_params(nil, a, initializer)
-  self._params_initialized, self._arg_values.stale, self._aux_values.stale = true, false, false
+  self:_have_params(false)
 end
 
 
@@ -508,7 +515,7 @@ function Module:set_params(...)
   end
   self._exec_group:set_params(a.arg_params or {}, a.aux_params or {}, true)
   self:_tell_store(a.arg_params or {})
-  self._params_initialized, self._arg_values.stale, self._aux_values.stale = true, true, true
+  self:_have_params(true)
 end
 
 

@@ -262,7 +262,7 @@ end
 --- Lets the optimizer change the parameters.
 function Module:update()
   self:_need("update", "binded", "params_initialized", "optimizer_initialized")
-  self._arg_values.stale, self._aux_values.stale = true, true
+  self:_have_params(true)
   local u = trained(self)
   u.index, u.kvstore, u.update_on_kvstore, u.updater = self._param_index, self._kvstore, self._update_on_kvstore, self._updater
   require("tycho.model").update_params(u)
