@@ -4,7 +4,10 @@
 ** which the interpreter reaches at its next instruction: also at the one that follows a stopped call, so one error is
 ** raised and the request is withdrawn with it. Compiled Lua meets no hook: a script that is still inside a compiled loop
 ** after GRACE seconds is ended by the alarm, without closing anything. At the prompt chunks are not compiled, and the
-** alarm is not set. All that the handler calls is safe in a signal: a flag, lua_sethook, alarm, _exit.
+** alarm is not set. All that the handler calls is safe in a signal: a clock, a flag, lua_sethook, alarm, _exit.
+**
+** One press may come twice: a terminal tells the whole group, and a parent such as `timeout` or `make` passes on what it
+** was told. What follows a press within TWICE belongs to it, answered or not. At the prompt every key counts.
 */
 #include <signal.h>
 #include <string.h>
@@ -13,12 +16,14 @@
 #include "runtime.h"
 #include "tycho.h"
 
-enum { GRACE = 3, PATIENCE = 2, STATUS = 130 };   /* seconds; seconds for three presses; exit status */
+enum { GRACE = 3, PATIENCE = 2000, TWICE = 100 }; /* s; ms for three presses; ms in which two signals are one press */
+enum { STATUS = 130 };                            /* exit status */
 
 static lua_State *state;
 static bool staying;
 static volatile sig_atomic_t pressed;             /* asked, and not yet answered by the hook */
-static time_t presses[2];                         /* the last two */
+static int64_t presses[2];                        /* the last two without an answer, 0: none; ms */
+static int64_t last_press;                        /* ms */
 
 static void raise_interrupted(lua_State *L)
 {
@@ -42,7 +47,7 @@ bool interrupt_take(lua_State *L)
   lua_sethook(L, NULL, 0, 0);
   alarm(0);
   pressed = 0;
-  presses[0] = presses[1] = 0;                    /* only presses without an answer count */
+  presses[0] = presses[1] = 0;
   if (asked) ty_interrupt(0);
   return asked;
 }
@@ -62,11 +67,20 @@ static void too_late(int signal)
   _exit(STATUS);
 }
 
+static int64_t milliseconds(void)
+{
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
 static void on_interrupt(int signal)
 {
   (void)signal;
-  time_t now = time(NULL);
-  if (staying && now - presses[0] <= PATIENCE) too_late(SIGALRM);
+  int64_t now = milliseconds();
+  if (!staying && now - last_press < TWICE) return;
+  last_press = now;
+  if (staying && presses[0] && now - presses[0] <= PATIENCE) too_late(SIGALRM);
   presses[0] = presses[1];
   presses[1] = now;
   pressed = 1;

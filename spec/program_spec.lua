@@ -97,4 +97,19 @@ describe("tycho", function()
       assert.equal(0, status)
     end)
   end)
+
+  it("takes one Ctrl-C that comes twice, to the group and from a parent, as one", function()
+    with_file([[
+      jit.off()
+      local ffi = require "ffi"
+      ffi.cdef "int raise(int);"
+      local function press() ffi.C.raise(2) end
+      local first, again = pcall(press), pcall(press)
+      os.execute("sleep 0.3")
+      print(first, again, (pcall(press)))]], function(path)
+      local output, status = tycho(path)
+      assert.equal("false\ttrue\tfalse\n", output)
+      assert.equal(0, status)
+    end)
+  end)
 end)

@@ -10,22 +10,17 @@
 
 local args = require "tycho.args"
 local log = require "tycho.log"
+local C = require("tycho.ffi").C
 
 local callback = {}
 
 
 -- Time ----------------------------------------------------------------------------------------------------------------
 
---- Seconds since some moment, in hundredths where the system tells them (Linux), else whole ones. Programs may put
--- another clock here.
+--- Seconds since some moment. Programs may put another clock here.
 -- @treturn number
 function callback.clock()
-  local file = io.open("/proc/uptime")
-  local seconds = file and file:read("*n")
-  if file then
-    file:close()
-  end
-  return seconds or os.time()
+  return tonumber(C.ty_profile_now()) * 1e-9
 end
 
 
