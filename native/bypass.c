@@ -2,15 +2,25 @@
 #ifdef __SSE2__
 #include <emmintrin.h>
 #endif
-#include <unistd.h>
+#include <stdio.h>
 #include "bypass.h"
+
+/* Bytes of the last cache that a core reaches; sysconf tells those of all of a processor's. */
+static int64_t last_cache(void)
+{
+  long kib = 0;
+  FILE *f = fopen("/sys/devices/system/cpu/cpu0/cache/index3/size", "r");
+  if (f && fscanf(f, "%ldK", &kib) != 1) kib = 0;
+  if (f) fclose(f);
+  return MAX((int64_t)kib << 10, 8 << 20);
+}
 
 bool bypass_pays(size_t bytes)
 {
   static int64_t half;
   int64_t n = __atomic_load_n(&half, __ATOMIC_RELAXED);
   if (!n) {
-    n = MAX(sysconf(_SC_LEVEL3_CACHE_SIZE), 8 << 20) / 2;
+    n = last_cache() / 2;
     __atomic_store_n(&half, n, __ATOMIC_RELAXED);
   }
   return (int64_t)bytes > n;
