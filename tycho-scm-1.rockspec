@@ -109,6 +109,7 @@ build = {
       ["tycho.optimizer_adaptive"] = "runtime/lua/tycho/optimizer_adaptive.lua",
       ["tycho.optimizer_base"] = "runtime/lua/tycho/optimizer_base.lua",
       ["tycho.optimizer_layerwise"] = "runtime/lua/tycho/optimizer_layerwise.lua",
+      ["tycho.optimizer_learner"] = "runtime/lua/tycho/optimizer_learner.lua",
       ["tycho.optimizer_momentum"] = "runtime/lua/tycho/optimizer_momentum.lua",
       ["tycho.optimizer_other"] = "runtime/lua/tycho/optimizer_other.lua",
       ["tycho.optimizer_updater"] = "runtime/lua/tycho/optimizer_updater.lua",

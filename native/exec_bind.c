@@ -166,7 +166,9 @@ static int append_gradients(ty_exec *e, const uint8_t *mirror, struct gradient *
   bool any = false;
   uint8_t *want = NEWS(uint8_t, e->g->n);
   NEED(want, TY_EMEMORY, "out of memory: executor");
-  for (int i = 0; i < e->narg; i++) if (e->arg[i].req) want[e->arg[i].node] = any = e->with_grad = true;
+  for (int i = 0; i < e->narg; i++) if (e->arg[i].req) want[e->arg[i].node] = any = true;
+  for (int i = 0; i < e->g->n; i++) any |= e->g->node[i].op && e->g->node[i].op->flags & OP_LEARN;
+  e->with_grad = any;
   struct gradient_wish wish = { e->head, e->nhead, want, mirror, (int)env_number("TYCHO_GRAD_SUM_CAP", 8) };
   struct descs d = { e->desc, e->g->nvalue + 64 };
   for (int i = 0; i < e->forward; i++) out->of[i].node = -1;

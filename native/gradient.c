@@ -278,7 +278,7 @@ static void find_needed(struct walk *w)
 {
   for (int i = 0; i < w->forward; i++) {
     const struct node *n = &w->g->node[i];
-    w->need[i] = w->wish->wanted[i];
+    w->need[i] = w->wish->wanted[i] || (n->op && n->op->flags & OP_LEARN);
     for (int k = 0; n->op && !zero_gradient(n->op) && k < n->nin; k++) {
       w->need[i] |= w->need[n->in[k].node] && !n->inport[k].mutated;
       w->readers[value_of(w->g, n->in[k])] += w->need[n->in[k].node];

@@ -165,6 +165,7 @@ enum { OP_RANDOM = 1,                                 /* two equal nodes differ:
                                                          begins the kernel's state; only heads may be such outputs */
        OP_SUM = 512,                                   /* the sum of its inputs: part of a tape where there are few */
        OP_ALIAS = 128,                                /* as OP_VIEW, but its gradient has kernels of its own */
+       OP_LEARN = 1024,                               /* backward changes its inputs: it runs although nobody asks for a gradient */
        OP_PASS = 64 };                                /* the gradient of every input is head gradient 0 itself: no kernel, no node */
 
 struct op {

@@ -29,7 +29,9 @@ local function bound(symbol, inputs, train, lm)
     elseif name == "rnn_parameters" then values.lstm(x, lm[1], lm[2])
     else values.parameter(x, name) end
   end
-  for name, x in pairs(exe.aux_dict) do values.parameter(x, name) end
+  for name, x in pairs(exe.aux_dict) do
+    if not name:find("learn") then values.parameter(x, name) end             -- a learner's states begin at 0
+  end
   ty.waitall()
   return exe
 end
@@ -61,6 +63,18 @@ local function trainer(symbol, exe, lr, share)
     exe:backward()
     for _, update in ipairs(groups) do ty.nd.multi_sgd_mom_update(update) end
   end
+end
+
+-- the same without arrays for gradients: the step is part of backward
+local function learning(symbol, inputs, lr, share, lm)
+  local params = {}
+  for _, name in ipairs(symbol:list_arguments()) do
+    if not inputs[name] then params[#params + 1] = name end
+  end
+  local sgd = ty.optimizer.SGD{learning_rate = lr, momentum = 0.9, rescale_grad = share}
+  local learner = ty.optimizer.Learner{symbol = symbol, optimizer = sgd, params = params}
+  local exe = bound(learner.symbol, inputs, false, lm)
+  return exe, function() exe:forward(true); learner:backward(exe) end
 end
 
 -- mean cross entropy of the outputs for the labels
@@ -254,34 +268,44 @@ end
 local MEMORY = {"alexnet", "googlenet", "vgg16", "inception_bn", "resnet50", "resnet152", "lstm 2x200 T60", "lstm 4x1024 T35"}
 local CHOSEN = {alexnet = true, resnet50 = true, ["lstm 2x200 T60"] = true}
 
---- Each network in a process of its own: planned bytes and the most that the process held (batch 8).
+--- Each network in a process of its own: planned bytes and the most that the process held (batch 8). Training is done by a
+-- learner and, for comparison, with arrays for gradients.
 function workloads.W8(again)
   for _, name in ipairs(MEMORY) do
-    for _, mode in ipairs(quick and not CHOSEN[name] and {} or {"train", "infer"}) do again(("memory:%s:%s"):format(name, mode)) end
+    for _, mode in ipairs(quick and not CHOSEN[name] and {} or {"train", "arrays", "infer"}) do again(("memory:%s:%s"):format(name, mode)) end
   end
+end
+
+-- An executor, a step of the mode, and the data, which the executor has a copy of.
+local function memory_step(name, mode)
+  local layers, units, steps = name:match("^lstm (%d+)x(%d+) T(%d+)")
+  local symbol, inputs, share, lm
+  if layers then
+    lm, share = {tonumber(layers), tonumber(units), tonumber(steps), MEMORY_BATCH}, 1 / (steps * MEMORY_BATCH)
+    symbol, inputs = nets.language("fused", unpack(lm)), tokens(lm[3], MEMORY_BATCH)
+  else
+    local shape
+    symbol, shape = nets.network(name)
+    inputs, share = {data = values.images(shape_of(MEMORY_BATCH, shape)), label = ty.nd.zeros{MEMORY_BATCH}}, 1
+  end
+  local lr = layers and LM_RATE or 1e-4
+  if mode == "train" then
+    local exe, step = learning(symbol, inputs, lr, share, lm)
+    return exe, step, inputs.data
+  end
+  local exe = bound(symbol, inputs, mode == "arrays", lm)
+  return exe, mode == "arrays" and trainer(symbol, exe, lr, share) or function() exe:forward(false) end, inputs.data
 end
 
 function workloads.memory(name, mode)
   settle()
-  local train, layers, units, steps = mode == "train", name:match("^lstm (%d+)x(%d+) T(%d+)")
   local base = measure.resident()
-  local exe, step
   measure.forget_peak()
-  if layers then
-    local size = {tonumber(layers), tonumber(units), tonumber(steps), MEMORY_BATCH}
-    local inputs
-    exe, inputs, step = language("fused", size, train)
-    inputs.data:free()
-  else
-    local symbol, shape = nets.network(name)
-    local x, y = values.images(shape_of(MEMORY_BATCH, shape)), ty.nd.zeros{MEMORY_BATCH}
-    exe = bound(symbol, {data = x, label = y}, train)
-    x:free()
-    step = train and trainer(symbol, exe, 1e-4, 1)
-  end
+  local exe, step, data = memory_step(name, mode)
+  data:free()
   measure.forget_peak()
   for _ = 1, 2 do
-    if step then step() else exe:forward(false) end
+    step()
     ty.waitall()
   end
   local figure, m = ("W8 %s %s"):format(name, mode), exe:memory()

@@ -9,9 +9,9 @@
 --     local bytes = update:get_states()                       -- update:set_states(bytes) in another process
 --
 -- The parts: `optimizer_base` (rates and counts), `optimizer_momentum`, `optimizer_adaptive`, `optimizer_layerwise`,
--- `optimizer_other` (the rules), `optimizer_updater`. The class's options are followed by the common ones: rescale_grad
--- = 1, param_idx2name, wd = 0, clip_gradient, learning_rate, lr_scheduler, sym, begin_num_update = 0, multi_precision =
--- false, param_dict.
+-- `optimizer_other` (the rules), `optimizer_updater`, `optimizer_learner` (the rules as part of a network, without arrays
+-- for gradients). The class's options are followed by the common ones: rescale_grad = 1, param_idx2name, wd = 0,
+-- clip_gradient, learning_rate, lr_scheduler, sym, begin_num_update = 0, multi_precision = false, param_dict.
 --
 -- @module tycho.optimizer
 
@@ -25,7 +25,7 @@ local optimizers = {
   Optimizer = base.Optimizer, register = base.register, Updater = updater.Updater, get_updater = updater.get_updater,
 }
 
-for _, file in ipairs{ "momentum", "adaptive", "layerwise", "other" } do
+for _, file in ipairs{ "momentum", "adaptive", "layerwise", "other", "learner" } do
   for name, class in pairs(require("tycho.optimizer_" .. file)) do
     optimizers[name] = class
   end

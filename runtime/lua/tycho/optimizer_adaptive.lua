@@ -34,6 +34,14 @@ local function begin(self, index)
 end
 
 
+-- An update by the one operator that `_rule` names.
+local function run_rule(self, index, weight, grad, state)
+  self:_update_count(index)
+  local op, options = self:_rule(index)
+  base.run(op, { weight, grad, unpack(state) }, base.params(self, options))
+end
+
+
 local BETAS = { { "beta1", "number", 0.9 }, { "beta2", "number", 0.999 } }
 local EPSILON = { "epsilon", "number", 1e-8 }
 
@@ -49,12 +57,13 @@ end
 kinds.Adam = base.kind("Adam", { rate(0.001), BETAS[1], BETAS[2], EPSILON, { "lazy_update", "boolean", true } })
 kinds.Adam.create_state = states(2)
 
-function kinds.Adam:update(index, weight, grad, state)
-  local lr, wd, t = begin(self, index)
-  lr = lr * math.sqrt(1 - self.beta2 ^ t) / (1 - self.beta1 ^ t)
-  base.run("adam_update", { weight, grad, state[1], state[2] }, base.params(self, {
-    lr = lr, wd = wd, beta1 = self.beta1, beta2 = self.beta2, epsilon = self.epsilon }))
+function kinds.Adam:_rule(index)
+  local t = self:_count_of(index)
+  return "adam_update", { lr = self:_get_lr(index) * math.sqrt(1 - self.beta2 ^ t) / (1 - self.beta1 ^ t),
+    wd = self:_get_wd(index), beta1 = self.beta1, beta2 = self.beta2, epsilon = self.epsilon }
 end
+
+kinds.Adam.update = run_rule
 
 
 --- d decayed; m running mean of d; u = max(beta2 u, |d|); w -= lr / (1 - beta1^t) m / u. Options learning_rate = 0.002,
@@ -163,17 +172,13 @@ function kinds.RMSProp:create_state(index, weight)
   return states(self.centered and 3 or 1)(self, index, weight)
 end
 
-function kinds.RMSProp:update(index, weight, grad, state)
-  local lr, wd = begin(self, index)
-  local params = base.params(self, {
-    lr = lr, wd = wd, gamma1 = self.gamma1, epsilon = self.epsilon, gamma2 = self.centered and self.gamma2 or nil,
-    clip_weights = self.clip_weights ~= 0 and self.clip_weights or nil })
-  if self.centered then
-    base.run("rmspropalex_update", { weight, grad, state[1], state[2], state[3] }, params)
-  else
-    base.run("rmsprop_update", { weight, grad, state[1] }, params)
-  end
+function kinds.RMSProp:_rule(index)
+  return self.centered and "rmspropalex_update" or "rmsprop_update", {
+    lr = self:_get_lr(index), wd = self:_get_wd(index), gamma1 = self.gamma1, epsilon = self.epsilon,
+    gamma2 = self.centered and self.gamma2 or nil, clip_weights = self.clip_weights ~= 0 and self.clip_weights or nil }
 end
+
+kinds.RMSProp.update = run_rule
 
 
 --- A, D running means of d^2 and of the squared steps; step = sqrt(D + epsilon) / sqrt(A + epsilon) d; w -= step + wd
@@ -215,11 +220,11 @@ end
 
 kinds.Ftrl.create_state = states(2)
 
-function kinds.Ftrl:update(index, weight, grad, state)
-  local lr, wd = begin(self, index)
-  base.run("ftrl_update", { weight, grad, state[1], state[2] }, base.params(self, {
-    lr = lr, wd = wd, lamda1 = self.lamda1, beta = self.beta }))
+function kinds.Ftrl:_rule(index)
+  return "ftrl_update", { lr = self:_get_lr(index), wd = self:_get_wd(index), lamda1 = self.lamda1, beta = self.beta }
 end
+
+kinds.Ftrl.update = run_rule
 
 
 return kinds

@@ -113,6 +113,21 @@ end
 SGD.update_multi_precision = SGD.update
 
 
+-- The operator of one step and its numbers, after the count.
+local function momentum_rule(op)
+  return function(self, index)
+    local options = { lr = self:_get_lr(index), wd = self:_get_wd(index) }
+    if self.momentum == 0 then
+      return "sgd_update", options
+    end
+    options.momentum = self.momentum
+    return op, options
+  end
+end
+
+SGD._rule = momentum_rule("sgd_mom_update")
+
+
 -- NAG -----------------------------------------------------------------------------------------------------------------
 
 --- Momentum that looks ahead: the step is made of m after its next update. Without momentum as SGD. Option momentum =
@@ -121,6 +136,7 @@ kinds.NAG = base.kind("NAG", { { "momentum", "number", 0 } })
 local NAG = kinds.NAG
 
 NAG.create_state, NAG.create_state_multi_precision = momentum_state, state_with_master
+NAG._rule = momentum_rule("nag_mom_update")
 
 
 function NAG:update(index, weight, grad, state)
@@ -133,9 +149,8 @@ function NAG:update(index, weight, grad, state)
   if masters then
     inputs[#inputs + 1] = state[2]
   end
-  local op = (masters and "mp_" or "") .. (self.momentum ~= 0 and "nag_mom_update" or "sgd_update")
-  base.run(op, inputs, base.params(self, { lr = self:_get_lr(index), wd = self:_get_wd(index),
-    momentum = self.momentum ~= 0 and self.momentum or nil }))
+  local op, options = self:_rule(index)
+  base.run((masters and "mp_" or "") .. op, inputs, base.params(self, options))
 end
 
 NAG.update_multi_precision = NAG.update
@@ -151,15 +166,20 @@ kinds.Signum = base.kind("Signum", {
 kinds.Signum.create_state = momentum_state
 
 
-function kinds.Signum:update(index, weight, grad, state)
-  self:_update_count(index)
+function kinds.Signum:_rule(index)
   local options = { lr = self:_get_lr(index), wd = self:_get_wd(index) }
   if self.momentum == 0 then
-    base.run("signsgd_update", { weight, grad }, base.params(self, options))
-  else
-    options.momentum, options.wd_lh = self.momentum, self.wd_lh
-    base.run("signum_update", { weight, grad, state }, base.params(self, options))
+    return "signsgd_update", options
   end
+  options.momentum, options.wd_lh = self.momentum, self.wd_lh
+  return "signum_update", options
+end
+
+
+function kinds.Signum:update(index, weight, grad, state)
+  self:_update_count(index)
+  local op, options = self:_rule(index)
+  base.run(op, { weight, grad, state }, base.params(self, options))
 end
 
 

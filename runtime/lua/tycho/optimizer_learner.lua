@@ -1,0 +1,143 @@
+--- Training without arrays for gradients: `ty.optimizer.Learner`.
+--
+-- A learner puts the optimizer's step into the network: each parameter is read through a node whose backward makes the
+-- step in place, as soon as the gradient is complete and nobody reads the old weight any more. Gradients are values like
+-- others then; their memory is used again at once, and the result is that of an updater, bit by bit. The states are
+-- auxiliary states of the new symbol, `<parameter>_learn_mom` and so on; the rates are one too.
+--
+--     local learner = ty.optimizer.Learner{ symbol = net, optimizer = ty.optimizer.SGD{ momentum = 0.9 }, params = names }
+--     local exe = learner.symbol:simple_bind{ ctx = ty.cpu(), data = { 32, 784 }, grad_req = "null" }
+--     exe:forward(true)
+--     learner:backward(exe)                                   -- the parameters have learnt
+--
+-- Optimizers whose step is one operator can do it: SGD, NAG, Signum, Adam, RMSProp, Ftrl.
+--
+-- @module tycho.optimizer_learner
+
+jit.off(true, true)                                      -- makes graphs: iterate.lua
+
+local pairs = require("tycho.iterate").pairs
+local args = require "tycho.args"
+local base = require "tycho.optimizer_base"
+local Class = require "tycho.class"
+local Error = require "tycho.error"
+local Executor = require("tycho.executor").Executor
+local nd = require "tycho.ndarray"
+local sym = require "tycho.symbol"
+
+local Learner = Class:extend("Learner")
+
+local FORM = args.form("optimizer.Learner", {
+  { "symbol", "symbol" }, { "optimizer", "any" }, { "params", "table" }, { "name", "text", "learner" },
+})
+local FUNC = "optimizer.Learner"
+
+
+-- The symbol's own variable nodes, with their attributes.
+local function variables_of(symbol, names)
+  local internals, list = symbol:get_internals(), {}
+  local arguments = symbol:list_arguments()
+  for i, name in ipairs(names) do
+    local known = false
+    for _, argument in ipairs(arguments) do
+      known = known or argument == name
+    end
+    if not known then
+      Error.raise{ code = "name", func = FUNC, argument = "params", got = tostring(name), candidates = Error.nearest(name, arguments),
+        message = ("the symbol has no argument '%s'"):format(tostring(name)) }
+    end
+    list[i] = internals[name]
+  end
+  return list
+end
+
+
+local function check_optimizer(o)
+  if not Class.is_a(o, base.Optimizer) then
+    Error.raise{ code = "type", func = FUNC, argument = "optimizer", expected = "an Optimizer", got = Error.kind(o),
+      message = "bad 'optimizer'" }
+  elseif not o._rule or o.multi_precision then
+    Error.raise{ code = "unsupported", func = FUNC, argument = "optimizer", got = o.class_name,
+      expected = "SGD, NAG, Signum, Adam, RMSProp or Ftrl, without multi_precision",
+      message = ("%s makes its step with more than one operator; use an updater"):format(o.class_name) }
+  end
+end
+
+
+-- The rule of a parameter: the numbers that stay, with the operator's name; the rate; the decay.
+local function rule_of(o, index)
+  local op, rule = o:_rule(index)
+  local lr, wd = rule.lr, rule.wd
+  rule.lr, rule.wd, rule.rule = nil, nil, op
+  rule.rescale_grad, rule.clip_gradient = o.rescale_grad, o.clip_gradient ~= 0 and o.clip_gradient or nil
+  return rule, lr, wd
+end
+
+
+--- Puts an optimizer into a network.
+-- @tparam table options symbol, optimizer (an Optimizer), params (names of the arguments that learn, in the order of the
+--   optimizer's indices from 0), name = "learner"
+function Learner:init(...)
+  local a = FORM(...)
+  check_optimizer(a.optimizer)
+  self.optimizer, self.params, self._rates, self._rules, self._indices = a.optimizer, a.params, {}, {}, {}
+  self._array = a.name .. "_rates"
+  local rates, learned = sym.Variable{ self._array, shape = { #a.params, 2 } }, {}
+  for i, variable in ipairs(variables_of(a.symbol, a.params)) do
+    local name = a.params[i]
+    self._indices[i] = i - 1
+    if a.optimizer.idx2name[i - 1] == nil then
+      a.optimizer.idx2name[i - 1] = name
+    end
+    local call = rule_of(a.optimizer, i - 1)
+    self._rules[i] = rule_of(a.optimizer, i - 1)
+    call.weight, call.rates, call.at, call.name = variable, rates, i - 1, name .. "_learn"
+    learned[name] = sym._learn(call)
+  end
+  --- The network that learns.
+  self.symbol = a.symbol(learned)
+end
+
+
+local function check_rule(kept, rule)
+  for key, value in pairs(rule) do
+    if kept[key] ~= value then
+      Error.raise{ code = "state", func = "Learner:backward", argument = key, expected = tostring(kept[key]), got = tostring(value),
+        message = ("'%s' of the optimizer has changed; only rates and decays may: make another learner"):format(key) }
+    end
+  end
+end
+
+
+-- Puts rates and decays, row by row, into `self._rates`; are there new ones?
+local function refresh(self)
+  local list, changed = self._rates, false
+  for i, index in ipairs(self._indices) do
+    local rule, lr, wd = rule_of(self.optimizer, index)
+    check_rule(self._rules[i], rule)
+    changed = changed or list[2 * i - 1] ~= lr or list[2 * i] ~= wd
+    list[2 * i - 1], list[2 * i] = lr, wd
+  end
+  return changed
+end
+
+
+--- Counts a step, gives the executor its rates and runs backward: the parameters learn.
+-- @tparam Executor exe one of `learner.symbol`, after `forward(true)`
+-- @tparam[opt] ?NDArray|{NDArray,...} head_grads as `Executor:backward` takes them
+function Learner:backward(exe, head_grads)
+  local array = Class.is_a(exe, Executor) and exe.aux_dict[self._array]
+  if not array then
+    Error.raise{ code = "value", func = "Learner:backward", argument = "exe", expected = "an executor of learner.symbol",
+      got = Error.kind(exe), message = ("it has no auxiliary state '%s'"):format(self._array) }
+  end
+  self.optimizer:_update_count(self._indices)
+  if refresh(self) or array ~= self._written then
+    array[":"] = nd.array{ self._rates, dtype = "float32" }:reshape{ -1, 2 }
+    self._written = array
+  end
+  exe:backward(head_grads)
+end
+
+
+return { Learner = Learner }
