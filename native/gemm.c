@@ -229,7 +229,7 @@ static int product(int dtype, bool ta, bool tb, struct gemm_block g, int64_t lda
   if (g.n == 1 && !tb && g.ldb == 1) tb = true, g.ldb = g.k;
   g.ars = ta ? 1 : lda;
   g.acs = ta ? lda : 1;
-  if (!ta && tb && (g.m < 4 || g.n < 4)) {
+  if (!ta && tb && (g.m < 4 || g.n < 4 || (g.m <= GEMM_FEW && g.k >= 40 * g.m))) {
     run_dots(t, size, &g);
     return finish(dtype, g.m, g.n, g.c, g.ldc, e);
   }

@@ -3,6 +3,7 @@
 ** gemm        one product; picks our packed kernel or OpenBLAS by size; parallel inside; float32 and float64.
 ** gemm_pack   B packed into panels once (a weight that serves many products), then gemm_packed any number of times;
 **             the epilogue adds a bias row and applies an activation while C is still in registers.
+**             Up to GEMM_FEW rows with a transposed B need no panels: B is read once, as it lies.
 ** gemm_fused  the same for a B that is not packed; k > 0.
 ** gemm_batch  dense matrices, sa, sb, sc elements apart.
 ** gemm_kept   the packed copy of a weight that an instruction keeps between runs (in its state).
@@ -11,6 +12,7 @@
 #pragma once
 #include "op.h"
 
+enum { GEMM_FEW = 16 };                               /* rows */
 int    gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a, int64_t lda,
             const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
 size_t gemm_pack_bytes(int dtype, int64_t n, int64_t k);

@@ -199,9 +199,10 @@ end)
 
 -- Fused and single cells: outputs and all gradients, whole numbers of requests.
 local function pair(options, mode)
-  local fused = ty.rnn.FusedRNNCell{ 5, num_layers = 2, mode = mode, prefix = "f_", bidirectional = options.bidirectional }
+  local units, inputs, batch = options.units or 5, options.inputs or 3, options.batch or 2
+  local fused = ty.rnn.FusedRNNCell{ units, num_layers = 2, mode = mode, prefix = "f_", bidirectional = options.bidirectional }
   local stack = fused:unfuse()
-  local sizes = { data = options.layout == "TNC" and { 4, 2, 3 } or { 2, 4, 3 } }
+  local sizes = { data = options.layout == "TNC" and { 4, batch, inputs } or { batch, 4, inputs } }
   local function bind(cell)
     local net = cell:unroll{ length = 4, inputs = V "data", layout = options.layout, merge_outputs = true,
       begin_state = cell:begin_state{ dtype = "float64" } }
@@ -232,6 +233,18 @@ describe("FusedRNNCell equals its single cells:", function()
         end)
       end
     end
+  end
+
+  for _, batch in ipairs{ 3, 20 } do
+    it(("weights larger than what is made of them, %d rows"):format(batch), function()
+      for _, mode in ipairs{ "rnn_tanh", "lstm", "gru" } do
+        local a, b = pair({ units = mode == "rnn_tanh" and 530 or 150, inputs = 140, batch = batch, req = "write" }, mode)
+        for _ = 1, 2 do
+          assert.near(a:forward(false)[1], b:forward(false)[1], 1e-9)
+          assert.near(a:forward(true)[1], b:forward(true)[1], 1e-9)
+        end
+      end
+    end)
   end
 
   it("gradients are added where asked for", function()

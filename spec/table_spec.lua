@@ -17,6 +17,7 @@ local ELSEWHERE = {
   _while_loop = {"control_spec", "it has bodies"},
   _cond = {"control_spec", "it has bodies"},
   _guard = {"control_spec", "only loops and choices make it", "while_loop"},
+  _learn = {"learner_spec", "its gradient is a step on its inputs", "Learner"},
   _gate = {"control_spec", "only loops and choices make it", "cond"},
   _select = {"control_spec", "only loops and choices make it", "cond"},
   _contrib_boolean_mask = {"mask_spec", "its output has as many rows as the data say"},

@@ -43,7 +43,9 @@ static int shape(struct infer *s)
   }
   int64_t at = ((const struct learn *)s->param)->at;
   if (!dims_known(rates) || (rates->ndim == 2 && rates->dim[0] > at && rates->dim[1] == 2)) return TY_OK;
-  return infer_fail(s, TY_ESHAPE, rates, "expected rows of a rate and a decay, more than %lld", (long long)at);
+  char got[160];
+  return infer_fail(s, TY_ESHAPE, rates, "rates are rows of {rate, decay}, %lld or more, but the shape is %s", (long long)at + 1,
+                    text_shape(rates, got, sizeof got));
 }
 
 static int type(struct infer *s)

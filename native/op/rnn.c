@@ -165,13 +165,18 @@ static void *carve(struct carve *c, size_t bytes)
 
 static size_t bytes_of(const struct rnn *n, int64_t count) { return n->r->size * (size_t)count; }
 
-static size_t packed_input(const struct rnn *n)       /* the largest W_x */
+static size_t packed_input(const struct rnn *n, int64_t gates)               /* the largest W_x */
 {
-  return gemm_pack_bytes(n->dtype, gates_size(n), MAX(n->I, n->L > 1 ? n->D * n->P : 0));
+  return gemm_pack_bytes(n->dtype, gates, MAX(n->I, n->L > 1 ? n->D * n->P : 0));
 }
 
 /* Are weights so large that W_h takes the room of W_x, after the inputs' product of all steps? */
-static bool packs_in_turn(const struct rnn *n) { return packed_input(n) > bytes_of(n, n->T * n->N * gates_size(n)); }
+static bool packs_in_turn(const struct rnn *n) { return packed_input(n, gates_size(n)) > bytes_of(n, n->T * n->N * gates_size(n)); }
+
+/* Large weights and few rows: W_h is read as it lies, W_x packed for some gates at a time. */
+static bool unpacked(const struct rnn *n) { return packs_in_turn(n) && n->N <= GEMM_FEW; }
+
+static int64_t gates_at_once(const struct rnn *n) { return unpacked(n) ? MIN(gates_size(n), 512) : gates_size(n); }
 
 static int64_t steps_at_once(const struct rnn *n)     /* of the inputs' product: some 256 rows, which stay in the cache */
 {
@@ -203,7 +208,7 @@ static void carve_forward(struct work *w, struct carve *k)
 {
   const struct rnn *n = &w->n;
   int64_t gates = gates_size(n), batch = n->N * n->H;
-  size_t px = packed_input(n), ph = gemm_pack_bytes(n->dtype, gates, n->P);
+  size_t px = packed_input(n, gates_at_once(n)), ph = unpacked(n) ? 0 : gemm_pack_bytes(n->dtype, gates, n->P);
   w->px = carve(k, packs_in_turn(n) ? MAX(px, ph) : px);
   w->ph = packs_in_turn(n) ? w->px : carve(k, ph);
   w->bias = carve(k, bytes_of(n, gates));
@@ -316,7 +321,9 @@ static int forward_step(const struct work *w, const struct line *l, int64_t inde
   }
   if (n->projects) s.h = w->hidden, s.h_row = n->H;
   struct gemm_epilogue onto = { .add = n->mode != GRU };
-  TRY(gemm_packed(n->dtype, false, n->N, gates, n->P, s.h0, s.h0_row, w->ph, n->mode == GRU ? w->hx : pre, gates, &onto));
+  void *to = n->mode == GRU ? w->hx : pre;
+  TRY(unpacked(n) ? gemm(n->dtype, false, true, n->N, gates, n->P, 1, s.h0, s.h0_row, weight(w, l->at.wh), n->P, onto.add, to, gates)
+                  : gemm_packed(n->dtype, false, n->N, gates, n->P, s.h0, s.h0_row, w->ph, to, gates, &onto));
   parallel(n->N, grain_of(4 * n->H), cell_body, &s);
   if (!n->projects) return TY_OK;
   return gemm(n->dtype, false, true, n->N, n->P, n->H, 1, w->hidden, n->H, weight(w, l->at.wr), n->H, 0, output_at(w, l, t), row);
@@ -336,20 +343,32 @@ static void final_states(const struct work *w, const struct line *l, void *hy, v
   if (cy) memcpy(at(n->r, cy, state * n->N * n->H), c, bytes_of(n, n->N * n->H));
 }
 
+/* pre = W_x times `rows` rows of the layer's input. */
+static int input_product(const struct work *w, const struct line *l, int64_t rows, const void *x)
+{
+  const struct rnn *n = &w->n;
+  int64_t gates = gates_size(n), many = gates_at_once(n);
+  struct gemm_epilogue none = { 0 };
+  for (int64_t g = 0; g < gates; g += many) {
+    int64_t k = MIN(many, gates - g);
+    if (unpacked(n)) gemm_pack(n->dtype, true, k, l->in, weight(w, l->at.wx + g * l->in), l->in, w->px);
+    TRY(gemm_packed(n->dtype, false, rows, k, l->in, x, l->in, w->px, at(n->r, w->pre, g), gates, &none));
+  }
+  return TY_OK;
+}
+
 static int forward_line(const struct work *w, const struct line *l)
 {
   const struct rnn *n = &w->n;
   const struct rows *r = n->r;
   int64_t gates = gates_size(n), many = steps_at_once(n);
-  struct gemm_epilogue none = { 0 };
-  gemm_pack(n->dtype, true, gates, l->in, weight(w, l->at.wx), l->in, w->px);
+  if (!unpacked(n)) gemm_pack(n->dtype, true, gates, l->in, weight(w, l->at.wx), l->in, w->px);
   if (!packs_in_turn(n)) gemm_pack(n->dtype, true, gates, n->P, weight(w, l->at.wh), n->P, w->ph);
   r->affine2(w->bias, weight(w, l->at.bx), weight(w, l->at.bh), 1, 1, 0, gates);
   for (int64_t from = 0; from < n->T; from += many) {
     int64_t k = MIN(many, n->T - from), first = l->d ? n->T - from - k : from;       /* times first .. first + k - 1 */
-    TRY(gemm_packed(n->dtype, false, k * n->N, gates, l->in, at(r, l->x, first * n->N * l->in), l->in, w->px, w->pre,
-                    gates, &none));
-    if (packs_in_turn(n)) gemm_pack(n->dtype, true, gates, n->P, weight(w, l->at.wh), n->P, w->ph);
+    TRY(input_product(w, l, k * n->N, at(r, l->x, first * n->N * l->in)));
+    if (packs_in_turn(n) && !unpacked(n)) gemm_pack(n->dtype, true, gates, n->P, weight(w, l->at.wh), n->P, w->ph);
     for (int64_t s = from; s < from + k; s++)
       TRY(forward_step(w, l, s, at(r, w->pre, (time_of(n, l->d, s) - first) * n->N * gates), w->c));
   }

@@ -272,7 +272,8 @@ local CHOSEN = {alexnet = true, resnet50 = true, ["lstm 2x200 T60"] = true}
 -- learner and, for comparison, with arrays for gradients.
 function workloads.W8(again)
   for _, name in ipairs(MEMORY) do
-    for _, mode in ipairs(quick and not CHOSEN[name] and {} or {"train", "arrays", "infer"}) do again(("memory:%s:%s"):format(name, mode)) end
+    local modes = quick and not CHOSEN[name] and {} or {"train", "arrays", "infer"}
+    for _, mode in ipairs(modes) do again(("memory:%s:%s"):format(name, mode)) end
   end
 end
 

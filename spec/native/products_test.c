@@ -44,6 +44,7 @@ static struct product any_product(void)
                        1 + below(large ? 900 : 70), 0, 0, 0, below(2) ? 1 : 0.5, (double)below(3) };
   if (!below(5)) p.m = 1 + below(4);
   if (!below(5)) p.n = 1 + below(4);
+  if (!below(5)) p.ta = false, p.tb = true, p.m = 1 + below(20), p.k = 1 + below(1500);     /* few long rows */
   p.lda = (p.ta ? p.m : p.k) + below(3);
   p.ldb = (p.tb ? p.k : p.n) + below(3);
   p.ldc = p.n + below(3);
