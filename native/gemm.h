@@ -1,9 +1,9 @@
 /* gemm.h - matrix products. Row-major. op(A) is m x k, op(B) is k x n, C is m x n; ld* in elements.
 **
-** gemm        one product; picks our packed kernel or OpenBLAS by size; parallel inside; float32 and float64.
+** gemm        one product; picks our packed kernel or OpenBLAS by size; parallel inside; float32 and float64. Up to GEMM_FEW
+**             long rows with a transposed B need no panels: B is read once, as it lies.
 ** gemm_pack   B packed into panels once (a weight that serves many products), then gemm_packed any number of times;
 **             the epilogue adds a bias row and applies an activation while C is still in registers.
-**             Up to GEMM_FEW rows with a transposed B need no panels: B is read once, as it lies.
 ** gemm_fused  the same for a B that is not packed; k > 0.
 ** gemm_batch  dense matrices, sa, sb, sc elements apart.
 ** gemm_kept   the packed copy of a weight that an instruction keeps between runs (in its state).

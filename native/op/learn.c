@@ -2,7 +2,8 @@
 **
 ** Forward it is the weight itself. Its gradient's kernel makes the optimizer's step on the weight and the states in
 ** place, as soon as the gradient is complete and nothing reads the old weight any more: the gradient is a value among
-** others and needs no array of its own. Rates are an array, so that they may change from step to step.
+** others and needs no array of its own. Rates are an array, so that they may change from step to step; they are never
+** changed here, but marked so that they count as an auxiliary state, which asks for no gradient.
 */
 #include "update.h"
 
