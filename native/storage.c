@@ -97,14 +97,17 @@ static void give_all_back(struct account *a, int device)
 
 static int refused(struct account *a, int device, size_t bytes)
 {
-  char name[32];
-  return fail_memory(device_name(device, name, sizeof name), bytes, a->used + a->pool, a->cached);
+  char name[32], place[64];
+  snprintf(place, sizeof place, "%s with %lld bytes", device_name(device, name, sizeof name),
+           (long long)device_ops(device)->memory(device));
+  return fail_memory(place, bytes, a->used + a->pool, a->cached);
 }
 
-/* Under the lock: may `bytes` more be in use? Kept blocks go first. */
+/* Under the lock: may `bytes` more be in use? Kept blocks go first. The system itself would promise any address, and end the
+** process at first use: more than the device has is refused here, unless TYCHO_MEM_LIMIT says otherwise. */
 static int admit(struct account *a, int device, size_t bytes)
 {
-  int64_t limit = mem_limit();
+  int64_t limit = mem_limit() ? mem_limit() : device_ops(device)->memory(device);
   if (bytes > (size_t)1 << 46) return refused(a, device, bytes);
   if (limit && a->used + a->pool + a->cached + (int64_t)bytes > limit) give_all_back(a, device);
   if (limit && a->used + a->pool + (int64_t)bytes > limit) return refused(a, device, bytes);
