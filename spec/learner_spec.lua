@@ -203,6 +203,13 @@ describe("a learner", function()
     learner.optimizer.rescale_grad = 2
     local e = assert.raises("state", learner.backward, learner, exe)
     assert.equal("rescale_grad", e.argument)
+    learner.optimizer.rescale_grad, learner.optimizer.clip_gradient = 1 / 6, 0.1
+    e = assert.raises("state", learner.backward, learner, exe)
+    assert.equal("clip_gradient", e.argument)
+    local cut, _, cutter = with_learner(maker("sgd", {learning_rate = 0.1, lr_scheduler = ty.null, clip_gradient = 0.1}), 1)
+    cutter.optimizer.clip_gradient = nil                 -- one that is taken away
+    e = assert.raises("state", cutter.backward, cutter, cut)
+    assert.equal("clip_gradient", e.argument)
   end)
 
   it("learns in several executors in turn, as buckets do", function()

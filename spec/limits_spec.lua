@@ -18,7 +18,7 @@ describe("memory", function()
     local x = ty.nd.ones{1, 1, 4, 4}
     for _, padding in ipairs{2 ^ 30, 2 ^ 31 - 1} do
       local e = assert.raises("shape", ty.nd.Correlation, {data1 = x, data2 = x, pad_size = padding})
-      assert.is_truthy(tostring(e):find("with padding are too many", 1, true))
+      assert.is_truthy(tostring(e):find("%(1, %d+, %d+, 1%) is too large"))
     end
     assert.raises("memory", ty.nd.Correlation, {data1 = x, data2 = x, pad_size = 2 ^ 17})
   end)

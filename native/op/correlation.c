@@ -48,9 +48,7 @@ static int correlation_shape(struct infer *s)
     return infer_fail(s, TY_ESHAPE, &s->in[0],
                       "%lld x %lld pixels with padding are too few for displacement %lld and kernel %lld",
                       (long long)g.H, (long long)g.W, (long long)p->max_displacement, (long long)p->kernel_size);
-  int64_t pixels, most = (int64_t)1 << 44;
-  if (__builtin_mul_overflow(g.H, g.W, &pixels) || __builtin_mul_overflow(pixels, g.n * g.c, &pixels) || pixels > most)
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "%lld x %lld pixels with padding are too many", (long long)g.H, (long long)g.W);
+  TRY(desc_check_size(&(ty_desc){ .dtype = TY_F64, .ndim = 4, .dim = { g.n, g.H, g.W, g.c } }));
   int64_t out[4] = { g.n, g.side * g.side, g.out_h, g.out_w }, padded[4] = { g.n, g.H, g.W, g.c };
   for (int i = 1; i < 3; i++) TRY(shape_is(s, &s->out[i], 4, padded));
   return shape_is(s, &s->out[0], 4, out);

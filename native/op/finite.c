@@ -139,13 +139,6 @@ static int allclose(struct call *c)
 
 static const struct param group_params[] = { RATE, RESCALE, CLIP, NUMBER(epsilon, "1e-05", "keeps the divisor from 0"), { 0 } };
 
-static int group_check(void *param)
-{
-  double *v = param;
-  for (int i = 0; i < UPDATE_NUMBERS; i++) v[i] = to_single(v[i]);
-  return TY_OK;
-}
-
 static int group_shape(struct infer *s)
 {
   TRY(shape_both(s, &s->in[0], &s->in[1]));
@@ -203,7 +196,7 @@ const struct op op_finite[] = {
     CPU("allclose", allclose, T_ANY) },
   { .name = "_contrib_group_adagrad_update", .in = "weight grad history!", .tier = 2,
     .doc = "AdaGrad with one history per row: the mean square of the row's rescaled, clipped gradient is added to it.",
-    .param = group_params, .param_size = sizeof(struct update), .check = group_check, .shape = group_shape, .inplace = "0=0",
+    .param = group_params, .param_size = sizeof(struct update), .check = update_check, .shape = group_shape, .inplace = "0=0",
     CPU("group_adagrad", group_adagrad, T(TY_F32) | T(TY_F64)) },
   { 0 }
 };

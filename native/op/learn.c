@@ -28,13 +28,6 @@ static const struct rule *rule_of(const void *param) { return &rules[((const str
 static const char *inputs(const void *param)         { return rule_of(param)->in; }
 static const char *reads(const void *param)          { return rule_of(param)->reads; }
 
-static int check(void *param)
-{
-  double *v = param;
-  for (int i = 0; i < UPDATE_NUMBERS; i++) v[i] = to_single(v[i]);
-  return TY_OK;
-}
-
 static int shape(struct infer *s)
 {
   ty_desc *rates = &s->in[s->nin - 1];
@@ -85,6 +78,6 @@ static const struct param params[] = {
 const struct op op_learn[] = {
   { .name = "_learn", .tier = 3, .flags = OP_ALIAS | OP_LEARN,
     .doc = "The weight itself; backward makes the optimizer's step on it and its states, with rates[at] = {learning rate, weight decay}.",
-    .in = "weight rates!", .in_of = inputs, .grad_of = reads, .param = params, .param_size = sizeof(struct learn), .check = check,
+    .in = "weight rates!", .in_of = inputs, .grad_of = reads, .param = params, .param_size = sizeof(struct learn), .check = update_check,
     .shape = shape, .type = type, .back_cpu = (const struct kernel[]){ { "update", step, T_FLOAT }, { 0 } } },
   { 0 } };

@@ -7,17 +7,10 @@
 #include "update.h"
 #include "rows.h"
 
-static int check(void *param)
-{
-  double *v = param;
-  for (int i = 0; i < UPDATE_NUMBERS; i++) v[i] = to_single(v[i]);
-  return TY_OK;
-}
-
 static int ftml_check(void *param)                    /* its epsilon is float64 */
 {
   double epsilon = ((struct update *)param)->epsilon;
-  check(param);
+  update_check(param);
   ((struct update *)param)->epsilon = epsilon;
   return TY_OK;
 }
@@ -143,7 +136,7 @@ static bool adam_sweep(const void *param, const struct arr *in, const struct arr
 
 #define UPDATE(name_, in_, params_, y_, ...) SWEPT(name_, in_, params_, y_, NULL, __VA_ARGS__)
 #define SWEPT(name_, in_, params_, y_, sweep_, ...) \
-  { .name = name_, .in = in_, .param = params_, .param_size = sizeof(struct update), .check = check, .inplace = "0=0", \
+  { .name = name_, .in = in_, .param = params_, .param_size = sizeof(struct update), .check = update_check, .inplace = "0=0", \
     .row = &(const struct row){ y_, { NULL }, sweep_ }, __VA_ARGS__ }
 
 const struct op op_update[] = {

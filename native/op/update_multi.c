@@ -111,8 +111,7 @@ static void round_list(struct reals *list)
 
 static void round_all(struct multi *p)
 {
-  double *v = (double *)(void *)&p->common;
-  for (int i = 0; i < UPDATE_NUMBERS; i++) v[i] = to_single(v[i]);
+  update_check(&p->common);
   round_list(&p->lrs);
   round_list(&p->wds);
   round_list(&p->etas);

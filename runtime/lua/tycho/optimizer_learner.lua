@@ -24,6 +24,7 @@ local Error = require "tycho.error"
 local Executor = require("tycho.executor").Executor
 local nd = require "tycho.ndarray"
 local sym = require "tycho.symbol"
+local tables = require "tycho.tables"
 
 local Learner = Class:extend("Learner")
 
@@ -35,14 +36,10 @@ local FUNC = "optimizer.Learner"
 
 -- The symbol's own variable nodes, with their attributes.
 local function variables_of(symbol, names)
-  local internals, list = symbol:get_internals(), {}
-  local arguments = symbol:list_arguments()
+  local internals, arguments, list = symbol:get_internals(), symbol:list_arguments(), {}
+  local places = tables.places(arguments)
   for i, name in ipairs(names) do
-    local known = false
-    for _, argument in ipairs(arguments) do
-      known = known or argument == name
-    end
-    if not known then
+    if not places[name] then
       Error.raise{ code = "name", func = FUNC, argument = "params", got = tostring(name), candidates = Error.nearest(name, arguments),
         message = ("the symbol has no argument '%s'"):format(tostring(name)) }
     end
@@ -99,12 +96,21 @@ function Learner:init(...)
 end
 
 
-local function check_rule(kept, rule)
-  for key, value in pairs(rule) do
-    if kept[key] ~= value then
-      Error.raise{ code = "state", func = "Learner:backward", argument = key, expected = tostring(kept[key]), got = tostring(value),
-        message = ("'%s' of the optimizer has changed; only rates and decays may: make another learner"):format(key) }
+-- The first key under which two tables have different values.
+local function difference(a, b)
+  for key, value in pairs(a) do
+    if b[key] ~= value then
+      return key
     end
+  end
+end
+
+
+local function check_rule(kept, rule)
+  local key = difference(rule, kept) or difference(kept, rule)
+  if key then
+    Error.raise{ code = "state", func = "Learner:backward", argument = key, expected = tostring(kept[key]), got = tostring(rule[key]),
+      message = ("'%s' of the optimizer has changed; only rates and decays may: make another learner"):format(key) }
   end
 end
 
