@@ -17,6 +17,7 @@ local ELSEWHERE = {
   _while_loop = {"control_spec", "it has bodies"},
   _cond = {"control_spec", "it has bodies"},
   _guard = {"control_spec", "only loops and choices make it", "while_loop"},
+  _contrib_linear_cross_entropy = {"linear_cross_spec", "its gradient takes no head gradient, and it is a loss with a label for each row"},
   _learn = {"learner_spec", "its gradient is a step on its inputs", "Learner"},
   _gate = {"control_spec", "only loops and choices make it", "cond"},
   _select = {"control_spec", "only loops and choices make it", "cond"},

@@ -211,10 +211,25 @@ local function fused(x, layers, units, batch)
     state_cell = zeros(layers, batch, units), state_size = units, num_layers = layers, mode = "lstm", name = "rnn"}
 end
 
---- data and label are (steps, batch).
+-- a node for each layer: the parameters of a layer are an array of their own, as in PyTorch
+local function stacked(x, layers, units, batch)
+  for l = 0, layers - 1 do
+    local parameters = S.Variable{name = ("rnn_l%d_parameters"):format(l), init = ty.init.Zero()}
+    x = S.RNN{data = x, parameters = parameters, state = zeros(1, batch, units), state_cell = zeros(1, batch, units), state_size = units,
+      num_layers = 1, mode = "lstm", name = "rnn_l" .. l}
+  end
+  return x
+end
+
+--- data and label are (steps, batch). kind: "fused", "stacked" (a node for each layer), "unrolled", or
+-- "chunked" (fused, its last product and loss by rows).
 function nets.language(kind, layers, units, steps, batch)
   local x = S.Embedding{data = S.Variable("data"), input_dim = nets.VOCABULARY, output_dim = units, name = "embed"}
-  local out = kind == "fused" and fused(x, layers, units, batch) or unrolled(x, layers, units, steps, batch)
+  local out = kind == "unrolled" and unrolled(x, layers, units, steps, batch) or kind == "stacked" and stacked(x, layers, units, batch) or
+    fused(x, layers, units, batch)
+  if kind == "chunked" then
+    return S.contrib.linear_cross_entropy{data = out, label = S.Variable("label"), num_hidden = nets.VOCABULARY, name = "pred"}
+  end
   out = fc(S.Reshape{data = out, shape = {-1, units}}, "pred", nets.VOCABULARY)
   return S.SoftmaxOutput{data = out, label = S.Reshape{data = S.Variable("label"), shape = {-1}}, name = "softmax"}
 end

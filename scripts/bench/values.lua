@@ -60,10 +60,10 @@ function values.parameter(x, name)
   return x
 end
 
---- The parameter vector of the fused operator: weights of all layers, then their biases.
-function values.lstm(x, layers, units)
+--- The parameter vector of a fused operator of some layers: their weights, then their biases.
+function values.lstm(x, layers, units, first)
   local at = 0
-  for l = 0, layers - 1 do
+  for l = first or 0, (first or 0) + layers - 1 do
     for _, gate in ipairs{"i2h", "h2h"} do
       write(x:data() + at, ("l%d_%s_weight"):format(l, gate), 4 * units * units, 0.2, 0.5)
       at = at + 4 * units * units

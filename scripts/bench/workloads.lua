@@ -27,6 +27,7 @@ local function bound(symbol, inputs, train, lm)
   for name, x in pairs(exe.arg_dict) do
     if inputs[name] then x[":"] = inputs[name]
     elseif name == "rnn_parameters" then values.lstm(x, lm[1], lm[2])
+    elseif name:find("^rnn_l%d") then values.lstm(x, 1, lm[2], tonumber(name:match("%d+")))
     else values.parameter(x, name) end
   end
   for name, x in pairs(exe.aux_dict) do
@@ -196,8 +197,14 @@ local function settle()
   ty.waitall()
 end
 
-function workloads.W6()
-  local kind, data, batches = "fused", {}, {}
+--- Each kind in a process of its own, for the memory. "chunked" is a row of its own: the last product and its loss by parts,
+-- against PyTorch's function for that.
+function workloads.W6(again)
+  for _, kind in ipairs{"fused", "chunked"} do again("buckets:" .. kind) end
+end
+
+function workloads.buckets(kind)
+  local data, batches, figure = {}, {}, kind == "fused" and "W6" or "chunked LM"
   for _, T in ipairs(BUCKETS) do data[T] = tokens(T, 32) end
   settle()
   measure.forget_peak()
@@ -225,9 +232,9 @@ function workloads.W6()
   round(BUCKETS)
   local first, seconds = measure.now() - start, {}
   for i, order in ipairs(ORDER) do seconds[i] = round(order) end
-  measure.rate("W6", kind, "tokens/s", 210 * 32, seconds)
-  measure.record("W6 first pass", kind, "s", {first})
-  measure.record("W6 memory", kind, "MiB", {measure.peak() - base})
+  measure.rate(figure, kind, "tokens/s", 210 * 32, seconds)
+  measure.record(figure .. " first pass", kind, "s", {first})
+  measure.record(figure .. " memory", kind, "MiB", {measure.peak() - base})
 end
 
 -- Overhead ---------------------------------------------------------------------------------------------------------
@@ -269,7 +276,7 @@ local MEMORY = {"alexnet", "googlenet", "vgg16", "inception_bn", "resnet50", "re
 local CHOSEN = {alexnet = true, resnet50 = true, ["lstm 2x200 T60"] = true}
 
 --- Each network in a process of its own: planned bytes and the most that the process held (batch 8). Training is done by a
--- learner and, for comparison, with arrays for gradients.
+-- learner and, for comparison, with arrays for gradients. The LSTMs have an array of parameters for each layer, as PyTorch's.
 function workloads.W8(again)
   for _, name in ipairs(MEMORY) do
     local modes = quick and not CHOSEN[name] and {} or {"train", "arrays", "infer"}
@@ -283,7 +290,7 @@ local function memory_step(name, mode)
   local symbol, inputs, share, lm
   if layers then
     lm, share = {tonumber(layers), tonumber(units), tonumber(steps), MEMORY_BATCH}, 1 / (steps * MEMORY_BATCH)
-    symbol, inputs = nets.language("fused", unpack(lm)), tokens(lm[3], MEMORY_BATCH)
+    symbol, inputs = nets.language("stacked", unpack(lm)), tokens(lm[3], MEMORY_BATCH)
   else
     local shape
     symbol, shape = nets.network(name)
