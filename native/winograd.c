@@ -2,11 +2,12 @@
 **
 ** The weight becomes 36 matrices of channels x filters, packed into panels. Tiles of all images stand in one row; a
 ** thread takes a group of them: carries their inputs into 36 planes of tiles x channels, multiplies each with its matrix
-** into planes of tiles x filters, carries these back. A group's planes stay in the second cache while that is possible;
-** many channels want larger groups, since each reads the whole weight. A large weight that serves one run is never
-** there whole: all tiles are carried first, then a thread packs some filters and multiplies all tiles with them. The
-** data's gradient is the convolution of dy with the windows turned and channels and filters exchanged. No sum depends on
-** the groups.
+** into planes of tiles x filters, carries these back. One or two results at the end of an image take four points there.
+** Few tiles with a weight that is kept are of 2 x 2 results: 16 matrices are less to read. A group's planes stay in the
+** second cache while that is possible; many channels want larger groups, since each reads the whole weight. A large weight
+** that serves one run is never there whole: all tiles are carried first, then a thread packs some filters and multiplies
+** all tiles with them. The data's gradient is the convolution of dy with the windows turned and channels and filters
+** exchanged. No sum depends on the groups.
 */
 #include "gemm_inner.h"
 #include "winograd_inner.h"
@@ -44,41 +45,56 @@ bool winograd_able(const struct window *w)
   return channel_block(TY_CPU) == lanes && w->channels % lanes == 0 && w->filters % lanes == 0;
 }
 
-enum { FEW_CHANNELS = 16, FEW_TILES = 16, KEPT_TILES = 32, BACK_TILES = 16, ANEW_TILES = 32 };
+enum { FEW_CHANNELS = 16, FEW_TILES = 16, KEPT_TILES = 32, BACK_TILES = 16, ANEW_TILES = 32, SMALL = 2 };
+
+static int64_t whole_tiles(const struct window *w) { return tiles_of(w, WINOGRAD_TILE).all; }
+static int size_for(const struct window *w, bool kept) { return kept && whole_tiles(w) < FEW_TILES ? SMALL : WINOGRAD_TILE; }
 
 /* Measured with AVX2 and AVX-512 against oneDNN's direct kernels: a weight must be carried for enough tiles, more if that
 ** happens at each run; gradients, whose direct kernels are slower, need fewer tiles, but bear less of one outside the image. */
 const char *winograd_refuse(const struct window *w, bool back, bool keeps)
 {
-  const int64_t tiles = tiles_of(w).all;
+  const int64_t tiles = whole_tiles(w);
   if (!winograd_on()) return "TYCHO_WINOGRAD=0";
   if (cpu_level() < CPU_AVX2) return "made for AVX2 and AVX-512";
   if (!winograd_able(w)) return "not 3 x 3 of stride 1 over whole blocks of channels";
   if (MIN(w->channels, w->filters) < FEW_CHANNELS) return "few channels";
-  if (tiles < (keeps ? FEW_TILES : back ? BACK_TILES : ANEW_TILES)) return "few tiles";
+  if (keeps ? tiles_of(w, size_for(w, true)).all < FEW_TILES : tiles < (back ? BACK_TILES : ANEW_TILES)) return "few tiles";
   bool waste = 2 * tiles * WINOGRAD_TILE * WINOGRAD_TILE > (back ? 3 : 4) * w->n * window_out(w);
   return waste ? "too much of its tiles is outside the image" : NULL;
 }
 
 /* -- tiles --------------------------------------------------------------------------------------------------------- */
 
-struct tiles tiles_of(const struct window *w)
+struct tiles tiles_of(const struct window *w, int size)
 {
-  struct tiles t = { .down = (w->out[1] + WINOGRAD_TILE - 1) / WINOGRAD_TILE,
-                     .across = (w->out[2] + WINOGRAD_TILE - 1) / WINOGRAD_TILE };
-  t.all = w->n * t.down * t.across;
+  const int height = (int)(w->out[1] % size), width = (int)(w->out[2] % size);
+  struct tiles t = { .size = size, .side = size + 2, .points = (size + 2) * (size + 2), .height = height, .width = width,
+                     .down = { w->out[1] / size, height > 0 }, .across = { w->out[2] / size, width > 0 } };
+  for (int i = 0; i < 4; i++) t.all += t.count[i] = w->n * t.down[i > 1] * t.across[i == 0 || i == 3];
   return t;
 }
 
 /* Elements from one plane to the next: not a power of two, whose lines would share a few places in a cache. */
 int64_t plane_of(int64_t tiles, int64_t channels) { return (tiles * channels + 31) / 32 * 32 + 16; }
 
-/* The run of tiles from tile t on, at most n: in one row of one image. */
 struct place place_of(const struct tiles *s, int64_t t, int64_t n)
 {
-  int64_t x = t % s->across;
-  return (struct place){ t / s->across / s->down, t / s->across % s->down * WINOGRAD_TILE, x * WINOGRAD_TILE,
-                         MIN(n, s->across - x) };
+  int i = 0;
+  while (t >= s->count[i]) t -= s->count[i++];
+  const bool low = i > 1, narrow = i == 0 || i == 3;
+  const int64_t rows = s->down[low], columns = s->across[narrow], y = t / columns % rows + (low ? s->down[0] : 0),
+                x = t % columns + (narrow ? s->across[0] : 0);
+  return (struct place){ t / columns / rows, y * s->size, x * s->size, MIN(n, columns - t % columns), low ? s->height : s->size,
+                         narrow ? s->width : s->size };
+}
+
+struct span span_of(const struct tiles *s, int point, int64_t from, int64_t n)
+{
+  const bool low = point / s->side < winograd_points(s->height), narrow = point % s->side < winograd_points(s->width);
+  int64_t begin = narrow ? 0 : s->count[0], end = s->count[0] + s->count[1] + (low ? s->count[2] + (narrow ? s->count[3] : 0) : 0);
+  begin = MAX(begin, from), end = MIN(end, from + n);
+  return (struct span){ begin - from, MAX(end - begin, 0) };
 }
 
 /* -- groups -------------------------------------------------------------------------------------------------------- */
@@ -99,18 +115,21 @@ enum { CACHE = 384 << 10, GROUP = 24, PART = 64 };
 /* bytes: weights that are large, planes that all tiles may have then, and a part of the weight */
 enum { LARGE = 12 << 20, ALL = 16 << 20, LATE_PART = 5 << 19 };
 
-static size_t packed_bytes(const struct window *w)
+static size_t packed_bytes(const struct convolution *c)
 {
-  return align_up((size_t)(WINOGRAD_POINTS * plane_of(w->channels, w->filters)) * sizeof(float), ALIGN);
+  return align_up((size_t)(c->tiles.points * plane_of(c->w->channels, c->w->filters)) * sizeof(float), ALIGN);
 }
 
-static int64_t plane_bytes(int64_t tiles, int64_t channels) { return WINOGRAD_POINTS * tiles * channels * (int64_t)sizeof(float); }
+static int64_t plane_bytes(const struct convolution *c, int64_t tiles, int64_t channels)
+{
+  return c->tiles.points * tiles * channels * (int64_t)sizeof(float);
+}
 
 /* Few groups share their filters out, each part with an input of its own. */
 static void plan_groups(struct convolution *c)
 {
   const struct window *w = c->w;
-  int64_t most = MAX(CACHE / plane_bytes(1, w->channels + w->filters), GROUP), groups = (c->tiles.all + most - 1) / most;
+  int64_t most = MAX(CACHE / plane_bytes(c, 1, w->channels + w->filters), GROUP), groups = (c->tiles.all + most - 1) / most;
   c->group = (c->tiles.all + groups - 1) / groups;
   while (c->part >= 2 * PART && w->filters / c->part * groups < 4 * parallel_most()) c->part /= 2;
 }
@@ -119,15 +138,16 @@ static void plan_late(struct convolution *c)
 {
   const struct window *w = c->w;
   c->group = c->tiles.all;
-  c->part = MIN(w->filters, LATE_PART / plane_bytes(1, w->channels));
+  c->part = MIN(w->filters, LATE_PART / plane_bytes(c, 1, w->channels));
   while (c->part > c->t->nr && w->filters / c->part < 2 * parallel_most()) c->part /= 2;
 }
 
 /* kept: there is a packed weight of an earlier run */
 static struct convolution plan(const struct window *w, bool kept)
 {
-  struct convolution c = { .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = tiles_of(w), .part = w->filters };
-  c.late = !kept && packed_bytes(w) >= LARGE && plane_bytes(c.tiles.all, w->channels) <= ALL;
+  struct convolution c = { .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = tiles_of(w, size_for(w, kept)),
+                           .part = w->filters };
+  c.late = !kept && packed_bytes(&c) >= LARGE && plane_bytes(&c, c.tiles.all, w->channels) <= ALL;
   if (c.late) plan_late(&c);
   else plan_groups(&c);
   c.part = MAX((c.part + c.t->nr - 1) / c.t->nr, 1) * c.t->nr;
@@ -139,8 +159,8 @@ static struct convolution plan(const struct window *w, bool kept)
 }
 
 /* floats: of a thread, of all that it shares with the others */
-static int64_t room(const struct convolution *c) { return WINOGRAD_POINTS * (c->out + (c->late ? c->plane : c->in)); }
-static int64_t shared(const struct convolution *c) { return c->late ? WINOGRAD_POINTS * c->in : 0; }
+static int64_t room(const struct convolution *c) { return c->tiles.points * (c->out + (c->late ? c->plane : c->in)); }
+static int64_t shared(const struct convolution *c) { return c->late ? c->tiles.points * c->in : 0; }
 static int64_t units(const struct convolution *c) { return (c->tiles.all + c->group - 1) / c->group * c->parts; }
 
 static float *room_of(const struct convolution *c, int64_t unit)
@@ -162,7 +182,7 @@ static void carry_in(const struct convolution *c, int64_t from, int64_t n, float
   for (int64_t t = 0; t < n;) {
     struct place p = place_of(&c->tiles, from + t, n - t);
     struct winograd_run r = { .h = w->in[1], .w = w->in[2], .y = p.y - w->pad[1], .x = p.x - w->pad[2], .n = p.n,
-                              .plane = c->in, .step = w->channels };
+                              .down = p.down, .across = p.across, .side = c->tiles.side, .plane = c->in, .step = w->channels };
     for (int64_t k = 0; k < w->channels; k += lanes) {
       r.image = (float *)c->x + (p.image * w->channels + k) * space;
       r.points = points + t * w->channels + k;
@@ -174,9 +194,8 @@ static void carry_in(const struct convolution *c, int64_t from, int64_t n, float
 
 static void activate(const struct convolution *c, const struct winograd_run *r)
 {
-  const int64_t columns = MIN(r->w - r->x, r->n * WINOGRAD_TILE), rows = MIN(r->h - r->y, WINOGRAD_TILE);
-  for (int64_t i = 0; i < rows; i++)
-    c->t->act(c->end.act, columns * c->isa->lanes, r->image + ((r->y + i) * r->w + r->x) * c->isa->lanes);
+  for (int64_t i = 0; i < r->down; i++)
+    c->t->act(c->end.act, r->n * r->across * c->isa->lanes, r->image + ((r->y + i) * r->w + r->x) * c->isa->lanes);
 }
 
 /* the filters from `first` on */
@@ -187,8 +206,9 @@ static void carry_out(const struct convolution *c, int64_t from, int64_t n, int6
   const int64_t space = w->out[1] * w->out[2], filters = MIN(w->filters - first, c->part);
   for (int64_t t = 0; t < n;) {
     struct place p = place_of(&c->tiles, from + t, n - t);
-    struct winograd_run r = { .h = w->out[1], .w = w->out[2], .y = p.y, .x = p.x, .n = p.n, .plane = c->out,
-                              .step = c->part, .relu = c->end.act == ACT_RELU, .add = c->end.add };
+    struct winograd_run r = { .h = w->out[1], .w = w->out[2], .y = p.y, .x = p.x, .n = p.n, .down = p.down,
+                              .across = p.across, .side = c->tiles.side, .plane = c->out, .step = c->part,
+                              .relu = c->end.act == ACT_RELU, .add = c->end.add };
     for (int64_t k = 0; k < filters; k += lanes) {
       r.image = c->y + (p.image * w->filters + first + k) * space;
       r.points = points + t * c->part + k;
@@ -202,19 +222,23 @@ static void carry_out(const struct convolution *c, int64_t from, int64_t n, int6
 }
 
 /* weight: that of `filters` filters. One panel of it after the other, which stays in the first cache while all tiles pass. */
-static void multiply(const struct convolution *c, int64_t n, const float *weight, int64_t filters, const float *in, float *out)
+static void multiply(const struct convolution *c, int64_t from, int64_t n, const float *weight, int64_t filters, const float *in,
+                     float *out)
 {
   const int64_t k = c->w->channels, nr = c->t->nr;
-  struct gemm_block g = { .m = n, .k = k, .outer = 1, .ars = k, .acs = 1, .strip = gemm_height(n, c->t->mr) * k,
-                          .panel = nr * k, .ldc = c->part, .alpha = 1 };
-  for (int i = 0; i < WINOGRAD_POINTS; i++)
-    for (int64_t j = 0; j < filters; j += nr) {
+  struct gemm_block g = { .k = k, .outer = 1, .ars = k, .acs = 1, .panel = nr * k, .ldc = c->part, .alpha = 1 };
+  for (int i = 0; i < c->tiles.points; i++) {
+    const struct span s = span_of(&c->tiles, i, from, n);
+    g.m = s.n;
+    g.strip = gemm_height(s.n, c->t->mr) * k;
+    for (int64_t j = 0; s.n && j < filters; j += nr) {
       g.n = MIN(filters - j, nr);
-      g.a = in + i * c->in;
+      g.a = in + i * c->in + s.from * k;
       g.b = weight + i * c->plane + j * k;
-      g.c = out + i * c->out + j;
+      g.c = out + i * c->out + s.from * c->part + j;
       gemm_sum(c->t, &g);
     }
+  }
 }
 
 static int64_t filters_from(const struct convolution *c, int64_t first) { return MIN(c->w->filters - first, c->part); }
@@ -224,10 +248,10 @@ static void some_units(int64_t begin, int64_t end, void *context)
 {
   const struct convolution *c = context;
   for (int64_t u = begin; u < end; u++) {
-    float *in = room_of(c, u), *out = in + WINOGRAD_POINTS * c->in;
+    float *in = room_of(c, u), *out = in + c->tiles.points * c->in;
     int64_t from = u / c->parts * c->group, n = MIN(c->group, c->tiles.all - from), first = u % c->parts * c->part;
     carry_in(c, from, n, in);
-    multiply(c, n, c->weight + first * c->w->channels, filters_from(c, first), in, out);
+    multiply(c, from, n, c->weight + first * c->w->channels, filters_from(c, first), in, out);
     carry_out(c, from, n, first, out);
   }
 }
@@ -240,7 +264,7 @@ static void pack_filters(const struct convolution *c, const float *weight, int64
 {
   const int64_t channels = c->w->channels, filters = c->w->filters, nr = c->t->nr;
   struct winograd_filter f = { .row = c->turned ? filters * 9 : 9, .lane = c->turned ? 9 : channels * 9, .n = c->isa->lanes,
-                               .flip = c->turned, .plane = c->plane };
+                               .flip = c->turned, .side = c->tiles.side, .plane = c->plane };
   for (int64_t panel = 0; panel < n; panel += nr)
     for (int64_t k = 0; k < channels; k += f.n)
       for (int64_t j = panel; j < MIN(n, panel + nr); j += c->isa->lanes) {
@@ -285,10 +309,10 @@ static void late_filters(int64_t begin, int64_t end, void *context)
 {
   const struct convolution *c = context;
   for (int64_t u = begin; u < end; u++) {
-    float *weight = room_of(c, u), *out = weight + WINOGRAD_POINTS * c->plane;
+    float *weight = room_of(c, u), *out = weight + c->tiles.points * c->plane;
     int64_t first = u * c->part;
     pack_filters(c, c->weight, first, filters_from(c, first), weight);
-    multiply(c, c->tiles.all, weight, filters_from(c, first), c->tmp, out);
+    multiply(c, 0, c->tiles.all, weight, filters_from(c, first), c->tmp, out);
     carry_out(c, 0, c->tiles.all, first, out);
   }
 }
@@ -301,9 +325,9 @@ static void run(struct convolution *c)
 
 /* -- forward ------------------------------------------------------------------------------------------------------- */
 
-bool winograd_keeps(const struct window *w) { return tiles_of(w).all < KEPT_TILES; }
+bool winograd_keeps(const struct window *w) { return whole_tiles(w) < KEPT_TILES; }
 
-static size_t fresh_bytes(const struct convolution *c) { return c->late ? 0 : packed_bytes(c->w); }
+static size_t fresh_bytes(const struct convolution *c) { return c->late ? 0 : packed_bytes(c); }
 
 size_t winograd_forward_scratch(const struct window *w, bool keeps)
 {
@@ -326,7 +350,7 @@ int winograd_forward(const struct window *w, const float *x, const struct arr *w
   c.x = x, c.end = *end, c.y = y;
   if (kept) {
     bool fresh = false;
-    float *packed = gemm_kept_room(kept, weight, packed_bytes(w), &fresh);
+    float *packed = gemm_kept_room(kept, weight, packed_bytes(&c), &fresh);
     if (!packed) return fail(TY_EMEMORY, "no memory for a transformed weight");
     if (!fresh) pack(&c, weight->p, packed);
     c.weight = packed, c.tmp = tmp;
