@@ -325,7 +325,12 @@ static void run(struct convolution *c)
 
 /* -- forward ------------------------------------------------------------------------------------------------------- */
 
-bool winograd_keeps(const struct window *w) { return whole_tiles(w) < KEPT_TILES; }
+/* Few tiles, or little work with them (bytes of the transformed weight, for each tile). */
+bool winograd_keeps(const struct window *w)
+{
+  const int64_t tiles = whole_tiles(w), little = 120 << 20;
+  return tiles < KEPT_TILES || tiles * w->channels * w->filters * 36 * 4 <= little;
+}
 
 static size_t fresh_bytes(const struct convolution *c) { return c->late ? 0 : packed_bytes(c); }
 

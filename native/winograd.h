@@ -10,7 +10,7 @@ bool   winograd_on(void);                             /* TYCHO_WINOGRAD=0 switch
 bool   winograd_able(const struct window *w);         /* such a window, and blocks as wide as this processor's vectors */
 const char *winograd_refuse(const struct window *w, bool back, bool keeps);     /* NULL: faster than direct products */
 
-/* Whether the transformed weight, four times as large, is worth keeping: few tiles make up for making it anew. */
+/* Whether the transformed weight, four times as large, is worth keeping: few tiles do not make up for making it anew. */
 bool   winograd_keeps(const struct window *w);
 /* y = act(scale[i] conv(x, weight) + bias[i] + what y holds), per filter i */
 struct winograd_end { const float *bias, *scale; int act; bool add; };         /* NULL: zeros, ones */
