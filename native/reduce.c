@@ -38,8 +38,9 @@ const struct reducer *reducer_of(int dtype)
 
 /* -- the plan ------------------------------------------------------------------------------------------------------ */
 
-/* results of a unit, at most, and of columns at least; elements worth a thread; most parts; elements of a part of a row */
-enum { RESULTS = 512, COLUMNS = 256, ENOUGH = 1 << 15, PARTS = 64, PIECE = 4096 };
+/* results of a unit, at most, and of columns at least; elements worth a thread; most parts; elements of a part of a row;
+** elements that one core sums before another would have begun */
+enum { RESULTS = 512, COLUMNS = 256, ENOUGH = 1 << 15, PARTS = 64, PIECE = 4096, ALONE = 100 << 10 };
 
 static void join_groups(int n, const int64_t *dim, uint32_t axes, struct reduce *r)
 {
@@ -193,7 +194,8 @@ void reduce_run(const struct reduce *r, int kind, int finish, const void *x, con
   if (j.block >= 0) choose_side(&j);
   int64_t units = r->out / (j.block < 0 ? 1 : r->dim[j.block]) * j.blocks;
   int64_t cost = r->count * j.side / r->parts;
-  parallel(units * r->parts, MAX(1, ENOUGH / MAX(cost, 1)), body, &j);
+  const bool alone = kind == R_SUM && r->in <= ALONE;
+  parallel(units * r->parts, alone ? units * r->parts : MAX(1, ENOUGH / MAX(cost, 1)), body, &j);
   if (j.part) join_parts(&j);
 }
 
