@@ -26,7 +26,8 @@ function measure.timed(step, wait, calls)
   return measure.now() - from
 end
 
---- Seconds per call of step, sorted: samples of SECONDS each after a warm-up, two at least, no more than fit the budget.
+--- Seconds per call of step: samples of SECONDS each after a warm-up, two at least, no more than fit the budget. Steps of 10 ms and
+-- more get the whole budget: a machine that takes freed memory back some seconds later is slow for half a second then.
 -- step may run ahead; wait waits for all of it.
 function measure.samples(step, wait)
   measure.timed(step, wait, 1)
@@ -35,8 +36,8 @@ function measure.samples(step, wait)
     calls = math.max(calls * 2, math.ceil(calls * SECONDS / math.max(t, 1e-9) * 0.7))
     t = measure.timed(step, wait, calls)
   end
-  local out = {}
-  for i = 1, math.max(2, math.min(SAMPLES, math.floor(BUDGET / t))) do out[i] = measure.timed(step, wait, calls) / calls end
+  local out, most = {}, t / calls < 0.01 and SAMPLES or math.huge
+  for i = 1, math.max(2, math.min(most, math.floor(BUDGET / t))) do out[i] = measure.timed(step, wait, calls) / calls end
   return out
 end
 
