@@ -45,7 +45,8 @@ bool winograd_able(const struct window *w)
   return channel_block(TY_CPU) == lanes && w->channels % lanes == 0 && w->filters % lanes == 0;
 }
 
-enum { FEW_CHANNELS = 16, FEW_TILES = 16, KEPT_TILES = 32, BACK_TILES = 16, ANEW_TILES = 32, SMALL = 2 };
+enum { FEW_CHANNELS = 16, FEW_TILES = 16, KEPT_TILES = 32, BACK_TILES = 16, ANEW_TILES = 32, SMALL = 2,
+       LITTLE = 30 << 20 };                           /* products */
 
 static int64_t whole_tiles(const struct window *w) { return tiles_of(w, WINOGRAD_TILE).all; }
 static int size_for(const struct window *w, bool kept) { return kept && whole_tiles(w) < FEW_TILES ? SMALL : WINOGRAD_TILE; }
@@ -89,7 +90,10 @@ struct place place_of(const struct tiles *s, int64_t t, int64_t n)
                          narrow ? s->width : s->size };
 }
 
-struct span span_of(const struct tiles *s, int point, int64_t from, int64_t n)
+struct span { int64_t from, n; };
+
+/* Which of n tiles from `from` on know a point; the first one counts from `from`. */
+static struct span span_of(const struct tiles *s, int point, int64_t from, int64_t n)
 {
   const bool low = point / s->side < winograd_points(s->height), narrow = point % s->side < winograd_points(s->width);
   int64_t begin = narrow ? 0 : s->count[0], end = s->count[0] + s->count[1] + (low ? s->count[2] + (narrow ? s->count[3] : 0) : 0);
@@ -182,7 +186,8 @@ static void carry_in(const struct convolution *c, int64_t from, int64_t n, float
   for (int64_t t = 0; t < n;) {
     struct place p = place_of(&c->tiles, from + t, n - t);
     struct winograd_run r = { .h = w->in[1], .w = w->in[2], .y = p.y - w->pad[1], .x = p.x - w->pad[2], .n = p.n,
-                              .down = p.down, .across = p.across, .side = c->tiles.side, .plane = c->in, .step = w->channels };
+                              .down = p.down, .across = p.across, .high = winograd_points(p.down), .wide = winograd_points(p.across),
+                              .side = c->tiles.side, .plane = c->in, .step = w->channels };
     for (int64_t k = 0; k < w->channels; k += lanes) {
       r.image = (float *)c->x + (p.image * w->channels + k) * space;
       r.points = points + t * w->channels + k;
@@ -207,7 +212,8 @@ static void carry_out(const struct convolution *c, int64_t from, int64_t n, int6
   for (int64_t t = 0; t < n;) {
     struct place p = place_of(&c->tiles, from + t, n - t);
     struct winograd_run r = { .h = w->out[1], .w = w->out[2], .y = p.y, .x = p.x, .n = p.n, .down = p.down,
-                              .across = p.across, .side = c->tiles.side, .plane = c->out, .step = c->part,
+                              .across = p.across, .high = winograd_points(p.down), .wide = winograd_points(p.across),
+                              .side = c->tiles.side, .plane = c->out, .step = c->part,
                               .relu = c->end.act == ACT_RELU, .add = c->end.add };
     for (int64_t k = 0; k < filters; k += lanes) {
       r.image = c->y + (p.image * w->filters + first + k) * space;
@@ -325,11 +331,11 @@ static void run(struct convolution *c)
 
 /* -- forward ------------------------------------------------------------------------------------------------------- */
 
-/* Few tiles, or little work with them (bytes of the transformed weight, for each tile). */
+/* Few tiles, or little work with them. */
 bool winograd_keeps(const struct window *w)
 {
-  const int64_t tiles = whole_tiles(w), little = 120 << 20;
-  return tiles < KEPT_TILES || tiles * w->channels * w->filters * 36 * 4 <= little;
+  const int64_t tiles = whole_tiles(w);
+  return tiles < KEPT_TILES || tiles * WINOGRAD_POINTS * w->channels * w->filters <= LITTLE;
 }
 
 static size_t fresh_bytes(const struct convolution *c) { return c->late ? 0 : packed_bytes(c); }

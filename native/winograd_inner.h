@@ -15,8 +15,6 @@ struct tiles {
   int64_t count[4], all;
 };
 struct place { int64_t image, y, x, n; int down, across; };     /* a run of tiles: where in the result, how many, their results */
-struct span  { int64_t from, n; };
 struct tiles tiles_of(const struct window *w, int size);
 struct place place_of(const struct tiles *s, int64_t t, int64_t n);           /* of tile t and at most n - 1 behind it */
-struct span  span_of(const struct tiles *s, int point, int64_t from, int64_t n);       /* which of these tiles know it, from `from` */
 int64_t      plane_of(int64_t tiles, int64_t channels);

@@ -2,7 +2,7 @@
 ** (isa/winograd_kernel.c).
 **
 ** Images have their channels in blocks of `lanes`, one vector: a block is (h, w, lanes). Three or four results in a row
-** take six points, one or two the first four of these; so low or narrow tiles, at the end of an image, take fewer planes
+** take six points, one or two need the first four only; so low or narrow tiles, at the end of an image, take fewer planes
 ** out of the same 36, and tiles of at most 2 x 2 results know 16. A plane holds one coefficient of all tiles; the
 ** coefficients of one tile and one block of channels lie `plane` elements apart, those of the next tile of a run `step`
 ** further. The products between the transforms are gemm_isa.h's.
@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { WINOGRAD_TILE = 4 };                           /* results of the largest tile, down and across */
+enum { WINOGRAD_TILE = 4, WINOGRAD_POINTS = 36 };     /* of the largest tile: results down and across, points */
 static inline int winograd_points(int results) { return results > 2 ? 6 : 4; }
 
 /* n neighbouring tiles of one row of tiles, one block of channels */
@@ -19,6 +19,7 @@ struct winograd_run {
   float  *image; int64_t h, w;                        /* the block's */
   int64_t y, x, n;                                    /* where the first tile begins (outside: zeros); tiles */
   int     down, across;                               /* results of a tile */
+  int     high, wide;                                 /* its points: 6, or 4 for up to two results */
   int     side;                                       /* point (i, j) is plane i side + j */
   float  *points; int64_t plane, step;
   const float *bias, *scale;                          /* of the block; NULL: none */

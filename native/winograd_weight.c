@@ -10,8 +10,8 @@
 #include "gemm_inner.h"
 #include "winograd_inner.h"
 
+enum { SIDE = WINOGRAD_TILE + 2 };                    /* points, also at the end of an image: rounding adds up in the sums */
 /* tiles at a time, bytes of their planes; shares, bytes of their sums; filters that pay for carrying all of x */
-enum { POINTS = (WINOGRAD_TILE + 2) * (WINOGRAD_TILE + 2) };
 enum { LEAST = 64, MOST = 256, CACHE = 384 << 10, SHARES = 16, SUMS = 12 << 20, PART = 64 };
 
 struct gradient {
@@ -28,10 +28,10 @@ struct gradient {
 static struct gradient plan(const struct window *w)
 {
   struct gradient g = { .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = tiles_of(w, WINOGRAD_TILE) };
-  int64_t each = POINTS * (w->channels + w->filters) * (int64_t)sizeof(float);
+  int64_t each = WINOGRAD_POINTS * (w->channels + w->filters) * (int64_t)sizeof(float);
   g.chunk = MIN(MAX(CACHE / each, LEAST), MOST);
   g.sum = plane_of(w->channels, w->filters);
-  int64_t most = MIN(SHARES, SUMS / (POINTS * g.sum * (int64_t)sizeof(float)));
+  int64_t most = MIN(SHARES, SUMS / (WINOGRAD_POINTS * g.sum * (int64_t)sizeof(float)));
   g.shares = MAX(1, MIN(most, g.tiles.all / g.chunk));
   g.share = (g.tiles.all + g.shares - 1) / g.shares;
   g.part = MIN(w->filters, PART);
@@ -47,8 +47,8 @@ static struct gradient plan(const struct window *w)
 
 static bool alone(const struct gradient *g) { return g->shares == 1; }        /* a unit has all tiles of its filters */
 /* floats: of a thread, of the shares */
-static int64_t room(const struct gradient *g) { return POINTS * (g->in + g->out + (alone(g) ? g->sum : 0)); }
-static int64_t sums_of(const struct gradient *g) { return alone(g) ? 0 : g->shares * POINTS * g->sum; }
+static int64_t room(const struct gradient *g) { return WINOGRAD_POINTS * (g->in + g->out + (alone(g) ? g->sum : 0)); }
+static int64_t sums_of(const struct gradient *g) { return alone(g) ? 0 : g->shares * WINOGRAD_POINTS * g->sum; }
 static int64_t units(const struct gradient *g) { return g->shares * g->parts; }
 
 size_t winograd_weight_scratch(const struct window *w)
@@ -59,7 +59,7 @@ size_t winograd_weight_scratch(const struct window *w)
 
 /* -- some tiles of some filters --------------------------------------------------------------------------------------- */
 
-struct chunk { int64_t from, n, first, filters; float *in, *out, *sums; uint64_t begun; };     /* bit per point: it has sums */
+struct chunk { int64_t from, n, first, filters; float *in, *out, *sums; bool add; };
 
 /* x: blocks of channels one after the other, each tiles x lanes: the left side of the products, read along tiles */
 static void carry_x(const struct gradient *g, const struct chunk *k, const struct place *p, int64_t t)
@@ -67,7 +67,8 @@ static void carry_x(const struct gradient *g, const struct chunk *k, const struc
   const struct window *w = g->w;
   const int lanes = g->isa->lanes;
   struct winograd_run r = { .h = w->in[1], .w = w->in[2], .y = p->y - w->pad[1], .x = p->x - w->pad[2], .n = p->n,
-                            .down = p->down, .across = p->across, .side = g->tiles.side, .plane = g->in, .step = lanes };
+                            .down = p->down, .across = p->across, .high = SIDE, .wide = SIDE, .side = SIDE, .plane = g->in,
+                            .step = lanes };
   for (int64_t c = 0; c < w->channels; c += lanes) {
     r.image = (float *)g->x + (p->image * w->channels + c) * r.h * r.w;
     r.points = k->in + c * k->n + t * lanes;
@@ -81,7 +82,7 @@ static void carry_dy(const struct gradient *g, const struct chunk *k, const stru
   const struct window *w = g->w;
   const int nr = g->t->nr;
   struct winograd_run r = { .h = w->out[1], .w = w->out[2], .y = p->y, .x = p->x, .n = p->n, .down = p->down,
-                            .across = p->across, .side = g->tiles.side, .plane = g->out };
+                            .across = p->across, .high = SIDE, .wide = SIDE, .side = SIDE, .plane = g->out };
   for (int64_t f = 0; f < k->filters; f += g->isa->lanes) {
     int64_t panel = f / nr * nr;
     r.step = MIN(k->filters - panel, nr);
@@ -92,35 +93,21 @@ static void carry_dy(const struct gradient *g, const struct chunk *k, const stru
 }
 
 /* The sums are in panels of filters too, each channels x its filters. */
-static void multiply_point(const struct gradient *g, const struct chunk *k, int i, struct span s)
+static void multiply(const struct gradient *g, const struct chunk *k)
 {
   const int64_t channels = g->w->channels, lanes = g->isa->lanes, nr = g->t->nr;
-  struct gemm_block b = { .m = lanes, .k = s.n, .outer = 1, .ars = 1, .acs = lanes,
-                          .strip = gemm_height(lanes, g->t->mr), .alpha = 1, .add = k->begun >> i & 1 };
-  for (int64_t f = 0; f < k->filters; f += nr) {
-    b.n = b.ldc = MIN(k->filters - f, nr);
-    b.b = k->out + i * g->out + f * k->n + s.from * b.n;
-    for (int64_t c = 0; c < channels; c += lanes) {
-      b.a = k->in + i * g->in + c * k->n + s.from * lanes;
-      b.c = k->sums + i * g->sum + f * channels + c * b.n;
-      g->t->block(&b);
+  struct gemm_block b = { .m = lanes, .k = k->n, .outer = 1, .ars = 1, .acs = lanes,
+                          .strip = gemm_height(lanes, g->t->mr), .alpha = 1, .add = k->add };
+  for (int i = 0; i < WINOGRAD_POINTS; i++)
+    for (int64_t f = 0; f < k->filters; f += nr) {
+      b.n = b.ldc = MIN(k->filters - f, nr);
+      b.b = k->out + i * g->out + f * k->n;
+      for (int64_t c = 0; c < channels; c += lanes) {
+        b.a = k->in + i * g->in + c * k->n;
+        b.c = k->sums + i * g->sum + f * channels + c * b.n;
+        g->t->block(&b);
+      }
     }
-  }
-}
-
-static void multiply(const struct gradient *g, struct chunk *k)
-{
-  for (int i = 0; i < g->tiles.points; i++) {
-    const struct span s = span_of(&g->tiles, i, k->from, k->n);
-    if (s.n) multiply_point(g, k, i, s), k->begun |= 1ull << i;
-  }
-}
-
-/* Points that none of the tiles knows add nothing. */
-static void clear_rest(const struct gradient *g, const struct chunk *k)
-{
-  for (int i = 0; i < g->tiles.points; i++)
-    if (!(k->begun >> i & 1)) memset(k->sums + i * g->sum, 0, sizeof(float) * (size_t)(k->filters * g->w->channels));
 }
 
 /* -- sums to dw ---------------------------------------------------------------------------------------------------- */
@@ -149,9 +136,9 @@ static void add_shares(int64_t begin, int64_t end, void *context)
   for (int64_t first = begin * nr; first < MIN(end * nr, g->w->filters); first += nr) {
     const int64_t n = MIN(g->w->filters - first, nr);
     float *sums = g->sums + first * channels;
-    for (int i = 0; i < POINTS; i++)
+    for (int i = 0; i < WINOGRAD_POINTS; i++)
       for (int64_t s = 1; s < g->shares; s++)
-        g->t->axpy(channels * n, 1, sums + (s * POINTS + i) * g->sum, 1, sums + i * g->sum);
+        g->t->axpy(channels * n, 1, sums + (s * WINOGRAD_POINTS + i) * g->sum, 1, sums + i * g->sum);
     carry_back(g, sums, first, n);
   }
 }
@@ -168,10 +155,10 @@ static void some_units(int64_t begin, int64_t end, void *context)
     struct chunk k = { .from = share * g->share, .first = u % g->parts * g->part };
     k.filters = MIN(g->part, g->w->filters - k.first);
     k.in = g->tmp + room(g) * (few ? u : parallel_index());
-    k.out = k.in + POINTS * g->in;
-    k.sums = alone(g) ? k.out + POINTS * g->out
-                      : g->sums + share * POINTS * g->sum + k.first * g->w->channels;
-    for (; k.from < last; k.from += k.n) {
+    k.out = k.in + WINOGRAD_POINTS * g->in;
+    k.sums = alone(g) ? k.out + WINOGRAD_POINTS * g->out
+                      : g->sums + share * WINOGRAD_POINTS * g->sum + k.first * g->w->channels;
+    for (; k.from < last; k.from += k.n, k.add = true) {
       k.n = MIN(g->chunk, last - k.from);
       for (int64_t t = 0; t < k.n;) {
         struct place p = place_of(&g->tiles, k.from + t, k.n - t);
@@ -181,7 +168,6 @@ static void some_units(int64_t begin, int64_t end, void *context)
       }
       multiply(g, &k);
     }
-    clear_rest(g, &k);
     if (alone(g)) carry_back(g, k.sums, k.first, k.filters);
   }
 }

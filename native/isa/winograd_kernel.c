@@ -211,12 +211,12 @@ INLINE void back_tiles(const int down, const int across, const struct winograd_r
   for (int64_t t = 0; t < r->n; t++) back_tile(down, across, r, image + r->across * t * W, r->points + t * r->step);
 }
 
-/* -- the same for as many points as the results take ---------------------------------------------------------------- */
+/* -- the same for as many points as there are ----------------------------------------------------------------------- */
 
 #define BY_POINTS(name, tiles) \
   static void name(const struct winograd_run *r) \
   { \
-    const bool low = r->down < 3, narrow = r->across < 3; \
+    const bool low = r->high == 4, narrow = r->wide == 4; \
     if (!low && !narrow) tiles(6, 6, r); \
     else if (!low) tiles(6, 4, r); \
     else if (!narrow) tiles(4, 6, r); \

@@ -111,7 +111,7 @@ static void compare(const struct trial *t, int which)
   }
   bool few = w->n * window_out(w) < 64;             /* elements of a single product */
   bool corners = which == FORWARD ? MAX(w->pad[1], w->pad[2]) > 1 : which == DATA && MIN(w->pad[1], w->pad[2]) < 1;
-  CHECK(worst <= (few ? 3e-6 : 1e-6) && (few || corners || own <= 1.5e-6),
+  CHECK(worst <= (few ? 2e-6 : 1e-6) && (few || corners || own <= 1.5e-6),
         "%s of %d x %d x %d x %d, %d filters, pad %d %d, add %d, act %d: %g, %g", names[which], (int)w->n,
         (int)w->channels, (int)w->in[1], (int)w->in[2], (int)w->filters, (int)w->pad[1], (int)w->pad[2], t->add, t->act,
         worst, own);
