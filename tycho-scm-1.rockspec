@@ -46,6 +46,7 @@ build = {
       ["tycho.initializer_base"] = "runtime/lua/tycho/initializer_base.lua",
       ["tycho.initializer_groups"] = "runtime/lua/tycho/initializer_groups.lua",
       ["tycho.initializer_kinds"] = "runtime/lua/tycho/initializer_kinds.lua",
+      ["tycho.interpreted"] = "runtime/lua/tycho/interpreted.lua",
       ["tycho.io"] = "runtime/lua/tycho/io.lua",
       ["tycho.io_data"] = "runtime/lua/tycho/io_data.lua",
       ["tycho.io_native"] = "runtime/lua/tycho/io_native.lua",

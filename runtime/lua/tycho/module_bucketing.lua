@@ -23,6 +23,7 @@ local args = require "tycho.args"
 local BaseModule = require "tycho.module_base"
 local class = require "tycho.ndarray_class"
 local Error = require "tycho.error"
+local interpreted = require "tycho.interpreted"
 local Module = require "tycho.module_module"
 local name_of = require "tycho.name"
 local nd = require "tycho.ndarray"
@@ -376,7 +377,7 @@ local function switch(self, key, data_shapes, label_shapes)
       Error.raise{ code = "value", func = "BucketingModule:switch_bucket", argument = "data_shapes",
         message = ("the bucket %s is new, so its shapes are needed"):format(key_text(key):sub(2)) }
     end
-    m = bind_bucket(self, key, data_shapes, label_shapes)
+    m = interpreted(bind_bucket, self, key, data_shapes, label_shapes)
   end
   self._curr_module, self._curr_bucket_key = m, key
 end
