@@ -38,9 +38,11 @@ const struct reducer *reducer_of(int dtype)
 
 /* -- the plan ------------------------------------------------------------------------------------------------------ */
 
-/* results of a unit, at most, and of columns at least; elements worth a thread; most parts; elements of a part of a row;
-** elements that one core sums before another would have begun */
-enum { RESULTS = 512, COLUMNS = 256, ENOUGH = 1 << 15, PARTS = 64, PIECE = 4096, ALONE = 100 << 10 };
+/* results of a unit, at most; of columns at least and at most, and the units that a wide one leaves; elements worth a
+** thread; most parts; elements of a part of a row; elements of a result in one; elements that one core sums
+** before another would have begun */
+enum { RESULTS = 512, COLUMNS = 256, WIDEST = 2048, UNITS = 16, ENOUGH = 1 << 15, PARTS = 64, PIECE = 4096, DEEP = 96,
+       ALONE = 100 << 10 };
 
 static void join_groups(int n, const int64_t *dim, uint32_t axes, struct reduce *r)
 {
@@ -60,7 +62,7 @@ static void join_groups(int n, const int64_t *dim, uint32_t axes, struct reduce 
 /* The outermost reduced group that is long enough, or the innermost in pieces of a few thousand elements. */
 static void cut_parts(struct reduce *r)
 {
-  r->parts = MIN(PARTS, r->in / (2 * ENOUGH));
+  r->parts = MIN(MIN(PARTS, r->in / (2 * ENOUGH)), r->count / DEEP);
   r->cut = -1;
   for (int i = 0; i < r->n && r->cut < 0 && r->parts > 1; i++) {
     int64_t most = r->inner && i == r->n - 1 ? r->dim[i] / PIECE : r->dim[i];
@@ -145,17 +147,24 @@ static int64_t locate(const struct job *j, int64_t u, int64_t *from, int64_t *to
   return n;
 }
 
+/* Where a part begins, in elements of the group that is cut: eights are folded at once. */
+static int64_t part_at(const struct reduce *r, int64_t part)
+{
+  int64_t n = r->dim[r->cut], at = n * part / r->parts;
+  return part < r->parts && n / r->parts >= 16 ? at / 8 * 8 : at;
+}
+
 static void body(int64_t begin, int64_t end, void *context)
 {
   const struct job *j = context;
   const struct reduce *r = j->r;
-  fold_t local[RESULTS];
+  fold_t local[WIDEST];
   int64_t dim[R_AXES], units = r->out / (j->block < 0 ? 1 : r->dim[j->block]) * j->blocks;
   memcpy(dim, r->dim, sizeof dim);
   for (int64_t u = begin; u < end; u++) {
     int64_t from, to, part = u / units, n = locate(j, u % units, &from, &to);
     if (r->parts > 1) {
-      int64_t a = r->dim[r->cut] * part / r->parts, b = r->dim[r->cut] * (part + 1) / r->parts;
+      int64_t a = part_at(r, part), b = part_at(r, part + 1);
       dim[r->cut] = b - a;
       from += a * r->from[r->cut];
     }
@@ -166,19 +175,22 @@ static void body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static void join_parts(const struct job *j)
+static void join_body(int64_t begin, int64_t end, void *context)
 {
+  const struct job *j = context;
   const struct reduce *r = j->r;
-  for (int64_t p = 1; p < r->parts; p++) j->table->join[j->kind](j->part, j->part + p * r->out, r->out);
-  j->table->store(j->y, j->part, j->finish, r->count, j->add, r->out);
+  for (int64_t p = 1; p < r->parts; p++) j->table->join[j->kind](j->part + begin, j->part + p * r->out + begin, end - begin);
+  j->table->store(j->y + begin * (int64_t)j->size, j->part + begin, j->finish, r->count, j->add, end - begin);
 }
 
-/* Blocks of equal length, of work that is worth a thread; of columns, whole vectors and at least COLUMNS. */
+/* Blocks of equal length, of work that is worth a thread; of columns, whole vectors and wide, since memory gives
+** neighbours faster than it gives the next row. */
 static void choose_side(struct job *j)
 {
   const struct reduce *r = j->r;
   int64_t n = r->dim[j->block], each = r->inner ? r->dim[r->n - 1] : r->count / r->parts;
-  int64_t most = MIN(RESULTS, MAX(r->inner ? 1 : COLUMNS, ENOUGH / MAX(each, 1)));
+  int64_t least = r->inner ? 1 : MAX(COLUMNS, MIN(WIDEST, n * r->parts / UNITS));
+  int64_t most = MAX(least, MIN(RESULTS, ENOUGH / MAX(each, 1)));
   j->blocks = MAX(1, (n + most - 1) / most);
   j->side = MAX(1, (n + j->blocks - 1) / j->blocks);
   if (!r->inner) j->side = (j->side + 15) / 16 * 16;
@@ -196,7 +208,7 @@ void reduce_run(const struct reduce *r, int kind, int finish, const void *x, con
   int64_t cost = r->count * j.side / r->parts;
   const bool alone = kind == R_SUM && r->in <= ALONE;
   parallel(units * r->parts, alone ? units * r->parts : MAX(1, ENOUGH / MAX(cost, 1)), body, &j);
-  if (j.part) join_parts(&j);
+  if (j.part) parallel(r->out, ENOUGH / r->parts, join_body, &j);
 }
 
 /* -- gradients ----------------------------------------------------------------------------------------------------- */
