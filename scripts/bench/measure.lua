@@ -8,7 +8,7 @@ local time = ffi.new("struct tycho_bench_time")
 local measure = {}
 
 local quick = os.getenv("QUICK") == "1"
-local SAMPLES, SECONDS, BUDGET = quick and 3 or 5, quick and 0.05 or 0.15, quick and 2 or 6
+local SECONDS, BUDGET = quick and 0.05 or 0.15, quick and 2 or 6
 
 local CLOCK = os.getenv("BENCH_CLOCK") == "cpu" and 2 or 1                  -- of this process, or one that never goes back
 
@@ -26,8 +26,8 @@ function measure.timed(step, wait, calls)
   return measure.now() - from
 end
 
---- Seconds per call of step: samples of SECONDS each after a warm-up, two at least, no more than fit the budget. Steps of 10 ms and
--- more get the whole budget: a machine that takes freed memory back some seconds later is slow for half a second then.
+--- Seconds per call of step: samples of SECONDS each after a warm-up, two at least, as many as fit the budget; steps below 10 ms
+-- get half of it. The machine may be slow for half a second (when its host takes freed memory back), so no sampling is shorter.
 -- step may run ahead; wait waits for all of it.
 function measure.samples(step, wait)
   measure.timed(step, wait, 1)
@@ -36,8 +36,8 @@ function measure.samples(step, wait)
     calls = math.max(calls * 2, math.ceil(calls * SECONDS / math.max(t, 1e-9) * 0.7))
     t = measure.timed(step, wait, calls)
   end
-  local out, most = {}, t / calls < 0.01 and SAMPLES or math.huge
-  for i = 1, math.max(2, math.min(most, math.floor(BUDGET / t))) do out[i] = measure.timed(step, wait, calls) / calls end
+  local out, budget = {}, t / calls < 0.01 and BUDGET / 2 or BUDGET
+  for i = 1, math.max(2, math.floor(budget / t)) do out[i] = measure.timed(step, wait, calls) / calls end
   return out
 end
 
