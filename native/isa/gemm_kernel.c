@@ -8,7 +8,7 @@
 #define JOIN(a, b) JOIN_(a, b)
 #define JOIN_(a, b) a##_##b
 #define UNROLL _Pragma("GCC unroll 16")
-enum { AHEAD = 12 };                                  /* rows of B that are fetched before their turn */
+enum { AHEAD = 12, LONG = 128 };                      /* rows of B that are fetched before their turn; sums that take a while */
 
 #define T_(name) JOIN(name, f32)
 #define REAL float
