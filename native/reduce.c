@@ -38,9 +38,9 @@ const struct reducer *reducer_of(int dtype)
 
 /* -- the plan ------------------------------------------------------------------------------------------------------ */
 
-/* results of a unit, at most; of columns at least and at most, and the units that a wide one leaves; elements worth a
-** thread; most parts; elements of a part of a row; elements of a result in one; elements that one core sums
-** before another would have begun */
+/* results of a unit, at most; columns of one, at least and at most, and units that are left then; elements worth a thread;
+** most parts; elements of a part of a row; elements that a result has in a part, at least; elements that one core sums before
+** another would have begun */
 enum { RESULTS = 512, COLUMNS = 256, WIDEST = 2048, UNITS = 16, ENOUGH = 1 << 15, PARTS = 64, PIECE = 4096, DEEP = 96,
        ALONE = 100 << 10 };
 

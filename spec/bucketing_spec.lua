@@ -108,6 +108,7 @@ describe("BucketingModule", function()
     m:bind{ data_shapes = { { "data", { 2, 5, 3 } } } }
     m:init_params()
     local before = jit.status()
+    finally(function() jit[before and "on" or "off"]() end)
     for _, wanted in ipairs{ true, false } do
       jit[wanted and "on" or "off"]()
       m:switch_bucket(wanted and 6 or 7, { { "data", { 2, wanted and 6 or 7, 3 } } })
@@ -118,7 +119,6 @@ describe("BucketingModule", function()
       assert.are.equal("type", err.code)
       assert.are.equal(wanted, (jit.status()))
     end
-    jit[before and "on" or "off"]()
   end)
 
   for _, mode in ipairs{ "switch", "predict", "train" } do

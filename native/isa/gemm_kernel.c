@@ -8,7 +8,8 @@
 #define JOIN(a, b) JOIN_(a, b)
 #define JOIN_(a, b) a##_##b
 #define UNROLL _Pragma("GCC unroll 16")
-enum { AHEAD = 12, LONG = 128 };                      /* rows of B that are fetched before their turn; sums that take a while */
+/* rows of B that are fetched before their turn; steps of a run beside which fetching C is little */
+enum { AHEAD = 12, LONG = 128 };
 
 #define T_(name) JOIN(name, f32)
 #define REAL float
