@@ -1,9 +1,8 @@
-/* blas.c - libraries for the products where they are faster than our own, one thread a call inside our regions.
+/* blas.c - libraries for the few products where they are faster than our own, one thread a call inside our regions.
 **
-** On processors with AVX2 or AVX-512 that is oneDNN for float32 from middle sizes on, but for a few rows against a
-** large side (where packing it costs more than the product), and OpenBLAS for other large products; both pack both
-** sides for the second cache, we one. On older processors OpenBLAS makes all but small products, since it knows kernels
-** there that we do not have. TYCHO_DISABLE=blas: never.
+** On older processors OpenBLAS makes all but small products, since it knows kernels there that we do not have. With AVX-512
+** oneDNN makes float32 products of few rows, for which packing the other side costs us more than it. Its first product of a
+** process takes some 50 ms, in which it writes its kernels. TYCHO_DISABLE=blas: never.
 ** Slices are cut by shape, so that the bits do not depend on the number of threads.
 */
 #include <cblas.h>
@@ -29,7 +28,7 @@ __attribute__((constructor)) static void load(void) { pthread_once(&once, ask); 
 static bool onednn_wanted(int64_t m, int64_t n, int64_t k, double work)
 {
   const double large = 1e6;                           /* elements that are packed, or written, for little work each */
-  if (work < 3e6 || MIN(MIN(m, n), k) < 16) return false;
+  if (m > 192 || work < 3e6 || MIN(MIN(m, n), k) < 16) return false;
   return !(m < 32 && (double)n * (double)k > large) && !(n < 32 && (double)m * (double)k > large) &&
          !(k < 32 && (double)m * (double)n > large);
 }
@@ -39,8 +38,7 @@ bool blas_wanted(int dtype, int64_t m, int64_t n, int64_t k)
   double work = (double)m * (double)n * (double)k;
   if (!enabled || MAX(MAX(m, n), k) >= INT32_MAX) return false;
   if (cpu_level() == CPU_BASELINE) return work > 100000;
-  if (onednn && dtype == TY_F32) return onednn_wanted(m, n, k, work);
-  return work > 150 * GEMM_WORK && MIN(MIN(m, n), k) >= 256;
+  return onednn && dtype == TY_F32 && onednn_wanted(m, n, k, work);
 }
 
 struct slices {

@@ -1,9 +1,11 @@
 /* gemm.c - products of matrices, cut into blocks for the cores and for their caches.
 **
-** A product is cut into chunks of strips x panels (a strip: up to mr rows; a panel: nr columns), by its shape alone.
-** Within a chunk the sum over k is cut into runs of kc, for which the panels stay in the second cache and a strip in
-** the first; every element is one chain of additions in the order of k, whatever the cuts.
-** Small products skip all that: one call of the processor's block function, on B in place where its rows allow that.
+** A product is cut into chunks of strips x panels (a strip: up to mr rows; a panel: nr columns), by its shape alone. The
+** sum over k is cut into runs of up to kc, for which the panels stay in the second cache and a strip in the first; every
+** element is one chain of additions in the order of k within a run, and of runs in order.
+** Where B has to be packed, the runs come one after the other, and a core packs the panels of a run for itself: it goes
+** through a column of chunks with them. Small products skip all that: one call of the processor's block function, on B in
+** place where its rows allow that.
 */
 #include "gemm_inner.h"
 
@@ -50,38 +52,48 @@ void gemm_sum(const struct gemm_type *t, const struct gemm_block *g)
 struct job {
   const struct gemm_type *t;
   size_t size;
-  struct gemm_block g;                                /* the whole product */
+  struct gemm_block g;                                /* the product, or the part of it that is being made */
   bool tb, pack;                                      /* pack: b is not in panels yet */
-  int64_t rows, cols, across;                         /* of a chunk; chunks side by side */
+  uint64_t part;                                      /* which one: a number that no other part of any product has */
+  int64_t rows, cols, down;                           /* of a chunk; chunks one below the other */
   int failed;
 };
 
-enum { CACHE = 512 * 1024 };                          /* bytes of panels that a chunk goes through again and again */
+enum { BLOCK = 1536 };                                /* columns whose sums are made at a time */
 
-/* Halves chunks until there are enough of them, or they are as small as they may be. Packing is repeated in every
-** chunk of rows, so these stay high then; a side read in place wants long pieces of its rows. */
+/* How many columns of chunks: as few as the cache allows, since all of them read A; with few rows more, which are packed by
+** one core each. */
+static int64_t columns_of(const struct job *j, int64_t panels)
+{
+  const int64_t fit = MAX(1, GEMM_CACHE / (MIN(j->g.k, j->t->kc) * j->t->nr * (int64_t)j->size)), m = j->g.m;
+  int64_t least = (panels + fit - 1) / fit;
+  if (!j->pack) return least;
+  return MAX(least, m <= 192 ? (panels + 2) / 3 : MIN((panels + 3) / 4, (400 + m - 1) / m));
+}
+
+/* Halves chunks until there are enough of them. A side read in place wants long pieces of its rows; rows are copied a few
+** strips at a time. */
 static int64_t cut(struct job *j)
 {
   const struct gemm_type *t = j->t;
-  int64_t strips = (j->g.m + t->mr - 1) / t->mr, panels = (j->g.n + t->nr - 1) / t->nr;
-  int64_t s = strips, p = MAX(1, MIN(panels, CACHE / (MIN(j->g.k, t->kc) * t->nr * (int64_t)j->size)));
-  int64_t least = j->pack ? 96 / t->mr : 1, enough = j->g.full ? 8 : 32;
+  const int64_t strips = (j->g.m + t->mr - 1) / t->mr, panels = (j->g.n + t->nr - 1) / t->nr, across = columns_of(j, panels);
+  int64_t s = strips, p = (panels + across - 1) / across, enough = j->g.full ? 8 : 32, least = j->pack ? 2 : 1;
   while ((double)(s * t->mr) * (double)(p * t->nr) * (double)j->g.k > 2 * GEMM_WORK) {
     if ((strips + s - 1) / s * ((panels + p - 1) / p) >= enough) break;
-    if (s > least && (s * t->mr > p * t->nr || p == 1)) s = (s + 1) / 2;
+    if ((s + 1) / 2 >= least && s > 1 && (j->pack || s * t->mr > p * t->nr || p == 1)) s = (s + 1) / 2;
     else if (p > 1) p = (p + 1) / 2;
     else break;
   }
   j->rows = s * t->mr;
   j->cols = p * t->nr;
-  j->across = (panels + p - 1) / p;
-  return (strips + s - 1) / s * j->across;
+  j->down = (strips + s - 1) / s;
+  return j->down * ((panels + p - 1) / p);
 }
 
 static struct gemm_block chunk_of(const struct job *j, int64_t i)
 {
   struct gemm_block g = j->g;
-  int64_t r = i / j->across * j->rows, c = i % j->across * j->cols;
+  int64_t r = i % j->down * j->rows, c = i / j->down * j->cols;
   g.m = MIN(j->rows, g.m - r);
   g.n = MIN(j->cols, g.n - c);
   g.a = (const char *)g.a + (size_t)(r * g.ars) * j->size;
@@ -93,26 +105,17 @@ static struct gemm_block chunk_of(const struct job *j, int64_t i)
   return g;
 }
 
-/* A chunk whose panels are packed here, kc rows at a time. */
-static void packed_here(struct job *j, struct gemm_block g)
+/* A chunk whose panels this thread packs, unless it has just used them. (Panels that one core packs and others read are
+** dear to write again.) */
+static void packed_here(struct job *j, struct gemm_block g, int64_t column)
 {
-  const struct gemm_type *t = j->t;
-  struct gemm_block part = g;
-  char *room = gemm_room(gemm_panel_bytes(t, g.n, MIN(g.k, t->kc), j->size));
+  bool there;
+  char *room = gemm_room(gemm_panel_bytes(j->t, j->cols, g.k, j->size), j->part + (uint64_t)column, &there);
   if (!room) { __atomic_store_n(&j->failed, TY_EMEMORY, __ATOMIC_RELAXED); return; }
-  part.b = room;
-  for (int64_t done = 0; done < g.k; done += part.k) {
-    bool last = g.k - done <= t->kc;
-    part.k = last ? g.k - done : t->kc;
-    part.panel = part.k * t->nr;
-    part.a = (const char *)g.a + (size_t)(done * g.acs) * j->size;
-    part.add = g.add || done;
-    part.bias = last ? g.bias : NULL;
-    part.act = last ? g.act : ACT_NONE;
-    gemm_panels(t, j->size, j->tb, g.n, part.k, (const char *)g.b + (size_t)(done * (j->tb ? 1 : g.ldb)) * j->size,
-                g.ldb, room);
-    t->block(&part);
-  }
+  if (!there) gemm_panels(j->t, j->size, j->tb, g.n, g.k, g.b, g.ldb, room);
+  g.b = room;
+  g.panel = g.k * j->t->nr;
+  j->t->block(&g);
 }
 
 static void some(int64_t begin, int64_t end, void *context)
@@ -120,9 +123,46 @@ static void some(int64_t begin, int64_t end, void *context)
   struct job *j = context;
   for (int64_t i = begin; i < end; i++) {
     struct gemm_block g = chunk_of(j, i);
-    if (j->pack) packed_here(j, g);
+    if (j->pack) packed_here(j, g, i / j->down);
     else gemm_sum(j->t, &g);
   }
+}
+
+/* The part of a product that lies in some columns and one run of k. */
+static struct job part_of(const struct job *j, int64_t column, int64_t cols, int64_t from, int64_t k)
+{
+  static uint64_t parts;
+  struct job x = *j;
+  const bool last = from + k >= j->g.k;
+  x.g.n = MIN(cols, j->g.n - column);
+  x.g.k = MIN(k, j->g.k - from);
+  x.g.a = (const char *)j->g.a + (size_t)(from * j->g.acs) * j->size;
+  x.g.b = (const char *)j->g.b + (size_t)(j->tb ? column * j->g.ldb + from : from * j->g.ldb + column) * j->size;
+  x.g.c = (char *)j->g.c + (size_t)column * j->size;
+  x.g.add = j->g.add || from;
+  x.g.bias = last && j->g.bias ? (const char *)j->g.bias + (size_t)column * j->size : NULL;
+  x.g.act = last ? j->g.act : ACT_NONE;
+  x.part = __atomic_add_fetch(&parts, (uint64_t)1 << 24, __ATOMIC_RELAXED);
+  return x;
+}
+
+/* Equal parts of n, up to `most`, each of whole `unit`s. */
+static int64_t even(int64_t n, int64_t most, int64_t unit)
+{
+  int64_t parts = (n + most - 1) / most;
+  return (n + parts * unit - 1) / (parts * unit) * unit;
+}
+
+static int run_packing(const struct job *j)
+{
+  const int64_t cols = even(j->g.n, BLOCK, j->t->nr), deep = even(j->g.k, j->t->kc, 1);
+  for (int64_t c = 0; c < j->g.n; c += cols)
+    for (int64_t k = 0; k < j->g.k; k += deep) {
+      struct job x = part_of(j, c, cols, k, deep);
+      parallel(cut(&x), 1, some, &x);
+      if (x.failed) return fail_memory("product", gemm_panel_bytes(j->t, x.cols, deep, j->size), mem_bytes(), 0);
+    }
+  return TY_OK;
 }
 
 /* A strip is worth a copy where several panels use it and its rows would fight for the same places of the first cache,
@@ -137,10 +177,10 @@ static int run(struct job *j)
 {
   j->g.copy = awkward(&j->g, j->t, j->size);
   double work = (double)j->g.m * (double)j->g.n * (double)j->g.k;
-  if (work <= 2 * GEMM_WORK && !j->pack) { gemm_sum(j->t, &j->g); return TY_OK; }
-  int64_t n = cut(j);
-  parallel(n, 1, some, j);
-  return j->failed ? fail_memory("product", gemm_panel_bytes(j->t, j->cols, j->t->kc, j->size), mem_bytes(), 0) : TY_OK;
+  if (j->pack) return run_packing(j);
+  if (work <= 2 * GEMM_WORK) gemm_sum(j->t, &j->g);
+  else parallel(cut(j), 1, some, j);
+  return TY_OK;
 }
 
 /* -- packed right side --------------------------------------------------------------------------------------------- */
@@ -300,3 +340,4 @@ int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n,
   else parallel(batch, MAX(1, (int64_t)(GEMM_WORK / MAX(work, 1))), some_products, &x);
   return x.failed ? fail_memory("product", 0, mem_bytes(), 0) : TY_OK;
 }
+

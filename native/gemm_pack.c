@@ -139,22 +139,24 @@ void add_to(int dtype, int64_t n, const void *x, void *y)
 
 /* -- a thread's own buffer -------------------------------------------------------------------------------------- */
 
-static __thread struct { void *p; size_t bytes; } room;
+static __thread struct { void *p; size_t bytes; uint64_t what; } room;
 static pthread_key_t key;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void make_key(void) { pthread_key_create(&key, mem_free); }
 
-void *gemm_room(size_t bytes)
+void *gemm_room(size_t bytes, uint64_t what, bool *there)
 {
-  if (bytes <= room.bytes) return room.p;
-  bytes = align_up(bytes, 65536);
-  void *p = mem_new(bytes);
-  if (!p) return NULL;
-  pthread_once(&once, make_key);
-  mem_free(room.p);
-  room.p = p;
-  room.bytes = bytes;
-  pthread_setspecific(key, p);
-  return p;
+  *there = room.p && room.what == what;
+  if (bytes > room.bytes) {
+    void *p = mem_new(align_up(bytes, 65536));
+    if (!p) return NULL;
+    pthread_once(&once, make_key);
+    mem_free(room.p);
+    room.p = p;
+    room.bytes = align_up(bytes, 65536);
+    pthread_setspecific(key, p);
+  }
+  room.what = what;
+  return room.p;
 }

@@ -58,6 +58,7 @@ describe("the gradient of a large softmax", function()
   it("is that of step by step", function()
     check{rows = 300, classes = 4000}
     check{rows = 1100, classes = 1001, units = 7}
+    check{rows = 1300, classes = 1500, units = 900, weight_req = "add"}          -- some rows of the data at a time
     check{rows = 1, classes = 1100000, units = 2}
     check{rows = 8200, classes = 129, units = 3}         -- a slab is never narrower than 128
     check{rows = 300, classes = 4000, no_bias = true}

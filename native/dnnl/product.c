@@ -2,7 +2,7 @@
 #include "library.h"
 #include "product.h"
 
-bool onednn_product_on(void) { return onednn_engine() && cpu_level() >= CPU_AVX2; }
+bool onednn_product_on(void) { return onednn_engine() && cpu_level() >= CPU_AVX512; }
 
 bool onednn_product(bool ta, bool tb, int64_t m, int64_t n, int64_t k, float alpha, const float *a, int64_t lda,
                     const float *b, int64_t ldb, float beta, float *c, int64_t ldc)

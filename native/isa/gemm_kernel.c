@@ -8,8 +8,12 @@
 #define JOIN(a, b) JOIN_(a, b)
 #define JOIN_(a, b) a##_##b
 #define UNROLL _Pragma("GCC unroll 16")
-/* rows of B that are fetched before their turn; steps of a run beside which fetching C is little */
-enum { AHEAD = 12, LONG = 128 };
+enum {
+  AHEAD = 12,                                         /* rows of B that are fetched before their turn */
+  EARLY = 8,                                          /* rows of A, where they are copied */
+  COPIED = 2,                                         /* strips that are copied at once */
+  LONG = 128                                          /* steps of a sum beside which fetching C is little */
+};
 
 #define T_(name) JOIN(name, f32)
 #define REAL float
@@ -31,7 +35,7 @@ enum { AHEAD = 12, LONG = 128 };
 #include "gemm_image.inc"
 
 #define TYPE(t, bytes) { \
-  .mr = MR, .nr = 2 * VBYTES / bytes, .w = VBYTES / bytes, .kc = 1536 / bytes, .block = block_##t, \
+  .mr = MR, .nr = 2 * VBYTES / bytes, .w = VBYTES / bytes, .kc = 2048 / bytes, .block = block_##t, \
   .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, .strip = pack_strip_##t, .dots = dots_##t, .act = act_##t, \
   .axpy = axpy_##t, .scatter = scatter_##t, .dot = dot_##t, .sum = sum_##t, .fill = fill_##t, .spread = spread_##t, .fold = fold_##t }
 #define NAME_(isa) gemm_isa_##isa

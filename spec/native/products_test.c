@@ -1,6 +1,7 @@
 /* products_test.c - products, convolutions of random sizes against their definitions. TYCHO_CPU picks the kernels. */
 #include "check.h"
 #include "convolve.h"
+#include "parallel.h"
 
 static uint32_t seed = 1;
 static int64_t below(int64_t n) { seed = seed * 1664525u + 1013904223u; return (int64_t)(seed >> 8) % n; }
@@ -37,14 +38,16 @@ static double difference(int dtype, const void *a, const void *b, int64_t n)
 
 struct product { int dtype; bool ta, tb; int64_t m, n, k, lda, ldb, ldc; double alpha, beta; };
 
-static struct product any_product(void)
+/* Of size 2, several blocks of columns, runs of the sum and chunks of rows, for each of which B is packed once. */
+static struct product any_product(int size)
 {
-  bool large = below(10) == 0;
-  struct product p = { (int)below(2), below(2), below(2), 1 + below(large ? 150 : 40), 1 + below(large ? 200 : 80),
-                       1 + below(large ? 900 : 70), 0, 0, 0, below(2) ? 1 : 0.5, (double)below(3) };
-  if (!below(5)) p.m = 1 + below(4);
-  if (!below(5)) p.n = 1 + below(4);
-  if (!below(5)) p.ta = false, p.tb = true, p.m = 1 + below(20), p.k = 1 + below(1500);     /* few long rows */
+  static const int most[3][3] = { { 40, 80, 70 }, { 150, 200, 900 }, { 420, 560, 1300 } };
+  struct product p = { (int)below(2), below(2), below(2), 1 + below(most[size][0]), 1 + below(most[size][1]),
+                       1 + below(most[size][2]), 0, 0, 0, below(2) ? 1 : 0.5, (double)below(3) };
+  if (size == 2 && !below(4)) p.n += 1536, p.k = 1 + below(40);
+  if (size < 2 && !below(5)) p.m = 1 + below(4);
+  if (size < 2 && !below(5)) p.n = 1 + below(4);
+  if (size < 2 && !below(5)) p.ta = false, p.tb = true, p.m = 1 + below(20), p.k = 1 + below(1500);     /* few long rows */
   p.lda = (p.ta ? p.m : p.k) + below(3);
   p.ldb = (p.tb ? p.k : p.n) + below(3);
   p.ldc = p.n + below(3);
@@ -83,6 +86,42 @@ static void test_product(struct product p, bool packed)
   CHECK(error < (p.dtype == TY_F64 ? 1e-12 : 3e-5), "%s %d%d %lld x %lld x %lld: %g", packed ? "packed" : "plain", p.ta,
         p.tb, (long long)p.m, (long long)p.n, (long long)p.k, error);
   mem_free(a), mem_free(b), mem_free(c), mem_free(d), mem_free(bias), mem_free(panels);
+}
+
+/* -- both gradients of a product ----------------------------------------------------------------------------------- */
+
+static void test_both(void)
+{
+  const int t = (int)below(2);
+  const bool large = !below(8);
+  const int64_t m = 1 + below(large ? 700 : 90), n = 1 + below(large ? 600 : 90), k = 1 + below(large ? 400 : 70);
+  void *g = numbers(t, m * n), *x = numbers(t, m * k), *w = numbers(t, n * k);
+  void *pg = mem_new(gemm_pack_bytes(t, n, m)), *px = mem_new(gemm_pack_bytes(t, k, m)), *pw = mem_new(gemm_pack_bytes(t, k, n));
+  void *out[3] = { numbers(t, m * k), numbers(t, n * k), numbers(t, n) };
+  void *want[3] = { numbers(t, m * k), numbers(t, n * k), numbers(t, n) };
+  const int64_t count[3] = { m * k, n * k, n };
+  const bool add[3] = { below(2), below(2), below(2) }, have[3] = { below(5), below(5), below(3) };
+  for (int i = 0; i < 3; i++) memcpy(want[i], out[i], (size_t)count[i] * dtype_size(t));
+  for (int64_t i = 0; i < m; i++) gemm_panel_row(t, m, n, i, (char *)g + (size_t)(i * n) * dtype_size(t), pg);
+  gemm_pack(t, false, k, m, x, k, px);
+  gemm_pack(t, false, k, n, w, k, pw);
+  gemm_both(&(struct gemm_both){ t, m, n, k, pg, px, pw, have[0] ? out[0] : NULL, have[1] ? out[1] : NULL, have[2] ? out[2] : NULL,
+                                 add[0], add[1], add[2] });
+  struct product dx = { t, false, false, m, k, n, n, k, k, 1, add[0] }, dw = { t, true, false, n, k, m, n, k, k, 1, add[1] };
+  if (have[0]) define(&dx, g, w, NULL, ACT_NONE, want[0]);
+  if (have[1]) define(&dw, g, x, NULL, ACT_NONE, want[1]);
+  for (int64_t j = 0; have[2] && j < n; j++) {
+    double s = add[2] ? get(t, want[2], j) : 0;
+    for (int64_t i = 0; i < m; i++) s += get(t, g, i * n + j);
+    put(t, want[2], j, s);
+  }
+  for (int i = 0; i < 3; i++) {
+    double error = difference(t, out[i], want[i], count[i]);
+    CHECK(error < (t == TY_F64 ? 1e-12 : 5e-5), "both %d%d%d: gradient %d of %lld x %lld x %lld: %g", have[0], have[1], have[2], i,
+          (long long)m, (long long)n, (long long)k, error);
+    mem_free(out[i]), mem_free(want[i]);
+  }
+  mem_free(g), mem_free(x), mem_free(w), mem_free(pg), mem_free(px), mem_free(pw);
 }
 
 /* -- convolutions -------------------------------------------------------------------------------------------------- */
@@ -140,7 +179,12 @@ static void test_window(const struct window *w, bool add)
 
 int main(void)
 {
-  for (int i = 0; i < 600; i++) test_product(any_product(), i & 1);
+  for (int i = 0; i < 600; i++) test_product(any_product(!below(10)), i & 1);
+  for (int i = 0; i < 120; i++) test_both();
+  parallel_queue(true);                               /* by all cores */
+  for (int i = 0; i < 24; i++) test_product(any_product(2), i % 4 == 3);
+  for (int i = 0; i < 60; i++) test_both();
+  parallel_queue(false);
   for (int i = 0; i < 150; i++) {
     struct window w = any_window();
     double work = (double)w.n * (double)w.groups * (double)(w.filters * window_out(&w)) * (double)window_depth(&w);
