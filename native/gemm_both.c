@@ -113,9 +113,12 @@ void gemm_both(const struct gemm_both *g)
 void gemm_panel_row(int dtype, int64_t m, int64_t n, int64_t i, const void *row, void *panels)
 {
   const struct gemm_type *t = gemm_type(dtype);
-  const size_t size = dtype_size(dtype);
+  const size_t size = dtype_size(dtype), line = 64;
   for (int64_t j = 0; j < n; j += t->nr) {
     int64_t cols = MIN(t->nr, n - j), width = cols > t->w ? t->nr : t->w;
-    memcpy((char *)panels + (size_t)(j * m + i * width) * size, (const char *)row + (size_t)j * size, (size_t)cols * size);
+    const char *from = (const char *)row + (size_t)j * size;
+    char *to = (char *)panels + (size_t)(j * m + i * width) * size, *end = to + (size_t)cols * size;
+    for (; to + line <= end; to += line, from += line) memcpy(to, from, line);
+    memcpy(to, from, (size_t)(end - to));
   }
 }

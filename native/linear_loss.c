@@ -8,7 +8,7 @@
 #include "linear_loss.h"
 #include "softmax_loss.h"
 
-enum { SLAB = 4 << 20, DATA = 2 << 20,                /* bytes: of a slab with its weights and results, of the data's panels */
+enum { SLAB = 3 << 20, DATA = 2 << 20,                /* bytes: of a slab with its weights and results, of the data's panels */
        NARROW = 128, WIDE = 2048 };                   /* columns of a slab, rows of data: at least, at most */
 
 /* Sizes of the layer; rows of data at a time, columns of a slab; panels of a slab, of those rows, of the slab's weights. */
@@ -40,7 +40,10 @@ static void slab_rows(int64_t begin, int64_t end, void *context)
 {
   const struct slab *s = context;
   double part[WIDE];
+  const struct rows *r = s->loss.r;
   for (int64_t o = begin; o < end; o++) {
+    const char *next = at(r, s->loss.p, (s->row + o + 1) * s->loss.s.k + s->column);     /* another page */
+    for (int64_t b = 0; b < s->n * (int64_t)r->size; b += 64) __builtin_prefetch(next + b);
     softmax_loss_part(&s->loss, s->row + o, s->column, s->n, part);
     gemm_panel_row(s->loss.r->dtype, s->m, s->n, o, part, s->g);
   }

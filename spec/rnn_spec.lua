@@ -199,12 +199,12 @@ end)
 
 -- Fused and single cells: outputs and all gradients, whole numbers of requests.
 local function pair(options, mode)
-  local units, inputs, batch = options.units or 5, options.inputs or 3, options.batch or 2
+  local units, inputs, batch, length = options.units or 5, options.inputs or 3, options.batch or 2, options.length or 4
   local fused = ty.rnn.FusedRNNCell{ units, num_layers = 2, mode = mode, prefix = "f_", bidirectional = options.bidirectional }
   local stack = fused:unfuse()
-  local sizes = { data = options.layout == "TNC" and { 4, batch, inputs } or { batch, 4, inputs } }
+  local sizes = { data = options.layout == "TNC" and { length, batch, inputs } or { batch, length, inputs } }
   local function bind(cell)
-    local net = cell:unroll{ length = 4, inputs = V "data", layout = options.layout, merge_outputs = true,
+    local net = cell:unroll{ length = length, inputs = V "data", layout = options.layout, merge_outputs = true,
       begin_state = cell:begin_state{ dtype = "float64" } }
     return net:simple_bind{ ctx = ty.cpu(), grad_req = options.req, type_dict = { data = "float64" }, shapes = sizes }
   end
@@ -215,21 +215,33 @@ local function pair(options, mode)
   return a, b, fused, stack
 end
 
+local function check_gradients(options, mode)
+  local a, b, fused, stack = pair(options, mode)
+  local out = a:forward(true)[1]
+  assert.near(out, b:forward(true)[1], 1e-9)
+  local head = ty.nd.random.normal{ shape = out.shape, dtype = "float64" }
+  a:backward(head)
+  b:backward(head)
+  assert.near(a.grad_dict.data, b.grad_dict.data, 1e-9)
+  local own = {}
+  for name, g in pairs(b.grad_dict) do own[name] = name ~= "data" and g or nil end
+  assert.near(a.grad_dict.f_parameters, fused:pack_weights(stack:unpack_weights(own)).f_parameters, 1e-9)
+end
+
 describe("FusedRNNCell equals its single cells:", function()
   for _, mode in ipairs{ "rnn_relu", "rnn_tanh", "lstm", "gru" } do
-    for _, layout in ipairs{ "NTC", "TNC" } do
-      for _, bidirectional in ipairs{ false, true } do
-        it(("%s %s %s"):format(mode, layout, bidirectional and "both ways" or "forward"), function()
-          local a, b, fused, stack = pair({ layout = layout, bidirectional = bidirectional, req = "write" }, mode)
-          local out = a:forward(true)[1]
-          assert.near(out, b:forward(true)[1], 1e-9)
-          local head = ty.nd.random.normal{ shape = out.shape, dtype = "float64" }
-          a:backward(head)
-          b:backward(head)
-          assert.near(a.grad_dict.data, b.grad_dict.data, 1e-9)
-          local own = {}
-          for name, g in pairs(b.grad_dict) do own[name] = name ~= "data" and g or nil end
-          assert.near(a.grad_dict.f_parameters, fused:pack_weights(stack:unpack_weights(own)).f_parameters, 1e-9)
+    for _, bidirectional in ipairs{ false, true } do
+      local ways = bidirectional and "both ways" or "forward"
+      for _, layout in ipairs{ "NTC", "TNC" } do
+        it(("%s %s %s"):format(mode, layout, ways), function()
+          check_gradients({ layout = layout, bidirectional = bidirectional, req = "write" }, mode)
+        end)
+      end
+
+      -- backward takes some 1000 rows of steps together: here spans of three and two steps, and of one
+      for _, batch in ipairs{ 300, 700 } do
+        it(("%s %s in spans, %d rows"):format(mode, ways, batch), function()
+          check_gradients({ layout = "TNC", bidirectional = bidirectional, req = "write", batch = batch, length = 5 }, mode)
         end)
       end
     end

@@ -5,8 +5,8 @@
 ** Per layer and direction, forward multiplies the inputs of many steps at once, then goes step by step: recurrent
 ** product onto that, gates, new state. The weights are packed once per run. What backward needs (gates, cell states, inner
 ** layers' outputs) goes to a private output, which is absent in inference; the states of the last layer are its output,
-** but for lstm, which makes them again from gates and cells. Backward goes the steps backwards for the
-** gradients of the gates, then takes all weight gradients as one long product over all steps. Step s of direction 1 is
+** but for lstm, which makes them again from gates and cells. Backward goes some 1000 rows of steps backwards for the
+** gradients of the gates, then takes their share of the other gradients as long products. Step s of direction 1 is
 ** time T - 1 - s. Dropout acts on the inputs of all layers but the first; its factors are computed again in backward.
 */
 #include "gemm.h"
@@ -183,9 +183,10 @@ static int64_t steps_at_once(const struct rnn *n)     /* of the inputs' product:
   return packs_in_turn(n) ? n->T : MIN(n->T, MAX(1, 256 / MAX(n->N, 1)));
 }
 
-static int64_t steps_again(const struct rnn *n)       /* whose states backward makes again at once: long products */
+static int64_t steps_back(const struct rnn *n)        /* whose gradients backward takes together: some 1000 rows */
 {
-  return MIN(n->T, MAX(1, 512 / MAX(n->N, 1)));
+  const int64_t most = MAX(1, 1024 / MAX(n->N, 1)), parts = (n->T + most - 1) / MAX(most, 1);
+  return (n->T + parts - 1) / MAX(parts, 1);
 }
 
 struct work {                                         /* one run, forward or backward */
@@ -201,7 +202,7 @@ struct work {                                         /* one run, forward or bac
   void  *dgx, *dgh, *dh, *dc;
                                           /* backward: gradients of the gates (gru: two kinds), of the state and cell */
   void  *again;                                       /* backward: states of lstm, made again for some steps */
-  double *column;
+  double *column[2];                                  /* backward: sums for b_x, b_h */
 };
 
 static void carve_forward(struct work *w, struct carve *k)
@@ -225,16 +226,17 @@ static void carve_forward(struct work *w, struct carve *k)
 static void carve_backward(struct work *w, struct carve *k)
 {
   const struct rnn *n = &w->n;
-  int64_t gates = gates_size(n), steps = n->T * n->N * gates;
+  int64_t gates = gates_size(n), steps = steps_back(n) * n->N * gates;
   w->ph = carve(k, gemm_pack_bytes(n->dtype, n->H, gates));
   w->dgx = carve(k, bytes_of(n, steps));
   w->dgh = n->mode == GRU ? carve(k, bytes_of(n, steps)) : w->dgx;
   w->dh = carve(k, bytes_of(n, n->N * n->H));
   w->dc = carve(k, bytes_of(n, n->N * n->H));
-  for (int i = 0; i < 2; i++) w->layer[i] = carve(k, n->L > 1 ? bytes_of(n, layer_out(n)) : 0);
+  w->layer[0] = carve(k, n->L > 2 ? bytes_of(n, layer_out(n)) : 0);
+  w->layer[1] = carve(k, n->L > 1 ? bytes_of(n, layer_out(n)) : 0);
   w->dropped = carve(k, w->n.p > 0 && n->L > 1 ? bytes_of(n, layer_out(n)) : 0);
-  w->again = carve(k, n->mode == LSTM ? bytes_of(n, steps_again(n) * n->N * n->H) : 0);
-  w->column = carve(k, sizeof(double) * (size_t)gates);
+  w->again = carve(k, n->mode == LSTM ? bytes_of(n, steps_back(n) * n->N * n->H) : 0);
+  for (int i = 0; i < 2; i++) w->column[i] = carve(k, sizeof(double) * (size_t)gates);
 }
 
 /* -- dropout between layers ----------------------------------------------------------------------------------------- */
@@ -456,7 +458,8 @@ static void cell_back_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int backward_step(const struct work *w, const struct line *l, const void *dy, int64_t index)
+/* The gate gradients begin with those of time t0. */
+static int backward_step(const struct work *w, const struct line *l, const void *dy, int64_t index, int64_t t0)
 {
   const struct rnn *n = &w->n;
   const struct rows *r = n->r;
@@ -468,14 +471,17 @@ static int backward_step(const struct work *w, const struct line *l, const void 
   s.before = index ? at(r, kept(w, w->reserve_in, l, before), n->N * gates) : at(r, w->cell, state * n->N * n->H);
   s.h0 = index ? output_at(w, l, before) : at(r, w->state, state * n->N * n->H);
   s.h0_row = index ? row : n->H;
-  s.dgx = at(r, w->dgx, t * n->N * gates);
-  s.dgh = at(r, w->dgh, t * n->N * gates);
+  s.dgx = at(r, w->dgx, (t - t0) * n->N * gates);
+  s.dgh = at(r, w->dgh, (t - t0) * n->N * gates);
   parallel(n->N, grain_of(4 * n->H), cell_back_body, &s);
   struct gemm_epilogue onto = { .add = n->mode == GRU };
   return gemm_packed(n->dtype, false, n->N, n->H, gates, s.dgh, gates, w->ph, w->dh, n->H, &onto);
 }
 
-/* lstm: the states of times t .. t + steps - 1 from their gates and cells */
+/* Some steps, in the order of time: times first .. first + count - 1. */
+struct span { int64_t first, count; bool last; };     /* last: of a line that is gone through backwards from its end */
+
+/* lstm: the states of times t .. from their gates and cells */
 struct again { const struct work *w; const struct line *l; int64_t t; };
 
 static void again_body(int64_t begin, int64_t end, void *context)
@@ -490,53 +496,55 @@ static void again_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int gradient_again(const struct work *w, const struct line *l, void *dw)
+/* dW_h: the states before each step of the span times its gate gradients; the first step's is the initial state. */
+static int recurrent_gradient(const struct work *w, const struct line *l, const struct span *s, void *dw)
 {
   const struct rnn *n = &w->n;
-  const int64_t gates = gates_size(n), ahead = l->d ? -1 : 1, end = n->T - !l->d;        /* dg is one step ahead of h */
-  for (int64_t t = l->d ? 1 : 0, k; t < end; t += k) {
-    k = MIN(steps_again(n), end - t);
-    parallel(k * n->N, grain_of(4 * n->H), again_body, &(struct again){ w, l, t });
-    TRY(gemm(n->dtype, true, false, gates, n->H, k * n->N, 1, at(n->r, w->dgh, (t + ahead) * n->N * gates), gates,
-             w->again, n->H, 1, dw, n->H));
+  const struct rows *r = n->r;
+  const int64_t gates = gates_size(n), begin = time_of(n, l->d, 0), end = s->first + s->count;
+  const bool starts = begin >= s->first && begin < end;
+  const int64_t t = s->first + (starts && !l->d), count = s->count - starts;               /* times of the other steps */
+  const int64_t before = l->d ? t + 1 : t - 1;
+  bool add = !s->last;
+  if (starts) {
+    const void *h0 = at(r, w->state, (l->layer * n->D + l->d) * n->N * n->H);
+    TRY(gemm(n->dtype, true, false, gates, n->H, n->N, 1, at(r, w->dgh, (begin - s->first) * n->N * gates), gates,
+             h0, n->H, add, dw, n->H));
+    add = true;
   }
-  return TY_OK;
+  if (!count) return TY_OK;
+  if (!l->y) parallel(count * n->N, grain_of(4 * n->H), again_body, &(struct again){ w, l, before });
+  return gemm(n->dtype, true, false, gates, n->H, count * n->N, 1, at(r, w->dgh, (t - s->first) * n->N * gates), gates,
+              l->y ? output_at(w, l, before) : w->again, l->y ? n->D * n->H : n->H, add, dw, n->H);
 }
 
-/* dW_h: the states before each step times its gate gradients; the first step's comes from the initial state. */
-static int recurrent_gradient(const struct work *w, const struct line *l, void *dw)
+static void bias_sums(const struct work *w, const struct span *s, const void *dg, double *column)
 {
   const struct rnn *n = &w->n;
-  const struct rows *r = n->r;
-  int64_t gates = gates_size(n), row = n->D * n->H, first = time_of(n, l->d, 0), rest = (n->T - 1) * n->N;
-  const void *h0 = at(r, w->state, (l->layer * n->D + l->d) * n->N * n->H);
-  TRY(gemm(n->dtype, true, false, gates, n->H, n->N, 1, at(r, w->dgh, first * n->N * gates), gates, h0, n->H, 0, dw, n->H));
-  if (!l->y) return gradient_again(w, l, dw);
-  if (!rest) return TY_OK;
-  return gemm(n->dtype, true, false, gates, n->H, rest, 1, at(r, w->dgh, l->d ? 0 : n->N * gates), gates,
-              output_at(w, l, l->d ? 1 : 0), row, 1, dw, n->H);
+  const int64_t gates = gates_size(n);
+  if (s->last) memset(column, 0, sizeof(double) * (size_t)gates);
+  for (int64_t i = 0; i < s->count * n->N; i++) n->r->col_sum(column, at(n->r, dg, i * gates), gates);
 }
 
-static void bias_gradient(const struct work *w, const void *dg, void *db)
-{
-  const struct rnn *n = &w->n;
-  int64_t gates = gates_size(n);
-  memset(w->column, 0, sizeof(double) * (size_t)gates);
-  for (int64_t i = 0; i < n->T * n->N; i++) n->r->col_sum(w->column, at(n->r, dg, i * gates), gates);
-  n->r->store(db, w->column, gates);
-}
-
-static int weight_gradients(const struct work *w, const struct line *l, void *dp)
+static int weight_gradients(const struct work *w, const struct line *l, const struct span *s, void *dp)
 {
   const struct rnn *n = &w->n;
   const struct rows *r = n->r;
   int64_t gates = gates_size(n);
-  TRY(gemm(n->dtype, true, false, gates, l->in, n->T * n->N, 1, w->dgx, gates, l->x, l->in, 0, at(r, dp, l->at.wx), l->in));
-  TRY(recurrent_gradient(w, l, at(r, dp, l->at.wh)));
-  bias_gradient(w, w->dgx, at(r, dp, l->at.bx));
-  if (n->mode == GRU) bias_gradient(w, w->dgh, at(r, dp, l->at.bh));
-  else memcpy(at(r, dp, l->at.bh), at(r, dp, l->at.bx), bytes_of(n, gates));
+  TRY(gemm(n->dtype, true, false, gates, l->in, s->count * n->N, 1, w->dgx, gates, at(r, l->x, s->first * n->N * l->in), l->in,
+           !s->last, at(r, dp, l->at.wx), l->in));
+  TRY(recurrent_gradient(w, l, s, at(r, dp, l->at.wh)));
+  bias_sums(w, s, w->dgx, w->column[0]);
+  if (n->mode == GRU) bias_sums(w, s, w->dgh, w->column[1]);
   return TY_OK;
+}
+
+static void store_bias(const struct work *w, const struct line *l, void *dp)
+{
+  const struct rows *r = w->n.r;
+  const int64_t gates = gates_size(&w->n);
+  r->store(at(r, dp, l->at.bx), w->column[0], gates);
+  r->store(at(r, dp, l->at.bh), w->column[w->n.mode == GRU], gates);
 }
 
 static void start_from(const struct work *w, void *d, const void *g, int64_t state)
@@ -548,21 +556,36 @@ static void start_from(const struct work *w, void *d, const void *g, int64_t sta
 
 struct heads { const void *dy, *dhy, *dcy; void *dx, *dp, *dhx, *dcx; };     /* gradients: come in, wanted */
 
+/* Steps from .. from + count - 1, backwards, then what their gate gradients give. */
+static int backward_span(const struct work *w, const struct line *l, const struct heads *g, int64_t from, int64_t count)
+{
+  const struct rnn *n = &w->n;
+  const struct rows *r = n->r;
+  const int64_t gates = gates_size(n);
+  const struct span s = { l->d ? n->T - from - count : from, count, from + count == n->T };
+  for (int64_t i = from + count - 1; i >= from; i--) TRY(backward_step(w, l, g->dy, i, s.first));
+  if (g->dp) TRY(weight_gradients(w, l, &s, g->dp));
+  if (!g->dx) return TY_OK;
+  return gemm(n->dtype, false, false, count * n->N, l->in, gates, 1, w->dgx, gates, weight(w, l->at.wx), l->in, l->d,
+              at(r, g->dx, s.first * n->N * l->in), l->in);
+}
+
 static int backward_line(const struct work *w, const struct line *l, const struct heads *g)
 {
   const struct rnn *n = &w->n;
   const struct rows *r = n->r;
-  int64_t gates = gates_size(n), state = l->layer * n->D + l->d;
-  gemm_pack(n->dtype, false, n->H, gates, weight(w, l->at.wh), n->H, w->ph);
+  const int64_t state = l->layer * n->D + l->d, many = steps_back(n);
+  gemm_pack(n->dtype, false, n->H, gates_size(n), weight(w, l->at.wh), n->H, w->ph);
   start_from(w, w->dh, g->dhy, state);
   start_from(w, w->dc, g->dcy, state);
-  for (int64_t s = n->T - 1; s >= 0; s--) TRY(backward_step(w, l, g->dy, s));
+  for (int64_t end = n->T, count; end > 0; end -= count) {
+    count = MIN(many, end);
+    TRY(backward_span(w, l, g, end - count, count));
+  }
+  if (g->dp) store_bias(w, l, g->dp);
   if (g->dhx) memcpy(at(r, g->dhx, state * n->N * n->H), w->dh, bytes_of(n, n->N * n->H));
   if (g->dcx) memcpy(at(r, g->dcx, state * n->N * n->H), w->dc, bytes_of(n, n->N * n->H));
-  if (g->dp) TRY(weight_gradients(w, l, g->dp));
-  if (!g->dx) return TY_OK;
-  return gemm(n->dtype, false, false, n->T * n->N, l->in, gates, 1, w->dgx, gates, weight(w, l->at.wx), l->in, l->d,
-              g->dx, l->in);
+  return TY_OK;
 }
 
 static int backward_layer(const struct work *w, int64_t layer, const void *x, void *y, const struct heads *g)
