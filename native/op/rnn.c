@@ -185,8 +185,8 @@ static int64_t steps_at_once(const struct rnn *n)     /* of the inputs' product:
 
 static int64_t steps_back(const struct rnn *n)        /* whose gradients backward takes together: some 1000 rows */
 {
-  const int64_t most = MAX(1, 1024 / MAX(n->N, 1)), parts = (n->T + most - 1) / MAX(most, 1);
-  return (n->T + parts - 1) / MAX(parts, 1);
+  const int64_t most = MAX(1, 1024 / MAX(n->N, 1)), parts = MAX(1, (n->T + most - 1) / most);
+  return (n->T + parts - 1) / parts;
 }
 
 struct work {                                         /* one run, forward or backward */
