@@ -28,7 +28,7 @@ __attribute__((constructor)) static void load(void) { pthread_once(&once, ask); 
 static bool onednn_wanted(int64_t m, int64_t n, int64_t k, double work)
 {
   const double large = 1e6;                           /* elements that are packed, or written, for little work each */
-  if (m > 192 || work < 3e6 || MIN(MIN(m, n), k) < 16) return false;
+  if (m > GEMM_LOW || work < 3e6 || MIN(MIN(m, n), k) < 16) return false;
   return !(m < 32 && (double)n * (double)k > large) && !(n < 32 && (double)m * (double)k > large) &&
          !(k < 32 && (double)m * (double)n > large);
 }

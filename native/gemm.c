@@ -68,7 +68,7 @@ static int64_t columns_of(const struct job *j, int64_t panels)
   const int64_t fit = MAX(1, GEMM_CACHE / (MIN(j->g.k, j->t->kc) * j->t->nr * (int64_t)j->size)), m = j->g.m;
   int64_t least = (panels + fit - 1) / fit;
   if (!j->pack) return least;
-  return MAX(least, m <= 192 ? (panels + 2) / 3 : MIN((panels + 3) / 4, (400 + m - 1) / m));
+  return MAX(least, m <= GEMM_LOW ? (panels + 2) / 3 : MIN((panels + 3) / 4, (400 + m - 1) / m));
 }
 
 /* Halves chunks until there are enough of them. A side read in place wants long pieces of its rows; rows are copied a few
@@ -340,4 +340,3 @@ int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n,
   else parallel(batch, MAX(1, (int64_t)(GEMM_WORK / MAX(work, 1))), some_products, &x);
   return x.failed ? fail_memory("product", 0, mem_bytes(), 0) : TY_OK;
 }
-

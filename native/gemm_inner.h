@@ -5,7 +5,8 @@
 
 /* Multiply-adds that are worth a chunk of a parallel region (10 to 20 us on one core). */
 #define GEMM_WORK 1000000.0
-enum { GEMM_CACHE = 512 * 1024 };                     /* bytes of panels that a core goes through again and again */
+enum { GEMM_CACHE = 512 * 1024,                       /* bytes of panels that a core goes through again and again */
+       GEMM_LOW = 192 };                              /* rows beside which packing the other side is much work */
 
 void   gemm_sum(const struct gemm_type *t, const struct gemm_block *g);     /* a block whose k is cut into runs of kc */
 size_t gemm_panel_bytes(const struct gemm_type *t, int64_t n, int64_t k, size_t size);
