@@ -50,16 +50,8 @@ static void turned_panels(const struct both *b, int64_t first, int64_t end, int6
 
 static void sum_panel(const struct both *b, int64_t i)
 {
-  const struct gemm_both *g = b->g;
-  const int64_t nr = b->t->nr, cols = MIN(nr, g->n - i * nr), width = width_of(b, cols), run = 128;
-  char *out = (char *)g->db + (size_t)(i * nr) * b->size;
-  if (!g->add_b) memset(out, 0, (size_t)cols * b->size);
-  for (int64_t from = 0; from < g->m; from += run) {
-    double part[64] = { 0 };
-    for (int64_t r = from; r < MIN(g->m, from + run); r++)
-      b->t->axpy(cols, 1, (const char *)panel(b, i) + (size_t)(r * width) * b->size, 1, part);
-    b->t->axpy(cols, 1, part, 1, out);
-  }
+  const int64_t nr = b->t->nr, cols = MIN(nr, b->g->n - i * nr);
+  gemm_columns(b->t, b->size, b->g->m, cols, panel(b, i), width_of(b, cols), (char *)b->g->db + (size_t)(i * nr) * b->size, b->g->add_b);
 }
 
 /* dX: some rows, the sum over panels first .. first + count - 1, which are alike. */

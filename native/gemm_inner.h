@@ -12,6 +12,8 @@ void   gemm_sum(const struct gemm_type *t, const struct gemm_block *g);     /* a
 size_t gemm_panel_bytes(const struct gemm_type *t, int64_t n, int64_t k, size_t size);
 void   gemm_panels(const struct gemm_type *t, size_t size, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb,
                    void *out);
+/* sum_columns by one thread: at most 256 columns, rows ld elements apart */
+void   gemm_columns(const struct gemm_type *t, size_t size, int64_t m, int64_t n, const void *a, int64_t ld, void *out, bool add);
 
 /* This thread's buffer, kept between calls, with what it was asked for last: there, if that was the same. NULL: no memory */
 void  *gemm_room(size_t bytes, uint64_t what, bool *there);

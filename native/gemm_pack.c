@@ -100,21 +100,22 @@ const char *gemm_refuse(const struct call *c)
 struct columns { const struct gemm_type *t; size_t size; int64_t m, n; const char *a; char *out; bool add; };
 enum { STRETCH = 256, RUN = 128 };                    /* columns at a time; rows that are added up on their own */
 
+void gemm_columns(const struct gemm_type *t, size_t size, int64_t m, int64_t n, const void *a, int64_t ld, void *out, bool add)
+{
+  double part[STRETCH];
+  if (!add) memset(out, 0, (size_t)n * size);
+  for (int64_t i = 0; i < m; i += RUN) {
+    memset(part, 0, (size_t)n * size);
+    for (int64_t r = i; r < MIN(i + RUN, m); r++) t->axpy(n, 1, (const char *)a + (size_t)(r * ld) * size, 1, part);
+    t->axpy(n, 1, part, 1, out);
+  }
+}
+
 static void some_columns(int64_t begin, int64_t end, void *context)
 {
   const struct columns *x = context;
-  double part[STRETCH];
-  for (int64_t j = begin; j < end; j += STRETCH) {
-    int64_t n = MIN(STRETCH, end - j);
-    char *out = x->out + (size_t)j * x->size;
-    if (!x->add) memset(out, 0, (size_t)n * x->size);
-    for (int64_t i = 0; i < x->m; i += RUN) {
-      memset(part, 0, (size_t)n * x->size);
-      for (int64_t r = i; r < MIN(i + RUN, x->m); r++)
-        x->t->axpy(n, 1, x->a + (size_t)(r * x->n + j) * x->size, 1, part);
-      x->t->axpy(n, 1, part, 1, out);
-    }
-  }
+  for (int64_t j = begin; j < end; j += STRETCH)
+    gemm_columns(x->t, x->size, x->m, MIN(STRETCH, end - j), x->a + (size_t)j * x->size, x->n, x->out + (size_t)j * x->size, x->add);
 }
 
 void sum_columns(int dtype, int64_t m, int64_t n, const void *a, void *out, bool add)
