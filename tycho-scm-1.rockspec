@@ -74,6 +74,7 @@ build = {
       ["tycho.module_fit"] = "runtime/lua/tycho/module_fit.lua",
       ["tycho.module_gradients"] = "runtime/lua/tycho/module_gradients.lua",
       ["tycho.module_group"] = "runtime/lua/tycho/module_group.lua",
+      ["tycho.module_learning"] = "runtime/lua/tycho/module_learning.lua",
       ["tycho.module_module"] = "runtime/lua/tycho/module_module.lua",
       ["tycho.module_optimizer"] = "runtime/lua/tycho/module_optimizer.lua",
       ["tycho.module_params"] = "runtime/lua/tycho/module_params.lua",

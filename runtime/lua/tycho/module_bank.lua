@@ -197,7 +197,7 @@ end
 
 
 local function infer_shapes(self, shapes)
-  local arg_shapes, _, aux_shapes = self.symbol:infer_shape_partial(shapes)
+  local arg_shapes, _, aux_shapes = self._running:infer_shape_partial(shapes)
   fail_incomplete(self, "shape", arg_shapes, tables.is_known)
   return arg_shapes, aux_shapes
 end
@@ -205,12 +205,12 @@ end
 
 -- Types follow from those of the inputs; what does not is float32.
 local function infer_types(self, types)
-  local found = self.symbol:infer_type_partial(types)
+  local found = self._running:infer_type_partial(types)
   local given = {}
   for i, name in ipairs(self.arg_names) do
     given[name] = types[name] or found[i] == null and "float32" or nil
   end
-  local arg_types, _, aux_types = self.symbol:infer_type(given)
+  local arg_types, _, aux_types = self._running:infer_type(given)
   return arg_types, aux_types
 end
 
@@ -223,7 +223,7 @@ local function infer_slowly(self, shapes, types)
   for k, name in ipairs(self.arg_names) do
     found.arguments[k] = { name = name, shape = arg_shapes[k], dtype = arg_types[k] }
   end
-  for k, name in ipairs(self.aux_names) do
+  for k, name in ipairs(self._running:list_auxiliary_states()) do
     found.auxiliary[k] = { name = name, shape = aux_shapes[k], dtype = aux_types[k] }
   end
   return found
@@ -266,9 +266,18 @@ local function argument_arrays(self, bank, want)
 end
 
 
+-- An auxiliary state: the group's, an optimizer's, or an executor's own (the rates of a learner).
+local function auxiliary_array(self, bank, want)
+  if self._is_aux[want.name] then
+    return shared_array(bank.auxs, want)
+  end
+  return self._learned.array_of(want.name, bank.args) or zeros(want)
+end
+
+
 local function bind_arrays(self, i, shapes, types)
   local bank, own, devices = self._banks[i], self.contexts[i]._device, devices_of(self, i)
-  local found = symbol._variables_of(self.symbol, shapes, types) or infer_slowly(self, shapes, types)
+  local found = symbol._variables_of(self._running, shapes, types) or infer_slowly(self, shapes, types)
   local list, grads, auxs = {}, {}, {}
   for k, want in ipairs(found.arguments) do
     want.device = devices[want.name] or own
@@ -276,7 +285,7 @@ local function bind_arrays(self, i, shapes, types)
   end
   for k, want in ipairs(found.auxiliary) do
     want.device = devices[want.name] or own
-    auxs[k] = shared_array(bank.auxs, want)
+    auxs[k] = auxiliary_array(self, bank, want)
   end
   return list, grads, auxs
 end
@@ -294,7 +303,7 @@ function bank_of.bind(self, i, data, labels, range)
   for k, name in ipairs(self.arg_names) do
     reqs[k] = self._reqs[name]
   end
-  local exe = executor.bind(self.symbol, { ctx = self.contexts[i], args = list,
+  local exe = executor.bind(self._running, { ctx = self.contexts[i], args = list,
     args_grad = self.for_training and grads or nil, grad_req = self.for_training and reqs or "null", aux_states = auxs,
     group2ctx = self._group2ctxs[i],
     shared_exec = bank.base, memory_budget = self._memory_budget, force_mirroring = self._force_mirroring })

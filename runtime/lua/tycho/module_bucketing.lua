@@ -507,7 +507,7 @@ local function lend(self, lender)
 end
 
 
-local OPTIMIZER = args.form("BucketingModule:init_optimizer", BaseModule.INIT_OPTIMIZER)
+local OPTIMIZER = args.form("BucketingModule:init_optimizer", Module.INIT_OPTIMIZER)
 
 --- Makes the optimizer that all buckets use.
 -- @tparam[opt] table options as `Module:init_optimizer`
@@ -519,7 +519,7 @@ function BucketingModule:init_optimizer(...)
   end
   self:_sync_params()
   self._curr_module:init_optimizer{ kvstore = a.kvstore, optimizer = a.optimizer, optimizer_params = a.optimizer_params,
-    force_init = true }
+    force_init = true, in_backward = a.in_backward }
   lend(self, self._curr_module)
 end
 

@@ -24,7 +24,7 @@ local FIT = args.form("Module:fit", {
   { "begin_epoch", "integer", 0 }, { "num_epoch", "integer" }, { "validation_metric", "any?" }, { "monitor", "any?" },
   { "sparse_row_id_fn", "any?" }, { "count_pad", "boolean", true }, { "checkpoint", "dict?" },
   { "clip_global_norm", "number?" }, { "accumulate", "integer", 1 }, { "early_stopping", "dict?" },
-  { "memory_budget", "number?" }, { "force_mirroring", "boolean?" },
+  { "memory_budget", "number?" }, { "force_mirroring", "boolean?" }, { "in_backward", "boolean?" },
 })
 
 local CHECKPOINT = args.form("Module:fit checkpoint", {
@@ -46,6 +46,9 @@ local function check_options(self, a)
     refuse(self, "value", "accumulate", "an update takes the gradients of at least one batch", "1 or more", a.accumulate)
   elseif a.accumulate > 1 and not self._can_accumulate then
     refuse(self, "unsupported", "accumulate", "only a Module and a BucketingModule gather gradients")
+  elseif a.in_backward and (a.clip_global_norm or a.accumulate > 1) then
+    refuse(self, "unsupported", "in_backward", "gradients that are used inside backward cannot be changed before",
+      "neither clip_global_norm nor accumulate", a.clip_global_norm and "clip_global_norm" or "accumulate")
   elseif a.early_stopping and value(a.eval_data) == nil then
     refuse(self, "value", "eval_data", "early stopping is decided by the validation", "an iterator", "nothing")
   end
@@ -72,7 +75,7 @@ local function get_ready(self, a)
   self:init_params{ initializer = a.initializer, arg_params = a.arg_params, aux_params = a.aux_params,
     allow_missing = a.allow_missing, force_init = a.force_init }
   self:init_optimizer{ kvstore = a.kvstore, optimizer = a.optimizer, optimizer_params = a.optimizer_params,
-    force_init = a.force_init }
+    force_init = a.force_init, in_backward = a.in_backward }
   if a.accumulate > 1 then
     gradients.clear(self:_gradients())                   -- what an interrupted fit may have left
   end
@@ -266,7 +269,7 @@ end
 -- the bucket of the update lacks wait for one that has it). early_stopping = {patience = 3, metric (name; the first),
 -- larger (whether more is better, where the name does not say), min_delta = 0, path}: ends after that many epochs
 -- without a better figure over eval_data, and leaves the best epoch's parameters in the module, and in `path` or
--- `PREFIX-best.params`. memory_budget, force_mirroring: as `Module:bind`.
+-- `PREFIX-best.params`. memory_budget, force_mirroring: as `Module:bind`. in_backward: as `Module:init_optimizer`.
 -- @tparam table options
 function BaseModule:fit(...)
   local a, at = FIT(...), { epoch = 0, nbatch = 0 }

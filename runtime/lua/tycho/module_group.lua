@@ -49,7 +49,7 @@ local FORM = args.form(FUNC, {
   { "label_shapes", "table?" }, { "param_names", "list" }, { "for_training", "boolean" },
   { "inputs_need_grad", "boolean" }, { "shared_group", "any?" }, { "logger", "any?" }, { "fixed_param_names", "list?" },
   { "grad_req", "text|table", "write" }, { "state_names", "list?" }, { "group2ctxs", "table?" },
-  { "memory_budget", "number?" }, { "force_mirroring", "boolean?" },
+  { "memory_budget", "number?" }, { "force_mirroring", "boolean?" }, { "learn", "function?" },
 })
 
 
@@ -175,6 +175,33 @@ end
 
 -- Making --------------------------------------------------------------------------------------------------------------
 
+-- Parameters that gradients are wanted for, by name; none of them adds up.
+local function learning_names(self, reqs)
+  local names = {}
+  for _, name in ipairs(self.for_training and self.param_names or {}) do
+    if reqs[name] == "add" then
+      Error.raise{ code = "unsupported", func = FUNC, argument = name, expected = "grad_req = 'write'", got = "add",
+        message = "a gradient that adds up cannot be used inside backward" }
+    end
+    names[#names + 1] = reqs[name] == "write" and name or nil
+  end
+  return names
+end
+
+
+-- What is requested of arguments, and which symbol executors run. Parameters that learn inside backward ask for nothing.
+local function choose_requests(self, learn)
+  local reqs = bank_of.requests(self, self._asked)
+  local names = learn and learning_names(self, reqs) or {}
+  local learned = #names > 0 and learn(names) or nil
+  for _, name in ipairs(learned and names or {}) do
+    reqs[name] = "null"
+  end
+  self._reqs, self.grad_req, self._learned = reqs, reqs, learned
+  self._running = learned and learned.symbol or self.symbol
+end
+
+
 local function over_devices(self, names, kind)
   local list = {}
   for k, name in ipairs(names) do
@@ -217,6 +244,7 @@ function Group:init(...)
   self.arg_names, self.aux_names = a.symbol:list_arguments(), a.symbol:list_auxiliary_states()
   self.output_names, self._attrs = a.symbol:list_outputs(), a.symbol:attr_dict()
   self._is_arg, self._is_param = tables.places(self.arg_names), tables.places(a.param_names)
+  self._is_aux = tables.places(self.aux_names)
   self.param_names = {}
   for _, name in ipairs(self.arg_names) do
     self.param_names[#self.param_names + 1] = self._is_param[name] and name or nil
@@ -229,14 +257,73 @@ function Group:init(...)
   local labels = rows.descriptions(a.label_shapes, FUNC, "label_shapes")
   labels = labels and #labels > 0 and labels or nil
   self.data_names, self.label_names = rows.names(data), rows.names(labels)
-  self._reqs = bank_of.requests(self, a.grad_req)
-  self.grad_req, self._monitors, self._sets = self._reqs, {}, {}
+  self._asked, self._monitors, self._sets = a.grad_req, {}, {}
+  choose_requests(self, a.learn)
   self:_find_output_axes()
   open_banks(self, a.shared_group)
   choose_set(self, data, labels)
   self.param_arrays = over_devices(self, self.param_names, "args")
   self.grad_arrays = self.for_training and over_devices(self, self.param_names, "grads") or nil
   self.aux_arrays = over_devices(self, self.aux_names, "auxs")
+end
+
+
+-- Gives back a bank's gradients of parameters that have none any more.
+local function drop_gradients(self, bank)
+  for _, name in ipairs(self.param_names) do
+    if self._reqs[name] == "null" then
+      bank.grads[name] = nil
+    end
+  end
+end
+
+
+-- Whether a device's executor is one of these sets'.
+local function is_of(sets, i, exe)
+  for _, set in ipairs(sets) do
+    if set.execs[i] == exe then
+      return true
+    end
+  end
+  return false
+end
+
+
+local REQUESTED = { "_reqs", "grad_req", "_learned", "_running", "_sets" }
+
+-- Executors for other requests, in the place of all that are there. What fails leaves everything as it was.
+local function bind_again(self, learn)
+  local before = {}
+  for _, field in ipairs(REQUESTED) do
+    before[field] = self[field]
+  end
+  self._sets = {}
+  local ok, e = pcall(function()
+    choose_requests(self, learn)
+    choose_set(self, self.data_shapes, self.label_shapes)
+  end)
+  if not ok then
+    for _, field in ipairs(REQUESTED) do
+      self[field] = before[field]
+    end
+    error(e, 0)
+  end
+  return before._sets
+end
+
+
+--- Has the optimizer's steps inside backward, or no longer (not for users).
+-- @tparam ?function learn names of parameters -> symbol, array_of, backward: `module_learning.lua`
+function Group:learn(learn)
+  local old = bind_again(self, learn)
+  for i, bank in ipairs(self._banks) do
+    bank.base = is_of(old, i, bank.base) and self.execs[i] or bank.base
+    drop_gradients(self, bank)
+  end
+  for _, set in ipairs(old) do
+    drop_set(self, set)
+  end
+  self.grad_arrays = self.for_training and over_devices(self, self.param_names, "grads") or nil
 end
 
 
@@ -370,7 +457,9 @@ function Group:backward(out_grads)
   local list = value(out_grads)
   list = class.is_array(list) and { list } or list
   for i, exe in ipairs(self.execs) do
-    if list then
+    if self._learned then
+      self._learned.backward(exe, list and heads_for(self, list, i))
+    elseif list then
       exe:backward{ out_grads = heads_for(self, list, i) }
     else
       exe:backward()

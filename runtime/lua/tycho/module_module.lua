@@ -264,7 +264,8 @@ local function check_shared(self, shared)
 end
 
 
-local function number_parameters(self)
+--- Gives numbers to the parameters that have none (not for users).
+function Module:_number_parameters()
   local n = 0
   for _ in pairs(self._param_index) do
     n = n + 1
@@ -283,7 +284,7 @@ local function make_group(self, a, data, labels)
     inputs_need_grad = a.inputs_need_grad, shared_group = a.shared_module and a.shared_module._exec_group,
     logger = self.logger, fixed_param_names = self._fixed_param_names, grad_req = a.grad_req,
     state_names = self._state_names, group2ctxs = self._group2ctxs, memory_budget = a.memory_budget,
-    force_mirroring = a.force_mirroring }
+    force_mirroring = a.force_mirroring, learn = self:_teacher() }
 end
 
 
@@ -324,7 +325,7 @@ local function take_parameters(self, shared)
   self._arg_values:place(self._param_names, self._exec_group.param_arrays)
   self._aux_values:place(self._aux_names, self._exec_group.aux_arrays)
   self._param_index = self._param_index or {}
-  number_parameters(self)
+  self:_number_parameters()
 end
 
 
@@ -349,6 +350,9 @@ function Module:bind(...)
   self:_sync_params()
   unbind(self)
   self._for_training, self._inputs_need_grad, self._grad_req = a.for_training, a.inputs_need_grad, a.grad_req
+  if a.shared_module and a.shared_module._lesson then
+    self:_join(a.shared_module)
+  end
   self._exec_group = make_group(self, a, data, labels)
   self._described_labels = labels ~= nil
   take_parameters(self, a.shared_module)
@@ -639,8 +643,10 @@ function Module:backward(...)
 end
 
 
-for name, method in pairs(require "tycho.module_optimizer") do
-  Module[name] = method
+for _, file in ipairs{ "optimizer", "learning" } do
+  for name, method in pairs(require("tycho.module_" .. file)) do
+    Module[name] = method
+  end
 end
 
 

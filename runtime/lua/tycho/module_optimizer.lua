@@ -21,7 +21,10 @@ local null = values.null
 local Module = {}                                        -- methods, for module_module.lua
 
 
-local OPTIMIZER = args.form("Module:init_optimizer", BaseModule.INIT_OPTIMIZER)
+--- Options of init_optimizer, for BucketingModule too.
+Module.INIT_OPTIMIZER = BaseModule._extend_options(BaseModule.INIT_OPTIMIZER, { { "in_backward", "boolean", false } })
+
+local OPTIMIZER = args.form("Module:init_optimizer", Module.INIT_OPTIMIZER)
 
 
 -- Name of each number under which the optimizer sees a parameter of this module.
@@ -117,7 +120,8 @@ end
 
 --- Makes the optimizer and, for several devices, the store.
 -- @tparam[opt] table options kvstore = "local" (name, store or `ty.null`), optimizer = "sgd" (name or Optimizer),
---   optimizer_params = {learning_rate = 0.01}, force_init = false
+--   optimizer_params = {learning_rate = 0.01}, force_init = false, in_backward = false: true makes the steps part of
+--   backward, without arrays for gradients; one context, no store, SGD, NAG, Signum, Adam, RMSProp or Ftrl
 function Module:init_optimizer(...)
   self:_need("init_optimizer", "binded", "params_initialized")
   local a = OPTIMIZER(...)
@@ -129,7 +133,11 @@ function Module:init_optimizer(...)
   local kv, update_on_kvstore = model._create_kvstore(a.kvstore == nil and "local" or a.kvstore, #self._context,
     self._arg_values:arrays())
   self._optimizer = make_optimizer(self, a, index_names(self, update_on_kvstore), rescale_of(self, kv))
+  if a.in_backward then
+    self:_check_learning(kv)
+  end
   connect(self, kv, update_on_kvstore)
+  self:_set_lesson(a.in_backward)
   self._optimizer_initialized = true
   if self._preload_states then
     self:load_optimizer_states(self._preload_states)
@@ -159,6 +167,22 @@ local function introduce(self)
 end
 
 
+local function take(self, other)
+  self._optimizer, self._kvstore, self._updater = other._optimizer, other._kvstore, other._updater
+  self._update_on_kvstore = other._update_on_kvstore
+end
+
+
+--- Takes another module's optimizer before executors are made, so that they learn inside backward (not for users).
+-- @tparam Module other one that does
+function Module:_join(other)
+  take(self, other)
+  self._param_index, self._lesson = other._param_index, other._lesson
+  self:_number_parameters()
+  introduce(self)
+end
+
+
 --- Uses another module's optimizer, states and store.
 -- @tparam Module other
 function Module:borrow_optimizer(other)
@@ -167,11 +191,12 @@ function Module:borrow_optimizer(other)
       message = "the other module has no optimizer" }
   end
   other = other._curr_module or other
-  self._optimizer, self._kvstore, self._updater = other._optimizer, other._kvstore, other._updater
-  self._update_on_kvstore, self._optimizer_initialized = other._update_on_kvstore, true
+  take(self, other)
+  self._optimizer_initialized = true
   if self._binded then
     introduce(self)
   end
+  self:_set_lesson(other._lesson)
 end
 
 
@@ -255,13 +280,20 @@ Module._can_accumulate = true
 
 
 function Module:_gradients()
+  if self._lesson then
+    Error.raise{ code = "state", func = "Module:fit", argument = "optimizer", expected = "in_backward = false", got = "true",
+      message = "gradients that are used inside backward cannot be changed before" }
+  end
   return { { trained(self).grads, self._optimizer.rescale_grad } }
 end
 
 
---- Lets the optimizer change the parameters.
+--- Lets the optimizer change the parameters; nothing is left to do where backward did.
 function Module:update()
   self:_need("update", "binded", "params_initialized", "optimizer_initialized")
+  if self._lesson then
+    return
+  end
   self:_have_params(true)
   local u = trained(self)
   u.index, u.kvstore, u.update_on_kvstore, u.updater = self._param_index, self._kvstore, self._update_on_kvstore, self._updater

@@ -30,6 +30,7 @@ local Learner = Class:extend("Learner")
 
 local FORM = args.form("optimizer.Learner", {
   { "symbol", "symbol" }, { "optimizer", "any" }, { "params", "table" }, { "name", "text", "learner" },
+  { "indices", "list?" },
 })
 local FUNC = "optimizer.Learner"
 
@@ -49,14 +50,17 @@ local function variables_of(symbol, names)
 end
 
 
-local function check_optimizer(o)
+--- Refuses an optimizer whose step is not one operator (not for users).
+-- @param o
+-- @string func whose error it is
+function Learner.check(o, func)
   if not Class.is_a(o, base.Optimizer) then
-    Error.raise{ code = "type", func = FUNC, argument = "optimizer", expected = "an Optimizer", got = Error.kind(o),
+    Error.raise{ code = "type", func = func, argument = "optimizer", expected = "an Optimizer", got = Error.kind(o),
       message = "bad 'optimizer'" }
   elseif not o._rule or o.multi_precision then
-    Error.raise{ code = "unsupported", func = FUNC, argument = "optimizer", got = o.class_name,
+    Error.raise{ code = "unsupported", func = func, argument = "optimizer", got = o.class_name,
       expected = "SGD, NAG, Signum, Adam, RMSProp or Ftrl, without multi_precision",
-      message = ("%s makes its step with more than one operator; use an updater"):format(o.class_name) }
+      message = ("%s makes its step with more than one operator, which backward cannot hold"):format(o.class_name) }
   end
 end
 
@@ -71,25 +75,42 @@ local function rule_of(o, index)
 end
 
 
---- Puts an optimizer into a network.
--- @tparam table options symbol, optimizer (an Optimizer), params (names of the arguments that learn, in the order of the
---   optimizer's indices from 0), name = "learner"
+local function counted(n)
+  local list = {}
+  for i = 1, n do
+    list[i] = i - 1
+  end
+  return list
+end
+
+
+-- Whose states the auxiliary states are, and which of them: the rates, which come last, are nobody's.
+local function note_states(self, param, names)
+  for slot = 1, #names - 1 do
+    self.states[names[slot]] = { param, slot }
+  end
+end
+
+
+--- Puts an optimizer into a network. `states` says of each auxiliary state whose it is: `{ parameter, place }`.
+-- @tparam table options symbol, optimizer (an Optimizer), params (names of the arguments that learn), name = "learner",
+--   indices (the optimizer's, one for each; 0, 1, ...)
 function Learner:init(...)
   local a = FORM(...)
-  check_optimizer(a.optimizer)
-  self.optimizer, self.params, self._rates, self._rules, self._indices = a.optimizer, a.params, {}, {}, {}
-  self._array = a.name .. "_rates"
+  Learner.check(a.optimizer, FUNC)
+  self.optimizer, self.params, self.states, self._rates, self._rules = a.optimizer, a.params, {}, {}, {}
+  self._array, self._indices = a.name .. "_rates", a.indices or counted(#a.params)
   local rates, learned = sym.Variable{ self._array, shape = { #a.params, 2 } }, {}
   for i, variable in ipairs(variables_of(a.symbol, a.params)) do
-    local name = a.params[i]
-    self._indices[i] = i - 1
-    if a.optimizer.idx2name[i - 1] == nil then
-      a.optimizer.idx2name[i - 1] = name
+    local name, index = a.params[i], self._indices[i]
+    if a.optimizer.idx2name[index] == nil then
+      a.optimizer.idx2name[index] = name
     end
-    local call = rule_of(a.optimizer, i - 1)
-    self._rules[i] = rule_of(a.optimizer, i - 1)
+    local call = rule_of(a.optimizer, index)
+    self._rules[i] = rule_of(a.optimizer, index)
     call.weight, call.rates, call.at, call.name = variable, rates, i - 1, name .. "_learn"
     learned[name] = sym._learn(call)
+    note_states(self, name, learned[name]:list_auxiliary_states())
   end
   --- The network that learns.
   self.symbol = a.symbol(learned)
@@ -125,6 +146,12 @@ local function refresh(self)
     list[2 * i - 1], list[2 * i] = lr, wd
   end
   return changed
+end
+
+
+--- Goes on with another optimizer of the same rule, as a loaded state has it, or other indices (not for users).
+function Learner:follow(optimizer, indices)
+  self.optimizer, self._indices = optimizer, indices
 end
 
 

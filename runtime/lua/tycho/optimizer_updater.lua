@@ -48,8 +48,8 @@ local function move(state, ctx)
 end
 
 
--- The state of a parameter: made when it is first met, moved to the weight's device when it was loaded.
-local function state_of(self, index, weight)
+--- The state of a parameter: made when it is first met, moved to the weight's device when it was loaded (not for users).
+function Updater:_state(index, weight)
   if self.states_synced[index] == nil then
     self.states[index] = self.optimizer:create_state_multi_precision(index, weight)
   elseif not self.states_synced[index] then
@@ -97,7 +97,7 @@ local function update_groups(self, indices, grads, weights)
     for i, place in ipairs(group.places) do
       local index, weight = indices[place], weights[place]
       group.indices[i], group.weights[i], group.grads[i] = index, weight, grads[place]
-      group.states[i] = state_of(self, index, weight) or values.null
+      group.states[i] = self:_state(index, weight) or values.null
     end
     self.optimizer:update_multi_precision(group.indices, group.weights, group.grads, group.states, group.kept)
   end
@@ -132,7 +132,7 @@ function Updater:__call(index, grad, weight)
     return update_groups(self, indices, grads, weights)
   end
   for i, k in ipairs(indices) do
-    self.optimizer:update_multi_precision(k, weights[i], grads[i], state_of(self, k, weights[i]))
+    self.optimizer:update_multi_precision(k, weights[i], grads[i], self:_state(k, weights[i]))
   end
 end
 
