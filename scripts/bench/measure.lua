@@ -26,20 +26,36 @@ function measure.timed(step, wait, calls)
   return measure.now() - from
 end
 
---- Seconds per call of step: samples of SECONDS each after a warm-up, two at least, as many as fit the budget; steps below 10 ms
--- get half of it. The machine may be slow for half a second (when its host takes freed memory back), so no sampling is shorter.
--- step may run ahead; wait waits for all of it.
-function measure.samples(step, wait)
+-- Calls of step that make a sample, after a warm-up, and how many samples fit the budget.
+local function size_of_sample(step, wait)
   measure.timed(step, wait, 1)
   local calls, t = 1, measure.timed(step, wait, 1)
   while t < SECONDS do
     calls = math.max(calls * 2, math.ceil(calls * SECONDS / math.max(t, 1e-9) * 0.7))
     t = measure.timed(step, wait, calls)
   end
-  local out, budget = {}, t / calls < 0.01 and BUDGET / 2 or BUDGET
-  for i = 1, math.max(2, math.floor(budget / t)) do out[i] = measure.timed(step, wait, calls) / calls end
+  local budget = t / calls < 0.01 and BUDGET / 2 or BUDGET
+  return calls, math.max(2, math.floor(budget / t))
+end
+
+--- Seconds per call of each step: a list of samples for each, taken in turn (A B A B ...), of SECONDS each, two at least, as many as
+-- fit the budget; steps below 10 ms get half of it. The machine may be slow for half a second (when its host takes freed memory
+-- back), so no sampling is shorter. A step may run ahead; wait waits for all of it.
+function measure.in_turn(steps, wait)
+  local calls, out, n = {}, {}, 0
+  for k, step in ipairs(steps) do
+    local most
+    calls[k], most = size_of_sample(step, wait)
+    out[k], n = {}, math.max(n, most)
+  end
+  for i = 1, n do
+    for k, step in ipairs(steps) do out[k][i] = measure.timed(step, wait, calls[k]) / calls[k] end
+  end
   return out
 end
+
+--- The same of one step.
+function measure.samples(step, wait) return measure.in_turn({step}, wait)[1] end
 
 function measure.median(list)
   local t = {unpack(list)}

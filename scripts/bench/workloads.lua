@@ -8,7 +8,7 @@ local workloads = {}
 
 local RATES = {mlp = 0.1, lenet = 0.01, resnet20 = 0.02, resnet50 = 2e-5}
 local LM = {{2, 200, 35, 20}, {2, 200, 60, 32}, {2, 650, 35, 20}}             -- layers, units, steps, batch
-local LM_RATE = 0.5
+local LM_RATE, KINDS = 0.5, {"fused", "unrolled"}
 local BUCKETS = {10, 20, 30, 40, 50, 60}
 local ORDER = {{30, 10, 60, 40, 20, 50}, {50, 20, 10, 60, 30, 40}, {10, 50, 40, 20, 60, 30}, {60, 30, 20, 50, 40, 10}}
 local MEMORY_BATCH = 8
@@ -161,14 +161,19 @@ local function language(kind, size, train)
   return exe, inputs, train and trainer(symbol, exe, LM_RATE, 1 / (steps * batch))
 end
 
+-- The fused operator and unrolled cells are asked for their ratio, so their samples are taken in turn.
 function workloads.W5()
   for _, size in ipairs(LM) do
-    for _, kind in ipairs{"fused", "unrolled"} do
-      local figure = ("W5 %dx%d T%d b%d"):format(unpack(size)) .. (kind == "unrolled" and " unrolled" or "")
-      local exe, inputs, step = language(kind, size, true)
-      local check = losses(exe, inputs.label, step)
-      measure.rate(figure, kind, "tokens/s", size[3] * size[4], measure.samples(step, ty.waitall), check)
-      profile(step, exe)
+    local exes, steps, checks = {}, {}, {}
+    for k, kind in ipairs(KINDS) do
+      local inputs
+      exes[k], inputs, steps[k] = language(kind, size, true)
+      checks[k] = losses(exes[k], inputs.label, steps[k])
+    end
+    for k, seconds in ipairs(measure.in_turn(steps, ty.waitall)) do
+      local figure = ("W5 %dx%d T%d b%d"):format(unpack(size)) .. (KINDS[k] == "unrolled" and " unrolled" or "")
+      measure.rate(figure, KINDS[k], "tokens/s", size[3] * size[4], seconds, checks[k])
+      profile(steps[k], exes[k])
     end
   end
 end
@@ -197,14 +202,15 @@ local function settle()
   ty.waitall()
 end
 
---- Each kind in a process of its own, for the memory. "chunked" is a row of its own: the last product and its loss by parts,
+--- Each kind in a process of its own, for the memory; fused with arrays for gradients and with the optimizer's steps in backward.
+-- "chunked" is a row of its own: the last product and its loss by parts,
 -- against PyTorch's function for that.
 function workloads.W6(again)
-  for _, kind in ipairs{"fused", "chunked"} do again("buckets:" .. kind) end
+  for _, kind in ipairs{"fused", "fused:in backward", "chunked"} do again("buckets:" .. kind) end
 end
 
-function workloads.buckets(kind)
-  local data, batches, figure = {}, {}, kind == "fused" and "W6" or "chunked LM"
+function workloads.buckets(kind, place)
+  local data, batches, figure, variant = {}, {}, kind == "fused" and "W6" or "chunked LM", place and kind .. " " .. place or kind
   for _, T in ipairs(BUCKETS) do data[T] = tokens(T, 32) end
   settle()
   measure.forget_peak()
@@ -217,7 +223,8 @@ function workloads.buckets(kind)
   local x, y = describe(60)
   module:bind{data_shapes = x, label_shapes = y}
   module:init_params{initializer = Filled()}
-  module:init_optimizer{optimizer = "sgd", optimizer_params = {learning_rate = LM_RATE, momentum = 0.9, rescale_grad = 1 / 32 / 60}}
+  module:init_optimizer{optimizer = "sgd", in_backward = place ~= nil,
+    optimizer_params = {learning_rate = LM_RATE, momentum = 0.9, rescale_grad = 1 / 32 / 60}}
   for _, T in ipairs(BUCKETS) do batches[T] = batch_of(T) end
   local function round(order)
     local from = measure.now()
@@ -232,9 +239,9 @@ function workloads.buckets(kind)
   round(BUCKETS)
   local first, seconds = measure.now() - start, {}
   for i, order in ipairs(ORDER) do seconds[i] = round(order) end
-  measure.rate(figure, kind, "tokens/s", 210 * 32, seconds)
-  measure.record(figure .. " first pass", kind, "s", {first})
-  measure.record(figure .. " memory", kind, "MiB", {measure.peak() - base})
+  measure.rate(figure, variant, "tokens/s", 210 * 32, seconds)
+  measure.record(figure .. " first pass", variant, "s", {first})
+  measure.record(figure .. " memory", variant, "MiB", {measure.peak() - base})
 end
 
 -- Overhead ---------------------------------------------------------------------------------------------------------
