@@ -44,7 +44,7 @@ local function variables_of(symbol, names)
       Error.raise{ code = "name", func = FUNC, argument = "params", got = tostring(name), candidates = Error.nearest(name, arguments),
         message = ("the symbol has no argument '%s'"):format(tostring(name)) }
     end
-    list[i] = internals[name]
+    list[i] = internals:output(name)
   end
   return list
 end
