@@ -234,6 +234,35 @@ describe("a module that learns inside backward", function()
     assert.equal(0, results[2][2]:memory().grads)
   end)
 
+  it("leaves the gradients of a module whose memory it shares", function()
+    local results = {}
+    for k = 1, 2 do
+      local m = trained({}, false)
+      local shared = ty.mod.Module{symbol = network()}
+      shared:bind{data_shapes = {{"data", {6, 5}}}, label_shapes = {{"softmax_label", {6}}}, shared_module = m}
+      m:init_optimizer{optimizer_params = {learning_rate = 0.1}, force_init = true, in_backward = k == 2}
+      train(m)
+      train(shared)                                      -- with a smaller batch, which is bound now
+      assert.is_true(m:memory().grads > 0)
+      results[k] = train(m)
+    end
+    equal(results[1], results[2])
+  end)
+
+  it("counts the steps of each parameter as an updater does", function()
+    local results, net = {}, sym.SoftmaxOutput{sym.FullyConnected{data = V("data"), num_hidden = 3, name = "last"}, name = "softmax"}
+    for k = 1, 4 do
+      local m = trained(k < 3 and {"adam", {learning_rate = 0.01}} or {}, k % 2 == 0)
+      local head = ty.mod.Module{symbol = net}
+      head:bind{data_shapes = {{"data", {6, 8}}}, label_shapes = {{"softmax_label", {6}}}, shared_module = m}
+      head:forward_backward(ty.io.DataBatch{data = {nd.ones{6, 8}}, label = {nd.ones{6}}})
+      head:update()
+      results[k] = train(m)
+    end
+    equal(results[1], results[2])
+    equal(results[3], results[4])
+  end)
+
   it("writes the symbol that it was given", function()
     local prefix = os.tmpname()
     local a = trained({}, true)
@@ -287,11 +316,15 @@ describe("a module that learns inside backward", function()
     e = assert.raises("unsupported", two.init_optimizer, two, {kvstore = ty.null, in_backward = true})
     assert.equal("in_backward", e.argument)
     local adding = bound{grad_req = "add"}
-    e = assert.raises("unsupported", adding.init_optimizer, adding, {in_backward = true})
-    assert.equal("fc_weight", e.argument)
     adding:init_optimizer()
-    adding:forward_backward(batches()[1])
-    adding:update()
+    e = assert.raises("unsupported", adding.init_optimizer, adding, {in_backward = true, force_init = true})
+    assert.equal("fc_weight", e.argument)
+    train(adding)
+    assert.is_true(distance(bound{}:get_params().fc_weight, adding:get_params().fc_weight) > 0)
+    two:init_optimizer{kvstore = ty.null}
+    e = assert.raises("unsupported", two.borrow_optimizer, two, trained({}, true))
+    assert.equal("in_backward", e.argument)
+    train(two, {batches()[1]})
     local chain = ty.mod.SequentialModule()
     chain:add(ty.mod.Module{symbol = network()}, {take_labels = true})
     chain:bind{data_shapes = {{"data", {6, 5}}}, label_shapes = {{"softmax_label", {6}}}}

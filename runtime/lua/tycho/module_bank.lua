@@ -8,7 +8,8 @@
 
 jit.off(true, true)                                      -- pays no compilation: iterate.lua
 
-local pairs = require("tycho.iterate").pairs
+local iterate = require "tycho.iterate"
+local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.args"
 local call = require "tycho.ndarray_call"
 local class = require "tycho.ndarray_class"
@@ -136,9 +137,9 @@ end
 
 -- Arrays --------------------------------------------------------------------------------------------------------------
 
---- An empty bank.
+--- An empty bank. `wanting`: for each gradient the groups that have it, as a set.
 function bank_of.new()
-  return { args = {}, grads = {}, auxs = {}, buffers = {} }
+  return { args = {}, grads = {}, auxs = {}, buffers = {}, wanting = {} }
 end
 
 
@@ -255,6 +256,28 @@ local function describe_inputs(self, data, labels, range)
 end
 
 
+-- The gradient of a parameter, until no group has it any more.
+local function gradient_array(self, bank, want)
+  local groups = bank.wanting[want.name] or setmetatable({}, { __mode = "k" })
+  bank.wanting[want.name], groups[self] = groups, true
+  return shared_array(bank.grads, want)
+end
+
+
+--- Gives back the gradients that a group has no more and no other one has.
+-- @param self group
+-- @tparam table bank
+function bank_of.drop_gradients(self, bank)
+  for _, name in ipairs(self.param_names) do
+    local groups = bank.wanting[name]
+    if groups and self._reqs[name] == "null" then
+      groups[self] = nil
+      bank.grads[name] = next(groups) and bank.grads[name] or nil
+    end
+  end
+end
+
+
 -- Array and gradient of one argument.
 local function argument_arrays(self, bank, want)
   local is_param, req = self._is_param[want.name], self._reqs[want.name]
@@ -262,7 +285,7 @@ local function argument_arrays(self, bank, want)
   if req == "null" then
     return x, null
   end
-  return x, is_param and shared_array(bank.grads, want) or buffer_array(bank, "grad of " .. want.name, want)
+  return x, is_param and gradient_array(self, bank, want) or buffer_array(bank, "grad of " .. want.name, want)
 end
 
 

@@ -268,16 +268,6 @@ function Group:init(...)
 end
 
 
--- Gives back a bank's gradients of parameters that have none any more.
-local function drop_gradients(self, bank)
-  for _, name in ipairs(self.param_names) do
-    if self._reqs[name] == "null" then
-      bank.grads[name] = nil
-    end
-  end
-end
-
-
 -- Whether a device's executor is one of these sets'.
 local function is_of(sets, i, exe)
   for _, set in ipairs(sets) do
@@ -318,7 +308,7 @@ function Group:learn(learn)
   local old = bind_again(self, learn)
   for i, bank in ipairs(self._banks) do
     bank.base = is_of(old, i, bank.base) and self.execs[i] or bank.base
-    drop_gradients(self, bank)
+    bank_of.drop_gradients(self, bank)
   end
   for _, set in ipairs(old) do
     drop_set(self, set)

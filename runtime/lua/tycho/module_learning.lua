@@ -133,8 +133,9 @@ end
 
 
 --- Refuses what makes steps inside backward impossible (not for users).
+-- @param optimizer
 -- @param kv the store or nil
-function Module:_check_learning(kv)
+function Module:_check_learning(optimizer, kv)
   if #self._context > 1 then
     refuse("in_backward", "one context", #self._context, "gradients of several devices must meet before a step")
   elseif kv then
@@ -142,7 +143,7 @@ function Module:_check_learning(kv)
   elseif self._group2ctxs then
     refuse("in_backward", "no group2ctxs", "group2ctxs", "a symbol on several devices cannot learn inside backward")
   end
-  Learner.check(self._optimizer, FUNC)
+  Learner.check(optimizer, FUNC)
 end
 
 

@@ -352,6 +352,7 @@ function Module:bind(...)
   self._for_training, self._inputs_need_grad, self._grad_req = a.for_training, a.inputs_need_grad, a.grad_req
   if a.shared_module and a.shared_module._lesson then
     self:_join(a.shared_module)
+    self._lesson = a.shared_module._lesson
   end
   self._exec_group = make_group(self, a, data, labels)
   self._described_labels = labels ~= nil

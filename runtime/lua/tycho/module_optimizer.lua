@@ -101,6 +101,14 @@ local function init_store(self, names)
 end
 
 
+-- Optimizer, store and updater of another module.
+local function take(self, other)
+  self._optimizer, self._kvstore, self._updater = other._optimizer, other._kvstore, other._updater
+  self._update_on_kvstore = other._update_on_kvstore
+  return self
+end
+
+
 local function connect(self, kv, update_on_kvstore)
   self._kvstore, self._update_on_kvstore, self._updater = kv, update_on_kvstore, nil
   if kv then
@@ -132,12 +140,17 @@ function Module:init_optimizer(...)
   local model = require "tycho.model"
   local kv, update_on_kvstore = model._create_kvstore(a.kvstore == nil and "local" or a.kvstore, #self._context,
     self._arg_values:arrays())
-  self._optimizer = make_optimizer(self, a, index_names(self, update_on_kvstore), rescale_of(self, kv))
+  local before, optimizer = take({}, self), make_optimizer(self, a, index_names(self, update_on_kvstore), rescale_of(self, kv))
   if a.in_backward then
-    self:_check_learning(kv)
+    self:_check_learning(optimizer, kv)
   end
+  self._optimizer = optimizer
   connect(self, kv, update_on_kvstore)
-  self:_set_lesson(a.in_backward)
+  local ok, e = pcall(self._set_lesson, self, a.in_backward)
+  if not ok then
+    take(self, before)
+    error(e, 0)
+  end
   self._optimizer_initialized = true
   if self._preload_states then
     self:load_optimizer_states(self._preload_states)
@@ -167,17 +180,13 @@ local function introduce(self)
 end
 
 
-local function take(self, other)
-  self._optimizer, self._kvstore, self._updater = other._optimizer, other._kvstore, other._updater
-  self._update_on_kvstore = other._update_on_kvstore
-end
-
-
---- Takes another module's optimizer before executors are made, so that they learn inside backward (not for users).
--- @tparam Module other one that does
+--- Takes the optimizer of a module that learns inside backward, and its numbers of parameters: executors that are made
+-- next learn likewise (not for users).
+-- @tparam Module other
 function Module:_join(other)
+  self:_check_learning(other._optimizer, other._kvstore)
   take(self, other)
-  self._param_index, self._lesson = other._param_index, other._lesson
+  self._param_index = other._param_index
   self:_number_parameters()
   introduce(self)
 end
@@ -191,12 +200,16 @@ function Module:borrow_optimizer(other)
       message = "the other module has no optimizer" }
   end
   other = other._curr_module or other
-  take(self, other)
-  self._optimizer_initialized = true
-  if self._binded then
-    introduce(self)
+  if other._lesson then
+    self:_join(other)
+  else
+    take(self, other)
+    if self._binded then
+      introduce(self)
+    end
   end
   self:_set_lesson(other._lesson)
+  self._optimizer_initialized = true
 end
 
 

@@ -136,10 +136,21 @@ local function check_rule(kept, rule)
 end
 
 
--- Puts rates and decays, row by row, into `self._rates`; are there new ones?
+-- Counts a step of each parameter, as an updater does: of as many at once as the optimizer takes together, since a schedule
+-- goes by the greatest count so far.
+local function count(self, i)
+  local together = math.max(self.optimizer.aggregate_num, 1)
+  if (i - 1) % together == 0 then
+    self.optimizer:_update_count{ unpack(self._indices, i, math.min(i + together - 1, #self._indices)) }
+  end
+end
+
+
+-- Counts a step and puts rates and decays, row by row, into `self._rates`; are there new ones?
 local function refresh(self)
   local list, changed = self._rates, false
   for i, index in ipairs(self._indices) do
+    count(self, i)
     local rule, lr, wd = rule_of(self.optimizer, index)
     check_rule(self._rules[i], rule)
     changed = changed or list[2 * i - 1] ~= lr or list[2 * i] ~= wd
@@ -164,7 +175,6 @@ function Learner:backward(exe, head_grads)
     Error.raise{ code = "value", func = "Learner:backward", argument = "exe", expected = "an executor of learner.symbol",
       got = Error.kind(exe), message = ("it has no auxiliary state '%s'"):format(self._array) }
   end
-  self.optimizer:_update_count(self._indices)
   if refresh(self) or array ~= self._written then
     array[":"] = nd.array{ self._rates, dtype = "float32" }:reshape{ -1, 2 }
     self._written = array
