@@ -1,7 +1,8 @@
 --- make bench: runs the workloads W1 to W10, prints a table, writes records.
 --   tycho scripts/bench/bench.lua [--json file] [--rounds 3] [W1 W2 ...]
 -- With PEERS=1 the same work runs in MXNet (with and without oneDNN), PyTorch and (inference) ONNX Runtime, in turn with
--- ours: A B C A B C ... TYCHO_BENCH_MXNET, TYCHO_BENCH_TORCH and TYCHO_BENCH_ONNX name the Python programs that have them;
+-- ours: all are there, and the one whose turn it is takes samples for BENCH_TURN (0.5) seconds; one at a time. 0: to the end,
+-- A B C, and again in each round. TYCHO_BENCH_MXNET, TYCHO_BENCH_TORCH and TYCHO_BENCH_ONNX name the Python programs that have them;
 -- one that is absent is said to be.
 -- A figure is the median of its rounds, a system's figure that of its best variant, the ratio ours to the best peer's.
 -- Losses and checksums are compared first: a figure whose numbers differ is marked and has no ratio.
@@ -54,19 +55,46 @@ end
 
 local ONE_THREAD = {W7 = true, chain = true}
 
--- records of one run of one system
-local function run(system, work)
+local TURN = #systems > 1 and os.getenv("BENCH_TURN") or #systems > 1 and "0.5" or "0"
+
+-- A system's process, which waits for a line before it begins, and for one more whenever it said that its turn is over.
+local function start(system, work)
   local threads = ONE_THREAD[work] and "1" or os.getenv("TYCHO_THREADS") or "2"
   local settings = work == "chain" and "TYCHO_FUSE=0 " or ""
-  local f = io.popen(("TYCHO_THREADS=%s PYTHONDONTWRITEBYTECODE=1 %s%s%s"):format(threads, settings,
-    system.command(work), system.name == "tycho" and "" or " 2>/dev/null"))
-  local list = {}
-  for line in f:lines() do
+  local gate = os.tmpname()
+  os.remove(gate)
+  assert(os.execute("mkfifo " .. quoted(gate)) == 0, "no pipe can be made")
+  local from = io.popen(("{ read go; TYCHO_THREADS=%s BENCH_TURN=%s PYTHONDONTWRITEBYTECODE=1 %s%s%s; } < %s"):format(threads, TURN,
+    settings, system.command(work), system.name == "tycho" and "" or " 2>/dev/null", quoted(gate)))
+  local process = {name = system.name, from = from, gate = assert(io.open(gate, "w"))}
+  os.remove(gate)
+  return process
+end
+
+-- Gives a process its turn and collects what it records; is it at its end?
+local function continue(process, records)
+  process.gate:write("go\n")
+  process.gate:flush()
+  for line in process.from:lines() do
+    if line == "turn" then return false end
     local ok, r = pcall(cjson.decode, line)
-    if ok and type(r) == "table" and r.figure then r.system = system.name; list[#list + 1] = r end
+    if ok and type(r) == "table" and r.figure then r.system = process.name; records[#records + 1] = r end
   end
-  f:close()
-  return list
+  process.gate:close()
+  process.from:close()
+  return true
+end
+
+-- Records of one run of all systems. Threads of some wait for work a fifth of a second before they sleep.
+local function run(work)
+  local waiting, records = {}, {}
+  for i, system in ipairs(systems) do waiting[i] = start(system, work) end
+  while #waiting > 0 do
+    local process = table.remove(waiting, 1)
+    if not continue(process, records) then waiting[#waiting + 1] = process end
+    if #systems > 1 then os.execute("sleep 0.2") end
+  end
+  return records
 end
 
 -- Table --------------------------------------------------------------------------------------------------------------
@@ -169,9 +197,7 @@ print(ROW:format("figure", "unit", "tycho", "torch", "mxnet", "onnx", "best peer
 local out = options.json and assert(io.open(options.json, "a"))
 for _, work in ipairs(works) do
   local figures, order = {}, {}
-  for _ = 1, work == "W8" and 1 or rounds do
-    for _, system in ipairs(systems) do collect(figures, order, run(system, work)) end
-  end
+  for _ = 1, work == "W8" and 1 or rounds do collect(figures, order, run(work)) end
   for _, f in ipairs(order) do
     local line = row(figures, f)
     if out then out:write(cjson.encode(line), "\n"); out:flush() end

@@ -63,6 +63,25 @@ SECONDS, BUDGET = (0.05, 2.0) if QUICK else (0.15, 6.0)
 clock = time.process_time if os.environ.get("BENCH_CLOCK") == "cpu" else time.perf_counter
 
 
+TURN, begun = float(os.environ.get("BENCH_TURN", "0")), time.perf_counter()
+
+
+def turn():
+    """Lets the other systems run, where systems take turns and this one's is over. Did it?"""
+    global begun
+    if TURN == 0 or time.perf_counter() - begun < TURN:
+        return False
+    print("turn", flush=True)
+    sys.stdin.readline()
+    begun = time.perf_counter()
+    return True
+
+
+def in_turn(run, *arguments):
+    turn()
+    return run(*arguments)
+
+
 def measure(step, wait=lambda: None):
     """Seconds per call: samples of SECONDS each after a warm-up, two at least, as many as fit the budget; steps below 10 ms
     get half of it."""
@@ -78,7 +97,12 @@ def measure(step, wait=lambda: None):
         calls = max(calls * 2, math.ceil(calls * SECONDS / max(t, 1e-9) * 0.7))
         t = timed(calls)
     samples = max(2, int((BUDGET / 2 if t / calls < 0.01 else BUDGET) / t))
-    return [timed(calls) / calls for _ in range(samples)]
+    out = []
+    for _ in range(samples):
+        if turn():
+            timed(1)
+        out.append(timed(calls) / calls)
+    return out
 
 
 # -- memory -----------------------------------------------------------------------------------------------------------

@@ -182,7 +182,7 @@ def buckets(kind):
         for T in order:
             step(T)
         return clock() - start
-    rate(figure, kind, "tokens/s", sum(BUCKETS) * 32, [round_of(o) for o in ORDER], [last.item()])
+    rate(figure, kind, "tokens/s", sum(BUCKETS) * 32, [in_turn(round_of, o) for o in ORDER], [last.item()])
     record(figure + " first pass", kind, "s", [first])
     record(figure + " memory", kind, "MiB", [peak() - base])
 
