@@ -66,35 +66,38 @@ local function start(system, work)
   assert(os.execute("mkfifo " .. quoted(gate)) == 0, "no pipe can be made")
   local from = io.popen(("{ read go; TYCHO_THREADS=%s BENCH_TURN=%s PYTHONDONTWRITEBYTECODE=1 %s%s%s; } < %s"):format(threads, TURN,
     settings, system.command(work), system.name == "tycho" and "" or " 2>/dev/null", quoted(gate)))
-  local process = {name = system.name, from = from, gate = assert(io.open(gate, "w"))}
+  local process = {name = system.name, records = {}, from = from, gate = assert(io.open(gate, "w"))}
   os.remove(gate)
   return process
 end
 
 -- Gives a process its turn and collects what it records; is it at its end?
-local function continue(process, records)
+local function continue(process)
   process.gate:write("go\n")
   process.gate:flush()
   for line in process.from:lines() do
     if line == "turn" then return false end
     local ok, r = pcall(cjson.decode, line)
-    if ok and type(r) == "table" and r.figure then r.system = process.name; records[#records + 1] = r end
+    if ok and type(r) == "table" and r.figure then r.system = process.name; table.insert(process.records, r) end
   end
   process.gate:close()
   process.from:close()
   return true
 end
 
--- Records of one run of all systems. Threads of some wait for work a fifth of a second before they sleep.
+-- A list of each system's records of one run. Threads of some wait for work a fifth of a second before they sleep.
 local function run(work)
-  local waiting, records = {}, {}
-  for i, system in ipairs(systems) do waiting[i] = start(system, work) end
+  local waiting, all = {}, {}
+  for i, system in ipairs(systems) do
+    waiting[i] = start(system, work)
+    all[i] = waiting[i].records
+  end
   while #waiting > 0 do
     local process = table.remove(waiting, 1)
-    if not continue(process, records) then waiting[#waiting + 1] = process end
+    if not continue(process) then waiting[#waiting + 1] = process end
     if #systems > 1 then os.execute("sleep 0.2") end
   end
-  return records
+  return all
 end
 
 -- Table --------------------------------------------------------------------------------------------------------------
@@ -197,7 +200,9 @@ print(ROW:format("figure", "unit", "tycho", "torch", "mxnet", "onnx", "best peer
 local out = options.json and assert(io.open(options.json, "a"))
 for _, work in ipairs(works) do
   local figures, order = {}, {}
-  for _ = 1, work == "W8" and 1 or rounds do collect(figures, order, run(work)) end
+  for _ = 1, work == "W8" and 1 or rounds do
+    for _, records in ipairs(run(work)) do collect(figures, order, records) end
+  end
   for _, f in ipairs(order) do
     local line = row(figures, f)
     if out then out:write(cjson.encode(line), "\n"); out:flush() end

@@ -47,10 +47,10 @@ local function size_of_sample(step, wait)
     t = measure.timed(step, wait, calls)
   end
   local budget = t / calls < 0.01 and BUDGET / 2 or BUDGET
-  return calls, math.max(2, math.floor(budget / t))
+  return calls, math.max(3, math.floor(budget / t))
 end
 
---- Seconds per call of each step: a list of samples for each, taken in turn (A B A B ...), of SECONDS each, two at least, as many as
+--- Seconds per call of each step: a list of samples for each, taken in turn (A B A B ...), of SECONDS each, three at least, as many as
 -- fit the budget; steps below 10 ms get half of it. The machine may be slow for half a second (when its host takes freed memory
 -- back), so no sampling is shorter. A step may run ahead; wait waits for all of it.
 function measure.in_turn(steps, wait)

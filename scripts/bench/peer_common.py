@@ -83,7 +83,7 @@ def in_turn(run, *arguments):
 
 
 def measure(step, wait=lambda: None):
-    """Seconds per call: samples of SECONDS each after a warm-up, two at least, as many as fit the budget; steps below 10 ms
+    """Seconds per call: samples of SECONDS each after a warm-up, three at least, as many as fit the budget; steps below 10 ms
     get half of it."""
     def timed(calls):
         start = clock()
@@ -96,7 +96,7 @@ def measure(step, wait=lambda: None):
     while t < SECONDS:
         calls = max(calls * 2, math.ceil(calls * SECONDS / max(t, 1e-9) * 0.7))
         t = timed(calls)
-    samples = max(2, int((BUDGET / 2 if t / calls < 0.01 else BUDGET) / t))
+    samples = max(3, int((BUDGET / 2 if t / calls < 0.01 else BUDGET) / t))
     out = []
     for _ in range(samples):
         if turn():

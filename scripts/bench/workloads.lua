@@ -371,7 +371,7 @@ function workloads.W9()
       module:init_params{initializer = ty.init.Uniform(0.1)}
       for T = 60, 1, -1 do module:switch_bucket(T, describe(T)) end
       return {free = function() return module end}
-    end, 1)
+    end, kind == "fused" and 3 or 1)
   end
 end
 
