@@ -55,7 +55,7 @@ end
 
 local ONE_THREAD = {W7 = true, chain = true}
 
-local TURN = #systems > 1 and os.getenv("BENCH_TURN") or #systems > 1 and "0.5" or "0"
+local TURN = #systems > 1 and (os.getenv("BENCH_TURN") or "0.5") or "0"
 
 -- A system's process, which waits for a line before it begins, and for one more whenever it said that its turn is over.
 local function start(system, work)

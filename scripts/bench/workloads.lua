@@ -203,8 +203,7 @@ local function settle()
 end
 
 --- Each kind in a process of its own, for the memory; fused with arrays for gradients and with the optimizer's steps in backward.
--- "chunked" is a row of its own: the last product and its loss by parts,
--- against PyTorch's function for that.
+-- "chunked" is a row of its own: the last product and its loss by parts, against PyTorch's function for that.
 function workloads.W6(again)
   for _, kind in ipairs{"fused", "fused:in backward", "chunked"} do again("buckets:" .. kind) end
 end

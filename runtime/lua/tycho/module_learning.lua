@@ -94,22 +94,22 @@ end
 local function backward(self, learner, exe, heads)
   local lesson = self._lesson
   lesson:refresh()
-  learner:follow(lesson.updater.optimizer, indices_of(self, learner.params))
+  if learner.seen ~= lesson.states then                  -- loaded states bring an optimizer and numbers
+    learner:follow(lesson.updater.optimizer, indices_of(self, learner.params))
+    learner.seen = lesson.states
+  end
   learner.optimizer:_set_current_context(self._context[1].device_id)
   learner:backward(exe, heads)
   self:_have_params(true)
 end
 
 
---- What a group needs whose parameters learn inside backward; nil: there is nothing to learn (not for users).
--- @tparam {string,...} names parameters for which gradients are wanted
--- @treturn ?table symbol, array_of (function of an auxiliary state's name and of parameters by name -> its array or nil),
+--- What a group needs whose parameters learn inside backward (not for users).
+-- @tparam {string,...} names parameters for which gradients are wanted, one at least
+-- @treturn table symbol, array_of (function of an auxiliary state's name and of parameters by name -> its array or nil),
 --   backward (function of an executor and of head gradients)
 function Module:_learn(names)
   local lesson = self._lesson
-  if #names == 0 then
-    return nil
-  end
   local learner = Learner{ symbol = self._symbol, optimizer = lesson.updater.optimizer, params = names,
     indices = indices_of(self, names) }
   return { symbol = learner.symbol,
