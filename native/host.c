@@ -1,9 +1,11 @@
 /* host.c - the CPU as a kind of device: its memory, copies and growing ranges.
 **
-** Blocks of 1 MB and more are mapped by the system, which makes them zeros when they are first touched. Those of 4 MB and
-** more lie on 2 MB boundaries and ask for huge pages: a first touch then costs one fault per 2 MB.
+** Blocks of 1 MB and more are mapped by the system, which makes them zeros when they are first touched.
 ** A range reserves address space for all the memory there is, and makes pages usable as it grows, so it stays where it
 ** is. Where address space is limited (ulimit -v) nothing is reserved and a range that grows moves.
+** Huge pages are asked for by blocks of 32 MB and ranges of 256 MB: a sweep of them misses the TLB less (BatchNorm over
+** 40 MB by a sixth, ResNet-50's training by 3 %). Smaller ones gain nothing by them, and in a virtual machine whose host
+** takes free memory back a huge page's first touch is slow: 3 ms per MB, against 0.6 ms with small pages.
 */
 #include <sched.h>
 #include <sys/mman.h>
@@ -19,7 +21,7 @@ enum { MAPPED = 0 };                                  /* it watches blocks of th
 #else
 enum { MAPPED = 1 << 20 };
 #endif
-enum { HUGE_PAGE = 2 << 20, LARGE = 4 << 20, COPY_GRAIN = 1 << 17 };
+enum { HUGE_PAGE = 2 << 20, LARGE_BLOCK = 32 << 20, LARGE_RANGE = 256 << 20, COPY_GRAIN = 1 << 17 };
 
 static int64_t physical(int device)
 {
@@ -62,7 +64,7 @@ static void *alloc(int device, size_t bytes)
   void *p = NULL;
   size_t align = bytes >= 16 * PAGE ? PAGE : ALIGN, whole = align_up(bytes, PAGE);
   if (!is_mapped(bytes)) return posix_memalign(&p, align, bytes) ? NULL : p;
-  if (bytes < LARGE) return map(whole, PROT_READ | PROT_WRITE);
+  if (bytes < LARGE_BLOCK) return map(whole, PROT_READ | PROT_WRITE);
   p = map_aligned(whole, PROT_READ | PROT_WRITE);
   if (p) madvise(p, whole / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
   return p;
@@ -131,7 +133,6 @@ static bool reserve(struct range *r, size_t bytes)
     char *base = map_aligned(n, PROT_NONE);
     if (!base) continue;
     madvise(base, n, MADV_DONTDUMP);
-    madvise(base, n, MADV_HUGEPAGE);
     r->base = base;
     r->reserved = n;
     return true;
@@ -143,6 +144,7 @@ static bool commit(struct range *r, size_t bytes)
 {
   if (mprotect(r->base + r->bytes, bytes - r->bytes, PROT_READ | PROT_WRITE)) return false;
   madvise(r->base + r->bytes, bytes - r->bytes, MADV_DODUMP);
+  if (bytes >= LARGE_RANGE) madvise(r->base, bytes / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
   r->bytes = bytes;
   return true;
 }
