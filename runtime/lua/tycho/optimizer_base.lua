@@ -10,6 +10,7 @@
 
 local pairs = require("tycho.iterate").pairs
 local args = require "tycho.args"
+local blank = require("tycho.ndarray_class").blank
 local call = require "tycho.ndarray_call"
 local Class = require "tycho.class"
 local container = require "tycho.container"
@@ -313,9 +314,10 @@ end
 
 -- Tools of the rules --------------------------------------------------------------------------------------------------
 
---- An array of zeros like another one.
+--- An array of zeros like another one, which are written now: an update reads a state before it writes it, and memory that is
+-- read first gets the system's page of zeros, to be replaced at the write, page by page, with an interrupt of every core.
 function base.zeros(weight)
-  return call.zeros(weight._shape, weight._dtype, weight._device, "Optimizer")
+  return call.fill((blank(weight._shape, weight._dtype, weight._device, "Optimizer")), 0, "Optimizer")
 end
 
 
