@@ -28,14 +28,25 @@ end
 
 local TURN, begun = tonumber(os.getenv("BENCH_TURN") or 0), measure.now()
 
---- Lets the other systems run, where systems take turns and this one's is over. Did it?
-function measure.turn()
-  if TURN == 0 or measure.now() - begun < TURN then return false end
+local function let_others_run()
   print("turn")
   io.stdout:flush()
   io.read()
   begun = measure.now()
+end
+
+--- Lets the other systems run, where systems take turns and this one's is over. Did it?
+function measure.turn()
+  if TURN == 0 or measure.now() - begun < TURN then return false end
+  let_others_run()
   return true
+end
+
+--- Before what happens once in a process: a turn of the others, and four seconds in which nobody works. A host takes the memory that
+-- others freed back within two or three, so that all begin with the same, none with what another has just left.
+function measure.rest()
+  if TURN > 0 then let_others_run() end
+  os.execute("sleep 4")
 end
 
 -- Calls of step that make a sample, after a warm-up, and how many samples fit the budget.

@@ -66,15 +66,27 @@ clock = time.process_time if os.environ.get("BENCH_CLOCK") == "cpu" else time.pe
 TURN, begun = float(os.environ.get("BENCH_TURN", "0")), time.perf_counter()
 
 
-def turn():
-    """Lets the other systems run, where systems take turns and this one's is over. Did it?"""
+def _let_others_run():
     global begun
-    if TURN == 0 or time.perf_counter() - begun < TURN:
-        return False
     print("turn", flush=True)
     sys.stdin.readline()
     begun = time.perf_counter()
+
+
+def turn():
+    """Lets the other systems run, where systems take turns and this one's is over. Did it?"""
+    if TURN == 0 or time.perf_counter() - begun < TURN:
+        return False
+    _let_others_run()
     return True
+
+
+def rest():
+    """Before what happens once in a process: a turn of the others, and four seconds in which nobody works. A host takes the memory
+    that others freed back within two or three, so that all begin with the same, none with what another has just left."""
+    if TURN > 0:
+        _let_others_run()
+    time.sleep(4)
 
 
 def in_turn(run, *arguments):

@@ -179,6 +179,7 @@ def w6():
         return
     data = {T: [ND.array(a) for a in tokens(T, 32)] for T in BUCKETS}
     settle()
+    rest()
     forget_peak()
     base, start = resident(), clock()
     module, describe = bucketing(TAG, 60)

@@ -164,6 +164,7 @@ def buckets(kind):
     figure = "W6" if kind == "eager" else "chunked LM"
     data = {T: tuple(map(torch.from_numpy, tokens(T, 32))) for T in BUCKETS}
     settle()
+    rest()
     forget_peak()
     base, start = resident(), clock()
     net = Language(2, 200)

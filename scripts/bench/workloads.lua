@@ -212,6 +212,7 @@ function workloads.buckets(kind, place)
   local data, batches, figure, variant = {}, {}, kind == "fused" and "W6" or "chunked LM", place and kind .. " " .. place or kind
   for _, T in ipairs(BUCKETS) do data[T] = tokens(T, 32) end
   settle()
+  measure.rest()
   measure.forget_peak()
   local base, start = measure.resident(), measure.now()
   local module, describe = bucketing(kind, 60)
