@@ -2,7 +2,8 @@
 **
 ** That gradient is as large as the layer's output, and two products read it. Here it is made for a slab of columns
 ** (classes) at a time, which fits a cache, in panels: the slab gives its rows of the weight's gradient and its sums for the
-** bias at once, and its part of the data's gradient is added up, in order (gemm_both).
+** bias at once, and its part of the data's gradient is added up, in order (gemm_both). The data is packed before; its
+** gradient may lie in its place.
 */
 #include "gemm.h"
 #include "linear_loss.h"

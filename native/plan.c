@@ -212,7 +212,8 @@ static bool may_take(const struct program *p, const struct step *st, int t, int 
   if (desc_bytes(&s->desc[u]) != desc_bytes(&s->desc[v])) return false;
   if (st->kind == STEP_TAPE) return s->desc[u].dtype == s->desc[v].dtype && desc_same_shape(&s->desc[u], &s->desc[v]);
   const struct node *n = &s->g->node[st->node];
-  return (st->act_node < 0 || !n->backward) && inplace_allowed(n->backward ? n->op->back_inplace : n->op->inplace, out, in);
+  if (st->act_node >= 0 && n->backward && !step_makes_loss(p, st)) return false;
+  return inplace_allowed(n->backward ? n->op->back_inplace : n->op->inplace, out, in);
 }
 
 /* The same bytes must not be read through another input of the step by an operator that is not element-wise. */

@@ -4,7 +4,9 @@ local ty = require "tycho"
 local sym = ty.sym
 
 local function network(o)
-  local fc = sym.FullyConnected{data = sym.Variable("data"), num_hidden = o.classes, no_bias = o.no_bias, name = "fc"}
+  local data = sym.Variable("data")
+  if o.turned then data = sym.reverse{data, axis = 0} end  -- nobody reads it but the product
+  local fc = sym.FullyConnected{data = data, num_hidden = o.classes, no_bias = o.no_bias, name = "fc"}
   return sym.SoftmaxOutput{data = o.before and fc * 1 or fc, label = sym.Variable("label"), name = "softmax", grad_scale = o.grad_scale,
     use_ignore = o.use_ignore, ignore_label = o.ignore_label, normalization = o.normalization, smooth_alpha = o.smooth_alpha,
     out_grad = o.out_grad}
@@ -33,6 +35,25 @@ local function bound(net, o, apart)
   if apart then exe:set_monitor_callback(function() end) end
   fill(exe, o)
   return exe
+end
+
+-- Executors of a product of as many units as its data has, whose data dies at its gradient; and one that keeps every value.
+local function dying(rows, units, dtype)
+  local data, w = sym.reverse{sym.Variable("data"), axis = 0}, sym.Variable("w")
+  local net, list = sym.FullyConnected{data = data, weight = w, num_hidden = units, name = "fc"}, {}
+  for i = 1, 2 do
+    local exe = net:simple_bind{ctx = ty.cpu(), shapes = {data = {rows, units}}, type_dict = {data = dtype}}
+    if i == 2 then exe:set_monitor_callback(function() end) end
+    ty.random.seed(5)
+    for _, name in ipairs{"data", "w", "fc_bias"} do
+      local x = exe.arg_dict[name]
+      x[{}] = ty.nd.random_normal{shape = x.shape, dtype = dtype}
+    end
+    exe:forward{is_train = true}
+    exe:backward(exe.outputs[1])
+    list[i] = exe
+  end
+  return unpack(list)
 end
 
 local function taken(exe) return exe:program():find("%[fc_backward softmax_backward%]") ~= nil end
@@ -66,6 +87,19 @@ describe("the gradient of a large softmax", function()
     check{rows = 300, classes = 4000, weight_req = "null"}
   end)
 
+  it("goes on into the place of the data, where that is not read again", function()
+    for _, rows in ipairs{300, 1300} do                  -- all rows of the data at a time, and not
+      local o = {rows = rows, classes = 4000, units = 900}
+      local before = bound(network(o), o):memory().pool
+      o.turned = true
+      check(o)
+      local added = bound(network(o), o):memory().pool - before
+      assert.is_true(added < 1.5 * 4 * rows * o.units, added / (4 * rows * o.units) .. " times the data")
+    end
+    check{rows = 300, classes = 4000, turned = true, data_req = "add"}
+    check{rows = 300, classes = 4000, turned = true, weight_req = "null"}
+  end)
+
   it("adds where it is asked to", function()
     check{rows = 300, classes = 4000, data_req = "add", weight_req = "add"}
     check{rows = 300, classes = 4000, data_req = "add", weight_req = "write"}
@@ -93,5 +127,18 @@ describe("the gradient of a large softmax", function()
     local exe = bound(network(o), o)
     if exe:program():find("plain") then return end       -- loops for reference keep it whole
     assert.is_true(exe:memory().pool < 1.5 * 4 * o.rows * o.classes)     -- the outputs, and a slab
+  end)
+end)
+
+describe("the gradient of a product's data", function()
+  it("takes the place of the data, which is read before", function()
+    for _, dtype in ipairs{"float32", "float64"} do
+      local exe, apart = dying(64, 48, dtype)
+      for name, g in pairs(apart.grad_dict) do
+        assert.near(g, exe.grad_dict[name], (dtype == "float64" and 1e-13 or 1e-5) * ty.nd.max(ty.nd.abs(g)):asscalar(), 0)
+      end
+      -- the data and the output
+      assert.is_true(exe:memory().pool < 2.5 * apart.grad_dict.data.size * (dtype == "float64" and 8 or 4))
+    end
   end)
 end)

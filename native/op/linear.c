@@ -120,8 +120,8 @@ static int backward(struct call *c)
   const struct arr *w = &c->in[2], *out = c->out;
   const void *g = c->in[0].p, *x = c->in[1].p;
   const int dtype = w->d.dtype;
-  struct linear_sizes z = linear_sizes_of(&c->in[1].d, &w->d);
-  if (out[0].p) TRY(data_gradient(c, z));
+  const struct linear_sizes own = linear_sizes_of(&c->in[1].d, &w->d);
+  struct linear_sizes z = own;
   if (c->nin > OWN) {
     z.m = all_rows(c);
     g = join_rows(c, 0, c->tmp);
@@ -130,7 +130,7 @@ static int backward(struct call *c)
   if (out[1].p)
     TRY(gemm(dtype, true, false, z.n, z.k, z.m, 1, g, z.n, x, z.k, c->add >> 1 & 1, out[1].p, z.k));
   if (c->nout > 2 && out[2].p) sum_columns(dtype, z.m, z.n, g, out[2].p, c->add >> 2 & 1);
-  return TY_OK;
+  return out[0].p ? data_gradient(c, own) : TY_OK;    /* last: it may lie in the place of the data */
 }
 
 /* -- the same in plain loops ------------------------------------------------------------------------------------ */
@@ -176,15 +176,15 @@ static int plain_back(struct call *c)
   struct arr in[OWN];
   struct call whole = *c;
   if (c->loss) linear_loss_whole(c, in), whole.in = in, whole.nin = OWN, c = &whole;
-  struct linear_sizes z = linear_sizes_of(&c->in[1].d, &w->d);
-  contract(&c->out[0], z.m, z.k, z.n, &c->in[0], z.n, 1, w, 1, z.k, c->add & 1);
   for (int i = 0; i < c->nin; i += i ? 2 : OWN) {
     const struct arr *g = &c->in[i], *x = &c->in[i + 1];
+    const struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
     uint32_t add = i ? ~0u : c->add;
-    z = linear_sizes_of(&x->d, &w->d);
     contract(&c->out[1], z.n, z.k, z.m, g, 1, z.n, x, 1, z.k, add >> 1 & 1);
     if (c->nout > 2) contract(&c->out[2], z.n, 1, z.m, g, 1, z.n, NULL, 0, 0, add >> 2 & 1);
   }
+  const struct linear_sizes z = linear_sizes_of(&c->in[1].d, &w->d);
+  contract(&c->out[0], z.m, z.k, z.n, &c->in[0], z.n, 1, w, 1, z.k, c->add & 1);
   return TY_OK;
 }
 
@@ -219,6 +219,7 @@ const struct op op_linear[] = { {
                                     .param_size = sizeof(struct linear),
                                     .shape = shape,
                                     .grad = "g0 i0 i1",
+                                    .back_inplace = "0=1",
                                     .cpu = cpu,
                                     .back_cpu = back,
                                     .tier = 1,
