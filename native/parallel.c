@@ -97,6 +97,27 @@ int parallel_alone(int (*run)(void *), void *context)
   return l.code;
 }
 
+/* Members meet at the end of a region before OpenMP lets them go: its own wait ends in a system call after some microseconds,
+** and to be woken from that takes longer than most regions. Who is early looks, then offers the core to others as often. */
+enum { LOOKS = 500, OFFERS = 400 };
+
+static void look_again(void)
+{
+#ifdef __x86_64__
+  __builtin_ia32_pause();
+#endif
+}
+
+#ifndef TY_NO_OPENMP
+static void meet(int *there, int count)
+{
+  __atomic_add_fetch(there, 1, __ATOMIC_RELEASE);
+  for (int i = 0; i < LOOKS + OFFERS && __atomic_load_n(there, __ATOMIC_ACQUIRE) < count; i++)
+    if (i < LOOKS) look_again();
+    else sched_yield();
+}
+#endif
+
 void parallel_team(void (*body)(int, int, void *), void *context)
 {
   int n = queue_thread && !inside ? team() : 1;
@@ -104,6 +125,7 @@ void parallel_team(void (*body)(int, int, void *), void *context)
 #ifdef TY_NO_OPENMP
   alone(body, context);
 #else
+  int there = 0;
 #pragma omp parallel num_threads(n)
   {
     inside = true;
@@ -111,6 +133,7 @@ void parallel_team(void (*body)(int, int, void *), void *context)
     members = omp_get_num_threads();
     body(member, members, context);
     inside = false;
+    meet(&there, members);
   }
 #endif
 }
