@@ -25,10 +25,8 @@ static inline uint64_t of_f64(double f) { union f64 v = { f }; return v.u; }
 
 /* -- exp ---------------------------------------------------------------------------------------------- */
 
-static inline float exp_f32(float x)
+static inline float exp_within(float t)               /* t in [-104, 89] */
 {
-  float t = x > 89.0f ? 89.0f : x;                    /* beyond: infinity and zero all the same; NaN stays */
-  t = t < -104.0f ? -104.0f : t;
   float shifted = t * (float)LOG2E + ROUND_F32, k = shifted - ROUND_F32;
   float r = (t - k * 0.693359375f) + k * 2.12194440e-4f;
   float q = 1.393365000e-3f + r * 1.989099082e-4f;
@@ -37,6 +35,12 @@ static inline float exp_f32(float x)
   float p = 1.0f + (r + r * r * q);
   uint32_t n = of_f32(shifted) - of_f32(ROUND_F32) + 256u, half = n >> 1;    /* two factors: the smallest results round once */
   return p * bits_f32((half - 128u + 127u) << 23) * bits_f32((n - half - 128u + 127u) << 23);
+}
+
+static inline float exp_f32(float x)
+{
+  float t = x > 89.0f ? 89.0f : x;                    /* beyond: infinity and zero all the same; NaN stays */
+  return exp_within(t < -104.0f ? -104.0f : t);
 }
 
 /* x <= 0, as in a softmax: one factor, a shorter polynomial (1e-8), and 0 for results that would be denormal. */
@@ -208,7 +212,7 @@ static inline double log_f64(double x)
 
 static inline float sigmoid_f32(float x)
 {
-  float e = exp_f32(x < 0 ? x : -x);
+  float t = x < 0 ? x : -x, e = exp_within(t < -104.0f ? -104.0f : t);
   return (x < 0 ? e : 1.0f) / (1.0f + e);
 }
 
@@ -220,13 +224,21 @@ static inline double sigmoid_f64(double x)
   return x < 0 ? y + y * (rest / (1.0 + e)) : y;
 }
 
-static inline float tanh_f32(float x)
+static inline float tanh_f32(float x)                 /* (e^2a - 1) / (e^2a + 1); of small a a polynomial */
 {
-  float z = x * x, a = x < 0 ? -x : x;
-  float q = 2.176891865e-2f + z * (-8.343945516e-3f + z * 2.292744816e-3f);
-  q = -0.3333333317f + z * (0.1333330356f + z * (-5.395925958e-2f + z * q));
-  float small = x + x * (z * q), big = 1.0f - 2.0f / (exp_f32(a + a) + 1.0f);
-  return x == 0 ? x : a < 0.625f ? small : x < 0 ? -big : big;
+  const float round = ROUND_F32 + 127.0f;
+  float a = x < 0 ? -x : x, t = a + a;
+  t = t > 20.0f ? 20.0f : t;
+  float shifted = t * (float)LOG2E + round, k = shifted - round;
+  float r = (t - k * 0.693359375f) + k * 2.12194440e-4f;
+  float q = 1.393365000e-3f + r * 1.989099082e-4f;
+  q = 4.166646493e-2f + r * (8.333310925e-3f + r * q);
+  q = 0.5f + r * (0.1666666668f + r * q);
+  float power = bits_f32(of_f32(shifted) << 23), e = power * (r + r * r * q) + (power - 1.0f), z = x * x;
+  float p = -5.392003542e-2f + z * 2.071490296e-2f;
+  p = -0.333333332f + z * (0.1333326844f + z * p);
+  float y = a < 0.26f ? a + a * (z * p) : e / (e + 2.0f);
+  return bits_f32((of_f32(y) & 0x7fffffffu) | (of_f32(x) & 0x80000000u));
 }
 
 static inline double tanh_f64(double x)
