@@ -16,6 +16,7 @@ struct gemm_block {
   const void *a; int64_t ars, acs, strip;             /* strip: from one strip of rows to the next */
   int rows;                                           /* of a strip; 0: gemm_height */
   const void *b; int64_t ldb, panel;                  /* from one row of a panel, from one panel to the next */
+  int ahead;                                          /* rows of B that are fetched before their turn; 0: as far as a near cache is */
   void *c; int64_t ldc;
   const void *bias, *row_bias;                        /* per column, per row; NULL: none */
   double alpha;
@@ -48,6 +49,7 @@ struct gemm_fold {
 
 struct gemm_type {
   int mr, nr, w;                                      /* most rows of a tile, columns of a panel, lanes of a vector */
+  int tall;                                           /* most rows of a tile of one vector */
   int kc;                                             /* steps after which a sum goes through memory */
   void (*block)(const struct gemm_block *b);
   void (*panel)(int64_t k, int64_t cols, const void *b, int64_t ldb, void *out);     /* k x cols, to whole vectors */

@@ -3,11 +3,11 @@
 ** The weight becomes 36 matrices of channels x filters, packed into panels. Tiles of all images stand in one row; a
 ** thread takes a group of them: carries their inputs into 36 planes of tiles x channels, multiplies each with its matrix
 ** into planes of tiles x filters, carries these back. One or two results at the end of an image take four points there.
-** Few tiles with a weight that is kept are of 2 x 2 results: 16 matrices are less to read. A group's planes stay in the
-** second cache while that is possible; many channels want larger groups, since each reads the whole weight. A large weight
-** that serves one run is never there whole: all tiles are carried first, then a thread packs some filters and multiplies
-** all tiles with them. The data's gradient is the convolution of dy with the windows turned and channels and filters
-** exchanged. No sum depends on the groups.
+** Few tiles with a weight that is kept are of 2 x 2 results: 16 matrices are less to read, and once if the panels are narrow
+** enough for all tiles to pass together. A group's planes stay in the second cache while that is possible; many channels
+** want larger groups, since each reads the whole weight. A large weight that serves one run is never there whole: all tiles
+** are carried first, then a thread packs some filters and multiplies all tiles with them. The data's gradient is the
+** convolution of dy with the windows turned and channels and filters exchanged. No sum depends on the groups.
 */
 #include "gemm_inner.h"
 #include "winograd_inner.h"
@@ -108,6 +108,7 @@ struct convolution {
   const struct winograd_isa *isa;
   const struct gemm_type *t;
   struct tiles tiles;
+  int nr;                                             /* filters of a panel */
   bool late, turned;                                  /* late: the weight is packed part by part; turned: it is the opposite one's */
   int64_t group, part, parts, in, out, plane;         /* tiles; filters, and how often; planes of channels, of filters, of the weight */
   const float *x, *weight; float *y, *tmp;            /* weight: packed, unless late */
@@ -143,18 +144,22 @@ static void plan_late(struct convolution *c)
   const struct window *w = c->w;
   c->group = c->tiles.all;
   c->part = MIN(w->filters, LATE_PART / plane_bytes(c, 1, w->channels));
-  while (c->part > c->t->nr && w->filters / c->part < 2 * parallel_most()) c->part /= 2;
+  while (c->part > c->nr && w->filters / c->part < 2 * parallel_most()) c->part /= 2;
 }
+
+/* Few tiles do little with a weight, so that reading it is the work: once, if they fit one strip of narrow panels. */
+static int panel_for(const struct gemm_type *t, int64_t tiles) { return tiles > t->mr && tiles <= t->tall ? t->w : t->nr; }
 
 /* kept: there is a packed weight of an earlier run */
 static struct convolution plan(const struct window *w, bool kept)
 {
   struct convolution c = { .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = tiles_of(w, size_for(w, kept)),
                            .part = w->filters };
+  c.nr = panel_for(c.t, c.tiles.all);
   c.late = !kept && packed_bytes(&c) >= LARGE && plane_bytes(&c, c.tiles.all, w->channels) <= ALL;
   if (c.late) plan_late(&c);
   else plan_groups(&c);
-  c.part = MAX((c.part + c.t->nr - 1) / c.t->nr, 1) * c.t->nr;
+  c.part = MAX((c.part + c.nr - 1) / c.nr, 1) * c.nr;
   c.parts = (w->filters + c.part - 1) / c.part;
   c.in = plane_of(c.group, w->channels);
   c.out = plane_of(c.group, c.part);
@@ -227,16 +232,20 @@ static void carry_out(const struct convolution *c, int64_t from, int64_t n, int6
   }
 }
 
+enum { FAR = 48 };                                    /* rows of a panel that are fetched ahead where few tiles wait for memory */
+
 /* weight: that of `filters` filters. One panel of it after the other, which stays in the first cache while all tiles pass. */
 static void multiply(const struct convolution *c, int64_t from, int64_t n, const float *weight, int64_t filters, const float *in,
                      float *out)
 {
-  const int64_t k = c->w->channels, nr = c->t->nr;
-  struct gemm_block g = { .k = k, .outer = 1, .ars = k, .acs = 1, .panel = nr * k, .ldc = c->part, .alpha = 1 };
+  const int64_t k = c->w->channels, nr = c->nr;
+  struct gemm_block g = { .k = k, .outer = 1, .ars = k, .acs = 1, .panel = nr * k, .ldc = c->part, .alpha = 1,
+                          .ahead = c->tiles.all <= c->t->tall ? FAR : 0 };
   for (int i = 0; i < c->tiles.points; i++) {
     const struct span s = span_of(&c->tiles, i, from, n);
     g.m = s.n;
-    g.strip = gemm_height(s.n, c->t->mr) * k;
+    g.rows = c->nr < c->t->nr ? (int)s.n : gemm_height(s.n, c->t->mr);
+    g.strip = g.rows * k;
     for (int64_t j = 0; s.n && j < filters; j += nr) {
       g.n = MIN(filters - j, nr);
       g.a = in + i * c->in + s.from * k;
@@ -268,7 +277,7 @@ static void some_units(int64_t begin, int64_t end, void *context)
 ** the right side. Few channels at a time, so that lines of memory are complete before they leave the cache. */
 static void pack_filters(const struct convolution *c, const float *weight, int64_t first, int64_t n, float *out)
 {
-  const int64_t channels = c->w->channels, filters = c->w->filters, nr = c->t->nr;
+  const int64_t channels = c->w->channels, filters = c->w->filters, nr = c->nr;
   struct winograd_filter f = { .row = c->turned ? filters * 9 : 9, .lane = c->turned ? 9 : channels * 9, .n = c->isa->lanes,
                                .flip = c->turned, .side = c->tiles.side, .plane = c->plane };
   for (int64_t panel = 0; panel < n; panel += nr)
@@ -287,7 +296,7 @@ struct packing { const struct convolution *c; const float *weight; float *out; }
 static void pack_panels(int64_t begin, int64_t end, void *context)
 {
   const struct packing *p = context;
-  const int64_t nr = p->c->t->nr;
+  const int64_t nr = p->c->nr;
   for (int64_t first = begin * nr; first < MIN(end * nr, p->c->w->filters); first += nr)
     pack_filters(p->c, p->weight, first, MIN(nr, p->c->w->filters - first), p->out + first * p->c->w->channels);
 }
@@ -295,7 +304,7 @@ static void pack_panels(int64_t begin, int64_t end, void *context)
 static void pack(const struct convolution *c, const float *weight, float *out)
 {
   struct packing p = { c, weight, out };
-  parallel((c->w->filters + c->t->nr - 1) / c->t->nr, MAX(1, 500 / c->w->channels), pack_panels, &p);
+  parallel((c->w->filters + c->nr - 1) / c->nr, MAX(1, 500 / c->w->channels), pack_panels, &p);
 }
 
 /* -- a weight that is packed part by part -------------------------------------------------------------------------- */
