@@ -97,8 +97,9 @@ int parallel_alone(int (*run)(void *), void *context)
   return l.code;
 }
 
+#ifndef TY_NO_OPENMP
 /* Members meet at the end of a region before OpenMP lets them go: its own wait ends in a system call after some microseconds,
-** and to be woken from that takes longer than most regions. Who is early looks, then offers the core to others as often. */
+** and to be woken from that takes longer than most regions. Who is early looks for a while, then offers the core to others. */
 enum { LOOKS = 500, OFFERS = 400 };
 
 static void look_again(void)
@@ -108,7 +109,6 @@ static void look_again(void)
 #endif
 }
 
-#ifndef TY_NO_OPENMP
 static void meet(int *there, int count)
 {
   __atomic_add_fetch(there, 1, __ATOMIC_RELEASE);
