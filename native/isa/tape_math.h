@@ -25,15 +25,22 @@ static inline uint64_t of_f64(double f) { union f64 v = { f }; return v.u; }
 
 /* -- exp ---------------------------------------------------------------------------------------------- */
 
-static inline float exp_within(float t)               /* t in [-104, 89] */
+static inline float exp_rest(float t, uint32_t *k)    /* e^r - 1 */
 {
-  float shifted = t * (float)LOG2E + ROUND_F32, k = shifted - ROUND_F32;
-  float r = (t - k * 0.693359375f) + k * 2.12194440e-4f;
+  float shifted = t * (float)LOG2E + ROUND_F32, whole = shifted - ROUND_F32;
+  float r = (t - whole * 0.693359375f) + whole * 2.12194440e-4f;
   float q = 1.393365000e-3f + r * 1.989099082e-4f;
   q = 4.166646493e-2f + r * (8.333310925e-3f + r * q);
   q = 0.5f + r * (0.1666666668f + r * q);
-  float p = 1.0f + (r + r * r * q);
-  uint32_t n = of_f32(shifted) - of_f32(ROUND_F32) + 256u, half = n >> 1;    /* two factors: the smallest results round once */
+  *k = of_f32(shifted) - of_f32(ROUND_F32);
+  return r + r * r * q;
+}
+
+static inline float exp_within(float t)               /* t in [-104, 89] */
+{
+  uint32_t k;
+  float p = 1.0f + exp_rest(t, &k);
+  uint32_t n = k + 256u, half = n >> 1;               /* two factors: the smallest results round once */
   return p * bits_f32((half - 128u + 127u) << 23) * bits_f32((n - half - 128u + 127u) << 23);
 }
 
@@ -226,15 +233,9 @@ static inline double sigmoid_f64(double x)
 
 static inline float tanh_f32(float x)                 /* (e^2a - 1) / (e^2a + 1); of small a a polynomial */
 {
-  const float round = ROUND_F32 + 127.0f;
-  float a = x < 0 ? -x : x, t = a + a;
-  t = t > 20.0f ? 20.0f : t;
-  float shifted = t * (float)LOG2E + round, k = shifted - round;
-  float r = (t - k * 0.693359375f) + k * 2.12194440e-4f;
-  float q = 1.393365000e-3f + r * 1.989099082e-4f;
-  q = 4.166646493e-2f + r * (8.333310925e-3f + r * q);
-  q = 0.5f + r * (0.1666666668f + r * q);
-  float power = bits_f32(of_f32(shifted) << 23), e = power * (r + r * r * q) + (power - 1.0f), z = x * x;
+  uint32_t k;
+  float a = x < 0 ? -x : x, t = a + a, rest = exp_rest(t > 20.0f ? 20.0f : t, &k);
+  float power = bits_f32((k + 127u) << 23), e = power * rest + (power - 1.0f), z = x * x;
   float p = -5.392003542e-2f + z * 2.071490296e-2f;
   p = -0.333333332f + z * (0.1333326844f + z * p);
   float y = a < 0.26f ? a + a * (z * p) : e / (e + 2.0f);
