@@ -334,12 +334,23 @@ describe("profiler", function()
 end)
 
 describe("table", function()
-  local function names_of(text)
+  -- The rows of the table of functions: name, then count, total, min, max and avg as printed.
+  local function rows_of(text)
     local list = {}
-    for name in (text:match("Functions and copies.-\n%-+\n(.-)\n\n") .. "\n"):gmatch("([^\n]-)%s+%d[^\n]*\n") do
-      list[#list + 1] = name
+    for line in (text:match("Functions and copies.-\n%-+\n(.-)\n\n") .. "\n"):gmatch("([^\n]+)\n") do
+      local name, count, total, min, max, avg = line:match("^(%S+)%s+(%d+)%s+(%S+)%s+(%S+)%s+(%S+)%s+(%S+)$")
+      list[#list + 1] = { name = name, count = tonumber(count), total = tonumber(total), min = tonumber(min), max = tonumber(max),
+        avg = tonumber(avg) }
     end
     return list
+  end
+
+  -- Every row's value in this column is at most the one before it, or at least where the order is ascending.
+  local function assert_sorted(rows, key, ascending)
+    for i = 2, #rows do
+      local a, b = rows[i - 1][key], rows[i][key]
+      assert.truthy(ascending and a <= b or not ascending and a >= b, ("%s: %s before %s"):format(key, a, b))
+    end
   end
 
   setup(function()
@@ -359,14 +370,16 @@ describe("table", function()
 
   it("is sorted as asked", function()
     for _, key in ipairs{ "total", "avg", "min", "max", "count" } do
-      local down, up = names_of(profiler.dumps{ sort_by = key }), names_of(profiler.dumps{ sort_by = key, ascending = true })
+      local down, up = rows_of(profiler.dumps{ sort_by = key }), rows_of(profiler.dumps{ sort_by = key, ascending = true })
       assert.truthy(#down >= 3)
       assert.equal(#down, #up)
+      assert_sorted(down, key, false)
+      assert_sorted(up, key, true)
     end
-    assert.equal("_plus_scalar", names_of(profiler.dumps{ sort_by = "count" })[1])
-    local ascending = names_of(profiler.dumps{ sort_by = "count", ascending = true })
-    assert.equal("_plus_scalar", ascending[#ascending])
-    assert.equal("dot", names_of(profiler.dumps())[1])
+    local down, up = rows_of(profiler.dumps{ sort_by = "count" }), rows_of(profiler.dumps{ sort_by = "count", ascending = true })
+    assert.same({ "_plus_scalar", 9 }, { down[1].name, down[1].count })
+    assert.equal("_plus_scalar", up[#up].name)
+    assert.equal(profiler.dumps{ sort_by = "total" }, profiler.dumps())
   end)
 
   it("is emptied by reset", function()
