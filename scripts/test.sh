@@ -42,7 +42,7 @@ jobs=$(nproc 2>/dev/null || echo 1)
 
 # all_specs: each file with its output in a file, shown when it is complete
 all_specs() {
-  ls spec/variants_spec.lua spec/vectors_spec.lua spec/scripts_spec.lua spec/*_spec.lua | awk '!seen[$0]++' |
+  printf "%s\n" spec/vectors_spec.lua spec/variants_spec.lua spec/scripts_spec.lua spec/*_spec.lua | awk '!seen[$0]++' |
     LOGS=$logs BUSTED=$busted xargs -P "$jobs" -n 1 sh -c '
       log=$LOGS/$(basename "$0")
       $BUSTED "$0" < /dev/null > "$log" 2>&1
