@@ -1,12 +1,13 @@
 /* conv.c - Convolution and Convolution_v1.
 **
-** Candidates: a plain product where the window covers the whole image, Winograd's tiles over blocks of channels
-** (winograd.h) and oneDNN (dnnl/conv.c) where they are faster, our own rows for depthwise windows, our own packed product
-** (convolve.h) for everything, and the definition in plain loops.
+** Candidates: a plain product where the window covers the whole image, Winograd's tiles (winograd.h) and tiles of 1 x 1 windows
+** (point.h) over blocks of channels and oneDNN (dnnl/conv.c) where they are faster, our own rows for depthwise windows, our own
+** packed product (convolve.h) for everything, and the definition in plain loops.
 ** Layouts with the channels last are inferred, but no kernel here takes them.
 */
 #include "conv.h"
 #include "quantize.h"
+#include "../point.h"
 #include "../rows.h"
 #include "../winograd.h"
 #include "../dnnl/candidate.h"
@@ -331,11 +332,17 @@ static size_t tiles_back_scratch(const struct call *c)
   return MAX(a, b);
 }
 
+static struct winograd_end end_of(const struct call *c)
+{
+  struct winograd_end end = { .bias = conv_bias_of(c), .act = c->act };
+  if (c->affine) end.bias = c->affine->shift, end.scale = c->affine->scale, end.add = c->affine->add;
+  return end;
+}
+
 static int tiles(struct call *c)
 {
   struct window w = conv_window_of(c);
-  struct winograd_end end = { .bias = conv_bias_of(c), .act = c->act };
-  if (c->affine) end.bias = c->affine->shift, end.scale = c->affine->scale, end.add = c->affine->add;
+  struct winograd_end end = end_of(c);
   return winograd_forward(&w, c->in[0].p, &c->in[1], &end, c->out[0].p, c->state, c->tmp);
 }
 
@@ -346,6 +353,35 @@ static int tiles_back(struct call *c)
   if (c->out[1].p) winograd_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1, c->tmp);
   conv_bias_gradient(c);
   return TY_OK;
+}
+
+/* -- 1 x 1 over blocks of channels --------------------------------------------------------------------------------- */
+
+static const char *refuse_points(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  const char *no = conv_refuse_layout(c);
+  if (no) return no;
+  return c->in[0].block && c->out[0].block ? point_refuse(&w, c->trains) : NO_BLOCKS;
+}
+
+static size_t points_state(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  return point_keeps(&w) ? gemm_kept_bytes(c) : 0;
+}
+
+static size_t points_scratch(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  return point_scratch(&w, points_state(c));
+}
+
+static int points(struct call *c)
+{
+  struct window w = conv_window_of(c);
+  struct winograd_end end = end_of(c);
+  return point_forward(&w, c->in[0].p, &c->in[1], &end, c->out[0].p, c->state, c->tmp);
 }
 
 /* -- plain loops --------------------------------------------------------------------------------------------------- */
@@ -370,6 +406,8 @@ static int plain_back(struct call *c)
 static const struct kernel cpu[] = {
   { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,            NULL,           0,  K_ACT },
   { "Winograd", tiles,    T(TY_F32), refuse_tiles,      tiles_scratch, tiles_state,     gemm_kept_done, 0, K_ACT | K_AFFINE,
+    IN_BLOCKS(1, 1) },
+  { "points",  points,     T(TY_F32), refuse_points,    points_scratch, points_state,   gemm_kept_done, 0, K_ACT | K_AFFINE,
     IN_BLOCKS(1, 1) },
   DNNL_CONV
   { "rows",    depth,      T_FLOAT, refuse_depth,       NULL,         NULL,            NULL,           0,  K_ACT },
