@@ -8,6 +8,23 @@
 */
 #include "convolve_inner.h"
 
+/* -- windows -------------------------------------------------------------------------------------------------------- */
+
+bool window_plain(const struct window *w)
+{
+  for (int a = 0; a < 3; a++) if (w->kernel[a] != 1 || w->stride[a] != 1 || w->pad[a]) return false;
+  return true;
+}
+
+enum { FEW_PLACES = 256, MANY = 1000, SMALL = 128 << 10, LARGE = 1 << 20 };   /* places of the result; bytes of a weight */
+
+/* Unless that costs much memory and saves little time. */
+bool convolve_keeps(const struct window *w)
+{
+  const int64_t bytes = w->groups * w->filters * window_depth(w) * (int64_t)sizeof(float), places = window_places(w);
+  return bytes <= SMALL || places < FEW_PLACES || (places < MANY && bytes <= LARGE);
+}
+
 /* -- positions ------------------------------------------------------------------------------------------------- */
 
 int window_runs(const struct window *w, int64_t j, int64_t cols, struct run_of *run)
@@ -125,12 +142,6 @@ struct forward {
   bool add;
 };
 
-static bool plain_window(const struct window *w)
-{
-  for (int a = 0; a < 3; a++) if (w->kernel[a] != 1 || w->stride[a] != 1 || w->pad[a]) return false;
-  return true;
-}
-
 static int64_t channels_of_run(const struct window *w, const struct gemm_type *t)
 {
   return MAX(1, MIN(w->channels, t->kc / window_taps(w)));
@@ -138,7 +149,7 @@ static int64_t channels_of_run(const struct window *w, const struct gemm_type *t
 
 static size_t forward_room(const struct window *w, const struct gemm_type *t)
 {
-  int64_t cols = t->nr * (plain_window(w) ? PLAIN_PANELS : PANELS);
+  int64_t cols = t->nr * (window_plain(w) ? PLAIN_PANELS : PANELS);
   return align_up((size_t)(channels_of_run(w, t) * window_taps(w) * cols) * dtype_size(w->dtype), ALIGN);
 }
 
@@ -264,7 +275,7 @@ static int multiply_image(const struct window *w, const void *x, const struct ar
                        .depth = window_depth(w),
                        .in = window_in(w), .out = window_out(w), .add = add };
   f.height = gemm_height(w->filters, t->mr);
-  f.plain = plain_window(w);
+  f.plain = window_plain(w);
   f.direct = f.plain && w->filters <= 2 * t->mr;
   struct strips s = { t, size, w->filters, f.depth, ars, acs, w->filters * f.depth, f.height, weight->p, NULL };
   f.packed = keep_strips(kept, weight, &s, w->groups);
@@ -334,7 +345,7 @@ static struct window exchanged(const struct window *w)
 size_t convolve_data_scratch(const struct window *w)
 {
   struct window v = exchanged(w);
-  if (plain_window(w)) return convolve_forward_scratch(&v);
+  if (window_plain(w)) return convolve_forward_scratch(&v);
   return tap_bytes(w) + data_room(w, gemm_type(w->dtype)) * (size_t)parallel_threads();
 }
 
@@ -393,7 +404,7 @@ int convolve_data(const struct window *w, const void *dy, const struct arr *weig
                   const void *bias, int act, struct gemm_kept *kept, void *tmp)
 {
   struct window v = exchanged(w);
-  if (plain_window(w)) return multiply_image(&v, dy, weight, 1, w->channels, bias, act, dx, add, kept, tmp);
+  if (window_plain(w)) return multiply_image(&v, dy, weight, 1, w->channels, bias, act, dx, add, kept, tmp);
   const struct gemm_type *t = gemm_type(w->dtype);
   const size_t size = dtype_size(w->dtype);
   struct data d = { .w = w, .t = t, .size = size, .room = data_room(w, t), .dy = dy, .dx = dx, .bias = bias, .act = act,

@@ -17,6 +17,13 @@ static inline int64_t window_taps(const struct window *w) { return w->kernel[0] 
 static inline int64_t window_depth(const struct window *w) { return w->channels * window_taps(w); }
 static inline int64_t window_in(const struct window *w) { return w->in[0] * w->in[1] * w->in[2]; }
 static inline int64_t window_out(const struct window *w) { return w->out[0] * w->out[1] * w->out[2]; }
+static inline int64_t window_places(const struct window *w) { return w->n * window_out(w); }
+static inline double  window_products(const struct window *w)
+{
+  return (double)window_places(w) * (double)(w->groups * w->filters) * (double)window_depth(w);
+}
+bool window_plain(const struct window *w);            /* 1 x 1, stride 1, no padding */
+bool convolve_keeps(const struct window *w);          /* is a packed weight worth its memory between runs of inference? */
 
 /* y = act(conv(x, weight) + bias). kept: the packed weight, state of the instruction */
 size_t convolve_forward_scratch(const struct window *w);
@@ -37,6 +44,16 @@ bool   depth_wanted(const struct window *w);
 void   depth_forward(const struct window *w, const void *x, const void *weight, const void *bias, int act, void *y);
 void   depth_data(const struct window *w, const void *dy, const void *weight, void *dx, bool add);
 void   depth_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add);
+
+/* The end of a convolution over channels in blocks, per filter i: y = act(scale[i] conv(x, weight) + bias[i] + what y holds) */
+struct convolve_end { const float *bias, *scale; int act; bool add; };         /* NULL: zeros, ones */
+
+/* Plain windows, float32, channels in blocks of a vector (convolve_point.c). kept: state of the instruction; NULL: the weight
+** is packed into scratch at each run. */
+const char *point_refuse(const struct window *w, bool trains);                 /* NULL: faster than other ways */
+size_t point_scratch(const struct window *w, bool keeps);
+int    point_forward(const struct window *w, const float *x, const struct arr *weight, const struct convolve_end *end, float *y,
+                     struct gemm_kept *kept, void *tmp);
 
 /* The same in plain loops. */
 void   convolve_plain(const struct window *w, const void *x, const void *weight, const void *bias, void *y, bool add);

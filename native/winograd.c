@@ -112,7 +112,7 @@ struct convolution {
   bool late, turned;                                  /* late: the weight is packed part by part; turned: it is the opposite one's */
   int64_t group, part, parts, in, out, plane;         /* tiles; filters, and how often; planes of channels, of filters, of the weight */
   const float *x, *weight; float *y, *tmp;            /* weight: packed, unless late */
-  struct winograd_end end;
+  struct convolve_end end;
 };
 
 /* bytes of a group's planes; tiles that pay for reading the weight; filters that pay for carrying all of x */
@@ -363,7 +363,7 @@ static void take_fresh(struct convolution *c, const float *weight, void *tmp)
   if (!c->late) pack(c, weight, tmp);
 }
 
-int winograd_forward(const struct window *w, const float *x, const struct arr *weight, const struct winograd_end *end, float *y,
+int winograd_forward(const struct window *w, const float *x, const struct arr *weight, const struct convolve_end *end, float *y,
                      struct gemm_kept *kept, void *tmp)
 {
   struct convolution c = plan(w, kept);

@@ -12,11 +12,9 @@ const char *winograd_refuse(const struct window *w, bool back, bool keeps);     
 
 /* Whether the transformed weight, four times as large, is worth keeping: few tiles do not make up for making it anew. */
 bool   winograd_keeps(const struct window *w);
-/* y = act(scale[i] conv(x, weight) + bias[i] + what y holds), per filter i */
-struct winograd_end { const float *bias, *scale; int act; bool add; };         /* NULL: zeros, ones */
 /* kept: state of the instruction; NULL: nothing is kept, there is scratch for it */
 size_t winograd_forward_scratch(const struct window *w, bool keeps);
-int    winograd_forward(const struct window *w, const float *x, const struct arr *weight, const struct winograd_end *end, float *y,
+int    winograd_forward(const struct window *w, const float *x, const struct arr *weight, const struct convolve_end *end, float *y,
                         struct gemm_kept *kept, void *tmp);
 /* dx (+)= gradient of x */
 size_t winograd_data_scratch(const struct window *w);

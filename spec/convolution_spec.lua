@@ -83,6 +83,40 @@ describe("convolution", function()
     assert.is_truthy(names, program)
   end)
 
+  it("goes by tiles of 1 x 1 windows in inference and sees a new weight", function()
+    for i, size in ipairs{{1, 64, 32, 14}, {3, 64, 32, 9}, {2, 32, 112, 7}} do
+      local n, channels, filters, side = unpack(size)
+      local x = ty.sym.Convolution{data = ty.sym.Variable("x"), num_filter = channels, kernel = {3, 3}, pad = {1, 1}, name = "a"}
+      x = ty.sym.relu(ty.sym.Convolution{data = x, num_filter = filters, kernel = {1, 1}, name = "b"})
+      x = ty.sym.Convolution{data = x, num_filter = 16, kernel = {3, 3}, pad = {1, 1}, name = "c"}
+      local exes = {}
+      for _, dtype in ipairs{"float32", "float64"} do
+        local types = {}
+        for _, name in ipairs(x:list_arguments()) do
+          types[name] = dtype
+        end
+        exes[dtype] = x:simple_bind{ctx = ty.cpu(), shapes = {x = {n, 16, side, side}}, type_dict = types, grad_req = "null"}
+      end
+      for round = 1, 2 do
+        local outputs = {}
+        for dtype, exe in pairs(exes) do
+          ty.random.seed(10 * i + round)
+          for _, name in ipairs(x:list_arguments()) do
+            local a = exe.arg_dict[name]
+            a[":"] = ty.nd.random.normal{scale = 0.3, shape = a.shape}:astype(dtype)
+          end
+          outputs[dtype] = exe:forward(false)[1]:astype("float64")
+        end
+        local gap = (outputs.float32 - outputs.float64):abs():max():asscalar() / outputs.float64:abs():max():asscalar()
+        assert(gap <= 1e-5, ("net %d, weight %d: %g"):format(i, round, gap))
+      end
+      local program = exes.float32:program()
+      if program:find("channels in 16s", 1, true) then
+        assert.is_truthy(program:find("\n *%d+  points"), program)
+      end
+    end
+  end)
+
   -- arrays that users see are plain; between convolutions channels are in blocks, where the processor's vectors say so
   it("agrees with float64 between neighbours, with bias and relu, in all directions", function()
     local function conv(x, filters, pad, name)

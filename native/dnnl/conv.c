@@ -23,17 +23,12 @@ size_t onednn_conv_state(const struct call *c) { return sizeof(struct state); }
 
 /* -- who wants it -------------------------------------------------------------------------------------------------- */
 
-static double products(const struct window *w)
-{
-  return (double)w->n * (double)w->groups * (double)w->filters * (double)window_out(w) * (double)window_depth(w);
-}
-
 static const char *refuse(const struct call *c, const struct window *w)
 {
   if (conv_channels_last(c->param)) return "channels last";
   if (!onednn_engine()) return "TYCHO_DISABLE names dnnl";
   if (cpu_level() == CPU_BASELINE) return "the processor is held back";
-  double work = products(w);
+  double work = window_products(w);
   if (in_blocks(c)) return work > 1e5 ? NULL : "small";
   if (w->channels == 1 && w->filters == 1 && w->groups % 16 == 0) return work > 1e6 ? NULL : "small";
   if (w->channels % 16 || w->filters % 16) return "channels or filters are not in sixteens";
@@ -51,7 +46,7 @@ static bool winograd_wanted(const struct call *c, const struct window *w, int wh
   for (int a = 1; a < 3; a++)
     if (w->kernel[a] != 3 || w->stride[a] != 1 || w->dilate[a] != 1 || w->pad[a] > 1) return false;
   int64_t least = MIN(w->channels, w->filters), side = MIN(w->out[1], w->out[2]);
-  if (products(w) < WINOGRAD_PAYS || w->n * ((w->out[1] + 3) / 4) * ((w->out[2] + 3) / 4) < TILES_PAY) return false;
+  if (window_products(w) < WINOGRAD_PAYS || w->n * ((w->out[1] + 3) / 4) * ((w->out[2] + 3) / 4) < TILES_PAY) return false;
   return side >= 7 && (which == WEIGHT || least >= 32);
 }
 
@@ -78,15 +73,7 @@ static int64_t images_at_once(const struct window *w, int copied, bool winograd)
   return n;
 }
 
-enum { FEW_PLACES = 256, MANY = 1000, SMALL = 128 << 10, LARGE = 1 << 20 };   /* places of the result; bytes of a weight */
-
-/* A packed weight is kept for later runs unless that costs much memory and saves little time. */
-static bool keeps(const struct call *c, const struct window *w)
-{
-  const int64_t bytes = w->groups * w->filters * window_depth(w) * (int64_t)sizeof(float);
-  const int64_t places = w->n * window_out(w);
-  return !c->trains && (bytes <= SMALL || places < FEW_PLACES || (places < MANY && bytes <= LARGE));
-}
+static bool keeps(const struct call *c, const struct window *w) { return !c->trains && convolve_keeps(w); }
 
 /* Both gradients go through the batch in the same pieces, so that they can share the blocked dy. */
 static struct shape shape_of(const struct call *c, const struct window *w, int which, bool winograd)

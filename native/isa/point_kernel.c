@@ -3,17 +3,8 @@
 ** Lines of x that the next tile wants lie pages apart, too far for a processor to see them coming: they are asked for here.
 */
 #include "../point_isa.h"
+#include "gemm_float.inc"
 
-#define JOIN(a, b) JOIN_(a, b)
-#define JOIN_(a, b) a##_##b
-#define UNROLL _Pragma("GCC unroll 16")
-#define T_(name) JOIN(name, f32)
-#define REAL float
-#define INTEGER int32_t
-#define BITS 32
-#include "gemm_vector.inc"
-
-#define INLINE static inline __attribute__((always_inline))
 enum { AHEAD = 12, AT_ONCE = 4 };                     /* rows of the weight that are fetched before their turn; channels */
 
 INLINE void finish(const struct point_tile *t, V acc[][2], const int mr, const int nv)
@@ -57,14 +48,6 @@ INLINE void tile_any(const struct point_tile *t, const int mr, const int nv)
 #define TILE(mr) \
   static void tile_##mr##_1(const struct point_tile *t) { tile_any(t, mr, 1); } \
   static void tile_##mr##_2(const struct point_tile *t) { tile_any(t, mr, 2); }
-#define EACH_FEW(X) X(1) X(2) X(3) X(4)
-#if MR == 14
-#define EACH(X) EACH_FEW(X) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14)
-#elif MR == 6
-#define EACH(X) EACH_FEW(X) X(5) X(6)
-#else
-#define EACH(X) EACH_FEW(X)
-#endif
 EACH(TILE)
 
 #define ENTRY(mr) { tile_##mr##_1, tile_##mr##_2 },

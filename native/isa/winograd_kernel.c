@@ -8,15 +8,7 @@
 */
 #include <string.h>
 #include "../winograd_isa.h"
-
-#define JOIN(a, b) JOIN_(a, b)
-#define JOIN_(a, b) a##_##b
-#define UNROLL _Pragma("GCC unroll 16")
-#define T_(name) JOIN(name, f32)
-#define REAL float
-#define INTEGER int32_t
-#define BITS 32
-#include "gemm_vector.inc"
+#include "gemm_float.inc"
 
 #define A1  0.625f
 #define A2  1.5f
@@ -25,7 +17,6 @@
 #define N0  (1 / (Q1 * Q2))                           /* of G: 1 / product of the differences to the other points */
 #define N1  (1 / (2 * Q1 * (Q1 - Q2)))
 #define N2  (1 / (2 * Q2 * (Q2 - Q1)))
-#define INLINE static inline __attribute__((always_inline))
 
 enum { TILE = WINOGRAD_TILE, SIDE = TILE + 2, RUN = 8, COLUMNS = TILE * RUN + 2 };
 

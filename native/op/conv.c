@@ -1,13 +1,12 @@
 /* conv.c - Convolution and Convolution_v1.
 **
-** Candidates: a plain product where the window covers the whole image, Winograd's tiles (winograd.h) and tiles of 1 x 1 windows
-** (point.h) over blocks of channels and oneDNN (dnnl/conv.c) where they are faster, our own rows for depthwise windows, our own
-** packed product (convolve.h) for everything, and the definition in plain loops.
+** Candidates: a plain product where the window covers the whole image, Winograd's tiles (winograd.h), tiles of 1 x 1 windows
+** (convolve_point.c), both over blocks of channels, and oneDNN (dnnl/conv.c) where they are faster, our own rows for depthwise
+** windows, our own packed product (convolve.h) for everything, and the definition in plain loops.
 ** Layouts with the channels last are inferred, but no kernel here takes them.
 */
 #include "conv.h"
 #include "quantize.h"
-#include "../point.h"
 #include "../rows.h"
 #include "../winograd.h"
 #include "../dnnl/candidate.h"
@@ -122,7 +121,6 @@ struct window conv_window(const struct conv *p, const ty_desc *x, const ty_desc 
   struct window w = { .n = x->dim[0], .groups = p->num_group, .channels = weight->dim[1],
                       .filters = weight->dim[0] / p->num_group, .dtype = weight->dtype };
   int skip = 3 - (int)p->kernel.n;
-  bool plain = true;
   for (int a = 0; a < 3; a++) {
     int i = a - skip;
     bool has = i >= 0;
@@ -132,9 +130,8 @@ struct window conv_window(const struct conv *p, const ty_desc *x, const ty_desc 
     w.stride[a] = has ? p->stride.d[i] : 1;
     w.dilate[a] = has ? p->dilate.d[i] : 1;
     w.pad[a]    = has ? p->pad.d[i] : 0;
-    plain = plain && w.kernel[a] == 1 && w.stride[a] == 1 && !w.pad[a];
   }
-  if (!plain) return w;
+  if (!window_plain(&w)) return w;
   w.in[2] = w.out[2] = window_in(&w);                 /* 1 x 1: an image is one long row */
   w.in[0] = w.in[1] = w.out[0] = w.out[1] = 1;
   return w;
@@ -156,6 +153,13 @@ struct window conv_window_back(const struct call *c)
   return conv_window(c->param, &c->in[1].d, &c->in[2].d, &c->in[0].d);
 }
 const void *conv_bias_of(const struct call *c) { return c->nin > 2 ? c->in[2].p : NULL; }
+
+static struct convolve_end end_of(const struct call *c)
+{
+  struct convolve_end end = { .bias = conv_bias_of(c), .act = c->act };
+  if (c->affine) end.bias = c->affine->shift, end.scale = c->affine->scale, end.add = c->affine->add;
+  return end;
+}
 
 static size_t scratch(const struct call *c)
 {
@@ -332,17 +336,10 @@ static size_t tiles_back_scratch(const struct call *c)
   return MAX(a, b);
 }
 
-static struct winograd_end end_of(const struct call *c)
-{
-  struct winograd_end end = { .bias = conv_bias_of(c), .act = c->act };
-  if (c->affine) end.bias = c->affine->shift, end.scale = c->affine->scale, end.add = c->affine->add;
-  return end;
-}
-
 static int tiles(struct call *c)
 {
   struct window w = conv_window_of(c);
-  struct winograd_end end = end_of(c);
+  struct convolve_end end = end_of(c);
   return winograd_forward(&w, c->in[0].p, &c->in[1], &end, c->out[0].p, c->state, c->tmp);
 }
 
@@ -368,7 +365,7 @@ static const char *refuse_points(const struct call *c)
 static size_t points_state(const struct call *c)
 {
   struct window w = conv_window_of(c);
-  return point_keeps(&w) ? gemm_kept_bytes(c) : 0;
+  return convolve_keeps(&w) ? gemm_kept_bytes(c) : 0;
 }
 
 static size_t points_scratch(const struct call *c)
@@ -380,7 +377,7 @@ static size_t points_scratch(const struct call *c)
 static int points(struct call *c)
 {
   struct window w = conv_window_of(c);
-  struct winograd_end end = end_of(c);
+  struct convolve_end end = end_of(c);
   return point_forward(&w, c->in[0].p, &c->in[1], &end, c->out[0].p, c->state, c->tmp);
 }
 

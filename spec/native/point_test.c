@@ -1,18 +1,9 @@
 /* point_test.c - 1 x 1 convolutions over channels in blocks of random sizes against plain loops in float64, element by element.
-** Results beside the images and in the gap that no tile may touch are watched. */
+** What lies before and behind the result stays as it was. */
+#include "chance.h"
 #include "check.h"
+#include "convolve.h"
 #include "parallel.h"
-#include "point.h"
-
-static uint32_t seed = 1;
-static int64_t below(int64_t n) { seed = seed * 1664525u + 1013904223u; return (int64_t)(seed >> 8) % n; }
-
-static float *numbers(int64_t n)
-{
-  float *p = mem_new((size_t)n * sizeof *p);
-  for (int64_t i = 0; i < n; i++) p[i] = (float)(below(2001) - 1000) * 0.001f;
-  return p;
-}
 
 /* element (image, channel, position) of channels in blocks of b */
 static int64_t at(int64_t image, int64_t c, int64_t s, int64_t channels, int64_t space, int b)
@@ -48,13 +39,13 @@ static void try(int64_t n, int64_t channels, int64_t filters, int64_t space, int
                             .out = { 1, 1, space }, .kernel = { 1, 1, 1 }, .stride = { 1, 1, 1 }, .dilate = { 1, 1, 1 },
                             .dtype = TY_F32 };
   const int64_t count = n * w.filters * space;
-  float *x = numbers(n * w.channels * space), *weight = numbers(w.filters * w.channels), *bias = numbers(w.filters),
-        *scale = numbers(w.filters), *y = numbers(count + 2 * GAP), *old = numbers(count);
+  float *x = numbers_of(n * w.channels * space), *weight = numbers_of(w.filters * w.channels), *bias = numbers_of(w.filters),
+        *scale = numbers_of(w.filters), *y = numbers_of(count + 2 * GAP), *old = numbers_of(count);
   void *tmp = mem_new(point_scratch(&w, keeps) + 1);
   uint64_t version = 1;
   struct gemm_kept kept = { 0 };
   struct arr from = { .p = weight, .version = &version };
-  struct winograd_end end = { .bias = ends ? bias : NULL, .scale = ends ? scale : NULL, .act = act, .add = add };
+  struct convolve_end end = { .bias = ends ? bias : NULL, .scale = ends ? scale : NULL, .act = act, .add = add };
   struct trial t = { w, x, weight, end.bias, end.scale, old, act, add };
   float *sides = mem_new((size_t)(count + 2 * GAP) * sizeof *sides);
   memcpy(sides, y, (size_t)(count + 2 * GAP) * sizeof *y);

@@ -1,10 +1,8 @@
 /* products_test.c - products, convolutions of random sizes against their definitions. TYCHO_CPU picks the kernels. */
+#include "chance.h"
 #include "check.h"
 #include "convolve.h"
 #include "parallel.h"
-
-static uint32_t seed = 1;
-static int64_t below(int64_t n) { seed = seed * 1664525u + 1013904223u; return (int64_t)(seed >> 8) % n; }
 
 static double get(int dtype, const void *p, int64_t i)
 {

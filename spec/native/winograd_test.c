@@ -1,19 +1,10 @@
 /* winograd_test.c - Winograd's tiles of random sizes against plain loops in float64, element by element: within 1e-6 of
 ** the mean sum of absolute products, and where a padding of 2 leaves no corner with few products, 1.5e-6 of the
 ** element's own. TYCHO_CPU picks the kernels. */
+#include "chance.h"
 #include "check.h"
 #include "parallel.h"
 #include "winograd.h"
-
-static uint32_t seed = 1;
-static int64_t below(int64_t n) { seed = seed * 1664525u + 1013904223u; return (int64_t)(seed >> 8) % n; }
-
-static float *numbers(int64_t n)
-{
-  float *p = mem_new((size_t)n * sizeof *p);
-  for (int64_t i = 0; i < n; i++) p[i] = (float)(below(2001) - 1000) * 0.001f;
-  return p;
-}
 
 /* in float64, absolute if so wished */
 static double *wide(const float *p, int64_t n, bool absolute)
@@ -85,7 +76,7 @@ static float *tiled(const struct trial *t, int which)
   void *tmp = mem_new(room);
   struct gemm_kept kept = { 0 };
   struct arr weight = { .p = t->weight, .version = &t->version };
-  struct winograd_end end = { .bias = t->bias, .scale = t->scale, .act = t->act, .add = t->add };
+  struct convolve_end end = { .bias = t->bias, .scale = t->scale, .act = t->act, .add = t->add };
   if (which == FORWARD) RUN(winograd_forward(w, x, &weight, &end, y, t->keeps ? &kept : NULL, tmp));
   if (which == DATA) winograd_data(w, y, t->weight, x, t->add, tmp);
   if (which == WEIGHT) winograd_weight(w, x, y, t->weight, t->add, tmp);
@@ -124,8 +115,8 @@ static void try(struct window w, int act, bool bias, bool add)
   for (int a = 1; a < 3; a++) w.out[a] = w.in[a] + 2 * w.pad[a] - 2;
   CHECK(winograd_able(&w), "refused");
   for (int which = FORWARD; which <= WEIGHT; which++) {
-    struct trial t = { w, numbers(size_of(&w, DATA)), numbers(size_of(&w, WEIGHT)), numbers(size_of(&w, FORWARD)),
-                       numbers(w.filters), numbers(w.filters), act, add, w.n % 2 == 0, 1 };
+    struct trial t = { w, numbers_of(size_of(&w, DATA)), numbers_of(size_of(&w, WEIGHT)), numbers_of(size_of(&w, FORWARD)),
+                       numbers_of(w.filters), numbers_of(w.filters), act, add, w.n % 2 == 0, 1 };
     for (int64_t i = 0; !bias && i < w.filters; i++) t.bias[i] = 0, t.scale[i] = 1;
     compare(&t, which);
     mem_free(t.x), mem_free(t.weight), mem_free(t.y), mem_free(t.bias), mem_free(t.scale);

@@ -1,11 +1,11 @@
-/* point.c - 1 x 1 convolutions of stride 1 over channels in blocks: tiles of positions x filters. See point.h.
+/* convolve_point.c - 1 x 1 convolutions of stride 1 over channels in blocks: tiles of positions x filters. See convolve.h.
 **
 ** The weight stands in panels of two vectors of filters. Where it is larger than the images, a thread takes panels, each of
 ** which passes over all positions while the next one is fetched; else it takes strips of positions, each of which meets all
 ** panels while the next strip is fetched. A sum is one chain over the channels.
 */
+#include "convolve.h"
 #include "gemm_inner.h"
-#include "point.h"
 #include "point_isa.h"
 
 extern const struct point_isa point_isa_baseline;
@@ -24,37 +24,28 @@ static const struct point_isa *point_isa(void)
 
 /* -- who wants it -------------------------------------------------------------------------------------------------- */
 
-enum { LITTLE = 100000, ROOM = 1 << 20 };             /* products; bytes of images that stay near a core */
-enum { FEW_PLACES = 256, MANY = 1000, SMALL = 128 << 10, LARGE = 1 << 20 };   /* places of the result; bytes of a weight */
+enum { LITTLE = 100000, ROOM = 1 << 20 };             /* products; bytes that stay near a core */
 
-static int64_t places(const struct window *w) { return w->n * window_out(w); }
-static bool heavy(const struct window *w) { return w->filters > places(w); }
+static bool heavy(const struct window *w) { return w->filters > window_places(w); }
 
 static bool able(const struct window *w)
 {
   const int lanes = point_isa()->lanes;
-  for (int a = 0; a < 3; a++) if (w->kernel[a] != 1 || w->stride[a] != 1 || w->pad[a]) return false;
-  return w->dtype == TY_F32 && w->groups == 1 && channel_block(TY_CPU) == lanes && w->channels % lanes == 0 && w->filters % lanes == 0;
+  if (!window_plain(w) || w->dtype != TY_F32 || w->groups > 1) return false;
+  return channel_block(TY_CPU) == lanes && w->channels % lanes == 0 && w->filters % lanes == 0;
 }
 
 /* Measured with AVX-512 on one image through ResNet-50, beside oneDNN: a weight that is read once, or many channels to few
-** filters, where lines of x come late; others end as soon there. */
+** filters, where lines of x come late. Others end as soon there, or sooner. */
 const char *point_refuse(const struct window *w, bool trains)
 {
   if (cpu_level() < CPU_AVX512) return "made for AVX-512";
   if (!able(w)) return "not 1 x 1 of stride 1 over whole blocks of channels";
   if (trains) return "the weight changes at each step";
-  if ((double)places(w) * (double)w->channels * (double)w->filters <= LITTLE) return "small";
+  if (window_products(w) <= LITTLE) return "small";
   if (!heavy(w) && w->channels < 2 * w->filters) return "few channels beside the filters";
-  const int64_t again = w->channels * (heavy(w) ? places(w) : w->filters) * (int64_t)sizeof(float);
+  const int64_t again = w->channels * (heavy(w) ? window_places(w) : w->filters) * (int64_t)sizeof(float);
   return again > ROOM ? "neither the images nor the weight stay near a core" : NULL;
-}
-
-/* Unless that costs much memory and saves little time. */
-bool point_keeps(const struct window *w)
-{
-  const int64_t bytes = w->filters * w->channels * (int64_t)sizeof(float);
-  return bytes <= SMALL || places(w) < FEW_PLACES || (places(w) < MANY && bytes <= LARGE);
 }
 
 /* -- tiles --------------------------------------------------------------------------------------------------------- */
@@ -64,10 +55,9 @@ struct job {
   const struct point_isa *isa;
   const struct gemm_type *t;
   const float *x, *packed; float *y;
-  struct winograd_end end;
-  int64_t space, height, strips, panels;              /* positions of an image, of a strip; strips of all images */
-  int64_t each;                                       /* strips of an image */
-  int64_t part;                                       /* panels or strips of a unit */
+  struct convolve_end end;
+  int64_t space, height;                              /* positions of an image, of a strip */
+  int64_t each, strips, panels;                       /* strips of an image, of all; panels of filters */
 };
 
 static const float *strip_at(const struct job *j, int64_t strip)
@@ -109,7 +99,7 @@ static void some_panels(int64_t begin, int64_t end, void *context)
   t.soon_far = t.soon_step * j->isa->lanes;
   for (int64_t p = begin; p < end; p++)
     for (int64_t s = 0; s < j->strips; s++) {
-      t.soon = panel_at(j, MIN(p + 1, j->panels - 1)) + s * t.soon_step * j->w->channels;
+      t.soon = panel_at(j, MIN(p + 1, j->panels - 1)) + s * t.soon_step % j->t->nr * j->w->channels;
       multiply(j, s, p, &t);
     }
 }
@@ -135,7 +125,7 @@ enum { PARTS = 8 };                                   /* units of a thread */
 static size_t packed_bytes(const struct window *w) { return (size_t)(w->channels * w->filters) * sizeof(float); }
 size_t point_scratch(const struct window *w, bool keeps) { return keeps ? 0 : align_up(packed_bytes(w), ALIGN); }
 
-int point_forward(const struct window *w, const float *x, const struct arr *weight, const struct winograd_end *end, float *y,
+int point_forward(const struct window *w, const float *x, const struct arr *weight, const struct convolve_end *end, float *y,
                   struct gemm_kept *kept, void *tmp)
 {
   struct job j = { .w = w, .isa = point_isa(), .t = gemm_type(TY_F32), .x = x, .y = y, .end = *end, .space = window_out(w) };
@@ -149,7 +139,7 @@ int point_forward(const struct window *w, const float *x, const struct arr *weig
   j.each = (j.space + j.height - 1) / j.height;
   j.strips = j.each * w->n;
   const int64_t all = heavy(w) ? j.panels : j.strips;
-  const bool little = (double)places(w) * (double)w->channels * (double)w->filters < GEMM_WORK;
-  parallel(all, little ? all : MAX(1, all / (PARTS * parallel_threads())), heavy(w) ? some_panels : some_strips, &j);
+  const int64_t unit = window_products(w) < GEMM_WORK ? all : MAX(1, all / (PARTS * parallel_threads()));
+  parallel(all, unit, heavy(w) ? some_panels : some_strips, &j);
   return TY_OK;
 }
