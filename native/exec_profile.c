@@ -22,6 +22,7 @@ static void name_step(const struct program *p, const struct step *st, struct tex
   if (!n || st->kind == STEP_COPY || st->kind == STEP_ADD) { text_add(name, st->kind == STEP_ADD ? "add" : "copy"); }
   else text_add(name, "%s", op_label(n));
   if (n) text_add(nodes, "%s", n->name);
+  if (step_adds(p, st) && p->sum[st->node] != st->act_node) text_add(nodes, " %s", p->s.g->node[p->sum[st->node]].name);
   if (st->kind == STEP_NODE && st->act_node >= 0) text_add(nodes, " %s", p->s.g->node[st->act_node].name);
 }
 

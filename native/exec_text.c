@@ -98,6 +98,16 @@ static void member_text(const ty_exec *e, const struct program *p, const struct 
   text_add(t, "]");
 }
 
+/* The node and what its kernel took over. */
+static void node_text(const ty_exec *e, const struct program *p, const struct step *st, struct text *t)
+{
+  const int sum = p->sum[st->node];
+  text_add(t, "  [%s", e->g->node[st->node].name);
+  if (sum >= 0 && sum != st->act_node) text_add(t, " %s", e->g->node[sum].name);
+  if (st->act_node >= 0) text_add(t, " %s", e->g->node[st->act_node].name);
+  text_add(t, "]");
+}
+
 static void step_text(const ty_exec *e, const struct program *p, int i, struct text *t)
 {
   const struct step *st = &p->step[i];
@@ -112,8 +122,7 @@ static void step_text(const ty_exec *e, const struct program *p, int i, struct t
       dtype_name(d->dtype), text_shape(d, shape, sizeof shape));
   inputs_text(e, p, st, t);
   if (st->kind == STEP_TAPE) { text_add(t, "  "); tape_print(st->tape, t); member_text(e, p, st, t); }
-  if (st->kind == STEP_NODE) text_add(t, "  [%s%s%s]", e->g->node[st->node].name, st->act_node >= 0 ? " " : "", st->act_node >= 0
-      ? e->g->node[st->act_node].name : "");
+  if (st->kind == STEP_NODE) node_text(e, p, st, t);
   if (st->kind == STEP_NODE && st->act_node < 0 && st->nin > e->g->node[st->node].nin)
     text_add(t, "  %d products in one", 1 + (st->nin - e->g->node[st->node].nin) / 2);
   if (st->fold) text_add(t, st->fold->sum < 0 ? "  does %d" : "  does %d %d", st->fold->norm, st->fold->sum);

@@ -191,10 +191,10 @@ static bool applies_activations(const struct node *n)
   return false;
 }
 
-/* Every candidate for the gradient can do what the flag says. */
-static bool all_can(const struct op *op, int flag)
+/* Every candidate, forward or for the gradient, can do what the flag says. */
+static bool all_can(const struct op *op, bool backward, int flag)
 {
-  const struct kernel *k = op_kernels(op, true);
+  const struct kernel *k = op_kernels(op, backward);
   for (; k && k->name; k++) if (!(k->flags & flag)) return false;
   return k != NULL;
 }
@@ -230,6 +230,54 @@ static void absorb(struct program *p, const struct readers *r, int i, const int 
   p->group[a] = -1;
 }
 
+/* The entry is there when node i runs. */
+static bool is_before(const struct program *p, ty_entry e, int i)
+{
+  const int node = view_root(&p->s, e).node, by = p->absorbed[node];
+  return !p->s.g->node[node].op || (by >= 0 ? by : p->group[node] >= 0 ? leader(p, node) : node) < i;
+}
+
+/* The addition of two that alone reads node i's output, in a tape that is nothing but it and a relu; -1. relu: -1: none */
+static int sum_behind(const struct program *p, const struct readers *r, int i, const int *size, int *relu)
+{
+  const struct source *s = &p->s;
+  const struct node *n = &s->g->node[i], *m;
+  const int sum = only_reader(s, r, i);
+  *relu = -1;
+  if (sum < 0 || p->group[sum] < 0 || size[p->group[sum]] > 2) return -1;
+  m = &s->g->node[sum];
+  const char *formula = formula_of(m, 0);
+  if (m->backward || m->nin != 2 || m->in[0].node == m->in[1].node || !formula || strcmp(formula, "a + b")) return -1;
+  if (s->device[sum] != s->device[i] || m->guard != n->guard || m->mirror != n->mirror || (s->into && s->into[m->first] >= 0)) return -1;
+  if (size[p->group[sum]] == 1) return sum;
+  const int a = only_reader(s, r, sum);
+  if (a < 0 || p->group[a] != p->group[sum] || ends_here(s, sum) || s->g->node[a].nin != 1) return -1;
+  *relu = a;
+  return row_activation(s->g->node[a].op, s->g->node[a].param) == ACT_RELU ? sum : -1;
+}
+
+/* A normalisation adds the other side of a residual sum, and applies the relu behind it: two passes over memory less. Only where
+** there are gradients; without, the product before it may do all of this (fold.c). */
+static void absorb_sum(struct program *p, const struct readers *r, int i, const int *size)
+{
+  const struct source *s = &p->s;
+  const struct node *n = &s->g->node[i];
+  int relu;
+  if (!n->op || n->backward || n->op->row || p->act[i] >= 0 || s->forward == s->g->n || ends_here(s, i)) return;
+  if (!all_can(n->op, false, K_PLUS)) return;
+  const int sum = sum_behind(p, r, i, size, &relu);
+  if (sum < 0) return;
+  const struct node *m = &s->g->node[sum];
+  const ty_entry other = m->in[m->in[0].node == i];
+  const ty_desc *x = &s->desc[n->first], *y = &s->desc[value_of(s->g, other)], *z = &s->desc[m->first];
+  if (!desc_same_shape(x, y) || !desc_same_shape(x, z) || y->dtype != x->dtype || z->dtype != x->dtype) return;
+  if ((x->dtype != TY_F32 && x->dtype != TY_F64) || s->device[other.node] != s->device[i] || !is_before(p, other, i)) return;
+  p->sum[i] = sum;
+  p->act[i] = relu < 0 ? sum : relu;
+  p->absorbed[sum] = p->absorbed[p->act[i]] = i;
+  p->group[sum] = p->group[p->act[i]] = -1;
+}
+
 /* Backward of a kernel that took over a relu takes over the relu's gradient too, if nobody else wants that. */
 static void absorb_gradient(struct program *p, const struct readers *r, int i, const int *size)
 {
@@ -237,7 +285,7 @@ static void absorb_gradient(struct program *p, const struct readers *r, int i, c
   const struct node *n = &s->g->node[i];
   if (!n->op || !n->backward || n->op->row || n->forward < 0) return;
   int relu = p->act[n->forward], a = n->nin ? n->in[0].node : -1;
-  if (relu < 0 || !all_can(n->op, K_ACT) || s->desc[n->first].dtype != TY_F32) return;
+  if (relu < 0 || p->sum[n->forward] >= 0 || !all_can(n->op, true, K_ACT) || s->desc[n->first].dtype != TY_F32) return;
   const struct node *m = &s->g->node[a], *f = &s->g->node[relu];
   if (!m->backward || m->forward != relu || row_activation(f->op, f->param) != ACT_RELU || s->device[a] != s->device[i]) return;
   if (m->guard != n->guard || ends_here(s, a) || only_reader(s, r, a) != i || p->group[a] < 0 || size[p->group[a]] != 1) return;
@@ -253,7 +301,7 @@ static void absorb_gradient_behind(struct program *p, const struct readers *r, i
 {
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
-  if (!n->op || !n->backward || n->op->row || n->nin != 2 || !all_can(n->op, K_MASK) || ends_here(s, i)) return;
+  if (!n->op || !n->backward || n->op->row || n->nin != 2 || !all_can(n->op, true, K_MASK) || ends_here(s, i)) return;
   int a = only_reader(s, r, i);
   if (a < 0 || p->group[a] < 0 || size[p->group[a]] != 1 || s->desc[n->first].dtype != TY_F32) return;
   const struct node *m = &s->g->node[a], *pool = &s->g->node[n->in[1].node];
@@ -261,7 +309,7 @@ static void absorb_gradient_behind(struct program *p, const struct readers *r, i
   if (!m->backward || relu < 0 || m->in[0].node != i || row_activation(s->g->node[relu].op, s->g->node[relu].param) != ACT_RELU) return;
   if (s->g->node[n->forward].in[0].node != relu || pool->backward || s->device[a] != s->device[i] || m->guard != n->guard) return;
   if (ends_here(s, a) || (s->into && s->into[m->first] >= 0)) return;
-  if (before >= 0 && all_can(s->g->node[before].op, K_ACT)) return;
+  if (before >= 0 && p->sum[before] < 0 && all_can(s->g->node[before].op, true, K_ACT)) return;
   p->act[i] = a;
   p->absorbed[a] = i;
   p->group[a] = -1;
@@ -272,7 +320,7 @@ static void absorb_loss(struct program *p, const struct readers *r, int i)
 {
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
-  if (!n->op || !n->backward || n->op->row || !n->nin || n->in[0].out || !all_can(n->op, K_LOSS)) return;
+  if (!n->op || !n->backward || n->op->row || !n->nin || n->in[0].out || !all_can(n->op, true, K_LOSS)) return;
   int a = n->in[0].node, dtype = s->desc[n->first].dtype;
   const struct node *m = &s->g->node[a];
   if (!m->backward || m->guard != n->guard || s->device[a] != s->device[i] || ends_here(s, a)) return;
@@ -293,8 +341,9 @@ int fuse_program(struct program *p)
   p->group = arena_new(&p->arena, sizeof(int) * (size_t)(n + 1));
   p->act = arena_new(&p->arena, sizeof(int) * (size_t)(n + 1));
   p->absorbed = arena_new(&p->arena, sizeof(int) * (size_t)(n + 1));
-  NEED(q.next && q.last && q.size && p->group && p->act && p->absorbed, TY_EMEMORY, "out of memory: fusion");
-  for (int i = 0; i < n; i++) p->group[i] = p->act[i] = p->absorbed[i] = -1;
+  p->sum = arena_new(&p->arena, sizeof(int) * (size_t)(n + 1));
+  NEED(q.next && q.last && q.size && p->group && p->act && p->absorbed && p->sum, TY_EMEMORY, "out of memory: fusion");
+  for (int i = 0; i < n; i++) p->group[i] = p->act[i] = p->absorbed[i] = p->sum[i] = -1;
   TRY(find_readers(p, &q.r));
   for (int i = 0; i < n; i++) {
     if (!element_wise(s, i)) continue;
@@ -304,6 +353,7 @@ int fuse_program(struct program *p)
   if (!(s->flags & TY_NOFUSE))
     for (int i = 0; i < n; i++) {
       absorb(p, &q.r, i, q.size);
+      absorb_sum(p, &q.r, i, q.size);
       absorb_gradient(p, &q.r, i, q.size);
       absorb_gradient_behind(p, &q.r, i, q.size);
       absorb_loss(p, &q.r, i);

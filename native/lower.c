@@ -28,6 +28,7 @@ int step_call(struct program *p, struct step *st)
   }
   if (step_makes_loss(p, st)) c->loss = s->g->node[st->act_node].param;
   c->trains = p->nforward != p->n;
+  c->plus = step_adds(p, st);
   c->node = (uint32_t)(n->forward >= 0 ? n->forward : st->node) + 1;
   st->v.backward = s->g->node[st->node].backward;
   return TY_OK;
@@ -282,6 +283,12 @@ static int give_state(struct program *p, struct step *st)
   return st->state ? TY_OK : TY_EMEMORY;
 }
 
+/* What the kernel did not take over but was to: only activations. */
+static bool applies_behind(const struct step *st)
+{
+  return st->kind == STEP_NODE && st->act_node >= 0 && !st->v.call.act && !st->v.call.loss && !st->v.call.plus;
+}
+
 int lower_program(struct program *p)
 {
   int *reg = NEWS(int, p->s.g->nvalue), code = TY_OK;
@@ -292,7 +299,7 @@ int lower_program(struct program *p)
     struct step *st = &p->step[t];
     if (st->kind == STEP_TAPE) code = build_tape(p, st, reg);
     else if (st->kind == STEP_ADD) code = build_addition(p, st);
-    else if (st->kind == STEP_NODE && st->act_node >= 0 && !st->v.call.act && !st->v.call.loss) code = build_activation(p, st);
+    else if (applies_behind(st)) code = build_activation(p, st);
     if (!code) code = give_state(p, st);
   }
   mem_free(reg);

@@ -98,6 +98,7 @@ struct call {
   bool        trains;                                 /* weights change from run to run: packed copies are not worth keeping */
   const struct scaling *affine;                       /* NULL: none (only if K_AFFINE) */
   const void *loss;                                   /* parameters of the loss in front; NULL: none (only if K_LOSS) */
+  bool        plus;                                   /* the last input is added to out[0], before `act` (only if K_PLUS) */
 };
 /* out[0] = act(scale[i] product + shift[i] + what out[0] holds), per channel i; shift has the bias in it. */
 struct scaling {
@@ -119,6 +120,7 @@ enum { K_ACT = 1,                                     /* can apply call.act */
        K_AFFINE = 16,                                 /* can do call.affine; refuse and scratch look at it */
        K_LOSS = 32,                                   /* backward: can make the gradient that it takes itself. Input 0 holds the output
                                                          of a SoftmaxOutput with parameters call.loss, behind the others comes its label */
+       K_PLUS = 128,                                  /* forward: can do call.plus, whose input stands behind the others */
        K_MASK = 64 };                                 /* backward: can apply call.act, the gradient of a relu that made the data, to out[0];
                                                          behind the inputs comes the output of the forward part */
 #define IN_BLOCKS(in, out) ((uint32_t)(in) | (uint32_t)(out) << 16)

@@ -86,7 +86,7 @@ static void find_roots(struct program *p, const struct marks *m)
         x->root = r; x->kind = p->value[r].kind; x->outer = p->value[r].outer; x->add = true;
         continue;
       }
-      if (!m->used[v] || (!m->outside[v] && p->group[i] >= 0) || (k == 0 && absorbed_behind(p, i))) continue;
+      if (!m->used[v] || (!m->outside[v] && p->group[i] >= 0) || (k == 0 && lies_inside(p, i))) continue;
       if ((in = view_of(s, i, k)) >= 0 && (p->step_of[i] < 0 || p->step_of[n->in[in].node] != p->step_of[i])) {
         int r = p->value[value_of(s->g, n->in[in])].root;
         x->root = r; x->kind = p->value[r].kind; x->outer = p->value[r].outer;
@@ -122,6 +122,12 @@ static int list_tape(struct program *p, struct step *st, int index)
   return TY_OK;
 }
 
+static ty_entry other_term(const ty_graph *g, int sum, int node)
+{
+  const struct node *n = &g->node[sum];
+  return n->in[n->in[0].node == node];
+}
+
 static int list_node(struct program *p, struct step *st, const struct marks *m)
 {
   const ty_graph *g = p->s.g;
@@ -141,6 +147,7 @@ static int list_node(struct program *p, struct step *st, const struct marks *m)
   if (behind && n->backward) st->in[st->nin++] = g->node[n->in[1].node].first;
   if (st->act_node >= 0 && !behind) st->in[0] = value_of(g, g->node[st->act_node].in[0]);
   if (step_makes_loss(p, st)) st->in[st->nin++] = value_of(g, g->node[st->act_node].in[1]);
+  if (step_adds(p, st)) st->in[st->nin++] = value_of(g, other_term(g, p->sum[st->node], st->node));
   return TY_OK;
 }
 
@@ -213,7 +220,7 @@ static bool may_take(const struct program *p, const struct step *st, int t, int 
   if (st->kind == STEP_TAPE) return s->desc[u].dtype == s->desc[v].dtype && desc_same_shape(&s->desc[u], &s->desc[v]);
   const struct node *n = &s->g->node[st->node];
   if (st->act_node >= 0 && n->backward && !step_makes_loss(p, st)) return false;
-  return inplace_allowed(n->backward ? n->op->back_inplace : n->op->inplace, out, in);
+  return step_in_place(p, st, out, in);
 }
 
 /* The same bytes must not be read through another input of the step by an operator that is not element-wise. */

@@ -99,9 +99,8 @@ static int check_results(const struct program *p, int t)
     for (int j = 0; j < st->nin && st->kind == STEP_NODE; j++) {
       const struct value *b = &p->value[p->value[st->in[j]].root];
       if (b->kind != V_POOL || b->device != a->device || a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset) continue;
-      const struct node *n = &p->s.g->node[st->node];
-      NEED(a->offset == b->offset && inplace_allowed(n->backward ? n->op->back_inplace : n->op->inplace, k, j), TY_EINTERNAL,
-           "plan: result %d of %s lies over its input %d, which its operator does not allow", k, n->name, j);
+      NEED(a->offset == b->offset && step_in_place(p, st, k, j), TY_EINTERNAL,
+           "plan: result %d of %s lies over its input %d, which its operator does not allow", k, p->s.g->node[st->node].name, j);
     }
   }
   return TY_OK;

@@ -99,6 +99,8 @@ struct program {
   int *group;                                         /* fuse: per node, -1: alone */
   int *act;                                           /* fuse: per node, the activation (gradient) or loss absorbed into it, -1 */
   int *absorbed;                                      /* fuse: per node, the node that applies it, -1 */
+  int *sum;                                           /* fuse: per node, the addition of two that its kernel does, before act if that
+                                                         is another node, -1 */
   struct step *step; int n, nforward;                 /* schedule */
   int *member;
   struct value *value;                                /* plan */
@@ -145,7 +147,24 @@ void program_free(struct program *p);
 /* What node i's kernel took over comes after it: its result is that one's. */
 static inline bool absorbed_behind(const struct program *p, int i)
 {
-  return p->act[i] >= 0 && p->s.g->node[p->act[i]].in[0].node == i;
+  return p->act[i] >= 0 && (p->sum[i] >= 0 || p->s.g->node[p->act[i]].in[0].node == i);
+}
+/* Its output 0 is seen by nobody but the kernel that makes it. */
+static inline bool lies_inside(const struct program *p, int i)
+{
+  const int by = p->absorbed[i];
+  return absorbed_behind(p, i) || (by >= 0 && p->sum[by] == i && p->act[by] != i);
+}
+static inline bool step_adds(const struct program *p, const struct step *s)     /* the last input of a kernel */
+{
+  return s->kind == STEP_NODE && p->sum[s->node] >= 0;
+}
+/* Output `out` of a kernel may lie where input `in` does. */
+static inline bool step_in_place(const struct program *p, const struct step *s, int out, int in)
+{
+  const struct node *n = &p->s.g->node[s->node];
+  if (step_adds(p, s) && in == s->nin - 1) return out == 0;
+  return inplace_allowed(n->backward ? n->op->back_inplace : n->op->inplace, out, in);
 }
 bool is_label_end(const struct source *s, ty_entry e);
 int  program_slot(const struct program *p, int device);

@@ -12,6 +12,7 @@
 struct drop { struct draw draw; uint32_t node; double keep; };               /* dropout: probability `keep` = 1 - p */
 struct adam { double lr, beta1, beta2, epsilon, wd, rescale; };
 struct svm  { double margin, scale; bool linear; };
+struct ramp { const double *a, *c; };                  /* max(0, a x + c), per channel: its gradient is u where a x + c > 0, else 0 u */
 struct lrn  { double alpha, beta, knorm; int64_t half; };                    /* alpha / nsize; window of c - half .. c + half */
 
 struct image { int64_t c, h, w, n; };                                        /* (c, h, w), sampled at n places */
@@ -64,13 +65,12 @@ struct rows {
   /* the same over n / b rows of b channels, b dividing 16 */
   void   (*block_sum)(double *s, const void *x, int b, int64_t n);           /* s += x */
   void   (*block_square)(double *s, const void *x, const double *mean, int b, int64_t n);
-  void   (*block_dot)(double *s, double *t, const void *u, const void *x, const double *mean, int b, int64_t n);
-  void   (*block_affine)(void *y, const void *x, const double *a, const double *c, bool relu, int b, int64_t n);
-                                                      /* y may be x */
-  void   (*block_affine2)(void *y, const void *u, const void *v, const double *f, const double *g, const double *h, int b,
-                          int64_t n);                 /* y may be u */
-  void   (*block_relu_back)(void *d, const void *u, const void *x, const double *a, const double *c, int b, int64_t n);
-                                                      /* d = u where a x + c > 0, else 0 u */
+  void   (*block_dot)(double *s, double *t, const void *u, const void *x, const double *mean, const struct ramp *relu, int b,
+                      int64_t n);                     /* relu, here and below: its gradient u is taken instead; NULL: u */
+  void   (*block_affine)(void *y, const void *x, const void *plus, const double *a, const double *c, bool relu, int b, int64_t n);
+                                                      /* plus a number each, NULL: none; y may be x, or plus */
+  void   (*block_affine2)(void *y, const void *u, const void *v, const double *f, const double *g, const double *h,
+                          const struct ramp *relu, int b, int64_t n);          /* y may be u */
   /* softmax of x / t: scale = 1 / t, negative for softmin; logs if `log` */
   void   (*soft)(void *y, const void *x, double scale, bool log, int64_t n); /* y may be x */
   void   (*soft_back)(void *dx, const void *y, const void *dy, double scale, bool log, int64_t n);

@@ -194,6 +194,7 @@ static int add_node(struct build *b, int i)
   p->step_of[i] = p->n - 1;
   st->act_node = p->act[i];
   if (absorbed_behind(p, i)) p->step_of[st->act_node] = p->n - 1;
+  if (p->sum[i] >= 0) p->step_of[p->sum[i]] = p->n - 1;
   return TY_OK;
 }
 

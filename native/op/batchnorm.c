@@ -5,7 +5,8 @@
 ** statistics that forward used: mean and 1 / sqrt(var + eps) (BatchNorm_v1: the variance), in inference the moving ones.
 ** Backward, when training on batch statistics, also moves moving_mean and moving_var (biased variance). Forward changes
 ** nothing but a fixed gamma, which becomes 1 in executors bound with gradients. A relu behind it is applied on the way,
-** and so is its gradient, whose mask follows from the data. Source of these rules: the reference's recorded cases.
+** and so is its gradient, whose mask follows from the data; the other side of a residual sum is added before.
+** Source of these rules: the reference's recorded cases.
 */
 #include "rows.h"
 
@@ -92,6 +93,7 @@ struct norm {
   struct split s;                                     /* k: channels */
   int    block;                                       /* channels that lie together, 0: each alone */
   bool   relu;                                        /* y = max(y, 0) */
+  const void *plus;                                   /* added to y before that; NULL: nothing */
   bool   batch;                                       /* batch statistics */
   bool   plain;                                       /* the third output is the variance (BatchNorm_v1) */
   const void *x, *gamma, *beta, *dy, *relu_y;         /* relu_y: output of the fused relu, NULL: none */
@@ -171,26 +173,34 @@ static void relu_piece(const struct norm *b, int64_t start, int64_t n)
   }
 }
 
-static void scale_channel(const struct norm *b, int64_t start, double a, double d)
+enum { CHUNK = 2048 };
+
+/* y = a x + d, a and d per element if `columns`, and what follows. The other side of a sum may lie where y does. */
+static void scale_row(const struct norm *b, int64_t start, int64_t n, bool columns, const double *a, const double *d)
 {
-  void *y = at(b->r, b->y, start);
-  b->r->affine(y, at(b->r, b->x, start), a, d, b->s.inner);
-  if (b->relu) b->r->relu(y, b->s.inner);
+  const struct rows *r = b->r;
+  char buffer[CHUNK * sizeof(double)];
+  for (int64_t i = start, m; i < start + n; i += m) {
+    m = MIN(start + n - i, CHUNK);
+    void *to = b->plus ? buffer : at(r, b->y, i), *x = at(r, b->x, i);
+    if (columns) r->col_affine(to, x, a + (i - start), d + (i - start), m);
+    else r->affine(to, x, *a, *d, m);
+    if (b->plus) r->add(to, at(r, b->plus, i), m);
+    if (b->relu) r->relu(to, m);
+    if (b->plus) memcpy(at(r, b->y, i), to, (size_t)m * r->size);
+  }
 }
 
 static void scale_pieces(const struct norm *b, int64_t c, int64_t n, const double *a, const double *d)
 {
   const struct rows *r = b->r;
+  const int64_t inner = b->s.inner;
   for (int64_t o = 0; o < b->s.outer; o++) {
     int64_t start = piece(b, o, c);
-    void *y = at(r, b->y, start), *x = at(r, b->x, start);
-    if (b->block) r->block_affine(y, x, a, d, b->relu, b->block, n * b->s.inner);
-    else if (b->s.inner != 1) for (int64_t i = 0; i < n; i++) scale_channel(b, start + i * b->s.inner, a[i], d[i]);
-    else {
-      r->col_affine(y, x, a, d, n);
-      if (b->relu) r->relu(y, n);
-    }
-    if (b->relu_y) relu_piece(b, start, n * b->s.inner);
+    if (b->block) r->block_affine(at(r, b->y, start), at(r, b->x, start), at(r, b->plus, start), a, d, b->relu, b->block, n * inner);
+    else if (inner == 1) scale_row(b, start, n, true, a, d);
+    else for (int64_t i = 0; i < n; i++) scale_row(b, start + i * inner, inner, false, &a[i], &d[i]);
+    if (b->relu_y) relu_piece(b, start, n * inner);
   }
 }
 
@@ -234,34 +244,33 @@ static void recall(const struct norm *b, int64_t c, int64_t n, double *mean, dou
   }
 }
 
-/* What goes through a piece chunk by chunk. Where forward ended in relu its gradient is taken on the way, into a buffer. */
-enum { CHUNK = 2048 };
-struct chunk { const struct norm *b; const double *a, *d; int64_t at, n; const void *dy, *x; char buffer[CHUNK * sizeof(double)]; };
+/* What goes through a piece chunk by chunk. Where forward ended in relu its gradient is taken on the way, over channels in blocks
+** by the kernels themselves, else into a buffer. */
+struct chunk { const struct norm *b; struct ramp relu; int64_t at, n; const void *dy, *x; char buffer[CHUNK * sizeof(double)]; };
 
 /* n elements from `at` on; i: the channel of a piece that has one, behind the strip's first */
 static void take_chunk(struct chunk *q, int64_t at_, int64_t n, int64_t i)
 {
   const struct norm *b = q->b;
   const struct rows *r = b->r;
+  const double *a = q->relu.a, *c = q->relu.c;
   q->at = at_;
   q->n = n;
   q->x = at(r, b->x, at_);
   q->dy = at(r, b->dy, at_);
-  if (!b->relu) return;
-  if (b->block) r->block_relu_back(q->buffer, q->dy, q->x, q->a, q->d, b->block, n);
-  else if (b->s.inner != 1) r->relu_back(q->buffer, q->dy, q->x, q->a[i], q->d[i], n);
-  else for (int64_t k = 0; k < n; k++)
-    r->relu_back(at(r, q->buffer, k), at(r, q->dy, k), at(r, q->x, k), q->a[k], q->d[k], 1);
+  if (!b->relu || b->block) return;
+  if (b->s.inner != 1) r->relu_back(q->buffer, q->dy, q->x, a[i], c[i], n);
+  else for (int64_t k = 0; k < n; k++) r->relu_back(at(r, q->buffer, k), at(r, q->dy, k), at(r, q->x, k), a[k], c[k], 1);
   q->dy = q->buffer;
 }
 
 /* Calls `each` for all chunks of a strip: whole rows of its channels, or pieces of one channel. */
 typedef void (*chunk_fn)(const struct chunk *q, int64_t i, void *context);
-static void all_chunks(const struct norm *b, int64_t c, int64_t n, const double *a, const double *d, chunk_fn each, void *context)
+static void all_chunks(const struct norm *b, int64_t c, int64_t n, const struct ramp *relu, chunk_fn each, void *context)
 {
-  struct chunk q = { .b = b, .a = a, .d = d };
+  struct chunk q = { .b = b, .relu = *relu };
   const bool alone = !b->block && b->s.inner != 1;
-  const int64_t size = alone ? b->s.inner : n * b->s.inner, pieces = alone ? n : 1, most = b->relu ? CHUNK : size;
+  const int64_t size = alone ? b->s.inner : n * b->s.inner, pieces = alone ? n : 1, most = b->relu && !b->block ? CHUNK : size;
   for (int64_t o = 0; o < b->s.outer; o++)
     for (int64_t i = 0; i < pieces; i++)
       for (int64_t k = 0; k < size; k += q.n) {
@@ -270,6 +279,8 @@ static void all_chunks(const struct norm *b, int64_t c, int64_t n, const double 
       }
 }
 
+static const struct ramp *relu_of(const struct chunk *q) { return q->b->relu ? &q->relu : NULL; }
+
 struct sums { const double *mean; double *sum, *dot; };
 
 static void add_chunk(const struct chunk *q, int64_t i, void *context)
@@ -277,7 +288,7 @@ static void add_chunk(const struct chunk *q, int64_t i, void *context)
   const struct sums *s = context;
   const struct norm *b = q->b;
   double part[2];
-  if (b->block) b->r->block_dot(s->sum, s->dot, q->dy, q->x, s->mean, b->block, q->n);
+  if (b->block) b->r->block_dot(s->sum, s->dot, q->dy, q->x, s->mean, relu_of(q), b->block, q->n);
   else if (b->s.inner == 1) b->r->col_dot(s->sum, s->dot, q->dy, q->x, s->mean, q->n);
   else {
     b->r->sum_dot(q->dy, q->x, s->mean[i], q->n, part);
@@ -294,7 +305,7 @@ static void write_chunk(const struct chunk *q, int64_t i, void *context)
   const struct line *l = context;
   const struct norm *b = q->b;
   void *dx = at(b->r, b->dx, q->at);
-  if (b->block) b->r->block_affine2(dx, q->dy, q->x, l->f, l->g, l->h, b->block, q->n);
+  if (b->block) b->r->block_affine2(dx, q->dy, q->x, l->f, l->g, l->h, relu_of(q), b->block, q->n);
   else if (b->s.inner == 1) b->r->col_affine2(dx, q->dy, q->x, l->f, l->g, l->h, q->n);
   else b->r->affine2(dx, q->dy, q->x, l->f[i], l->g[i], l->h[i], q->n);
 }
@@ -308,11 +319,12 @@ static void backward_strip(const struct norm *b, int64_t c, int64_t n)
 {
   double mean[STRIP], var[STRIP], inverse[STRIP], sum[STRIP] = { 0 }, dot[STRIP] = { 0 };
   double a[STRIP] = { 0 }, d[STRIP] = { 0 };
+  const struct ramp relu = { a, d };
   struct line l;
   const struct rows *r = b->r;
   recall(b, c, n, mean, var, inverse);
   for (int64_t i = 0; b->relu && i < n; i++) slope(b, c + i, mean[i], inverse[i], &a[i], &d[i]);
-  all_chunks(b, c, n, a, d, add_chunk, &(struct sums){ mean, sum, dot });
+  all_chunks(b, c, n, &relu, add_chunk, &(struct sums){ mean, sum, dot });
   for (int64_t i = 0; i < n; i++) {
     l.f[i] = gamma_of(b, c + i) * inverse[i];
     l.g[i] = b->batch ? -l.f[i] * inverse[i] * inverse[i] * dot[i] / count_of(b) : 0;
@@ -323,7 +335,7 @@ static void backward_strip(const struct norm *b, int64_t c, int64_t n)
     move(b->moving_mean, r, c + i, b->p->momentum, mean[i]);
     move(b->moving_var, r, c + i, b->p->momentum, var[i]);
   }
-  if (b->dx) all_chunks(b, c, n, a, d, write_chunk, &l);
+  if (b->dx) all_chunks(b, c, n, &relu, write_chunk, &l);
 }
 
 /* -- kernels -------------------------------------------------------------------------------------------------------- */
@@ -363,7 +375,7 @@ static int norm_forward(struct call *c)
 {
   struct norm b = norm_of(c, &c->in[0]);
   b.x = c->in[0].p; b.gamma = c->in[1].p; b.beta = c->in[2].p; b.moving_mean = c->in[3].p; b.moving_var = c->in[4].p;
-  b.y = c->out[0].p; b.mean = c->out[1].p; b.third = c->out[2].p;
+  b.y = c->out[0].p; b.mean = c->out[1].p; b.third = c->out[2].p; b.plus = c->plus ? c->in[5].p : NULL;
   if (c->nout > 3) b.relu_y = b.y, b.mask = c->out[3].p;
   norm_run(&b, forward_body);
   if (b.p->fix_gamma && c->run->with_grad) rows_of(c->in[1].d.dtype)->fill(c->in[1].p, 1, desc_count(&c->in[1].d));
@@ -412,8 +424,9 @@ static const char *refuse_plain(const struct call *c)
 }
 
 static const struct kernel norm_cpu[] = {
-  { "blocks", norm_forward,  T(TY_F32), refuse_plain, .flags = K_ALIKE | K_ACT, .blocks = IN_BLOCKS(1, 1), .affine = norm_affine },
-  { "rows",   norm_forward,  T_FLOAT, .flags = K_ACT }, { 0 }
+  { "blocks", norm_forward,  T(TY_F32), refuse_plain, .flags = K_ALIKE | K_ACT | K_PLUS, .blocks = IN_BLOCKS(1 | 1 << 5, 1),
+    .affine = norm_affine },
+  { "rows",   norm_forward,  T_FLOAT, .flags = K_ACT | K_PLUS }, { 0 }
 };
 static const struct kernel norm_back_cpu[] = {
   { "blocks", norm_backward, T(TY_F32), refuse_plain, .flags = K_ALIKE | K_ACT, .blocks = IN_BLOCKS(3, 1) },
