@@ -265,6 +265,12 @@ static bool aim(struct part *p, int o, void *plain, void *blocked)
 
 static bool leave(struct part *p, int o, void *plain, void *blocked)
 {
+  const dnnl_memory_desc_t *inner;
+  if (o == W && p->turned) {
+    if (dnnl_memory_get_memory_desc(p->inside[W], &inner)) return false;
+    weight_leave(p->turned, inner, blocked, plain);
+    return true;
+  }
   return !p->copy[o] || onednn_copy(p->copy[o], p->stream, p->inside[o], blocked, p->outside[o], plain);
 }
 

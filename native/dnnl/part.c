@@ -230,6 +230,7 @@ static bool bridge(struct part *p, int o, const dnnl_memory_desc_t *plain, const
   if (dnnl_memory_desc_equal(plain, inner)) return true;
   p->inside[o] = onednn_place(inner);
   p->copy[o] = leaves ? onednn_copier(inner, plain) : onednn_copier(plain, inner);
+  if (o == W && leaves) p->turned = weight_turned(inner);
   return p->inside[o] && p->copy[o];
 }
 

@@ -5,7 +5,7 @@
 */
 #pragma once
 #include "../op/conv.h"
-#include "library.h"
+#include "weight.h"
 
 enum { FORWARD, DATA, WEIGHT, FOLDED, PARTS };        /* FOLDED: forward with call.affine */
 enum { X, W, Y, OPERANDS };
@@ -30,6 +30,7 @@ struct part {
   dnnl_stream_t stream;
   dnnl_primitive_t conv, copy[OPERANDS];              /* copy NULL: the primitive takes the plain array */
   dnnl_memory_t outside[OPERANDS], inside[OPERANDS], bias, pad;
+  int turned;                                         /* the gradient W leaves blocks of so many inputs x outputs; 0: copy[W] does it */
   void *own_pad;                                      /* where this team needs more than was planned */
   void *packed;                                       /* blocked weight, of this version of that array and of its scale; or NULL */
   uint64_t version, scale; const void *of;
