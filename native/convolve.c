@@ -317,8 +317,8 @@ static int64_t data_block(const struct window *w, const struct gemm_type *t)
 /* Do whole output rows fold back (gemm_isa.h)? */
 static bool folds(const struct window *w)
 {
-  return w->in[0] == 1 && w->kernel[0] == 1 && w->out[0] == 1 && !w->pad[0] && w->stride[1] == 1 && w->stride[2] == 1 &&
-         w->dilate[1] == 1 && w->dilate[2] == 1 && w->out[2] <= COLUMNS;
+  return gemm_type(w->dtype)->fold && w->in[0] == 1 && w->kernel[0] == 1 && w->out[0] == 1 && !w->pad[0] && w->stride[1] == 1 &&
+         w->stride[2] == 1 && w->dilate[1] == 1 && w->dilate[2] == 1 && w->out[2] <= COLUMNS;
 }
 
 static int64_t data_cols(const struct window *w)

@@ -86,28 +86,31 @@ static void copy_slab(const struct weight *d, const char *image, const int64_t f
       }
 }
 
+/* Where a share's sums go: filters in whole vectors; add: there are sums already. */
+struct sums { char *p; int64_t lanes; bool add; };
+
 /* All taps of one block: positions (z, y .. y + oh, x .. x + ow), dy^T packed in `panels`. */
 static void block_taps(const struct weight *d, const char *image, const int64_t size[3], int64_t channel, int64_t oh,
-                       int64_t ow, const char *panels, char *sums, int64_t lanes)
+                       int64_t ow, const char *panels, const struct sums *s)
 {
   const struct window *w = d->w;
   const int64_t *k = w->kernel;
-  struct gemm_block g = { .m = d->by_tap ? k[2] : w->channels, .n = lanes, .k = ow, .outer = oh, .acs = w->stride[2],
+  struct gemm_block g = { .m = d->by_tap ? k[2] : w->channels, .n = s->lanes, .k = ow, .outer = oh, .acs = w->stride[2],
                           .jump = w->stride[1] * size[2] - ow * w->stride[2], .ars = d->by_tap ? w->dilate[2] : channel,
                           .b = panels, .panel = oh * ow * d->t->nr, .ldc = d->by_tap ? d->ld : d->taps * d->ld,
-                          .alpha = 1, .add = true };
+                          .alpha = 1, .add = s->add };
   g.strip = gemm_height(g.m, d->t->mr) * g.ars;
   for (int64_t c = 0; c < (d->by_tap ? w->channels : 1); c++)
     for (int64_t t = 0; t < d->taps; t += d->by_tap ? k[2] : 1) {
       int64_t x = t % k[2], y = t / k[2] % k[1], z = t / k[2] / k[1];
       int64_t at = c * channel + (z * w->dilate[0] * size[1] + y * w->dilate[1]) * size[2] + x * w->dilate[2];
       g.a = image + (size_t)at * d->size;
-      g.c = sums + (size_t)((c * d->taps + t) * d->ld) * d->size;
+      g.c = s->p + (size_t)((c * d->taps + t) * d->ld) * d->size;
       d->t->block(&g);
     }
 }
 
-static void one_image(const struct weight *d, const char *x, const char *dy, char *sums, int64_t lanes)
+static void one_image(const struct weight *d, const char *x, const char *dy, struct sums s, int64_t lanes)
 {
   const struct window *w = d->w;
   char *slab = d->tmp + d->room * (size_t)parallel_index(), *panels = slab + d->slab_bytes;
@@ -120,12 +123,13 @@ static void one_image(const struct weight *d, const char *x, const char *dy, cha
         gemm_panels(d->t, d->size, true, lanes, oh * ow, block, d->out, panels);
         if (d->padded) {
           copy_slab(d, x, from, slab);
-          block_taps(d, slab, d->slab, d->slab[0] * d->slab[1] * d->slab[2], oh, ow, panels, sums, lanes);
+          block_taps(d, slab, d->slab, d->slab[0] * d->slab[1] * d->slab[2], oh, ow, panels, &s);
         }
         else {
           const char *image = x + (size_t)((from[0] * w->in[1] + from[1]) * w->in[2] + from[2]) * d->size;
-          block_taps(d, image, w->in, d->in, oh, ow, panels, sums, lanes);
+          block_taps(d, image, w->in, d->in, oh, ow, panels, &s);
         }
+        s.add = true;
       }
 }
 
@@ -137,13 +141,12 @@ static void weight_units(int64_t begin, int64_t end, void *context)
   for (int64_t u = begin; u < end; u++) {
     int64_t o = u % d->across * d->lanes, group = u / d->across % w->groups, share = u / d->across / w->groups;
     int64_t lanes = MIN(d->lanes, w->filters - o), depth = window_depth(w);
-    char *sums = d->sums + (size_t)((share * w->groups + group) * depth * d->ld + o) * d->size;
-    for (int64_t k = 0; k < depth; k++)
-      memset(sums + (size_t)(k * d->ld) * d->size, 0, (size_t)MIN(d->lanes, d->ld - o) * d->size);
+    struct sums s = { d->sums + (size_t)((share * w->groups + group) * depth * d->ld + o) * d->size, MIN(d->lanes, d->ld - o), false };
     for (int64_t i = share * d->images; i < MIN(w->n, (share + 1) * d->images); i++) {
       const char *x = d->x + (size_t)((i * w->groups + group) * w->channels * d->in) * d->size;
       const char *dy = d->dy + (size_t)(((i * w->groups + group) * w->filters + o) * d->out) * d->size;
-      one_image(d, x, dy, sums, lanes);
+      one_image(d, x, dy, s, lanes);
+      s.add = true;
     }
   }
 }

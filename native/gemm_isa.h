@@ -39,8 +39,8 @@ struct gemm_image {
 };
 
 /* Panel rows of whole output rows, first .. first + rows - 1, of a window that moves by one: row (c, t) is channel c seen from
-** tap t. fold adds them to the channels, all taps of one column of the window at once: an element is not written soon after
-** it was. */
+** tap t. fold adds them to the channels: a row of a channel, up to a vector, takes all that the taps saw of it while it is in a
+** register. */
 struct gemm_fold {
   int64_t channels, channel, width;                   /* how many, how far apart; from one panel row to the next */
   int64_t in[2], kernel[2], pad[2];                   /* down and across: of a channel, of the window, around the image */
@@ -65,7 +65,7 @@ struct gemm_type {
   double (*sum)(int64_t n, const void *x);
   void (*fill)(const struct gemm_image *f, const void *image, void *panel);
   void (*spread)(const struct gemm_image *f, const void *panel, void *image);
-  void (*fold)(const struct gemm_fold *f, const void *panel, void *image);
+  void (*fold)(const struct gemm_fold *f, const void *panel, void *image);     /* NULL: where vectors are narrow spread is as fast */
 };
 struct gemm_isa { struct gemm_type type[2]; };        /* TY_F32, TY_F64 */
 

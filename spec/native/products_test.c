@@ -175,8 +175,24 @@ static void test_window(const struct window *w, bool add)
   mem_free(x), mem_free(y), mem_free(want), mem_free(weight), mem_free(bias), mem_free(dx), mem_free(dw), mem_free(tmp);
 }
 
+/* Rows that fold back to the image: more taps in a row than masks are kept for, several vectors, several blocks of positions. */
+static void test_folding(void)
+{
+  static const int64_t size[][4] = { { 2, 61, 2, 40 }, { 3, 50, 1, 33 }, { 12, 12, 5, 5 }, { 28, 28, 5, 5 }, { 20, 17, 3, 2 },
+                                     { 4, 4, 4, 4 } };
+  for (int i = 0; i < 12; i++) {
+    const int64_t *s = size[i % 6];
+    struct window w = { .dtype = i / 6 ? TY_F64 : TY_F32, .n = 2, .groups = 1, .channels = 3, .filters = 5, .in = { 1, s[0], s[1] },
+                        .kernel = { 1, s[2], s[3] }, .stride = { 1, 1, 1 }, .dilate = { 1, 1, 1 },
+                        .out = { 1, s[0] - s[2] + 1, s[1] - s[3] + 1 } };
+    test_window(&w, false);
+    test_window(&w, true);
+  }
+}
+
 int main(void)
 {
+  test_folding();
   for (int i = 0; i < 600; i++) test_product(any_product(!below(10)), i & 1);
   for (int i = 0; i < 120; i++) test_both();
   parallel_queue(true);                               /* by all cores */
