@@ -196,7 +196,7 @@ end
 -- loads what a first call loads, so that memory and time counted later are the work's. Modules come with their first use here, in
 -- the peers with `import`.
 local function settle()
-  local _ = ty.mod, ty.optimizer, ty.io, ty.init
+  for _, name in ipairs{"mod", "optimizer", "io", "init"} do assert(ty[name]) end
   local x = ty.sym.Convolution{data = ty.sym.Variable("data"), kernel = {3, 3}, num_filter = 8, name = "c"}
   local symbol = ty.sym.SoftmaxOutput{data = ty.sym.FullyConnected{data = x, num_hidden = 4, name = "f"}, label = ty.sym.Variable("label")}
   local exe = bound(symbol, {data = ty.nd.zeros{1, 3, 16, 16}, label = ty.nd.zeros{1}}, true)
