@@ -120,9 +120,9 @@ enum { K_ACT = 1,                                     /* can apply call.act */
        K_AFFINE = 16,                                 /* can do call.affine; refuse and scratch look at it */
        K_LOSS = 32,                                   /* backward: can make the gradient that it takes itself. Input 0 holds the output
                                                          of a SoftmaxOutput with parameters call.loss, behind the others comes its label */
-       K_PLUS = 128,                                  /* forward: can do call.plus, whose input stands behind the others */
-       K_MASK = 64 };                                 /* backward: can apply call.act, the gradient of a relu that made the data, to out[0];
+       K_MASK = 64,                                   /* backward: can apply call.act, the gradient of a relu that made the data, to out[0];
                                                          behind the inputs comes the output of the forward part */
+       K_PLUS = 128 };                                /* forward: can do call.plus, whose input stands behind the others */
 #define IN_BLOCKS(in, out) ((uint32_t)(in) | (uint32_t)(out) << 16)
 #define T(dtype) (1u << (dtype))
 enum { T_FLOAT = 1 << TY_F32 | 1 << TY_F64, T_ANY = ~0u >> 1,

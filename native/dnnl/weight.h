@@ -1,5 +1,5 @@
 /* weight.h - the gradient of a 1 x 1 convolution's weight out of oneDNN's blocks, by our own transposition: a block goes to rows
-** that lie a power of two apart, which oneDNN's reorder writes at 2 to 5 GB/s. */
+** that often lie a power of two apart, which oneDNN's reorder writes at some 5 GB/s. */
 #pragma once
 #include "library.h"
 

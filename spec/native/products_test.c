@@ -178,13 +178,15 @@ static void test_window(const struct window *w, bool add)
 /* Rows that fold back to the image: more taps in a row than masks are kept for, several vectors, several blocks of positions. */
 static void test_folding(void)
 {
-  static const int64_t size[][4] = { { 2, 61, 2, 40 }, { 3, 50, 1, 33 }, { 12, 12, 5, 5 }, { 28, 28, 5, 5 }, { 20, 17, 3, 2 },
-                                     { 4, 4, 4, 4 } };
-  for (int i = 0; i < 12; i++) {
-    const int64_t *s = size[i % 6];
-    struct window w = { .dtype = i / 6 ? TY_F64 : TY_F32, .n = 2, .groups = 1, .channels = 3, .filters = 5, .in = { 1, s[0], s[1] },
-                        .kernel = { 1, s[2], s[3] }, .stride = { 1, 1, 1 }, .dilate = { 1, 1, 1 },
-                        .out = { 1, s[0] - s[2] + 1, s[1] - s[3] + 1 } };
+  static const int64_t size[][5] = { { 2, 61, 2, 40, 0 }, { 3, 50, 1, 33, 0 }, { 12, 12, 5, 5, 0 }, { 28, 28, 5, 5, 0 },
+                                     { 20, 17, 3, 2, 0 }, { 4, 4, 4, 4, 0 }, { 7, 20, 5, 5, 2 }, { 2, 40, 1, 37, 9 },
+                                     { 6, 3, 3, 7, 4 }, { 1, 1, 3, 3, 1 } };
+  for (int i = 0; i < 2 * COUNT(size); i++) {         /* down, across: of the image, of the window; padding across, half of it down */
+    const int64_t *s = size[i / 2], down = s[4] / 2;
+    struct window w = { .dtype = i % 2 ? TY_F64 : TY_F32, .n = 2, .groups = 1, .channels = 3, .filters = 5, .in = { 1, s[0], s[1] },
+                        .kernel = { 1, MIN(s[2], s[0] + 2 * down), s[3] }, .stride = { 1, 1, 1 }, .dilate = { 1, 1, 1 },
+                        .pad = { 0, down, s[4] } };
+    for (int a = 0; a < 3; a++) w.out[a] = w.in[a] + 2 * w.pad[a] - w.kernel[a] + 1;
     test_window(&w, false);
     test_window(&w, true);
   }
