@@ -29,9 +29,12 @@ ALL    = -std=c11 -D_GNU_SOURCE -Inative -I$(BUILD) -fPIC -fvisibility=hidden -f
 
 # -- sources ------------------------------------------------------------------------------------------------------
 
-OPS  := $(sort $(wildcard native/op/*.c))
-SRC  := $(sort $(wildcard native/*.c)) $(OPS) $(sort $(wildcard native/io/*.c))
-ISA  := $(sort $(wildcard native/isa/*.c))
+# every .c of native; those in a folder isa are compiled once per instruction set; those called *onednn* need oneDNN
+NATIVE := $(sort $(shell find native -name '*.c'))
+ISA    := $(foreach f,$(NATIVE),$(if $(findstring /isa/,$(f)),$(f)))
+ONEDNN := $(foreach f,$(NATIVE),$(if $(findstring onednn,$(notdir $(f))),$(f)))
+SRC    := $(filter-out $(ISA) $(ONEDNN),$(NATIVE))
+OPS    := $(filter native/operators/%,$(shell grep -l '^const struct op op_' $(SRC)))
 ISAS := $(if $(filter x86_64,$(shell uname -m)),baseline avx2 avx512,baseline)
 ISA_baseline = -DISA=baseline
 ISA_avx2     = -DISA=avx2 -mavx2 -mfma -mf16c
@@ -47,14 +50,11 @@ endif
 found = $(shell printf '\043include <stdio.h>\n\043include <$(2)>\nint main(void){return 0;}' | $(CC) -x c - -o /dev/null -l$(1) 2>/dev/null && echo 1)
 
 ifeq ($(call found,dnnl,oneapi/dnnl/dnnl.h),1)
-SRC  += $(sort $(wildcard native/dnnl/*.c))
+SRC  += $(ONEDNN)
 ALL  += -DTY_DNNL
 LIBS += -ldnnl
 endif
-ifneq ($(wildcard native/io/*.c),)
-LIBS += -ljpeg -lpng -lz
-endif
-LIBS += -lopenblas -lm -lpthread -ldl
+LIBS += -ljpeg -lpng -lz -lopenblas -lm -lpthread -ldl
 
 PROGRAM := $(sort $(wildcard runtime/*.c))
 TESTS   := $(sort $(wildcard spec/native/*.c))
@@ -74,7 +74,8 @@ $(BUILD)/libtycho.a: $(OBJ)
 	@rm -f $@
 	ar rcs $@ $(OBJ)
 
-$(BUILD)/ops.inc: $(OPS) Makefile
+# a line per file of operators; written again when the list changes, so that a removed or renamed file is forgotten
+$(BUILD)/ops.inc: FORCE
 	@mkdir -p $(dir $@)
 	@for f in $(notdir $(OPS:.c=)); do echo "OP($$f)"; done > $@.tmp && (cmp -s $@.tmp $@ || mv $@.tmp $@)
 
@@ -84,7 +85,7 @@ $(BUILD)/flags: FORCE
 
 $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/ops.inc
 	@mkdir -p $(dir $@)
-	$(CC) $(ALL) $(if $(findstring native/parallel,$<),$(OPENMP)) -MMD -MP -c $< -o $@
+	$(CC) $(ALL) $(if $(findstring base/parallel,$<),$(OPENMP)) -MMD -MP -c $< -o $@
 
 define isa_rule
 $(BUILD)/%.$(1).o: %.c $(BUILD)/flags

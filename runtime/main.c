@@ -327,7 +327,7 @@ static int read_command_line(void)
   return -1;
 }
 
-/* The OpenMP runtime reads this when it is loaded, before main (see runtime/lua/tycho/ffi.lua): set it and start again. */
+/* The OpenMP runtime reads this when it is loaded, before main (see runtime/lua/tycho/core/ffi.lua): set it and start again. */
 static void calm_threads(char **argv)
 {
   if (getenv("GOMP_SPINCOUNT")) return;

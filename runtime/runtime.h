@@ -1,7 +1,7 @@
 /* runtime.h - what the files of the program `tycho` share.
 **
 ** main.c reads the command line and runs scripts; repl.c edits lines for the prompt; interrupt.c turns Ctrl-C into an
-** error. The prompt itself (evaluating, showing, completing) is Lua: runtime/lua/tycho/prompt.lua. Only these files
+** error. The prompt itself (evaluating, showing, completing) is Lua: runtime/lua/tycho/prompt/init.lua. Only these files
 ** know both Lua and the terminal; libtycho.so knows neither.
 */
 #pragma once

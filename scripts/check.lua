@@ -1,4 +1,4 @@
--- Checks what compilers do not: layers, sizes, style, globals, the rockspec, the public header.
+-- Checks what compilers do not: sizes, style, globals, the rockspec, the public header.
 --
 --   luajit scripts/check.lua             prints one line per finding and a count; exit status 1 if there is any
 --   luajit scripts/check.lua --rockspec   writes the list of Lua modules into the rockspec
@@ -40,102 +40,6 @@ local function sources()
   end
   find:close()
   return list
-end
-
--- -- layers -----------------------------------------------------------------------------------------------------------
--- A header includes only lower ones. The headers that matter are listed, lowest first; any other lies as high as the
--- highest that it includes. A folder or file sees headers up to a layer.
-
-local LAYERS = {
-  { "tycho.h" },
-  { "base.h" },
-  { "random.h", "json.h", "device.h" },
-  { "parallel.h" },
-  { "queue.h", "tensor.h" },
-  { "op.h" },
-  { "tape.h", "pool.h" },
-  { "tape_code.h" },
-  { "registry.h" },
-  { "graph.h" },
-  { "control.h", "gradient.h", "place.h", "extract.h", "symbolfile.h", "invoke.h" },
-  { "program.h", "recipe.h" },
-  { "exec.h" },
-}
-
-local HIGHEST = {                                        -- first pattern that matches counts
-  { "^native/op/", "tape.h", "an operator cannot see the graph it is in" },
-  { "^native/isa/", "tape_code.h", "a kernel sees operands only" },
-  { "^native/dnnl/", "tape.h", "a kernel sees operands only" },
-  { "^native/cuda/", "tape_code.h", "device code cannot see the graph" },
-  { "^native/io/", "tensor.h", "data pipelines see tensors only" },
-  { "^runtime/", "tycho.h", "the program uses the public interface" },
-  { "^native/exec", "exec.h", "" },
-  { "^native/", "program.h", "a pass cannot see the executor" },
-}
-
-local PASSES = { infer = true, gradient = true, place = true, fuse = true, schedule = true, plan = true, lower = true }
-local FOLDERS = { "native/", "native/op/", "native/dnnl/", "native/isa/", "native/io/", "native/cuda/", "runtime/", "spec/native/" }
-
-local layers = {}
-for layer, headers in ipairs(LAYERS) do
-  for _, header in ipairs(headers) do
-    layers[header] = layer
-  end
-end
-
-local function included(line)
-  local path = line:match('^%s*#%s*include%s+"([^"]+)"')
-  return path and path:match("[^/]*$")
-end
-
--- The layer of a header, 0 when it is none of ours (made by the build, or text to be pasted).
-local function layer_of(header)
-  if layers[header] then
-    return layers[header]
-  end
-  layers[header] = 0
-  for _, folder in ipairs(FOLDERS) do
-    local file = io.open(folder .. header)
-    for line in file and file:lines() or function() end do
-      local other = included(line)
-      layers[header] = math.max(layers[header], other and layer_of(other) or 0)
-    end
-    if file then
-      file:close()
-    end
-  end
-  return layers[header]
-end
-
-local function check_include(path, line_number, header)
-  local place, name, stem = path .. ":" .. line_number, path:match("[^/]*$"), path:match("([^/]*)%.%a+$")
-  local layer = layer_of(header)
-  if name:match("%.h$") and layer > layer_of(name) then
-    report(place, "%s lies above %s", header, name)
-  end
-  for _, rule in ipairs(HIGHEST) do
-    if path:match(rule[1]) then
-      if layer > layer_of(rule[2]) then
-        report(place, "includes %s: %s", header, rule[3])
-      end
-      break
-    end
-  end
-  local pass, own = header:match("^(%a+)"), stem:match("^%a+")
-  if PASSES[pass] and PASSES[own] and path:match("^native/[%w_]+%.c$") and own ~= pass then
-    report(place, "a pass cannot see another pass (%s)", header)
-  end
-end
-
-local function check_layers(path, lines)
-  for i, line in ipairs(lines) do
-    local header = included(line)
-    if header then
-      check_include(path, i, header)
-    elseif path:match("^native/") and line:match("#%s*include%s+<lua") then
-      report(path .. ":" .. i, "the core never knows Lua")
-    end
-  end
 end
 
 -- -- sizes and style --------------------------------------------------------------------------------------------------
@@ -285,7 +189,6 @@ end
 
 for _, path in ipairs(sources()) do
   local lines = lines_of(path)
-  check_layers(path, lines)
   check_sizes(path, lines)
   check_style(path, lines)
   check_modules(path, lines)

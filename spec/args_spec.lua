@@ -1,4 +1,4 @@
--- Call forms (runtime/lua/tycho/args.lua): the rules R1 to R4 and what is refused.
+-- Call forms (runtime/lua/tycho/core/args.lua): the rules R1 to R4 and what is refused.
 
 local args = require "tycho.args"
 local values = require "tycho.values"

@@ -1,4 +1,4 @@
--- Recomputation by a budget of bytes (native/exec_budget.c).
+-- Recomputation by a budget of bytes (native/exec/budget.c).
 
 local ty = require "tycho"
 

@@ -1,4 +1,5 @@
--- Control flow in executors: _foreach, _while_loop, _cond (native/control.c, native/op/control.c), nested, skipped parts.
+-- Control flow in executors: _foreach, _while_loop, _cond, nested, skipped parts
+-- (native/pass/control_flow.c, native/operators/control/control_flow.c).
 
 local ty = require "tycho"
 

@@ -1,4 +1,4 @@
--- Error objects (runtime/lua/tycho/error.lua): nearness of names, places of calls.
+-- Error objects (runtime/lua/tycho/core/error.lua): nearness of names, places of calls.
 
 local Error = require "tycho.error"
 local ty = require "tycho"

@@ -1,4 +1,4 @@
--- Fusion (native/fuse.c, schedule.c): groups whose last member only hands bytes on.
+-- Fusion (native/pass/fuse.c, schedule.c): groups whose last member only hands bytes on.
 
 local ty = require "tycho"
 

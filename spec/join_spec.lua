@@ -1,4 +1,4 @@
--- Products over one weight that end in one sum, done as one (native/join.c): the same sums as one by one.
+-- Products over one weight that end in one sum, done as one (native/pass/batch_weight_gradients.c): the same sums as one by one.
 local ty = require "tycho"
 local sym = ty.sym
 

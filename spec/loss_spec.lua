@@ -1,4 +1,4 @@
--- The gradient of a large softmax made by the product in front of it, a slab of classes at a time (native/linear_loss.c):
+-- The gradient of a large softmax made by the product in front of it, a slab of classes at a time (native/operators/nn/linear_loss.c):
 -- the same numbers as step by step, and no array for it.
 local ty = require "tycho"
 local sym = ty.sym

@@ -1,4 +1,4 @@
--- Outputs whose size the data decide: contrib.boolean_mask (native/op/mask.c).
+-- Outputs whose size the data decide: contrib.boolean_mask (native/operators/index/boolean_mask.c).
 
 local ty = require "tycho"
 

@@ -1,4 +1,4 @@
--- Products with the same weight one after another (native/order.c): another order of steps, the same numbers.
+-- Products with the same weight one after another (native/pass/group_weights.c): another order of steps, the same numbers.
 local ty = require "tycho"
 local sym = ty.sym
 

@@ -1,4 +1,4 @@
--- The profiler (native/profile.c, exec_profile.c, runtime/lua/tycho/profiler*.lua).
+-- The profiler (native/device/profile.c, exec_profile.c, runtime/lua/tycho/profiler*.lua).
 
 local cjson = require "cjson"
 local shell = require "spec.support.shell"

@@ -1,4 +1,4 @@
--- A normalisation that adds the other side of a residual sum, and applies the relu behind it (native/fuse.c, absorb_sum): the same
+-- A normalisation that adds the other side of a residual sum, and applies the relu behind it (native/pass/fuse.c, absorb_sum): the same
 -- numbers, outputs and gradients, as step by step.
 
 local ty = require "tycho"

@@ -1,4 +1,4 @@
--- The test helpers: they must fail where something is wrong, and say where (runtime/lua/tycho/test_utils.lua, runtime.lua).
+-- The test helpers: they must fail where something is wrong, and say where (runtime/lua/tycho/test/utils.lua, runtime.lua).
 
 local ty = require "tycho"
 

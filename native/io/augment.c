@@ -4,7 +4,7 @@
 **
 ** The image lies in one of two buffers of the thread; a step that moves pixels writes the other one.
 */
-#include "augment.h"
+#include "io/augment.h"
 
 /* -- chance -------------------------------------------------------------------------------------------------------- */
 

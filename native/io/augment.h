@@ -3,9 +3,9 @@
 ** What chance decides is a function of (seed, epoch, sample) alone, so it does not matter which thread works on what.
 */
 #pragma once
-#include "codec.h"
-#include "random.h"
-#include "reader.h"
+#include "image/codec.h"
+#include "base/philox.h"
+#include "io/reader.h"
 
 struct chance { uint64_t seed, epoch, sample; uint32_t used; };               /* used: numbers drawn so far */
 double  chance_unit(struct chance *c);                                        /* [0, 1) */

@@ -5,7 +5,7 @@
 ** file is looked for with ".gz" too.
 */
 #include <unistd.h>
-#include "reader.h"
+#include "io/reader.h"
 
 struct mnist {
   struct reader base;

@@ -12,7 +12,7 @@
 #include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include "augment.h"
+#include "io/augment.h"
 
 #define MAGIC 0xced7230au
 enum { WHOLE, FIRST, MIDDLE, LAST, HEAD = 8, HEADER = 24, MOST_THREADS = 64 };

@@ -1,6 +1,6 @@
 /* inflate.c - what archives need of zlib: deflated bytes, checksums. */
 #include <zlib.h>
-#include "base.h"
+#include "base/base.h"
 
 #define STEP ((size_t)1 << 30)                        /* zlib counts bytes in 32 bits */
 

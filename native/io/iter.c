@@ -11,7 +11,7 @@
 */
 #include <pthread.h>
 #include <time.h>
-#include "reader.h"
+#include "io/reader.h"
 
 static const struct reader_kind *const KINDS[] = { &reader_mnist, &reader_csv, &reader_libsvm, &reader_raw, &reader_image_record };
 

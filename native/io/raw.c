@@ -1,7 +1,7 @@
 /* raw.c - "raw": binary records of one size, `label_bytes` labels of a byte each before the elements of the sample
 ** (CIFAR-10: 1, CIFAR-100: 2), plain or compressed. Elements are little-endian. Without labels they are 0.
 */
-#include "reader.h"
+#include "io/reader.h"
 
 struct raw {
   struct reader base;

@@ -6,7 +6,7 @@
 */
 #pragma once
 #include <zlib.h>
-#include "tensor.h"
+#include "tensor/tensor.h"
 
 struct options { const ty_attr *attr; int n; };
 

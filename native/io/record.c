@@ -5,7 +5,7 @@
 ** it there and leaves the magic out; reading puts it back between parts.
 */
 #include <errno.h>
-#include "base.h"
+#include "base/base.h"
 
 #define MAGIC 0xced7230au
 enum { WHOLE, FIRST, MIDDLE, LAST, FLAG_SHIFT = 29, MOST_BYTES = (1 << FLAG_SHIFT) - 1 };

@@ -1,7 +1,7 @@
 /* stream.c - options of iterators, files that may be compressed, and their lines. */
 #include <ctype.h>
 #include <errno.h>
-#include "reader.h"
+#include "io/reader.h"
 
 /* -- options ---------------------------------------------------------------------------------------------- */
 

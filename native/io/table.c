@@ -4,7 +4,7 @@
 ** label, then index:value pairs, indices from 0; labels may come as such pairs from a file of their own. Empty lines
 ** are skipped. Numbers become float32, or float64 where `dtype` says so.
 */
-#include "reader.h"
+#include "io/reader.h"
 
 struct table {
   struct reader base;

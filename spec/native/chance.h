@@ -1,7 +1,7 @@
 /* chance.h - the same random numbers at each run. */
 #pragma once
 #include "tycho.h"
-#include "base.h"
+#include "base/base.h"
 
 static uint32_t seed = 1;
 static inline int64_t below(int64_t n) { seed = seed * 1664525u + 1013904223u; return (int64_t)(seed >> 8) % n; }

@@ -1,5 +1,5 @@
-/* draw_test.c - standard variates: the words are those of random.h, and every instruction set gives the same bits. */
-#include "draw.h"
+/* draw_test.c - standard variates: the words are those of base/philox.h, and every instruction set gives the same bits. */
+#include "kernel/variates.h"
 #include "check.h"
 
 enum { N = 1000 };

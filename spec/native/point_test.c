@@ -2,8 +2,8 @@
 ** What lies before and behind the result stays as it was. */
 #include "chance.h"
 #include "check.h"
-#include "convolve.h"
-#include "parallel.h"
+#include "kernel/conv/conv.h"
+#include "base/parallel.h"
 
 /* element (image, channel, position) of channels in blocks of b */
 static int64_t at(int64_t image, int64_t c, int64_t s, int64_t channels, int64_t space, int b)

@@ -1,8 +1,8 @@
 /* products_test.c - products, convolutions of random sizes against their definitions. TYCHO_CPU picks the kernels. */
 #include "chance.h"
 #include "check.h"
-#include "convolve.h"
-#include "parallel.h"
+#include "kernel/conv/conv.h"
+#include "base/parallel.h"
 
 static double get(int dtype, const void *p, int64_t i)
 {

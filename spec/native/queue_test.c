@@ -10,9 +10,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "check.h"
-#include "parallel.h"
-#include "pool.h"
-#include "tensor.h"
+#include "base/parallel.h"
+#include "device/pool.h"
+#include "tensor/tensor.h"
 
 #define SURE(condition) CHECK(condition, "%s", ty_error())
 

@@ -1,6 +1,6 @@
 /* tape_test.c - tapes against plain loops: values of formulas, mistakes and their columns, broadcasting of every dtype,
 ** results in place, sums back to a shape, accuracy, and equal bits under every instruction set. */
-#include "tape_code.h"
+#include "pointwise/ir.h"
 #include "check.h"
 
 static unsigned state = 1;

@@ -4,7 +4,7 @@
 #ifndef TY_DNNL
 int main(void) { return check_end(); }
 #else
-#include "dnnl/weight.h"
+#include "kernel/conv/onednn_weight.h"
 
 static void copy(const dnnl_memory_desc_t *from, const float *x, const dnnl_memory_desc_t *to, float *y)
 {

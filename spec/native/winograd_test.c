@@ -3,8 +3,8 @@
 ** element's own. TYCHO_CPU picks the kernels. */
 #include "chance.h"
 #include "check.h"
-#include "parallel.h"
-#include "winograd.h"
+#include "base/parallel.h"
+#include "kernel/conv/winograd.h"
 
 /* in float64, absolute if so wished */
 static double *wide(const float *p, int64_t n, bool absolute)

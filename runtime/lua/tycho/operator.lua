@@ -8,7 +8,7 @@
 --     local y = ty.sym.Custom{x, op_type = "square"}
 --
 -- The core never calls Lua: a run stops where such an operator stands, executor.lua runs it here, and the run goes on.
--- What inference needs is asked from the description and put into the graph as texts (native/op/custom.c). All lists of
+-- What inference needs is asked from the description and put into the graph as texts (native/operators/control/custom.c). All lists of
 -- arrays are 1-based; arrays are valid until the method returns.
 --
 -- @module tycho.operator

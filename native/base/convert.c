@@ -1,0 +1,53 @@
+/* convert.c - elements from one dtype to another, as C casts do where those are defined.
+**
+** float -> int32, int64: truncated; NaN and what does not fit give the smallest integer, as x86 does in hardware.
+** float -> uint8, int8: through int64, of which the low byte stays (-1.5 -> 255, 300.7 -> 44). Integers wrap.
+** any -> bool: not zero. float16 and bfloat16 go through float32, rounded to nearest even, in blocks that stay in the
+** first-level cache. The loops are in base/isa/convert.c.
+*/
+#include "base/convert.h"
+#include "base/parallel.h"
+
+float    half_to_float(uint16_t h) { return f32_of_f16(h); }
+uint16_t float_to_half(float f) { return f16_of_f32(f); }
+float    bf16_to_float(uint16_t h) { return f32_of_bf16(h); }
+uint16_t float_to_bf16(float f) { return bf16_of_f32(f); }
+
+static cast_fn cast_of(int from, int to)
+{
+  static const struct casts *const casts[] = { &casts_baseline, &casts_avx2, &casts_avx512 };
+  return casts[cpu_level()]->cast[from][to];
+}
+
+enum { BLOCK = 1024, GRAIN = 1 << 15 };
+
+struct job { char *dst; const char *src; cast_fn direct, in, out; size_t dst_size, src_size; };
+
+static void cast_part(int64_t begin, int64_t end, void *context)
+{
+  const struct job *j = context;
+  if (j->direct) {
+    j->direct(j->dst + (size_t)begin * j->dst_size, j->src + (size_t)begin * j->src_size, end - begin);
+    return;
+  }
+  float block[BLOCK];
+  for (int64_t i = begin; i < end; i += BLOCK) {
+    int64_t n = MIN(BLOCK, end - i);
+    j->in(block, j->src + (size_t)i * j->src_size, n);
+    j->out(j->dst + (size_t)i * j->dst_size, block, n);
+  }
+}
+
+static void copy_part(int64_t begin, int64_t end, void *context)
+{
+  const struct job *j = context;
+  size_t at = (size_t)begin * j->dst_size;
+  memcpy(j->dst + at, j->src + at, (size_t)(end - begin) * j->dst_size);
+}
+
+void convert(void *dst, int dst_type, const void *src, int src_type, int64_t n)
+{
+  struct job j = { dst, src, cast_of(src_type, dst_type), cast_of(src_type, TY_F32), cast_of(TY_F32, dst_type),
+                   dtype_size(dst_type), dtype_size(src_type) };
+  parallel(n, GRAIN, dst_type == src_type ? copy_part : cast_part, &j);
+}

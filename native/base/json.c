@@ -1,0 +1,140 @@
+/* json.c - reads the JSON of symbol files.
+**
+** The files hold objects, lists, texts and numbers, nothing else; texts know the escapes \" \\ \n \r \t and no raw line
+** breaks. The reader refuses everything else with line and byte, nests at most DEPTH levels, and copies each text once,
+** so damaged or hostile files cost no more than their length. Source: behaviour of the reference's reader.
+*/
+#include "base/json.h"
+
+enum { DEPTH = 64 };
+struct reader { const char *begin, *s; struct arena *arena; int depth; };
+
+static int refuse(const struct reader *r, const char *what)
+{
+  int line = 1;
+  char got[24];
+  for (const char *p = r->begin; p < r->s; p++) line += *p == '\n';
+  unsigned char c = (unsigned char)*r->s;
+  snprintf(got, sizeof got, c == 0 ? "the end" : c < 32 || c > 126 ? "byte %d" : "'%c'", c);
+  int code = fail(TY_EFORMAT, "line %d, byte %zu: expected %s, got %s", line, (size_t)(r->s - r->begin), what, got);
+  fail_argument(NULL, what, got);
+  return code;
+}
+
+static void skip_space(struct reader *r) { r->s += strspn(r->s, " \t\r\n"); }
+
+static int expect(struct reader *r, char c, const char *what)
+{
+  skip_space(r);
+  if (*r->s != c) return refuse(r, what);
+  r->s++;
+  return TY_OK;
+}
+
+static char escape_of(char c)
+{
+  const char *from = "\"\\nrt", *to = "\"\\\n\r\t", *at = c ? strchr(from, c) : NULL;
+  return at ? to[at - from] : 0;
+}
+
+static int read_text(struct reader *r, const char **out)
+{
+  TRY(expect(r, '"', "a text"));
+  const char *end = r->s;
+  while (*end && *end != '"' && *end != '\n' && *end != '\r') end += *end == '\\' && end[1] ? 2 : 1;
+  char *copy = arena_new(r->arena, (size_t)(end - r->s) + 1), *put = copy;
+  NEED(copy, TY_EMEMORY, "out of memory: text of %zu bytes", (size_t)(end - r->s));
+  while (r->s < end) {
+    char c = *r->s++;
+    if (c == '\\' && !(c = escape_of(*r->s++))) return r->s--, refuse(r, "one of the escapes \\\" \\\\ \\n \\r \\t");
+    *put++ = c;
+  }
+  *out = copy;
+  return expect(r, '"', "the text's closing quote on the same line");
+}
+
+static int read_number(struct reader *r, double *out)
+{
+  size_t digits = strspn(r->s, "+-.0123456789eE");
+  char *end;
+  if (!digits) return refuse(r, "a text, number, list or object");
+  *out = strtod(r->s, &end);
+  if (end != r->s + digits) return refuse(r, "a number");
+  r->s = end;
+  return TY_OK;
+}
+
+static int read_value(struct reader *r, const char *key, struct json **out);
+
+/* The entries of a list or an object, after its opening bracket. */
+static int read_entries(struct reader *r, struct json *v, char close)
+{
+  struct json **tail = &v->first;
+  skip_space(r);
+  if (*r->s == close) return r->s++, TY_OK;
+  for (;;) {
+    const char *key = NULL;
+    if (v->type == J_OBJECT) {
+      TRY(read_text(r, &key));
+      TRY(expect(r, ':', "':'"));
+    }
+    TRY(read_value(r, key, tail));
+    tail = &(*tail)->next;
+    v->n++;
+    skip_space(r);
+    if (*r->s == close) return r->s++, TY_OK;
+    TRY(expect(r, ',', close == ']' ? "',' or ']'" : "',' or '}'"));
+  }
+}
+
+static int read_value(struct reader *r, const char *key, struct json **out)
+{
+  skip_space(r);
+  struct json *v = arena_new(r->arena, sizeof *v);
+  NEED(v, TY_EMEMORY, "out of memory: JSON value");
+  v->key = key;
+  v->at = (size_t)(r->s - r->begin);
+  *out = v;
+  char c = *r->s;
+  if (c == '"') return v->type = J_TEXT, read_text(r, &v->text);
+  if (c != '[' && c != '{') return v->type = J_NUMBER, read_number(r, &v->number);
+  if (r->depth == DEPTH) return refuse(r, "no more than 64 nested brackets");
+  v->type = c == '[' ? J_LIST : J_OBJECT;
+  r->s++;
+  r->depth++;
+  TRY(read_entries(r, v, c == '[' ? ']' : '}'));
+  r->depth--;
+  return TY_OK;
+}
+
+int json_read(const char *s, struct arena *a, struct json **out)
+{
+  struct reader r = { s, s, a, 0 };
+  skip_space(&r);
+  if (*r.s != '{') return refuse(&r, "'{'");
+  TRY(read_value(&r, NULL, out));
+  skip_space(&r);
+  return *r.s ? refuse(&r, "nothing more") : TY_OK;
+}
+
+const struct json *json_get(const struct json *object, const char *key)
+{
+  const struct json *v = object && object->type == J_OBJECT ? object->first : NULL;
+  while (v && strcmp(v->key, key)) v = v->next;
+  return v;
+}
+
+void json_quote(struct text *t, const char *s)
+{
+  text_put(t, "\"", 1);
+  while (*s) {
+    size_t plain = strcspn(s, "\"\\\n\r\t");
+    text_put(t, s, plain);
+    s += plain;
+    if (!*s) break;
+    char escape[2] = { '\\', *s == '\n' ? 'n' : *s == '\r' ? 'r' : *s == '\t' ? 't' : *s };
+    text_put(t, escape, 2);
+    s++;
+  }
+  text_put(t, "\"", 1);
+}

@@ -1,6 +1,0 @@
-/* bypass.h - stores that pass by the caches, for results that would not stay there: the old contents are not fetched. */
-#pragma once
-#include "base.h"
-
-bool bypass_pays(size_t bytes);                       /* more than half of the last cache */
-void bypass_copy(void *dst, const void *src, size_t bytes);                  /* as memcpy; fastest where dst is a multiple of 16 */

@@ -1,0 +1,204 @@
+/* platform.c - the processor's code path, and the text of `tycho --platform`: what was found, or why not.
+**
+** The code path is chosen once: the best the processor runs, or TYCHO_CPU where that asks for less. Libraries that are
+** optional at run time are looked for with dlopen here only to tell what is there; their users open them themselves.
+*/
+#include <dlfcn.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+#include "device/device.h"
+#include "base/parallel.h"
+#ifdef TY_DNNL
+#include <oneapi/dnnl/dnnl.h>
+#endif
+
+/* -- processor --------------------------------------------------------------------------------- */
+
+static const char *const paths[] = { "baseline", "avx2", "avx512" };
+
+static int best_level(void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_cpu_init();
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CPU_BASELINE;   /* f16c is older */
+  bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
+              && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  return wide ? CPU_AVX512 : CPU_AVX2;
+#else
+  return CPU_BASELINE;
+#endif
+}
+
+int cpu_level(void)
+{
+  static int level = -1;
+  int known = __atomic_load_n(&level, __ATOMIC_RELAXED);
+  if (known >= 0) return known;
+  const char *asked = env_text("TYCHO_CPU", "");
+  int best = best_level(), chosen = best;
+  for (int i = 0; i < COUNT(paths); i++) if (!strcmp(asked, paths[i])) chosen = MIN(i, best);
+  __atomic_store_n(&level, chosen, __ATOMIC_RELAXED);
+  return chosen;
+}
+
+const char *cpu_path(void) { return paths[cpu_level()]; }
+
+static void add_features(struct text *t)
+{
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_cpu_init();
+#define FEATURE(name) if (__builtin_cpu_supports(name)) text_add(t, " %s", name);
+  FEATURE("sse4.2") FEATURE("avx") FEATURE("avx2") FEATURE("fma") FEATURE("avx512f") FEATURE("avx512bw")
+  FEATURE("avx512dq") FEATURE("avx512vl") FEATURE("avx512vnni")
+#undef FEATURE
+#else
+  text_add(t, " (not asked for on this architecture)");
+#endif
+}
+
+/* "model name" as Linux tells it. */
+static void add_model(struct text *t)
+{
+  char line[256];
+  FILE *f = fopen("/proc/cpuinfo", "r");
+  while (f && fgets(line, sizeof line, f)) {
+    char *value = strncmp(line, "model name", 10) ? NULL : strchr(line, ':');
+    if (!value) continue;
+    value[strcspn(value, "\n")] = 0;
+    text_add(t, "%s", value + 1 + (value[1] == ' '));
+    break;
+  }
+  if (f) fclose(f);
+}
+
+static void add_processor(struct text *t)
+{
+  struct utsname u;
+  text_add(t, "cpu         ");
+  add_model(t);
+  if (!uname(&u)) text_add(t, ", %s (%s %s)", u.machine, u.sysname, u.release);
+  text_add(t, "\nfeatures   ");
+  add_features(t);
+  text_add(t, "\ncode path   %s", cpu_path());
+  if (*env_text("TYCHO_CPU", "")) text_add(t, " (TYCHO_CPU=%s)", env_text("TYCHO_CPU", ""));
+  text_add(t, "\nthreads     %d of %ld processors%s\n", ty_threads(0), sysconf(_SC_NPROCESSORS_ONLN),
+           device_sync() ? ", everything runs inline (TYCHO_SYNC=1)" : "");
+}
+
+/* -- libraries --------------------------------------------------------------------------------- */
+
+static void *open_first(const char *const *names)
+{
+  void *lib = NULL;
+  for (int i = 0; names[i] && !lib; i++) lib = dlopen(names[i], RTLD_LAZY | RTLD_LOCAL);
+  return lib;
+}
+
+/* One line: what the library says of itself, or that no library of these names is installed. */
+static void add_library(struct text *t, const char *label, const char *disable, const char *const *names,
+                        const char *symbol)
+{
+  text_add(t, "%-11s ", label);
+  if (disable && env_disabled(disable)) { text_add(t, "off (TYCHO_DISABLE)\n"); return; }
+  void *lib = open_first(names);
+  if (!lib) {
+    text_add(t, "no: not found:");
+    for (int i = 0; names[i]; i++) text_add(t, " %s", names[i]);
+    text_add(t, "\n");
+    return;
+  }
+  const char *(*tell)(void) = NULL;
+  if (symbol) *(void **)&tell = dlsym(lib, symbol);
+  text_add(t, "%s\n", tell ? tell() : "yes");
+  dlclose(lib);
+}
+
+static void add_dnnl(struct text *t)
+{
+#ifdef TY_DNNL
+  if (env_disabled("dnnl")) { text_add(t, "oneDNN      off (TYCHO_DISABLE)\n"); return; }
+  const dnnl_version_t *v = dnnl_version();
+  text_add(t, "oneDNN      %d.%d.%d\n", v->major, v->minor, v->patch);
+#else
+  text_add(t, "oneDNN      no: not found when this was built\n");
+#endif
+}
+
+static const char *const cuda_driver[] = { "libcuda.so.1", "libcuda.so", NULL };
+
+/* Why there is no gpu(i) here: what was switched off, looked for, or left out. */
+void gpu_absence(struct text *t)
+{
+  if (env_disabled("cuda")) { text_add(t, "TYCHO_DISABLE switches CUDA off"); return; }
+  void *lib = open_first(cuda_driver);
+  if (lib) {
+    dlclose(lib);
+    text_add(t, "there is a CUDA driver, but this build of Tycho has no code for it");
+    return;
+  }
+  text_add(t, "no CUDA driver was found; tried");
+  for (int i = 0; cuda_driver[i]; i++) text_add(t, "%s %s", i ? "," : "", cuda_driver[i]);
+  const char *path = env_text("LD_LIBRARY_PATH", "");
+  text_add(t, " in the system's folders%s%s", *path ? " and in " : "", path);
+}
+
+/* The driver is asked for its version only; nothing is started on a device. */
+static void add_cuda(struct text *t)
+{
+  text_add(t, "CUDA        ");
+  void *lib = env_disabled("cuda") ? NULL : open_first(cuda_driver);
+  if (!lib) { text_add(t, "no: "); gpu_absence(t); text_add(t, "\n"); return; }
+  int (*version)(int *) = NULL, n = 0;
+  *(void **)&version = dlsym(lib, "cuDriverGetVersion");
+  if (version && !version(&n))
+    text_add(t, "driver %d.%d, %d devices in use by Tycho\n", n / 1000, n % 1000 / 10, ty_devices(TY_GPU));
+  else
+    text_add(t, "no: the driver library does not answer\n");
+  dlclose(lib);
+}
+
+static void add_libraries(struct text *t)
+{
+  static const char *const blas[] = { "libopenblas.so.0", "libopenblas.so", NULL };
+  static const char *const lapack[] = { "libopenblas.so.0", "liblapack.so.3", NULL };
+  static const char *const jpeg[] = { "libjpeg.so.62", "libjpeg.so.8", NULL };
+  static const char *const png[] = { "libpng16.so.16", NULL };
+  static const char *const cudnn[] = { "libcudnn.so.9", NULL };
+  static const char *const nccl[] = { "libnccl.so.2", NULL };
+  static const char *const mpi[] = { "libmpi.so.40", NULL };
+  add_library(t, "BLAS", "blas", blas, "openblas_get_config");
+  add_library(t, "LAPACK", NULL, lapack, NULL);
+  add_dnnl(t);
+  add_library(t, "JPEG", NULL, jpeg, NULL);
+  add_library(t, "PNG", NULL, png, NULL);
+  add_cuda(t);
+  add_library(t, "cuDNN", "cudnn", cudnn, NULL);
+  add_library(t, "NCCL", "nccl", nccl, NULL);
+  add_library(t, "MPI", "mpi", mpi, NULL);
+}
+
+/* -- devices ----------------------------------------------------------------------------------- */
+
+static void add_device(struct text *t, int device)
+{
+  char name[32];
+  int64_t total = 0, used = 0, pool = 0;
+  if (ty_device_memory(device, &total, &used, &pool)) return;
+  text_add(t, "%-11s %.1f GiB of memory, %lld bytes in use by tensors, %lld by pools\n",
+           device_name(device, name, sizeof name), (double)total / (1 << 30), (long long)used, (long long)pool);
+}
+
+const char *ty_platform(void)
+{
+  static __thread char buffer[4096];                  /* borrowed until this thread's next call */
+  struct text t = { 0 };
+  text_add(&t, "tycho       %s\n", ty_version());
+  add_processor(&t);
+  add_libraries(&t);
+  add_device(&t, TY_CPU);
+  for (int i = 0; i < ty_devices(TY_GPU); i++) add_device(&t, TY_GPU + i);
+  if (mem_limit()) text_add(&t, "limit       %lld bytes per device (TYCHO_MEM_LIMIT)\n", (long long)mem_limit());
+  snprintf(buffer, sizeof buffer, "%s", t.s ? t.s : "out of memory");
+  text_done(&t);
+  return buffer;
+}

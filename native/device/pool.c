@@ -1,0 +1,311 @@
+/* pool.c - see pool.h. A pool is freed by its last user or the last storage that lives in it, whichever is later, and
+** possibly on a queue's thread: nothing here waits while it frees. Locks: all (the list of pools) > pool.lock.
+*/
+#include <pthread.h>
+#include "device/pool.h"
+
+enum { PLACES = 16 };                                 /* devices one pool may span */
+
+struct resident {                                     /* a storage in the pool */
+  ty_pool *pool;
+  struct resident *next, **link;
+  struct storage *storage;                            /* borrowed: it ends before we do */
+  int place;
+  size_t offset, bytes;
+};
+
+struct need { const void *user; int place; size_t bytes; };                /* user NULL: somebody unnamed, for ever */
+
+struct ty_pool {
+  int users, refs;                                    /* users: handles and executors; refs: those and residents */
+  pthread_mutex_t lock;
+  struct range range[PLACES]; int nrange;
+  struct ticket last[PLACES]; int nlast;
+  uint64_t generation;
+  struct need *need; int nneed, need_cap;
+  struct resident *residents;
+  ty_pool *next, **link;                              /* every pool, for a trim of all */
+};
+
+static ty_pool *all;
+static pthread_mutex_t all_lock = PTHREAD_MUTEX_INITIALIZER;
+
+int ty_pool_new(ty_pool **out)
+{
+  NEED(out, TY_ETYPE, "ty_pool_new: no place for the result");
+  ty_pool *p = NEW(ty_pool);
+  NEED(p, TY_EMEMORY, "out of memory");
+  p->users = p->refs = 1;
+  pthread_mutex_init(&p->lock, NULL);
+  pthread_mutex_lock(&all_lock);
+  p->next = all;
+  p->link = &all;
+  if (all) all->link = &p->next;
+  all = p;
+  pthread_mutex_unlock(&all_lock);
+  live(LIVE_POOL, 1);
+  *out = p;
+  return TY_OK;
+}
+
+void pool_keep(ty_pool *p)
+{
+  pthread_mutex_lock(&p->lock);
+  p->users++;
+  p->refs++;
+  pthread_mutex_unlock(&p->lock);
+}
+
+static void destroy(ty_pool *p)
+{
+  pthread_mutex_lock(&all_lock);
+  *p->link = p->next;
+  if (p->next) p->next->link = p->link;
+  pthread_mutex_unlock(&all_lock);
+  for (int i = 0; i < p->nrange; i++) range_free(&p->range[i]);
+  pthread_mutex_destroy(&p->lock);
+  mem_free(p->need);
+  mem_free(p);
+  live(LIVE_POOL, -1);
+}
+
+/* Under the lock: gives back what neither a user nor a resident needs. */
+static void trim_ranges(ty_pool *p)
+{
+  for (int i = 0; i < p->nrange; i++) {
+    size_t keep = 0;
+    for (int k = 0; k < p->nneed && p->users; k++) if (p->need[k].place == i) keep = MAX(keep, p->need[k].bytes);
+    for (struct resident *r = p->residents; r; r = r->next) if (r->place == i) keep = MAX(keep, r->offset + r->bytes);
+    range_trim(&p->range[i], keep);
+  }
+}
+
+static void drop(ty_pool *p, int users)
+{
+  pthread_mutex_lock(&p->lock);
+  p->users -= users;
+  bool gone = --p->refs == 0;
+  if (!gone && users && !p->users) trim_ranges(p);    /* residents are left */
+  pthread_mutex_unlock(&p->lock);
+  if (gone) destroy(p);
+}
+
+void ty_pool_free(ty_pool *p)
+{
+  if (p) drop(p, 1);
+}
+
+/* -- ranges ------------------------------------------------------------------------------------ */
+
+static int place_of(const ty_pool *p, int device)
+{
+  for (int i = 0; i < p->nrange; i++) if (p->range[i].device == device) return i;
+  return -1;
+}
+
+static void wait_last(ty_pool *p)
+{
+  struct ticket t[PLACES];
+  int n = pool_last(p, t, PLACES);
+  for (int i = 0; i < n; i++) ticket_wait(t[i]);
+}
+
+/* A range that has no room behind it may move: then nothing may run in it. Reserved ranges only grow where they are. */
+static bool may_move(const struct range *r, size_t bytes)
+{
+  return r->base && align_up(bytes, PAGE) > r->reserved;
+}
+
+static void moved_to(ty_pool *p, int place)
+{
+  p->generation++;
+  for (struct resident *r = p->residents; r; r = r->next)
+    if (r->place == place) r->storage->data = p->range[place].base + r->offset;
+}
+
+static int find_place(ty_pool *p, int device, int *at)
+{
+  *at = place_of(p, device);
+  if (*at >= 0) return TY_OK;
+  NEED(p->nrange < PLACES, TY_EDEVICE, "a memory pool spans at most %d devices", PLACES);
+  TRY(range_new(device, &p->range[p->nrange]));
+  *at = p->nrange++;
+  return TY_OK;
+}
+
+static int note_need(ty_pool *p, const void *user, int place, size_t bytes)
+{
+  for (int i = 0; i < p->nneed; i++) {
+    if (p->need[i].user != user || p->need[i].place != place) continue;
+    p->need[i].bytes = MAX(p->need[i].bytes, bytes);
+    return TY_OK;
+  }
+  NEED(GROW(p->need, p->nneed, p->need_cap), TY_EMEMORY, "out of memory");
+  p->need[p->nneed++] = (struct need){ user, place, bytes };
+  return TY_OK;
+}
+
+int pool_reserve_for(ty_pool *p, const void *user, int device, size_t bytes, bool *moved)
+{
+  int at;
+  *moved = false;
+  if (!bytes) return TY_OK;
+  pthread_mutex_lock(&p->lock);
+  int code = find_place(p, device, &at);
+  if (!code && may_move(&p->range[at], bytes)) {
+    pthread_mutex_unlock(&p->lock);
+    wait_last(p);
+    pthread_mutex_lock(&p->lock);
+  }
+  if (!code) code = note_need(p, user, at, bytes);
+  if (!code) code = range_grow(&p->range[at], bytes, moved);
+  if (!code && *moved) moved_to(p, at);
+  pthread_mutex_unlock(&p->lock);
+  return code;
+}
+
+int pool_reserve(ty_pool *p, int device, size_t bytes, bool *moved)
+{
+  return pool_reserve_for(p, NULL, device, bytes, moved);
+}
+
+void pool_forget(ty_pool *p, const void *user)
+{
+  pthread_mutex_lock(&p->lock);
+  int n = 0;
+  for (int i = 0; i < p->nneed; i++) if (p->need[i].user != user) p->need[n++] = p->need[i];
+  p->nneed = n;
+  pthread_mutex_unlock(&p->lock);
+}
+
+char *pool_base(ty_pool *p, int device)
+{
+  pthread_mutex_lock(&p->lock);
+  int at = place_of(p, device);
+  char *base = at < 0 ? NULL : p->range[at].base;
+  pthread_mutex_unlock(&p->lock);
+  return base;
+}
+
+uint64_t pool_generation(ty_pool *p)
+{
+  pthread_mutex_lock(&p->lock);
+  uint64_t n = p->generation;
+  pthread_mutex_unlock(&p->lock);
+  return n;
+}
+
+int ty_pool_bytes(ty_pool *p, int device, int64_t *out)
+{
+  NEED(p && out, TY_ETYPE, "ty_pool_bytes: the pool or the result's place is missing");
+  *out = 0;
+  pthread_mutex_lock(&p->lock);
+  for (int i = 0; i < p->nrange; i++)
+    if (device == -1 || p->range[i].device == device) *out += (int64_t)p->range[i].bytes;
+  pthread_mutex_unlock(&p->lock);
+  return TY_OK;
+}
+
+static void trim(ty_pool *p)
+{
+  wait_last(p);
+  pthread_mutex_lock(&p->lock);
+  trim_ranges(p);
+  pthread_mutex_unlock(&p->lock);
+}
+
+/* Every pool, each with a reference: they are trimmed outside the list's lock, which a queue's thread may want. */
+static ty_pool **every_pool(int *n)
+{
+  int cap = 0;
+  ty_pool **list = NULL;
+  *n = 0;
+  pthread_mutex_lock(&all_lock);
+  for (ty_pool *p = all; p && GROW(list, *n, cap); p = p->next) {
+    pthread_mutex_lock(&p->lock);
+    if (p->refs) p->refs++, list[(*n)++] = p;         /* 0: it is being destroyed */
+    pthread_mutex_unlock(&p->lock);
+  }
+  pthread_mutex_unlock(&all_lock);
+  return list;
+}
+
+int ty_pool_trim(ty_pool *p)
+{
+  if (p) { trim(p); return TY_OK; }
+  int n;
+  ty_pool **list = every_pool(&n);
+  for (int i = 0; i < n; i++) {
+    trim(list[i]);
+    drop(list[i], 0);
+  }
+  mem_free(list);
+  return TY_OK;
+}
+
+/* -- runs -------------------------------------------------------------------------------------- */
+
+void pool_ran(ty_pool *p, struct ticket t)
+{
+  if (!t.seq) return;
+  pthread_mutex_lock(&p->lock);
+  int i = 0;
+  while (i < p->nlast && p->last[i].device != t.device) i++;
+  if (i == p->nlast && p->nlast < PLACES) p->last[p->nlast++] = t;
+  else if (i < p->nlast) p->last[i].seq = MAX(p->last[i].seq, t.seq);
+  pthread_mutex_unlock(&p->lock);
+}
+
+int pool_last(ty_pool *p, struct ticket *out, int max)
+{
+  int n = 0;
+  pthread_mutex_lock(&p->lock);
+  for (int i = 0; i < p->nlast && n < max; i++) if (!ticket_past(p->last[i])) out[n++] = p->last[i];
+  pthread_mutex_unlock(&p->lock);
+  return n;
+}
+
+/* -- residents --------------------------------------------------------------------------------- */
+
+static void leave(void *owner, void *data)
+{
+  struct resident *r = owner;
+  ty_pool *p = r->pool;
+  pthread_mutex_lock(&p->lock);
+  *r->link = r->next;
+  if (r->next) r->next->link = r->link;
+  pthread_mutex_unlock(&p->lock);
+  mem_free(r);
+  drop(p, 0);
+}
+
+static void enter(ty_pool *p, struct resident *r)
+{
+  r->next = p->residents;
+  r->link = &p->residents;
+  if (r->next) r->next->link = &r->next;
+  p->residents = r;
+  p->refs++;
+}
+
+int pool_storage(ty_pool *p, int device, size_t offset, size_t bytes, struct storage **out)
+{
+  struct resident *r = NEW(struct resident);
+  NEED(r, TY_EMEMORY, "out of memory");
+  pthread_mutex_lock(&p->lock);
+  int at = place_of(p, device);
+  bool fits = at >= 0 && offset <= p->range[at].bytes && bytes <= p->range[at].bytes - offset;
+  int code = fits ? storage_wrap(device, p->range[at].base + offset, bytes, leave, r, &r->storage)
+                  : fail(TY_EINTERNAL, "a value of %zu bytes at %zu lies outside its pool", bytes, offset);
+  if (!code) {
+    r->pool = p;
+    r->place = at;
+    r->offset = offset;
+    r->bytes = bytes;
+    enter(p, r);
+    *out = r->storage;
+  }
+  pthread_mutex_unlock(&p->lock);
+  if (code) mem_free(r);
+  return code;
+}

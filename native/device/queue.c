@@ -1,0 +1,574 @@
+/* queue.c - one thread per device that runs its tasks in the order of submission; tickets, waits and failures.
+**
+** Submission happens under one lock for all devices: it notes the task's tickets in its storages, and so all queues
+** agree on one order, in which every task waits only for earlier ones. That lock is never held while anything waits.
+** A task has passed (`done` >= its number) when it has run, its callback has returned and its storages are dropped.
+** Devices with a `finish` (streams) may have started more tasks than have passed: `ran` runs ahead of `done`.
+**
+** Who waits looks again for a moment before it sleeps, and gives its core away between two looks: on a machine whose
+** cores are all in a team, a waiter that kept one would hold up the very task it waits for.
+**
+** Locks, none taken inside another except as listed: order > queue.lock (to wake) and marks (failure marks of storages and
+** the pending list), inline_lock (TYCHO_SYNC=1: everything runs under it, in the caller).
+*/
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include "base/parallel.h"
+#include "device/profile.h"
+#include "device/inner.h"
+
+enum { RING = 1024, DEEP = 1000, HELD = 64 << 20, SPIN_NS = 50000, AHEAD = 64 };
+
+struct slot {                                         /* a submitted task; its lists stay allocated */
+  struct task task;
+  struct storage **list; int cap;                     /* reads, then writes */
+  struct ticket *wait; int nwait;                     /* number k at wait[k * RING]: most tasks wait for one queue or none */
+  struct failure *failed;                             /* what became of it */
+};
+
+struct queue {
+  int device;
+  const struct device_ops *ops;
+  pthread_t thread;
+  pthread_mutex_t lock;
+  pthread_cond_t wake, past;
+  uint64_t submitted, done;                           /* atomic; `submitted` is written under `order` only */
+  uint64_t ran;                                       /* the thread's own */
+  int sleeping, waiting;                              /* atomic: the thread sleeps; somebody waits for `done` */
+  uint64_t wanted;                                    /* atomic: to get here; written under the lock */
+  int64_t held;                                       /* atomic: bytes that only tasks keep alive */
+  struct slot slot[RING];
+  struct ticket wait[SLOTS][RING];                    /* of all slots: memory that few ever touch */
+};
+
+static struct queue *queues[SLOTS];                   /* atomic; made at first use, never freed */
+static int opened;                                    /* CPU queues */
+static int closing;                                   /* atomic: the process ends; nothing runs or waits any more */
+static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER, marks = PTHREAD_MUTEX_INITIALIZER;
+
+#define LOAD(x) __atomic_load_n(&(x), __ATOMIC_SEQ_CST)
+#define STORE(x, v) __atomic_store_n(&(x), v, __ATOMIC_SEQ_CST)
+
+int device_queues(void) { return __atomic_load_n(&opened, __ATOMIC_RELAXED); }
+
+bool device_sync(void)
+{
+  static int sync = -1;
+  int s = __atomic_load_n(&sync, __ATOMIC_RELAXED);
+  if (s < 0) __atomic_store_n(&sync, s = env_number("TYCHO_SYNC", 0) != 0, __ATOMIC_RELAXED);
+  return s;
+}
+
+static struct queue *queue_at(int device) { return __atomic_load_n(&queues[device_slot(device)], __ATOMIC_ACQUIRE); }
+
+/* -- tickets ----------------------------------------------------------------------------------- */
+
+bool ticket_past(struct ticket t)
+{
+  if (!t.seq) return true;
+  struct queue *q = queue_at(t.device);
+  return !q || __atomic_load_n(&q->done, __ATOMIC_ACQUIRE) >= t.seq;
+}
+
+/* Under the lock: has a waiter still to wait? Says so before it looks, as `pass` counts before it looks. */
+static bool want(struct queue *q, uint64_t seq)
+{
+  STORE(q->wanted, MIN(q->wanted, seq));
+  return LOAD(q->done) < seq;
+}
+
+void ticket_wait(struct ticket t)
+{
+  if (ticket_past(t)) return;
+  struct queue *q = queue_at(t.device);
+  for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; sched_yield()) if (ticket_past(t)) return;
+  pthread_mutex_lock(&q->lock);
+  __atomic_add_fetch(&q->waiting, 1, __ATOMIC_SEQ_CST);
+  while (want(q, t.seq) && !LOAD(closing)) pthread_cond_wait(&q->past, &q->lock);
+  __atomic_sub_fetch(&q->waiting, 1, __ATOMIC_SEQ_CST);
+  pthread_mutex_unlock(&q->lock);
+}
+
+/* -- failures ---------------------------------------------------------------------------------- */
+
+enum { PENDING = 64 };
+static struct { int device; struct failure *failure; } pending[PENDING];   /* in order of occurrence, for device_wait */
+static int npending;
+
+static void forget(int i)
+{
+  failure_drop(pending[i].failure);
+  memmove(&pending[i], &pending[i + 1], sizeof pending[0] * (size_t)(--npending - i));
+}
+
+static void remember(int device, struct failure *f)   /* beyond 64 that nobody asks for, the first ones say enough */
+{
+  pthread_mutex_lock(&marks);
+  for (int i = npending - 1; i >= 0; i--) if (failure_told(pending[i].failure)) forget(i);
+  if (npending < PENDING) {
+    pending[npending].device = device;
+    pending[npending++].failure = failure_keep(f);
+  }
+  pthread_mutex_unlock(&marks);
+}
+
+/* Tells the first failure of the device (-1: any) and forgets its later ones: one wait, one error. */
+static int tell_pending(int device)
+{
+  int code = TY_OK;
+  pthread_mutex_lock(&marks);
+  for (int i = 0; i < npending; ) {
+    struct failure *f = pending[i].failure;
+    if (device >= 0 && pending[i].device != device) { i++; continue; }
+    if (!failure_told(f)) {
+      if (code) failure_void(f);
+      else code = failure_tell(f);
+    }
+    forget(i);
+  }
+  pthread_mutex_unlock(&marks);
+  return code;
+}
+
+static void mark(struct storage *s, struct failure *f)    /* NULL: unmark */
+{
+  if (!f && !__atomic_load_n(&s->failed, __ATOMIC_ACQUIRE)) return;
+  pthread_mutex_lock(&marks);
+  struct failure *old = s->failed;
+  __atomic_store_n(&s->failed, failure_keep(f), __ATOMIC_RELEASE);
+  pthread_mutex_unlock(&marks);
+  failure_drop(old);
+}
+
+/* The mark that still counts, with a reference, or NULL. */
+static struct failure *marked(const struct storage *s)
+{
+  if (!__atomic_load_n(&s->failed, __ATOMIC_ACQUIRE)) return NULL;
+  pthread_mutex_lock(&marks);
+  struct failure *f = s->failed && !failure_told(s->failed) ? failure_keep(s->failed) : NULL;
+  pthread_mutex_unlock(&marks);
+  return f;
+}
+
+bool storage_failed(const struct storage *s)
+{
+  struct failure *f = marked(s);
+  failure_drop(f);
+  return f != NULL;
+}
+
+/* -- a queue's thread -------------------------------------------------------------------------- */
+
+static void mark_writes(struct slot *s)
+{
+  for (int i = s->task.nread; i < s->task.nread + s->task.nwrite; i++) mark(s->list[i], s->failed);
+}
+
+static void start(struct queue *q, struct slot *s)
+{
+  s->failed = NULL;
+  for (int i = 0; i < s->task.nread && !s->failed; i++) s->failed = marked(s->list[i]);
+  int code = s->failed ? TY_OK : s->task.run(s->task.context);
+  if (code) {
+    s->failed = failure_take(code);
+    remember(q->device, s->failed);
+  }
+  mark_writes(s);
+}
+
+/* Callback, references and back-pressure; then the ticket is past. */
+static void pass(struct queue *q, struct slot *s)
+{
+  if (s->task.done) s->task.done(s->task.context);
+  for (int i = 0; i < s->task.nread + s->task.nwrite; i++) storage_free(s->list[i]);
+  failure_drop(s->failed);
+  __atomic_sub_fetch(&q->held, (int64_t)s->task.held, __ATOMIC_RELAXED);
+  STORE(q->done, q->done + 1);
+  if (!LOAD(q->waiting) || q->done < LOAD(q->wanted)) return;
+  pthread_mutex_lock(&q->lock);
+  STORE(q->wanted, UINT64_MAX);                       /* who is not there yet says so again */
+  pthread_cond_broadcast(&q->past);
+  pthread_mutex_unlock(&q->lock);
+}
+
+/* Lets everything that was started pass. A device that reports its failures late fails all of it. */
+static void finish(struct queue *q)
+{
+  if (q->done == q->ran) return;
+  int code = q->ops->finish ? q->ops->finish(q->device) : TY_OK;
+  struct failure *late = code ? failure_take(code) : NULL;
+  if (late) remember(q->device, late);
+  while (q->done < q->ran) {
+    struct slot *s = &q->slot[q->done % RING];
+    if (late && !s->failed) {
+      s->failed = failure_keep(late);
+      mark_writes(s);
+    }
+    pass(q, s);
+  }
+  failure_drop(late);
+}
+
+static bool has_work(struct queue *q) { return LOAD(q->submitted) != q->ran || LOAD(closing); }
+
+static void sleep_for_work(struct queue *q)
+{
+  for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; sched_yield()) if (has_work(q)) return;
+  pthread_mutex_lock(&q->lock);
+  STORE(q->sleeping, 1);
+  while (!has_work(q)) pthread_cond_wait(&q->wake, &q->lock);
+  STORE(q->sleeping, 0);
+  pthread_mutex_unlock(&q->lock);
+}
+
+static void wait_others(struct queue *q, struct slot *s)
+{
+  for (int i = 0; i < s->nwait; i++) {
+    if (ticket_past(s->wait[i * RING])) continue;
+    finish(q);                                        /* the other queue may be waiting for one of ours */
+    ticket_wait(s->wait[i * RING]);
+  }
+}
+
+static void *serve(void *context)
+{
+  struct queue *q = context;
+  if (device_kind(q->device) != TY_GPU) parallel_queue(true);
+  if (q->ops->enter) q->ops->enter(q->device);
+  for (;;) {
+    if (!has_work(q)) {
+      finish(q);
+      sleep_for_work(q);
+    }
+    if (LOAD(closing)) return NULL;
+    struct slot *s = &q->slot[q->ran % RING];
+    wait_others(q, s);
+    if (LOAD(closing)) return NULL;
+    start(q, s);
+    q->ran++;
+    if (!q->ops->finish || LOAD(q->waiting) || q->ran - q->done >= AHEAD) finish(q);
+  }
+}
+
+/* -- opening and closing ----------------------------------------------------------------------- */
+
+/* Signals are for the host's threads: the queue thread, and the team it will start, block them all. */
+static int start_thread(struct queue *q)
+{
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  int code = device_sync() ? 0 : pthread_create(&q->thread, NULL, serve, q);
+  pthread_sigmask(SIG_SETMASK, &old, NULL);
+  NEED(!code, TY_EMEMORY, "cannot start the thread of a device: %s", strerror(code));
+  return TY_OK;
+}
+
+static int make_queue(int device, struct queue **out)
+{
+  struct queue *q = NEW(struct queue);
+  NEED(q, TY_EMEMORY, "out of memory");
+  q->device = slot_device(device_slot(device));
+  q->ops = device_ops(device);
+  q->wanted = UINT64_MAX;
+  for (int i = 0; i < RING; i++) q->slot[i].wait = &q->wait[0][i];
+  pthread_mutex_init(&q->lock, NULL);
+  pthread_cond_init(&q->wake, NULL);
+  pthread_cond_init(&q->past, NULL);
+  int code = start_thread(q);
+  if (code) return mem_free(q), code;
+  if (device_kind(q->device) == TY_CPU) __atomic_add_fetch(&opened, 1, __ATOMIC_RELAXED);
+  __atomic_store_n(&queues[device_slot(device)], q, __ATOMIC_RELEASE);
+  *out = q;
+  return TY_OK;
+}
+
+static int queue_of(int device, struct queue **out)
+{
+  static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+  TRY(device_open(device));
+  if ((*out = queue_at(device))) return TY_OK;
+  pthread_mutex_lock(&making);
+  *out = queue_at(device);
+  int code = *out ? TY_OK : make_queue(device, out);
+  pthread_mutex_unlock(&making);
+  return code;
+}
+
+static void stop_threads(void)
+{
+  ty_interrupt(1);
+  for (int i = 0; i < SLOTS; i++) {
+    struct queue *q = queues[i];
+    if (!q) continue;
+    pthread_mutex_lock(&q->lock);
+    pthread_cond_broadcast(&q->wake);
+    pthread_cond_broadcast(&q->past);
+    pthread_mutex_unlock(&q->lock);
+  }
+  for (int i = 0; i < SLOTS; i++)
+    if (queues[i] && !pthread_equal(queues[i]->thread, pthread_self())) pthread_join(queues[i]->thread, NULL);
+}
+
+/* At exit, or when the library is unloaded: each queue ends its current task and no other. */
+__attribute__((destructor)) static void close_queues(void)
+{
+  STORE(closing, 1);
+  if (!device_sync()) stop_threads();
+  profile_close();
+}
+
+/* -- submission -------------------------------------------------------------------------------- */
+
+/* The later of two tasks of one device is enough. */
+static void add_wait(struct slot *s, int own, struct ticket t)
+{
+  if (!t.seq || t.device == own || ticket_past(t)) return;
+  for (int i = 0; i < s->nwait; i++) {
+    if (s->wait[i * RING].device != t.device) continue;
+    s->wait[i * RING].seq = MAX(s->wait[i * RING].seq, t.seq);
+    return;
+  }
+  s->wait[s->nwait++ * RING] = t;
+}
+
+/* One place per reading device; when all are taken, the new reader waits for one of the others and stands for it. */
+static void note_read(struct slot *s, struct storage *x, struct ticket own)
+{
+  add_wait(s, own.device, x->write);
+  int at = -1;
+  for (int i = 0; i < COUNT(x->read); i++) if (x->read[i].seq && x->read[i].device == own.device) at = i;
+  for (int i = 0; at < 0 && i < COUNT(x->read); i++) if (ticket_past(x->read[i])) at = i;
+  if (at < 0) add_wait(s, own.device, x->read[at = 0]);
+  x->read[at] = own;
+}
+
+static void note_write(struct slot *s, struct storage *x, struct ticket own)
+{
+  add_wait(s, own.device, x->write);
+  for (int i = 0; i < COUNT(x->read); i++) {
+    add_wait(s, own.device, x->read[i]);
+    x->read[i].seq = 0;                               /* who waits for this write waits for them */
+  }
+  x->write = own;
+  __atomic_add_fetch(&x->version, 1, __ATOMIC_RELAXED);
+}
+
+static bool fill(struct slot *s, const struct task *t)
+{
+  int n = t->nread + t->nwrite;
+  while (s->cap < n) if (!GROW(s->list, s->cap, s->cap)) return false;
+  for (int i = 0; i < t->nread; i++) s->list[i] = storage_keep(t->read[i]);
+  for (int i = 0; i < t->nwrite; i++) s->list[t->nread + i] = storage_keep(t->write[i]);
+  s->task = *t;
+  s->nwait = 0;
+  return true;
+}
+
+static void note(struct slot *s, const struct task *t, struct ticket own)
+{
+  for (int i = 0; i < t->nread; i++) note_read(s, t->read[i], own);
+  for (int i = 0; i < t->nwrite; i++) note_write(s, t->write[i], own);
+  for (int i = 0; i < t->nafter; i++) add_wait(s, own.device, t->after[i]);
+}
+
+/* Which task must pass before one more that holds so many bytes is taken; 0: none. A full queue is let run half empty:
+** who waits then sleeps once for many tasks. */
+static uint64_t too_much(struct queue *q, size_t held)
+{
+  uint64_t done = LOAD(q->done);
+  if (q->submitted - done >= DEEP) return q->submitted - DEEP / 2;
+  int64_t now = __atomic_load_n(&q->held, __ATOMIC_RELAXED);
+  return now > 0 && now + (int64_t)held > HELD && q->submitted > done ? done + 1 : 0;
+}
+
+static int refuse(const struct task *t, int code)
+{
+  struct failure *f = failure_take(code);             /* the callback may fail on its own */
+  if (t->done) t->done(t->context);
+  failure_tell(f);
+  failure_drop(f);
+  return code;
+}
+
+static void wake_up(struct queue *q)
+{
+  if (!LOAD(q->sleeping)) return;
+  pthread_mutex_lock(&q->lock);
+  pthread_cond_signal(&q->wake);
+  pthread_mutex_unlock(&q->lock);
+}
+
+/* TYCHO_SYNC=1: at once, in the caller's thread; the failure is the caller's, so nothing is marked. */
+static pthread_mutex_t inline_lock;
+static void make_inline_lock(void)
+{
+  pthread_mutexattr_t a;
+  pthread_mutexattr_init(&a);
+  pthread_mutexattr_settype(&a, PTHREAD_MUTEX_RECURSIVE);
+  pthread_mutex_init(&inline_lock, &a);
+  pthread_mutexattr_destroy(&a);
+}
+
+static int run_inline(struct queue *q, const struct task *t, struct ticket *out)
+{
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, make_inline_lock);
+  pthread_mutex_lock(&inline_lock);
+  if (device_kind(q->device) != TY_GPU) parallel_queue(true);
+  int code = q->ops->enter ? q->ops->enter(q->device) : TY_OK;
+  if (!code) code = t->run(t->context);
+  if (!code && q->ops->finish) code = q->ops->finish(q->device);
+  parallel_queue(false);
+  for (int i = 0; i < t->nwrite; i++) storage_written(t->write[i], true);
+  STORE(q->submitted, q->submitted + 1);
+  STORE(q->done, q->submitted);
+  if (out) *out = (struct ticket){ q->device, q->submitted };
+  if (code) refuse(t, code);
+  else if (t->done) t->done(t->context);
+  pthread_mutex_unlock(&inline_lock);
+  return code;
+}
+
+/* Under `order`: is the queue empty, and nothing else at work on the task's arrays? */
+static bool nothing_before(struct queue *q, const struct task *t)
+{
+  if (q->ops->finish || LOAD(q->done) != q->submitted || LOAD(closing)) return false;
+  for (int i = 0; i < t->nafter; i++) if (!ticket_past(t->after[i])) return false;
+  for (int i = 0; i < t->nread; i++) if (!ticket_past(t->read[i]->write) || storage_failed(t->read[i])) return false;
+  for (int i = 0; i < t->nwrite; i++) {
+    const struct storage *x = t->write[i];
+    if (!ticket_past(x->write)) return false;
+    for (int k = 0; k < COUNT(x->read); k++) if (!ticket_past(x->read[k])) return false;
+  }
+  return true;
+}
+
+/* In the caller's thread, under `order`: nothing of any device begins meanwhile. Waking a thread would take longer. */
+static void run_here(struct queue *q, const struct task *t)
+{
+  int code = parallel_alone(t->run, t->context);
+  struct failure *f = code ? failure_take(code) : NULL;
+  if (f) remember(q->device, f);
+  for (int i = 0; i < t->nwrite; i++) {
+    mark(t->write[i], f);
+    __atomic_add_fetch(&t->write[i]->version, 1, __ATOMIC_RELAXED);
+  }
+  failure_drop(f);
+}
+
+static bool ran_here(struct queue *q, const struct task *t, struct ticket *out)
+{
+  if (!nothing_before(q, t)) return false;
+  run_here(q, t);
+  pthread_mutex_unlock(&order);
+  if (t->done) t->done(t->context);
+  if (out) *out = (struct ticket){ 0 };
+  return true;
+}
+
+int device_submit(int device, const struct task *t, struct ticket *out)
+{
+  struct queue *q;
+  int code = queue_of(device, &q);
+  if (code) return refuse(t, code);
+  if (device_sync()) return run_inline(q, t, out);
+  pthread_mutex_lock(&order);
+  if (t->small && ran_here(q, t, out)) return TY_OK;
+  for (uint64_t until; (until = too_much(q, t->held)); ) {
+    pthread_mutex_unlock(&order);
+    ticket_wait((struct ticket){ q->device, until });
+    pthread_mutex_lock(&order);
+  }
+  struct slot *s = &q->slot[q->submitted % RING];
+  if (LOAD(closing) || !fill(s, t)) {
+    pthread_mutex_unlock(&order);
+    return refuse(t, LOAD(closing) ? fail(TY_ESTATE, "the process is ending") : TY_EMEMORY);
+  }
+  struct ticket own = { q->device, q->submitted + 1 };
+  note(s, t, own);
+  __atomic_add_fetch(&q->held, (int64_t)t->held, __ATOMIC_RELAXED);
+  STORE(q->submitted, own.seq);
+  wake_up(q);
+  pthread_mutex_unlock(&order);
+  if (out) *out = own;
+  return TY_OK;
+}
+
+/* -- waiting ----------------------------------------------------------------------------------- */
+
+void storage_settle(struct storage *s, int for_write)
+{
+  struct ticket t[1 + COUNT(s->read)];
+  pthread_mutex_lock(&order);
+  t[0] = s->write;
+  memcpy(t + 1, s->read, sizeof s->read);
+  pthread_mutex_unlock(&order);
+  for (int i = 0; i < (for_write ? COUNT(t) : 1); i++) ticket_wait(t[i]);
+}
+
+int storage_wait(struct storage *s, int for_write)
+{
+  int64_t from = profile_begin();
+  storage_settle(s, for_write);
+  profile_call(for_write ? "wait_to_write" : "wait_to_read", from);
+  struct failure *f = marked(s);
+  if (!f) return TY_OK;
+  int code = failure_tell(f);
+  mark(s, NULL);
+  failure_drop(f);
+  return code;
+}
+
+void storage_written(struct storage *s, bool all)
+{
+  if (all) mark(s, NULL);
+  __atomic_add_fetch(&s->version, 1, __ATOMIC_RELAXED);
+}
+
+static void drain(struct queue *q)
+{
+  ticket_wait((struct ticket){ q->device, LOAD(q->submitted) });
+}
+
+int device_wait(int device)
+{
+  if (device >= 0) {
+    TRY(device_open(device));
+    if (queue_at(device)) drain(queue_at(device));
+    return tell_pending(slot_device(device_slot(device)));
+  }
+  for (int i = 0; i < SLOTS; i++) if (queue_at(slot_device(i))) drain(queue_at(slot_device(i)));
+  return tell_pending(-1);
+}
+
+/* -- copies ------------------------------------------------------------------------------------ */
+
+struct copying { struct storage *dst, *src; size_t dst_at, src_at, bytes; };
+
+static int run_copy(void *context)
+{
+  const struct copying *c = context;
+  const struct storage *d = c->dst, *s = c->src;
+  int device = device_kind(d->device) == TY_GPU ? d->device : s->device;
+  char *to = (char *)d->data + c->dst_at, *from = (char *)s->data + c->src_at;
+  int64_t start = profiling(TY_PROFILE_IMPERATIVE) ? profile_now() : 0;
+  int code = device_ops(device)->copy(d->device, to, s->device, from, c->bytes);
+  struct profile_label l = { "imperative", "copy", "", "", 0 };
+  if (start) profile_span(&l, device, (int64_t)c->bytes, start, profile_now());
+  return code;
+}
+
+int device_copy(struct storage *dst, size_t dst_at, struct storage *src, size_t src_at, size_t bytes)
+{
+  bool into = dst_at <= dst->bytes && bytes <= dst->bytes - dst_at;
+  bool from = src_at <= src->bytes && bytes <= src->bytes - src_at;
+  NEED(into && from, TY_EINDEX, "copy of %zu bytes from %zu to %zu: storages have %zu and %zu", bytes, src_at, dst_at,
+       src->bytes, dst->bytes);
+  struct copying *c = NEW(struct copying);
+  NEED(c, TY_EMEMORY, "out of memory");
+  *c = (struct copying){ dst, src, dst_at, src_at, bytes };
+  struct task t = { run_copy, mem_free, c, &src, &dst, 1, 1, NULL, 0, 0 };
+  return device_submit(device_kind(dst->device) == TY_GPU ? dst->device : src->device, &t, NULL);
+}

@@ -1,0 +1,52 @@
+/* graph.h - an append-only list of nodes. A symbol becomes a graph; a bound executor has a graph of its own, to which
+** the gradient pass appends. Each pass is one file that writes one array beside the nodes.
+**
+** Invariants: (1) an input's node index is smaller than its reader's; (2) nodes are never changed or removed;
+** (3) a pass writes only its own array; (4) after plan, two values live at once never overlap unless one is an alias of
+** the other (plan_verify derives this from the instructions alone).
+*/
+#pragma once
+#include "op/registry.h"
+
+struct node {
+  const struct op *op;                                /* NULL: a variable */
+  const char *name, *where;                           /* where: "file.lua:12" or NULL */
+  const ty_attr *attr; int nattr;                     /* sorted by key: parameters as given, and __annotations__ */
+  const void *param;
+  const ty_entry *in; int nin;
+  int nout, nreal, nvisible;                          /* all; without private ones; seen by composition */
+  const struct port *inport, *outport;
+  int first;                                          /* its outputs are values first .. first + nout - 1 */
+  int forward;                                        /* >= 0: this is the gradient (or a mirror) of that node */
+  bool backward;                                      /* runs op->back_cpu; reads `reads`, output k is the gradient of input k */
+  bool mirror;
+  bool borrowed;                                      /* texts and bodies belong to the graph `base` */
+  int guard;                                          /* the node (counted from 1) of a byte that says whether this one runs; 0: always */
+  ty_graph *const *body; int nbody;                   /* subgraphs of control flow */
+};
+struct ty_graph {
+  int32_t refs;
+  struct arena arena;
+  struct node *node; int n, cap;
+  int nvalue;                                         /* outputs of all nodes */
+  ty_entry *head; int nhead;                          /* of a parsed graph */
+  const char *where;                                  /* origin of the nodes that follow */
+  ty_graph **body; int nbody;                         /* waiting for the next ty_graph_op */
+  struct text printed;
+  ty_graph *base;                                     /* kept alive: nodes were copied from it */
+};
+static inline int value_of(const ty_graph *g, ty_entry e) { return g->node[e.node].first + e.out; }
+const char *attr_get(const ty_attr *attr, int n, const char *key);          /* NULL */
+const char *node_attr(const struct node *n, const char *key);
+int  graph_var(ty_graph *g, const char *name, const ty_attr *attr, int nattr, ty_entry *out);
+int  graph_node(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr, int nattr,
+                const ty_entry *in, int nin, ty_entry *out);                 /* out: its first output */
+int  graph_twin(ty_graph *g, int of, const char *name, bool backward, const ty_entry *in, int nin, int nout, ty_entry *out);
+                                                      /* a mirror of node `of`, or its gradient operator */
+const char *op_label(const struct node *n);           /* "FullyConnected", "_backward_FullyConnected", "null" */
+void output_name(const struct node *n, int out, char *buffer, size_t size);  /* "fc1_output", "bn_mean", "slice_output0" */
+
+/* pass/infer.c: fills desc[nvalue] from what is known; the seeds of variables are in desc before. */
+int  infer_seed(const ty_graph *g, const ty_want *given, int n, ty_desc *desc);      /* given shapes and dtypes, __shape__, __dtype__ */
+int  infer_run(const ty_graph *g, int what, ty_desc *desc);                  /* conflicts fail; what stays unknown stays 0 */
+int  infer_undecided(const ty_graph *g, const ty_desc *desc, int what);      /* fails naming the first undecided argument */

@@ -1,0 +1,548 @@
+/* symbol_read.c - symbol files of all versions become graphs.
+**
+** The text is read into a tree (base/json.c), the tree into draft nodes, the drafts are brought up to the present form,
+** ordered depth-first from the heads, and built through graph.c's ordinary calls, so a file can say nothing that a
+** program could not. Indices, input counts and cycles are checked. The text that the file stands for is kept with the
+** graph (symbol_write.c says why).
+** Order: read_drafts, read_heads, upgrade, order_drafts, build. Source: the reference's reader.
+*/
+#include "graph/graph.h"
+#include "op/registry.h"
+#include "base/json.h"
+#include "graph/symbol_file.h"
+
+struct input { int node, out, version; };
+struct draft {
+  const char *op, *name;                              /* op NULL: a variable */
+  ty_attr *attr; int nattr, cap;
+  struct input *in; int nin;
+  const struct json *bodies;
+  int mark, index;                                    /* 0 new, 1 open, 2 done; its number in the graph */
+};
+struct file {
+  struct arena *arena;
+  struct draft *node; int n, cap;
+  struct input *head; int nhead;
+  int *order, norder;
+  int version;
+};
+
+static int corrupt(const struct json *at, const char *what, const char *got)
+{
+  int code = fail(TY_EFORMAT, "byte %zu: expected %s, got %s", at ? at->at : 0, what, got);
+  fail_argument(NULL, what, got);
+  return code;
+}
+
+static const char *kind(const struct json *v)
+{
+  static const char *const names[] = { "a text", "a number", "a list", "an object" };
+  return v ? names[v->type] : "nothing";
+}
+
+/* -- fields ------------------------------------------------------------------------------------------- */
+
+static int check_fields(const struct json *object, const char *required, const char *optional)
+{
+  char name[64];
+  if (object->type != J_OBJECT) return corrupt(object, "an object", kind(object));
+  for (const struct json *v = object->first; v; v = v->next) {
+    snprintf(name, sizeof name, " %.60s ", v->key);
+    if (!strstr(required, name) && !strstr(optional, name)) {
+      int code = fail(TY_EFORMAT, "byte %zu: unknown field \"%s\"", v->at, v->key);
+      fail_argument(v->key, NULL, NULL);
+      return code;
+    }
+  }
+  for (const char *s = required + 1; *s; s += strcspn(s, " ") + 1) {
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(s, " "), s);
+    if (json_get(object, name)) continue;
+    int code = fail(TY_EFORMAT, "byte %zu: field \"%s\" is missing", object->at, name);
+    fail_argument(name, "a field", "nothing");
+    return code;
+  }
+  return TY_OK;
+}
+
+static int read_whole(const struct json *v, const char *what, int *out)
+{
+  if (v->type != J_NUMBER) return corrupt(v, what, kind(v));
+  bool fits = v->number >= 0 && v->number < 2147483647;
+  if (!fits || v->number != (double)(int)v->number) return corrupt(v, what, "another number");
+  *out = (int)v->number;
+  return TY_OK;
+}
+
+/* [node, output] or [node, output, version] */
+static int read_entry(const struct json *v, struct input *out)
+{
+  *out = (struct input){ 0, 0, 0 };
+  if (v->type != J_LIST || v->n < 2 || v->n > 3) return corrupt(v, "[node, output, version]", kind(v));
+  TRY(read_whole(v->first, "the number of a node", &out->node));
+  TRY(read_whole(v->first->next, "the number of an output", &out->out));
+  return v->n == 3 ? read_whole(v->first->next->next, "a version", &out->version) : TY_OK;
+}
+
+static int read_entries(struct file *f, const struct json *list, struct input **out, int *n)
+{
+  if (list->type != J_LIST) return corrupt(list, "a list", kind(list));
+  *out = arena_new(f->arena, sizeof **out * (size_t)(list->n + 1));
+  NEED(*out, TY_EMEMORY, "out of memory: symbol file");
+  *n = 0;
+  for (const struct json *v = list->first; v; v = v->next) TRY(read_entry(v, &(*out)[(*n)++]));
+  return TY_OK;
+}
+
+/* -- drafts ------------------------------------------------------------------------------------------- */
+
+static ty_attr *find_attr(struct draft *d, const char *key)
+{
+  for (int i = 0; i < d->nattr; i++) if (!strcmp(d->attr[i].key, key)) return &d->attr[i];
+  return NULL;
+}
+
+static int add_attr(struct file *f, struct draft *d, const char *key, const char *value)
+{
+  if (d->nattr == d->cap) {
+    int cap = 2 * d->cap + 8;
+    ty_attr *more = arena_new(f->arena, sizeof *more * (size_t)cap);
+    NEED(more, TY_EMEMORY, "out of memory: attributes");
+    if (d->nattr) memcpy(more, d->attr, sizeof *more * (size_t)d->nattr);
+    d->attr = more;
+    d->cap = cap;
+  }
+  d->attr[d->nattr++] = (ty_attr){ key, value };
+  return TY_OK;
+}
+
+static void drop_attr(struct draft *d, const char *key)
+{
+  int n = 0;
+  for (int i = 0; i < d->nattr; i++) if (strcmp(d->attr[i].key, key)) d->attr[n++] = d->attr[i];
+  d->nattr = n;
+}
+
+static int read_attrs(struct file *f, struct draft *d, const struct json *dict)
+{
+  if (!dict) return TY_OK;
+  if (dict->type != J_OBJECT) return corrupt(dict, "an object of texts", kind(dict));
+  for (const struct json *v = dict->first; v; v = v->next) {
+    if (v->type != J_TEXT) return corrupt(v, "a text", kind(v));
+    if (!find_attr(d, v->key)) TRY(add_attr(f, d, v->key, v->text));     /* what came first stays */
+  }
+  return TY_OK;
+}
+
+static int read_node(struct file *f, const struct json *v, struct draft *d)
+{
+  const char *what[] = { "op", "name" };
+  TRY(check_fields(v, " op name inputs ", " attrs attr param control_deps backward_source_id subgraphs "));
+  for (int i = 0; i < 2; i++) {
+    const struct json *s = json_get(v, what[i]);
+    if (s->type != J_TEXT) return corrupt(s, "a text", kind(s));
+  }
+  d->op = json_get(v, "op")->text;
+  d->name = json_get(v, "name")->text;
+  if (!strcmp(d->op, "null")) d->op = NULL;
+  TRY(read_attrs(f, d, json_get(v, "attrs")));
+  TRY(read_attrs(f, d, json_get(v, "attr")));
+  TRY(read_attrs(f, d, json_get(v, "param")));
+  d->bodies = json_get(v, "subgraphs");
+  if (d->bodies && d->bodies->type != J_LIST) return corrupt(d->bodies, "a list of graphs", kind(d->bodies));
+  TRY(read_entries(f, json_get(v, "inputs"), &d->in, &d->nin));
+  if (!d->op && d->nin) return corrupt(v, "no inputs of a variable", "some");
+  return TY_OK;
+}
+
+static int more_drafts(struct file *f, int n)
+{
+  if (n <= f->cap) return TY_OK;
+  int cap = MAX(n, 2 * f->cap);
+  struct draft *more = arena_new(f->arena, sizeof *more * (size_t)cap);
+  NEED(more, TY_EMEMORY, "out of memory: symbol file of %d nodes", n);
+  if (f->n) memcpy(more, f->node, sizeof *more * (size_t)f->n);
+  f->node = more;
+  f->cap = cap;
+  return TY_OK;
+}
+
+static int read_drafts(struct file *f, const struct json *list)
+{
+  if (list->type != J_LIST) return corrupt(list, "a list of nodes", kind(list));
+  TRY(more_drafts(f, list->n + 1));
+  for (const struct json *v = list->first; v; v = v->next) TRY(read_node(f, v, &f->node[f->n++]));
+  return TY_OK;
+}
+
+/* Every reference must name a node of the file; arguments must be variables. */
+static int check_references(const struct file *f, const struct json *arguments)
+{
+  if (arguments->type != J_LIST) return corrupt(arguments, "a list of numbers", kind(arguments));
+  for (const struct json *v = arguments->first; v; v = v->next) {
+    int id;
+    TRY(read_whole(v, "the number of a node", &id));
+    const char *got = id >= f->n ? "no node" : f->node[id].op ? "an operator" : NULL;
+    if (got) return corrupt(v, "the number of a variable", got);
+  }
+  for (int i = 0; i < f->n; i++)
+    for (int k = 0; k < f->node[i].nin; k++) {
+      int id = f->node[i].in[k].node;
+      NEED(id < f->n, TY_EFORMAT, "node %s: input %d is node %d of %d", f->node[i].name, k, id, f->n);
+    }
+  for (int i = 0; i < f->nhead; i++)
+    NEED(f->head[i].node < f->n, TY_EFORMAT, "head %d is node %d of %d", i, f->head[i].node, f->n);
+  return TY_OK;
+}
+
+/* -- upgrades ------------------------------------------------------------------------------------------ */
+
+static const char *const hidden[] = { "ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage" };
+
+static const struct op *op_of(const struct draft *d)
+{
+  const struct op *op = op_find(d->op);
+  if (!op) op_unknown(d->op), fail_node(d->op, d->name, NULL);
+  return op;
+}
+
+/* Names of the inputs; only attributes that are parameters count, so that it works before the keys are repaired. */
+static int ports_of(struct file *f, const struct draft *d, struct ports *out)
+{
+  const struct op *op = op_of(d);
+  if (!op) return TY_ENAME;
+  ty_attr *known = arena_new(f->arena, sizeof *known * (size_t)(d->nattr + 2));
+  void *param = arena_new(f->arena, op->param_size + 16);
+  char number[16];
+  int n = 0;
+  NEED(known && param, TY_EMEMORY, "out of memory: node %s", d->name);
+  for (int i = 0; i < d->nattr; i++)
+    if (op->flags & OP_HOST || op_has_param(op, d->attr[i].key)) known[n++] = d->attr[i];
+  const ty_attr *counted = op_counted(op, known, &n, d->nin, known, number);
+  int code = op_parse(op, counted, n, param);
+  if (!code) code = op_ports(op, param, op_variadic(op, (char[64]){ 0 }, 64) ? d->nin : -1, f->arena, out);
+  if (code) fail_node(op->name, d->name, NULL);
+  return code;
+}
+
+static char *wrapped(struct file *f, const char *key)
+{
+  char *name = arena_new(f->arena, strlen(key) + 5);
+  if (name) sprintf(name, "__%s__", key);
+  return name;
+}
+
+static int set_hidden(struct file *f, struct draft *d, const char *key, const char *value)
+{
+  char *name = wrapped(f, key);
+  NEED(name, TY_EMEMORY, "out of memory: attributes");
+  drop_attr(d, name);
+  return add_attr(f, d, name, value);
+}
+
+/* The variable that input `prefix` of an operator reads, NULL if there is none. */
+static struct draft *input_variable(struct file *f, const struct draft *d, const char *prefix, size_t n)
+{
+  struct ports p;
+  if (!d->op || ports_of(f, d, &p)) return NULL;
+  for (int k = 0; k < d->nin && k < p.nin; k++) {
+    struct draft *v = &f->node[d->in[k].node];
+    if (strlen(p.in[k].name) == n && !strncmp(p.in[k].name, prefix, n)) return v->op ? NULL : v;
+  }
+  return NULL;
+}
+
+/* "lr_mult" is spelled "__lr_mult__" now; "weight_lr_mult" of an operator belongs to its weight. */
+static int repair_key(struct file *f, struct draft *d, const ty_attr *given, bool *gone)
+{
+  size_t n = strlen(given->key);
+  *gone = false;
+  for (int h = 0; h < COUNT(hidden); h++) {
+    size_t m = strlen(hidden[h]);
+    if (n < m || strcmp(given->key + n - m, hidden[h])) continue;
+    struct draft *to = n == m ? d : given->key[n - m - 1] == '_' ? input_variable(f, d, given->key, n - m - 1) : NULL;
+    if (!to) continue;
+    *gone = true;
+    return set_hidden(f, to, hidden[h], given->value);
+  }
+  return TY_OK;
+}
+
+static int repair_keys(struct file *f, struct draft *d)
+{
+  for (int i = 0; i < d->nattr; i++) {
+    ty_attr given = d->attr[i];
+    bool gone;
+    TRY(repair_key(f, d, &given, &gone));
+    if (!gone) continue;
+    drop_attr(d, given.key);
+    i = -1;                                           /* the list has changed; each pass removes one bare key */
+  }
+  return TY_OK;
+}
+
+/* Auxiliary states were not stored once: missing last inputs become variables with the operator's attributes. */
+static int add_missing_inputs(struct file *f, int index)
+{
+  struct ports p;
+  TRY(ports_of(f, &f->node[index], &p));
+  int have = f->node[index].nin;
+  if (p.nin <= have) return TY_OK;
+  struct input *in = arena_new(f->arena, sizeof *in * (size_t)p.nin);
+  NEED(in, TY_EMEMORY, "out of memory: inputs");
+  if (have) memcpy(in, f->node[index].in, sizeof *in * (size_t)have);
+  for (int k = have; k < p.nin; k++) {
+    TRY(more_drafts(f, f->n + 2));
+    struct draft *d = &f->node[index], *v = &f->node[f->n];
+    size_t size = strlen(d->name) + strlen(p.in[k].name) + 2;
+    char *name = arena_new(f->arena, size);
+    NEED(name, TY_EMEMORY, "out of memory: names");
+    snprintf(name, size, "%s_%s", d->name, p.in[k].name);
+    *v = (struct draft){ .name = name };
+    for (int i = 0; i < d->nattr; i++) TRY(add_attr(f, v, d->attr[i].key, d->attr[i].value));
+    in[k] = (struct input){ f->n++, 0, 0 };
+  }
+  f->node[index].in = in;
+  f->node[index].nin = p.nin;
+  return TY_OK;
+}
+
+/* Initialisers that operators give to the variables of their inputs. */
+static const struct { const char *op; int input; const char *init; } initialisers[] = {
+  { "BatchNorm",                 3, "[\"zero\", {}]" },
+  { "BatchNorm",                 4, "[\"one\", {}]" },
+  { "BatchNorm_v1",              3, "[\"zero\", {}]" },
+  { "BatchNorm_v1",              4, "[\"one\", {}]" },
+  { "LeakyReLU",                 1, "[\"Constant\", {\"value\": 0.25}]" },
+  { "IdentityAttachKLSparseReg", 1, "[\"zero\", {}]" },
+};
+
+static int annotate(struct file *f, const struct draft *d)
+{
+  for (int i = 0; i < COUNT(initialisers); i++) {
+    if (strcmp(d->op, initialisers[i].op) || initialisers[i].input >= d->nin) continue;
+    struct draft *v = &f->node[d->in[initialisers[i].input].node];
+    if (!v->op && !find_attr(v, "__init__")) TRY(add_attr(f, v, "__init__", initialisers[i].init));
+  }
+  return TY_OK;
+}
+
+static void drop_flat_axis(struct draft *d)
+{
+  const ty_attr *axis = find_attr(d, "axis");
+  bool concerned = !strcmp(d->op, "argmax") || !strcmp(d->op, "argmin");
+  if (concerned && axis && !strcmp(axis->value, "-1")) drop_attr(d, "axis");
+}
+
+static int upgrade(struct file *f)
+{
+  int n = f->n;                                       /* variables that are added need none of this */
+  for (int i = 0; i < n && f->version < FILE_VERSION; i++) TRY(repair_keys(f, &f->node[i]));
+  for (int i = 0; i < n && f->version < 900; i++) if (f->node[i].op) TRY(add_missing_inputs(f, i));
+  for (int i = 0; i < n && f->version < 904; i++) if (f->node[i].op) TRY(annotate(f, &f->node[i]));
+  for (int i = 0; i < n && f->version < 905; i++) if (f->node[i].op) drop_flat_axis(&f->node[i]);
+  return TY_OK;
+}
+
+/* -- order --------------------------------------------------------------------------------------------- */
+
+struct frame { int node, at; };
+
+static int order_from(struct file *f, int root, struct frame *stack, bool keep)
+{
+  int depth = 0;
+  if (f->node[root].mark) return TY_OK;
+  f->node[root].mark = 1;
+  stack[depth++] = (struct frame){ root, 0 };
+  while (depth) {
+    struct frame *top = &stack[depth - 1];
+    struct draft *d = &f->node[top->node];
+    if (top->at == d->nin) {
+      d->mark = 2;
+      if (keep) d->index = f->norder, f->order[f->norder++] = top->node;
+      depth--;
+      continue;
+    }
+    struct draft *next = &f->node[d->in[top->at].node];
+    NEED(next->mark != 1, TY_EFORMAT, "node %s is, through its inputs, an input of itself", next->name);
+    int id = d->in[top->at++].node;
+    if (next->mark) continue;
+    next->mark = 1;
+    stack[depth++] = (struct frame){ id, 0 };
+  }
+  return TY_OK;
+}
+
+static int order_drafts(struct file *f)
+{
+  struct frame *stack = arena_new(f->arena, sizeof *stack * (size_t)(f->n + 1));
+  f->order = arena_new(f->arena, sizeof *f->order * (size_t)(f->n + 1));
+  NEED(stack && f->order, TY_EMEMORY, "out of memory: order of %d nodes", f->n);
+  for (int i = 0; i < f->nhead; i++) TRY(order_from(f, f->head[i].node, stack, true));
+  for (int i = 0; i < f->n; i++) TRY(order_from(f, i, stack, false));       /* the rest: cycles only */
+  return TY_OK;
+}
+
+/* -- building -------------------------------------------------------------------------------------------- */
+
+static int parse_object(const struct json *object, struct arena *a, bool top, ty_graph **out);
+
+static int add_bodies(struct file *f, ty_graph *g, const struct draft *d)
+{
+  for (const struct json *v = d->bodies ? d->bodies->first : NULL; v; v = v->next) {
+    ty_graph *body;
+    TRY(parse_object(v, f->arena, false, &body));
+    int code = ty_graph_subgraph(g, body);
+    ty_graph_free(body);
+    TRY(code);
+  }
+  return TY_OK;
+}
+
+static int check_input(const struct draft *d, const struct port *port, int k, const struct node *from)
+{
+  NEED(d->in[k].out < from->nreal, TY_EFORMAT, "%s %s: input %d is output %d of %s, which has %d",
+       d->op, d->name, k, d->in[k].out, from->name, from->nreal);
+  NEED(!port->mutated || !from->op, TY_EFORMAT, "%s %s: the operator changes input %s: a variable is needed, got %s",
+       d->op, d->name, port->name, from->name);
+  return TY_OK;
+}
+
+static int check_inputs(struct file *f, const ty_graph *g, const struct draft *d)
+{
+  struct ports p;
+  TRY(ports_of(f, d, &p));
+  int code = TY_OK;
+  if (p.nin != d->nin) code = fail(TY_EFORMAT, "%s %s: expected %d inputs, got %d", d->op, d->name, p.nin, d->nin);
+  for (int k = 0; !code && k < d->nin; k++) code = check_input(d, &p.in[k], k, &g->node[f->node[d->in[k].node].index]);
+  if (code) fail_node(d->op, d->name, NULL);
+  return code;
+}
+
+static int build_node(struct file *f, ty_graph *g, const struct draft *d)
+{
+  ty_entry out;
+  if (!d->op) return ty_graph_var(g, d->name, d->attr, d->nattr, &out);
+  TRY(check_inputs(f, g, d));
+  ty_entry *in = arena_new(f->arena, sizeof *in * (size_t)(d->nin + 1));
+  NEED(in, TY_EMEMORY, "out of memory: inputs");
+  for (int k = 0; k < d->nin; k++) in[k] = (ty_entry){ f->node[d->in[k].node].index, d->in[k].out };
+  TRY(add_bodies(f, g, d));
+  return ty_graph_op(g, d->op, d->name, d->attr, d->nattr, in, d->nin, &out);
+}
+
+static int build_heads(const struct file *f, ty_graph *g)
+{
+  NEED(f->nhead, TY_EFORMAT, "the graph has no heads");
+  g->head = NEWS(ty_entry, f->nhead);
+  NEED(g->head, TY_EMEMORY, "out of memory: heads");
+  g->nhead = f->nhead;
+  for (int i = 0; i < f->nhead; i++) {
+    const struct node *n = &g->node[f->node[f->head[i].node].index];
+    NEED(f->head[i].out < n->nreal, TY_EFORMAT, "head %d is output %d of %s, which has %d",
+         i, f->head[i].out, n->name, n->nreal);
+    g->head[i] = (ty_entry){ f->node[f->head[i].node].index, f->head[i].out };
+  }
+  return TY_OK;
+}
+
+/* The text the file stands for, with the versions that the file gives. */
+static int keep_text(struct file *f, ty_graph *g)
+{
+  const int **version = arena_new(f->arena, sizeof *version * (size_t)(g->n + 1));
+  NEED(version, TY_EMEMORY, "out of memory: versions");
+  for (int i = 0; i < f->norder; i++) {
+    const struct draft *d = &f->node[f->order[i]];
+    int *v = arena_new(f->arena, sizeof *v * (size_t)(d->nin + 1));
+    NEED(v, TY_EMEMORY, "out of memory: versions");
+    for (int k = 0; k < d->nin; k++) v[k] = d->in[k].version;
+    version[i] = v;
+  }
+  return graph_print(g, g->head, g->nhead, version, &g->printed);
+}
+
+/* How many outputs an operator of the front end has is not in the file: as many as somebody reads, until it is asked. */
+static int count_host_outputs(struct file *f, int node)
+{
+  struct draft *d = &f->node[node];
+  struct text t = { 0 };
+  int n = 1;
+  for (int i = 0; i < f->n; i++)
+    for (int k = 0; k < f->node[i].nin; k++) if (f->node[i].in[k].node == node) n = MAX(n, f->node[i].in[k].out + 1);
+  for (int i = 0; i < f->nhead; i++) if (f->head[i].node == node) n = MAX(n, f->head[i].out + 1);
+  for (int k = 0; k < n && n <= 1000; k++) text_add(&t, "%soutput%d", k ? " " : "", k);
+  char *names = t.s ? arena_text(f->arena, t.s) : NULL;
+  text_done(&t);
+  return names ? add_attr(f, d, "__custom_out__", names) : TY_OK;
+}
+
+static int build(struct file *f, ty_graph *g)
+{
+  for (int i = 0; i < f->n; i++) {
+    const struct op *op = f->node[i].op ? op_find(f->node[i].op) : NULL;
+    if (op && op->flags & OP_HOST) TRY(count_host_outputs(f, i));
+  }
+  for (int i = 0; i < f->norder; i++) TRY(build_node(f, g, &f->node[f->order[i]]));
+  TRY(build_heads(f, g));
+  return keep_text(f, g);
+}
+
+/* -- the file ---------------------------------------------------------------------------------------------- */
+
+/* ["int", 10901] */
+static int read_version(const struct json *attrs, int *out)
+{
+  const struct json *v = json_get(attrs, "mxnet_version");
+  *out = 800;                                         /* files before 0.9 did not say */
+  if (!v) return TY_OK;
+  if (v->type != J_LIST || v->n != 2) return corrupt(v, "[\"int\", version]", kind(v));
+  return read_whole(v->first->next, "a version", out);
+}
+
+/* Rows of the file's own, written by symbol_write.c as ["str", lines]. */
+static int add_rows(const struct json *attrs)
+{
+  const struct json *v = json_get(attrs, "tycho_rows");
+  if (!v) return TY_OK;
+  if (v->type != J_LIST || v->n != 2 || v->first->next->type != J_TEXT) return corrupt(v, "[\"str\", rows]", kind(v));
+  return row_define(v->first->next->text);
+}
+
+static int read_file(struct file *f, const struct json *object, bool top)
+{
+  const struct json *attrs = json_get(object, "attrs");
+  TRY(check_fields(object, " nodes arg_nodes heads ", " node_row_ptr attrs "));
+  if (attrs && attrs->type != J_OBJECT) return corrupt(attrs, "an object", kind(attrs));
+  f->version = FILE_VERSION;
+  if (top) {
+    TRY(read_version(attrs, &f->version));
+    TRY(add_rows(attrs));
+  }
+  TRY(read_drafts(f, json_get(object, "nodes")));
+  TRY(read_entries(f, json_get(object, "heads"), &f->head, &f->nhead));
+  TRY(check_references(f, json_get(object, "arg_nodes")));
+  TRY(upgrade(f));
+  return order_drafts(f);
+}
+
+static int parse_object(const struct json *object, struct arena *a, bool top, ty_graph **out)
+{
+  struct file f = { .arena = a };
+  ty_graph *g;
+  TRY(read_file(&f, object, top));
+  TRY(ty_graph_new(&g));
+  int code = build(&f, g);
+  if (code) ty_graph_free(g);
+  else *out = g;
+  return code;
+}
+
+int ty_graph_parse(const char *text, ty_graph **out)
+{
+  NEED(text && out, TY_ETYPE, "graph_parse: null argument");
+  struct arena a = { 0 };
+  struct json *object;
+  int code = json_read(text, &a, &object);
+  if (!code) code = parse_object(object, &a, true, out);
+  arena_done(&a);
+  return code;
+}

@@ -1,0 +1,175 @@
+/* call.c - ty_call: one operator on tensors, at once (queued on their device).
+**
+** Finds the call's recipe, allocates the outputs that are not given and submits one task that holds everything it
+** needs. An output that is given may be an input too: where the operator may not work in place, the result goes to a
+** temporary tensor first.
+*/
+#include "device/profile.h"
+#include "imperative/call_cache.h"
+
+struct imperative {                                   /* freed by the task */
+  struct recipe *r;
+  struct draw draw;
+  struct storage *tmp;
+  ty_tensor **in, **out, **target;                    /* out: what the kernel writes; target[i]: where it goes afterwards, or NULL */
+  int nin, nout;
+  void *list[];                                       /* in, out, target */
+};
+
+static void drop(void *context)
+{
+  struct imperative *m = context;
+  for (int i = 0; i < m->nin; i++) ty_tensor_free(m->in[i]);
+  for (int i = 0; i < m->nout; i++) ty_tensor_free(m->out[i]);
+  for (int i = 0; i < m->nout; i++) ty_tensor_free(m->target[i]);
+  if (m->tmp) storage_free(m->tmp);
+  recipe_drop(m->r);
+  mem_free(m);
+}
+
+/* -- running ------------------------------------------------------------------------------------------------- */
+
+/* One look at the clock on either side. */
+static int run_timed(struct recipe *r)
+{
+  const struct call *c = &r->v.call;
+  int64_t from = profile_now(), bytes = 0;
+  int code = invoke_run(&r->v);
+  int64_t to = profile_now();
+  for (int i = 0; i < c->nin; i++) bytes += (int64_t)desc_bytes(&c->in[i].d);
+  for (int i = 0; i < c->nout; i++) bytes += (int64_t)desc_bytes(&c->out[i].d);
+  struct profile_label l = { "imperative", c->op->name, "", r->v.kernel->name, 0 };
+  profile_span(&l, r->device, bytes, from, to);
+  return code;
+}
+
+static int run(void *context)
+{
+  struct imperative *m = context;
+  struct recipe *r = m->r;
+  struct call *c = &r->v.call;
+  for (int i = 0; i < m->nin; i++) c->in[i].p = tensor_at(m->in[i]);
+  for (int i = 0; i < m->nout; i++) c->out[i].p = tensor_at(m->out[i]);
+  c->tmp = m->tmp ? m->tmp->data : NULL;
+  r->run.draw = m->draw;
+  int code = profiling(TY_PROFILE_IMPERATIVE) ? run_timed(r) : invoke_run(&r->v);
+  if (code) fail_node(c->op->name, NULL, NULL);
+  for (int i = 0; !code && i < m->nout; i++)
+    if (m->target[i]) memcpy(tensor_at(m->target[i]), tensor_at(m->out[i]), desc_bytes(&m->out[i]->d));
+  return code;
+}
+
+/* -- memory ------------------------------------------------------------------------------------------------ */
+
+static bool overlap(const ty_tensor *a, const ty_tensor *b)
+{
+  if (a->storage != b->storage) return false;
+  int64_t ea = a->offset + (int64_t)desc_bytes(&a->d), eb = b->offset + (int64_t)desc_bytes(&b->d);
+  return a->offset < eb && b->offset < ea;
+}
+
+/* May the kernel write output i over input k? Element by element (rows) or where the operator says so; never elsewhere. */
+static bool may_share(const struct imperative *m, int i, int k, const ty_tensor *given)
+{
+  const struct op *op = m->r->v.call.op;
+  const ty_tensor *in = m->in[k];
+  if (given->offset != in->offset || !desc_same_shape(&given->d, &in->d) || given->d.dtype != in->d.dtype) return false;
+  return op->row || inplace_allowed(op->inplace, i, k);
+}
+
+static int place_output(struct imperative *m, int i, ty_tensor *given)
+{
+  bool direct = given != NULL;
+  for (int k = 0; given && k < m->nin; k++) if (overlap(given, m->in[k]) && !may_share(m, i, k, given)) direct = false;
+  if (direct) { ty_tensor_keep(given); m->out[i] = given; return TY_OK; }
+  TRY(ty_tensor_new(&m->r->v.call.out[i].d, &m->out[i]));
+  if (given) { ty_tensor_keep(given); m->target[i] = given; }
+  return TY_OK;
+}
+
+static int take(struct imperative *m, const struct question *q)
+{
+  const struct recipe *r = m->r;
+  for (int i = 0; i < m->nin; i++) {
+    bool refused = r->ports.in[i].mutated && q->in[i]->readonly;
+    NEED(!refused, TY_ESTATE, "%s: %s is read-only and would be changed", q->op->name, r->ports.in[i].name);
+    ty_tensor_keep(m->in[i] = q->in[i]);
+  }
+  for (int i = 0; i < m->nout; i++) {
+    ty_tensor *given = i < q->nout ? q->out[i] : NULL;
+    if (given) NEED(!given->readonly, TY_ESTATE, "%s: out is read-only", q->op->name);
+    TRY(place_output(m, i, given));
+  }
+  if (q->op->flags & OP_RANDOM) m->draw = device_draw(r->device);
+  return r->v.scratch ? storage_new(r->device, r->v.scratch, &m->tmp) : TY_OK;
+}
+
+static struct imperative *imperative_new(struct recipe *r)
+{
+  int nin = r->v.call.nin, nout = r->v.call.nout;
+  struct imperative *m = mem_new(sizeof *m + sizeof *m->list * (size_t)(nin + 2 * nout));
+  if (!m) return NULL;
+  m->r = r;
+  m->nin = nin, m->nout = nout;
+  m->in = (ty_tensor **)m->list, m->out = m->in + nin, m->target = m->out + nout;
+  return m;
+}
+
+/* -- submission -------------------------------------------------------------------------------------------- */
+
+enum { FEW = 32 };                                    /* storages of a task that are listed on the stack */
+
+static int submit_lists(struct imperative *m, struct storage **read, struct storage **write)
+{
+  const struct recipe *r = m->r;
+  int nw = 0;
+  for (int i = 0; i < m->nin; i++) {
+    read[i] = m->in[i]->storage;
+    if (r->ports.in[i].mutated) write[nw++] = m->in[i]->storage;
+  }
+  for (int i = 0; i < m->nout; i++) write[nw++] = m->out[i]->storage;
+  for (int i = 0; i < m->nout; i++) if (m->target[i]) write[nw++] = m->target[i]->storage;
+  struct task t = { run, drop, m, read, write, m->nin, nw, NULL, 0, m->tmp ? m->tmp->bytes : 0, r->small };
+  return device_submit(r->device, &t, NULL);
+}
+
+/* From here on m belongs to the task. */
+static int submit(struct imperative *m)
+{
+  struct storage *few[FEW], **list = few;
+  int nin = m->nin, n = 2 * nin + 2 * m->nout;
+  if (n > FEW && !(list = NEWS(struct storage *, n))) return drop(m), TY_EMEMORY;
+  int code = submit_lists(m, list, list + nin);
+  if (list != few) mem_free(list);
+  return code;
+}
+
+static int call(const struct question *q, ty_tensor **out)
+{
+  struct recipe *r;
+  TRY(recipe_find(q, &r));
+  struct imperative *m = imperative_new(r);
+  if (!m) return recipe_drop(r), TY_EMEMORY;
+  int code = take(m, q);
+  if (code) return drop(m), code;
+  ty_tensor *made[256];
+  int n = MIN(m->nout, MIN(q->nout, COUNT(made)));
+  for (int i = 0; i < n; i++) { made[i] = m->target[i] ? m->target[i] : m->out[i]; ty_tensor_keep(made[i]); }
+  code = submit(m);
+  for (int i = 0; i < n; i++) {
+    if (code || out[i]) ty_tensor_free(made[i]);      /* the caller's own array, or nothing on failure */
+    else out[i] = made[i];
+  }
+  return code;
+}
+
+int ty_call(const char *name, const ty_attr *attr, int nattr, ty_tensor *const *in, int nin, ty_tensor **out, int nout)
+{
+  const struct op *op = op_find(name);
+  if (!op) return op_unknown(name ? name : "");
+  NEED(out || !nout, TY_ETYPE, "%s: no room for outputs", op->name);
+  struct question q = { op, attr, nattr, in, nin, out, nout };
+  int code = call(&q, out);
+  if (code) fail_node(op->name, NULL, NULL);
+  return code;
+}

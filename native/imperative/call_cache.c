@@ -1,0 +1,267 @@
+/* call_cache.c - see call_cache.h. Makes recipes, and remembers them by the bytes that they follow from.
+**
+** Making: parse the attributes, name the ports, infer the outputs, measure those that contents decide, find the device,
+** choose a kernel. Not remembered: operators whose outputs depend on contents, and questions with very long texts.
+*/
+#include <pthread.h>
+#include "imperative/call_cache.h"
+
+/* -- making -------------------------------------------------------------------------------------------- */
+
+static int parse(struct recipe *r, const struct question *q)
+{
+  char number[16];
+  const struct op *op = q->op;
+  int nattr = q->nattr;
+  ty_attr *copy = arena_new(&r->arena, sizeof *copy * (size_t)(nattr + 1));
+  void *param = arena_new(&r->arena, op->param_size + 16);
+  NEED(copy && param, TY_EMEMORY, "out of memory");
+  const ty_attr *attr = op_counted(op, q->attr, &nattr, q->nin, copy, number);
+  for (int i = 0; i < nattr; i++) {                   /* texts must outlive the caller's */
+    copy[i].key = attr[i].key;
+    copy[i].value = arena_text(&r->arena, attr[i].value);
+    NEED(copy[i].value, TY_EMEMORY, "out of memory");
+  }
+  TRY(op_parse(op, copy, nattr, param));
+  TRY(op_ports(op, param, q->nin, &r->arena, &r->ports));
+  NEED(r->ports.nin == q->nin, TY_EVALUE, "%s: expected %d inputs, got %d", op->name, r->ports.nin, q->nin);
+  NEED(q->nout >= r->ports.nvisible, TY_EVALUE, "%s: it has %d outputs, room for %d was given", op->name, r->ports.nvisible, q->nout);
+  r->v.call.op = op;
+  r->v.call.param = param;
+  return TY_OK;
+}
+
+static int describe_inputs(struct recipe *r, const struct question *q)
+{
+  struct call *c = &r->v.call;
+  c->in = arena_new(&r->arena, sizeof *c->in * (size_t)(q->nin + 1));
+  NEED(c->in, TY_EMEMORY, "out of memory");
+  for (int i = 0; i < q->nin; i++) {
+    NEED(q->in[i], TY_ETYPE, "%s: input %s is missing", c->op->name, r->ports.in[i].name);
+    c->in[i].d = q->in[i]->d;
+  }
+  c->nin = q->nin;
+  return TY_OK;
+}
+
+static int infer_outputs(struct recipe *r)
+{
+  struct call *c = &r->v.call;
+  c->nout = r->ports.nout;
+  c->out = arena_new(&r->arena, sizeof *c->out * (size_t)(c->nout + 1));
+  ty_desc *d = arena_new(&r->arena, sizeof *d * (size_t)(c->nin + c->nout + 1));
+  NEED(c->out && d, TY_EMEMORY, "out of memory");
+  for (int i = 0; i < c->nin; i++) d[i] = c->in[i].d;
+  for (int i = 0; i < c->nout; i++) d[c->nin + i].dtype = TY_NODTYPE;
+  struct infer f = { c->op, c->param, c->nin, c->nout, d, d + c->nin };
+  for (int round = 0; round < 2; round++) {
+    TRY(op_infer(&f, INFER_TYPES));
+    TRY(op_infer(&f, INFER_SHAPES));
+  }
+  for (int i = 0; i < c->nout; i++) c->out[i].d = f.out[i];
+  return TY_OK;
+}
+
+/* Shapes that the contents of the inputs decide; waits for them. */
+static int measure_outputs(struct recipe *r, const struct question *q)
+{
+  struct call *c = &r->v.call;
+  if (!c->op->measure) return TY_OK;
+  for (int i = 0; i < q->nin; i++) {
+    NEED(device_kind(q->in[i]->d.device) != TY_GPU, TY_EDEVICE, "%s: it runs on a CPU only", c->op->name);
+    TRY(ty_tensor_wait(q->in[i], 0));
+    c->in[i].p = tensor_at(q->in[i]);
+  }
+  return c->op->measure(c);
+}
+
+/* Outputs that nothing determines take the shape and dtype of the given array, else float32. */
+static int complete_output(struct recipe *r, int i, const ty_tensor *given)
+{
+  const struct op *op = r->v.call.op;
+  ty_desc *d = &r->v.call.out[i].d;
+  char want[160], got[160];
+  if (given && d->dtype == TY_NODTYPE) d->dtype = given->d.dtype;
+  if (given && !desc_known(d)) *d = (ty_desc){ .dtype = d->dtype, .ndim = given->d.ndim }, memcpy(d->dim, given->d.dim, sizeof d->dim);
+  if (d->dtype == TY_NODTYPE) d->dtype = TY_F32;
+  if (!desc_known(d)) return fail(TY_ESHAPE, "%s: the shape of %s cannot be inferred", op->name, r->ports.out[i].name);
+  d->device = r->device;
+  if (!given) return TY_OK;
+  if (given->d.dtype != d->dtype) {
+    int code = fail(TY_EDTYPE, "%s: out is %s, but the result is %s", op->name, dtype_name(given->d.dtype), dtype_name(d->dtype));
+    fail_argument("out", dtype_name(d->dtype), dtype_name(given->d.dtype));
+    return code;
+  }
+  if (desc_same_shape(&given->d, d)) return TY_OK;
+  int code = fail(TY_ESHAPE, "%s: out has shape %s, but the result has %s", op->name, text_shape(&given->d, got, sizeof got),
+      text_shape(d, want, sizeof want));
+  fail_argument("out", want, got);
+  return code;
+}
+
+static int find_device(struct recipe *r, const struct question *q)
+{
+  int device = -1, nout = MIN(q->nout, r->ports.nout);
+  for (int i = 0; i < q->nattr; i++)
+    if (!strcmp(q->attr[i].key, "ctx") && op_has_param(q->op, "ctx") && *q->attr[i].value) TRY(device_parse(q->attr[i].value, &device));
+  for (int i = 0; i < q->nin + nout; i++) {
+    const ty_tensor *t = i < q->nin ? q->in[i] : q->out[i - q->nin];
+    if (!t) continue;
+    char a[32], b[32];
+    if (device < 0) device = t->d.device;
+    if (device == t->d.device) continue;
+    const char *what = i < q->nin ? r->ports.in[i].name : "out";
+    int code = fail(TY_EDEVICE, "%s: all arrays must be on one device; %s is on %s, others on %s; use as_in_context", q->op->name,
+                    what, device_name(t->d.device, a, sizeof a), device_name(device, b, sizeof b));
+    fail_argument(what, b, a);
+    return code;
+  }
+  r->device = device < 0 ? TY_CPU : device;
+  return device_open(r->device);
+}
+
+static bool is_small(const struct call *c)
+{
+  size_t bytes = 0;
+  for (int i = 0; i < c->nin && bytes <= SMALL_TASK; i++) bytes += desc_bytes(&c->in[i].d);
+  for (int i = 0; i < c->nout && bytes <= SMALL_TASK; i++) bytes += desc_bytes(&c->out[i].d);
+  return bytes <= SMALL_TASK;
+}
+
+static int choose(struct recipe *r)
+{
+  r->v.call.run = &r->run;
+  TRY(invoke_choose(&r->v, &r->arena, NULL));
+  if (!r->v.state) return TY_OK;
+  r->state = r->v.call.state = mem_new(r->v.state);
+  return r->state ? TY_OK : TY_EMEMORY;
+}
+
+static int cook(struct recipe *r, const struct question *q)
+{
+  TRY(parse(r, q));
+  TRY(describe_inputs(r, q));
+  TRY(infer_outputs(r));
+  TRY(measure_outputs(r, q));
+  TRY(find_device(r, q));
+  for (int i = 0; i < r->ports.nout; i++) TRY(complete_output(r, i, i < q->nout ? q->out[i] : NULL));
+  r->small = is_small(&r->v.call);
+  return choose(r);
+}
+
+static int make(const struct question *q, struct recipe **out)
+{
+  struct arena a = { 0 };
+  struct recipe *r = arena_new(&a, sizeof *r);
+  NEED(r, TY_EMEMORY, "out of memory");
+  r->arena = a;
+  r->refs = 1;
+  int code = cook(r, q);
+  if (code) return recipe_drop(r), code;
+  *out = r;
+  return TY_OK;
+}
+
+void recipe_drop(struct recipe *r)
+{
+  if (!r || __atomic_sub_fetch(&r->refs, 1, __ATOMIC_ACQ_REL)) return;
+  if (r->state && r->v.kernel && r->v.kernel->done) r->v.kernel->done(r->state);
+  mem_free(r->state);
+  struct arena a = r->arena;
+  arena_done(&a);
+}
+
+/* -- the bytes of a question ---------------------------------------------------------------------------------- */
+
+enum { KEY = 1024, PLACES = 512 };                    /* bytes; recipes that are remembered */
+struct key { size_t n; bool full; char s[KEY]; };
+
+static void put(struct key *k, const void *p, size_t n)
+{
+  if (k->full || n > KEY - k->n) { k->full = true; return; }
+  memcpy(k->s + k->n, p, n);
+  k->n += n;
+}
+
+static void put_text(struct key *k, const char *s) { put(k, s, strlen(s) + 1); }
+
+static void put_array(struct key *k, const ty_tensor *t)
+{
+  int32_t head[3] = { t ? t->d.dtype : TY_NODTYPE, t ? t->d.device : 0, t ? t->d.ndim : 0 };
+  put(k, head, sizeof head);
+  if (t) put(k, t->d.dim, sizeof *t->d.dim * (size_t)t->d.ndim);
+}
+
+static void write_key(struct key *k, const struct question *q)
+{
+  int32_t head[3] = { q->nattr, q->nin, q->nout };
+  k->n = 0;
+  k->full = q->op->measure != NULL;
+  put(k, &q->op, sizeof q->op);
+  put(k, head, sizeof head);
+  for (int i = 0; i < q->nattr; i++) put_text(k, q->attr[i].key), put_text(k, q->attr[i].value);
+  for (int i = 0; i < q->nin; i++) put_array(k, q->in[i]);
+  for (int i = 0; i < q->nout; i++) put_array(k, q->out[i]);
+  while (k->n % 8 && !k->full) put(k, "", 1);
+}
+
+static uint64_t hash(const struct key *k)
+{
+  uint64_t h = k->n;
+  for (size_t i = 0; i < k->n; i += 8) {
+    uint64_t w;
+    memcpy(&w, k->s + i, sizeof w);
+    h = (h ^ w) * 0x9E3779B97F4A7C15u;
+    h ^= h >> 29;
+  }
+  return h;
+}
+
+/* -- remembering ---------------------------------------------------------------------------------------------- */
+
+/* A recipe stands at one of two neighbouring places; a new one takes the first, the last one there moves to the second. */
+static struct { pthread_mutex_t lock; struct recipe *place[PLACES]; } known = { PTHREAD_MUTEX_INITIALIZER, { 0 } };
+
+static bool answers(const struct recipe *r, const struct key *k, uint64_t h)
+{
+  return r && r->hash == h && r->nkey == k->n && !memcmp(r->key, k->s, k->n);
+}
+
+static struct recipe *look_up(const struct key *k, uint64_t h)
+{
+  size_t at = h % PLACES;
+  pthread_mutex_lock(&known.lock);
+  struct recipe *r = known.place[at];
+  if (!answers(r, k, h)) r = known.place[at ^ 1];
+  if (answers(r, k, h)) __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
+  else r = NULL;
+  pthread_mutex_unlock(&known.lock);
+  return r;
+}
+
+static void remember(struct recipe *r, const struct key *k, uint64_t h)
+{
+  char *copy = arena_new(&r->arena, k->n);
+  if (!copy) return;
+  r->key = memcpy(copy, k->s, k->n);
+  r->nkey = k->n;
+  r->hash = h;
+  r->refs = 2;
+  pthread_mutex_lock(&known.lock);
+  struct recipe **at = &known.place[h % PLACES], **next = &known.place[(h % PLACES) ^ 1], *old = *next;
+  *next = *at;
+  *at = r;
+  pthread_mutex_unlock(&known.lock);
+  recipe_drop(old);
+}
+
+int recipe_find(const struct question *q, struct recipe **out)
+{
+  struct key k;
+  write_key(&k, q);
+  uint64_t h = k.full ? 0 : hash(&k);
+  if (!k.full && (*out = look_up(&k, h))) return TY_OK;
+  TRY(make(q, out));
+  if (!k.full) remember(*out, &k, h);
+  return TY_OK;
+}

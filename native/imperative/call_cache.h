@@ -1,0 +1,29 @@
+/* call_cache.h - what a call of one operator needs to know before it sees memory: parameters, ports, shapes, device, kernel.
+**
+** It follows from the operator, the texts of its attributes and the descriptors of its arrays, so it is remembered: a
+** call that was made before costs one look-up. A recipe is shared by queued tasks; those of one device run one after
+** another, so the pointers in `v.call` and the kernel's state belong to the task that runs.
+** Order of calls: recipe_find, then runs on the recipe's device, recipe_drop for each recipe_find.
+*/
+#pragma once
+#include "op/dispatch.h"
+
+struct recipe {
+  struct invoke v;                                    /* in, out: descriptors; whoever runs it sets the pointers */
+  struct ports ports;
+  struct run run;
+  void *state;                                        /* v.call.state */
+  int device;
+  bool small;                                         /* as of a task */
+  int refs;                                           /* atomic */
+  struct arena arena;                                 /* holds all of this */
+  const char *key; size_t nkey; uint64_t hash;        /* nkey 0: not remembered */
+};
+struct question {
+  const struct op *op;
+  const ty_attr *attr; int nattr;
+  ty_tensor *const *in; int nin;
+  ty_tensor *const *out; int nout;                    /* given outputs, NULL where one is to be made */
+};
+int  recipe_find(const struct question *q, struct recipe **out);             /* with a reference; remembered or made */
+void recipe_drop(struct recipe *r);

@@ -1,0 +1,117 @@
+/* reference.c - convolution by its definition, and im2col with its adjoint: what the fast ones are held to. */
+#include "kernel/conv/conv.h"
+
+static double get(int dtype, const void *p, int64_t i)
+{
+  return dtype == TY_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
+}
+
+static void put(int dtype, void *p, int64_t i, double v, bool add)
+{
+  if (dtype == TY_F64) ((double *)p)[i] = v + (add ? ((double *)p)[i] : 0);
+  else ((float *)p)[i] = (float)(v + (add ? ((float *)p)[i] : 0));
+}
+
+/* Place, in a channel, of the element that output position j sees through tap t; -1: outside. */
+static int64_t seen(const struct window *w, int64_t j, int64_t t)
+{
+  int64_t at = 0, position[3], tap[3];
+  for (int a = 2; a >= 0; a--) {
+    position[a] = j % w->out[a], j /= w->out[a];
+    tap[a] = t % w->kernel[a], t /= w->kernel[a];
+  }
+  for (int a = 0; a < 3; a++) {
+    int64_t i = position[a] * w->stride[a] - w->pad[a] + tap[a] * w->dilate[a];
+    if (i < 0 || i >= w->in[a]) return -1;
+    at = at * w->in[a] + i;
+  }
+  return at;
+}
+
+/* Calls visit for each product of an input element and a weight in an output element. */
+struct term { int64_t x, w, y; };
+typedef void (*visit_fn)(const struct term *t, void *context);
+
+static void visit_all(const struct window *w, visit_fn visit, void *context)
+{
+  const int64_t taps = window_taps(w), in = window_in(w), out = window_out(w);
+  for (int64_t i = 0; i < w->n * w->groups; i++)
+    for (int64_t o = 0; o < w->filters; o++)
+      for (int64_t j = 0; j < out; j++)
+        for (int64_t c = 0; c < w->channels; c++)
+          for (int64_t t = 0; t < taps; t++) {
+            int64_t at = seen(w, j, t), filter = i % w->groups * w->filters + o;
+            struct term term = { (i * w->channels + c) * in + at, (filter * w->channels + c) * taps + t,
+                                 (i * w->filters + o) * out + j };
+            if (at >= 0) visit(&term, context);
+          }
+}
+
+struct plain { int dtype; const void *x, *w, *y; void *to; };
+
+static void add_forward(const struct term *t, void *context)
+{
+  const struct plain *p = context;
+  put(p->dtype, p->to, t->y, get(p->dtype, p->x, t->x) * get(p->dtype, p->w, t->w), true);
+}
+
+static void add_data(const struct term *t, void *context)
+{
+  const struct plain *p = context;
+  put(p->dtype, p->to, t->x, get(p->dtype, p->y, t->y) * get(p->dtype, p->w, t->w), true);
+}
+
+static void add_weight(const struct term *t, void *context)
+{
+  const struct plain *p = context;
+  put(p->dtype, p->to, t->w, get(p->dtype, p->y, t->y) * get(p->dtype, p->x, t->x), true);
+}
+
+static void clear(int dtype, void *p, int64_t n) { memset(p, 0, (size_t)n * dtype_size(dtype)); }
+
+void convolve_plain(const struct window *w, const void *x, const void *weight, const void *bias, void *y, bool add)
+{
+  struct plain p = { w->dtype, x, weight, NULL, y };
+  const int64_t out = window_out(w), filters = w->groups * w->filters;
+  if (!add) clear(w->dtype, y, w->n * filters * out);
+  for (int64_t i = 0; bias && i < w->n * filters * out; i++)
+    put(w->dtype, y, i, get(w->dtype, bias, i / out % filters), add);
+  visit_all(w, add_forward, &p);
+}
+
+void convolve_plain_data(const struct window *w, const void *dy, const void *weight, void *dx, bool add)
+{
+  struct plain p = { w->dtype, NULL, weight, dy, dx };
+  if (!add) clear(w->dtype, dx, w->n * w->groups * w->channels * window_in(w));
+  visit_all(w, add_data, &p);
+}
+
+void convolve_plain_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add)
+{
+  struct plain p = { w->dtype, x, NULL, dy, dw };
+  if (!add) clear(w->dtype, dw, w->groups * w->filters * window_depth(w));
+  visit_all(w, add_weight, &p);
+}
+
+/* -- columns ------------------------------------------------------------------------------------------------------- */
+
+void im2col(const struct window *w, const void *x, void *columns, bool add)
+{
+  const int64_t taps = window_taps(w), in = window_in(w), out = window_out(w);
+  for (int64_t row = 0; row < w->n * w->channels * taps; row++)
+    for (int64_t j = 0; j < out; j++) {
+      int64_t at = seen(w, j, row % taps);
+      put(w->dtype, columns, row * out + j, at < 0 ? 0 : get(w->dtype, x, row / taps * in + at), add);
+    }
+}
+
+void col2im(const struct window *w, const void *columns, void *x, bool add)
+{
+  const int64_t taps = window_taps(w), in = window_in(w), out = window_out(w);
+  if (!add) clear(w->dtype, x, w->n * w->channels * in);
+  for (int64_t row = 0; row < w->n * w->channels * taps; row++)
+    for (int64_t j = 0; j < out; j++) {
+      int64_t at = seen(w, j, row % taps);
+      if (at >= 0) put(w->dtype, x, row / taps * in + at, get(w->dtype, columns, row * out + j), true);
+    }
+}

@@ -1,0 +1,407 @@
+/* winograd.c - forward and the data's gradient by Winograd's F(4 x 4, 3 x 3). See winograd.h.
+**
+** The weight becomes 36 matrices of channels x filters, packed into panels. Tiles of all images stand in one row; a
+** thread takes a group of them: carries their inputs into 36 planes of tiles x channels, multiplies each with its matrix
+** into planes of tiles x filters, carries these back. One or two results at the end of an image take four points there.
+** Few tiles with a weight that is kept are of 2 x 2 results: 16 matrices are less to read, and once if the panels are narrow
+** enough for all tiles to pass together. A group's planes stay in the second cache while that is possible; many channels
+** want larger groups, since each reads the whole weight. A large weight that serves one run is never there whole: all tiles
+** are carried first, then a thread packs some filters and multiplies all tiles with them. The data's gradient is the
+** convolution of dy with the windows turned and channels and filters exchanged. No sum depends on the groups.
+*/
+#include "kernel/gemm/inner.h"
+#include "kernel/conv/winograd_inner.h"
+
+extern const struct winograd_isa winograd_isa_baseline;
+#ifdef __x86_64__
+extern const struct winograd_isa winograd_isa_avx2, winograd_isa_avx512;
+#endif
+
+const struct winograd_isa *winograd_isa(void)
+{
+#ifdef __x86_64__
+  if (cpu_level() == CPU_AVX512) return &winograd_isa_avx512;
+  if (cpu_level() == CPU_AVX2) return &winograd_isa_avx2;
+#endif
+  return &winograd_isa_baseline;
+}
+
+/* -- who wants it -------------------------------------------------------------------------------------------------- */
+
+bool winograd_on(void)
+{
+  static int on = -1;
+  int known = __atomic_load_n(&on, __ATOMIC_RELAXED);
+  if (known < 0) __atomic_store_n(&on, known = env_number("TYCHO_WINOGRAD", 1) != 0, __ATOMIC_RELAXED);
+  return known;
+}
+
+bool winograd_able(const struct window *w)
+{
+  const int lanes = winograd_isa()->lanes;
+  if (w->dtype != TY_F32 || w->groups > 1 || w->kernel[0] != 1 || w->in[0] != 1 || w->pad[0]) return false;
+  for (int a = 1; a < 3; a++)
+    if (w->kernel[a] != 3 || w->stride[a] != 1 || w->dilate[a] != 1 || w->pad[a] > 2) return false;
+  return channel_block(TY_CPU) == lanes && w->channels % lanes == 0 && w->filters % lanes == 0;
+}
+
+enum { FEW_CHANNELS = 16, FEW_TILES = 16, KEPT_TILES = 32, BACK_TILES = 16, ANEW_TILES = 32, SMALL = 2,
+       LITTLE = 30 << 20 };                           /* products */
+
+static int64_t whole_tiles(const struct window *w) { return tiles_of(w, WINOGRAD_TILE).all; }
+static int size_for(const struct window *w, bool kept) { return kept && whole_tiles(w) < FEW_TILES ? SMALL : WINOGRAD_TILE; }
+
+/* Measured with AVX2 and AVX-512 against oneDNN's direct kernels: a weight must be carried for enough tiles, more if that
+** happens at each run; gradients, whose direct kernels are slower, need fewer tiles, but bear less of one outside the image. */
+const char *winograd_refuse(const struct window *w, bool back, bool keeps)
+{
+  const int64_t tiles = whole_tiles(w);
+  if (!winograd_on()) return "TYCHO_WINOGRAD=0";
+  if (cpu_level() < CPU_AVX2) return "made for AVX2 and AVX-512";
+  if (!winograd_able(w)) return "not 3 x 3 of stride 1 over whole blocks of channels";
+  if (MIN(w->channels, w->filters) < FEW_CHANNELS) return "few channels";
+  if (keeps ? tiles_of(w, size_for(w, true)).all < FEW_TILES : tiles < (back ? BACK_TILES : ANEW_TILES)) return "few tiles";
+  bool waste = 2 * tiles * WINOGRAD_TILE * WINOGRAD_TILE > (back ? 3 : 4) * w->n * window_out(w);
+  return waste ? "too much of its tiles is outside the image" : NULL;
+}
+
+/* -- tiles --------------------------------------------------------------------------------------------------------- */
+
+struct tiles tiles_of(const struct window *w, int size)
+{
+  const int height = (int)(w->out[1] % size), width = (int)(w->out[2] % size);
+  struct tiles t = { .size = size, .side = size + 2, .points = (size + 2) * (size + 2), .height = height, .width = width,
+                     .down = { w->out[1] / size, height > 0 }, .across = { w->out[2] / size, width > 0 } };
+  for (int i = 0; i < 4; i++) t.all += t.count[i] = w->n * t.down[i > 1] * t.across[i == 0 || i == 3];
+  return t;
+}
+
+/* Elements from one plane to the next: not a power of two, whose lines would share a few places in a cache. */
+int64_t plane_of(int64_t tiles, int64_t channels) { return (tiles * channels + 31) / 32 * 32 + 16; }
+
+struct place place_of(const struct tiles *s, int64_t t, int64_t n)
+{
+  int i = 0;
+  while (t >= s->count[i]) t -= s->count[i++];
+  const bool low = i > 1, narrow = i == 0 || i == 3;
+  const int64_t rows = s->down[low], columns = s->across[narrow], y = t / columns % rows + (low ? s->down[0] : 0),
+                x = t % columns + (narrow ? s->across[0] : 0);
+  return (struct place){ t / columns / rows, y * s->size, x * s->size, MIN(n, columns - t % columns), low ? s->height : s->size,
+                         narrow ? s->width : s->size };
+}
+
+struct span { int64_t from, n; };
+
+/* Which of n tiles from `from` on know a point; the first one counts from `from`. */
+static struct span span_of(const struct tiles *s, int point, int64_t from, int64_t n)
+{
+  const bool low = point / s->side < winograd_points(s->height), narrow = point % s->side < winograd_points(s->width);
+  int64_t begin = narrow ? 0 : s->count[0], end = s->count[0] + s->count[1] + (low ? s->count[2] + (narrow ? s->count[3] : 0) : 0);
+  begin = MAX(begin, from), end = MIN(end, from + n);
+  return (struct span){ begin - from, MAX(end - begin, 0) };
+}
+
+/* -- groups -------------------------------------------------------------------------------------------------------- */
+
+struct convolution {
+  const struct window *w;
+  const struct winograd_isa *isa;
+  const struct gemm_type *t;
+  struct tiles tiles;
+  int nr;                                             /* filters of a panel */
+  bool late, turned;                                  /* late: the weight is packed part by part; turned: it is the opposite one's */
+  int64_t group, part, parts, in, out, plane;         /* tiles; filters, and how often; planes of channels, of filters, of the weight */
+  const float *x, *weight; float *y, *tmp;            /* weight: packed, unless late */
+  struct convolve_end end;
+};
+
+/* bytes of a group's planes; tiles that pay for reading the weight; filters that pay for carrying all of x */
+enum { CACHE = 384 << 10, GROUP = 24, PART = 64 };
+/* bytes: weights that are large, planes that all tiles may have then, and a part of the weight */
+enum { LARGE = 12 << 20, ALL = 16 << 20, LATE_PART = 5 << 19 };
+
+static size_t packed_bytes(const struct convolution *c)
+{
+  return align_up((size_t)(c->tiles.points * plane_of(c->w->channels, c->w->filters)) * sizeof(float), ALIGN);
+}
+
+static int64_t plane_bytes(const struct convolution *c, int64_t tiles, int64_t channels)
+{
+  return c->tiles.points * tiles * channels * (int64_t)sizeof(float);
+}
+
+/* Few groups share their filters out, each part with an input of its own. */
+static void plan_groups(struct convolution *c)
+{
+  const struct window *w = c->w;
+  int64_t most = MAX(CACHE / plane_bytes(c, 1, w->channels + w->filters), GROUP), groups = (c->tiles.all + most - 1) / most;
+  c->group = (c->tiles.all + groups - 1) / groups;
+  while (c->part >= 2 * PART && w->filters / c->part * groups < 4 * parallel_most()) c->part /= 2;
+}
+
+static void plan_late(struct convolution *c)
+{
+  const struct window *w = c->w;
+  c->group = c->tiles.all;
+  c->part = MIN(w->filters, LATE_PART / plane_bytes(c, 1, w->channels));
+  while (c->part > c->nr && w->filters / c->part < 2 * parallel_most()) c->part /= 2;
+}
+
+/* Few tiles do little with a weight, so that reading it is the work: once, if they fit one strip of narrow panels. */
+static int panel_for(const struct gemm_type *t, int64_t tiles) { return tiles > t->mr && tiles <= t->tall ? t->w : t->nr; }
+
+/* kept: there is a packed weight of an earlier run */
+static struct convolution plan(const struct window *w, bool kept)
+{
+  struct convolution c = { .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = tiles_of(w, size_for(w, kept)),
+                           .part = w->filters };
+  c.nr = panel_for(c.t, c.tiles.all);
+  c.late = !kept && packed_bytes(&c) >= LARGE && plane_bytes(&c, c.tiles.all, w->channels) <= ALL;
+  if (c.late) plan_late(&c);
+  else plan_groups(&c);
+  c.part = MAX((c.part + c.nr - 1) / c.nr, 1) * c.nr;
+  c.parts = (w->filters + c.part - 1) / c.part;
+  c.in = plane_of(c.group, w->channels);
+  c.out = plane_of(c.group, c.part);
+  c.plane = plane_of(w->channels, c.late ? c.part : w->filters);
+  return c;
+}
+
+/* floats: of a thread, of all that it shares with the others */
+static int64_t room(const struct convolution *c) { return c->tiles.points * (c->out + (c->late ? c->plane : c->in)); }
+static int64_t shared(const struct convolution *c) { return c->late ? c->tiles.points * c->in : 0; }
+static int64_t units(const struct convolution *c) { return (c->tiles.all + c->group - 1) / c->group * c->parts; }
+
+static float *room_of(const struct convolution *c, int64_t unit)
+{
+  const bool few = units(c) < parallel_most();
+  return c->tmp + shared(c) + room(c) * (few ? unit : parallel_index());
+}
+
+static size_t rooms(const struct convolution *c)
+{
+  return (size_t)(shared(c) + room(c) * MIN(units(c), parallel_most())) * sizeof(float);
+}
+
+static void carry_in(const struct convolution *c, int64_t from, int64_t n, float *points)
+{
+  const struct window *w = c->w;
+  const int lanes = c->isa->lanes;
+  const int64_t space = w->in[1] * w->in[2];
+  for (int64_t t = 0; t < n;) {
+    struct place p = place_of(&c->tiles, from + t, n - t);
+    struct winograd_run r = { .h = w->in[1], .w = w->in[2], .y = p.y - w->pad[1], .x = p.x - w->pad[2], .n = p.n,
+                              .down = p.down, .across = p.across, .high = winograd_points(p.down), .wide = winograd_points(p.across),
+                              .side = c->tiles.side, .plane = c->in, .step = w->channels };
+    for (int64_t k = 0; k < w->channels; k += lanes) {
+      r.image = (float *)c->x + (p.image * w->channels + k) * space;
+      r.points = points + t * w->channels + k;
+      c->isa->input(&r);
+    }
+    t += p.n;
+  }
+}
+
+static void activate(const struct convolution *c, const struct winograd_run *r)
+{
+  for (int64_t i = 0; i < r->down; i++)
+    c->t->act(c->end.act, r->n * r->across * c->isa->lanes, r->image + ((r->y + i) * r->w + r->x) * c->isa->lanes);
+}
+
+/* the filters from `first` on */
+static void carry_out(const struct convolution *c, int64_t from, int64_t n, int64_t first, float *points)
+{
+  const struct window *w = c->w;
+  const int lanes = c->isa->lanes;
+  const int64_t space = w->out[1] * w->out[2], filters = MIN(w->filters - first, c->part);
+  for (int64_t t = 0; t < n;) {
+    struct place p = place_of(&c->tiles, from + t, n - t);
+    struct winograd_run r = { .h = w->out[1], .w = w->out[2], .y = p.y, .x = p.x, .n = p.n, .down = p.down,
+                              .across = p.across, .high = winograd_points(p.down), .wide = winograd_points(p.across),
+                              .side = c->tiles.side, .plane = c->out, .step = c->part,
+                              .relu = c->end.act == ACT_RELU, .add = c->end.add };
+    for (int64_t k = 0; k < filters; k += lanes) {
+      r.image = c->y + (p.image * w->filters + first + k) * space;
+      r.points = points + t * c->part + k;
+      r.bias = c->end.bias ? c->end.bias + first + k : NULL;
+      r.scale = c->end.scale ? c->end.scale + first + k : NULL;
+      c->isa->output(&r);
+      if (c->end.act > ACT_RELU) activate(c, &r);
+    }
+    t += p.n;
+  }
+}
+
+enum { FAR = 48 };                                    /* rows of a panel that are fetched ahead where few tiles wait for memory */
+
+/* weight: that of `filters` filters. One panel of it after the other, which stays in the first cache while all tiles pass. */
+static void multiply(const struct convolution *c, int64_t from, int64_t n, const float *weight, int64_t filters, const float *in,
+                     float *out)
+{
+  const int64_t k = c->w->channels, nr = c->nr;
+  struct gemm_block g = { .k = k, .outer = 1, .ars = k, .acs = 1, .panel = nr * k, .ldc = c->part, .alpha = 1,
+                          .ahead = c->tiles.all <= c->t->tall ? FAR : 0 };
+  for (int i = 0; i < c->tiles.points; i++) {
+    const struct span s = span_of(&c->tiles, i, from, n);
+    g.m = s.n;
+    g.rows = c->nr < c->t->nr ? (int)s.n : gemm_height(s.n, c->t->mr);
+    g.strip = g.rows * k;
+    for (int64_t j = 0; s.n && j < filters; j += nr) {
+      g.n = MIN(filters - j, nr);
+      g.a = in + i * c->in + s.from * k;
+      g.b = weight + i * c->plane + j * k;
+      g.c = out + i * c->out + s.from * c->part + j;
+      gemm_sum(c->t, &g);
+    }
+  }
+}
+
+static int64_t filters_from(const struct convolution *c, int64_t first) { return MIN(c->w->filters - first, c->part); }
+
+/* Unit: group, part of the filters. */
+static void some_units(int64_t begin, int64_t end, void *context)
+{
+  const struct convolution *c = context;
+  for (int64_t u = begin; u < end; u++) {
+    float *in = room_of(c, u), *out = in + c->tiles.points * c->in;
+    int64_t from = u / c->parts * c->group, n = MIN(c->group, c->tiles.all - from), first = u % c->parts * c->part;
+    carry_in(c, from, n, in);
+    multiply(c, from, n, c->weight + first * c->w->channels, filters_from(c, first), in, out);
+    carry_out(c, from, n, first, out);
+  }
+}
+
+/* -- weight -------------------------------------------------------------------------------------------------------- */
+
+/* Filters first .. first + n - 1 (first: where a panel begins) to panels, each channels x its filters, as kernel/gemm/isa.h wants
+** the right side. Few channels at a time, so that lines of memory are complete before they leave the cache. */
+static void pack_filters(const struct convolution *c, const float *weight, int64_t first, int64_t n, float *out)
+{
+  const int64_t channels = c->w->channels, filters = c->w->filters, nr = c->nr;
+  struct winograd_filter f = { .row = c->turned ? filters * 9 : 9, .lane = c->turned ? 9 : channels * 9, .n = c->isa->lanes,
+                               .flip = c->turned, .side = c->tiles.side, .plane = c->plane };
+  for (int64_t panel = 0; panel < n; panel += nr)
+    for (int64_t k = 0; k < channels; k += f.n)
+      for (int64_t j = panel; j < MIN(n, panel + nr); j += c->isa->lanes) {
+        f.step = MIN(n - panel, nr);
+        f.window = (float *)weight + (first + j) * f.lane + k * f.row;
+        f.points = out + panel * channels + k * f.step + j - panel;
+        c->isa->filter(&f);
+      }
+}
+
+struct packing { const struct convolution *c; const float *weight; float *out; };
+
+/* Unit: panel of filters. */
+static void pack_panels(int64_t begin, int64_t end, void *context)
+{
+  const struct packing *p = context;
+  const int64_t nr = p->c->nr;
+  for (int64_t first = begin * nr; first < MIN(end * nr, p->c->w->filters); first += nr)
+    pack_filters(p->c, p->weight, first, MIN(nr, p->c->w->filters - first), p->out + first * p->c->w->channels);
+}
+
+static void pack(const struct convolution *c, const float *weight, float *out)
+{
+  struct packing p = { c, weight, out };
+  parallel((c->w->filters + c->nr - 1) / c->nr, MAX(1, 500 / c->w->channels), pack_panels, &p);
+}
+
+/* -- a weight that is packed part by part -------------------------------------------------------------------------- */
+
+enum { CARRIED = 8 };                                 /* tiles */
+
+/* Unit: some tiles. */
+static void late_tiles(int64_t begin, int64_t end, void *context)
+{
+  const struct convolution *c = context;
+  const int64_t from = begin * CARRIED, n = MIN(end * CARRIED, c->tiles.all) - from;
+  carry_in(c, from, n, c->tmp + from * c->w->channels);
+}
+
+/* Unit: part of the filters. */
+static void late_filters(int64_t begin, int64_t end, void *context)
+{
+  const struct convolution *c = context;
+  for (int64_t u = begin; u < end; u++) {
+    float *weight = room_of(c, u), *out = weight + c->tiles.points * c->plane;
+    int64_t first = u * c->part;
+    pack_filters(c, c->weight, first, filters_from(c, first), weight);
+    multiply(c, 0, c->tiles.all, weight, filters_from(c, first), c->tmp, out);
+    carry_out(c, 0, c->tiles.all, first, out);
+  }
+}
+
+static void run(struct convolution *c)
+{
+  if (c->late) parallel((c->tiles.all + CARRIED - 1) / CARRIED, 1, late_tiles, c);
+  parallel(units(c), 1, c->late ? late_filters : some_units, c);
+}
+
+/* -- forward ------------------------------------------------------------------------------------------------------- */
+
+/* Few tiles, or little work with them. */
+bool winograd_keeps(const struct window *w)
+{
+  const int64_t tiles = whole_tiles(w);
+  return tiles < KEPT_TILES || tiles * WINOGRAD_POINTS * w->channels * w->filters <= LITTLE;
+}
+
+static size_t fresh_bytes(const struct convolution *c) { return c->late ? 0 : packed_bytes(c); }
+
+size_t winograd_forward_scratch(const struct window *w, bool keeps)
+{
+  struct convolution c = plan(w, keeps);
+  return rooms(&c) + (keeps ? 0 : fresh_bytes(&c));
+}
+
+/* The weight packed into the beginning of tmp, or left to the parts. */
+static void take_fresh(struct convolution *c, const float *weight, void *tmp)
+{
+  c->weight = c->late ? weight : tmp;
+  c->tmp = (float *)((char *)tmp + fresh_bytes(c));
+  if (!c->late) pack(c, weight, tmp);
+}
+
+int winograd_forward(const struct window *w, const float *x, const struct arr *weight, const struct convolve_end *end, float *y,
+                     struct gemm_kept *kept, void *tmp)
+{
+  struct convolution c = plan(w, kept);
+  c.x = x, c.end = *end, c.y = y;
+  if (kept) {
+    bool fresh = false;
+    float *packed = gemm_kept_room(kept, weight, packed_bytes(&c), &fresh);
+    if (!packed) return fail(TY_EMEMORY, "no memory for a transformed weight");
+    if (!fresh) pack(&c, weight->p, packed);
+    c.weight = packed, c.tmp = tmp;
+  }
+  else take_fresh(&c, weight->p, tmp);
+  run(&c);
+  return TY_OK;
+}
+
+/* -- the data's gradient ------------------------------------------------------------------------------------------- */
+
+static struct window opposite(const struct window *w)
+{
+  struct window o = *w;
+  o.channels = w->filters, o.filters = w->channels;
+  for (int a = 1; a < 3; a++) o.in[a] = w->out[a], o.out[a] = w->in[a], o.pad[a] = 2 - w->pad[a];
+  return o;
+}
+
+size_t winograd_data_scratch(const struct window *w)
+{
+  const struct window o = opposite(w);
+  struct convolution c = plan(&o, false);
+  return rooms(&c) + fresh_bytes(&c);
+}
+
+void winograd_data(const struct window *w, const float *dy, const float *weight, float *dx, bool add, void *tmp)
+{
+  const struct window o = opposite(w);
+  struct convolution c = plan(&o, false);
+  c.x = dy, c.y = dx, c.end.add = add, c.turned = true;
+  take_fresh(&c, weight, tmp);
+  run(&c);
+}

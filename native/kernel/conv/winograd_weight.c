@@ -1,0 +1,182 @@
+/* winograd_weight.c - the weight's gradient by Winograd's F(4 x 4, 3 x 3), the transpose of the forward product. See
+** winograd.h.
+**
+** Tiles of x and dy are carried into 36 planes each, some at a time; the sum over tiles of each pair of planes is a
+** matrix of channels x filters, and the 36 matrices are carried back to windows at the end. Tiles are dealt to a few
+** shares with sums of their own, which are added in order; a thread takes a share and some of the filters. With one share
+** the sums of some filters are carried back while they are in its cache, and are never there whole. Which filters go
+** together depends on the number of threads, the order of a sum on shapes alone.
+*/
+#include "kernel/gemm/inner.h"
+#include "kernel/conv/winograd_inner.h"
+
+enum { SIDE = WINOGRAD_TILE + 2 };                    /* points, also at the end of an image: rounding adds up in the sums */
+/* tiles at a time, bytes of their planes; shares, bytes of their sums; filters that pay for carrying all of x */
+enum { LEAST = 64, MOST = 256, CACHE = 384 << 10, SHARES = 16, SUMS = 12 << 20, PART = 64 };
+
+struct gradient {
+  const struct window *w;
+  const struct winograd_isa *isa;
+  const struct gemm_type *t;
+  struct tiles tiles;
+  int64_t chunk, share, shares, part, parts;          /* tiles at a time, of a share; filters of a unit */
+  int64_t in, out, sum;                               /* planes of x, of dy, of the result */
+  const float *x, *dy; float *dw, *sums, *tmp;
+  bool add;
+};
+
+static struct gradient plan(const struct window *w)
+{
+  struct gradient g = { .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = tiles_of(w, WINOGRAD_TILE) };
+  int64_t each = WINOGRAD_POINTS * (w->channels + w->filters) * (int64_t)sizeof(float);
+  g.chunk = MIN(MAX(CACHE / each, LEAST), MOST);
+  g.sum = plane_of(w->channels, w->filters);
+  int64_t most = MIN(SHARES, SUMS / (WINOGRAD_POINTS * g.sum * (int64_t)sizeof(float)));
+  g.shares = MAX(1, MIN(most, g.tiles.all / g.chunk));
+  g.share = (g.tiles.all + g.shares - 1) / g.shares;
+  g.part = MIN(w->filters, PART);
+  while (g.part > g.t->nr && w->filters / g.part * g.shares < 2 * parallel_most()) g.part /= 2;
+  g.part = (g.part + g.t->nr - 1) / g.t->nr * g.t->nr;
+  g.parts = (w->filters + g.part - 1) / g.part;
+  g.chunk = MIN(g.chunk, g.share);
+  g.in = plane_of(g.chunk, w->channels);
+  g.out = plane_of(g.chunk, g.part);
+  if (g.shares == 1) g.sum = plane_of(w->channels, g.part);
+  return g;
+}
+
+static bool alone(const struct gradient *g) { return g->shares == 1; }        /* a unit has all tiles of its filters */
+/* floats: of a thread, of the shares */
+static int64_t room(const struct gradient *g) { return WINOGRAD_POINTS * (g->in + g->out + (alone(g) ? g->sum : 0)); }
+static int64_t sums_of(const struct gradient *g) { return alone(g) ? 0 : g->shares * WINOGRAD_POINTS * g->sum; }
+static int64_t units(const struct gradient *g) { return g->shares * g->parts; }
+
+size_t winograd_weight_scratch(const struct window *w)
+{
+  struct gradient g = plan(w);
+  return (size_t)(sums_of(&g) + room(&g) * MIN(units(&g), parallel_most())) * sizeof(float);
+}
+
+/* -- some tiles of some filters --------------------------------------------------------------------------------------- */
+
+struct chunk { int64_t from, n, first, filters; float *in, *out, *sums; bool add; };
+
+/* x: blocks of channels one after the other, each tiles x lanes: the left side of the products, read along tiles */
+static void carry_x(const struct gradient *g, const struct chunk *k, const struct place *p, int64_t t)
+{
+  const struct window *w = g->w;
+  const int lanes = g->isa->lanes;
+  struct winograd_run r = { .h = w->in[1], .w = w->in[2], .y = p->y - w->pad[1], .x = p->x - w->pad[2], .n = p->n,
+                            .down = p->down, .across = p->across, .high = SIDE, .wide = SIDE, .side = SIDE, .plane = g->in,
+                            .step = lanes };
+  for (int64_t c = 0; c < w->channels; c += lanes) {
+    r.image = (float *)g->x + (p->image * w->channels + c) * r.h * r.w;
+    r.points = k->in + c * k->n + t * lanes;
+    g->isa->input(&r);
+  }
+}
+
+/* dy: panels of filters, each tiles x its filters: the right side */
+static void carry_dy(const struct gradient *g, const struct chunk *k, const struct place *p, int64_t t)
+{
+  const struct window *w = g->w;
+  const int nr = g->t->nr;
+  struct winograd_run r = { .h = w->out[1], .w = w->out[2], .y = p->y, .x = p->x, .n = p->n, .down = p->down,
+                            .across = p->across, .high = SIDE, .wide = SIDE, .side = SIDE, .plane = g->out };
+  for (int64_t f = 0; f < k->filters; f += g->isa->lanes) {
+    int64_t panel = f / nr * nr;
+    r.step = MIN(k->filters - panel, nr);
+    r.image = (float *)g->dy + (p->image * w->filters + k->first + f) * r.h * r.w;
+    r.points = k->out + panel * k->n + t * r.step + f - panel;
+    g->isa->output_back(&r);
+  }
+}
+
+/* The sums are in panels of filters too, each channels x its filters. */
+static void multiply(const struct gradient *g, const struct chunk *k)
+{
+  const int64_t channels = g->w->channels, lanes = g->isa->lanes, nr = g->t->nr;
+  struct gemm_block b = { .m = lanes, .k = k->n, .outer = 1, .ars = 1, .acs = lanes,
+                          .strip = gemm_height(lanes, g->t->mr), .alpha = 1, .add = k->add };
+  for (int i = 0; i < WINOGRAD_POINTS; i++)
+    for (int64_t f = 0; f < k->filters; f += nr) {
+      b.n = b.ldc = MIN(k->filters - f, nr);
+      b.b = k->out + i * g->out + f * k->n;
+      for (int64_t c = 0; c < channels; c += lanes) {
+        b.a = k->in + i * g->in + c * k->n;
+        b.c = k->sums + i * g->sum + f * channels + c * b.n;
+        g->t->block(&b);
+      }
+    }
+}
+
+/* -- sums to dw ---------------------------------------------------------------------------------------------------- */
+
+/* Sums of n filters from `first` on, as panels, to windows. Few channels at a time, as they lie in lines of memory. */
+static void carry_back(const struct gradient *g, float *sums, int64_t first, int64_t n)
+{
+  const int64_t channels = g->w->channels, nr = g->t->nr, lanes = g->isa->lanes;
+  struct winograd_filter f = { .row = 9, .lane = 9 * channels, .n = lanes, .add = g->add, .plane = g->sum };
+  for (int64_t panel = 0; panel < n; panel += nr) {
+    f.step = MIN(n - panel, nr);
+    for (int64_t c = 0; c < channels; c += lanes)
+      for (int64_t l = 0; l < f.step; l += lanes) {
+        f.window = g->dw + (first + panel + l) * f.lane + c * f.row;
+        f.points = sums + panel * channels + c * f.step + l;
+        g->isa->filter_back(&f);
+      }
+  }
+}
+
+/* Unit: panel of filters. */
+static void add_shares(int64_t begin, int64_t end, void *context)
+{
+  const struct gradient *g = context;
+  const int64_t channels = g->w->channels, nr = g->t->nr;
+  for (int64_t first = begin * nr; first < MIN(end * nr, g->w->filters); first += nr) {
+    const int64_t n = MIN(g->w->filters - first, nr);
+    float *sums = g->sums + first * channels;
+    for (int i = 0; i < WINOGRAD_POINTS; i++)
+      for (int64_t s = 1; s < g->shares; s++)
+        g->t->axpy(channels * n, 1, sums + (s * WINOGRAD_POINTS + i) * g->sum, 1, sums + i * g->sum);
+    carry_back(g, sums, first, n);
+  }
+}
+
+/* -- all of it ----------------------------------------------------------------------------------------------------- */
+
+/* Unit: share, part of the filters. */
+static void some_units(int64_t begin, int64_t end, void *context)
+{
+  const struct gradient *g = context;
+  const bool few = units(g) < parallel_most();
+  for (int64_t u = begin; u < end; u++) {
+    int64_t share = u / g->parts, last = MIN((share + 1) * g->share, g->tiles.all);
+    struct chunk k = { .from = share * g->share, .first = u % g->parts * g->part };
+    k.filters = MIN(g->part, g->w->filters - k.first);
+    k.in = g->tmp + room(g) * (few ? u : parallel_index());
+    k.out = k.in + WINOGRAD_POINTS * g->in;
+    k.sums = alone(g) ? k.out + WINOGRAD_POINTS * g->out
+                      : g->sums + share * WINOGRAD_POINTS * g->sum + k.first * g->w->channels;
+    for (; k.from < last; k.from += k.n, k.add = true) {
+      k.n = MIN(g->chunk, last - k.from);
+      for (int64_t t = 0; t < k.n;) {
+        struct place p = place_of(&g->tiles, k.from + t, k.n - t);
+        carry_x(g, &k, &p, t);
+        carry_dy(g, &k, &p, t);
+        t += p.n;
+      }
+      multiply(g, &k);
+    }
+    if (alone(g)) carry_back(g, k.sums, k.first, k.filters);
+  }
+}
+
+void winograd_weight(const struct window *w, const float *x, const float *dy, float *dw, bool add, void *tmp)
+{
+  struct gradient g = plan(w);
+  g.x = x, g.dy = dy, g.dw = dw, g.add = add, g.sums = tmp;
+  g.tmp = g.sums + sums_of(&g);
+  parallel(units(&g), 1, some_units, &g);
+  if (!alone(&g)) parallel((w->filters + g.t->nr - 1) / g.t->nr, MAX(1, 500 / w->channels), add_shares, &g);
+}

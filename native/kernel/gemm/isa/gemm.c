@@ -1,0 +1,50 @@
+/* gemm.c - inner loops of products, compiled once per instruction set with -DISA=baseline|avx2|avx512.
+** vector.inc says what a vector is, math.inc has loops over rows, tile.inc the tiles of a product,
+** image.inc the way from an image and back; all are written for REAL and read twice, for float and for double.
+*/
+#include "kernel/gemm/isa.h"
+#include "op/op.h"
+
+#define JOIN(a, b) JOIN_(a, b)
+#define JOIN_(a, b) a##_##b
+#define UNROLL _Pragma("GCC unroll 16")
+enum {
+  AHEAD = 12,                                         /* rows of B that are fetched before their turn */
+  EARLY = 8,                                          /* rows of A, where they are copied */
+  COPIED = 2,                                         /* strips that are copied at once */
+  LONG = 128                                          /* steps of a sum beside which fetching C is little */
+};
+
+#define T_(name) JOIN(name, f32)
+#define REAL float
+#define INTEGER int32_t
+#define BITS 32
+#include "kernel/gemm/isa/vector.inc"
+#include "kernel/gemm/isa/math.inc"
+#include "kernel/gemm/isa/tile.inc"
+#include "kernel/gemm/isa/image.inc"
+#include "kernel/gemm/isa/undef.inc"
+
+#define T_(name) JOIN(name, f64)
+#define REAL double
+#define INTEGER int64_t
+#define BITS 64
+#include "kernel/gemm/isa/vector.inc"
+#include "kernel/gemm/isa/math.inc"
+#include "kernel/gemm/isa/tile.inc"
+#include "kernel/gemm/isa/image.inc"
+
+#if VBYTES == 64
+#define FOLD(t) fold_##t
+#else
+#define FOLD(t) NULL
+#endif
+
+#define TYPE(t, bytes) { \
+  .mr = MR, .tall = TALL, .nr = 2 * VBYTES / bytes, .w = VBYTES / bytes, .kc = 2048 / bytes, .block = block_##t, \
+  .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, .strip = pack_strip_##t, .dots = dots_##t, .act = act_##t, \
+  .axpy = axpy_##t, .scatter = scatter_##t, .dot = dot_##t, .sum = sum_##t, .fill = fill_##t, .spread = spread_##t, .fold = FOLD(t) }
+#define NAME_(isa) gemm_isa_##isa
+#define NAME(isa) NAME_(isa)
+extern const struct gemm_isa NAME(ISA);
+const struct gemm_isa NAME(ISA) = { { TYPE(f32, 4), TYPE(f64, 8) } };

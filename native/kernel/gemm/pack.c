@@ -1,0 +1,163 @@
+/* pack.c - packed right sides: panels of `nr` columns, the last one as narrow as its vectors allow.
+**
+** Panel j stands at j * nr * k elements; row p of a panel at p * width. Packing is parallel where it is long.
+*/
+#include <pthread.h>
+#include "kernel/gemm/inner.h"
+
+size_t gemm_panel_bytes(const struct gemm_type *t, int64_t n, int64_t k, size_t size)
+{
+  int64_t columns = (n + t->w - 1) / t->w * t->w;
+  return (size_t)(columns * k) * size;
+}
+
+size_t gemm_pack_bytes(int dtype, int64_t n, int64_t k)
+{
+  return gemm_panel_bytes(gemm_type(dtype), n, k, dtype_size(dtype));
+}
+
+struct packing {
+  const struct gemm_type *t;
+  size_t size;
+  bool tb;
+  int64_t n, k, ldb;
+  const char *b; char *out;
+};
+
+static void pack_rows(const struct packing *p, int64_t j, int64_t from, int64_t rows)
+{
+  const int64_t nr = p->t->nr, cols = MIN(p->n - j * nr, nr), width = cols > p->t->w ? nr : p->t->w;
+  const char *b = p->b + (size_t)(p->tb ? j * nr * p->ldb + from : j * nr + from * p->ldb) * p->size;
+  char *out = p->out + (size_t)(j * nr * p->k + from * width) * p->size;
+  (p->tb ? p->t->panel_t : p->t->panel)(rows, cols, b, p->ldb, out);
+}
+
+/* Sixteen lines of memory at a time: they are followed as far as they go, across all panels of this chunk. */
+static void some(int64_t begin, int64_t end, void *context)
+{
+  const struct packing *p = context;
+  int64_t step = p->tb ? p->k : 16;
+  for (int64_t from = 0; from < p->k; from += step)
+    for (int64_t j = begin; j < end; j++) pack_rows(p, j, from, MIN(step, p->k - from));
+}
+
+void gemm_panels(const struct gemm_type *t, size_t size, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb,
+                 void *out)
+{
+  struct packing p = { t, size, tb, n, k, ldb, b, out };
+  int64_t each = (int64_t)t->nr * k;
+  parallel((n + t->nr - 1) / t->nr, MAX(1, 60000 / MAX(each, 1)), some, &p);
+}
+
+void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *packed)
+{
+  gemm_panels(gemm_type(dtype), dtype_size(dtype), tb, n, k, b, ldb, packed);
+}
+
+/* -- kept by an instruction ---------------------------------------------------------------------------------------- */
+
+void *gemm_kept_room(struct gemm_kept *s, const struct arr *weight, size_t bytes, bool *fresh)
+{
+  *fresh = s->packed && s->of == weight->p && weight->version && s->version == *weight->version;
+  if (*fresh) return s->packed;
+  if (!s->packed || s->bytes != bytes) {
+    mem_free(s->packed);
+    s->packed = mem_new(bytes);
+    s->bytes = bytes;
+  }
+  s->of = weight->p;
+  s->version = weight->version ? *weight->version : 0;
+  return s->packed;
+}
+
+const void *gemm_keep(struct gemm_kept *s, const struct arr *weight, bool tb, int64_t n, int64_t k, int64_t ldb)
+{
+  bool fresh;
+  void *packed = gemm_kept_room(s, weight, gemm_pack_bytes(weight->d.dtype, n, k), &fresh);
+  if (packed && !fresh) gemm_pack(weight->d.dtype, tb, n, k, weight->p, ldb, packed);
+  return packed;
+}
+
+size_t gemm_kept_bytes(const struct call *c) { return sizeof(struct gemm_kept); }
+
+void gemm_kept_done(void *state)
+{
+  struct gemm_kept *s = state;
+  mem_free(s->packed);
+  s->packed = NULL;
+}
+
+const char *gemm_refuse(const struct call *c)
+{
+  static int off = -1;
+  int known = __atomic_load_n(&off, __ATOMIC_RELAXED);
+  if (known < 0) __atomic_store_n(&off, known = env_disabled("gemm"), __ATOMIC_RELAXED);
+  return known ? "TYCHO_DISABLE names gemm" : NULL;
+}
+
+/* -- columns ------------------------------------------------------------------------------------------------------- */
+
+struct columns { const struct gemm_type *t; size_t size; int64_t m, n; const char *a; char *out; bool add; };
+enum { STRETCH = 256, RUN = 128 };                    /* columns at a time; rows that are added up on their own */
+
+void gemm_columns(const struct gemm_type *t, size_t size, int64_t m, int64_t n, const void *a, int64_t ld, void *out, bool add)
+{
+  double part[STRETCH];
+  if (!add) memset(out, 0, (size_t)n * size);
+  for (int64_t i = 0; i < m; i += RUN) {
+    memset(part, 0, (size_t)n * size);
+    for (int64_t r = i; r < MIN(i + RUN, m); r++) t->axpy(n, 1, (const char *)a + (size_t)(r * ld) * size, 1, part);
+    t->axpy(n, 1, part, 1, out);
+  }
+}
+
+static void some_columns(int64_t begin, int64_t end, void *context)
+{
+  const struct columns *x = context;
+  for (int64_t j = begin; j < end; j += STRETCH)
+    gemm_columns(x->t, x->size, x->m, MIN(STRETCH, end - j), x->a + (size_t)j * x->size, x->n, x->out + (size_t)j * x->size, x->add);
+}
+
+void sum_columns(int dtype, int64_t m, int64_t n, const void *a, void *out, bool add)
+{
+  struct columns x = { gemm_type(dtype), dtype_size(dtype), m, n, a, out, add };
+  parallel(n, m * STRETCH > 200000 ? STRETCH : MAX(STRETCH, 200000 / m / STRETCH * STRETCH), some_columns, &x);
+}
+
+struct addition { const struct gemm_type *t; size_t size; const char *x; char *y; };
+
+static void add_some(int64_t begin, int64_t end, void *context)
+{
+  const struct addition *a = context;
+  a->t->axpy(end - begin, 1, a->x + (size_t)begin * a->size, 1, a->y + (size_t)begin * a->size);
+}
+
+void add_to(int dtype, int64_t n, const void *x, void *y)
+{
+  struct addition a = { gemm_type(dtype), dtype_size(dtype), x, y };
+  parallel(n, 65536, add_some, &a);
+}
+
+/* -- a thread's own buffer -------------------------------------------------------------------------------------- */
+
+static __thread struct { void *p; size_t bytes; uint64_t what; } room;
+static pthread_key_t key;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void make_key(void) { pthread_key_create(&key, mem_free); }
+
+void *gemm_room(size_t bytes, uint64_t what, bool *there)
+{
+  *there = room.p && room.what == what;
+  if (bytes > room.bytes) {
+    void *p = mem_new(align_up(bytes, 65536));
+    if (!p) return NULL;
+    pthread_once(&once, make_key);
+    mem_free(room.p);
+    room.p = p;
+    room.bytes = align_up(bytes, 65536);
+    pthread_setspecific(key, p);
+  }
+  room.what = what;
+  return room.p;
+}

@@ -1,0 +1,119 @@
+/* reduce.c - the inner loops of reductions (kernel/reduce/reduce.h), compiled once per instruction set: -DISA=baseline, avx2,
+** avx512.
+**
+** fold.inc is the family for one element type; it is included for each. Accumulators are double or int64, folded
+** in W lanes, so that results have the same bits under every instruction set.
+*/
+#include "kernel/reduce/reduce.h"
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
+
+enum { W = 16, WIDE = 64 };                           /* lanes of a row; columns that narrow matrices are widened to */
+#ifdef __clang__
+#define LANES
+#else
+#define LANES _Pragma("GCC unroll 1")                 /* lanes are a loop to be vectorised, not sixteen statements */
+#endif
+#define JOIN_(a, b) a##_##b
+#define JOIN(a, b) JOIN_(a, b)
+#define NAME(f) JOIN(f, SUFFIX)
+
+static inline int64_t quotient(int64_t a, int64_t b)   /* x / 0 is 0 */
+{
+  return b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
+}
+
+/* A NaN is more extreme than any number. Two selections without a branch, so that lanes become vectors. */
+static inline double  max_real(double a, double v) { double m = v > a ? v : a; return v == v ? m : v; }
+static inline double  min_real(double a, double v) { double m = v < a ? v : a; return v == v ? m : v; }
+static inline int64_t max_whole(int64_t a, int64_t v) { return v > a ? v : a; }
+static inline int64_t min_whole(int64_t a, int64_t v) { return v < a ? v : a; }
+
+/* One step of each fold: a takes v; c is the centre. Integer sums wrap (unsigned arithmetic). */
+
+#define REAL 1
+#define ACC double
+#define FIELD f
+#define IS_NAN(v) ((v) != (v))
+#define ADD(a, b) ((a) + (b))
+#define MULTIPLY(a, b) ((a) * (b))
+#define OVER(a, b) ((a) / (b))
+#define LOWEST (-HUGE_VAL)
+#define HIGHEST HUGE_VAL
+#define STEP_SUM(a, v, c)     a += v
+#define STEP_NANSUM(a, v, c)  a += IS_NAN(v) ? 0 : v
+#define STEP_ABS(a, v, c)     a += fabs(v)
+#define STEP_SQUARE(a, v, c)  a += v * v
+#define STEP_PROD(a, v, c)    a *= v
+#define STEP_NANPROD(a, v, c) a *= IS_NAN(v) ? 1 : v
+#define STEP_SPREAD(a, v, c)  a += (v - c) * (v - c)
+#define STEP_MAX(a, v, c)     a = max_real(a, v)
+#define STEP_MIN(a, v, c)     a = min_real(a, v)
+#define TYPE float
+#define SUFFIX f32
+#include "kernel/reduce/isa/fold.inc"
+#undef TYPE
+#undef SUFFIX
+#define TYPE double
+#define SUFFIX f64
+#include "kernel/reduce/isa/fold.inc"
+#undef TYPE
+#undef SUFFIX
+#undef REAL
+#undef ACC
+#undef FIELD
+#undef IS_NAN
+#undef ADD
+#undef MULTIPLY
+#undef OVER
+#undef LOWEST
+#undef HIGHEST
+#undef STEP_SUM
+#undef STEP_NANSUM
+#undef STEP_ABS
+#undef STEP_SQUARE
+#undef STEP_PROD
+#undef STEP_NANPROD
+#undef STEP_SPREAD
+#undef STEP_MAX
+#undef STEP_MIN
+
+#define REAL 0
+#define ACC int64_t
+#define FIELD i
+#define IS_NAN(v) 0
+#define LOWEST INT64_MIN
+#define HIGHEST INT64_MAX
+#define WRAP(e)               (int64_t)(e)
+#define U(x)                  (uint64_t)(x)
+#define ADD(a, b)             WRAP(U(a) + U(b))
+#define MULTIPLY(a, b)        WRAP(U(a) * U(b))
+#define OVER(a, b)            quotient(a, b)
+#define STEP_SUM(a, v, c)     a = WRAP(U(a) + U(v))
+#define STEP_NANSUM(a, v, c)  a = WRAP(U(a) + U(v))
+#define STEP_ABS(a, v, c)     a = WRAP(U(a) + (v < 0 ? 0 - U(v) : U(v)))
+#define STEP_SQUARE(a, v, c)  a = WRAP(U(a) + U(v) * U(v))
+#define STEP_PROD(a, v, c)    a = WRAP(U(a) * U(v))
+#define STEP_NANPROD(a, v, c) a = WRAP(U(a) * U(v))
+#define STEP_SPREAD(a, v, c)  a = WRAP(U(a) + (U(v) - U(c)) * (U(v) - U(c)))
+#define STEP_MAX(a, v, c)     a = max_whole(a, v)
+#define STEP_MIN(a, v, c)     a = min_whole(a, v)
+#define TYPE uint8_t
+#define SUFFIX u8
+#include "kernel/reduce/isa/fold.inc"
+#undef TYPE
+#undef SUFFIX
+#define TYPE int8_t
+#define SUFFIX i8
+#include "kernel/reduce/isa/fold.inc"
+#undef TYPE
+#undef SUFFIX
+#define TYPE int32_t
+#define SUFFIX i32
+#include "kernel/reduce/isa/fold.inc"
+#undef TYPE
+#undef SUFFIX
+#define TYPE int64_t
+#define SUFFIX i64
+#include "kernel/reduce/isa/fold.inc"

@@ -1,0 +1,260 @@
+/* reduce.c - walks the shape of a reduction (reduce.h).
+**
+** Neighbouring axes of one fate are joined into groups that alternate between kept and reduced. If the last group is
+** reduced, results are folds of rows: the kernel takes many rows at a time along the last kept group. Else they are
+** folds of columns: the kernel takes many rows of a matrix whose columns are results. Either way a unit of work is a
+** block of neighbouring results, so that every result is written once and its elements are folded in one order. Where
+** there are too few results to occupy a machine, one reduced group is cut into parts, folded apart and then joined in
+** order.
+*/
+#include "kernel/reduce/reduce.h"
+
+#define TABLES(isa) \
+  extern const struct reducer reducer_f32_##isa, reducer_f64_##isa, reducer_u8_##isa, reducer_i8_##isa, \
+  reducer_i32_##isa, reducer_i64_##isa;
+#define TABLE(isa) { &reducer_f32_##isa, &reducer_f64_##isa, &reducer_u8_##isa, &reducer_i8_##isa, &reducer_i32_##isa, \
+                     &reducer_i64_##isa }
+TABLES(baseline)
+#ifdef __x86_64__
+TABLES(avx2)
+TABLES(avx512)
+static const struct reducer *const table[][6] = { TABLE(baseline), TABLE(avx2), TABLE(avx512) };
+#else
+static const struct reducer *const table[][6] = { TABLE(baseline) };
+#endif
+
+const struct reducer *reducer_of(int dtype)
+{
+  int level = MIN(cpu_level(), COUNT(table) - 1);
+  switch (dtype) {
+  case TY_F32: return table[level][0];
+  case TY_F64: return table[level][1];
+  case TY_I8:  return table[level][3];
+  case TY_I32: return table[level][4];
+  case TY_I64: return table[level][5];
+  default:     return table[level][2];
+  }
+}
+
+/* -- the plan ------------------------------------------------------------------------------------------------------ */
+
+/* results of a unit, at most; columns of one, at least and at most, and units that are left then; elements worth a thread;
+** most parts; elements of a part of a row; elements that a result has in a part, at least; elements that one core sums before
+** another would have begun */
+enum { RESULTS = 512, COLUMNS = 256, WIDEST = 2048, UNITS = 16, ENOUGH = 1 << 15, PARTS = 64, PIECE = 4096, DEEP = 96,
+       ALONE = 100 << 10 };
+
+static void join_groups(int n, const int64_t *dim, uint32_t axes, struct reduce *r)
+{
+  bool last = false;
+  for (int i = 0; i < n; i++) {
+    bool reduced = axes >> i & 1;
+    r->in *= dim[i];
+    if (dim[i] == 1) continue;
+    if (r->n && reduced == last) r->dim[r->n - 1] *= dim[i];
+    else r->to[r->n] = !reduced, r->dim[r->n++] = dim[i];
+    last = reduced;
+  }
+  if (!r->n) r->dim[r->n++] = 1, last = true;         /* a single element */
+  r->inner = last;
+}
+
+/* The outermost reduced group that is long enough, or the innermost in pieces of a few thousand elements. */
+static void cut_parts(struct reduce *r)
+{
+  r->parts = MIN(MIN(PARTS, r->in / (2 * ENOUGH)), r->count / DEEP);
+  r->cut = -1;
+  for (int i = 0; i < r->n && r->cut < 0 && r->parts > 1; i++) {
+    int64_t most = r->inner && i == r->n - 1 ? r->dim[i] / PIECE : r->dim[i];
+    if (!r->to[i] && most >= MIN(r->parts, 8)) r->cut = i, r->parts = MIN(r->parts, most);
+  }
+  if (r->cut < 0 || r->out >= 8 * RESULTS) r->parts = 1;
+}
+
+void reduce_plan_axes(int dtype, int n, const int64_t *dim, uint32_t axes, struct reduce *r)
+{
+  *r = (struct reduce){ .dtype = dtype, .in = 1, .out = 1 };
+  join_groups(n, dim, axes, r);
+  int64_t from = 1;
+  for (int i = r->n - 1; i >= 0; i--) {
+    r->from[i] = from;
+    from *= r->dim[i];
+    if (r->to[i]) r->to[i] = r->out, r->out *= r->dim[i];
+  }
+  r->count = r->in / MAX(r->out, 1);
+  cut_parts(r);
+}
+
+void reduce_plan(const ty_desc *d, uint32_t axes, struct reduce *r)
+{
+  reduce_plan_axes(d->dtype, d->ndim, d->dim, axes, r);
+}
+
+size_t reduce_scratch(const struct reduce *r)
+{
+  return r->parts > 1 ? sizeof(fold_t) * (size_t)(r->parts * r->out) : 0;
+}
+
+/* -- folding ------------------------------------------------------------------------------------------------------- */
+
+struct job {
+  const struct reduce *r;
+  const struct reducer *table;
+  int kind, finish;
+  const char *x, *centre;
+  char *y;
+  size_t size;
+  bool add;
+  fold_t *part;                                       /* parts x results; NULL: results go to y */
+  int block;  /* the group that a unit's block lies in: the last kept one, -1: none */
+  int64_t side, blocks;                               /* results of a block; blocks along the group */
+};
+
+/* Folds the block of `n` results that begins at element `x`: all combinations of the reduced groups but the kernel's
+** own. */
+static void fold_block(const struct job *j, const int64_t dim[], const char *x, const void *centre, fold_t *acc,
+                       int64_t n)
+{
+  const struct reduce *r = j->r;
+  int own = r->inner ? r->n - 1 : r->n - 2, axis[R_AXES], k = 0;
+  int64_t combos = 1;
+  for (int i = 0; i < r->n; i++) if (!r->to[i] && i != own) axis[k++] = i, combos *= dim[i];
+  for (int64_t c = 0; c < combos; c++) {
+    int64_t at = 0, rest = c;
+    for (int i = k - 1; i >= 0; rest /= dim[axis[i]], i--) at += rest % dim[axis[i]] * r->from[axis[i]];
+    const char *from = x + at * (int64_t)j->size;
+    if (r->inner) j->table->rows[j->kind](acc, from, centre, n, j->block < 0 ? 0 : r->from[j->block], dim[own]);
+    else if (own < 0) j->table->cols[j->kind](acc, from, centre, 1, n, n);
+    else j->table->cols[j->kind](acc, from, centre, dim[own], r->from[own], n);
+  }
+}
+
+/* Element and result where block u begins; returns its length. */
+static int64_t locate(const struct job *j, int64_t u, int64_t *from, int64_t *to)
+{
+  const struct reduce *r = j->r;
+  *from = *to = 0;
+  if (j->block < 0) return 1;
+  int64_t i = u % j->blocks * j->side, n = MIN(j->side, r->dim[j->block] - i), rest = u / j->blocks;
+  *from = i * r->from[j->block];
+  *to = i * r->to[j->block];
+  for (int g = j->block - 1; g >= 0; g--) {
+    if (!r->to[g]) continue;
+    *from += rest % r->dim[g] * r->from[g];
+    *to += rest % r->dim[g] * r->to[g];
+    rest /= r->dim[g];
+  }
+  return n;
+}
+
+/* Where a part begins, in elements of the group that is cut: eights are folded at once. */
+static int64_t part_at(const struct reduce *r, int64_t part)
+{
+  int64_t n = r->dim[r->cut], at = n * part / r->parts;
+  return part < r->parts && n / r->parts >= 16 ? at / 8 * 8 : at;
+}
+
+static void body(int64_t begin, int64_t end, void *context)
+{
+  const struct job *j = context;
+  const struct reduce *r = j->r;
+  fold_t local[WIDEST];
+  int64_t dim[R_AXES], units = r->out / (j->block < 0 ? 1 : r->dim[j->block]) * j->blocks;
+  memcpy(dim, r->dim, sizeof dim);
+  for (int64_t u = begin; u < end; u++) {
+    int64_t from, to, part = u / units, n = locate(j, u % units, &from, &to);
+    if (r->parts > 1) {
+      int64_t a = part_at(r, part), b = part_at(r, part + 1);
+      dim[r->cut] = b - a;
+      from += a * r->from[r->cut];
+    }
+    fold_t *acc = j->part ? j->part + part * r->out + to : local;
+    j->table->start(acc, j->kind, n);
+    fold_block(j, dim, j->x + from * (int64_t)j->size, j->centre ? j->centre + to * (int64_t)j->size : NULL, acc, n);
+    if (!j->part) j->table->store(j->y + to * (int64_t)j->size, acc, j->finish, r->count, j->add, n);
+  }
+}
+
+static void join_body(int64_t begin, int64_t end, void *context)
+{
+  const struct job *j = context;
+  const struct reduce *r = j->r;
+  for (int64_t p = 1; p < r->parts; p++) j->table->join[j->kind](j->part + begin, j->part + p * r->out + begin, end - begin);
+  j->table->store(j->y + begin * (int64_t)j->size, j->part + begin, j->finish, r->count, j->add, end - begin);
+}
+
+/* Blocks of equal length, of work that is worth a thread; of columns, whole vectors and wide, since memory gives
+** neighbours faster than it gives the next row. */
+static void choose_side(struct job *j)
+{
+  const struct reduce *r = j->r;
+  int64_t n = r->dim[j->block], each = r->inner ? r->dim[r->n - 1] : r->count / r->parts;
+  int64_t least = r->inner ? 1 : MAX(COLUMNS, MIN(WIDEST, n * r->parts / UNITS));
+  int64_t most = MAX(least, MIN(RESULTS, ENOUGH / MAX(each, 1)));
+  j->blocks = MAX(1, (n + most - 1) / most);
+  j->side = MAX(1, (n + j->blocks - 1) / j->blocks);
+  if (!r->inner) j->side = (j->side + 15) / 16 * 16;
+  j->blocks = (n + j->side - 1) / j->side;
+}
+
+void reduce_run(const struct reduce *r, int kind, int finish, const void *x, const void *centre, void *y, bool add,
+                void *tmp)
+{
+  struct job j = { r, reducer_of(r->dtype), kind, finish, x, centre, y, dtype_size(r->dtype), add,
+                   r->parts > 1 ? tmp : NULL, -1, 1, 1 };
+  for (int i = 0; i < r->n; i++) if (r->to[i]) j.block = i;
+  if (j.block >= 0) choose_side(&j);
+  int64_t units = r->out / (j.block < 0 ? 1 : r->dim[j.block]) * j.blocks;
+  int64_t cost = r->count * j.side / r->parts;
+  const bool alone = kind == R_SUM && r->in <= ALONE;
+  parallel(units * r->parts, alone ? units * r->parts : MAX(1, ENOUGH / MAX(cost, 1)), body, &j);
+  if (j.part) parallel(r->out, ENOUGH / r->parts, join_body, &j);
+}
+
+/* -- gradients ----------------------------------------------------------------------------------------------------- */
+
+struct spread {
+  const struct reduce *r;
+  const struct reducer *table;
+  int kind;
+  char *dx;
+  const char *x, *y, *g, *h;
+  double scale;
+  size_t size;
+  /* of a plane, the last two groups; of a unit; units down and across */
+  int64_t height, width, tall, wide, rows, pieces;
+};
+
+static const char *step(const char *p, int64_t n, size_t size) { return p ? p + n * (int64_t)size : NULL; }
+
+/* A unit is some rows of one plane: rows of one result each, or rows of all the same results. Long rows go in
+** pieces. */
+static void back_body(int64_t begin, int64_t end, void *context)
+{
+  const struct spread *s = context;
+  const struct reduce *r = s->r;
+  for (int64_t u = begin; u < end; u++) {
+    int64_t j = u % s->pieces * s->wide, i = u / s->pieces % s->rows * s->tall, plane = u / s->pieces / s->rows;
+    int64_t m = MIN(s->wide, s->width - j), n = MIN(s->tall, s->height - i), to = r->inner ? i : j, rest = plane;
+    for (int k = r->n - 3; k >= 0; rest /= r->dim[k], k--) to += rest % r->dim[k] * r->to[k];
+    int64_t at = (plane * s->height + i) * s->width + j;
+    void *dx = s->dx + at * (int64_t)s->size;
+    const void *x = step(s->x, at, s->size), *y = step(s->y, to, s->size), *g = step(s->g, to, s->size),
+        *h = step(s->h, to, s->size);
+    if (r->inner) s->table->back_rows[s->kind](dx, x, y, g, h, s->scale, n, m);
+    else s->table->back_cols[s->kind](dx, x, y, g, h, s->scale, n, m);
+  }
+}
+
+void reduce_back(const struct reduce *r, int kind, void *dx, const void *x, const void *y, const void *g, const void *h,
+                 double scale)
+{
+  struct spread s = { r, reducer_of(r->dtype), kind, dx, x, y, g, h, scale, dtype_size(r->dtype),
+                      .width = r->dim[r->n - 1] };
+  s.height = r->n > 1 ? r->dim[r->n - 2] : 1;
+  s.wide = MIN(s.width, ENOUGH);
+  s.tall = s.wide < s.width ? 1 : MIN(s.height, MAX(1, ENOUGH / s.width));
+  s.pieces = (s.width + s.wide - 1) / s.wide;
+  s.rows = (s.height + s.tall - 1) / s.tall;
+  parallel(r->in / (s.width * s.height) * s.rows * s.pieces, MAX(1, ENOUGH / (s.tall * s.wide)), back_body, &s);
+}

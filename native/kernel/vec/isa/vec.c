@@ -1,0 +1,62 @@
+/* vec.c - the tables of kernel/vec/vec.h for one instruction set: compiled once per set with -DISA=name.
+**
+** Each rows_*.inc is a family of loops in REAL; it is included for float and for double. Vectors are always 64 bytes
+** wide in the source, so that sums have the same order, and the same bits, under every instruction set. exp, tanh and
+** sigmoid are those of base/vmath.h, which become vector code.
+*/
+#include <float.h>
+#include "kernel/vec/vec.h"
+#include "base/philox.h"
+#include "base/vmath.h"
+
+enum { BLOCK = 4096 };                                /* elements summed in their own type */
+#ifdef __clang__
+#define ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")              /* no iteration reads what another one writes */
+#else
+#define ANY_ORDER _Pragma("GCC ivdep")
+#endif
+#define JOIN_(a, b) a##_##b
+#define JOIN(a, b) JOIN_(a, b)
+
+#define REAL float
+#define LANE int32_t
+#define DTYPE TY_F32
+#define MOST FLT_MAX
+#define SQRT sqrtf
+#define NAME(f) f##_f32
+#define ROWS JOIN(rows_f32, ISA)
+#include "kernel/vec/isa/lanes.inc"
+#include "kernel/vec/isa/sum.inc"
+#include "kernel/vec/isa/softmax.inc"
+#include "kernel/vec/isa/blocked.inc"
+#include "kernel/vec/isa/norm.inc"
+#include "kernel/vec/isa/pool.inc"
+#include "kernel/vec/isa/pool_blocked.inc"
+#include "kernel/vec/isa/rnn_cell.inc"
+#include "kernel/vec/isa/sampler.inc"
+#include "kernel/vec/isa/table.inc"
+#undef REAL
+#undef LANE
+#undef DTYPE
+#undef MOST
+#undef SQRT
+#undef NAME
+#undef ROWS
+
+#define REAL double
+#define LANE int64_t
+#define DTYPE TY_F64
+#define MOST DBL_MAX
+#define SQRT sqrt
+#define NAME(f) f##_f64
+#define ROWS JOIN(rows_f64, ISA)
+#include "kernel/vec/isa/lanes.inc"
+#include "kernel/vec/isa/sum.inc"
+#include "kernel/vec/isa/softmax.inc"
+#include "kernel/vec/isa/blocked.inc"
+#include "kernel/vec/isa/norm.inc"
+#include "kernel/vec/isa/pool.inc"
+#include "kernel/vec/isa/pool_blocked.inc"
+#include "kernel/vec/isa/rnn_cell.inc"
+#include "kernel/vec/isa/sampler.inc"
+#include "kernel/vec/isa/table.inc"

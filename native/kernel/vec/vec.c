@@ -1,0 +1,43 @@
+/* vec.c - picks the tables of vec.h for this processor, and reads numbers of any dtype. */
+#include "kernel/vec/vec.h"
+
+#define TABLES(isa) extern const struct rows rows_f32_##isa, rows_f64_##isa;
+TABLES(baseline) TABLES(avx2) TABLES(avx512)
+static const struct rows *const table[][2] = {
+  { &rows_f32_baseline, &rows_f64_baseline },
+  { &rows_f32_avx2,     &rows_f64_avx2     },
+  { &rows_f32_avx512,   &rows_f64_avx512   },
+};
+
+const struct rows *rows_of(int dtype) { return table[cpu_level()][dtype == TY_F64]; }
+
+double number_at(const struct arr *a, int64_t i)
+{
+  switch (a->d.dtype) {
+  case TY_F32:  return ((const float *)a->p)[i];
+  case TY_F64:  return ((const double *)a->p)[i];
+  case TY_F16:  return half_to_float(((const uint16_t *)a->p)[i]);
+  case TY_BF16: return bf16_to_float(((const uint16_t *)a->p)[i]);
+  case TY_I8:   return ((const int8_t *)a->p)[i];
+  case TY_I32:  return ((const int32_t *)a->p)[i];
+  case TY_I64:  return (double)((const int64_t *)a->p)[i];
+  default:      return ((const uint8_t *)a->p)[i];
+  }
+}
+
+int64_t index_at(const struct arr *a, int64_t i, int64_t n)
+{
+  if (a->d.dtype == TY_I64) {
+    int64_t v = ((const int64_t *)a->p)[i];
+    return v < 0 ? 0 : v >= n ? n - 1 : v;
+  }
+  double v = number_at(a, i);
+  return v > 0 ? v >= (double)n ? n - 1 : (int64_t)v : 0;
+}
+
+int64_t whole_at(const struct arr *a, int64_t i)
+{
+  if (a->d.dtype == TY_I64) return ((const int64_t *)a->p)[i];
+  double v = number_at(a, i);
+  return v > -0x1p62 && v < 0x1p62 ? (int64_t)v : INT64_MIN;
+}

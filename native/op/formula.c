@@ -1,0 +1,449 @@
+/* formula.c - operators with rows as kernels of their own: what imperative calls and unfused programs run.
+**
+** A tape is made once per operator, dtype and direction and kept for good. Numeric parameters are not part of it: they
+** are operands, one element each, that point into the parameter struct, so that a rate that changes at every step
+** needs no new tape. Only their signs are (a formula may ask whether $clip >= 0), and the values of enums and booleans.
+** A kernel resolves its tape and strides at its first run and keeps them in its state.
+*/
+#include <pthread.h>
+#include "op/registry.h"
+#include "pointwise/ir.h"
+
+enum { MOST = 6, KEY = 256, BUCKETS = 1024 };         /* inputs of a row; bytes of a key */
+
+/* -- text ------------------------------------------------------------------------------------------------ */
+
+enum { READ_G = 1 << 6, READ_Y = 1 << 7 };            /* bits 0 .. 5: inputs */
+
+static bool in_word(char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; }
+
+/* The letters that stand alone in a formula: neither in a word nor behind a $. */
+static int letters_of(const char *formula)
+{
+  int mask = 0;
+  for (const char *s = formula; s && *s; s++) {
+    if (in_word(s[1]) || (s > formula && (in_word(s[-1]) || s[-1] == '$'))) continue;
+    mask |= *s >= 'a' && *s < 'a' + MOST ? 1 << (*s - 'a') : *s == 'g' ? READ_G : *s == 'y' ? READ_Y : 0;
+  }
+  return mask;
+}
+
+/* "g0 i0 i2 o0": interned, one text per set of letters. */
+static const char *reads_text(int mask)
+{
+  static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+  static char text[256][32];
+  static bool made[256];
+  pthread_mutex_lock(&lock);
+  if (!made[mask]) {
+    char *s = text[mask];
+    if (mask & READ_G) s += sprintf(s, "g0");
+    for (int k = 0; k < MOST; k++) if (mask >> k & 1) s += sprintf(s, "%si%d", s > text[mask] ? " " : "", k);
+    if (mask & READ_Y) sprintf(s, "%so0", s > text[mask] ? " " : "");
+    made[mask] = true;
+  }
+  pthread_mutex_unlock(&lock);
+  return text[mask];
+}
+
+static bool has_gradient(const struct op *op)
+{
+  for (int k = 0; k < MOST; k++) if (op->row->grad[k]) return true;
+  return false;
+}
+
+const char *row_reads(const struct op *op)
+{
+  int mask = 0;
+  if (!op->row || !has_gradient(op)) return NULL;
+  for (int k = 0; k < MOST; k++) mask |= letters_of(op->row->grad[k]);
+  return reads_text(mask);
+}
+
+/* -- making a tape ------------------------------------------------------------------------------------------- */
+
+struct plan {                                         /* of one tape */
+  const struct op *op;
+  const void *param;
+  int dtype;
+  bool backward, fixed;                               /* fixed: numbers are written into the tape */
+  uint32_t want;                                      /* outputs to store */
+  const char *reads;                                  /* backward */
+};
+
+static int count_words(const char *s)
+{
+  int n = 0;
+  for (s += strspn(s, " "); *s; s += strspn(s, " ")) n++, s += strcspn(s, " ");
+  return n;
+}
+
+static bool mutated(const struct op *op, int k)
+{
+  const char *s = op->in;
+  for (int i = 0; i < k && *s; i++) s += strcspn(s, " "), s += strspn(s, " ");
+  size_t n = strcspn(s, " ");
+  return n && s[n - 1] == '!';
+}
+
+static int build_forward(const struct plan *p, struct tape *t)
+{
+  int nin = count_words(p->op->in), at = nin + 1, reg;
+  struct tape_env env = { .op = p->op, .param = p->param };
+  for (int k = 0; k < nin; k++) at += mutated(p->op, k);
+  env.numbers = p->fixed ? 0 : at;
+  for (int i = 0; i < 26; i++) env.var[i] = i < nin && i < MOST ? tape_load(t, i) : -1;
+  TRY(tape_formula(t, p->op->row->y, &env, &reg));
+  if (p->want & 1) tape_store(t, nin, reg);
+  for (int k = 0, to = nin + 1; k < nin; k++) if (mutated(p->op, k)) tape_store(t, to++, env.var[k]);
+  return TY_OK;
+}
+
+static int build_backward(const struct plan *p, struct tape *t)
+{
+  int nin = count_words(p->op->in), n = 0, reg;
+  struct tape_env env = { .op = p->op, .param = p->param };
+  for (int i = 0; i < 26; i++) env.var[i] = -1;
+  for (const char *s = p->reads; *s; s += strcspn(s, " "), s += strspn(s, " "))
+    env.var[*s == 'g' ? 'g' - 'a' : *s == 'o' ? 'y' - 'a' : atoi(s + 1)] = tape_load(t, n++);
+  env.numbers = p->fixed ? 0 : n + nin;
+  for (int k = 0; k < nin; k++) {
+    const char *f = p->op->row->grad[k];
+    if (!(p->want >> k & 1) || (!f && !p->fixed)) continue;
+    struct tape_env e = env;
+    TRY(tape_formula(t, f ? f : "0", &e, &reg));
+    tape_store(t, n + k, reg);
+  }
+  return TY_OK;
+}
+
+static int build(const struct plan *p, struct tape **out)
+{
+  struct tape *t = tape_new(p->dtype);
+  NEED(t, TY_EMEMORY, "out of memory: tape");
+  int code = p->backward ? build_backward(p, t) : build_forward(p, t);
+  if (!code) code = tape_seal(t);
+  if (code) tape_free(t);
+  else *out = t;
+  return code;
+}
+
+/* A tape with numbers as operands, and the dtypes of all operands in order. */
+int row_build(const struct op *op, const void *param, int dtype, bool backward, struct tape **out, int dtypes[TAPE_ARGS], int *n)
+{
+  struct plan p = { .op = op, .param = param, .dtype = dtype, .backward = backward, .want = ~0u };
+  if (backward) p.reads = op_reads(op, param);
+  int nin = count_words(op->in), k = backward ? count_words(p.reads) + nin : nin + 1;
+  for (int i = 0; i < nin; i++) k += !backward && mutated(op, i);
+  for (int i = 0; i < k && i < TAPE_ARGS; i++) dtypes[i] = dtype;
+  for (const struct param *q = op->param; q && q->name; q++) {
+    if (q->type != P_FLOAT && q->type != P_INT) continue;
+    NEED(k < TAPE_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row", op->name);
+    dtypes[k++] = q->type == P_FLOAT ? TY_F64 : TY_I64;
+  }
+  *n = k;
+  return build(&p, out);
+}
+
+/* -- the cache ------------------------------------------------------------------------------------------------- */
+
+struct cached { struct cached *next; const struct op *op; uint8_t key[KEY]; size_t nkey; struct tape *tape; const char *reads; };
+static struct { pthread_mutex_t lock; struct cached *bucket[BUCKETS]; } cache = { PTHREAD_MUTEX_INITIALIZER, { 0 } };
+
+static uint8_t sign_of(double v) { return v != v ? 3 : v > 0 ? 2 : v < 0 ? 1 : 0; }
+
+/* What the tape depends on; 0: the parameters are too long to be remembered. */
+static size_t make_key(const struct plan *p, int what, uint8_t key[KEY])
+{
+  uint8_t *k = key;
+  int32_t head[4] = { what, p->dtype, (int32_t)p->want, p->fixed };
+  memcpy(k, head, sizeof head);
+  k += sizeof head;
+  if (p->fixed) {
+    if (p->op->param_size > KEY - sizeof head) return 0;
+    if (p->op->param_size) memcpy(k, p->param, p->op->param_size);
+    return sizeof head + p->op->param_size;
+  }
+  for (const struct param *q = p->op->param; q && q->name; q++) {
+    const char *field = (const char *)p->param + q->at;
+    int64_t v;
+    memcpy(&v, field, sizeof v);
+    if (k + sizeof v > key + KEY) return 0;
+    if (q->type == P_FLOAT) *k++ = sign_of(*(const double *)(const void *)field);
+    else if (q->type == P_INT) *k++ = sign_of((double)v);
+    else if (q->type == P_BOOL || q->type == P_ENUM || q->type == P_DTYPE) memcpy(k, &v, sizeof v), k += sizeof v;
+  }
+  return (size_t)(k - key);
+}
+
+static struct cached **find(const struct op *op, const uint8_t *key, size_t n)
+{
+  uint64_t h = (uint64_t)(uintptr_t)op * 0x9E3779B97F4A7C15u;
+  for (size_t i = 0; i < n; i++) h = (h ^ key[i]) * 1099511628211u;
+  struct cached **e = &cache.bucket[(h >> 32) % BUCKETS];
+  while (*e && ((*e)->op != op || (*e)->nkey != n || memcmp((*e)->key, key, n))) e = &(*e)->next;
+  return e;
+}
+
+static int live_letters(const struct plan *p, const char **reads);
+
+/* Under the lock: an entry with what was asked for, made if need be. */
+static int enter(const struct plan *p, int what, const uint8_t *key, size_t n, struct cached **out)
+{
+  struct cached **at = find(p->op, key, n);
+  if (!*at) {
+    struct cached *e = NEW(struct cached);
+    NEED(e, TY_EMEMORY, "out of memory: tape");
+    e->op = p->op;
+    e->nkey = n;
+    memcpy(e->key, key, n);
+    int code = what == 2 ? live_letters(p, &e->reads) : build(p, &e->tape);
+    if (code) { mem_free(e); return code; }
+    *at = e;
+  }
+  *out = *at;
+  return TY_OK;
+}
+
+static int remember(const struct plan *p, int what, struct cached **out)     /* what: 0 forward, 1 backward, 2 letters */
+{
+  uint8_t key[KEY] = { 0 };
+  size_t n = make_key(p, what, key);
+  NEED(n, TY_EUNSUPPORTED, "%s: too many parameters for a row", p->op->name);
+  pthread_mutex_lock(&cache.lock);
+  int code = enter(p, what, key, n, out);
+  pthread_mutex_unlock(&cache.lock);
+  return code;
+}
+
+int row_tape(const struct op *op, const void *param, int dtype, int backward, const struct tape **out)
+{
+  struct plan p = { .op = op, .param = param, .dtype = dtype, .backward = backward, .fixed = true, .want = ~0u };
+  struct cached *e;
+  if (backward) p.reads = op_reads(op, param);
+  NEED(op->row && (!backward || p.reads), TY_EUNSUPPORTED, "%s has no such row", op->name);
+  TRY(remember(&p, backward, &e));
+  *out = e->tape;
+  return TY_OK;
+}
+
+/* -- letters that remain when enums and booleans are known ------------------------------------------------------ */
+
+static int live_letters(const struct plan *p, const char **reads)
+{
+  struct plan full = *p;
+  struct tape *t;
+  int mask = 0, n = 0;
+  full.backward = true;
+  full.reads = row_reads(p->op);
+  TRY(build(&full, &t));
+  for (const char *s = full.reads; *s; s += strcspn(s, " "), s += strspn(s, " "), n++)
+    for (int i = 0; i < t->nget; i++)
+      if (t->get[i].operand == n) mask |= *s == 'g' ? READ_G : *s == 'o' ? READ_Y : 1 << atoi(s + 1);
+  tape_free(t);
+  *reads = reads_text(mask);
+  return TY_OK;
+}
+
+const char *row_reads_of(const struct op *op, const void *param)
+{
+  const char *all = row_reads(op);
+  bool choice = false;
+  for (const struct param *q = op->param; q && q->name; q++) choice |= q->type == P_BOOL || q->type == P_ENUM;
+  if (!all || !choice || !param) return all;
+  struct plan p = { .op = op, .param = param, .dtype = TY_F32, .want = ~0u };
+  struct cached *e;
+  return remember(&p, 2, &e) ? all : e->reads;
+}
+
+/* -- kernels ------------------------------------------------------------------------------------------------------- */
+
+struct sum_out { int output; int64_t at; };           /* summed after the tape: from scratch at `at`, or from operand -1 - at */
+struct ready {                                        /* a kernel's state: what the first run has found out */
+  bool done, sweeps;                                  /* sweeps: the row's own loop takes such operands */
+  const struct tape *tape;                            /* NULL: there is nothing to compute */
+  struct tape_loop loop;
+  int n, number[TAPE_ARGS], nnumber;                  /* operands but for numbers; offsets of numbers in the parameters */
+  uint32_t mutated;                                   /* inputs that are stored to */
+  ty_desc space;
+  struct sum_out sum[MOST]; int nsum;
+};
+
+static int add_numbers(const struct op *op, ty_desc *d, int n, struct ready *r)
+{
+  for (const struct param *q = op->param; q && q->name; q++) {
+    if (q->type != P_FLOAT && q->type != P_INT) continue;
+    NEED(n + r->nnumber < TAPE_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row", op->name);
+    d[n + r->nnumber] = (ty_desc){ .dtype = q->type == P_FLOAT ? TY_F64 : TY_I64, .ndim = 1, .dim = { 1 } };
+    r->number[r->nnumber++] = (int)q->at;
+  }
+  return TY_OK;
+}
+
+static void put_numbers(const struct ready *r, const void *param, void **operand)
+{
+  for (int i = 0; i < r->nnumber; i++) operand[r->n + i] = (char *)(uintptr_t)param + r->number[i];
+}
+
+static int dtype_of(const struct arr *in, int nin, const struct arr *out, int nout)
+{
+  ty_desc d[2 * TAPE_ARGS];
+  int n = 0;
+  for (int k = 0; k < nin && n < COUNT(d); k++) d[n++] = in[k].d;
+  for (int k = 0; k < nout && n < COUNT(d); k++) d[n++] = out[k].d;
+  return tape_dtype(d, n);
+}
+
+/* All operands of one shape and float type */
+static bool can_sweep(const struct op *op, const struct arr *in, int nin, const struct arr *out)
+{
+  if (!op->row->sweep || (out->d.dtype != TY_F32 && out->d.dtype != TY_F64)) return false;
+  for (int k = 0; k < nin; k++) if (in[k].d.dtype != out->d.dtype || !desc_same_shape(&in[k].d, &out->d)) return false;
+  return true;
+}
+
+static int ready_forward(const struct op *op, const void *param, const struct arr *in, int nin, const struct arr *out, struct ready *r)
+{
+  ty_desc d[TAPE_ARGS];
+  struct plan p = { .op = op, .param = param, .dtype = dtype_of(in, nin, out, 1), .want = out->p != NULL };
+  struct cached *e;
+  NEED(nin <= MOST, TY_EUNSUPPORTED, "%s: a row has at most %d inputs", op->name, MOST);
+  for (int k = 0; k < nin; k++) d[k] = in[k].d;
+  d[nin] = out->d;
+  r->n = nin + 1;
+  r->nnumber = 0;
+  for (int k = 0; k < nin; k++) if (mutated(op, k)) r->mutated |= 1u << k, d[r->n++] = in[k].d;
+  TRY(add_numbers(op, d, r->n, r));
+  TRY(remember(&p, 0, &e));
+  r->tape = e->tape;
+  TRY(tape_loop_make(&r->loop, &out->d, d, r->n + r->nnumber));
+  r->sweeps = can_sweep(op, in, nin, out);
+  r->done = true;
+  return TY_OK;
+}
+
+static int run_forward(const struct op *op, const void *param, const struct arr *in, int nin, const struct arr *out, struct ready *r)
+{
+  void *operand[TAPE_ARGS];
+  if (!r->done) TRY(ready_forward(op, param, in, nin, out, r));
+  if (r->sweeps && out->p && op->row->sweep(param, in, out)) return TY_OK;
+  int n = 0;
+  for (; n < nin; n++) operand[n] = in[n].p;
+  operand[n++] = out->p;
+  for (int k = 0; k < nin && n < r->n; k++) if (r->mutated >> k & 1) operand[n++] = in[k].p;
+  put_numbers(r, param, operand);
+  return tape_run(r->tape, &r->loop, operand);
+}
+
+int row_apply(const struct op *op, const void *param, const struct arr *in, int nin, const struct arr *out)
+{
+  struct ready r;
+  r.done = false;
+  r.nnumber = r.nsum = 0;
+  r.mutated = 0;
+  return run_forward(op, param, in, nin, out, &r);
+}
+
+static int row_forward(struct call *c) { return run_forward(c->op, c->param, c->in, c->nin, c->out, c->state); }
+static size_t row_state(const struct call *c) { return sizeof(struct ready); }
+
+/* The shape that all operands broadcast to. */
+static ty_desc common_space(const struct call *c)
+{
+  ty_desc s = { 0 };
+  for (int i = 0; i < c->nin + c->nout; i++) s.ndim = MAX(s.ndim, (i < c->nin ? &c->in[i] : &c->out[i - c->nin])->d.ndim);
+  for (int k = 0; k < s.ndim; k++) s.dim[k] = 1;
+  for (int i = 0; i < c->nin + c->nout; i++) {
+    const ty_desc *d = &(i < c->nin ? &c->in[i] : &c->out[i - c->nin])->d;
+    for (int k = 0; k < d->ndim; k++) s.dim[s.ndim - d->ndim + k] = MAX(s.dim[s.ndim - d->ndim + k], d->dim[k]);
+  }
+  return s;
+}
+
+static bool is_summed(const struct call *c, const ty_desc *space, int k)
+{
+  return c->out[k].p && c->op->row->grad[k] && desc_count(&c->out[k].d) != desc_count(space);
+}
+
+static bool is_head(const struct call *c, int k) { return !strcmp(c->op->row->grad[k], "g"); }   /* the head gradient itself */
+
+static size_t summed_bytes(const ty_desc *space, int dtype) { return align_up((size_t)desc_count(space) * dtype_size(dtype), ALIGN); }
+
+static size_t back_scratch(const struct call *c)
+{
+  ty_desc space = common_space(c);
+  size_t bytes = 0;
+  int dtype = dtype_of(c->in, c->nin, c->out, c->nout);
+  for (int k = 0; k < c->nout && k < MOST; k++)
+    if (is_summed(c, &space, k) && !is_head(c, k)) bytes += summed_bytes(&space, dtype);
+  return bytes;
+}
+
+static int head_operand(const char *reads)
+{
+  int n = 0;
+  for (const char *s = reads; *s && *s != 'g'; s += strcspn(s, " "), s += strspn(s, " ")) n++;
+  return n;
+}
+
+static int ready_backward(struct call *c, struct ready *r)
+{
+  ty_desc d[TAPE_ARGS];
+  struct plan p = { .op = c->op, .param = c->param, .backward = true };
+  struct cached *e;
+  p.dtype = dtype_of(c->in, c->nin, c->out, c->nout);
+  p.reads = op_reads(c->op, c->param);
+  size_t used = 0;
+  NEED(c->nin + c->nout <= TAPE_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row", c->op->name);
+  r->space = common_space(c);
+  r->space.dtype = p.dtype;
+  r->n = c->nin + c->nout;
+  r->nsum = r->nnumber = 0;
+  for (int k = 0; k < c->nin; k++) d[k] = c->in[k].d;
+  for (int k = 0; k < c->nout; k++) {
+    d[c->nin + k] = c->out[k].d;
+    if (!c->out[k].p || !c->op->row->grad[k]) {       /* no part of the tape */
+      d[c->nin + k] = (ty_desc){ .dtype = p.dtype, .ndim = 1, .dim = { 1 } };
+      continue;
+    }
+    if (!is_summed(c, &r->space, k)) { p.want |= 1u << k; continue; }
+    r->sum[r->nsum++] = (struct sum_out){ k, is_head(c, k) ? -1 - head_operand(p.reads) : (int64_t)used };
+    d[c->nin + k] = r->space;
+    if (is_head(c, k)) continue;
+    p.want |= 1u << k;
+    used += summed_bytes(&r->space, p.dtype);
+  }
+  TRY(add_numbers(c->op, d, r->n, r));
+  if (p.want) {
+    TRY(remember(&p, 1, &e));
+    r->tape = e->tape;
+  }
+  TRY(tape_loop_make(&r->loop, &r->space, d, r->n + r->nnumber));
+  r->done = true;
+  return TY_OK;
+}
+
+static int row_backward(struct call *c)
+{
+  struct ready *r = c->state;
+  void *operand[TAPE_ARGS];
+  if (!r->done) TRY(ready_backward(c, r));
+  for (int k = 0; k < c->nin; k++) operand[k] = c->in[k].p;
+  for (int k = 0; k < c->nout; k++) {
+    operand[c->nin + k] = c->out[k].p;
+    if (c->out[k].p && !c->op->row->grad[k]) memset(c->out[k].p, 0, desc_bytes(&c->out[k].d));
+  }
+  for (int i = 0; i < r->nsum; i++) operand[c->nin + r->sum[i].output] = r->sum[i].at < 0 ? NULL : (char *)c->tmp + r->sum[i].at;
+  put_numbers(r, c->param, operand);
+  if (r->tape) TRY(tape_run(r->tape, &r->loop, operand));
+  for (int i = 0; i < r->nsum; i++) {
+    const struct arr *out = &c->out[r->sum[i].output];
+    int64_t at = r->sum[i].at;
+    if (at < 0) TRY(sum_to(out->p, &out->d, c->in[-1 - at].p, &c->in[-1 - at].d));
+    else TRY(sum_to(out->p, &out->d, (char *)c->tmp + at, &r->space));
+  }
+  return TY_OK;
+}
+
+const struct kernel row_kernel[] = { { "row", row_forward, T_ANY, .state = row_state }, { 0 } };
+const struct kernel row_back_kernel[] = { { "row_back", row_backward, T_ANY, .scratch = back_scratch, .state = row_state }, { 0 } };

@@ -1,0 +1,232 @@
+/* user_formula.c - element-wise operators that users add at run time: ty_op_pointwise.
+**
+** A row lives as long as the process: graphs, programs and front ends refer to it. Its definition is one line of text,
+** fields separated by tabs (name, inputs, parameters, formula, gradients, sentence), which files of graphs carry along.
+*/
+#include <ctype.h>
+#include <pthread.h>
+#include "op/registry.h"
+#include "pointwise/pointwise.h"
+
+enum { INPUTS = 6, PARAMS = 16 };
+struct user_row {
+  struct op op;
+  struct row row;
+  struct param param[PARAMS + 1];
+  struct arena arena;
+  const char *text;
+  struct user_row *next;
+};
+static struct user_row *rows;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct user_row *find(const char *name)
+{
+  struct user_row *r = rows;
+  while (r && strcmp(r->op.name, name)) r = r->next;
+  return r;
+}
+
+static bool word(const char **s, char *out, size_t size)
+{
+  *s += strspn(*s, " ,");
+  size_t n = strcspn(*s, " ,");
+  if (!n || n >= size) return false;
+  memcpy(out, *s, n);
+  out[n] = 0;
+  *s += n;
+  return true;
+}
+
+static bool identifier(const char *s)
+{
+  if (!isalpha((unsigned char)*s) && *s != '_') return false;
+  for (; *s; s++) if (!isalnum((unsigned char)*s) && *s != '_') return false;
+  return true;
+}
+
+static int bad(const char *argument, const char *format, const char *what)
+{
+  char line[512];
+  snprintf(line, sizeof line, format, what);
+  fail(TY_EVALUE, "op_pointwise: %s", line);
+  fail_argument(argument, NULL, what);
+  return TY_EVALUE;
+}
+
+/* "slope beta=1": parameters that are numbers, required or with a default. */
+static int read_params(struct user_row *r, const char *s)
+{
+  char w[128];
+  int n = 0;
+  while (word(&s, w, sizeof w)) {
+    char *equal = strchr(w, '=');
+    if (equal) *equal = 0;
+    if (!identifier(w)) return bad("params", "'%s' is no name for a parameter", w);
+    if (n == PARAMS) return bad("params", "more than 16 parameters (%s)", w);
+    char *name = arena_text(&r->arena, w), *init = equal ? arena_text(&r->arena, equal + 1) : NULL;
+    NEED(name && (init || !equal), TY_EMEMORY, "out of memory");
+    r->param[n] = (struct param){ .name = name, .type = P_FLOAT, .at = (size_t)n * sizeof(double), .init = init,
+        .doc = "number in the formula" };
+    n++;
+  }
+  r->op.param = r->param;
+  r->op.param_size = (size_t)n * sizeof(double);
+  return TY_OK;
+}
+
+static int read_args(struct user_row *r, const char *s, int *count)
+{
+  char w[128];
+  struct text in = { 0 };
+  *count = 0;
+  while (word(&s, w, sizeof w)) {
+    if (!identifier(w)) return text_done(&in), bad("args", "'%s' is no name for an input", w);
+    if (++*count > INPUTS) return text_done(&in), bad("args", "more than 6 inputs (%s)", w);
+    text_add(&in, "%s%s", in.n ? " " : "", w);
+  }
+  r->op.in = arena_text(&r->arena, in.s ? in.s : "");
+  text_done(&in);
+  if (!*count) return bad("args", "an operator needs at least one input%s", "");
+  NEED(r->op.in, TY_EMEMORY, "out of memory");
+  return TY_OK;
+}
+
+/* A formula is tried on a tape of its own: what it may name are the inputs, and in gradients y and g. */
+static int try_formula(struct user_row *r, const char *text, int inputs, bool gradient, const char *argument)
+{
+  double numbers[PARAMS] = { 0 };
+  struct tape *t = tape_new(TY_F64);
+  NEED(t, TY_EMEMORY, "out of memory");
+  struct tape_env env = { .op = &r->op, .param = numbers };
+  int reg;
+  for (int i = 0; i < 26; i++) env.var[i] = -1;
+  for (int i = 0; i < inputs; i++) env.var[i] = tape_load(t, i);
+  if (gradient) env.var['y' - 'a'] = tape_load(t, INPUTS), env.var['g' - 'a'] = tape_load(t, INPUTS + 1);
+  int code = tape_formula(t, text, &env, &reg);
+  tape_free(t);
+  if (code) fail_argument(argument, NULL, text);
+  return code;
+}
+
+/* Inputs broadcast; while one is unknown nothing follows for the result. */
+static int shape_broadcast(struct infer *s)
+{
+  int64_t dim[TY_MAXDIM];
+  int ndim = 0;
+  for (int i = 0; i < s->nin; i++) {
+    if (!desc_known(&s->in[i])) return TY_OK;
+    ndim = MAX(ndim, s->in[i].ndim);
+  }
+  for (int k = 0; k < ndim; k++) dim[k] = 1;
+  for (int i = 0; i < s->nin; i++)
+    for (int k = 0; k < s->in[i].ndim; k++) {
+      int64_t d = s->in[i].dim[k], *to = &dim[k + ndim - s->in[i].ndim];
+      if (d != 1 && *to != 1 && d != *to) return infer_fail(s, TY_ESHAPE, &s->in[i], "%lld does not broadcast with %lld",
+          (long long)d, (long long)*to);
+      if (*to == 1) *to = d;
+    }
+  return shape_is(s, &s->out[0], ndim, dim);
+}
+
+static int fill(struct user_row *r, const char *name, const char *args, const char *params, const char *formula,
+    const char *const *grad, const char *doc)
+{
+  int inputs;
+  r->op.name = arena_text(&r->arena, name);
+  r->op.doc = arena_text(&r->arena, doc ? doc : "");
+  r->op.row = &r->row;
+  r->op.flags = OP_BROADCAST;
+  r->op.tier = 0;
+  TRY(read_args(r, args, &inputs));
+  TRY(read_params(r, params ? params : ""));
+  TRY(try_formula(r, formula, inputs, false, "formula"));
+  r->row.y = arena_text(&r->arena, formula);
+  NEED(r->op.name && r->op.doc && r->row.y, TY_EMEMORY, "out of memory");
+  for (int k = 0; grad && k < inputs; k++) {
+    if (!grad[k]) continue;
+    TRY(try_formula(r, grad[k], inputs, true, "grad"));
+    r->row.grad[k] = arena_text(&r->arena, grad[k]);
+    NEED(r->row.grad[k], TY_EMEMORY, "out of memory");
+  }
+  if (inputs > 1) r->op.shape = shape_broadcast;
+  return TY_OK;
+}
+
+static int define_text(struct user_row *r, const char *params)
+{
+  struct text t = { 0 };
+  text_add(&t, "%s\t%s\t%s\t%s", r->op.name, r->op.in, params ? params : "", r->row.y);
+  for (int k = 0; k < INPUTS; k++) text_add(&t, "\t%s", r->row.grad[k] ? r->row.grad[k] : "");
+  text_add(&t, "\t%s", r->op.doc);
+  r->text = t.lost ? NULL : arena_text(&r->arena, t.s);
+  text_done(&t);
+  return r->text ? TY_OK : fail(TY_EMEMORY, "out of memory");
+}
+
+static void drop(struct user_row *r)
+{
+  arena_done(&r->arena);
+  mem_free(r);
+}
+
+/* Adds the row unless it is there already, word for word. */
+static int add(struct user_row *r)
+{
+  pthread_mutex_lock(&lock);
+  struct user_row *old = find(r->op.name);
+  bool same = old && !strcmp(old->text, r->text), taken = !old && op_find(r->op.name);
+  if (!old && !taken) r->next = rows, rows = r, op_add(&r->op);
+  pthread_mutex_unlock(&lock);
+  if (!old && !taken) return TY_OK;
+  int code = same ? TY_OK : fail(TY_ENAME, "op_pointwise: there is an operator '%s' already, with %s", r->op.name, old
+      ? "other formulas" : "other code");
+  if (code) fail_argument(r->op.name, NULL, NULL);
+  drop(r);
+  return code;
+}
+
+int ty_op_pointwise(const char *name, const char *args, const char *params, const char *formula, const char *const *grad, const char *doc)
+{
+  NEED(name && args && formula, TY_ETYPE, "op_pointwise: name, inputs and formula are needed");
+  if (!identifier(name)) return bad("name", "'%s' is no name for an operator", name);
+  struct user_row *r = NEW(struct user_row);
+  NEED(r, TY_EMEMORY, "out of memory");
+  int code = fill(r, name, args, params, formula, grad, doc);
+  if (!code) code = define_text(r, params);
+  if (code) return drop(r), code;
+  return add(r);
+}
+
+int ty_op_row(const char *op, const char **text)
+{
+  NEED(op && text, TY_ETYPE, "op_row: null argument");
+  pthread_mutex_lock(&lock);
+  const struct user_row *r = find(op);
+  *text = r ? r->text : NULL;
+  pthread_mutex_unlock(&lock);
+  return TY_OK;
+}
+
+/* Lines as ty_op_row gives them, from a file: registers each. */
+int row_define(const char *lines)
+{
+  char *copy = mem_text(lines), *line = copy, *rest = NULL;
+  NEED(copy, TY_EMEMORY, "out of memory");
+  int code = TY_OK;
+  for (line = strtok_r(copy, "\n", &rest); line && !code; line = strtok_r(NULL, "\n", &rest)) {
+    char *field[5 + INPUTS], *s = line;
+    int n = 0;
+    while (s && n < COUNT(field)) {
+      field[n++] = s;
+      s = strchr(s, '\t');
+      if (s) *s++ = 0;
+    }
+    if (n < COUNT(field)) { code = fail(TY_EFORMAT, "tycho_rows: a definition with %d fields; expected %d", n, COUNT(field)); break; }
+    const char *grad[INPUTS];
+    for (int k = 0; k < INPUTS; k++) grad[k] = *field[4 + k] ? field[4 + k] : NULL;
+    code = ty_op_pointwise(field[0], field[1], field[2], field[3], grad, field[4 + INPUTS]);
+  }
+  mem_free(copy);
+  return code;
+}

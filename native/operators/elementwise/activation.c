@@ -1,0 +1,57 @@
+/* activation.c - Activation, hard_sigmoid, clip, _contrib_quadratic. The choice in act_type folds when a tape is made,
+** and with it goes whatever the other choices would have read. Numbers are float32 as in files of the reference: with
+** float64 data the difference would show.
+*/
+#include "pointwise/pointwise.h"
+
+struct activation { int64_t act_type; };
+static const struct param activation_params[] = {
+  { "act_type", P_ENUM, offsetof(struct activation, act_type), NULL, "which function", "relu|sigmoid|tanh|softrelu|softsign" },
+  { 0 } };
+static const struct row activation_row = {
+  "$act_type == 0 ? relu(a) : $act_type == 1 ? sigmoid(a) : $act_type == 2 ? tanh(a) : $act_type == 3 ? softrelu(a) "
+  ": a / (1 + abs(a))",
+  { "$act_type == 0 ? g * step(y) : $act_type == 1 ? g * (y * (1 - y)) : $act_type == 2 ? g * (1 - y * y) "
+    ": $act_type == 3 ? g * -expm1(-y) : g / square(1 + abs(a))" } };
+
+static void to_singles(double *v, int n) { for (int i = 0; i < n; i++) v[i] = to_single(v[i]); }
+static int two_singles(void *param) { return to_singles(param, 2), TY_OK; }
+static int three_singles(void *param) { return to_singles(param, 3), TY_OK; }
+
+struct hard { double alpha, beta; };
+static const struct param hard_params[] = {
+  { "alpha", P_FLOAT, offsetof(struct hard, alpha), "0.2", "slope" },
+  { "beta",  P_FLOAT, offsetof(struct hard, beta),  "0.5", "value at 0" }, { 0 } };
+
+struct bounds { double a_min, a_max; };
+static const struct param clip_params[] = {
+  { "a_min", P_FLOAT, offsetof(struct bounds, a_min), NULL, "least result" },
+  { "a_max", P_FLOAT, offsetof(struct bounds, a_max), NULL, "greatest result" }, { 0 } };
+
+struct quadratic { double a, b, c; };
+static const struct param quadratic_params[] = {
+  { "a", P_FLOAT, offsetof(struct quadratic, a), "0.0", "factor of the square" },
+  { "b", P_FLOAT, offsetof(struct quadratic, b), "0.0", "factor of data" },
+  { "c", P_FLOAT, offsetof(struct quadratic, c), "0.0", "constant" }, { 0 } };
+
+#define ALIKE .in = "data", .inplace = "0=0", .back_inplace = "0=0 0=1"
+
+const struct op op_activation[] = {
+  { .name = "Activation", .alias = "_npx_activation", ALIKE, .tier = 1,
+    .doc = "relu, sigmoid, tanh, softrelu = ln(1 + e^data) or softsign = data / (1 + |data|), element by element; same "
+           "shape. The gradient is made from the output, that of softsign from the input.",
+    .param = activation_params, .param_size = sizeof(struct activation), .row = &activation_row },
+  { .name = "hard_sigmoid", ALIKE, .tier = 2,
+    .doc = "alpha data + beta, cut off below 0 and above 1; gradient alpha where the result lies strictly between, else 0.",
+    .param = hard_params, .param_size = sizeof(struct hard), .check = two_singles,
+    .row = &(const struct row){ "clip($alpha * a + $beta, 0, 1)", { "g * (y > 0 && y < 1 ? $alpha : 0)" } } },
+  { .name = "clip", .alias = "_npi_clip _sparse_clip", ALIKE, .tier = 1,
+    .doc = "data, but never below a_min or above a_max; the gradient is 0 where data lies outside of them.",
+    .param = clip_params, .param_size = sizeof(struct bounds), .check = two_singles,
+    .row = &(const struct row){ "a > $a_max ? $a_max : a < $a_min ? $a_min : a", { "a > $a_max || a < $a_min ? 0 : g" } } },
+  { .name = "_contrib_quadratic", ALIKE, .tier = 2,
+    .doc = "a data^2 + b data + c, element by element; gradient 2 a data + b.",
+    .param = quadratic_params, .param_size = sizeof(struct quadratic), .check = three_singles,
+    .row = &(const struct row){ "$a * a * a + $b * a + $c", { "g * (2 * $a * a + $b)" } } },
+  { 0 }
+};

@@ -1,0 +1,168 @@
+/* leaky_relu.c - LeakyReLU: six activations that leak below zero, under one name.
+**
+** All but rrelu are formulas: the kernels hand over to the row kernels with an inner operator of the chosen act_type.
+** prelu's gamma goes along axis 1, so its shape is filled up with ones on the right. rrelu draws a slope per element when
+** training and keeps it in its second output.
+*/
+#include "base/philox.h"
+#include "pointwise/pointwise.h"
+
+enum { RRELU, LEAKY, PRELU, ELU, SELU, GELU };
+struct leaky { int64_t act_type; double slope, lower_bound, upper_bound; };
+static const struct param params[] = {
+  { "act_type",    P_ENUM,  offsetof(struct leaky, act_type),    "leaky", "which function", "rrelu|leaky|prelu|elu|selu|gelu" },
+  { "slope",       P_FLOAT, offsetof(struct leaky, slope),       "0.25",  "leaky, elu: slope or scale below 0" },
+  { "lower_bound", P_FLOAT, offsetof(struct leaky, lower_bound), "0.125", "rrelu: least slope" },
+  { "upper_bound", P_FLOAT, offsetof(struct leaky, upper_bound), "0.334", "rrelu: slopes stay below it" }, { 0 } };
+
+#define INNER(name_, in_, y_, da_, db_) \
+  { .name = name_, .in = in_, .param = params, .param_size = sizeof(struct leaky), .row = &(const struct row){ y_, { da_, db_ } } }
+#define LAMBDA "1.0507009873554805"
+#define LAMBDA_ALPHA "1.7580993408473766"
+static const struct op inner[] = {
+  [LEAKY] = INNER("leaky", "data", "a > 0 ? a : $slope * a", "y > 0 ? g : $slope * g", NULL),
+  [PRELU] = INNER("prelu", "data gamma", "a > 0 ? a : b * a", "a > 0 ? g : b * g", "a > 0 ? 0 : a * g"),
+  [ELU]   = INNER("elu", "data", "a > 0 ? a : $slope * expm1(a)", "y > 0 ? g : g * ($slope + y)", NULL),
+  [SELU]  = INNER("selu", "data", "a > 0 ? " LAMBDA " * a : " LAMBDA_ALPHA " * expm1(a)",
+                  "y > 0 ? " LAMBDA " * g : g * (" LAMBDA_ALPHA " + y)", NULL),
+  [GELU]  = INNER("gelu", "data", "0.5 * a * (1 + erf(a * 0.70710678118654752))",
+                  "g * (0.5 * (1 + erf(a * 0.70710678118654752)) + a * 0.39894228040143268 * exp(-0.5 * a * a))", NULL),
+};
+
+static const struct leaky *of(const void *param) { return param; }
+static int check(void *param)
+{
+  struct leaky *p = param;                            /* numbers are float32 in files of the reference */
+  p->slope = to_single(p->slope);
+  p->lower_bound = to_single(p->lower_bound);
+  p->upper_bound = to_single(p->upper_bound);
+  return TY_OK;
+}
+static const char *in_of(const void *param) { return of(param)->act_type == PRELU ? "data gamma" : "data"; }
+static const char *out_of(const void *param) { return of(param)->act_type == RRELU ? "output mask" : "output"; }
+static const char *grad_of(const void *param) { return of(param)->act_type == RRELU ? "g0 o0 o1" : row_reads(&inner[of(param)->act_type]); }
+
+static int shape(struct infer *s)
+{
+  const ty_desc *d = &s->in[0];
+  TRY(shape_both(s, &s->in[0], &s->out[0]));
+  if (of(s->param)->act_type == RRELU) return shape_as(s, &s->out[1], d);
+  if (of(s->param)->act_type != PRELU || !d->ndim || s->in[1].ndim) return TY_OK;
+  int64_t size = d->ndim > 1 ? d->dim[1] : 1;
+  return shape_is(s, &s->in[1], 1, &size);
+}
+
+/* -- formulas --------------------------------------------------------------------------------------------- */
+
+static bool is_random(const struct call *c) { return of(c->param)->act_type == RRELU; }
+static const char *no_row(const struct call *c) { return is_random(c) ? "random slopes" : NULL; }
+
+/* gamma (C) against data (N, C, ...): (C, 1, ...). Given with more dims it lies on the leading axes. */
+static ty_desc spread(const ty_desc *gamma, const ty_desc *data)
+{
+  ty_desc d = *gamma;
+  bool channel = gamma->ndim == 1 && data->ndim > 1;
+  d.ndim = channel ? data->ndim - 1 : data->ndim;
+  for (int i = gamma->ndim; i < d.ndim; i++) d.dim[i] = 1;
+  return d;
+}
+
+struct inner_call { struct call c; struct arr in[4], out[2]; };
+
+/* The same call on the inner operator. */
+static void hand_over(const struct call *c, bool backward, struct inner_call *r)
+{
+  r->c = *c;
+  r->c.op = &inner[of(c->param)->act_type];
+  r->c.in = r->in;
+  r->c.out = r->out;
+  memcpy(r->in, c->in, sizeof *c->in * (size_t)MIN(c->nin, 4));
+  memcpy(r->out, c->out, sizeof *c->out * (size_t)MIN(c->nout, 2));
+  if (of(c->param)->act_type != PRELU) return;
+  const ty_desc *data = &c->in[0].d;                  /* backward: the head gradient has the same shape */
+  int gamma = backward ? 2 : 1;
+  r->in[gamma].d = spread(&c->in[gamma].d, data);
+  if (backward) r->out[1].d = spread(&c->out[1].d, data);
+}
+
+static int forward(struct call *c)
+{
+  struct inner_call r;
+  hand_over(c, false, &r);
+  return row_kernel->run(&r.c);
+}
+
+static int backward(struct call *c)
+{
+  struct inner_call r;
+  hand_over(c, true, &r);
+  return row_back_kernel->run(&r.c);
+}
+
+static size_t state(const struct call *c) { return row_kernel->state(c); }
+static size_t back_scratch(const struct call *c)
+{
+  struct inner_call r;
+  hand_over(c, true, &r);
+  return row_back_kernel->scratch(&r.c);
+}
+
+/* -- rrelu -------------------------------------------------------------------------------------------------- */
+
+static const char *no_random(const struct call *c) { return is_random(c) ? NULL : "no random slopes"; }
+
+#define RANDOM(T, dtype) \
+  static void draw_##dtype(int64_t begin, int64_t end, void *context) \
+  { \
+    const struct call *c = context; \
+    const struct leaky *p = c->param; \
+    const T *x = c->in[0].p; \
+    T *y = c->out[0].p, *mask = c->out[1].p; \
+    for (int64_t i = begin; i < end; i++) { \
+      double slope = (p->lower_bound + p->upper_bound) / 2; \
+      if (c->run->is_train) { \
+        struct philox r = philox(c->run->draw.seed, c->run->draw.counter, c->node, (uint64_t)i); \
+        slope = p->lower_bound + (p->upper_bound - p->lower_bound) * unit_f64(r.w[0], r.w[1]); \
+      } \
+      if (mask) mask[i] = (T)slope; \
+      if (y) y[i] = x[i] > 0 ? x[i] : (T)slope * x[i]; \
+    } \
+  } \
+  static void leak_##dtype(int64_t begin, int64_t end, void *context) \
+  { \
+    const struct call *c = context; \
+    const T *g = c->in[0].p, *y = c->in[1].p, *mask = c->in[2].p; \
+    T *dx = c->out[0].p; \
+    for (int64_t i = begin; dx && i < end; i++) dx[i] = y[i] > 0 ? g[i] : mask[i] * g[i]; \
+  }
+RANDOM(float, f32)
+RANDOM(double, f64)
+
+static int random_forward(struct call *c)
+{
+  parallel(desc_count(&c->in[0].d), 1024, c->in[0].d.dtype == TY_F64 ? draw_f64 : draw_f32, c);
+  return TY_OK;
+}
+
+static int random_backward(struct call *c)
+{
+  parallel(desc_count(&c->in[0].d), 16384, c->in[0].d.dtype == TY_F64 ? leak_f64 : leak_f32, c);
+  return TY_OK;
+}
+
+static const struct kernel cpu[] = {
+  { "row",   forward,        T_ANY,             .refuse = no_row, .state = state },
+  { "rrelu", random_forward, T(TY_F32) | T(TY_F64), .refuse = no_random }, { 0 } };
+static const struct kernel back_cpu[] = {
+  { "row_back",   backward,        T_ANY,             .refuse = no_row, .scratch = back_scratch, .state = state },
+  { "rrelu_back", random_backward, T(TY_F32) | T(TY_F64), .refuse = no_random }, { 0 } };
+
+const struct op op_leaky_relu[] = {
+  { .name = "LeakyReLU", .alias = "_npx_leaky_relu", .in = "data gamma", .in_of = in_of, .out_of = out_of, .param = params,
+    .param_size = sizeof(struct leaky), .check = check, .shape = shape,
+    .doc = "data above 0; below: slope data (leaky), slope (e^data - 1) (elu), its scaled form (selu), gamma data along axis 1 (prelu), "
+           "random slopes in training and their mean otherwise (rrelu); gelu is data times the normal distribution function. Same shape; "
+           "prelu's gamma has one element per channel, or one.",
+    .grad_of = grad_of, .inplace = "0=0", .cpu = cpu, .back_cpu = back_cpu, .flags = OP_RANDOM, .tier = 1 },
+  { 0 }
+};

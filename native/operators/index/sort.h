@@ -1,0 +1,58 @@
+/* sort.h - keys and a stable sort, for whatever needs an order: sort and topk, detections by score.
+**
+** Elements become keys, 64-bit integers of the same order (NaN above all numbers, -0 as 0), so that one merge sort,
+** stable and therefore with the first of equals first, serves all dtypes; descending order is that of the complements.
+*/
+#pragma once
+#include "op/op.h"
+
+struct key { uint64_t key; int64_t place; };
+
+static inline uint64_t key_of_real(double v)
+{
+  uint64_t bits;
+  if (v != v) return ~0ull;
+  v += 0.0;                                           /* -0 becomes 0 */
+  memcpy(&bits, &v, sizeof bits);
+  return bits >> 63 ? ~bits : bits | 1ull << 63;
+}
+
+static inline uint64_t key_of_whole(int64_t v) { return (uint64_t)v ^ 1ull << 63; }
+
+enum { RUN = 16 };                                    /* sorted by insertion */
+
+static inline void insert_sort(struct key *a, int64_t n)
+{
+  for (int64_t i = 1; i < n; i++) {
+    struct key k = a[i];
+    int64_t j = i;
+    for (; j > 0 && a[j - 1].key > k.key; j--) a[j] = a[j - 1];
+    a[j] = k;
+  }
+}
+
+static inline void merge(struct key *to, const struct key *a, int64_t na, const struct key *b, int64_t nb)
+{
+  while (na && nb) {
+    bool second = b->key < a->key;
+    *to++ = second ? *b : *a;
+    b += second; nb -= second;
+    a += !second; na -= !second;
+  }
+  memcpy(to, a, sizeof *a * (size_t)na);
+  memcpy(to + na, b, sizeof *b * (size_t)nb);
+}
+
+/* Sorts a; returns where the result is: in a or in b, which has room for n more. */
+static inline struct key *merge_sort(struct key *a, struct key *b, int64_t n)
+{
+  for (int64_t i = 0; i < n; i += RUN) insert_sort(a + i, MIN(RUN, n - i));
+  for (int64_t w = RUN; w < n; w *= 2) {
+    for (int64_t i = 0; i < n; i += 2 * w) {
+      int64_t na = MIN(w, n - i), nb = MIN(w, n - i - na);
+      merge(b + i, a + i, na, a + i + na, nb);
+    }
+    struct key *t = a; a = b; b = t;
+  }
+  return a;
+}

@@ -1,0 +1,248 @@
+/* attention.c - products of multi-head attention on interleaved projections; _contrib_div_sqrt_dim.
+**
+** A projection (T, B, heads * parts * d) holds, for each of B heads matrices (T, d), `parts` kinds of them side by side:
+** queries, keys and values. The matrix of one kind and head lies in steps of a whole row, so that products run in place:
+**   qk      A = Q K^T / sqrt(d)     dQ = G K / sqrt(d),  dK = G^T Q / sqrt(d)
+**   valatt  Y = A V                 dA = G V^T,          dV = A^T G
+** Weights of attention are (B * heads, Tq, Tk).
+*/
+#include "kernel/gemm/gemm.h"
+#include "kernel/vec/vec.h"
+
+struct attention { int64_t heads; };
+static const struct param params[] = {
+  { "heads", P_INT, offsetof(struct attention, heads), NULL, "number of heads", NULL, "[1,]" },
+  { 0 }
+};
+
+/* -- shapes --------------------------------------------------------------------------------------------------------- */
+
+/* (T, B, heads * parts * d); d is 0 while it is unknown */
+static int projection(struct infer *s, const ty_desc *x, int parts, int64_t *d)
+{
+  const struct attention *p = s->param;
+  *d = 0;
+  if (!x->ndim) return TY_OK;
+  if (x->ndim != 3)
+    return infer_fail(s, TY_ESHAPE, x, "expected (length, batch, %s), got %d dimensions",
+                      parts == 1 ? "heads * d" : parts == 2 ? "heads * 2 * d" : "heads * 3 * d", x->ndim);
+  int64_t width = p->heads > INT32_MAX ? INT64_MAX : p->heads * parts;
+  if (x->dim[2] % width)
+    return infer_fail(s, TY_ESHAPE, x, "a row of %lld numbers cannot be divided into %d parts of %lld heads", (long long)x->dim[2],
+                      parts, (long long)p->heads);
+  *d = x->dim[2] / width;
+  return TY_OK;
+}
+
+static int weights(struct infer *s, ty_desc *a, const ty_desc *q, const ty_desc *k)
+{
+  const struct attention *p = s->param;
+  return shape_is(s, a, 3, (int64_t[]){ (q->ndim ? q->dim[1] : k->dim[1]) * p->heads, q->ndim ? q->dim[0] : 0, k->ndim ? k->dim[0] : 0 });
+}
+
+static int self_qk_shape(struct infer *s)
+{
+  int64_t d;
+  TRY(projection(s, &s->in[0], 3, &d));
+  return s->in[0].ndim ? weights(s, &s->out[0], &s->in[0], &s->in[0]) : TY_OK;
+}
+
+static int self_valatt_shape(struct infer *s)
+{
+  const struct attention *p = s->param;
+  const ty_desc *x = &s->in[0];
+  int64_t d;
+  TRY(projection(s, x, 3, &d));
+  if (!x->ndim) return TY_OK;
+  TRY(weights(s, &s->in[1], x, x));
+  return shape_is(s, &s->out[0], 3, (int64_t[]){ x->dim[0], x->dim[1], p->heads * d });
+}
+
+static int encdec_qk_shape(struct infer *s)
+{
+  const struct attention *p = s->param;
+  ty_desc *q = &s->in[0], *kv = &s->in[1];
+  int64_t d, d2;
+  TRY(projection(s, q, 1, &d));
+  TRY(projection(s, kv, 2, &d2));
+  if (q->ndim) TRY(shape_is(s, kv, 3, (int64_t[]){ 0, q->dim[1], 2 * p->heads * d }));
+  if (kv->ndim) TRY(shape_is(s, q, 3, (int64_t[]){ 0, kv->dim[1], p->heads * d2 }));
+  return q->ndim ? weights(s, &s->out[0], q, kv) : TY_OK;
+}
+
+static int encdec_valatt_shape(struct infer *s)
+{
+  const struct attention *p = s->param;
+  const ty_desc *kv = &s->in[0];
+  ty_desc *a = &s->in[1];
+  int64_t d;
+  TRY(projection(s, kv, 2, &d));
+  if (!kv->ndim) return TY_OK;
+  TRY(shape_is(s, a, 3, (int64_t[]){ kv->dim[1] * p->heads, 0, kv->dim[0] }));
+  return shape_is(s, &s->out[0], 3, (int64_t[]){ a->dim[1], kv->dim[1], p->heads * d });
+}
+
+/* -- products ------------------------------------------------------------------------------------------------------- */
+
+/* One matrix for each sample and head, `step` elements apart, rows `row` elements apart. */
+struct stack { char *p; int64_t step, row; };
+
+static struct stack stack_of(const struct arr *x, int64_t heads, int parts, int part)
+{
+  int64_t d = x->d.dim[2] / (heads * parts);
+  char *p = x->p ? (char *)x->p + (size_t)(part * d) * dtype_size(x->d.dtype) : NULL;
+  return (struct stack){ p, parts * d, x->d.dim[1] * x->d.dim[2] };
+}
+
+static struct stack stack_of_weights(const struct arr *a)
+{
+  return (struct stack){ a->p, a->d.dim[1] * a->d.dim[2], a->d.dim[2] };
+}
+
+struct job { int dtype; bool ta, tb; int64_t m, n, k; double alpha; struct stack a, b, c; int failed; };
+
+static void some(int64_t begin, int64_t end, void *context)
+{
+  struct job *j = context;
+  const size_t size = dtype_size(j->dtype);
+  for (int64_t i = begin; i < end; i++) {
+    int code = gemm(j->dtype, j->ta, j->tb, j->m, j->n, j->k, j->alpha, j->a.p + (size_t)(i * j->a.step) * size, j->a.row,
+                    j->b.p + (size_t)(i * j->b.step) * size, j->b.row, 0, j->c.p + (size_t)(i * j->c.step) * size, j->c.row);
+    if (code) __atomic_store_n(&j->failed, code, __ATOMIC_RELAXED);
+  }
+}
+
+/* c = alpha op(a) op(b) for each of `count` heads */
+static int multiply(struct job j, int64_t count)
+{
+  parallel(count, MAX(1, (int64_t)(16384 / ((double)j.m * (double)j.n * (double)j.k))), some, &j);
+  return j.failed ? fail(j.failed, "out of memory for the product of a head") : TY_OK;
+}
+
+/* Q, K and V of a call, as inputs or as gradients: where they are in which array, and the sizes of all products. */
+struct heads { int dtype; struct stack q, k, v; int64_t count, tq, tk, d; double scale; };
+
+static struct heads heads_of(const struct call *c, const struct arr *q, const struct arr *kv, const struct arr *weights_)
+{
+  const int64_t n = ((const struct attention *)c->param)->heads;
+  const int parts = q == kv ? 3 : 2;
+  struct heads h = { .dtype = kv->d.dtype, .count = weights_->d.dim[0], .tq = weights_->d.dim[1], .tk = weights_->d.dim[2] };
+  h.d = kv->d.dim[2] / (n * parts);
+  h.scale = 1 / sqrt((double)h.d);
+  if (q) h.q = stack_of(q, n, parts == 3 ? 3 : 1, 0);
+  h.k = stack_of(kv, n, parts, parts - 2);
+  h.v = stack_of(kv, n, parts, parts - 1);
+  return h;
+}
+
+static int qk(const struct call *c, const struct arr *q, const struct arr *kv)
+{
+  struct heads h = heads_of(c, q, kv, &c->out[0]);
+  return multiply((struct job){ h.dtype, false, true, h.tq, h.tk, h.d, h.scale, h.q, h.k, stack_of_weights(&c->out[0]) }, h.count);
+}
+
+/* What no product writes is 0. */
+static void clear(const struct arr *a) { if (a->p) memset(a->p, 0, desc_bytes(&a->d)); }
+
+/* in: head gradient, then the inputs; dq and dkv are outputs, the same one for self-attention */
+static int qk_back(const struct call *c, const struct arr *q, const struct arr *kv, const struct arr *dq, const struct arr *dkv)
+{
+  struct heads h = heads_of(c, q, kv, &c->in[0]), g = heads_of(c, dq, dkv, &c->in[0]);
+  struct stack weights_ = stack_of_weights(&c->in[0]);
+  clear(dkv);
+  if (g.q.p) TRY(multiply((struct job){ h.dtype, false, false, h.tq, h.d, h.tk, h.scale, weights_, h.k, g.q }, h.count));
+  if (g.k.p) TRY(multiply((struct job){ h.dtype, true, false, h.tk, h.d, h.tq, h.scale, weights_, h.q, g.k }, h.count));
+  return TY_OK;
+}
+
+/* in: keys and values (and queries before them), weights. self: three parts in the one array */
+static struct heads values_of(const struct call *c, const struct arr *kv, const struct arr *weights_, bool self)
+{
+  return heads_of(c, self ? kv : NULL, kv, weights_);
+}
+
+static int valatt(const struct call *c, bool self)
+{
+  struct heads h = values_of(c, &c->in[0], &c->in[1], self);
+  struct stack y = stack_of(&c->out[0], ((const struct attention *)c->param)->heads, 1, 0);
+  return multiply((struct job){ h.dtype, false, false, h.tq, h.d, h.tk, 1, stack_of_weights(&c->in[1]), h.v, y }, h.count);
+}
+
+/* in: head gradient, projection, weights */
+static int valatt_back(const struct call *c, bool self)
+{
+  struct heads h = values_of(c, &c->in[1], &c->in[2], self), g = values_of(c, &c->out[0], &c->in[2], self);
+  struct stack dy = stack_of(&c->in[0], ((const struct attention *)c->param)->heads, 1, 0);
+  struct stack a = stack_of_weights(&c->in[2]), da = stack_of_weights(&c->out[1]);
+  clear(&c->out[0]);
+  if (g.v.p) TRY(multiply((struct job){ h.dtype, true, false, h.tk, h.d, h.tq, 1, a, dy, g.v }, h.count));
+  if (da.p) TRY(multiply((struct job){ h.dtype, false, true, h.tq, h.tk, h.d, 1, dy, h.v, da }, h.count));
+  return TY_OK;
+}
+
+static int self_qk(struct call *c)            { return qk(c, &c->in[0], &c->in[0]); }
+static int self_qk_back(struct call *c)       { return qk_back(c, &c->in[1], &c->in[1], &c->out[0], &c->out[0]); }
+static int self_valatt(struct call *c)        { return valatt(c, true); }
+static int self_valatt_back(struct call *c)   { return valatt_back(c, true); }
+static int encdec_qk(struct call *c)          { return qk(c, &c->in[0], &c->in[1]); }
+static int encdec_qk_back(struct call *c)     { return qk_back(c, &c->in[1], &c->in[2], &c->out[0], &c->out[1]); }
+static int encdec_valatt(struct call *c)      { return valatt(c, false); }
+static int encdec_valatt_back(struct call *c) { return valatt_back(c, false); }
+
+/* -- div_sqrt_dim ---------------------------------------------------------------------------------------------------- */
+
+static void divide(int64_t begin, int64_t end, void *context)
+{
+  const struct call *c = context;
+  const struct rows *r = rows_of(c->in[0].d.dtype);
+  const int64_t n = c->in[0].d.dim[c->in[0].d.ndim - 1];
+  r->affine(at(r, c->out[0].p, begin * n), at(r, c->in[0].p, begin * n), 1 / sqrt((double)n), 0, (end - begin) * n);
+}
+
+static int div_sqrt_dim(struct call *c)
+{
+  const ty_desc *d = &c->in[0].d;
+  const int64_t n = d->dim[d->ndim - 1];
+  if (c->out[0].p) parallel(desc_count(d) / n, grain_of(n), divide, c);
+  return TY_OK;
+}
+
+/*                                                    name      run                 types */
+static const struct kernel self_qk_cpu[]          = { { "gemm", self_qk,            T_FLOAT }, { 0 } };
+static const struct kernel self_qk_back_k[]       = { { "gemm", self_qk_back,       T_FLOAT }, { 0 } };
+static const struct kernel self_valatt_cpu[]      = { { "gemm", self_valatt,        T_FLOAT }, { 0 } };
+static const struct kernel self_valatt_back_k[]   = { { "gemm", self_valatt_back,   T_FLOAT }, { 0 } };
+static const struct kernel encdec_qk_cpu[]        = { { "gemm", encdec_qk,          T_FLOAT }, { 0 } };
+static const struct kernel encdec_qk_back_k[]     = { { "gemm", encdec_qk_back,     T_FLOAT }, { 0 } };
+static const struct kernel encdec_valatt_cpu[]    = { { "gemm", encdec_valatt,      T_FLOAT }, { 0 } };
+static const struct kernel encdec_valatt_back_k[] = { { "gemm", encdec_valatt_back, T_FLOAT }, { 0 } };
+static const struct kernel div_cpu[]              = { { "rows", div_sqrt_dim,       T_FLOAT }, { 0 } };
+
+#define HEADS .out = "output", .param = params, .param_size = sizeof(struct attention), .tier = 2
+
+const struct op op_attention[] = { {
+  .name = "_contrib_interleaved_matmul_selfatt_qk", .back = "_backward_interleaved_matmul_selfatt_qk", HEADS,
+  .doc = "Q K^T / sqrt(d) of each head of queries_keys_values (T, B, heads * 3 * d): (B * heads, T, T). Gradient of the input.",
+  .in = "queries_keys_values", .shape = self_qk_shape, .grad = "g0 i0", .cpu = self_qk_cpu, .back_cpu = self_qk_back_k,
+}, {
+  .name = "_contrib_interleaved_matmul_selfatt_valatt", .back = "_backward_interleaved_matmul_selfatt_valatt", HEADS,
+  .doc = "attention (B * heads, T, T) times V of each head of queries_keys_values (T, B, heads * 3 * d): (T, B, heads * d). "
+         "Gradients of both.",
+  .in = "queries_keys_values attention", .shape = self_valatt_shape, .grad = "g0 i0 i1", .cpu = self_valatt_cpu,
+  .back_cpu = self_valatt_back_k,
+}, {
+  .name = "_contrib_interleaved_matmul_encdec_qk", .back = "_backward_interleaved_matmul_encdec_qk", HEADS,
+  .doc = "Q K^T / sqrt(d) of each head of queries (Tq, B, heads * d) and keys_values (Tk, B, heads * 2 * d): (B * heads, Tq, Tk). "
+         "Gradients of both.",
+  .in = "queries keys_values", .shape = encdec_qk_shape, .grad = "g0 i0 i1", .cpu = encdec_qk_cpu, .back_cpu = encdec_qk_back_k,
+}, {
+  .name = "_contrib_interleaved_matmul_encdec_valatt", .back = "_backward_interleaved_matmul_encdec_valatt", HEADS,
+  .doc = "attention (B * heads, Tq, Tk) times V of each head of keys_values (Tk, B, heads * 2 * d): (Tq, B, heads * d). "
+         "Gradients of both.",
+  .in = "keys_values attention", .shape = encdec_valatt_shape, .grad = "g0 i0 i1", .cpu = encdec_valatt_cpu,
+  .back_cpu = encdec_valatt_back_k,
+}, {
+  .name = "_contrib_div_sqrt_dim",
+  .doc = "data divided by the root of the size of its last axis. Gradient: the same.",
+  .in = "data", .out = "output", .grad = "g0", .cpu = div_cpu, .back_cpu = div_cpu, .inplace = "0=0", .back_inplace = "0=0", .tier = 2,
+}, { 0 } };

@@ -1,0 +1,454 @@
+/* batch_norm.c - BatchNorm, BatchNorm_v1, _contrib_SyncBatchNorm, _contrib_BatchNormWithReLU.
+**
+** Data is (outer, channels, inner). With inner = 1 (2-D or channel-last data) a strip of channels is summed down the
+** rows, a block of channels (op/op.h) over its pieces, else each channel over its own. The second and third output are the
+** statistics that forward used: mean and 1 / sqrt(var + eps) (BatchNorm_v1: the variance), in inference the moving ones.
+** Backward, when training on batch statistics, also moves moving_mean and moving_var (biased variance). Forward changes
+** nothing but a fixed gamma, which becomes 1 in executors bound with gradients. A relu behind it is applied on the way,
+** and so is its gradient, whose mask follows from the data; the other side of a residual sum is added before.
+** Source of these rules: the reference's recorded cases.
+*/
+#include "kernel/vec/vec.h"
+
+struct norm_param {
+  double eps, momentum, min_calib_range, max_calib_range;
+  int64_t fix_gamma, use_global_stats, output_mean_var, axis, cudnn_off, ndev;
+  const char *key;
+};
+#define FIELD(f) offsetof(struct norm_param, f)
+#define NORM_PARAMS \
+  { "eps",              P_FLOAT, FIELD(eps),              "0.001", "added to the variance" }, \
+  { "momentum",         P_FLOAT, FIELD(momentum),         "0.9",   "weight of the old moving statistics" }, \
+  { "fix_gamma",        P_BOOL,  FIELD(fix_gamma),        "1",     "gamma is 1 and gets no gradient" }, \
+  { "use_global_stats", P_BOOL,  FIELD(use_global_stats), "0",     "use the moving statistics in training too" }, \
+  { "output_mean_var",  P_BOOL,  FIELD(output_mean_var),  "0",     "the statistics are outputs" }
+#define AXIS_PARAMS \
+  { "axis",             P_INT,   FIELD(axis),             "1",     "axis of the channels; negative counts from the end" }, \
+  { "cudnn_off",        P_BOOL,  FIELD(cudnn_off),        "0",     "without effect on results" }, \
+  { "min_calib_range",  P_FLOAT, FIELD(min_calib_range),  "None",  "for quantisation; without effect here", NULL, NULL, 1 }, \
+  { "max_calib_range",  P_FLOAT, FIELD(max_calib_range),  "None",  "for quantisation; without effect here", NULL, NULL, 1 }
+
+static const struct param norm_params[] = { NORM_PARAMS, AXIS_PARAMS, { 0 } };
+static const struct param norm1_params[] = { NORM_PARAMS, { 0 } };
+static const struct param sync_params[] = {
+  NORM_PARAMS,
+  { "ndev", P_INT,  FIELD(ndev), "1",  "devices that share statistics; 1 is supported" },
+  { "key",  P_TEXT, FIELD(key),  NULL, "name that the devices share" },
+  { 0 }
+};
+
+static int axis_one(void *param) { ((struct norm_param *)param)->axis = 1; return TY_OK; }
+
+static int sync_check(void *param)
+{
+  struct norm_param *p = param;
+  NEED(p->ndev == 1, TY_EUNSUPPORTED, "_contrib_SyncBatchNorm: ndev: only 1 is supported, got %lld", (long long)p->ndev);
+  return axis_one(param);
+}
+
+static const char *norm_out(const void *p)
+{
+  return ((const struct norm_param *)p)->output_mean_var ? "output mean var" : "output [mean] [var]";
+}
+static const char *relu_out(const void *p)
+{
+  return ((const struct norm_param *)p)->output_mean_var ? "output mean var [mask]" : "output [mean] [var] [mask]";
+}
+
+/* -- inference -------------------------------------------------------------------------------------------- */
+
+static int norm_shape(struct infer *s)
+{
+  const struct norm_param *p = s->param;
+  TRY(shape_both(s, &s->in[0], &s->out[0]));
+  if (s->nout > 3) TRY(shape_as(s, &s->out[3], &s->in[0]));
+  ty_desc d = s->in[0];
+  int axis;
+  if (!d.ndim) return TY_OK;
+  TRY(axis_of(s, p->axis, d.ndim, &axis));
+  for (int i = 1; i < 5; i++) TRY(shape_is(s, &s->in[i], 1, &d.dim[axis]));
+  for (int i = 1; i < 3; i++) TRY(shape_is(s, &s->out[i], 1, &d.dim[axis]));
+  return TY_OK;
+}
+
+/* Parameters and statistics are float32 for half data, else of data's dtype. */
+static int norm_type(struct infer *s)
+{
+  TRY(type_both(s, &s->in[0], &s->out[0]));
+  if (s->nout > 3) TRY(type_is(s, &s->out[3], s->in[0].dtype));
+  int dtype = s->in[0].dtype;
+  if (dtype == TY_NODTYPE) return TY_OK;
+  if (dtype == TY_F16 || dtype == TY_BF16) dtype = TY_F32;
+  for (int i = 1; i < 5; i++) TRY(type_is(s, &s->in[i], dtype));
+  for (int i = 1; i < 3; i++) TRY(type_is(s, &s->out[i], dtype));
+  return TY_OK;
+}
+
+/* -- statistics ---------------------------------------------------------------------------------------------- */
+
+enum { STRIP = 64 };                                  /* channels of one unit of work when inner = 1 */
+struct norm {
+  const struct rows *r;
+  const struct norm_param *p;
+  struct split s;                                     /* k: channels */
+  int    block;                                       /* channels that lie together, 0: each alone */
+  bool   relu;                                        /* y = max(y, 0) */
+  const void *plus;                                   /* added to y before that; NULL: nothing */
+  bool   batch;                                       /* batch statistics */
+  bool   plain;                                       /* the third output is the variance (BatchNorm_v1) */
+  const void *x, *gamma, *beta, *dy, *relu_y;         /* relu_y: output of the fused relu, NULL: none */
+  void   *y, *mean, *third, *mask, *moving_mean, *moving_var;
+  void   *dx, *dgamma, *dbeta;
+};
+
+static int64_t piece(const struct norm *b, int64_t o, int64_t channel) { return (o * b->s.k + channel) * b->s.inner; }
+static double count_of(const struct norm *b) { return (double)(b->s.outer * b->s.inner); }
+static double gamma_of(const struct norm *b, int64_t c) { return b->p->fix_gamma ? 1 : b->r->get(b->gamma, c); }
+
+static void strip_moments(const struct norm *b, int64_t c, int64_t n, double *mean, double *var)
+{
+  memset(mean, 0, sizeof *mean * (size_t)n);
+  memset(var, 0, sizeof *var * (size_t)n);
+  for (int64_t o = 0; o < b->s.outer; o++) b->r->col_sum(mean, at(b->r, b->x, piece(b, o, c)), n);
+  for (int64_t i = 0; i < n; i++) mean[i] /= count_of(b);
+  for (int64_t o = 0; o < b->s.outer; o++) b->r->col_square(var, at(b->r, b->x, piece(b, o, c)), mean, n);
+  for (int64_t i = 0; i < n; i++) var[i] /= count_of(b);
+}
+
+static void channel_moments(const struct norm *b, int64_t c, double *mean, double *var)
+{
+  double sum = 0, square = 0;
+  for (int64_t o = 0; o < b->s.outer; o++) sum += b->r->sum(at(b->r, b->x, piece(b, o, c)), b->s.inner);
+  *mean = sum / count_of(b);
+  for (int64_t o = 0; o < b->s.outer; o++) square += b->r->sum_square(at(b->r, b->x, piece(b, o, c)), *mean, b->s.inner);
+  *var = square / count_of(b);
+}
+
+/* Of a block: chunk by chunk, while it is in the cache, so that memory is read once. */
+static void block_moments(const struct norm *b, int64_t c, double *mean, double *var)
+{
+  enum { CHUNK = 8192 };
+  const struct rows *r = b->r;
+  const int64_t all = b->s.inner * b->block;
+  double seen = 0;
+  memset(mean, 0, sizeof *mean * (size_t)b->block);
+  memset(var, 0, sizeof *var * (size_t)b->block);
+  for (int64_t o = 0; o < b->s.outer; o++)
+    for (int64_t i = 0, n; i < all; i += n) {
+      double here[16] = { 0 }, square[16] = { 0 }, rows;
+      const void *x = at(r, b->x, piece(b, o, c) + i);
+      n = MIN(CHUNK, all - i);
+      rows = (double)(n / b->block);
+      r->block_sum(here, x, b->block, n);
+      for (int k = 0; k < b->block; k++) here[k] /= rows;
+      r->block_square(square, x, here, b->block, n);
+      for (int k = 0; k < b->block; k++) {
+        double gap = here[k] - mean[k];
+        var[k] += square[k] + gap * gap * seen * rows / (seen + rows);
+        mean[k] += gap * rows / (seen + rows);
+      }
+      seen += rows;
+    }
+  for (int k = 0; k < b->block; k++) var[k] /= seen;
+}
+
+static void moments(const struct norm *b, int64_t c, int64_t n, double *mean, double *var)
+{
+  for (int64_t i = 0; !b->batch && i < n; i++) mean[i] = b->r->get(b->moving_mean, c + i),
+    var[i] = b->r->get(b->moving_var, c + i);
+  if (!b->batch) return;
+  if (b->block) block_moments(b, c, mean, var);
+  else if (b->s.inner == 1) strip_moments(b, c, n, mean, var);
+  else for (int64_t i = 0; i < n; i++) channel_moments(b, c + i, &mean[i], &var[i]);
+}
+
+/* -- forward --------------------------------------------------------------------------------------------------- */
+
+static void relu_piece(const struct norm *b, int64_t start, int64_t n)
+{
+  for (int64_t i = start; i < start + n; i++) {
+    bool live_ = !(b->r->get(b->y, i) <= 0);          /* NaN stays NaN */
+    if (!live_) b->r->set(b->y, i, 0);
+    if (b->mask) b->r->set(b->mask, i, live_);
+  }
+}
+
+enum { CHUNK = 2048 };
+
+/* y = a x + d, a and d per element if `columns`, and what follows. The other side of a sum may lie where y does. */
+static void scale_row(const struct norm *b, int64_t start, int64_t n, bool columns, const double *a, const double *d)
+{
+  const struct rows *r = b->r;
+  char buffer[CHUNK * sizeof(double)];
+  for (int64_t i = start, m; i < start + n; i += m) {
+    m = MIN(start + n - i, CHUNK);
+    void *to = b->plus ? buffer : at(r, b->y, i), *x = at(r, b->x, i);
+    if (columns) r->col_affine(to, x, a + (i - start), d + (i - start), m);
+    else r->affine(to, x, *a, *d, m);
+    if (b->plus) r->add(to, at(r, b->plus, i), m);
+    if (b->relu) r->relu(to, m);
+    if (b->plus) memcpy(at(r, b->y, i), to, (size_t)m * r->size);
+  }
+}
+
+static void scale_pieces(const struct norm *b, int64_t c, int64_t n, const double *a, const double *d)
+{
+  const struct rows *r = b->r;
+  const int64_t inner = b->s.inner;
+  for (int64_t o = 0; o < b->s.outer; o++) {
+    int64_t start = piece(b, o, c);
+    if (b->block) r->block_affine(at(r, b->y, start), at(r, b->x, start), at(r, b->plus, start), a, d, b->relu, b->block, n * inner);
+    else if (inner == 1) scale_row(b, start, n, true, a, d);
+    else for (int64_t i = 0; i < n; i++) scale_row(b, start + i * inner, inner, false, &a[i], &d[i]);
+    if (b->relu_y) relu_piece(b, start, n * inner);
+  }
+}
+
+/* As an array of the data's type keeps it: backward must see what forward saw. */
+static double rounded(const struct norm *b, double v) { return b->r->dtype == TY_F32 ? (double)(float)v : v; }
+
+/* y = a x + d */
+static void slope(const struct norm *b, int64_t c, double mean, double inverse, double *a, double *d)
+{
+  *a = gamma_of(b, c) * inverse;
+  *d = b->r->get(b->beta, c) - mean * *a;
+}
+
+static void forward_strip(const struct norm *b, int64_t c, int64_t n)
+{
+  double mean[STRIP], var[STRIP], a[STRIP], d[STRIP];
+  moments(b, c, n, mean, var);
+  for (int64_t i = 0; i < n; i++) {
+    if (b->plain) var[i] = rounded(b, var[i]);
+    double inverse = 1 / sqrt(var[i] + b->p->eps);
+    if (!b->plain && b->batch) inverse = rounded(b, inverse);
+    mean[i] = rounded(b, mean[i]);
+    if (b->mean) b->r->set(b->mean, c + i, mean[i]);
+    if (b->third) b->r->set(b->third, c + i, b->plain ? var[i] : inverse);
+    slope(b, c + i, mean[i], inverse, &a[i], &d[i]);
+  }
+  if (b->y) scale_pieces(b, c, n, a, d);
+}
+
+/* -- backward ---------------------------------------------------------------------------------------------------- */
+
+/* The statistics that forward used, from its outputs; the moving ones have not changed since. */
+static void recall(const struct norm *b, int64_t c, int64_t n, double *mean, double *var, double *inverse)
+{
+  for (int64_t i = 0; i < n; i++) {
+    double third = b->r->get(b->batch ? b->third : b->moving_var, c + i);
+    bool is_var = b->plain || !b->batch;
+    mean[i] = b->r->get(b->batch ? b->mean : b->moving_mean, c + i);
+    inverse[i] = is_var ? 1 / sqrt(third + b->p->eps) : third;
+    var[i] = is_var ? third : fmax(1 / (third * third) - b->p->eps, 0);
+  }
+}
+
+/* What goes through a piece chunk by chunk. Where forward ended in relu its gradient is taken on the way, over channels in blocks
+** by the kernels themselves, else into a buffer. */
+struct chunk { const struct norm *b; struct ramp relu; int64_t at, n; const void *dy, *x; char buffer[CHUNK * sizeof(double)]; };
+
+/* n elements from `at` on; i: the channel of a piece that has one, behind the strip's first */
+static void take_chunk(struct chunk *q, int64_t at_, int64_t n, int64_t i)
+{
+  const struct norm *b = q->b;
+  const struct rows *r = b->r;
+  const double *a = q->relu.a, *c = q->relu.c;
+  q->at = at_;
+  q->n = n;
+  q->x = at(r, b->x, at_);
+  q->dy = at(r, b->dy, at_);
+  if (!b->relu || b->block) return;
+  if (b->s.inner != 1) r->relu_back(q->buffer, q->dy, q->x, a[i], c[i], n);
+  else for (int64_t k = 0; k < n; k++) r->relu_back(at(r, q->buffer, k), at(r, q->dy, k), at(r, q->x, k), a[k], c[k], 1);
+  q->dy = q->buffer;
+}
+
+/* Calls `each` for all chunks of a strip: whole rows of its channels, or pieces of one channel. */
+typedef void (*chunk_fn)(const struct chunk *q, int64_t i, void *context);
+static void all_chunks(const struct norm *b, int64_t c, int64_t n, const struct ramp *relu, chunk_fn each, void *context)
+{
+  struct chunk q = { .b = b, .relu = *relu };
+  const bool alone = !b->block && b->s.inner != 1;
+  const int64_t size = alone ? b->s.inner : n * b->s.inner, pieces = alone ? n : 1, most = b->relu && !b->block ? CHUNK : size;
+  for (int64_t o = 0; o < b->s.outer; o++)
+    for (int64_t i = 0; i < pieces; i++)
+      for (int64_t k = 0; k < size; k += q.n) {
+        take_chunk(&q, piece(b, o, c + i) + k, MIN(most, size - k), i);
+        each(&q, i, context);
+      }
+}
+
+static const struct ramp *relu_of(const struct chunk *q) { return q->b->relu ? &q->relu : NULL; }
+
+struct sums { const double *mean; double *sum, *dot; };
+
+static void add_chunk(const struct chunk *q, int64_t i, void *context)
+{
+  const struct sums *s = context;
+  const struct norm *b = q->b;
+  double part[2];
+  if (b->block) b->r->block_dot(s->sum, s->dot, q->dy, q->x, s->mean, relu_of(q), b->block, q->n);
+  else if (b->s.inner == 1) b->r->col_dot(s->sum, s->dot, q->dy, q->x, s->mean, q->n);
+  else {
+    b->r->sum_dot(q->dy, q->x, s->mean[i], q->n, part);
+    s->sum[i] += part[0];
+    s->dot[i] += part[1];
+  }
+}
+
+/* dx = f dy + g x + h: with batch statistics dx = gamma r (dy - mean(dy) - (x - mean) r^2 mean(dy (x - mean))). */
+struct line { double f[STRIP], g[STRIP], h[STRIP]; };
+
+static void write_chunk(const struct chunk *q, int64_t i, void *context)
+{
+  const struct line *l = context;
+  const struct norm *b = q->b;
+  void *dx = at(b->r, b->dx, q->at);
+  if (b->block) b->r->block_affine2(dx, q->dy, q->x, l->f, l->g, l->h, relu_of(q), b->block, q->n);
+  else if (b->s.inner == 1) b->r->col_affine2(dx, q->dy, q->x, l->f, l->g, l->h, q->n);
+  else b->r->affine2(dx, q->dy, q->x, l->f[i], l->g[i], l->h[i], q->n);
+}
+
+static void move(void *moving, const struct rows *r, int64_t c, double momentum, double now)
+{
+  r->set(moving, c, r->get(moving, c) * momentum + now * (1 - momentum));
+}
+
+static void backward_strip(const struct norm *b, int64_t c, int64_t n)
+{
+  double mean[STRIP], var[STRIP], inverse[STRIP], sum[STRIP] = { 0 }, dot[STRIP] = { 0 };
+  double a[STRIP] = { 0 }, d[STRIP] = { 0 };
+  const struct ramp relu = { a, d };
+  struct line l;
+  const struct rows *r = b->r;
+  recall(b, c, n, mean, var, inverse);
+  for (int64_t i = 0; b->relu && i < n; i++) slope(b, c + i, mean[i], inverse[i], &a[i], &d[i]);
+  all_chunks(b, c, n, &relu, add_chunk, &(struct sums){ mean, sum, dot });
+  for (int64_t i = 0; i < n; i++) {
+    l.f[i] = gamma_of(b, c + i) * inverse[i];
+    l.g[i] = b->batch ? -l.f[i] * inverse[i] * inverse[i] * dot[i] / count_of(b) : 0;
+    l.h[i] = b->batch ? -l.f[i] * sum[i] / count_of(b) - l.g[i] * mean[i] : 0;
+    if (b->dgamma) r->set(b->dgamma, c + i, b->p->fix_gamma ? 0 : dot[i] * inverse[i]);
+    if (b->dbeta) r->set(b->dbeta, c + i, sum[i]);
+    if (!b->batch) continue;
+    move(b->moving_mean, r, c + i, b->p->momentum, mean[i]);
+    move(b->moving_var, r, c + i, b->p->momentum, var[i]);
+  }
+  if (b->dx) all_chunks(b, c, n, &relu, write_chunk, &l);
+}
+
+/* -- kernels -------------------------------------------------------------------------------------------------------- */
+
+static int64_t strip_of(const struct norm *b) { return b->block ? b->block : b->s.inner == 1 ? STRIP : 1; }
+
+static void forward_body(int64_t begin, int64_t end, void *context)
+{
+  const struct norm *b = context;
+  int64_t strip = strip_of(b);
+  for (int64_t i = begin; i < end; i++) forward_strip(b, i * strip, MIN(strip, b->s.k - i * strip));
+}
+
+static void backward_body(int64_t begin, int64_t end, void *context)
+{
+  const struct norm *b = context;
+  int64_t strip = strip_of(b);
+  for (int64_t i = begin; i < end; i++) backward_strip(b, i * strip, MIN(strip, b->s.k - i * strip));
+}
+
+static void norm_run(const struct norm *b, void (*body)(int64_t, int64_t, void *))
+{
+  int64_t strip = strip_of(b);
+  parallel((b->s.k + strip - 1) / strip, grain_of(b->s.outer * b->s.inner * strip), body, (void *)(uintptr_t)b);
+}
+
+static struct norm norm_of(const struct call *c, const struct arr *x)
+{
+  const struct norm_param *p = c->param;
+  const ty_desc *d = &x->d;
+  int axis = (int)(p->axis < 0 ? p->axis + d->ndim : p->axis);
+  return (struct norm){ .r = rows_of(d->dtype), .p = p, .s = split_at(d, axis), .batch = c->run->is_train && !p->use_global_stats,
+                        .block = x->block, .relu = c->act == ACT_RELU, .plain = !strcmp(c->op->name, "BatchNorm_v1") };
+}
+
+static int norm_forward(struct call *c)
+{
+  struct norm b = norm_of(c, &c->in[0]);
+  b.x = c->in[0].p; b.gamma = c->in[1].p; b.beta = c->in[2].p; b.moving_mean = c->in[3].p; b.moving_var = c->in[4].p;
+  b.y = c->out[0].p; b.mean = c->out[1].p; b.third = c->out[2].p; b.plus = c->plus ? c->in[5].p : NULL;
+  if (c->nout > 3) b.relu_y = b.y, b.mask = c->out[3].p;
+  norm_run(&b, forward_body);
+  if (b.p->fix_gamma && c->run->with_grad) rows_of(c->in[1].d.dtype)->fill(c->in[1].p, 1, desc_count(&c->in[1].d));
+  return TY_OK;
+}
+
+/* The gradient behind a fused relu: dy where the output is positive. */
+static void mask_head(struct norm *b, void *masked, int64_t n)
+{
+  for (int64_t i = 0; i < n; i++) b->r->set(masked, i, b->r->get(b->relu_y, i) <= 0 ? 0 : b->r->get(b->dy, i));
+  b->dy = masked;
+}
+
+/* in: head gradient, data, gamma, mean, third output, moving_mean, moving_var, beta, and the output with relu. */
+static int norm_backward(struct call *c)
+{
+  struct norm b = norm_of(c, &c->in[1]);
+  b.dy = c->in[0].p; b.x = c->in[1].p; b.gamma = c->in[2].p; b.mean = c->in[3].p; b.third = c->in[4].p;
+  b.moving_mean = c->in[5].p; b.moving_var = c->in[6].p; b.beta = c->in[7].p;
+  b.dx = c->out[0].p; b.dgamma = c->out[1].p; b.dbeta = c->out[2].p;
+  if (c->nin > 8) b.relu_y = c->in[8].p, mask_head(&b, c->tmp, desc_count(&c->in[1].d));
+  norm_run(&b, backward_body);
+  return TY_OK;
+}
+
+/* With fixed statistics, of channels in blocks */
+static bool norm_affine(const struct call *c, double *a, double *d)
+{
+  struct norm b = norm_of(c, &c->in[0]);
+  double mean, var;
+  b.gamma = c->in[1].p; b.beta = c->in[2].p; b.moving_mean = c->in[3].p; b.moving_var = c->in[4].p;
+  for (int64_t i = 0; a && !b.batch && i < b.s.k; i++) {
+    moments(&b, i, 1, &mean, &var);
+    slope(&b, i, mean, 1 / sqrt(var + b.p->eps), &a[i], &d[i]);
+  }
+  return !b.batch;
+}
+
+static size_t relu_scratch(const struct call *c) { return desc_bytes(&c->in[1].d); }
+
+/* Blocks hold channels of axis 1. */
+static const char *refuse_plain(const struct call *c)
+{
+  if (!c->in[0].block) return "channels are not in blocks";
+  return ((const struct norm_param *)c->param)->axis == 1 ? NULL : "another axis is normalised";
+}
+
+static const struct kernel norm_cpu[] = {
+  { "blocks", norm_forward,  T(TY_F32), refuse_plain, .flags = K_ALIKE | K_ACT | K_PLUS, .blocks = IN_BLOCKS(1 | 1 << 5, 1),
+    .affine = norm_affine },
+  { "rows",   norm_forward,  T_FLOAT, .flags = K_ACT | K_PLUS }, { 0 }
+};
+static const struct kernel norm_back_cpu[] = {
+  { "blocks", norm_backward, T(TY_F32), refuse_plain, .flags = K_ALIKE | K_ACT, .blocks = IN_BLOCKS(3, 1) },
+  { "rows",   norm_backward, T_FLOAT, .flags = K_ACT }, { 0 }
+};
+static const struct kernel relu_cpu[] = { { "rows", norm_forward, T_FLOAT }, { 0 } };
+static const struct kernel relu_back_cpu[] = { { "rows", norm_backward, T_FLOAT, NULL, relu_scratch }, { 0 } };
+
+#define SHARED .in = "data gamma beta moving_mean! moving_var!", .shown = "g0 o1 o2 i0 i1 i2 i3 i4", \
+               .param_size = sizeof(struct norm_param), .shape = norm_shape, .type = norm_type
+#define NORM SHARED, .inplace = "0=0", .cpu = norm_cpu, .out_of = norm_out, .grad = "g0 i0 i1 o1 o2 i3! i4! i2", .back_cpu = norm_back_cpu
+
+const struct op op_batch_norm[] = {
+  { .name = "BatchNorm", .alias = "_npx_batch_norm", NORM, .param = norm_params, .tier = 1,
+    .doc = "(x - mean) / sqrt(var + eps) gamma + beta per channel: batch statistics in training, moving ones otherwise; "
+           "a training backward moves the moving statistics. Outputs mean and var are the mean and 1 / sqrt(var + eps)." },
+  { .name = "BatchNorm_v1", NORM, .param = norm1_params, .check = axis_one, .tier = 2,
+    .doc = "Older BatchNorm with channels on axis 1; its third output is the variance." },
+  { .name = "_contrib_SyncBatchNorm", NORM, .param = sync_params, .check = sync_check, .tier = 2,
+    .doc = "BatchNorm whose statistics are meant to span devices; here of one device." },
+  { .name = "_contrib_BatchNormWithReLU", SHARED, .out_of = relu_out, .param = norm_params,
+    .grad = "g0 i0 i1 o1 o2 i3! i4! i2 o0", .cpu = relu_cpu, .back_cpu = relu_back_cpu, .tier = 2,
+    .doc = "max(BatchNorm(x), 0)." },
+  { 0 }
+};

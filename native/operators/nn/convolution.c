@@ -1,0 +1,450 @@
+/* convolution.c - Convolution and Convolution_v1.
+**
+** Candidates: a plain product where the window covers the whole image, Winograd's tiles (kernel/conv/winograd.h), tiles of 1 x 1 windows
+** (kernel/conv/pointwise_1x1.c), both over blocks of channels, and oneDNN (convolution_onednn.c) where they are faster, our own rows for depthwise
+** windows, our own packed product (kernel/conv/conv.h) for everything, and the definition in plain loops.
+** Layouts with the channels last are inferred, but no kernel here takes them.
+*/
+#include "operators/nn/convolution.h"
+#include "operators/quantized/quantize.h"
+#include "kernel/vec/vec.h"
+#include "kernel/conv/winograd.h"
+#include "operators/nn/convolution_onednn.h"
+
+static const struct param params[] = { CONV_WINDOW, CONV_REST("1024", "0", "NCW|NCHW|NCDHW|NHWC|NDHWC"), { 0 } };
+
+const char *conv_ports(const void *param)
+{
+  return ((const struct conv *)param)->no_bias ? "data weight" : "data weight bias";
+}
+
+bool conv_channels_last(const struct conv *p) { return p->layout >= LAYOUT_NHWC; }
+
+/* -- parameters ----------------------------------------------------------------------------------------------- */
+
+int conv_bad(const char *name, const char *expected, int64_t got)
+{
+  char text[32];
+  snprintf(text, sizeof text, "%lld", (long long)got);
+  int code = fail(TY_EVALUE, "parameter %s: expected %s, got %s", name, expected, text);
+  fail_argument(name, expected, text);
+  return code;
+}
+
+static int check_list(struct dims *d, const char *name, const struct dims *kernel, int64_t otherwise, int64_t least)
+{
+  char want[64];
+  if (!d->n) for (int64_t i = 0; i < kernel->n; i++) d->d[d->n++] = otherwise;
+  snprintf(want, sizeof want, "%lld entries, as kernel has", (long long)kernel->n);
+  if (d->n != kernel->n) return conv_bad(name, want, d->n);
+  for (int64_t i = 0; i < d->n; i++)
+    if (d->d[i] < least || d->d[i] > INT32_MAX)
+      return conv_bad(name, least ? "entries from 1 on" : "entries from 0 on", d->d[i]);
+  return TY_OK;
+}
+
+int conv_check(void *param)
+{
+  struct conv *p = param;
+  static const int8_t axes[] = { 1, 2, 3, 2, 3 };
+  if (p->kernel.n < 1 || p->kernel.n > 3) return conv_bad("kernel", "1, 2 or 3 entries", p->kernel.n);
+  TRY(check_list(&p->kernel, "kernel", &p->kernel, 1, 1));
+  TRY(check_list(&p->stride, "stride", &p->kernel, 1, 1));
+  TRY(check_list(&p->dilate, "dilate", &p->kernel, 1, 1));
+  TRY(check_list(&p->pad, "pad", &p->kernel, 0, 0));
+  if (p->num_filter % p->num_group) return conv_bad("num_filter", "a multiple of num_group", p->num_filter);
+  if (p->layout >= 0 && axes[p->layout] != p->kernel.n)
+    return conv_bad("layout", "as many spatial axes as kernel has entries", axes[p->layout]);
+  return TY_OK;
+}
+
+static int check_v1(void *param)
+{
+  struct conv *p = param;
+  if (p->layout >= 0) p->layout = (int64_t[]){ LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NCDHW, LAYOUT_NDHWC }[p->layout];
+  TRY(conv_check(param));
+  return p->kernel.n == 1 ? conv_bad("kernel", "2 or 3 entries", 1) : TY_OK;
+}
+
+/* -- inference -------------------------------------------------------------------------------------------------- */
+
+static int64_t reach(const struct conv *p, int i) { return (p->kernel.d[i] - 1) * p->dilate.d[i] + 1; }
+
+static int infer_channels(struct infer *s, const struct conv *p, int64_t channels)
+{
+  int n = (int)p->kernel.n;
+  bool last = conv_channels_last(p);
+  int64_t dim[5] = { p->num_filter };
+  if (channels % p->num_group)
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "%lld channels cannot be divided into %lld groups", (long long)channels,
+                      (long long)p->num_group);
+  for (int i = 0; i < n; i++) dim[i + (last ? 1 : 2)] = p->kernel.d[i];
+  dim[last ? n + 1 : 1] = channels / p->num_group;
+  TRY(shape_is(s, &s->in[1], n + 2, dim));
+  return s->nin > 2 ? shape_is(s, &s->in[2], 1, &p->num_filter) : TY_OK;
+}
+
+static int shape(struct infer *s)
+{
+  const struct conv *p = s->param;
+  const int n = (int)p->kernel.n, first = conv_channels_last(p) ? 1 : 2;
+  ty_desc *x = &s->in[0], *y = &s->out[0];
+  const bool back = strcmp(s->op->name, "Convolution_v1") != 0;
+  if (!x->ndim) return TY_OK;
+  if (x->ndim != n + 2)
+    return infer_fail(s, TY_ESHAPE, x, "expected %d dimensions for a kernel of %d, got %d", n + 2, n, x->ndim);
+  TRY(infer_channels(s, p, x->dim[first == 1 ? n + 1 : 1]));
+  int64_t dim[5] = { x->dim[0] };
+  dim[first == 1 ? n + 1 : 1] = p->num_filter;
+  for (int i = 0; i < n; i++) {
+    int64_t in = x->dim[first + i], whole = in + 2 * p->pad.d[i];
+    if (in && whole < reach(p, i))
+      return infer_fail(s, TY_ESHAPE, x,
+                        "the window takes %lld elements of axis %d, which has only %lld with its padding",
+                        (long long)reach(p, i), first + i, (long long)whole);
+    dim[first + i] = in ? (whole - reach(p, i)) / p->stride.d[i] + 1 : 0;
+  }
+  TRY(shape_is(s, y, n + 2, dim));
+  if (!back) return TY_OK;
+  TRY(shape_dim(s, x, 0, y->dim[0]));
+  for (int i = 0; i < n; i++) {
+    int64_t out = y->dim[first + i];
+    if (out && p->stride.d[i] == 1) TRY(shape_dim(s, x, first + i, out + reach(p, i) - 1 - 2 * p->pad.d[i]));
+  }
+  return TY_OK;
+}
+
+/* -- kernels ------------------------------------------------------------------------------------------------------ */
+
+struct window conv_window(const struct conv *p, const ty_desc *x, const ty_desc *weight, const ty_desc *y)
+{
+  struct window w = { .n = x->dim[0], .groups = p->num_group, .channels = weight->dim[1],
+                      .filters = weight->dim[0] / p->num_group, .dtype = weight->dtype };
+  int skip = 3 - (int)p->kernel.n;
+  for (int a = 0; a < 3; a++) {
+    int i = a - skip;
+    bool has = i >= 0;
+    w.in[a]     = has ? x->dim[i + 2] : 1;
+    w.out[a]    = has ? y->dim[i + 2] : 1;
+    w.kernel[a] = has ? p->kernel.d[i] : 1;
+    w.stride[a] = has ? p->stride.d[i] : 1;
+    w.dilate[a] = has ? p->dilate.d[i] : 1;
+    w.pad[a]    = has ? p->pad.d[i] : 0;
+  }
+  if (!window_plain(&w)) return w;
+  w.in[2] = w.out[2] = window_in(&w);                 /* 1 x 1: an image is one long row */
+  w.in[0] = w.in[1] = w.out[0] = w.out[1] = 1;
+  return w;
+}
+
+const char *conv_refuse_layout(const struct call *c)
+{
+  return conv_channels_last(c->param) ? "channels last" : gemm_refuse(c);
+}
+
+const char *conv_refuse_last(const struct call *c) { return conv_channels_last(c->param) ? "channels last" : NULL; }
+
+struct window conv_window_of(const struct call *c)
+{
+  return conv_window(c->param, &c->in[0].d, &c->in[1].d, &c->out[0].d);
+}
+struct window conv_window_back(const struct call *c)
+{
+  return conv_window(c->param, &c->in[1].d, &c->in[2].d, &c->in[0].d);
+}
+const void *conv_bias_of(const struct call *c) { return c->nin > 2 ? c->in[2].p : NULL; }
+
+static struct convolve_end end_of(const struct call *c)
+{
+  struct convolve_end end = { .bias = conv_bias_of(c), .act = c->act };
+  if (c->affine) end.bias = c->affine->shift, end.scale = c->affine->scale, end.add = c->affine->add;
+  return end;
+}
+
+static size_t scratch(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  return convolve_forward_scratch(&w);
+}
+
+static int forward(struct call *c)
+{
+  struct window w = conv_window_of(c);
+  return convolve_forward(&w, c->in[0].p, &c->in[1], conv_bias_of(c), c->act, c->out[0].p, c->state, c->tmp);
+}
+
+static size_t back_scratch(const struct call *c)
+{
+  struct window w = conv_window_back(c);
+  size_t a = c->out[0].p ? convolve_data_scratch(&w) : 0, b = c->out[1].p ? convolve_weight_scratch(&w) : 0;
+  return MAX(a, b);
+}
+
+/* dbias (+)= sums of dy in blocks */
+static void some_biases(int64_t begin, int64_t end, void *context)
+{
+  const struct call *c = context;
+  const ty_desc *g = &c->in[0].d;
+  const int b = c->in[0].block;
+  int64_t blocks = g->dim[1] / b, piece = desc_count(g) / g->dim[0] / blocks;
+  const float *dy = c->in[0].p;
+  float *db = c->out[2].p;
+  for (int64_t k = begin; k < end; k++) {
+    double sum[16] = { 0 };
+    for (int64_t i = 0; i < g->dim[0]; i++) rows_of(TY_F32)->block_sum(sum, dy + (i * blocks + k) * piece, b, piece);
+    for (int j = 0; j < b; j++) db[k * b + j] = (float)(sum[j] + (c->add >> 2 & 1 ? (double)db[k * b + j] : 0));
+  }
+}
+
+void conv_bias_gradient(struct call *c)
+{
+  const ty_desc *g = &c->in[0].d;
+  const int b = c->in[0].block;
+  if (c->nout < 3 || !c->out[2].p) return;
+  if (b) parallel(g->dim[1] / b, grain_of(desc_count(g) / g->dim[1] * b), some_biases, c);
+  else convolve_bias(g->dtype, g->dim[0], g->dim[1], desc_count(g) / g->dim[0] / g->dim[1], c->in[0].p, c->out[2].p,
+                     c->add >> 2 & 1);
+}
+
+/* in: gradient of the output, data, weight */
+static int backward(struct call *c)
+{
+  struct window w = conv_window_back(c);
+  if (c->out[0].p)
+    TRY(convolve_data(&w, c->in[0].p, &c->in[2], c->out[0].p, c->add & 1, NULL, ACT_NONE, c->state, c->tmp));
+  if (c->out[1].p) TRY(convolve_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1, c->tmp));
+  conv_bias_gradient(c);
+  return TY_OK;
+}
+
+/* -- a window that covers the image: Y = X W^T --------------------------------------------------------------------- */
+
+static const char *refuse_partial(const struct call *c, const struct window *w)
+{
+  const char *no = conv_refuse_layout(c);
+  bool whole = w->groups == 1 && window_out(w) == 1;
+  for (int a = 0; a < 3; a++) whole = whole && !w->pad[a] && w->kernel[a] == w->in[a];
+  return no ? no : whole ? NULL : "the window does not cover the image";
+}
+
+static const char *refuse_whole(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  return refuse_partial(c, &w);
+}
+
+static const char *refuse_whole_back(const struct call *c)
+{
+  struct window w = conv_window_back(c);
+  return refuse_partial(c, &w);
+}
+
+static int whole(struct call *c)
+{
+  struct window w = conv_window_of(c);
+  const int64_t k = window_depth(&w);
+  struct gemm_epilogue e = { .bias = conv_bias_of(c), .act = c->act };
+  return gemm_fused(w.dtype, false, true, w.n, w.filters, k, c->in[0].p, k, c->in[1].p, k, c->out[0].p, w.filters, &e);
+}
+
+static int whole_back(struct call *c)
+{
+  struct window w = conv_window_back(c);
+  const int64_t k = window_depth(&w), f = w.filters;
+  const void *g = c->in[0].p;
+  if (c->out[0].p) TRY(gemm(w.dtype, false, false, w.n, k, f, 1, g, f, c->in[2].p, k, c->add & 1, c->out[0].p, k));
+  if (c->out[1].p) TRY(gemm(w.dtype, true, false, f, k, w.n, 1, g, f, c->in[1].p, k, c->add >> 1 & 1, c->out[1].p, k));
+  conv_bias_gradient(c);
+  return TY_OK;
+}
+
+/* -- depthwise ----------------------------------------------------------------------------------------------------- */
+
+static const char *refuse_deep(const struct call *c, const struct window *w)
+{
+  const char *no = conv_refuse_layout(c);
+  return no ? no : depth_wanted(w) ? NULL : "the window sees several channels";
+}
+
+static const char *refuse_depth(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  return refuse_deep(c, &w);
+}
+
+static const char *refuse_depth_back(const struct call *c)
+{
+  struct window w = conv_window_back(c);
+  return refuse_deep(c, &w);
+}
+
+static int depth(struct call *c)
+{
+  struct window w = conv_window_of(c);
+  depth_forward(&w, c->in[0].p, c->in[1].p, conv_bias_of(c), c->act, c->out[0].p);
+  return TY_OK;
+}
+
+static int depth_back(struct call *c)
+{
+  struct window w = conv_window_back(c);
+  if (c->out[0].p) depth_data(&w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1);
+  if (c->out[1].p) depth_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1);
+  conv_bias_gradient(c);
+  return TY_OK;
+}
+
+/* -- Winograd's tiles ------------------------------------------------------------------------------------------------ */
+
+static const char *const NO_BLOCKS = "channels are not in blocks";
+
+static bool keeps_tiles(const struct call *c, const struct window *w) { return !c->trains && winograd_keeps(w); }
+
+static const char *refuse_tiles(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  const char *no = conv_refuse_layout(c);
+  if (no) return no;
+  return c->in[0].block && c->out[0].block ? winograd_refuse(&w, false, keeps_tiles(c, &w)) : NO_BLOCKS;
+}
+
+static const char *refuse_tiles_back(const struct call *c)
+{
+  struct window w = conv_window_back(c);
+  const char *no = conv_refuse_layout(c);
+  if (no) return no;
+  bool blocks = c->in[0].block && (c->out[0].block || !c->out[0].p) && (c->in[1].block || !c->out[1].p);
+  return blocks ? winograd_refuse(&w, true, false) : NO_BLOCKS;
+}
+
+static size_t tiles_state(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  return keeps_tiles(c, &w) ? gemm_kept_bytes(c) : 0;
+}
+
+static size_t tiles_scratch(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  return winograd_forward_scratch(&w, tiles_state(c));
+}
+
+static size_t tiles_back_scratch(const struct call *c)
+{
+  struct window w = conv_window_back(c);
+  size_t a = c->out[0].p ? winograd_data_scratch(&w) : 0, b = c->out[1].p ? winograd_weight_scratch(&w) : 0;
+  return MAX(a, b);
+}
+
+static int tiles(struct call *c)
+{
+  struct window w = conv_window_of(c);
+  struct convolve_end end = end_of(c);
+  return winograd_forward(&w, c->in[0].p, &c->in[1], &end, c->out[0].p, c->state, c->tmp);
+}
+
+static int tiles_back(struct call *c)
+{
+  struct window w = conv_window_back(c);
+  if (c->out[0].p) winograd_data(&w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1, c->tmp);
+  if (c->out[1].p) winograd_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1, c->tmp);
+  conv_bias_gradient(c);
+  return TY_OK;
+}
+
+/* -- 1 x 1 over blocks of channels --------------------------------------------------------------------------------- */
+
+static const char *refuse_points(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  const char *no = conv_refuse_layout(c);
+  if (no) return no;
+  return c->in[0].block && c->out[0].block ? point_refuse(&w, c->trains) : NO_BLOCKS;
+}
+
+static size_t points_state(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  return convolve_keeps(&w) ? gemm_kept_bytes(c) : 0;
+}
+
+static size_t points_scratch(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  return point_scratch(&w, points_state(c));
+}
+
+static int points(struct call *c)
+{
+  struct window w = conv_window_of(c);
+  struct convolve_end end = end_of(c);
+  return point_forward(&w, c->in[0].p, &c->in[1], &end, c->out[0].p, c->state, c->tmp);
+}
+
+/* -- plain loops --------------------------------------------------------------------------------------------------- */
+
+static int plain(struct call *c)
+{
+  struct window w = conv_window_of(c);
+  convolve_plain(&w, c->in[0].p, c->in[1].p, conv_bias_of(c), c->out[0].p, false);
+  return TY_OK;
+}
+
+static int plain_back(struct call *c)
+{
+  struct window w = conv_window_back(c);
+  if (c->out[0].p) convolve_plain_data(&w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1);
+  if (c->out[1].p) convolve_plain_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1);
+  conv_bias_gradient(c);
+  return TY_OK;
+}
+
+/* name      run         types    refuse              scratch       state            done            add flags */
+static const struct kernel cpu[] = {
+  { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,            NULL,           0,  K_ACT },
+  { "Winograd", tiles,    T(TY_F32), refuse_tiles,      tiles_scratch, tiles_state,     gemm_kept_done, 0, K_ACT | K_AFFINE,
+    IN_BLOCKS(1, 1) },
+  { "points",  points,     T(TY_F32), refuse_points,    points_scratch, points_state,   gemm_kept_done, 0, K_ACT | K_AFFINE,
+    IN_BLOCKS(1, 1) },
+  DNNL_CONV
+  { "rows",    depth,      T_FLOAT, refuse_depth,       NULL,         NULL,            NULL,           0,  K_ACT },
+  { "panels",  forward,    T_FLOAT, conv_refuse_layout, scratch,      gemm_kept_bytes, gemm_kept_done, 0,  K_ACT },
+  { "plain",   plain,      T_FLOAT, conv_refuse_last }, { 0 }
+};
+static const struct kernel back[] = {
+  { "product", whole_back, T_FLOAT, refuse_whole_back,  NULL,         NULL,            NULL,           7 },
+  { "Winograd", tiles_back, T(TY_F32), refuse_tiles_back, tiles_back_scratch, NULL,     NULL,           7,  0,
+    IN_BLOCKS(3, 1) },
+  DNNL_CONV_BACK
+  { "rows",    depth_back, T_FLOAT, refuse_depth_back,  NULL,         NULL,            NULL,           7 },
+  { "panels",  backward,   T_FLOAT, conv_refuse_layout, back_scratch, gemm_kept_bytes, gemm_kept_done, 7 },
+  { "plain",   plain_back, T_FLOAT, conv_refuse_last,   NULL,         NULL,            NULL,           7 }, { 0 }
+};
+
+static const struct param params_v1[] = { CONV_WINDOW, CONV_REST("1024", "0", "NCHW|NHWC|NCDHW|NDHWC"), { 0 } };
+
+static const char *ports8(const void *param)
+{
+  return ((const struct conv *)param)->no_bias ? "data weight" LAYER8_RANGES : "data weight bias" LAYER8_RANGES " min_bias max_bias";
+}
+
+const struct op op_convolution[] = { {
+  .name = "Convolution", .alias = "_npx_convolution",
+  .doc = "Cross-correlation of data (N, C, spatial) with weight (num_filter, C / num_group, kernel) plus bias "
+         "(num_filter,); zeros outside. "
+         "Output (N, num_filter, floor((in + 2 pad - dilate (kernel - 1) - 1) / stride) + 1). Gradients of all inputs.",
+  .in = "data weight bias", .out = "output", .in_of = conv_ports, .param = params, .param_size = sizeof(struct conv),
+  .check = conv_check,
+  .shape = shape, .grad = "g0 i0 i1", .shown = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back, .tier = 1,
+}, {
+  .name = "Convolution_v1",
+  .doc = "As Convolution with two or three spatial axes; the data's shape is not inferred from the output's.",
+  .in = "data weight bias", .out = "output", .in_of = conv_ports, .param = params_v1, .param_size = sizeof(struct conv),
+  .check = check_v1,
+  .shape = shape, .grad = "g0 i0 i1", .shown = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back, .tier = 2,
+}, {
+  .name = "_contrib_quantized_conv",
+  .doc = "Convolution of 8-bit data with an int8 weight, and the range of its 32-bit result.",
+  .in = "data weight bias", .out = "output min_output max_output", .in_of = ports8, .param = params, .param_size = sizeof(struct conv),
+  .check = conv_check, .shape = layer8_shape, .type = layer8_type, .cpu = layer8_cpu, .tier = 2,
+}, { 0 } };

@@ -1,0 +1,188 @@
+/* deconvolution.c - Deconvolution: the gradient of a convolution with respect to its data, plus a bias.
+**
+** The convolution behind it has the output as its data and the data as its output; its filters are the input channels.
+** So forward is convolve_data, the data's gradient convolve_forward, the weight's convolve_weight with both exchanged.
+*/
+#include "operators/nn/convolution.h"
+
+static const struct param params[] = {
+  CONV_WINDOW,
+  { "adj",          P_SHAPE, offsetof(struct conv, adj),          "()",
+    "further elements at the end of the output; (): 0", NULL, SIZES_RANGE },
+  { "target_shape", P_SHAPE, offsetof(struct conv, target_shape), "()",
+    "spatial shape of the output; pad and adj follow from it", NULL, SIZES_RANGE },
+  CONV_REST("512", "1", "NCW|NCHW|NCDHW|NHWC|NDHWC"),
+  { 0 }
+};
+
+static int check(void *param)
+{
+  struct conv *p = param;
+  TRY(conv_check(param));
+  if (!p->adj.n) for (int64_t i = 0; i < p->kernel.n; i++) p->adj.d[p->adj.n++] = 0;
+  if (!p->target_shape.n) for (int64_t i = 0; i < p->kernel.n; i++) p->target_shape.d[p->target_shape.n++] = 0;
+  if (p->adj.n != p->kernel.n) return conv_bad("adj", "as many entries as kernel has", p->adj.n);
+  if (p->target_shape.n != p->kernel.n) return conv_bad("target_shape", "as many entries as kernel has", p->target_shape.n);
+  for (int64_t i = 0; i < p->kernel.n; i++) {
+    if (p->target_shape.d[i] < 0) return conv_bad("target_shape", "entries from 0 on", p->target_shape.d[i]);
+    if (!p->target_shape.d[i] && (p->adj.d[i] < 0 || p->adj.d[i] >= p->stride.d[i]))
+      return conv_bad("adj", "entries smaller than stride", p->adj.d[i]);
+  }
+  return TY_OK;
+}
+
+/* -- inference ---------------------------------------------------------------------------------------------------- */
+
+static int64_t full(const struct conv *p, int i, int64_t in)
+{
+  return p->stride.d[i] * (in - 1) + (p->kernel.d[i] - 1) * p->dilate.d[i] + 1;
+}
+
+static int infer_axis(struct infer *s, const struct conv *p, int i, int axis, int64_t *out)
+{
+  ty_desc *x = &s->in[0], *y = &s->out[0];
+  int64_t in = x->dim[axis], want = p->target_shape.d[i];
+  if (want) {
+    if (in && full(p, i, in) < want)
+      return infer_fail(s, TY_ESHAPE, y, "target_shape wants %lld elements on axis %d, but only %lld exist",
+                        (long long)want, axis, (long long)full(p, i, in));
+    *out = want;
+    return TY_OK;
+  }
+  int64_t cut = 2 * p->pad.d[i] - p->adj.d[i];
+  if (!in && y->ndim == x->ndim && y->dim[axis] && p->stride.d[i] == 1)
+    TRY(shape_dim(s, x, axis, in = y->dim[axis] + cut - full(p, i, 1) + 1));
+  *out = in ? full(p, i, in) - cut : 0;
+  if (in && *out <= 0) return infer_fail(s, TY_ESHAPE, y, "axis %d would have %lld elements", axis, (long long)*out);
+  return TY_OK;
+}
+
+static int shape(struct infer *s)
+{
+  const struct conv *p = s->param;
+  const int n = (int)p->kernel.n;
+  const bool last = conv_channels_last(p);
+  ty_desc *x = &s->in[0], *y = &s->out[0];
+  if (!x->ndim) return TY_OK;
+  if (x->ndim != n + 2)
+    return infer_fail(s, TY_ESHAPE, x, "expected %d dimensions for a kernel of %d, got %d", n + 2, n, x->ndim);
+  int64_t channels = x->dim[last ? n + 1 : 1], weight[5] = { channels }, dim[5] = { x->dim[0] };
+  if (channels % p->num_group)
+    return infer_fail(s, TY_ESHAPE, x, "%lld channels cannot be divided into %lld groups", (long long)channels,
+                      (long long)p->num_group);
+  weight[last ? n + 1 : 1] = p->num_filter / p->num_group;
+  dim[last ? n + 1 : 1] = p->num_filter;
+  for (int i = 0; i < n; i++) {
+    weight[i + (last ? 1 : 2)] = p->kernel.d[i];
+    TRY(infer_axis(s, p, i, i + (last ? 1 : 2), &dim[i + (last ? 1 : 2)]));
+  }
+  TRY(shape_is(s, &s->in[1], n + 2, weight));
+  if (s->nin > 2) TRY(shape_is(s, &s->in[2], 1, &p->num_filter));
+  TRY(shape_is(s, y, n + 2, dim));
+  return shape_dim(s, x, 0, y->dim[0]);
+}
+
+/* -- kernels ------------------------------------------------------------------------------------------------------- */
+
+/* x, y: data and output of the deconvolution. Padding is that on the left; the right side follows from the sizes. */
+static struct window window_for(const struct conv *p, const ty_desc *x, const ty_desc *weight, const ty_desc *y)
+{
+  struct conv q = *p;
+  for (int i = 0; i < (int)p->kernel.n; i++)
+    if (p->target_shape.d[i]) q.pad.d[i] = (full(p, i, x->dim[i + 2]) - p->target_shape.d[i] + 1) / 2;
+  return conv_window(&q, y, weight, x);
+}
+
+static struct window window_of(const struct call *c)
+{
+  return window_for(c->param, &c->in[0].d, &c->in[1].d, &c->out[0].d);
+}
+static struct window window_back(const struct call *c)
+{
+  return window_for(c->param, &c->in[1].d, &c->in[2].d, &c->in[0].d);
+}
+
+static size_t scratch(const struct call *c)
+{
+  struct window w = window_of(c);
+  return convolve_data_scratch(&w);
+}
+
+static int forward(struct call *c)
+{
+  struct window w = window_of(c);
+  return convolve_data(&w, c->in[0].p, &c->in[1], c->out[0].p, false, conv_bias_of(c), c->act, c->state, c->tmp);
+}
+
+/* in: gradient of the output, data, weight. The data's gradient goes through scratch where it is added. */
+static size_t back_scratch(const struct call *c)
+{
+  struct window w = window_back(c);
+  size_t a = convolve_forward_scratch(&w), b = convolve_weight_scratch(&w);
+  return align_up(MAX(a, b), ALIGN) + (c->add & 1 ? desc_bytes(&c->out[0].d) : 0);
+}
+
+static int data_gradient(struct call *c, const struct window *w)
+{
+  size_t a = convolve_forward_scratch(w), b = convolve_weight_scratch(w);
+  const struct arr *out = &c->out[0];
+  bool add = c->add & 1;
+  void *to = add ? (char *)c->tmp + align_up(MAX(a, b), ALIGN) : out->p;
+  TRY(convolve_forward(w, c->in[0].p, &c->in[2], NULL, ACT_NONE, to, c->state, c->tmp));
+  if (add) add_to(w->dtype, desc_count(&out->d), to, out->p);
+  return TY_OK;
+}
+
+static int backward(struct call *c)
+{
+  struct window w = window_back(c);
+  if (c->out[0].p) TRY(data_gradient(c, &w));
+  if (c->out[1].p) TRY(convolve_weight(&w, c->in[0].p, c->in[1].p, c->out[1].p, c->add >> 1 & 1, c->tmp));
+  conv_bias_gradient(c);
+  return TY_OK;
+}
+
+/* -- plain loops --------------------------------------------------------------------------------------------------- */
+
+static int plain(struct call *c)
+{
+  struct window w = window_of(c);
+  convolve_plain_data(&w, c->in[0].p, c->in[1].p, c->out[0].p, false);
+  if (conv_bias_of(c)) {
+    const int64_t n = desc_count(&c->out[0].d), spatial = n / c->out[0].d.dim[0] / c->out[0].d.dim[1],
+                  channels = c->out[0].d.dim[1];
+    for (int64_t i = 0; i < n; i++)
+      if (w.dtype == TY_F64) ((double *)c->out[0].p)[i] += ((const double *)conv_bias_of(c))[i / spatial % channels];
+      else ((float *)c->out[0].p)[i] += ((const float *)conv_bias_of(c))[i / spatial % channels];
+  }
+  return TY_OK;
+}
+
+static int plain_back(struct call *c)
+{
+  struct window w = window_back(c);
+  if (c->out[0].p) convolve_plain(&w, c->in[0].p, c->in[2].p, NULL, c->out[0].p, c->add & 1);
+  if (c->out[1].p) convolve_plain_weight(&w, c->in[0].p, c->in[1].p, c->out[1].p, c->add >> 1 & 1);
+  conv_bias_gradient(c);
+  return TY_OK;
+}
+
+/* name     run         types    refuse              scratch       state            done            add flags */
+static const struct kernel cpu[] = {
+  { "panels", forward,    T_FLOAT, conv_refuse_layout, scratch,      gemm_kept_bytes, gemm_kept_done, 0,  K_ACT },
+  { "plain",  plain,      T_FLOAT, conv_refuse_last }, { 0 }
+};
+static const struct kernel back[] = {
+  { "panels", backward,   T_FLOAT, conv_refuse_layout, back_scratch, gemm_kept_bytes, gemm_kept_done, 7 },
+  { "plain",  plain_back, T_FLOAT, conv_refuse_last,   NULL,         NULL,            NULL,           7 }, { 0 }
+};
+
+const struct op op_deconvolution[] = { {
+  .name = "Deconvolution", .alias = "_npx_deconvolution",
+  .doc = "Transposed convolution of data (N, C, spatial) with weight (C, num_filter / num_group, kernel) plus bias "
+         "(num_filter,). "
+         "Output (N, num_filter, stride (in - 1) + dilate (kernel - 1) + 1 - 2 pad + adj). Gradients of all inputs.",
+  .in = "data weight bias", .out = "output", .in_of = conv_ports, .param = params, .param_size = sizeof(struct conv),
+  .check = check,
+  .shape = shape, .grad = "g0 i0 i1", .cpu = cpu, .back_cpu = back, .tier = 1,
+}, { 0 } };

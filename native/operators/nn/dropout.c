@@ -1,0 +1,129 @@
+/* dropout.c - Dropout. The factor of element i (1 / (1 - p) or 0) is a function of the run's draw, the node and i alone:
+** word i % 4 of Philox block i / 4. So backward computes it again, and the hidden mask is written only when read.
+** With `axes` the factors have size 1 there and are shared along these axes. p = 1 gives NaN (0 times infinity).
+*/
+#include "kernel/vec/vec.h"
+
+struct drop_param { double p; int64_t mode, cudnn_off; struct dims axes; };
+enum { ALWAYS, TRAINING };
+static const struct param drop_params[] = {
+  { "p",         P_FLOAT, offsetof(struct drop_param, p),         "0.5",      "share of the elements that become 0",
+    NULL, "[0,1]" },
+  { "mode",      P_ENUM,  offsetof(struct drop_param, mode),      "training",
+    "when it acts: in training only, or always", "always|training" },
+  { "axes",      P_SHAPE, offsetof(struct drop_param, axes),      "()",       "axes along which elements share their fate" },
+  { "cudnn_off", P_BOOL,  offsetof(struct drop_param, cudnn_off), "0",        "without effect on results", NULL, NULL, 1 },
+  { 0 }
+};
+
+static int drop_shape(struct infer *s)
+{
+  const struct drop_param *p = s->param;
+  TRY(shape_both(s, &s->in[0], &s->out[0]));
+  ty_desc mask = s->in[0];
+  if (!mask.ndim) return TY_OK;
+  for (int64_t i = 0; i < p->axes.n; i++) {
+    int axis;
+    TRY(axis_of(s, p->axes.d[i], mask.ndim, &axis));
+    mask.dim[axis] = 1;
+  }
+  return shape_as(s, &s->out[1], &mask);
+}
+
+struct fall {
+  const struct rows *r;
+  struct drop d;
+  const void *x;
+  void   *y, *mask, *factor;                          /* factor: of every element of the mask, when it is broadcast */
+  ty_desc shape, mask_shape;
+  bool    acts;
+};
+
+static void plain_body(int64_t begin, int64_t end, void *context)
+{
+  const struct fall *f = context;
+  const struct rows *r = f->r;
+  r->dropout(at(r, f->y, begin), at(r, f->x, begin), at(r, f->mask, begin), &f->d, begin, end - begin);
+}
+
+/* Multiplies one row of the last axis after another by its factors. */
+static void shared_body(int64_t begin, int64_t end, void *context)
+{
+  const struct fall *f = context;
+  const struct rows *r = f->r;
+  int last = f->shape.ndim - 1;
+  int64_t n = f->shape.dim[last];
+  for (int64_t row = begin; row < end; row++) {
+    int64_t from = 0, step = 1, rest = row;
+    if (f->mask_shape.dim[last] > 1 || n == 1) step = n;
+    for (int i = last - 1; i >= 0; i--) {
+      if (f->mask_shape.dim[i] > 1) from += rest % f->shape.dim[i] * step, step *= f->shape.dim[i];
+      rest /= f->shape.dim[i];
+    }
+    void *y = at(r, f->y, row * n), *x = at(r, f->x, row * n);
+    if (f->mask_shape.dim[last] == 1) { r->affine(y, x, r->get(f->factor, from), 0, n); continue; }
+    if (y != x) memcpy(y, x, r->size * (size_t)n);
+    r->multiply(y, at(r, f->factor, from), n);
+  }
+}
+
+static void drop_run(struct fall *f, void *tmp)
+{
+  int64_t n = desc_count(&f->shape), m = desc_count(&f->mask_shape), last = f->shape.dim[f->shape.ndim - 1];
+  if (!f->acts) {
+    if (f->y && f->y != f->x) memcpy(f->y, f->x, f->r->size * (size_t)n);
+    if (f->mask) f->r->fill(f->mask, 1, m);
+    return;
+  }
+  if (n == m && f->y) { parallel(n, 4096, plain_body, f); return; }
+  f->factor = f->mask ? f->mask : tmp;
+  f->r->fill(f->factor, 1, m);
+  f->r->dropout(f->factor, f->factor, NULL, &f->d, 0, m);
+  if (f->y) parallel(n / last, grain_of(last), shared_body, f);
+}
+
+static struct fall fall_of(const struct call *c, const ty_desc *shape)
+{
+  const struct drop_param *p = c->param;
+  struct fall f = { .r = rows_of(shape->dtype), .d = { c->run->draw, c->node, 1 - p->p }, .shape = *shape, .mask_shape = *shape,
+                    .acts = p->p > 0 && (c->run->is_train || p->mode == ALWAYS) };
+  for (int64_t i = 0; i < p->axes.n; i++) f.mask_shape.dim[p->axes.d[i] < 0 ? p->axes.d[i] + shape->ndim : p->axes.d[i]] = 1;
+  return f;
+}
+
+static int drop_forward(struct call *c)
+{
+  struct fall f = fall_of(c, &c->in[0].d);
+  f.x = c->in[0].p;
+  f.y = c->out[0].p;
+  f.mask = c->out[1].p;
+  drop_run(&f, c->tmp);
+  return TY_OK;
+}
+
+static int drop_backward(struct call *c)
+{
+  struct fall f = fall_of(c, &c->out[0].d);
+  f.x = c->in[0].p;
+  f.y = c->out[0].p;
+  drop_run(&f, c->tmp);
+  return TY_OK;
+}
+
+static size_t drop_scratch(const struct call *c)
+{
+  const struct drop_param *p = c->param;
+  return p->axes.n > 0 ? desc_bytes(&c->out[0].d) : 0;
+}
+
+static const struct kernel drop_cpu[] = { { "philox", drop_forward, T_FLOAT, NULL, drop_scratch }, { 0 } };
+static const struct kernel drop_back_cpu[] = { { "philox", drop_backward, T_FLOAT, NULL, drop_scratch }, { 0 } };
+
+const struct op op_dropout[] = {
+  { .name = "Dropout", .alias = "_npx_dropout", .in = "data", .out = "output [mask]", .flags = OP_RANDOM, .tier = 1,
+    .doc = "In training sets each element to 0 with probability p and multiplies the others by 1 / (1 - p); else the identity.",
+    .param = drop_params, .param_size = sizeof(struct drop_param), .shape = drop_shape, .grad = "g0", .inplace = "0=0",
+    .back_inplace = "0=0",
+    .cpu = drop_cpu, .back_cpu = drop_back_cpu },
+  { 0 }
+};

@@ -1,0 +1,230 @@
+/* fully_connected.c - FullyConnected: Y = X W^T + b.
+**
+** X is seen as m rows of k: all axes but the first together (flatten), or the last axis alone. W is (num_hidden, k).
+** A weight that is bound and not too large is packed once for as long as its contents stay the same; then a run of a
+** small layer is one block of tiles, with bias and activation applied in registers.
+*/
+#include "kernel/gemm/gemm.h"
+#include "operators/nn/linear_loss.h"
+#include "operators/quantized/quantize.h"
+
+struct linear { int64_t num_hidden, no_bias, flatten; };
+
+static const struct param params[] = {
+  { "num_hidden", P_INT,  offsetof(struct linear, num_hidden), NULL, "columns of the output", NULL, "[1,]" },
+  { "no_bias",    P_BOOL, offsetof(struct linear, no_bias),    "0",  "there is no bias input" },
+  { "flatten",    P_BOOL, offsetof(struct linear, flatten),    "1",
+     "axes 1 and on are one; else the last axis alone is contracted" },
+  { 0 }
+};
+
+static const char *ports(const void *param)
+{
+  return ((const struct linear *)param)->no_bias ? "data weight" : "data weight bias";
+}
+
+/* -- inference ------------------------------------------------------------------------------------------------ */
+
+static int shape(struct infer *s)
+{
+  const struct linear *p = s->param;
+  ty_desc *x = &s->in[0], *y = &s->out[0];
+  if (!x->ndim) return TY_OK;
+  int64_t k = 1, dim[TY_MAXDIM];
+  bool flat = p->flatten || x->ndim == 1;
+  for (int i = flat ? 1 : x->ndim - 1; i < x->ndim; i++) k *= x->dim[i];
+  TRY(shape_is(s, &s->in[1], 2, (int64_t[]){ p->num_hidden, k }));
+  if (s->nin > 2) TRY(shape_is(s, &s->in[2], s->in[2].ndim == 2 ? 2 : 1, (int64_t[]){ p->num_hidden, 1 }));
+  memcpy(dim, x->dim, sizeof dim);
+  int n = flat ? 2 : x->ndim;
+  dim[n - 1] = p->num_hidden;
+  TRY(shape_is(s, y, n, dim));
+  return shape_dim(s, x, 0, y->dim[0]);
+}
+
+/* -- forward --------------------------------------------------------------------------------------------------- */
+
+enum { KEEP = 7 << 20,                                /* larger weights are packed piece by piece as they are used */
+       MANY = 256 };                                  /* rows beside which packing a weight is little work */
+
+static bool keeps(const struct call *c, const struct arr *w, int64_t m)
+{
+  return c->state && w->version && m >= 4 && desc_bytes(&w->d) <= KEEP;
+}
+
+/* out (m x n) = a (m x k) times the kept weight, packed as k x n (tb: it lies as n x k). */
+static int times_kept(struct call *c, const struct arr *w, bool tb, int64_t m, const void *a, void *out,
+                      const struct gemm_epilogue *e)
+{
+  const int dtype = w->d.dtype;
+  const int64_t n = w->d.dim[!tb], k = w->d.dim[tb];
+  const void *packed = gemm_keep(c->state, w, tb, n, k, w->d.dim[1]);
+  NEED(packed, TY_EMEMORY, "out of memory: packed weight of %lld bytes", (long long)gemm_pack_bytes(dtype, n, k));
+  return gemm_packed(dtype, false, m, n, k, a, k, packed, out, n, e);
+}
+
+static int forward(struct call *c)
+{
+  const struct arr *x = &c->in[0], *w = &c->in[1];
+  const int dtype = w->d.dtype;
+  struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
+  struct gemm_epilogue e = { .bias = c->nin > 2 ? c->in[2].p : NULL, .act = c->act };
+  if (!keeps(c, w, z.m))
+    return gemm_fused(dtype, false, true, z.m, z.n, z.k, x->p, z.k, w->p, z.k, c->out[0].p, z.n, &e);
+  return times_kept(c, w, true, z.m, x->p, c->out[0].p, &e);
+}
+
+/* -- backward: in: gradient of the output, data, weight; then more gradients and data (K_JOIN) ----------------------- */
+
+enum { OWN = 3 };                                     /* inputs without joined pairs */
+
+static int64_t all_rows(const struct call *c)
+{
+  int64_t m = linear_sizes_of(&c->in[1].d, &c->in[2].d).m;
+  for (int i = OWN; i < c->nin; i += 2) m += linear_sizes_of(&c->in[i + 1].d, &c->in[2].d).m;
+  return m;
+}
+
+static size_t back_scratch(const struct call *c)
+{
+  if (c->loss) return linear_loss_scratch(c);
+  const ty_desc *w = &c->in[2].d;
+  return c->nin == OWN ? 0 : (size_t)(all_rows(c) * (w->dim[0] + w->dim[1])) * dtype_size(w->dtype);
+}
+
+/* The rows of input `which` of every pair, one below the other. */
+static const void *join_rows(const struct call *c, int which, char *at)
+{
+  const void *begin = at;
+  for (int i = 0; i < c->nin; i += i ? 2 : OWN) {
+    size_t bytes = desc_bytes(&c->in[i + which].d);
+    memcpy(at, c->in[i + which].p, bytes);
+    at += bytes;
+  }
+  return begin;
+}
+
+/* A weight of many steps (of time) is packed once for all of them. */
+static int data_gradient(struct call *c, struct linear_sizes z)
+{
+  const struct arr *w = &c->in[2], *g = &c->in[0], *out = &c->out[0];
+  struct gemm_epilogue e = { .add = c->add & 1 };
+  if (!keeps(c, w, z.m) || z.m >= MANY)
+    return gemm(w->d.dtype, false, false, z.m, z.k, z.n, 1, g->p, z.n, w->p, z.k, e.add, out->p, z.k);
+  return times_kept(c, w, false, z.m, g->p, out->p, &e);
+}
+
+static int backward(struct call *c)
+{
+  if (c->loss) return linear_loss_backward(c);
+  const struct arr *w = &c->in[2], *out = c->out;
+  const void *g = c->in[0].p, *x = c->in[1].p;
+  const int dtype = w->d.dtype;
+  const struct linear_sizes own = linear_sizes_of(&c->in[1].d, &w->d);
+  struct linear_sizes z = own;
+  if (c->nin > OWN) {
+    z.m = all_rows(c);
+    g = join_rows(c, 0, c->tmp);
+    x = join_rows(c, 1, (char *)c->tmp + (size_t)(z.m * z.n) * dtype_size(dtype));
+  }
+  if (out[1].p)
+    TRY(gemm(dtype, true, false, z.n, z.k, z.m, 1, g, z.n, x, z.k, c->add >> 1 & 1, out[1].p, z.k));
+  if (c->nout > 2 && out[2].p) sum_columns(dtype, z.m, z.n, g, out[2].p, c->add >> 2 & 1);
+  return out[0].p ? data_gradient(c, own) : TY_OK;    /* last: it may lie in the place of the data */
+}
+
+/* -- the same in plain loops ------------------------------------------------------------------------------------ */
+
+static double get(const struct arr *a, int64_t i)
+{
+  return a->d.dtype == TY_F64 ? ((const double *)a->p)[i] : (double)((const float *)a->p)[i];
+}
+
+static void put(const struct arr *a, int64_t i, double v, bool add)
+{
+  if (a->d.dtype == TY_F64) ((double *)a->p)[i] = v + (add ? ((double *)a->p)[i] : 0);
+  else ((float *)a->p)[i] = (float)(v + (add ? ((float *)a->p)[i] : 0));
+}
+
+static int plain(struct call *c)
+{
+  struct linear_sizes z = linear_sizes_of(&c->in[0].d, &c->in[1].d);
+  for (int64_t i = 0; i < z.m; i++)
+    for (int64_t j = 0; j < z.n; j++) {
+      double s = c->nin > 2 ? get(&c->in[2], j) : 0;
+      for (int64_t p = 0; p < z.k; p++) s += get(&c->in[0], i * z.k + p) * get(&c->in[1], j * z.k + p);
+      put(&c->out[0], i * z.n + j, s, false);
+    }
+  return TY_OK;
+}
+
+/* out[i, j] = sum over p of a[i * ai + p * ap] b[j * bj + p * bp] */
+static void contract(const struct arr *out, int64_t m, int64_t n, int64_t k, const struct arr *a, int64_t ai,
+                     int64_t ap, const struct arr *b, int64_t bj, int64_t bp, bool add)
+{
+  for (int64_t i = 0; out->p && i < m; i++)
+    for (int64_t j = 0; j < n; j++) {
+      double s = 0;
+      for (int64_t p = 0; p < k; p++) s += get(a, i * ai + p * ap) * (b ? get(b, j * bj + p * bp) : 1);
+      put(out, i * n + j, s, add);
+    }
+}
+
+static int plain_back(struct call *c)
+{
+  const struct arr *w = &c->in[2];
+  struct arr in[OWN];
+  struct call whole = *c;
+  if (c->loss) linear_loss_whole(c, in), whole.in = in, whole.nin = OWN, c = &whole;
+  for (int i = 0; i < c->nin; i += i ? 2 : OWN) {
+    const struct arr *g = &c->in[i], *x = &c->in[i + 1];
+    const struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
+    uint32_t add = i ? ~0u : c->add;
+    contract(&c->out[1], z.n, z.k, z.m, g, 1, z.n, x, 1, z.k, add >> 1 & 1);
+    if (c->nout > 2) contract(&c->out[2], z.n, 1, z.m, g, 1, z.n, NULL, 0, 0, add >> 2 & 1);
+  }
+  const struct linear_sizes z = linear_sizes_of(&c->in[1].d, &w->d);
+  contract(&c->out[0], z.m, z.k, z.n, &c->in[0], z.n, 1, w, 1, z.k, c->add & 1);
+  return TY_OK;
+}
+
+static size_t plain_scratch(const struct call *c) { return c->loss ? desc_bytes(&c->in[0].d) : 0; }
+
+/* name     run         types    refuse       scratch       state            done            add flags            blocks packs */
+static const struct kernel cpu[] = {
+  { "gemm",  forward,    T_FLOAT, gemm_refuse, NULL,         gemm_kept_bytes, gemm_kept_done, 0,  K_ACT,             0,     2 },
+  { "plain", plain,      T_FLOAT }, { 0 }
+};
+static const struct kernel back[] = {
+  { "gemm",  backward,   T_FLOAT, gemm_refuse, back_scratch, gemm_kept_bytes, gemm_kept_done, 7,  K_JOIN | K_REUSED | K_LOSS, 0, 3 },
+  { "plain", plain_back, T_FLOAT, NULL,        plain_scratch, NULL,           NULL,           7,  K_JOIN | K_LOSS }, { 0 }
+};
+
+static const char *ports8(const void *param)
+{
+  return ((const struct linear *)param)->no_bias ? "data weight" LAYER8_RANGES : "data weight bias" LAYER8_RANGES " min_bias max_bias";
+}
+
+const struct op op_fully_connected[] = { {
+                                    .name = "FullyConnected",
+                                    .alias = "_npx_fully_connected _sparse_FullyConnected",
+                                    .doc = "output = data weight^T + bias. data (N, ...) is flattened to (N, in), or "
+                                           "kept (..., in) with flatten = false; "
+                                           "weight (num_hidden, in), bias (num_hidden,), output (N, num_hidden) or "
+                                           "(..., num_hidden). Gradients of all inputs.",
+                                    .in = "data weight bias",
+                                    .out = "output",
+                                    .in_of = ports,
+                                    .param = params,
+                                    .param_size = sizeof(struct linear),
+                                    .shape = shape,
+                                    .grad = "g0 i0 i1",
+                                    .back_inplace = "0=1",
+                                    .cpu = cpu,
+                                    .back_cpu = back,
+                                    .tier = 1,
+                                },
+  { .name = "_contrib_quantized_fully_connected", .in = "data weight bias", .out = "output min_output max_output", .in_of = ports8,
+    .doc = "FullyConnected of 8-bit data with an int8 weight, and the range of its 32-bit result.", .tier = 2,
+    .param = params, .param_size = sizeof(struct linear), .shape = layer8_shape, .type = layer8_type, .cpu = layer8_cpu },
+                                { 0 } };

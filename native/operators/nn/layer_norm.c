@@ -1,0 +1,169 @@
+/* layer_norm.c - LayerNorm: normalisation over one axis with a gain and an offset per element of it.
+**
+** Rows lie along the axis; when it is not the last one, each outer block is transposed in scratch first. Gradients of
+** gamma and beta are summed in a fixed number of parts (by rows), then the parts are added: the same bits on any
+** number of threads.
+*/
+#include "kernel/vec/vec.h"
+
+struct layer_param { int64_t axis, output_mean_var; double eps; };
+static const struct param layer_params[] = {
+  { "axis",            P_INT,   offsetof(struct layer_param, axis),            "-1",
+    "axis that is normalised; negative counts from the end" },
+  { "eps",             P_FLOAT, offsetof(struct layer_param, eps),             "1e-05", "added to the variance" },
+  { "output_mean_var", P_BOOL,  offsetof(struct layer_param, output_mean_var), "0",
+    "mean and standard deviation are outputs" },
+  { 0 }
+};
+
+static const char *layer_out(const void *p)
+{
+  return ((const struct layer_param *)p)->output_mean_var ? "output mean std" : "output [mean] [std]";
+}
+
+static int layer_shape(struct infer *s)
+{
+  const struct layer_param *p = s->param;
+  TRY(shape_both(s, &s->in[0], &s->out[0]));
+  ty_desc d = s->in[0];
+  int axis;
+  if (!d.ndim) return TY_OK;
+  TRY(axis_of(s, p->axis, d.ndim, &axis));
+  for (int i = 1; i < 3; i++) TRY(shape_is(s, &s->in[i], 1, &d.dim[axis]));
+  d.dim[axis] = 1;
+  for (int i = 1; i < 3; i++) TRY(shape_as(s, &s->out[i], &d));
+  return TY_OK;
+}
+
+/* -- kernels ------------------------------------------------------------------------------------------------ */
+
+enum { PARTS = 16 };
+struct layer {
+  const struct rows *r;
+  struct split s;
+  double eps;
+  const void *x, *gamma, *beta, *dy, *mean, *std;     /* x, dy: transposed where inner > 1 */
+  void  *y, *out_mean, *out_std, *dx, *part;          /* part: PARTS of (gamma, beta) gradients, NULL: not wanted */
+};
+
+static int64_t rows_in(const struct layer *l) { return l->s.outer * l->s.inner; }
+
+static void forward_body(int64_t begin, int64_t end, void *context)
+{
+  const struct layer *l = context;
+  const struct rows *r = l->r;
+  int64_t k = l->s.k;
+  for (int64_t i = begin; i < end; i++) {
+    double mean = r->sum(at(r, l->x, i * k), k) / (double)k;
+    double std = sqrt(r->sum_square(at(r, l->x, i * k), mean, k) / (double)k + l->eps);
+    if (l->y) r->norm(at(r, l->y, i * k), at(r, l->x, i * k), l->gamma, l->beta, mean, 1 / std, k);
+    if (l->out_mean) r->set(l->out_mean, i, mean);
+    if (l->out_std) r->set(l->out_std, i, std);
+  }
+}
+
+static void backward_row(const struct layer *l, int64_t i, void *dgamma, void *dbeta)
+{
+  const struct rows *r = l->r;
+  int64_t k = l->s.k;
+  double mean = r->get(l->mean, i), inverse = 1 / r->get(l->std, i), of[2];
+  void *dy = at(r, l->dy, i * k), *x = at(r, l->x, i * k);
+  if (dgamma) r->norm_params(dgamma, dbeta, dy, x, mean, inverse, k);
+  if (!l->dx) return;
+  r->norm_sums(dy, x, l->gamma, mean, inverse, k, of);
+  of[0] /= (double)k;
+  of[1] /= (double)k;
+  r->norm_back(at(r, l->dx, i * k), dy, x, l->gamma, mean, inverse, of, k);
+}
+
+static void backward_body(int64_t begin, int64_t end, void *context)
+{
+  const struct layer *l = context;
+  const struct rows *r = l->r;
+  int64_t n = rows_in(l), k = l->s.k;
+  for (int64_t p = begin; p < end; p++) {
+    void *dgamma = at(r, l->part, 2 * p * k), *dbeta = at(r, l->part, (2 * p + 1) * k);
+    if (dgamma) memset(dgamma, 0, r->size * (size_t)(2 * k));
+    for (int64_t i = p * n / PARTS; i < (p + 1) * n / PARTS; i++) backward_row(l, i, dgamma, dbeta);
+  }
+}
+
+static void add_parts(const struct layer *l, int which, void *out)
+{
+  const struct rows *r = l->r;
+  if (!out) return;
+  memset(out, 0, r->size * (size_t)l->s.k);
+  for (int p = 0; p < PARTS; p++) r->add(out, at(r, l->part, (2 * p + which) * l->s.k), l->s.k);
+}
+
+/* (outer, k, inner) to (outer, inner, k), or back. */
+static const void *turn(const struct layer *l, const void *x, void *y, bool back)
+{
+  if (!x || !y) return NULL;
+  int64_t n = l->s.k * l->s.inner;
+  for (int64_t o = 0; o < l->s.outer; o++)
+    l->r->transpose(at(l->r, y, o * n), at(l->r, x, o * n), back ? l->s.inner : l->s.k, back ? l->s.k : l->s.inner);
+  return y;
+}
+
+static struct layer layer_of(const struct call *c, const ty_desc *d)
+{
+  const struct layer_param *p = c->param;
+  return (struct layer){ .r = rows_of(d->dtype), .s = split_at(d, (int)(p->axis < 0 ? p->axis + d->ndim : p->axis)),
+                         .eps = p->eps };
+}
+
+static size_t forward_scratch(const struct call *c)
+{
+  return layer_of(c, &c->in[0].d).s.inner == 1 ? 0 : 2 * desc_bytes(&c->in[0].d);
+}
+
+static int layer_forward(struct call *c)
+{
+  struct layer l = layer_of(c, &c->in[0].d);
+  int64_t n = desc_count(&c->in[0].d);
+  bool turned = l.s.inner > 1;
+  l.x = turned ? turn(&l, c->in[0].p, c->tmp, false) : c->in[0].p;
+  l.y = !c->out[0].p ? NULL : turned ? at(l.r, c->tmp, n) : c->out[0].p;
+  l.gamma = c->in[1].p; l.beta = c->in[2].p; l.out_mean = c->out[1].p; l.out_std = c->out[2].p;
+  parallel(rows_in(&l), grain_of(4 * l.s.k), forward_body, &l);
+  if (turned) turn(&l, l.y, c->out[0].p, true);
+  return TY_OK;
+}
+
+static size_t backward_scratch(const struct call *c)
+{
+  struct layer l = layer_of(c, &c->in[1].d);
+  return 2 * PARTS * l.r->size * (size_t)l.s.k + (l.s.inner == 1 ? 0 : 3 * desc_bytes(&c->in[1].d));
+}
+
+/* in: head gradient, data, gamma, mean, std. */
+static int layer_backward(struct call *c)
+{
+  struct layer l = layer_of(c, &c->in[1].d);
+  int64_t n = desc_count(&c->in[1].d);
+  bool turned = l.s.inner > 1;
+  char *more = (char *)c->tmp + 2 * PARTS * l.r->size * (size_t)l.s.k;
+  l.part = c->out[1].p || c->out[2].p ? c->tmp : NULL;
+  l.dy = turned ? turn(&l, c->in[0].p, more, false) : c->in[0].p;
+  l.x = turned ? turn(&l, c->in[1].p, at(l.r, more, n), false) : c->in[1].p;
+  l.dx = !c->out[0].p ? NULL : turned ? at(l.r, more, 2 * n) : c->out[0].p;
+  l.gamma = c->in[2].p; l.mean = c->in[3].p; l.std = c->in[4].p;
+  parallel(PARTS, rows_in(&l) * l.s.k > 16384 ? 1 : PARTS, backward_body, &l);
+  add_parts(&l, 0, c->out[1].p);
+  add_parts(&l, 1, c->out[2].p);
+  if (turned) turn(&l, l.dx, c->out[0].p, true);
+  return TY_OK;
+}
+
+static const struct kernel layer_cpu[] = { { "rows", layer_forward, T_FLOAT, NULL, forward_scratch }, { 0 } };
+static const struct kernel layer_back_cpu[] = { { "rows", layer_backward, T_FLOAT, NULL, backward_scratch }, { 0 } };
+
+const struct op op_layer_norm[] = {
+  { .name = "LayerNorm", .alias = "_npx_layer_norm", .in = "data gamma beta", .out_of = layer_out, .tier = 2,
+    .doc = "(x - mean) / sqrt(var + eps) gamma + beta with statistics over one axis; outputs mean and std = sqrt(var "
+           "+ eps) pass no gradient.",
+    .param = layer_params, .param_size = sizeof(struct layer_param), .shape = layer_shape, .grad = "g0 i0 i1 o1 o2",
+    .cpu = layer_cpu, .back_cpu = layer_back_cpu },
+  { 0 }
+};

@@ -1,0 +1,203 @@
+/* linear_cross_entropy.c - FullyConnected and the cross entropy of its softmax, without an array of all probabilities.
+**
+** The classes of some rows at a time: products into scratch, softmax, loss, and at once the gradients of these rows, while
+** they lie in a cache. Nothing as large as rows x classes is there, neither forward nor backward. So forward finds the
+** gradients (hidden outputs), and backward hands them on; like other losses it takes no gradient from behind.
+** Source: PyTorch's linear_cross_entropy in chunks, and kernels that fuse the last layer of a language model with its loss.
+*/
+#include "kernel/gemm/gemm.h"
+#include "operators/nn/linear_loss.h"
+#include "kernel/vec/vec.h"
+
+struct cross { int64_t num_hidden, no_bias, use_ignore, normalization; double grad_scale, ignore_label; };
+enum { PER_NOTHING, PER_BATCH, PER_VALID };
+#define FIELD(f) offsetof(struct cross, f)
+
+static const struct param params[] = {
+  { "num_hidden",    P_INT,   FIELD(num_hidden),    NULL,   "classes", NULL, "[1,]" },
+  { "no_bias",       P_BOOL,  FIELD(no_bias),       "0",    "there is no bias input" },
+  { "grad_scale",    P_FLOAT, FIELD(grad_scale),    "1",    "factor of the gradient" },
+  { "ignore_label",  P_FLOAT, FIELD(ignore_label),  "-1",   "with use_ignore: rows of this label have no loss and no gradient" },
+  { "use_ignore",    P_BOOL,  FIELD(use_ignore),    "0",    "rows whose label is ignore_label are left out" },
+  { "normalization", P_ENUM,  FIELD(normalization), "null",
+    "the gradient is divided by: null nothing, batch labels, valid labels other than ignore_label", "null|batch|valid" },
+  { 0 }
+};
+
+static bool biased(const void *param)        { return !((const struct cross *)param)->no_bias; }
+static const char *ins(const void *param)    { return biased(param) ? "data weight bias label" : "data weight label"; }
+static const char *outs(const void *param)
+{
+  return biased(param) ? "output {data_grad} {weight_grad} {bias_grad}" : "output {data_grad} {weight_grad}";
+}
+static const char *reads(const void *param)  { return biased(param) ? "o1 o2 o3" : "o1 o2"; }
+
+/* -- inference ------------------------------------------------------------------------------------------------------ */
+
+static int shape(struct infer *s)
+{
+  const struct cross *p = s->param;
+  ty_desc *x = &s->in[0], *label = &s->in[s->nin - 1];
+  if (!x->ndim) return TY_OK;
+  if (x->ndim < 2) return infer_fail(s, TY_ESHAPE, x, "expected (rows..., columns), got %d dimension", x->ndim);
+  TRY(shape_is(s, &s->in[1], 2, (int64_t[]){ p->num_hidden, x->dim[x->ndim - 1] }));
+  if (biased(p)) TRY(shape_is(s, &s->in[2], 1, &p->num_hidden));
+  TRY(shape_is(s, label, x->ndim - 1, x->dim));
+  TRY(shape_as(s, &s->out[0], label));
+  for (int k = 1; k < s->nout; k++) TRY(shape_as(s, &s->out[k], &s->in[k - 1]));
+  return TY_OK;
+}
+
+static int type(struct infer *s)
+{
+  for (int round = 0; round < 2; round++) {
+    for (int k = 1; k < s->nin - 1; k++) TRY(type_both(s, &s->in[0], &s->in[k]));
+    for (int k = 0; k < s->nout; k++) TRY(type_both(s, &s->in[0], &s->out[k]));
+  }
+  return s->in[s->nin - 1].dtype == TY_NODTYPE ? type_is(s, &s->in[s->nin - 1], s->in[0].dtype) : TY_OK;
+}
+
+/* -- forward ---------------------------------------------------------------------------------------------------------- */
+
+enum { SLAB = 16 << 20, LEAST = 64 };                 /* bytes; rows, at least */
+
+struct slab {
+  const struct cross *p;
+  const struct rows *r;
+  const struct arr *x, *w, *bias, *label, *loss;      /* bias: NULL, there is none */
+  int64_t n, k, first;                                /* classes, columns of the data; row of the first */
+  double scale;
+  bool learns;                                        /* products become gradients */
+  char *z;                                            /* rows x n: products, then probabilities, then gradients */
+};
+
+/* Rows of a slab: all slabs are about as large. */
+static int64_t slab_rows(struct linear_sizes z, size_t size)
+{
+  int64_t fits = MAX(LEAST, SLAB / (z.n * (int64_t)size)), slabs = MAX(1, (z.m + fits - 1) / fits);
+  return (z.m + slabs - 1) / slabs;
+}
+
+static bool ignored(const struct cross *p, int64_t label) { return p->use_ignore && (double)label == p->ignore_label; }
+
+static double product_of(const struct slab *s, int64_t row, int64_t class)
+{
+  const struct rows *r = s->r;
+  double bias = s->bias ? r->get(s->bias->p, class) : 0;
+  return r->dot(at(r, s->x->p, row * s->k), at(r, s->w->p, class * s->k), s->k) + bias;
+}
+
+/* -log of the label's probability p[class]; where that is too small for a float, from the products of it and the likeliest. */
+static double surprise(const struct slab *s, int64_t row, const void *p, int64_t class)
+{
+  const struct rows *r = s->r;
+  double own = r->get(p, class), most;
+  if (!(own < 1e-30)) return -log(own);
+  most = r->max(p, s->n);
+  int64_t best = 0;
+  while (best < s->n - 1 && r->get(p, best) != most) best++;
+  return product_of(s, row, best) - product_of(s, row, class) - log(most);
+}
+
+static void rows_body(int64_t begin, int64_t end, void *context)
+{
+  const struct slab *s = context;
+  const struct rows *r = s->r;
+  for (int64_t i = begin; i < end; i++) {
+    void *z = at(r, s->z, i * s->n);
+    const int64_t row = s->first + i, class = whole_at(s->label, row);
+    if (ignored(s->p, class)) {
+      if (s->loss->p) r->set(s->loss->p, row, 0);
+      if (s->learns) r->fill(z, 0, s->n);
+      continue;
+    }
+    r->soft(z, z, 1, false, s->n);
+    if (s->loss->p) r->set(s->loss->p, row, surprise(s, row, z, class));
+    if (!s->learns) continue;
+    if (s->scale != 1) r->affine(z, z, s->scale, 0, s->n);
+    r->set(z, class, r->get(z, class) - s->scale);
+  }
+}
+
+/* Labels are whole numbers below the number of classes. */
+static int check_labels(const struct slab *s, int64_t m, int64_t *valid)
+{
+  *valid = 0;
+  for (int64_t i = 0; i < m; i++) {
+    int64_t k = whole_at(s->label, i);
+    if (ignored(s->p, k)) continue;
+    NEED(k >= 0 && k < s->n, TY_ERUN, "label %g at place %lld is not a class; expected 0 to %lld%s", number_at(s->label, i),
+         (long long)i, (long long)s->n - 1, s->p->use_ignore ? ", or ignore_label" : "");
+    ++*valid;
+  }
+  return TY_OK;
+}
+
+static int slab_products(const struct call *c, const struct slab *s, int64_t m)
+{
+  const struct rows *r = s->r;
+  const int64_t k = s->k;
+  const void *x = at(r, s->x->p, s->first * k), *w = s->w->p;
+  struct gemm_epilogue e = { .bias = s->bias ? s->bias->p : NULL };
+  TRY(gemm_fused(r->dtype, false, true, m, s->n, k, x, k, w, k, s->z, s->n, &e));
+  parallel(m, grain_of(s->n * 8), rows_body, (void *)s);
+  if (!s->learns) return TY_OK;
+  const struct arr *out = c->out;
+  if (out[1].p) TRY(gemm(r->dtype, false, false, m, k, s->n, 1, s->z, s->n, w, k, 0, at(r, out[1].p, s->first * k), k));
+  if (out[2].p) TRY(gemm(r->dtype, true, false, s->n, k, m, 1, s->z, s->n, x, k, s->first > 0, out[2].p, k));
+  if (c->nout > 3 && out[3].p) sum_columns(r->dtype, m, s->n, s->z, out[3].p, s->first > 0);
+  return TY_OK;
+}
+
+static int forward(struct call *c)
+{
+  const struct cross *p = c->param;
+  struct linear_sizes z = linear_sizes_of(&c->in[0].d, &c->in[1].d);
+  struct slab s = { .p = p, .r = rows_of(c->in[0].d.dtype), .x = &c->in[0], .w = &c->in[1], .bias = biased(p) ? &c->in[2] : NULL,
+                    .label = &c->in[c->nin - 1], .loss = &c->out[0], .n = z.n, .k = z.k, .z = c->tmp };
+  int64_t valid, rows = slab_rows(z, s.r->size);
+  TRY(check_labels(&s, z.m, &valid));
+  s.scale = p->grad_scale / (p->normalization == PER_BATCH ? (double)z.m : p->normalization == PER_VALID ? (double)MAX(valid, 1) : 1);
+  for (int k = 1; k < c->nout; k++) {
+    if (c->out[k].p && !c->run->is_train) memset(c->out[k].p, 0, desc_bytes(&c->out[k].d));
+    s.learns |= c->out[k].p && c->run->is_train;
+  }
+  for (; s.first < z.m; s.first += rows) TRY(slab_products(c, &s, MIN(rows, z.m - s.first)));
+  return TY_OK;
+}
+
+static size_t scratch(const struct call *c)
+{
+  struct linear_sizes z = linear_sizes_of(&c->in[0].d, &c->in[1].d);
+  size_t size = dtype_size(c->in[0].d.dtype);
+  return (size_t)(slab_rows(z, size) * z.n) * size;
+}
+
+/* -- backward: in: the gradients that forward found ---------------------------------------------------------------------- */
+
+static int backward(struct call *c)
+{
+  for (int k = 0; k < c->nin; k++) {
+    struct arr *out = &c->out[k];
+    if (!out->p || out->p == c->in[k].p) continue;
+    if (c->add >> k & 1) add_to(out->d.dtype, desc_count(&out->d), c->in[k].p, out->p);
+    else memcpy(out->p, c->in[k].p, desc_bytes(&out->d));
+  }
+  struct arr *label = &c->out[c->nin];
+  if (label->p) memset(label->p, 0, desc_bytes(&label->d));
+  return TY_OK;
+}
+
+static const struct kernel cpu[] = { { "slabs", forward, T_FLOAT | T_INT, NULL, scratch }, { 0 } };
+static const struct kernel back_cpu[] = { { "copy", backward, T_FLOAT | T_INT, .add = 7 }, { 0 } };
+
+const struct op op_linear_cross_entropy[] = {
+  { .name = "_contrib_linear_cross_entropy", .tier = 3,
+    .doc = "Cross entropy of softmax(data weight^T + bias) with the class numbers in label, one for each row; its gradient "
+           "takes no head gradient. data (..., k), weight (num_hidden, k), bias (num_hidden,), label and output (...). The "
+           "products of all rows are never in memory at once. A label that is no class is an error.",
+    .in = "data weight bias label", .in_of = ins, .out = "output {data_grad} {weight_grad} {bias_grad}", .out_of = outs,
+    .param = params, .param_size = sizeof(struct cross), .shape = shape, .type = type, .grad_of = reads,
+    .back_inplace = "0=0 1=1 2=2", .cpu = cpu, .back_cpu = back_cpu },
+  { 0 }
+};

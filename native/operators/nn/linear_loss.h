@@ -1,0 +1,13 @@
+/* linear_loss.h - backward of FullyConnected in front of SoftmaxOutput (call.loss). in: softmax, data, weight, label. */
+#pragma once
+#include "op/op.h"
+
+struct linear_sizes { int64_t m, n, k; };             /* of FullyConnected: rows of the data, num_hidden, columns of the data */
+static inline struct linear_sizes linear_sizes_of(const ty_desc *data, const ty_desc *weight)
+{
+  return (struct linear_sizes){ desc_count(data) / weight->dim[1], weight->dim[0], weight->dim[1] };
+}
+
+size_t linear_loss_scratch(const struct call *c);
+int    linear_loss_backward(struct call *c);
+void   linear_loss_whole(const struct call *c, struct arr in[3]);    /* inputs as without loss: the gradient lies in c->tmp */

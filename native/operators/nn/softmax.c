@@ -1,0 +1,317 @@
+/* softmax.c - softmax, log_softmax, softmin, SoftmaxActivation, softmax_cross_entropy.
+**
+** Data is seen as (outer, k, inner) around the axis. With inner = 1 a unit of work is a row, else a strip of up to
+** ROW_COLS neighbouring columns. Where the output has another dtype, data is converted first (scratch), so that the
+** arithmetic is the output's. Rows with lengths are taken one by one: elements from the length on are 0.
+*/
+#include "kernel/vec/vec.h"
+
+struct soft_param { int64_t axis, dtype, use_length; double temperature; };
+
+#define SOFT_PARAMS(help) \
+  { "axis",        P_INT,   offsetof(struct soft_param, axis),        "-1",   "axis of the classes; negative counts from the end" }, \
+  { "temperature", P_FLOAT, offsetof(struct soft_param, temperature), "None", "data is divided by it; None is 1", NULL, NULL, 1 }, \
+  { "dtype",       P_DTYPE, offsetof(struct soft_param, dtype),       "None", \
+    "dtype of the output: float16, float32 or float64; None: as data", NULL, NULL, 1 }, \
+  { "use_length",  P_BOOL,  offsetof(struct soft_param, use_length),  "0",    help, NULL, NULL, 1 }, \
+  { 0 }
+
+static const struct param softmax_params[] = { SOFT_PARAMS("a second input, length, says how many elements of each row count") };
+static const struct param other_params[] = { SOFT_PARAMS("accepted and without effect: there is no length input") };
+
+static const char *softmax_in(const void *p) { return ((const struct soft_param *)p)->use_length == 1 ? "data length" : "data"; }
+
+static int soft_check(void *param)
+{
+  const struct soft_param *p = param;
+  if (p->dtype < 0 || dtype_float((int)p->dtype)) return TY_OK;
+  int code = fail(TY_EVALUE, "softmax: parameter dtype: expected float16, float32, float64 or None, got %s",
+                  dtype_name((int)p->dtype));
+  fail_argument("dtype", "float16, float32, float64 or None", dtype_name((int)p->dtype));
+  return code;
+}
+
+static int soft_shape(struct infer *s)
+{
+  const struct soft_param *p = s->param;
+  TRY(shape_both(s, &s->in[0], &s->out[0]));
+  ty_desc d = s->in[0];
+  if (!d.ndim) return TY_OK;
+  int axis;
+  TRY(axis_of(s, p->axis, d.ndim, &axis));
+  if (s->nin < 2) return TY_OK;
+  int64_t rest[TY_MAXDIM] = { 1 };
+  int n = 0;
+  for (int i = 0; i < d.ndim; i++) if (i != axis) rest[n++] = d.dim[i];
+  return shape_is(s, &s->in[1], MAX(n, 1), rest);
+}
+
+static int soft_type(struct infer *s)
+{
+  const struct soft_param *p = s->param;
+  if (s->nin > 1) {
+    if (s->in[1].dtype == TY_NODTYPE) s->in[1].dtype = TY_I32;
+    if (dtype_float(s->in[1].dtype))
+      return infer_fail(s, TY_EDTYPE, &s->in[1], "expected an integer dtype, got %s", dtype_name(s->in[1].dtype));
+  }
+  if (p->dtype < 0) TRY(type_both(s, &s->in[0], &s->out[0]));
+  else TRY(type_is(s, &s->out[0], (int)p->dtype));
+  if (s->in[0].dtype != TY_NODTYPE && !dtype_float(s->in[0].dtype))
+    return infer_fail(s, TY_EDTYPE, &s->in[0], "expected a float dtype, got %s", dtype_name(s->in[0].dtype));
+  return TY_OK;
+}
+
+/* -- kernels ------------------------------------------------------------------------------------------ */
+
+struct soft {                                         /* one run, forward or backward */
+  const struct rows *r;
+  struct split s;
+  double scale;
+  bool   log, back;
+  const struct arr *length;
+  const void *x, *dy;                                 /* back: x is the output */
+  void  *y;                                           /* back: gradient of data */
+};
+
+static void clear_rest(struct soft *o, void *y, int64_t from)
+{
+  for (int64_t c = from; c < o->s.k; c++) o->r->set(y, c * o->s.inner, 0);
+}
+
+static void with_length(struct soft *o, int64_t row)
+{
+  int64_t start = row / o->s.inner * o->s.k * o->s.inner + row % o->s.inner;
+  int64_t n = index_at(o->length, row, o->s.k + 1);
+  if (n) o->r->soft_cols(at(o->r, o->y, start), at(o->r, o->x, start), o->scale, o->log, n, o->s.inner, 1);
+  clear_rest(o, at(o->r, o->y, start), n);
+}
+
+static void strip(struct soft *o, int64_t start, int64_t n)
+{
+  const struct rows *r = o->r;
+  void *y = at(r, o->y, start), *x = at(r, o->x, start), *dy = at(r, o->dy, start);
+  if (o->s.inner == 1) {
+    if (o->back) r->soft_back(y, x, dy, o->scale, o->log, o->s.k);
+    else r->soft(y, x, o->scale, o->log, o->s.k);
+  }
+  else if (o->back) r->soft_cols_back(y, x, dy, o->scale, o->log, o->s.k, o->s.inner, n);
+  else r->soft_cols(y, x, o->scale, o->log, o->s.k, o->s.inner, n);
+}
+
+static void soft_body(int64_t begin, int64_t end, void *context)
+{
+  struct soft *o = context;
+  int64_t strips = (o->s.inner + ROW_COLS - 1) / ROW_COLS;
+  for (int64_t i = begin; i < end; i++) {
+    if (o->length) { with_length(o, i); continue; }
+    int64_t from = i % strips * ROW_COLS;
+    strip(o, i / strips * o->s.k * o->s.inner + from, MIN(ROW_COLS, o->s.inner - from));
+  }
+}
+
+static void soft_run(struct soft *o)
+{
+  int64_t strips = (o->s.inner + ROW_COLS - 1) / ROW_COLS, units = o->s.outer * (o->length ? o->s.inner : strips);
+  int64_t width = o->length ? 1 : MIN(o->s.inner, ROW_COLS);
+  parallel(units, grain_of(o->s.k * width * 8), soft_body, o);
+}
+
+static int axis_in(int64_t axis, int ndim) { return (int)(axis < 0 ? axis + ndim : axis); }
+
+static double scale_of(const struct call *c)
+{
+  const struct soft_param *p = c->param;
+  double scale = isnan(p->temperature) ? 1 : 1 / p->temperature;
+  return strcmp(c->op->name, "softmin") ? scale : -scale;
+}
+
+static struct soft soft_of(const struct call *c, int dtype)
+{
+  const ty_desc *d = &c->out[0].d;
+  const struct soft_param *p = c->param;
+  return (struct soft){ .r = rows_of(dtype), .s = split_at(d, axis_in(p->axis, d->ndim)), .scale = scale_of(c),
+                        .log = !strcmp(c->op->name, "log_softmax") };
+}
+
+static const char *soft_refuse(const struct call *c)
+{
+  return dtype_float(c->in[0].d.dtype) && dtype_float(c->out[0].d.dtype) ? NULL : "data is not of a float dtype";
+}
+
+static size_t soft_scratch(const struct call *c)
+{
+  return c->in[0].d.dtype == c->out[0].d.dtype ? 0 : desc_bytes(&c->out[0].d);
+}
+
+static int soft_forward(struct call *c)
+{
+  struct soft o = soft_of(c, c->out[0].d.dtype);
+  o.x = c->in[0].p;
+  o.y = c->out[0].p;
+  o.length = c->nin > 1 ? &c->in[1] : NULL;
+  if (!o.y) return TY_OK;
+  if (c->in[0].d.dtype != c->out[0].d.dtype) {
+    convert(c->tmp, c->out[0].d.dtype, c->in[0].p, c->in[0].d.dtype, desc_count(&c->in[0].d));
+    o.x = c->tmp;
+  }
+  soft_run(&o);
+  return TY_OK;
+}
+
+/* in: gradient of the output, output. The gradient of data is computed in the output's dtype. */
+static size_t soft_back_scratch(const struct call *c)
+{
+  return c->in[1].d.dtype == c->out[0].d.dtype ? 0 : desc_bytes(&c->in[1].d);
+}
+
+static int soft_backward(struct call *c)
+{
+  int dtype = c->in[1].d.dtype;
+  struct soft o = soft_of(c, dtype);
+  bool same = dtype == c->out[0].d.dtype;
+  o.back = true;
+  o.dy = c->in[0].p;
+  o.x = c->in[1].p;
+  o.y = same ? c->out[0].p : c->tmp;
+  if (c->nout > 1 && c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
+  if (!c->out[0].p) return TY_OK;
+  soft_run(&o);
+  if (!same) convert(c->out[0].p, c->out[0].d.dtype, c->tmp, dtype, desc_count(&c->out[0].d));
+  return TY_OK;
+}
+
+static const struct kernel soft_cpu[] = { { "rows", soft_forward, T_FLOAT | T_INT, soft_refuse, soft_scratch }, { 0 } };
+static const struct kernel soft_back_cpu[] = { { "rows", soft_backward, T_FLOAT | T_INT, NULL, soft_back_scratch }, { 0 } };
+
+/* -- SoftmaxActivation ------------------------------------------------------------------------------------- */
+
+struct activation_param { int64_t mode; };
+enum { MODE_CHANNEL, MODE_INSTANCE };
+static const struct param activation_params[] = {
+  { "mode", P_ENUM, offsetof(struct activation_param, mode), "instance",
+    "instance: over the last axis; channel: over axis 1", "channel|instance" },
+  { 0 }
+};
+
+static struct soft activation_of(const struct call *c)
+{
+  const struct activation_param *p = c->param;
+  const ty_desc *d = &c->out[0].d;
+  int axis = p->mode == MODE_CHANNEL && d->ndim > 1 ? 1 : d->ndim - 1;
+  return (struct soft){ .r = rows_of(d->dtype), .s = split_at(d, axis), .scale = 1, .y = c->out[0].p };
+}
+
+static int activation_forward(struct call *c)
+{
+  struct soft o = activation_of(c);
+  o.x = c->in[0].p;
+  soft_run(&o);
+  return TY_OK;
+}
+
+static int activation_backward(struct call *c)
+{
+  struct soft o = activation_of(c);
+  o.dy = c->in[0].p;
+  o.x = c->in[1].p;
+  o.back = true;
+  if (o.y) soft_run(&o);
+  return TY_OK;
+}
+
+static const struct kernel activation_cpu[] = { { "rows", activation_forward, T_FLOAT }, { 0 } };
+static const struct kernel activation_back_cpu[] = { { "rows", activation_backward, T_FLOAT }, { 0 } };
+
+/* -- softmax_cross_entropy ------------------------------------------------------------------------------------ */
+
+static int cross_shape(struct infer *s)
+{
+  const int64_t one = 1;
+  TRY(shape_is(s, &s->out[0], 1, &one));
+  if (!s->in[0].ndim) return TY_OK;
+  if (s->in[0].ndim != 2)
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "expected (rows, classes), got %d dimensions", s->in[0].ndim);
+  TRY(shape_is(s, &s->in[1], 1, s->in[0].dim));
+  return s->in[1].ndim ? shape_dim(s, &s->in[0], 0, s->in[1].dim[0]) : TY_OK;
+}
+
+static int cross_type(struct infer *s)
+{
+  TRY(type_both(s, &s->in[0], &s->out[0]));
+  return s->in[1].dtype == TY_NODTYPE ? type_is(s, &s->in[1], s->in[0].dtype) : TY_OK;
+}
+
+static size_t cross_scratch(const struct call *c) { return desc_bytes(&c->in[0].d); }
+
+static int cross_forward(struct call *c)
+{
+  const ty_desc *d = &c->in[0].d;
+  const struct rows *r = rows_of(d->dtype);
+  struct soft o = { .r = r, .s = split_at(d, 1), .scale = 1, .x = c->in[0].p, .y = c->tmp };
+  double loss = 0;
+  soft_run(&o);
+  for (int64_t i = 0; i < d->dim[0]; i++) {
+    double p = r->get(c->tmp, i * d->dim[1] + index_at(&c->in[1], i, d->dim[1]));
+    loss -= log(p <= 1e-8 ? 1e-8 : p);                /* NaN stays NaN */
+  }
+  r->set(c->out[0].p, 0, loss);
+  return TY_OK;
+}
+
+/* in: head gradient (1,), data, label. */
+static int cross_backward(struct call *c)
+{
+  const ty_desc *d = &c->in[1].d;
+  const struct rows *r = rows_of(d->dtype);
+  struct soft o = { .r = r, .s = split_at(d, 1), .scale = 1, .x = c->in[1].p, .y = c->out[0].p };
+  double g = r->get(c->in[0].p, 0);
+  if (c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
+  if (!o.y) return TY_OK;
+  soft_run(&o);
+  for (int64_t i = 0; i < d->dim[0]; i++) {
+    int64_t k = i * d->dim[1] + index_at(&c->in[2], i, d->dim[1]);
+    r->set(o.y, k, r->get(o.y, k) - 1);
+  }
+  r->affine(o.y, o.y, g, 0, desc_count(d));
+  return TY_OK;
+}
+
+static const char *cross_refuse(const struct call *c)
+{
+  return dtype_float(c->in[0].d.dtype) ? NULL : "data is not of a float dtype";
+}
+static const struct kernel cross_cpu[] = { { "rows", cross_forward, T_FLOAT | T_INT, cross_refuse, cross_scratch }, { 0 } };
+static const struct kernel cross_back_cpu[] = { { "rows", cross_backward, T_FLOAT | T_INT, cross_refuse }, { 0 } };
+
+/* -- the operators ----------------------------------------------------------------------------------------------- */
+
+const struct op op_softmax[] = {
+  { .name = "softmax", .alias = "_npx_softmax", .tier = 1,
+    .doc = "e^(x / temperature), divided by its sum along axis. With use_length only the first length elements of a "
+           "row take part, "
+           "the rest is 0; length has data's shape without axis.",
+    .in = "data length", .in_of = softmax_in, .param = softmax_params, .param_size = sizeof(struct soft_param),
+    .check = soft_check,
+    .shape = soft_shape, .type = soft_type, .grad = "g0 o0", .inplace = "0=0", .back_inplace = "0=0 0=1",
+    .cpu = soft_cpu, .back_cpu = soft_back_cpu },
+  { .name = "log_softmax", .alias = "_npx_log_softmax", .tier = 1,
+    .doc = "Logarithm of the softmax of x / temperature along axis, computed without leaving the logarithmic scale.",
+    .in = "data", .param = other_params, .param_size = sizeof(struct soft_param), .check = soft_check,
+    .shape = soft_shape, .type = soft_type, .grad = "g0 o0", .inplace = "0=0", .back_inplace = "0=0 0=1",
+    .cpu = soft_cpu, .back_cpu = soft_back_cpu },
+  { .name = "softmin", .tier = 2,
+    .doc = "Softmax of -x / temperature along axis.",
+    .in = "data", .param = other_params, .param_size = sizeof(struct soft_param), .check = soft_check,
+    .shape = soft_shape, .type = soft_type, .grad = "g0 o0", .inplace = "0=0", .back_inplace = "0=0 0=1",
+    .cpu = soft_cpu, .back_cpu = soft_back_cpu },
+  { .name = "SoftmaxActivation", .tier = 1,
+    .doc = "Softmax over the last axis (mode instance) or over axis 1 (mode channel); older form of softmax.",
+    .in = "data", .param = activation_params, .param_size = sizeof(struct activation_param), .grad = "g0 o0",
+    .inplace = "0=0", .back_inplace = "0=0 0=1", .cpu = activation_cpu, .back_cpu = activation_back_cpu },
+  { .name = "softmax_cross_entropy", .tier = 1,
+    .doc = "Sum over the rows of data (rows, classes) of -log of the softmax at the row's label, (1,); the label gets "
+           "a zero gradient.",
+    .in = "data label", .shape = cross_shape, .type = cross_type, .grad = "g0 i0 i1", .cpu = cross_cpu,
+    .back_cpu = cross_back_cpu },
+  { 0 }
+};

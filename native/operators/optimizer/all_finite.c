@@ -1,0 +1,202 @@
+/* all_finite.c - looks at whole arrays for mixed precision and optimizers: all_finite, multi_all_finite, multi_sum_sq,
+** reset_arrays, _contrib_group_adagrad_update; _contrib_allclose.
+*/
+#include "operators/optimizer/update.h"
+
+struct arrays { int64_t num_arrays, init_output; };
+#define COUNTED(init) { "num_arrays", P_INT, offsetof(struct arrays, num_arrays), init, "number of inputs", NULL, PORTS_RANGE }
+#define FRESH { "init_output", P_BOOL, offsetof(struct arrays, init_output), "True", "False: a 0 that is already in the output stays" }
+static const struct param one_params[] = { FRESH, { 0 } }, many_params[] = { COUNTED("1"), FRESH, { 0 } };
+static const struct param count_params[] = { COUNTED(NULL), { 0 } };
+
+static int any_type(struct infer *s) { return TY_OK; }
+static int any_shape(struct infer *s) { return TY_OK; }
+static int flag_shape(struct infer *s) { const int64_t one = 1; return shape_is(s, &s->out[0], 1, &one); }
+static int single_type(struct infer *s) { return type_is(s, &s->out[0], TY_F32); }
+static int sums_shape(struct infer *s) { int64_t n = s->nin; return shape_is(s, &s->out[0], 1, &n); }
+
+/* -- blocks of an array as float64, in parallel -------------------------------------------------------------- */
+
+enum { PIECES = 64, LEAST = 4096 };
+struct pieces { const struct arr *x; int64_t n, chunk; double (*of)(const double *x, int64_t n); double result[PIECES]; };
+
+static void run_pieces(int64_t begin, int64_t end, void *context)
+{
+  struct pieces *p = context;
+  double block[256];
+  for (int64_t k = begin; k < end; k++) {
+    int64_t last = MIN(p->n, (k + 1) * p->chunk);
+    p->result[k] = 0;
+    for (int64_t i = k * p->chunk, n; i < last; i += n) {
+      n = MIN(COUNT(block), last - i);
+      convert(block, TY_F64, (const char *)p->x->p + (size_t)i * dtype_size(p->x->d.dtype), p->x->d.dtype, n);
+      p->result[k] += p->of(block, n);
+    }
+  }
+}
+
+/* The sum of of() over blocks; split by size alone. */
+static double sum_blocks(const struct arr *x, double (*of)(const double *, int64_t))
+{
+  struct pieces p = { .x = x, .n = desc_count(&x->d), .of = of };
+  double sum = 0;
+  int64_t pieces = MAX(1, MIN(PIECES, p.n / LEAST));
+  p.chunk = (p.n - 1) / pieces + 1;
+  pieces = (p.n - 1) / p.chunk + 1;
+  parallel(pieces, 1, run_pieces, &p);
+  for (int64_t k = 0; k < pieces; k++) sum += p.result[k];
+  return sum;
+}
+
+static double squares(const double *x, int64_t n)
+{
+  double lane[8] = { 0 }, sum = 0;
+  for (int64_t i = 0; i < n; i++) lane[i % 8] += x[i] * x[i];
+  for (int k = 0; k < 8; k++) sum += lane[k];
+  return sum;
+}
+
+static double infinite(const double *x, int64_t n)
+{
+  double count = 0;
+  for (int64_t i = 0; i < n; i++) count += !isfinite(x[i]);
+  return count;
+}
+
+static void put(const struct arr *a, int64_t i, double v)
+{
+  convert((char *)a->p + (size_t)i * dtype_size(a->d.dtype), a->d.dtype, &v, TY_F64, 1);
+}
+
+static double get(const struct arr *a, int64_t i)
+{
+  double v;
+  convert(&v, TY_F64, (const char *)a->p + (size_t)i * dtype_size(a->d.dtype), a->d.dtype, 1);
+  return v;
+}
+
+/* -- kernels ---------------------------------------------------------------------------------------------------- */
+
+static int all_finite(struct call *c)
+{
+  const struct arrays *p = c->param;
+  double ok = !p->init_output && get(&c->out[0], 0) == 0 ? 0 : 1;
+  for (int k = 0; k < c->nin && ok != 0; k++) ok = sum_blocks(&c->in[k], infinite) == 0;
+  put(&c->out[0], 0, ok);
+  return TY_OK;
+}
+
+static int sum_squares(struct call *c)
+{
+  for (int k = 0; k < c->nin; k++) put(&c->out[0], k, sum_blocks(&c->in[k], squares));
+  return TY_OK;
+}
+
+static int reset(struct call *c)
+{
+  for (int k = 0; k < c->nin; k++) memset(c->in[k].p, 0, desc_bytes(&c->in[k].d));
+  return TY_OK;
+}
+
+/* -- two arrays ------------------------------------------------------------------------------------------------ */
+
+struct close { double rtol, atol; int64_t equal_nan; };
+static const struct param close_params[] = {
+  { "rtol",      P_FLOAT, offsetof(struct close, rtol),      "1e-05", "tolerance relative to b" },
+  { "atol",      P_FLOAT, offsetof(struct close, atol),      "1e-08", "absolute tolerance" },
+  { "equal_nan", P_BOOL,  offsetof(struct close, equal_nan), "1",     "NaN is close to NaN" },
+  { 0 }
+};
+
+static int close_shape(struct infer *s)
+{
+  TRY(flag_shape(s));
+  return shape_both(s, &s->in[0], &s->in[1]);
+}
+
+static int close_type(struct infer *s)
+{
+  TRY(type_both(s, &s->in[0], &s->in[1]));
+  return type_is(s, &s->out[0], TY_U8);
+}
+
+/* Infinities are close to themselves alone. */
+static bool is_close(const struct close *p, double a, double b)
+{
+  if (isnan(a) || isnan(b)) return p->equal_nan && isnan(a) && isnan(b);
+  return a == b || (!isinf(a) && !isinf(b) && fabs(a - b) <= p->atol + p->rtol * fabs(b));
+}
+
+static int allclose(struct call *c)
+{
+  bool all = true;
+  for (int64_t i = 0; all && i < desc_count(&c->in[0].d); i++) all = is_close(c->param, get(&c->in[0], i), get(&c->in[1], i));
+  put(&c->out[0], 0, all);
+  return TY_OK;
+}
+
+/* -- one history per row ------------------------------------------------------------------------------------------ */
+
+static const struct param group_params[] = { RATE, RESCALE, CLIP, NUMBER(epsilon, "1e-05", "keeps the divisor from 0"), { 0 } };
+
+static int group_shape(struct infer *s)
+{
+  TRY(shape_both(s, &s->in[0], &s->in[1]));
+  TRY(shape_both(s, &s->in[0], &s->out[0]));
+  if (!s->in[0].ndim || s->in[2].ndim == 1) return shape_dim(s, &s->in[2], 0, s->in[0].ndim ? s->in[0].dim[0] : 0);
+  int64_t dim[TY_MAXDIM] = { s->in[0].dim[0], 1, 1, 1, 1, 1, 1, 1 };
+  return shape_is(s, &s->in[2], s->in[0].ndim, dim);
+}
+
+#define GROUP(T) \
+  static inline T cut_##T(T x, T limit) { return limit < 0 ? x : x > limit ? limit : x < -limit ? -limit : x; } \
+  static void group_##T(int64_t begin, int64_t end, void *context) \
+  { \
+    const struct call *c = context; \
+    const struct update *u = c->param; \
+    int64_t n = desc_count(&c->in[0].d) / c->in[0].d.dim[0]; \
+    T *history = c->in[2].p, scale = (T)u->rescale_grad, limit = (T)u->clip_gradient; \
+    for (int64_t r = begin; r < end; r++) { \
+      const T *w = (const T *)c->in[0].p + r * n, *g = (const T *)c->in[1].p + r * n; \
+      T *out = (T *)c->out[0].p + r * n; \
+      double sum = 0; \
+      for (int64_t i = 0; i < n; i++) { T x = cut_##T(scale * g[i], limit); sum += (double)x * x; } \
+      history[r] = (T)(history[r] + sum / (double)n); \
+      T step = (T)(u->lr / sqrt(history[r] + u->epsilon)); \
+      for (int64_t i = 0; i < n; i++) out[i] = w[i] - step * cut_##T(scale * g[i], limit); \
+    } \
+  }
+GROUP(float)
+GROUP(double)
+
+static int group_adagrad(struct call *c)
+{
+  int64_t rows = c->in[0].d.dim[0], n = desc_count(&c->in[0].d) / rows;
+  parallel(rows, MAX(1, 16384 / n), c->in[0].d.dtype == TY_F64 ? group_double : group_float, c);
+  return TY_OK;
+}
+
+#define CPU(name, run, types) .cpu = (const struct kernel[]){ { name, run, types }, { 0 } }
+#define LOOK(params_, shape_, type_) .param = params_, .param_size = sizeof(struct arrays), .shape = shape_, .type = type_
+
+const struct op op_all_finite[] = {
+  { .name = "all_finite", .in = "data", .tier = 2, .doc = "1 if no element of data is infinite or NaN, else 0; shape (1,), float32.",
+    LOOK(one_params, flag_shape, single_type), CPU("all_finite", all_finite, T_ANY) },
+  { .name = "multi_all_finite", .in = "array_*num_arrays", .tier = 2,
+    .doc = "1 if no element of any input is infinite or NaN, else 0; shape (1,), float32.",
+    LOOK(many_params, flag_shape, single_type), CPU("all_finite", all_finite, T_ANY) },
+  { .name = "multi_sum_sq", .in = "array_*num_arrays", .tier = 1,
+    .doc = "The sum of squares of each input; shape (number of inputs,), float32.",
+    LOOK(count_params, sums_shape, single_type), CPU("sum_squares", sum_squares, T_ANY) },
+  { .name = "reset_arrays", .in = "array_!*num_arrays", .out = "", .tier = 2, .doc = "Sets all inputs to zero, in place; it has no output.",
+    LOOK(count_params, any_shape, any_type), CPU("reset", reset, T_ANY) },
+  { .name = "_contrib_allclose", .in = "a b", .tier = 2, .flags = OP_ZERO_GRAD,
+    .doc = "1 if |a - b| <= atol + rtol |b| everywhere, else 0; shape (1,), uint8. The gradient is zero.",
+    .param = close_params, .param_size = sizeof(struct close), .shape = close_shape, .type = close_type,
+    CPU("allclose", allclose, T_ANY) },
+  { .name = "_contrib_group_adagrad_update", .in = "weight grad history!", .tier = 2,
+    .doc = "AdaGrad with one history per row: the mean square of the row's rescaled, clipped gradient is added to it.",
+    .param = group_params, .param_size = sizeof(struct update), .check = update_check, .shape = group_shape, .inplace = "0=0",
+    CPU("group_adagrad", group_adagrad, T(TY_F32) | T(TY_F64)) },
+  { 0 }
+};

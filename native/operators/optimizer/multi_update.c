@@ -1,0 +1,297 @@
+/* multi_update.c - optimizer updates of many weights at once.
+**
+** Each is the update of one weight from update.c, run on every group of inputs in turn with that weight's rates, which come
+** from lists or (preloaded) from two arrays behind the groups. Output i is the new weight i. LAMB takes the norms between
+** its two phases here. Norms are sums of squares in float64, over parts that depend on the size alone.
+*/
+#include "operators/optimizer/update.h"
+
+struct multi {
+  struct update common;                               /* what all weights share */
+  struct reals  lrs, wds, etas;
+  struct ints   step_count;
+  int64_t       count;                                /* num_weights or num_tensors */
+};
+
+/* -- how the groups look ----------------------------------------------------------------------------------- */
+
+struct form {
+  const char *one;                                    /* update of one weight */
+  const char *group;                                  /* names of a group's inputs; ! changes */
+  int  stride;                                        /* inputs of a group */
+  bool master, preloaded, scale;                      /* float32 states of their own; lrs and wds arrays follow; rescale_grad follows */
+};
+enum { SGD, SGD_MOM, MP_SGD, MP_SGD_MOM, PRE_SGD, PRE_SGD_MOM, PRE_MP_SGD, PRE_MP_SGD_MOM, ADAMW, MP_ADAMW, LAMB, MP_LAMB };
+static const struct form form[] = {
+  /*                   one weight             inputs of a group                   stride master preloaded scale */
+  [SGD]            = { "sgd_update",          "weight grad",                           2, false, false, false },
+  [SGD_MOM]        = { "sgd_mom_update",      "weight grad mom!",                      3, false, false, false },
+  [MP_SGD]         = { "mp_sgd_update",       "weight grad weight32!",                 3, true,  false, false },
+  [MP_SGD_MOM]     = { "mp_sgd_mom_update",   "weight grad mom! weight32!",            4, true,  false, false },
+  [PRE_SGD]        = { "sgd_update",          "weight grad",                           2, false, true,  false },
+  [PRE_SGD_MOM]    = { "sgd_mom_update",      "weight grad mom!",                      3, false, true,  false },
+  [PRE_MP_SGD]     = { "mp_sgd_update",       "weight grad weight32!",                 3, true,  true,  false },
+  [PRE_MP_SGD_MOM] = { "mp_sgd_mom_update",   "weight grad mom! weight32!",            4, true,  true,  false },
+  [ADAMW]          = { "_adamw_update",       "weight grad mean! var!",                4, false, false, true  },
+  [MP_ADAMW]       = { "_mp_adamw_update",    "weight grad mean! var! weight32!",      5, true,  false, true  },
+  [LAMB]           = { "lamb_update_phase1",  "weight grad mean! var!",                4, false, false, false },
+  [MP_LAMB]        = { "mp_lamb_update_phase1", "weight grad mean! var! weight32!",    5, true,  false, false },
+};
+
+/* "weight_0 grad_0 weight_1 grad_1 lrs wds": valid until this thread's next one. */
+static const char *input_names(const struct multi *p, const struct form *f)
+{
+  static __thread struct text t;
+  t.n = 0;
+  for (int64_t i = 0; i < p->count; i++)
+    for (const char *s = f->group; *s; ) {
+      size_t n = strcspn(s, " "), name = n - (s[n - 1] == '!');
+      text_add(&t, "%s%.*s_%d%s", t.n ? " " : "", (int)name, s, (int)i, name < n ? "!" : "");
+      s += n;
+      s += strspn(s, " ");
+    }
+  if (f->preloaded) text_add(&t, " lrs wds");
+  if (f->scale) text_add(&t, " rescale_grad");
+  return t.s ? t.s : "";
+}
+
+static const char *output_names(const void *param)
+{
+  static __thread struct text t;
+  const struct multi *p = param;
+  if (p->count < 2) return "output";
+  t.n = 0;
+  for (int64_t i = 0; i < p->count; i++) text_add(&t, "%soutput%d", i ? " " : "", (int)i);
+  return t.s ? t.s : "";
+}
+
+static int shape(struct infer *s, const struct form *f)
+{
+  int64_t n = ((const struct multi *)s->param)->count, one = 1;
+  for (int64_t i = 0; i < n; i++) {
+    ty_desc *weight = &s->in[i * f->stride];
+    for (int round = 0; round < 2; round++) {
+      for (int k = 1; k < f->stride; k++) TRY(shape_both(s, weight, weight + k));
+      TRY(shape_both(s, weight, &s->out[i]));
+    }
+  }
+  for (int k = 0; f->preloaded && k < 2; k++) TRY(shape_is(s, &s->in[n * f->stride + k], 1, &n));
+  return f->scale && !s->in[s->nin - 1].ndim ? shape_is(s, &s->in[s->nin - 1], 1, &one) : TY_OK;
+}
+
+static int type(struct infer *s, const struct form *f)
+{
+  int64_t n = ((const struct multi *)s->param)->count;
+  for (int64_t i = 0; i < n; i++) {
+    ty_desc *weight = &s->in[i * f->stride];
+    for (int k = 1; k < f->stride; k++)
+      TRY(f->master && k > 1 ? type_is(s, weight + k, TY_F32) : type_both(s, weight, weight + k));
+    TRY(type_both(s, weight, &s->out[i]));
+  }
+  return TY_OK;
+}
+
+/* -- parameters ------------------------------------------------------------------------------------------- */
+
+static int list_length(const char *name, int64_t got, int64_t want)
+{
+  if (got == want) return TY_OK;
+  char a[32], b[32];
+  snprintf(a, sizeof a, "%lld numbers", (long long)want);
+  snprintf(b, sizeof b, "%lld", (long long)got);
+  fail(TY_EVALUE, "parameter %s: expected one number per weight, %s, got %s", name, a, b);
+  fail_argument(name, a, b);
+  return TY_EVALUE;
+}
+
+static void round_list(struct reals *list)
+{
+  for (int64_t i = 0; i < list->n; i++) list->d[i] = to_single(list->d[i]);
+}
+
+static void round_all(struct multi *p)
+{
+  update_check(&p->common);
+  round_list(&p->lrs);
+  round_list(&p->wds);
+  round_list(&p->etas);
+}
+
+static int check_plain(void *param) { round_all(param); return TY_OK; }
+static int check_lists(void *param)
+{
+  struct multi *p = param;
+  round_all(p);
+  TRY(list_length("lrs", p->lrs.n, p->count));
+  return list_length("wds", p->wds.n, p->count);
+}
+static int check_adamw(void *param)
+{
+  TRY(check_lists(param));
+  return list_length("etas", ((struct multi *)param)->etas.n, ((struct multi *)param)->count);
+}
+static int check_lamb(void *param)
+{
+  struct multi *p = param;
+  round_all(p);
+  TRY(list_length("learning_rates", p->lrs.n, p->count));
+  TRY(list_length("wds", p->wds.n, p->count));
+  return list_length("step_count", p->step_count.n, p->count);
+}
+
+#define LIST(name, field, doc) { name, P_FLOATS, offsetof(struct multi, field), NULL, doc }
+#define COUNTED(name) { name, P_INT, offsetof(struct multi, count), "1", "number of weights", NULL, PORTS_RANGE }
+static const struct param sgd[] = {
+  LIST("lrs", lrs, "learning rates"), LIST("wds", wds, "weight decays"), RESCALE, CLIP, COUNTED("num_weights"), { 0 } };
+static const struct param sgd_mom[] = {
+  LIST("lrs", lrs, "learning rates"), LIST("wds", wds, "weight decays"), MOMENTUM, RESCALE, CLIP, COUNTED("num_weights"), { 0 } };
+static const struct param preloaded[] = { RESCALE, CLIP, COUNTED("num_weights"), { 0 } };
+static const struct param preloaded_mom[] = { MOMENTUM, RESCALE, CLIP, COUNTED("num_weights"), { 0 } };
+static const struct param adamw[] = {
+  LIST("lrs", lrs, "learning rates"), BETAS, NUMBER(epsilon, "1e-08", "keeps the divisor from 0"), LIST("wds", wds, "weight decays"),
+  LIST("etas", etas, "multipliers of the whole step"), CLIP, COUNTED("num_weights"), { 0 } };
+static const struct param lamb[] = {
+  LIST("learning_rates", lrs, "learning rates"), BETAS, NUMBER(epsilon, "1e-06", "keeps the divisor from 0"),
+  LIST("wds", wds, "weight decays"), RESCALE, BOUNDS, CLIP, UNBIASED,
+  { "step_count", P_INTS, offsetof(struct multi, step_count), NULL, "number of each weight's step, from 1" },
+  COUNTED("num_tensors"), { 0 } };
+
+/* -- running ------------------------------------------------------------------------------------------------ */
+
+static double number_of(const struct arr *a, int64_t i)
+{
+  double v;
+  convert(&v, TY_F64, (const char *)a->p + (size_t)i * dtype_size(a->d.dtype), a->d.dtype, 1);
+  return v;
+}
+
+/* The parameters of weight i. */
+static struct update rates_of(const struct call *c, const struct form *f, int64_t i)
+{
+  const struct multi *p = c->param;
+  struct update u = p->common;
+  const struct arr *behind = &c->in[p->count * f->stride];
+  u.lr = f->preloaded ? number_of(&behind[0], i) : p->lrs.d[i];
+  u.wd = f->preloaded ? number_of(&behind[1], i) : p->wds.d[i];
+  if (f->scale) u.eta = p->etas.d[i];
+  if (p->step_count.n > i) u.t = p->step_count.d[i];
+  return u;
+}
+
+static int run_groups(struct call *c, const struct form *f)
+{
+  const struct multi *p = c->param;
+  const struct op *one = op_find(f->one);
+  for (int64_t i = 0; i < p->count; i++) {
+    struct update u = rates_of(c, f, i);
+    struct arr in[6];
+    memcpy(in, &c->in[i * f->stride], sizeof *in * (size_t)f->stride);
+    if (f->scale) in[f->stride] = c->in[c->nin - 1];
+    TRY(row_apply(one, &u, in, f->stride + f->scale, &c->out[i]));
+  }
+  return TY_OK;
+}
+
+enum { NORM_PARTS = 64 };
+struct norm { const struct arr *x; int64_t n, chunk; double part[NORM_PARTS]; };
+
+static void norm_part(int64_t begin, int64_t end, void *context)
+{
+  struct norm *s = context;
+  for (int64_t k = begin; k < end; k++) {
+    double sum = 0, block[256];
+    int64_t last = MIN(s->n, (k + 1) * s->chunk);
+    for (int64_t i = k * s->chunk; i < last; i += COUNT(block)) {
+      int64_t n = MIN(COUNT(block), last - i);
+      convert(block, TY_F64, (const char *)s->x->p + (size_t)i * dtype_size(s->x->d.dtype), s->x->d.dtype, n);
+      for (int64_t j = 0; j < n; j++) sum += block[j] * block[j];
+    }
+    s->part[k] = sum;
+  }
+}
+
+static double sum_square(const struct arr *x)
+{
+  struct norm s = { .x = x, .n = desc_count(&x->d) };
+  int64_t parts = MAX(1, MIN(NORM_PARTS, s.n / 4096));
+  double sum = 0;
+  s.chunk = (s.n - 1) / parts + 1;
+  parallel((s.n - 1) / s.chunk + 1, 1, norm_part, &s);
+  for (int64_t k = 0; k <= (s.n - 1) / s.chunk; k++) sum += s.part[k];
+  return sum;
+}
+
+static size_t lamb_scratch(const struct call *c)      /* the longest direction, in float32 or the weight's float64 */
+{
+  size_t most = 0;
+  for (int k = 0; k < c->nout; k++) most = MAX(most, (size_t)desc_count(&c->out[k].d) * (c->out[k].d.dtype == TY_F64 ? 8 : 4));
+  return most;
+}
+
+static int run_lamb(struct call *c, const struct form *f)
+{
+  const struct multi *p = c->param;
+  const struct op *first = op_find(f->one), *second = op_find("lamb_update_phase2");
+  for (int64_t i = 0; i < p->count; i++) {
+    struct update u = rates_of(c, f, i);
+    struct arr *in = &c->in[i * f->stride], g = { c->tmp, in[0].d, NULL };
+    g.d.dtype = g.d.dtype == TY_F64 ? TY_F64 : TY_F32;
+    TRY(row_apply(first, &u, in, f->stride, &g));
+    double norm[2] = { sqrt(sum_square(&in[0])), sqrt(sum_square(&g)) };
+    float single[2] = { (float)norm[0], (float)norm[1] };
+    bool wide = g.d.dtype == TY_F64;                  /* the norms have the dtype of the arithmetic */
+    const ty_desc one = { .dtype = g.d.dtype, .ndim = 1, .dim = { 1 } };
+    const struct arr *weight = f->master ? &in[4] : &in[0], *out = f->master ? &in[4] : &c->out[i];
+    void *r1 = wide ? (void *)&norm[0] : &single[0], *r2 = wide ? (void *)&norm[1] : &single[1];
+    struct arr then[4] = { *weight, g, { r1, one, NULL }, { r2, one, NULL } };
+    TRY(row_apply(second, &u, then, 4, out));
+    if (f->master) convert(c->out[i].p, c->out[i].d.dtype, out->p, out->d.dtype, desc_count(&out->d));
+  }
+  return TY_OK;
+}
+
+/* -- the operators --------------------------------------------------------------------------------------------- */
+
+#define GLUE(id, how) \
+  static const char *in_##id(const void *p) { return input_names(p, &form[id]); } \
+  static int shape_##id(struct infer *s) { return shape(s, &form[id]); } \
+  static int type_##id(struct infer *s) { return type(s, &form[id]); } \
+  static int run_##id(struct call *c) { return how(c, &form[id]); }
+GLUE(SGD, run_groups) GLUE(SGD_MOM, run_groups) GLUE(MP_SGD, run_groups) GLUE(MP_SGD_MOM, run_groups)
+GLUE(PRE_SGD, run_groups) GLUE(PRE_SGD_MOM, run_groups) GLUE(PRE_MP_SGD, run_groups) GLUE(PRE_MP_SGD_MOM, run_groups)
+GLUE(ADAMW, run_groups) GLUE(MP_ADAMW, run_groups) GLUE(LAMB, run_lamb) GLUE(MP_LAMB, run_lamb)
+
+/* A new weight may take the place of the old one. */
+#define MULTI(name_, id, stride_, params_, check_, tier_, doc_) \
+  { .name = name_, .in = "data", .in_of = in_##id, .out_of = output_names, .doc = doc_, .tier = tier_, \
+    .param = params_, .param_size = sizeof(struct multi), .check = check_, \
+    .shape = shape_##id, .type = type_##id, .inplace = "*=" #stride_, \
+    .cpu = (const struct kernel[]){ { "multi", run_##id, T_ANY, .scratch = id >= LAMB ? lamb_scratch : NULL }, { 0 } } }
+
+const struct op op_multi_update[] = {
+  MULTI("multi_sgd_update", SGD, 2, sgd, check_lists, 1,
+        "sgd_update for many pairs of weight and gradient; gives the new weights."),
+  MULTI("multi_sgd_mom_update", SGD_MOM, 3, sgd_mom, check_lists, 1,
+        "sgd_mom_update for many triples of weight, gradient and momentum."),
+  MULTI("multi_mp_sgd_update", MP_SGD, 3, sgd, check_lists, 1,
+        "mp_sgd_update for many triples of weight, gradient and master copy."),
+  MULTI("multi_mp_sgd_mom_update", MP_SGD_MOM, 4, sgd_mom, check_lists, 1,
+        "mp_sgd_mom_update for many weights with gradient, momentum and master copy."),
+  MULTI("preloaded_multi_sgd_update", PRE_SGD, 2, preloaded, check_plain, 1,
+        "multi_sgd_update with rates and decays in two arrays behind the weights."),
+  MULTI("preloaded_multi_sgd_mom_update", PRE_SGD_MOM, 3, preloaded_mom, check_plain, 1,
+        "multi_sgd_mom_update with rates and decays in two arrays."),
+  MULTI("preloaded_multi_mp_sgd_update", PRE_MP_SGD, 3, preloaded, check_plain, 1,
+        "multi_mp_sgd_update with rates and decays in two arrays."),
+  MULTI("preloaded_multi_mp_sgd_mom_update", PRE_MP_SGD_MOM, 4, preloaded_mom, check_plain, 1,
+        "multi_mp_sgd_mom_update with rates and decays in two arrays."),
+  MULTI("_multi_adamw_update", ADAMW, 4, adamw, check_adamw, 2,
+        "_adamw_update for many weights; the last input is the scale of all gradients."),
+  MULTI("_multi_mp_adamw_update", MP_ADAMW, 5, adamw, check_adamw, 2,
+        "_mp_adamw_update for many weights; the last input is the scale of all gradients."),
+  MULTI("_multi_lamb_update", LAMB, 4, lamb, check_lamb, 1,
+        "Whole LAMB steps for many weights: direction, norms, scaled step."),
+  MULTI("_multi_mp_lamb_update", MP_LAMB, 5, lamb, check_lamb, 1,
+        "Whole LAMB steps on float32 master copies; the norm is that of the rounded weight."),
+  { 0 }
+};

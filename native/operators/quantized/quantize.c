@@ -1,0 +1,216 @@
+/* quantize.c - numbers to 8-bit integers and back: _contrib_quantize, _contrib_quantize_v2, _contrib_dequantize,
+** _contrib_requantize, _contrib_calibrate_entropy.
+**
+** Ranges and levels: quantize.h. Rounding and the treatment of ranges around zero are the reference's: a uint8 stands for
+** what is not negative, and an int8 is read back as q R / 127.5.
+*/
+#include "operators/quantized/quantize.h"
+
+struct quantize { int64_t out_type; double least, most; };
+enum { AUTO, INT8, UINT8 };
+static const struct param quantize_params[] = {
+  { "out_type", P_ENUM, offsetof(struct quantize, out_type), "uint8", "integers of the result", "int8|uint8" }, { 0 } };
+#define CALIBRATED(T) \
+  { "min_calib_range", P_FLOAT, offsetof(struct T, least), "None", "least number of the range; None: that of the data", NULL, NULL, 1 }, \
+  { "max_calib_range", P_FLOAT, offsetof(struct T, most),  "None", "largest number of the range; None: that of the data", NULL, NULL, 1 }
+static const struct param calibrated_params[] = {
+  { "out_type", P_ENUM, offsetof(struct quantize, out_type), "int8",
+    "integers of the result; auto: uint8 where the range has nothing below 0", "auto|int8|uint8" }, CALIBRATED(quantize), { 0 } };
+static const struct param dequantize_params[] = {
+  { "out_type", P_ENUM, offsetof(struct quantize, out_type), "float32", "numbers of the result", "float32" }, { 0 } };
+
+/* -- inference ------------------------------------------------------------------------------------------------------ */
+
+static int spread_shape(struct infer *s)              /* ranges of one element; data keeps its shape */
+{
+  for (int i = 1; i < s->nin; i++) TRY(single_shape(s, &s->in[i]));
+  for (int i = 1; i < s->nout; i++) TRY(single_shape(s, &s->out[i]));
+  return shape_both(s, &s->in[0], &s->out[0]);
+}
+
+static int range_types(struct infer *s)
+{
+  for (int i = 1; i < s->nin; i++) TRY(type_is(s, &s->in[i], TY_F32));
+  for (int i = 1; i < s->nout; i++) TRY(type_is(s, &s->out[i], TY_F32));
+  return TY_OK;
+}
+
+static int quantize_type(struct infer *s)
+{
+  TRY(range_types(s));
+  return type_is(s, &s->out[0], ((const struct quantize *)s->param)->out_type ? TY_U8 : TY_I8);
+}
+
+static int chosen_type(const struct quantize *p)
+{
+  bool positive = p->out_type == AUTO && p->least >= 0;
+  return positive || p->out_type == UINT8 ? TY_U8 : TY_I8;
+}
+static int chosen(struct infer *s) { TRY(range_types(s)); return type_is(s, &s->out[0], chosen_type(s->param)); }
+static int from_int32(struct infer *s) { TRY(type_is(s, &s->in[0], TY_I32)); return chosen(s); }
+static int to_float(struct infer *s) { TRY(range_types(s)); return type_is(s, &s->out[0], TY_F32); }
+
+static int calibrated_check(void *param)
+{
+  const struct quantize *p = param;
+  NEED(isnan(p->least) == isnan(p->most), TY_EVALUE, "min_calib_range and max_calib_range: give both or none");
+  NEED(isnan(p->least) || p->least <= p->most, TY_EVALUE, "min_calib_range %g is above max_calib_range, %g", p->least, p->most);
+  return TY_OK;
+}
+
+/* -- running ---------------------------------------------------------------------------------------------------------- */
+
+struct spread { const struct arr *from, *to; double scale; };
+static void spread_some(int64_t begin, int64_t end, void *context)
+{
+  const struct spread *s = context;
+  for (int64_t i = begin; i < end; i++) put_level(s->to, i, real_of(s->from, i) * s->scale);
+}
+
+/* Output 0 from input 0 times `unit`, under the range (least, most). */
+static int spread(struct call *c, double unit, double least, double most)
+{
+  struct arr *to = &c->out[0];
+  double r = fmax(fabs(least), fabs(most));
+  struct spread s = { &c->in[0], to, r > 0 ? unit * levels_of(to->d.dtype) / r : 0 };
+  if (to->p) parallel(desc_count(&to->d), 4096, spread_some, &s);
+  if (to->d.dtype == TY_U8) put_range(c, 1, least, most);
+  else put_range(c, 1, -r, r);
+  return TY_OK;
+}
+
+static int quantize_run(struct call *c) { return spread(c, 1, real_of(&c->in[1], 0), real_of(&c->in[2], 0)); }
+
+static void ends(const struct arr *x, double unit, double *least, double *most)
+{
+  *least = INFINITY; *most = -INFINITY;
+  for (int64_t i = 0; i < desc_count(&x->d); i++) {
+    double v = real_of(x, i) * unit;
+    if (v < *least) *least = v;
+    if (v > *most) *most = v;
+  }
+  if (*least > *most) *least = *most = 0;             /* nothing but NaN */
+}
+
+static int calibrated(struct call *c, double unit)
+{
+  const struct quantize *p = c->param;
+  double least = p->least, most = p->most;
+  if (isnan(least)) ends(&c->in[0], unit, &least, &most);
+  return spread(c, unit, least, most);
+}
+
+static int quantize_v2_run(struct call *c)
+{
+  const struct quantize *p = c->param;
+  if (!is_level(c->in[0].d.dtype)) return calibrated(c, 1);
+  NEED(c->in[0].d.dtype == c->out[0].d.dtype, TY_ERUN, "data is %s already", dtype_name(c->in[0].d.dtype));
+  if (c->out[0].p) memmove(c->out[0].p, c->in[0].p, desc_bytes(&c->in[0].d));
+  put_range(c, 1, isnan(p->least) ? 0 : p->least, isnan(p->most) ? 0 : p->most);
+  return TY_OK;
+}
+
+static int requantize_run(struct call *c) { return calibrated(c, unit_of(TY_I32, magnitude(&c->in[1], &c->in[2]))); }
+
+static int dequantize_run(struct call *c)
+{
+  double r = magnitude(&c->in[1], &c->in[2]), unit = c->in[0].d.dtype == TY_I8 ? r / 127.5 : unit_of(c->in[0].d.dtype, r);
+  for (int64_t i = 0; i < desc_count(&c->in[0].d); i++) ((float *)c->out[0].p)[i] = (float)(real_of(&c->in[0], i) * unit);
+  return TY_OK;
+}
+
+/* -- _contrib_calibrate_entropy: where to cut a histogram off so that its levels lose the least information --------------- */
+
+struct calibrate { int64_t bins; };
+static const struct param calibrate_params[] = {
+  { "num_quantized_bins", P_INT, offsetof(struct calibrate, bins), "255", "levels", NULL, "[1,65536]" }, { 0 } };
+
+static int calibrate_shape(struct infer *s)
+{
+  const ty_desc *h = &s->in[0];
+  if (h->ndim > 1) return infer_fail(s, TY_ESHAPE, h, "expected one dimension, got %d", h->ndim);
+  if (h->ndim && h->dim[0] && h->dim[0] < ((const struct calibrate *)s->param)->bins)
+    return infer_fail(s, TY_ESHAPE, h, "%lld bins are fewer than num_quantized_bins", (long long)h->dim[0]);
+  if (h->ndim && h->dim[0]) { int64_t n = h->dim[0] + 1; TRY(shape_is(s, &s->in[1], 1, &n)); }
+  TRY(single_shape(s, &s->out[0]));
+  return single_shape(s, &s->out[1]);
+}
+static int calibrate_type(struct infer *s) { TRY(type_is(s, &s->out[0], TY_F32)); return type_is(s, &s->out[1], TY_F32); }
+static size_t calibrate_scratch(const struct call *c) { return 2 * sizeof(double) * (size_t)desc_count(&c->in[0].d); }
+
+/* Moves a little from what is not zero to what is; false: nothing is left. */
+static bool smooth(double *p, int64_t n)
+{
+  int64_t zeros = 0;
+  for (int64_t i = 0; i < n; i++) zeros += p[i] == 0;
+  if (zeros == n) return false;
+  double eps = 1e-4, less = eps * (double)zeros / (double)(n - zeros);
+  if (less >= 1) return false;
+  for (int64_t i = 0; i < n; i++) p[i] += p[i] == 0 ? eps : -less;
+  return true;
+}
+
+static double divergence(const double *p, const double *q, int64_t n)
+{
+  double sum_p = 0, sum_q = 0, d = 0;
+  for (int64_t i = 0; i < n; i++) sum_p += p[i], sum_q += q[i];
+  for (int64_t i = 0; i < n; i++) d += p[i] / sum_p * log(p[i] / sum_p / (q[i] / sum_q));
+  return d;
+}
+
+/* q: the n bins from `start` in `levels` levels, spread evenly over the bins that are not empty; p: the bins, with all that
+** lies outside added at both ends. */
+static void quantized_bins(const struct arr *hist, int64_t start, int64_t n, int64_t levels, double *p, double *q)
+{
+  int64_t all = desc_count(&hist->d), each = n / levels;
+  for (int64_t i = 0; i < n; i++) p[i] = real_of(hist, start + i);
+  for (int64_t i = 0; i < start; i++) p[0] += real_of(hist, i);
+  for (int64_t i = start + n; i < all; i++) p[n - 1] += real_of(hist, i);
+  for (int64_t l = 0; l < levels; l++) {
+    int64_t from = l * each, to = l == levels - 1 ? n : from + each, filled = 0;
+    double sum = 0;
+    for (int64_t i = from; i < to; i++) sum += real_of(hist, start + i), filled += p[i] != 0;
+    for (int64_t i = from; i < to; i++) q[i] = p[i] != 0 ? sum / (double)filled : 0;
+  }
+}
+
+static int calibrate_run(struct call *c)
+{
+  int64_t n = desc_count(&c->in[0].d), levels = ((const struct calibrate *)c->param)->bins, middle = n / 2;
+  double *p = c->tmp, *q = p + n, best = INFINITY, threshold = real_of(&c->in[1], n);
+  for (int64_t i = levels / 2; i <= middle; i++) {
+    int64_t start = MAX(middle - i, 0), stop = MIN(middle + i + 1, n);
+    if (stop - start < levels) continue;
+    quantized_bins(&c->in[0], start, stop - start, levels, p, q);
+    double d = smooth(p, stop - start) && smooth(q, stop - start) ? divergence(p, q, stop - start) : INFINITY;
+    if (d < best) best = d, threshold = real_of(&c->in[1], stop);
+  }
+  put_range(c, 0, threshold, best);
+  return TY_OK;
+}
+
+/* -- rows ---------------------------------------------------------------------------------------------------------------- */
+
+#define CPU(run_, types_) .cpu = (const struct kernel[]){ { "levels", run_, types_ }, { 0 } }
+#define PARAMS(list, T) .param = list, .param_size = sizeof(struct T)
+enum { T_ALL = T_FLOAT | T_INT };
+
+const struct op op_quantize[] = {
+  { .name = "_contrib_quantize", .in = "data min_range max_range", .out = "output0 output1 output2", .tier = 2,
+    .doc = "data as 8-bit integers of the range (min_range, max_range), and the range that they stand for.",
+    PARAMS(quantize_params, quantize), .shape = spread_shape, .type = quantize_type, CPU(quantize_run, T_ALL) },
+  { .name = "_contrib_quantize_v2", .in = "data", .out = "output0 output1 output2", .tier = 2,
+    .doc = "data as 8-bit integers of a given range or its own, and the range that they stand for; integers stay as they are.",
+    PARAMS(calibrated_params, quantize), .check = calibrated_check, .shape = spread_shape, .type = chosen, CPU(quantize_v2_run, T_ALL) },
+  { .name = "_contrib_dequantize", .in = "data min_range max_range", .tier = 2,
+    .doc = "8-bit integers as the numbers that they stand for.",
+    PARAMS(dequantize_params, quantize), .shape = spread_shape, .type = to_float, CPU(dequantize_run, T_ALL) },
+  { .name = "_contrib_requantize", .in = "data min_range max_range", .out = "output0 output1 output2", .tier = 2,
+    .doc = "32-bit integers of the range (min_range, max_range) as 8-bit ones of a given range or their own.",
+    PARAMS(calibrated_params, quantize), .check = calibrated_check, .shape = spread_shape, .type = from_int32, CPU(requantize_run, T_ALL) },
+  { .name = "_contrib_calibrate_entropy", .in = "hist hist_edges", .out = "threshold divergence", .tier = 2,
+    .doc = "Where to cut off a histogram about zero so that num_quantized_bins levels diverge least from it, and by how much.",
+    PARAMS(calibrate_params, calibrate), .shape = calibrate_shape, .type = calibrate_type,
+    .cpu = (const struct kernel[]){ { "entropy", calibrate_run, T_ALL, NULL, calibrate_scratch }, { 0 } } },
+  { 0 }
+};

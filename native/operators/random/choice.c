@@ -1,0 +1,253 @@
+/* choice.c - random choices: _sample_multinomial, _sample_unique_zipfian, _shuffle.
+**
+** Element i of a draw is a function of (seed, the draw's counter, node, i) alone, with further words as in kernel/variates.h.
+** A row of unique numbers is one element, and so is a step of a permutation.
+*/
+#include "kernel/variates.h"
+#include "kernel/strided_copy.h"
+
+static double unit_at(const struct call *c, uint64_t element, uint64_t round)
+{
+  struct key k = key_of(c);
+  struct philox p = philox(k.seed, k.counter, k.node, element + (round << 40));
+  return unit_f64(p.w[0], p.w[1]);
+}
+
+/* -- _sample_multinomial ------------------------------------------------------------------------------------------- */
+
+struct multinomial { struct dims shape; int64_t get_prob, dtype; };
+#define FIELD(name) offsetof(struct multinomial, name)
+static const struct param multinomial_params[] = {
+  { "shape",    P_SHAPE, FIELD(shape),    "()",    "draws per row; nothing: one", NULL, NULL, 1 },
+  { "get_prob", P_BOOL,  FIELD(get_prob), "False", "a second output with the logarithm of each draw's probability" },
+  { "dtype",    P_DTYPE, FIELD(dtype),    "int32", "dtype of the drawn indices" },
+  { 0 }
+};
+
+static bool two(const void *p) { return ((const struct multinomial *)p)->get_prob; }
+static const char *multinomial_out(const void *p)  { return two(p) ? "output0 output1" : "output"; }
+static const char *multinomial_grad(const void *p) { return two(p) ? "g1 i0 o0" : "g0"; }
+
+static int multinomial_check(void *param)
+{
+  static const char want[] = "uint8, int32, float16, float32 or float64";
+  int d = (int)((const struct multinomial *)param)->dtype;
+  if (d == TY_U8 || d == TY_I32 || d == TY_F16 || d == TY_F32 || d == TY_F64) return TY_OK;
+  int code = fail(TY_EVALUE, "_sample_multinomial: parameter dtype: expected %s, got %s", want, dtype_name(d));
+  fail_argument("dtype", want, dtype_name(d));
+  return code;
+}
+
+static int multinomial_shape(struct infer *s)
+{
+  const struct multinomial *p = s->param;
+  int64_t dim[TY_MAXDIM + 16];
+  int n = 0;
+  if (!s->in[0].ndim) return TY_OK;
+  for (int i = 0; i + 1 < s->in[0].ndim; i++) dim[n++] = s->in[0].dim[i];
+  for (int i = 0; i < p->shape.n; i++) {
+    long long d = p->shape.d[i];
+    if (d < 1) return infer_fail(s, TY_EVALUE, NULL, "shape: expected dims of 1 or more, got %lld", d);
+    dim[n++] = d;
+  }
+  if (!n) dim[n++] = 1;
+  for (int k = 0; k < s->nout; k++) TRY(shape_is(s, &s->out[k], n, dim));
+  return TY_OK;
+}
+
+static int multinomial_type(struct infer *s)
+{
+  TRY(type_is(s, &s->out[0], (int)((const struct multinomial *)s->param)->dtype));
+  return s->nout > 1 ? type_both(s, &s->in[0], &s->out[1]) : TY_OK;
+}
+
+/* Sums of the first 1, 2, ... probabilities of each row; the last one becomes NaN if there is none or a bad one. */
+static void multinomial_sums(int64_t begin, int64_t end, void *context)
+{
+  const struct call *c = context;
+  const struct arr *data = &c->in[0];
+  int64_t classes = data->d.dim[data->d.ndim - 1];
+  for (int64_t row = begin; row < end; row++) {
+    double *sums = (double *)c->tmp + row * classes, sum = 0;
+    bool good = true;
+    for (int64_t k = 0; k < classes; k++) {
+      double p = real_of(data, row * classes + k);
+      good &= p >= 0;
+      sums[k] = sum += p;
+    }
+    if (!good || !(sum > 0)) sums[classes - 1] = NAN;
+  }
+}
+
+/* The first class whose sum is above u; the last possible one, should all of them fall short of 1. */
+static int64_t choose(const double *sums, int64_t classes, double u)
+{
+  int64_t low = 0, high = classes - 1;
+  while (low < high) {
+    int64_t k = (low + high) / 2;
+    if (sums[k] > u || sums[k] >= sums[classes - 1]) high = k;
+    else low = k + 1;
+  }
+  return low;
+}
+
+static void put(const struct arr *y, int64_t i, double v)
+{
+  set_number(elements_at(y->p, i, dtype_size(y->d.dtype)), y->d.dtype, v);
+}
+
+static void multinomial_draws(int64_t begin, int64_t end, void *context)
+{
+  const struct call *c = context;
+  const struct arr *data = &c->in[0], *out = &c->out[0];
+  int64_t classes = data->d.dim[data->d.ndim - 1], block = desc_count(&out->d) / (desc_count(&data->d) / classes);
+  for (int64_t i = begin; i < end; i++) {
+    int64_t row = i / block * classes;
+    int64_t chosen = choose((const double *)c->tmp + row, classes, unit_at(c, (uint64_t)i, 0));
+    if (out->p) put(out, i, (double)chosen);
+    if (c->nout > 1 && c->out[1].p) put(&c->out[1], i, log(real_of(data, row + chosen)));
+  }
+}
+
+static size_t multinomial_scratch(const struct call *c) { return sizeof(double) * (size_t)desc_count(&c->in[0].d); }
+
+static int multinomial_run(struct call *c)
+{
+  const ty_desc *d = &c->in[0].d;
+  int64_t classes = d->dim[d->ndim - 1], rows = desc_count(d) / classes;
+  parallel(rows, MAX(1, 16384 / classes), multinomial_sums, c);
+  for (int64_t row = 0; row < rows; row++)
+    NEED(!isnan(((double *)c->tmp)[(row + 1) * classes - 1]), TY_ERUN,
+         "bad parameters: row %lld of data is no distribution; expected numbers of 0 or more, not all 0",
+         (long long)row);
+  parallel(desc_count(&c->out[0].d), 1024, multinomial_draws, c);
+  return TY_OK;
+}
+
+static int multinomial_back(struct call *c)           /* in, with get_prob: head gradient 1, data, drawn indices */
+{
+  struct arr *dx = &c->out[0];
+  if (!dx->p) return TY_OK;
+  move_zero(dx->p, desc_bytes(&dx->d));
+  if (c->nin < 3) return TY_OK;
+  int64_t classes = dx->d.dim[dx->d.ndim - 1], n = desc_count(&c->in[2].d);
+  int64_t block = n / (desc_count(&dx->d) / classes);
+  for (int64_t i = 0; i < n; i++) {
+    int64_t at = i / block * classes + MAX(0, MIN(index_of(&c->in[2], i), classes - 1));
+    put(dx, at, real_of(dx, at) + real_of(&c->in[0], i) / real_of(&c->in[1], at));
+  }
+  return TY_OK;
+}
+
+static const struct kernel multinomial_kernels[] = {
+  { "philox", multinomial_run, T_FLOAT | T_INT, .scratch = multinomial_scratch }, { 0 } };
+static const struct kernel multinomial_back_kernels[] = { { "add", multinomial_back, T_FLOAT | T_INT }, { 0 } };
+
+/* -- _sample_unique_zipfian ---------------------------------------------------------------------------------------- */
+
+struct zipfian { int64_t range_max; struct dims shape; };
+static const struct param zipfian_params[] = {
+  { "range_max", P_INT,   offsetof(struct zipfian, range_max), NULL,   "numbers lie below it", NULL, "[1,]" },
+  { "shape",     P_SHAPE, offsetof(struct zipfian, shape),     "None", "rows and numbers per row", NULL, NULL, 1 },
+  { 0 }
+};
+
+static int zipfian_shape(struct infer *s)
+{
+  const struct zipfian *p = s->param;
+  long long rows = p->shape.d[0], each = p->shape.d[1], max = p->range_max;
+  if (p->shape.n != 2 || rows < 1 || each < 1)
+    return infer_fail(s, TY_EVALUE, NULL, "shape: expected two positive dims");
+  if (each > max) return infer_fail(s, TY_EVALUE, NULL, "%lld different numbers below %lld do not exist", each, max);
+  TRY(shape_is(s, &s->out[0], 2, p->shape.d));
+  return shape_is(s, &s->out[1], 1, p->shape.d);
+}
+
+static int zipfian_type(struct infer *s)
+{
+  TRY(type_is(s, &s->out[0], TY_I64));
+  return type_is(s, &s->out[1], TY_I64);
+}
+
+static int64_t slots_for(const ty_desc *d)            /* of a hash table for a row: a power of two, at most half full */
+{
+  int64_t n = 4;
+  while (n < 2 * d->dim[1]) n *= 2;
+  return n;
+}
+
+/* Slots hold v + 1. false: v is there already. */
+static bool insert(int64_t *slot, int64_t slots, int64_t v)
+{
+  int64_t i = (int64_t)(((uint64_t)v * 0x9E3779B97F4A7C15u) >> 20) & (slots - 1);
+  for (; slot[i]; i = (i + 1) & (slots - 1)) if (slot[i] == v + 1) return false;
+  slot[i] = v + 1;
+  return true;
+}
+
+static size_t zipfian_scratch(const struct call *c) { return sizeof(int64_t) * (size_t)slots_for(&c->out[0].d); }
+
+static int zipfian_run(struct call *c)
+{
+  const ty_desc *d = &c->out[0].d;
+  int64_t max = ((const struct zipfian *)c->param)->range_max, slots = slots_for(d);
+  int64_t *y = c->out[0].p, *tries = c->out[1].p;
+  double turns = log((double)max + 1);
+  for (int64_t row = 0; row < d->dim[0]; row++) {
+    int64_t found = 0, round = 0;
+    memset(c->tmp, 0, sizeof(int64_t) * (size_t)slots);
+    while (found < d->dim[1]) {
+      int64_t v = (int64_t)exp(unit_at(c, (uint64_t)row, (uint64_t)round++) * turns) - 1;
+      v = MIN(v, max - 1);
+      if (!insert(c->tmp, slots, v)) continue;
+      if (y) y[row * d->dim[1] + found] = v;
+      found++;
+    }
+    if (tries) tries[row] = round;
+  }
+  return TY_OK;
+}
+
+static const struct kernel zipfian_kernels[] = {
+  { "philox", zipfian_run, T(TY_I64), .scratch = zipfian_scratch }, { 0 } };
+
+/* -- _shuffle ------------------------------------------------------------------------------------------------------ */
+
+static size_t shuffle_scratch(const struct call *c) { return sizeof(int64_t) * (size_t)c->in[0].d.dim[0]; }
+
+static int shuffle_run(struct call *c)
+{
+  const ty_desc *d = &c->in[0].d;
+  const char *x = c->in[0].p;
+  char *y = c->out[0].p;
+  int64_t n = d->dim[0], row = product_of(d, 1, d->ndim) * (int64_t)dtype_size(d->dtype), *place = c->tmp;
+  for (int64_t i = 0; i < n; i++) {                   /* inside-out Fisher and Yates */
+    int64_t j = (int64_t)(unit_at(c, (uint64_t)i, 0) * (double)(i + 1));
+    place[i] = place[j];
+    place[j] = i;
+  }
+  for (int64_t i = 0; i < n; i++) memcpy(y + i * row, x + place[i] * row, (size_t)row);
+  return TY_OK;
+}
+
+static const struct kernel shuffle_kernels[] = {
+  { "permute", shuffle_run, T_ANY, .scratch = shuffle_scratch }, { 0 } };
+
+/* -- rows ---------------------------------------------------------------------------------------------------------- */
+
+const struct op op_choice[] = {
+  { .name = "_sample_multinomial", .alias = "sample_multinomial", .tier = 2, .flags = OP_RANDOM,
+    .doc = "Draws class indices from rows of probabilities; with get_prob also the logarithms of their probabilities, "
+           "whose gradient is 1 / p at the drawn class.",
+    .in = "data", .out_of = multinomial_out, .param = multinomial_params, .param_size = sizeof(struct multinomial),
+    .check = multinomial_check, .shape = multinomial_shape, .type = multinomial_type,
+    .grad = "g0", .grad_of = multinomial_grad, .cpu = multinomial_kernels, .back_cpu = multinomial_back_kernels },
+  { .name = "_sample_unique_zipfian", .tier = 2, .flags = OP_RANDOM | OP_ZERO_GRAD,
+    .doc = "Rows of different whole numbers below range_max, k with probability ln((k + 2) / (k + 1)) / "
+           "ln(range_max + 1), and how many draws each row took.",
+    .in = "", .out = "output0 output1", .param = zipfian_params, .param_size = sizeof(struct zipfian),
+    .shape = zipfian_shape, .type = zipfian_type, .cpu = zipfian_kernels },
+  { .name = "_shuffle", .alias = "shuffle _npi_shuffle", .tier = 2, .flags = OP_RANDOM,
+    .doc = "Entries along the first axis in random order. No gradient.", .in = "data", .cpu = shuffle_kernels },
+  { 0 }
+};

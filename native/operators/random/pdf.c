@@ -1,0 +1,315 @@
+/* pdf.c - densities at given points: _random_pdf_*. Each element of the parameters has a block of samples, the dims of
+** `sample` that the parameters lack; the Dirichlet's parameters and samples are vectors along the last axis.
+**
+** A law is its log density and the slopes of that; the density is its exponential, so a gradient is head gradient times
+** slope, times the density unless is_log. Everything is computed in double; sums over a block go in order. Counts (both
+** negative binomial laws and Poisson) give their sample no gradient. Note that the gamma law takes a rate here, while
+** the sampling operators take a scale. Parameters outside their range give NaN.
+*/
+#include "kernel/strided_copy.h"
+
+/* -- special functions --------------------------------------------------------------------------------------------- */
+
+static double ln_gamma(double x)                      /* lgamma writes a global variable */
+{
+  int sign;
+  return lgamma_r(x, &sign);
+}
+
+/* Slope of ln_gamma: upwards by recurrence, then the asymptotic series (Abramowitz and Stegun 6.3.5, 6.3.18). Except at
+** whole numbers the reference takes the logarithm in single precision, also for float64, and so do we. */
+static double digamma(double x)
+{
+  if (!(x > 0)) return NAN;
+  bool whole = x <= 10 && x == floor(x);
+  double sum = 0;
+  for (; x < 10; x++) sum -= 1 / x;
+  double q = 1 / (x * x), tail = 1.0 / 132 - q * (691.0 / 32760 - q / 12);
+  tail = q * (1.0 / 12 - q * (1.0 / 120 - q * (1.0 / 252 - q * (1.0 / 240 - q * tail))));
+  return sum + (whole ? log(x) : (double)logf((float)x)) - 0.5 / x - tail;
+}
+
+static double times_log(double a, double x) { return a == 0 ? 0 : a * log(x); }
+
+/* -- laws ---------------------------------------------------------------------------------------------------------- */
+
+struct law {
+  double (*log)(double x, double a, double b);
+  void   (*slope)(double x, double a, double b, double d[3]);               /* by x, a, b; d comes zeroed */
+};
+
+static double uniform_log(double x, double low, double high) { return -log(high - low); }
+static void uniform_slope(double x, double low, double high, double d[3])
+{
+  d[1] = 1 / (high - low);
+  d[2] = -d[1];
+}
+
+static double normal_log(double x, double mu, double sigma)
+{
+  double z = (x - mu) / sigma;
+  return -0.5 * z * z - log(sigma) - 0.9189385332046727;                    /* ln sqrt(2 pi) */
+}
+
+static void normal_slope(double x, double mu, double sigma, double d[3])
+{
+  double z = (x - mu) / sigma;
+  d[0] = -z / sigma;
+  d[1] = z / sigma;
+  d[2] = (z * z - 1) / sigma;
+}
+
+static double gamma_log(double x, double alpha, double beta)
+{
+  return alpha * log(beta) + times_log(alpha - 1, x) - beta * x - ln_gamma(alpha);
+}
+
+static void gamma_slope(double x, double alpha, double beta, double d[3])
+{
+  d[0] = (alpha - 1) / x - beta;
+  d[1] = log(beta) + log(x) - digamma(alpha);
+  d[2] = alpha / beta - x;
+}
+
+static double exponential_log(double x, double lam, double unused) { return log(lam) - lam * x; }
+static void exponential_slope(double x, double lam, double unused, double d[3])
+{
+  d[0] = -lam;
+  d[1] = 1 / lam - x;
+}
+
+static double poisson_log(double x, double lam, double unused) { return times_log(x, lam) - lam - ln_gamma(x + 1); }
+static void poisson_slope(double x, double lam, double unused, double d[3]) { d[1] = x / lam - 1; }
+
+static double negative_binomial_log(double x, double k, double p)
+{
+  return ln_gamma(x + k) - ln_gamma(x + 1) - ln_gamma(k) + k * log(p) + times_log(x, 1 - p);
+}
+
+static void negative_binomial_slope(double x, double k, double p, double d[3])
+{
+  d[1] = digamma(x + k) - digamma(k) + log(p);
+  d[2] = k / p - (x == 0 ? 0 : x / (1 - p));
+}
+
+/* The same law with k = 1 / alpha and p = 1 / (1 + mu alpha). */
+static double generalized_negative_binomial_log(double x, double mu, double alpha)
+{
+  return negative_binomial_log(x, 1 / alpha, 1 / (1 + mu * alpha));
+}
+
+static void generalized_negative_binomial_slope(double x, double mu, double alpha, double d[3])
+{
+  double p = 1 / (1 + mu * alpha), by[3] = { 0 };
+  negative_binomial_slope(x, 1 / alpha, p, by);
+  d[1] = -by[2] * alpha * p * p;
+  d[2] = -by[2] * mu * p * p - by[1] / (alpha * alpha);
+}
+
+/* -- densities of numbers ------------------------------------------------------------------------------------------ */
+
+struct pdf { int64_t is_log; };
+static const struct param pdf_params[] = {
+  { "is_log", P_BOOL, offsetof(struct pdf, is_log), "False", "the logarithm of the density instead" },
+  { 0 }
+};
+
+struct points {                                       /* arrays by element, and where the parameters of a sample are */
+  const struct law *law;
+  const struct arr *x, *a, *b, *g, *y;                /* b NULL: no second parameter; g, y: backward */
+  const struct arr *out;
+  int64_t block;                                      /* samples per parameter */
+  bool    is_log;
+};
+
+static void store(const struct arr *y, int64_t i, double v)
+{
+  if (y->d.dtype == TY_F64) ((double *)y->p)[i] = v;
+  else ((float *)y->p)[i] = (float)v;
+}
+
+static struct points points_of(const struct call *c, const struct law *law, const struct arr *in, int nin)
+{
+  const struct pdf *p = c->param;
+  return (struct points){ .law = law, .x = in, .a = in + 1, .b = nin > 2 ? in + 2 : NULL, .out = c->out,
+                          .block = desc_count(&in[0].d) / desc_count(&in[1].d), .is_log = p->is_log };
+}
+
+static void density_part(int64_t begin, int64_t end, void *context)
+{
+  const struct points *p = context;
+  for (int64_t i = begin; i < end; i++) {
+    int64_t k = i / p->block;
+    double l = p->law->log(real_of(p->x, i), real_of(p->a, k), p->b ? real_of(p->b, k) : 0);
+    store(p->out, i, p->is_log ? l : exp(l));
+  }
+}
+
+static int density(struct call *c, const struct law *law)
+{
+  struct points p = points_of(c, law, c->in, c->nin);
+  if (p.out->p) parallel(desc_count(&p.x->d), 1024, density_part, &p);
+  return TY_OK;
+}
+
+/* Gradients of parameters begin .. end - 1 and of their samples. */
+static void slope_part(int64_t begin, int64_t end, void *context)
+{
+  const struct points *p = context;
+  for (int64_t k = begin; k < end; k++) {
+    double a = real_of(p->a, k), b = p->b ? real_of(p->b, k) : 0, sum[3] = { 0 };
+    for (int64_t i = k * p->block; i < (k + 1) * p->block; i++) {
+      double d[3] = { 0 }, g = real_of(p->g, i) * (p->is_log ? 1 : real_of(p->y, i));
+      p->law->slope(real_of(p->x, i), a, b, d);
+      if (p->out[0].p) store(&p->out[0], i, g * d[0]);
+      sum[1] += g * d[1];
+      sum[2] += g * d[2];
+    }
+    for (int n = 1; n <= (p->b ? 2 : 1); n++) if (p->out[n].p) store(&p->out[n], k, sum[n]);
+  }
+}
+
+static int slope(struct call *c, const struct law *law)                     /* in: head gradient, output, inputs */
+{
+  struct points p = points_of(c, law, c->in + 2, c->nin - 2);
+  p.g = &c->in[0];
+  p.y = &c->in[1];
+  parallel(desc_count(&p.a->d), MAX(1, 1024 / p.block), slope_part, &p);
+  return TY_OK;
+}
+
+/* Parameters are alike, and their dims are the first ones of sample. */
+static int pdf_shape(struct infer *s)
+{
+  if (s->nin > 2) TRY(shape_both(s, &s->in[1], &s->in[2]));
+  TRY(shape_both(s, &s->in[0], &s->out[0]));
+  ty_desc *x = &s->in[0], *a = &s->in[1];
+  char text[160];
+  if (!x->ndim || !a->ndim) return TY_OK;
+  text_shape(a, text, sizeof text);
+  if (a->ndim > x->ndim)
+    return infer_fail(s, TY_ESHAPE, x, "%d dims; expected first those of the parameters %s", x->ndim, text);
+  for (int i = 0; i < a->ndim; i++) {
+    TRY(shape_dim(s, x, i, a->dim[i]));
+    for (int k = 1; k < s->nin; k++) TRY(shape_dim(s, &s->in[k], i, x->dim[i]));
+  }
+  return shape_both(s, x, &s->out[0]);
+}
+
+/* -- Dirichlet ----------------------------------------------------------------------------------------------------- */
+
+/* sample (a..., s..., K), alpha (a..., K), output (a..., s...) */
+static int dirichlet_shape(struct infer *s)
+{
+  ty_desc *x = &s->in[0], *a = &s->in[1], *y = &s->out[0];
+  char text[160];
+  if (!x->ndim || !a->ndim) return TY_OK;
+  text_shape(a, text, sizeof text);
+  if (a->ndim > x->ndim || x->ndim < 2)
+    return infer_fail(s, TY_ESHAPE, x, "%d dims; expected two or more, and no less than alpha %s has", x->ndim, text);
+  for (int i = 0; i < a->ndim; i++) {
+    int of = i + 1 < a->ndim ? i : x->ndim - 1;
+    TRY(shape_dim(s, x, of, a->dim[i]));
+    TRY(shape_dim(s, a, i, x->dim[of]));
+  }
+  TRY(shape_is(s, y, x->ndim - 1, x->dim));
+  for (int i = 0; i < y->ndim; i++) TRY(shape_dim(s, x, i, y->dim[i]));
+  return TY_OK;
+}
+
+static int64_t width_of(const struct points *p) { return p->x->d.dim[p->x->d.ndim - 1]; }
+
+static double dirichlet_log(const struct points *p, int64_t i, int64_t n)
+{
+  double l = 0, sum = 0;
+  for (int64_t j = 0; j < n; j++) {
+    double alpha = real_of(p->a, i / p->block * n + j);
+    l += times_log(alpha - 1, real_of(p->x, i * n + j)) - ln_gamma(alpha);
+    sum += alpha;
+  }
+  return l + ln_gamma(sum);
+}
+
+static void dirichlet_part(int64_t begin, int64_t end, void *context)
+{
+  const struct points *p = context;
+  for (int64_t i = begin; i < end; i++) {
+    double l = dirichlet_log(p, i, width_of(p));
+    store(p->out, i, p->is_log ? l : exp(l));
+  }
+}
+
+static int dirichlet(struct call *c)
+{
+  struct points p = points_of(c, NULL, c->in, 2);
+  if (p.out->p) parallel(desc_count(&p.out->d), MAX(1, 512 / width_of(&p)), dirichlet_part, &p);
+  return TY_OK;
+}
+
+/* Gradients of the vectors begin .. end - 1 of alpha and of their samples. */
+static void dirichlet_slope_part(int64_t begin, int64_t end, void *context)
+{
+  const struct points *p = context;
+  int64_t n = width_of(p);
+  for (int64_t k = begin; k < end; k++) {
+    double total = 0;
+    for (int64_t j = 0; j < n; j++) total += real_of(p->a, k * n + j);
+    for (int64_t j = 0; j < n; j++) {
+      double alpha = real_of(p->a, k * n + j), level = digamma(total) - digamma(alpha), sum = 0;
+      for (int64_t i = k * p->block; i < (k + 1) * p->block; i++) {
+        double x = real_of(p->x, i * n + j), g = real_of(p->g, i) * (p->is_log ? 1 : real_of(p->y, i));
+        if (p->out[0].p) store(&p->out[0], i * n + j, g * (alpha - 1) / x);
+        sum += g * (log(x) + level);
+      }
+      if (p->out[1].p) store(&p->out[1], k * n + j, sum);
+    }
+  }
+}
+
+static int dirichlet_slope(struct call *c)
+{
+  struct points p = points_of(c, NULL, c->in + 2, 2);
+  int64_t n = width_of(&p);
+  p.g = &c->in[0];
+  p.y = &c->in[1];
+  parallel(desc_count(&p.a->d) / n, MAX(1, 512 / (n * p.block)), dirichlet_slope_part, &p);
+  return TY_OK;
+}
+
+/* -- rows ---------------------------------------------------------------------------------------------------------- */
+
+#define LAW(name) \
+static const struct law name##_law = { name##_log, name##_slope }; \
+static int name##_run(struct call *c) { return density(c, &name##_law); } \
+static int name##_back(struct call *c) { return slope(c, &name##_law); } \
+static const struct kernel name##_cpu[] = { { "density", name##_run, T_FLOAT }, { 0 } }; \
+static const struct kernel name##_back_cpu[] = { { "slope", name##_back, T_FLOAT }, { 0 } };
+LAW(uniform)
+LAW(normal)
+LAW(gamma)
+LAW(exponential)
+LAW(poisson)
+LAW(negative_binomial)
+LAW(generalized_negative_binomial)
+static const struct kernel dirichlet_cpu[] = { { "density", dirichlet, T_FLOAT }, { 0 } };
+static const struct kernel dirichlet_back_cpu[] = { { "slope", dirichlet_slope, T_FLOAT }, { 0 } };
+
+#define ONE .grad = "g0 o0 i0 i1"
+#define TWO .grad = "g0 o0 i0 i1 i2"
+#define PDF(law, in_, grad_, shape_, doc_) \
+  { .name = "_random_pdf_" #law, .alias = "random_pdf_" #law, .tier = 2, .in = in_, grad_, .shape = shape_, \
+    .param = pdf_params, .param_size = sizeof(struct pdf), .cpu = law##_cpu, .back_cpu = law##_back_cpu, .doc = doc_ }
+
+const struct op op_pdf[] = {
+  PDF(uniform,     "sample low high",   TWO, pdf_shape, "1 / (high - low) for each sample, wherever it lies."),
+  PDF(normal,      "sample mu sigma",   TWO, pdf_shape, "Normal densities, of mean mu and deviation sigma."),
+  PDF(gamma,       "sample alpha beta", TWO, pdf_shape, "Gamma densities, of shape alpha and rate beta."),
+  PDF(exponential, "sample lam",        ONE, pdf_shape, "Exponential densities, of rate lam."),
+  PDF(poisson,     "sample lam",        ONE, pdf_shape, "Poisson probabilities of mean lam. No gradient of sample."),
+  PDF(negative_binomial, "sample k p",  TWO, pdf_shape,
+      "Probabilities of so many failures before k successes of probability p. No gradient of sample."),
+  PDF(generalized_negative_binomial, "sample mu alpha", TWO, pdf_shape,
+      "Negative binomial probabilities of counts, of mean mu and dispersion alpha. No gradient of sample."),
+  PDF(dirichlet,   "sample alpha",      ONE, dirichlet_shape, "Dirichlet densities of vectors along the last axis."),
+  { 0 }
+};

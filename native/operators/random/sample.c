@@ -1,0 +1,435 @@
+/* sample.c - random numbers: _random_* (one law for a whole array), _random_*_like, _sample_* (parameters per element),
+** _random_randint.
+**
+** Element i of a draw is a function of (seed, the draw's counter, node, i) alone (kernel/variates.h). A law either shifts and
+** scales a standard variate, made a block at a time by vector loops, or makes one element from as many words as it
+** needs. All is computed in double. Parameters are looked at before anything is written; bad ones fail the run.
+** Sources: gamma Marsaglia and Tsang 2000, Poisson Hoermann 1993 (PTRS); both negative binomial laws are Poisson
+** numbers with a gamma distributed mean.
+*/
+#include "kernel/variates.h"
+#include "kernel/strided_copy.h"
+
+/* -- words of one element ------------------------------------------------------------------------------------------ */
+
+struct stream { struct key key; uint64_t element; struct philox p; int used; };
+
+static struct stream stream_of(const struct call *c, int64_t element)
+{
+  return (struct stream){ .key = key_of(c), .element = (uint64_t)element, .used = 4 };
+}
+
+static uint32_t word(struct stream *s)
+{
+  if (s->used == 4) {
+    s->p = philox(s->key.seed, s->key.counter, s->key.node, s->element);
+    s->element += 1ull << 40;                         /* where the next block lies */
+    s->used = 0;
+  }
+  return s->p.w[s->used++];
+}
+
+static double unit(struct stream *s)                  /* [0, 1) */
+{
+  uint32_t a = word(s), b = word(s);
+  return unit_f64(a, b);
+}
+
+/* -- laws ---------------------------------------------------------------------------------------------------------- */
+
+static double normal(struct stream *s)                /* mean 0, deviation 1 (Box and Muller) */
+{
+  double radius = sqrt(-2 * log1p(-unit(s)));
+  return radius * cos(6.283185307179586 * unit(s));
+}
+
+static double draw_gamma(struct stream *s, double alpha, double beta)
+{
+  double boost = 1, d, k;
+  if (alpha < 1) boost = pow(1 - unit(s), 1 / alpha), alpha += 1;
+  d = alpha - 1 / 3.0;
+  k = 1 / sqrt(9 * d);
+  for (;;) {
+    double x = normal(s), v = 1 + k * x;
+    if (v <= 0) continue;
+    v = v * v * v;
+    double u = 1 - unit(s);                           /* the first test follows from the second and mostly spares it */
+    if (u < 1 - 0.0331 * x * x * x * x || log(u) < 0.5 * x * x + d - d * v + d * log(v)) return boost * d * v * beta;
+  }
+}
+
+static double few_events(struct stream *s, double lam)  /* counts factors until their product falls below e^-lam */
+{
+  double limit = exp(-lam), product = 1 - unit(s), n = 0;
+  while (product > limit) product *= 1 - unit(s), n++;
+  return n;
+}
+
+static double ln_factorial(double n)                   /* lgamma writes a global variable */
+{
+  int sign;
+  return lgamma_r(n + 1, &sign);
+}
+
+static double draw_poisson(struct stream *s, double lam, double unused)
+{
+  if (!isfinite(lam)) return lam;                     /* a gamma variate beyond all numbers */
+  if (lam < 12) return few_events(s, lam);
+  double b = 0.931 + 2.53 * sqrt(lam), a = -0.059 + 0.02483 * b;
+  double inverse = 1.1239 + 1.1328 / (b - 3.4), level = 0.9277 - 3.6224 / (b - 2);
+  for (;;) {
+    double u = unit(s) - 0.5, v = 1 - unit(s), us = 0.5 - fabs(u), n = floor((2 * a / us + b) * u + lam + 0.43);
+    if (us >= 0.07 && v <= level) return n;
+    if (n < 0 || (us < 0.013 && v > us)) continue;
+    if (log(v) + log(inverse) - log(a / (us * us) + b) <= n * log(lam) - lam - ln_factorial(n)) return n;
+  }
+}
+
+static double draw_failures(struct stream *s, double k, double p)
+{
+  if (k == 0 || p == 1) return 0;
+  return draw_poisson(s, draw_gamma(s, k, (1 - p) / p), 0);
+}
+
+static double draw_counts(struct stream *s, double mu, double alpha)
+{
+  if (mu == 0) return 0;
+  return draw_poisson(s, isinf(1 / alpha) ? mu : draw_gamma(s, 1 / alpha, alpha) * mu, 0);
+}
+
+/* Where a law is defined and can be drawn from in finite time. */
+static bool ordered(double a, double b)       { return a <= b && isfinite(b - a); }
+static bool spread(double a, double b)        { return b >= 0; }
+static bool positive(double a, double b)      { return a > 0; }
+static bool both_positive(double a, double b) { return a > 0 && b > 0 && isfinite(a) && isfinite(b); }
+static bool mean(double a, double b)          { return a >= 0 && isfinite(a); }
+static bool both_means(double a, double b)    { return mean(a, b) && mean(b, a); }
+static bool trials(double a, double b)        { return mean(a, b) && b > 0 && b <= 1; }
+
+struct affine { double offset, scale, limit; };       /* y = offset + scale z, at most limit */
+
+static struct affine uniform_place(double low, double high, int dtype)       /* rounding must not reach high itself */
+{
+  double below = dtype == TY_F64 ? nextafter(high, low) : nextafterf((float)high, (float)low);
+  return (struct affine){ low, high - low, low < high ? below : high };
+}
+static struct affine normal_place(double mu, double s, int type)    { return (struct affine){ mu, s, INFINITY }; }
+static struct affine wait_place(double lam, double none, int type)  { return (struct affine){ 0, 1 / lam, INFINITY }; }
+
+static draw_fn uniform_standard(int dtype) { return dtype == TY_F64 ? draws_here()->unit53 : draws_here()->unit24; }
+static draw_fn normal_standard(int dtype)  { return draws_here()->normal; }
+static draw_fn wait_standard(int dtype)    { return draws_here()->exponential; }
+
+struct law {
+  const char *a, *b, *want;                           /* names of the parameters (b NULL: one); what is expected */
+  bool          (*good)(double a, double b);
+  draw_fn       (*standard)(int dtype);               /* a block of standard variates and */
+  struct affine (*place)(double a, double b, int dtype);                     /* what becomes of them, or */
+  double        (*draw)(struct stream *s, double a, double b);               /* one element */
+};
+static const struct law
+  uniform     = { "low", "high", "finite numbers, low not above high", ordered, uniform_standard, uniform_place, NULL },
+  normal_law  = { "loc", "scale", "a scale of 0 or more",         spread,        normal_standard, normal_place, NULL },
+  exponential = { "lam", NULL, "a number above 0",                positive,      wait_standard, wait_place, NULL },
+  gamma_law   = { "alpha", "beta", "finite numbers above 0",      both_positive, NULL, NULL, draw_gamma },
+  poisson     = { "lam", NULL, "a finite number, 0 or more",      mean,          NULL, NULL, draw_poisson },
+  negative_binomial = { "k", "p", "k of 0 or more, p above 0 and at most 1", trials, NULL, NULL, draw_failures },
+  generalized_negative_binomial = { "mu", "alpha", "finite numbers, 0 or more", both_means, NULL, NULL, draw_counts };
+
+static int look_at(const struct law *law, double a, double b)
+{
+  char second[64] = "";
+  if (law->good(a, b)) return TY_OK;
+  if (law->b) snprintf(second, sizeof second, ", %s = %g", law->b, b);
+  return fail(TY_ERUN, "bad parameters: %s = %g%s; expected %s", law->a, a, second, law->want);
+}
+
+/* -- filling arrays ------------------------------------------------------------------------------------------------ */
+
+enum { BLOCK = 512, FEW = 1 << 10, MANY = 1 << 13 };  /* elements of a block, of a chunk of work */
+struct filling {
+  const struct call *c;
+  const struct law *law;
+  double a, b;
+  const struct arr *pa, *pb;                          /* instead of a and b: parameters of `each` elements in turn */
+  int64_t each;
+};
+
+static void store(const struct arr *y, int64_t i, double v)
+{
+  if (y->d.dtype == TY_F64) ((double *)y->p)[i] = v;
+  else ((float *)y->p)[i] = (float)v;
+}
+
+static double parameter(const struct arr *p, double otherwise, int64_t i) { return p ? real_of(p, i) : otherwise; }
+
+/* Elements i .. i + n - 1 from their standard variates, a row of equal parameters at a time. */
+static void place_rows(const struct filling *f, const double *z, int64_t i, int64_t n)
+{
+  const struct arr *y = &f->c->out[0];
+  const struct draws *d = draws_here();
+  for (int64_t end = i + n, m; i < end; i += m, z += m) {
+    int64_t row = i / f->each;
+    m = MIN(end, (row + 1) * f->each) - i;
+    struct affine t = f->law->place(parameter(f->pa, f->a, row), parameter(f->pb, f->b, row), y->d.dtype);
+    void *to = elements_at(y->p, i, dtype_size(y->d.dtype));
+    (y->d.dtype == TY_F64 ? d->store_f64 : d->store_f32)(to, z, t.offset, t.scale, t.limit, m);
+  }
+}
+
+static void standard_body(int64_t begin, int64_t end, void *context)
+{
+  const struct filling *f = context;
+  double z[BLOCK];
+  struct key key = key_of(f->c);
+  draw_fn standard = f->law->standard(f->c->out[0].d.dtype);
+  for (int64_t i = begin; i < end; i += BLOCK) {
+    int64_t n = MIN(BLOCK, end - i);
+    standard(z, &key, (uint64_t)i, n);
+    place_rows(f, z, i, n);
+  }
+}
+
+static void single_body(int64_t begin, int64_t end, void *context)
+{
+  const struct filling *f = context;
+  for (int64_t i = begin; i < end; i++) {
+    struct stream s = stream_of(f->c, i);
+    int64_t row = i / f->each;
+    store(&f->c->out[0], i, f->law->draw(&s, parameter(f->pa, f->a, row), parameter(f->pb, f->b, row)));
+  }
+}
+
+static int fill(struct filling *f)
+{
+  const struct arr *y = &f->c->out[0];
+  if (!y->p) return TY_OK;
+  if (f->law->draw) parallel(desc_count(&y->d), FEW, single_body, f);
+  else parallel(desc_count(&y->d), MANY, standard_body, f);
+  return TY_OK;
+}
+
+static int random_run(struct call *c, const struct law *law, double a, double b)
+{
+  struct filling f = { c, law, a, b, NULL, NULL, desc_count(&c->out[0].d) };
+  TRY(look_at(law, a, b));
+  return fill(&f);
+}
+
+static int sample_run(struct call *c, const struct law *law)
+{
+  const struct arr *pa = &c->in[0], *pb = c->nin > 1 ? &c->in[1] : NULL;
+  int64_t n = desc_count(&pa->d);
+  struct filling f = { c, law, 0, 0, pa, pb, desc_count(&c->out[0].d) / n };
+  for (int64_t i = 0; i < n; i++) TRY(look_at(law, real_of(pa, i), parameter(pb, 0, i)));
+  return fill(&f);
+}
+
+/* -- parameters and inference -------------------------------------------------------------------------------------- */
+
+struct random { double a, b; int64_t k, low, high; struct dims shape; const char *ctx; int64_t dtype; };
+#define REAL(name, field, init, doc) { name, P_FLOAT, offsetof(struct random, field), init, doc }
+#define SHAPE(init) { "shape", P_SHAPE, offsetof(struct random, shape), init, \
+  "shape of the result; 0 or nothing: as the readers need it", NULL, NULL, 1 }
+#define CTX         { "ctx", P_TEXT, offsetof(struct random, ctx), "", "device of an imperative call, as text" }
+#define DTYPE(doc)  { "dtype", P_DTYPE, offsetof(struct random, dtype), "None", doc, NULL, NULL, 1 }
+#define ARRAY       SHAPE("None"), CTX, DTYPE(FLOATS "float32")
+#define FLOATS      "float16, float32 or float64; None: "
+
+#define LOW    REAL("low", a, "0", "least possible value")
+#define HIGH   REAL("high", b, "1", "end of the range, not itself possible")
+#define LOC    REAL("loc", a, "0", "mean")
+#define SCALE  REAL("scale", b, "1", "standard deviation")
+#define ALPHA  REAL("alpha", a, "1", "shape of the law")
+#define BETA   REAL("beta", b, "1", "scale of the law")
+#define LAM    REAL("lam", a, "1", "rate (exponential) or mean (Poisson)")
+#define K      { "k", P_INT, offsetof(struct random, k), "1", "successes to wait for" }
+#define P      REAL("p", b, "1", "probability of a success")
+#define MU     REAL("mu", a, "1", "mean")
+#define SPREAD REAL("alpha", b, "1", "dispersion")
+
+#define PARAMS(law, ...) \
+static const struct param law##_params[] = { __VA_ARGS__, ARRAY, { 0 } }; \
+static const struct param law##_like_params[] = { __VA_ARGS__, { 0 } };
+PARAMS(uniform, LOW, HIGH)
+PARAMS(normal, LOC, SCALE)
+PARAMS(gamma, ALPHA, BETA)
+PARAMS(exponential, LAM)
+PARAMS(poisson, LAM)
+PARAMS(negative_binomial, K, P)
+PARAMS(generalized_negative_binomial, MU, SPREAD)
+static const struct param sample_params[] = { SHAPE("()"), DTYPE(FLOATS "that of the parameters"), { 0 } };
+
+static int bad_dtype(int64_t dtype, const char *want)
+{
+  int code = fail(TY_EVALUE, "parameter dtype: expected %s or None, got %s", want, dtype_name((int)dtype));
+  fail_argument("dtype", want, dtype_name((int)dtype));
+  return code;
+}
+
+static int check_dtype(void *param)
+{
+  const struct random *p = param;
+  if (p->dtype < 0 || dtype_float((int)p->dtype)) return TY_OK;
+  return bad_dtype(p->dtype, "float16, float32, float64");
+}
+
+static int check_shape(struct infer *s, const struct dims *shape)
+{
+  for (int i = 0; i < shape->n; i++) {
+    long long d = shape->d[i];
+    if (d < 0) return infer_fail(s, TY_EVALUE, NULL, "shape: expected dims of 0 or more, got %lld", d);
+  }
+  return TY_OK;
+}
+
+static int random_shape(struct infer *s)
+{
+  const struct random *p = s->param;
+  TRY(check_shape(s, &p->shape));
+  return shape_is(s, &s->out[0], (int)MAX(p->shape.n, 0), p->shape.d);
+}
+
+static int random_type(struct infer *s)
+{
+  const struct random *p = s->param;
+  if (p->dtype >= 0) return type_is(s, &s->out[0], (int)p->dtype);
+  return s->out[0].dtype == TY_NODTYPE ? type_is(s, &s->out[0], TY_F32) : TY_OK;
+}
+
+static int sample_shape(struct infer *s)
+{
+  const struct random *p = s->param;
+  int64_t dim[TY_MAXDIM + 16];
+  TRY(check_shape(s, &p->shape));
+  if (s->nin > 1) TRY(shape_both(s, &s->in[0], &s->in[1]));
+  int n = s->in[0].ndim;
+  if (!n) return TY_OK;
+  memcpy(dim, s->in[0].dim, sizeof s->in[0].dim);
+  for (int i = 0; i < p->shape.n; i++) dim[n++] = p->shape.d[i];
+  return shape_is(s, &s->out[0], n, dim);
+}
+
+static int sample_type(struct infer *s)
+{
+  const struct random *p = s->param;
+  if (s->nin > 1) TRY(type_both(s, &s->in[0], &s->in[1]));
+  if (p->dtype >= 0) return type_is(s, &s->out[0], (int)p->dtype);
+  int of = s->in[0].dtype;
+  return of == TY_NODTYPE ? TY_OK : type_is(s, &s->out[0], dtype_float(of) ? of : TY_F32);
+}
+
+/* -- kernels ------------------------------------------------------------------------------------------------------- */
+
+#define PHILOX(table, function, types) \
+static const struct kernel table[] = { { "philox", function, types }, { 0 } };
+#define LAW(op, law, first) \
+static int op##_random(struct call *c) \
+{ \
+  const struct random *p = c->param; \
+  return random_run(c, &law, first, p->b); \
+} \
+static int op##_sample(struct call *c) { return sample_run(c, &law); } \
+PHILOX(op##_random_kernels, op##_random, T_FLOAT) \
+PHILOX(op##_sample_kernels, op##_sample, T_FLOAT | T_INT)
+LAW(uniform,           uniform,           p->a)
+LAW(normal,            normal_law,        p->a)
+LAW(gamma,             gamma_law,         p->a)
+LAW(exponential,       exponential,       p->a)
+LAW(poisson,           poisson,           p->a)
+LAW(negative_binomial, negative_binomial, (double)p->k)
+LAW(generalized_negative_binomial, generalized_negative_binomial, p->a)
+
+/* -- _random_randint ----------------------------------------------------------------------------------------------- */
+
+static const struct param randint_params[] = {
+  { "low",  P_INT, offsetof(struct random, low),  NULL, "least possible value" },
+  { "high", P_INT, offsetof(struct random, high), NULL, "end of the range, not itself possible" },
+  SHAPE("None"),
+  CTX,
+  DTYPE("int32 or int64; None: int32"),
+  { 0 }
+};
+
+static int randint_check(void *param)
+{
+  int64_t dtype = ((const struct random *)param)->dtype;
+  return dtype < 0 || dtype == TY_I32 || dtype == TY_I64 ? TY_OK : bad_dtype(dtype, "int32, int64");
+}
+
+static int randint_type(struct infer *s)
+{
+  const struct random *p = s->param;
+  return type_is(s, &s->out[0], p->dtype >= 0 ? (int)p->dtype : s->out[0].dtype == TY_I64 ? TY_I64 : TY_I32);
+}
+
+static void randint_body(int64_t begin, int64_t end, void *context)
+{
+  const struct call *c = context;
+  const struct random *p = c->param;
+  uint64_t span = (uint64_t)p->high - (uint64_t)p->low;
+  for (int64_t i = begin; i < end; i++) {
+    struct stream s = stream_of(c, i);
+    uint64_t high = word(&s), w = high << 32 | word(&s);
+    uint64_t v = (uint64_t)p->low + (uint64_t)(((unsigned __int128)w * span) >> 64);
+    if (c->out[0].d.dtype == TY_I64) ((int64_t *)c->out[0].p)[i] = (int64_t)v;
+    else ((int32_t *)c->out[0].p)[i] = (int32_t)(uint32_t)v;
+  }
+}
+
+static int randint_run(struct call *c)
+{
+  const struct random *p = c->param;
+  long long low = p->low, high = p->high;
+  NEED(low < high, TY_ERUN, "bad parameters: low = %lld, high = %lld; expected low below high", low, high);
+  NEED(c->out[0].d.dtype == TY_I64 || (low >= INT32_MIN && high - 1 <= INT32_MAX), TY_ERUN,
+       "bad parameters: low = %lld, high = %lld; expected numbers that fit into int32", low, high);
+  if (c->out[0].p) parallel(desc_count(&c->out[0].d), 4096, randint_body, c);
+  return TY_OK;
+}
+
+PHILOX(randint_kernels, randint_run, T(TY_I32) | T(TY_I64))
+
+/* -- rows ---------------------------------------------------------------------------------------------------------- */
+
+#define PARAM(list) .flags = OP_RANDOM | OP_ZERO_GRAD, .param = list, .param_size = sizeof(struct random)
+#define RANDOM(law, alias_, tier_, doc_) \
+  { .name = "_random_" #law, .alias = alias_, .tier = tier_, .doc = doc_, .in = "", PARAM(law##_params), \
+    .check = check_dtype, .shape = random_shape, .type = random_type, .cpu = law##_random_kernels }
+#define LIKE(law, doc_) \
+  { .name = "_random_" #law "_like", .tier = 2, .doc = doc_ " in the shape and dtype of data.", .in = "data", \
+    PARAM(law##_like_params), .cpu = law##_random_kernels }
+#define SAMPLE(law, in_, doc_) \
+  { .name = "_sample_" #law, .alias = "sample_" #law, .tier = 2, .doc = "A block of `shape` " doc_, .in = in_, \
+    PARAM(sample_params), .check = check_dtype, .shape = sample_shape, .type = sample_type, \
+    .cpu = law##_sample_kernels }
+
+const struct op op_sample[] = {
+  RANDOM(uniform,     "uniform random_uniform", 1, "Uniform numbers from low up to, but not including, high."),
+  RANDOM(normal,      "normal random_normal",   1, "Normal numbers with mean loc and standard deviation scale."),
+  RANDOM(gamma,       "random_gamma",           2, "Gamma distributed numbers of shape alpha and scale beta."),
+  RANDOM(exponential, "random_exponential",     2, "Exponentially distributed numbers of rate lam."),
+  RANDOM(poisson,     "random_poisson",         2, "Poisson distributed counts with mean lam, as floats."),
+  RANDOM(negative_binomial, "random_negative_binomial", 2,
+         "How many failures come before the k-th success of probability p, as floats."),
+  RANDOM(generalized_negative_binomial, "random_generalized_negative_binomial", 2,
+         "Negative binomial counts given by their mean mu and dispersion alpha, as floats."),
+  LIKE(uniform,       "Uniform numbers"),
+  LIKE(normal,        "Normal numbers"),
+  LIKE(gamma,         "Gamma distributed numbers"),
+  LIKE(exponential,   "Exponentially distributed numbers"),
+  LIKE(poisson,       "Poisson distributed counts"),
+  LIKE(negative_binomial,             "Negative binomial counts"),
+  LIKE(generalized_negative_binomial, "Negative binomial counts of given mean and dispersion"),
+  SAMPLE(uniform,     "low high",   "uniform numbers for each element of low and high."),
+  SAMPLE(normal,      "mu sigma",   "normal numbers for each element of mu and sigma."),
+  SAMPLE(gamma,       "alpha beta", "gamma distributed numbers for each shape alpha and scale beta."),
+  SAMPLE(exponential, "lam",        "exponentially distributed numbers for each rate lam."),
+  SAMPLE(poisson,     "lam",        "Poisson distributed counts for each mean lam."),
+  SAMPLE(negative_binomial,             "k p",      "negative binomial counts for each k and p."),
+  SAMPLE(generalized_negative_binomial, "mu alpha", "negative binomial counts for each mean mu and dispersion alpha."),
+  { .name = "_random_randint", .alias = "random_randint _npi_random_randint", .tier = 2, .in = "",
+    PARAM(randint_params), .doc = "Whole numbers from low up to, but not including, high.",
+    .check = randint_check, .shape = random_shape, .type = randint_type, .cpu = randint_kernels },
+  { 0 }
+};

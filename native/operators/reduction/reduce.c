@@ -1,0 +1,498 @@
+/* reduce.c - folds over axes: sum, mean, prod, nansum, nanprod, max, min, _square_sum, norm, moments; places of extremes: argmax,
+** argmin, argmax_channel; running sums: cumsum.
+**
+** No axis given, or an empty list, means all of them. Dropping every axis leaves one of size 1. The walk over the shape
+** and the inner loops are kernel/reduce/reduce.h's. Integers wrap, integer means truncate. NaN is the extreme of what it occurs in.
+*/
+#include "kernel/strided_copy.h"
+#include "kernel/reduce/reduce.h"
+
+/* -- which axes go, and what is left ------------------------------------------------------------------------------- */
+
+struct fold { struct dims axis; int64_t keepdims, exclude; };
+#define AXIS(type, none) \
+  { "axis",     P_SHAPE, offsetof(type, axis),     none, \
+    "axis or axes to reduce; negative counts from the end; None or empty: all", NULL, NULL, 1 }, \
+  { "keepdims", P_BOOL,  offsetof(type, keepdims), "False", "leave reduced axes with size 1" }
+static const struct param fold_params[] = {
+  AXIS(struct fold, "None"),
+  { "exclude",  P_BOOL,  offsetof(struct fold, exclude), "False", "reduce all axes but the listed ones" },
+  { 0 }
+};
+
+static uint32_t axes_mask(const struct dims *axis, bool exclude, int ndim)
+{
+  uint32_t mask = 0, all = (1u << ndim) - 1;
+  if (axis->n <= 0) return all;
+  for (int i = 0; i < axis->n; i++) mask |= 1u << (axis->d[i] < 0 ? axis->d[i] + ndim : axis->d[i]);
+  return exclude ? all & ~mask : mask;
+}
+
+static int check_axes(struct infer *s, const struct dims *axis, int ndim)
+{
+  uint32_t seen = 0;
+  for (int i = 0; i < axis->n; i++) {
+    int a;
+    TRY(axis_of(s, axis->d[i], ndim, &a));
+    if (seen >> a & 1) return infer_fail(s, TY_EVALUE, NULL, "axis %d is listed twice", a);
+    seen |= 1u << a;
+  }
+  return TY_OK;
+}
+
+/* out is in without the axes of the mask. Kept dims pass both ways. */
+static int reduced_shape(struct infer *s, ty_desc *out, uint32_t mask, bool keep)
+{
+  ty_desc *in = &s->in[0];
+  int64_t dim[TY_MAXDIM];
+  int n = 0, place[TY_MAXDIM];
+  for (int i = 0; i < in->ndim; i++) {
+    bool gone = mask >> i & 1;
+    if (gone && !keep) continue;
+    place[n] = gone ? -1 : i;
+    dim[n++] = gone ? 1 : in->dim[i];
+  }
+  if (!n) place[n] = -1, dim[n++] = 1;
+  TRY(shape_is(s, out, n, dim));
+  for (int i = 0; i < n; i++) if (place[i] >= 0) TRY(shape_dim(s, in, place[i], out->dim[i]));
+  return TY_OK;
+}
+
+static int fold_shape(struct infer *s)
+{
+  const struct fold *p = s->param;
+  int ndim = s->in[0].ndim;
+  if (!ndim) return TY_OK;
+  TRY(check_axes(s, &p->axis, ndim));
+  return reduced_shape(s, &s->out[0], axes_mask(&p->axis, p->exclude, ndim), p->keepdims);
+}
+
+/* -- sum, mean, prod, nansum, nanprod, max, min -------------------------------------------------------------------- */
+
+static void fold_plan(const struct call *c, const ty_desc *data, struct reduce *r)
+{
+  const struct fold *p = c->param;
+  reduce_plan(data, axes_mask(&p->axis, p->exclude, data->ndim), r);
+}
+
+static size_t fold_scratch(const struct call *c)
+{
+  struct reduce r;
+  fold_plan(c, &c->in[0].d, &r);
+  return reduce_scratch(&r);
+}
+
+static int fold_run(struct call *c, int kind, int finish)
+{
+  struct reduce r;
+  fold_plan(c, &c->in[0].d, &r);
+  reduce_run(&r, kind, finish, c->in[0].p, NULL, c->out[0].p, c->add & 1, c->tmp);
+  return TY_OK;
+}
+
+static int fold_back(struct call *c, int kind, bool mean)  /* reads g0, then i0 and o0 as the kind needs */
+{
+  struct reduce r;
+  fold_plan(c, &c->out[0].d, &r);
+  const void *x = c->nin > 1 ? c->in[1].p : NULL, *y = c->nin > 2 ? c->in[2].p : NULL;
+  if (c->out[0].p) reduce_back(&r, kind, c->out[0].p, x, y, c->in[0].p, NULL, mean ? 1 / (double)r.count : 1);
+  return TY_OK;
+}
+
+#define FOLD(op, kind, finish, back) \
+static int op##_run(struct call *c) { return fold_run(c, kind, finish); } \
+static int op##_back(struct call *c) { return fold_back(c, back, finish == F_MEAN); } \
+static const struct kernel op##_kernels[] = { \
+  { .name = "fold", .run = op##_run, .types = T_FLOAT | T_INT, .scratch = fold_scratch, .add = 1 }, { 0 } \
+}; \
+static const struct kernel op##_back_kernels[] = { \
+  { .name = "spread", .run = op##_back, .types = T_FLOAT | T_INT }, { 0 } \
+};
+FOLD(sum,     R_SUM,     F_PLAIN, B_SUM)
+FOLD(mean,    R_SUM,     F_MEAN,  B_SUM)
+FOLD(nansum,  R_NANSUM,  F_PLAIN, B_NANSUM)
+FOLD(prod,    R_PROD,    F_PLAIN, B_PROD)
+FOLD(nanprod, R_NANPROD, F_PLAIN, B_NANPROD)
+FOLD(square,  R_SQUARE,  F_PLAIN, B_SQUARE)
+FOLD(max,     R_MAX,     F_PLAIN, B_EQUAL)
+FOLD(min,     R_MIN,     F_PLAIN, B_EQUAL)
+
+/* -- norm ---------------------------------------------------------------------------------------------------------- */
+
+struct norm { int64_t ord; struct dims axis; int64_t out_dtype, keepdims; };
+static const struct param norm_params[] = {
+  { "ord",       P_INT,   offsetof(struct norm, ord),       "2",
+    "1: sum of absolute values, 2: square root of the sum of squares" },
+  AXIS(struct norm, "None"),
+  { "out_dtype", P_DTYPE, offsetof(struct norm, out_dtype), "None",
+    "dtype of the result; only that of data is possible", NULL, NULL, 1 },
+  { 0 }
+};
+
+static int norm_check(void *param)
+{
+  const struct norm *p = param;
+  if (p->ord == 1 || p->ord == 2) return TY_OK;
+  int code = fail(TY_EVALUE, "norm: parameter ord: expected 1 or 2, got %lld", (long long)p->ord);
+  fail_argument("ord", "1 or 2", NULL);
+  return code;
+}
+
+static int norm_shape(struct infer *s)
+{
+  const struct norm *p = s->param;
+  int ndim = s->in[0].ndim;
+  if (!ndim) return TY_OK;
+  TRY(check_axes(s, &p->axis, ndim));
+  return reduced_shape(s, &s->out[0], axes_mask(&p->axis, false, ndim), p->keepdims);
+}
+
+static int norm_type(struct infer *s)
+{
+  const struct norm *p = s->param;
+  TRY(type_both(s, &s->in[0], &s->out[0]));
+  if (p->out_dtype < 0 || s->in[0].dtype == TY_NODTYPE || s->in[0].dtype == p->out_dtype) return TY_OK;
+  return infer_fail(s, TY_EDTYPE, &s->in[0], "it is %s, so out_dtype cannot be %s", dtype_name(s->in[0].dtype),
+                    dtype_name((int)p->out_dtype));
+}
+
+static void norm_plan(const struct call *c, const ty_desc *data, struct reduce *r)
+{
+  const struct norm *p = c->param;
+  reduce_plan(data, axes_mask(&p->axis, false, data->ndim), r);
+}
+
+static size_t norm_scratch(const struct call *c)
+{
+  struct reduce r;
+  norm_plan(c, &c->in[0].d, &r);
+  return reduce_scratch(&r);
+}
+
+static int norm_run(struct call *c)
+{
+  bool two = ((const struct norm *)c->param)->ord == 2;
+  struct reduce r;
+  norm_plan(c, &c->in[0].d, &r);
+  reduce_run(&r, two ? R_SQUARE : R_ABS, two ? F_ROOT : F_PLAIN, c->in[0].p, NULL, c->out[0].p, c->add & 1, c->tmp);
+  return TY_OK;
+}
+
+static int norm_back(struct call *c)
+{
+  bool two = ((const struct norm *)c->param)->ord == 2;
+  struct reduce r;
+  norm_plan(c, &c->out[0].d, &r);
+  if (c->out[0].p) reduce_back(&r, two ? B_ROOT : B_SIGN, c->out[0].p, c->in[1].p, c->in[2].p, c->in[0].p, NULL, 1);
+  return TY_OK;
+}
+
+static const struct kernel norm_kernels[] = {
+  { .name = "fold", .run = norm_run, .types = T_FLOAT | T_INT, .scratch = norm_scratch, .add = 1 }, { 0 }
+};
+static const struct kernel norm_back_kernels[] = {
+  { .name = "spread", .run = norm_back, .types = T_FLOAT | T_INT }, { 0 }
+};
+
+/* -- moments ------------------------------------------------------------------------------------------------------- */
+
+struct moments { struct dims axes; int64_t keepdims; };
+static const struct param moments_params[] = {
+  { "axes",     P_SHAPE, offsetof(struct moments, axes),     "None",  "axes to reduce; negative counts from the end",
+    NULL, NULL, 1 },
+  { "keepdims", P_BOOL,  offsetof(struct moments, keepdims), "False", "leave reduced axes with size 1" },
+  { 0 }
+};
+
+static int moments_shape(struct infer *s)
+{
+  const struct moments *p = s->param;
+  int ndim = s->in[0].ndim;
+  if (p->axes.n < 0) return infer_fail(s, TY_EVALUE, NULL, "parameter axes: expected a list of axes, got None");
+  if (!ndim) return shape_both(s, &s->out[0], &s->out[1]);
+  TRY(check_axes(s, &p->axes, ndim));
+  for (int k = 0; k < 2; k++) TRY(reduced_shape(s, &s->out[k], axes_mask(&p->axes, false, ndim), p->keepdims));
+  return TY_OK;
+}
+
+static size_t mean_bytes(const struct call *c) { return align_up(desc_bytes(&c->out[0].d), ALIGN); }
+
+/* a mean of our own, in case nobody wants output 0; then the fold's */
+static size_t moments_scratch(const struct call *c)
+{
+  const struct moments *p = c->param;
+  struct reduce r;
+  reduce_plan(&c->in[0].d, axes_mask(&p->axes, false, c->in[0].d.ndim), &r);
+  return mean_bytes(c) + reduce_scratch(&r);
+}
+
+static int moments_run(struct call *c)
+{
+  const struct moments *p = c->param;
+  struct reduce r;
+  void *mean = c->out[0].p ? c->out[0].p : c->tmp, *tmp = (char *)c->tmp + mean_bytes(c);
+  reduce_plan(&c->in[0].d, axes_mask(&p->axes, false, c->in[0].d.ndim), &r);
+  reduce_run(&r, R_SUM, F_MEAN, c->in[0].p, NULL, mean, false, tmp);
+  if (c->out[1].p) reduce_run(&r, R_SPREAD, F_MEAN, c->in[0].p, mean, c->out[1].p, false, tmp);
+  return TY_OK;
+}
+
+static int moments_back(struct call *c)               /* reads the two head gradients, data, mean */
+{
+  const struct moments *p = c->param;
+  struct reduce r;
+  reduce_plan(&c->out[0].d, axes_mask(&p->axes, false, c->out[0].d.ndim), &r);
+  if (c->out[0].p)
+    reduce_back(&r, B_SPREAD, c->out[0].p, c->in[2].p, c->in[3].p, c->in[0].p, c->in[1].p, 1 / (double)r.count);
+  return TY_OK;
+}
+
+static const struct kernel moments_kernels[] = {
+  { .name = "fold", .run = moments_run, .types = T_FLOAT, .scratch = moments_scratch }, { 0 }
+};
+static const struct kernel moments_back_kernels[] = {
+  { .name = "spread", .run = moments_back, .types = T_FLOAT }, { 0 }
+};
+
+/* -- argmax, argmin ------------------------------------------------------------------------------------------------ */
+
+struct place { int64_t axis, keepdims; };
+static const struct param place_params[] = {
+  { "axis",     P_INT,  offsetof(struct place, axis),     "None",
+    "axis to search; negative counts from the end; None: the flattened array", NULL, NULL, 1 },
+  { "keepdims", P_BOOL, offsetof(struct place, keepdims), "False", "leave the axis with size 1" },
+  { 0 }
+};
+
+static int place_shape(struct infer *s)
+{
+  const struct place *p = s->param;
+  int ndim = s->in[0].ndim, axis;
+  if (!ndim) return TY_OK;
+  if (p->axis == NONE) return reduced_shape(s, &s->out[0], (1u << ndim) - 1, p->keepdims);
+  TRY(axis_of(s, p->axis, ndim, &axis));
+  return reduced_shape(s, &s->out[0], 1u << axis, p->keepdims);
+}
+
+static int channel_shape(struct infer *s)
+{
+  int ndim = s->in[0].ndim, axis;
+  if (!ndim) return TY_OK;
+  TRY(axis_of(s, 1, ndim, &axis));
+  return reduced_shape(s, &s->out[0], 1u << axis, false);
+}
+
+enum { COLUMNS = 256 };
+struct search {
+  const struct reducer *table; const char *x; char *y; size_t size; int dtype; bool least;
+  int64_t k, inner, blocks;
+};
+
+static void search_rows(int64_t begin, int64_t end, void *context)
+{
+  const struct search *s = context;
+  int kind = s->least ? R_MIN : R_MAX;
+  for (int64_t i = begin; i < end; i++) {
+    const void *row = elements_at(s->x, i * s->k, s->size);
+    fold_t best;
+    s->table->start(&best, kind, 1);
+    s->table->rows[kind](&best, row, NULL, 1, 0, s->k);
+    set_number(elements_at(s->y, i, s->size), s->dtype, (double)s->table->find(row, best, s->k));
+  }
+}
+
+static void search_columns(int64_t begin, int64_t end, void *context)
+{
+  const struct search *s = context;
+  fold_t best[COLUMNS];
+  int64_t place[COLUMNS];
+  for (int64_t u = begin; u < end; u++) {
+    int64_t j = u % s->blocks * COLUMNS, n = MIN(COLUMNS, s->inner - j), outer = u / s->blocks;
+    for (int64_t i = 0; i < s->k; i++)
+      s->table->best_cols(best, place, elements_at(s->x, (outer * s->k + i) * s->inner + j, s->size), s->least, i, n);
+    for (int64_t i = 0; i < n; i++)
+      set_number(elements_at(s->y, outer * s->inner + j + i, s->size), s->dtype, (double)place[i]);
+  }
+}
+
+static int search(struct call *c, int64_t axis, bool least)
+{
+  const ty_desc *d = &c->in[0].d;
+  struct search s = { reducer_of(d->dtype), c->in[0].p, c->out[0].p, dtype_size(d->dtype), d->dtype, least,
+                      desc_count(d), 1, 1 };
+  int64_t outer = 1;
+  if (axis != NONE) {
+    int a = (int)(axis < 0 ? axis + d->ndim : axis);
+    outer = product_of(d, 0, a);
+    s.k = d->dim[a];
+    s.inner = product_of(d, a + 1, d->ndim);
+  }
+  s.blocks = (s.inner + COLUMNS - 1) / COLUMNS;
+  if (s.inner == 1) parallel(outer, MAX(1, 16384 / s.k), search_rows, &s);
+  else parallel(outer * s.blocks, MAX(1, 16384 / (s.k * MIN(s.inner, COLUMNS))), search_columns, &s);
+  return TY_OK;
+}
+
+static int argmax_run(struct call *c) { return search(c, ((const struct place *)c->param)->axis, false); }
+static int argmin_run(struct call *c) { return search(c, ((const struct place *)c->param)->axis, true); }
+static int channel_run(struct call *c) { return search(c, 1, false); }
+static const struct kernel argmax_kernels[] = {
+  { .name = "search", .run = argmax_run, .types = T_FLOAT | T_INT }, { 0 }
+};
+static const struct kernel argmin_kernels[] = {
+  { .name = "search", .run = argmin_run, .types = T_FLOAT | T_INT }, { 0 }
+};
+static const struct kernel channel_kernels[] = {
+  { .name = "search", .run = channel_run, .types = T_FLOAT | T_INT }, { 0 }
+};
+
+/* -- cumsum -------------------------------------------------------------------------------------------------------- */
+
+struct running { int64_t axis, dtype; };
+static const struct param running_params[] = {
+  { "axis",  P_INT,   offsetof(struct running, axis),  "None",
+    "axis along which sums run, not negative; None: the flattened array", NULL, NULL, 1 },
+  { "dtype", P_DTYPE, offsetof(struct running, dtype), "None", "dtype of the result; None: as data", NULL, NULL, 1 },
+  { 0 }
+};
+
+static int running_shape(struct infer *s)
+{
+  const struct running *p = s->param;
+  const ty_desc *in = &s->in[0];
+  if (p->axis != NONE) {
+    TRY(shape_both(s, &s->in[0], &s->out[0]));
+    if (in->ndim && (p->axis < 0 || p->axis >= in->ndim))
+      return infer_fail(s, TY_EVALUE, in, "axis %lld of an array of %d dimensions; expected 0 to %d",
+                        (long long)p->axis, in->ndim, in->ndim - 1);
+    return TY_OK;
+  }
+  int64_t n = product_of(in, 0, in->ndim);
+  return in->ndim ? shape_is(s, &s->out[0], 1, &n) : TY_OK;
+}
+
+static int running_type(struct infer *s)
+{
+  const struct running *p = s->param;
+  if (p->dtype >= 0) return type_is(s, &s->out[0], (int)p->dtype);
+  return type_both(s, &s->in[0], &s->out[0]);
+}
+
+struct sums { void *y; const void *x; int64_t k, inner, blocks; bool back; };
+
+/* Running sums over k rows of up to COLUMNS columns; rows are `inner` apart; y may be x. A sum has its array's own
+** precision; integers wrap. */
+#define RUNNING(T, ACC) \
+static void running_##T(int64_t begin, int64_t end, void *context) \
+{ \
+  const struct sums *s = context; \
+  for (int64_t u = begin; u < end; u++) { \
+    int64_t column = u % s->blocks * COLUMNS, n = MIN(COLUMNS, s->inner - column), step = s->inner; \
+    int64_t at = u / s->blocks * s->k * step + column; \
+    if (s->back) at += (s->k - 1) * step, step = -step; \
+    const T *x = (const T *)s->x + at; \
+    T *y = (T *)s->y + at; \
+    ACC sum[COLUMNS] = { 0 }, one = 0; \
+    if (n == 1) for (int64_t i = 0; i < s->k; i++) one += (ACC)x[i * step], y[i * step] = (T)one; \
+    else for (int64_t i = 0; i < s->k; i++, x += step, y += step) \
+      for (int64_t j = 0; j < n; j++) sum[j] += (ACC)x[j], y[j] = (T)sum[j]; \
+  } \
+}
+RUNNING(float, float)
+RUNNING(double, double)
+RUNNING(uint8_t, uint64_t)
+RUNNING(int8_t, uint64_t)
+RUNNING(int32_t, uint64_t)
+RUNNING(int64_t, uint64_t)
+
+static void run_sums(const struct call *c, int dtype, void *y, const void *x, bool back)
+{
+  const ty_desc *d = &c->in[0].d;
+  int64_t axis = ((const struct running *)c->param)->axis, n = desc_count(d);
+  struct sums s = { y, x, n, 1, 1, back };
+  if (axis != NONE) s.k = d->dim[axis], s.inner = product_of(d, (int)axis + 1, d->ndim);
+  s.blocks = (s.inner + COLUMNS - 1) / COLUMNS;
+  parallel_fn body = dtype == TY_F32 ? running_float   : dtype == TY_F64 ? running_double
+                   : dtype == TY_I8  ? running_int8_t  : dtype == TY_I32 ? running_int32_t
+                   : dtype == TY_I64 ? running_int64_t : running_uint8_t;
+  parallel(n / (s.k * s.inner) * s.blocks, MAX(1, 16384 / (s.k * MIN(s.inner, COLUMNS))), body, &s);
+}
+
+static int running_run(struct call *c)
+{
+  int from = c->in[0].d.dtype, to = c->out[0].d.dtype;
+  const void *x = c->in[0].p;
+  if (from != to) convert(c->out[0].p, to, x, from, desc_count(&c->in[0].d)), x = c->out[0].p;
+  run_sums(c, to, c->out[0].p, x, false);
+  return TY_OK;
+}
+
+static int running_back(struct call *c)               /* sums in data's dtype, as the reference does */
+{
+  int from = c->in[0].d.dtype, to = c->out[0].d.dtype;
+  const void *g = c->in[0].p;
+  void *dx = c->out[0].p;
+  if (!dx) return TY_OK;
+  if (from != to) convert(dx, to, g, from, desc_count(&c->in[0].d)), g = dx;
+  run_sums(c, to, dx, g, true);
+  return TY_OK;
+}
+
+static const struct kernel running_kernels[] = {
+  { .name = "lines", .run = running_run, .types = T_FLOAT | T_INT }, { 0 }
+};
+static const struct kernel running_back_kernels[] = {
+  { .name = "lines", .run = running_back, .types = T_FLOAT | T_INT }, { 0 }
+};
+
+/* -- rows ---------------------------------------------------------------------------------------------------------- */
+
+#define FOLDING(op) .in = "data", .param = fold_params, .param_size = sizeof(struct fold), .shape = fold_shape, \
+  .cpu = op##_kernels, .back_cpu = op##_back_kernels
+#define PLACES .in = "data", .flags = OP_ZERO_GRAD
+
+const struct op op_reduce[] = {
+  { .name = "sum", .alias = "sum_axis _sparse_sum", .tier = 1, .grad = "g0", FOLDING(sum),
+    .doc = "Sum over axes. Every summed element gets the head gradient." },
+  { .name = "mean", .alias = "_sparse_mean", .tier = 1, .grad = "g0", FOLDING(mean),
+    .doc = "Mean over axes. Every element gets the head gradient divided by their number." },
+  { .name = "prod", .tier = 2, .grad = "g0 i0 o0", FOLDING(prod),
+    .doc = "Product over axes. The gradient is the head gradient times the product over the element; where an element "
+           "is 0 it is NaN or infinite." },
+  { .name = "nansum", .tier = 2, .grad = "g0 i0", FOLDING(nansum),
+    .doc = "Sum over axes that passes over NaN. The gradient is that of sum, 0 at NaN." },
+  { .name = "nanprod", .tier = 2, .grad = "g0 i0 o0", FOLDING(nanprod),
+    .doc = "Product over axes that passes over NaN. The gradient is that of prod, 0 at NaN." },
+  { .name = "max", .alias = "max_axis", .tier = 1, .grad = "g0 i0 o0", FOLDING(max),
+    .doc = "Largest element over axes. Every element equal to it gets the head gradient." },
+  { .name = "min", .alias = "min_axis", .tier = 1, .grad = "g0 i0 o0", FOLDING(min),
+    .doc = "Smallest element over axes. Every element equal to it gets the head gradient." },
+  { .name = "_square_sum", .tier = 2, .grad = "g0 i0", .back = "_backward_square_sum", FOLDING(square),
+    .doc = "Sum of squares over axes. The gradient is twice the element times the head gradient." },
+  { .name = "norm", .alias = "_sparse_norm", .tier = 1,
+    .doc = "Sum of absolute values, or root of the sum of squares, over axes. The gradient is the sign of the "
+           "element, or the element over the norm (NaN at 0).",
+    .in = "data", .param = norm_params, .param_size = sizeof(struct norm), .check = norm_check, .shape = norm_shape,
+    .type = norm_type,
+    .grad = "g0 i0 o0", .cpu = norm_kernels, .back_cpu = norm_back_kernels },
+  { .name = "moments", .tier = 2,
+    .doc = "Mean and variance (divided by the number of elements) over axes. Both have gradients.",
+    .in = "data", .out = "output0 output1", .param = moments_params, .param_size = sizeof(struct moments),
+    .shape = moments_shape,
+    .grad = "g0 g1 i0 o0", .cpu = moments_kernels, .back_cpu = moments_back_kernels },
+  { .name = "argmax", .tier = 1, PLACES,
+    .doc = "Place of the first largest element, counted from 0, in data's dtype. No gradient flows.",
+    .param = place_params, .param_size = sizeof(struct place), .shape = place_shape, .cpu = argmax_kernels },
+  { .name = "argmin", .tier = 2, PLACES,
+    .doc = "Place of the first smallest element, counted from 0, in data's dtype. No gradient flows.",
+    .param = place_params, .param_size = sizeof(struct place), .shape = place_shape, .cpu = argmin_kernels },
+  { .name = "argmax_channel", .tier = 1, PLACES,
+    .doc = "Place of the first largest element along axis 1. No gradient flows.",
+    .shape = channel_shape, .cpu = channel_kernels },
+  { .name = "_np_cumsum", .alias = "cumsum", .tier = 2,
+    .doc = "Running sums along an axis. The gradient is the running sum of the head gradient from the other end.",
+    .in = "a", .param = running_params, .param_size = sizeof(struct running), .shape = running_shape,
+    .type = running_type,
+    .grad = "g0", .cpu = running_kernels, .back_cpu = running_back_kernels },
+  { 0 }
+};

@@ -1,0 +1,100 @@
+/* cast_storage.c - dense forms of operators on sparse storage: cast_storage, _sparse_retain, _contrib_getnnz.
+**
+** Every array is dense here, so another storage is the same array, rows that are not kept are zeros, and stored values
+** are those that are not zero.
+*/
+#include "kernel/strided_copy.h"
+
+/* -- cast_storage -------------------------------------------------------------------------------------------------- */
+
+struct storage_param { int64_t stype; };
+static const struct param storage_params[] = {
+  { "stype", P_ENUM, offsetof(struct storage_param, stype), NULL, "storage of the result; it is dense whatever stands here",
+    "default|row_sparse|csr" },
+  { 0 }
+};
+
+/* -- _sparse_retain ------------------------------------------------------------------------------------------------- */
+
+static int retain_shape(struct infer *s)
+{
+  if (s->in[1].ndim > 1) return infer_fail(s, TY_ESHAPE, &s->in[1], "expected one dimension, got %d", s->in[1].ndim);
+  return shape_both(s, &s->in[0], &s->out[0]);
+}
+static int retain_type(struct infer *s) { return type_both(s, &s->in[0], &s->out[0]); }
+
+/* Rows of `from` that `index` names to `to`; all others of `to` are zeros. */
+static int keep(const struct arr *to, const struct arr *from, const struct arr *index)
+{
+  if (!to->p) return TY_OK;
+  int64_t rows = from->d.dim[0];
+  size_t row = desc_bytes(&from->d) / (size_t)rows;
+  for (int64_t i = 0; i < index->d.dim[0]; i++) {
+    int64_t j = index_of(index, i);
+    NEED(j >= 0 && j < rows, TY_ERUN, "index %lld at place %lld is out of range; expected 0 to %lld", (long long)j,
+         (long long)i, (long long)rows - 1);
+  }
+  move_zero(to->p, desc_bytes(&to->d));
+  for (int64_t i = 0; i < index->d.dim[0]; i++) {
+    size_t at = (size_t)index_of(index, i) * row;
+    memcpy((char *)to->p + at, (const char *)from->p + at, row);
+  }
+  return TY_OK;
+}
+
+static int retain_run(struct call *c) { return keep(&c->out[0], &c->in[0], &c->in[1]); }
+
+static int retain_back(struct call *c)                /* in: head gradient, indices */
+{
+  if (c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
+  return keep(&c->out[0], &c->in[0], &c->in[1]);
+}
+
+MOVE_KERNEL(retain_cpu, retain_run)
+MOVE_KERNEL(retain_back_cpu, retain_back)
+
+/* -- _contrib_getnnz ------------------------------------------------------------------------------------------------ */
+
+struct count_param { int64_t axis; };
+static const struct param count_params[] = {
+  { "axis", P_INT, offsetof(struct count_param, axis), "None", "None all, 0 per column, 1 per row", NULL, "[0,1]", 1 },
+  { 0 }
+};
+
+static int count_shape(struct infer *s)
+{
+  const ty_desc *d = &s->in[0];
+  int64_t axis = ((const struct count_param *)s->param)->axis, one = 1;
+  if (d->ndim && d->ndim != 2) return infer_fail(s, TY_ESHAPE, &s->in[0], "expected a matrix, got %d dimensions", d->ndim);
+  if (axis == NONE) return shape_is(s, &s->out[0], 1, &one);
+  return d->ndim ? shape_is(s, &s->out[0], 1, &d->dim[1 - axis]) : TY_OK;
+}
+static int count_type(struct infer *s) { return type_is(s, &s->out[0], TY_I64); }
+
+static int count_run(struct call *c)
+{
+  int64_t axis = ((const struct count_param *)c->param)->axis, columns = c->in[0].d.dim[1], *count = c->out[0].p;
+  memset(count, 0, desc_bytes(&c->out[0].d));
+  for (int64_t i = 0; i < desc_count(&c->in[0].d); i++) {
+    int64_t place = axis == NONE ? 0 : axis ? i / columns : i % columns;
+    count[place] += real_of(&c->in[0], i) != 0;       /* NaN is a value */
+  }
+  return TY_OK;
+}
+
+static const struct kernel count_cpu[] = { { .name = "count", .run = count_run, .types = T_ANY }, { 0 } };
+
+const struct op op_cast_storage[] = {
+  { .name = "cast_storage", .alias = "_sparse_cast_storage", .in = "data", .tier = 2,
+    .doc = "data itself: every storage is dense here; the gradient passes through.",
+    .param = storage_params, .param_size = sizeof(struct storage_param), .inplace = "0=0", .back_inplace = "0=0",
+    .row = &(const struct row){ "a", { "g" } } },
+  { .name = "_sparse_retain", .in = "data indices", .tier = 2,
+    .doc = "data with zeros in all rows but those that indices (k,) name; their gradients pass through, the others' are zero.",
+    .shape = retain_shape, .type = retain_type, .grad = "g0 i1", .cpu = retain_cpu, .back_cpu = retain_back_cpu },
+  { .name = "_contrib_getnnz", .in = "data", .tier = 2, .flags = OP_ZERO_GRAD,
+    .doc = "How many elements of a matrix are not zero: (1,), or one number per column or row; int64. The gradient is zero.",
+    .param = count_params, .param_size = sizeof(struct count_param), .shape = count_shape, .type = count_type,
+    .cpu = count_cpu },
+  { 0 }
+};

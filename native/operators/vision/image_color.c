@@ -1,0 +1,204 @@
+/* image_color.c - colours and mirror images by chance: _image_random_*, _image_adjust_lighting.
+**
+** One image (height, width, channels) with 1 or 3 channels; bytes saturate and drop the fraction. What chance decides
+** follows from (seed, the draw's counter, node) alone. The grey that saturation blends with is 0.114 of blue: that is
+** how networks trained with these operators saw their images. No gradients.
+*/
+#include "kernel/strided_copy.h"
+#include "image/image.h"
+#include "base/philox.h"
+
+static float chance(const struct call *c, uint64_t i)                        /* [0, 1) */
+{
+  return unit_f32(philox(c->run->draw.seed, c->run->draw.counter, c->node, i).w[0]);
+}
+static float between(const struct call *c, uint64_t i, double low, double high)
+{
+  return (float)(low + (high - low) * chance(c, i));
+}
+static float normal(const struct call *c, uint64_t i) /* Box and Muller */
+{
+  struct philox p = philox(c->run->draw.seed, c->run->draw.counter, c->node, i);
+  double radius = sqrt(-2 * log1p(-(double)unit_f32(p.w[0])));
+  return (float)(radius * cos(6.283185307179586 * unit_f32(p.w[1])));
+}
+
+static int color_shape(struct infer *s)
+{
+  TRY(shape_all(s));
+  const ty_desc *in = &s->in[0];
+  if (in->ndim && in->ndim != 3)
+    return infer_fail(s, TY_ESHAPE, in, "expected an image (height, width, channels), got %d dimensions", in->ndim);
+  if (in->ndim && in->dim[2] && in->dim[2] != 1 && in->dim[2] != 3)
+    return infer_fail(s, TY_ESHAPE, in, "expected 1 or 3 channels, got %lld", (long long)in->dim[2]);
+  return TY_OK;
+}
+
+static struct pixels pixels_of(const struct arr *a)
+{
+  return (struct pixels){ a->p, a->d.dtype, a->d.dim[0], a->d.dim[1], a->d.dim[2] };
+}
+
+static int tune(struct call *c, struct tuning t)
+{
+  struct pixels to = pixels_of(&c->out[0]), from = pixels_of(&c->in[0]);
+  tune_pixels(&to, &from, t);
+  return TY_OK;
+}
+
+/* -- one factor -------------------------------------------------------------------------------------------------------- */
+
+struct factor { double min, max; };
+static const struct param factor_params[] = {
+  { "min_factor", P_FLOAT, offsetof(struct factor, min), NULL, "the smallest factor", NULL, "[0,]" },
+  { "max_factor", P_FLOAT, offsetof(struct factor, max), NULL, "the largest factor", NULL, "[0,]" },
+  { 0 }
+};
+
+static int factor_check(void *param)
+{
+  const struct factor *p = param;
+  NEED(p->min <= p->max, TY_EVALUE, "min_factor: %g is above max_factor, %g", p->min, p->max);
+  return TY_OK;
+}
+
+static int tune_by_chance(struct call *c, int kind)
+{
+  const struct factor *p = c->param;
+  return tune(c, (struct tuning){ .kind = kind, .alpha = between(c, 0, p->min, p->max) });
+}
+static int brightness(struct call *c) { return tune_by_chance(c, BRIGHTNESS); }
+static int contrast(struct call *c)   { return tune_by_chance(c, CONTRAST); }
+static int saturation(struct call *c) { return tune_by_chance(c, SATURATION_BLUE); }
+static int hue(struct call *c)        { return tune_by_chance(c, HUE); }
+
+/* -- all of them in random order --------------------------------------------------------------------------------------- */
+
+struct jitter { double part[4]; };
+static const struct param jitter_params[] = {
+  { "brightness", P_FLOAT, offsetof(struct jitter, part[0]), NULL, "factors 1 - brightness to 1 + brightness", NULL, "[0,]" },
+  { "contrast",   P_FLOAT, offsetof(struct jitter, part[1]), NULL, "factors 1 - contrast to 1 + contrast", NULL, "[0,]" },
+  { "saturation", P_FLOAT, offsetof(struct jitter, part[2]), NULL, "factors 1 - saturation to 1 + saturation", NULL, "[0,]" },
+  { "hue",        P_FLOAT, offsetof(struct jitter, part[3]), NULL, "turns of the hue, -hue to hue", NULL, "[0,]" },
+  { 0 }
+};
+
+static int jitter(struct call *c)
+{
+  static const int kind[4] = { BRIGHTNESS, CONTRAST, SATURATION_BLUE, HUE };
+  const struct jitter *p = c->param;
+  struct pixels to = pixels_of(&c->out[0]), from = pixels_of(&c->in[0]);
+  int order[4] = { 0, 1, 2, 3 };
+  for (int i = 3; i > 0; i--) {
+    int k = MIN((int)(chance(c, (uint64_t)i) * (float)(i + 1)), i), held = order[i];
+    order[i] = order[k];
+    order[k] = held;
+  }
+  memmove(to.p, from.p, desc_bytes(&c->in[0].d));
+  for (int i = 0; i < 4; i++) {
+    int k = order[i];
+    float alpha = between(c, 4 + (uint64_t)k, -p->part[k], p->part[k]);
+    if (p->part[k] > 0) tune_pixels(&to, &to, (struct tuning){ .kind = kind[k], .alpha = kind[k] == HUE ? alpha : 1 + alpha });
+  }
+  return TY_OK;
+}
+
+/* -- lighting: along the principal components of colours ---------------------------------------------------------------- */
+
+struct light { struct reals alpha; };
+static const struct param light_params[] = {
+  { "alpha", P_FLOATS, offsetof(struct light, alpha), NULL, "how much of each of the three principal components is added" },
+  { 0 }
+};
+struct random_light { double alpha_std; };
+static const struct param random_light_params[] = {
+  { "alpha_std", P_FLOAT, offsetof(struct random_light, alpha_std), "0.05", "deviation of the three normal numbers", NULL, "[0,]" },
+  { 0 }
+};
+
+static int light_check(void *param)
+{
+  const struct light *p = param;
+  NEED(p->alpha.n == 3, TY_EVALUE, "_image_adjust_lighting: alpha: expected 3 numbers, got %lld", (long long)p->alpha.n);
+  return TY_OK;
+}
+
+static int lighten(struct call *c, const float alpha[3])
+{
+  struct tuning t = { .kind = LIGHTING };
+  lighting_of(alpha, t.rgb);
+  return tune(c, t);
+}
+
+static int light(struct call *c)
+{
+  const struct light *p = c->param;
+  return lighten(c, (float[3]){ (float)p->alpha.d[0], (float)p->alpha.d[1], (float)p->alpha.d[2] });
+}
+
+static int random_light(struct call *c)
+{
+  float alpha[3], deviation = (float)((const struct random_light *)c->param)->alpha_std;
+  for (int i = 0; i < 3; i++) alpha[i] = deviation * normal(c, (uint64_t)i);
+  return lighten(c, alpha);
+}
+
+/* -- mirror images by chance ------------------------------------------------------------------------------------------- */
+
+static int flip_shape(struct infer *s)
+{
+  TRY(shape_all(s));
+  const ty_desc *in = &s->in[0];
+  if (!in->ndim || in->ndim == 3) return TY_OK;
+  return infer_fail(s, TY_ESHAPE, in, "expected an image (height, width, channels), got %d dimensions", in->ndim);
+}
+
+static int flip(struct call *c, int axis)
+{
+  const int64_t *n = c->in[0].d.dim;
+  int64_t stride[3] = { n[1] * n[2], n[2], 1 };
+  size_t size = dtype_size(c->in[0].d.dtype);
+  bool flipped = chance(c, 0) < 0.5f;
+  struct move m = { 0 };
+  for (int i = 0; i < 3; i++) move_axis(&m, n[i], stride[i], flipped && i == axis ? -stride[i] : stride[i]);
+  move_run(&m, c->out[0].p, elements_at(c->in[0].p, flipped ? (n[axis] - 1) * stride[axis] : 0, size), size);
+  return TY_OK;
+}
+static int flip_left_right(struct call *c) { return flip(c, 1); }
+static int flip_top_bottom(struct call *c) { return flip(c, 0); }
+
+/* -- the operators ----------------------------------------------------------------------------------------------------- */
+
+#define PIXEL_KERNEL(table, function) \
+  static const struct kernel table[] = { { .name = "pixels", .run = function, .types = T(TY_U8) | T(TY_F32) }, { 0 } };
+PIXEL_KERNEL(brightness_cpu, brightness)
+PIXEL_KERNEL(contrast_cpu, contrast)
+PIXEL_KERNEL(saturation_cpu, saturation)
+PIXEL_KERNEL(hue_cpu, hue)
+PIXEL_KERNEL(jitter_cpu, jitter)
+PIXEL_KERNEL(light_cpu, light)
+PIXEL_KERNEL(random_light_cpu, random_light)
+MOVE_KERNEL(left_right_cpu, flip_left_right)
+MOVE_KERNEL(top_bottom_cpu, flip_top_bottom)
+
+#define NAMES(n) .name = "_image_" n, .alias = "_npx__image_" n, .in = "data", .tier = 2
+#define FACTOR(kernels) .param = factor_params, .param_size = sizeof(struct factor), .check = factor_check, \
+  .shape = color_shape, .cpu = kernels, .flags = OP_RANDOM
+const struct op op_image_color[] = {
+  { NAMES("random_brightness"), FACTOR(brightness_cpu), .doc = "An image times a random factor." },
+  { NAMES("random_contrast"), FACTOR(contrast_cpu), .doc = "An image blended with its mean grey by a random factor." },
+  { NAMES("random_saturation"), FACTOR(saturation_cpu), .doc = "An image blended with grey by a random factor." },
+  { NAMES("random_hue"), FACTOR(hue_cpu), .doc = "An image whose hue is turned by a random part of the circle." },
+  { NAMES("random_color_jitter"), .doc = "Random brightness, contrast, saturation and hue, in random order.",
+    .param = jitter_params, .param_size = sizeof(struct jitter), .shape = color_shape, .cpu = jitter_cpu, .flags = OP_RANDOM },
+  { NAMES("adjust_lighting"), .doc = "Adds the principal components of colours, as much of each as alpha says.",
+    .param = light_params, .param_size = sizeof(struct light), .check = light_check, .shape = color_shape, .cpu = light_cpu },
+  { NAMES("random_lighting"), .doc = "Adds normal numbers times the principal components of colours.",
+    .param = random_light_params, .param_size = sizeof(struct random_light), .shape = color_shape, .cpu = random_light_cpu,
+    .flags = OP_RANDOM },
+  { NAMES("random_flip_left_right"), .doc = "An image or, every second time, its mirror image.",
+    .shape = flip_shape, .cpu = left_right_cpu, .flags = OP_RANDOM },
+  { NAMES("random_flip_top_bottom"), .doc = "An image or, every second time, the image upside down.",
+    .shape = flip_shape, .cpu = top_bottom_cpu, .flags = OP_RANDOM },
+  { 0 }
+};

@@ -1,0 +1,212 @@
+/* proposal.c - regions worth a look, from a region proposal network: Proposal (one image), MultiProposal (a batch).
+**
+** Anchors have whole pixels as corners, both ends counting: a square of feature_stride is given every ratio (height by width,
+** its area kept, sides rounded), then every scale, and moved to every cell. cls_prob (batch, 2 anchors, height, width)
+** holds scores of background, then of objects; bbox_pred (batch, 4 anchors, height, width) moves and stretches anchors, or
+** with iou_loss their corners; im_info (batch, 3) is height, width and scale of the image as it was before padding.
+** Boxes are clipped to the image. A score is -1 in cells beyond it, of a box smaller than rpn_min_size (which grows by
+** half of that at each end), and where box or score is NaN. The best pre_nms stand for suppression, the first post_nms that
+** stay are the result; where fewer do, they repeat. Source: Ren et al., "Faster R-CNN", NIPS 2015.
+*/
+#include "operators/vision/boxes.h"
+
+struct proposal_param {
+  int64_t pre_nms, post_nms, min_size, feature_stride, output_score, iou_loss;
+  double  threshold;
+  struct reals scales, ratios;
+};
+#define FIELD(name) offsetof(struct proposal_param, name)
+static const struct param proposal_params[] = {
+  { "rpn_pre_nms_top_n",  P_INT, FIELD(pre_nms),  "6000", "boxes that take part in suppression, best first; 0 and below: all" },
+  { "rpn_post_nms_top_n", P_INT, FIELD(post_nms), "300",  "regions per image", NULL, "[1,2147483647]" },
+  { "threshold",      P_FLOAT,  FIELD(threshold), "0.7",  "a box that overlaps a better one by more than this goes" },
+  { "rpn_min_size",   P_INT,    FIELD(min_size),  "16",   "least height and width of a box, in pixels of the image before scaling" },
+  { "scales",         P_FLOATS, FIELD(scales),    "[4,8,16,32]", "of anchors, in sides of a cell" },
+  { "ratios",         P_FLOATS, FIELD(ratios),    "[0.5,1,2]", "of anchors, height by width" },
+  { "feature_stride", P_INT,    FIELD(feature_stride), "16", "pixels per cell", NULL, "[1,2147483647]" },
+  { "output_score",   P_BOOL,   FIELD(output_score), "0", "scores are a second output" },
+  { "iou_loss",       P_BOOL,   FIELD(iou_loss),  "0",    "bbox_pred moves corners, in pixels" },
+  { 0 }
+};
+
+static int proposal_check(void *param)
+{
+  const struct proposal_param *p = param;
+  const struct reals *list[] = { &p->scales, &p->ratios };
+  for (int k = 0; k < 2; k++) {
+    const char *name = k ? "ratios" : "scales";
+    NEED(list[k]->n > 0, TY_EVALUE, "%s: expected at least one number", name);
+    for (int i = 0; i < list[k]->n; i++)
+      NEED(list[k]->d[i] > 0, TY_EVALUE, "%s: expected numbers above 0, got %g", name, list[k]->d[i]);
+  }
+  return TY_OK;
+}
+
+static const char *proposal_out(const void *param)
+{
+  return ((const struct proposal_param *)param)->output_score ? "output score" : "output [score]";
+}
+
+static int many_shape(struct infer *s)
+{
+  const struct proposal_param *p = s->param;
+  int64_t anchors = p->scales.n * p->ratios.n;
+  TRY(shape_rank(s, &s->in[0], 4, "(batch, 2 anchors, height, width)"));
+  TRY(shape_rank(s, &s->in[1], 4, "(batch, 4 anchors, height, width)"));
+  TRY(shape_rank(s, &s->in[2], 2, "(batch, 3)"));
+  if (!s->in[0].ndim) return TY_OK;
+  const int64_t *d = s->in[0].dim;
+  TRY(shape_dim(s, &s->in[0], 1, 2 * anchors));
+  int64_t moves[4] = { d[0], 4 * anchors, d[2], d[3] }, info[2] = { d[0], 3 };
+  TRY(shape_is(s, &s->in[1], 4, moves));
+  TRY(shape_is(s, &s->in[2], 2, info));
+  int64_t out[2] = { d[0] * p->post_nms, 5 };
+  TRY(shape_is(s, &s->out[0], 2, out));
+  out[1] = 1;
+  return shape_is(s, &s->out[1], 2, out);
+}
+
+static int one_shape(struct infer *s)
+{
+  if (s->in[0].ndim == 4 && s->in[0].dim[0] > 1)
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "expected one image, got %lld; MultiProposal takes more", (long long)s->in[0].dim[0]);
+  return many_shape(s);
+}
+
+/* -- anchors --------------------------------------------------------------------------------------------------- */
+
+/* Corners of an anchor of the first cell: ratio by ratio, scale by scale. */
+static void anchor_of(const struct proposal_param *p, int64_t a, double v[4])
+{
+  double ratio = p->ratios.d[a / p->scales.n], scale = p->scales.d[a % p->scales.n], side = (double)p->feature_stride;
+  double width = floor(sqrt(floor(side * side / ratio)) + 0.5), height = floor(width * ratio + 0.5);
+  double size[2] = { width * scale, height * scale }, middle = (side - 1) / 2;
+  for (int i = 0; i < 2; i++) v[i] = middle - (size[i] - 1) / 2, v[i + 2] = middle + (size[i] - 1) / 2;
+}
+
+static void stretch(const double by[4], double v[4])
+{
+  for (int i = 0; i < 2; i++) {
+    double size = v[i + 2] - v[i] + 1, middle = v[i] + (size - 1) / 2 + by[i] * size, half = (exp(by[i + 2]) * size - 1) / 2;
+    v[i] = middle - half;
+    v[i + 2] = middle + half;
+  }
+}
+
+/* -- one image ------------------------------------------------------------------------------------------------- */
+
+struct proposal { double v[4], score; };
+struct image_of {
+  const struct proposal_param *p;
+  const struct rows *r;
+  struct metric m;
+  int64_t anchors, h, w, count, pre;                  /* count: anchors of all cells */
+  const void *scores, *moves;                         /* scores: of objects */
+  double  info[3];
+  struct proposal *all;
+  struct key *order;
+  struct box *box;
+  uint8_t *gone;
+};
+
+static struct proposal propose(const struct image_of *k, int64_t index)
+{
+  const struct proposal_param *p = k->p;
+  int64_t a = index % k->anchors, cell = index / k->anchors, area = k->h * k->w, place[2] = { cell % k->w, cell / k->w };
+  struct proposal q;
+  double by[4], least = held(&k->m, (double)p->min_size * k->info[2]);
+  anchor_of(p, a, q.v);
+  for (int i = 0; i < 4; i++) {
+    q.v[i] += (double)(place[i % 2] * p->feature_stride);
+    by[i] = k->r->get(k->moves, (4 * a + i) * area + cell);
+  }
+  if (p->iou_loss) for (int i = 0; i < 4; i++) q.v[i] += by[i];
+  else stretch(by, q.v);
+  q.score = k->r->get(k->scores, a * area + cell);
+  bool small = false, wrong = q.score != q.score;
+  for (int i = 0; i < 4; i++) {
+    double end = k->info[1 - i % 2] - 1;
+    wrong |= q.v[i] != q.v[i];
+    q.v[i] = held(&k->m, MAX(MIN(q.v[i], end), 0));
+  }
+  for (int i = 0; i < 2; i++) small |= q.v[i + 2] - q.v[i] + 1 < least;
+  for (int i = 0; i < 4 && small; i++) q.v[i] += i < 2 ? -least / 2 : least / 2;
+  bool beyond = (double)place[0] >= trunc(k->info[1] / (double)p->feature_stride) ||
+                (double)place[1] >= trunc(k->info[0] / (double)p->feature_stride);
+  if (small || wrong || beyond) q.score = -1;
+  return q;
+}
+
+/* Fills order with the proposals that stay, best first; returns their number. */
+static int64_t select_best(const struct image_of *k)
+{
+  for (int64_t i = 0; i < k->count; i++) {
+    k->all[i] = propose(k, i);
+    k->order[i] = (struct key){ best_first(k->all[i].score), i };
+  }
+  const struct key *sorted = merge_sort(k->order, k->order + k->count, k->count);
+  for (int64_t i = 0; i < k->pre; i++) k->box[i] = box_of(&k->m, k->all[sorted[i].place].v, CORNER), k->gone[i] = 0;
+  struct nms s = { k->m, k->box, NULL, k->p->threshold, false };
+  int64_t stay = nms_run(&s, k->gone, k->pre, k->p->post_nms), n = 0;
+  for (int64_t i = 0; n < stay; i++) if (!k->gone[i]) k->order[n++] = sorted[i];
+  return n;
+}
+
+static int64_t candidates(const struct proposal_param *p, int64_t count) { return p->pre_nms > 0 ? MIN(p->pre_nms, count) : count; }
+
+static size_t proposal_room(const struct call *c)
+{
+  size_t count = (size_t)desc_count(&c->in[0].d) / (size_t)c->in[0].d.dim[0] / 2;
+  return align_up(count * (sizeof(struct proposal) + 2 * sizeof(struct key) + sizeof(struct box) + 1) + 4 * ALIGN, ALIGN);
+}
+static size_t proposal_scratch(const struct call *c) { return proposal_room(c) * (size_t)parallel_threads(); }
+
+static void write_regions(const struct call *c, const struct image_of *k, int64_t image, int64_t found)
+{
+  int64_t post = k->p->post_nms;
+  for (int64_t i = 0; i < post; i++) {
+    const struct proposal *q = &k->all[k->order[i % found].place];
+    double row[5] = { (double)image, q->v[0], q->v[1], q->v[2], q->v[3] };
+    if (c->out[0].p) k->r->store(at(k->r, c->out[0].p, (image * post + i) * 5), row, 5);
+    if (c->out[1].p) k->r->set(c->out[1].p, image * post + i, q->score);
+  }
+}
+
+static void proposal_body(int64_t begin, int64_t end, void *context)
+{
+  const struct call *c = context;
+  const ty_desc *d = &c->in[0].d;
+  char *room = (char *)c->tmp + (size_t)parallel_index() * proposal_room(c);
+  struct image_of k = { .p = c->param, .r = rows_of(d->dtype), .m = { d->dtype == TY_F32, 1 }, .anchors = d->dim[1] / 2,
+                        .h = d->dim[2], .w = d->dim[3] };
+  k.count = k.anchors * k.h * k.w;
+  k.pre = candidates(k.p, k.count);
+  k.all = CUT(room, k.count, struct proposal);
+  k.order = CUT(room, 2 * k.count, struct key);
+  k.box = CUT(room, k.count, struct box);
+  k.gone = CUT(room, k.count, uint8_t);
+  for (int64_t n = begin; n < end; n++) {
+    k.scores = at(k.r, c->in[0].p, (2 * n + 1) * k.count);
+    k.moves = at(k.r, c->in[1].p, 4 * n * k.count);
+    for (int i = 0; i < 3; i++) k.info[i] = k.r->get(c->in[2].p, 3 * n + i);
+    write_regions(c, &k, n, select_best(&k));
+  }
+}
+
+static int proposal_forward(struct call *c)
+{
+  parallel(c->in[0].d.dim[0], 1, proposal_body, c);
+  return TY_OK;
+}
+
+static const struct kernel proposal_cpu[] = { { "images", proposal_forward, T_FLOAT, NULL, proposal_scratch }, { 0 } };
+
+#define PROPOSAL(op, text, shape_of) \
+  { .name = op, .in = "cls_prob bbox_pred im_info", .out = "output [score]", .out_of = proposal_out, .doc = text, .tier = 2, \
+    .param = proposal_params, .param_size = sizeof(struct proposal_param), .check = proposal_check, .shape = shape_of, \
+    .flags = OP_ZERO_GRAD, .cpu = proposal_cpu }
+const struct op op_proposal[] = {
+  PROPOSAL("_contrib_Proposal", "Regions (rpn_post_nms_top_n, 5) of one image from scores and moves of anchors.", one_shape),
+  PROPOSAL("_contrib_MultiProposal", "Regions (batch rpn_post_nms_top_n, image x1 y1 x2 y2) from scores and moves of anchors.", many_shape),
+  { 0 }
+};

@@ -1,0 +1,127 @@
+/* roi_pooling.c - ROIPooling: the maximum over a grid of bins in each region of interest.
+**
+** A region is (sample, x1, y1, x2, y2); corners are scaled and rounded half away from zero, both ends count, and a region
+** is at least one pixel large. Bin i of n covers floor(i size / n) to ceil((i + 1) size / n), clipped to the image;
+** an empty bin and a sample that does not exist give 0. The place of each maximum (-1: none) is the hidden second output.
+*/
+#include "kernel/vec/vec.h"
+
+struct roi_param { struct dims pooled_size; double spatial_scale; };
+static const struct param roi_params[] = {
+  { "pooled_size",   P_SHAPE, offsetof(struct roi_param, pooled_size),   NULL, "bins of a region: height, width", NULL, SIZES_RANGE },
+  { "spatial_scale", P_FLOAT, offsetof(struct roi_param, spatial_scale), NULL,
+    "pixels of data per unit of the corners", NULL, "[0,1]" },
+  { 0 }
+};
+
+static int roi_check(void *param)
+{
+  const struct roi_param *p = param;
+  NEED(p->pooled_size.n == 2 && p->pooled_size.d[0] > 0 && p->pooled_size.d[1] > 0, TY_EVALUE,
+       "ROIPooling: pooled_size: expected two positive numbers");
+  return TY_OK;
+}
+
+static int roi_shape(struct infer *s)
+{
+  const struct roi_param *p = s->param;
+  ty_desc d = s->in[0], rois = s->in[1];
+  if (d.ndim && d.ndim != 4)
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "expected (batch, channels, height, width), got %d dimensions", d.ndim);
+  if (rois.ndim && rois.ndim != 2)
+    return infer_fail(s, TY_ESHAPE, &s->in[1], "expected (regions, 5), got %d dimensions", rois.ndim);
+  if (!rois.ndim) return TY_OK;
+  TRY(shape_dim(s, &s->in[1], 1, 5));
+  if (!d.ndim) return TY_OK;
+  int64_t out[4] = { rois.dim[0], d.dim[1], p->pooled_size.d[0], p->pooled_size.d[1] };
+  TRY(shape_is(s, &s->out[1], 4, out));
+  return shape_is(s, &s->out[0], 4, out);
+}
+
+struct roi { const struct rows *r; const struct roi_param *p; const ty_desc *d; const void *x, *rois; void *y, *place; };
+
+static int64_t rounded(double v) { return v > -1e9 && v < 1e9 ? (int64_t)round(v) : 0; }
+
+/* Ends of bin i of n over `size` pixels from `start`, inside 0 .. limit. */
+static void bin_ends(int64_t i, int64_t n, int64_t start, int64_t size, int64_t limit, int64_t *from, int64_t *to)
+{
+  float bin = (float)size / (float)n;
+  int64_t a = (int64_t)floorf((float)i * bin) + start, b = (int64_t)ceilf((float)(i + 1) * bin) + start;
+  *from = MIN(MAX(a, 0), limit);
+  *to = MIN(MAX(b, 0), limit);
+}
+
+static int64_t greatest(const struct roi *k, int64_t plane, const int64_t y[2], const int64_t x[2])
+{
+  int64_t w = k->d->dim[3], best = -1;
+  double most = -INFINITY;
+  for (int64_t i = y[0]; i < y[1]; i++)
+    for (int64_t j = x[0]; j < x[1]; j++) {
+      double v = k->r->get(k->x, plane + i * w + j);
+      if (v > most) most = v, best = i * w + j;
+    }
+  return best;
+}
+
+static void region(const struct roi *k, int64_t n)
+{
+  const struct rows *r = k->r;
+  double v[5];
+  for (int i = 0; i < 5; i++) v[i] = r->get(k->rois, 5 * n + i);
+  const int64_t *d = k->d->dim, *bins = k->p->pooled_size.d;
+  int64_t sample = rounded(trunc(v[0])), corner[4], y[2], x[2], out = n * d[1] * bins[0] * bins[1];
+  for (int i = 0; i < 4; i++) corner[i] = rounded(v[1 + i] * k->p->spatial_scale);
+  int64_t height = MAX(corner[3] - corner[1] + 1, 1), width = MAX(corner[2] - corner[0] + 1, 1);
+  bool valid = v[0] >= 0 && v[0] < (double)d[0];
+  for (int64_t c = 0; c < d[1]; c++)
+    for (int64_t b = 0; b < bins[0] * bins[1]; b++, out++) {
+      int64_t plane = (sample * d[1] + c) * d[2] * d[3];
+      bin_ends(b / bins[1], bins[0], corner[1], height, d[2], &y[0], &y[1]);
+      bin_ends(b % bins[1], bins[1], corner[0], width, d[3], &x[0], &x[1]);
+      int64_t best = valid ? greatest(k, plane, y, x) : -1;
+      if (k->y) r->set(k->y, out, best < 0 ? 0 : r->get(k->x, plane + best));
+      if (k->place) r->set(k->place, out, (double)best);
+    }
+}
+
+static void roi_body(int64_t begin, int64_t end, void *context)
+{
+  for (int64_t n = begin; n < end; n++) region(context, n);
+}
+
+static int roi_forward(struct call *c)
+{
+  const ty_desc *d = &c->in[0].d;
+  struct roi k = { rows_of(d->dtype), c->param, d, c->in[0].p, c->in[1].p, c->out[0].p, c->out[1].p };
+  parallel(c->in[1].d.dim[0], grain_of(d->dim[1] * d->dim[2] * d->dim[3]), roi_body, &k);
+  return TY_OK;
+}
+
+/* in: head gradient, regions, places of the maxima. Regions may overlap: one after the other. */
+static int roi_backward(struct call *c)
+{
+  const ty_desc *d = &c->out[0].d, *out = &c->in[0].d;
+  const struct rows *r = rows_of(d->dtype);
+  int64_t bins = out->dim[2] * out->dim[3], pixels = d->dim[2] * d->dim[3];
+  if (c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
+  if (!c->out[0].p) return TY_OK;
+  memset(c->out[0].p, 0, desc_bytes(d));
+  for (int64_t i = 0; i < desc_count(out); i++) {
+    int64_t best = (int64_t)r->get(c->in[2].p, i), sample = rounded(trunc(r->get(c->in[1].p, i / (bins * d->dim[1]) * 5)));
+    if (best < 0) continue;
+    int64_t at_ = (sample * d->dim[1] + i / bins % d->dim[1]) * pixels + best;
+    r->set(c->out[0].p, at_, r->get(c->out[0].p, at_) + r->get(c->in[0].p, i));
+  }
+  return TY_OK;
+}
+
+static const struct kernel roi_cpu[] = { { "bins", roi_forward, T_FLOAT }, { 0 } };
+static const struct kernel roi_back_cpu[] = { { "bins", roi_backward, T_FLOAT }, { 0 } };
+
+const struct op op_roi_pooling[] = {
+  { .name = "ROIPooling", .alias = "_npx_roi_pooling", .in = "data rois", .out = "output [maxidx]", .tier = 2,
+    .doc = "Maxima over pooled_size bins of each region (sample, x1, y1, x2, y2) of images: (regions, channels, bins, bins).",
+    .param = roi_params, .param_size = sizeof(struct roi_param), .check = roi_check, .shape = roi_shape, .grad = "g0 i1 o1",
+    .cpu = roi_cpu, .back_cpu = roi_back_cpu },
+  { 0 }
+};

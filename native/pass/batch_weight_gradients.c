@@ -1,0 +1,133 @@
+/* batch_weight_gradients.c - products that end in one sum, done as one long product.
+**
+** The gradient of a weight that serves many nodes (a cell, step after step) is a sum of products over few rows each.
+** Every one of them reads and writes the whole sum: memory, not arithmetic, takes the time. Here steps that add to the
+** same sums are joined, in order, until their rows are enough: the last one gets the operands of the others behind its own
+** and does all, the others keep what is left to them. The operands wait for it; a limit on rows bounds their memory.
+** A group ends early where another step looks at its sums. Sums are rounded otherwise than part by part.
+** Source: as a fused recurrent operator does, which multiplies all its steps at once.
+*/
+#include "pass/program.h"
+
+enum { ENOUGH = 256 };                                /* rows: a block of a product's inner dimension */
+
+struct group { int *step, n, cap; int64_t rows; };
+struct join { struct program *p; struct group *group; int *of, n, cap; uint8_t *changes; };   /* of: per root, its open group + 1 */
+
+bool sums_join(const struct op *op)
+{
+  const struct kernel *k = op_kernels(op, true);
+  if (!k || !k->name) return false;
+  for (; k->name; k++) if (!(k->flags & K_JOIN)) return false;
+  return true;
+}
+
+static bool joins(const struct node *n) { return n->backward && sums_join(n->op); }
+
+static int root_at(const struct program *p, int v) { return v < 0 ? -1 : p->value[v].root; }
+
+static int64_t rows_of(const struct join *j, const struct step *st)
+{
+  const ty_desc *d = j->p->s.desc, *weight = &d[j->p->s.g->node[st->node].first + 1];
+  return desc_count(&d[st->in[1]]) / (desc_count(weight) / weight->dim[0]);
+}
+
+static bool candidate(const struct join *j, const struct step *st)
+{
+  if (st->kind != STEP_NODE || st->act_node >= 0 || st->guard >= 0 || !joins(&j->p->s.g->node[st->node])) return false;
+  return st->out[1] >= 0 && !j->changes[st->in[0]] && !j->changes[st->in[1]] && rows_of(j, st) < ENOUGH;
+}
+
+/* The last step of a group takes the operands of all, and writes what the first would have written. */
+static int close_group(struct join *j, struct group *g)
+{
+  struct program *p = j->p;
+  struct step *first = &p->step[g->step[0]], *last = &p->step[g->step[g->n - 1]];
+  for (int k = 1; k < last->nout; k++) if (first->out[k] >= 0) j->of[root_at(p, first->out[k])] = 0;
+  if (g->n < 2) return TY_OK;
+  int *in = arena_new(&p->arena, sizeof *in * (size_t)(last->nin + 2 * g->n));
+  NEED(in, TY_EMEMORY, "out of memory: plan");
+  memcpy(in, last->in, sizeof *in * (size_t)last->nin);
+  last->in = in;
+  for (int k = 1; k < last->nout; k++) last->out[k] = first->out[k];
+  for (int i = 0; i < g->n - 1; i++) {
+    struct step *st = &p->step[g->step[i]];
+    for (int k = 0; k < 2; k++) last->in[last->nin++] = st->in[k];
+    for (int k = 1; k < st->nout; k++) st->out[k] = -1;
+  }
+  return TY_OK;
+}
+
+static int close_at(struct join *j, int v)
+{
+  int r = root_at(j->p, v);
+  return r < 0 || !j->of[r] ? TY_OK : close_group(j, &j->group[j->of[r] - 1]);
+}
+
+/* Does the step add to all sums of the group, and nothing else? */
+static bool fits(const struct join *j, const struct group *g, const struct step *st)
+{
+  const struct step *first = &j->p->step[g->step[0]];
+  const struct node *a = &j->p->s.g->node[first->node], *b = &j->p->s.g->node[st->node];
+  if (a->op != b->op || first->nout != st->nout || first->nin != st->nin || first->device != st->device) return false;
+  for (int k = 1; k < st->nout; k++)
+    if (root_at(j->p, first->out[k]) != root_at(j->p, st->out[k]) || (st->out[k] >= 0 && !j->p->value[st->out[k]].add)) return false;
+  for (int k = 0; k < 2; k++) if (j->p->s.desc[first->in[k]].dtype != j->p->s.desc[st->in[k]].dtype) return false;
+  return true;
+}
+
+static int open_group(struct join *j, const struct step *st, struct group **out)
+{
+  NEED(GROW(j->group, j->n, j->cap), TY_EMEMORY, "out of memory: plan");
+  j->group[j->n] = (struct group){ 0 };
+  *out = &j->group[j->n++];
+  for (int k = 1; k < st->nout; k++) if (st->out[k] >= 0) j->of[root_at(j->p, st->out[k])] = j->n;
+  return TY_OK;
+}
+
+static int join_step(struct join *j, int t)
+{
+  struct step *st = &j->p->step[t];
+  int r = root_at(j->p, st->out[1]);
+  struct group *g = j->of[r] ? &j->group[j->of[r] - 1] : NULL;
+  if (!g || !fits(j, g, st)) {
+    for (int k = 1; k < st->nout; k++) TRY(close_at(j, st->out[k]));
+    TRY(open_group(j, st, &g));
+  }
+  NEED(GROW(g->step, g->n, g->cap), TY_EMEMORY, "out of memory: plan");
+  g->step[g->n++] = t;
+  g->rows += rows_of(j, st);
+  return g->rows >= ENOUGH ? close_group(j, g) : TY_OK;
+}
+
+static int join_all(struct join *j)
+{
+  struct program *p = j->p;
+  for (int i = 0; i < p->s.g->n; i++) {
+    const struct node *n = &p->s.g->node[i];
+    for (int k = 0; n->op && !n->backward && k < n->nin; k++) if (n->inport[k].mutated) j->changes[value_of(p->s.g, n->in[k])] = 1;
+  }
+  for (int t = p->nforward; t < p->n; t++) {
+    struct step *st = &p->step[t];
+    bool joins = candidate(j, st);
+    for (int k = 0; k < st->nin; k++) TRY(close_at(j, st->in[k]));
+    for (int k = 0; k < (joins ? 1 : st->nout); k++) TRY(close_at(j, st->out[k]));
+    if (joins) TRY(join_step(j, t));
+  }
+  for (int i = 0; i < j->n; i++) {
+    const struct group *g = &j->group[i];
+    if (g->rows < ENOUGH) TRY(close_at(j, p->step[g->step[0]].out[1]));
+  }
+  return TY_OK;
+}
+
+int join_program(struct program *p)
+{
+  int n = p->s.g->nvalue;
+  if (p->s.flags & (TY_NOSHARE | TY_KEEP | TY_NOFUSE)) return TY_OK;
+  struct join j = { .p = p, .of = NEWS(int, n), .changes = NEWS(uint8_t, n) };
+  int code = j.of && j.changes ? join_all(&j) : fail(TY_EMEMORY, "out of memory: plan");
+  for (int i = 0; i < j.n; i++) mem_free(j.group[i].step);
+  mem_free(j.group); mem_free(j.of); mem_free(j.changes);
+  return code;
+}

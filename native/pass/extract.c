@@ -1,0 +1,159 @@
+/* extract.c - see extract.h. */
+#include "pass/extract.h"
+
+int graph_order(const ty_graph *g, const ty_entry *head, int nhead, int *order)
+{
+  int *stack = NEWS(int, g->n + 1), *next = NEWS(int, g->n + 1), n = 0;
+  uint8_t *seen = NEWS(uint8_t, g->n + 1);
+  for (int h = 0; stack && next && seen && h < nhead; h++) {
+    int top = 0;
+    if (seen[head[h].node]) continue;
+    stack[top++] = head[h].node;
+    seen[head[h].node] = 1;
+    while (top) {
+      int i = stack[top - 1];
+      if (next[i] < g->node[i].nin) {
+        int child = g->node[i].in[next[i]++].node;
+        if (!seen[child]) seen[child] = 1, stack[top++] = child;
+      } else {
+        order[n++] = i;
+        top--;
+      }
+    }
+  }
+  mem_free(stack); mem_free(next); mem_free(seen);
+  return n;
+}
+
+int graph_borrow(ty_graph *to, const struct node *from, const ty_entry *in, ty_entry *out)
+{
+  NEED(GROW(to->node, to->n, to->cap), TY_EMEMORY, "out of memory: graph of %d nodes", to->n);
+  struct node *n = &to->node[to->n];
+  *n = *from;
+  n->first = to->nvalue;
+  n->borrowed = true;
+  n->guard = 0;
+  if (from->nin) {
+    ty_entry *copy = arena_new(&to->arena, sizeof *copy * (size_t)from->nin);
+    NEED(copy, TY_EMEMORY, "out of memory: graph");
+    memcpy(copy, in, sizeof *copy * (size_t)from->nin);
+    n->in = copy;
+  }
+  if (out) *out = (ty_entry){ to->n, 0 };
+  to->nvalue += n->nout;
+  to->n++;
+  return TY_OK;
+}
+
+/* -- merging equal nodes ------------------------------------------------------------------------------------ */
+
+struct merger { const ty_graph *to; int *slot; uint32_t cap; };
+
+static uint32_t mix(uint32_t h, const void *p, size_t n)
+{
+  for (const unsigned char *s = p; n--; s++) h = (h ^ *s) * 16777619u;
+  return h;
+}
+
+static bool matters(const char *key) { return strncmp(key, "__", 2) || !strcmp(key, "__ctx_group__") || !strcmp(key,
+    "__force_mirroring__"); }
+
+static uint32_t node_hash(const struct node *n, const ty_entry *in)
+{
+  uint32_t h = mix(2166136261u, &n->op, sizeof n->op);
+  for (int i = 0; i < n->nattr; i++)
+    if (matters(n->attr[i].key)) h = mix(mix(h, n->attr[i].key, strlen(n->attr[i].key)), n->attr[i].value, strlen(n->attr[i].value));
+  return mix(h, in, sizeof *in * (size_t)n->nin);
+}
+
+static bool same_attrs(const struct node *a, const struct node *b)
+{
+  int i = 0, j = 0;
+  for (;;) {
+    while (i < a->nattr && !matters(a->attr[i].key)) i++;
+    while (j < b->nattr && !matters(b->attr[j].key)) j++;
+    if (i == a->nattr || j == b->nattr) return i == a->nattr && j == b->nattr;
+    if (strcmp(a->attr[i].key, b->attr[j].key) || strcmp(a->attr[i].value, b->attr[j].value)) return false;
+    i++, j++;
+  }
+}
+
+static bool mergeable(const struct node *n)
+{
+  if (!n->op || n->op->flags & (OP_RANDOM | OP_HOST) || n->nbody || !n->nin) return false;
+  for (int k = 0; k < n->nin; k++) if (n->inport[k].mutated) return false;
+  return true;
+}
+
+/* A node of the new graph that equals this one, -1: none; notes the place where it would stand. */
+static int find_equal(struct merger *m, const struct node *n, const ty_entry *in, uint32_t *place)
+{
+  uint32_t i = node_hash(n, in) % m->cap;
+  for (; m->slot[i]; i = (i + 1) % m->cap) {
+    const struct node *o = &m->to->node[m->slot[i] - 1];
+    if (o->op == n->op && o->nin == n->nin && !memcmp(o->in, in, sizeof *in * (size_t)n->nin) && same_attrs(o, n)) return m->slot[i] - 1;
+  }
+  *place = i;
+  return -1;
+}
+
+/* -- extraction ------------------------------------------------------------------------------------------------- */
+
+static int copy_nodes(const ty_graph *g, const int *order, int n, bool merge, ty_graph *to, int *map)
+{
+  struct merger m = { to, NULL, (uint32_t)n * 2 + 16 };
+  int widest = 1, code = TY_OK;
+  for (int k = 0; k < n; k++) widest = MAX(widest, g->node[order[k]].nin);
+  ty_entry *in = NEWS(ty_entry, widest);
+  m.slot = NEWS(int, m.cap);
+  if (!in || !m.slot) code = fail(TY_EMEMORY, "out of memory: graph");
+  for (int k = 0; k < n && !code; k++) {
+    const struct node *node = &g->node[order[k]];
+    for (int j = 0; j < node->nin; j++) in[j] = (ty_entry){ map[node->in[j].node], node->in[j].out };
+    uint32_t place = 0;
+    bool may = merge && mergeable(node);
+    int equal = may ? find_equal(&m, node, in, &place) : -1;
+    ty_entry made = { equal, 0 };
+    if (equal < 0) code = graph_borrow(to, node, in, &made);
+    if (equal < 0 && may && !code) m.slot[place] = made.node + 1;
+    map[order[k]] = made.node;
+  }
+  mem_free(in);
+  mem_free(m.slot);
+  return code;
+}
+
+/* A head that merging made equal to an earlier, different one becomes a copy of it. */
+static int copy_equal_heads(ty_graph *to, const ty_entry *old, ty_entry *head, int nhead)
+{
+  for (int h = 1; h < nhead; h++)
+    for (int k = 0; k < h; k++) {
+      if (head[k].node != head[h].node || head[k].out != head[h].out || (old[k].node == old[h].node && old[k].out == old[h].out))
+          continue;
+      char name[512];
+      snprintf(name, sizeof name, "%s_%d_copy", to->node[head[h].node].name, head[h].out);
+      TRY(graph_node(to, op_find("_copy"), name, NULL, 0, &head[k], 1, &head[h]));
+      break;
+    }
+  return TY_OK;
+}
+
+int graph_extract(ty_graph *g, const ty_entry *head, int nhead, bool merge, ty_graph **out, ty_entry *new_head)
+{
+  for (int h = 0; h < nhead; h++)
+    NEED(head[h].node >= 0 && head[h].node < g->n && head[h].out >= 0 && head[h].out < g->node[head[h].node].nout, TY_EINDEX,
+         "head %d is output %d of node %d, which does not exist", h, head[h].out, head[h].node);
+  ty_graph *to;
+  TRY(ty_graph_new(&to));
+  ty_graph_keep(g);
+  to->base = g;
+  int *order = NEWS(int, g->n), *map = NEWS(int, g->n), code = order && map ? TY_OK : fail(TY_EMEMORY, "out of memory: graph");
+  int n = code ? 0 : graph_order(g, head, nhead, order);
+  if (!code) code = copy_nodes(g, order, n, merge, to, map);
+  for (int h = 0; h < nhead && !code; h++) new_head[h] = (ty_entry){ map[head[h].node], head[h].out };
+  if (!code && merge) code = copy_equal_heads(to, head, new_head, nhead);
+  mem_free(order); mem_free(map);
+  if (code) return ty_graph_free(to), code;
+  *out = to;
+  return TY_OK;
+}

@@ -1,0 +1,162 @@
+/* fold_batchnorm.c - a normalisation with fixed statistics, and a sum behind it, done by the product before them.
+**
+** While it does not look at its data, a normalisation is a line a x + d per channel. The product before it can multiply
+** the rows of its weight by a, once per version of the arrays, and start its sums from d; then it can add the other side
+** of a residual sum, if the sum was to be written over it, and apply the activation. Two passes over memory less.
+**
+** Whether the normalisation looks is known when it runs: the steps stay what they are, and are passed over in runs in
+** which the product has done their work. Only in programs without gradients, which need what lies between; only among
+** neighbours in the same memory, so that nobody else sees a place written early. Results are rounded otherwise.
+*/
+#include "pass/program.h"
+
+/* -- which steps ---------------------------------------------------------------------------------------------------- */
+
+/* Step t, if it is of this kind, always runs, and runs where the first one does. */
+static struct step *next_step(struct program *p, const struct step *first, int t, int kind)
+{
+  struct step *st = t < p->n ? &p->step[t] : NULL;
+  return st && st->kind == kind && st->guard < 0 && st->device == first->device && !step_of_host(p, st) ? st : NULL;
+}
+
+static bool read_only_by(const struct program *p, int v, int t)
+{
+  const struct value *x = &p->value[v];
+  return x->kind == V_POOL && !x->pinned && x->nread == 1 && x->reader == t;
+}
+
+static bool product(const struct program *p, const struct step *st)
+{
+  if (st->kind != STEP_NODE || step_of_host(p, st) || st->guard >= 0 || st->act_node >= 0) return false;
+  return st->v.kernel->flags & K_AFFINE && !st->v.half;
+}
+
+/* Its result lies where the product's would. */
+static bool normalises(const struct program *p, const struct step *st, int v, int t)
+{
+  if (!st->v.kernel->affine || st->v.half || st->in[0] != v || !read_only_by(p, v, t)) return false;
+  for (int k = 1; k < st->nout; k++) if (st->out[k] >= 0) return false;
+  return p->value[st->out[0]].root == p->value[v].root && (st->act_node < 0 || st->v.call.act);
+}
+
+/* v + another value, in the place of the other: relu(that) too. Gives the activation. */
+static bool adds(const struct program *p, const struct step *st, int v, int t, int *act)
+{
+  const struct source *s = &p->s;
+  const struct node *sum = &s->g->node[p->member[st->member]];
+  const char *formula = formula_of(sum, 0);
+  if (st->nin != 2 || st->nout != 1 || st->nmember > 2 || !read_only_by(p, v, t)) return false;
+  if (sum->nin != 2 || !formula || strcmp(formula, "a + b")) return false;
+  int other = st->in[0] == v ? st->in[1] : st->in[0];
+  const struct value *x = &p->value[v], *y = &p->value[other];
+  if (!desc_same_shape(&s->desc[v], &s->desc[other]) || s->desc[other].dtype != s->desc[v].dtype || y->block != x->block) return false;
+  if (p->value[st->out[0]].root != y->root || y->root == x->root) return false;
+  *act = ACT_NONE;
+  if (st->nmember == 1) return true;
+  const struct node *last = &s->g->node[p->member[st->member + 1]];
+  *act = row_activation(last->op, last->param);
+  return *act == ACT_RELU && last->nin == 1 && s->desc[last->first].dtype == s->desc[v].dtype;
+}
+
+/* The product would write over what it reads. */
+static bool reads_place_of(const struct program *p, const struct step *st, int v)
+{
+  for (int k = 0; k < st->nin; k++) if (p->value[st->in[k]].root == p->value[v].root) return true;
+  return false;
+}
+
+/* -- taking them over ------------------------------------------------------------------------------------------------ */
+
+static struct call folded_call(const struct step *st, struct fold *f)
+{
+  struct call c = st->v.call;
+  c.affine = &f->affine;
+  c.act = f->act;
+  c.out = &f->out;
+  return c;
+}
+
+/* The kernel can, and what it needs is there. */
+static bool accepted(struct step *st, struct fold *f)
+{
+  const struct kernel *k = st->v.kernel;
+  struct call c = folded_call(st, f);
+  if (k->refuse && k->refuse(&c)) return false;
+  size_t scratch = k->scratch ? align_up(k->scratch(&c), ALIGN) : 0;
+  st->scratch = MAX(st->scratch, scratch);
+  return true;
+}
+
+static int take(struct program *p, int t, struct fold *f)
+{
+  struct step *st = &p->step[t];
+  const size_t n = (size_t)p->s.desc[st->out[0]].dim[1];
+  st->fold = arena_new(&p->arena, sizeof *f);
+  f->affine.scale = arena_new(&p->arena, n * sizeof(float));
+  f->affine.shift = arena_new(&p->arena, n * sizeof(float));
+  f->a = arena_new(&p->arena, n * sizeof(double));
+  f->d = arena_new(&p->arena, n * sizeof(double));
+  NEED(st->fold && f->affine.scale && f->affine.shift && f->a && f->d, TY_EMEMORY, "out of memory: folding");
+  *st->fold = *f;
+  p->step[f->norm].folded = st->fold;
+  if (f->sum >= 0) p->step[f->sum].folded = st->fold;
+  return TY_OK;
+}
+
+static int fold_at(struct program *p, int t)
+{
+  struct step *st = &p->step[t], *norm = next_step(p, st, t + 1, STEP_NODE), *sum = next_step(p, st, t + 2, STEP_TAPE);
+  if (!norm || !product(p, st) || !normalises(p, norm, st->out[0], t + 1)) return TY_OK;
+  struct fold f = { .norm = t + 1, .sum = -1, .act = norm->v.call.act, .out = st->v.call.out[0], .target = norm->out[0] };
+  struct fold with_sum = f;
+  if (sum && norm->act_node < 0 && adds(p, sum, norm->out[0], t + 2, &with_sum.act) && !reads_place_of(p, st, sum->out[0])) {
+    with_sum.sum = t + 2;
+    with_sum.target = sum->out[0];
+    with_sum.affine.add = true;
+    if (accepted(st, &with_sum)) return take(p, t, &with_sum);
+  }
+  return accepted(st, &f) ? take(p, t, &f) : TY_OK;
+}
+
+int fold_program(struct program *p)
+{
+  if (p->s.flags & (TY_NOFUSE | TY_NOSHARE) || p->nforward != p->n) return TY_OK;
+  for (int t = 0; t < p->n; t++) TRY(fold_at(p, t));
+  return TY_OK;
+}
+
+/* -- running ---------------------------------------------------------------------------------------------------------- */
+
+/* Whether an array is as it was; one without version may not be. */
+static bool unchanged(struct fold *f, int k, const struct arr *x)
+{
+  bool same = x->version && f->seen[k] == *x->version;
+  f->seen[k] = x->version ? *x->version : 0;
+  return same;
+}
+
+static void draw_affine(struct fold *f, const struct call *c, const struct step *norm, int64_t n)
+{
+  const float *bias = c->nin > 2 ? c->in[2].p : NULL;
+  bool same = f->affine.version != 0;
+  for (int k = 1; k < 5; k++) same = unchanged(f, k, &norm->v.call.in[k]) && same;
+  if (bias) same = unchanged(f, 5, &c->in[2]) && same;
+  if (same) return;
+  norm->v.kernel->affine(&norm->v.call, f->a, f->d);
+  for (int64_t i = 0; i < n; i++) {
+    f->affine.scale[i] = (float)f->a[i];
+    f->affine.shift[i] = (float)(f->d[i] + (bias ? f->a[i] * (double)bias[i] : 0));
+  }
+  f->affine.version++;
+}
+
+int fold_run(struct program *p, struct step *st, bool *done)
+{
+  struct fold *f = st->fold;
+  const struct step *norm = &p->step[f->norm];
+  *done = f->done = norm->v.kernel->affine(&norm->v.call, NULL, NULL);
+  if (!f->done) return TY_OK;
+  draw_affine(f, &st->v.call, norm, f->out.d.dim[1]);
+  struct call c = folded_call(st, f);
+  return st->v.kernel->run(&c);
+}

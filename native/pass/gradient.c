@@ -1,0 +1,332 @@
+/* gradient.c - appends to a graph the nodes that compute gradients of its variables.
+**
+** One reverse walk over the forward nodes. Each forward node that lies between a wanted variable and a head gets one
+** gradient operator, `<node>_backward`: it reads what the operator's text of `grad` lists, and its output k is the
+** gradient of input k. Contributions to one value are summed: one alone is used as it is, fewer than a cap become one
+** add_n called sum_grad, more a chain of additions. Head gradients are variables `_head_grad_<i>`, made only where read.
+** Recomputation: a node marked __force_mirroring__ (or all that qualify, under an option) gets a twin `<node>_mirror`
+** right before its first reader in the backward part; backward nodes read the twin, so that the first result can go.
+** Invariant: a backward node's inputs stand before it (graph/graph.h, 1). Source of the aggregation rule: the reference.
+*/
+#include "pass/gradient.h"
+
+struct list { ty_entry *e; int n, cap, links; };
+struct walk {
+  ty_graph *g;
+  struct descs *d;
+  const struct gradient_wish *wish;
+  struct gradient *out;
+  int forward;                                        /* forward nodes */
+  uint8_t *need;                                      /* per forward node: a wanted variable lies upstream */
+  struct list *part;                                  /* per forward value: contributions to its gradient */
+  ty_entry *sum;                                      /* per forward value: their sum; node -1: not built yet */
+  int *twin;                                          /* per forward node: its mirror, -1: none yet */
+  int *readers;                                       /* per forward value: how many contributions may come */
+};
+
+static bool zero_gradient(const struct op *op)
+{
+  if (op->flags & OP_ZERO_GRAD) return true;
+  for (int k = 0; op->row && k < COUNT(op->row->grad); k++) if (op->row->grad[k]) return false;
+  return op->row != NULL;
+}
+
+/* -- descriptors of appended nodes ------------------------------------------------------------------------- */
+
+static int note_desc(struct walk *w, int node, int out, const ty_desc *d)
+{
+  if (w->g->nvalue > w->d->cap) {
+    int cap = w->g->nvalue * 2 + 64;
+    ty_desc *more = mem_grow(w->d->d, sizeof *more * (size_t)cap);
+    NEED(more, TY_EMEMORY, "out of memory: gradient");
+    w->d->d = more;
+    w->d->cap = cap;
+  }
+  w->d->d[w->g->node[node].first + out] = *d;
+  return TY_OK;
+}
+
+static ty_desc desc_at(struct walk *w, ty_entry e) { return w->d->d[value_of(w->g, e)]; }
+
+/* -- small nodes ----------------------------------------------------------------------------------------------- */
+
+static int append_op(struct walk *w, const char *op, const char *name, const ty_attr *attr, int nattr, const ty_entry *in, int nin,
+    ty_desc d, ty_entry *out)
+{
+  const struct op *o = op_find(op);
+  if (!o) return op_unknown(op);
+  char number[16];
+  ty_attr more[4];
+  attr = op_counted(o, attr, &nattr, nin, more, number);
+  TRY(graph_node(w->g, o, name, attr, nattr, in, nin, out));
+  w->g->node[out->node].forward = -1;
+  return note_desc(w, out->node, 0, &d);
+}
+
+static int zeros(struct walk *w, ty_desc d, ty_entry *out)
+{
+  struct text t = { 0 };
+  for (int i = 0; i < d.ndim; i++) text_add(&t, "%s%lld", i ? ", " : "(", (long long)d.dim[i]);
+  text_add(&t, d.ndim == 1 ? ",)" : ")");
+  ty_attr attr[] = { { "dtype", dtype_name(d.dtype) }, { "shape", t.s ? t.s : "()" } };
+  int code = append_op(w, "_zeros", "_zeros", attr, 2, NULL, 0, d, out);
+  text_done(&t);
+  return code;
+}
+
+static int head_gradient(struct walk *w, int head, ty_entry *out)
+{
+  char name[48];
+  ty_entry *made = &w->out->head[head];
+  if (made->node < 0) {
+    snprintf(name, sizeof name, "_head_grad_%d", head);
+    ty_desc d = desc_at(w, w->wish->head[head]);
+    TRY(graph_var(w->g, name, NULL, 0, made));
+    TRY(note_desc(w, made->node, 0, &d));
+  }
+  *out = *made;
+  return TY_OK;
+}
+
+/* -- contributions ------------------------------------------------------------------------------------------------ */
+
+enum { FROM_HEAD = -2 };                              /* entry.node of a contribution that is head gradient entry.out */
+
+/* One more link of a chain of additions: the sum so far, and what has just been computed. */
+static int add_link(struct walk *w, struct list *l, int v, ty_entry part)
+{
+  char name[32];
+  ty_entry pair[2] = { l->e[0], part };
+  for (int i = 0; i < 2; i++) if (pair[i].node == FROM_HEAD) TRY(head_gradient(w, pair[i].out, &pair[i]));
+  if (++l->links + 1 == w->readers[v]) snprintf(name, sizeof name, "sum_grad_final");
+  else snprintf(name, sizeof name, "sum_grad_%d", l->links - 1);
+  return append_op(w, "_grad_add", name, NULL, 0, pair, 2, w->d->d[v], &l->e[0]);
+}
+
+/* Many contributions are added up as they come, so that none of them waits for the last. */
+static int contribute(struct walk *w, ty_entry to, ty_entry part)
+{
+  int v = value_of(w->g, to);
+  struct list *l = &w->part[v];
+  if (l->n && w->readers[v] >= w->wish->cap) return add_link(w, l, v, part);
+  NEED(GROW(l->e, l->n, l->cap), TY_EMEMORY, "out of memory: gradient");
+  l->e[l->n++] = part;
+  return TY_OK;
+}
+
+/* The gradient of a forward value; found = false: nothing contributes. */
+static int total(struct walk *w, ty_entry value, bool *found, ty_entry *out)
+{
+  int v = value_of(w->g, value);
+  struct list *l = &w->part[v];
+  *found = l->n > 0;
+  if (!l->n) return TY_OK;
+  if (w->sum[v].node < 0) {
+    for (int i = 0; i < l->n; i++) if (l->e[i].node == FROM_HEAD) TRY(head_gradient(w, l->e[i].out, &l->e[i]));
+    if (l->n == 1) w->sum[v] = l->e[0];
+    else TRY(append_op(w, "add_n", "sum_grad", NULL, 0, l->e, l->n, w->d->d[v], &w->sum[v]));
+  }
+  *out = w->sum[v];
+  return TY_OK;
+}
+
+/* -- recomputation --------------------------------------------------------------------------------------------------- */
+
+static bool always_kept(const char *op)
+{
+  static const char *const kept[] = { "Convolution", "FullyConnected", "Concat", "SoftmaxOutput" };
+  for (int i = 0; i < COUNT(kept); i++) if (!strcmp(op, kept[i])) return true;
+  return false;
+}
+
+bool mirrored(const struct node *n, bool all)
+{
+  if (!n->op || n->op->flags & OP_HOST || !strcmp(n->op->name, "Dropout")) return false;
+  const char *s = node_attr(n, "__force_mirroring__");
+  if (s) return !strcmp(s, "True") || !strcmp(s, "true") || !strcmp(s, "1");
+  return all && !always_kept(n->op->name);
+}
+
+/* The entry that the backward part reads in place of forward entry e: its mirror's, where the node is recomputed. */
+static int recomputed(struct walk *w, ty_entry e, ty_entry *out)
+{
+  const struct node *n = &w->g->node[e.node];
+  *out = e;
+  if (e.node >= w->forward || !(w->wish->mirror && w->wish->mirror[e.node])) return TY_OK;
+  if (w->twin[e.node] < 0) {
+    char name[512];
+    ty_entry made;
+    ty_entry *in = NEWS(ty_entry, n->nin);
+    NEED(in, TY_EMEMORY, "out of memory: gradient");
+    int nin = n->nin, nout = n->nout, code = TY_OK;
+    for (int i = 0; i < nin && !code; i++) code = recomputed(w, w->g->node[e.node].in[i], &in[i]);
+    snprintf(name, sizeof name, "%s_mirror", w->g->node[e.node].name);
+    if (!code) code = graph_twin(w->g, e.node, name, false, in, nin, nout, &made);
+    mem_free(in);
+    TRY(code);
+    w->twin[e.node] = made.node;
+    for (int k = 0; k < nout; k++) {
+      ty_desc d = desc_at(w, (ty_entry){ e.node, k });
+      TRY(note_desc(w, made.node, k, &d));
+    }
+  }
+  *out = (ty_entry){ w->twin[e.node], e.out };
+  return TY_OK;
+}
+
+/* -- one node ----------------------------------------------------------------------------------------------------------- */
+
+/* Appends what one token of the text of grad names ("g0", "i1", "o2", "i3!", "g*") to in[]. */
+static int read_token(struct walk *w, int node, char kind, int k, ty_entry *in, int *nin)
+{
+  const struct node *n = &w->g->node[node];
+  ty_entry self = { node, k };
+  bool found;
+  if (kind == 'i') return recomputed(w, n->in[k], &in[(*nin)++]);
+  if (kind == 'o') return recomputed(w, self, &in[(*nin)++]);
+  TRY(total(w, self, &found, &in[*nin]));
+  if (!found) TRY(zeros(w, desc_at(w, self), &in[*nin]));
+  (*nin)++;
+  return TY_OK;
+}
+
+static int read_all(struct walk *w, int node, const char *reads, ty_entry *in, int *nin)
+{
+  for (const char *s = reads + strspn(reads, " "); *s; s += strcspn(s, " "), s += strspn(s, " ")) {
+    const struct node *n = &w->g->node[node];
+    int all = *s == 'i' ? n->nin : n->nout;
+    if (s[1] == '*') for (int k = 0; k < all; k++) TRY(read_token(w, node, *s, k, in, nin));
+    else if (atoi(s + 1) < all) TRY(read_token(w, node, *s, atoi(s + 1), in, nin));
+  }
+  return TY_OK;
+}
+
+static int not_differentiable(const struct node *n)
+{
+  int code = fail(TY_EUNSUPPORTED,
+      "%s %s: operator %s has no gradient; set grad_req = \"null\" for what lies before it or put a BlockGrad in front",
+                  n->op->name, n->name, n->op->name);
+  fail_node(n->op->name, n->name, n->where);
+  return code;
+}
+
+static bool reached(const struct walk *w, int node, const char *reads)
+{
+  const struct node *n = &w->g->node[node];
+  if (reads && !strchr(reads, 'g')) return true;      /* a loss: needs no gradient from behind */
+  for (int k = 0; k < n->nout; k++) if (w->part[n->first + k].n) return true;
+  return false;
+}
+
+static int append_backward(struct walk *w, int node, const char *reads)
+{
+  char name[512];
+  ty_entry out, *in = NEWS(ty_entry, w->g->node[node].nin + 2 * w->g->node[node].nout + 64);
+  int nin = 0, code;
+  NEED(in, TY_EMEMORY, "out of memory: gradient");
+  code = read_all(w, node, reads, in, &nin);
+  snprintf(name, sizeof name, "%s%s_backward", w->g->node[node].name, w->wish->mirror && w->wish->mirror[node] ? "_mirror" : "");
+  if (!code) code = graph_twin(w->g, node, name, true, in, nin, w->g->node[node].nin, &out);
+  mem_free(in);
+  TRY(code);
+  for (int k = 0; k < w->g->node[node].nin; k++) {
+    ty_entry to = w->g->node[node].in[k];
+    ty_desc d = desc_at(w, to);
+    TRY(note_desc(w, out.node, k, &d));
+    const struct row *row = w->g->node[node].op->row;
+    if (row && (k >= COUNT(row->grad) || !row->grad[k])) continue;              /* a gradient of zero */
+    if (w->need[to.node] && !w->g->node[node].inport[k].mutated) TRY(contribute(w, to, (ty_entry){ out.node, k }));
+  }
+  return TY_OK;
+}
+
+/* Sums hand their gradient on to every input as it is: no node is needed. */
+static bool passes(const struct op *op)
+{
+  if (op->flags & OP_PASS) return true;
+  if (!op->row || op->flags & OP_BROADCAST || !op->row->grad[1]) return false;
+  for (int k = 0; k < COUNT(op->row->grad) && op->row->grad[k]; k++) if (strcmp(op->row->grad[k], "g")) return false;
+  return true;
+}
+
+static int pass_on(struct walk *w, int node)
+{
+  bool found;
+  ty_entry g;
+  TRY(total(w, (ty_entry){ node, 0 }, &found, &g));
+  for (int k = 0; found && k < w->g->node[node].nin; k++) {
+    ty_entry to = w->g->node[node].in[k];
+    if (w->need[to.node]) TRY(contribute(w, to, g));
+  }
+  return TY_OK;
+}
+
+static int visit(struct walk *w, int node)
+{
+  const struct node *n = &w->g->node[node];
+  if (!n->op || !w->need[node] || zero_gradient(n->op)) return TY_OK;
+  if (passes(n->op)) return pass_on(w, node);
+  const char *reads = op_reads(n->op, n->param);
+  if (!reached(w, node, reads)) return TY_OK;
+  if (!reads) return not_differentiable(n);
+  return append_backward(w, node, reads);
+}
+
+/* -- the pass --------------------------------------------------------------------------------------------------------------- */
+
+static void find_needed(struct walk *w)
+{
+  for (int i = 0; i < w->forward; i++) {
+    const struct node *n = &w->g->node[i];
+    w->need[i] = w->wish->wanted[i] || (n->op && n->op->flags & OP_LEARN);
+    for (int k = 0; n->op && !zero_gradient(n->op) && k < n->nin; k++) {
+      w->need[i] |= w->need[n->in[k].node] && !n->inport[k].mutated;
+      w->readers[value_of(w->g, n->in[k])] += w->need[n->in[k].node];
+    }
+  }
+}
+
+static int collect(struct walk *w)
+{
+  for (int i = 0; i < w->forward; i++) {
+    bool found;
+    w->out->of[i] = (ty_entry){ -1, 0 };
+    if (!w->wish->wanted[i]) continue;
+    ty_entry self = { i, 0 };
+    TRY(total(w, self, &found, &w->out->of[i]));
+    if (!found) TRY(zeros(w, desc_at(w, self), &w->out->of[i]));
+  }
+  return TY_OK;
+}
+
+/* Of several heads that are one value the last one's gradient counts, as in the reference. */
+static bool counts(const struct walk *w, int head)
+{
+  const ty_entry *e = w->wish->head;
+  for (int h = head + 1; h < w->wish->nhead; h++) if (e[h].node == e[head].node && e[h].out == e[head].out) return false;
+  return true;
+}
+
+static int run(struct walk *w)
+{
+  for (int v = 0; v < w->g->nvalue; v++) w->sum[v].node = -1;
+  for (int i = 0; i < w->forward; i++) w->twin[i] = -1;
+  for (int h = 0; h < w->wish->nhead; h++) w->out->head[h].node = -1;
+  find_needed(w);
+  for (int h = 0; h < w->wish->nhead; h++) if (counts(w, h)) w->readers[value_of(w->g, w->wish->head[h])]++;
+  for (int h = 0; h < w->wish->nhead; h++) if (counts(w, h)) TRY(contribute(w, w->wish->head[h], (ty_entry){ FROM_HEAD, h }));
+  for (int i = w->forward - 1; i >= 0; i--) TRY(visit(w, i));
+  return collect(w);
+}
+
+int gradient_append(ty_graph *g, struct descs *d, const struct gradient_wish *wish, struct gradient *out)
+{
+  int nodes = g->n, values = g->nvalue;
+  struct walk w = { g, d, wish, out, nodes, NEWS(uint8_t, nodes), NEWS(struct list, values), NEWS(ty_entry, values), NEWS(int,
+      nodes), NEWS(int, values) };
+  bool room = w.need && w.part && w.sum && w.twin && w.readers;
+  int code = room ? run(&w) : fail(TY_EMEMORY, "out of memory: gradient");
+  for (int v = 0; w.part && v < values; v++) mem_free(w.part[v].e);
+  mem_free(w.need); mem_free(w.part); mem_free(w.sum); mem_free(w.twin); mem_free(w.readers);
+  return code;
+}

@@ -1,0 +1,154 @@
+/* layout.c - which values keep their channels in blocks.
+**
+** A value of shape (N, C, space) may lie as (N, C / b, space, b): the form that convolutions compute in, where b is what
+** the device likes. It takes as many bytes, so tapes, copies and sums work as ever if their operands agree. A kernel says
+** which of its operands may come so, and whether they must agree (op/op.h). A convolution takes each as it is and copies
+** inside where forms meet, so no step is ever added.
+**
+** Every value that could be in blocks begins so; whoever cannot have it makes it plain, until nothing changes. Heads,
+** bound arrays and what a view shows under another shape are plain. Values without space lie the same in both forms:
+** they are plain, and nobody minds.
+*/
+#include "pass/program.h"
+
+static int root_of(const struct program *p, int v) { return p->value[v].root; }
+
+/* -- who could be in blocks ------------------------------------------------------------------------------------------ */
+
+static bool has_space(const ty_desc *d)
+{
+  int64_t space = 1;
+  for (int i = 2; i < d->ndim; i++) space *= d->dim[i];
+  return space > 1;
+}
+
+static bool could(const struct program *p, int v, int block)
+{
+  const ty_desc *d = &p->s.desc[v];
+  return p->value[v].kind == V_POOL && (d->dtype == TY_F32 || d->dtype == TY_U8) && d->ndim > 2 && d->ndim < 6 && d->dim[1] % block == 0 &&
+         has_space(d);
+}
+
+static int first_marks(struct program *p)
+{
+  const struct source *s = &p->s;
+  int n = 0;
+  for (int v = 0; v < s->g->nvalue; v++) {
+    int block = p->value[v].kind == V_POOL ? channel_block(p->value[v].device) : 0;
+    p->value[v].block = block && root_of(p, v) == v && could(p, v, block) ? block : 0;
+    n += p->value[v].block != 0;
+  }
+  for (int v = 0; n && v < s->g->nvalue; v++)         /* another shape of the same bytes */
+    if (!desc_same_shape(&s->desc[v], &s->desc[root_of(p, v)])) p->value[root_of(p, v)].block = 0;
+  for (int h = 0; h < s->nhead; h++) p->value[root_of(p, value_of(s->g, s->head[h]))].block = 0;
+  return n;
+}
+
+/* -- what steps demand ------------------------------------------------------------------------------------------------- */
+
+static bool make_plain(struct program *p, int v)
+{
+  struct value *x = &p->value[root_of(p, v)];
+  bool changes = x->block != 0;
+  x->block = 0;
+  return changes;
+}
+
+/* It lies differently in the two forms, and is plain. */
+static bool is_plain(const struct program *p, int v)
+{
+  return p->value[v].kind != V_NONE && !p->value[root_of(p, v)].block && has_space(&p->s.desc[v]);
+}
+
+/* Operands of the group's own shape agree; one of another shape that is no single number wants all plain. */
+static bool agree_tape(struct program *p, const struct step *st)
+{
+  const ty_desc *space = &p->s.desc[p->s.g->node[st->node].first];
+  bool plain = false, changes = false;
+  for (int turn = 0; turn < 2; turn++)
+    for (int k = 0; k < st->nin + st->nout; k++) {
+      int v = k < st->nin ? st->in[k] : st->out[k - st->nin];
+      bool own = desc_same_shape(&p->s.desc[v], space);
+      if (!turn) plain |= own ? is_plain(p, v) : desc_count(&p->s.desc[v]) > 1;
+      else if (plain || !own) changes |= make_plain(p, v);
+    }
+  return changes;
+}
+
+static bool agree_node(struct program *p, const struct step *st)
+{
+  const struct kernel *kernel = st->v.kernel;
+  bool plain = !kernel, changes = false;
+  for (int turn = 0; turn < 2; turn++)
+    for (int k = 0; k < st->nin + st->nout; k++) {
+      bool out = k >= st->nin;
+      int i = out ? k - st->nin : k, v = out ? st->out[i] : st->in[i];
+      if (v < 0) continue;
+      bool may = kernel && kernel_blocks(kernel, i, out);
+      if (!turn) plain |= may && kernel->flags & K_ALIKE && is_plain(p, v);
+      else if (plain || !may) changes |= make_plain(p, v);
+    }
+  return changes;
+}
+
+static bool agree(struct program *p, const struct step *st)
+{
+  if (st->kind == STEP_TAPE) return agree_tape(p, st);
+  return st->kind == STEP_NODE ? agree_node(p, st) : make_plain(p, st->in[0]);
+}
+
+/* -- kernels that would take blocks --------------------------------------------------------------------------------- */
+
+/* The call as this kernel would like it: in blocks what could be and what it takes so. */
+static bool wish(const struct program *p, struct step *st, const struct kernel *k)
+{
+  struct call *c = &st->v.call;
+  bool any = false;
+  for (int i = 0; i < st->nin; i++) {
+    c->in[i].block = kernel_blocks(k, i, false) ? p->value[root_of(p, st->in[i])].block : 0;
+    any |= c->in[i].block != 0;
+  }
+  for (int i = 0; i < st->nout; i++) {
+    c->out[i].block = st->out[i] >= 0 && kernel_blocks(k, i, true) ? p->value[root_of(p, st->out[i])].block : 0;
+    any |= c->out[i].block != 0;
+  }
+  return any;
+}
+
+/* v.kernel: the first candidate that accepts, if it takes blocks; else NULL. */
+static int find_kernel(struct program *p, struct step *st)
+{
+  const struct kernel *k = op_kernels(p->s.g->node[st->node].op, p->s.g->node[st->node].backward);
+  st->v.kernel = NULL;
+  if (step_of_host(p, st)) return TY_OK;
+  TRY(step_call(p, st));
+  for (; k && k->name; k++) {
+    bool any = wish(p, st, k);
+    if (invoke_asks(&st->v, k, &p->arena)) continue;
+    st->v.kernel = any ? k : NULL;
+    return TY_OK;
+  }
+  return TY_OK;
+}
+
+/* What it accepted when all was in blocks it may refuse now that some operands are plain: another one is asked for. */
+static bool regrets(struct program *p, struct step *st)
+{
+  if (st->kind != STEP_NODE || !st->v.kernel || !wish(p, st, st->v.kernel)) return false;
+  return invoke_asks(&st->v, st->v.kernel, &p->arena) != NULL;
+}
+
+int layout_program(struct program *p)
+{
+  if (p->s.flags & TY_KEEP || !env_number("TYCHO_BLOCKS", 1) || !first_marks(p)) return TY_OK;
+  for (int t = 0; t < p->n; t++) if (p->step[t].kind == STEP_NODE) TRY(find_kernel(p, &p->step[t]));
+  for (bool changes = true; changes; ) {
+    changes = false;
+    for (int t = p->n - 1; t >= 0; t--) changes |= agree(p, &p->step[t]);
+    for (int t = 0; t < p->n; t++) changes |= agree(p, &p->step[t]);
+    for (int t = 0; t < p->n && !changes; t++)
+      if ((changes = regrets(p, &p->step[t]))) TRY(find_kernel(p, &p->step[t]));
+  }
+  for (int v = 0; v < p->s.g->nvalue; v++) p->value[v].block = p->value[root_of(p, v)].block;
+  return TY_OK;
+}

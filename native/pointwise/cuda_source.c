@@ -1,0 +1,284 @@
+/* cuda_source.c - prints a sealed tape as CUDA C++ that NVRTC compiles without any include path.
+**
+** The source is self-contained: a prelude with the functions that formulas use (overloaded for float and double) and with
+** conversions of the file dtypes, then one kernel. It takes one struct by value, laid out as the text of ARGUMENTS
+** says for n operands: the iteration space of struct tape_loop and a pointer per operand. Any grid of one-dimensional
+** blocks will do. Opcodes are pasted from ir.h, so the GPU computes what the CPU does, but for the last bits of
+** the library's functions and of contracted products (compile with --fmad=false against that).
+*/
+#include "op/registry.h"
+#include "pointwise/ir.h"
+
+/* -- prelude --------------------------------------------------------------------------------------------- */
+
+#define FN "static __device__ __forceinline__ "
+static const char conversions[] =
+  "typedef long long i64; typedef unsigned long long u64; typedef unsigned short u16; typedef unsigned char u8; typedef signed char i8;\n"
+  FN "float from_half(u16 h) { float f; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(f) : \"h\"(h)); return f; }\n"
+  FN "u16 to_half(float f) { u16 h; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(f)); return h; }\n"
+  FN "float from_bf16(u16 h) { return __uint_as_float((unsigned)h << 16); }\n"
+  FN "u16 to_bf16(float f) { unsigned u = __float_as_uint(f);"
+  " return f != f ? (u16)(u >> 16 | 0x40) : (u16)((u + 0x7fff + (u >> 16 & 1)) >> 16); }\n"
+  FN "int to_i32(double v) { return v > -2147483649.0 && v < 2147483648.0 ? (int)v : (int)0x80000000; }\n"
+  FN "int to_i32(float v) { return to_i32((double)v); }\n"
+  FN "int to_i32(int v) { return v; }\n"
+  FN "int to_i32(i64 v) { return (int)v; }\n"
+  FN "i64 to_i64(double v) { return v >= -9223372036854775808.0 && v < 9223372036854775808.0 ? (i64)v : (i64)0x8000000000000000ULL; }\n"
+  FN "i64 to_i64(float v) { return to_i64((double)v); }\n"
+  FN "i64 to_i64(int v) { return v; }\n"
+  FN "i64 to_i64(i64 v) { return v; }\n";
+
+/* t_NAME is NAMEf or NAME of the CUDA library; names differ only where a second one is given. */
+static const struct { const char *name, *library; int args; } direct[] = {
+  { "abs", "fabs", 1 },    { "floor", NULL, 1 }, { "ceil", NULL, 1 },  { "trunc", NULL, 1 }, { "fmod", NULL, 2 },  { "pow", NULL, 2 },
+  { "hypot", NULL, 2 },    { "sqrt", NULL, 1 },  { "exp", NULL, 1 },   { "log", NULL, 1 },   { "tanh", NULL, 1 },  { "expm1", NULL, 1 },
+  { "log1p", NULL, 1 },    { "log2", NULL, 1 },  { "log10", NULL, 1 }, { "sin", NULL, 1 },   { "cos", NULL, 1 },   { "erf", NULL, 1 },
+  { "cbrt", NULL, 1 },     { "tan", NULL, 1 },   { "asin", NULL, 1 },  { "acos", NULL, 1 },  { "atan", NULL, 1 },  { "sinh", NULL, 1 },
+  { "cosh", NULL, 1 },     { "asinh", NULL, 1 }, { "acosh", NULL, 1 }, { "atanh", NULL, 1 }, { "erfinv", NULL, 1 },
+  { "gamma", "tgamma", 1 }, { "gammaln", "lgamma", 1 },
+};
+
+/* The rest, for T = float and double. */
+static const char made[] =
+  "FN T t_sigmoid(T x) { T e = t_exp(x < 0 ? x : -x); return (x < 0 ? e : (T)1) / ((T)1 + e); }\n"
+  "FN T t_softrelu(T x) { return (x > 0 ? x : (T)0) + t_log1p(t_exp(x > 0 ? -x : x)); }\n"
+  "FN T t_round(T x) { T r = t_trunc(x), d = x - r; return d >= (T)0.5 ? r + 1 : d <= (T)-0.5 ? r - 1 : r; }\n"
+  "FN T t_rint(T x) { T f = t_floor(x); return x - f > (T)0.5 ? f + 1 : f; }\n"
+  "FN T t_mod(T a, T b) { T r = t_fmod(a, b); return b == 0 ? (T)0 : r != 0 && (r < 0) != (b < 0) ? r + b : r; }\n";
+
+static const char digamma[] =
+  "static __device__ double t_digamma(double x)\n"
+  "{\n"
+  "  double sum = 0;\n"
+  "  if (x != x || (x <= 0 && x == floor(x))) return nan(\"\");\n"
+  "  if (x < 0) { sum = -3.14159265358979323846 / tan(3.14159265358979323846 * (x - floor(x))); x = 1 - x; }\n"
+  "  while (x < 12) { sum -= 1 / x; x += 1; }\n"
+  "  double z = 1 / (x * x);\n"
+  "  return sum + log(x) - 0.5 / x - z * (1 / 12.0 - z * (1 / 120.0 - z * (1 / 252.0 - z * (1 / 240.0 - z * (1 / 132.0 - z * (691 / 32760.0"
+  " - z / 12))))));\n"
+  "}\n"
+  "static __device__ float t_digamma(float x) { return (float)t_digamma((double)x); }\n";
+
+static const char integers[] =
+  "FN INT t_imul(INT a, INT b) { return (INT)((UINT)a * (UINT)b); }\n"
+  "FN INT t_idiv(INT a, INT b) { return b == 0 ? 0 : b == -1 ? (INT)(0 - (UINT)a) : a / b; }\n"
+  "FN INT t_ifmod(INT a, INT b) { return b == 0 || b == -1 ? 0 : a % b; }\n"
+  "FN INT t_imod(INT a, INT b) { INT r = t_ifmod(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : r; }\n"
+  "FN INT t_ipow(INT a, INT b)\n"
+  "{\n"
+  "  UINT r = 1, x = (UINT)a;\n"
+  "  if (b < 0) return a == 1 ? 1 : a == -1 ? (b & 1 ? -1 : 1) : 0;\n"
+  "  for (; b; b >>= 1, x *= x) if (b & 1) r *= x;\n"
+  "  return (INT)r;\n"
+  "}\n";
+
+static void print_prelude(const struct tape *t, struct text *out)
+{
+  text_add(out, "%s", conversions);
+  for (int i = 0; i < COUNT(direct); i++)
+    for (int wide = 0; wide < 2; wide++) {
+      const char *type = wide ? "double" : "float", *f = direct[i].library ? direct[i].library : direct[i].name;
+      if (direct[i].args == 1) text_add(out, FN "%s t_%s(%s x) { return %s%s(x); }\n", type, direct[i].name, type, f, wide ? "" : "f");
+      else text_add(out, FN "%s t_%s(%s x, %s y) { return %s%s(x, y); }\n", type, direct[i].name, type, type, f, wide ? "" : "f");
+    }
+  text_add(out, "#define FN " FN "\n#define T float\n%s#undef T\n#define T double\n%s#undef T\n%s", made, made, digamma);
+  text_add(out, "typedef %s REAL;\n", t->kind == KIND_F32 ? "float" : "double");
+  const char *whole = t->kind == KIND_I32 ? "int" : t->kind == KIND_I64 ? "i64" : NULL;
+  if (whole) text_add(out, "typedef %s INT; typedef %s UINT;\n%s", whole, t->kind == KIND_I32 ? "unsigned" : "u64", integers);
+}
+
+/* -- the kernel ---------------------------------------------------------------------------------------------- */
+
+static const char *const type_name[KINDS] = { "float", "double", "int", "i64" };
+static const char *file_type(int dtype)
+{
+  switch (dtype) {
+  case TY_F32: return "float";
+  case TY_F64: return "double";
+  case TY_I32: return "int";
+  case TY_I64: return "i64";
+  case TY_I8:  return "i8";
+  case TY_F16: case TY_BF16: return "u16";
+  default:     return "u8";
+  }
+}
+
+/* An element of a file dtype as the tape's, and back: the text around the value. */
+static void print_from(const struct tape *t, int dtype, const char *value, struct text *out)
+{
+  const char *real = dtype == TY_F16 ? "from_half" : dtype == TY_BF16 ? "from_bf16" : "";
+  const char *to = t->kind == KIND_I32 ? "to_i32" : t->kind == KIND_I64 ? "to_i64" : "";
+  bool real_file = dtype_float(dtype);
+  if (t->kind >= KIND_I32 && real_file) text_add(out, "%s(%s(%s))", to, real, value);
+  else text_add(out, "(%s)%s(%s)", type_name[t->kind], real, value);
+}
+
+static void print_to(int dtype, const char *value, struct text *out)
+{
+  switch (dtype) {
+  case TY_F16:  text_add(out, "to_half((float)%s)", value); break;
+  case TY_BF16: text_add(out, "to_bf16((float)%s)", value); break;
+  case TY_U8:   text_add(out, "(u8)to_i32(%s)", value); break;
+  case TY_I8:   text_add(out, "(i8)to_i32(%s)", value); break;
+  case TY_I32:  text_add(out, "to_i32(%s)", value); break;
+  case TY_I64:  text_add(out, "to_i64(%s)", value); break;
+  case TY_BOOL: text_add(out, "(u8)(%s != 0)", value); break;
+  default:      text_add(out, "(%s)%s", file_type(dtype), value);
+  }
+}
+
+static void print_number(const struct tape *t, double v, struct text *out)
+{
+  if (t->kind == KIND_I32) text_add(out, "(int)%lldLL", (long long)v);
+  else if (t->kind == KIND_I64) text_add(out, "(i64)%lluULL", (unsigned long long)(int64_t)v);
+  else if (v != v) text_add(out, "(REAL)__int_as_float(0x7fc00000)");
+  else if (isinf(v)) text_add(out, "(REAL)%s__int_as_float(0x7f800000)", v < 0 ? "-" : "");
+  else if (t->kind == KIND_F32 && isinf((float)v)) text_add(out, "%s__int_as_float(0x7f800000)", v < 0 ? "-" : "");
+  else if (t->kind == KIND_F32) text_add(out, "%af", (double)(float)v);
+  else text_add(out, "%a", v);
+}
+
+static void print_op(const struct tape *t, int i, struct text *out)
+{
+  const struct tape_term *x = &t->term[i];
+  const struct tape_opcode *op = &tape_opcode[x->op];
+  bool whole = t->kind >= KIND_I32;
+  const char *type = whole && op->real ? "double" : type_name[t->kind];
+  text_add(out, "    %s r%d; { ", type_name[t->kind], i);
+  for (int k = 0; k < op->args; k++) text_add(out, "%s %c = (%s)r%d; ", type, "abc"[k], type, x->arg[k]);
+  const char *convert = !whole || !op->real ? "" : t->kind == KIND_I32 ? "to_i32" : "to_i64";
+  text_add(out, "r%d = %s(%s); }\n", i, convert, whole ? op->ints : op->floats);
+}
+
+static void print_term(const struct tape *t, const int *dtypes, int i, struct text *out)
+{
+  const struct tape_term *x = &t->term[i];
+  char value[96];
+  if (x->op < TAPE_OPCODES) { print_op(t, i, out); return; }
+  text_add(out, "    %s r%d = ", type_name[t->kind], i);
+  if (x->op == TAPE_NUMBER) print_number(t, x->number, out);
+  else if (x->op == TAPE_LOAD) {
+    snprintf(value, sizeof value, "((const %s *)x.p[%d])[o%d]", file_type(dtypes[x->operand]), x->operand, x->operand);
+    print_from(t, dtypes[x->operand], value, out);
+  }
+  else {
+    struct text inner = { 0 };
+    snprintf(value, sizeof value, "r%d", x->arg[0]);
+    print_to(x->dtype, value, &inner);
+    print_from(t, x->dtype, inner.s ? inner.s : "0", out);
+    text_done(&inner);
+  }
+  text_add(out, ";\n");
+}
+
+#define ARGUMENTS \
+  "struct tape_args { i64 count; int ndim, n; i64 dim[8]; i64 stride[%d][8]; void *p[%d]; };   /* strides in elements */\n"
+
+static bool used(const struct tape *t, int operand)
+{
+  for (int i = 0; i < t->nput; i++) if (t->put[i].operand == operand) return true;
+  for (int i = 0; i < t->nget; i++) if (t->get[i].operand == operand) return true;
+  return false;
+}
+
+/* Offset of each operand under element i. */
+static void print_offsets(const struct tape *t, int n, struct text *out)
+{
+  for (int k = 0; k < n; k++) if (used(t, k)) text_add(out, "    i64 o%d = i * x.stride[%d][0];\n", k, k);
+  text_add(out, "    if (x.ndim > 1) {\n      i64 left = i;\n     ");
+  for (int k = 0; k < n; k++) if (used(t, k)) text_add(out, " o%d = 0;", k);
+  text_add(out, "\n      for (int d = x.ndim - 1; d >= 0; d--) {\n        i64 at = left %% x.dim[d];\n        left /= x.dim[d];\n       ");
+  for (int k = 0; k < n; k++) if (used(t, k)) text_add(out, " o%d += at * x.stride[%d][d];", k, k);
+  text_add(out, "\n      }\n    }\n");
+}
+
+static void print_kernel(const struct tape *t, const int *dtypes, int n, const char *name, struct text *out)
+{
+  char value[32];
+  text_add(out, "extern \"C\" __global__ void %s(const struct tape_args x)\n{\n", name);
+  text_add(out, "  i64 step = (i64)gridDim.x * blockDim.x;\n");
+  text_add(out, "  for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < x.count; i += step) {\n");
+  print_offsets(t, n, out);
+  for (int i = 0; i < t->n; i++) if (t->term[i].live) print_term(t, dtypes, i, out);
+  for (int i = 0; i < t->nput; i++) {
+    int k = t->put[i].operand;
+    text_add(out, "    ((%s *)x.p[%d])[o%d] = ", file_type(dtypes[k]), k, k);
+    snprintf(value, sizeof value, "r%d", t->put[i].term);
+    print_to(dtypes[k], value, out);
+    text_add(out, ";\n");
+  }
+  text_add(out, "  }\n}\n");
+}
+
+int tape_cuda(const struct tape *t, const int *dtypes, int n, const char *name, struct text *out)
+{
+  NEED(t->sealed && n > 0 && n <= TAPE_ARGS, TY_EVALUE, "tape_cuda: a sealed tape of 1 to %d operands is needed", TAPE_ARGS);
+  print_prelude(t, out);
+  text_add(out, ARGUMENTS, n, n);
+  print_kernel(t, dtypes, n, name, out);
+  return out->lost ? fail(TY_EMEMORY, "out of memory: CUDA source") : TY_OK;
+}
+
+/* -- the public view of a row --------------------------------------------------------------------------------- */
+
+/* Some value for a parameter that has no default: sources are looked at, not run. */
+static const char *some_value(const struct param *q, char *buffer, size_t size)
+{
+  if (q->type != P_ENUM) return q->type == P_DTYPE ? "float32" : "1";
+  snprintf(buffer, size, "%.*s", (int)strcspn(q->choice, "|"), q->choice);
+  return buffer;
+}
+
+static int some_params(const struct op *op, void **param)
+{
+  ty_attr attr[32];
+  char value[32][32];
+  int n = 0;
+  for (const struct param *q = op->param; q && q->name && n < COUNT(attr); q++)
+    if (!q->init) attr[n].key = q->name, attr[n].value = some_value(q, value[n], sizeof value[n]), n++;
+  *param = mem_new(op->param_size + 16);
+  NEED(*param, TY_EMEMORY, "out of memory");
+  return op_parse(op, attr, n, *param);
+}
+
+static int print_row(const struct op *op, const void *param, bool backward, const char *name, struct text *out)
+{
+  struct tape *t;
+  int dtype[TAPE_ARGS], n;
+  TRY(row_build(op, param, TY_F32, backward, &t, dtype, &n));
+  print_kernel(t, dtype, n, name, out);
+  tape_free(t);
+  return TY_OK;
+}
+
+static int print_both(const struct op *op, const void *param, struct text *out)
+{
+  char name[160];
+  struct tape *t;
+  int dtype[TAPE_ARGS], n;
+  TRY(row_build(op, param, TY_F32, false, &t, dtype, &n));
+  print_prelude(t, out);
+  tape_free(t);
+  text_add(out, ARGUMENTS, TAPE_ARGS, TAPE_ARGS);
+  snprintf(name, sizeof name, "%s_forward", op->name);
+  TRY(print_row(op, param, false, name, out));
+  if (!op_reads(op, param)) return TY_OK;
+  snprintf(name, sizeof name, "%s_backward", op->name);
+  return print_row(op, param, true, name, out);
+}
+
+int ty_op_cuda(const char *name, const char **source)
+{
+  static __thread struct text out;
+  const struct op *op = op_find(name);
+  void *param = NULL;
+  if (!op) return op_unknown(name ? name : "");
+  NEED(source, TY_ETYPE, "op_cuda: null argument");
+  NEED(op->row, TY_EUNSUPPORTED, "%s is not made of formulas: it has no CUDA source of its own", op->name);
+  out.n = 0;
+  int code = some_params(op, &param);
+  if (!code) code = print_both(op, param, &out);
+  mem_free(param);
+  if (!code) *source = out.s;
+  return code;
+}

@@ -1,0 +1,138 @@
+/* ir.h - inside of a tape: opcodes, terms, instructions, and the table of block loops.
+**
+** Each opcode is one line: its expression is compiled as C for the CPU (pointwise/isa/loops.c) and pasted as text into CUDA
+** source (cuda_source.c), so that the two cannot disagree. While a tape is built it is a list of terms, each an operand,
+** a number or an opcode over earlier terms; equal terms are one, and terms over numbers are numbers. tape_seal turns
+** what the stores need into instructions over slots: slot k is a block of BLOCK elements of the compute dtype.
+** Only tape*.c and pointwise/isa/loops.c include this.
+*/
+#pragma once
+#include "pointwise/pointwise.h"
+
+/* Plain opcodes: an expression over a, b, c for floats and one for integers (INT: the type, UINT: its unsigned twin).
+** cost: in 1/16 ns per float32 element.
+** id   name        n  cost  floats                                   integers */
+#define TAPE_PLAIN(_) \
+  _(ADD,   "+",      2,  1, a + b,                                   (INT)((UINT)a + (UINT)b)) \
+  _(SUB,   "-",      2,  1, a - b,                                   (INT)((UINT)a - (UINT)b)) \
+  _(MUL,   "*",      2,  1, a * b,                                   t_imul(a, b)) \
+  _(DIV,   "/",      2,  3, a / b,                                   t_idiv(a, b)) \
+  _(MADD,  "madd",   3,  1, a * b + c,                               (INT)((UINT)t_imul(a, b) + (UINT)c)) \
+  _(MSUB,  "msub",   3,  1, a * b - c,                               (INT)((UINT)t_imul(a, b) - (UINT)c)) \
+  _(NMADD, "nmadd",  3,  1, c - a * b,                               (INT)((UINT)c - (UINT)t_imul(a, b))) \
+  _(NEG,   "neg",    1,  1, -a,                                      (INT)(0 - (UINT)a)) \
+  _(ABS,   "abs",    1,  1, t_abs(a),                                a < 0 ? (INT)(0 - (UINT)a) : a) \
+  _(SIGN,  "sign",   1,  1, (REAL)((a > 0) - (a < 0)),               (INT)((a > 0) - (a < 0))) \
+  _(MAX,   "max",    2,  1, ((a > b) | (a != a)) ? a : b,            a > b ? a : b) \
+  _(MIN,   "min",    2,  1, ((a < b) | (a != a)) ? a : b,            a < b ? a : b) \
+  _(GT,    ">",      2,  1, a > b ? (REAL)1 : (REAL)0,               (INT)(a > b)) \
+  _(GE,    ">=",     2,  1, a >= b ? (REAL)1 : (REAL)0,              (INT)(a >= b)) \
+  _(EQ,    "==",     2,  1, a == b ? (REAL)1 : (REAL)0,              (INT)(a == b)) \
+  _(NE,    "!=",     2,  1, a != b ? (REAL)1 : (REAL)0,              (INT)(a != b)) \
+  _(AND,   "&&",     2,  1, ((a != 0) & (b != 0)) ? (REAL)1 : (REAL)0, (INT)((a != 0) & (b != 0))) \
+  _(OR,    "||",     2,  1, ((a != 0) | (b != 0)) ? (REAL)1 : (REAL)0, (INT)((a != 0) | (b != 0))) \
+  _(NOT,   "!",      1,  1, a == 0 ? (REAL)1 : (REAL)0,              (INT)(a == 0)) \
+  _(WHERE, "where",  3,  1, a != 0 ? b : c,                          a != 0 ? b : c) \
+  _(RELU,  "relu",   1,  1, a <= 0 ? (REAL)0 : a,                    a <= 0 ? (INT)0 : a) \
+  _(STEP,  "step",   1,  1, a > 0 ? (REAL)1 : a == a ? (REAL)0 : a,  (INT)(a > 0)) \
+  _(ISNAN, "isnan",  1,  1, a != a ? (REAL)1 : (REAL)0,              (INT)0) \
+  _(FLOOR, "floor",  1,  2, t_floor(a),                              a) \
+  _(CEIL,  "ceil",   1,  2, t_ceil(a),                               a) \
+  _(TRUNC, "trunc",  1,  2, t_trunc(a),                              a) \
+  _(ROUND, "round",  1,  2, t_round(a),                              a) \
+  _(RINT,  "rint",   1,  3, t_rint(a),                               a) \
+  _(MOD,   "mod",    2, 99, t_mod(a, b),                             t_imod(a, b)) \
+  _(FMOD,  "fmod",   2, 99, t_fmod(a, b),                            t_ifmod(a, b)) \
+  _(POW,   "pow",    2, 99, t_pow(a, b),                             t_ipow(a, b))
+
+/* Real functions; on integers they compute in float64 and truncate. */
+#define TAPE_REAL(_) TAPE_SMOOTH(_) TAPE_TURN(_)
+#define TAPE_TURN(_) \
+  _(SIN,      "sin",      1,  20, t_sin(a)) \
+  _(COS,      "cos",      1,  20, t_cos(a))
+#define TAPE_SMOOTH(_) \
+  _(SQRT,     "sqrt",     1,   3, t_sqrt(a)) \
+  _(RSQRT,    "rsqrt",    1,   5, (REAL)1 / t_sqrt(a)) \
+  _(EXP,      "exp",      1,   6, t_exp(a)) \
+  _(LOG,      "log",      1,   8, t_log(a)) \
+  _(SIGMOID,  "sigmoid",  1,   8, t_sigmoid(a)) \
+  _(TANH,     "tanh",     1,  10, t_tanh(a)) \
+  _(SOFTRELU, "softrelu", 1,  40, t_softrelu(a)) \
+  _(EXPM1,    "expm1",    1,  20, t_expm1(a)) \
+  _(LOG1P,    "log1p",    1,  20, t_log1p(a)) \
+  _(LOG2,     "log2",     1,  20, t_log2(a)) \
+  _(LOG10,    "log10",    1,  20, t_log10(a)) \
+  _(ERF,      "erf",      1,  20, t_erf(a)) \
+  _(CBRT,     "cbrt",     1, 200, t_cbrt(a)) \
+  _(TAN,      "tan",      1, 200, t_tan(a)) \
+  _(ASIN,     "asin",     1, 200, t_asin(a)) \
+  _(ACOS,     "acos",     1, 200, t_acos(a)) \
+  _(ATAN,     "atan",     1, 200, t_atan(a)) \
+  _(SINH,     "sinh",     1, 300, t_sinh(a)) \
+  _(COSH,     "cosh",     1, 300, t_cosh(a)) \
+  _(ASINH,    "asinh",    1, 300, t_asinh(a)) \
+  _(ACOSH,    "acosh",    1, 300, t_acosh(a)) \
+  _(ATANH,    "atanh",    1, 300, t_atanh(a)) \
+  _(ERFINV,   "erfinv",   1, 900, t_erfinv(a)) \
+  _(GAMMA,    "gamma",    1, 900, t_gamma(a)) \
+  _(GAMMALN,  "gammaln",  1, 900, t_gammaln(a)) \
+  _(DIGAMMA,  "digamma",  1, 900, t_digamma(a)) \
+  _(HYPOT,    "hypot",    2, 200, t_hypot(a, b))
+
+/* Instructions that opcodes over floats become where b is the same for all elements: a loop that reads one of it. */
+#define TAPE_FIXED(_) \
+  _(ADD_FIXED,   a + b) \
+  _(SUB_FIXED,   a - b) \
+  _(FROM_FIXED,  b - a) \
+  _(MUL_FIXED,   a * b) \
+  _(MADD_FIXED,  a * b + c) \
+  _(MSUB_FIXED,  a * b - c) \
+  _(NMADD_FIXED, c - a * b)
+
+enum {
+#define ID(id, ...) TAPE_##id,
+  TAPE_PLAIN(ID) TAPE_REAL(ID)
+  TAPE_OPCODES,
+  TAPE_LOAD = TAPE_OPCODES, TAPE_NUMBER, TAPE_CAST,                         /* terms that are no loops of the table */
+  TAPE_FIXED(ID)
+#undef ID
+  TAPE_INSTRUCTIONS
+};
+struct tape_opcode { const char *name; int args, cost; bool real; const char *floats, *ints; };
+extern const struct tape_opcode tape_opcode[TAPE_OPCODES];
+int tape_opcode_find(const char *name, size_t n);     /* -1 */
+
+enum { KIND_F32, KIND_F64, KIND_I32, KIND_I64, KINDS };                     /* compute dtypes */
+enum { BLOCK = 256, SLOTS = 200, DTYPES = 13 };
+
+/* Loops over n elements. d may be a, b or c; they do not overlap otherwise. stride: of the operand, in elements. */
+typedef void (*tape_loop_fn)(void *d, const void *a, const void *b, const void *c, int64_t n);
+typedef void (*tape_move_fn)(void *d, const void *s, int64_t stride, int64_t n);
+struct tape_table {
+  tape_loop_fn op[KINDS][TAPE_INSTRUCTIONS];
+  tape_move_fn load[KINDS][DTYPES], store[KINDS][DTYPES];
+  void (*sum_row[DTYPES])(void *acc, const void *s, int64_t stride, int64_t n);      /* *acc += sum of n elements */
+  void (*sum_add[DTYPES])(void *acc, const void *s, int64_t stride, int64_t n);      /* acc[i] += s[i] */
+};                                                    /* acc: double for floats, int64_t for integers */
+const struct tape_table *tape_table(void);            /* of this processor */
+
+struct tape_term { uint8_t op, dtype; bool uniform, live; int arg[3], uses; double number; int operand; };
+struct tape_ins  { uint8_t op, dtype, d, a, b, c; };
+struct tape_put  { int operand, term; uint8_t slot; bool direct; };
+struct tape_get  { int operand; double number; uint8_t slot; bool once, copy; };       /* operand -1: a number; once: not by element */
+struct tape {
+  int dtype, kind;
+  bool sealed;
+  int error;                                          /* first failure while building; tape_seal tells it */
+  struct tape_term *term; int n, cap;
+  struct tape_put put[TAPE_ARGS]; int nput;
+  /* after tape_seal */
+  struct tape_ins *code; int ncode, nuniform;         /* the first nuniform do not depend on the element: once per chunk */
+  struct tape_get *get; int nget;
+  int nslot;
+  int64_t cost;                                       /* 1/16 ns per element */
+};
+int  tape_term_op(struct tape *t, int op, int a, int b, int c);              /* term of an opcode over terms; folds */
+void tape_uniform(struct tape *t, int reg, double known);                    /* a loaded parameter; its sign is that of `known` */
+int  row_build(const struct op *op, const void *param, int dtype, bool backward, struct tape **out, int dtypes[TAPE_ARGS], int *n);
+                                                      /* numbers as operands, as row kernels use it; the caller frees it */

@@ -1,0 +1,249 @@
+/* parse.c - formulas: text to terms of a tape.
+**
+**   text     = { letter "=" either ";" } either
+**   either   = binary [ "?" either ":" either ]           both sides are computed
+**   binary   = || && == != < <= > >= + - * /              by precedence, to the left; comparisons give 0 or 1
+**   unary    = - + ! unary | atom
+**   atom     = number | pi | inf | nan | letter | $parameter | function "(" either { "," either } ")" | "(" either ")"
+**
+** The first mistake stops the parse; its column, from 1, is in the failure.
+*/
+#include <ctype.h>
+#include "op/registry.h"
+#include "pointwise/ir.h"
+
+struct parse { struct tape *t; struct tape_env *env; const char *text, *s, *missing[26]; int code, depth; };
+enum { DEEPEST = 200,                                 /* nested parentheses */
+       MISSING = -2 };                                /* operand of a variable that is unknown, less its number */
+
+static int either(struct parse *p);
+
+static int wrong(struct parse *p, const char *at, const char *what, int n)
+{
+  if (p->code) return 0;
+  const char *quote = n ? "'" : "";
+  p->code = fail(TY_EVALUE, "formula '%s', column %d: %s%s%s%.*s%s", p->text, (int)(at - p->text) + 1, what, n ? " " : "",
+                 quote, n, at, quote);
+  fail_argument("formula", NULL, p->text);
+  p->s = at + strlen(at);                             /* nothing more is read */
+  return 0;
+}
+
+static void skip(struct parse *p) { while (isspace((unsigned char)*p->s)) p->s++; }
+
+static bool take(struct parse *p, const char *token)
+{
+  skip(p);
+  size_t n = strlen(token);
+  if (strncmp(p->s, token, n)) return false;
+  p->s += n;
+  return true;
+}
+
+static void expect(struct parse *p, const char *token)
+{
+  char what[16];
+  snprintf(what, sizeof what, "expected '%s'", token);
+  if (!take(p, token)) wrong(p, p->s, what, 0);
+}
+
+static int op1(struct parse *p, int op, int a) { return p->code ? 0 : tape_term_op(p->t, op, a, -1, -1); }
+static int op2(struct parse *p, int op, int a, int b) { return p->code ? 0 : tape_term_op(p->t, op, a, b, -1); }
+
+/* -- atoms ------------------------------------------------------------------------------------------ */
+
+/* Other spellings, and functions made of others. */
+enum { SQUARE = 1000, RCBRT, ISINF, ISFINITE, XOR, CLIP };
+static const struct { const char *name; int op, args; } more[] = {
+  { "psi",     TAPE_DIGAMMA, 1 }, { "arcsin",  TAPE_ASIN,  1 }, { "arccos",   TAPE_ACOS,  1 }, { "arctan", TAPE_ATAN,  1 },
+  { "arcsinh", TAPE_ASINH,   1 }, { "arccosh", TAPE_ACOSH, 1 }, { "arctanh",  TAPE_ATANH, 1 }, { "fix",    TAPE_TRUNC, 1 },
+  { "lgamma",  TAPE_GAMMALN, 1 }, { "tgamma",  TAPE_GAMMA, 1 }, { "fabs",     TAPE_ABS,   1 }, { "select", TAPE_WHERE, 3 },
+  { "square",  SQUARE,       1 }, { "rcbrt",   RCBRT,      1 }, { "isinf",    ISINF,      1 }, { "xor",    XOR,        2 },
+  { "clip",    CLIP,         3 }, { "isfinite", ISFINITE,  1 },
+};
+
+static int made_of(struct parse *p, int op, const int *a)
+{
+  if (p->code) return 0;
+  int zero = tape_number(p->t, 0), one = tape_number(p->t, 1), inf = tape_number(p->t, INFINITY);
+  switch (op) {
+  case SQUARE:   return op2(p, TAPE_MUL, a[0], a[0]);
+  case RCBRT:    return op2(p, TAPE_DIV, one, op1(p, TAPE_CBRT, a[0]));
+  case ISINF:    return p->t->kind >= KIND_I32 ? zero : op2(p, TAPE_EQ, op1(p, TAPE_ABS, a[0]), inf);
+  case ISFINITE: return p->t->kind >= KIND_I32 ? one : op2(p, TAPE_GT, inf, op1(p, TAPE_ABS, a[0]));
+  case XOR:      return op2(p, TAPE_NE, op1(p, TAPE_NOT, a[0]), op1(p, TAPE_NOT, a[1]));
+  default:       return op2(p, TAPE_MAX, op2(p, TAPE_MIN, a[0], a[2]), a[1]);
+  }
+}
+
+static int call(struct parse *p, const char *name, size_t n)
+{
+  int a[3] = { 0 }, op = tape_opcode_find(name, n), args = op >= 0 ? tape_opcode[op].args : 0;
+  for (int i = 0; i < COUNT(more); i++)
+    if (strlen(more[i].name) == n && !memcmp(more[i].name, name, n)) op = more[i].op, args = more[i].args;
+  if (op < 0) return wrong(p, name, "there is no function", (int)n);
+  expect(p, "(");
+  for (int k = 0; k < args && !p->code; k++) {
+    a[k] = either(p);
+    expect(p, k + 1 < args ? "," : ")");
+  }
+  if (p->code) return 0;
+  return op >= SQUARE ? made_of(p, op, a) : tape_term_op(p->t, op, a[0], a[1], a[2]);
+}
+
+/* $name: a number; or, where the environment says so, an operand that is read at run time. */
+static int parameter(struct parse *p)
+{
+  const char *name = p->s;
+  size_t n = 0;
+  while (isalnum((unsigned char)name[n]) || name[n] == '_') n++;
+  p->s += n;
+  int at = 0;
+  for (const struct param *q = p->env->op ? p->env->op->param : NULL; q && q->name; q++) {
+    bool number = q->type == P_FLOAT || q->type == P_INT, found = strlen(q->name) == n && !memcmp(q->name, name, n);
+    if (found && p->env->param) {
+      double v = op_number(p->env->op, p->env->param, q->name, &found);
+      if (!found) break;
+      if (!number || p->env->numbers <= 0) return tape_number(p->t, v);
+      int reg = tape_load(p->t, p->env->numbers + at);
+      tape_uniform(p->t, reg, v);
+      return reg;
+    }
+    at += number;
+  }
+  return wrong(p, name, "there is no parameter", (int)n);
+}
+
+static int word(struct parse *p)
+{
+  const char *name = p->s;
+  size_t n = 0;
+  while (isalnum((unsigned char)name[n]) || name[n] == '_') n++;
+  p->s += n;
+  if (n == 1 && islower((unsigned char)*name)) {
+    int k = *name - 'a', reg = p->env->var[k];
+    if (reg >= 0) return reg;
+    if (!p->missing[k]) p->missing[k] = name;
+    return tape_load(p->t, MISSING - k);              /* an error only if the result depends on it: a choice may exclude it */
+  }
+  static const struct { const char *name; double value; } constant[] = {
+    { "pi", 3.14159265358979323846 }, { "inf", INFINITY }, { "nan", NAN } };
+  for (int i = 0; i < COUNT(constant); i++)
+    if (strlen(constant[i].name) == n && !memcmp(constant[i].name, name, n)) return tape_number(p->t, constant[i].value);
+  return call(p, name, n);
+}
+
+static int atom(struct parse *p)
+{
+  skip(p);
+  if (take(p, "(")) {
+    int r = either(p);
+    expect(p, ")");
+    return r;
+  }
+  if (take(p, "$")) return parameter(p);
+  if (isalpha((unsigned char)*p->s) || *p->s == '_') return word(p);
+  if (isdigit((unsigned char)*p->s) || *p->s == '.') {
+    char *end;
+    double v = strtod(p->s, &end);
+    if (end != p->s) { p->s = end; return tape_number(p->t, v); }
+  }
+  return *p->s ? wrong(p, p->s, "this is no operand:", 1) : wrong(p, p->s, "an operand is missing", 0);
+}
+
+/* -- operators ---------------------------------------------------------------------------------------- */
+
+static int unary(struct parse *p)
+{
+  if (p->code) return 0;
+  if (++p->depth > DEEPEST) return wrong(p, p->s, "too deep", 0);
+  int r;
+  skip(p);
+  if (take(p, "-")) r = op1(p, TAPE_NEG, unary(p));
+  else if (take(p, "+")) r = unary(p);
+  else if (*p->s == '!' && p->s[1] != '=') p->s++, r = op1(p, TAPE_NOT, unary(p));
+  else r = atom(p);
+  p->depth--;
+  return r;
+}
+
+/* The longer spellings first. swap: the table has > and >= only. */
+static const struct { const char *text; int op, level; bool swap; } infix[] = {
+  { "||", TAPE_OR, 1, false }, { "&&", TAPE_AND, 2, false }, { "==", TAPE_EQ,  3, false }, { "!=", TAPE_NE,  3, false },
+  { "<=", TAPE_GE, 4, true  }, { ">=", TAPE_GE,  4, false }, { "<",  TAPE_GT,  4, true  }, { ">",  TAPE_GT,  4, false },
+  { "+", TAPE_ADD, 5, false }, { "-",  TAPE_SUB, 5, false }, { "*",  TAPE_MUL, 6, false }, { "/",  TAPE_DIV, 6, false },
+};
+
+static int binary(struct parse *p, int above)
+{
+  int left = unary(p);
+  for (;;) {
+    int i = 0;
+    skip(p);
+    while (i < COUNT(infix) && strncmp(p->s, infix[i].text, strlen(infix[i].text))) i++;
+    if (p->code || i == COUNT(infix) || infix[i].level <= above) return left;
+    p->s += strlen(infix[i].text);
+    int right = binary(p, infix[i].level);
+    left = infix[i].swap ? op2(p, infix[i].op, right, left) : op2(p, infix[i].op, left, right);
+  }
+}
+
+static int either(struct parse *p)
+{
+  if (++p->depth > DEEPEST) return wrong(p, p->s, "too deep", 0);
+  int r = binary(p, 0);
+  if (take(p, "?")) {
+    int yes = either(p);
+    expect(p, ":");
+    int no = either(p);
+    r = p->code ? 0 : tape_term_op(p->t, TAPE_WHERE, r, yes, no);
+  }
+  p->depth--;
+  return r;
+}
+
+/* -- assignments ---------------------------------------------------------------------------------------- */
+
+static bool assignment(struct parse *p)
+{
+  skip(p);
+  const char *s = p->s;
+  if (!islower((unsigned char)*s)) return false;
+  s++;
+  while (isspace((unsigned char)*s)) s++;
+  return *s == '=' && s[1] != '=';
+}
+
+/* Fails if a term that the result depends on is a variable that does not exist. */
+static void check_missing(struct parse *p, int reg)
+{
+  struct tape *t = p->t;
+  for (int i = 0; i < t->n; i++) t->term[i].live = i == reg;
+  for (int i = reg; i >= 0 && !p->code; i--) {
+    const struct tape_term *x = &t->term[i];
+    if (!x->live) continue;
+    for (int k = 0; k < 3 && x->arg[k] >= 0; k++) t->term[x->arg[k]].live = true;
+    if (x->op == TAPE_LOAD && x->operand <= MISSING) wrong(p, p->missing[MISSING - x->operand], "there is no variable", 1);
+  }
+}
+
+int tape_formula(struct tape *t, const char *text, struct tape_env *env, int *reg)
+{
+  struct parse p = { .t = t, .env = env, .text = text, .s = text };
+  while (!p.code && assignment(&p)) {
+    char letter = *p.s++;
+    take(&p, "=");
+    int r = either(&p);
+    expect(&p, ";");
+    if (!p.code) env->var[letter - 'a'] = r;
+  }
+  int r = either(&p);
+  skip(&p);
+  if (*p.s && !p.code) wrong(&p, p.s, "the formula should end here, but goes on with", 1);
+  if (!p.code && !t->error)
+    for (int i = 0; i < 26; i++) if (p.missing[i]) { check_missing(&p, r); break; }
+  if (p.code) return p.code;
+  if (t->error) return fail(t->error, t->error == TY_EMEMORY ? "out of memory: tape" : "tape: too many operands");
+  *reg = r;
+  return TY_OK;
+}

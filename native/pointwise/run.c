@@ -1,0 +1,326 @@
+/* run.c - runs sealed tapes over their iteration space.
+**
+** The space is cut into blocks of at most BLOCK elements. Where the innermost joined dim is long, a block is a piece of
+** one row; else it is BLOCK neighbouring elements of the whole space and operands that are not dense are gathered. An
+** operand that has the compute dtype and lies densely under a block is read and written where it is; others go through
+** their slot. Chunks of about 20 us run in parallel. Nothing is allocated: slots live on the stack.
+*/
+#include "pointwise/ir.h"
+
+#define TABLES(isa) extern const struct tape_table tape_table_##isa;
+TABLES(baseline) TABLES(avx2) TABLES(avx512)
+
+const struct tape_table *tape_table(void)
+{
+  static const struct tape_table *const tables[] = { &tape_table_baseline, &tape_table_avx2, &tape_table_avx512 };
+  static const struct tape_table *chosen;
+  const struct tape_table *t = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
+  if (t) return t;
+  t = tables[cpu_level()];
+  __atomic_store_n(&chosen, t, __ATOMIC_RELAXED);
+  return t;
+}
+
+/* -- the iteration space ----------------------------------------------------------------------------- */
+
+/* Strides of an operand that aligns with the space to the right; 0 where it repeats. */
+static int align(const ty_desc *space, const ty_desc *d, int64_t stride[TY_MAXDIM])
+{
+  int64_t step = 1;
+  for (int i = space->ndim - 1, k = d->ndim - 1; i >= 0; i--, k--) {
+    int64_t size = k >= 0 ? d->dim[k] : 1;
+    if (size != 1 && size != space->dim[i]) return TY_ESHAPE;
+    stride[i] = size == 1 ? 0 : step;
+    step *= size;
+  }
+  int64_t whole = 1;
+  for (int k = 0; k < d->ndim - space->ndim; k++) whole *= d->dim[k];        /* leading ones are harmless */
+  return whole == 1 ? TY_OK : TY_ESHAPE;
+}
+
+static bool joins(const struct tape_loop *l, int outer, int inner)
+{
+  for (int k = 0; k < l->n; k++) if (l->stride[k][outer] != l->stride[k][inner] * l->dim[inner]) return false;
+  return true;
+}
+
+static void join_dims(struct tape_loop *l)
+{
+  int n = 0;                                          /* dims kept so far, of which the last may grow */
+  for (int i = 0; i < l->ndim; i++) {
+    if (l->dim[i] == 1) continue;
+    if (n && joins(l, n - 1, i)) l->dim[n - 1] *= l->dim[i];
+    else l->dim[n++] = l->dim[i];
+    for (int k = 0; k < l->n; k++) l->stride[k][n - 1] = l->stride[k][i];
+  }
+  if (!n) {
+    l->dim[n++] = 1;
+    for (int k = 0; k < l->n; k++) l->stride[k][0] = 1;
+  }
+  l->ndim = n;
+}
+
+int tape_loop_make(struct tape_loop *l, const ty_desc *space, const ty_desc *operand, int n)
+{
+  char a[160], b[160];
+  NEED(n <= TAPE_ARGS, TY_EUNSUPPORTED, "tape: %d operands; at most %d are possible", n, TAPE_ARGS);
+  l->ndim = space->ndim;
+  l->n = n;
+  l->count = 1;
+  for (int i = 0; i < space->ndim; i++) l->dim[i] = space->dim[i], l->count *= space->dim[i];
+  for (int k = 0; k < n; k++) {
+    l->dtype[k] = (int8_t)operand[k].dtype;
+    if (align(space, &operand[k], l->stride[k]))
+      return fail(TY_ESHAPE, "shape %s does not broadcast to %s", text_shape(&operand[k], a, sizeof a),
+                  text_shape(space, b, sizeof b));
+  }
+  join_dims(l);
+  return TY_OK;
+}
+
+/* -- one run ------------------------------------------------------------------------------------------ */
+
+enum { LONG_ROW = 64, WHOLE = 1 << 14 };              /* elements; WHOLE: a block where no slot is needed */
+enum { ONCE, DIRECT, COPY };                          /* how an operand gets under a block */
+struct state {
+  const struct tape *t;
+  const struct tape_loop *l;
+  const struct tape_table *table;
+  void *const *operand;
+  int64_t block, pieces, piece, blocks, inner;        /* in rows: `pieces` blocks of `piece` elements each; else pieces 0 */
+  size_t size;                                        /* of an element of the compute dtype */
+};
+
+static bool is_dense(const struct tape_loop *l, int k)
+{
+  int64_t step = 1;
+  for (int i = l->ndim - 1; i >= 0; i--) {
+    if (l->stride[k][i] != step) return false;
+    step *= l->dim[i];
+  }
+  return true;
+}
+
+static bool is_single(const struct tape_loop *l, int k)
+{
+  for (int i = 0; i < l->ndim; i++) if (l->stride[k][i]) return false;
+  return true;
+}
+
+/* No slot is needed: every operand lies as the loops want it, every result is an operand. */
+static bool slotless(const struct state *s)
+{
+  const struct tape *t = s->t;
+  const struct tape_loop *l = s->l;
+  if (l->ndim != 1 || t->nuniform || t->nslot > t->nget + t->nput) return false;
+  for (int i = 0; i < t->nget; i++) {
+    int k = t->get[i].operand;
+    if (k < 0 || t->get[i].copy || l->stride[k][0] != 1 || l->dtype[k] != t->dtype) return false;
+  }
+  for (int i = 0; i < t->nput; i++) {
+    int k = t->put[i].operand;
+    if (t->ncode && (!t->put[i].direct || l->stride[k][0] != 1 || l->dtype[k] != t->dtype)) return false;
+  }
+  return true;
+}
+
+static void cut(struct state *s)
+{
+  const struct tape_loop *l = s->l;
+  s->inner = l->dim[l->ndim - 1];
+  s->block = BLOCK;
+  if (slotless(s)) s->block = WHOLE;
+  if (l->ndim == 1 || s->inner >= LONG_ROW) {
+    s->pieces = (s->inner - 1) / s->block + 1;
+    int64_t even = (int64_t)align_up((size_t)((s->inner - 1) / s->pieces + 1), 16);
+    s->piece = s->pieces == 1 ? s->inner : l->ndim == 1 ? s->block : even;
+    s->pieces = (s->inner - 1) / s->piece + 1;
+    s->blocks = s->pieces * (l->count / s->inner);
+  }
+  else s->pieces = 0, s->blocks = (l->count - 1) / s->block + 1;
+}
+
+struct place { int64_t index[TY_MAXDIM]; };
+
+static struct place place_of(const struct tape_loop *l, int64_t element)
+{
+  struct place at;
+  for (int i = l->ndim - 1; i > 0; i--) at.index[i] = element % l->dim[i], element /= l->dim[i];
+  at.index[0] = element;
+  return at;
+}
+
+static int64_t offset_of(const struct tape_loop *l, int k, const struct place *at)
+{
+  int64_t offset = 0;
+  for (int i = 0; i < l->ndim; i++) offset += at->index[i] * l->stride[k][i];
+  return offset;
+}
+
+/* To the start of the next row; the change of the operand's offset, given that its row has been passed. */
+static int64_t next_row(const struct tape_loop *l, int k, struct place *at)
+{
+  int i = l->ndim - 2;
+  int64_t step = -at->index[l->ndim - 1] * l->stride[k][l->ndim - 1];
+  at->index[l->ndim - 1] = 0;
+  for (; i > 0 && at->index[i] + 1 == l->dim[i]; i--) step -= at->index[i] * l->stride[k][i], at->index[i] = 0;
+  at->index[i]++;
+  return step + l->stride[k][i];
+}
+
+static size_t wide(const struct state *s, int k) { return dtype_size(s->l->dtype[k]); }
+
+/* Moves n elements of an operand from a place on, row by row. */
+static void walk(const struct state *s, int k, void *slot, struct place at, int64_t n, bool store)
+{
+  const struct tape_loop *l = s->l;
+  int last = l->ndim - 1;
+  int64_t stride = l->stride[k][last], offset = offset_of(l, k, &at), bytes = (int64_t)wide(s, k);
+  tape_move_fn move = store ? s->table->store[s->t->kind][l->dtype[k]] : s->table->load[s->t->kind][l->dtype[k]];
+  char *base = s->operand[k], *here = slot;
+  for (int64_t part; n > 0; n -= part) {
+    part = MIN(n, s->inner - at.index[last]);
+    if (store) move(base + offset * bytes, here, stride, part);
+    else move(here, base + offset * bytes, stride, part);
+    here += (size_t)part * s->size;
+    if (n > part) offset += next_row(l, k, &at);
+  }
+}
+
+struct view { char *p; int64_t stride; uint8_t how; };  /* an operand: base, inner stride, how it gets under a block */
+
+static void classify(const struct state *s, struct view *view)
+{
+  const struct tape_loop *l = s->l;
+  for (int k = 0; k < l->n; k++) {
+    int64_t stride = l->stride[k][l->ndim - 1];
+    bool own = l->dtype[k] == s->t->dtype;
+    view[k].p = s->operand[k];
+    view[k].stride = stride;
+    view[k].how = l->ndim == 1 ? (stride == 1 && own ? DIRECT : stride == 0 ? ONCE : COPY)
+                : is_single(l, k) ? ONCE : own && (s->pieces ? stride == 1 : is_dense(l, k)) ? DIRECT : COPY;
+  }
+}
+
+static void cast(const struct state *s, int dtype, char *d, const char *a, int64_t n)
+{
+  _Alignas(64) char room[BLOCK * sizeof(double)];
+  for (int64_t i = 0; i < n; i += BLOCK) {
+    s->table->store[s->t->kind][dtype](room, a + (size_t)i * s->size, 1, MIN(BLOCK, n - i));
+    s->table->load[s->t->kind][dtype](d + (size_t)i * s->size, room, 1, MIN(BLOCK, n - i));
+  }
+}
+
+static void run_code(const struct state *s, void **slot, int first, int last, int64_t n)
+{
+  const struct tape *t = s->t;
+  const struct tape_table *table = s->table;
+  for (int i = first; i < last; i++) {
+    const struct tape_ins *c = &t->code[i];
+    if (c->op == TAPE_CAST) cast(s, c->dtype, slot[c->d], slot[c->a], n);
+    else table->op[t->kind][c->op](slot[c->d], slot[c->a], slot[c->b], slot[c->c], n);
+  }
+}
+
+/* Numbers and single elements, then all that follows from them alone: once per chunk. */
+static void run_once(const struct state *s, const struct view *view, void **slot, int64_t n)
+{
+  const struct tape *t = s->t;
+  for (int i = 0; i < t->nget; i++) {
+    int k = t->get[i].operand;
+    if (k >= 0 && (view[k].how == ONCE || t->get[i].once))
+      s->table->load[t->kind][s->l->dtype[k]](slot[t->get[i].slot], view[k].p, 0, n);
+    if (k >= 0) continue;
+    union { float f; double d; int32_t i; int64_t l; } v = { 0 };
+    double x = t->get[i].number;
+    switch (t->kind) {
+    case KIND_F32: v.f = (float)x; break;
+    case KIND_F64: v.d = x; break;
+    case KIND_I32: v.i = (int32_t)x; break;           /* in range: tape_number */
+    default:       v.l = (int64_t)x;
+    }
+    s->table->load[t->kind][t->dtype](slot[t->get[i].slot], &v, 0, n);
+  }
+  run_code(s, slot, 0, t->nuniform, n);
+}
+
+struct spot { int64_t first, n; struct place place; };  /* a block: its elements, and where the first one lies */
+
+static struct spot spot_of(const struct state *s, int64_t b)
+{
+  struct spot at = { b * s->block, MIN(s->block, s->l->count - b * s->block), { { 0 } } };
+  if (s->pieces) {
+    int64_t row = s->pieces == s->blocks ? 0 : b / s->pieces, start = (b - row * s->pieces) * s->piece;
+    at.first = row * s->inner + start;
+    at.n = MIN(s->piece, s->inner - start);
+  }
+  if (s->l->ndim > 1) at.place = place_of(s->l, at.first);
+  return at;
+}
+
+static char *under(const struct state *s, const struct view *v, int k, const struct spot *at)
+{
+  int64_t offset = s->l->ndim == 1 || !s->pieces ? at->first * v[k].stride : offset_of(s->l, k, &at->place);
+  return v[k].p + offset * (int64_t)wide(s, k);
+}
+
+static void enter(const struct state *s, const struct view *view, void **slot, char *room, const struct spot *at)
+{
+  const struct tape *t = s->t;
+  for (int i = 0; i < t->nget; i++) {
+    int k = t->get[i].operand, to = t->get[i].slot;
+    if (k < 0 || t->get[i].once || view[k].how == ONCE) continue;
+    char *own = room + (size_t)to * BLOCK * s->size;
+    if (view[k].how == DIRECT && !t->get[i].copy) slot[to] = under(s, view, k, at);
+    else if (s->pieces) s->table->load[t->kind][s->l->dtype[k]](own, under(s, view, k, at), view[k].stride, at->n);
+    else walk(s, k, own, at->place, at->n, false);
+  }
+  for (int i = 0; i < t->nput; i++) {
+    int k = t->put[i].operand;
+    if (t->put[i].direct && view[k].how == DIRECT) slot[t->put[i].slot] = under(s, view, k, at);
+  }
+}
+
+static void leave(const struct state *s, const struct view *view, void **slot, const struct spot *at)
+{
+  const struct tape *t = s->t;
+  for (int i = 0; i < t->nput; i++) {
+    int k = t->put[i].operand;
+    if (t->put[i].direct && view[k].how == DIRECT) continue;
+    if (s->pieces || view[k].how == DIRECT) {
+      char *to = under(s, view, k, at), *from = slot[t->put[i].slot];
+      if (to != from) s->table->store[t->kind][s->l->dtype[k]](to, from, view[k].stride, at->n);
+    }
+    else walk(s, k, slot[t->put[i].slot], at->place, at->n, true);
+  }
+}
+
+static void run_blocks(int64_t begin, int64_t end, void *context)
+{
+  const struct state *s = context;
+  const struct tape *t = s->t;
+  _Alignas(64) char room[SLOTS * BLOCK * sizeof(double)];
+  struct view view[TAPE_ARGS];
+  void *slot[SLOTS];
+  for (int i = 0; i < t->nslot; i++) slot[i] = room + (size_t)i * BLOCK * s->size;
+  classify(s, view);
+  run_once(s, view, slot, MIN(s->l->count, BLOCK));
+  for (int64_t b = begin; b < end; b++) {
+    struct spot at = spot_of(s, b);
+    enter(s, view, slot, room, &at);
+    run_code(s, slot, t->nuniform, t->ncode, at.n);
+    leave(s, view, slot, &at);
+  }
+}
+
+int tape_run(const struct tape *t, const struct tape_loop *l, void *const *operand)
+{
+  struct state s = { .t = t, .l = l, .table = tape_table(), .operand = operand };
+  s.size = t->kind == KIND_F32 || t->kind == KIND_I32 ? 4 : 8;
+  if (l->count <= 0) return TY_OK;
+  cut(&s);
+  int64_t grain = MAX(1, 320000 / (MAX(t->cost, 1) * MAX(1, l->count / s.blocks)));    /* blocks in 20 us */
+  if (s.blocks <= grain) run_blocks(0, s.blocks, &s);
+  else parallel(s.blocks, grain, run_blocks, &s);
+  return TY_OK;
+}

@@ -1,0 +1,322 @@
+/* tensor.c - typed arrays: dtypes, descriptors, and the public calls on one tensor.
+**
+** A tensor is a descriptor and a place in a storage; views share the storage, and with it tickets and failure marks.
+** write and read are synchronous: they wait for the tasks in flight and then move bytes in the caller's thread. copy is
+** a task. A copy into a part of a storage lists it among its reads too: the rest of a failed one must not become valid.
+*/
+#include "tensor/tensor.h"
+#include "device/inner.h"
+
+/* -- dtypes ------------------------------------------------------------------------------------ */
+
+static const struct { const char *name; size_t size; } dtypes[] = {
+  /*          name        bytes */
+  [TY_F32]  = { "float32",  4 },
+  [TY_F64]  = { "float64",  8 },
+  [TY_F16]  = { "float16",  2 },
+  [TY_U8]   = { "uint8",    1 },
+  [TY_I32]  = { "int32",    4 },
+  [TY_I8]   = { "int8",     1 },
+  [TY_I64]  = { "int64",    8 },
+  [TY_BOOL] = { "bool",     1 },
+  [TY_BF16] = { "bfloat16", 2 },
+};
+
+static bool known_dtype(int dtype) { return dtype >= 0 && dtype < COUNT(dtypes) && dtypes[dtype].size; }
+size_t      dtype_size(int dtype) { return known_dtype(dtype) ? dtypes[dtype].size : 0; }
+const char *dtype_name(int dtype) { return known_dtype(dtype) ? dtypes[dtype].name : "unknown"; }
+bool        dtype_float(int dtype) { return dtype == TY_F32 || dtype == TY_F64 || dtype == TY_F16 || dtype == TY_BF16; }
+
+int dtype_parse(const char *name, int *dtype)
+{
+  for (int i = 0; name && i < COUNT(dtypes); i++) {
+    if (!dtypes[i].size || strcmp(name, dtypes[i].name)) continue;
+    *dtype = i;
+    return TY_OK;
+  }
+  static const char *const expected = "float32, float64, float16, bfloat16, uint8, int8, int32, int64 or bool";
+  fail(TY_EDTYPE, "unknown dtype '%s': expected %s", name ? name : "", expected);
+  fail_argument("dtype", expected, name);
+  return TY_EDTYPE;
+}
+
+/* -- descriptors ------------------------------------------------------------------------------- */
+
+int64_t desc_count(const ty_desc *d)
+{
+  if (!desc_known(d)) return 0;
+  int64_t n = 1;
+  for (int i = 0; i < d->ndim; i++) if (__builtin_mul_overflow(n, d->dim[i], &n)) return INT64_MAX;
+  return n;
+}
+
+size_t desc_bytes(const ty_desc *d)
+{
+  size_t n;
+  return __builtin_mul_overflow((size_t)desc_count(d), dtype_size(d->dtype), &n) ? SIZE_MAX : n;
+}
+
+int desc_check_size(const ty_desc *d)
+{
+  char shape[200];
+  NEED(desc_bytes(d) <= (size_t)TENSOR_BYTES_MAX, TY_ESHAPE, "a tensor of shape %s is too large", text_shape(d, shape, sizeof shape));
+  return TY_OK;
+}
+
+bool desc_known(const ty_desc *d)
+{
+  if (d->ndim <= 0) return false;
+  for (int i = 0; i < d->ndim; i++) if (d->dim[i] <= 0) return false;
+  return true;
+}
+
+bool desc_same_shape(const ty_desc *a, const ty_desc *b)
+{
+  return a->ndim == b->ndim && (a->ndim <= 0 || !memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->ndim));
+}
+
+/* Complete, of a known dtype, and countable. */
+static int check_desc(const ty_desc *d)
+{
+  char shape[200];
+  NEED(known_dtype(d->dtype), TY_EDTYPE, "a tensor cannot have dtype %d", d->dtype);
+  NEED(d->ndim <= TY_MAXDIM, TY_ESHAPE, "a tensor has at most %d dimensions, not %d", TY_MAXDIM, d->ndim);
+  NEED(desc_known(d), TY_ESHAPE, "a tensor cannot have shape %s: every dimension must be known and positive",
+       text_shape(d, shape, sizeof shape));
+  return desc_check_size(d);
+}
+
+/* -- making and freeing ------------------------------------------------------------------------ */
+
+int tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **out)
+{
+  ty_tensor *t = NEW(ty_tensor);
+  NEED(t, TY_EMEMORY, "out of memory");
+  *t = (ty_tensor){ .d = *d, .offset = offset, .storage = storage_keep(s), .refs = 1 };
+  for (int i = d->ndim; i < TY_MAXDIM; i++) t->d.dim[i] = 0;
+  t->d.device = s->device;
+  t->d.pad_ = 0;
+  live(LIVE_TENSOR, 1);
+  *out = t;
+  return TY_OK;
+}
+
+static int tensor_in(const ty_desc *d, int (*make)(int, size_t, struct storage **), ty_tensor **out)
+{
+  TRY(check_desc(d));
+  struct storage *s;
+  TRY(make(d->device, desc_bytes(d), &s));
+  int code = tensor_on(d, s, 0, out);
+  storage_free(s);
+  return code;
+}
+
+int ty_tensor_new(const ty_desc *d, ty_tensor **out)
+{
+  NEED(d && out, TY_ETYPE, "ty_tensor_new: the descriptor or the result's place is missing");
+  return tensor_in(d, storage_new, out);
+}
+
+int tensor_new_zeros(const ty_desc *d, ty_tensor **out) { return tensor_in(d, storage_zeros, out); }
+
+int ty_tensor_blank(const ty_desc *d, ty_tensor **out, int *zeros)
+{
+  NEED(d && out && zeros, TY_ETYPE, "ty_tensor_blank: the descriptor or a result's place is missing");
+  TRY(check_desc(d));
+  const struct device_ops *ops = device_ops(d->device);   /* NULL: there is no such device, as making the array says */
+  *zeros = ops && ops->blank && desc_bytes(d) >= ops->blank;
+  return *zeros ? tensor_new_zeros(d, out) : ty_tensor_new(d, out);
+}
+
+int ty_tensor_wrap(const ty_desc *d, void *data, ty_tensor **out)
+{
+  NEED(d && data && out, TY_ETYPE, "ty_tensor_wrap: the descriptor, the data or the result's place is missing");
+  TRY(check_desc(d));
+  char name[32];
+  NEED(device_kind(d->device) != TY_GPU, TY_EDEVICE, "memory can be wrapped on a CPU only, not on %s",
+       device_name(d->device, name, sizeof name));
+  NEED((uintptr_t)data % dtype_size(d->dtype) == 0, TY_EVALUE, "wrapped memory must be aligned to an element of %s",
+       dtype_name(d->dtype));
+  TRY(device_open(d->device));
+  struct storage *s;
+  TRY(storage_wrap(d->device, data, desc_bytes(d), NULL, NULL, &s));
+  int code = tensor_on(d, s, 0, out);
+  storage_free(s);
+  return code;
+}
+
+int ty_tensor_view(ty_tensor *t, const ty_desc *d, int64_t offset, ty_tensor **out)
+{
+  NEED(t && d && out, TY_ETYPE, "ty_tensor_view: the tensor, the descriptor or the result's place is missing");
+  TRY(check_desc(d));
+  size_t have = desc_bytes(&t->d), want = desc_bytes(d);
+  NEED(offset >= 0 && (size_t)offset <= have && want <= have - (size_t)offset, TY_EINDEX,
+       "a view of %zu bytes at byte %lld does not fit into a tensor of %zu bytes", want, (long long)offset, have);
+  NEED(((uintptr_t)t->storage->data + (uintptr_t)(t->offset + offset)) % dtype_size(d->dtype) == 0, TY_EINDEX,
+       "a view at byte %lld is not aligned to an element of %s", (long long)offset, dtype_name(d->dtype));
+  TRY(tensor_on(d, t->storage, t->offset + offset, out));
+  (*out)->readonly = t->readonly;
+  return TY_OK;
+}
+
+int ty_tensor_keep(ty_tensor *t)
+{
+  NEED(t, TY_ETYPE, "ty_tensor_keep: the tensor is missing");
+  __atomic_add_fetch(&t->refs, 1, __ATOMIC_RELAXED);
+  return TY_OK;
+}
+
+void ty_tensor_free(ty_tensor *t)
+{
+  if (!t || __atomic_sub_fetch(&t->refs, 1, __ATOMIC_ACQ_REL)) return;
+  storage_free(t->storage);
+  mem_free(t);
+  live(LIVE_TENSOR, -1);
+}
+
+/* -- asking ------------------------------------------------------------------------------------ */
+
+int ty_tensor_desc(const ty_tensor *t, ty_desc *out)
+{
+  NEED(t && out, TY_ETYPE, "ty_tensor_desc: the tensor or the result's place is missing");
+  *out = t->d;
+  return TY_OK;
+}
+
+int ty_tensor_same(const ty_tensor *a, const ty_tensor *b)
+{
+  if (!a || !b || a->storage != b->storage || a->offset != b->offset) return 0;
+  return a->d.dtype == b->d.dtype && desc_same_shape(&a->d, &b->d);
+}
+
+int ty_tensor_wait(ty_tensor *t, int for_write)
+{
+  NEED(t, TY_ETYPE, "ty_tensor_wait: the tensor is missing");
+  return storage_wait(t->storage, for_write);
+}
+
+int ty_tensor_failed(ty_tensor *t)
+{
+  if (!t) return 0;
+  storage_settle(t->storage, 0);
+  return storage_failed(t->storage);
+}
+
+/* -- bytes in and out -------------------------------------------------------------------------- */
+
+static bool whole(const ty_tensor *t) { return t->offset == 0 && desc_bytes(&t->d) == t->storage->bytes; }
+
+static int check_bytes(const ty_tensor *t, const char *what, size_t bytes)
+{
+  char shape[200];
+  NEED(bytes == desc_bytes(&t->d), TY_ESHAPE, "%s of %zu bytes: a %s tensor of shape %s has %zu", what, bytes,
+       dtype_name(t->d.dtype), text_shape(&t->d, shape, sizeof shape), desc_bytes(&t->d));
+  return TY_OK;
+}
+
+/* The host may write through the pointer: it counts as a write now, so ask again before each one. */
+int ty_tensor_data(ty_tensor *t, void **out)
+{
+  NEED(t && out, TY_ETYPE, "ty_tensor_data: the tensor or the result's place is missing");
+  char name[32];
+  NEED(device_kind(t->d.device) != TY_GPU, TY_EDEVICE,
+       "the memory of %s has no address on the host; read it or copy it to a CPU",
+       device_name(t->d.device, name, sizeof name));
+  TRY(storage_wait(t->storage, 1));
+  if (!t->readonly) storage_written(t->storage, false);
+  *out = tensor_at(t);
+  return TY_OK;
+}
+
+int ty_tensor_write(ty_tensor *t, const void *src, size_t bytes)
+{
+  NEED(t && src, TY_ETYPE, "ty_tensor_write: the tensor or the source is missing");
+  NEED(!t->readonly, TY_ESTATE, "the tensor is read-only");
+  TRY(check_bytes(t, "write", bytes));
+  storage_settle(t->storage, 1);
+  TRY(device_ops(t->d.device)->copy(t->d.device, tensor_at(t), TY_CPU, src, bytes));
+  storage_written(t->storage, whole(t));
+  return TY_OK;
+}
+
+int ty_tensor_read(ty_tensor *t, void *dst, size_t bytes)
+{
+  NEED(t && dst, TY_ETYPE, "ty_tensor_read: the tensor or the destination is missing");
+  TRY(check_bytes(t, "read", bytes));
+  TRY(storage_wait(t->storage, 0));
+  return device_ops(t->d.device)->copy(TY_CPU, dst, t->d.device, tensor_at(t), bytes);
+}
+
+/* -- copies ------------------------------------------------------------------------------------ */
+
+struct copying { ty_tensor *dst, *src; };
+
+static int run_copy(void *context)
+{
+  const struct copying *c = context;
+  const ty_tensor *d = c->dst, *s = c->src;
+  int device = device_kind(d->d.device) == TY_GPU ? d->d.device : s->d.device;
+  const struct device_ops *ops = device_ops(device);
+  void *to = tensor_at(d), *from = tensor_at(s);
+  if (d->d.dtype == s->d.dtype) return ops->copy(d->d.device, to, s->d.device, from, desc_bytes(&d->d));
+  return ops->convert(device, to, d->d.dtype, from, s->d.dtype, desc_count(&d->d));
+}
+
+static void drop_copy(void *context)
+{
+  struct copying *c = context;
+  ty_tensor_free(c->dst);
+  ty_tensor_free(c->src);
+  mem_free(c);
+}
+
+static int submit_copy(ty_tensor *dst, ty_tensor *src)
+{
+  struct copying *c = NEW(struct copying);
+  NEED(c, TY_EMEMORY, "out of memory");
+  *c = (struct copying){ dst, src };
+  ty_tensor_keep(dst);
+  ty_tensor_keep(src);
+  struct storage *read[] = { src->storage, dst->storage };
+  struct task t = { run_copy, drop_copy, c, read, read + 1, whole(dst) ? 1 : 2, 1, NULL, 0, 0,
+                    desc_bytes(&dst->d) + desc_bytes(&src->d) <= SMALL_TASK };
+  return device_submit(device_kind(dst->d.device) == TY_GPU ? dst->d.device : src->d.device, &t, NULL);
+}
+
+static bool overlap(const ty_tensor *a, const ty_tensor *b)
+{
+  int64_t end_a = a->offset + (int64_t)desc_bytes(&a->d), end_b = b->offset + (int64_t)desc_bytes(&b->d);
+  return a->storage == b->storage && a->offset < end_b && b->offset < end_a;
+}
+
+/* Converting needs both sides on one device and apart: where they are not, a tensor between them. */
+static int copy_in_steps(ty_tensor *dst, ty_tensor *src)
+{
+  ty_tensor *middle;
+  ty_desc d = dst->d;
+  bool apart = dst->d.device != src->d.device;
+  if (apart) d.dtype = src->d.dtype;
+  TRY(ty_tensor_new(&d, &middle));
+  int code = submit_copy(middle, src);
+  if (!code) code = submit_copy(dst, middle);
+  ty_tensor_free(middle);
+  return code;
+}
+
+int ty_tensor_copy(ty_tensor *dst, ty_tensor *src)
+{
+  NEED(dst && src, TY_ETYPE, "ty_tensor_copy: a tensor is missing");
+  NEED(!dst->readonly, TY_ESTATE, "the destination is read-only");
+  if (!desc_same_shape(&dst->d, &src->d)) {
+    char want[200], got[200];
+    text_shape(&dst->d, want, sizeof want);
+    text_shape(&src->d, got, sizeof got);
+    fail(TY_ESHAPE, "copy into shape %s from shape %s", want, got);
+    fail_argument("src", want, got);
+    return TY_ESHAPE;
+  }
+  if (ty_tensor_same(dst, src)) return TY_OK;
+  bool same = dst->d.dtype == src->d.dtype, gpu = device_kind(dst->d.device | src->d.device) & TY_GPU;
+  if (!same && (overlap(dst, src) || (gpu && dst->d.device != src->d.device))) return copy_in_steps(dst, src);
+  return submit_copy(dst, src);
+}
