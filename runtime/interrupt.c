@@ -28,7 +28,7 @@ static int64_t last_press;                        /* ms */
 static void raise_interrupted(lua_State *L)
 {
   lua_getglobal(L, "require");
-  lua_pushliteral(L, "tycho.error");
+  lua_pushliteral(L, "tycho.core.error");
   if (lua_pcall(L, 1, 1, 0) == 0) {
     lua_getfield(L, -1, "raise");
     lua_createtable(L, 0, 2);

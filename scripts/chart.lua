@@ -4,7 +4,7 @@
 --
 -- Curves of one size share a panel; a curve of another size (a loss beside an accuracy) gets a panel of its own below.
 
-local files = require "tycho.files"
+local files = require "tycho.core.files"
 
 local chart = {}
 

@@ -17,7 +17,7 @@
 --     module:fit{..., eval_metric = metric, epoch_end_callback = follow.epoch_end, eval_end_callback = follow.eval_end}
 
 local argparse = require "argparse"
-local json = require "tycho.json"
+local json = require "tycho.core.json"
 local ty = require "tycho"
 local chart = require "chart"
 

@@ -1,7 +1,7 @@
 -- Call forms (runtime/lua/tycho/core/args.lua): the rules R1 to R4 and what is refused.
 
-local args = require "tycho.args"
-local values = require "tycho.values"
+local args = require "tycho.core.args"
+local values = require "tycho.core.values"
 
 describe("a form", function()
   local form = args.form("nd.full", {

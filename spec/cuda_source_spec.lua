@@ -1,7 +1,7 @@
 -- Every element-wise operator prints itself as CUDA source, and NVRTC compiles it. No GPU is needed for that.
 local ffi = require "ffi"
 local ty = require "tycho"
-local native = require "tycho.ffi"
+local native = require "tycho.core.ffi"
 
 local function load_nvrtc()
   local places = {"libnvrtc.so", "libnvrtc.so.12", "libnvrtc.so.13"}

@@ -1,6 +1,6 @@
 -- NaN in one element of an input or of a head gradient, for every line of spec/cases.lua: every result that depends on the
 -- element must be NaN, and where operators are element-wise no other may be. The table below says who passes over NaN, and why.
-local attrs = require "tycho.attrs"
+local attrs = require "tycho.core.attrs"
 local ty = require "tycho"
 local cases = require "spec.cases"
 local trials = require "spec.support.trials"

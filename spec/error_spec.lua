@@ -1,6 +1,6 @@
 -- Error objects (runtime/lua/tycho/core/error.lua): nearness of names, places of calls.
 
-local Error = require "tycho.error"
+local Error = require "tycho.core.error"
 local ty = require "tycho"
 
 describe("the nearest name", function()

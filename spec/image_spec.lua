@@ -1,6 +1,6 @@
 -- Images: files, resampling, colours, augmenters, iterators; what the recorded cases do not reach.
 
-local chance = require "tycho.image_chance"
+local chance = require "tycho.image.random"
 local ty = require "tycho"
 local shell = require "spec.support.shell"
 

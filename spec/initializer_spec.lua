@@ -1,6 +1,6 @@
 -- Initializers: what the recorded cases do not reach.
 
-local json = require "tycho.json"
+local json = require "tycho.core.json"
 local ty = require "tycho"
 
 describe("initializer", function()

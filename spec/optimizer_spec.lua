@@ -1,6 +1,6 @@
 -- Optimizers and saved states: what the recorded cases do not reach.
 
-local container = require "tycho.container"
+local container = require "tycho.ndarray.serialize"
 local ty = require "tycho"
 
 local function step(update, weight, value)

@@ -1,6 +1,6 @@
 -- Element-wise operators against the formulas of spec/cases_pointwise.lua: at numbers, zeros, infinities and NaN, in all
 -- floating types, between neighbours that are fused with them, and in integer types.
-local attrs = require "tycho.attrs"
+local attrs = require "tycho.core.attrs"
 local ty = require "tycho"
 local arrays = require "spec.support.arrays"
 local cases = require "spec.cases_pointwise"

@@ -2,7 +2,7 @@
 -- from any folder.
 
 local folders = require "spec.support.folder"
-local json = require "tycho.json"
+local json = require "tycho.core.json"
 local shell = require "spec.support.shell"
 
 -- script (and options), pattern of the figure in the last line of output, least and most of it: quick, and in full

@@ -1,7 +1,7 @@
 -- Every line of spec/cases.lua in ways that must not change what it computes: inside a network whose programs are fused,
 -- plain (a monitor watches) or recompute; in an executor of its own, one that shares its memory, and without any plan, from
 -- arrays; and in other types than float64.
-local attrs = require "tycho.attrs"
+local attrs = require "tycho.core.attrs"
 local ty = require "tycho"
 local arrays = require "spec.support.arrays"
 local cases = require "spec.cases"

@@ -1,7 +1,7 @@
 -- Tables, drawings and memory plans (runtime/lua/tycho/viz*.lua, svg.lua).
 
-local layout = require "tycho.viz_layout"
-local svg = require "tycho.svg"
+local layout = require "tycho.viz.layout"
+local svg = require "tycho.viz.svg"
 local ty = require "tycho"
 
 local V = ty.sym.Variable

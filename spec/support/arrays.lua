@@ -2,7 +2,7 @@
 
 local bit = require "bit"
 local ffi = require "ffi"
-local native = require "tycho.ffi"
+local native = require "tycho.core.ffi"
 local ty = require "tycho"
 
 local C, check = native.C, native.check

@@ -2,7 +2,7 @@
 -- All in integers below 2^53, so doubles are exact; float32 results are rounded once.
 
 local ffi = require "ffi"
-local native = require "tycho.ffi"
+local native = require "tycho.core.ffi"
 
 local M = 67108859
 local filler = {}

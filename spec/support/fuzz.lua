@@ -8,7 +8,7 @@
 
 package.path = "./?.lua;" .. package.path
 local ty = require "tycho"
-local is_array = require("tycho.ndarray_class").is_array
+local is_array = require("tycho.ndarray.class").is_array
 
 -- calls that are right: lines of the tables of cases
 local cases = {}

@@ -1,7 +1,7 @@
 -- What the recorded steps of modules and buckets have in common: actions on `world.objects`, iterators, optimizers,
 -- metrics and loggers made from their descriptions.
 
-local attrs = require "tycho.attrs"
+local attrs = require "tycho.core.attrs"
 local ffi = require "ffi"
 local lfs = require "lfs"
 local ty = require "tycho"

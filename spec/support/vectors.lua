@@ -4,7 +4,7 @@
 
 local arrays = require "spec.support.arrays"
 local json = require "spec.support.json"
-local native = require "tycho.ffi"
+local native = require "tycho.core.ffi"
 local ty = require "tycho"
 
 local vectors = { root = os.getenv("TYCHO_VECTORS") or "../shared/vectors", null = json.null }

@@ -1,6 +1,6 @@
 -- training/rnn_cells.json: cells alone and nested, unrolled or by hand: graphs, names, outputs, gradients, weights by gate.
 
-local attrs = require "tycho.attrs"
+local attrs = require "tycho.core.attrs"
 local faults = require "spec.support.faults"
 local json = require "spec.support.json"
 local tables = require "spec.support.tables"

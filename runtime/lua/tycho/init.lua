@@ -3,11 +3,11 @@
 --
 -- @module tycho
 
-local pairs = require("tycho.iterate").pairs
-local native = require "tycho.ffi"
-local Class = require "tycho.class"
-local Error = require "tycho.error"
-local values = require "tycho.values"
+local pairs = require("tycho.core.iterate").pairs
+local native = require "tycho.core.ffi"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local values = require "tycho.core.values"
 
 local ty = {
   null = values.null, newaxis = values.newaxis, ellipsis = values.ellipsis, slice = values.slice,

@@ -2,7 +2,7 @@
 --
 -- @module tycho.prompt.commands
 
-local pairs = require("tycho.iterate").pairs
+local pairs = require("tycho.core.iterate").pairs
 local objects = require "tycho.prompt.objects"
 local show = require "tycho.prompt.show"
 

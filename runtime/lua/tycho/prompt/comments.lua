@@ -9,7 +9,7 @@
 --
 -- @module tycho.prompt.comments
 
-local pairs = require("tycho.iterate").pairs
+local pairs = require("tycho.core.iterate").pairs
 local comments = {}
 
 local HERE = debug.getinfo(1, "S").source:match("^@(.*)prompt/[^/]*$")
@@ -96,7 +96,7 @@ end
 
 local function read_all()
   index = { by_place = {}, by_name = {} }
-  local list = io.popen("ls '" .. HERE:gsub("'", "'\\''") .. "'*.lua 2>/dev/null")
+  local list = io.popen("find '" .. HERE:gsub("'", "'\\''") .. "' -name '*.lua' | sort")
   for path in list:lines() do
     read_file(path)
   end

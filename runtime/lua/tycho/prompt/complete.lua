@@ -5,7 +5,7 @@
 --
 -- @module tycho.prompt.complete
 
-local iterate = require "tycho.iterate"
+local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local manual = require "tycho.prompt.manual"
 local members = require "tycho.prompt.members"

@@ -2,17 +2,17 @@
 --
 --     manual.text("ty.mod.Module", value)     value: what the name stands for, if it stands for something
 --
--- A function's parameters are read from the form (args.lua) that it holds on to, so help never disagrees with what the
+-- A function's parameters are read from the form (core/args.lua) that it holds on to, so help never disagrees with what the
 -- function takes.
 --
 -- @module tycho.prompt.manual
 
-local pairs = require("tycho.iterate").pairs
+local pairs = require("tycho.core.iterate").pairs
 local comments = require "tycho.prompt.comments"
 local members = require "tycho.prompt.members"
 local operator = require "tycho.prompt.operator"
-local Error = require "tycho.error"
-local registry = require "tycho.registry"
+local Error = require "tycho.core.error"
+local registry = require "tycho.op.registry"
 
 local manual = {}
 
@@ -56,9 +56,9 @@ local function upvalues(f)
 end
 
 
--- The function inside one that only notes its caller (origin.lua).
+-- The function inside one that only notes its caller (core/origin.lua).
 local function unwrapped(f)
-  if debug.getinfo(f, "S").source:find("tycho/origin.lua", 1, true) then
+  if debug.getinfo(f, "S").source:find("tycho/core/origin.lua", 1, true) then
     for name, value in upvalues(f) do
       if name == "inner" then
         return value

@@ -5,7 +5,7 @@
 --
 -- @module tycho.prompt.members
 
-local pairs = require("tycho.iterate").pairs
+local pairs = require("tycho.core.iterate").pairs
 local members = {}
 
 local DEEP = 8                                           -- metatables followed
@@ -67,13 +67,15 @@ function members.list(value)
 end
 
 
---- "tycho.module" for a loaded module of the library; nil for other values.
+--- "tycho.module" for a loaded module of the library, the shortest of its names; nil for other values.
 function members.module_of(value)
+  local found
   for name, module in pairs(package.loaded) do
-    if module == value and type(name) == "string" and name:find("^tycho") then
-      return name
+    if module == value and type(name) == "string" and name:find("^tycho") and (not found or #name < #found) then
+      found = name
     end
   end
+  return found
 end
 
 

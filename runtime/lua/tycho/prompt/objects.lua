@@ -7,8 +7,8 @@
 --
 -- @module tycho.prompt.objects
 
-local pairs = require("tycho.iterate").pairs
-local Class = require "tycho.class"
+local pairs = require("tycho.core.iterate").pairs
+local Class = require "tycho.core.class"
 local members = require "tycho.prompt.members"
 
 local objects = {}
@@ -26,7 +26,7 @@ end
 
 
 local function is_array(value)
-  return is(value, "ndarray_class", "NDArray")
+  return is(value, "ndarray.class", "NDArray")
 end
 
 
@@ -51,7 +51,7 @@ end
 -- Symbols -------------------------------------------------------------------------------------------------------------
 
 local function attributes(n)
-  local attrs, parts = require "tycho.attrs", {}
+  local attrs, parts = require "tycho.core.attrs", {}
   for _, key in ipairs(attrs.keys(n.attrs)) do
     if not attrs.is_annotation(key) then
       parts[#parts + 1] = key .. "=" .. n.attrs[key]
@@ -131,7 +131,7 @@ end
 -- The nodes of a symbol's outputs, each once, without those that another one of them is made from.
 local function heads_of(s)
   local heads, inner = {}, {}
-  for _, n in ipairs(require("tycho.symbol_node").walk(s._entries)) do
+  for _, n in ipairs(require("tycho.symbol.node").walk(s._entries)) do
     for _, entry in ipairs(n.inputs) do
       inner[entry[1]] = true
     end
@@ -297,8 +297,8 @@ end
 
 -- module, class, view
 local VIEWS = {
-  { "ndarray_class", "NDArray", array_text }, { "symbol", "Symbol", symbol_text }, { "module_base", "", module_text },
-  { "io_data", "DataIter", iterator_text }, { "io_data", "DataBatch", batch_text },
+  { "ndarray.class", "NDArray", array_text }, { "symbol", "Symbol", symbol_text }, { "module.base", "", module_text },
+  { "io.data", "DataIter", iterator_text }, { "io.data", "DataBatch", batch_text },
 }
 
 

@@ -5,7 +5,7 @@
 --
 -- @module tycho.prompt.show
 
-local iterate = require "tycho.iterate"
+local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local objects = require "tycho.prompt.objects"
 

@@ -1,0 +1,499 @@
+--- Call forms: one declaration per public function says what it takes; this file does the rest.
+--
+-- A form is declared once, beside its function, and called with the function's arguments. It returns a table of checked
+-- values by parameter name:
+--
+--     local args = require "tycho.core.args"
+--
+--     local FULL = args.form("nd.full", {
+--       { "shape", "shape" },                  -- required: neither "?" nor a default
+--       { "val", "number" },
+--       { "dtype", "dtype", "float32" },       -- a default makes it optional
+--       "*",                                   -- what follows is given by name only
+--       { "ctx", "context?" },                 -- "?" makes it optional, nil when absent
+--     })
+--     function nd.full(...)
+--       local a = FULL(...)
+--       return fill(a.shape, a.val, a.dtype, a.ctx)
+--     end
+--     nd.full{shape = {2, 3}, val = 1}         -- options form (R1)
+--     nd.full{{2, 3}, 1, dtype = "int32"}      -- its array part is positional
+--     nd.full({2, 3}, 1, {ctx = ty.cpu(1)})    -- positional form (R4), keywords last
+--
+--     local BACKWARD = args.form("Executor:backward", {
+--       list = true,                           -- rule R2: a table's whole array part is parameter 1
+--       dict = true,                           -- rule R3: a lone table is options only if all its keys are parameters
+--       { "out_grads", "any?" }, { "is_train", "boolean", true },
+--     })
+--     function Executor:backward(...)          -- methods pass what follows self
+--       local a = BACKWARD(...)
+--     end
+--
+--     local FORWARD = args.form("Executor:forward", {
+--       rest = "arrays",                       -- other names are collected: a.arrays = {data = ...}
+--       { "is_train", "boolean", false }, { "args", "dict?" },
+--     })
+--
+-- Types: any, number, integer, positive (an integer above 0), text, boolean, function (or callable), table, list, dict,
+-- shape (a number or sizes, 0 for an unknown dimension; becomes a fresh list), dims (like shape, negative numbers too),
+-- dtype, context, symbol, array, null (`ty.null` is handed on); "a|b" takes either; "?" at the end: optional. A list of
+-- texts is a choice of words. A class takes its instances. A function `f(value) -> ok, converted, expected, code`
+-- checks as it likes. `args.types` may be extended.
+--
+-- An optional parameter given as `ty.null` counts as absent unless its type names null. Lua's reserved words have a second
+-- spelling with an underscore (`end_ = 3`); the result uses the plain name.
+--
+-- Mistakes: unknown keyword E(name) with candidates, given twice E(name), missing E(value), wrong kind E(type).
+--
+-- @module tycho.core.args
+
+jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+
+local pairs = require("tycho.core.iterate").pairs
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local table_new = require "table.new"
+local values = require "tycho.core.values"
+
+local args = {}
+
+local null, is_plain, has_names = values.null, values.is_plain, values.has_names
+
+local byte, UNDERSCORE = string.byte, ("_"):byte()
+
+local RESERVED = {}
+for word in ([[and break do else elseif end false for function goto if in local nil not or repeat return then true until
+  while]]):gmatch("%a+") do
+  RESERVED[word] = true
+end
+
+
+--- The plain spelling of a name: "end_" is "end", "repeat_" is "repeat", others stay.
+function args.plain_name(name)
+  local word = byte(name, -1) == UNDERSCORE and name:match("^(%a+)_$")
+  return word and RESERVED[word] and word or name
+end
+
+
+-- Types: check(value) -> ok, converted, expected, code; takes(table): whether a plain table is such a value -----------
+
+local DTYPES = {
+  float32 = 0, float64 = 1, float16 = 2, uint8 = 3, int32 = 4, int8 = 5, int64 = 6, bool = 7, bfloat16 = 12,
+}
+--- Codes of element types by name, as in files.
+args.DTYPES = DTYPES
+
+local DTYPE_NAMES = {}
+for name, code in pairs(DTYPES) do
+  DTYPE_NAMES[code] = name
+end
+--- Names of element types by code.
+args.DTYPE_NAMES = DTYPE_NAMES
+
+
+local function is_integer(v)
+  return type(v) == "number" and v == math.floor(v) and v - v == 0
+end
+
+
+local function is_callable(v)
+  if type(v) == "function" then
+    return true
+  end
+  local meta = type(v) == "table" and getmetatable(v)
+  return type(meta) == "table" and meta.__call ~= nil
+end
+
+
+local function read_sizes(v, lowest)
+  if type(v) == "number" then
+    v = { v }
+  end
+  if not is_plain(v) or has_names(v) then
+    return false
+  end
+  local copy = {}
+  for i = 1, #v do
+    if not is_integer(v[i]) or v[i] < lowest then
+      return false
+    end
+    copy[i] = v[i]
+  end
+  return true, copy
+end
+
+
+local function of_type(name)
+  return function(v)
+    return type(v) == name
+  end
+end
+
+
+local function nameless(t)
+  return not has_names(t)
+end
+
+
+local function always()
+  return true
+end
+
+
+-- The check of an object whose class lives in a module that may not be loaded yet.
+local function object_of(module, class)
+  return function(v)
+    return type(v) == "table" and package.loaded[module] ~= nil and Class.is_a(v, require(module)[class])
+  end
+end
+
+
+--- The types by name: `check`, `takes` and `text`.
+args.types = {
+  any        = { check = always, takes = always, text = "a value" },
+  number     = { check = of_type "number", text = "a number" },
+  integer    = { check = is_integer, text = "an integer" },
+  positive   = { text = "an integer of at least 1", check = function(v)
+    return is_integer(v) and v > 0, nil, nil, is_integer(v) and "value" or "type"
+  end },
+  text       = { check = of_type "string", text = "text" },
+  boolean    = { check = of_type "boolean", text = "true or false" },
+  ["function"] = { check = is_callable, text = "a function" },
+  table      = { check = is_plain, takes = always, text = "a table" },
+  dict       = { check = is_plain, takes = always, text = "a table of names" },
+  list       = { check = function(v) return is_plain(v) and nameless(v) end, takes = nameless, text = "a list" },
+  shape      = { check = function(v) return read_sizes(v, 0) end, takes = nameless, text = "a shape (a list of sizes)" },
+  dims       = { check = function(v) return read_sizes(v, -2 ^ 53) end, takes = nameless, text = "a list of integers" },
+  context    = { check = object_of("tycho.core.context", "Context"), text = "a context such as ty.cpu()" },
+  symbol     = { check = object_of("tycho.symbol", "Symbol"), text = "a Symbol" },
+  array      = { check = object_of("tycho.ndarray", "NDArray"), text = "an NDArray" },
+  null       = { check = function(v) return v == null end, text = "ty.null" },
+  dtype      = { text = "a dtype", check = function(v)
+    if type(v) ~= "string" then
+      return false
+    end
+    return DTYPES[v] ~= nil, v, "one of float32 float64 float16 bfloat16 uint8 int8 int32 int64 bool", "dtype"
+  end },
+}
+
+
+local function choice_type(words)
+  local text = "one of " .. table.concat(words, ", ")
+  return { text = text, words = words, check = function(v)
+    for _, word in ipairs(words) do
+      if v == word then
+        return true
+      end
+    end
+    return false, nil, text, type(v) == "string" and "value" or "type"
+  end }
+end
+
+
+local function any_of(list)
+  local texts = {}
+  for i, t in ipairs(list) do
+    texts[i] = t.text
+  end
+  return {
+    text = table.concat(texts, " or "),
+    check = function(v)
+      local code
+      for _, t in ipairs(list) do
+        local ok, converted, _, why = t.check(v)
+        if ok then
+          return true, converted
+        end
+        code = code or why
+      end
+      return false, nil, nil, code
+    end,
+    takes = function(v)
+      for _, t in ipairs(list) do
+        if t.takes and t.takes(v) then
+          return true
+        end
+      end
+      return false
+    end,
+  }
+end
+
+
+local function named_type(text)
+  local list = {}
+  for name in text:gmatch("[^|]+") do
+    list[#list + 1] = args.types[name] or error("args: no type called " .. name, 0)
+  end
+  return #list == 1 and list[1] or any_of(list)
+end
+
+
+local function resolve(kind)
+  if type(kind) == "string" then
+    return named_type(kind)
+  elseif type(kind) == "function" then
+    return { check = kind, takes = always, text = "another value" }
+  elseif kind.check then
+    return kind
+  elseif rawget(kind, "class_name") then
+    return { text = "a " .. kind.class_name, check = function(v) return Class.is_a(v, kind) end }
+  end
+  return choice_type(kind)
+end
+
+
+-- Forms ---------------------------------------------------------------------------------------------------------------
+
+local Form = Class:extend("form")
+
+
+local function compile_param(form, entry, positional)
+  local kind, optional, takes_null = entry[2] or "any", false, false
+  if type(kind) == "string" then
+    kind, optional = kind:gsub("%?$", "")
+    optional = optional > 0
+    takes_null = ("|" .. kind .. "|"):find("|null|", 1, true) ~= nil
+  end
+  local p = { name = entry[1], type = resolve(kind), default = entry[3], null = takes_null }
+  p.required = not optional and entry[3] == nil
+  form.params[#form.params + 1] = p
+  form.by_name[p.name] = p
+  if positional then
+    form.order[#form.order + 1] = p
+  end
+end
+
+
+function Form:init(func, spec)
+  self.func, self.list, self.dict, self.rest = func, spec.list, spec.dict, spec.rest
+  self.params, self.order, self.by_name = {}, {}, {}
+  local positional = true
+  for _, entry in ipairs(spec) do
+    if entry == "*" then
+      positional = false
+    else
+      compile_param(self, entry, positional)
+    end
+  end
+  self.room = #self.params + 1
+end
+
+
+--- Accepted parameter names, in order.
+function Form:names()
+  local names = {}
+  for i, p in ipairs(self.params) do
+    names[i] = p.name
+  end
+  return names
+end
+
+
+local function fail_twice(form, name)
+  Error.raise{ code = "name", func = form.func, argument = name,
+    message = ("'%s' is given twice, by position and by name"):format(name) }
+end
+
+
+local function fail_count(form, n)
+  Error.raise{ code = "type", func = form.func, expected = #form.order, got = n,
+    message = ("takes at most %d positional argument%s, got %d"):format(#form.order, #form.order == 1 and "" or "s", n) }
+end
+
+
+-- Checks one value and stores what it becomes.
+local function accept(form, given, p, value)
+  if given[p.name] ~= nil then
+    fail_twice(form, p.name)
+  end
+  if value == null and not p.null and (not p.required and p.default == nil) then
+    return
+  end
+  local ok, converted, expected, code = p.type.check(value)
+  if not ok then
+    expected = expected or p.type.text
+    Error.raise{
+      code = code or "type", func = form.func, argument = p.name, expected = expected, got = Error.kind(value),
+      candidates = p.type.words and Error.nearest(value, p.type.words) or nil,
+      message = ("bad '%s'"):format(p.name),
+    }
+  end
+  if converted == nil then
+    converted = value
+  end
+  given[p.name] = converted
+end
+
+
+local function accept_named(form, given, options)
+  for key, value in pairs(options) do
+    if type(key) == "string" then
+      local p = form.by_name[key] or form.by_name[args.plain_name(key)]
+      if p then
+        accept(form, given, p, value)
+      elseif form.rest then
+        given[form.rest][key] = value
+      else
+        Error.unknown{ func = form.func, argument = key, what = "argument", names = form:names() }
+      end
+    elseif type(key) ~= "number" or key < 1 or key > #options then
+      Error.raise{ code = "type", func = form.func, argument = tostring(key),
+        message = ("options are named by text, not by %s"):format(Error.kind(key)) }
+    end
+  end
+end
+
+
+local function accept_order(form, given, list, n)
+  if n > #form.order then
+    fail_count(form, n)
+  end
+  for i = 1, n do
+    if list[i] ~= nil then
+      accept(form, given, form.order[i], list[i])
+    end
+  end
+end
+
+
+-- One table holds everything (R1, R2).
+local function accept_options(form, given, options)
+  local n = #options
+  if form.list and n > 0 then
+    local list = {}
+    for i = 1, n do
+      list[i] = options[i]
+    end
+    accept(form, given, form.order[1], list)
+  else
+    accept_order(form, given, options, n)
+  end
+  accept_named(form, given, options)
+end
+
+
+-- Whether a lone table of a function marked with R3 is a table of options.
+local function all_names_known(form, t)
+  local named = false
+  for key in pairs(t) do
+    if type(key) == "string" then
+      named = true
+      if not (form.by_name[key] or form.by_name[args.plain_name(key)]) then
+        return false
+      end
+    end
+  end
+  return named
+end
+
+
+local function accept_lone(form, given, t)
+  if form.dict and not all_names_known(form, t) then
+    accept(form, given, form.order[1], t)
+  else
+    accept_options(form, given, t)
+  end
+end
+
+
+local function accept_positional(form, given, list, n)
+  local last = list[n]
+  local p = form.order[n]
+  if is_plain(last) and not (p and p.type.takes and p.type.takes(last)) then
+    if #last > 0 then
+      Error.raise{ code = "type", func = form.func, argument = p and p.name, got = "a table with a list in it",
+        expected = p and p.type.text or "a table of options", message = ("bad argument %d"):format(n) }
+    end
+    n = n - 1
+    accept_named(form, given, last)
+  end
+  accept_order(form, given, list, n)
+end
+
+
+local function finish(form, given)
+  for _, p in ipairs(form.params) do
+    if given[p.name] == nil then
+      if p.required then
+        Error.raise{ code = "value", func = form.func, argument = p.name, expected = p.type.text, got = "nothing",
+          message = ("'%s' is missing"):format(p.name) }
+      end
+      given[p.name] = p.default
+    end
+  end
+  return given
+end
+
+
+--- Reads a call's arguments.
+-- @treturn table checked values by parameter name; other names under the form's `rest`
+function Form:__call(...)
+  local n, first = select("#", ...), ...
+  local given = table_new(0, self.room)
+  if self.rest then
+    given[self.rest] = {}
+  end
+  if n == 1 and is_plain(first) then
+    accept_lone(self, given, first)
+  elseif n > 0 then
+    accept_positional(self, given, { ... }, n)
+  end
+  return finish(self, given)
+end
+
+
+--- Refuses a misplaced table of options: a dictionary parameter with a key that is a parameter of the function and no
+-- name of the dictionary's own.
+-- @string param the dictionary parameter
+-- @tparam table dict what was given
+-- @tparam {string,...} names names the dictionary may have
+function Form:check_dict(param, dict, names)
+  local own = {}
+  for _, name in ipairs(names) do
+    own[name] = true
+  end
+  for key in pairs(dict) do
+    if type(key) == "string" and self.by_name[key] and not own[key] then
+      Error.raise{ code = "name", func = self.func, argument = key, candidates = Error.nearest(key, names, 10),
+        message = ("'%s' is an option of the function, but stands inside '%s'; give the options in one table: "
+          .. "f{%s = ..., %s = ...}"):format(key, param, param, key) }
+    end
+  end
+end
+
+
+--- Declares a form; see the top of the file.
+-- @string func the public name, for errors: "nd.full", "Executor:backward"
+-- @tparam table spec parameters in order, and `list`, `dict`, `rest`
+-- @return the form: call it with the arguments
+function args.form(func, spec)
+  return Form(func, spec)
+end
+
+
+--- A dictionary or a list of `{key, value}` pairs as a dictionary and its keys in order (sorted for a dictionary).
+-- @tparam table t what was given
+-- @treturn table,{string,...}
+function args.pairs_of(t)
+  local dict, keys = {}, {}
+  local listed = #t > 0
+  for i = 1, #t do
+    local pair = t[i]
+    if not (is_plain(pair) and type(pair[1]) == "string" and pair[2] ~= nil and #pair == 2) then
+      return nil
+    end
+    dict[pair[1]], keys[i] = pair[2], pair[1]
+  end
+  if listed then
+    return dict, keys
+  end
+  for key, value in pairs(t) do
+    dict[key], keys[#keys + 1] = value, key
+  end
+  table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
+  return dict, keys
+end
+
+
+return args

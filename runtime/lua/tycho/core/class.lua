@@ -1,0 +1,68 @@
+--- The smallest class: `extend`, construction by calling, `super`.
+--
+--     local Class = require "tycho.core.class"
+--     local Shape = Class:extend("Shape")
+--     function Shape:init(sides) self.sides = sides end
+--     local Square = Shape:extend("Square")
+--     function Square:init() Square.super.init(self, 4) end
+--     Square().sides                                       --> 4
+--
+-- A class is its instances' metatable. Metamethods (`__add`, `__tostring` ...) are inherited when a class is extended,
+-- so a base must define its own before.
+--
+-- @module tycho.core.class
+
+local pairs = require("tycho.core.iterate").pairs
+local Class = { class_name = "Object" }
+Class.__index = Class
+
+
+local function construct(class, ...)
+  local object = setmetatable({}, class)
+  object:init(...)
+  return object
+end
+
+
+--- Called with the constructor's arguments; does nothing here.
+function Class.init(_) end
+
+
+function Class.__tostring(object)
+  return "<" .. object.class_name .. ">"
+end
+
+
+--- A subclass.
+-- @string[opt] name shown by `tostring`; the base's name otherwise
+function Class:extend(name)
+  local class = { super = self, class_name = name or self.class_name }
+  for key, value in pairs(self) do
+    if type(key) == "string" and key:sub(1, 2) == "__" and key ~= "__index" and key ~= "__newindex" then
+      class[key] = value
+    end
+  end
+  class.__index = rawget(self, "__index") == self and class or rawget(self, "__index")
+  class.__newindex = rawget(self, "__newindex")
+  return setmetatable(class, { __index = self, __call = construct, __tostring = function(c)
+    return "<class " .. c.class_name .. ">"
+  end })
+end
+
+
+--- Whether x is an instance of a class or of one that extends it.
+-- @param x anything
+-- @param class the class
+function Class.is_a(x, class)
+  local c = type(x) == "table" and getmetatable(x) or nil
+  while type(c) == "table" do
+    if c == class then
+      return true
+    end
+    c = rawget(c, "super")
+  end
+  return false
+end
+
+
+return Class

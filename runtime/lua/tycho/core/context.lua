@@ -1,0 +1,121 @@
+--- Contexts: devices by kind and number, interned so that equal ones are one table.
+--
+--     ty.cpu() == ty.cpu(0)            ty.gpu(1):with(function() ... end)        ty.Context("gpu(1)")
+--
+-- Device ids count from 0. Making a gpu context never fails; using one without such a device does.
+--
+-- @module tycho.context
+
+local pairs = require("tycho.core.iterate").pairs
+local ffi = require "ffi"
+local native = require "tycho.core.ffi"
+local args = require "tycho.core.args"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local scope = require "tycho.core.scope"
+
+local C, check = native.C, native.check
+
+local context = {}
+
+local Context = Class:extend("Context")
+scope.make(Context, "context")
+
+local TYPE_IDS = { cpu = 1, gpu = 2, cpu_pinned = 3 }
+local BASES = { cpu = C.TY_CPU, gpu = C.TY_GPU, cpu_pinned = C.TY_PINNED }
+local MAX_ID = 255                                       -- a device number is its kind plus its id; kinds are 256 apart
+local TYPES = { "cpu", "gpu", "cpu_pinned" }
+
+local interned = {}
+
+
+local function intern(kind, id)
+  local key = kind .. "(" .. id .. ")"
+  local c = interned[key]
+  if not c then
+    c = setmetatable({ device_type = kind, device_id = id, device_typeid = TYPE_IDS[kind], _device = BASES[kind] + id,
+      _text = key }, Context)
+    interned[key] = c
+  end
+  return c
+end
+
+
+local FORM = args.form("Context", { { "device_type", "text|context" }, { "device_id", "integer?" } })
+
+-- Context("gpu", 1), Context("gpu(1)"), Context(other)
+local function make(_, ...)
+  local a = FORM(...)
+  if type(a.device_type) == "table" then
+    return a.device_type
+  end
+  local kind, id = a.device_type:match("^([%a_]+)%((%d+)%)$")
+  kind, id = kind or a.device_type, a.device_id or tonumber(id) or 0
+  if not TYPE_IDS[kind] then
+    Error.raise{ code = "value", func = "Context", argument = "device_type", expected = "cpu, gpu or cpu_pinned",
+      got = a.device_type, candidates = Error.nearest(kind, TYPES), message = ("no device is called '%s'"):format(kind) }
+  elseif id < 0 or id > MAX_ID then
+    Error.raise{ code = "value", func = "Context", argument = "device_id", expected = "0 to " .. MAX_ID, got = id,
+      message = "bad 'device_id'" }
+  end
+  return intern(kind, id)
+end
+
+setmetatable(Context, { __index = Class, __call = make, __tostring = function() return "<class Context>" end })
+
+
+function Context:__tostring()
+  return self._text
+end
+
+
+--- Waits until the device's queue is empty; the first failure that nobody was told yet is raised.
+function Context:wait()
+  check(C.ty_wait(self._device), "Context:wait")
+end
+
+
+--- Memory of the device in bytes: `{total, free, pool, tensors}`.
+function Context:memory()
+  local n = ffi.new("int64_t[3]")
+  check(C.ty_device_memory(self._device, n, n + 1, n + 2), "Context:memory")
+  local total, used, pool = tonumber(n[0]), tonumber(n[1]), tonumber(n[2])
+  return { total = total, free = total - used, pool = pool, tensors = tonumber(C.ty_live("bytes")) }
+end
+
+
+context.Context = Context
+
+for _, kind in ipairs(TYPES) do
+  local form = args.form(kind, { { "device_id", "integer", 0 } })
+  -- `ty.cpu(device_id = 0)`, `ty.gpu(device_id = 0)`, `ty.cpu_pinned(device_id = 0)`
+  context[kind] = function(...)
+    return make(nil, kind, form(...).device_id)
+  end
+end
+
+
+--- The innermost entered context; `cpu(0)` outside all.
+function context.current_context()
+  return scope.current("context") or intern("cpu", 0)
+end
+
+
+--- How many GPUs there are; 0 without driver.
+function context.num_gpus()
+  return C.ty_devices(C.TY_GPU)
+end
+
+
+--- The context with the core's device number.
+function context.of_device(device)
+  local base = math.floor(device / 256) * 256
+  for kind, b in pairs(BASES) do
+    if b == base then
+      return intern(kind, device - base)
+    end
+  end
+end
+
+
+return context

@@ -1,0 +1,269 @@
+--- Errors as values: every mistake raises a table of class `ty.Error`.
+--
+-- `pcall` returns the table unchanged; `tostring(e)` is the full text; `error(e)` raises it again; `"..." .. e` works.
+-- The core's failures become such tables in `core/ffi.lua` (`check`); Lua's own mistakes come from `Error.raise`.
+--
+--     local Error = require "tycho.core.error"
+--     Error.raise{code = "name", func = "Executor:forward", argument = "x", message = "there is no argument 'x'"}
+--
+-- @classmod ty.Error
+
+jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+
+local pairs = require("tycho.core.iterate").pairs
+local Error = {}
+Error.__index = Error
+
+--- Names of the core's status codes, by number (`TY_EVALUE` is 1).
+Error.CODES = {
+  "value", "type", "name", "shape", "dtype", "index", "state", "device", "memory", "io", "format", "interrupted",
+  "unsupported", "run", "internal",
+}
+
+local getinfo = debug.getinfo
+local HERE = debug.getinfo(1, "S").source:match("^@(.*/)core/") or "@none"
+
+
+--- The place of a call whose frame is gone (core/origin.lua); nil otherwise.
+Error.place = nil
+--- The file that calls a function of the namespace of symbols (core/origin.lua); nil otherwise.
+Error.here = nil
+
+-- Whether the function at a level was handed f, or a class whose constructor f is, as an argument: then its line is not the
+-- place of the call of f, but a helper's (`pcall(f, ...)` inside a function that tries f).
+local function was_given(f, level)
+  local info = debug.getinfo(level + 1, "u")
+  for i = 1, f and info.nparams or 0 do
+    local _, value = debug.getlocal(level + 1, i)
+    local meta = type(value) == "table" and debug.getmetatable(value)
+    if value == f or type(meta) == "table" and rawget(meta, "__call") == f then
+      return true
+    end
+  end
+  return false
+end
+
+
+-- function -> its file, "=own" for the library's, "=C" for those of C: asking costs more than remembering
+local files = setmetatable({}, { __mode = "k" })
+
+local function file_of(f)
+  local info = debug.getinfo(f, "S")
+  local own = info.source:sub(2, #HERE + 1) == HERE
+  files[f] = own and "=own" or info.what == "C" and "=C" or info.source:match("^@(.*)$") or info.short_src
+  return files[f]
+end
+
+
+--- The file of a function of the user's; nil for the library's and C's.
+function Error.user_file(f)
+  local file = files[f] or file_of(f)
+  return file ~= "=own" and file ~= "=C" and file or nil
+end
+
+
+--- "file.lua:12": the line that called the library: the first one on the stack that is not the library's own.
+-- @int[opt=2] level where to begin
+-- @treturn string the place, "" when there is none
+-- @treturn int its level, counted from the caller of this function; nil when there is none
+function Error.caller(level)
+  if Error.place then
+    return Error.place
+  end
+  level = (level or 2) + 1
+  local called, through                                  -- the library's outermost function; whether C called it
+  while true do
+    local info = getinfo(level, "f")
+    if not info then
+      return ""
+    end
+    local file = files[info.func] or file_of(info.func)
+    if file == "=own" then
+      called, through = info.func, false
+    elseif file == "=C" then
+      through = true
+    elseif not (through and was_given(called, level)) then
+      local line = getinfo(level, "l").currentline
+      if line > 0 then
+        return file .. ":" .. line, level - 1
+      end
+    end
+    level = level + 1
+  end
+end
+
+
+local function show_list(v)
+  local parts = {}
+  for i = 1, #v do
+    parts[i] = v[i] == 0 and "?" or tostring(v[i])
+  end
+  return "(" .. table.concat(parts, ", ") .. (#v == 1 and ",)" or ")")
+end
+
+
+--- A shape, dtype, number or text as errors write it.
+-- @param v shape table or anything `tostring` takes
+-- @treturn string "(2, 3)" for a shape, with "?" for an unknown dimension
+function Error.show(v)
+  if type(v) == "table" and not getmetatable(v) then
+    return show_list(v)
+  end
+  return tostring(v)
+end
+
+
+--- What a Lua value is, in a few words: "a number 3", "a table", "a Symbol".
+function Error.kind(v)
+  local t = type(v)
+  if t == "nil" then
+    return "nothing"
+  elseif t == "number" or t == "boolean" then
+    return t .. " " .. tostring(v)
+  elseif t == "string" then
+    return ("text %q"):format(#v > 40 and v:sub(1, 40) .. "..." or v)
+  elseif t == "table" and getmetatable(v) then
+    local class = getmetatable(v)
+    local name = type(class) == "table" and rawget(class, "class_name")
+    return name and "a " .. name or tostring(v)
+  end
+  return "a " .. t
+end
+
+
+-- Edit distance between two names; letters that differ only in case cost little, so "relU" is near "relu", and two that
+-- changed places count as one slip, so "sdg" is near "sgd".
+local function distance(a, b)
+  local la, lb = a:lower(), b:lower()
+  local before, row = {}, {}                             -- rows i - 2 and i - 1 of the table
+  for j = 0, #b do
+    row[j] = j
+  end
+  for i = 1, #a do
+    local next_row = { [0] = i }
+    for j = 1, #b do
+      local cost = la:byte(i) ~= lb:byte(j) and 1 or a:byte(i) ~= b:byte(j) and 0.1 or 0
+      local best = math.min(row[j] + 1, next_row[j - 1] + 1, row[j - 1] + cost)
+      if i > 1 and j > 1 and la:byte(i) == lb:byte(j - 1) and la:byte(i - 1) == lb:byte(j) then
+        best = math.min(best, before[j - 2] + 1)
+      end
+      next_row[j] = best
+    end
+    before, row = row, next_row
+  end
+  return row[#b]
+end
+
+
+--- Sorts names by nearness to a word, nearest first.
+-- @string word what was asked for
+-- @tparam {string,...} names accepted names
+-- @int[opt] limit at most so many
+-- @treturn {string,...} a new list
+function Error.nearest(word, names, limit)
+  local far, list = {}, {}
+  word = tostring(word)
+  for _, name in ipairs(names) do
+    if not far[name] then
+      far[name] = distance(word, name)
+      list[#list + 1] = name
+    end
+  end
+  table.sort(list, function(a, b)
+    if far[a] ~= far[b] then
+      return far[a] < far[b]
+    end
+    return a < b
+  end)
+  for i = #list, (limit or #list) + 1, -1 do
+    list[i] = nil
+  end
+  return list
+end
+
+
+--- Makes an error object without raising it.
+-- @tparam table fields code, message and whatever else is known
+function Error.new(fields)
+  fields.code = Error.CODES[fields.code] or fields.code or "internal"
+  fields.message = (fields.message or fields.code):gsub("%s*\n%s*", "; ")
+  fields.where = fields.where or Error.caller(2)
+  Error.place, Error.here = nil, nil
+  return setmetatable(fields, Error)
+end
+
+
+--- Raises an error object.
+-- @tparam table fields as `Error.new`
+function Error.raise(fields)
+  error(Error.new(fields), 0)
+end
+
+
+--- Raises E(`name`) for an unknown word, with the accepted ones nearest first.
+-- @tparam table t func, argument (the word), what ("argument", "operator" …), names (the accepted ones), or
+--   among (a table whose keys are the accepted ones)
+-- The error holds the ten nearest as `candidates` and all as `names`, from which the prompt completes.
+function Error.unknown(t)
+  local names = t.names or {}
+  for name in pairs(t.among or {}) do
+    names[#names + 1] = name
+  end
+  local near = Error.nearest(t.argument, names, 10)
+  local hint = near[1] and ("; did you mean '%s'?"):format(near[1]) or ""
+  Error.raise{
+    code = "name", func = t.func, argument = tostring(t.argument), candidates = near, names = names, op = t.op, node = t.node,
+    message = t.message or ("unknown %s '%s'%s"):format(t.what or "name", tostring(t.argument), hint),
+  }
+end
+
+
+--- Whether x is an error object.
+function Error.is_error(x)
+  return type(x) == "table" and getmetatable(x) == Error
+end
+
+
+local function subject(e)
+  if e.op and e.node and e.node ~= "" then
+    return (" [operator %s, node %s]"):format(e.op, e.node)
+  end
+  return e.op and (" [operator %s]"):format(e.op) or e.node and e.node ~= "" and (" [node %s]"):format(e.node) or ""
+end
+
+
+local function shape_lines(e, lines)
+  for _, s in ipairs(e.shapes or {}) do
+    lines[#lines + 1] = ("  input %s %s, %s"):format(s.name, Error.show(s.shape), s.from or "unknown")
+  end
+end
+
+
+function Error.__tostring(e)
+  local lines = { (e.func and e.func .. ": " or "") .. e.message .. subject(e) }
+  if e.expected ~= nil and e.got ~= nil and not e.message:find("expected", 1, true) then
+    lines[#lines + 1] = ("  expected %s, got %s"):format(Error.show(e.expected), Error.show(e.got))
+  end
+  shape_lines(e, lines)
+  if e.candidates and e.candidates[1] then
+    lines[#lines + 1] = "  accepted, nearest first: " .. table.concat(e.candidates, ", ")
+  end
+  if e.where and e.where ~= "" then
+    lines[#lines + 1] = "  at " .. e.where
+  end
+  if e.cause then
+    lines[#lines + 1] = "  because of " .. tostring(e.cause)
+  end
+  lines[#lines + 1] = "  (" .. e.code .. " error)"
+  return table.concat(lines, "\n")
+end
+
+
+function Error.__concat(a, b)
+  return tostring(a) .. tostring(b)
+end
+
+
+Error.class_name = "Error"
+
+return Error

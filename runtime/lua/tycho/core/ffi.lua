@@ -1,0 +1,303 @@
+--- The bridge to the native engine: the only file that touches `ffi.cdef` and `ffi.load`.
+--
+-- The declarations are the text of `native/tycho.h` less its `#` lines, so there is one description of the interface.
+-- The library is looked for at `TYCHO_LIB`, in the running program, beside this file, on `package.cpath`
+-- (`tycho.libtycho`), and in `build/` of the checkout; the header beside the library and in `native/` of the checkout.
+--
+--     local native = require "tycho.core.ffi"
+--     local C, check = native.C, native.check
+--     local out = ffi.new("ty_graph *[1]")
+--     check(C.ty_graph_new(out), "Symbol:tojson")
+--     local graph = native.own(out[0], C.ty_graph_free)
+--
+-- Handles are freed by C functions only (a Lua error in a finaliser would surface in unrelated code).
+--
+-- @module tycho.core.ffi
+
+local pairs = require("tycho.core.iterate").pairs
+local ffi = require "ffi"
+local Error = require "tycho.core.error"
+
+local native = {}
+
+local ABI = 1                                            -- TY_ABI of the header these modules were written for
+local HERE = debug.getinfo(1, "S").source:match("^@(.*/)core/") or "./"
+local ROOT = HERE .. "../../../"                         -- of a checkout: HERE is runtime/lua/tycho/
+
+if not ffi.abi("gc64") and ffi.abi("64bit") then
+  error("tycho needs a LuaJIT 2.1 built with GC64; this one would limit Lua to 2 GB of memory", 0)
+end
+
+
+local function read(path)
+  local file = io.open(path, "rb")
+  local text = file and file:read("*a")
+  if file then
+    file:close()
+  end
+  return text
+end
+
+
+local function exists(path)
+  local file = path and io.open(path, "rb")
+  if file then
+    file:close()
+  end
+  return file ~= nil
+end
+
+
+-- Places a library may lie in, in order of preference.
+local function library_places()
+  local places = { HERE .. "libtycho.so", ROOT .. "build/libtycho.so" }
+  local chosen = os.getenv("TYCHO_LIB")
+  if chosen and chosen ~= "" then
+    table.insert(places, 1, chosen:find("/", 1, true) and chosen or "./" .. chosen)
+  end
+  local found = package.searchpath("tycho.libtycho", package.cpath)
+  if found then
+    table.insert(places, #places, found)
+  end
+  return places
+end
+
+
+local function header_places(library)
+  local folder = library and library:match("^(.*/)") or "./"
+  return { folder .. "tycho.h", HERE .. "tycho.h", ROOT .. "native/tycho.h", folder .. "../native/tycho.h" }
+end
+
+
+local function declare(library)
+  if pcall(ffi.typeof, "ty_desc") then
+    return                                               -- this module was loaded before in the same state
+  end
+  local places = header_places(library)
+  for _, path in ipairs(places) do
+    local text = read(path)
+    if text then
+      ffi.cdef((text:gsub("[^\n]*", function(line) return line:match("^%s*#") and "" or nil end)))
+      return
+    end
+  end
+  error("tycho: tycho.h was not found; looked in:\n  " .. table.concat(places, "\n  "), 0)
+end
+
+
+local function in_program()
+  return pcall(function() return ffi.C.ty_abi end)
+end
+
+
+-- Threads that wait for each other spin for microseconds, not for milliseconds: on a busy machine the default of the
+-- OpenMP runtime, which it reads when it is loaded, costs more than the work. A value that is set already stays.
+local function calm_threads()
+  pcall(ffi.cdef, "int setenv(const char *name, const char *value, int overwrite);")
+  ffi.C.setenv("GOMP_SPINCOUNT", "1000", 0)
+end
+
+
+local function load_library()
+  calm_threads()
+  local places, reasons = library_places(), {}
+  for _, path in ipairs(places) do
+    if exists(path) then
+      local ok, library = pcall(ffi.load, path)
+      if ok then
+        declare(path)
+        return library, path
+      end
+      reasons[#reasons + 1] = "  " .. tostring(library)
+    else
+      reasons[#reasons + 1] = "  " .. path .. ": no such file"
+    end
+  end
+  declare(nil)
+  if in_program() then
+    return ffi.C, "the program"
+  end
+  error("tycho: libtycho.so cannot be loaded; build it with make, or set TYCHO_LIB to its path. Tried:\n"
+    .. table.concat(reasons, "\n"), 0)
+end
+
+
+-- The library's functions and constants, and where it was found.
+native.C, native.path = load_library()
+
+local C = native.C
+
+if C.ty_abi() ~= ABI or C.TY_ABI ~= ABI then
+  error(("tycho: %s has interface number %d, these Lua modules need %d; rebuild or reinstall both together"):format(
+    native.path, C.ty_abi(), ABI), 0)
+end
+
+
+--- A C text as a Lua string; nil for NULL.
+function native.text(s)
+  if s == nil then
+    return nil
+  end
+  return ffi.string(s)
+end
+
+local text = native.text
+
+
+--- A handle that is freed with the last reference to it.
+-- @param pointer what a "new" function handed out
+-- @param free the C function that takes it back
+function native.own(pointer, free)
+  return ffi.gc(pointer, free)
+end
+
+
+local attr_array = ffi.typeof("ty_attr[?]")
+
+--- Attributes as the core takes them. The strings must stay referenced during the call: keep the tables.
+-- @tparam {string,...} keys attribute names, in the order wanted
+-- @tparam table dict values by name, all text
+-- @treturn ty_attr array
+function native.attrs(keys, dict)
+  local list = attr_array(#keys + 1)
+  for i = 1, #keys do
+    local to, key = list[i - 1], keys[i]
+    to.key, to.value = key, dict[key]
+  end
+  return list
+end
+
+
+local attr_room, attr_list = 32, attr_array(32)
+
+--- Attributes in any order, in an array that the next call uses again.
+-- @tparam table dict values by name, all text; keep it during the call of the core
+-- @treturn ty_attr array
+-- @treturn int how many
+function native.put_attrs(dict)
+  local n = 0
+  for key, value in pairs(dict) do
+    if n == attr_room then
+      local more = attr_array(2 * n)
+      ffi.copy(more, attr_list, n * ffi.sizeof("ty_attr"))
+      attr_room, attr_list = 2 * n, more
+    end
+    local to = attr_list[n]
+    to.key, to.value = key, value
+    n = n + 1
+  end
+  return attr_list, n
+end
+
+
+-- "(2, ?)" -> {2, 0}; other texts stay.
+local function read_shape(s)
+  local inner = s and s:match("^%(([%d%s,?]*)%)$")
+  if not inner then
+    return s
+  end
+  local shape = {}
+  for entry in inner:gmatch("[%d?]+") do
+    shape[#shape + 1] = tonumber(entry) or 0
+  end
+  return inner == "?" and {} or shape
+end
+
+
+local function split(names)
+  local list = {}
+  for name in names:gmatch("[^,%s]+") do
+    if name ~= "..." then
+      list[#list + 1] = name
+    end
+  end
+  return list
+end
+
+
+-- The inputs of a failed node, which the core's message lists at its end: " (inputs: data (2, 3), weight (?))".
+local function take_inputs(e)
+  local message, list = e.message:match("^(.-) %(inputs: (.*)%)$")
+  if not message then
+    return
+  end
+  local shapes = {}
+  for name, shape in list:gmatch("([%w_]+) (%([%d%s,?]*%))") do
+    shapes[#shapes + 1] = { name = name, shape = read_shape(shape) }
+  end
+  if shapes[1] then
+    e.message, e.shapes = message, shapes
+  end
+end
+
+
+local function add_names(e)
+  local names = split(e.expected)
+  if e.code == "shape" then
+    e.candidates, e.expected = names, nil                -- undecided arguments, in order
+  else
+    e.candidates, e.expected, e.got = Error.nearest(e.argument or "", names), nil, nil
+    e.message = e.message:gsub("; it takes: .*$", ""):gsub("; nearest: .*$", "")   -- the candidates say it
+  end
+end
+
+
+--- The last failure of the core as an error object.
+-- @int code its status
+-- @string func the public function that was asked
+-- @tparam[opt] table extra fields that win over the core's
+function native.failure(code, func, extra)
+  local f = ffi.new("ty_failure")
+  C.ty_error_detail(f)
+  local e = {
+    code = tonumber(code), func = func, op = text(f.op), node = text(f.node), argument = text(f.argument),
+    where = text(f.where), expected = read_shape(text(f.expected)), got = read_shape(text(f.got)),
+    message = text(f.message) or text(C.ty_error()) or "failed",
+  }
+  e.code = Error.CODES[e.code] or "internal"
+  take_inputs(e)
+  if type(e.expected) == "string" and (e.code == "name" or e.code == "shape" and e.expected:find("^[%w_]")) then
+    add_names(e)
+  end
+  for key, value in pairs(extra or {}) do
+    e[key] = value
+  end
+  return Error.new(e)
+end
+
+
+--- Raises the core's failure as an error object when a status says so.
+-- @int code status of a call; 0 and events (negative) pass
+-- @string func the public function that was asked: "Symbol:infer_shape"
+-- @tparam[opt] table extra further fields of the error
+-- @treturn int the code
+function native.check(code, func, extra)
+  if code > 0 then
+    error(native.failure(code, func, extra), 0)
+  end
+  return code
+end
+
+
+--- Whether a file descriptor (1: output, 2: errors) is a terminal.
+function native.is_terminal(descriptor)
+  pcall(ffi.cdef, "int isatty(int descriptor);")
+  return ffi.C.isatty(descriptor) == 1
+end
+
+
+local KINDS = {
+  tensors = "tensor", graphs = "graph", executors = "exec", pools = "pool", iters = "iter", bytes = "bytes",
+}
+
+--- Counts of live native objects: `{tensors, graphs, executors, pools, iters, bytes}`.
+function native.live()
+  local counts = {}
+  for name, kind in pairs(KINDS) do
+    counts[name] = tonumber(C.ty_live(kind))
+  end
+  return counts
+end
+
+
+return native

@@ -1,0 +1,102 @@
+--- Native bytes and Lua's collector: the only file that calls `collectgarbage`.
+--
+-- The collector does not see what a handle of a few bytes keeps alive. Every wrapper of new native memory reports its
+-- bytes here; once enough have come together, the collector does a share of its cycle. Work that is still queued keeps
+-- arrays that Lua has let go; where live bytes grow in spite of the steps, the device is waited for. Where the core
+-- runs out of memory, everything unreachable is collected and the call is made once more.
+--
+--     gc.count(bytes, device)              -- after a wrapper of so many new native bytes was made
+--     if code == C.TY_EMEMORY then gc.release(); code = again() end
+--
+-- `TYCHO_GC_STRESS=1` makes every `count` a full collection: handles that nobody holds die at the first opportunity.
+--
+-- @module tycho.core.gc
+
+local ffi = require "ffi"
+local native = require "tycho.core.ffi"
+
+local C = native.C
+local collectgarbage = collectgarbage
+
+local gc = {}
+
+local LEAST = 16 * 2 ^ 20                                -- bytes that may gather before the collector is asked
+local SHARE = 8                                          -- ... or this part of the live native bytes, if that is more
+local GROWTH = 64 * 2 ^ 20                               -- bytes live arrays may grow by before a queue is waited for
+local HEAP_SHARE = 4                                     -- part of the Lua heap that one step covers
+
+local debt, limit = 0, LEAST
+
+--- Whether every wrapper call collects.
+gc.stress = os.getenv("TYCHO_GC_STRESS") == "1"
+
+
+local watchers = {}
+
+--- Calls f at every step: for what has to be let go without a finaliser.
+function gc.watch(f)
+  watchers[#watchers + 1] = f
+end
+
+
+local function live_bytes()
+  return tonumber(C.ty_live("bytes"))
+end
+
+
+local desc, made = ffi.new("ty_desc", { dtype = C.TY_F32, ndim = 1, dim = { 1 } }), ffi.new("ty_tensor *[1]")
+local zero = ffi.new("ty_attr[1]")
+
+-- Waits until a device has done what was queued so far, without asking for failures: they stay with their arrays.
+local function drain(device)
+  desc.device, zero[0].key, zero[0].value = device, "src", "0"
+  if C.ty_tensor_new(desc, made) == 0 then
+    if C.ty_call("_set_value", zero, 1, nil, 0, made, 1) == 0 then
+      C.ty_tensor_failed(made[0])
+    end
+    C.ty_tensor_free(made[0])
+  end
+end
+
+
+local settled = 0                                        -- live bytes when a queue was last known to be empty
+
+local function step(device)
+  debt = 0
+  for _, f in ipairs(watchers) do
+    f()
+  end
+  collectgarbage("step", math.max(collectgarbage("count") / HEAP_SHARE, 64))
+  local live = live_bytes()
+  if live > settled + GROWTH then
+    drain(device)
+    live = live_bytes()
+    settled = live
+  end
+  limit = math.max(LEAST, live / SHARE)
+end
+
+
+--- Notes native bytes that a new wrapper keeps alive.
+-- @number bytes 0 for a view
+-- @int device code of the device they are on
+function gc.count(bytes, device)
+  if gc.stress then
+    collectgarbage()
+  end
+  debt = debt + bytes
+  if debt > limit then
+    step(device)
+  end
+end
+
+
+--- Frees what can be freed: unreachable handles and what queues still hold for them.
+function gc.release()
+  collectgarbage()                                       -- finds what is unreachable and runs finalisers
+  collectgarbage()                                       -- ... of what those kept
+  debt = 0
+end
+
+
+return gc

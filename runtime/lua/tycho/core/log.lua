@@ -1,0 +1,52 @@
+--- The log: `ty.log:info(text)` and its kind; written to standard error unless `ty.log.sink` is set.
+-- TYCHO_LOG sets the level at the start; "off" writes nothing. A text that ends in "\r" is drawn over by the next one of
+-- that kind where standard error is a terminal, and is a line like others elsewhere.
+--
+--     ty.log.level = "warning"
+--     ty.log.sink = function(level, text) ... end
+--
+-- @module tycho.log
+
+local RANK = { debug = 1, info = 2, warning = 3, error = 4, off = 5 }
+
+local asked = os.getenv("TYCHO_LOG")
+local log = { level = RANK[asked or ""] and asked or "info" }
+
+
+local terminal                                           -- whether standard error is one; nil: not asked yet
+local drawn = false                                      -- whether the last line waits to be drawn over
+
+local function put(level, text)
+  local fleeting = text:match("^(.*)\r$")
+  if fleeting and terminal == nil then
+    terminal = require("tycho.core.ffi").is_terminal(2)
+  end
+  if fleeting and terminal then
+    io.stderr:write("\r", fleeting, "\27[K")
+  else
+    io.stderr:write(drawn and "\n" or "", level:upper(), ": ", fleeting or text, "\n")
+  end
+  drawn = fleeting ~= nil and terminal
+end
+
+
+local function write(level, text)
+  if RANK[level] < (RANK[log.level] or RANK.info) then
+    return
+  end
+  if log.sink then
+    log.sink(level, text)
+  else
+    put(level, text)
+  end
+end
+
+
+for _, level in ipairs{ "debug", "info", "warning", "error" } do
+  log[level] = function(_, text)
+    write(level, tostring(text))
+  end
+end
+
+
+return log

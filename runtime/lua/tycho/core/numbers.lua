@@ -1,0 +1,30 @@
+--- Growing lists of integers in C memory: no limit but memory, and nothing for the collector to walk through.
+--
+-- @module tycho.core.numbers
+
+local ffi = require "ffi"
+local Class = require "tycho.core.class"
+
+--- A list of int32. Fields: n (how many), p (FFI array, from 0; another one after `add`).
+-- @type Numbers
+local Numbers = Class:extend("Numbers")
+
+
+function Numbers:init()
+  self.room, self.n, self.p = 1024, 0, ffi.new("int32_t[1024]")
+end
+
+
+--- Appends a number.
+function Numbers:add(v)
+  if self.n == self.room then
+    local p = ffi.new("int32_t[?]", self.room * 2)
+    ffi.copy(p, self.p, self.room * 4)
+    self.room, self.p = self.room * 2, p
+  end
+  self.p[self.n] = v
+  self.n = self.n + 1
+end
+
+
+return Numbers

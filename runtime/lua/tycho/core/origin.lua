@@ -1,0 +1,103 @@
+--- Where a function was called, also when the call was a tail call.
+--
+-- `return ty.sym.FullyConnected{...}` leaves no trace of its line: LuaJIT drops the caller's frame before the callee runs.
+-- But the function is looked up in that frame first, through the namespace's `__index`. So each lookup notes the frame's place
+-- and function; a call that comes from another function than its lookup was a tail call, and the noted place is its own.
+--
+--     local f = origin.wrap(inner)         -- f(...) is inner(...), and Error.caller() knows the place meanwhile
+--     origin.note(f)                       -- in __index, when f is handed out
+--
+-- Of calls that are none, the wrapper knows the place as well. An inner function that runs nothing of the user's may ask it
+-- instead of walking up the stack: `origin.take() or Error.caller()`.
+--
+-- @module tycho.core.origin
+
+jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+
+local Error = require "tycho.core.error"
+
+local origin = {}
+
+local getinfo, user_file = debug.getinfo, Error.user_file
+local KEPT = 8                                           -- lookups of one function that wait for their calls
+
+local notes = setmetatable({}, { __mode = "k" })         -- function -> list of {from, file, line} or {from, place}, latest last
+local line                                               -- of the call under way, in the file Error.here
+
+
+local function add(list, entry)
+  if #list == KEPT then
+    table.remove(list, 1)
+  end
+  list[#list + 1] = entry
+end
+
+
+-- A lookup by a function of the library or of C on behalf of the user's.
+local function note_far(list)
+  local place, level = Error.caller(3)
+  if level then
+    add(list, { from = getinfo(level, "f").func, place = place })
+  end
+end
+
+
+--- Notes that a function is handed out to the frame that looks it up.
+-- @tparam function f made by `wrap`
+function origin.note(f)
+  local list = notes[f]
+  if not list or Error.place then
+    return
+  end
+  local info = getinfo(3, "fl")
+  local name = info and info.currentline > 0 and user_file(info.func)
+  if name then
+    add(list, { from = info.func, file = name, line = info.currentline })
+  else
+    note_far(list)
+  end
+end
+
+
+local function enter(f)
+  local list = notes[f]
+  local seen = list[#list]
+  list[#list] = nil
+  local caller = getinfo(3, "fl")                        -- nil: a coroutine begins here
+  Error.place, Error.here = nil, nil
+  if seen and caller and caller.func ~= seen.from then
+    Error.place = seen.place or seen.file .. ":" .. seen.line
+  elseif caller and caller.currentline > 0 then
+    Error.here, line = user_file(caller.func), caller.currentline
+  end
+end
+
+
+local function leave(...)
+  Error.place, Error.here = nil, nil
+  return ...
+end
+
+
+--- Where the function that a wrapper has just entered was called: "file.lua:12". Only the first to ask is told.
+-- @treturn ?string nil: not known
+function origin.take()
+  local file = Error.here
+  Error.here = nil
+  return file and file .. ":" .. line
+end
+
+
+--- A function that does what `inner` does and knows its caller's place.
+function origin.wrap(inner)
+  local f
+  f = function(...)
+    enter(f)
+    return leave(inner(...))
+  end
+  notes[f] = {}
+  return f
+end
+
+
+return origin

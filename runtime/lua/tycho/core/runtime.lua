@@ -1,0 +1,82 @@
+--- What this build and this machine can do.
+--
+--     for _, f in ipairs(ty.runtime.Features()) do print(f.name, f.enabled) end
+--     ty.runtime.is_enabled("CUDA")
+--
+-- @module tycho.runtime
+
+local pairs = require("tycho.core.iterate").pairs
+local native = require "tycho.core.ffi"
+local Error = require "tycho.core.error"
+
+local runtime = {}
+
+local C = native.C
+
+
+-- The platform's rows: label -> what it says.
+local function rows()
+  local list = {}
+  for label, what in native.text(C.ty_platform()):gmatch("([^\n]-)%s%s+([^\n]*)") do
+    list[label] = what
+  end
+  return list
+end
+
+
+-- Whether a row says that its thing is there.
+local function there(row)
+  return row ~= nil and not row:find("^no%f[%W]") and not row:find("^off%f[%W]") and not row:find("^none%f[%W]")
+end
+
+
+local function has_word(row, word)
+  return row ~= nil and (" " .. row .. " "):find(" " .. word .. " ", 1, true) ~= nil
+end
+
+
+-- name (the reference's where it has the thing) -> how it is read off the rows
+local FEATURES = {
+  BLAS_OPEN    = function(r) return there(r.BLAS) and r.BLAS:find("OpenBLAS", 1, true) ~= nil end,
+  CPU_AVX      = function(r) return has_word(r.features, "avx") end,
+  CPU_AVX2     = function(r) return has_word(r.features, "avx2") end,
+  CPU_AVX512   = function(r) return has_word(r.features, "avx512f") end,
+  CUDA         = function() return C.ty_devices(C.TY_GPU) > 0 end,
+  CUDNN        = function(r) return C.ty_devices(C.TY_GPU) > 0 and there(r.cuDNN) end,
+  DIST_KVSTORE = function(r) return there(r.MPI) end,
+  JPEG         = function(r) return there(r.JPEG) end,
+  LAPACK       = function(r) return there(r.LAPACK) end,
+  MKLDNN       = function(r) return there(r.oneDNN) end,
+  NCCL         = function(r) return C.ty_devices(C.TY_GPU) > 0 and there(r.NCCL) end,
+  OPENMP       = function(r) return r.threads ~= nil and not r.threads:find("without OpenMP", 1, true) end,
+  PNG          = function(r) return there(r.PNG) end,
+}
+
+
+--- Features in order of name: a list of `{name, enabled}`.
+function runtime.Features()
+  local names, list = {}, {}
+  for name in pairs(FEATURES) do
+    names[#names + 1] = name
+  end
+  table.sort(names)
+  local found = rows()
+  for i, name in ipairs(names) do
+    list[i] = { name = name, enabled = FEATURES[name](found) }
+  end
+  return list
+end
+
+
+--- Whether a feature is there.
+-- @string name
+function runtime.is_enabled(name)
+  local test = FEATURES[type(name) == "string" and name:upper() or name]
+  if not test then
+    Error.unknown{ func = "runtime.is_enabled", argument = tostring(name), what = "feature", among = FEATURES }
+  end
+  return test(rows())
+end
+
+
+return runtime

@@ -1,0 +1,26 @@
+--- Makes a slip of the pen an error: reading or writing a global that nobody declared.
+--
+-- What exists when the function is called stays usable; later globals are declared with `rawset(_G, name, value)`.
+--
+--     require("tycho.core.strict")()
+--
+-- @module tycho.core.strict
+
+local Error = require "tycho.core.error"
+
+
+local function refuse(what)
+  return function(_, name)
+    Error.raise{ code = "name", argument = tostring(name), message = ("%s an undeclared global '%s'"):format(what, tostring(name)) }
+  end
+end
+
+
+--- Guards a table of globals from now on.
+-- @tparam[opt=_G] table globals
+return function(globals)
+  globals = globals or _G
+  local meta = getmetatable(globals) or {}
+  meta.__newindex, meta.__index = refuse("writing"), refuse("reading")
+  return setmetatable(globals, meta)
+end

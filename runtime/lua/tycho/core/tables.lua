@@ -1,0 +1,101 @@
+--- Small work on tables that several files need (not for users). Nothing here changes its arguments.
+--
+-- @module tycho.core.tables
+
+local pairs = require("tycho.core.iterate").pairs
+
+local tables = {}
+
+
+--- All entries in a new table; none of nil.
+function tables.copy(t)
+  local copy = {}
+  for key, value in pairs(t or {}) do
+    copy[key] = value
+  end
+  return copy
+end
+
+
+--- The entries of a list, which has no names, in a new one.
+function tables.copied(list)
+  local copy = {}
+  for i = 1, #list do
+    copy[i] = list[i]
+  end
+  return copy
+end
+
+
+--- The list's entries, last one first.
+function tables.reversed(list)
+  local copy = {}
+  for i = #list, 1, -1 do
+    copy[#copy + 1] = list[i]
+  end
+  return copy
+end
+
+
+--- Whether two lists have equal entries.
+function tables.same(a, b)
+  local same = #a == #b
+  for i = 1, same and #a or 0 do
+    same = same and a[i] == b[i]
+  end
+  return same
+end
+
+
+--- Entry -> its place in the list; nothing of nil.
+function tables.places(list)
+  local places = {}
+  for i, entry in ipairs(list or {}) do
+    places[entry] = i
+  end
+  return places
+end
+
+
+--- The entries at the places that another list names.
+function tables.pick(list, places)
+  local picked = {}
+  for i, place in ipairs(places) do
+    picked[i] = list[place]
+  end
+  return picked
+end
+
+
+--- n times 1.
+function tables.ones(n)
+  local list = {}
+  for i = 1, n do
+    list[i] = 1
+  end
+  return list
+end
+
+
+--- The product of numbers.
+function tables.product(list)
+  local product = 1
+  for _, n in ipairs(list) do
+    product = product * n
+  end
+  return product
+end
+
+
+--- Whether a shape is known: it has dimensions, and none is 0.
+function tables.is_known(shape)
+  for _, size in ipairs(shape) do
+    if size == 0 then
+      return false
+    end
+  end
+  return #shape > 0
+end
+
+
+return tables

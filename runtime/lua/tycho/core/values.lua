@@ -1,0 +1,82 @@
+--- The constants that stand for Python's None, slice objects, new axes and the ellipsis.
+--
+-- @module tycho.core.values
+
+local pairs = require("tycho.core.iterate").pairs
+local Class = require "tycho.core.class"
+
+local values = {}
+
+local function constant(name)
+  return setmetatable({}, {
+    class_name = name,
+    __tostring = function() return name end,
+    __newindex = function() error("ty." .. name .. " is a constant", 2) end,
+    __metatable = { class_name = name, __tostring = true },
+  })
+end
+
+--- "None" where `nil` cannot stand: inside sequences, and where "none" differs from "default". It is truthy.
+values.null = constant("null")
+--- An axis of length one in an index.
+values.newaxis = constant("newaxis")
+--- All axes that an index does not mention.
+values.ellipsis = constant("ellipsis")
+
+
+local Slice = Class:extend("slice")
+
+function Slice:init(start, stop, step)
+  self.start, self.stop, self.step = start, stop, step
+end
+
+function Slice:__tostring()
+  local function text(v) return v == nil and "" or tostring(v) end
+  return text(self.start) .. ":" .. text(self.stop) .. (self.step and ":" .. text(self.step) or "")
+end
+
+--- The class of slices.
+values.Slice = Slice
+
+
+local function open(v)
+  if v == values.null then
+    return nil
+  end
+  return v
+end
+
+
+--- Elements from `start` (0-based) to before `stop`, every `step`-th; nil or `ty.null`: open.
+function values.slice(start, stop, step)
+  return Slice(open(start), open(stop), open(step))
+end
+
+
+--- nil for nil, `ty.null` and `false`, the value itself otherwise: for entries of sequences.
+function values.value(v)
+  if v == nil or v == false or v == values.null then
+    return nil
+  end
+  return v
+end
+
+
+--- Whether x is a table without metatable: a list, a dictionary or options, never an object.
+function values.is_plain(x)
+  return type(x) == "table" and getmetatable(x) == nil
+end
+
+
+--- Whether a plain table has named keys.
+function values.has_names(t)
+  for key in pairs(t) do
+    if type(key) == "string" then
+      return true
+    end
+  end
+  return false
+end
+
+
+return values

@@ -1,0 +1,360 @@
+--- Images as arrays: files, sizes, windows, borders, colours (part of `ty.image`).
+--
+-- An image is an array (height, width, channels) on a CPU, uint8 or float32, red first; a size is {width, height}, a
+-- place is a column and a row from 0. Functions return new arrays. `interp`: 0 nearest, 1 bilinear, 2 cubic, 3 area,
+-- 4 Lanczos, 9 cubic to enlarge, area to shrink, else bilinear, 10 one of 0 to 4 by chance. Chance is the random state
+-- of cpu(0) (`ty.random.seed`).
+--
+-- @module tycho.image.pixels
+
+local ffi = require "ffi"
+local args = require "tycho.core.args"
+local call = require "tycho.ndarray.call"
+local chance = require "tycho.image.random"
+local class = require "tycho.ndarray.class"
+local Error = require "tycho.core.error"
+local files = require "tycho.core.files"
+local native = require "tycho.core.ffi"
+local nd = require "tycho.ndarray"
+local null = require("tycho.core.values").null
+
+local C, check = native.C, native.check
+local floor, max = math.floor, math.max
+
+local pixels = {}
+
+local made = ffi.new("ty_tensor *[1]")
+
+
+-- Files ---------------------------------------------------------------------------------------------------------------
+
+local function decode(bytes, n, flag, to_rgb, func)
+  check(C.ty_image_decode(bytes, n, flag, to_rgb and 1 or 0, made), func)
+  return class.own(made[0])
+end
+
+
+local IMDECODE = args.form("image.imdecode", {
+  { "buf", "text|array" }, "*", { "flag", "integer", 1 }, { "to_rgb", "boolean", true },
+})
+
+--- The image in the bytes of a JPEG or PNG file. Files that end early or are damaged: E(format).
+-- @param buf text, or an array of uint8
+-- @tparam[opt] table options flag = 1: three channels, 0: grey, -1: as stored (with transparency four); to_rgb = true:
+--   red first, false: blue first
+-- @treturn NDArray (height, width, channels) uint8
+function pixels.imdecode(...)
+  local a = IMDECODE(...)
+  if class.is_array(a.buf) then
+    a.buf = a.buf:tostring_raw()
+  end
+  return decode(a.buf, #a.buf, a.flag, a.to_rgb, "image.imdecode")
+end
+
+
+local IMREAD = args.form("image.imread", {
+  { "filename", "text" }, "*", { "flag", "integer", 1 }, { "to_rgb", "boolean", true },
+})
+
+--- The image in a file; options as `imdecode`.
+-- @string filename missing: E(io)
+function pixels.imread(...)
+  local a = IMREAD(...)
+  return files.parse(a.filename, "image.imread", function(bytes)
+    return decode(bytes, #bytes, a.flag, a.to_rgb, "image.imread")
+  end)
+end
+
+
+local FORMATS = { jpg = "jpeg", jpeg = "jpeg", jpe = "jpeg", png = "png" }
+
+-- The codec that a file name or ".jpg" asks for.
+local function format_of(name, func, argument)
+  local format = FORMATS[name:match("([^.]*)$"):lower()]
+  if not format then
+    Error.raise{ code = "value", func = func, argument = argument, expected = ".jpg, .jpeg, .jpe or .png", got = name,
+      message = "there is no such format of images" }
+  end
+  return format
+end
+
+
+local PNG_LEVEL = 3                                      -- of compression, 0 to 9; what OpenCV writes by default
+
+local function encode(image, quality, format, func)
+  image = nd._as_array(image, "uint8", func)
+  if image.dtype ~= "uint8" then
+    Error.raise{ code = "dtype", func = func, argument = "img", expected = "uint8", got = image.dtype,
+      message = "an image in a file is made of bytes" }
+  end
+  check(C.ty_image_encode(image.handle, format, format == "png" and (quality or PNG_LEVEL) or quality or 95, made), func)
+  return class.own(made[0]):tostring_raw()
+end
+
+
+local IMENCODE = args.form("image.imencode", {
+  { "img", "array|table" }, "*", { "quality", "integer?" }, { "img_fmt", "text", ".jpg" },
+})
+
+--- The bytes of a file of the image.
+-- @param img (height, width[, 1, 3 or 4]) uint8
+-- @tparam[opt] table options img_fmt = ".jpg" or ".png"; quality: of JPEG 0 to 100 (95), of PNG the compression 0 to 9
+--   (3; larger numbers are taken as 3, so that one quality serves both)
+-- @treturn string
+function pixels.imencode(...)
+  local a = IMENCODE(...)
+  local format = format_of(a.img_fmt, "image.imencode", "img_fmt")
+  if format == "png" and a.quality and a.quality > 9 then
+    a.quality = nil
+  end
+  return encode(a.img, a.quality, format, "image.imencode")
+end
+
+
+local IMWRITE = args.form("image.imwrite", { { "filename", "text" }, { "img", "array|table" }, "*", { "quality", "integer?" } })
+
+--- Writes an image to a file whose name ends in .jpg, .jpeg, .jpe or .png.
+function pixels.imwrite(...)
+  local a = IMWRITE(...)
+  local format = format_of(a.filename, "image.imwrite", "filename")
+  files.write(a.filename, encode(a.img, a.quality, format, "image.imwrite"), "image.imwrite")
+end
+
+
+-- Sizes ---------------------------------------------------------------------------------------------------------------
+
+local function size_of(x, func)
+  local shape = x._shape
+  if #shape ~= 3 then
+    Error.raise{ code = "shape", func = func, argument = "src", expected = "(height, width, channels)", got = x.shape,
+      message = "an image has three dimensions" }
+  end
+  return shape[1], shape[2]
+end
+
+
+local function pair(size, func, argument)
+  if #size == 1 then
+    return size[1], size[1]
+  elseif #size ~= 2 or size[1] < 1 or size[2] < 1 then
+    Error.raise{ code = "value", func = func, argument = argument or "size", expected = "{width, height}", got = size,
+      message = "a size is two numbers above 0" }
+  end
+  return size[1], size[2]
+end
+
+
+-- The rule that interp stands for.
+local function rule(interp, h, w, new_h, new_w, func)
+  if interp == 10 then
+    return chance.integer(0, 4)
+  elseif interp == 9 then
+    return new_h > h and new_w > w and 2 or new_h < h and new_w < w and 3 or 1
+  elseif interp < 0 or interp > 4 then
+    Error.raise{ code = "value", func = func, argument = "interp", expected = "0 to 4, 9 or 10", got = interp,
+      message = "there is no such interpolation" }
+  end
+  return interp
+end
+
+
+local function resize(x, w, h, interp, func)
+  local rows, columns = size_of(x, func)
+  return call.params("_cvimresize", func, { x }, { "w", ("%d"):format(w), "h", ("%d"):format(h),
+    "interp", ("%d"):format(rule(interp, rows, columns, h, w, func)) })
+end
+
+
+local IMRESIZE = args.form("image.imresize", {
+  { "src", "array" }, { "w", "integer" }, { "h", "integer" }, { "interp", "integer", 1 },
+})
+
+--- The image with another size.
+function pixels.imresize(...)
+  local a = IMRESIZE(...)
+  return resize(a.src, a.w, a.h, a.interp, "image.imresize")
+end
+
+
+local SCALE_DOWN = args.form("image.scale_down", { { "src_size", "shape" }, { "size", "shape" } })
+
+local function scale_down(have_w, have_h, w, h)
+  if have_h < h then
+    w, h = w * have_h / h, have_h
+  end
+  if have_w < w then
+    w, h = have_w, h * have_w / w
+  end
+  return max(floor(w), 1), max(floor(h), 1)
+end
+
+--- The size shrunk, in its proportions, until it fits into src_size.
+-- @tparam {int,int} src_size {width, height}
+-- @tparam {int,int} size {width, height}
+-- @treturn {int,int}
+function pixels.scale_down(...)
+  local a = SCALE_DOWN(...)
+  local have_w, have_h = pair(a.src_size, "image.scale_down", "src_size")
+  return { scale_down(have_w, have_h, pair(a.size, "image.scale_down")) }
+end
+
+
+local RESIZE_SHORT = args.form("image.resize_short", { { "src", "array" }, { "size", "integer" }, { "interp", "integer", 2 } })
+
+--- The image with a shorter side of `size` in its proportions.
+function pixels.resize_short(...)
+  local a = RESIZE_SHORT(...)
+  local h, w = size_of(a.src, "image.resize_short")
+  local new_w, new_h = a.size, a.size
+  if h > w then
+    new_h = floor(a.size * h / w)
+  else
+    new_w = floor(a.size * w / h)
+  end
+  return resize(a.src, new_w, new_h, a.interp, "image.resize_short")
+end
+
+
+local BORDER = args.form("image.copyMakeBorder", {
+  { "src", "array" }, { "top", "integer" }, { "bot", "integer" }, { "left", "integer" }, { "right", "integer" },
+  { "type", "integer", 0 }, { "value", "number", 0 }, { "values", "list?" },
+})
+
+--- The image with a border. Options src, top, bot, left, right (pixels), type = 0: constant, 1: nearest pixel, 2: mirror
+-- image, 3: the other end, 4: mirror image without the outermost pixel; value or values (by channel) of a constant one.
+function pixels.copyMakeBorder(...)
+  local a = BORDER(...)
+  return nd._cvcopyMakeBorder{ a.src, top = a.top, bot = a.bot, left = a.left, right = a.right, type = a.type, value = a.value,
+    values = a.values }
+end
+
+
+-- Windows -------------------------------------------------------------------------------------------------------------
+
+local function window(x, x0, y0, w, h, func)
+  return call.params("_image_crop", func, { x }, { "x", ("%d"):format(x0), "y", ("%d"):format(y0), "width", ("%d"):format(w),
+    "height", ("%d"):format(h) })
+end
+
+
+local function fixed_crop(x, x0, y0, w, h, size, interp, func)
+  local part = window(x, x0, y0, w, h, func)
+  if size then
+    local new_w, new_h = pair(size, func)
+    if new_w ~= w or new_h ~= h then
+      return resize(part, new_w, new_h, interp, func)
+    end
+  end
+  return part
+end
+
+
+local FIXED_CROP = args.form("image.fixed_crop", {
+  { "src", "array" }, { "x0", "integer" }, { "y0", "integer" }, { "w", "integer" }, { "h", "integer" },
+  { "size", "shape?" }, { "interp", "integer", 2 },
+})
+
+--- A window of w columns and h rows from column x0 and row y0, resized to `size` if that is given.
+function pixels.fixed_crop(...)
+  local a = FIXED_CROP(...)
+  return fixed_crop(a.src, a.x0, a.y0, a.w, a.h, a.size, a.interp, "image.fixed_crop")
+end
+
+
+local function crop_form(func)
+  return args.form(func, { { "src", "array" }, { "size", "shape" }, { "interp", "integer", 2 } })
+end
+
+-- A window as large as `size` or, in its proportions, as the image allows; place(room): where it begins.
+local function crop(a, place, func)
+  local h, w = size_of(a.src, func)
+  local new_w, new_h = scale_down(w, h, pair(a.size, func))
+  local x0, y0 = place(w - new_w), place(h - new_h)
+  return fixed_crop(a.src, x0, y0, new_w, new_h, a.size, a.interp, func), { x0, y0, new_w, new_h }
+end
+
+local function by_chance(room) return chance.integer(0, room) end
+local function in_the_middle(room) return floor(room / 2) end
+
+local RANDOM_CROP, CENTER_CROP = crop_form("image.random_crop"), crop_form("image.center_crop")
+
+--- A window by chance, of `size`; a smaller image gives a smaller window, which is enlarged.
+-- @treturn NDArray
+-- @treturn {int,...} column, row, width and height of the window
+function pixels.random_crop(...)
+  return crop(RANDOM_CROP(...), by_chance, "image.random_crop")
+end
+
+
+--- The window in the middle; as `random_crop`.
+function pixels.center_crop(...)
+  return crop(CENTER_CROP(...), in_the_middle, "image.center_crop")
+end
+
+
+local SIZE_CROP = args.form("image.random_size_crop", {
+  { "src", "array" }, { "size", "shape" }, { "area", "number|list" }, { "ratio", "list" }, { "interp", "integer", 2 },
+})
+
+local TRIES = 10
+
+local function round(v) return floor(v + 0.5) end
+
+--- A window of random area and proportions, resized to `size`; the middle where ten tries do not fit.
+-- @tparam NDArray src
+-- @tparam {int,int} size {width, height}
+-- @param area least part of the image, or {least, most}
+-- @tparam {number,number} ratio least and most width / height
+-- @treturn NDArray
+-- @treturn {int,...} column, row, width and height of the window
+function pixels.random_size_crop(...)
+  local a = SIZE_CROP(...)
+  local h, w = size_of(a.src, "image.random_size_crop")
+  local area = type(a.area) == "number" and { a.area, 1 } or a.area
+  for _ = 1, TRIES do
+    local target = h * w * chance.uniform(area[1], area[2])
+    local ratio = math.exp(chance.uniform(math.log(a.ratio[1]), math.log(a.ratio[2])))
+    local new_w, new_h = round(math.sqrt(target * ratio)), round(math.sqrt(target / ratio))
+    if new_w <= w and new_h <= h and new_w > 0 and new_h > 0 then
+      local x0, y0 = by_chance(w - new_w), by_chance(h - new_h)
+      return fixed_crop(a.src, x0, y0, new_w, new_h, a.size, a.interp, "image.random_size_crop"), { x0, y0, new_w, new_h }
+    end
+  end
+  return crop(a, in_the_middle, "image.random_size_crop")
+end
+
+
+-- Colours -------------------------------------------------------------------------------------------------------------
+
+local NORMALIZE = args.form("image.color_normalize", {
+  { "src", "array" }, { "mean", "number|array|list|null?" }, { "std", "number|array|list?" },
+})
+
+-- A number stays; numbers by channel become an array that broadcasts over pixels.
+local function by_channel(v, like)
+  if type(v) ~= "table" then
+    return v
+  end
+  local x = nd._as_array(v, like.dtype, "image.color_normalize")
+  return x:astype(like.dtype)
+end
+
+--- (src - mean) / std; uint8 becomes float32.
+-- @tparam NDArray src
+-- @param mean number, list by channel or array; nil or `ty.null`: 0
+-- @param[opt] std likewise; nil: 1
+function pixels.color_normalize(...)
+  local a = NORMALIZE(...)
+  local x = a.src
+  if x.dtype == "uint8" then
+    x = x:astype("float32")
+  end
+  local mean, std = by_channel(a.mean, x), by_channel(a.std, x)
+  if mean ~= nil and mean ~= null then
+    x = x - mean
+  end
+  return std and x / std or x
+end
+
+
+return pixels

@@ -1,0 +1,185 @@
+--- The initializers that fill an array by themselves; see `initializer.lua`. Each is named with what its `_init_weight`
+-- does. Fans of a weight of shape (out, in, ...): in and out times the product of the other sizes.
+--
+-- @module tycho.initializer.fill
+
+local ffi = require "ffi"
+local args = require "tycho.core.args"
+local base = require "tycho.initializer.base"
+local call = require "tycho.ndarray.call"
+local Error = require "tycho.core.error"
+local host = require "tycho.ndarray.transfer"
+local random = require "tycho.ndarray.seed"
+
+local kinds = {}
+
+
+-- Constants -----------------------------------------------------------------------------------------------------------
+
+--- Zeros.
+kinds.Zero = base.kind("Zero", {})
+kinds.Zero._init_weight = base.Initializer._init_zero
+base.registry.zeros = kinds.Zero
+
+--- Ones.
+kinds.One = base.kind("One", {})
+kinds.One._init_weight = base.Initializer._init_one
+base.registry.ones = kinds.One
+
+--- One value, or an array of the right shape.
+kinds.Constant = base.kind("Constant", { { "value", "number|array|table" } })
+
+function kinds.Constant:_init_weight(_, x)
+  x[":"] = self.value
+end
+
+
+-- Random numbers ------------------------------------------------------------------------------------------------------
+
+--- Uniform between -scale and scale.
+kinds.Uniform = base.kind("Uniform", { { "scale", "number", 0.07 } })
+
+function kinds.Uniform:_init_weight(_, x)
+  random.uniform{ low = -self.scale, high = self.scale, out = x }
+end
+
+
+--- Normal with standard deviation sigma.
+kinds.Normal = base.kind("Normal", { { "sigma", "number", 0.01 } })
+
+function kinds.Normal:_init_weight(_, x)
+  random.normal{ loc = 0, scale = self.sigma, out = x }
+end
+
+
+local function fans(name, x)
+  local shape, rest = x.shape, 1
+  if #shape < 2 then
+    Error.raise{ code = "shape", func = "init.Xavier", argument = tostring(name), expected = "at least two dimensions",
+      got = shape, message = "Xavier needs a weight of at least two dimensions" }
+  end
+  for i = 3, #shape do
+    rest = rest * shape[i]
+  end
+  return shape[2] * rest, shape[1] * rest
+end
+
+
+local function bad_word(func, argument, got, expected)
+  Error.raise{ code = "value", func = func, argument = argument, expected = expected, got = got,
+    message = ("bad '%s'"):format(argument) }
+end
+
+
+local function fill_xavier(self, desc, x)
+  local fan_in, fan_out = fans(desc, x)
+  local factors = { avg = (fan_in + fan_out) / 2, ["in"] = fan_in, out = fan_out }
+  local factor = factors[self.factor_type] or bad_word("init.Xavier", "factor_type", self.factor_type, "avg, in or out")
+  local scale = math.sqrt(self.magnitude / factor)
+  if self.rnd_type == "uniform" then
+    random.uniform{ low = -scale, high = scale, out = x }
+  elseif self.rnd_type == "gaussian" then
+    random.normal{ loc = 0, scale = scale, out = x }
+  else
+    bad_word("init.Xavier", "rnd_type", self.rnd_type, "uniform or gaussian")
+  end
+end
+
+
+--- Scaled so that signals keep their size: s = sqrt(magnitude / fan), uniform between -s and s or normal with s; the
+-- fan is that of the inputs, the outputs or their mean. Fewer than two dimensions E(shape).
+kinds.Xavier = base.kind("Xavier", {
+  { "rnd_type", "text", "uniform" }, { "factor_type", "text", "avg" }, { "magnitude", "number", 3 },
+})
+kinds.Xavier._init_weight = fill_xavier
+
+
+local MSRA = args.form("init.MSRAPrelu", { { "factor_type", "text", "avg" }, { "slope", "number", 0.25 } })
+
+--- Xavier with normal numbers and magnitude 2 / (1 + slope ^ 2), for leaky rectifiers of that slope.
+kinds.MSRAPrelu = kinds.Xavier:extend("MSRAPrelu")
+base.register(kinds.MSRAPrelu)
+
+function kinds.MSRAPrelu:init(...)
+  local a = MSRA(...)
+  self.rnd_type, self.factor_type, self.magnitude = "gaussian", a.factor_type, 2 / (1 + a.slope ^ 2)
+  self:_remember({ factor_type = a.factor_type, slope = a.slope }, MSRA:names())
+end
+
+
+-- Orthogonal matrices -------------------------------------------------------------------------------------------------
+
+-- Takes from vector i its parts along the ones before it; gives its length.
+local function clear_parts(v, i, m)
+  local at, sum = v + i * m, 0
+  for j = 0, i - 1 do
+    local other, dot = v + j * m, 0
+    for k = 0, m - 1 do
+      dot = dot + at[k] * other[k]
+    end
+    for k = 0, m - 1 do
+      at[k] = at[k] - dot * other[k]
+    end
+  end
+  for k = 0, m - 1 do
+    sum = sum + at[k] * at[k]
+  end
+  return math.sqrt(sum)
+end
+
+
+-- n independent vectors of m >= n doubles become orthonormal. Twice is enough against rounding.
+local function orthonormalize(v, n, m)
+  for i = 0, n - 1 do
+    clear_parts(v, i, m)
+    local length = clear_parts(v, i, m)
+    for k = 0, m - 1 do
+      v[i * m + k] = v[i * m + k] / length
+    end
+  end
+end
+
+
+local DRAWS = {
+  uniform = function(shape) return random.uniform{ low = -1, high = 1, shape = shape, dtype = "float64" } end,
+  normal = function(shape) return random.normal{ loc = 0, scale = 1, shape = shape, dtype = "float64" } end,
+}
+
+
+--- Rows (columns where there are more rows than columns) that are orthogonal and of length `scale`.
+kinds.Orthogonal = base.kind("Orthogonal", { { "scale", "number", 1.414 }, { "rand_type", "text", "uniform" } })
+
+function kinds.Orthogonal:_init_weight(_, x)
+  local draw = DRAWS[self.rand_type] or bad_word("init.Orthogonal", "rand_type", self.rand_type, "uniform or normal")
+  local rows, columns = x.shape[1], x.size / x.shape[1]
+  local n, m = math.min(rows, columns), math.max(rows, columns)
+  local bytes = draw{ n, m }:tostring_raw()
+  local v = ffi.new("double[?]", n * m)
+  ffi.copy(v, bytes, #bytes)
+  orthonormalize(v, n, m)
+  local q = host.from_string(ffi.string(v, #bytes), { n, m }, args.DTYPES.float64, "init.Orthogonal")
+  q = (rows > columns and q:transpose() or q) * self.scale
+  call.copy(x, q:reshape(x.shape):as_in_context(x.context), "init.Orthogonal")
+end
+
+
+-- Kernels and gates ---------------------------------------------------------------------------------------------------
+
+--- The kernel that enlarges pictures by linear interpolation.
+kinds.Bilinear = base.kind("Bilinear", {})
+kinds.Bilinear._init_weight = base.Initializer._init_bilinear
+
+
+--- Zeros, and `forget_bias` in the second quarter: the forget gates of an LSTM's bias.
+kinds.LSTMBias = base.kind("LSTMBias", { { "forget_bias", "number", 1 } })
+
+function kinds.LSTMBias:_init_weight(_, x)
+  local n = math.floor(x.shape[1] / 4)
+  call.fill(x, 0, "init.LSTMBias")
+  if n > 0 then
+    x[("%d:%d"):format(n, 2 * n)] = self.forget_bias
+  end
+end
+
+
+return kinds

@@ -1,0 +1,224 @@
+--- What iterators are made of: descriptions of inputs, batches, and the base class of iterators.
+--
+--     local Count = ty.io.DataIter:extend("Count")
+--     function Count:init(n) Count.super.init(self, { batch_size = 1 }); self.n, self.at = n, 0 end
+--     function Count:reset() self.at = 0 end
+--     function Count:iter_next() self.at = self.at + 1; return self.at <= self.n end
+--     function Count:getdata() return { ty.nd.full({ 1, 1 }, self.at) } end
+--     for batch in Count(3) do print(batch.data[1]) end
+--
+-- An iterator is called for the next batch and returns nil at the end of an epoch; only `reset` begins another one.
+--
+-- @module tycho.io.data
+
+local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local values = require "tycho.core.values"
+
+local data_of = {}
+
+
+-- Descriptions --------------------------------------------------------------------------------------------------------
+
+--- Name, shape, dtype and layout of an input; `d[1]` is the name, `d[2]` the shape.
+-- @type DataDesc
+local DataDesc = Class:extend("DataDesc")
+data_of.DataDesc = DataDesc
+
+local DESC = args.form("io.DataDesc", {
+  { "name", "text" }, { "shape", "shape" }, { "dtype", "dtype", "float32" }, { "layout", "text|null", "NCHW" },
+})
+
+function DataDesc:init(...)
+  local a = DESC(...)
+  self.name, self.shape, self.dtype, self.layout = a.name, a.shape, a.dtype, values.value(a.layout)
+  self[1], self[2] = self.name, self.shape
+end
+
+
+function DataDesc:__tostring()
+  return ("DataDesc[%s,%s,%s,%s]"):format(self.name, Error.show(self.shape), self.dtype, tostring(self.layout))
+end
+
+
+--- Whether name and shape agree; dtype and layout do not count.
+-- @param other a description or `{name, shape}`
+function DataDesc:equals(other)
+  if type(other) ~= "table" or other[1] ~= self.name or type(other[2]) ~= "table" then
+    return false
+  end
+  return Error.show(other[2]) == Error.show(self.shape)
+end
+
+
+--- The axis (from 0) that counts samples: the place of N; 0 without layout, -1 where there is no N.
+-- @tparam[opt] string layout
+function DataDesc.get_batch_axis(layout)
+  if values.value(layout) == nil then
+    return 0
+  end
+  return (layout:find("N", 1, true) or 0) - 1
+end
+
+
+--- Descriptions from shapes and element types.
+-- @tparam table shapes list of `{name, shape}`
+-- @tparam[opt] table types list of `{name, dtype}`, in any order
+-- @treturn {DataDesc,...}
+function DataDesc.get_list(shapes, types)
+  local dtypes, list = {}, {}
+  for _, pair in ipairs(types or {}) do
+    dtypes[pair[1]] = pair[2]
+  end
+  for i, pair in ipairs(shapes) do
+    list[i] = DataDesc(pair[1], pair[2], dtypes[pair[1]])
+  end
+  return list
+end
+
+
+--- A description from a description, `{name, shape}`, `{name, shape, dtype}` or `{name, shape, dtype, layout}`.
+-- @param x
+-- @string func for errors
+function DataDesc.of(x, func)
+  if Class.is_a(x, DataDesc) then
+    return x
+  elseif type(x) ~= "table" or x[1] == nil or x[2] == nil then
+    Error.raise{ code = "type", func = func, expected = "a DataDesc or {name, shape}", got = Error.kind(x),
+      message = "bad description of an input" }
+  end
+  return DataDesc(x[1], x[2], values.value(x[3]), x[4])
+end
+
+
+-- Batches -------------------------------------------------------------------------------------------------------------
+
+--- What an iterator gives: arrays and how many rows of them count.
+-- @type DataBatch
+local DataBatch = Class:extend("DataBatch")
+data_of.DataBatch = DataBatch
+
+local BATCH = args.form("io.DataBatch", {
+  { "data", "list?" }, { "label", "list?" }, { "pad", "integer?" }, { "index", "any?" }, { "bucket_key", "any?" },
+  { "provide_data", "list?" }, { "provide_label", "list?" },
+})
+
+function DataBatch:init(...)
+  for key, value in pairs(BATCH(...)) do
+    self[key] = value
+  end
+end
+
+
+-- Rows of the first array along its batch axis, less the padding.
+local function rows_that_count(batch)
+  local first = batch.data and batch.data[1]
+  if type(first) ~= "table" or not first.shape then
+    return 0
+  end
+  local desc = batch.provide_data and batch.provide_data[1]
+  local axis = desc and DataDesc.get_batch_axis(rawget(desc, "layout") or desc[4]) or 0
+  return (first.shape[math.max(axis, 0) + 1] or 0) - (batch.pad or 0)
+end
+
+
+-- `n` follows data and pad.
+function DataBatch.__index(batch, key)
+  if key == "n" then
+    return rows_that_count(batch)
+  end
+  return getmetatable(batch)[key]
+end
+
+
+local function shapes_text(list)
+  local texts = {}
+  for i, x in ipairs(list or {}) do
+    texts[i] = Error.show(x.shape)
+  end
+  return "[" .. table.concat(texts, ", ") .. "]"
+end
+
+
+function DataBatch:__tostring()
+  return ("DataBatch: data shapes: %s label shapes: %s"):format(shapes_text(self.data),
+    self.label and shapes_text(self.label) or "None")
+end
+
+
+-- Iterators -----------------------------------------------------------------------------------------------------------
+
+--- The base of iterators. Fields: `batch_size`, `provide_data`, `provide_label` (lists of descriptions).
+-- @type DataIter
+local DataIter = Class:extend("DataIter")
+data_of.DataIter = DataIter
+
+local ITER = args.form("io.DataIter", { { "batch_size", "integer", 0 } })
+local BASE = args.form("io.DataIter", { rest = "own", { "batch_size", "integer", 0 } })
+
+--- A class that extends this one may hand on its own options: those that are not the base's are left to it.
+-- @int[opt=0] batch_size
+function DataIter:init(...)
+  local form = getmetatable(self) == DataIter and ITER or BASE
+  self.batch_size = form(...).batch_size
+end
+
+
+--- Begins a new epoch.
+function DataIter.reset(_) end
+
+
+--- The next batch, nil at the end of the epoch.
+function DataIter:next()
+  if not self:iter_next() then
+    return nil
+  end
+  return DataBatch{ data = self:getdata(), label = self:getlabel(), pad = self:getpad(), index = self:getindex() }
+end
+
+
+function DataIter:__call()
+  return self:next()
+end
+
+
+--- Goes to the next batch; false at the end.
+function DataIter.iter_next(_)
+  return false
+end
+
+
+--- Input arrays of the current batch.
+function DataIter.getdata(_) end
+
+--- Labels of the current batch.
+function DataIter.getlabel(_) end
+
+--- Sample numbers of the current batch, if the iterator knows them.
+function DataIter.getindex(_) end
+
+--- How many rows of the current batch do not count.
+function DataIter.getpad(_) end
+
+
+local function no_state(self, method)
+  Error.raise{ code = "unsupported", func = self.class_name .. ":" .. method,
+    message = "this iterator cannot say where it stands" }
+end
+
+
+--- Where the iterator stands: a table of numbers and texts that `set_state` takes, also in another process.
+function DataIter:state()
+  no_state(self, "state")
+end
+
+
+--- Continues from where `state` was asked.
+function DataIter:set_state(_)
+  no_state(self, "set_state")
+end
+
+
+return data_of

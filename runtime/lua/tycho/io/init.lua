@@ -1,0 +1,42 @@
+--- Data: descriptions, batches, iterators (`ty.io`).
+--
+--     local it = ty.io.NDArrayIter{ data = x, label = y, batch_size = 32, shuffle = true }
+--     for batch in it do print(batch.data[1].shape[1], batch.n) end
+--     it:reset()
+--
+-- The parts: `io.data` (descriptions, batches, the base class), `io.ndarray_iter` (arrays in memory), `io.wrappers` (iterators
+-- around iterators), `io.native` (files, read by threads in C), `io.text` (text files as numbers of words).
+--
+-- @module tycho.io
+
+local pairs = require("tycho.core.iterate").pairs
+local Error = require "tycho.core.error"
+local data_of = require "tycho.io.data"
+local wrap = require "tycho.io.wrappers"
+
+local io_of = {
+  DataDesc = data_of.DataDesc, DataBatch = data_of.DataBatch, DataIter = data_of.DataIter,
+  NDArrayIter = require "tycho.io.ndarray_iter",
+  ResizeIter = wrap.ResizeIter, PrefetchingIter = wrap.PrefetchingIter,
+  text = require "tycho.io.text",
+}
+
+for name, class in pairs(require "tycho.io.native") do
+  io_of[name] = class
+end
+
+
+local function names()
+  local list = {}
+  for name in pairs(io_of) do
+    list[#list + 1] = name
+  end
+  return list
+end
+
+
+return setmetatable(io_of, { __index = function(_, key)
+  if type(key) == "string" and key:sub(1, 1) ~= "_" then
+    Error.unknown{ func = "io", argument = key, what = "iterator or function", names = names() }
+  end
+end })

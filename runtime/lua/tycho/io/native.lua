@@ -1,0 +1,370 @@
+--- Iterators over files, read ahead by a thread in C: MNISTIter, CSVIter, LibSVMIter, RawIter.
+--
+-- The first batch is fetched when the iterator is made, which is how its shapes are known and mistakes in files come
+-- out early. `round_batch` completes the last batch of an epoch with the first samples; the next epoch goes on behind
+-- those.
+--
+-- @module tycho.io.native
+
+local pairs = require("tycho.core.iterate").pairs
+local ffi = require "ffi"
+local args = require "tycho.core.args"
+local attrs = require "tycho.core.attrs"
+local base = require "tycho.io.data"
+local class = require "tycho.ndarray.class"
+local Error = require "tycho.core.error"
+local gc = require "tycho.core.gc"
+local native = require "tycho.core.ffi"
+local nd = require "tycho.ndarray"
+
+local C, check = native.C, native.check
+
+local iters = {}
+
+local WAIT_MS = 100                                      -- between looks for Ctrl-C
+
+
+-- The class -----------------------------------------------------------------------------------------------------------
+
+--- Base of these iterators.
+-- @type MXDataIter
+local MXDataIter = base.DataIter:extend("MXDataIter")
+iters.MXDataIter = MXDataIter
+
+local more, out, pad = ffi.new("int[1]"), ffi.new("ty_tensor *[1]"), ffi.new("int[1]")
+
+
+-- A native iterator; `options` in Lua's values.
+local function open(kind, options, func)
+  local keys, dict = {}, {}
+  for key, value in pairs(options) do
+    keys[#keys + 1], dict[key] = key, attrs.text(value, func, key)
+  end
+  table.sort(keys)
+  local handle = ffi.new("ty_iter *[1]")
+  local code = C.ty_iter_new(kind, native.attrs(keys, dict), #keys, handle)
+  if code == C.TY_EMEMORY then
+    gc.release()
+    code = C.ty_iter_new(kind, native.attrs(keys, dict), #keys, handle)
+  end
+  check(code, func)
+  return native.own(handle[0], C.ty_iter_free)
+end
+
+
+local function live(self, method)
+  if not self._handle then
+    Error.raise{ code = "state", func = self.class_name .. ":" .. method, message = "the iterator was freed" }
+  end
+  return self._handle
+end
+
+
+-- An array of the current batch.
+local function array_at(self, i, dtype)
+  check(C.ty_iter_data(self._handle, i, out), self.class_name .. ":next")
+  C.ty_tensor_keep(out[0])
+  local x = class.own(out[0])
+  return dtype and x.dtype ~= dtype and x:astype(dtype) or x
+end
+
+
+-- The next batch of the native iterator, nil at the end.
+local function fetch(self)
+  local func = self.class_name .. ":next"
+  repeat
+    check(C.ty_iter_next(live(self, "next"), WAIT_MS, more), func)
+  until more[0] ~= -1
+  if more[0] == 0 then
+    return nil
+  end
+  check(C.ty_iter_pad(self._handle, pad), func)
+  return base.DataBatch{ data = { array_at(self, 0, self._dtype) }, label = { array_at(self, 1) }, pad = pad[0] }
+end
+
+
+-- @string kind native name
+-- @tparam table options for the core
+-- @tparam table a checked values: batch_size, data_name, label_name, dtype
+function MXDataIter:_open(kind, options, a)
+  MXDataIter.super.init(self, { batch_size = a.batch_size })
+  self._kind, self._options, self._dtype, self._round = kind, options, a.dtype, a.round_batch
+  self._handle = open(kind, options, "io." .. self.class_name)
+  self._skip, self._batches, self._epoch = 0, 0, 0       -- samples before this epoch's first; batches handed out; resets
+  self._first = fetch(self)
+  if not self._first then
+    Error.raise{ code = "value", func = "io." .. self.class_name, argument = "batch_size", got = a.batch_size,
+      message = "the files do not hold one batch" }
+  end
+  local data, label = self._first.data[1], self._first.label[1]
+  self.provide_data = { base.DataDesc(a.data_name, data.shape, data.dtype) }
+  self.provide_label = { base.DataDesc(a.label_name, label.shape, label.dtype) }
+end
+
+
+-- Samples that the last batch has borrowed from the next epoch.
+local function pad_of(self)
+  return self._last and self._last.pad or 0
+end
+
+
+--- Goes to the next batch; false at the end.
+function MXDataIter:iter_next()
+  local held = self._first
+  if not (held and self._again) then
+    self._first = nil
+  end
+  self.current_batch = held or fetch(self)
+  self._last = self.current_batch or self._last
+  self._batches = self._batches + (self.current_batch and 1 or 0)
+  return self.current_batch ~= nil
+end
+
+
+--- The next batch, nil at the end.
+function MXDataIter:next()
+  return self:iter_next() and self.current_batch or nil
+end
+
+
+--- Begins a new epoch.
+function MXDataIter:reset()
+  if self._first then
+    return                                               -- nothing of this epoch was handed out, or nothing will change
+  end
+  check(C.ty_iter_reset(live(self, "reset")), self.class_name .. ":reset")
+  self._skip, self._batches, self._last = self._round and pad_of(self) or 0, 0, nil
+  self._epoch = self._epoch + 1
+end
+
+
+--- From now on every batch is the first one: for timing all but the reading.
+function MXDataIter:debug_skip_load()
+  self._again = true
+  self._first = self._first or fetch(self)
+end
+
+
+function MXDataIter:getdata() return self.current_batch.data end
+function MXDataIter:getlabel() return self.current_batch.label end
+function MXDataIter:getpad() return self.current_batch.pad end
+
+
+function MXDataIter:state()
+  return { kind = self._kind, skip = self._skip, batches = self._batches, epoch = self._epoch }
+end
+
+
+--- Opens the files again and reads up to the place.
+function MXDataIter:set_state(state)
+  if type(state) ~= "table" or state.kind ~= self._kind then
+    Error.raise{ code = "value", func = self.class_name .. ":set_state", argument = "state",
+      message = "the state is that of another iterator" }
+  end
+  local options = {}
+  for key, value in pairs(self._options) do
+    options[key] = value
+  end
+  options.skip_samples, options.first_epoch = state.skip, state.epoch
+  self:free()
+  self._handle = open(self._kind, options, self.class_name .. ":set_state")
+  self._skip, self._batches, self._epoch = state.skip, state.batches, state.epoch or 0
+  for _ = 1, state.batches do
+    self._last = fetch(self)
+  end
+end
+
+
+--- Stops the thread and gives the memory back.
+function MXDataIter:free()
+  if self._handle then
+    C.ty_iter_free(ffi.gc(self._handle, nil))
+    self._handle, self._first, self.current_batch, self._last = nil, nil, nil, nil
+  end
+end
+
+
+-- Kinds ---------------------------------------------------------------------------------------------------------------
+
+-- parameters of all kinds
+local SHARED = {
+  { "prefetch_buffer", "integer", 4 }, { "ctx", "context?" }, { "data_name", "text", "data" },
+  { "label_name", "text", "softmax_label" },
+}
+
+-- not for the core
+local OURS = { ctx = true, data_name = true, label_name = true, silent = true, verbose = true, device_id = true }
+
+-- dtypes that text is read as before it is converted
+local READ_AS = { int32 = "float64", int64 = "float64", float64 = "float64" }
+
+
+-- A kind of iterator: its native name and parameters.
+local function kind(class_name, native_name, own)
+  local Kind = MXDataIter:extend(class_name)
+  local spec = { "*" }
+  for _, list in ipairs{ own, SHARED } do
+    for _, entry in ipairs(list) do
+      spec[#spec + 1] = entry
+    end
+  end
+  local form = args.form("io." .. class_name, spec)
+  function Kind:init(...)
+    local a, options = form(...), {}
+    for key, value in pairs(a) do
+      options[key] = not OURS[key] and value or nil
+      if not OURS[key] and value == false then
+        options[key] = false
+      end
+    end
+    if native_name ~= "raw" then
+      options.dtype = (own.read_as or READ_AS)[a.dtype] or "float32"
+    end
+    Kind.check(a)
+    self:_open(native_name, options, a)
+  end
+  function Kind.check() end
+  iters[class_name] = Kind
+  return Kind
+end
+
+
+local BATCH, ROUND, DTYPE = { "batch_size", "integer" }, { "round_batch", "boolean", true }, { "dtype", "dtype?" }
+local PARTS = { { "num_parts", "integer", 1 }, { "part_index", "integer", 0 } }
+
+--- Images and labels in idx files, plain or gz; pixels as parts of 256. An incomplete last batch is dropped; shuffled
+-- once. Options image, label, batch_size = 128, shuffle = true, flat = false, seed = 0, silent = false, num_parts = 1,
+-- part_index = 0, prefetch_buffer = 4, dtype, data_name, label_name.
+-- @function MNISTIter
+kind("MNISTIter", "mnist", {
+  { "image", "text", "./train-images-idx3-ubyte" }, { "label", "text", "./train-labels-idx1-ubyte" },
+  { "batch_size", "integer", 128 }, { "shuffle", "boolean", true }, { "flat", "boolean", false },
+  { "seed", "integer", 0 }, { "silent", "boolean", false }, PARTS[1], PARTS[2], DTYPE,
+})
+
+
+--- Rows of numbers. Options data_csv, data_shape, label_csv = "NULL" (labels 0), label_shape = {1}, batch_size,
+-- round_batch = true, prefetch_buffer = 4, dtype, data_name, label_name.
+-- @function CSVIter
+kind("CSVIter", "csv", {
+  { "data_csv", "text" }, { "data_shape", "shape" }, { "label_csv", "text", "NULL" }, { "label_shape", "shape", { 1 } },
+  BATCH, ROUND, DTYPE,
+})
+
+
+--- Rows of index:value pairs, as dense arrays. Options data_libsvm, data_shape, label_libsvm = "NULL" (the labels of
+-- the data), label_shape = {1}, num_parts = 1, part_index = 0, batch_size, round_batch = true (nothing else is
+-- possible), prefetch_buffer = 4, dtype, data_name, label_name.
+-- @function LibSVMIter
+kind("LibSVMIter", "libsvm", {
+  { "data_libsvm", "text" }, { "data_shape", "shape" }, { "label_libsvm", "text", "NULL" },
+  { "label_shape", "shape", { 1 } }, PARTS[1], PARTS[2], BATCH, ROUND, DTYPE,
+}).check = function(a)
+  if not a.round_batch then
+    Error.raise{ code = "value", func = "io.LibSVMIter", argument = "round_batch", expected = true, got = "false",
+      message = "LibSVMIter completes its last batch in any case" }
+  end
+end
+
+
+--- Binary records of one size: `label_bytes` labels of a byte each, then the elements of a sample. Options path, shape,
+-- dtype = "uint8", label_bytes = 0, batch_size, round_batch = true, prefetch_buffer = 4, data_name, label_name.
+-- @function RawIter
+kind("RawIter", "raw", {
+  { "path", "text" }, { "shape", "shape" }, { "dtype", "dtype", "uint8" }, { "label_bytes", "integer", 0 },
+  BATCH, ROUND,
+})
+
+
+local PATHS = { "path_imgidx", "path_imglist", "mean_img" }
+local COUNTS = { "seed_aug", "shuffle_chunk_size", "shuffle_chunk_seed", "device_id", "resize", "max_rotate_angle", "rotate",
+  "max_crop_size", "min_crop_size", "random_h", "random_s", "random_l", "fill_value", "inter_method", "pad" }
+local NUMBERS = { "max_aspect_ratio", "min_aspect_ratio", "max_shear_ratio", "max_random_scale", "min_random_scale",
+  "max_random_area", "min_random_area", "max_img_size", "min_img_size", "brightness", "contrast", "saturation", "pca_noise" }
+local LEVELS = { "mean_r", "mean_g", "mean_b", "mean_a", "std_r", "std_g", "std_b", "std_a", "scale", "max_random_contrast",
+  "max_random_illumination" }
+local TRUTHS = { "verbose", "rand_crop", "random_resized_crop", "mirror", "rand_mirror" }
+
+-- The reference's parameters; those without a default here have it in the core.
+local function image_params(dtype)
+  local spec = {
+    { "path_imgrec", "text" }, { "data_shape", "shape" }, BATCH, { "label_width", "integer", 1 },
+    { "shuffle", "boolean", false }, { "seed", "integer", 0 }, { "preprocess_threads", "integer", 4 }, ROUND, PARTS[1],
+    PARTS[2], { "dtype", { "float32", "float64", "float16", "bfloat16", "uint8" }, dtype }, { "aug_seq", { "aug_default" }, "aug_default" },
+    read_as = { uint8 = "uint8" },
+  }
+  for _, row in ipairs{ { PATHS, "text?" }, { COUNTS, "integer?" }, { NUMBERS, "number?" }, { LEVELS, "number?" },
+                        { TRUTHS, "boolean?" } } do
+    for _, name in ipairs(row[1]) do
+      spec[#spec + 1] = { name, row[2] }
+    end
+  end
+  return spec
+end
+
+
+-- Writes the mean of the images, as they are before normalisation, into the file that is to hold it.
+local function make_mean(a)
+  local options = { batch_size = 1, round_batch = false, shuffle = false, dtype = "float32" }
+  for key, value in pairs(a) do
+    options[key] = options[key] == nil and value or options[key]
+  end
+  for _, name in ipairs{ "mean_img", "mirror", "rand_mirror", unpack(LEVELS) } do
+    options[name] = nil
+  end
+  local it, sum, n = iters.ImageRecordIter(options), nil, 0
+  for batch in it do
+    local x = batch.data[1]:astype("float64")
+    sum, n = sum and sum + x or x, n + 1
+  end
+  it:free()
+  nd.save(a.mean_img, { mean_img = (sum / n):astype("float32"):reshape(a.data_shape) })
+end
+
+
+-- Bytes are handed out as they are.
+local function check_levels(class_name)
+  return function(a)
+    for _, name in ipairs{ "mean_img", unpack(LEVELS) } do
+      if a.dtype == "uint8" and a[name] ~= nil then
+        Error.raise{ code = "value", func = "io." .. class_name, argument = name, expected = "nothing, as dtype is uint8",
+          got = tostring(a[name]), message = ("'%s' is for floats"):format(name) }
+      end
+    end
+    local file = a.mean_img and io.open(a.mean_img, "rb")
+    if file then
+      file:close()
+    elseif a.mean_img then
+      make_mean(a)
+    end
+  end
+end
+
+
+--- Labelled JPEG and PNG images of a record file, decoded and changed by threads; the same batches for any number of
+-- them. Options path_imgrec, data_shape (1, 3 or 4 channels, height, width), batch_size; and
+--
+-- records: path_imgidx, path_imglist (labels by number), label_width = 1, shuffle = false (a new order in each epoch), seed
+-- = 0, num_parts = 1, part_index = 0, round_batch = true, preprocess_threads = 4, prefetch_buffer = 4, seed_aug (seed);
+--
+-- images: resize = -1 (of the shorter side), rand_crop, random_resized_crop = false, max_rotate_angle = 0 and rotate = -1
+-- (degrees), max_shear_ratio = 0, max_aspect_ratio = 0, min_aspect_ratio, max_random_scale, min_random_scale,
+-- max_random_area, min_random_area = 1, max_crop_size, min_crop_size = -1, max_img_size = 1e10, min_img_size = 0, pad = 0,
+-- fill_value = 255, inter_method = 1, brightness, contrast, saturation, pca_noise = 0, random_h, random_s, random_l = 0;
+--
+-- numbers: mirror, rand_mirror = false, mean_img (a file with one array; made if it is missing), mean_r, mean_g, mean_b,
+-- mean_a = 0, std_r, std_g, std_b, std_a = 1, scale = 1, max_random_contrast, max_random_illumination = 0, dtype =
+-- "float32".
+--
+-- Without effect: verbose, device_id, aug_seq, shuffle_chunk_size, shuffle_chunk_seed (all records are shuffled). Without
+-- round_batch the last batch does not say how many rows it lacks. Damaged records and images: E(format).
+-- @function ImageRecordIter
+kind("ImageRecordIter", "image_record", image_params("float32")).check = check_levels("ImageRecordIter")
+
+
+--- As `ImageRecordIter`, with dtype = "uint8": pixels as they are.
+-- @function ImageRecordUInt8Iter
+kind("ImageRecordUInt8Iter", "image_record", image_params("uint8")).check = check_levels("ImageRecordUInt8Iter")
+
+
+return iters

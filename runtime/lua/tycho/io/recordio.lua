@@ -1,0 +1,335 @@
+--- Record files: byte strings one after the other, with or without an index, and what a record of a labelled image is
+-- (`ty.recordio`).
+--
+--     local w = ty.recordio.MXIndexedRecordIO("data.idx", "data.rec", "w")
+--     w:write_idx(0, ty.recordio.pack(ty.recordio.IRHeader{ 0, 4, 0, 0 }, bytes))
+--     w:close()
+--     local header, bytes = ty.recordio.unpack(ty.recordio.MXIndexedRecordIO("data.idx", "data.rec", "r"):read_idx(0))
+--
+-- @module tycho.recordio
+
+local ffi = require "ffi"
+local args = require "tycho.core.args"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local native = require "tycho.core.ffi"
+local values = require "tycho.core.values"
+
+local C, check = native.C, native.check
+
+local recordio = {}
+
+
+-- Files ---------------------------------------------------------------------------------------------------------------
+
+--- A file of records.
+-- @type MXRecordIO
+local MXRecordIO = Class:extend("MXRecordIO")
+recordio.MXRecordIO = MXRecordIO
+
+local FILE = args.form("recordio.MXRecordIO", { { "uri", "text" }, { "flag", "text" } })
+
+--- @string uri path
+-- @string flag "r" or "w"
+function MXRecordIO:init(...)
+  local a = FILE(...)
+  self:_set(a.uri, a.flag)
+  self:open()
+end
+
+
+function MXRecordIO:_set(uri, flag)
+  if flag ~= "r" and flag ~= "w" then
+    Error.raise{ code = "value", func = self.class_name, argument = "flag", expected = "\"r\" or \"w\"", got = flag,
+      message = "bad 'flag'" }
+  end
+  self.uri, self.flag, self.writable = uri, flag, flag == "w"
+end
+
+
+--- Opens the file; writing begins it anew.
+function MXRecordIO:open()
+  self:close()
+  local out = ffi.new("ty_record *[1]")
+  check(C.ty_record_open(self.uri, self.flag, out), self.class_name .. ":open", { argument = self.uri })
+  self._handle = native.own(out[0], C.ty_record_close)
+end
+
+
+--- Closes the file.
+function MXRecordIO:close()
+  if self._handle then
+    C.ty_record_close(ffi.gc(self._handle, nil))
+    self._handle = nil
+  end
+end
+
+MXRecordIO.free = MXRecordIO.close
+
+
+--- Goes to the beginning; a file open for writing becomes empty.
+function MXRecordIO:reset()
+  self:close()
+  self:open()
+end
+
+
+local function handle_of(self, method, writes)
+  if not self._handle or writes ~= nil and self.writable ~= writes then
+    Error.raise{ code = "state", func = self.class_name .. ":" .. method, argument = self.uri,
+      message = not self._handle and "the file is closed" or writes and "the file is open for reading"
+        or "the file is open for writing" }
+  end
+  return self._handle
+end
+
+
+--- Appends a record.
+-- @string text
+function MXRecordIO:write(text)
+  if type(text) ~= "string" then
+    Error.raise{ code = "type", func = self.class_name .. ":write", argument = "text", expected = "text",
+      got = Error.kind(text), message = "a record is text" }
+  end
+  check(C.ty_record_write(handle_of(self, "write", true), text, #text), self.class_name .. ":write")
+end
+
+
+local data, bytes = ffi.new("const char *[1]"), ffi.new("size_t[1]")
+
+--- The next record, nil at the end.
+function MXRecordIO:read()
+  check(C.ty_record_read(handle_of(self, "read", false), data, bytes), self.class_name .. ":read",
+    { argument = self.uri })
+  if data[0] == nil then
+    return nil
+  end
+  return ffi.string(data[0], bytes[0])
+end
+
+
+local offset = ffi.new("int64_t[1]")
+
+--- The offset of the next record in bytes.
+function MXRecordIO:tell()
+  check(C.ty_record_tell(handle_of(self, "tell"), offset), self.class_name .. ":tell")
+  return tonumber(offset[0])
+end
+
+
+function MXRecordIO:__tostring()
+  return ("<%s %s, %s>"):format(self.class_name, self.uri, self.writable and "writing" or "reading")
+end
+
+
+-- Indexed files -------------------------------------------------------------------------------------------------------
+
+--- A file of records with an index: a text file of lines "key TAB offset". Field: keys, in file order.
+-- @type MXIndexedRecordIO
+local MXIndexedRecordIO = MXRecordIO:extend("MXIndexedRecordIO")
+recordio.MXIndexedRecordIO = MXIndexedRecordIO
+
+local INDEXED = args.form("recordio.MXIndexedRecordIO", {
+  { "idx_path", "text" }, { "uri", "text" }, { "flag", "text" }, "*", { "key_type", { "int", "str" }, "int" },
+})
+
+--- @string idx_path the index
+-- @string uri the records
+-- @string flag "r" or "w"
+-- @tparam[opt] table options key_type = "int" or "str"
+function MXIndexedRecordIO:init(...)
+  local a = INDEXED(...)
+  self.idx_path, self.key_type = a.idx_path, a.key_type
+  self:_set(a.uri, a.flag)
+  self:open()
+end
+
+
+local function key_of(self, text)
+  return self.key_type == "str" and tostring(text) or tonumber(text)
+end
+
+
+local function read_index(self)
+  local file, why = io.open(self.idx_path, "r")
+  if not file then
+    Error.raise{ code = "io", func = "MXIndexedRecordIO:open", argument = self.idx_path, message = why }
+  end
+  for line in file:lines() do
+    local text, at = line:match("^(.-)\t(%d+)%s*$")
+    local key = text and key_of(self, text)
+    if key == nil then
+      file:close()
+      Error.raise{ code = "format", func = "MXIndexedRecordIO:open", argument = self.idx_path,
+        message = ("line %d is no key and offset"):format(#self.keys + 1) }
+    end
+    self.keys[#self.keys + 1], self.idx[key] = key, tonumber(at)
+  end
+  file:close()
+end
+
+
+function MXIndexedRecordIO:open()
+  MXIndexedRecordIO.super.open(self)
+  self.keys, self.idx = {}, {}
+  if not self.writable then
+    return read_index(self)
+  end
+  local why
+  self._index, why = io.open(self.idx_path, "w")
+  if not self._index then
+    Error.raise{ code = "io", func = "MXIndexedRecordIO:open", argument = self.idx_path, message = why }
+  end
+end
+
+
+function MXIndexedRecordIO:close()
+  MXIndexedRecordIO.super.close(self)
+  if self._index then
+    self._index:close()
+    self._index = nil
+  end
+end
+
+MXIndexedRecordIO.free = MXIndexedRecordIO.close
+
+
+--- Goes to the record of a key; unknown E(name).
+function MXIndexedRecordIO:seek(key)
+  local at = self.idx[key_of(self, key)]
+  if not at then
+    Error.raise{ code = "name", func = "MXIndexedRecordIO:seek", argument = tostring(key),
+      message = ("there is no record '%s'"):format(tostring(key)) }
+  end
+  check(C.ty_record_seek(handle_of(self, "seek", false), at), "MXIndexedRecordIO:seek", { argument = self.uri })
+end
+
+
+--- The record of a key.
+function MXIndexedRecordIO:read_idx(key)
+  self:seek(key)
+  return self:read()
+end
+
+
+--- Appends a record under a key.
+function MXIndexedRecordIO:write_idx(key, text)
+  handle_of(self, "write_idx", true)
+  key = key_of(self, key)
+  if key == nil then
+    Error.raise{ code = "type", func = "MXIndexedRecordIO:write_idx", argument = "key", expected = "an integer",
+      got = Error.kind(key), message = "bad key" }
+  end
+  local at = self:tell()
+  self:write(text)
+  self._index:write(type(key) == "number" and ("%d"):format(key) or key, "\t", ("%d"):format(at), "\n")
+  self.keys[#self.keys + 1], self.idx[key] = key, at
+end
+
+
+-- Records of images ---------------------------------------------------------------------------------------------------
+
+--- What precedes the bytes of an image: flag (number of labels, 0: the one in the header), label (number or list), id,
+-- id2.
+-- @type IRHeader
+local IRHeader = Class:extend("IRHeader")
+recordio.IRHeader = IRHeader
+
+local HEADER = args.form("recordio.IRHeader", {
+  { "flag", "number", 0 }, { "label", "any", 0 }, { "id", "number", 0 }, { "id2", "number", 0 },
+})
+
+function IRHeader:init(...)
+  local a = HEADER(...)
+  self.flag, self.label, self.id, self.id2 = a.flag, a.label, a.id, a.id2
+end
+
+
+function IRHeader:__tostring()
+  return ("IRHeader(flag=%d, id=%d, id2=%d)"):format(self.flag, self.id, self.id2)
+end
+
+
+local Packed = ffi.typeof("struct { uint32_t flag; float label; uint64_t id, id2; }")
+
+
+local function label_list(label)
+  if type(label) == "number" then
+    return nil
+  elseif type(label) == "table" and label.totable then
+    label = label:reshape{ -1 }:totable()
+  end
+  if not values.is_plain(label) then
+    Error.raise{ code = "type", func = "recordio.pack", argument = "label", expected = "a number or a list",
+      got = Error.kind(label), message = "bad label" }
+  end
+  return label
+end
+
+
+--- Header and bytes as a record.
+-- @param header an IRHeader or its four values in a list
+-- @string text
+function recordio.pack(header, text)
+  header = Class.is_a(header, IRHeader) and header or IRHeader(header)
+  local list = label_list(header.label)
+  local head = Packed{ flag = list and #list or 0, label = list and 0 or header.label, id = header.id,
+    id2 = header.id2 }
+  local labels = list and ffi.string(ffi.new("float[?]", #list, list), 4 * #list) or ""
+  return ffi.string(head, ffi.sizeof(head)) .. labels .. text
+end
+
+
+--- Header and bytes of a record; several labels are a list.
+-- @string text
+function recordio.unpack(text)
+  local head, size = Packed(), ffi.sizeof(Packed)
+  if type(text) ~= "string" or #text < size then
+    Error.raise{ code = "format", func = "recordio.unpack", message = "the record is shorter than a header" }
+  end
+  ffi.copy(head, text, size)
+  local n, label = head.flag, head.label
+  if #text - size < 4 * n then
+    Error.raise{ code = "format", func = "recordio.unpack", expected = n .. " labels", got = #text - size .. " bytes",
+      message = "the record ends within its labels" }
+  end
+  if n > 0 then
+    local p = ffi.new("float[?]", n)
+    ffi.copy(p, text:sub(size + 1, size + 4 * n), 4 * n)
+    label = {}
+    for i = 1, n do
+      label[i] = p[i - 1]
+    end
+  end
+  return IRHeader{ n, label, tonumber(head.id), tonumber(head.id2) }, text:sub(size + 4 * n + 1)
+end
+
+
+local PACK_IMG = args.form("recordio.pack_img", {
+  { "header", "any" }, { "img", "array|table" }, "*", { "quality", "integer", 95 }, { "img_fmt", "text", ".jpg" },
+})
+
+--- Header and image as a record.
+-- @tparam IRHeader header
+-- @param img (height, width, channels)
+-- @tparam[opt] table options quality = 95, img_fmt = ".jpg" or ".png"
+function recordio.pack_img(...)
+  local a = PACK_IMG(...)
+  local image = require "tycho.image"
+  return recordio.pack(a.header, image.imencode(a.img, { quality = a.quality, img_fmt = a.img_fmt }))
+end
+
+
+local UNPACK_IMG = args.form("recordio.unpack_img", { { "text", "text" }, { "iscolor", "integer", -1 } })
+
+--- Header and image of a record.
+-- @string text
+-- @int[opt=-1] iscolor 0: grey, 1: three channels, -1: as it is stored
+function recordio.unpack_img(...)
+  local a = UNPACK_IMG(...)
+  local header, bytes_of = recordio.unpack(a.text)
+  return header, require("tycho.image").imdecode(bytes_of, { flag = a.iscolor })
+end
+
+
+return recordio

@@ -1,0 +1,210 @@
+--- Iterators around iterators: another length of epoch, several at once.
+--
+-- @module tycho.io.wrappers
+
+local args = require "tycho.core.args"
+local base = require "tycho.io.data"
+local Error = require "tycho.core.error"
+local values = require "tycho.core.values"
+
+local wrap = {}
+
+
+local function check_iter(v, func)
+  if type(v) ~= "table" or values.is_plain(v) or not v.next then
+    Error.raise{ code = "type", func = func, expected = "an iterator", got = Error.kind(v), message = "bad iterator" }
+  end
+  return v
+end
+
+
+-- What both kinds take over from the batch they hold.
+local function add_readers(class)
+  function class:getdata() return self.current_batch.data end
+  function class:getlabel() return self.current_batch.label end
+  function class:getindex() return self.current_batch.index end
+  function class:getpad() return self.current_batch.pad end
+
+  function class:next()
+    if not self:iter_next() then
+      return nil
+    end
+    return self.current_batch
+  end
+end
+
+
+-- Resizing ------------------------------------------------------------------------------------------------------------
+
+--- Exactly `size` batches per epoch; an inner iterator that ends before is reset and goes on.
+-- @type ResizeIter
+local ResizeIter = base.DataIter:extend("ResizeIter")
+wrap.ResizeIter = ResizeIter
+add_readers(ResizeIter)
+
+local RESIZE = args.form("io.ResizeIter", {
+  { "data_iter", "any" }, { "size", "integer" }, { "reset_internal", "boolean", true },
+})
+
+--- @tparam DataIter data_iter
+-- @int size batches per epoch
+-- @tparam[opt] table options reset_internal = true: `reset` resets the inner iterator too
+function ResizeIter:init(...)
+  local a = RESIZE(...)
+  local inner = check_iter(a.data_iter, "io.ResizeIter")
+  ResizeIter.super.init(self, { batch_size = inner.batch_size })
+  self.data_iter, self.size, self.reset_internal, self.cur = inner, a.size, a.reset_internal, 0
+  self.provide_data, self.provide_label = inner.provide_data, inner.provide_label
+  self.default_bucket_key = inner.default_bucket_key
+end
+
+
+function ResizeIter:reset()
+  self.cur = 0
+  if self.reset_internal then
+    self.data_iter:reset()
+  end
+end
+
+
+function ResizeIter:iter_next()
+  if self.cur >= self.size then
+    return false
+  end
+  self.current_batch = self.data_iter:next()
+  if not self.current_batch then
+    self.data_iter:reset()
+    self.current_batch = self.data_iter:next()
+  end
+  self.cur = self.cur + 1
+  return self.current_batch ~= nil
+end
+
+
+function ResizeIter:state()
+  return { kind = "ResizeIter", cur = self.cur, inner = self.data_iter:state() }
+end
+
+
+function ResizeIter:set_state(state)
+  self.cur = state.cur
+  self.data_iter:set_state(state.inner)
+end
+
+
+-- Joining -------------------------------------------------------------------------------------------------------------
+
+--- Several iterators as one: a batch has the inputs and labels of all of them. Work on batches is queued, so Lua
+-- fetches a batch while the devices still compute on the one before; native iterators read ahead in threads of their
+-- own.
+-- @type PrefetchingIter
+local PrefetchingIter = base.DataIter:extend("PrefetchingIter")
+wrap.PrefetchingIter = PrefetchingIter
+add_readers(PrefetchingIter)
+
+local PREFETCH = args.form("io.PrefetchingIter", {
+  list = true, { "iters", "any" }, { "rename_data", "list?" }, { "rename_label", "list?" },
+})
+
+
+-- Descriptions of all inner iterators, under other names where `renames[i]` has some.
+local function join(iters, field, renames)
+  renames = renames and #renames > 0 and renames
+  if renames and #renames ~= #iters then
+    Error.raise{ code = "value", func = "io.PrefetchingIter", argument = "rename_" .. field:match("_(%a+)$"),
+      expected = #iters .. " tables", got = #renames, message = "one table of names is needed per iterator" }
+  end
+  local list = {}
+  for i, inner in ipairs(iters) do
+    for _, entry in ipairs(inner[field] or {}) do
+      local desc = base.DataDesc.of(entry, "io.PrefetchingIter")
+      local name = renames and renames[i][desc.name] or desc.name
+      list[#list + 1] = base.DataDesc(name, desc.shape, desc.dtype, desc.layout or values.null)
+    end
+  end
+  return list
+end
+
+
+--- @tparam {DataIter,...} iters one or a list
+-- @tparam[opt] table options rename_data, rename_label: per iterator, new names by old ones
+function PrefetchingIter:init(...)
+  local a = PREFETCH(...)
+  local iters = values.is_plain(a.iters) and a.iters or { a.iters }
+  if #iters == 0 then
+    Error.raise{ code = "value", func = "io.PrefetchingIter", argument = "iters", message = "there is no iterator" }
+  end
+  for _, inner in ipairs(iters) do
+    check_iter(inner, "io.PrefetchingIter")
+  end
+  self.iters, self.n_iter = iters, #iters
+  self.provide_data = join(iters, "provide_data", a.rename_data)
+  self.provide_label = join(iters, "provide_label", a.rename_label)
+  PrefetchingIter.super.init(self, { batch_size = self.provide_data[1] and self.provide_data[1].shape[1] or 0 })
+end
+
+
+function PrefetchingIter:reset()
+  for _, inner in ipairs(self.iters) do
+    inner:reset()
+  end
+end
+
+
+local function fail_together(what)
+  Error.raise{ code = "state", func = "PrefetchingIter:next", message = "the iterators do not " .. what }
+end
+
+
+local function append(to, list)
+  for _, x in ipairs(list or {}) do
+    to[#to + 1] = x
+  end
+end
+
+
+local function merge(self, batches)
+  local data, label = {}, {}
+  for _, batch in ipairs(batches) do
+    if batch.pad ~= batches[1].pad then
+      fail_together("agree in the padding of a batch")
+    end
+    append(data, batch.data)
+    append(label, batch.label)
+  end
+  return base.DataBatch{ data = data, label = label, pad = batches[1].pad, index = batches[1].index,
+    bucket_key = batches[1].bucket_key, provide_data = self.provide_data, provide_label = self.provide_label }
+end
+
+
+function PrefetchingIter:iter_next()
+  local batches, n = {}, 0
+  for i, inner in ipairs(self.iters) do
+    batches[i] = inner:next()
+    n = n + (batches[i] and 1 or 0)
+  end
+  if n > 0 and n < self.n_iter then
+    fail_together("end together")
+  end
+  self.current_batch = n > 0 and merge(self, batches) or nil
+  return n > 0
+end
+
+
+function PrefetchingIter:state()
+  local states = {}
+  for i, inner in ipairs(self.iters) do
+    states[i] = inner:state()
+  end
+  return { kind = "PrefetchingIter", inner = states }
+end
+
+
+function PrefetchingIter:set_state(state)
+  for i, inner in ipairs(self.iters) do
+    inner:set_state(state.inner[i])
+  end
+end
+
+
+return wrap

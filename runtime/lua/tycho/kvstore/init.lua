@@ -1,0 +1,63 @@
+--- Values that devices share: `ty.kv`.
+--
+-- A store keeps an array per key. Pushed arrays of a key are summed over devices; the sum goes through the updater, or
+-- takes the stored array's place where there is none. Pulled arrays are copies of the stored one. All is queued.
+--
+--     local kv = ty.kv.create("device")
+--     kv:init("w", weight)
+--     kv:set_optimizer(ty.optimizer.SGD{ learning_rate = 0.1 })
+--     kv:push("w", { grad_of_gpu0, grad_of_gpu1 })
+--     kv:pull("w", { out = { weight_of_gpu0, weight_of_gpu1 } })
+--
+-- "local" sums on the CPU, "device" (any name with that word) on the devices; other plain names are like "local".
+--
+-- @module tycho.kvstore
+
+local args = require "tycho.core.args"
+local Error = require "tycho.core.error"
+local store = require "tycho.kvstore.local"
+
+local kv = { KVStoreBase = store.KVStoreBase, KVStore = store.KVStore }
+
+local stores = {}                                        -- users' classes by name
+
+
+--- Makes a user's class known to `create`.
+-- @tparam table kind a class that extends KVStoreBase
+-- @string[opt] name in any case; the class's own otherwise
+-- @treturn table the class
+function kv.register(kind, name)
+  stores[(name or kind.class_name):lower()] = kind
+  return kind
+end
+
+
+-- Words of names whose stores need other processes or libraries.
+local ELSEWHERE = { "dist", "nccl", "horovod", "byteps" }
+
+local CREATE = args.form("kv.create", { { "name", "text", "local" } })
+
+--- A store by name.
+-- @string[opt="local"] name in any case: "local", "device", or a registered one; others that need more than one process
+-- E(unsupported)
+function kv.create(...)
+  local name = CREATE(...).name:lower()
+  if stores[name] then
+    return stores[name]()
+  end
+  for _, word in ipairs(ELSEWHERE) do
+    if name:find(word, 1, true) then
+      Error.raise{ code = "unsupported", func = "kv.create", argument = name,
+        message = ("a store of type '%s' is not in this build"):format(name) }
+    end
+  end
+  return store.KVStore(name)
+end
+
+
+return setmetatable(kv, { __index = function(_, key)
+  if type(key) == "string" and key:sub(1, 1) ~= "_" then
+    Error.unknown{ func = "kv", argument = key, what = "function", names = { "create", "register", "KVStore",
+      "KVStoreBase" } }
+  end
+end })

@@ -1,0 +1,447 @@
+--- The store of one process; see `kvstore.lua`.
+--
+-- Per key: the stored array, its place in the order of keys, the buffer that sums are made in (on the device that was
+-- chosen when several arrays were pushed first), and with compression what each device's earlier gradients have left
+-- over. A single pushed array is not copied: without an updater it becomes the stored one, so later writes to it are
+-- seen by `pull`; the sum of several is the buffer itself.
+--
+-- @module tycho.kvstore.local
+
+local iterate = require "tycho.core.iterate"
+local next, pairs = iterate.next, iterate.pairs
+local args = require "tycho.core.args"
+local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
+local Class = require "tycho.core.class"
+local context = require "tycho.core.context"
+local Error = require "tycho.core.error"
+local files = require "tycho.core.files"
+local optimizer = require "tycho.optimizer"
+local values = require "tycho.core.values"
+
+local store = {}
+
+local is_array, is_plain = class.is_array, values.is_plain
+
+
+-- The interface -------------------------------------------------------------------------------------------------------
+
+--- Base of stores; a user's class writes `broadcast`, `pushpull`, and `is_capable`, and sets `type`.
+-- @type KVStoreBase
+local KVStoreBase = Class:extend("KVStoreBase")
+store.KVStoreBase = KVStoreBase
+
+KVStoreBase.type, KVStoreBase.rank, KVStoreBase.num_workers = "base", 0, 1
+KVStoreBase.OPTIMIZER = "optimizer"
+
+for _, name in ipairs{ "broadcast", "pushpull", "is_capable", "push", "pull", "set_optimizer",
+                       "save_optimizer_states", "load_optimizer_states" } do
+  KVStoreBase[name] = function(self)
+    Error.raise{ code = "unsupported", func = self.class_name .. ":" .. name, message = "the store has no such method" }
+  end
+end
+
+
+--- The store. Fields: type, rank (0), num_workers (1).
+-- @type KVStore
+local KVStore = KVStoreBase:extend("KVStore")
+store.KVStore = KVStore
+
+--- @string name type, in lower case
+function KVStore:init_store(name)
+  self.type, self._on_devices = name, name:find("device", 1, true) ~= nil
+  self._entries, self._unmet, self._count, self._loads = {}, {}, 0, {}
+end
+
+
+-- Keys and values -----------------------------------------------------------------------------------------------------
+
+local function check_key(self, key, func)
+  local kind = type(key)
+  if kind ~= "number" and kind ~= "string" or self._key_kind and kind ~= self._key_kind then
+    Error.raise{ code = "type", func = func, argument = "key", got = Error.kind(key),
+      expected = self._key_kind and "a " .. self._key_kind .. ", as the store's other keys" or "a number or text",
+      message = "Mixed key types are not allowed" }
+  end
+  self._key_kind = kind
+end
+
+
+local function entry_of(self, key, func)
+  local entry = self._entries[key]
+  if not entry then
+    self._unmet[key] = true
+    Error.raise{ code = "name", func = func, argument = tostring(key),
+      message = ("key '%s' has not been inited"):format(tostring(key)) }
+  end
+  return entry
+end
+
+
+local function check_array(x, key, func, argument)
+  if not is_array(x) then
+    Error.raise{ code = "type", func = func, argument = argument, expected = "an NDArray or a list of them",
+      got = Error.kind(x), message = ("bad '%s' of key '%s'"):format(argument, tostring(key)) }
+  end
+  return x
+end
+
+
+local function append_values(list, key, value, func, argument)
+  for _, x in ipairs(is_plain(value) and value or { value }) do
+    list[#list + 1] = check_array(x, key, func, argument)
+  end
+end
+
+
+-- Keys and values of a call as a list of {key, list of arrays}, each key once, in the order in which they came.
+local function pair_up(self, keys, given, func, argument)
+  local listed, groups, by_key = is_plain(keys), {}, {}
+  if listed and not (is_plain(given) and #given == #keys) then
+    Error.raise{ code = "value", func = func, argument = argument, expected = #keys .. " entries",
+      got = is_plain(given) and #given or Error.kind(given), message = "as many values as keys are needed" }
+  end
+  for i, key in ipairs(listed and keys or { keys }) do
+    check_key(self, key, func)
+    local group = by_key[key]
+    if not group then
+      group = { key, {} }
+      by_key[key], groups[#groups + 1] = group, group
+    end
+    local value = given
+    if listed then
+      value = given[i]
+    end
+    append_values(group[2], key, value, func, argument)
+  end
+  return groups
+end
+
+
+-- Keys are worked on in order: numbers by size, texts as they were initialised.
+local function sort_groups(self, groups, func)
+  for _, group in ipairs(groups) do
+    group.entry = entry_of(self, group[1], func)
+  end
+  table.sort(groups, function(a, b) return a.entry.place < b.entry.place end)
+  return groups
+end
+
+
+-- Initial values ------------------------------------------------------------------------------------------------------
+
+local INIT = args.form("KVStore:init", { { "key", "any" }, { "value", "any" } })
+
+local function add_key(self, key, x)
+  if self._entries[key] or self._unmet[key] then
+    Error.raise{ code = "name", func = "KVStore:init", argument = tostring(key),
+      message = ("duplicate init of key '%s'%s"):format(tostring(key), self._entries[key] and ""
+        or "; it was asked for before it was initialised") }
+  end
+  self._count = self._count + 1
+  local stored = class.new(x._shape, x._dtype, context.cpu(0)._device, "KVStore:init")
+  call.copy(stored, x, "KVStore:init")
+  self._entries[key] = { stored = stored, place = type(key) == "number" and key or self._count,
+    compression = self._compression, residuals = {} }
+end
+
+
+-- Construction: `KVStore("local")`; on an object: `kv:init(key, value)`.
+function KVStore:init(...)
+  if not rawget(self, "_entries") then
+    return self:init_store(...)
+  end
+  local a = INIT(...)
+  for _, group in ipairs(pair_up(self, a.key, a.value, "KVStore:init", "value")) do
+    add_key(self, group[1], group[2][1])
+  end
+end
+
+
+-- Sums ----------------------------------------------------------------------------------------------------------------
+
+-- The device that sums of a key are made on: the CPU, or of the pushed arrays' devices the one with least to do.
+local function choose_device(self, list)
+  if not self._on_devices then
+    return context.cpu(0)
+  end
+  local best
+  for _, x in ipairs(list) do
+    local load = self._loads[x.context] or 0
+    if not best or load < (self._loads[best] or 0) then
+      best = x.context
+    end
+  end
+  self._loads[best] = (self._loads[best] or 0) + list[1].size
+  return best
+end
+
+
+-- What a device sends of a gradient with 2-bit compression: of what has come together, +threshold, -threshold or 0 for
+-- each element; the rest is kept for the next time.
+local function compress(entry, i, x)
+  local threshold = entry.compression.threshold
+  if x.dtype ~= "float32" then
+    Error.raise{ code = "dtype", func = "KVStore:push", expected = "float32", got = x.dtype,
+      message = "gradient compression is for float32" }
+  end
+  local rest = entry.residuals[i]
+  rest = rest and rest:add_(x) or x:copy()
+  local sent = (rest:ge(threshold) - rest:le(-threshold)):mul_(threshold)
+  entry.residuals[i] = rest:sub_(sent)
+  return sent
+end
+
+
+local function check_shapes(key, list, stored)
+  for _, x in ipairs(list) do
+    if Error.show(x._shape) ~= Error.show(stored._shape) then
+      Error.raise{ code = "shape", func = "KVStore:push", argument = tostring(key), expected = stored.shape,
+        got = x.shape, message = ("the value of key '%s' has another shape"):format(tostring(key)) }
+    end
+  end
+end
+
+
+local function sum(self, entry, list)
+  entry.device = entry.device or choose_device(self, list)
+  local near = {}
+  for i, x in ipairs(list) do
+    near[i] = x:as_in_context(entry.device)
+  end
+  if not entry.buffer or entry.buffer._dtype ~= near[1]._dtype then
+    entry.buffer = class.new(near[1]._shape, near[1]._dtype, near[1]._device, "KVStore:push")
+  end
+  if #near == 1 then
+    return call.copy(entry.buffer, near[1], "KVStore:push")
+  end
+  return call.params("add_n", "KVStore:push", near, { "num_args", call.number(#near) }, entry.buffer)
+end
+
+
+local function merge(self, entry, list)
+  if entry.compression then
+    local sent = {}
+    for i, x in ipairs(list) do
+      sent[i] = compress(entry, i, x)
+    end
+    return sum(self, entry, sent)
+  end
+  return #list == 1 and list[1] or sum(self, entry, list)
+end
+
+
+-- Push and pull -------------------------------------------------------------------------------------------------------
+
+local function push(self, keys, given, func)
+  for _, group in ipairs(sort_groups(self, pair_up(self, keys, given, func, "value"), func)) do
+    local key, list, entry = group[1], group[2], group.entry
+    check_shapes(key, list, entry.stored)
+    local merged = merge(self, entry, list)
+    if not self._updater then
+      entry.stored = merged
+    else
+      if merged.context.device_type == "gpu" and entry.stored.context.device_type ~= "gpu" then
+        entry.stored = entry.stored:as_in_context(merged.context)
+      end
+      self._updater(key, merged:as_in_context(entry.stored.context), entry.stored)
+    end
+  end
+end
+
+
+local function pull(self, keys, out, func)
+  if out == nil then
+    Error.raise{ code = "value", func = func, argument = "out", expected = "arrays", got = "nothing",
+      message = "'out' is missing" }
+  end
+  for _, group in ipairs(sort_groups(self, pair_up(self, keys, out, func, "out"), func)) do
+    for _, x in ipairs(group[2]) do
+      call.copy(x, group.entry.stored, func, tostring(group[1]))
+    end
+  end
+end
+
+
+local PRIORITY = { "priority", "integer", 0 }
+local PUSH = args.form("KVStore:push", { { "key", "any" }, { "value", "any" }, "*", PRIORITY })
+
+--- Sums the values of each key and stores the sum, or hands it to the updater.
+-- @param key number or text, or a list; all keys of a store are of one kind
+-- @param value an array, a list (one per device, or one per key), or a list of lists
+-- @tparam[opt] table options priority (work is queued in the order of calls)
+function KVStore:push(...)
+  local a = PUSH(...)
+  push(self, a.key, a.value, "KVStore:push")
+end
+
+
+local PULL = args.form("KVStore:pull", {
+  { "key", "any" }, "*", { "out", "any?" }, PRIORITY, { "ignore_sparse", "boolean", true },
+})
+
+--- Copies stored values.
+-- @param key as for `push`
+-- @tparam table options out: arrays to write, shaped as the values of `push`
+function KVStore:pull(...)
+  local a = PULL(...)
+  pull(self, a.key, a.out, "KVStore:pull")
+end
+
+
+local PUSHPULL = args.form("KVStore:pushpull", {
+  { "key", "any" }, { "value", "any" }, "*", { "out", "any?" }, PRIORITY,
+})
+
+--- `push`, then `pull` into `out`, or into the values themselves.
+function KVStore:pushpull(...)
+  local a = PUSHPULL(...)
+  push(self, a.key, a.value, "KVStore:pushpull")
+  pull(self, a.key, a.out == nil and a.value or a.out, "KVStore:pushpull")
+end
+
+
+local BROADCAST = args.form("KVStore:broadcast", {
+  { "key", "any" }, { "value", "any" }, { "out", "any" }, "*", PRIORITY,
+})
+
+--- `init`, then `pull`.
+function KVStore:broadcast(...)
+  local a = BROADCAST(...)
+  self:init(a.key, a.value)
+  pull(self, a.key, a.out, "KVStore:broadcast")
+end
+
+
+--- Sparse storage is not part of Tycho.
+function KVStore.row_sparse_pull()
+  Error.raise{ code = "unsupported", func = "KVStore:row_sparse_pull", message = "sparse storage is not part of Tycho" }
+end
+
+
+-- Updates -------------------------------------------------------------------------------------------------------------
+
+local UPDATER = args.form("KVStore:_set_updater", { { "updater", "function" } })
+
+--- Sets what a push does: `updater(key, sum, stored)` changes `stored` in place.
+function KVStore:_set_updater(...)
+  self._updater = UPDATER(...).updater
+end
+
+
+local OPTIMIZER = args.form("KVStore:set_optimizer", { { "optimizer", optimizer.Optimizer } })
+
+--- Updates stored values with an optimizer; its indices are the keys.
+function KVStore:set_optimizer(...)
+  self._updater = optimizer.get_updater(OPTIMIZER(...).optimizer)
+end
+
+
+local COMPRESSION = args.form("KVStore:set_gradient_compression", {
+  dict = true, { "compression_params", "dict" },
+})
+
+--- Sends gradients of keys that are initialised from now on as two bits per element.
+-- @tparam table params type = "2bit", threshold = 0.5
+function KVStore:set_gradient_compression(...)
+  local params = COMPRESSION(...).compression_params
+  local threshold = params.threshold == nil and 0.5 or params.threshold
+  if not self._on_devices then
+    Error.raise{ code = "unsupported", func = "KVStore:set_gradient_compression",
+      message = ("a store of type '%s' has no compression; 'device' has"):format(self.type) }
+  elseif params.type ~= "2bit" then
+    Error.raise{ code = "value", func = "KVStore:set_gradient_compression", argument = "type", expected = "2bit",
+      got = tostring(params.type), message = "unknown type of compression" }
+  elseif type(threshold) ~= "number" or threshold <= 0 or threshold ~= threshold then
+    Error.raise{ code = "value", func = "KVStore:set_gradient_compression", argument = "threshold",
+      expected = "a number above 0", got = tostring(threshold), message = "bad 'threshold'" }
+  end
+  self._compression = { type = "2bit", threshold = threshold }
+end
+
+
+local function updater_of(self, func)
+  if not Class.is_a(self._updater, optimizer.Updater) then
+    Error.raise{ code = "state", func = func, message = "there is no optimizer; call set_optimizer first" }
+  end
+  return self._updater
+end
+
+
+local SAVE = args.form("KVStore:save_optimizer_states", { { "fname", "text" }, { "dump_optimizer", "boolean", false } })
+
+--- Writes the optimizer's states to a file.
+-- @string fname
+-- @bool[opt=false] dump_optimizer the optimizer too
+function KVStore:save_optimizer_states(...)
+  local a = SAVE(...)
+  local updater = updater_of(self, "KVStore:save_optimizer_states")
+  files.write(a.fname, updater:get_states(a.dump_optimizer), "KVStore:save_optimizer_states")
+end
+
+
+local LOAD = args.form("KVStore:load_optimizer_states", { { "fname", "text" } })
+
+--- Reads them back.
+function KVStore:load_optimizer_states(...)
+  local updater = updater_of(self, "KVStore:load_optimizer_states")
+  files.parse(LOAD(...).fname, "KVStore:load_optimizer_states", function(bytes)
+    updater:set_states(bytes)
+  end)
+end
+
+
+-- For modules (not for users) -----------------------------------------------------------------------------------------
+
+--- Puts a value in place of a stored one; keys that are not known are left alone.
+function KVStore:_put(key, x)
+  local entry = self._entries[key]
+  if entry then
+    call.copy(entry.stored, x, "KVStore:_put", tostring(key))
+  end
+end
+
+
+--- What compression has kept back: key -> a list of arrays, one for each device.
+function KVStore:_residuals()
+  local kept = {}
+  for key, entry in pairs(self._entries) do
+    kept[key] = next(entry.residuals) ~= nil and entry.residuals or nil
+  end
+  return kept
+end
+
+
+--- Puts back what `_residuals` gave.
+function KVStore:_set_residuals(kept)
+  for key, entry in pairs(self._entries) do
+    entry.residuals = kept[key] or {}
+  end
+end
+
+
+-- Other ---------------------------------------------------------------------------------------------------------------
+
+--- Whether the store can do something: "optimizer"; another word E(value).
+function KVStore.is_capable(_, capability)
+  if type(capability) ~= "string" or capability:lower() ~= KVStoreBase.OPTIMIZER then
+    Error.raise{ code = "value", func = "KVStore:is_capable", argument = "capability", expected = "optimizer",
+      got = tostring(capability), message = "unknown capability" }
+  end
+  return true
+end
+
+
+--- Waits for all workers: there is one.
+function KVStore._barrier() end
+
+--- Tells the servers something: there are none.
+function KVStore._send_command_to_servers() end
+
+
+function KVStore:__tostring()
+  return ("<KVStore %s, %d keys>"):format(self.type, self._count)
+end
+
+
+return store

@@ -1,0 +1,300 @@
+--- The base of metrics: sums, names, reading of arrays; see `metric.lua`.
+--
+-- A user's class extends EvalMetric and writes `update(labels, preds)`, which changes `sum_metric` and `num_inst`; one
+-- that keeps `global_sum_metric` and `global_num_inst` too says so by `has_global_stats = true` to the base.
+--
+-- @module tycho.metric.base
+
+local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
+local attrs = require "tycho.core.attrs"
+local class = require "tycho.ndarray.class"
+local Class = require "tycho.core.class"
+local context = require "tycho.core.context"
+local Error = require "tycho.core.error"
+local host = require "tycho.ndarray.transfer"
+local log = require "tycho.core.log"
+local values = require "tycho.core.values"
+require "tycho.ndarray"
+
+local base = { registry = {} }
+
+local is_array, is_plain = class.is_array, values.is_plain
+local NAN = 0 / 0
+
+
+-- Arrays --------------------------------------------------------------------------------------------------------------
+
+-- dtypes whose elements Lua reads as plain numbers
+local DIRECT = {}
+for _, name in ipairs{ "float32", "float64", "uint8", "int32", "int8", "bool" } do
+  DIRECT[args.DTYPES[name]] = true
+end
+
+-- The arrays whose elements an update reads through pointers: in compiled code nothing else keeps them alive.
+local held = {}
+
+--- The elements of an array or nested table, for reading: `v.p[0 .. v.n - 1]`, `v.shape`; good until the update ends.
+-- Waits.
+function base.read(x, func)
+  if not is_array(x) then
+    x = host.from_table(x, args.DTYPES.float32, func)
+  end
+  if not DIRECT[x._dtype] then
+    x = x:astype("float64")
+  end
+  x = x:as_in_context(context.cpu(0))
+  held[#held + 1] = x
+  return { p = x:data(), n = x._size, shape = x._shape, array = x }
+end
+
+
+--- Sizes before, of and after an axis (from 0, negative from the end).
+-- @treturn int outer
+-- @treturn int size, nil where there is no such axis
+-- @treturn int inner
+function base.split(shape, axis)
+  axis = axis < 0 and axis + #shape or axis
+  local outer, inner = 1, 1
+  for i = 1, #shape do
+    outer = i <= axis and outer * shape[i] or outer
+    inner = i > axis + 1 and inner * shape[i] or inner
+  end
+  return outer, axis >= 0 and shape[axis + 1] or nil, inner
+end
+
+
+--- Raises E(shape) for labels and predictions that do not fit.
+function base.fail_shape(func, labels, preds)
+  Error.raise{ code = "shape", func = func, argument = "labels", expected = preds, got = labels,
+    message = ("Shape of labels %s does not match shape of predictions %s"):format(Error.show(labels),
+      Error.show(preds)) }
+end
+
+
+local function as_list(x)
+  return is_plain(x) and x or { x }
+end
+
+
+--- Labels and predictions as lists of one length (E(shape) otherwise); single arrays are wrapped.
+function base.check_counts(labels, preds, func)
+  labels, preds = as_list(labels), as_list(preds)
+  if #labels ~= #preds then
+    base.fail_shape(func or "EvalMetric:update", #labels, #preds)
+  end
+  return labels, preds
+end
+
+
+-- The class -----------------------------------------------------------------------------------------------------------
+
+--- Base of metrics. Fields: name, num_inst, sum_metric, global_num_inst, global_sum_metric.
+-- @type EvalMetric
+local EvalMetric = Class:extend("EvalMetric")
+base.EvalMetric = EvalMetric
+
+local NAMES = {
+  { "name", "text?" }, { "output_names", "list?" }, { "label_names", "list?" },
+}
+local BASE = args.form("metric.EvalMetric", {
+  NAMES[1], NAMES[2], NAMES[3], { "has_global_stats", "boolean", false }, { "options", "dict?" },
+})
+
+--- @string[opt] name the class's own otherwise
+-- @tparam[opt] {string,...} output_names which outputs `update_dict` takes
+-- @tparam[opt] {string,...} label_names which labels
+function EvalMetric:init(...)
+  local a = BASE(...)
+  self.name, self.output_names, self.label_names = a.name or self.class_name:lower(), a.output_names, a.label_names
+  self._has_global_stats, self._options = a.has_global_stats, a.options or {}
+  self:reset()
+end
+
+
+--- Forgets everything.
+function EvalMetric:reset()
+  self.num_inst, self.sum_metric, self.global_num_inst, self.global_sum_metric = 0, 0, 0, 0
+end
+
+
+--- Forgets what was added since the last reset of either kind, but not the global sums.
+function EvalMetric:reset_local()
+  self.num_inst, self.sum_metric = 0, 0
+end
+
+
+--- Adds to both sums.
+-- @number sum
+-- @number count
+function EvalMetric:_add(sum, count)
+  self.sum_metric, self.num_inst = self.sum_metric + sum, self.num_inst + count
+  self.global_sum_metric, self.global_num_inst = self.global_sum_metric + sum, self.global_num_inst + count
+end
+
+
+--- Adds what lists of labels and predictions say.
+function EvalMetric:update()
+  Error.raise{ code = "unsupported", func = self.class_name .. ":update", message = "the class has no update" }
+end
+
+
+-- The arrays by name that are asked for, or all in order.
+local function select_arrays(given, wanted, func)
+  local dict, names = args.pairs_of(given)
+  local list = {}
+  for i, name in ipairs(wanted or names or {}) do
+    list[i] = dict[name]
+    if list[i] == nil then
+      Error.unknown{ func = func, argument = name, what = "array", names = names }
+    end
+  end
+  return list
+end
+
+
+--- As `update`, from tables by name or lists of `{name, array}`; the metric's output_names and label_names choose.
+function EvalMetric:update_dict(labels, preds)
+  local func = self.class_name .. ":update_dict"
+  self:update(select_arrays(labels, self.label_names, func), select_arrays(preds, self.output_names, func))
+end
+
+
+--- Name and value since the last reset of either kind.
+function EvalMetric:get()
+  if self.num_inst == 0 then
+    return self.name, NAN
+  end
+  return self.name, self:_value(self.sum_metric, self.num_inst)
+end
+
+
+--- Name and value since the last full reset.
+function EvalMetric:get_global()
+  if not self._has_global_stats then
+    return self:get()
+  elseif self.global_num_inst == 0 then
+    return self.name, NAN
+  end
+  return self.name, self:_value(self.global_sum_metric, self.global_num_inst)
+end
+
+
+function EvalMetric._value(_, sum, count)
+  return sum / count
+end
+
+
+local function zip(name, value)
+  local list = {}
+  for i, each in ipairs(type(name) == "table" and name or { name }) do
+    list[i] = { each, type(value) == "table" and value[i] or value }
+  end
+  return list
+end
+
+
+--- List of `{name, value}`.
+function EvalMetric:get_name_value()
+  return zip(self:get())
+end
+
+
+--- List of `{name, global value}`.
+function EvalMetric:get_global_name_value()
+  return zip(self:get_global())
+end
+
+
+--- A table that `create` makes an equal metric of.
+function EvalMetric:get_config()
+  local config = { metric = self.class_name, name = self.name, output_names = self.output_names,
+    label_names = self.label_names }
+  for key, value in pairs(self._options) do
+    config[key] = value
+  end
+  return config
+end
+
+
+local function number_text(v)
+  return v == math.floor(v) and v - v == 0 and ("%.1f"):format(v) or attrs.text(v)
+end
+
+
+function EvalMetric:__tostring()
+  local parts = {}
+  for i, pair in ipairs(self:get_name_value()) do
+    parts[i] = ("'%s': %s"):format(pair[1], number_text(pair[2]))
+  end
+  return "EvalMetric: {" .. table.concat(parts, ", ") .. "}"
+end
+
+
+-- Registry ------------------------------------------------------------------------------------------------------------
+
+--- Makes a class known by a name, in any case.
+-- @treturn table the class
+function base.register(kind, name)
+  name = (name or kind.class_name):lower()
+  if base.registry[name] and base.registry[name] ~= kind then
+    log:warning(("metric '%s' is registered anew"):format(name))
+  end
+  base.registry[name] = kind
+  if rawget(kind, "class_name") == "EvalMetric" then
+    kind.class_name = name
+  end
+  return kind
+end
+
+
+--- Further names for a class.
+function base.alias(kind, ...)
+  for _, name in ipairs{ ... } do
+    base.register(kind, name)
+  end
+  return kind
+end
+
+
+local function release()
+  for i = #held, 1, -1 do
+    held[i] = nil
+  end
+end
+
+
+--- A registered subclass with options that become fields and belong to the configuration; it writes `_update`.
+-- @string class_name
+-- @string name default display name
+-- @tparam[opt] table own parameters of its form
+-- @param[opt] ... further registered names
+function base.kind(class_name, name, own, ...)
+  local Kind = EvalMetric:extend(class_name)
+  local spec = {}
+  for _, list in ipairs{ own or {}, NAMES } do
+    for _, entry in ipairs(list) do
+      spec[#spec + 1] = entry
+    end
+  end
+  local form = args.form("metric." .. class_name, spec)
+  function Kind:init(...)
+    local a, options = form(...), {}
+    for _, entry in ipairs(own or {}) do
+      options[entry[1]] = a[entry[1]]
+      self[entry[1]] = values.value(a[entry[1]])
+    end
+    EvalMetric.init(self, { name = a.name or name, output_names = a.output_names, label_names = a.label_names,
+      has_global_stats = true, options = options })
+  end
+  function Kind:update(labels, preds)
+    release()                                            -- what an update that failed has left
+    self:_update(labels, preds)
+    release()
+  end
+  base.register(Kind)
+  return base.alias(Kind, ...)
+end
+
+
+return base

@@ -1,0 +1,337 @@
+--- The oldest way of training: `ty.model.FeedForward`, in terms of modules.
+--
+--     local f = ty.model.FeedForward{ symbol = net, num_epoch = 4, learning_rate = 0.1 }
+--     f:fit{ X = x, y = labels }
+--     print(f:score(test), f:predict(x))
+--
+-- Arrays become iterators: for training shuffled, with the rest of an epoch in front of the next one. Batch callbacks
+-- of training see nbatch from 1, unlike those of modules.
+--
+-- @module tycho.model.feedforward
+
+local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
+local BaseModule = require "tycho.module.base"
+local callback = require "tycho.module.callback"
+local class = require "tycho.ndarray.class"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local log = require "tycho.core.log"
+local mod = require "tycho.module"
+local nd = require "tycho.ndarray"
+local rows = require "tycho.module.batch_slices"
+local values = require "tycho.core.values"
+
+local is_plain, value = values.is_plain, values.value
+
+--- A network with its parameters. Fields: symbol, ctx, num_epoch, arg_params, aux_params and the other options.
+-- @type FeedForward
+local FeedForward = Class:extend("FeedForward")
+
+local NEW = args.form("model.FeedForward", {
+  rest = "kwargs", { "symbol", "symbol|function" }, { "ctx", "context|list?" }, { "num_epoch", "integer?" },
+  { "epoch_size", "integer?" }, { "optimizer", "any", "sgd" }, { "initializer", "any?" },
+  { "numpy_batch_size", "integer", 128 }, { "arg_params", "dict?" }, { "aux_params", "dict?" },
+  { "allow_extra_params", "boolean", false }, { "begin_epoch", "integer", 0 },
+})
+
+
+--- @tparam table options symbol (or function of a bucket key), ctx, num_epoch, epoch_size (batches of an epoch),
+-- optimizer
+--   = "sgd", initializer = Uniform(0.01), numpy_batch_size = 128, arg_params, aux_params, allow_extra_params = false,
+--   begin_epoch = 0; others are options of the optimizer
+function FeedForward:init(...)
+  for key, v in pairs(NEW(...)) do
+    self[key] = v
+  end
+end
+
+
+-- Data ----------------------------------------------------------------------------------------------------------------
+
+local function is_data(x)
+  return class.is_array(x) or is_plain(x)
+end
+
+
+local function row_count(x)
+  return class.is_array(x) and x._shape[1] or #x
+end
+
+
+-- An iterator from an iterator or arrays.
+local function iterator(self, x, y, for_training)
+  if not is_data(x) then
+    return x
+  elseif y == nil and for_training then
+    Error.raise{ code = "value", func = "FeedForward:fit", argument = "y", message = "'y' is missing beside an array" }
+  end
+  local n = row_count(x)
+  return require("tycho.io").NDArrayIter{ data = x, label = y or nd.zeros{ n }, shuffle = for_training,
+    batch_size = math.min(n, self.numpy_batch_size), last_batch_handle = for_training and "roll_over" or "pad" }
+end
+
+
+-- Validation data: an iterator, or a pair of arrays.
+local function eval_iterator(self, data)
+  if is_plain(data) and #data == 2 then
+    return iterator(self, data[1], data[2], true)
+  end
+  return data
+end
+
+
+local function names_of(descs)
+  return rows.names(rows.descriptions(descs, "FeedForward", "provide_data"))
+end
+
+
+-- A module for the symbol and what an iterator provides.
+local function make_module(self, it, options)
+  local data_names, label_names = names_of(it.provide_data), names_of(it.provide_label)
+  options.context, options.logger = options.context or self.ctx, options.logger
+  if args.types.symbol.check(self.symbol) then
+    options.symbol, options.data_names, options.label_names = self.symbol, data_names, label_names
+    return mod.Module(options)
+  end
+  options.default_bucket_key = it.default_bucket_key
+  options.sym_gen = function(key)
+    return self.symbol(key), data_names, label_names
+  end
+  return mod.BucketingModule(options)
+end
+
+
+-- Training ------------------------------------------------------------------------------------------------------------
+
+local FIT = args.form("FeedForward:fit", {
+  { "X", "any" }, { "y", "any?" }, { "eval_data", "any?" }, { "eval_metric", "any", "acc" },
+  { "epoch_end_callback", "any?" }, { "batch_end_callback", "any?" }, { "kvstore", "any|null?" }, { "logger", "any?" },
+  { "work_load_list", "list?" }, { "monitor", "any?" }, { "eval_end_callback", "any?" },
+  { "eval_batch_end_callback", "any?" },
+})
+
+
+local function get_ready(self, a, train)
+  local m = make_module(self, train, { logger = a.logger, work_load_list = a.work_load_list })
+  m:bind{ data_shapes = train.provide_data, label_shapes = train.provide_label }
+  if a.monitor then
+    m:install_monitor(a.monitor)
+  end
+  m:init_params{ initializer = self.initializer, arg_params = self.arg_params, aux_params = self.aux_params,
+    allow_missing = true }
+  m:init_optimizer{ kvstore = a.kvstore, optimizer = self.optimizer, optimizer_params = self.kwargs }
+  return m
+end
+
+
+local function run_batch(self, m, a, metric, batch, at)
+  if a.monitor then
+    a.monitor:tic()
+  end
+  m:forward_backward(batch)
+  m:update()
+  if a.monitor then
+    a.monitor:toc_print()
+  end
+  m:_update_metric_of(metric, batch)
+  at.nbatch = at.nbatch + 1
+  BaseModule._report(a.batch_end_callback, self, a, at.epoch, at.nbatch, metric, batch)
+end
+
+
+-- Batches until the iterator ends and, with an epoch size, as many as that: the iterator then goes on in the next
+-- epoch.
+local function run_epoch(self, m, a, metric, train, at)
+  local size = self.epoch_size
+  metric:reset()
+  at.nbatch = 0
+  repeat
+    local batch = train:next()
+    while batch ~= nil do
+      run_batch(self, m, a, metric, batch, at)
+      batch = (not size or at.nbatch < size) and train:next() or nil
+    end
+    if not size or at.nbatch < size then
+      train:reset()
+    end
+  until not size or at.nbatch >= size or at.nbatch == 0
+end
+
+
+local function evaluate(self, m, a, metric, data, epoch)
+  metric:reset()
+  data:reset()
+  local n = 0
+  for batch in function() return data:next() end do
+    m:prepare(batch)
+    m:forward(batch, false)
+    m:_update_metric_of(metric, batch)
+    BaseModule._report(a.eval_batch_end_callback, self, a, epoch, n, metric, batch)
+    n = n + 1
+  end
+  BaseModule._report(a.eval_end_callback, self, a, epoch, n, metric)
+  data:reset()
+end
+
+
+--- Trains.
+-- @tparam table options X (iterator or array), y, eval_data (iterator or `{X, y}`), eval_metric = "acc",
+--   epoch_end_callback, batch_end_callback, kvstore = "local", logger, work_load_list, monitor, eval_end_callback,
+--   eval_batch_end_callback
+function FeedForward:fit(...)
+  local a = FIT(...)
+  local train, eval = iterator(self, a.X, a.y, true), eval_iterator(self, value(a.eval_data))
+  local logger, metric, at = a.logger or log, BaseModule._metric(a.eval_metric), {}
+  if not self.num_epoch then
+    Error.raise{ code = "value", func = "FeedForward:fit", argument = "num_epoch", message = "'num_epoch' is missing" }
+  end
+  a.train_data = train
+  local m = get_ready(self, a, train)
+  train:reset()
+  for epoch = self.begin_epoch, self.num_epoch - 1 do
+    at.epoch = epoch
+    local started = callback.clock()
+    run_epoch(self, m, a, metric, train, at)
+    logger:info(("Epoch[%d] Time cost=%.3f"):format(epoch, callback.clock() - started))
+    self.arg_params, self.aux_params = m:get_params()
+    BaseModule._call_all(a.epoch_end_callback, epoch, m.symbol, self.arg_params, self.aux_params)
+    if eval then
+      evaluate(self, m, a, metric, eval, epoch)
+    end
+  end
+end
+
+
+-- Using ---------------------------------------------------------------------------------------------------------------
+
+-- A bound module for prediction on the first device.
+local function predictor(self, it)
+  local ctx = is_plain(self.ctx) and self.ctx[1] or self.ctx
+  local m = make_module(self, it, { context = ctx })
+  m:bind{ data_shapes = it.provide_data, label_shapes = it.provide_label, for_training = false }
+  m:set_params(self.arg_params or {}, self.aux_params or {}, { allow_extra = self.allow_extra_params })
+  return m
+end
+
+
+local PREDICT = args.form("FeedForward:predict", {
+  list = true, { "X", "any" }, { "num_batch", "integer?" }, { "return_data", "boolean", false },
+  { "reset", "boolean", true },
+})
+
+
+local function append(lists, arrays, pad)
+  for k, x in ipairs(arrays or {}) do
+    lists[k] = lists[k] or {}
+    lists[k][#lists[k] + 1] = rows.view(x, 0, x._shape[1] - pad):copy()
+  end
+end
+
+
+local function joined(lists)
+  local result = {}
+  for k, list in ipairs(lists) do
+    result[k] = rows.join(list, 0)
+  end
+  return #result == 1 and result[1] or result
+end
+
+
+--- Outputs for all rows.
+-- @param X iterator or array
+-- @tparam[opt] table options num_batch, return_data = false, reset = true
+-- @return NDArray, or a list with several outputs; with `return_data` also data and labels
+function FeedForward:predict(...)
+  local a = PREDICT(...)
+  local it = iterator(self, a.X, nil, false)
+  if a.reset then
+    it:reset()
+  end
+  local m, outputs, data, labels = predictor(self, it), {}, {}, {}
+  for list, _, batch in m:iter_predict(it, { num_batch = a.num_batch, reset = false }) do
+    append(outputs, list, 0)
+    append(data, batch.data, batch.pad or 0)
+    append(labels, batch.label, batch.pad or 0)
+  end
+  if a.return_data then
+    return joined(outputs), joined(data), joined(labels)
+  end
+  return joined(outputs)
+end
+
+
+local SCORE = args.form("FeedForward:score", {
+  { "X", "any" }, { "eval_metric", "any", "acc" }, { "num_batch", "integer?" }, { "batch_end_callback", "any?" },
+  { "reset", "boolean", true }, { "y", "any?" },
+})
+
+--- The metric's value over data.
+-- @param X iterator, or an array with `y`
+-- @tparam[opt] table options eval_metric = "acc", num_batch, batch_end_callback, reset = true, y
+-- @return number, or a list of them for several metrics
+function FeedForward:score(...)
+  local a = SCORE(...)
+  local it, metric = iterator(self, a.X, a.y, false), BaseModule._metric(a.eval_metric)
+  if a.reset then
+    it:reset()
+  end
+  predictor(self, it):score(it, metric, { num_batch = a.num_batch, reset = false,
+    batch_end_callback = a.batch_end_callback })
+  return select(2, metric:get())
+end
+
+
+-- Files ---------------------------------------------------------------------------------------------------------------
+
+local SAVE = args.form("FeedForward:save", {
+  { "prefix", "text" }, { "epoch", "integer?" }, { "remove_amp_cast", "boolean", true },
+})
+
+--- Writes a checkpoint; the epoch is num_epoch by default.
+function FeedForward:save(...)
+  local a = SAVE(...)
+  local epoch = a.epoch or self.num_epoch
+  if not epoch then
+    Error.raise{ code = "value", func = "FeedForward:save", argument = "epoch", message = "'epoch' is missing" }
+  end
+  require("tycho.model").save_checkpoint(a.prefix, epoch, self.symbol, self.arg_params, self.aux_params,
+    { remove_amp_cast = a.remove_amp_cast })
+end
+
+
+local LOAD = args.form("FeedForward.load", { rest = "options", { "prefix", "text" }, { "epoch", "integer" } })
+
+--- A network from a checkpoint.
+-- @string prefix
+-- @int epoch
+-- @tparam[opt] table options of the constructor
+function FeedForward.load(...)
+  local a = LOAD(...)
+  local options = a.options
+  options.symbol, options.arg_params, options.aux_params = require("tycho.model").load_checkpoint(a.prefix, a.epoch)
+  options.begin_epoch = options.begin_epoch or a.epoch
+  return FeedForward(options)
+end
+
+
+local CREATE = args.form("FeedForward.create", {
+  rest = "options", { "symbol", "symbol|function" }, { "X", "any" }, { "y", "any?" }, { "eval_data", "any?" },
+  { "eval_metric", "any", "acc" }, { "epoch_end_callback", "any?" }, { "batch_end_callback", "any?" },
+  { "kvstore", "any|null?" }, { "logger", "any?" }, { "work_load_list", "list?" }, { "eval_end_callback", "any?" },
+  { "eval_batch_end_callback", "any?" },
+})
+
+--- Makes a network and trains it.
+-- @tparam table options those of the constructor and of fit
+function FeedForward.create(...)
+  local a = CREATE(...)
+  a.options.symbol = a.symbol
+  local f = FeedForward(a.options)
+  a.options, a.symbol = nil, nil
+  f:fit(a)
+  return f
+end
+
+
+return FeedForward

@@ -1,0 +1,543 @@
+--- What all modules share: the life cycle, scoring, prediction, parameter files.
+--
+-- The order of calls: construct, bind, init_params (or set_params), init_optimizer; then forward, backward, update
+-- again and again. `fit` does all of it (module/fit.lua); `save_state` and `load_state` keep a training's whole state
+-- (module/training_state.lua).
+--
+-- A subclass implements bind, init_params, get_params, init_optimizer, forward, backward, update, get_outputs,
+-- get_input_grads, update_metric, and adds its read-only properties to `fields`: name -> function(self). Flags are kept
+-- under the same names with an underscore.
+--
+-- @module tycho.module.base
+
+local args = require "tycho.core.args"
+local class = require "tycho.ndarray.class"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local fields = require "tycho.core.fields"
+local init = require "tycho.initializer"
+local io_data = require "tycho.io.data"
+local log = require "tycho.core.log"
+local nd = require "tycho.ndarray"
+local params = require "tycho.module.param_check"
+local rows = require "tycho.module.batch_slices"
+local tables = require "tycho.core.tables"
+local values = require "tycho.core.values"
+
+local is_plain, null, value = values.is_plain, values.null, values.value
+
+--- Base of modules.
+-- @type BaseModule
+local BaseModule = Class:extend("BaseModule")
+
+
+-- Fields --------------------------------------------------------------------------------------------------------------
+
+local function flag(name)
+  return function(self)
+    return rawget(self, name) == true
+  end
+end
+
+-- Read-only properties by name.
+fields.give(BaseModule, {
+  binded           = flag "_binded",           for_training       = flag "_for_training",
+  inputs_need_grad = flag "_inputs_need_grad", params_initialized = flag "_params_initialized",
+  optimizer_initialized = flag "_optimizer_initialized",
+  logger           = function(self) return rawget(self, "_logger") or log end,
+  symbol           = function(self) return rawget(self, "_symbol") end,
+})
+
+
+function BaseModule.__newindex(self, key, v)
+  if getmetatable(self).fields[key] then
+    Error.raise{ code = "state", func = self.class_name, argument = key, message = ("'%s' is read-only"):format(key) }
+  end
+  rawset(self, key, v)
+end
+
+
+local NEW = args.form("mod.BaseModule", { { "logger", "any?" } })
+
+function BaseModule:init(...)
+  self._logger = NEW(...).logger
+end
+
+
+-- States of the life cycle --------------------------------------------------------------------------------------------
+
+-- flag -> what to do first
+local FIRST = {
+  binded                = "call bind first",
+  params_initialized    = "call init_params or set_params first",
+  optimizer_initialized = "call init_optimizer first",
+  for_training          = "bind with for_training = true first",
+  inputs_need_grad      = "bind with inputs_need_grad = true first",
+}
+
+
+--- The public name of a method, for errors.
+function BaseModule:_func(method)
+  return self.class_name .. ":" .. method
+end
+
+
+--- Refuses a call that comes too early.
+-- @string method
+-- @param ... flags that must be set
+function BaseModule:_need(method, ...)
+  if rawget(self, "_freed") then
+    Error.raise{ code = "state", func = self:_func(method), message = "the module was freed" }
+  end
+  for i = 1, select("#", ...) do
+    local name = select(i, ...)
+    if not self[name] then
+      Error.raise{ code = "state", func = self:_func(method), argument = name, message = FIRST[name] }
+    end
+  end
+end
+
+
+-- flag -> what a call that would set it again is told
+local ALREADY = {
+  binded                = "it is bound already; this call has no effect (force_rebind = true binds again)",
+  params_initialized    = "the parameters have values already; this call has no effect (force_init = true)",
+  optimizer_initialized = "there is an optimizer already; this call has no effect (force_init = true)",
+}
+
+
+--- Whether a call has nothing to do, since a flag is set and nobody forces it; it warns then.
+-- @string method
+-- @string state name of the flag
+-- @bool force
+function BaseModule:_is_done(method, state, force)
+  if not self[state] or force then
+    return false
+  end
+  self.logger:warning(method .. ": " .. ALREADY[state])
+  return true
+end
+
+
+--- Checks what bind is asked for.
+-- @tparam table a checked options of bind
+-- @treturn bool whether there is something to do
+function BaseModule:_begin_bind(a)
+  if self:_is_done("bind", "binded", a.force_rebind) then
+    return false
+  elseif a.inputs_need_grad and not a.for_training then
+    Error.raise{ code = "value", func = self:_func("bind"), argument = "inputs_need_grad",
+      message = "'inputs_need_grad' needs for_training = true" }
+  end
+  return true
+end
+
+
+--- Refuses a shared module, for modules that cannot have one.
+function BaseModule:_refuse_shared(a)
+  if value(a.shared_module) then
+    Error.raise{ code = "unsupported", func = self:_func("bind"), argument = "shared_module",
+      message = "only a Module can share another one's memory" }
+  end
+end
+
+
+--- The symbol or a property of a bound module; E(state) before.
+function BaseModule:_bound(name)
+  self:_need(name, "binded")
+  return self
+end
+
+
+-- Helpers of several files --------------------------------------------------------------------------------------------
+
+--- Calls one callback or a list of them.
+-- @param callbacks nil, a function, an object that can be called, or a list
+function BaseModule._call_all(callbacks, ...)
+  if value(callbacks) == nil then
+    return
+  elseif is_plain(callbacks) then
+    for _, f in ipairs(callbacks) do
+      f(...)
+    end
+  else
+    callbacks(...)
+  end
+end
+
+
+--- A metric from a metric, a name, a function or a list of these.
+function BaseModule._metric(given)
+  local metric = require "tycho.metric"
+  return Class.is_a(given, metric.EvalMetric) and given or metric.create(given)
+end
+
+
+--- A batch from a batch, or a table `{data = ..., label = ...}`; a list of batches (one for each device) stays.
+function BaseModule._batch(given, func)
+  if is_plain(given) and #given == 0 then
+    return io_data.DataBatch(given)
+  elseif type(given) ~= "table" then
+    Error.raise{ code = "type", func = func, argument = "data_batch", expected = "a DataBatch", got = Error.kind(given),
+      message = "bad 'data_batch'" }
+  end
+  return given
+end
+
+
+-- Shows the rows of the batch that count to a metric.
+local function update_unpadded(self, metric, batch)
+  local outputs, labels, pad = self:get_outputs(), {}, batch.pad
+  local named_outputs, named_labels = {}, {}
+  for i, x in ipairs(batch.label or {}) do
+    labels[i] = rows.view(x, 0, x._shape[1] - pad)
+    named_labels[i] = { self.label_names[i], labels[i] }
+  end
+  for i, x in ipairs(outputs) do
+    named_outputs[i] = { self.output_names[i], rows.view(x, 0, x._shape[1] - pad) }
+  end
+  metric:update_dict(named_labels, named_outputs)
+end
+
+
+--- Updates a metric with a batch that was run.
+-- @param metric
+-- @param batch a batch or a list of them
+-- @bool[opt=true] count_pad whether rows that only fill the last batch count
+function BaseModule:_update_metric_of(metric, batch, count_pad)
+  if is_plain(batch) and #batch > 0 then
+    local labels = {}
+    for i, part in ipairs(batch) do
+      labels[i] = part.label
+    end
+    self:update_metric(metric, labels, true)
+  elseif count_pad == false and (batch.pad or 0) > 0 then
+    update_unpadded(self, metric, batch)
+  else
+    self:update_metric(metric, batch.label or {})
+  end
+end
+
+
+-- Running -------------------------------------------------------------------------------------------------------------
+
+--- Forward with is_train = true, then backward.
+function BaseModule:forward_backward(data_batch)
+  self:forward(data_batch, true)
+  self:backward()
+end
+
+
+--- Gets ready for a batch to come.
+-- @param data_batch
+-- @tparam[opt] function sparse_row_id_fn there are no sparse parameters: a warning
+function BaseModule:prepare(data_batch, sparse_row_id_fn)
+  if value(sparse_row_id_fn) then
+    self.logger:warning("prepare: 'sparse_row_id_fn' has no effect, there are no sparse parameters")
+  end
+end
+
+
+--- States of a module that has none.
+function BaseModule:get_states()
+  self:_need("get_states", "binded", "params_initialized")
+  return {}
+end
+
+
+function BaseModule:set_states()
+  self:_need("set_states", "binded", "params_initialized")
+end
+
+
+-- Scoring -------------------------------------------------------------------------------------------------------------
+
+local SCORE = args.form("Module:score", {
+  { "eval_data", "any" }, { "eval_metric", "any" }, { "num_batch", "integer?" }, { "batch_end_callback", "any?" },
+  { "score_end_callback", "any?" }, { "reset", "boolean", true }, { "epoch", "integer", 0 },
+  { "sparse_row_id_fn", "any?" }, { "count_pad", "boolean", true },
+})
+
+
+local function report(callbacks, self, a, epoch, nbatch, metric, batch)
+  if value(callbacks) ~= nil then
+    BaseModule._call_all(callbacks, { epoch = epoch, nbatch = nbatch, eval_metric = metric, locals = {
+      self = self, eval_data = a.eval_data, train_data = a.train_data, data_batch = batch, epoch = epoch,
+      nbatch = nbatch, eval_metric = metric } })
+  end
+end
+
+BaseModule._report = report
+
+
+--- Runs over data and updates a metric.
+-- @param eval_data iterator
+-- @param eval_metric metric, name, function or list
+-- @tparam[opt] table options num_batch, batch_end_callback, score_end_callback, reset = true, epoch = 0 (for
+--   callbacks), count_pad = true (whether rows that fill the last batch count)
+-- @treturn table list of `{name, value}`
+function BaseModule:score(...)
+  self:_need("score", "binded", "params_initialized")
+  local a = SCORE(...)
+  local metric, n = BaseModule._metric(a.eval_metric), 0
+  if a.reset then
+    a.eval_data:reset()
+  end
+  metric:reset()
+  while n ~= a.num_batch do
+    local batch = a.eval_data:next()
+    if batch == nil then
+      break
+    end
+    self:prepare(batch, a.sparse_row_id_fn)
+    self:forward(batch, false)
+    self:_update_metric_of(metric, batch, a.count_pad)
+    report(a.batch_end_callback, self, a, a.epoch, n, metric, batch)
+    n = n + 1
+  end
+  report(a.score_end_callback, self, a, a.epoch, n, metric)
+  return metric:get_name_value()
+end
+
+
+-- Prediction ----------------------------------------------------------------------------------------------------------
+
+local ITERATE = args.form("Module:iter_predict", {
+  { "eval_data", "any" }, { "num_batch", "integer?" }, { "reset", "boolean", true }, { "sparse_row_id_fn", "any?" },
+})
+
+
+-- Outputs without the rows that only fill the batch: views.
+local function trimmed(self, batch)
+  local list, pad = {}, batch.pad or 0
+  for i, x in ipairs(self:get_outputs()) do
+    list[i] = pad > 0 and rows.view(x, 0, x._shape[1] - pad) or x
+  end
+  return list
+end
+
+
+local function check_iterator(data, func)
+  local ok, next_of = pcall(function() return data.next end)
+  if type(data) ~= "table" or is_plain(data) or not ok or type(next_of) ~= "function" then
+    Error.raise{ code = "value", func = func, argument = "eval_data", expected = "a data iterator or an array",
+      got = Error.kind(data), message = "bad 'eval_data'" }
+  end
+end
+
+
+--- Iterates over predictions: `for outputs, nbatch, batch in m:iter_predict(it) do`. The outputs are views that the
+-- next step overwrites; rows that fill the last batch are left out; nbatch counts from 0.
+-- @param eval_data iterator
+-- @tparam[opt] table options num_batch, reset = true
+function BaseModule:iter_predict(...)
+  self:_need("iter_predict", "binded", "params_initialized")
+  local a, n = ITERATE(...), -1
+  check_iterator(a.eval_data, self:_func("iter_predict"))
+  if a.reset then
+    a.eval_data:reset()
+  end
+  return function()
+    n = n + 1
+    local batch = n ~= a.num_batch and a.eval_data:next() or nil
+    if batch == nil then
+      return nil
+    end
+    self:prepare(batch, a.sparse_row_id_fn)
+    self:forward(batch, false)
+    return trimmed(self, batch), n, batch
+  end
+end
+
+
+local PREDICT = args.form("Module:predict", {
+  list = true, { "eval_data", "any" }, { "num_batch", "integer?" }, { "merge_batches", "boolean", true },
+  { "reset", "boolean", true }, { "always_output_list", "boolean", false }, { "sparse_row_id_fn", "any?" },
+})
+
+
+local function predict_array(self, x)
+  x = class.is_array(x) and x or nd._as_array(x, "float32", self:_func("predict"))
+  self:forward(io_data.DataBatch{ data = { x } })
+  return self:get_outputs()[1]:copy()
+end
+
+
+-- Joins the batches' outputs, output by output.
+local function merge(self, batches, always_list)
+  local result = {}
+  for k = 1, #batches[1] do
+    local list = {}
+    for i, outputs in ipairs(batches) do
+      if #outputs ~= #batches[1] then
+        Error.raise{ code = "value", func = self:_func("predict"), expected = #batches[1], got = #outputs,
+          message = "batches have different numbers of outputs, as with buckets; use merge_batches = false" }
+      end
+      list[i] = outputs[k]
+    end
+    result[k] = rows.join(list, 0)
+  end
+  return #result == 1 and not always_list and result[1] or result
+end
+
+
+--- Outputs for all rows of an iterator, or for one array.
+-- @param eval_data iterator, NDArray or nested table (run with is_train as bound; the first output)
+-- @tparam[opt] table options num_batch, merge_batches = true (false: a list of outputs for each batch), reset = true,
+--   always_output_list = false
+-- @return an NDArray when there is one output, else a list; an empty list without batches
+function BaseModule:predict(...)
+  self:_need("predict", "binded", "params_initialized")
+  local a, batches = PREDICT(...), {}
+  if class.is_array(a.eval_data) or is_plain(a.eval_data) then
+    return predict_array(self, a.eval_data)
+  end
+  for outputs in self:iter_predict{ eval_data = a.eval_data, num_batch = a.num_batch, reset = a.reset,
+                                    sparse_row_id_fn = a.sparse_row_id_fn } do
+    local copies = {}
+    for i, x in ipairs(outputs) do
+      copies[i] = x:copy()
+    end
+    batches[#batches + 1] = copies
+  end
+  if #batches == 0 or not a.merge_batches then
+    return batches
+  end
+  return merge(self, batches, a.always_output_list)
+end
+
+
+-- Parameters ----------------------------------------------------------------------------------------------------------
+
+--- Options of bind, for subclasses.
+BaseModule.BIND = {
+  list = true, { "data_shapes", "table" }, { "label_shapes", "table?" }, { "for_training", "boolean", true },
+  { "inputs_need_grad", "boolean", false }, { "force_rebind", "boolean", false }, { "shared_module", "any?" },
+  { "grad_req", "text|table", "write" },
+}
+
+--- Options of init_optimizer, for subclasses.
+BaseModule.INIT_OPTIMIZER = {
+  { "kvstore", "any|null?" }, { "optimizer", "any", "sgd" }, { "optimizer_params", "table?" },
+  { "force_init", "boolean", false },
+}
+
+
+--- A list of options and more of them.
+function BaseModule._extend_options(options, more)
+  local list = tables.copy(options)
+  for _, entry in ipairs(more) do
+    list[#list + 1] = entry
+  end
+  return list
+end
+
+
+--- Options of init_params, for subclasses. `initializer = ty.null` means none.
+BaseModule.INIT_PARAMS = {
+  { "initializer", "any|null?" }, { "arg_params", "dict?" }, { "aux_params", "dict?" },
+  { "allow_missing", "boolean", false }, { "force_init", "boolean", false }, { "allow_extra", "boolean", false },
+}
+
+--- Options of set_params, for subclasses.
+BaseModule.SET_PARAMS = {
+  dict = true, { "arg_params", "dict?" }, { "aux_params", "dict?" }, { "allow_missing", "boolean", false },
+  { "force_init", "boolean", true }, { "allow_extra", "boolean", false },
+}
+
+
+--- The initializer of a call of init_params: nil for none.
+function BaseModule._initializer(given)
+  if given == null then
+    return nil
+  end
+  return init.create(given or init.Uniform(0.01))
+end
+
+
+local SET = args.form("Module:set_params", BaseModule.SET_PARAMS)
+
+--- Sets parameters: a missing name is E(name) unless `allow_missing`.
+-- @tparam table arg_params name -> NDArray
+-- @tparam[opt] table aux_params
+-- @tparam[opt] table options allow_missing = false, force_init = true, allow_extra = false
+function BaseModule:set_params(...)
+  local a = SET(...)
+  self:init_params{ initializer = null, arg_params = a.arg_params or {}, aux_params = a.aux_params or {},
+    allow_missing = a.allow_missing, force_init = a.force_init, allow_extra = a.allow_extra }
+end
+
+
+--- As get_params, for values that are read at once: a module that can makes no copies for it (not for users).
+function BaseModule:_read_params()
+  return self:get_params()
+end
+
+
+--- Gives all devices the same parameters, at the end of an epoch (not for users).
+function BaseModule:_level_params()
+  self:set_params(self:get_params())
+end
+
+
+local FILE = args.form("Module:save_params", { { "fname", "text" } })
+
+--- Writes the parameters as `arg:NAME` and `aux:NAME`.
+-- @string fname
+function BaseModule:save_params(...)
+  local a = FILE(...)
+  require("tycho.model").write_params(a.fname, self:_read_params())
+end
+
+
+local LOAD = args.form("Module:load_params", { { "fname", "text" }, "*", { "rename", "function?" } })
+
+--- Sets the parameters from such a file; names of another kind are E(format).
+-- @string fname
+-- @tparam[opt] table options rename: function of a name in the file -> its name here, or nil to keep it
+function BaseModule:load_params(...)
+  local a, func = LOAD(...), self:_func("load_params")
+  local arg_params, aux_params = require("tycho.model").read_params(a.fname, func, true)
+  self:set_params(params.renamed(arg_params, a.rename, func), params.renamed(aux_params, a.rename, func))
+end
+
+
+--- Bytes of executors and parameters, where there are any.
+function BaseModule.memory(_)
+  return {}
+end
+
+
+--- What keeps optimizer states: for the saved state of a training (not for users).
+-- @treturn table list of `{updater, module}`
+function BaseModule._updaters(_)
+  return {}
+end
+
+
+--- Stores that keep something between updates: for the saved state of a training (not for users).
+-- @treturn table list
+function BaseModule._stores(_)
+  return {}
+end
+
+
+--- Gradients for what `fit` does to them before an update (not for users).
+-- @treturn table list of `{copies, scale}`; see module/gradients.lua
+function BaseModule._gradients(_)
+  return {}
+end
+
+
+--- Nothing to give back here.
+function BaseModule:free()
+  self._freed = true
+end
+
+
+function BaseModule:__tostring()
+  return ("<%s%s>"):format(self.class_name, self.binded and " bound" or "")
+end
+
+
+return BaseModule

@@ -1,0 +1,156 @@
+--- Rows of batches: cutting arrays along their batch axis and putting them together (not for users).
+--
+-- An axis counts from 0; -1 says that there is no batch axis, so every device has the whole array. A range is
+-- `{begin, end}`, rows from 0, the end excluded. Rows along axis 0 are views.
+--
+-- @module tycho.module.batch_slices
+
+local pairs = require("tycho.core.iterate").pairs
+local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
+local Error = require "tycho.core.error"
+local io_data = require "tycho.io.data"
+local values = require "tycho.core.values"
+require "tycho.ndarray"
+
+local rows = {}
+
+
+--- How many devices' shares a batch has: `{{begin, end}, ...}` by weight, rounded half to even; what is missing goes to
+-- the last one.
+-- @int batch_size rows
+-- @tparam {number,...} work_load_list weights
+-- @string func for errors
+function rows.split(batch_size, work_load_list, func)
+  local total, at, ranges = 0, 0, {}
+  for _, load in ipairs(work_load_list) do
+    total = total + load
+  end
+  local shares, given = {}, 0
+  for i, load in ipairs(work_load_list) do
+    local exact = load * batch_size / total
+    local low = math.floor(exact)
+    local up = exact - low > 0.5 or exact - low == 0.5 and low % 2 == 1
+    shares[i] = up and low + 1 or low
+    given = given + shares[i]
+  end
+  shares[#shares] = shares[#shares] + math.max(batch_size - given, 0)
+  for i, share in ipairs(shares) do
+    local stop = math.min(at + share, batch_size)
+    if stop <= at then
+      Error.raise{ code = "value", func = func, argument = "batch_size", got = batch_size,
+        expected = "a row for each of " .. #shares .. " devices",
+        message = ("%d rows are too few: device %d would have none"):format(batch_size, i) }
+    end
+    ranges[i], at = { at, stop }, stop
+  end
+  return ranges
+end
+
+
+--- Rows `from` to before `to` along axis 0: a view.
+function rows.view(x, from, to)
+  local shape = x.shape
+  if from == 0 and to == shape[1] then
+    return x
+  end
+  local row = x._size / shape[1] * class.BYTES[x._dtype]
+  shape[1] = to - from
+  return class.view(x, shape, from * row, "rows")
+end
+
+
+--- The part of an array that belongs to a range of the batch.
+-- @tparam NDArray x
+-- @int axis
+-- @tparam {int,int} range
+function rows.cut(x, axis, range)
+  local size = axis >= 0 and x._shape[axis + 1]
+  if not size or range[1] == 0 and range[2] == size then
+    return x
+  elseif axis == 0 then
+    return rows.view(x, range[1], range[2])
+  end
+  return call.params("slice_axis", "rows", { x }, { "axis", call.number(axis), "begin", call.number(range[1]),
+    "end", call.number(range[2]) })
+end
+
+
+--- Parts of all devices as one array on the first one's device.
+-- @tparam {NDArray,...} parts
+-- @int axis -1: the first part
+function rows.join(parts, axis)
+  if #parts == 1 or axis < 0 then
+    return parts[1]
+  end
+  local list = {}
+  for i, part in ipairs(parts) do
+    list[i] = part:as_in_context(parts[1].context)
+  end
+  return call.params("Concat", "rows", list, { "dim", call.number(axis) })
+end
+
+
+--- Descriptions of inputs as a list of DataDesc, from such a list, a list of `{name, shape, ...}`, or shapes by name.
+-- @tparam ?table given
+-- @string func for errors
+-- @string argument for errors
+-- @treturn ?table nil for nothing
+function rows.descriptions(given, func, argument)
+  if values.value(given) == nil then
+    return nil
+  elseif type(given) ~= "table" then
+    Error.raise{ code = "type", func = func, argument = argument, expected = "a list of {name, shape}",
+      got = Error.kind(given), message = ("bad '%s'"):format(argument) }
+  end
+  local list = {}
+  if #given == 0 then
+    for name, shape in pairs(given) do
+      list[#list + 1] = { name, shape }
+    end
+    table.sort(list, function(a, b) return a[1] < b[1] end)
+    given = list
+  end
+  local result = {}
+  for i, d in ipairs(given) do
+    result[i] = io_data.DataDesc.of(d, func)
+  end
+  return result
+end
+
+
+--- The names of descriptions; none of nil.
+function rows.names(descs)
+  local names = {}
+  for i, d in ipairs(descs or {}) do
+    names[i] = d.name
+  end
+  return names
+end
+
+
+--- The batch axis of a description.
+function rows.axis(desc)
+  return io_data.DataDesc.get_batch_axis(desc.layout)
+end
+
+
+--- Writes the mean of a parameter's copies on all devices into an array.
+-- @tparam NDArray to converted to its element type
+-- @tparam {NDArray,...} copies
+-- @string func for errors
+-- @string name for errors
+function rows.mean(to, copies, func, name)
+  if #copies == 1 then
+    return call.copy(to, copies[1], func, name)
+  end
+  local sum = copies[1]:as_in_context(to.context)
+  sum = sum == copies[1] and sum:copy() or sum
+  for i = 2, #copies do
+    sum:add_(copies[i]:as_in_context(to.context))
+  end
+  return call.copy(to, sum:div_(#copies), func, name)
+end
+
+
+return rows

@@ -1,0 +1,671 @@
+--- A symbol for each key, with common parameters, memory and optimizer: `ty.mod.BucketingModule`.
+--
+--     local m = ty.mod.BucketingModule{ sym_gen = function(key) ... return symbol, { "data" }, { "softmax_label" } end,
+--       default_bucket_key = 10 }
+--     m:fit{ train_data = ty.rnn.BucketSentenceIter{ ... }, num_epoch = 5 }
+--
+-- A bucket is a Module, bound when its key is first met. The first one is the base: the others use its parameters, its
+-- input buffers and its pool of intermediate memory, so that all together need what the largest needs, in any order. A
+-- bucket may have parameters that others lack: the module keeps the union, numbers parameters in the order in which
+-- they are met, and gives late ones their first values when their bucket comes (from parameters set before under their
+-- names, else by the initializer of `init_params`).
+--
+-- `_buckets` holds the modules by key, `_order` the keys as they came, `_met` the modules that are bound. Keys that are
+-- sequences count by contents.
+--
+-- @module tycho.module.bucketing
+
+jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+
+local iterate = require "tycho.core.iterate"
+local next, pairs = iterate.next, iterate.pairs
+local args = require "tycho.core.args"
+local BaseModule = require "tycho.module.base"
+local class = require "tycho.ndarray.class"
+local Error = require "tycho.core.error"
+local interpreted = require "tycho.core.nojit"
+local Module = require "tycho.module.module"
+local name_of = require "tycho.symbol.name"
+local nd = require "tycho.ndarray"
+local Values = require "tycho.module.param_store"
+local values = require "tycho.core.values"
+
+local is_plain, null, value = values.is_plain, values.null, values.value
+
+--- A module for each bucket key.
+-- @type BucketingModule
+local BucketingModule = BaseModule:extend("BucketingModule")
+
+local CLASS = "mod.BucketingModule"
+
+
+-- Fields --------------------------------------------------------------------------------------------------------------
+
+local function of_current(name)
+  return function(self)
+    return self:_bound(name)._curr_module[name]
+  end
+end
+
+local function names_field(name)
+  return function(self)
+    return (self._curr_module or self._default)[name]
+  end
+end
+
+BucketingModule.fields = BaseModule.extend_fields{
+  symbol       = of_current "symbol",        data_shapes  = of_current "data_shapes",
+  label_shapes = of_current "label_shapes",  output_shapes = of_current "output_shapes",
+  data_names   = names_field "data_names",   label_names  = names_field "label_names",
+  output_names = names_field "output_names",
+  _arg_params  = Module.fields._arg_params,  _aux_params  = Module.fields._aux_params,
+  _params_dirty = Module.fields._params_dirty,
+}
+
+
+-- Keys ----------------------------------------------------------------------------------------------------------------
+
+local function key_text(key)
+  if not is_plain(key) then
+    return type(key):sub(1, 1) .. tostring(key)
+  end
+  local parts = {}
+  for i, part in ipairs(key) do
+    parts[i] = key_text(part)
+  end
+  return "{" .. table.concat(parts, ",") .. "}"
+end
+
+
+-- The one value that stands for all equal keys.
+local function key_of(self, key, func)
+  if type(key) == "number" or type(key) == "string" then
+    return key
+  elseif not is_plain(key) then
+    Error.raise{ code = value(key) == nil and "value" or "type", func = func, argument = "bucket_key",
+      expected = "a number, a text or a list of these", got = Error.kind(key), message = "bad bucket key" }
+  end
+  local text = key_text(key)
+  self._keys[text] = self._keys[text] or key
+  return self._keys[text]
+end
+
+
+-- Making --------------------------------------------------------------------------------------------------------------
+
+local OPTIONS = {
+  { "sym_gen", "function" }, { "default_bucket_key", "any" }, { "logger", "any?" }, { "context", "context|list?" },
+  { "work_load_list", "list?" }, { "fixed_param_names", "list?" }, { "state_names", "list?" },
+  { "group2ctxs", "table?" }, { "compression_params", "dict?" },
+}
+
+local NEW = args.form(CLASS, OPTIONS)
+
+
+-- What sym_gen says for a key, under a fresh manager of names.
+local function generate(self, key)
+  local symbol, data_names, label_names = name_of.NameManager():with(function()
+    return self._sym_gen(key)
+  end)
+  if not args.types.symbol.check(symbol) then
+    Error.raise{ code = "type", func = CLASS, argument = "sym_gen", expected = "symbol, data_names, label_names",
+      got = Error.kind(symbol), message = "sym_gen gave no Symbol" }
+  end
+  return symbol, value(data_names), value(label_names)
+end
+
+
+-- An unbound module for a key.
+-- @param[opt] loaded a symbol instead of the one that sym_gen gives
+local function new_module(self, key, loaded)
+  local symbol, data_names, label_names = generate(self, key)
+  local options = self._options
+  return Module{ symbol = loaded or symbol, data_names = data_names, label_names = label_names or null,
+    logger = self._logger, context = options.context, work_load_list = options.work_load_list,
+    fixed_param_names = options.fixed_param_names, state_names = options.state_names, group2ctxs = options.group2ctxs,
+    compression_params = options.compression_params }
+end
+
+
+--- @tparam function sym_gen key -> symbol, data_names, label_names
+-- @param default_bucket_key number, text or a list of these
+-- @tparam[opt] table options logger, context = cpu(), work_load_list, fixed_param_names, state_names, group2ctxs,
+--   compression_params
+function BucketingModule:init(...)
+  local a = NEW(...)
+  BucketingModule.super.init(self, { logger = a.logger })
+  self._options, self._sym_gen, self._keys = a, a.sym_gen, {}
+  self._buckets, self._order, self._met = {}, {}, {}
+  self._default_bucket_key = key_of(self, a.default_bucket_key, CLASS)
+  self._default = new_module(self, self._default_bucket_key)
+  self._context, self._work_load_list = self._default._context, self._default._work_load_list
+  self._fixed_param_names, self._state_names = self._default._fixed_param_names, self._default._state_names
+  self._group2ctxs, self._compression_params = a.group2ctxs, a.compression_params
+  self._arg_values, self._aux_values, self._param_index = Values(), Values(true), {}
+  self._kept_args, self._kept_auxs = {}, {}              -- given for buckets that are not bound yet
+  self._monitors = {}
+end
+
+
+-- Parameters of all buckets -------------------------------------------------------------------------------------------
+
+-- Calls f(module, names) for every bound bucket, with the set of its parameters that no bucket before it had.
+local function each_part(self, f)
+  local done = {}
+  for _, m in ipairs(self._met) do
+    local names, some = {}, false
+    for _, list in ipairs{ m._param_names, m._aux_names } do
+      for _, name in ipairs(list) do
+        if not done[name] then
+          done[name], names[name], some = true, true, true
+        end
+      end
+    end
+    if some then
+      f(m, names)
+    end
+  end
+end
+
+
+local function pick(params, names)
+  local part = {}
+  for name in pairs(names) do
+    part[name] = params[name]
+  end
+  return part
+end
+
+
+--- Parameters and auxiliary states of all buckets as host arrays by name: the module's own tables.
+-- @treturn table arg_params
+-- @treturn table aux_params
+function BucketingModule:get_params()
+  self:_need("get_params", "binded", "params_initialized")
+  return Module.get_params(self)
+end
+
+
+function BucketingModule:_read_params()
+  self:_need("get_params", "binded", "params_initialized")
+  return Module._read_params(self)
+end
+
+
+BucketingModule._level_params = Module._level_params
+BucketingModule._sync_params = Module._sync_params
+BucketingModule._have_params = Module._have_params
+
+
+-- Keeps what belongs to no bound bucket.
+local function keep_others(kept, given, known)
+  for name, x in pairs(given or {}) do
+    if not known[name] then
+      kept[name] = class.is_array(x) and x:copy() or x
+    end
+  end
+end
+
+
+local function fill_all(self, a, initializer)
+  each_part(self, function(m, names) m:_check_params(names, a) end)
+  each_part(self, function(m, names) m:_fill_params(names, a, initializer) end)
+  keep_others(self._kept_args, a.arg_params, self._arg_values:arrays())
+  keep_others(self._kept_auxs, a.aux_params, self._aux_values:arrays())
+  self:_have_params(false)
+  for _, m in ipairs(self._met) do
+    m._params_initialized = true
+  end
+end
+
+
+local INIT = args.form("BucketingModule:init_params", BaseModule.INIT_PARAMS)
+
+--- Gives parameters their first values; those of later buckets get theirs in the same way when they come.
+-- @tparam[opt] table options as `Module:init_params`
+function BucketingModule:init_params(...)
+  local a = INIT(...)
+  if self._params_initialized and not a.force_init then
+    return
+  end
+  self:_need("init_params", "binded")
+  local initializer = BaseModule._initializer(a.initializer)
+  self._initializer = initializer or self._initializer
+  fill_all(self, a, initializer)
+end
+
+
+-- Writes given values straight to the devices.
+local function write_some(self, a)
+  for _, part in ipairs{ { a.arg_params, self._arg_values:arrays() }, { a.aux_params, self._aux_values:arrays() } } do
+    for name in pairs(part[1] or {}) do
+      if not part[2][name] and not a.allow_extra then
+        Error.unknown{ func = "BucketingModule:set_params", argument = name, what = "parameter", among = part[2] }
+      end
+    end
+  end
+  each_part(self, function(m, names)
+    m._exec_group:set_params(pick(a.arg_params or {}, names), pick(a.aux_params or {}, names), true)
+    m:_tell_store(a.arg_params or {})
+    m._params_initialized = true
+  end)
+  self:_have_params(true)
+end
+
+
+local SET = args.form("BucketingModule:set_params", BaseModule.SET_PARAMS)
+
+--- Sets parameters. A missing name is E(name) unless `allow_missing`; names of no bound bucket are kept for later ones,
+-- or, with `allow_missing`, E(name) unless `allow_extra`.
+function BucketingModule:set_params(...)
+  local a = SET(...)
+  if self:_is_done("set_params", "params_initialized", a.force_init) then
+    return
+  end
+  self:_need("set_params", "binded")
+  if a.allow_missing then
+    return write_some(self, a)
+  end
+  self:init_params{ initializer = null, arg_params = a.arg_params or {}, aux_params = a.aux_params or {},
+    force_init = true }
+end
+
+
+-- Binding -------------------------------------------------------------------------------------------------------------
+
+local BIND = args.form("BucketingModule:bind", BaseModule._extend_options(Module.BIND, { { "bucket_key", "any?" } }))
+
+
+--- Drops all buckets' executors; parameters and optimizer stay.
+function BucketingModule:_reset_bind()
+  self:_sync_params()
+  for _, m in ipairs(self._met) do
+    self._lender = m.optimizer_initialized and m or self._lender
+    m:free()
+  end
+  self._buckets, self._order, self._met, self._curr_module, self._curr_bucket_key = {}, {}, {}, nil, nil
+  self._binded = false
+end
+
+
+-- Names of a module that no bucket before it had.
+local function new_names(self, m)
+  local names = {}
+  for _, part in ipairs{ { m._param_names, self._arg_values:arrays() }, { m._aux_names, self._aux_values:arrays() } } do
+    for _, name in ipairs(part[1]) do
+      names[name] = not part[2][name] or nil
+    end
+  end
+  return names
+end
+
+
+-- First values for the parameters that a later bucket brings.
+local function welcome(self, m, names)
+  if next(names) then
+    local a = { arg_params = self._kept_args, aux_params = self._kept_auxs, allow_missing = true }
+    m:_fill_params(names, a, self._initializer or BaseModule._initializer())
+  end
+end
+
+
+local function add_bucket(self, key, m)
+  self._order[#self._order + 1] = not self._buckets[key] and key or nil
+  self._buckets[key] = m
+end
+
+
+-- Makes and binds the module of a key.
+local function bind_bucket(self, key, data_shapes, label_shapes)
+  local m, options, base = self._buckets[key] or new_module(self, key), self._bind_options, self._met[1]
+  local names = new_names(self, m)
+  m._arg_values, m._aux_values, m._param_index = self._arg_values, self._aux_values, self._param_index
+  m._params_initialized = self._params_initialized
+  m:bind{ data_shapes = data_shapes, label_shapes = label_shapes, for_training = options.for_training,
+    inputs_need_grad = options.inputs_need_grad, grad_req = options.grad_req, shared_module = base,
+    memory_budget = options.memory_budget, force_mirroring = options.force_mirroring }
+  self._arg_values, self._aux_values = m._arg_values, m._aux_values
+  if self._params_initialized then
+    welcome(self, m, names)
+  end
+  for _, mon in ipairs(self._monitors) do
+    m:install_monitor(mon)
+  end
+  add_bucket(self, key, m)
+  self._met[#self._met + 1] = m
+  return m
+end
+
+
+--- Binds one bucket; its options hold for all that follow.
+-- @tparam table data_shapes descriptions
+-- @tparam[opt] table label_shapes
+-- @tparam[opt] table options for_training = true, inputs_need_grad = false, force_rebind = false (drops all buckets,
+--   keeps parameters and optimizer), grad_req = "write", bucket_key = default_bucket_key: the one that the shapes
+--   describe
+function BucketingModule:bind(...)
+  local a = BIND(...)
+  if not self:_begin_bind(a) then
+    return
+  end
+  self:_refuse_shared(a)
+  if self._binded then
+    self:_reset_bind()
+  end
+  local key = self._default_bucket_key
+  if value(a.bucket_key) ~= nil then
+    key = key_of(self, a.bucket_key, "BucketingModule:bind")
+  end
+  self._for_training, self._inputs_need_grad, self._grad_req = a.for_training, a.inputs_need_grad, a.grad_req
+  self._bind_options = a
+  self._curr_module, self._curr_bucket_key = bind_bucket(self, key, a.data_shapes, a.label_shapes), key
+  self._binded = true
+  if self._optimizer_initialized then
+    self._curr_module:borrow_optimizer(self._lender)
+  end
+end
+
+
+local SWITCH = args.form("BucketingModule:switch_bucket", {
+  { "bucket_key", "any" }, { "data_shapes", "table?" }, { "label_shapes", "table?" },
+})
+
+local function switch(self, key, data_shapes, label_shapes)
+  local m = self._buckets[key]
+  if not (m and m.binded) then
+    if not data_shapes then
+      Error.raise{ code = "value", func = "BucketingModule:switch_bucket", argument = "data_shapes",
+        message = ("the bucket %s is new, so its shapes are needed"):format(key_text(key):sub(2)) }
+    end
+    m = interpreted(bind_bucket, self, key, data_shapes, label_shapes)
+  end
+  self._curr_module, self._curr_bucket_key = m, key
+end
+
+--- Makes a bucket the current one; a new one is bound with the given shapes, which are ignored otherwise.
+-- @param bucket_key
+-- @tparam[opt] table data_shapes
+-- @tparam[opt] table label_shapes
+function BucketingModule:switch_bucket(...)
+  self:_need("switch_bucket", "binded")
+  local known = (...)
+  if type(known) ~= "table" and known ~= nil and self._buckets[known] and self._buckets[known].binded then
+    return switch(self, known)                           -- the usual case: nothing to read, nothing to make
+  end
+  local a = SWITCH(...)
+  switch(self, key_of(self, a.bucket_key, "BucketingModule:switch_bucket"), value(a.data_shapes), value(a.label_shapes))
+end
+
+
+local WARM = args.form("BucketingModule:warm", {
+  { "keys", "list" }, { "data_shapes", "function" }, { "label_shapes", "function?" },
+})
+
+--- Binds several buckets ahead of their batches.
+-- @tparam table options keys, data_shapes: function of a key, label_shapes: likewise
+function BucketingModule:warm(...)
+  self:_need("warm", "binded", "params_initialized")
+  local a, current = WARM(...), self._curr_bucket_key
+  for _, key in ipairs(a.keys) do
+    self:switch_bucket(key, a.data_shapes(key), a.label_shapes and a.label_shapes(key))
+  end
+  switch(self, current)
+end
+
+
+-- Running -------------------------------------------------------------------------------------------------------------
+
+-- Descriptions of arrays under a new bucket's names, for a batch that does not describe itself.
+local function described(names, list)
+  local descs = {}
+  for i, x in ipairs(list or {}) do
+    descs[i] = { names[i], x.shape }
+  end
+  return #descs > 0 and descs or nil
+end
+
+
+local function switch_to(self, batch)
+  local first = is_plain(batch) and batch[1] or batch
+  if first.bucket_key == nil then
+    return
+  end
+  local key = key_of(self, first.bucket_key, "BucketingModule:forward")
+  local known = self._buckets[key]
+  if known and known.binded then
+    return switch(self, key)
+  end
+  switch(self, key, first.provide_data or described(self.data_names, first.data),
+    first.provide_label or described(self.label_names, first.label))
+end
+
+
+--- Binds the batch's bucket if it is new; the current one stays.
+-- @param data_batch
+-- @param[opt] sparse_row_id_fn has no effect but a warning
+function BucketingModule:prepare(data_batch, sparse_row_id_fn)
+  self:_need("prepare", "binded", "params_initialized")
+  BucketingModule.super.prepare(self, data_batch, sparse_row_id_fn)
+  local current = self._curr_bucket_key
+  switch_to(self, BaseModule._batch(data_batch, "BucketingModule:prepare"))
+  switch(self, current)
+end
+
+
+--- Switches to the batch's bucket and runs it forward. A batch without a key is for the current bucket.
+-- @param data_batch
+-- @bool[opt] is_train as bound
+function BucketingModule:forward(data_batch, is_train)
+  self:_need("forward", "binded", "params_initialized")
+  local batch = BaseModule._batch(data_batch, "BucketingModule:forward")
+  switch_to(self, batch)
+  self._curr_module:forward(batch, is_train)
+end
+
+
+-- method -> flags that it needs: what the current bucket does
+local DELEGATED = {
+  backward        = { "binded", "params_initialized" },
+  get_outputs     = { "binded", "params_initialized" },
+  get_input_grads = { "binded", "params_initialized", "inputs_need_grad" },
+  get_states      = { "binded", "params_initialized" },
+  set_states      = { "binded", "params_initialized" },
+  update_metric   = { "binded", "params_initialized" },
+  save_optimizer_states = { "optimizer_initialized" },
+  load_optimizer_states = { "optimizer_initialized" },
+}
+
+for method, flags in pairs(DELEGATED) do
+  BucketingModule[method] = function(self, ...)
+    self:_need(method, unpack(flags))
+    local m = self._curr_module
+    return m[method](m, ...)
+  end
+end
+
+
+--- Lets the optimizer change the parameters of the current bucket.
+function BucketingModule:update()
+  self:_need("update", "binded", "params_initialized", "optimizer_initialized")
+  self._curr_module:update()
+end
+
+
+-- Optimizer -----------------------------------------------------------------------------------------------------------
+
+-- The optimizer of one bucket becomes that of all.
+local function lend(self, lender)
+  self._lender, self._optimizer_initialized = lender, true
+  for _, m in ipairs(self._met) do
+    if m ~= lender then
+      m:borrow_optimizer(lender)
+    end
+  end
+  local m = self._curr_module
+  self._optimizer, self._kvstore, self._updater = m._optimizer, m._kvstore, m._updater
+  self._update_on_kvstore = m._update_on_kvstore
+end
+
+
+local OPTIMIZER = args.form("BucketingModule:init_optimizer", Module.INIT_OPTIMIZER)
+
+--- Makes the optimizer that all buckets use.
+-- @tparam[opt] table options as `Module:init_optimizer`
+function BucketingModule:init_optimizer(...)
+  self:_need("init_optimizer", "binded", "params_initialized")
+  local a = OPTIMIZER(...)
+  if self:_is_done("init_optimizer", "optimizer_initialized", a.force_init) then
+    return
+  end
+  self:_sync_params()
+  self._curr_module:init_optimizer{ kvstore = a.kvstore, optimizer = a.optimizer, optimizer_params = a.optimizer_params,
+    force_init = true, in_backward = a.in_backward }
+  lend(self, self._curr_module)
+end
+
+
+--- Uses another module's optimizer, states and store.
+function BucketingModule:borrow_optimizer(other)
+  self:_need("borrow_optimizer", "binded")
+  self._curr_module:borrow_optimizer(other)
+  lend(self, self._curr_module)
+end
+
+
+function BucketingModule:_updaters()
+  local list = self._curr_module and self._curr_module:_updaters() or {}
+  for _, pair in ipairs(list) do
+    pair[2] = self
+  end
+  return list
+end
+
+
+function BucketingModule:_stores()
+  return self._curr_module and self._curr_module:_stores() or {}
+end
+
+
+BucketingModule._can_accumulate = true
+
+function BucketingModule:_gradients()
+  return self._curr_module:_gradients()
+end
+
+
+-- Watching ------------------------------------------------------------------------------------------------------------
+
+--- Has a monitor watch all buckets, later ones too.
+function BucketingModule:install_monitor(mon)
+  self:_need("install_monitor", "binded")
+  self._monitors[#self._monitors + 1], self._monitor = mon, mon
+  for _, m in ipairs(self._met) do
+    m:install_monitor(mon)
+  end
+end
+
+
+--- Bytes: pool (intermediate memory of all buckets together), largest (what the largest bucket needs, in whole pages),
+-- planned (what all would need apart), buckets (planned by key), params, grads, aux.
+function BucketingModule:memory()
+  self:_need("memory", "binded")
+  local of_base = self._met[1]:memory()
+  local m = { pool = of_base.pool, params = of_base.params, grads = of_base.grads, aux = of_base.aux, planned = 0,
+    largest = 0, buckets = {} }
+  for key, bucket in pairs(self._buckets) do
+    local own = bucket.binded and bucket:memory() or { planned = 0, pages = 0 }
+    m.buckets[key], m.planned, m.largest = own.planned, m.planned + own.planned, math.max(m.largest, own.pages)
+  end
+  return m
+end
+
+
+--- Gives all buckets back.
+function BucketingModule:free()
+  if self._binded then
+    self:_reset_bind()
+  end
+  BucketingModule.super.free(self)
+end
+
+
+-- Checkpoints ---------------------------------------------------------------------------------------------------------
+
+local SAVE = args.form("BucketingModule:save_checkpoint", {
+  { "prefix", "text" }, { "epoch", "integer" }, { "remove_amp_cast", "boolean", false },
+})
+
+local function integer_keys(self)
+  for _, key in ipairs(self._order) do
+    if type(key) ~= "number" or key ~= math.floor(key) or math.abs(key) >= 2 ^ 31 then
+      Error.raise{ code = "value", func = "BucketingModule:save_checkpoint", argument = "bucket_key",
+        expected = "32-bit integers", got = Error.kind(key), message = "a bucket's key cannot be written" }
+    end
+  end
+  return self._order
+end
+
+
+local function symbol_file(prefix, key)
+  return ("%s-%d-symbol.json"):format(prefix, key)
+end
+
+
+--- Writes `PREFIX-0003.params`, `PREFIX-KEY-symbol.json` for each bucket and `PREFIX.buckets`, the keys.
+-- @string prefix
+-- @int epoch
+-- @bool[opt=false] remove_amp_cast
+function BucketingModule:save_checkpoint(...)
+  local a, model = SAVE(...), require "tycho.model"
+  local arg_params, aux_params = self:get_params()
+  local keys = integer_keys(self)
+  for _, key in ipairs(keys) do
+    self._buckets[key].symbol:save(symbol_file(a.prefix, key), { remove_amp_cast = a.remove_amp_cast })
+  end
+  nd.save(a.prefix .. ".buckets", nd.array(keys, { dtype = "int32" }))
+  model.save_checkpoint(a.prefix, a.epoch, null, arg_params, aux_params)
+end
+
+
+local DICT = args.form("BucketingModule.load_dict", {
+  rest = "options", { "sym_dict", "table" }, { "sym_gen", "function" }, { "default_bucket_key", "any" },
+  { "arg_params", "dict" }, { "aux_params", "dict?" },
+})
+
+--- A module from symbols by key and parameters; unbound.
+-- @tparam table options sym_dict, sym_gen, default_bucket_key, arg_params, aux_params, and those of the constructor
+function BucketingModule.load_dict(...)
+  local a = DICT(...)
+  a.options.sym_gen, a.options.default_bucket_key = a.sym_gen, a.default_bucket_key
+  local m = BucketingModule(a.options)
+  for key, symbol in pairs(a.sym_dict) do
+    key = key_of(m, key, "BucketingModule.load_dict")
+    add_bucket(m, key, new_module(m, key, symbol))
+  end
+  m._kept_args, m._kept_auxs, m._params_initialized = a.arg_params, a.aux_params or {}, true
+  return m
+end
+
+
+local LOAD = args.form("BucketingModule.load", {
+  rest = "options", { "prefix", "text" }, { "epoch", "integer" }, { "sym_gen", "function" },
+  { "default_bucket_key", "any" },
+})
+
+--- A module from a checkpoint; unbound.
+-- @tparam table options prefix, epoch, sym_gen, default_bucket_key, and those of the constructor
+function BucketingModule.load(...)
+  local a, model, symbol = LOAD(...), require "tycho.model", require "tycho.symbol"
+  local keys = nd.load(a.prefix .. ".buckets")
+  local options = a.options
+  options.sym_dict = {}
+  for _, key in ipairs(keys[1]:totable()) do
+    options.sym_dict[key] = symbol.load(symbol_file(a.prefix, key))
+  end
+  options.sym_gen, options.default_bucket_key = a.sym_gen, a.default_bucket_key
+  options.arg_params, options.aux_params = model.load_params(a.prefix, a.epoch)
+  return BucketingModule.load_dict(options)
+end
+
+
+return BucketingModule

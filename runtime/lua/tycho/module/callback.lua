@@ -1,0 +1,171 @@
+--- Callbacks for training: `ty.callback`.
+--
+-- A batch callback is a function of `{epoch, nbatch, eval_metric, locals}`, an epoch callback one of epoch, symbol,
+-- arg_params, aux_params. Lines go to `ty.log`. Epochs and batches count from 0.
+--
+--     mod:fit{ ..., batch_end_callback = ty.callback.Speedometer(32, 50),
+--              epoch_end_callback = ty.callback.do_checkpoint("run/m") }
+--
+-- @module tycho.callback
+
+local args = require "tycho.core.args"
+local log = require "tycho.core.log"
+local C = require("tycho.core.ffi").C
+
+local callback = {}
+
+
+-- Time ----------------------------------------------------------------------------------------------------------------
+
+--- Seconds since some moment. Programs may put another clock here.
+-- @treturn number
+function callback.clock()
+  return tonumber(C.ty_profile_now()) * 1e-9
+end
+
+
+-- Checkpoints ---------------------------------------------------------------------------------------------------------
+
+local DO = args.form("callback.do_checkpoint", { { "prefix", "text" }, { "period", "integer", 1 } })
+
+--- Epoch callback: a checkpoint after every period-th epoch.
+-- @string prefix
+-- @int[opt=1] period
+function callback.do_checkpoint(...)
+  local a = DO(...)
+  local period = math.max(a.period, 1)
+  return function(epoch, symbol, arg_params, aux_params)
+    if (epoch + 1) % period == 0 then
+      require("tycho.model").save_checkpoint(a.prefix, epoch + 1, symbol, arg_params, aux_params)
+    end
+  end
+end
+
+
+local MODULE = args.form("callback.module_checkpoint", {
+  { "mod", "any" }, { "prefix", "text" }, { "period", "integer", 1 }, { "save_optimizer_states", "boolean", false },
+})
+
+--- Epoch callback: the module's own checkpoint, with the optimizer's states if asked for.
+-- @param mod
+-- @string prefix
+-- @int[opt=1] period
+-- @bool[opt=false] save_optimizer_states
+function callback.module_checkpoint(...)
+  local a = MODULE(...)
+  local period = math.max(a.period, 1)
+  return function(epoch)
+    if (epoch + 1) % period == 0 then
+      a.mod:save_checkpoint(a.prefix, epoch + 1, { save_optimizer_states = a.save_optimizer_states })
+    end
+  end
+end
+
+
+-- Logs ----------------------------------------------------------------------------------------------------------------
+
+local TRAIN = args.form("callback.log_train_metric", { { "period", "integer" }, { "auto_reset", "boolean", false } })
+
+--- Batch callback: the metric's values every period-th batch.
+-- @int period
+-- @bool[opt=false] auto_reset clears the local sums then
+function callback.log_train_metric(...)
+  local a = TRAIN(...)
+  return function(param)
+    if param.nbatch % a.period ~= 0 or not param.eval_metric then
+      return
+    end
+    for _, pair in ipairs(param.eval_metric:get_name_value()) do
+      log:info(("Iter[%d] Batch[%d] Train-%s=%f"):format(param.epoch, param.nbatch, pair[1], pair[2]))
+    end
+    if a.auto_reset then
+      param.eval_metric:reset_local()
+    end
+  end
+end
+
+
+--- Evaluation callback: the metric's values.
+function callback.LogValidationMetricsCallback()
+  return function(param)
+    for _, pair in ipairs(param.eval_metric and param.eval_metric:get_name_value() or {}) do
+      log:info(("Epoch[%d] Validation-%s=%f"):format(param.epoch, pair[1], pair[2]))
+    end
+  end
+end
+
+
+local SPEED = args.form("callback.Speedometer", {
+  { "batch_size", "number" }, { "frequent", "integer", 50 }, { "auto_reset", "boolean", true },
+})
+
+-- "<TAB>accuracy=0.5" for each value.
+local function values_text(metric)
+  local parts = {}
+  for _, pair in ipairs(metric:get_name_value()) do
+    parts[#parts + 1] = ("\t%s=%f"):format(pair[1], pair[2])
+  end
+  return table.concat(parts)
+end
+
+
+local function speed_line(a, param, speed)
+  local metric, n = param.eval_metric, param.nbatch
+  if not metric then
+    return ("Iter[%d] Batch [%d]\tSpeed: %.2f samples/sec"):format(param.epoch, n, speed)
+  end
+  local text = values_text(metric)
+  if a.auto_reset then
+    metric:reset_local()
+  end
+  local first = a.auto_reset and n - a.frequent or 0
+  return ("Epoch[%d] Batch [%d-%d]\tSpeed: %.2f samples/sec%s"):format(param.epoch, first, n, speed, text)
+end
+
+
+--- Batch callback: samples per second and the metric's values every `frequent` batches. The first call of an epoch
+-- starts the clock.
+-- @number batch_size samples in a batch
+-- @int[opt=50] frequent
+-- @bool[opt=true] auto_reset clears the metric's local sums after each line
+function callback.Speedometer(...)
+  local a = SPEED(...)
+  local started, last = nil, 0
+  return function(param)
+    local n = param.nbatch
+    if n < last then
+      started = nil
+    end
+    last = n
+    if not started then
+      started = callback.clock()
+    elseif n % a.frequent == 0 then
+      log:info(speed_line(a, param, a.frequent * a.batch_size / (callback.clock() - started)))
+      started = callback.clock()
+    end
+  end
+end
+
+
+local BAR = args.form("callback.ProgressBar", { { "total", "number" }, { "length", "integer", 80 } })
+
+local function round_half_even(x)
+  local low = math.floor(x)
+  local up = x - low > 0.5 or x - low == 0.5 and low % 2 == 1
+  return up and low + 1 or low
+end
+
+--- Batch callback: how much of the epoch is done; on a terminal the bar is drawn again in its place.
+-- @number total batches of an epoch
+-- @int[opt=80] length characters of the bar
+function callback.ProgressBar(...)
+  local a = BAR(...)
+  return function(param)
+    local filled = round_half_even(a.length * param.nbatch / a.total)
+    local percent = math.ceil(100 * param.nbatch / a.total)
+    log:info(("[%s%s] %d%%\r"):format(("="):rep(filled), ("-"):rep(a.length - filled), percent))
+  end
+end
+
+
+return callback

@@ -1,0 +1,121 @@
+--- Early stopping for `fit`: watches one figure of the validation, keeps the best parameters, says when to stop (not for
+-- users).
+--
+-- The best parameters are kept as copies and, where there is a path, in a file. What `state` gives goes into the saved
+-- state of the training; `path` is needed to go on from it.
+--
+-- @module tycho.module.early_stopping
+
+local args = require "tycho.core.args"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local model = require "tycho.model"
+local params = require "tycho.module.param_check"
+
+local FUNC = "Module:fit early_stopping"
+
+local FORM = args.form(FUNC, {
+  { "patience", "integer", 3 }, { "metric", "text?" }, { "larger", "boolean?" }, { "min_delta", "number", 0 },
+  { "path", "text?" },
+})
+
+--- Watches one training.
+local Early = Class:extend("EarlyStopping")
+
+
+--- @tparam table options patience = 3, metric (the first one's), larger, min_delta = 0, path
+-- @string[opt] prefix of the training's checkpoints: the path is `PREFIX-best.params` unless given
+function Early:init(options, prefix)
+  self.options = FORM(options)
+  self.path = self.options.path or prefix and prefix .. "-best.params"
+  self.waited = 0
+end
+
+
+-- pattern of a metric's name -> whether more is better
+local BETTER = {
+  { "^accuracy", true }, { "^top_k_accuracy", true }, { "^f1", true }, { "^mcc", true }, { "^pcc", true },
+  { "^pearsonr", true }, { "^perplexity", false }, { "^mae", false }, { "^mse", false }, { "^rmse", false },
+  { "^cross%-entropy", false }, { "^nll%-loss", false }, { "loss$", false }, { "error", false },
+}
+
+local function larger_is_better(self, name)
+  if self.options.larger ~= nil then
+    return self.options.larger
+  end
+  for _, entry in ipairs(BETTER) do
+    if name:lower():find(entry[1]) then
+      return entry[2]
+    end
+  end
+  Error.raise{ code = "value", func = FUNC, argument = "larger", expected = "true or false", got = "nothing",
+    message = ("whether a larger '%s' is better does not follow from its name"):format(name) }
+end
+
+
+-- The figure that counts among the validation's.
+local function figure(self, list)
+  local wanted, names = self.options.metric, {}
+  for i, pair in ipairs(list) do
+    if not wanted or pair[1] == wanted then
+      return pair[1], pair[2]
+    end
+    names[i] = pair[1]
+  end
+  Error.unknown{ func = FUNC, argument = wanted, what = "metric", names = names }
+end
+
+
+--- Looks at the figures of an epoch.
+-- @param module
+-- @tparam table list `{name, value}` of each metric
+-- @int epoch from 0
+function Early:look(module, list, epoch)
+  local name, value = figure(self, list)
+  local sign = larger_is_better(self, name) and 1 or -1
+  local better = value == value and (not self.best or sign * (value - self.best) > self.options.min_delta)
+  if not better then
+    self.waited = self.waited + 1
+    return
+  end
+  local arg_params, aux_params = module:_read_params()
+  self.name, self.best, self.epoch, self.waited = name, value, epoch, 0
+  self.arg_params, self.aux_params = params.copies(arg_params), params.copies(aux_params)
+  if self.path then
+    model.write_params(self.path, self.arg_params, self.aux_params)
+  end
+end
+
+
+--- Whether the best is `patience` epochs ago.
+function Early:is_over()
+  return self.waited >= self.options.patience
+end
+
+
+--- Gives the module the best parameters.
+function Early:finish(module)
+  if self.best then
+    module.logger:info(("Best of all epochs: %s=%f of epoch %d"):format(self.name, self.best, self.epoch))
+    module:set_params(self.arg_params, self.aux_params)
+  end
+end
+
+
+--- What has to be kept to go on later.
+function Early:state()
+  return { name = self.name, best = self.best, epoch = self.epoch, waited = self.waited }
+end
+
+
+--- Goes on from such a state, or from nothing.
+function Early:go_on(state)
+  state = state or self:state()
+  self.name, self.best, self.epoch, self.waited = state.name, state.best, state.epoch, state.waited
+  if self.best then
+    self.arg_params, self.aux_params = model.read_params(self.path, FUNC)
+  end
+end
+
+
+return Early

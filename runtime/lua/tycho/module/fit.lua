@@ -1,0 +1,290 @@
+--- The training loop: `Module:fit`. Adds `fit` to the base of modules.
+--
+-- For each batch: forward, backward, update, then the metric, before the next batch is fetched and prepared, since
+-- preparing may switch to another bucket. Epochs and batches count from 0. An interruption (Ctrl-C) is an error object
+-- with `epoch` and `nbatch`; updates are never torn, so training can go on from there.
+--
+-- @module tycho.module.fit
+
+local args = require "tycho.core.args"
+local BaseModule = require "tycho.module.base"
+local Early = require "tycho.module.early_stopping"
+local Error = require "tycho.core.error"
+local gradients = require "tycho.module.gradients"
+local values = require "tycho.core.values"
+
+local value = values.value
+
+local FIT = args.form("Module:fit", {
+  { "train_data", "any" }, { "eval_data", "any?" }, { "eval_metric", "any", "acc" }, { "epoch_end_callback", "any?" },
+  { "batch_end_callback", "any?" }, { "kvstore", "any|null?" }, { "optimizer", "any", "sgd" },
+  { "optimizer_params", "table?" }, { "eval_end_callback", "any?" }, { "eval_batch_end_callback", "any?" },
+  { "initializer", "any|null?" }, { "arg_params", "dict?" }, { "aux_params", "dict?" },
+  { "allow_missing", "boolean", false }, { "force_rebind", "boolean", false }, { "force_init", "boolean", false },
+  { "begin_epoch", "integer", 0 }, { "num_epoch", "integer" }, { "validation_metric", "any?" }, { "monitor", "any?" },
+  { "sparse_row_id_fn", "any?" }, { "count_pad", "boolean", true }, { "checkpoint", "dict?" },
+  { "clip_global_norm", "number?" }, { "accumulate", "integer", 1 }, { "early_stopping", "dict?" },
+  { "memory_budget", "number?" }, { "force_mirroring", "boolean?" }, { "in_backward", "boolean?" },
+})
+
+local CHECKPOINT = args.form("Module:fit checkpoint", {
+  { "prefix", "text" }, { "period", "integer", 1 }, { "resume", "boolean", false },
+})
+
+
+-- Before the first epoch ----------------------------------------------------------------------------------------------
+
+local function refuse(self, code, argument, message, expected, got)
+  Error.raise{ code = code, func = self:_func("fit"), argument = argument, message = message, expected = expected, got = got }
+end
+
+
+local function check_options(self, a)
+  if a.clip_global_norm and a.clip_global_norm <= 0 then
+    refuse(self, "value", "clip_global_norm", "a length that gradients may have is above 0", "a number above 0", a.clip_global_norm)
+  elseif a.accumulate < 1 then
+    refuse(self, "value", "accumulate", "an update takes the gradients of at least one batch", "1 or more", a.accumulate)
+  elseif a.accumulate > 1 and not self._can_accumulate then
+    refuse(self, "unsupported", "accumulate", "only a Module and a BucketingModule gather gradients")
+  elseif a.in_backward and (a.clip_global_norm or a.accumulate > 1) then
+    refuse(self, "unsupported", "in_backward", "gradients that are used inside backward cannot be changed before",
+      "neither clip_global_norm nor accumulate", a.clip_global_norm and "clip_global_norm" or "accumulate")
+  elseif a.early_stopping and value(a.eval_data) == nil then
+    refuse(self, "value", "eval_data", "early stopping is decided by the validation", "an iterator", "nothing")
+  end
+end
+
+
+local function bind(self, a)
+  self:bind{ data_shapes = a.train_data.provide_data, label_shapes = a.train_data.provide_label, for_training = true,
+    force_rebind = a.force_rebind, grad_req = a.accumulate > 1 and "add" or nil, memory_budget = a.memory_budget,
+    force_mirroring = a.force_mirroring }
+  if a.accumulate > 1 and self._grad_req ~= "add" then
+    refuse(self, "state", "accumulate", "the module was bound with gradients that do not add up (force_rebind = true binds again)",
+      "grad_req = 'add'", self._grad_req)
+  end
+end
+
+
+local function get_ready(self, a)
+  check_options(self, a)
+  bind(self, a)
+  if a.monitor then
+    self:install_monitor(a.monitor)
+  end
+  self:init_params{ initializer = a.initializer, arg_params = a.arg_params, aux_params = a.aux_params,
+    allow_missing = a.allow_missing, force_init = a.force_init }
+  self:init_optimizer{ kvstore = a.kvstore, optimizer = a.optimizer, optimizer_params = a.optimizer_params,
+    force_init = a.force_init, in_backward = a.in_backward }
+  if a.accumulate > 1 then
+    gradients.clear(self:_gradients())                   -- what an interrupted fit may have left
+  end
+end
+
+
+local function exists(path)
+  local file = io.open(path, "rb")
+  return file ~= nil and file:close()
+end
+
+
+-- The file of a training that can be resumed, and where this one begins.
+local function resume(self, a, c, early)
+  if not (c and c.resume and exists(c.path)) then
+    return a.begin_epoch
+  end
+  local saved = self:load_state(c.path, { train_data = a.train_data })
+  if early then
+    early:go_on(saved.early)
+  end
+  return saved.epoch or a.begin_epoch
+end
+
+
+local function checkpoint_of(a)
+  local c = a.checkpoint and CHECKPOINT(a.checkpoint)
+  if c then
+    c.path = c.prefix .. ".state"
+  end
+  return c
+end
+
+
+-- One epoch -----------------------------------------------------------------------------------------------------------
+
+local function first_batch(self, a)
+  local batch = a.train_data:next()
+  if batch == nil then
+    Error.raise{ code = "state", func = self:_func("fit"), argument = "train_data",
+      message = "the iterator has no batch; was it reset?" }
+  end
+  return batch
+end
+
+
+-- Updates with the gradients of the `gathered` batches since the last update.
+local function update(self, a, gathered)
+  local parts = (a.clip_global_norm or a.accumulate > 1) and self:_gradients()
+  if gathered > 1 then
+    gradients.scale(parts, 1 / gathered)
+  end
+  if a.clip_global_norm then
+    gradients.clip(parts, a.clip_global_norm)
+  end
+  self:update()
+  if a.accumulate > 1 then
+    gradients.clear(parts)
+  end
+end
+
+
+-- Runs one batch and fetches the next one.
+local function run_batch(self, a, metric, batch, gathered)
+  if a.monitor then
+    a.monitor:tic()
+  end
+  self:forward_backward(batch)
+  if gathered == a.accumulate then
+    update(self, a, gathered)
+  end
+  self:_update_metric_of(metric, batch, a.count_pad)
+  local coming = a.train_data:next()
+  if coming ~= nil then
+    self:prepare(coming, a.sparse_row_id_fn)
+  end
+  if a.monitor then
+    a.monitor:toc_print()
+  end
+  return coming
+end
+
+
+-- Runs all batches; gives the metric's values over the epoch.
+local function run_epoch(self, a, metric, at)
+  local batch, totals, gathered = first_batch(self, a), nil, 0
+  metric:reset()
+  at.nbatch = 0
+  while batch ~= nil do
+    gathered = gathered % a.accumulate + 1
+    local coming = run_batch(self, a, metric, batch, gathered)
+    totals = coming == nil and metric:get_global_name_value() or nil
+    BaseModule._report(a.batch_end_callback, self, a, at.epoch, at.nbatch, metric, batch)
+    batch = coming
+    at.nbatch = at.nbatch + 1
+  end
+  if gathered < a.accumulate then
+    update(self, a, gathered)
+  end
+  return totals
+end
+
+
+local function log_values(self, epoch, what, list)
+  for _, pair in ipairs(list) do
+    self.logger:info(("Epoch[%d] %s-%s=%f"):format(epoch, what, pair[1], pair[2]))
+  end
+end
+
+
+local function validate(self, a, metric, epoch)
+  local list = self:score(a.eval_data, metric, { score_end_callback = a.eval_end_callback, epoch = epoch,
+    batch_end_callback = a.eval_batch_end_callback, count_pad = a.count_pad })
+  log_values(self, epoch, "Validation", list)
+  return list
+end
+
+
+-- Parameters to all devices and callbacks.
+local function hand_on(self, a, epoch)
+  if value(a.epoch_end_callback) == nil then
+    return self:_level_params()
+  end
+  local arg_params, aux_params = self:get_params()
+  self:set_params(arg_params, aux_params)
+  BaseModule._call_all(a.epoch_end_callback, epoch, self.symbol, arg_params, aux_params)
+end
+
+
+-- After the batches of an epoch.
+local function end_epoch(self, a, validation_metric, epoch, early)
+  hand_on(self, a, epoch)
+  if value(a.eval_data) then
+    local list = validate(self, a, validation_metric, epoch)
+    if early then
+      early:look(self, list, epoch)
+    end
+  end
+  a.train_data:reset()
+end
+
+
+local function clock()
+  return require("tycho.module.callback").clock()
+end
+
+
+local function run_epochs(self, a, at, checkpoint, early)
+  local metric = BaseModule._metric(a.eval_metric)
+  local validation_metric = a.validation_metric or metric
+  for epoch = resume(self, a, checkpoint, early), a.num_epoch - 1 do
+    if early and early:is_over() then
+      return
+    end
+    at.epoch = epoch
+    local started = clock()
+    log_values(self, epoch, "Train", run_epoch(self, a, metric, at))
+    self.logger:info(("Epoch[%d] Time cost=%.3f"):format(epoch, clock() - started))
+    end_epoch(self, a, validation_metric, epoch, early)
+    if checkpoint and (epoch + 1) % math.max(checkpoint.period, 1) == 0 then
+      self:save_state(checkpoint.path, { train_data = a.train_data, epoch = epoch + 1, nbatch = 0,
+        early = early and early:state() })
+    end
+  end
+end
+
+
+local function train(self, a, at)
+  local checkpoint = checkpoint_of(a)
+  local early = a.early_stopping and Early(a.early_stopping, checkpoint and checkpoint.prefix)
+  run_epochs(self, a, at, checkpoint, early)
+  if early then
+    early:finish(self)
+  end
+end
+
+
+--- Trains. What is bound, initialised or has an optimizer stays as it is, so a second call goes on.
+--
+-- Options: train_data (iterator), eval_data, eval_metric = "acc", validation_metric = eval_metric, begin_epoch = 0,
+-- num_epoch (the epoch after the last), optimizer = "sgd", optimizer_params = {learning_rate = 0.01}, kvstore =
+-- "local", initializer = Uniform(0.01), arg_params, aux_params, allow_missing = false, force_rebind = false, force_init
+-- = false, monitor, count_pad = true (whether rows that fill a last batch count in metrics),
+-- batch_end_callback, eval_batch_end_callback, eval_end_callback (each a function of `{epoch, nbatch, eval_metric,
+-- locals}` or a list), epoch_end_callback (of epoch, symbol, arg_params, aux_params), checkpoint = {prefix, period = 1,
+-- resume = false}: the whole state after each period-th epoch in `PREFIX.state`, from which `resume` goes on bit by
+-- bit.
+--
+-- clip_global_norm: the length that all gradients together, as the optimizer takes them, may have at most. accumulate =
+-- 1: batches whose mean gradient makes one update; fewer are left for an epoch's last one (gradients of a parameter that
+-- the bucket of the update lacks wait for one that has it). early_stopping = {patience = 3, metric (name; the first),
+-- larger (whether more is better, where the name does not say), min_delta = 0, path}: ends after that many epochs
+-- without a better figure over eval_data, and leaves the best epoch's parameters in the module, and in `path` or
+-- `PREFIX-best.params`. memory_budget, force_mirroring: as `Module:bind`. in_backward: as `Module:init_optimizer`.
+-- @tparam table options
+function BaseModule:fit(...)
+  local a, at = FIT(...), { epoch = 0, nbatch = 0 }
+  at.epoch = a.begin_epoch
+  local ok, e = pcall(function()
+    get_ready(self, a)
+    train(self, a, at)
+  end)
+  if not ok then
+    if Error.is_error(e) and e.code == "interrupted" then
+      e.epoch, e.nbatch = at.epoch, at.nbatch
+    end
+    error(e, 0)
+  end
+end
+
+
+return BaseModule

@@ -1,0 +1,50 @@
+--- Training with less typing: `ty.mod`.
+--
+--     local mod = ty.mod.Module{ symbol = net, context = ty.cpu() }
+--     mod:fit{ train_data = train, eval_data = test, num_epoch = 4, optimizer_params = { learning_rate = 0.1 } }
+--     print(mod:score(test, "acc")[1][2])
+--
+-- The classes: `module.base` (what all have), `module.module` (a symbol), `module.bucketing` (a symbol for each key,
+-- with common parameters and memory), `module.sequential` (a chain), `module.lua_module` (modules written in Lua),
+-- `module.executor_group` (executors on several devices). `module.fit` is the training loop, `module.training_state` the saved state of a
+-- training.
+--
+-- @module tycho.module
+
+local pairs = require("tycho.core.iterate").pairs
+local Error = require "tycho.core.error"
+
+-- class -> file, and the class's name there when the file has several
+local CLASSES = {
+  BaseModule       = { "base" },       Module           = { "module" },
+  BucketingModule  = { "bucketing" },  SequentialModule = { "sequential" },
+  PythonModule     = { "lua_module", "PythonModule" },
+  PythonLossModule = { "lua_module", "PythonLossModule" },
+  LuaModule        = { "lua_module", "PythonModule" },
+  LuaLossModule    = { "lua_module", "PythonLossModule" },
+  DataParallelExecutorGroup = { "executor_group" },
+}
+
+require "tycho.module.fit"
+require "tycho.module.training_state"
+
+
+local function names()
+  local list = {}
+  for name in pairs(CLASSES) do
+    list[#list + 1] = name
+  end
+  return list
+end
+
+
+return setmetatable({}, { __index = function(mod, key)
+  local place = CLASSES[key]
+  if not place then
+    Error.unknown{ func = "mod", argument = key, what = "class", names = names() }
+  end
+  local found = require("tycho.module." .. place[1])
+  found = place[2] and found[place[2]] or found
+  rawset(mod, key, found)
+  return found
+end })

@@ -1,0 +1,171 @@
+--- Watching values while a network runs: `ty.monitor`.
+--
+--     local mon = ty.monitor.Monitor{ 10, pattern = ".*weight" }
+--     mod:install_monitor(mon)
+--     mon:tic(); mod:forward_backward(batch)
+--     for _, entry in ipairs(mon:toc()) do print(unpack(entry)) end      --> step, name, text
+--
+-- Between `tic` and `toc` of every interval-th step the outputs of all nodes are reported, backward ones included, and
+-- at `toc` the arguments and auxiliary states. The reported step counts from 1.
+--
+-- @module tycho.monitor
+
+local args = require "tycho.core.args"
+local class = require "tycho.ndarray.class"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local log = require "tycho.core.log"
+local values = require "tycho.core.values"
+require "tycho.ndarray"
+
+--- A monitor of executors. Fields: interval, step, activated, exes, queue.
+-- @type Monitor
+local Monitor = Class:extend("Monitor")
+
+local NEW = args.form("monitor.Monitor", {
+  { "interval", "integer" }, { "stat_func", "function?" }, { "pattern", "text|function", ".*" },
+  { "sort", "boolean", false }, { "monitor_all", "boolean", false },
+})
+
+
+-- The root of the mean square.
+local function root_mean_square(x)
+  local norm = x:norm()
+  return norm / math.sqrt(x.size)
+end
+
+
+-- Whether a name counts: a Lua pattern matches from the start, or a function says so.
+local function matcher(pattern)
+  if type(pattern) == "string" then
+    local anchored = pattern:sub(1, 1) == "^" and pattern or "^" .. pattern
+    return function(name)
+      return name:find(anchored) ~= nil
+    end
+  end
+  return pattern
+end
+
+
+--- @int interval every which step is watched
+-- @tparam[opt] function stat_func array -> array or list of arrays; the root of the mean square otherwise
+-- @param[opt=".*"] pattern Lua pattern of names, matched from the start, or a function of the name
+-- @bool[opt=false] sort by name
+-- @bool[opt=false] monitor_all inputs of nodes too
+function Monitor:init(...)
+  local a = NEW(...)
+  self.interval, self.stat_func, self.sort = math.max(a.interval, 1), a.stat_func or root_mean_square, a.sort
+  self.monitor_all, self.matches = a.monitor_all, matcher(a.pattern)
+  self.activated, self.step, self.queue, self.exes = false, 0, {}, {}
+end
+
+
+-- Statistics are taken at once: the array is good only now.
+local function take(self, name, x)
+  if self.matches(name) then
+    self.queue[#self.queue + 1] = { self.step, name, self.stat_func(x) }
+  end
+end
+
+
+--- Watches an executor.
+-- @tparam Executor exe
+function Monitor:install(exe)
+  exe:set_monitor_callback(function(name, x)
+    if self.activated then
+      take(self, name, x)
+    end
+  end, self.monitor_all)
+  self.exes[#self.exes + 1] = exe
+end
+
+
+-- Calls f with every argument and auxiliary state of every executor that still lives.
+local function each_array(self, f)
+  for _, exe in ipairs(self.exes) do
+    for _, part in ipairs(rawget(exe, "_handle") and {
+        { exe._names.arguments, exe.arg_arrays }, { exe._names.auxiliary, exe.aux_arrays } } or {}) do
+      for i, name in ipairs(part[1]) do
+        if values.value(part[2][i]) then
+          f(name, part[2][i])
+        end
+      end
+    end
+  end
+end
+
+
+local function wait(_, x)
+  x:wait_to_read()
+end
+
+
+--- Begins a step.
+function Monitor:tic()
+  if self.step % self.interval == 0 then
+    each_array(self, wait)
+    self.queue, self.activated = {}, true
+  end
+  self.step = self.step + 1
+end
+
+
+local function fail_stat(name, v)
+  Error.raise{ code = "type", func = "Monitor:toc", argument = "stat_func", expected = "an NDArray or a list of them",
+    got = Error.kind(v), message = ("bad statistic of '%s'"):format(name) }
+end
+
+
+-- One number for an array of one element, a nested table's text otherwise; each followed by a tab.
+local function stat_text(name, stat)
+  local list, texts = class.is_array(stat) and { stat } or stat, {}
+  if not values.is_plain(list) then
+    fail_stat(name, stat)
+  end
+  for i, x in ipairs(list) do
+    if not class.is_array(x) then
+      fail_stat(name, x)
+    end
+    texts[i] = (x.size == 1 and ("%.8g"):format(x:asscalar()) or tostring(x)) .. "\t"
+  end
+  return table.concat(texts)
+end
+
+
+--- Ends a step.
+-- @treturn table list of `{step, name, text}`; empty when the step was not watched
+function Monitor:toc()
+  if not self.activated then
+    return {}
+  end
+  self.activated = false
+  each_array(self, function(name, x) take(self, name, x) end)
+  local queue, list = self.queue, {}
+  self.queue = {}
+  for i, row in ipairs(queue) do
+    list[i] = { row[1], row[2], stat_text(row[2], row[3]), i }
+  end
+  if self.sort then
+    table.sort(list, function(a, b)
+      if a[2] ~= b[2] then
+        return a[2] < b[2]
+      end
+      return a[4] < b[4]
+    end)
+  end
+  for _, row in ipairs(list) do
+    row[4] = nil
+  end
+  return list
+end
+
+
+--- Ends a step and logs what was seen.
+function Monitor:toc_print()
+  for _, row in ipairs(self:toc()) do
+    log:info(("Batch: %7d %30s %s"):format(row[1], row[2], row[3]))
+  end
+end
+
+
+return { Monitor = Monitor }

@@ -1,0 +1,317 @@
+--- How a module learns: the optimizer, the store, their states. Adds methods to
+-- Module.
+--
+-- The optimizer keeps a state under each parameter's number (`_param_index`; times the number of devices plus the
+-- device, without a store) or, when the store updates, under its name.
+--
+-- @module tycho.module.optimizer
+
+local iterate = require "tycho.core.iterate"
+local next, pairs = iterate.next, iterate.pairs
+local args = require "tycho.core.args"
+local BaseModule = require "tycho.module.base"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local files = require "tycho.core.files"
+local tables = require "tycho.core.tables"
+local values = require "tycho.core.values"
+
+local null = values.null
+
+local Module = {}                                        -- methods, for module/module.lua
+
+
+--- Options of init_optimizer, for BucketingModule too.
+Module.INIT_OPTIMIZER = BaseModule._extend_options(BaseModule.INIT_OPTIMIZER, { { "in_backward", "boolean", false } })
+
+local OPTIMIZER = args.form("Module:init_optimizer", Module.INIT_OPTIMIZER)
+
+
+-- Name of each number under which the optimizer sees a parameter of this module.
+local function index_names(self, update_on_kvstore)
+  local names, n = {}, #self._context
+  for _, name in ipairs(self._param_names) do
+    local index = self._param_index[name]
+    if update_on_kvstore then
+      names[index] = name
+    else
+      for k = 0, n - 1 do
+        names[index * n + k] = name
+      end
+    end
+  end
+  return names
+end
+
+
+-- One over the rows that make up one gradient.
+local function rescale_of(self, kv)
+  local batch = self._exec_group.batch_size
+  if kv and kv.type:find("dist", 1, true) and kv.type:find("_sync", 1, true) then
+    batch = batch * kv.num_workers
+  end
+  return 1 / batch
+end
+
+
+local function options_of(given)
+  local dict = args.pairs_of(given or { learning_rate = 0.01 })
+  if not dict then
+    Error.raise{ code = "type", func = "Module:init_optimizer", argument = "optimizer_params",
+      expected = "a table of options", got = "a list", message = "bad 'optimizer_params'" }
+  end
+  return dict
+end
+
+
+local function make_optimizer(self, a, names, rescale)
+  local optimizer = require "tycho.optimizer"
+  if type(a.optimizer) == "string" then
+    local options = options_of(a.optimizer_params)
+    options.rescale_grad = options.rescale_grad or rescale
+    options.sym, options.param_idx2name = self._symbol, names
+    return optimizer.create(a.optimizer, options)
+  elseif not Class.is_a(a.optimizer, optimizer.Optimizer) then
+    Error.raise{ code = "type", func = "Module:init_optimizer", argument = "optimizer",
+      expected = "a name or an Optimizer", got = Error.kind(a.optimizer), message = "bad 'optimizer'" }
+  end
+  local o = a.optimizer
+  if o.rescale_grad ~= rescale then
+    self.logger:warning(("init_optimizer: the optimizer has rescale_grad = %g, not 1 / batch size = %g"):format(
+      o.rescale_grad, rescale))
+  end
+  if next(o.idx2name) == nil then
+    for index, name in pairs(names) do
+      o.idx2name[index] = name
+    end
+  end
+  return o
+end
+
+
+-- Hands parameters to the store: those of which it knows nothing yet.
+local function init_store(self, names)
+  local own, arrays = {}, {}
+  for k, name in ipairs(self._exec_group.param_names) do
+    if names[name] then
+      own[#own + 1], arrays[#arrays + 1] = name, self._exec_group.param_arrays[k]
+    end
+  end
+  require("tycho.model")._initialize_kvstore(self._kvstore, arrays, self._arg_values:values(), own, self._update_on_kvstore)
+end
+
+
+-- Optimizer, store and updater of another module.
+local function take(self, other)
+  self._optimizer, self._kvstore, self._updater = other._optimizer, other._kvstore, other._updater
+  self._update_on_kvstore = other._update_on_kvstore
+  return self
+end
+
+
+local function connect(self, kv, update_on_kvstore)
+  self._kvstore, self._update_on_kvstore, self._updater = kv, update_on_kvstore, nil
+  if kv then
+    if self._compression_params then
+      kv:set_gradient_compression(self._compression_params)
+    end
+    if update_on_kvstore then
+      kv:set_optimizer(self._optimizer)
+    end
+    init_store(self, tables.places(self._param_names))
+  end
+  if not update_on_kvstore then
+    self._updater = require("tycho.optimizer").get_updater(self._optimizer)
+  end
+end
+
+
+--- Makes the optimizer and, for several devices, the store.
+-- @tparam[opt] table options kvstore = "local" (name, store or `ty.null`), optimizer = "sgd" (name or Optimizer),
+--   optimizer_params = {learning_rate = 0.01}, force_init = false, in_backward = false: true makes the steps part of
+--   backward, without arrays for gradients; one context, no store, SGD, NAG, Signum, Adam, RMSProp or Ftrl
+function Module:init_optimizer(...)
+  self:_need("init_optimizer", "binded", "params_initialized")
+  local a = OPTIMIZER(...)
+  if self:_is_done("init_optimizer", "optimizer_initialized", a.force_init) then
+    return
+  end
+  self:_sync_params()
+  local model = require "tycho.model"
+  local kv, update_on_kvstore = model._create_kvstore(a.kvstore == nil and "local" or a.kvstore, #self._context,
+    self._arg_values:arrays())
+  local before, optimizer = take({}, self), make_optimizer(self, a, index_names(self, update_on_kvstore), rescale_of(self, kv))
+  if a.in_backward then
+    self:_check_learning(optimizer, kv)
+  end
+  self._optimizer = optimizer
+  connect(self, kv, update_on_kvstore)
+  local ok, e = pcall(self._set_lesson, self, a.in_backward)
+  if not ok then
+    take(self, before)
+    error(e, 0)
+  end
+  self._optimizer_initialized = true
+  if self._preload_states then
+    self:load_optimizer_states(self._preload_states)
+    self._preload_states = nil
+  end
+end
+
+
+-- Tells the optimizer and the store of parameters that they have not met (those of a later bucket).
+local function introduce(self)
+  local o, attrs, new = self._optimizer, self._symbol:attr_dict(), {}
+  local known = {}
+  for _, name in pairs(o.idx2name) do
+    known[name] = true
+  end
+  for index, name in pairs(index_names(self, self._update_on_kvstore)) do
+    if not known[name] then
+      local own = attrs[name] or {}
+      o.idx2name[index], new[name] = name, true
+      o.lr_mult[name] = tonumber(own.__lr_mult__ or own.lr_mult) or o.lr_mult[name]
+      o.wd_mult[name] = tonumber(own.__wd_mult__ or own.wd_mult) or o.wd_mult[name] or not o:_decays(name) and 0 or nil
+    end
+  end
+  if self._kvstore and next(new) then
+    init_store(self, new)
+  end
+end
+
+
+--- Takes the optimizer of a module that learns inside backward, and its numbers of parameters: executors that are made
+-- next learn likewise (not for users).
+-- @tparam Module other
+function Module:_join(other)
+  self:_check_learning(other._optimizer, other._kvstore)
+  take(self, other)
+  self._param_index = other._param_index
+  self:_number_parameters()
+  introduce(self)
+end
+
+
+--- Uses another module's optimizer, states and store.
+-- @tparam Module other
+function Module:borrow_optimizer(other)
+  if not (Class.is_a(other, BaseModule) and other.optimizer_initialized) then
+    Error.raise{ code = "state", func = "Module:borrow_optimizer", argument = "shared_module",
+      message = "the other module has no optimizer" }
+  end
+  other = other._curr_module or other
+  if other._lesson then
+    self:_join(other)
+  else
+    take(self, other)
+    if self._binded then
+      introduce(self)
+    end
+  end
+  self:_set_lesson(other._lesson)
+  self._optimizer_initialized = true
+end
+
+
+local STATES = args.form("Module:save_optimizer_states", { { "fname", "text" } })
+
+--- Writes the optimizer's states.
+-- @string fname
+function Module:save_optimizer_states(...)
+  self:_need("save_optimizer_states", "optimizer_initialized")
+  local a = STATES(...)
+  if self._update_on_kvstore then
+    self._kvstore:save_optimizer_states(a.fname)
+  else
+    files.write(a.fname, self._updater:get_states(), self:_func("save_optimizer_states"))
+  end
+end
+
+
+--- Reads the optimizer's states.
+-- @string fname
+function Module:load_optimizer_states(...)
+  self:_need("load_optimizer_states", "optimizer_initialized")
+  local a = STATES(...)
+  if self._update_on_kvstore then
+    self._kvstore:load_optimizer_states(a.fname)
+  else
+    files.parse(a.fname, self:_func("load_optimizer_states"), function(bytes)
+      self._updater:set_states(bytes)
+    end)
+  end
+end
+
+
+function Module:_updaters()
+  local updater = self._updater
+  if self._update_on_kvstore then
+    updater = self._kvstore._updater
+  end
+  return updater and { { updater, self } } or {}
+end
+
+
+function Module:_stores()
+  return self._kvstore and self._kvstore._residuals and { self._kvstore } or {}
+end
+
+
+--- Tells a store that updates of parameters that were set: it has weights of its own (not for users).
+-- @tparam table params by name
+function Module:_tell_store(params)
+  if self._optimizer_initialized and self._update_on_kvstore and self._kvstore._put then
+    for _, name in ipairs(self._param_names) do
+      if params[name] then
+        self._kvstore:_put(name, params[name])
+      end
+    end
+  end
+end
+
+
+-- Parameters that have gradients, as `model.update_params` takes them; kept, since a group's arrays stay what they are.
+local function trained(self)
+  local group, u = self._exec_group, rawget(self, "_trained")
+  if u and u.group == group then
+    return u
+  end
+  u = { group = group, names = {}, grads = {}, weights = {} }
+  for k, name in ipairs(group.param_names) do
+    if group.grad_arrays[k][1] ~= null then
+      local n = #u.names + 1
+      u.names[n], u.grads[n], u.weights[n] = name, group.grad_arrays[k], group.param_arrays[k]
+    end
+  end
+  self._trained = u
+  return u
+end
+
+
+--- Gradients can add up over batches.
+Module._can_accumulate = true
+
+
+function Module:_gradients()
+  if self._lesson then
+    Error.raise{ code = "state", func = "Module:fit", argument = "optimizer", expected = "in_backward = false", got = "true",
+      message = "gradients that are used inside backward cannot be changed before" }
+  end
+  return { { trained(self).grads, self._optimizer.rescale_grad } }
+end
+
+
+--- Lets the optimizer change the parameters; nothing is left to do where backward did.
+function Module:update()
+  self:_need("update", "binded", "params_initialized", "optimizer_initialized")
+  if self._lesson then
+    return
+  end
+  self:_have_params(true)
+  local u = trained(self)
+  u.index, u.kvstore, u.update_on_kvstore, u.updater = self._param_index, self._kvstore, self._update_on_kvstore, self._updater
+  require("tycho.model").update_params(u)
+end
+
+
+return Module

@@ -1,0 +1,132 @@
+--- Do given parameters fit a module's own? Every difference is found before anything is written.
+--
+-- The error carries three sorted lists: `missing` (own names that were not given), `extra` (given names that are not own) and
+-- `mismatch` (names whose shapes differ), so that a script can act on them (rename, drop, initialise) and try again.
+--
+-- @module tycho.module.param_check
+
+local pairs = require("tycho.core.iterate").pairs
+local Error = require "tycho.core.error"
+local class = require "tycho.ndarray.class"
+local tables = require "tycho.core.tables"
+
+local params = {}
+
+local SHOWN = 8                                          -- names of a list that the text spells out
+
+
+--- Copies of arrays, by the same names.
+function params.copies(arrays)
+  local list = {}
+  for name, x in pairs(arrays) do
+    list[name] = x:copy()
+  end
+  return list
+end
+
+
+-- Adds the differences of one part (arguments or auxiliary states) to the lists.
+local function compare(lists, own, given)
+  for name, x in pairs(own) do
+    local y = given[name]
+    if y == nil then
+      table.insert(lists.missing, name)
+    elseif class.is_array(y) and not tables.same(x.shape, y.shape) then
+      table.insert(lists.mismatch, name)
+      lists.shapes[name] = { x.shape, y.shape }
+    end
+  end
+  for name in pairs(given) do
+    if own[name] == nil then
+      table.insert(lists.extra, name)
+    end
+  end
+end
+
+
+local function names_text(names)
+  local parts = {}
+  for i = 1, math.min(#names, SHOWN) do
+    parts[i] = "'" .. names[i] .. "'"
+  end
+  return table.concat(parts, ", ") .. (#names > SHOWN and (" and %d more"):format(#names - SHOWN) or "")
+end
+
+
+local function shapes_text(lists)
+  local parts = {}
+  for i = 1, math.min(#lists.mismatch, SHOWN) do
+    local name = lists.mismatch[i]
+    local want, got = unpack(lists.shapes[name])
+    parts[i] = ("'%s' has shape %s, but %s is needed"):format(name, Error.show(got), Error.show(want))
+  end
+  return table.concat(parts, ", ") .. (#lists.mismatch > SHOWN and (" and %d more"):format(#lists.mismatch - SHOWN) or "")
+end
+
+
+local function raise(lists, own_names, func, missing, extra)
+  local parts, first = {}, extra and lists.extra[1] or missing and lists.missing[1]
+  if extra then
+    local near = #lists.extra == 1 and Error.nearest(lists.extra[1], own_names, 1)[1]
+    parts[#parts + 1] = ("unknown parameter%s %s%s (allow_extra = true ignores them)"):format(#lists.extra == 1 and "" or "s",
+      names_text(lists.extra), near and (", did you mean '%s'?"):format(near) or "")
+  end
+  if missing then
+    parts[#parts + 1] = ("%s not given (allow_missing = true keeps the present values)"):format(names_text(lists.missing))
+  end
+  if lists.mismatch[1] then
+    parts[#parts + 1] = shapes_text(lists)
+  end
+  local shapes = lists.shapes[lists.mismatch[1]]
+  Error.raise{ code = first and "name" or "shape", func = func, argument = first or lists.mismatch[1],
+    expected = not first and shapes[1] or nil, got = not first and shapes[2] or nil,
+    candidates = extra and Error.nearest(lists.extra[1], own_names, 10) or nil, missing = lists.missing, extra = lists.extra,
+    mismatch = lists.mismatch, message = table.concat(parts, "; ") }
+end
+
+
+--- Raises E(name) for names that differ, E(shape) if only shapes do.
+-- @tparam {table,table} own arguments and auxiliary states by name
+-- @tparam {table,table} given likewise; either may be nil
+-- @tparam table allow allow_missing, allow_extra
+-- @string func for errors
+function params.check(own, given, allow, func)
+  local lists, own_names = { missing = {}, extra = {}, mismatch = {}, shapes = {} }, {}
+  for part = 1, 2 do
+    compare(lists, own[part], given[part] or {})
+    for name in pairs(own[part]) do
+      own_names[#own_names + 1] = name
+    end
+  end
+  for _, key in ipairs{ "missing", "extra", "mismatch" } do
+    table.sort(lists[key])
+  end
+  local missing = lists.missing[1] ~= nil and not allow.allow_missing
+  local extra = lists.extra[1] ~= nil and not allow.allow_extra
+  if missing or extra or lists.mismatch[1] then
+    raise(lists, own_names, func, missing, extra)
+  end
+end
+
+
+--- Parameters under other names.
+-- @tparam table dict name -> array
+-- @tparam[opt] function rename of a name -> its new name, or nil to keep it
+-- @string func for errors: two that get one name are E(name)
+function params.renamed(dict, rename, func)
+  local result = {}
+  for name, x in pairs(dict) do
+    local new = rename and rename(name) or name
+    if type(new) ~= "string" then
+      Error.raise{ code = "type", func = func, argument = "rename", expected = "a name, or nil to keep the old one",
+        got = Error.kind(new), message = ("'rename' gave a bad name for '%s'"):format(name) }
+    elseif result[new] ~= nil then
+      Error.raise{ code = "name", func = func, argument = new, message = ("'rename' gives two parameters the name '%s'"):format(new) }
+    end
+    result[new] = x
+  end
+  return result
+end
+
+
+return params

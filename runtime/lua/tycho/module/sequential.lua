@@ -1,0 +1,340 @@
+--- A chain of modules: `ty.mod.SequentialModule`.
+--
+--     local s = ty.mod.SequentialModule()
+--     s:add(first):add(second, { take_labels = true, auto_wiring = true })
+--     s:fit{ train_data = it, num_epoch = 2 }
+--
+-- The outputs of one module are the data of the next; gradients go back the same way. A module with `take_labels` gets
+-- the batch's labels and takes part in metrics; with `auto_wiring` what comes in is renamed to its data names.
+--
+-- @module tycho.module.sequential
+
+local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
+local BaseModule = require "tycho.module.base"
+local Error = require "tycho.core.error"
+local io_data = require "tycho.io.data"
+local rows = require "tycho.module.batch_slices"
+
+--- A chain of modules.
+-- @type SequentialModule
+local SequentialModule = BaseModule:extend("SequentialModule")
+
+
+local function first_of(self, name)
+  return self._modules[1] and self._modules[1][name] or {}
+end
+
+
+local function last_of(self, name)
+  local last = self._modules[#self._modules]
+  return last and last[name] or {}
+end
+
+
+SequentialModule.fields = BaseModule.extend_fields{
+  data_names    = function(self) return first_of(self, "data_names") end,
+  output_names  = function(self) return last_of(self, "output_names") end,
+  data_shapes   = function(self) return first_of(self:_bound("data_shapes"), "data_shapes") end,
+  label_shapes  = function(self) return self:_bound("label_shapes")._label_shapes end,
+  output_shapes = function(self) return last_of(self:_bound("output_shapes"), "output_shapes") end,
+  label_names   = function(self)
+    for i, m in ipairs(self._modules) do
+      if self._metas[i].take_labels then
+        return m.label_names
+      end
+    end
+    return {}
+  end,
+}
+
+
+local NEW = args.form("mod.SequentialModule", { { "logger", "any?" } })
+
+function SequentialModule:init(...)
+  SequentialModule.super.init(self, { logger = NEW(...).logger })
+  self._modules, self._metas = {}, {}
+end
+
+
+local ADD = args.form("SequentialModule:add", {
+  { "module", BaseModule }, "*", { "take_labels", "boolean", false }, { "auto_wiring", "boolean", false },
+})
+
+--- Adds a module at the end; the chain must be bound anew.
+-- @tparam BaseModule module
+-- @tparam[opt] table options take_labels = false, auto_wiring = false
+-- @treturn SequentialModule itself
+function SequentialModule:add(...)
+  local a = ADD(...)
+  self._modules[#self._modules + 1] = a.module
+  self._metas[#self._modules] = { take_labels = a.take_labels, auto_wiring = a.auto_wiring }
+  self._binded, self._params_initialized, self._optimizer_initialized = false, false, false
+  return self
+end
+
+
+-- Binding -------------------------------------------------------------------------------------------------------------
+
+local BIND = args.form("SequentialModule:bind", BaseModule.BIND)
+
+
+-- What comes in under the names that a module wants.
+local function rewired(m, descs)
+  local names, list = m.data_names, {}
+  if #names ~= #descs then
+    Error.raise{ code = "value", func = "SequentialModule:bind", argument = "auto_wiring", expected = #names,
+      got = #descs, message = "a module has another number of inputs than come in" }
+  end
+  for i, d in ipairs(descs) do
+    list[i] = io_data.DataDesc(names[i], d[2])
+  end
+  return list
+end
+
+
+--- Binds all modules, one after the other.
+function SequentialModule:bind(...)
+  local a = BIND(...)
+  if not self:_begin_bind(a) then
+    return
+  end
+  self:_refuse_shared(a)
+  if #self._modules == 0 then
+    Error.raise{ code = "state", func = "SequentialModule:bind", message = "the chain is empty; add modules first" }
+  end
+  local coming, labels_used = rows.descriptions(a.data_shapes, "SequentialModule:bind", "data_shapes"), false
+  for i, m in ipairs(self._modules) do
+    local meta = self._metas[i]
+    coming = meta.auto_wiring and rewired(m, coming) or coming
+    labels_used = labels_used or meta.take_labels
+    m:bind{ data_shapes = coming, label_shapes = meta.take_labels and a.label_shapes or nil,
+      for_training = a.for_training, inputs_need_grad = a.for_training and (i > 1 or a.inputs_need_grad),
+      force_rebind = a.force_rebind, grad_req = a.grad_req }
+    coming = m.output_shapes
+  end
+  self._label_shapes = labels_used and rows.descriptions(a.label_shapes, "SequentialModule:bind", "label_shapes") or nil
+  self._for_training, self._inputs_need_grad, self._binded = a.for_training, a.inputs_need_grad, true
+end
+
+
+-- Parameters ----------------------------------------------------------------------------------------------------------
+
+-- What a method of all modules gives, by name.
+local function gathered(self, method)
+  self:_need("get_params", "binded", "params_initialized")
+  local arg_params, aux_params = {}, {}
+  for _, m in ipairs(self._modules) do
+    local own_args, own_auxs = m[method](m)
+    for name, x in pairs(own_args) do
+      arg_params[name] = x
+    end
+    for name, x in pairs(own_auxs) do
+      aux_params[name] = x
+    end
+  end
+  return arg_params, aux_params
+end
+
+
+--- Parameters of all modules.
+function SequentialModule:get_params()
+  return gathered(self, "get_params")
+end
+
+
+function SequentialModule:_read_params()
+  return gathered(self, "_read_params")
+end
+
+
+function SequentialModule:_level_params()
+  for _, m in ipairs(self._modules) do
+    m:_level_params()
+  end
+end
+
+
+-- The same name in two modules would be two parameters.
+local function check_unique(self)
+  local owner = {}
+  for i, m in ipairs(self._modules) do
+    local own_args, own_auxs = m:_read_params()
+    for _, params in ipairs{ own_args, own_auxs } do
+      for name in pairs(params) do
+        if owner[name] then
+          Error.raise{ code = "name", func = "SequentialModule:init_params", argument = name,
+            message = ("modules %d and %d both have a parameter '%s'"):format(owner[name], i, name) }
+        end
+        owner[name] = i
+      end
+    end
+  end
+end
+
+
+local INIT = args.form("SequentialModule:init_params", BaseModule.INIT_PARAMS)
+
+--- Gives the parameters of all modules their first values.
+function SequentialModule:init_params(...)
+  local a = INIT(...)
+  if self._params_initialized and not a.force_init then
+    return
+  end
+  self:_need("init_params", "binded")
+  for _, m in ipairs(self._modules) do
+    m:init_params{ initializer = a.initializer, arg_params = a.arg_params, aux_params = a.aux_params,
+      allow_missing = a.allow_missing, force_init = a.force_init, allow_extra = a.allow_extra }
+  end
+  check_unique(self)
+  self._params_initialized = true
+end
+
+
+local OPTIMIZER = args.form("SequentialModule:init_optimizer", BaseModule.INIT_OPTIMIZER)
+
+--- Makes an optimizer for each module.
+function SequentialModule:init_optimizer(...)
+  self:_need("init_optimizer", "binded", "params_initialized")
+  local a = OPTIMIZER(...)
+  if self:_is_done("init_optimizer", "optimizer_initialized", a.force_init) then
+    return
+  end
+  for _, m in ipairs(self._modules) do
+    m:init_optimizer{ kvstore = a.kvstore, optimizer = a.optimizer, optimizer_params = a.optimizer_params,
+      force_init = a.force_init }
+  end
+  self._optimizer_initialized = true
+end
+
+
+-- What all modules have of a list.
+local function joined(self, method)
+  local list = {}
+  for _, m in ipairs(self._modules) do
+    for _, entry in ipairs(m[method](m)) do
+      list[#list + 1] = entry
+    end
+  end
+  return list
+end
+
+
+function SequentialModule:_updaters()
+  return joined(self, "_updaters")
+end
+
+
+function SequentialModule:_stores()
+  return joined(self, "_stores")
+end
+
+
+function SequentialModule:_gradients()
+  return joined(self, "_gradients")
+end
+
+
+-- Running -------------------------------------------------------------------------------------------------------------
+
+-- Descriptions of a module's outputs as data of the next one.
+local function provided(m, outputs)
+  local names, list = m.data_names, {}
+  for i, x in ipairs(outputs) do
+    list[i] = io_data.DataDesc(names[i] or ("data" .. i), x.shape)
+  end
+  return list
+end
+
+
+--- Runs the chain forward.
+function SequentialModule:forward(data_batch, is_train)
+  self:_need("forward", "binded", "params_initialized")
+  local given = BaseModule._batch(data_batch, "SequentialModule:forward")
+  local batch = io_data.DataBatch{ data = given.data, label = given.label, pad = given.pad, index = given.index,
+    bucket_key = given.bucket_key, provide_data = given.provide_data, provide_label = given.provide_label }
+  for i, m in ipairs(self._modules) do
+    m:forward(batch, is_train)
+    if self._modules[i + 1] then
+      batch.data = m:get_outputs()
+      batch.provide_data = provided(self._modules[i + 1], batch.data)
+    end
+  end
+end
+
+
+--- Computes the gradients, from the last module to the first.
+function SequentialModule:backward(out_grads)
+  self:_need("backward", "binded", "params_initialized")
+  for i = #self._modules, 1, -1 do
+    self._modules[i]:backward(out_grads)
+    out_grads = i > 1 and self._modules[i]:get_input_grads() or nil
+  end
+end
+
+
+--- Lets the optimizers change the parameters.
+function SequentialModule:update()
+  self:_need("update", "binded", "params_initialized", "optimizer_initialized")
+  for _, m in ipairs(self._modules) do
+    m:update()
+  end
+end
+
+
+--- Outputs of the last module.
+function SequentialModule:get_outputs(...)
+  self:_need("get_outputs", "binded", "params_initialized")
+  return self._modules[#self._modules]:get_outputs(...)
+end
+
+
+--- Gradients of the first module's data.
+function SequentialModule:get_input_grads(...)
+  self:_need("get_input_grads", "binded", "params_initialized", "inputs_need_grad")
+  return self._modules[1]:get_input_grads(...)
+end
+
+
+--- Updates a metric with the modules that take labels.
+function SequentialModule:update_metric(eval_metric, labels, pre_sliced)
+  self:_need("update_metric", "binded", "params_initialized")
+  for i, m in ipairs(self._modules) do
+    if self._metas[i].take_labels then
+      m:update_metric(eval_metric, labels, pre_sliced)
+    end
+  end
+end
+
+
+--- Has a monitor watch all modules.
+function SequentialModule:install_monitor(mon)
+  self:_need("install_monitor", "binded")
+  for _, m in ipairs(self._modules) do
+    m:install_monitor(mon)
+  end
+end
+
+
+--- Bytes of all modules together; see `Module:memory`.
+function SequentialModule:memory()
+  local total = {}
+  for _, m in ipairs(self:_bound("memory")._modules) do
+    for key, bytes in pairs(m:memory()) do
+      total[key] = (total[key] or 0) + bytes
+    end
+  end
+  return total
+end
+
+
+--- Frees all modules.
+function SequentialModule:free()
+  for _, m in ipairs(self._modules) do
+    m:free()
+  end
+  SequentialModule.super.free(self)
+end
+
+
+return SequentialModule

@@ -1,0 +1,115 @@
+--- The whole state of a training in one file. Adds `save_state` and `load_state` to the base of
+-- modules.
+--
+-- In it: parameters, auxiliary states, the optimizer with its states and counts, what compression of gradients kept
+-- back, the random state of all devices, the place of the iterator, and the epoch and batch. Writing is atomic. A training
+-- that is loaded from it goes on bit by bit as it would have without the interruption.
+--
+-- @module tycho.module.training_state
+
+local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
+local BaseModule = require "tycho.module.base"
+local container = require "tycho.ndarray.serialize"
+local Error = require "tycho.core.error"
+local random = require "tycho.ndarray.seed"
+
+local KIND = "training"                                  -- what such a file says it is
+
+local SAVE = args.form("Module:save_state", {
+  { "path", "text" }, "*", { "train_data", "any?" }, { "epoch", "integer", 0 }, { "nbatch", "integer", 0 },
+  { "early", "dict?" },
+})
+local LOAD = args.form("Module:load_state", { { "path", "text" }, "*", { "train_data", "any?" } })
+
+
+-- Where an iterator stands; nil when it cannot say.
+local function place_of(it)
+  local ok, state = pcall(function() return it:state() end)
+  if ok then
+    return state
+  elseif not Error.is_error(state) or state.code ~= "unsupported" and state.code ~= "name" then
+    error(state, 0)
+  end
+end
+
+
+--- Writes the state of the training.
+-- @string path
+-- @tparam[opt] table options train_data (its place is kept too), epoch, nbatch, early (given back by load_state)
+function BaseModule:save_state(...)
+  local a = SAVE(...)
+  local arg_params, aux_params = self:_read_params()
+  local states = {}
+  for i, pair in ipairs(self:_updaters()) do
+    states[i] = pair[1]:get_states(true)
+  end
+  local residuals = {}
+  for i, store in ipairs(self:_stores()) do
+    residuals[i] = store:_residuals()
+  end
+  container.save(a.path, {
+    kind = KIND, epoch = a.epoch, nbatch = a.nbatch, early = a.early, arg_params = arg_params, aux_params = aux_params,
+    optimizers = states, residuals = residuals, param_index = rawget(self, "_param_index"), random = random.get_state(),
+    iterator = a.train_data and place_of(a.train_data) or nil,
+  }, self:_func("save_state"))
+end
+
+
+local function set_optimizers(self, states)
+  local list = self:_updaters()
+  if #list ~= #states then
+    Error.raise{ code = "state", func = self:_func("load_state"), expected = #states .. " optimizers", got = #list,
+      message = "the state needs the optimizers it was saved with; call init_optimizer first" }
+  end
+  for i, pair in ipairs(list) do
+    pair[1]:set_states(states[i])
+    pair[2]._optimizer = pair[1].optimizer
+  end
+end
+
+
+-- Parameters keep the numbers they were saved with; those the file does not know are numbered after them.
+local function set_numbers(self, saved)
+  local index = rawget(self, "_param_index")
+  local names, n = {}, 0
+  for name in pairs(index and saved and index or {}) do
+    names[#names + 1] = not saved[name] and name or nil
+    index[name] = nil
+  end
+  for name, number in pairs(index and saved or {}) do
+    index[name], n = number, math.max(n, number + 1)
+  end
+  table.sort(names)
+  for i, name in ipairs(names) do
+    index[name] = n + i - 1
+  end
+end
+
+
+--- Goes on from a saved state. The module is bound and has an optimizer of the same kind.
+-- @string path foreign or truncated E(format)
+-- @tparam[opt] table options train_data: put back to its place
+-- @treturn table `{epoch, nbatch, early}`
+function BaseModule:load_state(...)
+  local a = LOAD(...)
+  local state = container.load(a.path, self:_func("load_state"))
+  if type(state) ~= "table" or state.kind ~= KIND then
+    Error.raise{ code = "format", func = self:_func("load_state"), argument = a.path,
+      message = ("'%s' is not the state of a training"):format(a.path) }
+  end
+  self:set_params(state.arg_params, state.aux_params)
+  set_numbers(self, state.param_index)
+  set_optimizers(self, state.optimizers)
+  for i, store in ipairs(self:_stores()) do
+    store:_set_residuals(state.residuals and state.residuals[i] or {})
+  end
+  random.set_state(state.random)
+  if a.train_data and state.iterator then
+    a.train_data:set_state(state.iterator)
+  end
+  return { epoch = state.epoch, nbatch = state.nbatch, early = state.early }
+end
+
+
+return BaseModule

@@ -1,0 +1,253 @@
+--- Calls of operators on arrays: the arguments go through scratch arrays that are reused, so that a small call costs
+-- little. Nothing here reads call forms (see `ndarray/operators.lua`).
+--
+--     call.unary("exp", "nd.exp", x, out)               call.scalar("_plus_scalar", "NDArray:__add", x, 2, out)
+--     call.binary("broadcast_add", "nd.add", x, y, out)
+--     call.params("slice", "NDArray:slice", { x }, { "begin", "(0,)", "end", "(2,)" }, out)
+--     call.many("split", "nd.split", inputs, n, params, outputs, nout)
+--     call.put_input(0, x); call.known(form, "nd.exp", out, holder)            -- see ndarray/call_cache.lua
+--
+-- Each raises the core's error; out of memory, it collects and tries once more. The work is queued: results are read
+-- by `totable` and its kind.
+--
+-- @module tycho.ndarray.call
+
+local ffi = require "ffi"
+local native = require "tycho.core.ffi"
+local class = require "tycho.ndarray.class"
+local Error = require "tycho.core.error"
+local gc = require "tycho.core.gc"
+
+local C = native.C
+local own = class.own
+
+local call = {}
+
+local room = 64
+local ins = ffi.new("ty_tensor *[?]", room)
+local outs = ffi.new("ty_tensor *[?]", room)
+local attr = ffi.new("ty_attr[?]", room)
+
+
+local function grow(n)
+  if n > room then
+    room = n * 2
+    ins, outs = ffi.new("ty_tensor *[?]", room), ffi.new("ty_tensor *[?]", room)
+    attr = ffi.new("ty_attr[?]", room)
+  end
+end
+
+
+-- Not in the hot path: out of memory is tried again, everything else is raised. `a` and `b` are what the scratch arrays
+-- point into; handing them on keeps them alive until the call is over.
+local function recover(code, op, func, attrs, nattr, nin, nout, a, b)
+  if code == C.TY_EMEMORY then
+    gc.release()
+    code = C.ty_call(op, attrs, nattr, ins, nin, outs, nout)
+  end
+  native.check(code, func)
+  return a, b
+end
+
+
+local function submit(op, func, nattr, nin, nout, a, b)
+  local code = C.ty_call(op, attr, nattr, ins, nin, outs, nout)
+  if code ~= 0 then
+    recover(code, op, func, attr, nattr, nin, nout, a, b)
+  end
+end
+
+
+local function put_out(out, func)
+  if out then
+    class.writable(out, func)
+    outs[0] = out._h
+  else
+    outs[0] = nil
+  end
+end
+
+
+--- Puts an input into its place for `call.known`.
+-- @int i place, from 0, below 64
+-- @tparam NDArray x
+function call.put_input(i, x)
+  ins[i] = x._h
+end
+
+
+--- An operator with one output on inputs that are in place.
+-- @tparam table form `op`, `attr` and `nattr`, `nin`
+-- @string func public name, for errors
+-- @tparam[opt] NDArray out written instead of a new array
+-- @param holder what keeps the inputs alive
+-- @treturn NDArray
+function call.known(form, func, out, holder)
+  put_out(out, func)
+  local code = C.ty_call(form.op, form.attr, form.nattr, ins, form.nin, outs, 1)
+  if code ~= 0 then
+    recover(code, form.op, func, form.attr, form.nattr, form.nin, 1, holder, form)
+  end
+  return out or own(outs[0])
+end
+
+
+--- An operator with one output on one array.
+-- @string op canonical name or alias
+-- @string func public name, for errors
+-- @tparam NDArray x
+-- @tparam[opt] NDArray out written instead of a new array
+-- @treturn NDArray
+function call.unary(op, func, x, out)
+  ins[0] = x._h
+  put_out(out, func)
+  submit(op, func, 0, 1, 1, x)
+  return out or own(outs[0])
+end
+
+
+--- An operator with one output on two arrays.
+function call.binary(op, func, x, y, out)
+  ins[0], ins[1] = x._h, y._h
+  put_out(out, func)
+  submit(op, func, 0, 2, 1, x, y)
+  return out or own(outs[0])
+end
+
+
+--- A number as attribute text that reads back equal.
+function call.number(v)
+  if v == math.floor(v) and v > -1e15 and v < 1e15 then
+    return ("%d"):format(v)
+  end
+  return ("%.17g"):format(v)
+end
+
+local number = call.number
+
+
+--- An operator with one output on an array, with parameter `scalar`.
+function call.scalar(op, func, x, v, out)
+  local text = number(v)
+  ins[0] = x._h
+  attr[0].key, attr[0].value = "scalar", text
+  put_out(out, func)
+  submit(op, func, 1, 1, 1, x, text)
+  return out or own(outs[0])
+end
+
+
+-- Fills the attributes; `params` is a flat list of names and texts.
+local function put_params(params)
+  local n = #params / 2
+  for i = 1, n do
+    attr[i - 1].key, attr[i - 1].value = params[2 * i - 1], params[2 * i]
+  end
+  return n
+end
+
+
+local function put_inputs(inputs, n)
+  for i = 1, n do
+    ins[i - 1] = inputs[i]._h
+  end
+end
+
+
+--- An operator with one output, with parameters.
+-- @string op name of the operator
+-- @string func public name, for errors
+-- @tparam {NDArray,...} inputs
+-- @tparam {string,...} params names and texts by turns
+-- @tparam[opt] NDArray out
+-- @treturn NDArray
+function call.params(op, func, inputs, params, out)
+  grow(math.max(#inputs, #params))
+  put_inputs(inputs, #inputs)
+  put_out(out, func)
+  submit(op, func, put_params(params), #inputs, 1, inputs, params)
+  return out or own(outs[0])
+end
+
+
+--- An operator with any number of outputs.
+-- @string op name of the operator
+-- @string func public name, for errors
+-- @tparam table inputs list
+-- @int nin its length
+-- @tparam {string,...} params names and texts by turns
+-- @tparam table given arrays to write, by place; others are made
+-- @int nout number of outputs
+-- @treturn {NDArray,...} `given` if it has all of them
+function call.many(op, func, inputs, nin, params, given, nout)
+  grow(math.max(nin, #params, nout))
+  put_inputs(inputs, nin)
+  local complete = true
+  for i = 1, nout do
+    if given[i] then
+      class.writable(given[i], func)
+      outs[i - 1] = given[i]._h
+    else
+      outs[i - 1], complete = nil, false
+    end
+  end
+  submit(op, func, put_params(params), nin, nout, inputs, params)
+  if complete then
+    return given
+  end
+  local results = {}
+  for i = 1, nout do
+    results[i] = given[i] or own(outs[i - 1])
+  end
+  return results
+end
+
+
+--- Sets every element.
+-- @tparam NDArray x
+-- @number v
+-- @string func public name, for errors
+function call.fill(x, v, func)
+  class.writable(x, func)
+  local text = number(v)
+  attr[0].key, attr[0].value = "src", text
+  outs[0] = x._h
+  submit("_set_value", func, 1, 0, 1, x, text)
+  return x
+end
+
+
+--- A new array of zeros. Large ones have pages that nobody touches before they are used.
+-- @tparam {int,...} shape
+-- @int dtype code
+-- @int device code
+-- @string func public name, for errors
+-- @treturn NDArray
+function call.zeros(shape, dtype, device, func)
+  local x, blank = class.blank(shape, dtype, device, func)
+  return blank and x or call.fill(x, 0, func)
+end
+
+
+--- Copies values, with conversion of the element type, between any devices; equal shapes.
+-- @tparam NDArray to
+-- @tparam NDArray from
+-- @string func for errors
+-- @string[opt] argument for errors
+function call.copy(to, from, func, argument)
+  class.writable(to, func)
+  local a, b = to._shape, from._shape
+  local same = #a == #b
+  for i = 1, same and #a or 0 do
+    same = same and a[i] == b[i]
+  end
+  if not same then
+    Error.raise{ code = "shape", func = func, argument = argument, expected = to.shape, got = from.shape,
+      message = "the shapes differ" }
+  end
+  native.check(C.ty_tensor_copy(to._h, from._h), func)
+  return to
+end
+
+
+return call

@@ -1,0 +1,335 @@
+--- The class of arrays: a Lua table around a native tensor, its fields, its death, and the scope that frees arrays.
+--
+-- An array is `{_h, _shape, _size, _dtype, _device}`: the owned handle, and what the tensor is, read once because a
+-- tensor never changes these. `_readonly` (what monitors hand out), `_owner` (foreign memory) and `_kept` (bound by an
+-- executor: scopes leave it) are set where they apply. `_shape` never leaves the library; the field `shape` is a copy.
+-- After `free` the first five are gone, and asking for one of them is E(state).
+--
+-- Methods are added to the class by the other `ndarray_*` files; `ndarray.lua` puts all together and defines `x[key]`.
+--
+-- @module tycho.ndarray.class
+
+local pairs = require("tycho.core.iterate").pairs
+local ffi = require "ffi"
+local native = require "tycho.core.ffi"
+local args = require "tycho.core.args"
+local Class = require "tycho.core.class"
+local context = require "tycho.core.context"
+local Error = require "tycho.core.error"
+local gc = require "tycho.core.gc"
+local tables = require "tycho.core.tables"
+
+local C, check = native.C, native.check
+local ffi_gc, setmetatable, tonumber = ffi.gc, setmetatable, tonumber
+
+local class = {}
+
+local NDArray = Class:extend("NDArray")
+class.NDArray = NDArray
+
+--- Bytes of an element, by dtype code.
+class.BYTES = { [0] = 4, [1] = 8, [2] = 2, [3] = 1, [4] = 4, [5] = 1, [6] = 8, [7] = 1, [12] = 2 }
+local BYTES = class.BYTES
+
+--- FFI pointer types by dtype code; 16-bit floats as their bits.
+class.POINTERS = {
+  [0] = ffi.typeof("float *"),    [1] = ffi.typeof("double *"),  [2] = ffi.typeof("uint16_t *"),
+  [3] = ffi.typeof("uint8_t *"),  [4] = ffi.typeof("int32_t *"), [5] = ffi.typeof("int8_t *"),
+  [6] = ffi.typeof("int64_t *"),  [7] = ffi.typeof("uint8_t *"), [12] = ffi.typeof("uint16_t *"),
+}
+
+local desc = ffi.new("ty_desc")                          -- scratch: filled and used at once
+local made = ffi.new("ty_tensor *[1]")
+
+
+-- Wrapping ------------------------------------------------------------------------------------------------------------
+
+local open_scopes = 0
+local scope_arrays                                       -- weak set of arrays made since the innermost scope began
+
+
+-- Sizes and their product from the scratch description. Few dimensions without a loop: the compiler refuses a short
+-- one inside a function.
+local function read_shape()
+  local ndim, dim = desc.ndim, desc.dim
+  local a, b = tonumber(dim[0]), tonumber(dim[1])
+  if ndim == 1 then
+    return { a }, a
+  elseif ndim == 2 then
+    return { a, b }, a * b
+  end
+  local shape, size = { a, b }, a * b
+  for i = 3, ndim do
+    local n = tonumber(dim[i - 1])
+    shape[i], size = n, size * n
+  end
+  return shape, size
+end
+
+
+local function wrap(pointer)
+  C.ty_tensor_desc(pointer, desc)
+  local shape, size = read_shape()
+  local x = setmetatable({ _h = ffi_gc(pointer, C.ty_tensor_free), _shape = shape, _size = size, _dtype = desc.dtype,
+    _device = desc.device }, NDArray)
+  if open_scopes > 0 then
+    scope_arrays[x] = true
+  end
+  return x
+end
+
+
+--- An array that takes over one reference to a new tensor.
+-- @param pointer `ty_tensor *`
+function class.own(pointer)
+  local x = wrap(pointer)
+  gc.count(x._size * BYTES[x._dtype], x._device)
+  return x
+end
+
+
+--- An array on a tensor that shares memory or is only borrowed: one reference is taken over, no bytes are counted.
+function class.share(pointer)
+  gc.count(0, 0)
+  return wrap(pointer)
+end
+
+
+--- An array on a borrowed tensor.
+function class.borrow(pointer)
+  C.ty_tensor_keep(pointer)
+  return class.share(pointer)
+end
+
+
+--- An array that has a shape and no memory: an output of a dry run. Reading it is E(state).
+function class.outline(pointer)
+  local x = class.borrow(pointer)
+  C.ty_tensor_free(ffi_gc(x._h, nil))
+  rawset(x, "_h", nil)
+  return x
+end
+
+
+--- Whether x is an array.
+function class.is_array(x)
+  return Class.is_a(x, NDArray)
+end
+
+
+--- The shape in a description.
+-- @param of `ty_desc`
+-- @treturn {int,...}
+function class.shape_of(of)
+  local shape = {}
+  for i = 1, of.ndim do
+    shape[i] = tonumber(of.dim[i - 1])
+  end
+  return shape
+end
+
+
+--- Fills the scratch description.
+-- @tparam {int,...} shape
+-- @int dtype code
+-- @int device code
+-- @return `ty_desc`, good until the next call
+function class.describe(shape, dtype, device)
+  desc.ndim, desc.dtype, desc.device = #shape, dtype, device
+  for i = 1, #shape do
+    desc.dim[i - 1] = shape[i]
+  end
+  return desc
+end
+
+local describe = class.describe
+
+
+local zeros = ffi.new("int[1]")
+
+--- A new array of undefined contents. Out of memory: collects and tries once more.
+-- @tparam {int,...} shape
+-- @int dtype code
+-- @int device code
+-- @string func for errors
+-- @treturn NDArray
+-- @treturn bool whether its elements are zeros: those of large ones are, whose pages nobody has touched
+function class.blank(shape, dtype, device, func)
+  if #shape == 0 or #shape > C.TY_MAXDIM then
+    Error.raise{ code = "shape", func = func, argument = "shape", expected = "1 to 8 dimensions", got = #shape,
+      message = "an array has 1 to 8 dimensions" }
+  end
+  for i = 1, #shape do
+    if shape[i] == 0 then
+      Error.raise{ code = "shape", func = func, argument = "shape", got = shape, expected = "sizes above 0",
+        message = "an array needs a size above 0 in every dimension" }
+    end
+  end
+  local code = C.ty_tensor_blank(describe(shape, dtype, device), made, zeros)
+  if code == C.TY_EMEMORY then
+    gc.release()
+    code = C.ty_tensor_blank(describe(shape, dtype, device), made, zeros)
+  end
+  check(code, func)
+  local blank = zeros[0] ~= 0
+  return class.own(made[0]), blank
+end
+
+
+--- As `class.blank`; the array alone.
+function class.new(shape, dtype, device, func)
+  return (class.blank(shape, dtype, device, func))
+end
+
+
+--- A view: the elements from a byte offset on, under another shape.
+-- @tparam NDArray x
+-- @tparam {int,...} shape
+-- @int offset bytes
+-- @string func for errors
+function class.view(x, shape, offset, func)
+  check(C.ty_tensor_view(x._h, describe(shape, x._dtype, x._device), offset, made), func)
+  local v = class.share(made[0])
+  rawset(v, "_readonly", x._readonly)
+  rawset(v, "_owner", x._owner)
+  return v
+end
+
+
+--- A view of the first bytes as other elements (not for users).
+function class.view_as(x, shape, dtype)
+  check(C.ty_tensor_view(x._h, describe(shape, dtype, x._device), 0, made))
+  return class.share(made[0])
+end
+
+
+--- Refuses an array that may not be written.
+function class.writable(x, func)
+  if x._readonly then
+    Error.raise{ code = "state", func = func, message = "the array is read-only; copy it first: x:copy()" }
+  end
+end
+
+
+-- Fields --------------------------------------------------------------------------------------------------------------
+
+local contexts = {}
+
+local function context_of(x)
+  local device = x._device
+  local c = contexts[device]
+  if not c then
+    c = context.of_device(device)
+    contexts[device] = c
+  end
+  return c
+end
+
+
+local function freed(x, key)
+  Error.raise{ code = "state", func = "NDArray", argument = key, message = rawget(x, "_shape")
+    and "the array has no memory: its executor was bound with dry_run" or "the array was freed" }
+end
+
+
+local function nothing()
+  return nil
+end
+
+
+--- What `x.name` gives when it is neither a raw field nor a method.
+class.fields = {
+  shape   = function(x) return tables.copied(x._shape) end,
+  ndim    = function(x) return #x._shape end,
+  size    = function(x) return x._size end,
+  dtype   = function(x) return args.DTYPE_NAMES[x._dtype] end,
+  context = context_of,
+  ctx     = context_of,
+  stype   = function() return "default" end,
+  handle  = function(x) return x._h end,
+  writable = function(x) return not x._readonly end,
+  grad    = nothing,
+  T       = function(x) return #x._shape < 2 and x or x:transpose() end,
+  -- private
+  _h = freed, _shape = freed, _size = freed, _dtype = freed, _device = freed,
+  _readonly = nothing, _owner = nothing, _kept = nothing,
+}
+
+
+local OWN = { "_h", "_shape", "_size", "_dtype", "_device", "_owner" }
+
+-- Drops the handle now; queued work keeps the memory until it is done.
+function class.drop(x)
+  local h = rawget(x, "_h")
+  if h then
+    for _, key in ipairs(OWN) do
+      rawset(x, key, nil)
+    end
+    C.ty_tensor_free(ffi_gc(h, nil))
+  end
+end
+
+
+--- Waits for what is queued on the array and gives its memory back. Later use of the array is E(state); views and
+-- executors that share the memory keep it. Failures of the queued work stay for whoever reads what depends on it.
+function NDArray.free(x)
+  local h = rawget(x, "_h")
+  if h and C.ty_tensor_failed(h) == 0 then
+    C.ty_tensor_wait(h, 1)
+  end
+  class.drop(x)
+end
+
+
+-- Scope ---------------------------------------------------------------------------------------------------------------
+
+-- Moves what a result holds (arrays, also inside tables) from the set of this scope to that of the outer one.
+local function spare(set, outer, value, depth)
+  if type(value) ~= "table" then
+    return
+  elseif getmetatable(value) == NDArray then
+    if outer then
+      outer[value] = set[value]
+    end
+    set[value] = nil
+  elseif depth < 8 then
+    for _, inner in pairs(value) do
+      spare(set, outer, inner, depth + 1)
+    end
+  end
+end
+
+
+local function leave(outer, ok, ...)
+  local set = scope_arrays
+  open_scopes, scope_arrays = open_scopes - 1, outer
+  for i = 1, ok and select("#", ...) or 0 do
+    spare(set, outer, (select(i, ...)), 0)
+  end
+  for x in pairs(set) do
+    if not x._kept then
+      x:free()
+    end
+  end
+  if not ok then
+    error((...), 0)
+  end
+  return ...
+end
+
+
+--- Runs f and frees the arrays that were made inside, except those it returns (also in tables) and those that an
+-- executor holds. The results are f's.
+-- @tparam function f
+function class.scope(f)
+  if type(f) ~= "function" then
+    Error.raise{ code = "type", func = "scope", argument = "f", expected = "a function", got = Error.kind(f),
+      message = "bad 'f'" }
+  end
+  local outer = scope_arrays
+  open_scopes, scope_arrays = open_scopes + 1, setmetatable({}, { __mode = "k" })
+  return leave(outer, pcall(f))
+end
+
+
+return class

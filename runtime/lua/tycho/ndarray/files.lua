@@ -1,0 +1,205 @@
+--- Files of arrays: `ty.nd.save`, `ty.nd.load`, `ty.nd.load_frombuffer`.
+--
+-- They are in the reference's format, unless the name ends in `.npy`, `.npz` (NumPy's) or `.safetensors`; a file is read
+-- as what its first bytes say. A dictionary is written sorted by name, a list of `{name, array}` in its order, a list or
+-- one array without names (`arr_0`, `arr_1` ... in the other formats).
+-- Writing is atomic and waits for the arrays. Sparse records load as dense arrays.
+--
+-- @module tycho.ndarray.files
+
+local ffi = require "ffi"
+local native = require "tycho.core.ffi"
+local args = require "tycho.core.args"
+local class = require "tycho.ndarray.class"
+local context = require "tycho.core.context"
+local Error = require "tycho.core.error"
+local files = require "tycho.core.files"
+local npy = require "tycho.ndarray.npy"
+local safetensors = require "tycho.ndarray.safetensors"
+local values = require "tycho.core.values"
+
+local C, check, text = native.C, native.check, native.text
+local is_array = class.is_array
+
+local io_of = {}
+
+
+local function fail_member(key, v)
+  Error.raise{ code = "type", func = "nd.save", argument = tostring(key), expected = "an NDArray", got = Error.kind(v),
+    message = ("member '%s' is no NDArray"):format(tostring(key)) }
+end
+
+
+-- Data to save -> ordered {name, array} pairs, and whether the names count.
+local function members(data)
+  if is_array(data) then
+    return { { "0", data } }, false
+  elseif not values.is_plain(data) then
+    Error.raise{ code = "type", func = "nd.save", argument = "data",
+      expected = "an NDArray, a list or a dictionary of them",
+      got = Error.kind(data), message = "bad 'data'" }
+  end
+  local list = {}
+  if #data > 0 and not values.is_plain(data[1]) then
+    for i, x in ipairs(data) do
+      list[i] = { ("%d"):format(i - 1), x }
+    end
+    return list, false
+  end
+  local dict, names = args.pairs_of(data)
+  if not dict then
+    Error.raise{ code = "type", func = "nd.save", argument = "data", expected = "pairs {name, NDArray}",
+      got = "another list",
+      message = "bad 'data'" }
+  end
+  for i, name in ipairs(names) do
+    if type(name) ~= "string" then
+      Error.raise{ code = "type", func = "nd.save", argument = tostring(name), expected = "names",
+        got = Error.kind(name),
+        message = "arrays are named by text" }
+    end
+    list[i] = { name, dict[name] }
+  end
+  return list, #names > 0
+end
+
+
+--- Names and arrays as a native bag.
+-- @tparam table list of {name, array}
+-- @string func for errors
+function io_of.bag(list, func)
+  local out = ffi.new("ty_bag *[1]")
+  check(C.ty_bag_new(out), func)
+  local bag = native.own(out[0], C.ty_bag_free)
+  for _, pair in ipairs(list) do
+    if not is_array(pair[2]) then
+      fail_member(pair[1], pair[2])
+    end
+    check(C.ty_bag_put(bag, pair[1], pair[2]._h), func)
+  end
+  return bag
+end
+
+
+local WRITERS = { npy = npy.save, npz = npy.save_npz, safetensors = safetensors.save }
+
+-- Members as the other formats take them: on the host, each with a name.
+local function write_other(writer, path, list, named)
+  local pairs_of = {}
+  for i, pair in ipairs(list) do
+    if not is_array(pair[2]) then
+      fail_member(pair[1], pair[2])
+    end
+    pairs_of[i] = { named and pair[1] or "arr_" .. pair[1], pair[2]:as_in_context(context.cpu()) }
+  end
+  writer(path, pairs_of, "nd.save")
+end
+
+
+local SAVE = args.form("nd.save", { { "fname", "text" }, { "data", "any" } })
+
+--- Writes arrays to a file.
+-- @string fname path; its ending chooses the format
+-- @param data NDArray, list, dictionary, or list of `{name, NDArray}`
+function io_of.save(...)
+  local a = SAVE(...)
+  local list, named = members(a.data)
+  local writer = WRITERS[(a.fname:match("%.(%w+)$") or ""):lower()]
+  if writer then
+    return write_other(writer, a.fname, list, named)
+  end
+  check(C.ty_params_save(a.fname, io_of.bag(list, "nd.save"), named and 1 or 0), "nd.save", { argument = a.fname })
+end
+
+
+--- The arrays of a bag: a list of names and one of arrays (`ty.null` for null arrays).
+function io_of.unpack_bag(bag)
+  local name, tensor = ffi.new("const char *[1]"), ffi.new("ty_tensor *[1]")
+  local names, arrays, i = {}, {}, 0
+  while C.ty_bag_at(bag, i, name, tensor) == 0 do
+    i = i + 1
+    names[i] = text(name[0])
+    arrays[i] = tensor[0] ~= nil and class.borrow(tensor[0]) or values.null
+  end
+  return names, arrays
+end
+
+
+-- What load returns: dict and names, or a list.
+local function contents(bag, named)
+  local names, arrays = io_of.unpack_bag(bag)
+  if not named then
+    return arrays
+  end
+  local dict = {}
+  for i, name in ipairs(names) do
+    dict[name] = values.value(arrays[i])
+  end
+  return dict, names
+end
+
+
+local function loaded(code, out, named, func, argument)
+  check(code, func, argument and { argument = argument })
+  return contents(native.own(out[0], C.ty_bag_free), named[0] ~= 0)
+end
+
+
+-- What the other formats hold; nothing where the first bytes are of none of them.
+local function read_other(head, bytes_of, func, source)
+  for _, format in ipairs{ npy, safetensors } do
+    if format.is_mine(head) then
+      local list, named = format.load(bytes_of(), func, source)
+      local dict, names = {}, {}
+      for i, pair in ipairs(list) do
+        names[i], dict[named and pair[1] or i] = pair[1], pair[2]
+      end
+      return dict, named and names or nil
+    end
+  end
+end
+
+
+local function head_of(path)
+  local file = io.open(path, "rb")
+  local head = file and file:read(16) or ""
+  if file then
+    file:close()
+  end
+  return head
+end
+
+
+local LOAD = args.form("nd.load", { { "fname", "text" } })
+
+--- Reads a file of arrays.
+-- @string fname path; missing E(io), damaged E(format)
+-- @treturn table dictionary, or list where the file has no names
+-- @treturn {string,...} names in file order, of a dictionary
+function io_of.load(...)
+  local a = LOAD(...)
+  local dict, names = read_other(head_of(a.fname), function() return files.read(a.fname, "nd.load") end, "nd.load", a.fname)
+  if dict then
+    return dict, names
+  end
+  local out, named = ffi.new("ty_bag *[1]"), ffi.new("int[1]")
+  return loaded(C.ty_params_load(a.fname, out, named), out, named, "nd.load", a.fname)
+end
+
+
+local BUFFER = args.form("nd.load_frombuffer", { { "buf", "text" } })
+
+--- As `load`, from the bytes of a file.
+-- @string buf
+function io_of.load_frombuffer(...)
+  local a = BUFFER(...)
+  local dict, names = read_other(a.buf:sub(1, 16), function() return a.buf end, "nd.load_frombuffer", "the buffer")
+  if dict then
+    return dict, names
+  end
+  local out, named = ffi.new("ty_bag *[1]"), ffi.new("int[1]")
+  return loaded(C.ty_params_parse(a.buf, #a.buf, out, named), out, named, "nd.load_frombuffer")
+end
+
+
+return io_of

@@ -1,0 +1,51 @@
+--- `ty.nd.imdecode`: the reference's older way of decoding images, straight into one row of a batch. New programs take
+-- `ty.image.imdecode`.
+--
+-- @module tycho.ndarray.imdecode
+
+local args = require "tycho.core.args"
+local Error = require "tycho.core.error"
+
+local IMDECODE = args.form("nd.imdecode", {
+  { "str_img", "text" }, { "clip_rect", "dims", { 0, 0, 0, 0 } }, { "out", "array?" }, { "index", "integer", 0 },
+  { "channels", "integer", 3 }, { "mean", "array?" },
+})
+
+
+-- Columns x0 to before x1 and rows y0 to before y1; all of the image where x0 = x1 or y0 = y1.
+local function clipped(image, x, rect)
+  local x0, y0, x1, y1 = unpack(rect)
+  if #rect ~= 4 then
+    Error.raise{ code = "value", func = "nd.imdecode", argument = "clip_rect", expected = "{x0, y0, x1, y1}", got = rect,
+      message = "bad 'clip_rect'" }
+  elseif x0 == x1 or y0 == y1 then
+    return x
+  end
+  return image.fixed_crop(x, x0, y0, x1 - x0, y1 - y0)
+end
+
+
+--- The image in the bytes of a JPEG or PNG file, channels first, blue first, as float32.
+-- @string str_img
+-- @tparam[opt] {int,...} clip_rect {x0, y0, x1, y1}: a window; {0, 0, 0, 0}: everything
+-- @tparam[opt] NDArray out (channels, height, width), or a batch of which row `index` is written
+-- @int[opt=0] index
+-- @int[opt=3] channels 1, 3 or 4
+-- @tparam[opt] NDArray mean what is subtracted
+-- @treturn NDArray (channels, height, width), or out
+return function(...)
+  local a = IMDECODE(...)
+  local image = require "tycho.image"
+  local x = image.imdecode(a.str_img, { flag = a.channels == 1 and 0 or a.channels == 3 and 1 or -1, to_rgb = false })
+  if x.shape[3] ~= a.channels then
+    Error.raise{ code = "shape", func = "nd.imdecode", argument = "channels", expected = a.channels, got = x.shape[3],
+      message = "the image has another number of channels" }
+  end
+  x = clipped(image, x, a.clip_rect):transpose{ 2, 0, 1 }:astype("float32")
+  x = a.mean and x - a.mean or x
+  if not a.out then
+    return x
+  end
+  x:copyto(a.out.ndim == 4 and a.out:at(a.index) or a.out)
+  return a.out
+end

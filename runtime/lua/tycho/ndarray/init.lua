@@ -1,0 +1,165 @@
+--- Arrays: the namespace `ty.nd` and the class `ty.nd.NDArray`.
+--
+-- Work is queued: a call returns at once, and reading a value (`totable`, `asscalar`, printing, saving) waits and is
+-- where late failures come out. Axes and element indices count from 0; lists that functions take or return from 1.
+--
+--     local x = ty.nd.array{{1, 2}, {3, 4}}
+--     x[0]                            -- view of row 0            x["0, 1:2"], x[{0, ty.slice(1, 2)}]
+--     x[":, 1"] = 7                   -- assignment               x:add_(1)   -- in place
+--     (x + 1):sum{axis = 1}           -- operators and methods    ty.nd.exp(x)
+--     x.shape, x.dtype, x.context     -- fields                   x:totable()
+--
+-- The parts: `ndarray.class` (object, fields, scope), `call` (calling operators), `transfer` (numbers in and out),
+-- `create`, `math` (arithmetic), `shape` (shapes and copies), `index_key`, `index`, `gather` (keys), `print`,
+-- `files`, `operators` (one function per operator), `control` (loops), `random`.
+--
+-- @module tycho.ndarray
+
+local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
+local class = require "tycho.ndarray.class"
+local Class = require "tycho.core.class"
+local control = require "tycho.ndarray.control"
+local Error = require "tycho.core.error"
+local files = require "tycho.ndarray.files"
+local host = require "tycho.ndarray.transfer"
+local index = require "tycho.ndarray.index"
+local make = require "tycho.ndarray.create"
+local math_of = require "tycho.ndarray.math"
+local native = require "tycho.core.ffi"
+local op = require "tycho.ndarray.operators"
+local registry = require "tycho.op.registry"
+require "tycho.ndarray.shape"
+require "tycho.ndarray.print"
+
+local nd = { NDArray = class.NDArray, scope = class.scope, save = files.save, load = files.load,
+  load_frombuffer = files.load_frombuffer }
+local NDArray, fields = class.NDArray, class.fields
+
+
+-- The class -----------------------------------------------------------------------------------------------------------
+
+setmetatable(NDArray, { __index = Class, __tostring = function() return "<class NDArray>" end, __call = function()
+  Error.raise{ code = "type", func = "NDArray", message = "arrays are made by ty.nd.array, zeros, empty and operators" }
+end })
+
+
+local function member_names()
+  local names = registry.names(true)
+  for name in pairs(fields) do
+    names[#names + 1] = name:sub(1, 1) ~= "_" and name or nil
+  end
+  for name in pairs(NDArray) do
+    names[#names + 1] = name:sub(1, 1) ~= "_" and name or nil
+  end
+  return names
+end
+
+
+local function is_name(key)
+  return key:find("^[%a_][%w_]*$") and key ~= "None"
+end
+
+
+-- A text key that is no member so far: a fluent method, an index, or a mistake.
+local function find_member(x, key)
+  if not is_name(key) then
+    return index.get(x, key)
+  elseif key:sub(1, 1) == "_" then
+    return nil                                           -- private fields that are not set
+  end
+  local method = op.method(key)
+  if not method then
+    Error.unknown{ func = "NDArray", argument = key, what = "property or method", names = member_names() }
+  end
+  rawset(NDArray, key, method)
+  return method
+end
+
+
+function NDArray.__index(x, key)
+  if type(key) ~= "string" then
+    return index.get(x, key)
+  end
+  local value = rawget(NDArray, key)
+  if value ~= nil then
+    return value
+  end
+  local field = fields[key]
+  if field then
+    return field(x, key)
+  end
+  return find_member(x, key)
+end
+
+
+function NDArray.__newindex(x, key, v)
+  if type(key) ~= "string" or not is_name(key) then
+    index.set(x, key, v)
+  elseif fields[key] or rawget(NDArray, key) ~= nil then
+    Error.raise{ code = "state", func = "NDArray", argument = key, message = ("'%s' is read-only"):format(key) }
+  else
+    Error.unknown{ func = "NDArray", argument = key, what = "property", names = member_names() }
+  end
+end
+
+
+-- The namespace ------------------------------------------------------------------------------------------------------
+
+for _, part in ipairs{ make, math_of } do
+  for name, f in pairs(part) do
+    nd[name] = f
+  end
+end
+
+
+--- Waits for all devices; raises the first failure that nobody was told yet.
+function nd.waitall()
+  native.check(native.C.ty_wait(-1), "nd.waitall")
+end
+
+
+--- Nested tables, numbers and arrays as an array (not for users): arrays pass, others become `dtype` on the CPU.
+-- @param v
+-- @string[opt="float32"] dtype
+-- @string func for errors
+function nd._as_array(v, dtype, func)
+  if class.is_array(v) then
+    return v
+  end
+  return host.from_table(v, args.DTYPES[dtype or "float32"], func)
+end
+
+
+nd.linalg = op.namespace("nd.linalg", { "_linalg_" })
+nd.image = op.namespace("nd.image", { "_image_" })
+nd.contrib = op.namespace("nd.contrib", { "_contrib_" }, control)
+nd.sparse = op.refused("nd.sparse", "sparse storage is not part of Tycho")
+nd.random = require "tycho.ndarray.random"
+nd.imdecode = require "tycho.ndarray.imdecode"
+nd._imdecode = nd.imdecode
+
+
+local function function_names()
+  local names = registry.names(true)
+  for name in pairs(nd) do
+    names[#names + 1] = name
+  end
+  return names
+end
+
+
+local function find(_, key)
+  if type(key) ~= "string" or key:sub(1, 2) == "__" then
+    return nil
+  end
+  local f = op.named(key)
+  if not f then
+    Error.unknown{ func = "nd", argument = key, what = "operator", names = function_names() }
+  end
+  rawset(nd, key, f)
+  return f
+end
+
+
+return setmetatable(nd, { __index = find })

@@ -1,0 +1,306 @@
+--- One function per operator on arrays: `ty.nd.Convolution{...}`, `ty.nd.contrib.X`, `x:sum{axis = 1}`.
+--
+-- Arrays come first, then parameters; `out =` an array or list to write, `ctx =` the device of an operator without
+-- inputs. One output gives an array, several a list. Functions and methods are made when they are first named.
+--
+-- @module tycho.ndarray.operators
+
+local iterate = require "tycho.core.iterate"
+local next, pairs = iterate.next, iterate.pairs
+local args = require "tycho.core.args"
+local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
+local Class = require "tycho.core.class"
+local context = require "tycho.core.context"
+local Error = require "tycho.core.error"
+local known = require "tycho.ndarray.call_cache"
+local registry = require "tycho.op.registry"
+local values = require "tycho.core.values"
+
+local is_array, is_plain, NDArray = class.is_array, values.is_plain, class.NDArray
+
+local op = {}
+
+local OPTIONS = { out = true, ctx = true, name = true }
+local KIND = { is_input = is_array, input_text = "an NDArray", options = OPTIONS }
+
+
+-- Attributes and outputs ---------------------------------------------------------------------------------------------
+
+-- A Context among the options as text, which is what operators take.
+local function plain_context(...)
+  local n = select("#", ...)
+  local t = n > 0 and select(n, ...)
+  if is_plain(t) and Class.is_a(t.ctx, context.Context) then
+    local copy = {}
+    for key, value in pairs(t) do
+      copy[key] = value
+    end
+    copy.ctx = tostring(t.ctx)
+    local list = { ... }
+    list[n] = copy
+    return unpack(list, 1, n)
+  end
+  return ...
+end
+
+
+-- Parameters as a flat list sorted by name; a creation operator gets the context in force.
+local function flat_params(c)
+  local keys = {}
+  for key in pairs(c.params) do
+    keys[#keys + 1] = key
+  end
+  if c.schema.by_name.ctx and not c.params.ctx and #c.inputs == 0 then
+    c.params.ctx = c.out and tostring(c.out[1].context) or tostring(context.current_context())
+    keys[#keys + 1] = "ctx"
+  end
+  table.sort(keys)
+  local flat = {}
+  for i, key in ipairs(keys) do
+    flat[2 * i - 1], flat[2 * i] = key, c.params[key]
+  end
+  return flat
+end
+
+
+local function outputs_given(out, func)
+  if out == nil then
+    return nil
+  elseif is_array(out) then
+    return { out }
+  end
+  for i = 1, is_plain(out) and #out or 1 do
+    if not (is_plain(out) and is_array(out[i])) then
+      Error.raise{ code = "type", func = func, argument = "out", expected = "an NDArray or a list of them",
+        got = Error.kind(is_plain(out) and out[i] or out), message = "bad 'out'" }
+    end
+  end
+  return out
+end
+
+
+-- Inputs -------------------------------------------------------------------------------------------------------------
+
+local function place_of(names, key)
+  for i, name in ipairs(names) do
+    if name == key then
+      return i
+    end
+  end
+end
+
+
+-- Puts inputs given by name into their places.
+local function place_named(c, custom)
+  local schema, func = c.schema, c.func
+  if schema.variadic then
+    Error.raise{ code = "type", func = func, op = schema.name, argument = (next(c.named)),
+      message = "takes any number of inputs, so they are given by position only" }
+  end
+  local params = custom and custom._known(c.params, func) or c.params
+  local names = registry.ports(schema.name, params, -1, func).inputs
+  for key, x in pairs(c.named) do
+    local place = place_of(names, key)
+    if not place then
+      Error.unknown{ func = func, op = schema.name, argument = key, what = "input", names = names }
+    elseif c.inputs[place] then
+      Error.raise{ code = "name", func = func, op = schema.name, argument = key,
+        message = ("input '%s' is given twice, by position and by name"):format(key) }
+    end
+    c.inputs[place] = x
+  end
+  c.count = #names
+end
+
+
+-- All places up to the last one must be filled.
+local function check_inputs(c)
+  local names
+  for i = 1, c.count do
+    if not c.inputs[i] then
+      names = names or registry.ports(c.schema.name, c.params, c.schema.variadic and c.count or -1, c.func).inputs
+      Error.raise{ code = "value", func = c.func, op = c.schema.name, argument = names[i] or "input " .. i,
+        expected = "an NDArray", got = "nothing", message = ("input '%s' is missing"):format(names[i] or i) }
+    end
+  end
+end
+
+
+-- Explains a wrong number of inputs.
+local function explain(c, e)
+  if c.schema.variadic or not Error.is_error(e) or e.code ~= "value" or e.argument then
+    error(e, 0)
+  end
+  local ok, ports = pcall(registry.ports, c.schema.name, c.params, -1, c.func)
+  if not ok or #ports.inputs == c.count then
+    error(e, 0)
+  elseif #ports.inputs > c.count then
+    Error.raise{ code = "value", func = c.func, op = c.schema.name, argument = ports.inputs[c.count + 1],
+      expected = "an NDArray", got = "nothing", message = ("input '%s' is missing"):format(ports.inputs[c.count + 1]) }
+  end
+  Error.raise{ code = "type", func = c.func, op = c.schema.name, expected = #ports.inputs, got = c.count,
+    message = ("takes %d inputs (%s)"):format(#ports.inputs, table.concat(ports.inputs, ", ")) }
+end
+
+
+local function check_ctx(c)
+  local ctx = c.options.ctx
+  if ctx ~= nil and c.inputs[1] and tostring(c.inputs[1].context) ~= ctx then
+    Error.raise{ code = "device", func = c.func, op = c.schema.name, argument = "ctx",
+      expected = tostring(c.inputs[1].context),
+      got = ctx, message = "an operator runs where its inputs are" }
+  end
+end
+
+
+-- Calls --------------------------------------------------------------------------------------------------------------
+
+local function run(c)
+  local custom = c.schema.name == "Custom" and require("tycho.executor.custom_operator")
+  if next(c.named) then
+    place_named(c, custom)
+  end
+  if custom then
+    return custom._call(c.inputs, c.params, c.func)
+  end
+  check_inputs(c)
+  check_ctx(c)
+  c.out = outputs_given(c.options.out, c.func)
+  local flat = flat_params(c)
+  local n = registry.ports(c.schema.name, c.params, c.schema.variadic and c.count or -1, c.func).nvisible
+  local results = call.many(c.schema.name, c.func, c.inputs, c.count, flat, c.out or {}, n)
+  c.flat = n == 1 and flat
+  if c.options.out ~= nil then
+    return c.options.out
+  elseif n == 1 then
+    return results[1]
+  end
+  return n > 0 and results or nil
+end
+
+
+-- A call that is read; the next one like it is known.
+local function attempt(book, kind, schema, func, ...)
+  local c = registry.read_call(schema, func, kind, plain_context(...))
+  local ok, result = pcall(run, c)
+  if not ok then
+    explain(c, result)
+  end
+  if book and c.flat then
+    known.file(book, c, c.flat, kind.self, kind.whole, ...)
+  end
+  return result
+end
+
+
+-- How many arrays make a whole call, 1 or 2, or nil: there is no parameter, and one output.
+local function plain_inputs(schema)
+  local plain = not schema.variadic and #schema.params == 0 and schema.outputs == "output" and #schema.input_names <= 2
+  return plain and #schema.input_names or nil
+end
+
+
+--- The function of an operator.
+-- @tparam table schema
+-- @string func public name, for errors
+function op.maker(schema, func)
+  local name, book, plain = schema.name, known.book(schema), plain_inputs(schema)
+  return function(...)
+    local a, b = ...
+    if plain and select("#", ...) == plain and getmetatable(a) == NDArray then
+      if plain == 1 then
+        return call.unary(name, func, a)
+      elseif getmetatable(b) == NDArray then
+        return call.binary(name, func, a, b)
+      end
+    elseif book then
+      local form, out = known.find(book, nil, false, ...)
+      if form then
+        return call.known(form, func, out, ...)
+      end
+    end
+    return attempt(book, KIND, schema, func, ...)
+  end
+end
+
+
+-- Namespaces ---------------------------------------------------------------------------------------------------------
+
+-- A namespace that finds operators by one of several prefixes.
+local function namespace(name, prefixes, own)
+  return setmetatable(own or {}, { __index = function(self, key)
+    if type(key) ~= "string" or key:sub(1, 2) == "__" then
+      return nil
+    end
+    for _, prefix in ipairs(prefixes) do
+      local schema = registry.find(prefix .. key)
+      if schema then
+        local f = op.maker(schema, name .. "." .. key)
+        rawset(self, key, f)
+        return f
+      end
+    end
+    local names = {}
+    for _, full in ipairs(registry.names(true)) do
+      for _, prefix in ipairs(prefixes) do
+        names[#names + 1] = full:sub(1, #prefix) == prefix and full:sub(#prefix + 1) or nil
+      end
+    end
+    Error.unknown{ func = name, argument = key, what = "operator", names = names }
+  end })
+end
+
+op.namespace = namespace
+
+
+--- The namespace whose members are all refused.
+function op.refused(name, text)
+  return setmetatable({}, { __index = function(_, key)
+    if type(key) == "string" and key:sub(1, 2) ~= "__" then
+      Error.raise{ code = "unsupported", func = name .. "." .. key, message = text }
+    end
+  end })
+end
+
+
+--- The operator function for a name in `ty.nd`, or nil.
+function op.named(key)
+  local schema = registry.find(key) or registry.find(args.plain_name(key))
+  return schema and op.maker(schema, "nd." .. key)
+end
+
+
+-- Methods ------------------------------------------------------------------------------------------------------------
+
+-- methods whose operator has another name
+local OTHER_NAME = { repeat_ = "repeat" }
+-- methods for which a table's whole array part is the first parameter (rule R2)
+local WHOLE = { transpose = true, tile = true }
+
+
+--- The method for an operator with at least one input, or nil.
+-- @string key method name
+function op.method(key)
+  local schema = key:sub(1, 1) ~= "_" and registry.find(OTHER_NAME[key] or key)
+  if not schema or #schema.input_names == 0 then
+    return nil
+  end
+  local func, whole = "NDArray:" .. key, WHOLE[key] or false
+  local name, book, plain = schema.name, known.book(schema), plain_inputs(schema) == 1
+  return function(x, ...)
+    if plain and select("#", ...) == 0 then
+      return call.unary(name, func, x)
+    elseif book and getmetatable(x) == NDArray then
+      local form, out = known.find(book, x, whole, ...)
+      if form then
+        return call.known(form, func, out, x, ...)
+      end
+    end
+    local kind = { is_input = is_array, input_text = "an NDArray", options = OPTIONS, self = x, whole = whole }
+    return attempt(book, kind, schema, func, ...)
+  end
+end
+
+
+return op

@@ -1,0 +1,376 @@
+--- Methods that change an array's shape, element type or place: views where they can be, copies where they must.
+--
+-- `reshape` and the `inplace` forms are views; `astype`, `copy`, `as_in_context` and the others make new arrays (or
+-- give back the same object where nothing would change). Axes count from 0, negative ones from the end.
+--
+-- @module tycho.ndarray.shape
+
+local ffi = require "ffi"
+local args = require "tycho.core.args"
+local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
+local Class = require "tycho.core.class"
+local context = require "tycho.core.context"
+local Error = require "tycho.core.error"
+local gather = require "tycho.ndarray.gather"
+local log = require "tycho.core.log"
+local native = require "tycho.core.ffi"
+local tables = require "tycho.core.tables"
+
+local C, check = native.C, native.check
+local NDArray, is_array = class.NDArray, class.is_array
+
+local shape_of = {}
+
+
+-- Reshape codes -----------------------------------------------------------------------------------------
+
+local function fail_reshape(x, target, text)
+  Error.raise{ code = "shape", func = "NDArray:reshape", argument = "shape", expected = x._size .. " elements",
+    got = target,
+    message = text or ("cannot reshape an array of shape %s"):format(Error.show(x._shape)) }
+end
+
+
+-- Splits source size n into the two factors that follow a -4; one of them may be -1.
+local function split_dim(n, a, b)
+  if not n or not a or not b then
+    return nil
+  end
+  a = a == -1 and n / b or a
+  b = b == -1 and n / a or b
+  if a * b ~= n or a < 1 or b < 1 then
+    return nil
+  end
+  return a, b
+end
+
+
+-- What one code at place i of the target emits, with the source pointer at p: emitted sizes, entries used, sizes
+-- passed.
+local function decode_one(source, target, i, p)
+  local code = target[i]
+  if code > 0 then
+    return { code }, 1, 1
+  elseif code == 0 and source[p] then
+    return { source[p] }, 1, 1
+  elseif code == -1 then
+    return { -1 }, 1, 1
+  elseif code == -2 then
+    return { unpack(source, p) }, 1, math.max(0, #source - p + 1)
+  elseif code == -3 and source[p + 1] then
+    return { source[p] * source[p + 1] }, 1, 2
+  elseif code == -4 then
+    local a, b = split_dim(source[p], target[i + 1], target[i + 2])
+    return a and { a, b }, 3, 1
+  end
+end
+
+
+-- Replaces the one -1 by what is left; nil where the count does not fit.
+local function infer_rest(out, total)
+  local known, at = 1, nil
+  for d, n in ipairs(out) do
+    if n == -1 then
+      if at then
+        return nil
+      end
+      at = d
+    else
+      known = known * n
+    end
+  end
+  if at then
+    out[at] = total / known
+  end
+  return #out > 0 and tables.product(out) == total and (not at or out[at] % 1 == 0) and out or nil
+end
+
+
+--- The sizes that reshape codes mean for a source shape; nil where they do not fit.
+-- @tparam {int,...} source
+-- @tparam {int,...} target n > 0: n; 0: keep; -1: the rest (once); -2: all that remain; -3: product of two; -4, a,
+--   b: split
+-- @bool reverse match from the right
+-- @treturn {int,...}
+function shape_of.decode(source, target, reverse)
+  if reverse then
+    source, target = tables.reversed(source), tables.reversed(target)
+  end
+  local out, i, p = {}, 1, 1
+  while i <= #target do
+    local sizes, used, passed = decode_one(source, target, i, p)
+    if not sizes then
+      return nil
+    end
+    for _, n in ipairs(sizes) do
+      out[#out + 1] = n
+    end
+    i, p = i + used, p + passed
+  end
+  out = infer_rest(out, tables.product(source))
+  return out and reverse and tables.reversed(out) or out
+end
+
+
+local RESHAPE = args.form("NDArray:reshape", { list = true, { "shape", "dims" }, "*", { "reverse", "boolean", false } })
+
+local function number_list(...)
+  local list = { ... }
+  for i = 1, select("#", ...) do
+    if type(list[i]) ~= "number" then
+      return nil
+    end
+  end
+  return #list > 1 and list
+end
+
+
+--- A view under another shape.
+-- @tparam NDArray x
+-- @tparam {int,...} shape sizes and codes 0, -1, -2, -3, -4 (see `decode`); also as separate numbers
+-- @tparam[opt] table options reverse = true matches from the right
+-- @treturn NDArray another count of elements is E(shape)
+function NDArray.reshape(x, ...)
+  local list = number_list(...)
+  local a = list and RESHAPE(list) or RESHAPE(...)
+  local shape = shape_of.decode(x._shape, a.shape, a.reverse)
+  if not shape then
+    fail_reshape(x, a.shape)
+  end
+  return class.view(x, shape, 0, "NDArray:reshape")
+end
+
+
+local LIKE = args.form("NDArray:reshape_like", { { "other", "array" } })
+
+--- A view with another array's shape.
+function NDArray.reshape_like(x, ...)
+  local other = LIKE(...).other
+  if other._size ~= x._size then
+    fail_reshape(x, other.shape)
+  end
+  return class.view(x, other._shape, 0, "NDArray:reshape_like")
+end
+
+
+-- Views or copies ----------------------------------------------------------------------------------------------------
+
+local function viewed(x, shape, inplace, func)
+  if inplace then
+    return class.view(x, shape, 0, func)
+  end
+  return class.view(x:copy(), shape, 0, func)
+end
+
+
+local FLATTEN = args.form("NDArray:flatten", { { "inplace", "boolean", false } })
+
+--- Two dimensions: the first and the product of the others.
+function NDArray.flatten(x, ...)
+  local rows = x._shape[1]
+  return viewed(x, { rows, x._size / rows }, FLATTEN(...).inplace, "NDArray:flatten")
+end
+
+
+local function axis_in(axis, low, high, func)
+  local at = axis < 0 and axis + high + 1 or axis
+  if at < 0 or at > high then
+    Error.raise{ code = "value", func = func, argument = "axis", expected = ("%d to %d"):format(low, high), got = axis,
+      message = ("axis %d does not exist"):format(axis) }
+  end
+  return at
+end
+
+
+local EXPAND = args.form("NDArray:expand_dims", { { "axis", "integer" }, { "inplace", "boolean", false } })
+
+--- A dimension of 1 before `axis`.
+function NDArray.expand_dims(x, ...)
+  local a = EXPAND(...)
+  local n = #x._shape
+  local at = axis_in(a.axis, -n - 1, n, "NDArray:expand_dims")
+  local shape = tables.copied(x._shape)
+  table.insert(shape, at + 1, 1)
+  return viewed(x, shape, a.inplace, "NDArray:expand_dims")
+end
+
+
+local SQUEEZE = args.form("NDArray:squeeze", { { "axis", "dims?" }, { "inplace", "boolean", false } })
+
+--- Without the dimensions of 1: all of them, or those given (others E(shape)).
+-- @tparam NDArray x
+-- @param axis number or list, nil for all
+function NDArray.squeeze(x, ...)
+  local a = SQUEEZE(...)
+  local n, drop, shape = #x._shape, {}, {}
+  for _, axis in ipairs(a.axis or {}) do
+    local at = axis_in(axis, -n, n - 1, "NDArray:squeeze") + 1
+    if x._shape[at] ~= 1 then
+      Error.raise{ code = "shape", func = "NDArray:squeeze", argument = "axis", expected = 1, got = x._shape[at],
+        message = ("dimension %d is not 1"):format(axis) }
+    end
+    drop[at] = true
+  end
+  for d, size in ipairs(x._shape) do
+    if not drop[d] and (a.axis or size ~= 1) then
+      shape[#shape + 1] = size
+    end
+  end
+  return viewed(x, #shape > 0 and shape or { 1 }, a.inplace, "NDArray:squeeze")
+end
+
+
+local BROADCAST = args.form("NDArray:broadcast_to", { list = true, { "shape", "shape" } })
+
+--- A copy broadcast to a shape of at least as many dimensions; dimensions of 1 are repeated, 0 keeps a size.
+function NDArray.broadcast_to(x, ...)
+  local shape = BROADCAST(...).shape
+  local missing = #shape - #x._shape
+  for d = 1, #shape do
+    shape[d] = shape[d] == 0 and x._shape[d - missing] or shape[d]
+  end
+  if missing < 0 then
+    Error.raise{ code = "shape", func = "NDArray:broadcast_to", argument = "shape", got = shape, expected = x.shape,
+      message = "broadcasting cannot drop dimensions" }
+  end
+  local y = gather.broadcast(x, shape, "NDArray:broadcast_to")
+  return y._h == x._h and x:copy() or y
+end
+
+
+local function has_options(...)
+  return select("#", ...) > 1 or not is_array((...))
+end
+
+--- A copy broadcast to another array's shape; with `lhs_axes` and `rhs_axes`, along these axes only.
+function NDArray.broadcast_like(x, ...)
+  if has_options(...) then
+    return require("tycho.ndarray.operators").method("broadcast_like")(x, ...)
+  end
+  return x:broadcast_to((...)._shape)
+end
+
+
+-- Copies -------------------------------------------------------------------------------------------------------------
+
+local ASTYPE = args.form("NDArray:astype", { { "dtype", "dtype" }, { "copy", "boolean", true } })
+
+--- A copy with another element type, converted as C casts do; with `copy = false` x itself where it has the type.
+function NDArray.astype(x, ...)
+  local a = ASTYPE(...)
+  local dtype = args.DTYPES[a.dtype]
+  if dtype == x._dtype and not a.copy then
+    return x
+  end
+  return call.copy(class.new(x._shape, dtype, x._device, "NDArray:astype"), x, "NDArray:astype")
+end
+
+
+--- A copy on the same device.
+function NDArray.copy(x)
+  return call.copy(class.new(x._shape, x._dtype, x._device, "NDArray:copy"), x, "NDArray:copy")
+end
+
+
+local function copy_to_context(x, ctx, func)
+  return call.copy(class.new(x._shape, x._dtype, ctx._device, func), x, func)
+end
+
+
+--- Copies to an array (equal shape, any element type and device; returned) or to a new array on a device. Onto itself:
+-- warns and returns false.
+function NDArray.copyto(x, other)
+  if Class.is_a(other, context.Context) then
+    return copy_to_context(x, other, "NDArray:copyto")
+  elseif not is_array(other) then
+    Error.raise{ code = "type", func = "NDArray:copyto", argument = "other", expected = "an NDArray or a context",
+      got = Error.kind(other), message = "bad 'other'" }
+  elseif other == x or other._h == x._h then
+    log:warning("NDArray:copyto: source and destination are the same array; nothing is copied")
+    return false
+  end
+  return call.copy(other, x, "NDArray:copyto", "other")
+end
+
+
+--- x itself if it is on the device, else a copy there.
+function NDArray.as_in_context(x, ctx)
+  if not Class.is_a(ctx, context.Context) then
+    Error.raise{ code = "type", func = "NDArray:as_in_context", argument = "ctx",
+      expected = "a context such as ty.cpu()",
+      got = Error.kind(ctx), message = "bad 'ctx'" }
+  end
+  return ctx._device == x._device and x or copy_to_context(x, ctx, "NDArray:as_in_context")
+end
+
+NDArray.as_in_ctx = NDArray.as_in_context
+
+
+--- Another array on the same memory.
+function NDArray.detach(x)
+  return class.view(x, x._shape, 0, "NDArray:detach")
+end
+
+
+--- A copy in the storage type, of which there is one: "default". Others E(unsupported).
+function NDArray.tostype(x, stype)
+  if stype ~= "default" then
+    Error.raise{ code = "unsupported", func = "NDArray:tostype", argument = "stype", expected = "default", got = stype,
+      message = "sparse storage is not part of Tycho" }
+  end
+  return x:copy()
+end
+
+
+-- Asking and waiting -------------------------------------------------------------------------------------------------
+
+--- The size of the first dimension.
+function NDArray.len(x)
+  return x._shape[1]
+end
+
+
+local BYTE = { 1 }
+
+-- Whether the first bytes have one address: outputs of executors that share a pool are storages of their own.
+local function same_address(x, y)
+  return x._device == y._device and x._device < C.TY_GPU
+    and ffi.cast("char *", x:data()) == ffi.cast("char *", y:data())
+end
+
+
+--- Whether two arrays begin at the same place of the same memory.
+function NDArray.same_memory(x, y)
+  if not is_array(y) then
+    Error.raise{ code = "type", func = "NDArray:same_memory", argument = "y", expected = "an NDArray",
+      got = Error.kind(y),
+      message = "bad 'y'" }
+  end
+  local a = class.view_as(x, BYTE, args.DTYPES.uint8)
+  local b = class.view_as(y, BYTE, args.DTYPES.uint8)
+  return C.ty_tensor_same(a._h, b._h) ~= 0 or same_address(x, y)
+end
+
+
+--- Waits until the values are there; the failure of what computes them is raised, once.
+function NDArray.wait_to_read(x)
+  check(C.ty_tensor_wait(x._h, 0), "NDArray:wait_to_read")
+end
+
+
+--- Waits until nothing queued reads or writes the array.
+function NDArray.wait_to_write(x)
+  check(C.ty_tensor_wait(x._h, 1), "NDArray:wait_to_write")
+end
+
+
+for _, method in ipairs{ "attach_grad", "backward" } do
+  NDArray[method] = function()
+    Error.raise{ code = "unsupported", func = "NDArray:" .. method,
+      message = "recording is not part of Tycho; bind a symbol and call the executor's backward" }
+  end
+end
+
+
+return shape_of

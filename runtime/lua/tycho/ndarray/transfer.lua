@@ -1,0 +1,332 @@
+--- Numbers between Lua and tensors: nested tables, bytes, foreign memory, single elements.
+--
+-- 16-bit floats travel as float32 and are converted by the core. Reading waits for what is under way and is the place
+-- where late failures come out. Nested tables are row-major, 1-based and must not be ragged.
+--
+-- @module tycho.ndarray.transfer
+
+local ffi = require "ffi"
+local native = require "tycho.core.ffi"
+local args = require "tycho.core.args"
+local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
+local Error = require "tycho.core.error"
+local gc = require "tycho.core.gc"
+
+local C, check = native.C, native.check
+local NDArray, BYTES, POINTERS = class.NDArray, class.BYTES, class.POINTERS
+
+local host = {}
+
+local F32, F16, BOOL, BF16 = C.TY_F32, C.TY_F16, C.TY_BOOL, C.TY_BF16
+local CPU = C.TY_CPU
+
+local ROOM = 4096                                        -- bytes of a small read or write
+
+local scratch = ffi.new("uint64_t[?]", ROOM / 8)
+host._scratch = scratch                                  -- casts do not keep it alive
+local small, large = {}, {}                              -- by dtype: pointers into scratch; types of own buffers
+
+for dtype, name in pairs{ [0] = "float", "double", "uint16_t", "uint8_t", "int32_t", "int8_t", "int64_t", "uint8_t",
+                          [12] = "uint16_t" } do
+  small[dtype], large[dtype] = ffi.cast(name .. " *", scratch), ffi.typeof(name .. "[?]")
+end
+
+
+-- Room for n elements; a small one is good until the next call only.
+local function buffer(dtype, n)
+  if n * BYTES[dtype] <= ROOM then
+    return small[dtype]
+  end
+  return large[dtype](n)
+end
+
+
+-- Shape of nested tables: their first members', checked while they are read.
+local function shape_of(t)
+  local shape = {}
+  while type(t) == "table" do
+    if getmetatable(t) == NDArray then
+      for _, n in ipairs(t._shape) do
+        shape[#shape + 1] = n
+      end
+      return shape
+    end
+    shape[#shape + 1] = #t
+    t = t[1]
+  end
+  return shape
+end
+
+
+local function fail_element(v, func, argument)
+  Error.raise{ code = "type", func = func, argument = argument, expected = "numbers", got = Error.kind(v),
+    message = "an array is made of numbers" }
+end
+
+
+local function fail_ragged(want, got, func, argument)
+  Error.raise{ code = "shape", func = func, argument = argument, expected = want, got = got,
+    message = "the rows of the table have different lengths" }
+end
+
+
+local function check_row(t, want, func, argument)
+  if type(t) ~= "table" then
+    fail_ragged(want, "a number", func, argument)
+  elseif #t ~= want then
+    fail_ragged(want, #t, func, argument)
+  end
+end
+
+
+-- Writes the innermost table. `truth`: anything but 0 is 1.
+local function put_numbers(p, at, t, n, truth, func, argument)
+  for i = 1, n do
+    local v = t[i]
+    if type(v) ~= "number" then
+      if type(v) == "table" then
+        fail_ragged("a number", "a table", func, argument)
+      elseif type(v) ~= "cdata" or not tonumber(v) then
+        fail_element(v, func, argument)
+      end
+    end
+    p[at + i - 1] = truth and (v ~= 0 and 1 or 0) or v
+  end
+end
+
+
+local function put_table(p, at, t, shape, depth, truth, func, argument)
+  if getmetatable(t) == NDArray then
+    t = t:totable()
+  end
+  local n = shape[depth]
+  check_row(t, n, func, argument)
+  if depth == #shape then
+    put_numbers(p, at, t, n, truth, func, argument)
+    return at + n
+  end
+  for i = 1, n do
+    at = put_table(p, at, t[i], shape, depth + 1, truth, func, argument)
+  end
+  return at
+end
+
+
+--- A new array on the CPU from a number or nested tables of numbers.
+-- @param source number or table
+-- @int dtype code
+-- @string func for errors
+-- @string[opt] argument for errors
+-- @treturn NDArray
+function host.from_table(source, dtype, func, argument)
+  if type(source) == "number" then
+    source = { source }
+  elseif type(source) ~= "table" then
+    fail_element(source, func, argument)
+  end
+  local shape = shape_of(source)
+  local kind = (dtype == F16 or dtype == BF16) and F32 or dtype
+  local x = class.new(shape, kind, CPU, func)
+  local p = buffer(kind, x._size)
+  put_table(p, 0, source, shape, 1, kind == BOOL, func, argument)
+  check(C.ty_tensor_write(x._h, p, x._size * BYTES[kind]), func)
+  if kind ~= dtype then
+    return call.copy(class.new(shape, dtype, CPU, func), x, func)
+  end
+  return x
+end
+
+
+-- An array whose elements Lua can read: x itself, or x as float32.
+local function readable(x, func)
+  if x._dtype == F16 or x._dtype == BF16 then
+    return call.copy(class.new(x._shape, F32, x._device, func), x, func)
+  end
+  return x
+end
+
+
+--- The elements, row-major, to be used before anything else is read.
+-- @tparam NDArray x
+-- @string func for errors
+-- @return cdata indexed from 0; floats for 16-bit floats
+function host.read(x, func)
+  local y = readable(x, func)
+  local p = buffer(y._dtype, y._size)
+  check(C.ty_tensor_read(y._h, p, y._size * BYTES[y._dtype]), func)
+  return p
+end
+
+
+local function take_table(p, at, shape, depth)
+  local t, n = {}, shape[depth]
+  if depth == #shape then
+    for i = 1, n do
+      t[i] = tonumber(p[at + i - 1])
+    end
+    return t, at + n
+  end
+  for i = 1, n do
+    t[i], at = take_table(p, at, shape, depth + 1)
+  end
+  return t, at
+end
+
+
+--- The values as nested tables of numbers. Waits. bool as 0 and 1; int64 beyond 2^53 loses digits.
+function NDArray.totable(x)
+  return (take_table(host.read(x, "NDArray:totable"), 0, x._shape, 1))
+end
+
+
+--- The value of an array of one element. Waits. More elements: E(value).
+function NDArray.asscalar(x)
+  if x._size ~= 1 then
+    Error.raise{ code = "value", func = "NDArray:asscalar", expected = "one element", got = x.shape,
+      message = ("the array has %d elements"):format(x._size) }
+  end
+  return (tonumber(host.read(x, "NDArray:asscalar")[0]))
+end
+
+
+--- The bytes as a Lua string, little-endian, row-major. Waits.
+function NDArray.tostring_raw(x)
+  local bytes = x._size * BYTES[x._dtype]
+  local p = buffer(x._dtype, x._size)
+  check(C.ty_tensor_read(x._h, p, bytes), "NDArray:tostring_raw")
+  return ffi.string(p, bytes)
+end
+
+
+local out_pointer = ffi.new("void *[1]")
+
+--- A typed FFI pointer to the elements, on the CPU only (else E(device)). Waits; good while the array lives. 16-bit
+-- floats appear as `uint16_t`. Ask again before each round of writing: that is how the engine learns of it.
+function NDArray.data(x)
+  check(C.ty_tensor_data(x._h, out_pointer), "NDArray:data")
+  return ffi.cast(POINTERS[x._dtype], out_pointer[0])
+end
+
+
+-- Byte offset of an element; indices count from 0, negative ones from the end.
+local function place_of(x, indices, n, func)
+  local shape, at = x._shape, 0
+  if n ~= #shape then
+    Error.raise{ code = "index", func = func, expected = #shape .. " indices", got = n,
+      message = ("an array of %d dimensions takes %d indices"):format(#shape, #shape) }
+  end
+  for d = 1, n do
+    local i = indices[d]
+    if type(i) ~= "number" or i ~= math.floor(i) then
+      Error.raise{ code = "type", func = func, argument = "index " .. d, expected = "an integer", got = Error.kind(i),
+        message = "bad index" }
+    end
+    i = i < 0 and i + shape[d] or i
+    if i < 0 or i >= shape[d] then
+      host.fail_index(indices[d], d - 1, shape[d], func)
+    end
+    at = at * shape[d] + i
+  end
+  return at * BYTES[x._dtype]
+end
+
+
+--- Raises E(index) with the interval.
+function host.fail_index(i, axis, size, func)
+  Error.raise{ code = "index", func = func, argument = "axis " .. axis, expected = ("%d to %d"):format(-size, size - 1),
+    got = i, message = ("index %s is out of range for axis %d of size %d"):format(tostring(i), axis, size) }
+end
+
+
+local ONE = { 1 }
+
+--- One element: `x:get(i, j)`. Waits.
+-- @tparam NDArray x
+-- @tparam int ... one index per axis, from 0, negative from the end; outside E(index)
+function NDArray.get(x, ...)
+  local at = place_of(x, { ... }, select("#", ...), "NDArray:get")
+  return class.view(x, ONE, at, "NDArray:get"):asscalar()
+end
+
+
+--- Sets one element: `x:set(i, j, v)`.
+function NDArray.set(x, ...)
+  local n = select("#", ...)
+  local v = select(n, ...)
+  class.writable(x, "NDArray:set")
+  if type(v) ~= "number" then
+    Error.raise{ code = "type", func = "NDArray:set", argument = "v", expected = "a number", got = Error.kind(v),
+      message = "bad value" }
+  end
+  local at = place_of(x, { ... }, n - 1, "NDArray:set")
+  local one = host.from_table(v, x._dtype, "NDArray:set")
+  call.copy(class.view(x, ONE, at, "NDArray:set"), one:as_in_context(x.context), "NDArray:set")
+end
+
+
+-- Foreign memory -----------------------------------------------------------------------------------------------------
+
+-- Each row: the owner, a weak reference to the token that all arrays on the memory hold, a tensor to wait for.
+local foreign = {}
+
+
+-- Lets go of owners whose arrays are gone, once the last queued work on their memory is done.
+local function sweep()
+  local kept = {}
+  for _, row in ipairs(foreign) do
+    if row.token[1] ~= nil then
+      kept[#kept + 1] = row
+    else
+      C.ty_tensor_wait(row.handle, 1)
+    end
+  end
+  foreign = kept
+end
+
+gc.watch(sweep)
+
+
+local function hold(x, owner)
+  local token, out = {}, ffi.new("ty_tensor *[1]")
+  rawset(x, "_owner", token)
+  C.ty_tensor_view(x._h, class.describe(x._shape, x._dtype, x._device), 0, out)
+  foreign[#foreign + 1] = { owner = owner, token = setmetatable({ token }, { __mode = "v" }),
+    handle = ffi.gc(out[0], C.ty_tensor_free) }
+end
+
+
+--- An array on the caller's memory, which is not copied.
+-- @param pointer cdata: a pointer or array; aligned to an element
+-- @tparam {int,...} shape
+-- @int dtype code
+-- @param owner kept alive as long as anything uses the memory; the caller answers for it when nil
+-- @string func for errors
+function host.from_pointer(pointer, shape, dtype, owner, func)
+  local out = ffi.new("ty_tensor *[1]")
+  check(C.ty_tensor_wrap(class.describe(shape, dtype, CPU), ffi.cast("void *", pointer), out), func)
+  local x = class.share(out[0])
+  sweep()
+  hold(x, owner == nil and pointer or owner)
+  return x
+end
+
+
+--- An array of raw bytes.
+-- @string bytes little-endian, row-major
+-- @tparam {int,...} shape
+-- @string dtype
+-- @string func public name, for errors
+function host.from_string(bytes, shape, dtype, func)
+  local x = class.new(shape, dtype, CPU, func)
+  local want = x._size * BYTES[dtype]
+  if #bytes ~= want then
+    Error.raise{ code = "shape", func = func, argument = "bytes", expected = want, got = #bytes,
+      message = ("%s of shape %s has %d bytes"):format(args.DTYPE_NAMES[dtype], Error.show(shape), want) }
+  end
+  check(C.ty_tensor_write(x._h, bytes, want), func)
+  return x
+end
+
+
+return host

@@ -1,0 +1,407 @@
+--- The operators as the native registry describes them, and the reading of a call of one.
+--
+--     local schema = registry.find("Convolution")          -- nil when there is none of that name; aliases too
+--     schema.name, schema.inputs, schema.params[1].name, schema.variadic
+--
+--     local call = registry.read_call(schema, "nd.clip", is_array, OPTIONS, x, 0, 1)
+--     call.inputs                {x}: positional inputs          call.named     {data = x}: inputs by name
+--     call.params                {a_min = "0", a_max = "1"}      call.options   {out = ...}: keywords in OPTIONS
+--     call.attrs                 annotations and hidden attributes among the keywords
+--
+-- Positional arguments are inputs first, then parameters in declared order.
+--
+-- @module tycho.op.registry
+
+local pairs = require("tycho.core.iterate").pairs
+local ffi = require "ffi"
+local native = require "tycho.core.ffi"
+local args = require "tycho.core.args"
+local attrs = require "tycho.core.attrs"
+local Error = require "tycho.core.error"
+local values = require "tycho.core.values"
+
+local C, check, text = native.C, native.check, native.text
+local null, is_plain, has_names = values.null, values.is_plain, values.has_names
+
+local registry = {}
+
+local schemas = {}                                       -- by index
+local by_name = {}                                       -- name or alias -> schema
+local missing = {}                                       -- name -> how many operators there were when it was not found
+
+
+-- Port text "data weight! [mean] arg*num_args" -> names without marks, and the counting parameter.
+local function read_ports(ports)
+  local names, counter = {}, nil
+  for token in ports:gmatch("%S+") do
+    local name, star = token:gsub("[%[%]{}!]", ""):match("^([^*]*)%*?(.*)$")
+    if star ~= "" then
+      counter = star
+    end
+    names[#names + 1] = name
+  end
+  return names, counter
+end
+
+
+local function read_param(index, k)
+  local p = ffi.new("ty_param")
+  check(C.ty_op_param(index, k, p))
+  local kind = text(p.type)
+  return {
+    name = text(p.name), type = kind, default = text(p.init), doc = text(p.doc),
+    takes_list = kind:find("tuple", 1, true) ~= nil,
+  }
+end
+
+
+local function read_aliases(index)
+  local out, list = ffi.new("const char *[1]"), {}
+  check(C.ty_op_alias(index, out))
+  for name in text(out[0]):gmatch("%S+") do
+    list[#list + 1] = name
+  end
+  return list
+end
+
+
+--- The schema of operator number `index` (from 0).
+function registry.at(index)
+  if schemas[index] then
+    return schemas[index]
+  end
+  local info = ffi.new("ty_opinfo")
+  check(C.ty_op_info(index, info))
+  local schema = {
+    index = index, name = text(info.name), doc = text(info.doc), inputs = text(info["in"]), outputs = text(info.out),
+    tier = info.tier, params = {}, by_name = {}, aliases = read_aliases(index),
+  }
+  schema.input_names, schema.variadic = read_ports(schema.inputs)
+  for k = 1, info.nparam do
+    local p = read_param(index, k - 1)
+    if not p.name:find("^__") then                       -- not for users (op/custom.c)
+      schema.params[k], schema.by_name[p.name] = p, p
+    end
+  end
+  schemas[index] = schema
+  return schema
+end
+
+
+--- The schema of an operator, by name or alias; nil when there is none.
+function registry.find(name)
+  local found = by_name[name]
+  if found or missing[name] == C.ty_op_count() then
+    return found
+  end
+  local index = ffi.new("int[1]")
+  if C.ty_op_find(name, index) ~= 0 then
+    missing[name] = C.ty_op_count()
+    return nil
+  end
+  by_name[name] = registry.at(index[0])
+  return by_name[name]
+end
+
+
+--- Whether an operator was added at run time, as a row of text.
+function registry.is_row(name)
+  local schema = registry.find(name)
+  return schema ~= nil and schema.tier == 0
+end
+
+
+--- All names, with aliases if wanted.
+-- @bool aliases
+function registry.names(aliases)
+  local list = {}
+  for i = 0, C.ty_op_count() - 1 do
+    local schema = registry.at(i)
+    list[#list + 1] = schema.name
+    for _, alias in ipairs(aliases and schema.aliases or {}) do
+      list[#list + 1] = alias
+    end
+  end
+  return list
+end
+
+
+local function split_names(ports)
+  local names, marks = {}, {}
+  for token in ports:gmatch("%S+") do
+    names[#names + 1] = token:gsub("[%[%]!]", "")
+    marks[#names] = token
+  end
+  return names, marks
+end
+
+
+local ports_out = ffi.new("const char *[2]")
+
+local function ask_ports(op, keys, dict, nin, func, node)
+  local out = ports_out
+  local code = C.ty_op_ports(op, native.attrs(keys, dict), #keys, nin, out, out + 1)
+  if code ~= 0 then
+    check(code, func, { op = op, node = node, where = Error.caller(3) })
+  end
+  local ports = { mutated = {}, nvisible = 0 }
+  local marks
+  ports.inputs, marks = split_names(text(out[0]))
+  for i, token in ipairs(marks) do
+    ports.mutated[i] = token:find("!", 1, true) ~= nil
+  end
+  ports.outputs, marks = split_names(text(out[1]))
+  for _, token in ipairs(marks) do
+    ports.nvisible = ports.nvisible + (token:sub(1, 1) ~= "[" and 1 or 0)
+  end
+  return ports
+end
+
+
+local ROOM = 4096                                        -- calls that are remembered; then all are forgotten
+local known, nknown = {}, 0                              -- operator, its attributes and nin as one text -> ports
+
+local parts = {}
+
+local function key_of(op, keys, dict, nin)
+  local n = #keys
+  for i = 1, n do
+    parts[2 * i - 1], parts[2 * i] = keys[i], dict[keys[i]]
+  end
+  return op .. "\0" .. nin .. "\0" .. table.concat(parts, "\0", 1, 2 * n)
+end
+
+
+--- The inputs and outputs that given attributes make; checks the attributes.
+-- @string op canonical name
+-- @tparam table dict attributes, all text
+-- @int nin number of inputs of a variadic operator, -1 otherwise
+-- @string func for errors
+-- @string[opt] node for errors
+-- @treturn table inputs and outputs (names), mutated[i] (input i, from 1, is changed in place), nvisible; not to be changed
+function registry.ports(op, dict, nin, func, node)
+  local keys = attrs.keys(dict)
+  local key = key_of(op, keys, dict, nin)
+  local ports = known[key]
+  if not ports then
+    ports = ask_ports(op, keys, dict, nin, func, node)
+    if nknown == ROOM then
+      known, nknown = {}, 0
+    end
+    known[key], nknown = ports, nknown + 1
+  end
+  return ports
+end
+
+
+-- Reading a call ------------------------------------------------------------------------------------------------------
+
+local function accepted_names(schema, options)
+  local names = {}
+  for _, p in ipairs(schema.params) do
+    names[#names + 1] = p.name
+  end
+  for _, name in ipairs(schema.variadic and {} or schema.input_names) do
+    names[#names + 1] = name
+  end
+  for name in pairs(options) do
+    names[#names + 1] = name
+  end
+  return names
+end
+
+
+local function set_param(call, p, value)
+  if call.params[p.name] ~= nil then
+    Error.raise{ code = "name", func = call.func, op = call.schema.name, argument = p.name,
+      message = ("parameter '%s' is given twice"):format(p.name) }
+  end
+  call.params[p.name] = attrs.text(value, call.func, p.name)
+end
+
+
+local NONE = {}                                          -- what most calls have of most kinds; never written
+
+local function put(call, kind, key, value)
+  if call[kind] == NONE then
+    call[kind] = {}
+  end
+  call[kind][key] = value
+end
+
+
+local function read_keyword(call, key, value)
+  local schema = call.schema
+  local p = schema.by_name[key]
+  local plain = p and key or args.plain_name(key)
+  p = p or schema.by_name[plain]
+  if call.accepted[key] and not p then
+    put(call, "options", key, value)
+  elseif call.is_input(value) then
+    put(call, "named", plain, value)
+  elseif p then
+    set_param(call, p, value)
+  elseif attrs.is_annotation(key) or attrs.wrap(key) ~= key then
+    put(call, "attrs", attrs.wrap(key), attrs.text(value, call.func, key))
+  elseif schema.name == "Custom" then                    -- what its class is made with
+    call.params[key] = attrs.text(value, call.func, key)
+  else
+    for _, input in ipairs(schema.input_names) do
+      if input == plain then
+        Error.raise{ code = "type", func = call.func, op = schema.name, argument = key, expected = call.input_text,
+          got = Error.kind(value), message = ("bad input '%s'"):format(key) }
+      end
+    end
+    attrs.call_key(key, call.func)
+    Error.unknown{ func = call.func, op = schema.name, argument = key, what = "argument",
+      names = accepted_names(schema, call.accepted) }
+  end
+end
+
+
+local function read_keywords(call, options)
+  local n = #options
+  for key, value in pairs(options) do
+    if type(key) == "string" then
+      read_keyword(call, key, value)
+    elseif type(key) ~= "number" or key < 1 or key > n then
+      Error.raise{ code = "type", func = call.func, op = call.schema.name, got = Error.kind(key),
+        message = "a keyword is text" }
+    end
+  end
+end
+
+
+-- Whether a nameless table holds nothing but inputs.
+local function is_input_list(call, t)
+  if not is_plain(t) or #t == 0 then
+    return false
+  end
+  for i = 1, #t do
+    if not call.is_input(t[i]) then
+      return false
+    end
+  end
+  return not has_names(t)
+end
+
+
+local function last_input(call, list, n)
+  local last = 0
+  for i = 1, n do
+    if call.is_input(list[i]) then
+      last = i
+    end
+  end
+  return last
+end
+
+
+local function read_inputs(call, list, n)
+  if n > 0 and is_input_list(call, list[1]) then
+    for i, value in ipairs(list[1]) do
+      call.inputs[i] = value
+    end
+    call.count = #list[1]
+    return 1
+  end
+  local last = last_input(call, list, n)
+  for i = 1, last do
+    local value = list[i]
+    if value == nil or value == null then
+      value = nil                                        -- an optional input that is left out
+    elseif not call.is_input(value) then
+      Error.raise{ code = "type", func = call.func, op = call.schema.name, expected = call.input_text,
+        got = Error.kind(value), message = ("bad argument %d: inputs come first, then parameters"):format(i) }
+    end
+    call.inputs[i] = value
+  end
+  call.count = last
+  return last
+end
+
+
+local function read_positional(call, list, n)
+  local used = read_inputs(call, list, n)
+  for i = used + 1, n do
+    local p = call.schema.params[i - used]
+    if not p then
+      Error.raise{ code = "type", func = call.func, op = call.schema.name, got = Error.kind(list[i]),
+        expected = used == 0 and call.input_text or nil,
+        message = used == 0 and #call.schema.params == 0 and ("bad argument %d"):format(i)
+          or ("too many arguments: the operator has %d parameter%s"):format(#call.schema.params,
+            #call.schema.params == 1 and "" or "s") }
+    elseif list[i] ~= nil then
+      set_param(call, p, list[i])
+    end
+  end
+end
+
+
+-- A nameless table at place 1 of a method marked with R2 is the first parameter as a whole.
+local function is_whole(call, t, whole)
+  return whole and #t > 0 and type(t[1]) ~= "table" and call.schema.params[1]
+end
+
+
+local function read_options(call, first, t, whole)
+  local n = #t
+  if is_whole(call, t, whole) then
+    local list = {}
+    for i = 1, n do
+      list[i] = t[i]
+    end
+    read_positional(call, { first, list }, 2)
+  elseif n > 0 or first ~= nil then
+    local list = { first }
+    local before = #list
+    for i = 1, n do
+      list[before + i] = t[i]
+    end
+    read_positional(call, list, before + n)
+  end
+  read_keywords(call, t)
+end
+
+
+--- Reads the arguments of an operator's function.
+-- @tparam table schema the operator
+-- @string func the public name, for errors
+-- @tparam table kind is_input (function), input_text ("a Symbol"), options (set of keywords that are no parameters),
+--   self (the object, for a method), whole (rule R2: a table's array part is the first parameter)
+-- @param ... what the function was called with, without self
+-- @treturn table inputs, count (places of inputs, holes included), named, params (text), options, attrs; named, options and
+--   attrs are not to be changed
+function registry.read_call(schema, func, kind, ...)
+  local n, only = select("#", ...), ...
+  local call = {
+    schema = schema, func = func, is_input = kind.is_input, input_text = kind.input_text, accepted = kind.options,
+    inputs = {}, count = 0, named = NONE, params = {}, options = NONE, attrs = NONE,
+  }
+  if n == 1 and is_plain(only) then
+    read_options(call, kind.self, only, kind.whole)
+    return call
+  end
+  local list = { ... }
+  local last = list[n]
+  local options = is_plain(last) and has_names(last) and last
+  if options then
+    if #options > 0 then
+      Error.raise{ code = "type", func = func, op = schema.name, got = "a table with a list in it",
+        message = "the last table holds keywords only" }
+    end
+    n = n - 1
+  end
+  if kind.self ~= nil then
+    table.insert(list, 1, kind.self)
+    n = n + 1
+  end
+  read_positional(call, list, n)
+  if options then
+    read_keywords(call, options)
+  end
+  return call
+end
+
+
+return registry

@@ -1,0 +1,424 @@
+--- The base of optimizers: learning rates, weight decays, update counts, master copies of float16 weights; and what the
+-- rules are written with. See `optimizer.lua`.
+--
+-- A rule is a subclass with `create_state(index, weight)` and `update(index, weight, grad, state)`. An update counts
+-- first (`_count`), so the first one is number `begin_num_update + 1`, then asks for its rate and decay (`_get_lr`,
+-- `_get_wd`). A rule with `aggregate_num` gets lists, and a fifth argument: a table, the same one whenever the same
+-- weights come, for what need not be made anew. Counts are kept per device; `num_update` is the largest of all.
+--
+-- @module tycho.optimizer.base
+
+local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
+local blank = require("tycho.ndarray.class").blank
+local call = require "tycho.ndarray.call"
+local Class = require "tycho.core.class"
+local container = require "tycho.ndarray.serialize"
+local Error = require "tycho.core.error"
+local log = require "tycho.core.log"
+local tables = require "tycho.core.tables"
+local values = require "tycho.core.values"
+require "tycho.ndarray"
+
+local base = { registry = {} }
+
+local null = values.null
+
+
+-- Options -------------------------------------------------------------------------------------------------------------
+
+local COMMON = {
+  { "rescale_grad", "number", 1 }, { "param_idx2name", "dict?" }, { "wd", "number", 0 }, { "clip_gradient", "number?" },
+  { "learning_rate", "number?" }, { "lr_scheduler", "any?" }, { "sym", "symbol?" },
+  { "begin_num_update", "integer", 0 }, { "multi_precision", "boolean", false }, { "param_dict", "dict?" },
+}
+
+--- A form of own options followed by the common ones; own ones win.
+-- @string name class
+-- @tparam table own parameters; "number|null" with a default where `ty.null` means none
+function base.form(name, own)
+  local spec, seen = {}, {}
+  for _, list in ipairs{ own, COMMON } do
+    for _, entry in ipairs(list) do
+      spec[#spec + 1] = not seen[entry[1]] and entry or nil
+      seen[entry[1]] = true
+    end
+  end
+  return args.form("optimizer." .. name, spec)
+end
+
+
+-- The class -----------------------------------------------------------------------------------------------------------
+
+--- Base of optimizers. Fields: lr, learning_rate (read-only: the current rate), wd, rescale_grad, num_update, lr_mult,
+-- wd_mult, idx2name, lr_scheduler.
+-- @type Optimizer
+local Optimizer = Class:extend("Optimizer")
+base.Optimizer = Optimizer
+
+--- How many parameters an update takes at once; 0: one by one.
+Optimizer.aggregate_num = 0
+
+local BASE = base.form("Optimizer", {})
+
+
+-- The rate of an optimizer with a schedule is the schedule's, whose base rate becomes the given one.
+local function set_rate(self, lr, scheduler)
+  self.lr_scheduler = scheduler
+  self.lr = lr or not scheduler and 0.01 or nil
+  if scheduler and lr and scheduler.base_lr ~= lr then
+    log:warning(("learning rate from lr_scheduler has been overwritten by learning_rate in optimizer: %g becomes %g")
+      :format(scheduler.base_lr or 0, lr))
+    scheduler.base_lr = lr
+  end
+end
+
+
+--- @tparam[opt] table options the common ones
+function Optimizer:init(...)
+  local a = BASE(...)
+  set_rate(self, a.learning_rate, a.lr_scheduler)
+  self.rescale_grad, self.wd, self.clip_gradient = a.rescale_grad, a.wd, a.clip_gradient
+  self.multi_precision = a.multi_precision
+  self.begin_num_update, self.num_update = a.begin_num_update, a.begin_num_update
+  self.idx2name, self.param_dict = tables.copy(a.param_idx2name), a.param_dict or {}
+  self._attributes = a.sym and { of = a.sym:attr_dict(), names = a.sym:list_arguments() }
+  self._counts, self._device = {}, 0
+  self:set_lr_mult{}
+  self:set_wd_mult{}
+end
+
+
+--- The common options out of checked values, for `super.init`.
+function base.common(a)
+  local options = {}
+  for _, entry in ipairs(COMMON) do
+    options[entry[1]] = a[entry[1]] ~= null and a[entry[1]] or nil
+  end
+  options.multi_precision = a.multi_precision
+  return options
+end
+
+
+function Optimizer.__index(self, key)
+  if key == "learning_rate" then
+    local scheduler = rawget(self, "lr_scheduler")
+    return scheduler and scheduler(self.num_update) or rawget(self, "lr")
+  end
+  return getmetatable(self)[key]
+end
+
+
+function Optimizer:__tostring()
+  return ("<%s lr=%s wd=%s updates=%d>"):format(self.class_name, tostring(self.learning_rate), tostring(self.wd),
+    self.num_update or 0)
+end
+
+
+--- Sets the rate; with a schedule E(state).
+function Optimizer:set_learning_rate(lr)
+  if self.lr_scheduler then
+    Error.raise{ code = "state", func = self.class_name .. ":set_learning_rate",
+      message = "the rate follows a schedule; set the schedule's base_lr" }
+  end
+  self.lr = lr
+end
+
+
+-- Multipliers ---------------------------------------------------------------------------------------------------------
+
+-- Adds what a symbol's variables say.
+local function add_attributes(self, mult, key)
+  for _, name in ipairs(self._attributes and self._attributes.names or {}) do
+    local attributes = self._attributes.of[name] or {}
+    local text = attributes["__" .. key .. "__"] or attributes[key]
+    if text ~= nil then
+      mult[name] = tonumber(text)
+    end
+  end
+end
+
+
+local function add_all(mult, given)
+  for key, value in pairs(given) do
+    mult[key] = value
+  end
+  return mult
+end
+
+
+local LR_MULT = args.form("Optimizer:set_lr_mult", { dict = true, { "args_lr_mult", "dict" } })
+local WD_MULT = args.form("Optimizer:set_wd_mult", { dict = true, { "args_wd_mult", "dict" } })
+
+--- Factors of the rate by index or name; the symbol's attributes are the start.
+function Optimizer:set_lr_mult(...)
+  local mult = {}
+  add_attributes(self, mult, "lr_mult")
+  self.lr_mult = add_all(mult, LR_MULT(...).args_lr_mult)
+end
+
+
+-- Whether a parameter of this name decays by default.
+function Optimizer._decays(_, name)
+  return name:find("_weight$") ~= nil or name:find("_gamma$") ~= nil
+end
+
+
+--- Factors of the decay by index or name. The start: 0 for named parameters that are no `_weight` or `_gamma`, then the
+-- symbol's attributes.
+function Optimizer:set_wd_mult(...)
+  local mult = {}
+  for _, name in pairs(self.idx2name) do
+    mult[name] = not self:_decays(name) and 0 or nil
+  end
+  add_attributes(self, mult, "wd_mult")
+  self.wd_mult = add_all(mult, WD_MULT(...).args_wd_mult)
+end
+
+
+local function multiplier(self, index, field)
+  local param = self.param_dict[index]
+  if param then
+    return param[field] or 1
+  end
+  local mult = self[field]
+  return mult[index] or mult[self.idx2name[index] or false] or 1
+end
+
+
+-- Counts and rates ----------------------------------------------------------------------------------------------------
+
+--- Selects the counts of a device.
+-- @int id its number
+function Optimizer:_set_current_context(id)
+  self._device = id
+end
+
+
+local function counts_of(self)
+  local counts = self._counts[self._device]
+  if not counts then
+    counts = {}
+    self._counts[self._device] = counts
+  end
+  return counts
+end
+
+
+--- Counts an update of one index or of each of a list.
+function Optimizer:_update_count(indices)
+  local counts = counts_of(self)
+  for _, index in ipairs(type(indices) == "table" and indices or { indices }) do
+    counts[index] = (counts[index] or self.begin_num_update) + 1
+    self.num_update = math.max(self.num_update, counts[index])
+  end
+end
+
+
+--- How often an index was updated on the current device.
+function Optimizer:_count_of(index)
+  return counts_of(self)[index] or self.begin_num_update
+end
+
+
+--- The rates of a list of indices.
+function Optimizer:_get_lrs(indices)
+  local lr, list = self.learning_rate, {}
+  for i, index in ipairs(indices) do
+    list[i] = lr * multiplier(self, index, "lr_mult")
+  end
+  return list
+end
+
+
+function Optimizer:_get_lr(index)
+  return self:_get_lrs{ index }[1]
+end
+
+
+--- The decays of a list of indices.
+function Optimizer:_get_wds(indices)
+  local list = {}
+  for i, index in ipairs(indices) do
+    list[i] = self.wd * multiplier(self, index, "wd_mult")
+  end
+  return list
+end
+
+
+function Optimizer:_get_wd(index)
+  return self:_get_wds{ index }[1]
+end
+
+
+--- Puts the rates and decays of indices into `kept.lrs` and `kept.wds`. Says whether these, or the other numbers that
+-- rules have in common, are other ones than at the call before.
+-- @tparam {int,...} indices as many as before
+-- @tparam table kept what an updater keeps with a list of weights
+function Optimizer:_refresh(indices, kept)
+  local lr, lrs, wds = self.learning_rate, kept.lrs or {}, kept.wds or {}
+  local same = kept.rescale_grad == self.rescale_grad and kept.clip_gradient == self.clip_gradient
+  for i, index in ipairs(indices) do
+    local rate, decay = lr * multiplier(self, index, "lr_mult"), self.wd * multiplier(self, index, "wd_mult")
+    same = same and lrs[i] == rate and wds[i] == decay
+    lrs[i], wds[i] = rate, decay
+  end
+  kept.lrs, kept.wds, kept.rescale_grad, kept.clip_gradient = lrs, wds, self.rescale_grad, self.clip_gradient
+  return not same
+end
+
+
+-- States and updates --------------------------------------------------------------------------------------------------
+
+--- A new state for a parameter: nothing, an array, or a list of these with `ty.null` for nothing.
+function Optimizer.create_state() end
+
+
+--- Changes a weight in place.
+function Optimizer:update()
+  Error.raise{ code = "unsupported", func = self.class_name .. ":update", message = "the class has no update" }
+end
+
+
+--- Whether a weight has a float32 master copy.
+function Optimizer:_keeps_master(weight)
+  if weight._dtype ~= args.DTYPES.float16 then
+    return false
+  elseif not self.multi_precision then
+    log:warning("updating float16 weights loses accuracy; use multi_precision = true")
+  end
+  return self.multi_precision
+end
+
+
+--- As `create_state`; for a float16 weight with `multi_precision`: `{master copy, its state}`.
+function Optimizer:create_state_multi_precision(index, weight)
+  if self:_keeps_master(weight) then
+    local master = weight:astype("float32")
+    return { master, self:create_state(index, master) or null }
+  end
+  return self:create_state(index, weight)
+end
+
+
+--- As `update`, on the master copy where there is one.
+function Optimizer:update_multi_precision(index, weight, grad, state)
+  if type(index) ~= "table" and self.multi_precision and weight._dtype == args.DTYPES.float16 then
+    self:update(index, state[1], grad:astype("float32"), values.value(state[2]))
+    call.copy(weight, state[1], "Optimizer:update")
+    return
+  end
+  return self:update(index, weight, grad, state)
+end
+
+
+-- Tools of the rules --------------------------------------------------------------------------------------------------
+
+--- An array of zeros like another one, which are written now: an update reads a state before it writes it, and memory that is
+-- read first gets the system's page of zeros, to be replaced at the write, page by page, with an interrupt of every core.
+function base.zeros(weight)
+  return call.fill((blank(weight._shape, weight._dtype, weight._device, "Optimizer")), 0, "Optimizer")
+end
+
+
+local number = call.number
+
+--- Parameters of an update operator as a flat list: options that are nil are left out; with rescale_grad and, unless
+-- unset or 0, clip_gradient.
+-- @tparam Optimizer self
+-- @tparam table options numbers and texts by name
+function base.params(self, options)
+  local flat = { "rescale_grad", number(self.rescale_grad) }
+  if self.clip_gradient and self.clip_gradient ~= 0 then
+    flat[3], flat[4] = options.clip_name or "clip_gradient", number(self.clip_gradient)
+  end
+  for key, value in pairs(options) do
+    if key ~= "clip_name" then
+      flat[#flat + 1], flat[#flat + 2] = key, type(value) == "number" and number(value) or value
+    end
+  end
+  return flat
+end
+
+
+--- A list of numbers as the text of a parameter.
+function base.list_text(list)
+  local texts = {}
+  for i, v in ipairs(list) do
+    texts[i] = number(v)
+  end
+  return "(" .. table.concat(texts, ", ") .. ",)"
+end
+
+
+--- Runs an update operator whose result is the weight.
+-- @string op name of the operator
+-- @tparam {NDArray,...} inputs the weight first
+-- @tparam table params
+function base.run(op, inputs, params)
+  call.params(op, "Optimizer:update", inputs, params, inputs[1])
+end
+
+
+--- The gradient times rescale_grad, plus wd * weight (when given), limited to clip_gradient, as a new array. Here 0
+-- limits to 0.
+-- @tparam Optimizer self
+-- @tparam NDArray grad
+-- @tparam[opt] NDArray weight
+-- @number[opt] wd
+function base.gradient(self, grad, weight, wd)
+  local d = grad * self.rescale_grad
+  if weight then
+    d:add_(weight * wd)
+  end
+  if self.clip_gradient then
+    local c = self.clip_gradient
+    call.params("clip", "Optimizer:update", { d }, { "a_min", number(-c), "a_max", number(c) }, d)
+  end
+  return d
+end
+
+
+--- Running mean: x = rate * x + (1 - rate) * y, in place.
+function base.blend(x, rate, y)
+  return x:mul_(rate):add_(y * (1 - rate))
+end
+
+
+-- Registry ------------------------------------------------------------------------------------------------------------
+
+--- Makes a class known by a name, in any case.
+-- @tparam table kind a class that extends Optimizer
+-- @string[opt] name the class's own otherwise
+-- @treturn table the class
+function base.register(kind, name)
+  name = (name or kind.class_name):lower()
+  if base.registry[name] and base.registry[name] ~= kind then
+    log:warning(("optimizer '%s' is registered anew"):format(name))
+  end
+  base.registry[name] = kind
+  container.register(kind, "optimizer." .. name)
+  return kind
+end
+
+
+--- A registered subclass whose options become fields.
+-- @string name
+-- @tparam table own options of its form
+function base.kind(name, own)
+  local Kind = Optimizer:extend(name)
+  local form = base.form(name, own)
+  function Kind:init(...)
+    local a = form(...)
+    Optimizer.init(self, base.common(a))
+    for _, entry in ipairs(own) do
+      if entry[1] ~= "learning_rate" then
+        self[entry[1]] = values.value(a[entry[1]])
+      end
+    end
+  end
+  return base.register(Kind)
+end
+
+
+return base

@@ -1,0 +1,186 @@
+--- Training without arrays for gradients: `ty.optimizer.Learner`.
+--
+-- A learner puts the optimizer's step into the network: each parameter is read through a node whose backward makes the
+-- step in place, as soon as the gradient is complete and nobody reads the old weight any more. Gradients are values like
+-- others then; their memory is used again at once, and the result is that of an updater, bit by bit. The states are
+-- auxiliary states of the new symbol, `<parameter>_learn_mom` and so on; the rates are one too.
+--
+--     local learner = ty.optimizer.Learner{ symbol = net, optimizer = ty.optimizer.SGD{ momentum = 0.9 }, params = names }
+--     local exe = learner.symbol:simple_bind{ ctx = ty.cpu(), data = { 32, 784 }, grad_req = "null" }
+--     exe:forward(true)
+--     learner:backward(exe)                                   -- the parameters have learnt
+--
+-- Optimizers whose step is one operator can do it: SGD, NAG, Signum, Adam, RMSProp, Ftrl.
+--
+-- @module tycho.optimizer.fused
+
+jit.off(true, true)                                      -- makes graphs: core/iterate.lua
+
+local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
+local base = require "tycho.optimizer.base"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local Executor = require("tycho.executor").Executor
+local nd = require "tycho.ndarray"
+local sym = require "tycho.symbol"
+local tables = require "tycho.core.tables"
+
+local Learner = Class:extend("Learner")
+
+local FORM = args.form("optimizer.Learner", {
+  { "symbol", "symbol" }, { "optimizer", "any" }, { "params", "table" }, { "name", "text", "learner" },
+  { "indices", "list?" },
+})
+local FUNC = "optimizer.Learner"
+
+
+-- The symbol's own variable nodes, with their attributes.
+local function variables_of(symbol, names)
+  local internals, arguments, list = symbol:get_internals(), symbol:list_arguments(), {}
+  local places = tables.places(arguments)
+  for i, name in ipairs(names) do
+    if not places[name] then
+      Error.raise{ code = "name", func = FUNC, argument = "params", got = tostring(name), candidates = Error.nearest(name, arguments),
+        message = ("the symbol has no argument '%s'"):format(tostring(name)) }
+    end
+    list[i] = internals:output(name)
+  end
+  return list
+end
+
+
+--- Refuses an optimizer whose step is not one operator (not for users).
+-- @param o
+-- @string func whose error it is
+function Learner.check(o, func)
+  if not Class.is_a(o, base.Optimizer) then
+    Error.raise{ code = "type", func = func, argument = "optimizer", expected = "an Optimizer", got = Error.kind(o),
+      message = "bad 'optimizer'" }
+  elseif not o._rule or o.multi_precision then
+    Error.raise{ code = "unsupported", func = func, argument = "optimizer", got = o.class_name,
+      expected = "SGD, NAG, Signum, Adam, RMSProp or Ftrl, without multi_precision",
+      message = ("%s makes its step with more than one operator, which backward cannot hold"):format(o.class_name) }
+  end
+end
+
+
+-- The rule of a parameter: the numbers that stay, with the operator's name; the rate; the decay.
+local function rule_of(o, index)
+  local op, rule = o:_rule(index)
+  local lr, wd = rule.lr, rule.wd
+  rule.lr, rule.wd, rule.rule = nil, nil, op
+  rule.rescale_grad, rule.clip_gradient = o.rescale_grad, o.clip_gradient ~= 0 and o.clip_gradient or nil
+  return rule, lr, wd
+end
+
+
+local function counted(n)
+  local list = {}
+  for i = 1, n do
+    list[i] = i - 1
+  end
+  return list
+end
+
+
+-- Whose states the auxiliary states are, and which of them: the rates, which come last, are nobody's.
+local function note_states(self, param, names)
+  for slot = 1, #names - 1 do
+    self.states[names[slot]] = { param, slot }
+  end
+end
+
+
+--- Puts an optimizer into a network. `states` says of each auxiliary state whose it is: `{ parameter, place }`.
+-- @tparam table options symbol, optimizer (an Optimizer), params (names of the arguments that learn), name = "learner",
+--   indices (the optimizer's, one for each; 0, 1, ...)
+function Learner:init(...)
+  local a = FORM(...)
+  Learner.check(a.optimizer, FUNC)
+  self.optimizer, self.params, self.states, self._rates, self._rules = a.optimizer, a.params, {}, {}, {}
+  self._array, self._indices = a.name .. "_rates", a.indices or counted(#a.params)
+  local rates, learned = sym.Variable{ self._array, shape = { #a.params, 2 } }, {}
+  for i, variable in ipairs(variables_of(a.symbol, a.params)) do
+    local name, index = a.params[i], self._indices[i]
+    if a.optimizer.idx2name[index] == nil then
+      a.optimizer.idx2name[index] = name
+    end
+    local call = rule_of(a.optimizer, index)
+    self._rules[i] = rule_of(a.optimizer, index)
+    call.weight, call.rates, call.at, call.name = variable, rates, i - 1, name .. "_learn"
+    learned[name] = sym._learn(call)
+    note_states(self, name, learned[name]:list_auxiliary_states())
+  end
+  --- The network that learns.
+  self.symbol = a.symbol(learned)
+end
+
+
+-- The first key under which two tables have different values.
+local function difference(a, b)
+  for key, value in pairs(a) do
+    if b[key] ~= value then
+      return key
+    end
+  end
+end
+
+
+local function check_rule(kept, rule)
+  local key = difference(rule, kept) or difference(kept, rule)
+  if key then
+    Error.raise{ code = "state", func = "Learner:backward", argument = key, expected = tostring(kept[key]), got = tostring(rule[key]),
+      message = ("'%s' of the optimizer has changed; only rates and decays may: make another learner"):format(key) }
+  end
+end
+
+
+-- Counts a step of each parameter, as an updater does: of as many at once as the optimizer takes together, since a schedule
+-- goes by the greatest count so far.
+local function count(self, i)
+  local together = math.max(self.optimizer.aggregate_num, 1)
+  if (i - 1) % together == 0 then
+    self.optimizer:_update_count{ unpack(self._indices, i, math.min(i + together - 1, #self._indices)) }
+  end
+end
+
+
+-- Counts a step and puts rates and decays, row by row, into `self._rates`; are there new ones?
+local function refresh(self)
+  local list, changed = self._rates, false
+  for i, index in ipairs(self._indices) do
+    count(self, i)
+    local rule, lr, wd = rule_of(self.optimizer, index)
+    check_rule(self._rules[i], rule)
+    changed = changed or list[2 * i - 1] ~= lr or list[2 * i] ~= wd
+    list[2 * i - 1], list[2 * i] = lr, wd
+  end
+  return changed
+end
+
+
+--- Goes on with another optimizer of the same rule, as a loaded state has it, or other indices (not for users).
+function Learner:follow(optimizer, indices)
+  self.optimizer, self._indices = optimizer, indices
+end
+
+
+--- Counts a step, gives the executor its rates and runs backward: the parameters learn.
+-- @tparam Executor exe one of `learner.symbol`, after `forward(true)`
+-- @tparam[opt] ?NDArray|{NDArray,...} head_grads as `Executor:backward` takes them
+function Learner:backward(exe, head_grads)
+  local array = Class.is_a(exe, Executor) and exe.aux_dict[self._array]
+  if not array then
+    Error.raise{ code = "value", func = "Learner:backward", argument = "exe", expected = "an executor of learner.symbol",
+      got = Error.kind(exe), message = ("it has no auxiliary state '%s'"):format(self._array) }
+  end
+  if refresh(self) or array ~= self._written then
+    array[":"] = nd.array{ self._rates, dtype = "float32" }:reshape{ -1, 2 }
+    self._written = array
+  end
+  exe:backward(head_grads)
+end
+
+
+return { Learner = Learner }

@@ -1,0 +1,56 @@
+--- Updates of parameters: `ty.optimizer`.
+--
+-- An optimizer knows the rules: rates, decays, counts. An updater keeps the states of the parameters, by index (from 0)
+-- or name, and applies the optimizer to gradients.
+--
+--     local sgd = ty.optimizer.SGD{ learning_rate = 0.1, momentum = 0.9, param_idx2name = { [0] = "fc_weight" } }
+--     local update = ty.optimizer.get_updater(sgd)
+--     update(0, grad, weight)
+--     local bytes = update:get_states()                       -- update:set_states(bytes) in another process
+--
+-- The parts: `optimizer.base` (rates and counts), `optimizer.momentum`, `optimizer.adaptive`, `optimizer.layerwise`,
+-- `optimizer.other` (the rules), `optimizer.updater`, `optimizer.fused` (the rules as part of a network, without arrays
+-- for gradients). The class's options are followed by the common ones: rescale_grad = 1, param_idx2name, wd = 0,
+-- clip_gradient, learning_rate, lr_scheduler, sym, begin_num_update = 0, multi_precision = false, param_dict.
+--
+-- @module tycho.optimizer
+
+local pairs = require("tycho.core.iterate").pairs
+local base = require "tycho.optimizer.base"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local updater = require "tycho.optimizer.updater"
+
+local optimizers = {
+  Optimizer = base.Optimizer, register = base.register, Updater = updater.Updater, get_updater = updater.get_updater,
+}
+
+for _, file in ipairs{ "momentum", "adaptive", "layerwise", "other", "fused" } do
+  for name, class in pairs(require("tycho.optimizer." .. file)) do
+    optimizers[name] = class
+  end
+end
+
+optimizers.ccSGD, base.registry.ccsgd = optimizers.SGD, optimizers.SGD
+
+
+--- An optimizer by name.
+-- @string name in any case; unknown E(name)
+-- @tparam[opt] table options
+function optimizers.create(name, options)
+  if Class.is_a(name, base.Optimizer) then
+    return name
+  end
+  local class = type(name) == "string" and base.registry[name:lower()]
+  if not class then
+    Error.unknown{ func = "optimizer.create", argument = tostring(name), what = "optimizer", among = base.registry }
+  end
+  return class(options or {})
+end
+
+
+return setmetatable(optimizers, { __index = function(_, key)
+  if type(key) == "string" and key:sub(1, 1) ~= "_" then
+    Error.unknown{ func = "optimizer", argument = key, what = "optimizer", among = optimizers }
+  end
+end })

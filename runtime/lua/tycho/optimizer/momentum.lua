@@ -1,0 +1,186 @@
+--- SGD and its relatives: SGD, NAG, Signum; see `optimizer.lua`.
+--
+-- d is the rescaled and clipped gradient, lr and wd the effective rate and decay, m the momentum.
+--
+-- @module tycho.optimizer.momentum
+
+local base = require "tycho.optimizer.base"
+local call = require "tycho.ndarray.call"
+local values = require "tycho.core.values"
+
+local kinds = {}
+
+local is_plain, null = values.is_plain, values.null
+
+
+-- State of a float16 weight: {momentum, master copy}.
+local function state_with_master(self, index, weight)
+  if self:_keeps_master(weight) then
+    local master = weight:astype("float32")
+    return { self:create_state(index, master) or null, master }
+  end
+  return self:create_state(index, weight)
+end
+
+
+local function momentum_state(self, _, weight)
+  return self.momentum ~= 0 and base.zeros(weight) or nil
+end
+
+
+-- SGD -----------------------------------------------------------------------------------------------------------------
+
+--- w = (1 - lr wd) w - lr d; with momentum m = momentum m - lr (d + wd w), w += m. Options momentum = 0,
+-- lazy_update = true (of no effect: there are no sparse gradients).
+kinds.SGD = base.kind("SGD", { { "momentum", "number", 0 }, { "lazy_update", "boolean", true } })
+local SGD = kinds.SGD
+
+SGD.aggregate_num = tonumber(os.getenv("TYCHO_OPTIMIZER_AGGREGATION_SIZE")) or 4
+SGD.create_state, SGD.create_state_multi_precision = momentum_state, state_with_master
+
+
+-- Puts the arrays of many updates one after the other, as the operators take them, into a list; gives their number.
+local function gather(inputs, weights, grads, states)
+  local n, masters = 0, is_plain(states[1])
+  for i, weight in ipairs(weights) do
+    local momentum = values.value(masters and states[i][1] or states[i])
+    inputs[n + 1], inputs[n + 2], n = weight, grads[i], n + 2
+    if momentum then
+      inputs[n + 1], n = momentum, n + 1
+    end
+    if masters then
+      inputs[n + 1], n = states[i][2], n + 1
+    end
+  end
+  return n, masters
+end
+
+
+local function run_many(self, prefix, inputs, n, masters, params, weights)
+  local op = prefix .. (masters and "mp_" or "") .. (self.momentum ~= 0 and "sgd_mom_update" or "sgd_update")
+  call.many(op, "Optimizer:update", inputs, n, params, weights, #weights)
+end
+
+
+--- One operator for all of a list of weights of one dtype.
+-- @tparam Optimizer self
+-- @string prefix "multi_" or "preloaded_multi_"
+-- @tparam {NDArray,...} weights
+-- @tparam {NDArray,...} grads
+-- @tparam table states one per weight
+-- @tparam table params further parameters
+-- @tparam[opt] table arrays rates and decays as arrays behind the others
+function SGD._update_many(self, prefix, weights, grads, states, params, arrays)
+  local inputs = {}
+  local n, masters = gather(inputs, weights, grads, states)
+  for i, x in ipairs(arrays or {}) do
+    inputs[n + i] = x
+  end
+  params.num_weights = #weights
+  run_many(self, prefix, inputs, n + (arrays and #arrays or 0), masters, base.params(self, params), weights)
+end
+
+
+-- Single arguments as lists.
+function SGD._lists(index, weight, grad, state)
+  if type(index) == "table" then
+    return index, weight, grad, state
+  end
+  return { index }, { weight }, { grad }, { state }
+end
+
+
+-- The operator's parameters as texts, made anew when a number has changed.
+local function params_of(self, indices, kept)
+  if self:_refresh(indices, kept) or kept.momentum ~= self.momentum then
+    kept.momentum = self.momentum
+    kept.params = base.params(self, { lrs = base.list_text(kept.lrs), wds = base.list_text(kept.wds), num_weights = #indices,
+      momentum = self.momentum ~= 0 and self.momentum or nil })
+  end
+  return kept.params
+end
+
+
+function SGD:update(index, weight, grad, state, kept)
+  local indices, weights, grads, states = SGD._lists(index, weight, grad, state)
+  kept = kept or {}
+  kept.inputs = kept.inputs or {}
+  self:_update_count(indices)
+  local n, masters = gather(kept.inputs, weights, grads, states)
+  run_many(self, "multi_", kept.inputs, n, masters, params_of(self, indices, kept), weights)
+end
+
+SGD.update_multi_precision = SGD.update
+
+
+-- The operator of one step and its numbers, after the count.
+local function momentum_rule(op)
+  return function(self, index)
+    local options = { lr = self:_get_lr(index), wd = self:_get_wd(index) }
+    if self.momentum == 0 then
+      return "sgd_update", options
+    end
+    options.momentum = self.momentum
+    return op, options
+  end
+end
+
+SGD._rule = momentum_rule("sgd_mom_update")
+
+
+-- NAG -----------------------------------------------------------------------------------------------------------------
+
+--- Momentum that looks ahead: the step is made of m after its next update. Without momentum as SGD. Option momentum =
+-- 0.
+kinds.NAG = base.kind("NAG", { { "momentum", "number", 0 } })
+local NAG = kinds.NAG
+
+NAG.create_state, NAG.create_state_multi_precision = momentum_state, state_with_master
+NAG._rule = momentum_rule("nag_mom_update")
+
+
+function NAG:update(index, weight, grad, state)
+  self:_update_count(index)
+  local masters = is_plain(state)
+  local inputs = { weight, grad }
+  if self.momentum ~= 0 then
+    inputs[3] = masters and state[1] or state
+  end
+  if masters then
+    inputs[#inputs + 1] = state[2]
+  end
+  local op, options = self:_rule(index)
+  base.run((masters and "mp_" or "") .. op, inputs, base.params(self, options))
+end
+
+NAG.update_multi_precision = NAG.update
+
+
+-- Signum --------------------------------------------------------------------------------------------------------------
+
+--- Steps of equal size in the direction of the momentum's sign: m = momentum m - (1 - momentum)(d + wd w),
+-- w = (1 - lr wd_lh) w + lr sign(m). Options learning_rate = 0.01, momentum = 0.9, wd_lh = 0.
+kinds.Signum = base.kind("Signum", {
+  { "learning_rate", "number|null", 0.01 }, { "momentum", "number", 0.9 }, { "wd_lh", "number", 0 },
+})
+kinds.Signum.create_state = momentum_state
+
+
+function kinds.Signum:_rule(index)
+  local options = { lr = self:_get_lr(index), wd = self:_get_wd(index) }
+  if self.momentum == 0 then
+    return "signsgd_update", options
+  end
+  options.momentum, options.wd_lh = self.momentum, self.wd_lh
+  return "signum_update", options
+end
+
+
+function kinds.Signum:update(index, weight, grad, state)
+  self:_update_count(index)
+  local op, options = self:_rule(index)
+  base.run(op, { weight, grad, state }, base.params(self, options))
+end
+
+
+return kinds

@@ -1,0 +1,402 @@
+--- The prompt of the program `tycho`: evaluates lines, prints results, survives errors and Ctrl-C.
+--
+-- A session holds its variables in a table of its own that falls back to the globals, so nothing it defines leaks into
+-- modules. Chunks run uncompiled: a compiled loop would not notice Ctrl-C. Each text is compiled once and run once.
+-- Order of calls: `new`, any of `use` and `text`, then `loop`.
+--
+-- @classmod tycho.prompt
+
+local Error = require "tycho.core.error"
+local commands = require "tycho.prompt.commands"
+local complete = require "tycho.prompt.complete"
+local manual = require "tycho.prompt.manual"
+local show = require "tycho.prompt.show"
+
+local Session = {}
+Session.__index = Session
+
+local LARGE = 2 ^ 18                                     -- elements; results above are held weakly
+local COLOURS = { error = "31", note = "2", sign = "1" } -- numbers of ANSI sequences: red, faint, bold
+local HERE = debug.getinfo(1, "S").source:match("^@(.*/)") or "@none"
+
+
+-- Results by number: `_` and `_1` are the last one, `_2` the one before.
+local function result(session, name)
+  local back = name == "_" and 1 or tonumber(name:match("^_(%d+)$"))
+  local i = back and session.count - back + 1
+  if i == nil then
+    return nil
+  end
+  local value = session.strong[i]
+  if value == nil then
+    value = session.weak[i]
+  end
+  return value
+end
+
+
+local function environment(session)
+  return setmetatable({}, { __index = function(_, name)
+    local value = type(name) == "string" and result(session, name)
+    if value ~= nil and value ~= false then
+      return value
+    end
+    if name == "ty" and rawget(_G, "ty") == nil then
+      return require "tycho"
+    end
+    return _G[name]
+  end })
+end
+
+
+--- A new session.
+-- @tparam table options `plain`: no line editing; `terminal`: somebody types; `editor`: functions of repl.c;
+-- `write`: where results go
+function Session.new(options)
+  local session = setmetatable({
+    plain = options.plain, terminal = options.terminal, editor = options.editor,
+    write = options.write or function(...) io.stdout:write(...) end,
+  }, Session)
+  local term, no_colour = os.getenv("TERM"), os.getenv("NO_COLOR")
+  session.colours = options.terminal and not options.plain and term ~= "dumb" and (no_colour or "") == ""
+  session:forget()
+  session.env = environment(session)
+  return session
+end
+
+
+--- A text in a colour, on terminals that have them.
+-- @string kind "error", "note" or "sign"
+-- @string text
+function Session:paint(kind, text)
+  return self.colours and ("\27[%sm%s\27[0m"):format(COLOURS[kind], text) or text
+end
+
+
+--- Drops the kept results.
+function Session:forget()
+  self.count, self.strong, self.weak = 0, {}, setmetatable({}, { __mode = "v" })
+end
+
+
+local function keep(session, value)
+  session.count = session.count + 1
+  local ok, size = pcall(function() return type(value) == "table" and getmetatable(value) and value.size end)
+  local large = ok and type(size) == "number" and size > LARGE
+  session[large and "weak" or "strong"][session.count] = value
+end
+
+
+-- An expression as a chunk. Its values pass through a function of ours: a bare `return f()` would be a tail call, and
+-- errors inside f would be reported without their line.
+local function expression(text, name)
+  local chunk, message = loadstring("return " .. text, name)
+  if not chunk then
+    return nil, message
+  end
+  local close = text:find("--", 1, true) and "\n)" or ")"                -- a comment would swallow the bracket
+  return (loadstring("local pass = ...; return pass(" .. text:gsub(";%s*$", "") .. close, name)) or chunk
+end
+
+
+local function incomplete(message)
+  return message ~= nil and message:sub(-7) == "'<eof>'"
+end
+
+
+--- Compiles a text, as an expression if it is one.
+-- @string text
+-- @treturn ?function the chunk, to be called with `Session.pass`; nil when it is unfinished or wrong
+-- @treturn ?string the compiler's message
+-- @treturn boolean whether more text could complete it
+function Session:compile(text)
+  local chunk, message = expression(text:gsub("^%s*=", ""), "=prompt")
+  if chunk then
+    return chunk
+  end
+  local statement, wrong = loadstring(text, "=prompt")
+  return statement, wrong, not statement and (incomplete(message) or incomplete(wrong))
+end
+
+
+local function pass(...)
+  return ...
+end
+
+Session.pass = pass
+
+
+-- The frames of the caller's code at an error, with their locals.
+local function frames()
+  local list, level = {}, 3
+  while true do
+    local info = debug.getinfo(level, "Snl")
+    if not info then
+      return list
+    end
+    if info.what ~= "C" and info.source:sub(2, #HERE + 1) ~= HERE then
+      local frame = { text = ("%s:%d: in %s"):format(info.short_src, info.currentline, info.name or "the chunk"), locals = {} }
+      for i = 1, 60 do
+        local name, value = debug.getlocal(level, i)
+        if not name then
+          break
+        end
+        if name:sub(1, 1) ~= "(" and value ~= pass then
+          table.insert(frame.locals, { name = name, value = value })
+        end
+      end
+      list[#list + 1] = frame
+    end
+    level = level + 1
+  end
+end
+
+
+local function report(session, e)
+  if Error.is_error(e) and e.code == "interrupted" then
+    local place = e.epoch and (" in epoch %d, batch %d"):format(e.epoch, e.nbatch or 0) or ""
+    session.write(session:paint("error", "interrupted" .. place), "\n")
+    return
+  end
+  local first, rest = (type(e) == "string" and e or show(e)):match("^([^\n]*)(.*)$")
+  session.write(session:paint("error", first), rest, "\n")
+  for i, frame in ipairs(session.frames or {}) do
+    if i < #session.frames then
+      session.write("  ", frame.text, "\n")
+    end
+  end
+end
+
+
+-- A value's text; the line that says what an array is steps back.
+local function value_text(session, value)
+  return (show(value):gsub("<NDArray [^\n]*>$", function(line) return session:paint("note", line) end))
+end
+
+
+local function finish(session, mute, ok, ...)
+  if not ok then
+    report(session, (...))
+    return false
+  end
+  for i = 1, mute and 0 or select("#", ...) do
+    local value = select(i, ...)
+    session.write(value_text(session, value), "\n")
+  end
+  if select("#", ...) > 0 and (...) ~= nil then
+    keep(session, (...))
+  end
+  return true
+end
+
+
+--- Runs a chunk with the session's variables, prints what it returns.
+-- @func chunk
+-- @bool[opt] mute print nothing
+-- @param ... what the chunk is called with
+-- @treturn boolean whether it ended without an error
+function Session:run(chunk, mute, ...)
+  setfenv(chunk, self.env)
+  jit.off(chunk, true)
+  self.frames = nil
+  return finish(self, mute, xpcall(chunk, function(e)
+    self.frames = frames()
+    return e
+  end, ...))
+end
+
+
+--- The value of an expression in the session's variables; errors are raised.
+function Session:value(text)
+  local chunk, message = expression(text, "=prompt")
+  if not chunk then
+    error(message, 0)
+  end
+  return setfenv(chunk, self.env)(pass)
+end
+
+
+--- Runs the text of `tycho -e`: an expression is printed, strings as they are. Errors are raised.
+function Session:text(text)
+  local chunk, message = expression(text, "=(command line)")
+  if not chunk then
+    chunk, message = loadstring(text, "=(command line)")
+  end
+  if not chunk then
+    error(message, 0)
+  end
+  local function print_all(...)
+    for i = 1, select("#", ...) do
+      local value = select(i, ...)
+      self.write(type(value) == "string" and value or show(value), "\n")
+    end
+  end
+  print_all(setfenv(chunk, self.env)(pass))
+end
+
+
+--- `tycho -l module`: requires it; its last name holds it here.
+function Session:use(module)
+  self.env[module:match("[^.]*$")] = require(module)
+end
+
+
+-- The value of a path of names; nil where it leads nowhere. Nothing is called.
+local function named_value(session, name)
+  if not name:find("^[%a_][%w_%.:%[%]]*$") then
+    return nil
+  end
+  local ok, value = pcall(session.value, session, (name:gsub(":", ".")))
+  return ok and value or nil
+end
+
+
+-- `?name`: what is known of the name; the value itself where nothing is.
+local function explain(session, name)
+  local value = named_value(session, name)
+  local text, known = manual.text(name, value)
+  if not known and value ~= nil then
+    text = show(value)
+  end
+  local first, rest = text:match("^([^\n]*)(.*)$")
+  session.write(session:paint("sign", first), rest, "\n")
+end
+
+
+local function special(session, line)
+  if line:find("^%?+%s*$") then
+    commands.help(session)
+  elseif line:sub(1, 2) == "??" then
+    local name = line:sub(3):match("%S+") or ""
+    session.write(manual.source(name, named_value(session, name)), "\n")
+  elseif line:sub(1, 1) == "?" then
+    explain(session, line:sub(2):match("%S+") or "")
+  elseif line:sub(1, 1) == "!" then
+    os.execute(line:sub(2))
+  else
+    local name, rest = line:match("^:(%w+)%s*(.*)$")
+    if not commands[name] then
+      session.write("unknown command; :help lists them\n")
+      return
+    end
+    commands[name](session, rest)
+  end
+end
+
+
+-- A line of a script, pasted: its local variable would end with the line, so it becomes one of the session.
+local function without_local(text)
+  local name, after = text:match("^%s*local%s+([%a_][%w_%s,]*)(=?)")
+  if name and (after == "=" or name:find("^function%s")) then
+    return (text:gsub("^(%s*)local%s+", "%1", 1))
+  end
+  return text
+end
+
+
+--- Takes one line; unfinished statements wait for the next.
+-- @string line
+-- @treturn boolean whether the next line continues this one
+function Session:feed(line)
+  if not self.pending and line:match("^%s*[:?!]") then
+    special(self, line:match("^%s*(.*)$"))
+    return false
+  end
+  local text = self.pending and self.pending .. "\n" .. line or line
+  local ended = self.pending ~= nil and line:match("^%s*$")
+  self.pending = nil
+  if text:match("^%s*$") then
+    return false
+  end
+  local chunk, message, more = self:compile(without_local(text))
+  if more and not ended then
+    self.pending = text
+    return true
+  elseif not chunk then
+    self.write(self:paint("error", message), "\n")
+    return false
+  end
+  self:run(chunk, text:match(";%s*$") ~= nil, pass)
+  return false
+end
+
+
+local function history_path()
+  local path = os.getenv("TYCHO_HISTORY")
+  if path then
+    return path ~= "" and path or nil
+  end
+  local home = os.getenv("HOME")
+  local state = os.getenv("XDG_STATE_HOME") or home and home .. "/.local/state"
+  return state and state .. "/tycho/history"
+end
+
+
+local function open_editor(session)
+  local path = history_path()
+  local folder = path and path:match("^(.*)/")
+  if folder then
+    os.execute("mkdir -p '" .. folder:gsub("'", "'\\''") .. "'")
+  end
+  session.editor.open(path, function(text)
+    return complete(session.env, session.pending and session.pending .. "\n" .. text or text)
+  end)
+end
+
+
+-- A line, nil at the end, false when Ctrl-C left it.
+local function read(session, editing)
+  local sign = session.pending and ">> " or "> "
+  if editing then
+    local line = session.editor.read(session:paint("sign", sign))
+    if line and line:match("%S") then
+      session.editor.add(line)
+    end
+    return line
+  end
+  if session.terminal then
+    session.write(sign)
+    io.stdout:flush()
+  end
+  return io.read("*l")
+end
+
+
+local function step(session, editing)
+  local line = read(session, editing)
+  if line == nil then
+    session.over = true
+    session.write(session.terminal and "\n" or "")
+  elseif line == false then
+    session.pending = nil
+  elseif not (session.pending and editing and line:match("^%s*$") and session.editor.waiting()) then
+    session:feed(line)                                   -- a blank line amid pasted text ends nothing
+  end
+  io.stdout:flush()
+end
+
+
+--- Reads and evaluates until the end of input or `:quit`.
+function Session:loop()
+  local editing = self.terminal and not self.plain
+  if self.terminal then
+    self.write(self:paint("note", ("Tycho %s, %s. :help lists commands, Ctrl-D leaves."):format(
+      require("tycho").version, jit.version)), "\n")
+  end
+  if editing then
+    open_editor(self)
+  end
+  while not self.over do
+    local ok, e = pcall(step, self, editing)
+    if not ok then
+      self.frames = nil
+      pcall(report, self, e)
+    end
+  end
+  if editing then
+    self.editor.close()
+  end
+end
+
+
+return Session

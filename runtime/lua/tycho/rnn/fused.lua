@@ -1,0 +1,186 @@
+--- FusedRNNCell: all layers, directions and steps as one RNN operator with one vector of parameters.
+--
+-- `unfuse` gives the same network as single cells; `unpack_weights` names the pieces of the vector as those cells do,
+-- so weights go both ways: `stack:pack_weights(fused:unpack_weights(args))`.
+--
+-- @module tycho.rnn.fused
+
+local args = require "tycho.core.args"
+local base = require "tycho.rnn.base"
+local basic = require "tycho.rnn.cells"
+local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
+local dropout = require "tycho.rnn.dropout"
+local init = require "tycho.initializer"
+local layout = require "tycho.initializer.rnn_layout"
+local log = require "tycho.core.log"
+local stack = require "tycho.rnn.stack"
+local symbol = require "tycho.symbol"
+
+local BaseRNNCell = base.BaseRNNCell
+
+--- Several layers in one operator.
+-- @type FusedRNNCell
+local FusedRNNCell = BaseRNNCell:extend("FusedRNNCell")
+
+FusedRNNCell.fields = BaseRNNCell.extend_fields{ state_info = function(self)
+  local shape = self._shape
+  local rows, list = shape.num_layers * (shape.bidirectional and 2 or 1), {}
+  for i = 1, shape.mode == "lstm" and 2 or 1 do
+    list[i] = { shape = { rows, 0, shape.num_hidden }, __layout__ = "LNC" }
+  end
+  return list
+end }
+
+local FUSED = args.form("rnn.FusedRNNCell", {
+  { "num_hidden", "positive" }, { "num_layers", "positive", 1 }, { "mode", "text", "lstm" },
+  { "bidirectional", "boolean", false }, { "dropout", "number", 0 }, { "get_next_state", "boolean", false },
+  { "forget_bias", "number", 1 }, { "prefix", "text?" }, { "params", "rnn_params?" },
+})
+
+--- @int num_hidden
+-- @int[opt=1] num_layers
+-- @string[opt="lstm"] mode rnn_relu, rnn_tanh, lstm or gru
+-- @bool[opt=false] bidirectional
+-- @number[opt=0] dropout on the outputs of each layer but the last
+-- @bool[opt=false] get_next_state `unroll` gives the states after the last step, else none
+-- @number[opt=1] forget_bias of an LSTM
+-- @string[opt] prefix the mode and an underscore
+-- @tparam[opt] RNNParams params
+function FusedRNNCell:init(...)
+  local a = FUSED(...)
+  layout.check_mode(a.mode, "rnn.FusedRNNCell")
+  FusedRNNCell.super.init(self, { prefix = a.prefix or a.mode .. "_", params = a.params })
+  self._shape = { num_hidden = a.num_hidden, num_layers = a.num_layers, mode = a.mode, bidirectional = a.bidirectional }
+  self._dropout, self._get_next_state = a.dropout, a.get_next_state
+  self._parameters = self._params:get("parameters", { init = init.FusedRNN{ num_hidden = a.num_hidden,
+    num_layers = a.num_layers, mode = a.mode, bidirectional = a.bidirectional, forget_bias = a.forget_bias } })
+end
+
+
+function FusedRNNCell:_gate_names()
+  return layout.GATES[self._shape.mode]
+end
+
+
+-- Unrolling -----------------------------------------------------------------------------------------------------------
+
+-- The operator on inputs of layout TNC.
+local function operator(self, inputs, states)
+  local shape = self._shape
+  return symbol.RNN{ data = inputs, parameters = self._parameters, state = states[1], state_cell = states[2],
+    state_size = shape.num_hidden, num_layers = shape.num_layers, bidirectional = shape.bidirectional,
+    mode = shape.mode, p = self._dropout, state_outputs = self._get_next_state, name = self._prefix .. "rnn" }
+end
+
+
+-- Outputs of the operator and the states it gives.
+local function results(self, rnn)
+  local states = {}
+  if not self._get_next_state then
+    return rnn, states
+  end
+  for i = 2, #rnn do
+    states[i - 1] = rnn[i]
+    states[i - 1]:_set_attr{ __layout__ = "LNC" }
+  end
+  return rnn[1], states
+end
+
+
+-- Once for each cell.
+local function warn_layout(self)
+  if not self._warned then
+    log:warning("FusedRNNCell: the layout NTC is turned to TNC and back; inputs of layout TNC need no copies")
+    self._warned = true
+  end
+end
+
+
+function FusedRNNCell:_unroll(a)
+  local inputs, axis = self:normalize(a.length, a.inputs, a.layout, true)
+  if axis == 1 then
+    warn_layout(self)
+    inputs = symbol.swapaxes{ inputs, dim1 = 0, dim2 = 1 }
+  end
+  local outputs, states = results(self, operator(self, inputs, a.begin_state))
+  if axis == 1 then
+    outputs = symbol.swapaxes{ outputs, dim1 = 0, dim2 = 1 }
+  end
+  return self:normalize(a.length, outputs, a.layout, a.merge_outputs), states
+end
+
+
+-- Single cells --------------------------------------------------------------------------------------------------------
+
+local MAKERS = {
+  rnn_relu = function(h, prefix) return basic.RNNCell{ h, activation = "relu", prefix = prefix } end,
+  rnn_tanh = function(h, prefix) return basic.RNNCell{ h, activation = "tanh", prefix = prefix } end,
+  lstm     = function(h, prefix) return basic.LSTMCell{ h, prefix = prefix } end,
+  gru      = function(h, prefix) return basic.GRUCell{ h, prefix = prefix } end,
+}
+
+
+local function layer_of(self, i)
+  local shape = self._shape
+  local make, h, prefix = MAKERS[shape.mode], shape.num_hidden, self._prefix
+  local left = make(h, ("%sl%d_"):format(prefix, i))
+  if not shape.bidirectional then
+    return left
+  end
+  return stack.BidirectionalCell{ left, make(h, ("%sr%d_"):format(prefix, i)),
+    output_prefix = ("%sbi_l%d_"):format(prefix, i) }
+end
+
+
+--- The same network as a stack of single cells, with parameters of their own.
+-- @treturn SequentialRNNCell
+function FusedRNNCell:unfuse()
+  local cells, layers = stack.SequentialRNNCell{}, self._shape.num_layers
+  for i = 0, layers - 1 do
+    cells:add(layer_of(self, i))
+    if self._dropout > 0 and i < layers - 1 then
+      cells:add(dropout.DropoutCell{ self._dropout, prefix = ("%s_dropout%d_"):format(self._prefix, i) })
+    end
+  end
+  return cells
+end
+
+
+-- Weights -------------------------------------------------------------------------------------------------------------
+
+-- Calls f(full name, view) for the pieces of a packed vector.
+local function each_view(self, x, inputs, func, f)
+  local at = 0
+  layout.each_piece(self._shape, inputs, function(name, shape)
+    local piece = class.view(x, shape, at * class.BYTES[x._dtype], func)
+    at = at + piece.size
+    f(self._prefix .. name, piece)
+  end)
+end
+
+
+function FusedRNNCell:_unpack(dict)
+  local func = "FusedRNNCell:unpack_weights"
+  local x = self:take(dict, self._prefix .. "parameters", "unpack_weights")
+  each_view(self, x, layout.input_size(self._shape, x.size, func), func, function(name, piece)
+    dict[name] = piece:copy()
+  end)
+end
+
+
+function FusedRNNCell:_pack(dict)
+  local func = "FusedRNNCell:pack_weights"
+  local first = ("%sl0_i2h%s_weight"):format(self._prefix, self:_gate_names()[1])
+  local weight = self:take(dict, first, "pack_weights")
+  dict[first] = weight
+  local inputs = weight.shape[2] or 0
+  local x = class.new({ layout.size(self._shape, inputs) }, weight._dtype, weight._device, func)
+  each_view(self, x, inputs, func, function(name, piece)
+    call.copy(piece, self:take(dict, name, "pack_weights"), func, name)
+  end)
+  dict[self._prefix .. "parameters"] = x
+end
+
+
+return { FusedRNNCell = FusedRNNCell }

@@ -1,0 +1,87 @@
+--- Sequences of symbols in their two forms: a list with one symbol per step, or one symbol with an axis of time.
+--
+-- @module tycho.rnn.sequence
+
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local symbol = require "tycho.symbol"
+
+local sequence = {}
+
+
+--- Whether x is one symbol, not a list of them.
+function sequence.is_symbol(x)
+  return Class.is_a(x, symbol.Symbol)
+end
+
+local is_symbol = sequence.is_symbol
+
+
+--- The axis of time in a layout, from 0.
+-- @string layout "NTC", "TNC"
+-- @string func for errors
+function sequence.time_axis(layout, func)
+  local place = layout:find("T", 1, true)
+  if not place then
+    Error.raise{ code = "value", func = func, argument = "layout", expected = "a layout with a T, such as NTC",
+      got = layout, message = "bad 'layout'" }
+  end
+  return place - 1
+end
+
+
+local function divided(x, length, axis, func)
+  if #x ~= 1 then
+    Error.raise{ code = "type", func = func, argument = "inputs", expected = "a Symbol with one output, or a list",
+      got = ("%s with %d outputs"):format(tostring(x), #x), message = "bad 'inputs'" }
+  end
+  local steps, list = symbol.split{ x, axis = axis, num_outputs = length, squeeze_axis = 1 }, {}
+  for t = 1, length do
+    list[t] = steps[t]
+  end
+  return list
+end
+
+
+local function check_list(list, length, func)
+  for _, x in ipairs(list) do
+    if not is_symbol(x) then
+      Error.raise{ code = "type", func = func, argument = "inputs", expected = "symbols", got = Error.kind(x),
+        message = "bad 'inputs'" }
+    end
+  end
+  if length and #list ~= length then
+    Error.raise{ code = "value", func = func, argument = "inputs", expected = length .. " symbols", got = #list,
+      message = "there must be one symbol per step" }
+  end
+end
+
+
+local function joined(list, axis)
+  local parts = { dim = axis }
+  for t, x in ipairs(list) do
+    parts[t] = symbol.expand_dims{ x, axis = axis }
+  end
+  return symbol.Concat(parts)
+end
+
+
+--- A sequence in the wanted form.
+-- @int length steps; nil: as many as the list has
+-- @param x a symbol or a list of them
+-- @string layout where the axis of time is
+-- @tparam ?boolean merge true: one symbol, false: a list, nil: as it came
+-- @string func for errors
+-- @return a symbol or a list
+-- @treturn int the axis of time
+function sequence.normalize(length, x, layout, merge, func)
+  local axis = sequence.time_axis(layout, func)
+  if is_symbol(x) then
+    return merge == false and divided(x, length, axis, func) or x, axis
+  end
+  check_list(x, length, func)
+  return merge and joined(x, axis) or x, axis
+end
+
+
+return sequence

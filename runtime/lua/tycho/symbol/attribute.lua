@@ -1,0 +1,72 @@
+--- Attributes for every symbol made inside a scope.
+--
+--     ty.AttrScope{ctx_group = "dev1"}:with(function() ... end)
+--
+-- @module tycho.attribute
+
+jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+
+local pairs = require("tycho.core.iterate").pairs
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local scope = require "tycho.core.scope"
+
+local attribute = {}
+
+local AttrScope = Class:extend("AttrScope")
+scope.make(AttrScope, "attribute")
+
+
+function AttrScope:init(attrs)
+  self._attrs = {}
+  for key, value in pairs(attrs or {}) do
+    if type(key) ~= "string" or type(value) ~= "string" then
+      Error.raise{ code = "value", func = "AttrScope", argument = tostring(key), expected = "text", got = Error.kind(value),
+        message = "attributes are text" }
+    end
+    self._attrs[key] = value
+  end
+end
+
+
+-- Inside another scope: its attributes, overlaid by ours.
+function AttrScope:entered(outer)
+  local merged = AttrScope(outer and outer._attrs)
+  for key, value in pairs(self._attrs) do
+    merged._attrs[key] = value
+  end
+  return merged
+end
+
+
+--- The scope's attributes overlaid by those given, as a new table.
+-- @tparam[opt] table attrs attributes of a call
+function AttrScope:get(attrs)
+  local merged = {}
+  for key, value in pairs(self._attrs) do
+    merged[key] = value
+  end
+  for key, value in pairs(attrs or {}) do
+    merged[key] = value
+  end
+  return merged
+end
+
+
+attribute.AttrScope = AttrScope
+
+local outermost = AttrScope()
+
+--- The scope in force.
+function attribute.current()
+  return scope.current("attribute") or outermost
+end
+
+
+--- Whether a scope is in force.
+function attribute.any()
+  return scope.current("attribute") ~= nil
+end
+
+
+return attribute

@@ -1,0 +1,369 @@
+--- Control flow of symbols: `foreach`, `while_loop`, `cond` of `ty.sym.contrib`.
+--
+-- The Lua functions are called once, with placeholders. What they build is cut off where it touches the graph outside: the
+-- outer values that it uses become variables of the body, and inputs of the control-flow node. Bodies are symbols of their
+-- own; attributes of the node say which of its inputs goes to which variable of a body (0-based, in the body's own order).
+--
+-- @module tycho.symbol.control
+
+jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+
+local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
+local attribute = require "tycho.symbol.attribute"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local name = require "tycho.symbol.name"
+local node = require "tycho.symbol.node"
+local symbol_op = require "tycho.symbol.operators"
+local values = require "tycho.core.values"
+
+local control = {}
+
+local MARK = "__subgraph_name__"
+
+
+local function locations(list)
+  return "[" .. table.concat(list, ", ") .. "]"
+end
+
+
+-- A symbol or a list of them as a list of single-output symbols; whether it was a list.
+local function flatten(x, what, func, Symbol)
+  local list = values.is_plain(x) and x or { x }
+  local flat = {}
+  for _, s in ipairs(list) do
+    if not Class.is_a(s, Symbol) then
+      Error.raise{ code = "type", func = func, argument = what, expected = "a Symbol or a list of Symbols",
+        got = Error.kind(s), message = ("bad '%s'"):format(what) }
+    end
+    for i = 1, #s do
+      flat[#flat + 1] = s[i]
+    end
+  end
+  return flat, values.is_plain(x)
+end
+
+
+local function like(list, is_list)
+  return is_list and list or list[1]
+end
+
+
+-- One variable per outer value, for a function's parameters: "data-0".
+local function placeholders(list, symbol)
+  local variables = {}
+  for i, s in ipairs(list) do
+    local n, k = s._entries[1][1], s._entries[1][2]
+    variables[i] = symbol.Variable(n.name .. "-" .. k)
+  end
+  return variables
+end
+
+
+-- Runs a function in a scope of its own that marks what it builds.
+local function build(label, f)
+  local mark = name.current():get(nil, label)
+  return mark, attribute.AttrScope{ [MARK] = mark }:with(f)
+end
+
+
+-- Cuts a body out of the graph.
+-- heads: its outputs; own: placeholder node -> true; mark: of the nodes inside.
+-- Returns the body's entries, its variables in order, and for each captured variable the outer entry.
+local function cut(heads, own, mark)
+  local twin, outer = {}, {}
+  local visit
+  local function moved(entry)
+    local t = visit(entry[1])
+    return t.op and { t, entry[2] } or t.outputs and t.outputs[entry[2]] or { t, 0 }
+  end
+  local function capture(n)
+    local outputs = setmetatable({}, { __index = function(t, k)
+      local v = node.variable(node.output_name(n, k), n.op and {} or n.attrs, n.where)
+      outer[v] = { n, k }
+      rawset(t, k, { v, 0 })
+      return t[k]
+    end })
+    return { outputs = outputs }
+  end
+  visit = function(n)
+    if twin[n] then
+      return twin[n]
+    elseif own[n] then
+      twin[n] = n
+    elseif n.op and n.attrs[MARK] == mark then
+      local copy = {}
+      for key, value in pairs(n) do
+        copy[key] = value
+      end
+      twin[n] = copy
+      copy.inputs = {}
+      for i, input in ipairs(n.inputs) do
+        copy.inputs[i] = moved(input)
+      end
+    else
+      twin[n] = capture(n)
+    end
+    return twin[n]
+  end
+  local entries = {}
+  for i, head in ipairs(heads) do
+    entries[i] = moved(head)
+  end
+  local variables = {}
+  for _, n in ipairs(node.walk(entries)) do
+    variables[#variables + 1] = not n.op and n or nil
+  end
+  return entries, variables, outer
+end
+
+
+-- Heads of a body: a value that is a variable, or whose node is a head already, is copied first.
+local function head_entries(list)
+  local entries, seen = {}, {}
+  for i, s in ipairs(list) do
+    local n = s._entries[1][1]
+    if not n.op or seen[n] and i > 1 then
+      s = symbol_op.compose("identity", { s }, {}, "sym.contrib")
+    end
+    entries[i] = s._entries[1]
+    seen[n] = true
+  end
+  return entries
+end
+
+
+local function place_of(list)
+  local place = {}
+  for i, v in ipairs(list) do
+    place[v] = i - 1
+  end
+  return place
+end
+
+
+local function nodes_of(symbols)
+  local set, list = {}, {}
+  for i, s in ipairs(symbols) do
+    list[i] = s._entries[1][1]
+    set[list[i]] = true
+  end
+  return list, set
+end
+
+
+-- The inputs of a control-flow node: each outer value once.
+local function gather()
+  local inputs, place = {}, {}
+  local function add(entry, Symbol)
+    place[entry[1]] = place[entry[1]] or {}
+    local at = place[entry[1]][entry[2]]
+    if not at then
+      inputs[#inputs + 1] = Symbol.of{ entry }
+      at = #inputs - 1
+      place[entry[1]][entry[2]] = at
+    end
+    return at
+  end
+  return inputs, add
+end
+
+
+local function outputs_of(symbol, from, to)
+  local list = {}
+  for i = from, to do
+    list[#list + 1] = symbol[i]
+  end
+  return list
+end
+
+
+-- What a body returned: `{outs, outs_list, finals}` flattened, and its heads.
+local function read_results(func, want, o, s, Symbol)
+  if o == nil or s == nil then
+    Error.raise{ code = "type", func = func, expected = "two values: outputs and states", got = "fewer",
+      message = "the function returned too little" }
+  end
+  local result = {}
+  result.outs, result.outs_list = flatten(o, "outputs", func, Symbol)
+  local finals = flatten(s, "states", func, Symbol)
+  if #finals ~= want then
+    Error.raise{ code = "value", func = func, expected = want, got = #finals,
+      message = "the function must return as many states as it is given" }
+  end
+  local all = { unpack(result.outs) }
+  for _, f in ipairs(finals) do
+    all[#all + 1] = f
+  end
+  return result, head_entries(all)
+end
+
+
+-- The node's outputs and states, each a symbol or a list as given and returned.
+local function hand_out(s, result, states_list)
+  local n = #result.outs
+  return like(outputs_of(s, 1, n), result.outs_list), like(outputs_of(s, n + 1, #s), states_list)
+end
+
+
+-- A body over placeholders of the given values: its entries, variables, and for each variable the outer entry.
+-- Also the placeholders' nodes, in order.
+local function make_body(symbol, label, given, f)
+  local inner, heads
+  local mark = build(label, function()
+    inner = placeholders(given, symbol)
+    heads = f(inner)
+  end)
+  local nodes, own = nodes_of(inner)
+  local entries, order, outer = cut(heads, own, mark)
+  for i, n in ipairs(nodes) do
+    outer[n] = given[i]._entries[1]
+  end
+  return entries, order, outer, nodes
+end
+
+
+local function joined(a, b)
+  local list = { unpack(a) }
+  for _, x in ipairs(b) do
+    list[#list + 1] = x
+  end
+  return list
+end
+
+
+local FOREACH = args.form("sym.contrib.foreach", { { "body", "function" }, { "data", "any" }, { "init_states", "any" },
+                                                   { "name", "text", "foreach" } })
+
+-- Places of the body's variables: of the data, of the states, of the rest; the rest's outer symbols join the inputs.
+local function foreach_params(ndata, order, outer, nodes, inputs, Symbol)
+  local place, data, states, remain, own = place_of(order), {}, {}, {}, {}
+  for i, n in ipairs(nodes) do
+    local list = i <= ndata and data or states
+    list[#list + 1] = place[n] or -1
+    own[n] = true
+  end
+  for _, v in ipairs(order) do
+    if not own[v] then
+      remain[#remain + 1] = place[v]
+      inputs[#inputs + 1] = Symbol.of{ outer[v] }
+    end
+  end
+  return { in_data_locs = locations(data), in_state_locs = locations(states), remain_locs = locations(remain),
+    num_args = #inputs + 1 }
+end
+
+
+-- foreach: body(data[t], states) -> outputs, states
+local function foreach(symbol, ...)
+  local a, func, Symbol = FOREACH(...), "sym.contrib.foreach", symbol.Symbol
+  local data, data_list = flatten(a.data, "data", func, Symbol)
+  local states, states_list = flatten(a.init_states, "init_states", func, Symbol)
+  local inputs = joined(data, states)
+  local result
+  local entries, order, outer, nodes = make_body(symbol, a.name, inputs, function(inner)
+    local slices, carried = { unpack(inner, 1, #data) }, { unpack(inner, #data + 1) }
+    local o, s = a.body(like(slices, data_list), like(carried, states_list))
+    local heads
+    result, heads = read_results(func, #states, o, s, Symbol)
+    return heads
+  end)
+  local params = foreach_params(#data, order, outer, nodes, inputs, Symbol)
+  params.num_outputs, params.num_out_data = #entries, #result.outs
+  local s = symbol_op.compose("_foreach", inputs, params, func)
+  s._entries[1][1].bodies = { Symbol.of(entries) }
+  return hand_out(s, result, states_list)
+end
+
+
+local WHILE = args.form("sym.contrib.while_loop", { { "cond", "function" }, { "func", "function" }, { "loop_vars", "any" },
+  { "max_iterations", "integer" }, { "name", "text", "while_loop" } })
+
+
+local function input_places(order, outer, add, Symbol)
+  local list = {}
+  for i, v in ipairs(order) do
+    list[i] = add(outer[v], Symbol)
+  end
+  return locations(list)
+end
+
+
+local function node_places(nodes, order, func)
+  local place, list = place_of(order), {}
+  for i, n in ipairs(nodes) do
+    list[i] = place[n] or Error.raise{ code = "value", func = func, argument = "loop_vars", expected = "every loop variable in use",
+      got = ("variable %d is not"):format(i), message = "the body must use each loop variable" }
+  end
+  return locations(list)
+end
+
+
+-- while_loop: while cond(vars) and steps < max_iterations: outputs, vars = func(vars)
+local function while_loop(symbol, ...)
+  local a, func, Symbol = WHILE(...), "sym.contrib.while_loop", symbol.Symbol
+  local vars, vars_list = flatten(a.loop_vars, "loop_vars", func, Symbol)
+  local inputs, add = gather()
+  local cond_entries, cond_order, cond_outer = make_body(symbol, a.name .. "_cond", vars, function(inner)
+    return head_entries(flatten(a.cond(unpack(inner)), "cond", func, Symbol))
+  end)
+  local result
+  local entries, order, outer, nodes = make_body(symbol, a.name .. "_func", vars, function(inner)
+    local o, v = a.func(unpack(inner))
+    local heads
+    result, heads = read_results(func, #vars, o, v, Symbol)
+    return heads
+  end)
+  local params = { num_outputs = #entries, num_out_data = #result.outs, max_iterations = a.max_iterations }
+  params.cond_input_locs = input_places(cond_order, cond_outer, add, Symbol)
+  params.func_input_locs = input_places(order, outer, add, Symbol)
+  params.func_var_locs, params.num_args = node_places(nodes, order, func), #inputs + 2
+  local s = symbol_op.compose("_while_loop", inputs, params, func)
+  s._entries[1][1].bodies = { Symbol.of(cond_entries), Symbol.of(entries) }
+  return hand_out(s, result, vars_list)
+end
+
+
+local COND = args.form("sym.contrib.cond", { { "pred", "symbol" }, { "then_func", "function" }, { "else_func", "function" },
+                                             { "name", "text", "cond" } })
+
+-- cond: pred ~= 0 and then_func() or else_func()
+local function cond(symbol, ...)
+  local a, func, Symbol = COND(...), "sym.contrib.cond", symbol.Symbol
+  local inputs, add = gather()
+  local function branch(label, f)
+    local outs, is_list
+    local entries, order, outer = make_body(symbol, a.name .. "_" .. label, {}, function()
+      outs, is_list = flatten(f(), label, func, Symbol)
+      return head_entries(outs)
+    end)
+    return Symbol.of(entries), input_places(order, outer, add, Symbol), #outs, is_list
+  end
+  local pred, pred_places = branch("pred", function() return symbol_op.compose("identity", { a.pred }, {}, func) end)
+  local yes, yes_places, count, is_list = branch("then", a.then_func)
+  local no, no_places, other = branch("else", a.else_func)
+  if other ~= count then
+    Error.raise{ code = "value", func = func, argument = "else_func", expected = count, got = other,
+      message = "both branches must return as many outputs" }
+  end
+  local s = symbol_op.compose("_cond", inputs, { num_outputs = count, num_args = #inputs + 3,
+    cond_input_locs = pred_places, then_input_locs = yes_places, else_input_locs = no_places }, func)
+  s._entries[1][1].bodies = { pred, yes, no }
+  return like(outputs_of(s, 1, #s), is_list)
+end
+
+
+--- The functions for `ty.sym.contrib`.
+-- @tparam table symbol the namespace `ty.sym`
+function control.functions(symbol)
+  local function with(f)
+    return function(...) return f(symbol, ...) end
+  end
+  return { foreach = with(foreach), while_loop = with(while_loop), cond = with(cond) }
+end
+
+
+
+
+return control

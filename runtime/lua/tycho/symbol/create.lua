@@ -1,0 +1,268 @@
+--- Creation functions of `ty.sym`, and its namespaces `random`, `linalg`, `image`, `contrib`.
+--
+-- @module tycho.symbol.create
+
+jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+
+local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
+local control = require "tycho.symbol.control"
+local Error = require "tycho.core.error"
+local origin = require "tycho.core.origin"
+local registry = require "tycho.op.registry"
+local symbol_op = require "tycho.symbol.operators"
+local values = require "tycho.core.values"
+
+local symbol_make = {}
+
+local null, compose = values.null, symbol_op.compose
+
+
+-- name and attr, which every function that makes a node takes.
+local function form(name, spec)
+  spec[#spec + 1] = { "name", "text?" }
+  spec[#spec + 1] = { "attr", "dict?" }
+  return args.form("sym." .. name, spec)
+end
+
+
+local function options(a)
+  return { name = a.name, attr = a.attr }
+end
+
+
+local ZEROS = form("zeros", { list = true, { "shape", "shape" }, { "dtype", "dtype", "float32" }, "*" })
+local ONES = form("ones", { list = true, { "shape", "shape" }, { "dtype", "dtype", "float32" }, "*" })
+local FULL = form("full", { { "shape", "shape" }, { "val", "number" }, { "dtype", "dtype", "float32" }, "*" })
+local EYE = form("eye", { { "N", "integer" }, { "M", "integer", 0 }, { "k", "integer", 0 },
+                          { "dtype", "dtype", "float32" }, "*" })
+local ARANGE = form("arange", { { "start", "number" }, { "stop", "number?" }, { "step", "number", 1 },
+  { "repeat", "integer", 1 }, { "infer_range", "boolean", false }, { "dtype", "dtype", "float32" }, "*" })
+local LINSPACE = form("linspace", { { "start", "number" }, { "stop", "number" }, { "num", "integer" },
+  { "endpoint", "boolean", true }, { "dtype", "dtype", "float32" }, "*" })
+local HISTOGRAM = form("histogram", { { "a", "symbol" }, { "bins", "integer|symbol", 10 }, { "range", "list?" }, "*" })
+local SPLIT = form("split_v2", { { "ary", "symbol" }, { "indices_or_sections", "integer|dims" }, { "axis", "integer", 0 },
+  { "squeeze_axis", "boolean", false }, "*" })
+
+
+local function zeros(...)
+  local a = ZEROS(...)
+  return compose("_zeros", {}, { shape = a.shape, dtype = a.dtype }, "sym.zeros", options(a))
+end
+
+
+local function ones(...)
+  local a = ONES(...)
+  return compose("_ones", {}, { shape = a.shape, dtype = a.dtype }, "sym.ones", options(a))
+end
+
+
+local function full(...)
+  local a = FULL(...)
+  return compose("_full", {}, { shape = a.shape, value = a.val, dtype = a.dtype }, "sym.full", options(a))
+end
+
+
+local function eye(...)
+  local a = EYE(...)
+  return compose("_eye", {}, { N = a.N, M = a.M, k = a.k, dtype = a.dtype }, "sym.eye", options(a))
+end
+
+
+local function arange(...)
+  local a = ARANGE(...)
+  local params = { start = a.start, stop = a.stop or null, step = a.step, ["repeat"] = a["repeat"],
+    infer_range = a.infer_range, dtype = a.dtype }
+  return compose("_arange", {}, params, "sym.arange", options(a))
+end
+
+
+local function linspace(...)
+  local a = LINSPACE(...)
+  local params = { start = a.start, stop = a.stop, num = a.num, endpoint = a.endpoint, dtype = a.dtype }
+  return compose("_linspace", {}, params, "sym.linspace", options(a))
+end
+
+
+-- Counts per bin: of a number of equal bins over a range, or of bins whose edges are given.
+local function histogram(...)
+  local a = HISTOGRAM(...)
+  if type(a.bins) == "table" then
+    return compose("_histogram", { a.a, a.bins }, {}, "sym.histogram", options(a))
+  elseif not a.range then
+    Error.raise{ code = "value", func = "sym.histogram", argument = "range", expected = "{lowest, highest}",
+      got = "nothing", message = "a number of bins needs their range, since a symbol's values are not known" }
+  end
+  return compose("_histogram", { a.a }, { bin_cnt = a.bins, range = a.range }, "sym.histogram", options(a))
+end
+
+
+-- Pieces between the given places of an axis, or so many equal ones.
+local function split_v2(...)
+  local a = SPLIT(...)
+  local params = { axis = a.axis, squeeze_axis = a.squeeze_axis }
+  if type(a.indices_or_sections) == "number" then
+    params.sections = a.indices_or_sections
+    params.indices = {}
+  else
+    params.indices = { 0, unpack(a.indices_or_sections) }
+  end
+  return compose("_split_v2", { a.ary }, params, "sym.split_v2", options(a))
+end
+
+
+-- Namespaces ----------------------------------------------------------------------------------------------------------
+
+local function names_with(prefix)
+  local names = {}
+  for _, name in ipairs(registry.names(true)) do
+    if name:sub(1, #prefix) == prefix then
+      names[#names + 1] = name:sub(#prefix + 1)
+    end
+  end
+  return names
+end
+
+
+--- A namespace whose functions are the operators that begin with a prefix.
+-- @string name "linalg"
+-- @string prefix "_linalg_"
+-- @tparam table own functions it has beside them
+local function namespace(name, prefix, own)
+  local functions = {}
+  return setmetatable({}, { __index = function(_, key)
+    local f = functions[key]
+    if not f and type(key) == "string" then
+      local value = own[key] or symbol_op.maker(prefix .. args.plain_name(key), ("sym.%s.%s"):format(name, key))
+      if not value then
+        Error.unknown{ func = "sym." .. name, argument = key, what = "function", names = names_with(prefix) }
+      end
+      f = origin.wrap(value)
+      functions[key] = f
+    end
+    if f then
+      origin.note(f)
+    end
+    return f
+  end })
+end
+
+
+-- distribution -> parameters in order: name here, name of `_random_`, name of `_sample_`, default
+local DISTRIBUTIONS = {
+  uniform = { { "low", "low", "low", 0 }, { "high", "high", "high", 1 } },
+  normal = { { "loc", "loc", "mu", 0 }, { "scale", "scale", "sigma", 1 } },
+  poisson = { { "lam", "lam", "lam", 1 } },
+  exponential = { { "scale", "lam", "lam", 1 } },
+  gamma = { { "alpha", "alpha", "alpha", 1 }, { "beta", "beta", "beta", 1 } },
+  negative_binomial = { { "k", "k", "k", 1 }, { "p", "p", "p", 1 } },
+  generalized_negative_binomial = { { "mu", "mu", "mu", 1 }, { "alpha", "alpha", "alpha", 1 } },
+}
+
+
+local function distribution_form(name, rows)
+  local spec = {}
+  for i, row in ipairs(rows) do
+    spec[i] = { row[1], "number|symbol", row[4] }
+  end
+  spec[#spec + 1] = { "shape", "shape?" }
+  spec[#spec + 1] = { "dtype", "dtype?" }
+  spec[#spec + 1] = "*"
+  return form("random." .. name, spec)
+end
+
+
+-- The scale of an exponential distribution is the inverse of its rate.
+local function rate(name, value)
+  if name ~= "exponential" then
+    return value
+  end
+  return 1 / value
+end
+
+
+local function sampler(name, rows)
+  local read, func = distribution_form(name, rows), "sym.random." .. name
+  return function(...)
+    local a = read(...)
+    local inputs, params, symbols = {}, { shape = a.shape, dtype = a.dtype }, 0
+    for i, row in ipairs(rows) do
+      local v = a[row[1]]
+      inputs[i] = v
+      symbols = symbols + (type(v) == "table" and 1 or 0)
+      params[row[2]] = type(v) == "number" and rate(name, v) or nil
+    end
+    if symbols == 0 then
+      params.shape = params.shape or { 1 }
+      return compose("_random_" .. name, {}, params, func, options(a))
+    elseif symbols < #rows then
+      Error.raise{ code = "type", func = func, message = "the parameters are all numbers or all symbols" }
+    end
+    inputs[1] = rate(name, inputs[1])
+    return compose("_sample_" .. name, inputs, params, func, options(a))
+  end
+end
+
+
+local RANDINT = form("random.randint", { { "low", "integer" }, { "high", "integer" }, { "shape", "shape", { 1 } },
+                                         { "dtype", "dtype?" }, "*" })
+local MULTINOMIAL = form("random.multinomial", { { "data", "symbol" }, { "shape", "shape?" }, { "get_prob", "boolean", false },
+                                                 { "dtype", "dtype", "int32" }, "*" })
+local SHUFFLE = form("random.shuffle", { { "data", "symbol" }, "*" })
+
+
+local function random_functions()
+  local random = {}
+  for name, rows in pairs(DISTRIBUTIONS) do
+    random[name] = sampler(name, rows)
+  end
+
+  function random.randn(...)
+    local n, list = select("#", ...), { ... }
+    local more = values.is_plain(list[n]) and values.has_names(list[n]) and list[n] or {}
+    local call = { shape = {} }
+    for key, value in pairs(more) do
+      call[key] = value
+    end
+    for i = 1, more == list[n] and n - 1 or n do
+      call.shape[i] = list[i]
+    end
+    return random.normal(call)
+  end
+
+  function random.randint(...)
+    local a = RANDINT(...)
+    return compose("_random_randint", {}, { low = a.low, high = a.high, shape = a.shape, dtype = a.dtype },
+      "sym.random.randint", options(a))
+  end
+
+  function random.multinomial(...)
+    local a = MULTINOMIAL(...)
+    return compose("_sample_multinomial", { a.data }, { shape = a.shape, get_prob = a.get_prob, dtype = a.dtype },
+      "sym.random.multinomial", options(a))
+  end
+
+  function random.shuffle(...)
+    local a = SHUFFLE(...)
+    return compose("_shuffle", { a.data }, {}, "sym.random.shuffle", options(a))
+  end
+
+  return random
+end
+
+
+--- Adds the creation functions and namespaces to `ty.sym`.
+function symbol_make.add(symbol)
+  symbol.zeros, symbol.ones, symbol.full, symbol.eye = zeros, ones, full, eye
+  symbol.arange, symbol.linspace, symbol.histogram, symbol.split_v2 = arange, linspace, histogram, split_v2
+  symbol.random = namespace("random", "_random_", random_functions())
+  symbol.linalg = namespace("linalg", "_linalg_", {})
+  symbol.image = namespace("image", "_image_", {})
+  symbol.contrib = namespace("contrib", "_contrib_", control.functions(symbol))
+  function symbol.Symbol.split_v2(self, ...)
+    return split_v2(self, ...)
+  end
+end
+
+
+return symbol_make

@@ -1,0 +1,673 @@
+--- Symbols: Lua values that name outputs of a graph which is not built yet, and the namespace `ty.sym`.
+--
+-- A symbol is a list of entries (node, output); nodes are shared between symbols (symbol/node.lua). Building on a symbol
+-- never copies it. Outputs stand in the array part: `#s`, `s[1]`, `ipairs(s)`. A native graph is built from the heads when
+-- something is asked of the core (symbol/graph.lua).
+--
+--     local net = ty.sym.FullyConnected{data = ty.sym.Variable("data"), num_hidden = 10, name = "fc"}
+--     net:list_arguments()                             --> {"data", "fc_weight", "fc_bias"}
+--     net:infer_shape{data = {32, 784}}
+--
+-- Lists, `s[i]` and results count from 1; axes, and the numbers in `ty.slice`, from 0.
+--
+-- @module tycho.symbol
+
+jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+
+local iterate = require "tycho.core.iterate"
+local next, pairs = iterate.next, iterate.pairs
+local args = require "tycho.core.args"
+local attribute = require "tycho.symbol.attribute"
+local attrs = require "tycho.core.attrs"
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local graph = require "tycho.symbol.graph"
+local node = require "tycho.symbol.node"
+local origin = require "tycho.core.origin"
+local registry = require "tycho.op.registry"
+local symbol_op = require "tycho.symbol.operators"
+local symbol_text = require "tycho.symbol.text"
+local tables = require "tycho.core.tables"
+local values = require "tycho.core.values"
+
+local symbol = {}
+
+local Symbol = Class:extend("Symbol")
+symbol.Symbol = Symbol
+symbol_op.use(Symbol)
+symbol_op.add_infix(Symbol)
+
+local is_plain = values.is_plain
+
+
+-- Making --------------------------------------------------------------------------------------------------------------
+
+-- Puts other entries in place of a symbol's own.
+local function become(self, entries)
+  for i = #self, 1, -1 do
+    self[i] = nil
+  end
+  self._entries = entries
+  rawset(self, "_built", nil)
+  rawset(self, "_walked", nil)
+  if #entries == 1 then
+    self[1] = self
+    return self
+  end
+  for i, entry in ipairs(entries) do
+    self[i] = Symbol.of{ entry }
+  end
+  return self
+end
+
+
+--- A symbol of the given entries (not for users).
+function Symbol.of(entries)
+  return become(setmetatable({}, Symbol), entries)
+end
+
+
+setmetatable(Symbol, { __index = Class, __tostring = function() return "<class Symbol>" end, __call = function()
+  Error.raise{ code = "type", func = "Symbol", message = "symbols are made by ty.sym.Variable, ty.sym.Group and operators" }
+end })
+
+
+local VARIABLE = args.form("sym.Variable", {
+  rest = "others", { "name", "text" }, "*",
+  { "attr", "dict?" }, { "shape", "shape?" }, { "lr_mult", "number|text?" }, { "wd_mult", "number|text?" },
+  { "dtype", "dtype?" }, { "init", "any?" }, { "stype", { "default" }, "default" },
+})
+
+local function init_text(init)
+  if type(init) == "string" then
+    return init
+  elseif type(init) == "table" and type(init.dumps) == "function" then
+    return init:dumps()
+  end
+  Error.raise{ code = "type", func = "sym.Variable", argument = "init", expected = "an Initializer or text",
+    got = Error.kind(init), message = "bad 'init'" }
+end
+
+
+local function add_others(dict, others)
+  for key, value in pairs(others) do
+    if not attrs.is_annotation(key) then
+      Error.raise{ code = "value", func = "sym.Variable", argument = key,
+        candidates = Error.nearest(key, { "attr", "shape", "lr_mult", "wd_mult", "dtype", "init", "stype" }),
+        message = ("unknown option '%s'; attributes of your own are spelled __%s__ or stand in attr = {...}"):format(key, key) }
+    end
+    dict[key] = attrs.text(value, "sym.Variable", key)
+  end
+end
+
+
+--- A variable: an input of a graph.
+-- @string name its name
+-- @tparam[opt] table options attr (table of texts), shape (0 where unknown), lr_mult, wd_mult, dtype, init (Initializer
+--   or text), and own attributes `__x__`
+-- @treturn Symbol
+function symbol.Variable(...)
+  local where = origin.take() or Error.caller()
+  local a = VARIABLE(...)
+  local dict = {}
+  for key, value in pairs((a.attr or attribute.any()) and attribute.current():get(a.attr) or dict) do
+    if type(key) ~= "string" or type(value) ~= "string" then
+      Error.raise{ code = "value", func = "sym.Variable", argument = tostring(key), expected = "text",
+        got = Error.kind(value), message = "attributes are text" }
+    end
+    dict[attrs.wrap(key)] = value
+  end
+  dict.__shape__ = a.shape and attrs.text(a.shape) or dict.__shape__
+  dict.__lr_mult__ = a.lr_mult and attrs.text(a.lr_mult) or dict.__lr_mult__
+  dict.__wd_mult__ = a.wd_mult and attrs.text(a.wd_mult) or dict.__wd_mult__
+  dict.__dtype__ = a.dtype and tostring(args.DTYPES[a.dtype]) or dict.__dtype__
+  dict.__init__ = a.init ~= nil and init_text(a.init) or dict.__init__
+  add_others(dict, a.others)
+  return Symbol.of{ { node.variable(a.name, dict, where), 0 } }
+end
+
+symbol.var = symbol.Variable
+
+
+local GROUP = args.form("sym.Group", { list = true, { "symbols", "list" } })
+
+--- All outputs of several symbols as one symbol.
+-- @tparam {Symbol,...} symbols at least one
+-- @treturn Symbol
+function symbol.Group(...)
+  local list = select("#", ...) > 0 and not (is_plain((...)) and #(...) == 0) and GROUP(...).symbols or {}
+  local entries = {}
+  for i, s in ipairs(list) do
+    if not Class.is_a(s, Symbol) then
+      Error.raise{ code = "type", func = "sym.Group", argument = "symbols", expected = "a list of Symbols",
+        got = Error.kind(s), message = ("member %d is no Symbol"):format(i) }
+    end
+    for _, entry in ipairs(s._entries) do
+      entries[#entries + 1] = entry
+    end
+  end
+  if #entries == 0 then
+    Error.raise{ code = "type", func = "sym.Group", argument = "symbols", expected = "at least one Symbol", got = "none",
+      message = "a group needs members" }
+  end
+  return Symbol.of(entries)
+end
+
+
+-- Names and outputs ---------------------------------------------------------------------------------------------------
+
+-- The one node of all entries, or nil.
+local function one_node(self)
+  local n = self._entries[1][1]
+  for _, entry in ipairs(self._entries) do
+    if entry[1] ~= n then
+      return nil
+    end
+  end
+  return n
+end
+
+
+--- Names of the outputs, in order.
+function Symbol:list_outputs()
+  return tables.copied(graph.names(self).outputs)
+end
+
+
+--- Names of the variables that are no auxiliary states, depth first.
+function Symbol:list_arguments()
+  return tables.copied(graph.names(self).arguments)
+end
+
+
+--- Names of the variables that operators change (moving averages), depth first.
+function Symbol:list_auxiliary_states()
+  return tables.copied(graph.names(self).auxiliary)
+end
+
+
+--- Names of all variables, depth first.
+function Symbol:list_inputs()
+  return graph.variables((graph.walk(self)))
+end
+
+
+local function entries_named(self, key)
+  local found = {}
+  for _, entry in ipairs(self._entries) do
+    if node.output_name(entry[1], entry[2]) == key then
+      found[#found + 1] = entry
+    end
+  end
+  return found
+end
+
+
+local function output_named(self, key, func, others)
+  local found = entries_named(self, key)
+  if #found == 1 then
+    return Symbol.of{ found[1] }
+  end
+  local names = self:list_outputs()
+  for _, name in ipairs(#found == 0 and others or {}) do
+    names[#names + 1] = name
+  end
+  Error.unknown{ func = func, argument = key, names = names, message = #found > 1
+    and ("%d outputs are called '%s'; choose one by number"):format(#found, key)
+    or ("no output%s is called '%s'"):format(others and " or method" or "", key) }
+end
+
+
+local function output_at(self, i, func)
+  local s = type(i) == "number" and rawget(self, i)
+  if not s then
+    Error.raise{ code = "index", func = func, argument = tostring(i), got = i, expected = "1 to " .. #self,
+      message = ("output %s of a symbol with %d"):format(tostring(i), #self) }
+  end
+  return s
+end
+
+
+-- Outputs a, a + c ... before b, in 0-based numbers; negative ones are not counted from the end.
+local function output_range(self, slice)
+  local entries = {}
+  for i = slice.start or 0, (slice.stop or #self) - 1, slice.step or 1 do
+    entries[#entries + 1] = output_at(self, i + 1, "Symbol:output")._entries[1]
+  end
+  if #entries == 0 then
+    Error.raise{ code = "type", func = "Symbol:output", argument = tostring(slice), message = "the range holds no outputs" }
+  end
+  return Symbol.of(entries)
+end
+
+
+--- One output, or several.
+-- @param key number from 1, exact output name, or `ty.slice(a, b)` of 0-based numbers
+-- @treturn Symbol
+function Symbol:output(key)
+  if Class.is_a(key, values.Slice) then
+    return output_range(self, key)
+  elseif type(key) == "string" then
+    return output_named(self, key, "Symbol:output")
+  elseif type(key) == "number" then
+    return output_at(self, key, "Symbol:output")
+  end
+  Error.raise{ code = "type", func = "Symbol:output", argument = "key", expected = "a number, name or ty.slice",
+    got = Error.kind(key), message = "bad 'key'" }
+end
+
+
+--- Every node's outputs, depth first, variables too: `net:get_internals()["fc1_output"]`.
+function Symbol:get_internals()
+  local entries = {}
+  for _, n in ipairs((graph.walk(self))) do
+    for k = 1, n.ports.nvisible do
+      entries[#entries + 1] = { n, k - 1 }
+    end
+  end
+  return Symbol.of(entries)
+end
+
+
+--- The direct inputs of the head nodes as a group; nil for a variable.
+function Symbol:get_children()
+  local entries, seen = {}, {}
+  for _, entry in ipairs(self._entries) do
+    for _, input in ipairs(not seen[entry[1]] and entry[1].inputs or {}) do
+      entries[#entries + 1] = input
+    end
+    seen[entry[1]] = true
+  end
+  return entries[1] and Symbol.of(entries) or nil
+end
+
+
+--- The line that built the head node: "file.lua:12".
+function Symbol:where()
+  return self._entries[1][1].where or ""
+end
+
+
+-- Attributes ----------------------------------------------------------------------------------------------------------
+
+--- An attribute's text, or nil; nil for groups over several nodes. Hidden keys (`lr_mult` ...) under both spellings.
+-- @string key
+function Symbol:attr(key)
+  local n = one_node(self)
+  if type(key) ~= "string" then
+    Error.raise{ code = "type", func = "Symbol:attr", argument = "key", expected = "text", got = Error.kind(key),
+      message = "bad 'key'" }
+  elseif not n then
+    return nil
+  elseif key == "name" then
+    return n.name
+  end
+  return n.attrs[key] or n.attrs[attrs.wrap(key)]
+end
+
+
+--- Attributes of the head node.
+function Symbol:list_attr(options)
+  if options and (options == true or options.recursive) then
+    Error.raise{ code = "unsupported", func = "Symbol:list_attr", argument = "recursive",
+      message = "'recursive' is gone; use attr_dict()" }
+  end
+  local n = one_node(self)
+  return n and node.shown_attrs(n) or {}
+end
+
+
+--- Attributes of every node that has any: node name -> table.
+function Symbol:attr_dict()
+  local dict = {}
+  for _, n in ipairs((graph.walk(self))) do
+    if next(n.attrs) then
+      dict[n.name] = node.shown_attrs(n)
+    end
+  end
+  return dict
+end
+
+
+--- Sets attributes of the head node. An operator's parameters are checked again.
+-- @tparam table t texts by name
+function Symbol:_set_attr(t)
+  local n = one_node(self)
+  if not n then
+    Error.raise{ code = "type", func = "Symbol:_set_attr", message = "a group has no attributes of its own" }
+  end
+  local dict = {}
+  for key, value in pairs(n.attrs) do
+    dict[key] = value
+  end
+  for key, value in pairs(t) do
+    if type(key) ~= "string" or type(value) ~= "string" then
+      Error.raise{ code = "value", func = "Symbol:_set_attr", argument = tostring(key), expected = "text",
+        got = Error.kind(value), message = "attributes are text" }
+    end
+    dict[attrs.wrap(key)] = value
+  end
+  if n.op then
+    n.ports = registry.ports(n.op, dict, registry.find(n.op).variadic and #n.inputs or -1, "Symbol:_set_attr", n.name)
+  end
+  for key, value in pairs(dict) do
+    node.set_attr(n, key, value)
+  end
+end
+
+
+-- Composition ---------------------------------------------------------------------------------------------------------
+
+local function is_atomic(self)
+  local n = one_node(self)
+  return n and n.op and #n.inputs == 0 and #n.ports.inputs > 0
+end
+
+
+local function single(x, argument, func)
+  if not Class.is_a(x, Symbol) or #x._entries ~= 1 then
+    Error.raise{ code = "type", func = func, argument = argument, expected = "a Symbol with one output",
+      got = Class.is_a(x, Symbol) and #x._entries .. " outputs" or Error.kind(x), message = ("bad '%s'"):format(argument) }
+  end
+  return x._entries[1]
+end
+
+
+-- Replaces the variables of the given names; all of them must exist.
+local function replaced(self, inputs, func)
+  local used = {}
+  local entries = node.copy(self._entries, function(n)
+    local x = not n.op and inputs[n.name]
+    if x then
+      used[n.name] = true
+      return { single(x, n.name, func) }
+    end
+  end)
+  for key in pairs(inputs) do
+    if not used[key] then
+      Error.unknown{ func = func, argument = key, what = "variable", names = self:list_inputs() }
+    end
+  end
+  return entries
+end
+
+
+local function rename(entries, name, func)
+  if name == nil then
+    return
+  elseif type(name) ~= "string" then
+    Error.raise{ code = "type", func = func, argument = "name", expected = "text", got = Error.kind(name),
+      message = "bad 'name'" }
+  end
+  for _, entry in ipairs(entries) do
+    entry[1].name = name
+  end
+end
+
+
+local function composed(self, func, t, ...)
+  if not is_plain(t) or select("#", ...) > 0 or #t > 0 then
+    Error.raise{ code = "type", func = func, got = Error.kind(t), message = is_atomic(self)
+      and "give the inputs by name" or "this symbol has inputs already; replace its variables by name: s{data = x}" }
+  end
+  local inputs = {}
+  for key, x in pairs(t) do
+    inputs[key] = key ~= "name" and x or nil
+  end
+  local entries = replaced(self, inputs, func)
+  rename(entries, t.name, func)
+  return entries
+end
+
+
+--- `s{variable = symbol, name = "new"}`: a copy of the graph with variables replaced.
+function Symbol:__call(...)
+  return Symbol.of(composed(self, "Symbol", ...))
+end
+
+
+--- As calling the symbol, but in place.
+function Symbol:_compose(...)
+  become(self, composed(self, "Symbol:_compose", ...))
+end
+
+
+--- A copy that shares no node with this symbol.
+function Symbol:copy()
+  return symbol._restored(graph.snapshot(self))
+end
+
+
+--- What the symbol says now: `graph.snapshot`.
+symbol._snapshot = graph.snapshot
+
+--- A copy of what a symbol said when a snapshot was taken.
+function symbol._restored(kept)
+  local entries, built = graph.restore(kept)
+  local copy = Symbol.of(entries)
+  rawset(copy, "_built", built)
+  return copy
+end
+
+
+-- Inference -----------------------------------------------------------------------------------------------------------
+
+local function infer_method(func, kind, partial)
+  local form = args.form("Symbol:" .. func, { list = true, rest = "named", { "(list)", "list?" } })
+  return function(self, ...)
+    local a = form(...)
+    local given = graph.given(a["(list)"], a.named, (graph.walk(self)), "Symbol:" .. func)
+    return graph.results(self, kind, given, partial, "Symbol:" .. func)
+  end
+end
+
+--- `arg_shapes, out_shapes, aux_shapes` from named shapes, or from a list in argument order (`ty.null` leaves one out).
+-- Incomplete: three nils and a warning. A size 0 is unknown. Conflicts E(shape) with the node.
+-- @function Symbol:infer_shape
+Symbol.infer_shape = infer_method("infer_shape", graph.SHAPES, false)
+--- As `infer_shape`, with what is known: `{}` for an unknown shape, 0 for an unknown size.
+-- @function Symbol:infer_shape_partial
+Symbol.infer_shape_partial = infer_method("infer_shape_partial", graph.SHAPES, true)
+--- `arg_types, out_types, aux_types` from dtypes given likewise.
+-- @function Symbol:infer_type
+Symbol.infer_type = infer_method("infer_type", graph.DTYPES, false)
+--- As `infer_type`, with `ty.null` for what is unknown.
+-- @function Symbol:infer_type_partial
+Symbol.infer_type_partial = infer_method("infer_type_partial", graph.DTYPES, true)
+
+
+--- What executor.lua binds: the native graph (`ty_graph *`), heads (`ty_entry[]`), their number, and the names
+-- `{arguments, auxiliary, outputs}`. The handle lives as long as the symbol or the caller's reference.
+function symbol._graph(self, func)
+  local built = graph.of(self, func or "Symbol")
+  return built.handle, built.heads, built.count, graph.names(self)
+end
+
+
+--- Whether operators written in Lua are in the graph.
+function symbol._is_custom(self, func)
+  return graph.is_custom(graph.of(self, func))
+end
+
+
+--- Handle and heads of the graph for given shapes: what differs from `_graph` where operators are written in Lua.
+function symbol._resolved(self, wants, count, func)
+  local built = graph.resolved(self, wants, count, func, "float32")
+  return built.handle, built.heads
+end
+
+
+--- Shapes and dtypes of all variables, or nil: `graph.variables_of`.
+symbol._variables_of = graph.variables_of
+
+
+--- Adds to an error of inference where each input's shape comes from (not for users).
+-- @param e error object
+-- @param self the symbol
+-- @tparam table given names whose shape or array was given
+function symbol._explain(e, self, given)
+  return graph.explain(e, graph.of(self, e.func), given)
+end
+
+
+-- Running -------------------------------------------------------------------------------------------------------------
+
+--- An executor on given arrays; see `ty.executor`.
+function Symbol:bind(...)
+  return require("tycho.executor").bind(self, ...)
+end
+
+
+--- An executor on arrays made for the given shapes; see `ty.executor`.
+function Symbol:simple_bind(...)
+  return require("tycho.executor").simple_bind(self, ...)
+end
+
+
+local EVAL = args.form("Symbol:eval", { rest = "arrays", { "ctx", "context?" } })
+
+--- Binds, runs forward once and returns the outputs.
+-- @tparam table options ctx = current context, and every argument by name
+-- @treturn {NDArray,...}
+function Symbol:eval(...)
+  local a = EVAL(...)
+  if #self:list_auxiliary_states() > 0 then
+    Error.raise{ code = "unsupported", func = "Symbol:eval", argument = self:list_auxiliary_states()[1],
+      message = "the symbol has auxiliary states; use bind or simple_bind" }
+  end
+  local ctx = a.ctx or require("tycho.core.context").current_context()
+  return self:bind{ ctx = ctx, args = a.arrays }:forward()
+end
+
+
+-- What only arrays have.
+for _, method in ipairs{ "wait_to_read", "wait_to_write", "asscalar", "totable", "as_in_context", "detach", "backward",
+                         "asnumpy", "copyto", "attach_grad", "add_", "sub_", "mul_", "div_", "mod_", "fill" } do
+  Symbol[method] = function()
+    Error.raise{ code = "unsupported", func = "Symbol:" .. method,
+      message = "a symbol holds no values; bind it (or call eval) and use the outputs" }
+  end
+end
+
+
+-- Text ----------------------------------------------------------------------------------------------------------------
+
+--- The nodes in text form, as the reference writes them.
+function Symbol:debug_str()
+  return symbol_text.debug_str(self._entries)
+end
+
+
+--- The graph as a tree, inputs below their readers; what was shown before is not repeated.
+function Symbol:draw()
+  return symbol_text.draw(self._entries)
+end
+
+
+function Symbol:__tostring()
+  local n = one_node(self)
+  if n then
+    return "<Symbol " .. n.name .. ">"
+  end
+  local names = {}
+  for i, entry in ipairs(self._entries) do
+    names[i] = entry[1].name
+  end
+  return "<Symbol group [" .. table.concat(names, ", ") .. "]>"
+end
+
+
+-- Fields --------------------------------------------------------------------------------------------------------------
+
+local PROPERTIES = {
+  name = function(self)
+    local n = one_node(self)
+    return n and n.name
+  end,
+  T = function(self)
+    return symbol_op.compose("transpose", { self }, {}, "Symbol.T")
+  end,
+}
+
+
+local function method_names()
+  local names = symbol_op.method_names()
+  for key in pairs(Symbol) do
+    if key:sub(1, 1) ~= "_" then
+      names[#names + 1] = key
+    end
+  end
+  return names
+end
+
+
+function Symbol.__index(self, key)
+  if type(key) == "number" then
+    return output_at(self, key, "Symbol")
+  elseif type(key) ~= "string" then
+    return Symbol.output(self, key)
+  end
+  local value = rawget(Symbol, key)
+  if value ~= nil then
+    return value
+  elseif PROPERTIES[key] then
+    return PROPERTIES[key](self)
+  elseif key:sub(1, 1) == "_" and #entries_named(self, key) == 0 then
+    return Class[key]                                    -- private fields that are not set
+  end
+  value = symbol_op.method(key)
+  if not value or #entries_named(self, key) > 0 then
+    return output_named(self, key, "Symbol", method_names())
+  end
+  return value
+end
+
+
+-- The rest of the namespace: files, creation, control flow, one function per operator ----------------------------------
+
+require("tycho.symbol.json").add(symbol, Symbol)
+symbol_op.add_binary(symbol)
+require("tycho.symbol.create").add(symbol)
+
+
+-- What could have been meant; names that begin with an underscore only where one was asked for.
+local function function_names(key)
+  local names, private = {}, key:sub(1, 1) == "_"
+  local function add(name)
+    if private or name:sub(1, 1) ~= "_" then
+      names[#names + 1] = name
+    end
+  end
+  for _, name in ipairs(registry.names(true)) do
+    add(name)
+  end
+  for name in pairs(symbol) do
+    add(name)
+  end
+  return names
+end
+
+
+local functions = {}                                     -- as handed out: they know the line they are called from
+
+local function find(_, key)
+  local f = functions[key]
+  if not f then
+    local value = symbol[key]
+    if value == nil and (type(key) ~= "string" or key:sub(1, 2) == "__") then
+      return nil
+    elseif value == nil then
+      value = symbol_op.maker(key) or symbol_op.maker(args.plain_name(key))
+        or Error.unknown{ func = "sym", argument = key, what = "operator", names = function_names(key) }
+    elseif type(value) ~= "function" or key:sub(1, 1) == "_" then
+      return value                                       -- what other files call does not ask for its caller
+    end
+    f = origin.wrap(value)
+    functions[key] = f
+  end
+  origin.note(f)
+  return f
+end
+
+
+return setmetatable({}, { __index = find, __newindex = symbol })

@@ -1,0 +1,206 @@
+--- Symbol files: writing, and reading of all versions.
+--
+-- The text is the core's (`ty_graph_text`, `ty_graph_parse`). A symbol that was read keeps the parsed graph, which knows the
+-- text its file stands for; its nodes are read back as Lua nodes, so it composes like any other.
+--
+-- @module tycho.symbol.json
+
+local ffi = require "ffi"
+local native = require "tycho.core.ffi"
+local args = require "tycho.core.args"
+local Error = require "tycho.core.error"
+local files = require "tycho.core.files"
+local graph = require "tycho.symbol.graph"
+local log = require "tycho.core.log"
+local node = require "tycho.symbol.node"
+local registry = require "tycho.op.registry"
+
+local C, check, text = native.C, native.check, native.text
+
+local symbol_json = {}
+
+local CURRENT = 10901                                    -- the version that is written
+
+local CONTROL = { _foreach = true, _while_loop = true, _cond = true }   -- operators with bodies
+local CASTS = { amp_cast = true, amp_multicast = true }
+
+
+-- Reading -------------------------------------------------------------------------------------------------------------
+
+local read_entries
+
+
+local function read_bodies(g, i, Symbol, where)
+  local bodies, out = {}, ffi.new("ty_graph *[1]")
+  while true do
+    check(C.ty_graph_body(g, i, #bodies, out), "sym.load")
+    if out[0] == nil then
+      return bodies[1] and bodies or nil
+    end
+    bodies[#bodies + 1] = Symbol.of(read_entries(out[0], Symbol, where))
+  end
+end
+
+
+local function read_attrs(raw)
+  local dict = {}
+  for k = 0, raw.nattr - 1 do
+    dict[text(raw.attr[k].key)] = text(raw.attr[k].value)
+  end
+  return dict
+end
+
+
+local function read_node(g, i, nodes, Symbol, where)
+  local raw = ffi.new("ty_node")
+  check(C.ty_graph_node(g, i, raw), "sym.load")
+  local name, dict, op = text(raw.name), read_attrs(raw), text(raw.op)
+  where = text(raw.where) or where
+  if not op then
+    return node.variable(name, dict, where)
+  end
+  local schema = registry.find(op)
+  dict = op == "Custom" and require("tycho.executor.custom_operator")._own(dict) or dict
+  local n = node.operator(schema, name, dict, schema.variadic and raw.nin or -1, "sym.load", where)
+  for k = 0, raw.nin - 1 do
+    n.inputs[k + 1] = { nodes[raw["in"][k].node + 1], raw["in"][k].out }
+  end
+  n.bodies = CONTROL[op] and read_bodies(g, i, Symbol, where)
+  return n
+end
+
+
+-- Entries of the heads of a native graph, and its nodes.
+read_entries = function(g, Symbol, where)
+  local count, nodes = ffi.new("int[1]"), {}
+  check(C.ty_graph_size(g, count), "sym.load")
+  for i = 0, count[0] - 1 do
+    nodes[i + 1] = read_node(g, i, nodes, Symbol, where)
+  end
+  local heads, entries = ffi.new("const ty_entry *[1]"), {}
+  check(C.ty_graph_heads(g, heads, count), "sym.load")
+  for i = 0, count[0] - 1 do
+    entries[i + 1] = { nodes[heads[0][i].node + 1], heads[0][i].out }
+  end
+  return entries, nodes
+end
+
+
+-- Keeps the parsed graph as the symbol's own.
+local function attach(symbol, g, nodes)
+  local place = {}
+  for i, n in ipairs(nodes) do
+    place[n] = i
+    if n.custom then
+      return                                             -- the file does not say what the operator's class does
+    end
+  end
+  local count = #symbol._entries
+  local heads = ffi.new("ty_entry[?]", count)
+  for i, entry in ipairs(symbol._entries) do
+    heads[i - 1].node, heads[i - 1].out = place[entry[1]] - 1, entry[2]
+  end
+  rawset(symbol, "_built", { handle = g, heads = heads, count = count, order = nodes, place = place, edits = node.edits })
+end
+
+
+-- Says which version a file has when it is not ours.
+local function tell_version(content, func)
+  local version = tonumber(content:match('"mxnet_version"%s*:%s*%[%s*"int"%s*,%s*(%d+)')) or 800
+  local said = ("%d.%d.%d"):format(math.floor(version / 10000), math.floor(version / 100) % 100, version % 100)
+  if version > CURRENT then
+    log:warning(func .. ": the graph was written by the newer version " .. said .. "; reading it as it is")
+  elseif version < CURRENT then
+    log:debug(func .. ": the graph was written by version " .. said .. "; bringing it up to the present form")
+  end
+end
+
+
+--- A symbol from the text of a symbol file.
+-- @param Symbol the class
+-- @string content
+-- @string func for errors
+-- @string[opt] file its name, for errors
+function symbol_json.parse(Symbol, content, func, file)
+  local out = ffi.new("ty_graph *[1]")
+  local where = Error.caller(2)
+  local broken = content:find("%z")                      -- a C text would end there unnoticed
+  local code = broken and C.TY_EFORMAT or C.ty_graph_parse(content, out)
+  if code ~= 0 then
+    local e = not broken and native.failure(code, func) or Error.new{ code = "format", func = func,
+      message = ("byte %d: this is not text"):format(broken - 1) }
+    if file then
+      e.message = file .. ": " .. e.message
+      e.argument = e.argument or file
+    end
+    error(e, 0)
+  end
+  tell_version(content, func)
+  local g = native.own(out[0], C.ty_graph_free)
+  local entries, nodes = read_entries(g, Symbol, where)
+  local symbol = Symbol.of(entries)
+  attach(symbol, g, nodes)
+  return symbol
+end
+
+
+-- Writing -------------------------------------------------------------------------------------------------------------
+
+local function without_casts(symbol, Symbol)
+  for _, n in ipairs(node.walk(symbol._entries)) do
+    if CASTS[n.op] then
+      return Symbol.of(node.copy(symbol._entries, function(m, moved)
+        if not CASTS[m.op] then
+          return nil
+        end
+        local outputs = {}
+        for i, input in ipairs(m.inputs) do
+          outputs[i] = moved(input)
+        end
+        return outputs
+      end))
+    end
+  end
+  return symbol
+end
+
+
+local LOAD = args.form("sym.load", { { "fname", "text" } })
+local LOAD_JSON = args.form("sym.load_json", { { "json_str", "text" } })
+local TOJSON = args.form("Symbol:tojson", { "*", { "remove_amp_cast", "boolean", true } })
+local SAVE = args.form("Symbol:save", { { "fname", "text" }, "*", { "remove_amp_cast", "boolean", true } })
+
+
+--- Adds `load`, `load_json` to the namespace and `tojson`, `save` to the class.
+function symbol_json.add(namespace, Symbol)
+  --- A symbol from a symbol file of any version.
+  -- @string fname
+  function namespace.load(...)
+    local path = LOAD(...).fname
+    return symbol_json.parse(Symbol, files.read(path, "sym.load"), "sym.load", path)
+  end
+
+  --- A symbol from the text of a symbol file.
+  -- @string json_str
+  function namespace.load_json(...)
+    return symbol_json.parse(Symbol, LOAD_JSON(...).json_str, "sym.load_json")
+  end
+
+  --- The text of a symbol file, byte for byte as the reference writes it.
+  -- @tparam[opt] table options remove_amp_cast = true: without mixed-precision casts
+  function Symbol:tojson(...)
+    local symbol = TOJSON(...).remove_amp_cast and without_casts(self, Symbol) or self
+    return graph.text(symbol, "Symbol:tojson")
+  end
+
+  --- Writes a symbol file.
+  -- @string fname
+  -- @tparam[opt] table options as `tojson`
+  function Symbol:save(...)
+    local a = SAVE(...)
+    files.write(a.fname, self:tojson{ remove_amp_cast = a.remove_amp_cast }, "Symbol:save")
+  end
+end
+
+
+return symbol_json

@@ -1,0 +1,60 @@
+--- Automatic names: one counter per hint and manager.
+--
+--     ty.name.NameManager():with(function() ... end)       -- counters start afresh inside
+--     ty.name.Prefix("net_"):with(function() ... end)      -- all names of operators begin with "net_"
+--
+-- @module tycho.name
+
+jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+
+local Class = require "tycho.core.class"
+local scope = require "tycho.core.scope"
+
+local name = {}
+
+local NameManager = Class:extend("NameManager")
+scope.make(NameManager, "name")
+
+function NameManager:init()
+  self._count = {}
+end
+
+
+--- The given name, or the hint with the manager's next number.
+-- @string[opt] given explicit name
+-- @string hint what the name begins with
+function NameManager:get(given, hint)
+  if given and given ~= "" then
+    return given
+  end
+  local n = self._count[hint] or 0
+  self._count[hint] = n + 1
+  return hint .. n
+end
+
+
+local Prefix = NameManager:extend("Prefix")
+
+function Prefix:init(prefix)
+  Prefix.super.init(self)
+  self._prefix = prefix or ""
+end
+
+
+--- As NameManager's, with the prefix before explicit names too.
+function Prefix:get(given, hint)
+  return self._prefix .. Prefix.super.get(self, given, hint)
+end
+
+
+name.NameManager, name.Prefix = NameManager, Prefix
+
+local outermost = NameManager()
+
+--- The manager in force.
+function name.current()
+  return scope.current("name") or outermost
+end
+
+
+return name

@@ -1,0 +1,256 @@
+--- Nodes of a graph that is not built yet: plain Lua tables, and the walks over them.
+--
+-- A node is `{op, name, attrs, inputs, ports, where, bodies, custom}`; a variable has no `op`. An entry is `{node, k}`: output k
+-- (from 0) of a node. A symbol is a list of entries (symbol.lua). Symbols share nodes; a node is changed by nothing but
+-- `set_attr`, which moves `edits`, so that graphs built before are known to be old. Tables of attributes are never changed,
+-- so nodes share them. Walks are depth-first, inputs before readers, left to right: the order of all lists. They are loops,
+-- so a graph may be deep.
+--
+-- @module tycho.symbol.node
+
+jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+
+local pairs = require("tycho.core.iterate").pairs
+local attrs = require "tycho.core.attrs"
+local Error = require "tycho.core.error"
+local registry = require "tycho.op.registry"
+
+local node = {}
+
+--- Moves whenever an attribute of an existing node changes.
+node.edits = 0
+
+local VARIABLE = { inputs = {}, outputs = { "" }, mutated = {}, nvisible = 1 }
+
+
+--- One table of attributes from several, later ones first.
+function node.merged(...)
+  local all = {}
+  for i = 1, select("#", ...) do
+    for key, value in pairs(select(i, ...) or {}) do
+      all[key] = value
+    end
+  end
+  return all
+end
+
+
+--- A variable.
+-- @string name its name
+-- @tparam table dict attributes, all text
+-- @string where "file.lua:12"
+function node.variable(name, dict, where)
+  return { name = name, attrs = dict, inputs = {}, ports = VARIABLE, where = where }
+end
+
+
+--- An operator's node without inputs yet.
+-- @tparam table schema of the registry
+-- @string name
+-- @tparam table dict attributes, all text
+-- @int nin number of inputs if variadic, -1 otherwise
+-- @string func for errors
+-- @string where
+function node.operator(schema, name, dict, nin, func, where)
+  local custom = schema.name == "Custom" and require("tycho.executor.custom_operator")._ports(dict, func, name) or nil
+  local ports = registry.ports(schema.name, custom and node.merged(dict, custom) or dict, nin, func, name)
+  return { op = schema.name, name = name, attrs = dict, inputs = {}, ports = ports, where = where, custom = custom }
+end
+
+
+--- The name of output k (from 0): "fc1_output"; a variable's own name.
+function node.output_name(n, k)
+  if not n.op then
+    return n.name
+  end
+  return (n.name ~= "" and n.name .. "_" or "") .. n.ports.outputs[k + 1]
+end
+
+
+--- All nodes that entries reach, inputs before readers.
+-- @tparam {entry,...} entries
+-- @treturn {node,...} in order
+-- @treturn table node -> place in the list, from 1
+function node.walk(entries)
+  local order, place = {}, {}
+  local stack, at, depth = {}, {}, 0
+  for _, entry in ipairs(entries) do
+    if not place[entry[1]] then
+      depth, stack[1], at[1] = 1, entry[1], 1
+      place[entry[1]] = 0
+    end
+    while depth > 0 do
+      local n = stack[depth]
+      local input = n.inputs[at[depth]]
+      if not input then
+        order[#order + 1] = n
+        place[n] = #order
+        depth = depth - 1
+      else
+        at[depth] = at[depth] + 1
+        if not place[input[1]] then
+          depth = depth + 1
+          stack[depth], at[depth], place[input[1]] = input[1], 1, 0
+        end
+      end
+    end
+  end
+  return order, place
+end
+
+
+--- Entries of a copy of the graph. Where `replace(node, moved)` gives a list of entries, they stand for the node's
+-- outputs; `moved(entry)` is the copy's entry for one of an input.
+-- @tparam {entry,...} entries
+-- @tparam[opt] function replace
+-- @tparam[opt] {node,...} order the walk from the entries
+-- @treturn {entry,...}
+-- @treturn table node -> its copy
+function node.copy(entries, replace, order)
+  local twin, replaced = {}, {}                          -- node -> its copy, or the entries that replace its outputs
+  local function moved(entry)
+    local outputs = replaced[entry[1]]
+    return outputs and outputs[entry[2] + 1] or { twin[entry[1]], entry[2] }
+  end
+  for _, n in ipairs(order or node.walk(entries)) do
+    replaced[n] = replace and replace(n, moved)
+    if not replaced[n] then
+      local inputs = {}
+      for i, input in ipairs(n.inputs) do
+        inputs[i] = moved(input)
+      end
+      twin[n] = { op = n.op, name = n.name, attrs = n.attrs, inputs = inputs, ports = n.ports, where = n.where,
+        bodies = n.bodies, custom = n.custom }
+    end
+  end
+  local list = {}
+  for i, entry in ipairs(entries) do
+    list[i] = moved(entry)
+  end
+  return list, twin
+end
+
+
+--- The first value of each node in the list of all values, from 0, and their number.
+-- @tparam {node,...} order
+-- @treturn table node -> place
+-- @treturn int
+function node.firsts(order)
+  local first, at = {}, 0
+  for _, n in ipairs(order) do
+    first[n] = at
+    at = at + #n.ports.outputs
+  end
+  return first, at
+end
+
+
+--- Whether the nodes change a variable: set of the variables that are auxiliary states.
+-- @tparam {node,...} order
+function node.mutated(order)
+  local set = {}
+  for _, n in ipairs(order) do
+    for i, input in ipairs(n.inputs) do
+      if n.ports.mutated[i] then
+        set[input[1]] = true
+      end
+    end
+  end
+  return set
+end
+
+
+--- Versions of the variables that nodes read: counted up by each operator that changes one, in order.
+-- @tparam {node,...} order
+-- @treturn table node -> list of versions, one per input
+function node.versions(order)
+  local counter, list = {}, {}
+  for _, n in ipairs(order) do
+    local versions = {}
+    for i, input in ipairs(n.inputs) do
+      local v = input[1]
+      if n.ports.mutated[i] then
+        counter[v] = (counter[v] or 0) + 1
+      end
+      versions[i] = counter[v] or 0
+    end
+    list[n] = versions
+  end
+  return list
+end
+
+
+--- Sets an attribute of an existing node.
+function node.set_attr(n, key, value)
+  n.attrs = node.merged(n.attrs, { [key] = value })
+  node.edits = node.edits + 1
+end
+
+
+--- Attributes with each hidden one under both spellings.
+function node.shown_attrs(n)
+  local dict = {}
+  for key, value in pairs(n.attrs) do
+    dict[key] = value
+    local bare = attrs.bare(key)
+    if bare then
+      dict[bare] = value
+    end
+  end
+  return dict
+end
+
+
+-- Initialisers that operators give to the variables of their inputs: operator -> place (from 1) -> its description
+local ZERO, ONE = '["zero", {}]', '["one", {}]'
+local INITIALISERS = {
+  BatchNorm                  = { [4] = ZERO, [5] = ONE },
+  BatchNorm_v1               = { [4] = ZERO, [5] = ONE },
+  _contrib_SyncBatchNorm     = { [4] = ZERO, [5] = ONE },
+  LeakyReLU                  = { [2] = '["Constant", {"value": 0.25}]' },
+  UpSampling                 = { [2] = '["bilinear", {}]' },
+  IdentityAttachKLSparseReg  = { [2] = ZERO },
+}
+
+-- A variable that was made for the node is in no graph yet.
+local function annotate(n, given)
+  if n.op == "UpSampling" and n.attrs.sample_type ~= "bilinear" then
+    return
+  end
+  for i, init in pairs(INITIALISERS[n.op]) do
+    local v = n.inputs[i] and n.inputs[i][1]
+    if v and not v.op and not v.attrs.__init__ then
+      if given[i] then
+        node.set_attr(v, "__init__", init)
+      else
+        v.attrs = node.merged(v.attrs, { __init__ = init })
+      end
+    end
+  end
+end
+
+
+--- Connects an operator's node: given inputs in place, variables `<node>_<input>` with the node's attributes for others.
+-- @tparam table n the node
+-- @tparam table given place (from 1) -> entry
+-- @string func for errors
+function node.connect(n, given, func)
+  for i, name in ipairs(n.ports.inputs) do
+    local entry = given[i]
+    if not entry then
+      local full = (n.name ~= "" and n.name .. "_" or "") .. name
+      entry = { node.variable(full, n.attrs, n.where), 0 }
+    elseif n.ports.mutated[i] and entry[1].op then
+      Error.raise{ code = "type", func = func, op = n.op, node = n.name, argument = name, where = n.where,
+        expected = "a variable", got = "an output of " .. entry[1].op,
+        message = ("'%s' is changed by the operator, so it must be a variable"):format(name) }
+    end
+    n.inputs[i] = entry
+  end
+  if INITIALISERS[n.op] then
+    annotate(n, given)
+  end
+end
+
+
+return node

@@ -1,0 +1,69 @@
+--- Random arrays and shapes for tests; they come from `math.random`, so `math.randomseed` repeats them.
+--
+-- @module tycho.test.random
+
+local nd = require "tycho.ndarray"
+
+local random = {}
+
+
+-- A table of random numbers of the given shape.
+local function random_table(shape, draw, depth)
+  depth = depth or 1
+  local t = {}
+  for i = 1, shape[depth] do
+    t[i] = depth == #shape and draw() or random_table(shape, draw, depth + 1)
+  end
+  return t
+end
+
+
+function random.normal(scale)
+  return function()
+    return scale * math.sqrt(-2 * math.log(1 - math.random())) * math.cos(2 * math.pi * math.random())
+  end
+end
+
+
+function random.uniform(low, high)
+  return function()
+    return low + (high - low) * math.random()
+  end
+end
+
+
+function random.array(shape, draw, dtype, ctx)
+  return nd.array(random_table(shape, draw), { dtype = dtype, ctx = ctx })
+end
+
+
+local function random_sizes(limits)
+  local shape = {}
+  for i, limit in ipairs(limits) do
+    shape[i] = math.random(limit)
+  end
+  return shape
+end
+
+
+--- Random sizes from 1 to the limits.
+function random.rand_shape_2d(d0, d1)
+  return random_sizes{ d0 or 10, d1 or 10 }
+end
+
+
+function random.rand_shape_3d(d0, d1, d2)
+  return random_sizes{ d0 or 10, d1 or 10, d2 or 10 }
+end
+
+
+function random.rand_shape_nd(n, dim)
+  local limits = {}
+  for i = 1, n do
+    limits[i] = dim or 10
+  end
+  return random_sizes(limits)
+end
+
+
+return random

@@ -1,0 +1,460 @@
+--- Where the boxes of a drawn graph stand: a layered layout.
+--
+-- Order of the parts: ranks (a node stands below all its inputs), layers (an edge that passes a layer gets a joint in
+-- it), order within layers (medians, fewest crossings seen), places (four alignments of each node with the middle one of
+-- its neighbours, and the average of their two middle ones).
+-- Source: K. Sugiyama et al. 1981; U. Brandes, B. Köpf, Fast and simple horizontal coordinate assignment, 2001.
+--
+--     local plan = layout.plan{ widths = {90, 90}, height = 40, edges = {{1, 2}} }
+--     plan.x[2], plan.y[2]              centre of box 2         plan.width, plan.height   of the picture
+--     plan.routes[1]                    {{x, y}, ...} from the lower side of box 1 to the upper side of box 2
+--
+-- Numbers of nodes are 1-based, and an edge leads from a smaller number to a larger one.
+--
+-- @module tycho.viz.layout
+
+local pairs = require("tycho.core.iterate").pairs
+local tables = require "tycho.core.tables"
+local layout = {}
+
+local GAP, RANK_GAP, JOINT = 24, 44, 8                  -- pixels: between boxes, between layers, width of a joint
+local SWEEPS = 12
+local PORT = 16                                         -- at most this far apart do edges leave or reach a box
+
+
+-- Ranks and layers ----------------------------------------------------------------------------------------------------
+
+local function neighbours(n, edges)
+  local above, below = {}, {}
+  for v = 1, n do
+    above[v], below[v] = {}, {}
+  end
+  for _, edge in ipairs(edges) do
+    table.insert(below[edge[1]], edge[2])
+    table.insert(above[edge[2]], edge[1])
+  end
+  return above, below
+end
+
+
+-- Longest path from the sources; a source then comes down to just above its first reader.
+local function ranks(n, above, below)
+  local rank = {}
+  for v = 1, n do
+    rank[v] = 1
+    for _, u in ipairs(above[v]) do
+      rank[v] = math.max(rank[v], rank[u] + 1)
+    end
+  end
+  for v = 1, n do
+    local lowest = math.huge
+    for _, w in ipairs(below[v]) do
+      lowest = math.min(lowest, rank[w] - 1)
+    end
+    if #above[v] == 0 and lowest < math.huge then
+      rank[v] = lowest
+    end
+  end
+  return rank
+end
+
+
+-- A graph whose edges join neighbouring layers: joints are numbered after the boxes. chains: per edge, its points.
+local function split_edges(n, edges, rank)
+  local short, chains, total = {}, {}, n
+  for i, edge in ipairs(edges) do
+    local chain = { edge[1] }
+    for r = rank[edge[1]] + 1, rank[edge[2]] - 1 do
+      total = total + 1
+      rank[total] = r
+      chain[#chain + 1] = total
+    end
+    chain[#chain + 1] = edge[2]
+    for k = 2, #chain do
+      short[#short + 1] = { chain[k - 1], chain[k] }
+    end
+    chains[i] = chain
+  end
+  return short, chains, total
+end
+
+
+-- Layers in the order in which a depth-first walk from the top meets their nodes.
+local function first_layers(total, rank, below)
+  local layers, seen = {}, {}
+  local function visit(start)
+    local stack = { start }
+    while #stack > 0 do
+      local v = table.remove(stack)
+      if not seen[v] then
+        seen[v] = true
+        layers[rank[v]] = layers[rank[v]] or {}
+        table.insert(layers[rank[v]], v)
+        for i = #below[v], 1, -1 do
+          stack[#stack + 1] = below[v][i]
+        end
+      end
+    end
+  end
+  for v = 1, total do
+    visit(v)
+  end
+  for r = 1, table.maxn(layers) do
+    layers[r] = layers[r] or {}
+  end
+  return layers
+end
+
+
+-- Order ---------------------------------------------------------------------------------------------------------------
+
+local function positions(layers)
+  local at = {}
+  for _, layer in ipairs(layers) do
+    for i, v in ipairs(layer) do
+      at[v] = i
+    end
+  end
+  return at
+end
+
+
+-- Crossings of the edges below one layer: pairs whose ends stand in opposite order.
+local function layer_crossings(layer, below, at)
+  local ends, count = {}, 0
+  for _, v in ipairs(layer) do
+    local mine = {}
+    for _, w in ipairs(below[v]) do
+      for _, other in ipairs(ends) do
+        count = count + (other > at[w] and 1 or 0)
+      end
+      mine[#mine + 1] = at[w]
+    end
+    for _, x in ipairs(mine) do
+      ends[#ends + 1] = x
+    end
+  end
+  return count
+end
+
+
+local function crossings(layers, below)
+  local at, count = positions(layers), 0
+  for _, layer in ipairs(layers) do
+    count = count + layer_crossings(layer, below, at)
+  end
+  return count
+end
+
+
+local function middle(list, at)
+  local places = {}
+  for i, u in ipairs(list) do
+    places[i] = at[u]
+  end
+  table.sort(places)
+  local half = math.floor((#places + 1) / 2)
+  return #places % 2 == 1 and places[half] or (places[half] + places[half + 1]) / 2
+end
+
+
+-- Sorts a layer by the middle of each node's neighbours; who has none keeps its place.
+local function sort_layer(layer, near, at)
+  local key = {}
+  for i, v in ipairs(layer) do
+    key[v] = #near[v] > 0 and middle(near[v], at) or i
+  end
+  table.sort(layer, function(a, b)
+    if key[a] ~= key[b] then
+      return key[a] < key[b]
+    end
+    return at[a] < at[b]
+  end)
+  for i, v in ipairs(layer) do
+    at[v] = i
+  end
+end
+
+
+local function copy_layers(layers)
+  local copy = {}
+  for r, layer in ipairs(layers) do
+    copy[r] = tables.copy(layer)
+  end
+  return copy
+end
+
+
+local function order_layers(layers, above, below)
+  local best, fewest = copy_layers(layers), crossings(layers, below)
+  for sweep = 1, SWEEPS do
+    if fewest == 0 then
+      break
+    end
+    local at, down = positions(layers), sweep % 2 == 1
+    for k = 2, #layers do
+      sort_layer(layers[down and k or #layers + 1 - k], down and above or below, at)
+    end
+    local count = crossings(layers, below)
+    if count < fewest then
+      best, fewest = copy_layers(layers), count
+    end
+  end
+  return best
+end
+
+
+-- Places --------------------------------------------------------------------------------------------------------------
+
+-- Edges that cross a piece between two joints: long edges stay straight, so these are not aligned.
+local function conflicts(layers, above, at, boxes)
+  local bad = {}
+  for r = 2, #layers do
+    local inner = {}                                     -- joints of this layer whose upper end is a joint
+    for _, v in ipairs(layers[r]) do
+      if v > boxes and above[v][1] > boxes then
+        inner[#inner + 1] = { at[above[v][1]], at[v], v }
+      end
+    end
+    for _, v in ipairs(layers[r]) do
+      for _, u in ipairs(above[v]) do
+        for _, piece in ipairs(inner) do
+          if piece[3] ~= v and (at[u] - piece[1]) * (at[v] - piece[2]) < 0 then
+            bad[u .. " " .. v], bad[v .. " " .. u] = true, true
+          end
+        end
+      end
+    end
+  end
+  return bad
+end
+
+
+-- Blocks of nodes that share one x: root[v] is the first of v's block.
+local function align(layers, near, bad)
+  local at, root, taken = positions(layers), {}, {}
+  for _, layer in ipairs(layers) do
+    local reached = 0
+    for _, v in ipairs(layer) do
+      root[v] = v
+      local list = tables.copy(near[v])
+      table.sort(list, function(a, b) return at[a] < at[b] end)
+      for m = math.floor((#list + 1) / 2), math.ceil((#list + 1) / 2) do
+        local u = list[m]
+        if u and root[v] == v and not taken[u] and at[u] > reached and not bad[u .. " " .. v] then
+          root[v], taken[u], reached = root[u], true, at[u]
+        end
+      end
+    end
+  end
+  return root
+end
+
+
+-- Blocks side by side: per block, what stands left and right of it and how far its centre must be away.
+local function block_order(layers, root, widths)
+  local left, right, roots = {}, {}, {}
+  for _, layer in ipairs(layers) do
+    for i, v in ipairs(layer) do
+      local b, a = root[v], layer[i - 1]
+      if not left[b] then
+        left[b], right[b], roots[#roots + 1] = {}, {}, b
+      end
+      if a then
+        local distance = (widths[a] + widths[v]) / 2 + GAP
+        table.insert(left[b], { root[a], distance })
+        table.insert(right[root[a]], { b, distance })
+      end
+    end
+  end
+  return left, right, roots
+end
+
+
+-- Blocks so that each comes after those on its left.
+local function sorted_blocks(left, roots)
+  local list, state = {}, {}
+  for _, start in ipairs(roots) do
+    local stack = { start }
+    while #stack > 0 do
+      local b = stack[#stack]
+      if state[b] == nil then
+        state[b] = "open"
+        for _, pair in ipairs(left[b]) do
+          if state[pair[1]] == nil then
+            stack[#stack + 1] = pair[1]
+          end
+        end
+      else
+        if state[b] == "open" then
+          state[b], list[#list + 1] = "done", b
+        end
+        stack[#stack] = nil
+      end
+    end
+  end
+  return list
+end
+
+
+-- As far left as possible, then each block as far right as its right neighbours allow.
+local function compact(layers, root, widths)
+  local left, right, roots = block_order(layers, root, widths)
+  local list, x = sorted_blocks(left, roots), {}
+  for _, b in ipairs(list) do
+    x[b] = 0
+    for _, pair in ipairs(left[b]) do
+      x[b] = math.max(x[b], x[pair[1]] + pair[2])
+    end
+  end
+  for i = #list, 1, -1 do
+    local b, limit = list[i], math.huge
+    for _, pair in ipairs(right[list[i]]) do
+      limit = math.min(limit, x[pair[1]] - pair[2])
+    end
+    x[b] = limit < math.huge and math.max(x[b], limit) or x[b]
+  end
+  local place = {}
+  for _, layer in ipairs(layers) do
+    for _, v in ipairs(layer) do
+      place[v] = x[root[v]]
+    end
+  end
+  return place
+end
+
+
+local function turned(layers, upwards, leftwards)
+  local list = upwards and tables.reversed(layers) or tables.copy(layers)
+  for r = 1, leftwards and #list or 0 do
+    list[r] = tables.reversed(list[r])
+  end
+  return list
+end
+
+
+local function extent(place, widths)
+  local low, high = math.huge, -math.huge
+  for v, x in pairs(place) do
+    low, high = math.min(low, x - widths[v] / 2), math.max(high, x + widths[v] / 2)
+  end
+  return low, high
+end
+
+
+-- Shifts the alternatives onto the narrowest one: those packed to the left by their left ends, the others by their right.
+local function line_up(places, widths)
+  local low, high, narrowest = {}, {}, 1
+  for i, place in ipairs(places) do
+    low[i], high[i] = extent(place, widths)
+    if high[i] - low[i] < high[narrowest] - low[narrowest] then
+      narrowest = i
+    end
+  end
+  for i, place in ipairs(places) do
+    local shift = i % 2 == 1 and low[narrowest] - low[i] or high[narrowest] - high[i]
+    for v, x in pairs(place) do
+      place[v] = x + shift
+    end
+  end
+end
+
+
+local function centres(layers, above, below, widths, boxes)
+  local bad, places = conflicts(layers, above, positions(layers), boxes), {}
+  for _, upwards in ipairs{ false, true } do
+    for _, leftwards in ipairs{ false, true } do
+      local view = turned(layers, upwards, leftwards)
+      local place = compact(view, align(view, upwards and below or above, bad), widths)
+      for v, x in pairs(place) do
+        place[v] = leftwards and -x or x
+      end
+      places[#places + 1] = place
+    end
+  end
+  line_up(places, widths)
+  local x = {}
+  for v = 1, #widths do
+    local four = { places[1][v], places[2][v], places[3][v], places[4][v] }
+    table.sort(four)
+    x[v] = (four[2] + four[3]) / 2
+  end
+  local low, high = extent(x, widths)
+  for v = 1, #x do
+    x[v] = x[v] - low
+  end
+  return x, high - low
+end
+
+
+-- Routes --------------------------------------------------------------------------------------------------------------
+
+-- How far from a box's centre each of its edges meets it: spread in the order of the other ends.
+local function ports(count, chains, x, widths, own, other)
+  local by_box, shift = {}, {}
+  for i, chain in ipairs(chains) do
+    local v = chain[own(chain)]
+    by_box[v] = by_box[v] or {}
+    table.insert(by_box[v], i)
+  end
+  for v = 1, count do
+    local list = by_box[v] or {}
+    table.sort(list, function(a, b)
+      local xa, xb = x[chains[a][other(chains[a])]], x[chains[b][other(chains[b])]]
+      if xa ~= xb then
+        return xa < xb
+      end
+      return a < b
+    end)
+    local step = math.min(PORT, widths[v] * 0.7 / #list)
+    for k, i in ipairs(list) do
+      shift[i] = (k - (#list + 1) / 2) * step
+    end
+  end
+  return shift
+end
+
+
+local function routes(boxes, chains, x, y, widths, height)
+  local leave = ports(boxes, chains, x, widths, function() return 1 end, function() return 2 end)
+  local reach = ports(boxes, chains, x, widths, function(c) return #c end, function(c) return #c - 1 end)
+  local list = {}
+  for i, chain in ipairs(chains) do
+    local first, last = chain[1], chain[#chain]
+    local points = { { x[first] + leave[i], y[first] + height / 2 } }
+    for k = 2, #chain - 1 do                             -- straight through the layer
+      points[#points + 1] = { x[chain[k]], y[chain[k]] - height / 2 }
+      points[#points + 1] = { x[chain[k]], y[chain[k]] + height / 2 }
+    end
+    points[#points + 1] = { x[last] + reach[i], y[last] - height / 2 }
+    list[i] = points
+  end
+  return list
+end
+
+
+--- Lays a graph out.
+-- @tparam table graph widths (one per box, pixels), height (of every box), edges ({from, to}, from < to), sides (room that
+--   a box needs on either side; optional)
+-- @treturn table x, y (centres), routes (per edge), width, height
+function layout.plan(graph)
+  local boxes = #graph.widths
+  local above, below = neighbours(boxes, graph.edges)
+  local rank = ranks(boxes, above, below)
+  local short, chains, total = split_edges(boxes, graph.edges, rank)
+  local widths, sides, y = {}, graph.sides or {}, {}
+  for v = 1, total do
+    widths[v] = v > boxes and JOINT or graph.widths[v] + 2 * (sides[v] or 0)
+  end
+  above, below = neighbours(total, short)
+  local layers = order_layers(first_layers(total, rank, below), above, below)
+  local x, width = centres(layers, above, below, widths, boxes)
+  for v = 1, total do
+    y[v] = (rank[v] - 1) * (graph.height + RANK_GAP) + graph.height / 2
+  end
+  return { x = x, y = y, width = math.max(width, 0), height = #layers * (graph.height + RANK_GAP) - RANK_GAP,
+    routes = routes(boxes, chains, x, y, graph.widths, graph.height) }
+end
+
+
+return layout
