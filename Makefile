@@ -121,18 +121,18 @@ $(BUILD)/spec/native/%: spec/native/%.c $(BUILD)/libtycho.a
 # a C test that does not compile is one failure, not the end
 test: all
 	-@$(MAKE) -k --no-print-directory $(TEST_BIN)
-	@$(TEST_ENV) sh scripts/test.sh $(TEST_BIN) -- $(TEST)
+	@$(TEST_ENV) sh scripts/dev/test.sh $(TEST_BIN) -- $(TEST)
 
 test-native:
 	-@$(MAKE) -k --no-print-directory $(TEST_BIN)
-	@$(TEST_ENV) sh scripts/test.sh $(TEST_BIN)
+	@$(TEST_ENV) sh scripts/dev/test.sh $(TEST_BIN)
 
 # -- checks -------------------------------------------------------------------------------------------------------
 
 check: check-source check-lua check-compilers
 
 check-source:
-	$(LUAJIT) scripts/check.lua
+	$(LUAJIT) scripts/dev/check.lua
 
 check-lua:
 	luacheck --no-cache -q runtime/lua scripts spec
@@ -145,11 +145,11 @@ objects: $(OBJ) $(PROGRAM:%.c=$(BUILD)/%.o) $(TESTS:%.c=$(BUILD)/%.o)
 
 bench: all
 	rm -f $(BUILD)/bench.json
-	$(BUILD)/tycho scripts/bench/bench.lua --json $(BUILD)/bench.json
+	$(BUILD)/tycho scripts/dev/bench/bench.lua --json $(BUILD)/bench.json
 
 doc: all
 	@rm -rf $(BUILD)/doc
-	$(BUILD)/tycho scripts/doc.lua $(BUILD)/doc
+	$(BUILD)/tycho scripts/dev/doc.lua $(BUILD)/doc
 	ldoc -q --fatalwarnings -d $(BUILD)/doc/reference .
 
 # -- install ------------------------------------------------------------------------------------------------------

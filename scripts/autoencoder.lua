@@ -5,7 +5,7 @@
 --   tycho scripts/autoencoder.lua --checkpoint run/a --resume --epochs 20
 --   tycho scripts/autoencoder.lua --help
 
-package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
 local ty = require "tycho"
 local common = require "common"

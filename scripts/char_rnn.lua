@@ -8,7 +8,7 @@
 -- The text is cut into parallel streams. A step reads the next characters of all streams; its last states are the first
 -- ones of the step after it, so the network sees much further back than gradients go.
 
-package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
 local ffi = require "ffi"
 local ty = require "tycho"

@@ -6,7 +6,7 @@
 --   tycho scripts/fine_tune.lua --free                     trains the lower layers, too
 --   tycho scripts/fine_tune.lua --help
 
-package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
 local ty = require "tycho"
 local common = require "common"

@@ -7,7 +7,7 @@
 --   tycho scripts/lstm_bucketing.lua --fused               all layers in one operator instead of single cells
 --   tycho scripts/lstm_bucketing.lua --checkpoint run/lm --resume
 
-package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
 local ty = require "tycho"
 local common = require "common"

@@ -5,7 +5,7 @@
 --   tycho scripts/matrix_factorization.lua --checkpoint run/f --resume --epochs 20
 --   tycho scripts/matrix_factorization.lua --help
 
-package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
 local ffi = require "ffi"
 local ty = require "tycho"

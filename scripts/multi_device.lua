@@ -8,7 +8,7 @@
 --   tycho scripts/multi_device.lua --devices "gpu(0) gpu(1)"
 --   tycho scripts/multi_device.lua --help
 
-package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
 local ty = require "tycho"
 local common = require "common"

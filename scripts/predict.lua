@@ -6,7 +6,7 @@
 --   tycho scripts/predict.lua run/c --data cifar-10-batches-bin --images 20
 --   tycho scripts/predict.lua --help
 
-package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
 local ty = require "tycho"
 local common = require "common"

@@ -5,7 +5,7 @@
 --   tycho scripts/score.lua run/c 160 --data cifar-10-batches-bin
 --   tycho scripts/score.lua --help
 
-package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
 local ty = require "tycho"
 local common = require "common"

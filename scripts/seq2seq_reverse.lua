@@ -7,7 +7,7 @@
 --
 -- Training shows the writer the right symbols before the one to find; the test lets it go on from its own.
 
-package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
 local ty = require "tycho"
 local common = require "common"

@@ -6,7 +6,7 @@
 --   tycho scripts/train_cifar10.lua --checkpoint run/r --resume --epochs 8
 --   tycho scripts/train_cifar10.lua --help
 
-package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
 local ty = require "tycho"
 local common = require "common"

@@ -5,7 +5,7 @@
 --   tycho scripts/train_mnist.lua --checkpoint run/m --resume --epochs 8
 --   tycho scripts/train_mnist.lua --help
 
-package.path = (arg[0]:match("^.*/") or "./") .. "?.lua;" .. package.path
+package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
 local ty = require "tycho"
 local common = require "common"

@@ -1,7 +1,7 @@
 /* winograd_test.c - Winograd's tiles of random sizes against plain loops in float64, element by element: within 1e-6 of
 ** the mean sum of absolute products, and where a padding of 2 leaves no corner with few products, 1.5e-6 of the
 ** element's own. TYCHO_CPU picks the kernels. */
-#include "chance.h"
+#include "random.h"
 #include "check.h"
 #include "base/parallel.h"
 #include "kernel/conv/winograd.h"

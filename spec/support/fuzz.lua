@@ -1,4 +1,4 @@
--- Random calls of operators: each gives a result or an error object. Run by spec/fuzz_spec.lua, or by hand:
+-- Random calls of operators: each gives a result or an error object. Run by spec/operators/fuzz_spec.lua, or by hand:
 --
 --   tycho spec/support/fuzz.lua CALLS [SEED [FIRST [TRACE]]]    calls FIRST .. FIRST + CALLS - 1 of a seed
 --
@@ -12,7 +12,7 @@ local is_array = require("tycho.ndarray.class").is_array
 
 -- calls that are right: lines of the tables of cases
 local cases = {}
-for _, name in ipairs{ "spec.cases", "spec.cases_values" } do
+for _, name in ipairs{ "spec.operators.cases", "spec.operators.cases_values" } do
   for _, line in ipairs(require(name)) do
     if not (line.options and line.options.imperative) then cases[#cases + 1] = line end
   end

@@ -1,4 +1,4 @@
--- Trials of operators: a line of spec/cases.lua with random shapes, parameters and values becomes a symbol and arrays.
+-- Trials of operators: a line of spec/operators/cases.lua with random shapes, parameters and values becomes a symbol and arrays.
 
 local ty = require "tycho"
 

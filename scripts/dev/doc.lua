@@ -1,0 +1,271 @@
+-- Writes the documentation: the pages of doc/ and README.md as HTML, and the operator reference from the registry.
+--
+--   build/tycho scripts/dev/doc.lua [folder]      from the root of a checkout; the folder is build/doc
+--   build/tycho scripts/dev/doc.lua --pictures    runs the code of doc/executors.md in doc/, which draws its pictures anew
+--
+-- `make doc` calls this, then LDoc for the reference of the Lua modules in folder/reference. The Markdown that is
+-- understood: headings, paragraphs, fenced code, tables, lists, links, pictures, `code`, **bold**.
+
+local ty = require "tycho"
+local operator = require "tycho.prompt.operator"
+
+local STYLE = [[
+body { max-width: 52em; margin: 2em auto; padding: 0 1em; font: 16px/1.5 Helvetica, Arial, sans-serif; color: #1d242b }
+pre, code { font: 14px/1.4 monospace; background: #f3f5f7 } pre { padding: .7em; overflow-x: auto } code { padding: 0 .2em }
+table { border-collapse: collapse } td, th { border: 1px solid #d5dae0; padding: .25em .6em; text-align: left; vertical-align: top }
+a { color: #1a5fb4 } img { max-width: 100% } nav { font-size: 14px }]]
+
+-- -- Markdown ---------------------------------------------------------------------------------------------------------
+
+local function escape(text)
+  return (text:gsub("[&<>]", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;" }))
+end
+
+-- Pages of ours become HTML; what lies beside the pages is named from the checkout's root.
+local function target(link)
+  return (link:gsub("^doc/", ""):gsub("%.md", ".html"))
+end
+
+local function spans(text)
+  local kept = {}
+  text = escape(text):gsub("`([^`]+)`", function(code)
+    kept[#kept + 1] = "<code>" .. code .. "</code>"
+    return "\1" .. #kept .. "\2"
+  end)
+  text = text:gsub("!%[(.-)%]%((.-)%)", '<img alt="%1" src="%2">')
+  text = text:gsub("%[(.-)%]%((.-)%)", function(label, link) return ('<a href="%s">%s</a>'):format(target(link), label) end)
+  text = text:gsub("%*%*(.-)%*%*", "<b>%1</b>")
+  return (text:gsub("\1(%d+)\2", function(i) return kept[tonumber(i)] end))
+end
+
+local function anchor(text)
+  return (text:lower():gsub("[^%w_]+", "-"))
+end
+
+-- Cells of a table's row. A bar inside `code` separates nothing.
+local function cells(line)
+  line = line:gsub("`[^`]*`", function(code) return (code:gsub("|", "\3")) end)
+  local list = {}
+  for cell in line:gsub("^|", ""):gmatch("([^|]*)|") do
+    list[#list + 1] = spans((cell:gsub("\3", "|"):match("^%s*(.-)%s*$")))
+  end
+  return list
+end
+
+local function row(line, tag)
+  local parts = {}
+  for i, cell in ipairs(cells(line)) do
+    parts[i] = ("<%s>%s</%s>"):format(tag, cell, tag)
+  end
+  return "<tr>" .. table.concat(parts) .. "</tr>"
+end
+
+-- Each reads lines from i on and returns the next line's number, or nil if they are something else.
+local blocks = {}
+
+function blocks.code(lines, i, out)
+  if not lines[i]:find("^```") then
+    return nil
+  end
+  local code = {}
+  repeat
+    i = i + 1
+    code[#code + 1] = lines[i] and not lines[i]:find("^```") and escape(lines[i]) or nil
+  until not lines[i] or lines[i]:find("^```")
+  out[#out + 1] = "<pre>" .. table.concat(code, "\n") .. "</pre>"
+  return i + 1
+end
+
+function blocks.heading(lines, i, out)
+  local marks, text = lines[i]:match("^(#+)%s+(.*)$")
+  if marks then
+    out[#out + 1] = ('<h%d id="%s">%s</h%d>'):format(#marks, anchor(text), spans(text), #marks)
+    return i + 1
+  end
+end
+
+function blocks.table(lines, i, out)
+  if not lines[i]:find("^|") then
+    return nil
+  end
+  out[#out + 1] = "<table>"
+  if lines[i]:find("[^|%s]") then
+    out[#out + 1] = row(lines[i], "th")
+  end
+  i = i + 2                                              -- the line of dashes says nothing more
+  while lines[i] and lines[i]:find("^|") do
+    out[#out + 1] = row(lines[i], "td")
+    i = i + 1
+  end
+  out[#out + 1] = "</table>"
+  return i
+end
+
+function blocks.list(lines, i, out)
+  if not lines[i]:find("^%- ") then
+    return nil
+  end
+  out[#out + 1] = "<ul>"
+  while lines[i] and lines[i]:find("^%- ") do
+    local item = lines[i]:sub(3)
+    i = i + 1
+    while lines[i] and lines[i]:find("^  %S") do
+      item = item .. lines[i]:sub(2)
+      i = i + 1
+    end
+    out[#out + 1] = "<li>" .. spans(item) .. "</li>"
+  end
+  out[#out + 1] = "</ul>"
+  return i
+end
+
+function blocks.paragraph(lines, i, out)
+  local text = {}
+  while lines[i] and lines[i]:find("%S") and not lines[i]:find("^[#|]") and not lines[i]:find("^```") do
+    text[#text + 1] = lines[i]
+    i = i + 1
+  end
+  out[#out + 1] = text[1] and "<p>" .. spans(table.concat(text, "\n")) .. "</p>" or nil
+  return text[1] and i or i + 1
+end
+
+local ORDER = { "code", "heading", "table", "list", "paragraph" }
+
+local function html(text, title)
+  local lines, out, i = {}, {}, 1
+  for line in (text .. "\n"):gmatch("(.-)\r?\n") do
+    lines[#lines + 1] = line
+  end
+  while lines[i] do
+    for _, name in ipairs(ORDER) do
+      local after = blocks[name](lines, i, out)
+      if after then
+        i = after
+        break
+      end
+    end
+  end
+  return ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>%s</title><style>\n%s\n</style></head><body>\n'
+    .. '<nav><a href="index.html">Tycho</a> · <a href="operators.html">Operators</a> · <a href="reference/index.html">'
+    .. 'Lua modules</a></nav>\n%s\n</body></html>\n'):format(escape(title), STYLE, table.concat(out, "\n"))
+end
+
+-- -- the operators ----------------------------------------------------------------------------------------------------
+
+-- A text inside a table's cell.
+local function cell(text)
+  return (text:gsub("|", "/"):gsub("\n", " "))
+end
+
+local function operator_page(out, info)
+  out[#out + 1] = "## " .. info.name .. "\n"
+  out[#out + 1] = "`" .. operator.signature(info) .. "`\n"
+  out[#out + 1] = info.doc .. "\n"
+  if info.params[1] then
+    out[#out + 1] = "| Parameter | Type | Default | |\n|---|---|---|---|"
+    for _, p in ipairs(info.params) do
+      local default = operator.default(p)
+      out[#out + 1] = ("| `%s` | %s | %s | %s |"):format(p.name, cell(operator.type_text(p)),
+        default and "`" .. default .. "`" or "required", cell(p.doc))
+    end
+    out[#out + 1] = ""
+  end
+  local gradient = info.gradient:find(": ", 1, true) and "`" .. info.gradient .. "`" or info.gradient
+  out[#out + 1] = ("Gradient: %s. Example: `%s`\n"):format(gradient, operator.example(info))
+  if info.aliases[1] then
+    out[#out + 1] = "Other names: `" .. table.concat(info.aliases, "`, `") .. "`\n"
+  end
+end
+
+local FAMILIES = {                                       -- the first pattern that fits a name
+  { "Updates of weights", "update" }, { "Random numbers", "^_random_" }, { "Random numbers", "^_sample_" },
+  { "Linear algebra", "linalg" }, { "Images", "image" }, { "Arrays from nothing", "^_zeros" },
+  { "Layers and losses", "^%u" }, { "Contributed", "^_contrib" }, { "Behind the scenes", "^_" }, { "Arrays", "" },
+}
+
+local function family_of(name)
+  for _, family in ipairs(FAMILIES) do
+    if name:find(family[2]) then
+      return family[1]
+    end
+  end
+end
+
+local function operators()
+  local names, families, order = ty.op.list(), {}, {}
+  for _, name in ipairs(names) do
+    local family = family_of(name)
+    if not families[family] then
+      families[family] = {}
+      order[#order + 1] = family
+    end
+    table.insert(families[family], ("[%s](#%s)"):format(name, anchor(name)))
+  end
+  table.sort(order)
+  local out = { "# Operators\n", ("%d operators. Each is a function of `ty.sym` and `ty.nd`, and a method of symbols and arrays "
+    .. "where it has an input. `?name` at the prompt says the same.\n"):format(#names) }
+  for _, family in ipairs(order) do
+    out[#out + 1] = "**" .. family .. ":** " .. table.concat(families[family], " · ") .. "\n"
+  end
+  for _, name in ipairs(names) do
+    operator_page(out, ty.op.info(name))
+  end
+  return table.concat(out, "\n")
+end
+
+-- -- all of it --------------------------------------------------------------------------------------------------------
+
+local function read(path)
+  local file = assert(io.open(path, "rb"))
+  local text = file:read("*a")
+  file:close()
+  return text
+end
+
+local function write(path, text)
+  local file = assert(io.open(path, "wb"))
+  file:write(text)
+  file:close()
+end
+
+local function files(pattern)
+  local list = {}
+  for path in io.popen("ls " .. pattern):lines() do
+    list[#list + 1] = path
+  end
+  return list
+end
+
+local function pages(folder)
+  assert(os.execute("mkdir -p '" .. folder .. "'") == 0)
+  for _, path in ipairs(files("doc/*.md")) do
+    local text = read(path)
+    write(folder .. "/" .. path:match("([^/]*)%.md$") .. ".html", html(text, text:match("^# ([^\n]*)")))
+  end
+  for _, path in ipairs(files("doc/*.svg")) do
+    write(folder .. "/" .. path:match("[^/]*$"), read(path))
+  end
+  write(folder .. "/ARCHITECTURE.html", html(read("ARCHITECTURE.md"), "The house as built"))
+  write(folder .. "/index.html", html(read("README.md"), "Tycho"))
+  write(folder .. "/operators.html", html(operators(), "Operators"))
+end
+
+-- The code of a page, alone.
+local function code_of(path)
+  local out = {}
+  for block in read(path):gmatch("\n```lua\n(.-)\n```") do
+    out[#out + 1] = block
+  end
+  return table.concat(out, "\n")
+end
+
+local function pictures()
+  local text = code_of("doc/executors.md"):gsub(":save%(\"", ":save(\"doc/")
+  assert(loadstring(text))()
+end
+
+if (...) == "--pictures" then
+  pictures()
+else
+  pages((...) or "build/doc")
+end

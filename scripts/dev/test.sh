@@ -1,0 +1,66 @@
+#!/bin/sh
+# Runs C test programs, then the specs, and closes with one line of counts.
+#   sh scripts/dev/test.sh program ... [-- words for busted]
+# Without words for busted every spec file is a run of its own, as many at a time as there are cores (four at most:
+# each has a thread for every core), the longest first.
+# Called by `make test`, which sets the environment: TYCHO_LIB, TYCHO_PROGRAM, and SANITIZER, a library that an
+# interpreter must load before one that was compiled with it. A program or run that prints no counts has crashed.
+
+passed=0 failed=0 skipped=0
+logs=$(mktemp -d) || exit 1
+log=$logs/one
+trap 'rm -rf "$logs"' EXIT
+
+# count STATUS NAME: adds the last line of counts in the log
+count() {
+  line=$(grep -E '^[0-9]+ passed, [0-9]+ failed(, [0-9]+ skipped)?$' "$log" | tail -n 1)
+  if [ -z "$line" ]; then
+    echo "FAIL $2: no result, exit status $1"
+    failed=$((failed + 1))
+    return
+  fi
+  set -- "$1" "$2" $(echo "$line" | tr -dc '0-9 ')
+  passed=$((passed + $3)) failed=$((failed + $4)) skipped=$((skipped + ${5:-0}))
+  if [ "$1" -ne 0 ] && [ "$4" -eq 0 ]; then
+    echo "FAIL $2: exit status $1"
+    failed=$((failed + 1))
+  fi
+}
+
+# run NAME COMMAND...: shows the output as it comes, keeps it in the log, counts
+run() {
+  name=$1
+  shift
+  { "$@" 2>&1; echo "$?" > "$log.status"; } | tee "$log" | grep -vE '^[0-9]+ passed, '
+  count "$(cat "$log.status")" "$name"
+}
+
+busted="env ${SANITIZER:+LD_PRELOAD=$SANITIZER ASAN_OPTIONS=detect_leaks=0} busted"
+
+jobs=$(nproc 2>/dev/null || echo 1)
+[ "$jobs" -le 4 ] || jobs=4
+
+# all_specs: each file with its output in a file, shown when it is complete
+all_specs() {
+  { printf "%s\n" spec/vectors/vectors_spec.lua spec/operators/variants_spec.lua spec/scripts/scripts_spec.lua
+    find spec -name '*_spec.lua' | sort; } | awk '!seen[$0]++' |
+    LOGS=$logs BUSTED=$busted xargs -P "$jobs" -n 1 sh -c '
+      log=$LOGS/$(echo "$0" | tr / :)
+      $BUSTED "$0" < /dev/null > "$log" 2>&1
+      echo "$?" > "$log.status"
+      grep -vE "^[0-9]+ passed, " "$log"; :'
+  for log in "$logs"/*_spec.lua; do count "$(cat "$log.status")" "$(basename "$log" | tr : /)"; done
+}
+
+specs=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --) specs=1; shift; break ;;
+    *)  echo "$1"; run "$1" "$1"; shift ;;
+  esac
+done
+if [ -n "$specs" ]; then
+  if [ $# -gt 0 ]; then run busted $busted "$@"; else all_specs; fi
+fi
+echo "$passed passed, $failed failed, $skipped skipped"
+[ "$failed" -eq 0 ]

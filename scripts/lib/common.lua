@@ -1,0 +1,238 @@
+--- What the training scripts share: options, a log of epochs, a chart of it.
+--
+--     package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path       -- finds this file from any folder
+--
+--     local common = require "common"
+--     local parser = common.parser("What the script does.")
+--     common.options(parser)                                  -- adds --plot, --log, --quick
+--     local options = common.parse(parser, {epochs = 1})      -- what --quick means
+--     local log = common.log(options)
+--     log:epoch{epoch = 0, train = 0.91, valid = 0.93, seconds = 4.2}
+--     log:close()                                             -- writes the chart
+--
+-- With `module:fit` the log fills itself:
+--
+--     local metric = ty.metric.create("acc")
+--     local follow = log:follow(metric)
+--     module:fit{..., eval_metric = metric, epoch_end_callback = follow.epoch_end, eval_end_callback = follow.eval_end}
+
+local argparse = require "argparse"
+local json = require "tycho.core.json"
+local ty = require "tycho"
+local chart = require "chart"
+
+local common = {}
+
+local HIDDEN = {epoch = true, seconds = true}                 -- columns that are no curves
+
+--- A parser of the command line, named after the script.
+-- @string description one sentence
+function common.parser(description)
+  return argparse(arg[0]:match("[^/]*$"), description)
+end
+
+--- Adds an option that is a number.
+-- @param parser of argparse
+-- @string name
+-- @string description
+-- @param default a number, or the text that the help shows for it
+function common.number(parser, name, description, default)
+  parser:option(name, description):convert(tonumber):default(tostring(default))
+end
+
+--- Adds `--plot`, `--log` and `--quick` to a parser.
+-- @param parser of argparse
+-- @return parser
+function common.options(parser)
+  parser:option("--plot", "SVG file to draw the curves of this training into")
+  parser:option("--log", "file that gets one line of JSON per epoch")
+  parser:flag("--quick", "a small training of a few seconds, to see that everything works")
+  return parser
+end
+
+--- Adds the options that every training has, with their defaults, and those of `options`.
+-- @param parser of argparse
+-- @tparam table defaults epochs, batch, rate; momentum or nil
+function common.training(parser, defaults)
+  common.number(parser, "--epochs", "passes over the training data", defaults.epochs)
+  common.number(parser, "--batch", "samples of a step", defaults.batch)
+  common.number(parser, "--rate", "learning rate", defaults.rate)
+  if defaults.momentum then
+    common.number(parser, "--momentum", "share of the last step that goes on", defaults.momentum)
+  end
+  common.number(parser, "--seed", "of weights, drawn data and shuffling", 1)
+  parser:option("--checkpoint", "prefix of files to keep the training in after each epoch")
+  parser:flag("--resume", "go on from the checkpoint, bit by bit as if there had been no pause")
+  return common.options(parser)
+end
+
+-- A training that is to go on must be there.
+local function check_resume(parser, options)
+  if options.resume and not options.checkpoint then
+    parser:error("--resume needs --checkpoint")
+  elseif options.resume then
+    local path = options.checkpoint .. ".state"
+    local file = io.open(path, "rb") or parser:error("--resume: there is no file " .. path)
+    file:close()
+  end
+end
+
+--- Puts values in place of defaults when `--quick` is given; what the user asked for stays.
+-- @param parser of argparse
+-- @tparam table values by name of option (`epochs = 1`)
+-- @return the parsed options
+function common.parse(parser, values)
+  local given = {}
+  for _, word in ipairs(arg) do
+    given[word:match("^%-%-([%w-]+)") or ""] = true
+  end
+  local options = parser:parse()
+  for name, value in pairs(options.quick and values or {}) do
+    if not given[name:gsub("_", "-")] then
+      options[name] = value
+    end
+  end
+  check_resume(parser, options)
+  return options
+end
+
+
+-- The log -------------------------------------------------------------------------------------------------------------
+
+local Log = {}
+Log.__index = Log
+
+-- numbers in seven digits; what is no finite number becomes null
+local function plain(value)
+  if type(value) ~= "number" then
+    return value
+  end
+  return value == value and math.abs(value) < math.huge and tonumber(("%.7g"):format(value)) or ty.null
+end
+
+-- epoch first, then by name
+local function line_of(row)
+  local names, pairs_ = {}, {}
+  for name in pairs(row) do
+    names[#names + 1] = name
+  end
+  table.sort(names, function(a, b)
+    return a == "epoch" and b ~= "epoch" or b ~= "epoch" and a < b
+  end)
+  for i, name in ipairs(names) do
+    pairs_[i] = {name, plain(row[name])}
+  end
+  return json.text(json.object(pairs_))
+end
+
+-- the rows that an earlier part of this training left in its log
+local function earlier_rows(path)
+  local rows, file = {}, io.open(path)
+  for line in file and file:lines() or function() end do
+    rows[#rows + 1] = json.parse(line, path)
+  end
+  if file then
+    file:close()
+  end
+  return rows
+end
+
+--- A log of epochs. After `--resume` the chart begins with the rows that the file holds already.
+-- @tparam table options `log` and `plot`, file names or nil; `resume`, true when a training goes on
+-- @treturn Log
+function common.log(options)
+  local going_on = options.log and options.resume
+  return setmetatable({
+    path = options.log, plot = options.plot, rows = going_on and earlier_rows(options.log) or {}, started = ty.callback.clock(),
+    title = (arg[0]:match("[^/]*$"):gsub("%.lua$", "")),
+  }, Log)
+end
+
+--- Keeps the figures of an epoch and appends them to the file.
+-- @tparam table row `epoch` (from 0) and figures by name
+function Log:epoch(row)
+  self.rows[#self.rows + 1] = row
+  if self.path then
+    local file = assert(io.open(self.path, "a"))
+    file:write(line_of(row), "\n")
+    file:close()
+  end
+end
+
+--- Callbacks for `fit` that keep the metric over the training data as `train`, over the validation data as `valid`.
+-- @param metric the one that `fit` gets
+-- @treturn table {epoch_end = f, eval_end = f}
+function Log:follow(metric)
+  local train
+  return {
+    epoch_end = function()
+      train = select(2, metric:get_global())
+    end,
+    eval_end = function(param)
+      local now = ty.callback.clock()
+      local _, valid = param.eval_metric:get()
+      self:epoch{epoch = param.epoch, train = train, valid = valid, seconds = now - self.started}
+      self.started = now
+    end,
+  }
+end
+
+-- name -> list of {x, y} and the names in order of appearance; a later row of an epoch takes the place of an earlier one
+local function curves_of(rows)
+  local last, names, curves = {}, {}, {}
+  for i, row in ipairs(rows) do
+    last[row.epoch] = i
+  end
+  for i, row in ipairs(rows) do
+    for name, y in pairs(last[row.epoch] == i and row or {}) do
+      if type(y) == "number" and y == y and math.abs(y) < math.huge and not HIDDEN[name] then
+        if not curves[name] then
+          curves[name] = {}
+          names[#names + 1] = name
+        end
+        table.insert(curves[name], {row.epoch, y})
+      end
+    end
+  end
+  table.sort(names)
+  return names, curves
+end
+
+--- Draws the chart if one is wanted.
+function Log:close()
+  if not self.plot then
+    return
+  end
+  local names, curves = curves_of(self.rows)
+  local list = {}
+  for i, name in ipairs(names) do
+    list[i] = {name = name, points = curves[name]}
+  end
+  chart.write(self.plot, {title = self.title, x_label = "epoch", curves = list})
+end
+
+
+-- Training ------------------------------------------------------------------------------------------------------------
+
+--- Trains a module as the options of `common.training` say: with checkpoints (PREFIX-symbol.json and PREFIX-0003.params
+-- for `score.lua` and `predict.lua`, PREFIX.state to go on from), a log and a chart.
+-- @tparam table options
+-- @param module
+-- @tparam table fit what `module:fit` gets besides; eval_data and eval_metric are needed
+-- @treturn number the metric's value over eval_data in the end
+function common.fit(options, module, fit)
+  local metric, log = ty.metric.create(fit.eval_metric), common.log(options)
+  local follow = log:follow(metric)
+  local ends = {follow.epoch_end}
+  if options.checkpoint then
+    ends[2] = ty.callback.do_checkpoint(options.checkpoint)
+    fit.checkpoint = {prefix = options.checkpoint, resume = options.resume or false}
+  end
+  fit.eval_metric, fit.num_epoch, fit.epoch_end_callback, fit.eval_end_callback = metric, options.epochs, ends, follow.eval_end
+  module:fit(fit)
+  log:close()
+  fit.eval_data:reset()
+  return module:score(fit.eval_data, metric)[1][2]
+end
+
+return common

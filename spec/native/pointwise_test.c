@@ -1,0 +1,233 @@
+/* pointwise_test.c - tapes against plain loops: values of formulas, mistakes and their columns, broadcasting of every dtype,
+** results in place, sums back to a shape, accuracy, and equal bits under every instruction set. */
+#include "pointwise/ir.h"
+#include "check.h"
+
+static unsigned state = 1;
+static int pick(int n) { state = state * 1103515245u + 12345u; return (int)(state >> 16) % n; }
+
+/* Tape of one formula over inputs a b c ...; operand `inputs` is the result. */
+static struct tape *make(const char *formula, int inputs, int dtype)
+{
+  struct tape *t = tape_new(dtype);
+  struct tape_env env = { .op = NULL };
+  int reg;
+  for (int i = 0; i < 26; i++) env.var[i] = i < inputs ? tape_load(t, i) : -1;
+  if (!tape_formula(t, formula, &env, &reg)) {
+    tape_store(t, inputs, reg);
+    if (!tape_seal(t)) return t;
+  }
+  tape_free(t);
+  return NULL;
+}
+
+/* -- formulas ---------------------------------------------------------------------------------------------- */
+
+static void test_values(void)
+{
+  static const struct { const char *text; double want; } list[] = {
+    { "1+2*3-4/2", 5 },            { "-2-3", -5 },            { "(1<2)+(2<=2)+(3>4)+(4>=5)+(1==1)+(1!=1)", 3 },
+    { "1?2:3", 2 },                { "0?2:0?4:5", 5 },        { "!0+!3", 1 },           { "1&&0||1", 1 },
+    { "max(1,2)+min(3,4)", 5 },    { "mod(-1,3)", 2 },        { "pow(2,10)", 1024 },    { "c = 3; c*c", 9 },
+    { "rint(2.5)+round(2.5)", 5 }, { "xor(1,0)+xor(2,3)", 1 }, { "square(3)", 9 },      { "clip(5,0,1)", 1 },
+    { "isinf(inf)+isfinite(1)+isnan(nan)", 3 },               { "1 ? 2 : unknown_is_not_needed(1)", NAN },
+  };
+  const ty_desc one = { .dtype = TY_F64, .ndim = 1, .dim = { 1 } };
+  for (int i = 0; i < COUNT(list); i++) {
+    struct tape *t = make(list[i].text, 0, TY_F64);
+    struct tape_loop l;
+    double got = -1;
+    void *p[1] = { &got };
+    if (isnan(list[i].want)) { CHECK(!t, "accepted: %s", list[i].text); continue; }
+    CHECK(t && !tape_loop_make(&l, &one, &one, 1) && !tape_run(t, &l, p) && got == list[i].want, "%s = %g", list[i].text, got);
+    tape_free(t);
+  }
+}
+
+static void test_mistakes(void)
+{
+  static const struct { const char *text; int column; } list[] = {
+    { "a +", 4 }, { "foo(a)", 1 }, { "a + (b", 7 }, { "max(a)", 6 }, { "a ? b", 6 }, { "a b", 3 }, { "$x", 2 }, { "b + z", 5 }, { "", 1 },
+  };
+  char column[32];
+  for (int i = 0; i < COUNT(list); i++) {
+    snprintf(column, sizeof column, "column %d:", list[i].column);
+    CHECK(!make(list[i].text, 2, TY_F32) && strstr(ty_error(), column), "'%s': %s", list[i].text, ty_error());
+  }
+}
+
+/* -- broadcasting -------------------------------------------------------------------------------------------- */
+
+static const int dtypes[] = { TY_F32, TY_F64, TY_F16, TY_BF16, TY_U8, TY_I8, TY_I32, TY_I64, TY_BOOL };
+struct operand { ty_desc d; void *p; double *value; };
+
+static struct operand fill(ty_desc d)
+{
+  int64_t n = desc_count(&d);
+  struct operand x = { d, mem_new(desc_bytes(&d)), NEWS(double, n) };
+  for (int64_t i = 0; i < n; i++) x.value[i] = d.dtype == TY_BOOL ? pick(2) : d.dtype == TY_U8 ? pick(8) : pick(17) - 8;
+  convert(x.p, d.dtype, x.value, TY_F64, n);
+  return x;
+}
+
+static void drop(struct operand *x) { mem_free(x->p); mem_free(x->value); }
+
+/* The element of a broadcast operand under element i of the space. */
+static int64_t under(const ty_desc *space, const ty_desc *d, int64_t i)
+{
+  int64_t offset = 0, step = 1;
+  for (int j = space->ndim - 1, k = d->ndim - 1; j >= 0; j--, k--) {
+    int64_t at = i % space->dim[j];
+    i /= space->dim[j];
+    if (k < 0) continue;
+    if (d->dim[k] != 1) offset += at * step;
+    step *= d->dim[k];
+  }
+  return offset;
+}
+
+static ty_desc shrink(ty_desc d)                      /* some axes to one, some leading axes away */
+{
+  for (int i = 0; i < d.ndim; i++) if (pick(3) == 0) d.dim[i] = 1;
+  int less = pick(3) == 0 ? pick(d.ndim) : 0;
+  d.ndim -= less;
+  memmove(d.dim, d.dim + less, sizeof *d.dim * (size_t)d.ndim);
+  return d;
+}
+
+static void test_broadcast(int round)
+{
+  ty_desc space = { .ndim = 1 + pick(4) };
+  for (int i = 0; i < space.ndim; i++) space.dim[i] = 1 + pick(round % 7 ? 9 : 70);
+  if (desc_count(&space) > 200000) return;
+  struct operand x[4];
+  ty_desc d[4];
+  for (int k = 0; k < 4; k++) {
+    ty_desc one = k < 3 ? shrink(space) : space;
+    one.dtype = k < 3 ? dtypes[round % 2 ? 0 : pick(9)] : dtypes[pick(2)];
+    d[k] = one;
+    x[k] = fill(one);
+  }
+  struct tape *t = make("a*b + c - (a - c) * 2", 3, tape_dtype(d, 4));
+  struct tape_loop l;
+  void *p[4] = { x[0].p, x[1].p, x[2].p, x[3].p };
+  CHECK(t && !tape_loop_make(&l, &space, d, 4) && !tape_run(t, &l, p), "%s", ty_error());
+  int64_t n = desc_count(&space), bad = 0;
+  for (int64_t i = 0; i < n; i++) {
+    double a = x[0].value[under(&space, &d[0], i)], b = x[1].value[under(&space, &d[1], i)], c = x[2].value[under(&space, &d[2], i)];
+    double got = d[3].dtype == TY_F32 ? ((float *)x[3].p)[i] : ((double *)x[3].p)[i];
+    bad += got != a * b + c - (a - c) * 2;
+  }
+  CHECK(!bad, "round %d: %lld of %lld elements", round, (long long)bad, (long long)n);
+  for (int k = 0; k < 4; k++) drop(&x[k]);
+  tape_free(t);
+}
+
+static void test_sums(int round)
+{
+  ty_desc space = { .dtype = dtypes[pick(8)], .ndim = 1 + pick(5) };
+  for (int i = 0; i < space.ndim; i++) space.dim[i] = 1 + pick(round % 13 ? 6 : 40);
+  ty_desc to = shrink(space);
+  if (desc_count(&space) > 2000000) return;
+  struct operand x = fill(space), y = fill(to);
+  int64_t n = desc_count(&to);
+  double *want = NEWS(double, n);
+  void *exact = mem_new(desc_bytes(&to));
+  for (int64_t i = 0; i < desc_count(&space); i++) want[under(&space, &to, i)] += x.value[i];
+  convert(exact, to.dtype, want, TY_F64, n);
+  CHECK(!sum_to(y.p, &to, x.p, &space) && !memcmp(y.p, exact, desc_bytes(&to)), "round %d: a sum differs", round);
+  mem_free(want);
+  mem_free(exact);
+  drop(&x);
+  drop(&y);
+}
+
+/* -- in place --------------------------------------------------------------------------------------------------- */
+
+/* Two results change places with their operands: a, b = b, a + b. */
+static void test_swap(int n)
+{
+  static double a[5000], b[5000];
+  for (int i = 0; i < n; i++) a[i] = i, b[i] = 10 * i;
+  struct tape *t = tape_new(TY_F64);
+  struct tape_env env = { .var = { tape_load(t, 0), tape_load(t, 1) } };
+  int sum;
+  tape_formula(t, "a + b", &env, &sum);
+  tape_store(t, 0, env.var[1]);
+  tape_store(t, 1, sum);
+  const ty_desc d[2] = { { .dtype = TY_F64, .ndim = 1, .dim = { n } }, { .dtype = TY_F64, .ndim = 1, .dim = { n } } };
+  struct tape_loop l;
+  void *p[2] = { a, b };
+  int bad = tape_seal(t) || tape_loop_make(&l, &d[0], d, 2) || tape_run(t, &l, p);
+  for (int i = 0; i < n; i++) bad += a[i] != 10 * i || b[i] != 11 * i;
+  CHECK(!bad, "%d wrong of %d", bad, n);
+  tape_free(t);
+}
+
+/* -- accuracy ------------------------------------------------------------------------------------------------------ */
+
+static long double sigmoid_long(long double x) { return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x)); }
+static long double softrelu_long(long double x) { return (x > 0 ? x : 0) + log1pl(expl(x > 0 ? -x : x)); }
+static const struct { int op; long double (*exact)(long double); } functions[] = {
+  { TAPE_EXP, expl },     { TAPE_LOG, logl },   { TAPE_TANH, tanhl }, { TAPE_SIGMOID, sigmoid_long }, { TAPE_SOFTRELU, softrelu_long },
+  { TAPE_EXPM1, expm1l }, { TAPE_LOG1P, log1pl }, { TAPE_LOG2, log2l }, { TAPE_SIN, sinl }, { TAPE_COS, cosl }, { TAPE_ERF, erfl },
+};
+
+/* Distance in units of the last place of float32 (24) or float64 (53 bits). */
+static double units(double got, long double want, int bits, int least)
+{
+  int e;
+  if ((got != got && want != want) || (long double)got == want) return 0;
+  frexpl(want, &e);
+  if (isinf(got) || fabsl(want) > (bits == 24 ? 0x1.fffffep127L : 0x1.fffffffffffffp1023L)) return isinf(got) ? 0 : 1e9;
+  return (double)(fabsl((long double)got - want) / ldexpl(1, MAX(e, least) - bits));
+}
+
+static void test_accuracy(int k)
+{
+  const struct tape_table *t = tape_table();
+  double worst = 0, worst_wide = 0;
+  for (uint64_t u = 0; u < 1ull << 32; ) {
+    float x[256], y[256];
+    double wide[256], z[256];
+    for (int i = 0; i < 256; i++, u += 300007) {
+      uint32_t bits = (uint32_t)u;
+      memcpy(&x[i], &bits, sizeof bits);
+      wide[i] = (double)x[i] * (1 + 1e-9 * i);
+    }
+    t->op[KIND_F32][functions[k].op](y, x, x, x, 256);
+    t->op[KIND_F64][functions[k].op](z, wide, wide, wide, 256);
+    for (int i = 0; i < 256; i++) {
+      worst = fmax(worst, units((double)y[i], functions[k].exact((long double)x[i]), 24, -125));
+      worst_wide = fmax(worst_wide, units(z[i], functions[k].exact((long double)wide[i]), 53, -1021));
+    }
+  }
+  CHECK(worst <= 2 && worst_wide <= 2, "%s: %.2f units in float32, %.2f in float64", tape_opcode[functions[k].op].name, worst, worst_wide);
+}
+
+extern const struct tape_table tape_table_baseline;
+
+static void test_equal_bits(void)
+{
+  float x[1000], y[1000], z[1000];
+  for (int i = 0; i < 1000; i++) x[i] = (float)(i - 500) * 0.0371f;
+  for (int op = 0; op < TAPE_OPCODES; op++) {
+    tape_table()->op[KIND_F32][op](y, x, x, x, 1000);
+    tape_table_baseline.op[KIND_F32][op](z, x, x, x, 1000);
+    int bad = 0;
+    for (int i = 0; i < 1000; i++) bad += y[i] != z[i] && (y[i] == y[i] || z[i] == z[i]);
+    CHECK(!bad, "%s: %d of 1000 differ between instruction sets", tape_opcode[op].name, bad);
+  }
+}
+
+int main(void)
+{
+  test_values();
+  test_mistakes();
+  for (int i = 0; i < 400; i++) test_broadcast(i);
+  for (int i = 0; i < 400; i++) test_sums(i);
+  for (int n = 1; n < 5000; n = 3 * n + 1) test_swap(n);
+  for (int k = 0; k < COUNT(functions); k++) test_accuracy(k);
+  test_equal_bits();
+  return check_end();
+}
