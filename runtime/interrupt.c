@@ -1,13 +1,16 @@
 /* interrupt.c - Ctrl-C in the program.
 **
-** The handler asks the library to stop (its calls return TY_EINTERRUPTED between two instructions) and sets a hook,
-** which the interpreter reaches at its next instruction: also at the one that follows a stopped call, so one error is
-** raised and the request is withdrawn with it. Compiled Lua meets no hook: a script that is still inside a compiled loop
-** after GRACE seconds is ended by the alarm, without closing anything. At the prompt chunks are not compiled, and the
-** alarm is not set. All that the handler calls is safe in a signal: a clock, a flag, lua_sethook, alarm, _exit.
+** The handler asks the library to stop (its calls return TY_EINTERRUPTED between two
+** instructions) and sets a hook, which the interpreter reaches at its next instruction: also at
+** the one that follows a stopped call, so one error is raised and the request is withdrawn with
+** it. Compiled Lua meets no hook: a script that is still inside a compiled loop after GRACE
+** seconds is ended by the alarm, without closing anything. At the prompt chunks are not
+** compiled, and the alarm is not set. All that the handler calls is safe in a signal: a clock, a
+** flag, lua_sethook, alarm, _exit.
 **
-** One press may come twice: a terminal tells the whole group, and a parent such as `timeout` or `make` passes on what it
-** was told. What follows a press within TWICE belongs to it, answered or not. At the prompt every key counts.
+** One press may come twice: a terminal tells the whole group, and a parent such as `timeout` or
+** `make` passes on what it was told. What follows a press within TWICE belongs to it, answered
+** or not. At the prompt every key counts.
 */
 #include <signal.h>
 #include <string.h>
@@ -16,7 +19,8 @@
 #include "runtime.h"
 #include "tycho.h"
 
-enum { GRACE = 3, PATIENCE = 2000, TWICE = 100 }; /* s; ms for three presses; ms in which two signals are one press */
+/* s; ms for three presses; ms in which two signals are one press */
+enum { GRACE = 3, PATIENCE = 2000, TWICE = 100 };
 enum { STATUS = 130 };                            /* exit status */
 
 static lua_State *state;
@@ -93,7 +97,7 @@ static void handle(int number, void (*handler)(int))
 {
   struct sigaction action;
   memset(&action, 0, sizeof action);
-  action.sa_handler = handler;                    /* without SA_RESTART: a read returns and the hook runs */
+  action.sa_handler = handler; /* without SA_RESTART: a read returns and the hook runs */
   sigaction(number, &action, NULL);
 }
 

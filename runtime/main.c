@@ -1,9 +1,10 @@
 /* main.c - the program `tycho`: LuaJIT with the engine beside it.
 **
-** Reads the command line, makes the Lua modules of its own tree findable, then runs texts, a script or the prompt in
-** one protected call. The tree is found from the program's own place, links resolved: a build folder holds a link `lua`, an
-** installed tree has share/lua/5.1 and lib/lua/5.1 beside bin. An uncaught error is written to standard error with the
-** frames of the caller's code only. Exit status: 0 done, 1 uncaught error, 2 wrong usage, 130 interrupted.
+** Reads the command line, makes the Lua modules of its own tree findable, then runs texts, a
+** script or the prompt in one protected call. The tree is found from the program's own place,
+** links resolved: a build folder holds a link `lua`, an installed tree has share/lua/5.1 and
+** lib/lua/5.1 beside bin. An uncaught error is written to standard error with the frames of the
+** caller's code only. Exit status: 0 done, 1 uncaught error, 2 wrong usage, 130 interrupted.
 */
 #include <dlfcn.h>
 #include <limits.h>
@@ -33,7 +34,8 @@ static const char help[] =
   "  --help      this list\n"
   "Without script: a prompt on a terminal, else a script from standard input.\n";
 
-struct options { int script; bool texts, prompt, strict, plain; };   /* script: index in argv, 0: none */
+/* script: index in argv, 0: none */
+struct options { int script; bool texts, prompt, strict, plain; };
 
 static struct {
   int argc;
@@ -43,7 +45,7 @@ static struct {
   int status;
 } program;
 
-/* -- errors ------------------------------------------------------------------------------------------------------- */
+/* -- errors ------------------------------------------------------------------------------------ */
 
 static bool is_interrupt(lua_State *L, int error)
 {
@@ -59,23 +61,29 @@ static bool is_interrupt(lua_State *L, int error)
 static void push_text(lua_State *L, int error)
 {
   if (luaL_callmeta(L, error, "__tostring") && lua_isstring(L, -1)) return;
-  if (lua_isstring(L, error)) lua_pushvalue(L, error);
-  else lua_pushfstring(L, "error object is a %s", luaL_typename(L, error));
+  if (lua_isstring(L, error))
+    lua_pushvalue(L, error);
+  else
+    lua_pushfstring(L, "error object is a %s", luaL_typename(L, error));
 }
 
 /* The library's own frames and those of C functions say nothing to whoever wrote the script. */
 static bool is_ours(const lua_Debug *frame)
 {
   size_t n = strlen(program.lua);
-  return *frame->what == 'C' || (n && frame->source[0] == '@' && strncmp(frame->source + 1, program.lua, n) == 0);
+  return *frame->what == 'C' ||
+      (n && frame->source[0] == '@' && strncmp(frame->source + 1, program.lua, n) == 0);
 }
 
 static void add_frame(luaL_Buffer *text, lua_State *L, lua_Debug *frame)
 {
   lua_pushfstring(L, "\n\t%s:%d: in ", frame->short_src, frame->currentline);
-  if (*frame->what == 'm') lua_pushliteral(L, "main chunk");
-  else if (*frame->namewhat) lua_pushfstring(L, "function '%s'", frame->name);
-  else lua_pushfstring(L, "function <%s:%d>", frame->short_src, frame->linedefined);
+  if (*frame->what == 'm')
+    lua_pushliteral(L, "main chunk");
+  else if (*frame->namewhat)
+    lua_pushfstring(L, "function '%s'", frame->name);
+  else
+    lua_pushfstring(L, "function <%s:%d>", frame->short_src, frame->linedefined);
   lua_concat(L, 2);
   luaL_addvalue(text);
 }
@@ -105,12 +113,14 @@ static int explain(lua_State *L)
 static int complain(lua_State *L)
 {
   fflush(stdout);
-  if (program.status == INTERRUPTED) fputs("tycho: interrupted\n", stderr);
-  else fprintf(stderr, "tycho: %s\n", lua_tostring(L, -1));
+  if (program.status == INTERRUPTED)
+    fputs("tycho: interrupted\n", stderr);
+  else
+    fprintf(stderr, "tycho: %s\n", lua_tostring(L, -1));
   return program.status == INTERRUPTED ? INTERRUPTED : FAILED;
 }
 
-/* -- the tree ----------------------------------------------------------------------------------------------------- */
+/* -- the tree ---------------------------------------------------------------------------------- */
 
 static bool holds_modules(const char *folder)
 {
@@ -119,10 +129,11 @@ static bool holds_modules(const char *folder)
   return n > 0 && (size_t)n < sizeof path && access(path, R_OK) == 0;
 }
 
-/* Puts the folder of the modules into program.lua; empty: this program lies in no tree, Lua's own path decides. */
+/* Puts the folder of the modules into program.lua; empty: this program lies in no tree, Lua's
+** own path decides. */
 static void find_tree(void)
 {
-  static const char *const places[] = {"lua", "../share/lua/5.1", "../runtime/lua"};
+  static const char *const places[] = { "lua", "../share/lua/5.1", "../runtime/lua" };
   char self[PATH_MAX], path[PATH_MAX + 32];
   ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
   if (n <= 0) return;
@@ -151,7 +162,8 @@ static void name_library(void)
 {
   Dl_info info;
   char path[PATH_MAX];
-  if (!dladdr((void *)(size_t)&ty_abi, &info) || !info.dli_fname || !realpath(info.dli_fname, path)) return;
+  if (!dladdr((void *)(size_t)&ty_abi, &info) || !info.dli_fname || !realpath(info.dli_fname, path))
+    return;
   setenv("TYCHO_LIB", path, 0);
 }
 
@@ -162,7 +174,7 @@ static void set_paths(lua_State *L)
   if (*program.lua) prepend_path(L, "path", "%s/?.lua;%s/?/init.lua;");
 }
 
-/* -- what can be run: errors are raised ------------------------------------------------------------------------------ */
+/* -- what can be run: errors are raised -------------------------------------------------------- */
 
 static void require(lua_State *L, const char *module)
 {
@@ -258,19 +270,22 @@ static int run(lua_State *L)
     lua_call(L, 0, 0);
   }
   run_options(L);
-  if (o->script && o->prompt) try_script(L);
-  else if (o->script) run_script(L, program.argv[o->script]);
+  if (o->script && o->prompt)
+    try_script(L);
+  else if (o->script)
+    run_script(L, program.argv[o->script]);
   bool nothing = !o->script && !o->texts, terminal = isatty(STDIN_FILENO);
   if (o->prompt || (nothing && terminal)) {
     interrupt_watch(L, true);
     call_session(L, "loop", NULL);
-  } else if (nothing) {
+  }
+  else if (nothing) {
     run_script(L, NULL);
   }
   return 0;
 }
 
-/* -- the command line --------------------------------------------------------------------------------------------- */
+/* -- the command line -------------------------------------------------------------------------- */
 
 static int wrong(const char *what, const char *option)
 {
@@ -284,10 +299,12 @@ static int read_short(int *at, const char *option)
   struct options *o = &program.options;
   if (strcmp(option, "-i") == 0) {
     o->prompt = true;
-  } else if (option[1] == 'e' || option[1] == 'l') {
+  }
+  else if (option[1] == 'e' || option[1] == 'l') {
     o->texts |= option[1] == 'e';
     if (!option[2] && ++*at >= program.argc) return wrong("a value is missing after", option);
-  } else {
+  }
+  else {
     return wrong("unknown option", option);
   }
   return -1;
@@ -298,16 +315,22 @@ static int read_long(const char *option)
   struct options *o = &program.options;
   if (strcmp(option, "--strict") == 0) {
     o->strict = true;
-  } else if (strcmp(option, "--plain") == 0) {
+  }
+  else if (strcmp(option, "--plain") == 0) {
     o->plain = true;
-  } else if (strcmp(option, "--help") == 0) {
+  }
+  else if (strcmp(option, "--help") == 0) {
     return fputs(help, stdout) < 0 ? FAILED : DONE;
-  } else if (strcmp(option, "--version") == 0) {
+  }
+  else if (strcmp(option, "--version") == 0) {
     return printf("tycho %s (abi %d)\n", ty_version(), ty_abi()) < 0 ? FAILED : DONE;
-  } else if (strcmp(option, "--platform") == 0) {
+  }
+  else if (strcmp(option, "--platform") == 0) {
     const char *modules = *program.lua ? program.lua : "on Lua's own path";
-    return printf("%s%s\nmodules: %s\n", ty_platform(), LUAJIT_VERSION, modules) < 0 ? FAILED : DONE;
-  } else {
+    return printf("%s%s\nmodules: %s\n", ty_platform(), LUAJIT_VERSION, modules) < 0 ? FAILED
+                                                                                     : DONE;
+  }
+  else {
     return wrong("unknown option", option);
   }
   return -1;
@@ -327,12 +350,13 @@ static int read_command_line(void)
   return -1;
 }
 
-/* The OpenMP runtime reads this when it is loaded, before main (see runtime/lua/tycho/core/ffi.lua): set it and start again. */
+/* The OpenMP runtime reads this when it is loaded, before main (see
+** runtime/lua/tycho/core/ffi.lua): set it and start again. */
 static void calm_threads(char **argv)
 {
   if (getenv("GOMP_SPINCOUNT")) return;
   setenv("GOMP_SPINCOUNT", "1000", 1);
-  execv("/proc/self/exe", argv);                      /* where that fails we simply go on */
+  execv("/proc/self/exe", argv); /* where that fails we simply go on */
 }
 
 int main(int argc, char **argv)
@@ -340,7 +364,7 @@ int main(int argc, char **argv)
   calm_threads(argv);
   program.argc = argc;
   program.argv = argv;
-  setlocale(LC_CTYPE, "");                        /* for the line editor; numbers stay as Lua writes them */
+  setlocale(LC_CTYPE, ""); /* for the line editor; numbers stay as Lua writes them */
   find_tree();
   int status = read_command_line();
   if (status >= 0) return status;

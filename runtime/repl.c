@@ -1,9 +1,10 @@
 /* repl.c - line editing for the prompt, on libedit.
 **
-** A Lua module of open, read, add, waiting, close and a clock (runtime.h). Keys are read here, so that Ctrl-C leaves the
-** line at once and a UTF-8 character arrives whole. Tab asks the Lua function given to `open`: it gets the text before
-** the cursor and returns the length of the word to complete and the list of its continuations. At the start of a line,
-** and in pasted text, Tab indents. Up and Down look for lines that begin like this one.
+** A Lua module of open, read, add, waiting, close and a clock (runtime.h). Keys are read here,
+** so that Ctrl-C leaves the line at once and a UTF-8 character arrives whole. Tab asks the Lua
+** function given to `open`: it gets the text before the cursor and returns the length of the
+** word to complete and the list of its continuations. At the start of a line, and in pasted
+** text, Tab indents. Up and Down look for lines that begin like this one.
 */
 #include <errno.h>
 #include <histedit.h>
@@ -19,7 +20,8 @@
 #include "runtime.h"
 
 enum { KEPT_LINES = 2000, SHOWN = 120 };          /* of history; candidates listed by one Tab */
-enum { MARK = 1 };                                /* encloses what the terminal does not show of a prompt */
+/* encloses what the terminal does not show of a prompt */
+enum { MARK = 1 };
 enum { END_KEY = 4 };                             /* Ctrl-D */
 
 static struct {
@@ -30,10 +32,15 @@ static struct {
   char *path;                                     /* of the history, NULL: not kept */
   char prompt[64];
   bool cut;                                       /* the line was left by Ctrl-C */
-  bool ahead;                                     /* keys still come that were typed before the prompt was there */
+  /* keys still come that were typed before the prompt was there */
+  bool ahead;
 } repl;
 
-static char *show_prompt(EditLine *unused) { (void)unused; return repl.prompt; }
+static char *show_prompt(EditLine *unused)
+{
+  (void)unused;
+  return repl.prompt;
+}
 
 /* Copies a prompt, with marks around sequences of colour. */
 static void set_prompt(const char *text)
@@ -55,11 +62,15 @@ static bool input_waits(void)
   return poll(&input, 1, 0) > 0;
 }
 
-/* -- keys --------------------------------------------------------------------------------------------------------- */
+/* -- keys -------------------------------------------------------------------------------------- */
 
 static volatile sig_atomic_t came_back;             /* from Ctrl-Z */
 
-static void on_continue(int unused) { (void)unused; came_back = 1; }
+static void on_continue(int unused)
+{
+  (void)unused;
+  came_back = 1;
+}
 
 static void show_again(void)
 {
@@ -78,7 +89,7 @@ static int read_key(EditLine *unused, wchar_t *out)
     char byte;
     ssize_t n = -1;
     repl.ahead = repl.ahead && input_waits();
-    repl.cut = interrupt_take(repl.L);              /* pressed while the last key was served, or while we wait */
+    repl.cut = interrupt_take(repl.L); /* pressed while the last key was served, or while we wait */
     if (!repl.cut) n = read(STDIN_FILENO, &byte, 1);
     if (n == 0) return 0;
     if (n < 0 && (repl.cut || errno != EINTR)) return -1;
@@ -88,18 +99,20 @@ static int read_key(EditLine *unused, wchar_t *out)
     }
     if (!byte && repl.ahead) byte = END_KEY;
     size_t used = mbrtowc(out, &byte, 1, &shift);
-    if (used == (size_t)-1) memset(&shift, 0, sizeof shift);     /* not UTF-8: dropped */
-    else if (used != (size_t)-2) return 1;
+    if (used == (size_t)-1)
+      memset(&shift, 0, sizeof shift); /* not UTF-8: dropped */
+    else if (used != (size_t)-2)
+      return 1;
   }
 }
 
-/* -- completion: pushes nothing, leaves the stack as it was -------------------------------------------------------- */
+/* -- completion: pushes nothing, leaves the stack as it was ------------------------------------ */
 
 static const char *candidate(lua_State *L, int list, int i)
 {
   lua_rawgeti(L, list, i);
   const char *text = lua_tostring(L, -1);
-  lua_pop(L, 1);                                  /* the list keeps it alive */
+  lua_pop(L, 1); /* the list keeps it alive */
   return text;
 }
 
@@ -135,7 +148,8 @@ static void list_candidates(lua_State *L, int list, int n)
   int rows = (shown + columns - 1) / columns;
   for (int row = 0; row < rows; row++) {
     putchar('\n');
-    for (int i = row; i < shown; i += rows) printf("%-*s", i + rows < shown ? widest + 2 : 0, candidate(L, list, i + 1));
+    for (int i = row; i < shown; i += rows)
+      printf("%-*s", i + rows < shown ? widest + 2 : 0, candidate(L, list, i + 1));
   }
   if (n > shown) printf("\n... %d in all", n);
   putchar('\n');
@@ -163,11 +177,13 @@ static unsigned char complete_word(EditLine *edit, int unused)
   lua_pushlstring(L, line->buffer, (size_t)(line->cursor - line->buffer));
   if (lua_pcall(L, 1, 2, 0) == 0 && lua_istable(L, -1)) {
     int list = lua_gettop(L), n = (int)lua_objlen(L, list);
-    size_t have = (size_t)lua_tointeger(L, list - 1), length = n > 0 ? common_length(L, list, n) : 0;
+    size_t have = (size_t)lua_tointeger(L, list - 1),
+           length = n > 0 ? common_length(L, list, n) : 0;
     if (length > have) {
       lua_pushlstring(L, candidate(L, list, 1) + have, length - have);
       result = el_insertstr(edit, lua_tostring(L, -1)) == 0 ? CC_REFRESH : CC_ERROR;
-    } else if (n > 1) {
+    }
+    else if (n > 1) {
       list_candidates(L, list, n);
       result = CC_REDISPLAY;
     }
@@ -176,7 +192,7 @@ static unsigned char complete_word(EditLine *edit, int unused)
   return result;
 }
 
-/* -- the module --------------------------------------------------------------------------------------------------- */
+/* -- the module -------------------------------------------------------------------------------- */
 
 static int open_editor(lua_State *L)
 {
@@ -200,14 +216,22 @@ static int open_editor(lua_State *L)
   el_set(repl.edit, EL_ADDFN, "ty-complete", "complete a name", complete_word);
   el_set(repl.edit, EL_BIND, "^I", "ty-complete", NULL);
   static const char *const keys[][2] = {
-    {"^R", "em-inc-search-prev"}, {"\\e[A", "ed-search-prev-history"}, {"\\e[B", "ed-search-next-history"},
-    {"\\eOA", "ed-search-prev-history"}, {"\\eOB", "ed-search-next-history"}, {"\\e[1;5C", "em-next-word"},
-    {"\\e[1;5D", "ed-prev-word"}, {"\\e[3~", "ed-delete-next-char"}, {"\\e[H", "ed-move-to-beg"}, {"\\e[F", "ed-move-to-end"},
+    { "^R", "em-inc-search-prev" },
+    { "\\e[A", "ed-search-prev-history" },
+    { "\\e[B", "ed-search-next-history" },
+    { "\\eOA", "ed-search-prev-history" },
+    { "\\eOB", "ed-search-next-history" },
+    { "\\e[1;5C", "em-next-word" },
+    { "\\e[1;5D", "ed-prev-word" },
+    { "\\e[3~", "ed-delete-next-char" },
+    { "\\e[H", "ed-move-to-beg" },
+    { "\\e[F", "ed-move-to-end" },
   };
-  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) el_set(repl.edit, EL_BIND, keys[i][0], keys[i][1], NULL);
+  for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+    el_set(repl.edit, EL_BIND, keys[i][0], keys[i][1], NULL);
   struct sigaction action;
   memset(&action, 0, sizeof action);
-  action.sa_handler = on_continue;                /* without SA_RESTART: read_key notices */
+  action.sa_handler = on_continue; /* without SA_RESTART: read_key notices */
   sigaction(SIGCONT, &action, NULL);
   el_source(repl.edit, NULL);
   return 0;
@@ -225,9 +249,11 @@ static int read_line(lua_State *L)
     el_reset(repl.edit);
     puts("^C");
     lua_pushboolean(L, 0);
-  } else if (!line || n <= 0) {
+  }
+  else if (!line || n <= 0) {
     lua_pushnil(L);
-  } else {
+  }
+  else {
     lua_pushlstring(L, line, (size_t)n - (line[n - 1] == '\n'));
   }
   return 1;
@@ -270,8 +296,13 @@ static int now(lua_State *L)
 int repl_module(lua_State *L)
 {
   static const luaL_Reg functions[] = {
-    {"open", open_editor}, {"read", read_line}, {"add", add_line}, {"waiting", waiting}, {"close", close_editor},
-    {"now", now}, {NULL, NULL},
+    { "open", open_editor },
+    { "read", read_line },
+    { "add", add_line },
+    { "waiting", waiting },
+    { "close", close_editor },
+    { "now", now },
+    { NULL, NULL },
   };
   lua_newtable(L);
   luaL_register(L, NULL, functions);

@@ -1,8 +1,9 @@
 /* runtime.h - what the files of the program `tycho` share.
 **
-** main.c reads the command line and runs scripts; repl.c edits lines for the prompt; interrupt.c turns Ctrl-C into an
-** error. The prompt itself (evaluating, showing, completing) is Lua: runtime/lua/tycho/prompt/init.lua. Only these files
-** know both Lua and the terminal; libtycho.so knows neither.
+** main.c reads the command line and runs scripts; repl.c edits lines for the prompt; interrupt.c
+** turns Ctrl-C into an error. The prompt itself (evaluating, showing, completing) is Lua:
+** runtime/lua/tycho/prompt/init.lua. Only these files know both Lua and the terminal;
+** libtycho.so knows neither.
 */
 #pragma once
 #include <stdbool.h>
@@ -13,8 +14,10 @@
 ** false on Ctrl-C, add(line), waiting() -> whether there is more input already, close(), now(). */
 int repl_module(lua_State *L);
 
-/* While on, Ctrl-C stops C calls of the library and interpreted Lua with E(interrupted). What Lua does not reach in time
-** (a compiled loop) ends the process with 130, unless `stay` is set: then only a third Ctrl-C within two seconds does. */
+/* While on, Ctrl-C stops C calls of the library and interpreted Lua with E(interrupted). What
+** Lua does not reach in time (a compiled loop) ends the process with 130, unless `stay` is set:
+** then only a third Ctrl-C within two seconds does. */
 void interrupt_watch(lua_State *L, bool stay);
 void interrupt_unwatch(lua_State *L);                /* Ctrl-C ends the process again */
-bool interrupt_take(lua_State *L);                   /* whether Ctrl-C was pressed and not yet answered; answers it */
+/* whether Ctrl-C was pressed and not yet answered; answers it */
+bool interrupt_take(lua_State *L);

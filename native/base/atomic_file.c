@@ -21,7 +21,10 @@ static int open_temporary(struct target *t, int *fd)
     text_add(&name, "%.*s.tycho-%ld-%d", folder, t->path, (long)getpid(), n);
     NEED(!name.lost, TY_EMEMORY, "out of memory");
     *fd = open(name.s, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (*fd >= 0) { t->temporary = name.s; return TY_OK; }
+    if (*fd >= 0) {
+      t->temporary = name.s;
+      return TY_OK;
+    }
     text_done(&name);
     if (errno != EEXIST) break;
   }

@@ -1,7 +1,8 @@
 /* atomic_file.h - writing a file all or nothing.
 **
-** What is written goes to a fresh file in the same folder (links are followed), which takes the target's place once it
-** is complete and synced: readers see the old file or the new one. A target that is no regular file is written directly.
+** What is written goes to a fresh file in the same folder (links are followed), which takes the
+** target's place once it is complete and synced: readers see the old file or the new one. A
+** target that is no regular file is written directly.
 **
 **   struct target t;
 **   TRY(target_open(&t, path));
@@ -13,4 +14,5 @@
 struct target { char *path, *temporary; FILE *file; };
 
 int target_open(struct target *t, const char *path);  /* TY_EIO names the path */
-int target_close(struct target *t, int code);         /* code of the writing; the old file stays unless it is TY_OK */
+/* code of the writing; the old file stays unless it is TY_OK */
+int target_close(struct target *t, int code);

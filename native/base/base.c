@@ -1,8 +1,10 @@
-/* base.c - errors, memory, text, counters and the interrupt flag: what every other file of the core stands on.
+/* base.c - errors, memory, text, counters and the interrupt flag: what every other file of the
+** core stands on.
 **
-** A failure is built in fixed thread-local buffers, so that telling "out of memory" needs no memory; failure_take
-** copies it to the heap for a queue thread that must hand it to whoever waits. Every TY_EMEMORY text ends in the memory
-** report of the allocation that failed. Nothing here knows devices: the bytes of tensors are counted by device/device.c.
+** A failure is built in fixed thread-local buffers, so that telling "out of memory" needs no
+** memory; failure_take copies it to the heap for a queue thread that must hand it to whoever
+** waits. Every TY_EMEMORY text ends in the memory report of the allocation that failed. Nothing
+** here knows devices: the bytes of tensors are counted by device/device.c.
 */
 #include <ctype.h>
 #include <errno.h>
@@ -21,7 +23,8 @@ static __thread struct parts now;
 static __thread char memory_report[256];              /* of this thread's last refused allocation */
 
 struct failure { struct parts parts; int refs, told; uint64_t epoch; };
-static struct failure spare = { .refs = 1 << 30 };    /* taken when there is no memory for a failure of its own */
+/* taken when there is no memory for a failure of its own */
+static struct failure spare = { .refs = 1 << 30 };
 static uint64_t interrupts;                           /* grows when the interrupt flag is cleared */
 
 static void part(char *to, size_t size, const char *text)
@@ -34,7 +37,7 @@ int fail(int code, const char *format, ...)
   char text[sizeof now.message];
   va_list a;
   va_start(a, format);
-  vsnprintf(text, sizeof text, format, a);            /* first: arguments may point into the current failure */
+  vsnprintf(text, sizeof text, format, a); /* first: arguments may point into the current failure */
   va_end(a);
   memset(&now, 0, offsetof(struct parts, message));
   now.op[0] = now.node[0] = now.argument[0] = now.where[0] = now.expected[0] = now.got[0] = 0;
@@ -42,7 +45,8 @@ int fail(int code, const char *format, ...)
   bool report = code == TY_EMEMORY && *memory_report && !strstr(text, memory_report);
   size_t n = strlen(text);
   memcpy(now.message, text, n + 1);
-  if (report) snprintf(now.message + n, sizeof now.message - n, "%s%s", n ? "; " : "", memory_report);
+  if (report)
+    snprintf(now.message + n, sizeof now.message - n, "%s%s", n ? "; " : "", memory_report);
   return code;
 }
 
@@ -66,8 +70,10 @@ int ty_error_detail(ty_failure *out)
 {
   NEED(out, TY_ETYPE, "ty_error_detail: out is missing");
   const char *text[] = { now.op, now.node, now.argument, now.where, now.expected, now.got };
-  for (int i = 0; i < COUNT(text); i++) if (!*text[i]) text[i] = NULL;
-  *out = (ty_failure){ text[0], text[1], text[2], text[3], text[4], text[5], now.message, now.code, 0 };
+  for (int i = 0; i < COUNT(text); i++)
+    if (!*text[i]) text[i] = NULL;
+  *out = (ty_failure){ text[0], text[1], text[2], text[3], text[4], text[5], now.message, now.code,
+    0 };
   return TY_OK;
 }
 
@@ -80,7 +86,9 @@ struct failure *failure_take(int code)
     f->parts.code = code;
     return f;
   }
-  *f = (struct failure){ .parts = now, .refs = 1, .epoch = __atomic_load_n(&interrupts, __ATOMIC_ACQUIRE) };
+  *f = (struct failure){
+    .parts = now, .refs = 1, .epoch = __atomic_load_n(&interrupts, __ATOMIC_ACQUIRE)
+  };
   f->parts.code = code;
   return f;
 }
@@ -100,7 +108,8 @@ void failure_drop(struct failure *f)
 bool failure_told(const struct failure *f)
 {
   if (__atomic_load_n(&f->told, __ATOMIC_ACQUIRE)) return true;
-  return f->parts.code == TY_EINTERRUPTED && f->epoch != __atomic_load_n(&interrupts, __ATOMIC_ACQUIRE);
+  return f->parts.code == TY_EINTERRUPTED &&
+      f->epoch != __atomic_load_n(&interrupts, __ATOMIC_ACQUIRE);
 }
 
 void failure_void(struct failure *f) { __atomic_store_n(&f->told, 1, __ATOMIC_RELEASE); }
@@ -115,7 +124,8 @@ int failure_tell(struct failure *f)
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
-enum { SMALL = 65536 };                               /* smaller blocks are never refused on behalf of the limit */
+/* smaller blocks are never refused on behalf of the limit */
+enum { SMALL = 65536 };
 static int64_t host_bytes;
 static __thread uint64_t calls;
 
@@ -124,7 +134,7 @@ int64_t  mem_bytes(void) { return __atomic_load_n(&host_bytes, __ATOMIC_RELAXED)
 
 int64_t mem_limit(void)
 {
-  static int64_t limit = -1;                          /* 0: none */
+  static int64_t limit = -1; /* 0: none */
   int64_t n = __atomic_load_n(&limit, __ATOMIC_RELAXED);
   if (n >= 0) return n;
   n = MAX(env_number("TYCHO_MEM_LIMIT", 0), 0);
@@ -137,9 +147,9 @@ int fail_memory(const char *place, size_t wanted, int64_t used, int64_t cached)
   char limit[32] = "none";
   if (mem_limit()) snprintf(limit, sizeof limit, "%lld", (long long)mem_limit());
   snprintf(memory_report, sizeof memory_report,
-           "%s: %zu bytes wanted, %lld in use, %lld kept for reuse, limit %s, %lld live tensors, %lld executors",
-           place, wanted, (long long)used, (long long)cached, limit, (long long)ty_live("tensor"),
-           (long long)ty_live("exec"));
+      "%s: %zu bytes wanted, %lld in use, %lld kept for reuse, limit %s, %lld live tensors, %lld executors",
+      place, wanted, (long long)used, (long long)cached, limit, (long long)ty_live("tensor"),
+      (long long)ty_live("exec"));
   return fail(TY_EMEMORY, "out of memory");
 }
 
@@ -201,8 +211,9 @@ bool grow_array(void **p, int n, int *cap, size_t size)
   return true;
 }
 
-/* Blocks double in size up to 64 KB, so that a small graph costs one kilobyte and a large one few blocks. What is larger
-** than the next one has a block of its own, behind the one that is being filled. */
+/* Blocks double in size up to 64 KB, so that a small graph costs one kilobyte and a large one
+** few blocks. What is larger than the next one has a block of its own, behind the one that is
+** being filled. */
 struct arena_block { struct arena_block *next; size_t used, size; _Alignas(16) char bytes[]; };
 
 void *arena_new(struct arena *a, size_t bytes)
@@ -212,7 +223,8 @@ void *arena_new(struct arena *a, size_t bytes)
   struct arena_block *b = a->head;
   if (!b || b->size - b->used < bytes) {
     size_t size = b ? MIN(b->size * 2, SMALL - sizeof *b) : 1024 - sizeof *b;
-    struct arena_block *more = mem_new(sizeof *more + MAX(size, bytes)), **at = b && bytes > size ? &b->next : &a->head;
+    struct arena_block *more = mem_new(sizeof *more + MAX(size, bytes)),
+                       **at = b && bytes > size ? &b->next : &a->head;
     if (!more) return NULL;
     more->size = MAX(size, bytes);
     more->next = *at;
@@ -293,8 +305,9 @@ const char *text_shape(const ty_desc *d, char *buffer, size_t size)
   return buffer;
 }
 
-/* Edit distance with neighbouring letters swapped as one step; another case of the same letter costs a quarter, a
-** separator a half, so that "fullyconnected" and "fully_connected" are near "FullyConnected". */
+/* Edit distance with neighbouring letters swapped as one step; another case of the same letter
+** costs a quarter, a separator a half, so that "fullyconnected" and "fully_connected" are near
+** "FullyConnected". */
 static double change(char a, char b)
 {
   if (a == b) return 0;
@@ -316,10 +329,14 @@ double name_distance(const char *a, const char *b)
     for (int j = 1; j <= nb; j++) {
       double d = MIN(last[j] + gap(a[i - 1]), next[j - 1] + gap(b[j - 1]));
       d = MIN(d, last[j - 1] + change(a[i - 1], b[j - 1]));
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d = MIN(d, old[j - 2] + 1);
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d = MIN(d, old[j - 2] + 1);
       next[j] = d;
     }
-    double *t = old; old = last; last = next; next = t;
+    double *t = old;
+    old = last;
+    last = next;
+    next = t;
   }
   return last[nb];
 }
@@ -388,7 +405,11 @@ int ty_interrupt(int set)
   return TY_OK;
 }
 
-static void signalled(int number) { (void)number; __atomic_store_n(&interrupt, 1, __ATOMIC_RELAXED); }
+static void signalled(int number)
+{
+  (void)number;
+  __atomic_store_n(&interrupt, 1, __ATOMIC_RELAXED);
+}
 
 int ty_interrupt_watch(int on)
 {

@@ -1,9 +1,10 @@
 /* convert.c - elements from one dtype to another, as C casts do where those are defined.
 **
-** float -> int32, int64: truncated; NaN and what does not fit give the smallest integer, as x86 does in hardware.
-** float -> uint8, int8: through int64, of which the low byte stays (-1.5 -> 255, 300.7 -> 44). Integers wrap.
-** any -> bool: not zero. float16 and bfloat16 go through float32, rounded to nearest even, in blocks that stay in the
-** first-level cache. The loops are in base/isa/convert.c.
+** float -> int32, int64: truncated; NaN and what does not fit give the smallest integer, as x86
+** does in hardware. float -> uint8, int8: through int64, of which the low byte stays (-1.5 ->
+** 255, 300.7 -> 44). Integers wrap. any -> bool: not zero. float16 and bfloat16 go through
+** float32, rounded to nearest even, in blocks that stay in the first-level cache. The loops are
+** in base/isa/convert.c.
 */
 #include "base/convert.h"
 #include "base/parallel.h"
@@ -27,7 +28,8 @@ static void cast_part(int64_t begin, int64_t end, void *context)
 {
   const struct job *j = context;
   if (j->direct) {
-    j->direct(j->dst + (size_t)begin * j->dst_size, j->src + (size_t)begin * j->src_size, end - begin);
+    j->direct(
+        j->dst + (size_t)begin * j->dst_size, j->src + (size_t)begin * j->src_size, end - begin);
     return;
   }
   float block[BLOCK];
@@ -47,7 +49,7 @@ static void copy_part(int64_t begin, int64_t end, void *context)
 
 void convert(void *dst, int dst_type, const void *src, int src_type, int64_t n)
 {
-  struct job j = { dst, src, cast_of(src_type, dst_type), cast_of(src_type, TY_F32), cast_of(TY_F32, dst_type),
-                   dtype_size(dst_type), dtype_size(src_type) };
+  struct job j = { dst, src, cast_of(src_type, dst_type), cast_of(src_type, TY_F32),
+    cast_of(TY_F32, dst_type), dtype_size(dst_type), dtype_size(src_type) };
   parallel(n, GRAIN, dst_type == src_type ? copy_part : cast_part, &j);
 }

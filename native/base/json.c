@@ -1,8 +1,9 @@
 /* json.c - reads the JSON of symbol files.
 **
-** The files hold objects, lists, texts and numbers, nothing else; texts know the escapes \" \\ \n \r \t and no raw line
-** breaks. The reader refuses everything else with line and byte, nests at most DEPTH levels, and copies each text once,
-** so damaged or hostile files cost no more than their length. Source: behaviour of the reference's reader.
+** The files hold objects, lists, texts and numbers, nothing else; texts know the escapes \" \\
+** \n \r \t and no raw line breaks. The reader refuses everything else with line and byte, nests
+** at most DEPTH levels, and copies each text once, so damaged or hostile files cost no more than
+** their length. Source: behaviour of the reference's reader.
 */
 #include "base/json.h"
 
@@ -16,7 +17,8 @@ static int refuse(const struct reader *r, const char *what)
   for (const char *p = r->begin; p < r->s; p++) line += *p == '\n';
   unsigned char c = (unsigned char)*r->s;
   snprintf(got, sizeof got, c == 0 ? "the end" : c < 32 || c > 126 ? "byte %d" : "'%c'", c);
-  int code = fail(TY_EFORMAT, "line %d, byte %zu: expected %s, got %s", line, (size_t)(r->s - r->begin), what, got);
+  int code = fail(TY_EFORMAT, "line %d, byte %zu: expected %s, got %s", line,
+      (size_t)(r->s - r->begin), what, got);
   fail_argument(NULL, what, got);
   return code;
 }
@@ -46,7 +48,8 @@ static int read_text(struct reader *r, const char **out)
   NEED(copy, TY_EMEMORY, "out of memory: text of %zu bytes", (size_t)(end - r->s));
   while (r->s < end) {
     char c = *r->s++;
-    if (c == '\\' && !(c = escape_of(*r->s++))) return r->s--, refuse(r, "one of the escapes \\\" \\\\ \\n \\r \\t");
+    if (c == '\\' && !(c = escape_of(*r->s++)))
+      return r->s--, refuse(r, "one of the escapes \\\" \\\\ \\n \\r \\t");
     *put++ = c;
   }
   *out = copy;

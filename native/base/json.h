@@ -1,4 +1,5 @@
-/* json.h - a small strict reader of symbol files, and the writer's escapes. Values lie in the caller's arena. */
+/* json.h - a small strict reader of symbol files, and the writer's escapes. Values lie in the
+** caller's arena. */
 #pragma once
 #include "base/base.h"
 
@@ -10,6 +11,7 @@ struct json {
   struct json *first, *next;                          /* entries, in the order of the file */
   size_t at;                                          /* byte where the value begins */
 };
-int json_read(const char *s, struct arena *a, struct json **out);            /* TY_EFORMAT names line and byte */
+/* TY_EFORMAT names line and byte */
+int json_read(const char *s, struct arena *a, struct json **out);
 const struct json *json_get(const struct json *object, const char *key);     /* NULL */
 void json_quote(struct text *t, const char *s);       /* "s" with its escapes */

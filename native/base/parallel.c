@@ -1,9 +1,10 @@
-/* parallel.c - regions of the queue threads' teams; the only file that spells OpenMP (and does without under
-** TY_NO_OPENMP, for ThreadSanitizer, which cannot see into the OpenMP runtime).
+/* parallel.c - regions of the queue threads' teams; the only file that spells OpenMP (and does
+** without under TY_NO_OPENMP, for ThreadSanitizer, which cannot see into the OpenMP runtime).
 **
-** A queue thread says so once (parallel_queue). Its regions then have cores / CPU queues opened members, always; any
-** other thread, and a member of a region that asks again, does all the work itself. The OpenMP runtime keeps one set of
-** threads per queue thread, which spin for a moment between regions; oneDNN uses the same ones.
+** A queue thread says so once (parallel_queue). Its regions then have cores / CPU queues opened
+** members, always; any other thread, and a member of a region that asks again, does all the work
+** itself. The OpenMP runtime keeps one set of threads per queue thread, which spin for a moment
+** between regions; oneDNN uses the same ones.
 */
 #include <sched.h>
 #include "device/device.h"
@@ -26,7 +27,8 @@ static int affinity(void)
 static int first_choice(void)
 {
   int64_t n = env_number("TYCHO_THREADS", 0);
-  if (n <= 0) n = strtol(env_text("OMP_NUM_THREADS", "0"), NULL, 10);          /* "4,2": threads of the outer level */
+  if (n <= 0)
+    n = strtol(env_text("OMP_NUM_THREADS", "0"), NULL, 10); /* "4,2": threads of the outer level */
   return n > 0 ? (int)MIN(n, 1024) : affinity();
 }
 
@@ -58,10 +60,7 @@ int ty_threads(int n)
 
 void parallel_queue(bool on) { queue_thread = on; }
 
-static int team(void)
-{
-  return MAX(1, cores() / MAX(1, device_queues()));
-}
+static int team(void) { return MAX(1, cores() / MAX(1, device_queues())); }
 
 int parallel_threads(void)
 {
@@ -77,9 +76,13 @@ static void alone(void (*body)(int, int, void *), void *context)
 {
   int old_member = member, old_members = members;
   bool old = inside;
-  inside = true; member = 0; members = 1;
+  inside = true;
+  member = 0;
+  members = 1;
   body(0, 1, context);
-  inside = old; member = old_member; members = old_members;
+  inside = old;
+  member = old_member;
+  members = old_members;
 }
 
 struct lone { int (*run)(void *); void *context; int code; };
@@ -98,35 +101,41 @@ int parallel_alone(int (*run)(void *), void *context)
 }
 
 #ifndef TY_NO_OPENMP
-/* Members meet at the end of a region before OpenMP lets them go: its own wait ends in a system call after some microseconds,
-** and to be woken from that takes longer than most regions. Who is early looks for a while, then offers the core to others. */
+/* Members meet at the end of a region before OpenMP lets them go: its own wait ends in a system
+** call after some microseconds, and to be woken from that takes longer than most regions. Who is
+** early looks for a while, then offers the core to others. */
 enum { LOOKS = 500, OFFERS = 400 };
 
 static void look_again(void)
 {
-#ifdef __x86_64__
+#  ifdef __x86_64__
   __builtin_ia32_pause();
-#endif
+#  endif
 }
 
 static void meet(int *there, int count)
 {
   __atomic_add_fetch(there, 1, __ATOMIC_RELEASE);
   for (int i = 0; i < LOOKS + OFFERS && __atomic_load_n(there, __ATOMIC_ACQUIRE) < count; i++)
-    if (i < LOOKS) look_again();
-    else sched_yield();
+    if (i < LOOKS)
+      look_again();
+    else
+      sched_yield();
 }
 #endif
 
 void parallel_team(void (*body)(int, int, void *), void *context)
 {
   int n = queue_thread && !inside ? team() : 1;
-  if (n == 1) { alone(body, context); return; }
+  if (n == 1) {
+    alone(body, context);
+    return;
+  }
 #ifdef TY_NO_OPENMP
   alone(body, context);
 #else
   int there = 0;
-#pragma omp parallel num_threads(n)
+#  pragma omp parallel num_threads(n)
   {
     inside = true;
     member = omp_get_thread_num();
@@ -149,7 +158,8 @@ void parallel_library_of(int threads)
 
 void parallel_library(void) { parallel_library_of(queue_thread && !inside ? team() : 1); }
 
-/* A member goes through its share of the chunks in order, then helps others with theirs: a core may be slow, or busy. */
+/* A member goes through its share of the chunks in order, then helps others with theirs: a core
+** may be slow, or busy. */
 enum { SHARES = 64 };
 struct share { _Alignas(64) int64_t next; int64_t end; };
 struct loop { int64_t n, grain, chunks; parallel_fn body; void *context; int count; struct share share[SHARES]; };
@@ -178,7 +188,8 @@ static void deal(struct loop *l, int team_size)
 
 static void all(const struct loop *l)
 {
-  for (int64_t i = 0; i < l->chunks; i++) l->body(i * l->grain, MIN(l->n, (i + 1) * l->grain), l->context);
+  for (int64_t i = 0; i < l->chunks; i++)
+    l->body(i * l->grain, MIN(l->n, (i + 1) * l->grain), l->context);
 }
 
 void parallel(int64_t n, int64_t grain, parallel_fn body, void *context)
@@ -187,7 +198,10 @@ void parallel(int64_t n, int64_t grain, parallel_fn body, void *context)
   grain = MAX(grain, 1);
   struct loop l;
   l.n = n, l.grain = grain, l.chunks = (n - 1) / grain + 1, l.body = body, l.context = context;
-  if (l.chunks == 1 || !queue_thread || inside || team() == 1) { all(&l); return; }
+  if (l.chunks == 1 || !queue_thread || inside || team() == 1) {
+    all(&l);
+    return;
+  }
   deal(&l, team());
   parallel_team(work, &l);
 }

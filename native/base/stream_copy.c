@@ -34,8 +34,9 @@ void bypass_copy(void *dst, const void *src, size_t bytes)
 #ifdef __SSE2__
   for (; (uintptr_t)d % 16 == 0 && at + 64 <= bytes; at += 64)
     for (size_t i = at; i < at + 64; i += 16)
-      _mm_stream_si128((__m128i *)(void *)(d + i), _mm_loadu_si128((const __m128i *)(const void *)(s + i)));
-  _mm_sfence();                                       /* other threads see these before what follows */
+      _mm_stream_si128(
+          (__m128i *)(void *)(d + i), _mm_loadu_si128((const __m128i *)(const void *)(s + i)));
+  _mm_sfence(); /* other threads see these before what follows */
 #endif
   memcpy(d + at, s + at, bytes - at);
 }

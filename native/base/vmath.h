@@ -1,10 +1,12 @@
 /* vmath.h - the real functions of tapes for float32 and float64, as t_NAME(x) on either type.
 **
-** Those that training spends its time in are branch-free polynomials, which the compiler turns into vector code inside
-** a loop: exp, log, sigmoid, tanh in both types; softrelu, expm1, log1p, log2, log10, sin, cos and erf of float32 compute
-** in float64. All stay within two units in the last place, sigmoid of float32 within 2.4; zeros, infinities and NaN come
-** out as in C. Multiplications and additions are never contracted: every instruction set gives the same bits.
-** Coefficients: interpolation at Chebyshev nodes, computed with 50 digits. r, k: x = k ln 2 + r with |r| <= ln 2 / 2.
+** Those that training spends its time in are branch-free polynomials, which the compiler turns
+** into vector code inside a loop: exp, log, sigmoid, tanh in both types; softrelu, expm1, log1p,
+** log2, log10, sin, cos and erf of float32 compute in float64. All stay within two units in the
+** last place, sigmoid of float32 within 2.4; zeros, infinities and NaN come out as in C.
+** Multiplications and additions are never contracted: every instruction set gives the same bits.
+** Coefficients: interpolation at Chebyshev nodes, computed with 50 digits. r, k: x = k ln 2 + r
+** with |r| <= ln 2 / 2.
 */
 #pragma once
 #include <math.h>
@@ -13,19 +15,35 @@
 
 union f32 { float f; uint32_t u; };
 union f64 { double f; uint64_t u; };
-static inline float  bits_f32(uint32_t u) { union f32 v = { .u = u }; return v.f; }
-static inline double bits_f64(uint64_t u) { union f64 v = { .u = u }; return v.f; }
-static inline uint32_t of_f32(float f)  { union f32 v = { f }; return v.u; }
-static inline uint64_t of_f64(double f) { union f64 v = { f }; return v.u; }
+static inline float bits_f32(uint32_t u)
+{
+  union f32 v = { .u = u };
+  return v.f;
+}
+static inline double bits_f64(uint64_t u)
+{
+  union f64 v = { .u = u };
+  return v.f;
+}
+static inline uint32_t of_f32(float f)
+{
+  union f32 v = { f };
+  return v.u;
+}
+static inline uint64_t of_f64(double f)
+{
+  union f64 v = { f };
+  return v.u;
+}
 
 #define ROUND_F32 12582912.0f                         /* 1.5 * 2^23: adding it leaves the nearest integer in the low bits */
 #define ROUND_F64 6755399441055744.0                  /* 1.5 * 2^52 */
 #define LN2 0.693147180559945309417
 #define LOG2E 1.44269504088896340736
 
-/* -- exp ---------------------------------------------------------------------------------------------- */
+/* -- exp --------------------------------------------------------------------------------------- */
 
-static inline float exp_rest(float t, uint32_t *k)    /* e^r - 1 */
+static inline float exp_rest(float t, uint32_t *k) /* e^r - 1 */
 {
   float shifted = t * (float)LOG2E + ROUND_F32, whole = shifted - ROUND_F32;
   float r = (t - whole * 0.693359375f) + whole * 2.12194440e-4f;
@@ -36,24 +54,25 @@ static inline float exp_rest(float t, uint32_t *k)    /* e^r - 1 */
   return r + r * r * q;
 }
 
-static inline float exp_within(float t)               /* t in [-104, 89] */
+static inline float exp_within(float t) /* t in [-104, 89] */
 {
   uint32_t k;
   float p = 1.0f + exp_rest(t, &k);
-  uint32_t n = k + 256u, half = n >> 1;               /* two factors: the smallest results round once */
+  uint32_t n = k + 256u, half = n >> 1; /* two factors: the smallest results round once */
   return p * bits_f32((half - 128u + 127u) << 23) * bits_f32((n - half - 128u + 127u) << 23);
 }
 
 static inline float exp_f32(float x)
 {
-  float t = x > 89.0f ? 89.0f : x;                    /* beyond: infinity and zero all the same; NaN stays */
+  float t = x > 89.0f ? 89.0f : x; /* beyond: infinity and zero all the same; NaN stays */
   return exp_within(t < -104.0f ? -104.0f : t);
 }
 
-/* x <= 0, as in a softmax: one factor, a shorter polynomial (1e-8), and 0 for results that would be denormal. */
+/* x <= 0, as in a softmax: one factor, a shorter polynomial (1e-8), and 0 for results that would
+** be denormal. */
 static inline float exp_down_f32(float x)
 {
-  const float round = ROUND_F32 + 127.0f;             /* leaves the result's exponent in the low bits */
+  const float round = ROUND_F32 + 127.0f; /* leaves the result's exponent in the low bits */
   float t = x < -86.0f ? -86.0f : x;
   float shifted = t * (float)LOG2E + round, k = shifted - round;
   float r = (t - k * 0.693359375f) + k * 2.12194440e-4f;
@@ -68,19 +87,27 @@ static inline float exp_down_f32(float x)
 static inline double exp_parts(double x, double *scale)
 {
   double shifted = x * LOG2E + ROUND_F64, k = shifted - ROUND_F64, r = x - k * LN2;
-  double q = 1.3888854035666709684e-3 + r * (1.9899285575896282316e-4 + r * 2.4859589834589054433e-5);
-  q = 0.5 + r * (0.16666666719028934892 + r * (4.1666666719012259465e-2 + r * (8.3332984698005894156e-3 + r * q)));
+  double q = 1.3888854035666709684e-3 +
+      r * (1.9899285575896282316e-4 + r * 2.4859589834589054433e-5);
+  q = 0.5 +
+      r *
+          (0.16666666719028934892 +
+              r * (4.1666666719012259465e-2 + r * (8.3332984698005894156e-3 + r * q)));
   *scale = bits_f64((of_f64(shifted) - of_f64(ROUND_F64) + 1023u) << 52);
   return r + r * r * q;
 }
 
-static inline double exp_half(double x)               /* e^x to 1e-11 */
+static inline double exp_half(double x) /* e^x to 1e-11 */
 {
   double s, p = exp_parts(x, &s);
   return s + s * p;
 }
 
-static inline double clamp(double x, double lo, double hi) { x = x > hi ? hi : x; return x < lo ? lo : x; }
+static inline double clamp(double x, double lo, double hi)
+{
+  x = x > hi ? hi : x;
+  return x < lo ? lo : x;
+}
 static inline float keep_nan(float x, float y) { return x != x ? x : y; }
 
 static inline float expm1_f32(float x)
@@ -93,9 +120,14 @@ static inline float expm1_f32(float x)
 /* e^r - 1 - r to 2^-59 of e^r */
 static inline double exp_tail(double r)
 {
-  double q = 2.755725540020642443e-6 + r * (2.7557273641310295328e-7 + r * (2.5105217004720745164e-8 + r * 2.0914686968086877233e-9));
-  q = 1.3888888888883748305e-3 + r * (1.9841269874820625271e-4 + r * (2.4801587325547741216e-5 + r * q));
-  q = 0.16666666666666670991 + r * (4.1666666666666669755e-2 + r * (8.3333333333261351258e-3 + r * q));
+  double q = 2.755725540020642443e-6 +
+      r *
+          (2.7557273641310295328e-7 +
+              r * (2.5105217004720745164e-8 + r * 2.0914686968086877233e-9));
+  q = 1.3888888888883748305e-3 +
+      r * (1.9841269874820625271e-4 + r * (2.4801587325547741216e-5 + r * q));
+  q = 0.16666666666666670991 +
+      r * (4.1666666666666669755e-2 + r * (8.3333333333261351258e-3 + r * q));
   return r * r * (0.5 + r * q);
 }
 
@@ -103,7 +135,7 @@ static inline double exp_tail(double r)
 static inline double exp_reduce(double t, double *low, uint64_t *n)
 {
   double shifted = t * LOG2E + ROUND_F64, k = shifted - ROUND_F64;
-  double high = t - k * 6.93147180369123816490e-1;    /* 32 bits of ln 2: exact */
+  double high = t - k * 6.93147180369123816490e-1; /* 32 bits of ln 2: exact */
   *low = k * 1.90821492927058770002e-10;
   *n = of_f64(shifted) - of_f64(ROUND_F64) + 4096u;
   return high;
@@ -112,12 +144,14 @@ static inline double exp_reduce(double t, double *low, uint64_t *n)
 /* e^x = *p + *lost, times 2^*n (less 4096); lost: what rounding p has dropped. */
 static inline double exp_wide(double x, double *lost, uint64_t *n)
 {
-  double low, high = exp_reduce(clamp(x, -746.0, 710.0), &low, n), w = high + (exp_tail(high - low) - low), p = 1.0 + w;
+  double low, high = exp_reduce(clamp(x, -746.0, 710.0), &low, n),
+              w = high + (exp_tail(high - low) - low), p = 1.0 + w;
   *lost = w - (p - 1.0);
   return p;
 }
 
-static inline double scale_by(double p, uint64_t n)   /* p 2^(n - 4096) in two factors: denormals round once */
+static inline double scale_by(
+    double p, uint64_t n) /* p 2^(n - 4096) in two factors: denormals round once */
 {
   uint64_t half = n >> 1;
   return p * bits_f64((half - 2048u + 1023u) << 52) * bits_f64((n - half - 2048u + 1023u) << 52);
@@ -132,11 +166,11 @@ static inline double exp_f64(double x)
 
 static inline double exp_down_f64(double x) { return exp_f64(x); }
 
-static inline double expm1_wide(double x, double *lost)   /* x in [-80, 709.9] */
+static inline double expm1_wide(double x, double *lost) /* x in [-80, 709.9] */
 {
   uint64_t n;
   double low, high = exp_reduce(x, &low, &n), w = exp_tail(high - low) - low, p = high + w;
-  double s = bits_f64((n - 4096u + 1022u) << 52);     /* 2^(k - 1): 2^1024 would be infinite */
+  double s = bits_f64((n - 4096u + 1022u) << 52); /* 2^(k - 1): 2^1024 would be infinite */
   double base = s - 0.5, sum = base + s * p;
   *lost = 2 * (s * (w - (p - high)) + (s * p - (sum - base)));
   return 2 * sum;
@@ -148,12 +182,13 @@ static inline double expm1_f64(double x)
   return x == 0 ? x : x > 709.9 ? (double)INFINITY : x != x ? x : y;
 }
 
-/* -- log ---------------------------------------------------------------------------------------------- */
+/* -- log --------------------------------------------------------------------------------------- */
 
 static inline float log_f32(float x)
 {
-  float big = x < 1.17549435e-38f ? x * 33554432.0f : x;                     /* denormals: times 2^25 */
-  uint32_t u = of_f32(big), e = u - 0x3f3504f3u;      /* the exponent so that the mantissa lies in [sqrt 1/2, sqrt 2) */
+  float big = x < 1.17549435e-38f ? x * 33554432.0f : x; /* denormals: times 2^25 */
+  uint32_t u = of_f32(big),
+           e = u - 0x3f3504f3u; /* the exponent so that the mantissa lies in [sqrt 1/2, sqrt 2) */
   float m = bits_f32(u - (e & 0xff800000u)), f = m - 1.0f;
   float k = (float)((int32_t)((e >> 23) ^ 0x100u) - 0x100) - (x < 1.17549435e-38f ? 25.0f : 0.0f);
   float q = 0.1168541992f + f * (-0.1147973385f + f * 0.06971611471f);
@@ -170,7 +205,8 @@ static inline double log_half(double x)
 {
   uint64_t u = of_f64(x), e = (u - 0x3fe6a09e00000000u) & 0xfff0000000000000u;
   double m = bits_f64(u - e);
-  double k = bits_f64((((e >> 52) + 1024u) & 0xfffu) | 0x4330000000000000u) - (4503599627370496.0 + 1024.0);
+  double k = bits_f64((((e >> 52) + 1024u) & 0xfffu) | 0x4330000000000000u) -
+      (4503599627370496.0 + 1024.0);
   double s = (m - 1.0) / (m + 1.0), z = s * s;
   double q = 0.28571755535032942409 + z * (0.2219133742806578374 + z * 0.19363884986633199356);
   q = 0.66666666667378685659 + z * (0.39999998792441688583 + z * q);
@@ -187,10 +223,10 @@ static inline float log_by(float x, double by)
 static inline float log2_f32(float x)  { return log_by(x, LOG2E); }
 static inline float log10_f32(float x) { return log_by(x, 0.434294481903251827651); }
 
-static inline double log1p_half(double x)             /* x > -1 */
+static inline double log1p_half(double x) /* x > -1 */
 {
   double u = 1.0 + x;
-  return log_half(u) + (x - (u - 1.0)) / u;           /* what the sum has lost */
+  return log_half(u) + (x - (u - 1.0)) / u; /* what the sum has lost */
 }
 
 static inline float log1p_f32(float x)
@@ -202,20 +238,23 @@ static inline float log1p_f32(float x)
 
 static inline double log_f64(double x)
 {
-  double big = x < 2.2250738585072014e-308 ? x * 18014398509481984.0 : x;    /* denormals: times 2^54 */
+  double big = x < 2.2250738585072014e-308 ? x * 18014398509481984.0
+                                           : x; /* denormals: times 2^54 */
   uint64_t u = of_f64(big), e = (u - 0x3fe6a09e667f3bcdu) & 0xfff0000000000000u;
   double f = bits_f64(u - e) - 1.0, less = x < 2.2250738585072014e-308 ? 54.0 : 0.0;
-  double k = bits_f64((((e >> 52) + 1024u) & 0xfffu) | 0x4330000000000000u) - (4503599627370496.0 + 1024.0) - less;
+  double k = bits_f64((((e >> 52) + 1024u) & 0xfffu) | 0x4330000000000000u) -
+      (4503599627370496.0 + 1024.0) - less;
   double s = f / (2.0 + f), z = s * s, h = 0.5 * f * f;
   double q = 0.15386244737621666606 + z * (0.13268638369266823879 + z * 0.1308803485092755383);
   q = 0.28571428570799785031 + z * (0.22222222392581045097 + z * (0.18181795547521136235 + z * q));
   q = z * (0.66666666666666666463 + z * (0.40000000000000883236 + z * q));
-  double y = k * 6.93147180369123816490e-1 - ((h - (s * (h + q) + k * 1.90821492927058770002e-10)) - f);
+  double y = k * 6.93147180369123816490e-1 -
+      ((h - (s * (h + q) + k * 1.90821492927058770002e-10)) - f);
   y = x == 0 ? -(double)INFINITY : x < 0 ? (double)NAN : y;
   return x == (double)INFINITY || x != x ? x : y;
 }
 
-/* -- sigmoid, tanh, softrelu ------------------------------------------------------------------------------- */
+/* -- sigmoid, tanh, softrelu ------------------------------------------------------------------- */
 
 static inline float sigmoid_f32(float x)
 {
@@ -227,11 +266,12 @@ static inline double sigmoid_f64(double x)
 {
   uint64_t n;
   double lost, p = exp_wide(x < 0 ? x : -x, &lost, &n), e = scale_by(p, n);
-  double y = (x < 0 ? e : 1.0) / (1.0 + e), rest = lost * (2.0 - p);         /* relative: 1 / p is nearly 2 - p */
+  double y = (x < 0 ? e : 1.0) / (1.0 + e),
+         rest = lost * (2.0 - p); /* relative: 1 / p is nearly 2 - p */
   return x < 0 ? y + y * (rest / (1.0 + e)) : y;
 }
 
-static inline float tanh_f32(float x)                 /* (e^2a - 1) / (e^2a + 1); of small a a polynomial */
+static inline float tanh_f32(float x) /* (e^2a - 1) / (e^2a + 1); of small a a polynomial */
 {
   uint32_t k;
   float a = x < 0 ? -x : x, t = a + a, rest = exp_rest(t > 20.0f ? 20.0f : t, &k);
@@ -250,17 +290,21 @@ static inline double tanh_f64(double x)
   return x != x ? x : x == 0 ? x : x < 0 ? -y : y;
 }
 
-static inline float softrelu_f32(float x)             /* ln(1 + e^x) */
+static inline float softrelu_f32(float x) /* ln(1 + e^x) */
 {
   double a = x < 0 ? (double)x : -(double)x, e = exp_half(clamp(a, -110.0, 0.0));
   double y = log1p_half(e) + (x > 0 ? (double)x : 0.0);
   return keep_nan(x, (float)y);
 }
-static inline double softrelu_f64(double x) { return (x > 0 ? x : 0.0) + log1p(exp(x > 0 ? -x : x)); }
+static inline double softrelu_f64(double x)
+{
+  return (x > 0 ? x : 0.0) + log1p(exp(x > 0 ? -x : x));
+}
 
-/* -- sin, cos, erf --------------------------------------------------------------------------------------- */
+/* -- sin, cos, erf ----------------------------------------------------------------------------- */
 
-enum { TURN_LIMIT = 100000 };                         /* up to here two parts of pi / 2 are enough for float32 */
+/* up to here two parts of pi / 2 are enough for float32 */
+enum { TURN_LIMIT = 100000 };
 
 /* quarter: 0 sine, 1 cosine. |x| <= TURN_LIMIT */
 static inline double turn(double x, uint64_t quarter)
@@ -268,8 +312,14 @@ static inline double turn(double x, uint64_t quarter)
   double shifted = x * 0.636619772367581343076 + ROUND_F64, k = shifted - ROUND_F64;
   double r = (x - k * 1.57079632673412561417) - k * 6.07710050650619224932e-11, z = r * r;
   uint64_t n = of_f64(shifted) - of_f64(ROUND_F64) + quarter;
-  double s = 8.3333333310611600736e-3 + z * (-1.9841266899437398592e-4 + z * (2.7555985625200862126e-6 + z * -2.4805145406747431788e-8));
-  double c = 4.1666666637161582968e-2 + z * (-1.3888885068618751797e-3 + z * (2.4799855304504666675e-5 + z * -2.7236503270855152555e-7));
+  double s = 8.3333333310611600736e-3 +
+      z *
+          (-1.9841266899437398592e-4 +
+              z * (2.7555985625200862126e-6 + z * -2.4805145406747431788e-8));
+  double c = 4.1666666637161582968e-2 +
+      z *
+          (-1.3888885068618751797e-3 +
+              z * (2.4799855304504666675e-5 + z * -2.7236503270855152555e-7));
   s = r + r * (z * (-0.16666666666663858042 + z * s));
   c = 1.0 + z * (-0.49999999999963529207 + z * c);
   double y = n & 1 ? c : s;
@@ -281,18 +331,29 @@ static inline float cos_small(float x) { return (float)turn((double)x, 1); }
 static inline float erf_f32(float x)
 {
   double a = clamp(x < 0 ? -(double)x : (double)x, 0.0, 4.0), z = a * a;
-  double p = 1.2046261269779797407e-4 + z * (-1.4795031400662644047e-5 + z * (1.530637316364108433e-6 + z * -1.0469110332151208431e-7));
-  p = -2.6866169050599323908e-2 + z * (5.2239671935438997183e-3 + z * (-8.5479337365196331564e-4 + z * p));
-  p = a * (1.128379167095493825 + z * (-0.37612638902808613566 + z * (0.11283791658548712804 + z * p)));
-  double q = 6.8583668301150380951e-4 + a * (-6.2298353251614507389e-5 + a * (3.3216845907317218599e-6 + a * -7.5826819697252739705e-8));
-  q = -0.11105501737188004005 + a * (2.7099523293990373599e-2 + a * (-5.0649469202164848207e-3 + a * q));
-  q = 4.1632921770974959872e-4 + a * (-1.1306751441818166432 + a * (-0.63095302981657221181 + a * q));
+  double p = 1.2046261269779797407e-4 +
+      z *
+          (-1.4795031400662644047e-5 +
+              z * (1.530637316364108433e-6 + z * -1.0469110332151208431e-7));
+  p = -2.6866169050599323908e-2 +
+      z * (5.2239671935438997183e-3 + z * (-8.5479337365196331564e-4 + z * p));
+  p = a *
+      (1.128379167095493825 + z * (-0.37612638902808613566 + z * (0.11283791658548712804 + z * p)));
+  double q = 6.8583668301150380951e-4 +
+      a *
+          (-6.2298353251614507389e-5 +
+              a * (3.3216845907317218599e-6 + a * -7.5826819697252739705e-8));
+  q = -0.11105501737188004005 +
+      a * (2.7099523293990373599e-2 + a * (-5.0649469202164848207e-3 + a * q));
+  q = 4.1632921770974959872e-4 +
+      a * (-1.1306751441818166432 + a * (-0.63095302981657221181 + a * q));
   double y = a < 1 ? p : 1.0 - exp_half(clamp(q, -40.0, 0.0));
   return keep_nan(x, (float)(x < 0 ? -y : y));
 }
 
-/* -- element by element, through the C library ----------------------------------------------------------------
-** float32 in float64; where the library's float64 is off by more than two units, float64 in long double. */
+/* -- element by element, through the C library
+** ---------------------------------------------------------------- float32 in float64; where the
+** library's float64 is off by more than two units, float64 in long double. */
 
 static inline float sqrt_f32(float x) { return sqrtf(x); }
 #define VIA_DOUBLE(f, call) static inline float f##_f32(float x) { return (float)call((double)x); }
@@ -310,33 +371,55 @@ static inline double cos_f64(double x) { return cos(x); }
 static inline double erf_f64(double x) { return erf(x); }
 static inline float  sin_f32(float x) { return sinf(x); }
 static inline float  cos_f32(float x) { return cosf(x); }
-static inline float  gammaln_f32(float x) { int sign; return (float)lgamma_r((double)x, &sign); }
-static inline double gammaln_f64(double x) { int sign; return (double)lgammal_r((long double)x, &sign); }
+static inline float gammaln_f32(float x)
+{
+  int sign;
+  return (float)lgamma_r((double)x, &sign);
+}
+static inline double gammaln_f64(double x)
+{
+  int sign;
+  return (double)lgammal_r((long double)x, &sign);
+}
 static inline float  pow_f32(float a, float b) { return powf(a, b); }
 static inline double pow_f64(double a, double b) { return pow(a, b); }
 static inline float  hypot_f32(float a, float b) { return hypotf(a, b); }
 static inline double hypot_f64(double a, double b) { return hypot(a, b); }
 
-/* Psi: reflected to x > 0, moved up to 12 where the asymptotic series has settled. Poles (0, -1, ...) are NaN, as are -Inf and NaN. */
+/* Psi: reflected to x > 0, moved up to 12 where the asymptotic series has settled. Poles (0, -1,
+** ...) are NaN, as are -Inf and NaN. */
 static inline long double digamma_long(long double x)
 {
   long double sum = 0;
   if (x != x || x == -(long double)INFINITY || (x <= 0 && x == floorl(x))) return (long double)NAN;
   if (x < 0) {
-    long double part = x - floorl(x);                 /* the tangent's argument without its turns */
-    sum = -3.14159265358979323846264338327950288L / tanl(3.14159265358979323846264338327950288L * part);
+    long double part = x - floorl(x); /* the tangent's argument without its turns */
+    sum = -3.14159265358979323846264338327950288L /
+        tanl(3.14159265358979323846264338327950288L * part);
     x = 1 - x;
   }
   while (x < 12) sum -= 1 / x, x += 1;
   long double z = 1 / (x * x);
-  long double tail = z * (1 / 12.0L - z * (1 / 120.0L - z * (1 / 252.0L - z * (1 / 240.0L - z * (1 / 132.0L - z * (691 / 32760.0L
-                     - z * (1 / 12.0L - z * (3617 / 8160.0L))))))));
+  long double tail = z *
+      (1 / 12.0L -
+          z *
+              (1 / 120.0L -
+                  z *
+                      (1 / 252.0L -
+                          z *
+                              (1 / 240.0L -
+                                  z *
+                                      (1 / 132.0L -
+                                          z *
+                                              (691 / 32760.0L -
+                                                  z * (1 / 12.0L - z * (3617 / 8160.0L))))))));
   return sum + logl(x) - 0.5L / x - tail;
 }
 static inline float  digamma_f32(float x)  { return (float)digamma_long(x); }
 static inline double digamma_f64(double x) { return (double)digamma_long(x); }
 
-/* Inverse of erf: a start that is right to 2e-3 (Winitzki 2008), then steps of third order on erfc, which keeps its digits near 1. */
+/* Inverse of erf: a start that is right to 2e-3 (Winitzki 2008), then steps of third order on
+** erfc, which keeps its digits near 1. */
 static inline long double erfinv_long(long double x)
 {
   long double a = x < 0 ? -x : x;
@@ -354,7 +437,7 @@ static inline long double erfinv_long(long double x)
 static inline float  erfinv_f32(float x)  { return (float)erfinv_long(x); }
 static inline double erfinv_f64(double x) { return (double)erfinv_long(x); }
 
-/* -- rounding and remainders -------------------------------------------------------------------------------- */
+/* -- rounding and remainders ------------------------------------------------------------------- */
 
 static inline float  abs_f32(float x)  { return bits_f32(of_f32(x) & 0x7fffffffu); }
 static inline double abs_f64(double x) { return bits_f64(of_f64(x) & 0x7fffffffffffffffu); }
@@ -368,8 +451,16 @@ static inline double trunc_f64(double x) { return trunc(x); }
 static inline float  round_f32(float x)  { return truncf(x + copysignf(0x1.fffffep-2f, x)); }
 static inline double round_f64(double x) { return trunc(x + copysign(0x1.fffffffffffffp-2, x)); }
 /* Nearest, halves down. */
-static inline float  rint_f32(float x)  { float f = floorf(x);  return x - f > 0.5f ? f + 1.0f : f; }
-static inline double rint_f64(double x) { double f = floor(x); return x - f > 0.5 ? f + 1.0 : f; }
+static inline float rint_f32(float x)
+{
+  float f = floorf(x);
+  return x - f > 0.5f ? f + 1.0f : f;
+}
+static inline double rint_f64(double x)
+{
+  double f = floor(x);
+  return x - f > 0.5 ? f + 1.0 : f;
+}
 static inline float  fmod_f32(float a, float b) { return fmodf(a, b); }
 static inline double fmod_f64(double a, double b) { return fmod(a, b); }
 /* The remainder with the sign of b; 0 where b is 0. */

@@ -1,11 +1,13 @@
 /* cpu.c - the CPU as a kind of device: its memory, copies and growing ranges.
 **
-** Blocks of 1 MB and more are mapped by the system, which makes them zeros when they are first touched.
-** A range reserves address space for all the memory there is, and makes pages usable as it grows, so it stays where it
-** is. Where address space is limited (ulimit -v) nothing is reserved and a range that grows moves.
-** Huge pages are asked for by blocks of 32 MB and ranges of 256 MB: a sweep of them misses the TLB less (BatchNorm over
-** 40 MB by a sixth, ResNet-50's training by 3 %). Smaller ones gain nothing by them, and in a virtual machine whose host
-** takes free memory back a huge page's first touch is slow: 3 ms per MB, against 0.6 ms with small pages.
+** Blocks of 1 MB and more are mapped by the system, which makes them zeros when they are first
+** touched. A range reserves address space for all the memory there is, and makes pages usable as
+** it grows, so it stays where it is. Where address space is limited (ulimit -v) nothing is
+** reserved and a range that grows moves. Huge pages are asked for by blocks of 32 MB and ranges
+** of 256 MB: a sweep of them misses the TLB less (BatchNorm over 40 MB by a sixth, ResNet-50's
+** training by 3 %). Smaller ones gain nothing by them, and in a virtual machine whose host takes
+** free memory back a huge page's first touch is slow: 3 ms per MB, against 0.6 ms with small
+** pages.
 */
 #include <sched.h>
 #include <sys/mman.h>
@@ -72,8 +74,10 @@ static void *alloc(int device, size_t bytes)
 
 static void release(int device, void *data, size_t bytes)
 {
-  if (is_mapped(bytes)) munmap(data, align_up(bytes, PAGE));
-  else free(data);
+  if (is_mapped(bytes))
+    munmap(data, align_up(bytes, PAGE));
+  else
+    free(data);
 }
 
 /* Pages that are given back come again as zeros, and cost nothing until they are touched. */
@@ -91,8 +95,10 @@ struct bytes { char *dst; const char *src; bool past; };
 static void copy_part(int64_t begin, int64_t end, void *context)
 {
   const struct bytes *b = context;
-  if (b->past) bypass_copy(b->dst + begin, b->src + begin, (size_t)(end - begin));
-  else memcpy(b->dst + begin, b->src + begin, (size_t)(end - begin));
+  if (b->past)
+    bypass_copy(b->dst + begin, b->src + begin, (size_t)(end - begin));
+  else
+    memcpy(b->dst + begin, b->src + begin, (size_t)(end - begin));
 }
 
 static int copy(int dst_device, void *dst, int src_device, const void *src, size_t bytes)
@@ -100,12 +106,16 @@ static int copy(int dst_device, void *dst, int src_device, const void *src, size
   struct bytes b = { dst, src, bypass_pays(bytes) };
   uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src;
   int64_t n = (int64_t)bytes, parts = n / COPY_GRAIN + 1, each = n / parts + PAGE;
-  if (d < s + bytes && s < d + bytes) memmove(dst, src, bytes);
-  else parallel(n, each - each % PAGE, copy_part, &b);                      /* parts of equal length, for an even number of cores */
+  if (d < s + bytes && s < d + bytes)
+    memmove(dst, src, bytes);
+  else
+    parallel(n, each - each % PAGE, copy_part,
+        &b); /* parts of equal length, for an even number of cores */
   return TY_OK;
 }
 
-static int convert_here(int device, void *dst, int dst_type, const void *src, int src_type, int64_t n)
+static int convert_here(
+    int device, void *dst, int dst_type, const void *src, int src_type, int64_t n)
 {
   convert(dst, dst_type, src, src_type, n);
   return TY_OK;
@@ -119,7 +129,7 @@ static size_t wanted(size_t bytes)
   struct rlimit limit;
   if (!getrlimit(RLIMIT_AS, &limit) && limit.rlim_cur != RLIM_INFINITY) return 0;
 #if defined(__SANITIZE_THREAD__)
-  return MAX(align_up(bytes, HUGE_PAGE), (size_t)64 << 20);   /* it shadows address space */
+  return MAX(align_up(bytes, HUGE_PAGE), (size_t)64 << 20); /* it shadows address space */
 #else
   size_t all = (size_t)4 << 30;
   while (all < 2 * (size_t)physical(0)) all *= 2;
@@ -154,8 +164,12 @@ static bool move(struct range *r, size_t bytes, bool *moved)
 {
   struct range to = { r->device, NULL, 0, 0 };
   if (reserve(&to, bytes)) {
-    if (!commit(&to, bytes)) { munmap(to.base, to.reserved); return false; }
-  } else {
+    if (!commit(&to, bytes)) {
+      munmap(to.base, to.reserved);
+      return false;
+    }
+  }
+  else {
     to.base = map(bytes, PROT_READ | PROT_WRITE);
     if (!to.base) return false;
     to.bytes = to.reserved = bytes;

@@ -1,7 +1,9 @@
-/* device.c - the devices: kinds, names, random states, and the public calls that concern a whole device.
+/* device.c - the devices: kinds, names, random states, and the public calls that concern a whole
+** device.
 **
-** cpu(0) .. cpu(63) always exist, each with a queue of its own; cpu_pinned(i) is memory of cpu(i). Other kinds exist
-** once a plugin has registered its device_ops. Queues are in queue.c, bytes in storage.c, the CPU itself in cpu.c.
+** cpu(0) .. cpu(63) always exist, each with a queue of its own; cpu_pinned(i) is memory of
+** cpu(i). Other kinds exist once a plugin has registered its device_ops. Queues are in queue.c,
+** bytes in storage.c, the CPU itself in cpu.c.
 */
 #include <pthread.h>
 #include "device/profile.h"
@@ -24,17 +26,27 @@ const struct device_ops *device_ops(int device)
 
 const char *device_name(int device, char *buffer, size_t size)
 {
-  const char *kind = device_kind(device) == TY_GPU ? "gpu" : device_kind(device) == TY_PINNED ? "cpu_pinned" : "cpu";
+  const char *kind = device_kind(device) == TY_GPU ? "gpu"
+      : device_kind(device) == TY_PINNED           ? "cpu_pinned"
+                                                   : "cpu";
   snprintf(buffer, size, "%s(%d)", kind, device_id(device));
   return buffer;
 }
 
 int device_parse(const char *text, int *device)
 {
-  static const struct { const char *name; int kind; } names[] = {
-    { "cpu_pinned", TY_PINNED }, { "cpu", TY_CPU }, { "gpu", TY_GPU },
+  static const struct {
+    const char *name;
+    int kind;
+  } names[] = {
+    { "cpu_pinned", TY_PINNED },
+    { "cpu", TY_CPU },
+    { "gpu", TY_GPU },
   };
-  if (!text || !*text) { *device = TY_CPU; return TY_OK; }
+  if (!text || !*text) {
+    *device = TY_CPU;
+    return TY_OK;
+  }
   for (int i = 0; i < COUNT(names); i++) {
     size_t n = strlen(names[i].name);
     if (strncmp(text, names[i].name, n)) continue;
@@ -65,7 +77,8 @@ static int no_device(int device)
   device_name(device, name, sizeof name);
   struct text why = { 0 };
   gpu_absence(&why);
-  int code = fail(TY_EDEVICE, "%s does not exist: %s; use cpu(i), or ask ty.num_gpus() first", name, why.s ? why.s : "out of memory");
+  int code = fail(TY_EDEVICE, "%s does not exist: %s; use cpu(i), or ask ty.num_gpus() first", name,
+      why.s ? why.s : "out of memory");
   fail_argument(name, NULL, NULL);
   text_done(&why);
   return code;
@@ -81,11 +94,13 @@ int device_open(int device)
 /* -- random states ----------------------------------------------------------------------------- */
 
 static struct draw state[SLOTS];
-static bool seeded[SLOTS];                            /* false: the state still follows from base_seed */
+/* false: the state still follows from base_seed */
+static bool seeded[SLOTS];
 static uint64_t base_seed;
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 
-/* Seeds of devices 1, 2, ... derived from one; device 0 takes it as it is. SplitMix64 (Steele et al. 2014). */
+/* Seeds of devices 1, 2, ... derived from one; device 0 takes it as it is. SplitMix64 (Steele et
+** al. 2014). */
 static uint64_t mixed(uint64_t seed, int id)
 {
   if (id == 0) return seed;
@@ -95,7 +110,7 @@ static uint64_t mixed(uint64_t seed, int id)
   return z ^ (z >> 31);
 }
 
-static struct draw *state_of(int device)              /* under the guard */
+static struct draw *state_of(int device) /* under the guard */
 {
   int slot = device_slot(device);
   if (!seeded[slot]) state[slot] = (struct draw){ mixed(base_seed, slot & (IDS - 1)), 0 };
@@ -119,7 +134,8 @@ int ty_seed(int device, uint64_t seed)
   if (device == -1) {
     base_seed = seed;
     memset(seeded, 0, sizeof seeded);
-  } else {
+  }
+  else {
     *state_of(device) = (struct draw){ seed, 0 };
   }
   pthread_mutex_unlock(&guard);

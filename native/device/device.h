@@ -1,20 +1,22 @@
 /* device.h - devices as ordered queues, and the storages their tasks touch.
 **
-** A device runs its tasks in the order of submission. `device_submit` looks at the tickets of the storages a task
-** reads and writes: where another device's task is still under way (read after write, write after read, write after
-** write), the new task waits for it before it runs. Then the task's own ticket is noted in the storages.
-** A task that fails marks the storages it writes; a task that reads a marked storage is skipped and marks its own.
-** Order of calls: device_submit any number of times; device_wait or storage_wait where a value is needed on the host.
-** Nothing here knows a CPU: what a kind of device does stands behind struct device_ops.
+** A device runs its tasks in the order of submission. `device_submit` looks at the tickets of
+** the storages a task reads and writes: where another device's task is still under way (read
+** after write, write after read, write after write), the new task waits for it before it runs.
+** Then the task's own ticket is noted in the storages. A task that fails marks the storages it
+** writes; a task that reads a marked storage is skipped and marks its own. Order of calls:
+** device_submit any number of times; device_wait or storage_wait where a value is needed on the
+** host. Nothing here knows a CPU: what a kind of device does stands behind struct device_ops.
 */
 #pragma once
 #include "base/base.h"
 
 struct ticket { int32_t device; uint64_t seq; };      /* seq 0: none */
 
-/* Bytes on a device. Reference counted. `version` counts writes in the order of submission: it grows when a task that
-** writes is submitted, and with each write by the host. Who caches by version (packed weights) must note it when it
-** submits its task, not when the task runs: by then it may already count later writes. */
+/* Bytes on a device. Reference counted. `version` counts writes in the order of submission: it
+** grows when a task that writes is submitted, and with each write by the host. Who caches by
+** version (packed weights) must note it when it submits its task, not when the task runs: by
+** then it may already count later writes. */
 struct storage {
   void    *data;
   size_t   bytes;
@@ -27,27 +29,34 @@ struct storage {
   void   (*release)(void *owner, void *data);         /* gives the bytes back; NULL: not ours */
   void    *owner;
 };
-int  storage_new(int device, size_t bytes, struct storage **out);          /* uninitialised, 64-byte aligned */
+/* uninitialised, 64-byte aligned */
+int  storage_new(int device, size_t bytes, struct storage **out);
 int  storage_zeros(int device, size_t bytes, struct storage **out);        /* on a CPU */
-int  storage_wrap(int device, void *data, size_t bytes, void (*release)(void *, void *), void *owner,
-                  struct storage **out);
+int storage_wrap(int device, void *data, size_t bytes, void (*release)(void *, void *), void *owner,
+    struct storage **out);
 struct storage *storage_keep(struct storage *s);
-void storage_free(struct storage *s);                 /* drops one reference; queued tasks hold theirs */
-int  storage_wait(struct storage *s, int for_write);  /* until the host may read (write) it; tells a failure once */
+/* drops one reference; queued tasks hold theirs */
+void storage_free(struct storage *s);
+/* until the host may read (write) it; tells a failure once */
+int  storage_wait(struct storage *s, int for_write);
 
 static inline uint64_t storage_version(const struct storage *s)
 {
   return __atomic_load_n(&s->version, __ATOMIC_RELAXED);
 }
-void storage_settle(struct storage *s, int for_write);                     /* the same, but tells nothing */
-void storage_written(struct storage *s, bool all);    /* the host has written it; all of it: a failure mark is void */
+/* the same, but tells nothing */
+void storage_settle(struct storage *s, int for_write);
+/* the host has written it; all of it: a failure mark is void */
+void storage_written(struct storage *s, bool all);
 bool storage_failed(const struct storage *s);         /* marked, and nobody was told */
 
-/* A task: run on the queue's thread; `done` always runs after it (also when skipped), there too. A small one may run on the
-** caller's, before device_submit returns; it fails as others do, when somebody waits for what it wrote.
-** run returns TY_OK or an error code with this thread's failure set. The queue holds a reference to each storage.
-** A task never submits, and never waits for its own device. When device_submit itself fails, `done` has run as well. */
-enum { SMALL_TASK = 32 << 10 };                       /* bytes that a small one reads and writes, at most */
+/* A task: run on the queue's thread; `done` always runs after it (also when skipped), there too.
+** A small one may run on the caller's, before device_submit returns; it fails as others do, when
+** somebody waits for what it wrote. run returns TY_OK or an error code with this thread's
+** failure set. The queue holds a reference to each storage. A task never submits, and never
+** waits for its own device. When device_submit itself fails, `done` has run as well. */
+/* bytes that a small one reads and writes, at most */
+enum { SMALL_TASK = 32 << 10 };
 struct task {
   int  (*run)(void *context);
   void (*done)(void *context);                        /* may be NULL */
@@ -55,46 +64,57 @@ struct task {
   struct storage *const *read, *const *write;         /* copied by device_submit */
   int    nread, nwrite;
   const struct ticket *after; int nafter;             /* further tickets to wait for */
-  size_t held;                                        /* bytes that only the queue keeps alive (back-pressure) */
-  bool   small;                                       /* some microseconds of work: done at once, by the caller, where nothing
-                                                         stands before it */
+  /* bytes that only the queue keeps alive (back-pressure) */
+  size_t held;
+  /* some microseconds of work: done at once, by the caller, where nothing stands before it */
+  bool   small;
 };
 int  device_submit(int device, const struct task *t, struct ticket *out);  /* out may be NULL */
-int  device_open(int device);                         /* TY_EDEVICE with the reason; opens on first use */
-int  device_wait(int device);                         /* drains; -1: all; tells the first pending failure */
+/* TY_EDEVICE with the reason; opens on first use */
+int  device_open(int device);
+/* drains; -1: all; tells the first pending failure */
+int  device_wait(int device);
 bool ticket_past(struct ticket t);
 void ticket_wait(struct ticket t);
 int  device_queues(void);                             /* CPU queues opened so far */
 bool device_sync(void);                               /* TYCHO_SYNC=1: device_submit runs inline */
 const char *device_name(int device, char *buffer, size_t size);            /* "cpu(0)" */
 int  device_parse(const char *text, int *device);     /* "gpu(1)" -> TY_GPU + 1; "" -> TY_CPU */
-int  device_copy(struct storage *dst, size_t dst_at, struct storage *src, size_t src_at, size_t bytes);
-                                                      /* queued; across devices too */
+int device_copy(
+    struct storage *dst, size_t dst_at, struct storage *src, size_t src_at, size_t bytes);
+/* queued; across devices too */
 
-/* The random state of a device: every draw (imperative call or executor run) takes the next counter. */
+/* The random state of a device: every draw (imperative call or executor run) takes the next
+** counter. */
 struct draw { uint64_t seed, counter; };
 struct draw device_draw(int device);
 
-/* Ranges that grow: reserved address space, committed as needed; a range that cannot grow in place moves. */
+/* Ranges that grow: reserved address space, committed as needed; a range that cannot grow in
+** place moves. */
 struct range { int32_t device; char *base; size_t bytes, reserved; };
 int  range_new(int device, struct range *out);
 int  range_grow(struct range *r, size_t bytes, bool *moved);               /* contents are kept */
 void range_trim(struct range *r, size_t bytes);
 void range_free(struct range *r);
 
-/* What a kind of device does. A plugin fills one of these and registers it; the core calls nothing else on a device.
-** alloc and range_* may fail with NULL or false (out of memory), the others with a code and a failure.
-** copy: either side may be a CPU; it has ended when it returns, except on the device's own queue thread, where it may
-** merely have been started like any other work of a task. */
+/* What a kind of device does. A plugin fills one of these and registers it; the core calls
+** nothing else on a device. alloc and range_* may fail with NULL or false (out of memory), the
+** others with a code and a failure. copy: either side may be a CPU; it has ended when it
+** returns, except on the device's own queue thread, where it may merely have been started like
+** any other work of a task. */
 struct device_ops {
   const char *name;                                   /* "gpu" */
   int   (*count)(void);
   int   (*open)(int device);                          /* TY_EDEVICE with the reason */
-  int   (*enter)(int device);                         /* first thing on the queue's thread; may be NULL */
-  int   (*finish)(int device);                        /* waits for what tasks have started; NULL: run waits itself */
+  /* first thing on the queue's thread; may be NULL */
+  int   (*enter)(int device);
+  /* waits for what tasks have started; NULL: run waits itself */
+  int   (*finish)(int device);
   void *(*alloc)(int device, size_t bytes);           /* 64-byte aligned */
-  size_t  blank;                                      /* so many bytes and more come from alloc as zeros; 0: none do */
-  void  (*clear)(void *data, size_t bytes);           /* zeros, in a block of alloc's; only where there is storage_zeros */
+  /* so many bytes and more come from alloc as zeros; 0: none do */
+  size_t  blank;
+  /* zeros, in a block of alloc's; only where there is storage_zeros */
+  void  (*clear)(void *data, size_t bytes);
   void  (*release)(int device, void *data, size_t bytes);
   int   (*copy)(int dst_device, void *dst, int src_device, const void *src, size_t bytes);
   int   (*convert)(int device, void *dst, int dst_type, const void *src, int src_type, int64_t n);

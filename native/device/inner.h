@@ -2,7 +2,8 @@
 #pragma once
 #include "device/device.h"
 
-enum { IDS = 64, SLOTS = 2 * IDS };                   /* cpu(0..63), gpu(0..63); pinned memory belongs to its CPU */
+/* cpu(0..63), gpu(0..63); pinned memory belongs to its CPU */
+enum { IDS = 64, SLOTS = 2 * IDS };
 static inline int device_slot(int device)
 {
   return (device_kind(device) == TY_GPU ? IDS : 0) + (device_id(device) & (IDS - 1));

@@ -1,7 +1,9 @@
-/* platform.c - the processor's code path, and the text of `tycho --platform`: what was found, or why not.
+/* platform.c - the processor's code path, and the text of `tycho --platform`: what was found, or
+** why not.
 **
-** The code path is chosen once: the best the processor runs, or TYCHO_CPU where that asks for less. Libraries that are
-** optional at run time are looked for with dlopen here only to tell what is there; their users open them themselves.
+** The code path is chosen once: the best the processor runs, or TYCHO_CPU where that asks for
+** less. Libraries that are optional at run time are looked for with dlopen here only to tell
+** what is there; their users open them themselves.
 */
 #include <dlfcn.h>
 #include <sys/utsname.h>
@@ -20,9 +22,10 @@ static int best_level(void)
 {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return CPU_BASELINE;   /* f16c is older */
-  bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
-              && __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
+    return CPU_BASELINE; /* f16c is older */
+  bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   return wide ? CPU_AVX512 : CPU_AVX2;
 #else
   return CPU_BASELINE;
@@ -36,7 +39,8 @@ int cpu_level(void)
   if (known >= 0) return known;
   const char *asked = env_text("TYCHO_CPU", "");
   int best = best_level(), chosen = best;
-  for (int i = 0; i < COUNT(paths); i++) if (!strcmp(asked, paths[i])) chosen = MIN(i, best);
+  for (int i = 0; i < COUNT(paths); i++)
+    if (!strcmp(asked, paths[i])) chosen = MIN(i, best);
   __atomic_store_n(&level, chosen, __ATOMIC_RELAXED);
   return chosen;
 }
@@ -47,10 +51,13 @@ static void add_features(struct text *t)
 {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_cpu_init();
-#define FEATURE(name) if (__builtin_cpu_supports(name)) text_add(t, " %s", name);
-  FEATURE("sse4.2") FEATURE("avx") FEATURE("avx2") FEATURE("fma") FEATURE("avx512f") FEATURE("avx512bw")
-  FEATURE("avx512dq") FEATURE("avx512vl") FEATURE("avx512vnni")
-#undef FEATURE
+#  define FEATURE(name) \
+    if (__builtin_cpu_supports(name)) text_add(t, " %s", name);
+  FEATURE("sse4.2")
+  FEATURE("avx")
+  FEATURE("avx2") FEATURE("fma") FEATURE("avx512f") FEATURE("avx512bw") FEATURE("avx512dq")
+      FEATURE("avx512vl") FEATURE("avx512vnni")
+#  undef FEATURE
 #else
   text_add(t, " (not asked for on this architecture)");
 #endif
@@ -81,8 +88,9 @@ static void add_processor(struct text *t)
   add_features(t);
   text_add(t, "\ncode path   %s", cpu_path());
   if (*env_text("TYCHO_CPU", "")) text_add(t, " (TYCHO_CPU=%s)", env_text("TYCHO_CPU", ""));
-  text_add(t, "\nthreads     %d of %ld processors%s\n", ty_threads(0), sysconf(_SC_NPROCESSORS_ONLN),
-           device_sync() ? ", everything runs inline (TYCHO_SYNC=1)" : "");
+  text_add(t, "\nthreads     %d of %ld processors%s\n", ty_threads(0),
+      sysconf(_SC_NPROCESSORS_ONLN),
+      device_sync() ? ", everything runs inline (TYCHO_SYNC=1)" : "");
 }
 
 /* -- libraries --------------------------------------------------------------------------------- */
@@ -95,11 +103,14 @@ static void *open_first(const char *const *names)
 }
 
 /* One line: what the library says of itself, or that no library of these names is installed. */
-static void add_library(struct text *t, const char *label, const char *disable, const char *const *names,
-                        const char *symbol)
+static void add_library(struct text *t, const char *label, const char *disable,
+    const char *const *names, const char *symbol)
 {
   text_add(t, "%-11s ", label);
-  if (disable && env_disabled(disable)) { text_add(t, "off (TYCHO_DISABLE)\n"); return; }
+  if (disable && env_disabled(disable)) {
+    text_add(t, "off (TYCHO_DISABLE)\n");
+    return;
+  }
   void *lib = open_first(names);
   if (!lib) {
     text_add(t, "no: not found:");
@@ -116,7 +127,10 @@ static void add_library(struct text *t, const char *label, const char *disable, 
 static void add_dnnl(struct text *t)
 {
 #ifdef TY_DNNL
-  if (env_disabled("dnnl")) { text_add(t, "oneDNN      off (TYCHO_DISABLE)\n"); return; }
+  if (env_disabled("dnnl")) {
+    text_add(t, "oneDNN      off (TYCHO_DISABLE)\n");
+    return;
+  }
   const dnnl_version_t *v = dnnl_version();
   text_add(t, "oneDNN      %d.%d.%d\n", v->major, v->minor, v->patch);
 #else
@@ -129,7 +143,10 @@ static const char *const cuda_driver[] = { "libcuda.so.1", "libcuda.so", NULL };
 /* Why there is no gpu(i) here: what was switched off, looked for, or left out. */
 void gpu_absence(struct text *t)
 {
-  if (env_disabled("cuda")) { text_add(t, "TYCHO_DISABLE switches CUDA off"); return; }
+  if (env_disabled("cuda")) {
+    text_add(t, "TYCHO_DISABLE switches CUDA off");
+    return;
+  }
   void *lib = open_first(cuda_driver);
   if (lib) {
     dlclose(lib);
@@ -147,11 +164,17 @@ static void add_cuda(struct text *t)
 {
   text_add(t, "CUDA        ");
   void *lib = env_disabled("cuda") ? NULL : open_first(cuda_driver);
-  if (!lib) { text_add(t, "no: "); gpu_absence(t); text_add(t, "\n"); return; }
+  if (!lib) {
+    text_add(t, "no: ");
+    gpu_absence(t);
+    text_add(t, "\n");
+    return;
+  }
   int (*version)(int *) = NULL, n = 0;
   *(void **)&version = dlsym(lib, "cuDriverGetVersion");
   if (version && !version(&n))
-    text_add(t, "driver %d.%d, %d devices in use by Tycho\n", n / 1000, n % 1000 / 10, ty_devices(TY_GPU));
+    text_add(t, "driver %d.%d, %d devices in use by Tycho\n", n / 1000, n % 1000 / 10,
+        ty_devices(TY_GPU));
   else
     text_add(t, "no: the driver library does not answer\n");
   dlclose(lib);
@@ -185,19 +208,21 @@ static void add_device(struct text *t, int device)
   int64_t total = 0, used = 0, pool = 0;
   if (ty_device_memory(device, &total, &used, &pool)) return;
   text_add(t, "%-11s %.1f GiB of memory, %lld bytes in use by tensors, %lld by pools\n",
-           device_name(device, name, sizeof name), (double)total / (1 << 30), (long long)used, (long long)pool);
+      device_name(device, name, sizeof name), (double)total / (1 << 30), (long long)used,
+      (long long)pool);
 }
 
 const char *ty_platform(void)
 {
-  static __thread char buffer[4096];                  /* borrowed until this thread's next call */
+  static __thread char buffer[4096]; /* borrowed until this thread's next call */
   struct text t = { 0 };
   text_add(&t, "tycho       %s\n", ty_version());
   add_processor(&t);
   add_libraries(&t);
   add_device(&t, TY_CPU);
   for (int i = 0; i < ty_devices(TY_GPU); i++) add_device(&t, TY_GPU + i);
-  if (mem_limit()) text_add(&t, "limit       %lld bytes per device (TYCHO_MEM_LIMIT)\n", (long long)mem_limit());
+  if (mem_limit())
+    text_add(&t, "limit       %lld bytes per device (TYCHO_MEM_LIMIT)\n", (long long)mem_limit());
   snprintf(buffer, sizeof buffer, "%s", t.s ? t.s : "out of memory");
   text_done(&t);
   return buffer;

@@ -1,5 +1,6 @@
-/* pool.c - see pool.h. A pool is freed by its last user or the last storage that lives in it, whichever is later, and
-** possibly on a queue's thread: nothing here waits while it frees. Locks: all (the list of pools) > pool.lock.
+/* pool.c - see pool.h. A pool is freed by its last user or the last storage that lives in it,
+** whichever is later, and possibly on a queue's thread: nothing here waits while it frees.
+** Locks: all (the list of pools) > pool.lock.
 */
 #include <pthread.h>
 #include "device/pool.h"
@@ -14,10 +15,12 @@ struct resident {                                     /* a storage in the pool *
   size_t offset, bytes;
 };
 
-struct need { const void *user; int place; size_t bytes; };                /* user NULL: somebody unnamed, for ever */
+/* user NULL: somebody unnamed, for ever */
+struct need { const void *user; int place; size_t bytes; };
 
 struct ty_pool {
-  int users, refs;                                    /* users: handles and executors; refs: those and residents */
+  /* users: handles and executors; refs: those and residents */
+  int users, refs;
   pthread_mutex_t lock;
   struct range range[PLACES]; int nrange;
   struct ticket last[PLACES]; int nlast;
@@ -74,8 +77,10 @@ static void trim_ranges(ty_pool *p)
 {
   for (int i = 0; i < p->nrange; i++) {
     size_t keep = 0;
-    for (int k = 0; k < p->nneed && p->users; k++) if (p->need[k].place == i) keep = MAX(keep, p->need[k].bytes);
-    for (struct resident *r = p->residents; r; r = r->next) if (r->place == i) keep = MAX(keep, r->offset + r->bytes);
+    for (int k = 0; k < p->nneed && p->users; k++)
+      if (p->need[k].place == i) keep = MAX(keep, p->need[k].bytes);
+    for (struct resident *r = p->residents; r; r = r->next)
+      if (r->place == i) keep = MAX(keep, r->offset + r->bytes);
     range_trim(&p->range[i], keep);
   }
 }
@@ -85,7 +90,7 @@ static void drop(ty_pool *p, int users)
   pthread_mutex_lock(&p->lock);
   p->users -= users;
   bool gone = --p->refs == 0;
-  if (!gone && users && !p->users) trim_ranges(p);    /* residents are left */
+  if (!gone && users && !p->users) trim_ranges(p); /* residents are left */
   pthread_mutex_unlock(&p->lock);
   if (gone) destroy(p);
 }
@@ -99,7 +104,8 @@ void ty_pool_free(ty_pool *p)
 
 static int place_of(const ty_pool *p, int device)
 {
-  for (int i = 0; i < p->nrange; i++) if (p->range[i].device == device) return i;
+  for (int i = 0; i < p->nrange; i++)
+    if (p->range[i].device == device) return i;
   return -1;
 }
 
@@ -110,7 +116,8 @@ static void wait_last(ty_pool *p)
   for (int i = 0; i < n; i++) ticket_wait(t[i]);
 }
 
-/* A range that has no room behind it may move: then nothing may run in it. Reserved ranges only grow where they are. */
+/* A range that has no room behind it may move: then nothing may run in it. Reserved ranges only
+** grow where they are. */
 static bool may_move(const struct range *r, size_t bytes)
 {
   return r->base && align_up(bytes, PAGE) > r->reserved;
@@ -173,7 +180,8 @@ void pool_forget(ty_pool *p, const void *user)
 {
   pthread_mutex_lock(&p->lock);
   int n = 0;
-  for (int i = 0; i < p->nneed; i++) if (p->need[i].user != user) p->need[n++] = p->need[i];
+  for (int i = 0; i < p->nneed; i++)
+    if (p->need[i].user != user) p->need[n++] = p->need[i];
   p->nneed = n;
   pthread_mutex_unlock(&p->lock);
 }
@@ -214,7 +222,8 @@ static void trim(ty_pool *p)
   pthread_mutex_unlock(&p->lock);
 }
 
-/* Every pool, each with a reference: they are trimmed outside the list's lock, which a queue's thread may want. */
+/* Every pool, each with a reference: they are trimmed outside the list's lock, which a queue's
+** thread may want. */
 static ty_pool **every_pool(int *n)
 {
   int cap = 0;
@@ -223,7 +232,7 @@ static ty_pool **every_pool(int *n)
   pthread_mutex_lock(&all_lock);
   for (ty_pool *p = all; p && GROW(list, *n, cap); p = p->next) {
     pthread_mutex_lock(&p->lock);
-    if (p->refs) p->refs++, list[(*n)++] = p;         /* 0: it is being destroyed */
+    if (p->refs) p->refs++, list[(*n)++] = p; /* 0: it is being destroyed */
     pthread_mutex_unlock(&p->lock);
   }
   pthread_mutex_unlock(&all_lock);
@@ -232,7 +241,10 @@ static ty_pool **every_pool(int *n)
 
 int ty_pool_trim(ty_pool *p)
 {
-  if (p) { trim(p); return TY_OK; }
+  if (p) {
+    trim(p);
+    return TY_OK;
+  }
   int n;
   ty_pool **list = every_pool(&n);
   for (int i = 0; i < n; i++) {
@@ -251,8 +263,10 @@ void pool_ran(ty_pool *p, struct ticket t)
   pthread_mutex_lock(&p->lock);
   int i = 0;
   while (i < p->nlast && p->last[i].device != t.device) i++;
-  if (i == p->nlast && p->nlast < PLACES) p->last[p->nlast++] = t;
-  else if (i < p->nlast) p->last[i].seq = MAX(p->last[i].seq, t.seq);
+  if (i == p->nlast && p->nlast < PLACES)
+    p->last[p->nlast++] = t;
+  else if (i < p->nlast)
+    p->last[i].seq = MAX(p->last[i].seq, t.seq);
   pthread_mutex_unlock(&p->lock);
 }
 
@@ -260,7 +274,8 @@ int pool_last(ty_pool *p, struct ticket *out, int max)
 {
   int n = 0;
   pthread_mutex_lock(&p->lock);
-  for (int i = 0; i < p->nlast && n < max; i++) if (!ticket_past(p->last[i])) out[n++] = p->last[i];
+  for (int i = 0; i < p->nlast && n < max; i++)
+    if (!ticket_past(p->last[i])) out[n++] = p->last[i];
   pthread_mutex_unlock(&p->lock);
   return n;
 }
@@ -295,8 +310,9 @@ int pool_storage(ty_pool *p, int device, size_t offset, size_t bytes, struct sto
   pthread_mutex_lock(&p->lock);
   int at = place_of(p, device);
   bool fits = at >= 0 && offset <= p->range[at].bytes && bytes <= p->range[at].bytes - offset;
-  int code = fits ? storage_wrap(device, p->range[at].base + offset, bytes, leave, r, &r->storage)
-                  : fail(TY_EINTERNAL, "a value of %zu bytes at %zu lies outside its pool", bytes, offset);
+  int code = fits
+      ? storage_wrap(device, p->range[at].base + offset, bytes, leave, r, &r->storage)
+      : fail(TY_EINTERNAL, "a value of %zu bytes at %zu lies outside its pool", bytes, offset);
   if (!code) {
     r->pool = p;
     r->place = at;

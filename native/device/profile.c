@@ -1,11 +1,13 @@
 /* profile.c - the profiler: a growing list of events, sums per label, and the trace file.
 **
-** Events come from queue threads (operators, by exec/profile.c and imperative/call.c), from the allocator (bytes in use) and from
-** the front end (its own tasks, frames, counters and marks). All of it happens under one lock; labels are interned, so
-** an event is 40 bytes. Sums per label are kept as events come, so the list may be written and dropped at any time.
-** The file is a Chrome trace: spans of one thread as B and E pairs that nest, tasks as b and e, counters as C, marks
-** as i; pid is the device (PIDS below), tid a number per thread. It is whole JSON after each dump: the next one goes on
-** before the closing bracket. Where nothing is recorded no file appears.
+** Events come from queue threads (operators, by exec/profile.c and imperative/call.c), from the
+** allocator (bytes in use) and from the front end (its own tasks, frames, counters and marks).
+** All of it happens under one lock; labels are interned, so an event is 40 bytes. Sums per label
+** are kept as events come, so the list may be written and dropped at any time. The file is a
+** Chrome trace: spans of one thread as B and E pairs that nest, tasks as b and e, counters as C,
+** marks as i; pid is the device (PIDS below), tid a number per thread. It is whole JSON after
+** each dump: the next one goes on before the closing bracket. Where nothing is recorded no file
+** appears.
 */
 #include <errno.h>
 #include <pthread.h>
@@ -14,7 +16,8 @@
 #include "device/profile.h"
 #include "device/inner.h"
 
-enum { MOST = 1 << 22, BATCH = 1 << 14, PIDS = SLOTS + 1 };                 /* pids: slots of devices, then the host */
+/* pids: slots of devices, then the host */
+enum { MOST = 1 << 22, BATCH = 1 << 14, PIDS = SLOTS + 1 };
 enum { SPAN, TASK, COUNTER, MARK };                   /* as TY_PROFILE_SPAN .. */
 
 struct label {
@@ -27,13 +30,17 @@ struct event { int32_t kind, label, pid, tid; int64_t bytes, from, to; };
 int profile_what;
 static pthread_mutex_t guard = PTHREAD_MUTEX_INITIALIZER;
 static struct label *labels; static int nlabel, label_cap;
-static int *table, table_size;                        /* hash -> label + 1; a power of two, at most half full */
+/* hash -> label + 1; a power of two, at most half full */
+static int *table, table_size;
 static struct event *events; static int nevent, event_cap;
-static int64_t lost, origin;                          /* events beyond MOST or out of memory; time 0 of the file */
+/* events beyond MOST or out of memory; time 0 of the file */
+static int64_t lost, origin;
 static struct file {
   char *path;
-  int64_t period, last, tail;                         /* ns; of continuous dumping, 0: none. tail: where the next event goes */
-  bool open, named[PIDS];                             /* open: begun; named: this device's lane has its name */
+  /* ns; of continuous dumping, 0: none. tail: where the next event goes */
+  int64_t period, last, tail;
+  /* open: begun; named: this device's lane has its name */
+  bool open, named[PIDS];
 } file;
 
 int64_t profile_now(void)
@@ -51,23 +58,25 @@ static int thread_number(void)
   return mine;
 }
 
-/* -- labels ---------------------------------------------------------------------------------------------------- */
+/* -- labels ------------------------------------------------------------------------------------ */
 
-static uint64_t mix(uint64_t h, const char *s)        /* FNV-1a, the end of the text too */
+static uint64_t mix(uint64_t h, const char *s) /* FNV-1a, the end of the text too */
 {
-  do h = (h ^ (uint8_t)*s) * 0x100000001B3u; while (*s++);
+  do h = (h ^ (uint8_t)*s) * 0x100000001B3u;
+  while (*s++);
   return h;
 }
 
 static uint64_t hash_of(const struct profile_label *l)
 {
-  return mix(mix(mix(mix(0xCBF29CE484222325u + (uint64_t)l->kind, l->category), l->name), l->node), l->kernel);
+  return mix(mix(mix(mix(0xCBF29CE484222325u + (uint64_t)l->kind, l->category), l->name), l->node),
+      l->kernel);
 }
 
 static bool is_label(const struct label *a, const struct profile_label *l)
 {
-  return a->kind == l->kind && !strcmp(a->name, l->name) && !strcmp(a->node, l->node) && !strcmp(a->kernel, l->kernel)
-      && !strcmp(a->category, l->category);
+  return a->kind == l->kind && !strcmp(a->name, l->name) && !strcmp(a->node, l->node) &&
+      !strcmp(a->kernel, l->kernel) && !strcmp(a->category, l->category);
 }
 
 static struct profile_label text_of(const struct label *a)
@@ -75,9 +84,9 @@ static struct profile_label text_of(const struct label *a)
   return (struct profile_label){ a->category, a->name, a->node, a->kernel, a->kind };
 }
 
-static int *place_of(const struct profile_label *l)   /* of the label, or where it would go */
+static int *place_of(const struct profile_label *l) /* of the label, or where it would go */
 {
-  for (uint64_t h = hash_of(l); ; h++) {
+  for (uint64_t h = hash_of(l);; h++) {
     int *at = &table[h & (uint64_t)(table_size - 1)];
     if (!*at || is_label(&labels[*at - 1], l)) return at;
   }
@@ -90,7 +99,10 @@ static bool grow_table(void)
   if (!new) return false;
   table = new;
   table_size = size;
-  for (int i = 0; i < nlabel; i++) { struct profile_label l = text_of(&labels[i]); *place_of(&l) = i + 1; }
+  for (int i = 0; i < nlabel; i++) {
+    struct profile_label l = text_of(&labels[i]);
+    *place_of(&l) = i + 1;
+  }
   mem_free(old);
   return true;
 }
@@ -98,9 +110,13 @@ static bool grow_table(void)
 static int add_label(const struct profile_label *l)
 {
   if (!GROW(labels, nlabel, label_cap)) return -1;
-  struct label a = { mem_text(l->category), mem_text(l->name), mem_text(l->node), mem_text(l->kernel), l->kind, { 0 } };
+  struct label a = { mem_text(l->category), mem_text(l->name), mem_text(l->node),
+    mem_text(l->kernel), l->kind, { 0 } };
   if (!a.category || !a.name || !a.node || !a.kernel) {
-    mem_free(a.category); mem_free(a.name); mem_free(a.node); mem_free(a.kernel);
+    mem_free(a.category);
+    mem_free(a.name);
+    mem_free(a.node);
+    mem_free(a.kernel);
     return -1;
   }
   labels[nlabel] = a;
@@ -124,7 +140,7 @@ static void count(ty_profile_sum *s, int64_t x)
   s->count++;
 }
 
-/* -- the file ----------------------------------------------------------------------------------------------------- */
+/* -- the file ---------------------------------------------------------------------------------- */
 
 /* By thread, then in the order in which they begin, outer ones first. */
 static int by_time(const void *a, const void *b)
@@ -143,7 +159,8 @@ static void head_text(struct text *t, const struct event *e, const char *phase, 
   json_quote(t, l->name);
   text_add(t, ", \"cat\": ");
   json_quote(t, l->category);
-  text_add(t, ", \"ph\": \"%s\", \"ts\": %.3f, \"pid\": %d, \"tid\": %d", phase, (double)(at - origin) / 1e3, e->pid, e->tid);
+  text_add(t, ", \"ph\": \"%s\", \"ts\": %.3f, \"pid\": %d, \"tid\": %d", phase,
+      (double)(at - origin) / 1e3, e->pid, e->tid);
 }
 
 static void end_text(struct text *t, const struct event *e)
@@ -158,8 +175,16 @@ static void begin_text(struct text *t, const struct event *e)
   head_text(t, e, "B", e->from);
   text_add(t, ", \"args\": {");
   const char *between = "";
-  if (*l->node) { text_add(t, "\"node\": "); json_quote(t, l->node); between = ", "; }
-  if (*l->kernel) { text_add(t, "%s\"kernel\": ", between); json_quote(t, l->kernel); between = ", "; }
+  if (*l->node) {
+    text_add(t, "\"node\": ");
+    json_quote(t, l->node);
+    between = ", ";
+  }
+  if (*l->kernel) {
+    text_add(t, "%s\"kernel\": ", between);
+    json_quote(t, l->kernel);
+    between = ", ";
+  }
   if (e->bytes) text_add(t, "%s\"bytes\": %lld", between, (long long)e->bytes);
   text_add(t, "}}");
 }
@@ -171,10 +196,12 @@ static void other_text(struct text *t, const struct event *e, int id)
     text_add(t, ", \"id\": %d}", id);
     head_text(t, e, "e", e->to);
     text_add(t, ", \"id\": %d}", id);
-  } else if (e->kind == COUNTER) {
+  }
+  else if (e->kind == COUNTER) {
     head_text(t, e, "C", e->from);
     text_add(t, ", \"args\": {\"value\": %lld}}", (long long)e->bytes);
-  } else {
+  }
+  else {
     head_text(t, e, "i", e->from);
     text_add(t, ", \"s\": \"%s\"}", e->bytes == 0 ? "g" : e->bytes == 1 ? "p" : "t");
   }
@@ -185,9 +212,13 @@ static void name_pid(struct text *t, int pid)
   if (file.named[pid]) return;
   file.named[pid] = true;
   int device = slot_device(pid);
-  text_add(t, "%s\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": \"", t->n ? "," : "", pid);
-  if (pid == SLOTS) text_add(t, "host\"}}");
-  else text_add(t, "%s/%d\"}}", device_kind(device) == TY_GPU ? "gpu" : "cpu", device_id(device));
+  text_add(t,
+      "%s\n{\"name\": \"process_name\", \"ph\": \"M\", \"pid\": %d, \"args\": {\"name\": \"",
+      t->n ? "," : "", pid);
+  if (pid == SLOTS)
+    text_add(t, "host\"}}");
+  else
+    text_add(t, "%s/%d\"}}", device_kind(device) == TY_GPU ? "gpu" : "cpu", device_id(device));
 }
 
 /* Spans of one thread as brackets that nest; what else there is in between. */
@@ -199,11 +230,19 @@ static void events_text(struct text *t)
   qsort(events, (size_t)nevent, sizeof *events, by_time);
   for (int i = 0; i < nevent; i++) {
     const struct event *e = &events[i];
-    while (depth && (events[open[depth - 1]].to <= e->from || events[open[depth - 1]].tid != e->tid
-        || events[open[depth - 1]].pid != e->pid)) end_text(t, &events[open[--depth]]);
+    while (depth &&
+        (events[open[depth - 1]].to <= e->from || events[open[depth - 1]].tid != e->tid ||
+            events[open[depth - 1]].pid != e->pid))
+      end_text(t, &events[open[--depth]]);
     name_pid(t, e->pid);
-    if (e->kind != SPAN) { other_text(t, e, ids++); continue; }
-    if (depth == DEPTH) { lost++; continue; }
+    if (e->kind != SPAN) {
+      other_text(t, e, ids++);
+      continue;
+    }
+    if (depth == DEPTH) {
+      lost++;
+      continue;
+    }
     begin_text(t, e);
     open[depth++] = i;
   }
@@ -216,8 +255,12 @@ static int put_text(FILE *f, const struct text *t)
 {
   bool good = !fseek(f, (long)file.tail, SEEK_SET) && fwrite(t->s, 1, t->n, f) == t->n;
   file.tail += (int64_t)t->n;
-  good = good && fprintf(f, "\n], \"displayTimeUnit\": \"ms\", \"otherData\": {\"lost\": \"%lld\"}}\n", (long long)lost) > 0;
-  return fclose(f) || !good ? fail(TY_EIO, "cannot write the profile to %s: %s", path_of(), strerror(errno)) : TY_OK;
+  good = good &&
+      fprintf(f, "\n], \"displayTimeUnit\": \"ms\", \"otherData\": {\"lost\": \"%lld\"}}\n",
+          (long long)lost) > 0;
+  return fclose(f) || !good
+      ? fail(TY_EIO, "cannot write the profile to %s: %s", path_of(), strerror(errno))
+      : TY_OK;
 }
 
 /* Writes all events and drops them. Under the guard. */
@@ -228,15 +271,19 @@ static int write_events(void)
   if (!nevent) return TY_OK;
   FILE *f = file.open ? fopen(path_of(), "r+b") : NULL;
   if (!f) {
-    file.open = false;                                /* somebody has taken it away: a new one */
+    file.open = false; /* somebody has taken it away: a new one */
     memset(file.named, 0, sizeof file.named);
     f = fopen(path_of(), "wb");
   }
   if (f) events_text(&t);
   if (t.lost) return text_done(&t), fclose(f), fail(TY_EMEMORY, "out of memory: profile");
-  if (!f) return text_done(&t), fail(TY_EIO, "cannot write the profile to %s: %s", path_of(), strerror(errno));
-  if (file.open) fseek(f, (long)file.tail, SEEK_SET), fputc(',', f), file.tail++;
-  else fputs(start, f), file.tail = (int64_t)strlen(start);
+  if (!f)
+    return text_done(&t),
+           fail(TY_EIO, "cannot write the profile to %s: %s", path_of(), strerror(errno));
+  if (file.open)
+    fseek(f, (long)file.tail, SEEK_SET), fputc(',', f), file.tail++;
+  else
+    fputs(start, f), file.tail = (int64_t)strlen(start);
   file.open = true;
   nevent = 0;
   int code = put_text(f, &t);
@@ -244,16 +291,19 @@ static int write_events(void)
   return code;
 }
 
-/* -- recording ------------------------------------------------------------------------------------------------------- */
+/* -- recording --------------------------------------------------------------------------------- */
 
 static void append(const struct event *e)
 {
-  if (nevent >= MOST || !GROW(events, nevent, event_cap)) { lost++; return; }
+  if (nevent >= MOST || !GROW(events, nevent, event_cap)) {
+    lost++;
+    return;
+  }
   if (!origin) origin = e->from;
   events[nevent++] = *e;
   if (file.period && (nevent >= MOST || (nevent % BATCH == 0 && e->to - file.last > file.period))) {
     file.last = e->to;
-    write_events();                                   /* what cannot be written now is tried again with the next ones */
+    write_events(); /* what cannot be written now is tried again with the next ones */
   }
 }
 
@@ -263,14 +313,19 @@ static void record(const struct profile_label *of, struct event e, int64_t count
   l.kind = e.kind;
   pthread_mutex_lock(&guard);
   e.label = label_of(&l);
-  if (e.label < 0) lost++;
-  else { count(&labels[e.label].sum, counted); append(&e); }
+  if (e.label < 0)
+    lost++;
+  else {
+    count(&labels[e.label].sum, counted);
+    append(&e);
+  }
   pthread_mutex_unlock(&guard);
 }
 
 static int pid_of(int device) { return device < 0 ? SLOTS : device_slot(device); }
 
-void profile_span(const struct profile_label *l, int device, int64_t bytes, int64_t from, int64_t to)
+void profile_span(
+    const struct profile_label *l, int device, int64_t bytes, int64_t from, int64_t to)
 {
   record(l, (struct event){ SPAN, 0, pid_of(device), thread_number(), bytes, from, to }, to - from);
 }
@@ -288,18 +343,20 @@ void profile_call(const char *name, int64_t from)
   if (from) profile_span(&l, PROFILE_HOST, 0, from, profile_now());
 }
 
-/* -- the public functions ------------------------------------------------------------------------------------------------ */
+/* -- the public functions ---------------------------------------------------------------------- */
 
 int ty_profile(int what, int *before)
 {
-  NEED(what >= -1 && what <= TY_PROFILE_ALL, TY_EVALUE, "profile: %d; expected bits of TY_PROFILE_ALL, or -1 to ask", what);
+  NEED(what >= -1 && what <= TY_PROFILE_ALL, TY_EVALUE,
+      "profile: %d; expected bits of TY_PROFILE_ALL, or -1 to ask", what);
   int was = __atomic_load_n(&profile_what, __ATOMIC_RELAXED);
   if (what >= 0) was = __atomic_exchange_n(&profile_what, what, __ATOMIC_RELAXED);
   if (before) *before = was;
   return TY_OK;
 }
 
-/* The file of the events that come from now on. Those before go to the old one if that was begun. */
+/* The file of the events that come from now on. Those before go to the old one if that was
+** begun. */
 int ty_profile_file(const char *path, int64_t period)
 {
   NEED(path && *path && period >= 0, TY_EVALUE, "profile: no file name");
@@ -324,12 +381,14 @@ int ty_profile_dump(int finished)
 
 int ty_profile_add(int kind, const char *category, const char *name, int64_t from, int64_t to)
 {
-  NEED(kind >= TY_PROFILE_SPAN && kind <= TY_PROFILE_MARK && category && name, TY_EVALUE, "profile: bad event");
+  NEED(kind >= TY_PROFILE_SPAN && kind <= TY_PROFILE_MARK && category && name, TY_EVALUE,
+      "profile: bad event");
   if (!profiling(TY_PROFILE_ALL)) return TY_OK;
   struct profile_label l = { category, name, "", "", 0 };
   bool timed = kind == TY_PROFILE_SPAN || kind == TY_PROFILE_TASK;
   int64_t now = timed ? 0 : profile_now();
-  struct event e = { kind, 0, SLOTS, thread_number(), timed ? 0 : from, timed ? from : now, timed ? MAX(from, to) : now };
+  struct event e = { kind, 0, SLOTS, thread_number(), timed ? 0 : from, timed ? from : now,
+    timed ? MAX(from, to) : now };
   record(&l, e, timed ? e.to - e.from : from);
   return TY_OK;
 }
@@ -341,10 +400,14 @@ int ty_profile_sums(int i, ty_profile_sum *out)
   NEED(out, TY_ETYPE, "profile: null argument");
   pthread_mutex_lock(&guard);
   int n = nlabel;
-  if (i >= 0 && i < n) {                              /* its texts stay: labels are never dropped */
+  if (i >= 0 && i < n) { /* its texts stay: labels are never dropped */
     const struct label *l = &labels[i];
     *out = l->sum;
-    out->category = l->category; out->name = l->name; out->node = l->node; out->kernel = l->kernel; out->kind = l->kind;
+    out->category = l->category;
+    out->name = l->name;
+    out->node = l->node;
+    out->kernel = l->kernel;
+    out->kind = l->kind;
   }
   pthread_mutex_unlock(&guard);
   return i >= 0 && i < n ? TY_OK : fail(TY_EINDEX, "profile: label %d of %d", i, n);

@@ -1,15 +1,19 @@
-/* queue.c - one thread per device that runs its tasks in the order of submission; tickets, waits and failures.
+/* queue.c - one thread per device that runs its tasks in the order of submission; tickets, waits
+** and failures.
 **
-** Submission happens under one lock for all devices: it notes the task's tickets in its storages, and so all queues
-** agree on one order, in which every task waits only for earlier ones. That lock is never held while anything waits.
-** A task has passed (`done` >= its number) when it has run, its callback has returned and its storages are dropped.
-** Devices with a `finish` (streams) may have started more tasks than have passed: `ran` runs ahead of `done`.
+** Submission happens under one lock for all devices: it notes the task's tickets in its
+** storages, and so all queues agree on one order, in which every task waits only for earlier
+** ones. That lock is never held while anything waits. A task has passed (`done` >= its number)
+** when it has run, its callback has returned and its storages are dropped. Devices with a
+** `finish` (streams) may have started more tasks than have passed: `ran` runs ahead of `done`.
 **
-** Who waits looks again for a moment before it sleeps, and gives its core away between two looks: on a machine whose
-** cores are all in a team, a waiter that kept one would hold up the very task it waits for.
+** Who waits looks again for a moment before it sleeps, and gives its core away between two
+** looks: on a machine whose cores are all in a team, a waiter that kept one would hold up the
+** very task it waits for.
 **
-** Locks, none taken inside another except as listed: order > queue.lock (to wake) and marks (failure marks of storages and
-** the pending list), inline_lock (TYCHO_SYNC=1: everything runs under it, in the caller).
+** Locks, none taken inside another except as listed: order > queue.lock (to wake) and marks
+** (failure marks of storages and the pending list), inline_lock (TYCHO_SYNC=1: everything runs
+** under it, in the caller).
 */
 #include <pthread.h>
 #include <sched.h>
@@ -20,10 +24,12 @@
 
 enum { RING = 1024, DEEP = 1000, HELD = 64 << 20, SPIN_NS = 50000, AHEAD = 64 };
 
-struct slot {                                         /* a submitted task; its lists stay allocated */
+/* a submitted task; its lists stay allocated */
+struct slot {
   struct task task;
   struct storage **list; int cap;                     /* reads, then writes */
-  struct ticket *wait; int nwait;                     /* number k at wait[k * RING]: most tasks wait for one queue or none */
+  /* number k at wait[k * RING]: most tasks wait for one queue or none */
+  struct ticket *wait; int nwait;
   struct failure *failed;                             /* what became of it */
 };
 
@@ -33,10 +39,13 @@ struct queue {
   pthread_t thread;
   pthread_mutex_t lock;
   pthread_cond_t wake, past;
-  uint64_t submitted, done;                           /* atomic; `submitted` is written under `order` only */
+  /* atomic; `submitted` is written under `order` only */
+  uint64_t submitted, done;
   uint64_t ran;                                       /* the thread's own */
-  int sleeping, waiting;                              /* atomic: the thread sleeps; somebody waits for `done` */
-  uint64_t wanted;                                    /* atomic: to get here; written under the lock */
+  /* atomic: the thread sleeps; somebody waits for `done` */
+  int sleeping, waiting;
+  /* atomic: to get here; written under the lock */
+  uint64_t wanted;
   int64_t held;                                       /* atomic: bytes that only tasks keep alive */
   struct slot slot[RING];
   struct ticket wait[SLOTS][RING];                    /* of all slots: memory that few ever touch */
@@ -44,7 +53,8 @@ struct queue {
 
 static struct queue *queues[SLOTS];                   /* atomic; made at first use, never freed */
 static int opened;                                    /* CPU queues */
-static int closing;                                   /* atomic: the process ends; nothing runs or waits any more */
+/* atomic: the process ends; nothing runs or waits any more */
+static int closing;
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER, marks = PTHREAD_MUTEX_INITIALIZER;
 
 #define LOAD(x) __atomic_load_n(&(x), __ATOMIC_SEQ_CST)
@@ -60,7 +70,10 @@ bool device_sync(void)
   return s;
 }
 
-static struct queue *queue_at(int device) { return __atomic_load_n(&queues[device_slot(device)], __ATOMIC_ACQUIRE); }
+static struct queue *queue_at(int device)
+{
+  return __atomic_load_n(&queues[device_slot(device)], __ATOMIC_ACQUIRE);
+}
 
 /* -- tickets ----------------------------------------------------------------------------------- */
 
@@ -71,7 +84,8 @@ bool ticket_past(struct ticket t)
   return !q || __atomic_load_n(&q->done, __ATOMIC_ACQUIRE) >= t.seq;
 }
 
-/* Under the lock: has a waiter still to wait? Says so before it looks, as `pass` counts before it looks. */
+/* Under the lock: has a waiter still to wait? Says so before it looks, as `pass` counts before
+** it looks. */
 static bool want(struct queue *q, uint64_t seq)
 {
   STORE(q->wanted, MIN(q->wanted, seq));
@@ -82,7 +96,8 @@ void ticket_wait(struct ticket t)
 {
   if (ticket_past(t)) return;
   struct queue *q = queue_at(t.device);
-  for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; sched_yield()) if (ticket_past(t)) return;
+  for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; sched_yield())
+    if (ticket_past(t)) return;
   pthread_mutex_lock(&q->lock);
   __atomic_add_fetch(&q->waiting, 1, __ATOMIC_SEQ_CST);
   while (want(q, t.seq) && !LOAD(closing)) pthread_cond_wait(&q->past, &q->lock);
@@ -93,7 +108,8 @@ void ticket_wait(struct ticket t)
 /* -- failures ---------------------------------------------------------------------------------- */
 
 enum { PENDING = 64 };
-static struct { int device; struct failure *failure; } pending[PENDING];   /* in order of occurrence, for device_wait */
+/* in order of occurrence, for device_wait */
+static struct { int device; struct failure *failure; } pending[PENDING];
 static int npending;
 
 static void forget(int i)
@@ -102,10 +118,12 @@ static void forget(int i)
   memmove(&pending[i], &pending[i + 1], sizeof pending[0] * (size_t)(--npending - i));
 }
 
-static void remember(int device, struct failure *f)   /* beyond 64 that nobody asks for, the first ones say enough */
+static void remember(
+    int device, struct failure *f) /* beyond 64 that nobody asks for, the first ones say enough */
 {
   pthread_mutex_lock(&marks);
-  for (int i = npending - 1; i >= 0; i--) if (failure_told(pending[i].failure)) forget(i);
+  for (int i = npending - 1; i >= 0; i--)
+    if (failure_told(pending[i].failure)) forget(i);
   if (npending < PENDING) {
     pending[npending].device = device;
     pending[npending++].failure = failure_keep(f);
@@ -113,17 +131,23 @@ static void remember(int device, struct failure *f)   /* beyond 64 that nobody a
   pthread_mutex_unlock(&marks);
 }
 
-/* Tells the first failure of the device (-1: any) and forgets its later ones: one wait, one error. */
+/* Tells the first failure of the device (-1: any) and forgets its later ones: one wait, one
+** error. */
 static int tell_pending(int device)
 {
   int code = TY_OK;
   pthread_mutex_lock(&marks);
-  for (int i = 0; i < npending; ) {
+  for (int i = 0; i < npending;) {
     struct failure *f = pending[i].failure;
-    if (device >= 0 && pending[i].device != device) { i++; continue; }
+    if (device >= 0 && pending[i].device != device) {
+      i++;
+      continue;
+    }
     if (!failure_told(f)) {
-      if (code) failure_void(f);
-      else code = failure_tell(f);
+      if (code)
+        failure_void(f);
+      else
+        code = failure_tell(f);
     }
     forget(i);
   }
@@ -131,7 +155,7 @@ static int tell_pending(int device)
   return code;
 }
 
-static void mark(struct storage *s, struct failure *f)    /* NULL: unmark */
+static void mark(struct storage *s, struct failure *f) /* NULL: unmark */
 {
   if (!f && !__atomic_load_n(&s->failed, __ATOMIC_ACQUIRE)) return;
   pthread_mutex_lock(&marks);
@@ -187,12 +211,13 @@ static void pass(struct queue *q, struct slot *s)
   STORE(q->done, q->done + 1);
   if (!LOAD(q->waiting) || q->done < LOAD(q->wanted)) return;
   pthread_mutex_lock(&q->lock);
-  STORE(q->wanted, UINT64_MAX);                       /* who is not there yet says so again */
+  STORE(q->wanted, UINT64_MAX); /* who is not there yet says so again */
   pthread_cond_broadcast(&q->past);
   pthread_mutex_unlock(&q->lock);
 }
 
-/* Lets everything that was started pass. A device that reports its failures late fails all of it. */
+/* Lets everything that was started pass. A device that reports its failures late fails all of
+** it. */
 static void finish(struct queue *q)
 {
   if (q->done == q->ran) return;
@@ -214,7 +239,8 @@ static bool has_work(struct queue *q) { return LOAD(q->submitted) != q->ran || L
 
 static void sleep_for_work(struct queue *q)
 {
-  for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; sched_yield()) if (has_work(q)) return;
+  for (int64_t until = profile_now() + SPIN_NS; profile_now() < until; sched_yield())
+    if (has_work(q)) return;
   pthread_mutex_lock(&q->lock);
   STORE(q->sleeping, 1);
   while (!has_work(q)) pthread_cond_wait(&q->wake, &q->lock);
@@ -226,7 +252,7 @@ static void wait_others(struct queue *q, struct slot *s)
 {
   for (int i = 0; i < s->nwait; i++) {
     if (ticket_past(s->wait[i * RING])) continue;
-    finish(q);                                        /* the other queue may be waiting for one of ours */
+    finish(q); /* the other queue may be waiting for one of ours */
     ticket_wait(s->wait[i * RING]);
   }
 }
@@ -253,7 +279,8 @@ static void *serve(void *context)
 
 /* -- opening and closing ----------------------------------------------------------------------- */
 
-/* Signals are for the host's threads: the queue thread, and the team it will start, block them all. */
+/* Signals are for the host's threads: the queue thread, and the team it will start, block them
+** all. */
 static int start_thread(struct queue *q)
 {
   sigset_t all, old;
@@ -308,7 +335,8 @@ static void stop_threads(void)
     pthread_mutex_unlock(&q->lock);
   }
   for (int i = 0; i < SLOTS; i++)
-    if (queues[i] && !pthread_equal(queues[i]->thread, pthread_self())) pthread_join(queues[i]->thread, NULL);
+    if (queues[i] && !pthread_equal(queues[i]->thread, pthread_self()))
+      pthread_join(queues[i]->thread, NULL);
 }
 
 /* At exit, or when the library is unloaded: each queue ends its current task and no other. */
@@ -333,13 +361,16 @@ static void add_wait(struct slot *s, int own, struct ticket t)
   s->wait[s->nwait++ * RING] = t;
 }
 
-/* One place per reading device; when all are taken, the new reader waits for one of the others and stands for it. */
+/* One place per reading device; when all are taken, the new reader waits for one of the others
+** and stands for it. */
 static void note_read(struct slot *s, struct storage *x, struct ticket own)
 {
   add_wait(s, own.device, x->write);
   int at = -1;
-  for (int i = 0; i < COUNT(x->read); i++) if (x->read[i].seq && x->read[i].device == own.device) at = i;
-  for (int i = 0; at < 0 && i < COUNT(x->read); i++) if (ticket_past(x->read[i])) at = i;
+  for (int i = 0; i < COUNT(x->read); i++)
+    if (x->read[i].seq && x->read[i].device == own.device) at = i;
+  for (int i = 0; at < 0 && i < COUNT(x->read); i++)
+    if (ticket_past(x->read[i])) at = i;
   if (at < 0) add_wait(s, own.device, x->read[at = 0]);
   x->read[at] = own;
 }
@@ -349,7 +380,7 @@ static void note_write(struct slot *s, struct storage *x, struct ticket own)
   add_wait(s, own.device, x->write);
   for (int i = 0; i < COUNT(x->read); i++) {
     add_wait(s, own.device, x->read[i]);
-    x->read[i].seq = 0;                               /* who waits for this write waits for them */
+    x->read[i].seq = 0; /* who waits for this write waits for them */
   }
   x->write = own;
   __atomic_add_fetch(&x->version, 1, __ATOMIC_RELAXED);
@@ -358,7 +389,8 @@ static void note_write(struct slot *s, struct storage *x, struct ticket own)
 static bool fill(struct slot *s, const struct task *t)
 {
   int n = t->nread + t->nwrite;
-  while (s->cap < n) if (!GROW(s->list, s->cap, s->cap)) return false;
+  while (s->cap < n)
+    if (!GROW(s->list, s->cap, s->cap)) return false;
   for (int i = 0; i < t->nread; i++) s->list[i] = storage_keep(t->read[i]);
   for (int i = 0; i < t->nwrite; i++) s->list[t->nread + i] = storage_keep(t->write[i]);
   s->task = *t;
@@ -373,8 +405,8 @@ static void note(struct slot *s, const struct task *t, struct ticket own)
   for (int i = 0; i < t->nafter; i++) add_wait(s, own.device, t->after[i]);
 }
 
-/* Which task must pass before one more that holds so many bytes is taken; 0: none. A full queue is let run half empty:
-** who waits then sleeps once for many tasks. */
+/* Which task must pass before one more that holds so many bytes is taken; 0: none. A full queue
+** is let run half empty: who waits then sleeps once for many tasks. */
 static uint64_t too_much(struct queue *q, size_t held)
 {
   uint64_t done = LOAD(q->done);
@@ -385,7 +417,7 @@ static uint64_t too_much(struct queue *q, size_t held)
 
 static int refuse(const struct task *t, int code)
 {
-  struct failure *f = failure_take(code);             /* the callback may fail on its own */
+  struct failure *f = failure_take(code); /* the callback may fail on its own */
   if (t->done) t->done(t->context);
   failure_tell(f);
   failure_drop(f);
@@ -400,7 +432,8 @@ static void wake_up(struct queue *q)
   pthread_mutex_unlock(&q->lock);
 }
 
-/* TYCHO_SYNC=1: at once, in the caller's thread; the failure is the caller's, so nothing is marked. */
+/* TYCHO_SYNC=1: at once, in the caller's thread; the failure is the caller's, so nothing is
+** marked. */
 static pthread_mutex_t inline_lock;
 static void make_inline_lock(void)
 {
@@ -425,8 +458,10 @@ static int run_inline(struct queue *q, const struct task *t, struct ticket *out)
   STORE(q->submitted, q->submitted + 1);
   STORE(q->done, q->submitted);
   if (out) *out = (struct ticket){ q->device, q->submitted };
-  if (code) refuse(t, code);
-  else if (t->done) t->done(t->context);
+  if (code)
+    refuse(t, code);
+  else if (t->done)
+    t->done(t->context);
   pthread_mutex_unlock(&inline_lock);
   return code;
 }
@@ -435,17 +470,21 @@ static int run_inline(struct queue *q, const struct task *t, struct ticket *out)
 static bool nothing_before(struct queue *q, const struct task *t)
 {
   if (q->ops->finish || LOAD(q->done) != q->submitted || LOAD(closing)) return false;
-  for (int i = 0; i < t->nafter; i++) if (!ticket_past(t->after[i])) return false;
-  for (int i = 0; i < t->nread; i++) if (!ticket_past(t->read[i]->write) || storage_failed(t->read[i])) return false;
+  for (int i = 0; i < t->nafter; i++)
+    if (!ticket_past(t->after[i])) return false;
+  for (int i = 0; i < t->nread; i++)
+    if (!ticket_past(t->read[i]->write) || storage_failed(t->read[i])) return false;
   for (int i = 0; i < t->nwrite; i++) {
     const struct storage *x = t->write[i];
     if (!ticket_past(x->write)) return false;
-    for (int k = 0; k < COUNT(x->read); k++) if (!ticket_past(x->read[k])) return false;
+    for (int k = 0; k < COUNT(x->read); k++)
+      if (!ticket_past(x->read[k])) return false;
   }
   return true;
 }
 
-/* In the caller's thread, under `order`: nothing of any device begins meanwhile. Waking a thread would take longer. */
+/* In the caller's thread, under `order`: nothing of any device begins meanwhile. Waking a thread
+** would take longer. */
 static void run_here(struct queue *q, const struct task *t)
 {
   int code = parallel_alone(t->run, t->context);
@@ -476,7 +515,7 @@ int device_submit(int device, const struct task *t, struct ticket *out)
   if (device_sync()) return run_inline(q, t, out);
   pthread_mutex_lock(&order);
   if (t->small && ran_here(q, t, out)) return TY_OK;
-  for (uint64_t until; (until = too_much(q, t->held)); ) {
+  for (uint64_t until; (until = too_much(q, t->held));) {
     pthread_mutex_unlock(&order);
     ticket_wait((struct ticket){ q->device, until });
     pthread_mutex_lock(&order);
@@ -539,7 +578,8 @@ int device_wait(int device)
     if (queue_at(device)) drain(queue_at(device));
     return tell_pending(slot_device(device_slot(device)));
   }
-  for (int i = 0; i < SLOTS; i++) if (queue_at(slot_device(i))) drain(queue_at(slot_device(i)));
+  for (int i = 0; i < SLOTS; i++)
+    if (queue_at(slot_device(i))) drain(queue_at(slot_device(i)));
   return tell_pending(-1);
 }
 
@@ -560,12 +600,13 @@ static int run_copy(void *context)
   return code;
 }
 
-int device_copy(struct storage *dst, size_t dst_at, struct storage *src, size_t src_at, size_t bytes)
+int device_copy(
+    struct storage *dst, size_t dst_at, struct storage *src, size_t src_at, size_t bytes)
 {
   bool into = dst_at <= dst->bytes && bytes <= dst->bytes - dst_at;
   bool from = src_at <= src->bytes && bytes <= src->bytes - src_at;
-  NEED(into && from, TY_EINDEX, "copy of %zu bytes from %zu to %zu: storages have %zu and %zu", bytes, src_at, dst_at,
-       src->bytes, dst->bytes);
+  NEED(into && from, TY_EINDEX, "copy of %zu bytes from %zu to %zu: storages have %zu and %zu",
+      bytes, src_at, dst_at, src->bytes, dst->bytes);
   struct copying *c = NEW(struct copying);
   NEED(c, TY_EMEMORY, "out of memory");
   *c = (struct copying){ dst, src, dst_at, src_at, bytes };

@@ -1,9 +1,11 @@
-/* storage.c - bytes on devices: storages, the allocator's cache of free blocks, ranges, and the accounts of both.
+/* storage.c - bytes on devices: storages, the allocator's cache of free blocks, ranges, and the
+** accounts of both.
 **
-** A freed block is kept for the next storage of its size class (eight classes per doubling): making and dropping
-** equal arrays then does not map and unmap memory each time. Kept blocks are given back when they exceed a share of the
-** machine, when an allocation fails, and when TYCHO_MEM_LIMIT would be passed. They count for that limit, but are no
-** live bytes. Under AddressSanitizer nothing is kept and sizes are exact, so that it sees every overrun.
+** A freed block is kept for the next storage of its size class (eight classes per doubling):
+** making and dropping equal arrays then does not map and unmap memory each time. Kept blocks are
+** given back when they exceed a share of the machine, when an allocation fails, and when
+** TYCHO_MEM_LIMIT would be passed. They count for that limit, but are no live bytes. Under
+** AddressSanitizer nothing is kept and sizes are exact, so that it sees every overrun.
 */
 #include <pthread.h>
 #include "device/profile.h"
@@ -43,7 +45,8 @@ static int class_of(size_t bytes, size_t *size)
 struct block { void *data; size_t size; };
 struct account {
   pthread_mutex_t lock;
-  int64_t used, cached, pool;                         /* bytes: of storages, of kept blocks, of ranges */
+  /* bytes: of storages, of kept blocks, of ranges */
+  int64_t used, cached, pool;
   struct block *kept[CLASSES];
   int nkept[CLASSES], cap[CLASSES];
 };
@@ -89,7 +92,8 @@ static void give_all_back(struct account *a, int device)
 {
   const struct device_ops *ops = device_ops(device);
   for (int c = 0; c < CLASSES; c++) {
-    for (int i = 0; i < a->nkept[c]; i++) ops->release(device, a->kept[c][i].data, a->kept[c][i].size);
+    for (int i = 0; i < a->nkept[c]; i++)
+      ops->release(device, a->kept[c][i].data, a->kept[c][i].size);
     a->nkept[c] = 0;
   }
   a->cached = 0;
@@ -99,12 +103,13 @@ static int refused(struct account *a, int device, size_t bytes)
 {
   char name[32], place[64];
   snprintf(place, sizeof place, "%s with %lld bytes", device_name(device, name, sizeof name),
-           (long long)device_ops(device)->memory(device));
+      (long long)device_ops(device)->memory(device));
   return fail_memory(place, bytes, a->used + a->pool, a->cached);
 }
 
-/* Under the lock: may `bytes` more be in use? Kept blocks go first. The system itself would promise any address, and end the
-** process at first use: more than the device has is refused here, unless TYCHO_MEM_LIMIT says otherwise. */
+/* Under the lock: may `bytes` more be in use? Kept blocks go first. The system itself would
+** promise any address, and end the process at first use: more than the device has is refused
+** here, unless TYCHO_MEM_LIMIT says otherwise. */
 static int admit(struct account *a, int device, size_t bytes)
 {
   int64_t limit = mem_limit() ? mem_limit() : device_ops(device)->memory(device);
@@ -124,7 +129,7 @@ static void *take_kept(struct account *a, int class, size_t size)
 {
   for (int i = a->nkept[class] - 1; i >= 0; i--) {
     struct block b = a->kept[class][i];
-    if (b.size != size) continue;                     /* only the last class holds several sizes */
+    if (b.size != size) continue; /* only the last class holds several sizes */
     a->kept[class][i] = a->kept[class][--a->nkept[class]];
     a->cached -= (int64_t)size;
     return b.data;
@@ -175,7 +180,7 @@ static void block_free(int device, void *p, size_t bytes)
   size_t size;
   int class = class_of(bytes, &size);
   if (EXACT) size = MAX(bytes, 1);
-  struct account *a = account_of(device);             /* exists: it has given the block */
+  struct account *a = account_of(device); /* exists: it has given the block */
   int64_t most = most_kept(device);
   pthread_mutex_lock(&a->lock);
   a->used -= (int64_t)size;
@@ -188,10 +193,14 @@ static void block_free(int device, void *p, size_t bytes)
 
 /* -- storages ---------------------------------------------------------------------------------- */
 
-static void give_back(void *owner, void *data) { (void)owner; (void)data; }   /* marks blocks of this file */
+static void give_back(void *owner, void *data)
+{
+  (void)owner;
+  (void)data;
+} /* marks blocks of this file */
 
 int storage_wrap(int device, void *data, size_t bytes, void (*release)(void *, void *), void *owner,
-                 struct storage **out)
+    struct storage **out)
 {
   struct storage *s = NEW(struct storage);
   NEED(s, TY_EMEMORY, "out of memory");
@@ -235,8 +244,10 @@ void storage_free(struct storage *s)
 {
   if (!s || __atomic_sub_fetch(&s->refs, 1, __ATOMIC_ACQ_REL)) return;
   failure_drop(s->failed);
-  if (s->release == give_back) block_free(s->device, s->data, s->bytes);
-  else if (s->release) s->release(s->owner, s->data);
+  if (s->release == give_back)
+    block_free(s->device, s->data, s->bytes);
+  else if (s->release)
+    s->release(s->owner, s->data);
   mem_free(s);
   live(LIVE_STORAGE, -1);
 }

@@ -1,29 +1,36 @@
-/* bind.c - makes an executor: its own graph, gradients, devices, programs, bound tensors, outputs.
+/* bind.c - makes an executor: its own graph, gradients, devices, programs, bound tensors,
+** outputs.
 **
-** Order: extract the graph (merging equal nodes), match arrays to variables, infer, append gradients, place and insert
-** copies, decide where each gradient is written, compile the first program, reserve the pool, resolve pointers.
+** Order: extract the graph (merging equal nodes), match arrays to variables, infer, append
+** gradients, place and insert copies, decide where each gradient is written, compile the first
+** program, reserve the pool, resolve pointers.
 */
 #include "pass/control_flow.h"
 #include "exec/exec.h"
 #include "pass/extract.h"
 #include "pass/device_placement.h"
 
-static bool fused(const ty_exec *e) { return !(e->flags & TY_NOFUSE) && env_number("TYCHO_FUSE", 1); }
+static bool fused(const ty_exec *e)
+{
+  return !(e->flags & TY_NOFUSE) && env_number("TYCHO_FUSE", 1);
+}
 
-/* -- variables ------------------------------------------------------------------------------------------------ */
+/* -- variables --------------------------------------------------------------------------------- */
 
 int exec_variables(const ty_graph *g, int *arg, int *narg, int *aux, int *naux)
 {
   uint8_t *mutated = NEWS(uint8_t, g->n);
   NEED(mutated, TY_EMEMORY, "out of memory");
   for (int i = 0; i < g->n; i++)
-    for (int k = 0; g->node[i].op && !g->node[i].backward && k < g->node[i].nin; k++) if (g->node[i].inport[k].mutated)
-        mutated[g->node[i].in[k].node] = 1;
+    for (int k = 0; g->node[i].op && !g->node[i].backward && k < g->node[i].nin; k++)
+      if (g->node[i].inport[k].mutated) mutated[g->node[i].in[k].node] = 1;
   *narg = *naux = 0;
   for (int i = 0; i < g->n; i++) {
     if (g->node[i].op || !strncmp(g->node[i].name, "_head_grad_", 11)) continue;
-    if (mutated[i]) aux[(*naux)++] = i;
-    else arg[(*narg)++] = i;
+    if (mutated[i])
+      aux[(*naux)++] = i;
+    else
+      arg[(*narg)++] = i;
   }
   mem_free(mutated);
   return TY_OK;
@@ -32,7 +39,8 @@ int exec_variables(const ty_graph *g, int *arg, int *narg, int *aux, int *naux)
 /* The k-th array of a name belongs to the k-th variable of that name. */
 static const ty_bind *find_bind(const ty_bind *b, int n, const char *name, int k)
 {
-  for (int i = 0; i < n; i++) if (b[i].name && !strcmp(b[i].name, name) && k-- == 0) return &b[i];
+  for (int i = 0; i < n; i++)
+    if (b[i].name && !strcmp(b[i].name, name) && k-- == 0) return &b[i];
   return NULL;
 }
 
@@ -63,22 +71,27 @@ static int check_gradient(const struct bound *b)
 {
   char want[160], got[160];
   if (!b->grad || !b->value) return TY_OK;
-  if (b->grad->d.dtype == b->value->d.dtype && desc_count(&b->grad->d) == desc_count(&b->value->d) && desc_same_shape(&b->grad->d,
-      &b->value->d)) return TY_OK;
+  if (b->grad->d.dtype == b->value->d.dtype &&
+      desc_count(&b->grad->d) == desc_count(&b->value->d) &&
+      desc_same_shape(&b->grad->d, &b->value->d))
+    return TY_OK;
   int code = fail(desc_same_shape(&b->grad->d, &b->value->d) ? TY_EDTYPE : TY_ESHAPE,
       "bind: the gradient array of '%s' is %s %s, but the argument is %s %s", b->name,
-                  dtype_name(b->grad->d.dtype), text_shape(&b->grad->d, got, sizeof got), dtype_name(b->value->d.dtype),
-                      text_shape(&b->value->d, want, sizeof want));
+      dtype_name(b->grad->d.dtype), text_shape(&b->grad->d, got, sizeof got),
+      dtype_name(b->value->d.dtype), text_shape(&b->value->d, want, sizeof want));
   fail_argument(b->name, want, got);
   return code;
 }
 
-static int match(ty_exec *e, const int *nodes, int n, const ty_bind *given, int ngiven, bool dry, const char *what, struct bound *out)
+static int match(ty_exec *e, const int *nodes, int n, const ty_bind *given, int ngiven, bool dry,
+    const char *what, struct bound *out)
 {
   for (int i = 0; i < n; i++) {
     struct bound *b = &out[i];
     int k = 0;
-    *b = (struct bound){ .name = e->g->node[nodes[i]].name, .node = nodes[i], .value_outer = -1, .grad_outer = -1 };
+    *b = (struct bound){
+      .name = e->g->node[nodes[i]].name, .node = nodes[i], .value_outer = -1, .grad_outer = -1
+    };
     for (int j = 0; j < i; j++) k += !strcmp(out[j].name, b->name);
     const ty_bind *a = find_bind(given, ngiven, b->name, k);
     if (!a || (!a->value && !dry)) return missing_array(e->g, nodes[i], what);
@@ -97,26 +110,31 @@ static int match(ty_exec *e, const int *nodes, int n, const ty_bind *given, int 
 static int match_all(ty_exec *e, const struct exec_source *s)
 {
   int *arg = NEWS(int, e->g->n), *aux = NEWS(int, e->g->n);
-  int code = arg && aux ? exec_variables(e->g, arg, &e->narg, aux, &e->naux) : fail(TY_EMEMORY, "out of memory: executor");
+  int code = arg && aux ? exec_variables(e->g, arg, &e->narg, aux, &e->naux)
+                        : fail(TY_EMEMORY, "out of memory: executor");
   e->arg = NEWS(struct bound, e->narg);
   e->aux = NEWS(struct bound, e->naux);
   if (!code && (!e->arg || !e->aux)) code = fail(TY_EMEMORY, "out of memory: executor");
   bool dry = e->flags & TY_DRY_RUN;
   if (!code) code = match(e, arg, e->narg, s->arg, s->narg, dry, "argument", e->arg);
   if (!code) code = match(e, aux, e->naux, s->aux, s->naux, dry, "auxiliary state", e->aux);
-  mem_free(arg); mem_free(aux);
+  mem_free(arg);
+  mem_free(aux);
   return code;
 }
 
-/* -- shapes ----------------------------------------------------------------------------------------------------- */
+/* -- shapes ------------------------------------------------------------------------------------ */
 
-static void seed_bound(ty_exec *e, const struct bound *b, int n, const ty_bind *given, int ngiven, const ty_desc *desc)
+static void seed_bound(
+    ty_exec *e, const struct bound *b, int n, const ty_bind *given, int ngiven, const ty_desc *desc)
 {
   for (int i = 0; i < n; i++) {
     ty_desc *d = &e->desc[e->g->node[b[i].node].first];
     const ty_bind *a = find_bind(given, ngiven, b[i].name, 0);
-    if (b[i].value) *d = b[i].value->d;
-    else if (desc && a) *d = desc[a - given];
+    if (b[i].value)
+      *d = b[i].value->d;
+    else if (desc && a)
+      *d = desc[a - given];
     d->device = 0;
   }
 }
@@ -130,11 +148,12 @@ static int infer_all(ty_exec *e, const struct exec_source *s)
   seed_bound(e, e->aux, e->naux, s->aux, s->naux, s->aux_desc);
   TRY(infer_run(e->g, INFER_SHAPES, e->desc));
   TRY(infer_run(e->g, INFER_TYPES, e->desc));
-  for (int v = 0; v < e->g->nvalue; v++) if (e->desc[v].dtype == TY_NODTYPE) e->desc[v].dtype = TY_F32;
+  for (int v = 0; v < e->g->nvalue; v++)
+    if (e->desc[v].dtype == TY_NODTYPE) e->desc[v].dtype = TY_F32;
   return infer_undecided(e->g, e->desc, INFER_SHAPES);
 }
 
-/* -- control flow ---------------------------------------------------------------------------------------------------- */
+/* -- control flow ------------------------------------------------------------------------------ */
 
 /* Bodies become part of the graph; every variable keeps its shape and its place in the lists. */
 static int expand_bodies(ty_exec *e)
@@ -148,28 +167,34 @@ static int expand_bodies(ty_exec *e)
   if (!code && !desc) code = fail(TY_EMEMORY, "out of memory: executor"), ty_graph_free(to);
   if (code) return mem_free(map), code;
   for (int v = 0; v < to->nvalue; v++) desc[v] = (ty_desc){ .dtype = TY_NODTYPE };
-  for (int i = 0; i < e->g->n; i++) if (!e->g->node[i].op) desc[to->node[map[i]].first] = e->desc[e->g->node[i].first];
+  for (int i = 0; i < e->g->n; i++)
+    if (!e->g->node[i].op) desc[to->node[map[i]].first] = e->desc[e->g->node[i].first];
   for (int i = 0; i < e->narg; i++) e->arg[i].node = map[e->arg[i].node];
   for (int i = 0; i < e->naux; i++) e->aux[i].node = map[e->aux[i].node];
-  mem_free(map); mem_free(e->desc);
+  mem_free(map);
+  mem_free(e->desc);
   ty_graph_free(e->g);
-  e->g = to; e->desc = desc; e->forward = to->n;
+  e->g = to;
+  e->desc = desc;
+  e->forward = to->n;
   TRY(infer_run(e->g, INFER_SHAPES, e->desc));
   TRY(infer_run(e->g, INFER_TYPES, e->desc));
   return infer_undecided(e->g, e->desc, INFER_SHAPES);
 }
 
-/* -- gradients ----------------------------------------------------------------------------------------------------- */
+/* -- gradients --------------------------------------------------------------------------------- */
 
 static int append_gradients(ty_exec *e, const uint8_t *mirror, struct gradient *out)
 {
   bool any = false;
   uint8_t *want = NEWS(uint8_t, e->g->n);
   NEED(want, TY_EMEMORY, "out of memory: executor");
-  for (int i = 0; i < e->narg; i++) if (e->arg[i].req) want[e->arg[i].node] = any = true;
+  for (int i = 0; i < e->narg; i++)
+    if (e->arg[i].req) want[e->arg[i].node] = any = true;
   for (int i = 0; i < e->g->n; i++) any |= e->g->node[i].op && e->g->node[i].op->flags & OP_LEARN;
   e->with_grad = any;
-  struct gradient_wish wish = { e->head, e->nhead, want, mirror, (int)env_number("TYCHO_GRAD_SUM_CAP", 8) };
+  struct gradient_wish wish = { e->head, e->nhead, want, mirror,
+    (int)env_number("TYCHO_GRAD_SUM_CAP", 8) };
   struct descs d = { e->desc, e->g->nvalue + 64 };
   for (int i = 0; i < e->forward; i++) out->of[i].node = -1;
   for (int h = 0; h < e->nhead; h++) out->head[h].node = -1;
@@ -188,19 +213,21 @@ static int mark_mirrors(ty_exec *e, uint8_t **out)
   exec_mark_mirrors(e, e->flags & TY_MIRROR || env_number("TYCHO_MIRROR", 0), m);
   for (int i = 0; i < e->g->n; i++) any |= m[i];
   e->mirror = any;
-  if (any) *out = m;
-  else mem_free(m);
+  if (any)
+    *out = m;
+  else
+    mem_free(m);
   return TY_OK;
 }
 
-/* -- devices ---------------------------------------------------------------------------------------------------------- */
+/* -- devices ----------------------------------------------------------------------------------- */
 
 static int wrong_device(const struct bound *b, int is, int wanted, const char *what)
 {
   char x[32], y[32];
-  int code = fail(TY_EDEVICE, "bind: %s '%s' is on %s, but %s is needed here; use as_in_context or group2ctx", what, b->name,
-      device_name(is, x, sizeof x),
-                  device_name(wanted, y, sizeof y));
+  int code = fail(TY_EDEVICE,
+      "bind: %s '%s' is on %s, but %s is needed here; use as_in_context or group2ctx", what,
+      b->name, device_name(is, x, sizeof x), device_name(wanted, y, sizeof y));
   fail_argument(b->name, y, x);
   return code;
 }
@@ -209,8 +236,8 @@ static int check_devices(ty_exec *e)
 {
   for (int i = 0; i < e->narg + e->naux; i++) {
     struct bound *b = i < e->narg ? &e->arg[i] : &e->aux[i - e->narg];
-    if (!e->nplace && b->value && b->value->d.device != e->default_device) return wrong_device(b, b->value->d.device,
-        e->default_device, "array of");
+    if (!e->nplace && b->value && b->value->d.device != e->default_device)
+      return wrong_device(b, b->value->d.device, e->default_device, "array of");
     if (!b->req || !b->grad) continue;
     int at = e->device[e->grad_entry[i].node];
     if (b->grad->d.device != at) return wrong_device(b, b->grad->d.device, at, "gradient array of");
@@ -218,7 +245,11 @@ static int check_devices(ty_exec *e)
   return TY_OK;
 }
 
-static void remap(ty_entry *e, int n, const int *map) { for (int i = 0; i < n; i++) if (e[i].node >= 0) e[i].node = map[e[i].node]; }
+static void remap(ty_entry *e, int n, const int *map)
+{
+  for (int i = 0; i < n; i++)
+    if (e[i].node >= 0) e[i].node = map[e[i].node];
+}
 
 static int insert_copies(ty_exec *e, struct gradient *grad)
 {
@@ -234,7 +265,8 @@ static int insert_copies(ty_exec *e, struct gradient *grad)
   for (int i = 0; i < e->g->n; i++) from[map[i]] = i;
   for (int i = 0; i < to->n; i++)
     for (int k = 0; k < to->node[i].nout; k++)
-      desc[to->node[i].first + k] = from[i] >= 0 ? e->desc[e->g->node[from[i]].first + k] : desc[value_of(to, to->node[i].in[0])];
+      desc[to->node[i].first + k] = from[i] >= 0 ? e->desc[e->g->node[from[i]].first + k]
+                                                 : desc[value_of(to, to->node[i].in[0])];
   int forward = 0;
   for (int i = 0; i < e->forward; i++) forward = MAX(forward, map[i] + 1);
   for (int i = 0; i < e->narg; i++) e->arg[i].node = map[e->arg[i].node];
@@ -242,9 +274,15 @@ static int insert_copies(ty_exec *e, struct gradient *grad)
   remap(e->head, e->nhead, map);
   remap(e->grad_entry, e->narg, map);
   remap(grad->head, e->nhead, map);
-  mem_free(map); mem_free(from); mem_free(e->desc); mem_free(e->device);
+  mem_free(map);
+  mem_free(from);
+  mem_free(e->desc);
+  mem_free(e->device);
   ty_graph_free(e->g);
-  e->g = to; e->desc = desc; e->device = device; e->forward = forward;
+  e->g = to;
+  e->desc = desc;
+  e->device = device;
+  e->forward = forward;
   return TY_OK;
 }
 
@@ -254,23 +292,28 @@ static int place_all(ty_exec *e, struct gradient *grad)
   e->device = NEWS(int, e->g->n);
   NEED(var && e->device, TY_EMEMORY, "out of memory: executor");
   for (int i = 0; i < e->g->n; i++) var[i] = -1;
-  for (int i = 0; i < e->narg; i++) if (e->arg[i].value && e->nplace) var[e->arg[i].node] = e->arg[i].value->d.device;
-  for (int i = 0; i < e->naux; i++) if (e->aux[i].value && e->nplace) var[e->aux[i].node] = e->aux[i].value->d.device;
+  for (int i = 0; i < e->narg; i++)
+    if (e->arg[i].value && e->nplace) var[e->arg[i].node] = e->arg[i].value->d.device;
+  for (int i = 0; i < e->naux; i++)
+    if (e->aux[i].value && e->nplace) var[e->aux[i].node] = e->aux[i].value->d.device;
   struct placing w = { e->default_device, e->place, e->nplace, var, true };
   int code = e->nplace ? place_nodes(e->g, &w, e->device) : TY_OK;
   for (int i = 0; !e->nplace && i < e->g->n; i++) e->device[i] = e->default_device;
   mem_free(var);
   TRY(code);
-  for (int h = 0; h < e->nhead; h++)                  /* a head gradient arrives where its head is */
+  for (int h = 0; h < e->nhead; h++) /* a head gradient arrives where its head is */
     if (grad->head[h].node >= 0) e->device[grad->head[h].node] = e->device[e->head[h].node];
   bool several = false;
-  for (int i = 0; i < e->g->n; i++) { if (first < 0) first = e->device[i]; several |= e->device[i] != first; }
+  for (int i = 0; i < e->g->n; i++) {
+    if (first < 0) first = e->device[i];
+    several |= e->device[i] != first;
+  }
   if (several) TRY(insert_copies(e, grad));
   for (int i = 0; i < e->g->n; i++) TRY(device_open(e->device[i]));
   return check_devices(e);
 }
 
-/* -- where gradients go -------------------------------------------------------------------------------------------------- */
+/* -- where gradients go ------------------------------------------------------------------------ */
 
 static bool overlaps(const ty_tensor *a, const ty_tensor *b)
 {
@@ -281,29 +324,35 @@ static bool overlaps(const ty_tensor *a, const ty_tensor *b)
 
 static bool shared_array(const ty_exec *e, int outer)
 {
-  for (int i = 0; i < e->nouter; i++) if (i != outer && overlaps(e->outer[i], e->outer[outer])) return true;
+  for (int i = 0; i < e->nouter; i++)
+    if (i != outer && overlaps(e->outer[i], e->outer[outer])) return true;
   return false;
 }
 
 /* Values of heads, through views. */
 static bool is_head_value(const struct source *s, int v)
 {
-  for (int h = 0; h < s->nhead; h++) if (value_of(s->g, view_root(s, s->head[h])) == v) return true;
+  for (int h = 0; h < s->nhead; h++)
+    if (value_of(s->g, view_root(s, s->head[h])) == v) return true;
   return false;
 }
 
 static bool others_read(const struct source *s, int v)
 {
   for (int i = 0; i < s->g->n; i++)
-    for (int k = 0; !s->summed[i] && k < s->g->node[i].nin; k++) if (value_of(s->g, s->g->node[i].in[k]) == v) return true;
+    for (int k = 0; !s->summed[i] && k < s->g->node[i].nin; k++)
+      if (value_of(s->g, s->g->node[i].in[k]) == v) return true;
   return false;
 }
 
 /* May the producer of value v = r write (or add to) the bound array itself? */
-static bool is_direct(const ty_exec *e, const struct source *s, const struct route *w, const struct bound *b, ty_entry r, int v)
+static bool is_direct(const ty_exec *e, const struct source *s, const struct route *w,
+    const struct bound *b, ty_entry r, int v)
 {
   const struct node *n = &e->g->node[r.node];
-  if (!n->op || r.node < e->forward || w->grad_of[v] >= 0 || is_head_value(s, v) || shared_array(e, b->grad_outer)) return false;
+  if (!n->op || r.node < e->forward || w->grad_of[v] >= 0 || is_head_value(s, v) ||
+      shared_array(e, b->grad_outer))
+    return false;
   if (e->desc[v].dtype != e->desc[e->g->node[b->node].first].dtype || w->into[v] >= 0) return false;
   if (b->req != TY_ADD) return true;
   if (others_read(s, v)) return false;
@@ -317,42 +366,56 @@ static int route_gradient(ty_exec *e, const struct source *s, struct route *w, i
   if (is_label_end(s, e->grad_entry[i])) return TY_OK;
   ty_entry r = view_root(s, e->grad_entry[i]);
   int v = value_of(e->g, r);
-  if (is_direct(e, s, w, b, r, v)) w->grad_of[v] = b->grad_outer, w->grad_req[v] = b->req;
-  else w->copy[w->ncopy++] = (struct grad_copy){ e->grad_entry[i], b->grad_outer, b->req };
+  if (is_direct(e, s, w, b, r, v))
+    w->grad_of[v] = b->grad_outer, w->grad_req[v] = b->req;
+  else
+    w->copy[w->ncopy++] = (struct grad_copy){ e->grad_entry[i], b->grad_outer, b->req };
   return TY_OK;
 }
 
 static struct source source_of(const ty_exec *e, int which, int flags)
 {
   const struct route *w = &e->route[which];
-  return (struct source){ e->g, e->desc, e->device, e->forward, e->head, e->nhead, e->outer_of, w->grad_of, w->grad_req, w->into,
-      w->summed, e->grad_entry, e->narg,
-                          w->copy, w->ncopy, flags };
+  return (struct source){ e->g, e->desc, e->device, e->forward, e->head, e->nhead, e->outer_of,
+    w->grad_of, w->grad_req, w->into, w->summed, e->grad_entry, e->narg, w->copy, w->ncopy, flags };
 }
 
 static int route_variant(ty_exec *e, int which)
 {
   struct route *w = &e->route[which];
-  w->grad_of = NEWS(int, e->g->nvalue); w->grad_req = NEWS(int, e->g->nvalue); w->into = NEWS(int, e->g->nvalue);
-  w->summed = NEWS(uint8_t, e->g->n); w->copy = NEWS(struct grad_copy, e->narg);
-  NEED(w->grad_of && w->grad_req && w->into && w->summed && w->copy, TY_EMEMORY, "out of memory: executor");
+  w->grad_of = NEWS(int, e->g->nvalue);
+  w->grad_req = NEWS(int, e->g->nvalue);
+  w->into = NEWS(int, e->g->nvalue);
+  w->summed = NEWS(uint8_t, e->g->n);
+  w->copy = NEWS(struct grad_copy, e->narg);
+  NEED(w->grad_of && w->grad_req && w->into && w->summed && w->copy, TY_EMEMORY,
+      "out of memory: executor");
   for (int v = 0; v < e->g->nvalue; v++) w->grad_of[v] = w->into[v] = -1;
   struct source s = source_of(e, which, 0);
   if (which == FUSED && !(e->flags & TY_NOSHARE)) TRY(accumulate_sums(&s, w->into, w->summed));
-  for (int i = 0; i < e->narg; i++) if (e->arg[i].req) TRY(route_gradient(e, &s, w, i));
+  for (int i = 0; i < e->narg; i++)
+    if (e->arg[i].req) TRY(route_gradient(e, &s, w, i));
   return TY_OK;
 }
 
 static void drop_route(struct route *w)
 {
-  mem_free(w->grad_of); mem_free(w->grad_req); mem_free(w->into); mem_free(w->summed); mem_free(w->copy);
+  mem_free(w->grad_of);
+  mem_free(w->grad_req);
+  mem_free(w->into);
+  mem_free(w->summed);
+  mem_free(w->copy);
 }
 
-void exec_free_routes(ty_exec *e) { for (int w = 0; w < VARIANTS; w++) drop_route(&e->route[w]); }
+void exec_free_routes(ty_exec *e)
+{
+  for (int w = 0; w < VARIANTS; w++) drop_route(&e->route[w]);
+}
 
 static int route_all(ty_exec *e, const struct gradient *grad)
 {
-  e->outer_of = NEWS(int, e->g->n); e->head_grad = NEWS(int, e->nhead);
+  e->outer_of = NEWS(int, e->g->n);
+  e->head_grad = NEWS(int, e->nhead);
   NEED(e->outer_of && e->head_grad, TY_EMEMORY, "out of memory: executor");
   for (int i = 0; i < e->narg; i++) e->outer_of[e->arg[i].node] = e->arg[i].value_outer;
   for (int i = 0; i < e->naux; i++) e->outer_of[e->aux[i].node] = e->aux[i].value_outer;
@@ -372,9 +435,10 @@ static int route_all(ty_exec *e, const struct gradient *grad)
   return TY_OK;
 }
 
-/* -- programs --------------------------------------------------------------------------------------------------------------- */
+/* -- programs ---------------------------------------------------------------------------------- */
 
-static void head_places(const ty_exec *e, const struct program *from, const struct program *to, struct fixed *fixed, int *n)
+static void head_places(const ty_exec *e, const struct program *from, const struct program *to,
+    struct fixed *fixed, int *n)
 {
   *n = 0;
   for (int h = 0; h < e->nhead; h++) {
@@ -384,15 +448,18 @@ static void head_places(const ty_exec *e, const struct program *from, const stru
   }
 }
 
-/* Reshape: an output not larger than before is written where the old executor's output of that number is. */
-static void former_places(const ty_exec *e, const ty_exec *old, const struct program *to, struct fixed *fixed, int *n)
+/* Reshape: an output not larger than before is written where the old executor's output of that
+** number is. */
+static void former_places(
+    const ty_exec *e, const ty_exec *old, const struct program *to, struct fixed *fixed, int *n)
 {
   *n = 0;
   const struct program *from = old->variant[FUSED] ? old->variant[FUSED] : old->variant[PLAIN];
   for (int h = 0; from && h < e->nhead && h < old->nhead; h++) {
     int u = value_of(old->g, old->head[h]), r = to->value[value_of(e->g, e->head[h])].root;
     const struct value *x = &from->value[from->value[u].root];
-    if (x->kind == V_POOL && to->value[r].kind == V_POOL && to->value[r].bytes <= x->bytes && x->device == to->value[r].device)
+    if (x->kind == V_POOL && to->value[r].kind == V_POOL && to->value[r].bytes <= x->bytes &&
+        x->device == to->value[r].device)
       fixed[(*n)++] = (struct fixed){ r, x->offset };
   }
 }
@@ -401,7 +468,8 @@ static int compile(ty_exec *e, int which, const ty_exec *before, struct program 
 {
   struct program *p = NEW(struct program);
   struct fixed *fixed = NEWS(struct fixed, e->nhead);
-  int nfixed = 0, flags = e->flags | (which == PLAIN ? TY_NOFUSE | TY_KEEP : 0) | (fused(e) ? 0 : TY_NOFUSE);
+  int nfixed = 0,
+      flags = e->flags | (which == PLAIN ? TY_NOFUSE | TY_KEEP : 0) | (fused(e) ? 0 : TY_NOFUSE);
   NEED(p && fixed, TY_EMEMORY, "out of memory: program");
   p->s = source_of(e, which, flags);
   int code = fuse_program(p);
@@ -414,13 +482,19 @@ static int compile(ty_exec *e, int which, const ty_exec *before, struct program 
   if (!code) code = plan_lives(p);
   if (!code) code = fold_program(p);
   const struct program *other = e->variant[!which];
-  if (!code && other) head_places(e, other, p, fixed, &nfixed);
-  else if (!code && before) former_places(e, before, p, fixed, &nfixed);
+  if (!code && other)
+    head_places(e, other, p, fixed, &nfixed);
+  else if (!code && before)
+    former_places(e, before, p, fixed, &nfixed);
   if (!code) code = plan_program(p, fixed, nfixed);
   if (!code) code = lower_program(p);
   if (!code && env_number("TYCHO_VERIFY", 0)) code = plan_verify(p);
   mem_free(fixed);
-  if (code) { program_free(p); mem_free(p); return code; }
+  if (code) {
+    program_free(p);
+    mem_free(p);
+    return code;
+  }
   *out = p;
   return TY_OK;
 }
@@ -435,7 +509,7 @@ int exec_variant(ty_exec *e, int which, struct program **out)
   return TY_OK;
 }
 
-/* -- memory -------------------------------------------------------------------------------------------------------------------- */
+/* -- memory ------------------------------------------------------------------------------------ */
 
 static int reserve(ty_exec *e, const struct program *p)
 {
@@ -446,13 +520,19 @@ static int reserve(ty_exec *e, const struct program *p)
   return TY_OK;
 }
 
-/* Reshape: an output in the place of the old executor's is the same storage, so that readers of either wait for both. */
-static struct storage *former_storage(const ty_exec *e, const ty_exec *old, const struct value *r, int h)
+/* Reshape: an output in the place of the old executor's is the same storage, so that readers of
+** either wait for both. */
+static struct storage *former_storage(
+    const ty_exec *e, const ty_exec *old, const struct value *r, int h)
 {
-  const struct program *from = old && !(e->flags & TY_DRY_RUN) && h < old->nhead ? old->variant[FUSED] : NULL;
+  const struct program *from = old && !(e->flags & TY_DRY_RUN) && h < old->nhead
+      ? old->variant[FUSED]
+      : NULL;
   if (!from || !old->output_storage[h]) return NULL;
   const struct value *x = &from->value[from->value[value_of(old->g, old->head[h])].root];
-  return x->kind == V_POOL && x->offset == r->offset && x->device == r->device ? old->output_storage[h] : NULL;
+  return x->kind == V_POOL && x->offset == r->offset && x->device == r->device
+      ? old->output_storage[h]
+      : NULL;
 }
 
 static int make_output(ty_exec *e, const struct program *p, const ty_exec *before, int h)
@@ -461,24 +541,30 @@ static int make_output(ty_exec *e, const struct program *p, const ty_exec *befor
   const struct value *r = &p->value[p->value[v].root];
   ty_desc d = e->desc[v];
   d.device = r->kind == V_OUTER && e->outer[r->outer] ? e->outer[r->outer]->d.device : r->device;
-  if (r->kind == V_OUTER) return e->outer[r->outer] ? ty_tensor_view(e->outer[r->outer], &d, 0, &e->output[h]) : TY_OK;
+  if (r->kind == V_OUTER)
+    return e->outer[r->outer] ? ty_tensor_view(e->outer[r->outer], &d, 0, &e->output[h]) : TY_OK;
   struct storage *former = former_storage(e, before, r, h);
-  if (former && former->bytes >= desc_bytes(&d)) e->output_storage[h] = storage_keep(former);
-  else if (e->flags & TY_DRY_RUN) TRY(storage_wrap(d.device, NULL, desc_bytes(&d), NULL, NULL, &e->output_storage[h]));
-  else TRY(pool_storage(e->pool, r->device, (size_t)r->offset, desc_bytes(&d), &e->output_storage[h]));
+  if (former && former->bytes >= desc_bytes(&d))
+    e->output_storage[h] = storage_keep(former);
+  else if (e->flags & TY_DRY_RUN)
+    TRY(storage_wrap(d.device, NULL, desc_bytes(&d), NULL, NULL, &e->output_storage[h]));
+  else
+    TRY(pool_storage(e->pool, r->device, (size_t)r->offset, desc_bytes(&d), &e->output_storage[h]));
   return tensor_on(&d, e->output_storage[h], 0, &e->output[h]);
 }
 
 int exec_resolve(ty_exec *e)
 {
   if (e->flags & TY_DRY_RUN) return TY_OK;
-  for (int w = 0; w < VARIANTS; w++) if (e->variant[w]) TRY(reserve(e, e->variant[w]));
+  for (int w = 0; w < VARIANTS; w++)
+    if (e->variant[w]) TRY(reserve(e, e->variant[w]));
   for (int i = 0; i < e->nouter; i++) e->outer_at[i] = tensor_at(e->outer[i]);
   for (int w = 0; w < VARIANTS; w++) {
     struct program *p = e->variant[w];
     if (!p) continue;
     struct bases b = { .outer = e->outer_at };
-    for (int i = 0; i < p->ndevice; i++) b.pool[i] = pool_base(e->pool, p->device[i]), b.version[i] = e->version[i];
+    for (int i = 0; i < p->ndevice; i++)
+      b.pool[i] = pool_base(e->pool, p->device[i]), b.version[i] = e->version[i];
     lower_resolve(p, &b);
   }
   e->generation = pool_generation(e->pool);
@@ -488,7 +574,8 @@ int exec_resolve(ty_exec *e)
 static int make_arrays(ty_exec *e, const ty_exec *before)
 {
   e->outer_at = NEWS(void *, e->nouter);
-  e->output = NEWS(ty_tensor *, e->nhead); e->output_storage = NEWS(struct storage *, e->nhead);
+  e->output = NEWS(ty_tensor *, e->nhead);
+  e->output_storage = NEWS(struct storage *, e->nhead);
   NEED(e->outer_at && e->output && e->output_storage, TY_EMEMORY, "out of memory: executor");
   struct program *p = e->variant[FUSED];
   for (int i = 0; i < p->ndevice; i++) {
@@ -501,7 +588,7 @@ static int make_arrays(ty_exec *e, const ty_exec *before)
   return exec_resolve(e);
 }
 
-/* -- the whole ---------------------------------------------------------------------------------------------------------------------- */
+/* -- the whole --------------------------------------------------------------------------------- */
 
 static int copy_places(ty_exec *e, const struct exec_source *s)
 {
@@ -535,8 +622,10 @@ static int differentiate(ty_exec *e, const uint8_t *mirror)
   int nodes = e->g->n;
   struct gradient grad = { NEWS(ty_entry, nodes), NEWS(ty_entry, e->nhead) };
   e->grad_entry = NEWS(ty_entry, e->narg);
-  int code = grad.of && grad.head && e->grad_entry ? append_gradients(e, mirror, &grad) : fail(TY_EMEMORY, "out of memory: executor");
-  for (int i = 0; !code && i < e->narg; i++) e->grad_entry[i] = e->arg[i].req ? grad.of[e->arg[i].node] : (ty_entry){ -1, 0 };
+  int code = grad.of && grad.head && e->grad_entry ? append_gradients(e, mirror, &grad)
+                                                   : fail(TY_EMEMORY, "out of memory: executor");
+  for (int i = 0; !code && i < e->narg; i++)
+    e->grad_entry[i] = e->arg[i].req ? grad.of[e->arg[i].node] : (ty_entry){ -1, 0 };
   if (!code) code = place_all(e, &grad);
   if (!code) code = route_all(e, &grad);
   mem_free(grad.of);
@@ -551,7 +640,8 @@ static int check_rows(const ty_exec *e)
     for (int k = 0; k < e->g->node[i].nin; k++) {
       const struct node *n = &e->g->node[i], *from = &e->g->node[n->in[k].node];
       if (!from->op || !(from->op->flags & OP_ROWS)) continue;
-      int code = fail(TY_ESHAPE, "%s %s: input %s is %s, whose number of rows is known only when it has run; it can be an output only",
+      int code = fail(TY_ESHAPE,
+          "%s %s: input %s is %s, whose number of rows is known only when it has run; it can be an output only",
           n->op->name, n->name, n->inport[k].name, from->name);
       fail_node(n->op->name, n->name, n->where);
       fail_argument(n->inport[k].name, "a shape that follows from other shapes", from->op->name);
@@ -573,8 +663,12 @@ static int build(ty_exec *e, const struct exec_source *s)
   int code = differentiate(e, mirror);
   mem_free(mirror);
   TRY(code);
-  if (s->pool) { e->pool = s->pool; pool_keep(s->pool); }
-  else TRY(ty_pool_new(&e->pool));
+  if (s->pool) {
+    e->pool = s->pool;
+    pool_keep(s->pool);
+  }
+  else
+    TRY(ty_pool_new(&e->pool));
   TRY(compile(e, FUSED, s->before, &e->variant[FUSED]));
   return make_arrays(e, s->before);
 }
@@ -600,10 +694,20 @@ int ty_exec_bind(ty_graph *g, const ty_bind_spec *spec, ty_exec **out)
 {
   NEED(g && spec && out, TY_ETYPE, "bind: null argument");
   NEED(spec->nhead > 0, TY_EVALUE, "bind: the symbol has no outputs");
-  struct exec_source s = { .g = g, .head = spec->head, .nhead = spec->nhead, .arg = spec->arg, .narg = spec->narg, .aux = spec->aux,
-      .naux = spec->naux,
-                           .place = spec->place, .nplace = spec->nplace, .device = spec->device, .flags = spec->flags,
-                               .budget = spec->budget,
-                           .pool = spec->pool ? spec->pool : spec->shared ? spec->shared->pool : NULL };
+  struct exec_source s = { .g = g,
+    .head = spec->head,
+    .nhead = spec->nhead,
+    .arg = spec->arg,
+    .narg = spec->narg,
+    .aux = spec->aux,
+    .naux = spec->naux,
+    .place = spec->place,
+    .nplace = spec->nplace,
+    .device = spec->device,
+    .flags = spec->flags,
+    .budget = spec->budget,
+    .pool = spec->pool ? spec->pool
+        : spec->shared ? spec->shared->pool
+                       : NULL };
   return exec_within(&s, out);
 }

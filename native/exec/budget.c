@@ -1,9 +1,10 @@
 /* budget.c - recomputation until a plan fits a budget of bytes.
 **
-** Levels, from nothing recomputed to nearly everything: 0 only what carries the attribute, 1 what is cheap (the rule of
-** force_mirroring), n > 1 every node but one in 2^(n-1), which stay as places to start from. More is recomputed when less
-** is kept, but what is kept from one place to the next must live at once, so that the least memory lies in between. The
-** first level whose plan fits is taken; if none does, the failure says the least that would do.
+** Levels, from nothing recomputed to nearly everything: 0 only what carries the attribute, 1
+** what is cheap (the rule of force_mirroring), n > 1 every node but one in 2^(n-1), which stay
+** as places to start from. More is recomputed when less is kept, but what is kept from one place
+** to the next must live at once, so that the least memory lies in between. The first level whose
+** plan fits is taken; if none does, the failure says the least that would do.
 */
 #include "exec/exec.h"
 
@@ -34,8 +35,9 @@ static int try_level(const struct exec_source *s, int level, int64_t *bytes)
 static int too_small(int64_t budget, int64_t least)
 {
   char want[32], got[32];
-  int code = fail(TY_EMEMORY, "bind: no recomputation fits memory_budget = %lld bytes; the least is %lld", (long long)budget,
-      (long long)least);
+  int code = fail(TY_EMEMORY,
+      "bind: no recomputation fits memory_budget = %lld bytes; the least is %lld",
+      (long long)budget, (long long)least);
   snprintf(want, sizeof want, "%lld", (long long)least);
   snprintf(got, sizeof got, "%lld", (long long)budget);
   fail_argument("memory_budget", want, got);

@@ -1,12 +1,14 @@
-/* exec.h - a program with its outer tensors bound. Files: bind.c makes one, simple_bind.c allocates arrays for it
-** (simple_bind, reshape), run.c runs it, print.c prints it, query.c answers questions. */
+/* exec.h - a program with its outer tensors bound. Files: bind.c makes one, simple_bind.c
+** allocates arrays for it (simple_bind, reshape), run.c runs it, print.c prints it, query.c
+** answers questions. */
 #pragma once
 #include <pthread.h>
 #include "pass/gradient.h"
 #include "pass/program.h"
 #include "device/pool.h"
 
-struct bound {                                        /* an argument or auxiliary state, in list order */
+/* an argument or auxiliary state, in list order */
+struct bound {
   const char *name;
   int node;                                           /* its variable */
   ty_tensor *value, *grad;
@@ -24,34 +26,44 @@ struct ty_exec {
   ty_desc *desc; int *device;                         /* per value, per node of g */
   int forward;                                        /* nodes of the forward part of g */
   ty_entry *head; int nhead;
-  ty_entry *grad_entry;                               /* per argument: entry of its gradient in g, node -1 */
-  int *head_grad;                                     /* per head: place in outer of its head gradient, -1: not needed */
+  /* per argument: entry of its gradient in g, node -1 */
+  ty_entry *grad_entry;
+  /* per head: place in outer of its head gradient, -1: not needed */
+  int *head_grad;
   struct bound *arg, *aux; int narg, naux;
   ty_tensor **outer; int nouter, outer_cap;           /* bound tensors; each one reference */
-  void **outer_at; uint64_t *version[MAX_DEVICES];    /* version: per device slot, of each bound tensor, as the running segment saw it */
-  struct storage *token[MAX_DEVICES];                 /* per device slot: carries failures from segment to segment */
+  /* version: per device slot, of each bound tensor, as the running segment saw it */
+  void **outer_at; uint64_t *version[MAX_DEVICES];
+  /* per device slot: carries failures from segment to segment */
+  struct storage *token[MAX_DEVICES];
   int *outer_of;                                      /* see struct source */
-  struct route {                                      /* per variant: where gradients go, and which sums products do themselves */
+  /* per variant: where gradients go, and which sums products do themselves */
+  struct route {
     int *grad_of, *grad_req, *into; uint8_t *summed;
     struct grad_copy *copy; int ncopy;
   } route[VARIANTS];
   ty_tensor **output;
-  struct storage **output_storage;                    /* of outputs in the pool; NULL: bound or absent */
+  /* of outputs in the pool; NULL: bound or absent */
+  struct storage **output_storage;
   int default_device, flags;
   ty_place *place; int nplace;
   ty_pool *pool;
   uint64_t generation;                                /* of the pool when pointers were resolved */
   struct program *variant[VARIANTS];
-  int ran;                                            /* variant of the last forward, -1: none yet */
-  int forward_train; bool spent;                      /* mode of the last forward; a backward has run since */
+  /* variant of the last forward, -1: none yet */
+  int ran;
+  /* mode of the last forward; a backward has run since */
+  int forward_train; bool spent;
   struct run last;                                    /* its is_train and draw */
   struct ctx *ring; int nring, at_ring;               /* contexts of submitted segments */
   struct ticket *seg_ticket;
   int monitor;                                        /* TY_MON_* */
   int level;                                          /* of recomputation */
   bool check, mirror, profile, with_grad;
-  struct { int phase, node, item, train; bool active; } walk;                  /* a monitored run between events */
-  struct { struct program *p; int at, to; bool rerun; int train; } host;       /* a run that waits for the front end */
+  /* a monitored run between events */
+  struct { int phase, node, item, train; bool active; } walk;
+  /* a run that waits for the front end */
+  struct { struct program *p; int at, to; bool rerun; int train; } host;
   ty_event event; ty_tensor *event_tensor; char event_name[600];
   ty_stats stats;
   struct text printed;
@@ -63,20 +75,29 @@ struct exec_source {                                  /* what exec_make starts f
   ty_graph *g; const ty_entry *head; int nhead;
   const ty_bind *arg; int narg;
   const ty_bind *aux; int naux;
-  const ty_desc *arg_desc, *aux_desc;                 /* dry runs: descriptors where there are no arrays; else NULL */
+  /* dry runs: descriptors where there are no arrays; else NULL */
+  const ty_desc *arg_desc, *aux_desc;
   const ty_place *place; int nplace, device, flags;
   int64_t budget; int level;                          /* level: of recomputation (budget.c) */
   ty_pool *pool;
-  struct ty_exec *before;                             /* reshape: outputs keep its places where they fit */
+  /* reshape: outputs keep its places where they fit */
+  struct ty_exec *before;
 };
 int  exec_make(const struct exec_source *s, ty_exec **out);
-int  exec_within(const struct exec_source *s, ty_exec **out);                 /* recomputes as much as the budget needs */
-void exec_mark_mirrors(const ty_exec *e, bool all, uint8_t *mark);            /* per node: backward computes it again */
-int  exec_variant(ty_exec *e, int which, struct program **out);              /* compiled on first use */
-int  exec_resolve(ty_exec *e);                        /* pointers, after binding or when the pool moved */
-int  exec_variables(const ty_graph *g, int *arg, int *narg, int *aux, int *naux);    /* nodes, in list order */
+/* recomputes as much as the budget needs */
+int  exec_within(const struct exec_source *s, ty_exec **out);
+/* per node: backward computes it again */
+void exec_mark_mirrors(const ty_exec *e, bool all, uint8_t *mark);
+/* compiled on first use */
+int  exec_variant(ty_exec *e, int which, struct program **out);
+/* pointers, after binding or when the pool moved */
+int  exec_resolve(ty_exec *e);
+/* nodes, in list order */
+int  exec_variables(const ty_graph *g, int *arg, int *narg, int *aux, int *naux);
 void exec_free_routes(ty_exec *e);
 void exec_free_ring(ty_exec *e);
 int  exec_state(const ty_exec *e, const char *what);  /* TY_ESTATE where there is no storage */
-void exec_profile_step(const struct program *p, const struct step *s, int64_t from, int64_t to);      /* tells the profiler */
-ty_tensor *exec_value_view(ty_exec *e, struct program *p, int value);        /* read-only view; NULL */
+/* tells the profiler */
+void exec_profile_step(const struct program *p, const struct step *s, int64_t from, int64_t to);
+/* read-only view; NULL */
+ty_tensor *exec_value_view(ty_exec *e, struct program *p, int value);

@@ -2,9 +2,10 @@
 #include "exec/exec.h"
 #include "pass/extract.h"
 
-/* -- debug_str: the logical graph ------------------------------------------------------------------------------ */
+/* -- debug_str: the logical graph -------------------------------------------------------------- */
 
-/* What a backward node is said to read: the forward node itself where the program reads its mirror. */
+/* What a backward node is said to read: the forward node itself where the program reads its
+** mirror. */
 static ty_entry logical_input(const ty_exec *e, const struct node *n, ty_entry in)
 {
   const struct node *from = &e->g->node[in.node];
@@ -20,7 +21,10 @@ static void print_node(struct printer *q, int i)
   const struct node *n = &q->e->g->node[i];
   char label[256];
   snprintf(label, sizeof label, "%s", op_label(n));
-  if (!n->op) { text_add(q->t, "Variable:%s\n", n->name); return; }
+  if (!n->op) {
+    text_add(q->t, "Variable:%s\n", n->name);
+    return;
+  }
   text_add(q->t, "--------------------\nOp:%s, Name=%s\nInputs:\n", label, n->name);
   for (int k = 0; k < n->nin; k++) {
     ty_entry in = logical_input(q->e, n, n->in[k]);
@@ -31,7 +35,8 @@ static void print_node(struct printer *q, int i)
   for (int k = 0; k < n->nattr; k++) text_add(q->t, "\t%s=%s\n", n->attr[k].key, n->attr[k].value);
 }
 
-/* Depth-first over logical inputs; a mirror is reached through the gradients of mirrored nodes only. */
+/* Depth-first over logical inputs; a mirror is reached through the gradients of mirrored nodes
+** only. */
 static void walk(struct printer *q, int i)
 {
   if (q->seen[i]) return;
@@ -50,26 +55,35 @@ int ty_exec_print(ty_exec *e, const char **text)
   ty_memory m;
   t->n = 0;
   text_add(t, "Symbol Outputs:\n");
-  for (int h = 0; h < e->nhead; h++) text_add(t, "\toutput[%d]=%s(%d)\n", h, e->g->node[e->head[h].node].name, e->head[h].out);
+  for (int h = 0; h < e->nhead; h++)
+    text_add(t, "\toutput[%d]=%s(%d)\n", h, e->g->node[e->head[h].node].name, e->head[h].out);
   for (int h = 0; h < e->nhead; h++) walk(&q, e->head[h].node);
-  for (int i = 0; i < e->narg; i++) if (e->arg[i].req && e->grad_entry[i].node >= 0) walk(&q, e->grad_entry[i].node);
+  for (int i = 0; i < e->narg; i++)
+    if (e->arg[i].req && e->grad_entry[i].node >= 0) walk(&q, e->grad_entry[i].node);
   ty_exec_memory(e, &m);
-  text_add(t, "Total %lld MB allocated\nTotal 11 TempSpace resource requested\n", (long long)(m.planned >> 20));
+  text_add(t, "Total %lld MB allocated\nTotal 11 TempSpace resource requested\n",
+      (long long)(m.planned >> 20));
   mem_free(q.seen);
   NEED(!t->lost, TY_EMEMORY, "out of memory");
   *text = t->s;
   return TY_OK;
 }
 
-/* -- the program ---------------------------------------------------------------------------------------------------- */
+/* -- the program ------------------------------------------------------------------------------- */
 
 static void place_text(const ty_exec *e, const struct program *p, int v, char *buffer, size_t size)
 {
-  if (v < 0) { snprintf(buffer, size, "-"); return; }
+  if (v < 0) {
+    snprintf(buffer, size, "-");
+    return;
+  }
   const struct value *r = &p->value[p->value[v].root];
-  if (r->kind == V_POOL) snprintf(buffer, size, "p+0x%06llx", (unsigned long long)r->offset);
-  else if (r->kind == V_OUTER) snprintf(buffer, size, "array %d", r->outer);
-  else snprintf(buffer, size, "-");
+  if (r->kind == V_POOL)
+    snprintf(buffer, size, "p+0x%06llx", (unsigned long long)r->offset);
+  else if (r->kind == V_OUTER)
+    snprintf(buffer, size, "array %d", r->outer);
+  else
+    snprintf(buffer, size, "-");
 }
 
 static int node_of(const ty_exec *e, int value)
@@ -80,26 +94,33 @@ static int node_of(const ty_exec *e, int value)
 }
 
 /* What a step reads: names of variables, numbers of the steps that made the rest. */
-static void inputs_text(const ty_exec *e, const struct program *p, const struct step *st, struct text *t)
+static void inputs_text(
+    const ty_exec *e, const struct program *p, const struct step *st, struct text *t)
 {
   for (int k = 0; k < st->nin; k++) {
     int node = node_of(e, st->in[k]);
     const struct node *n = &e->g->node[node];
-    if (!n->op) text_add(t, " %s", n->name);
-    else if (p->step_of[node] >= 0) text_add(t, " %d", p->step_of[node]);
-    else text_add(t, " %s", n->name);
+    if (!n->op)
+      text_add(t, " %s", n->name);
+    else if (p->step_of[node] >= 0)
+      text_add(t, " %d", p->step_of[node]);
+    else
+      text_add(t, " %s", n->name);
   }
 }
 
-static void member_text(const ty_exec *e, const struct program *p, const struct step *st, struct text *t)
+static void member_text(
+    const ty_exec *e, const struct program *p, const struct step *st, struct text *t)
 {
   text_add(t, "  [");
-  for (int k = 0; k < st->nmember; k++) text_add(t, "%s%s", k ? " " : "", e->g->node[p->member[st->member + k]].name);
+  for (int k = 0; k < st->nmember; k++)
+    text_add(t, "%s%s", k ? " " : "", e->g->node[p->member[st->member + k]].name);
   text_add(t, "]");
 }
 
 /* The node and what its kernel took over. */
-static void node_text(const ty_exec *e, const struct program *p, const struct step *st, struct text *t)
+static void node_text(
+    const ty_exec *e, const struct program *p, const struct step *st, struct text *t)
 {
   const int sum = p->sum[st->node];
   text_add(t, "  [%s", e->g->node[st->node].name);
@@ -112,20 +133,29 @@ static void step_text(const ty_exec *e, const struct program *p, int i, struct t
 {
   const struct step *st = &p->step[i];
   char at[64], shape[160], device[32];
-  const char *kernel = st->kind == STEP_TAPE ? "tape" : st->kind == STEP_ADD ? "add" : st->kind == STEP_COPY ? "copy"
-      : st->v.kernel ? st->v.kernel->name : "host";
+  const char *kernel = st->kind == STEP_TAPE ? "tape"
+      : st->kind == STEP_ADD                 ? "add"
+      : st->kind == STEP_COPY                ? "copy"
+      : st->v.kernel                         ? st->v.kernel->name
+                                             : "host";
   int v = -1;
   for (int k = 0; k < st->nout && v < 0; k++) v = st->out[k];
   const ty_desc *d = &e->desc[v >= 0 ? v : st->in[0]];
   place_text(e, p, v, at, sizeof at);
-  text_add(t, "%4d  %-18s %-8s %-12s %-8s %-16s", i, kernel, device_name(st->device, device, sizeof device), at,
-      dtype_name(d->dtype), text_shape(d, shape, sizeof shape));
+  text_add(t, "%4d  %-18s %-8s %-12s %-8s %-16s", i, kernel,
+      device_name(st->device, device, sizeof device), at, dtype_name(d->dtype),
+      text_shape(d, shape, sizeof shape));
   inputs_text(e, p, st, t);
-  if (st->kind == STEP_TAPE) { text_add(t, "  "); tape_print(st->tape, t); member_text(e, p, st, t); }
+  if (st->kind == STEP_TAPE) {
+    text_add(t, "  ");
+    tape_print(st->tape, t);
+    member_text(e, p, st, t);
+  }
   if (st->kind == STEP_NODE) node_text(e, p, st, t);
   if (st->kind == STEP_NODE && st->act_node < 0 && st->nin > e->g->node[st->node].nin)
     text_add(t, "  %d products in one", 1 + (st->nin - e->g->node[st->node].nin) / 2);
-  if (st->fold) text_add(t, st->fold->sum < 0 ? "  does %d" : "  does %d %d", st->fold->norm, st->fold->sum);
+  if (st->fold)
+    text_add(t, st->fold->sum < 0 ? "  does %d" : "  does %d %d", st->fold->norm, st->fold->sum);
   if (v >= 0 && p->value[v].block) text_add(t, "  channels in %ds", p->value[v].block);
   if (st->guard >= 0) text_add(t, "  if %d", p->step_of[node_of(e, st->guard)]);
   if (st->why) text_add(t, "  not %s", st->why);
@@ -143,9 +173,9 @@ int ty_exec_program(ty_exec *e, const char **text)
   for (int i = 0; i < e->g->n; i++) nodes += e->g->node[i].op != NULL;
   ty_exec_memory(e, &m);
   t->n = 0;
-  text_add(t, "%d nodes -> %d instructions (%d forward) in %d segments, pool %lld bytes (unshared %lld)\n", nodes, p->n, p->nforward,
-      p->nsegment,
-           (long long)m.planned, (long long)m.unshared);
+  text_add(t,
+      "%d nodes -> %d instructions (%d forward) in %d segments, pool %lld bytes (unshared %lld)\n",
+      nodes, p->n, p->nforward, p->nsegment, (long long)m.planned, (long long)m.unshared);
   for (int i = 0; i < p->n; i++) {
     if (i == p->nforward) text_add(t, "backward\n");
     step_text(e, p, i, t);

@@ -1,36 +1,52 @@
-/* profile.c - tells the profiler about the instructions of executors: a span per instruction with the operators it
-** runs, its nodes, its kernel and the bytes of its operands. Called by run.c after each timed instruction. */
+/* profile.c - tells the profiler about the instructions of executors: a span per instruction
+** with the operators it runs, its nodes, its kernel and the bytes of its operands. Called by
+** run.c after each timed instruction. */
 #include "exec/exec.h"
 #include "device/profile.h"
 
 enum { SHOWN = 6 };                                   /* nodes of a tape that are written out */
 
-static void name_tape(const struct program *p, const struct step *st, struct text *name, struct text *nodes)
+static void name_tape(
+    const struct program *p, const struct step *st, struct text *name, struct text *nodes)
 {
   for (int k = 0; k < st->nmember; k++) {
     const struct node *n = &p->s.g->node[p->member[st->member + k]];
-    if (k == SHOWN) { text_add(name, "+%d more", st->nmember - k); text_add(nodes, " and %d more", st->nmember - k); return; }
+    if (k == SHOWN) {
+      text_add(name, "+%d more", st->nmember - k);
+      text_add(nodes, " and %d more", st->nmember - k);
+      return;
+    }
     text_add(name, "%s%s", k ? "+" : "", op_label(n));
     text_add(nodes, "%s%s", k ? " " : "", n->name);
   }
 }
 
-static void name_step(const struct program *p, const struct step *st, struct text *name, struct text *nodes)
+static void name_step(
+    const struct program *p, const struct step *st, struct text *name, struct text *nodes)
 {
   const struct node *n = st->node >= 0 ? &p->s.g->node[st->node] : NULL;
-  if (st->kind == STEP_TAPE && st->nmember > 1) { name_tape(p, st, name, nodes); return; }
-  if (!n || st->kind == STEP_COPY || st->kind == STEP_ADD) { text_add(name, st->kind == STEP_ADD ? "add" : "copy"); }
-  else text_add(name, "%s", op_label(n));
+  if (st->kind == STEP_TAPE && st->nmember > 1) {
+    name_tape(p, st, name, nodes);
+    return;
+  }
+  if (!n || st->kind == STEP_COPY || st->kind == STEP_ADD) {
+    text_add(name, st->kind == STEP_ADD ? "add" : "copy");
+  }
+  else
+    text_add(name, "%s", op_label(n));
   if (n) text_add(nodes, "%s", n->name);
-  if (step_adds(p, st) && p->sum[st->node] != st->act_node) text_add(nodes, " %s", p->s.g->node[p->sum[st->node]].name);
-  if (st->kind == STEP_NODE && st->act_node >= 0) text_add(nodes, " %s", p->s.g->node[st->act_node].name);
+  if (step_adds(p, st) && p->sum[st->node] != st->act_node)
+    text_add(nodes, " %s", p->s.g->node[p->sum[st->node]].name);
+  if (st->kind == STEP_NODE && st->act_node >= 0)
+    text_add(nodes, " %s", p->s.g->node[st->act_node].name);
 }
 
 static int64_t moved(const struct program *p, const struct step *st)
 {
   int64_t bytes = 0;
   for (int k = 0; k < st->nin; k++) bytes += (int64_t)desc_bytes(&p->s.desc[st->in[k]]);
-  for (int k = 0; k < st->nout; k++) if (st->out[k] >= 0) bytes += (int64_t)desc_bytes(&p->s.desc[st->out[k]]);
+  for (int k = 0; k < st->nout; k++)
+    if (st->out[k] >= 0) bytes += (int64_t)desc_bytes(&p->s.desc[st->out[k]]);
   return bytes;
 }
 
@@ -38,7 +54,9 @@ void exec_profile_step(const struct program *p, const struct step *st, int64_t f
 {
   struct text name = { 0 }, nodes = { 0 };
   name_step(p, st, &name, &nodes);
-  const char *kernel = st->kind == STEP_NODE ? st->v.kernel->name : st->kind == STEP_TAPE ? "tape" : "";
+  const char *kernel = st->kind == STEP_NODE ? st->v.kernel->name
+      : st->kind == STEP_TAPE                ? "tape"
+                                             : "";
   struct profile_label l = { "operator", name.s ? name.s : "", nodes.s ? nodes.s : "", kernel, 0 };
   profile_span(&l, st->device, moved(p, st), from, to);
   text_done(&name);

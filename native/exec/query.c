@@ -2,11 +2,12 @@
 #include "exec/exec.h"
 #include "pass/extract.h"
 
-/* -- arrays -------------------------------------------------------------------------------------------------- */
+/* -- arrays ------------------------------------------------------------------------------------ */
 
 static struct bound *find_bound(struct bound *b, int n, const char *name)
 {
-  for (int i = 0; i < n; i++) if (!strcmp(b[i].name, name)) return &b[i];
+  for (int i = 0; i < n; i++)
+    if (!strcmp(b[i].name, name)) return &b[i];
   return NULL;
 }
 
@@ -69,12 +70,16 @@ static const char *output_label(ty_exec *e, int h)
 int ty_exec_names(ty_exec *e, int what, const char *const **names, int *n)
 {
   NEED(e && names && n, TY_ETYPE, "names: null argument");
-  NEED(what >= TY_ARG && what <= TY_OUT, TY_EVALUE, "names: %d; expected TY_ARG, TY_AUX or TY_OUT", what);
+  NEED(what >= TY_ARG && what <= TY_OUT, TY_EVALUE, "names: %d; expected TY_ARG, TY_AUX or TY_OUT",
+      what);
   *n = what == TY_ARG ? e->narg : what == TY_AUX ? e->naux : e->nhead;
   if (!e->names[what]) {
     const char **list = arena_new(&e->arena, sizeof *list * (size_t)(*n + 1));
     NEED(list, TY_EMEMORY, "out of memory");
-    for (int i = 0; i < *n; i++) list[i] = what == TY_ARG ? e->arg[i].name : what == TY_AUX ? e->aux[i].name : output_label(e, i);
+    for (int i = 0; i < *n; i++)
+      list[i] = what == TY_ARG ? e->arg[i].name
+          : what == TY_AUX     ? e->aux[i].name
+                               : output_label(e, i);
     e->names[what] = list;
   }
   *names = e->names[what];
@@ -88,7 +93,8 @@ int ty_exec_rows(ty_exec *e, int i, int64_t *rows)
   NEED(rows && i >= 0 && i < e->nhead, TY_EINDEX, "rows: output %d of %d", i, e->nhead);
   const struct node *n = &e->g->node[e->head[i].node];
   const struct program *p = e->variant[e->ran < 0 ? FUSED : e->ran];
-  const struct step *st = p->step_of[e->head[i].node] < 0 ? NULL : &p->step[p->step_of[e->head[i].node]];
+  const struct step *st = p->step_of[e->head[i].node] < 0 ? NULL
+                                                          : &p->step[p->step_of[e->head[i].node]];
   *rows = -1;
   if (!n->op || !(n->op->flags & OP_ROWS) || !st || !st->state) return TY_OK;
   *rows = e->desc[value_of(e->g, e->head[i])].dim[0];
@@ -115,12 +121,14 @@ int ty_exec_optimized(ty_exec *e, ty_graph **out)
   ty_graph *g;
   NEED(head, TY_EMEMORY, "out of memory");
   int code = graph_extract(e->g, e->head, e->nhead, false, &g, head);
-  if (!code) g->head = head, g->nhead = e->nhead, *out = g;
-  else mem_free(head);
+  if (!code)
+    g->head = head, g->nhead = e->nhead, *out = g;
+  else
+    mem_free(head);
   return code;
 }
 
-/* -- memory ------------------------------------------------------------------------------------------------------ */
+/* -- memory ------------------------------------------------------------------------------------ */
 
 static int64_t bytes_of(const ty_tensor *t) { return t ? (int64_t)desc_bytes(&t->d) : 0; }
 
@@ -131,17 +139,23 @@ int ty_exec_memory(ty_exec *e, ty_memory *out)
   ty_memory m = { 0 };
   for (int i = 0; i < p->ndevice; i++) {
     int64_t pool = 0;
-    m.planned += p->pool[i]; m.bound += p->bound[i]; m.unshared += p->unshared[i];
+    m.planned += p->pool[i];
+    m.bound += p->bound[i];
+    m.unshared += p->unshared[i];
     ty_pool_bytes(e->pool, p->device[i], &pool);
     m.pool += pool;
   }
   for (int i = 0; i < e->narg; i++) {
-    m.args += e->arg[i].value ? bytes_of(e->arg[i].value) : (int64_t)desc_bytes(&e->desc[e->g->node[e->arg[i].node].first]);
-    m.grads += e->arg[i].grad ? bytes_of(e->arg[i].grad) : e->arg[i].req
-        ? (int64_t)desc_bytes(&e->desc[e->g->node[e->arg[i].node].first]) : 0;
+    m.args += e->arg[i].value ? bytes_of(e->arg[i].value)
+                              : (int64_t)desc_bytes(&e->desc[e->g->node[e->arg[i].node].first]);
+    m.grads += e->arg[i].grad ? bytes_of(e->arg[i].grad)
+        : e->arg[i].req       ? (int64_t)desc_bytes(&e->desc[e->g->node[e->arg[i].node].first])
+                              : 0;
   }
-  for (int i = 0; i < e->naux; i++) m.aux += (int64_t)desc_bytes(&e->desc[e->g->node[e->aux[i].node].first]);
-  for (int h = 0; h < e->nhead; h++) m.outputs += (int64_t)desc_bytes(&e->desc[value_of(e->g, e->head[h])]);
+  for (int i = 0; i < e->naux; i++)
+    m.aux += (int64_t)desc_bytes(&e->desc[e->g->node[e->aux[i].node].first]);
+  for (int h = 0; h < e->nhead; h++)
+    m.outputs += (int64_t)desc_bytes(&e->desc[value_of(e->g, e->head[h])]);
   *out = m;
   return TY_OK;
 }
@@ -156,7 +170,8 @@ static int scratch_value(ty_exec *e, const struct program *p, int i, ty_value *o
     char name[600];
     const char *node = st->node >= 0 ? e->g->node[st->node].name : "";
     snprintf(name, sizeof name, "%s_scratch", node);
-    *out = (ty_value){ arena_text(&e->arena, name), node, (int64_t)align_up(st->scratch, ALIGN), st->scratch_at, t, t, st->device, -1 };
+    *out = (ty_value){ arena_text(&e->arena, name), node, (int64_t)align_up(st->scratch, ALIGN),
+      st->scratch_at, t, t, st->device, -1 };
     return out->name ? TY_OK : fail(TY_EMEMORY, "out of memory");
   }
   return fail(TY_EINDEX, "value: there are fewer");
@@ -178,8 +193,8 @@ int ty_exec_value(ty_exec *e, int i, ty_value *out)
       output_name(n, j, name, sizeof name);
       int root_node = 0;
       while (root_node + 1 < e->g->n && e->g->node[root_node + 1].first <= x->root) root_node++;
-      *out = (ty_value){ arena_text(&e->arena, name), n->name, x->bytes, r->offset, r->first, r->last, r->device,
-          x->root == n->first + j ? -1 : root_node };
+      *out = (ty_value){ arena_text(&e->arena, name), n->name, x->bytes, r->offset, r->first,
+        r->last, r->device, x->root == n->first + j ? -1 : root_node };
       return out->name ? TY_OK : fail(TY_EMEMORY, "out of memory");
     }
   }
@@ -189,11 +204,12 @@ int ty_exec_value(ty_exec *e, int i, ty_value *out)
 int ty_exec_verify(ty_exec *e)
 {
   NEED(e, TY_ETYPE, "verify: null executor");
-  for (int w = 0; w < VARIANTS; w++) if (e->variant[w]) TRY(plan_verify(e->variant[w]));
+  for (int w = 0; w < VARIANTS; w++)
+    if (e->variant[w]) TRY(plan_verify(e->variant[w]));
   return TY_OK;
 }
 
-/* -- timings and switches --------------------------------------------------------------------------------------------- */
+/* -- timings and switches ---------------------------------------------------------------------- */
 
 int ty_exec_stats(ty_exec *e, ty_stats *out)
 {
@@ -206,7 +222,8 @@ int ty_exec_stats(ty_exec *e, ty_stats *out)
   return TY_OK;
 }
 
-/* The first call turns timing on; each later one gives the last run's instructions. *n: room in, number out. */
+/* The first call turns timing on; each later one gives the last run's instructions. *n: room in,
+** number out. */
 int ty_exec_profile(ty_exec *e, ty_sample *out, int *n)
 {
   NEED(e && n, TY_ETYPE, "profile: null argument");
@@ -219,8 +236,10 @@ int ty_exec_profile(ty_exec *e, ty_sample *out, int *n)
     const struct step *st = &p->step[t];
     int64_t bytes = 0;
     for (int k = 0; k < st->nin; k++) bytes += (int64_t)desc_bytes(&e->desc[st->in[k]]);
-    for (int k = 0; k < st->nout; k++) if (st->out[k] >= 0) bytes += (int64_t)desc_bytes(&e->desc[st->out[k]]);
-    const char *label = st->node >= 0 ? arena_text(&e->arena, op_label(&e->g->node[st->node])) : "copy";
+    for (int k = 0; k < st->nout; k++)
+      if (st->out[k] >= 0) bytes += (int64_t)desc_bytes(&e->desc[st->out[k]]);
+    const char *label = st->node >= 0 ? arena_text(&e->arena, op_label(&e->g->node[st->node]))
+                                      : "copy";
     out[t] = (ty_sample){ label, st->node >= 0 ? e->g->node[st->node].name : "", bytes, st->ns };
   }
   return TY_OK;
@@ -229,7 +248,8 @@ int ty_exec_profile(ty_exec *e, ty_sample *out, int *n)
 int ty_exec_monitor(ty_exec *e, int mode)
 {
   NEED(e, TY_ETYPE, "monitor: null executor");
-  NEED(mode >= TY_MON_OFF && mode <= TY_MON_ALL, TY_EVALUE, "monitor: mode %d; expected TY_MON_OFF, TY_MON_OUT or TY_MON_ALL", mode);
+  NEED(mode >= TY_MON_OFF && mode <= TY_MON_ALL, TY_EVALUE,
+      "monitor: mode %d; expected TY_MON_OFF, TY_MON_OUT or TY_MON_ALL", mode);
   e->monitor = mode;
   return TY_OK;
 }
@@ -248,21 +268,29 @@ int ty_exec_pool(ty_exec *e, ty_pool **out)
   return TY_OK;
 }
 
-/* -- end ------------------------------------------------------------------------------------------------------------------- */
+/* -- end --------------------------------------------------------------------------------------- */
 
-int ty_exec_keep(ty_exec *e) { __atomic_add_fetch(&e->refs, 1, __ATOMIC_RELAXED); return TY_OK; }
+int ty_exec_keep(ty_exec *e)
+{
+  __atomic_add_fetch(&e->refs, 1, __ATOMIC_RELAXED);
+  return TY_OK;
+}
 
 static void free_arrays(ty_exec *e)
 {
   for (int h = 0; e->output && h < e->nhead; h++) ty_tensor_free(e->output[h]);
-  for (int h = 0; e->output_storage && h < e->nhead; h++) if (e->output_storage[h]) storage_free(e->output_storage[h]);
+  for (int h = 0; e->output_storage && h < e->nhead; h++)
+    if (e->output_storage[h]) storage_free(e->output_storage[h]);
   for (int i = 0; i < e->nouter; i++) ty_tensor_free(e->outer[i]);
   for (int i = 0; i < MAX_DEVICES; i++) {
     if (e->token[i]) storage_free(e->token[i]);
     mem_free(e->version[i]);
   }
   ty_tensor_free(e->event_tensor);
-  mem_free(e->output); mem_free(e->output_storage); mem_free(e->outer); mem_free(e->outer_at);
+  mem_free(e->output);
+  mem_free(e->output_storage);
+  mem_free(e->outer);
+  mem_free(e->outer_at);
 }
 
 void ty_exec_free(ty_exec *e)
@@ -277,8 +305,15 @@ void ty_exec_free(ty_exec *e)
   ty_graph_free(e->g);
   ty_graph_free(e->user);
   if (e->pool) pool_forget(e->pool, e), ty_pool_free(e->pool);
-  mem_free(e->user_head); mem_free(e->desc); mem_free(e->device); mem_free(e->head); mem_free(e->grad_entry); mem_free(e->head_grad);
-  mem_free(e->arg); mem_free(e->aux); mem_free(e->outer_of);
+  mem_free(e->user_head);
+  mem_free(e->desc);
+  mem_free(e->device);
+  mem_free(e->head);
+  mem_free(e->grad_entry);
+  mem_free(e->head_grad);
+  mem_free(e->arg);
+  mem_free(e->aux);
+  mem_free(e->outer_of);
   exec_free_routes(e);
   text_done(&e->printed);
   arena_done(&e->arena);

@@ -1,15 +1,18 @@
-/* run.c - runs an executor: segments as tasks on the queues of their devices, or step by step between events.
+/* run.c - runs an executor: segments as tasks on the queues of their devices, or step by step
+** between events.
 **
-** A run is one task per segment; a segment on another device waits for the segments it reads from, the first segments
-** wait for everything that still runs in the pool. What a task needs (mode, random draw, versions of bound tensors) is
-** copied into a context from a ring that is made once: a step allocates nothing.
-** Monitored runs use the plain variant and go node by node: run, report each value before anything may overwrite it,
-** return to the caller, go on at ty_exec_resume.
+** A run is one task per segment; a segment on another device waits for the segments it reads
+** from, the first segments wait for everything that still runs in the pool. What a task needs
+** (mode, random draw, versions of bound tensors) is copied into a context from a ring that is
+** made once: a step allocates nothing. Monitored runs use the plain variant and go node by node:
+** run, report each value before anything may overwrite it, return to the caller, go on at
+** ty_exec_resume.
 */
 #include "exec/exec.h"
 #include "device/profile.h"
 
-enum { FORWARD, BACKWARD, ONE };                      /* what a walk from node to node covers; ONE: a partial forward */
+/* what a walk from node to node covers; ONE: a partial forward */
+enum { FORWARD, BACKWARD, ONE };
 
 struct ctx {
   ty_exec *e;
@@ -23,11 +26,12 @@ struct ctx {
 int exec_state(const ty_exec *e, const char *what)
 {
   NEED(e, TY_ETYPE, "%s: null executor", what);
-  NEED(!(e->flags & TY_DRY_RUN), TY_ESTATE, "%s: this executor was bound with dry_run and has no memory; bind it again without", what);
+  NEED(!(e->flags & TY_DRY_RUN), TY_ESTATE,
+      "%s: this executor was bound with dry_run and has no memory; bind it again without", what);
   return TY_OK;
 }
 
-/* -- one segment ---------------------------------------------------------------------------------------------- */
+/* -- one segment ------------------------------------------------------------------------------- */
 
 static int blame(struct program *p, const struct step *st, int code)
 {
@@ -48,14 +52,23 @@ static void describe_inputs(struct program *p, const struct step *st, struct tex
     const struct arr *a = &st->v.call.in[k];
     if (!a->p || (a->d.dtype != TY_F32 && a->d.dtype != TY_F64)) continue;
     double lo = INFINITY, hi = -INFINITY;
-    for (int64_t i = 0; i < desc_count(&a->d); i++) { double x = number_at(a->p, a->d.dtype, i); lo = fmin(lo, x); hi = fmax(hi, x); }
-    text_add(t, "%s%s in [%g, %g]", t->n ? ", " : "", n->inport && !n->backward ? n->inport[k].name : "input", lo, hi);
+    for (int64_t i = 0; i < desc_count(&a->d); i++) {
+      double x = number_at(a->p, a->d.dtype, i);
+      lo = fmin(lo, x);
+      hi = fmax(hi, x);
+    }
+    text_add(t, "%s%s in [%g, %g]", t->n ? ", " : "",
+        n->inport && !n->backward ? n->inport[k].name : "input", lo, hi);
   }
   for (int k = 0; k < st->nin && st->kind == STEP_TAPE; k++) {
     const ty_desc *d = &p->s.desc[st->in[k]];
     if (d->dtype != TY_F32 && d->dtype != TY_F64) continue;
     double lo = INFINITY, hi = -INFINITY;
-    for (int64_t i = 0; i < desc_count(d); i++) { double x = number_at(st->operand[k], d->dtype, i); lo = fmin(lo, x); hi = fmax(hi, x); }
+    for (int64_t i = 0; i < desc_count(d); i++) {
+      double x = number_at(st->operand[k], d->dtype, i);
+      lo = fmin(lo, x);
+      hi = fmax(hi, x);
+    }
     text_add(t, "%sinput %d in [%g, %g]", t->n ? ", " : "", k, lo, hi);
   }
 }
@@ -69,8 +82,8 @@ static int check_value(struct program *p, const struct step *st, const void *dat
     struct text t = { 0 };
     const struct node *n = &p->s.g->node[st->node];
     describe_inputs(p, st, &t);
-    int code = fail(TY_ERUN, "%s %s: element %lld of its output is %g; inputs: %s", op_label(n), n->name, (long long)i, x, t.s ? t.s
-        : "none");
+    int code = fail(TY_ERUN, "%s %s: element %lld of its output is %g; inputs: %s", op_label(n),
+        n->name, (long long)i, x, t.s ? t.s : "none");
     text_done(&t);
     return blame(p, st, code);
   }
@@ -79,9 +92,12 @@ static int check_value(struct program *p, const struct step *st, const void *dat
 
 static int check_step(struct program *p, const struct step *st)
 {
-  if (st->kind == STEP_NODE) for (int k = 0; k < st->nout; k++) TRY(check_value(p, st, st->v.call.out[k].p, &st->v.call.out[k].d));
-  if (st->kind == STEP_TAPE) for (int k = st->nin; k < st->ntape; k++) TRY(check_value(p, st, st->operand[k],
-      &p->s.desc[st->tape_value[k]]));
+  if (st->kind == STEP_NODE)
+    for (int k = 0; k < st->nout; k++)
+      TRY(check_value(p, st, st->v.call.out[k].p, &st->v.call.out[k].d));
+  if (st->kind == STEP_TAPE)
+    for (int k = st->nin; k < st->ntape; k++)
+      TRY(check_value(p, st, st->operand[k], &p->s.desc[st->tape_value[k]]));
   return TY_OK;
 }
 
@@ -119,7 +135,7 @@ static int run_steps(void *context)
 
 static void let_go(void *context) { ty_exec_free(((struct ctx *)context)->e); }
 
-/* -- what a segment touches ---------------------------------------------------------------------------------------- */
+/* -- what a segment touches -------------------------------------------------------------------- */
 
 /* Does the step change input k in place? */
 static bool changes_input(const struct program *p, const struct step *st, int k)
@@ -136,7 +152,8 @@ static bool changes_input(const struct program *p, const struct step *st, int k)
 static void put(struct storage **list, int *n, struct storage *s)
 {
   if (!s) return;
-  for (int i = MAX(0, *n - 64); i < *n; i++) if (list[i] == s) return;
+  for (int i = MAX(0, *n - 64); i < *n; i++)
+    if (list[i] == s) return;
   list[(*n)++] = s;
 }
 
@@ -156,15 +173,18 @@ static int list_storages(ty_exec *e, struct program *p, struct segment *g)
       if (changes_input(p, st, k)) put(g->write, &g->nwrite, s);
       put(g->read, &g->nread, s);
     }
-    for (int k = 0; k < st->nout; k++) if (st->out[k] >= 0 && p->value[st->out[k]].kind == V_OUTER) put(g->write, &g->nwrite,
-        e->outer[p->value[st->out[k]].outer]->storage);
+    for (int k = 0; k < st->nout; k++)
+      if (st->out[k] >= 0 && p->value[st->out[k]].kind == V_OUTER)
+        put(g->write, &g->nwrite, e->outer[p->value[st->out[k]].outer]->storage);
     if (st->outer >= 0) put(g->write, &g->nwrite, e->outer[st->outer]->storage);
   }
   for (int h = 0; h < e->nhead; h++) {
     const struct value *r = &p->value[p->value[value_of(e->g, e->head[h])].root];
     if (!e->output_storage[h]) continue;
-    if (r->last_write >= g->first && r->last_write < g->last) put(g->write, &g->nwrite, e->output_storage[h]);
-    else if (g->first >= p->nforward && r->device == g->device) put(g->read, &g->nread, e->output_storage[h]);
+    if (r->last_write >= g->first && r->last_write < g->last)
+      put(g->write, &g->nwrite, e->output_storage[h]);
+    else if (g->first >= p->nforward && r->device == g->device)
+      put(g->read, &g->nread, e->output_storage[h]);
   }
   return TY_OK;
 }
@@ -173,19 +193,24 @@ static int prepare_storages(ty_exec *e, struct program *p)
 {
   for (int i = 0; i < p->nsegment; i++) {
     struct segment *g = &p->segment[i];
-    bool first = i == 0;                              /* the first forward segment of a device starts afresh */
-    if (g->first < p->nforward) { first = true; for (int k = 0; k < i; k++) first &= p->segment[k].device != g->device; }
-    else first = false;
+    bool first = i == 0; /* the first forward segment of a device starts afresh */
+    if (g->first < p->nforward) {
+      first = true;
+      for (int k = 0; k < i; k++) first &= p->segment[k].device != g->device;
+    }
+    else
+      first = false;
     TRY(list_storages(e, p, g));
     if (!first) put(g->read, &g->nread, e->token[g->slot]);
-    for (int k = 0; k < p->ndevice; k++) if (g->wait[k] >= 0) put(g->read, &g->nread, e->token[k]);
+    for (int k = 0; k < p->ndevice; k++)
+      if (g->wait[k] >= 0) put(g->read, &g->nread, e->token[k]);
     put(g->write, &g->nwrite, e->token[g->slot]);
   }
   p->ready = true;
   return TY_OK;
 }
 
-/* -- contexts --------------------------------------------------------------------------------------------------------- */
+/* -- contexts ---------------------------------------------------------------------------------- */
 
 static int make_ring(ty_exec *e, const struct program *p)
 {
@@ -195,11 +220,16 @@ static int make_ring(ty_exec *e, const struct program *p)
   struct ctx *ring = NEWS(struct ctx, n);
   uint64_t *version = NEWS(uint64_t, (size_t)n * (size_t)e->nouter + 1);
   struct ticket *tickets = NEWS(struct ticket, p->nsegment + 1);
-  if (!ring || !version || !tickets) return mem_free(ring), mem_free(version), mem_free(tickets), fail(TY_EMEMORY,
-      "out of memory: executor");
+  if (!ring || !version || !tickets)
+    return mem_free(ring), mem_free(version), mem_free(tickets),
+           fail(TY_EMEMORY, "out of memory: executor");
   if (e->ring) mem_free(e->ring[0].version);
-  mem_free(e->ring); mem_free(e->seg_ticket);
-  e->ring = ring; e->nring = n; e->at_ring = 0; e->seg_ticket = tickets;
+  mem_free(e->ring);
+  mem_free(e->seg_ticket);
+  e->ring = ring;
+  e->nring = n;
+  e->at_ring = 0;
+  e->seg_ticket = tickets;
   for (int i = 0; i < n; i++) ring[i].version = version + (size_t)i * (size_t)e->nouter;
   e->stats.allocations += e->stats.runs ? 3 : 0;
   return TY_OK;
@@ -212,24 +242,31 @@ void exec_free_ring(ty_exec *e)
   mem_free(e->seg_ticket);
 }
 
-/* The next context. When all are taken, half of them are let pass: who waits then sleeps once for many runs. */
+/* The next context. When all are taken, half of them are let pass: who waits then sleeps once
+** for many runs. */
 static struct ctx *next_context(ty_exec *e)
 {
   struct ctx *c = &e->ring[e->at_ring];
   if (!ticket_past(c->ticket)) ticket_wait(e->ring[(e->at_ring + e->nring / 2) % e->nring].ticket);
-  ticket_wait(c->ticket);                             /* the other one may be another device's */
+  ticket_wait(c->ticket); /* the other one may be another device's */
   e->at_ring = (e->at_ring + 1) % e->nring;
   return c;
 }
 
-static int submit(ty_exec *e, struct program *p, const struct segment *g, int first, int last, const struct ticket *after,
-    int nafter, struct ticket *out)
+static int submit(ty_exec *e, struct program *p, const struct segment *g, int first, int last,
+    const struct ticket *after, int nafter, struct ticket *out)
 {
   struct ctx *c = next_context(e);
-  c->e = e; c->p = p; c->slot = g->slot; c->first = first; c->last = last; c->run = e->last;
+  c->e = e;
+  c->p = p;
+  c->slot = g->slot;
+  c->first = first;
+  c->last = last;
+  c->run = e->last;
   for (int i = 0; i < e->nouter; i++) c->version[i] = e->outer[i]->storage->version;
   ty_exec_keep(e);
-  struct task t = { run_steps, let_go, c, g->read, g->write, g->nread, g->nwrite, after, nafter, 0 };
+  struct task t = { run_steps, let_go, c, g->read, g->write, g->nread, g->nwrite, after, nafter,
+    0 };
   struct ticket ticket = { 0 };
   int code = device_submit(g->device, &t, &ticket);
   c->ticket = ticket;
@@ -253,7 +290,8 @@ static void note_host_event(ty_exec *e, const struct program *p, int t)
 {
   const struct node *n = &p->s.g->node[p->step[t].node];
   e->walk.node = p->step[t].node;
-  e->event = (ty_event){ n->name, op_label(n), n->name, NULL, n->backward | e->last.is_train << 1, false, n->nin, n->nout };
+  e->event = (ty_event){ n->name, op_label(n), n->name, NULL, n->backward | e->last.is_train << 1,
+    false, n->nin, n->nout };
 }
 
 /* Segments from .. to - 1 of a program; stops where the front end has to run a step. */
@@ -269,12 +307,16 @@ static int submit_all(ty_exec *e, struct program *p, int from, int to)
       TRY(finish_before(e, p, from, i));
       e->seg_ticket[i] = (struct ticket){ 0 };
       if (step_skipped(&p->step[g->first])) continue;
-      e->host.p = p; e->host.at = i; e->host.to = to;
+      e->host.p = p;
+      e->host.at = i;
+      e->host.to = to;
       note_host_event(e, p, g->first);
       return TY_EV_HOST;
     }
-    for (int k = 0; k < nbefore; k++) if (before[k].device != g->device) after[n++] = before[k];
-    for (int k = 0; k < p->ndevice; k++) if (g->wait[k] >= from) after[n++] = e->seg_ticket[g->wait[k]];
+    for (int k = 0; k < nbefore; k++)
+      if (before[k].device != g->device) after[n++] = before[k];
+    for (int k = 0; k < p->ndevice; k++)
+      if (g->wait[k] >= from) after[n++] = e->seg_ticket[g->wait[k]];
     TRY(submit(e, p, g, g->first, g->last, after, n, &e->seg_ticket[i]));
   }
   return TY_OK;
@@ -288,7 +330,7 @@ static int choose_variant(ty_exec *e, int which, struct program **p)
   return make_ring(e, *p);
 }
 
-/* -- forward and backward ------------------------------------------------------------------------------------------------- */
+/* -- forward and backward ---------------------------------------------------------------------- */
 
 static int start(ty_exec *e, const char *what, int which, int is_train, struct program **p)
 {
@@ -300,7 +342,8 @@ static int start(ty_exec *e, const char *what, int which, int is_train, struct p
   e->forward_train = is_train;
   e->spent = false;
   e->walk.active = false;
-  e->host.p = NULL; e->host.rerun = false;
+  e->host.p = NULL;
+  e->host.rerun = false;
   return TY_OK;
 }
 
@@ -313,7 +356,10 @@ static int forward(ty_exec *e, int is_train)
   TRY(start(e, "forward", plain ? PLAIN : FUSED, is_train, &p));
   e->stats.runs++;
   if (!e->monitor) return submit_all(e, p, 0, p->nsegment_forward);
-  e->walk.active = true; e->walk.node = 0; e->walk.item = 0; e->walk.phase = FORWARD;
+  e->walk.active = true;
+  e->walk.node = 0;
+  e->walk.item = 0;
+  e->walk.phase = FORWARD;
   return advance(e);
 }
 
@@ -330,8 +376,9 @@ static int wrong_head(const ty_exec *e, int h, const ty_tensor *t)
   char want[160], got[160], name[512];
   const ty_desc *d = &e->desc[value_of(e->g, e->head[h])];
   output_name(&e->g->node[e->head[h].node], e->head[h].out, name, sizeof name);
-  int code = fail(TY_ESHAPE, "backward: the gradient of output %s has shape %s, but the output has %s", name, text_shape(&t->d, got,
-      sizeof got), text_shape(d, want, sizeof want));
+  int code = fail(TY_ESHAPE,
+      "backward: the gradient of output %s has shape %s, but the output has %s", name,
+      text_shape(&t->d, got, sizeof got), text_shape(d, want, sizeof want));
   fail_argument(name, want, got);
   return code;
 }
@@ -339,18 +386,22 @@ static int wrong_head(const ty_exec *e, int h, const ty_tensor *t)
 static int missing_head(const ty_exec *e, int h)
 {
   const struct node *n = &e->g->node[e->head[h].node];
-  int code = fail(TY_EVALUE, "backward: output %d (%s) is no loss, so its gradient must be given in out_grads", h, n->name);
+  int code = fail(TY_EVALUE,
+      "backward: output %d (%s) is no loss, so its gradient must be given in out_grads", h,
+      n->name);
   fail_node(n->op ? n->op->name : NULL, n->name, n->where);
   fail_argument("out_grads", "an array for this output", "nothing");
   return code;
 }
 
-/* A head gradient has its output's shape; of an output that a run fills in part, as many rows as the run filled. */
+/* A head gradient has its output's shape; of an output that a run fills in part, as many rows as
+** the run filled. */
 static bool head_fits(const ty_exec *e, int h, const ty_desc *d)
 {
   const struct node *n = &e->g->node[e->head[h].node];
   ty_desc want = e->desc[value_of(e->g, e->head[h])];
-  if (n->op && n->op->flags & OP_ROWS && d->ndim == want.ndim && d->dim[0] <= want.dim[0]) want.dim[0] = d->dim[0];
+  if (n->op && n->op->flags & OP_ROWS && d->ndim == want.ndim && d->dim[0] <= want.dim[0])
+    want.dim[0] = d->dim[0];
   return desc_same_shape(d, &want);
 }
 
@@ -369,9 +420,12 @@ static int give_head(ty_exec *e, int h, ty_tensor *from)
 static int give_heads(ty_exec *e, ty_tensor *const *head, int n)
 {
   NEED(n <= e->nhead, TY_ESHAPE, "backward: %d head gradients for %d outputs", n, e->nhead);
-  for (int h = 0; h < n; h++) if (head[h] && !head_fits(e, h, &head[h]->d)) return wrong_head(e, h, head[h]);
-  for (int h = 0; h < e->nhead; h++) if (e->head_grad[h] >= 0 && (h >= n || !head[h])) return missing_head(e, h);
-  for (int h = 0; h < n; h++) if (e->head_grad[h] >= 0 && head[h]) TRY(give_head(e, h, head[h]));
+  for (int h = 0; h < n; h++)
+    if (head[h] && !head_fits(e, h, &head[h]->d)) return wrong_head(e, h, head[h]);
+  for (int h = 0; h < e->nhead; h++)
+    if (e->head_grad[h] >= 0 && (h >= n || !head[h])) return missing_head(e, h);
+  for (int h = 0; h < n; h++)
+    if (e->head_grad[h] >= 0 && head[h]) TRY(give_head(e, h, head[h]));
   return TY_OK;
 }
 
@@ -381,7 +435,10 @@ static int begin_backward(ty_exec *e, struct program *p)
   e->last.is_train = e->host.train;
   e->spent = true;
   if (!e->monitor || e->ran == FUSED) return submit_all(e, p, p->nsegment_forward, p->nsegment);
-  e->walk.active = true; e->walk.node = e->forward; e->walk.item = 0; e->walk.phase = BACKWARD;
+  e->walk.active = true;
+  e->walk.node = e->forward;
+  e->walk.item = 0;
+  e->walk.phase = BACKWARD;
   return advance(e);
 }
 
@@ -395,7 +452,7 @@ static int backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
   TRY(give_heads(e, head, n));
   TRY(choose_variant(e, e->ran, &p));
   e->host.train = is_train != 0;
-  e->host.rerun = e->spent;                           /* the last backward has used up what forward left: run that again */
+  e->host.rerun = e->spent; /* the last backward has used up what forward left: run that again */
   if (!e->spent) return begin_backward(e, p);
   e->last.is_train = e->forward_train;
   TRY(submit_all(e, p, 0, p->nsegment_forward));
@@ -410,7 +467,7 @@ int ty_exec_backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
   return code;
 }
 
-/* -- node by node ------------------------------------------------------------------------------------------------------------- */
+/* -- node by node ------------------------------------------------------------------------------ */
 
 /* Runs one step of the plain variant as a task of its own and waits for it. */
 static int run_alone(ty_exec *e, struct program *p, int t)
@@ -421,13 +478,15 @@ static int run_alone(ty_exec *e, struct program *p, int t)
     if (t < g->first || t >= g->last) continue;
     TRY(submit(e, p, g, t, t + 1, NULL, 0, &ticket));
     ticket_wait(ticket);
-    if (e->token[g->slot]->failed && !failure_told(e->token[g->slot]->failed)) return failure_tell(e->token[g->slot]->failed);
+    if (e->token[g->slot]->failed && !failure_told(e->token[g->slot]->failed))
+      return failure_tell(e->token[g->slot]->failed);
     return TY_OK;
   }
   return TY_OK;
 }
 
-/* A step of the front end's, between events of a walk: the next ty_exec_resume goes on behind it. */
+/* A step of the front end's, between events of a walk: the next ty_exec_resume goes on behind
+** it. */
 static int host_alone(ty_exec *e, struct program *p, int t)
 {
   if (step_skipped(&p->step[t])) return TY_OK;
@@ -445,7 +504,8 @@ static int run_node(ty_exec *e, struct program *p, int node)
 
 static int run_copies(ty_exec *e, struct program *p)
 {
-  for (int t = p->nforward; t < p->n; t++) if (p->step[t].kind == STEP_COPY || p->step[t].kind == STEP_ADD) TRY(run_alone(e, p, t));
+  for (int t = p->nforward; t < p->n; t++)
+    if (p->step[t].kind == STEP_COPY || p->step[t].kind == STEP_ADD) TRY(run_alone(e, p, t));
   return TY_OK;
 }
 
@@ -459,7 +519,8 @@ ty_tensor *exec_value_view(ty_exec *e, struct program *p, int v)
   if (r->kind == V_OUTER) {
     d.device = e->outer[r->outer]->d.device;
     if (ty_tensor_view(e->outer[r->outer], &d, 0, &t)) return NULL;
-  } else if (r->kind == V_POOL) {
+  }
+  else if (r->kind == V_POOL) {
     if (pool_storage(e->pool, r->device, (size_t)r->offset, desc_bytes(&d), &s)) return NULL;
     if (tensor_on(&d, s, 0, &t)) t = NULL;
     storage_free(s);
@@ -468,7 +529,8 @@ ty_tensor *exec_value_view(ty_exec *e, struct program *p, int v)
   return t;
 }
 
-static int report(ty_exec *e, struct program *p, int node, int value, bool is_input, const char *format, ...)
+static int report(
+    ty_exec *e, struct program *p, int node, int value, bool is_input, const char *format, ...)
 {
   va_list args;
   ty_tensor_free(e->event_tensor);
@@ -478,7 +540,8 @@ static int report(ty_exec *e, struct program *p, int node, int value, bool is_in
   vsnprintf(e->event_name, sizeof e->event_name, format, args);
   va_end(args);
   const struct node *n = &e->g->node[node];
-  e->event = (ty_event){ n->name, op_label(n), e->event_name, e->event_tensor, 0, is_input, n->nin, n->nout };
+  e->event = (ty_event){ n->name, op_label(n), e->event_name, e->event_tensor, 0, is_input, n->nin,
+    n->nout };
   return TY_EV_MONITOR;
 }
 
@@ -496,17 +559,21 @@ static int shown_inputs(const ty_exec *e, const struct node *n, ty_entry *out)
     return count;
   }
   const struct node *f = &e->g->node[n->forward];
-  for (const char *s = n->op->shown; *s && count < SHOWN; s += strcspn(s, " "), s += strspn(s, " ")) {
+  for (const char *s = n->op->shown; *s && count < SHOWN;
+       s += strcspn(s, " "), s += strspn(s, " ")) {
     int k = atoi(s + 1);
-    if (*s == 'g') out[count++] = n->in[0];
-    else if (*s == 'i' && k < f->nin) out[count++] = f->in[k];
-    else if (*s == 'o' && k < f->nout) out[count++] = (ty_entry){ n->forward, k };
+    if (*s == 'g')
+      out[count++] = n->in[0];
+    else if (*s == 'i' && k < f->nin)
+      out[count++] = f->in[k];
+    else if (*s == 'o' && k < f->nout)
+      out[count++] = (ty_entry){ n->forward, k };
   }
   return count;
 }
 
-/* Items of one node, in order: (monitor_all) for each input the variable's own name, then <node>_<input>; then it runs;
-** then its outputs. */
+/* Items of one node, in order: (monitor_all) for each input the variable's own name, then
+** <node>_<input>; then it runs; then its outputs. */
 static int walk_node(ty_exec *e, struct program *p)
 {
   const struct node *n = &e->g->node[e->walk.node];
@@ -514,12 +581,15 @@ static int walk_node(ty_exec *e, struct program *p)
   int inputs = e->monitor == TY_MON_ALL ? 2 * shown_inputs(e, n, in) : 0;
   char name[600];
   while (e->walk.item < inputs) {
-    int k = e->walk.item / 2, first = !(e->walk.item++ & 1), v = value_of(e->g, in[k]), code = TY_OK;
+    int k = e->walk.item / 2, first = !(e->walk.item++ & 1), v = value_of(e->g, in[k]),
+        code = TY_OK;
     const struct node *from = &e->g->node[in[k].node];
-    if (first && !from->op) code = report(e, p, e->walk.node, v, true, "%s", from->name);
-    else if (!first && !n->backward && monitor_input_named(n->op)) code = report(e, p, e->walk.node, v, true, "%s_%s", n->name,
-        n->inport[k].name);
-    else if (!first) code = report(e, p, e->walk.node, v, true, "%s_input%d", n->name, k);
+    if (first && !from->op)
+      code = report(e, p, e->walk.node, v, true, "%s", from->name);
+    else if (!first && !n->backward && monitor_input_named(n->op))
+      code = report(e, p, e->walk.node, v, true, "%s_%s", n->name, n->inport[k].name);
+    else if (!first)
+      code = report(e, p, e->walk.node, v, true, "%s_input%d", n->name, k);
     if (code) return code;
   }
   if (e->walk.item == inputs) {
@@ -542,11 +612,13 @@ static bool runs_in(const ty_exec *e, const struct program *p, int node)
   const struct node *n = &e->g->node[node];
   if (!n->op) return false;
   if (p->step_of[node] >= 0) return true;
-  for (int k = 0; k < n->nout; k++) if (p->value[n->first + k].kind != V_NONE) return true;       /* a view */
+  for (int k = 0; k < n->nout; k++)
+    if (p->value[n->first + k].kind != V_NONE) return true; /* a view */
   return false;
 }
 
-/* A node of a part that is skipped has no values to report. Its guard ran before it, alone, and is done. */
+/* A node of a part that is skipped has no values to report. Its guard ran before it, alone, and
+** is done. */
 static bool skipped(const ty_exec *e, const struct program *p, int node)
 {
   int t = p->step_of[node];
@@ -556,7 +628,9 @@ static bool skipped(const ty_exec *e, const struct program *p, int node)
 static int advance(ty_exec *e)
 {
   struct program *p = e->variant[PLAIN];
-  int end = e->walk.phase == ONE ? e->walk.node + 1 : e->walk.phase == BACKWARD ? e->g->n : e->forward;
+  int end = e->walk.phase == ONE  ? e->walk.node + 1
+      : e->walk.phase == BACKWARD ? e->g->n
+                                  : e->forward;
   for (; e->walk.node < end; e->walk.node++, e->walk.item = 0) {
     if (!runs_in(e, p, e->walk.node) || skipped(e, p, e->walk.node)) continue;
     int code = walk_node(e, p);
@@ -590,14 +664,15 @@ int ty_exec_event(ty_exec *e, ty_event *out)
 int ty_exec_event_tensor(ty_exec *e, int part, int i, ty_tensor **out)
 {
   TRY(exec_state(e, "event_tensor"));
-  NEED((e->walk.active || e->host.p) && out && e->walk.node < e->g->n, TY_ESTATE, "event_tensor: no event is waiting");
+  NEED((e->walk.active || e->host.p) && out && e->walk.node < e->g->n, TY_ESTATE,
+      "event_tensor: no event is waiting");
   const struct node *n = &e->g->node[e->walk.node];
   int count = part == TY_OUT ? n->nout : n->nin;
   NEED(i >= 0 && i < count, TY_EINDEX, "event_tensor: %d of %d", i, count);
   struct program *p = e->host.p ? e->host.p : e->variant[PLAIN];
   *out = exec_value_view(e, p, part == TY_OUT ? n->first + i : value_of(e->g, n->in[i]));
   if (!*out) return fail(TY_ESTATE, "event_tensor: this value has no memory");
-  bool state = false;                                 /* an auxiliary state is the operator's to change */
+  bool state = false; /* an auxiliary state is the operator's to change */
   for (int k = 0; part != TY_OUT && k < e->naux; k++) state |= e->aux[k].node == n->in[i].node;
   (*out)->readonly = part != TY_OUT && !state;
   return TY_OK;
@@ -611,10 +686,15 @@ int ty_exec_partial_forward(ty_exec *e, int is_train, int step, int *step_left)
   NEED(step_left, TY_ETYPE, "partial_forward: null argument");
   *step_left = step < e->forward ? e->forward - step - 1 : 0;
   if (step >= e->forward) return TY_OK;
-  if (step == 0 || e->ran != PLAIN) TRY(start(e, "partial_forward", PLAIN, is_train, &p));
-  else TRY(choose_variant(e, PLAIN, &p));
+  if (step == 0 || e->ran != PLAIN)
+    TRY(start(e, "partial_forward", PLAIN, is_train, &p));
+  else
+    TRY(choose_variant(e, PLAIN, &p));
   e->last.is_train = is_train != 0;
-  e->walk.active = true; e->walk.phase = ONE; e->walk.node = step; e->walk.item = INT32_MAX / 2;
+  e->walk.active = true;
+  e->walk.phase = ONE;
+  e->walk.node = step;
+  e->walk.item = INT32_MAX / 2;
   int code = run_node(e, p, step);
   if (code != TY_EV_HOST) e->walk.active = false;
   return code;

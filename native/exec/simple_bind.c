@@ -1,7 +1,8 @@
-/* simple_bind.c - executors that bring their own arrays: simple_bind from shapes, reshape from another executor.
+/* simple_bind.c - executors that bring their own arrays: simple_bind from shapes, reshape from
+** another executor.
 **
-** simple_bind: infer from what is given, then find or allocate an array for every variable, then bind. reshape: infer
-** again, take prefixes of the old arrays where they are large enough.
+** simple_bind: infer from what is given, then find or allocate an array for every variable, then
+** bind. reshape: infer again, take prefixes of the old arrays where they are large enough.
 */
 #include "exec/exec.h"
 #include "pass/extract.h"
@@ -11,7 +12,8 @@ struct simple {
   ty_graph *g; ty_entry *head;                        /* what the heads reach */
   ty_desc *desc;
   int *arg, *aux, narg, naux;                         /* nodes of variables, in list order */
-  ty_bind *bind;                                      /* arguments, then auxiliary states; each array one reference */
+  /* arguments, then auxiliary states; each array one reference */
+  ty_bind *bind;
   ty_desc *want;                                      /* their descriptors */
 };
 
@@ -20,24 +22,39 @@ static int open_simple(struct simple *s, ty_graph *g, const ty_entry *head, int 
   s->head = NEWS(ty_entry, nhead);
   NEED(s->head, TY_EMEMORY, "out of memory: simple_bind");
   TRY(graph_extract(g, head, nhead, false, &s->g, s->head));
-  s->desc = NEWS(ty_desc, s->g->nvalue); s->arg = NEWS(int, s->g->n); s->aux = NEWS(int, s->g->n);
-  s->bind = NEWS(ty_bind, s->g->n); s->want = NEWS(ty_desc, s->g->n);
+  s->desc = NEWS(ty_desc, s->g->nvalue);
+  s->arg = NEWS(int, s->g->n);
+  s->aux = NEWS(int, s->g->n);
+  s->bind = NEWS(ty_bind, s->g->n);
+  s->want = NEWS(ty_desc, s->g->n);
   NEED(s->desc && s->arg && s->aux && s->bind && s->want, TY_EMEMORY, "out of memory: simple_bind");
   return exec_variables(s->g, s->arg, &s->narg, s->aux, &s->naux);
 }
 
 static void close_simple(struct simple *s)
 {
-  for (int i = 0; s->bind && i < s->narg + s->naux; i++) { ty_tensor_free(s->bind[i].value); ty_tensor_free(s->bind[i].grad); }
-  mem_free(s->head); mem_free(s->desc); mem_free(s->arg); mem_free(s->aux); mem_free(s->bind); mem_free(s->want);
+  for (int i = 0; s->bind && i < s->narg + s->naux; i++) {
+    ty_tensor_free(s->bind[i].value);
+    ty_tensor_free(s->bind[i].grad);
+  }
+  mem_free(s->head);
+  mem_free(s->desc);
+  mem_free(s->arg);
+  mem_free(s->aux);
+  mem_free(s->bind);
+  mem_free(s->want);
   ty_graph_free(s->g);
 }
 
-static int node_at(const struct simple *s, int i) { return i < s->narg ? s->arg[i] : s->aux[i - s->narg]; }
+static int node_at(const struct simple *s, int i)
+{
+  return i < s->narg ? s->arg[i] : s->aux[i - s->narg];
+}
 
 static const ty_want *find_want(const ty_want *w, int n, const char *name)
 {
-  for (int i = 0; i < n; i++) if (!strcmp(w[i].name, name)) return &w[i];
+  for (int i = 0; i < n; i++)
+    if (!strcmp(w[i].name, name)) return &w[i];
   return NULL;
 }
 
@@ -56,7 +73,7 @@ static int infer_simple(struct simple *s, const ty_want *want, int n, bool all_f
   return TY_OK;
 }
 
-/* -- arrays of simple_bind -------------------------------------------------------------------------------------- */
+/* -- arrays of simple_bind --------------------------------------------------------------------- */
 
 int tensor_zeros(const ty_desc *d, ty_tensor **out)
 {
@@ -75,14 +92,16 @@ static int keep(ty_tensor *t, ty_tensor **out)
   return t ? ty_tensor_keep(t) : TY_OK;
 }
 
-/* From the shared buffer: the first elements of an array that is large enough, else a new one that replaces it. */
+/* From the shared buffer: the first elements of an array that is large enough, else a new one
+** that replaces it. */
 static int from_buffer(ty_bag *b, const char *name, const ty_desc *d, ty_tensor **out)
 {
   ty_tensor *t = NULL;
-  if (ty_bag_get(b, name, &t) == TY_OK && t && t->d.device == d->device && desc_count(&t->d) >= desc_count(d)) {
+  if (ty_bag_get(b, name, &t) == TY_OK && t && t->d.device == d->device &&
+      desc_count(&t->d) >= desc_count(d)) {
     if (t->d.dtype != d->dtype) {
-      int code = fail(TY_EDTYPE, "simple_bind: shared_buffer holds '%s' as %s, but %s is needed", name, dtype_name(t->d.dtype),
-          dtype_name(d->dtype));
+      int code = fail(TY_EDTYPE, "simple_bind: shared_buffer holds '%s' as %s, but %s is needed",
+          name, dtype_name(t->d.dtype), dtype_name(d->dtype));
       fail_argument(name, dtype_name(d->dtype), dtype_name(t->d.dtype));
       return code;
     }
@@ -92,7 +111,8 @@ static int from_buffer(ty_bag *b, const char *name, const ty_desc *d, ty_tensor 
   return ty_bag_put(b, name, *out);
 }
 
-static int not_shared(const char *name, const char *why, int code, const char *want, const char *got)
+static int not_shared(
+    const char *name, const char *why, int code, const char *want, const char *got)
 {
   fail(code, "simple_bind: '%s' cannot be shared with shared_exec: %s", name, why);
   fail_argument(name, want, got);
@@ -103,13 +123,17 @@ static int same_array(const char *name, ty_tensor *t, const ty_desc *d, ty_tenso
 {
   char a[160], b[160];
   if (!t) return not_shared(name, "it has no such array", TY_ENAME, NULL, NULL);
-  if (t->d.dtype != d->dtype) return not_shared(name, "the dtypes differ", TY_EDTYPE, dtype_name(d->dtype), dtype_name(t->d.dtype));
-  if (!desc_same_shape(&t->d, d)) return not_shared(name, "the shapes differ", TY_ESHAPE, text_shape(d, a, sizeof a),
-      text_shape(&t->d, b, sizeof b));
+  if (t->d.dtype != d->dtype)
+    return not_shared(
+        name, "the dtypes differ", TY_EDTYPE, dtype_name(d->dtype), dtype_name(t->d.dtype));
+  if (!desc_same_shape(&t->d, d))
+    return not_shared(name, "the shapes differ", TY_ESHAPE, text_shape(d, a, sizeof a),
+        text_shape(&t->d, b, sizeof b));
   return keep(t, out);
 }
 
-static int argument_array(const ty_simple_spec *spec, const ty_want *w, const char *name, const ty_desc *d, bool grad, ty_tensor **out)
+static int argument_array(const ty_simple_spec *spec, const ty_want *w, const char *name,
+    const ty_desc *d, bool grad, ty_tensor **out)
 {
   char key[600];
   ty_tensor *t = NULL;
@@ -121,7 +145,8 @@ static int argument_array(const ty_simple_spec *spec, const ty_want *w, const ch
   return same_array(key, t, d, out);
 }
 
-static int state_array(const ty_simple_spec *spec, const char *name, const ty_desc *d, ty_tensor **out)
+static int state_array(
+    const ty_simple_spec *spec, const char *name, const ty_desc *d, ty_tensor **out)
 {
   ty_tensor *t = NULL;
   if (!spec->buffer || !spec->shared) return tensor_zeros(d, out);
@@ -132,10 +157,14 @@ static int state_array(const ty_simple_spec *spec, const char *name, const ty_de
 static int array_device(const ty_simple_spec *spec, const struct node *n, int asked, int *out)
 {
   struct placing p = { .place = spec->place, .nplace = spec->nplace };
-  if (asked >= 0) { *out = asked; return TY_OK; }
+  if (asked >= 0) {
+    *out = asked;
+    return TY_OK;
+  }
   const char *group = node_attr(n, "__ctx_group__");
   *out = spec->device;
-  for (int i = 0; group && i < p.nplace; i++) if (!strcmp(p.place[i].group, group)) *out = p.place[i].device;
+  for (int i = 0; group && i < p.nplace; i++)
+    if (!strcmp(p.place[i].group, group)) *out = p.place[i].device;
   return TY_OK;
 }
 
@@ -149,11 +178,15 @@ static int make_arrays(struct simple *s, const ty_simple_spec *spec)
     b->name = n->name;
     b->req = i < s->narg ? (w ? w->req : spec->req) : TY_NULL;
     NEED(b->req == TY_NULL || b->req == TY_WRITE || b->req == TY_ADD, TY_EVALUE,
-        "simple_bind: grad_req of '%s' is %d; expected null (0), write (1) or add (3)", n->name, b->req);
+        "simple_bind: grad_req of '%s' is %d; expected null (0), write (1) or add (3)", n->name,
+        b->req);
     if (spec->flags & TY_DRY_RUN) continue;
     TRY(array_device(spec, n, w ? w->device : -1, &d.device));
     TRY(device_open(d.device));
-    if (i >= s->narg) { TRY(state_array(spec, n->name, &d, &b->value)); continue; }
+    if (i >= s->narg) {
+      TRY(state_array(spec, n->name, &d, &b->value));
+      continue;
+    }
     TRY(argument_array(spec, w, n->name, &d, false, &b->value));
     if (!b->req) continue;
     if (w && w->grad_device >= 0) d.device = w->grad_device;
@@ -164,16 +197,20 @@ static int make_arrays(struct simple *s, const ty_simple_spec *spec)
 
 static bool types_given(const ty_want *w, int n)
 {
-  for (int i = 0; i < n; i++) if (w[i].desc.dtype != TY_NODTYPE) return true;
+  for (int i = 0; i < n; i++)
+    if (w[i].desc.dtype != TY_NODTYPE) return true;
   return false;
 }
 
 static int bind_simple(struct simple *s, const struct exec_source *from, ty_exec **out)
 {
   struct exec_source e = *from;
-  e.arg = s->bind; e.narg = s->narg;
-  e.aux = s->bind + s->narg; e.naux = s->naux;
-  e.arg_desc = s->want; e.aux_desc = s->want + s->narg;
+  e.arg = s->bind;
+  e.narg = s->narg;
+  e.aux = s->bind + s->narg;
+  e.naux = s->naux;
+  e.arg_desc = s->want;
+  e.aux_desc = s->want + s->narg;
   return exec_within(&e, out);
 }
 
@@ -183,25 +220,33 @@ int ty_exec_simple_bind(ty_graph *g, const ty_simple_spec *spec, ty_exec **out)
   NEED(spec->nhead > 0, TY_EVALUE, "simple_bind: the symbol has no outputs");
   struct simple s = { 0 };
   int code = open_simple(&s, g, spec->head, spec->nhead);
-  if (!code) code = infer_simple(&s, spec->want, spec->nwant, !types_given(spec->want, spec->nwant));
+  if (!code)
+    code = infer_simple(&s, spec->want, spec->nwant, !types_given(spec->want, spec->nwant));
   if (!code) code = make_arrays(&s, spec);
-  struct exec_source from = { .g = g, .head = spec->head, .nhead = spec->nhead, .place = spec->place, .nplace = spec->nplace,
-      .device = spec->device,
-                              .flags = spec->flags, .budget = spec->budget, .pool = spec->pool ? spec->pool : spec->shared
-                                  ? spec->shared->pool : NULL };
+  struct exec_source from = { .g = g,
+    .head = spec->head,
+    .nhead = spec->nhead,
+    .place = spec->place,
+    .nplace = spec->nplace,
+    .device = spec->device,
+    .flags = spec->flags,
+    .budget = spec->budget,
+    .pool = spec->pool ? spec->pool
+        : spec->shared ? spec->shared->pool
+                       : NULL };
   if (!code) code = bind_simple(&s, &from, out);
   close_simple(&s);
   return code;
 }
 
-/* -- reshape ---------------------------------------------------------------------------------------------------------- */
+/* -- reshape ----------------------------------------------------------------------------------- */
 
-static int refused(const char *name, const ty_desc *was, const ty_desc *now, const char *option, const char *what)
+static int refused(
+    const char *name, const ty_desc *was, const ty_desc *now, const char *option, const char *what)
 {
   char a[160], b[160];
-  int code = fail(TY_ESHAPE, "reshape: %s '%s' would change from %s to %s; %s = true allows that", what, name, text_shape(was, a,
-      sizeof a),
-                  text_shape(now, b, sizeof b), option);
+  int code = fail(TY_ESHAPE, "reshape: %s '%s' would change from %s to %s; %s = true allows that",
+      what, name, text_shape(was, a, sizeof a), text_shape(now, b, sizeof b), option);
   fail_argument(name, a, b);
   return code;
 }
@@ -210,7 +255,10 @@ static int refused(const char *name, const ty_desc *was, const ty_desc *now, con
 static int reshaped(ty_tensor *old, const ty_desc *was, const ty_desc *now, ty_tensor **out)
 {
   ty_desc d = *now;
-  if (!old) { *out = NULL; return TY_OK; }
+  if (!old) {
+    *out = NULL;
+    return TY_OK;
+  }
   d.dtype = old->d.dtype;
   d.device = old->d.device;
   if (desc_same_shape(was, now)) return keep(old, out);
@@ -225,8 +273,10 @@ static int reshape_one(struct simple *s, int i, const ty_exec *e, const ty_resha
   const ty_desc *was = &e->desc[e->g->node[b->node].first], *now = &s->want[i];
   bool given = is_arg && find_want(spec->want, spec->nwant, b->name);
   const char *what = is_arg ? "argument" : "auxiliary state";
-  if (!given && !spec->partial_shaping && !desc_same_shape(was, now)) return refused(b->name, was, now, "partial_shaping", what);
-  if (desc_count(now) > desc_count(was) && !spec->allow_up_sizing) return refused(b->name, was, now, "allow_up_sizing", what);
+  if (!given && !spec->partial_shaping && !desc_same_shape(was, now))
+    return refused(b->name, was, now, "partial_shaping", what);
+  if (desc_count(now) > desc_count(was) && !spec->allow_up_sizing)
+    return refused(b->name, was, now, "allow_up_sizing", what);
   s->bind[i].name = b->name;
   s->bind[i].req = b->req;
   TRY(reshaped(b->value, was, now, &s->bind[i].value));
@@ -249,8 +299,9 @@ static int seed_types(struct simple *s, const ty_exec *e, const ty_reshape_spec 
 static int same_places(const ty_exec *e, const ty_reshape_spec *spec)
 {
   bool same = spec->nplace == 0 || spec->nplace == e->nplace;
-  for (int i = 0; same && i < spec->nplace; i++) same = !strcmp(spec->place[i].group, e->place[i].group)
-      && spec->place[i].device == e->place[i].device;
+  for (int i = 0; same && i < spec->nplace; i++)
+    same = !strcmp(spec->place[i].group, e->place[i].group) &&
+        spec->place[i].device == e->place[i].device;
   NEED(same && (spec->device < 0 || spec->device == e->default_device), TY_EDEVICE,
       "reshape: the devices are those of the executor; bind again to change them");
   return TY_OK;
@@ -264,9 +315,16 @@ int ty_exec_reshape(ty_exec *e, const ty_reshape_spec *spec, ty_exec **out)
   int code = open_simple(&s, e->user, e->user_head, e->nhead);
   if (!code) code = seed_types(&s, e, spec);
   for (int i = 0; !code && i < s.narg + s.naux; i++) code = reshape_one(&s, i, e, spec);
-  struct exec_source from = { .g = e->user, .head = e->user_head, .nhead = e->nhead, .place = e->place, .nplace = e->nplace,
-      .device = e->default_device,
-                              .flags = e->flags, .level = e->level, .pool = e->pool, .before = e };
+  struct exec_source from = { .g = e->user,
+    .head = e->user_head,
+    .nhead = e->nhead,
+    .place = e->place,
+    .nplace = e->nplace,
+    .device = e->default_device,
+    .flags = e->flags,
+    .level = e->level,
+    .pool = e->pool,
+    .before = e };
   if (!code) code = bind_simple(&s, &from, out);
   if (!code) (*out)->monitor = e->monitor, (*out)->check = e->check;
   close_simple(&s);

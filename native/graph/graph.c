@@ -1,18 +1,23 @@
 /* graph.c - building graphs: variables, operators, names of outputs.
 **
-** Everything a node holds (names, attributes, parameters, inputs, ports) lies in the graph's arena and goes with it.
-** Order of calls: ty_graph_new, then ty_graph_var / ty_graph_op, inputs before their readers.
+** Everything a node holds (names, attributes, parameters, inputs, ports) lies in the graph's
+** arena and goes with it. Order of calls: ty_graph_new, then ty_graph_var / ty_graph_op, inputs
+** before their readers.
 */
 #include "graph/graph.h"
 #include "op/registry.h"
 
 const char *attr_get(const ty_attr *attr, int n, const char *key)
 {
-  for (int i = 0; i < n; i++) if (!strcmp(attr[i].key, key)) return attr[i].value;
+  for (int i = 0; i < n; i++)
+    if (!strcmp(attr[i].key, key)) return attr[i].value;
   return NULL;
 }
 
-const char *node_attr(const struct node *n, const char *key) { return attr_get(n->attr, n->nattr, key); }
+const char *node_attr(const struct node *n, const char *key)
+{
+  return attr_get(n->attr, n->nattr, key);
+}
 
 const char *op_label(const struct node *n)
 {
@@ -27,14 +32,20 @@ const char *op_label(const struct node *n)
 void output_name(const struct node *n, int out, char *buffer, size_t size)
 {
   const char *sep = *n->name ? "_" : "";
-  if (!n->op) snprintf(buffer, size, "%s", n->name);
-  else if (n->backward) snprintf(buffer, size, n->nout == 1 ? "%s%soutput" : "%s%soutput%d", n->name, sep, out);
-  else snprintf(buffer, size, "%s%s%s", n->name, sep, n->outport[out].name);
+  if (!n->op)
+    snprintf(buffer, size, "%s", n->name);
+  else if (n->backward)
+    snprintf(buffer, size, n->nout == 1 ? "%s%soutput" : "%s%soutput%d", n->name, sep, out);
+  else
+    snprintf(buffer, size, "%s%s%s", n->name, sep, n->outport[out].name);
 }
 
 /* -- nodes ------------------------------------------------------------------------------------- */
 
-static int compare_attr(const void *a, const void *b) { return strcmp(((const ty_attr *)a)->key, ((const ty_attr *)b)->key); }
+static int compare_attr(const void *a, const void *b)
+{
+  return strcmp(((const ty_attr *)a)->key, ((const ty_attr *)b)->key);
+}
 
 static ty_attr *copy_attrs(struct arena *a, const ty_attr *attr, int n)
 {
@@ -48,13 +59,18 @@ static ty_attr *copy_attrs(struct arena *a, const ty_attr *attr, int n)
   return out;
 }
 
-/* Room for one more node with name, origin and attributes; the caller fills the rest and then counts it in with `added`. */
-static int begin_node(ty_graph *g, const char *name, const ty_attr *attr, int nattr, struct node **out)
+/* Room for one more node with name, origin and attributes; the caller fills the rest and then
+** counts it in with `added`. */
+static int begin_node(
+    ty_graph *g, const char *name, const ty_attr *attr, int nattr, struct node **out)
 {
   NEED(GROW(g->node, g->n, g->cap), TY_EMEMORY, "out of memory: graph of %d nodes", g->n);
   struct node *n = &g->node[g->n];
-  *n = (struct node){ .name = arena_text(&g->arena, name ? name : ""), .where = g->where, .nattr = nattr, .first = g->nvalue,
-      .forward = -1 };
+  *n = (struct node){ .name = arena_text(&g->arena, name ? name : ""),
+    .where = g->where,
+    .nattr = nattr,
+    .first = g->nvalue,
+    .forward = -1 };
   n->attr = copy_attrs(&g->arena, attr, nattr);
   NEED(n->name && n->attr, TY_EMEMORY, "out of memory: node %s", name ? name : "");
   *out = n;
@@ -80,12 +96,14 @@ int graph_var(ty_graph *g, const char *name, const ty_attr *attr, int nattr, ty_
   return TY_OK;
 }
 
-static int check_inputs(const ty_graph *g, const struct op *op, const char *name, const ty_entry *in, int nin)
+static int check_inputs(
+    const ty_graph *g, const struct op *op, const char *name, const ty_entry *in, int nin)
 {
   for (int i = 0; i < nin; i++)
-    if (in[i].node < 0 || in[i].node >= g->n || in[i].out < 0 || in[i].out >= g->node[in[i].node].nout) {
-      int code = fail(TY_EINDEX, "%s %s: input %d is output %d of node %d, which does not exist", op->name, name, i, in[i].out,
-          in[i].node);
+    if (in[i].node < 0 || in[i].node >= g->n || in[i].out < 0 ||
+        in[i].out >= g->node[in[i].node].nout) {
+      int code = fail(TY_EINDEX, "%s %s: input %d is output %d of node %d, which does not exist",
+          op->name, name, i, in[i].out, in[i].node);
       fail_node(op->name, name, g->where);
       return code;
     }
@@ -108,7 +126,9 @@ static int set_ports(ty_graph *g, struct node *n, int nin)
   TRY(op_ports(n->op, n->param, nin, &g->arena, &p));
   n->inport = p.in;
   n->outport = p.out;
-  n->nout = p.nout; n->nreal = p.nreal; n->nvisible = p.nvisible;
+  n->nout = p.nout;
+  n->nreal = p.nreal;
+  n->nvisible = p.nvisible;
   if (p.nin == nin) return TY_OK;
   int code = fail(TY_EVALUE, "%s %s: expected %d inputs, got %d", n->op->name, n->name, p.nin, nin);
   fail_node(n->op->name, n->name, n->where);
@@ -125,8 +145,8 @@ static int set_param(ty_graph *g, struct node *n)
   return code;
 }
 
-int graph_node(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr, int nattr, const ty_entry *in, int nin,
-    ty_entry *out)
+int graph_node(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr, int nattr,
+    const ty_entry *in, int nin, ty_entry *out)
 {
   struct node *n;
   TRY(check_inputs(g, op, name ? name : "", in, nin));
@@ -139,28 +159,33 @@ int graph_node(ty_graph *g, const struct op *op, const char *name, const ty_attr
   return TY_OK;
 }
 
-/* A twin of node `of` (a mirror, or the gradient operator): same operator and parameters, other inputs. */
-int graph_twin(ty_graph *g, int of, const char *name, bool backward, const ty_entry *in, int nin, int nout, ty_entry *out)
+/* A twin of node `of` (a mirror, or the gradient operator): same operator and parameters, other
+** inputs. */
+int graph_twin(ty_graph *g, int of, const char *name, bool backward, const ty_entry *in, int nin,
+    int nout, ty_entry *out)
 {
   struct node *n;
   g->where = g->node[of].where;
   TRY(begin_node(g, name, g->node[of].attr, backward ? 0 : g->node[of].nattr, &n));
   const struct node *f = &g->node[of];
-  n->op = f->op; n->param = f->param;
-  n->inport = f->inport; n->outport = f->outport;
+  n->op = f->op;
+  n->param = f->param;
+  n->inport = f->inport;
+  n->outport = f->outport;
   n->nout = n->nreal = n->nvisible = nout;
   if (!backward) n->nreal = f->nreal, n->nvisible = f->nvisible;
   n->forward = of;
   n->backward = backward;
   n->mirror = !backward;
-  n->body = f->body; n->nbody = f->nbody;
+  n->body = f->body;
+  n->nbody = f->nbody;
   n->guard = f->guard;
   TRY(copy_inputs(g, n, in, nin));
   added(g, out);
   return TY_OK;
 }
 
-/* -- the public interface ------------------------------------------------------------------------- */
+/* -- the public interface ---------------------------------------------------------------------- */
 
 int ty_graph_new(ty_graph **out)
 {
@@ -172,7 +197,11 @@ int ty_graph_new(ty_graph **out)
   return TY_OK;
 }
 
-int ty_graph_keep(ty_graph *g) { __atomic_add_fetch(&g->refs, 1, __ATOMIC_RELAXED); return TY_OK; }
+int ty_graph_keep(ty_graph *g)
+{
+  __atomic_add_fetch(&g->refs, 1, __ATOMIC_RELAXED);
+  return TY_OK;
+}
 
 void ty_graph_free(ty_graph *g)
 {
@@ -217,9 +246,8 @@ int ty_graph_subgraph(ty_graph *g, ty_graph *body)
 }
 
 /* Inputs that are not given become variables `<node>_<input>` with the node's attributes. */
-static int complete_inputs(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr, int nattr, const ty_entry *in,
-    int nin,
-                           struct arena *a, const ty_entry **all, int *nall)
+static int complete_inputs(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr,
+    int nattr, const ty_entry *in, int nin, struct arena *a, const ty_entry **all, int *nall)
 {
   void *param = arena_new(a, op->param_size + 16);
   struct ports p;
@@ -227,17 +255,22 @@ static int complete_inputs(ty_graph *g, const struct op *op, const char *name, c
   int code = op_parse(op, attr, nattr, param);
   if (code) return fail_node(op->name, name, g->where), code;
   TRY(op_ports(op, param, nin, a, &p));
-  *all = in; *nall = nin;
+  *all = in;
+  *nall = nin;
   if (p.nin <= nin) return TY_OK;
   ty_entry *more = arena_new(a, sizeof *more * (size_t)p.nin);
   NEED(more, TY_EMEMORY, "out of memory");
   for (int i = 0; i < p.nin; i++) {
     char var[512];
-    if (i < nin) { more[i] = in[i]; continue; }
+    if (i < nin) {
+      more[i] = in[i];
+      continue;
+    }
     snprintf(var, sizeof var, "%s%s%s", name, *name ? "_" : "", p.in[i].name);
     TRY(graph_var(g, var, attr, nattr, &more[i]));
   }
-  *all = more; *nall = p.nin;
+  *all = more;
+  *nall = p.nin;
   return TY_OK;
 }
 
@@ -254,8 +287,8 @@ static int take_bodies(ty_graph *g)
   return TY_OK;
 }
 
-int ty_graph_op(ty_graph *g, const char *name_of_op, const char *name, const ty_attr *attr, int nattr, const ty_entry *in, int nin,
-    ty_entry *out)
+int ty_graph_op(ty_graph *g, const char *name_of_op, const char *name, const ty_attr *attr,
+    int nattr, const ty_entry *in, int nin, ty_entry *out)
 {
   NEED(g && out, TY_ETYPE, "graph_op: null argument");
   const struct op *op = op_find(name_of_op);

@@ -1,9 +1,11 @@
-/* graph.h - an append-only list of nodes. A symbol becomes a graph; a bound executor has a graph of its own, to which
-** the gradient pass appends. Each pass is one file that writes one array beside the nodes.
+/* graph.h - an append-only list of nodes. A symbol becomes a graph; a bound executor has a graph
+** of its own, to which the gradient pass appends. Each pass is one file that writes one array
+** beside the nodes.
 **
-** Invariants: (1) an input's node index is smaller than its reader's; (2) nodes are never changed or removed;
-** (3) a pass writes only its own array; (4) after plan, two values live at once never overlap unless one is an alias of
-** the other (plan_verify derives this from the instructions alone).
+** Invariants: (1) an input's node index is smaller than its reader's; (2) nodes are never
+** changed or removed; (3) a pass writes only its own array; (4) after plan, two values live at
+** once never overlap unless one is an alias of the other (plan_verify derives this from the
+** instructions alone).
 */
 #pragma once
 #include "op/registry.h"
@@ -11,17 +13,24 @@
 struct node {
   const struct op *op;                                /* NULL: a variable */
   const char *name, *where;                           /* where: "file.lua:12" or NULL */
-  const ty_attr *attr; int nattr;                     /* sorted by key: parameters as given, and __annotations__ */
+  /* sorted by key: parameters as given, and __annotations__ */
+  const ty_attr *attr; int nattr;
   const void *param;
   const ty_entry *in; int nin;
-  int nout, nreal, nvisible;                          /* all; without private ones; seen by composition */
+  /* all; without private ones; seen by composition */
+  int nout, nreal, nvisible;
   const struct port *inport, *outport;
-  int first;                                          /* its outputs are values first .. first + nout - 1 */
-  int forward;                                        /* >= 0: this is the gradient (or a mirror) of that node */
-  bool backward;                                      /* runs op->back_cpu; reads `reads`, output k is the gradient of input k */
+  /* its outputs are values first .. first + nout - 1 */
+  int first;
+  /* >= 0: this is the gradient (or a mirror) of that node */
+  int forward;
+  /* runs op->back_cpu; reads `reads`, output k is the gradient of input k */
+  bool backward;
   bool mirror;
-  bool borrowed;                                      /* texts and bodies belong to the graph `base` */
-  int guard;                                          /* the node (counted from 1) of a byte that says whether this one runs; 0: always */
+  /* texts and bodies belong to the graph `base` */
+  bool borrowed;
+  /* the node (counted from 1) of a byte that says whether this one runs; 0: always */
+  int guard;
   ty_graph *const *body; int nbody;                   /* subgraphs of control flow */
 };
 struct ty_graph {
@@ -40,13 +49,21 @@ const char *attr_get(const ty_attr *attr, int n, const char *key);          /* N
 const char *node_attr(const struct node *n, const char *key);
 int  graph_var(ty_graph *g, const char *name, const ty_attr *attr, int nattr, ty_entry *out);
 int  graph_node(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr, int nattr,
-                const ty_entry *in, int nin, ty_entry *out);                 /* out: its first output */
-int  graph_twin(ty_graph *g, int of, const char *name, bool backward, const ty_entry *in, int nin, int nout, ty_entry *out);
-                                                      /* a mirror of node `of`, or its gradient operator */
-const char *op_label(const struct node *n);           /* "FullyConnected", "_backward_FullyConnected", "null" */
-void output_name(const struct node *n, int out, char *buffer, size_t size);  /* "fc1_output", "bn_mean", "slice_output0" */
+                /* out: its first output */
+                const ty_entry *in, int nin, ty_entry *out);
+int graph_twin(ty_graph *g, int of, const char *name, bool backward, const ty_entry *in, int nin,
+    int nout, ty_entry *out);
+/* a mirror of node `of`, or its gradient operator */
+/* "FullyConnected", "_backward_FullyConnected", "null" */
+const char *op_label(const struct node *n);
+/* "fc1_output", "bn_mean", "slice_output0" */
+void output_name(const struct node *n, int out, char *buffer, size_t size);
 
-/* pass/infer.c: fills desc[nvalue] from what is known; the seeds of variables are in desc before. */
-int  infer_seed(const ty_graph *g, const ty_want *given, int n, ty_desc *desc);      /* given shapes and dtypes, __shape__, __dtype__ */
-int  infer_run(const ty_graph *g, int what, ty_desc *desc);                  /* conflicts fail; what stays unknown stays 0 */
-int  infer_undecided(const ty_graph *g, const ty_desc *desc, int what);      /* fails naming the first undecided argument */
+/* pass/infer.c: fills desc[nvalue] from what is known; the seeds of variables are in desc
+** before. */
+/* given shapes and dtypes, __shape__, __dtype__ */
+int  infer_seed(const ty_graph *g, const ty_want *given, int n, ty_desc *desc);
+/* conflicts fail; what stays unknown stays 0 */
+int  infer_run(const ty_graph *g, int what, ty_desc *desc);
+/* fails naming the first undecided argument */
+int  infer_undecided(const ty_graph *g, const ty_desc *desc, int what);

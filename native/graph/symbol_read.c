@@ -1,10 +1,11 @@
 /* symbol_read.c - symbol files of all versions become graphs.
 **
-** The text is read into a tree (base/json.c), the tree into draft nodes, the drafts are brought up to the present form,
-** ordered depth-first from the heads, and built through graph.c's ordinary calls, so a file can say nothing that a
-** program could not. Indices, input counts and cycles are checked. The text that the file stands for is kept with the
-** graph (symbol_write.c says why).
-** Order: read_drafts, read_heads, upgrade, order_drafts, build. Source: the reference's reader.
+** The text is read into a tree (base/json.c), the tree into draft nodes, the drafts are brought
+** up to the present form, ordered depth-first from the heads, and built through graph.c's
+** ordinary calls, so a file can say nothing that a program could not. Indices, input counts and
+** cycles are checked. The text that the file stands for is kept with the graph (symbol_write.c
+** says why). Order: read_drafts, read_heads, upgrade, order_drafts, build. Source: the
+** reference's reader.
 */
 #include "graph/graph.h"
 #include "op/registry.h"
@@ -17,7 +18,8 @@ struct draft {
   ty_attr *attr; int nattr, cap;
   struct input *in; int nin;
   const struct json *bodies;
-  int mark, index;                                    /* 0 new, 1 open, 2 done; its number in the graph */
+  /* 0 new, 1 open, 2 done; its number in the graph */
+  int mark, index;
 };
 struct file {
   struct arena *arena;
@@ -40,7 +42,7 @@ static const char *kind(const struct json *v)
   return v ? names[v->type] : "nothing";
 }
 
-/* -- fields ------------------------------------------------------------------------------------------- */
+/* -- fields ------------------------------------------------------------------------------------ */
 
 static int check_fields(const struct json *object, const char *required, const char *optional)
 {
@@ -77,7 +79,8 @@ static int read_whole(const struct json *v, const char *what, int *out)
 static int read_entry(const struct json *v, struct input *out)
 {
   *out = (struct input){ 0, 0, 0 };
-  if (v->type != J_LIST || v->n < 2 || v->n > 3) return corrupt(v, "[node, output, version]", kind(v));
+  if (v->type != J_LIST || v->n < 2 || v->n > 3)
+    return corrupt(v, "[node, output, version]", kind(v));
   TRY(read_whole(v->first, "the number of a node", &out->node));
   TRY(read_whole(v->first->next, "the number of an output", &out->out));
   return v->n == 3 ? read_whole(v->first->next->next, "a version", &out->version) : TY_OK;
@@ -93,11 +96,12 @@ static int read_entries(struct file *f, const struct json *list, struct input **
   return TY_OK;
 }
 
-/* -- drafts ------------------------------------------------------------------------------------------- */
+/* -- drafts ------------------------------------------------------------------------------------ */
 
 static ty_attr *find_attr(struct draft *d, const char *key)
 {
-  for (int i = 0; i < d->nattr; i++) if (!strcmp(d->attr[i].key, key)) return &d->attr[i];
+  for (int i = 0; i < d->nattr; i++)
+    if (!strcmp(d->attr[i].key, key)) return &d->attr[i];
   return NULL;
 }
 
@@ -118,7 +122,8 @@ static int add_attr(struct file *f, struct draft *d, const char *key, const char
 static void drop_attr(struct draft *d, const char *key)
 {
   int n = 0;
-  for (int i = 0; i < d->nattr; i++) if (strcmp(d->attr[i].key, key)) d->attr[n++] = d->attr[i];
+  for (int i = 0; i < d->nattr; i++)
+    if (strcmp(d->attr[i].key, key)) d->attr[n++] = d->attr[i];
   d->nattr = n;
 }
 
@@ -128,7 +133,7 @@ static int read_attrs(struct file *f, struct draft *d, const struct json *dict)
   if (dict->type != J_OBJECT) return corrupt(dict, "an object of texts", kind(dict));
   for (const struct json *v = dict->first; v; v = v->next) {
     if (v->type != J_TEXT) return corrupt(v, "a text", kind(v));
-    if (!find_attr(d, v->key)) TRY(add_attr(f, d, v->key, v->text));     /* what came first stays */
+    if (!find_attr(d, v->key)) TRY(add_attr(f, d, v->key, v->text)); /* what came first stays */
   }
   return TY_OK;
 }
@@ -136,7 +141,8 @@ static int read_attrs(struct file *f, struct draft *d, const struct json *dict)
 static int read_node(struct file *f, const struct json *v, struct draft *d)
 {
   const char *what[] = { "op", "name" };
-  TRY(check_fields(v, " op name inputs ", " attrs attr param control_deps backward_source_id subgraphs "));
+  TRY(check_fields(
+      v, " op name inputs ", " attrs attr param control_deps backward_source_id subgraphs "));
   for (int i = 0; i < 2; i++) {
     const struct json *s = json_get(v, what[i]);
     if (s->type != J_TEXT) return corrupt(s, "a text", kind(s));
@@ -148,7 +154,8 @@ static int read_node(struct file *f, const struct json *v, struct draft *d)
   TRY(read_attrs(f, d, json_get(v, "attr")));
   TRY(read_attrs(f, d, json_get(v, "param")));
   d->bodies = json_get(v, "subgraphs");
-  if (d->bodies && d->bodies->type != J_LIST) return corrupt(d->bodies, "a list of graphs", kind(d->bodies));
+  if (d->bodies && d->bodies->type != J_LIST)
+    return corrupt(d->bodies, "a list of graphs", kind(d->bodies));
   TRY(read_entries(f, json_get(v, "inputs"), &d->in, &d->nin));
   if (!d->op && d->nin) return corrupt(v, "no inputs of a variable", "some");
   return TY_OK;
@@ -187,14 +194,15 @@ static int check_references(const struct file *f, const struct json *arguments)
   for (int i = 0; i < f->n; i++)
     for (int k = 0; k < f->node[i].nin; k++) {
       int id = f->node[i].in[k].node;
-      NEED(id < f->n, TY_EFORMAT, "node %s: input %d is node %d of %d", f->node[i].name, k, id, f->n);
+      NEED(id < f->n, TY_EFORMAT, "node %s: input %d is node %d of %d", f->node[i].name, k, id,
+          f->n);
     }
   for (int i = 0; i < f->nhead; i++)
     NEED(f->head[i].node < f->n, TY_EFORMAT, "head %d is node %d of %d", i, f->head[i].node, f->n);
   return TY_OK;
 }
 
-/* -- upgrades ------------------------------------------------------------------------------------------ */
+/* -- upgrades ---------------------------------------------------------------------------------- */
 
 static const char *const hidden[] = { "ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage" };
 
@@ -205,7 +213,8 @@ static const struct op *op_of(const struct draft *d)
   return op;
 }
 
-/* Names of the inputs; only attributes that are parameters count, so that it works before the keys are repaired. */
+/* Names of the inputs; only attributes that are parameters count, so that it works before the
+** keys are repaired. */
 static int ports_of(struct file *f, const struct draft *d, struct ports *out)
 {
   const struct op *op = op_of(d);
@@ -219,7 +228,8 @@ static int ports_of(struct file *f, const struct draft *d, struct ports *out)
     if (op->flags & OP_HOST || op_has_param(op, d->attr[i].key)) known[n++] = d->attr[i];
   const ty_attr *counted = op_counted(op, known, &n, d->nin, known, number);
   int code = op_parse(op, counted, n, param);
-  if (!code) code = op_ports(op, param, op_variadic(op, (char[64]){ 0 }, 64) ? d->nin : -1, f->arena, out);
+  if (!code)
+    code = op_ports(op, param, op_variadic(op, (char[64]){ 0 }, 64) ? d->nin : -1, f->arena, out);
   if (code) fail_node(op->name, d->name, NULL);
   return code;
 }
@@ -240,7 +250,8 @@ static int set_hidden(struct file *f, struct draft *d, const char *key, const ch
 }
 
 /* The variable that input `prefix` of an operator reads, NULL if there is none. */
-static struct draft *input_variable(struct file *f, const struct draft *d, const char *prefix, size_t n)
+static struct draft *input_variable(
+    struct file *f, const struct draft *d, const char *prefix, size_t n)
 {
   struct ports p;
   if (!d->op || ports_of(f, d, &p)) return NULL;
@@ -259,7 +270,9 @@ static int repair_key(struct file *f, struct draft *d, const ty_attr *given, boo
   for (int h = 0; h < COUNT(hidden); h++) {
     size_t m = strlen(hidden[h]);
     if (n < m || strcmp(given->key + n - m, hidden[h])) continue;
-    struct draft *to = n == m ? d : given->key[n - m - 1] == '_' ? input_variable(f, d, given->key, n - m - 1) : NULL;
+    struct draft *to = n == m          ? d
+        : given->key[n - m - 1] == '_' ? input_variable(f, d, given->key, n - m - 1)
+                                       : NULL;
     if (!to) continue;
     *gone = true;
     return set_hidden(f, to, hidden[h], given->value);
@@ -275,12 +288,13 @@ static int repair_keys(struct file *f, struct draft *d)
     TRY(repair_key(f, d, &given, &gone));
     if (!gone) continue;
     drop_attr(d, given.key);
-    i = -1;                                           /* the list has changed; each pass removes one bare key */
+    i = -1; /* the list has changed; each pass removes one bare key */
   }
   return TY_OK;
 }
 
-/* Auxiliary states were not stored once: missing last inputs become variables with the operator's attributes. */
+/* Auxiliary states were not stored once: missing last inputs become variables with the
+** operator's attributes. */
 static int add_missing_inputs(struct file *f, int index)
 {
   struct ports p;
@@ -335,15 +349,18 @@ static void drop_flat_axis(struct draft *d)
 
 static int upgrade(struct file *f)
 {
-  int n = f->n;                                       /* variables that are added need none of this */
+  int n = f->n; /* variables that are added need none of this */
   for (int i = 0; i < n && f->version < FILE_VERSION; i++) TRY(repair_keys(f, &f->node[i]));
-  for (int i = 0; i < n && f->version < 900; i++) if (f->node[i].op) TRY(add_missing_inputs(f, i));
-  for (int i = 0; i < n && f->version < 904; i++) if (f->node[i].op) TRY(annotate(f, &f->node[i]));
-  for (int i = 0; i < n && f->version < 905; i++) if (f->node[i].op) drop_flat_axis(&f->node[i]);
+  for (int i = 0; i < n && f->version < 900; i++)
+    if (f->node[i].op) TRY(add_missing_inputs(f, i));
+  for (int i = 0; i < n && f->version < 904; i++)
+    if (f->node[i].op) TRY(annotate(f, &f->node[i]));
+  for (int i = 0; i < n && f->version < 905; i++)
+    if (f->node[i].op) drop_flat_axis(&f->node[i]);
   return TY_OK;
 }
 
-/* -- order --------------------------------------------------------------------------------------------- */
+/* -- order ------------------------------------------------------------------------------------- */
 
 struct frame { int node, at; };
 
@@ -363,7 +380,8 @@ static int order_from(struct file *f, int root, struct frame *stack, bool keep)
       continue;
     }
     struct draft *next = &f->node[d->in[top->at].node];
-    NEED(next->mark != 1, TY_EFORMAT, "node %s is, through its inputs, an input of itself", next->name);
+    NEED(next->mark != 1, TY_EFORMAT, "node %s is, through its inputs, an input of itself",
+        next->name);
     int id = d->in[top->at++].node;
     if (next->mark) continue;
     next->mark = 1;
@@ -378,11 +396,11 @@ static int order_drafts(struct file *f)
   f->order = arena_new(f->arena, sizeof *f->order * (size_t)(f->n + 1));
   NEED(stack && f->order, TY_EMEMORY, "out of memory: order of %d nodes", f->n);
   for (int i = 0; i < f->nhead; i++) TRY(order_from(f, f->head[i].node, stack, true));
-  for (int i = 0; i < f->n; i++) TRY(order_from(f, i, stack, false));       /* the rest: cycles only */
+  for (int i = 0; i < f->n; i++) TRY(order_from(f, i, stack, false)); /* the rest: cycles only */
   return TY_OK;
 }
 
-/* -- building -------------------------------------------------------------------------------------------- */
+/* -- building ---------------------------------------------------------------------------------- */
 
 static int parse_object(const struct json *object, struct arena *a, bool top, ty_graph **out);
 
@@ -398,12 +416,14 @@ static int add_bodies(struct file *f, ty_graph *g, const struct draft *d)
   return TY_OK;
 }
 
-static int check_input(const struct draft *d, const struct port *port, int k, const struct node *from)
+static int check_input(
+    const struct draft *d, const struct port *port, int k, const struct node *from)
 {
   NEED(d->in[k].out < from->nreal, TY_EFORMAT, "%s %s: input %d is output %d of %s, which has %d",
-       d->op, d->name, k, d->in[k].out, from->name, from->nreal);
-  NEED(!port->mutated || !from->op, TY_EFORMAT, "%s %s: the operator changes input %s: a variable is needed, got %s",
-       d->op, d->name, port->name, from->name);
+      d->op, d->name, k, d->in[k].out, from->name, from->nreal);
+  NEED(!port->mutated || !from->op, TY_EFORMAT,
+      "%s %s: the operator changes input %s: a variable is needed, got %s", d->op, d->name,
+      port->name, from->name);
   return TY_OK;
 }
 
@@ -412,8 +432,10 @@ static int check_inputs(struct file *f, const ty_graph *g, const struct draft *d
   struct ports p;
   TRY(ports_of(f, d, &p));
   int code = TY_OK;
-  if (p.nin != d->nin) code = fail(TY_EFORMAT, "%s %s: expected %d inputs, got %d", d->op, d->name, p.nin, d->nin);
-  for (int k = 0; !code && k < d->nin; k++) code = check_input(d, &p.in[k], k, &g->node[f->node[d->in[k].node].index]);
+  if (p.nin != d->nin)
+    code = fail(TY_EFORMAT, "%s %s: expected %d inputs, got %d", d->op, d->name, p.nin, d->nin);
+  for (int k = 0; !code && k < d->nin; k++)
+    code = check_input(d, &p.in[k], k, &g->node[f->node[d->in[k].node].index]);
   if (code) fail_node(d->op, d->name, NULL);
   return code;
 }
@@ -438,8 +460,8 @@ static int build_heads(const struct file *f, ty_graph *g)
   g->nhead = f->nhead;
   for (int i = 0; i < f->nhead; i++) {
     const struct node *n = &g->node[f->node[f->head[i].node].index];
-    NEED(f->head[i].out < n->nreal, TY_EFORMAT, "head %d is output %d of %s, which has %d",
-         i, f->head[i].out, n->name, n->nreal);
+    NEED(f->head[i].out < n->nreal, TY_EFORMAT, "head %d is output %d of %s, which has %d", i,
+        f->head[i].out, n->name, n->nreal);
     g->head[i] = (ty_entry){ f->node[f->head[i].node].index, f->head[i].out };
   }
   return TY_OK;
@@ -460,15 +482,18 @@ static int keep_text(struct file *f, ty_graph *g)
   return graph_print(g, g->head, g->nhead, version, &g->printed);
 }
 
-/* How many outputs an operator of the front end has is not in the file: as many as somebody reads, until it is asked. */
+/* How many outputs an operator of the front end has is not in the file: as many as somebody
+** reads, until it is asked. */
 static int count_host_outputs(struct file *f, int node)
 {
   struct draft *d = &f->node[node];
   struct text t = { 0 };
   int n = 1;
   for (int i = 0; i < f->n; i++)
-    for (int k = 0; k < f->node[i].nin; k++) if (f->node[i].in[k].node == node) n = MAX(n, f->node[i].in[k].out + 1);
-  for (int i = 0; i < f->nhead; i++) if (f->head[i].node == node) n = MAX(n, f->head[i].out + 1);
+    for (int k = 0; k < f->node[i].nin; k++)
+      if (f->node[i].in[k].node == node) n = MAX(n, f->node[i].in[k].out + 1);
+  for (int i = 0; i < f->nhead; i++)
+    if (f->head[i].node == node) n = MAX(n, f->head[i].out + 1);
   for (int k = 0; k < n && n <= 1000; k++) text_add(&t, "%soutput%d", k ? " " : "", k);
   char *names = t.s ? arena_text(f->arena, t.s) : NULL;
   text_done(&t);
@@ -486,13 +511,13 @@ static int build(struct file *f, ty_graph *g)
   return keep_text(f, g);
 }
 
-/* -- the file ---------------------------------------------------------------------------------------------- */
+/* -- the file ---------------------------------------------------------------------------------- */
 
 /* ["int", 10901] */
 static int read_version(const struct json *attrs, int *out)
 {
   const struct json *v = json_get(attrs, "mxnet_version");
-  *out = 800;                                         /* files before 0.9 did not say */
+  *out = 800; /* files before 0.9 did not say */
   if (!v) return TY_OK;
   if (v->type != J_LIST || v->n != 2) return corrupt(v, "[\"int\", version]", kind(v));
   return read_whole(v->first->next, "a version", out);
@@ -503,7 +528,8 @@ static int add_rows(const struct json *attrs)
 {
   const struct json *v = json_get(attrs, "tycho_rows");
   if (!v) return TY_OK;
-  if (v->type != J_LIST || v->n != 2 || v->first->next->type != J_TEXT) return corrupt(v, "[\"str\", rows]", kind(v));
+  if (v->type != J_LIST || v->n != 2 || v->first->next->type != J_TEXT)
+    return corrupt(v, "[\"str\", rows]", kind(v));
   return row_define(v->first->next->text);
 }
 
@@ -531,8 +557,10 @@ static int parse_object(const struct json *object, struct arena *a, bool top, ty
   TRY(read_file(&f, object, top));
   TRY(ty_graph_new(&g));
   int code = build(&f, g);
-  if (code) ty_graph_free(g);
-  else *out = g;
+  if (code)
+    ty_graph_free(g);
+  else
+    *out = g;
   return code;
 }
 

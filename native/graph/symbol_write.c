@@ -1,15 +1,17 @@
-/* symbol_write.c - graphs as text: the JSON of symbol files, byte for byte as the reference lays it out, and listing of nodes.
+/* symbol_write.c - graphs as text: the JSON of symbol files, byte for byte as the reference lays
+** it out, and listing of nodes.
 **
-** Only what the heads reach is written, numbered depth-first from the heads. Versions of variables are counted up by
-** each operator that changes one. A parsed graph keeps the text that its file stands for (symbol_read.c), because the versions
-** in an old file cannot be derived; it is handed out for the file's own heads.
+** Only what the heads reach is written, numbered depth-first from the heads. Versions of
+** variables are counted up by each operator that changes one. A parsed graph keeps the text that
+** its file stands for (symbol_read.c), because the versions in an old file cannot be derived; it
+** is handed out for the file's own heads.
 */
 #include "graph/graph.h"
 #include "op/registry.h"
 #include "base/json.h"
 #include "graph/symbol_file.h"
 
-/* -- order ------------------------------------------------------------------------------------------- */
+/* -- order ------------------------------------------------------------------------------------- */
 
 struct frame { int node, at; };
 
@@ -36,27 +38,37 @@ static int visit(const ty_graph *g, int root, int *id, struct listing *out, stru
   return TY_OK;
 }
 
-int listing_make(const ty_graph *g, const ty_entry *head, int nhead, struct arena *a, struct listing *out)
+int listing_make(
+    const ty_graph *g, const ty_entry *head, int nhead, struct arena *a, struct listing *out)
 {
   struct frame *stack = arena_new(a, sizeof *stack * (size_t)(g->n + 1));
   size_t room = sizeof(int) * (size_t)(g->n + 1);
   *out = (struct listing){ .order = arena_new(a, room), .id = arena_new(a, room) };
   NEED(stack && out->order && out->id, TY_EMEMORY, "out of memory: order of %d nodes", g->n);
   for (int i = 0; i < nhead; i++) {
-    NEED(head[i].node >= 0 && head[i].node < g->n, TY_EINDEX, "head %d is node %d of %d", i, head[i].node, g->n);
+    NEED(head[i].node >= 0 && head[i].node < g->n, TY_EINDEX, "head %d is node %d of %d", i,
+        head[i].node, g->n);
     TRY(visit(g, head[i].node, out->id, out, stack));
   }
-  for (int i = 0; i < g->n; i++) out->id[i]--;        /* -1: not reached */
+  for (int i = 0; i < g->n; i++) out->id[i]--; /* -1: not reached */
   return TY_OK;
 }
 
-/* -- layout: what the reference's writer does with brackets --------------------------------------------------- */
+/* -- layout: what the reference's writer does with brackets ------------------------------------ */
 
 struct page { struct text *t; int indent; };
 
 static void line(struct page *p, int i) { text_add(p->t, "%s\n%*s", i ? ", " : "", p->indent, ""); }
-static void key(struct page *p, int i, const char *name) { line(p, i); text_add(p->t, "\"%s\": ", name); }
-static void open_scope(struct page *p, const char *bracket) { text_put(p->t, bracket, 1); p->indent += 2; }
+static void key(struct page *p, int i, const char *name)
+{
+  line(p, i);
+  text_add(p->t, "\"%s\": ", name);
+}
+static void open_scope(struct page *p, const char *bracket)
+{
+  text_put(p->t, bracket, 1);
+  p->indent += 2;
+}
 static void close_scope(struct page *p, const char *bracket)
 {
   p->indent -= 2;
@@ -67,19 +79,25 @@ static void close_scope(struct page *p, const char *bracket)
 struct items { struct page *p; int n; };
 static struct items open_items(struct page *p, int n)
 {
-  if (n > 10) open_scope(p, "[");
-  else text_put(p->t, "[", 1);
+  if (n > 10)
+    open_scope(p, "[");
+  else
+    text_put(p->t, "[", 1);
   return (struct items){ p, n };
 }
 static void item(struct items *l, int i)
 {
-  if (l->n > 10) line(l->p, i);
-  else if (i) text_put(l->p->t, ", ", 2);
+  if (l->n > 10)
+    line(l->p, i);
+  else if (i)
+    text_put(l->p->t, ", ", 2);
 }
 static void close_items(struct items *l)
 {
-  if (l->n > 10) close_scope(l->p, "]");
-  else text_put(l->p->t, "]", 1);
+  if (l->n > 10)
+    close_scope(l->p, "]");
+  else
+    text_put(l->p->t, "]", 1);
 }
 
 /* What only graphs in memory have (operators/control/custom.c). */
@@ -104,14 +122,16 @@ static void write_attrs(struct page *p, const ty_attr *attr, int nattr)
     text_put(p->t, ": ", 2);
     json_quote(p->t, attr[i].value);
   }
-  if (n > 1) close_scope(p, "}");
-  else text_put(p->t, "}", 1);
+  if (n > 1)
+    close_scope(p, "}");
+  else
+    text_put(p->t, "}", 1);
 }
 
-/* -- nodes -------------------------------------------------------------------------------------------------- */
+/* -- nodes ------------------------------------------------------------------------------------- */
 
-static void write_graph(struct page *p, const ty_graph *g, const ty_entry *head, int nhead, const struct listing *l,
-                        bool top);
+static void write_graph(struct page *p, const ty_graph *g, const ty_entry *head, int nhead,
+    const struct listing *l, bool top);
 
 static int version_of(const struct listing *l, int node, int input)
 {
@@ -137,13 +157,16 @@ static void write_bodies(struct page *p, const struct node *n, struct arena *a)
     const ty_graph *body = n->body[k];
     struct listing l;
     line(p, k);
-    if (listing_make(body, body->head, body->nhead, a, &l) || listing_versions(body, &l, a)) p->t->lost = true;
-    else write_graph(p, body, body->head, body->nhead, &l, false);
+    if (listing_make(body, body->head, body->nhead, a, &l) || listing_versions(body, &l, a))
+      p->t->lost = true;
+    else
+      write_graph(p, body, body->head, body->nhead, &l, false);
   }
   close_scope(p, "]");
 }
 
-static void write_node(struct page *p, const ty_graph *g, const struct listing *l, int index, struct arena *a)
+static void write_node(
+    struct page *p, const ty_graph *g, const struct listing *l, int index, struct arena *a)
 {
   const struct node *n = &g->node[index];
   open_scope(p, "{");
@@ -161,7 +184,8 @@ static void write_node(struct page *p, const ty_graph *g, const struct listing *
   close_scope(p, "}");
 }
 
-/* Outputs of a node as the reference counts them: its max pooling over leading channels keeps a workspace, ours does not. */
+/* Outputs of a node as the reference counts them: its max pooling over leading channels keeps a
+** workspace, ours does not. */
 static int counted_outputs(const struct node *n)
 {
   if (!n->op || strcmp(n->op->name, "Pooling")) return n->nreal;
@@ -176,7 +200,8 @@ static void write_numbers(struct page *p, const ty_graph *g, const struct listin
   for (int i = 0; i < l->n; i++) n += !g->node[l->order[i]].op;
   key(p, 1, "arg_nodes");
   struct items list = open_items(p, n);
-  for (int i = 0, k = 0; i < l->n; i++) if (!g->node[l->order[i]].op) item(&list, k++), text_add(p->t, "%d", i);
+  for (int i = 0, k = 0; i < l->n; i++)
+    if (!g->node[l->order[i]].op) item(&list, k++), text_add(p->t, "%d", i);
   close_items(&list);
   key(p, 1, "node_row_ptr");
   list = open_items(p, l->n + 1);
@@ -188,7 +213,8 @@ static void write_numbers(struct page *p, const ty_graph *g, const struct listin
   close_items(&list);
 }
 
-static void write_heads(struct page *p, const ty_graph *g, const ty_entry *head, int nhead, const struct listing *l)
+static void write_heads(
+    struct page *p, const ty_graph *g, const ty_entry *head, int nhead, const struct listing *l)
 {
   key(p, 1, "heads");
   struct items list = open_items(p, nhead);
@@ -199,7 +225,8 @@ static void write_heads(struct page *p, const ty_graph *g, const ty_entry *head,
   close_items(&list);
 }
 
-/* Adds the definition of a node's operator if it is a row of the user's (ty_op_pointwise), and those of its bodies. */
+/* Adds the definition of a node's operator if it is a row of the user's (ty_op_pointwise), and
+** those of its bodies. */
 static void add_rows(const struct node *n, struct text *t)
 {
   const char *row = NULL;
@@ -221,7 +248,8 @@ static void write_graph_attrs(struct page *p, const ty_graph *g, const struct li
   struct text t = { 0 };
   const char *rows = rows_used(g, l, &t);
   key(p, 1, "attrs");
-  if (!rows) text_add(p->t, "{\"mxnet_version\": [\"int\", %d]}", FILE_VERSION);
+  if (!rows)
+    text_add(p->t, "{\"mxnet_version\": [\"int\", %d]}", FILE_VERSION);
   else {
     open_scope(p, "{");
     key(p, 0, "mxnet_version");
@@ -235,8 +263,8 @@ static void write_graph_attrs(struct page *p, const ty_graph *g, const struct li
   text_done(&t);
 }
 
-static void write_graph(struct page *p, const ty_graph *g, const ty_entry *head, int nhead, const struct listing *l,
-                        bool top)
+static void write_graph(struct page *p, const ty_graph *g, const ty_entry *head, int nhead,
+    const struct listing *l, bool top)
 {
   struct arena a = { 0 };
   open_scope(p, "{");
@@ -246,8 +274,10 @@ static void write_graph(struct page *p, const ty_graph *g, const ty_entry *head,
     line(p, i);
     write_node(p, g, l, l->order[i], &a);
   }
-  if (l->n) close_scope(p, "]");
-  else p->indent -= 2, text_put(p->t, "]", 1);
+  if (l->n)
+    close_scope(p, "]");
+  else
+    p->indent -= 2, text_put(p->t, "]", 1);
   write_numbers(p, g, l);
   write_heads(p, g, head, nhead, l);
   if (top) write_graph_attrs(p, g, l);
@@ -273,7 +303,8 @@ int listing_versions(const ty_graph *g, struct listing *l, struct arena *a)
   return TY_OK;
 }
 
-int graph_print(const ty_graph *g, const ty_entry *head, int nhead, const int *const *version, struct text *out)
+int graph_print(
+    const ty_graph *g, const ty_entry *head, int nhead, const int *const *version, struct text *out)
 {
   struct arena a = { 0 };
   struct listing l;
@@ -290,7 +321,7 @@ int graph_print(const ty_graph *g, const ty_entry *head, int nhead, const int *c
   return code;
 }
 
-/* -- the public interface -------------------------------------------------------------------------------------- */
+/* -- the public interface ---------------------------------------------------------------------- */
 
 static bool own_heads(const ty_graph *g, const ty_entry *head, int nhead)
 {
@@ -334,8 +365,15 @@ int ty_graph_node(ty_graph *g, int i, ty_node *out)
   NEED(g && out, TY_ETYPE, "graph_node: null argument");
   NEED(i >= 0 && i < g->n, TY_EINDEX, "node %d of a graph with %d", i, g->n);
   const struct node *n = &g->node[i];
-  *out = (ty_node){ .op = n->op ? op_label(n) : NULL, .name = n->name, .where = n->where, .attr = n->attr, .in = n->in,
-                    .nattr = n->nattr, .nin = n->nin, .nout = n->nreal, .nvisible = n->nvisible };
+  *out = (ty_node){ .op = n->op ? op_label(n) : NULL,
+    .name = n->name,
+    .where = n->where,
+    .attr = n->attr,
+    .in = n->in,
+    .nattr = n->nattr,
+    .nin = n->nin,
+    .nout = n->nreal,
+    .nvisible = n->nvisible };
   return TY_OK;
 }
 
@@ -343,7 +381,8 @@ int ty_graph_node(ty_graph *g, int i, ty_node *out)
 int ty_graph_body(ty_graph *g, int i, int k, ty_graph **out)
 {
   NEED(g && out, TY_ETYPE, "graph_body: null argument");
-  NEED(i >= 0 && i < g->n && k >= 0, TY_EINDEX, "subgraph %d of node %d of a graph with %d", k, i, g->n);
+  NEED(i >= 0 && i < g->n && k >= 0, TY_EINDEX, "subgraph %d of node %d of a graph with %d", k, i,
+      g->n);
   *out = k < g->node[i].nbody ? g->node[i].body[k] : NULL;
   return TY_OK;
 }

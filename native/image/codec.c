@@ -15,8 +15,8 @@ static int find_codec(struct bytes file, struct pixels *out)
 int image_measure(struct bytes file, int flag, struct pixels *out)
 {
   TRY(find_codec(file, out));
-  NEED(out->h > 0 && out->w > 0 && out->h <= MOST_PIXELS / out->w, TY_EFORMAT, "an image of %lld x %lld pixels", (long long)out->h,
-       (long long)out->w);
+  NEED(out->h > 0 && out->w > 0 && out->h <= MOST_PIXELS / out->w, TY_EFORMAT,
+      "an image of %lld x %lld pixels", (long long)out->h, (long long)out->w);
   if (flag >= 0) out->c = flag ? 3 : 1;
   out->dtype = TY_U8;
   return TY_OK;
@@ -37,7 +37,7 @@ void swap_red_blue(const struct pixels *a)
   }
 }
 
-/* -- files --------------------------------------------------------------------------------------------------------- */
+/* -- files ------------------------------------------------------------------------------------- */
 
 static int read_file(FILE *f, const char *path, char **data, size_t *n)
 {
@@ -50,7 +50,8 @@ static int read_file(FILE *f, const char *path, char **data, size_t *n)
     }
     size_t got = fread(*data + *n, 1, room - *n, f);
     *n += got;
-    if (!got) return ferror(f) ? fail(TY_EIO, "cannot read '%s': %s", path, strerror(errno)) : TY_OK;
+    if (!got)
+      return ferror(f) ? fail(TY_EIO, "cannot read '%s': %s", path, strerror(errno)) : TY_OK;
   }
 }
 
@@ -65,14 +66,15 @@ int image_load(const char *path, char **data, size_t *n)
   return code;
 }
 
-/* -- the public functions ------------------------------------------------------------------------------------------ */
+/* -- the public functions ---------------------------------------------------------------------- */
 
 int ty_image_decode(const void *data, size_t bytes, int flag, int to_rgb, ty_tensor **out)
 {
   struct bytes file = { data, bytes };
   struct pixels to = { 0 };
   void *p;
-  NEED(out && (data || !bytes), TY_ETYPE, "ty_image_decode: the bytes or the result's place are missing");
+  NEED(out && (data || !bytes), TY_ETYPE,
+      "ty_image_decode: the bytes or the result's place are missing");
   TRY(image_measure(file, flag, &to));
   ty_desc d = { .dtype = TY_U8, .device = TY_CPU, .ndim = 3, .dim = { to.h, to.w, to.c } };
   TRY(ty_tensor_new(&d, out));
@@ -95,7 +97,7 @@ static int pixels_of(ty_tensor *t, struct pixels *out)
   NEED(d->dtype == TY_U8, TY_EDTYPE, "an image is made of uint8, not %s", dtype_name(d->dtype));
   *out = (struct pixels){ NULL, TY_U8, d->dim[0], d->dim[1], d->ndim == 3 ? d->dim[2] : 1 };
   NEED((d->ndim == 2 || d->ndim == 3) && (out->c == 1 || out->c == 3 || out->c == 4), TY_ESHAPE,
-       "an image is (height, width, 1, 3 or 4 channels), not %s", text_shape(d, text, sizeof text));
+      "an image is (height, width, 1, 3 or 4 channels), not %s", text_shape(d, text, sizeof text));
   return ty_tensor_data(t, &out->p);
 }
 
@@ -105,11 +107,15 @@ int ty_image_encode(ty_tensor *image, const char *format, int quality, ty_tensor
   uint8_t *data = NULL;
   size_t n = 0;
   bool jpeg = !strcmp(format, "jpeg");
-  NEED(jpeg || !strcmp(format, "png"), TY_EVALUE, "the format is '%s', neither 'jpeg' nor 'png'", format);
+  NEED(jpeg || !strcmp(format, "png"), TY_EVALUE, "the format is '%s', neither 'jpeg' nor 'png'",
+      format);
   TRY(pixels_of(image, &from));
-  NEED(!jpeg || from.c < 4, TY_ESHAPE, "JPEG has no transparency: 1 or 3 channels, not %lld", (long long)from.c);
-  NEED(!jpeg || (from.h <= 65500 && from.w <= 65500), TY_ESHAPE, "JPEG has at most 65500 pixels per side");
-  NEED(quality >= 0 && quality <= (jpeg ? 100 : 9), TY_EVALUE, "the quality is %d, expected 0 to %d", quality, jpeg ? 100 : 9);
+  NEED(!jpeg || from.c < 4, TY_ESHAPE, "JPEG has no transparency: 1 or 3 channels, not %lld",
+      (long long)from.c);
+  NEED(!jpeg || (from.h <= 65500 && from.w <= 65500), TY_ESHAPE,
+      "JPEG has at most 65500 pixels per side");
+  NEED(quality >= 0 && quality <= (jpeg ? 100 : 9), TY_EVALUE,
+      "the quality is %d, expected 0 to %d", quality, jpeg ? 100 : 9);
   TRY(jpeg ? jpeg_encode(&from, quality, &data, &n) : png_encode(&from, quality, &data, &n));
   ty_desc d = { .dtype = TY_U8, .device = TY_CPU, .ndim = 1, .dim = { (int64_t)n } };
   int code = ty_tensor_new(&d, out);

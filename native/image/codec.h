@@ -1,7 +1,8 @@
 /* codec.h - JPEG and PNG files in memory <-> pixels (bytes, red green blue[ alpha] or grey).
 **
-** Files that end early, lie about their size or are damaged within their pixels are refused with TY_EFORMAT before large
-** memory is taken. Sixteen bits become their high byte; orientation tags are ignored; CMYK becomes RGB.
+** Files that end early, lie about their size or are damaged within their pixels are refused with
+** TY_EFORMAT before large memory is taken. Sixteen bits become their high byte; orientation tags
+** are ignored; CMYK becomes RGB.
 **
 ** Order of calls: image_measure fills in the size, the caller makes room, image_decode fills it.
 */
@@ -10,13 +11,17 @@
 
 struct bytes { const uint8_t *data; size_t n; };
 
-/* flag 0: grey, above 0: three channels, below 0: as stored (1, 3 or, with transparency, 4). Leaves out->p alone. */
+/* flag 0: grey, above 0: three channels, below 0: as stored (1, 3 or, with transparency, 4).
+** Leaves out->p alone. */
 int image_measure(struct bytes file, int flag, struct pixels *out);
-int image_decode(struct bytes file, const struct pixels *to);                 /* into to->p, to->c channels */
-int image_load(const char *path, char **data, size_t *n);                     /* a whole file; mem_free it */
+/* into to->p, to->c channels */
+int image_decode(struct bytes file, const struct pixels *to);
+/* a whole file; mem_free it */
+int image_load(const char *path, char **data, size_t *n);
 void swap_red_blue(const struct pixels *a);
 
-/* The codecs, one file each. measure gives the stored channels; *out of encode is freed with free(). */
+/* The codecs, one file each. measure gives the stored channels; *out of encode is freed with
+** free(). */
 bool jpeg_is(struct bytes file);
 int  jpeg_measure(struct bytes file, struct pixels *out);
 int  jpeg_decode(struct bytes file, const struct pixels *to);

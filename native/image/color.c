@@ -2,22 +2,26 @@
 #include "base/parallel.h"
 #include "image/image.h"
 
-/* -- hue, lightness, saturation ------------------------------------------------------------------------------------ */
+/* -- hue, lightness, saturation ---------------------------------------------------------------- */
 
 void hls_of_rgb(const float rgb[3], float hls[3])
 {
-  float r = rgb[0], g = rgb[1], b = rgb[2], most = MAX(r, MAX(g, b)), least = MIN(r, MIN(g, b)), range = most - least, h;
+  float r = rgb[0], g = rgb[1], b = rgb[2], most = MAX(r, MAX(g, b)), least = MIN(r, MIN(g, b)),
+        range = most - least, h;
   hls[0] = hls[2] = 0;
   hls[1] = (most + least) * 0.5f;
   if (!(range > 1.1920929e-7f)) return;
   hls[2] = range / (hls[1] < 0.5f ? most + least : 2 - most - least);
-  if (most == r) h = (g - b) * 60 / range;
-  else if (most == g) h = (b - r) * 60 / range + 120;
-  else h = (r - g) * 60 / range + 240;
+  if (most == r)
+    h = (g - b) * 60 / range;
+  else if (most == g)
+    h = (b - r) * 60 / range + 120;
+  else
+    h = (r - g) * 60 / range + 240;
   hls[0] = h < 0 ? h + 360 : h;
 }
 
-static float ramp_of(float low, float high, float h)  /* rises at 0..60 degrees, falls at 180..240 */
+static float ramp_of(float low, float high, float h) /* rises at 0..60 degrees, falls at 180..240 */
 {
   h -= 360 * floorf(h / 360);
   if (h < 60) return low + (high - low) * h / 60;
@@ -38,15 +42,15 @@ void rgb_of_hls(const float hls[3], float rgb[3])
 void lighting_of(const float alpha[3], float rgb[3])
 {
   static const float value[3] = { 55.46f, 4.794f, 1.148f };
-  static const float vector[3][3] = { { -0.5675f, 0.7192f, 0.4009f }, { -0.5808f, -0.0045f, -0.8140f },
-                                      { -0.5836f, -0.6948f, 0.4203f } };
+  static const float vector[3][3] = { { -0.5675f, 0.7192f, 0.4009f },
+    { -0.5808f, -0.0045f, -0.8140f }, { -0.5836f, -0.6948f, 0.4203f } };
   for (int i = 0; i < 3; i++) {
     rgb[i] = 0;
     for (int k = 0; k < 3; k++) rgb[i] += vector[i][k] * value[k] * alpha[k];
   }
 }
 
-/* -- tuning -------------------------------------------------------------------------------------------------------- */
+/* -- tuning ------------------------------------------------------------------------------------ */
 
 static float grey_of(const float *v, int64_t c)
 {
@@ -56,14 +60,17 @@ static float grey_of(const float *v, int64_t c)
 static void load_pixel(const struct pixels *a, int64_t i, float *v)
 {
   for (int64_t k = 0; k < a->c; k++)
-    v[k] = a->dtype == TY_U8 ? ((const uint8_t *)a->p)[i * a->c + k] : ((const float *)a->p)[i * a->c + k];
+    v[k] = a->dtype == TY_U8 ? ((const uint8_t *)a->p)[i * a->c + k]
+                             : ((const float *)a->p)[i * a->c + k];
 }
 
 static void store_pixel(const struct pixels *a, int64_t i, const float *v)
 {
   for (int64_t k = 0; k < a->c; k++)
-    if (a->dtype == TY_U8) ((uint8_t *)a->p)[i * a->c + k] = byte_of(v[k]);
-    else ((float *)a->p)[i * a->c + k] = v[k];
+    if (a->dtype == TY_U8)
+      ((uint8_t *)a->p)[i * a->c + k] = byte_of(v[k]);
+    else
+      ((float *)a->p)[i * a->c + k] = v[k];
 }
 
 static float mean_grey(const struct pixels *a)
@@ -99,13 +106,15 @@ static void tune_pixel(const struct tune *a, float *v)
   const struct tuning *t = &a->t;
   int64_t c = MIN(a->to->c, 3);
   switch (t->kind) {
-    case BRIGHTNESS:
-    case CONTRAST:        blend(v, c, t->alpha, a->grey); break;
-    case SATURATION:      blend(v, c, t->alpha, (1 - t->alpha) * grey_of(v, c)); break;
-    case SATURATION_BLUE: blend(v, c, t->alpha, (1 - t->alpha) * GREY_B * v[2]); break;
-    case HUE:             turn_hue(v, t->alpha); break;
-    case LIGHTING:        for (int k = 0; k < 3; k++) v[k] += t->rgb[k]; break;
-    default:              break;
+  case BRIGHTNESS:
+  case CONTRAST: blend(v, c, t->alpha, a->grey); break;
+  case SATURATION: blend(v, c, t->alpha, (1 - t->alpha) * grey_of(v, c)); break;
+  case SATURATION_BLUE: blend(v, c, t->alpha, (1 - t->alpha) * GREY_B * v[2]); break;
+  case HUE: turn_hue(v, t->alpha); break;
+  case LIGHTING:
+    for (int k = 0; k < 3; k++) v[k] += t->rgb[k];
+    break;
+  default: break;
   }
 }
 

@@ -1,7 +1,8 @@
 /* jpeg.c - JPEG through libjpeg-turbo.
 **
-** The library reports fatal errors by a call that must not return: it jumps back to where the codec was entered, which
-** destroys the library's objects. Warnings that mean missing or wrong pixels are fatal too.
+** The library reports fatal errors by a call that must not return: it jumps back to where the
+** codec was entered, which destroys the library's objects. Warnings that mean missing or wrong
+** pixels are fatal too.
 */
 #include <setjmp.h>
 #include <stdio.h>
@@ -16,7 +17,8 @@ static void on_error(j_common_ptr jpeg) { longjmp(((struct problem *)jpeg->err)-
 static void on_message(j_common_ptr jpeg, int level)
 {
   int code = jpeg->err->msg_code;
-  if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE)) on_error(jpeg);
+  if (level < 0 && (code == JWRN_JPEG_EOF || code == JWRN_HIT_MARKER || code == JWRN_HUFF_BAD_CODE))
+    on_error(jpeg);
 }
 
 static void on_output(j_common_ptr jpeg) {}
@@ -34,23 +36,25 @@ static int tell(j_common_ptr jpeg)
 {
   char text[JMSG_LENGTH_MAX];
   jpeg->err->format_message(jpeg, text);
-  return fail(jpeg->err->msg_code == JERR_OUT_OF_MEMORY ? TY_EMEMORY : TY_EFORMAT, "JPEG: %s", text);
+  return fail(
+      jpeg->err->msg_code == JERR_OUT_OF_MEMORY ? TY_EMEMORY : TY_EFORMAT, "JPEG: %s", text);
 }
 
-/* -- decoding ------------------------------------------------------------------------------------------------------ */
+/* -- decoding ---------------------------------------------------------------------------------- */
 
 bool jpeg_is(struct bytes file) { return file.n >= 3 && !memcmp(file.data, "\xff\xd8\xff", 3); }
 
 /* work(in, file, to) after the header, which has the size and what the components are. */
 static int decompress(struct bytes file, struct pixels *to,
-                      int (*work)(struct jpeg_decompress_struct *in, struct bytes file, struct pixels *to))
+    int (*work)(struct jpeg_decompress_struct *in, struct bytes file, struct pixels *to))
 {
   struct jpeg_decompress_struct in;
   struct problem problem;
   int code;
   memset(&in, 0, sizeof in);
   in.err = watch(&problem);
-  if (setjmp(problem.back)) code = tell((j_common_ptr)&in);
+  if (setjmp(problem.back))
+    code = tell((j_common_ptr)&in);
   else {
     jpeg_create_decompress(&in);
     jpeg_mem_src(&in, (unsigned char *)file.data, (unsigned long)file.n);
@@ -68,7 +72,8 @@ static int read_size(struct jpeg_decompress_struct *in, struct bytes file, struc
   out->h = in->image_height;
   out->c = in->num_components == 1 ? 1 : 3;
   bool liar = !in->arith_code && (uint64_t)in->image_width * in->image_height / 512 > file.n;
-  NEED(!liar, TY_EFORMAT, "JPEG: %zu bytes are too few for %lld x %lld pixels", file.n, (long long)out->h, (long long)out->w);
+  NEED(!liar, TY_EFORMAT, "JPEG: %zu bytes are too few for %lld x %lld pixels", file.n,
+      (long long)out->h, (long long)out->w);
   return TY_OK;
 }
 
@@ -83,18 +88,26 @@ static void put_inks(const uint8_t *in, uint8_t *out, const struct pixels *to, b
       int ink = paper ? in[k] : 255 - in[k], black = paper ? in[3] : 255 - in[3];
       rgb[k] = (uint8_t)((ink * black + 127) / 255);
     }
-    if (to->c == 1) out[0] = (uint8_t)(GREY_R * rgb[0] + GREY_G * rgb[1] + GREY_B * rgb[2]);
-    else memcpy(out, rgb, (size_t)to->c);
+    if (to->c == 1)
+      out[0] = (uint8_t)(GREY_R * rgb[0] + GREY_G * rgb[1] + GREY_B * rgb[2]);
+    else
+      memcpy(out, rgb, (size_t)to->c);
   }
 }
 
 static int read_rows(struct jpeg_decompress_struct *in, struct bytes file, struct pixels *to)
 {
-  NEED(in->image_width == to->w && in->image_height == to->h, TY_EFORMAT, "JPEG: the file changed while it was read");
+  NEED(in->image_width == to->w && in->image_height == to->h, TY_EFORMAT,
+      "JPEG: the file changed while it was read");
   bool inks = in->jpeg_color_space == JCS_CMYK || in->jpeg_color_space == JCS_YCCK;
-  in->out_color_space = inks ? JCS_CMYK : to->c == 1 ? JCS_GRAYSCALE : to->c == 3 ? JCS_RGB : JCS_EXT_RGBA;
+  in->out_color_space = inks ? JCS_CMYK
+      : to->c == 1           ? JCS_GRAYSCALE
+      : to->c == 3           ? JCS_RGB
+                             : JCS_EXT_RGBA;
   jpeg_start_decompress(in);
-  JSAMPARRAY line = inks ? in->mem->alloc_sarray((j_common_ptr)in, JPOOL_IMAGE, in->output_width * 4, 1) : NULL;
+  JSAMPARRAY line = inks
+      ? in->mem->alloc_sarray((j_common_ptr)in, JPOOL_IMAGE, in->output_width * 4, 1)
+      : NULL;
   while (in->output_scanline < in->output_height) {
     uint8_t *row = (uint8_t *)to->p + (int64_t)in->output_scanline * to->w * to->c;
     jpeg_read_scanlines(in, inks ? line : &row, 1);
@@ -110,7 +123,7 @@ int jpeg_decode(struct bytes file, const struct pixels *to)
   return decompress(file, &out, read_rows);
 }
 
-/* -- encoding ------------------------------------------------------------------------------------------------------ */
+/* -- encoding ---------------------------------------------------------------------------------- */
 
 static void write_rows(struct jpeg_compress_struct *out, const struct pixels *from, int quality)
 {
@@ -132,7 +145,10 @@ int jpeg_encode(const struct pixels *from, int quality, uint8_t **data, size_t *
 {
   struct jpeg_compress_struct out;
   struct problem problem;
-  struct { unsigned char *data; unsigned long n; } *sink = calloc(1, sizeof *sink);   /* the jump keeps no local variables */
+  struct {
+    unsigned char *data;
+    unsigned long n;
+  } *sink = calloc(1, sizeof *sink); /* the jump keeps no local variables */
   NEED(sink, TY_EMEMORY, "out of memory");
   memset(&out, 0, sizeof out);
   out.err = watch(&problem);

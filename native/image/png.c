@@ -1,7 +1,8 @@
 /* png.c - PNG through libpng.
 **
-** The library reports errors by a call that must not return: it jumps back to where the codec was entered, which
-** destroys the library's objects. Files are read from memory and written to memory that grows.
+** The library reports errors by a call that must not return: it jumps back to where the codec
+** was entered, which destroys the library's objects. Files are read from memory and written to
+** memory that grows.
 */
 #include <setjmp.h>
 #include <png.h>
@@ -26,11 +27,12 @@ static void on_read(png_structp png, png_bytep out, size_t n)
   s->at += n;
 }
 
-/* -- decoding ------------------------------------------------------------------------------------------------------ */
+/* -- decoding ---------------------------------------------------------------------------------- */
 
 bool png_is(struct bytes file) { return file.n >= 8 && !png_sig_cmp((png_bytep)file.data, 0, 8); }
 
-/* Reads the head of the file, then, if `to`, its pixels; `out` gets the size and the stored channels. */
+/* Reads the head of the file, then, if `to`, its pixels; `out` gets the size and the stored
+** channels. */
 static void read_head(png_structp png, png_infop info, struct pixels *out)
 {
   png_read_info(png, info);
@@ -39,8 +41,9 @@ static void read_head(png_structp png, png_infop info, struct pixels *out)
   out->w = png_get_image_width(png, info);
   out->h = png_get_image_height(png, info);
   out->c = clear ? 4 : (color & PNG_COLOR_MASK_COLOR) ? 3 : 1;
-  if (out->h * (int64_t)png_get_rowbytes(png, info) / 1040 > (int64_t)((struct source *)png_get_io_ptr(png))->file.n)
-    png_error(png, "the file is too short for its size");     /* deflate shrinks 1032 times at most */
+  if (out->h * (int64_t)png_get_rowbytes(png, info) / 1040 >
+      (int64_t)((struct source *)png_get_io_ptr(png))->file.n)
+    png_error(png, "the file is too short for its size"); /* deflate shrinks 1032 times at most */
 }
 
 static void read_rows(png_structp png, png_infop info, const struct pixels *to)
@@ -48,16 +51,20 @@ static void read_rows(png_structp png, png_infop info, const struct pixels *to)
   bool colored = png_get_color_type(png, info) & PNG_COLOR_MASK_COLOR;
   png_set_expand(png);
   png_set_strip_16(png);
-  if (to->c < 4) png_set_strip_alpha(png);
-  else png_set_add_alpha(png, 255, PNG_FILLER_AFTER);
+  if (to->c < 4)
+    png_set_strip_alpha(png);
+  else
+    png_set_add_alpha(png, 255, PNG_FILLER_AFTER);
   if (to->c > 1 && !colored) png_set_gray_to_rgb(png);
   if (to->c == 1 && colored) png_set_rgb_to_gray(png, PNG_ERROR_ACTION_NONE, 0.299, 0.587);
   int passes = png_set_interlace_handling(png);
   png_read_update_info(png, info);
-  if ((int64_t)png_get_rowbytes(png, info) != to->w * to->c || png_get_image_height(png, info) != to->h)
+  if ((int64_t)png_get_rowbytes(png, info) != to->w * to->c ||
+      png_get_image_height(png, info) != to->h)
     png_error(png, "the file changed while it was read");
   for (int pass = 0; pass < passes; pass++)
-    for (int64_t y = 0; y < to->h; y++) png_read_row(png, (png_bytep)to->p + y * to->w * to->c, NULL);
+    for (int64_t y = 0; y < to->h; y++)
+      png_read_row(png, (png_bytep)to->p + y * to->w * to->c, NULL);
   png_read_end(png, NULL);
 }
 
@@ -89,7 +96,7 @@ int png_decode(struct bytes file, const struct pixels *to)
   return read_png(file, &found, to);
 }
 
-/* -- encoding ------------------------------------------------------------------------------------------------------ */
+/* -- encoding ---------------------------------------------------------------------------------- */
 
 struct sink { uint8_t *data; size_t n, room; };
 
@@ -111,19 +118,23 @@ static void on_flush(png_structp png) {}
 
 static void write_rows(png_structp png, png_infop info, const struct pixels *from, int level)
 {
-  int color = from->c == 1 ? PNG_COLOR_TYPE_GRAY : from->c == 3 ? PNG_COLOR_TYPE_RGB : PNG_COLOR_TYPE_RGB_ALPHA;
+  int color = from->c == 1 ? PNG_COLOR_TYPE_GRAY
+      : from->c == 3       ? PNG_COLOR_TYPE_RGB
+                           : PNG_COLOR_TYPE_RGB_ALPHA;
   png_set_compression_level(png, level);
-  png_set_IHDR(png, info, (png_uint_32)from->w, (png_uint_32)from->h, 8, color, PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT,
-               PNG_FILTER_TYPE_DEFAULT);
+  png_set_IHDR(png, info, (png_uint_32)from->w, (png_uint_32)from->h, 8, color, PNG_INTERLACE_NONE,
+      PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
   png_write_info(png, info);
-  for (int64_t y = 0; y < from->h; y++) png_write_row(png, (png_bytep)from->p + y * from->w * from->c);
+  for (int64_t y = 0; y < from->h; y++)
+    png_write_row(png, (png_bytep)from->p + y * from->w * from->c);
   png_write_end(png, info);
 }
 
 int png_encode(const struct pixels *from, int level, uint8_t **out, size_t *n)
 {
   struct source problem = { .problem = "" };
-  struct sink sink = { 0 }, *to = &sink;              /* changed through pointers only, so that the jump keeps it */
+  struct sink sink = { 0 },
+              *to = &sink; /* changed through pointers only, so that the jump keeps it */
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &problem, on_error, on_warning);
   png_infop info = png ? png_create_info_struct(png) : NULL;
   if (!info) {

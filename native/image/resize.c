@@ -1,8 +1,9 @@
 /* resize.c - resampling of images: one pass over rows, one over columns, by tables of weights.
 **
-** A table gives for every place of the result the source places it reads and their weights. Bytes under bilinear, cubic
-** and Lanczos rules use weights of 11 bits; the bilinear column pass drops 4 bits of its sums first and rounds once, as
-** the fixed point of OpenCV does. Averages over areas and float images are computed in float32.
+** A table gives for every place of the result the source places it reads and their weights.
+** Bytes under bilinear, cubic and Lanczos rules use weights of 11 bits; the bilinear column pass
+** drops 4 bits of its sums first and rounds once, as the fixed point of OpenCV does. Averages
+** over areas and float images are computed in float32.
 */
 #include "base/parallel.h"
 #include "image/image.h"
@@ -15,7 +16,8 @@ struct taps { int32_t *start, *index, *fixed; float *weight; };
 struct resize {
   const struct pixels *to, *from;
   struct taps x, y;
-  void *middle;                                       /* (source height, new width, channels): int32 or float32 */
+  /* (source height, new width, channels): int32 or float32 */
+  void *middle;
   int how;
   bool twice;                                         /* exactly half of the size on both axes */
 };
@@ -42,7 +44,7 @@ static int rule_of(int how, const struct pixels *to, const struct pixels *from)
 }
 static bool is_fixed(int how, int dtype) { return dtype == TY_U8 && how != AREA; }
 
-/* -- tables -------------------------------------------------------------------------------------------------------- */
+/* -- tables ------------------------------------------------------------------------------------ */
 
 static void cubic_weights(float x, float *w)
 {
@@ -53,7 +55,8 @@ static void cubic_weights(float x, float *w)
   w[3] = 1 - w[0] - w[1] - w[2];
 }
 
-/* sinc(t) sinc(t / 4) at t = x + 3 - i: its first factor only alternates in sign, up to a common one. */
+/* sinc(t) sinc(t / 4) at t = x + 3 - i: its first factor only alternates in sign, up to a common
+** one. */
 static void lanczos_weights(float x, float *w)
 {
   double sum = 0, v[MOST_TAPS];
@@ -89,9 +92,12 @@ static void put_taps(struct taps *t, int64_t i, int how, int64_t from, double sc
   int64_t s = source_of(how, i, scale, &beyond);
   if (n == 2 && inside && s < 0) s = 0, beyond = 0;
   if (n == 2 && inside && s >= from - 1) s = from - 1, beyond = 0;
-  if (n == 2) w[0] = 1 - beyond, w[1] = beyond;
-  else if (n == 4) cubic_weights(beyond, w);
-  else lanczos_weights(beyond, w);
+  if (n == 2)
+    w[0] = 1 - beyond, w[1] = beyond;
+  else if (n == 4)
+    cubic_weights(beyond, w);
+  else
+    lanczos_weights(beyond, w);
   t->start[i] = (int32_t)i * n;
   t->start[i + 1] = (int32_t)(i + 1) * n;
   for (int k = 0; k < n; k++) {
@@ -107,28 +113,35 @@ static void put_area(struct taps *t, int64_t i, int64_t from, double scale)
   double begin = (double)i * scale, end = begin + scale, size = MIN(scale, (double)from - begin);
   int64_t last = MIN((int64_t)floor(end), from - 1), first = MIN((int64_t)ceil(begin), last);
   int32_t e = t->start[i];
-  if ((double)first - begin > 1e-3) t->index[e] = (int32_t)first - 1, t->weight[e++] = (float)(((double)first - begin) / size);
-  for (int64_t s = first; s < last; s++) t->index[e] = (int32_t)s, t->weight[e++] = (float)(1 / size);
+  if ((double)first - begin > 1e-3)
+    t->index[e] = (int32_t)first - 1, t->weight[e++] = (float)(((double)first - begin) / size);
+  for (int64_t s = first; s < last; s++)
+    t->index[e] = (int32_t)s, t->weight[e++] = (float)(1 / size);
   if (end - (double)last > 1e-3)
-    t->index[e] = (int32_t)last, t->weight[e++] = (float)(MIN(MIN(end - (double)last, 1), size) / size);
+    t->index[e] = (int32_t)last,
+    t->weight[e++] = (float)(MIN(MIN(end - (double)last, 1), size) / size);
   t->start[i + 1] = e;
 }
 
-/* inside: the columns of a bilinear image do not reach over its edge; its rows do, onto the edge itself. */
+/* inside: the columns of a bilinear image do not reach over its edge; its rows do, onto the edge
+** itself. */
 static void fill_taps(struct taps *t, int how, int64_t from, int64_t to, bool inside)
 {
   double scale = 1 / ((double)to / (double)from);
   t->start[0] = 0;
   for (int64_t i = 0; i < to; i++)
-    if (how == AREA) put_area(t, i, from, scale);
-    else put_taps(t, i, how, from, scale, inside);
+    if (how == AREA)
+      put_area(t, i, from, scale);
+    else
+      put_taps(t, i, how, from, scale, inside);
 }
 
-/* -- memory -------------------------------------------------------------------------------------------------------- */
+/* -- memory ------------------------------------------------------------------------------------ */
 
 static size_t taps_bytes(int how, int64_t from, int64_t to)
 {
-  return align_up((size_t)(to + 1) * 4, ALIGN) + 3 * align_up((size_t)entries_of(how, from, to) * 4, ALIGN);
+  return align_up((size_t)(to + 1) * 4, ALIGN) +
+      3 * align_up((size_t)entries_of(how, from, to) * 4, ALIGN);
 }
 
 static char *take_taps(struct taps *t, char *at, int how, int64_t from, int64_t to)
@@ -146,10 +159,11 @@ size_t resize_scratch(const struct pixels *to, const struct pixels *from, int ho
   how = rule_of(how, to, from);
   if (how == NEAREST || (to->h == from->h && to->w == from->w)) return 0;
   if (how == WIDE) how = LINEAR;
-  return taps_bytes(how, from->w, to->w) + taps_bytes(how, from->h, to->h) + (size_t)(from->h * to->w * to->c) * 4 + ALIGN;
+  return taps_bytes(how, from->w, to->w) + taps_bytes(how, from->h, to->h) +
+      (size_t)(from->h * to->w * to->c) * 4 + ALIGN;
 }
 
-/* -- the two passes ------------------------------------------------------------------------------------------------ */
+/* -- the two passes ---------------------------------------------------------------------------- */
 
 #define ROW_PASS(name, T, S, field) \
 static void name(const struct resize *r, int64_t row) \
@@ -179,8 +193,11 @@ static void row_pairs(const struct resize *r, int64_t row)
   for (int64_t x = 0; x < r->to->w; x++, out += c) {
     const uint8_t *a = in + r->x.index[2 * x] * c, *b = in + r->x.index[2 * x + 1] * c;
     int32_t wa = r->x.fixed[2 * x], wb = r->x.fixed[2 * x + 1];
-    if (c == 3) out[0] = a[0] * wa + b[0] * wb, out[1] = a[1] * wa + b[1] * wb, out[2] = a[2] * wa + b[2] * wb;
-    else for (int64_t k = 0; k < c; k++) out[k] = a[k] * wa + b[k] * wb;
+    if (c == 3)
+      out[0] = a[0] * wa + b[0] * wb, out[1] = a[1] * wa + b[1] * wb,
+      out[2] = a[2] * wa + b[2] * wb;
+    else
+      for (int64_t k = 0; k < c; k++) out[k] = a[k] * wa + b[k] * wb;
   }
 }
 
@@ -188,10 +205,14 @@ static void row_body(int64_t begin, int64_t end, void *context)
 {
   const struct resize *r = context;
   for (int64_t y = begin; y < end; y++)
-    if (r->from->dtype == TY_F32) row_floats(r, y);
-    else if (r->how == LINEAR || r->how == WIDE) row_pairs(r, y);
-    else if (is_fixed(r->how, TY_U8)) row_fixed(r, y);
-    else row_bytes(r, y);
+    if (r->from->dtype == TY_F32)
+      row_floats(r, y);
+    else if (r->how == LINEAR || r->how == WIDE)
+      row_pairs(r, y);
+    else if (is_fixed(r->how, TY_U8))
+      row_fixed(r, y);
+    else
+      row_bytes(r, y);
 }
 
 static uint8_t clamp_byte(int64_t v) { return v < 0 ? 0 : v > 255 ? 255 : (uint8_t)v; }
@@ -199,10 +220,12 @@ static uint8_t clamp_byte(int64_t v) { return v < 0 ? 0 : v > 255 ? 255 : (uint8
 static void column_linear(const struct resize *r, int64_t y, int64_t n)
 {
   int32_t e = r->y.start[y];
-  const int32_t *a = (const int32_t *)r->middle + r->y.index[e] * n, *b = (const int32_t *)r->middle + r->y.index[e + 1] * n;
+  const int32_t *a = (const int32_t *)r->middle + r->y.index[e] * n,
+                *b = (const int32_t *)r->middle + r->y.index[e + 1] * n;
   int32_t wa = r->y.fixed[e], wb = r->y.fixed[e + 1];
   uint8_t *out = (uint8_t *)r->to->p + y * n;
-  for (int64_t i = 0; i < n; i++) out[i] = (uint8_t)(((wa * (a[i] >> 4) >> 16) + (wb * (b[i] >> 4) >> 16) + 2) >> 2);
+  for (int64_t i = 0; i < n; i++)
+    out[i] = (uint8_t)(((wa * (a[i] >> 4) >> 16) + (wb * (b[i] >> 4) >> 16) + 2) >> 2);
 }
 
 static void column_fixed(const struct resize *r, int64_t y, int64_t n)
@@ -211,7 +234,8 @@ static void column_fixed(const struct resize *r, int64_t y, int64_t n)
   uint8_t *out = (uint8_t *)r->to->p + y * n;
   for (int64_t i = 0; i < n; i++) {
     int64_t sum = 1 << (2 * WEIGHT_BITS - 1);
-    for (int32_t e = begin; e < end; e++) sum += (int64_t)((const int32_t *)r->middle)[r->y.index[e] * n + i] * r->y.fixed[e];
+    for (int32_t e = begin; e < end; e++)
+      sum += (int64_t)((const int32_t *)r->middle)[r->y.index[e] * n + i] * r->y.fixed[e];
     out[i] = clamp_byte(sum >> 2 * WEIGHT_BITS);
   }
 }
@@ -221,9 +245,12 @@ static void column_floats(const struct resize *r, int64_t y, int64_t n)
   int32_t begin = r->y.start[y], end = r->y.start[y + 1];
   for (int64_t i = 0; i < n; i++) {
     float sum = 0;
-    for (int32_t e = begin; e < end; e++) sum += ((const float *)r->middle)[r->y.index[e] * n + i] * r->y.weight[e];
-    if (r->to->dtype == TY_F32) ((float *)r->to->p)[y * n + i] = sum;
-    else ((uint8_t *)r->to->p)[y * n + i] = clamp_byte(r->twice ? (int64_t)(sum + 0.5f) : lrintf(sum));
+    for (int32_t e = begin; e < end; e++)
+      sum += ((const float *)r->middle)[r->y.index[e] * n + i] * r->y.weight[e];
+    if (r->to->dtype == TY_F32)
+      ((float *)r->to->p)[y * n + i] = sum;
+    else
+      ((uint8_t *)r->to->p)[y * n + i] = clamp_byte(r->twice ? (int64_t)(sum + 0.5f) : lrintf(sum));
   }
 }
 
@@ -232,34 +259,45 @@ static void column_body(int64_t begin, int64_t end, void *context)
   const struct resize *r = context;
   int64_t n = r->to->w * r->to->c;
   for (int64_t y = begin; y < end; y++)
-    if (!is_fixed(r->how, r->to->dtype)) column_floats(r, y, n);
-    else if (r->how == LINEAR || r->how == WIDE) column_linear(r, y, n);
-    else column_fixed(r, y, n);
+    if (!is_fixed(r->how, r->to->dtype))
+      column_floats(r, y, n);
+    else if (r->how == LINEAR || r->how == WIDE)
+      column_linear(r, y, n);
+    else
+      column_fixed(r, y, n);
 }
 
 static void nearest_body(int64_t begin, int64_t end, void *context)
 {
   const struct resize *r = context;
   size_t size = dtype_size(r->to->dtype) * (size_t)r->to->c;
-  double sy = 1 / ((double)r->to->h / (double)r->from->h), sx = 1 / ((double)r->to->w / (double)r->from->w);
+  double sy = 1 / ((double)r->to->h / (double)r->from->h),
+         sx = 1 / ((double)r->to->w / (double)r->from->w);
   for (int64_t y = begin; y < end; y++) {
     int64_t row = MIN((int64_t)floor((double)y * sy), r->from->h - 1) * r->from->w;
     char *to = (char *)r->to->p + (size_t)(y * r->to->w) * size;
     for (int64_t x = 0; x < r->to->w; x++)
-      memcpy(to + (size_t)x * size, (const char *)r->from->p + (size_t)(row + MIN((int64_t)floor((double)x * sx), r->from->w - 1)) * size,
-             size);
+      memcpy(to + (size_t)x * size,
+          (const char *)r->from->p +
+              (size_t)(row + MIN((int64_t)floor((double)x * sx), r->from->w - 1)) * size,
+          size);
   }
 }
 
 void resize_pixels(const struct pixels *to, const struct pixels *from, int how, void *scratch)
 {
-  struct resize r = { .to = to, .from = from, .how = rule_of(how, to, from), .twice = halves(to, from) };
+  struct resize r = {
+    .to = to, .from = from, .how = rule_of(how, to, from), .twice = halves(to, from)
+  };
   int64_t wide = to->w * to->c;
   if (to->h == from->h && to->w == from->w) {
     memcpy(to->p, from->p, (size_t)(to->h * wide) * dtype_size(to->dtype));
     return;
   }
-  if (r.how == NEAREST) { parallel(to->h, MAX(1, 16384 / wide), nearest_body, &r); return; }
+  if (r.how == NEAREST) {
+    parallel(to->h, MAX(1, 16384 / wide), nearest_body, &r);
+    return;
+  }
   int room = r.how == WIDE ? LINEAR : r.how;
   char *at = take_taps(&r.x, scratch, room, from->w, to->w);
   r.middle = take_taps(&r.y, at, room, from->h, to->h);

@@ -1,12 +1,13 @@
 /* warp.c - images with borders, turned, cut out. */
 #include "image/image.h"
 
-/* -- borders ------------------------------------------------------------------------------------------------------- */
+/* -- borders ----------------------------------------------------------------------------------- */
 
 bool border_fits(int kind, int64_t n, int64_t before, int64_t after)
 {
   int64_t most = MAX(before, after);
-  return kind == BORDER_CONSTANT || kind == BORDER_EDGE || most <= (kind == BORDER_REFLECT_101 ? n - 1 : n);
+  return kind == BORDER_CONSTANT || kind == BORDER_EDGE ||
+      most <= (kind == BORDER_REFLECT_101 ? n - 1 : n);
 }
 
 /* Which of n pixels stands at place i, which may lie outside; -1: none. */
@@ -14,25 +15,32 @@ static int64_t border_source(int kind, int64_t i, int64_t n)
 {
   if (i >= 0 && i < n) return i;
   switch (kind) {
-    case BORDER_EDGE:        return i < 0 ? 0 : n - 1;
-    case BORDER_REFLECT:     return i < 0 ? -1 - i : 2 * n - 1 - i;
-    case BORDER_REFLECT_101: return i < 0 ? -i : 2 * n - 2 - i;
-    case BORDER_WRAP:        return i < 0 ? i + n : i - n;
-    default:                 return -1;
+  case BORDER_EDGE: return i < 0 ? 0 : n - 1;
+  case BORDER_REFLECT: return i < 0 ? -1 - i : 2 * n - 1 - i;
+  case BORDER_REFLECT_101: return i < 0 ? -i : 2 * n - 2 - i;
+  case BORDER_WRAP: return i < 0 ? i + n : i - n;
+  default: return -1;
   }
 }
 
-void border_pixels(const struct pixels *to, const struct pixels *from, int64_t top, int64_t left, int kind, const double *value)
+void border_pixels(const struct pixels *to, const struct pixels *from, int64_t top, int64_t left,
+    int kind, const double *value)
 {
   size_t size = dtype_size(to->dtype) * (size_t)to->c;
   char *out = to->p;
   for (int64_t y = 0; y < to->h; y++)
     for (int64_t x = 0; x < to->w; x++, out += size) {
-      int64_t sy = border_source(kind, y - top, from->h), sx = border_source(kind, x - left, from->w);
-      if (sy >= 0 && sx >= 0) { memcpy(out, (const char *)from->p + (size_t)(sy * from->w + sx) * size, size); continue; }
+      int64_t sy = border_source(kind, y - top, from->h),
+              sx = border_source(kind, x - left, from->w);
+      if (sy >= 0 && sx >= 0) {
+        memcpy(out, (const char *)from->p + (size_t)(sy * from->w + sx) * size, size);
+        continue;
+      }
       for (int64_t k = 0; k < to->c; k++)
-        if (to->dtype == TY_U8) ((uint8_t *)out)[k] = byte_of((float)rint(value[MIN(k, 3)]));
-        else ((float *)out)[k] = (float)value[MIN(k, 3)];
+        if (to->dtype == TY_U8)
+          ((uint8_t *)out)[k] = byte_of((float)rint(value[MIN(k, 3)]));
+        else
+          ((float *)out)[k] = (float)value[MIN(k, 3)];
     }
 }
 
@@ -40,10 +48,11 @@ void crop_pixels(const struct pixels *to, const struct pixels *from, int64_t y, 
 {
   size_t size = dtype_size(to->dtype) * (size_t)to->c, row = size * (size_t)to->w;
   for (int64_t i = 0; i < to->h; i++)
-    memcpy((char *)to->p + (size_t)i * row, (const char *)from->p + (size_t)((y + i) * from->w + x) * size, row);
+    memcpy((char *)to->p + (size_t)i * row,
+        (const char *)from->p + (size_t)((y + i) * from->w + x) * size, row);
 }
 
-/* -- affine maps: places in 1/32 of a pixel, weights of 15 bits ----------------------------------------------------- */
+/* -- affine maps: places in 1/32 of a pixel, weights of 15 bits -------------------------------- */
 
 static int pixel_at(const struct pixels *from, int64_t y, int64_t x, int64_t k, uint8_t fill)
 {
@@ -51,22 +60,26 @@ static int pixel_at(const struct pixels *from, int64_t y, int64_t x, int64_t k, 
   return inside ? ((const uint8_t *)from->p)[(y * from->w + x) * from->c + k] : fill;
 }
 
-static int64_t place_of(double v)                     /* in 1/32; beyond 2^40 nothing is inside any image */
+static int64_t place_of(double v) /* in 1/32; beyond 2^40 nothing is inside any image */
 {
   return (int64_t)floor(MIN(MAX(v, -0x1p40), 0x1p40) * 32 + 0.5);
 }
 
-void warp_pixels(const struct pixels *to, const struct pixels *from, const double m[6], uint8_t fill)
+void warp_pixels(
+    const struct pixels *to, const struct pixels *from, const double m[6], uint8_t fill)
 {
   uint8_t *out = to->p;
   for (int64_t y = 0; y < to->h; y++)
     for (int64_t x = 0; x < to->w; x++, out += to->c) {
-      int64_t px = place_of(m[0] * (double)x + m[1] * (double)y + m[2]), py = place_of(m[3] * (double)x + m[4] * (double)y + m[5]);
+      int64_t px = place_of(m[0] * (double)x + m[1] * (double)y + m[2]),
+              py = place_of(m[3] * (double)x + m[4] * (double)y + m[5]);
       int64_t sx = px >> 5, sy = py >> 5;
       int fx = (int)(px & 31), fy = (int)(py & 31);
       for (int64_t k = 0; k < to->c; k++) {
-        int sum = pixel_at(from, sy, sx, k, fill) * (32 - fx) * (32 - fy) + pixel_at(from, sy, sx + 1, k, fill) * fx * (32 - fy)
-                + pixel_at(from, sy + 1, sx, k, fill) * (32 - fx) * fy + pixel_at(from, sy + 1, sx + 1, k, fill) * fx * fy;
+        int sum = pixel_at(from, sy, sx, k, fill) * (32 - fx) * (32 - fy) +
+            pixel_at(from, sy, sx + 1, k, fill) * fx * (32 - fy) +
+            pixel_at(from, sy + 1, sx, k, fill) * (32 - fx) * fy +
+            pixel_at(from, sy + 1, sx + 1, k, fill) * fx * fy;
         out[k] = (uint8_t)((sum + 512) >> 10);
       }
     }

@@ -1,8 +1,8 @@
 /* call.c - ty_call: one operator on tensors, at once (queued on their device).
 **
-** Finds the call's recipe, allocates the outputs that are not given and submits one task that holds everything it
-** needs. An output that is given may be an input too: where the operator may not work in place, the result goes to a
-** temporary tensor first.
+** Finds the call's recipe, allocates the outputs that are not given and submits one task that
+** holds everything it needs. An output that is given may be an input too: where the operator may
+** not work in place, the result goes to a temporary tensor first.
 */
 #include "device/profile.h"
 #include "imperative/call_cache.h"
@@ -11,7 +11,8 @@ struct imperative {                                   /* freed by the task */
   struct recipe *r;
   struct draw draw;
   struct storage *tmp;
-  ty_tensor **in, **out, **target;                    /* out: what the kernel writes; target[i]: where it goes afterwards, or NULL */
+  /* out: what the kernel writes; target[i]: where it goes afterwards, or NULL */
+  ty_tensor **in, **out, **target;
   int nin, nout;
   void *list[];                                       /* in, out, target */
 };
@@ -27,7 +28,7 @@ static void drop(void *context)
   mem_free(m);
 }
 
-/* -- running ------------------------------------------------------------------------------------------------- */
+/* -- running ----------------------------------------------------------------------------------- */
 
 /* One look at the clock on either side. */
 static int run_timed(struct recipe *r)
@@ -55,11 +56,12 @@ static int run(void *context)
   int code = profiling(TY_PROFILE_IMPERATIVE) ? run_timed(r) : invoke_run(&r->v);
   if (code) fail_node(c->op->name, NULL, NULL);
   for (int i = 0; !code && i < m->nout; i++)
-    if (m->target[i]) memcpy(tensor_at(m->target[i]), tensor_at(m->out[i]), desc_bytes(&m->out[i]->d));
+    if (m->target[i])
+      memcpy(tensor_at(m->target[i]), tensor_at(m->out[i]), desc_bytes(&m->out[i]->d));
   return code;
 }
 
-/* -- memory ------------------------------------------------------------------------------------------------ */
+/* -- memory ------------------------------------------------------------------------------------ */
 
 static bool overlap(const ty_tensor *a, const ty_tensor *b)
 {
@@ -68,22 +70,33 @@ static bool overlap(const ty_tensor *a, const ty_tensor *b)
   return a->offset < eb && b->offset < ea;
 }
 
-/* May the kernel write output i over input k? Element by element (rows) or where the operator says so; never elsewhere. */
+/* May the kernel write output i over input k? Element by element (rows) or where the operator
+** says so; never elsewhere. */
 static bool may_share(const struct imperative *m, int i, int k, const ty_tensor *given)
 {
   const struct op *op = m->r->v.call.op;
   const ty_tensor *in = m->in[k];
-  if (given->offset != in->offset || !desc_same_shape(&given->d, &in->d) || given->d.dtype != in->d.dtype) return false;
+  if (given->offset != in->offset || !desc_same_shape(&given->d, &in->d) ||
+      given->d.dtype != in->d.dtype)
+    return false;
   return op->row || inplace_allowed(op->inplace, i, k);
 }
 
 static int place_output(struct imperative *m, int i, ty_tensor *given)
 {
   bool direct = given != NULL;
-  for (int k = 0; given && k < m->nin; k++) if (overlap(given, m->in[k]) && !may_share(m, i, k, given)) direct = false;
-  if (direct) { ty_tensor_keep(given); m->out[i] = given; return TY_OK; }
+  for (int k = 0; given && k < m->nin; k++)
+    if (overlap(given, m->in[k]) && !may_share(m, i, k, given)) direct = false;
+  if (direct) {
+    ty_tensor_keep(given);
+    m->out[i] = given;
+    return TY_OK;
+  }
   TRY(ty_tensor_new(&m->r->v.call.out[i].d, &m->out[i]));
-  if (given) { ty_tensor_keep(given); m->target[i] = given; }
+  if (given) {
+    ty_tensor_keep(given);
+    m->target[i] = given;
+  }
   return TY_OK;
 }
 
@@ -92,7 +105,8 @@ static int take(struct imperative *m, const struct question *q)
   const struct recipe *r = m->r;
   for (int i = 0; i < m->nin; i++) {
     bool refused = r->ports.in[i].mutated && q->in[i]->readonly;
-    NEED(!refused, TY_ESTATE, "%s: %s is read-only and would be changed", q->op->name, r->ports.in[i].name);
+    NEED(!refused, TY_ESTATE, "%s: %s is read-only and would be changed", q->op->name,
+        r->ports.in[i].name);
     ty_tensor_keep(m->in[i] = q->in[i]);
   }
   for (int i = 0; i < m->nout; i++) {
@@ -115,9 +129,10 @@ static struct imperative *imperative_new(struct recipe *r)
   return m;
 }
 
-/* -- submission -------------------------------------------------------------------------------------------- */
+/* -- submission -------------------------------------------------------------------------------- */
 
-enum { FEW = 32 };                                    /* storages of a task that are listed on the stack */
+/* storages of a task that are listed on the stack */
+enum { FEW = 32 };
 
 static int submit_lists(struct imperative *m, struct storage **read, struct storage **write)
 {
@@ -128,8 +143,10 @@ static int submit_lists(struct imperative *m, struct storage **read, struct stor
     if (r->ports.in[i].mutated) write[nw++] = m->in[i]->storage;
   }
   for (int i = 0; i < m->nout; i++) write[nw++] = m->out[i]->storage;
-  for (int i = 0; i < m->nout; i++) if (m->target[i]) write[nw++] = m->target[i]->storage;
-  struct task t = { run, drop, m, read, write, m->nin, nw, NULL, 0, m->tmp ? m->tmp->bytes : 0, r->small };
+  for (int i = 0; i < m->nout; i++)
+    if (m->target[i]) write[nw++] = m->target[i]->storage;
+  struct task t = { run, drop, m, read, write, m->nin, nw, NULL, 0, m->tmp ? m->tmp->bytes : 0,
+    r->small };
   return device_submit(r->device, &t, NULL);
 }
 
@@ -154,16 +171,22 @@ static int call(const struct question *q, ty_tensor **out)
   if (code) return drop(m), code;
   ty_tensor *made[256];
   int n = MIN(m->nout, MIN(q->nout, COUNT(made)));
-  for (int i = 0; i < n; i++) { made[i] = m->target[i] ? m->target[i] : m->out[i]; ty_tensor_keep(made[i]); }
+  for (int i = 0; i < n; i++) {
+    made[i] = m->target[i] ? m->target[i] : m->out[i];
+    ty_tensor_keep(made[i]);
+  }
   code = submit(m);
   for (int i = 0; i < n; i++) {
-    if (code || out[i]) ty_tensor_free(made[i]);      /* the caller's own array, or nothing on failure */
-    else out[i] = made[i];
+    if (code || out[i])
+      ty_tensor_free(made[i]); /* the caller's own array, or nothing on failure */
+    else
+      out[i] = made[i];
   }
   return code;
 }
 
-int ty_call(const char *name, const ty_attr *attr, int nattr, ty_tensor *const *in, int nin, ty_tensor **out, int nout)
+int ty_call(const char *name, const ty_attr *attr, int nattr, ty_tensor *const *in, int nin,
+    ty_tensor **out, int nout)
 {
   const struct op *op = op_find(name);
   if (!op) return op_unknown(name ? name : "");

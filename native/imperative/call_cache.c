@@ -1,12 +1,14 @@
-/* call_cache.c - see call_cache.h. Makes recipes, and remembers them by the bytes that they follow from.
+/* call_cache.c - see call_cache.h. Makes recipes, and remembers them by the bytes that they
+** follow from.
 **
-** Making: parse the attributes, name the ports, infer the outputs, measure those that contents decide, find the device,
-** choose a kernel. Not remembered: operators whose outputs depend on contents, and questions with very long texts.
+** Making: parse the attributes, name the ports, infer the outputs, measure those that contents
+** decide, find the device, choose a kernel. Not remembered: operators whose outputs depend on
+** contents, and questions with very long texts.
 */
 #include <pthread.h>
 #include "imperative/call_cache.h"
 
-/* -- making -------------------------------------------------------------------------------------------- */
+/* -- making ------------------------------------------------------------------------------------ */
 
 static int parse(struct recipe *r, const struct question *q)
 {
@@ -17,15 +19,17 @@ static int parse(struct recipe *r, const struct question *q)
   void *param = arena_new(&r->arena, op->param_size + 16);
   NEED(copy && param, TY_EMEMORY, "out of memory");
   const ty_attr *attr = op_counted(op, q->attr, &nattr, q->nin, copy, number);
-  for (int i = 0; i < nattr; i++) {                   /* texts must outlive the caller's */
+  for (int i = 0; i < nattr; i++) { /* texts must outlive the caller's */
     copy[i].key = attr[i].key;
     copy[i].value = arena_text(&r->arena, attr[i].value);
     NEED(copy[i].value, TY_EMEMORY, "out of memory");
   }
   TRY(op_parse(op, copy, nattr, param));
   TRY(op_ports(op, param, q->nin, &r->arena, &r->ports));
-  NEED(r->ports.nin == q->nin, TY_EVALUE, "%s: expected %d inputs, got %d", op->name, r->ports.nin, q->nin);
-  NEED(q->nout >= r->ports.nvisible, TY_EVALUE, "%s: it has %d outputs, room for %d was given", op->name, r->ports.nvisible, q->nout);
+  NEED(r->ports.nin == q->nin, TY_EVALUE, "%s: expected %d inputs, got %d", op->name, r->ports.nin,
+      q->nin);
+  NEED(q->nout >= r->ports.nvisible, TY_EVALUE, "%s: it has %d outputs, room for %d was given",
+      op->name, r->ports.nvisible, q->nout);
   r->v.call.op = op;
   r->v.call.param = param;
   return TY_OK;
@@ -68,7 +72,8 @@ static int measure_outputs(struct recipe *r, const struct question *q)
   struct call *c = &r->v.call;
   if (!c->op->measure) return TY_OK;
   for (int i = 0; i < q->nin; i++) {
-    NEED(device_kind(q->in[i]->d.device) != TY_GPU, TY_EDEVICE, "%s: it runs on a CPU only", c->op->name);
+    NEED(device_kind(q->in[i]->d.device) != TY_GPU, TY_EDEVICE, "%s: it runs on a CPU only",
+        c->op->name);
     TRY(ty_tensor_wait(q->in[i], 0));
     c->in[i].p = tensor_at(q->in[i]);
   }
@@ -82,19 +87,24 @@ static int complete_output(struct recipe *r, int i, const ty_tensor *given)
   ty_desc *d = &r->v.call.out[i].d;
   char want[160], got[160];
   if (given && d->dtype == TY_NODTYPE) d->dtype = given->d.dtype;
-  if (given && !desc_known(d)) *d = (ty_desc){ .dtype = d->dtype, .ndim = given->d.ndim }, memcpy(d->dim, given->d.dim, sizeof d->dim);
+  if (given && !desc_known(d))
+    *d = (ty_desc){ .dtype = d->dtype, .ndim = given->d.ndim },
+    memcpy(d->dim, given->d.dim, sizeof d->dim);
   if (d->dtype == TY_NODTYPE) d->dtype = TY_F32;
-  if (!desc_known(d)) return fail(TY_ESHAPE, "%s: the shape of %s cannot be inferred", op->name, r->ports.out[i].name);
+  if (!desc_known(d))
+    return fail(
+        TY_ESHAPE, "%s: the shape of %s cannot be inferred", op->name, r->ports.out[i].name);
   d->device = r->device;
   if (!given) return TY_OK;
   if (given->d.dtype != d->dtype) {
-    int code = fail(TY_EDTYPE, "%s: out is %s, but the result is %s", op->name, dtype_name(given->d.dtype), dtype_name(d->dtype));
+    int code = fail(TY_EDTYPE, "%s: out is %s, but the result is %s", op->name,
+        dtype_name(given->d.dtype), dtype_name(d->dtype));
     fail_argument("out", dtype_name(d->dtype), dtype_name(given->d.dtype));
     return code;
   }
   if (desc_same_shape(&given->d, d)) return TY_OK;
-  int code = fail(TY_ESHAPE, "%s: out has shape %s, but the result has %s", op->name, text_shape(&given->d, got, sizeof got),
-      text_shape(d, want, sizeof want));
+  int code = fail(TY_ESHAPE, "%s: out has shape %s, but the result has %s", op->name,
+      text_shape(&given->d, got, sizeof got), text_shape(d, want, sizeof want));
   fail_argument("out", want, got);
   return code;
 }
@@ -103,7 +113,8 @@ static int find_device(struct recipe *r, const struct question *q)
 {
   int device = -1, nout = MIN(q->nout, r->ports.nout);
   for (int i = 0; i < q->nattr; i++)
-    if (!strcmp(q->attr[i].key, "ctx") && op_has_param(q->op, "ctx") && *q->attr[i].value) TRY(device_parse(q->attr[i].value, &device));
+    if (!strcmp(q->attr[i].key, "ctx") && op_has_param(q->op, "ctx") && *q->attr[i].value)
+      TRY(device_parse(q->attr[i].value, &device));
   for (int i = 0; i < q->nin + nout; i++) {
     const ty_tensor *t = i < q->nin ? q->in[i] : q->out[i - q->nin];
     if (!t) continue;
@@ -111,8 +122,9 @@ static int find_device(struct recipe *r, const struct question *q)
     if (device < 0) device = t->d.device;
     if (device == t->d.device) continue;
     const char *what = i < q->nin ? r->ports.in[i].name : "out";
-    int code = fail(TY_EDEVICE, "%s: all arrays must be on one device; %s is on %s, others on %s; use as_in_context", q->op->name,
-                    what, device_name(t->d.device, a, sizeof a), device_name(device, b, sizeof b));
+    int code = fail(TY_EDEVICE,
+        "%s: all arrays must be on one device; %s is on %s, others on %s; use as_in_context",
+        q->op->name, what, device_name(t->d.device, a, sizeof a), device_name(device, b, sizeof b));
     fail_argument(what, b, a);
     return code;
   }
@@ -144,7 +156,8 @@ static int cook(struct recipe *r, const struct question *q)
   TRY(infer_outputs(r));
   TRY(measure_outputs(r, q));
   TRY(find_device(r, q));
-  for (int i = 0; i < r->ports.nout; i++) TRY(complete_output(r, i, i < q->nout ? q->out[i] : NULL));
+  for (int i = 0; i < r->ports.nout; i++)
+    TRY(complete_output(r, i, i < q->nout ? q->out[i] : NULL));
   r->small = is_small(&r->v.call);
   return choose(r);
 }
@@ -171,14 +184,17 @@ void recipe_drop(struct recipe *r)
   arena_done(&a);
 }
 
-/* -- the bytes of a question ---------------------------------------------------------------------------------- */
+/* -- the bytes of a question ------------------------------------------------------------------- */
 
 enum { KEY = 1024, PLACES = 512 };                    /* bytes; recipes that are remembered */
 struct key { size_t n; bool full; char s[KEY]; };
 
 static void put(struct key *k, const void *p, size_t n)
 {
-  if (k->full || n > KEY - k->n) { k->full = true; return; }
+  if (k->full || n > KEY - k->n) {
+    k->full = true;
+    return;
+  }
   memcpy(k->s + k->n, p, n);
   k->n += n;
 }
@@ -217,9 +233,10 @@ static uint64_t hash(const struct key *k)
   return h;
 }
 
-/* -- remembering ---------------------------------------------------------------------------------------------- */
+/* -- remembering ------------------------------------------------------------------------------- */
 
-/* A recipe stands at one of two neighbouring places; a new one takes the first, the last one there moves to the second. */
+/* A recipe stands at one of two neighbouring places; a new one takes the first, the last one
+** there moves to the second. */
 static struct { pthread_mutex_t lock; struct recipe *place[PLACES]; } known = { PTHREAD_MUTEX_INITIALIZER, { 0 } };
 
 static bool answers(const struct recipe *r, const struct key *k, uint64_t h)
@@ -233,8 +250,10 @@ static struct recipe *look_up(const struct key *k, uint64_t h)
   pthread_mutex_lock(&known.lock);
   struct recipe *r = known.place[at];
   if (!answers(r, k, h)) r = known.place[at ^ 1];
-  if (answers(r, k, h)) __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
-  else r = NULL;
+  if (answers(r, k, h))
+    __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
+  else
+    r = NULL;
   pthread_mutex_unlock(&known.lock);
   return r;
 }
@@ -248,7 +267,8 @@ static void remember(struct recipe *r, const struct key *k, uint64_t h)
   r->hash = h;
   r->refs = 2;
   pthread_mutex_lock(&known.lock);
-  struct recipe **at = &known.place[h % PLACES], **next = &known.place[(h % PLACES) ^ 1], *old = *next;
+  struct recipe **at = &known.place[h % PLACES], **next = &known.place[(h % PLACES) ^ 1],
+                *old = *next;
   *next = *at;
   *at = r;
   pthread_mutex_unlock(&known.lock);

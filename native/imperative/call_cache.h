@@ -1,15 +1,18 @@
-/* call_cache.h - what a call of one operator needs to know before it sees memory: parameters, ports, shapes, device, kernel.
+/* call_cache.h - what a call of one operator needs to know before it sees memory: parameters,
+** ports, shapes, device, kernel.
 **
-** It follows from the operator, the texts of its attributes and the descriptors of its arrays, so it is remembered: a
-** call that was made before costs one look-up. A recipe is shared by queued tasks; those of one device run one after
-** another, so the pointers in `v.call` and the kernel's state belong to the task that runs.
-** Order of calls: recipe_find, then runs on the recipe's device, recipe_drop for each recipe_find.
+** It follows from the operator, the texts of its attributes and the descriptors of its arrays,
+** so it is remembered: a call that was made before costs one look-up. A recipe is shared by
+** queued tasks; those of one device run one after another, so the pointers in `v.call` and the
+** kernel's state belong to the task that runs. Order of calls: recipe_find, then runs on the
+** recipe's device, recipe_drop for each recipe_find.
 */
 #pragma once
 #include "op/dispatch.h"
 
 struct recipe {
-  struct invoke v;                                    /* in, out: descriptors; whoever runs it sets the pointers */
+  /* in, out: descriptors; whoever runs it sets the pointers */
+  struct invoke v;
   struct ports ports;
   struct run run;
   void *state;                                        /* v.call.state */
@@ -23,7 +26,9 @@ struct question {
   const struct op *op;
   const ty_attr *attr; int nattr;
   ty_tensor *const *in; int nin;
-  ty_tensor *const *out; int nout;                    /* given outputs, NULL where one is to be made */
+  /* given outputs, NULL where one is to be made */
+  ty_tensor *const *out; int nout;
 };
-int  recipe_find(const struct question *q, struct recipe **out);             /* with a reference; remembered or made */
+/* with a reference; remembered or made */
+int  recipe_find(const struct question *q, struct recipe **out);
 void recipe_drop(struct recipe *r);

@@ -1,12 +1,14 @@
-/* augment.c - the changes of an image on its way into a batch, in this order: decode, shorter side to `resize`, affine map
-** (shear, rotation, scale, proportions), border, window, brightness contrast saturation, hue lightness saturation,
-** principal components; then mirror image, mean, contrast, illumination, scale, deviation.
+/* augment.c - the changes of an image on its way into a batch, in this order: decode, shorter
+** side to `resize`, affine map (shear, rotation, scale, proportions), border, window, brightness
+** contrast saturation, hue lightness saturation, principal components; then mirror image, mean,
+** contrast, illumination, scale, deviation.
 **
-** The image lies in one of two buffers of the thread; a step that moves pixels writes the other one.
+** The image lies in one of two buffers of the thread; a step that moves pixels writes the other
+** one.
 */
 #include "io/augment.h"
 
-/* -- chance -------------------------------------------------------------------------------------------------------- */
+/* -- chance ------------------------------------------------------------------------------------ */
 
 double chance_unit(struct chance *c)
 {
@@ -20,7 +22,10 @@ int64_t chance_below(struct chance *c, int64_t n)
   return MIN(i, n - 1);
 }
 
-static double between(struct chance *c, double low, double high) { return low + (high - low) * chance_unit(c); }
+static double between(struct chance *c, double low, double high)
+{
+  return low + (high - low) * chance_unit(c);
+}
 
 static double normal(struct chance *c)
 {
@@ -28,7 +33,7 @@ static double normal(struct chance *c)
   return radius * cos(6.283185307179586 * chance_unit(c));
 }
 
-/* -- parameters ---------------------------------------------------------------------------------------------------- */
+/* -- parameters -------------------------------------------------------------------------------- */
 
 struct whole { const char *key; size_t at; int64_t init, least; };
 struct real  { const char *key; size_t at; double init; };
@@ -73,29 +78,40 @@ static int read_options(const struct options *o, struct augment *a)
     TRY(option_int(o, WHOLES[i].key, WHOLES[i].init, WHOLES[i].least, slot));
     if (*slot > MOST_WHOLE) return bad(WHOLES[i].key, "at most 1048576");
   }
-  for (int i = 0; i < COUNT(REALS); i++) TRY(option_real(o, REALS[i].key, REALS[i].init, (double *)((char *)a + REALS[i].at)));
-  for (int i = 0; i < COUNT(TRUTHS); i++) TRY(option_bool(o, TRUTHS[i].key, false, (bool *)((char *)a + TRUTHS[i].at)));
+  for (int i = 0; i < COUNT(REALS); i++)
+    TRY(option_real(o, REALS[i].key, REALS[i].init, (double *)((char *)a + REALS[i].at)));
+  for (int i = 0; i < COUNT(TRUTHS); i++)
+    TRY(option_bool(o, TRUTHS[i].key, false, (bool *)((char *)a + TRUTHS[i].at)));
   return TY_OK;
 }
 
 static int check_options(const struct augment *a)
 {
-  if (a->c != 1 && a->c != 3 && a->c != 4) return bad("data_shape", "1, 3 or 4 channels, height, width");
-  if (a->inter_method > LANCZOS && a->inter_method != 9 && a->inter_method != 10) return bad("inter_method", "0 to 4, 9 or 10");
+  if (a->c != 1 && a->c != 3 && a->c != 4)
+    return bad("data_shape", "1, 3 or 4 channels, height, width");
+  if (a->inter_method > LANCZOS && a->inter_method != 9 && a->inter_method != 10)
+    return bad("inter_method", "0 to 4, 9 or 10");
   if (a->resize == 0) return bad("resize", "-1 or a size above 0");
   if (a->min_crop_size > a->max_crop_size) return bad("min_crop_size", "at most max_crop_size");
-  if (a->max_crop_size != -1 && a->min_crop_size < 1) return bad("min_crop_size", "a size above 0, as max_crop_size is given");
-  if (a->w > MOST_PIXELS || a->h > MOST_PIXELS / a->w) return bad("data_shape", "at most 268435456 pixels");
+  if (a->max_crop_size != -1 && a->min_crop_size < 1)
+    return bad("min_crop_size", "a size above 0, as max_crop_size is given");
+  if (a->w > MOST_PIXELS || a->h > MOST_PIXELS / a->w)
+    return bad("data_shape", "at most 268435456 pixels");
   if (a->min_img_size > MOST_WHOLE) return bad("min_img_size", "at most 1048576");
-  if (!(a->min_random_scale > 0 && a->max_random_scale >= a->min_random_scale && a->max_random_scale <= 1000))
+  if (!(a->min_random_scale > 0 && a->max_random_scale >= a->min_random_scale &&
+          a->max_random_scale <= 1000))
     return bad("min_random_scale", "above 0 and at most max_random_scale");
-  if (!(a->min_random_area > 0 && a->max_random_area >= a->min_random_area && a->max_random_area <= 1000))
+  if (!(a->min_random_area > 0 && a->max_random_area >= a->min_random_area &&
+          a->max_random_area <= 1000))
     return bad("min_random_area", "above 0 and at most max_random_area");
-  if (!(a->max_aspect_ratio >= 0 && a->max_aspect_ratio <= 1000 && (a->min_aspect_ratio >= 0 || a->max_aspect_ratio < 1)))
+  if (!(a->max_aspect_ratio >= 0 && a->max_aspect_ratio <= 1000 &&
+          (a->min_aspect_ratio >= 0 || a->max_aspect_ratio < 1)))
     return bad("max_aspect_ratio", "0 to below 1, unless min_aspect_ratio is given");
-  if (a->min_aspect_ratio >= 0 && !(a->min_aspect_ratio > 0 && a->min_aspect_ratio <= a->max_aspect_ratio))
+  if (a->min_aspect_ratio >= 0 &&
+      !(a->min_aspect_ratio > 0 && a->min_aspect_ratio <= a->max_aspect_ratio))
     return bad("min_aspect_ratio", "above 0 and at most max_aspect_ratio");
-  for (int i = 0; i < 4; i++) if (a->std[i] == 0) return bad("std_r, std_g, std_b or std_a", "not 0");
+  for (int i = 0; i < 4; i++)
+    if (a->std[i] == 0) return bad("std_r, std_g, std_b or std_a", "not 0");
   return TY_OK;
 }
 
@@ -110,7 +126,8 @@ static int load_mean(const char *path, struct augment *a)
   TRY(ty_params_load(path, &bag, &named));
   int code = ty_bag_at(bag, 0, &name, &t);
   if (code == TY_OK && (!t || t->d.dtype != TY_F32 || desc_count(&t->d) != n))
-    code = fail(TY_ESHAPE, "'%s': the mean image is no float32 array of %lld elements", path, (long long)n);
+    code = fail(
+        TY_ESHAPE, "'%s': the mean image is no float32 array of %lld elements", path, (long long)n);
   if (code == TY_OK && !(a->mean_img = NEWS(float, n))) code = TY_EMEMORY;
   if (code == TY_OK) code = ty_tensor_read(t, a->mean_img, sizeof(float) * (size_t)n);
   ty_bag_free(bag);
@@ -119,20 +136,23 @@ static int load_mean(const char *path, struct augment *a)
 
 int augment_open(const struct options *o, const ty_desc *shape, int dtype, struct augment *a)
 {
-  *a = (struct augment){ .c = shape->dim[0], .h = shape->dim[1], .w = shape->dim[2], .dtype = dtype };
+  *a = (struct augment){
+    .c = shape->dim[0], .h = shape->dim[1], .w = shape->dim[2], .dtype = dtype
+  };
   if (shape->ndim != 3) return bad("data_shape", "channels, height, width");
   TRY(read_options(o, a));
   TRY(check_options(a));
-  a->affine = a->max_rotate_angle > 0 || a->max_shear_ratio > 0 || a->rotate > 0 || a->max_random_scale != 1 ||
-              a->min_random_scale != 1 || (a->max_aspect_ratio != 0 && !a->random_resized_crop) || a->max_img_size != 1e10 ||
-              a->min_img_size != 0;
+  a->affine = a->max_rotate_angle > 0 || a->max_shear_ratio > 0 || a->rotate > 0 ||
+      a->max_random_scale != 1 || a->min_random_scale != 1 ||
+      (a->max_aspect_ratio != 0 && !a->random_resized_crop) || a->max_img_size != 1e10 ||
+      a->min_img_size != 0;
   const char *path = option_text(o, "mean_img", "");
   return *path ? load_mean(path, a) : TY_OK;
 }
 
 void augment_close(struct augment *a) { mem_free(a->mean_img); }
 
-/* -- the studio ---------------------------------------------------------------------------------------------------- */
+/* -- the studio -------------------------------------------------------------------------------- */
 
 static int make_room(struct room *r, size_t n)
 {
@@ -156,7 +176,8 @@ static int other_image(struct studio *s, int64_t h, int64_t w, struct pixels *ou
 {
   struct room *r = &s->image[!s->at];
   *out = (struct pixels){ NULL, TY_U8, h, w, s->now.c };
-  NEED(h > 0 && w > 0 && h <= (1 << 30) / w, TY_EVALUE, "the image would have %lld x %lld pixels", (long long)h, (long long)w);
+  NEED(h > 0 && w > 0 && h <= (1 << 30) / w, TY_EVALUE, "the image would have %lld x %lld pixels",
+      (long long)h, (long long)w);
   TRY(make_room(r, (size_t)(h * w * s->now.c)));
   out->p = r->p;
   return TY_OK;
@@ -168,7 +189,7 @@ static void turn_to(struct studio *s, struct pixels image)
   s->at = !s->at;
 }
 
-/* -- steps --------------------------------------------------------------------------------------------------------- */
+/* -- steps ------------------------------------------------------------------------------------- */
 
 static int decode(struct studio *s, const struct augment *a, struct bytes file)
 {
@@ -181,7 +202,8 @@ static int decode(struct studio *s, const struct augment *a, struct bytes file)
   return TY_OK;
 }
 
-static int resize(struct studio *s, const struct augment *a, struct chance *chance, int64_t h, int64_t w)
+static int resize(
+    struct studio *s, const struct augment *a, struct chance *chance, int64_t h, int64_t w)
 {
   struct pixels to;
   int how = (int)a->inter_method;
@@ -197,8 +219,10 @@ static int resize(struct studio *s, const struct augment *a, struct chance *chan
 static int resize_short(struct studio *s, const struct augment *a, struct chance *chance)
 {
   int64_t h = a->resize, w = a->resize;
-  if (s->now.h > s->now.w) h = a->resize * s->now.h / s->now.w;
-  else w = a->resize * s->now.w / s->now.h;
+  if (s->now.h > s->now.w)
+    h = a->resize * s->now.h / s->now.w;
+  else
+    w = a->resize * s->now.w / s->now.h;
   return resize(s, a, chance, h, w);
 }
 
@@ -208,18 +232,23 @@ static double ratio_of(const struct augment *a, struct chance *c)
   return 1 + between(c, -a->max_aspect_ratio, a->max_aspect_ratio);
 }
 
-/* Shear, rotation, scale and proportions about the middle; m takes places of the result to the image. */
-static int64_t affine_of(const struct augment *a, struct chance *c, const struct pixels *image, double m[6], int64_t *w)
+/* Shear, rotation, scale and proportions about the middle; m takes places of the result to the
+** image. */
+static int64_t affine_of(
+    const struct augment *a, struct chance *c, const struct pixels *image, double m[6], int64_t *w)
 {
   double shear = between(c, -a->max_shear_ratio, a->max_shear_ratio);
   int64_t angle = chance_below(c, 2 * a->max_rotate_angle + 1) - a->max_rotate_angle;
   if (a->rotate > 0) angle = a->rotate;
   double turn = (double)angle / 180 * 3.14159265358979323846, ca = cos(turn), sa = sin(turn);
-  double scale = between(c, a->min_random_scale, a->max_random_scale), ratio = a->random_resized_crop ? 1 : ratio_of(a, c);
-  double hs = 2 * scale / (1 + ratio), ws = ratio * hs, columns = (double)image->w, rows = (double)image->h;
+  double scale = between(c, a->min_random_scale, a->max_random_scale),
+         ratio = a->random_resized_crop ? 1 : ratio_of(a, c);
+  double hs = 2 * scale / (1 + ratio), ws = ratio * hs, columns = (double)image->w,
+         rows = (double)image->h;
   double width = MAX(a->min_img_size, MIN(a->max_img_size, scale * columns));
   double height = MAX(a->min_img_size, MIN(a->max_img_size, scale * rows));
-  double xx = hs * ca - shear * sa * ws, yx = -sa * ws, xy = hs * sa + shear * ca * ws, yy = ca * ws, d = xx * yy - xy * yx;
+  double xx = hs * ca - shear * sa * ws, yx = -sa * ws, xy = hs * sa + shear * ca * ws,
+         yy = ca * ws, d = xx * yy - xy * yx;
   double dx = (width - xx * columns - xy * rows) / 2, dy = (height - yx * columns - yy * rows) / 2;
   d = d == 0 ? 0 : 1 / d;
   m[0] = yy * d, m[1] = -xy * d, m[2] = -(m[0] * dx + m[1] * dy);
@@ -259,30 +288,38 @@ static int cut(struct studio *s, int64_t y, int64_t x, int64_t h, int64_t w)
   return TY_OK;
 }
 
-static int cut_window(struct studio *s, const struct augment *a, struct chance *c, int64_t h, int64_t w)
+static int cut_window(
+    struct studio *s, const struct augment *a, struct chance *c, int64_t h, int64_t w)
 {
   int64_t y = s->now.h - h, x = s->now.w - w;
-  NEED(y >= 0 && x >= 0, TY_ESHAPE, "the image has %lld x %lld pixels, fewer than the window of %lld x %lld; use resize",
-       (long long)s->now.h, (long long)s->now.w, (long long)h, (long long)w);
-  if (a->rand_crop) y = chance_below(c, y + 1), x = chance_below(c, x + 1);
-  else y /= 2, x /= 2;
+  NEED(y >= 0 && x >= 0, TY_ESHAPE,
+      "the image has %lld x %lld pixels, fewer than the window of %lld x %lld; use resize",
+      (long long)s->now.h, (long long)s->now.w, (long long)h, (long long)w);
+  if (a->rand_crop)
+    y = chance_below(c, y + 1), x = chance_below(c, x + 1);
+  else
+    y /= 2, x /= 2;
   return cut(s, y, x, h, w);
 }
 
-/* A window of random area and proportions, or after ten tries the largest in the middle with those of the sample. */
+/* A window of random area and proportions, or after ten tries the largest in the middle with
+** those of the sample. */
 static int cut_some(struct studio *s, const struct augment *a, struct chance *c)
 {
-  double area = (double)s->now.h * (double)s->now.w, high = (double)s->now.h / (double)a->h, wide = (double)s->now.w / (double)a->w;
+  double area = (double)s->now.h * (double)s->now.w, high = (double)s->now.h / (double)a->h,
+         wide = (double)s->now.w / (double)a->w;
   for (int i = 0; i < 10; i++) {
     double part = area * between(c, a->min_random_area, a->max_random_area), ratio = ratio_of(a, c);
     bool turned = chance_unit(c) < 0.5;
-    int64_t w = (int64_t)(sqrt(part * ratio) + 0.5), h = (int64_t)(sqrt(part / ratio) + 0.5), held = w;
+    int64_t w = (int64_t)(sqrt(part * ratio) + 0.5), h = (int64_t)(sqrt(part / ratio) + 0.5),
+            held = w;
     if (turned) w = h, h = held;
     if (h < 1 || w < 1 || h > s->now.h || w > s->now.w) continue;
     int64_t y = chance_below(c, s->now.h - h + 1), x = chance_below(c, s->now.w - w + 1);
     return cut(s, y, x, h, w);
   }
-  int64_t h = MAX(1, (int64_t)((double)a->h * MIN(high, wide))), w = MAX(1, (int64_t)((double)a->w * MIN(high, wide)));
+  int64_t h = MAX(1, (int64_t)((double)a->h * MIN(high, wide))),
+          w = MAX(1, (int64_t)((double)a->w * MIN(high, wide)));
   return cut(s, (s->now.h - h) / 2, (s->now.w - w) / 2, h, w);
 }
 
@@ -298,7 +335,7 @@ static int take_window(struct studio *s, const struct augment *a, struct chance 
   return resize(s, a, c, a->h, a->w);
 }
 
-/* -- colours ------------------------------------------------------------------------------------------------------- */
+/* -- colours ----------------------------------------------------------------------------------- */
 
 static void jitter(struct studio *s, const struct augment *a, struct chance *c)
 {
@@ -314,7 +351,8 @@ static void jitter(struct studio *s, const struct augment *a, struct chance *c)
   for (int i = 0; i < 3; i++) {
     int k = order[i];
     float alpha = (float)(1 + between(c, -part[k], part[k]));
-    if (part[k] > 0) tune_pixels(&s->now, &s->now, (struct tuning){ .kind = kind[k], .alpha = alpha });
+    if (part[k] > 0)
+      tune_pixels(&s->now, &s->now, (struct tuning){ .kind = kind[k], .alpha = alpha });
   }
 }
 
@@ -325,7 +363,8 @@ static void shift_hls(struct studio *s, const struct augment *a, struct chance *
 {
   float h = truncf((float)between(c, (double)-a->random_h, (double)a->random_h));
   float sat = truncf((float)between(c, (double)-a->random_s, (double)a->random_s));
-  float light = truncf((float)between(c, (double)-a->random_l, (double)a->random_l)), rgb[3], hls[3];
+  float light = truncf((float)between(c, (double)-a->random_l, (double)a->random_l)), rgb[3],
+        hls[3];
   uint8_t *p = s->now.p;
   for (int64_t i = 0; s->now.c >= 3 && i < s->now.h * s->now.w; i++, p += s->now.c) {
     for (int k = 0; k < 3; k++) rgb[k] = (float)p[k] / 255;
@@ -354,9 +393,10 @@ static void color(struct studio *s, const struct augment *a, struct chance *c)
   if (a->pca_noise > 0) lighten(s, a, c);
 }
 
-/* -- out ----------------------------------------------------------------------------------------------------------- */
+/* -- out --------------------------------------------------------------------------------------- */
 
-struct levels { float factor[4], offset[4]; };        /* v * factor + offset, by channel; a mean image takes the means' place */
+/* v * factor + offset, by channel; a mean image takes the means' place */
+struct levels { float factor[4], offset[4]; };
 
 static struct levels levels_of(const struct augment *a, struct chance *c)
 {
@@ -371,7 +411,8 @@ static struct levels levels_of(const struct augment *a, struct chance *c)
 }
 
 /* Channels first. The mean image is that of images before they are mirrored. */
-static void put_floats(const struct augment *a, const struct pixels *now, const struct levels *l, bool mirror, float *out)
+static void put_floats(const struct augment *a, const struct pixels *now, const struct levels *l,
+    bool mirror, float *out)
 {
   float table[256];
   for (int64_t k = 0; k < a->c; k++) {
@@ -381,7 +422,8 @@ static void put_floats(const struct augment *a, const struct pixels *now, const 
       const float *mean = a->mean_img ? a->mean_img + (k * a->h + y) * a->w : NULL;
       for (int64_t x = 0; x < a->w; x++) {
         int64_t from = mirror ? a->w - 1 - x : x;
-        *out++ = mean ? table[row[from * a->c]] - mean[from] * l->factor[k] : table[row[from * a->c]];
+        *out++ = mean ? table[row[from * a->c]] - mean[from] * l->factor[k]
+                      : table[row[from * a->c]];
       }
     }
   }
@@ -395,7 +437,8 @@ static void put_bytes(const struct augment *a, const struct pixels *now, bool mi
         *out++ = ((const uint8_t *)now->p)[(y * a->w + (mirror ? a->w - 1 - x : x)) * a->c + k];
 }
 
-int augment_run(const struct augment *a, struct bytes file, struct chance *chance, struct studio *s, void *out)
+int augment_run(
+    const struct augment *a, struct bytes file, struct chance *chance, struct studio *s, void *out)
 {
   TRY(decode(s, a, file));
   if (a->resize > 0) TRY(resize_short(s, a, chance));
@@ -405,7 +448,9 @@ int augment_run(const struct augment *a, struct bytes file, struct chance *chanc
   color(s, a, chance);
   bool mirror = a->mirror || (a->rand_mirror && chance_unit(chance) < 0.5);
   struct levels l = levels_of(a, chance);
-  if (a->dtype == TY_F32) put_floats(a, &s->now, &l, mirror, out);
-  else put_bytes(a, &s->now, mirror, out);
+  if (a->dtype == TY_F32)
+    put_floats(a, &s->now, &l, mirror, out);
+  else
+    put_bytes(a, &s->now, mirror, out);
   return TY_OK;
 }

@@ -1,17 +1,21 @@
-/* augment.h - from the bytes of an image file to a sample of a batch: decoding, random changes, normalisation.
+/* augment.h - from the bytes of an image file to a sample of a batch: decoding, random changes,
+** normalisation.
 **
-** What chance decides is a function of (seed, epoch, sample) alone, so it does not matter which thread works on what.
+** What chance decides is a function of (seed, epoch, sample) alone, so it does not matter which
+** thread works on what.
 */
 #pragma once
 #include "image/codec.h"
 #include "base/philox.h"
 #include "io/reader.h"
 
-struct chance { uint64_t seed, epoch, sample; uint32_t used; };               /* used: numbers drawn so far */
+/* used: numbers drawn so far */
+struct chance { uint64_t seed, epoch, sample; uint32_t used; };
 double  chance_unit(struct chance *c);                                        /* [0, 1) */
 int64_t chance_below(struct chance *c, int64_t n);                            /* 0 .. n - 1 */
 
-struct augment {                                      /* as the parameters of ImageRecordIter are called */
+/* as the parameters of ImageRecordIter are called */
+struct augment {
   int64_t c, h, w, dtype;
   bool    rand_crop, random_resized_crop, mirror, rand_mirror, affine;
   int64_t resize, max_rotate_angle, rotate, max_crop_size, min_crop_size, pad, fill_value, inter_method;
@@ -25,6 +29,8 @@ int  augment_open(const struct options *o, const ty_desc *shape, int dtype, stru
 void augment_close(struct augment *a);
 
 struct room { void *p; size_t n; };                   /* grows */
-struct studio { struct room image[2], scratch; int at; struct pixels now; };  /* of a thread; zero-initialised is fine */
+/* of a thread; zero-initialised is fine */
+struct studio { struct room image[2], scratch; int at; struct pixels now; };
 void studio_done(struct studio *s);
-int  augment_run(const struct augment *a, struct bytes file, struct chance *chance, struct studio *s, void *out);
+int augment_run(
+    const struct augment *a, struct bytes file, struct chance *chance, struct studio *s, void *out);

@@ -1,8 +1,8 @@
 /* idx.c - "mnist": images and labels in two idx files, plain or compressed.
 **
-** idx: two zero bytes, type (8: uint8), number of dimensions, the dimensions as big-endian uint32, elements. Pixels are
-** divided by 256. All samples of the part are held in memory; they are shuffled once, when they are read. A missing
-** file is looked for with ".gz" too.
+** idx: two zero bytes, type (8: uint8), number of dimensions, the dimensions as big-endian
+** uint32, elements. Pixels are divided by 256. All samples of the part are held in memory; they
+** are shuffled once, when they are read. A missing file is looked for with ".gz" too.
 */
 #include <unistd.h>
 #include "io/reader.h"
@@ -39,10 +39,11 @@ static int read_head(struct stream *s, int ndim, int64_t *dim)
   uint8_t b[16];
   TRY(read_exactly(s, b, 4 + 4 * (size_t)ndim));
   NEED(b[0] == 0 && b[1] == 0 && b[2] == 8 && b[3] == ndim, TY_EFORMAT,
-       "'%s' is no idx file of %d dimensions of bytes (magic %08x)", s->path, ndim, big_endian(b));
+      "'%s' is no idx file of %d dimensions of bytes (magic %08x)", s->path, ndim, big_endian(b));
   for (int i = 0; i < ndim; i++) {
     dim[i] = big_endian(b + 4 + 4 * i);
-    NEED(dim[i] > 0 && dim[i] <= INT32_MAX, TY_EFORMAT, "'%s' has a dimension of %lld", s->path, (long long)dim[i]);
+    NEED(dim[i] > 0 && dim[i] <= INT32_MAX, TY_EFORMAT, "'%s' has a dimension of %lld", s->path,
+        (long long)dim[i]);
   }
   return TY_OK;
 }
@@ -69,7 +70,8 @@ static int read_part(struct stream *s, int64_t from, int64_t to, int64_t bytes, 
   return TY_OK;
 }
 
-static int read_files(struct mnist *m, const struct options *o, struct stream *images, struct stream *labels)
+static int read_files(
+    struct mnist *m, const struct options *o, struct stream *images, struct stream *labels)
 {
   int64_t dim[3], count, parts, index, from, to;
   bool flat;
@@ -79,10 +81,10 @@ static int read_files(struct mnist *m, const struct options *o, struct stream *i
   TRY(open_either(labels, option_text(o, "label", "./train-labels-idx1-ubyte")));
   TRY(read_head(images, 3, dim));
   TRY(read_head(labels, 1, &count));
-  NEED(count == dim[0], TY_EFORMAT, "'%s' has %lld images, '%s' has %lld labels", images->path, (long long)dim[0],
-       labels->path, (long long)count);
-  NEED(dim[1] * dim[2] <= 1 << 26, TY_EFORMAT, "'%s' has images of %lld x %lld", images->path, (long long)dim[1],
-       (long long)dim[2]);
+  NEED(count == dim[0], TY_EFORMAT, "'%s' has %lld images, '%s' has %lld labels", images->path,
+      (long long)dim[0], labels->path, (long long)count);
+  NEED(dim[1] * dim[2] <= 1 << 26, TY_EFORMAT, "'%s' has images of %lld x %lld", images->path,
+      (long long)dim[1], (long long)dim[2]);
   part_of(count, parts, index, &from, &to);
   m->count = to - from;
   m->pixels = dim[1] * dim[2];
@@ -94,7 +96,7 @@ static int read_files(struct mnist *m, const struct options *o, struct stream *i
   return TY_OK;
 }
 
-static uint64_t mix(uint64_t *state)                  /* splitmix64 */
+static uint64_t mix(uint64_t *state) /* splitmix64 */
 {
   uint64_t z = *state += 0x9E3779B97F4A7C15u;
   z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9u;
@@ -140,7 +142,10 @@ static int open_mnist(const struct options *o, struct reader **out)
   if (code == TY_OK) code = set_order(m, o);
   stream_close(&images);
   stream_close(&labels);
-  if (code != TY_OK) { close_mnist(&m->base); return code; }
+  if (code != TY_OK) {
+    close_mnist(&m->base);
+    return code;
+  }
   *out = &m->base;
   return TY_OK;
 }

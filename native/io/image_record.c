@@ -1,11 +1,14 @@
-/* image_record.c - "image_record": labelled images of a record file, decoded and changed by several threads.
+/* image_record.c - "image_record": labelled images of a record file, decoded and changed by
+** several threads.
 **
-** The reader's thread (iter.c) hands out places of records as jobs in a ring; workers take them in order, read, decode
-** and change the image into the job's memory; the reader takes the results in order. So batches do not depend on the
-** number of threads. A failure belongs to its job, and comes out in its turn.
+** The reader's thread (iter.c) hands out places of records as jobs in a ring; workers take them
+** in order, read, decode and change the image into the job's memory; the reader takes the
+** results in order. So batches do not depend on the number of threads. A failure belongs to its
+** job, and comes out in its turn.
 **
-** Which records: with an index (path_imgidx) an equal share of its entries for each part; without, the records that
-** begin within an equal share of the bytes. With `shuffle` their order is a permutation that follows from (seed, epoch).
+** Which records: with an index (path_imgidx) an equal share of its entries for each part;
+** without, the records that begin within an equal share of the bytes. With `shuffle` their order
+** is a permutation that follows from (seed, epoch).
 */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +20,8 @@
 #define MAGIC 0xced7230au
 enum { WHOLE, FIRST, MIDDLE, LAST, HEAD = 8, HEADER = 24, MOST_THREADS = 64 };
 
-struct labels { int64_t *id; float *value; int64_t n; int cap, cap_value; };   /* of path_imglist, sorted by id */
+/* of path_imglist, sorted by id */
+struct labels { int64_t *id; float *value; int64_t n; int cap, cap_value; };
 
 struct job { int64_t at, epoch; uint64_t number; void *data; float *label; int code; struct failure *failure; bool done; };
 
@@ -27,13 +31,15 @@ struct image_record {
   char *path;
   int fd;
   int64_t size, begin, end;                           /* bytes; the part */
-  int64_t *place, count;                              /* of all records of the part, if they are known ahead */
+  /* of all records of the part, if they are known ahead */
+  int64_t *place, count;
   int64_t *order;                                     /* NULL: as in the file */
   struct labels labels;
   bool listed;                                        /* labels come from path_imglist */
   uint64_t seed, seed_aug;
   int64_t width;                                      /* labels per image */
-  int64_t next, at;                                   /* number of the next job in the epoch, its place in the file */
+  /* number of the next job in the epoch, its place in the file */
+  int64_t next, at;
   pthread_mutex_t lock;
   pthread_cond_t work, done;
   pthread_t thread[MOST_THREADS];
@@ -43,7 +49,7 @@ struct image_record {
   bool quit;
 };
 
-/* -- records ------------------------------------------------------------------------------------------------------- */
+/* -- records ----------------------------------------------------------------------------------- */
 
 static int broken(const struct image_record *r, int64_t at, const char *what)
 {
@@ -67,7 +73,8 @@ static int read_at(const struct image_record *r, int64_t at, void *out, size_t n
 static int read_head(const struct image_record *r, int64_t at, uint32_t *flag, int64_t *bytes)
 {
   uint32_t head[2];
-  if (at < 0 || at > r->size - HEAD) return broken(r, at, "the file ends within the head of a record");
+  if (at < 0 || at > r->size - HEAD)
+    return broken(r, at, "the file ends within the head of a record");
   TRY(read_at(r, at, head, HEAD));
   if (head[0] != MAGIC) return broken(r, at, "no record begins here (wrong magic)");
   *flag = head[1] >> 29;
@@ -76,15 +83,18 @@ static int read_head(const struct image_record *r, int64_t at, uint32_t *flag, i
   return TY_OK;
 }
 
-/* The parts of the record at `at`, with the magic between them, into `text` (NULL: nothing is kept); next: behind it. */
-static int read_record(const struct image_record *r, int64_t at, struct room *text, int64_t *n, int64_t *next)
+/* The parts of the record at `at`, with the magic between them, into `text` (NULL: nothing is
+** kept); next: behind it. */
+static int read_record(
+    const struct image_record *r, int64_t at, struct room *text, int64_t *n, int64_t *next)
 {
   const uint32_t magic = MAGIC;
   uint32_t flag = WHOLE;
   int64_t bytes = 0, total = 0;
   for (bool inside = false;; inside = true) {
     TRY(read_head(r, at, &flag, &bytes));
-    if (inside != (flag == MIDDLE || flag == LAST)) return broken(r, at, "the parts of a record are out of order");
+    if (inside != (flag == MIDDLE || flag == LAST))
+      return broken(r, at, "the parts of a record are out of order");
     if (text) {
       size_t want = (size_t)(total + 4 + bytes);
       void *grown = want <= text->n ? text->p : mem_grow(text->p, want);
@@ -110,8 +120,11 @@ static int find_record(const struct image_record *r, int64_t at, int64_t *out)
     int64_t n = MIN((int64_t)COUNT(words), (r->size - at) / 4);
     TRY(read_at(r, at, words, (size_t)n * 4));
     for (int64_t i = 0; i + 1 < n; i++)
-      if (words[i] == MAGIC && words[i + 1] >> 29 <= FIRST) { *out = at + 4 * i; return TY_OK; }
-    at += 4 * (n - 1);                                /* a head may begin with the last word */
+      if (words[i] == MAGIC && words[i + 1] >> 29 <= FIRST) {
+        *out = at + 4 * i;
+        return TY_OK;
+      }
+    at += 4 * (n - 1); /* a head may begin with the last word */
   }
   *out = r->size;
   return TY_OK;
@@ -139,13 +152,17 @@ static int read_index(struct image_record *r, const char *path, int64_t parts, i
     char *tab = strchr(line, '\t'), *end = NULL;
     int64_t at = tab ? strtoll(tab + 1, &end, 10) : 0;
     if (!*line) continue;
-    if (tab && end != tab + 1 && at >= 0) code = add_place(r, &cap, at);
-    else code = fail(TY_EFORMAT, "'%s', line %lld: expected a key and an offset", path, (long long)l.number);
+    if (tab && end != tab + 1 && at >= 0)
+      code = add_place(r, &cap, at);
+    else
+      code = fail(
+          TY_EFORMAT, "'%s', line %lld: expected a key and an offset", path, (long long)l.number);
   }
   lines_close(&l);
   TRY(code);
   qsort(r->place, (size_t)r->count, sizeof *r->place, by_place);
-  int64_t share = (r->count + parts - 1) / parts, from = MIN(share * index, r->count), to = MIN(from + share, r->count);
+  int64_t share = (r->count + parts - 1) / parts, from = MIN(share * index, r->count),
+          to = MIN(from + share, r->count);
   if (r->place) memmove(r->place, r->place + from, sizeof *r->place * (size_t)(to - from));
   r->count = to - from;
   return TY_OK;
@@ -165,18 +182,19 @@ static int find_part(struct image_record *r, int64_t parts, int64_t index)
 {
   int64_t share = (int64_t)align_up((size_t)((r->size + parts - 1) / parts), 4), bytes;
   uint32_t flag;
-  if (r->size) TRY(read_head(r, 0, &flag, &bytes));   /* not a file of another kind */
+  if (r->size) TRY(read_head(r, 0, &flag, &bytes)); /* not a file of another kind */
   TRY(find_record(r, MIN(share * index, r->size), &r->begin));
   return find_record(r, MIN(share * (index + 1), r->size), &r->end);
 }
 
-/* -- labels -------------------------------------------------------------------------------------------------------- */
+/* -- labels ------------------------------------------------------------------------------------ */
 
 static int read_labels(struct image_record *r, const struct lines *l, char *line)
 {
   struct labels *t = &r->labels;
   char *end;
-  NEED((t->n + 1) * r->width < INT32_MAX && GROW(t->id, (int)t->n, t->cap), TY_EMEMORY, "out of memory");
+  NEED((t->n + 1) * r->width < INT32_MAX && GROW(t->id, (int)t->n, t->cap), TY_EMEMORY,
+      "out of memory");
   t->id[t->n] = strtoll(line, &end, 10);
   bool good = end != line;
   for (int64_t k = 0; good && k < r->width; k++) {
@@ -185,8 +203,9 @@ static int read_labels(struct image_record *r, const struct lines *l, char *line
     t->value[t->n * r->width + k] = strtof(line, &end);
     good = *line == '\t' && end != line;
   }
-  NEED(good && *end == '\t', TY_EFORMAT, "'%s', line %lld: expected a number, %lld labels and a path between tabs", l->stream.path,
-       (long long)l->number, (long long)r->width);
+  NEED(good && *end == '\t', TY_EFORMAT,
+      "'%s', line %lld: expected a number, %lld labels and a path between tabs", l->stream.path,
+      (long long)l->number, (long long)r->width);
   t->n++;
   return TY_OK;
 }
@@ -195,7 +214,8 @@ struct row { int64_t id, place; };
 static int by_id(const void *a, const void *b)
 {
   const struct row *x = a, *y = b;
-  return x->id != y->id ? (x->id > y->id) - (x->id < y->id) : (x->place > y->place) - (x->place < y->place);
+  return x->id != y->id ? (x->id > y->id) - (x->id < y->id)
+                        : (x->place > y->place) - (x->place < y->place);
 }
 
 static int sort_labels(struct image_record *r)
@@ -208,7 +228,8 @@ static int sort_labels(struct image_record *r)
   if (room) qsort(row, (size_t)t->n, sizeof *row, by_id);
   for (int64_t i = 0; room && i < t->n; i++) {
     t->id[i] = row[i].id;
-    memcpy(value + i * r->width, t->value + row[i].place * r->width, sizeof(float) * (size_t)r->width);
+    memcpy(
+        value + i * r->width, t->value + row[i].place * r->width, sizeof(float) * (size_t)r->width);
   }
   mem_free(row);
   mem_free(room ? t->value : value);
@@ -233,20 +254,24 @@ static int listed_label(const struct image_record *r, int64_t id, float *out)
   int64_t low = 0, high = r->labels.n;
   while (low < high) {
     int64_t middle = low + (high - low) / 2;
-    if (r->labels.id[middle] < id) low = middle + 1;
-    else high = middle;
+    if (r->labels.id[middle] < id)
+      low = middle + 1;
+    else
+      high = middle;
   }
-  NEED(low < r->labels.n && r->labels.id[low] == id, TY_ENAME, "path_imglist has no labels of image %lld", (long long)id);
+  NEED(low < r->labels.n && r->labels.id[low] == id, TY_ENAME,
+      "path_imglist has no labels of image %lld", (long long)id);
   memcpy(out, r->labels.value + low * r->width, sizeof(float) * (size_t)r->width);
   return TY_OK;
 }
 
-/* -- one sample ---------------------------------------------------------------------------------------------------- */
+/* -- one sample -------------------------------------------------------------------------------- */
 
 struct worker { struct room text; struct studio studio; };
 
 /* flag (number of labels that follow; 0: the one here), label, id, id */
-static int take_label(const struct image_record *r, const char *text, int64_t n, float *out, int64_t *head)
+static int take_label(
+    const struct image_record *r, const char *text, int64_t n, float *out, int64_t *head)
 {
   uint32_t flag;
   int64_t id;
@@ -256,7 +281,8 @@ static int take_label(const struct image_record *r, const char *text, int64_t n,
   NEED((n - HEADER) / 4 >= flag, TY_EFORMAT, "the record ends within its labels");
   *head = HEADER + 4 * (int64_t)flag;
   if (r->listed) return listed_label(r, id, out);
-  NEED(MAX(flag, 1) == r->width, TY_ESHAPE, "the record has %u labels, label_width is %lld", MAX(flag, 1), (long long)r->width);
+  NEED(MAX(flag, 1) == r->width, TY_ESHAPE, "the record has %u labels, label_width is %lld",
+      MAX(flag, 1), (long long)r->width);
   memcpy(out, flag ? text + HEADER : text + 4, sizeof(float) * (size_t)r->width);
   return TY_OK;
 }
@@ -277,7 +303,8 @@ static int run_job(const struct image_record *r, struct worker *w, struct job *j
   if (code == TY_OK) return code;
   char what[400];
   snprintf(what, sizeof what, "%s", ty_error());
-  if (!strstr(what, r->path)) fail(code, "'%s', record at byte %lld: %s", r->path, (long long)j->at, what);
+  if (!strstr(what, r->path))
+    fail(code, "'%s', record at byte %lld: %s", r->path, (long long)j->at, what);
   fail_argument(r->path, NULL, NULL);
   j->failure = failure_take(code);
   return code;
@@ -292,7 +319,7 @@ static void *work(void *argument)
     while (!r->quit && r->begun == r->made) pthread_cond_wait(&r->work, &r->lock);
     if (r->quit) break;
     struct job *j = &r->job[r->begun++ % r->ring];
-    if (j->done) continue;                            /* it failed before it began */
+    if (j->done) continue; /* it failed before it began */
     r->running++;
     pthread_mutex_unlock(&r->lock);
     int code = run_job(r, &w, j);
@@ -308,7 +335,7 @@ static void *work(void *argument)
   return NULL;
 }
 
-/* -- the reader ---------------------------------------------------------------------------------------------------- */
+/* -- the reader -------------------------------------------------------------------------------- */
 
 /* The place of the next record of the epoch; false at its end. */
 static bool next_place(struct image_record *r, int64_t *at, int *code)
@@ -420,7 +447,7 @@ static void close_images(struct reader *reader)
   for (int i = 0; i < COUNT(rest); i++) mem_free(rest[i]);
 }
 
-/* -- opening ------------------------------------------------------------------------------------------------------- */
+/* -- opening ----------------------------------------------------------------------------------- */
 
 static int open_file(struct image_record *r, const char *path)
 {
@@ -460,10 +487,12 @@ static int read_shapes(struct image_record *r, const struct options *o)
   int64_t seed;
   TRY(option_shape(o, "data_shape", NULL, &r->base.data));
   TRY(dtype_parse(option_text(o, "dtype", "float32"), &dtype));
-  NEED(dtype == TY_F32 || dtype == TY_U8, TY_EDTYPE, "dtype is %s, expected float32 or uint8", dtype_name(dtype));
+  NEED(dtype == TY_F32 || dtype == TY_U8, TY_EDTYPE, "dtype is %s, expected float32 or uint8",
+      dtype_name(dtype));
   r->base.data.dtype = dtype;
   TRY(option_int(o, "label_width", 1, 1, &r->width));
-  NEED(r->width <= 1 << 20, TY_EVALUE, "label_width is %lld, at most 1048576 are possible", (long long)r->width);
+  NEED(r->width <= 1 << 20, TY_EVALUE, "label_width is %lld, at most 1048576 are possible",
+      (long long)r->width);
   r->base.label = (ty_desc){ .dtype = TY_F32, .ndim = 1, .dim = { r->width } };
   TRY(option_int(o, "seed", 0, INT64_MIN, &seed));
   r->seed = (uint64_t)seed;
@@ -486,7 +515,8 @@ static int start(struct image_record *r, const struct options *o)
     if (!r->job[i].data || !r->job[i].label) return TY_EMEMORY;
   }
   for (; r->started < r->threads; r->started++)
-    NEED(pthread_create(&r->thread[r->started], NULL, work, r) == 0, TY_EMEMORY, "cannot start a thread of an iterator");
+    NEED(pthread_create(&r->thread[r->started], NULL, work, r) == 0, TY_EMEMORY,
+        "cannot start a thread of an iterator");
   return TY_OK;
 }
 
@@ -510,7 +540,10 @@ static int open_images(const struct options *o, struct reader **out)
   pthread_cond_init(&r->work, NULL);
   pthread_cond_init(&r->done, NULL);
   int code = set_up(r, o);
-  if (code != TY_OK) { close_images(&r->base); return code; }
+  if (code != TY_OK) {
+    close_images(&r->base);
+    return code;
+  }
   *out = &r->base;
   return TY_OK;
 }

@@ -9,14 +9,21 @@ static int inflate_all(z_stream *z, const uint8_t *from, size_t left, uint8_t *t
   z->next_in = (Bytef *)from;
   z->next_out = to;
   for (;;) {
-    if (!z->avail_in) { z->avail_in = (uInt)MIN(left, STEP); left -= z->avail_in; }
-    if (!z->avail_out) { z->avail_out = (uInt)MIN(room, STEP); room -= z->avail_out; }
+    if (!z->avail_in) {
+      z->avail_in = (uInt)MIN(left, STEP);
+      left -= z->avail_in;
+    }
+    if (!z->avail_out) {
+      z->avail_out = (uInt)MIN(room, STEP);
+      room -= z->avail_out;
+    }
     int code = inflate(z, Z_NO_FLUSH);
     if (code == Z_STREAM_END) break;
     bool stuck = (!z->avail_in && !left) || (!z->avail_out && !room);
     NEED(code == Z_OK && !stuck, TY_EFORMAT, "the compressed bytes are damaged");
   }
-  NEED(!room && !z->avail_out && !left && !z->avail_in, TY_EFORMAT, "the compressed bytes have another length");
+  NEED(!room && !z->avail_out && !left && !z->avail_in, TY_EFORMAT,
+      "the compressed bytes have another length");
   return TY_OK;
 }
 

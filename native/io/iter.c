@@ -1,13 +1,15 @@
 /* iter.c - batches of samples, made ahead of their use by a thread (ty_iter_*).
 **
-** A thread fills a ring of `ahead` slots from the reader; ty_iter_next hands out the oldest as new tensors. The end of
-** an epoch: with round_batch the last batch is completed with the first samples (`pad` counts them), and the next epoch
-** goes on behind those; without, its missing rows are 0; some kinds drop it. A reset discards what was read ahead: the
-** next epoch depends on what was handed out only. `skip_samples` begins the first epoch behind so many, and
-** `first_epoch` numbers it (to go on where another iterator was). A failure of the thread comes out of ty_iter_next
-** behind the batches before it.
+** A thread fills a ring of `ahead` slots from the reader; ty_iter_next hands out the oldest as
+** new tensors. The end of an epoch: with round_batch the last batch is completed with the first
+** samples (`pad` counts them), and the next epoch goes on behind those; without, its missing
+** rows are 0; some kinds drop it. A reset discards what was read ahead: the next epoch depends
+** on what was handed out only. `skip_samples` begins the first epoch behind so many, and
+** `first_epoch` numbers it (to go on where another iterator was). A failure of the thread comes
+** out of ty_iter_next behind the batches before it.
 **
-** Order of calls: new; next, data (0 data, 1 label), pad ...; reset; ...; free. One thread uses an iterator.
+** Order of calls: new; next, data (0 data, 1 label), pad ...; reset; ...; free. One thread uses
+** an iterator.
 */
 #include <pthread.h>
 #include <time.h>
@@ -28,14 +30,16 @@ struct ty_iter {
   bool started, quit, paused, filling, ended;         /* under the lock, as the next line */
   int head, filled, code;
   struct failure *failure;
-  bool wrapped;                                       /* the batch that was handed out last holds borrowed samples */
-  int64_t epoch;                                      /* resets so far, and before this iterator as `first_epoch` says */
+  /* the batch that was handed out last holds borrowed samples */
+  bool wrapped;
+  /* resets so far, and before this iterator as `first_epoch` says */
+  int64_t epoch;
   struct slot *slot;
   ty_tensor *out[2];
   int pad;
 };
 
-/* -- the thread ------------------------------------------------------------------------------------------- */
+/* -- the thread -------------------------------------------------------------------------------- */
 
 static int read_row(struct ty_iter *it, struct slot *s, int row, bool *more)
 {
@@ -51,7 +55,11 @@ static int borrow_rows(struct ty_iter *it, struct slot *s, int row)
   while (row < it->batch) {
     bool more;
     TRY(read_row(it, s, row, &more));
-    if (more) { row++; fresh = false; continue; }
+    if (more) {
+      row++;
+      fresh = false;
+      continue;
+    }
     NEED(!fresh, TY_EFORMAT, "the files of the iterator became empty");
     it->reader->epoch++;
     TRY(it->reader->kind->rewind(it->reader));
@@ -75,7 +83,8 @@ static int fill_slot(struct ty_iter *it, struct slot *s, bool *any, bool *last)
   s->wrapped = *any && *last && it->round;
   if (s->wrapped) return borrow_rows(it, s, row);
   memset(s->data + (size_t)row * it->data_bytes, 0, (size_t)s->pad * it->data_bytes);
-  memset(s->label + (size_t)row * (it->label_bytes / sizeof(float)), 0, (size_t)s->pad * it->label_bytes);
+  memset(s->label + (size_t)row * (it->label_bytes / sizeof(float)), 0,
+      (size_t)s->pad * it->label_bytes);
   if (it->reader->kind->silent) s->pad = 0;
   return TY_OK;
 }
@@ -96,8 +105,12 @@ static void *run(void *argument)
     struct failure *failure = code == TY_OK ? NULL : failure_take(code);
     pthread_mutex_lock(&it->lock);
     it->filling = false;
-    if (code == TY_OK) it->filled += any;
-    else { it->code = code; it->failure = failure; }
+    if (code == TY_OK)
+      it->filled += any;
+    else {
+      it->code = code;
+      it->failure = failure;
+    }
     it->ended = last || code != TY_OK;
     pthread_cond_broadcast(&it->changed);
   }
@@ -105,11 +118,12 @@ static void *run(void *argument)
   return NULL;
 }
 
-/* -- making and freeing ----------------------------------------------------------------------------------- */
+/* -- making and freeing ------------------------------------------------------------------------ */
 
 static int open_reader(const char *kind, const struct options *o, struct reader **out)
 {
-  for (int i = 0; i < COUNT(KINDS); i++) if (!strcmp(KINDS[i]->name, kind)) return KINDS[i]->open(o, out);
+  for (int i = 0; i < COUNT(KINDS); i++)
+    if (!strcmp(KINDS[i]->name, kind)) return KINDS[i]->open(o, out);
   return fail(TY_ENAME, "there is no iterator called '%s'", kind);
 }
 
@@ -133,7 +147,7 @@ static int start(struct ty_iter *it)
   pthread_mutex_init(&it->lock, NULL);
   pthread_cond_init(&it->changed, &attributes);
   pthread_condattr_destroy(&attributes);
-  it->started = true;                                 /* before the thread reads what lies beside it */
+  it->started = true; /* before the thread reads what lies beside it */
   if (pthread_create(&it->thread, NULL, run, it) == 0) return TY_OK;
   it->started = false;
   return fail(TY_EMEMORY, "cannot start the thread of an iterator");
@@ -145,7 +159,11 @@ static int skip_samples(struct ty_iter *it, int64_t n)
   while (n > 0) {
     bool more;
     TRY(read_row(it, it->slot, 0, &more));
-    if (more) { n--; fresh = false; continue; }
+    if (more) {
+      n--;
+      fresh = false;
+      continue;
+    }
     NEED(!fresh, TY_EFORMAT, "the files of the iterator are empty");
     it->reader->epoch++;
     TRY(it->reader->kind->rewind(it->reader));
@@ -162,7 +180,8 @@ static int set_up(struct ty_iter *it, const char *kind, const struct options *o)
   TRY(option_int(o, "batch_size", 1, 1, &batch));
   TRY(option_int(o, "prefetch_buffer", 4, 1, &ahead));
   TRY(option_bool(o, "round_batch", true, &it->round));
-  NEED(batch <= INT32_MAX && ahead <= 4096, TY_EVALUE, "batch_size or prefetch_buffer is too large");
+  NEED(
+      batch <= INT32_MAX && ahead <= 4096, TY_EVALUE, "batch_size or prefetch_buffer is too large");
   it->batch = (int)batch;
   it->ahead = (int)ahead;
   TRY(open_reader(kind, o, &it->reader));
@@ -181,7 +200,10 @@ int ty_iter_new(const char *kind, const ty_attr *attr, int nattr, ty_iter **out)
   if (!it) return TY_EMEMORY;
   live(LIVE_ITER, 1);
   int code = set_up(it, kind, &o);
-  if (code != TY_OK) { ty_iter_free(it); return code; }
+  if (code != TY_OK) {
+    ty_iter_free(it);
+    return code;
+  }
   *out = it;
   return TY_OK;
 }
@@ -213,7 +235,7 @@ void ty_iter_free(ty_iter *it)
   live(LIVE_ITER, -1);
 }
 
-/* -- use -------------------------------------------------------------------------------------------------- */
+/* -- use --------------------------------------------------------------------------------------- */
 
 int ty_iter_reset(ty_iter *it)
 {
@@ -242,10 +264,15 @@ static bool await(struct ty_iter *it, int wait_ms)
   clock_gettime(CLOCK_MONOTONIC, &until);
   until.tv_sec += wait_ms / 1000;
   until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
-  if (until.tv_nsec >= 1000000000) { until.tv_sec++; until.tv_nsec -= 1000000000; }
+  if (until.tv_nsec >= 1000000000) {
+    until.tv_sec++;
+    until.tv_nsec -= 1000000000;
+  }
   while (it->filled == 0 && !it->ended) {
-    if (wait_ms < 0) pthread_cond_wait(&it->changed, &it->lock);
-    else if (pthread_cond_timedwait(&it->changed, &it->lock, &until) != 0) break;
+    if (wait_ms < 0)
+      pthread_cond_wait(&it->changed, &it->lock);
+    else if (pthread_cond_timedwait(&it->changed, &it->lock, &until) != 0)
+      break;
   }
   return it->filled > 0 || it->ended;
 }
@@ -256,7 +283,7 @@ static int hand_out(struct ty_iter *it, int i, const ty_desc *row, const void *b
   for (int k = d.ndim; k > 0; k--) d.dim[k] = d.dim[k - 1];
   d.ndim++;
   d.dim[0] = it->batch;
-  if (i == 1 && row->ndim == 1 && row->dim[0] == 1) d.ndim = 1;       /* one label each: a vector */
+  if (i == 1 && row->ndim == 1 && row->dim[0] == 1) d.ndim = 1; /* one label each: a vector */
   ty_tensor_free(it->out[i]);
   it->out[i] = NULL;
   TRY(ty_tensor_new(&d, &it->out[i]));

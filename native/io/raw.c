@@ -1,5 +1,6 @@
-/* raw.c - "raw": binary records of one size, `label_bytes` labels of a byte each before the elements of the sample
-** (CIFAR-10: 1, CIFAR-100: 2), plain or compressed. Elements are little-endian. Without labels they are 0.
+/* raw.c - "raw": binary records of one size, `label_bytes` labels of a byte each before the
+** elements of the sample (CIFAR-10: 1, CIFAR-100: 2), plain or compressed. Elements are
+** little-endian. Without labels they are 0.
 */
 #include "io/reader.h"
 
@@ -40,7 +41,10 @@ static int open_raw(const struct options *o, struct reader **out)
   if (!w) return TY_EMEMORY;
   w->base.kind = &reader_raw;
   int code = set_up(w, o);
-  if (code != TY_OK) { close_raw(&w->base); return code; }
+  if (code != TY_OK) {
+    close_raw(&w->base);
+    return code;
+  }
   *out = &w->base;
   return TY_OK;
 }
@@ -53,8 +57,9 @@ static int next_raw(struct reader *r, void *data, float *label, bool *more)
   TRY(stream_read(&w->stream, data, w->bytes, &body));
   *more = head + body > 0;
   if (!*more) return TY_OK;
-  NEED(head == (size_t)w->head_bytes && body == w->bytes, TY_EFORMAT, "'%s' ends within a record: %zu of %zu bytes",
-       w->stream.path, head + body, (size_t)w->head_bytes + w->bytes);
+  NEED(head == (size_t)w->head_bytes && body == w->bytes, TY_EFORMAT,
+      "'%s' ends within a record: %zu of %zu bytes", w->stream.path, head + body,
+      (size_t)w->head_bytes + w->bytes);
   label[0] = 0;
   for (int64_t i = 0; i < w->head_bytes; i++) label[i] = w->head[i];
   return TY_OK;

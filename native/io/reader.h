@@ -1,8 +1,10 @@
-/* reader.h - a source of samples, one after the other: what a kind of iterator is, apart from batches and threads.
+/* reader.h - a source of samples, one after the other: what a kind of iterator is, apart from
+** batches and threads.
 **
-** A kind opens its files, says what a sample looks like (`data`, `label`: descriptors without the batch axis) and gives
-** sample after sample into memory of that size; `more` false ends an epoch. Labels are float32. A reader is used by one
-** thread at a time. The rows of the kinds are in iter.c.
+** A kind opens its files, says what a sample looks like (`data`, `label`: descriptors without
+** the batch axis) and gives sample after sample into memory of that size; `more` false ends an
+** epoch. Labels are float32. A reader is used by one thread at a time. The rows of the kinds are
+** in iter.c.
 */
 #pragma once
 #include <zlib.h>
@@ -11,15 +13,18 @@
 struct options { const ty_attr *attr; int n; };
 
 const char *option_text(const struct options *o, const char *key, const char *otherwise);
-int option_int(const struct options *o, const char *key, int64_t otherwise, int64_t least, int64_t *out);
+int option_int(
+    const struct options *o, const char *key, int64_t otherwise, int64_t least, int64_t *out);
 int option_real(const struct options *o, const char *key, double otherwise, double *out);
 int option_bool(const struct options *o, const char *key, bool otherwise, bool *out);
-int option_shape(const struct options *o, const char *key, const char *otherwise, ty_desc *out);   /* "(1, 28, 28)" */
+/* "(1, 28, 28)" */
+int option_shape(const struct options *o, const char *key, const char *otherwise, ty_desc *out);
 
 struct reader {
   const struct reader_kind *kind;
   ty_desc data, label;
-  int64_t epoch;                                      /* set before a rewind: what follows is a function of it */
+  /* set before a rewind: what follows is a function of it */
+  int64_t epoch;
 };
 
 struct reader_kind {
@@ -29,7 +34,8 @@ struct reader_kind {
   int  (*rewind)(struct reader *r);
   void (*close)(struct reader *r);
   bool drops;                                         /* an incomplete batch is dropped */
-  bool silent;                                        /* an incomplete batch does not say how many rows it lacks */
+  /* an incomplete batch does not say how many rows it lacks */
+  bool silent;
 };
 
 extern const struct reader_kind reader_mnist, reader_csv, reader_libsvm, reader_raw, reader_image_record;
@@ -42,17 +48,19 @@ static inline void part_of(int64_t count, int64_t parts, int64_t index, int64_t 
 }
 int option_part(const struct options *o, int64_t *parts, int64_t *index);
 
-/* -- files, plain or compressed by gzip ------------------------------------------------------------------- */
+/* -- files, plain or compressed by gzip -------------------------------------------------------- */
 
 struct stream { gzFile file; char *path; };
 
 int  stream_open(struct stream *s, const char *path); /* TY_EIO names the file */
-int  stream_read(struct stream *s, void *out, size_t bytes, size_t *got);   /* fewer at the end only */
+/* fewer at the end only */
+int  stream_read(struct stream *s, void *out, size_t bytes, size_t *got);
 int  stream_rewind(struct stream *s);
 void stream_close(struct stream *s);                  /* zero-initialised is fine */
 
 struct lines { struct stream stream; char *text; size_t begin, end, room; int64_t number; };
 
-int  lines_next(struct lines *l, char **line);        /* without its end; NULL past the last; may be written to */
+/* without its end; NULL past the last; may be written to */
+int  lines_next(struct lines *l, char **line);
 int  lines_rewind(struct lines *l);
 void lines_close(struct lines *l);

@@ -1,8 +1,9 @@
 /* record.c - RecordIO: a file of byte strings (ty_record_*).
 **
-** Little-endian chunks: magic, a word of flag << 29 | length, payload, zeros up to a multiple of 4. Flag 0: a whole
-** record; 1, 2, 3: first, middle, last part of one. Where the payload has the magic at a multiple of 4, writing splits
-** it there and leaves the magic out; reading puts it back between parts.
+** Little-endian chunks: magic, a word of flag << 29 | length, payload, zeros up to a multiple of
+** 4. Flag 0: a whole record; 1, 2, 3: first, middle, last part of one. Where the payload has the
+** magic at a multiple of 4, writing splits it there and leaves the magic out; reading puts it
+** back between parts.
 */
 #include <errno.h>
 #include "base/base.h"
@@ -17,11 +18,15 @@ struct ty_record {
   bool writes;
 };
 
-static int no_file(const ty_record *r) { return fail(TY_EIO, "'%s': %s", r->path, strerror(errno)); }
+static int no_file(const ty_record *r)
+{
+  return fail(TY_EIO, "'%s': %s", r->path, strerror(errno));
+}
 
 int ty_record_open(const char *path, const char *mode, ty_record **out)
 {
-  NEED(!strcmp(mode, "r") || !strcmp(mode, "w"), TY_EVALUE, "the mode is '%s', neither 'r' nor 'w'", mode);
+  NEED(!strcmp(mode, "r") || !strcmp(mode, "w"), TY_EVALUE, "the mode is '%s', neither 'r' nor 'w'",
+      mode);
   ty_record *r = NEW(ty_record);
   if (!r) return TY_EMEMORY;
   r->writes = *mode == 'w';
@@ -45,7 +50,7 @@ void ty_record_close(ty_record *r)
   mem_free(r);
 }
 
-/* -- reading ---------------------------------------------------------------------------------------------- */
+/* -- reading ----------------------------------------------------------------------------------- */
 
 static uint32_t word_of(const uint8_t *b)
 {
@@ -86,10 +91,11 @@ static int read_head(ty_record *r, uint32_t *flag, size_t *bytes, bool *end)
 static int read_payload(ty_record *r, size_t at, size_t bytes)
 {
   size_t padded = align_up(bytes, 4), got = 0;
-  while (got < padded) {                              /* by steps: a damaged length cannot make us take memory */
+  while (got < padded) { /* by steps: a damaged length cannot make us take memory */
     size_t step = MIN(padded - got, (size_t)1 << 24);
     TRY(need_room(r, at + got + step));
-    if (fread(r->buffer + at + got, 1, step, r->file) != step) return broken(r, "the file ends within a record");
+    if (fread(r->buffer + at + got, 1, step, r->file) != step)
+      return broken(r, "the file ends within a record");
     got += step;
   }
   return TY_OK;
@@ -105,8 +111,13 @@ int ty_record_read(ty_record *r, const char **data, size_t *bytes)
   for (bool inside = false;; inside = true) {
     TRY(read_head(r, &flag, &n, &end));
     if (end && inside) return broken(r, "the file ends between the parts of a record");
-    if (end) { *data = NULL; *bytes = 0; return TY_OK; }
-    if (inside != (flag == MIDDLE || flag == LAST)) return broken(r, "the parts of a record are out of order");
+    if (end) {
+      *data = NULL;
+      *bytes = 0;
+      return TY_OK;
+    }
+    if (inside != (flag == MIDDLE || flag == LAST))
+      return broken(r, "the parts of a record are out of order");
     if (inside) {
       const uint32_t magic = MAGIC;
       TRY(need_room(r, total + 4));
@@ -122,7 +133,7 @@ int ty_record_read(ty_record *r, const char **data, size_t *bytes)
   return TY_OK;
 }
 
-/* -- writing ---------------------------------------------------------------------------------------------- */
+/* -- writing ----------------------------------------------------------------------------------- */
 
 static int put(ty_record *r, const void *bytes, size_t n)
 {
@@ -152,7 +163,7 @@ int ty_record_write(ty_record *r, const void *data, size_t bytes)
   return put_chunk(r, done ? LAST : WHOLE, text + done, bytes - done);
 }
 
-/* -- places ----------------------------------------------------------------------------------------------- */
+/* -- places ------------------------------------------------------------------------------------ */
 
 int ty_record_seek(ty_record *r, int64_t offset)
 {

@@ -3,15 +3,17 @@
 #include <errno.h>
 #include "io/reader.h"
 
-/* -- options ---------------------------------------------------------------------------------------------- */
+/* -- options ----------------------------------------------------------------------------------- */
 
 const char *option_text(const struct options *o, const char *key, const char *otherwise)
 {
-  for (int i = 0; i < o->n; i++) if (!strcmp(o->attr[i].key, key)) return o->attr[i].value;
+  for (int i = 0; i < o->n; i++)
+    if (!strcmp(o->attr[i].key, key)) return o->attr[i].value;
   return otherwise;
 }
 
-int option_int(const struct options *o, const char *key, int64_t otherwise, int64_t least, int64_t *out)
+int option_int(
+    const struct options *o, const char *key, int64_t otherwise, int64_t least, int64_t *out)
 {
   const char *text = option_text(o, key, NULL);
   char *end;
@@ -56,7 +58,10 @@ int option_shape(const struct options *o, const char *key, const char *otherwise
   *out = (ty_desc){ .dtype = TY_F32, .device = TY_CPU };
   while (*s) {
     char *end;
-    if (!isdigit((unsigned char)*s)) { s++; continue; }
+    if (!isdigit((unsigned char)*s)) {
+      s++;
+      continue;
+    }
     long long n = strtoll(s, &end, 10);
     if (n < 1 || n > INT32_MAX || out->ndim == TY_MAXDIM - 1) break;
     out->dim[out->ndim++] = n;
@@ -74,12 +79,12 @@ int option_part(const struct options *o, int64_t *parts, int64_t *index)
 {
   TRY(option_int(o, "num_parts", 1, 1, parts));
   TRY(option_int(o, "part_index", 0, 0, index));
-  NEED(*index < *parts, TY_EVALUE, "part_index is %lld, but there are %lld parts", (long long)*index,
-       (long long)*parts);
+  NEED(*index < *parts, TY_EVALUE, "part_index is %lld, but there are %lld parts",
+      (long long)*index, (long long)*parts);
   return TY_OK;
 }
 
-/* -- files ------------------------------------------------------------------------------------------------ */
+/* -- files ------------------------------------------------------------------------------------- */
 
 int stream_open(struct stream *s, const char *path)
 {
@@ -105,7 +110,8 @@ int stream_read(struct stream *s, void *out, size_t bytes, size_t *got)
       int code;
       const char *why = gzerror(s->file, &code);
       bool broken = code != Z_ERRNO;
-      return fail(broken ? TY_EFORMAT : TY_EIO, "cannot read '%s': %s", s->path, broken ? why : strerror(errno));
+      return fail(broken ? TY_EFORMAT : TY_EIO, "cannot read '%s': %s", s->path,
+          broken ? why : strerror(errno));
     }
     if (n == 0) return TY_OK;
     *got += (size_t)n;
@@ -126,7 +132,7 @@ void stream_close(struct stream *s)
   *s = (struct stream){ 0 };
 }
 
-/* -- lines ------------------------------------------------------------------------------------------------ */
+/* -- lines ------------------------------------------------------------------------------------- */
 
 static int read_more(struct lines *l, bool *any)
 {
@@ -160,8 +166,11 @@ int lines_next(struct lines *l, char **line)
       seen = n;
       TRY(read_more(l, &any));
       if (any) continue;
-      if (l->begin == l->end) { *line = NULL; return TY_OK; }
-      end = l->text + l->end;                         /* there is room for the zero */
+      if (l->begin == l->end) {
+        *line = NULL;
+        return TY_OK;
+      }
+      end = l->text + l->end; /* there is room for the zero */
     }
     *line = l->text + l->begin;
     l->begin = (size_t)(end - l->text) + (any ? 1 : 0);

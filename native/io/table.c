@@ -1,20 +1,22 @@
 /* table.c - "csv" and "libsvm": samples as lines of text.
 **
-** csv: numbers separated by commas, as many as the shape has elements; labels in a file of their own, or 0. libsvm: a
-** label, then index:value pairs, indices from 0; labels may come as such pairs from a file of their own. Empty lines
-** are skipped. Numbers become float32, or float64 where `dtype` says so.
+** csv: numbers separated by commas, as many as the shape has elements; labels in a file of their
+** own, or 0. libsvm: a label, then index:value pairs, indices from 0; labels may come as such
+** pairs from a file of their own. Empty lines are skipped. Numbers become float32, or float64
+** where `dtype` says so.
 */
 #include "io/reader.h"
 
 struct table {
   struct reader base;
-  struct lines data, label;                           /* label.stream.file NULL: no file of labels */
+  /* label.stream.file NULL: no file of labels */
+  struct lines data, label;
   double *row;
   int64_t columns, labels, parts, index, from, to, at;
   bool sparse;
 };
 
-/* -- one line --------------------------------------------------------------------------------------------- */
+/* -- one line ---------------------------------------------------------------------------------- */
 
 static int bad_line(const struct lines *l, const char *what)
 {
@@ -39,8 +41,11 @@ static int next_line(struct lines *l, char **line)
 static int wrong_count(const struct lines *l, int64_t got, int64_t want)
 {
   char what[96];
-  if (got < want) snprintf(what, sizeof what, "%lld numbers, the shape needs %lld", (long long)got, (long long)want);
-  else snprintf(what, sizeof what, "more than the %lld numbers that the shape needs", (long long)want);
+  if (got < want)
+    snprintf(
+        what, sizeof what, "%lld numbers, the shape needs %lld", (long long)got, (long long)want);
+  else
+    snprintf(what, sizeof what, "more than the %lld numbers that the shape needs", (long long)want);
   return bad_line(l, what);
 }
 
@@ -49,9 +54,11 @@ static int parse_csv(const struct lines *l, const char *s, int64_t n, double *ou
   for (int64_t i = 0; i < n; i++) {
     char *end;
     out[i] = strtod(s, &end);
-    if (end == s) return *skip_blanks(s) ? bad_line(l, "a number is expected") : wrong_count(l, i, n);
+    if (end == s)
+      return *skip_blanks(s) ? bad_line(l, "a number is expected") : wrong_count(l, i, n);
     s = skip_blanks(end);
-    if (i + 1 < n && *s != ',') return *s ? bad_line(l, "a comma is expected") : wrong_count(l, i + 1, n);
+    if (i + 1 < n && *s != ',')
+      return *s ? bad_line(l, "a comma is expected") : wrong_count(l, i + 1, n);
     if (i + 1 < n) s++;
   }
   return *s ? wrong_count(l, n, n) : TY_OK;
@@ -75,12 +82,14 @@ static int parse_pairs(const struct lines *l, const char *s, int64_t n, double *
   return TY_OK;
 }
 
-/* -- samples ---------------------------------------------------------------------------------------------- */
+/* -- samples ----------------------------------------------------------------------------------- */
 
 static void store(const struct table *t, void *out)
 {
-  if (t->base.data.dtype == TY_F64) memcpy(out, t->row, (size_t)t->columns * sizeof *t->row);
-  else for (int64_t i = 0; i < t->columns; i++) ((float *)out)[i] = (float)t->row[i];
+  if (t->base.data.dtype == TY_F64)
+    memcpy(out, t->row, (size_t)t->columns * sizeof *t->row);
+  else
+    for (int64_t i = 0; i < t->columns; i++) ((float *)out)[i] = (float)t->row[i];
 }
 
 static int read_label(struct table *t, float *label)
@@ -137,7 +146,7 @@ static int rewind_table(struct reader *r)
   return t->label.stream.file ? skip_lines(&t->label, t->from) : TY_OK;
 }
 
-/* -- opening ---------------------------------------------------------------------------------------------- */
+/* -- opening ----------------------------------------------------------------------------------- */
 
 static void close_table(struct reader *r)
 {
@@ -185,13 +194,22 @@ static int open_table(const struct options *o, bool sparse, struct reader **out)
   t->sparse = sparse;
   t->base.kind = sparse ? &reader_libsvm : &reader_csv;
   int code = open_files(t, o);
-  if (code != TY_OK) { close_table(&t->base); return code; }
+  if (code != TY_OK) {
+    close_table(&t->base);
+    return code;
+  }
   *out = &t->base;
   return TY_OK;
 }
 
-static int open_csv(const struct options *o, struct reader **out) { return open_table(o, false, out); }
-static int open_libsvm(const struct options *o, struct reader **out) { return open_table(o, true, out); }
+static int open_csv(const struct options *o, struct reader **out)
+{
+  return open_table(o, false, out);
+}
+static int open_libsvm(const struct options *o, struct reader **out)
+{
+  return open_table(o, true, out);
+}
 
 const struct reader_kind reader_csv = { "csv", open_csv, next_row, rewind_table, close_table };
 const struct reader_kind reader_libsvm = { "libsvm", open_libsvm, next_row, rewind_table, close_table };

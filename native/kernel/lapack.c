@@ -16,9 +16,10 @@
 DECLARE(s, float)
 DECLARE(d, double)
 
-enum { PANEL = 32 };                                  /* columns that LAPACK works on at once, for which it wants room */
+/* columns that LAPACK works on at once, for which it wants room */
+enum { PANEL = 32 };
 
-/* -- triangles ------------------------------------------------------------------------------------------------------ */
+/* -- triangles --------------------------------------------------------------------------------- */
 
 /* The triangle opposite to `lower` is set to zero, or to the mirror image. */
 static void fill_other(int dtype, bool lower, int64_t n, void *a, bool mirror)
@@ -26,16 +27,20 @@ static void fill_other(int dtype, bool lower, int64_t n, void *a, bool mirror)
   for (int64_t i = 0; i < n; i++)
     for (int64_t j = 0; j < i; j++) {
       int64_t to = lower ? j * n + i : i * n + j, from = lower ? i * n + j : j * n + i;
-      if (dtype == TY_F64) ((double *)a)[to] = mirror ? ((double *)a)[from] : 0;
-      else ((float *)a)[to] = mirror ? ((float *)a)[from] : 0;
+      if (dtype == TY_F64)
+        ((double *)a)[to] = mirror ? ((double *)a)[from] : 0;
+      else
+        ((float *)a)[to] = mirror ? ((float *)a)[from] : 0;
     }
 }
 
 int cholesky(int dtype, bool lower, int64_t n, void *a)
 {
   int size = (int)n, bad = 0;
-  if (dtype == TY_F64) dpotrf_(lower ? "U" : "L", &size, a, &size, &bad, 1);
-  else spotrf_(lower ? "U" : "L", &size, a, &size, &bad, 1);
+  if (dtype == TY_F64)
+    dpotrf_(lower ? "U" : "L", &size, a, &size, &bad, 1);
+  else
+    spotrf_(lower ? "U" : "L", &size, a, &size, &bad, 1);
   fill_other(dtype, lower, n, a, false);
   return bad;
 }
@@ -43,8 +48,10 @@ int cholesky(int dtype, bool lower, int64_t n, void *a)
 int cholesky_inverse(int dtype, bool lower, int64_t n, void *a)
 {
   int size = (int)n, bad = 0;
-  if (dtype == TY_F64) dpotri_(lower ? "U" : "L", &size, a, &size, &bad, 1);
-  else spotri_(lower ? "U" : "L", &size, a, &size, &bad, 1);
+  if (dtype == TY_F64)
+    dpotri_(lower ? "U" : "L", &size, a, &size, &bad, 1);
+  else
+    spotri_(lower ? "U" : "L", &size, a, &size, &bad, 1);
   fill_other(dtype, lower, n, a, true);
   return bad;
 }
@@ -56,23 +63,27 @@ int cholesky_inverse(int dtype, bool lower, int64_t n, void *a)
     cblas_d##routine(CblasRowMajor, side, part, t, CblasNonUnit, (int)m, (int)n, alpha, a, lda, b, (int)n); \
   else cblas_s##routine(CblasRowMajor, side, part, t, CblasNonUnit, (int)m, (int)n, (float)alpha, a, lda, b, (int)n)
 
-void triangle_multiply(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n, double alpha, const void *a, void *b)
+void triangle_multiply(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n,
+    double alpha, const void *a, void *b)
 {
   TRIANGLE(trmm);
 }
 
-void triangle_solve(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n, double alpha, const void *a, void *b)
+void triangle_solve(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n,
+    double alpha, const void *a, void *b)
 {
   TRIANGLE(trsm);
 }
 
-/* -- general matrices ----------------------------------------------------------------------------------------------- */
+/* -- general matrices -------------------------------------------------------------------------- */
 
 int lu(int dtype, int64_t n, void *a, int32_t *pivot)
 {
   int size = (int)n, bad = 0;
-  if (dtype == TY_F64) dgetrf_(&size, &size, a, &size, pivot, &bad);
-  else sgetrf_(&size, &size, a, &size, pivot, &bad);
+  if (dtype == TY_F64)
+    dgetrf_(&size, &size, a, &size, pivot, &bad);
+  else
+    sgetrf_(&size, &size, a, &size, pivot, &bad);
   return bad;
 }
 
@@ -81,8 +92,10 @@ size_t lu_inverse_work(int dtype, int64_t n) { return PANEL * (size_t)n * dtype_
 int lu_inverse(int dtype, int64_t n, void *a, const int32_t *pivot, void *work)
 {
   int size = (int)n, room = PANEL * size, bad = 0;
-  if (dtype == TY_F64) dgetri_(&size, a, &size, pivot, work, &room, &bad);
-  else sgetri_(&size, a, &size, pivot, work, &room, &bad);
+  if (dtype == TY_F64)
+    dgetri_(&size, a, &size, pivot, work, &room, &bad);
+  else
+    sgetri_(&size, a, &size, pivot, work, &room, &bad);
   return bad;
 }
 
@@ -100,8 +113,10 @@ size_t lq_work(int dtype, int64_t m) { return (PANEL + 1) * (size_t)m * dtype_si
 void lq(int dtype, int64_t m, int64_t n, void *a, void *l, void *work)
 {
   int rows = (int)m, columns = (int)n, size = PANEL * rows, bad;
-  if (dtype == TY_F64) LQ(d, double);
-  else LQ(s, float);
+  if (dtype == TY_F64)
+    LQ(d, double);
+  else
+    LQ(s, float);
 }
 
 static int64_t eigen_reals(int64_t n) { return 1 + 6 * n + 2 * n * n; }      /* as LAPACK asks */
@@ -109,14 +124,16 @@ static int64_t eigen_ints(int64_t n) { return 3 + 5 * n; }
 
 size_t eigen_work(int dtype, int64_t n)
 {
-  return align_up((size_t)eigen_reals(n) * dtype_size(dtype), ALIGN) + (size_t)eigen_ints(n) * sizeof(int);
+  return align_up((size_t)eigen_reals(n) * dtype_size(dtype), ALIGN) +
+      (size_t)eigen_ints(n) * sizeof(int);
 }
 
 /* LAPACK need not come to an end on what is not finite. */
 static bool all_finite(int dtype, int64_t n, const void *a)
 {
   for (int64_t i = 0; i < n; i++)
-    if (!isfinite(dtype == TY_F64 ? ((const double *)a)[i] : (double)((const float *)a)[i])) return false;
+    if (!isfinite(dtype == TY_F64 ? ((const double *)a)[i] : (double)((const float *)a)[i]))
+      return false;
   return true;
 }
 
@@ -125,12 +142,14 @@ int eigen(int dtype, int64_t n, void *a, void *values, void *work)
   int size = (int)n, reals = (int)eigen_reals(n), ints = (int)eigen_ints(n), bad = 0;
   int *iwork = (int *)((char *)work + align_up((size_t)eigen_reals(n) * dtype_size(dtype), ALIGN));
   if (!all_finite(dtype, n * n, a)) return 1;
-  if (dtype == TY_F64) dsyevd_("V", "U", &size, a, &size, values, work, &reals, iwork, &ints, &bad, 1, 1);
-  else ssyevd_("V", "U", &size, a, &size, values, work, &reals, iwork, &ints, &bad, 1, 1);
+  if (dtype == TY_F64)
+    dsyevd_("V", "U", &size, a, &size, values, work, &reals, iwork, &ints, &bad, 1, 1);
+  else
+    ssyevd_("V", "U", &size, a, &size, values, work, &reals, iwork, &ints, &bad, 1, 1);
   return bad;
 }
 
-/* -- stacks --------------------------------------------------------------------------------------------------------- */
+/* -- stacks ------------------------------------------------------------------------------------ */
 
 struct stack { struct call *c; size_t work; int (*one)(struct call *c, int64_t i, void *work); int64_t bad; };
 
@@ -142,17 +161,21 @@ static void some(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     if (!s->one(s->c, i, work)) continue;
     int64_t was = __atomic_load_n(&s->bad, __ATOMIC_RELAXED);
-    while ((was < 0 || i < was) && !__atomic_compare_exchange_n(&s->bad, &was, i, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) { }
+    while ((was < 0 || i < was) &&
+        !__atomic_compare_exchange_n(&s->bad, &was, i, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {}
   }
 }
 
 size_t stack_scratch(size_t work) { return (size_t)parallel_threads() * align_up(work, ALIGN); }
 
-int64_t stack_run(struct call *c, int64_t n, double cost, size_t work, int (*one)(struct call *c, int64_t i, void *work))
+int64_t stack_run(struct call *c, int64_t n, double cost, size_t work,
+    int (*one)(struct call *c, int64_t i, void *work))
 {
   struct stack s = { c, align_up(work, ALIGN), one, -1 };
   double grain = 16384 / MAX(cost, 1);
-  if (n == 1) some(0, 1, &s);                         /* products inside have the cores */
-  else parallel(n, MAX((int64_t)grain, 1), some, &s);
+  if (n == 1)
+    some(0, 1, &s); /* products inside have the cores */
+  else
+    parallel(n, MAX((int64_t)grain, 1), some, &s);
   return s.bad;
 }

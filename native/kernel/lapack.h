@@ -1,28 +1,39 @@
-/* lapack.h - factorisations of dense row-major matrices by OpenBLAS; float32 and float64; one matrix a call, one thread.
+/* lapack.h - factorisations of dense row-major matrices by OpenBLAS; float32 and float64; one
+** matrix a call, one thread.
 **
-** LAPACK reads columns first and therefore sees the transpose of ours: a lower triangle is its upper one, rows are its
-** columns. All of that is dealt with here. Results named `bad` are 0 when all is well.
-** stack_run hands the matrices of a call out to the cores.
+** LAPACK reads columns first and therefore sees the transpose of ours: a lower triangle is its
+** upper one, rows are its columns. All of that is dealt with here. Results named `bad` are 0
+** when all is well. stack_run hands the matrices of a call out to the cores.
 */
 #pragma once
 #include "op/op.h"
 
-int    cholesky(int dtype, bool lower, int64_t n, void *a);                  /* in place; other triangle 0; bad: not positive definite */
-int    cholesky_inverse(int dtype, bool lower, int64_t n, void *a);          /* (a a^T)^-1 or (a^T a)^-1, whole; bad: zero diagonal */
-void   triangle_multiply(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n, double alpha, const void *a, void *b);
-                                                      /* b (m, n) = alpha op(a) b or alpha b op(a) */
-void   triangle_solve(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n, double alpha, const void *a, void *b);
-                                                      /* b = alpha op(a)^-1 b or alpha b op(a)^-1 */
-int    lu(int dtype, int64_t n, void *a, int32_t *pivot);                    /* of the transpose; in place; bad: singular */
-int    lu_inverse(int dtype, int64_t n, void *a, const int32_t *pivot, void *work);                    /* of a, from lu; in place */
-void   lq(int dtype, int64_t m, int64_t n, void *a, void *l, void *work);    /* a (m, n) = l q, m <= n; a becomes q */
-int    eigen(int dtype, int64_t n, void *a, void *values, void *work);       /* symmetric, lower triangle read; rows of a become
-                                                                                eigenvectors of ascending values; bad: not found */
+/* in place; other triangle 0; bad: not positive definite */
+int    cholesky(int dtype, bool lower, int64_t n, void *a);
+/* (a a^T)^-1 or (a^T a)^-1, whole; bad: zero diagonal */
+int    cholesky_inverse(int dtype, bool lower, int64_t n, void *a);
+void triangle_multiply(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n,
+    double alpha, const void *a, void *b);
+/* b (m, n) = alpha op(a) b or alpha b op(a) */
+void triangle_solve(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n,
+    double alpha, const void *a, void *b);
+/* b = alpha op(a)^-1 b or alpha b op(a)^-1 */
+/* of the transpose; in place; bad: singular */
+int    lu(int dtype, int64_t n, void *a, int32_t *pivot);
+/* of a, from lu; in place */
+int    lu_inverse(int dtype, int64_t n, void *a, const int32_t *pivot, void *work);
+/* a (m, n) = l q, m <= n; a becomes q */
+void   lq(int dtype, int64_t m, int64_t n, void *a, void *l, void *work);
+/* symmetric, lower triangle read; rows of a become eigenvectors of ascending values; bad: not
+** found */
+int    eigen(int dtype, int64_t n, void *a, void *values, void *work);
 size_t lu_inverse_work(int dtype, int64_t n);         /* bytes */
 size_t lq_work(int dtype, int64_t m);
 size_t eigen_work(int dtype, int64_t n);
 
-/* Calls one(c, i, work) for each matrix i of n, each member of the team with `work` bytes of its own in c->tmp (stack_scratch).
-** Returns the first i for which it was not 0, or -1. cost: numbers touched by one call. */
-int64_t stack_run(struct call *c, int64_t n, double cost, size_t work, int (*one)(struct call *c, int64_t i, void *work));
+/* Calls one(c, i, work) for each matrix i of n, each member of the team with `work` bytes of its
+** own in c->tmp (stack_scratch). Returns the first i for which it was not 0, or -1. cost:
+** numbers touched by one call. */
+int64_t stack_run(struct call *c, int64_t n, double cost, size_t work,
+    int (*one)(struct call *c, int64_t i, void *work));
 size_t  stack_scratch(size_t work);

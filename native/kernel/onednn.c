@@ -38,16 +38,18 @@ dnnl_primitive_t onednn_copier(const dnnl_memory_desc_t *from, const dnnl_memory
 {
   dnnl_primitive_desc_t d;
   dnnl_primitive_t p;
-  if (dnnl_reorder_primitive_desc_create(&d, from, onednn_engine(), to, onednn_engine(), NULL)) return NULL;
+  if (dnnl_reorder_primitive_desc_create(&d, from, onednn_engine(), to, onednn_engine(), NULL))
+    return NULL;
   if (dnnl_primitive_create(&p, d)) p = NULL;
   dnnl_primitive_desc_destroy(d);
   return p;
 }
 
-bool onednn_copy(dnnl_primitive_t copier, dnnl_stream_t s, dnnl_memory_t from, void *from_data, dnnl_memory_t to,
-                 void *to_data)
+bool onednn_copy(dnnl_primitive_t copier, dnnl_stream_t s, dnnl_memory_t from, void *from_data,
+    dnnl_memory_t to, void *to_data)
 {
   dnnl_exec_arg_t arg[] = { { DNNL_ARG_FROM, from }, { DNNL_ARG_TO, to } };
-  if (dnnl_memory_set_data_handle(from, from_data) || dnnl_memory_set_data_handle(to, to_data)) return false;
+  if (dnnl_memory_set_data_handle(from, from_data) || dnnl_memory_set_data_handle(to, to_data))
+    return false;
   return !dnnl_primitive_execute(copier, s, 2, arg);
 }

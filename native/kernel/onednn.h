@@ -1,6 +1,8 @@
-/* onednn.h - one engine for all, a stream per instruction, memory objects whose data is set at each run.
+/* onednn.h - one engine for all, a stream per instruction, memory objects whose data is set at
+** each run.
 **
-** Everything returns false, or NULL, where oneDNN cannot: the caller then takes its own kernel. No failure is set.
+** Everything returns false, or NULL, where oneDNN cannot: the caller then takes its own kernel.
+** No failure is set.
 */
 #pragma once
 #include <oneapi/dnnl/dnnl.h>
@@ -8,7 +10,8 @@
 
 dnnl_engine_t   onednn_engine(void);                /* NULL: none, or TYCHO_DISABLE names dnnl */
 dnnl_stream_t   onednn_stream(void);
-dnnl_memory_t   onednn_place(const dnnl_memory_desc_t *d);                      /* without data yet */
+/* without data yet */
+dnnl_memory_t   onednn_place(const dnnl_memory_desc_t *d);
 dnnl_primitive_t onednn_copier(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to);
-bool            onednn_copy(dnnl_primitive_t copier, dnnl_stream_t s, dnnl_memory_t from, void *from_data,
-                            dnnl_memory_t to, void *to_data);
+bool onednn_copy(dnnl_primitive_t copier, dnnl_stream_t s, dnnl_memory_t from, void *from_data,
+    dnnl_memory_t to, void *to_data);

@@ -1,9 +1,10 @@
 /* strided_copy.c - see strided_copy.h.
 **
-** Axes of one element go away, the others are ordered by their stride in dst, and neighbours that are one axis in both
-** arrays are joined. The innermost axis and a partner form a plane; a plane is cut into blocks, and blocks are the
-** units of parallel work. Where src runs along the partner instead of the innermost axis, the partner is that axis and
-** blocks are transposed through small square tiles of whole cache lines, so that both sides are touched a line at a
+** Axes of one element go away, the others are ordered by their stride in dst, and neighbours
+** that are one axis in both arrays are joined. The innermost axis and a partner form a plane; a
+** plane is cut into blocks, and blocks are the units of parallel work. Where src runs along the
+** partner instead of the innermost axis, the partner is that axis and blocks are transposed
+** through small square tiles of whole cache lines, so that both sides are touched a line at a
 ** time.
 */
 #include "base/stream_copy.h"
@@ -19,7 +20,7 @@ typedef uint64_t u64 __attribute__((may_alias));
 
 struct plane { int64_t n1, to1, from1, n0, to0, from0; };   /* axis 0 is the inner one */
 
-/* -- one block, per element size ----------------------------------------------------------------------------------- */
+/* -- one block, per element size --------------------------------------------------------------- */
 
 #define BLOCKS(T) \
 static void strided_##T(const struct plane *p, T *d, const T *s) \
@@ -60,8 +61,7 @@ BLOCKS(u64)
 
 static void block(const struct plane *p, char *d, const char *s, size_t size, bool across)
 {
-  if (across)
-    switch (size) {
+  if (across) switch (size) {
     case 1: transpose_u8(p, (u8 *)d, (const u8 *)s); return;
     case 2: transpose_u16(p, (u16 *)d, (const u16 *)s); return;
     case 4: transpose_u32(p, (u32 *)d, (const u32 *)s); return;
@@ -69,7 +69,8 @@ static void block(const struct plane *p, char *d, const char *s, size_t size, bo
     }
   if (p->to0 == 1 && p->from0 == 1 && p->n0 * (int64_t)size > SMALL) {
     for (int64_t i = 0; i < p->n1; i++)
-      memcpy(elements_at(d, i * p->to1, size), elements_at(s, i * p->from1, size), (size_t)p->n0 * size);
+      memcpy(elements_at(d, i * p->to1, size), elements_at(s, i * p->from1, size),
+          (size_t)p->n0 * size);
     return;
   }
   switch (size) {
@@ -80,15 +81,19 @@ static void block(const struct plane *p, char *d, const char *s, size_t size, bo
   }
 }
 
-/* -- preparing a move ---------------------------------------------------------------------------------------------- */
+/* -- preparing a move -------------------------------------------------------------------------- */
 
 static int64_t length(int64_t x) { return x < 0 ? -x : x; }
 
 static void swap_axes(struct move *m, int i, int j)
 {
   int64_t t[3] = { m->dim[i], m->to[i], m->from[i] };
-  m->dim[i] = m->dim[j]; m->to[i] = m->to[j]; m->from[i] = m->from[j];
-  m->dim[j] = t[0]; m->to[j] = t[1]; m->from[j] = t[2];
+  m->dim[i] = m->dim[j];
+  m->to[i] = m->to[j];
+  m->from[i] = m->from[j];
+  m->dim[j] = t[0];
+  m->to[j] = t[1];
+  m->from[j] = t[2];
 }
 
 static void simplify(const struct move *m, struct move *out)
@@ -97,22 +102,25 @@ static void simplify(const struct move *m, struct move *out)
   for (int i = 0; i < m->n; i++) {
     if (m->dim[i] == 1) continue;
     move_axis(&a, m->dim[i], m->to[i], m->from[i]);
-    for (int j = a.n - 1; j > 0 && length(a.to[j - 1]) < length(a.to[j]); j--) swap_axes(&a, j - 1, j);
+    for (int j = a.n - 1; j > 0 && length(a.to[j - 1]) < length(a.to[j]); j--)
+      swap_axes(&a, j - 1, j);
   }
   out->n = 0;
   for (int i = 0; i < a.n; i++) {
     int k = out->n - 1;
     if (k >= 0 && out->to[k] == a.to[i] * a.dim[i] && out->from[k] == a.from[i] * a.dim[i])
       out->dim[k] *= a.dim[i], out->to[k] = a.to[i], out->from[k] = a.from[i];
-    else move_axis(out, a.dim[i], a.to[i], a.from[i]);
+    else
+      move_axis(out, a.dim[i], a.to[i], a.from[i]);
   }
-  while (out->n < 2) {                                /* a plane needs two axes */
+  while (out->n < 2) { /* a plane needs two axes */
     move_axis(out, 1, 0, 0);
     for (int j = out->n - 1; j > 0; j--) swap_axes(out, j - 1, j);
   }
 }
 
-/* The axis that src runs along, where that is not the innermost one: it becomes the inner one's partner. */
+/* The axis that src runs along, where that is not the innermost one: it becomes the inner one's
+** partner. */
 static bool find_partner(struct move *m)
 {
   int in = m->n - 1;
@@ -131,7 +139,8 @@ struct work {
   const char *src;
   size_t size;
   bool across;
-  int64_t side1, side0, count1, count0;               /* elements of a block along the axes of the plane, and blocks */
+  /* elements of a block along the axes of the plane, and blocks */
+  int64_t side1, side0, count1, count0;
 };
 
 static void body(int64_t begin, int64_t end, void *context)
@@ -141,22 +150,24 @@ static void body(int64_t begin, int64_t end, void *context)
   int a0 = m->n - 1, a1 = m->n - 2;
   for (int64_t u = begin; u < end; u++) {
     int64_t i0 = u % w->count0 * w->side0, rest = u / w->count0, i1 = rest % w->count1 * w->side1,
-        at = rest / w->count1;
+            at = rest / w->count1;
     int64_t to = i0 * m->to[a0] + i1 * m->to[a1], from = i0 * m->from[a0] + i1 * m->from[a1];
     for (int i = a1 - 1; i >= 0; at /= m->dim[i], i--) {
       to += at % m->dim[i] * m->to[i];
       from += at % m->dim[i] * m->from[i];
     }
-    struct plane p = { MIN(w->side1, m->dim[a1] - i1), m->to[a1], m->from[a1], MIN(w->side0, m->dim[a0] - i0),
-                       m->to[a0], m->from[a0] };
-    block(&p, elements_at(w->dst, to, w->size), elements_at(w->src, from, w->size), w->size, w->across);
+    struct plane p = { MIN(w->side1, m->dim[a1] - i1), m->to[a1], m->from[a1],
+      MIN(w->side0, m->dim[a0] - i0), m->to[a0], m->from[a0] };
+    block(&p, elements_at(w->dst, to, w->size), elements_at(w->src, from, w->size), w->size,
+        w->across);
   }
 }
 
 void move_run(const struct move *m, void *dst, const void *src, size_t size)
 {
   struct work w = { .dst = dst, .src = src, .size = size };
-  for (int i = 0; i < m->n; i++) if (m->dim[i] <= 0) return;
+  for (int i = 0; i < m->n; i++)
+    if (m->dim[i] <= 0) return;
   simplify(m, &w.m);
   w.across = find_partner(&w.m);
   int64_t n1 = w.m.dim[w.m.n - 2], n0 = w.m.dim[w.m.n - 1], units = 1;
@@ -168,7 +179,7 @@ void move_run(const struct move *m, void *dst, const void *src, size_t size)
   parallel(units * w.count1 * w.count0, MAX(1, 2 * BLOCK / (w.side0 * w.side1)), body, &w);
 }
 
-/* -- plain bytes --------------------------------------------------------------------------------------------------- */
+/* -- plain bytes ------------------------------------------------------------------------------- */
 
 enum { PIECE = 1 << 18 };
 struct bytes { char *dst; const char *src; bool past; };
@@ -176,8 +187,10 @@ struct bytes { char *dst; const char *src; bool past; };
 static void copy_body(int64_t begin, int64_t end, void *context)
 {
   const struct bytes *b = context;
-  if (b->past) bypass_copy(b->dst + begin, b->src + begin, (size_t)(end - begin));
-  else memcpy(b->dst + begin, b->src + begin, (size_t)(end - begin));
+  if (b->past)
+    bypass_copy(b->dst + begin, b->src + begin, (size_t)(end - begin));
+  else
+    memcpy(b->dst + begin, b->src + begin, (size_t)(end - begin));
 }
 
 static void zero_body(int64_t begin, int64_t end, void *context)
@@ -205,7 +218,7 @@ void move_fill(void *dst, const void *value, size_t size, int64_t n)
   move_run(&m, dst, value, size);
 }
 
-/* -- numbers of any dtype ------------------------------------------------------------------------------------------ */
+/* -- numbers of any dtype ---------------------------------------------------------------------- */
 
 static int64_t bounded(double v, double lo, double hi)
 {
@@ -215,45 +228,54 @@ static int64_t bounded(double v, double lo, double hi)
 void set_number(void *p, int dtype, double v)
 {
   switch (dtype) {
-  case TY_F32:  *(float *)p = (float)v; break;
-  case TY_F64:  *(double *)p = v; break;
-  case TY_F16:  *(uint16_t *)p = float_to_half((float)v); break;
+  case TY_F32: *(float *)p = (float)v; break;
+  case TY_F64: *(double *)p = v; break;
+  case TY_F16: *(uint16_t *)p = float_to_half((float)v); break;
   case TY_BF16: *(uint16_t *)p = float_to_bf16((float)v); break;
-  case TY_U8:   *(uint8_t *)p = (uint8_t)bounded(v, INT32_MIN, INT32_MAX); break;
-  case TY_I8:   *(int8_t *)p = (int8_t)(uint8_t)bounded(v, INT32_MIN, INT32_MAX); break;
-  case TY_I32:  *(int32_t *)p = (int32_t)bounded(v, INT32_MIN, INT32_MAX); break;
-  case TY_I64:  *(int64_t *)p = v >= 0x1p63 ? INT64_MAX : v < -0x1p63 || v != v ? INT64_MIN : (int64_t)v; break;
-  default:      *(uint8_t *)p = v != 0;
+  case TY_U8: *(uint8_t *)p = (uint8_t)bounded(v, INT32_MIN, INT32_MAX); break;
+  case TY_I8: *(int8_t *)p = (int8_t)(uint8_t)bounded(v, INT32_MIN, INT32_MAX); break;
+  case TY_I32: *(int32_t *)p = (int32_t)bounded(v, INT32_MIN, INT32_MAX); break;
+  case TY_I64:
+    *(int64_t *)p = v >= 0x1p63 ? INT64_MAX : v < -0x1p63 || v != v ? INT64_MIN : (int64_t)v;
+    break;
+  default: *(uint8_t *)p = v != 0;
   }
 }
 
 double real_of(const struct arr *a, int64_t i)
 {
   switch (a->d.dtype) {
-  case TY_F32:  return ((const float *)a->p)[i];
-  case TY_F64:  return ((const double *)a->p)[i];
-  case TY_F16:  return half_to_float(((const uint16_t *)a->p)[i]);
+  case TY_F32: return ((const float *)a->p)[i];
+  case TY_F64: return ((const double *)a->p)[i];
+  case TY_F16: return half_to_float(((const uint16_t *)a->p)[i]);
   case TY_BF16: return bf16_to_float(((const uint16_t *)a->p)[i]);
-  default:      return (double)index_of(a, i);
+  default: return (double)index_of(a, i);
   }
 }
 
-static int64_t truncated(double v) { return v >= 0x1p62 ? INT64_MAX : v > -0x1p62 ? (int64_t)v : INT64_MIN; }
+static int64_t truncated(double v)
+{
+  return v >= 0x1p62 ? INT64_MAX : v > -0x1p62 ? (int64_t)v : INT64_MIN;
+}
 
 int64_t index_of(const struct arr *a, int64_t i)
 {
   switch (a->d.dtype) {
-  case TY_F32: case TY_F64: case TY_F16: case TY_BF16: return truncated(real_of(a, i));
-  case TY_I32:  return ((const int32_t *)a->p)[i];
-  case TY_I64:  return ((const int64_t *)a->p)[i];
-  case TY_I8:   return ((const int8_t *)a->p)[i];
-  default:      return ((const uint8_t *)a->p)[i];
+  case TY_F32:
+  case TY_F64:
+  case TY_F16:
+  case TY_BF16: return truncated(real_of(a, i));
+  case TY_I32: return ((const int32_t *)a->p)[i];
+  case TY_I64: return ((const int64_t *)a->p)[i];
+  case TY_I8: return ((const int8_t *)a->p)[i];
+  default: return ((const uint8_t *)a->p)[i];
   }
 }
 
 int copy_kernel(struct call *c)
 {
   if (c->out[0].p) move_bytes(c->out[0].p, c->in[0].p, desc_bytes(&c->out[0].d));
-  for (int k = 1; k < c->nout; k++) if (c->out[k].p) move_zero(c->out[k].p, desc_bytes(&c->out[k].d));
+  for (int k = 1; k < c->nout; k++)
+    if (c->out[k].p) move_zero(c->out[k].p, desc_bytes(&c->out[k].d));
   return TY_OK;
 }

@@ -1,10 +1,11 @@
-/* strided_copy.h - strided copies of elements of any size: what transpose, slice, Concat, tile, flip and their like do.
+/* strided_copy.h - strided copies of elements of any size: what transpose, slice, Concat, tile,
+** flip and their like do.
 **
-** A move is a nest of axes, outermost first: element (i, j, ...) goes from src[i * from0 + j * from1 + ...] to
-** dst[i * to0 + j * to1 + ...]. Strides count elements and may be negative; `from` may be 0 (one element to many
-** places). No place of dst is written twice, and dst and src do not overlap. The data is never interpreted: elements
-** have 1, 2, 4 or 8 bytes.
-** Order of calls: { 0 }, move_axis for each axis, move_run.
+** A move is a nest of axes, outermost first: element (i, j, ...) goes from src[i * from0 + j *
+** from1 + ...] to dst[i * to0 + j * to1 + ...]. Strides count elements and may be negative;
+** `from` may be 0 (one element to many places). No place of dst is written twice, and dst and
+** src do not overlap. The data is never interpreted: elements have 1, 2, 4 or 8 bytes. Order of
+** calls: { 0 }, move_axis for each axis, move_run.
 */
 #pragma once
 #include "op/op.h"
@@ -14,34 +15,44 @@ struct move { int n; int64_t dim[MOVE_AXES], to[MOVE_AXES], from[MOVE_AXES]; };
 
 static inline void move_axis(struct move *m, int64_t dim, int64_t to, int64_t from)
 {
-  m->dim[m->n] = dim; m->to[m->n] = to; m->from[m->n] = from;
+  m->dim[m->n] = dim;
+  m->to[m->n] = to;
+  m->from[m->n] = from;
   m->n++;
 }
-void move_run(const struct move *m, void *dst, const void *src, size_t size);              /* parallel */
-void move_bytes(void *dst, const void *src, size_t bytes);                   /* parallel; dst may be src */
+/* parallel */
+void move_run(const struct move *m, void *dst, const void *src, size_t size);
+/* parallel; dst may be src */
+void move_bytes(void *dst, const void *src, size_t bytes);
 void move_zero(void *dst, size_t bytes);
-void move_fill(void *dst, const void *value, size_t size, int64_t n);        /* n copies of one element */
+/* n copies of one element */
+void move_fill(void *dst, const void *value, size_t size, int64_t n);
 
-/* -- small helpers of operators that move -------------------------------------------------------------------------- */
+/* -- small helpers of operators that move ------------------------------------------------------ */
 
-static inline void strides_of(const ty_desc *d, int64_t *stride)             /* of a dense array, in elements */
+static inline void strides_of(const ty_desc *d, int64_t *stride) /* of a dense array, in elements */
 {
   int64_t s = 1;
   for (int i = d->ndim - 1; i >= 0; i--) stride[i] = s, s *= d->dim[i];
 }
-static inline void *elements_at(const void *p, int64_t i, size_t size) { return (char *)p + i * (int64_t)size; }
-static inline int64_t product_of(const ty_desc *d, int from, int to)         /* of dims from .. to - 1 */
+static inline void *elements_at(const void *p, int64_t i, size_t size)
+{
+  return (char *)p + i * (int64_t)size;
+}
+static inline int64_t product_of(const ty_desc *d, int from, int to) /* of dims from .. to - 1 */
 {
   int64_t n = 1;
   for (int i = from; i < to; i++) n *= d->dim[i];
   return n;
 }
-/* One element of any dtype. set: as a C cast does, out of range the nearest. index: truncated; NaN is INT64_MIN. */
+/* One element of any dtype. set: as a C cast does, out of range the nearest. index: truncated;
+** NaN is INT64_MIN. */
 void    set_number(void *p, int dtype, double value);
 int64_t index_of(const struct arr *a, int64_t i);
 double  real_of(const struct arr *a, int64_t i);
 
-int copy_kernel(struct call *c);                      /* out 0 = in 0; further outputs (gradients) are zeros */
+/* out 0 = in 0; further outputs (gradients) are zeros */
+int copy_kernel(struct call *c);
 
 /* A kernel table of one function that moves elements of any dtype. */
 #define MOVE_KERNEL(table, function) \

@@ -1,20 +1,25 @@
-/* variates.h - numbers of a distribution, each a pure function of (seed, counter, node, element).
+/* variates.h - numbers of a distribution, each a pure function of (seed, counter, node,
+** element).
 **
-** The first Philox block of an element (base/philox.h) gives its first four words; a rejection that needs more takes blocks of
-** elements 2^40 further on, so no two elements ever share a word. Standard variates (uniform on [0, 1), normal with mean
-** 0 and deviation 1, exponential with mean 1) are made by vector loops, compiled per instruction set with equal bits
-** (kernel/isa/variates.c). They use +, -, *, / and square roots of doubles only: a GPU can do the same.
-** Normal: Box and Muller's cosine, from 52 + 52 bits. Exponential: minus the logarithm of 52 bits.
+** The first Philox block of an element (base/philox.h) gives its first four words; a rejection
+** that needs more takes blocks of elements 2^40 further on, so no two elements ever share a
+** word. Standard variates (uniform on [0, 1), normal with mean 0 and deviation 1, exponential
+** with mean 1) are made by vector loops, compiled per instruction set with equal bits
+** (kernel/isa/variates.c). They use +, -, *, / and square roots of doubles only: a GPU can do
+** the same. Normal: Box and Muller's cosine, from 52 + 52 bits. Exponential: minus the logarithm
+** of 52 bits.
 */
 #pragma once
 #include "op/op.h"
 #include "base/philox.h"
 
 struct key { uint64_t seed, counter; uint32_t node; };
-typedef void (*draw_fn)(double *z, const struct key *k, uint64_t element, int64_t n);  /* elements element .. element + n - 1 */
+/* elements element .. element + n - 1 */
+typedef void (*draw_fn)(double *z, const struct key *k, uint64_t element, int64_t n);
 
 struct draws {
-  draw_fn unit24, unit53, normal, exponential;        /* unit24 and 53: uniform, of so many bits: what a float or double holds */
+  /* unit24 and 53: uniform, of so many bits: what a float or double holds */
+  draw_fn unit24, unit53, normal, exponential;
   void  (*store_f32)(void *y, const double *z, double offset, double scale, double limit, int64_t n);
   void  (*store_f64)(void *y, const double *z, double offset, double scale, double limit, int64_t n);
 };                                                    /* y = offset + scale z, at most limit */
@@ -25,4 +30,7 @@ static inline const struct draws *draws_here(void)
   static const struct draws *const all[] = { &draws_baseline, &draws_avx2, &draws_avx512 };
   return all[cpu_level()];
 }
-static inline struct key key_of(const struct call *c) { return (struct key){ c->run->draw.seed, c->run->draw.counter, c->node }; }
+static inline struct key key_of(const struct call *c)
+{
+  return (struct key){ c->run->draw.seed, c->run->draw.counter, c->node };
+}

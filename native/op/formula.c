@@ -1,9 +1,11 @@
-/* formula.c - operators with rows as kernels of their own: what imperative calls and unfused programs run.
+/* formula.c - operators with rows as kernels of their own: what imperative calls and unfused
+** programs run.
 **
-** A tape is made once per operator, dtype and direction and kept for good. Numeric parameters are not part of it: they
-** are operands, one element each, that point into the parameter struct, so that a rate that changes at every step
-** needs no new tape. Only their signs are (a formula may ask whether $clip >= 0), and the values of enums and booleans.
-** A kernel resolves its tape and strides at its first run and keeps them in its state.
+** A tape is made once per operator, dtype and direction and kept for good. Numeric parameters
+** are not part of it: they are operands, one element each, that point into the parameter struct,
+** so that a rate that changes at every step needs no new tape. Only their signs are (a formula
+** may ask whether $clip >= 0), and the values of enums and booleans. A kernel resolves its tape
+** and strides at its first run and keeps them in its state.
 */
 #include <pthread.h>
 #include "op/registry.h"
@@ -11,7 +13,7 @@
 
 enum { MOST = 6, KEY = 256, BUCKETS = 1024 };         /* inputs of a row; bytes of a key */
 
-/* -- text ------------------------------------------------------------------------------------------------ */
+/* -- text -------------------------------------------------------------------------------------- */
 
 enum { READ_G = 1 << 6, READ_Y = 1 << 7 };            /* bits 0 .. 5: inputs */
 
@@ -23,7 +25,10 @@ static int letters_of(const char *formula)
   int mask = 0;
   for (const char *s = formula; s && *s; s++) {
     if (in_word(s[1]) || (s > formula && (in_word(s[-1]) || s[-1] == '$'))) continue;
-    mask |= *s >= 'a' && *s < 'a' + MOST ? 1 << (*s - 'a') : *s == 'g' ? READ_G : *s == 'y' ? READ_Y : 0;
+    mask |= *s >= 'a' && *s < 'a' + MOST ? 1 << (*s - 'a')
+        : *s == 'g'                      ? READ_G
+        : *s == 'y'                      ? READ_Y
+                                         : 0;
   }
   return mask;
 }
@@ -38,7 +43,8 @@ static const char *reads_text(int mask)
   if (!made[mask]) {
     char *s = text[mask];
     if (mask & READ_G) s += sprintf(s, "g0");
-    for (int k = 0; k < MOST; k++) if (mask >> k & 1) s += sprintf(s, "%si%d", s > text[mask] ? " " : "", k);
+    for (int k = 0; k < MOST; k++)
+      if (mask >> k & 1) s += sprintf(s, "%si%d", s > text[mask] ? " " : "", k);
     if (mask & READ_Y) sprintf(s, "%so0", s > text[mask] ? " " : "");
     made[mask] = true;
   }
@@ -48,7 +54,8 @@ static const char *reads_text(int mask)
 
 static bool has_gradient(const struct op *op)
 {
-  for (int k = 0; k < MOST; k++) if (op->row->grad[k]) return true;
+  for (int k = 0; k < MOST; k++)
+    if (op->row->grad[k]) return true;
   return false;
 }
 
@@ -60,7 +67,7 @@ const char *row_reads(const struct op *op)
   return reads_text(mask);
 }
 
-/* -- making a tape ------------------------------------------------------------------------------------------- */
+/* -- making a tape ----------------------------------------------------------------------------- */
 
 struct plan {                                         /* of one tape */
   const struct op *op;
@@ -95,7 +102,8 @@ static int build_forward(const struct plan *p, struct tape *t)
   for (int i = 0; i < 26; i++) env.var[i] = i < nin && i < MOST ? tape_load(t, i) : -1;
   TRY(tape_formula(t, p->op->row->y, &env, &reg));
   if (p->want & 1) tape_store(t, nin, reg);
-  for (int k = 0, to = nin + 1; k < nin; k++) if (mutated(p->op, k)) tape_store(t, to++, env.var[k]);
+  for (int k = 0, to = nin + 1; k < nin; k++)
+    if (mutated(p->op, k)) tape_store(t, to++, env.var[k]);
   return TY_OK;
 }
 
@@ -123,13 +131,16 @@ static int build(const struct plan *p, struct tape **out)
   NEED(t, TY_EMEMORY, "out of memory: tape");
   int code = p->backward ? build_backward(p, t) : build_forward(p, t);
   if (!code) code = tape_seal(t);
-  if (code) tape_free(t);
-  else *out = t;
+  if (code)
+    tape_free(t);
+  else
+    *out = t;
   return code;
 }
 
 /* A tape with numbers as operands, and the dtypes of all operands in order. */
-int row_build(const struct op *op, const void *param, int dtype, bool backward, struct tape **out, int dtypes[TAPE_ARGS], int *n)
+int row_build(const struct op *op, const void *param, int dtype, bool backward, struct tape **out,
+    int dtypes[TAPE_ARGS], int *n)
 {
   struct plan p = { .op = op, .param = param, .dtype = dtype, .backward = backward, .want = ~0u };
   if (backward) p.reads = op_reads(op, param);
@@ -145,7 +156,7 @@ int row_build(const struct op *op, const void *param, int dtype, bool backward, 
   return build(&p, out);
 }
 
-/* -- the cache ------------------------------------------------------------------------------------------------- */
+/* -- the cache --------------------------------------------------------------------------------- */
 
 struct cached { struct cached *next; const struct op *op; uint8_t key[KEY]; size_t nkey; struct tape *tape; const char *reads; };
 static struct { pthread_mutex_t lock; struct cached *bucket[BUCKETS]; } cache = { PTHREAD_MUTEX_INITIALIZER, { 0 } };
@@ -169,9 +180,12 @@ static size_t make_key(const struct plan *p, int what, uint8_t key[KEY])
     int64_t v;
     memcpy(&v, field, sizeof v);
     if (k + sizeof v > key + KEY) return 0;
-    if (q->type == P_FLOAT) *k++ = sign_of(*(const double *)(const void *)field);
-    else if (q->type == P_INT) *k++ = sign_of((double)v);
-    else if (q->type == P_BOOL || q->type == P_ENUM || q->type == P_DTYPE) memcpy(k, &v, sizeof v), k += sizeof v;
+    if (q->type == P_FLOAT)
+      *k++ = sign_of(*(const double *)(const void *)field);
+    else if (q->type == P_INT)
+      *k++ = sign_of((double)v);
+    else if (q->type == P_BOOL || q->type == P_ENUM || q->type == P_DTYPE)
+      memcpy(k, &v, sizeof v), k += sizeof v;
   }
   return (size_t)(k - key);
 }
@@ -198,14 +212,18 @@ static int enter(const struct plan *p, int what, const uint8_t *key, size_t n, s
     e->nkey = n;
     memcpy(e->key, key, n);
     int code = what == 2 ? live_letters(p, &e->reads) : build(p, &e->tape);
-    if (code) { mem_free(e); return code; }
+    if (code) {
+      mem_free(e);
+      return code;
+    }
     *at = e;
   }
   *out = *at;
   return TY_OK;
 }
 
-static int remember(const struct plan *p, int what, struct cached **out)     /* what: 0 forward, 1 backward, 2 letters */
+static int remember(const struct plan *p, int what,
+    struct cached **out) /* what: 0 forward, 1 backward, 2 letters */
 {
   uint8_t key[KEY] = { 0 };
   size_t n = make_key(p, what, key);
@@ -216,9 +234,12 @@ static int remember(const struct plan *p, int what, struct cached **out)     /* 
   return code;
 }
 
-int row_tape(const struct op *op, const void *param, int dtype, int backward, const struct tape **out)
+int row_tape(
+    const struct op *op, const void *param, int dtype, int backward, const struct tape **out)
 {
-  struct plan p = { .op = op, .param = param, .dtype = dtype, .backward = backward, .fixed = true, .want = ~0u };
+  struct plan p = {
+    .op = op, .param = param, .dtype = dtype, .backward = backward, .fixed = true, .want = ~0u
+  };
   struct cached *e;
   if (backward) p.reads = op_reads(op, param);
   NEED(op->row && (!backward || p.reads), TY_EUNSUPPORTED, "%s has no such row", op->name);
@@ -227,7 +248,7 @@ int row_tape(const struct op *op, const void *param, int dtype, int backward, co
   return TY_OK;
 }
 
-/* -- letters that remain when enums and booleans are known ------------------------------------------------------ */
+/* -- letters that remain when enums and booleans are known ------------------------------------- */
 
 static int live_letters(const struct plan *p, const char **reads)
 {
@@ -239,7 +260,8 @@ static int live_letters(const struct plan *p, const char **reads)
   TRY(build(&full, &t));
   for (const char *s = full.reads; *s; s += strcspn(s, " "), s += strspn(s, " "), n++)
     for (int i = 0; i < t->nget; i++)
-      if (t->get[i].operand == n) mask |= *s == 'g' ? READ_G : *s == 'o' ? READ_Y : 1 << atoi(s + 1);
+      if (t->get[i].operand == n)
+        mask |= *s == 'g' ? READ_G : *s == 'o' ? READ_Y : 1 << atoi(s + 1);
   tape_free(t);
   *reads = reads_text(mask);
   return TY_OK;
@@ -249,21 +271,26 @@ const char *row_reads_of(const struct op *op, const void *param)
 {
   const char *all = row_reads(op);
   bool choice = false;
-  for (const struct param *q = op->param; q && q->name; q++) choice |= q->type == P_BOOL || q->type == P_ENUM;
+  for (const struct param *q = op->param; q && q->name; q++)
+    choice |= q->type == P_BOOL || q->type == P_ENUM;
   if (!all || !choice || !param) return all;
   struct plan p = { .op = op, .param = param, .dtype = TY_F32, .want = ~0u };
   struct cached *e;
   return remember(&p, 2, &e) ? all : e->reads;
 }
 
-/* -- kernels ------------------------------------------------------------------------------------------------------- */
+/* -- kernels ----------------------------------------------------------------------------------- */
 
-struct sum_out { int output; int64_t at; };           /* summed after the tape: from scratch at `at`, or from operand -1 - at */
-struct ready {                                        /* a kernel's state: what the first run has found out */
-  bool done, sweeps;                                  /* sweeps: the row's own loop takes such operands */
+/* summed after the tape: from scratch at `at`, or from operand -1 - at */
+struct sum_out { int output; int64_t at; };
+/* a kernel's state: what the first run has found out */
+struct ready {
+  /* sweeps: the row's own loop takes such operands */
+  bool done, sweeps;
   const struct tape *tape;                            /* NULL: there is nothing to compute */
   struct tape_loop loop;
-  int n, number[TAPE_ARGS], nnumber;                  /* operands but for numbers; offsets of numbers in the parameters */
+  /* operands but for numbers; offsets of numbers in the parameters */
+  int n, number[TAPE_ARGS], nnumber;
   uint32_t mutated;                                   /* inputs that are stored to */
   ty_desc space;
   struct sum_out sum[MOST]; int nsum;
@@ -274,7 +301,9 @@ static int add_numbers(const struct op *op, ty_desc *d, int n, struct ready *r)
   for (const struct param *q = op->param; q && q->name; q++) {
     if (q->type != P_FLOAT && q->type != P_INT) continue;
     NEED(n + r->nnumber < TAPE_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row", op->name);
-    d[n + r->nnumber] = (ty_desc){ .dtype = q->type == P_FLOAT ? TY_F64 : TY_I64, .ndim = 1, .dim = { 1 } };
+    d[n + r->nnumber] = (ty_desc){
+      .dtype = q->type == P_FLOAT ? TY_F64 : TY_I64, .ndim = 1, .dim = { 1 }
+    };
     r->number[r->nnumber++] = (int)q->at;
   }
   return TY_OK;
@@ -298,21 +327,26 @@ static int dtype_of(const struct arr *in, int nin, const struct arr *out, int no
 static bool can_sweep(const struct op *op, const struct arr *in, int nin, const struct arr *out)
 {
   if (!op->row->sweep || (out->d.dtype != TY_F32 && out->d.dtype != TY_F64)) return false;
-  for (int k = 0; k < nin; k++) if (in[k].d.dtype != out->d.dtype || !desc_same_shape(&in[k].d, &out->d)) return false;
+  for (int k = 0; k < nin; k++)
+    if (in[k].d.dtype != out->d.dtype || !desc_same_shape(&in[k].d, &out->d)) return false;
   return true;
 }
 
-static int ready_forward(const struct op *op, const void *param, const struct arr *in, int nin, const struct arr *out, struct ready *r)
+static int ready_forward(const struct op *op, const void *param, const struct arr *in, int nin,
+    const struct arr *out, struct ready *r)
 {
   ty_desc d[TAPE_ARGS];
-  struct plan p = { .op = op, .param = param, .dtype = dtype_of(in, nin, out, 1), .want = out->p != NULL };
+  struct plan p = {
+    .op = op, .param = param, .dtype = dtype_of(in, nin, out, 1), .want = out->p != NULL
+  };
   struct cached *e;
   NEED(nin <= MOST, TY_EUNSUPPORTED, "%s: a row has at most %d inputs", op->name, MOST);
   for (int k = 0; k < nin; k++) d[k] = in[k].d;
   d[nin] = out->d;
   r->n = nin + 1;
   r->nnumber = 0;
-  for (int k = 0; k < nin; k++) if (mutated(op, k)) r->mutated |= 1u << k, d[r->n++] = in[k].d;
+  for (int k = 0; k < nin; k++)
+    if (mutated(op, k)) r->mutated |= 1u << k, d[r->n++] = in[k].d;
   TRY(add_numbers(op, d, r->n, r));
   TRY(remember(&p, 0, &e));
   r->tape = e->tape;
@@ -322,7 +356,8 @@ static int ready_forward(const struct op *op, const void *param, const struct ar
   return TY_OK;
 }
 
-static int run_forward(const struct op *op, const void *param, const struct arr *in, int nin, const struct arr *out, struct ready *r)
+static int run_forward(const struct op *op, const void *param, const struct arr *in, int nin,
+    const struct arr *out, struct ready *r)
 {
   void *operand[TAPE_ARGS];
   if (!r->done) TRY(ready_forward(op, param, in, nin, out, r));
@@ -330,12 +365,14 @@ static int run_forward(const struct op *op, const void *param, const struct arr 
   int n = 0;
   for (; n < nin; n++) operand[n] = in[n].p;
   operand[n++] = out->p;
-  for (int k = 0; k < nin && n < r->n; k++) if (r->mutated >> k & 1) operand[n++] = in[k].p;
+  for (int k = 0; k < nin && n < r->n; k++)
+    if (r->mutated >> k & 1) operand[n++] = in[k].p;
   put_numbers(r, param, operand);
   return tape_run(r->tape, &r->loop, operand);
 }
 
-int row_apply(const struct op *op, const void *param, const struct arr *in, int nin, const struct arr *out)
+int row_apply(
+    const struct op *op, const void *param, const struct arr *in, int nin, const struct arr *out)
 {
   struct ready r;
   r.done = false;
@@ -344,18 +381,23 @@ int row_apply(const struct op *op, const void *param, const struct arr *in, int 
   return run_forward(op, param, in, nin, out, &r);
 }
 
-static int row_forward(struct call *c) { return run_forward(c->op, c->param, c->in, c->nin, c->out, c->state); }
+static int row_forward(struct call *c)
+{
+  return run_forward(c->op, c->param, c->in, c->nin, c->out, c->state);
+}
 static size_t row_state(const struct call *c) { return sizeof(struct ready); }
 
 /* The shape that all operands broadcast to. */
 static ty_desc common_space(const struct call *c)
 {
   ty_desc s = { 0 };
-  for (int i = 0; i < c->nin + c->nout; i++) s.ndim = MAX(s.ndim, (i < c->nin ? &c->in[i] : &c->out[i - c->nin])->d.ndim);
+  for (int i = 0; i < c->nin + c->nout; i++)
+    s.ndim = MAX(s.ndim, (i < c->nin ? &c->in[i] : &c->out[i - c->nin])->d.ndim);
   for (int k = 0; k < s.ndim; k++) s.dim[k] = 1;
   for (int i = 0; i < c->nin + c->nout; i++) {
     const ty_desc *d = &(i < c->nin ? &c->in[i] : &c->out[i - c->nin])->d;
-    for (int k = 0; k < d->ndim; k++) s.dim[s.ndim - d->ndim + k] = MAX(s.dim[s.ndim - d->ndim + k], d->dim[k]);
+    for (int k = 0; k < d->ndim; k++)
+      s.dim[s.ndim - d->ndim + k] = MAX(s.dim[s.ndim - d->ndim + k], d->dim[k]);
   }
   return s;
 }
@@ -365,9 +407,15 @@ static bool is_summed(const struct call *c, const ty_desc *space, int k)
   return c->out[k].p && c->op->row->grad[k] && desc_count(&c->out[k].d) != desc_count(space);
 }
 
-static bool is_head(const struct call *c, int k) { return !strcmp(c->op->row->grad[k], "g"); }   /* the head gradient itself */
+static bool is_head(const struct call *c, int k)
+{
+  return !strcmp(c->op->row->grad[k], "g");
+} /* the head gradient itself */
 
-static size_t summed_bytes(const ty_desc *space, int dtype) { return align_up((size_t)desc_count(space) * dtype_size(dtype), ALIGN); }
+static size_t summed_bytes(const ty_desc *space, int dtype)
+{
+  return align_up((size_t)desc_count(space) * dtype_size(dtype), ALIGN);
+}
 
 static size_t back_scratch(const struct call *c)
 {
@@ -394,7 +442,8 @@ static int ready_backward(struct call *c, struct ready *r)
   p.dtype = dtype_of(c->in, c->nin, c->out, c->nout);
   p.reads = op_reads(c->op, c->param);
   size_t used = 0;
-  NEED(c->nin + c->nout <= TAPE_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row", c->op->name);
+  NEED(c->nin + c->nout <= TAPE_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row",
+      c->op->name);
   r->space = common_space(c);
   r->space.dtype = p.dtype;
   r->n = c->nin + c->nout;
@@ -402,12 +451,16 @@ static int ready_backward(struct call *c, struct ready *r)
   for (int k = 0; k < c->nin; k++) d[k] = c->in[k].d;
   for (int k = 0; k < c->nout; k++) {
     d[c->nin + k] = c->out[k].d;
-    if (!c->out[k].p || !c->op->row->grad[k]) {       /* no part of the tape */
+    if (!c->out[k].p || !c->op->row->grad[k]) { /* no part of the tape */
       d[c->nin + k] = (ty_desc){ .dtype = p.dtype, .ndim = 1, .dim = { 1 } };
       continue;
     }
-    if (!is_summed(c, &r->space, k)) { p.want |= 1u << k; continue; }
-    r->sum[r->nsum++] = (struct sum_out){ k, is_head(c, k) ? -1 - head_operand(p.reads) : (int64_t)used };
+    if (!is_summed(c, &r->space, k)) {
+      p.want |= 1u << k;
+      continue;
+    }
+    r->sum[r->nsum++] = (struct sum_out){ k,
+      is_head(c, k) ? -1 - head_operand(p.reads) : (int64_t)used };
     d[c->nin + k] = r->space;
     if (is_head(c, k)) continue;
     p.want |= 1u << k;
@@ -433,14 +486,17 @@ static int row_backward(struct call *c)
     operand[c->nin + k] = c->out[k].p;
     if (c->out[k].p && !c->op->row->grad[k]) memset(c->out[k].p, 0, desc_bytes(&c->out[k].d));
   }
-  for (int i = 0; i < r->nsum; i++) operand[c->nin + r->sum[i].output] = r->sum[i].at < 0 ? NULL : (char *)c->tmp + r->sum[i].at;
+  for (int i = 0; i < r->nsum; i++)
+    operand[c->nin + r->sum[i].output] = r->sum[i].at < 0 ? NULL : (char *)c->tmp + r->sum[i].at;
   put_numbers(r, c->param, operand);
   if (r->tape) TRY(tape_run(r->tape, &r->loop, operand));
   for (int i = 0; i < r->nsum; i++) {
     const struct arr *out = &c->out[r->sum[i].output];
     int64_t at = r->sum[i].at;
-    if (at < 0) TRY(sum_to(out->p, &out->d, c->in[-1 - at].p, &c->in[-1 - at].d));
-    else TRY(sum_to(out->p, &out->d, (char *)c->tmp + at, &r->space));
+    if (at < 0)
+      TRY(sum_to(out->p, &out->d, c->in[-1 - at].p, &c->in[-1 - at].d));
+    else
+      TRY(sum_to(out->p, &out->d, (char *)c->tmp + at, &r->space));
   }
   return TY_OK;
 }

@@ -1,7 +1,9 @@
-/* registry.c - the registry of operators: lookup by name, parsing of parameters, names of ports, listing for front ends.
+/* registry.c - the registry of operators: lookup by name, parsing of parameters, names of ports,
+** listing for front ends.
 **
-** The folder native/op is the registry: the Makefile writes OP(file) for each file into ops.inc. Operators added at run
-** time (ty_op_pointwise, in user_formula.c) go through op_add. Lookups are by a hash table that is built on first use.
+** The folder native/op is the registry: the Makefile writes OP(file) for each file into ops.inc.
+** Operators added at run time (ty_op_pointwise, in user_formula.c) go through op_add. Lookups
+** are by a hash table that is built on first use.
 */
 #include <ctype.h>
 #include <errno.h>
@@ -72,7 +74,8 @@ static void fill(void)
 {
   for (int f = 0; f < COUNT(family); f++)
     for (const struct op *op = family[f]; op->name; op++) put(op);
-  for (int i = 0; i < all.n; i++) put_aliases(all.list[i]);     /* after all names: a name wins over an alias */
+  for (int i = 0; i < all.n; i++)
+    put_aliases(all.list[i]); /* after all names: a name wins over an alias */
 }
 
 const struct op *op_find(const char *name)
@@ -81,8 +84,16 @@ const struct op *op_find(const char *name)
   return name ? find_slot(name)->op : NULL;
 }
 
-const struct op *op_at(int i) { pthread_once(&all.once, fill); return i >= 0 && i < all.n ? all.list[i] : NULL; }
-int op_count(void) { pthread_once(&all.once, fill); return all.n; }
+const struct op *op_at(int i)
+{
+  pthread_once(&all.once, fill);
+  return i >= 0 && i < all.n ? all.list[i] : NULL;
+}
+int op_count(void)
+{
+  pthread_once(&all.once, fill);
+  return all.n;
+}
 
 int op_add(const struct op *op)
 {
@@ -121,7 +132,7 @@ int op_unknown(const char *name)
   return code;
 }
 
-/* -- parameters: from text to a struct ----------------------------------------------------------- */
+/* -- parameters: from text to a struct --------------------------------------------------------- */
 
 static const char *const type_text[] = { "", "int", "float", "boolean", "enum", "dtype", "string", "Shape(tuple)", "tuple of ints",
     "tuple of floats" };
@@ -130,21 +141,27 @@ static bool read_int(const char **s, int64_t *out)
 {
   char *end;
   errno = 0;
-  double d = strtod(*s, &end);                        /* "2", "2L", "2.0" and "1e3" are integers */
+  double d = strtod(*s, &end); /* "2", "2L", "2.0" and "1e3" are integers */
   if (end == *s) return false;
   int64_t v = strtoll(*s, NULL, 10);
   if (d >= -9.2e18 && d <= 9.2e18 && (double)v != d) v = (int64_t)d;
   if (d != floor(d) || !(d >= -9.3e18 && d <= 9.3e18)) return false;
   *s = *end == 'L' ? end + 1 : end;
-  *out = MAX(v, NONE + 1);                            /* no number is None */
+  *out = MAX(v, NONE + 1); /* no number is None */
   return true;
 }
 
-static const char *skip(const char *s) { while (isspace((unsigned char)*s)) s++; return s; }
+static const char *skip(const char *s)
+{
+  while (isspace((unsigned char)*s)) s++;
+  return s;
+}
 static bool is_none(const char *s) { return !strcmp(s, "None") || !strcmp(s, "null"); }
 
-/* "(2, 3)", "[2,3]", "2", "()", entries may be None. put() stores one entry; returns the count, -1 on nonsense. */
-static int read_list(const char *s, int cap, bool (*entry)(const char **s, int i, void *out), void *out)
+/* "(2, 3)", "[2,3]", "2", "()", entries may be None. put() stores one entry; returns the count,
+** -1 on nonsense. */
+static int read_list(
+    const char *s, int cap, bool (*entry)(const char **s, int i, void *out), void *out)
 {
   s = skip(s);
   char close = *s == '(' ? ')' : *s == '[' ? ']' : 0;
@@ -154,9 +171,12 @@ static int read_list(const char *s, int cap, bool (*entry)(const char **s, int i
     if (n == cap || !entry(&s, n, out)) return -1;
     n++;
     s = skip(s);
-    if (*s == ',' && close) s = skip(s + 1);
-    else if (*s == ',') s = skip(s + 1);
-    else break;
+    if (*s == ',' && close)
+      s = skip(s + 1);
+    else if (*s == ',')
+      s = skip(s + 1);
+    else
+      break;
   }
   if (close && *s++ != close) return -1;
   return *skip(s) ? -1 : n;
@@ -165,7 +185,11 @@ static int read_list(const char *s, int cap, bool (*entry)(const char **s, int i
 static bool entry_int(const char **s, int i, void *out)
 {
   int64_t *d = out;
-  if (!strncmp(*s, "None", 4)) { *s += 4; d[i] = NONE; return true; }
+  if (!strncmp(*s, "None", 4)) {
+    *s += 4;
+    d[i] = NONE;
+    return true;
+  }
   return read_int(s, &d[i]);
 }
 
@@ -209,20 +233,20 @@ static bool read_choice(const char *choice, const char *s, int64_t *out)
 static void set_none(const struct param *p, void *field)
 {
   switch (p->type) {
-  case P_INT:   *(int64_t *)field = NONE; break;
+  case P_INT: *(int64_t *)field = NONE; break;
   case P_FLOAT: *(double *)field = NAN; break;
-  case P_TEXT:  *(const char **)field = NULL; break;
-  default:      *(int64_t *)field = -1;               /* booleans, enums, dtypes; lists: n = -1 */
+  case P_TEXT: *(const char **)field = NULL; break;
+  default: *(int64_t *)field = -1; /* booleans, enums, dtypes; lists: n = -1 */
   }
 }
 
 static bool read_list_field(const struct param *p, const char *s, void *field)
 {
   int n = p->type == P_FLOATS ? read_list(s, 128, entry_real, ((struct reals *)field)->d)
-        : p->type == P_INTS   ? read_list(s, 128, entry_int, ((struct ints *)field)->d)
+      : p->type == P_INTS     ? read_list(s, 128, entry_int, ((struct ints *)field)->d)
                               : read_list(s, 16, entry_int, ((struct dims *)field)->d);
   if (n < 0) return false;
-  *(int64_t *)field = n;                              /* all three begin with n */
+  *(int64_t *)field = n; /* all three begin with n */
   return true;
 }
 
@@ -231,13 +255,16 @@ static bool read_field(const struct param *p, const char *s, void *field)
   int dtype;
   char *end;
   switch (p->type) {
-  case P_INT:   return read_int(&s, field) && !*skip(s);
+  case P_INT: return read_int(&s, field) && !*skip(s);
   case P_FLOAT: *(double *)field = strtod(s, &end); return end != s && !*skip(end);
-  case P_BOOL:  return read_bool(s, field);
-  case P_ENUM:  return read_choice(p->choice, s, field);
-  case P_TEXT:  *(const char **)field = s; return true;
-  case P_DTYPE: if (dtype_parse(s, &dtype)) return false; *(int64_t *)field = dtype; return true;
-  default:      return read_list_field(p, s, field);
+  case P_BOOL: return read_bool(s, field);
+  case P_ENUM: return read_choice(p->choice, s, field);
+  case P_TEXT: *(const char **)field = s; return true;
+  case P_DTYPE:
+    if (dtype_parse(s, &dtype)) return false;
+    *(int64_t *)field = dtype;
+    return true;
+  default: return read_list_field(p, s, field);
   }
 }
 
@@ -256,16 +283,20 @@ static bool number_in(const char *range, double v)
 static bool in_range(const struct param *p, const void *field)
 {
   if (!p->range) return true;
-  if (p->type != P_SHAPE) return number_in(p->range, p->type == P_FLOAT ? *(const double *)field : (double)*(const int64_t *)field);
+  if (p->type != P_SHAPE)
+    return number_in(
+        p->range, p->type == P_FLOAT ? *(const double *)field : (double)*(const int64_t *)field);
   const struct dims *d = field;
-  for (int64_t i = 0; i < d->n; i++) if (!number_in(p->range, (double)d->d[i])) return false;
+  for (int64_t i = 0; i < d->n; i++)
+    if (!number_in(p->range, (double)d->d[i])) return false;
   return true;
 }
 
 static const char *describe_type(const struct param *p, char *buffer, size_t size)
 {
-  snprintf(buffer, size, "%s%s%s%s%s", p->type == P_ENUM ? "one of " : "", p->type == P_ENUM ? p->choice : type_text[p->type],
-           p->range ? " in " : "", p->range ? p->range : "", p->none ? " or None" : "");
+  snprintf(buffer, size, "%s%s%s%s%s", p->type == P_ENUM ? "one of " : "",
+      p->type == P_ENUM ? p->choice : type_text[p->type], p->range ? " in " : "",
+      p->range ? p->range : "", p->none ? " or None" : "");
   return buffer;
 }
 
@@ -290,7 +321,8 @@ static int parse_one(const struct op *op, const struct param *p, const char *s, 
 
 static const struct param *find_param(const struct op *op, const char *key)
 {
-  for (const struct param *p = op->param; p && p->name; p++) if (!strcmp(p->name, key)) return p;
+  for (const struct param *p = op->param; p && p->name; p++)
+    if (!strcmp(p->name, key)) return p;
   return NULL;
 }
 
@@ -310,8 +342,9 @@ static int unknown_param(const struct op *op, const char *key)
     if (d < best) best = d, near = p->name;
     text_add(&names, "%s%s", p == op->param ? "" : ", ", p->name);
   }
-  int code = fail(TY_ENAME, "%s has no parameter '%s'%s%s%s; it takes: %s", op->name, key, near ? "; did you mean '" : "",
-                  near ? near : "", near ? "'?" : "", names.s ? names.s : "none");
+  int code = fail(TY_ENAME, "%s has no parameter '%s'%s%s%s; it takes: %s", op->name, key,
+      near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "",
+      names.s ? names.s : "none");
   fail_node(op->name, NULL, NULL);
   fail_argument(key, names.s, key);
   text_done(&names);
@@ -320,14 +353,16 @@ static int unknown_param(const struct op *op, const char *key)
 
 static const char *given(const ty_attr *attr, int n, const char *key)
 {
-  for (int i = 0; i < n; i++) if (!strcmp(attr[i].key, key)) return attr[i].value;
+  for (int i = 0; i < n; i++)
+    if (!strcmp(attr[i].key, key)) return attr[i].value;
   return NULL;
 }
 
 static int missing_param(const struct op *op, const struct param *p)
 {
   char want[512];
-  int code = fail(TY_EVALUE, "%s: required parameter %s is missing (%s)", op->name, p->name, describe_type(p, want, sizeof want));
+  int code = fail(TY_EVALUE, "%s: required parameter %s is missing (%s)", op->name, p->name,
+      describe_type(p, want, sizeof want));
   fail_node(op->name, NULL, NULL);
   fail_argument(p->name, want, "nothing");
   return code;
@@ -337,7 +372,8 @@ int op_parse(const struct op *op, const ty_attr *attr, int nattr, void *param)
 {
   if (!(op->flags & OP_HOST))
     for (int i = 0; i < nattr; i++)
-      if (!annotation(attr[i].key) && !find_param(op, attr[i].key)) return unknown_param(op, attr[i].key);
+      if (!annotation(attr[i].key) && !find_param(op, attr[i].key))
+        return unknown_param(op, attr[i].key);
   for (const struct param *p = op->param; p && p->name; p++) {
     const char *s = given(attr, nattr, p->name);
     if (!s) s = p->init;
@@ -353,7 +389,9 @@ double op_number(const struct op *op, const void *param, const char *key, bool *
 {
   const struct param *p = find_param(op, key);
   const void *field = p ? (const char *)param + p->at : NULL;
-  *found = p && (p->type == P_FLOAT || p->type == P_INT || p->type == P_BOOL || p->type == P_ENUM || p->type == P_DTYPE);
+  *found = p &&
+      (p->type == P_FLOAT || p->type == P_INT || p->type == P_BOOL || p->type == P_ENUM ||
+          p->type == P_DTYPE);
   if (!*found) return NAN;
   return p->type == P_FLOAT ? *(const double *)field : (double)*(const int64_t *)field;
 }
@@ -384,18 +422,29 @@ static int times(const struct op *op, const void *param, const char *key, size_t
   return found && v >= 0 && v < 1e6 ? (int)v : 0;
 }
 
-static int count_ports(const char *s) { int n = 0; while (*s) { s += strspn(s, " "); n += *s != 0; s += strcspn(s, " "); } return n; }
+static int count_ports(const char *s)
+{
+  int n = 0;
+  while (*s) {
+    s += strspn(s, " ");
+    n += *s != 0;
+    s += strcspn(s, " ");
+  }
+  return n;
+}
 
 /* Adds the ports of one token: "name", "name!", "name*param", "[name]", "{name}". */
-static bool add_token(const struct op *op, const void *param, const char *s, size_t n, int fill_up, struct arena *a,
-    struct port *out, int *at, int cap)
+static bool add_token(const struct op *op, const void *param, const char *s, size_t n, int fill_up,
+    struct arena *a, struct port *out, int *at, int cap)
 {
   struct port p = { .hidden = *s == '[', .secret = *s == '{' };
   if (p.hidden || p.secret) s++, n -= 2;
   const char *star = memchr(s, '*', n);
   size_t len = star ? (size_t)(star - s) : n;
   if (s[len - 1] == '!') p.mutated = true, len--;
-  int k = !star ? 1 : fill_up >= 0 ? fill_up : times(op, param, star + 1, (size_t)(s + n - star) - 1);
+  int k = !star      ? 1
+      : fill_up >= 0 ? fill_up
+                     : times(op, param, star + 1, (size_t)(s + n - star) - 1);
   for (int i = 0; i < k && *at < cap; i++) {
     p.name = port_name(a, s, len, star ? i : -1);
     if (!p.name) return false;
@@ -404,7 +453,8 @@ static bool add_token(const struct op *op, const void *param, const char *s, siz
   return true;
 }
 
-static int list_ports(const struct op *op, const void *param, const char *text, int given_n, struct arena *a, struct port **out, int *n)
+static int list_ports(const struct op *op, const void *param, const char *text, int given_n,
+    struct arena *a, struct port **out, int *n)
 {
   int tokens = count_ports(text), cap = tokens + 4;
   const char *star = strchr(text, '*');
@@ -424,7 +474,8 @@ static int list_ports(const struct op *op, const void *param, const char *text, 
   return TY_OK;
 }
 
-/* "arg*num_args" counts its inputs: n of them have been given. Control flow, which has no kernel, counts its bodies too. */
+/* "arg*num_args" counts its inputs: n of them have been given. Control flow, which has no
+** kernel, counts its bodies too. */
 static int check_count(const struct op *op, const void *param, const char *in, int n)
 {
   const char *star = strchr(in, '*');
@@ -434,14 +485,16 @@ static int check_count(const struct op *op, const void *param, const char *in, i
   snprintf(key, sizeof key, "%.*s", (int)strcspn(star + 1, " ]}"), star + 1);
   double count = op_number(op, param, key, &found);
   if (!found || count == n) return TY_OK;
-  int code = fail(TY_EVALUE, "%s: parameter %s is %.0f, but %d inputs are given", op->name, key, count, n);
+  int code = fail(
+      TY_EVALUE, "%s: parameter %s is %.0f, but %d inputs are given", op->name, key, count, n);
   fail_argument(key, NULL, NULL);
   return code;
 }
 
 int op_ports(const struct op *op, const void *param, int n, struct arena *a, struct ports *out)
 {
-  const char *in = op->in_of ? op->in_of(param) : op->in, *outs = op->out_of ? op->out_of(param) : op->out;
+  const char *in = op->in_of ? op->in_of(param) : op->in,
+             *outs = op->out_of ? op->out_of(param) : op->out;
   TRY(check_count(op, param, in ? in : "", n));
   TRY(list_ports(op, param, in ? in : "", n, a, &out->in, &out->nin));
   TRY(list_ports(op, param, outs ? outs : "output", -1, a, &out->out, &out->nout));
@@ -453,11 +506,14 @@ int op_ports(const struct op *op, const void *param, int n, struct arena *a, str
   return TY_OK;
 }
 
-/* The reference declares no input names for most operators of one input; monitors then number them. */
+/* The reference declares no input names for most operators of one input; monitors then number
+** them. */
 bool monitor_input_named(const struct op *op)
 {
-  static const char *const named[] = { "LRN", "Dropout", "softmax", "log_softmax", "softmin", "MakeLoss", "BlockGrad" };
-  for (int i = 0; i < COUNT(named); i++) if (!strcmp(op->name, named[i])) return true;
+  static const char *const named[] = { "LRN", "Dropout", "softmax", "log_softmax", "softmin",
+    "MakeLoss", "BlockGrad" };
+  for (int i = 0; i < COUNT(named); i++)
+    if (!strcmp(op->name, named[i])) return true;
   return op->in && strcmp(op->in, "data");
 }
 
@@ -469,18 +525,22 @@ bool op_variadic(const struct op *op, char *key, size_t size)
   return true;
 }
 
-/* Attributes with the count of a variadic operator filled in. `more` has room for nattr + 1 entries and `number` for a count. */
-const ty_attr *op_counted(const struct op *op, const ty_attr *attr, int *nattr, int nin, ty_attr *more, char number[16])
+/* Attributes with the count of a variadic operator filled in. `more` has room for nattr + 1
+** entries and `number` for a count. */
+const ty_attr *op_counted(
+    const struct op *op, const ty_attr *attr, int *nattr, int nin, ty_attr *more, char number[16])
 {
   static __thread char key[64];
-  if (nin < 0 || !op_variadic(op, key, sizeof key) || !*key || given(attr, *nattr, key) || !find_param(op, key)) return attr;
+  if (nin < 0 || !op_variadic(op, key, sizeof key) || !*key || given(attr, *nattr, key) ||
+      !find_param(op, key))
+    return attr;
   if (*nattr) memcpy(more, attr, sizeof *attr * (size_t)*nattr);
   snprintf(number, 16, "%d", nin);
   more[(*nattr)++] = (ty_attr){ key, number };
   return more;
 }
 
-/* -- listing for front ends -------------------------------------------------------------------------- */
+/* -- listing for front ends -------------------------------------------------------------------- */
 
 int ty_op_count(void) { return op_count(); }
 
@@ -490,7 +550,8 @@ int ty_op_info(int i, ty_opinfo *out)
   NEED(op && out, TY_EINDEX, "operator %d of %d", i, op_count());
   int n = 0;
   for (const struct param *p = op->param; p && p->name; p++) n++;
-  *out = (ty_opinfo){ op->name, op->doc ? op->doc : "", op->in ? op->in : "", op->out ? op->out : "output", n, op->tier };
+  *out = (ty_opinfo){ op->name, op->doc ? op->doc : "", op->in ? op->in : "",
+    op->out ? op->out : "output", n, op->tier };
   return TY_OK;
 }
 
@@ -501,7 +562,8 @@ int ty_op_param(int i, int k, ty_param *out)
   NEED(op && out, TY_EINDEX, "operator %d of %d", i, op_count());
   for (const struct param *p = op->param; p && p->name; p++, k--)
     if (k == 0) {
-      *out = (ty_param){ p->name, describe_type(p, type, sizeof type), p->init, p->doc ? p->doc : "" };
+      *out = (ty_param){ p->name, describe_type(p, type, sizeof type), p->init,
+        p->doc ? p->doc : "" };
       return TY_OK;
     }
   return fail(TY_EINDEX, "%s has fewer parameters", op->name);
@@ -529,11 +591,16 @@ int ty_op_gradient(const char *name, const char **out)
   const struct op *op = op_find(name);
   if (!op) return op_unknown(name);
   t.n = 0;
-  if (op->flags & OP_ZERO_GRAD) text_add(&t, "zero");
-  else if (op->flags & OP_PASS) text_add(&t, "the head gradient itself");
-  else if (op->row) print_formulas(&t, op->row);
-  else if (!op->grad && !op->grad_of) text_add(&t, "none");
-  else text_add(&t, op->flags & OP_LOSS ? "its own, head gradients are not read" : "of its inputs");
+  if (op->flags & OP_ZERO_GRAD)
+    text_add(&t, "zero");
+  else if (op->flags & OP_PASS)
+    text_add(&t, "the head gradient itself");
+  else if (op->row)
+    print_formulas(&t, op->row);
+  else if (!op->grad && !op->grad_of)
+    text_add(&t, "none");
+  else
+    text_add(&t, op->flags & OP_LOSS ? "its own, head gradients are not read" : "of its inputs");
   *out = t.s;
   return TY_OK;
 }
@@ -543,18 +610,21 @@ int ty_op_find(const char *name, int *i)
   NEED(name && i, TY_ETYPE, "op_find: null argument");
   const struct op *op = op_find(name);
   if (!op) return op_unknown(name);
-  for (int k = 0; k < all.n; k++) if (all.list[k] == op) return *i = k, TY_OK;
+  for (int k = 0; k < all.n; k++)
+    if (all.list[k] == op) return *i = k, TY_OK;
   return fail(TY_EINTERNAL, "operator %s is not listed", name);
 }
 
 static void print_ports(struct text *t, const struct port *p, int n)
 {
   for (int i = 0; i < n; i++)
-    if (!p[i].secret) text_add(t, "%s%s%s%s%s", i ? " " : "", p[i].hidden ? "[" : "", p[i].name, p[i].mutated ? "!" : "", p[i].hidden
-        ? "]" : "");
+    if (!p[i].secret)
+      text_add(t, "%s%s%s%s%s", i ? " " : "", p[i].hidden ? "[" : "", p[i].name,
+          p[i].mutated ? "!" : "", p[i].hidden ? "]" : "");
 }
 
-int ty_op_ports(const char *name, const ty_attr *attr, int nattr, int nin, const char **in, const char **out)
+int ty_op_ports(
+    const char *name, const ty_attr *attr, int nattr, int nin, const char **in, const char **out)
 {
   static __thread struct text ti, to;
   const struct op *op = op_find(name);
@@ -570,7 +640,8 @@ int ty_op_ports(const char *name, const ty_attr *attr, int nattr, int nin, const
   if (!code) code = op_ports(op, param, nin, &a, &ports);
   if (!code) {
     ti.n = to.n = 0;
-    text_put(&ti, "", 0); text_put(&to, "", 0);
+    text_put(&ti, "", 0);
+    text_put(&to, "", 0);
     print_ports(&ti, ports.in, ports.nin);
     print_ports(&to, ports.out, ports.nout);
     *in = ti.n ? ti.s : "";

@@ -2,14 +2,22 @@
 #pragma once
 #include "op/op.h"
 
-int    op_add(const struct op *op);                   /* an operator made at run time; never removed */
+/* an operator made at run time; never removed */
+int    op_add(const struct op *op);
 bool   op_has_param(const struct op *op, const char *key);
-double op_number(const struct op *op, const void *param, const char *key, bool *found);   /* value of a numeric parameter */
-bool   op_variadic(const struct op *op, char *key, size_t size);             /* key: the parameter that counts the inputs */
-const ty_attr *op_counted(const struct op *op, const ty_attr *attr, int *nattr, int nin, ty_attr *more, char number[16]);
-const char *op_reads(const struct op *op, const void *param);                /* text of grad, also for rows; NULL: no gradient */
+/* value of a numeric parameter */
+double op_number(const struct op *op, const void *param, const char *key, bool *found);
+/* key: the parameter that counts the inputs */
+bool   op_variadic(const struct op *op, char *key, size_t size);
+const ty_attr *op_counted(
+    const struct op *op, const ty_attr *attr, int *nattr, int nin, ty_attr *more, char number[16]);
+/* text of grad, also for rows; NULL: no gradient */
+const char *op_reads(const struct op *op, const void *param);
 bool   shape_parse(const char *s, struct dims *out);  /* "(2, 3)", "[2,3]", "2" */
-int    op_infer(struct infer *s, int what);           /* INFER_SHAPES or INFER_TYPES of one operator (pass/infer.c) */
+/* INFER_SHAPES or INFER_TYPES of one operator (pass/infer.c) */
+int    op_infer(struct infer *s, int what);
 enum { INFER_SHAPES = 1, INFER_TYPES = 2 };
-bool   monitor_input_named(const struct op *op);      /* monitors call its inputs by name, not input<i> */
-int    row_define(const char *lines);                 /* user rows from a file, as ty_op_row writes them (user_formula.c) */
+/* monitors call its inputs by name, not input<i> */
+bool   monitor_input_named(const struct op *op);
+/* user rows from a file, as ty_op_row writes them (user_formula.c) */
+int    row_define(const char *lines);

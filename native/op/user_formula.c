@@ -1,7 +1,8 @@
 /* user_formula.c - element-wise operators that users add at run time: ty_op_pointwise.
 **
-** A row lives as long as the process: graphs, programs and front ends refer to it. Its definition is one line of text,
-** fields separated by tabs (name, inputs, parameters, formula, gradients, sentence), which files of graphs carry along.
+** A row lives as long as the process: graphs, programs and front ends refer to it. Its
+** definition is one line of text, fields separated by tabs (name, inputs, parameters, formula,
+** gradients, sentence), which files of graphs carry along.
 */
 #include <ctype.h>
 #include <pthread.h>
@@ -41,7 +42,8 @@ static bool word(const char **s, char *out, size_t size)
 static bool identifier(const char *s)
 {
   if (!isalpha((unsigned char)*s) && *s != '_') return false;
-  for (; *s; s++) if (!isalnum((unsigned char)*s) && *s != '_') return false;
+  for (; *s; s++)
+    if (!isalnum((unsigned char)*s) && *s != '_') return false;
   return true;
 }
 
@@ -66,8 +68,11 @@ static int read_params(struct user_row *r, const char *s)
     if (n == PARAMS) return bad("params", "more than 16 parameters (%s)", w);
     char *name = arena_text(&r->arena, w), *init = equal ? arena_text(&r->arena, equal + 1) : NULL;
     NEED(name && (init || !equal), TY_EMEMORY, "out of memory");
-    r->param[n] = (struct param){ .name = name, .type = P_FLOAT, .at = (size_t)n * sizeof(double), .init = init,
-        .doc = "number in the formula" };
+    r->param[n] = (struct param){ .name = name,
+      .type = P_FLOAT,
+      .at = (size_t)n * sizeof(double),
+      .init = init,
+      .doc = "number in the formula" };
     n++;
   }
   r->op.param = r->param;
@@ -92,8 +97,10 @@ static int read_args(struct user_row *r, const char *s, int *count)
   return TY_OK;
 }
 
-/* A formula is tried on a tape of its own: what it may name are the inputs, and in gradients y and g. */
-static int try_formula(struct user_row *r, const char *text, int inputs, bool gradient, const char *argument)
+/* A formula is tried on a tape of its own: what it may name are the inputs, and in gradients y
+** and g. */
+static int try_formula(
+    struct user_row *r, const char *text, int inputs, bool gradient, const char *argument)
 {
   double numbers[PARAMS] = { 0 };
   struct tape *t = tape_new(TY_F64);
@@ -102,7 +109,8 @@ static int try_formula(struct user_row *r, const char *text, int inputs, bool gr
   int reg;
   for (int i = 0; i < 26; i++) env.var[i] = -1;
   for (int i = 0; i < inputs; i++) env.var[i] = tape_load(t, i);
-  if (gradient) env.var['y' - 'a'] = tape_load(t, INPUTS), env.var['g' - 'a'] = tape_load(t, INPUTS + 1);
+  if (gradient)
+    env.var['y' - 'a'] = tape_load(t, INPUTS), env.var['g' - 'a'] = tape_load(t, INPUTS + 1);
   int code = tape_formula(t, text, &env, &reg);
   tape_free(t);
   if (code) fail_argument(argument, NULL, text);
@@ -122,15 +130,16 @@ static int shape_broadcast(struct infer *s)
   for (int i = 0; i < s->nin; i++)
     for (int k = 0; k < s->in[i].ndim; k++) {
       int64_t d = s->in[i].dim[k], *to = &dim[k + ndim - s->in[i].ndim];
-      if (d != 1 && *to != 1 && d != *to) return infer_fail(s, TY_ESHAPE, &s->in[i], "%lld does not broadcast with %lld",
-          (long long)d, (long long)*to);
+      if (d != 1 && *to != 1 && d != *to)
+        return infer_fail(s, TY_ESHAPE, &s->in[i], "%lld does not broadcast with %lld",
+            (long long)d, (long long)*to);
       if (*to == 1) *to = d;
     }
   return shape_is(s, &s->out[0], ndim, dim);
 }
 
-static int fill(struct user_row *r, const char *name, const char *args, const char *params, const char *formula,
-    const char *const *grad, const char *doc)
+static int fill(struct user_row *r, const char *name, const char *args, const char *params,
+    const char *formula, const char *const *grad, const char *doc)
 {
   int inputs;
   r->op.name = arena_text(&r->arena, name);
@@ -179,14 +188,16 @@ static int add(struct user_row *r)
   if (!old && !taken) r->next = rows, rows = r, op_add(&r->op);
   pthread_mutex_unlock(&lock);
   if (!old && !taken) return TY_OK;
-  int code = same ? TY_OK : fail(TY_ENAME, "op_pointwise: there is an operator '%s' already, with %s", r->op.name, old
-      ? "other formulas" : "other code");
+  int code = same ? TY_OK
+                  : fail(TY_ENAME, "op_pointwise: there is an operator '%s' already, with %s",
+                        r->op.name, old ? "other formulas" : "other code");
   if (code) fail_argument(r->op.name, NULL, NULL);
   drop(r);
   return code;
 }
 
-int ty_op_pointwise(const char *name, const char *args, const char *params, const char *formula, const char *const *grad, const char *doc)
+int ty_op_pointwise(const char *name, const char *args, const char *params, const char *formula,
+    const char *const *grad, const char *doc)
 {
   NEED(name && args && formula, TY_ETYPE, "op_pointwise: name, inputs and formula are needed");
   if (!identifier(name)) return bad("name", "'%s' is no name for an operator", name);
@@ -222,7 +233,11 @@ int row_define(const char *lines)
       s = strchr(s, '\t');
       if (s) *s++ = 0;
     }
-    if (n < COUNT(field)) { code = fail(TY_EFORMAT, "tycho_rows: a definition with %d fields; expected %d", n, COUNT(field)); break; }
+    if (n < COUNT(field)) {
+      code = fail(
+          TY_EFORMAT, "tycho_rows: a definition with %d fields; expected %d", n, COUNT(field));
+      break;
+    }
     const char *grad[INPUTS];
     for (int k = 0; k < INPUTS; k++) grad[k] = *field[4 + k] ? field[4 + k] : NULL;
     code = ty_op_pointwise(field[0], field[1], field[2], field[3], grad, field[4 + INPUTS]);

@@ -1,9 +1,11 @@
 /* accumulate.c - additions that products do themselves.
 **
-** A chain of gradient sums (`_grad_add`: the sum so far, and a new part) needs no step where the part comes from an
-** operator whose kernels can all add to that output: the operator adds to the bytes of the sum so far. Those bytes are
-** then the result. Conditions: nobody else reads the part or the sum so far, the sum so far is there before the part (a tape
-** might run later: it is none), and device and dtype agree. Monitored programs do not use it: they report parts and sums apart.
+** A chain of gradient sums (`_grad_add`: the sum so far, and a new part) needs no step where the
+** part comes from an operator whose kernels can all add to that output: the operator adds to the
+** bytes of the sum so far. Those bytes are then the result. Conditions: nobody else reads the
+** part or the sum so far, the sum so far is there before the part (a tape might run later: it is
+** none), and device and dtype agree. Monitored programs do not use it: they report parts and
+** sums apart.
 */
 #include "pass/program.h"
 
@@ -12,7 +14,8 @@ bool can_add_to(const struct node *n, int out)
   if (n->op->row || out > 31) return false;
   const struct kernel *k = op_kernels(n->op, n->backward);
   if (!k || !k->name) return false;
-  for (; k->name; k++) if (!(k->add >> out & 1)) return false;
+  for (; k->name; k++)
+    if (!(k->add >> out & 1)) return false;
   return true;
 }
 
@@ -37,9 +40,14 @@ int accumulate_sums(const struct source *s, int *into, uint8_t *summed)
     ty_entry so_far = n->in[0], part = n->in[1];
     int v = value_of(s->g, so_far), u = value_of(s->g, part);
     const struct node *maker = &s->g->node[part.node];
-    if (!maker->op || !s->g->node[so_far.node].op || so_far.node < s->forward || so_far.node >= part.node) continue;
-    if (readers[v] != 1 || readers[u] != 1 || s->device[i] != s->device[part.node] || s->device[i] != s->device[so_far.node]) continue;
-    if (formula_of(&s->g->node[so_far.node], so_far.out) && !summed[so_far.node]) continue;   /* its tape may run later */
+    if (!maker->op || !s->g->node[so_far.node].op || so_far.node < s->forward ||
+        so_far.node >= part.node)
+      continue;
+    if (readers[v] != 1 || readers[u] != 1 || s->device[i] != s->device[part.node] ||
+        s->device[i] != s->device[so_far.node])
+      continue;
+    if (formula_of(&s->g->node[so_far.node], so_far.out) && !summed[so_far.node])
+      continue; /* its tape may run later */
     if (s->desc[v].dtype != s->desc[u].dtype || !can_add_to(maker, part.out)) continue;
     into[u] = v;
     summed[i] = 1;

@@ -1,24 +1,29 @@
 /* batch_weight_gradients.c - products that end in one sum, done as one long product.
 **
-** The gradient of a weight that serves many nodes (a cell, step after step) is a sum of products over few rows each.
-** Every one of them reads and writes the whole sum: memory, not arithmetic, takes the time. Here steps that add to the
-** same sums are joined, in order, until their rows are enough: the last one gets the operands of the others behind its own
-** and does all, the others keep what is left to them. The operands wait for it; a limit on rows bounds their memory.
-** A group ends early where another step looks at its sums. Sums are rounded otherwise than part by part.
-** Source: as a fused recurrent operator does, which multiplies all its steps at once.
+** The gradient of a weight that serves many nodes (a cell, step after step) is a sum of products
+** over few rows each. Every one of them reads and writes the whole sum: memory, not arithmetic,
+** takes the time. Here steps that add to the same sums are joined, in order, until their rows
+** are enough: the last one gets the operands of the others behind its own and does all, the
+** others keep what is left to them. The operands wait for it; a limit on rows bounds their
+** memory. A group ends early where another step looks at its sums. Sums are rounded otherwise
+** than part by part. Source: as a fused recurrent operator does, which multiplies all its steps
+** at once.
 */
 #include "pass/program.h"
 
-enum { ENOUGH = 256 };                                /* rows: a block of a product's inner dimension */
+/* rows: a block of a product's inner dimension */
+enum { ENOUGH = 256 };
 
 struct group { int *step, n, cap; int64_t rows; };
-struct join { struct program *p; struct group *group; int *of, n, cap; uint8_t *changes; };   /* of: per root, its open group + 1 */
+/* of: per root, its open group + 1 */
+struct join { struct program *p; struct group *group; int *of, n, cap; uint8_t *changes; };
 
 bool sums_join(const struct op *op)
 {
   const struct kernel *k = op_kernels(op, true);
   if (!k || !k->name) return false;
-  for (; k->name; k++) if (!(k->flags & K_JOIN)) return false;
+  for (; k->name; k++)
+    if (!(k->flags & K_JOIN)) return false;
   return true;
 }
 
@@ -34,16 +39,21 @@ static int64_t rows_of(const struct join *j, const struct step *st)
 
 static bool candidate(const struct join *j, const struct step *st)
 {
-  if (st->kind != STEP_NODE || st->act_node >= 0 || st->guard >= 0 || !joins(&j->p->s.g->node[st->node])) return false;
-  return st->out[1] >= 0 && !j->changes[st->in[0]] && !j->changes[st->in[1]] && rows_of(j, st) < ENOUGH;
+  if (st->kind != STEP_NODE || st->act_node >= 0 || st->guard >= 0 ||
+      !joins(&j->p->s.g->node[st->node]))
+    return false;
+  return st->out[1] >= 0 && !j->changes[st->in[0]] && !j->changes[st->in[1]] &&
+      rows_of(j, st) < ENOUGH;
 }
 
-/* The last step of a group takes the operands of all, and writes what the first would have written. */
+/* The last step of a group takes the operands of all, and writes what the first would have
+** written. */
 static int close_group(struct join *j, struct group *g)
 {
   struct program *p = j->p;
   struct step *first = &p->step[g->step[0]], *last = &p->step[g->step[g->n - 1]];
-  for (int k = 1; k < last->nout; k++) if (first->out[k] >= 0) j->of[root_at(p, first->out[k])] = 0;
+  for (int k = 1; k < last->nout; k++)
+    if (first->out[k] >= 0) j->of[root_at(p, first->out[k])] = 0;
   if (g->n < 2) return TY_OK;
   int *in = arena_new(&p->arena, sizeof *in * (size_t)(last->nin + 2 * g->n));
   NEED(in, TY_EMEMORY, "out of memory: plan");
@@ -69,10 +79,15 @@ static bool fits(const struct join *j, const struct group *g, const struct step 
 {
   const struct step *first = &j->p->step[g->step[0]];
   const struct node *a = &j->p->s.g->node[first->node], *b = &j->p->s.g->node[st->node];
-  if (a->op != b->op || first->nout != st->nout || first->nin != st->nin || first->device != st->device) return false;
+  if (a->op != b->op || first->nout != st->nout || first->nin != st->nin ||
+      first->device != st->device)
+    return false;
   for (int k = 1; k < st->nout; k++)
-    if (root_at(j->p, first->out[k]) != root_at(j->p, st->out[k]) || (st->out[k] >= 0 && !j->p->value[st->out[k]].add)) return false;
-  for (int k = 0; k < 2; k++) if (j->p->s.desc[first->in[k]].dtype != j->p->s.desc[st->in[k]].dtype) return false;
+    if (root_at(j->p, first->out[k]) != root_at(j->p, st->out[k]) ||
+        (st->out[k] >= 0 && !j->p->value[st->out[k]].add))
+      return false;
+  for (int k = 0; k < 2; k++)
+    if (j->p->s.desc[first->in[k]].dtype != j->p->s.desc[st->in[k]].dtype) return false;
   return true;
 }
 
@@ -81,7 +96,8 @@ static int open_group(struct join *j, const struct step *st, struct group **out)
   NEED(GROW(j->group, j->n, j->cap), TY_EMEMORY, "out of memory: plan");
   j->group[j->n] = (struct group){ 0 };
   *out = &j->group[j->n++];
-  for (int k = 1; k < st->nout; k++) if (st->out[k] >= 0) j->of[root_at(j->p, st->out[k])] = j->n;
+  for (int k = 1; k < st->nout; k++)
+    if (st->out[k] >= 0) j->of[root_at(j->p, st->out[k])] = j->n;
   return TY_OK;
 }
 
@@ -105,7 +121,8 @@ static int join_all(struct join *j)
   struct program *p = j->p;
   for (int i = 0; i < p->s.g->n; i++) {
     const struct node *n = &p->s.g->node[i];
-    for (int k = 0; n->op && !n->backward && k < n->nin; k++) if (n->inport[k].mutated) j->changes[value_of(p->s.g, n->in[k])] = 1;
+    for (int k = 0; n->op && !n->backward && k < n->nin; k++)
+      if (n->inport[k].mutated) j->changes[value_of(p->s.g, n->in[k])] = 1;
   }
   for (int t = p->nforward; t < p->n; t++) {
     struct step *st = &p->step[t];
@@ -128,6 +145,8 @@ int join_program(struct program *p)
   struct join j = { .p = p, .of = NEWS(int, n), .changes = NEWS(uint8_t, n) };
   int code = j.of && j.changes ? join_all(&j) : fail(TY_EMEMORY, "out of memory: plan");
   for (int i = 0; i < j.n; i++) mem_free(j.group[i].step);
-  mem_free(j.group); mem_free(j.of); mem_free(j.changes);
+  mem_free(j.group);
+  mem_free(j.of);
+  mem_free(j.changes);
   return code;
 }

@@ -5,11 +5,14 @@
 struct placing {
   int device;                                         /* default */
   const ty_place *place; int nplace;                  /* ctx group -> device */
-  const int *var;                                     /* per node: device of a variable's array, -1: by group, else default */
-  bool fixed;                                         /* the arrays decide for variables even against their group */
+  /* per node: device of a variable's array, -1: by group, else default */
+  const int *var;
+  /* the arrays decide for variables even against their group */
+  bool fixed;
 };
 int place_nodes(const ty_graph *g, const struct placing *w, int *device);    /* per node */
-int place_group(const struct placing *w, const struct node *n, int *device); /* device of a node's ctx group; -1: none */
-/* Copies g, with a _CrossDeviceCopy node on every edge between devices (one for each value and target). map[node] is the
-** node's new index. new_device: per new node; freed by the caller. */
+/* device of a node's ctx group; -1: none */
+int place_group(const struct placing *w, const struct node *n, int *device);
+/* Copies g, with a _CrossDeviceCopy node on every edge between devices (one for each value and
+** target). map[node] is the node's new index. new_device: per new node; freed by the caller. */
 int place_copies(ty_graph *g, const int *device, ty_graph **out, int *map, int **new_device);

@@ -15,13 +15,16 @@ int graph_order(const ty_graph *g, const ty_entry *head, int nhead, int *order)
       if (next[i] < g->node[i].nin) {
         int child = g->node[i].in[next[i]++].node;
         if (!seen[child]) seen[child] = 1, stack[top++] = child;
-      } else {
+      }
+      else {
         order[n++] = i;
         top--;
       }
     }
   }
-  mem_free(stack); mem_free(next); mem_free(seen);
+  mem_free(stack);
+  mem_free(next);
+  mem_free(seen);
   return n;
 }
 
@@ -45,7 +48,7 @@ int graph_borrow(ty_graph *to, const struct node *from, const ty_entry *in, ty_e
   return TY_OK;
 }
 
-/* -- merging equal nodes ------------------------------------------------------------------------------------ */
+/* -- merging equal nodes ----------------------------------------------------------------------- */
 
 struct merger { const ty_graph *to; int *slot; uint32_t cap; };
 
@@ -62,7 +65,9 @@ static uint32_t node_hash(const struct node *n, const ty_entry *in)
 {
   uint32_t h = mix(2166136261u, &n->op, sizeof n->op);
   for (int i = 0; i < n->nattr; i++)
-    if (matters(n->attr[i].key)) h = mix(mix(h, n->attr[i].key, strlen(n->attr[i].key)), n->attr[i].value, strlen(n->attr[i].value));
+    if (matters(n->attr[i].key))
+      h = mix(mix(h, n->attr[i].key, strlen(n->attr[i].key)), n->attr[i].value,
+          strlen(n->attr[i].value));
   return mix(h, in, sizeof *in * (size_t)n->nin);
 }
 
@@ -73,7 +78,8 @@ static bool same_attrs(const struct node *a, const struct node *b)
     while (i < a->nattr && !matters(a->attr[i].key)) i++;
     while (j < b->nattr && !matters(b->attr[j].key)) j++;
     if (i == a->nattr || j == b->nattr) return i == a->nattr && j == b->nattr;
-    if (strcmp(a->attr[i].key, b->attr[j].key) || strcmp(a->attr[i].value, b->attr[j].value)) return false;
+    if (strcmp(a->attr[i].key, b->attr[j].key) || strcmp(a->attr[i].value, b->attr[j].value))
+      return false;
     i++, j++;
   }
 }
@@ -81,7 +87,8 @@ static bool same_attrs(const struct node *a, const struct node *b)
 static bool mergeable(const struct node *n)
 {
   if (!n->op || n->op->flags & (OP_RANDOM | OP_HOST) || n->nbody || !n->nin) return false;
-  for (int k = 0; k < n->nin; k++) if (n->inport[k].mutated) return false;
+  for (int k = 0; k < n->nin; k++)
+    if (n->inport[k].mutated) return false;
   return true;
 }
 
@@ -91,15 +98,18 @@ static int find_equal(struct merger *m, const struct node *n, const ty_entry *in
   uint32_t i = node_hash(n, in) % m->cap;
   for (; m->slot[i]; i = (i + 1) % m->cap) {
     const struct node *o = &m->to->node[m->slot[i] - 1];
-    if (o->op == n->op && o->nin == n->nin && !memcmp(o->in, in, sizeof *in * (size_t)n->nin) && same_attrs(o, n)) return m->slot[i] - 1;
+    if (o->op == n->op && o->nin == n->nin && !memcmp(o->in, in, sizeof *in * (size_t)n->nin) &&
+        same_attrs(o, n))
+      return m->slot[i] - 1;
   }
   *place = i;
   return -1;
 }
 
-/* -- extraction ------------------------------------------------------------------------------------------------- */
+/* -- extraction -------------------------------------------------------------------------------- */
 
-static int copy_nodes(const ty_graph *g, const int *order, int n, bool merge, ty_graph *to, int *map)
+static int copy_nodes(
+    const ty_graph *g, const int *order, int n, bool merge, ty_graph *to, int *map)
 {
   struct merger m = { to, NULL, (uint32_t)n * 2 + 16 };
   int widest = 1, code = TY_OK;
@@ -109,7 +119,8 @@ static int copy_nodes(const ty_graph *g, const int *order, int n, bool merge, ty
   if (!in || !m.slot) code = fail(TY_EMEMORY, "out of memory: graph");
   for (int k = 0; k < n && !code; k++) {
     const struct node *node = &g->node[order[k]];
-    for (int j = 0; j < node->nin; j++) in[j] = (ty_entry){ map[node->in[j].node], node->in[j].out };
+    for (int j = 0; j < node->nin; j++)
+      in[j] = (ty_entry){ map[node->in[j].node], node->in[j].out };
     uint32_t place = 0;
     bool may = merge && mergeable(node);
     int equal = may ? find_equal(&m, node, in, &place) : -1;
@@ -128,8 +139,9 @@ static int copy_equal_heads(ty_graph *to, const ty_entry *old, ty_entry *head, i
 {
   for (int h = 1; h < nhead; h++)
     for (int k = 0; k < h; k++) {
-      if (head[k].node != head[h].node || head[k].out != head[h].out || (old[k].node == old[h].node && old[k].out == old[h].out))
-          continue;
+      if (head[k].node != head[h].node || head[k].out != head[h].out ||
+          (old[k].node == old[h].node && old[k].out == old[h].out))
+        continue;
       char name[512];
       snprintf(name, sizeof name, "%s_%d_copy", to->node[head[h].node].name, head[h].out);
       TRY(graph_node(to, op_find("_copy"), name, NULL, 0, &head[k], 1, &head[h]));
@@ -138,21 +150,27 @@ static int copy_equal_heads(ty_graph *to, const ty_entry *old, ty_entry *head, i
   return TY_OK;
 }
 
-int graph_extract(ty_graph *g, const ty_entry *head, int nhead, bool merge, ty_graph **out, ty_entry *new_head)
+int graph_extract(
+    ty_graph *g, const ty_entry *head, int nhead, bool merge, ty_graph **out, ty_entry *new_head)
 {
   for (int h = 0; h < nhead; h++)
-    NEED(head[h].node >= 0 && head[h].node < g->n && head[h].out >= 0 && head[h].out < g->node[head[h].node].nout, TY_EINDEX,
-         "head %d is output %d of node %d, which does not exist", h, head[h].out, head[h].node);
+    NEED(head[h].node >= 0 && head[h].node < g->n && head[h].out >= 0 &&
+            head[h].out < g->node[head[h].node].nout,
+        TY_EINDEX, "head %d is output %d of node %d, which does not exist", h, head[h].out,
+        head[h].node);
   ty_graph *to;
   TRY(ty_graph_new(&to));
   ty_graph_keep(g);
   to->base = g;
-  int *order = NEWS(int, g->n), *map = NEWS(int, g->n), code = order && map ? TY_OK : fail(TY_EMEMORY, "out of memory: graph");
+  int *order = NEWS(int, g->n), *map = NEWS(int, g->n),
+      code = order && map ? TY_OK : fail(TY_EMEMORY, "out of memory: graph");
   int n = code ? 0 : graph_order(g, head, nhead, order);
   if (!code) code = copy_nodes(g, order, n, merge, to, map);
-  for (int h = 0; h < nhead && !code; h++) new_head[h] = (ty_entry){ map[head[h].node], head[h].out };
+  for (int h = 0; h < nhead && !code; h++)
+    new_head[h] = (ty_entry){ map[head[h].node], head[h].out };
   if (!code && merge) code = copy_equal_heads(to, head, new_head, nhead);
-  mem_free(order); mem_free(map);
+  mem_free(order);
+  mem_free(map);
   if (code) return ty_graph_free(to), code;
   *out = to;
   return TY_OK;

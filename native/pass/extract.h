@@ -2,9 +2,11 @@
 #pragma once
 #include "graph/graph.h"
 
-/* Copies what the heads reach, numbered depth-first from them (reference's list order). merge: equal pure nodes become
-** one; of heads that become equal so, the later ones turn into copies. The result keeps g alive and shares its texts. */
-int graph_extract(ty_graph *g, const ty_entry *head, int nhead, bool merge, ty_graph **out, ty_entry *new_head);
+/* Copies what the heads reach, numbered depth-first from them (reference's list order). merge:
+** equal pure nodes become one; of heads that become equal so, the later ones turn into copies.
+** The result keeps g alive and shares its texts. */
+int graph_extract(
+    ty_graph *g, const ty_entry *head, int nhead, bool merge, ty_graph **out, ty_entry *new_head);
 /* A raw copy of node `from` of another graph that `to` keeps alive; in: its inputs in `to`. */
 int graph_borrow(ty_graph *to, const struct node *from, const ty_entry *in, ty_entry *out);
 /* Depth-first order of what the heads reach: order[] of node indices, returns their number. */

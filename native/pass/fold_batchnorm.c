@@ -1,22 +1,28 @@
-/* fold_batchnorm.c - a normalisation with fixed statistics, and a sum behind it, done by the product before them.
+/* fold_batchnorm.c - a normalisation with fixed statistics, and a sum behind it, done by the
+** product before them.
 **
-** While it does not look at its data, a normalisation is a line a x + d per channel. The product before it can multiply
-** the rows of its weight by a, once per version of the arrays, and start its sums from d; then it can add the other side
-** of a residual sum, if the sum was to be written over it, and apply the activation. Two passes over memory less.
+** While it does not look at its data, a normalisation is a line a x + d per channel. The product
+** before it can multiply the rows of its weight by a, once per version of the arrays, and start
+** its sums from d; then it can add the other side of a residual sum, if the sum was to be
+** written over it, and apply the activation. Two passes over memory less.
 **
-** Whether the normalisation looks is known when it runs: the steps stay what they are, and are passed over in runs in
-** which the product has done their work. Only in programs without gradients, which need what lies between; only among
-** neighbours in the same memory, so that nobody else sees a place written early. Results are rounded otherwise.
+** Whether the normalisation looks is known when it runs: the steps stay what they are, and are
+** passed over in runs in which the product has done their work. Only in programs without
+** gradients, which need what lies between; only among neighbours in the same memory, so that
+** nobody else sees a place written early. Results are rounded otherwise.
 */
 #include "pass/program.h"
 
-/* -- which steps ---------------------------------------------------------------------------------------------------- */
+/* -- which steps ------------------------------------------------------------------------------- */
 
 /* Step t, if it is of this kind, always runs, and runs where the first one does. */
 static struct step *next_step(struct program *p, const struct step *first, int t, int kind)
 {
   struct step *st = t < p->n ? &p->step[t] : NULL;
-  return st && st->kind == kind && st->guard < 0 && st->device == first->device && !step_of_host(p, st) ? st : NULL;
+  return st && st->kind == kind && st->guard < 0 && st->device == first->device &&
+          !step_of_host(p, st)
+      ? st
+      : NULL;
 }
 
 static bool read_only_by(const struct program *p, int v, int t)
@@ -27,7 +33,8 @@ static bool read_only_by(const struct program *p, int v, int t)
 
 static bool product(const struct program *p, const struct step *st)
 {
-  if (st->kind != STEP_NODE || step_of_host(p, st) || st->guard >= 0 || st->act_node >= 0) return false;
+  if (st->kind != STEP_NODE || step_of_host(p, st) || st->guard >= 0 || st->act_node >= 0)
+    return false;
   return st->v.kernel->flags & K_AFFINE && !st->v.half;
 }
 
@@ -35,7 +42,8 @@ static bool product(const struct program *p, const struct step *st)
 static bool normalises(const struct program *p, const struct step *st, int v, int t)
 {
   if (!st->v.kernel->affine || st->v.half || st->in[0] != v || !read_only_by(p, v, t)) return false;
-  for (int k = 1; k < st->nout; k++) if (st->out[k] >= 0) return false;
+  for (int k = 1; k < st->nout; k++)
+    if (st->out[k] >= 0) return false;
   return p->value[st->out[0]].root == p->value[v].root && (st->act_node < 0 || st->v.call.act);
 }
 
@@ -49,7 +57,9 @@ static bool adds(const struct program *p, const struct step *st, int v, int t, i
   if (sum->nin != 2 || !formula || strcmp(formula, "a + b")) return false;
   int other = st->in[0] == v ? st->in[1] : st->in[0];
   const struct value *x = &p->value[v], *y = &p->value[other];
-  if (!desc_same_shape(&s->desc[v], &s->desc[other]) || s->desc[other].dtype != s->desc[v].dtype || y->block != x->block) return false;
+  if (!desc_same_shape(&s->desc[v], &s->desc[other]) || s->desc[other].dtype != s->desc[v].dtype ||
+      y->block != x->block)
+    return false;
   if (p->value[st->out[0]].root != y->root || y->root == x->root) return false;
   *act = ACT_NONE;
   if (st->nmember == 1) return true;
@@ -61,11 +71,12 @@ static bool adds(const struct program *p, const struct step *st, int v, int t, i
 /* The product would write over what it reads. */
 static bool reads_place_of(const struct program *p, const struct step *st, int v)
 {
-  for (int k = 0; k < st->nin; k++) if (p->value[st->in[k]].root == p->value[v].root) return true;
+  for (int k = 0; k < st->nin; k++)
+    if (p->value[st->in[k]].root == p->value[v].root) return true;
   return false;
 }
 
-/* -- taking them over ------------------------------------------------------------------------------------------------ */
+/* -- taking them over -------------------------------------------------------------------------- */
 
 static struct call folded_call(const struct step *st, struct fold *f)
 {
@@ -96,7 +107,8 @@ static int take(struct program *p, int t, struct fold *f)
   f->affine.shift = arena_new(&p->arena, n * sizeof(float));
   f->a = arena_new(&p->arena, n * sizeof(double));
   f->d = arena_new(&p->arena, n * sizeof(double));
-  NEED(st->fold && f->affine.scale && f->affine.shift && f->a && f->d, TY_EMEMORY, "out of memory: folding");
+  NEED(st->fold && f->affine.scale && f->affine.shift && f->a && f->d, TY_EMEMORY,
+      "out of memory: folding");
   *st->fold = *f;
   p->step[f->norm].folded = st->fold;
   if (f->sum >= 0) p->step[f->sum].folded = st->fold;
@@ -105,11 +117,17 @@ static int take(struct program *p, int t, struct fold *f)
 
 static int fold_at(struct program *p, int t)
 {
-  struct step *st = &p->step[t], *norm = next_step(p, st, t + 1, STEP_NODE), *sum = next_step(p, st, t + 2, STEP_TAPE);
+  struct step *st = &p->step[t], *norm = next_step(p, st, t + 1, STEP_NODE),
+              *sum = next_step(p, st, t + 2, STEP_TAPE);
   if (!norm || !product(p, st) || !normalises(p, norm, st->out[0], t + 1)) return TY_OK;
-  struct fold f = { .norm = t + 1, .sum = -1, .act = norm->v.call.act, .out = st->v.call.out[0], .target = norm->out[0] };
+  struct fold f = { .norm = t + 1,
+    .sum = -1,
+    .act = norm->v.call.act,
+    .out = st->v.call.out[0],
+    .target = norm->out[0] };
   struct fold with_sum = f;
-  if (sum && norm->act_node < 0 && adds(p, sum, norm->out[0], t + 2, &with_sum.act) && !reads_place_of(p, st, sum->out[0])) {
+  if (sum && norm->act_node < 0 && adds(p, sum, norm->out[0], t + 2, &with_sum.act) &&
+      !reads_place_of(p, st, sum->out[0])) {
     with_sum.sum = t + 2;
     with_sum.target = sum->out[0];
     with_sum.affine.add = true;
@@ -125,7 +143,7 @@ int fold_program(struct program *p)
   return TY_OK;
 }
 
-/* -- running ---------------------------------------------------------------------------------------------------------- */
+/* -- running ----------------------------------------------------------------------------------- */
 
 /* Whether an array is as it was; one without version may not be. */
 static bool unchanged(struct fold *f, int k, const struct arr *x)

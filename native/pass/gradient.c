@@ -1,12 +1,14 @@
 /* gradient.c - appends to a graph the nodes that compute gradients of its variables.
 **
-** One reverse walk over the forward nodes. Each forward node that lies between a wanted variable and a head gets one
-** gradient operator, `<node>_backward`: it reads what the operator's text of `grad` lists, and its output k is the
-** gradient of input k. Contributions to one value are summed: one alone is used as it is, fewer than a cap become one
-** add_n called sum_grad, more a chain of additions. Head gradients are variables `_head_grad_<i>`, made only where read.
-** Recomputation: a node marked __force_mirroring__ (or all that qualify, under an option) gets a twin `<node>_mirror`
-** right before its first reader in the backward part; backward nodes read the twin, so that the first result can go.
-** Invariant: a backward node's inputs stand before it (graph/graph.h, 1). Source of the aggregation rule: the reference.
+** One reverse walk over the forward nodes. Each forward node that lies between a wanted variable
+** and a head gets one gradient operator, `<node>_backward`: it reads what the operator's text of
+** `grad` lists, and its output k is the gradient of input k. Contributions to one value are
+** summed: one alone is used as it is, fewer than a cap become one add_n called sum_grad, more a
+** chain of additions. Head gradients are variables `_head_grad_<i>`, made only where read.
+** Recomputation: a node marked __force_mirroring__ (or all that qualify, under an option) gets a
+** twin `<node>_mirror` right before its first reader in the backward part; backward nodes read
+** the twin, so that the first result can go. Invariant: a backward node's inputs stand before it
+** (graph/graph.h, 1). Source of the aggregation rule: the reference.
 */
 #include "pass/gradient.h"
 
@@ -17,21 +19,27 @@ struct walk {
   const struct gradient_wish *wish;
   struct gradient *out;
   int forward;                                        /* forward nodes */
-  uint8_t *need;                                      /* per forward node: a wanted variable lies upstream */
-  struct list *part;                                  /* per forward value: contributions to its gradient */
-  ty_entry *sum;                                      /* per forward value: their sum; node -1: not built yet */
-  int *twin;                                          /* per forward node: its mirror, -1: none yet */
-  int *readers;                                       /* per forward value: how many contributions may come */
+  /* per forward node: a wanted variable lies upstream */
+  uint8_t *need;
+  /* per forward value: contributions to its gradient */
+  struct list *part;
+  /* per forward value: their sum; node -1: not built yet */
+  ty_entry *sum;
+  /* per forward node: its mirror, -1: none yet */
+  int *twin;
+  /* per forward value: how many contributions may come */
+  int *readers;
 };
 
 static bool zero_gradient(const struct op *op)
 {
   if (op->flags & OP_ZERO_GRAD) return true;
-  for (int k = 0; op->row && k < COUNT(op->row->grad); k++) if (op->row->grad[k]) return false;
+  for (int k = 0; op->row && k < COUNT(op->row->grad); k++)
+    if (op->row->grad[k]) return false;
   return op->row != NULL;
 }
 
-/* -- descriptors of appended nodes ------------------------------------------------------------------------- */
+/* -- descriptors of appended nodes ------------------------------------------------------------- */
 
 static int note_desc(struct walk *w, int node, int out, const ty_desc *d)
 {
@@ -48,10 +56,10 @@ static int note_desc(struct walk *w, int node, int out, const ty_desc *d)
 
 static ty_desc desc_at(struct walk *w, ty_entry e) { return w->d->d[value_of(w->g, e)]; }
 
-/* -- small nodes ----------------------------------------------------------------------------------------------- */
+/* -- small nodes ------------------------------------------------------------------------------- */
 
-static int append_op(struct walk *w, const char *op, const char *name, const ty_attr *attr, int nattr, const ty_entry *in, int nin,
-    ty_desc d, ty_entry *out)
+static int append_op(struct walk *w, const char *op, const char *name, const ty_attr *attr,
+    int nattr, const ty_entry *in, int nin, ty_desc d, ty_entry *out)
 {
   const struct op *o = op_find(op);
   if (!o) return op_unknown(op);
@@ -88,18 +96,22 @@ static int head_gradient(struct walk *w, int head, ty_entry *out)
   return TY_OK;
 }
 
-/* -- contributions ------------------------------------------------------------------------------------------------ */
+/* -- contributions ----------------------------------------------------------------------------- */
 
-enum { FROM_HEAD = -2 };                              /* entry.node of a contribution that is head gradient entry.out */
+/* entry.node of a contribution that is head gradient entry.out */
+enum { FROM_HEAD = -2 };
 
 /* One more link of a chain of additions: the sum so far, and what has just been computed. */
 static int add_link(struct walk *w, struct list *l, int v, ty_entry part)
 {
   char name[32];
   ty_entry pair[2] = { l->e[0], part };
-  for (int i = 0; i < 2; i++) if (pair[i].node == FROM_HEAD) TRY(head_gradient(w, pair[i].out, &pair[i]));
-  if (++l->links + 1 == w->readers[v]) snprintf(name, sizeof name, "sum_grad_final");
-  else snprintf(name, sizeof name, "sum_grad_%d", l->links - 1);
+  for (int i = 0; i < 2; i++)
+    if (pair[i].node == FROM_HEAD) TRY(head_gradient(w, pair[i].out, &pair[i]));
+  if (++l->links + 1 == w->readers[v])
+    snprintf(name, sizeof name, "sum_grad_final");
+  else
+    snprintf(name, sizeof name, "sum_grad_%d", l->links - 1);
   return append_op(w, "_grad_add", name, NULL, 0, pair, 2, w->d->d[v], &l->e[0]);
 }
 
@@ -122,20 +134,24 @@ static int total(struct walk *w, ty_entry value, bool *found, ty_entry *out)
   *found = l->n > 0;
   if (!l->n) return TY_OK;
   if (w->sum[v].node < 0) {
-    for (int i = 0; i < l->n; i++) if (l->e[i].node == FROM_HEAD) TRY(head_gradient(w, l->e[i].out, &l->e[i]));
-    if (l->n == 1) w->sum[v] = l->e[0];
-    else TRY(append_op(w, "add_n", "sum_grad", NULL, 0, l->e, l->n, w->d->d[v], &w->sum[v]));
+    for (int i = 0; i < l->n; i++)
+      if (l->e[i].node == FROM_HEAD) TRY(head_gradient(w, l->e[i].out, &l->e[i]));
+    if (l->n == 1)
+      w->sum[v] = l->e[0];
+    else
+      TRY(append_op(w, "add_n", "sum_grad", NULL, 0, l->e, l->n, w->d->d[v], &w->sum[v]));
   }
   *out = w->sum[v];
   return TY_OK;
 }
 
-/* -- recomputation --------------------------------------------------------------------------------------------------- */
+/* -- recomputation ----------------------------------------------------------------------------- */
 
 static bool always_kept(const char *op)
 {
   static const char *const kept[] = { "Convolution", "FullyConnected", "Concat", "SoftmaxOutput" };
-  for (int i = 0; i < COUNT(kept); i++) if (!strcmp(op, kept[i])) return true;
+  for (int i = 0; i < COUNT(kept); i++)
+    if (!strcmp(op, kept[i])) return true;
   return false;
 }
 
@@ -147,7 +163,8 @@ bool mirrored(const struct node *n, bool all)
   return all && !always_kept(n->op->name);
 }
 
-/* The entry that the backward part reads in place of forward entry e: its mirror's, where the node is recomputed. */
+/* The entry that the backward part reads in place of forward entry e: its mirror's, where the
+** node is recomputed. */
 static int recomputed(struct walk *w, ty_entry e, ty_entry *out)
 {
   const struct node *n = &w->g->node[e.node];
@@ -174,7 +191,7 @@ static int recomputed(struct walk *w, ty_entry e, ty_entry *out)
   return TY_OK;
 }
 
-/* -- one node ----------------------------------------------------------------------------------------------------------- */
+/* -- one node ---------------------------------------------------------------------------------- */
 
 /* Appends what one token of the text of grad names ("g0", "i1", "o2", "i3!", "g*") to in[]. */
 static int read_token(struct walk *w, int node, char kind, int k, ty_entry *in, int *nin)
@@ -195,8 +212,10 @@ static int read_all(struct walk *w, int node, const char *reads, ty_entry *in, i
   for (const char *s = reads + strspn(reads, " "); *s; s += strcspn(s, " "), s += strspn(s, " ")) {
     const struct node *n = &w->g->node[node];
     int all = *s == 'i' ? n->nin : n->nout;
-    if (s[1] == '*') for (int k = 0; k < all; k++) TRY(read_token(w, node, *s, k, in, nin));
-    else if (atoi(s + 1) < all) TRY(read_token(w, node, *s, atoi(s + 1), in, nin));
+    if (s[1] == '*')
+      for (int k = 0; k < all; k++) TRY(read_token(w, node, *s, k, in, nin));
+    else if (atoi(s + 1) < all)
+      TRY(read_token(w, node, *s, atoi(s + 1), in, nin));
   }
   return TY_OK;
 }
@@ -205,7 +224,7 @@ static int not_differentiable(const struct node *n)
 {
   int code = fail(TY_EUNSUPPORTED,
       "%s %s: operator %s has no gradient; set grad_req = \"null\" for what lies before it or put a BlockGrad in front",
-                  n->op->name, n->name, n->op->name);
+      n->op->name, n->name, n->op->name);
   fail_node(n->op->name, n->name, n->where);
   return code;
 }
@@ -213,8 +232,9 @@ static int not_differentiable(const struct node *n)
 static bool reached(const struct walk *w, int node, const char *reads)
 {
   const struct node *n = &w->g->node[node];
-  if (reads && !strchr(reads, 'g')) return true;      /* a loss: needs no gradient from behind */
-  for (int k = 0; k < n->nout; k++) if (w->part[n->first + k].n) return true;
+  if (reads && !strchr(reads, 'g')) return true; /* a loss: needs no gradient from behind */
+  for (int k = 0; k < n->nout; k++)
+    if (w->part[n->first + k].n) return true;
   return false;
 }
 
@@ -225,7 +245,8 @@ static int append_backward(struct walk *w, int node, const char *reads)
   int nin = 0, code;
   NEED(in, TY_EMEMORY, "out of memory: gradient");
   code = read_all(w, node, reads, in, &nin);
-  snprintf(name, sizeof name, "%s%s_backward", w->g->node[node].name, w->wish->mirror && w->wish->mirror[node] ? "_mirror" : "");
+  snprintf(name, sizeof name, "%s%s_backward", w->g->node[node].name,
+      w->wish->mirror && w->wish->mirror[node] ? "_mirror" : "");
   if (!code) code = graph_twin(w->g, node, name, true, in, nin, w->g->node[node].nin, &out);
   mem_free(in);
   TRY(code);
@@ -234,8 +255,9 @@ static int append_backward(struct walk *w, int node, const char *reads)
     ty_desc d = desc_at(w, to);
     TRY(note_desc(w, out.node, k, &d));
     const struct row *row = w->g->node[node].op->row;
-    if (row && (k >= COUNT(row->grad) || !row->grad[k])) continue;              /* a gradient of zero */
-    if (w->need[to.node] && !w->g->node[node].inport[k].mutated) TRY(contribute(w, to, (ty_entry){ out.node, k }));
+    if (row && (k >= COUNT(row->grad) || !row->grad[k])) continue; /* a gradient of zero */
+    if (w->need[to.node] && !w->g->node[node].inport[k].mutated)
+      TRY(contribute(w, to, (ty_entry){ out.node, k }));
   }
   return TY_OK;
 }
@@ -245,7 +267,8 @@ static bool passes(const struct op *op)
 {
   if (op->flags & OP_PASS) return true;
   if (!op->row || op->flags & OP_BROADCAST || !op->row->grad[1]) return false;
-  for (int k = 0; k < COUNT(op->row->grad) && op->row->grad[k]; k++) if (strcmp(op->row->grad[k], "g")) return false;
+  for (int k = 0; k < COUNT(op->row->grad) && op->row->grad[k]; k++)
+    if (strcmp(op->row->grad[k], "g")) return false;
   return true;
 }
 
@@ -272,7 +295,7 @@ static int visit(struct walk *w, int node)
   return append_backward(w, node, reads);
 }
 
-/* -- the pass --------------------------------------------------------------------------------------------------------------- */
+/* -- the pass ---------------------------------------------------------------------------------- */
 
 static void find_needed(struct walk *w)
 {
@@ -303,7 +326,8 @@ static int collect(struct walk *w)
 static bool counts(const struct walk *w, int head)
 {
   const ty_entry *e = w->wish->head;
-  for (int h = head + 1; h < w->wish->nhead; h++) if (e[h].node == e[head].node && e[h].out == e[head].out) return false;
+  for (int h = head + 1; h < w->wish->nhead; h++)
+    if (e[h].node == e[head].node && e[h].out == e[head].out) return false;
   return true;
 }
 
@@ -313,20 +337,27 @@ static int run(struct walk *w)
   for (int i = 0; i < w->forward; i++) w->twin[i] = -1;
   for (int h = 0; h < w->wish->nhead; h++) w->out->head[h].node = -1;
   find_needed(w);
-  for (int h = 0; h < w->wish->nhead; h++) if (counts(w, h)) w->readers[value_of(w->g, w->wish->head[h])]++;
-  for (int h = 0; h < w->wish->nhead; h++) if (counts(w, h)) TRY(contribute(w, w->wish->head[h], (ty_entry){ FROM_HEAD, h }));
+  for (int h = 0; h < w->wish->nhead; h++)
+    if (counts(w, h)) w->readers[value_of(w->g, w->wish->head[h])]++;
+  for (int h = 0; h < w->wish->nhead; h++)
+    if (counts(w, h)) TRY(contribute(w, w->wish->head[h], (ty_entry){ FROM_HEAD, h }));
   for (int i = w->forward - 1; i >= 0; i--) TRY(visit(w, i));
   return collect(w);
 }
 
-int gradient_append(ty_graph *g, struct descs *d, const struct gradient_wish *wish, struct gradient *out)
+int gradient_append(
+    ty_graph *g, struct descs *d, const struct gradient_wish *wish, struct gradient *out)
 {
   int nodes = g->n, values = g->nvalue;
-  struct walk w = { g, d, wish, out, nodes, NEWS(uint8_t, nodes), NEWS(struct list, values), NEWS(ty_entry, values), NEWS(int,
-      nodes), NEWS(int, values) };
+  struct walk w = { g, d, wish, out, nodes, NEWS(uint8_t, nodes), NEWS(struct list, values),
+    NEWS(ty_entry, values), NEWS(int, nodes), NEWS(int, values) };
   bool room = w.need && w.part && w.sum && w.twin && w.readers;
   int code = room ? run(&w) : fail(TY_EMEMORY, "out of memory: gradient");
   for (int v = 0; w.part && v < values; v++) mem_free(w.part[v].e);
-  mem_free(w.need); mem_free(w.part); mem_free(w.sum); mem_free(w.twin); mem_free(w.readers);
+  mem_free(w.need);
+  mem_free(w.part);
+  mem_free(w.sum);
+  mem_free(w.twin);
+  mem_free(w.readers);
   return code;
 }

@@ -1,29 +1,37 @@
 /* group_weights.c - products with the same weight one after another.
 **
-** A network of cells, step after step, is built step by step: every step of it goes through the weights of all layers,
-** more than a cache holds. Here the steps of a program with gradients, forward and backward, are put in another order:
-** behind a product comes the next one with its weight, unless a product with another weight would have to come first. So
-** a layer goes through all of its time before the next layer begins, as in a fused recurrent operator, and its weight
-** stays near. Without gradients the order stays: values would live longer. So it does where steps change states, are
-** skipped, run in the front end or on several devices, and in programs that are not to be changed.
+** A network of cells, step after step, is built step by step: every step of it goes through the
+** weights of all layers, more than a cache holds. Here the steps of a program with gradients,
+** forward and backward, are put in another order: behind a product comes the next one with its
+** weight, unless a product with another weight would have to come first. So a layer goes through
+** all of its time before the next layer begins, as in a fused recurrent operator, and its weight
+** stays near. Without gradients the order stays: values would live longer. So it does where
+** steps change states, are skipped, run in the front end or on several devices, and in programs
+** that are not to be changed.
 */
 #include "pass/program.h"
 
-enum { NEAR = 64 };                                   /* steps that may come forward with a product */
+/* steps that may come forward with a product */
+enum { NEAR = 64 };
 struct order {
   struct program *p;
   int from, end;                                      /* the steps to be put in order */
-  int *weight, *next;                                 /* per step: of a product, its weight's node, else -1; the next one with it */
-  int *sum;                                           /* per step: the step before it that writes what it adds to, -1 */
-  int *writer;                                        /* per root: the last step that writes it, -1 */
+  /* per step: of a product, its weight's node, else -1; the next one with it */
+  int *weight, *next;
+  /* per step: the step before it that writes what it adds to, -1 */
+  int *sum;
+  /* per root: the last step that writes it, -1 */
+  int *writer;
   uint8_t *read;                                      /* per root: a step reads it */
-  int *to, n;                                         /* per step: its new place, -1: not placed yet; the next place */
+  /* per step: its new place, -1: not placed yet; the next place */
+  int *to, n;
   int list[NEAR], nlist;                              /* what has to come before a product */
 };
 
 static int weight_of(const struct program *p, const struct step *st)
 {
-  const struct node *n = &p->s.g->node[st->node], *f = n->forward >= 0 ? &p->s.g->node[n->forward] : n;
+  const struct node *n = &p->s.g->node[st->node],
+                    *f = n->forward >= 0 ? &p->s.g->node[n->forward] : n;
   if (st->kind != STEP_NODE || f->nin < 2 || n->mirror) return -1;
   return sums_join(f->op) && !p->s.g->node[f->in[1].node].op ? f->in[1].node : -1;
 }
@@ -31,10 +39,12 @@ static int weight_of(const struct program *p, const struct step *st)
 static bool may_move(const struct program *p, const struct step *st)
 {
   const struct node *n = &p->s.g->node[st->node];
-  return st->guard < 0 && st->device == p->step[0].device && !step_of_host(p, st) && !changes_state(n);
+  return st->guard < 0 && st->device == p->step[0].device && !step_of_host(p, st) &&
+      !changes_state(n);
 }
 
-/* Notes what step t reads and writes. Who adds to a sum follows who did so before; nobody writes what has been read. */
+/* Notes what step t reads and writes. Who adds to a sum follows who did so before; nobody writes
+** what has been read. */
 static bool note_values(struct order *o, int t)
 {
   const struct program *p = o->p;
@@ -55,7 +65,7 @@ static bool note_values(struct order *o, int t)
 static bool look(struct order *o)
 {
   struct program *p = o->p;
-  int *last = o->to, found = 0;                       /* per node: the last product with this weight */
+  int *last = o->to, found = 0; /* per node: the last product with this weight */
   for (int i = 0; i < p->s.g->n; i++) last[i] = -1;
   for (int v = 0; v < p->s.g->nvalue; v++) o->writer[v] = -1;
   memset(o->read, 0, (size_t)p->s.g->nvalue);
@@ -76,14 +86,17 @@ static bool gather_maker(struct order *o, int t, int weight)
   return t < 0 || o->to[t] >= 0 || gather(o, t, weight);
 }
 
-/* Puts step t and what it needs on the list, what it needs first. False: too much, or a product with another weight. */
+/* Puts step t and what it needs on the list, what it needs first. False: too much, or a product
+** with another weight. */
 static bool gather(struct order *o, int t, int weight)
 {
   const struct step *st = &o->p->step[t];
-  for (int i = 0; i < o->nlist; i++) if (o->list[i] == t) return true;
+  for (int i = 0; i < o->nlist; i++)
+    if (o->list[i] == t) return true;
   if (o->weight[t] >= 0 && o->weight[t] != weight) return false;
   if (!gather_maker(o, o->sum[t], weight)) return false;
-  for (int k = 0; k < st->nin; k++) if (!gather_maker(o, o->writer[o->p->value[st->in[k]].root], weight)) return false;
+  for (int k = 0; k < st->nin; k++)
+    if (!gather_maker(o, o->writer[o->p->value[st->in[k]].root], weight)) return false;
   if (o->nlist == NEAR) return false;
   o->list[o->nlist++] = t;
   return true;
@@ -116,7 +129,8 @@ static int move_steps(struct order *o)
   NEED(old, TY_EMEMORY, "out of memory: plan");
   memcpy(old, p->step + o->from, sizeof *old * n);
   for (int t = o->from; t < o->end; t++) p->step[o->to[t]] = old[t - o->from];
-  for (int i = 0; i < p->s.g->n; i++) if (p->step_of[i] >= o->from && p->step_of[i] < o->end) p->step_of[i] = o->to[p->step_of[i]];
+  for (int i = 0; i < p->s.g->n; i++)
+    if (p->step_of[i] >= o->from && p->step_of[i] < o->end) p->step_of[i] = o->to[p->step_of[i]];
   mem_free(old);
   return TY_OK;
 }
@@ -136,7 +150,8 @@ static int order_both(struct order *o)
   struct program *p = o->p;
   int end = p->nforward;
   while (end < p->n && (p->step[end].kind == STEP_NODE || p->step[end].kind == STEP_TAPE)) end++;
-  for (int t = 0; t < end; t++) if (!may_move(p, &p->step[t])) return TY_OK;
+  for (int t = 0; t < end; t++)
+    if (!may_move(p, &p->step[t])) return TY_OK;
   TRY(order_part(o, 0, p->nforward));
   return order_part(o, p->nforward, end);
 }
@@ -145,10 +160,20 @@ int order_program(struct program *p)
 {
   int n = MAX(p->s.g->n, p->s.g->nvalue) + 1;
   if (p->nforward == p->n || p->s.flags & (TY_NOSHARE | TY_KEEP | TY_NOFUSE)) return TY_OK;
-  struct order o = { .p = p, .weight = NEWS(int, n), .next = NEWS(int, n), .sum = NEWS(int, n), .writer = NEWS(int, n),
-                     .to = NEWS(int, n), .read = NEWS(uint8_t, n) };
+  struct order o = { .p = p,
+    .weight = NEWS(int, n),
+    .next = NEWS(int, n),
+    .sum = NEWS(int, n),
+    .writer = NEWS(int, n),
+    .to = NEWS(int, n),
+    .read = NEWS(uint8_t, n) };
   bool enough = o.weight && o.next && o.sum && o.writer && o.to && o.read;
   int code = enough ? order_both(&o) : fail(TY_EMEMORY, "out of memory: plan");
-  mem_free(o.weight); mem_free(o.next); mem_free(o.sum); mem_free(o.writer); mem_free(o.to); mem_free(o.read);
+  mem_free(o.weight);
+  mem_free(o.next);
+  mem_free(o.sum);
+  mem_free(o.writer);
+  mem_free(o.to);
+  mem_free(o.read);
   return code;
 }

@@ -1,14 +1,15 @@
 /* infer.c - shapes and dtypes of every value, from what is known, in both directions.
 **
-** Sweeps go forward and backward over the nodes until nothing new is learned; an operator's shape() and type() fill in
-** whatever follows, inputs from outputs too (a begin state gets its batch size so). A dim of 0 is unknown, ndim 0 a
-** wholly unknown shape, TY_NODTYPE an unknown dtype. Conflicts fail with node, argument and both shapes.
-** Order of calls: infer_seed, then infer_run for shapes and for dtypes in any order.
+** Sweeps go forward and backward over the nodes until nothing new is learned; an operator's
+** shape() and type() fill in whatever follows, inputs from outputs too (a begin state gets its
+** batch size so). A dim of 0 is unknown, ndim 0 a wholly unknown shape, TY_NODTYPE an unknown
+** dtype. Conflicts fail with node, argument and both shapes. Order of calls: infer_seed, then
+** infer_run for shapes and for dtypes in any order.
 */
 #include "pass/control_flow.h"
 #include "op/registry.h"
 
-/* -- what operators call --------------------------------------------------------------------------- */
+/* -- what operators call ----------------------------------------------------------------------- */
 
 /* Name of input or output k of an operator, from its text of ports. */
 static void slot_name(struct infer *s, const ty_desc *slot, char *buffer, size_t size)
@@ -17,8 +18,10 @@ static void slot_name(struct infer *s, const ty_desc *slot, char *buffer, size_t
   struct ports p;
   snprintf(buffer, size, "?");
   if (!op_ports(s->op, s->param, s->nin, &a, &p)) {
-    if (slot >= s->in && slot < s->in + s->nin && slot - s->in < p.nin) snprintf(buffer, size, "%s", p.in[slot - s->in].name);
-    if (slot >= s->out && slot < s->out + s->nout && slot - s->out < p.nout) snprintf(buffer, size, "%s", p.out[slot - s->out].name);
+    if (slot >= s->in && slot < s->in + s->nin && slot - s->in < p.nin)
+      snprintf(buffer, size, "%s", p.in[slot - s->in].name);
+    if (slot >= s->out && slot < s->out + s->nout && slot - s->out < p.nout)
+      snprintf(buffer, size, "%s", p.out[slot - s->out].name);
   }
   arena_done(&a);
 }
@@ -43,7 +46,8 @@ static int conflict(struct infer *s, ty_desc *slot, const ty_desc *want)
   slot_name(s, slot, name, sizeof name);
   text_shape(slot, a, sizeof a);
   text_shape(want, b, sizeof b);
-  int code = fail(TY_ESHAPE, "%s: shape of %s is %s, but %s is needed here", s->op->name, name, a, b);
+  int code = fail(
+      TY_ESHAPE, "%s: shape of %s is %s, but %s is needed here", s->op->name, name, a, b);
   fail_argument(name, b, a);
   return code;
 }
@@ -52,16 +56,20 @@ int shape_is(struct infer *s, ty_desc *slot, int ndim, const int64_t *dim)
 {
   ty_desc want = { .ndim = ndim };
   if (ndim <= 0) return TY_OK;
-  if (ndim > TY_MAXDIM) return infer_fail(s, TY_ESHAPE, slot, "%d dimensions; at most %d are possible", ndim, TY_MAXDIM);
+  if (ndim > TY_MAXDIM)
+    return infer_fail(
+        s, TY_ESHAPE, slot, "%d dimensions; at most %d are possible", ndim, TY_MAXDIM);
   memcpy(want.dim, dim, sizeof *dim * (size_t)ndim);
   for (int i = 0; i < ndim; i++)
     if (dim[i] > TENSOR_BYTES_MAX)
-      return infer_fail(s, TY_ESHAPE, slot, "%lld elements along axis %d; no machine holds them", (long long)dim[i], i);
+      return infer_fail(s, TY_ESHAPE, slot, "%lld elements along axis %d; no machine holds them",
+          (long long)dim[i], i);
   if (slot->ndim && slot->ndim != ndim) return conflict(s, slot, &want);
   for (int i = 0; slot->ndim && i < ndim; i++)
     if (slot->dim[i] && dim[i] && slot->dim[i] != dim[i]) return conflict(s, slot, &want);
   slot->ndim = ndim;
-  for (int i = 0; i < ndim; i++) if (dim[i]) slot->dim[i] = dim[i];
+  for (int i = 0; i < ndim; i++)
+    if (dim[i]) slot->dim[i] = dim[i];
   return TY_OK;
 }
 
@@ -85,11 +93,14 @@ int shape_dim(struct infer *s, ty_desc *slot, int axis, int64_t size)
 int type_is(struct infer *s, ty_desc *slot, int dtype)
 {
   if (dtype == TY_NODTYPE || slot->dtype == dtype) return TY_OK;
-  if (slot->dtype == TY_NODTYPE) { slot->dtype = dtype; return TY_OK; }
+  if (slot->dtype == TY_NODTYPE) {
+    slot->dtype = dtype;
+    return TY_OK;
+  }
   char name[128];
   slot_name(s, slot, name, sizeof name);
-  int code = fail(TY_EDTYPE, "%s: dtype of %s is %s, but %s is needed here", s->op->name, name, dtype_name(slot->dtype),
-      dtype_name(dtype));
+  int code = fail(TY_EDTYPE, "%s: dtype of %s is %s, but %s is needed here", s->op->name, name,
+      dtype_name(slot->dtype), dtype_name(dtype));
   fail_argument(name, dtype_name(dtype), dtype_name(slot->dtype));
   return code;
 }
@@ -113,7 +124,8 @@ int type_all(struct infer *s)
 int shape_all(struct infer *s)
 {
   ty_desc known = { 0 };
-  for (int round = 0; round < 2; round++)             /* the second round hands back what the first one learned */
+  for (int round = 0; round < 2;
+       round++) /* the second round hands back what the first one learned */
     for (int i = 0; i < s->nin + s->nout; i++) {
       ty_desc *slot = i < s->nin ? &s->in[i] : &s->out[i - s->nin];
       TRY(shape_as(s, slot, &known));
@@ -125,7 +137,8 @@ int shape_all(struct infer *s)
 int axis_of(struct infer *s, int64_t axis, int ndim, int *out)
 {
   if (axis < -ndim || axis >= ndim)
-    return infer_fail(s, TY_EVALUE, NULL, "axis %lld of an array of %d dimensions; expected %d to %d", (long long)axis, ndim, -ndim,
+    return infer_fail(s, TY_EVALUE, NULL,
+        "axis %lld of an array of %d dimensions; expected %d to %d", (long long)axis, ndim, -ndim,
         ndim - 1);
   *out = (int)(axis < 0 ? axis + ndim : axis);
   return TY_OK;
@@ -137,7 +150,7 @@ int op_infer(struct infer *s, int what)
   return s->op->type ? s->op->type(s) : type_all(s);
 }
 
-/* -- seeds -------------------------------------------------------------------------------------------- */
+/* -- seeds ------------------------------------------------------------------------------------- */
 
 static void seed_attr(const struct node *n, ty_desc *d)
 {
@@ -155,7 +168,8 @@ static int unknown_given(const ty_graph *g, const char *name)
   struct text t = { 0 };
   for (int i = 0; i < g->n; i++)
     if (!g->node[i].op && t.n < 400) text_add(&t, "%s%s", t.n ? ", " : "", g->node[i].name);
-  int code = fail(TY_ENAME, "there is no argument '%s'; arguments are: %s", name, t.s ? t.s : "none");
+  int code = fail(
+      TY_ENAME, "there is no argument '%s'; arguments are: %s", name, t.s ? t.s : "none");
   fail_argument(name, t.s, name);
   text_done(&t);
   return code;
@@ -169,17 +183,19 @@ int infer_seed(const ty_graph *g, const ty_want *given, int n, ty_desc *desc)
     for (int i = 0; i < g->n; i++) {
       if (g->node[i].op || strcmp(g->node[i].name, given[k].name)) continue;
       ty_desc *d = &desc[g->node[i].first];
-      if (given[k].desc.ndim) d->ndim = given[k].desc.ndim, memcpy(d->dim, given[k].desc.dim, sizeof d->dim);
+      if (given[k].desc.ndim)
+        d->ndim = given[k].desc.ndim, memcpy(d->dim, given[k].desc.dim, sizeof d->dim);
       if (given[k].desc.dtype != TY_NODTYPE) d->dtype = given[k].desc.dtype;
       found = true;
     }
     if (!found) return unknown_given(g, given[k].name);
   }
-  for (int i = 0; i < g->n; i++) if (!g->node[i].op) seed_attr(&g->node[i], &desc[g->node[i].first]);
+  for (int i = 0; i < g->n; i++)
+    if (!g->node[i].op) seed_attr(&g->node[i], &desc[g->node[i].first]);
   return TY_OK;
 }
 
-/* -- sweeps --------------------------------------------------------------------------------------------- */
+/* -- sweeps ------------------------------------------------------------------------------------ */
 
 struct sweep { const ty_graph *g; int what; ty_desc *desc, *work; uint8_t *done; int64_t unknown; };
 
@@ -193,8 +209,10 @@ static int64_t count_unknown(int what, const ty_desc *d)
 
 static void take_back(int what, ty_desc *d, const ty_desc *from)
 {
-  if (what == INFER_TYPES) d->dtype = from->dtype;
-  else d->ndim = from->ndim, memcpy(d->dim, from->dim, sizeof d->dim);
+  if (what == INFER_TYPES)
+    d->dtype = from->dtype;
+  else
+    d->ndim = from->ndim, memcpy(d->dim, from->dim, sizeof d->dim);
 }
 
 /* What the inputs of a failed node looked like: the last lines of the message. */
@@ -204,22 +222,27 @@ static int explain(struct sweep *s, const struct node *n, int code)
   struct text t = { 0 };
   ty_failure f;
   ty_error_detail(&f);
-  text_add(&t, "%s %s: %s", n->op->name, n->name, f.message && !strncmp(f.message, n->op->name, strlen(n->op->name))
-      && f.message[strlen(n->op->name)] == ':'
-           ? f.message + strlen(n->op->name) + 2 : f.message ? f.message : "");
+  text_add(&t, "%s %s: %s", n->op->name, n->name,
+      f.message && !strncmp(f.message, n->op->name, strlen(n->op->name)) &&
+              f.message[strlen(n->op->name)] == ':'
+          ? f.message + strlen(n->op->name) + 2
+          : f.message ? f.message
+                      : "");
   for (int i = 0; i < n->nin; i++) {
     const ty_desc *d = &s->desc[value_of(s->g, n->in[i])];
-    text_add(&t, "%s%s %s", i ? ", " : " (inputs: ", n->inport[i].name, s->what == INFER_TYPES ? dtype_name(d->dtype) : text_shape(d,
-        shape, sizeof shape));
+    text_add(&t, "%s%s %s", i ? ", " : " (inputs: ", n->inport[i].name,
+        s->what == INFER_TYPES ? dtype_name(d->dtype) : text_shape(d, shape, sizeof shape));
   }
   if (n->nin) text_add(&t, ")");
-  char *argument = f.argument ? mem_text(f.argument) : NULL, *expected = f.expected ? mem_text(f.expected) : NULL, *got = f.got
-      ? mem_text(f.got) : NULL;
+  char *argument = f.argument ? mem_text(f.argument) : NULL,
+       *expected = f.expected ? mem_text(f.expected) : NULL, *got = f.got ? mem_text(f.got) : NULL;
   fail(code, "%s", t.s ? t.s : "inference failed");
   fail_node(n->op->name, n->name, n->where);
   fail_argument(argument, expected, got);
   text_done(&t);
-  mem_free(argument); mem_free(expected); mem_free(got);
+  mem_free(argument);
+  mem_free(expected);
+  mem_free(got);
   return code;
 }
 
@@ -233,10 +256,13 @@ static int visit(struct sweep *s, int i)
   int code = n->nbody ? control_infer(n, &f, s->what) : op_infer(&f, s->what);
   if (code) return explain(s, n, code);
   int64_t unknown = 0;
-  for (int k = 0; k < n->nin; k++) take_back(s->what, &s->desc[value_of(s->g, n->in[k])], &f.in[k]),
-      unknown += count_unknown(s->what, &f.in[k]);
-  for (int k = 0; k < n->nout; k++) take_back(s->what, &s->desc[n->first + k], &f.out[k]), unknown += count_unknown(s->what, &f.out[k]);
-  s->done[i] = unknown == 0;                          /* everything known and consistent: need not be seen again */
+  for (int k = 0; k < n->nin; k++)
+    take_back(s->what, &s->desc[value_of(s->g, n->in[k])], &f.in[k]),
+        unknown += count_unknown(s->what, &f.in[k]);
+  for (int k = 0; k < n->nout; k++)
+    take_back(s->what, &s->desc[n->first + k], &f.out[k]),
+        unknown += count_unknown(s->what, &f.out[k]);
+  s->done[i] = unknown == 0; /* everything known and consistent: need not be seen again */
   s->unknown += unknown;
   return TY_OK;
 }
@@ -266,13 +292,14 @@ int infer_run(const ty_graph *g, int what, ty_desc *desc)
   return code;
 }
 
-/* The first argument whose shape (or dtype) is not known; `candidates` in the failure: up to ten of them. */
+/* The first argument whose shape (or dtype) is not known; `candidates` in the failure: up to ten
+** of them. */
 int infer_undecided(const ty_graph *g, const ty_desc *desc, int what)
 {
   struct text t = { 0 };
   const char *first = NULL;
   int n = 0, code = what == INFER_TYPES ? TY_EDTYPE : TY_ESHAPE;
-  for (int pass = 0; pass < 2 && !n; pass++)          /* variables first; if all are known, operators */
+  for (int pass = 0; pass < 2 && !n; pass++) /* variables first; if all are known, operators */
     for (int i = 0; i < g->n; i++)
       for (int k = 0; k < g->node[i].nout; k++) {
         if (!g->node[i].op != !pass || !count_unknown(what, &desc[g->node[i].first + k])) continue;
@@ -281,9 +308,10 @@ int infer_undecided(const ty_graph *g, const ty_desc *desc, int what)
       }
   if (n) {
     char got[160] = "unknown";
-    fail(code, "the %s of these cannot be inferred from what was given: %s%s; give %s", what == INFER_TYPES ? "dtypes" : "shapes",
-         t.s ? t.s : "", n > 10 ? ", ..." : "", what == INFER_TYPES ? "the dtype of more arguments (type_dict)"
-             : "the shape of more arguments");
+    fail(code, "the %s of these cannot be inferred from what was given: %s%s; give %s",
+        what == INFER_TYPES ? "dtypes" : "shapes", t.s ? t.s : "", n > 10 ? ", ..." : "",
+        what == INFER_TYPES ? "the dtype of more arguments (type_dict)"
+                            : "the shape of more arguments");
     fail_argument(first, t.s, got);
   }
   text_done(&t);

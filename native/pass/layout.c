@@ -1,19 +1,20 @@
 /* layout.c - which values keep their channels in blocks.
 **
-** A value of shape (N, C, space) may lie as (N, C / b, space, b): the form that convolutions compute in, where b is what
-** the device likes. It takes as many bytes, so tapes, copies and sums work as ever if their operands agree. A kernel says
-** which of its operands may come so, and whether they must agree (op/op.h). A convolution takes each as it is and copies
-** inside where forms meet, so no step is ever added.
+** A value of shape (N, C, space) may lie as (N, C / b, space, b): the form that convolutions
+** compute in, where b is what the device likes. It takes as many bytes, so tapes, copies and
+** sums work as ever if their operands agree. A kernel says which of its operands may come so,
+** and whether they must agree (op/op.h). A convolution takes each as it is and copies inside
+** where forms meet, so no step is ever added.
 **
-** Every value that could be in blocks begins so; whoever cannot have it makes it plain, until nothing changes. Heads,
-** bound arrays and what a view shows under another shape are plain. Values without space lie the same in both forms:
-** they are plain, and nobody minds.
+** Every value that could be in blocks begins so; whoever cannot have it makes it plain, until
+** nothing changes. Heads, bound arrays and what a view shows under another shape are plain.
+** Values without space lie the same in both forms: they are plain, and nobody minds.
 */
 #include "pass/program.h"
 
 static int root_of(const struct program *p, int v) { return p->value[v].root; }
 
-/* -- who could be in blocks ------------------------------------------------------------------------------------------ */
+/* -- who could be in blocks -------------------------------------------------------------------- */
 
 static bool has_space(const ty_desc *d)
 {
@@ -25,8 +26,8 @@ static bool has_space(const ty_desc *d)
 static bool could(const struct program *p, int v, int block)
 {
   const ty_desc *d = &p->s.desc[v];
-  return p->value[v].kind == V_POOL && (d->dtype == TY_F32 || d->dtype == TY_U8) && d->ndim > 2 && d->ndim < 6 && d->dim[1] % block == 0 &&
-         has_space(d);
+  return p->value[v].kind == V_POOL && (d->dtype == TY_F32 || d->dtype == TY_U8) && d->ndim > 2 &&
+      d->ndim < 6 && d->dim[1] % block == 0 && has_space(d);
 }
 
 static int first_marks(struct program *p)
@@ -38,13 +39,13 @@ static int first_marks(struct program *p)
     p->value[v].block = block && root_of(p, v) == v && could(p, v, block) ? block : 0;
     n += p->value[v].block != 0;
   }
-  for (int v = 0; n && v < s->g->nvalue; v++)         /* another shape of the same bytes */
+  for (int v = 0; n && v < s->g->nvalue; v++) /* another shape of the same bytes */
     if (!desc_same_shape(&s->desc[v], &s->desc[root_of(p, v)])) p->value[root_of(p, v)].block = 0;
   for (int h = 0; h < s->nhead; h++) p->value[root_of(p, value_of(s->g, s->head[h]))].block = 0;
   return n;
 }
 
-/* -- what steps demand ------------------------------------------------------------------------------------------------- */
+/* -- what steps demand ------------------------------------------------------------------------- */
 
 static bool make_plain(struct program *p, int v)
 {
@@ -60,7 +61,8 @@ static bool is_plain(const struct program *p, int v)
   return p->value[v].kind != V_NONE && !p->value[root_of(p, v)].block && has_space(&p->s.desc[v]);
 }
 
-/* Operands of the group's own shape agree; one of another shape that is no single number wants all plain. */
+/* Operands of the group's own shape agree; one of another shape that is no single number wants
+** all plain. */
 static bool agree_tape(struct program *p, const struct step *st)
 {
   const ty_desc *space = &p->s.desc[p->s.g->node[st->node].first];
@@ -69,8 +71,10 @@ static bool agree_tape(struct program *p, const struct step *st)
     for (int k = 0; k < st->nin + st->nout; k++) {
       int v = k < st->nin ? st->in[k] : st->out[k - st->nin];
       bool own = desc_same_shape(&p->s.desc[v], space);
-      if (!turn) plain |= own ? is_plain(p, v) : desc_count(&p->s.desc[v]) > 1;
-      else if (plain || !own) changes |= make_plain(p, v);
+      if (!turn)
+        plain |= own ? is_plain(p, v) : desc_count(&p->s.desc[v]) > 1;
+      else if (plain || !own)
+        changes |= make_plain(p, v);
     }
   return changes;
 }
@@ -85,8 +89,10 @@ static bool agree_node(struct program *p, const struct step *st)
       int i = out ? k - st->nin : k, v = out ? st->out[i] : st->in[i];
       if (v < 0) continue;
       bool may = kernel && kernel_blocks(kernel, i, out);
-      if (!turn) plain |= may && kernel->flags & K_ALIKE && is_plain(p, v);
-      else if (plain || !may) changes |= make_plain(p, v);
+      if (!turn)
+        plain |= may && kernel->flags & K_ALIKE && is_plain(p, v);
+      else if (plain || !may)
+        changes |= make_plain(p, v);
     }
   return changes;
 }
@@ -97,7 +103,7 @@ static bool agree(struct program *p, const struct step *st)
   return st->kind == STEP_NODE ? agree_node(p, st) : make_plain(p, st->in[0]);
 }
 
-/* -- kernels that would take blocks --------------------------------------------------------------------------------- */
+/* -- kernels that would take blocks ------------------------------------------------------------ */
 
 /* The call as this kernel would like it: in blocks what could be and what it takes so. */
 static bool wish(const struct program *p, struct step *st, const struct kernel *k)
@@ -109,7 +115,9 @@ static bool wish(const struct program *p, struct step *st, const struct kernel *
     any |= c->in[i].block != 0;
   }
   for (int i = 0; i < st->nout; i++) {
-    c->out[i].block = st->out[i] >= 0 && kernel_blocks(k, i, true) ? p->value[root_of(p, st->out[i])].block : 0;
+    c->out[i].block = st->out[i] >= 0 && kernel_blocks(k, i, true)
+        ? p->value[root_of(p, st->out[i])].block
+        : 0;
     any |= c->out[i].block != 0;
   }
   return any;
@@ -131,7 +139,8 @@ static int find_kernel(struct program *p, struct step *st)
   return TY_OK;
 }
 
-/* What it accepted when all was in blocks it may refuse now that some operands are plain: another one is asked for. */
+/* What it accepted when all was in blocks it may refuse now that some operands are plain:
+** another one is asked for. */
 static bool regrets(struct program *p, struct step *st)
 {
   if (st->kind != STEP_NODE || !st->v.kernel || !wish(p, st, st->v.kernel)) return false;
@@ -141,8 +150,9 @@ static bool regrets(struct program *p, struct step *st)
 int layout_program(struct program *p)
 {
   if (p->s.flags & TY_KEEP || !env_number("TYCHO_BLOCKS", 1) || !first_marks(p)) return TY_OK;
-  for (int t = 0; t < p->n; t++) if (p->step[t].kind == STEP_NODE) TRY(find_kernel(p, &p->step[t]));
-  for (bool changes = true; changes; ) {
+  for (int t = 0; t < p->n; t++)
+    if (p->step[t].kind == STEP_NODE) TRY(find_kernel(p, &p->step[t]));
+  for (bool changes = true; changes;) {
     changes = false;
     for (int t = p->n - 1; t >= 0; t--) changes |= agree(p, &p->step[t]);
     for (int t = 0; t < p->n; t++) changes |= agree(p, &p->step[t]);

@@ -1,14 +1,16 @@
 /* lower.c - turns planned steps into instructions: kernels, tapes, operands, segments.
 **
-** select chooses the kernel of every step that is not a tape (the first candidate that accepts) before memory is planned,
-** because scratch is planned memory. lower then builds the tapes and the list of segments; lower_resolve writes
-** pointers, at bind and again whenever a pool has moved. An operand is an offset in a device's pool or a bound tensor.
+** select chooses the kernel of every step that is not a tape (the first candidate that accepts)
+** before memory is planned, because scratch is planned memory. lower then builds the tapes and
+** the list of segments; lower_resolve writes pointers, at bind and again whenever a pool has
+** moved. An operand is an offset in a device's pool or a bound tensor.
 */
 #include "pass/program.h"
 
-/* -- select ------------------------------------------------------------------------------------------------- */
+/* -- select ------------------------------------------------------------------------------------ */
 
-static char *const wanted = (char *)ALIGN;            /* stands for "has a place" until there are pointers */
+/* stands for "has a place" until there are pointers */
+static char *const wanted = (char *)ALIGN;
 
 int step_call(struct program *p, struct step *st)
 {
@@ -23,7 +25,8 @@ int step_call(struct program *p, struct step *st)
     c->in[k] = (struct arr){ wanted, s->desc[st->in[k]], NULL, p->value[st->in[k]].block };
   for (int k = 0; k < st->nout; k++) {
     bool read = st->out[k] >= 0;
-    c->out[k] = (struct arr){ read ? wanted : NULL, s->desc[n->first + k], NULL, read ? p->value[st->out[k]].block : 0 };
+    c->out[k] = (struct arr){ read ? wanted : NULL, s->desc[n->first + k], NULL,
+      read ? p->value[st->out[k]].block : 0 };
     if (read && p->value[st->out[k]].add) c->add |= 1u << k;
   }
   if (step_makes_loss(p, st)) c->loss = s->g->node[st->act_node].param;
@@ -53,24 +56,28 @@ static int select_step(struct program *p, struct step *st)
   st->scratch = st->v.scratch;
   if (st->act_node < 0 || st->v.call.loss) return TY_OK;
   const struct node *a = &p->s.g->node[st->act_node];
-  int act = row_activation(a->op, a->param);          /* the others round otherwise than their rows: fusion changes no bits */
-  if (act == ACT_RELU && st->v.kernel->flags & (K_ACT | K_MASK) && !st->v.half) st->v.call.act = act;
-  return TY_OK;                                       /* else lower adds a tape behind the kernel */
+  int act = row_activation(
+      a->op, a->param); /* the others round otherwise than their rows: fusion changes no bits */
+  if (act == ACT_RELU && st->v.kernel->flags & (K_ACT | K_MASK) && !st->v.half)
+    st->v.call.act = act;
+  return TY_OK; /* else lower adds a tape behind the kernel */
 }
 
 int select_program(struct program *p)
 {
-  for (int t = 0; t < p->n; t++) if (p->step[t].kind == STEP_NODE) TRY(select_step(p, &p->step[t]));
+  for (int t = 0; t < p->n; t++)
+    if (p->step[t].kind == STEP_NODE) TRY(select_step(p, &p->step[t]));
   return TY_OK;
 }
 
-/* -- tapes ---------------------------------------------------------------------------------------------------- */
+/* -- tapes ------------------------------------------------------------------------------------- */
 
 struct builder { struct program *p; struct step *st; struct tape *t; int *reg; ty_desc operand[TAPE_ARGS]; int value[TAPE_ARGS]; int n; };
 
 static int operand_of(struct builder *b, int v)
 {
-  for (int k = 0; k < b->n; k++) if (b->value[k] == v) return k;
+  for (int k = 0; k < b->n; k++)
+    if (b->value[k] == v) return k;
   if (b->n == TAPE_ARGS) return -1;
   b->operand[b->n] = b->p->s.desc[v];
   b->value[b->n] = v;
@@ -90,14 +97,16 @@ static int register_of(struct builder *b, int v)
 static void bind_letters(struct builder *b, const struct node *n, struct tape_env *env)
 {
   const ty_graph *g = b->p->s.g;
-  int nothing = tape_number(b->t, 0);                 /* for letters in parts of a formula that the parameters exclude */
+  int nothing = tape_number(
+      b->t, 0); /* for letters in parts of a formula that the parameters exclude */
   for (int i = 0; i < 26; i++) env->var[i] = nothing;
   if (!n->backward) {
     for (int k = 0; k < n->nin && k < 6; k++) env->var[k] = register_of(b, value_of(g, n->in[k]));
     return;
   }
   int at = 0;
-  for (const char *s = op_reads(n->op, n->param); s && *s && at < n->nin; s += strcspn(s, " "), s += strspn(s, " "), at++) {
+  for (const char *s = op_reads(n->op, n->param); s && *s && at < n->nin;
+       s += strcspn(s, " "), s += strspn(s, " "), at++) {
     char letter = *s == 'g' ? 'g' : *s == 'o' ? 'y' : (char)('a' + atoi(s + 1));
     env->var[letter - 'a'] = register_of(b, value_of(g, n->in[at]));
   }
@@ -107,19 +116,23 @@ static int store(struct builder *b, int v, int reg)
 {
   const struct value *x = &b->p->value[v];
   if (x->kind == V_NONE) return TY_OK;
-  for (int k = 0; k < b->st->nout; k++) if (b->st->out[k] == v) {
-    int operand = operand_of(b, v);
-    NEED(operand >= 0, TY_EUNSUPPORTED, "tape: too many operands");
-    if (x->add) {
-      struct tape_env env = { .var = { tape_load(b->t, operand), reg } };
-      TRY(tape_formula(b->t, "a + b", &env, &reg));
+  for (int k = 0; k < b->st->nout; k++)
+    if (b->st->out[k] == v) {
+      int operand = operand_of(b, v);
+      NEED(operand >= 0, TY_EUNSUPPORTED, "tape: too many operands");
+      if (x->add) {
+        struct tape_env env = { .var = { tape_load(b->t, operand), reg } };
+        TRY(tape_formula(b->t, "a + b", &env, &reg));
+      }
+      tape_store(b->t, operand, reg);
     }
-    tape_store(b->t, operand, reg);
-  }
   return TY_OK;
 }
 
-static bool narrow(int dtype) { return dtype != TY_F32 && dtype != TY_F64 && dtype != TY_I32 && dtype != TY_I64; }
+static bool narrow(int dtype)
+{
+  return dtype != TY_F32 && dtype != TY_F64 && dtype != TY_I32 && dtype != TY_I64;
+}
 
 static int add_member(struct builder *b, int node, int dtype)
 {
@@ -131,7 +144,8 @@ static int add_member(struct builder *b, int node, int dtype)
     int v = n->first + k, reg;
     struct tape_env e = env;
     TRY(tape_formula(b->t, formula_of(n, k), &e, &reg));
-    if (narrow(s->desc[v].dtype) || s->desc[v].dtype != dtype) reg = tape_cast(b->t, reg, s->desc[v].dtype);
+    if (narrow(s->desc[v].dtype) || s->desc[v].dtype != dtype)
+      reg = tape_cast(b->t, reg, s->desc[v].dtype);
     b->reg[v] = reg;
     TRY(store(b, v, reg));
   }
@@ -172,7 +186,8 @@ static int build_tape(struct program *p, struct step *st, int *reg)
   NEED(b.t, TY_EMEMORY, "out of memory: tapes");
   int code = TY_OK;
   for (int k = 0; k < st->nin; k++) operand_of(&b, st->in[k]);
-  for (int k = 0; !code && k < st->nmember; k++) code = add_member(&b, p->member[st->member + k], dtype);
+  for (int k = 0; !code && k < st->nmember; k++)
+    code = add_member(&b, p->member[st->member + k], dtype);
   if (!code) code = finish_tape(&b, &p->s.desc[p->s.g->node[st->node].first]);
   for (int k = 0; k < st->nin; k++) reg[st->in[k]] = -1;
   for (int k = 0; k < st->nmember; k++) {
@@ -180,7 +195,10 @@ static int build_tape(struct program *p, struct step *st, int *reg)
     for (int j = 0; j < n->nout; j++) reg[n->first + j] = -1;
     for (int j = 0; j < n->nin; j++) reg[value_of(p->s.g, n->in[j])] = -1;
   }
-  if (code) tape_free(b.t), fail_node(p->s.g->node[st->node].op->name, p->s.g->node[st->node].name, p->s.g->node[st->node].where);
+  if (code)
+    tape_free(b.t),
+        fail_node(p->s.g->node[st->node].op->name, p->s.g->node[st->node].name,
+            p->s.g->node[st->node].where);
   return code;
 }
 
@@ -191,7 +209,8 @@ static int build_addition(struct program *p, struct step *st)
   struct builder b = { .p = p, .st = st, .t = tape_new(tape_dtype(d, 1)), .n = 2 };
   NEED(b.t, TY_EMEMORY, "out of memory: tapes");
   b.operand[0] = b.operand[1] = *d;
-  b.value[0] = -1; b.value[1] = st->in[0];
+  b.value[0] = -1;
+  b.value[1] = st->in[0];
   struct tape_env env = { .var = { tape_load(b.t, 0), tape_load(b.t, 1) } };
   int reg, code = tape_formula(b.t, "a + b", &env, &reg);
   if (!code) tape_store(b.t, 0, reg), code = finish_tape(&b, d);
@@ -216,11 +235,12 @@ static int build_activation(struct program *p, struct step *st)
   return code;
 }
 
-/* -- segments ----------------------------------------------------------------------------------------------------- */
+/* -- segments ---------------------------------------------------------------------------------- */
 
 static int segment_of(const struct program *p, int t)
 {
-  for (int i = 0; i < p->nsegment; i++) if (p->segment[i].first <= t && t < p->segment[i].last) return i;
+  for (int i = 0; i < p->nsegment; i++)
+    if (p->segment[i].first <= t && t < p->segment[i].last) return i;
   return -1;
 }
 
@@ -232,12 +252,17 @@ static int cut_segments(struct program *p)
     bool fresh = t == 0 || t == p->nforward || p->step[t].device != p->step[t - 1].device;
     if (fresh || step_of_host(p, &p->step[t]) || step_of_host(p, &p->step[t - 1])) {
       struct segment *g = &p->segment[p->nsegment++];
-      *g = (struct segment){ .device = p->step[t].device, .slot = program_slot(p, p->step[t].device), .first = t, .last = t + 1 };
+      *g = (struct segment){ .device = p->step[t].device,
+        .slot = program_slot(p, p->step[t].device),
+        .first = t,
+        .last = t + 1 };
       for (int i = 0; i < MAX_DEVICES; i++) g->wait[i] = -1;
-    } else p->segment[p->nsegment - 1].last = t + 1;
+    }
+    else
+      p->segment[p->nsegment - 1].last = t + 1;
     if (t < p->nforward) p->nsegment_forward = p->nsegment;
   }
-  for (int t = 0; t < p->n && p->ndevice > 1; t++) {  /* what a step reads from another device */
+  for (int t = 0; t < p->n && p->ndevice > 1; t++) { /* what a step reads from another device */
     struct segment *here = &p->segment[segment_of(p, t)];
     for (int k = 0; k < p->step[t].nin; k++) {
       const struct value *x = &p->value[p->value[p->step[t].in[k]].root];
@@ -249,26 +274,31 @@ static int cut_segments(struct program *p)
   return TY_OK;
 }
 
-/* -- state: steps that pack one bound array alike keep one copy -------------------------------------------------- */
+/* -- state: steps that pack one bound array alike keep one copy -------------------------------- */
 
 static bool packs_alike(const struct program *p, const struct step *a, const struct step *b)
 {
   const struct kernel *k = a->v.kernel;
   return k == b->v.kernel && a->device == b->device &&
-         desc_same_shape(&p->s.desc[a->in[k->packs - 1]], &p->s.desc[b->in[k->packs - 1]]);
+      desc_same_shape(&p->s.desc[a->in[k->packs - 1]], &p->s.desc[b->in[k->packs - 1]]);
 }
 
 static int find_keepers(struct program *p)
 {
-  int *first = NEWS(int, 2 * p->s.g->nvalue);         /* per root, forward and backward: the first step that packs it, + 1 */
+  int *first = NEWS(int,
+      2 * p->s.g->nvalue); /* per root, forward and backward: the first step that packs it, + 1 */
   NEED(first, TY_EMEMORY, "out of memory: states");
   for (int t = 0; t < p->n; t++) {
     struct step *st = &p->step[t];
     if (st->kind != STEP_NODE || !st->v.kernel || !st->v.kernel->packs) continue;
-    int root = p->value[st->in[st->v.kernel->packs - 1]].root, *at = &first[2 * root + st->v.backward];
-    if (p->value[root].kind != V_OUTER || p->value[root].first >= 0) continue;  /* the program writes it */
-    if (!*at) *at = t + 1;
-    else if (packs_alike(p, &p->step[*at - 1], st)) st->keeper = *at - 1, p->step[*at - 1].lends = true;
+    int root = p->value[st->in[st->v.kernel->packs - 1]].root,
+        *at = &first[2 * root + st->v.backward];
+    if (p->value[root].kind != V_OUTER || p->value[root].first >= 0)
+      continue; /* the program writes it */
+    if (!*at)
+      *at = t + 1;
+    else if (packs_alike(p, &p->step[*at - 1], st))
+      st->keeper = *at - 1, p->step[*at - 1].lends = true;
   }
   mem_free(first);
   return TY_OK;
@@ -277,7 +307,10 @@ static int find_keepers(struct program *p)
 static int give_state(struct program *p, struct step *st)
 {
   if (!st->v.state) return TY_OK;
-  if (st->keeper >= 0) { st->v.call.state = p->step[st->keeper].state; return TY_OK; }
+  if (st->keeper >= 0) {
+    st->v.call.state = p->step[st->keeper].state;
+    return TY_OK;
+  }
   if (st->v.kernel->flags & K_REUSED && !st->lends) return TY_OK;
   st->state = st->v.call.state = mem_new(st->v.state);
   return st->state ? TY_OK : TY_EMEMORY;
@@ -286,7 +319,8 @@ static int give_state(struct program *p, struct step *st)
 /* What the kernel did not take over but was to: only activations. */
 static bool applies_behind(const struct step *st)
 {
-  return st->kind == STEP_NODE && st->act_node >= 0 && !st->v.call.act && !st->v.call.loss && !st->v.call.plus;
+  return st->kind == STEP_NODE && st->act_node >= 0 && !st->v.call.act && !st->v.call.loss &&
+      !st->v.call.plus;
 }
 
 int lower_program(struct program *p)
@@ -297,9 +331,12 @@ int lower_program(struct program *p)
   for (int v = 0; v < p->s.g->nvalue; v++) reg[v] = -1;
   for (int t = 0; t < p->n && !code; t++) {
     struct step *st = &p->step[t];
-    if (st->kind == STEP_TAPE) code = build_tape(p, st, reg);
-    else if (st->kind == STEP_ADD) code = build_addition(p, st);
-    else if (applies_behind(st)) code = build_activation(p, st);
+    if (st->kind == STEP_TAPE)
+      code = build_tape(p, st, reg);
+    else if (st->kind == STEP_ADD)
+      code = build_addition(p, st);
+    else if (applies_behind(st))
+      code = build_activation(p, st);
     if (!code) code = give_state(p, st);
   }
   mem_free(reg);
@@ -307,7 +344,7 @@ int lower_program(struct program *p)
   return cut_segments(p);
 }
 
-/* -- pointers ----------------------------------------------------------------------------------------------------------- */
+/* -- pointers ---------------------------------------------------------------------------------- */
 
 static void *pointer(const struct program *p, const struct bases *b, int v)
 {
@@ -323,9 +360,12 @@ static void resolve_node(struct program *p, struct step *st, const struct bases 
   for (int k = 0; k < c->nin; k++) {
     const struct value *r = &p->value[p->value[st->in[k]].root];
     c->in[k].p = pointer(p, b, st->in[k]);
-    c->in[k].version = r->kind == V_OUTER && r->first < 0 ? b->version[program_slot(p, st->device)] + r->outer : NULL;
+    c->in[k].version = r->kind == V_OUTER && r->first < 0
+        ? b->version[program_slot(p, st->device)] + r->outer
+        : NULL;
   }
-  for (int k = 0; k < c->nout; k++) c->out[k].p = st->out[k] >= 0 ? pointer(p, b, st->out[k]) : NULL;
+  for (int k = 0; k < c->nout; k++)
+    c->out[k].p = st->out[k] >= 0 ? pointer(p, b, st->out[k]) : NULL;
   if (st->fold) st->fold->out.p = pointer(p, b, st->fold->target);
   int slot = program_slot(p, st->device);
   c->tmp = st->scratch ? b->pool[slot] + st->scratch_at : NULL;
@@ -338,12 +378,15 @@ void lower_resolve(struct program *p, const struct bases *b)
     struct step *st = &p->step[t];
     st->guard_at = st->guard >= 0 ? pointer(p, b, st->guard) : NULL;
     if (st->kind == STEP_NODE) resolve_node(p, st, b);
-    for (int k = 0; k < st->ntape; k++) st->operand[k] = st->tape_value[k] < 0 ? b->outer[st->outer] : pointer(p, b, st->tape_value[k]);
-    if (st->kind == STEP_COPY) st->copy_from = pointer(p, b, st->in[0]), st->copy_to = b->outer[st->outer];
+    for (int k = 0; k < st->ntape; k++)
+      st->operand[k] = st->tape_value[k] < 0 ? b->outer[st->outer]
+                                             : pointer(p, b, st->tape_value[k]);
+    if (st->kind == STEP_COPY)
+      st->copy_from = pointer(p, b, st->in[0]), st->copy_to = b->outer[st->outer];
   }
 }
 
-/* -- running ---------------------------------------------------------------------------------------------------------------- */
+/* -- running ----------------------------------------------------------------------------------- */
 
 int program_run_step(struct program *p, struct step *st)
 {
@@ -352,12 +395,15 @@ int program_run_step(struct program *p, struct step *st)
   if (done) return TY_OK;
   switch (st->kind) {
   case STEP_TAPE:
-  case STEP_ADD:  return tape_run(st->tape, st->loop, st->operand);
-  case STEP_COPY: memmove(st->copy_to, st->copy_from, desc_bytes(&p->s.desc[st->in[0]])); return TY_OK;
+  case STEP_ADD: return tape_run(st->tape, st->loop, st->operand);
+  case STEP_COPY:
+    memmove(st->copy_to, st->copy_from, desc_bytes(&p->s.desc[st->in[0]]));
+    return TY_OK;
   default: {
     int code = invoke_run(&st->v);
     return code || !st->tape ? code : tape_run(st->tape, st->loop, st->operand);
-  } }
+  }
+  }
 }
 
 void program_free(struct program *p)

@@ -1,11 +1,13 @@
-/* memory_fit.c - offsets for values with known sizes and lifetimes, in as little memory as possible.
+/* memory_fit.c - offsets for values with known sizes and lifetimes, in as little memory as
+** possible.
 **
-** The lower bound is the largest sum of bytes alive at one step. Several orders of placing are tried, each at the
-** tightest gap that is free for the whole life of the value (Pisarchyk & Lee, arXiv 2001.03288, for order by size), or the
-** lowest; the smallest total wins, and the search ends as soon as one meets the bound. When none does, the best
-** order is changed a little, again and again, and kept when it is no worse, until 0.2 % above the bound or a budget is
-** met; rarely (still 4 % above), the other orders are climbed from as well.
-** Cost: O(n^2) an order; for large n one pass in order of time with a free list, O(n log n), comes first, and the
+** The lower bound is the largest sum of bytes alive at one step. Several orders of placing are
+** tried, each at the tightest gap that is free for the whole life of the value (Pisarchyk & Lee,
+** arXiv 2001.03288, for order by size), or the lowest; the smallest total wins, and the search
+** ends as soon as one meets the bound. When none does, the best order is changed a little, again
+** and again, and kept when it is no worse, until 0.2 % above the bound or a budget is met;
+** rarely (still 4 % above), the other orders are climbed from as well. Cost: O(n^2) an order;
+** for large n one pass in order of time with a free list, O(n log n), comes first, and the
 ** others only within a budget.
 */
 #include "pass/program.h"
@@ -18,12 +20,14 @@ struct fit {
   int64_t *offset, *best, total;
   int64_t bound;
   int peak;                                           /* the step that needs it */
-  bool lowest;                                        /* which gap: the lowest (every plan is some order's so), else the tightest */
+  /* which gap: the lowest (every plan is some order's so), else the tightest */
+  bool lowest;
   int *order, *placed, *good;                         /* good: the order to climb from */
   int64_t *key;
 };
 
-static int64_t lower_bound(int n, const int64_t *bytes, const int *first, const int *last, int *when)
+static int64_t lower_bound(
+    int n, const int64_t *bytes, const int *first, const int *last, int *when)
 {
   int end = 0;
   for (int i = 0; i < n; i++) end = MAX(end, last[i] + 2);
@@ -38,9 +42,10 @@ static int64_t lower_bound(int n, const int64_t *bytes, const int *first, const 
   return peak;
 }
 
-/* -- one order -------------------------------------------------------------------------------------------- */
+/* -- one order --------------------------------------------------------------------------------- */
 
-/* Places item i at the tightest gap (or the lowest one that fits) among placed items (sorted by offset) alive with it. */
+/* Places item i at the tightest gap (or the lowest one that fits) among placed items (sorted by
+** offset) alive with it. */
 static int64_t best_gap(const struct fit *f, int i, int placed)
 {
   int64_t at = 0, best = -1, gap = INT64_MAX;
@@ -67,14 +72,16 @@ static int64_t place_in_order(struct fit *f, int64_t limit)
   int placed = 0;
   int64_t total = 0;
   for (int i = 0; i < f->n; i++)
-    if (f->kept[i] >= 0) f->offset[i] = f->kept[i], insert(f, i, placed++), total = MAX(total, f->offset[i] + f->bytes[i]);
+    if (f->kept[i] >= 0)
+      f->offset[i] = f->kept[i], insert(f, i, placed++),
+      total = MAX(total, f->offset[i] + f->bytes[i]);
   for (int k = 0; k < f->n; k++) {
     int i = f->order[k];
     if (f->kept[i] >= 0) continue;
     f->offset[i] = best_gap(f, i, placed);
     insert(f, i, placed++);
     total = MAX(total, f->offset[i] + f->bytes[i]);
-    if (total >= limit) return INT64_MAX;          /* cannot win any more */
+    if (total >= limit) return INT64_MAX; /* cannot win any more */
   }
   return total;
 }
@@ -100,7 +107,7 @@ static void sort_order(struct fit *f)
   qsort(f->order, (size_t)f->n, sizeof(int), by_key);
 }
 
-/* -- in order of time, with a free list ---------------------------------------------------------------------- */
+/* -- in order of time, with a free list -------------------------------------------------------- */
 
 struct hole { int64_t at, size; };
 struct holes { struct hole *h; int n, cap; int64_t top; };
@@ -108,8 +115,9 @@ struct holes { struct hole *h; int n, cap; int64_t top; };
 static int64_t take_hole(struct holes *q, int64_t size)
 {
   int best = -1;
-  for (int k = 0; k < q->n; k++) if (q->h[k].size >= size && (best < 0 || q->h[k].size < q->h[best].size)) best = k;
-  if (best < 0) {                                     /* grow the last hole if it touches the top */
+  for (int k = 0; k < q->n; k++)
+    if (q->h[k].size >= size && (best < 0 || q->h[k].size < q->h[best].size)) best = k;
+  if (best < 0) { /* grow the last hole if it touches the top */
     int64_t at = q->top;
     if (q->n && q->h[q->n - 1].at + q->h[q->n - 1].size == q->top) at = q->h[--q->n].at;
     q->top = at + size;
@@ -118,7 +126,8 @@ static int64_t take_hole(struct holes *q, int64_t size)
   int64_t at = q->h[best].at;
   q->h[best].at += size;
   q->h[best].size -= size;
-  if (!q->h[best].size) memmove(&q->h[best], &q->h[best + 1], sizeof *q->h * (size_t)(--q->n - best));
+  if (!q->h[best].size)
+    memmove(&q->h[best], &q->h[best + 1], sizeof *q->h * (size_t)(--q->n - best));
   return at;
 }
 
@@ -126,12 +135,16 @@ static bool give_hole(struct holes *q, int64_t at, int64_t size)
 {
   int k = 0;
   while (k < q->n && q->h[k].at < at) k++;
-  bool left = k > 0 && q->h[k - 1].at + q->h[k - 1].size == at, right = k < q->n && at + size == q->h[k].at;
+  bool left = k > 0 && q->h[k - 1].at + q->h[k - 1].size == at,
+       right = k < q->n && at + size == q->h[k].at;
   if (left && right) {
     q->h[k - 1].size += size + q->h[k].size;
     memmove(&q->h[k], &q->h[k + 1], sizeof *q->h * (size_t)(--q->n - k));
-  } else if (left) q->h[k - 1].size += size;
-  else if (right) q->h[k].at = at, q->h[k].size += size;
+  }
+  else if (left)
+    q->h[k - 1].size += size;
+  else if (right)
+    q->h[k].at = at, q->h[k].size += size;
   else {
     if (!GROW(q->h, q->n, q->cap)) return false;
     memmove(&q->h[k + 1], &q->h[k], sizeof *q->h * (size_t)(q->n++ - k));
@@ -153,10 +166,13 @@ static int64_t place_in_time(struct fit *f, const int *first, const int *last)
   struct holes q = { 0 };
   bool ok = true;
   for (int i = 0; i < f->n; i++) birth[i] = death[i] = i;
-  sort_time = first; qsort(birth, (size_t)f->n, sizeof(int), by_time);
-  sort_time = last;  qsort(death, (size_t)f->n, sizeof(int), by_time);
+  sort_time = first;
+  qsort(birth, (size_t)f->n, sizeof(int), by_time);
+  sort_time = last;
+  qsort(death, (size_t)f->n, sizeof(int), by_time);
   for (int b = 0, d = 0; ok && b < f->n; b++) {
-    for (; d < f->n && last[death[d]] < first[birth[b]]; d++) ok = ok && give_hole(&q, f->offset[death[d]], f->bytes[death[d]]);
+    for (; d < f->n && last[death[d]] < first[birth[b]]; d++)
+      ok = ok && give_hole(&q, f->offset[death[d]], f->bytes[death[d]]);
     f->offset[birth[b]] = take_hole(&q, f->bytes[birth[b]]);
   }
   mem_free(q.h);
@@ -169,28 +185,39 @@ static int64_t place_backwards(struct fit *f)
   int end = 0, *first = NEWS(int, f->n), *last = NEWS(int, f->n);
   int64_t total = INT64_MAX;
   for (int i = 0; i < f->n; i++) end = MAX(end, f->last[i]);
-  for (int i = 0; first && last && i < f->n; i++) first[i] = end - f->last[i], last[i] = end - f->first[i];
+  for (int i = 0; first && last && i < f->n; i++)
+    first[i] = end - f->last[i], last[i] = end - f->first[i];
   if (first && last) total = place_in_time(f, first, last);
   mem_free(first);
   mem_free(last);
   return total;
 }
 
-/* -- the search --------------------------------------------------------------------------------------------------- */
+/* -- the search -------------------------------------------------------------------------------- */
 
-enum { BY_SIZE, BY_LIFE, BY_AREA, BY_FIRST, BY_LAST, BY_PEAK, KINDS };         /* BY_PEAK: what lives at the fullest step, by life */
+/* BY_PEAK: what lives at the fullest step, by life */
+enum { BY_SIZE, BY_LIFE, BY_AREA, BY_FIRST, BY_LAST, BY_PEAK, KINDS };
 static void make_key(struct fit *f, int kind)
 {
   for (int i = 0; i < f->n; i++) {
     int64_t life = f->last[i] - f->first[i] + 1, size = MIN(f->bytes[i] >> 6, 999);
     bool peak = f->first[i] <= f->peak && f->peak <= f->last[i];
-    f->key[i] = kind == BY_SIZE ? f->bytes[i] : kind == BY_LIFE ? life * 1000 + size : kind == BY_AREA ? (f->bytes[i] >> 6) * life
-              : kind == BY_FIRST ? -(int64_t)f->first[i] : kind == BY_LAST ? (int64_t)f->last[i]
-              : peak ? INT64_MAX / 2 + life : f->bytes[i];
+    f->key[i] = kind == BY_SIZE ? f->bytes[i]
+        : kind == BY_LIFE       ? life * 1000 + size
+        : kind == BY_AREA       ? (f->bytes[i] >> 6) * life
+        : kind == BY_FIRST      ? -(int64_t)f->first[i]
+        : kind == BY_LAST       ? (int64_t)f->last[i]
+        : peak                  ? INT64_MAX / 2 + life
+                                : f->bytes[i];
   }
 }
 
-static uint32_t next_random(uint32_t *s) { *s ^= *s << 13; *s ^= *s >> 17; return *s ^= *s << 5; }
+static uint32_t next_random(uint32_t *s)
+{
+  *s ^= *s << 13;
+  *s ^= *s >> 17;
+  return *s ^= *s << 5;
+}
 
 /* An item that ends at the top of the placement; searched from a random place on. */
 static int top_item(const struct fit *f, int64_t total, uint32_t from)
@@ -208,7 +235,8 @@ static void disturb(struct fit *f, int i, uint32_t *seed)
   int n = f->n, at = 0, to;
   memcpy(f->order, f->good, sizeof(int) * (size_t)n);
   if (next_random(seed) % 3 == 0) {
-    int a = (int)(next_random(seed) % (uint32_t)n), b = (int)(next_random(seed) % (uint32_t)n), keep = f->order[a];
+    int a = (int)(next_random(seed) % (uint32_t)n), b = (int)(next_random(seed) % (uint32_t)n),
+        keep = f->order[a];
     f->order[a] = f->order[b];
     f->order[b] = keep;
     return;
@@ -219,7 +247,8 @@ static void disturb(struct fit *f, int i, uint32_t *seed)
   f->order[to] = i;
 }
 
-/* Climbs from a good order: an item at the top goes earlier, or two change places; equal totals are taken too. */
+/* Climbs from a good order: an item at the top goes earlier, or two change places; equal totals
+** are taken too. */
 static void improve(struct fit *f, int64_t budget, uint32_t *seed)
 {
   memcpy(f->order, f->good, sizeof(int) * (size_t)f->n);
@@ -242,8 +271,12 @@ static void search(struct fit *f)
   for (int i = 0; i < f->n; i++) any_kept |= f->kept[i] >= 0;
   if (!any_kept) keep_if_better(f, place_in_time(f, f->first, f->last));
   if (!any_kept && f->total > f->bound) keep_if_better(f, place_backwards(f));
-  int64_t budget = any_kept ? INT64_MAX : small ? INT64_C(24000000) : INT64_C(6000000), one = (int64_t)f->n * f->n / 4 + 1;
-  for (int k = 0; k < 2 * KINDS && f->total > f->bound && (budget >= one || k == 0); k++, budget -= one) {
+  int64_t budget = any_kept ? INT64_MAX
+      : small               ? INT64_C(24000000)
+                            : INT64_C(6000000),
+          one = (int64_t)f->n * f->n / 4 + 1;
+  for (int k = 0; k < 2 * KINDS && f->total > f->bound && (budget >= one || k == 0);
+       k++, budget -= one) {
     f->lowest = k & 1;
     make_key(f, k / 2);
     sort_order(f);
@@ -254,7 +287,8 @@ static void search(struct fit *f)
   f->lowest = true;
   uint32_t seed = 2463534242u;
   improve(f, MIN(budget, small ? INT64_C(24000000) : INT64_C(3000000)), &seed);
-  for (int k = 0; small && k < KINDS && f->total > f->bound + f->bound / 25; k++) {    /* rare: from other orders */
+  for (int k = 0; small && k < KINDS && f->total > f->bound + f->bound / 25;
+       k++) { /* rare: from other orders */
     make_key(f, k);
     sort_order(f);
     memcpy(f->good, f->order, sizeof(int) * (size_t)f->n);
@@ -262,14 +296,15 @@ static void search(struct fit *f)
   }
 }
 
-int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t *offset, int64_t *total, int64_t *bound)
+int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t *offset,
+    int64_t *total, int64_t *bound)
 {
   int worst = 0;
   *total = *bound = lower_bound(n, bytes, first, last, &worst);
   if (!n) return TY_OK;
   int64_t *kept = NEWS(int64_t, n);
-  struct fit f = { n, bytes, first, last, kept, offset, NEWS(int64_t, n), INT64_MAX, *bound, worst, false,
-                   NEWS(int, n), NEWS(int, n), NEWS(int, n), NEWS(int64_t, n) };
+  struct fit f = { n, bytes, first, last, kept, offset, NEWS(int64_t, n), INT64_MAX, *bound, worst,
+    false, NEWS(int, n), NEWS(int, n), NEWS(int, n), NEWS(int64_t, n) };
   bool room = kept && f.best && f.order && f.placed && f.good && f.key;
   if (room) {
     memcpy(kept, offset, sizeof(int64_t) * (size_t)n);
@@ -277,6 +312,11 @@ int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last,
     memcpy(offset, f.best, sizeof(int64_t) * (size_t)n);
     *total = f.total;
   }
-  mem_free(kept); mem_free(f.best); mem_free(f.order); mem_free(f.placed); mem_free(f.good); mem_free(f.key);
+  mem_free(kept);
+  mem_free(f.best);
+  mem_free(f.order);
+  mem_free(f.placed);
+  mem_free(f.good);
+  mem_free(f.key);
   return room ? TY_OK : fail(TY_EMEMORY, "out of memory: plan");
 }

@@ -1,9 +1,10 @@
 /* memory_verify.c - checks a plan from the instruction list alone.
 **
-** It knows nothing of lifetimes: it plays the instructions through and notes for each range of pool bytes which value was
-** last written there. An instruction that reads a value must find exactly that value in its place; writing takes the
-** bytes away from whatever they held before. A result written over an input of the same instruction is fine: reads come
-** first. Heads must be intact at the end. Cost O(instructions x live ranges).
+** It knows nothing of lifetimes: it plays the instructions through and notes for each range of
+** pool bytes which value was last written there. An instruction that reads a value must find
+** exactly that value in its place; writing takes the bytes away from whatever they held before.
+** A result written over an input of the same instruction is fine: reads come first. Heads must
+** be intact at the end. Cost O(instructions x live ranges).
 */
 #include "pass/program.h"
 
@@ -14,10 +15,12 @@ static int fault(const struct program *p, int t, int value, int owner)
 {
   const ty_graph *g = p->s.g;
   int a = 0, b = 0;
-  for (int i = 0; i < g->n; i++) { if (g->node[i].first <= value) a = i; if (owner >= 0 && g->node[i].first <= owner) b = i; }
-  return fail(TY_EINTERNAL, "plan: instruction %d reads %s, but its bytes %s%s", t, g->node[a].name, owner >= 0 ? "hold "
-      : "hold something else",
-              owner >= 0 ? g->node[b].name : "");
+  for (int i = 0; i < g->n; i++) {
+    if (g->node[i].first <= value) a = i;
+    if (owner >= 0 && g->node[i].first <= owner) b = i;
+  }
+  return fail(TY_EINTERNAL, "plan: instruction %d reads %s, but its bytes %s%s", t, g->node[a].name,
+      owner >= 0 ? "hold " : "hold something else", owner >= 0 ? g->node[b].name : "");
 }
 
 /* The value whose bytes v is: through views, which move nothing. */
@@ -25,13 +28,17 @@ static int stored_value(const struct program *p, int v)
 {
   const ty_graph *g = p->s.g;
   int node = 0;
-  for (int lo = 0, hi = g->n - 1; lo <= hi; ) {
+  for (int lo = 0, hi = g->n - 1; lo <= hi;) {
     int mid = (lo + hi) / 2;
-    if (g->node[mid].first <= v) node = mid, lo = mid + 1;
-    else hi = mid - 1;
+    if (g->node[mid].first <= v)
+      node = mid, lo = mid + 1;
+    else
+      hi = mid - 1;
   }
-  for (int k = 0; p->step_of[node] >= 0 && k < p->step[p->step_of[node]].nout; k++) if (p->step[p->step_of[node]].out[k] == v) return v;
-  if (p->s.summed && p->s.summed[node]) return stored_value(p, value_of(g, g->node[node].in[1]));   /* the part that was added last */
+  for (int k = 0; p->step_of[node] >= 0 && k < p->step[p->step_of[node]].nout; k++)
+    if (p->step[p->step_of[node]].out[k] == v) return v;
+  if (p->s.summed && p->s.summed[node])
+    return stored_value(p, value_of(g, g->node[node].in[1])); /* the part that was added last */
   int in = view_of(&p->s, node, v - g->node[node].first);
   return in >= 0 ? stored_value(p, value_of(g, g->node[node].in[in])) : v;
 }
@@ -43,7 +50,8 @@ static int check_read(const struct program *p, const struct memory *m, int t, in
   int want = stored_value(p, v), owner = -1;
   for (int i = 0; i < m->n; i++) {
     const struct held *h = &m->h[i];
-    if (h->device != r->device || h->to <= r->offset || r->offset + p->value[v].bytes <= h->from) continue;
+    if (h->device != r->device || h->to <= r->offset || r->offset + p->value[v].bytes <= h->from)
+      continue;
     if (h->value == want && h->from == r->offset) return TY_OK;
     owner = h->value;
   }
@@ -53,7 +61,8 @@ static int check_read(const struct program *p, const struct memory *m, int t, in
 static int write_range(struct memory *m, int64_t from, int64_t bytes, int value, int device)
 {
   int keep = 0;
-  for (int i = 0; i < m->n; i++) if (m->h[i].device != device || m->h[i].to <= from || from + bytes <= m->h[i].from)
+  for (int i = 0; i < m->n; i++)
+    if (m->h[i].device != device || m->h[i].to <= from || from + bytes <= m->h[i].from)
       m->h[keep++] = m->h[i];
   m->n = keep;
   NEED(GROW(m->h, m->n, m->cap), TY_EMEMORY, "out of memory: verify");
@@ -68,22 +77,24 @@ static int play(const struct program *p, struct memory *m, int t)
   if (st->guard >= 0) TRY(check_read(p, m, t, st->guard));
   if (st->scratch) {
     TRY(write_range(m, st->scratch_at, (int64_t)st->scratch, -1, st->device));
-    for (int k = 0; k < st->nin; k++) TRY(check_read(p, m, t, st->in[k]));    /* scratch must not lie over an input */
+    for (int k = 0; k < st->nin; k++)
+      TRY(check_read(p, m, t, st->in[k])); /* scratch must not lie over an input */
   }
   for (int k = 0; k < st->nout; k++) {
     int v = st->out[k];
     if (v < 0 || p->value[p->value[v].root].kind != V_POOL) continue;
     const struct value *r = &p->value[p->value[v].root];
     if (p->s.into && p->s.into[v] >= 0) TRY(check_read(p, m, t, p->s.into[v]));
-    bool over_scratch = st->scratch && r->offset < st->scratch_at + (int64_t)st->scratch
-        && st->scratch_at < r->offset + p->value[v].bytes;
+    bool over_scratch = st->scratch && r->offset < st->scratch_at + (int64_t)st->scratch &&
+        st->scratch_at < r->offset + p->value[v].bytes;
     NEED(!over_scratch, TY_EINTERNAL, "plan: scratch of instruction %d lies over its result", t);
     TRY(write_range(m, r->offset, p->value[v].bytes, v, r->device));
   }
   return TY_OK;
 }
 
-/* Results of one instruction must not lie over each other, nor over an input that its operator may not overwrite. */
+/* Results of one instruction must not lie over each other, nor over an input that its operator
+** may not overwrite. */
 static int check_results(const struct program *p, int t)
 {
   const struct step *st = &p->step[t];
@@ -93,14 +104,18 @@ static int check_results(const struct program *p, int t)
     for (int j = 0; j < k; j++) {
       if (st->out[j] < 0 || p->value[p->value[st->out[j]].root].kind != V_POOL) continue;
       const struct value *b = &p->value[p->value[st->out[j]].root];
-      NEED(a->device != b->device || a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset, TY_EINTERNAL,
-           "plan: two results of instruction %d overlap", t);
+      NEED(a->device != b->device || a->offset + a->bytes <= b->offset ||
+              b->offset + b->bytes <= a->offset,
+          TY_EINTERNAL, "plan: two results of instruction %d overlap", t);
     }
     for (int j = 0; j < st->nin && st->kind == STEP_NODE; j++) {
       const struct value *b = &p->value[p->value[st->in[j]].root];
-      if (b->kind != V_POOL || b->device != a->device || a->offset + a->bytes <= b->offset || b->offset + b->bytes <= a->offset) continue;
+      if (b->kind != V_POOL || b->device != a->device || a->offset + a->bytes <= b->offset ||
+          b->offset + b->bytes <= a->offset)
+        continue;
       NEED(a->offset == b->offset && step_in_place(p, st, k, j), TY_EINTERNAL,
-           "plan: result %d of %s lies over its input %d, which its operator does not allow", k, p->s.g->node[st->node].name, j);
+          "plan: result %d of %s lies over its input %d, which its operator does not allow", k,
+          p->s.g->node[st->node].name, j);
     }
   }
   return TY_OK;
@@ -114,7 +129,8 @@ int plan_verify(const struct program *p)
     code = check_results(p, t);
     if (!code) code = play(p, &m, t);
   }
-  for (int h = 0; h < p->s.nhead && !code; h++) code = check_read(p, &m, p->n, value_of(p->s.g, p->s.head[h]));
+  for (int h = 0; h < p->s.nhead && !code; h++)
+    code = check_read(p, &m, p->n, value_of(p->s.g, p->s.head[h]));
   mem_free(m.h);
   return code;
 }

@@ -1,4 +1,5 @@
-/* program.h - what a graph compiles to: steps in order, a place for every value, instructions ready to run.
+/* program.h - what a graph compiles to: steps in order, a place for every value, instructions
+** ready to run.
 **
 ** The passes, in order, each a file that fills its part and touches no other:
 **   fuse      which element-wise nodes form one tape; which activation goes into a product's epilogue
@@ -18,89 +19,115 @@
 #include "op/dispatch.h"
 #include "pointwise/pointwise.h"
 
-/* The graph of an executor with everything the passes ask about its ends. Arrays are indexed as noted. */
+/* The graph of an executor with everything the passes ask about its ends. Arrays are indexed as
+** noted. */
 struct grad_copy { ty_entry from; int outer, req; };
 struct source {
   ty_graph *g;
   const ty_desc *desc;                                /* per value */
   const int *device;                                  /* per node */
-  int forward;                                        /* nodes of the forward part; all later ones belong to backward */
+  /* nodes of the forward part; all later ones belong to backward */
+  int forward;
   const ty_entry *head; int nhead;
-  const int *outer;                                   /* per node: place of a variable among the bound tensors, -1 */
-  const int *grad_of;                                 /* per value: bound tensor that receives it as a gradient, -1 */
-  const int *grad_req;                                /* per value: TY_WRITE or TY_ADD, where grad_of >= 0 */
-  const int *into;                                    /* per value: >= 0: its producer adds it to that value's bytes (accumulate.c) */
-  const uint8_t *summed;                              /* per node: an addition that its inputs have already done; needs no step */
-  const ty_entry *end; int nend;                      /* gradients that were asked for; node -1: not this one */
-  const struct grad_copy *copy; int ncopy;            /* gradients that cannot be written by their producer */
+  /* per node: place of a variable among the bound tensors, -1 */
+  const int *outer;
+  /* per value: bound tensor that receives it as a gradient, -1 */
+  const int *grad_of;
+  /* per value: TY_WRITE or TY_ADD, where grad_of >= 0 */
+  const int *grad_req;
+  /* per value: >= 0: its producer adds it to that value's bytes (accumulate.c) */
+  const int *into;
+  /* per node: an addition that its inputs have already done; needs no step */
+  const uint8_t *summed;
+  /* gradients that were asked for; node -1: not this one */
+  const ty_entry *end; int nend;
+  /* gradients that cannot be written by their producer */
+  const struct grad_copy *copy; int ncopy;
   int flags;
 };
 
-enum { STEP_NODE, STEP_TAPE, STEP_COPY, STEP_ADD };   /* STEP_COPY, STEP_ADD: a value into (onto) bound tensor `outer` */
+/* STEP_COPY, STEP_ADD: a value into (onto) bound tensor `outer` */
+enum { STEP_NODE, STEP_TAPE, STEP_COPY, STEP_ADD };
 struct step {
   int kind, node;                                     /* node: the (last) node it runs */
   int member, nmember;                                /* STEP_TAPE: its nodes, in program.member */
   int outer;                                          /* STEP_COPY, STEP_ADD */
   ty_entry from;
-  int guard;                                          /* value of the byte that says whether it runs, -1: always */
+  /* value of the byte that says whether it runs, -1: always */
+  int guard;
   const uint8_t *guard_at;
-  int act_node;                                       /* STEP_NODE: the activation (backward: its gradient) that its kernel
-                                                         applies to output 0; or whose gradient it applies to input 0; or
-                                                         the loss whose gradient it makes; -1 */
+  /* STEP_NODE: the activation (backward: its gradient) that its kernel applies to output 0; or
+  ** whose gradient it applies to input 0; or the loss whose gradient it makes; -1 */
+  int act_node;
   int device;
   struct invoke v;                                    /* STEP_NODE: kernel and operands */
-  int *in, *out; int nin, nout;                       /* values read and written; -1: nobody wants this output */
+  /* values read and written; -1: nobody wants this output */
+  int *in, *out; int nin, nout;
   /* STEP_TAPE, STEP_ADD; behind a kernel: its activation */
   struct tape *tape; struct tape_loop *loop; void **operand; int *tape_value, ntape;
   void *copy_from, *copy_to;                          /* STEP_COPY */
   size_t scratch; int64_t scratch_at;                 /* scratch_at: offset in the pool */
-  void *state;                                        /* its own; v.call.state may be another step's */
+  /* its own; v.call.state may be another step's */
+  void *state;
   int keeper;                                         /* the step whose state it shares, -1 */
   bool lends;
   int64_t ns;                                         /* of its last timed run */
   char *why;                                          /* candidates that refused */
-  struct fold *fold, *folded;                         /* what it can do of the next steps; what does this one */
+  /* what it can do of the next steps; what does this one */
+  struct fold *fold, *folded;
 };
 /* A step that does what follows it, in runs that allow it (fold_batchnorm.c). */
 struct fold {
   struct scaling affine;
   double *a, *d;
-  int norm, sum, act;                                 /* steps; sum -1: none. act: behind the last of them */
+  /* steps; sum -1: none. act: behind the last of them */
+  int norm, sum, act;
   int target;                                         /* value that gets the result */
   struct arr out;
   bool done;                                          /* in the current run */
-  uint64_t seen[6];                                   /* versions of what scale and shift were made from */
+  /* versions of what scale and shift were made from */
+  uint64_t seen[6];
 };
 
 enum { V_NONE, V_OUTER, V_POOL };
 struct value {
   int kind;
-  int root;                                           /* the value whose memory this one has: itself, or an alias's */
+  /* the value whose memory this one has: itself, or an alias's */
+  int root;
   int outer;                                          /* V_OUTER: bound tensor */
-  int first, last;                                    /* of a root: steps from which to which its bytes are in use */
-  int last_write;                                     /* of a root: the last step that writes into its bytes */
+  /* of a root: steps from which to which its bytes are in use */
+  int first, last;
+  /* of a root: the last step that writes into its bytes */
+  int last_write;
   int device;
   bool pinned;                                        /* a head: in use to the end */
   bool add;                                           /* V_OUTER: its producer accumulates */
   int block;                                          /* as in struct arr */
-  int64_t bytes, offset;                              /* of a root: rounded to ALIGN; in its device's pool */
+  /* of a root: rounded to ALIGN; in its device's pool */
+  int64_t bytes, offset;
   int nread, reader;                                  /* steps that read it; the last of them */
 };
 struct fixed { int value; int64_t offset; };          /* a place that plan must keep */
 enum { MAX_DEVICES = 16 };
-struct segment {                                      /* steps first .. last - 1, all on one device; a host step is alone */
+/* steps first .. last - 1, all on one device; a host step is alone */
+struct segment {
   int device, slot, first, last;
-  int wait[MAX_DEVICES];                              /* per device slot: the latest earlier segment there that it reads from, -1 */
-  struct storage **read, **write; int nread, nwrite;  /* set by the executor: what the queue must know */
+  /* per device slot: the latest earlier segment there that it reads from, -1 */
+  int wait[MAX_DEVICES];
+  /* set by the executor: what the queue must know */
+  struct storage **read, **write; int nread, nwrite;
 };
 struct program {
   struct source s;
   struct arena arena;
   int *group;                                         /* fuse: per node, -1: alone */
-  int *act;                                           /* fuse: per node, the activation (gradient) or loss absorbed into it, -1 */
-  int *absorbed;                                      /* fuse: per node, the node that applies it, -1 */
-  int *sum;                                           /* fuse: per node, the addition of two that its kernel does, before act if that
-                                                         is another node, -1 */
+  /* fuse: per node, the activation (gradient) or loss absorbed into it, -1 */
+  int *act;
+  /* fuse: per node, the node that applies it, -1 */
+  int *absorbed;
+  /* fuse: per node, the addition of two that its kernel does, before act if that is another
+  ** node, -1 */
+  int *sum;
   struct step *step; int n, nforward;                 /* schedule */
   int *member;
   struct value *value;                                /* plan */
@@ -108,39 +135,50 @@ struct program {
   int ndevice, device[MAX_DEVICES];
   int64_t pool[MAX_DEVICES], bound[MAX_DEVICES], unshared[MAX_DEVICES];
   struct segment *segment; int nsegment, nsegment_forward;
-  bool ready;                                         /* the executor has listed the storages of its segments */
+  /* the executor has listed the storages of its segments */
+  bool ready;
   struct run run[MAX_DEVICES];                        /* what the kernels of each device look at */
 };
 
-int  accumulate_sums(const struct source *s, int *into, uint8_t *summed);      /* arrays per value and per node */
-bool can_add_to(const struct node *n, int out);       /* every candidate kernel can add to this output */
+/* arrays per value and per node */
+int  accumulate_sums(const struct source *s, int *into, uint8_t *summed);
+/* every candidate kernel can add to this output */
+bool can_add_to(const struct node *n, int out);
 bool element_wise(const struct source *s, int node);   /* it runs as part of a tape (fuse.c) */
-const char *formula_of(const struct node *n, int out); /* of a row's output or gradient, of a small sum; NULL: none */
+/* of a row's output or gradient, of a small sum; NULL: none */
+const char *formula_of(const struct node *n, int out);
 int  fuse_program(struct program *p);
 int  schedule_program(struct program *p);
 bool changes_state(const struct node *n);              /* it writes to an input */
 int  order_program(struct program *p);
-bool sums_join(const struct op *op);                  /* every gradient kernel takes operands of further nodes (K_JOIN) */
+/* every gradient kernel takes operands of further nodes (K_JOIN) */
+bool sums_join(const struct op *op);
 int  join_program(struct program *p);
 int  layout_program(struct program *p);
-int  step_call(struct program *p, struct step *st);                           /* v.call without pointers, from what is known */
+/* v.call without pointers, from what is known */
+int  step_call(struct program *p, struct step *st);
 int  select_program(struct program *p);
 int  plan_values(struct program *p);
 int  plan_lives(struct program *p);
 int  fold_program(struct program *p);
-int  fold_run(struct program *p, struct step *st, bool *done);                /* done: it has been run so, with what follows */
+/* done: it has been run so, with what follows */
+int  fold_run(struct program *p, struct step *st, bool *done);
 int  plan_program(struct program *p, const struct fixed *fixed, int nfixed);
 int  plan_verify(const struct program *p);
 int  lower_program(struct program *p);
-int  row_activation(const struct op *op, const void *param);                  /* ACT_* that a row computes */
-int  program_run_step(struct program *p, struct step *s);                     /* executes one instruction */
-static inline bool step_of_host(const struct program *p, const struct step *s)  /* the front end runs it */
+/* ACT_* that a row computes */
+int  row_activation(const struct op *op, const void *param);
+/* executes one instruction */
+int  program_run_step(struct program *p, struct step *s);
+static inline bool step_of_host(
+    const struct program *p, const struct step *s) /* the front end runs it */
 {
   return s->kind == STEP_NODE && p->s.g->node[s->node].op->flags & OP_HOST;
 }
 static inline bool step_makes_loss(const struct program *p, const struct step *s)
 {
-  return s->kind == STEP_NODE && s->act_node >= 0 && p->s.g->node[s->node].backward && !p->s.g->node[s->act_node].op->row;
+  return s->kind == STEP_NODE && s->act_node >= 0 && p->s.g->node[s->node].backward &&
+      !p->s.g->node[s->act_node].op->row;
 }
 static inline bool step_skipped(const struct step *s) { return s->guard_at && !*s->guard_at; }
 void program_free(struct program *p);
@@ -155,7 +193,8 @@ static inline bool lies_inside(const struct program *p, int i)
   const int by = p->absorbed[i];
   return absorbed_behind(p, i) || (by >= 0 && p->sum[by] == i && p->act[by] != i);
 }
-static inline bool step_adds(const struct program *p, const struct step *s)     /* the last input of a kernel */
+static inline bool step_adds(
+    const struct program *p, const struct step *s) /* the last input of a kernel */
 {
   return s->kind == STEP_NODE && p->sum[s->node] >= 0;
 }
@@ -168,12 +207,16 @@ static inline bool step_in_place(const struct program *p, const struct step *s, 
 }
 bool is_label_end(const struct source *s, ty_entry e);
 int  program_slot(const struct program *p, int device);
-/* Which input's bytes output `out` of a node simply is (a view, or an identity formula), -1: none. */
+/* Which input's bytes output `out` of a node simply is (a view, or an identity formula), -1:
+** none. */
 int  view_of(const struct source *s, int node, int out);
-ty_entry view_root(const struct source *s, ty_entry e);                       /* follows views up to a value of its own */
+/* follows views up to a value of its own */
+ty_entry view_root(const struct source *s, ty_entry e);
 /* memory_fit.c: offset >= 0 on entry is kept */
-int  plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t *offset, int64_t *total, int64_t *bound);
+int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t *offset,
+    int64_t *total, int64_t *bound);
 
 /* resolves operands to pointers: base of each device's pool, data of each bound tensor */
-struct bases { char *pool[MAX_DEVICES]; void *const *outer; const uint64_t *version[MAX_DEVICES]; };   /* per device slot */
+/* per device slot */
+struct bases { char *pool[MAX_DEVICES]; void *const *outer; const uint64_t *version[MAX_DEVICES]; };
 void lower_resolve(struct program *p, const struct bases *b);

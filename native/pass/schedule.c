@@ -1,9 +1,10 @@
 /* schedule.c - the steps of a program in the order they run.
 **
-** Alive is what heads, wanted gradients and changed auxiliary states reach. Order is index order (the order of building,
-** then of the gradient pass), a group standing at its last member; so the steps of the forward part come first. Nodes that
-** only rename bytes (views) get no step. Copies and additions into bound gradient arrays stand right behind their value,
-** or at the end where bound arrays overlap.
+** Alive is what heads, wanted gradients and changed auxiliary states reach. Order is index order
+** (the order of building, then of the gradient pass), a group standing at its last member; so
+** the steps of the forward part come first. Nodes that only rename bytes (views) get no step.
+** Copies and additions into bound gradient arrays stand right behind their value, or at the end
+** where bound arrays overlap.
 */
 #include "pass/program.h"
 
@@ -16,7 +17,8 @@ static int place_in_reads(const char *reads, char kind, int k, const struct node
     if (s[1] == '*') {
       if (*s == kind) return k < all ? at + k : -1;
       at += all;
-    } else {
+    }
+    else {
       if (*s == kind && atoi(s + 1) == k) return at;
       at += atoi(s + 1) < all;
     }
@@ -24,7 +26,11 @@ static int place_in_reads(const char *reads, char kind, int k, const struct node
   return -1;
 }
 
-static const char *skip_space(const char *s) { while (*s == ' ') s++; return s; }
+static const char *skip_space(const char *s)
+{
+  while (*s == ' ') s++;
+  return s;
+}
 static bool is_name(const char *formula, char name)
 {
   const char *s = formula ? skip_space(formula) : "";
@@ -33,7 +39,8 @@ static bool is_name(const char *formula, char name)
 
 static bool is_head(const struct source *s, int node, int out)
 {
-  for (int h = 0; h < s->nhead; h++) if (s->head[h].node == node && s->head[h].out == out) return true;
+  for (int h = 0; h < s->nhead; h++)
+    if (s->head[h].node == node && s->head[h].out == out) return true;
   return false;
 }
 
@@ -45,18 +52,26 @@ static int view_input(const struct source *s, int node, int out)
   int in = -1;
   if (s->summed && s->summed[node]) return 0;
   if (!n->backward) {
-    if (op->flags & (OP_VIEW | OP_ALIAS) && out == 0) in = 0;
-    else if (op->row && is_name(op->row->y, 'a')) in = 0;
-  } else {
+    if (op->flags & (OP_VIEW | OP_ALIAS) && out == 0)
+      in = 0;
+    else if (op->row && is_name(op->row->y, 'a'))
+      in = 0;
+  }
+  else {
     const struct node *f = &s->g->node[n->forward];
     const char *reads = op_reads(op, n->param);
-    if (op->flags & OP_VIEW && out == 0) in = place_in_reads(reads, 'g', 0, f);
-    else if (op->row && out < COUNT(op->row->grad) && is_name(op->row->grad[out], 'g')) in = place_in_reads(reads, 'g', 0, f);
+    if (op->flags & OP_VIEW && out == 0)
+      in = place_in_reads(reads, 'g', 0, f);
+    else if (op->row && out < COUNT(op->row->grad) && is_name(op->row->grad[out], 'g'))
+      in = place_in_reads(reads, 'g', 0, f);
   }
   if (in < 0 || in >= n->nin) return -1;
   const ty_desc *a = &s->desc[n->first + out], *b = &s->desc[value_of(s->g, n->in[in])];
   bool same_device = s->device[node] == s->device[n->in[in].node];
-  return same_device && a->dtype == b->dtype && desc_count(a) == desc_count(b) && (!op->row || desc_same_shape(a, b)) ? in : -1;
+  return same_device && a->dtype == b->dtype && desc_count(a) == desc_count(b) &&
+          (!op->row || desc_same_shape(a, b))
+      ? in
+      : -1;
 }
 
 ty_entry view_root(const struct source *s, ty_entry e)
@@ -75,16 +90,20 @@ int view_of(const struct source *s, int node, int out)
   return s->g->node[root.node].op ? in : -1;
 }
 
-/* -- alive nodes ------------------------------------------------------------------------------------------- */
+/* -- alive nodes ------------------------------------------------------------------------------- */
 
 bool changes_state(const struct node *n)
 {
-  if (n->mirror) return false;                        /* recomputation never repeats a change */
-  if (n->backward) { const char *r = op_reads(n->op, n->param); return r && strchr(r, '!'); }
-  for (int k = 0; n->op && k < n->nin; k++) if (n->inport[k].mutated) {
-    const char *reads = op_reads(n->op, n->param);
-    return !reads || !strchr(reads, '!');             /* where backward makes the change, forward does not */
+  if (n->mirror) return false; /* recomputation never repeats a change */
+  if (n->backward) {
+    const char *r = op_reads(n->op, n->param);
+    return r && strchr(r, '!');
   }
+  for (int k = 0; n->op && k < n->nin; k++)
+    if (n->inport[k].mutated) {
+      const char *reads = op_reads(n->op, n->param);
+      return !reads || !strchr(reads, '!'); /* where backward makes the change, forward does not */
+    }
   return false;
 }
 
@@ -101,7 +120,8 @@ static uint8_t *find_alive(struct program *p)
   uint8_t *alive = arena_new(&p->arena, (size_t)s->g->n + 1);
   if (!alive) return NULL;
   for (int h = 0; h < s->nhead; h++) alive[s->head[h].node] = 1;
-  for (int k = 0; k < s->nend; k++) if (s->end[k].node >= 0 && !is_label_end(s, s->end[k])) alive[s->end[k].node] = 1;
+  for (int k = 0; k < s->nend; k++)
+    if (s->end[k].node >= 0 && !is_label_end(s, s->end[k])) alive[s->end[k].node] = 1;
   for (int i = s->g->n - 1; i >= 0; i--) {
     const struct node *n = &s->g->node[i];
     for (int k = 0; k < n->nout; k++) alive[i] |= s->grad_of[n->first + k] >= 0;
@@ -112,17 +132,24 @@ static uint8_t *find_alive(struct program *p)
   return alive;
 }
 
-/* -- steps ---------------------------------------------------------------------------------------------------- */
+/* -- steps ------------------------------------------------------------------------------------- */
 
-struct build { struct program *p; uint8_t *alive; int cap, *last, *start; };   /* last, start: per group leader */
+/* last, start: per group leader */
+struct build { struct program *p; uint8_t *alive; int cap, *last, *start; };
 
 static struct step *add_step(struct build *b, int kind, int node, int device)
 {
   struct program *p = b->p;
   if (p->n == b->cap) return NULL;
   struct step *st = &p->step[p->n++];
-  *st = (struct step){ .kind = kind, .node = node, .device = device, .act_node = -1, .outer = -1, .scratch_at = -1, .guard = -1,
-      .keeper = -1 };
+  *st = (struct step){ .kind = kind,
+    .node = node,
+    .device = device,
+    .act_node = -1,
+    .outer = -1,
+    .scratch_at = -1,
+    .guard = -1,
+    .keeper = -1 };
   int guard = node >= 0 ? p->s.g->node[node].guard - 1 : -1;
   if (guard >= 0 && p->s.device[guard] == device) st->guard = p->s.g->node[guard].first;
   return st;
@@ -131,7 +158,8 @@ static struct step *add_step(struct build *b, int kind, int node, int device)
 static bool is_view_node(const struct source *s, int i, const uint8_t *used)
 {
   const struct node *n = &s->g->node[i];
-  for (int k = 0; k < n->nout; k++) if (used[n->first + k] && view_of(s, i, k) < 0) return false;
+  for (int k = 0; k < n->nout; k++)
+    if (used[n->first + k] && view_of(s, i, k) < 0) return false;
   return true;
 }
 
@@ -141,22 +169,29 @@ static uint8_t *find_used(struct program *p, const uint8_t *alive)
   uint8_t *used = arena_new(&p->arena, (size_t)s->g->nvalue + 1);
   if (!used) return NULL;
   for (int h = 0; h < s->nhead; h++) used[value_of(s->g, s->head[h])] = 1;
-  for (int k = 0; k < s->nend; k++) if (s->end[k].node >= 0 && !is_label_end(s, s->end[k])) used[value_of(s->g, s->end[k])] = 1;
+  for (int k = 0; k < s->nend; k++)
+    if (s->end[k].node >= 0 && !is_label_end(s, s->end[k])) used[value_of(s->g, s->end[k])] = 1;
   for (int v = 0; v < s->g->nvalue; v++) used[v] |= s->grad_of[v] >= 0;
-  for (int i = 0; i < s->g->n; i++) for (int k = 0; alive[i] && k < s->g->node[i].nin; k++) used[value_of(s->g, s->g->node[i].in[k])] = 1;
-  for (int i = 0; i < s->g->n; i++) if (alive[i] && s->g->node[i].guard) used[s->g->node[s->g->node[i].guard - 1].first] = 1;
+  for (int i = 0; i < s->g->n; i++)
+    for (int k = 0; alive[i] && k < s->g->node[i].nin; k++)
+      used[value_of(s->g, s->g->node[i].in[k])] = 1;
+  for (int i = 0; i < s->g->n; i++)
+    if (alive[i] && s->g->node[i].guard) used[s->g->node[s->g->node[i].guard - 1].first] = 1;
   return used;
 }
 
-/* The last member of a group runs it; views at its end have no reader inside, and are none of its members. */
+/* The last member of a group runs it; views at its end have no reader inside, and are none of
+** its members. */
 static void drop_last_views(struct build *b, const uint8_t *used)
 {
   struct program *p = b->p;
   for (int i = p->s.g->n - 1; i >= 0; i--) {
     if (!b->alive[i] || p->group[i] < 0) continue;
     int *last = &b->last[p->group[i]];
-    if (*last == 0 && !changes_state(&p->s.g->node[i]) && is_view_node(&p->s, i, used)) p->group[i] = -1;
-    else *last = MAX(*last, i);
+    if (*last == 0 && !changes_state(&p->s.g->node[i]) && is_view_node(&p->s, i, used))
+      p->group[i] = -1;
+    else
+      *last = MAX(*last, i);
   }
 }
 
@@ -167,10 +202,16 @@ static int list_groups(struct build *b, const uint8_t *used)
   int n = p->s.g->n, *at = NEWS(int, n + 1), total = 0;
   NEED(at, TY_EMEMORY, "out of memory: schedule");
   drop_last_views(b, used);
-  for (int i = 0; i < n; i++) if (b->alive[i] && p->group[i] >= 0) at[p->group[i]]++;
-  for (int i = 0; i < n; i++) { b->start[i] = total; total += at[i]; at[i] = b->start[i]; }
+  for (int i = 0; i < n; i++)
+    if (b->alive[i] && p->group[i] >= 0) at[p->group[i]]++;
+  for (int i = 0; i < n; i++) {
+    b->start[i] = total;
+    total += at[i];
+    at[i] = b->start[i];
+  }
   b->start[n] = total;
-  for (int i = 0; i < n; i++) if (b->alive[i] && p->group[i] >= 0) p->member[at[p->group[i]]++] = i;
+  for (int i = 0; i < n; i++)
+    if (b->alive[i] && p->group[i] >= 0) p->member[at[p->group[i]]++] = i;
   mem_free(at);
   return TY_OK;
 }
@@ -223,11 +264,16 @@ static int build(struct build *b)
     if (i == s->forward) p->nforward = p->n;
     if (i == s->g->n) break;
     const struct node *n = &s->g->node[i];
-    if (!b->alive[i] || !n->op || p->absorbed[i] >= 0 || (!changes_state(n) && is_view_node(s, i, used))) continue;
-    if (p->group[i] < 0) TRY(add_node(b, i));
-    else if (b->last[p->group[i]] == i) TRY(add_group(b, i));
+    if (!b->alive[i] || !n->op || p->absorbed[i] >= 0 ||
+        (!changes_state(n) && is_view_node(s, i, used)))
+      continue;
+    if (p->group[i] < 0)
+      TRY(add_node(b, i));
+    else if (b->last[p->group[i]] == i)
+      TRY(add_group(b, i));
   }
-  for (int i = 0; s->ncopy && i < s->g->n; i++) TRY(add_copies(b, i));        /* at the end: bound arrays may overlap */
+  for (int i = 0; s->ncopy && i < s->g->n; i++)
+    TRY(add_copies(b, i)); /* at the end: bound arrays may overlap */
   return TY_OK;
 }
 
@@ -235,12 +281,14 @@ int schedule_program(struct program *p)
 {
   const struct source *s = &p->s;
   int n = s->g->n;
-  struct build b = { p, find_alive(p), n + s->ncopy + 1, arena_new(&p->arena, sizeof(int) * (size_t)(n + 1)),
-                     arena_new(&p->arena, sizeof(int) * (size_t)(n + 2)) };
+  struct build b = { p, find_alive(p), n + s->ncopy + 1,
+    arena_new(&p->arena, sizeof(int) * (size_t)(n + 1)),
+    arena_new(&p->arena, sizeof(int) * (size_t)(n + 2)) };
   p->step = arena_new(&p->arena, sizeof *p->step * (size_t)b.cap);
   p->member = arena_new(&p->arena, sizeof(int) * (size_t)(n + 1));
   p->step_of = arena_new(&p->arena, sizeof(int) * (size_t)(n + 1));
-  NEED(b.alive && b.last && b.start && p->step && p->member && p->step_of, TY_EMEMORY, "out of memory: schedule");
+  NEED(b.alive && b.last && b.start && p->step && p->member && p->step_of, TY_EMEMORY,
+      "out of memory: schedule");
   for (int i = 0; i < n; i++) p->step_of[i] = -1;
   return build(&b);
 }

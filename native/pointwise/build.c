@@ -1,10 +1,11 @@
 /* build.c - builds and seals tapes (see ir.h).
 **
-** Building numbers terms in order; a term is made only if no equal one exists, and folds when all it needs is known.
-** Sealing: terms that stores need stay alive; a product whose only use is a sum joins it; what does not depend on the
-** element comes first; slots of temporaries are reused as soon as their last reader has run. A stored term gets a slot of
-** its own, which run time may point straight at the operand: allowed (`direct`) when no operand is read later, because a
-** stored operand may be a loaded one.
+** Building numbers terms in order; a term is made only if no equal one exists, and folds when
+** all it needs is known. Sealing: terms that stores need stay alive; a product whose only use is
+** a sum joins it; what does not depend on the element comes first; slots of temporaries are
+** reused as soon as their last reader has run. A stored term gets a slot of its own, which run
+** time may point straight at the operand: allowed (`direct`) when no operand is read later,
+** because a stored operand may be a loaded one.
 */
 #include <ctype.h>
 #include "pointwise/ir.h"
@@ -24,13 +25,16 @@ int tape_opcode_find(const char *name, size_t n)
   return -1;
 }
 
-/* -- building ------------------------------------------------------------------------------------- */
+/* -- building ---------------------------------------------------------------------------------- */
 
 struct tape *tape_new(int dtype)
 {
   struct tape *t = NEW(struct tape);
   if (!t) return NULL;
-  t->kind = dtype == TY_F64 ? KIND_F64 : dtype == TY_I32 ? KIND_I32 : dtype == TY_I64 ? KIND_I64 : KIND_F32;
+  t->kind = dtype == TY_F64 ? KIND_F64
+      : dtype == TY_I32     ? KIND_I32
+      : dtype == TY_I64     ? KIND_I64
+                            : KIND_F32;
   t->dtype = (const int[]){ TY_F32, TY_F64, TY_I32, TY_I64 }[t->kind];
   return t;
 }
@@ -48,22 +52,29 @@ static bool same_number(double a, double b) { return !memcmp(&a, &b, sizeof a); 
 
 static bool same_term(const struct tape_term *a, const struct tape_term *b)
 {
-  return a->op == b->op && a->dtype == b->dtype && a->operand == b->operand && a->uniform == b->uniform
-         && !memcmp(a->arg, b->arg, sizeof a->arg) && same_number(a->number, b->number);
+  return a->op == b->op && a->dtype == b->dtype && a->operand == b->operand &&
+      a->uniform == b->uniform && !memcmp(a->arg, b->arg, sizeof a->arg) &&
+      same_number(a->number, b->number);
 }
 
 static int put_term(struct tape *t, struct tape_term x)
 {
-  for (int i = t->n - 1; i >= 0; i--) if (same_term(&t->term[i], &x)) return i;
-  if (!GROW(t->term, t->n, t->cap)) { t->error = TY_EMEMORY; return 0; }
+  for (int i = t->n - 1; i >= 0; i--)
+    if (same_term(&t->term[i], &x)) return i;
+  if (!GROW(t->term, t->n, t->cap)) {
+    t->error = TY_EMEMORY;
+    return 0;
+  }
   t->term[t->n] = x;
   return t->n++;
 }
 
 int tape_load(struct tape *t, int operand)
 {
-  for (int i = 0; i < t->n; i++) if (t->term[i].op == TAPE_LOAD && t->term[i].operand == operand) return i;
-  return put_term(t, (struct tape_term){ .op = TAPE_LOAD, .arg = { -1, -1, -1 }, .operand = operand });
+  for (int i = 0; i < t->n; i++)
+    if (t->term[i].op == TAPE_LOAD && t->term[i].operand == operand) return i;
+  return put_term(
+      t, (struct tape_term){ .op = TAPE_LOAD, .arg = { -1, -1, -1 }, .operand = operand });
 }
 
 void tape_uniform(struct tape *t, int reg, double known)
@@ -73,7 +84,8 @@ void tape_uniform(struct tape *t, int reg, double known)
   t->term[reg].number = known;
 }
 
-/* A number as the tape's dtype sees it: integers are truncated, out of range is the least integer. */
+/* A number as the tape's dtype sees it: integers are truncated, out of range is the least
+** integer. */
 static double seen_as(const struct tape *t, double v)
 {
   if (t->kind < KIND_I32) return v;
@@ -83,12 +95,22 @@ static double seen_as(const struct tape *t, double v)
 
 int tape_number(struct tape *t, double value)
 {
-  struct tape_term x = { .op = TAPE_NUMBER, .arg = { -1, -1, -1 }, .number = seen_as(t, value), .operand = -1, .uniform = true };
+  struct tape_term x = { .op = TAPE_NUMBER,
+    .arg = { -1, -1, -1 },
+    .number = seen_as(t, value),
+    .operand = -1,
+    .uniform = true };
   return put_term(t, x);
 }
 
-static bool is_number(const struct tape *t, int i) { return i >= 0 && t->term[i].op == TAPE_NUMBER; }
-static bool number_is(const struct tape *t, int i, double v) { return is_number(t, i) && t->term[i].number == v; }
+static bool is_number(const struct tape *t, int i)
+{
+  return i >= 0 && t->term[i].op == TAPE_NUMBER;
+}
+static bool number_is(const struct tape *t, int i, double v)
+{
+  return is_number(t, i) && t->term[i].number == v;
+}
 
 /* Value of an opcode over numbers, in float64 or int64. */
 static double evaluate(const struct tape *t, int op, double a, double b, double c)
@@ -125,13 +147,14 @@ static int fold(struct tape *t, int op, int a, int b, int c)
   }
   switch (op) {
   case TAPE_WHERE: return b == c ? b : is_number(t, a) ? (t->term[a].number != 0 ? b : c) : -1;
-  case TAPE_MUL:   return number_is(t, a, 1) ? b : number_is(t, b, 1) ? a : -1;
-  case TAPE_DIV:   return number_is(t, b, 1) ? a : -1;
-  case TAPE_POW:   return number_is(t, b, 1) ? a : number_is(t, b, 2) ? tape_term_op(t, TAPE_MUL, a, a, -1) : -1;
-  case TAPE_SUB:   return number_is(t, b, 0) && !signbit(t->term[b].number) ? a : -1;
-  case TAPE_NEG:   return t->term[a].op == TAPE_NEG ? t->term[a].arg[0] : -1;
-  case TAPE_AND:   return number_is(t, a, 0) || number_is(t, b, 0) ? tape_number(t, 0) : -1;
-  default:         return n == 2 ? compare_sign(t, op, a, b) : -1;
+  case TAPE_MUL: return number_is(t, a, 1) ? b : number_is(t, b, 1) ? a : -1;
+  case TAPE_DIV: return number_is(t, b, 1) ? a : -1;
+  case TAPE_POW:
+    return number_is(t, b, 1) ? a : number_is(t, b, 2) ? tape_term_op(t, TAPE_MUL, a, a, -1) : -1;
+  case TAPE_SUB: return number_is(t, b, 0) && !signbit(t->term[b].number) ? a : -1;
+  case TAPE_NEG: return t->term[a].op == TAPE_NEG ? t->term[a].arg[0] : -1;
+  case TAPE_AND: return number_is(t, a, 0) || number_is(t, b, 0) ? tape_number(t, 0) : -1;
+  default: return n == 2 ? compare_sign(t, op, a, b) : -1;
   }
 }
 
@@ -140,7 +163,9 @@ int tape_term_op(struct tape *t, int op, int a, int b, int c)
   if (t->error) return 0;
   int n = tape_opcode[op].args, known = fold(t, op, a, b, c);
   if (known >= 0) return known;
-  struct tape_term x = { .op = (uint8_t)op, .arg = { a, n > 1 ? b : -1, n > 2 ? c : -1 }, .operand = -1, .uniform = true };
+  struct tape_term x = {
+    .op = (uint8_t)op, .arg = { a, n > 1 ? b : -1, n > 2 ? c : -1 }, .operand = -1, .uniform = true
+  };
   for (int k = 0; k < n; k++) x.uniform &= t->term[x.arg[k]].uniform;
   return put_term(t, x);
 }
@@ -148,15 +173,19 @@ int tape_term_op(struct tape *t, int op, int a, int b, int c)
 int tape_cast(struct tape *t, int reg, int dtype)
 {
   if (t->error || dtype == t->dtype || (t->kind == KIND_F32 && dtype == TY_F64)) return reg;
-  struct tape_term x = { .op = TAPE_CAST, .dtype = (uint8_t)dtype, .arg = { reg, -1, -1 }, .operand = -1 };
+  struct tape_term x = {
+    .op = TAPE_CAST, .dtype = (uint8_t)dtype, .arg = { reg, -1, -1 }, .operand = -1
+  };
   x.uniform = t->term[reg].uniform;
   return put_term(t, x);
 }
 
 void tape_store(struct tape *t, int operand, int reg)
 {
-  if (t->nput == TAPE_ARGS) t->error = TY_EUNSUPPORTED;
-  else t->put[t->nput++] = (struct tape_put){ .operand = operand, .term = reg };
+  if (t->nput == TAPE_ARGS)
+    t->error = TY_EUNSUPPORTED;
+  else
+    t->put[t->nput++] = (struct tape_put){ .operand = operand, .term = reg };
 }
 
 int tape_dtype(const ty_desc *d, int n)
@@ -170,14 +199,18 @@ int tape_dtype(const ty_desc *d, int n)
   return real ? TY_F64 : single ? TY_F32 : wide ? TY_I64 : TY_I32;
 }
 
-/* -- sealing -------------------------------------------------------------------------------------- */
+/* -- sealing ----------------------------------------------------------------------------------- */
 
-static bool no_code(const struct tape_term *x) { return x->op == TAPE_LOAD || x->op == TAPE_NUMBER; }
+static bool no_code(const struct tape_term *x)
+{
+  return x->op == TAPE_LOAD || x->op == TAPE_NUMBER;
+}
 
 static void count_uses(struct tape *t)
 {
   for (int i = 0; i < t->n; i++) t->term[i].live = false, t->term[i].uses = 0;
-  for (int s = 0; s < t->nput; s++) t->term[t->put[s].term].live = true, t->term[t->put[s].term].uses++;
+  for (int s = 0; s < t->nput; s++)
+    t->term[t->put[s].term].live = true, t->term[t->put[s].term].uses++;
   for (int i = t->n - 1; i >= 0; i--)
     for (int k = 0; t->term[i].live && k < 3 && t->term[i].arg[k] >= 0; k++) {
       t->term[t->term[i].arg[k]].live = true;
@@ -201,12 +234,15 @@ static void join_products(struct tape *t)
     struct tape_term *p = &t->term[x->arg[first]];
     int other = x->arg[1 - first];
     x->op = x->op == TAPE_ADD ? TAPE_MADD : first == 0 ? TAPE_MSUB : TAPE_NMADD;
-    x->arg[0] = p->arg[0]; x->arg[1] = p->arg[1]; x->arg[2] = other;
+    x->arg[0] = p->arg[0];
+    x->arg[1] = p->arg[1];
+    x->arg[2] = other;
     p->live = false;
   }
 }
 
-struct layout { struct tape *t; int *slot, *last; int free[SLOTS], nfree; };  /* per term: its slot, its last reader */
+/* per term: its slot, its last reader */
+struct layout { struct tape *t; int *slot, *last; int free[SLOTS], nfree; };
 
 static int new_slot(struct layout *l)
 {
@@ -219,7 +255,8 @@ static void find_last(struct layout *l)
   struct tape *t = l->t;
   for (int i = 0; i < t->n; i++) l->slot[i] = l->last[i] = -1;
   for (int i = 0; i < t->n; i++)
-    for (int k = 0; t->term[i].live && k < 3 && t->term[i].arg[k] >= 0; k++) l->last[t->term[i].arg[k]] = i;
+    for (int k = 0; t->term[i].live && k < 3 && t->term[i].arg[k] >= 0; k++)
+      l->last[t->term[i].arg[k]] = i;
 }
 
 /* Operands and numbers, stored and uniform terms keep their slots. */
@@ -231,11 +268,14 @@ static int give_fixed(struct layout *l)
     bool stored = false;
     for (int s = 0; s < t->nput; s++) stored |= t->put[s].term == i;
     if (!x->live || !(no_code(x) || x->uniform || stored)) continue;
-    l->last[i] = -1;                                  /* never given back */
+    l->last[i] = -1; /* never given back */
     if ((l->slot[i] = new_slot(l)) < 0) return TY_EUNSUPPORTED;
     int operand = x->op == TAPE_LOAD ? x->operand : -1;
-    bool copy = stored && t->nput > 1;                /* another store could reach the operand before this one reads it */
-    if (no_code(x)) t->get[t->nget++] = (struct tape_get){ operand, x->number, (uint8_t)l->slot[i], x->uniform, copy };
+    bool copy = stored &&
+        t->nput > 1; /* another store could reach the operand before this one reads it */
+    if (no_code(x))
+      t->get[t->nget++] = (struct tape_get){ operand, x->number, (uint8_t)l->slot[i], x->uniform,
+        copy };
   }
   return TY_OK;
 }
@@ -243,8 +283,12 @@ static int give_fixed(struct layout *l)
 /* One operand of the sum, difference or product is the same for all elements: puts it second. */
 static int with_fixed(const struct tape *t, const struct tape_term *x, int slot[3])
 {
-  static const uint8_t fixed[TAPE_OPCODES] = { [TAPE_ADD] = TAPE_ADD_FIXED, [TAPE_SUB] = TAPE_SUB_FIXED, [TAPE_MUL] = TAPE_MUL_FIXED,
-    [TAPE_MADD] = TAPE_MADD_FIXED, [TAPE_MSUB] = TAPE_MSUB_FIXED, [TAPE_NMADD] = TAPE_NMADD_FIXED };
+  static const uint8_t fixed[TAPE_OPCODES] = { [TAPE_ADD] = TAPE_ADD_FIXED,
+    [TAPE_SUB] = TAPE_SUB_FIXED,
+    [TAPE_MUL] = TAPE_MUL_FIXED,
+    [TAPE_MADD] = TAPE_MADD_FIXED,
+    [TAPE_MSUB] = TAPE_MSUB_FIXED,
+    [TAPE_NMADD] = TAPE_NMADD_FIXED };
   if (x->op >= TAPE_OPCODES || !fixed[x->op] || x->uniform || t->kind > KIND_F64) return x->op;
   if (t->term[x->arg[1]].uniform) return fixed[x->op];
   if (!t->term[x->arg[0]].uniform) return x->op;
@@ -260,14 +304,16 @@ static int emit(struct layout *l, int i)
   const struct tape_term *x = &t->term[i];
   int s[3], n = 0;
   for (; n < 3 && x->arg[n] >= 0; n++) s[n] = l->slot[x->arg[n]];
-  for (int k = n; k < 3; k++) s[k] = s[0];            /* loops may look at all three */
+  for (int k = n; k < 3; k++) s[k] = s[0]; /* loops may look at all three */
   for (int k = 0; k < n; k++)
     if (l->last[x->arg[k]] == i) l->free[l->nfree++] = s[k], l->last[x->arg[k]] = -1;
   if (l->slot[i] < 0 && (l->slot[i] = new_slot(l)) < 0) return TY_EUNSUPPORTED;
   const int op = with_fixed(t, x, s);
-  struct tape_ins c = { (uint8_t)op, x->dtype, (uint8_t)l->slot[i], (uint8_t)s[0], (uint8_t)s[1], (uint8_t)s[2] };
+  struct tape_ins c = { (uint8_t)op, x->dtype, (uint8_t)l->slot[i], (uint8_t)s[0], (uint8_t)s[1],
+    (uint8_t)s[2] };
   t->code[t->ncode++] = c;
-  if (!x->uniform) t->cost += x->op == TAPE_CAST ? 8 : tape_opcode[x->op].cost * (t->kind == KIND_F64 ? 2 : 1);
+  if (!x->uniform)
+    t->cost += x->op == TAPE_CAST ? 8 : tape_opcode[x->op].cost * (t->kind == KIND_F64 ? 2 : 1);
   return TY_OK;
 }
 
@@ -291,16 +337,21 @@ static void find_direct(struct layout *l)
   for (int i = 0; i < t->n; i++)
     for (int k = 0; t->term[i].live && k < 3 && t->term[i].arg[k] >= 0; k++)
       if (t->term[t->term[i].arg[k]].op == TAPE_LOAD) look = i;
-  for (int s = 0; s < t->nput; s++) if (t->term[t->put[s].term].op == TAPE_LOAD) look = t->n;
+  for (int s = 0; s < t->nput; s++)
+    if (t->term[t->put[s].term].op == TAPE_LOAD) look = t->n;
   for (int s = 0; s < t->nput; s++) {
     struct tape_put *p = &t->put[s];
     p->slot = (uint8_t)l->slot[p->term];
     p->direct = p->term >= look && !t->term[p->term].uniform && !no_code(&t->term[p->term]);
-    for (int r = 0; r < s; r++) if (t->put[r].term == p->term) p->direct = false;
+    for (int r = 0; r < s; r++)
+      if (t->put[r].term == p->term) p->direct = false;
   }
 }
 
-static int too_long(void) { return fail(TY_EUNSUPPORTED, "tape: more than %d values at once", SLOTS); }
+static int too_long(void)
+{
+  return fail(TY_EUNSUPPORTED, "tape: more than %d values at once", SLOTS);
+}
 
 int tape_seal(struct tape *t)
 {
@@ -310,7 +361,7 @@ int tape_seal(struct tape *t)
   count_uses(t);
   for (int i = 0; i < t->n; i++)
     NEED(!t->term[i].live || t->term[i].op != TAPE_LOAD || t->term[i].operand >= 0, TY_EVALUE,
-         "tape: a stored value depends on a variable that does not exist");
+        "tape: a stored value depends on a variable that does not exist");
   join_products(t);
   t->code = NEWS(struct tape_ins, t->n);
   t->get = NEWS(struct tape_get, t->n);
@@ -319,8 +370,10 @@ int tape_seal(struct tape *t)
   int code = t->code && t->get && room ? TY_OK : fail(TY_EMEMORY, "out of memory: tape");
   if (!code) {
     find_last(&l);
-    if (emit_all(&l)) code = too_long();
-    else find_direct(&l);
+    if (emit_all(&l))
+      code = too_long();
+    else
+      find_direct(&l);
   }
   mem_free(room);
   t->cost += 2 * (t->nget + t->nput);
@@ -330,26 +383,33 @@ int tape_seal(struct tape *t)
 
 int tape_length(const struct tape *t) { return t->ncode; }
 
-/* -- printing: "%2 = relu(%0 * %1 + 0.5)" ----------------------------------------------------------- */
+/* -- printing: "%2 = relu(%0 * %1 + 0.5)" ------------------------------------------------------ */
 
-enum { PRINTED = 2000 };                              /* characters: terms are shared, written out they could explode */
+/* characters: terms are shared, written out they could explode */
+enum { PRINTED = 2000 };
 
 static void print_infix(const struct tape *t, const struct tape_term *x, struct text *out);
 static void print_call(const struct tape *t, const struct tape_term *x, struct text *out);
 
 static bool is_infix(const struct tape_term *x)
 {
-  return x->op != TAPE_CAST && tape_opcode[x->op].args == 2 && !isalpha((unsigned char)*tape_opcode[x->op].name);
+  return x->op != TAPE_CAST && tape_opcode[x->op].args == 2 &&
+      !isalpha((unsigned char)*tape_opcode[x->op].name);
 }
 
 static void print_term(const struct tape *t, int i, struct text *out)
 {
   const struct tape_term *x = &t->term[i];
-  if (out->n > PRINTED) text_add(out, "...");
-  else if (x->op == TAPE_LOAD) text_add(out, "%%%d", x->operand);
-  else if (x->op == TAPE_NUMBER) text_add(out, "%.9g", x->number);
-  else if (is_infix(x)) print_infix(t, x, out);
-  else print_call(t, x, out);
+  if (out->n > PRINTED)
+    text_add(out, "...");
+  else if (x->op == TAPE_LOAD)
+    text_add(out, "%%%d", x->operand);
+  else if (x->op == TAPE_NUMBER)
+    text_add(out, "%.9g", x->number);
+  else if (is_infix(x))
+    print_infix(t, x, out);
+  else
+    print_call(t, x, out);
 }
 
 static void print_infix(const struct tape *t, const struct tape_term *x, struct text *out)

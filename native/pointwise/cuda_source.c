@@ -1,15 +1,16 @@
 /* cuda_source.c - prints a sealed tape as CUDA C++ that NVRTC compiles without any include path.
 **
-** The source is self-contained: a prelude with the functions that formulas use (overloaded for float and double) and with
-** conversions of the file dtypes, then one kernel. It takes one struct by value, laid out as the text of ARGUMENTS
-** says for n operands: the iteration space of struct tape_loop and a pointer per operand. Any grid of one-dimensional
-** blocks will do. Opcodes are pasted from ir.h, so the GPU computes what the CPU does, but for the last bits of
+** The source is self-contained: a prelude with the functions that formulas use (overloaded for
+** float and double) and with conversions of the file dtypes, then one kernel. It takes one
+** struct by value, laid out as the text of ARGUMENTS says for n operands: the iteration space of
+** struct tape_loop and a pointer per operand. Any grid of one-dimensional blocks will do.
+** Opcodes are pasted from ir.h, so the GPU computes what the CPU does, but for the last bits of
 ** the library's functions and of contracted products (compile with --fmad=false against that).
 */
 #include "op/registry.h"
 #include "pointwise/ir.h"
 
-/* -- prelude --------------------------------------------------------------------------------------------- */
+/* -- prelude ----------------------------------------------------------------------------------- */
 
 #define FN "static __device__ __forceinline__ "
 static const char conversions[] =
@@ -77,17 +78,25 @@ static void print_prelude(const struct tape *t, struct text *out)
   text_add(out, "%s", conversions);
   for (int i = 0; i < COUNT(direct); i++)
     for (int wide = 0; wide < 2; wide++) {
-      const char *type = wide ? "double" : "float", *f = direct[i].library ? direct[i].library : direct[i].name;
-      if (direct[i].args == 1) text_add(out, FN "%s t_%s(%s x) { return %s%s(x); }\n", type, direct[i].name, type, f, wide ? "" : "f");
-      else text_add(out, FN "%s t_%s(%s x, %s y) { return %s%s(x, y); }\n", type, direct[i].name, type, type, f, wide ? "" : "f");
+      const char *type = wide ? "double" : "float",
+                 *f = direct[i].library ? direct[i].library : direct[i].name;
+      if (direct[i].args == 1)
+        text_add(out, FN "%s t_%s(%s x) { return %s%s(x); }\n", type, direct[i].name, type, f,
+            wide ? "" : "f");
+      else
+        text_add(out, FN "%s t_%s(%s x, %s y) { return %s%s(x, y); }\n", type, direct[i].name, type,
+            type, f, wide ? "" : "f");
     }
-  text_add(out, "#define FN " FN "\n#define T float\n%s#undef T\n#define T double\n%s#undef T\n%s", made, made, digamma);
+  text_add(out, "#define FN " FN "\n#define T float\n%s#undef T\n#define T double\n%s#undef T\n%s",
+      made, made, digamma);
   text_add(out, "typedef %s REAL;\n", t->kind == KIND_F32 ? "float" : "double");
   const char *whole = t->kind == KIND_I32 ? "int" : t->kind == KIND_I64 ? "i64" : NULL;
-  if (whole) text_add(out, "typedef %s INT; typedef %s UINT;\n%s", whole, t->kind == KIND_I32 ? "unsigned" : "u64", integers);
+  if (whole)
+    text_add(out, "typedef %s INT; typedef %s UINT;\n%s", whole,
+        t->kind == KIND_I32 ? "unsigned" : "u64", integers);
 }
 
-/* -- the kernel ---------------------------------------------------------------------------------------------- */
+/* -- the kernel -------------------------------------------------------------------------------- */
 
 static const char *const type_name[KINDS] = { "float", "double", "int", "i64" };
 static const char *file_type(int dtype)
@@ -97,9 +106,10 @@ static const char *file_type(int dtype)
   case TY_F64: return "double";
   case TY_I32: return "int";
   case TY_I64: return "i64";
-  case TY_I8:  return "i8";
-  case TY_F16: case TY_BF16: return "u16";
-  default:     return "u8";
+  case TY_I8: return "i8";
+  case TY_F16:
+  case TY_BF16: return "u16";
+  default: return "u8";
   }
 }
 
@@ -109,33 +119,42 @@ static void print_from(const struct tape *t, int dtype, const char *value, struc
   const char *real = dtype == TY_F16 ? "from_half" : dtype == TY_BF16 ? "from_bf16" : "";
   const char *to = t->kind == KIND_I32 ? "to_i32" : t->kind == KIND_I64 ? "to_i64" : "";
   bool real_file = dtype_float(dtype);
-  if (t->kind >= KIND_I32 && real_file) text_add(out, "%s(%s(%s))", to, real, value);
-  else text_add(out, "(%s)%s(%s)", type_name[t->kind], real, value);
+  if (t->kind >= KIND_I32 && real_file)
+    text_add(out, "%s(%s(%s))", to, real, value);
+  else
+    text_add(out, "(%s)%s(%s)", type_name[t->kind], real, value);
 }
 
 static void print_to(int dtype, const char *value, struct text *out)
 {
   switch (dtype) {
-  case TY_F16:  text_add(out, "to_half((float)%s)", value); break;
+  case TY_F16: text_add(out, "to_half((float)%s)", value); break;
   case TY_BF16: text_add(out, "to_bf16((float)%s)", value); break;
-  case TY_U8:   text_add(out, "(u8)to_i32(%s)", value); break;
-  case TY_I8:   text_add(out, "(i8)to_i32(%s)", value); break;
-  case TY_I32:  text_add(out, "to_i32(%s)", value); break;
-  case TY_I64:  text_add(out, "to_i64(%s)", value); break;
+  case TY_U8: text_add(out, "(u8)to_i32(%s)", value); break;
+  case TY_I8: text_add(out, "(i8)to_i32(%s)", value); break;
+  case TY_I32: text_add(out, "to_i32(%s)", value); break;
+  case TY_I64: text_add(out, "to_i64(%s)", value); break;
   case TY_BOOL: text_add(out, "(u8)(%s != 0)", value); break;
-  default:      text_add(out, "(%s)%s", file_type(dtype), value);
+  default: text_add(out, "(%s)%s", file_type(dtype), value);
   }
 }
 
 static void print_number(const struct tape *t, double v, struct text *out)
 {
-  if (t->kind == KIND_I32) text_add(out, "(int)%lldLL", (long long)v);
-  else if (t->kind == KIND_I64) text_add(out, "(i64)%lluULL", (unsigned long long)(int64_t)v);
-  else if (v != v) text_add(out, "(REAL)__int_as_float(0x7fc00000)");
-  else if (isinf(v)) text_add(out, "(REAL)%s__int_as_float(0x7f800000)", v < 0 ? "-" : "");
-  else if (t->kind == KIND_F32 && isinf((float)v)) text_add(out, "%s__int_as_float(0x7f800000)", v < 0 ? "-" : "");
-  else if (t->kind == KIND_F32) text_add(out, "%af", (double)(float)v);
-  else text_add(out, "%a", v);
+  if (t->kind == KIND_I32)
+    text_add(out, "(int)%lldLL", (long long)v);
+  else if (t->kind == KIND_I64)
+    text_add(out, "(i64)%lluULL", (unsigned long long)(int64_t)v);
+  else if (v != v)
+    text_add(out, "(REAL)__int_as_float(0x7fc00000)");
+  else if (isinf(v))
+    text_add(out, "(REAL)%s__int_as_float(0x7f800000)", v < 0 ? "-" : "");
+  else if (t->kind == KIND_F32 && isinf((float)v))
+    text_add(out, "%s__int_as_float(0x7f800000)", v < 0 ? "-" : "");
+  else if (t->kind == KIND_F32)
+    text_add(out, "%af", (double)(float)v);
+  else
+    text_add(out, "%a", v);
 }
 
 static void print_op(const struct tape *t, int i, struct text *out)
@@ -145,7 +164,8 @@ static void print_op(const struct tape *t, int i, struct text *out)
   bool whole = t->kind >= KIND_I32;
   const char *type = whole && op->real ? "double" : type_name[t->kind];
   text_add(out, "    %s r%d; { ", type_name[t->kind], i);
-  for (int k = 0; k < op->args; k++) text_add(out, "%s %c = (%s)r%d; ", type, "abc"[k], type, x->arg[k]);
+  for (int k = 0; k < op->args; k++)
+    text_add(out, "%s %c = (%s)r%d; ", type, "abc"[k], type, x -> arg[k]);
   const char *convert = !whole || !op->real ? "" : t->kind == KIND_I32 ? "to_i32" : "to_i64";
   text_add(out, "r%d = %s(%s); }\n", i, convert, whole ? op->ints : op->floats);
 }
@@ -154,11 +174,16 @@ static void print_term(const struct tape *t, const int *dtypes, int i, struct te
 {
   const struct tape_term *x = &t->term[i];
   char value[96];
-  if (x->op < TAPE_OPCODES) { print_op(t, i, out); return; }
+  if (x->op < TAPE_OPCODES) {
+    print_op(t, i, out);
+    return;
+  }
   text_add(out, "    %s r%d = ", type_name[t->kind], i);
-  if (x->op == TAPE_NUMBER) print_number(t, x->number, out);
+  if (x->op == TAPE_NUMBER)
+    print_number(t, x->number, out);
   else if (x->op == TAPE_LOAD) {
-    snprintf(value, sizeof value, "((const %s *)x.p[%d])[o%d]", file_type(dtypes[x->operand]), x->operand, x->operand);
+    snprintf(value, sizeof value, "((const %s *)x.p[%d])[o%d]", file_type(dtypes[x->operand]),
+        x->operand, x->operand);
     print_from(t, dtypes[x->operand], value, out);
   }
   else {
@@ -176,30 +201,39 @@ static void print_term(const struct tape *t, const int *dtypes, int i, struct te
 
 static bool used(const struct tape *t, int operand)
 {
-  for (int i = 0; i < t->nput; i++) if (t->put[i].operand == operand) return true;
-  for (int i = 0; i < t->nget; i++) if (t->get[i].operand == operand) return true;
+  for (int i = 0; i < t->nput; i++)
+    if (t->put[i].operand == operand) return true;
+  for (int i = 0; i < t->nget; i++)
+    if (t->get[i].operand == operand) return true;
   return false;
 }
 
 /* Offset of each operand under element i. */
 static void print_offsets(const struct tape *t, int n, struct text *out)
 {
-  for (int k = 0; k < n; k++) if (used(t, k)) text_add(out, "    i64 o%d = i * x.stride[%d][0];\n", k, k);
+  for (int k = 0; k < n; k++)
+    if (used(t, k)) text_add(out, "    i64 o%d = i * x.stride[%d][0];\n", k, k);
   text_add(out, "    if (x.ndim > 1) {\n      i64 left = i;\n     ");
-  for (int k = 0; k < n; k++) if (used(t, k)) text_add(out, " o%d = 0;", k);
-  text_add(out, "\n      for (int d = x.ndim - 1; d >= 0; d--) {\n        i64 at = left %% x.dim[d];\n        left /= x.dim[d];\n       ");
-  for (int k = 0; k < n; k++) if (used(t, k)) text_add(out, " o%d += at * x.stride[%d][d];", k, k);
+  for (int k = 0; k < n; k++)
+    if (used(t, k)) text_add(out, " o%d = 0;", k);
+  text_add(out,
+      "\n      for (int d = x.ndim - 1; d >= 0; d--) {\n        i64 at = left %% x.dim[d];\n        left /= x.dim[d];\n       ");
+  for (int k = 0; k < n; k++)
+    if (used(t, k)) text_add(out, " o%d += at * x.stride[%d][d];", k, k);
   text_add(out, "\n      }\n    }\n");
 }
 
-static void print_kernel(const struct tape *t, const int *dtypes, int n, const char *name, struct text *out)
+static void print_kernel(
+    const struct tape *t, const int *dtypes, int n, const char *name, struct text *out)
 {
   char value[32];
   text_add(out, "extern \"C\" __global__ void %s(const struct tape_args x)\n{\n", name);
   text_add(out, "  i64 step = (i64)gridDim.x * blockDim.x;\n");
-  text_add(out, "  for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < x.count; i += step) {\n");
+  text_add(out,
+      "  for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < x.count; i += step) {\n");
   print_offsets(t, n, out);
-  for (int i = 0; i < t->n; i++) if (t->term[i].live) print_term(t, dtypes, i, out);
+  for (int i = 0; i < t->n; i++)
+    if (t->term[i].live) print_term(t, dtypes, i, out);
   for (int i = 0; i < t->nput; i++) {
     int k = t->put[i].operand;
     text_add(out, "    ((%s *)x.p[%d])[o%d] = ", file_type(dtypes[k]), k, k);
@@ -212,14 +246,15 @@ static void print_kernel(const struct tape *t, const int *dtypes, int n, const c
 
 int tape_cuda(const struct tape *t, const int *dtypes, int n, const char *name, struct text *out)
 {
-  NEED(t->sealed && n > 0 && n <= TAPE_ARGS, TY_EVALUE, "tape_cuda: a sealed tape of 1 to %d operands is needed", TAPE_ARGS);
+  NEED(t->sealed && n > 0 && n <= TAPE_ARGS, TY_EVALUE,
+      "tape_cuda: a sealed tape of 1 to %d operands is needed", TAPE_ARGS);
   print_prelude(t, out);
   text_add(out, ARGUMENTS, n, n);
   print_kernel(t, dtypes, n, name, out);
   return out->lost ? fail(TY_EMEMORY, "out of memory: CUDA source") : TY_OK;
 }
 
-/* -- the public view of a row --------------------------------------------------------------------------------- */
+/* -- the public view of a row ------------------------------------------------------------------ */
 
 /* Some value for a parameter that has no default: sources are looked at, not run. */
 static const char *some_value(const struct param *q, char *buffer, size_t size)
@@ -235,13 +270,15 @@ static int some_params(const struct op *op, void **param)
   char value[32][32];
   int n = 0;
   for (const struct param *q = op->param; q && q->name && n < COUNT(attr); q++)
-    if (!q->init) attr[n].key = q->name, attr[n].value = some_value(q, value[n], sizeof value[n]), n++;
+    if (!q->init)
+      attr[n].key = q->name, attr[n].value = some_value(q, value[n], sizeof value[n]), n++;
   *param = mem_new(op->param_size + 16);
   NEED(*param, TY_EMEMORY, "out of memory");
   return op_parse(op, attr, n, *param);
 }
 
-static int print_row(const struct op *op, const void *param, bool backward, const char *name, struct text *out)
+static int print_row(
+    const struct op *op, const void *param, bool backward, const char *name, struct text *out)
 {
   struct tape *t;
   int dtype[TAPE_ARGS], n;
@@ -274,7 +311,8 @@ int ty_op_cuda(const char *name, const char **source)
   void *param = NULL;
   if (!op) return op_unknown(name ? name : "");
   NEED(source, TY_ETYPE, "op_cuda: null argument");
-  NEED(op->row, TY_EUNSUPPORTED, "%s is not made of formulas: it has no CUDA source of its own", op->name);
+  NEED(op->row, TY_EUNSUPPORTED, "%s is not made of formulas: it has no CUDA source of its own",
+      op->name);
   out.n = 0;
   int code = some_params(op, &param);
   if (!code) code = print_both(op, param, &out);

@@ -1,16 +1,17 @@
 /* ir.h - inside of a tape: opcodes, terms, instructions, and the table of block loops.
 **
-** Each opcode is one line: its expression is compiled as C for the CPU (pointwise/isa/loops.c) and pasted as text into CUDA
-** source (cuda_source.c), so that the two cannot disagree. While a tape is built it is a list of terms, each an operand,
-** a number or an opcode over earlier terms; equal terms are one, and terms over numbers are numbers. tape_seal turns
-** what the stores need into instructions over slots: slot k is a block of BLOCK elements of the compute dtype.
-** Only tape*.c and pointwise/isa/loops.c include this.
+** Each opcode is one line: its expression is compiled as C for the CPU (pointwise/isa/loops.c)
+** and pasted as text into CUDA source (cuda_source.c), so that the two cannot disagree. While a
+** tape is built it is a list of terms, each an operand, a number or an opcode over earlier
+** terms; equal terms are one, and terms over numbers are numbers. tape_seal turns what the
+** stores need into instructions over slots: slot k is a block of BLOCK elements of the compute
+** dtype. Only tape*.c and pointwise/isa/loops.c include this.
 */
 #pragma once
 #include "pointwise/pointwise.h"
 
-/* Plain opcodes: an expression over a, b, c for floats and one for integers (INT: the type, UINT: its unsigned twin).
-** cost: in 1/16 ns per float32 element.
+/* Plain opcodes: an expression over a, b, c for floats and one for integers (INT: the type,
+** UINT: its unsigned twin). cost: in 1/16 ns per float32 element.
 ** id   name        n  cost  floats                                   integers */
 #define TAPE_PLAIN(_) \
   _(ADD,   "+",      2,  1, a + b,                                   (INT)((UINT)a + (UINT)b)) \
@@ -79,7 +80,8 @@
   _(DIGAMMA,  "digamma",  1, 900, t_digamma(a)) \
   _(HYPOT,    "hypot",    2, 200, t_hypot(a, b))
 
-/* Instructions that opcodes over floats become where b is the same for all elements: a loop that reads one of it. */
+/* Instructions that opcodes over floats become where b is the same for all elements: a loop that
+** reads one of it. */
 #define TAPE_FIXED(_) \
   _(ADD_FIXED,   a + b) \
   _(SUB_FIXED,   a - b) \
@@ -93,7 +95,8 @@ enum {
 #define ID(id, ...) TAPE_##id,
   TAPE_PLAIN(ID) TAPE_REAL(ID)
   TAPE_OPCODES,
-  TAPE_LOAD = TAPE_OPCODES, TAPE_NUMBER, TAPE_CAST,                         /* terms that are no loops of the table */
+  /* terms that are no loops of the table */
+  TAPE_LOAD = TAPE_OPCODES, TAPE_NUMBER, TAPE_CAST,
   TAPE_FIXED(ID)
 #undef ID
   TAPE_INSTRUCTIONS
@@ -105,34 +108,43 @@ int tape_opcode_find(const char *name, size_t n);     /* -1 */
 enum { KIND_F32, KIND_F64, KIND_I32, KIND_I64, KINDS };                     /* compute dtypes */
 enum { BLOCK = 256, SLOTS = 200, DTYPES = 13 };
 
-/* Loops over n elements. d may be a, b or c; they do not overlap otherwise. stride: of the operand, in elements. */
+/* Loops over n elements. d may be a, b or c; they do not overlap otherwise. stride: of the
+** operand, in elements. */
 typedef void (*tape_loop_fn)(void *d, const void *a, const void *b, const void *c, int64_t n);
 typedef void (*tape_move_fn)(void *d, const void *s, int64_t stride, int64_t n);
 struct tape_table {
   tape_loop_fn op[KINDS][TAPE_INSTRUCTIONS];
   tape_move_fn load[KINDS][DTYPES], store[KINDS][DTYPES];
-  void (*sum_row[DTYPES])(void *acc, const void *s, int64_t stride, int64_t n);      /* *acc += sum of n elements */
-  void (*sum_add[DTYPES])(void *acc, const void *s, int64_t stride, int64_t n);      /* acc[i] += s[i] */
+  /* *acc += sum of n elements */
+  void (*sum_row[DTYPES])(void *acc, const void *s, int64_t stride, int64_t n);
+  /* acc[i] += s[i] */
+  void (*sum_add[DTYPES])(void *acc, const void *s, int64_t stride, int64_t n);
 };                                                    /* acc: double for floats, int64_t for integers */
 const struct tape_table *tape_table(void);            /* of this processor */
 
 struct tape_term { uint8_t op, dtype; bool uniform, live; int arg[3], uses; double number; int operand; };
 struct tape_ins  { uint8_t op, dtype, d, a, b, c; };
 struct tape_put  { int operand, term; uint8_t slot; bool direct; };
-struct tape_get  { int operand; double number; uint8_t slot; bool once, copy; };       /* operand -1: a number; once: not by element */
+/* operand -1: a number; once: not by element */
+struct tape_get  { int operand; double number; uint8_t slot; bool once, copy; };
 struct tape {
   int dtype, kind;
   bool sealed;
-  int error;                                          /* first failure while building; tape_seal tells it */
+  /* first failure while building; tape_seal tells it */
+  int error;
   struct tape_term *term; int n, cap;
   struct tape_put put[TAPE_ARGS]; int nput;
   /* after tape_seal */
-  struct tape_ins *code; int ncode, nuniform;         /* the first nuniform do not depend on the element: once per chunk */
+  /* the first nuniform do not depend on the element: once per chunk */
+  struct tape_ins *code; int ncode, nuniform;
   struct tape_get *get; int nget;
   int nslot;
   int64_t cost;                                       /* 1/16 ns per element */
 };
-int  tape_term_op(struct tape *t, int op, int a, int b, int c);              /* term of an opcode over terms; folds */
-void tape_uniform(struct tape *t, int reg, double known);                    /* a loaded parameter; its sign is that of `known` */
-int  row_build(const struct op *op, const void *param, int dtype, bool backward, struct tape **out, int dtypes[TAPE_ARGS], int *n);
-                                                      /* numbers as operands, as row kernels use it; the caller frees it */
+/* term of an opcode over terms; folds */
+int  tape_term_op(struct tape *t, int op, int a, int b, int c);
+/* a loaded parameter; its sign is that of `known` */
+void tape_uniform(struct tape *t, int reg, double known);
+int row_build(const struct op *op, const void *param, int dtype, bool backward, struct tape **out,
+    int dtypes[TAPE_ARGS], int *n);
+/* numbers as operands, as row kernels use it; the caller frees it */

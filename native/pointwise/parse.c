@@ -14,7 +14,8 @@
 
 struct parse { struct tape *t; struct tape_env *env; const char *text, *s, *missing[26]; int code, depth; };
 enum { DEEPEST = 200,                                 /* nested parentheses */
-       MISSING = -2 };                                /* operand of a variable that is unknown, less its number */
+       /* operand of a variable that is unknown, less its number */
+       MISSING = -2 };
 
 static int either(struct parse *p);
 
@@ -22,10 +23,10 @@ static int wrong(struct parse *p, const char *at, const char *what, int n)
 {
   if (p->code) return 0;
   const char *quote = n ? "'" : "";
-  p->code = fail(TY_EVALUE, "formula '%s', column %d: %s%s%s%.*s%s", p->text, (int)(at - p->text) + 1, what, n ? " " : "",
-                 quote, n, at, quote);
+  p->code = fail(TY_EVALUE, "formula '%s', column %d: %s%s%s%.*s%s", p->text,
+      (int)(at - p->text) + 1, what, n ? " " : "", quote, n, at, quote);
   fail_argument("formula", NULL, p->text);
-  p->s = at + strlen(at);                             /* nothing more is read */
+  p->s = at + strlen(at); /* nothing more is read */
   return 0;
 }
 
@@ -47,10 +48,16 @@ static void expect(struct parse *p, const char *token)
   if (!take(p, token)) wrong(p, p->s, what, 0);
 }
 
-static int op1(struct parse *p, int op, int a) { return p->code ? 0 : tape_term_op(p->t, op, a, -1, -1); }
-static int op2(struct parse *p, int op, int a, int b) { return p->code ? 0 : tape_term_op(p->t, op, a, b, -1); }
+static int op1(struct parse *p, int op, int a)
+{
+  return p->code ? 0 : tape_term_op(p->t, op, a, -1, -1);
+}
+static int op2(struct parse *p, int op, int a, int b)
+{
+  return p->code ? 0 : tape_term_op(p->t, op, a, b, -1);
+}
 
-/* -- atoms ------------------------------------------------------------------------------------------ */
+/* -- atoms ------------------------------------------------------------------------------------- */
 
 /* Other spellings, and functions made of others. */
 enum { SQUARE = 1000, RCBRT, ISINF, ISFINITE, XOR, CLIP };
@@ -67,12 +74,12 @@ static int made_of(struct parse *p, int op, const int *a)
   if (p->code) return 0;
   int zero = tape_number(p->t, 0), one = tape_number(p->t, 1), inf = tape_number(p->t, INFINITY);
   switch (op) {
-  case SQUARE:   return op2(p, TAPE_MUL, a[0], a[0]);
-  case RCBRT:    return op2(p, TAPE_DIV, one, op1(p, TAPE_CBRT, a[0]));
-  case ISINF:    return p->t->kind >= KIND_I32 ? zero : op2(p, TAPE_EQ, op1(p, TAPE_ABS, a[0]), inf);
+  case SQUARE: return op2(p, TAPE_MUL, a[0], a[0]);
+  case RCBRT: return op2(p, TAPE_DIV, one, op1(p, TAPE_CBRT, a[0]));
+  case ISINF: return p->t->kind >= KIND_I32 ? zero : op2(p, TAPE_EQ, op1(p, TAPE_ABS, a[0]), inf);
   case ISFINITE: return p->t->kind >= KIND_I32 ? one : op2(p, TAPE_GT, inf, op1(p, TAPE_ABS, a[0]));
-  case XOR:      return op2(p, TAPE_NE, op1(p, TAPE_NOT, a[0]), op1(p, TAPE_NOT, a[1]));
-  default:       return op2(p, TAPE_MAX, op2(p, TAPE_MIN, a[0], a[2]), a[1]);
+  case XOR: return op2(p, TAPE_NE, op1(p, TAPE_NOT, a[0]), op1(p, TAPE_NOT, a[1]));
+  default: return op2(p, TAPE_MAX, op2(p, TAPE_MIN, a[0], a[2]), a[1]);
   }
 }
 
@@ -80,7 +87,8 @@ static int call(struct parse *p, const char *name, size_t n)
 {
   int a[3] = { 0 }, op = tape_opcode_find(name, n), args = op >= 0 ? tape_opcode[op].args : 0;
   for (int i = 0; i < COUNT(more); i++)
-    if (strlen(more[i].name) == n && !memcmp(more[i].name, name, n)) op = more[i].op, args = more[i].args;
+    if (strlen(more[i].name) == n && !memcmp(more[i].name, name, n))
+      op = more[i].op, args = more[i].args;
   if (op < 0) return wrong(p, name, "there is no function", (int)n);
   expect(p, "(");
   for (int k = 0; k < args && !p->code; k++) {
@@ -100,7 +108,8 @@ static int parameter(struct parse *p)
   p->s += n;
   int at = 0;
   for (const struct param *q = p->env->op ? p->env->op->param : NULL; q && q->name; q++) {
-    bool number = q->type == P_FLOAT || q->type == P_INT, found = strlen(q->name) == n && !memcmp(q->name, name, n);
+    bool number = q->type == P_FLOAT || q->type == P_INT,
+         found = strlen(q->name) == n && !memcmp(q->name, name, n);
     if (found && p->env->param) {
       double v = op_number(p->env->op, p->env->param, q->name, &found);
       if (!found) break;
@@ -124,12 +133,16 @@ static int word(struct parse *p)
     int k = *name - 'a', reg = p->env->var[k];
     if (reg >= 0) return reg;
     if (!p->missing[k]) p->missing[k] = name;
-    return tape_load(p->t, MISSING - k);              /* an error only if the result depends on it: a choice may exclude it */
+    return tape_load(
+        p->t, MISSING - k); /* an error only if the result depends on it: a choice may exclude it */
   }
-  static const struct { const char *name; double value; } constant[] = {
-    { "pi", 3.14159265358979323846 }, { "inf", INFINITY }, { "nan", NAN } };
+  static const struct {
+    const char *name;
+    double value;
+  } constant[] = { { "pi", 3.14159265358979323846 }, { "inf", INFINITY }, { "nan", NAN } };
   for (int i = 0; i < COUNT(constant); i++)
-    if (strlen(constant[i].name) == n && !memcmp(constant[i].name, name, n)) return tape_number(p->t, constant[i].value);
+    if (strlen(constant[i].name) == n && !memcmp(constant[i].name, name, n))
+      return tape_number(p->t, constant[i].value);
   return call(p, name, n);
 }
 
@@ -146,12 +159,16 @@ static int atom(struct parse *p)
   if (isdigit((unsigned char)*p->s) || *p->s == '.') {
     char *end;
     double v = strtod(p->s, &end);
-    if (end != p->s) { p->s = end; return tape_number(p->t, v); }
+    if (end != p->s) {
+      p->s = end;
+      return tape_number(p->t, v);
+    }
   }
-  return *p->s ? wrong(p, p->s, "this is no operand:", 1) : wrong(p, p->s, "an operand is missing", 0);
+  return *p->s ? wrong(p, p->s, "this is no operand:", 1)
+               : wrong(p, p->s, "an operand is missing", 0);
 }
 
-/* -- operators ---------------------------------------------------------------------------------------- */
+/* -- operators --------------------------------------------------------------------------------- */
 
 static int unary(struct parse *p)
 {
@@ -159,10 +176,14 @@ static int unary(struct parse *p)
   if (++p->depth > DEEPEST) return wrong(p, p->s, "too deep", 0);
   int r;
   skip(p);
-  if (take(p, "-")) r = op1(p, TAPE_NEG, unary(p));
-  else if (take(p, "+")) r = unary(p);
-  else if (*p->s == '!' && p->s[1] != '=') p->s++, r = op1(p, TAPE_NOT, unary(p));
-  else r = atom(p);
+  if (take(p, "-"))
+    r = op1(p, TAPE_NEG, unary(p));
+  else if (take(p, "+"))
+    r = unary(p);
+  else if (*p->s == '!' && p->s[1] != '=')
+    p->s++, r = op1(p, TAPE_NOT, unary(p));
+  else
+    r = atom(p);
   p->depth--;
   return r;
 }
@@ -202,7 +223,7 @@ static int either(struct parse *p)
   return r;
 }
 
-/* -- assignments ---------------------------------------------------------------------------------------- */
+/* -- assignments ------------------------------------------------------------------------------- */
 
 static bool assignment(struct parse *p)
 {
@@ -223,7 +244,8 @@ static void check_missing(struct parse *p, int reg)
     const struct tape_term *x = &t->term[i];
     if (!x->live) continue;
     for (int k = 0; k < 3 && x->arg[k] >= 0; k++) t->term[x->arg[k]].live = true;
-    if (x->op == TAPE_LOAD && x->operand <= MISSING) wrong(p, p->missing[MISSING - x->operand], "there is no variable", 1);
+    if (x->op == TAPE_LOAD && x->operand <= MISSING)
+      wrong(p, p->missing[MISSING - x->operand], "there is no variable", 1);
   }
 }
 
@@ -241,9 +263,15 @@ int tape_formula(struct tape *t, const char *text, struct tape_env *env, int *re
   skip(&p);
   if (*p.s && !p.code) wrong(&p, p.s, "the formula should end here, but goes on with", 1);
   if (!p.code && !t->error)
-    for (int i = 0; i < 26; i++) if (p.missing[i]) { check_missing(&p, r); break; }
+    for (int i = 0; i < 26; i++)
+      if (p.missing[i]) {
+        check_missing(&p, r);
+        break;
+      }
   if (p.code) return p.code;
-  if (t->error) return fail(t->error, t->error == TY_EMEMORY ? "out of memory: tape" : "tape: too many operands");
+  if (t->error)
+    return fail(
+        t->error, t->error == TY_EMEMORY ? "out of memory: tape" : "tape: too many operands");
   *reg = r;
   return TY_OK;
 }

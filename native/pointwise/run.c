@@ -1,18 +1,22 @@
 /* run.c - runs sealed tapes over their iteration space.
 **
-** The space is cut into blocks of at most BLOCK elements. Where the innermost joined dim is long, a block is a piece of
-** one row; else it is BLOCK neighbouring elements of the whole space and operands that are not dense are gathered. An
-** operand that has the compute dtype and lies densely under a block is read and written where it is; others go through
-** their slot. Chunks of about 20 us run in parallel. Nothing is allocated: slots live on the stack.
+** The space is cut into blocks of at most BLOCK elements. Where the innermost joined dim is
+** long, a block is a piece of one row; else it is BLOCK neighbouring elements of the whole space
+** and operands that are not dense are gathered. An operand that has the compute dtype and lies
+** densely under a block is read and written where it is; others go through their slot. Chunks of
+** about 20 us run in parallel. Nothing is allocated: slots live on the stack.
 */
 #include "pointwise/ir.h"
 
 #define TABLES(isa) extern const struct tape_table tape_table_##isa;
-TABLES(baseline) TABLES(avx2) TABLES(avx512)
+TABLES(baseline)
+TABLES(avx2)
+TABLES(avx512)
 
-const struct tape_table *tape_table(void)
+    const struct tape_table *tape_table(void)
 {
-  static const struct tape_table *const tables[] = { &tape_table_baseline, &tape_table_avx2, &tape_table_avx512 };
+  static const struct tape_table *const tables[] = { &tape_table_baseline, &tape_table_avx2,
+    &tape_table_avx512 };
   static const struct tape_table *chosen;
   const struct tape_table *t = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
   if (t) return t;
@@ -21,7 +25,7 @@ const struct tape_table *tape_table(void)
   return t;
 }
 
-/* -- the iteration space ----------------------------------------------------------------------------- */
+/* -- the iteration space ----------------------------------------------------------------------- */
 
 /* Strides of an operand that aligns with the space to the right; 0 where it repeats. */
 static int align(const ty_desc *space, const ty_desc *d, int64_t stride[TY_MAXDIM])
@@ -34,23 +38,27 @@ static int align(const ty_desc *space, const ty_desc *d, int64_t stride[TY_MAXDI
     step *= size;
   }
   int64_t whole = 1;
-  for (int k = 0; k < d->ndim - space->ndim; k++) whole *= d->dim[k];        /* leading ones are harmless */
+  for (int k = 0; k < d->ndim - space->ndim; k++)
+    whole *= d->dim[k]; /* leading ones are harmless */
   return whole == 1 ? TY_OK : TY_ESHAPE;
 }
 
 static bool joins(const struct tape_loop *l, int outer, int inner)
 {
-  for (int k = 0; k < l->n; k++) if (l->stride[k][outer] != l->stride[k][inner] * l->dim[inner]) return false;
+  for (int k = 0; k < l->n; k++)
+    if (l->stride[k][outer] != l->stride[k][inner] * l->dim[inner]) return false;
   return true;
 }
 
 static void join_dims(struct tape_loop *l)
 {
-  int n = 0;                                          /* dims kept so far, of which the last may grow */
+  int n = 0; /* dims kept so far, of which the last may grow */
   for (int i = 0; i < l->ndim; i++) {
     if (l->dim[i] == 1) continue;
-    if (n && joins(l, n - 1, i)) l->dim[n - 1] *= l->dim[i];
-    else l->dim[n++] = l->dim[i];
+    if (n && joins(l, n - 1, i))
+      l->dim[n - 1] *= l->dim[i];
+    else
+      l->dim[n++] = l->dim[i];
     for (int k = 0; k < l->n; k++) l->stride[k][n - 1] = l->stride[k][i];
   }
   if (!n) {
@@ -71,23 +79,25 @@ int tape_loop_make(struct tape_loop *l, const ty_desc *space, const ty_desc *ope
   for (int k = 0; k < n; k++) {
     l->dtype[k] = (int8_t)operand[k].dtype;
     if (align(space, &operand[k], l->stride[k]))
-      return fail(TY_ESHAPE, "shape %s does not broadcast to %s", text_shape(&operand[k], a, sizeof a),
-                  text_shape(space, b, sizeof b));
+      return fail(TY_ESHAPE, "shape %s does not broadcast to %s",
+          text_shape(&operand[k], a, sizeof a), text_shape(space, b, sizeof b));
   }
   join_dims(l);
   return TY_OK;
 }
 
-/* -- one run ------------------------------------------------------------------------------------------ */
+/* -- one run ----------------------------------------------------------------------------------- */
 
-enum { LONG_ROW = 64, WHOLE = 1 << 14 };              /* elements; WHOLE: a block where no slot is needed */
+/* elements; WHOLE: a block where no slot is needed */
+enum { LONG_ROW = 64, WHOLE = 1 << 14 };
 enum { ONCE, DIRECT, COPY };                          /* how an operand gets under a block */
 struct state {
   const struct tape *t;
   const struct tape_loop *l;
   const struct tape_table *table;
   void *const *operand;
-  int64_t block, pieces, piece, blocks, inner;        /* in rows: `pieces` blocks of `piece` elements each; else pieces 0 */
+  /* in rows: `pieces` blocks of `piece` elements each; else pieces 0 */
+  int64_t block, pieces, piece, blocks, inner;
   size_t size;                                        /* of an element of the compute dtype */
 };
 
@@ -103,7 +113,8 @@ static bool is_dense(const struct tape_loop *l, int k)
 
 static bool is_single(const struct tape_loop *l, int k)
 {
-  for (int i = 0; i < l->ndim; i++) if (l->stride[k][i]) return false;
+  for (int i = 0; i < l->ndim; i++)
+    if (l->stride[k][i]) return false;
   return true;
 }
 
@@ -119,7 +130,8 @@ static bool slotless(const struct state *s)
   }
   for (int i = 0; i < t->nput; i++) {
     int k = t->put[i].operand;
-    if (t->ncode && (!t->put[i].direct || l->stride[k][0] != 1 || l->dtype[k] != t->dtype)) return false;
+    if (t->ncode && (!t->put[i].direct || l->stride[k][0] != 1 || l->dtype[k] != t->dtype))
+      return false;
   }
   return true;
 }
@@ -137,7 +149,8 @@ static void cut(struct state *s)
     s->pieces = (s->inner - 1) / s->piece + 1;
     s->blocks = s->pieces * (l->count / s->inner);
   }
-  else s->pieces = 0, s->blocks = (l->count - 1) / s->block + 1;
+  else
+    s->pieces = 0, s->blocks = (l->count - 1) / s->block + 1;
 }
 
 struct place { int64_t index[TY_MAXDIM]; };
@@ -157,13 +170,15 @@ static int64_t offset_of(const struct tape_loop *l, int k, const struct place *a
   return offset;
 }
 
-/* To the start of the next row; the change of the operand's offset, given that its row has been passed. */
+/* To the start of the next row; the change of the operand's offset, given that its row has been
+** passed. */
 static int64_t next_row(const struct tape_loop *l, int k, struct place *at)
 {
   int i = l->ndim - 2;
   int64_t step = -at->index[l->ndim - 1] * l->stride[k][l->ndim - 1];
   at->index[l->ndim - 1] = 0;
-  for (; i > 0 && at->index[i] + 1 == l->dim[i]; i--) step -= at->index[i] * l->stride[k][i], at->index[i] = 0;
+  for (; i > 0 && at->index[i] + 1 == l->dim[i]; i--)
+    step -= at->index[i] * l->stride[k][i], at->index[i] = 0;
   at->index[i]++;
   return step + l->stride[k][i];
 }
@@ -176,18 +191,22 @@ static void walk(const struct state *s, int k, void *slot, struct place at, int6
   const struct tape_loop *l = s->l;
   int last = l->ndim - 1;
   int64_t stride = l->stride[k][last], offset = offset_of(l, k, &at), bytes = (int64_t)wide(s, k);
-  tape_move_fn move = store ? s->table->store[s->t->kind][l->dtype[k]] : s->table->load[s->t->kind][l->dtype[k]];
+  tape_move_fn move = store ? s->table->store[s->t->kind][l->dtype[k]]
+                            : s->table->load[s->t->kind][l->dtype[k]];
   char *base = s->operand[k], *here = slot;
   for (int64_t part; n > 0; n -= part) {
     part = MIN(n, s->inner - at.index[last]);
-    if (store) move(base + offset * bytes, here, stride, part);
-    else move(here, base + offset * bytes, stride, part);
+    if (store)
+      move(base + offset * bytes, here, stride, part);
+    else
+      move(here, base + offset * bytes, stride, part);
     here += (size_t)part * s->size;
     if (n > part) offset += next_row(l, k, &at);
   }
 }
 
-struct view { char *p; int64_t stride; uint8_t how; };  /* an operand: base, inner stride, how it gets under a block */
+/* an operand: base, inner stride, how it gets under a block */
+struct view { char *p; int64_t stride; uint8_t how; };
 
 static void classify(const struct state *s, struct view *view)
 {
@@ -197,8 +216,12 @@ static void classify(const struct state *s, struct view *view)
     bool own = l->dtype[k] == s->t->dtype;
     view[k].p = s->operand[k];
     view[k].stride = stride;
-    view[k].how = l->ndim == 1 ? (stride == 1 && own ? DIRECT : stride == 0 ? ONCE : COPY)
-                : is_single(l, k) ? ONCE : own && (s->pieces ? stride == 1 : is_dense(l, k)) ? DIRECT : COPY;
+    view[k].how = l->ndim == 1                              ? (stride == 1 && own   ? DIRECT
+                                                                      : stride == 0 ? ONCE
+                                                                                    : COPY)
+        : is_single(l, k)                                   ? ONCE
+        : own && (s->pieces ? stride == 1 : is_dense(l, k)) ? DIRECT
+                                                            : COPY;
   }
 }
 
@@ -217,8 +240,10 @@ static void run_code(const struct state *s, void **slot, int first, int last, in
   const struct tape_table *table = s->table;
   for (int i = first; i < last; i++) {
     const struct tape_ins *c = &t->code[i];
-    if (c->op == TAPE_CAST) cast(s, c->dtype, slot[c->d], slot[c->a], n);
-    else table->op[t->kind][c->op](slot[c->d], slot[c->a], slot[c->b], slot[c->c], n);
+    if (c->op == TAPE_CAST)
+      cast(s, c->dtype, slot[c->d], slot[c->a], n);
+    else
+      table->op[t->kind][c->op](slot[c->d], slot[c->a], slot[c->b], slot[c->c], n);
   }
 }
 
@@ -231,26 +256,33 @@ static void run_once(const struct state *s, const struct view *view, void **slot
     if (k >= 0 && (view[k].how == ONCE || t->get[i].once))
       s->table->load[t->kind][s->l->dtype[k]](slot[t->get[i].slot], view[k].p, 0, n);
     if (k >= 0) continue;
-    union { float f; double d; int32_t i; int64_t l; } v = { 0 };
+    union {
+      float f;
+      double d;
+      int32_t i;
+      int64_t l;
+    } v = { 0 };
     double x = t->get[i].number;
     switch (t->kind) {
     case KIND_F32: v.f = (float)x; break;
     case KIND_F64: v.d = x; break;
-    case KIND_I32: v.i = (int32_t)x; break;           /* in range: tape_number */
-    default:       v.l = (int64_t)x;
+    case KIND_I32: v.i = (int32_t)x; break; /* in range: tape_number */
+    default: v.l = (int64_t)x;
     }
     s->table->load[t->kind][t->dtype](slot[t->get[i].slot], &v, 0, n);
   }
   run_code(s, slot, 0, t->nuniform, n);
 }
 
-struct spot { int64_t first, n; struct place place; };  /* a block: its elements, and where the first one lies */
+/* a block: its elements, and where the first one lies */
+struct spot { int64_t first, n; struct place place; };
 
 static struct spot spot_of(const struct state *s, int64_t b)
 {
   struct spot at = { b * s->block, MIN(s->block, s->l->count - b * s->block), { { 0 } } };
   if (s->pieces) {
-    int64_t row = s->pieces == s->blocks ? 0 : b / s->pieces, start = (b - row * s->pieces) * s->piece;
+    int64_t row = s->pieces == s->blocks ? 0 : b / s->pieces,
+            start = (b - row * s->pieces) * s->piece;
     at.first = row * s->inner + start;
     at.n = MIN(s->piece, s->inner - start);
   }
@@ -260,20 +292,25 @@ static struct spot spot_of(const struct state *s, int64_t b)
 
 static char *under(const struct state *s, const struct view *v, int k, const struct spot *at)
 {
-  int64_t offset = s->l->ndim == 1 || !s->pieces ? at->first * v[k].stride : offset_of(s->l, k, &at->place);
+  int64_t offset = s->l->ndim == 1 || !s->pieces ? at->first * v[k].stride
+                                                 : offset_of(s->l, k, &at->place);
   return v[k].p + offset * (int64_t)wide(s, k);
 }
 
-static void enter(const struct state *s, const struct view *view, void **slot, char *room, const struct spot *at)
+static void enter(
+    const struct state *s, const struct view *view, void **slot, char *room, const struct spot *at)
 {
   const struct tape *t = s->t;
   for (int i = 0; i < t->nget; i++) {
     int k = t->get[i].operand, to = t->get[i].slot;
     if (k < 0 || t->get[i].once || view[k].how == ONCE) continue;
     char *own = room + (size_t)to * BLOCK * s->size;
-    if (view[k].how == DIRECT && !t->get[i].copy) slot[to] = under(s, view, k, at);
-    else if (s->pieces) s->table->load[t->kind][s->l->dtype[k]](own, under(s, view, k, at), view[k].stride, at->n);
-    else walk(s, k, own, at->place, at->n, false);
+    if (view[k].how == DIRECT && !t->get[i].copy)
+      slot[to] = under(s, view, k, at);
+    else if (s->pieces)
+      s->table->load[t->kind][s->l->dtype[k]](own, under(s, view, k, at), view[k].stride, at->n);
+    else
+      walk(s, k, own, at->place, at->n, false);
   }
   for (int i = 0; i < t->nput; i++) {
     int k = t->put[i].operand;
@@ -281,7 +318,8 @@ static void enter(const struct state *s, const struct view *view, void **slot, c
   }
 }
 
-static void leave(const struct state *s, const struct view *view, void **slot, const struct spot *at)
+static void leave(
+    const struct state *s, const struct view *view, void **slot, const struct spot *at)
 {
   const struct tape *t = s->t;
   for (int i = 0; i < t->nput; i++) {
@@ -291,7 +329,8 @@ static void leave(const struct state *s, const struct view *view, void **slot, c
       char *to = under(s, view, k, at), *from = slot[t->put[i].slot];
       if (to != from) s->table->store[t->kind][s->l->dtype[k]](to, from, view[k].stride, at->n);
     }
-    else walk(s, k, slot[t->put[i].slot], at->place, at->n, true);
+    else
+      walk(s, k, slot[t->put[i].slot], at->place, at->n, true);
   }
 }
 
@@ -319,8 +358,11 @@ int tape_run(const struct tape *t, const struct tape_loop *l, void *const *opera
   s.size = t->kind == KIND_F32 || t->kind == KIND_I32 ? 4 : 8;
   if (l->count <= 0) return TY_OK;
   cut(&s);
-  int64_t grain = MAX(1, 320000 / (MAX(t->cost, 1) * MAX(1, l->count / s.blocks)));    /* blocks in 20 us */
-  if (s.blocks <= grain) run_blocks(0, s.blocks, &s);
-  else parallel(s.blocks, grain, run_blocks, &s);
+  int64_t grain = MAX(
+      1, 320000 / (MAX(t->cost, 1) * MAX(1, l->count / s.blocks))); /* blocks in 20 us */
+  if (s.blocks <= grain)
+    run_blocks(0, s.blocks, &s);
+  else
+    parallel(s.blocks, grain, run_blocks, &s);
   return TY_OK;
 }

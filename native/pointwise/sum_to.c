@@ -1,20 +1,25 @@
-/* sum_to.c - sum_to: sums an array over the axes that a smaller one has as 1 or lacks; the way back of broadcasting.
+/* sum_to.c - sum_to: sums an array over the axes that a smaller one has as 1 or lacks; the way
+** back of broadcasting.
 **
-** The joined dims are kept or summed. Where the innermost is kept, outputs are made BLOCK neighbours at a time, row upon
-** row; where it is summed, one by one, along rows. Sums are float64 or int64. Where outputs are few, the summed index
-** space is split, by shape alone, and the parts are added in order: equal bits on any number of threads.
+** The joined dims are kept or summed. Where the innermost is kept, outputs are made BLOCK
+** neighbours at a time, row upon row; where it is summed, one by one, along rows. Sums are
+** float64 or int64. Where outputs are few, the summed index space is split, by shape alone, and
+** the parts are added in order: equal bits on any number of threads.
 */
 #include "pointwise/ir.h"
 
-enum { PARTS = 64, PARTIAL = 8192, FEW = 1 << 15 };   /* most parts; room for partial sums; elements worth a part */
+/* most parts; room for partial sums; elements worth a part */
+enum { PARTS = 64, PARTIAL = 8192, FEW = 1 << 15 };
 
 union total { double d; int64_t i; };
 struct axis { int64_t size, src, dst; };              /* strides in elements */
 struct sum {
   struct axis keep[TY_MAXDIM], fold[TY_MAXDIM];       /* outermost first */
   int nkeep, nfold;
-  bool columns;                                       /* the innermost dim is kept: it is `width` wide, not among keep */
-  int64_t width, outputs, folded, parts, chunk;       /* outputs: groups of up to BLOCK columns, or single elements */
+  /* the innermost dim is kept: it is `width` wide, not among keep */
+  bool columns;
+  /* outputs: groups of up to BLOCK columns, or single elements */
+  int64_t width, outputs, folded, parts, chunk;
   const char *src;
   char *dst;
   int src_type, dst_type;
@@ -22,13 +27,18 @@ struct sum {
   union total *partial;                               /* parts x outputs x group */
 };
 
-/* -- the plan ------------------------------------------------------------------------------------------ */
+/* -- the plan ---------------------------------------------------------------------------------- */
 
 static void add_axis(struct axis *list, int *n, struct axis a)
 {
   struct axis *last = *n ? &list[*n - 1] : NULL;
-  if (last && last->src == a.src * a.size && last->dst == a.dst * a.size) { last->size *= a.size; last->src = a.src; last->dst = a.dst; }
-  else list[(*n)++] = a;
+  if (last && last->src == a.src * a.size && last->dst == a.dst * a.size) {
+    last->size *= a.size;
+    last->src = a.src;
+    last->dst = a.dst;
+  }
+  else
+    list[(*n)++] = a;
 }
 
 static int make(struct sum *s, const ty_desc *dst, const ty_desc *src)
@@ -40,15 +50,19 @@ static int make(struct sum *s, const ty_desc *dst, const ty_desc *src)
   for (int i = src->ndim - 1, k = dst->ndim - 1; i >= 0; i--, k--) {
     int64_t size = k >= 0 ? dst->dim[k] : 1;
     if (size != 1 && size != src->dim[i])
-      return fail(TY_ESHAPE, "a sum of shape %s from %s is not possible", text_shape(dst, a, sizeof a), text_shape(src, b, sizeof b));
+      return fail(TY_ESHAPE, "a sum of shape %s from %s is not possible",
+          text_shape(dst, a, sizeof a), text_shape(src, b, sizeof b));
     folds[i] = size == 1 && src->dim[i] != 1;
     all[i] = (struct axis){ src->dim[i], from, folds[i] ? 0 : to };
     from *= src->dim[i];
     to *= size;
   }
   int last = -1;
-  for (int i = 0; i < src->ndim; i++) if (all[i].size != 1) last = i;
-  for (int i = 0; i <= last; i++) if (all[i].size != 1) add_axis(folds[i] ? s->fold : s->keep, folds[i] ? &s->nfold : &s->nkeep, all[i]);
+  for (int i = 0; i < src->ndim; i++)
+    if (all[i].size != 1) last = i;
+  for (int i = 0; i <= last; i++)
+    if (all[i].size != 1)
+      add_axis(folds[i] ? s->fold : s->keep, folds[i] ? &s->nfold : &s->nkeep, all[i]);
   s->columns = last >= 0 && !folds[last];
   s->width = 1;
   if (s->columns) s->width = s->keep[--s->nkeep].size;
@@ -63,12 +77,13 @@ static void split(struct sum *s)
   for (int i = 0; i < s->nfold; i++) s->folded *= s->fold[i].size;
   s->outputs = rows * ((s->width - 1) / BLOCK + 1);
   int64_t group = MIN(s->width, BLOCK), work = s->folded * group;
-  s->parts = MIN(MIN(PARTS / MIN(s->outputs, PARTS), PARTIAL / MAX(1, s->outputs * group)), work / FEW);
+  s->parts = MIN(
+      MIN(PARTS / MIN(s->outputs, PARTS), PARTIAL / MAX(1, s->outputs * group)), work / FEW);
   s->parts = MAX(1, MIN(s->parts, s->folded));
   s->chunk = (s->folded - 1) / s->parts + 1;
 }
 
-/* -- one output (or group of columns), one part ----------------------------------------------------------- */
+/* -- one output (or group of columns), one part ------------------------------------------------ */
 
 /* Offsets of kept index i. */
 static void locate(const struct sum *s, int64_t i, int64_t *src, int64_t *dst)
@@ -86,21 +101,27 @@ static int64_t fold_offset(const struct sum *s, int64_t i)
 {
   int64_t offset = 0;
   if (!i) return 0;
-  for (int k = s->nfold - 1; k >= 0; k--) offset += i % s->fold[k].size * s->fold[k].src, i /= s->fold[k].size;
+  for (int k = s->nfold - 1; k >= 0; k--)
+    offset += i % s->fold[k].size * s->fold[k].src, i /= s->fold[k].size;
   return offset;
 }
 
 /* acc += elements first .. last - 1 of the summed index space, from src on, n columns wide. */
-static void gather(const struct sum *s, void *acc, const char *src, int64_t n, int64_t first, int64_t last)
+static void gather(
+    const struct sum *s, void *acc, const char *src, int64_t n, int64_t first, int64_t last)
 {
   const struct tape_table *t = tape_table();
   size_t size = dtype_size(s->src_type);
-  int64_t inner = s->nfold ? s->fold[s->nfold - 1].size : 1, step = s->nfold ? s->fold[s->nfold - 1].src : 0;
+  int64_t inner = s->nfold ? s->fold[s->nfold - 1].size : 1,
+          step = s->nfold ? s->fold[s->nfold - 1].src : 0;
   for (int64_t i = first, run; i < last; i += run) {
     const char *p = src + (size_t)fold_offset(s, i) * size;
     run = MIN(last - i, inner - i % inner);
-    if (s->columns) for (int64_t k = 0; k < run; k++) t->sum_add[s->src_type](acc, p + (size_t)(k * step) * size, 1, n);
-    else t->sum_row[s->src_type](acc, p, step, run);
+    if (s->columns)
+      for (int64_t k = 0; k < run; k++)
+        t->sum_add[s->src_type](acc, p + (size_t)(k * step) * size, 1, n);
+    else
+      t->sum_row[s->src_type](acc, p, step, run);
   }
 }
 
@@ -142,9 +163,12 @@ static void run_rows(const struct sum *s, int64_t begin, int64_t end)
 static void run_outputs(int64_t begin, int64_t end, void *context)
 {
   const struct sum *s = context;
-  if (!s->columns) { run_rows(s, begin, end); return; }
+  if (!s->columns) {
+    run_rows(s, begin, end);
+    return;
+  }
   for (int64_t o = begin; o < end; o++) {
-    union total acc[BLOCK];                           /* bits of zero are zero of either type */
+    union total acc[BLOCK]; /* bits of zero are zero of either type */
     struct group g = group_of(s, o);
     memset(acc, 0, sizeof *acc * (size_t)g.n);
     gather(s, acc, s->src + (size_t)g.src * dtype_size(s->src_type), g.n, 0, s->folded);
@@ -159,7 +183,8 @@ static void run_parts(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     int64_t output = i / s->parts, first = i % s->parts * s->chunk;
     struct group g = group_of(s, output);
-    gather(s, s->partial + i * room, s->src + (size_t)g.src * dtype_size(s->src_type), g.n, first, MIN(s->folded, first + s->chunk));
+    gather(s, s->partial + i * room, s->src + (size_t)g.src * dtype_size(s->src_type), g.n, first,
+        MIN(s->folded, first + s->chunk));
   }
 }
 
@@ -170,8 +195,10 @@ static void add_parts(const struct sum *s)
     struct group g = group_of(s, o);
     for (int64_t p = 1; p < s->parts; p++)
       for (int64_t j = 0; j < g.n; j++) {
-        if (s->whole) s->partial[o * s->parts * room + j].i += s->partial[(o * s->parts + p) * room + j].i;
-        else s->partial[o * s->parts * room + j].d += s->partial[(o * s->parts + p) * room + j].d;
+        if (s->whole)
+          s->partial[o * s->parts * room + j].i += s->partial[(o * s->parts + p) * room + j].i;
+        else
+          s->partial[o * s->parts * room + j].d += s->partial[(o * s->parts + p) * room + j].d;
       }
     put(s, g.dst, s->partial + o * s->parts * room, g.n);
   }
@@ -179,7 +206,11 @@ static void add_parts(const struct sum *s)
 
 int sum_to(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d)
 {
-  struct sum s = { .src = src, .dst = dst, .src_type = src_d->dtype, .dst_type = dst_d->dtype, .whole = !dtype_float(src_d->dtype) };
+  struct sum s = { .src = src,
+    .dst = dst,
+    .src_type = src_d->dtype,
+    .dst_type = dst_d->dtype,
+    .whole = !dtype_float(src_d->dtype) };
   TRY(make(&s, dst_d, src_d));
   split(&s);
   if (s.parts == 1) {

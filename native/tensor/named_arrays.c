@@ -1,12 +1,14 @@
-/* named_arrays.c - names and their tensors, in the order of insertion; a later tensor of the same name takes the place of the
-** earlier one. A bag keeps its tensors; what it hands out is borrowed until it changes.
+/* named_arrays.c - names and their tensors, in the order of insertion; a later tensor of the
+** same name takes the place of the earlier one. A bag keeps its tensors; what it hands out is
+** borrowed until it changes.
 */
 #include "tensor/tensor.h"
 
 struct item { char *name; ty_tensor *tensor; };
 struct ty_bag {
   struct item *item; int n, cap;
-  int *slot, slots;                                   /* hash table of item indices + 1; slots is a power of two */
+  /* hash table of item indices + 1; slots is a power of two */
+  int *slot, slots;
 };
 
 int ty_bag_new(ty_bag **out)
@@ -82,7 +84,8 @@ int ty_bag_put(ty_bag *b, const char *name, ty_tensor *t)
 
 int ty_bag_get(ty_bag *b, const char *name, ty_tensor **out)
 {
-  NEED(b && name && out, TY_ETYPE, "ty_bag_get: the bag, the name or the result's place is missing");
+  NEED(
+      b && name && out, TY_ETYPE, "ty_bag_get: the bag, the name or the result's place is missing");
   int at = b->slots ? *find(b, name) : 0;
   if (!at) {
     fail(TY_ENAME, "there is no array named '%s'", name);

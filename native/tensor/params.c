@@ -1,13 +1,17 @@
-/* params.c - the reference's file of arrays ("x.params"): reading all its versions, writing the current one.
+/* params.c - the reference's file of arrays ("x.params"): reading all its versions, writing the
+** current one.
 **
-** Little-endian. File: 64-bit magic 0x112, reserved word, count, records, name count (0 or count), names (64-bit
-** length, bytes). A record of version 2: 32-bit magic, storage type, shape (32-bit ndim, 64-bit dims), device type and
-** id, dtype, elements; no more than the shape where ndim is 0 (a null array). Version 1 lacks the storage type; version
-** 0 lacks the magic too and has 32-bit dims; version 3 is 2 with NumPy's shapes (ndim 0 is a scalar, -1 a null array).
-** A sparse record (storage type 1 or 2) adds a shape of what is stored and index arrays; it is read as a dense array.
+** Little-endian. File: 64-bit magic 0x112, reserved word, count, records, name count (0 or
+** count), names (64-bit length, bytes). A record of version 2: 32-bit magic, storage type, shape
+** (32-bit ndim, 64-bit dims), device type and id, dtype, elements; no more than the shape where
+** ndim is 0 (a null array). Version 1 lacks the storage type; version 0 lacks the magic too and
+** has 32-bit dims; version 3 is 2 with NumPy's shapes (ndim 0 is a scalar, -1 a null array). A
+** sparse record (storage type 1 or 2) adds a shape of what is stored and index arrays; it is
+** read as a dense array.
 **
-** Nothing is believed before it is checked against the bytes that are left: a damaged count cannot make us allocate.
-** Null and empty arrays, which Tycho has not, are left out of a file with names and refused in one without.
+** Nothing is believed before it is checked against the bytes that are left: a damaged count
+** cannot make us allocate. Null and empty arrays, which Tycho has not, are left out of a file
+** with names and refused in one without.
 */
 #include <errno.h>
 #include <sys/stat.h>
@@ -27,7 +31,8 @@ struct reader {
   uint64_t size, at;
 };
 
-static int corrupt(const struct reader *r, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int corrupt(const struct reader *r, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 static int corrupt(const struct reader *r, const char *format, ...)
 {
   char what[512];
@@ -46,7 +51,8 @@ static int take(struct reader *r, void *out, uint64_t n, const char *what)
   unsigned long long missing = n > left(r) ? n - left(r) : 0;
   if (missing) return corrupt(r, "the file ends within %s: %llu bytes are missing", what, missing);
   if (r->file && fread(out, 1, n, r->file) != n)
-    return fail(TY_EIO, "cannot read '%s': %s", r->name, ferror(r->file) ? strerror(errno) : "it became shorter");
+    return fail(TY_EIO, "cannot read '%s': %s", r->name,
+        ferror(r->file) ? strerror(errno) : "it became shorter");
   if (!r->file && n) memcpy(out, r->data + r->at, n);
   r->at += n;
   return TY_OK;
@@ -91,12 +97,17 @@ struct record {
 
 static int take_dims(struct reader *r, struct shape *s, bool narrow)
 {
-  if (s->ndim > TY_MAXDIM) return corrupt(r, "an array of %d dimensions; there are at most %d", s->ndim, TY_MAXDIM);
+  if (s->ndim > TY_MAXDIM)
+    return corrupt(r, "an array of %d dimensions; there are at most %d", s->ndim, TY_MAXDIM);
   for (int i = 0; i < s->ndim; i++) {
     uint64_t dim;
     uint32_t small = 0;
-    if (narrow) { TRY(take_u32(r, &small, "a shape")); dim = small; }
-    else TRY(take_u64(r, &dim, "a shape"));
+    if (narrow) {
+      TRY(take_u32(r, &small, "a shape"));
+      dim = small;
+    }
+    else
+      TRY(take_u64(r, &dim, "a shape"));
     if (dim > INT64_MAX) return corrupt(r, "dimension %d of an array is negative", i);
     s->dim[i] = (int64_t)dim;
   }
@@ -114,14 +125,17 @@ static int take_shape(struct reader *r, struct shape *s)
 static int64_t count_of(const struct shape *s)
 {
   int64_t n = 1;
-  for (int i = 0; i < s->ndim; i++) if (s->dim[i] == 0) return 0;
-  for (int i = 0; i < s->ndim; i++) if (__builtin_mul_overflow(n, s->dim[i], &n)) return -1;
+  for (int i = 0; i < s->ndim; i++)
+    if (s->dim[i] == 0) return 0;
+  for (int i = 0; i < s->ndim; i++)
+    if (__builtin_mul_overflow(n, s->dim[i], &n)) return -1;
   return n;
 }
 
 static int take_dtype(struct reader *r, int32_t *dtype)
 {
-  static const char *const foreign[] = { "int16", "uint16", "uint32", "uint64" };   /* codes 8 to 11 */
+  static const char *const foreign[] = { "int16", "uint16", "uint32",
+    "uint64" }; /* codes 8 to 11 */
   TRY(take_i32(r, dtype, "a type code"));
   if (dtype_size(*dtype)) return TY_OK;
   if (*dtype >= 8 && *dtype <= 11)
@@ -147,16 +161,19 @@ static int take_version(struct reader *r, struct record *x)
   bool modern = first == V2 || first == V3;
   if (!modern && first != V1) {
     if (first > TY_MAXDIM)
-      return corrupt(r, "an array begins with 0x%08x: neither a known version nor a number of dimensions", first);
+      return corrupt(r,
+          "an array begins with 0x%08x: neither a known version nor a number of dimensions", first);
     x->shape.ndim = (int32_t)first;
     return take_dims(r, &x->shape, true);
   }
   x->version = first;
   if (modern) TRY(take_i32(r, &x->storage, "a storage type"));
-  if (x->storage < DENSE || x->storage > CSR) return corrupt(r, "unknown storage type %d", x->storage);
+  if (x->storage < DENSE || x->storage > CSR)
+    return corrupt(r, "unknown storage type %d", x->storage);
   if (x->storage != DENSE) TRY(take_shape(r, &x->stored));
   TRY(take_shape(r, &x->shape));
-  if (x->shape.ndim < 0 && first != V3) return corrupt(r, "an array of %d dimensions", x->shape.ndim);
+  if (x->shape.ndim < 0 && first != V3)
+    return corrupt(r, "an array of %d dimensions", x->shape.ndim);
   return TY_OK;
 }
 
@@ -164,12 +181,15 @@ static int take_head(struct reader *r, struct record *x)
 {
   int32_t device;
   TRY(take_version(r, x));
-  if (x->shape.ndim < 0 || (x->shape.ndim == 0 && x->version != V3)) { x->absent = true; return TY_OK; }
-  if (x->shape.ndim == 0) x->shape = (struct shape){ 1, { 1 } };               /* a scalar */
+  if (x->shape.ndim < 0 || (x->shape.ndim == 0 && x->version != V3)) {
+    x->absent = true;
+    return TY_OK;
+  }
+  if (x->shape.ndim == 0) x->shape = (struct shape){ 1, { 1 } }; /* a scalar */
   TRY(take_i32(r, &device, "a device"));
   TRY(take_i32(r, &device, "a device"));
   TRY(take_dtype(r, &x->dtype));
-  for (int i = 0; i < x->storage; i++) {              /* row_sparse has one index array, csr two */
+  for (int i = 0; i < x->storage; i++) { /* row_sparse has one index array, csr two */
     TRY(take_dtype(r, &x->index[i].dtype));
     TRY(take_shape(r, &x->index[i].shape));
     bool shaped = x->index[i].shape.ndim >= 1 && x->stored.ndim >= 1;
@@ -189,7 +209,10 @@ static int take_dense(struct reader *r, struct record *x, ty_tensor **out)
 {
   uint64_t bytes;
   TRY(stored_bytes(r, &x->shape, x->dtype, &bytes));
-  if (!bytes) { x->absent = true; return TY_OK; }
+  if (!bytes) {
+    x->absent = true;
+    return TY_OK;
+  }
   TRY(new_tensor(x, out));
   int code = take(r, tensor_at(*out), bytes, "the elements of an array");
   if (code) ty_tensor_free(*out), *out = NULL;
@@ -236,10 +259,12 @@ static int fill_rows(struct reader *r, const struct record *x, const struct stor
 {
   int64_t each = row_elements(&x->shape), rows = x->shape.dim[0], n = s->n[0];
   size_t size = (size_t)each * dtype_size(x->dtype);
-  if (each < 0 || (each && s->nvalue / each < n)) return corrupt(r, "a row_sparse array stores too few rows");
+  if (each < 0 || (each && s->nvalue / each < n))
+    return corrupt(r, "a row_sparse array stores too few rows");
   for (int64_t i = 0; i < n; i++) {
     int64_t row = s->index[0][i];
-    if (row < 0 || row >= rows) return corrupt(r, "a row_sparse array lists row %lld", (long long)row);
+    if (row < 0 || row >= rows)
+      return corrupt(r, "a row_sparse array lists row %lld", (long long)row);
     memcpy(dst + (size_t)row * size, s->value + (size_t)i * size, size);
   }
   return TY_OK;
@@ -250,7 +275,8 @@ static int fill_csr(struct reader *r, const struct record *x, const struct store
   size_t size = dtype_size(x->dtype);
   int64_t rows = x->shape.dim[0], width = x->shape.dim[1], most = MIN(s->nvalue, s->n[1]);
   const int64_t *start = s->index[0], *column = s->index[1];
-  if (x->shape.ndim != 2 || s->n[0] != rows + 1) return corrupt(r, "a csr array lacks starts of rows");
+  if (x->shape.ndim != 2 || s->n[0] != rows + 1)
+    return corrupt(r, "a csr array lacks starts of rows");
   for (int64_t i = 0; i < rows; i++) {
     bool good = start[i] >= 0 && start[i + 1] >= start[i] && start[i + 1] <= most;
     if (!good) return corrupt(r, "row %lld of a csr array has no valid extent", (long long)i);
@@ -263,14 +289,15 @@ static int fill_csr(struct reader *r, const struct record *x, const struct store
   return TY_OK;
 }
 
-/* A dense array may be larger than what is stored of it, but not beyond all proportion to the file. */
+/* A dense array may be larger than what is stored of it, but not beyond all proportion to the
+** file. */
 static int sparse_tensor(struct reader *r, const struct record *x, ty_tensor **out)
 {
   int64_t n = count_of(&x->shape);
   uint64_t most = MAX((uint64_t)64 << 20, r->size * 256);
   if (n < 0 || (uint64_t)n > most / dtype_size(x->dtype))
     return fail(TY_EUNSUPPORTED, "%s: a %s array is too large to be made dense", r->name,
-                x->storage == CSR ? "csr" : "row_sparse");
+        x->storage == CSR ? "csr" : "row_sparse");
   TRY(new_tensor(x, out));
   memset(tensor_at(*out), 0, desc_bytes(&(*out)->d));
   return TY_OK;
@@ -281,8 +308,10 @@ static int take_sparse(struct reader *r, struct record *x, ty_tensor **out)
   struct stored s = { 0 };
   int code = take_part(r, &x->stored, x->dtype, &s.value, &s.nvalue);
   for (int i = 0; i < x->storage && !code; i++) code = take_index(r, x, i, &s.index[i], &s.n[i]);
-  if (!code && count_of(&x->shape) == 0) x->absent = true;
-  else if (!code) code = sparse_tensor(r, x, out);
+  if (!code && count_of(&x->shape) == 0)
+    x->absent = true;
+  else if (!code)
+    code = sparse_tensor(r, x, out);
   if (!code && *out) code = (x->storage == CSR ? fill_csr : fill_rows)(r, x, &s, tensor_at(*out));
   if (code) ty_tensor_free(*out), *out = NULL;
   mem_free(s.value);
@@ -327,7 +356,8 @@ static int put_numbered(struct reader *r, struct loaded *l, ty_bag *b)
 {
   char name[16];
   for (int i = 0; i < l->n; i++) {
-    if (!l->tensor[i]) return fail(TY_EFORMAT, "%s: array %d of the list has no elements", r->name, i);
+    if (!l->tensor[i])
+      return fail(TY_EFORMAT, "%s: array %d of the list has no elements", r->name, i);
     snprintf(name, sizeof name, "%d", i);
     TRY(ty_bag_put(b, name, l->tensor[i]));
   }
@@ -342,10 +372,11 @@ static int check_magic(struct reader *r)
   for (int i = 7; i >= 0; i--) magic = magic << 8 | b[i];
   if (n == 8 && magic == LIST_MAGIC) return TY_OK;
   if (n > 2 && b[0] == 0x80 && b[1] >= 2 && b[1] <= 5)
-    return fail(TY_EFORMAT, "%s: this is a Python pickle, not a file of arrays; pickles can run code and are not read",
-                r->name);
-  return fail(TY_EFORMAT, "%s: this is not a file of arrays: %s", r->name, n < 8 ? "it has not even a header"
-                                                                                 : "it does not begin with 0x112");
+    return fail(TY_EFORMAT,
+        "%s: this is a Python pickle, not a file of arrays; pickles can run code and are not read",
+        r->name);
+  return fail(TY_EFORMAT, "%s: this is not a file of arrays: %s", r->name,
+      n < 8 ? "it has not even a header" : "it does not begin with 0x112");
 }
 
 static int take_all(struct reader *r, struct loaded *l, ty_bag *b, int *named)
@@ -354,11 +385,13 @@ static int take_all(struct reader *r, struct loaded *l, ty_bag *b, int *named)
   TRY(check_magic(r));
   TRY(take_u64(r, &reserved, "the header"));
   TRY(take_u64(r, &count, "the header"));
-  if (count > left(r) / 4) return corrupt(r, "%llu arrays cannot be in this file", (unsigned long long)count);
+  if (count > left(r) / 4)
+    return corrupt(r, "%llu arrays cannot be in this file", (unsigned long long)count);
   for (uint64_t i = 0; i < count; i++) TRY(take_record(r, l));
   TRY(take_u64(r, &names, "the number of names"));
   if (names && names != count)
-    return corrupt(r, "%llu names for %llu arrays", (unsigned long long)names, (unsigned long long)count);
+    return corrupt(
+        r, "%llu names for %llu arrays", (unsigned long long)names, (unsigned long long)count);
   *named = names > 0;
   return (names ? put_named : put_numbered)(r, l, b);
 }
@@ -371,14 +404,17 @@ static int load(struct reader *r, ty_bag **out, int *named)
   int code = take_all(r, &l, b, named);
   for (int i = 0; i < l.n; i++) ty_tensor_free(l.tensor[i]);
   mem_free(l.tensor);
-  if (code) ty_bag_free(b);
-  else *out = b;
+  if (code)
+    ty_bag_free(b);
+  else
+    *out = b;
   return code;
 }
 
 int ty_params_parse(const void *data, size_t bytes, ty_bag **out, int *named)
 {
-  NEED((data || !bytes) && out && named, TY_ETYPE, "ty_params_parse: the bytes or the result's place is missing");
+  NEED((data || !bytes) && out && named, TY_ETYPE,
+      "ty_params_parse: the bytes or the result's place is missing");
   struct reader r = { .name = "buffer", .data = data, .size = bytes };
   return load(&r, out, named);
 }
@@ -389,8 +425,11 @@ int ty_params_load(const char *path, ty_bag **out, int *named)
   struct stat st;
   struct reader r = { .name = path, .file = fopen(path, "rb") };
   NEED(r.file, TY_EIO, "cannot open '%s': %s", path, strerror(errno));
-  int code = fstat(fileno(r.file), &st) ? fail(TY_EIO, "cannot read '%s': %s", path, strerror(errno)) : TY_OK;
-  if (!code && !S_ISREG(st.st_mode)) code = fail(TY_EIO, "cannot read '%s': it is not a regular file", path);
+  int code = fstat(fileno(r.file), &st)
+      ? fail(TY_EIO, "cannot read '%s': %s", path, strerror(errno))
+      : TY_OK;
+  if (!code && !S_ISREG(st.st_mode))
+    code = fail(TY_EIO, "cannot read '%s': it is not a regular file", path);
   if (!code) {
     r.size = (uint64_t)st.st_size;
     code = load(&r, out, named);
@@ -401,7 +440,10 @@ int ty_params_load(const char *path, ty_bag **out, int *named)
 
 /* -- writing ----------------------------------------------------------------------------------- */
 
-static void put(FILE *f, const void *p, size_t n) { if (n) fwrite(p, 1, n, f); }   /* the stream remembers a failure */
+static void put(FILE *f, const void *p, size_t n)
+{
+  if (n) fwrite(p, 1, n, f);
+} /* the stream remembers a failure */
 
 static void put_u32(FILE *f, uint32_t v)
 {
@@ -418,7 +460,10 @@ static void put_u64(FILE *f, uint64_t v)
 static int put_elements(FILE *f, const ty_tensor *t)
 {
   size_t n = desc_bytes(&t->d);
-  if (device_kind(t->d.device) != TY_GPU) { put(f, tensor_at(t), n); return TY_OK; }
+  if (device_kind(t->d.device) != TY_GPU) {
+    put(f, tensor_at(t), n);
+    return TY_OK;
+  }
   char *host = mem_new(n);
   NEED(host, TY_EMEMORY, "out of memory");
   int code = device_ops(t->d.device)->copy(TY_CPU, host, t->d.device, tensor_at(t), n);
@@ -471,7 +516,7 @@ int ty_params_save(const char *path, const ty_bag *b, int named)
 {
   NEED(path && b, TY_ETYPE, "ty_params_save: the path or the arrays are missing");
   int n = bag_size(b);
-  for (int i = 0; i < n; i++) {                       /* late failures come out before any file is touched */
+  for (int i = 0; i < n; i++) { /* late failures come out before any file is touched */
     ty_tensor *t;
     TRY(ty_bag_at((ty_bag *)b, i, NULL, &t));
     TRY(ty_tensor_wait(t, 0));

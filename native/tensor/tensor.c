@@ -1,8 +1,9 @@
 /* tensor.c - typed arrays: dtypes, descriptors, and the public calls on one tensor.
 **
-** A tensor is a descriptor and a place in a storage; views share the storage, and with it tickets and failure marks.
-** write and read are synchronous: they wait for the tasks in flight and then move bytes in the caller's thread. copy is
-** a task. A copy into a part of a storage lists it among its reads too: the rest of a failed one must not become valid.
+** A tensor is a descriptor and a place in a storage; views share the storage, and with it
+** tickets and failure marks. write and read are synchronous: they wait for the tasks in flight
+** and then move bytes in the caller's thread. copy is a task. A copy into a part of a storage
+** lists it among its reads too: the rest of a failed one must not become valid.
 */
 #include "tensor/tensor.h"
 #include "device/inner.h"
@@ -22,10 +23,16 @@ static const struct { const char *name; size_t size; } dtypes[] = {
   [TY_BF16] = { "bfloat16", 2 },
 };
 
-static bool known_dtype(int dtype) { return dtype >= 0 && dtype < COUNT(dtypes) && dtypes[dtype].size; }
+static bool known_dtype(int dtype)
+{
+  return dtype >= 0 && dtype < COUNT(dtypes) && dtypes[dtype].size;
+}
 size_t      dtype_size(int dtype) { return known_dtype(dtype) ? dtypes[dtype].size : 0; }
 const char *dtype_name(int dtype) { return known_dtype(dtype) ? dtypes[dtype].name : "unknown"; }
-bool        dtype_float(int dtype) { return dtype == TY_F32 || dtype == TY_F64 || dtype == TY_F16 || dtype == TY_BF16; }
+bool dtype_float(int dtype)
+{
+  return dtype == TY_F32 || dtype == TY_F64 || dtype == TY_F16 || dtype == TY_BF16;
+}
 
 int dtype_parse(const char *name, int *dtype)
 {
@@ -34,7 +41,8 @@ int dtype_parse(const char *name, int *dtype)
     *dtype = i;
     return TY_OK;
   }
-  static const char *const expected = "float32, float64, float16, bfloat16, uint8, int8, int32, int64 or bool";
+  static const char *const expected =
+      "float32, float64, float16, bfloat16, uint8, int8, int32, int64 or bool";
   fail(TY_EDTYPE, "unknown dtype '%s': expected %s", name ? name : "", expected);
   fail_argument("dtype", expected, name);
   return TY_EDTYPE;
@@ -46,7 +54,8 @@ int64_t desc_count(const ty_desc *d)
 {
   if (!desc_known(d)) return 0;
   int64_t n = 1;
-  for (int i = 0; i < d->ndim; i++) if (__builtin_mul_overflow(n, d->dim[i], &n)) return INT64_MAX;
+  for (int i = 0; i < d->ndim; i++)
+    if (__builtin_mul_overflow(n, d->dim[i], &n)) return INT64_MAX;
   return n;
 }
 
@@ -59,20 +68,23 @@ size_t desc_bytes(const ty_desc *d)
 int desc_check_size(const ty_desc *d)
 {
   char shape[200];
-  NEED(desc_bytes(d) <= (size_t)TENSOR_BYTES_MAX, TY_ESHAPE, "a tensor of shape %s is too large", text_shape(d, shape, sizeof shape));
+  NEED(desc_bytes(d) <= (size_t)TENSOR_BYTES_MAX, TY_ESHAPE, "a tensor of shape %s is too large",
+      text_shape(d, shape, sizeof shape));
   return TY_OK;
 }
 
 bool desc_known(const ty_desc *d)
 {
   if (d->ndim <= 0) return false;
-  for (int i = 0; i < d->ndim; i++) if (d->dim[i] <= 0) return false;
+  for (int i = 0; i < d->ndim; i++)
+    if (d->dim[i] <= 0) return false;
   return true;
 }
 
 bool desc_same_shape(const ty_desc *a, const ty_desc *b)
 {
-  return a->ndim == b->ndim && (a->ndim <= 0 || !memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->ndim));
+  return a->ndim == b->ndim &&
+      (a->ndim <= 0 || !memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->ndim));
 }
 
 /* Complete, of a known dtype, and countable. */
@@ -80,9 +92,11 @@ static int check_desc(const ty_desc *d)
 {
   char shape[200];
   NEED(known_dtype(d->dtype), TY_EDTYPE, "a tensor cannot have dtype %d", d->dtype);
-  NEED(d->ndim <= TY_MAXDIM, TY_ESHAPE, "a tensor has at most %d dimensions, not %d", TY_MAXDIM, d->ndim);
-  NEED(desc_known(d), TY_ESHAPE, "a tensor cannot have shape %s: every dimension must be known and positive",
-       text_shape(d, shape, sizeof shape));
+  NEED(d->ndim <= TY_MAXDIM, TY_ESHAPE, "a tensor has at most %d dimensions, not %d", TY_MAXDIM,
+      d->ndim);
+  NEED(desc_known(d), TY_ESHAPE,
+      "a tensor cannot have shape %s: every dimension must be known and positive",
+      text_shape(d, shape, sizeof shape));
   return desc_check_size(d);
 }
 
@@ -121,22 +135,25 @@ int tensor_new_zeros(const ty_desc *d, ty_tensor **out) { return tensor_in(d, st
 
 int ty_tensor_blank(const ty_desc *d, ty_tensor **out, int *zeros)
 {
-  NEED(d && out && zeros, TY_ETYPE, "ty_tensor_blank: the descriptor or a result's place is missing");
+  NEED(d && out && zeros, TY_ETYPE,
+      "ty_tensor_blank: the descriptor or a result's place is missing");
   TRY(check_desc(d));
-  const struct device_ops *ops = device_ops(d->device);   /* NULL: there is no such device, as making the array says */
+  const struct device_ops *ops = device_ops(
+      d->device); /* NULL: there is no such device, as making the array says */
   *zeros = ops && ops->blank && desc_bytes(d) >= ops->blank;
   return *zeros ? tensor_new_zeros(d, out) : ty_tensor_new(d, out);
 }
 
 int ty_tensor_wrap(const ty_desc *d, void *data, ty_tensor **out)
 {
-  NEED(d && data && out, TY_ETYPE, "ty_tensor_wrap: the descriptor, the data or the result's place is missing");
+  NEED(d && data && out, TY_ETYPE,
+      "ty_tensor_wrap: the descriptor, the data or the result's place is missing");
   TRY(check_desc(d));
   char name[32];
-  NEED(device_kind(d->device) != TY_GPU, TY_EDEVICE, "memory can be wrapped on a CPU only, not on %s",
-       device_name(d->device, name, sizeof name));
-  NEED((uintptr_t)data % dtype_size(d->dtype) == 0, TY_EVALUE, "wrapped memory must be aligned to an element of %s",
-       dtype_name(d->dtype));
+  NEED(device_kind(d->device) != TY_GPU, TY_EDEVICE,
+      "memory can be wrapped on a CPU only, not on %s", device_name(d->device, name, sizeof name));
+  NEED((uintptr_t)data % dtype_size(d->dtype) == 0, TY_EVALUE,
+      "wrapped memory must be aligned to an element of %s", dtype_name(d->dtype));
   TRY(device_open(d->device));
   struct storage *s;
   TRY(storage_wrap(d->device, data, desc_bytes(d), NULL, NULL, &s));
@@ -147,13 +164,16 @@ int ty_tensor_wrap(const ty_desc *d, void *data, ty_tensor **out)
 
 int ty_tensor_view(ty_tensor *t, const ty_desc *d, int64_t offset, ty_tensor **out)
 {
-  NEED(t && d && out, TY_ETYPE, "ty_tensor_view: the tensor, the descriptor or the result's place is missing");
+  NEED(t && d && out, TY_ETYPE,
+      "ty_tensor_view: the tensor, the descriptor or the result's place is missing");
   TRY(check_desc(d));
   size_t have = desc_bytes(&t->d), want = desc_bytes(d);
   NEED(offset >= 0 && (size_t)offset <= have && want <= have - (size_t)offset, TY_EINDEX,
-       "a view of %zu bytes at byte %lld does not fit into a tensor of %zu bytes", want, (long long)offset, have);
-  NEED(((uintptr_t)t->storage->data + (uintptr_t)(t->offset + offset)) % dtype_size(d->dtype) == 0, TY_EINDEX,
-       "a view at byte %lld is not aligned to an element of %s", (long long)offset, dtype_name(d->dtype));
+      "a view of %zu bytes at byte %lld does not fit into a tensor of %zu bytes", want,
+      (long long)offset, have);
+  NEED(((uintptr_t)t->storage->data + (uintptr_t)(t->offset + offset)) % dtype_size(d->dtype) == 0,
+      TY_EINDEX, "a view at byte %lld is not aligned to an element of %s", (long long)offset,
+      dtype_name(d->dtype));
   TRY(tensor_on(d, t->storage, t->offset + offset, out));
   (*out)->readonly = t->readonly;
   return TY_OK;
@@ -204,24 +224,29 @@ int ty_tensor_failed(ty_tensor *t)
 
 /* -- bytes in and out -------------------------------------------------------------------------- */
 
-static bool whole(const ty_tensor *t) { return t->offset == 0 && desc_bytes(&t->d) == t->storage->bytes; }
+static bool whole(const ty_tensor *t)
+{
+  return t->offset == 0 && desc_bytes(&t->d) == t->storage->bytes;
+}
 
 static int check_bytes(const ty_tensor *t, const char *what, size_t bytes)
 {
   char shape[200];
-  NEED(bytes == desc_bytes(&t->d), TY_ESHAPE, "%s of %zu bytes: a %s tensor of shape %s has %zu", what, bytes,
-       dtype_name(t->d.dtype), text_shape(&t->d, shape, sizeof shape), desc_bytes(&t->d));
+  NEED(bytes == desc_bytes(&t->d), TY_ESHAPE, "%s of %zu bytes: a %s tensor of shape %s has %zu",
+      what, bytes, dtype_name(t->d.dtype), text_shape(&t->d, shape, sizeof shape),
+      desc_bytes(&t->d));
   return TY_OK;
 }
 
-/* The host may write through the pointer: it counts as a write now, so ask again before each one. */
+/* The host may write through the pointer: it counts as a write now, so ask again before each
+** one. */
 int ty_tensor_data(ty_tensor *t, void **out)
 {
   NEED(t && out, TY_ETYPE, "ty_tensor_data: the tensor or the result's place is missing");
   char name[32];
   NEED(device_kind(t->d.device) != TY_GPU, TY_EDEVICE,
-       "the memory of %s has no address on the host; read it or copy it to a CPU",
-       device_name(t->d.device, name, sizeof name));
+      "the memory of %s has no address on the host; read it or copy it to a CPU",
+      device_name(t->d.device, name, sizeof name));
   TRY(storage_wait(t->storage, 1));
   if (!t->readonly) storage_written(t->storage, false);
   *out = tensor_at(t);
@@ -258,7 +283,8 @@ static int run_copy(void *context)
   int device = device_kind(d->d.device) == TY_GPU ? d->d.device : s->d.device;
   const struct device_ops *ops = device_ops(device);
   void *to = tensor_at(d), *from = tensor_at(s);
-  if (d->d.dtype == s->d.dtype) return ops->copy(d->d.device, to, s->d.device, from, desc_bytes(&d->d));
+  if (d->d.dtype == s->d.dtype)
+    return ops->copy(d->d.device, to, s->d.device, from, desc_bytes(&d->d));
   return ops->convert(device, to, d->d.dtype, from, s->d.dtype, desc_count(&d->d));
 }
 
@@ -279,17 +305,20 @@ static int submit_copy(ty_tensor *dst, ty_tensor *src)
   ty_tensor_keep(src);
   struct storage *read[] = { src->storage, dst->storage };
   struct task t = { run_copy, drop_copy, c, read, read + 1, whole(dst) ? 1 : 2, 1, NULL, 0, 0,
-                    desc_bytes(&dst->d) + desc_bytes(&src->d) <= SMALL_TASK };
-  return device_submit(device_kind(dst->d.device) == TY_GPU ? dst->d.device : src->d.device, &t, NULL);
+    desc_bytes(&dst->d) + desc_bytes(&src->d) <= SMALL_TASK };
+  return device_submit(
+      device_kind(dst->d.device) == TY_GPU ? dst->d.device : src->d.device, &t, NULL);
 }
 
 static bool overlap(const ty_tensor *a, const ty_tensor *b)
 {
-  int64_t end_a = a->offset + (int64_t)desc_bytes(&a->d), end_b = b->offset + (int64_t)desc_bytes(&b->d);
+  int64_t end_a = a->offset + (int64_t)desc_bytes(&a->d),
+          end_b = b->offset + (int64_t)desc_bytes(&b->d);
   return a->storage == b->storage && a->offset < end_b && b->offset < end_a;
 }
 
-/* Converting needs both sides on one device and apart: where they are not, a tensor between them. */
+/* Converting needs both sides on one device and apart: where they are not, a tensor between
+** them. */
 static int copy_in_steps(ty_tensor *dst, ty_tensor *src)
 {
   ty_tensor *middle;
@@ -316,7 +345,9 @@ int ty_tensor_copy(ty_tensor *dst, ty_tensor *src)
     return TY_ESHAPE;
   }
   if (ty_tensor_same(dst, src)) return TY_OK;
-  bool same = dst->d.dtype == src->d.dtype, gpu = device_kind(dst->d.device | src->d.device) & TY_GPU;
-  if (!same && (overlap(dst, src) || (gpu && dst->d.device != src->d.device))) return copy_in_steps(dst, src);
+  bool same = dst->d.dtype == src->d.dtype,
+       gpu = device_kind(dst->d.device | src->d.device) & TY_GPU;
+  if (!same && (overlap(dst, src) || (gpu && dst->d.device != src->d.device)))
+    return copy_in_steps(dst, src);
   return submit_copy(dst, src);
 }

@@ -1,4 +1,5 @@
-/* check.h - the few words of a C test: CHECK counts, RUN counts a call that must succeed, check_end prints the counts. */
+/* check.h - the few words of a C test: CHECK counts, RUN counts a call that must succeed,
+** check_end prints the counts. */
 #pragma once
 #include <stdbool.h>
 #include <stdio.h>

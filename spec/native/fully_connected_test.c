@@ -1,10 +1,11 @@
-/* fully_connected_test.c - the shape of a C program: 2a + b built, bound, run forward and backward through tycho.h alone. */
+/* fully_connected_test.c - the shape of a C program: 2a + b built, bound, run forward and
+** backward through tycho.h alone. */
 #include "check.h"
 
 static ty_tensor *pair(float x, float y)
 {
-  ty_desc d = {.dtype = TY_F32, .device = TY_CPU, .ndim = 1, .dim = {2}};
-  float v[2] = {x, y};
+  ty_desc d = { .dtype = TY_F32, .device = TY_CPU, .ndim = 1, .dim = { 2 } };
+  float v[2] = { x, y };
   ty_tensor *t = NULL;
   RUN(ty_tensor_new(&d, &t));
   RUN(ty_tensor_write(t, v, sizeof v));
@@ -13,19 +14,20 @@ static ty_tensor *pair(float x, float y)
 
 static void expect(ty_tensor *t, float x, float y, const char *what)
 {
-  float v[2] = {0, 0};
+  float v[2] = { 0, 0 };
   RUN(ty_tensor_read(t, v, sizeof v));
-  CHECK(v[0] == x && v[1] == y, "%s: got %g, %g, want %g, %g", what, (double)v[0], (double)v[1], (double)x, (double)y);
+  CHECK(v[0] == x && v[1] == y, "%s: got %g, %g, want %g, %g", what, (double)v[0], (double)v[1],
+      (double)x, (double)y);
 }
 
 static ty_entry build(ty_graph *g)
 {
   ty_entry a, b, twice, sum;
-  ty_attr scalar = {"scalar", "2"};
+  ty_attr scalar = { "scalar", "2" };
   RUN(ty_graph_var(g, "a", NULL, 0, &a));
   RUN(ty_graph_var(g, "b", NULL, 0, &b));
   RUN(ty_graph_op(g, "_mul_scalar", "twice", &scalar, 1, &a, 1, &twice));
-  ty_entry in[2] = {twice, b};
+  ty_entry in[2] = { twice, b };
   RUN(ty_graph_op(g, "elemwise_add", "sum", NULL, 0, in, 2, &sum));
   return sum;
 }
@@ -48,13 +50,13 @@ int main(void)
   RUN(ty_graph_new(&g));
   ty_entry head = build(g);
   ty_tensor *a = pair(1, 2), *b = pair(2, 3), *grad_a = pair(0, 0), *grad_b = pair(0, 0);
-  ty_bind arg[2] = {{"a", a, grad_a, TY_WRITE, 0}, {"b", b, grad_b, TY_WRITE, 0}};
-  ty_bind_spec spec = {.head = &head, .nhead = 1, .arg = arg, .narg = 2, .device = TY_CPU};
+  ty_bind arg[2] = { { "a", a, grad_a, TY_WRITE, 0 }, { "b", b, grad_b, TY_WRITE, 0 } };
+  ty_bind_spec spec = { .head = &head, .nhead = 1, .arg = arg, .narg = 2, .device = TY_CPU };
   RUN(ty_exec_bind(g, &spec, &e));
   if (e) run(e, grad_a, grad_b);
   ty_exec_free(e);
   ty_graph_free(g);
-  ty_tensor *all[] = {a, b, grad_a, grad_b};
+  ty_tensor *all[] = { a, b, grad_a, grad_b };
   for (int i = 0; i < 4; i++) ty_tensor_free(all[i]);
   CHECK(ty_live("tensor") == 0, "%d live tensors", (int)ty_live("tensor"));
   return check_end();

@@ -1,4 +1,5 @@
-/* gemm_test.c - products, convolutions of random sizes against their definitions. TYCHO_CPU picks the kernels. */
+/* gemm_test.c - products, convolutions of random sizes against their definitions. TYCHO_CPU
+** picks the kernels. */
 #include "random.h"
 #include "check.h"
 #include "kernel/conv/conv.h"
@@ -11,8 +12,10 @@ static double get(int dtype, const void *p, int64_t i)
 
 static void put(int dtype, void *p, int64_t i, double v)
 {
-  if (dtype == TY_F64) ((double *)p)[i] = v;
-  else ((float *)p)[i] = (float)v;
+  if (dtype == TY_F64)
+    ((double *)p)[i] = v;
+  else
+    ((float *)p)[i] = (float)v;
 }
 
 static void *numbers(int dtype, int64_t n)
@@ -32,80 +35,98 @@ static double difference(int dtype, const void *a, const void *b, int64_t n)
   return most;
 }
 
-/* -- products ------------------------------------------------------------------------------------------------------ */
+/* -- products ---------------------------------------------------------------------------------- */
 
 struct product { int dtype; bool ta, tb; int64_t m, n, k, lda, ldb, ldc; double alpha, beta; };
 
-/* Of size 2, several blocks of columns, runs of the sum and chunks of rows, for each of which B is packed once. */
+/* Of size 2, several blocks of columns, runs of the sum and chunks of rows, for each of which B
+** is packed once. */
 static struct product any_product(int size)
 {
   static const int most[3][3] = { { 40, 80, 70 }, { 150, 200, 900 }, { 420, 560, 1300 } };
-  struct product p = { (int)below(2), below(2), below(2), 1 + below(most[size][0]), 1 + below(most[size][1]),
-                       1 + below(most[size][2]), 0, 0, 0, below(2) ? 1 : 0.5, (double)below(3) };
+  struct product p = { (int)below(2), below(2), below(2), 1 + below(most[size][0]),
+    1 + below(most[size][1]), 1 + below(most[size][2]), 0, 0, 0, below(2) ? 1 : 0.5,
+    (double)below(3) };
   if (size == 2 && !below(4)) p.n += 1536, p.k = 1 + below(40);
   if (size < 2 && !below(5)) p.m = 1 + below(4);
   if (size < 2 && !below(5)) p.n = 1 + below(4);
-  if (size < 2 && !below(5)) p.ta = false, p.tb = true, p.m = 1 + below(20), p.k = 1 + below(1500);     /* few long rows */
+  if (size < 2 && !below(5))
+    p.ta = false, p.tb = true, p.m = 1 + below(20), p.k = 1 + below(1500); /* few long rows */
   p.lda = (p.ta ? p.m : p.k) + below(3);
   p.ldb = (p.tb ? p.k : p.n) + below(3);
   p.ldc = p.n + below(3);
   return p;
 }
 
-static void define(const struct product *p, const void *a, const void *b, const void *bias, int act, void *c)
+static void define(
+    const struct product *p, const void *a, const void *b, const void *bias, int act, void *c)
 {
   for (int64_t i = 0; i < p->m; i++)
     for (int64_t j = 0; j < p->n; j++) {
       double s = 0;
       for (int64_t q = 0; q < p->k; q++)
         s += get(p->dtype, a, p->ta ? q * p->lda + i : i * p->lda + q) *
-             get(p->dtype, b, p->tb ? j * p->ldb + q : q * p->ldb + j);
-      s = p->alpha * s + p->beta * get(p->dtype, c, i * p->ldc + j) + (bias ? get(p->dtype, bias, j) : 0);
-      put(p->dtype, c, i * p->ldc + j, act == ACT_RELU ? fmax(s, 0) : act == ACT_SIGMOID ? 1 / (1 + exp(-s))
-                                     : act == ACT_TANH ? tanh(s) : act == ACT_SOFTRELU ? log1p(exp(s)) : s);
+            get(p->dtype, b, p->tb ? j * p->ldb + q : q * p->ldb + j);
+      s = p->alpha * s + p->beta * get(p->dtype, c, i * p->ldc + j) +
+          (bias ? get(p->dtype, bias, j) : 0);
+      put(p->dtype, c, i * p->ldc + j,
+          act == ACT_RELU           ? fmax(s, 0)
+              : act == ACT_SIGMOID  ? 1 / (1 + exp(-s))
+              : act == ACT_TANH     ? tanh(s)
+              : act == ACT_SOFTRELU ? log1p(exp(s))
+                                    : s);
     }
 }
 
 static void test_product(struct product p, bool packed)
 {
-  void *a = numbers(p.dtype, (p.ta ? p.k : p.m) * p.lda), *b = numbers(p.dtype, (p.tb ? p.n : p.k) * p.ldb);
-  void *c = numbers(p.dtype, p.m * p.ldc), *d = numbers(p.dtype, p.m * p.ldc), *bias = numbers(p.dtype, p.n);
+  void *a = numbers(p.dtype, (p.ta ? p.k : p.m) * p.lda),
+       *b = numbers(p.dtype, (p.tb ? p.n : p.k) * p.ldb);
+  void *c = numbers(p.dtype, p.m * p.ldc), *d = numbers(p.dtype, p.m * p.ldc),
+       *bias = numbers(p.dtype, p.n);
   void *panels = mem_new(gemm_pack_bytes(p.dtype, p.n, p.k));
-  struct gemm_epilogue e = { packed && below(2) ? bias : NULL, packed ? (int)below(5) : ACT_NONE, p.beta != 0 };
+  struct gemm_epilogue e = { packed && below(2) ? bias : NULL, packed ? (int)below(5) : ACT_NONE,
+    p.beta != 0 };
   if (packed) p.alpha = 1, p.beta = e.add;
   memcpy(d, c, (size_t)(p.m * p.ldc) * dtype_size(p.dtype));
   if (packed) {
     gemm_pack(p.dtype, p.tb, p.n, p.k, b, p.ldb, panels);
     RUN(gemm_packed(p.dtype, p.ta, p.m, p.n, p.k, a, p.lda, panels, c, p.ldc, &e));
   }
-  else RUN(gemm(p.dtype, p.ta, p.tb, p.m, p.n, p.k, p.alpha, a, p.lda, b, p.ldb, p.beta, c, p.ldc));
+  else
+    RUN(gemm(p.dtype, p.ta, p.tb, p.m, p.n, p.k, p.alpha, a, p.lda, b, p.ldb, p.beta, c, p.ldc));
   define(&p, a, b, e.bias, e.act, d);
   double error = difference(p.dtype, c, d, p.m * p.ldc);
-  CHECK(error < (p.dtype == TY_F64 ? 1e-12 : 3e-5), "%s %d%d %lld x %lld x %lld: %g", packed ? "packed" : "plain", p.ta,
-        p.tb, (long long)p.m, (long long)p.n, (long long)p.k, error);
+  CHECK(error < (p.dtype == TY_F64 ? 1e-12 : 3e-5), "%s %d%d %lld x %lld x %lld: %g",
+      packed ? "packed" : "plain", p.ta, p.tb, (long long)p.m, (long long)p.n, (long long)p.k,
+      error);
   mem_free(a), mem_free(b), mem_free(c), mem_free(d), mem_free(bias), mem_free(panels);
 }
 
-/* -- both gradients of a product ----------------------------------------------------------------------------------- */
+/* -- both gradients of a product --------------------------------------------------------------- */
 
 static void test_both(void)
 {
   const int t = (int)below(2);
   const bool large = !below(8);
-  const int64_t m = 1 + below(large ? 700 : 90), n = 1 + below(large ? 600 : 90), k = 1 + below(large ? 400 : 70);
+  const int64_t m = 1 + below(large ? 700 : 90), n = 1 + below(large ? 600 : 90),
+                k = 1 + below(large ? 400 : 70);
   void *g = numbers(t, m * n), *x = numbers(t, m * k), *w = numbers(t, n * k);
-  void *pg = mem_new(gemm_pack_bytes(t, n, m)), *px = mem_new(gemm_pack_bytes(t, k, m)), *pw = mem_new(gemm_pack_bytes(t, k, n));
+  void *pg = mem_new(gemm_pack_bytes(t, n, m)), *px = mem_new(gemm_pack_bytes(t, k, m)),
+       *pw = mem_new(gemm_pack_bytes(t, k, n));
   void *out[3] = { numbers(t, m * k), numbers(t, n * k), numbers(t, n) };
   void *want[3] = { numbers(t, m * k), numbers(t, n * k), numbers(t, n) };
   const int64_t count[3] = { m * k, n * k, n };
   const bool add[3] = { below(2), below(2), below(2) }, have[3] = { below(5), below(5), below(3) };
   for (int i = 0; i < 3; i++) memcpy(want[i], out[i], (size_t)count[i] * dtype_size(t));
-  for (int64_t i = 0; i < m; i++) gemm_panel_row(t, m, n, i, (char *)g + (size_t)(i * n) * dtype_size(t), pg);
+  for (int64_t i = 0; i < m; i++)
+    gemm_panel_row(t, m, n, i, (char *)g + (size_t)(i * n) * dtype_size(t), pg);
   gemm_pack(t, false, k, m, x, k, px);
   gemm_pack(t, false, k, n, w, k, pw);
-  gemm_both(&(struct gemm_both){ t, m, n, k, pg, px, pw, have[0] ? out[0] : NULL, have[1] ? out[1] : NULL, have[2] ? out[2] : NULL,
-                                 add[0], add[1], add[2] });
-  struct product dx = { t, false, false, m, k, n, n, k, k, 1, add[0] }, dw = { t, true, false, n, k, m, n, k, k, 1, add[1] };
+  gemm_both(&(struct gemm_both){ t, m, n, k, pg, px, pw, have[0] ? out[0] : NULL,
+      have[1] ? out[1] : NULL, have[2] ? out[2] : NULL, add[0], add[1], add[2] });
+  struct product dx = { t, false, false, m, k, n, n, k, k, 1, add[0] },
+                 dw = { t, true, false, n, k, m, n, k, k, 1, add[1] };
   if (have[0]) define(&dx, g, w, NULL, ACT_NONE, want[0]);
   if (have[1]) define(&dw, g, x, NULL, ACT_NONE, want[1]);
   for (int64_t j = 0; have[2] && j < n; j++) {
@@ -115,27 +136,35 @@ static void test_both(void)
   }
   for (int i = 0; i < 3; i++) {
     double error = difference(t, out[i], want[i], count[i]);
-    CHECK(error < (t == TY_F64 ? 1e-12 : 5e-5), "both %d%d%d: gradient %d of %lld x %lld x %lld: %g", have[0], have[1], have[2], i,
-          (long long)m, (long long)n, (long long)k, error);
+    CHECK(error < (t == TY_F64 ? 1e-12 : 5e-5),
+        "both %d%d%d: gradient %d of %lld x %lld x %lld: %g", have[0], have[1], have[2], i,
+        (long long)m, (long long)n, (long long)k, error);
     mem_free(out[i]), mem_free(want[i]);
   }
   mem_free(g), mem_free(x), mem_free(w), mem_free(pg), mem_free(px), mem_free(pw);
 }
 
-/* -- convolutions -------------------------------------------------------------------------------------------------- */
+/* -- convolutions ------------------------------------------------------------------------------ */
 
 static struct window any_window(void)
 {
   int axes = 1 + (int)below(3);
-  struct window w = { .dtype = (int)below(2), .n = 1 + below(3), .groups = below(3) ? 1 : 1 + below(6),
-                      .channels = below(4) ? 1 + below(20) : 1, .filters = 1 + below(below(4) ? 10 : 130) };
+  struct window w = { .dtype = (int)below(2),
+    .n = 1 + below(3),
+    .groups = below(3) ? 1 : 1 + below(6),
+    .channels = below(4) ? 1 + below(20) : 1,
+    .filters = 1 + below(below(4) ? 10 : 130) };
   for (int a = 0; a < 3; a++) {
     bool has = a >= 3 - axes;
     w.kernel[a] = has ? 1 + below(axes == 3 ? 3 : 5) : 1;
     w.stride[a] = has ? 1 + below(3) : 1;
     w.dilate[a] = has ? 1 + below(2) : 1;
     w.pad[a] = has && !below(3) ? below(4) : 0;
-    int64_t reach = (w.kernel[a] - 1) * w.dilate[a] + 1, size = 1 + below(axes == 1 ? 300 : axes == 2 ? 24 : 8);
+    int64_t reach = (w.kernel[a] - 1) * w.dilate[a] + 1,
+            size = 1 +
+        below(axes == 1     ? 300
+                : axes == 2 ? 24
+                            : 8);
     w.in[a] = has ? MAX(size, reach) : 1;
     w.out[a] = (w.in[a] + 2 * w.pad[a] - reach) / w.stride[a] + 1;
   }
@@ -145,11 +174,14 @@ static struct window any_window(void)
 static void test_window(const struct window *w, bool add)
 {
   const int t = w->dtype;
-  const int64_t nx = w->n * w->groups * w->channels * window_in(w), nw = w->groups * w->filters * window_depth(w);
+  const int64_t nx = w->n * w->groups * w->channels * window_in(w),
+                nw = w->groups * w->filters * window_depth(w);
   const int64_t ny = w->n * w->groups * w->filters * window_out(w);
-  void *x = numbers(t, nx), *y = numbers(t, ny), *want = numbers(t, MAX(MAX(nx, ny), nw)), *weight = numbers(t, nw);
+  void *x = numbers(t, nx), *y = numbers(t, ny), *want = numbers(t, MAX(MAX(nx, ny), nw)),
+       *weight = numbers(t, nw);
   void *bias = numbers(t, w->groups * w->filters), *dx = numbers(t, nx), *dw = numbers(t, nw);
-  size_t room = MAX(MAX(convolve_forward_scratch(w), convolve_data_scratch(w)), convolve_weight_scratch(w));
+  size_t room = MAX(
+      MAX(convolve_forward_scratch(w), convolve_data_scratch(w)), convolve_weight_scratch(w));
   void *tmp = mem_new(room);
   struct arr array = { .p = weight, .d = { .dtype = t } };
   struct gemm_kept kept[2] = { { 0 }, { 0 } };
@@ -172,20 +204,30 @@ static void test_window(const struct window *w, bool add)
     CHECK(difference(t, y, want, ny) < limit, "depthwise");
   }
   gemm_kept_done(&kept[0]), gemm_kept_done(&kept[1]);
-  mem_free(x), mem_free(y), mem_free(want), mem_free(weight), mem_free(bias), mem_free(dx), mem_free(dw), mem_free(tmp);
+  mem_free(x), mem_free(y), mem_free(want), mem_free(weight), mem_free(bias), mem_free(dx),
+      mem_free(dw), mem_free(tmp);
 }
 
-/* Rows that fold back to the image: more taps in a row than masks are kept for, several vectors, several blocks of positions. */
+/* Rows that fold back to the image: more taps in a row than masks are kept for, several vectors,
+** several blocks of positions. */
 static void test_folding(void)
 {
-  static const int64_t size[][5] = { { 2, 61, 2, 40, 0 }, { 3, 50, 1, 33, 0 }, { 12, 12, 5, 5, 0 }, { 28, 28, 5, 5, 0 },
-                                     { 20, 17, 3, 2, 0 }, { 4, 4, 4, 4, 0 }, { 7, 20, 5, 5, 2 }, { 2, 40, 1, 37, 9 },
-                                     { 6, 3, 3, 7, 4 }, { 1, 1, 3, 3, 1 } };
-  for (int i = 0; i < 2 * COUNT(size); i++) {         /* down, across: of the image, of the window; padding across, half of it down */
+  static const int64_t size[][5] = { { 2, 61, 2, 40, 0 }, { 3, 50, 1, 33, 0 }, { 12, 12, 5, 5, 0 },
+    { 28, 28, 5, 5, 0 }, { 20, 17, 3, 2, 0 }, { 4, 4, 4, 4, 0 }, { 7, 20, 5, 5, 2 },
+    { 2, 40, 1, 37, 9 }, { 6, 3, 3, 7, 4 }, { 1, 1, 3, 3, 1 } };
+  for (int i = 0; i < 2 * COUNT(size);
+       i++) { /* down, across: of the image, of the window; padding across, half of it down */
     const int64_t *s = size[i / 2], down = s[4] / 2;
-    struct window w = { .dtype = i % 2 ? TY_F64 : TY_F32, .n = 2, .groups = 1, .channels = 3, .filters = 5, .in = { 1, s[0], s[1] },
-                        .kernel = { 1, MIN(s[2], s[0] + 2 * down), s[3] }, .stride = { 1, 1, 1 }, .dilate = { 1, 1, 1 },
-                        .pad = { 0, down, s[4] } };
+    struct window w = { .dtype = i % 2 ? TY_F64 : TY_F32,
+      .n = 2,
+      .groups = 1,
+      .channels = 3,
+      .filters = 5,
+      .in = { 1, s[0], s[1] },
+      .kernel = { 1, MIN(s[2], s[0] + 2 * down), s[3] },
+      .stride = { 1, 1, 1 },
+      .dilate = { 1, 1, 1 },
+      .pad = { 0, down, s[4] } };
     for (int a = 0; a < 3; a++) w.out[a] = w.in[a] + 2 * w.pad[a] - w.kernel[a] + 1;
     test_window(&w, false);
     test_window(&w, true);
@@ -197,13 +239,14 @@ int main(void)
   test_folding();
   for (int i = 0; i < 600; i++) test_product(any_product(!below(10)), i & 1);
   for (int i = 0; i < 120; i++) test_both();
-  parallel_queue(true);                               /* by all cores */
+  parallel_queue(true); /* by all cores */
   for (int i = 0; i < 24; i++) test_product(any_product(2), i % 4 == 3);
   for (int i = 0; i < 60; i++) test_both();
   parallel_queue(false);
   for (int i = 0; i < 150; i++) {
     struct window w = any_window();
-    double work = (double)w.n * (double)w.groups * (double)(w.filters * window_out(&w)) * (double)window_depth(&w);
+    double work = (double)w.n * (double)w.groups * (double)(w.filters * window_out(&w)) *
+        (double)window_depth(&w);
     if (work < 3e6) test_window(&w, below(2));
   }
   return check_end();

@@ -1,5 +1,6 @@
-/* image_test.c - the threads of the image iterator: equal batches on any number of them, resets and ends at any time,
-** damaged records in the middle. It must pass under ThreadSanitizer and AddressSanitizer.
+/* image_test.c - the threads of the image iterator: equal batches on any number of them, resets
+** and ends at any time, damaged records in the middle. It must pass under ThreadSanitizer and
+** AddressSanitizer.
 */
 #include <stdlib.h>
 #include <string.h>
@@ -43,9 +44,18 @@ static ty_iter *open_images(const char *threads)
 {
   ty_iter *it = NULL;
   const ty_attr attr[] = {
-    { "path_imgrec", path }, { "data_shape", "(3, 8, 8)" }, { "batch_size", "5" }, { "shuffle", "True" }, { "seed", "3" },
-    { "rand_crop", "True" }, { "rand_mirror", "True" }, { "brightness", "0.3" }, { "max_rotate_angle", "10" },
-    { "preprocess_threads", threads }, { "round_batch", "True" }, { "prefetch_buffer", "2" },
+    { "path_imgrec", path },
+    { "data_shape", "(3, 8, 8)" },
+    { "batch_size", "5" },
+    { "shuffle", "True" },
+    { "seed", "3" },
+    { "rand_crop", "True" },
+    { "rand_mirror", "True" },
+    { "brightness", "0.3" },
+    { "max_rotate_angle", "10" },
+    { "preprocess_threads", threads },
+    { "round_batch", "True" },
+    { "prefetch_buffer", "2" },
   };
   RUN(ty_iter_new("image_record", attr, sizeof attr / sizeof *attr, &it));
   return it;

@@ -1,8 +1,9 @@
 /* memory_plan_test.c - memory plans of random graphs, through the public interface only.
 **
-** Each graph is bound twice, with shared memory and with a place of its own for every value (TY_NOSHARE). Outputs and
-** gradients must be equal bit for bit, the verifier must agree with the plan, and planned bytes must be close to the
-** lower bound. Argument: how many graphs (default 600). Prints one line of counts.
+** Each graph is bound twice, with shared memory and with a place of its own for every value
+** (TY_NOSHARE). Outputs and gradients must be equal bit for bit, the verifier must agree with
+** the plan, and planned bytes must be close to the lower bound. Argument: how many graphs
+** (default 600). Prints one line of counts.
 */
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,19 +24,28 @@ static void check(int code, const char *what)
   exit(1);
 }
 
-static uint32_t next(struct maker *m) { uint32_t s = m->seed; s ^= s << 13; s ^= s >> 17; s ^= s << 5; return m->seed = s; }
+static uint32_t next(struct maker *m)
+{
+  uint32_t s = m->seed;
+  s ^= s << 13;
+  s ^= s >> 17;
+  s ^= s << 5;
+  return m->seed = s;
+}
 static int below(struct maker *m, int n) { return (int)(next(m) % (uint32_t)n); }
 
 static ty_entry variable(struct maker *m, int64_t rows, int64_t cols)
 {
   ty_entry e;
   snprintf(m->var[m->nvar], sizeof m->var[0], "v%d", m->nvar);
-  m->dim[m->nvar][0] = rows; m->dim[m->nvar][1] = cols;
+  m->dim[m->nvar][0] = rows;
+  m->dim[m->nvar][1] = cols;
   check(ty_graph_var(m->g, m->var[m->nvar++], NULL, 0, &e), "var");
   return e;
 }
 
-static void add(struct maker *m, const char *op, ty_attr *attr, int nattr, ty_entry *in, int nin, int outs, int64_t rows, int64_t cols)
+static void add(struct maker *m, const char *op, ty_attr *attr, int nattr, ty_entry *in, int nin,
+    int outs, int64_t rows, int64_t cols)
 {
   char name[16];
   ty_entry out;
@@ -44,7 +54,10 @@ static void add(struct maker *m, const char *op, ty_attr *attr, int nattr, ty_en
   for (int k = 0; k < outs; k++) m->v[m->n++] = (struct value){ { out.node, k }, rows, cols };
 }
 
-static struct value *recent(struct maker *m) { return &m->v[below(m, 3) ? m->n - 1 - below(m, m->n < 6 ? m->n : 6) : below(m, m->n)]; }
+static struct value *recent(struct maker *m)
+{
+  return &m->v[below(m, 3) ? m->n - 1 - below(m, m->n < 6 ? m->n : 6) : below(m, m->n)];
+}
 
 static struct value *same_shape(struct maker *m, const struct value *a, bool *found)
 {
@@ -57,19 +70,26 @@ static struct value *same_shape(struct maker *m, const struct value *a, bool *fo
 
 static void grow(struct maker *m)
 {
-  static const char *const unary[] = { "tanh", "sigmoid", "relu", "negative", "square" }, *const binary[] = { "elemwise_add",
-      "elemwise_mul", "elemwise_sub" };
+  static const char *const unary[] = { "tanh", "sigmoid", "relu", "negative", "square" },
+                           *const binary[] = { "elemwise_add", "elemwise_mul", "elemwise_sub" };
   struct value *a = recent(m), *b;
   bool found;
   char number[24], shape[48];
   ty_entry in[2] = { a->e };
   switch (below(m, 11)) {
-  case 0: case 1: add(m, unary[below(m, 5)], NULL, 0, in, 1, 1, a->rows, a->cols); return;
-  case 2: case 3:
+  case 0:
+  case 1: add(m, unary[below(m, 5)], NULL, 0, in, 1, 1, a->rows, a->cols); return;
+  case 2:
+  case 3:
     b = same_shape(m, a, &found);
-    if (found) { in[1] = b->e; add(m, binary[below(m, 3)], NULL, 0, in, 2, 1, a->rows, a->cols); }
+    if (found) {
+      in[1] = b->e;
+      add(m, binary[below(m, 3)], NULL, 0, in, 2, 1, a->rows, a->cols);
+    }
     return;
-  case 4: add(m, "_mul_scalar", &(ty_attr){ "scalar", "0.75" }, 1, in, 1, 1, a->rows, a->cols); return;
+  case 4:
+    add(m, "_mul_scalar", &(ty_attr){ "scalar", "0.75" }, 1, in, 1, 1, a->rows, a->cols);
+    return;
   case 5: {
     int64_t hidden = 1 + below(m, 40);
     if (m->nvar == MAX_VARS) return;
@@ -78,13 +98,19 @@ static void grow(struct maker *m)
     struct value keep = *a;
     in[1] = variable(m, hidden, keep.cols);
     add(m, "FullyConnected", attr, 2, in, 2, 1, keep.rows, hidden);
-    return; }
+    return;
+  }
   case 6:
     b = recent(m);
-    if (b->rows == a->rows && a->cols + b->cols < 400) { in[1] = b->e; add(m, "Concat", &(ty_attr){ "num_args", "2" }, 1, in, 2, 1,
-        a->rows, a->cols + b->cols); }
+    if (b->rows == a->rows && a->cols + b->cols < 400) {
+      in[1] = b->e;
+      add(m, "Concat", &(ty_attr){ "num_args", "2" }, 1, in, 2, 1, a->rows, a->cols + b->cols);
+    }
     return;
-  case 7: if (a->cols % 2 == 0) add(m, "SliceChannel", &(ty_attr){ "num_outputs", "2" }, 1, in, 1, 2, a->rows, a->cols / 2); return;
+  case 7:
+    if (a->cols % 2 == 0)
+      add(m, "SliceChannel", &(ty_attr){ "num_outputs", "2" }, 1, in, 1, 2, a->rows, a->cols / 2);
+    return;
   case 8: add(m, "transpose", NULL, 0, in, 1, 1, a->cols, a->rows); return;
   case 9:
     snprintf(shape, sizeof shape, "(%lld, %lld)", (long long)a->cols, (long long)a->rows);
@@ -96,10 +122,11 @@ static void grow(struct maker *m)
     add(m, "mean", attr, 2, in, 1, 1, keep.rows, 1);
     in[1] = m->v[m->n - 1].e;
     add(m, "broadcast_mul", NULL, 0, in, 2, 1, keep.rows, keep.cols);
-  } }
+  }
+  }
 }
 
-/* -- running one executor ----------------------------------------------------------------------------------- */
+/* -- running one executor ---------------------------------------------------------------------- */
 
 struct result { float *data; size_t n; };
 
@@ -134,10 +161,14 @@ static ty_exec *bind(struct maker *m, const ty_entry *head, int nhead, int flags
   int n = 0;
   for (int i = 0; i < m->nvar; i++) {
     want[n] = (ty_want){ .name = m->var[i], .req = TY_WRITE, .device = -1, .grad_device = -1 };
-    want[n].desc = (ty_desc){ .dtype = TY_NODTYPE, .ndim = 2, .dim = { m->dim[i][0], m->dim[i][1] } };
+    want[n].desc = (ty_desc){
+      .dtype = TY_NODTYPE, .ndim = 2, .dim = { m->dim[i][0], m->dim[i][1] }
+    };
     n++;
   }
-  ty_simple_spec spec = { .head = head, .want = want, .nhead = nhead, .nwant = n, .req = TY_WRITE, .flags = flags };
+  ty_simple_spec spec = {
+    .head = head, .want = want, .nhead = nhead, .nwant = n, .req = TY_WRITE, .flags = flags
+  };
   check(ty_exec_simple_bind(m->g, &spec, &e), "simple_bind");
   return e;
 }
@@ -148,7 +179,10 @@ static void run(struct maker *m, ty_exec *e, int nhead, struct result *r)
   int n;
   ty_tensor *t, *head[MAX_HEADS];
   check(ty_exec_names(e, TY_ARG, &names, &n), "names");
-  for (int i = 0; i < n; i++) { check(ty_exec_arg(e, names[i], &t), "arg"); fill(t, (uint32_t)atoi(names[i] + 1) + m->seed % 1000); }
+  for (int i = 0; i < n; i++) {
+    check(ty_exec_arg(e, names[i], &t), "arg");
+    fill(t, (uint32_t)atoi(names[i] + 1) + m->seed % 1000);
+  }
   check(ty_exec_forward(e, 1), "forward");
   for (int h = 0; h < nhead; h++) {
     ty_desc d;
@@ -159,11 +193,18 @@ static void run(struct maker *m, ty_exec *e, int nhead, struct result *r)
     fill(head[h], 77u + (uint32_t)h);
   }
   check(ty_exec_backward(e, head, nhead, 1), "backward");
-  for (int i = 0; i < n; i++) { check(ty_exec_grad(e, names[i], &t), "grad"); take(r, t); }
-  for (int h = 0; h < nhead; h++) { check(ty_exec_output(e, h, &t), "output"); take(r, t); ty_tensor_free(head[h]); }
+  for (int i = 0; i < n; i++) {
+    check(ty_exec_grad(e, names[i], &t), "grad");
+    take(r, t);
+  }
+  for (int h = 0; h < nhead; h++) {
+    check(ty_exec_output(e, h, &t), "output");
+    take(r, t);
+    ty_tensor_free(head[h]);
+  }
 }
 
-/* -- one graph ---------------------------------------------------------------------------------------------------- */
+/* -- one graph --------------------------------------------------------------------------------- */
 
 struct tally { double ratio_sum; int graphs, above; double worst; };
 
@@ -186,7 +227,8 @@ static void one(uint32_t seed, struct tally *tally)
     check(ty_graph_op(m.g, "mean", "m", NULL, 0, &v, 1, &sum[i]), "mean");
   }
   snprintf(count, sizeof count, "%d", m.n);
-  check(ty_graph_op(m.g, "add_n", "total", &(ty_attr){ "num_args", count }, 1, sum, m.n, &head[0]), "add_n");
+  check(ty_graph_op(m.g, "add_n", "total", &(ty_attr){ "num_args", count }, 1, sum, m.n, &head[0]),
+      "add_n");
   for (int h = 1; h < nhead; h++) head[h] = m.v[m.n - 1 - below(&m, m.n < 5 ? m.n : 5)].e;
 
   ty_exec *shared = bind(&m, head, nhead, 0), *apart = bind(&m, head, nhead, TY_NOSHARE);
@@ -197,12 +239,20 @@ static void one(uint32_t seed, struct tally *tally)
   check(ty_exec_memory(shared, &memory), "memory");
   bool same = a.n == b.n && !memcmp(a.data, b.data, a.n * sizeof(float));
   bool plan = !ty_exec_verify(shared);
-  if (!same || !plan) failed++, fprintf(stderr, "graph %u: %s\n", seed, !plan ? ty_error() : "shared and unshared runs differ");
+  if (!same || !plan)
+    failed++,
+        fprintf(
+            stderr, "graph %u: %s\n", seed, !plan ? ty_error() : "shared and unshared runs differ");
   double ratio = memory.bound ? (double)memory.planned / (double)memory.bound : 1;
-  tally->ratio_sum += ratio; tally->graphs++; tally->above += ratio > 1.05;
+  tally->ratio_sum += ratio;
+  tally->graphs++;
+  tally->above += ratio > 1.05;
   if (ratio > tally->worst) tally->worst = ratio;
-  free(a.data); free(b.data);
-  ty_exec_free(shared); ty_exec_free(apart); ty_graph_free(m.g);
+  free(a.data);
+  free(b.data);
+  ty_exec_free(shared);
+  ty_exec_free(apart);
+  ty_graph_free(m.g);
 }
 
 int main(int argc, char **argv)
@@ -211,12 +261,14 @@ int main(int argc, char **argv)
   struct tally t = { 0 };
   for (int i = 0; i < graphs; i++) one((uint32_t)i + 1, &t);
   double mean = t.ratio_sum / graphs;
-  fprintf(stderr, "plan_test: %d graphs, planned / bound: mean %.5f, worst %.4f, above 1.05: %d\n", graphs, mean, t.worst, t.above);
+  fprintf(stderr, "plan_test: %d graphs, planned / bound: mean %.5f, worst %.4f, above 1.05: %d\n",
+      graphs, mean, t.worst, t.above);
   int bad = failed + (mean > 1.01) + (t.above > (graphs + 999) / 1000);
   check(ty_wait(-1), "wait");
-  if (ty_live("exec") || ty_live("graph") || ty_live("tensor")) bad++, fprintf(stderr,
-      "left: %lld executors, %lld graphs, %lld tensors\n", (long long)ty_live("exec"), (long long)ty_live("graph"),
-      (long long)ty_live("tensor"));
+  if (ty_live("exec") || ty_live("graph") || ty_live("tensor"))
+    bad++,
+        fprintf(stderr, "left: %lld executors, %lld graphs, %lld tensors\n",
+            (long long)ty_live("exec"), (long long)ty_live("graph"), (long long)ty_live("tensor"));
   printf("%d passed, %d failed\n", graphs - failed + 3 - (bad - failed), bad);
   return bad != 0;
 }

@@ -1,4 +1,5 @@
-/* onednn_weight_test.c - our copy of a weight's gradient out of blocks against oneDNN's own, and which forms are ours. */
+/* onednn_weight_test.c - our copy of a weight's gradient out of blocks against oneDNN's own, and
+** which forms are ours. */
 #include "random.h"
 #include "check.h"
 #ifndef TY_DNNL
@@ -6,7 +7,8 @@ int main(void) { return check_end(); }
 #else
 #include "kernel/conv/onednn_weight.h"
 
-static void copy(const dnnl_memory_desc_t *from, const float *x, const dnnl_memory_desc_t *to, float *y)
+static void copy(
+    const dnnl_memory_desc_t *from, const float *x, const dnnl_memory_desc_t *to, float *y)
 {
   dnnl_stream_t s = onednn_stream();
   dnnl_primitive_t copier = onednn_copier(from, to);
@@ -33,7 +35,8 @@ static void try(dnnl_format_tag_t tag, int b)
   float *x = numbers_of(n), *want = numbers_of(n), *got = numbers_of(n);
   copy(&inner, x, &plain, want);
   weight_leave(b, &inner, x, got);
-  CHECK(!memcmp(want, got, (size_t)n * sizeof(float)), "%d outputs, %d inputs", (int)dim[0], (int)dim[1]);
+  CHECK(!memcmp(want, got, (size_t)n * sizeof(float)), "%d outputs, %d inputs", (int)dim[0],
+      (int)dim[1]);
   mem_free(x), mem_free(want), mem_free(got);
 }
 
@@ -48,7 +51,7 @@ int main(void)
   parallel_queue(true);
   if (!onednn_engine()) return check_end();
   for (int i = 0; i < 30; i++) try(dnnl_OIhw16i16o, 16), try(dnnl_OIhw8i8o, 8);
-  refuse((dnnl_dims_t){ 24, 16, 1, 1 }, dnnl_OIhw16i16o);                      /* padded */
+  refuse((dnnl_dims_t){ 24, 16, 1, 1 }, dnnl_OIhw16i16o); /* padded */
   refuse((dnnl_dims_t){ 32, 16, 3, 3 }, dnnl_OIhw16i16o);
   refuse((dnnl_dims_t){ 32, 16, 1, 1 }, dnnl_OIhw16o16i);
   refuse((dnnl_dims_t){ 32, 16, 1, 1 }, dnnl_abcd);

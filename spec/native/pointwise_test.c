@@ -1,10 +1,15 @@
-/* pointwise_test.c - tapes against plain loops: values of formulas, mistakes and their columns, broadcasting of every dtype,
-** results in place, sums back to a shape, accuracy, and equal bits under every instruction set. */
+/* pointwise_test.c - tapes against plain loops: values of formulas, mistakes and their columns,
+** broadcasting of every dtype, results in place, sums back to a shape, accuracy, and equal bits
+** under every instruction set. */
 #include "pointwise/ir.h"
 #include "check.h"
 
 static unsigned state = 1;
-static int pick(int n) { state = state * 1103515245u + 12345u; return (int)(state >> 16) % n; }
+static int pick(int n)
+{
+  state = state * 1103515245u + 12345u;
+  return (int)(state >> 16) % n;
+}
 
 /* Tape of one formula over inputs a b c ...; operand `inputs` is the result. */
 static struct tape *make(const char *formula, int inputs, int dtype)
@@ -21,16 +26,31 @@ static struct tape *make(const char *formula, int inputs, int dtype)
   return NULL;
 }
 
-/* -- formulas ---------------------------------------------------------------------------------------------- */
+/* -- formulas ---------------------------------------------------------------------------------- */
 
 static void test_values(void)
 {
-  static const struct { const char *text; double want; } list[] = {
-    { "1+2*3-4/2", 5 },            { "-2-3", -5 },            { "(1<2)+(2<=2)+(3>4)+(4>=5)+(1==1)+(1!=1)", 3 },
-    { "1?2:3", 2 },                { "0?2:0?4:5", 5 },        { "!0+!3", 1 },           { "1&&0||1", 1 },
-    { "max(1,2)+min(3,4)", 5 },    { "mod(-1,3)", 2 },        { "pow(2,10)", 1024 },    { "c = 3; c*c", 9 },
-    { "rint(2.5)+round(2.5)", 5 }, { "xor(1,0)+xor(2,3)", 1 }, { "square(3)", 9 },      { "clip(5,0,1)", 1 },
-    { "isinf(inf)+isfinite(1)+isnan(nan)", 3 },               { "1 ? 2 : unknown_is_not_needed(1)", NAN },
+  static const struct {
+    const char *text;
+    double want;
+  } list[] = {
+    { "1+2*3-4/2", 5 },
+    { "-2-3", -5 },
+    { "(1<2)+(2<=2)+(3>4)+(4>=5)+(1==1)+(1!=1)", 3 },
+    { "1?2:3", 2 },
+    { "0?2:0?4:5", 5 },
+    { "!0+!3", 1 },
+    { "1&&0||1", 1 },
+    { "max(1,2)+min(3,4)", 5 },
+    { "mod(-1,3)", 2 },
+    { "pow(2,10)", 1024 },
+    { "c = 3; c*c", 9 },
+    { "rint(2.5)+round(2.5)", 5 },
+    { "xor(1,0)+xor(2,3)", 1 },
+    { "square(3)", 9 },
+    { "clip(5,0,1)", 1 },
+    { "isinf(inf)+isfinite(1)+isnan(nan)", 3 },
+    { "1 ? 2 : unknown_is_not_needed(1)", NAN },
   };
   const ty_desc one = { .dtype = TY_F64, .ndim = 1, .dim = { 1 } };
   for (int i = 0; i < COUNT(list); i++) {
@@ -38,25 +58,41 @@ static void test_values(void)
     struct tape_loop l;
     double got = -1;
     void *p[1] = { &got };
-    if (isnan(list[i].want)) { CHECK(!t, "accepted: %s", list[i].text); continue; }
-    CHECK(t && !tape_loop_make(&l, &one, &one, 1) && !tape_run(t, &l, p) && got == list[i].want, "%s = %g", list[i].text, got);
+    if (isnan(list[i].want)) {
+      CHECK(!t, "accepted: %s", list[i].text);
+      continue;
+    }
+    CHECK(t && !tape_loop_make(&l, &one, &one, 1) && !tape_run(t, &l, p) && got == list[i].want,
+        "%s = %g", list[i].text, got);
     tape_free(t);
   }
 }
 
 static void test_mistakes(void)
 {
-  static const struct { const char *text; int column; } list[] = {
-    { "a +", 4 }, { "foo(a)", 1 }, { "a + (b", 7 }, { "max(a)", 6 }, { "a ? b", 6 }, { "a b", 3 }, { "$x", 2 }, { "b + z", 5 }, { "", 1 },
+  static const struct {
+    const char *text;
+    int column;
+  } list[] = {
+    { "a +", 4 },
+    { "foo(a)", 1 },
+    { "a + (b", 7 },
+    { "max(a)", 6 },
+    { "a ? b", 6 },
+    { "a b", 3 },
+    { "$x", 2 },
+    { "b + z", 5 },
+    { "", 1 },
   };
   char column[32];
   for (int i = 0; i < COUNT(list); i++) {
     snprintf(column, sizeof column, "column %d:", list[i].column);
-    CHECK(!make(list[i].text, 2, TY_F32) && strstr(ty_error(), column), "'%s': %s", list[i].text, ty_error());
+    CHECK(!make(list[i].text, 2, TY_F32) && strstr(ty_error(), column), "'%s': %s", list[i].text,
+        ty_error());
   }
 }
 
-/* -- broadcasting -------------------------------------------------------------------------------------------- */
+/* -- broadcasting ------------------------------------------------------------------------------ */
 
 static const int dtypes[] = { TY_F32, TY_F64, TY_F16, TY_BF16, TY_U8, TY_I8, TY_I32, TY_I64, TY_BOOL };
 struct operand { ty_desc d; void *p; double *value; };
@@ -65,12 +101,17 @@ static struct operand fill(ty_desc d)
 {
   int64_t n = desc_count(&d);
   struct operand x = { d, mem_new(desc_bytes(&d)), NEWS(double, n) };
-  for (int64_t i = 0; i < n; i++) x.value[i] = d.dtype == TY_BOOL ? pick(2) : d.dtype == TY_U8 ? pick(8) : pick(17) - 8;
+  for (int64_t i = 0; i < n; i++)
+    x.value[i] = d.dtype == TY_BOOL ? pick(2) : d.dtype == TY_U8 ? pick(8) : pick(17) - 8;
   convert(x.p, d.dtype, x.value, TY_F64, n);
   return x;
 }
 
-static void drop(struct operand *x) { mem_free(x->p); mem_free(x->value); }
+static void drop(struct operand *x)
+{
+  mem_free(x->p);
+  mem_free(x->value);
+}
 
 /* The element of a broadcast operand under element i of the space. */
 static int64_t under(const ty_desc *space, const ty_desc *d, int64_t i)
@@ -86,9 +127,10 @@ static int64_t under(const ty_desc *space, const ty_desc *d, int64_t i)
   return offset;
 }
 
-static ty_desc shrink(ty_desc d)                      /* some axes to one, some leading axes away */
+static ty_desc shrink(ty_desc d) /* some axes to one, some leading axes away */
 {
-  for (int i = 0; i < d.ndim; i++) if (pick(3) == 0) d.dim[i] = 1;
+  for (int i = 0; i < d.ndim; i++)
+    if (pick(3) == 0) d.dim[i] = 1;
   int less = pick(3) == 0 ? pick(d.ndim) : 0;
   d.ndim -= less;
   memmove(d.dim, d.dim + less, sizeof *d.dim * (size_t)d.ndim);
@@ -114,7 +156,8 @@ static void test_broadcast(int round)
   CHECK(t && !tape_loop_make(&l, &space, d, 4) && !tape_run(t, &l, p), "%s", ty_error());
   int64_t n = desc_count(&space), bad = 0;
   for (int64_t i = 0; i < n; i++) {
-    double a = x[0].value[under(&space, &d[0], i)], b = x[1].value[under(&space, &d[1], i)], c = x[2].value[under(&space, &d[2], i)];
+    double a = x[0].value[under(&space, &d[0], i)], b = x[1].value[under(&space, &d[1], i)],
+           c = x[2].value[under(&space, &d[2], i)];
     double got = d[3].dtype == TY_F32 ? ((float *)x[3].p)[i] : ((double *)x[3].p)[i];
     bad += got != a * b + c - (a - c) * 2;
   }
@@ -135,14 +178,15 @@ static void test_sums(int round)
   void *exact = mem_new(desc_bytes(&to));
   for (int64_t i = 0; i < desc_count(&space); i++) want[under(&space, &to, i)] += x.value[i];
   convert(exact, to.dtype, want, TY_F64, n);
-  CHECK(!sum_to(y.p, &to, x.p, &space) && !memcmp(y.p, exact, desc_bytes(&to)), "round %d: a sum differs", round);
+  CHECK(!sum_to(y.p, &to, x.p, &space) && !memcmp(y.p, exact, desc_bytes(&to)),
+      "round %d: a sum differs", round);
   mem_free(want);
   mem_free(exact);
   drop(&x);
   drop(&y);
 }
 
-/* -- in place --------------------------------------------------------------------------------------------------- */
+/* -- in place ---------------------------------------------------------------------------------- */
 
 /* Two results change places with their operands: a, b = b, a + b. */
 static void test_swap(int n)
@@ -155,7 +199,8 @@ static void test_swap(int n)
   tape_formula(t, "a + b", &env, &sum);
   tape_store(t, 0, env.var[1]);
   tape_store(t, 1, sum);
-  const ty_desc d[2] = { { .dtype = TY_F64, .ndim = 1, .dim = { n } }, { .dtype = TY_F64, .ndim = 1, .dim = { n } } };
+  const ty_desc d[2] = { { .dtype = TY_F64, .ndim = 1, .dim = { n } },
+    { .dtype = TY_F64, .ndim = 1, .dim = { n } } };
   struct tape_loop l;
   void *p[2] = { a, b };
   int bad = tape_seal(t) || tape_loop_make(&l, &d[0], d, 2) || tape_run(t, &l, p);
@@ -164,10 +209,16 @@ static void test_swap(int n)
   tape_free(t);
 }
 
-/* -- accuracy ------------------------------------------------------------------------------------------------------ */
+/* -- accuracy ---------------------------------------------------------------------------------- */
 
-static long double sigmoid_long(long double x) { return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x)); }
-static long double softrelu_long(long double x) { return (x > 0 ? x : 0) + log1pl(expl(x > 0 ? -x : x)); }
+static long double sigmoid_long(long double x)
+{
+  return x < 0 ? expl(x) / (1 + expl(x)) : 1 / (1 + expl(-x));
+}
+static long double softrelu_long(long double x)
+{
+  return (x > 0 ? x : 0) + log1pl(expl(x > 0 ? -x : x));
+}
 static const struct { int op; long double (*exact)(long double); } functions[] = {
   { TAPE_EXP, expl },     { TAPE_LOG, logl },   { TAPE_TANH, tanhl }, { TAPE_SIGMOID, sigmoid_long }, { TAPE_SOFTRELU, softrelu_long },
   { TAPE_EXPM1, expm1l }, { TAPE_LOG1P, log1pl }, { TAPE_LOG2, log2l }, { TAPE_SIN, sinl }, { TAPE_COS, cosl }, { TAPE_ERF, erfl },
@@ -179,7 +230,8 @@ static double units(double got, long double want, int bits, int least)
   int e;
   if ((got != got && want != want) || (long double)got == want) return 0;
   frexpl(want, &e);
-  if (isinf(got) || fabsl(want) > (bits == 24 ? 0x1.fffffep127L : 0x1.fffffffffffffp1023L)) return isinf(got) ? 0 : 1e9;
+  if (isinf(got) || fabsl(want) > (bits == 24 ? 0x1.fffffep127L : 0x1.fffffffffffffp1023L))
+    return isinf(got) ? 0 : 1e9;
   return (double)(fabsl((long double)got - want) / ldexpl(1, MAX(e, least) - bits));
 }
 
@@ -187,7 +239,7 @@ static void test_accuracy(int k)
 {
   const struct tape_table *t = tape_table();
   double worst = 0, worst_wide = 0;
-  for (uint64_t u = 0; u < 1ull << 32; ) {
+  for (uint64_t u = 0; u < 1ull << 32;) {
     float x[256], y[256];
     double wide[256], z[256];
     for (int i = 0; i < 256; i++, u += 300007) {
@@ -199,10 +251,12 @@ static void test_accuracy(int k)
     t->op[KIND_F64][functions[k].op](z, wide, wide, wide, 256);
     for (int i = 0; i < 256; i++) {
       worst = fmax(worst, units((double)y[i], functions[k].exact((long double)x[i]), 24, -125));
-      worst_wide = fmax(worst_wide, units(z[i], functions[k].exact((long double)wide[i]), 53, -1021));
+      worst_wide = fmax(
+          worst_wide, units(z[i], functions[k].exact((long double)wide[i]), 53, -1021));
     }
   }
-  CHECK(worst <= 2 && worst_wide <= 2, "%s: %.2f units in float32, %.2f in float64", tape_opcode[functions[k].op].name, worst, worst_wide);
+  CHECK(worst <= 2 && worst_wide <= 2, "%s: %.2f units in float32, %.2f in float64",
+      tape_opcode[functions[k].op].name, worst, worst_wide);
 }
 
 extern const struct tape_table tape_table_baseline;

@@ -1,7 +1,9 @@
-/* queue_test.c - the runtime below graphs: queues, tickets, failures, storages, pools, tensors, files of arrays.
+/* queue_test.c - the runtime below graphs: queues, tickets, failures, storages, pools, tensors,
+** files of arrays.
 **
-** Linked with the core's objects, since it calls what the shared library does not export. It must pass under
-** ThreadSanitizer and AddressSanitizer, and runs itself a second time with TYCHO_SYNC=1.
+** Linked with the core's objects, since it calls what the shared library does not export. It
+** must pass under ThreadSanitizer and AddressSanitizer, and runs itself a second time with
+** TYCHO_SYNC=1.
 */
 #include <math.h>
 #include <pthread.h>
@@ -39,14 +41,17 @@ enum { LARGE, SMALL, MIXED };
 static int kind;                                      /* of the tasks that submit() makes */
 
 static int submit(int device, int (*run)(void *), void *context, ty_tensor *const *read, int nread,
-                  ty_tensor *const *write, int nwrite)
+    ty_tensor *const *write, int nwrite)
 {
   struct storage *r[8], *w[8];
   for (int i = 0; i < nread; i++) r[i] = read[i]->storage;
   for (int i = 0; i < nwrite; i++) w[i] = write[i]->storage;
-  struct task t = { .run = run, .context = context, .read = r, .write = w, .nread = nread, .nwrite = nwrite };
+  struct task t = {
+    .run = run, .context = context, .read = r, .write = w, .nread = nread, .nwrite = nwrite
+  };
   static int count;
-  t.small = kind == SMALL || (kind == MIXED && __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED) * 7 % 3 == 0);
+  t.small = kind == SMALL ||
+      (kind == MIXED && __atomic_add_fetch(&count, 1, __ATOMIC_RELAXED) * 7 % 3 == 0);
   return device_submit(device, &t, NULL);
 }
 
@@ -68,7 +73,8 @@ static void test_one_tensor_on_three_devices(void)
   ty_tensor_free(t);
 }
 
-/* Random programs over a few numbers: whatever the queues do, the result is that of the program run in order. */
+/* Random programs over a few numbers: whatever the queues do, the result is that of the program
+** run in order. */
 enum { NUMBERS = 6, DEVICES = 4 };
 struct step { int a, b, to; ty_tensor **all; };
 static int mix(void *context)
@@ -92,7 +98,8 @@ static void random_program(unsigned seed)
   for (int i = 0; i < STEPS; i++) {
     seed = seed * 1664525u + 1013904223u;
     struct step *s = &step[i];
-    *s = (struct step){ (int)(seed >> 8) % NUMBERS, (int)(seed >> 12) % NUMBERS, (int)(seed >> 16) % NUMBERS, t };
+    *s = (struct step){ (int)(seed >> 8) % NUMBERS, (int)(seed >> 12) % NUMBERS,
+      (int)(seed >> 16) % NUMBERS, t };
     ty_tensor *read[] = { t[s->a], t[s->b] };
     RUN(submit(TY_CPU + (int)(seed >> 20) % DEVICES, mix, s, read, 2, &t[s->to], 1));
     want[s->to] = want[s->a] * 31u + want[s->b] + 7u;
@@ -139,14 +146,28 @@ static void test_many_readers(void)
 /* -- callbacks, lifetimes, back-pressure ------------------------------------------------------- */
 
 static int callbacks;
-static void called(void *context) { (void)context; __atomic_add_fetch(&callbacks, 1, __ATOMIC_RELAXED); }
-static int  nothing(void *context) { (void)context; return TY_OK; }
-static int  nap(void *context) { (void)context; usleep(2000); return TY_OK; }
+static void called(void *context)
+{
+  (void)context;
+  __atomic_add_fetch(&callbacks, 1, __ATOMIC_RELAXED);
+}
+static int nothing(void *context)
+{
+  (void)context;
+  return TY_OK;
+}
+static int nap(void *context)
+{
+  (void)context;
+  usleep(2000);
+  return TY_OK;
+}
 
 static void test_back_pressure(void)
 {
   callbacks = 0;
-  struct task slow = { .run = nap, .done = called }, quick = { .run = nothing, .done = called }, heavy = quick;
+  struct task slow = { .run = nap, .done = called }, quick = { .run = nothing, .done = called },
+              heavy = quick;
   heavy.held = 40 << 20;
   RUN(device_submit(TY_CPU, &slow, NULL));
   for (int i = 0; i < 5000; i++) RUN(device_submit(TY_CPU, &quick, NULL));
@@ -173,7 +194,8 @@ static void test_free_while_queued(void)
 static void *submit_many(void *context)
 {
   ty_tensor *t = context;
-  for (int i = 0; i < 2000; i++) if (submit(TY_CPU + i % 2, add_one, t, &t, 1, &t, 1)) return NULL;
+  for (int i = 0; i < 2000; i++)
+    if (submit(TY_CPU + i % 2, add_one, t, &t, 1, &t, 1)) return NULL;
   return t;
 }
 
@@ -210,7 +232,7 @@ static void test_failure_travels_and_is_told_once(void)
   RUN(ty_tensor_copy(t[1], t[0]));
   RUN(ty_tensor_copy(t[2], t[1]));
   RUN(ty_tensor_copy(t[3], t[4]));
-  SURE(first_of(t[3]) == 4);                         /* unrelated work goes on */
+  SURE(first_of(t[3]) == 4); /* unrelated work goes on */
   SURE(ty_tensor_failed(t[2]) == 1);
   SURE(ty_tensor_read(t[2], &x, sizeof x) == TY_ERUN);
   ty_failure f;
@@ -243,7 +265,8 @@ static void test_failure_comes_out_at_a_wait(void)
 
 static void test_overwriting_clears(void)
 {
-  ty_tensor *t = new_floats(TY_CPU, 2, 0), *one = new_floats(TY_CPU, 2, 5), *part, *small = new_floats(TY_CPU, 1, 6);
+  ty_tensor *t = new_floats(TY_CPU, 2, 0), *one = new_floats(TY_CPU, 2, 5), *part,
+            *small = new_floats(TY_CPU, 1, 6);
   float x[2] = { 8, 9 };
   RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
   RUN(ty_tensor_copy(t, one));
@@ -251,10 +274,10 @@ static void test_overwriting_clears(void)
   RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
   RUN(ty_tensor_write(t, x, sizeof x));
   SURE(first_of(t) == 8);
-  SURE(ty_wait(TY_CPU) == TY_ERUN);                  /* still worth telling: nobody has heard of them */
+  SURE(ty_wait(TY_CPU) == TY_ERUN); /* still worth telling: nobody has heard of them */
   RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
   RUN(ty_tensor_view(t, &small->d, 4, &part));
-  RUN(ty_tensor_copy(part, small));                    /* a part does not make the rest good */
+  RUN(ty_tensor_copy(part, small)); /* a part does not make the rest good */
   SURE(ty_tensor_read(t, x, sizeof x) == TY_ERUN);
   RUN(ty_wait(-1));
   ty_tensor_free(part);
@@ -281,7 +304,7 @@ static void test_interruption(void)
   SURE(ty_tensor_wait(t, 0) == TY_EINTERRUPTED);
   RUN(submit(TY_CPU, stop_when_asked, NULL, NULL, 0, &t, 1));
   storage_settle(t->storage, 0);
-  RUN(ty_interrupt(0));                                /* dealt with: what it broke is no news */
+  RUN(ty_interrupt(0)); /* dealt with: what it broke is no news */
   SURE(first_of(t) == 3);
   RUN(ty_wait(-1));
   RUN(ty_interrupt_watch(0));
@@ -293,7 +316,11 @@ static void test_interruption(void)
 
 static int started, finished, late_failure;
 static int late_count(void) { return 1; }
-static int late_open(int device) { (void)device; return TY_OK; }
+static int late_open(int device)
+{
+  (void)device;
+  return TY_OK;
+}
 static int late_finish(int device)
 {
   (void)device;
@@ -311,12 +338,15 @@ static void test_late_device(void)
 {
   static struct device_ops late;
   late = cpu_ops;
-  late.name = "late"; late.count = late_count; late.open = late_open; late.finish = late_finish;
+  late.name = "late";
+  late.count = late_count;
+  late.open = late_open;
+  late.finish = late_finish;
   SURE(device_open(TY_GPU) == TY_EDEVICE);
   device_register(TY_GPU, &late);
   ty_tensor *t = new_floats(TY_GPU, 1, 0), *c = new_floats(TY_CPU, 1, 0);
   for (int i = 0; i < 500; i++) RUN(submit(TY_GPU, late_start, NULL, NULL, 0, &t, 1));
-  RUN(submit(TY_CPU, nothing, NULL, &t, 1, &c, 1));    /* waits for all of them */
+  RUN(submit(TY_CPU, nothing, NULL, &t, 1, &c, 1)); /* waits for all of them */
   RUN(ty_tensor_wait(c, 0));
   SURE(finished == 500);
   __atomic_store_n(&late_failure, 1, __ATOMIC_RELAXED);
@@ -331,7 +361,7 @@ static void test_late_device(void)
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
-/* -- small tasks -------------------------------------------------------------------------------- */
+/* -- small tasks ------------------------------------------------------------------------------- */
 
 static pthread_t runner;
 static int members_seen;
@@ -351,7 +381,8 @@ static void test_small_tasks(void)
   RUN(ty_wait(-1));
   kind = SMALL;
   RUN(submit(TY_CPU, note_thread, NULL, NULL, 0, &t, 1));
-  SURE(pthread_equal(runner, pthread_self()) && members_seen == 1 && storage_version(t->storage) == version + 1);
+  SURE(pthread_equal(runner, pthread_self()) && members_seen == 1 &&
+      storage_version(t->storage) == version + 1);
   kind = LARGE;
   RUN(submit(TY_CPU + 1, write_both, u, NULL, 0, &u, 1));
   kind = SMALL;
@@ -360,7 +391,7 @@ static void test_small_tasks(void)
   SURE(!pthread_equal(runner, pthread_self()));
   RUN(submit(TY_CPU, break_down, NULL, NULL, 0, &t, 1));
   SURE(ty_tensor_failed(t) == 1);
-  RUN(submit(TY_CPU + 1, add_one, u, &t, 1, &u, 1));   /* skipped: what it reads is broken */
+  RUN(submit(TY_CPU + 1, add_one, u, &t, 1, &u, 1)); /* skipped: what it reads is broken */
   SURE(ty_tensor_wait(u, 0) == TY_ERUN && !strcmp(ty_error(), "it broke"));
   SURE(first_of(u) == 1);
   RUN(ty_wait(-1));
@@ -394,14 +425,15 @@ static void test_pool(void)
   SURE(bytes == 12288 && base[9999] == 7);
   RUN(pool_reserve(p, TY_CPU, 100000, &moved));
   pool_base(p, TY_CPU)[99999] = 1;
-  ty_pool_free(p);                                    /* the storage still lives in it */
+  ty_pool_free(p); /* the storage still lives in it */
   RUN(ty_pool_trim(NULL));
   SURE(((char *)s->data)[99] == 7);
   storage_free(s);
   SURE(ty_live("pool") == 0);
 }
 
-/* A finite limit of address space, however large, forbids reserving it: ranges then move when they grow. */
+/* A finite limit of address space, however large, forbids reserving it: ranges then move when
+** they grow. */
 static void test_pool_that_moves(void)
 {
   struct rlimit old, finite;
@@ -424,13 +456,14 @@ static void test_pool_that_moves(void)
   uint64_t generation = pool_generation(p);
   RUN(pool_reserve(p, TY_CPU, 900000, &moved));
   SURE(moved && pool_generation(p) != generation && ticket_past(t));
-  SURE(pool_base(p, TY_CPU)[4999] == 9 && s->data == pool_base(p, TY_CPU) + 64 && *(char *)s->data == 9);
+  SURE(pool_base(p, TY_CPU)[4999] == 9 && s->data == pool_base(p, TY_CPU) + 64 &&
+      *(char *)s->data == 9);
   storage_free(s);
   ty_pool_free(p);
   setrlimit(RLIMIT_AS, &old);
 }
 
-static void test_memory_limit(void)                   /* main sets it to 1 GB */
+static void test_memory_limit(void) /* main sets it to 1 GB */
 {
   ty_desc d = { .dtype = TY_F32, .device = TY_CPU, .ndim = 1, .dim = { 200 << 20 } };
   ty_tensor *big = NULL, *t[8];
@@ -438,12 +471,13 @@ static void test_memory_limit(void)                   /* main sets it to 1 GB */
   bool moved;
   d.dim[0] = 300 << 20;
   SURE(ty_tensor_new(&d, &big) == TY_EMEMORY && !big);
-  SURE(strstr(ty_error(), "wanted") && strstr(ty_error(), "limit 1073741824") && strstr(ty_error(), "cpu(0)"));
+  SURE(strstr(ty_error(), "wanted") && strstr(ty_error(), "limit 1073741824") &&
+      strstr(ty_error(), "cpu(0)"));
   RUN(ty_pool_new(&p));
   SURE(pool_reserve(p, TY_CPU, (size_t)2 << 30, &moved) == TY_EMEMORY);
   ty_pool_free(p);
   d.dim[0] = 40 << 20;
-  for (int i = 0; i < 20; i++) {                      /* kept blocks make way for another size */
+  for (int i = 0; i < 20; i++) { /* kept blocks make way for another size */
     RUN(ty_tensor_new(&d, &t[0]));
     ty_tensor_free(t[0]);
     d.dim[0] += 10 << 20;
@@ -461,13 +495,20 @@ static void test_memory_limit(void)                   /* main sets it to 1 GB */
 static void test_conversion(void)
 {
   float x[] = { -1.5f, 300.7f, NAN, INFINITY, 3e9f, 0 };
-  uint8_t u8[6]; int8_t i8[6]; int32_t i32[6]; int64_t i64[6]; uint8_t b[6]; uint16_t h[6]; float back[6];
+  uint8_t u8[6];
+  int8_t i8[6];
+  int32_t i32[6];
+  int64_t i64[6];
+  uint8_t b[6];
+  uint16_t h[6];
+  float back[6];
   convert(u8, TY_U8, x, TY_F32, 6);
   SURE(u8[0] == 255 && u8[1] == 44 && u8[2] == 0);
   convert(i8, TY_I8, x, TY_F32, 6);
   SURE(i8[0] == -1 && i8[1] == 44);
   convert(i32, TY_I32, x, TY_F32, 6);
-  SURE(i32[0] == -1 && i32[1] == 300 && i32[2] == INT32_MIN && i32[3] == INT32_MIN && i32[4] == INT32_MIN);
+  SURE(i32[0] == -1 && i32[1] == 300 && i32[2] == INT32_MIN && i32[3] == INT32_MIN &&
+      i32[4] == INT32_MIN);
   convert(i64, TY_I64, x, TY_F32, 6);
   SURE(i64[2] == INT64_MIN && i64[3] == INT64_MIN && i64[4] == 3000000000);
   convert(b, TY_BOOL, x, TY_F32, 6);
@@ -497,12 +538,13 @@ static void test_copies(void)
   ints.dtype = TY_I32;
   RUN(ty_tensor_view(a, &four, 16, &view));
   RUN(ty_tensor_view(a, &ints, 8, &c));
-  RUN(ty_tensor_copy(c, view));                        /* overlapping, another dtype */
+  RUN(ty_tensor_copy(c, view)); /* overlapping, another dtype */
   RUN(ty_tensor_read(c, got, 16));
   SURE(got[0] == 2 && got[3] == 2);
   SURE(ty_tensor_same(view, view) && !ty_tensor_same(view, c));
   SURE(ty_tensor_copy(a, view) == TY_ESHAPE && ty_tensor_read(a, got, 5) == TY_ESHAPE);
-  SURE(ty_tensor_view(a, &four, 20, &c) == TY_EINDEX && ty_tensor_view(a, &four, -4, &c) == TY_EINDEX);
+  SURE(ty_tensor_view(a, &four, 20, &c) == TY_EINDEX &&
+      ty_tensor_view(a, &four, -4, &c) == TY_EINDEX);
   SURE(ty_tensor_view(a, &four, 1, &c) == TY_EINDEX);
   view->readonly = 1;
   SURE(ty_tensor_write(view, got, 16) == TY_ESTATE);
@@ -578,7 +620,7 @@ static void test_files(void)
   RUN(ty_bag_new(&b));
   RUN(ty_bag_put(b, "arg:w", i));
   RUN(ty_bag_put(b, "aux:m", i));
-  RUN(ty_bag_put(b, "arg:w", a));                      /* replaces, in place */
+  RUN(ty_bag_put(b, "arg:w", a)); /* replaces, in place */
   memset(tensor_at(i), 0, 16);
   RUN(ty_params_save(path, b, 1));
   RUN(ty_params_load(path, &again, &named));
@@ -589,7 +631,8 @@ static void test_files(void)
   size_t n = fread(bytes, 1, sizeof bytes, f);
   fclose(f);
   SURE(n == 24 + 44 + 56 + 8 + 26);
-  for (size_t cut = 0; cut < n; cut++) SURE(ty_params_parse(bytes, cut, &again, &named) == TY_EFORMAT);
+  for (size_t cut = 0; cut < n; cut++)
+    SURE(ty_params_parse(bytes, cut, &again, &named) == TY_EFORMAT);
   SURE(ty_params_save("/nonexistent/x.params", b, 1) == TY_EIO);
   SURE(ty_params_load("/nonexistent", &again, &named) == TY_EIO);
   unlink(path);
@@ -634,7 +677,7 @@ int main(void)
 {
   setenv("TYCHO_MEM_LIMIT", "1G", 1);
   bool sync = device_sync();
-  if (!sync) SURE(run_again_inline() == 0);          /* before any thread runs here */
+  if (!sync) SURE(run_again_inline() == 0); /* before any thread runs here */
   for (kind = MIXED; kind >= LARGE; kind--) {
     test_one_tensor_on_three_devices();
     for (unsigned i = 0; i < 20; i++) random_program(i);
@@ -652,7 +695,8 @@ int main(void)
     test_small_tasks();
     test_interruption();
     test_late_device();
-  } else {
+  }
+  else {
     test_inline();
   }
   test_pool();
@@ -663,6 +707,7 @@ int main(void)
   test_random_states();
   test_parallel();
   test_files();
-  SURE(ty_live("tensor") == 0 && ty_live("storage") == 0 && ty_live("bag") == 0 && ty_live("bytes") == 0);
+  SURE(ty_live("tensor") == 0 && ty_live("storage") == 0 && ty_live("bag") == 0 &&
+      ty_live("bytes") == 0);
   return check_end();
 }

@@ -4,7 +4,11 @@
 #include "base/base.h"
 
 static uint32_t seed = 1;
-static inline int64_t below(int64_t n) { seed = seed * 1664525u + 1013904223u; return (int64_t)(seed >> 8) % n; }
+static inline int64_t below(int64_t n)
+{
+  seed = seed * 1664525u + 1013904223u;
+  return (int64_t)(seed >> 8) % n;
+}
 
 /* n in -1 .. 1; to be freed with mem_free */
 static inline float *numbers_of(int64_t n)

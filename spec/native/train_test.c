@@ -1,7 +1,9 @@
-/* train_test.c - a C program that trains: a graph as JSON text, weights from a file, executor, gradient steps.
+/* train_test.c - a C program that trains: a graph as JSON text, weights from a file, executor,
+** gradient steps.
 **
-** The task: tell whether a point lies above the line y = x. Logistic regression must get the loss down and the points
-** right; weights go through a parameter file first, as a deployed model's do.
+** The task: tell whether a point lies above the line y = x. Logistic regression must get the
+** loss down and the points right; weights go through a parameter file first, as a deployed
+** model's do.
 */
 #include <math.h>
 #include <stdlib.h>
@@ -38,7 +40,7 @@ static void make_points(void)
 
 static void put(ty_bag *bag, const char *name, int ndim, int64_t n, int64_t m, const float *values)
 {
-  ty_desc d = {.dtype = TY_F32, .device = TY_CPU, .ndim = ndim, .dim = {n, m}};
+  ty_desc d = { .dtype = TY_F32, .device = TY_CPU, .ndim = ndim, .dim = { n, m } };
   ty_tensor *t = NULL;
   RUN(ty_tensor_new(&d, &t));
   RUN(ty_tensor_write(t, values, sizeof(float) * (size_t)(n * (ndim > 1 ? m : 1))));
@@ -49,7 +51,7 @@ static void put(ty_bag *bag, const char *name, int ndim, int64_t n, int64_t m, c
 /* Weights go to a file and come back as another bag. */
 static ty_bag *stored_weights(void)
 {
-  static const float weight[4] = {0.1f, -0.2f, 0.05f, 0.3f}, bias[2] = {0.5f, -0.5f};
+  static const float weight[4] = { 0.1f, -0.2f, 0.05f, 0.3f }, bias[2] = { 0.5f, -0.5f };
   char path[] = "/tmp/tycho_train_XXXXXX";
   int file = mkstemp(path), named = 0;
   ty_bag *bag = NULL, *loaded = NULL;
@@ -73,20 +75,24 @@ static ty_exec *bind(ty_graph *g)
   ty_exec *e = NULL;
   RUN(ty_graph_heads(g, &head, &nhead));
   ty_want want[] = {
-    {.name = "data", .desc = {.dtype = TY_F32, .ndim = 2, .dim = {POINTS, 2}}, .req = TY_NULL},
-    {.name = "label", .desc = {.dtype = TY_F32, .ndim = 1, .dim = {POINTS}}, .req = TY_NULL},
-    {.name = "fc_weight", .desc = {.dtype = TY_NODTYPE}, .req = TY_WRITE},
-    {.name = "fc_bias", .desc = {.dtype = TY_NODTYPE}, .req = TY_WRITE},
+    { .name = "data",
+        .desc = { .dtype = TY_F32, .ndim = 2, .dim = { POINTS, 2 } },
+        .req = TY_NULL },
+    { .name = "label", .desc = { .dtype = TY_F32, .ndim = 1, .dim = { POINTS } }, .req = TY_NULL },
+    { .name = "fc_weight", .desc = { .dtype = TY_NODTYPE }, .req = TY_WRITE },
+    { .name = "fc_bias", .desc = { .dtype = TY_NODTYPE }, .req = TY_WRITE },
   };
   for (int i = 0; i < 4; i++) want[i].device = want[i].grad_device = -1;
-  ty_simple_spec spec = {.head = head, .nhead = nhead, .want = want, .nwant = 4, .device = TY_CPU, .req = TY_WRITE};
+  ty_simple_spec spec = {
+    .head = head, .nhead = nhead, .want = want, .nwant = 4, .device = TY_CPU, .req = TY_WRITE
+  };
   RUN(ty_exec_simple_bind(g, &spec, &e));
   return e;
 }
 
 static void fill(ty_exec *e, ty_bag *weights)
 {
-  static const char *const names[] = {"fc_weight", "fc_bias"};
+  static const char *const names[] = { "fc_weight", "fc_bias" };
   ty_tensor *to = NULL, *from = NULL;
   RUN(ty_exec_arg(e, "data", &to));
   RUN(ty_tensor_write(to, points, sizeof points));
@@ -120,11 +126,11 @@ static double score(ty_exec *e, int *right)
 
 static void update(ty_exec *e, const char *name)
 {
-  ty_attr attr[] = {{"lr", "0.5"}, {"wd", "0"}, {"rescale_grad", "0.015625"}};
-  ty_tensor *in[2] = {NULL, NULL};
+  ty_attr attr[] = { { "lr", "0.5" }, { "wd", "0" }, { "rescale_grad", "0.015625" } };
+  ty_tensor *in[2] = { NULL, NULL };
   RUN(ty_exec_arg(e, name, &in[0]));
   RUN(ty_exec_grad(e, name, &in[1]));
-  ty_tensor *out[1] = {in[0]};
+  ty_tensor *out[1] = { in[0] };
   RUN(ty_call("sgd_update", attr, 3, in, 2, out, 1));
 }
 
@@ -159,7 +165,8 @@ int main(void)
   ty_exec_free(e);
   ty_graph_free(g);
   ty_bag_free(weights);
-  CHECK(ty_live("tensor") == 0 && ty_live("graph") == 0 && ty_live("exec") == 0, "live: %d tensors, %d graphs, %d executors",
-        (int)ty_live("tensor"), (int)ty_live("graph"), (int)ty_live("exec"));
+  CHECK(ty_live("tensor") == 0 && ty_live("graph") == 0 && ty_live("exec") == 0,
+      "live: %d tensors, %d graphs, %d executors", (int)ty_live("tensor"), (int)ty_live("graph"),
+      (int)ty_live("exec"));
   return check_end();
 }

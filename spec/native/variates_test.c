@@ -1,4 +1,5 @@
-/* variates_test.c - standard variates: the words are those of base/philox.h, and every instruction set gives the same bits. */
+/* variates_test.c - standard variates: the words are those of base/philox.h, and every
+** instruction set gives the same bits. */
 #include "kernel/variates.h"
 #include "check.h"
 
@@ -7,7 +8,8 @@ static const struct key key = { 0x123456789abcdef0u, 0x1fffffffeu, 77 };
 
 static double far(double a, double b) { return fabs(a - b) / (1 + fabs(b)); }
 
-/* Uniform numbers are those of one element at a time; the others follow their formulas to the last digits. */
+/* Uniform numbers are those of one element at a time; the others follow their formulas to the
+** last digits. */
 static void test_formulas(const struct draws *d, uint64_t first)
 {
   static double u24[N], u53[N], normal[N], exponential[N];
@@ -20,7 +22,8 @@ static void test_formulas(const struct draws *d, uint64_t first)
     struct philox p = philox(key.seed, key.counter, key.node, first + (uint64_t)i);
     double a = 1 - unit_f64(p.w[0], p.w[1] & ~0xfffu), b = unit_f64(p.w[2], p.w[3] & ~0xfffu);
     bad += u24[i] != unit_f32(p.w[0]) || u53[i] != unit_f64(p.w[0], p.w[1]);
-    bad += far(exponential[i], -log(a)) > 1e-15 || far(normal[i], sqrt(-2 * log(a)) * cos(6.283185307179586 * b)) > 4e-15;
+    bad += far(exponential[i], -log(a)) > 1e-15 ||
+        far(normal[i], sqrt(-2 * log(a)) * cos(6.283185307179586 * b)) > 4e-15;
   }
   CHECK(!bad, "%d of %d numbers from element %llu", bad, N, (unsigned long long)first);
 }
@@ -42,7 +45,7 @@ int main(void)
   static const struct draws *const all[] = { &draws_baseline, &draws_avx2, &draws_avx512 };
   for (int level = 0; level <= cpu_level(); level++) {
     test_formulas(all[level], 0);
-    test_formulas(all[level], 0xfffffff0u);           /* elements carry into their second word */
+    test_formulas(all[level], 0xfffffff0u); /* elements carry into their second word */
     test_places(all[0]->unit24, all[level]->unit24);
     test_places(all[0]->unit53, all[level]->unit53);
     test_places(all[0]->normal, all[level]->normal);

@@ -1,6 +1,6 @@
-/* winograd_test.c - Winograd's tiles of random sizes against plain loops in float64, element by element: within 1e-6 of
-** the mean sum of absolute products, and where a padding of 2 leaves no corner with few products, 1.5e-6 of the
-** element's own. TYCHO_CPU picks the kernels. */
+/* winograd_test.c - Winograd's tiles of random sizes against plain loops in float64, element by
+** element: within 1e-6 of the mean sum of absolute products, and where a padding of 2 leaves no
+** corner with few products, 1.5e-6 of the element's own. TYCHO_CPU picks the kernels. */
 #include "random.h"
 #include "check.h"
 #include "base/parallel.h"
@@ -21,8 +21,10 @@ static float *moved(const float *p, int64_t n, int64_t c, int64_t space, int b, 
   for (int64_t i = 0; i < n * c; i++)
     for (int64_t s = 0; s < space; s++) {
       int64_t plain = i * space + s, blocked = (i / b * space + s) * b + i % b;
-      if (back) q[plain] = p[blocked];
-      else q[blocked] = p[plain];
+      if (back)
+        q[plain] = p[blocked];
+      else
+        q[blocked] = p[plain];
     }
   return q;
 }
@@ -35,7 +37,8 @@ struct trial { struct window w; float *x, *weight, *y, *bias, *scale; int act; b
 static int64_t size_of(const struct window *w, int which)
 {
   return which == WEIGHT ? w->filters * w->channels * 9
-                         : which == FORWARD ? w->n * w->filters * window_out(w) : w->n * w->channels * window_in(w);
+      : which == FORWARD ? w->n * w->filters * window_out(w)
+                         : w->n * w->channels * window_in(w);
 }
 
 /* The definition; sums of absolute values if `absolute`. */
@@ -44,8 +47,10 @@ static double *defined(const struct trial *t, int which, bool absolute)
   struct window w = t->w;
   w.dtype = TY_F64;
   const float *old = which == FORWARD ? t->y : which == DATA ? t->x : t->weight;
-  double *out = wide(old, size_of(&w, which), absolute), *x = wide(t->x, size_of(&w, DATA), absolute);
-  double *y = wide(t->y, size_of(&w, FORWARD), absolute), *weight = wide(t->weight, size_of(&w, WEIGHT), absolute);
+  double *out = wide(old, size_of(&w, which), absolute),
+         *x = wide(t->x, size_of(&w, DATA), absolute);
+  double *y = wide(t->y, size_of(&w, FORWARD), absolute),
+         *weight = wide(t->weight, size_of(&w, WEIGHT), absolute);
   double *bias = wide(t->bias, w.filters, absolute), *scale = wide(t->scale, w.filters, absolute);
   if (which == FORWARD) {
     double *sums = mem_new(sizeof *sums * (size_t)size_of(&w, FORWARD));
@@ -70,9 +75,11 @@ static float *tiled(const struct trial *t, int which)
   const struct window *w = &t->w;
   const int b = channel_block(TY_CPU);
   const int64_t in = window_in(w), space = window_out(w);
-  size_t room = which == FORWARD ? winograd_forward_scratch(w, t->keeps) : which == DATA ? winograd_data_scratch(w)
-                                                                               : winograd_weight_scratch(w);
-  float *x = moved(t->x, w->n, w->channels, in, b, false), *y = moved(t->y, w->n, w->filters, space, b, false), *out = NULL;
+  size_t room = which == FORWARD ? winograd_forward_scratch(w, t->keeps)
+      : which == DATA            ? winograd_data_scratch(w)
+                                 : winograd_weight_scratch(w);
+  float *x = moved(t->x, w->n, w->channels, in, b, false),
+        *y = moved(t->y, w->n, w->filters, space, b, false), *out = NULL;
   void *tmp = mem_new(room);
   struct gemm_kept kept = { 0 };
   struct arr weight = { .p = t->weight, .version = &t->version };
@@ -92,7 +99,8 @@ static void compare(const struct trial *t, int which)
 {
   const struct window *w = &t->w;
   const int64_t n = size_of(w, which);
-  double *want = defined(t, which, false), *bound = defined(t, which, true), mean = 0, worst = 0, own = 0;
+  double *want = defined(t, which, false), *bound = defined(t, which, true), mean = 0, worst = 0,
+         own = 0;
   float *got = tiled(t, which);
   for (int64_t i = 0; i < n; i++) mean += bound[i] / (double)n;
   for (int64_t i = 0; i < n; i++) {
@@ -100,12 +108,13 @@ static void compare(const struct trial *t, int which)
     if (!(e / mean <= worst)) worst = e / mean;
     if (!(e / bound[i] <= own)) own = e / bound[i];
   }
-  bool few = w->n * window_out(w) < 64;             /* elements of a single product */
-  bool corners = which == FORWARD ? MAX(w->pad[1], w->pad[2]) > 1 : which == DATA && MIN(w->pad[1], w->pad[2]) < 1;
+  bool few = w->n * window_out(w) < 64; /* elements of a single product */
+  bool corners = which == FORWARD ? MAX(w->pad[1], w->pad[2]) > 1
+                                  : which == DATA && MIN(w->pad[1], w->pad[2]) < 1;
   CHECK(worst <= (few ? 2e-6 : 1e-6) && (few || corners || own <= 1.5e-6),
-        "%s of %d x %d x %d x %d, %d filters, pad %d %d, add %d, act %d: %g, %g", names[which], (int)w->n,
-        (int)w->channels, (int)w->in[1], (int)w->in[2], (int)w->filters, (int)w->pad[1], (int)w->pad[2], t->add, t->act,
-        worst, own);
+      "%s of %d x %d x %d x %d, %d filters, pad %d %d, add %d, act %d: %g, %g", names[which],
+      (int)w->n, (int)w->channels, (int)w->in[1], (int)w->in[2], (int)w->filters, (int)w->pad[1],
+      (int)w->pad[2], t->add, t->act, worst, own);
   mem_free(want), mem_free(bound), mem_free(got);
 }
 
@@ -115,20 +124,29 @@ static void try(struct window w, int act, bool bias, bool add)
   for (int a = 1; a < 3; a++) w.out[a] = w.in[a] + 2 * w.pad[a] - 2;
   CHECK(winograd_able(&w), "refused");
   for (int which = FORWARD; which <= WEIGHT; which++) {
-    struct trial t = { w, numbers_of(size_of(&w, DATA)), numbers_of(size_of(&w, WEIGHT)), numbers_of(size_of(&w, FORWARD)),
-                       numbers_of(w.filters), numbers_of(w.filters), act, add, w.n % 2 == 0, 1 };
+    struct trial t = { w, numbers_of(size_of(&w, DATA)), numbers_of(size_of(&w, WEIGHT)),
+      numbers_of(size_of(&w, FORWARD)), numbers_of(w.filters), numbers_of(w.filters), act, add,
+      w.n % 2 == 0, 1 };
     for (int64_t i = 0; !bias && i < w.filters; i++) t.bias[i] = 0, t.scale[i] = 1;
     compare(&t, which);
     mem_free(t.x), mem_free(t.weight), mem_free(t.y), mem_free(t.bias), mem_free(t.scale);
   }
 }
 
-static struct window window(int64_t n, int64_t channels, int64_t filters, int64_t h, int64_t w, int64_t pad)
+static struct window window(
+    int64_t n, int64_t channels, int64_t filters, int64_t h, int64_t w, int64_t pad)
 {
   const int b = channel_block(TY_CPU);
-  return (struct window){ .n = n, .groups = 1, .channels = channels * b, .filters = filters * b, .in = { 1, h, w },
-                          .kernel = { 1, 3, 3 }, .stride = { 1, 1, 1 }, .dilate = { 1, 1, 1 }, .pad = { 0, pad, pad },
-                          .dtype = TY_F32 };
+  return (struct window){ .n = n,
+    .groups = 1,
+    .channels = channels * b,
+    .filters = filters * b,
+    .in = { 1, h, w },
+    .kernel = { 1, 3, 3 },
+    .stride = { 1, 1, 1 },
+    .dilate = { 1, 1, 1 },
+    .pad = { 0, pad, pad },
+    .dtype = TY_F32 };
 }
 
 int main(void)
@@ -145,13 +163,16 @@ int main(void)
   try(window(20, 2, 2, 13, 15, 1), ACT_RELU, true, true);
   try(window(2, 3, 2, 6, 80, 1), ACT_TANH, true, false);
   for (int i = 0; i < 24; i++) {
-    struct window w = window(1 + below(5), 1 + below(5), 1 + below(4), 3 + below(15), 3 + below(15), 0);
+    struct window w = window(
+        1 + below(5), 1 + below(5), 1 + below(4), 3 + below(15), 3 + below(15), 0);
     w.pad[1] = below(3), w.pad[2] = below(3);
     try(w, acts[below(3)], below(2), below(2));
   }
-  const int64_t many = 304 / channel_block(TY_CPU);     /* a weight of over 12 MiB in tiles is packed part by part */
+  const int64_t many = 304 /
+      channel_block(TY_CPU); /* a weight of over 12 MiB in tiles is packed part by part */
   try(window(1, many, many + 2, 5, 6, 1), ACT_RELU, true, true);
-  try(window(1, 2, 17, 14, 14, 1), ACT_RELU, true, true);                    /* 15 and 16 tiles: one strip of narrow panels */
+  try(window(1, 2, 17, 14, 14, 1), ACT_RELU, true,
+      true); /* 15 and 16 tiles: one strip of narrow panels */
   try(window(1, 33, 3, 12, 20, 1), ACT_NONE, true, false);
   try(window(1, 3, 2, 5, 9, 1), ACT_TANH, true, true);
   return check_end();

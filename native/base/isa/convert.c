@@ -1,11 +1,13 @@
-/* convert.c - loops of base/convert.h for one instruction set: compiled once per set with -DISA=name. They are plain
-** loops that the compiler makes vectors of; elements do not meet, so every set gives the same bits.
+/* convert.c - loops of base/convert.h for one instruction set: compiled once per set with
+** -DISA=name. They are plain loops that the compiler makes vectors of; elements do not meet, so
+** every set gives the same bits.
 */
 #include "base/convert.h"
 
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)
-typedef uint8_t boolean;                              /* in memory: 0 or 1; any other byte counts as 1 when read */
+/* in memory: 0 or 1; any other byte counts as 1 when read */
+typedef uint8_t boolean;
 
 /* LOOP(name, to, from, expression in x): dst[i] = expression of src[i], for n elements. */
 #define LOOP(name, D, S, e) \

@@ -1,31 +1,35 @@
 /* conv.c - forward and the data's gradient. See conv.h; the weight's gradient is in weight.c.
 **
-** Forward: per image and group, filters x depth (packed in strips once per version of the weight) times depth x
-** positions. Positions are cut into blocks of a few panels; depth into runs of whole channels, so that a run of a block
-** of panels stays in the second cache while all filters pass over it.
-** Data's gradient: depth x filters (packed in strips per block of channels) times filters x positions (dy in place)
-** makes rows of columns, which are added to the image. A block of channels of one image belongs to one thread.
+** Forward: per image and group, filters x depth (packed in strips once per version of the
+** weight) times depth x positions. Positions are cut into blocks of a few panels; depth into
+** runs of whole channels, so that a run of a block of panels stays in the second cache while all
+** filters pass over it. Data's gradient: depth x filters (packed in strips per block of
+** channels) times filters x positions (dy in place) makes rows of columns, which are added to
+** the image. A block of channels of one image belongs to one thread.
 */
 #include "kernel/conv/inner.h"
 
-/* -- windows -------------------------------------------------------------------------------------------------------- */
+/* -- windows ----------------------------------------------------------------------------------- */
 
 bool window_plain(const struct window *w)
 {
-  for (int a = 0; a < 3; a++) if (w->kernel[a] != 1 || w->stride[a] != 1 || w->pad[a]) return false;
+  for (int a = 0; a < 3; a++)
+    if (w->kernel[a] != 1 || w->stride[a] != 1 || w->pad[a]) return false;
   return true;
 }
 
-enum { FEW_PLACES = 256, MANY = 1000, SMALL = 128 << 10, LARGE = 1 << 20 };   /* places of the result; bytes of a weight */
+/* places of the result; bytes of a weight */
+enum { FEW_PLACES = 256, MANY = 1000, SMALL = 128 << 10, LARGE = 1 << 20 };
 
 /* Unless that costs much memory and saves little time. */
 bool convolve_keeps(const struct window *w)
 {
-  const int64_t bytes = w->groups * w->filters * window_depth(w) * (int64_t)sizeof(float), places = window_places(w);
+  const int64_t bytes = w->groups * w->filters * window_depth(w) * (int64_t)sizeof(float),
+                places = window_places(w);
   return bytes <= SMALL || places < FEW_PLACES || (places < MANY && bytes <= LARGE);
 }
 
-/* -- positions ------------------------------------------------------------------------------------------------- */
+/* -- positions --------------------------------------------------------------------------------- */
 
 int window_runs(const struct window *w, int64_t j, int64_t cols, struct run_of *run)
 {
@@ -35,9 +39,8 @@ int window_runs(const struct window *w, int64_t j, int64_t cols, struct run_of *
   for (int64_t at = 0; at < cols; n++) {
     int64_t length = MIN(ow - x, cols - at);
     run[n] = (struct run_of){ { z * w->stride[0] - w->pad[0], y * w->stride[1] - w->pad[1],
-                                x * w->stride[2] - w->pad[2] },
-                              (int32_t)at,
-                              (int32_t)length };
+                                  x * w->stride[2] - w->pad[2] },
+      (int32_t)at, (int32_t)length };
     at += length;
     x = 0;
     if (++y == oh) y = 0, z++;
@@ -50,7 +53,8 @@ bool window_inside(const struct window *w, const struct run_of *run, int n)
 {
   for (int i = 0; i < n; i++)
     for (int a = 0; a < 3; a++) {
-      int64_t last = run[i].at[a] + (w->kernel[a] - 1) * w->dilate[a] + (a == 2 ? (run[i].n - 1) * w->stride[2] : 0);
+      int64_t last = run[i].at[a] + (w->kernel[a] - 1) * w->dilate[a] +
+          (a == 2 ? (run[i].n - 1) * w->stride[2] : 0);
       if (run[i].at[a] < 0 || last >= w->in[a]) return false;
     }
   return true;
@@ -62,8 +66,8 @@ static int64_t place(const struct window *w, int64_t z, int64_t y, int64_t x)
 }
 
 /* The part of each run that tap (z, y, x) of the window sees inside the image. */
-int window_pieces(const struct window *w, const struct run_of *run, int n, int64_t z, int64_t y, int64_t x,
-                  struct gemm_piece *piece, bool *gaps)
+int window_pieces(const struct window *w, const struct run_of *run, int n, int64_t z, int64_t y,
+    int64_t x, struct gemm_piece *piece, bool *gaps)
 {
   int m = 0;
   const int64_t s = w->stride[2], width = w->in[2];
@@ -77,8 +81,8 @@ int window_pieces(const struct window *w, const struct run_of *run, int n, int64
     if (end > run[i].n) end = run[i].n;
     if (end - first < run[i].n) *gaps = true;
     if (end <= first) continue;
-    piece[m++] = (struct gemm_piece){ place(w, iz, iy, ix + first * s), (int32_t)(run[i].column + first),
-                                      (int32_t)(end - first) };
+    piece[m++] = (struct gemm_piece){ place(w, iz, iy, ix + first * s),
+      (int32_t)(run[i].column + first), (int32_t)(end - first) };
   }
   return m;
 }
@@ -91,16 +95,20 @@ void window_offsets(const struct window *w, int64_t *tap)
         *tap++ = place(w, z * w->dilate[0], y * w->dilate[1], x * w->dilate[2]);
 }
 
-/* Columns j .. j + cols of an image's channels, all taps: to panel rows of `width`, or from them and added to it. */
-void window_columns(const struct window *w, const struct gemm_type *t, int64_t j, int64_t cols, int64_t channels,
-                    int64_t width, const int64_t *tap, const void *from, void *to, bool back)
+/* Columns j .. j + cols of an image's channels, all taps: to panel rows of `width`, or from them
+** and added to it. */
+void window_columns(const struct window *w, const struct gemm_type *t, int64_t j, int64_t cols,
+    int64_t channels, int64_t width, const int64_t *tap, const void *from, void *to, bool back)
 {
   struct run_of run[COLUMNS];
   struct gemm_piece piece[COLUMNS];
   const size_t size = dtype_size(w->dtype);
   const int taps = (int)window_taps(w), n = window_runs(w, j, cols, run);
-  struct gemm_image f = { .channels = channels, .channel = window_in(w), .step = w->stride[2], .width = width,
-                          .piece = piece };
+  struct gemm_image f = { .channels = channels,
+    .channel = window_in(w),
+    .step = w->stride[2],
+    .width = width,
+    .piece = piece };
   void (*go)(const struct gemm_image *, const void *, void *) = back ? t->spread : t->fill;
   if (window_inside(w, run, n)) {
     bool gaps;
@@ -116,17 +124,18 @@ void window_columns(const struct window *w, const struct gemm_type *t, int64_t j
   f.tap = &none;
   f.skip = (taps - 1) * width;
   for (int64_t i = 0; i < taps; i++) {
-    f.n = window_pieces(w, run, n, i / w->kernel[2] / w->kernel[1], i / w->kernel[2] % w->kernel[1], i % w->kernel[2],
-                        piece, &f.clear);
+    f.n = window_pieces(w, run, n, i / w->kernel[2] / w->kernel[1], i / w->kernel[2] % w->kernel[1],
+        i % w->kernel[2], piece, &f.clear);
     f.clear |= cols < width;
     size_t row = (size_t)(i * width) * size;
     go(&f, back ? (const char *)from + row : from, back ? to : (char *)to + row);
   }
 }
 
-/* -- forward ------------------------------------------------------------------------------------------------------- */
+/* -- forward ----------------------------------------------------------------------------------- */
 
-enum { PANELS = 4, PLAIN_PANELS = 8 };                /* of a block of positions; of one of a plain window */
+/* of a block of positions; of one of a plain window */
+enum { PANELS = 4, PLAIN_PANELS = 8 };
 
 struct forward {
   const struct window *w;
@@ -137,8 +146,10 @@ struct forward {
   const int64_t *tap;
   int act, height;
   int64_t run, taps, depth, in, out;                  /* channels of a run of depth */
-  int64_t cols, rows, across, down;                   /* positions and filters of a unit; units along both */
-  bool plain, direct;                                 /* 1 x 1, stride 1, no padding; the image serves as the panel */
+  /* positions and filters of a unit; units along both */
+  int64_t cols, rows, across, down;
+  /* 1 x 1, stride 1, no padding; the image serves as the panel */
+  bool plain, direct;
   bool add;
 };
 
@@ -150,36 +161,49 @@ static int64_t channels_of_run(const struct window *w, const struct gemm_type *t
 static size_t forward_room(const struct window *w, const struct gemm_type *t)
 {
   int64_t cols = t->nr * (window_plain(w) ? PLAIN_PANELS : PANELS);
-  return align_up((size_t)(channels_of_run(w, t) * window_taps(w) * cols) * dtype_size(w->dtype), ALIGN);
+  return align_up(
+      (size_t)(channels_of_run(w, t) * window_taps(w) * cols) * dtype_size(w->dtype), ALIGN);
 }
 
-static size_t tap_bytes(const struct window *w) { return align_up(sizeof(int64_t) * (size_t)window_taps(w), ALIGN); }
+static size_t tap_bytes(const struct window *w)
+{
+  return align_up(sizeof(int64_t) * (size_t)window_taps(w), ALIGN);
+}
 
 size_t convolve_forward_scratch(const struct window *w)
 {
   return tap_bytes(w) + forward_room(w, gemm_type(w->dtype)) * (size_t)parallel_threads();
 }
 
-static void fill_panels(const struct forward *f, const char *x, int64_t j, int64_t cols, int64_t channels, char *room)
+static void fill_panels(
+    const struct forward *f, const char *x, int64_t j, int64_t cols, int64_t channels, char *room)
 {
   const struct gemm_type *t = f->t;
   for (int64_t q = 0; q < cols; q += t->nr) {
     int64_t some = MIN(t->nr, cols - q);
     window_columns(f->w, t, j + q, some, channels, some > t->w ? t->nr : t->w, f->tap, x,
-                   room + (size_t)(q * channels * f->taps) * f->size, false);
+        room + (size_t)(q * channels * f->taps) * f->size, false);
   }
 }
 
 /* One unit: `cols` positions from j of one image, `rows` filters from o. */
-static void forward_block(const struct forward *f, const char *image, const char *strips, const char *bias, char *y,
-                          int64_t j, int64_t cols, int64_t rows)
+static void forward_block(const struct forward *f, const char *image, const char *strips,
+    const char *bias, char *y, int64_t j, int64_t cols, int64_t rows)
 {
   const struct window *w = f->w;
   const struct gemm_type *t = f->t;
   char *room = f->tmp + f->room * (size_t)parallel_index();
-  struct gemm_block g = { .m = rows, .n = cols, .outer = 1, .ars = 1, .acs = f->height, .strip = f->height * f->depth,
-                          .rows = f->height, .b = room,
-                          .c = y + (size_t)j * f->size, .ldc = f->out, .alpha = 1 };
+  struct gemm_block g = { .m = rows,
+    .n = cols,
+    .outer = 1,
+    .ars = 1,
+    .acs = f->height,
+    .strip = f->height * f->depth,
+    .rows = f->height,
+    .b = room,
+    .c = y + (size_t)j * f->size,
+    .ldc = f->out,
+    .alpha = 1 };
   for (int64_t c = 0; c < w->channels; c += f->run) {
     int64_t channels = MIN(f->run, w->channels - c);
     bool last = c + channels == w->channels;
@@ -190,9 +214,12 @@ static void forward_block(const struct forward *f, const char *image, const char
     g.row_bias = last ? bias : NULL;
     g.act = last ? f->act : ACT_NONE;
     g.panel = g.k * t->nr;
-    if (f->direct) g.b = x + (size_t)j * f->size, g.ldb = f->in, g.panel = t->nr, g.full = true;
-    else if (f->plain) gemm_panels(t, f->size, false, cols, channels, x + (size_t)j * f->size, f->in, room);
-    else fill_panels(f, x, j, cols, channels, room);
+    if (f->direct)
+      g.b = x + (size_t)j * f->size, g.ldb = f->in, g.panel = t->nr, g.full = true;
+    else if (f->plain)
+      gemm_panels(t, f->size, false, cols, channels, x + (size_t)j * f->size, f->in, room);
+    else
+      fill_panels(f, x, j, cols, channels, room);
     t->block(&g);
   }
 }
@@ -202,8 +229,9 @@ static void forward_units(int64_t begin, int64_t end, void *context)
   const struct forward *f = context;
   const struct window *w = f->w;
   for (int64_t u = begin; u < end; u++) {
-    int64_t i = u / f->across / f->down, group = i % w->groups;       /* image and group */
-    int64_t j = u % f->across * f->cols, o = u / f->across % f->down * f->rows, rows = MIN(f->rows, w->filters - o);
+    int64_t i = u / f->across / f->down, group = i % w->groups; /* image and group */
+    int64_t j = u % f->across * f->cols, o = u / f->across % f->down * f->rows,
+            rows = MIN(f->rows, w->filters - o);
     const char *image = f->x + (size_t)(i * w->channels * f->in) * f->size;
     int64_t all = (w->filters + f->height - 1) / f->height * f->height;
     const char *strips = f->packed + (size_t)((group * all + o) * f->depth) * f->size;
@@ -229,16 +257,19 @@ static void strip_some(int64_t begin, int64_t end, void *context)
   int64_t each = (s->rows + s->height - 1) / s->height;
   for (int64_t i = begin; i < end; i++) {
     int64_t group = i / each, row = i % each * s->height;
-    s->t->strip(MIN(s->height, s->rows - row), s->k, s->a + (size_t)(group * s->from_group + row * s->ars) * s->size,
-                s->ars, s->acs, s->height, s->out + (size_t)(i * s->height * s->k) * s->size);
+    s->t->strip(MIN(s->height, s->rows - row), s->k,
+        s->a + (size_t)(group * s->from_group + row * s->ars) * s->size, s->ars, s->acs, s->height,
+        s->out + (size_t)(i * s->height * s->k) * s->size);
   }
 }
 
-static const void *keep_strips(struct gemm_kept *kept, const struct arr *weight, struct strips *s, int64_t groups)
+static const void *keep_strips(
+    struct gemm_kept *kept, const struct arr *weight, struct strips *s, int64_t groups)
 {
   bool fresh;
   int64_t each = (s->rows + s->height - 1) / s->height;
-  s->out = gemm_kept_room(kept, weight, (size_t)(groups * each * s->height * s->k + 64) * s->size, &fresh);
+  s->out = gemm_kept_room(
+      kept, weight, (size_t)(groups * each * s->height * s->k + 64) * s->size, &fresh);
   if (!s->out || fresh) return s->out;
   parallel(groups * each, MAX(1, 100000 / (s->height * s->k)), strip_some, s);
   return s->out;
@@ -248,13 +279,17 @@ static const void *keep_strips(struct gemm_kept *kept, const struct arr *weight,
 static int64_t forward_cut(struct forward *f)
 {
   const struct window *w = f->w;
-  int64_t blocks = (f->out + f->t->nr - 1) / f->t->nr, strips = (w->filters + f->height - 1) / f->height;
+  int64_t blocks = (f->out + f->t->nr - 1) / f->t->nr,
+          strips = (w->filters + f->height - 1) / f->height;
   int64_t b = MIN(blocks, f->plain ? PLAIN_PANELS : PANELS), s = strips, images = w->n * w->groups;
   while ((double)(b * f->t->nr * s * f->height) * (double)f->depth > 2e6 &&
-         images * ((blocks + b - 1) / b) * ((strips + s - 1) / s) < 32) {
-    if (b > 1) b = (b + 1) / 2;
-    else if (s > 3) s = (s + 1) / 2;
-    else break;
+      images * ((blocks + b - 1) / b) * ((strips + s - 1) / s) < 32) {
+    if (b > 1)
+      b = (b + 1) / 2;
+    else if (s > 3)
+      s = (s + 1) / 2;
+    else
+      break;
   }
   f->cols = b * f->t->nr;
   f->rows = s * f->height;
@@ -264,20 +299,33 @@ static int64_t forward_cut(struct forward *f)
 }
 
 /* weight: element (filter, term) of a group at filter * ars + term * acs. */
-static int multiply_image(const struct window *w, const void *x, const struct arr *weight, int64_t ars, int64_t acs,
-                          const void *bias, int act, void *y, bool add, struct gemm_kept *kept, void *tmp)
+static int multiply_image(const struct window *w, const void *x, const struct arr *weight,
+    int64_t ars, int64_t acs, const void *bias, int act, void *y, bool add, struct gemm_kept *kept,
+    void *tmp)
 {
   const struct gemm_type *t = gemm_type(w->dtype);
   const size_t size = dtype_size(w->dtype);
-  struct forward f = { .w = w, .t = t, .size = size, .x = x, .bias = bias, .y = y, .tap = tmp,
-                       .tmp = (char *)tmp + tap_bytes(w),
-                       .room = forward_room(w, t), .act = act, .run = channels_of_run(w, t), .taps = window_taps(w),
-                       .depth = window_depth(w),
-                       .in = window_in(w), .out = window_out(w), .add = add };
+  struct forward f = { .w = w,
+    .t = t,
+    .size = size,
+    .x = x,
+    .bias = bias,
+    .y = y,
+    .tap = tmp,
+    .tmp = (char *)tmp + tap_bytes(w),
+    .room = forward_room(w, t),
+    .act = act,
+    .run = channels_of_run(w, t),
+    .taps = window_taps(w),
+    .depth = window_depth(w),
+    .in = window_in(w),
+    .out = window_out(w),
+    .add = add };
   f.height = gemm_height(w->filters, t->mr);
   f.plain = window_plain(w);
   f.direct = f.plain && w->filters <= 2 * t->mr;
-  struct strips s = { t, size, w->filters, f.depth, ars, acs, w->filters * f.depth, f.height, weight->p, NULL };
+  struct strips s = { t, size, w->filters, f.depth, ars, acs, w->filters * f.depth, f.height,
+    weight->p, NULL };
   f.packed = keep_strips(kept, weight, &s, w->groups);
   NEED(f.packed, TY_EMEMORY, "out of memory: packed weight");
   window_offsets(w, tmp);
@@ -287,13 +335,13 @@ static int multiply_image(const struct window *w, const void *x, const struct ar
   return TY_OK;
 }
 
-int convolve_forward(const struct window *w, const void *x, const struct arr *weight, const void *bias, int act,
-                     void *y, struct gemm_kept *kept, void *tmp)
+int convolve_forward(const struct window *w, const void *x, const struct arr *weight,
+    const void *bias, int act, void *y, struct gemm_kept *kept, void *tmp)
 {
   return multiply_image(w, x, weight, window_depth(w), 1, bias, act, y, false, kept, tmp);
 }
 
-/* -- gradient of the data ------------------------------------------------------------------------------------------ */
+/* -- gradient of the data ---------------------------------------------------------------------- */
 
 struct data {
   const struct window *w;
@@ -301,7 +349,8 @@ struct data {
   size_t size, room;
   const char *dy, *packed, *bias; char *dx, *tmp;
   const int64_t *tap;
-  int64_t taps, in, out, block, blocks, cols, width;  /* channels of a unit, such units, positions at a time, their room */
+  /* channels of a unit, such units, positions at a time, their room */
+  int64_t taps, in, out, block, blocks, cols, width;
   int height, act;
   bool add;
 };
@@ -317,20 +366,26 @@ static int64_t data_block(const struct window *w, const struct gemm_type *t)
 /* Do whole output rows fold back (kernel/gemm/isa.h)? */
 static bool folds(const struct window *w)
 {
-  return gemm_type(w->dtype)->fold && w->in[0] == 1 && w->kernel[0] == 1 && w->out[0] == 1 && !w->pad[0] && w->stride[1] == 1 &&
-         w->stride[2] == 1 && w->dilate[1] == 1 && w->dilate[2] == 1 && w->out[2] <= COLUMNS;
+  return gemm_type(w->dtype)->fold && w->in[0] == 1 && w->kernel[0] == 1 && w->out[0] == 1 &&
+      !w->pad[0] && w->stride[1] == 1 && w->stride[2] == 1 && w->dilate[1] == 1 &&
+      w->dilate[2] == 1 && w->out[2] <= COLUMNS;
 }
 
 static int64_t data_cols(const struct window *w)
 {
-  return folds(w) ? MIN(COLUMNS / w->out[2] * w->out[2], window_out(w)) : MIN(COLUMNS, window_out(w));
+  return folds(w) ? MIN(COLUMNS / w->out[2] * w->out[2], window_out(w))
+                  : MIN(COLUMNS, window_out(w));
 }
 
-static int64_t data_width(const struct window *w) { return (int64_t)align_up((size_t)data_cols(w), 16); }
+static int64_t data_width(const struct window *w)
+{
+  return (int64_t)align_up((size_t)data_cols(w), 16);
+}
 
 static size_t data_room(const struct window *w, const struct gemm_type *t)
 {
-  return align_up((size_t)(data_block(w, t) * window_taps(w) * data_width(w)) * dtype_size(w->dtype), ALIGN);
+  return align_up(
+      (size_t)(data_block(w, t) * window_taps(w) * data_width(w)) * dtype_size(w->dtype), ALIGN);
 }
 
 /* With a plain window the gradient is a convolution itself, by the transposed weight. */
@@ -349,12 +404,19 @@ size_t convolve_data_scratch(const struct window *w)
   return tap_bytes(w) + data_room(w, gemm_type(w->dtype)) * (size_t)parallel_threads();
 }
 
-static void fold_back(const struct data *d, int64_t j, int64_t cols, int64_t channels, const char *room, char *dx)
+static void fold_back(
+    const struct data *d, int64_t j, int64_t cols, int64_t channels, const char *room, char *dx)
 {
   const struct window *w = d->w;
-  struct gemm_fold f = { .channels = channels, .channel = d->in, .width = d->width, .in = { w->in[1], w->in[2] },
-                         .kernel = { w->kernel[1], w->kernel[2] }, .pad = { w->pad[1], w->pad[2] },
-                         .first = j / w->out[2], .rows = cols / w->out[2], .across = w->out[2] };
+  struct gemm_fold f = { .channels = channels,
+    .channel = d->in,
+    .width = d->width,
+    .in = { w->in[1], w->in[2] },
+    .kernel = { w->kernel[1], w->kernel[2] },
+    .pad = { w->pad[1], w->pad[2] },
+    .first = j / w->out[2],
+    .rows = cols / w->out[2],
+    .across = w->out[2] };
   d->t->fold(&f, room, dx);
 }
 
@@ -362,31 +424,49 @@ static void data_unit(const struct data *d, int64_t i, int64_t block)
 {
   const struct window *w = d->w;
   char *room = d->tmp + d->room * (size_t)parallel_index();
-  int64_t c = block * d->block, channels = MIN(d->block, w->channels - c), rows = channels * d->taps;
+  int64_t c = block * d->block, channels = MIN(d->block, w->channels - c),
+          rows = channels * d->taps;
   char *dx = d->dx + (size_t)((i * w->channels + c) * d->in) * d->size;
   const char *dy = d->dy + (size_t)(i * w->filters * d->out) * d->size;
   int64_t each = (d->block * d->taps + d->height - 1) / d->height * d->height;
-  const char *strips = d->packed + (size_t)((i % w->groups * d->blocks + block) * each * w->filters) * d->size;
+  const char *strips = d->packed +
+      (size_t)((i % w->groups * d->blocks + block) * each * w->filters) * d->size;
   if (!d->add) memset(dx, 0, (size_t)(channels * d->in) * d->size);
   for (int64_t j = 0; j < d->out; j += d->cols) {
     int64_t cols = MIN(d->cols, d->out - j);
-    struct gemm_block g = { .m = rows, .n = cols, .k = w->filters, .outer = 1, .a = strips, .ars = 1, .acs = d->height,
-                            .strip = d->height * w->filters, .rows = d->height, .b = dy + (size_t)j * d->size,
-                            .ldb = d->out, .panel = d->t->nr, .full = true,
-                            .c = room, .ldc = d->width, .alpha = 1 };
+    struct gemm_block g = { .m = rows,
+      .n = cols,
+      .k = w->filters,
+      .outer = 1,
+      .a = strips,
+      .ars = 1,
+      .acs = d->height,
+      .strip = d->height * w->filters,
+      .rows = d->height,
+      .b = dy + (size_t)j * d->size,
+      .ldb = d->out,
+      .panel = d->t->nr,
+      .full = true,
+      .c = room,
+      .ldc = d->width,
+      .alpha = 1 };
     gemm_sum(d->t, &g);
-    if (folds(w)) fold_back(d, j, cols, channels, room, dx);
-    else window_columns(w, d->t, j, cols, channels, d->width, d->tap, room, dx, true);
+    if (folds(w))
+      fold_back(d, j, cols, channels, room, dx);
+    else
+      window_columns(w, d->t, j, cols, channels, d->width, d->tap, room, dx, true);
   }
 }
 
 static void data_finish(const struct data *d, int64_t i, int64_t block)
 {
   const struct window *w = d->w;
-  int64_t c = i * w->channels + block * d->block, channels = MIN(d->block, w->channels - block * d->block);
+  int64_t c = i * w->channels + block * d->block,
+          channels = MIN(d->block, w->channels - block * d->block);
   for (int64_t k = c; k < c + channels; k++) {
     char *row = d->dx + (size_t)(k * d->in) * d->size;
-    if (d->bias) d->t->axpy(d->in, 1, d->bias + (size_t)(k % (w->groups * w->channels)) * d->size, 0, row);
+    if (d->bias)
+      d->t->axpy(d->in, 1, d->bias + (size_t)(k % (w->groups * w->channels)) * d->size, 0, row);
     d->t->act(d->act, d->in, row);
   }
 }
@@ -400,30 +480,46 @@ static void data_units(int64_t begin, int64_t end, void *context)
   }
 }
 
-int convolve_data(const struct window *w, const void *dy, const struct arr *weight, void *dx, bool add,
-                  const void *bias, int act, struct gemm_kept *kept, void *tmp)
+int convolve_data(const struct window *w, const void *dy, const struct arr *weight, void *dx,
+    bool add, const void *bias, int act, struct gemm_kept *kept, void *tmp)
 {
   struct window v = exchanged(w);
-  if (window_plain(w)) return multiply_image(&v, dy, weight, 1, w->channels, bias, act, dx, add, kept, tmp);
+  if (window_plain(w))
+    return multiply_image(&v, dy, weight, 1, w->channels, bias, act, dx, add, kept, tmp);
   const struct gemm_type *t = gemm_type(w->dtype);
   const size_t size = dtype_size(w->dtype);
-  struct data d = { .w = w, .t = t, .size = size, .room = data_room(w, t), .dy = dy, .dx = dx, .bias = bias, .act = act,
-                    .tap = tmp, .tmp = (char *)tmp + tap_bytes(w),
-                    .taps = window_taps(w), .in = window_in(w), .out = window_out(w), .block = data_block(w, t),
-                    .cols = data_cols(w), .width = data_width(w), .add = add };
+  struct data d = { .w = w,
+    .t = t,
+    .size = size,
+    .room = data_room(w, t),
+    .dy = dy,
+    .dx = dx,
+    .bias = bias,
+    .act = act,
+    .tap = tmp,
+    .tmp = (char *)tmp + tap_bytes(w),
+    .taps = window_taps(w),
+    .in = window_in(w),
+    .out = window_out(w),
+    .block = data_block(w, t),
+    .cols = data_cols(w),
+    .width = data_width(w),
+    .add = add };
   const int64_t depth = window_depth(w), rows = d.block * d.taps;
   bool fresh;
   d.blocks = (w->channels + d.block - 1) / d.block;
   d.height = gemm_height(rows, t->mr);
   int64_t each = (rows + d.height - 1) / d.height * d.height;
-  char *packed = gemm_kept_room(kept, weight, (size_t)(w->groups * d.blocks * each * w->filters + 64) * size, &fresh);
+  char *packed = gemm_kept_room(
+      kept, weight, (size_t)(w->groups * d.blocks * each * w->filters + 64) * size, &fresh);
   NEED(packed, TY_EMEMORY, "out of memory: packed weight");
   d.packed = packed;
   for (int64_t i = 0; !fresh && i < w->groups * d.blocks; i++) {
     int64_t from = i % d.blocks * rows;
-    const char *a = (const char *)weight->p + (size_t)(i / d.blocks * w->filters * depth + from) * size;
+    const char *a = (const char *)weight->p +
+        (size_t)(i / d.blocks * w->filters * depth + from) * size;
     struct strips s = { t, size, MIN(rows, depth - from), w->filters, 1, depth, 0, d.height, a,
-                        packed + (size_t)(i * each * w->filters) * size };
+      packed + (size_t)(i * each * w->filters) * size };
     parallel((s.rows + s.height - 1) / s.height, MAX(1, 100000 / (s.height * s.k)), strip_some, &s);
   }
   window_offsets(w, tmp);

@@ -1,8 +1,10 @@
-/* conv.h - convolution and its two gradients over plain (N, C, spatial) arrays, 1 to 3 spatial axes.
+/* conv.h - convolution and its two gradients over plain (N, C, spatial) arrays, 1 to 3 spatial
+** axes.
 **
-** All three go through the packed product, without a matrix of columns: forward fills panels of the right side straight
-** from the image; the data's gradient makes a few columns at a time and adds them to the image while they are in cache;
-** the weight's gradient reads the image in place as the left side. A deconvolution is the same three in other roles.
+** All three go through the packed product, without a matrix of columns: forward fills panels of
+** the right side straight from the image; the data's gradient makes a few columns at a time and
+** adds them to the image while they are in cache; the weight's gradient reads the image in place
+** as the left side. A deconvolution is the same three in other roles.
 */
 #pragma once
 #include "kernel/gemm/gemm.h"
@@ -13,51 +15,68 @@ struct window {
   int64_t in[3], out[3], kernel[3], stride[3], dilate[3], pad[3];
   int     dtype;
 };
-static inline int64_t window_taps(const struct window *w) { return w->kernel[0] * w->kernel[1] * w->kernel[2]; }
+static inline int64_t window_taps(const struct window *w)
+{
+  return w->kernel[0] * w->kernel[1] * w->kernel[2];
+}
 static inline int64_t window_depth(const struct window *w) { return w->channels * window_taps(w); }
 static inline int64_t window_in(const struct window *w) { return w->in[0] * w->in[1] * w->in[2]; }
-static inline int64_t window_out(const struct window *w) { return w->out[0] * w->out[1] * w->out[2]; }
+static inline int64_t window_out(const struct window *w)
+{
+  return w->out[0] * w->out[1] * w->out[2];
+}
 static inline int64_t window_places(const struct window *w) { return w->n * window_out(w); }
-static inline double  window_products(const struct window *w)
+static inline double window_products(const struct window *w)
 {
   return (double)window_places(w) * (double)(w->groups * w->filters) * (double)window_depth(w);
 }
 bool window_plain(const struct window *w);            /* 1 x 1, stride 1, no padding */
-bool convolve_keeps(const struct window *w);          /* is a packed weight worth its memory between runs of inference? */
+/* is a packed weight worth its memory between runs of inference? */
+bool convolve_keeps(const struct window *w);
 
 /* y = act(conv(x, weight) + bias). kept: the packed weight, state of the instruction */
 size_t convolve_forward_scratch(const struct window *w);
-int    convolve_forward(const struct window *w, const void *x, const struct arr *weight, const void *bias, int act,
-                        void *y, struct gemm_kept *kept, void *tmp);
+int convolve_forward(const struct window *w, const void *x, const struct arr *weight,
+    const void *bias, int act, void *y, struct gemm_kept *kept, void *tmp);
 /* dx (+)= gradient of x, from dy; or, for a deconvolution, act(that + bias) */
 size_t convolve_data_scratch(const struct window *w);
-int    convolve_data(const struct window *w, const void *dy, const struct arr *weight, void *dx, bool add,
-                     const void *bias, int act, struct gemm_kept *kept, void *tmp);
+int convolve_data(const struct window *w, const void *dy, const struct arr *weight, void *dx,
+    bool add, const void *bias, int act, struct gemm_kept *kept, void *tmp);
 /* dw (+)= gradient of the weight, from x and dy */
 size_t convolve_weight_scratch(const struct window *w);
-int    convolve_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add, void *tmp);
+int convolve_weight(
+    const struct window *w, const void *x, const void *dy, void *dw, bool add, void *tmp);
 /* out[c] (+)= sum of x[n, c, ...] */
-void   convolve_bias(int dtype, int64_t n, int64_t c, int64_t spatial, const void *x, void *out, bool add);
+void convolve_bias(
+    int dtype, int64_t n, int64_t c, int64_t spatial, const void *x, void *out, bool add);
 
 /* Windows that see one channel: no scratch, no state. */
 bool   depth_wanted(const struct window *w);
-void   depth_forward(const struct window *w, const void *x, const void *weight, const void *bias, int act, void *y);
+void depth_forward(
+    const struct window *w, const void *x, const void *weight, const void *bias, int act, void *y);
 void   depth_data(const struct window *w, const void *dy, const void *weight, void *dx, bool add);
 void   depth_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add);
 
-/* The end of a convolution over channels in blocks, per filter i: y = act(scale[i] conv(x, weight) + bias[i] + what y holds) */
-struct convolve_end { const float *bias, *scale; int act; bool add; };         /* NULL: zeros, ones */
+/* The end of a convolution over channels in blocks, per filter i: y = act(scale[i] conv(x,
+** weight) + bias[i] + what y holds) */
+/* NULL: zeros, ones */
+struct convolve_end { const float *bias, *scale; int act; bool add; };
 
-/* Plain windows, float32, channels in blocks of a vector (pointwise_1x1.c). kept: state of the instruction; NULL: the weight
-** is packed into scratch at each run. */
-const char *point_refuse(const struct window *w, bool trains);                 /* NULL: faster than other ways */
+/* Plain windows, float32, channels in blocks of a vector (pointwise_1x1.c). kept: state of the
+** instruction; NULL: the weight is packed into scratch at each run. */
+/* NULL: faster than other ways */
+const char *point_refuse(const struct window *w, bool trains);
 size_t point_scratch(const struct window *w, bool keeps);
-int    point_forward(const struct window *w, const float *x, const struct arr *weight, const struct convolve_end *end, float *y,
-                     struct gemm_kept *kept, void *tmp);
+int point_forward(const struct window *w, const float *x, const struct arr *weight,
+    const struct convolve_end *end, float *y, struct gemm_kept *kept, void *tmp);
 
 /* The same in plain loops. */
-void   convolve_plain(const struct window *w, const void *x, const void *weight, const void *bias, void *y, bool add);
-void   convolve_plain_data(const struct window *w, const void *dy, const void *weight, void *dx, bool add);
-void   convolve_plain_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add);
-void   im2col(const struct window *w, const void *x, void *columns, bool add);         /* (N, C * taps, positions) */
+void convolve_plain(
+    const struct window *w, const void *x, const void *weight, const void *bias, void *y, bool add);
+void convolve_plain_data(
+    const struct window *w, const void *dy, const void *weight, void *dx, bool add);
+void convolve_plain_weight(
+    const struct window *w, const void *x, const void *dy, void *dw, bool add);
+/* (N, C * taps, positions) */
+void   im2col(const struct window *w, const void *x, void *columns, bool add);
 void   col2im(const struct window *w, const void *columns, void *x, bool add);

@@ -1,12 +1,14 @@
-/* onednn.c - see onednn.h. Primitives depend on the size of the team that runs them: rooms are those of the neediest one. */
+/* onednn.c - see onednn.h. Primitives depend on the size of the team that runs them: rooms are
+** those of the neediest one. */
 #include <pthread.h>
 #include "kernel/conv/onednn.h"
 
-/* -- descriptors --------------------------------------------------------------------------------------------------- */
+/* -- descriptors ------------------------------------------------------------------------------- */
 
 struct descs { dnnl_memory_desc_t d[OPERANDS], b; dnnl_dims_t stride, dilate, pad; };
 
-enum { PLAIN = 0, ANY = -1 };                         /* forms; a number > 0: channels in blocks of so many */
+/* forms; a number > 0: channels in blocks of so many */
+enum { PLAIN = 0, ANY = -1 };
 
 /* A dense array of some form. */
 static bool describe(dnnl_memory_desc_t *d, int n, const int64_t *size, int form)
@@ -16,8 +18,10 @@ static bool describe(dnnl_memory_desc_t *d, int n, const int64_t *size, int form
   dnnl_dims_t dim = { 0 }, step = { 0 };
   memcpy(dim, size, sizeof *size * (size_t)n);
   if (form != PLAIN)
-    return !dnnl_memory_desc_init_by_tag(d, n, dim, dnnl_f32, form == ANY ? dnnl_format_tag_any
-                                                              : form == 16 ? of_16[n - 3] : of_8[n - 3]);
+    return !dnnl_memory_desc_init_by_tag(d, n, dim, dnnl_f32,
+        form == ANY      ? dnnl_format_tag_any
+            : form == 16 ? of_16[n - 3]
+                         : of_8[n - 3]);
   step[n - 1] = 1;
   for (int i = n - 2; i >= 0; i--) step[i] = step[i + 1] * dim[i + 1];
   return !dnnl_memory_desc_init_by_strides(d, n, dim, dnnl_f32, step);
@@ -31,40 +35,45 @@ static bool describe_all(struct descs *o, const struct shape *s, bool free)
   const struct conv *p = s->param;
   const int grouped = p->num_group > 1, n = s->x->ndim;
   dnnl_dims_t dx, dy, dw;
-  for (int i = 0; i < n; i++) dx[i] = i ? s->x->dim[i] : s->images, dy[i] = i ? s->y->dim[i] : s->images;
+  for (int i = 0; i < n; i++)
+    dx[i] = i ? s->x->dim[i] : s->images, dy[i] = i ? s->y->dim[i] : s->images;
   if (grouped) dw[0] = p->num_group;
   for (int i = 0; i < n; i++) dw[i + grouped] = i ? s->w->dim[i] : s->w->dim[0] / p->num_group;
   for (int i = 0; i < n - 2; i++)
     o->stride[i] = p->stride.d[i], o->dilate[i] = p->dilate.d[i] - 1, o->pad[i] = p->pad.d[i];
   return describe(&o->d[X], n, dx, form[X]) && describe(&o->d[W], n + grouped, dw, form[W]) &&
-         describe(&o->d[Y], n, dy, form[Y]) && describe(&o->b, 1, &p->num_filter, PLAIN);
+      describe(&o->d[Y], n, dy, form[Y]) && describe(&o->b, 1, &p->num_filter, PLAIN);
 }
 
 static bool append_ops(dnnl_primitive_attr_t attr, bool sum, int act)
 {
-  static const dnnl_alg_kind_t kind[] = { 0, dnnl_eltwise_relu, dnnl_eltwise_logistic, dnnl_eltwise_tanh,
-                                          dnnl_eltwise_soft_relu };
+  static const dnnl_alg_kind_t kind[] = { 0, dnnl_eltwise_relu, dnnl_eltwise_logistic,
+    dnnl_eltwise_tanh, dnnl_eltwise_soft_relu };
   dnnl_post_ops_t ops;
   if (!act && !sum) return true;
   if (dnnl_post_ops_create(&ops)) return false;
-  bool ok = (!sum || !dnnl_post_ops_append_sum(ops, 1)) && (!act || !dnnl_post_ops_append_eltwise(ops, 1, kind[act], 0, 0)) &&
-            !dnnl_primitive_attr_set_post_ops(attr, ops);
+  bool ok = (!sum || !dnnl_post_ops_append_sum(ops, 1)) &&
+      (!act || !dnnl_post_ops_append_eltwise(ops, 1, kind[act], 0, 0)) &&
+      !dnnl_primitive_attr_set_post_ops(attr, ops);
   dnnl_post_ops_destroy(ops);
   return ok;
 }
 
-static dnnl_status_t back_desc(dnnl_convolution_desc_t *d, const struct descs *o, const struct shape *s, int algorithm)
+static dnnl_status_t back_desc(
+    dnnl_convolution_desc_t *d, const struct descs *o, const struct shape *s, int algorithm)
 {
   const dnnl_dim_t *pad = o->pad;
   if (s->which == DATA)
-    return dnnl_dilated_convolution_backward_data_desc_init(d, algorithm, &o->d[X], &o->d[W], &o->d[Y], o->stride,
-                                                            o->dilate, pad, pad);
-  return dnnl_dilated_convolution_backward_weights_desc_init(d, algorithm, &o->d[X], &o->d[W], NULL, &o->d[Y],
-                                                             o->stride, o->dilate, pad, pad);
+    return dnnl_dilated_convolution_backward_data_desc_init(
+        d, algorithm, &o->d[X], &o->d[W], &o->d[Y], o->stride, o->dilate, pad, pad);
+  return dnnl_dilated_convolution_backward_weights_desc_init(
+      d, algorithm, &o->d[X], &o->d[W], NULL, &o->d[Y], o->stride, o->dilate, pad, pad);
 }
 
-/* Winograd's forward is described as training, else oneDNN keeps its weight in a form four times as large. */
-static dnnl_primitive_desc_t desc_of(const struct descs *o, const struct shape *s, dnnl_primitive_attr_t attr)
+/* Winograd's forward is described as training, else oneDNN keeps its weight in a form four times
+** as large. */
+static dnnl_primitive_desc_t desc_of(
+    const struct descs *o, const struct shape *s, dnnl_primitive_attr_t attr)
 {
   dnnl_convolution_desc_t d;
   dnnl_primitive_desc_t hint, out = NULL;
@@ -72,12 +81,13 @@ static dnnl_primitive_desc_t desc_of(const struct descs *o, const struct shape *
   const int kind = forward && !s->winograd ? dnnl_forward_inference : dnnl_forward_training,
             algorithm = s->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
   if (dnnl_dilated_convolution_forward_desc_init(&d, kind, algorithm, &o->d[X], &o->d[W],
-                                                 forward && s->bias ? &o->b : NULL, &o->d[Y], o->stride, o->dilate,
-                                                 o->pad, o->pad) ||
+          forward && s->bias ? &o->b : NULL, &o->d[Y], o->stride, o->dilate, o->pad, o->pad) ||
       dnnl_primitive_desc_create(&hint, &d, forward ? attr : NULL, onednn_engine(), NULL))
     return NULL;
   if (forward) return hint;
-  if (back_desc(&d, o, s, algorithm) || dnnl_primitive_desc_create(&out, &d, attr, onednn_engine(), hint)) out = NULL;
+  if (back_desc(&d, o, s, algorithm) ||
+      dnnl_primitive_desc_create(&out, &d, attr, onednn_engine(), hint))
+    out = NULL;
   dnnl_primitive_desc_destroy(hint);
   return out;
 }
@@ -97,8 +107,8 @@ static dnnl_primitive_desc_t primitive_desc(const struct shape *s, struct descs 
   dnnl_primitive_desc_t d = NULL;
   if (dnnl_primitive_attr_create(&attr)) return NULL;
   dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
-  if (append_ops(attr, s->sum, s->which == FORWARD ? s->act : ACT_NONE) && describe_all(plain, s, false) &&
-      describe_all(&any, s, true))
+  if (append_ops(attr, s->sum, s->which == FORWARD ? s->act : ACT_NONE) &&
+      describe_all(plain, s, false) && describe_all(&any, s, true))
     d = desc_of(&any, s, attr);
   dnnl_primitive_attr_destroy(attr);
   if (!d || fast(d)) return d;
@@ -109,14 +119,14 @@ static dnnl_primitive_desc_t primitive_desc(const struct shape *s, struct descs 
 static const dnnl_memory_desc_t *operand(dnnl_primitive_desc_t d, int which, int o)
 {
   static const dnnl_query_t query[3][OPERANDS] = {
-    [FORWARD] = { dnnl_query_src_md,      dnnl_query_weights_md,      dnnl_query_dst_md },
-    [DATA]    = { dnnl_query_diff_src_md, dnnl_query_weights_md,      dnnl_query_diff_dst_md },
-    [WEIGHT]  = { dnnl_query_src_md,      dnnl_query_diff_weights_md, dnnl_query_diff_dst_md },
+    [FORWARD] = { dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md },
+    [DATA] = { dnnl_query_diff_src_md, dnnl_query_weights_md, dnnl_query_diff_dst_md },
+    [WEIGHT] = { dnnl_query_src_md, dnnl_query_diff_weights_md, dnnl_query_diff_dst_md },
   };
   return dnnl_primitive_desc_query_md(d, query[which][o], 0);
 }
 
-/* -- rooms: asked once for each shape ------------------------------------------------------------------------------ */
+/* -- rooms: asked once for each shape ---------------------------------------------------------- */
 
 struct known {
   int64_t x[TY_MAXDIM], w[TY_MAXDIM], y[TY_MAXDIM];
@@ -133,9 +143,11 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void key_of(struct known *k, const struct shape *s)
 {
   memset(k, 0, sizeof *k);
-  for (int i = 0; i < s->x->ndim; i++) k->x[i] = s->x->dim[i], k->w[i] = s->w->dim[i], k->y[i] = s->y->dim[i];
+  for (int i = 0; i < s->x->ndim; i++)
+    k->x[i] = s->x->dim[i], k->w[i] = s->w->dim[i], k->y[i] = s->y->dim[i];
   for (int i = 0; i < s->x->ndim - 2; i++)
-    k->stride.d[i] = s->param->stride.d[i], k->dilate.d[i] = s->param->dilate.d[i], k->pad.d[i] = s->param->pad.d[i];
+    k->stride.d[i] = s->param->stride.d[i], k->dilate.d[i] = s->param->dilate.d[i],
+    k->pad.d[i] = s->param->pad.d[i];
   k->groups = s->param->num_group;
   k->images = s->images;
   k->which = s->which;
@@ -147,24 +159,31 @@ static void key_of(struct known *k, const struct shape *s)
   k->threads = parallel_most();
 }
 
-static size_t inner_bytes(dnnl_primitive_desc_t d, const struct shape *s, const struct descs *plain, int o)
+static size_t inner_bytes(
+    dnnl_primitive_desc_t d, const struct shape *s, const struct descs *plain, int o)
 {
   const dnnl_memory_desc_t *inner = operand(d, s->which, o);
-  return dnnl_memory_desc_equal(&plain->d[o], inner) ? 0 : align_up(dnnl_memory_desc_get_size(inner), ALIGN);
+  return dnnl_memory_desc_equal(&plain->d[o], inner)
+      ? 0
+      : align_up(dnnl_memory_desc_get_size(inner), ALIGN);
 }
 
-static void rooms_of(dnnl_primitive_desc_t d, const struct shape *s, const struct descs *plain, struct rooms *r)
+static void rooms_of(
+    dnnl_primitive_desc_t d, const struct shape *s, const struct descs *plain, struct rooms *r)
 {
   r->x = inner_bytes(d, s, plain, X);
   r->y = inner_bytes(d, s, plain, Y);
   r->w = s->which == WEIGHT ? inner_bytes(d, s, plain, W) : 0;
   r->packed = s->which == WEIGHT ? 0 : inner_bytes(d, s, plain, W);
-  r->pad = align_up(dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(d, dnnl_query_scratchpad_md, 0)), ALIGN);
+  r->pad = align_up(
+      dnnl_memory_desc_get_size(dnnl_primitive_desc_query_md(d, dnnl_query_scratchpad_md, 0)),
+      ALIGN);
 }
 
 void rooms_widen(struct rooms *r, const struct rooms *o)
 {
-  *r = (struct rooms){ MAX(r->x, o->x), MAX(r->y, o->y), MAX(r->w, o->w), MAX(r->packed, o->packed), MAX(r->pad, o->pad) };
+  *r = (struct rooms){ MAX(r->x, o->x), MAX(r->y, o->y), MAX(r->w, o->w), MAX(r->packed, o->packed),
+    MAX(r->pad, o->pad) };
 }
 
 /* Room for one thread and for the largest team: what lies between needs no more. */
@@ -204,7 +223,7 @@ bool part_rooms(const struct shape *s, struct rooms *out)
   return k.able;
 }
 
-/* -- making -------------------------------------------------------------------------------------------------------- */
+/* -- making ------------------------------------------------------------------------------------ */
 
 void part_release(struct part *p)
 {
@@ -223,7 +242,8 @@ void part_release(struct part *p)
 }
 
 /* A copy between the plain array and what the primitive wants; none where these are the same. */
-static bool bridge(struct part *p, int o, const dnnl_memory_desc_t *plain, const dnnl_memory_desc_t *inner, bool leaves)
+static bool bridge(struct part *p, int o, const dnnl_memory_desc_t *plain,
+    const dnnl_memory_desc_t *inner, bool leaves)
 {
   p->outside[o] = onednn_place(plain);
   if (!p->outside[o]) return false;
@@ -234,13 +254,14 @@ static bool bridge(struct part *p, int o, const dnnl_memory_desc_t *plain, const
   return p->inside[o] && p->copy[o];
 }
 
-static bool make_from(struct part *p, dnnl_primitive_desc_t d, const struct shape *s, const struct descs *plain,
-                      const struct rooms *r)
+static bool make_from(struct part *p, dnnl_primitive_desc_t d, const struct shape *s,
+    const struct descs *plain, const struct rooms *r)
 {
   static const int result[] = { [FORWARD] = Y, [DATA] = X, [WEIGHT] = W };
   struct rooms now;
   rooms_of(d, s, plain, &now);
-  if (now.x > r->x || now.y > r->y || now.w > r->w || dnnl_primitive_create(&p->conv, d)) return false;
+  if (now.x > r->x || now.y > r->y || now.w > r->w || dnnl_primitive_create(&p->conv, d))
+    return false;
   for (int o = 0; o < OPERANDS; o++)
     if (!bridge(p, o, &plain->d[o], operand(d, s->which, o), o == result[s->which])) return false;
   p->pad = onednn_place(dnnl_primitive_desc_query_md(d, dnnl_query_scratchpad_md, 0));

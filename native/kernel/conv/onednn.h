@@ -1,7 +1,9 @@
-/* onednn.h - one direction of a convolution as oneDNN primitives: the convolution itself and the copies around it.
+/* onednn.h - one direction of a convolution as oneDNN primitives: the convolution itself and the
+** copies around it.
 **
-** Operands are X (data or its gradient), W (weight or its gradient), Y (output or its gradient). `images` of the batch
-** go through at once. What the primitive wants may be blocked: then a copy enters or leaves.
+** Operands are X (data or its gradient), W (weight or its gradient), Y (output or its gradient).
+** `images` of the batch go through at once. What the primitive wants may be blocked: then a copy
+** enters or leaves.
 */
 #pragma once
 #include "operators/nn/convolution.h"
@@ -15,11 +17,13 @@ struct shape {                                        /* of one direction */
   const ty_desc *x, *w, *y;
   int     which, act, block[OPERANDS];                /* block: of the arrays, as in struct arr */
   bool    bias, sum, winograd;                        /* sum: onto what Y holds */
-  bool    scaled, keeps;                              /* the weight's rows are; its packed copy is kept for later runs */
+  /* the weight's rows are; its packed copy is kept for later runs */
+  bool    scaled, keeps;
   int64_t images;                                     /* at once */
 };
 
-/* Bytes that a direction needs beside its arrays: blocked operands of `images` images, and the primitive's own. */
+/* Bytes that a direction needs beside its arrays: blocked operands of `images` images, and the
+** primitive's own. */
 struct rooms { size_t x, y, w, packed, pad; };       /* w: a weight's gradient; packed: a weight */
 void    rooms_widen(struct rooms *r, const struct rooms *o);                    /* to hold either */
 
@@ -28,14 +32,19 @@ struct part {
   int threads;                                        /* for which it was made */
   bool winograd;                                      /* as which */
   dnnl_stream_t stream;
-  dnnl_primitive_t conv, copy[OPERANDS];              /* copy NULL: the primitive takes the plain array */
+  /* copy NULL: the primitive takes the plain array */
+  dnnl_primitive_t conv, copy[OPERANDS];
   dnnl_memory_t outside[OPERANDS], inside[OPERANDS], bias, pad;
-  int turned;                                         /* the gradient W leaves blocks of so many inputs x outputs; 0: copy[W] does it */
-  void *own_pad;                                      /* where this team needs more than was planned */
-  void *packed;                                       /* blocked weight, of this version of that array and of its scale; or NULL */
+  /* the gradient W leaves blocks of so many inputs x outputs; 0: copy[W] does it */
+  int turned;
+  /* where this team needs more than was planned */
+  void *own_pad;
+  /* blocked weight, of this version of that array and of its scale; or NULL */
+  void *packed;
   uint64_t version, scale; const void *of;
 };
 
-bool    part_rooms(const struct shape *s, struct rooms *out);                   /* false: oneDNN cannot */
+/* false: oneDNN cannot */
+bool    part_rooms(const struct shape *s, struct rooms *out);
 void    part_make(struct part *p, const struct shape *s, const struct rooms *r);
 void    part_release(struct part *p);

@@ -1,16 +1,22 @@
-/* onednn_weight.c - see onednn_weight.h. A unit of work is a block of outputs with all its inputs; every line of memory is written whole. */
+/* onednn_weight.c - see onednn_weight.h. A unit of work is a block of outputs with all its
+** inputs; every line of memory is written whole. */
 #include "kernel/conv/onednn_weight.h"
 #include "kernel/gemm/gemm.h"
 #include "kernel/gemm/isa.h"
 
 int weight_turned(const dnnl_memory_desc_t *inner)
 {
-  static const struct { dnnl_format_tag_t tag; int b; } known[] = { { dnnl_OIhw16i16o, 16 }, { dnnl_OIhw8i8o, 8 } };
+  static const struct {
+    dnnl_format_tag_t tag;
+    int b;
+  } known[] = { { dnnl_OIhw16i16o, 16 }, { dnnl_OIhw8i8o, 8 } };
   const dnnl_dim_t *dim = inner->dims;
   if (inner->ndims != 4 || dim[2] != 1 || dim[3] != 1) return 0;
   for (int i = 0; i < COUNT(known); i++) {
     dnnl_memory_desc_t d;
-    if (dim[0] % known[i].b || dim[1] % known[i].b || dnnl_memory_desc_init_by_tag(&d, 4, dim, dnnl_f32, known[i].tag)) continue;
+    if (dim[0] % known[i].b || dim[1] % known[i].b ||
+        dnnl_memory_desc_init_by_tag(&d, 4, dim, dnnl_f32, known[i].tag))
+      continue;
     if (dnnl_memory_desc_equal(&d, inner)) return known[i].b;
   }
   return 0;
@@ -24,7 +30,8 @@ static void some_outputs(int64_t begin, int64_t end, void *context)
   for (int64_t o = begin; o < end; o++)
     for (int64_t i = 0; i < l->inputs; i += l->b) {
       const int64_t at = o * l->b * l->inputs;
-      l->t->strip(l->b, l->b, l->blocked + at + i * l->b, l->b, 1, (int)l->inputs, l->plain + at + i);
+      l->t->strip(
+          l->b, l->b, l->blocked + at + i * l->b, l->b, 1, (int)l->inputs, l->plain + at + i);
     }
 }
 

@@ -1,8 +1,10 @@
-/* pointwise_1x1.c - 1 x 1 convolutions of stride 1 over channels in blocks: tiles of positions x filters. See conv.h.
+/* pointwise_1x1.c - 1 x 1 convolutions of stride 1 over channels in blocks: tiles of positions x
+** filters. See conv.h.
 **
-** The weight stands in panels of two vectors of filters. Where it is larger than the images, a thread takes panels, each of
-** which passes over all positions while the next one is fetched; else it takes strips of positions, each of which meets all
-** panels while the next strip is fetched. A sum is one chain over the channels.
+** The weight stands in panels of two vectors of filters. Where it is larger than the images, a
+** thread takes panels, each of which passes over all positions while the next one is fetched;
+** else it takes strips of positions, each of which meets all panels while the next strip is
+** fetched. A sum is one chain over the channels.
 */
 #include "kernel/conv/conv.h"
 #include "kernel/gemm/inner.h"
@@ -22,7 +24,7 @@ static const struct point_isa *point_isa(void)
   return &point_isa_baseline;
 }
 
-/* -- who wants it -------------------------------------------------------------------------------------------------- */
+/* -- who wants it ------------------------------------------------------------------------------ */
 
 enum { LITTLE = 100000, ROOM = 1 << 20 };             /* products; bytes that stay near a core */
 
@@ -35,8 +37,9 @@ static bool able(const struct window *w)
   return channel_block(TY_CPU) == lanes && w->channels % lanes == 0 && w->filters % lanes == 0;
 }
 
-/* Measured with AVX-512 on one image through ResNet-50, beside oneDNN: a weight that is read once, or many channels to few
-** filters, where lines of x come late. Others end as soon there, or sooner. */
+/* Measured with AVX-512 on one image through ResNet-50, beside oneDNN: a weight that is read
+** once, or many channels to few filters, where lines of x come late. Others end as soon there,
+** or sooner. */
 const char *point_refuse(const struct window *w, bool trains)
 {
   if (cpu_level() < CPU_AVX512) return "made for AVX-512";
@@ -44,11 +47,12 @@ const char *point_refuse(const struct window *w, bool trains)
   if (trains) return "the weight changes at each step";
   if (window_products(w) <= LITTLE) return "small";
   if (!heavy(w) && w->channels < 2 * w->filters) return "few channels beside the filters";
-  const int64_t again = w->channels * (heavy(w) ? window_places(w) : w->filters) * (int64_t)sizeof(float);
+  const int64_t again = w->channels * (heavy(w) ? window_places(w) : w->filters) *
+      (int64_t)sizeof(float);
   return again > ROOM ? "neither the images nor the weight stay near a core" : NULL;
 }
 
-/* -- tiles --------------------------------------------------------------------------------------------------------- */
+/* -- tiles ------------------------------------------------------------------------------------- */
 
 struct job {
   const struct window *w;
@@ -57,7 +61,8 @@ struct job {
   const float *x, *packed; float *y;
   struct convolve_end end;
   int64_t space, height;                              /* positions of an image, of a strip */
-  int64_t each, strips, panels;                       /* strips of an image, of all; panels of filters */
+  /* strips of an image, of all; panels of filters */
+  int64_t each, strips, panels;
 };
 
 static const float *strip_at(const struct job *j, int64_t strip)
@@ -66,7 +71,10 @@ static const float *strip_at(const struct job *j, int64_t strip)
   return j->x + strip / j->each * j->w->channels * j->space + strip % j->each * j->height * lanes;
 }
 
-static const float *panel_at(const struct job *j, int64_t panel) { return j->packed + panel * j->t->nr * j->w->channels; }
+static const float *panel_at(const struct job *j, int64_t panel)
+{
+  return j->packed + panel * j->t->nr * j->w->channels;
+}
 
 static void multiply(const struct job *j, int64_t strip, int64_t panel, struct point_tile *t)
 {
@@ -80,14 +88,17 @@ static void multiply(const struct job *j, int64_t strip, int64_t panel, struct p
   t->bias = j->end.bias ? j->end.bias + first : NULL;
   t->scale = j->end.scale ? j->end.scale + first : NULL;
   j->isa->tile(t);
-  for (int v = 0; j->end.act > ACT_RELU && v < t->vectors; v++) j->t->act(j->end.act, t->rows * lanes, t->y + v * t->far);
+  for (int v = 0; j->end.act > ACT_RELU && v < t->vectors; v++)
+    j->t->act(j->end.act, t->rows * lanes, t->y + v * t->far);
 }
 
 static struct point_tile tile_of(const struct job *j)
 {
   const int64_t lanes = j->isa->lanes;
-  return (struct point_tile){ .blocks = j->w->channels / lanes, .far = j->space * lanes, .add = j->end.add,
-                              .relu = j->end.act == ACT_RELU };
+  return (struct point_tile){ .blocks = j->w->channels / lanes,
+    .far = j->space * lanes,
+    .add = j->end.add,
+    .relu = j->end.act == ACT_RELU };
 }
 
 /* Each strip fetches its share of the next panel. */
@@ -118,28 +129,42 @@ static void some_strips(int64_t begin, int64_t end, void *context)
     }
 }
 
-/* -- forward ------------------------------------------------------------------------------------------------------- */
+/* -- forward ----------------------------------------------------------------------------------- */
 
 enum { PARTS = 8 };                                   /* units of a thread */
 
-static size_t packed_bytes(const struct window *w) { return (size_t)(w->channels * w->filters) * sizeof(float); }
-size_t point_scratch(const struct window *w, bool keeps) { return keeps ? 0 : align_up(packed_bytes(w), ALIGN); }
-
-int point_forward(const struct window *w, const float *x, const struct arr *weight, const struct convolve_end *end, float *y,
-                  struct gemm_kept *kept, void *tmp)
+static size_t packed_bytes(const struct window *w)
 {
-  struct job j = { .w = w, .isa = point_isa(), .t = gemm_type(TY_F32), .x = x, .y = y, .end = *end, .space = window_out(w) };
+  return (size_t)(w->channels * w->filters) * sizeof(float);
+}
+size_t point_scratch(const struct window *w, bool keeps)
+{
+  return keeps ? 0 : align_up(packed_bytes(w), ALIGN);
+}
+
+int point_forward(const struct window *w, const float *x, const struct arr *weight,
+    const struct convolve_end *end, float *y, struct gemm_kept *kept, void *tmp)
+{
+  struct job j = { .w = w,
+    .isa = point_isa(),
+    .t = gemm_type(TY_F32),
+    .x = x,
+    .y = y,
+    .end = *end,
+    .space = window_out(w) };
   bool fresh = false;
   float *packed = kept ? gemm_kept_room(kept, weight, packed_bytes(w), &fresh) : tmp;
   if (!packed) return fail(TY_EMEMORY, "no memory for a packed weight");
-  if (!fresh) gemm_panels(j.t, sizeof(float), true, w->filters, w->channels, weight->p, w->channels, packed);
+  if (!fresh)
+    gemm_panels(j.t, sizeof(float), true, w->filters, w->channels, weight->p, w->channels, packed);
   j.packed = packed;
   j.panels = (w->filters + j.t->nr - 1) / j.t->nr;
   j.height = gemm_height(j.space, j.isa->most);
   j.each = (j.space + j.height - 1) / j.height;
   j.strips = j.each * w->n;
   const int64_t all = heavy(w) ? j.panels : j.strips;
-  const int64_t unit = window_products(w) < GEMM_WORK ? all : MAX(1, all / (PARTS * parallel_threads()));
+  const int64_t unit = window_products(w) < GEMM_WORK ? all
+                                                      : MAX(1, all / (PARTS * parallel_threads()));
   parallel(all, unit, heavy(w) ? some_panels : some_strips, &j);
   return TY_OK;
 }

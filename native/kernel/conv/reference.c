@@ -1,4 +1,5 @@
-/* reference.c - convolution by its definition, and im2col with its adjoint: what the fast ones are held to. */
+/* reference.c - convolution by its definition, and im2col with its adjoint: what the fast ones
+** are held to. */
 #include "kernel/conv/conv.h"
 
 static double get(int dtype, const void *p, int64_t i)
@@ -8,8 +9,10 @@ static double get(int dtype, const void *p, int64_t i)
 
 static void put(int dtype, void *p, int64_t i, double v, bool add)
 {
-  if (dtype == TY_F64) ((double *)p)[i] = v + (add ? ((double *)p)[i] : 0);
-  else ((float *)p)[i] = (float)(v + (add ? ((float *)p)[i] : 0));
+  if (dtype == TY_F64)
+    ((double *)p)[i] = v + (add ? ((double *)p)[i] : 0);
+  else
+    ((float *)p)[i] = (float)(v + (add ? ((float *)p)[i] : 0));
 }
 
 /* Place, in a channel, of the element that output position j sees through tap t; -1: outside. */
@@ -41,8 +44,8 @@ static void visit_all(const struct window *w, visit_fn visit, void *context)
         for (int64_t c = 0; c < w->channels; c++)
           for (int64_t t = 0; t < taps; t++) {
             int64_t at = seen(w, j, t), filter = i % w->groups * w->filters + o;
-            struct term term = { (i * w->channels + c) * in + at, (filter * w->channels + c) * taps + t,
-                                 (i * w->filters + o) * out + j };
+            struct term term = { (i * w->channels + c) * in + at,
+              (filter * w->channels + c) * taps + t, (i * w->filters + o) * out + j };
             if (at >= 0) visit(&term, context);
           }
 }
@@ -69,7 +72,8 @@ static void add_weight(const struct term *t, void *context)
 
 static void clear(int dtype, void *p, int64_t n) { memset(p, 0, (size_t)n * dtype_size(dtype)); }
 
-void convolve_plain(const struct window *w, const void *x, const void *weight, const void *bias, void *y, bool add)
+void convolve_plain(
+    const struct window *w, const void *x, const void *weight, const void *bias, void *y, bool add)
 {
   struct plain p = { w->dtype, x, weight, NULL, y };
   const int64_t out = window_out(w), filters = w->groups * w->filters;
@@ -79,21 +83,23 @@ void convolve_plain(const struct window *w, const void *x, const void *weight, c
   visit_all(w, add_forward, &p);
 }
 
-void convolve_plain_data(const struct window *w, const void *dy, const void *weight, void *dx, bool add)
+void convolve_plain_data(
+    const struct window *w, const void *dy, const void *weight, void *dx, bool add)
 {
   struct plain p = { w->dtype, NULL, weight, dy, dx };
   if (!add) clear(w->dtype, dx, w->n * w->groups * w->channels * window_in(w));
   visit_all(w, add_data, &p);
 }
 
-void convolve_plain_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add)
+void convolve_plain_weight(
+    const struct window *w, const void *x, const void *dy, void *dw, bool add)
 {
   struct plain p = { w->dtype, x, NULL, dy, dw };
   if (!add) clear(w->dtype, dw, w->groups * w->filters * window_depth(w));
   visit_all(w, add_weight, &p);
 }
 
-/* -- columns ------------------------------------------------------------------------------------------------------- */
+/* -- columns ----------------------------------------------------------------------------------- */
 
 void im2col(const struct window *w, const void *x, void *columns, bool add)
 {
@@ -101,7 +107,8 @@ void im2col(const struct window *w, const void *x, void *columns, bool add)
   for (int64_t row = 0; row < w->n * w->channels * taps; row++)
     for (int64_t j = 0; j < out; j++) {
       int64_t at = seen(w, j, row % taps);
-      put(w->dtype, columns, row * out + j, at < 0 ? 0 : get(w->dtype, x, row / taps * in + at), add);
+      put(w->dtype, columns, row * out + j, at < 0 ? 0 : get(w->dtype, x, row / taps * in + at),
+          add);
     }
 }
 
@@ -112,6 +119,7 @@ void col2im(const struct window *w, const void *columns, void *x, bool add)
   for (int64_t row = 0; row < w->n * w->channels * taps; row++)
     for (int64_t j = 0; j < out; j++) {
       int64_t at = seen(w, j, row % taps);
-      if (at >= 0) put(w->dtype, x, row / taps * in + at, get(w->dtype, columns, row * out + j), true);
+      if (at >= 0)
+        put(w->dtype, x, row / taps * in + at, get(w->dtype, columns, row * out + j), true);
     }
 }

@@ -1,10 +1,11 @@
 /* weight.c - the weight's and the bias's gradient. See conv.h.
 **
-** dW^T = columns (depth x positions) times dy^T (positions x filters). The columns are the image itself, read in place
-** (padded copy where there is padding) as the left side: for one tap of the window, neighbouring channels are rows a
-** channel apart; with few channels, neighbouring taps of a row of the window are rows instead. Positions go by in
-** blocks of a few output rows, whose dy^T is packed once for all taps. Images are dealt to a fixed number of shares,
-** each with a sum of its own, which are added in order at the end: the split depends on shapes alone.
+** dW^T = columns (depth x positions) times dy^T (positions x filters). The columns are the image
+** itself, read in place (padded copy where there is padding) as the left side: for one tap of
+** the window, neighbouring channels are rows a channel apart; with few channels, neighbouring
+** taps of a row of the window are rows instead. Positions go by in blocks of a few output rows,
+** whose dy^T is packed once for all taps. Images are dealt to a fixed number of shares, each
+** with a sum of its own, which are added in order at the end: the split depends on shapes alone.
 ** Many filters take another way: weight_outer.c.
 */
 #include "kernel/conv/inner.h"
@@ -18,10 +19,12 @@ struct weight {
   const char *x, *dy; char *sums, *tmp;
   size_t room, slab_bytes;                            /* bytes of a thread: slab, then dy^T */
   int64_t taps, in, out, ld;                          /* ld: filters, rounded up to vectors */
-  int64_t shares, images, lanes, across;              /* images of a share; filters of a unit; units side by side */
+  /* images of a share; filters of a unit; units side by side */
+  int64_t shares, images, lanes, across;
   int64_t ow, oh;                                     /* positions of a block */
   int64_t slab[3];                                    /* size of the padded copy of a channel */
-  bool padded, by_tap;                                /* by_tap: rows are taps of a row of the window, not channels */
+  /* by_tap: rows are taps of a row of the window, not channels */
+  bool padded, by_tap;
 };
 
 static void plan(struct weight *d)
@@ -47,13 +50,14 @@ static void plan(struct weight *d)
   double work = (double)d->images * (double)window_depth(w) * (double)d->ld * (double)d->out;
   int64_t panels = (d->ld + d->t->nr - 1) / d->t->nr, p = panels;
   while (p > 1 && d->shares * w->groups * ((panels + p - 1) / p) < SHARES &&
-         work * (double)p / (double)panels > 4 * GEMM_WORK)
+      work * (double)p / (double)panels > 4 * GEMM_WORK)
     p = (p + 1) / 2;
   d->lanes = p * d->t->nr;
   d->across = (panels + p - 1) / p;
   int64_t slab = d->padded ? w->channels * d->slab[0] * d->slab[1] * d->slab[2] : 0;
   d->slab_bytes = align_up((size_t)slab * d->size, ALIGN);
-  d->room = d->slab_bytes + align_up((size_t)(d->ow * d->oh * MIN(d->lanes, d->ld)) * d->size, ALIGN);
+  d->room = d->slab_bytes +
+      align_up((size_t)(d->ow * d->oh * MIN(d->lanes, d->ld)) * d->size, ALIGN);
 }
 
 static size_t sums_bytes(const struct weight *d)
@@ -81,8 +85,9 @@ static void copy_slab(const struct weight *d, const char *image, const int64_t f
         bool out = z < 0 || z >= w->in[0] || y < 0 || y >= w->in[1] || right <= left;
         if (out || left || right < d->slab[2]) memset(slab, 0, (size_t)d->slab[2] * size);
         if (out) continue;
-        memcpy(slab + (size_t)left * size, image + (size_t)((z * w->in[1] + y) * w->in[2] + from[2] + left) * size,
-               (size_t)(right - left) * size);
+        memcpy(slab + (size_t)left * size,
+            image + (size_t)((z * w->in[1] + y) * w->in[2] + from[2] + left) * size,
+            (size_t)(right - left) * size);
       }
 }
 
@@ -90,27 +95,37 @@ static void copy_slab(const struct weight *d, const char *image, const int64_t f
 struct sums { char *p; int64_t lanes; bool add; };
 
 /* All taps of one block: positions (z, y .. y + oh, x .. x + ow), dy^T packed in `panels`. */
-static void block_taps(const struct weight *d, const char *image, const int64_t size[3], int64_t channel, int64_t oh,
-                       int64_t ow, const char *panels, const struct sums *s)
+static void block_taps(const struct weight *d, const char *image, const int64_t size[3],
+    int64_t channel, int64_t oh, int64_t ow, const char *panels, const struct sums *s)
 {
   const struct window *w = d->w;
   const int64_t *k = w->kernel;
-  struct gemm_block g = { .m = d->by_tap ? k[2] : w->channels, .n = s->lanes, .k = ow, .outer = oh, .acs = w->stride[2],
-                          .jump = w->stride[1] * size[2] - ow * w->stride[2], .ars = d->by_tap ? w->dilate[2] : channel,
-                          .b = panels, .panel = oh * ow * d->t->nr, .ldc = d->by_tap ? d->ld : d->taps * d->ld,
-                          .alpha = 1, .add = s->add };
+  struct gemm_block g = { .m = d->by_tap ? k[2] : w->channels,
+    .n = s->lanes,
+    .k = ow,
+    .outer = oh,
+    .acs = w->stride[2],
+    .jump = w->stride[1] * size[2] - ow * w->stride[2],
+    .ars = d->by_tap ? w->dilate[2] : channel,
+    .b = panels,
+    .panel = oh * ow * d->t->nr,
+    .ldc = d->by_tap ? d->ld : d->taps * d->ld,
+    .alpha = 1,
+    .add = s->add };
   g.strip = gemm_height(g.m, d->t->mr) * g.ars;
   for (int64_t c = 0; c < (d->by_tap ? w->channels : 1); c++)
     for (int64_t t = 0; t < d->taps; t += d->by_tap ? k[2] : 1) {
       int64_t x = t % k[2], y = t / k[2] % k[1], z = t / k[2] / k[1];
-      int64_t at = c * channel + (z * w->dilate[0] * size[1] + y * w->dilate[1]) * size[2] + x * w->dilate[2];
+      int64_t at = c * channel + (z * w->dilate[0] * size[1] + y * w->dilate[1]) * size[2] +
+          x * w->dilate[2];
       g.a = image + (size_t)at * d->size;
       g.c = s->p + (size_t)((c * d->taps + t) * d->ld) * d->size;
       d->t->block(&g);
     }
 }
 
-static void one_image(const struct weight *d, const char *x, const char *dy, struct sums s, int64_t lanes)
+static void one_image(
+    const struct weight *d, const char *x, const char *dy, struct sums s, int64_t lanes)
 {
   const struct window *w = d->w;
   char *slab = d->tmp + d->room * (size_t)parallel_index(), *panels = slab + d->slab_bytes;
@@ -118,7 +133,8 @@ static void one_image(const struct weight *d, const char *x, const char *dy, str
     for (int64_t y = 0; y < w->out[1]; y += d->oh)
       for (int64_t v = 0; v < w->out[2]; v += d->ow) {
         int64_t oh = MIN(d->oh, w->out[1] - y), ow = MIN(d->ow, w->out[2] - v);
-        int64_t from[3] = { z * w->stride[0] - w->pad[0], y * w->stride[1] - w->pad[1], v * w->stride[2] - w->pad[2] };
+        int64_t from[3] = { z * w->stride[0] - w->pad[0], y * w->stride[1] - w->pad[1],
+          v * w->stride[2] - w->pad[2] };
         const char *block = dy + (size_t)((z * w->out[1] + y) * w->out[2] + v) * d->size;
         gemm_panels(d->t, d->size, true, lanes, oh * ow, block, d->out, panels);
         if (d->padded) {
@@ -126,7 +142,8 @@ static void one_image(const struct weight *d, const char *x, const char *dy, str
           block_taps(d, slab, d->slab, d->slab[0] * d->slab[1] * d->slab[2], oh, ow, panels, &s);
         }
         else {
-          const char *image = x + (size_t)((from[0] * w->in[1] + from[1]) * w->in[2] + from[2]) * d->size;
+          const char *image = x +
+              (size_t)((from[0] * w->in[1] + from[1]) * w->in[2] + from[2]) * d->size;
           block_taps(d, image, w->in, d->in, oh, ow, panels, &s);
         }
         s.add = true;
@@ -139,19 +156,22 @@ static void weight_units(int64_t begin, int64_t end, void *context)
   const struct weight *d = context;
   const struct window *w = d->w;
   for (int64_t u = begin; u < end; u++) {
-    int64_t o = u % d->across * d->lanes, group = u / d->across % w->groups, share = u / d->across / w->groups;
+    int64_t o = u % d->across * d->lanes, group = u / d->across % w->groups,
+            share = u / d->across / w->groups;
     int64_t lanes = MIN(d->lanes, w->filters - o), depth = window_depth(w);
-    struct sums s = { d->sums + (size_t)((share * w->groups + group) * depth * d->ld + o) * d->size, MIN(d->lanes, d->ld - o), false };
+    struct sums s = { d->sums + (size_t)((share * w->groups + group) * depth * d->ld + o) * d->size,
+      MIN(d->lanes, d->ld - o), false };
     for (int64_t i = share * d->images; i < MIN(w->n, (share + 1) * d->images); i++) {
       const char *x = d->x + (size_t)((i * w->groups + group) * w->channels * d->in) * d->size;
-      const char *dy = d->dy + (size_t)(((i * w->groups + group) * w->filters + o) * d->out) * d->size;
+      const char *dy = d->dy +
+          (size_t)(((i * w->groups + group) * w->filters + o) * d->out) * d->size;
       one_image(d, x, dy, s, lanes);
       s.add = true;
     }
   }
 }
 
-/* -- sums to dw ---------------------------------------------------------------------------------------------------- */
+/* -- sums to dw -------------------------------------------------------------------------------- */
 
 struct gather { const struct weight *d; char *dw; bool add; };
 
@@ -160,8 +180,10 @@ static void add_transposed(const struct weight *d, const char *sums, int64_t row
   for (int64_t i = 0; i < rows; i++)
     for (int64_t o = 0; o < d->w->filters; o++) {
       int64_t from = i * d->ld + o, to = o * window_depth(d->w) + i;
-      if (d->size == 8) ((double *)dw)[to] += ((const double *)sums)[from];
-      else ((float *)dw)[to] += ((const float *)sums)[from];
+      if (d->size == 8)
+        ((double *)dw)[to] += ((const double *)sums)[from];
+      else
+        ((float *)dw)[to] += ((const float *)sums)[from];
     }
 }
 
@@ -174,21 +196,29 @@ static void gather_rows(int64_t begin, int64_t end, void *context)
   for (int64_t k = begin, n; k < end; k += n) {
     n = MIN(MIN(d->t->w, end - k), depth - k % depth);
     char *sum = d->sums + (size_t)(k * d->ld) * d->size;
-    for (int64_t s = 1; s < d->shares; s++) d->t->axpy(n * d->ld, 1, sum + (size_t)(s * all * d->ld) * d->size, 1, sum);
+    for (int64_t s = 1; s < d->shares; s++)
+      d->t->axpy(n * d->ld, 1, sum + (size_t)(s * all * d->ld) * d->size, 1, sum);
     char *dw = r->dw + (size_t)(k / depth * d->w->filters * depth + k % depth) * d->size;
-    if (r->add) add_transposed(d, sum, n, dw);
-    else d->t->strip(n, d->w->filters, sum, d->ld, 1, (int)depth, dw);
+    if (r->add)
+      add_transposed(d, sum, n, dw);
+    else
+      d->t->strip(n, d->w->filters, sum, d->ld, 1, (int)depth, dw);
   }
 }
 
-int convolve_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add, void *tmp)
+int convolve_weight(
+    const struct window *w, const void *x, const void *dy, void *dw, bool add, void *tmp)
 {
   struct weight d = { .w = w, .x = x, .dy = dy };
-  if (outer_wanted(w)) { outer_weight(w, x, dy, dw, add, tmp); return TY_OK; }
+  if (outer_wanted(w)) {
+    outer_weight(w, x, dy, dw, add, tmp);
+    return TY_OK;
+  }
   plan(&d);
   d.sums = tmp;
   d.tmp = (char *)tmp + sums_bytes(&d);
-  double work = (double)d.images * (double)window_depth(w) * (double)MIN(d.lanes, d.ld) * (double)d.out;
+  double work = (double)d.images * (double)window_depth(w) * (double)MIN(d.lanes, d.ld) *
+      (double)d.out;
   parallel(d.shares * w->groups * d.across, MAX(1, (int64_t)(GEMM_WORK / work)), weight_units, &d);
   struct gather r = { &d, dw, add };
   int64_t grain = MAX(1, 100000 / (d.ld * d.shares) / d.t->w) * d.t->w;
@@ -196,7 +226,7 @@ int convolve_weight(const struct window *w, const void *x, const void *dy, void 
   return TY_OK;
 }
 
-/* -- bias ---------------------------------------------------------------------------------------------------------- */
+/* -- bias -------------------------------------------------------------------------------------- */
 
 struct channel_sums {
   const struct gemm_type *t;
@@ -213,13 +243,17 @@ static void some_channels(int64_t begin, int64_t end, void *context)
   for (int64_t c = begin; c < end; c++) {
     double total = 0;
     for (int64_t i = 0; i < s->n; i++)
-      total += s->t->sum(s->spatial, s->x + (size_t)((i * s->c + c) * s->spatial) * dtype_size(s->dtype));
-    if (s->dtype == TY_F64) ((double *)s->out)[c] = total + (s->add ? ((double *)s->out)[c] : 0);
-    else ((float *)s->out)[c] = (float)(total + (s->add ? ((float *)s->out)[c] : 0));
+      total += s->t->sum(
+          s->spatial, s->x + (size_t)((i * s->c + c) * s->spatial) * dtype_size(s->dtype));
+    if (s->dtype == TY_F64)
+      ((double *)s->out)[c] = total + (s->add ? ((double *)s->out)[c] : 0);
+    else
+      ((float *)s->out)[c] = (float)(total + (s->add ? ((float *)s->out)[c] : 0));
   }
 }
 
-void convolve_bias(int dtype, int64_t n, int64_t c, int64_t spatial, const void *x, void *out, bool add)
+void convolve_bias(
+    int dtype, int64_t n, int64_t c, int64_t spatial, const void *x, void *out, bool add)
 {
   struct channel_sums s = { gemm_type(dtype), dtype, n, c, spatial, x, out, add };
   parallel(c, MAX(1, 200000 / (n * spatial)), some_channels, &s);

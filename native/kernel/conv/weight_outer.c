@@ -1,9 +1,10 @@
-/* weight_outer.c - the weight's gradient where there are many filters: dW = dy (filters x positions) times columns^T
-** (positions x depth), written in place.
+/* weight_outer.c - the weight's gradient where there are many filters: dW = dy (filters x
+** positions) times columns^T (positions x depth), written in place.
 **
-** dy is read in place as the left side. The right side is made for a block of channels and up to 128 positions at a
-** time: rows of columns, then transposed into panels; many filters pay for that. A unit is a block of channels, for one
-** share of the images; where there is more than one share, each has a sum of its own (scratch), added up in order.
+** dy is read in place as the left side. The right side is made for a block of channels and up to
+** 128 positions at a time: rows of columns, then transposed into panels; many filters pay for
+** that. A unit is a block of channels, for one share of the images; where there is more than one
+** share, each has a sum of its own (scratch), added up in order.
 */
 #include "kernel/conv/inner.h"
 
@@ -12,14 +13,18 @@ enum { LANES = 128, UNITS = 16, SHARE_BYTES = 4 << 20 };
 struct outer {
   const struct window *w;
   const struct gemm_type *t;
-  size_t size, room, rows_bytes;                      /* of a thread: rows of columns, then panels */
+  /* of a thread: rows of columns, then panels */
+  size_t size, room, rows_bytes;
   const char *x, *dy; char *dw, *sums, *tmp;
   const int64_t *tap;
   int64_t taps, depth, in, out, block, blocks, images, shares;
   bool add;
 };
 
-static size_t tap_bytes(const struct window *w) { return align_up(sizeof(int64_t) * (size_t)window_taps(w), ALIGN); }
+static size_t tap_bytes(const struct window *w)
+{
+  return align_up(sizeof(int64_t) * (size_t)window_taps(w), ALIGN);
+}
 
 static void plan(struct outer *d)
 {
@@ -39,12 +44,15 @@ static void plan(struct outer *d)
   d->images = (w->n + shares - 1) / shares;
   d->shares = (w->n + d->images - 1) / d->images;
   d->rows_bytes = align_up((size_t)(d->block * d->taps * COLUMNS) * d->size, ALIGN);
-  d->room = d->rows_bytes + align_up((size_t)((d->block * d->taps + d->t->nr) * COLUMNS) * d->size, ALIGN);
+  d->room = d->rows_bytes +
+      align_up((size_t)((d->block * d->taps + d->t->nr) * COLUMNS) * d->size, ALIGN);
 }
 
 static size_t sums_bytes(const struct outer *d)
 {
-  return d->shares > 1 ? align_up((size_t)(d->shares * d->w->groups * d->w->filters * d->depth) * d->size, ALIGN) : 0;
+  return d->shares > 1
+      ? align_up((size_t)(d->shares * d->w->groups * d->w->filters * d->depth) * d->size, ALIGN)
+      : 0;
 }
 
 bool outer_wanted(const struct window *w)
@@ -60,7 +68,8 @@ size_t outer_scratch(const struct window *w)
 }
 
 /* Adds the products of one image: channels c .. c + channels of a group. */
-static void one_image(const struct outer *d, const char *x, const char *dy, int64_t channels, char *to, bool add)
+static void one_image(
+    const struct outer *d, const char *x, const char *dy, int64_t channels, char *to, bool add)
 {
   const struct window *w = d->w;
   char *rows = d->tmp + d->room * (size_t)parallel_index(), *panels = rows + d->rows_bytes;
@@ -69,11 +78,20 @@ static void one_image(const struct outer *d, const char *x, const char *dy, int6
     int64_t cols = MIN(COLUMNS, d->out - j), width = (cols + d->t->w - 1) / d->t->w * d->t->w;
     window_columns(w, d->t, j, cols, channels, width, d->tap, x, rows, false);
     gemm_panels(d->t, d->size, true, lanes, cols, rows, width, panels);
-    struct gemm_block g = { .m = w->filters, .n = lanes, .k = cols, .outer = 1, .a = dy + (size_t)j * d->size,
-                            .ars = d->out, .acs = 1,
-                            .b = panels, .panel = cols * d->t->nr, .c = to, .ldc = d->depth, .alpha = 1,
-                            .add = add || j > 0,
-                            .copy = (size_t)d->out * d->size % 1024 == 0 };
+    struct gemm_block g = { .m = w->filters,
+      .n = lanes,
+      .k = cols,
+      .outer = 1,
+      .a = dy + (size_t)j * d->size,
+      .ars = d->out,
+      .acs = 1,
+      .b = panels,
+      .panel = cols * d->t->nr,
+      .c = to,
+      .ldc = d->depth,
+      .alpha = 1,
+      .add = add || j > 0,
+      .copy = (size_t)d->out * d->size % 1024 == 0 };
     g.strip = gemm_height(g.m, d->t->mr) * g.ars;
     d->t->block(&g);
   }
@@ -85,12 +103,16 @@ static void outer_units(int64_t begin, int64_t end, void *context)
   const struct outer *d = context;
   const struct window *w = d->w;
   for (int64_t u = begin; u < end; u++) {
-    int64_t c = u % d->blocks * d->block, group = u / d->blocks % w->groups, share = u / d->blocks / w->groups;
+    int64_t c = u % d->blocks * d->block, group = u / d->blocks % w->groups,
+            share = u / d->blocks / w->groups;
     int64_t channels = MIN(d->block, w->channels - c);
-    char *sum = d->shares > 1 ? d->sums + (size_t)(share * w->groups * w->filters * d->depth) * d->size : d->dw;
+    char *sum = d->shares > 1
+        ? d->sums + (size_t)(share * w->groups * w->filters * d->depth) * d->size
+        : d->dw;
     char *to = sum + (size_t)(group * w->filters * d->depth + c * d->taps) * d->size;
     for (int64_t i = share * d->images; i < MIN(w->n, (share + 1) * d->images); i++) {
-      const char *x = d->x + (size_t)(((i * w->groups + group) * w->channels + c) * d->in) * d->size;
+      const char *x = d->x +
+          (size_t)(((i * w->groups + group) * w->channels + c) * d->in) * d->size;
       const char *dy = d->dy + (size_t)((i * w->groups + group) * w->filters * d->out) * d->size;
       one_image(d, x, dy, channels, to, i > share * d->images || (d->add && d->shares == 1));
     }
@@ -107,7 +129,8 @@ static void add_shares(int64_t begin, int64_t end, void *context)
     d->t->axpy(end - begin, 1, d->sums + (size_t)(s * all + begin) * d->size, 1, to);
 }
 
-void outer_weight(const struct window *w, const void *x, const void *dy, void *dw, bool add, void *tmp)
+void outer_weight(
+    const struct window *w, const void *x, const void *dy, void *dw, bool add, void *tmp)
 {
   struct outer d = { .w = w, .x = x, .dy = dy, .dw = dw, .add = add, .tap = tmp };
   plan(&d);

@@ -1,13 +1,16 @@
 /* winograd.c - forward and the data's gradient by Winograd's F(4 x 4, 3 x 3). See winograd.h.
 **
-** The weight becomes 36 matrices of channels x filters, packed into panels. Tiles of all images stand in one row; a
-** thread takes a group of them: carries their inputs into 36 planes of tiles x channels, multiplies each with its matrix
-** into planes of tiles x filters, carries these back. One or two results at the end of an image take four points there.
-** Few tiles with a weight that is kept are of 2 x 2 results: 16 matrices are less to read, and once if the panels are narrow
-** enough for all tiles to pass together. A group's planes stay in the second cache while that is possible; many channels
-** want larger groups, since each reads the whole weight. A large weight that serves one run is never there whole: all tiles
-** are carried first, then a thread packs some filters and multiplies all tiles with them. The data's gradient is the
-** convolution of dy with the windows turned and channels and filters exchanged. No sum depends on the groups.
+** The weight becomes 36 matrices of channels x filters, packed into panels. Tiles of all images
+** stand in one row; a thread takes a group of them: carries their inputs into 36 planes of tiles
+** x channels, multiplies each with its matrix into planes of tiles x filters, carries these
+** back. One or two results at the end of an image take four points there. Few tiles with a
+** weight that is kept are of 2 x 2 results: 16 matrices are less to read, and once if the panels
+** are narrow enough for all tiles to pass together. A group's planes stay in the second cache
+** while that is possible; many channels want larger groups, since each reads the whole weight. A
+** large weight that serves one run is never there whole: all tiles are carried first, then a
+** thread packs some filters and multiplies all tiles with them. The data's gradient is the
+** convolution of dy with the windows turned and channels and filters exchanged. No sum depends
+** on the groups.
 */
 #include "kernel/gemm/inner.h"
 #include "kernel/conv/winograd_inner.h"
@@ -26,20 +29,22 @@ const struct winograd_isa *winograd_isa(void)
   return &winograd_isa_baseline;
 }
 
-/* -- who wants it -------------------------------------------------------------------------------------------------- */
+/* -- who wants it ------------------------------------------------------------------------------ */
 
 bool winograd_on(void)
 {
   static int on = -1;
   int known = __atomic_load_n(&on, __ATOMIC_RELAXED);
-  if (known < 0) __atomic_store_n(&on, known = env_number("TYCHO_WINOGRAD", 1) != 0, __ATOMIC_RELAXED);
+  if (known < 0)
+    __atomic_store_n(&on, known = env_number("TYCHO_WINOGRAD", 1) != 0, __ATOMIC_RELAXED);
   return known;
 }
 
 bool winograd_able(const struct window *w)
 {
   const int lanes = winograd_isa()->lanes;
-  if (w->dtype != TY_F32 || w->groups > 1 || w->kernel[0] != 1 || w->in[0] != 1 || w->pad[0]) return false;
+  if (w->dtype != TY_F32 || w->groups > 1 || w->kernel[0] != 1 || w->in[0] != 1 || w->pad[0])
+    return false;
   for (int a = 1; a < 3; a++)
     if (w->kernel[a] != 3 || w->stride[a] != 1 || w->dilate[a] != 1 || w->pad[a] > 2) return false;
   return channel_block(TY_CPU) == lanes && w->channels % lanes == 0 && w->filters % lanes == 0;
@@ -49,10 +54,14 @@ enum { FEW_CHANNELS = 16, FEW_TILES = 16, KEPT_TILES = 32, BACK_TILES = 16, ANEW
        LITTLE = 30 << 20 };                           /* products */
 
 static int64_t whole_tiles(const struct window *w) { return tiles_of(w, WINOGRAD_TILE).all; }
-static int size_for(const struct window *w, bool kept) { return kept && whole_tiles(w) < FEW_TILES ? SMALL : WINOGRAD_TILE; }
+static int size_for(const struct window *w, bool kept)
+{
+  return kept && whole_tiles(w) < FEW_TILES ? SMALL : WINOGRAD_TILE;
+}
 
-/* Measured with AVX2 and AVX-512 against oneDNN's direct kernels: a weight must be carried for enough tiles, more if that
-** happens at each run; gradients, whose direct kernels are slower, need fewer tiles, but bear less of one outside the image. */
+/* Measured with AVX2 and AVX-512 against oneDNN's direct kernels: a weight must be carried for
+** enough tiles, more if that happens at each run; gradients, whose direct kernels are slower,
+** need fewer tiles, but bear less of one outside the image. */
 const char *winograd_refuse(const struct window *w, bool back, bool keeps)
 {
   const int64_t tiles = whole_tiles(w);
@@ -60,23 +69,32 @@ const char *winograd_refuse(const struct window *w, bool back, bool keeps)
   if (cpu_level() < CPU_AVX2) return "made for AVX2 and AVX-512";
   if (!winograd_able(w)) return "not 3 x 3 of stride 1 over whole blocks of channels";
   if (MIN(w->channels, w->filters) < FEW_CHANNELS) return "few channels";
-  if (keeps ? tiles_of(w, size_for(w, true)).all < FEW_TILES : tiles < (back ? BACK_TILES : ANEW_TILES)) return "few tiles";
+  if (keeps ? tiles_of(w, size_for(w, true)).all < FEW_TILES
+            : tiles < (back ? BACK_TILES : ANEW_TILES))
+    return "few tiles";
   bool waste = 2 * tiles * WINOGRAD_TILE * WINOGRAD_TILE > (back ? 3 : 4) * w->n * window_out(w);
   return waste ? "too much of its tiles is outside the image" : NULL;
 }
 
-/* -- tiles --------------------------------------------------------------------------------------------------------- */
+/* -- tiles ------------------------------------------------------------------------------------- */
 
 struct tiles tiles_of(const struct window *w, int size)
 {
   const int height = (int)(w->out[1] % size), width = (int)(w->out[2] % size);
-  struct tiles t = { .size = size, .side = size + 2, .points = (size + 2) * (size + 2), .height = height, .width = width,
-                     .down = { w->out[1] / size, height > 0 }, .across = { w->out[2] / size, width > 0 } };
-  for (int i = 0; i < 4; i++) t.all += t.count[i] = w->n * t.down[i > 1] * t.across[i == 0 || i == 3];
+  struct tiles t = { .size = size,
+    .side = size + 2,
+    .points = (size + 2) * (size + 2),
+    .height = height,
+    .width = width,
+    .down = { w->out[1] / size, height > 0 },
+    .across = { w->out[2] / size, width > 0 } };
+  for (int i = 0; i < 4; i++)
+    t.all += t.count[i] = w->n * t.down[i > 1] * t.across[i == 0 || i == 3];
   return t;
 }
 
-/* Elements from one plane to the next: not a power of two, whose lines would share a few places in a cache. */
+/* Elements from one plane to the next: not a power of two, whose lines would share a few places
+** in a cache. */
 int64_t plane_of(int64_t tiles, int64_t channels) { return (tiles * channels + 31) / 32 * 32 + 16; }
 
 struct place place_of(const struct tiles *s, int64_t t, int64_t n)
@@ -84,10 +102,11 @@ struct place place_of(const struct tiles *s, int64_t t, int64_t n)
   int i = 0;
   while (t >= s->count[i]) t -= s->count[i++];
   const bool low = i > 1, narrow = i == 0 || i == 3;
-  const int64_t rows = s->down[low], columns = s->across[narrow], y = t / columns % rows + (low ? s->down[0] : 0),
+  const int64_t rows = s->down[low], columns = s->across[narrow],
+                y = t / columns % rows + (low ? s->down[0] : 0),
                 x = t % columns + (narrow ? s->across[0] : 0);
-  return (struct place){ t / columns / rows, y * s->size, x * s->size, MIN(n, columns - t % columns), low ? s->height : s->size,
-                         narrow ? s->width : s->size };
+  return (struct place){ t / columns / rows, y * s->size, x * s->size,
+    MIN(n, columns - t % columns), low ? s->height : s->size, narrow ? s->width : s->size };
 }
 
 struct span { int64_t from, n; };
@@ -95,13 +114,15 @@ struct span { int64_t from, n; };
 /* Which of n tiles from `from` on know a point; the first one counts from `from`. */
 static struct span span_of(const struct tiles *s, int point, int64_t from, int64_t n)
 {
-  const bool low = point / s->side < winograd_points(s->height), narrow = point % s->side < winograd_points(s->width);
-  int64_t begin = narrow ? 0 : s->count[0], end = s->count[0] + s->count[1] + (low ? s->count[2] + (narrow ? s->count[3] : 0) : 0);
+  const bool low = point / s->side < winograd_points(s->height),
+             narrow = point % s->side < winograd_points(s->width);
+  int64_t begin = narrow ? 0 : s->count[0],
+          end = s->count[0] + s->count[1] + (low ? s->count[2] + (narrow ? s->count[3] : 0) : 0);
   begin = MAX(begin, from), end = MIN(end, from + n);
   return (struct span){ begin - from, MAX(end - begin, 0) };
 }
 
-/* -- groups -------------------------------------------------------------------------------------------------------- */
+/* -- groups ------------------------------------------------------------------------------------ */
 
 struct convolution {
   const struct window *w;
@@ -109,20 +130,24 @@ struct convolution {
   const struct gemm_type *t;
   struct tiles tiles;
   int nr;                                             /* filters of a panel */
-  bool late, turned;                                  /* late: the weight is packed part by part; turned: it is the opposite one's */
-  int64_t group, part, parts, in, out, plane;         /* tiles; filters, and how often; planes of channels, of filters, of the weight */
+  /* late: the weight is packed part by part; turned: it is the opposite one's */
+  bool late, turned;
+  /* tiles; filters, and how often; planes of channels, of filters, of the weight */
+  int64_t group, part, parts, in, out, plane;
   const float *x, *weight; float *y, *tmp;            /* weight: packed, unless late */
   struct convolve_end end;
 };
 
-/* bytes of a group's planes; tiles that pay for reading the weight; filters that pay for carrying all of x */
+/* bytes of a group's planes; tiles that pay for reading the weight; filters that pay for
+** carrying all of x */
 enum { CACHE = 384 << 10, GROUP = 24, PART = 64 };
 /* bytes: weights that are large, planes that all tiles may have then, and a part of the weight */
 enum { LARGE = 12 << 20, ALL = 16 << 20, LATE_PART = 5 << 19 };
 
 static size_t packed_bytes(const struct convolution *c)
 {
-  return align_up((size_t)(c->tiles.points * plane_of(c->w->channels, c->w->filters)) * sizeof(float), ALIGN);
+  return align_up(
+      (size_t)(c->tiles.points * plane_of(c->w->channels, c->w->filters)) * sizeof(float), ALIGN);
 }
 
 static int64_t plane_bytes(const struct convolution *c, int64_t tiles, int64_t channels)
@@ -134,7 +159,8 @@ static int64_t plane_bytes(const struct convolution *c, int64_t tiles, int64_t c
 static void plan_groups(struct convolution *c)
 {
   const struct window *w = c->w;
-  int64_t most = MAX(CACHE / plane_bytes(c, 1, w->channels + w->filters), GROUP), groups = (c->tiles.all + most - 1) / most;
+  int64_t most = MAX(CACHE / plane_bytes(c, 1, w->channels + w->filters), GROUP),
+          groups = (c->tiles.all + most - 1) / most;
   c->group = (c->tiles.all + groups - 1) / groups;
   while (c->part >= 2 * PART && w->filters / c->part * groups < 4 * parallel_most()) c->part /= 2;
 }
@@ -147,18 +173,27 @@ static void plan_late(struct convolution *c)
   while (c->part > c->nr && w->filters / c->part < 2 * parallel_most()) c->part /= 2;
 }
 
-/* Few tiles do little with a weight, so that reading it is the work: once, if they fit one strip of narrow panels. */
-static int panel_for(const struct gemm_type *t, int64_t tiles) { return tiles > t->mr && tiles <= t->tall ? t->w : t->nr; }
+/* Few tiles do little with a weight, so that reading it is the work: once, if they fit one strip
+** of narrow panels. */
+static int panel_for(const struct gemm_type *t, int64_t tiles)
+{
+  return tiles > t->mr && tiles <= t->tall ? t->w : t->nr;
+}
 
 /* kept: there is a packed weight of an earlier run */
 static struct convolution plan(const struct window *w, bool kept)
 {
-  struct convolution c = { .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = tiles_of(w, size_for(w, kept)),
-                           .part = w->filters };
+  struct convolution c = { .w = w,
+    .isa = winograd_isa(),
+    .t = gemm_type(TY_F32),
+    .tiles = tiles_of(w, size_for(w, kept)),
+    .part = w->filters };
   c.nr = panel_for(c.t, c.tiles.all);
   c.late = !kept && packed_bytes(&c) >= LARGE && plane_bytes(&c, c.tiles.all, w->channels) <= ALL;
-  if (c.late) plan_late(&c);
-  else plan_groups(&c);
+  if (c.late)
+    plan_late(&c);
+  else
+    plan_groups(&c);
   c.part = MAX((c.part + c.nr - 1) / c.nr, 1) * c.nr;
   c.parts = (w->filters + c.part - 1) / c.part;
   c.in = plane_of(c.group, w->channels);
@@ -168,9 +203,15 @@ static struct convolution plan(const struct window *w, bool kept)
 }
 
 /* floats: of a thread, of all that it shares with the others */
-static int64_t room(const struct convolution *c) { return c->tiles.points * (c->out + (c->late ? c->plane : c->in)); }
+static int64_t room(const struct convolution *c)
+{
+  return c->tiles.points * (c->out + (c->late ? c->plane : c->in));
+}
 static int64_t shared(const struct convolution *c) { return c->late ? c->tiles.points * c->in : 0; }
-static int64_t units(const struct convolution *c) { return (c->tiles.all + c->group - 1) / c->group * c->parts; }
+static int64_t units(const struct convolution *c)
+{
+  return (c->tiles.all + c->group - 1) / c->group * c->parts;
+}
 
 static float *room_of(const struct convolution *c, int64_t unit)
 {
@@ -190,9 +231,18 @@ static void carry_in(const struct convolution *c, int64_t from, int64_t n, float
   const int64_t space = w->in[1] * w->in[2];
   for (int64_t t = 0; t < n;) {
     struct place p = place_of(&c->tiles, from + t, n - t);
-    struct winograd_run r = { .h = w->in[1], .w = w->in[2], .y = p.y - w->pad[1], .x = p.x - w->pad[2], .n = p.n,
-                              .down = p.down, .across = p.across, .high = winograd_points(p.down), .wide = winograd_points(p.across),
-                              .side = c->tiles.side, .plane = c->in, .step = w->channels };
+    struct winograd_run r = { .h = w->in[1],
+      .w = w->in[2],
+      .y = p.y - w->pad[1],
+      .x = p.x - w->pad[2],
+      .n = p.n,
+      .down = p.down,
+      .across = p.across,
+      .high = winograd_points(p.down),
+      .wide = winograd_points(p.across),
+      .side = c->tiles.side,
+      .plane = c->in,
+      .step = w->channels };
     for (int64_t k = 0; k < w->channels; k += lanes) {
       r.image = (float *)c->x + (p.image * w->channels + k) * space;
       r.points = points + t * w->channels + k;
@@ -205,21 +255,33 @@ static void carry_in(const struct convolution *c, int64_t from, int64_t n, float
 static void activate(const struct convolution *c, const struct winograd_run *r)
 {
   for (int64_t i = 0; i < r->down; i++)
-    c->t->act(c->end.act, r->n * r->across * c->isa->lanes, r->image + ((r->y + i) * r->w + r->x) * c->isa->lanes);
+    c->t->act(c->end.act, r->n * r->across * c->isa->lanes,
+        r->image + ((r->y + i) * r->w + r->x) * c->isa->lanes);
 }
 
 /* the filters from `first` on */
-static void carry_out(const struct convolution *c, int64_t from, int64_t n, int64_t first, float *points)
+static void carry_out(
+    const struct convolution *c, int64_t from, int64_t n, int64_t first, float *points)
 {
   const struct window *w = c->w;
   const int lanes = c->isa->lanes;
   const int64_t space = w->out[1] * w->out[2], filters = MIN(w->filters - first, c->part);
   for (int64_t t = 0; t < n;) {
     struct place p = place_of(&c->tiles, from + t, n - t);
-    struct winograd_run r = { .h = w->out[1], .w = w->out[2], .y = p.y, .x = p.x, .n = p.n, .down = p.down,
-                              .across = p.across, .high = winograd_points(p.down), .wide = winograd_points(p.across),
-                              .side = c->tiles.side, .plane = c->out, .step = c->part,
-                              .relu = c->end.act == ACT_RELU, .add = c->end.add };
+    struct winograd_run r = { .h = w->out[1],
+      .w = w->out[2],
+      .y = p.y,
+      .x = p.x,
+      .n = p.n,
+      .down = p.down,
+      .across = p.across,
+      .high = winograd_points(p.down),
+      .wide = winograd_points(p.across),
+      .side = c->tiles.side,
+      .plane = c->out,
+      .step = c->part,
+      .relu = c->end.act == ACT_RELU,
+      .add = c->end.add };
     for (int64_t k = 0; k < filters; k += lanes) {
       r.image = c->y + (p.image * w->filters + first + k) * space;
       r.points = points + t * c->part + k;
@@ -232,15 +294,23 @@ static void carry_out(const struct convolution *c, int64_t from, int64_t n, int6
   }
 }
 
-enum { FAR = 48 };                                    /* rows of a panel that are fetched ahead where few tiles wait for memory */
+/* rows of a panel that are fetched ahead where few tiles wait for memory */
+enum { FAR = 48 };
 
-/* weight: that of `filters` filters. One panel of it after the other, which stays in the first cache while all tiles pass. */
-static void multiply(const struct convolution *c, int64_t from, int64_t n, const float *weight, int64_t filters, const float *in,
-                     float *out)
+/* weight: that of `filters` filters. One panel of it after the other, which stays in the first
+** cache while all tiles pass. */
+static void multiply(const struct convolution *c, int64_t from, int64_t n, const float *weight,
+    int64_t filters, const float *in, float *out)
 {
   const int64_t k = c->w->channels, nr = c->nr;
-  struct gemm_block g = { .k = k, .outer = 1, .ars = k, .acs = 1, .panel = nr * k, .ldc = c->part, .alpha = 1,
-                          .ahead = c->tiles.all <= c->t->tall ? FAR : 0 };
+  struct gemm_block g = { .k = k,
+    .outer = 1,
+    .ars = k,
+    .acs = 1,
+    .panel = nr * k,
+    .ldc = c->part,
+    .alpha = 1,
+    .ahead = c->tiles.all <= c->t->tall ? FAR : 0 };
   for (int i = 0; i < c->tiles.points; i++) {
     const struct span s = span_of(&c->tiles, i, from, n);
     g.m = s.n;
@@ -256,7 +326,10 @@ static void multiply(const struct convolution *c, int64_t from, int64_t n, const
   }
 }
 
-static int64_t filters_from(const struct convolution *c, int64_t first) { return MIN(c->w->filters - first, c->part); }
+static int64_t filters_from(const struct convolution *c, int64_t first)
+{
+  return MIN(c->w->filters - first, c->part);
+}
 
 /* Unit: group, part of the filters. */
 static void some_units(int64_t begin, int64_t end, void *context)
@@ -264,22 +337,29 @@ static void some_units(int64_t begin, int64_t end, void *context)
   const struct convolution *c = context;
   for (int64_t u = begin; u < end; u++) {
     float *in = room_of(c, u), *out = in + c->tiles.points * c->in;
-    int64_t from = u / c->parts * c->group, n = MIN(c->group, c->tiles.all - from), first = u % c->parts * c->part;
+    int64_t from = u / c->parts * c->group, n = MIN(c->group, c->tiles.all - from),
+            first = u % c->parts * c->part;
     carry_in(c, from, n, in);
     multiply(c, from, n, c->weight + first * c->w->channels, filters_from(c, first), in, out);
     carry_out(c, from, n, first, out);
   }
 }
 
-/* -- weight -------------------------------------------------------------------------------------------------------- */
+/* -- weight ------------------------------------------------------------------------------------ */
 
-/* Filters first .. first + n - 1 (first: where a panel begins) to panels, each channels x its filters, as kernel/gemm/isa.h wants
-** the right side. Few channels at a time, so that lines of memory are complete before they leave the cache. */
-static void pack_filters(const struct convolution *c, const float *weight, int64_t first, int64_t n, float *out)
+/* Filters first .. first + n - 1 (first: where a panel begins) to panels, each channels x its
+** filters, as kernel/gemm/isa.h wants the right side. Few channels at a time, so that lines of
+** memory are complete before they leave the cache. */
+static void pack_filters(
+    const struct convolution *c, const float *weight, int64_t first, int64_t n, float *out)
 {
   const int64_t channels = c->w->channels, filters = c->w->filters, nr = c->nr;
-  struct winograd_filter f = { .row = c->turned ? filters * 9 : 9, .lane = c->turned ? 9 : channels * 9, .n = c->isa->lanes,
-                               .flip = c->turned, .side = c->tiles.side, .plane = c->plane };
+  struct winograd_filter f = { .row = c->turned ? filters * 9 : 9,
+    .lane = c->turned ? 9 : channels * 9,
+    .n = c->isa->lanes,
+    .flip = c->turned,
+    .side = c->tiles.side,
+    .plane = c->plane };
   for (int64_t panel = 0; panel < n; panel += nr)
     for (int64_t k = 0; k < channels; k += f.n)
       for (int64_t j = panel; j < MIN(n, panel + nr); j += c->isa->lanes) {
@@ -298,7 +378,8 @@ static void pack_panels(int64_t begin, int64_t end, void *context)
   const struct packing *p = context;
   const int64_t nr = p->c->nr;
   for (int64_t first = begin * nr; first < MIN(end * nr, p->c->w->filters); first += nr)
-    pack_filters(p->c, p->weight, first, MIN(nr, p->c->w->filters - first), p->out + first * p->c->w->channels);
+    pack_filters(p->c, p->weight, first, MIN(nr, p->c->w->filters - first),
+        p->out + first * p->c->w->channels);
 }
 
 static void pack(const struct convolution *c, const float *weight, float *out)
@@ -307,7 +388,7 @@ static void pack(const struct convolution *c, const float *weight, float *out)
   parallel((c->w->filters + c->nr - 1) / c->nr, MAX(1, 500 / c->w->channels), pack_panels, &p);
 }
 
-/* -- a weight that is packed part by part -------------------------------------------------------------------------- */
+/* -- a weight that is packed part by part ------------------------------------------------------ */
 
 enum { CARRIED = 8 };                                 /* tiles */
 
@@ -338,7 +419,7 @@ static void run(struct convolution *c)
   parallel(units(c), 1, c->late ? late_filters : some_units, c);
 }
 
-/* -- forward ------------------------------------------------------------------------------------------------------- */
+/* -- forward ----------------------------------------------------------------------------------- */
 
 /* Few tiles, or little work with them. */
 bool winograd_keeps(const struct window *w)
@@ -363,8 +444,8 @@ static void take_fresh(struct convolution *c, const float *weight, void *tmp)
   if (!c->late) pack(c, weight, tmp);
 }
 
-int winograd_forward(const struct window *w, const float *x, const struct arr *weight, const struct convolve_end *end, float *y,
-                     struct gemm_kept *kept, void *tmp)
+int winograd_forward(const struct window *w, const float *x, const struct arr *weight,
+    const struct convolve_end *end, float *y, struct gemm_kept *kept, void *tmp)
 {
   struct convolution c = plan(w, kept);
   c.x = x, c.end = *end, c.y = y;
@@ -375,12 +456,13 @@ int winograd_forward(const struct window *w, const float *x, const struct arr *w
     if (!fresh) pack(&c, weight->p, packed);
     c.weight = packed, c.tmp = tmp;
   }
-  else take_fresh(&c, weight->p, tmp);
+  else
+    take_fresh(&c, weight->p, tmp);
   run(&c);
   return TY_OK;
 }
 
-/* -- the data's gradient ------------------------------------------------------------------------------------------- */
+/* -- the data's gradient ----------------------------------------------------------------------- */
 
 static struct window opposite(const struct window *w)
 {
@@ -397,7 +479,8 @@ size_t winograd_data_scratch(const struct window *w)
   return rooms(&c) + fresh_bytes(&c);
 }
 
-void winograd_data(const struct window *w, const float *dy, const float *weight, float *dx, bool add, void *tmp)
+void winograd_data(
+    const struct window *w, const float *dy, const float *weight, float *dx, bool add, void *tmp)
 {
   const struct window o = opposite(w);
   struct convolution c = plan(&o, false);

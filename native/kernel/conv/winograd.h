@@ -1,24 +1,31 @@
-/* winograd.h - 3 x 3 convolutions of stride 1 by Winograd's F(4 x 4, 3 x 3), float32, channels in blocks of a vector.
+/* winograd.h - 3 x 3 convolutions of stride 1 by Winograd's F(4 x 4, 3 x 3), float32, channels
+** in blocks of a vector.
 **
-** A quarter of the products, over tiles of 4 x 4 results that are carried into 36 planes and back. Groups 1, dilation 1,
-** padding at most 2; the leading axis of the window is 1.
+** A quarter of the products, over tiles of 4 x 4 results that are carried into 36 planes and
+** back. Groups 1, dilation 1, padding at most 2; the leading axis of the window is 1.
 */
 #pragma once
 #include "kernel/conv/conv.h"
 
-bool   winograd_on(void);                             /* TYCHO_WINOGRAD=0 switches all such kernels off */
-bool   winograd_able(const struct window *w);         /* such a window, and blocks as wide as this processor's vectors */
-const char *winograd_refuse(const struct window *w, bool back, bool keeps);     /* NULL: faster than direct products */
+/* TYCHO_WINOGRAD=0 switches all such kernels off */
+bool   winograd_on(void);
+/* such a window, and blocks as wide as this processor's vectors */
+bool   winograd_able(const struct window *w);
+/* NULL: faster than direct products */
+const char *winograd_refuse(const struct window *w, bool back, bool keeps);
 
-/* Whether the transformed weight, four times as large, is worth keeping: few tiles do not make up for making it anew. */
+/* Whether the transformed weight, four times as large, is worth keeping: few tiles do not make
+** up for making it anew. */
 bool   winograd_keeps(const struct window *w);
 /* kept: state of the instruction; NULL: nothing is kept, there is scratch for it */
 size_t winograd_forward_scratch(const struct window *w, bool keeps);
-int    winograd_forward(const struct window *w, const float *x, const struct arr *weight, const struct convolve_end *end, float *y,
-                        struct gemm_kept *kept, void *tmp);
+int winograd_forward(const struct window *w, const float *x, const struct arr *weight,
+    const struct convolve_end *end, float *y, struct gemm_kept *kept, void *tmp);
 /* dx (+)= gradient of x */
 size_t winograd_data_scratch(const struct window *w);
-void   winograd_data(const struct window *w, const float *dy, const float *weight, float *dx, bool add, void *tmp);
+void winograd_data(
+    const struct window *w, const float *dy, const float *weight, float *dx, bool add, void *tmp);
 /* dw (+)= gradient of the weight */
 size_t winograd_weight_scratch(const struct window *w);
-void   winograd_weight(const struct window *w, const float *x, const float *dy, float *dw, bool add, void *tmp);
+void winograd_weight(
+    const struct window *w, const float *x, const float *dy, float *dw, bool add, void *tmp);

@@ -1,35 +1,42 @@
-/* winograd_isa.h - transforms of Winograd's F(4 x 4, 3 x 3) and its parts, compiled once per instruction set
-** (kernel/conv/isa/winograd.c).
+/* winograd_isa.h - transforms of Winograd's F(4 x 4, 3 x 3) and its parts, compiled once per
+** instruction set (kernel/conv/isa/winograd.c).
 **
-** Images have their channels in blocks of `lanes`, one vector: a block is (h, w, lanes). Three or four results in a row
-** take six points, one or two need the first four only; so low or narrow tiles, at the end of an image, take fewer planes
-** out of the same 36, and tiles of at most 2 x 2 results know 16. A plane holds one coefficient of all tiles; the
-** coefficients of one tile and one block of channels lie `plane` elements apart, those of the next tile of a run `step`
-** further. The products between the transforms are kernel/gemm/isa.h's.
+** Images have their channels in blocks of `lanes`, one vector: a block is (h, w, lanes). Three
+** or four results in a row take six points, one or two need the first four only; so low or
+** narrow tiles, at the end of an image, take fewer planes out of the same 36, and tiles of at
+** most 2 x 2 results know 16. A plane holds one coefficient of all tiles; the coefficients of
+** one tile and one block of channels lie `plane` elements apart, those of the next tile of a run
+** `step` further. The products between the transforms are kernel/gemm/isa.h's.
 */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { WINOGRAD_TILE = 4, WINOGRAD_POINTS = 36 };     /* of the largest tile: results down and across, points */
+/* of the largest tile: results down and across, points */
+enum { WINOGRAD_TILE = 4, WINOGRAD_POINTS = 36 };
 static inline int winograd_points(int results) { return results > 2 ? 6 : 4; }
 
 /* n neighbouring tiles of one row of tiles, one block of channels */
 struct winograd_run {
   float  *image; int64_t h, w;                        /* the block's */
-  int64_t y, x, n;                                    /* where the first tile begins (outside: zeros); tiles */
+  /* where the first tile begins (outside: zeros); tiles */
+  int64_t y, x, n;
   int     down, across;                               /* results of a tile */
-  int     high, wide;                                 /* its points: 6, or 4 for up to two results */
+  /* its points: 6, or 4 for up to two results */
+  int     high, wide;
   int     side;                                       /* point (i, j) is plane i side + j */
   float  *points; int64_t plane, step;
   const float *bias, *scale;                          /* of the block; NULL: none */
-  bool    relu, add;                                  /* onto what the image holds; then max(0, result) */
+  /* onto what the image holds; then max(0, result) */
+  bool    relu, add;
 };
 
-/* Windows of `n` channels one after the other, `row` elements apart, each for `lanes` filters, `lane` elements apart. */
+/* Windows of `n` channels one after the other, `row` elements apart, each for `lanes` filters,
+** `lane` elements apart. */
 struct winograd_filter {
   float  *window; int64_t row, lane, n;
-  bool    flip, add;                                  /* turned by 180 degrees; onto what the window holds */
+  /* turned by 180 degrees; onto what the window holds */
+  bool    flip, add;
   int     side;
   float  *points; int64_t plane, step;
 };
@@ -38,7 +45,9 @@ struct winograd_isa {
   int  lanes;
   void (*input)(const struct winograd_run *r);        /* image to points */
   void (*output)(const struct winograd_run *r);       /* points to image */
-  void (*output_back)(const struct winograd_run *r);  /* the transpose of output: results to points */
+  /* the transpose of output: results to points */
+  void (*output_back)(const struct winograd_run *r);
   void (*filter)(const struct winograd_filter *f);    /* window to points */
-  void (*filter_back)(const struct winograd_filter *f);                        /* the transpose: points to window */
+  /* the transpose: points to window */
+  void (*filter_back)(const struct winograd_filter *f);
 };

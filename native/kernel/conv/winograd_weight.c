@@ -1,17 +1,20 @@
-/* winograd_weight.c - the weight's gradient by Winograd's F(4 x 4, 3 x 3), the transpose of the forward product. See
-** winograd.h.
+/* winograd_weight.c - the weight's gradient by Winograd's F(4 x 4, 3 x 3), the transpose of the
+** forward product. See winograd.h.
 **
-** Tiles of x and dy are carried into 36 planes each, some at a time; the sum over tiles of each pair of planes is a
-** matrix of channels x filters, and the 36 matrices are carried back to windows at the end. Tiles are dealt to a few
-** shares with sums of their own, which are added in order; a thread takes a share and some of the filters. With one share
-** the sums of some filters are carried back while they are in its cache, and are never there whole. Which filters go
+** Tiles of x and dy are carried into 36 planes each, some at a time; the sum over tiles of each
+** pair of planes is a matrix of channels x filters, and the 36 matrices are carried back to
+** windows at the end. Tiles are dealt to a few shares with sums of their own, which are added in
+** order; a thread takes a share and some of the filters. With one share the sums of some filters
+** are carried back while they are in its cache, and are never there whole. Which filters go
 ** together depends on the number of threads, the order of a sum on shapes alone.
 */
 #include "kernel/gemm/inner.h"
 #include "kernel/conv/winograd_inner.h"
 
-enum { SIDE = WINOGRAD_TILE + 2 };                    /* points, also at the end of an image: rounding adds up in the sums */
-/* tiles at a time, bytes of their planes; shares, bytes of their sums; filters that pay for carrying all of x */
+/* points, also at the end of an image: rounding adds up in the sums */
+enum { SIDE = WINOGRAD_TILE + 2 };
+/* tiles at a time, bytes of their planes; shares, bytes of their sums; filters that pay for
+** carrying all of x */
 enum { LEAST = 64, MOST = 256, CACHE = 384 << 10, SHARES = 16, SUMS = 12 << 20, PART = 64 };
 
 struct gradient {
@@ -19,7 +22,8 @@ struct gradient {
   const struct winograd_isa *isa;
   const struct gemm_type *t;
   struct tiles tiles;
-  int64_t chunk, share, shares, part, parts;          /* tiles at a time, of a share; filters of a unit */
+  /* tiles at a time, of a share; filters of a unit */
+  int64_t chunk, share, shares, part, parts;
   int64_t in, out, sum;                               /* planes of x, of dy, of the result */
   const float *x, *dy; float *dw, *sums, *tmp;
   bool add;
@@ -27,7 +31,9 @@ struct gradient {
 
 static struct gradient plan(const struct window *w)
 {
-  struct gradient g = { .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = tiles_of(w, WINOGRAD_TILE) };
+  struct gradient g = {
+    .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = tiles_of(w, WINOGRAD_TILE)
+  };
   int64_t each = WINOGRAD_POINTS * (w->channels + w->filters) * (int64_t)sizeof(float);
   g.chunk = MIN(MAX(CACHE / each, LEAST), MOST);
   g.sum = plane_of(w->channels, w->filters);
@@ -45,10 +51,19 @@ static struct gradient plan(const struct window *w)
   return g;
 }
 
-static bool alone(const struct gradient *g) { return g->shares == 1; }        /* a unit has all tiles of its filters */
+static bool alone(const struct gradient *g)
+{
+  return g->shares == 1;
+} /* a unit has all tiles of its filters */
 /* floats: of a thread, of the shares */
-static int64_t room(const struct gradient *g) { return WINOGRAD_POINTS * (g->in + g->out + (alone(g) ? g->sum : 0)); }
-static int64_t sums_of(const struct gradient *g) { return alone(g) ? 0 : g->shares * WINOGRAD_POINTS * g->sum; }
+static int64_t room(const struct gradient *g)
+{
+  return WINOGRAD_POINTS * (g->in + g->out + (alone(g) ? g->sum : 0));
+}
+static int64_t sums_of(const struct gradient *g)
+{
+  return alone(g) ? 0 : g->shares * WINOGRAD_POINTS * g->sum;
+}
 static int64_t units(const struct gradient *g) { return g->shares * g->parts; }
 
 size_t winograd_weight_scratch(const struct window *w)
@@ -57,18 +72,29 @@ size_t winograd_weight_scratch(const struct window *w)
   return (size_t)(sums_of(&g) + room(&g) * MIN(units(&g), parallel_most())) * sizeof(float);
 }
 
-/* -- some tiles of some filters --------------------------------------------------------------------------------------- */
+/* -- some tiles of some filters ---------------------------------------------------------------- */
 
 struct chunk { int64_t from, n, first, filters; float *in, *out, *sums; bool add; };
 
-/* x: blocks of channels one after the other, each tiles x lanes: the left side of the products, read along tiles */
-static void carry_x(const struct gradient *g, const struct chunk *k, const struct place *p, int64_t t)
+/* x: blocks of channels one after the other, each tiles x lanes: the left side of the products,
+** read along tiles */
+static void carry_x(
+    const struct gradient *g, const struct chunk *k, const struct place *p, int64_t t)
 {
   const struct window *w = g->w;
   const int lanes = g->isa->lanes;
-  struct winograd_run r = { .h = w->in[1], .w = w->in[2], .y = p->y - w->pad[1], .x = p->x - w->pad[2], .n = p->n,
-                            .down = p->down, .across = p->across, .high = SIDE, .wide = SIDE, .side = SIDE, .plane = g->in,
-                            .step = lanes };
+  struct winograd_run r = { .h = w->in[1],
+    .w = w->in[2],
+    .y = p->y - w->pad[1],
+    .x = p->x - w->pad[2],
+    .n = p->n,
+    .down = p->down,
+    .across = p->across,
+    .high = SIDE,
+    .wide = SIDE,
+    .side = SIDE,
+    .plane = g->in,
+    .step = lanes };
   for (int64_t c = 0; c < w->channels; c += lanes) {
     r.image = (float *)g->x + (p->image * w->channels + c) * r.h * r.w;
     r.points = k->in + c * k->n + t * lanes;
@@ -77,12 +103,22 @@ static void carry_x(const struct gradient *g, const struct chunk *k, const struc
 }
 
 /* dy: panels of filters, each tiles x its filters: the right side */
-static void carry_dy(const struct gradient *g, const struct chunk *k, const struct place *p, int64_t t)
+static void carry_dy(
+    const struct gradient *g, const struct chunk *k, const struct place *p, int64_t t)
 {
   const struct window *w = g->w;
   const int nr = g->t->nr;
-  struct winograd_run r = { .h = w->out[1], .w = w->out[2], .y = p->y, .x = p->x, .n = p->n, .down = p->down,
-                            .across = p->across, .high = SIDE, .wide = SIDE, .side = SIDE, .plane = g->out };
+  struct winograd_run r = { .h = w->out[1],
+    .w = w->out[2],
+    .y = p->y,
+    .x = p->x,
+    .n = p->n,
+    .down = p->down,
+    .across = p->across,
+    .high = SIDE,
+    .wide = SIDE,
+    .side = SIDE,
+    .plane = g->out };
   for (int64_t f = 0; f < k->filters; f += g->isa->lanes) {
     int64_t panel = f / nr * nr;
     r.step = MIN(k->filters - panel, nr);
@@ -96,8 +132,14 @@ static void carry_dy(const struct gradient *g, const struct chunk *k, const stru
 static void multiply(const struct gradient *g, const struct chunk *k)
 {
   const int64_t channels = g->w->channels, lanes = g->isa->lanes, nr = g->t->nr;
-  struct gemm_block b = { .m = lanes, .k = k->n, .outer = 1, .ars = 1, .acs = lanes,
-                          .strip = gemm_height(lanes, g->t->mr), .alpha = 1, .add = k->add };
+  struct gemm_block b = { .m = lanes,
+    .k = k->n,
+    .outer = 1,
+    .ars = 1,
+    .acs = lanes,
+    .strip = gemm_height(lanes, g->t->mr),
+    .alpha = 1,
+    .add = k->add };
   for (int i = 0; i < WINOGRAD_POINTS; i++)
     for (int64_t f = 0; f < k->filters; f += nr) {
       b.n = b.ldc = MIN(k->filters - f, nr);
@@ -110,13 +152,16 @@ static void multiply(const struct gradient *g, const struct chunk *k)
     }
 }
 
-/* -- sums to dw ---------------------------------------------------------------------------------------------------- */
+/* -- sums to dw -------------------------------------------------------------------------------- */
 
-/* Sums of n filters from `first` on, as panels, to windows. Few channels at a time, as they lie in lines of memory. */
+/* Sums of n filters from `first` on, as panels, to windows. Few channels at a time, as they lie
+** in lines of memory. */
 static void carry_back(const struct gradient *g, float *sums, int64_t first, int64_t n)
 {
   const int64_t channels = g->w->channels, nr = g->t->nr, lanes = g->isa->lanes;
-  struct winograd_filter f = { .row = 9, .lane = 9 * channels, .n = lanes, .add = g->add, .plane = g->sum };
+  struct winograd_filter f = {
+    .row = 9, .lane = 9 * channels, .n = lanes, .add = g->add, .plane = g->sum
+  };
   for (int64_t panel = 0; panel < n; panel += nr) {
     f.step = MIN(n - panel, nr);
     for (int64_t c = 0; c < channels; c += lanes)
@@ -138,12 +183,13 @@ static void add_shares(int64_t begin, int64_t end, void *context)
     float *sums = g->sums + first * channels;
     for (int i = 0; i < WINOGRAD_POINTS; i++)
       for (int64_t s = 1; s < g->shares; s++)
-        g->t->axpy(channels * n, 1, sums + (s * WINOGRAD_POINTS + i) * g->sum, 1, sums + i * g->sum);
+        g->t->axpy(
+            channels * n, 1, sums + (s * WINOGRAD_POINTS + i) * g->sum, 1, sums + i * g->sum);
     carry_back(g, sums, first, n);
   }
 }
 
-/* -- all of it ----------------------------------------------------------------------------------------------------- */
+/* -- all of it --------------------------------------------------------------------------------- */
 
 /* Unit: share, part of the filters. */
 static void some_units(int64_t begin, int64_t end, void *context)
@@ -172,11 +218,13 @@ static void some_units(int64_t begin, int64_t end, void *context)
   }
 }
 
-void winograd_weight(const struct window *w, const float *x, const float *dy, float *dw, bool add, void *tmp)
+void winograd_weight(
+    const struct window *w, const float *x, const float *dy, float *dw, bool add, void *tmp)
 {
   struct gradient g = plan(w);
   g.x = x, g.dy = dy, g.dw = dw, g.add = add, g.sums = tmp;
   g.tmp = g.sums + sums_of(&g);
   parallel(units(&g), 1, some_units, &g);
-  if (!alone(&g)) parallel((w->filters + g.t->nr - 1) / g.t->nr, MAX(1, 500 / w->channels), add_shares, &g);
+  if (!alone(&g))
+    parallel((w->filters + g.t->nr - 1) / g.t->nr, MAX(1, 500 / w->channels), add_shares, &g);
 }

@@ -1,22 +1,28 @@
 /* both_gradients.c - both gradients of a product from one gradient that stands in panels.
 **
-** G (m x n) is the left side of dX = G W and, turned, of dW = G^T X. A panel serves both as it lies: across its columns
-** for the first, along them for the second; nothing is packed again. One region makes all: cores that begin with dW
-** keep X in their caches, those that begin with dX keep W.
+** G (m x n) is the left side of dX = G W and, turned, of dW = G^T X. A panel serves both as it
+** lies: across its columns for the first, along them for the second; nothing is packed again.
+** One region makes all: cores that begin with dW keep X in their caches, those that begin with
+** dX keep W.
 */
 #include "kernel/gemm/inner.h"
 
-enum { PANELS = 4, STRIPS = 4 };                      /* panels of a task of dW, strips of a task of dX */
+/* panels of a task of dW, strips of a task of dX */
+enum { PANELS = 4, STRIPS = 4 };
 
 struct both {
   const struct gemm_type *t;
   const struct gemm_both *g;
   size_t size;
-  int64_t panels, wide, across, height;               /* of G; columns of a result at a time; how many times; rows of a strip */
+  /* of G; columns of a result at a time; how many times; rows of a strip */
+  int64_t panels, wide, across, height;
   int64_t turned;                                     /* tasks of dW, which come first */
 };
 
-static int64_t width_of(const struct both *b, int64_t columns) { return columns > b->t->w ? b->t->nr : b->t->w; }
+static int64_t width_of(const struct both *b, int64_t columns)
+{
+  return columns > b->t->w ? b->t->nr : b->t->w;
+}
 static const void *panel(const struct both *b, int64_t i)
 {
   return (const char *)b->g->g + (size_t)(i * b->t->nr * b->g->m) * b->size;
@@ -33,10 +39,22 @@ static void turned_run(const struct both *b, int64_t i, int64_t column, int64_t 
   const struct gemm_both *g = b->g;
   const int64_t nr = b->t->nr, cols = MIN(nr, g->n - i * nr);
   const int height = gemm_height(cols, b->t->mr);
-  struct gemm_block x = { .m = cols, .n = MIN(b->wide, g->k - column), .k = k, .outer = 1, .from = from,
-                          .a = panel(b, i), .ars = 1, .acs = width_of(b, cols), .strip = height, .rows = height,
-                          .b = (const char *)g->x + (size_t)(column * g->m) * b->size, .panel = nr * g->m,
-                          .c = place(b, g->dw, i * nr, column), .ldc = g->k, .alpha = 1, .add = g->add_w || from };
+  struct gemm_block x = { .m = cols,
+    .n = MIN(b->wide, g->k - column),
+    .k = k,
+    .outer = 1,
+    .from = from,
+    .a = panel(b, i),
+    .ars = 1,
+    .acs = width_of(b, cols),
+    .strip = height,
+    .rows = height,
+    .b = (const char *)g->x + (size_t)(column * g->m) * b->size,
+    .panel = nr * g->m,
+    .c = place(b, g->dw, i * nr, column),
+    .ldc = g->k,
+    .alpha = 1,
+    .add = g->add_w || from };
   b->t->block(&x);
 }
 
@@ -51,19 +69,33 @@ static void turned_panels(const struct both *b, int64_t first, int64_t end, int6
 static void sum_panel(const struct both *b, int64_t i)
 {
   const int64_t nr = b->t->nr, cols = MIN(nr, b->g->n - i * nr);
-  gemm_columns(b->t, b->size, b->g->m, cols, panel(b, i), width_of(b, cols), (char *)b->g->db + (size_t)(i * nr) * b->size, b->g->add_b);
+  gemm_columns(b->t, b->size, b->g->m, cols, panel(b, i), width_of(b, cols),
+      (char *)b->g->db + (size_t)(i * nr) * b->size, b->g->add_b);
 }
 
 /* dX: some rows, the sum over panels first .. first + count - 1, which are alike. */
-static void plain_run(const struct both *b, int64_t row, int64_t column, int64_t first, int64_t count)
+static void plain_run(
+    const struct both *b, int64_t row, int64_t column, int64_t first, int64_t count)
 {
   const struct gemm_both *g = b->g;
-  const int64_t nr = b->t->nr, cols = MIN(nr, g->n - first * nr), width = width_of(b, cols), from = first * nr;
-  struct gemm_block x = { .m = MIN(STRIPS * b->height, g->m - row), .n = MIN(b->wide, g->k - column), .k = cols,
-                          .outer = count, .jump = nr * g->m - nr, .from = from, .ars = width, .acs = 1,
-                          .strip = b->height * width, .rows = (int)b->height, .panel = nr * g->n,
-                          .b = (const char *)g->w + (size_t)(column * g->n) * b->size,
-                          .c = place(b, g->dx, row, column), .ldc = g->k, .alpha = 1, .add = g->add_x || first };
+  const int64_t nr = b->t->nr, cols = MIN(nr, g->n - first * nr), width = width_of(b, cols),
+                from = first * nr;
+  struct gemm_block x = { .m = MIN(STRIPS * b->height, g->m - row),
+    .n = MIN(b->wide, g->k - column),
+    .k = cols,
+    .outer = count,
+    .jump = nr * g->m - nr,
+    .from = from,
+    .ars = width,
+    .acs = 1,
+    .strip = b->height * width,
+    .rows = (int)b->height,
+    .panel = nr * g->n,
+    .b = (const char *)g->w + (size_t)(column * g->n) * b->size,
+    .c = place(b, g->dx, row, column),
+    .ldc = g->k,
+    .alpha = 1,
+    .add = g->add_x || first };
   x.a = (const char *)panel(b, first) + (size_t)(row * width) * b->size - (size_t)from * b->size;
   b->t->block(&x);
 }
@@ -79,9 +111,13 @@ static void some(int64_t begin, int64_t end, void *context)
 {
   const struct both *b = context;
   for (int64_t i = begin; i < end; i++) {
-    int64_t task = i - b->turned, groups = (b->panels + PANELS - 1) / PANELS, rows = STRIPS * b->height;
+    int64_t task = i - b->turned, groups = (b->panels + PANELS - 1) / PANELS,
+            rows = STRIPS * b->height;
     int64_t down = (b->g->m + rows - 1) / rows;
-    if (task >= 0) { plain_rows(b, task % down * rows, task / down * b->wide); continue; }
+    if (task >= 0) {
+      plain_rows(b, task % down * rows, task / down * b->wide);
+      continue;
+    }
     int64_t first = i % groups * PANELS, last = MIN(b->panels, first + PANELS);
     if (b->g->dw) turned_panels(b, first, last, i / groups * b->wide);
     for (int64_t p = first; b->g->db && i < groups && p < last; p++) sum_panel(b, p);
@@ -91,9 +127,13 @@ static void some(int64_t begin, int64_t end, void *context)
 void gemm_both(const struct gemm_both *g)
 {
   const struct gemm_type *t = gemm_type(g->dtype);
-  struct both b = { .t = t, .g = g, .size = dtype_size(g->dtype), .panels = (g->n + t->nr - 1) / t->nr,
-                    .height = gemm_height(g->m, t->mr) };
-  int64_t columns = (g->k + t->nr - 1) / t->nr, fit = GEMM_CACHE / (t->kc * t->nr * (int64_t)b.size);
+  struct both b = { .t = t,
+    .g = g,
+    .size = dtype_size(g->dtype),
+    .panels = (g->n + t->nr - 1) / t->nr,
+    .height = gemm_height(g->m, t->mr) };
+  int64_t columns = (g->k + t->nr - 1) / t->nr,
+          fit = GEMM_CACHE / (t->kc * t->nr * (int64_t)b.size);
   b.across = (columns + fit - 1) / fit;
   b.wide = (columns + b.across - 1) / b.across * t->nr;
   b.across = (g->k + b.wide - 1) / b.wide;

@@ -1,11 +1,12 @@
 /* gemm.c - products of matrices, cut into blocks for the cores and for their caches.
 **
-** A product is cut into chunks of strips x panels (a strip: up to mr rows; a panel: nr columns), by its shape alone. The
-** sum over k is cut into runs of up to kc, for which the panels stay in the second cache and a strip in the first; every
-** element is one chain of additions in the order of k within a run, and of runs in order.
-** Where B has to be packed, the runs come one after the other, and a core packs the panels of a run for itself: it goes
-** through a column of chunks with them. Small products skip all that: one call of the processor's block function, on B in
-** place where its rows allow that.
+** A product is cut into chunks of strips x panels (a strip: up to mr rows; a panel: nr columns),
+** by its shape alone. The sum over k is cut into runs of up to kc, for which the panels stay in
+** the second cache and a strip in the first; every element is one chain of additions in the
+** order of k within a run, and of runs in order. Where B has to be packed, the runs come one
+** after the other, and a core packs the panels of a run for itself: it goes through a column of
+** chunks with them. Small products skip all that: one call of the processor's block function, on
+** B in place where its rows allow that.
 */
 #include "kernel/gemm/inner.h"
 
@@ -33,7 +34,10 @@ const struct gemm_type *gemm_type(int dtype)
 
 void gemm_sum(const struct gemm_type *t, const struct gemm_block *g)
 {
-  if (g->k <= t->kc) { t->block(g); return; }
+  if (g->k <= t->kc) {
+    t->block(g);
+    return;
+  }
   struct gemm_block part = *g;
   for (int64_t done = 0; done < g->k; done += part.k) {
     bool last = g->k - done <= t->kc;
@@ -47,42 +51,50 @@ void gemm_sum(const struct gemm_type *t, const struct gemm_block *g)
   }
 }
 
-/* -- cutting -------------------------------------------------------------------------------------------------- */
+/* -- cutting ----------------------------------------------------------------------------------- */
 
 struct job {
   const struct gemm_type *t;
   size_t size;
-  struct gemm_block g;                                /* the product, or the part of it that is being made */
+  /* the product, or the part of it that is being made */
+  struct gemm_block g;
   bool tb, pack;                                      /* pack: b is not in panels yet */
-  uint64_t part;                                      /* which one: a number that no other part of any product has */
+  /* which one: a number that no other part of any product has */
+  uint64_t part;
   int64_t rows, cols, down;                           /* of a chunk; chunks one below the other */
   int failed;
 };
 
 enum { BLOCK = 1536 };                                /* columns whose sums are made at a time */
 
-/* How many columns of chunks: as few as the cache allows, since all of them read A; with few rows more, which are packed by
-** one core each. */
+/* How many columns of chunks: as few as the cache allows, since all of them read A; with few
+** rows more, which are packed by one core each. */
 static int64_t columns_of(const struct job *j, int64_t panels)
 {
-  const int64_t fit = MAX(1, GEMM_CACHE / (MIN(j->g.k, j->t->kc) * j->t->nr * (int64_t)j->size)), m = j->g.m;
+  const int64_t fit = MAX(1, GEMM_CACHE / (MIN(j->g.k, j->t->kc) * j->t->nr * (int64_t)j->size)),
+                m = j->g.m;
   int64_t least = (panels + fit - 1) / fit;
   if (!j->pack) return least;
   return MAX(least, m <= GEMM_LOW ? (panels + 2) / 3 : MIN((panels + 3) / 4, (400 + m - 1) / m));
 }
 
-/* Halves chunks until there are enough of them. A side read in place wants long pieces of its rows; rows are copied a few
-** strips at a time. */
+/* Halves chunks until there are enough of them. A side read in place wants long pieces of its
+** rows; rows are copied a few strips at a time. */
 static int64_t cut(struct job *j)
 {
   const struct gemm_type *t = j->t;
-  const int64_t strips = (j->g.m + t->mr - 1) / t->mr, panels = (j->g.n + t->nr - 1) / t->nr, across = columns_of(j, panels);
-  int64_t s = strips, p = (panels + across - 1) / across, enough = j->g.full ? 8 : 32, least = j->pack ? 2 : 1;
+  const int64_t strips = (j->g.m + t->mr - 1) / t->mr, panels = (j->g.n + t->nr - 1) / t->nr,
+                across = columns_of(j, panels);
+  int64_t s = strips, p = (panels + across - 1) / across, enough = j->g.full ? 8 : 32,
+          least = j->pack ? 2 : 1;
   while ((double)(s * t->mr) * (double)(p * t->nr) * (double)j->g.k > 2 * GEMM_WORK) {
     if ((strips + s - 1) / s * ((panels + p - 1) / p) >= enough) break;
-    if ((s + 1) / 2 >= least && s > 1 && (j->pack || s * t->mr > p * t->nr || p == 1)) s = (s + 1) / 2;
-    else if (p > 1) p = (p + 1) / 2;
-    else break;
+    if ((s + 1) / 2 >= least && s > 1 && (j->pack || s * t->mr > p * t->nr || p == 1))
+      s = (s + 1) / 2;
+    else if (p > 1)
+      p = (p + 1) / 2;
+    else
+      break;
   }
   j->rows = s * t->mr;
   j->cols = p * t->nr;
@@ -105,13 +117,17 @@ static struct gemm_block chunk_of(const struct job *j, int64_t i)
   return g;
 }
 
-/* A chunk whose panels this thread packs, unless it has just used them. (Panels that one core packs and others read are
-** dear to write again.) */
+/* A chunk whose panels this thread packs, unless it has just used them. (Panels that one core
+** packs and others read are dear to write again.) */
 static void packed_here(struct job *j, struct gemm_block g, int64_t column)
 {
   bool there;
-  char *room = gemm_room(gemm_panel_bytes(j->t, j->cols, g.k, j->size), j->part + (uint64_t)column, &there);
-  if (!room) { __atomic_store_n(&j->failed, TY_EMEMORY, __ATOMIC_RELAXED); return; }
+  char *room = gemm_room(
+      gemm_panel_bytes(j->t, j->cols, g.k, j->size), j->part + (uint64_t)column, &there);
+  if (!room) {
+    __atomic_store_n(&j->failed, TY_EMEMORY, __ATOMIC_RELAXED);
+    return;
+  }
   if (!there) gemm_panels(j->t, j->size, j->tb, g.n, g.k, g.b, g.ldb, room);
   g.b = room;
   g.panel = g.k * j->t->nr;
@@ -123,13 +139,16 @@ static void some(int64_t begin, int64_t end, void *context)
   struct job *j = context;
   for (int64_t i = begin; i < end; i++) {
     struct gemm_block g = chunk_of(j, i);
-    if (j->pack) packed_here(j, g, i / j->down);
-    else gemm_sum(j->t, &g);
+    if (j->pack)
+      packed_here(j, g, i / j->down);
+    else
+      gemm_sum(j->t, &g);
   }
 }
 
 /* The part of a product that lies in some columns and one run of k. */
-static struct job part_of(const struct job *j, int64_t column, int64_t cols, int64_t from, int64_t k)
+static struct job part_of(
+    const struct job *j, int64_t column, int64_t cols, int64_t from, int64_t k)
 {
   static uint64_t parts;
   struct job x = *j;
@@ -137,7 +156,8 @@ static struct job part_of(const struct job *j, int64_t column, int64_t cols, int
   x.g.n = MIN(cols, j->g.n - column);
   x.g.k = MIN(k, j->g.k - from);
   x.g.a = (const char *)j->g.a + (size_t)(from * j->g.acs) * j->size;
-  x.g.b = (const char *)j->g.b + (size_t)(j->tb ? column * j->g.ldb + from : from * j->g.ldb + column) * j->size;
+  x.g.b = (const char *)j->g.b +
+      (size_t)(j->tb ? column * j->g.ldb + from : from * j->g.ldb + column) * j->size;
   x.g.c = (char *)j->g.c + (size_t)column * j->size;
   x.g.add = j->g.add || from;
   x.g.bias = last && j->g.bias ? (const char *)j->g.bias + (size_t)column * j->size : NULL;
@@ -160,13 +180,15 @@ static int run_packing(const struct job *j)
     for (int64_t k = 0; k < j->g.k; k += deep) {
       struct job x = part_of(j, c, cols, k, deep);
       parallel(cut(&x), 1, some, &x);
-      if (x.failed) return fail_memory("product", gemm_panel_bytes(j->t, x.cols, deep, j->size), mem_bytes(), 0);
+      if (x.failed)
+        return fail_memory(
+            "product", gemm_panel_bytes(j->t, x.cols, deep, j->size), mem_bytes(), 0);
     }
   return TY_OK;
 }
 
-/* A strip is worth a copy where several panels use it and its rows would fight for the same places of the first cache,
-** or where A is read across its rows. */
+/* A strip is worth a copy where several panels use it and its rows would fight for the same
+** places of the first cache, or where A is read across its rows. */
 static bool awkward(const struct gemm_block *g, const struct gemm_type *t, size_t size)
 {
   int64_t bytes = (g->ars == 1 ? g->acs : g->ars) * (int64_t)size;
@@ -178,33 +200,47 @@ static int run(struct job *j)
   j->g.copy = awkward(&j->g, j->t, j->size);
   double work = (double)j->g.m * (double)j->g.n * (double)j->g.k;
   if (j->pack) return run_packing(j);
-  if (work <= 2 * GEMM_WORK) gemm_sum(j->t, &j->g);
-  else parallel(cut(j), 1, some, j);
+  if (work <= 2 * GEMM_WORK)
+    gemm_sum(j->t, &j->g);
+  else
+    parallel(cut(j), 1, some, j);
   return TY_OK;
 }
 
-/* -- packed right side --------------------------------------------------------------------------------------------- */
+/* -- packed right side ------------------------------------------------------------------------- */
 
-int gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *packed,
-                void *c, int64_t ldc, const struct gemm_epilogue *e)
+int gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda,
+    const void *packed, void *c, int64_t ldc, const struct gemm_epilogue *e)
 {
   const struct gemm_type *t = gemm_type(dtype);
-  struct gemm_block g = { .m = m, .n = n, .k = k, .outer = 1, .a = a, .ars = ta ? 1 : lda, .acs = ta ? lda : 1,
-                          .b = packed, .panel = t->nr * k, .c = c, .ldc = ldc, .alpha = 1 };
+  struct gemm_block g = { .m = m,
+    .n = n,
+    .k = k,
+    .outer = 1,
+    .a = a,
+    .ars = ta ? 1 : lda,
+    .acs = ta ? lda : 1,
+    .b = packed,
+    .panel = t->nr * k,
+    .c = c,
+    .ldc = ldc,
+    .alpha = 1 };
   if (e) g.bias = e->bias, g.act = e->act, g.add = e->add;
   g.strip = gemm_height(m, t->mr) * g.ars;
   struct job j = { .t = t, .size = dtype_size(dtype), .g = g };
   return run(&j);
 }
 
-/* -- plain --------------------------------------------------------------------------------------------------------- */
+/* -- plain ------------------------------------------------------------------------------------- */
 
 static void scale_rows(int dtype, int64_t m, int64_t n, double beta, void *c, int64_t ldc)
 {
   for (int64_t i = 0; i < m; i++)
     for (int64_t j = 0; j < n; j++) {
-      if (dtype == TY_F64) ((double *)c)[i * ldc + j] *= beta;
-      else ((float *)c)[i * ldc + j] *= (float)beta;
+      if (dtype == TY_F64)
+        ((double *)c)[i * ldc + j] *= beta;
+      else
+        ((float *)c)[i * ldc + j] *= (float)beta;
     }
 }
 
@@ -219,19 +255,22 @@ static void some_dots(int64_t begin, int64_t end, void *context)
 {
   const struct dots *d = context;
   const struct gemm_block *g = d->g;
-  d->t->dots(g->m, end - begin, g->k, g->a, g->ars, (const char *)g->b + (size_t)(begin * g->ldb) * d->size, g->ldb,
-             (char *)g->c + (size_t)begin * d->size, g->ldc, g->alpha, g->add);
+  d->t->dots(g->m, end - begin, g->k, g->a, g->ars,
+      (const char *)g->b + (size_t)(begin * g->ldb) * d->size, g->ldb,
+      (char *)g->c + (size_t)begin * d->size, g->ldc, g->alpha, g->add);
 }
 
 static void some_dot_rows(int64_t begin, int64_t end, void *context)
 {
   const struct dots *d = context;
   const struct gemm_block *g = d->g;
-  d->t->dots(end - begin, g->n, g->k, (const char *)g->a + (size_t)(begin * g->ars) * d->size, g->ars, g->b, g->ldb,
-             (char *)g->c + (size_t)(begin * g->ldc) * d->size, g->ldc, g->alpha, g->add);
+  d->t->dots(end - begin, g->n, g->k, (const char *)g->a + (size_t)(begin * g->ars) * d->size,
+      g->ars, g->b, g->ldb, (char *)g->c + (size_t)(begin * g->ldc) * d->size, g->ldc, g->alpha,
+      g->add);
 }
 
-/* Both sides lie along k and one of them is a few vectors: memory is the limit, nothing is packed. */
+/* Both sides lie along k and one of them is a few vectors: memory is the limit, nothing is
+** packed. */
 static void run_dots(const struct gemm_type *t, size_t size, const struct gemm_block *g)
 {
   struct dots d = { t, g, size };
@@ -254,14 +293,16 @@ static void finish_rows(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int finish(int dtype, int64_t m, int64_t n, void *c, int64_t ldc, const struct gemm_epilogue *e)
+static int finish(
+    int dtype, int64_t m, int64_t n, void *c, int64_t ldc, const struct gemm_epilogue *e)
 {
   struct pass x = { gemm_type(dtype), e, c, dtype_size(dtype), n, ldc };
   if (e && (e->bias || e->act)) parallel(m, MAX(1, 30000 / n), finish_rows, &x);
   return TY_OK;
 }
 
-static int product(int dtype, bool ta, bool tb, struct gemm_block g, int64_t lda, const struct gemm_epilogue *e)
+static int product(
+    int dtype, bool ta, bool tb, struct gemm_block g, int64_t lda, const struct gemm_epilogue *e)
 {
   const struct gemm_type *t = gemm_type(dtype);
   const size_t size = dtype_size(dtype);
@@ -273,7 +314,8 @@ static int product(int dtype, bool ta, bool tb, struct gemm_block g, int64_t lda
     run_dots(t, size, &g);
     return finish(dtype, g.m, g.n, g.c, g.ldc, e);
   }
-  const bool epilogue = e && (e->bias || e->act);      /* ours ends in registers, a library's in a further pass */
+  const bool epilogue = e &&
+      (e->bias || e->act); /* ours ends in registers, a library's in a further pass */
   if (!(epilogue && !ta) && blas_wanted(dtype, g.m, g.n, g.k)) {
     blas_gemm(dtype, ta, tb, g.m, g.n, g.k, g.alpha, g.a, lda, g.b, g.ldb, g.add, g.c, g.ldc);
     return finish(dtype, g.m, g.n, g.c, g.ldc, e);
@@ -282,34 +324,54 @@ static int product(int dtype, bool ta, bool tb, struct gemm_block g, int64_t lda
   g.panel = t->nr;
   g.strip = gemm_height(g.m, t->mr) * g.ars;
   if (e) g.bias = e->bias, g.act = e->act;
-  struct job j = { .t = t, .size = size, .g = g, .tb = tb,
-                   .pack = tb || (g.m > 2 * t->mr && (double)g.n * (double)g.k > 30000) };
+  struct job j = { .t = t,
+    .size = size,
+    .g = g,
+    .tb = tb,
+    .pack = tb || (g.m > 2 * t->mr && (double)g.n * (double)g.k > 30000) };
   j.g.full = !j.pack;
   return run(&j);
 }
 
-int gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a, int64_t lda,
-         const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
+int gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a,
+    int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
 {
   if (m <= 0 || n <= 0) return TY_OK;
-  if (n == 1 && m > 1 && ldc == 1) return gemm(dtype, !tb, !ta, 1, m, k, alpha, b, ldb, a, lda, beta, c, m);
+  if (n == 1 && m > 1 && ldc == 1)
+    return gemm(dtype, !tb, !ta, 1, m, k, alpha, b, ldb, a, lda, beta, c, m);
   if (beta != 0 && beta != 1) scale_rows(dtype, m, n, beta, c, ldc);
   if (k <= 0 && beta == 0) clear_rows(dtype_size(dtype), m, n, c, ldc);
   if (k <= 0) return TY_OK;
-  struct gemm_block g = { .m = m, .n = n, .k = k, .a = a, .b = b, .ldb = ldb, .c = c, .ldc = ldc, .alpha = alpha,
-                          .add = beta != 0 };
+  struct gemm_block g = { .m = m,
+    .n = n,
+    .k = k,
+    .a = a,
+    .b = b,
+    .ldb = ldb,
+    .c = c,
+    .ldc = ldc,
+    .alpha = alpha,
+    .add = beta != 0 };
   return product(dtype, ta, tb, g, lda, NULL);
 }
 
-int gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda,
-               const void *b, int64_t ldb, void *c, int64_t ldc, const struct gemm_epilogue *e)
+int gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a,
+    int64_t lda, const void *b, int64_t ldb, void *c, int64_t ldc, const struct gemm_epilogue *e)
 {
-  struct gemm_block g = { .m = m, .n = n, .k = k, .a = a, .b = b, .ldb = ldb, .c = c, .ldc = ldc, .alpha = 1,
-                          .add = e->add };
+  struct gemm_block g = { .m = m,
+    .n = n,
+    .k = k,
+    .a = a,
+    .b = b,
+    .ldb = ldb,
+    .c = c,
+    .ldc = ldc,
+    .alpha = 1,
+    .add = e->add };
   return product(dtype, ta, tb, g, lda, e);
 }
 
-/* -- many ---------------------------------------------------------------------------------------------------------- */
+/* -- many -------------------------------------------------------------------------------------- */
 
 struct batch {
   int dtype, failed;
@@ -324,19 +386,22 @@ static void some_products(int64_t begin, int64_t end, void *context)
   struct batch *x = context;
   const size_t size = dtype_size(x->dtype);
   for (int64_t i = begin; i < end; i++) {
-    int code = gemm(x->dtype, x->ta, x->tb, x->m, x->n, x->k, x->alpha, x->a + (size_t)(i * x->sa) * size,
-                    x->ta ? x->m : x->k, x->b + (size_t)(i * x->sb) * size, x->tb ? x->k : x->n, x->beta,
-                    x->c + (size_t)(i * x->sc) * size, x->n);
+    int code = gemm(x->dtype, x->ta, x->tb, x->m, x->n, x->k, x->alpha,
+        x->a + (size_t)(i * x->sa) * size, x->ta ? x->m : x->k, x->b + (size_t)(i * x->sb) * size,
+        x->tb ? x->k : x->n, x->beta, x->c + (size_t)(i * x->sc) * size, x->n);
     if (code) __atomic_store_n(&x->failed, code, __ATOMIC_RELAXED);
   }
 }
 
-int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha,
-               const void *a, int64_t sa, const void *b, int64_t sb, double beta, void *c, int64_t sc)
+int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n, int64_t k,
+    double alpha, const void *a, int64_t sa, const void *b, int64_t sb, double beta, void *c,
+    int64_t sc)
 {
   struct batch x = { dtype, 0, ta, tb, m, n, k, sa, sb, sc, alpha, beta, a, b, c };
   double work = (double)m * (double)n * (double)MAX(k, 1);
-  if (work > 32 * GEMM_WORK) some_products(0, batch, &x);          /* each is large: cut inside */
-  else parallel(batch, MAX(1, (int64_t)(GEMM_WORK / MAX(work, 1))), some_products, &x);
+  if (work > 32 * GEMM_WORK)
+    some_products(0, batch, &x); /* each is large: cut inside */
+  else
+    parallel(batch, MAX(1, (int64_t)(GEMM_WORK / MAX(work, 1))), some_products, &x);
   return x.failed ? fail_memory("product", 0, mem_bytes(), 0) : TY_OK;
 }

@@ -1,4 +1,5 @@
-/* gemm.h - matrix products. Row-major. op(A) is m x k, op(B) is k x n, C is m x n; ld* in elements.
+/* gemm.h - matrix products. Row-major. op(A) is m x k, op(B) is k x n, C is m x n; ld* in
+** elements.
 **
 ** gemm        one product; ours, or a library's where that is faster (library.c); parallel inside; float32 and float64. Up to
 **             GEMM_FEW long rows with a transposed B need no panels: B is read once, as it lies.
@@ -13,33 +14,39 @@
 #include "op/op.h"
 
 enum { GEMM_FEW = 16 };                               /* rows */
-int    gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a, int64_t lda,
-            const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
+int gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a,
+    int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
 size_t gemm_pack_bytes(int dtype, int64_t n, int64_t k);
-void   gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *packed);
-struct gemm_epilogue { const void *bias; int act; bool add; };               /* C = act(C * add + AB + bias) */
-int    gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *packed,
-                   void *c, int64_t ldc, const struct gemm_epilogue *e);
-int    gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda,
-                  const void *b, int64_t ldb, void *c, int64_t ldc, const struct gemm_epilogue *e);
-int    gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n, int64_t k, double alpha,
-                  const void *a, int64_t sa, const void *b, int64_t sb, double beta, void *c, int64_t sc);
+void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *packed);
+/* C = act(C * add + AB + bias) */
+struct gemm_epilogue { const void *bias; int act; bool add; };
+int gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void *a, int64_t lda,
+    const void *packed, void *c, int64_t ldc, const struct gemm_epilogue *e);
+int gemm_fused(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a,
+    int64_t lda, const void *b, int64_t ldb, void *c, int64_t ldc, const struct gemm_epilogue *e);
+int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n, int64_t k,
+    double alpha, const void *a, int64_t sa, const void *b, int64_t sb, double beta, void *c,
+    int64_t sc);
 
-/* Both gradients of a product: dx (m x k) = G W, dw (n x k) = G^T X, db (n) = the sums of G's columns; NULL: not wanted.
-** G (m x n), X (m x k) and W (n x k) stand in panels (gemm_pack); G may be written row by row (gemm_panel_row). */
+/* Both gradients of a product: dx (m x k) = G W, dw (n x k) = G^T X, db (n) = the sums of G's
+** columns; NULL: not wanted. G (m x n), X (m x k) and W (n x k) stand in panels (gemm_pack); G
+** may be written row by row (gemm_panel_row). */
 struct gemm_both { int dtype; int64_t m, n, k; const void *g, *x, *w; void *dx, *dw, *db; bool add_x, add_w, add_b; };
 void   gemm_both(const struct gemm_both *g);
 void   gemm_panel_row(int dtype, int64_t m, int64_t n, int64_t i, const void *row, void *panels);
 
-/* State of an instruction with a weight: packed at the first run, and again when the array has changed (or may have:
-** it has no version). gemm_kept_room gives the bytes and says whether they still hold what was packed.
-** NULL: out of memory. */
+/* State of an instruction with a weight: packed at the first run, and again when the array has
+** changed (or may have: it has no version). gemm_kept_room gives the bytes and says whether they
+** still hold what was packed. NULL: out of memory. */
 struct gemm_kept { uint64_t version; const void *of; void *packed; size_t bytes; };
-const void *gemm_keep(struct gemm_kept *s, const struct arr *weight, bool tb, int64_t n, int64_t k, int64_t ldb);
+const void *gemm_keep(
+    struct gemm_kept *s, const struct arr *weight, bool tb, int64_t n, int64_t k, int64_t ldb);
 void  *gemm_kept_room(struct gemm_kept *s, const struct arr *weight, size_t bytes, bool *fresh);
-size_t gemm_kept_bytes(const struct call *c);         /* state and done of a kernel that keeps one weight */
+/* state and done of a kernel that keeps one weight */
+size_t gemm_kept_bytes(const struct call *c);
 void   gemm_kept_done(void *state);
-const char *gemm_refuse(const struct call *c);        /* TYCHO_DISABLE=gemm: the plain loops behind are taken */
+/* TYCHO_DISABLE=gemm: the plain loops behind are taken */
+const char *gemm_refuse(const struct call *c);
 
 /* out[j] (+)= sum over i of a[i * n + j], in an order that depends on the shape alone */
 void   sum_columns(int dtype, int64_t m, int64_t n, const void *a, void *out, bool add);

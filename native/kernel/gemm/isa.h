@@ -1,10 +1,12 @@
-/* isa.h - the part of the matrix product that is compiled once per instruction set (kernel/gemm/isa/gemm.c).
+/* isa.h - the part of the matrix product that is compiled once per instruction set
+** (kernel/gemm/isa/gemm.c).
 **
-** A block is a product done by one thread: C (m x n) = act(alpha A B + C? + bias). B stands in panels of `nr` columns
-** (the last may be narrower: a multiple of `w`, padded with zeros), one row of a panel after the other. A is read in
-** place through two strides, or packed in strips of `gemm_height` rows (ars 1, acs = height, strip = distance).
-** The sum runs `outer` times over k steps, each A element acs further, A moving by `jump` between runs and B going on
-** without a break: that lets an image be read in place, row by row.
+** A block is a product done by one thread: C (m x n) = act(alpha A B + C? + bias). B stands in
+** panels of `nr` columns (the last may be narrower: a multiple of `w`, padded with zeros), one
+** row of a panel after the other. A is read in place through two strides, or packed in strips of
+** `gemm_height` rows (ars 1, acs = height, strip = distance). The sum runs `outer` times over k
+** steps, each A element acs further, A moving by `jump` between runs and B going on without a
+** break: that lets an image be read in place, row by row.
 */
 #pragma once
 #include <stdbool.h>
@@ -12,60 +14,79 @@
 #include <stdint.h>
 
 struct gemm_block {
-  int64_t m, n, k, outer, jump, from;                 /* from: the first of the k steps, in A and in B */
-  const void *a; int64_t ars, acs, strip;             /* strip: from one strip of rows to the next */
+  /* from: the first of the k steps, in A and in B */
+  int64_t m, n, k, outer, jump, from;
+  /* strip: from one strip of rows to the next */
+  const void *a; int64_t ars, acs, strip;
   int rows;                                           /* of a strip; 0: gemm_height */
-  const void *b; int64_t ldb, panel;                  /* from one row of a panel, from one panel to the next */
-  int ahead;                                          /* rows of B that are fetched before their turn; 0: as far as a near cache is */
+  /* from one row of a panel, from one panel to the next */
+  const void *b; int64_t ldb, panel;
+  /* rows of B that are fetched before their turn; 0: as far as a near cache is */
+  int ahead;
   void *c; int64_t ldc;
   const void *bias, *row_bias;                        /* per column, per row; NULL: none */
   double alpha;
   bool add;                                           /* onto what C holds */
   bool copy;                                          /* copy A strip by strip (outer 1, k <= kc) */
-  bool full;                                          /* b has no zeros behind column n: read only n columns */
+  /* b has no zeros behind column n: read only n columns */
+  bool full;
   int act;                                            /* ACT_* */
 };
 
-/* Columns of a panel as they lie in an image: pieces of output rows. Row (c, t) of the panel is channel c seen from tap
-** t of the window. fill copies an image to panel rows of `width` elements; spread adds such rows to an image. */
+/* Columns of a panel as they lie in an image: pieces of output rows. Row (c, t) of the panel is
+** channel c seen from tap t of the window. fill copies an image to panel rows of `width`
+** elements; spread adds such rows to an image. */
 struct gemm_piece { int64_t from; int32_t at, n; };   /* place in a channel, column, elements */
 struct gemm_image {
   int64_t channels, channel;                          /* how many, how far apart */
-  int64_t step;                                       /* from one column to the next, in the image */
-  int64_t width, skip;                                /* of a panel row; further elements to the next row */
+  /* from one column to the next, in the image */
+  int64_t step;
+  /* of a panel row; further elements to the next row */
+  int64_t width, skip;
   int taps; const int64_t *tap;                       /* their places */
   int n; const struct gemm_piece *piece;
   bool clear;                                         /* the pieces leave gaps: zeros */
 };
 
-/* Panel rows of whole output rows, first .. first + rows - 1, of a window that moves by one: row (c, t) is channel c seen from
-** tap t. fold adds them to the channels: a row of a channel, up to a vector, takes all that the taps saw of it while it is in a
-** register. */
+/* Panel rows of whole output rows, first .. first + rows - 1, of a window that moves by one: row
+** (c, t) is channel c seen from tap t. fold adds them to the channels: a row of a channel, up to
+** a vector, takes all that the taps saw of it while it is in a register. */
 struct gemm_fold {
-  int64_t channels, channel, width;                   /* how many, how far apart; from one panel row to the next */
-  int64_t in[2], kernel[2], pad[2];                   /* down and across: of a channel, of the window, around the image */
+  /* how many, how far apart; from one panel row to the next */
+  int64_t channels, channel, width;
+  /* down and across: of a channel, of the window, around the image */
+  int64_t in[2], kernel[2], pad[2];
   int64_t first, rows, across;                        /* output rows; their length */
 };
 
 struct gemm_type {
-  int mr, nr, w;                                      /* most rows of a tile, columns of a panel, lanes of a vector */
+  /* most rows of a tile, columns of a panel, lanes of a vector */
+  int mr, nr, w;
   int tall;                                           /* most rows of a tile of one vector */
-  int kc;                                             /* steps after which a sum goes through memory */
+  /* steps after which a sum goes through memory */
+  int kc;
   void (*block)(const struct gemm_block *b);
-  void (*panel)(int64_t k, int64_t cols, const void *b, int64_t ldb, void *out);     /* k x cols, to whole vectors */
-  void (*panel_t)(int64_t k, int64_t cols, const void *b, int64_t ldb, void *out);   /* cols x k, transposed */
+  /* k x cols, to whole vectors */
+  void (*panel)(int64_t k, int64_t cols, const void *b, int64_t ldb, void *out);
+  /* cols x k, transposed */
+  void (*panel_t)(int64_t k, int64_t cols, const void *b, int64_t ldb, void *out);
   void (*strip)(int64_t rows, int64_t k, const void *a, int64_t ars, int64_t acs, int height, void *out);
   void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b, int64_t ldb, void *c,
                int64_t ldc,
-               double alpha, bool add);                /* C = alpha A B^T: both read along k; for few rows */
+               /* C = alpha A B^T: both read along k; for few rows */
+               double alpha, bool add);
   void (*act)(int act, int64_t n, void *x);
-  void (*axpy)(int64_t n, double alpha, const void *x, int64_t step, void *y);       /* y += alpha x[i * step] */
-  void (*scatter)(int64_t n, const void *x, void *y, int64_t step);                  /* y[i * step] += x */
-  double (*dot)(int64_t n, const void *x, int64_t step, const void *y);              /* sum of x[i * step] y[i] */
+  /* y += alpha x[i * step] */
+  void (*axpy)(int64_t n, double alpha, const void *x, int64_t step, void *y);
+  /* y[i * step] += x */
+  void (*scatter)(int64_t n, const void *x, void *y, int64_t step);
+  /* sum of x[i * step] y[i] */
+  double (*dot)(int64_t n, const void *x, int64_t step, const void *y);
   double (*sum)(int64_t n, const void *x);
   void (*fill)(const struct gemm_image *f, const void *image, void *panel);
   void (*spread)(const struct gemm_image *f, const void *panel, void *image);
-  void (*fold)(const struct gemm_fold *f, const void *panel, void *image);     /* NULL: where vectors are narrow spread is as fast */
+  /* NULL: where vectors are narrow spread is as fast */
+  void (*fold)(const struct gemm_fold *f, const void *panel, void *image);
 };
 struct gemm_isa { struct gemm_type type[2]; };        /* TY_F32, TY_F64 */
 

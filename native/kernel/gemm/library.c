@@ -1,9 +1,11 @@
-/* library.c - libraries for the few products where they are faster than our own, one thread a call inside our regions.
+/* library.c - libraries for the few products where they are faster than our own, one thread a
+** call inside our regions.
 **
-** On older processors OpenBLAS makes all but small products, since it knows kernels there that we do not have. With AVX-512
-** oneDNN makes float32 products of few rows, for which packing the other side costs us more than it. Its first product of a
-** process takes some 50 ms, in which it writes its kernels. TYCHO_DISABLE=blas: never.
-** Slices are cut by shape, so that the bits do not depend on the number of threads.
+** On older processors OpenBLAS makes all but small products, since it knows kernels there that
+** we do not have. With AVX-512 oneDNN makes float32 products of few rows, for which packing the
+** other side costs us more than it. Its first product of a process takes some 50 ms, in which it
+** writes its kernels. TYCHO_DISABLE=blas: never. Slices are cut by shape, so that the bits do
+** not depend on the number of threads.
 */
 #include <cblas.h>
 #include <pthread.h>
@@ -27,10 +29,10 @@ __attribute__((constructor)) static void load(void) { pthread_once(&once, ask); 
 
 static bool onednn_wanted(int64_t m, int64_t n, int64_t k, double work)
 {
-  const double large = 1e6;                           /* elements that are packed, or written, for little work each */
+  const double large = 1e6; /* elements that are packed, or written, for little work each */
   if (m > GEMM_LOW || work < 3e6 || MIN(MIN(m, n), k) < 16) return false;
   return !(m < 32 && (double)n * (double)k > large) && !(n < 32 && (double)m * (double)k > large) &&
-         !(k < 32 && (double)m * (double)n > large);
+      !(k < 32 && (double)m * (double)n > large);
 }
 
 bool blas_wanted(int dtype, int64_t m, int64_t n, int64_t k)
@@ -54,14 +56,15 @@ static void one(const struct slices *s, int64_t m, int64_t n, const void *a, con
   int ta = s->ta ? CblasTrans : CblasNoTrans, tb = s->tb ? CblasTrans : CblasNoTrans;
   parallel_library_of(1);
   if (onednn && s->dtype == TY_F32 &&
-      onednn_product(s->ta, s->tb, m, n, s->k, (float)s->alpha, a, s->lda, b, s->ldb, (float)s->beta, c, s->ldc))
+      onednn_product(s->ta, s->tb, m, n, s->k, (float)s->alpha, a, s->lda, b, s->ldb,
+          (float)s->beta, c, s->ldc))
     return;
   if (s->dtype == TY_F64)
-    cblas_dgemm(CblasRowMajor, ta, tb, (int)m, (int)n, (int)s->k, s->alpha, a, (int)s->lda, b, (int)s->ldb, s->beta, c,
-                (int)s->ldc);
+    cblas_dgemm(CblasRowMajor, ta, tb, (int)m, (int)n, (int)s->k, s->alpha, a, (int)s->lda, b,
+        (int)s->ldb, s->beta, c, (int)s->ldc);
   else
-    cblas_sgemm(CblasRowMajor, ta, tb, (int)m, (int)n, (int)s->k, (float)s->alpha, a, (int)s->lda, b, (int)s->ldb,
-                (float)s->beta, c, (int)s->ldc);
+    cblas_sgemm(CblasRowMajor, ta, tb, (int)m, (int)n, (int)s->k, (float)s->alpha, a, (int)s->lda,
+        b, (int)s->ldb, (float)s->beta, c, (int)s->ldc);
 }
 
 static void some(int64_t begin, int64_t end, void *context)
@@ -70,13 +73,14 @@ static void some(int64_t begin, int64_t end, void *context)
   const size_t size = dtype_size(s->dtype);
   for (int64_t i = begin; i < end; i++) {
     int64_t r = i / s->across * s->rows, c = i % s->across * s->cols;
-    one(s, MIN(s->rows, s->m - r), MIN(s->cols, s->n - c), s->a + (size_t)(r * (s->ta ? 1 : s->lda)) * size,
+    one(s, MIN(s->rows, s->m - r), MIN(s->cols, s->n - c),
+        s->a + (size_t)(r * (s->ta ? 1 : s->lda)) * size,
         s->b + (size_t)(c * (s->tb ? s->ldb : 1)) * size, s->c + (size_t)(r * s->ldc + c) * size);
   }
 }
 
-/* Halves the longer side until there are enough slices: two of a middle-sized product, at most 16, each of some weight,
-** since a slice packs its sides anew. */
+/* Halves the longer side until there are enough slices: two of a middle-sized product, at most
+** 16, each of some weight, since a slice packs its sides anew. */
 static void cut(struct slices *s)
 {
   const double work = (double)s->m * (double)s->n * (double)s->k;
@@ -91,8 +95,8 @@ static void cut(struct slices *s)
   s->across = (s->n + s->cols - 1) / s->cols;
 }
 
-void blas_gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a, int64_t lda,
-               const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
+void blas_gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
+    const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
 {
   struct slices s = { dtype, ta, tb, m, n, k, lda, ldb, ldc, 0, 0, 0, alpha, beta, a, b, c };
   cut(&s);

@@ -1,6 +1,8 @@
-/* pack.c - packed right sides: panels of `nr` columns, the last one as narrow as its vectors allow.
+/* pack.c - packed right sides: panels of `nr` columns, the last one as narrow as its vectors
+** allow.
 **
-** Panel j stands at j * nr * k elements; row p of a panel at p * width. Packing is parallel where it is long.
+** Panel j stands at j * nr * k elements; row p of a panel at p * width. Packing is parallel
+** where it is long.
 */
 #include <pthread.h>
 #include "kernel/gemm/inner.h"
@@ -27,12 +29,14 @@ struct packing {
 static void pack_rows(const struct packing *p, int64_t j, int64_t from, int64_t rows)
 {
   const int64_t nr = p->t->nr, cols = MIN(p->n - j * nr, nr), width = cols > p->t->w ? nr : p->t->w;
-  const char *b = p->b + (size_t)(p->tb ? j * nr * p->ldb + from : j * nr + from * p->ldb) * p->size;
+  const char *b = p->b +
+      (size_t)(p->tb ? j * nr * p->ldb + from : j * nr + from * p->ldb) * p->size;
   char *out = p->out + (size_t)(j * nr * p->k + from * width) * p->size;
   (p->tb ? p->t->panel_t : p->t->panel)(rows, cols, b, p->ldb, out);
 }
 
-/* Sixteen lines of memory at a time: they are followed as far as they go, across all panels of this chunk. */
+/* Sixteen lines of memory at a time: they are followed as far as they go, across all panels of
+** this chunk. */
 static void some(int64_t begin, int64_t end, void *context)
 {
   const struct packing *p = context;
@@ -41,8 +45,8 @@ static void some(int64_t begin, int64_t end, void *context)
     for (int64_t j = begin; j < end; j++) pack_rows(p, j, from, MIN(step, p->k - from));
 }
 
-void gemm_panels(const struct gemm_type *t, size_t size, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb,
-                 void *out)
+void gemm_panels(const struct gemm_type *t, size_t size, bool tb, int64_t n, int64_t k,
+    const void *b, int64_t ldb, void *out)
 {
   struct packing p = { t, size, tb, n, k, ldb, b, out };
   int64_t each = (int64_t)t->nr * k;
@@ -54,7 +58,7 @@ void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t 
   gemm_panels(gemm_type(dtype), dtype_size(dtype), tb, n, k, b, ldb, packed);
 }
 
-/* -- kept by an instruction ---------------------------------------------------------------------------------------- */
+/* -- kept by an instruction -------------------------------------------------------------------- */
 
 void *gemm_kept_room(struct gemm_kept *s, const struct arr *weight, size_t bytes, bool *fresh)
 {
@@ -70,7 +74,8 @@ void *gemm_kept_room(struct gemm_kept *s, const struct arr *weight, size_t bytes
   return s->packed;
 }
 
-const void *gemm_keep(struct gemm_kept *s, const struct arr *weight, bool tb, int64_t n, int64_t k, int64_t ldb)
+const void *gemm_keep(
+    struct gemm_kept *s, const struct arr *weight, bool tb, int64_t n, int64_t k, int64_t ldb)
 {
   bool fresh;
   void *packed = gemm_kept_room(s, weight, gemm_pack_bytes(weight->d.dtype, n, k), &fresh);
@@ -95,18 +100,21 @@ const char *gemm_refuse(const struct call *c)
   return known ? "TYCHO_DISABLE names gemm" : NULL;
 }
 
-/* -- columns ------------------------------------------------------------------------------------------------------- */
+/* -- columns ----------------------------------------------------------------------------------- */
 
 struct columns { const struct gemm_type *t; size_t size; int64_t m, n; const char *a; char *out; bool add; };
-enum { STRETCH = 256, RUN = 128 };                    /* columns at a time; rows that are added up on their own */
+/* columns at a time; rows that are added up on their own */
+enum { STRETCH = 256, RUN = 128 };
 
-void gemm_columns(const struct gemm_type *t, size_t size, int64_t m, int64_t n, const void *a, int64_t ld, void *out, bool add)
+void gemm_columns(const struct gemm_type *t, size_t size, int64_t m, int64_t n, const void *a,
+    int64_t ld, void *out, bool add)
 {
   double part[STRETCH];
   if (!add) memset(out, 0, (size_t)n * size);
   for (int64_t i = 0; i < m; i += RUN) {
     memset(part, 0, (size_t)n * size);
-    for (int64_t r = i; r < MIN(i + RUN, m); r++) t->axpy(n, 1, (const char *)a + (size_t)(r * ld) * size, 1, part);
+    for (int64_t r = i; r < MIN(i + RUN, m); r++)
+      t->axpy(n, 1, (const char *)a + (size_t)(r * ld) * size, 1, part);
     t->axpy(n, 1, part, 1, out);
   }
 }
@@ -115,13 +123,15 @@ static void some_columns(int64_t begin, int64_t end, void *context)
 {
   const struct columns *x = context;
   for (int64_t j = begin; j < end; j += STRETCH)
-    gemm_columns(x->t, x->size, x->m, MIN(STRETCH, end - j), x->a + (size_t)j * x->size, x->n, x->out + (size_t)j * x->size, x->add);
+    gemm_columns(x->t, x->size, x->m, MIN(STRETCH, end - j), x->a + (size_t)j * x->size, x->n,
+        x->out + (size_t)j * x->size, x->add);
 }
 
 void sum_columns(int dtype, int64_t m, int64_t n, const void *a, void *out, bool add)
 {
   struct columns x = { gemm_type(dtype), dtype_size(dtype), m, n, a, out, add };
-  parallel(n, m * STRETCH > 200000 ? STRETCH : MAX(STRETCH, 200000 / m / STRETCH * STRETCH), some_columns, &x);
+  parallel(n, m * STRETCH > 200000 ? STRETCH : MAX(STRETCH, 200000 / m / STRETCH * STRETCH),
+      some_columns, &x);
 }
 
 struct addition { const struct gemm_type *t; size_t size; const char *x; char *y; };
@@ -138,7 +148,7 @@ void add_to(int dtype, int64_t n, const void *x, void *y)
   parallel(n, 65536, add_some, &a);
 }
 
-/* -- a thread's own buffer -------------------------------------------------------------------------------------- */
+/* -- a thread's own buffer --------------------------------------------------------------------- */
 
 static __thread struct { void *p; size_t bytes; uint64_t what; } room;
 static pthread_key_t key;

@@ -1,11 +1,12 @@
 /* reduce.c - walks the shape of a reduction (reduce.h).
 **
-** Neighbouring axes of one fate are joined into groups that alternate between kept and reduced. If the last group is
-** reduced, results are folds of rows: the kernel takes many rows at a time along the last kept group. Else they are
-** folds of columns: the kernel takes many rows of a matrix whose columns are results. Either way a unit of work is a
-** block of neighbouring results, so that every result is written once and its elements are folded in one order. Where
-** there are too few results to occupy a machine, one reduced group is cut into parts, folded apart and then joined in
-** order.
+** Neighbouring axes of one fate are joined into groups that alternate between kept and reduced.
+** If the last group is reduced, results are folds of rows: the kernel takes many rows at a time
+** along the last kept group. Else they are folds of columns: the kernel takes many rows of a
+** matrix whose columns are results. Either way a unit of work is a block of neighbouring
+** results, so that every result is written once and its elements are folded in one order. Where
+** there are too few results to occupy a machine, one reduced group is cut into parts, folded
+** apart and then joined in order.
 */
 #include "kernel/reduce/reduce.h"
 
@@ -29,18 +30,18 @@ const struct reducer *reducer_of(int dtype)
   switch (dtype) {
   case TY_F32: return table[level][0];
   case TY_F64: return table[level][1];
-  case TY_I8:  return table[level][3];
+  case TY_I8: return table[level][3];
   case TY_I32: return table[level][4];
   case TY_I64: return table[level][5];
-  default:     return table[level][2];
+  default: return table[level][2];
   }
 }
 
-/* -- the plan ------------------------------------------------------------------------------------------------------ */
+/* -- the plan ---------------------------------------------------------------------------------- */
 
-/* results of a unit, at most; columns of one, at least and at most, and units that are left then; elements worth a thread;
-** most parts; elements of a part of a row; elements that a result has in a part, at least; elements that one core sums before
-** another would have begun */
+/* results of a unit, at most; columns of one, at least and at most, and units that are left
+** then; elements worth a thread; most parts; elements of a part of a row; elements that a result
+** has in a part, at least; elements that one core sums before another would have begun */
 enum { RESULTS = 512, COLUMNS = 256, WIDEST = 2048, UNITS = 16, ENOUGH = 1 << 15, PARTS = 64, PIECE = 4096, DEEP = 96,
        ALONE = 100 << 10 };
 
@@ -51,15 +52,18 @@ static void join_groups(int n, const int64_t *dim, uint32_t axes, struct reduce 
     bool reduced = axes >> i & 1;
     r->in *= dim[i];
     if (dim[i] == 1) continue;
-    if (r->n && reduced == last) r->dim[r->n - 1] *= dim[i];
-    else r->to[r->n] = !reduced, r->dim[r->n++] = dim[i];
+    if (r->n && reduced == last)
+      r->dim[r->n - 1] *= dim[i];
+    else
+      r->to[r->n] = !reduced, r->dim[r->n++] = dim[i];
     last = reduced;
   }
-  if (!r->n) r->dim[r->n++] = 1, last = true;         /* a single element */
+  if (!r->n) r->dim[r->n++] = 1, last = true; /* a single element */
   r->inner = last;
 }
 
-/* The outermost reduced group that is long enough, or the innermost in pieces of a few thousand elements. */
+/* The outermost reduced group that is long enough, or the innermost in pieces of a few thousand
+** elements. */
 static void cut_parts(struct reduce *r)
 {
   r->parts = MIN(MIN(PARTS, r->in / (2 * ENOUGH)), r->count / DEEP);
@@ -95,7 +99,7 @@ size_t reduce_scratch(const struct reduce *r)
   return r->parts > 1 ? sizeof(fold_t) * (size_t)(r->parts * r->out) : 0;
 }
 
-/* -- folding ------------------------------------------------------------------------------------------------------- */
+/* -- folding ----------------------------------------------------------------------------------- */
 
 struct job {
   const struct reduce *r;
@@ -107,25 +111,31 @@ struct job {
   bool add;
   fold_t *part;                                       /* parts x results; NULL: results go to y */
   int block;  /* the group that a unit's block lies in: the last kept one, -1: none */
-  int64_t side, blocks;                               /* results of a block; blocks along the group */
+  /* results of a block; blocks along the group */
+  int64_t side, blocks;
 };
 
-/* Folds the block of `n` results that begins at element `x`: all combinations of the reduced groups but the kernel's
-** own. */
-static void fold_block(const struct job *j, const int64_t dim[], const char *x, const void *centre, fold_t *acc,
-                       int64_t n)
+/* Folds the block of `n` results that begins at element `x`: all combinations of the reduced
+** groups but the kernel's own. */
+static void fold_block(const struct job *j, const int64_t dim[], const char *x, const void *centre,
+    fold_t *acc, int64_t n)
 {
   const struct reduce *r = j->r;
   int own = r->inner ? r->n - 1 : r->n - 2, axis[R_AXES], k = 0;
   int64_t combos = 1;
-  for (int i = 0; i < r->n; i++) if (!r->to[i] && i != own) axis[k++] = i, combos *= dim[i];
+  for (int i = 0; i < r->n; i++)
+    if (!r->to[i] && i != own) axis[k++] = i, combos *= dim[i];
   for (int64_t c = 0; c < combos; c++) {
     int64_t at = 0, rest = c;
-    for (int i = k - 1; i >= 0; rest /= dim[axis[i]], i--) at += rest % dim[axis[i]] * r->from[axis[i]];
+    for (int i = k - 1; i >= 0; rest /= dim[axis[i]], i--)
+      at += rest % dim[axis[i]] * r->from[axis[i]];
     const char *from = x + at * (int64_t)j->size;
-    if (r->inner) j->table->rows[j->kind](acc, from, centre, n, j->block < 0 ? 0 : r->from[j->block], dim[own]);
-    else if (own < 0) j->table->cols[j->kind](acc, from, centre, 1, n, n);
-    else j->table->cols[j->kind](acc, from, centre, dim[own], r->from[own], n);
+    if (r->inner)
+      j->table->rows[j->kind](acc, from, centre, n, j->block < 0 ? 0 : r->from[j->block], dim[own]);
+    else if (own < 0)
+      j->table->cols[j->kind](acc, from, centre, 1, n, n);
+    else
+      j->table->cols[j->kind](acc, from, centre, dim[own], r->from[own], n);
   }
 }
 
@@ -170,8 +180,10 @@ static void body(int64_t begin, int64_t end, void *context)
     }
     fold_t *acc = j->part ? j->part + part * r->out + to : local;
     j->table->start(acc, j->kind, n);
-    fold_block(j, dim, j->x + from * (int64_t)j->size, j->centre ? j->centre + to * (int64_t)j->size : NULL, acc, n);
-    if (!j->part) j->table->store(j->y + to * (int64_t)j->size, acc, j->finish, r->count, j->add, n);
+    fold_block(j, dim, j->x + from * (int64_t)j->size,
+        j->centre ? j->centre + to * (int64_t)j->size : NULL, acc, n);
+    if (!j->part)
+      j->table->store(j->y + to * (int64_t)j->size, acc, j->finish, r->count, j->add, n);
   }
 }
 
@@ -179,12 +191,14 @@ static void join_body(int64_t begin, int64_t end, void *context)
 {
   const struct job *j = context;
   const struct reduce *r = j->r;
-  for (int64_t p = 1; p < r->parts; p++) j->table->join[j->kind](j->part + begin, j->part + p * r->out + begin, end - begin);
-  j->table->store(j->y + begin * (int64_t)j->size, j->part + begin, j->finish, r->count, j->add, end - begin);
+  for (int64_t p = 1; p < r->parts; p++)
+    j->table->join[j->kind](j->part + begin, j->part + p * r->out + begin, end - begin);
+  j->table->store(
+      j->y + begin * (int64_t)j->size, j->part + begin, j->finish, r->count, j->add, end - begin);
 }
 
-/* Blocks of equal length, of work that is worth a thread; of columns, whole vectors and wide, since memory gives
-** neighbours faster than it gives the next row. */
+/* Blocks of equal length, of work that is worth a thread; of columns, whole vectors and wide,
+** since memory gives neighbours faster than it gives the next row. */
 static void choose_side(struct job *j)
 {
   const struct reduce *r = j->r;
@@ -197,12 +211,13 @@ static void choose_side(struct job *j)
   j->blocks = (n + j->side - 1) / j->side;
 }
 
-void reduce_run(const struct reduce *r, int kind, int finish, const void *x, const void *centre, void *y, bool add,
-                void *tmp)
+void reduce_run(const struct reduce *r, int kind, int finish, const void *x, const void *centre,
+    void *y, bool add, void *tmp)
 {
   struct job j = { r, reducer_of(r->dtype), kind, finish, x, centre, y, dtype_size(r->dtype), add,
-                   r->parts > 1 ? tmp : NULL, -1, 1, 1 };
-  for (int i = 0; i < r->n; i++) if (r->to[i]) j.block = i;
+    r->parts > 1 ? tmp : NULL, -1, 1, 1 };
+  for (int i = 0; i < r->n; i++)
+    if (r->to[i]) j.block = i;
   if (j.block >= 0) choose_side(&j);
   int64_t units = r->out / (j.block < 0 ? 1 : r->dim[j.block]) * j.blocks;
   int64_t cost = r->count * j.side / r->parts;
@@ -211,7 +226,7 @@ void reduce_run(const struct reduce *r, int kind, int finish, const void *x, con
   if (j.part) parallel(r->out, ENOUGH / r->parts, join_body, &j);
 }
 
-/* -- gradients ----------------------------------------------------------------------------------------------------- */
+/* -- gradients --------------------------------------------------------------------------------- */
 
 struct spread {
   const struct reduce *r;
@@ -225,36 +240,44 @@ struct spread {
   int64_t height, width, tall, wide, rows, pieces;
 };
 
-static const char *step(const char *p, int64_t n, size_t size) { return p ? p + n * (int64_t)size : NULL; }
+static const char *step(const char *p, int64_t n, size_t size)
+{
+  return p ? p + n * (int64_t)size : NULL;
+}
 
-/* A unit is some rows of one plane: rows of one result each, or rows of all the same results. Long rows go in
-** pieces. */
+/* A unit is some rows of one plane: rows of one result each, or rows of all the same results.
+** Long rows go in pieces. */
 static void back_body(int64_t begin, int64_t end, void *context)
 {
   const struct spread *s = context;
   const struct reduce *r = s->r;
   for (int64_t u = begin; u < end; u++) {
-    int64_t j = u % s->pieces * s->wide, i = u / s->pieces % s->rows * s->tall, plane = u / s->pieces / s->rows;
-    int64_t m = MIN(s->wide, s->width - j), n = MIN(s->tall, s->height - i), to = r->inner ? i : j, rest = plane;
+    int64_t j = u % s->pieces * s->wide, i = u / s->pieces % s->rows * s->tall,
+            plane = u / s->pieces / s->rows;
+    int64_t m = MIN(s->wide, s->width - j), n = MIN(s->tall, s->height - i), to = r->inner ? i : j,
+            rest = plane;
     for (int k = r->n - 3; k >= 0; rest /= r->dim[k], k--) to += rest % r->dim[k] * r->to[k];
     int64_t at = (plane * s->height + i) * s->width + j;
     void *dx = s->dx + at * (int64_t)s->size;
-    const void *x = step(s->x, at, s->size), *y = step(s->y, to, s->size), *g = step(s->g, to, s->size),
-        *h = step(s->h, to, s->size);
-    if (r->inner) s->table->back_rows[s->kind](dx, x, y, g, h, s->scale, n, m);
-    else s->table->back_cols[s->kind](dx, x, y, g, h, s->scale, n, m);
+    const void *x = step(s->x, at, s->size), *y = step(s->y, to, s->size),
+               *g = step(s->g, to, s->size), *h = step(s->h, to, s->size);
+    if (r->inner)
+      s->table->back_rows[s->kind](dx, x, y, g, h, s->scale, n, m);
+    else
+      s->table->back_cols[s->kind](dx, x, y, g, h, s->scale, n, m);
   }
 }
 
-void reduce_back(const struct reduce *r, int kind, void *dx, const void *x, const void *y, const void *g, const void *h,
-                 double scale)
+void reduce_back(const struct reduce *r, int kind, void *dx, const void *x, const void *y,
+    const void *g, const void *h, double scale)
 {
   struct spread s = { r, reducer_of(r->dtype), kind, dx, x, y, g, h, scale, dtype_size(r->dtype),
-                      .width = r->dim[r->n - 1] };
+    .width = r->dim[r->n - 1] };
   s.height = r->n > 1 ? r->dim[r->n - 2] : 1;
   s.wide = MIN(s.width, ENOUGH);
   s.tall = s.wide < s.width ? 1 : MIN(s.height, MAX(1, ENOUGH / s.width));
   s.pieces = (s.width + s.wide - 1) / s.wide;
   s.rows = (s.height + s.tall - 1) / s.tall;
-  parallel(r->in / (s.width * s.height) * s.rows * s.pieces, MAX(1, ENOUGH / (s.tall * s.wide)), back_body, &s);
+  parallel(r->in / (s.width * s.height) * s.rows * s.pieces, MAX(1, ENOUGH / (s.tall * s.wide)),
+      back_body, &s);
 }

@@ -1,8 +1,9 @@
 /* reduce.h - sums, products, extremes over axes of an array, and their gradients.
 **
-** Elements are folded in double (floats) or int64 (integers, wrapping), in an order that depends on the shape alone.
-** A kernel family per dtype, compiled for each instruction set (kernel/reduce/isa/reduce.c), folds many rows or many columns
-** at a call; reduce.c walks the shape. Order of calls: reduce_plan, then reduce_run or reduce_back any number of times.
+** Elements are folded in double (floats) or int64 (integers, wrapping), in an order that depends
+** on the shape alone. A kernel family per dtype, compiled for each instruction set
+** (kernel/reduce/isa/reduce.c), folds many rows or many columns at a call; reduce.c walks the
+** shape. Order of calls: reduce_plan, then reduce_run or reduce_back any number of times.
 */
 #pragma once
 #include "op/op.h"
@@ -13,17 +14,20 @@ enum { R_SUM, R_NANSUM, R_ABS, R_SQUARE, R_PROD, R_NANPROD, R_MAX, R_MIN, R_SPRE
 /* What becomes of a folded value: itself, it over the count, its square root. */
 enum { F_PLAIN, F_MEAN, F_ROOT };
 
-/* Gradients, of data x, result y, head gradient g and scale s: g s | the same, 0 at NaN | g sign x | g x / y |
-** g y / x | the same, 0 at NaN | g where x = y | g s + 2 h s (x - y), h a second head gradient | 2 g x. */
+/* Gradients, of data x, result y, head gradient g and scale s: g s | the same, 0 at NaN | g sign
+** x | g x / y | g y / x | the same, 0 at NaN | g where x = y | g s + 2 h s (x - y), h a second
+** head gradient | 2 g x. */
 enum { B_SUM, B_NANSUM, B_SIGN, B_ROOT, B_PROD, B_NANPROD, B_EQUAL, B_SPREAD, B_SQUARE, B_KINDS };
 typedef union { double f; int64_t i; } fold_t;        /* an accumulator */
 
-/* One dtype. x has `count` rows of n elements, `stride` apart: with rows acc[i] takes row i, with cols acc[j] column j.
-** best_cols: row i of a scan for the first extreme of each column; i = 0 begins it. find: the first element that equals
-** the value, of NaN the first NaN. back: dx[i * n + j] from x, y, g, h; y, g, h step by 1 per row or per column. */
-typedef void (*fold_fn)(fold_t *acc, const void *x, const void *centre, int64_t count, int64_t stride, int64_t n);
-typedef void (*back_fn)(void *dx, const void *x, const void *y, const void *g, const void *h, double scale,
-                        int64_t count, int64_t n);
+/* One dtype. x has `count` rows of n elements, `stride` apart: with rows acc[i] takes row i,
+** with cols acc[j] column j. best_cols: row i of a scan for the first extreme of each column; i
+** = 0 begins it. find: the first element that equals the value, of NaN the first NaN. back: dx[i
+** * n + j] from x, y, g, h; y, g, h step by 1 per row or per column. */
+typedef void (*fold_fn)(
+    fold_t *acc, const void *x, const void *centre, int64_t count, int64_t stride, int64_t n);
+typedef void (*back_fn)(void *dx, const void *x, const void *y, const void *g, const void *h,
+    double scale, int64_t count, int64_t n);
 struct reducer {
   fold_fn rows[R_KINDS], cols[R_KINDS];
   void  (*join[R_KINDS])(fold_t *acc, const fold_t *part, int64_t n);
@@ -33,7 +37,8 @@ struct reducer {
   int64_t (*find)(const void *x, fold_t value, int64_t n);
   back_fn back_rows[B_KINDS], back_cols[B_KINDS];
 };
-const struct reducer *reducer_of(int dtype);          /* float32 float64 uint8 int8 int32 int64; bool as uint8 */
+/* float32 float64 uint8 int8 int32 int64; bool as uint8 */
+const struct reducer *reducer_of(int dtype);
 
 /* The shape as alternating groups of kept and reduced axes. */
 enum { R_AXES = 2 * TY_MAXDIM };
@@ -41,12 +46,15 @@ struct reduce {
   int     dtype, n, inner;                            /* inner: the last group is reduced */
   int64_t dim[R_AXES], from[R_AXES], to[R_AXES];      /* strides in x; in y, 0 for reduced groups */
   int64_t in, out, count;                             /* elements of x, of y, folded into one */
-  int     cut; int64_t parts;                         /* few results: group `cut` is folded in so many parts */
+  /* few results: group `cut` is folded in so many parts */
+  int     cut; int64_t parts;
 };
-void   reduce_plan(const ty_desc *d, uint32_t axes, struct reduce *r);       /* bit i of axes: axis i goes */
-void   reduce_plan_axes(int dtype, int n, const int64_t *dim, uint32_t axes, struct reduce *r);      /* n <= R_AXES */
+/* bit i of axes: axis i goes */
+void   reduce_plan(const ty_desc *d, uint32_t axes, struct reduce *r);
+/* n <= R_AXES */
+void   reduce_plan_axes(int dtype, int n, const int64_t *dim, uint32_t axes, struct reduce *r);
 size_t reduce_scratch(const struct reduce *r);
-void   reduce_run(const struct reduce *r, int kind, int finish, const void *x, const void *centre, void *y, bool add,
-                  void *tmp);
-void   reduce_back(const struct reduce *r, int kind, void *dx, const void *x, const void *y, const void *g,
-                   const void *h, double scale);
+void reduce_run(const struct reduce *r, int kind, int finish, const void *x, const void *centre,
+    void *y, bool add, void *tmp);
+void reduce_back(const struct reduce *r, int kind, void *dx, const void *x, const void *y,
+    const void *g, const void *h, double scale);

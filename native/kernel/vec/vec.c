@@ -14,14 +14,14 @@ const struct rows *rows_of(int dtype) { return table[cpu_level()][dtype == TY_F6
 double number_at(const struct arr *a, int64_t i)
 {
   switch (a->d.dtype) {
-  case TY_F32:  return ((const float *)a->p)[i];
-  case TY_F64:  return ((const double *)a->p)[i];
-  case TY_F16:  return half_to_float(((const uint16_t *)a->p)[i]);
+  case TY_F32: return ((const float *)a->p)[i];
+  case TY_F64: return ((const double *)a->p)[i];
+  case TY_F16: return half_to_float(((const uint16_t *)a->p)[i]);
   case TY_BF16: return bf16_to_float(((const uint16_t *)a->p)[i]);
-  case TY_I8:   return ((const int8_t *)a->p)[i];
-  case TY_I32:  return ((const int32_t *)a->p)[i];
-  case TY_I64:  return (double)((const int64_t *)a->p)[i];
-  default:      return ((const uint8_t *)a->p)[i];
+  case TY_I8: return ((const int8_t *)a->p)[i];
+  case TY_I32: return ((const int32_t *)a->p)[i];
+  case TY_I64: return (double)((const int64_t *)a->p)[i];
+  default: return ((const uint8_t *)a->p)[i];
   }
 }
 

@@ -1,25 +1,32 @@
-/* vec.h - inner loops of the layer operators: sums, softmax, normalisation, pooling, recurrent cells, over rows.
+/* vec.h - inner loops of the layer operators: sums, softmax, normalisation, pooling, recurrent
+** cells, over rows.
 **
-** A table of functions per float type, compiled for each instruction set (kernel/vec/isa/vec.c) and chosen once. Operands
-** are untyped so that an operator file is written once for float32 and float64: `at` steps in elements. Scalars travel
-** as double. Sums add blocks of a row in its own type and the blocks in double, in an order that depends on n alone.
-** A "column" function works on n neighbouring columns of a matrix with k rows that are `stride` elements apart.
-** Pointers may be equal where a comment says so; they never overlap otherwise.
+** A table of functions per float type, compiled for each instruction set (kernel/vec/isa/vec.c)
+** and chosen once. Operands are untyped so that an operator file is written once for float32 and
+** float64: `at` steps in elements. Scalars travel as double. Sums add blocks of a row in its own
+** type and the blocks in double, in an order that depends on n alone. A "column" function works
+** on n neighbouring columns of a matrix with k rows that are `stride` elements apart. Pointers
+** may be equal where a comment says so; they never overlap otherwise.
 */
 #pragma once
 #include "op/op.h"
 
-struct drop { struct draw draw; uint32_t node; double keep; };               /* dropout: probability `keep` = 1 - p */
+/* dropout: probability `keep` = 1 - p */
+struct drop { struct draw draw; uint32_t node; double keep; };
 struct adam { double lr, beta1, beta2, epsilon, wd, rescale; };
 struct svm  { double margin, scale; bool linear; };
-struct ramp { const double *a, *c; };                  /* max(0, a x + c), per channel: its gradient is u where a x + c > 0, else 0 u */
-struct lrn  { double alpha, beta, knorm; int64_t half; };                    /* alpha / nsize; window of c - half .. c + half */
+/* max(0, a x + c), per channel: its gradient is u where a x + c > 0, else 0 u */
+struct ramp { const double *a, *c; };
+/* alpha / nsize; window of c - half .. c + half */
+struct lrn  { double alpha, beta, knorm; int64_t half; };
 
-struct image { int64_t c, h, w, n; };                                        /* (c, h, w), sampled at n places */
+/* (c, h, w), sampled at n places */
+struct image { int64_t c, h, w, n; };
 
-/* A row of n windows over channels in blocks of b: `rows` lines of `in` places, `line` places apart, under each window;
-** `all`: every maximum gets the gradient, not only the first. */
-struct pool_row { int64_t rows, line, in, kernel, stride, pad, n; int b, tap; bool all; };   /* tap: the number of the first */
+/* A row of n windows over channels in blocks of b: `rows` lines of `in` places, `line` places
+** apart, under each window; `all`: every maximum gets the gradient, not only the first. */
+/* tap: the number of the first */
+struct pool_row { int64_t rows, line, in, kernel, stride, pad, n; int b, tap; bool all; };
 
 struct rows {
   int    dtype;
@@ -31,44 +38,56 @@ struct rows {
   void   (*fill)(void *y, double v, int64_t n);
   void   (*store)(void *y, const double *x, int64_t n);
   void   (*add)(void *y, const void *x, int64_t n);                          /* y += x */
-  void   (*affine)(void *y, const void *x, double a, double b, int64_t n);   /* y = a x + b; y may be x */
+  /* y = a x + b; y may be x */
+  void   (*affine)(void *y, const void *x, double a, double b, int64_t n);
   void   (*affine2)(void *y, const void *u, const void *v, double a, double b, double c, int64_t n);
                                                       /* y = a u + b v + c; y may be u */
   void   (*gap)(void *y, const void *u, const void *v, double a, int64_t n); /* y = a (u - v) */
-  void   (*gap_sign)(void *y, const void *u, const void *v, double a, int64_t n);                      /* y = u > v ? a : -a */
+  /* y = u > v ? a : -a */
+  void   (*gap_sign)(void *y, const void *u, const void *v, double a, int64_t n);
   void   (*multiply)(void *y, const void *x, int64_t n);                     /* y *= x */
-  void   (*relu)(void *y, int64_t n);                                        /* y = max(y, 0), NaN stays */
+  /* y = max(y, 0), NaN stays */
+  void   (*relu)(void *y, int64_t n);
   void   (*relu_back)(void *d, const void *u, const void *x, double a, double c, int64_t n);
                                                       /* d = u where a x + c > 0, else 0 u */
   void   (*sigmoid)(void *y, const void *x, int64_t n);                      /* y may be x */
-  void   (*transpose)(void *y, const void *x, int64_t rows, int64_t cols);   /* y (cols, rows) from x (rows, cols) */
+  /* y (cols, rows) from x (rows, cols) */
+  void   (*transpose)(void *y, const void *x, int64_t rows, int64_t cols);
   void   (*dropout)(void *y, const void *x, void *mask, const struct drop *d, int64_t first, int64_t n);
-                                                      /* elements first .. first + n - 1; y may be x; mask may be NULL */
+                                                      /* elements first .. first + n - 1; y may
+                                                      ** be x; mask may be NULL */
   void   (*adam)(void *y, const void *w, const void *g, void *mean, void *var, const struct adam *k, int64_t n);
-                                                      /* bit for bit the formula of adam_update; y may be w */
+                                                      /* bit for bit the formula of adam_update;
+                                                      ** y may be w */
   void   (*svm)(void *dx, const void *y, const struct svm *s, int64_t n);
-                                                      /* gradient of every class as if none were the target */
+                                                      /* gradient of every class as if none were
+                                                      ** the target */
   /* sums */
   double (*sum)(const void *x, int64_t n);
   double (*sum_square)(const void *x, double mean, int64_t n);               /* of (x - mean)^2 */
   double (*dot)(const void *x, const void *y, int64_t n);
   double (*sum_gap)(const void *x, const void *y, int64_t n);                /* of |x - y| */
-  double (*max)(const void *x, int64_t n);                                   /* NaN never wins; -infinity if nothing does */
-  void   (*sum_dot)(const void *u, const void *x, double mean, int64_t n, double out[2]);              /* of u; of u (x - mean) */
+  /* NaN never wins; -infinity if nothing does */
+  double (*max)(const void *x, int64_t n);
+  /* of u; of u (x - mean) */
+  void   (*sum_dot)(const void *u, const void *x, double mean, int64_t n, double out[2]);
   int64_t (*count_above)(const void *x, double limit, int64_t n);
   /* the same, per column, into and from double */
   void   (*col_sum)(double *s, const void *x, int64_t n);                    /* s += x */
   void   (*col_square)(double *s, const void *x, const double *mean, int64_t n);
   void   (*col_dot)(double *s, double *t, const void *u, const void *x, const double *mean, int64_t n);
-  void   (*col_affine)(void *y, const void *x, const double *a, const double *b, int64_t n);           /* y may be x */
+  /* y may be x */
+  void   (*col_affine)(void *y, const void *x, const double *a, const double *b, int64_t n);
   void   (*col_affine2)(void *y, const void *u, const void *v, const double *a, const double *b, const double *c, int64_t n);
   /* the same over n / b rows of b channels, b dividing 16 */
   void   (*block_sum)(double *s, const void *x, int b, int64_t n);           /* s += x */
   void   (*block_square)(double *s, const void *x, const double *mean, int b, int64_t n);
   void   (*block_dot)(double *s, double *t, const void *u, const void *x, const double *mean, const struct ramp *relu, int b,
-                      int64_t n);                     /* relu, here and below: its gradient u is taken instead; NULL: u */
+                      /* relu, here and below: its gradient u is taken instead; NULL: u */
+                      int64_t n);
   void   (*block_affine)(void *y, const void *x, const void *plus, const double *a, const double *c, bool relu, int b, int64_t n);
-                                                      /* plus a number each, NULL: none; y may be x, or plus */
+                                                      /* plus a number each, NULL: none; y may be
+                                                      ** x, or plus */
   void   (*block_affine2)(void *y, const void *u, const void *v, const double *f, const double *g, const double *h,
                           const struct ramp *relu, int b, int64_t n);          /* y may be u */
   /* softmax of x / t: scale = 1 / t, negative for softmin; logs if `log` */
@@ -82,7 +101,8 @@ struct rows {
                                                       /* of dy gain; of dy gain (x - mean) r */
   void   (*norm_back)(void *dx, const void *dy, const void *x, const void *gain, double mean, double r,
                       const double mean_of[2], int64_t n);
-  void   (*norm_params)(void *dgain, void *doffset, const void *dy, const void *x, double mean, double r, int64_t n);   /* += */
+  /* += */
+  void   (*norm_params)(void *dgain, void *doffset, const void *dy, const void *x, double mean, double r, int64_t n);
   void   (*l2_cols)(void *y, void *norm, const void *x, double eps, int64_t k, int64_t stride, int64_t n);
   void   (*l2_cols_back)(void *dx, const void *dy, const void *y, const void *norm, int64_t k, int64_t stride, int64_t n);
   void   (*lrn)(void *y, void *norm, const void *x, const struct lrn *p, int64_t k, int64_t stride, int64_t n);
@@ -91,20 +111,25 @@ struct rows {
                      int64_t k, int64_t stride, int64_t n);
   /* pooling: one tap of a window over n outputs whose inputs lie `stride` apart */
   void   (*tap_max)(void *y, const void *x, int64_t stride, int64_t n);      /* y = max(y, x) */
-  void   (*tap_add)(void *y, const void *x, int64_t stride, int power, int64_t n);                     /* y += x^power */
+  /* y += x^power */
+  void   (*tap_add)(void *y, const void *x, int64_t stride, int power, int64_t n);
   void   (*tap_max_back)(void *dx, void *left, const void *x, const void *y, int64_t stride, bool all, int64_t n);
-                                                      /* where x == y: dx += left, and unless `all` left = 0 */
+                                                      /* where x == y: dx += left, and unless
+                                                      ** `all` left = 0 */
   void   (*winner)(int32_t *place, const void *x, const void *y, int64_t stride, int32_t here, int64_t n);
                                                       /* where x == y: place = here */
   void   (*award)(void *dx, const int32_t *place, const void *dy, int64_t stride, int64_t n);
                                                       /* dx[stride i + place[i]] += dy[i] */
-  void   (*tap_add_back)(void *dx, const void *g, int64_t stride, int64_t n);                          /* dx += g */
+  /* dx += g */
+  void   (*tap_add_back)(void *dx, const void *g, int64_t stride, int64_t n);
   void   (*tap_power_back)(void *dx, const void *g, const void *x, const void *y, int64_t stride, int power, int64_t n);
                                                       /* dx += g (x / y)^(power - 1) */
   void   (*max2)(void *y, const void *x0, const void *x1, int64_t n);
-                                                      /* 2 x 2, stride 2: two input rows to one output row */
+                                                      /* 2 x 2, stride 2: two input rows to one
+                                                      ** output row */
   void   (*max2_place)(uint8_t *place, const void *x0, const void *x1, const void *y, int64_t n);
-                                                      /* which of the four is y first, NO_PLACE: none */
+                                                      /* which of the four is y first, NO_PLACE:
+                                                      ** none */
   void   (*max2_back)(void *dx0, void *dx1, const uint8_t *place, const void *dy, int64_t n);
   void   (*root)(void *y, int power, int64_t n);                             /* y^(1 / power) */
   void   (*block_pool)(void *y, const void *x, const struct pool_row *p, bool max);
@@ -114,7 +139,8 @@ struct rows {
   void   (*block_award)(void *dx, const uint8_t *place, const void *dy, const struct pool_row *p);
                                                       /* dx += dy at that tap */
   void   (*block_pool_back)(void *dx, const void *dy, const void *x, const void *y, const struct pool_row *p, bool max);
-                                                      /* dx += dy, at the maximum or at all; x, y: for max */
+                                                      /* dx += dy, at the maximum or at all; x,
+                                                      ** y: for max */
   /* recurrent cells of n units, one sample. pre: sums of products; gate: activations, may be pre */
   void   (*rnn)(void *h, const void *pre, const void *bias, bool relu, int64_t n);
   void   (*rnn_back)(void *dpre, const void *h, const void *dh, bool relu, int64_t n);
@@ -129,24 +155,33 @@ struct rows {
   void   (*gru_back)(void *dx, void *dhx, void *dh, const void *gate, const void *hn, const void *h0, int64_t n);
                                                       /* dh: of h, then of h0 less products */
   /* images. A grid holds h w places: x in -1 .. 1 (left to right), then y (top to bottom) */
-  void   (*grid)(void *grid, const void *theta, int64_t h, int64_t w);       /* theta (2, 3) times (x, y, 1) of a regular grid */
+  /* theta (2, 3) times (x, y, 1) of a regular grid */
+  void   (*grid)(void *grid, const void *theta, int64_t h, int64_t w);
   void   (*grid_back)(void *dtheta, const void *dgrid, int64_t h, int64_t w);
   void   (*sample)(void *y, const void *x, const void *grid, const struct image *s);
                                                       /* y (c, n): bilinear, 0 outside */
   void   (*sample_back)(void *dx, void *dgrid, const void *dy, const void *x, const void *grid, const struct image *s);
                                                       /* dx +=; either may be NULL */
-  void   (*spread)(void *y, const void *x, int64_t scale, int64_t n);        /* each x scale times */
-  void   (*collect)(void *y, const void *x, int64_t scale, int64_t n);       /* y += sums of `scale` neighbours */
-  void   (*axpy_out)(void *y, const void *x, double a, int64_t stride, int64_t n);                     /* y[stride i] += a x[i] */
-  void   (*axpy_in)(void *y, const void *x, double a, int64_t stride, int64_t n);                      /* y[i] += a x[stride i] */
+  /* each x scale times */
+  void   (*spread)(void *y, const void *x, int64_t scale, int64_t n);
+  /* y += sums of `scale` neighbours */
+  void   (*collect)(void *y, const void *x, int64_t scale, int64_t n);
+  /* y[stride i] += a x[i] */
+  void   (*axpy_out)(void *y, const void *x, double a, int64_t stride, int64_t n);
+  /* y[i] += a x[stride i] */
+  void   (*axpy_in)(void *y, const void *x, double a, int64_t stride, int64_t n);
   double (*dot_out)(const void *y, const void *x, int64_t stride, int64_t n);
                                                       /* sum of y[stride i] x[i] */
 };
 enum { NO_PLACE = 255 };                              /* of a window without a maximum */
-enum { ROW_COLS = 256 };                              /* at most so many columns per call of a column function */
+/* at most so many columns per call of a column function */
+enum { ROW_COLS = 256 };
 
 const struct rows *rows_of(int dtype);                /* TY_F32 or TY_F64 */
-static inline void *at(const struct rows *r, const void *x, int64_t i) { return x ? (char *)x + (int64_t)r->size * i : NULL; }
+static inline void *at(const struct rows *r, const void *x, int64_t i)
+{
+  return x ? (char *)x + (int64_t)r->size * i : NULL;
+}
 
 /* A shape as (outer, k, inner) around one axis. */
 struct split { int64_t outer, k, inner; };
@@ -159,9 +194,11 @@ static inline struct split split_at(const ty_desc *d, int axis)
 }
 
 double  number_at(const struct arr *a, int64_t i);    /* any dtype: labels, lengths */
-int64_t index_at(const struct arr *a, int64_t i, int64_t n);                 /* truncated and clipped to 0 .. n - 1; NaN is 0 */
-int64_t whole_at(const struct arr *a, int64_t i);      /* truncated; INT64_MIN for NaN and what does not fit */
-static inline int64_t grain_of(int64_t cost)   /* units of `cost` elements each per chunk */
+/* truncated and clipped to 0 .. n - 1; NaN is 0 */
+int64_t index_at(const struct arr *a, int64_t i, int64_t n);
+/* truncated; INT64_MIN for NaN and what does not fit */
+int64_t whole_at(const struct arr *a, int64_t i);
+static inline int64_t grain_of(int64_t cost) /* units of `cost` elements each per chunk */
 {
   return MAX(1, 16384 / MAX(cost, 1));
 }

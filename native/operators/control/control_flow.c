@@ -1,8 +1,9 @@
 /* control_flow.c - control flow: _foreach, _while_loop, _cond, and what they are expanded into.
 **
-** The three have bodies, which belong to the node (graph/graph.h); native/pass/control_flow.c infers through them and replaces them when
-** an executor is made, so they have no kernels. The expansion needs three operators of its own: _guard makes a condition
-** one byte, _gate is the way into a part that may be skipped, _select the way out. A gate's gradient is zero where its
+** The three have bodies, which belong to the node (graph/graph.h); native/pass/control_flow.c
+** infers through them and replaces them when an executor is made, so they have no kernels. The
+** expansion needs three operators of its own: _guard makes a condition one byte, _gate is the
+** way into a part that may be skipped, _select the way out. A gate's gradient is zero where its
 ** part was skipped, so nothing that was computed from skipped values ever leaves.
 */
 #include "operators/control/subgraphs.h"
@@ -42,21 +43,40 @@ static const struct param cond_params[] = {
 };
 
 static const char *outputs_text(int64_t n)     { return n == 1 ? "output" : "output*num_outputs"; }
-static const char *foreach_out(const void *p)  { return outputs_text(((const struct foreach_param *)p)->num_outputs); }
-static const char *while_out(const void *p)    { return outputs_text(((const struct while_param *)p)->num_outputs); }
-static const char *cond_out(const void *p)     { return outputs_text(((const struct cond_param *)p)->num_outputs); }
+static const char *foreach_out(const void *p)
+{
+  return outputs_text(((const struct foreach_param *)p)->num_outputs);
+}
+static const char *while_out(const void *p)
+{
+  return outputs_text(((const struct while_param *)p)->num_outputs);
+}
+static const char *cond_out(const void *p)
+{
+  return outputs_text(((const struct cond_param *)p)->num_outputs);
+}
 
-static int nothing_known(struct infer *s) { (void)s; return TY_OK; }          /* the bodies know: control_infer */
+static int nothing_known(struct infer *s)
+{
+  (void)s;
+  return TY_OK;
+} /* the bodies know: control_infer */
 
-/* -- _guard -------------------------------------------------------------------------------------------------------- */
+/* -- _guard ------------------------------------------------------------------------------------ */
 
-struct guard { int64_t nested, negate; };
-static const struct param guard_params[] = {
-  { "nested", P_BOOL, offsetof(struct guard, nested), "False", "a second input, the guard around this one" },
-  { "negate", P_BOOL, offsetof(struct guard, negate), "False", "holds where the condition does not" },
-  { 0 }
+struct guard {
+  int64_t nested, negate;
 };
-static const char *guard_in(const void *p) { return ((const struct guard *)p)->nested ? "condition outer" : "condition"; }
+static const struct param guard_params[] = { { "nested", P_BOOL, offsetof(struct guard, nested),
+                                                 "False",
+                                                 "a second input, the guard around this one" },
+  { "negate", P_BOOL, offsetof(struct guard, negate), "False",
+      "holds where the condition does not" },
+  { 0 } };
+static const char *guard_in(const void *p)
+{
+  return ((const struct guard *)p)->nested ? "condition outer" : "condition";
+}
 
 static int guard_shape(struct infer *s)
 {
@@ -71,40 +91,57 @@ static int guard_type(struct infer *s)
   return type_is(s, &s->out[0], TY_BOOL);
 }
 
-static bool any_bit(const char *p, size_t n) { while (n--) if (*p++) return true; return false; }
+static bool any_bit(const char *p, size_t n)
+{
+  while (n--)
+    if (*p++) return true;
+  return false;
+}
 
 /* The first element, read as what it is: a negative zero is zero. */
 static bool holds(const struct arr *a)
 {
   switch (a->d.dtype) {
-  case TY_F32:  return *(const float *)a->p != 0;
-  case TY_F64:  return *(const double *)a->p != 0;
+  case TY_F32: return *(const float *)a->p != 0;
+  case TY_F64: return *(const double *)a->p != 0;
   case TY_F16:
   case TY_BF16: return *(const uint16_t *)a->p & 0x7fff;
-  default:      return any_bit(a->p, dtype_size(a->d.dtype)); }
+  default: return any_bit(a->p, dtype_size(a->d.dtype));
+  }
 }
 
 static int guard_run(struct call *c)
 {
   bool outer = c->nin < 2 || *(const uint8_t *)c->in[1].p;
-  *(uint8_t *)c->out[0].p = outer && holds(&c->in[0]) != (bool)((const struct guard *)c->param)->negate;
+  *(uint8_t *)c->out[0].p = outer &&
+      holds(&c->in[0]) != (bool)((const struct guard *)c->param)->negate;
   return TY_OK;
 }
 
-/* -- _gate and _select ------------------------------------------------------------------------------------------------ */
+/* -- _gate and _select ------------------------------------------------------------------------- */
 
 static int gate_shape(struct infer *s) { return shape_both(s, &s->in[0], &s->out[0]); }
-static int gate_type(struct infer *s)  { TRY(type_is(s, &s->in[1], TY_BOOL)); return type_both(s, &s->in[0], &s->out[0]); }
+static int gate_type(struct infer *s)
+{
+  TRY(type_is(s, &s->in[1], TY_BOOL));
+  return type_both(s, &s->in[0], &s->out[0]);
+}
 
 static void copy_or_clear(const struct arr *out, const struct arr *from, bool copy)
 {
   size_t bytes = desc_bytes(&out->d);
   if (!out->p) return;
-  if (!copy) memset(out->p, 0, bytes);
-  else if (out->p != from->p) memcpy(out->p, from->p, bytes);
+  if (!copy)
+    memset(out->p, 0, bytes);
+  else if (out->p != from->p)
+    memcpy(out->p, from->p, bytes);
 }
 
-static int gate_run(struct call *c) { copy_or_clear(&c->out[0], &c->in[0], true); return TY_OK; }
+static int gate_run(struct call *c)
+{
+  copy_or_clear(&c->out[0], &c->in[0], true);
+  return TY_OK;
+}
 
 static int gate_back(struct call *c)
 {
@@ -136,14 +173,16 @@ static int select_run(struct call *c)
 
 static int select_back(struct call *c)
 {
-  int taken = *(const uint8_t *)c->in[1].p ? 1 : 2;   /* copied first: the other may lie in the head gradient's place */
+  int taken = *(const uint8_t *)c->in[1].p
+      ? 1
+      : 2; /* copied first: the other may lie in the head gradient's place */
   copy_or_clear(&c->out[0], NULL, false);
   copy_or_clear(&c->out[taken], &c->in[0], true);
   copy_or_clear(&c->out[3 - taken], NULL, false);
   return TY_OK;
 }
 
-/* -- rows --------------------------------------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 static const struct kernel guard_cpu[]   = { { "plain", guard_run,   T_ANY }, { 0 } };
 static const struct kernel gate_cpu[]    = { { "plain", gate_run,    T_ANY }, { 0 } };

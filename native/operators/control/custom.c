@@ -1,9 +1,10 @@
 /* custom.c - Custom: an operator that the front end runs.
 **
-** The core never calls the front end. What it must know comes with the node, in attributes that only graphs in memory have
-** (symbol files leave them out): names of inputs and outputs, what backward reads, and once they are known the shapes and
-** dtypes of all of them. A run that comes to such a node stops with TY_EV_HOST; the front end reads and writes the arrays
-** and resumes. Texts: ports as in op/op.h; shapes "2,3 4 ?" and dtypes "0 0 -1", inputs first, then outputs.
+** The core never calls the front end. What it must know comes with the node, in attributes that
+** only graphs in memory have (symbol files leave them out): names of inputs and outputs, what
+** backward reads, and once they are known the shapes and dtypes of all of them. A run that comes
+** to such a node stops with TY_EV_HOST; the front end reads and writes the arrays and resumes.
+** Texts: ports as in op/op.h; shapes "2,3 4 ?" and dtypes "0 0 -1", inputs first, then outputs.
 */
 #include "op/op.h"
 
@@ -20,11 +21,23 @@ static const struct param custom_params[] = {
 };
 
 static const char *known(const char *s, const char *other) { return s && *s ? s : other; }
-static const char *custom_in(const void *p)    { return known(((const struct custom *)p)->in, "data*"); }
-static const char *custom_out(const void *p)   { return known(((const struct custom *)p)->out, "output"); }
-static const char *custom_reads(const void *p) { return known(((const struct custom *)p)->reads, "g* i* o*"); }
+static const char *custom_in(const void *p)
+{
+  return known(((const struct custom *)p)->in, "data*");
+}
+static const char *custom_out(const void *p)
+{
+  return known(((const struct custom *)p)->out, "output");
+}
+static const char *custom_reads(const void *p)
+{
+  return known(((const struct custom *)p)->reads, "g* i* o*");
+}
 
-static ty_desc *slot_at(struct infer *s, int k) { return k < s->nin ? &s->in[k] : k - s->nin < s->nout ? &s->out[k - s->nin] : NULL; }
+static ty_desc *slot_at(struct infer *s, int k)
+{
+  return k < s->nin ? &s->in[k] : k - s->nin < s->nout ? &s->out[k - s->nin] : NULL;
+}
 
 /* "2,3" -> dims; "?" and 0 are unknown. */
 static int take_shape(struct infer *s, const char *text, size_t n, ty_desc *slot)
@@ -32,7 +45,8 @@ static int take_shape(struct infer *s, const char *text, size_t n, ty_desc *slot
   int64_t dim[TY_MAXDIM];
   int ndim = 0;
   if (*text == '?') return TY_OK;
-  for (const char *end = text + n; text < end && ndim < TY_MAXDIM; text += strcspn(text, ", "), text += *text == ',')
+  for (const char *end = text + n; text < end && ndim < TY_MAXDIM;
+       text += strcspn(text, ", "), text += *text == ',')
     dim[ndim++] = strtoll(text, NULL, 10);
   return shape_is(s, slot, ndim, dim);
 }

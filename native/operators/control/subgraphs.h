@@ -1,5 +1,6 @@
-/* subgraphs.h - parameters of the operators with bodies, for their rows (control_flow.c) and for the pass that expands them
-** (pass/control_flow.c). A place counts from 0: of a body's variable in the body's own order, or of an input of the node.
+/* subgraphs.h - parameters of the operators with bodies, for their rows (control_flow.c) and for
+** the pass that expands them (pass/control_flow.c). A place counts from 0: of a body's variable
+** in the body's own order, or of an input of the node.
 */
 #pragma once
 #include "op/op.h"

@@ -1,6 +1,6 @@
-/* activation.c - Activation, hard_sigmoid, clip, _contrib_quadratic. The choice in act_type folds when a tape is made,
-** and with it goes whatever the other choices would have read. Numbers are float32 as in files of the reference: with
-** float64 data the difference would show.
+/* activation.c - Activation, hard_sigmoid, clip, _contrib_quadratic. The choice in act_type
+** folds when a tape is made, and with it goes whatever the other choices would have read.
+** Numbers are float32 as in files of the reference: with float64 data the difference would show.
 */
 #include "pointwise/pointwise.h"
 
@@ -14,7 +14,10 @@ static const struct row activation_row = {
   { "$act_type == 0 ? g * step(y) : $act_type == 1 ? g * (y * (1 - y)) : $act_type == 2 ? g * (1 - y * y) "
     ": $act_type == 3 ? g * -expm1(-y) : g / square(1 + abs(a))" } };
 
-static void to_singles(double *v, int n) { for (int i = 0; i < n; i++) v[i] = to_single(v[i]); }
+static void to_singles(double *v, int n)
+{
+  for (int i = 0; i < n; i++) v[i] = to_single(v[i]);
+}
 static int two_singles(void *param) { return to_singles(param, 2), TY_OK; }
 static int three_singles(void *param) { return to_singles(param, 3), TY_OK; }
 

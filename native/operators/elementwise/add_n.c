@@ -1,8 +1,10 @@
-/* add_n.c - the sum of any number of equal shapes. Up to seven inputs are added in one pass over memory. */
+/* add_n.c - the sum of any number of equal shapes. Up to seven inputs are added in one pass over
+** memory. */
 #include <pthread.h>
 #include "pointwise/pointwise.h"
 
-enum { PASS = 8 };                                    /* operands of a pass; the first one may be what earlier passes gave */
+/* operands of a pass; the first one may be what earlier passes gave */
+enum { PASS = 8 };
 struct sum { int64_t num_args; };
 static const struct param params[] = {
   { "num_args", P_INT, offsetof(struct sum, num_args), "1", "number of inputs", NULL, PORTS_RANGE }, { 0 } };
@@ -25,8 +27,10 @@ static int tape_of(int dtype, int n, const struct tape **out)
     for (int k = 0; t && k < n; k++) env.var[k] = tape_load(t, k);
     if (!code) code = tape_formula(t, text, &env, &reg);
     if (!code) tape_store(t, n, reg), code = tape_seal(t);
-    if (code) tape_free(t);
-    else made[dtype][n] = t;
+    if (code)
+      tape_free(t);
+    else
+      made[dtype][n] = t;
   }
   *out = made[dtype][n];
   pthread_mutex_unlock(&lock);
@@ -36,7 +40,7 @@ static int tape_of(int dtype, int n, const struct tape **out)
 static int forward(struct call *c)
 {
   const struct arr *out = &c->out[0];
-  int n = 0;                                          /* inputs added so far */
+  int n = 0; /* inputs added so far */
   for (bool first = true; n < c->nin || first; first = false) {
     const struct tape *t;
     struct tape_loop l;

@@ -1,8 +1,10 @@
-/* binary.c - element-wise functions of two inputs, each twice: for equal shapes, and with broadcasting.
+/* binary.c - element-wise functions of two inputs, each twice: for equal shapes, and with
+** broadcasting.
 **
-** One line each: both names with their aliases, y, gradients of lhs and rhs, doc. Broadcasting aligns shapes to the right;
-** an axis of 1, or one that is missing on the left, repeats; its gradient is summed. Comparisons and logic give 0 or 1 in
-** the dtype of the inputs and have a zero gradient.
+** One line each: both names with their aliases, y, gradients of lhs and rhs, doc. Broadcasting
+** aligns shapes to the right; an axis of 1, or one that is missing on the left, repeats; its
+** gradient is summed. Comparisons and logic give 0 or 1 in the dtype of the inputs and have a
+** zero gradient.
 */
 #include "op/op.h"
 
@@ -14,11 +16,12 @@ static int broadcast_shape(struct infer *s)
   int n = MAX(a->ndim, b->ndim);
   if (!a->ndim || !b->ndim) return TY_OK;
   for (int i = 0; i < n; i++) {
-    int64_t x = i < n - a->ndim ? 1 : a->dim[i - n + a->ndim], y = i < n - b->ndim ? 1 : b->dim[i - n + b->ndim];
+    int64_t x = i < n - a->ndim ? 1 : a->dim[i - n + a->ndim],
+            y = i < n - b->ndim ? 1 : b->dim[i - n + b->ndim];
     char left[160], right[160];
     if (x > 1 && y > 1 && x != y)
-      return infer_fail(s, TY_ESHAPE, b, "shape %s does not broadcast with %s", text_shape(b, right, sizeof right),
-                        text_shape(a, left, sizeof left));
+      return infer_fail(s, TY_ESHAPE, b, "shape %s does not broadcast with %s",
+          text_shape(b, right, sizeof right), text_shape(a, left, sizeof left));
     dim[i] = x > 1 ? x : y > 1 ? y : x && y ? 1 : 0;
   }
   return shape_is(s, &s->out[0], n, dim);

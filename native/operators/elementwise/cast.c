@@ -1,5 +1,6 @@
-/* cast.c - Cast, amp_cast, amp_multicast: another dtype for the same values. Conversions are C's: floats are truncated to
-** integers, NaN and what does not fit become the least int32, narrower integers wrap.
+/* cast.c - Cast, amp_cast, amp_multicast: another dtype for the same values. Conversions are
+** C's: floats are truncated to integers, NaN and what does not fit become the least int32,
+** narrower integers wrap.
 */
 #include "op/op.h"
 
@@ -20,7 +21,7 @@ static int amp_type(struct infer *s)
   return type_is(s, &s->out[0], changes ? (int)((const struct cast *)s->param)->dtype : d);
 }
 
-/* -- several arrays to one dtype ---------------------------------------------------------------------------- */
+/* -- several arrays to one dtype --------------------------------------------------------------- */
 
 struct multicast { int64_t num_outputs, cast_narrow; };
 static const struct param multi_params[] = {
@@ -55,17 +56,20 @@ static int multi_type(struct infer *s)
     if (d == TY_NODTYPE) return TY_OK;
     if (takes_part(d) && (to == TY_NODTYPE || (narrow ? to == TY_F32 : d == TY_F32))) to = d;
   }
-  for (int i = 0; i < s->nin; i++) TRY(type_is(s, &s->out[i], takes_part(s->in[i].dtype) ? to : s->in[i].dtype));
+  for (int i = 0; i < s->nin; i++)
+    TRY(type_is(s, &s->out[i], takes_part(s->in[i].dtype) ? to : s->in[i].dtype));
   return TY_OK;
 }
 
-static int convert_all(struct call *c)                /* forward, and backward: in and out have changed places */
+static int convert_all(struct call *c) /* forward, and backward: in and out have changed places */
 {
   for (int i = 0; i < c->nout; i++) {
     const struct arr *in = &c->in[i], *out = &c->out[i];
     if (!out->p || out->p == in->p) continue;
-    if (in->d.dtype == out->d.dtype) memcpy(out->p, in->p, desc_bytes(&out->d));
-    else convert(out->p, out->d.dtype, in->p, in->d.dtype, desc_count(&out->d));
+    if (in->d.dtype == out->d.dtype)
+      memcpy(out->p, in->p, desc_bytes(&out->d));
+    else
+      convert(out->p, out->d.dtype, in->p, in->d.dtype, desc_count(&out->d));
   }
   return TY_OK;
 }

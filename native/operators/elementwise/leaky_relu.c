@@ -1,8 +1,8 @@
 /* leaky_relu.c - LeakyReLU: six activations that leak below zero, under one name.
 **
-** All but rrelu are formulas: the kernels hand over to the row kernels with an inner operator of the chosen act_type.
-** prelu's gamma goes along axis 1, so its shape is filled up with ones on the right. rrelu draws a slope per element when
-** training and keeps it in its second output.
+** All but rrelu are formulas: the kernels hand over to the row kernels with an inner operator of
+** the chosen act_type. prelu's gamma goes along axis 1, so its shape is filled up with ones on
+** the right. rrelu draws a slope per element when training and keeps it in its second output.
 */
 #include "base/philox.h"
 #include "pointwise/pointwise.h"
@@ -32,15 +32,24 @@ static const struct op inner[] = {
 static const struct leaky *of(const void *param) { return param; }
 static int check(void *param)
 {
-  struct leaky *p = param;                            /* numbers are float32 in files of the reference */
+  struct leaky *p = param; /* numbers are float32 in files of the reference */
   p->slope = to_single(p->slope);
   p->lower_bound = to_single(p->lower_bound);
   p->upper_bound = to_single(p->upper_bound);
   return TY_OK;
 }
-static const char *in_of(const void *param) { return of(param)->act_type == PRELU ? "data gamma" : "data"; }
-static const char *out_of(const void *param) { return of(param)->act_type == RRELU ? "output mask" : "output"; }
-static const char *grad_of(const void *param) { return of(param)->act_type == RRELU ? "g0 o0 o1" : row_reads(&inner[of(param)->act_type]); }
+static const char *in_of(const void *param)
+{
+  return of(param)->act_type == PRELU ? "data gamma" : "data";
+}
+static const char *out_of(const void *param)
+{
+  return of(param)->act_type == RRELU ? "output mask" : "output";
+}
+static const char *grad_of(const void *param)
+{
+  return of(param)->act_type == RRELU ? "g0 o0 o1" : row_reads(&inner[of(param)->act_type]);
+}
 
 static int shape(struct infer *s)
 {
@@ -52,12 +61,13 @@ static int shape(struct infer *s)
   return shape_is(s, &s->in[1], 1, &size);
 }
 
-/* -- formulas --------------------------------------------------------------------------------------------- */
+/* -- formulas ---------------------------------------------------------------------------------- */
 
 static bool is_random(const struct call *c) { return of(c->param)->act_type == RRELU; }
 static const char *no_row(const struct call *c) { return is_random(c) ? "random slopes" : NULL; }
 
-/* gamma (C) against data (N, C, ...): (C, 1, ...). Given with more dims it lies on the leading axes. */
+/* gamma (C) against data (N, C, ...): (C, 1, ...). Given with more dims it lies on the leading
+** axes. */
 static ty_desc spread(const ty_desc *gamma, const ty_desc *data)
 {
   ty_desc d = *gamma;
@@ -79,7 +89,7 @@ static void hand_over(const struct call *c, bool backward, struct inner_call *r)
   memcpy(r->in, c->in, sizeof *c->in * (size_t)MIN(c->nin, 4));
   memcpy(r->out, c->out, sizeof *c->out * (size_t)MIN(c->nout, 2));
   if (of(c->param)->act_type != PRELU) return;
-  const ty_desc *data = &c->in[0].d;                  /* backward: the head gradient has the same shape */
+  const ty_desc *data = &c->in[0].d; /* backward: the head gradient has the same shape */
   int gamma = backward ? 2 : 1;
   r->in[gamma].d = spread(&c->in[gamma].d, data);
   if (backward) r->out[1].d = spread(&c->out[1].d, data);
@@ -107,9 +117,12 @@ static size_t back_scratch(const struct call *c)
   return row_back_kernel->scratch(&r.c);
 }
 
-/* -- rrelu -------------------------------------------------------------------------------------------------- */
+/* -- rrelu ------------------------------------------------------------------------------------- */
 
-static const char *no_random(const struct call *c) { return is_random(c) ? NULL : "no random slopes"; }
+static const char *no_random(const struct call *c)
+{
+  return is_random(c) ? NULL : "no random slopes";
+}
 
 #define RANDOM(T, dtype) \
   static void draw_##dtype(int64_t begin, int64_t end, void *context) \

@@ -1,7 +1,8 @@
 /* scalar.c - element-wise functions of an input and a number.
 **
-** One line each: name, aliases, y, gradient, doc. On integers the number is truncated first and the result keeps the
-** dtype (bool becomes int64), unless is_int is false: then the result is float64.
+** One line each: name, aliases, y, gradient, doc. On integers the number is truncated first and
+** the result keeps the dtype (bool becomes int64), unless is_int is false: then the result is
+** float64.
 */
 #include "op/op.h"
 

@@ -1,7 +1,8 @@
 /* unary.c - element-wise functions of one input.
 **
-** One line each: name, aliases, tier, y, gradient of the input, doc. Output and gradient have the input's shape and
-** dtype. A formula that names y instead of a keeps the output for backward and frees the input.
+** One line each: name, aliases, tier, y, gradient of the input, doc. Output and gradient have
+** the input's shape and dtype. A formula that names y instead of a keeps the output for backward
+** and frees the input.
 */
 #include "op/op.h"
 

@@ -1,7 +1,8 @@
 /* boolean_mask.c - _contrib_boolean_mask: the rows of an array where another is not zero.
 **
-** How many rows there are is known only when it runs. In an executor the output has room for all of them; the rows that
-** were found come first, zeros follow, and their number stands at the beginning of the instruction's state (OP_ROWS).
+** How many rows there are is known only when it runs. In an executor the output has room for all
+** of them; the rows that were found come first, zeros follow, and their number stands at the
+** beginning of the instruction's state (OP_ROWS).
 */
 #include "op/op.h"
 
@@ -14,7 +15,9 @@ static const struct param mask_params[] = {
 static int mask_shape(struct infer *s)
 {
   ty_desc *data = &s->in[0], *index = &s->in[1], *out = &s->out[0];
-  if (index->ndim > 1) return infer_fail(s, TY_ESHAPE, index, "%d dimensions; expected one element per row of data", index->ndim);
+  if (index->ndim > 1)
+    return infer_fail(
+        s, TY_ESHAPE, index, "%d dimensions; expected one element per row of data", index->ndim);
   if (data->ndim) TRY(shape_is(s, index, 1, data->dim));
   if (data->ndim && index->ndim) TRY(shape_dim(s, data, 0, index->dim[0]));
   return shape_as(s, out, data);
@@ -25,13 +28,14 @@ static int mask_type(struct infer *s) { return type_both(s, &s->in[0], &s->out[0
 static bool chosen(const struct arr *index, int64_t i)
 {
   switch (index->d.dtype) {
-  case TY_F32:  return ((const float *)index->p)[i] != 0;
-  case TY_F64:  return ((const double *)index->p)[i] != 0;
+  case TY_F32: return ((const float *)index->p)[i] != 0;
+  case TY_F64: return ((const double *)index->p)[i] != 0;
   case TY_F16:
   case TY_BF16: return ((const uint16_t *)index->p)[i] & 0x7fff;
-  case TY_I32:  return ((const int32_t *)index->p)[i] != 0;
-  case TY_I64:  return ((const int64_t *)index->p)[i] != 0;
-  default:      return ((const uint8_t *)index->p)[i] != 0; }
+  case TY_I32: return ((const int32_t *)index->p)[i] != 0;
+  case TY_I64: return ((const int64_t *)index->p)[i] != 0;
+  default: return ((const uint8_t *)index->p)[i] != 0;
+  }
 }
 
 static int64_t count_chosen(const struct arr *index)
@@ -41,12 +45,16 @@ static int64_t count_chosen(const struct arr *index)
   return rows;
 }
 
-static size_t row_bytes(const struct arr *a) { return a->d.dim[0] ? desc_bytes(&a->d) / (size_t)a->d.dim[0] : 0; }
+static size_t row_bytes(const struct arr *a)
+{
+  return a->d.dim[0] ? desc_bytes(&a->d) / (size_t)a->d.dim[0] : 0;
+}
 
 static int mask_measure(struct call *c)
 {
   int64_t rows = count_chosen(&c->in[1]);
-  NEED(rows, TY_EVALUE, "_contrib_boolean_mask: no row is chosen, and an array without elements does not exist");
+  NEED(rows, TY_EVALUE,
+      "_contrib_boolean_mask: no row is chosen, and an array without elements does not exist");
   c->out[0].d.dim[0] = rows;
   return TY_OK;
 }
@@ -57,7 +65,8 @@ static int mask_run(struct call *c)
   char *to = c->out[0].p;
   int64_t room = c->out[0].d.dim[0], rows = 0;
   for (int64_t i = 0; i < c->in[0].d.dim[0] && rows < room; i++)
-    if (chosen(&c->in[1], i)) memcpy(to + (size_t)rows++ * n, (const char *)c->in[0].p + (size_t)i * n, n);
+    if (chosen(&c->in[1], i))
+      memcpy(to + (size_t)rows++ * n, (const char *)c->in[0].p + (size_t)i * n, n);
   memset(to + (size_t)rows * n, 0, (size_t)(room - rows) * n);
   if (c->state) *(int64_t *)c->state = rows;
   return TY_OK;
@@ -69,8 +78,10 @@ static int mask_back(struct call *c)
   const char *from = c->in[0].p;
   char *to = c->out[0].p;
   for (int64_t i = 0; to && i < c->out[0].d.dim[0]; i++, to += n) {
-    if (chosen(&c->in[1], i)) memcpy(to, from, n), from += n;
-    else memset(to, 0, n);
+    if (chosen(&c->in[1], i))
+      memcpy(to, from, n), from += n;
+    else
+      memset(to, 0, n);
   }
   if (c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   return TY_OK;

@@ -1,16 +1,17 @@
-/* gather_nd.c - rows at places that an index array names: gather_nd, scatter_nd, _scatter_set_nd, _contrib_index_copy,
-** _ravel_multi_index, _unravel_index.
+/* gather_nd.c - rows at places that an index array names: gather_nd, scatter_nd,
+** _scatter_set_nd, _contrib_index_copy, _ravel_multi_index, _unravel_index.
 **
-** indices (M, ...) holds M coordinates per place; a place is an element of the first M axes of an array, and carries a
-** row: everything on the other axes. Coordinates are checked when run. gather_nd counts negative ones from the end;
-** where rows are written they are refused. Where one place occurs twice, the last row stands, and gradients add up in
-** order.
+** indices (M, ...) holds M coordinates per place; a place is an element of the first M axes of
+** an array, and carries a row: everything on the other axes. Coordinates are checked when run.
+** gather_nd counts negative ones from the end; where rows are written they are refused. Where
+** one place occurs twice, the last row stands, and gradients add up in order.
 */
 #include "kernel/strided_copy.h"
 
 struct places {
   const struct arr *index;
-  int64_t m, n, row;                                  /* coordinates per place, places, elements of a row */
+  /* coordinates per place, places, elements of a row */
+  int64_t m, n, row;
   int64_t dim[TY_MAXDIM];
   size_t size;
 };
@@ -18,7 +19,7 @@ struct places {
 static struct places places_of(const struct arr *index, const ty_desc *array)
 {
   struct places p = { index, index->d.dim[0], product_of(&index->d, 1, index->d.ndim), 1, { 0 },
-                      dtype_size(array->dtype) };
+    dtype_size(array->dtype) };
   p.row = product_of(array, (int)p.m, array->ndim);
   memcpy(p.dim, array->dim, sizeof p.dim);
   return p;
@@ -40,14 +41,14 @@ static int check_places(const struct places *p, bool negative)
     for (int64_t i = 0; i < p->n; i++) {
       int64_t j = index_of(p->index, k * p->n + i), low = negative ? -p->dim[k] : 0;
       if (j < low || j >= p->dim[k])
-        return fail(TY_ERUN, "index %lld of place %lld is out of range on axis %lld; expected %lld to %lld",
-                    (long long)j, (long long)i, (long long)k,
-                    (long long)low, (long long)p->dim[k] - 1);
+        return fail(TY_ERUN,
+            "index %lld of place %lld is out of range on axis %lld; expected %lld to %lld",
+            (long long)j, (long long)i, (long long)k, (long long)low, (long long)p->dim[k] - 1);
     }
   return TY_OK;
 }
 
-/* -- gather_nd ----------------------------------------------------------------------------------------------------- */
+/* -- gather_nd --------------------------------------------------------------------------------- */
 
 /* `rows` are what lies at the places that `index` names in `array`. */
 static int rows_shape(struct infer *s, const ty_desc *array, const ty_desc *index, ty_desc *rows)
@@ -56,8 +57,8 @@ static int rows_shape(struct infer *s, const ty_desc *array, const ty_desc *inde
   int n = 0;
   if (!array->ndim || !index->ndim || !index->dim[0]) return TY_OK;
   if (index->dim[0] > array->ndim)
-    return infer_fail(s, TY_ESHAPE, index, "%lld coordinates for an array of %d dimensions", (long long)index->dim[0],
-                      array->ndim);
+    return infer_fail(s, TY_ESHAPE, index, "%lld coordinates for an array of %d dimensions",
+        (long long)index->dim[0], array->ndim);
   for (int i = 1; i < index->ndim; i++) dim[n++] = index->dim[i];
   for (int i = (int)index->dim[0]; i < array->ndim; i++) dim[n++] = array->dim[i];
   if (!n) dim[n++] = 1;
@@ -105,7 +106,7 @@ ADD(uint8_t)
 ADD(uint32_t)
 ADD(uint64_t)
 
-static int gather_back(struct call *c)                /* reads the head gradient, indices */
+static int gather_back(struct call *c) /* reads the head gradient, indices */
 {
   struct arr *dx = &c->out[0];
   if (c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
@@ -118,7 +119,7 @@ static int gather_back(struct call *c)                /* reads the head gradient
   case TY_F64: add_double(&p, dx->p, c->in[0].p); break;
   case TY_I32: add_uint32_t(&p, dx->p, c->in[0].p); break;
   case TY_I64: add_uint64_t(&p, dx->p, c->in[0].p); break;
-  default:     add_uint8_t(&p, dx->p, c->in[0].p);
+  default: add_uint8_t(&p, dx->p, c->in[0].p);
   }
   return TY_OK;
 }
@@ -128,7 +129,7 @@ static const struct kernel gather_back_kernels[] = {
   { .name = "add rows", .run = gather_back, .types = T_FLOAT | T_INT, .add = 1 }, { 0 }
 };
 
-/* -- scatter_nd, _scatter_set_nd ----------------------------------------------------------------------------------- */
+/* -- scatter_nd, _scatter_set_nd --------------------------------------------------------------- */
 
 struct scatter { struct dims shape; };
 static const struct param scatter_params[] = {
@@ -141,7 +142,8 @@ static int given_shape(struct infer *s, ty_desc *out)
   const struct scatter *p = s->param;
   for (int i = 0; i < p->shape.n; i++)
     if (p->shape.d[i] < 0)
-      return infer_fail(s, TY_EVALUE, NULL, "shape: expected dims of 0 or more, got %lld", (long long)p->shape.d[i]);
+      return infer_fail(s, TY_EVALUE, NULL, "shape: expected dims of 0 or more, got %lld",
+          (long long)p->shape.d[i]);
   return shape_is(s, out, (int)MAX(p->shape.n, 0), p->shape.d);
 }
 
@@ -151,7 +153,7 @@ static int scatter_shape(struct infer *s)
   return rows_shape(s, &s->out[0], &s->in[1], &s->in[0]);
 }
 
-static int set_shape(struct infer *s)                 /* lhs rhs indices */
+static int set_shape(struct infer *s) /* lhs rhs indices */
 {
   TRY(given_shape(s, &s->out[0]));
   TRY(shape_both(s, &s->in[0], &s->out[0]));
@@ -171,7 +173,8 @@ static int write_rows(const struct arr *index, const struct arr *rows, struct ar
   size_t bytes = (size_t)p.row * p.size;
   TRY(check_places(&p, false));
   for (int64_t i = 0; i < p.n; i++)
-    memcpy((char *)out->p + place_at(&p, i) * (int64_t)bytes, (char *)rows->p + i * (int64_t)bytes, bytes);
+    memcpy((char *)out->p + place_at(&p, i) * (int64_t)bytes, (char *)rows->p + i * (int64_t)bytes,
+        bytes);
   return TY_OK;
 }
 
@@ -181,7 +184,7 @@ static int scatter_run(struct call *c)
   return write_rows(&c->in[1], &c->in[0], &c->out[0]);
 }
 
-static int scatter_back(struct call *c)               /* reads the head gradient, indices */
+static int scatter_back(struct call *c) /* reads the head gradient, indices */
 {
   if (c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
   if (!c->out[0].p) return TY_OK;
@@ -201,9 +204,9 @@ MOVE_KERNEL(scatter_kernels, scatter_run)
 MOVE_KERNEL(scatter_back_kernels, scatter_back)
 MOVE_KERNEL(set_kernels, set_run)
 
-/* -- _contrib_index_copy ------------------------------------------------------------------------------------------- */
+/* -- _contrib_index_copy ----------------------------------------------------------------------- */
 
-static int copy_shape(struct infer *s)                /* old_tensor index_vector new_tensor */
+static int copy_shape(struct infer *s) /* old_tensor index_vector new_tensor */
 {
   ty_desc *old = &s->in[0], *index = &s->in[1], *rows = &s->in[2];
   TRY(shape_both(s, old, &s->out[0]));
@@ -222,15 +225,18 @@ static int copy_type(struct infer *s)
   return type_both(s, &s->in[0], &s->out[0]);
 }
 
-static int64_t row_bytes(const ty_desc *d) { return product_of(d, 1, d->ndim) * (int64_t)dtype_size(d->dtype); }
+static int64_t row_bytes(const ty_desc *d)
+{
+  return product_of(d, 1, d->ndim) * (int64_t)dtype_size(d->dtype);
+}
 
 static int check_rows(const struct arr *index, const ty_desc *d)
 {
   for (int64_t i = 0; i < index->d.dim[0]; i++) {
     int64_t j = index_of(index, i);
     if (j < 0 || j >= d->dim[0])
-      return fail(TY_ERUN, "index %lld at place %lld is out of range; expected 0 to %lld", (long long)j, (long long)i,
-                  (long long)d->dim[0] - 1);
+      return fail(TY_ERUN, "index %lld at place %lld is out of range; expected 0 to %lld",
+          (long long)j, (long long)i, (long long)d->dim[0] - 1);
   }
   return TY_OK;
 }
@@ -242,11 +248,12 @@ static int copy_run(struct call *c)
   TRY(check_rows(index, &y->d));
   move_bytes(y->p, c->in[0].p, desc_bytes(&y->d));
   for (int64_t i = 0; i < index->d.dim[0]; i++)
-    memcpy((char *)y->p + index_of(index, i) * bytes, (char *)c->in[2].p + i * bytes, (size_t)bytes);
+    memcpy(
+        (char *)y->p + index_of(index, i) * bytes, (char *)c->in[2].p + i * bytes, (size_t)bytes);
   return TY_OK;
 }
 
-static int copy_back(struct call *c)                  /* reads the head gradient, index_vector */
+static int copy_back(struct call *c) /* reads the head gradient, index_vector */
 {
   const struct arr *g = &c->in[0], *index = &c->in[1];
   int64_t bytes = row_bytes(&g->d);
@@ -265,7 +272,7 @@ static int copy_back(struct call *c)                  /* reads the head gradient
 MOVE_KERNEL(copy_kernels, copy_run)
 MOVE_KERNEL(copy_back_kernels, copy_back)
 
-/* -- _ravel_multi_index, _unravel_index ---------------------------------------------------------------------------- */
+/* -- _ravel_multi_index, _unravel_index -------------------------------------------------------- */
 
 struct ravel { struct dims shape; };
 static const struct param ravel_params[] = {
@@ -278,10 +285,12 @@ static int need_shape(struct infer *s)
 {
   const struct ravel *p = s->param;
   if (p->shape.n < 1)
-    return infer_fail(s, TY_EVALUE, NULL, "parameter shape: expected the shape of the array, got nothing");
+    return infer_fail(
+        s, TY_EVALUE, NULL, "parameter shape: expected the shape of the array, got nothing");
   for (int i = 0; i < p->shape.n; i++)
     if (p->shape.d[i] < 1 && (i || p->shape.d[i] != -1))
-      return infer_fail(s, TY_EVALUE, NULL, "shape: expected positive dims, got %lld", (long long)p->shape.d[i]);
+      return infer_fail(
+          s, TY_EVALUE, NULL, "shape: expected positive dims, got %lld", (long long)p->shape.d[i]);
   return TY_OK;
 }
 
@@ -300,21 +309,25 @@ static int ravel_pair(struct infer *s, ty_desc *columns, ty_desc *flat)
 
 static int ravel_shape(struct infer *s)
 {
-  if (s->in[0].ndim == 1) return infer_fail(s, TY_ESHAPE, &s->in[0], "expected 2 dimensions, one row per axis, got 1");
+  if (s->in[0].ndim == 1)
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "expected 2 dimensions, one row per axis, got 1");
   return ravel_pair(s, &s->in[0], &s->out[0]);
 }
 
 static int unravel_shape(struct infer *s)
 {
-  if (s->in[0].ndim > 1) return infer_fail(s, TY_ESHAPE, &s->in[0], "expected 1 dimension, got %d", s->in[0].ndim);
+  if (s->in[0].ndim > 1)
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "expected 1 dimension, got %d", s->in[0].ndim);
   return ravel_pair(s, &s->out[0], &s->in[0]);
 }
 
 static void store(const struct arr *a, int64_t i, int64_t v)
 {
   void *at = elements_at(a->p, i, dtype_size(a->d.dtype));
-  if (a->d.dtype == TY_I64) *(int64_t *)at = v;
-  else set_number(at, a->d.dtype, (double)v);
+  if (a->d.dtype == TY_I64)
+    *(int64_t *)at = v;
+  else
+    set_number(at, a->d.dtype, (double)v);
 }
 
 static int ravel_run(struct call *c)
@@ -348,7 +361,7 @@ static int unravel_run(struct call *c)
 MOVE_KERNEL(ravel_kernels, ravel_run)
 MOVE_KERNEL(unravel_kernels, unravel_run)
 
-/* -- rows ---------------------------------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 const struct op op_gather_nd[] = {
   { .name = "gather_nd", .alias = "_npi_gather_nd _npx_gather_nd", .tier = 2,

@@ -1,27 +1,29 @@
 /* sort.c - sort, argsort, topk.
 **
-** Elements become keys (sort.h), which a merge sort puts in order. For a few of many, topk keeps a short sorted list
-** instead. Lines are shared out among threads; each has its own working memory.
+** Elements become keys (sort.h), which a merge sort puts in order. For a few of many, topk keeps
+** a short sorted list instead. Lines are shared out among threads; each has its own working
+** memory.
 */
 #include "kernel/strided_copy.h"
 #include "operators/index/sort.h"
 
-/* -- keys ---------------------------------------------------------------------------------------------------------- */
+/* -- keys -------------------------------------------------------------------------------------- */
 
 #define READ(T, key_of) \
   for (int64_t i = 0; i < n; i++) { \
     uint64_t k = key_of(((const T *)x)[i * stride]); \
     out[i] = (struct key){ down ? ~k : k, i }; \
   }
-static void read_keys(struct key *out, const void *x, int dtype, int64_t n, int64_t stride, bool down)
+static void read_keys(
+    struct key *out, const void *x, int dtype, int64_t n, int64_t stride, bool down)
 {
   switch (dtype) {
   case TY_F32: READ(float, key_of_real) break;
   case TY_F64: READ(double, key_of_real) break;
-  case TY_I8:  READ(int8_t, key_of_whole) break;
+  case TY_I8: READ(int8_t, key_of_whole) break;
   case TY_I32: READ(int32_t, key_of_whole) break;
   case TY_I64: READ(int64_t, key_of_whole) break;
-  default:     READ(uint8_t, key_of_whole)
+  default: READ(uint8_t, key_of_whole)
   }
 }
 
@@ -38,7 +40,7 @@ static void select_few(struct key *a, int64_t n, int64_t k)
   }
 }
 
-/* -- lines --------------------------------------------------------------------------------------------------------- */
+/* -- lines ------------------------------------------------------------------------------------- */
 
 struct lines {  /* (outer, n, inner) around the axis; the first k of each line are wanted */
   const char *x;
@@ -53,18 +55,23 @@ struct lines {  /* (outer, n, inner) around the axis; the first k of each line a
 static void set_index(const struct arr *a, int64_t i, int64_t v)
 {
   void *at = elements_at(a->p, i, dtype_size(a->d.dtype));
-  if (a->d.dtype == TY_I64) *(int64_t *)at = v;
-  else set_number(at, a->d.dtype, (double)v);
+  if (a->d.dtype == TY_I64)
+    *(int64_t *)at = v;
+  else
+    set_number(at, a->d.dtype, (double)v);
 }
 
 static void write_line(const struct lines *l, const struct key *a, int64_t line)
 {
-  int64_t o = line / l->inner, in = line % l->inner, from = o * l->n * l->inner + in, to = o * l->k * l->inner + in;
+  int64_t o = line / l->inner, in = line % l->inner, from = o * l->n * l->inner + in,
+          to = o * l->k * l->inner + in;
   uint64_t one = 0;
   set_number(&one, l->dtype, 1);
   for (int64_t i = 0; i < l->k; i++) {
     int64_t source = from + a[i].place * l->inner, target = to + i * l->inner;
-    if (l->value) memcpy(elements_at(l->value->p, target, l->size), elements_at(l->x, source, l->size), l->size);
+    if (l->value)
+      memcpy(
+          elements_at(l->value->p, target, l->size), elements_at(l->x, source, l->size), l->size);
     if (l->index) set_index(l->index, target, a[i].place);
     if (l->mask) memcpy(elements_at(l->mask->p, source, l->size), &one, l->size);
   }
@@ -80,22 +87,25 @@ static void lines_body(int64_t begin, int64_t end, void *context)
     int64_t from = line / l->inner * l->n * l->inner + line % l->inner;
     struct key *sorted = a;
     read_keys(a, elements_at(l->x, from, l->size), l->dtype, l->n, l->inner, l->down);
-    if (few(l->k, l->n)) select_few(a, l->n, l->k);
-    else sorted = merge_sort(a, a + l->n, l->n);
+    if (few(l->k, l->n))
+      select_few(a, l->n, l->k);
+    else
+      sorted = merge_sort(a, a + l->n, l->n);
     write_line(l, sorted, line);
   }
 }
 
 static struct arr *wanted(struct arr *a) { return a && a->p ? a : NULL; }
 
-static void order_lines(const struct call *c, int64_t axis, int64_t k, bool down, struct arr *value, struct arr *index,
-                        struct arr *mask)
+static void order_lines(const struct call *c, int64_t axis, int64_t k, bool down, struct arr *value,
+    struct arr *index, struct arr *mask)
 {
   const ty_desc *d = &c->in[0].d;
   int a = (int)(axis < 0 ? axis + d->ndim : axis);
-  struct lines l = { c->in[0].p, d->dtype, dtype_size(d->dtype), down, 1, desc_count(d), 1, k, wanted(value),
-                     wanted(index), wanted(mask), c->tmp };
-  if (axis != NONE) l.outer = product_of(d, 0, a), l.n = d->dim[a], l.inner = product_of(d, a + 1, d->ndim);
+  struct lines l = { c->in[0].p, d->dtype, dtype_size(d->dtype), down, 1, desc_count(d), 1, k,
+    wanted(value), wanted(index), wanted(mask), c->tmp };
+  if (axis != NONE)
+    l.outer = product_of(d, 0, a), l.n = d->dim[a], l.inner = product_of(d, a + 1, d->ndim);
   if (l.k < 1) l.k = l.n;
   if (l.mask) move_zero(l.mask->p, desc_bytes(&l.mask->d));
   parallel(l.outer * l.inner, MAX(1, 4096 / l.n), lines_body, &l);
@@ -108,12 +118,13 @@ static size_t keys_scratch(const ty_desc *d, int64_t axis)
 }
 
 /* Gradient of chosen values: each head gradient goes back to the place its index names. */
-static void put_back(struct arr *dx, const struct arr *g, const struct arr *index, int64_t axis, int64_t k)
+static void put_back(
+    struct arr *dx, const struct arr *g, const struct arr *index, int64_t axis, int64_t k)
 {
   const ty_desc *d = &dx->d;
   int a = (int)(axis < 0 ? axis + d->ndim : axis);
-  int64_t n = axis == NONE ? desc_count(d) : d->dim[a], inner = axis == NONE ? 1 : product_of(d, a + 1, d->ndim),
-      count = desc_count(&g->d);
+  int64_t n = axis == NONE ? desc_count(d) : d->dim[a],
+          inner = axis == NONE ? 1 : product_of(d, a + 1, d->ndim), count = desc_count(&g->d);
   size_t size = dtype_size(d->dtype);
   if (k < 1) k = n;
   move_zero(dx->p, desc_bytes(d));
@@ -123,7 +134,7 @@ static void put_back(struct arr *dx, const struct arr *g, const struct arr *inde
   }
 }
 
-static int line_shape(struct infer *s, ty_desc *out, int64_t axis, int64_t k)          /* k < 1: all */
+static int line_shape(struct infer *s, ty_desc *out, int64_t axis, int64_t k) /* k < 1: all */
 {
   const ty_desc *in = &s->in[0];
   int64_t dim[TY_MAXDIM], n;
@@ -132,7 +143,8 @@ static int line_shape(struct infer *s, ty_desc *out, int64_t axis, int64_t k)   
   if (axis != NONE) TRY(axis_of(s, axis, in->ndim, &a));
   n = axis == NONE ? product_of(in, 0, in->ndim) : in->dim[a];
   if (n && k > n)
-    return infer_fail(s, TY_EVALUE, in, "k is %lld, but there are only %lld elements", (long long)k, (long long)n);
+    return infer_fail(s, TY_EVALUE, in, "k is %lld, but there are only %lld elements", (long long)k,
+        (long long)n);
   memcpy(dim, in->dim, sizeof dim);
   if (axis == NONE) a = 0;
   dim[a] = k < 1 ? n : k;
@@ -145,26 +157,34 @@ static int index_fits(struct infer *s, int64_t axis, int dtype)
   const ty_desc *in = &s->in[0];
   if (!in->ndim) return TY_OK;
   bool inside = axis >= -in->ndim && axis < in->ndim;
-  int64_t n = axis == NONE ? product_of(in, 0, in->ndim) : inside ? in->dim[axis < 0 ? axis + in->ndim : axis] : 0;
-  int64_t most = dtype == TY_U8 ? 256 : dtype == TY_F16 ? 2049 : dtype == TY_F32 ? (1 << 24) + 1 : INT32_MAX;
+  int64_t n = axis == NONE ? product_of(in, 0, in->ndim)
+      : inside             ? in->dim[axis < 0 ? axis + in->ndim : axis]
+                           : 0;
+  int64_t most = dtype == TY_U8 ? 256
+      : dtype == TY_F16         ? 2049
+      : dtype == TY_F32         ? (1 << 24) + 1
+                                : INT32_MAX;
   if (n <= most || dtype == TY_I64 || dtype == TY_F64) return TY_OK;
-  return infer_fail(s, TY_EVALUE, NULL, "parameter dtype: %s cannot count %lld elements", dtype_name(dtype),
-                    (long long)n);
+  return infer_fail(s, TY_EVALUE, NULL, "parameter dtype: %s cannot count %lld elements",
+      dtype_name(dtype), (long long)n);
 }
 
 static int check_index_dtype(const char *op, int64_t dtype)
 {
-  if (dtype == TY_U8 || dtype == TY_I32 || dtype == TY_I64 || dtype == TY_F16 || dtype == TY_F32 || dtype == TY_F64)
+  if (dtype == TY_U8 || dtype == TY_I32 || dtype == TY_I64 || dtype == TY_F16 || dtype == TY_F32 ||
+      dtype == TY_F64)
     return TY_OK;
-  int code = fail(TY_EVALUE, "%s: parameter dtype: expected uint8, int32, int64, float16, float32 or float64, got %s",
-                  op, dtype_name((int)dtype));
-  fail_argument("dtype", "uint8, int32, int64, float16, float32 or float64", dtype_name((int)dtype));
+  int code = fail(TY_EVALUE,
+      "%s: parameter dtype: expected uint8, int32, int64, float16, float32 or float64, got %s", op,
+      dtype_name((int)dtype));
+  fail_argument(
+      "dtype", "uint8, int32, int64, float16, float32 or float64", dtype_name((int)dtype));
   return code;
 }
 
 #define INDEX_DTYPE(type) { "dtype", P_DTYPE, offsetof(type, dtype), "float32", "dtype of the indices" }
 
-/* -- sort ---------------------------------------------------------------------------------------------------------- */
+/* -- sort -------------------------------------------------------------------------------------- */
 
 struct sort { int64_t axis, is_ascend, dtype; };
 #define SORT_AXIS  { "axis",      P_INT,  offsetof(struct sort, axis),      "-1", \
@@ -198,13 +218,17 @@ static size_t sort_scratch(const struct call *c)
   return keys_scratch(&c->in[0].d, ((const struct sort *)c->param)->axis);
 }
 
-static int sort_back(struct call *c)                  /* reads the head gradient, the hidden indices */
+static int sort_back(struct call *c) /* reads the head gradient, the hidden indices */
 {
-  if (c->out[0].p) put_back(&c->out[0], &c->in[0], &c->in[1], ((const struct sort *)c->param)->axis, 0);
+  if (c->out[0].p)
+    put_back(&c->out[0], &c->in[0], &c->in[1], ((const struct sort *)c->param)->axis, 0);
   return TY_OK;
 }
 
-static int argsort_check(void *param) { return check_index_dtype("argsort", ((const struct sort *)param)->dtype); }
+static int argsort_check(void *param)
+{
+  return check_index_dtype("argsort", ((const struct sort *)param)->dtype);
+}
 
 static int argsort_shape(struct infer *s)
 {
@@ -213,7 +237,10 @@ static int argsort_shape(struct infer *s)
   return index_fits(s, p->axis, (int)p->dtype);
 }
 
-static int argsort_type(struct infer *s) { return type_is(s, &s->out[0], (int)((const struct sort *)s->param)->dtype); }
+static int argsort_type(struct infer *s)
+{
+  return type_is(s, &s->out[0], (int)((const struct sort *)s->param)->dtype);
+}
 
 static int argsort_run(struct call *c)
 {
@@ -230,7 +257,7 @@ static const struct kernel argsort_kernels[] = {
 };
 MOVE_KERNEL(sort_back_kernels, sort_back)
 
-/* -- topk ---------------------------------------------------------------------------------------------------------- */
+/* -- topk -------------------------------------------------------------------------------------- */
 
 enum { VALUE, INDICES, MASK, BOTH };
 struct topk { int64_t axis, k, ret_typ, is_ascend, dtype; };
@@ -245,7 +272,10 @@ static const struct param topk_params[] = {
   { 0 }
 };
 
-static int topk_check(void *param) { return check_index_dtype("topk", ((const struct topk *)param)->dtype); }
+static int topk_check(void *param)
+{
+  return check_index_dtype("topk", ((const struct topk *)param)->dtype);
+}
 
 static const char *topk_out(const void *param)
 {
@@ -285,7 +315,7 @@ static int topk_run(struct call *c)
   bool values = p->ret_typ == VALUE || p->ret_typ == BOTH;
   struct arr *index = values ? &c->out[1] : p->ret_typ == INDICES ? &c->out[0] : NULL;
   order_lines(c, p->axis, p->k, !p->is_ascend, values ? &c->out[0] : NULL, index,
-              p->ret_typ == MASK ? &c->out[0] : NULL);
+      p->ret_typ == MASK ? &c->out[0] : NULL);
   return TY_OK;
 }
 
@@ -298,8 +328,10 @@ static int topk_back(struct call *c)
 {
   const struct topk *p = c->param;
   if (!c->out[0].p) return TY_OK;
-  if (c->nin > 1) put_back(&c->out[0], &c->in[0], &c->in[1], p->axis, p->k);
-  else move_zero(c->out[0].p, desc_bytes(&c->out[0].d));
+  if (c->nin > 1)
+    put_back(&c->out[0], &c->in[0], &c->in[1], p->axis, p->k);
+  else
+    move_zero(c->out[0].p, desc_bytes(&c->out[0].d));
   return TY_OK;
 }
 
@@ -308,7 +340,7 @@ static const struct kernel topk_kernels[] = {
 };
 MOVE_KERNEL(topk_back_kernels, topk_back)
 
-/* -- rows ---------------------------------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 const struct op op_sort[] = {
   { .name = "sort", .alias = "_npi_sort", .tier = 2,

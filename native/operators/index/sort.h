@@ -1,7 +1,9 @@
-/* sort.h - keys and a stable sort, for whatever needs an order: sort and topk, detections by score.
+/* sort.h - keys and a stable sort, for whatever needs an order: sort and topk, detections by
+** score.
 **
-** Elements become keys, 64-bit integers of the same order (NaN above all numbers, -0 as 0), so that one merge sort,
-** stable and therefore with the first of equals first, serves all dtypes; descending order is that of the complements.
+** Elements become keys, 64-bit integers of the same order (NaN above all numbers, -0 as 0), so
+** that one merge sort, stable and therefore with the first of equals first, serves all dtypes;
+** descending order is that of the complements.
 */
 #pragma once
 #include "op/op.h"
@@ -12,7 +14,7 @@ static inline uint64_t key_of_real(double v)
 {
   uint64_t bits;
   if (v != v) return ~0ull;
-  v += 0.0;                                           /* -0 becomes 0 */
+  v += 0.0; /* -0 becomes 0 */
   memcpy(&bits, &v, sizeof bits);
   return bits >> 63 ? ~bits : bits | 1ull << 63;
 }
@@ -31,13 +33,16 @@ static inline void insert_sort(struct key *a, int64_t n)
   }
 }
 
-static inline void merge(struct key *to, const struct key *a, int64_t na, const struct key *b, int64_t nb)
+static inline void merge(
+    struct key *to, const struct key *a, int64_t na, const struct key *b, int64_t nb)
 {
   while (na && nb) {
     bool second = b->key < a->key;
     *to++ = second ? *b : *a;
-    b += second; nb -= second;
-    a += !second; na -= !second;
+    b += second;
+    nb -= second;
+    a += !second;
+    na -= !second;
   }
   memcpy(to, a, sizeof *a * (size_t)na);
   memcpy(to + na, b, sizeof *b * (size_t)nb);
@@ -52,7 +57,9 @@ static inline struct key *merge_sort(struct key *a, struct key *b, int64_t n)
       int64_t na = MIN(w, n - i), nb = MIN(w, n - i - na);
       merge(b + i, a + i, na, a + i + na, nb);
     }
-    struct key *t = a; a = b; b = t;
+    struct key *t = a;
+    a = b;
+    b = t;
   }
   return a;
 }

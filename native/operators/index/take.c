@@ -1,8 +1,10 @@
-/* take.c - elements chosen by an index: take, batch_take, pick, one_hot, fill_element_0index, _onehot_encode; where.
+/* take.c - elements chosen by an index: take, batch_take, pick, one_hot, fill_element_0index,
+** _onehot_encode; where.
 **
-** Indices may have any dtype and are truncated towards zero. Gradients of chosen elements are added up in the order of
-** the indices: columns, or ranges of the array's rows, are shared out among threads, never the indices, so that sums
-** have equal bits. Indices and conditions get no gradient.
+** Indices may have any dtype and are truncated towards zero. Gradients of chosen elements are
+** added up in the order of the indices: columns, or ranges of the array's rows, are shared out
+** among threads, never the indices, so that sums have equal bits. Indices and conditions get no
+** gradient.
 */
 #include "kernel/strided_copy.h"
 
@@ -10,7 +12,10 @@ enum { RAISE, WRAP, CLIP };
 
 static int64_t bring_in(int64_t j, int64_t n, int mode)
 {
-  if (mode == WRAP) { j %= n; return j < 0 ? j + n : j; }
+  if (mode == WRAP) {
+    j %= n;
+    return j < 0 ? j + n : j;
+  }
   return j < 0 ? 0 : j >= n ? n - 1 : j;
 }
 
@@ -20,22 +25,25 @@ static int check_all(const struct arr *index, int64_t low, int64_t n)
   for (int64_t i = 0; i < count; i++) {
     int64_t j = index_of(index, i);
     if (j < low || j >= n)
-      return fail(TY_ERUN, "index %lld at place %lld is out of range; expected %lld to %lld", (long long)j,
-                  (long long)i, (long long)low, (long long)n - 1);
+      return fail(TY_ERUN, "index %lld at place %lld is out of range; expected %lld to %lld",
+          (long long)j, (long long)i, (long long)low, (long long)n - 1);
   }
   return TY_OK;
 }
 
 static void copy_some(void *to, const void *from, size_t bytes)
 {
-  if (bytes == 4) memcpy(to, from, 4);
-  else if (bytes == 8) memcpy(to, from, 8);
-  else memcpy(to, from, bytes);
+  if (bytes == 4)
+    memcpy(to, from, 4);
+  else if (bytes == 8)
+    memcpy(to, from, 8);
+  else
+    memcpy(to, from, bytes);
 }
 
 static int first_type(struct infer *s) { return type_both(s, &s->in[0], &s->out[0]); }
 
-/* -- take ---------------------------------------------------------------------------------------------------------- */
+/* -- take -------------------------------------------------------------------------------------- */
 
 struct take { int64_t axis, mode; };
 static const struct param take_params[] = {
@@ -66,15 +74,17 @@ struct taking {
   size_t size;
   int dtype, mode;
   int64_t outer, k, inner, n;
-  int64_t blocks, parts;                              /* gradient: blocks of columns, parts of the axis */
+  /* gradient: blocks of columns, parts of the axis */
+  int64_t blocks, parts;
 };
 
-static struct taking taking_of(const struct take *p, const struct arr *a, const struct arr *index, void *y)
+static struct taking taking_of(
+    const struct take *p, const struct arr *a, const struct arr *index, void *y)
 {
   int axis = (int)(p->axis < 0 ? p->axis + a->d.ndim : p->axis);
-  struct taking t = { a->p, y, index, dtype_size(a->d.dtype), a->d.dtype, (int)p->mode, product_of(&a->d, 0, axis),
-                      a->d.dim[axis],
-                      product_of(&a->d, axis + 1, a->d.ndim), desc_count(&index->d), 1, 1 };
+  struct taking t = { a->p, y, index, dtype_size(a->d.dtype), a->d.dtype, (int)p->mode,
+    product_of(&a->d, 0, axis), a->d.dim[axis], product_of(&a->d, axis + 1, a->d.ndim),
+    desc_count(&index->d), 1, 1 };
   return t;
 }
 
@@ -84,8 +94,8 @@ static void take_body(int64_t begin, int64_t end, void *context)
   size_t row = (size_t)t->inner * t->size;
   for (int64_t u = begin; u < end; u++) {
     int64_t j = bring_in(index_of(t->index, u % t->n), t->k, t->mode);
-    copy_some(elements_at(t->y, u * t->inner, t->size), elements_at(t->a, (u / t->n * t->k + j) * t->inner, t->size),
-              row);
+    copy_some(elements_at(t->y, u * t->inner, t->size),
+        elements_at(t->a, (u / t->n * t->k + j) * t->inner, t->size), row);
   }
 }
 
@@ -121,28 +131,32 @@ static void add_body(int64_t begin, int64_t end, void *context)
 {
   const struct taking *t = context;
   for (int64_t u = begin; u < end; u++) {
-    int64_t column = u % t->blocks * COLUMNS, part = u / t->blocks % t->parts, outer = u / t->blocks / t->parts;
-    int64_t width = t->blocks == 1 ? t->inner : MIN(COLUMNS, t->inner - column), low = t->k * part / t->parts,
-        high = t->k * (part + 1) / t->parts;
+    int64_t column = u % t->blocks * COLUMNS, part = u / t->blocks % t->parts,
+            outer = u / t->blocks / t->parts;
+    int64_t width = t->blocks == 1 ? t->inner : MIN(COLUMNS, t->inner - column),
+            low = t->k * part / t->parts, high = t->k * (part + 1) / t->parts;
     switch (t->dtype) {
     case TY_F32: add_float(t, outer, column, width, low, high); break;
     case TY_F64: add_double(t, outer, column, width, low, high); break;
     case TY_I32: add_uint32_t(t, outer, column, width, low, high); break;
     case TY_I64: add_uint64_t(t, outer, column, width, low, high); break;
-    default:     add_uint8_t(t, outer, column, width, low, high);
+    default: add_uint8_t(t, outer, column, width, low, high);
     }
   }
 }
 
-static int take_back(struct call *c)                  /* reads the head gradient, indices */
+static int take_back(struct call *c) /* reads the head gradient, indices */
 {
   if (c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
   if (!c->out[0].p) return TY_OK;
   struct taking t = taking_of(c->param, &c->out[0], &c->in[1], c->in[0].p);
   if (!(c->add & 1)) move_zero(t.a, desc_bytes(&c->out[0].d));
-  if (t.inner >= 2 * COLUMNS) t.blocks = (t.inner + COLUMNS - 1) / COLUMNS;
-  else if (t.outer < 8 && t.n * t.inner > 65536) t.parts = MIN(8, t.k);
-  parallel(t.outer * t.blocks * t.parts, MAX(1, 16384 / (t.n * MIN(t.inner, COLUMNS))), add_body, &t);
+  if (t.inner >= 2 * COLUMNS)
+    t.blocks = (t.inner + COLUMNS - 1) / COLUMNS;
+  else if (t.outer < 8 && t.n * t.inner > 65536)
+    t.parts = MIN(8, t.k);
+  parallel(
+      t.outer * t.blocks * t.parts, MAX(1, 16384 / (t.n * MIN(t.inner, COLUMNS))), add_body, &t);
   return TY_OK;
 }
 
@@ -151,7 +165,7 @@ static const struct kernel take_back_kernels[] = {
   { .name = "add rows", .run = take_back, .types = T_FLOAT | T_INT, .add = 1 }, { 0 }
 };
 
-/* -- batch_take, pick: one element of each line -------------------------------------------------------------------- */
+/* -- batch_take, pick: one element of each line ------------------------------------------------ */
 
 struct pick { int64_t axis, keepdims, mode; };
 static const struct param pick_params[] = {
@@ -167,7 +181,8 @@ static int without(struct infer *s, ty_desc *slot, const ty_desc *data, int axis
 {
   int64_t dim[TY_MAXDIM];
   int n = 0;
-  for (int i = 0; i < data->ndim; i++) if (i != axis || keep) dim[n++] = i == axis ? 1 : data->dim[i];
+  for (int i = 0; i < data->ndim; i++)
+    if (i != axis || keep) dim[n++] = i == axis ? 1 : data->dim[i];
   if (!n) dim[n++] = 1;
   return shape_is(s, slot, n, dim);
 }
@@ -177,7 +192,8 @@ static int pick_shape(struct infer *s)
   const struct pick *p = s->param;
   const ty_desc *data = &s->in[0];
   int axis;
-  if (p->axis == NONE) return infer_fail(s, TY_EVALUE, NULL, "parameter axis: None is not possible; name an axis");
+  if (p->axis == NONE)
+    return infer_fail(s, TY_EVALUE, NULL, "parameter axis: None is not possible; name an axis");
   if (!data->ndim) return TY_OK;
   TRY(axis_of(s, p->axis, data->ndim, &axis));
   TRY(without(s, &s->out[0], data, axis, p->keepdims));
@@ -190,10 +206,12 @@ static int batch_shape(struct infer *s)
   const ty_desc *a = &s->in[0], *index = &s->in[1];
   TRY(shape_both(s, &s->in[1], &s->out[0]));
   if (!dims_known(a) || !dims_known(index)) return TY_OK;
-  if (a->ndim >= 2 && product_of(a, 0, a->ndim - 1) == product_of(index, 0, index->ndim)) return TY_OK;
+  if (a->ndim >= 2 && product_of(a, 0, a->ndim - 1) == product_of(index, 0, index->ndim))
+    return TY_OK;
   char one[160], two[160];
-  return infer_fail(s, TY_ESHAPE, index, "shape %s does not give one index per row of a, which is %s",
-                    text_shape(index, one, sizeof one), text_shape(a, two, sizeof two));
+  return infer_fail(s, TY_ESHAPE, index,
+      "shape %s does not give one index per row of a, which is %s",
+      text_shape(index, one, sizeof one), text_shape(a, two, sizeof two));
 }
 
 static int batch_type(struct infer *s)
@@ -215,10 +233,11 @@ static void pick_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static void pick_lines(const struct arr *data, const struct arr *index, void *y, int axis, int mode, bool back)
+static void pick_lines(
+    const struct arr *data, const struct arr *index, void *y, int axis, int mode, bool back)
 {
   struct picking t = { data->p, y, index, dtype_size(data->d.dtype), mode, data->d.dim[axis],
-                       product_of(&data->d, axis + 1, data->d.ndim), back };
+    product_of(&data->d, axis + 1, data->d.ndim), back };
   parallel(desc_count(&data->d) / t.k, 8192, pick_body, &t);
 }
 
@@ -230,7 +249,8 @@ static int pick_axis(const struct pick *p, const ty_desc *d)
 static int pick_run(struct call *c)
 {
   const struct pick *p = c->param;
-  pick_lines(&c->in[0], &c->in[1], c->out[0].p, pick_axis(p, &c->in[0].d), p->mode ? WRAP : CLIP, false);
+  pick_lines(
+      &c->in[0], &c->in[1], c->out[0].p, pick_axis(p, &c->in[0].d), p->mode ? WRAP : CLIP, false);
   return TY_OK;
 }
 
@@ -240,7 +260,8 @@ static int pick_back(struct call *c)
   if (c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
   if (!c->out[0].p) return TY_OK;
   move_zero(c->out[0].p, desc_bytes(&c->out[0].d));
-  pick_lines(&c->out[0], &c->in[1], c->in[0].p, pick_axis(p, &c->out[0].d), p->mode ? WRAP : CLIP, true);
+  pick_lines(
+      &c->out[0], &c->in[1], c->in[0].p, pick_axis(p, &c->out[0].d), p->mode ? WRAP : CLIP, true);
   return TY_OK;
 }
 
@@ -254,7 +275,7 @@ MOVE_KERNEL(pick_kernels, pick_run)
 MOVE_KERNEL(pick_back_kernels, pick_back)
 MOVE_KERNEL(batch_kernels, batch_run)
 
-/* -- one_hot, _onehot_encode, fill_element_0index ------------------------------------------------------------------ */
+/* -- one_hot, _onehot_encode, fill_element_0index ---------------------------------------------- */
 
 struct hot { int64_t depth; double on_value, off_value; int64_t dtype; };
 static const struct param hot_params[] = {
@@ -279,16 +300,21 @@ static int hot_shape(struct infer *s)
   return shape_is(s, &s->out[0], ndim + 1, dim);
 }
 
-static int hot_type(struct infer *s) { return type_is(s, &s->out[0], (int)((const struct hot *)s->param)->dtype); }
+static int hot_type(struct infer *s)
+{
+  return type_is(s, &s->out[0], (int)((const struct hot *)s->param)->dtype);
+}
 
-/* Sets element index[i] of each row i of y to element i of `from`, which steps by `step` elements; rows are k wide.
-** Out of range: nothing. */
-static void set_places(char *y, const struct arr *index, int64_t k, const void *from, int64_t step, size_t size)
+/* Sets element index[i] of each row i of y to element i of `from`, which steps by `step`
+** elements; rows are k wide. Out of range: nothing. */
+static void set_places(
+    char *y, const struct arr *index, int64_t k, const void *from, int64_t step, size_t size)
 {
   int64_t n = desc_count(&index->d);
   for (int64_t i = 0; i < n; i++) {
     int64_t j = index_of(index, i);
-    if (j >= 0 && j < k) copy_some(elements_at(y, i * k + j, size), elements_at(from, i * step, size), size);
+    if (j >= 0 && j < k)
+      copy_some(elements_at(y, i * k + j, size), elements_at(from, i * step, size), size);
   }
 }
 
@@ -309,7 +335,8 @@ static int encode_shape(struct infer *s)
 {
   TRY(shape_both(s, &s->in[1], &s->out[0]));
   if (!s->out[0].ndim) return TY_OK;
-  if (s->out[0].ndim != 2) return infer_fail(s, TY_ESHAPE, &s->in[1], "expected 2 dimensions, got %d", s->out[0].ndim);
+  if (s->out[0].ndim != 2)
+    return infer_fail(s, TY_ESHAPE, &s->in[1], "expected 2 dimensions, got %d", s->out[0].ndim);
   return shape_is(s, &s->in[0], 1, s->out[0].dim);
 }
 
@@ -330,7 +357,8 @@ static int fill_shape(struct infer *s)
 {
   TRY(shape_both(s, &s->in[0], &s->out[0]));
   if (!s->in[0].ndim) return TY_OK;
-  if (s->in[0].ndim != 2) return infer_fail(s, TY_ESHAPE, &s->in[0], "expected 2 dimensions, got %d", s->in[0].ndim);
+  if (s->in[0].ndim != 2)
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "expected 2 dimensions, got %d", s->in[0].ndim);
   TRY(shape_is(s, &s->in[1], 1, s->in[0].dim));
   return shape_is(s, &s->in[2], 1, s->in[0].dim);
 }
@@ -354,7 +382,7 @@ MOVE_KERNEL(hot_kernels, hot_run)
 MOVE_KERNEL(encode_kernels, encode_run)
 MOVE_KERNEL(fill_kernels, fill_run)
 
-/* -- where --------------------------------------------------------------------------------------------------------- */
+/* -- where ------------------------------------------------------------------------------------- */
 
 static int where_shape(struct infer *s)
 {
@@ -363,7 +391,7 @@ static int where_shape(struct infer *s)
   TRY(shape_both(s, y, out));
   TRY(shape_both(s, x, out));
   if (!when->ndim) return TY_OK;
-  if (when->ndim == 1 && out->ndim != 1) {            /* selects rows */
+  if (when->ndim == 1 && out->ndim != 1) { /* selects rows */
     if (!out->ndim) return TY_OK;
     TRY(shape_dim(s, when, 0, out->dim[0]));
     return shape_dim(s, out, 0, when->dim[0]);
@@ -383,8 +411,8 @@ typedef uint16_t u16 __attribute__((may_alias));
 typedef uint32_t u32 __attribute__((may_alias));
 typedef uint64_t u64 __attribute__((may_alias));
 
-/* z = a where the condition holds, else b; NULL is zeros. A condition holds if a bit of the mask is set: all but a
-** float's sign. */
+/* z = a where the condition holds, else b; NULL is zeros. A condition holds if a bit of the mask
+** is set: all but a float's sign. */
 struct choice { const char *when; uint64_t mask; size_t wide, size; const char *a, *b; char *z; int64_t row; };
 
 /* Loops that should become vectors, in a file that is compiled for all processors at -O2. */
@@ -418,10 +446,12 @@ static int power_of(size_t size) { return size == 1 ? 0 : size == 2 ? 1 : size =
 
 static void choose_elements(int64_t begin, int64_t end, void *context)
 {
-#define CHOOSE_ROW(C) { choose_##C##_u8, choose_##C##_u16, choose_##C##_u32, choose_##C##_u64 }
-  static void (*const table[4][4])(const struct choice *, int64_t, int64_t) = {
-    CHOOSE_ROW(u8), CHOOSE_ROW(u16), CHOOSE_ROW(u32), CHOOSE_ROW(u64)
-  };
+#define CHOOSE_ROW(C)                                                     \
+  {                                                                       \
+    choose_##C##_u8, choose_##C##_u16, choose_##C##_u32, choose_##C##_u64 \
+  }
+  static void (*const table[4][4])(const struct choice *, int64_t, int64_t) = { CHOOSE_ROW(u8),
+    CHOOSE_ROW(u16), CHOOSE_ROW(u32), CHOOSE_ROW(u64) };
   const struct choice *s = context;
   table[power_of(s->wide)][power_of(s->size)](s, begin, end);
 }
@@ -429,7 +459,7 @@ static void choose_elements(int64_t begin, int64_t end, void *context)
 static bool holds(const struct choice *s, int64_t i)
 {
   uint64_t v = 0;
-  memcpy(&v, s->when + i * (int64_t)s->wide, s->wide);          /* little-endian: the low bytes */
+  memcpy(&v, s->when + i * (int64_t)s->wide, s->wide); /* little-endian: the low bytes */
   return v & s->mask;
 }
 
@@ -439,8 +469,10 @@ static void choose_rows(int64_t begin, int64_t end, void *context)
   size_t bytes = (size_t)s->row * s->size;
   for (int64_t i = begin; i < end; i++) {
     const char *from = holds(s, i) ? s->a : s->b;
-    if (from) memcpy(s->z + i * (int64_t)bytes, from + i * (int64_t)bytes, bytes);
-    else memset(s->z + i * (int64_t)bytes, 0, bytes);
+    if (from)
+      memcpy(s->z + i * (int64_t)bytes, from + i * (int64_t)bytes, bytes);
+    else
+      memset(s->z + i * (int64_t)bytes, 0, bytes);
   }
 }
 
@@ -448,11 +480,13 @@ static void choose(const struct arr *when, const ty_desc *d, const void *a, cons
 {
   size_t wide = dtype_size(when->d.dtype);
   uint64_t sign = dtype_float(when->d.dtype) ? 1ull << (8 * wide - 1) : 0;
-  struct choice s = { when->p, (wide == 8 ? ~0ull : (1ull << 8 * wide) - 1) & ~sign, wide, dtype_size(d->dtype), a, b,
-                      z, desc_count(d) / desc_count(&when->d) };
+  struct choice s = { when->p, (wide == 8 ? ~0ull : (1ull << 8 * wide) - 1) & ~sign, wide,
+    dtype_size(d->dtype), a, b, z, desc_count(d) / desc_count(&when->d) };
   if (!z) return;
-  if (s.row == 1) parallel(desc_count(d), 32768, choose_elements, &s);
-  else parallel(d->dim[0], MAX(1, 32768 / s.row), choose_rows, &s);
+  if (s.row == 1)
+    parallel(desc_count(d), 32768, choose_elements, &s);
+  else
+    parallel(d->dim[0], MAX(1, 32768 / s.row), choose_rows, &s);
 }
 
 static int where_run(struct call *c)
@@ -461,7 +495,7 @@ static int where_run(struct call *c)
   return TY_OK;
 }
 
-static int where_back(struct call *c)                 /* reads the head gradient, condition */
+static int where_back(struct call *c) /* reads the head gradient, condition */
 {
   if (c->out[0].p) move_zero(c->out[0].p, desc_bytes(&c->out[0].d));
   choose(&c->in[1], &c->in[0].d, c->in[0].p, NULL, c->out[1].p);
@@ -472,7 +506,7 @@ static int where_back(struct call *c)                 /* reads the head gradient
 MOVE_KERNEL(where_kernels, where_run)
 MOVE_KERNEL(where_back_kernels, where_back)
 
-/* -- rows ---------------------------------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 const struct op op_take[] = {
   { .name = "take", .alias = "_npi_take", .tier = 1,

@@ -1,6 +1,7 @@
 /* count_sketch.c - _contrib_count_sketch: rows folded into fewer numbers by a hash.
 **
-** Element i of a row goes to place h[i] with the sign s[i]: out[h[i]] += s[i] x[i]. The gradient of x takes s[i] g[h[i]] back.
+** Element i of a row goes to place h[i] with the sign s[i]: out[h[i]] += s[i] x[i]. The gradient
+** of x takes s[i] g[h[i]] back.
 */
 #include "kernel/vec/vec.h"
 
@@ -18,7 +19,8 @@ static int shape(struct infer *s)
   if (!x->ndim) return TY_OK;
   int64_t dim[TY_MAXDIM], n = x->dim[x->ndim - 1];
   for (int k = 1; k < 3; k++)
-    TRY(s->in[k].ndim == 1 ? shape_is(s, &s->in[k], 1, &n) : shape_is(s, &s->in[k], 2, (int64_t[]){ 1, n }));
+    TRY(s->in[k].ndim == 1 ? shape_is(s, &s->in[k], 1, &n)
+                           : shape_is(s, &s->in[k], 2, (int64_t[]){ 1, n }));
   memcpy(dim, x->dim, sizeof dim);
   dim[x->ndim - 1] = p->out_dim;
   return shape_is(s, &s->out[0], x->ndim, dim);
@@ -34,19 +36,23 @@ static void some(int64_t begin, int64_t end, void *context)
     for (int64_t k = 0; k < j->n; k++) {
       int64_t wide = i * j->n + k, narrow = i * j->out + whole_at(j->h, k);
       double sign = j->r->get(j->s->p, k);
-      if (j->back) j->r->set(j->y, wide, sign * j->r->get(j->x, narrow));
-      else j->r->set(j->y, narrow, j->r->get(j->y, narrow) + sign * j->r->get(j->x, wide));
+      if (j->back)
+        j->r->set(j->y, wide, sign * j->r->get(j->x, narrow));
+      else
+        j->r->set(j->y, narrow, j->r->get(j->y, narrow) + sign * j->r->get(j->x, wide));
     }
   }
 }
 
-static int run(const struct call *c, const struct arr *h, const struct arr *s, const ty_desc *wide, bool back)
+static int run(
+    const struct call *c, const struct arr *h, const struct arr *s, const ty_desc *wide, bool back)
 {
   const int64_t n = wide->dim[wide->ndim - 1], out = ((const struct sketch *)c->param)->out_dim;
   struct job j = { rows_of(wide->dtype), h, s, c->in[0].p, c->out[0].p, n, out, back };
   for (int64_t k = 0; k < n; k++) {
     int64_t place = whole_at(h, k);
-    NEED(place >= 0 && place < out, TY_EINDEX, "h[%lld] is %g; places are 0 to %lld", (long long)k, number_at(h, k), (long long)out - 1);
+    NEED(place >= 0 && place < out, TY_EINDEX, "h[%lld] is %g; places are 0 to %lld", (long long)k,
+        number_at(h, k), (long long)out - 1);
   }
   if (j.y) parallel(desc_count(wide) / n, grain_of(n + out), some, &j);
   return TY_OK;
@@ -57,7 +63,8 @@ static int forward(struct call *c) { return run(c, &c->in[1], &c->in[2], &c->in[
 /* in: head gradient, h, s. The hash has no gradient. */
 static int backward(struct call *c)
 {
-  for (int k = 1; k < 3; k++) if (c->out[k].p) memset(c->out[k].p, 0, desc_bytes(&c->out[k].d));
+  for (int k = 1; k < 3; k++)
+    if (c->out[k].p) memset(c->out[k].p, 0, desc_bytes(&c->out[k].d));
   return run(c, &c->in[1], &c->in[2], &c->out[0].d, true);
 }
 

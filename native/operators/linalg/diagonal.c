@@ -1,8 +1,10 @@
-/* diagonal.c - operators that move the numbers of a matrix: extractdiag, makediag, extracttrian, maketrian; sumlogdiag.
+/* diagonal.c - operators that move the numbers of a matrix: extractdiag, makediag, extracttrian,
+** maketrian; sumlogdiag.
 **
-** A packed row holds a diagonal, or a triangle of side n - |offset|: a lower one row by row, an upper one column by column,
-** so that packing A and the transpose of A from the other side is the same. offset > 0 lies above the diagonal, < 0 below;
-** at 0 `lower` says which triangle. The gradient of taking numbers out is putting them back among zeros, and the reverse.
+** A packed row holds a diagonal, or a triangle of side n - |offset|: a lower one row by row, an
+** upper one column by column, so that packing A and the transpose of A from the other side is
+** the same. offset > 0 lies above the diagonal, < 0 below; at 0 `lower` says which triangle. The
+** gradient of taking numbers out is putting them back among zeros, and the reverse.
 */
 #include "operators/linalg/linalg.h"
 
@@ -16,18 +18,20 @@ static const struct param trian_params[] = {
   { 0 }
 };
 
-enum { FAR = INT32_MAX / 64 };                        /* what a matrix may have at most, as in matrix_check */
+/* what a matrix may have at most, as in matrix_check */
+enum { FAR = INT32_MAX / 64 };
 static int place_check(void *param)
 {
   const struct place_param *p = param;
-  NEED(p->offset >= -FAR && p->offset <= FAR, TY_EVALUE, "offset: expected %d to %d, got %lld", -FAR, FAR, (long long)p->offset);
+  NEED(p->offset >= -FAR && p->offset <= FAR, TY_EVALUE, "offset: expected %d to %d, got %lld",
+      -FAR, FAR, (long long)p->offset);
   return TY_OK;
 }
 
 static int64_t size_of(int64_t offset) { return offset < 0 ? -offset : offset; }
 static bool is_trian(const struct op *op) { return strstr(op->name, "trian") != NULL; }
 
-/* -- shapes: matrix (..., n, n), packed (..., k) --------------------------------------------------------------------- */
+/* -- shapes: matrix (..., n, n), packed (..., k) ----------------------------------------------- */
 
 static int extract_shape(struct infer *s)
 {
@@ -38,8 +42,8 @@ static int extract_shape(struct infer *s)
   int last = a->ndim - 1;
   int64_t side = a->dim[last] - size_of(p->offset), dim[TY_MAXDIM];
   if (a->dim[last] && side <= 0)
-    return infer_fail(s, TY_ESHAPE, a, "matrices of side %lld have no diagonal at offset %lld", (long long)a->dim[last],
-                      (long long)p->offset);
+    return infer_fail(s, TY_ESHAPE, a, "matrices of side %lld have no diagonal at offset %lld",
+        (long long)a->dim[last], (long long)p->offset);
   memcpy(dim, a->dim, sizeof dim);
   dim[last - 1] = !a->dim[last] ? 0 : is_trian(s->op) ? side * (side + 1) / 2 : side;
   return shape_is(s, &s->out[0], last, dim);
@@ -58,23 +62,31 @@ static int make_shape(struct infer *s)
   ty_desc *a = &s->in[0];
   if (!a->ndim) return TY_OK;
   int last = a->ndim - 1;
-  int64_t k = a->dim[last], side = is_trian(s->op) && k ? side_of_triangle(MIN(k, (int64_t)1 << 51)) : k, dim[TY_MAXDIM + 1];
-  if (k && !side) return infer_fail(s, TY_ESHAPE, a, "%lld numbers are no triangle: expected 1, 3, 6, 10 ...", (long long)k);
-  if (side > FAR) return infer_fail(s, TY_ESHAPE, a, "a matrix of side %lld; at most %d", (long long)side, FAR);
+  int64_t k = a->dim[last],
+          side = is_trian(s->op) && k ? side_of_triangle(MIN(k, (int64_t)1 << 51)) : k,
+          dim[TY_MAXDIM + 1];
+  if (k && !side)
+    return infer_fail(
+        s, TY_ESHAPE, a, "%lld numbers are no triangle: expected 1, 3, 6, 10 ...", (long long)k);
+  if (side > FAR)
+    return infer_fail(s, TY_ESHAPE, a, "a matrix of side %lld; at most %d", (long long)side, FAR);
   memcpy(dim, a->dim, sizeof a->dim);
   dim[last] = dim[last + 1] = k ? side + size_of(p->offset) : 0;
   return shape_is(s, &s->out[0], last + 2, dim);
 }
 
-/* -- moves ---------------------------------------------------------------------------------------------------------- */
+/* -- moves ------------------------------------------------------------------------------------- */
 
 struct job { int64_t n, k, side, offset; bool trian, lower, extract; size_t size; const char *from; char *to; };
 
 static void move_one(const struct job *j, int64_t i, int64_t packed, int64_t row, int64_t column)
 {
-  if (j->offset < 0) row -= j->offset;
-  else column += j->offset;
-  size_t p = (size_t)(i * j->k + packed) * j->size, m = (size_t)((i * j->n + row) * j->n + column) * j->size;
+  if (j->offset < 0)
+    row -= j->offset;
+  else
+    column += j->offset;
+  size_t p = (size_t)(i * j->k + packed) * j->size,
+         m = (size_t)((i * j->n + row) * j->n + column) * j->size;
   memcpy(j->to + (j->extract ? p : m), j->from + (j->extract ? m : p), j->size);
 }
 
@@ -85,8 +97,11 @@ static void some(int64_t begin, int64_t end, void *context)
   if (!j->extract) memset(j->to + (size_t)begin * matrix, 0, (size_t)(end - begin) * matrix);
   for (int64_t i = begin; i < end; i++)
     for (int64_t a = 0; a < j->side; a++) {
-      if (!j->trian) move_one(j, i, a, a, a);
-      else for (int64_t b = 0; b <= a; b++) move_one(j, i, a * (a + 1) / 2 + b, j->lower ? a : b, j->lower ? b : a);
+      if (!j->trian)
+        move_one(j, i, a, a, a);
+      else
+        for (int64_t b = 0; b <= a; b++)
+          move_one(j, i, a * (a + 1) / 2 + b, j->lower ? a : b, j->lower ? b : a);
     }
 }
 
@@ -94,8 +109,9 @@ static int move(struct call *c, const struct arr *matrix, const struct arr *pack
 {
   const struct place_param *p = c->param;
   const int64_t n = column_count(&matrix->d), k = column_count(&packed->d);
-  struct job j = { n, k, n - size_of(p->offset), p->offset, is_trian(c->op), p->offset ? p->offset < 0 : p->lower, extract,
-                   dtype_size(matrix->d.dtype), c->in[0].p, c->out[0].p };
+  struct job j = { n, k, n - size_of(p->offset), p->offset, is_trian(c->op),
+    p->offset ? p->offset < 0 : p->lower, extract, dtype_size(matrix->d.dtype), c->in[0].p,
+    c->out[0].p };
   if (j.to) parallel(stack_count(&matrix->d), grain_of(n * n), some, &j);
   return TY_OK;
 }
@@ -105,14 +121,15 @@ static int extract_back(struct call *c) { return move(c, &c->out[0], &c->in[0], 
 static int make(struct call *c)         { return move(c, &c->out[0], &c->in[0], false); }
 static int make_back(struct call *c)    { return move(c, &c->in[0], &c->out[0], true); }
 
-/* -- sumlogdiag ------------------------------------------------------------------------------------------------------ */
+/* -- sumlogdiag -------------------------------------------------------------------------------- */
 
 static int sumlog_shape(struct infer *s)
 {
   ty_desc *a = &s->in[0];
   TRY(square_check(s, a));
   if (!a->ndim) return TY_OK;
-  return a->ndim == 2 ? shape_is(s, &s->out[0], 1, (int64_t[]){ 1 }) : shape_is(s, &s->out[0], a->ndim - 2, a->dim);
+  return a->ndim == 2 ? shape_is(s, &s->out[0], 1, (int64_t[]){ 1 })
+                      : shape_is(s, &s->out[0], a->ndim - 2, a->dim);
 }
 
 static int sumlog(struct call *c)

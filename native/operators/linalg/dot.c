@@ -1,8 +1,10 @@
-/* dot.c - products of matrices as operators: dot, batch_dot, _linalg_gemm, _linalg_gemm2, khatri_rao.
+/* dot.c - products of matrices as operators: dot, batch_dot, _linalg_gemm, _linalg_gemm2,
+** khatri_rao.
 **
-** All of them are sets of products C = alpha op(A) op(B) + beta C of equal size. A matrix of r rows and c columns lies
-** at o * r * inner * c + i * c for outer index o and inner index i, its rows inner * c apart (inner is 1 but where the
-** axis of the rows is not the last but one). Gradients are the same with the parts in other places:
+** All of them are sets of products C = alpha op(A) op(B) + beta C of equal size. A matrix of r
+** rows and c columns lies at o * r * inner * c + i * c for outer index o and inner index i, its
+** rows inner * c apart (inner is 1 but where the axis of the rows is not the last but one).
+** Gradients are the same with the parts in other places:
 **   dA = alpha G op(B)^T   or, with A transposed, alpha op(B) G^T      dB = alpha op(A)^T G   or   alpha G^T op(A)
 */
 #include "kernel/gemm/gemm.h"
@@ -10,19 +12,21 @@
 struct set { int dtype; bool ta, tb; int64_t outer, inner, m, n, k; double alpha; };
 
 /* op(A) is m x k, op(B) k x n */
-static int multiply(const struct set *s, bool ta, bool tb, int64_t m, int64_t n, int64_t k, const void *a,
-                    const void *b, double beta, void *c)
+static int multiply(const struct set *s, bool ta, bool tb, int64_t m, int64_t n, int64_t k,
+    const void *a, const void *b, double beta, void *c)
 {
   const size_t size = dtype_size(s->dtype);
   if (s->inner == 1)
-    return gemm_batch(s->dtype, ta, tb, s->outer, m, n, k, s->alpha, a, m * k, b, k * n, beta, c, m * n);
+    return gemm_batch(
+        s->dtype, ta, tb, s->outer, m, n, k, s->alpha, a, m * k, b, k * n, beta, c, m * n);
   for (int64_t o = 0; o < s->outer; o++)
     for (int64_t i = 0; i < s->inner; i++) {
-      int64_t ca = ta ? m : k, cb = tb ? k : n;       /* columns as they lie */
+      int64_t ca = ta ? m : k, cb = tb ? k : n; /* columns as they lie */
       const char *pa = (const char *)a + (size_t)(o * m * k * s->inner + i * ca) * size;
       const char *pb = (const char *)b + (size_t)(o * k * n * s->inner + i * cb) * size;
       char *pc = (char *)c + (size_t)(o * m * n * s->inner + i * n) * size;
-      TRY(gemm(s->dtype, ta, tb, m, n, k, s->alpha, pa, s->inner * ca, pb, s->inner * cb, beta, pc, s->inner * n));
+      TRY(gemm(s->dtype, ta, tb, m, n, k, s->alpha, pa, s->inner * ca, pb, s->inner * cb, beta, pc,
+          s->inner * n));
     }
   return TY_OK;
 }
@@ -34,13 +38,13 @@ static int multiply_back(const struct set *s, struct call *c)
   void *da = c->out[0].p, *db = c->out[1].p;
   double add_a = c->add & 1, add_b = c->add >> 1 & 1;
   if (da && !s->ta) TRY(multiply(s, false, !s->tb, s->m, s->k, s->n, g, b, add_a, da));
-  if (da && s->ta)  TRY(multiply(s, s->tb, true, s->k, s->m, s->n, b, g, add_a, da));
+  if (da && s->ta) TRY(multiply(s, s->tb, true, s->k, s->m, s->n, b, g, add_a, da));
   if (db && !s->tb) TRY(multiply(s, !s->ta, false, s->k, s->n, s->m, a, g, add_b, db));
-  if (db && s->tb)  TRY(multiply(s, true, s->ta, s->n, s->k, s->m, g, a, add_b, db));
+  if (db && s->tb) TRY(multiply(s, true, s->ta, s->n, s->k, s->m, g, a, add_b, db));
   return TY_OK;
 }
 
-/* -- dot -------------------------------------------------------------------------------------------------------- */
+/* -- dot --------------------------------------------------------------------------------------- */
 
 struct dot { int64_t transpose_a, transpose_b, forward_stype; };
 
@@ -56,9 +60,10 @@ static const struct param dot_params[] = {
 static int inner_sizes(struct infer *s, ty_desc *a, int i, ty_desc *b, int j)
 {
   if (a->dim[i] && b->dim[j] && a->dim[i] != b->dim[j])
-    return infer_fail(s, TY_ESHAPE, b, "axis %d has %lld elements, but the axis of %s that it meets has %lld", j,
-                      (long long)b->dim[j], a == &s->in[0] ? "the first input" : "the second input",
-                      (long long)a->dim[i]);
+    return infer_fail(s, TY_ESHAPE, b,
+        "axis %d has %lld elements, but the axis of %s that it meets has %lld", j,
+        (long long)b->dim[j], a == &s->in[0] ? "the first input" : "the second input",
+        (long long)a->dim[i]);
   TRY(shape_dim(s, a, i, b->dim[j]));
   return shape_dim(s, b, j, a->dim[i]);
 }
@@ -71,15 +76,22 @@ static int dot_shape(struct infer *s)
   int ka = p->transpose_a ? 0 : a->ndim - 1, kb = p->transpose_b ? b->ndim - 1 : 0, n = 0;
   TRY(inner_sizes(s, a, ka, b, kb));
   int64_t dim[2 * TY_MAXDIM] = { 1 };
-  for (int i = 0; i < a->ndim; i++) if (i != ka) dim[n++] = a->dim[i];
-  for (int i = 0; i < b->ndim; i++) if (i != kb) dim[n++] = b->dim[i];
+  for (int i = 0; i < a->ndim; i++)
+    if (i != ka) dim[n++] = a->dim[i];
+  for (int i = 0; i < b->ndim; i++)
+    if (i != kb) dim[n++] = b->dim[i];
   return shape_is(s, &s->out[0], MAX(n, 1), dim);
 }
 
 static struct set dot_set(const struct call *c, const ty_desc *a, const ty_desc *b)
 {
   const struct dot *p = c->param;
-  struct set s = { .dtype = a->dtype, .ta = p->transpose_a, .tb = p->transpose_b, .outer = 1, .inner = 1, .alpha = 1 };
+  struct set s = { .dtype = a->dtype,
+    .ta = p->transpose_a,
+    .tb = p->transpose_b,
+    .outer = 1,
+    .inner = 1,
+    .alpha = 1 };
   s.k = a->dim[s.ta ? 0 : a->ndim - 1];
   s.m = desc_count(a) / s.k;
   s.n = desc_count(b) / s.k;
@@ -98,7 +110,7 @@ static int dot_back(struct call *c)
   return multiply_back(&s, c);
 }
 
-/* -- sets of matrices: batch_dot, gemm2, gemm ---------------------------------------------------------------------- */
+/* -- sets of matrices: batch_dot, gemm2, gemm -------------------------------------------------- */
 
 struct gemm_param { int64_t transpose_a, transpose_b, forward_stype, axis; double alpha, beta; };
 
@@ -122,7 +134,10 @@ static const struct param gemm_params[] = {
 };
 
 static bool is_batch(const struct op *op) { return !strcmp(op->name, "batch_dot"); }
-static int64_t row_axis(const struct op *op, const struct gemm_param *p) { return is_batch(op) ? -2 : p->axis; }
+static int64_t row_axis(const struct op *op, const struct gemm_param *p)
+{
+  return is_batch(op) ? -2 : p->axis;
+}
 
 static int set_shape(struct infer *s)
 {
@@ -131,15 +146,17 @@ static int set_shape(struct infer *s)
   if (!a->ndim || !b->ndim) return TY_OK;
   int n = a->ndim, least = is_batch(s->op) ? 3 : 2, r;
   if (n != b->ndim || n < least)
-    return infer_fail(s, TY_ESHAPE, b, "expected %d or more dimensions, as many on both sides; got %d and %d", least, n,
-                      b->ndim);
+    return infer_fail(s, TY_ESHAPE, b,
+        "expected %d or more dimensions, as many on both sides; got %d and %d", least, n, b->ndim);
   TRY(axis_of(s, row_axis(s->op, p), n, &r));
-  if (r == n - 1) return infer_fail(s, TY_EVALUE, NULL, "axis %d is the last one, which holds the columns", r);
+  if (r == n - 1)
+    return infer_fail(s, TY_EVALUE, NULL, "axis %d is the last one, which holds the columns", r);
   int64_t dim[TY_MAXDIM];
-  for (int i = 0; i < n - 1; i++) if (i != r) {
-    TRY(shape_dim(s, a, i, b->dim[i]));
-    TRY(shape_dim(s, b, i, a->dim[i]));
-  }
+  for (int i = 0; i < n - 1; i++)
+    if (i != r) {
+      TRY(shape_dim(s, a, i, b->dim[i]));
+      TRY(shape_dim(s, b, i, a->dim[i]));
+    }
   TRY(inner_sizes(s, a, p->transpose_a ? r : n - 1, b, p->transpose_b ? n - 1 : r));
   memcpy(dim, a->dim, sizeof dim);
   dim[r] = a->dim[p->transpose_a ? n - 1 : r];
@@ -153,9 +170,14 @@ static struct set set_of(const struct call *c, const ty_desc *a, const ty_desc *
   const struct gemm_param *p = c->param;
   int64_t r = row_axis(c->op, p);
   int last = a->ndim - 1, row = (int)(r < 0 ? r + a->ndim : r);
-  struct set s = { .dtype = a->dtype, .ta = p->transpose_a, .tb = p->transpose_b, .outer = 1, .inner = 1,
-                   .alpha = is_batch(c->op) ? 1 : p->alpha };
-  for (int i = 0; i < last; i++) if (i != row) *(i < row ? &s.outer : &s.inner) *= a->dim[i];
+  struct set s = { .dtype = a->dtype,
+    .ta = p->transpose_a,
+    .tb = p->transpose_b,
+    .outer = 1,
+    .inner = 1,
+    .alpha = is_batch(c->op) ? 1 : p->alpha };
+  for (int i = 0; i < last; i++)
+    if (i != row) *(i < row ? &s.outer : &s.inner) *= a->dim[i];
   s.m = a->dim[s.ta ? last : row];
   s.k = a->dim[s.ta ? row : last];
   s.n = b->dim[s.tb ? row : last];
@@ -180,8 +202,11 @@ static void scale(const struct arr *out, const struct arr *x, double factor, boo
   int64_t n = desc_count(&x->d);
   for (int64_t i = 0; i < n; i++)
     if (x->d.dtype == TY_F64)
-      ((double *)out->p)[i] = (add ? ((double *)out->p)[i] : 0) + factor * ((const double *)x->p)[i];
-    else ((float *)out->p)[i] = (add ? ((float *)out->p)[i] : 0) + (float)factor * ((const float *)x->p)[i];
+      ((double *)out->p)[i] = (add ? ((double *)out->p)[i] : 0) +
+          factor * ((const double *)x->p)[i];
+    else
+      ((float *)out->p)[i] = (add ? ((float *)out->p)[i] : 0) +
+          (float)factor * ((const float *)x->p)[i];
 }
 
 static int gemm_forward(struct call *c)
@@ -199,7 +224,7 @@ static int gemm_back(struct call *c)
   return set_back(c);
 }
 
-/* -- khatri_rao: column j of the output is the Kronecker product of the columns j of all inputs -------------------- */
+/* -- khatri_rao: column j of the output is the Kronecker product of the columns j of all inputs  */
 
 struct khatri { int64_t num_args; };
 static const struct param khatri_params[] = {
@@ -210,7 +235,8 @@ static const struct param khatri_params[] = {
 static int khatri_shape(struct infer *s)
 {
   int64_t rows = 1, cols = s->out[0].ndim == 2 ? s->out[0].dim[1] : 0;
-  for (int i = 0; i < s->nin; i++) if (s->in[i].ndim == 2 && s->in[i].dim[1]) cols = s->in[i].dim[1];
+  for (int i = 0; i < s->nin; i++)
+    if (s->in[i].ndim == 2 && s->in[i].dim[1]) cols = s->in[i].dim[1];
   for (int i = 0; i < s->nin; i++) {
     TRY(shape_is(s, &s->in[i], 2, (int64_t[]){ 0, cols }));
     rows *= s->in[i].dim[0];
@@ -228,10 +254,13 @@ static int khatri(struct call *c)
       for (int i = c->nin - 1; i >= 0; i--) {
         int64_t at = rest % c->in[i].d.dim[0] * cols + j;
         rest /= c->in[i].d.dim[0];
-        y *= c->in[i].d.dtype == TY_F64 ? ((const double *)c->in[i].p)[at] : (double)((const float *)c->in[i].p)[at];
+        y *= c->in[i].d.dtype == TY_F64 ? ((const double *)c->in[i].p)[at]
+                                        : (double)((const float *)c->in[i].p)[at];
       }
-      if (c->out[0].d.dtype == TY_F64) ((double *)c->out[0].p)[r * cols + j] = y;
-      else ((float *)c->out[0].p)[r * cols + j] = (float)y;
+      if (c->out[0].d.dtype == TY_F64)
+        ((double *)c->out[0].p)[r * cols + j] = y;
+      else
+        ((float *)c->out[0].p)[r * cols + j] = (float)y;
     }
   return TY_OK;
 }

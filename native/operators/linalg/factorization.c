@@ -5,15 +5,22 @@
 **   syevd    U A = diag(l) U  dA = U^T (N + diag(dl)) U,  N_ij = (M_ij - M_ji) / 2 (l_i - l_j),  M = dU U^T
 **   inverse  B = A^-1         dA = -B^T dB B^T
 **   det, slogdet              dA = det ddet A^-T,  dlog A^-T;  zero for a singular matrix
-** det and slogdet keep the LU factors of the transpose and their pivots as hidden outputs, from which A^-1 is made.
+** det and slogdet keep the LU factors of the transpose and their pivots as hidden outputs, from
+** which A^-1 is made.
 */
 #include "operators/linalg/linalg.h"
 
-static double cube(const ty_desc *d) { return (double)column_count(d) * (double)column_count(d) * (double)row_count(d); }
+static double cube(const ty_desc *d)
+{
+  return (double)column_count(d) * (double)column_count(d) * (double)row_count(d);
+}
 
-static void copy(void *to, const void *from, const ty_desc *d) { if (to != from) memcpy(to, from, matrix_bytes(d)); }
+static void copy(void *to, const void *from, const ty_desc *d)
+{
+  if (to != from) memcpy(to, from, matrix_bytes(d));
+}
 
-/* -- gelqf ---------------------------------------------------------------------------------------------------------- */
+/* -- gelqf ------------------------------------------------------------------------------------- */
 
 static int gelqf_shape(struct infer *s)
 {
@@ -23,14 +30,16 @@ static int gelqf_shape(struct infer *s)
   if (!a->ndim) return TY_OK;
   int64_t rows = row_count(a), columns = column_count(a);
   if (rows && columns && rows > columns)
-    return infer_fail(s, TY_ESHAPE, a, "expected at most as many rows as columns, got %lld and %lld", (long long)rows,
-                      (long long)columns);
+    return infer_fail(s, TY_ESHAPE, a,
+        "expected at most as many rows as columns, got %lld and %lld", (long long)rows,
+        (long long)columns);
   ty_desc square = *a;
   square.dim[a->ndim - 1] = rows;
   return shape_as(s, l, &square);
 }
 
-/* A matrix of which nobody wants the result is worked on in scratch: out[k], or the work after `used` bytes. */
+/* A matrix of which nobody wants the result is worked on in scratch: out[k], or the work after
+** `used` bytes. */
 static void *place(const struct call *c, int k, int64_t i, void *work, size_t used)
 {
   void *p = matrix_of(&c->out[k], i);
@@ -41,13 +50,17 @@ static size_t gelqf_bytes(const ty_desc *a)
 {
   return align_up(lq_work(a->dtype, row_count(a)), ALIGN) + 2 * align_up(matrix_bytes(a), ALIGN);
 }
-static size_t gelqf_scratch(const struct call *c) { return stack_scratch(gelqf_bytes(&c->in[0].d)); }
+static size_t gelqf_scratch(const struct call *c)
+{
+  return stack_scratch(gelqf_bytes(&c->in[0].d));
+}
 
 static int gelqf_one(struct call *c, int64_t i, void *work)
 {
   const ty_desc *d = &c->in[0].d;
   size_t used = align_up(lq_work(d->dtype, row_count(d)), ALIGN);
-  void *q = place(c, 0, i, work, used), *l = place(c, 1, i, work, used + align_up(matrix_bytes(d), ALIGN));
+  void *q = place(c, 0, i, work, used),
+       *l = place(c, 1, i, work, used + align_up(matrix_bytes(d), ALIGN));
   copy(q, matrix_of(&c->in[0], i), d);
   lq(d->dtype, row_count(d), column_count(d), q, l, work);
   return 0;
@@ -66,7 +79,8 @@ static int gelqf_back_one(struct call *c, int64_t i, void *work)
   const ty_desc *d = &c->out[0].d;
   const struct rows *r = rows_of(d->dtype);
   const int64_t m = row_count(d), n = column_count(d);
-  const void *dq = matrix_of(&c->in[0], i), *q = matrix_of(&c->in[2], i), *l = matrix_of(&c->in[3], i);
+  const void *dq = matrix_of(&c->in[0], i), *q = matrix_of(&c->in[2], i),
+             *l = matrix_of(&c->in[3], i);
   void *da = matrix_of(&c->out[0], i);
   TRY(gemm(d->dtype, true, false, m, m, m, 1, l, m, matrix_of(&c->in[1], i), m, 0, work, m));
   TRY(gemm(d->dtype, false, true, m, m, n, -1, dq, n, q, n, 1, work, m));
@@ -78,16 +92,20 @@ static int gelqf_back_one(struct call *c, int64_t i, void *work)
   return 0;
 }
 
-static size_t gelqf_back_scratch(const struct call *c) { return stack_scratch(matrix_bytes(&c->in[3].d)); }
+static size_t gelqf_back_scratch(const struct call *c)
+{
+  return stack_scratch(matrix_bytes(&c->in[3].d));
+}
 
 static int gelqf_back(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
   if (!c->out[0].p) return TY_OK;
-  return products_told(stack_run(c, stack_count(d), cube(d), matrix_bytes(&c->in[3].d), gelqf_back_one));
+  return products_told(
+      stack_run(c, stack_count(d), cube(d), matrix_bytes(&c->in[3].d), gelqf_back_one));
 }
 
-/* -- syevd ---------------------------------------------------------------------------------------------------------- */
+/* -- syevd ------------------------------------------------------------------------------------- */
 
 static int syevd_shape(struct infer *s)
 {
@@ -97,8 +115,9 @@ static int syevd_shape(struct infer *s)
   TRY(shape_both(s, a, &s->out[0]));
   if (!a->ndim) return TY_OK;
   if (row_count(a) > 32000)
-    return infer_fail(s, TY_ESHAPE, a, "matrices of %lld rows; LAPACK finds the eigenvalues of at most 32000",
-                      (long long)row_count(a));
+    return infer_fail(s, TY_ESHAPE, a,
+        "matrices of %lld rows; LAPACK finds the eigenvalues of at most 32000",
+        (long long)row_count(a));
   return shape_is(s, &s->out[1], a->ndim - 1, a->dim);
 }
 
@@ -119,7 +138,10 @@ static size_t syevd_bytes(const ty_desc *a)
 {
   return align_up(eigen_work(a->dtype, row_count(a)), ALIGN) + 2 * align_up(matrix_bytes(a), ALIGN);
 }
-static size_t syevd_scratch(const struct call *c) { return stack_scratch(syevd_bytes(&c->in[0].d)); }
+static size_t syevd_scratch(const struct call *c)
+{
+  return stack_scratch(syevd_bytes(&c->in[0].d));
+}
 
 static int syevd_one(struct call *c, int64_t i, void *work)
 {
@@ -137,7 +159,7 @@ static int syevd(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   return stack_told(stack_run(c, stack_count(d), 4 * cube(d), syevd_bytes(d), syevd_one),
-                    "has no eigenvalues that can be found: an entry is NaN or infinite, or the search does not converge");
+      "has no eigenvalues that can be found: an entry is NaN or infinite, or the search does not converge");
 }
 
 /* m = N + diag(dl). Equal eigenvalues: a tiny difference stands for none. */
@@ -163,12 +185,16 @@ static int syevd_back_one(struct call *c, int64_t i, void *work)
   const void *u = matrix_of(&c->in[2], i);
   void *product = (char *)work + matrix_bytes(d);
   TRY(gemm(d->dtype, false, true, n, n, n, 1, matrix_of(&c->in[0], i), n, u, n, 0, work, n));
-  eigen_gradient(rows_of(d->dtype), n, part_of(&c->in[3], i, stack), part_of(&c->in[1], i, stack), work);
+  eigen_gradient(
+      rows_of(d->dtype), n, part_of(&c->in[3], i, stack), part_of(&c->in[1], i, stack), work);
   TRY(gemm(d->dtype, false, false, n, n, n, 1, work, n, u, n, 0, product, n));
   return gemm(d->dtype, true, false, n, n, n, 1, u, n, product, n, 0, matrix_of(&c->out[0], i), n);
 }
 
-static size_t syevd_back_scratch(const struct call *c) { return stack_scratch(2 * matrix_bytes(&c->out[0].d)); }
+static size_t syevd_back_scratch(const struct call *c)
+{
+  return stack_scratch(2 * matrix_bytes(&c->out[0].d));
+}
 
 static int syevd_back(struct call *c)
 {
@@ -177,7 +203,7 @@ static int syevd_back(struct call *c)
   return products_told(stack_run(c, stack_count(d), cube(d), 2 * matrix_bytes(d), syevd_back_one));
 }
 
-/* -- inverse -------------------------------------------------------------------------------------------------------- */
+/* -- inverse ----------------------------------------------------------------------------------- */
 
 static int inverse_shape(struct infer *s)
 {
@@ -189,9 +215,13 @@ static int inverse_shape(struct infer *s)
 /* LAPACK's room, then the pivots */
 static size_t inverse_bytes(const ty_desc *d)
 {
-  return align_up(lu_inverse_work(d->dtype, row_count(d)), ALIGN) + (size_t)row_count(d) * sizeof(int32_t);
+  return align_up(lu_inverse_work(d->dtype, row_count(d)), ALIGN) +
+      (size_t)row_count(d) * sizeof(int32_t);
 }
-static size_t inverse_scratch(const struct call *c) { return stack_scratch(inverse_bytes(&c->in[0].d)); }
+static size_t inverse_scratch(const struct call *c)
+{
+  return stack_scratch(inverse_bytes(&c->in[0].d));
+}
 
 static int inverse_one(struct call *c, int64_t i, void *work)
 {
@@ -207,7 +237,8 @@ static int inverse_one(struct call *c, int64_t i, void *work)
 static int inverse(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  return stack_told(stack_run(c, stack_count(d), cube(d), inverse_bytes(d), inverse_one), "is singular: it has no inverse");
+  return stack_told(stack_run(c, stack_count(d), cube(d), inverse_bytes(d), inverse_one),
+      "is singular: it has no inverse");
 }
 
 /* in: dB, B; work: B^T dB */
@@ -220,7 +251,10 @@ static int inverse_back_one(struct call *c, int64_t i, void *work)
   return gemm(d->dtype, false, true, n, n, n, -1, work, n, b, n, 0, matrix_of(&c->out[0], i), n);
 }
 
-static size_t inverse_back_scratch(const struct call *c) { return stack_scratch(matrix_bytes(&c->out[0].d)); }
+static size_t inverse_back_scratch(const struct call *c)
+{
+  return stack_scratch(matrix_bytes(&c->out[0].d));
+}
 
 static int inverse_back(struct call *c)
 {
@@ -229,7 +263,7 @@ static int inverse_back(struct call *c)
   return products_told(stack_run(c, stack_count(d), cube(d), matrix_bytes(d), inverse_back_one));
 }
 
-/* -- determinants: outputs det, LU, pivot or sign, log, LU, pivot ---------------------------------------------------- */
+/* -- determinants: outputs det, LU, pivot or sign, log, LU, pivot ------------------------------ */
 
 static int det_shape(struct infer *s)
 {
@@ -239,7 +273,8 @@ static int det_shape(struct infer *s)
   TRY(shape_both(s, a, factors));
   if (!a->ndim) return TY_OK;
   TRY(shape_is(s, pivot, a->ndim - 1, a->dim));
-  for (int k = 0; k < s->nout - 2; k++) TRY(shape_is(s, &s->out[k], MAX(a->ndim - 2, 1), a->ndim == 2 ? (int64_t[]){ 1 } : a->dim));
+  for (int k = 0; k < s->nout - 2; k++)
+    TRY(shape_is(s, &s->out[k], MAX(a->ndim - 2, 1), a->ndim == 2 ? (int64_t[]){ 1 } : a->dim));
   return TY_OK;
 }
 
@@ -249,11 +284,15 @@ static int det_type(struct infer *s)
   return type_is(s, &s->out[s->nout - 1], TY_I32);
 }
 
-static size_t det_bytes(const ty_desc *d) { return align_up(matrix_bytes(d), ALIGN) + (size_t)row_count(d) * sizeof(int32_t); }
+static size_t det_bytes(const ty_desc *d)
+{
+  return align_up(matrix_bytes(d), ALIGN) + (size_t)row_count(d) * sizeof(int32_t);
+}
 static size_t det_scratch(const struct call *c) { return stack_scratch(det_bytes(&c->in[0].d)); }
 
 /* The diagonal of the factors, with the sign of the pivots' permutation. */
-static void diagonal(const struct rows *r, int64_t n, const void *a, const int32_t *pivot, double *det, double *sign, double *log_of)
+static void diagonal(const struct rows *r, int64_t n, const void *a, const int32_t *pivot,
+    double *det, double *sign, double *log_of)
 {
   *det = *sign = 1;
   *log_of = 0;
@@ -313,7 +352,10 @@ static size_t det_back_bytes(const ty_desc *d)
 {
   return align_up(matrix_bytes(d), ALIGN) + lu_inverse_work(d->dtype, row_count(d));
 }
-static size_t det_back_scratch(const struct call *c) { return stack_scratch(det_back_bytes(&c->out[0].d)); }
+static size_t det_back_scratch(const struct call *c)
+{
+  return stack_scratch(det_back_bytes(&c->out[0].d));
+}
 
 static int det_back(struct call *c)
 {

@@ -1,9 +1,10 @@
 /* fft.c - discrete Fourier transforms of the last axis: _contrib_fft, _contrib_ifft.
 **
-** Complex numbers are pairs (real, imaginary). fft: X_k = sum of x_j e^(-2 pi i j k / n) of real x. ifft: the real parts of
-** the sum of X_k e^(+2 pi i j k / n), not divided by n. Each one's gradient is the other one of the head gradient.
-** Any n: it is taken apart by its smallest prime factor p into p transforms of n / p, which costs n times the sum of the
-** factors. Computed in float64.
+** Complex numbers are pairs (real, imaginary). fft: X_k = sum of x_j e^(-2 pi i j k / n) of real
+** x. ifft: the real parts of the sum of X_k e^(+2 pi i j k / n), not divided by n. Each one's
+** gradient is the other one of the head gradient. Any n: it is taken apart by its smallest prime
+** factor p into p transforms of n / p, which costs n times the sum of the factors. Computed in
+** float64.
 */
 #include "kernel/vec/vec.h"
 
@@ -20,7 +21,9 @@ static int shape(struct infer *s, bool inverse)
     int64_t dim[TY_MAXDIM], *last = &dim[x->ndim - 1];
     memcpy(dim, x->dim, sizeof dim);
     if (inverse && *last % 2)
-      return infer_fail(s, TY_ESHAPE, x, "expected pairs (real, imaginary) along the last axis, got %lld numbers", (long long)*last);
+      return infer_fail(s, TY_ESHAPE, x,
+          "expected pairs (real, imaginary) along the last axis, got %lld numbers",
+          (long long)*last);
     *last = inverse ? *last / 2 : *last * 2;
     TRY(shape_is(s, y, x->ndim, dim));
   }
@@ -29,10 +32,11 @@ static int shape(struct infer *s, bool inverse)
 static int fft_shape(struct infer *s)  { return shape(s, false); }
 static int ifft_shape(struct infer *s) { return shape(s, true); }
 
-/* -- the transform -------------------------------------------------------------------------------------------------- */
+/* -- the transform ----------------------------------------------------------------------------- */
 
 struct complex { double re, im; };
-struct plan { int64_t n; const struct complex *root; struct complex *part; };         /* root k: e^(-2 pi i k / n); part: n at most */
+/* root k: e^(-2 pi i k / n); part: n at most */
+struct plan { int64_t n; const struct complex *root; struct complex *part; };
 
 static struct complex add_product(struct complex sum, struct complex a, struct complex b)
 {
@@ -41,14 +45,19 @@ static struct complex add_product(struct complex sum, struct complex a, struct c
 
 static int64_t smallest_factor(int64_t n)
 {
-  for (int64_t p = 2; p * p <= n; p++) if (n % p == 0) return p;
+  for (int64_t p = 2; p * p <= n; p++)
+    if (n % p == 0) return p;
   return n;
 }
 
 /* y[0 .. n - 1]: transform of x[0], x[step], ...; step is plan n / n */
-static void transform(const struct plan *f, int64_t n, int64_t step, const struct complex *x, struct complex *y)
+static void transform(
+    const struct plan *f, int64_t n, int64_t step, const struct complex *x, struct complex *y)
 {
-  if (n == 1) { *y = *x; return; }
+  if (n == 1) {
+    *y = *x;
+    return;
+  }
   const int64_t p = smallest_factor(n), m = n / p;
   for (int64_t q = 0; q < p; q++) transform(f, m, step * p, x + q * step, y + q * m);
   for (int64_t k = 0; k < m; k++) {
@@ -62,12 +71,21 @@ static void transform(const struct plan *f, int64_t n, int64_t step, const struc
   }
 }
 
-/* -- kernels -------------------------------------------------------------------------------------------------------- */
+/* -- kernels ----------------------------------------------------------------------------------- */
 
 /* Roots, then for each member of the team a row, its transform and p parts. */
-static size_t room(int64_t n) { return (size_t)(n * (1 + 3 * parallel_threads())) * sizeof(struct complex); }
-static size_t fft_scratch(const struct call *c)  { return room(c->in[0].d.dim[c->in[0].d.ndim - 1]); }
-static size_t ifft_scratch(const struct call *c) { return room(c->out[0].d.dim[c->out[0].d.ndim - 1]); }
+static size_t room(int64_t n)
+{
+  return (size_t)(n * (1 + 3 * parallel_threads())) * sizeof(struct complex);
+}
+static size_t fft_scratch(const struct call *c)
+{
+  return room(c->in[0].d.dim[c->in[0].d.ndim - 1]);
+}
+static size_t ifft_scratch(const struct call *c)
+{
+  return room(c->out[0].d.dim[c->out[0].d.ndim - 1]);
+}
 
 struct job { const struct rows *r; const void *x; void *y; int64_t n; struct complex *root, *own; bool inverse; };
 
@@ -80,12 +98,18 @@ static void some(int64_t begin, int64_t end, void *context)
   struct plan f = { n, j->root, result + n };
   for (int64_t i = begin; i < end; i++) {
     for (int64_t k = 0; k < n; k++) {
-      if (j->inverse) row[k] = (struct complex){ j->r->get(j->x, 2 * (i * n + k)), -j->r->get(j->x, 2 * (i * n + k) + 1) };
-      else row[k] = (struct complex){ j->r->get(j->x, i * n + k), 0 };
+      if (j->inverse)
+        row[k] = (struct complex){ j->r->get(j->x, 2 * (i * n + k)),
+          -j->r->get(j->x, 2 * (i * n + k) + 1) };
+      else
+        row[k] = (struct complex){ j->r->get(j->x, i * n + k), 0 };
     }
     transform(&f, n, 1, row, result);
     for (int64_t k = 0; k < n; k++) {
-      if (j->inverse) { j->r->set(j->y, i * n + k, result[k].re); continue; }
+      if (j->inverse) {
+        j->r->set(j->y, i * n + k, result[k].re);
+        continue;
+      }
       j->r->set(j->y, 2 * (i * n + k), result[k].re);
       j->r->set(j->y, 2 * (i * n + k) + 1, result[k].im);
     }

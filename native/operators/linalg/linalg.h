@@ -1,4 +1,5 @@
-/* linalg.h - what the operators on matrices share. An array (..., rows, columns) is a stack of row-major matrices. */
+/* linalg.h - what the operators on matrices share. An array (..., rows, columns) is a stack of
+** row-major matrices. */
 #pragma once
 #include "kernel/gemm/gemm.h"
 #include "kernel/lapack.h"
@@ -6,17 +7,31 @@
 
 static inline int64_t row_count(const ty_desc *d) { return d->dim[d->ndim - 2]; }
 static inline int64_t column_count(const ty_desc *d) { return d->dim[d->ndim - 1]; }
-static inline int64_t stack_count(const ty_desc *d) { return desc_count(d) / (row_count(d) * column_count(d)); }
-static inline size_t matrix_bytes(const ty_desc *d) { return (size_t)(row_count(d) * column_count(d)) * dtype_size(d->dtype); }
+static inline int64_t stack_count(const ty_desc *d)
+{
+  return desc_count(d) / (row_count(d) * column_count(d));
+}
+static inline size_t matrix_bytes(const ty_desc *d)
+{
+  return (size_t)(row_count(d) * column_count(d)) * dtype_size(d->dtype);
+}
 
 /* Part i of an array of `parts` equal ones; NULL where nobody wants the array. */
 static inline void *part_of(const struct arr *a, int64_t i, int64_t parts)
 {
-  return a->p ? (char *)a->p + (size_t)(i * (desc_count(&a->d) / parts)) * dtype_size(a->d.dtype) : NULL;
+  return a->p ? (char *)a->p + (size_t)(i * (desc_count(&a->d) / parts)) * dtype_size(a->d.dtype)
+              : NULL;
 }
-static inline void *matrix_of(const struct arr *a, int64_t i) { return part_of(a, i, stack_count(&a->d)); }
+static inline void *matrix_of(const struct arr *a, int64_t i)
+{
+  return part_of(a, i, stack_count(&a->d));
+}
 
-int matrix_check(struct infer *s, const ty_desc *d);  /* two dimensions or more, that LAPACK can count */
-int square_check(struct infer *s, ty_desc *d);        /* and the last two alike: each takes what the other knows */
-int stack_told(int64_t bad, const char *what);        /* TY_OK if bad is -1; else "matrix 3 is not positive definite" */
-int products_told(int64_t bad);                       /* the same for one() that only fails when memory is out */
+/* two dimensions or more, that LAPACK can count */
+int matrix_check(struct infer *s, const ty_desc *d);
+/* and the last two alike: each takes what the other knows */
+int square_check(struct infer *s, ty_desc *d);
+/* TY_OK if bad is -1; else "matrix 3 is not positive definite" */
+int stack_told(int64_t bad, const char *what);
+/* the same for one() that only fails when memory is out */
+int products_told(int64_t bad);

@@ -1,6 +1,7 @@
 /* triangular.c - operators around triangular factors: potrf, potri, trmm, trsm, syrk.
 **
-** With factor L (lower) or U (upper), head gradient G, tri() the triangle that is read, mirror() it copied over the other:
+** With factor L (lower) or U (upper), head gradient G, tri() the triangle that is read, mirror()
+** it copied over the other:
 **   potrf  A = L L^T             dA = 1/2 L^-T mirror(L^T G) L^-1            1/2 U^-1 mirror(G U^T) U^-T
 **   potri  B = (L L^T)^-1        dL = -tri(B (G + G^T) L^-T)                 dU = -tri(U^-T (G + G^T) B)
 **   trmm   Y = a op(A) B         dB = a op(A)^T G,   dop(A) = a tri(G B^T)   mirrored for B op(A)
@@ -9,14 +10,16 @@
 */
 #include "operators/linalg/linalg.h"
 
-/* -- what all of them share ----------------------------------------------------------------------------------------- */
+/* -- what all of them share -------------------------------------------------------------------- */
 
 int matrix_check(struct infer *s, const ty_desc *d)
 {
-  if (d->ndim == 1) return infer_fail(s, TY_ESHAPE, d, "expected matrices: two dimensions or more, got 1");
+  if (d->ndim == 1)
+    return infer_fail(s, TY_ESHAPE, d, "expected matrices: two dimensions or more, got 1");
   for (int i = MAX(d->ndim - 2, 0); i < d->ndim; i++)
     if (d->dim[i] > INT32_MAX / 64)
-      return infer_fail(s, TY_ESHAPE, d, "a matrix of %lld rows or columns; at most %d", (long long)d->dim[i], INT32_MAX / 64);
+      return infer_fail(s, TY_ESHAPE, d, "a matrix of %lld rows or columns; at most %d",
+          (long long)d->dim[i], INT32_MAX / 64);
   return TY_OK;
 }
 
@@ -26,8 +29,8 @@ int square_check(struct infer *s, ty_desc *d)
   if (!d->ndim) return TY_OK;
   int64_t rows = row_count(d), columns = column_count(d);
   if (rows && columns && rows != columns)
-    return infer_fail(s, TY_ESHAPE, d, "expected square matrices, got %lld rows and %lld columns", (long long)rows,
-                      (long long)columns);
+    return infer_fail(s, TY_ESHAPE, d, "expected square matrices, got %lld rows and %lld columns",
+        (long long)rows, (long long)columns);
   d->dim[d->ndim - 2] = d->dim[d->ndim - 1] = MAX(rows, columns);
   return TY_OK;
 }
@@ -39,7 +42,9 @@ int stack_told(int64_t bad, const char *what)
 
 int products_told(int64_t bad)
 {
-  return bad < 0 ? TY_OK : fail(TY_EMEMORY, "out of memory for the products of matrix %lld", (long long)bad);
+  return bad < 0
+      ? TY_OK
+      : fail(TY_EMEMORY, "out of memory for the products of matrix %lld", (long long)bad);
 }
 
 /* potrf, potri: squares of one size */
@@ -50,7 +55,10 @@ static int square_shape(struct infer *s)
   return shape_both(s, &s->in[0], &s->out[0]);
 }
 
-static void copy(void *to, const void *from, size_t bytes) { if (to != from) memcpy(to, from, bytes); }
+static void copy(void *to, const void *from, size_t bytes)
+{
+  if (to != from) memcpy(to, from, bytes);
+}
 
 /* x = factor x; outside the triangle it becomes 0, or what the other side is */
 enum { ZERO, MIRROR };
@@ -73,9 +81,12 @@ static void add_transpose(int dtype, int64_t n, const void *x, void *y)
   for (int64_t i = 0; i < n; i++) r->add(at(r, y, i * n), at(r, x, i * n), n);
 }
 
-static double cube(const ty_desc *d) { return (double)column_count(d) * (double)column_count(d) * (double)row_count(d); }
+static double cube(const ty_desc *d)
+{
+  return (double)column_count(d) * (double)column_count(d) * (double)row_count(d);
+}
 
-/* -- Cholesky ------------------------------------------------------------------------------------------------------- */
+/* -- Cholesky ---------------------------------------------------------------------------------- */
 
 struct triangle { int64_t lower, transpose, rightside; double alpha; };
 #define FIELD(f) offsetof(struct triangle, f)
@@ -95,7 +106,8 @@ static int potrf_one(struct call *c, int64_t i, void *work)
 static int potrf(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  return stack_told(stack_run(c, stack_count(d), cube(d), 0, potrf_one), "is not positive definite");
+  return stack_told(
+      stack_run(c, stack_count(d), cube(d), 0, potrf_one), "is not positive definite");
 }
 
 /* in: head gradient, the factor */
@@ -133,7 +145,8 @@ static int potri_one(struct call *c, int64_t i, void *work)
 static int potri(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  return stack_told(stack_run(c, stack_count(d), cube(d), 0, potri_one), "is no Cholesky factor: its diagonal has a zero");
+  return stack_told(stack_run(c, stack_count(d), cube(d), 0, potri_one),
+      "is no Cholesky factor: its diagonal has a zero");
 }
 
 static size_t square_work(const struct call *c) { return stack_scratch(matrix_bytes(&c->in[0].d)); }
@@ -160,7 +173,7 @@ static int potri_back(struct call *c)
   return products_told(stack_run(c, stack_count(d), cube(d), matrix_bytes(d), potri_back_one));
 }
 
-/* -- products and solutions ----------------------------------------------------------------------------------------- */
+/* -- products and solutions -------------------------------------------------------------------- */
 
 static const struct param triangle_params[] = {
   { "transpose", P_BOOL,  FIELD(transpose), "0", "A is transposed" },
@@ -179,22 +192,25 @@ static int triangle_shape(struct infer *s)
   TRY(square_check(s, a));
   TRY(matrix_check(s, b));
   if (!b->ndim) return TY_OK;
-  if (!a->ndim) a->ndim = b->ndim;                    /* all of A follows from B */
-  if (a->ndim != b->ndim) return infer_fail(s, TY_ESHAPE, b, "expected as many dimensions as A, %d; got %d", a->ndim, b->ndim);
+  if (!a->ndim) a->ndim = b->ndim; /* all of A follows from B */
+  if (a->ndim != b->ndim)
+    return infer_fail(
+        s, TY_ESHAPE, b, "expected as many dimensions as A, %d; got %d", a->ndim, b->ndim);
   int last = a->ndim - 1, meets = p->rightside ? last : last - 1;
   for (int i = 0; i < last - 1; i++) {
     TRY(shape_dim(s, a, i, b->dim[i]));
     TRY(shape_dim(s, b, i, a->dim[i]));
   }
   if (a->dim[last] && b->dim[meets] && a->dim[last] != b->dim[meets])
-    return infer_fail(s, TY_ESHAPE, b, "%lld %s meet a matrix A of side %lld", (long long)b->dim[meets],
-                      p->rightside ? "columns" : "rows", (long long)a->dim[last]);
+    return infer_fail(s, TY_ESHAPE, b, "%lld %s meet a matrix A of side %lld",
+        (long long)b->dim[meets], p->rightside ? "columns" : "rows", (long long)a->dim[last]);
   TRY(shape_dim(s, b, meets, a->dim[last]));
   a->dim[last] = a->dim[last - 1] = b->dim[meets];
   return shape_both(s, b, &s->out[0]);
 }
 
-typedef void triangle_fn(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n, double alpha, const void *a, void *b);
+typedef void triangle_fn(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n,
+    double alpha, const void *a, void *b);
 
 static int forward_one(struct call *c, int64_t i, triangle_fn *apply)
 {
@@ -202,13 +218,23 @@ static int forward_one(struct call *c, int64_t i, triangle_fn *apply)
   const ty_desc *d = &c->in[1].d;
   void *y = matrix_of(&c->out[0], i);
   copy(y, matrix_of(&c->in[1], i), matrix_bytes(d));
-  apply(d->dtype, p->rightside, p->lower, p->transpose, row_count(d), column_count(d), p->alpha, matrix_of(&c->in[0], i), y);
+  apply(d->dtype, p->rightside, p->lower, p->transpose, row_count(d), column_count(d), p->alpha,
+      matrix_of(&c->in[0], i), y);
   return 0;
 }
-static int trmm_one(struct call *c, int64_t i, void *work) { return forward_one(c, i, triangle_multiply); }
-static int trsm_one(struct call *c, int64_t i, void *work) { return forward_one(c, i, triangle_solve); }
+static int trmm_one(struct call *c, int64_t i, void *work)
+{
+  return forward_one(c, i, triangle_multiply);
+}
+static int trsm_one(struct call *c, int64_t i, void *work)
+{
+  return forward_one(c, i, triangle_solve);
+}
 
-static double triangle_cost(const ty_desc *a, const ty_desc *b) { return (double)row_count(a) * (double)(row_count(b) * column_count(b)); }
+static double triangle_cost(const ty_desc *a, const ty_desc *b)
+{
+  return (double)row_count(a) * (double)(row_count(b) * column_count(b));
+}
 
 static int trmm(struct call *c)
 {
@@ -222,13 +248,16 @@ static int trsm(struct call *c)
   return TY_OK;
 }
 
-/* da = factor tri(u v^T), for A right of B factor tri(v^T u), or its transpose; u, v as large as B */
-static int triangle_gradient(const struct triangle *p, const ty_desc *d, double factor, const void *u, const void *v, void *da)
+/* da = factor tri(u v^T), for A right of B factor tri(v^T u), or its transpose; u, v as large as
+** B */
+static int triangle_gradient(const struct triangle *p, const ty_desc *d, double factor,
+    const void *u, const void *v, void *da)
 {
   int64_t m = row_count(d), n = column_count(d), side = p->rightside ? n : m;
   bool swap = (bool)p->transpose != (bool)p->rightside;
   const void *left = swap ? v : u, *right = swap ? u : v;
-  TRY(gemm(d->dtype, p->rightside, !p->rightside, side, side, p->rightside ? m : n, factor, left, n, right, n, 0, da, side));
+  TRY(gemm(d->dtype, p->rightside, !p->rightside, side, side, p->rightside ? m : n, factor, left, n,
+      right, n, 0, da, side));
   keep_triangle(d->dtype, p->lower, ZERO, 1, side, da);
   return TY_OK;
 }
@@ -243,15 +272,16 @@ static int trmm_back_one(struct call *c, int64_t i, void *work)
   if (da) TRY(triangle_gradient(p, d, p->alpha, g, matrix_of(&c->in[2], i), da));
   if (!db) return 0;
   copy(db, g, matrix_bytes(d));
-  triangle_multiply(d->dtype, p->rightside, p->lower, !p->transpose, row_count(d), column_count(d), p->alpha,
-                    matrix_of(&c->in[1], i), db);
+  triangle_multiply(d->dtype, p->rightside, p->lower, !p->transpose, row_count(d), column_count(d),
+      p->alpha, matrix_of(&c->in[1], i), db);
   return 0;
 }
 
 static int trmm_back(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  return products_told(stack_run(c, stack_count(d), triangle_cost(&c->in[1].d, d), 0, trmm_back_one));
+  return products_told(
+      stack_run(c, stack_count(d), triangle_cost(&c->in[1].d, d), 0, trmm_back_one));
 }
 
 /* in: head gradient, A, X; work: W */
@@ -262,7 +292,8 @@ static int trsm_back_one(struct call *c, int64_t i, void *work)
   const struct rows *r = rows_of(d->dtype);
   void *da = matrix_of(&c->out[0], i), *db = matrix_of(&c->out[1], i);
   copy(work, matrix_of(&c->in[0], i), matrix_bytes(d));
-  triangle_solve(d->dtype, p->rightside, p->lower, !p->transpose, row_count(d), column_count(d), 1, matrix_of(&c->in[1], i), work);
+  triangle_solve(d->dtype, p->rightside, p->lower, !p->transpose, row_count(d), column_count(d), 1,
+      matrix_of(&c->in[1], i), work);
   if (da) TRY(triangle_gradient(p, d, -1, work, matrix_of(&c->in[2], i), da));
   if (db) r->affine(db, work, p->alpha, 0, row_count(d) * column_count(d));
   return 0;
@@ -271,10 +302,11 @@ static int trsm_back_one(struct call *c, int64_t i, void *work)
 static int trsm_back(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  return products_told(stack_run(c, stack_count(d), triangle_cost(&c->in[1].d, d), matrix_bytes(d), trsm_back_one));
+  return products_told(
+      stack_run(c, stack_count(d), triangle_cost(&c->in[1].d, d), matrix_bytes(d), trsm_back_one));
 }
 
-/* -- syrk ----------------------------------------------------------------------------------------------------------- */
+/* -- syrk -------------------------------------------------------------------------------------- */
 
 static const struct param syrk_params[] = {
   { "transpose", P_BOOL,  FIELD(transpose), "0", "A^T A, else A A^T" },
@@ -304,8 +336,9 @@ static int syrk(struct call *c)
   const struct triangle *p = c->param;
   const ty_desc *d = &c->in[0].d;
   int64_t m = row_count(d), n = column_count(d), side = p->transpose ? n : m;
-  return gemm_batch(d->dtype, p->transpose, !p->transpose, stack_count(d), side, side, p->transpose ? m : n, p->alpha, c->in[0].p,
-                    m * n, c->in[0].p, m * n, 0, c->out[0].p, side * side);
+  return gemm_batch(d->dtype, p->transpose, !p->transpose, stack_count(d), side, side,
+      p->transpose ? m : n, p->alpha, c->in[0].p, m * n, c->in[0].p, m * n, 0, c->out[0].p,
+      side * side);
 }
 
 /* in: head gradient, A; work: G + G^T */
@@ -316,15 +349,19 @@ static int syrk_back_one(struct call *c, int64_t i, void *work)
   int64_t m = row_count(d), n = column_count(d), side = p->transpose ? n : m;
   const void *a = matrix_of(&c->in[1], i);
   add_transpose(d->dtype, side, matrix_of(&c->in[0], i), work);
-  if (p->transpose) return gemm(d->dtype, false, false, m, n, n, p->alpha, a, n, work, n, 0, matrix_of(&c->out[0], i), n);
-  return gemm(d->dtype, false, false, m, n, m, p->alpha, work, m, a, n, 0, matrix_of(&c->out[0], i), n);
+  if (p->transpose)
+    return gemm(
+        d->dtype, false, false, m, n, n, p->alpha, a, n, work, n, 0, matrix_of(&c->out[0], i), n);
+  return gemm(
+      d->dtype, false, false, m, n, m, p->alpha, work, m, a, n, 0, matrix_of(&c->out[0], i), n);
 }
 
 static int syrk_back(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
   if (!c->out[0].p) return TY_OK;
-  return products_told(stack_run(c, stack_count(d), triangle_cost(&c->in[0].d, d), matrix_bytes(&c->in[0].d), syrk_back_one));
+  return products_told(stack_run(
+      c, stack_count(d), triangle_cost(&c->in[0].d, d), matrix_bytes(&c->in[0].d), syrk_back_one));
 }
 
 /*                                             name       run         types */

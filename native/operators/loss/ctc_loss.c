@@ -1,9 +1,11 @@
-/* ctc_loss.c - CTCLoss: -log of the probability of a label sequence under connectionist temporal classification.
+/* ctc_loss.c - CTCLoss: -log of the probability of a label sequence under connectionist temporal
+** classification.
 **
-** Source: Graves et al., "Connectionist Temporal Classification", ICML 2006. Everything is computed in float64 on a
-** logarithmic scale. The extended sequence has a blank before, between and after the labels: S = 2 L + 1 states.
-** a(t, s): log probability of all paths that are in s at t, with t's symbol; b(t, s): of all ways to end from there,
-** without t's symbol. The gradient of the loss by the activations, softmax - posterior, is the second output; backward
+** Source: Graves et al., "Connectionist Temporal Classification", ICML 2006. Everything is
+** computed in float64 on a logarithmic scale. The extended sequence has a blank before, between
+** and after the labels: S = 2 L + 1 states. a(t, s): log probability of all paths that are in s
+** at t, with t's symbol; b(t, s): of all ways to end from there, without t's symbol. The
+** gradient of the loss by the activations, softmax - posterior, is the second output; backward
 ** multiplies it by the head gradients.
 */
 #include "kernel/vec/vec.h"
@@ -22,8 +24,8 @@ static const struct param ctc_params[] = {
 
 static const char *ctc_in(const void *param)
 {
-  static const char *const ports[] = { "data label", "data label label_lengths", "data label data_lengths",
-                                       "data label data_lengths label_lengths" };
+  static const char *const ports[] = { "data label", "data label label_lengths",
+    "data label data_lengths", "data label data_lengths label_lengths" };
   const struct ctc_param *p = param;
   return ports[2 * (p->use_data_lengths != 0) + (p->use_label_lengths != 0)];
 }
@@ -32,13 +34,16 @@ static int ctc_shape(struct infer *s)
 {
   ty_desc d = s->in[0], label = s->in[1];
   if (!d.ndim) return TY_OK;
-  if (d.ndim != 3) return infer_fail(s, TY_ESHAPE, &s->in[0], "expected (time, batch, classes), got %d dimensions", d.ndim);
+  if (d.ndim != 3)
+    return infer_fail(
+        s, TY_ESHAPE, &s->in[0], "expected (time, batch, classes), got %d dimensions", d.ndim);
   if (label.ndim && label.ndim != 2)
-    return infer_fail(s, TY_ESHAPE, &s->in[1], "expected (batch, labels), got %d dimensions", label.ndim);
+    return infer_fail(
+        s, TY_ESHAPE, &s->in[1], "expected (batch, labels), got %d dimensions", label.ndim);
   if (label.ndim) TRY(shape_dim(s, &s->in[1], 0, d.dim[1]));
   if (label.ndim && d.dim[0] && label.dim[1] > d.dim[0])
     return infer_fail(s, TY_ESHAPE, &s->in[1], "%lld labels are more than the %lld steps of data",
-                      (long long)label.dim[1], (long long)d.dim[0]);
+        (long long)label.dim[1], (long long)d.dim[0]);
   for (int i = 2; i < s->nin; i++) TRY(shape_is(s, &s->in[i], 1, &d.dim[1]));
   TRY(shape_is(s, &s->out[0], 1, &d.dim[1]));
   return shape_as(s, &s->out[1], &d);
@@ -47,11 +52,12 @@ static int ctc_shape(struct infer *s)
 static int ctc_type(struct infer *s)
 {
   for (int i = 0; i < 2; i++) TRY(type_both(s, &s->in[0], &s->out[i]));
-  for (int i = 1; i < s->nin; i++) if (s->in[i].dtype == TY_NODTYPE) TRY(type_is(s, &s->in[i], s->in[0].dtype));
+  for (int i = 1; i < s->nin; i++)
+    if (s->in[i].dtype == TY_NODTYPE) TRY(type_is(s, &s->in[i], s->in[0].dtype));
   return TY_OK;
 }
 
-/* -- one sample ---------------------------------------------------------------------------------------------- */
+/* -- one sample -------------------------------------------------------------------------------- */
 
 struct ctc {
   const struct rows *r;
@@ -59,7 +65,8 @@ struct ctc {
   int64_t T, N, A, L, blank;                          /* steps, samples, classes, longest label */
   bool    first;
   const double *log_y;                                /* (T, N, A) */
-  double *work;                                       /* per sample: a (T, S), b twice (S), the extended sequence (S) */
+  /* per sample: a (T, S), b twice (S), the extended sequence (S) */
+  double *work;
   void   *loss, *grad;                                /* may be NULL */
 };
 
@@ -76,7 +83,10 @@ static double log_add(double a, double b)
   return low == -INFINITY ? high : high + log1p(exp(low - high));
 }
 
-static double log_y(const struct sample *s, int64_t t, int64_t k) { return s->c->log_y[(t * s->c->N + s->n) * s->c->A + k]; }
+static double log_y(const struct sample *s, int64_t t, int64_t k)
+{
+  return s->c->log_y[(t * s->c->N + s->n) * s->c->A + k];
+}
 static int64_t states(const struct ctc *c) { return 2 * c->L + 1; }
 static int64_t work_size(const struct ctc *c) { return (c->T + 3) * states(c) + c->A; }
 
@@ -94,10 +104,12 @@ static struct sample open_sample(const struct ctc *c, int64_t n)
 {
   int64_t most = states(c), count = label_count(c, n);
   double *work = c->work + n * work_size(c);
-  struct sample s = { c, n, c->data_length ? MAX(index_at(c->data_length, n, c->T + 1), 1) : c->T, 2 * count + 1,
-                      work, work + c->T * most, work + (c->T + 1) * most, work + (c->T + 3) * most, NULL };
+  struct sample s = { c, n, c->data_length ? MAX(index_at(c->data_length, n, c->T + 1), 1) : c->T,
+    2 * count + 1, work, work + c->T * most, work + (c->T + 1) * most, work + (c->T + 3) * most,
+    NULL };
   s.symbol = (int64_t *)(void *)(work + (c->T + 2) * most);
-  for (int64_t i = 0; i < s.S; i++) s.symbol[i] = i % 2 ? index_at(c->label, n * c->L + i / 2, c->A) : c->blank;
+  for (int64_t i = 0; i < s.S; i++)
+    s.symbol[i] = i % 2 ? index_at(c->label, n * c->L + i / 2, c->A) : c->blank;
   return s;
 }
 
@@ -130,7 +142,8 @@ static void step_back(struct sample *s, int64_t t)
   for (int64_t i = 0; i < s->S; i++) {
     double v = s->next[i] + log_y(s, t + 1, s->symbol[i]);
     if (i + 1 < s->S) v = log_add(v, s->next[i + 1] + log_y(s, t + 1, s->symbol[i + 1]));
-    if (i + 2 < s->S && jumps(s, i + 2)) v = log_add(v, s->next[i + 2] + log_y(s, t + 1, s->symbol[i + 2]));
+    if (i + 2 < s->S && jumps(s, i + 2))
+      v = log_add(v, s->next[i + 2] + log_y(s, t + 1, s->symbol[i + 2]));
     s->b[i] = v;
   }
 }
@@ -139,17 +152,22 @@ static void step_gradient(struct sample *s, int64_t t, double log_p)
 {
   const struct ctc *c = s->c;
   for (int64_t k = 0; k < c->A; k++) s->posterior[k] = 0;
-  for (int64_t i = 0; i < s->S && log_p > -INFINITY; i++) s->posterior[s->symbol[i]] += exp(s->a[t * s->S + i] + s->b[i] - log_p);
-  for (int64_t k = 0; k < c->A; k++) c->r->set(c->grad, (t * c->N + s->n) * c->A + k, exp(log_y(s, t, k)) - s->posterior[k]);
+  for (int64_t i = 0; i < s->S && log_p > -INFINITY; i++)
+    s->posterior[s->symbol[i]] += exp(s->a[t * s->S + i] + s->b[i] - log_p);
+  for (int64_t k = 0; k < c->A; k++)
+    c->r->set(c->grad, (t * c->N + s->n) * c->A + k, exp(log_y(s, t, k)) - s->posterior[k]);
 }
 
 static void gradient(struct sample *s, double log_p)
 {
   const struct ctc *c = s->c;
-  for (int64_t t = s->steps; t < c->T; t++) c->r->fill(at(c->r, c->grad, (t * c->N + s->n) * c->A), 0, c->A);
+  for (int64_t t = s->steps; t < c->T; t++)
+    c->r->fill(at(c->r, c->grad, (t * c->N + s->n) * c->A), 0, c->A);
   for (int64_t t = s->steps - 1; t >= 0; t--) {
-    if (t == s->steps - 1) for (int64_t i = 0; i < s->S; i++) s->b[i] = i >= s->S - 2 ? 0 : -INFINITY;
-    else step_back(s, t);
+    if (t == s->steps - 1)
+      for (int64_t i = 0; i < s->S; i++) s->b[i] = i >= s->S - 2 ? 0 : -INFINITY;
+    else
+      step_back(s, t);
     step_gradient(s, t, log_p);
     double *b = s->b;
     s->b = s->next;
@@ -168,17 +186,22 @@ static void ctc_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* -- kernels --------------------------------------------------------------------------------------------------- */
+/* -- kernels ----------------------------------------------------------------------------------- */
 
 static struct ctc ctc_of(const struct call *c)
 {
   const struct ctc_param *p = c->param;
   const ty_desc *d = &c->in[0].d;
-  return (struct ctc){ .r = rows_of(d->dtype), .label = &c->in[1], .data_length = p->use_data_lengths ? &c->in[2] : NULL,
-                       .label_length = p->use_label_lengths ? &c->in[c->nin - 1] : NULL, .T = d->dim[0],
-                       .N = d->dim[1], .A = d->dim[2],
-                       .L = c->in[1].d.dim[1], .first = p->blank_label == FIRST, .blank = p->blank_label == FIRST ? 0
-                         : d->dim[2] - 1 };
+  return (struct ctc){ .r = rows_of(d->dtype),
+    .label = &c->in[1],
+    .data_length = p->use_data_lengths ? &c->in[2] : NULL,
+    .label_length = p->use_label_lengths ? &c->in[c->nin - 1] : NULL,
+    .T = d->dim[0],
+    .N = d->dim[1],
+    .A = d->dim[2],
+    .L = c->in[1].d.dim[1],
+    .first = p->blank_label == FIRST,
+    .blank = p->blank_label == FIRST ? 0 : d->dim[2] - 1 };
 }
 
 static size_t ctc_scratch(const struct call *c)
@@ -191,7 +214,8 @@ struct logs { double *y; int64_t classes; };
 static void log_body(int64_t begin, int64_t end, void *context)
 {
   struct logs *l = context;
-  for (int64_t i = begin; i < end; i++) rows_of(TY_F64)->soft(l->y + i * l->classes, l->y + i * l->classes, 1, true, l->classes);
+  for (int64_t i = begin; i < end; i++)
+    rows_of(TY_F64)->soft(l->y + i * l->classes, l->y + i * l->classes, 1, true, l->classes);
 }
 
 static int ctc_forward(struct call *c)
@@ -213,10 +237,11 @@ static int ctc_backward(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;
   const struct rows *r = rows_of(d->dtype);
-  for (int i = 1; i < c->nout; i++) if (c->out[i].p) memset(c->out[i].p, 0, desc_bytes(&c->out[i].d));
+  for (int i = 1; i < c->nout; i++)
+    if (c->out[i].p) memset(c->out[i].p, 0, desc_bytes(&c->out[i].d));
   for (int64_t i = 0; c->out[0].p && i < d->dim[0] * d->dim[1]; i++)
-    r->affine(at(r, c->out[0].p, i * d->dim[2]), at(r, c->in[1].p, i * d->dim[2]), r->get(c->in[0].p, i % d->dim[1]),
-              0, d->dim[2]);
+    r->affine(at(r, c->out[0].p, i * d->dim[2]), at(r, c->in[1].p, i * d->dim[2]),
+        r->get(c->in[0].p, i % d->dim[1]), 0, d->dim[2]);
   return TY_OK;
 }
 

@@ -1,9 +1,11 @@
-/* hawkes.c - _contrib_hawkesll: log likelihoods of sequences of events of a Hawkes process with K kinds of events.
+/* hawkes.c - _contrib_hawkesll: log likelihoods of sequences of events of a Hawkes process with
+** K kinds of events.
 **
-** The intensity of kind k is l = lda_k + alpha_k beta_k s e^(-beta_k d): d the time since its last event, s its memory, which
-** becomes 1 + s e^(-beta_k d) at an event and decays to the end of the time that was watched. An event adds
-** log(l) to the likelihood; every stretch of time takes lda_k d + alpha_k s (1 - e^(-beta_k d)) away.
-** Gradients of lda, alpha and beta; beta's follows the memory, whose derivative is `ds`. The others get zeros.
+** The intensity of kind k is l = lda_k + alpha_k beta_k s e^(-beta_k d): d the time since its
+** last event, s its memory, which becomes 1 + s e^(-beta_k d) at an event and decays to the end
+** of the time that was watched. An event adds log(l) to the likelihood; every stretch of time
+** takes lda_k d + alpha_k s (1 - e^(-beta_k d)) away. Gradients of lda, alpha and beta; beta's
+** follows the memory, whose derivative is `ds`. The others get zeros.
 */
 #include "kernel/vec/vec.h"
 
@@ -17,7 +19,8 @@ static int shape(struct infer *s)
   for (int i = 0; i < INPUTS; i++) {
     bool flat = i == ALPHA || i == BETA || i == LENGTH || i == TIME;
     if (d[i].ndim && d[i].ndim != (flat ? 1 : 2))
-      return infer_fail(s, TY_ESHAPE, &d[i], "expected %d dimensions, got %d", flat ? 1 : 2, d[i].ndim);
+      return infer_fail(
+          s, TY_ESHAPE, &d[i], "expected %d dimensions, got %d", flat ? 1 : 2, d[i].ndim);
   }
   for (int i = 0; i < INPUTS; i++) {
     if (!d[i].ndim) continue;
@@ -26,9 +29,12 @@ static int shape(struct infer *s)
     if (i == LAGS || i == MARKS) events = MAX(events, d[i].dim[1]);
   }
   for (int i = 0; i < INPUTS; i++) {
-    if (i == ALPHA || i == BETA) TRY(shape_is(s, &d[i], 1, &kinds));
-    else if (i == LENGTH || i == TIME) TRY(shape_is(s, &d[i], 1, &n));
-    else TRY(shape_is(s, &d[i], 2, (int64_t[]){ n, i == LAGS || i == MARKS ? events : kinds }));
+    if (i == ALPHA || i == BETA)
+      TRY(shape_is(s, &d[i], 1, &kinds));
+    else if (i == LENGTH || i == TIME)
+      TRY(shape_is(s, &d[i], 1, &n));
+    else
+      TRY(shape_is(s, &d[i], 2, (int64_t[]){ n, i == LAGS || i == MARKS ? events : kinds }));
   }
   TRY(shape_is(s, &s->out[0], 1, &n));
   return shape_is(s, &s->out[1], 2, (int64_t[]){ n, kinds });
@@ -45,19 +51,27 @@ static int type(struct infer *s)
   return TY_OK;
 }
 
-/* -- one sequence ---------------------------------------------------------------------------------------------------- */
+/* -- one sequence ------------------------------------------------------------------------------ */
 
-/* Of each kind: memory, its derivative by beta, time of the last event; gradients of lda, alpha, beta. */
+/* Of each kind: memory, its derivative by beta, time of the last event; gradients of lda, alpha,
+** beta. */
 struct kind { double s, ds, last, lda, alpha, beta; };
 struct job { const struct rows *r; const struct call *c; const struct arr *in; struct kind *kinds; int64_t n, k, t; };
 
-static double value(const struct job *j, int input, int64_t i) { return j->r->get(j->in[input].p, i); }
-
-/* The time from the last event of kind k to `now` goes by, with an event at its end or none; adds to the likelihood. */
-static double pass(const struct job *j, int64_t i, int64_t k, struct kind *x, double now, bool event)
+static double value(const struct job *j, int input, int64_t i)
 {
-  const double lda = value(j, LDA, i * j->k + k), alpha = value(j, ALPHA, k), beta = value(j, BETA, k);
-  const double d = now - x->last, e = exp(-beta * d), gone = x->s * d * e;    /* gone: what s e loses by beta */
+  return j->r->get(j->in[input].p, i);
+}
+
+/* The time from the last event of kind k to `now` goes by, with an event at its end or none;
+** adds to the likelihood. */
+static double pass(
+    const struct job *j, int64_t i, int64_t k, struct kind *x, double now, bool event)
+{
+  const double lda = value(j, LDA, i * j->k + k), alpha = value(j, ALPHA, k),
+               beta = value(j, BETA, k);
+  const double d = now - x->last, e = exp(-beta * d),
+               gone = x->s * d * e; /* gone: what s e loses by beta */
   double ll = -(lda * d + alpha * x->s * (1 - e));
   x->lda -= d;
   x->alpha -= x->s * (1 - e);
@@ -90,22 +104,30 @@ static double sequence(const struct job *j, int64_t i)
   return ll;
 }
 
-/* -- kernels -------------------------------------------------------------------------------------------------------- */
+/* -- kernels ----------------------------------------------------------------------------------- */
 
 static int start(struct call *c, const struct arr *in, struct job *j)
 {
-  *j = (struct job){ rows_of(in[LDA].d.dtype), c, in, c->tmp, in[LDA].d.dim[0], in[LDA].d.dim[1], in[LAGS].d.dim[1] };
+  *j = (struct job){ rows_of(in[LDA].d.dtype), c, in, c->tmp, in[LDA].d.dim[0], in[LDA].d.dim[1],
+    in[LAGS].d.dim[1] };
   for (int64_t i = 0; i < j->n * j->t; i++) {
     int32_t mark = ((const int32_t *)in[MARKS].p)[i];
     if (i % j->t < whole_at(&in[LENGTH], i / j->t))
-      NEED(mark >= 0 && mark < j->k, TY_EINDEX, "mark %d of event %lld of sequence %lld; marks are 0 to %lld", mark,
-           (long long)(i % j->t), (long long)(i / j->t), (long long)j->k - 1);
+      NEED(mark >= 0 && mark < j->k, TY_EINDEX,
+          "mark %d of event %lld of sequence %lld; marks are 0 to %lld", mark,
+          (long long)(i % j->t), (long long)(i / j->t), (long long)j->k - 1);
   }
   return TY_OK;
 }
 
-static size_t scratch(const struct call *c)  { return (size_t)desc_count(&c->in[LDA].d) * sizeof(struct kind); }
-static size_t back_scratch(const struct call *c) { return (size_t)desc_count(&c->in[1 + LDA].d) * sizeof(struct kind); }
+static size_t scratch(const struct call *c)
+{
+  return (size_t)desc_count(&c->in[LDA].d) * sizeof(struct kind);
+}
+static size_t back_scratch(const struct call *c)
+{
+  return (size_t)desc_count(&c->in[1 + LDA].d) * sizeof(struct kind);
+}
 
 static void forward_some(int64_t begin, int64_t end, void *context)
 {
@@ -113,7 +135,8 @@ static void forward_some(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     double ll = sequence(j, i);
     if (j->c->out[0].p) j->r->set(j->c->out[0].p, i, ll);
-    for (int64_t k = 0; j->c->out[1].p && k < j->k; k++) j->r->set(j->c->out[1].p, i * j->k + k, j->kinds[i * j->k + k].s);
+    for (int64_t k = 0; j->c->out[1].p && k < j->k; k++)
+      j->r->set(j->c->out[1].p, i * j->k + k, j->kinds[i * j->k + k].s);
   }
 }
 
@@ -130,12 +153,14 @@ static void back_some(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) sequence(context, i);
 }
 
-/* in: head gradient of the likelihoods, then the inputs. alpha and beta are those of all sequences. */
+/* in: head gradient of the likelihoods, then the inputs. alpha and beta are those of all
+** sequences. */
 static int backward(struct call *c)
 {
   struct job j;
   TRY(start(c, c->in + 1, &j));
-  for (int i = 0; i < INPUTS; i++) if (c->out[i].p) memset(c->out[i].p, 0, desc_bytes(&c->out[i].d));
+  for (int i = 0; i < INPUTS; i++)
+    if (c->out[i].p) memset(c->out[i].p, 0, desc_bytes(&c->out[i].d));
   parallel(j.n, grain_of(8 * (j.t + j.k)), back_some, &j);
   for (int64_t k = 0; k < j.k; k++) {
     double alpha = 0, beta = 0;

@@ -1,7 +1,8 @@
-/* regression_output.c - regression outputs, SVMOutput, MakeLoss, make_loss, IdentityAttachKLSparseReg.
+/* regression_output.c - regression outputs, SVMOutput, MakeLoss, make_loss,
+** IdentityAttachKLSparseReg.
 **
-** All but the last ignore head gradients: their gradient is that of a loss whose value is never computed. Labels may be
-** of another dtype than data; they are converted in scratch.
+** All but the last ignore head gradients: their gradient is that of a loss whose value is never
+** computed. Labels may be of another dtype than data; they are converted in scratch.
 */
 #include "kernel/vec/vec.h"
 
@@ -18,14 +19,17 @@ static int label_type(struct infer *s)
 
 static int copy_forward(struct call *c)
 {
-  if (c->out[0].p && c->out[0].p != c->in[0].p) memcpy(c->out[0].p, c->in[0].p, desc_bytes(&c->in[0].d));
+  if (c->out[0].p && c->out[0].p != c->in[0].p)
+    memcpy(c->out[0].p, c->in[0].p, desc_bytes(&c->in[0].d));
   return TY_OK;
 }
 
 /* in: output, label. Bytes that hold the label in the output's dtype. */
 static size_t label_scratch(const struct call *c)
 {
-  return c->in[0].d.dtype == c->in[1].d.dtype ? 0 : (size_t)desc_count(&c->in[1].d) * dtype_size(c->in[0].d.dtype);
+  return c->in[0].d.dtype == c->in[1].d.dtype
+      ? 0
+      : (size_t)desc_count(&c->in[1].d) * dtype_size(c->in[0].d.dtype);
 }
 
 static const void *label_of(struct call *c)
@@ -35,9 +39,12 @@ static const void *label_of(struct call *c)
   return c->tmp;
 }
 
-static void no_gradient(const struct arr *out) { if (out->p) memset(out->p, 0, desc_bytes(&out->d)); }
+static void no_gradient(const struct arr *out)
+{
+  if (out->p) memset(out->p, 0, desc_bytes(&out->d));
+}
 
-/* -- regression --------------------------------------------------------------------------------------------- */
+/* -- regression -------------------------------------------------------------------------------- */
 
 struct scale_param { double grad_scale; };
 static const struct param scale_params[] = {
@@ -45,7 +52,8 @@ static const struct param scale_params[] = {
   { 0 }
 };
 
-/* A label has data's batch and size in any shape; unless given, data's own shape, or (n,) for (n, 1). */
+/* A label has data's batch and size in any shape; unless given, data's own shape, or (n,) for
+** (n, 1). */
 static int regression_shape(struct infer *s)
 {
   TRY(shape_both(s, &s->in[0], &s->out[0]));
@@ -56,7 +64,7 @@ static int regression_shape(struct infer *s)
   if (label->dim[0] == d.dim[0] && desc_count(label) == desc_count(&d)) return TY_OK;
   char want[160], got[160];
   int code = infer_fail(s, TY_ESHAPE, label, "expected the batch and size of data %s, got %s",
-                        text_shape(&d, want, sizeof want), text_shape(label, got, sizeof got));
+      text_shape(&d, want, sizeof want), text_shape(label, got, sizeof got));
   fail_argument("label", want, got);
   return code;
 }
@@ -69,9 +77,12 @@ static void elements_body(int64_t begin, int64_t end, void *context)
   struct elements *e = context;
   const struct rows *r = e->r;
   void *y = at(r, e->y, begin);
-  if (!e->v) r->sigmoid(y, at(r, e->u, begin), end - begin);
-  else if (e->kind == ABSOLUTE) r->gap_sign(y, at(r, e->u, begin), at(r, e->v, begin), e->a, end - begin);
-  else r->gap(y, at(r, e->u, begin), at(r, e->v, begin), e->a, end - begin);
+  if (!e->v)
+    r->sigmoid(y, at(r, e->u, begin), end - begin);
+  else if (e->kind == ABSOLUTE)
+    r->gap_sign(y, at(r, e->u, begin), at(r, e->v, begin), e->a, end - begin);
+  else
+    r->gap(y, at(r, e->u, begin), at(r, e->v, begin), e->a, end - begin);
 }
 
 static int logistic_forward(struct call *c)
@@ -86,8 +97,9 @@ static int regression_backward(struct call *c)
   const struct scale_param *p = c->param;
   const ty_desc *label = &c->in[1].d;
   int64_t n = desc_count(label), each = n / MAX(label->dim[0], 1);
-  struct elements e = { rows_of(c->in[0].d.dtype), strcmp(c->op->name, "MAERegressionOutput") ? LINEAR : ABSOLUTE,
-                        c->out[0].p, c->in[0].p, label_of(c), p->grad_scale / (double)MAX(each, 1) };
+  struct elements e = { rows_of(c->in[0].d.dtype),
+    strcmp(c->op->name, "MAERegressionOutput") ? LINEAR : ABSOLUTE, c->out[0].p, c->in[0].p,
+    label_of(c), p->grad_scale / (double)MAX(each, 1) };
   no_gradient(&c->out[1]);
   if (e.y) parallel(n, 16384, elements_body, &e);
   return TY_OK;
@@ -98,7 +110,7 @@ static const struct kernel logistic_cpu[] = { { "rows", logistic_forward, T_FLOA
 static const struct kernel regression_back_cpu[] = { { "rows", regression_backward, T_FLOAT | T_INT, float_refuse,
                                                        label_scratch }, { 0 } };
 
-/* -- SVMOutput -------------------------------------------------------------------------------------------------- */
+/* -- SVMOutput --------------------------------------------------------------------------------- */
 
 struct svm_param { double margin, regularization_coefficient; int64_t use_linear; };
 static const struct param svm_params[] = {
@@ -118,7 +130,8 @@ static int svm_shape(struct infer *s)
   return d.ndim ? shape_is(s, &s->in[1], MAX(d.ndim - 1, 1), d.dim) : TY_OK;
 }
 
-static void svm_row(const struct rows *r, void *dx, const void *y, const struct svm *v, int64_t k, int64_t target)
+static void svm_row(
+    const struct rows *r, void *dx, const void *y, const struct svm *v, int64_t k, int64_t target)
 {
   r->svm(dx, y, v, k);
   if (target < 0 || target >= k) return;
@@ -137,14 +150,15 @@ static int svm_backward(struct call *c)
   if (!c->out[0].p) return TY_OK;
   for (int64_t i = 0; i < n; i++) {
     double label = number_at(&c->in[1], i);
-    svm_row(r, at(r, c->out[0].p, i * k), at(r, c->in[0].p, i * k), &v, k, label >= 0 && label < (double)k ? (int64_t)label : -1);
+    svm_row(r, at(r, c->out[0].p, i * k), at(r, c->in[0].p, i * k), &v, k,
+        label >= 0 && label < (double)k ? (int64_t)label : -1);
   }
   return TY_OK;
 }
 
 static const struct kernel svm_back_cpu[] = { { "rows", svm_backward, T_FLOAT | T_INT, float_refuse }, { 0 } };
 
-/* -- MakeLoss ----------------------------------------------------------------------------------------------------- */
+/* -- MakeLoss ---------------------------------------------------------------------------------- */
 
 struct loss_param { double grad_scale, valid_thresh; int64_t normalization; };
 enum { PER_BATCH, PER_NOTHING, PER_VALID };
@@ -157,7 +171,10 @@ static const struct param loss_params[] = {
   { 0 }
 };
 
-static const char *loss_grad(const void *p) { return ((const struct loss_param *)p)->normalization == PER_VALID ? "i0" : ""; }
+static const char *loss_grad(const void *p)
+{
+  return ((const struct loss_param *)p)->normalization == PER_VALID ? "i0" : "";
+}
 
 static int loss_backward(struct call *c)
 {
@@ -181,7 +198,7 @@ static int ones_backward(struct call *c)
 static const struct kernel loss_back_cpu[] = { { "rows", loss_backward, T_FLOAT }, { 0 } };
 static const struct kernel ones_back_cpu[] = { { "rows", ones_backward, T_FLOAT }, { 0 } };
 
-/* -- IdentityAttachKLSparseReg ---------------------------------------------------------------------------------------- */
+/* -- IdentityAttachKLSparseReg ----------------------------------------------------------------- */
 
 struct sparse_param { double sparseness_target, penalty, momentum; };
 static const struct param sparse_params[] = {
@@ -200,14 +217,19 @@ static int sparse_shape(struct infer *s)
   return d.ndim ? shape_is(s, &s->in[1], 1, &d.dim[d.ndim > 1]) : TY_OK;
 }
 
-/* in: head gradient, data, moving average (changed: the gradient uses the new one). A unit is an index of axis 1. */
+/* in: head gradient, data, moving average (changed: the gradient uses the new one). A unit is an
+** index of axis 1. */
 static void sparse_unit(struct call *c, const struct rows *r, struct split s, int64_t unit)
 {
   const struct sparse_param *p = c->param;
   double sum = 0, t = p->sparseness_target;
-  for (int64_t o = 0; o < s.outer; o++) sum += r->sum(at(r, c->in[1].p, (o * s.k + unit) * s.inner), s.inner);
-  r->set(c->in[2].p, unit, p->momentum * r->get(c->in[2].p, unit) + (1 - p->momentum) * sum / (double)(s.outer * s.inner));
-  double average = r->get(c->in[2].p, unit), more = p->penalty * (-t / average + (1 - t) / (1 - average));
+  for (int64_t o = 0; o < s.outer; o++)
+    sum += r->sum(at(r, c->in[1].p, (o * s.k + unit) * s.inner), s.inner);
+  r->set(c->in[2].p, unit,
+      p->momentum * r->get(c->in[2].p, unit) +
+          (1 - p->momentum) * sum / (double)(s.outer * s.inner));
+  double average = r->get(c->in[2].p, unit),
+         more = p->penalty * (-t / average + (1 - t) / (1 - average));
   for (int64_t o = 0; c->out[0].p && o < s.outer; o++) {
     int64_t start = (o * s.k + unit) * s.inner;
     r->affine(at(r, c->out[0].p, start), at(r, c->in[0].p, start), 1, more, s.inner);
@@ -224,7 +246,7 @@ static int sparse_backward(struct call *c)
 
 static const struct kernel sparse_back_cpu[] = { { "rows", sparse_backward, T_FLOAT }, { 0 } };
 
-/* -- the operators --------------------------------------------------------------------------------------------------------- */
+/* -- the operators ----------------------------------------------------------------------------- */
 
 #define REGRESSION .in = "data label", .param = scale_params, .param_size = sizeof(struct scale_param), \
                    .shape = regression_shape, .type = label_type, .grad = "o0 i1", .inplace = "0=0", .back_inplace = "0=0", \

@@ -1,4 +1,5 @@
-/* softmax_loss.h - the gradient of SoftmaxOutput with class numbers as labels, for any part of its elements. */
+/* softmax_loss.h - the gradient of SoftmaxOutput with class numbers as labels, for any part of
+** its elements. */
 #pragma once
 #include "kernel/vec/vec.h"
 
@@ -11,9 +12,12 @@ struct softmax_loss {
   bool    ignore;
   int64_t ignored;
 };
-/* Whether this is a SoftmaxOutput whose rows have a class number each, and that reads no head gradient. */
-bool softmax_loss_rows(const struct op *op, const void *param, const ty_desc *out, const ty_desc *label);
+/* Whether this is a SoftmaxOutput whose rows have a class number each, and that reads no head
+** gradient. */
+bool softmax_loss_rows(
+    const struct op *op, const void *param, const ty_desc *out, const ty_desc *label);
 /* param: the operator's; label must outlive the result. */
-struct softmax_loss softmax_loss_of(const void *param, const struct arr *out, const struct arr *label);
+struct softmax_loss softmax_loss_of(
+    const void *param, const struct arr *out, const struct arr *label);
 /* dx[0 .. n - 1] = gradient of elements from .. from + n - 1 of sample o */
 void softmax_loss_part(const struct softmax_loss *l, int64_t o, int64_t from, int64_t n, void *dx);

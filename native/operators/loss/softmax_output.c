@@ -1,8 +1,10 @@
-/* softmax_output.c - SoftmaxOutput: softmax forward, the gradient of cross entropy with a label backward.
+/* softmax_output.c - SoftmaxOutput: softmax forward, the gradient of cross entropy with a label
+** backward.
 **
-** Data is (outer, k, inner): multi_output puts the classes on axis 1, preserve_shape on the last axis, otherwise each
-** sample is one row. A label of data's own shape holds probabilities; else labels are class numbers, one per row in
-** order. The gradient ignores head gradients unless out_grad is set, which multiplies by them.
+** Data is (outer, k, inner): multi_output puts the classes on axis 1, preserve_shape on the last
+** axis, otherwise each sample is one row. A label of data's own shape holds probabilities; else
+** labels are class numbers, one per row in order. The gradient ignores head gradients unless
+** out_grad is set, which multiplies by them.
 */
 #include "operators/loss/softmax_loss.h"
 
@@ -31,22 +33,25 @@ static struct split view_of(const ty_desc *d, const struct output_param *p)
   return (struct split){ d->dim[0], desc_count(d) / MAX(d->dim[0], 1), 1 };
 }
 
-/* -- inference ---------------------------------------------------------------------------------------------- */
+/* -- inference --------------------------------------------------------------------------------- */
 
 static bool agrees(const ty_desc *a, int ndim, const int64_t *dim)
 {
   if (a->ndim != ndim) return false;
-  for (int i = 0; i < ndim; i++) if (a->dim[i] && dim[i] && a->dim[i] != dim[i]) return false;
+  for (int i = 0; i < ndim; i++)
+    if (a->dim[i] && dim[i] && a->dim[i] != dim[i]) return false;
   return true;
 }
 
-/* Labels of multi_output: (n, rest) unless they came as data's shape without axis 1, or with 1 there. */
+/* Labels of multi_output: (n, rest) unless they came as data's shape without axis 1, or with 1
+** there. */
 static int multi_label(struct infer *s, const ty_desc *d)
 {
   ty_desc *label = &s->in[1], without = { .ndim = d->ndim - 1 }, one = *d;
   int64_t flat[2] = { d->dim[0], 1 };
   one.dim[1] = 1;
-  for (int i = 0, k = 0; i < d->ndim; i++) if (i != 1) without.dim[k++] = d->dim[i];
+  for (int i = 0, k = 0; i < d->ndim; i++)
+    if (i != 1) without.dim[k++] = d->dim[i];
   for (int i = 2; i < d->ndim; i++) flat[1] *= d->dim[i];
   if (agrees(label, without.ndim, without.dim)) return shape_as(s, label, &without);
   if (agrees(label, one.ndim, one.dim)) return shape_as(s, label, &one);
@@ -58,7 +63,8 @@ static int output_shape(struct infer *s)
   const struct output_param *p = s->param;
   TRY(shape_both(s, &s->in[0], &s->out[0]));
   ty_desc d = s->in[0], *label = &s->in[1];
-  if (!d.ndim || agrees(label, d.ndim, d.dim)) return d.ndim && label->ndim ? shape_as(s, label, &d) : TY_OK;
+  if (!d.ndim || agrees(label, d.ndim, d.dim))
+    return d.ndim && label->ndim ? shape_as(s, label, &d) : TY_OK;
   if (p->multi_output && d.ndim > 1) return multi_label(s, &d);
   return shape_is(s, label, MAX(d.ndim - 1, 1), d.dim);
 }
@@ -69,7 +75,7 @@ static int output_type(struct infer *s)
   return s->in[1].dtype == TY_NODTYPE ? type_is(s, &s->in[1], s->in[0].dtype) : TY_OK;
 }
 
-/* -- kernels ------------------------------------------------------------------------------------------------- */
+/* -- kernels ----------------------------------------------------------------------------------- */
 
 static const char *output_refuse(const struct call *c)
 {
@@ -85,25 +91,33 @@ static void forward_body(int64_t begin, int64_t end, void *context)
   int64_t strips = (f->s.inner + ROW_COLS - 1) / ROW_COLS;
   for (int64_t i = begin; i < end; i++) {
     int64_t from = i % strips * ROW_COLS, start = i / strips * f->s.k * f->s.inner + from;
-    if (f->s.inner == 1) r->soft(at(r, f->y, start), at(r, f->x, start), 1, false, f->s.k);
-    else r->soft_cols(at(r, f->y, start), at(r, f->x, start), 1, false, f->s.k, f->s.inner, MIN(ROW_COLS, f->s.inner - from));
+    if (f->s.inner == 1)
+      r->soft(at(r, f->y, start), at(r, f->x, start), 1, false, f->s.k);
+    else
+      r->soft_cols(at(r, f->y, start), at(r, f->x, start), 1, false, f->s.k, f->s.inner,
+          MIN(ROW_COLS, f->s.inner - from));
   }
 }
 
 static int output_forward(struct call *c)
 {
-  struct forward f = { rows_of(c->in[0].d.dtype), view_of(&c->in[0].d, c->param), c->out[0].p, c->in[0].p };
-  if (f.y) parallel(f.s.outer * ((f.s.inner + ROW_COLS - 1) / ROW_COLS),
-                    grain_of(f.s.k * MIN(f.s.inner, ROW_COLS) * 8), forward_body, &f);
+  struct forward f = { rows_of(c->in[0].d.dtype), view_of(&c->in[0].d, c->param), c->out[0].p,
+    c->in[0].p };
+  if (f.y)
+    parallel(f.s.outer * ((f.s.inner + ROW_COLS - 1) / ROW_COLS),
+        grain_of(f.s.k * MIN(f.s.inner, ROW_COLS) * 8), forward_body, &f);
   return TY_OK;
 }
 
-static void one_label(const struct softmax_loss *l, int64_t o, int64_t i, int64_t from, int64_t n, void *dx)
+static void one_label(
+    const struct softmax_loss *l, int64_t o, int64_t i, int64_t from, int64_t n, void *dx)
 {
   const struct rows *r = l->r;
   int64_t k = whole_at(l->label, o * l->s.inner + i);
   if (l->ignore && k == l->ignored) {
-    for (int64_t j = from + (i - from % l->s.inner + l->s.inner) % l->s.inner; j < from + n; j += l->s.inner) r->set(dx, j - from, 0);
+    for (int64_t j = from + (i - from % l->s.inner + l->s.inner) % l->s.inner; j < from + n;
+         j += l->s.inner)
+      r->set(dx, j - from, 0);
     return;
   }
   int64_t hit = k * l->s.inner + i;
@@ -130,12 +144,18 @@ static double divisor(const struct softmax_loss *l, const struct output_param *p
   return p->multi_output ? (double)l->s.outer * spatial : (double)labels;
 }
 
-struct softmax_loss softmax_loss_of(const void *param, const struct arr *out, const struct arr *label)
+struct softmax_loss softmax_loss_of(
+    const void *param, const struct arr *out, const struct arr *label)
 {
   const struct output_param *p = param;
-  struct softmax_loss l = { .r = rows_of(out->d.dtype), .s = view_of(&out->d, p), .label = label, .p = out->p, .scale = p->grad_scale,
-                            .smooth = p->multi_output ? 0 : p->smooth_alpha, .ignore = p->use_ignore,
-                            .ignored = (int64_t)fmax(fmin(p->ignore_label, 1e15), -1e15) };
+  struct softmax_loss l = { .r = rows_of(out->d.dtype),
+    .s = view_of(&out->d, p),
+    .label = label,
+    .p = out->p,
+    .scale = p->grad_scale,
+    .smooth = p->multi_output ? 0 : p->smooth_alpha,
+    .ignore = p->use_ignore,
+    .ignored = (int64_t)fmax(fmin(p->ignore_label, 1e15), -1e15) };
   if (!desc_same_shape(&out->d, &label->d)) l.scale /= divisor(&l, p);
   return l;
 }
@@ -159,11 +179,13 @@ static void probabilities(const struct backward *b, int64_t n)
   if (b->head) b->l.r->multiply(b->dx, b->head, n);
 }
 
-static size_t backward_scratch(const struct call *c)  /* probability labels of another dtype are converted */
+static size_t backward_scratch(
+    const struct call *c) /* probability labels of another dtype are converted */
 {
   const struct output_param *p = c->param;
   const struct arr *out = &c->in[p->out_grad], *label = out + 1;
-  return desc_same_shape(&out->d, &label->d) && out->d.dtype != label->d.dtype ? desc_bytes(&out->d) : 0;
+  return desc_same_shape(&out->d, &label->d) && out->d.dtype != label->d.dtype ? desc_bytes(&out->d)
+                                                                               : 0;
 }
 
 static int output_backward(struct call *c)
@@ -173,25 +195,31 @@ static int output_backward(struct call *c)
   struct arr label = out[1];
   if (c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   if (!c->out[0].p) return TY_OK;
-  struct backward b = { softmax_loss_of(p, out, &label), p->out_grad ? c->in[0].p : NULL, c->out[0].p };
+  struct backward b = { softmax_loss_of(p, out, &label), p->out_grad ? c->in[0].p : NULL,
+    c->out[0].p };
   if (desc_same_shape(&out->d, &label.d)) {
-    if (label.d.dtype != out->d.dtype) convert(c->tmp, out->d.dtype, label.p, label.d.dtype, desc_count(&label.d)),
-      label.p = c->tmp;
+    if (label.d.dtype != out->d.dtype)
+      convert(c->tmp, out->d.dtype, label.p, label.d.dtype, desc_count(&label.d)), label.p = c->tmp;
     return probabilities(&b, desc_count(&out->d)), TY_OK;
   }
   parallel(b.l.s.outer, grain_of(b.l.s.k * b.l.s.inner), backward_body, &b);
   return TY_OK;
 }
 
-static const char *output_grad(const void *p) { return ((const struct output_param *)p)->out_grad ? "g0 o0 i1" : "o0 i1"; }
+static const char *output_grad(const void *p)
+{
+  return ((const struct output_param *)p)->out_grad ? "g0 o0 i1" : "o0 i1";
+}
 static const struct kernel output_cpu[] = { { "rows", output_forward, T_FLOAT | T_INT, output_refuse }, { 0 } };
 static const struct kernel output_back_cpu[] = { { "rows", output_backward, T_FLOAT | T_INT, output_refuse,
                                                    backward_scratch }, { 0 } };
 
-bool softmax_loss_rows(const struct op *op, const void *param, const ty_desc *out, const ty_desc *label)
+bool softmax_loss_rows(
+    const struct op *op, const void *param, const ty_desc *out, const ty_desc *label)
 {
   const struct output_param *p = param;
-  return op->back_cpu == output_back_cpu && !p->out_grad && view_of(out, p).inner == 1 && !desc_same_shape(out, label);
+  return op->back_cpu == output_back_cpu && !p->out_grad && view_of(out, p).inner == 1 &&
+      !desc_same_shape(out, label);
 }
 
 const struct op op_softmax_output[] = {

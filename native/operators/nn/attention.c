@@ -1,7 +1,9 @@
-/* attention.c - products of multi-head attention on interleaved projections; _contrib_div_sqrt_dim.
+/* attention.c - products of multi-head attention on interleaved projections;
+** _contrib_div_sqrt_dim.
 **
-** A projection (T, B, heads * parts * d) holds, for each of B heads matrices (T, d), `parts` kinds of them side by side:
-** queries, keys and values. The matrix of one kind and head lies in steps of a whole row, so that products run in place:
+** A projection (T, B, heads * parts * d) holds, for each of B heads matrices (T, d), `parts`
+** kinds of them side by side: queries, keys and values. The matrix of one kind and head lies in
+** steps of a whole row, so that products run in place:
 **   qk      A = Q K^T / sqrt(d)     dQ = G K / sqrt(d),  dK = G^T Q / sqrt(d)
 **   valatt  Y = A V                 dA = G V^T,          dV = A^T G
 ** Weights of attention are (B * heads, Tq, Tk).
@@ -15,7 +17,7 @@ static const struct param params[] = {
   { 0 }
 };
 
-/* -- shapes --------------------------------------------------------------------------------------------------------- */
+/* -- shapes ------------------------------------------------------------------------------------ */
 
 /* (T, B, heads * parts * d); d is 0 while it is unknown */
 static int projection(struct infer *s, const ty_desc *x, int parts, int64_t *d)
@@ -25,11 +27,15 @@ static int projection(struct infer *s, const ty_desc *x, int parts, int64_t *d)
   if (!x->ndim) return TY_OK;
   if (x->ndim != 3)
     return infer_fail(s, TY_ESHAPE, x, "expected (length, batch, %s), got %d dimensions",
-                      parts == 1 ? "heads * d" : parts == 2 ? "heads * 2 * d" : "heads * 3 * d", x->ndim);
+        parts == 1       ? "heads * d"
+            : parts == 2 ? "heads * 2 * d"
+                         : "heads * 3 * d",
+        x->ndim);
   int64_t width = p->heads > INT32_MAX ? INT64_MAX : p->heads * parts;
   if (x->dim[2] % width)
-    return infer_fail(s, TY_ESHAPE, x, "a row of %lld numbers cannot be divided into %d parts of %lld heads", (long long)x->dim[2],
-                      parts, (long long)p->heads);
+    return infer_fail(s, TY_ESHAPE, x,
+        "a row of %lld numbers cannot be divided into %d parts of %lld heads", (long long)x->dim[2],
+        parts, (long long)p->heads);
   *d = x->dim[2] / width;
   return TY_OK;
 }
@@ -37,7 +43,9 @@ static int projection(struct infer *s, const ty_desc *x, int parts, int64_t *d)
 static int weights(struct infer *s, ty_desc *a, const ty_desc *q, const ty_desc *k)
 {
   const struct attention *p = s->param;
-  return shape_is(s, a, 3, (int64_t[]){ (q->ndim ? q->dim[1] : k->dim[1]) * p->heads, q->ndim ? q->dim[0] : 0, k->ndim ? k->dim[0] : 0 });
+  return shape_is(s, a, 3,
+      (int64_t[]){ (q->ndim ? q->dim[1] : k->dim[1]) * p->heads, q->ndim ? q->dim[0] : 0,
+          k->ndim ? k->dim[0] : 0 });
 }
 
 static int self_qk_shape(struct infer *s)
@@ -82,7 +90,7 @@ static int encdec_valatt_shape(struct infer *s)
   return shape_is(s, &s->out[0], 3, (int64_t[]){ a->dim[1], kv->dim[1], p->heads * d });
 }
 
-/* -- products ------------------------------------------------------------------------------------------------------- */
+/* -- products ---------------------------------------------------------------------------------- */
 
 /* One matrix for each sample and head, `step` elements apart, rows `row` elements apart. */
 struct stack { char *p; int64_t step, row; };
@@ -106,8 +114,9 @@ static void some(int64_t begin, int64_t end, void *context)
   struct job *j = context;
   const size_t size = dtype_size(j->dtype);
   for (int64_t i = begin; i < end; i++) {
-    int code = gemm(j->dtype, j->ta, j->tb, j->m, j->n, j->k, j->alpha, j->a.p + (size_t)(i * j->a.step) * size, j->a.row,
-                    j->b.p + (size_t)(i * j->b.step) * size, j->b.row, 0, j->c.p + (size_t)(i * j->c.step) * size, j->c.row);
+    int code = gemm(j->dtype, j->ta, j->tb, j->m, j->n, j->k, j->alpha,
+        j->a.p + (size_t)(i * j->a.step) * size, j->a.row, j->b.p + (size_t)(i * j->b.step) * size,
+        j->b.row, 0, j->c.p + (size_t)(i * j->c.step) * size, j->c.row);
     if (code) __atomic_store_n(&j->failed, code, __ATOMIC_RELAXED);
   }
 }
@@ -119,14 +128,19 @@ static int multiply(struct job j, int64_t count)
   return j.failed ? fail(j.failed, "out of memory for the product of a head") : TY_OK;
 }
 
-/* Q, K and V of a call, as inputs or as gradients: where they are in which array, and the sizes of all products. */
+/* Q, K and V of a call, as inputs or as gradients: where they are in which array, and the sizes
+** of all products. */
 struct heads { int dtype; struct stack q, k, v; int64_t count, tq, tk, d; double scale; };
 
-static struct heads heads_of(const struct call *c, const struct arr *q, const struct arr *kv, const struct arr *weights_)
+static struct heads heads_of(
+    const struct call *c, const struct arr *q, const struct arr *kv, const struct arr *weights_)
 {
   const int64_t n = ((const struct attention *)c->param)->heads;
   const int parts = q == kv ? 3 : 2;
-  struct heads h = { .dtype = kv->d.dtype, .count = weights_->d.dim[0], .tq = weights_->d.dim[1], .tk = weights_->d.dim[2] };
+  struct heads h = { .dtype = kv->d.dtype,
+    .count = weights_->d.dim[0],
+    .tq = weights_->d.dim[1],
+    .tk = weights_->d.dim[2] };
   h.d = kv->d.dim[2] / (n * parts);
   h.scale = 1 / sqrt((double)h.d);
   if (q) h.q = stack_of(q, n, parts == 3 ? 3 : 1, 0);
@@ -138,25 +152,34 @@ static struct heads heads_of(const struct call *c, const struct arr *q, const st
 static int qk(const struct call *c, const struct arr *q, const struct arr *kv)
 {
   struct heads h = heads_of(c, q, kv, &c->out[0]);
-  return multiply((struct job){ h.dtype, false, true, h.tq, h.tk, h.d, h.scale, h.q, h.k, stack_of_weights(&c->out[0]) }, h.count);
+  return multiply((struct job){ h.dtype, false, true, h.tq, h.tk, h.d, h.scale, h.q, h.k,
+                      stack_of_weights(&c->out[0]) },
+      h.count);
 }
 
 /* What no product writes is 0. */
 static void clear(const struct arr *a) { if (a->p) memset(a->p, 0, desc_bytes(&a->d)); }
 
 /* in: head gradient, then the inputs; dq and dkv are outputs, the same one for self-attention */
-static int qk_back(const struct call *c, const struct arr *q, const struct arr *kv, const struct arr *dq, const struct arr *dkv)
+static int qk_back(const struct call *c, const struct arr *q, const struct arr *kv,
+    const struct arr *dq, const struct arr *dkv)
 {
   struct heads h = heads_of(c, q, kv, &c->in[0]), g = heads_of(c, dq, dkv, &c->in[0]);
   struct stack weights_ = stack_of_weights(&c->in[0]);
   clear(dkv);
-  if (g.q.p) TRY(multiply((struct job){ h.dtype, false, false, h.tq, h.d, h.tk, h.scale, weights_, h.k, g.q }, h.count));
-  if (g.k.p) TRY(multiply((struct job){ h.dtype, true, false, h.tk, h.d, h.tq, h.scale, weights_, h.q, g.k }, h.count));
+  if (g.q.p)
+    TRY(multiply(
+        (struct job){ h.dtype, false, false, h.tq, h.d, h.tk, h.scale, weights_, h.k, g.q },
+        h.count));
+  if (g.k.p)
+    TRY(multiply((struct job){ h.dtype, true, false, h.tk, h.d, h.tq, h.scale, weights_, h.q, g.k },
+        h.count));
   return TY_OK;
 }
 
 /* in: keys and values (and queries before them), weights. self: three parts in the one array */
-static struct heads values_of(const struct call *c, const struct arr *kv, const struct arr *weights_, bool self)
+static struct heads values_of(
+    const struct call *c, const struct arr *kv, const struct arr *weights_, bool self)
 {
   return heads_of(c, self ? kv : NULL, kv, weights_);
 }
@@ -165,38 +188,50 @@ static int valatt(const struct call *c, bool self)
 {
   struct heads h = values_of(c, &c->in[0], &c->in[1], self);
   struct stack y = stack_of(&c->out[0], ((const struct attention *)c->param)->heads, 1, 0);
-  return multiply((struct job){ h.dtype, false, false, h.tq, h.d, h.tk, 1, stack_of_weights(&c->in[1]), h.v, y }, h.count);
+  return multiply((struct job){ h.dtype, false, false, h.tq, h.d, h.tk, 1,
+                      stack_of_weights(&c->in[1]), h.v, y },
+      h.count);
 }
 
 /* in: head gradient, projection, weights */
 static int valatt_back(const struct call *c, bool self)
 {
-  struct heads h = values_of(c, &c->in[1], &c->in[2], self), g = values_of(c, &c->out[0], &c->in[2], self);
+  struct heads h = values_of(c, &c->in[1], &c->in[2], self),
+               g = values_of(c, &c->out[0], &c->in[2], self);
   struct stack dy = stack_of(&c->in[0], ((const struct attention *)c->param)->heads, 1, 0);
   struct stack a = stack_of_weights(&c->in[2]), da = stack_of_weights(&c->out[1]);
   clear(&c->out[0]);
-  if (g.v.p) TRY(multiply((struct job){ h.dtype, true, false, h.tk, h.d, h.tq, 1, a, dy, g.v }, h.count));
-  if (da.p) TRY(multiply((struct job){ h.dtype, false, true, h.tq, h.tk, h.d, 1, dy, h.v, da }, h.count));
+  if (g.v.p)
+    TRY(multiply((struct job){ h.dtype, true, false, h.tk, h.d, h.tq, 1, a, dy, g.v }, h.count));
+  if (da.p)
+    TRY(multiply((struct job){ h.dtype, false, true, h.tq, h.tk, h.d, 1, dy, h.v, da }, h.count));
   return TY_OK;
 }
 
 static int self_qk(struct call *c)            { return qk(c, &c->in[0], &c->in[0]); }
-static int self_qk_back(struct call *c)       { return qk_back(c, &c->in[1], &c->in[1], &c->out[0], &c->out[0]); }
+static int self_qk_back(struct call *c)
+{
+  return qk_back(c, &c->in[1], &c->in[1], &c->out[0], &c->out[0]);
+}
 static int self_valatt(struct call *c)        { return valatt(c, true); }
 static int self_valatt_back(struct call *c)   { return valatt_back(c, true); }
 static int encdec_qk(struct call *c)          { return qk(c, &c->in[0], &c->in[1]); }
-static int encdec_qk_back(struct call *c)     { return qk_back(c, &c->in[1], &c->in[2], &c->out[0], &c->out[1]); }
+static int encdec_qk_back(struct call *c)
+{
+  return qk_back(c, &c->in[1], &c->in[2], &c->out[0], &c->out[1]);
+}
 static int encdec_valatt(struct call *c)      { return valatt(c, false); }
 static int encdec_valatt_back(struct call *c) { return valatt_back(c, false); }
 
-/* -- div_sqrt_dim ---------------------------------------------------------------------------------------------------- */
+/* -- div_sqrt_dim ------------------------------------------------------------------------------ */
 
 static void divide(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
   const struct rows *r = rows_of(c->in[0].d.dtype);
   const int64_t n = c->in[0].d.dim[c->in[0].d.ndim - 1];
-  r->affine(at(r, c->out[0].p, begin * n), at(r, c->in[0].p, begin * n), 1 / sqrt((double)n), 0, (end - begin) * n);
+  r->affine(at(r, c->out[0].p, begin * n), at(r, c->in[0].p, begin * n), 1 / sqrt((double)n), 0,
+      (end - begin) * n);
 }
 
 static int div_sqrt_dim(struct call *c)

@@ -1,12 +1,14 @@
 /* batch_norm.c - BatchNorm, BatchNorm_v1, _contrib_SyncBatchNorm, _contrib_BatchNormWithReLU.
 **
-** Data is (outer, channels, inner). With inner = 1 (2-D or channel-last data) a strip of channels is summed down the
-** rows, a block of channels (op/op.h) over its pieces, else each channel over its own. The second and third output are the
-** statistics that forward used: mean and 1 / sqrt(var + eps) (BatchNorm_v1: the variance), in inference the moving ones.
-** Backward, when training on batch statistics, also moves moving_mean and moving_var (biased variance). Forward changes
-** nothing but a fixed gamma, which becomes 1 in executors bound with gradients. A relu behind it is applied on the way,
-** and so is its gradient, whose mask follows from the data; the other side of a residual sum is added before.
-** Source of these rules: the reference's recorded cases.
+** Data is (outer, channels, inner). With inner = 1 (2-D or channel-last data) a strip of
+** channels is summed down the rows, a block of channels (op/op.h) over its pieces, else each
+** channel over its own. The second and third output are the statistics that forward used: mean
+** and 1 / sqrt(var + eps) (BatchNorm_v1: the variance), in inference the moving ones. Backward,
+** when training on batch statistics, also moves moving_mean and moving_var (biased variance).
+** Forward changes nothing but a fixed gamma, which becomes 1 in executors bound with gradients.
+** A relu behind it is applied on the way, and so is its gradient, whose mask follows from the
+** data; the other side of a residual sum is added before. Source of these rules: the reference's
+** recorded cases.
 */
 #include "kernel/vec/vec.h"
 
@@ -37,25 +39,32 @@ static const struct param sync_params[] = {
   { 0 }
 };
 
-static int axis_one(void *param) { ((struct norm_param *)param)->axis = 1; return TY_OK; }
+static int axis_one(void *param)
+{
+  ((struct norm_param *)param)->axis = 1;
+  return TY_OK;
+}
 
 static int sync_check(void *param)
 {
   struct norm_param *p = param;
-  NEED(p->ndev == 1, TY_EUNSUPPORTED, "_contrib_SyncBatchNorm: ndev: only 1 is supported, got %lld", (long long)p->ndev);
+  NEED(p->ndev == 1, TY_EUNSUPPORTED, "_contrib_SyncBatchNorm: ndev: only 1 is supported, got %lld",
+      (long long)p->ndev);
   return axis_one(param);
 }
 
 static const char *norm_out(const void *p)
 {
-  return ((const struct norm_param *)p)->output_mean_var ? "output mean var" : "output [mean] [var]";
+  return ((const struct norm_param *)p)->output_mean_var ? "output mean var"
+                                                         : "output [mean] [var]";
 }
 static const char *relu_out(const void *p)
 {
-  return ((const struct norm_param *)p)->output_mean_var ? "output mean var [mask]" : "output [mean] [var] [mask]";
+  return ((const struct norm_param *)p)->output_mean_var ? "output mean var [mask]"
+                                                         : "output [mean] [var] [mask]";
 }
 
-/* -- inference -------------------------------------------------------------------------------------------- */
+/* -- inference --------------------------------------------------------------------------------- */
 
 static int norm_shape(struct infer *s)
 {
@@ -84,26 +93,36 @@ static int norm_type(struct infer *s)
   return TY_OK;
 }
 
-/* -- statistics ---------------------------------------------------------------------------------------------- */
+/* -- statistics -------------------------------------------------------------------------------- */
 
-enum { STRIP = 64 };                                  /* channels of one unit of work when inner = 1 */
+/* channels of one unit of work when inner = 1 */
+enum { STRIP = 64 };
 struct norm {
   const struct rows *r;
   const struct norm_param *p;
   struct split s;                                     /* k: channels */
-  int    block;                                       /* channels that lie together, 0: each alone */
+  /* channels that lie together, 0: each alone */
+  int    block;
   bool   relu;                                        /* y = max(y, 0) */
   const void *plus;                                   /* added to y before that; NULL: nothing */
   bool   batch;                                       /* batch statistics */
-  bool   plain;                                       /* the third output is the variance (BatchNorm_v1) */
-  const void *x, *gamma, *beta, *dy, *relu_y;         /* relu_y: output of the fused relu, NULL: none */
+  /* the third output is the variance (BatchNorm_v1) */
+  bool   plain;
+  /* relu_y: output of the fused relu, NULL: none */
+  const void *x, *gamma, *beta, *dy, *relu_y;
   void   *y, *mean, *third, *mask, *moving_mean, *moving_var;
   void   *dx, *dgamma, *dbeta;
 };
 
-static int64_t piece(const struct norm *b, int64_t o, int64_t channel) { return (o * b->s.k + channel) * b->s.inner; }
+static int64_t piece(const struct norm *b, int64_t o, int64_t channel)
+{
+  return (o * b->s.k + channel) * b->s.inner;
+}
 static double count_of(const struct norm *b) { return (double)(b->s.outer * b->s.inner); }
-static double gamma_of(const struct norm *b, int64_t c) { return b->p->fix_gamma ? 1 : b->r->get(b->gamma, c); }
+static double gamma_of(const struct norm *b, int64_t c)
+{
+  return b->p->fix_gamma ? 1 : b->r->get(b->gamma, c);
+}
 
 static void strip_moments(const struct norm *b, int64_t c, int64_t n, double *mean, double *var)
 {
@@ -111,16 +130,19 @@ static void strip_moments(const struct norm *b, int64_t c, int64_t n, double *me
   memset(var, 0, sizeof *var * (size_t)n);
   for (int64_t o = 0; o < b->s.outer; o++) b->r->col_sum(mean, at(b->r, b->x, piece(b, o, c)), n);
   for (int64_t i = 0; i < n; i++) mean[i] /= count_of(b);
-  for (int64_t o = 0; o < b->s.outer; o++) b->r->col_square(var, at(b->r, b->x, piece(b, o, c)), mean, n);
+  for (int64_t o = 0; o < b->s.outer; o++)
+    b->r->col_square(var, at(b->r, b->x, piece(b, o, c)), mean, n);
   for (int64_t i = 0; i < n; i++) var[i] /= count_of(b);
 }
 
 static void channel_moments(const struct norm *b, int64_t c, double *mean, double *var)
 {
   double sum = 0, square = 0;
-  for (int64_t o = 0; o < b->s.outer; o++) sum += b->r->sum(at(b->r, b->x, piece(b, o, c)), b->s.inner);
+  for (int64_t o = 0; o < b->s.outer; o++)
+    sum += b->r->sum(at(b->r, b->x, piece(b, o, c)), b->s.inner);
   *mean = sum / count_of(b);
-  for (int64_t o = 0; o < b->s.outer; o++) square += b->r->sum_square(at(b->r, b->x, piece(b, o, c)), *mean, b->s.inner);
+  for (int64_t o = 0; o < b->s.outer; o++)
+    square += b->r->sum_square(at(b->r, b->x, piece(b, o, c)), *mean, b->s.inner);
   *var = square / count_of(b);
 }
 
@@ -154,20 +176,23 @@ static void block_moments(const struct norm *b, int64_t c, double *mean, double 
 
 static void moments(const struct norm *b, int64_t c, int64_t n, double *mean, double *var)
 {
-  for (int64_t i = 0; !b->batch && i < n; i++) mean[i] = b->r->get(b->moving_mean, c + i),
-    var[i] = b->r->get(b->moving_var, c + i);
+  for (int64_t i = 0; !b->batch && i < n; i++)
+    mean[i] = b->r->get(b->moving_mean, c + i), var[i] = b->r->get(b->moving_var, c + i);
   if (!b->batch) return;
-  if (b->block) block_moments(b, c, mean, var);
-  else if (b->s.inner == 1) strip_moments(b, c, n, mean, var);
-  else for (int64_t i = 0; i < n; i++) channel_moments(b, c + i, &mean[i], &var[i]);
+  if (b->block)
+    block_moments(b, c, mean, var);
+  else if (b->s.inner == 1)
+    strip_moments(b, c, n, mean, var);
+  else
+    for (int64_t i = 0; i < n; i++) channel_moments(b, c + i, &mean[i], &var[i]);
 }
 
-/* -- forward --------------------------------------------------------------------------------------------------- */
+/* -- forward ----------------------------------------------------------------------------------- */
 
 static void relu_piece(const struct norm *b, int64_t start, int64_t n)
 {
   for (int64_t i = start; i < start + n; i++) {
-    bool live_ = !(b->r->get(b->y, i) <= 0);          /* NaN stays NaN */
+    bool live_ = !(b->r->get(b->y, i) <= 0); /* NaN stays NaN */
     if (!live_) b->r->set(b->y, i, 0);
     if (b->mask) b->r->set(b->mask, i, live_);
   }
@@ -175,40 +200,53 @@ static void relu_piece(const struct norm *b, int64_t start, int64_t n)
 
 enum { CHUNK = 2048 };
 
-/* y = a x + d, a and d per element if `columns`, and what follows. The other side of a sum may lie where y does. */
-static void scale_row(const struct norm *b, int64_t start, int64_t n, bool columns, const double *a, const double *d)
+/* y = a x + d, a and d per element if `columns`, and what follows. The other side of a sum may
+** lie where y does. */
+static void scale_row(
+    const struct norm *b, int64_t start, int64_t n, bool columns, const double *a, const double *d)
 {
   const struct rows *r = b->r;
   char buffer[CHUNK * sizeof(double)];
   for (int64_t i = start, m; i < start + n; i += m) {
     m = MIN(start + n - i, CHUNK);
     void *to = b->plus ? buffer : at(r, b->y, i), *x = at(r, b->x, i);
-    if (columns) r->col_affine(to, x, a + (i - start), d + (i - start), m);
-    else r->affine(to, x, *a, *d, m);
+    if (columns)
+      r->col_affine(to, x, a + (i - start), d + (i - start), m);
+    else
+      r->affine(to, x, *a, *d, m);
     if (b->plus) r->add(to, at(r, b->plus, i), m);
     if (b->relu) r->relu(to, m);
     if (b->plus) memcpy(at(r, b->y, i), to, (size_t)m * r->size);
   }
 }
 
-static void scale_pieces(const struct norm *b, int64_t c, int64_t n, const double *a, const double *d)
+static void scale_pieces(
+    const struct norm *b, int64_t c, int64_t n, const double *a, const double *d)
 {
   const struct rows *r = b->r;
   const int64_t inner = b->s.inner;
   for (int64_t o = 0; o < b->s.outer; o++) {
     int64_t start = piece(b, o, c);
-    if (b->block) r->block_affine(at(r, b->y, start), at(r, b->x, start), at(r, b->plus, start), a, d, b->relu, b->block, n * inner);
-    else if (inner == 1) scale_row(b, start, n, true, a, d);
-    else for (int64_t i = 0; i < n; i++) scale_row(b, start + i * inner, inner, false, &a[i], &d[i]);
+    if (b->block)
+      r->block_affine(at(r, b->y, start), at(r, b->x, start), at(r, b->plus, start), a, d, b->relu,
+          b->block, n * inner);
+    else if (inner == 1)
+      scale_row(b, start, n, true, a, d);
+    else
+      for (int64_t i = 0; i < n; i++) scale_row(b, start + i * inner, inner, false, &a[i], &d[i]);
     if (b->relu_y) relu_piece(b, start, n * inner);
   }
 }
 
 /* As an array of the data's type keeps it: backward must see what forward saw. */
-static double rounded(const struct norm *b, double v) { return b->r->dtype == TY_F32 ? (double)(float)v : v; }
+static double rounded(const struct norm *b, double v)
+{
+  return b->r->dtype == TY_F32 ? (double)(float)v : v;
+}
 
 /* y = a x + d */
-static void slope(const struct norm *b, int64_t c, double mean, double inverse, double *a, double *d)
+static void slope(
+    const struct norm *b, int64_t c, double mean, double inverse, double *a, double *d)
 {
   *a = gamma_of(b, c) * inverse;
   *d = b->r->get(b->beta, c) - mean * *a;
@@ -230,10 +268,11 @@ static void forward_strip(const struct norm *b, int64_t c, int64_t n)
   if (b->y) scale_pieces(b, c, n, a, d);
 }
 
-/* -- backward ---------------------------------------------------------------------------------------------------- */
+/* -- backward ---------------------------------------------------------------------------------- */
 
 /* The statistics that forward used, from its outputs; the moving ones have not changed since. */
-static void recall(const struct norm *b, int64_t c, int64_t n, double *mean, double *var, double *inverse)
+static void recall(
+    const struct norm *b, int64_t c, int64_t n, double *mean, double *var, double *inverse)
 {
   for (int64_t i = 0; i < n; i++) {
     double third = b->r->get(b->batch ? b->third : b->moving_var, c + i);
@@ -244,8 +283,8 @@ static void recall(const struct norm *b, int64_t c, int64_t n, double *mean, dou
   }
 }
 
-/* What goes through a piece chunk by chunk. Where forward ended in relu its gradient is taken on the way, over channels in blocks
-** by the kernels themselves, else into a buffer. */
+/* What goes through a piece chunk by chunk. Where forward ended in relu its gradient is taken on
+** the way, over channels in blocks by the kernels themselves, else into a buffer. */
 struct chunk { const struct norm *b; struct ramp relu; int64_t at, n; const void *dy, *x; char buffer[CHUNK * sizeof(double)]; };
 
 /* n elements from `at` on; i: the channel of a piece that has one, behind the strip's first */
@@ -259,18 +298,23 @@ static void take_chunk(struct chunk *q, int64_t at_, int64_t n, int64_t i)
   q->x = at(r, b->x, at_);
   q->dy = at(r, b->dy, at_);
   if (!b->relu || b->block) return;
-  if (b->s.inner != 1) r->relu_back(q->buffer, q->dy, q->x, a[i], c[i], n);
-  else for (int64_t k = 0; k < n; k++) r->relu_back(at(r, q->buffer, k), at(r, q->dy, k), at(r, q->x, k), a[k], c[k], 1);
+  if (b->s.inner != 1)
+    r->relu_back(q->buffer, q->dy, q->x, a[i], c[i], n);
+  else
+    for (int64_t k = 0; k < n; k++)
+      r->relu_back(at(r, q->buffer, k), at(r, q->dy, k), at(r, q->x, k), a[k], c[k], 1);
   q->dy = q->buffer;
 }
 
 /* Calls `each` for all chunks of a strip: whole rows of its channels, or pieces of one channel. */
 typedef void (*chunk_fn)(const struct chunk *q, int64_t i, void *context);
-static void all_chunks(const struct norm *b, int64_t c, int64_t n, const struct ramp *relu, chunk_fn each, void *context)
+static void all_chunks(const struct norm *b, int64_t c, int64_t n, const struct ramp *relu,
+    chunk_fn each, void *context)
 {
   struct chunk q = { .b = b, .relu = *relu };
   const bool alone = !b->block && b->s.inner != 1;
-  const int64_t size = alone ? b->s.inner : n * b->s.inner, pieces = alone ? n : 1, most = b->relu && !b->block ? CHUNK : size;
+  const int64_t size = alone ? b->s.inner : n * b->s.inner, pieces = alone ? n : 1,
+                most = b->relu && !b->block ? CHUNK : size;
   for (int64_t o = 0; o < b->s.outer; o++)
     for (int64_t i = 0; i < pieces; i++)
       for (int64_t k = 0; k < size; k += q.n) {
@@ -288,8 +332,10 @@ static void add_chunk(const struct chunk *q, int64_t i, void *context)
   const struct sums *s = context;
   const struct norm *b = q->b;
   double part[2];
-  if (b->block) b->r->block_dot(s->sum, s->dot, q->dy, q->x, s->mean, relu_of(q), b->block, q->n);
-  else if (b->s.inner == 1) b->r->col_dot(s->sum, s->dot, q->dy, q->x, s->mean, q->n);
+  if (b->block)
+    b->r->block_dot(s->sum, s->dot, q->dy, q->x, s->mean, relu_of(q), b->block, q->n);
+  else if (b->s.inner == 1)
+    b->r->col_dot(s->sum, s->dot, q->dy, q->x, s->mean, q->n);
   else {
     b->r->sum_dot(q->dy, q->x, s->mean[i], q->n, part);
     s->sum[i] += part[0];
@@ -297,7 +343,8 @@ static void add_chunk(const struct chunk *q, int64_t i, void *context)
   }
 }
 
-/* dx = f dy + g x + h: with batch statistics dx = gamma r (dy - mean(dy) - (x - mean) r^2 mean(dy (x - mean))). */
+/* dx = f dy + g x + h: with batch statistics dx = gamma r (dy - mean(dy) - (x - mean) r^2
+** mean(dy (x - mean))). */
 struct line { double f[STRIP], g[STRIP], h[STRIP]; };
 
 static void write_chunk(const struct chunk *q, int64_t i, void *context)
@@ -305,9 +352,12 @@ static void write_chunk(const struct chunk *q, int64_t i, void *context)
   const struct line *l = context;
   const struct norm *b = q->b;
   void *dx = at(b->r, b->dx, q->at);
-  if (b->block) b->r->block_affine2(dx, q->dy, q->x, l->f, l->g, l->h, relu_of(q), b->block, q->n);
-  else if (b->s.inner == 1) b->r->col_affine2(dx, q->dy, q->x, l->f, l->g, l->h, q->n);
-  else b->r->affine2(dx, q->dy, q->x, l->f[i], l->g[i], l->h[i], q->n);
+  if (b->block)
+    b->r->block_affine2(dx, q->dy, q->x, l->f, l->g, l->h, relu_of(q), b->block, q->n);
+  else if (b->s.inner == 1)
+    b->r->col_affine2(dx, q->dy, q->x, l->f, l->g, l->h, q->n);
+  else
+    b->r->affine2(dx, q->dy, q->x, l->f[i], l->g[i], l->h[i], q->n);
 }
 
 static void move(void *moving, const struct rows *r, int64_t c, double momentum, double now)
@@ -338,9 +388,12 @@ static void backward_strip(const struct norm *b, int64_t c, int64_t n)
   if (b->dx) all_chunks(b, c, n, &relu, write_chunk, &l);
 }
 
-/* -- kernels -------------------------------------------------------------------------------------------------------- */
+/* -- kernels ----------------------------------------------------------------------------------- */
 
-static int64_t strip_of(const struct norm *b) { return b->block ? b->block : b->s.inner == 1 ? STRIP : 1; }
+static int64_t strip_of(const struct norm *b)
+{
+  return b->block ? b->block : b->s.inner == 1 ? STRIP : 1;
+}
 
 static void forward_body(int64_t begin, int64_t end, void *context)
 {
@@ -353,13 +406,15 @@ static void backward_body(int64_t begin, int64_t end, void *context)
 {
   const struct norm *b = context;
   int64_t strip = strip_of(b);
-  for (int64_t i = begin; i < end; i++) backward_strip(b, i * strip, MIN(strip, b->s.k - i * strip));
+  for (int64_t i = begin; i < end; i++)
+    backward_strip(b, i * strip, MIN(strip, b->s.k - i * strip));
 }
 
 static void norm_run(const struct norm *b, void (*body)(int64_t, int64_t, void *))
 {
   int64_t strip = strip_of(b);
-  parallel((b->s.k + strip - 1) / strip, grain_of(b->s.outer * b->s.inner * strip), body, (void *)(uintptr_t)b);
+  parallel((b->s.k + strip - 1) / strip, grain_of(b->s.outer * b->s.inner * strip), body,
+      (void *)(uintptr_t)b);
 }
 
 static struct norm norm_of(const struct call *c, const struct arr *x)
@@ -367,35 +422,58 @@ static struct norm norm_of(const struct call *c, const struct arr *x)
   const struct norm_param *p = c->param;
   const ty_desc *d = &x->d;
   int axis = (int)(p->axis < 0 ? p->axis + d->ndim : p->axis);
-  return (struct norm){ .r = rows_of(d->dtype), .p = p, .s = split_at(d, axis), .batch = c->run->is_train && !p->use_global_stats,
-                        .block = x->block, .relu = c->act == ACT_RELU, .plain = !strcmp(c->op->name, "BatchNorm_v1") };
+  return (struct norm){ .r = rows_of(d->dtype),
+    .p = p,
+    .s = split_at(d, axis),
+    .batch = c->run->is_train && !p->use_global_stats,
+    .block = x->block,
+    .relu = c->act == ACT_RELU,
+    .plain = !strcmp(c->op->name, "BatchNorm_v1") };
 }
 
 static int norm_forward(struct call *c)
 {
   struct norm b = norm_of(c, &c->in[0]);
-  b.x = c->in[0].p; b.gamma = c->in[1].p; b.beta = c->in[2].p; b.moving_mean = c->in[3].p; b.moving_var = c->in[4].p;
-  b.y = c->out[0].p; b.mean = c->out[1].p; b.third = c->out[2].p; b.plus = c->plus ? c->in[5].p : NULL;
+  b.x = c->in[0].p;
+  b.gamma = c->in[1].p;
+  b.beta = c->in[2].p;
+  b.moving_mean = c->in[3].p;
+  b.moving_var = c->in[4].p;
+  b.y = c->out[0].p;
+  b.mean = c->out[1].p;
+  b.third = c->out[2].p;
+  b.plus = c->plus ? c->in[5].p : NULL;
   if (c->nout > 3) b.relu_y = b.y, b.mask = c->out[3].p;
   norm_run(&b, forward_body);
-  if (b.p->fix_gamma && c->run->with_grad) rows_of(c->in[1].d.dtype)->fill(c->in[1].p, 1, desc_count(&c->in[1].d));
+  if (b.p->fix_gamma && c->run->with_grad)
+    rows_of(c->in[1].d.dtype)->fill(c->in[1].p, 1, desc_count(&c->in[1].d));
   return TY_OK;
 }
 
 /* The gradient behind a fused relu: dy where the output is positive. */
 static void mask_head(struct norm *b, void *masked, int64_t n)
 {
-  for (int64_t i = 0; i < n; i++) b->r->set(masked, i, b->r->get(b->relu_y, i) <= 0 ? 0 : b->r->get(b->dy, i));
+  for (int64_t i = 0; i < n; i++)
+    b->r->set(masked, i, b->r->get(b->relu_y, i) <= 0 ? 0 : b->r->get(b->dy, i));
   b->dy = masked;
 }
 
-/* in: head gradient, data, gamma, mean, third output, moving_mean, moving_var, beta, and the output with relu. */
+/* in: head gradient, data, gamma, mean, third output, moving_mean, moving_var, beta, and the
+** output with relu. */
 static int norm_backward(struct call *c)
 {
   struct norm b = norm_of(c, &c->in[1]);
-  b.dy = c->in[0].p; b.x = c->in[1].p; b.gamma = c->in[2].p; b.mean = c->in[3].p; b.third = c->in[4].p;
-  b.moving_mean = c->in[5].p; b.moving_var = c->in[6].p; b.beta = c->in[7].p;
-  b.dx = c->out[0].p; b.dgamma = c->out[1].p; b.dbeta = c->out[2].p;
+  b.dy = c->in[0].p;
+  b.x = c->in[1].p;
+  b.gamma = c->in[2].p;
+  b.mean = c->in[3].p;
+  b.third = c->in[4].p;
+  b.moving_mean = c->in[5].p;
+  b.moving_var = c->in[6].p;
+  b.beta = c->in[7].p;
+  b.dx = c->out[0].p;
+  b.dgamma = c->out[1].p;
+  b.dbeta = c->out[2].p;
   if (c->nin > 8) b.relu_y = c->in[8].p, mask_head(&b, c->tmp, desc_count(&c->in[1].d));
   norm_run(&b, backward_body);
   return TY_OK;
@@ -406,7 +484,10 @@ static bool norm_affine(const struct call *c, double *a, double *d)
 {
   struct norm b = norm_of(c, &c->in[0]);
   double mean, var;
-  b.gamma = c->in[1].p; b.beta = c->in[2].p; b.moving_mean = c->in[3].p; b.moving_var = c->in[4].p;
+  b.gamma = c->in[1].p;
+  b.beta = c->in[2].p;
+  b.moving_mean = c->in[3].p;
+  b.moving_var = c->in[4].p;
   for (int64_t i = 0; a && !b.batch && i < b.s.k; i++) {
     moments(&b, i, 1, &mean, &var);
     slope(&b, i, mean, 1 / sqrt(var + b.p->eps), &a[i], &d[i]);

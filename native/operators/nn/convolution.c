@@ -1,9 +1,11 @@
 /* convolution.c - Convolution and Convolution_v1.
 **
-** Candidates: a plain product where the window covers the whole image, Winograd's tiles (kernel/conv/winograd.h), tiles of 1 x 1 windows
-** (kernel/conv/pointwise_1x1.c), both over blocks of channels, and oneDNN (convolution_onednn.c) where they are faster, our own rows for depthwise
-** windows, our own packed product (kernel/conv/conv.h) for everything, and the definition in plain loops.
-** Layouts with the channels last are inferred, but no kernel here takes them.
+** Candidates: a plain product where the window covers the whole image, Winograd's tiles
+** (kernel/conv/winograd.h), tiles of 1 x 1 windows (kernel/conv/pointwise_1x1.c), both over
+** blocks of channels, and oneDNN (convolution_onednn.c) where they are faster, our own rows for
+** depthwise windows, our own packed product (kernel/conv/conv.h) for everything, and the
+** definition in plain loops. Layouts with the channels last are inferred, but no kernel here
+** takes them.
 */
 #include "operators/nn/convolution.h"
 #include "operators/quantized/quantize.h"
@@ -20,7 +22,7 @@ const char *conv_ports(const void *param)
 
 bool conv_channels_last(const struct conv *p) { return p->layout >= LAYOUT_NHWC; }
 
-/* -- parameters ----------------------------------------------------------------------------------------------- */
+/* -- parameters -------------------------------------------------------------------------------- */
 
 int conv_bad(const char *name, const char *expected, int64_t got)
 {
@@ -31,10 +33,12 @@ int conv_bad(const char *name, const char *expected, int64_t got)
   return code;
 }
 
-static int check_list(struct dims *d, const char *name, const struct dims *kernel, int64_t otherwise, int64_t least)
+static int check_list(
+    struct dims *d, const char *name, const struct dims *kernel, int64_t otherwise, int64_t least)
 {
   char want[64];
-  if (!d->n) for (int64_t i = 0; i < kernel->n; i++) d->d[d->n++] = otherwise;
+  if (!d->n)
+    for (int64_t i = 0; i < kernel->n; i++) d->d[d->n++] = otherwise;
   snprintf(want, sizeof want, "%lld entries, as kernel has", (long long)kernel->n);
   if (d->n != kernel->n) return conv_bad(name, want, d->n);
   for (int64_t i = 0; i < d->n; i++)
@@ -47,12 +51,14 @@ int conv_check(void *param)
 {
   struct conv *p = param;
   static const int8_t axes[] = { 1, 2, 3, 2, 3 };
-  if (p->kernel.n < 1 || p->kernel.n > 3) return conv_bad("kernel", "1, 2 or 3 entries", p->kernel.n);
+  if (p->kernel.n < 1 || p->kernel.n > 3)
+    return conv_bad("kernel", "1, 2 or 3 entries", p->kernel.n);
   TRY(check_list(&p->kernel, "kernel", &p->kernel, 1, 1));
   TRY(check_list(&p->stride, "stride", &p->kernel, 1, 1));
   TRY(check_list(&p->dilate, "dilate", &p->kernel, 1, 1));
   TRY(check_list(&p->pad, "pad", &p->kernel, 0, 0));
-  if (p->num_filter % p->num_group) return conv_bad("num_filter", "a multiple of num_group", p->num_filter);
+  if (p->num_filter % p->num_group)
+    return conv_bad("num_filter", "a multiple of num_group", p->num_filter);
   if (p->layout >= 0 && axes[p->layout] != p->kernel.n)
     return conv_bad("layout", "as many spatial axes as kernel has entries", axes[p->layout]);
   return TY_OK;
@@ -61,14 +67,18 @@ int conv_check(void *param)
 static int check_v1(void *param)
 {
   struct conv *p = param;
-  if (p->layout >= 0) p->layout = (int64_t[]){ LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NCDHW, LAYOUT_NDHWC }[p->layout];
+  if (p->layout >= 0)
+    p->layout = (int64_t[]){ LAYOUT_NCHW, LAYOUT_NHWC, LAYOUT_NCDHW, LAYOUT_NDHWC }[p->layout];
   TRY(conv_check(param));
   return p->kernel.n == 1 ? conv_bad("kernel", "2 or 3 entries", 1) : TY_OK;
 }
 
-/* -- inference -------------------------------------------------------------------------------------------------- */
+/* -- inference --------------------------------------------------------------------------------- */
 
-static int64_t reach(const struct conv *p, int i) { return (p->kernel.d[i] - 1) * p->dilate.d[i] + 1; }
+static int64_t reach(const struct conv *p, int i)
+{
+  return (p->kernel.d[i] - 1) * p->dilate.d[i] + 1;
+}
 
 static int infer_channels(struct infer *s, const struct conv *p, int64_t channels)
 {
@@ -76,8 +86,8 @@ static int infer_channels(struct infer *s, const struct conv *p, int64_t channel
   bool last = conv_channels_last(p);
   int64_t dim[5] = { p->num_filter };
   if (channels % p->num_group)
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "%lld channels cannot be divided into %lld groups", (long long)channels,
-                      (long long)p->num_group);
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "%lld channels cannot be divided into %lld groups",
+        (long long)channels, (long long)p->num_group);
   for (int i = 0; i < n; i++) dim[i + (last ? 1 : 2)] = p->kernel.d[i];
   dim[last ? n + 1 : 1] = channels / p->num_group;
   TRY(shape_is(s, &s->in[1], n + 2, dim));
@@ -92,7 +102,8 @@ static int shape(struct infer *s)
   const bool back = strcmp(s->op->name, "Convolution_v1") != 0;
   if (!x->ndim) return TY_OK;
   if (x->ndim != n + 2)
-    return infer_fail(s, TY_ESHAPE, x, "expected %d dimensions for a kernel of %d, got %d", n + 2, n, x->ndim);
+    return infer_fail(
+        s, TY_ESHAPE, x, "expected %d dimensions for a kernel of %d, got %d", n + 2, n, x->ndim);
   TRY(infer_channels(s, p, x->dim[first == 1 ? n + 1 : 1]));
   int64_t dim[5] = { x->dim[0] };
   dim[first == 1 ? n + 1 : 1] = p->num_filter;
@@ -100,8 +111,8 @@ static int shape(struct infer *s)
     int64_t in = x->dim[first + i], whole = in + 2 * p->pad.d[i];
     if (in && whole < reach(p, i))
       return infer_fail(s, TY_ESHAPE, x,
-                        "the window takes %lld elements of axis %d, which has only %lld with its padding",
-                        (long long)reach(p, i), first + i, (long long)whole);
+          "the window takes %lld elements of axis %d, which has only %lld with its padding",
+          (long long)reach(p, i), first + i, (long long)whole);
     dim[first + i] = in ? (whole - reach(p, i)) / p->stride.d[i] + 1 : 0;
   }
   TRY(shape_is(s, y, n + 2, dim));
@@ -109,30 +120,35 @@ static int shape(struct infer *s)
   TRY(shape_dim(s, x, 0, y->dim[0]));
   for (int i = 0; i < n; i++) {
     int64_t out = y->dim[first + i];
-    if (out && p->stride.d[i] == 1) TRY(shape_dim(s, x, first + i, out + reach(p, i) - 1 - 2 * p->pad.d[i]));
+    if (out && p->stride.d[i] == 1)
+      TRY(shape_dim(s, x, first + i, out + reach(p, i) - 1 - 2 * p->pad.d[i]));
   }
   return TY_OK;
 }
 
-/* -- kernels ------------------------------------------------------------------------------------------------------ */
+/* -- kernels ----------------------------------------------------------------------------------- */
 
-struct window conv_window(const struct conv *p, const ty_desc *x, const ty_desc *weight, const ty_desc *y)
+struct window conv_window(
+    const struct conv *p, const ty_desc *x, const ty_desc *weight, const ty_desc *y)
 {
-  struct window w = { .n = x->dim[0], .groups = p->num_group, .channels = weight->dim[1],
-                      .filters = weight->dim[0] / p->num_group, .dtype = weight->dtype };
+  struct window w = { .n = x->dim[0],
+    .groups = p->num_group,
+    .channels = weight->dim[1],
+    .filters = weight->dim[0] / p->num_group,
+    .dtype = weight->dtype };
   int skip = 3 - (int)p->kernel.n;
   for (int a = 0; a < 3; a++) {
     int i = a - skip;
     bool has = i >= 0;
-    w.in[a]     = has ? x->dim[i + 2] : 1;
-    w.out[a]    = has ? y->dim[i + 2] : 1;
+    w.in[a] = has ? x->dim[i + 2] : 1;
+    w.out[a] = has ? y->dim[i + 2] : 1;
     w.kernel[a] = has ? p->kernel.d[i] : 1;
     w.stride[a] = has ? p->stride.d[i] : 1;
     w.dilate[a] = has ? p->dilate.d[i] : 1;
-    w.pad[a]    = has ? p->pad.d[i] : 0;
+    w.pad[a] = has ? p->pad.d[i] : 0;
   }
   if (!window_plain(&w)) return w;
-  w.in[2] = w.out[2] = window_in(&w);                 /* 1 x 1: an image is one long row */
+  w.in[2] = w.out[2] = window_in(&w); /* 1 x 1: an image is one long row */
   w.in[0] = w.in[1] = w.out[0] = w.out[1] = 1;
   return w;
 }
@@ -142,7 +158,10 @@ const char *conv_refuse_layout(const struct call *c)
   return conv_channels_last(c->param) ? "channels last" : gemm_refuse(c);
 }
 
-const char *conv_refuse_last(const struct call *c) { return conv_channels_last(c->param) ? "channels last" : NULL; }
+const char *conv_refuse_last(const struct call *c)
+{
+  return conv_channels_last(c->param) ? "channels last" : NULL;
+}
 
 struct window conv_window_of(const struct call *c)
 {
@@ -157,7 +176,8 @@ const void *conv_bias_of(const struct call *c) { return c->nin > 2 ? c->in[2].p 
 static struct convolve_end end_of(const struct call *c)
 {
   struct convolve_end end = { .bias = conv_bias_of(c), .act = c->act };
-  if (c->affine) end.bias = c->affine->shift, end.scale = c->affine->scale, end.add = c->affine->add;
+  if (c->affine)
+    end.bias = c->affine->shift, end.scale = c->affine->scale, end.add = c->affine->add;
   return end;
 }
 
@@ -170,13 +190,15 @@ static size_t scratch(const struct call *c)
 static int forward(struct call *c)
 {
   struct window w = conv_window_of(c);
-  return convolve_forward(&w, c->in[0].p, &c->in[1], conv_bias_of(c), c->act, c->out[0].p, c->state, c->tmp);
+  return convolve_forward(
+      &w, c->in[0].p, &c->in[1], conv_bias_of(c), c->act, c->out[0].p, c->state, c->tmp);
 }
 
 static size_t back_scratch(const struct call *c)
 {
   struct window w = conv_window_back(c);
-  size_t a = c->out[0].p ? convolve_data_scratch(&w) : 0, b = c->out[1].p ? convolve_weight_scratch(&w) : 0;
+  size_t a = c->out[0].p ? convolve_data_scratch(&w) : 0,
+         b = c->out[1].p ? convolve_weight_scratch(&w) : 0;
   return MAX(a, b);
 }
 
@@ -191,8 +213,10 @@ static void some_biases(int64_t begin, int64_t end, void *context)
   float *db = c->out[2].p;
   for (int64_t k = begin; k < end; k++) {
     double sum[16] = { 0 };
-    for (int64_t i = 0; i < g->dim[0]; i++) rows_of(TY_F32)->block_sum(sum, dy + (i * blocks + k) * piece, b, piece);
-    for (int j = 0; j < b; j++) db[k * b + j] = (float)(sum[j] + (c->add >> 2 & 1 ? (double)db[k * b + j] : 0));
+    for (int64_t i = 0; i < g->dim[0]; i++)
+      rows_of(TY_F32)->block_sum(sum, dy + (i * blocks + k) * piece, b, piece);
+    for (int j = 0; j < b; j++)
+      db[k * b + j] = (float)(sum[j] + (c->add >> 2 & 1 ? (double)db[k * b + j] : 0));
   }
 }
 
@@ -201,9 +225,11 @@ void conv_bias_gradient(struct call *c)
   const ty_desc *g = &c->in[0].d;
   const int b = c->in[0].block;
   if (c->nout < 3 || !c->out[2].p) return;
-  if (b) parallel(g->dim[1] / b, grain_of(desc_count(g) / g->dim[1] * b), some_biases, c);
-  else convolve_bias(g->dtype, g->dim[0], g->dim[1], desc_count(g) / g->dim[0] / g->dim[1], c->in[0].p, c->out[2].p,
-                     c->add >> 2 & 1);
+  if (b)
+    parallel(g->dim[1] / b, grain_of(desc_count(g) / g->dim[1] * b), some_biases, c);
+  else
+    convolve_bias(g->dtype, g->dim[0], g->dim[1], desc_count(g) / g->dim[0] / g->dim[1], c->in[0].p,
+        c->out[2].p, c->add >> 2 & 1);
 }
 
 /* in: gradient of the output, data, weight */
@@ -211,13 +237,15 @@ static int backward(struct call *c)
 {
   struct window w = conv_window_back(c);
   if (c->out[0].p)
-    TRY(convolve_data(&w, c->in[0].p, &c->in[2], c->out[0].p, c->add & 1, NULL, ACT_NONE, c->state, c->tmp));
-  if (c->out[1].p) TRY(convolve_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1, c->tmp));
+    TRY(convolve_data(
+        &w, c->in[0].p, &c->in[2], c->out[0].p, c->add & 1, NULL, ACT_NONE, c->state, c->tmp));
+  if (c->out[1].p)
+    TRY(convolve_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1, c->tmp));
   conv_bias_gradient(c);
   return TY_OK;
 }
 
-/* -- a window that covers the image: Y = X W^T --------------------------------------------------------------------- */
+/* -- a window that covers the image: Y = X W^T ------------------------------------------------- */
 
 static const char *refuse_partial(const struct call *c, const struct window *w)
 {
@@ -244,7 +272,8 @@ static int whole(struct call *c)
   struct window w = conv_window_of(c);
   const int64_t k = window_depth(&w);
   struct gemm_epilogue e = { .bias = conv_bias_of(c), .act = c->act };
-  return gemm_fused(w.dtype, false, true, w.n, w.filters, k, c->in[0].p, k, c->in[1].p, k, c->out[0].p, w.filters, &e);
+  return gemm_fused(w.dtype, false, true, w.n, w.filters, k, c->in[0].p, k, c->in[1].p, k,
+      c->out[0].p, w.filters, &e);
 }
 
 static int whole_back(struct call *c)
@@ -252,13 +281,16 @@ static int whole_back(struct call *c)
   struct window w = conv_window_back(c);
   const int64_t k = window_depth(&w), f = w.filters;
   const void *g = c->in[0].p;
-  if (c->out[0].p) TRY(gemm(w.dtype, false, false, w.n, k, f, 1, g, f, c->in[2].p, k, c->add & 1, c->out[0].p, k));
-  if (c->out[1].p) TRY(gemm(w.dtype, true, false, f, k, w.n, 1, g, f, c->in[1].p, k, c->add >> 1 & 1, c->out[1].p, k));
+  if (c->out[0].p)
+    TRY(gemm(w.dtype, false, false, w.n, k, f, 1, g, f, c->in[2].p, k, c->add & 1, c->out[0].p, k));
+  if (c->out[1].p)
+    TRY(gemm(
+        w.dtype, true, false, f, k, w.n, 1, g, f, c->in[1].p, k, c->add >> 1 & 1, c->out[1].p, k));
   conv_bias_gradient(c);
   return TY_OK;
 }
 
-/* -- depthwise ----------------------------------------------------------------------------------------------------- */
+/* -- depthwise --------------------------------------------------------------------------------- */
 
 static const char *refuse_deep(const struct call *c, const struct window *w)
 {
@@ -294,18 +326,22 @@ static int depth_back(struct call *c)
   return TY_OK;
 }
 
-/* -- Winograd's tiles ------------------------------------------------------------------------------------------------ */
+/* -- Winograd's tiles -------------------------------------------------------------------------- */
 
 static const char *const NO_BLOCKS = "channels are not in blocks";
 
-static bool keeps_tiles(const struct call *c, const struct window *w) { return !c->trains && winograd_keeps(w); }
+static bool keeps_tiles(const struct call *c, const struct window *w)
+{
+  return !c->trains && winograd_keeps(w);
+}
 
 static const char *refuse_tiles(const struct call *c)
 {
   struct window w = conv_window_of(c);
   const char *no = conv_refuse_layout(c);
   if (no) return no;
-  return c->in[0].block && c->out[0].block ? winograd_refuse(&w, false, keeps_tiles(c, &w)) : NO_BLOCKS;
+  return c->in[0].block && c->out[0].block ? winograd_refuse(&w, false, keeps_tiles(c, &w))
+                                           : NO_BLOCKS;
 }
 
 static const char *refuse_tiles_back(const struct call *c)
@@ -313,7 +349,8 @@ static const char *refuse_tiles_back(const struct call *c)
   struct window w = conv_window_back(c);
   const char *no = conv_refuse_layout(c);
   if (no) return no;
-  bool blocks = c->in[0].block && (c->out[0].block || !c->out[0].p) && (c->in[1].block || !c->out[1].p);
+  bool blocks = c->in[0].block && (c->out[0].block || !c->out[0].p) &&
+      (c->in[1].block || !c->out[1].p);
   return blocks ? winograd_refuse(&w, true, false) : NO_BLOCKS;
 }
 
@@ -332,7 +369,8 @@ static size_t tiles_scratch(const struct call *c)
 static size_t tiles_back_scratch(const struct call *c)
 {
   struct window w = conv_window_back(c);
-  size_t a = c->out[0].p ? winograd_data_scratch(&w) : 0, b = c->out[1].p ? winograd_weight_scratch(&w) : 0;
+  size_t a = c->out[0].p ? winograd_data_scratch(&w) : 0,
+         b = c->out[1].p ? winograd_weight_scratch(&w) : 0;
   return MAX(a, b);
 }
 
@@ -347,12 +385,13 @@ static int tiles_back(struct call *c)
 {
   struct window w = conv_window_back(c);
   if (c->out[0].p) winograd_data(&w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1, c->tmp);
-  if (c->out[1].p) winograd_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1, c->tmp);
+  if (c->out[1].p)
+    winograd_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1, c->tmp);
   conv_bias_gradient(c);
   return TY_OK;
 }
 
-/* -- 1 x 1 over blocks of channels --------------------------------------------------------------------------------- */
+/* -- 1 x 1 over blocks of channels ------------------------------------------------------------- */
 
 static const char *refuse_points(const struct call *c)
 {
@@ -381,7 +420,7 @@ static int points(struct call *c)
   return point_forward(&w, c->in[0].p, &c->in[1], &end, c->out[0].p, c->state, c->tmp);
 }
 
-/* -- plain loops --------------------------------------------------------------------------------------------------- */
+/* -- plain loops ------------------------------------------------------------------------------- */
 
 static int plain(struct call *c)
 {
@@ -425,7 +464,9 @@ static const struct param params_v1[] = { CONV_WINDOW, CONV_REST("1024", "0", "N
 
 static const char *ports8(const void *param)
 {
-  return ((const struct conv *)param)->no_bias ? "data weight" LAYER8_RANGES : "data weight bias" LAYER8_RANGES " min_bias max_bias";
+  return ((const struct conv *)param)->no_bias ? "data weight" LAYER8_RANGES
+                                               : "data weight bias" LAYER8_RANGES
+                                                 " min_bias max_bias";
 }
 
 const struct op op_convolution[] = { {

@@ -1,17 +1,20 @@
-/* convolution_onednn.c - Convolution through oneDNN: forward and both gradients, where it is faster than our own panels.
+/* convolution_onednn.c - Convolution through oneDNN: forward and both gradients, where it is
+** faster than our own panels.
 **
-** oneDNN wants channels in blocks. What comes so is taken as it is; of a plain array the data is copied to blocks
-** (scratch), the weight once per version (state), and the result back. Among plain arrays that pays for windows of
-** several taps over channels and filters in multiples of 16, and for depthwise windows, when the product is not small
-** (measured with AVX-512 against kernel/conv/conv.h).
-** With AVX-512 a 3 x 3 window of stride 1 over many channels of a plain array goes by Winograd's F(4 x 4, 3 x 3), which
-** needs a quarter of the products and errs by less than 1e-6 of the mean sum of their absolute values; TYCHO_WINOGRAD=0
-** switches it off. (Channels in blocks go by our own tiles, ../winograd.c, which are faster and need less memory.)
-** The batch goes through in pieces, for the sake of memory and caches; pieces depend on shapes alone.
+** oneDNN wants channels in blocks. What comes so is taken as it is; of a plain array the data is
+** copied to blocks (scratch), the weight once per version (state), and the result back. Among
+** plain arrays that pays for windows of several taps over channels and filters in multiples of
+** 16, and for depthwise windows, when the product is not small (measured with AVX-512 against
+** kernel/conv/conv.h). With AVX-512 a 3 x 3 window of stride 1 over many channels of a plain
+** array goes by Winograd's F(4 x 4, 3 x 3), which needs a quarter of the products and errs by
+** less than 1e-6 of the mean sum of their absolute values; TYCHO_WINOGRAD=0 switches it off.
+** (Channels in blocks go by our own tiles, ../winograd.c, which are faster and need less
+** memory.) The batch goes through in pieces, for the sake of memory and caches; pieces depend on
+** shapes alone.
 **
-** Primitives are made at the first run, on the queue's thread, so that they have its team; what oneDNN cannot do to
-** plain arrays falls back to our kernel, for which scratch and state suffice too. The sums of a weight's gradient depend on the
-** team's size, as everything of oneDNN's may.
+** Primitives are made at the first run, on the queue's thread, so that they have its team; what
+** oneDNN cannot do to plain arrays falls back to our kernel, for which scratch and state suffice
+** too. The sums of a weight's gradient depend on the team's size, as everything of oneDNN's may.
 */
 #include "kernel/conv/winograd.h"
 #include "kernel/conv/onednn.h"
@@ -21,7 +24,7 @@ struct state { struct gemm_kept own; struct { bool asked; struct rooms rooms; } 
 
 size_t onednn_conv_state(const struct call *c) { return sizeof(struct state); }
 
-/* -- who wants it -------------------------------------------------------------------------------------------------- */
+/* -- who wants it ------------------------------------------------------------------------------ */
 
 static const char *refuse(const struct call *c, const struct window *w)
 {
@@ -30,23 +33,29 @@ static const char *refuse(const struct call *c, const struct window *w)
   if (cpu_level() == CPU_BASELINE) return "the processor is held back";
   double work = window_products(w);
   if (in_blocks(c)) return work > 1e5 ? NULL : "small";
-  if (w->channels == 1 && w->filters == 1 && w->groups % 16 == 0) return work > 1e6 ? NULL : "small";
+  if (w->channels == 1 && w->filters == 1 && w->groups % 16 == 0)
+    return work > 1e6 ? NULL : "small";
   if (w->channels % 16 || w->filters % 16) return "channels or filters are not in sixteens";
   if (window_taps(w) == 1) return "one tap";
   return work > 4e6 ? NULL : "small";
 }
 
-enum { WINOGRAD_PAYS = 50000000, TILES_PAY = 24 };    /* products: its tiles take some 10 MB; rows of its products */
+/* products: its tiles take some 10 MB; rows of its products */
+enum { WINOGRAD_PAYS = 50000000, TILES_PAY = 24 };
 
-/* Tiles of 4 x 4 waste too much of a small image; few channels do not pay for the way into tiles and out again, which
-** a weight's gradient goes only once. */
+/* Tiles of 4 x 4 waste too much of a small image; few channels do not pay for the way into tiles
+** and out again, which a weight's gradient goes only once. */
 static bool winograd_wanted(const struct call *c, const struct window *w, int which)
 {
-  if (in_blocks(c) || !winograd_on() || cpu_level() < CPU_AVX512 || w->groups > 1 || w->in[0] != 1 || w->kernel[0] != 1) return false;
+  if (in_blocks(c) || !winograd_on() || cpu_level() < CPU_AVX512 || w->groups > 1 ||
+      w->in[0] != 1 || w->kernel[0] != 1)
+    return false;
   for (int a = 1; a < 3; a++)
     if (w->kernel[a] != 3 || w->stride[a] != 1 || w->dilate[a] != 1 || w->pad[a] > 1) return false;
   int64_t least = MIN(w->channels, w->filters), side = MIN(w->out[1], w->out[2]);
-  if (window_products(w) < WINOGRAD_PAYS || w->n * ((w->out[1] + 3) / 4) * ((w->out[2] + 3) / 4) < TILES_PAY) return false;
+  if (window_products(w) < WINOGRAD_PAYS ||
+      w->n * ((w->out[1] + 3) / 4) * ((w->out[2] + 3) / 4) < TILES_PAY)
+    return false;
   return side >= 7 && (which == WEIGHT || least >= 32);
 }
 
@@ -57,9 +66,10 @@ static bool weight_wanted(const struct call *c, const struct window *w)
   return c->out[1].p && (in_blocks(c) || !depth_wanted(w));
 }
 
-/* -- pieces and scratch -------------------------------------------------------------------------------------------- */
+/* -- pieces and scratch ------------------------------------------------------------------------ */
 
-enum { PIECE = 24 << 20 };                            /* bytes of blocked images, and of their tiles, at once */
+/* bytes of blocked images, and of their tiles, at once */
+enum { PIECE = 24 << 20 };
 
 /* copied: the operands that are, bits of X and Y */
 static int64_t images_at_once(const struct window *w, int copied, bool winograd)
@@ -67,31 +77,47 @@ static int64_t images_at_once(const struct window *w, int copied, bool winograd)
   int64_t each = 0;
   if (copied & 1 << X) each += w->groups * w->channels * window_in(w) * 4;
   if (copied & 1 << Y) each += w->groups * w->filters * window_out(w) * 4;
-  if (winograd) each += (w->out[1] + 3) / 4 * ((w->out[2] + 3) / 4) * 36 * 4 * (w->channels + w->filters);
+  if (winograd)
+    each += (w->out[1] + 3) / 4 * ((w->out[2] + 3) / 4) * 36 * 4 * (w->channels + w->filters);
   int64_t n = MAX(1, MIN(w->n, PIECE / MAX(each, 1)));
   while (w->n % n) n--;
   return n;
 }
 
-static bool keeps(const struct call *c, const struct window *w) { return !c->trains && convolve_keeps(w); }
+static bool keeps(const struct call *c, const struct window *w)
+{
+  return !c->trains && convolve_keeps(w);
+}
 
 /* Both gradients go through the batch in the same pieces, so that they can share the blocked dy. */
 static struct shape shape_of(const struct call *c, const struct window *w, int which, bool winograd)
 {
-  const bool forward = which == FORWARD, tiles = winograd_wanted(c, w, which) || (!forward && winograd_wanted(c, w, WEIGHT));
-  const struct arr *x = which == FORWARD ? &c->in[0] : which == DATA ? &c->out[0] : &c->in[1],
+  const bool forward = which == FORWARD,
+             tiles = winograd_wanted(c, w, which) || (!forward && winograd_wanted(c, w, WEIGHT));
+  const struct arr *x = which == FORWARD ? &c->in[0]
+      : which == DATA                    ? &c->out[0]
+                                         : &c->in[1],
                    *y = forward ? &c->out[0] : &c->in[0];
   int copied = (!x->block || (!forward && c->add & 1)) << X | !y->block << Y;
-  return (struct shape){ .param = c->param, .x = &x->d, .w = forward ? &c->in[1].d : &c->in[2].d, .y = &y->d,
-                         .which = which, .bias = forward && (c->nin > 2 || c->affine), .scaled = c->affine, .keeps = keeps(c, w),
-                         .sum = c->affine && c->affine->add, .act = c->affine ? c->act : ACT_NONE,
-                         .block = { [X] = x->block, [Y] = y->block },
-                         .winograd = winograd, .images = images_at_once(w, copied, tiles) };
+  return (struct shape){ .param = c->param,
+    .x = &x->d,
+    .w = forward ? &c->in[1].d : &c->in[2].d,
+    .y = &y->d,
+    .which = which,
+    .bias = forward && (c->nin > 2 || c->affine),
+    .scaled = c->affine,
+    .keeps = keeps(c, w),
+    .sum = c->affine && c->affine->add,
+    .act = c->affine ? c->act : ACT_NONE,
+    .block = { [X] = x->block, [Y] = y->block },
+    .winograd = winograd,
+    .images = images_at_once(w, copied, tiles) };
 }
 
-/* The way that this direction goes: Winograd's if that is wanted and can be, else the direct one. Asked without the
-** activation, of which nothing is known when scratch is planned. */
-static bool choose(const struct call *c, const struct window *w, int which, struct shape *s, struct rooms *r)
+/* The way that this direction goes: Winograd's if that is wanted and can be, else the direct
+** one. Asked without the activation, of which nothing is known when scratch is planned. */
+static bool choose(
+    const struct call *c, const struct window *w, int which, struct shape *s, struct rooms *r)
 {
   *s = shape_of(c, w, which, winograd_wanted(c, w, which));
   if (part_rooms(s, r)) return true;
@@ -106,20 +132,22 @@ static bool whole_batch(const struct call *c, const struct window *w)
   return shape_of(c, w, DATA, false).images == w->n && shape_of(c, w, WEIGHT, false).images == w->n;
 }
 
-/* A gradient before it is added, to what is there or to that of earlier pieces: of the weight, or of the data of some images. */
+/* A gradient before it is added, to what is there or to that of earlier pieces: of the weight,
+** or of the data of some images. */
 static size_t spare_bytes(const struct call *c, const struct window *w)
 {
   struct shape data = shape_of(c, w, DATA, false);
   size_t image = desc_bytes(data.x) / (size_t)w->n, most = 0;
-  if (weight_wanted(c, w) && (c->add & 2 || !whole_batch(c, w))) most = align_up(desc_bytes(data.w), ALIGN);
+  if (weight_wanted(c, w) && (c->add & 2 || !whole_batch(c, w)))
+    most = align_up(desc_bytes(data.w), ALIGN);
   return c->add & 1 ? MAX(most, align_up(image * (size_t)data.images, ALIGN)) : most;
 }
 
 /* Of a weight with its rows scaled, before it is packed. */
 static size_t scaled_bytes(const struct arr *w) { return align_up(desc_bytes(&w->d), ALIGN); }
 
-/* Of one direction, or of both gradients: the packed weight has served when the weight's gradient begins, if all of the
-** batch goes at once. */
+/* Of one direction, or of both gradients: the packed weight has served when the weight's
+** gradient begins, if all of the batch goes at once. */
 static struct rooms rooms_for(const struct call *c, const struct window *w, bool back)
 {
   struct shape s;
@@ -128,7 +156,7 @@ static struct rooms rooms_for(const struct call *c, const struct window *w, bool
   if (back && data_wanted(c) && choose(c, w, DATA, &s, &r)) rooms_widen(&all, &r);
   if (back && weight_wanted(c, w) && choose(c, w, WEIGHT, &s, &r)) rooms_widen(&all, &r);
   if (!back && c->affine) all.packed += scaled_bytes(&c->in[1]);
-  if (!back && keeps(c, w)) all.packed = 0;           /* in the state */
+  if (!back && keeps(c, w)) all.packed = 0; /* in the state */
   if (back && whole_batch(c, w)) all.w = MAX(all.w, all.packed), all.packed = 0;
   return all;
 }
@@ -140,7 +168,8 @@ size_t onednn_conv_scratch(const struct call *c)
   return MAX(r.x + r.y + r.pad + r.packed, depth_wanted(&w) ? 0 : convolve_forward_scratch(&w));
 }
 
-/* blocked X, blocked Y, the primitives' own, packed W, blocked dW, and a gradient before it is added */
+/* blocked X, blocked Y, the primitives' own, packed W, blocked dW, and a gradient before it is
+** added */
 size_t onednn_conv_back_scratch(const struct call *c)
 {
   struct window w = conv_window_back(c);
@@ -152,7 +181,7 @@ size_t onednn_conv_back_scratch(const struct call *c)
   return c->out[1].p ? MAX(most, convolve_weight_scratch(&w)) : most;
 }
 
-/* -- candidates ---------------------------------------------------------------------------------------------------- */
+/* -- candidates -------------------------------------------------------------------------------- */
 
 static const char *const NO_TILES = "no direction goes by Winograd's tiles: 3 x 3, stride 1, images of some size";
 static const char *const FEW = "a gradient of few channels";
@@ -174,7 +203,8 @@ static const char *refuse_affine(const struct call *c, const struct window *w)
   struct rooms r;
   without.affine = NULL;
   if (!c->out[0].block) return "channels are not in blocks";
-  bool same = choose(&without, w, FORWARD, &s, &r) && choose(c, w, FORWARD, &t, &r) && s.winograd == t.winograd;
+  bool same = choose(&without, w, FORWARD, &s, &r) && choose(c, w, FORWARD, &t, &r) &&
+      s.winograd == t.winograd;
   return same ? NULL : "oneDNN has no such end for this product";
 }
 
@@ -192,8 +222,11 @@ const char *onednn_conv_back_refuse(const struct call *c)
   if (!data_wanted(c) && !weight_wanted(c, &w)) return "no gradient of a kind that it makes";
   const char *no = refuse(c, &w);
   if (no) return no;
-  if (in_blocks(c) && data_wanted(c) && !c->out[0].block && w.groups * w.channels < channel_block(TY_CPU)) return FEW;
-  bool can = (!data_wanted(c) || able(c, &w, DATA)) && (!weight_wanted(c, &w) || able(c, &w, WEIGHT));
+  if (in_blocks(c) && data_wanted(c) && !c->out[0].block &&
+      w.groups * w.channels < channel_block(TY_CPU))
+    return FEW;
+  bool can = (!data_wanted(c) || able(c, &w, DATA)) &&
+      (!weight_wanted(c, &w) || able(c, &w, WEIGHT));
   return can ? NULL : NO_BLOCKS;
 }
 
@@ -209,11 +242,12 @@ const char *onednn_winograd_back_refuse(const struct call *c)
   struct window w = conv_window_back(c);
   const char *no = onednn_conv_back_refuse(c);
   if (no) return no;
-  bool any = (data_wanted(c) && winograd_wanted(c, &w, DATA)) || (weight_wanted(c, &w) && winograd_wanted(c, &w, WEIGHT));
+  bool any = (data_wanted(c) && winograd_wanted(c, &w, DATA)) ||
+      (weight_wanted(c, &w) && winograd_wanted(c, &w, WEIGHT));
   return any ? NULL : NO_TILES;
 }
 
-/* -- running ------------------------------------------------------------------------------------------------------- */
+/* -- running ----------------------------------------------------------------------------------- */
 
 static void scale_rows(const struct arr *w, const struct scaling *a, float *to)
 {
@@ -223,7 +257,8 @@ static void scale_rows(const struct arr *w, const struct scaling *a, float *to)
 }
 
 /* The scaled weight, packed if the primitive wants it so, to `packed`; room: for it before. */
-static bool pack_scaled(struct part *p, const struct arr *w, const struct scaling *a, void *packed, void *room)
+static bool pack_scaled(
+    struct part *p, const struct arr *w, const struct scaling *a, void *packed, void *room)
 {
   scale_rows(w, a, p->copy[W] ? room : packed);
   if (!p->copy[W]) return !dnnl_memory_set_data_handle(p->outside[W], packed);
@@ -242,9 +277,12 @@ static bool pack_scaled_once(struct part *p, const struct arr *w, const struct s
 static bool pack_weight(struct part *p, const struct arr *w, const struct scaling *a, char *room)
 {
   if (!p->copy[W] && !a) return !dnnl_memory_set_data_handle(p->outside[W], w->p);
-  if (!p->packed && a) return pack_scaled(p, w, a, p->copy[W] ? room + scaled_bytes(w) : room, room);
-  if (!p->packed) return onednn_copy(p->copy[W], p->stream, p->outside[W], w->p, p->inside[W], room);
-  if (w->version && p->of == w->p && p->version == *w->version && (!a || p->scale == a->version)) return true;
+  if (!p->packed && a)
+    return pack_scaled(p, w, a, p->copy[W] ? room + scaled_bytes(w) : room, room);
+  if (!p->packed)
+    return onednn_copy(p->copy[W], p->stream, p->outside[W], w->p, p->inside[W], room);
+  if (w->version && p->of == w->p && p->version == *w->version && (!a || p->scale == a->version))
+    return true;
   p->of = w->p;
   p->version = w->version ? *w->version : 0;
   p->scale = a ? a->version : 0;
@@ -260,7 +298,8 @@ static bool enter(struct part *p, int o, void *plain, void *blocked)
 
 static bool aim(struct part *p, int o, void *plain, void *blocked)
 {
-  return !dnnl_memory_set_data_handle(p->copy[o] ? p->inside[o] : p->outside[o], p->copy[o] ? blocked : plain);
+  return !dnnl_memory_set_data_handle(
+      p->copy[o] ? p->inside[o] : p->outside[o], p->copy[o] ? blocked : plain);
 }
 
 static bool leave(struct part *p, int o, void *plain, void *blocked)
@@ -271,15 +310,16 @@ static bool leave(struct part *p, int o, void *plain, void *blocked)
     weight_leave(p->turned, inner, blocked, plain);
     return true;
   }
-  return !p->copy[o] || onednn_copy(p->copy[o], p->stream, p->inside[o], blocked, p->outside[o], plain);
+  return !p->copy[o] ||
+      onednn_copy(p->copy[o], p->stream, p->inside[o], blocked, p->outside[o], plain);
 }
 
 static bool execute(struct part *p, int which)
 {
   static const int names[3][OPERANDS] = {
-    [FORWARD] = { DNNL_ARG_SRC,      DNNL_ARG_WEIGHTS,      DNNL_ARG_DST },
-    [DATA]    = { DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS,      DNNL_ARG_DIFF_DST },
-    [WEIGHT]  = { DNNL_ARG_SRC,      DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST },
+    [FORWARD] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST },
+    [DATA] = { DNNL_ARG_DIFF_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DIFF_DST },
+    [WEIGHT] = { DNNL_ARG_SRC, DNNL_ARG_DIFF_WEIGHTS, DNNL_ARG_DIFF_DST },
   };
   dnnl_exec_arg_t arg[OPERANDS + 2];
   for (int o = 0; o < OPERANDS; o++)
@@ -289,7 +329,8 @@ static bool execute(struct part *p, int which)
   return !dnnl_primitive_execute(p->conv, p->stream, OPERANDS + 1 + (p->bias != NULL), arg);
 }
 
-struct arrays { char *x, *y; const struct arr *w; void *bias; bool add; };      /* plain; w: read, or written by WEIGHT */
+/* plain; w: read, or written by WEIGHT */
+struct arrays { char *x, *y; const struct arr *w; void *bias; bool add; };
 struct blocks { char *x, *y, *pad, *packed, *w, *spare; };
 
 static struct blocks blocks_of(const struct rooms *r, char *tmp)
@@ -308,46 +349,51 @@ static bool take(struct part *p, int o, void *plain, void *blocked, bool there)
   return there ? aim(p, o, plain, blocked) : enter(p, o, plain, blocked);
 }
 
-/* One piece of the batch; there: its blocked Y is. A weight's gradient is added to what earlier pieces, or the caller,
-** left there. */
-static bool run_piece(struct part *p, const struct shape *s, const struct blocks *b, const struct arrays *a, bool there,
-                      bool add)
+/* One piece of the batch; there: its blocked Y is. A weight's gradient is added to what earlier
+** pieces, or the caller, left there. */
+static bool run_piece(struct part *p, const struct shape *s, const struct blocks *b,
+    const struct arrays *a, bool there, bool add)
 {
   switch (s->which) {
   case FORWARD:
-    return enter(p, X, a->x, b->x) && aim(p, Y, a->y, b->y) && execute(p, FORWARD) && leave(p, Y, a->y, b->y);
+    return enter(p, X, a->x, b->x) && aim(p, Y, a->y, b->y) && execute(p, FORWARD) &&
+        leave(p, Y, a->y, b->y);
   case DATA: {
     void *x = a->add ? b->spare : a->x;
-    if (!take(p, Y, a->y, b->y, there) || !aim(p, X, x, b->x) || !execute(p, DATA) || !leave(p, X, x, b->x)) return false;
+    if (!take(p, Y, a->y, b->y, there) || !aim(p, X, x, b->x) || !execute(p, DATA) ||
+        !leave(p, X, x, b->x))
+      return false;
     if (a->add) add_to(TY_F32, desc_count(s->x) / s->x->dim[0] * s->images, x, a->x);
     return true;
   }
   default: break;
   }
   void *w = add ? b->spare : a->w->p;
-  if (!enter(p, X, a->x, b->x) || !take(p, Y, a->y, b->y, there) || !aim(p, W, w, b->w) || !execute(p, WEIGHT) ||
-      !leave(p, W, w, b->w))
+  if (!enter(p, X, a->x, b->x) || !take(p, Y, a->y, b->y, there) || !aim(p, W, w, b->w) ||
+      !execute(p, WEIGHT) || !leave(p, W, w, b->w))
     return false;
   if (add) add_to(TY_F32, desc_count(s->w), w, a->w->p);
   return true;
 }
 
 /* Primitives for this team, made at its first run, with their memory set. */
-static bool ready(struct part *p, struct call *c, const struct window *w, int which, const struct blocks *b,
-                  const struct arrays *a, struct shape *s)
+static bool ready(struct part *p, struct call *c, const struct window *w, int which,
+    const struct blocks *b, const struct arrays *a, struct shape *s)
 {
   parallel_library();
   if (p->made == NEW || p->threads != parallel_threads()) {
     struct rooms r = { 0 };
     bool can = choose(c, w, which, s, &r);
     s->act = which == FORWARD ? c->act : ACT_NONE;
-    if (can) part_make(p, s, &r);
-    else p->made = UNABLE, p->threads = parallel_threads();
+    if (can)
+      part_make(p, s, &r);
+    else
+      p->made = UNABLE, p->threads = parallel_threads();
   }
   *s = shape_of(c, w, which, p->winograd);
   return p->made == READY && (which == WEIGHT || pack_weight(p, a->w, c->affine, b->packed)) &&
-         !dnnl_memory_set_data_handle(p->pad, p->own_pad ? p->own_pad : b->pad) &&
-         !(p->bias && dnnl_memory_set_data_handle(p->bias, a->bias));
+      !dnnl_memory_set_data_handle(p->pad, p->own_pad ? p->own_pad : b->pad) &&
+      !(p->bias && dnnl_memory_set_data_handle(p->bias, a->bias));
 }
 
 static void next_piece(struct arrays *a, const struct shape *s)
@@ -356,7 +402,8 @@ static void next_piece(struct arrays *a, const struct shape *s)
   a->y += desc_bytes(s->y) / (size_t)s->y->dim[0] * (size_t)s->images;
 }
 
-static struct blocks planned(struct state *p, const struct call *c, const struct window *w, bool back)
+static struct blocks planned(
+    struct state *p, const struct call *c, const struct window *w, bool back)
 {
   const int i = c->affine != NULL;
   if (!p->room[i].asked) p->room[i].rooms = rooms_for(c, w, back);
@@ -364,8 +411,10 @@ static struct blocks planned(struct state *p, const struct call *c, const struct
   return blocks_of(&p->room[i].rooms, c->tmp);
 }
 
-/* false: nothing is written, or only what our own kernel writes again; but a sum that was begun is lost */
-static bool run_part(struct state *p, struct call *c, const struct window *w, int which, struct arrays a)
+/* false: nothing is written, or only what our own kernel writes again; but a sum that was begun
+** is lost */
+static bool run_part(
+    struct state *p, struct call *c, const struct window *w, int which, struct arrays a)
 {
   struct shape s;
   struct blocks b = planned(p, c, w, which != FORWARD);
@@ -380,25 +429,31 @@ static bool same_format(const struct part *p, const struct part *q)
 {
   const dnnl_memory_desc_t *a, *b;
   if (!p->copy[Y] || !q->copy[Y]) return false;
-  return !dnnl_memory_get_memory_desc(p->inside[Y], &a) && !dnnl_memory_get_memory_desc(q->inside[Y], &b) &&
-         dnnl_memory_desc_equal(a, b);
+  return !dnnl_memory_get_memory_desc(p->inside[Y], &a) &&
+      !dnnl_memory_get_memory_desc(q->inside[Y], &b) && dnnl_memory_desc_equal(a, b);
 }
 
 /* Both gradients, piece by piece, from one blocked dy. */
-static bool run_both(struct state *p, struct call *c, const struct window *w, struct arrays d, struct arrays g)
+static bool run_both(
+    struct state *p, struct call *c, const struct window *w, struct arrays d, struct arrays g)
 {
   struct shape s, t;
   struct part *data = &p->part[DATA], *weight = &p->part[WEIGHT];
   struct blocks b = planned(p, c, w, true);
-  if (!ready(data, c, w, DATA, &b, &d, &s) || !ready(weight, c, w, WEIGHT, &b, &g, &t) || s.images != t.images ||
-      !same_format(data, weight))
+  if (!ready(data, c, w, DATA, &b, &d, &s) || !ready(weight, c, w, WEIGHT, &b, &g, &t) ||
+      s.images != t.images || !same_format(data, weight))
     return false;
   for (int64_t i = 0; i < w->n; i += s.images, next_piece(&d, &s), next_piece(&g, &t))
-    if (!run_piece(data, &s, &b, &d, false, false) || !run_piece(weight, &t, &b, &g, true, g.add || i)) return false;
+    if (!run_piece(data, &s, &b, &d, false, false) ||
+        !run_piece(weight, &t, &b, &g, true, g.add || i))
+      return false;
   return true;
 }
 
-static int lost(const char *what) { return fail(TY_ERUN, "oneDNN failed at the %s of a convolution", what); }
+static int lost(const char *what)
+{
+  return fail(TY_ERUN, "oneDNN failed at the %s of a convolution", what);
+}
 
 int onednn_conv(struct call *c)
 {
@@ -408,8 +463,12 @@ int onednn_conv(struct call *c)
   struct arrays a = { c->in[0].p, c->out[0].p, &c->in[1], bias, false };
   if (s && run_part(s, c, &w, FORWARD, a)) return TY_OK;
   if (in_blocks(c) || c->affine) return lost("product");
-  if (depth_wanted(&w)) { depth_forward(&w, c->in[0].p, c->in[1].p, bias, c->act, c->out[0].p); return TY_OK; }
-  return convolve_forward(&w, c->in[0].p, &c->in[1], bias, c->act, c->out[0].p, s ? &s->own : NULL, c->tmp);
+  if (depth_wanted(&w)) {
+    depth_forward(&w, c->in[0].p, c->in[1].p, bias, c->act, c->out[0].p);
+    return TY_OK;
+  }
+  return convolve_forward(
+      &w, c->in[0].p, &c->in[1], bias, c->act, c->out[0].p, s ? &s->own : NULL, c->tmp);
 }
 
 static struct arrays data_arrays(struct call *c)
@@ -426,8 +485,12 @@ static int data_gradient(struct call *c, const struct window *w, struct state *s
 {
   if (s && data_wanted(c) && run_part(s, c, w, DATA, data_arrays(c))) return TY_OK;
   if (in_blocks(c)) return lost("data's gradient");
-  if (depth_wanted(w)) { depth_data(w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1); return TY_OK; }
-  return convolve_data(w, c->in[0].p, &c->in[2], c->out[0].p, c->add & 1, NULL, ACT_NONE, s ? &s->own : NULL, c->tmp);
+  if (depth_wanted(w)) {
+    depth_data(w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1);
+    return TY_OK;
+  }
+  return convolve_data(w, c->in[0].p, &c->in[2], c->out[0].p, c->add & 1, NULL, ACT_NONE,
+      s ? &s->own : NULL, c->tmp);
 }
 
 static int weight_gradient(struct call *c, const struct window *w, struct state *s)
@@ -435,13 +498,17 @@ static int weight_gradient(struct call *c, const struct window *w, struct state 
   const bool add = c->add >> 1 & 1;
   if (s && weight_wanted(c, w) && run_part(s, c, w, WEIGHT, weight_arrays(c))) return TY_OK;
   if (in_blocks(c)) return lost("weight's gradient");
-  if (depth_wanted(w)) { depth_weight(w, c->in[1].p, c->in[0].p, c->out[1].p, add); return TY_OK; }
+  if (depth_wanted(w)) {
+    depth_weight(w, c->in[1].p, c->in[0].p, c->out[1].p, add);
+    return TY_OK;
+  }
   return convolve_weight(w, c->in[1].p, c->in[0].p, c->out[1].p, add, c->tmp);
 }
 
 static bool both_gradients(struct call *c, const struct window *w, struct state *s)
 {
-  return s && data_wanted(c) && weight_wanted(c, w) && run_both(s, c, w, data_arrays(c), weight_arrays(c));
+  return s && data_wanted(c) && weight_wanted(c, w) &&
+      run_both(s, c, w, data_arrays(c), weight_arrays(c));
 }
 
 int onednn_conv_back(struct call *c)

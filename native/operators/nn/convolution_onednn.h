@@ -1,5 +1,6 @@
-/* convolution_onednn.h - what operators see of oneDNN: rows for their lists of kernels, empty in a build without it.
-** "oneDNN Winograd" and "oneDNN" are one kernel that decides for each direction; the name says whether Winograd's way is in it. */
+/* convolution_onednn.h - what operators see of oneDNN: rows for their lists of kernels, empty in
+** a build without it. "oneDNN Winograd" and "oneDNN" are one kernel that decides for each
+** direction; the name says whether Winograd's way is in it. */
 #pragma once
 #include "op/op.h"
 

@@ -1,7 +1,9 @@
-/* deconvolution.c - Deconvolution: the gradient of a convolution with respect to its data, plus a bias.
+/* deconvolution.c - Deconvolution: the gradient of a convolution with respect to its data, plus
+** a bias.
 **
-** The convolution behind it has the output as its data and the data as its output; its filters are the input channels.
-** So forward is convolve_data, the data's gradient convolve_forward, the weight's convolve_weight with both exchanged.
+** The convolution behind it has the output as its data and the data as its output; its filters
+** are the input channels. So forward is convolve_data, the data's gradient convolve_forward, the
+** weight's convolve_weight with both exchanged.
 */
 #include "operators/nn/convolution.h"
 
@@ -19,19 +21,23 @@ static int check(void *param)
 {
   struct conv *p = param;
   TRY(conv_check(param));
-  if (!p->adj.n) for (int64_t i = 0; i < p->kernel.n; i++) p->adj.d[p->adj.n++] = 0;
-  if (!p->target_shape.n) for (int64_t i = 0; i < p->kernel.n; i++) p->target_shape.d[p->target_shape.n++] = 0;
+  if (!p->adj.n)
+    for (int64_t i = 0; i < p->kernel.n; i++) p->adj.d[p->adj.n++] = 0;
+  if (!p->target_shape.n)
+    for (int64_t i = 0; i < p->kernel.n; i++) p->target_shape.d[p->target_shape.n++] = 0;
   if (p->adj.n != p->kernel.n) return conv_bad("adj", "as many entries as kernel has", p->adj.n);
-  if (p->target_shape.n != p->kernel.n) return conv_bad("target_shape", "as many entries as kernel has", p->target_shape.n);
+  if (p->target_shape.n != p->kernel.n)
+    return conv_bad("target_shape", "as many entries as kernel has", p->target_shape.n);
   for (int64_t i = 0; i < p->kernel.n; i++) {
-    if (p->target_shape.d[i] < 0) return conv_bad("target_shape", "entries from 0 on", p->target_shape.d[i]);
+    if (p->target_shape.d[i] < 0)
+      return conv_bad("target_shape", "entries from 0 on", p->target_shape.d[i]);
     if (!p->target_shape.d[i] && (p->adj.d[i] < 0 || p->adj.d[i] >= p->stride.d[i]))
       return conv_bad("adj", "entries smaller than stride", p->adj.d[i]);
   }
   return TY_OK;
 }
 
-/* -- inference ---------------------------------------------------------------------------------------------------- */
+/* -- inference --------------------------------------------------------------------------------- */
 
 static int64_t full(const struct conv *p, int i, int64_t in)
 {
@@ -44,8 +50,9 @@ static int infer_axis(struct infer *s, const struct conv *p, int i, int axis, in
   int64_t in = x->dim[axis], want = p->target_shape.d[i];
   if (want) {
     if (in && full(p, i, in) < want)
-      return infer_fail(s, TY_ESHAPE, y, "target_shape wants %lld elements on axis %d, but only %lld exist",
-                        (long long)want, axis, (long long)full(p, i, in));
+      return infer_fail(s, TY_ESHAPE, y,
+          "target_shape wants %lld elements on axis %d, but only %lld exist", (long long)want, axis,
+          (long long)full(p, i, in));
     *out = want;
     return TY_OK;
   }
@@ -53,7 +60,8 @@ static int infer_axis(struct infer *s, const struct conv *p, int i, int axis, in
   if (!in && y->ndim == x->ndim && y->dim[axis] && p->stride.d[i] == 1)
     TRY(shape_dim(s, x, axis, in = y->dim[axis] + cut - full(p, i, 1) + 1));
   *out = in ? full(p, i, in) - cut : 0;
-  if (in && *out <= 0) return infer_fail(s, TY_ESHAPE, y, "axis %d would have %lld elements", axis, (long long)*out);
+  if (in && *out <= 0)
+    return infer_fail(s, TY_ESHAPE, y, "axis %d would have %lld elements", axis, (long long)*out);
   return TY_OK;
 }
 
@@ -65,11 +73,12 @@ static int shape(struct infer *s)
   ty_desc *x = &s->in[0], *y = &s->out[0];
   if (!x->ndim) return TY_OK;
   if (x->ndim != n + 2)
-    return infer_fail(s, TY_ESHAPE, x, "expected %d dimensions for a kernel of %d, got %d", n + 2, n, x->ndim);
+    return infer_fail(
+        s, TY_ESHAPE, x, "expected %d dimensions for a kernel of %d, got %d", n + 2, n, x->ndim);
   int64_t channels = x->dim[last ? n + 1 : 1], weight[5] = { channels }, dim[5] = { x->dim[0] };
   if (channels % p->num_group)
-    return infer_fail(s, TY_ESHAPE, x, "%lld channels cannot be divided into %lld groups", (long long)channels,
-                      (long long)p->num_group);
+    return infer_fail(s, TY_ESHAPE, x, "%lld channels cannot be divided into %lld groups",
+        (long long)channels, (long long)p->num_group);
   weight[last ? n + 1 : 1] = p->num_filter / p->num_group;
   dim[last ? n + 1 : 1] = p->num_filter;
   for (int i = 0; i < n; i++) {
@@ -82,14 +91,17 @@ static int shape(struct infer *s)
   return shape_dim(s, x, 0, y->dim[0]);
 }
 
-/* -- kernels ------------------------------------------------------------------------------------------------------- */
+/* -- kernels ----------------------------------------------------------------------------------- */
 
-/* x, y: data and output of the deconvolution. Padding is that on the left; the right side follows from the sizes. */
-static struct window window_for(const struct conv *p, const ty_desc *x, const ty_desc *weight, const ty_desc *y)
+/* x, y: data and output of the deconvolution. Padding is that on the left; the right side
+** follows from the sizes. */
+static struct window window_for(
+    const struct conv *p, const ty_desc *x, const ty_desc *weight, const ty_desc *y)
 {
   struct conv q = *p;
   for (int i = 0; i < (int)p->kernel.n; i++)
-    if (p->target_shape.d[i]) q.pad.d[i] = (full(p, i, x->dim[i + 2]) - p->target_shape.d[i] + 1) / 2;
+    if (p->target_shape.d[i])
+      q.pad.d[i] = (full(p, i, x->dim[i + 2]) - p->target_shape.d[i] + 1) / 2;
   return conv_window(&q, y, weight, x);
 }
 
@@ -111,10 +123,12 @@ static size_t scratch(const struct call *c)
 static int forward(struct call *c)
 {
   struct window w = window_of(c);
-  return convolve_data(&w, c->in[0].p, &c->in[1], c->out[0].p, false, conv_bias_of(c), c->act, c->state, c->tmp);
+  return convolve_data(
+      &w, c->in[0].p, &c->in[1], c->out[0].p, false, conv_bias_of(c), c->act, c->state, c->tmp);
 }
 
-/* in: gradient of the output, data, weight. The data's gradient goes through scratch where it is added. */
+/* in: gradient of the output, data, weight. The data's gradient goes through scratch where it is
+** added. */
 static size_t back_scratch(const struct call *c)
 {
   struct window w = window_back(c);
@@ -137,23 +151,27 @@ static int backward(struct call *c)
 {
   struct window w = window_back(c);
   if (c->out[0].p) TRY(data_gradient(c, &w));
-  if (c->out[1].p) TRY(convolve_weight(&w, c->in[0].p, c->in[1].p, c->out[1].p, c->add >> 1 & 1, c->tmp));
+  if (c->out[1].p)
+    TRY(convolve_weight(&w, c->in[0].p, c->in[1].p, c->out[1].p, c->add >> 1 & 1, c->tmp));
   conv_bias_gradient(c);
   return TY_OK;
 }
 
-/* -- plain loops --------------------------------------------------------------------------------------------------- */
+/* -- plain loops ------------------------------------------------------------------------------- */
 
 static int plain(struct call *c)
 {
   struct window w = window_of(c);
   convolve_plain_data(&w, c->in[0].p, c->in[1].p, c->out[0].p, false);
   if (conv_bias_of(c)) {
-    const int64_t n = desc_count(&c->out[0].d), spatial = n / c->out[0].d.dim[0] / c->out[0].d.dim[1],
+    const int64_t n = desc_count(&c->out[0].d),
+                  spatial = n / c->out[0].d.dim[0] / c->out[0].d.dim[1],
                   channels = c->out[0].d.dim[1];
     for (int64_t i = 0; i < n; i++)
-      if (w.dtype == TY_F64) ((double *)c->out[0].p)[i] += ((const double *)conv_bias_of(c))[i / spatial % channels];
-      else ((float *)c->out[0].p)[i] += ((const float *)conv_bias_of(c))[i / spatial % channels];
+      if (w.dtype == TY_F64)
+        ((double *)c->out[0].p)[i] += ((const double *)conv_bias_of(c))[i / spatial % channels];
+      else
+        ((float *)c->out[0].p)[i] += ((const float *)conv_bias_of(c))[i / spatial % channels];
   }
   return TY_OK;
 }

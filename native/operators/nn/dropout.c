@@ -1,6 +1,7 @@
-/* dropout.c - Dropout. The factor of element i (1 / (1 - p) or 0) is a function of the run's draw, the node and i alone:
-** word i % 4 of Philox block i / 4. So backward computes it again, and the hidden mask is written only when read.
-** With `axes` the factors have size 1 there and are shared along these axes. p = 1 gives NaN (0 times infinity).
+/* dropout.c - Dropout. The factor of element i (1 / (1 - p) or 0) is a function of the run's
+** draw, the node and i alone: word i % 4 of Philox block i / 4. So backward computes it again,
+** and the hidden mask is written only when read. With `axes` the factors have size 1 there and
+** are shared along these axes. p = 1 gives NaN (0 times infinity).
 */
 #include "kernel/vec/vec.h"
 
@@ -34,7 +35,8 @@ struct fall {
   const struct rows *r;
   struct drop d;
   const void *x;
-  void   *y, *mask, *factor;                          /* factor: of every element of the mask, when it is broadcast */
+  /* factor: of every element of the mask, when it is broadcast */
+  void   *y, *mask, *factor;
   ty_desc shape, mask_shape;
   bool    acts;
 };
@@ -43,7 +45,8 @@ static void plain_body(int64_t begin, int64_t end, void *context)
 {
   const struct fall *f = context;
   const struct rows *r = f->r;
-  r->dropout(at(r, f->y, begin), at(r, f->x, begin), at(r, f->mask, begin), &f->d, begin, end - begin);
+  r->dropout(
+      at(r, f->y, begin), at(r, f->x, begin), at(r, f->mask, begin), &f->d, begin, end - begin);
 }
 
 /* Multiplies one row of the last axis after another by its factors. */
@@ -61,7 +64,10 @@ static void shared_body(int64_t begin, int64_t end, void *context)
       rest /= f->shape.dim[i];
     }
     void *y = at(r, f->y, row * n), *x = at(r, f->x, row * n);
-    if (f->mask_shape.dim[last] == 1) { r->affine(y, x, r->get(f->factor, from), 0, n); continue; }
+    if (f->mask_shape.dim[last] == 1) {
+      r->affine(y, x, r->get(f->factor, from), 0, n);
+      continue;
+    }
     if (y != x) memcpy(y, x, r->size * (size_t)n);
     r->multiply(y, at(r, f->factor, from), n);
   }
@@ -69,13 +75,17 @@ static void shared_body(int64_t begin, int64_t end, void *context)
 
 static void drop_run(struct fall *f, void *tmp)
 {
-  int64_t n = desc_count(&f->shape), m = desc_count(&f->mask_shape), last = f->shape.dim[f->shape.ndim - 1];
+  int64_t n = desc_count(&f->shape), m = desc_count(&f->mask_shape),
+          last = f->shape.dim[f->shape.ndim - 1];
   if (!f->acts) {
     if (f->y && f->y != f->x) memcpy(f->y, f->x, f->r->size * (size_t)n);
     if (f->mask) f->r->fill(f->mask, 1, m);
     return;
   }
-  if (n == m && f->y) { parallel(n, 4096, plain_body, f); return; }
+  if (n == m && f->y) {
+    parallel(n, 4096, plain_body, f);
+    return;
+  }
   f->factor = f->mask ? f->mask : tmp;
   f->r->fill(f->factor, 1, m);
   f->r->dropout(f->factor, f->factor, NULL, &f->d, 0, m);
@@ -85,9 +95,13 @@ static void drop_run(struct fall *f, void *tmp)
 static struct fall fall_of(const struct call *c, const ty_desc *shape)
 {
   const struct drop_param *p = c->param;
-  struct fall f = { .r = rows_of(shape->dtype), .d = { c->run->draw, c->node, 1 - p->p }, .shape = *shape, .mask_shape = *shape,
-                    .acts = p->p > 0 && (c->run->is_train || p->mode == ALWAYS) };
-  for (int64_t i = 0; i < p->axes.n; i++) f.mask_shape.dim[p->axes.d[i] < 0 ? p->axes.d[i] + shape->ndim : p->axes.d[i]] = 1;
+  struct fall f = { .r = rows_of(shape->dtype),
+    .d = { c->run->draw, c->node, 1 - p->p },
+    .shape = *shape,
+    .mask_shape = *shape,
+    .acts = p->p > 0 && (c->run->is_train || p->mode == ALWAYS) };
+  for (int64_t i = 0; i < p->axes.n; i++)
+    f.mask_shape.dim[p->axes.d[i] < 0 ? p->axes.d[i] + shape->ndim : p->axes.d[i]] = 1;
   return f;
 }
 

@@ -1,8 +1,9 @@
 /* embedding.c - Embedding and _contrib_SparseEmbedding: rows of a table by index.
 **
-** Indices of any dtype are truncated and clipped to the table (with sparse_grad an index outside it is an error). The
-** gradient of the table adds rows; each chunk owns a range of table rows and walks over all indices, so that rows are
-** added in the order of the indices whatever the number of threads.
+** Indices of any dtype are truncated and clipped to the table (with sparse_grad an index outside
+** it is an error). The gradient of the table adds rows; each chunk owns a range of table rows
+** and walks over all indices, so that rows are added in the order of the indices whatever the
+** number of threads.
 */
 #include "kernel/vec/vec.h"
 
@@ -25,7 +26,8 @@ static int table_shape(struct infer *s)
   if (!d.ndim && out->ndim > 1) return shape_is(s, &s->in[0], out->ndim - 1, out->dim);
   if (!d.ndim) return TY_OK;
   if (d.ndim == TY_MAXDIM)
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "%d dimensions; at most %d are possible", d.ndim, TY_MAXDIM - 1);
+    return infer_fail(
+        s, TY_ESHAPE, &s->in[0], "%d dimensions; at most %d are possible", d.ndim, TY_MAXDIM - 1);
   d.dim[d.ndim++] = p->output_dim;
   TRY(shape_as(s, out, &d));
   return shape_is(s, &s->in[0], out->ndim - 1, out->dim);
@@ -45,15 +47,17 @@ static void gather(int64_t begin, int64_t end, void *context)
 {
   const struct lookup *l = context;
   for (int64_t i = begin; i < end; i++)
-    memcpy(l->to + (size_t)i * l->width, l->from + (size_t)index_at(l->index, i, l->rows) * l->width, l->width);
+    memcpy(l->to + (size_t)i * l->width,
+        l->from + (size_t)index_at(l->index, i, l->rows) * l->width, l->width);
 }
 
 static int check_indices(const struct lookup *l)
 {
   for (int64_t i = 0; i < l->n; i++) {
     int64_t k = whole_at(l->index, i);
-    NEED(k >= 0 && k < l->rows, TY_EINDEX, "index %g at place %lld is outside the table of %lld rows",
-         number_at(l->index, i), (long long)i, (long long)l->rows);
+    NEED(k >= 0 && k < l->rows, TY_EINDEX,
+        "index %g at place %lld is outside the table of %lld rows", number_at(l->index, i),
+        (long long)i, (long long)l->rows);
   }
   return TY_OK;
 }
@@ -62,13 +66,14 @@ static int table_forward(struct call *c)
 {
   const struct table_param *p = c->param;
   struct lookup l = { &c->in[0], p->input_dim, desc_count(&c->in[0].d),
-                      dtype_size(c->in[1].d.dtype) * (size_t)p->output_dim, c->in[1].p, c->out[0].p };
+    dtype_size(c->in[1].d.dtype) * (size_t)p->output_dim, c->in[1].p, c->out[0].p };
   if (p->sparse_grad) TRY(check_indices(&l));
   if (l.to) parallel(l.n, grain_of((int64_t)l.width / 4), gather, &l);
   return TY_OK;
 }
 
-enum { RANGES = 16 };                                 /* parts of the table; a shape's own number, not the machine's */
+/* parts of the table; a shape's own number, not the machine's */
+enum { RANGES = 16 };
 struct scatter { const struct rows *r; struct lookup l; int64_t k; const void *dy; void *dw; };
 
 static void scatter(int64_t begin, int64_t end, void *context)
@@ -91,8 +96,9 @@ static int table_backward(struct call *c)
   if (!c->out[1].p) return TY_OK;
   const struct rows *r = rows_of(c->out[1].d.dtype);
   struct scatter s = { r,
-                       { &c->in[1], p->input_dim, desc_count(&c->in[1].d), r->size * (size_t)p->output_dim, NULL,
-                         NULL }, p->output_dim, c->in[0].p, c->out[1].p };
+    { &c->in[1], p->input_dim, desc_count(&c->in[1].d), r->size * (size_t)p->output_dim, NULL,
+        NULL },
+    p->output_dim, c->in[0].p, c->out[1].p };
   parallel(RANGES, desc_count(&c->out[1].d) + s.l.n * s.k > 32768 ? 1 : RANGES, scatter, &s);
   return TY_OK;
 }

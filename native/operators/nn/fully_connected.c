@@ -1,8 +1,9 @@
 /* fully_connected.c - FullyConnected: Y = X W^T + b.
 **
-** X is seen as m rows of k: all axes but the first together (flatten), or the last axis alone. W is (num_hidden, k).
-** A weight that is bound and not too large is packed once for as long as its contents stay the same; then a run of a
-** small layer is one block of tiles, with bias and activation applied in registers.
+** X is seen as m rows of k: all axes but the first together (flatten), or the last axis alone. W
+** is (num_hidden, k). A weight that is bound and not too large is packed once for as long as its
+** contents stay the same; then a run of a small layer is one block of tiles, with bias and
+** activation applied in registers.
 */
 #include "kernel/gemm/gemm.h"
 #include "operators/nn/linear_loss.h"
@@ -23,7 +24,7 @@ static const char *ports(const void *param)
   return ((const struct linear *)param)->no_bias ? "data weight" : "data weight bias";
 }
 
-/* -- inference ------------------------------------------------------------------------------------------------ */
+/* -- inference --------------------------------------------------------------------------------- */
 
 static int shape(struct infer *s)
 {
@@ -34,7 +35,8 @@ static int shape(struct infer *s)
   bool flat = p->flatten || x->ndim == 1;
   for (int i = flat ? 1 : x->ndim - 1; i < x->ndim; i++) k *= x->dim[i];
   TRY(shape_is(s, &s->in[1], 2, (int64_t[]){ p->num_hidden, k }));
-  if (s->nin > 2) TRY(shape_is(s, &s->in[2], s->in[2].ndim == 2 ? 2 : 1, (int64_t[]){ p->num_hidden, 1 }));
+  if (s->nin > 2)
+    TRY(shape_is(s, &s->in[2], s->in[2].ndim == 2 ? 2 : 1, (int64_t[]){ p->num_hidden, 1 }));
   memcpy(dim, x->dim, sizeof dim);
   int n = flat ? 2 : x->ndim;
   dim[n - 1] = p->num_hidden;
@@ -42,10 +44,12 @@ static int shape(struct infer *s)
   return shape_dim(s, x, 0, y->dim[0]);
 }
 
-/* -- forward --------------------------------------------------------------------------------------------------- */
+/* -- forward ----------------------------------------------------------------------------------- */
 
-enum { KEEP = 7 << 20,                                /* larger weights are packed piece by piece as they are used */
-       MANY = 256 };                                  /* rows beside which packing a weight is little work */
+/* larger weights are packed piece by piece as they are used */
+enum { KEEP = 7 << 20,
+       /* rows beside which packing a weight is little work */
+       MANY = 256 };
 
 static bool keeps(const struct call *c, const struct arr *w, int64_t m)
 {
@@ -53,13 +57,14 @@ static bool keeps(const struct call *c, const struct arr *w, int64_t m)
 }
 
 /* out (m x n) = a (m x k) times the kept weight, packed as k x n (tb: it lies as n x k). */
-static int times_kept(struct call *c, const struct arr *w, bool tb, int64_t m, const void *a, void *out,
-                      const struct gemm_epilogue *e)
+static int times_kept(struct call *c, const struct arr *w, bool tb, int64_t m, const void *a,
+    void *out, const struct gemm_epilogue *e)
 {
   const int dtype = w->d.dtype;
   const int64_t n = w->d.dim[!tb], k = w->d.dim[tb];
   const void *packed = gemm_keep(c->state, w, tb, n, k, w->d.dim[1]);
-  NEED(packed, TY_EMEMORY, "out of memory: packed weight of %lld bytes", (long long)gemm_pack_bytes(dtype, n, k));
+  NEED(packed, TY_EMEMORY, "out of memory: packed weight of %lld bytes",
+      (long long)gemm_pack_bytes(dtype, n, k));
   return gemm_packed(dtype, false, m, n, k, a, k, packed, out, n, e);
 }
 
@@ -70,11 +75,12 @@ static int forward(struct call *c)
   struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
   struct gemm_epilogue e = { .bias = c->nin > 2 ? c->in[2].p : NULL, .act = c->act };
   if (!keeps(c, w, z.m))
-    return gemm_fused(dtype, false, true, z.m, z.n, z.k, x->p, z.k, w->p, z.k, c->out[0].p, z.n, &e);
+    return gemm_fused(
+        dtype, false, true, z.m, z.n, z.k, x->p, z.k, w->p, z.k, c->out[0].p, z.n, &e);
   return times_kept(c, w, true, z.m, x->p, c->out[0].p, &e);
 }
 
-/* -- backward: in: gradient of the output, data, weight; then more gradients and data (K_JOIN) ----------------------- */
+/* -- backward: in: gradient of the output, data, weight; then more gradients and data (K_JOIN) - */
 
 enum { OWN = 3 };                                     /* inputs without joined pairs */
 
@@ -110,7 +116,8 @@ static int data_gradient(struct call *c, struct linear_sizes z)
   const struct arr *w = &c->in[2], *g = &c->in[0], *out = &c->out[0];
   struct gemm_epilogue e = { .add = c->add & 1 };
   if (!keeps(c, w, z.m) || z.m >= MANY)
-    return gemm(w->d.dtype, false, false, z.m, z.k, z.n, 1, g->p, z.n, w->p, z.k, e.add, out->p, z.k);
+    return gemm(
+        w->d.dtype, false, false, z.m, z.k, z.n, 1, g->p, z.n, w->p, z.k, e.add, out->p, z.k);
   return times_kept(c, w, false, z.m, g->p, out->p, &e);
 }
 
@@ -130,10 +137,10 @@ static int backward(struct call *c)
   if (out[1].p)
     TRY(gemm(dtype, true, false, z.n, z.k, z.m, 1, g, z.n, x, z.k, c->add >> 1 & 1, out[1].p, z.k));
   if (c->nout > 2 && out[2].p) sum_columns(dtype, z.m, z.n, g, out[2].p, c->add >> 2 & 1);
-  return out[0].p ? data_gradient(c, own) : TY_OK;    /* last: it may lie in the place of the data */
+  return out[0].p ? data_gradient(c, own) : TY_OK; /* last: it may lie in the place of the data */
 }
 
-/* -- the same in plain loops ------------------------------------------------------------------------------------ */
+/* -- the same in plain loops ------------------------------------------------------------------- */
 
 static double get(const struct arr *a, int64_t i)
 {
@@ -142,8 +149,10 @@ static double get(const struct arr *a, int64_t i)
 
 static void put(const struct arr *a, int64_t i, double v, bool add)
 {
-  if (a->d.dtype == TY_F64) ((double *)a->p)[i] = v + (add ? ((double *)a->p)[i] : 0);
-  else ((float *)a->p)[i] = (float)(v + (add ? ((float *)a->p)[i] : 0));
+  if (a->d.dtype == TY_F64)
+    ((double *)a->p)[i] = v + (add ? ((double *)a->p)[i] : 0);
+  else
+    ((float *)a->p)[i] = (float)(v + (add ? ((float *)a->p)[i] : 0));
 }
 
 static int plain(struct call *c)
@@ -152,20 +161,22 @@ static int plain(struct call *c)
   for (int64_t i = 0; i < z.m; i++)
     for (int64_t j = 0; j < z.n; j++) {
       double s = c->nin > 2 ? get(&c->in[2], j) : 0;
-      for (int64_t p = 0; p < z.k; p++) s += get(&c->in[0], i * z.k + p) * get(&c->in[1], j * z.k + p);
+      for (int64_t p = 0; p < z.k; p++)
+        s += get(&c->in[0], i * z.k + p) * get(&c->in[1], j * z.k + p);
       put(&c->out[0], i * z.n + j, s, false);
     }
   return TY_OK;
 }
 
 /* out[i, j] = sum over p of a[i * ai + p * ap] b[j * bj + p * bp] */
-static void contract(const struct arr *out, int64_t m, int64_t n, int64_t k, const struct arr *a, int64_t ai,
-                     int64_t ap, const struct arr *b, int64_t bj, int64_t bp, bool add)
+static void contract(const struct arr *out, int64_t m, int64_t n, int64_t k, const struct arr *a,
+    int64_t ai, int64_t ap, const struct arr *b, int64_t bj, int64_t bp, bool add)
 {
   for (int64_t i = 0; out->p && i < m; i++)
     for (int64_t j = 0; j < n; j++) {
       double s = 0;
-      for (int64_t p = 0; p < k; p++) s += get(a, i * ai + p * ap) * (b ? get(b, j * bj + p * bp) : 1);
+      for (int64_t p = 0; p < k; p++)
+        s += get(a, i * ai + p * ap) * (b ? get(b, j * bj + p * bp) : 1);
       put(out, i * n + j, s, add);
     }
 }
@@ -202,7 +213,9 @@ static const struct kernel back[] = {
 
 static const char *ports8(const void *param)
 {
-  return ((const struct linear *)param)->no_bias ? "data weight" LAYER8_RANGES : "data weight bias" LAYER8_RANGES " min_bias max_bias";
+  return ((const struct linear *)param)->no_bias ? "data weight" LAYER8_RANGES
+                                                 : "data weight bias" LAYER8_RANGES
+                                                   " min_bias max_bias";
 }
 
 const struct op op_fully_connected[] = { {

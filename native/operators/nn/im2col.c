@@ -19,8 +19,13 @@ static const struct param col2im_params[] = {
 static int check(void *param)
 {
   struct unfold *p = param;
-  struct conv c = { .kernel = p->kernel, .stride = p->stride, .dilate = p->dilate, .pad = p->pad, .num_filter = 1,
-                    .num_group = 1, .layout = -1 };
+  struct conv c = { .kernel = p->kernel,
+    .stride = p->stride,
+    .dilate = p->dilate,
+    .pad = p->pad,
+    .num_filter = 1,
+    .num_group = 1,
+    .layout = -1 };
   TRY(conv_check(&c));
   p->stride = c.stride;
   p->dilate = c.dilate;
@@ -33,13 +38,14 @@ static int check_fold(void *param)
   struct unfold *p = param;
   TRY(check(param));
   if (p->output_size.n == p->kernel.n) return TY_OK;
-  int code = fail(TY_EVALUE, "parameter output_size: expected %lld entries, as kernel has, got %lld",
-                  (long long)p->kernel.n, (long long)p->output_size.n);
+  int code = fail(TY_EVALUE,
+      "parameter output_size: expected %lld entries, as kernel has, got %lld",
+      (long long)p->kernel.n, (long long)p->output_size.n);
   fail_argument("output_size", "as many entries as kernel has", NULL);
   return code;
 }
 
-/* -- inference ----------------------------------------------------------------------------------------------------- */
+/* -- inference --------------------------------------------------------------------------------- */
 
 /* Positions of the window along axis i; 0: unknown, -1: it does not fit */
 static int64_t positions(const struct unfold *p, int i, int64_t in)
@@ -55,8 +61,9 @@ static int count(struct infer *s, ty_desc *slot, const int64_t *in, int64_t *col
   for (int i = 0; i < (int)p->kernel.n; i++) {
     int64_t n = positions(p, i, in[i]);
     if (n < 0)
-      return infer_fail(s, TY_ESHAPE, slot, "the window does not fit into axis %d of %lld elements with its padding",
-                        i + 2, (long long)in[i]);
+      return infer_fail(s, TY_ESHAPE, slot,
+          "the window does not fit into axis %d of %lld elements with its padding", i + 2,
+          (long long)in[i]);
     *columns = size_times(*columns, n);
     *taps = size_times(*taps, p->kernel.d[i]);
   }
@@ -71,7 +78,7 @@ static int im2col_shape(struct infer *s)
   if (!x->ndim) return TY_OK;
   if (x->ndim != p->kernel.n + 2)
     return infer_fail(s, TY_ESHAPE, x, "expected %lld dimensions for a kernel of %lld, got %d",
-                      (long long)p->kernel.n + 2, (long long)p->kernel.n, x->ndim);
+        (long long)p->kernel.n + 2, (long long)p->kernel.n, x->ndim);
   TRY(count(s, x, x->dim + 2, &columns, &taps));
   TRY(shape_is(s, &s->out[0], 3, (int64_t[]){ x->dim[0], size_times(x->dim[1], taps), columns }));
   return shape_dim(s, x, 0, s->out[0].dim[0]);
@@ -86,7 +93,7 @@ static int col2im_shape(struct infer *s)
   TRY(shape_is(s, x, 3, (int64_t[]){ 0, 0, columns }));
   if (x->dim[1] % taps)
     return infer_fail(s, TY_ESHAPE, x, "%lld rows are not a multiple of the window's %lld elements",
-                      (long long)x->dim[1], (long long)taps);
+        (long long)x->dim[1], (long long)taps);
   dim[0] = x->dim[0];
   dim[1] = x->dim[1] / taps;
   memcpy(dim + 2, p->output_size.d, sizeof *dim * (size_t)p->kernel.n);
@@ -94,7 +101,7 @@ static int col2im_shape(struct infer *s)
   return shape_dim(s, x, 0, s->out[0].dim[0]);
 }
 
-/* -- kernels ------------------------------------------------------------------------------------------------------- */
+/* -- kernels ----------------------------------------------------------------------------------- */
 
 /* One channel of an image. */
 static struct window window_of(const struct unfold *p, const ty_desc *image)
@@ -103,12 +110,12 @@ static struct window window_of(const struct unfold *p, const ty_desc *image)
   for (int a = 0; a < 3; a++) {
     int i = a - (3 - (int)p->kernel.n);
     bool has = i >= 0;
-    w.in[a]     = has ? image->dim[i + 2] : 1;
-    w.out[a]    = has ? positions(p, i, image->dim[i + 2]) : 1;
+    w.in[a] = has ? image->dim[i + 2] : 1;
+    w.out[a] = has ? positions(p, i, image->dim[i + 2]) : 1;
     w.kernel[a] = has ? p->kernel.d[i] : 1;
     w.stride[a] = has ? p->stride.d[i] : 1;
     w.dilate[a] = has ? p->dilate.d[i] : 1;
-    w.pad[a]    = has ? p->pad.d[i] : 0;
+    w.pad[a] = has ? p->pad.d[i] : 0;
   }
   return w;
 }
@@ -121,18 +128,21 @@ static void some(int64_t begin, int64_t end, void *context)
   const int64_t image = window_in(&j->w), columns = window_taps(&j->w) * window_out(&j->w);
   for (int64_t i = begin; i < end; i++) {
     if (j->fold)
-      col2im(&j->w, j->from + (size_t)(i * columns) * j->size, j->to + (size_t)(i * image) * j->size, j->add);
-    else im2col(&j->w, j->from + (size_t)(i * image) * j->size, j->to + (size_t)(i * columns) * j->size, j->add);
+      col2im(&j->w, j->from + (size_t)(i * columns) * j->size,
+          j->to + (size_t)(i * image) * j->size, j->add);
+    else
+      im2col(&j->w, j->from + (size_t)(i * image) * j->size,
+          j->to + (size_t)(i * columns) * j->size, j->add);
   }
 }
 
 static int run(const struct call *c, const struct arr *image, bool fold)
 {
-  struct job j = {
-    window_of(c->param, &image->d), dtype_size(image->d.dtype), c->in[0].p, c->out[0].p, fold, c->add & 1
-  };
+  struct job j = { window_of(c->param, &image->d), dtype_size(image->d.dtype), c->in[0].p,
+    c->out[0].p, fold, c->add & 1 };
   if (!j.to) return TY_OK;
-  parallel(image->d.dim[0] * image->d.dim[1], MAX(1, 10000 / (window_taps(&j.w) * window_out(&j.w))), some, &j);
+  parallel(image->d.dim[0] * image->d.dim[1],
+      MAX(1, 10000 / (window_taps(&j.w) * window_out(&j.w))), some, &j);
   return TY_OK;
 }
 

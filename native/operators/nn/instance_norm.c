@@ -1,11 +1,13 @@
 /* instance_norm.c - InstanceNorm, GroupNorm, L2Normalization, LRN.
 **
-** InstanceNorm and GroupNorm are one kernel: data is (batch, groups, members), a group's members are normalised
-** together and scaled by the group's gamma and beta (InstanceNorm: a group is a channel).
+** InstanceNorm and GroupNorm are one kernel: data is (batch, groups, members), a group's members
+** are normalised together and scaled by the group's gamma and beta (InstanceNorm: a group is a
+** channel).
 */
 #include "kernel/vec/vec.h"
 
-struct group_param { int64_t num_groups, output_mean_var; double eps; };       /* num_groups 0: InstanceNorm */
+/* num_groups 0: InstanceNorm */
+struct group_param { int64_t num_groups, output_mean_var; double eps; };
 static const struct param instance_params[] = {
   { "eps",             P_FLOAT, offsetof(struct group_param, eps),             "0.001", "added to the variance" },
   { 0 }
@@ -21,7 +23,8 @@ static const struct param group_params[] = {
 
 static const char *group_out(const void *p)
 {
-  return ((const struct group_param *)p)->output_mean_var ? "output mean std" : "output [mean] [std]";
+  return ((const struct group_param *)p)->output_mean_var ? "output mean std"
+                                                          : "output [mean] [std]";
 }
 
 static int group_shape(struct infer *s)
@@ -30,12 +33,13 @@ static int group_shape(struct infer *s)
   TRY(shape_both(s, &s->in[0], &s->out[0]));
   ty_desc d = s->in[0];
   if (!d.ndim) return TY_OK;
-  if (d.ndim < 3) return infer_fail(s, TY_ESHAPE, &s->in[0],
-                                    "expected at least 3 dimensions (batch, channels, space), got %d", d.ndim);
+  if (d.ndim < 3)
+    return infer_fail(s, TY_ESHAPE, &s->in[0],
+        "expected at least 3 dimensions (batch, channels, space), got %d", d.ndim);
   int64_t moments[2] = { d.dim[0], p->num_groups ? p->num_groups : d.dim[1] };
   if (p->num_groups && d.dim[1] % p->num_groups)
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "%lld channels cannot be split into %lld groups", (long long)d.dim[1],
-                      (long long)p->num_groups);
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "%lld channels cannot be split into %lld groups",
+        (long long)d.dim[1], (long long)p->num_groups);
   for (int i = 1; i < 3; i++) TRY(shape_is(s, &s->in[i], 1, &moments[1]));
   for (int i = 1; i < 3; i++) TRY(shape_is(s, &s->out[i], 2, moments));
   return TY_OK;
@@ -45,7 +49,8 @@ struct group {
   const struct rows *r;
   int64_t batch, groups, members;
   double  eps;
-  bool    std;                                        /* the third output is sqrt(var + eps), not var */
+  /* the third output is sqrt(var + eps), not var */
+  bool    std;
   const void *x, *gamma, *beta, *dy, *mean, *third;
   void   *y, *out_mean, *out_third, *dx, *dgamma, *dbeta;
 };
@@ -53,8 +58,11 @@ struct group {
 static struct group group_of(const struct call *c, const ty_desc *d)
 {
   const struct group_param *p = c->param;
-  struct group g = { .r = rows_of(d->dtype), .batch = d->dim[0], .groups = p->num_groups ? p->num_groups : d->dim[1],
-                     .eps = p->eps, .std = p->num_groups };
+  struct group g = { .r = rows_of(d->dtype),
+    .batch = d->dim[0],
+    .groups = p->num_groups ? p->num_groups : d->dim[1],
+    .eps = p->eps,
+    .std = p->num_groups };
   g.members = desc_count(d) / (g.batch * g.groups);
   return g;
 }
@@ -65,9 +73,12 @@ static void group_forward_body(int64_t begin, int64_t end, void *context)
   const struct rows *r = g->r;
   for (int64_t i = begin; i < end; i++) {
     void *x = at(r, g->x, i * g->members);
-    double mean = r->sum(x, g->members) / (double)g->members, var = r->sum_square(x, mean, g->members) / (double)g->members;
+    double mean = r->sum(x, g->members) / (double)g->members,
+           var = r->sum_square(x, mean, g->members) / (double)g->members;
     double std = sqrt(var + g->eps), a = r->get(g->gamma, i % g->groups) / std;
-    if (g->y) r->affine(at(r, g->y, i * g->members), x, a, r->get(g->beta, i % g->groups) - mean * a, g->members);
+    if (g->y)
+      r->affine(
+          at(r, g->y, i * g->members), x, a, r->get(g->beta, i % g->groups) - mean * a, g->members);
     if (g->out_mean) r->set(g->out_mean, i, mean);
     if (g->out_third) r->set(g->out_third, i, g->std ? std : var);
   }
@@ -82,12 +93,15 @@ static void group_backward_body(int64_t begin, int64_t end, void *context)
     double dgamma = 0, dbeta = 0, gamma = r->get(g->gamma, k), of[2];
     for (int64_t i = k; i < g->batch * g->groups; i += g->groups) {
       void *x = at(r, g->x, i * g->members), *dy = at(r, g->dy, i * g->members);
-      double mean = r->get(g->mean, i), third = r->get(g->third, i), s = g->std ? 1 / third : 1 / sqrt(third + g->eps);
+      double mean = r->get(g->mean, i), third = r->get(g->third, i),
+             s = g->std ? 1 / third : 1 / sqrt(third + g->eps);
       r->sum_dot(dy, x, mean, g->members, of);
       dbeta += of[0];
       dgamma += of[1] * s;
       double a = gamma * s, b = -a * s * s * of[1] / n;
-      if (g->dx) r->affine2(at(r, g->dx, i * g->members), dy, x, a, b, -a * of[0] / n - b * mean, g->members);
+      if (g->dx)
+        r->affine2(
+            at(r, g->dx, i * g->members), dy, x, a, b, -a * of[0] / n - b * mean, g->members);
     }
     if (g->dgamma) r->set(g->dgamma, k, dgamma);
     if (g->dbeta) r->set(g->dbeta, k, dbeta);
@@ -97,8 +111,12 @@ static void group_backward_body(int64_t begin, int64_t end, void *context)
 static int group_forward(struct call *c)
 {
   struct group g = group_of(c, &c->in[0].d);
-  g.x = c->in[0].p; g.gamma = c->in[1].p; g.beta = c->in[2].p;
-  g.y = c->out[0].p; g.out_mean = c->out[1].p; g.out_third = c->out[2].p;
+  g.x = c->in[0].p;
+  g.gamma = c->in[1].p;
+  g.beta = c->in[2].p;
+  g.y = c->out[0].p;
+  g.out_mean = c->out[1].p;
+  g.out_third = c->out[2].p;
   parallel(g.batch * g.groups, grain_of(3 * g.members), group_forward_body, &g);
   return TY_OK;
 }
@@ -107,8 +125,14 @@ static int group_forward(struct call *c)
 static int group_backward(struct call *c)
 {
   struct group g = group_of(c, &c->in[1].d);
-  g.dy = c->in[0].p; g.x = c->in[1].p; g.gamma = c->in[2].p; g.mean = c->in[3].p; g.third = c->in[4].p;
-  g.dx = c->out[0].p; g.dgamma = c->out[1].p; g.dbeta = c->out[2].p;
+  g.dy = c->in[0].p;
+  g.x = c->in[1].p;
+  g.gamma = c->in[2].p;
+  g.mean = c->in[3].p;
+  g.third = c->in[4].p;
+  g.dx = c->out[0].p;
+  g.dgamma = c->out[1].p;
+  g.dbeta = c->out[2].p;
   parallel(g.groups, grain_of(3 * g.members * g.batch), group_backward_body, &g);
   return TY_OK;
 }
@@ -116,7 +140,7 @@ static int group_backward(struct call *c)
 static const struct kernel group_cpu[] = { { "rows", group_forward, T_FLOAT }, { 0 } };
 static const struct kernel group_back_cpu[] = { { "rows", group_backward, T_FLOAT }, { 0 } };
 
-/* -- L2Normalization -------------------------------------------------------------------------------------- */
+/* -- L2Normalization --------------------------------------------------------------------------- */
 
 struct l2_param { double eps; int64_t mode; };
 enum { L2_CHANNEL, L2_INSTANCE, L2_SPATIAL };
@@ -134,10 +158,12 @@ static int l2_shape(struct infer *s)
   ty_desc d = s->in[0], norm = d;
   if (!d.ndim) return TY_OK;
   if (p->mode != L2_INSTANCE && d.ndim < 3)
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "mode %s needs at least 3 dimensions, got %d", p->mode == L2_CHANNEL
-                      ? "channel" : "spatial", d.ndim);
-  if (p->mode == L2_CHANNEL) norm.dim[1] = 1;
-  else norm.ndim = p->mode == L2_INSTANCE ? 1 : 2;
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "mode %s needs at least 3 dimensions, got %d",
+        p->mode == L2_CHANNEL ? "channel" : "spatial", d.ndim);
+  if (p->mode == L2_CHANNEL)
+    norm.dim[1] = 1;
+  else
+    norm.ndim = p->mode == L2_INSTANCE ? 1 : 2;
   return shape_as(s, &s->out[1], &norm);
 }
 
@@ -157,7 +183,8 @@ static void l2_row(const struct l2 *l, int64_t i)
   int64_t k = l->s.k, start = i * k;
   if (l->dy) {
     double norm = r->get(l->norm, i), dot = r->dot(at(r, l->dy, start), at(r, l->y, start), k);
-    r->affine2(at(r, l->out, start), at(r, l->dy, start), at(r, l->y, start), 1 / norm, -dot / norm, 0, k);
+    r->affine2(
+        at(r, l->out, start), at(r, l->dy, start), at(r, l->y, start), 1 / norm, -dot / norm, 0, k);
     return;
   }
   double norm = sqrt(r->dot(at(r, l->x, start), at(r, l->x, start), k) + l->eps);
@@ -171,12 +198,17 @@ static void l2_body(int64_t begin, int64_t end, void *context)
   const struct rows *r = l->r;
   int64_t strips = (l->s.inner + ROW_COLS - 1) / ROW_COLS;
   for (int64_t i = begin; i < end; i++) {
-    int64_t o = i / strips, from = i % strips * ROW_COLS, start = o * l->s.k * l->s.inner + from, norm = o * l->s.inner + from;
+    int64_t o = i / strips, from = i % strips * ROW_COLS, start = o * l->s.k * l->s.inner + from,
+            norm = o * l->s.inner + from;
     int64_t n = MIN(ROW_COLS, l->s.inner - from);
-    if (l->s.inner == 1) l2_row(l, i);
-    else if (l->dy) r->l2_cols_back(at(r, l->out, start), at(r, l->dy, start), at(r, l->y, start),
-                                    at(r, l->norm, norm), l->s.k, l->s.inner, n);
-    else r->l2_cols(at(r, l->out, start), at(r, l->out_norm, norm), at(r, l->x, start), l->eps, l->s.k, l->s.inner, n);
+    if (l->s.inner == 1)
+      l2_row(l, i);
+    else if (l->dy)
+      r->l2_cols_back(at(r, l->out, start), at(r, l->dy, start), at(r, l->y, start),
+          at(r, l->norm, norm), l->s.k, l->s.inner, n);
+    else
+      r->l2_cols(at(r, l->out, start), at(r, l->out_norm, norm), at(r, l->x, start), l->eps, l->s.k,
+          l->s.inner, n);
   }
 }
 
@@ -186,8 +218,9 @@ static int l2_run(const struct call *c, struct l2 *l, const ty_desc *d)
   l->r = rows_of(d->dtype);
   l->s = l2_split(d, p->mode);
   l->eps = p->eps;
-  if (l->out) parallel(l->s.outer * ((l->s.inner + ROW_COLS - 1) / ROW_COLS),
-                       grain_of(2 * l->s.k * MIN(l->s.inner, ROW_COLS)), l2_body, l);
+  if (l->out)
+    parallel(l->s.outer * ((l->s.inner + ROW_COLS - 1) / ROW_COLS),
+        grain_of(2 * l->s.k * MIN(l->s.inner, ROW_COLS)), l2_body, l);
   return TY_OK;
 }
 
@@ -207,7 +240,7 @@ static int l2_backward(struct call *c)
 static const struct kernel l2_cpu[] = { { "rows", l2_forward, T_FLOAT }, { 0 } };
 static const struct kernel l2_back_cpu[] = { { "rows", l2_backward, T_FLOAT }, { 0 } };
 
-/* -- LRN ------------------------------------------------------------------------------------------------------ */
+/* -- LRN --------------------------------------------------------------------------------------- */
 
 struct lrn_param { double alpha, beta, knorm; int64_t nsize; };
 static const struct param lrn_params[] = {
@@ -221,7 +254,8 @@ static const struct param lrn_params[] = {
 static int lrn_check(void *param)
 {
   const struct lrn_param *p = param;
-  NEED(p->nsize > 0 && p->nsize % 2, TY_EVALUE, "LRN: nsize: expected an odd number, got %lld", (long long)p->nsize);
+  NEED(p->nsize > 0 && p->nsize % 2, TY_EVALUE, "LRN: nsize: expected an odd number, got %lld",
+      (long long)p->nsize);
   return TY_OK;
 }
 
@@ -231,9 +265,11 @@ static int lrn_shape(struct infer *s)
   TRY(shape_all(s));
   const ty_desc *d = &s->in[0];
   if (d->ndim && d->ndim != 4)
-    return infer_fail(s, TY_ESHAPE, d, "expected (batch, channels, height, width), got %d dimensions", d->ndim);
+    return infer_fail(
+        s, TY_ESHAPE, d, "expected (batch, channels, height, width), got %d dimensions", d->ndim);
   if (d->ndim && d->dim[1] && p->nsize > d->dim[1])
-    return infer_fail(s, TY_ESHAPE, d, "nsize %lld is more than its %lld channels", (long long)p->nsize, (long long)d->dim[1]);
+    return infer_fail(s, TY_ESHAPE, d, "nsize %lld is more than its %lld channels",
+        (long long)p->nsize, (long long)d->dim[1]);
   return TY_OK;
 }
 
@@ -245,10 +281,14 @@ static void lrn_body(int64_t begin, int64_t end, void *context)
   const struct rows *r = l->r;
   int64_t strips = (l->s.inner + ROW_COLS - 1) / ROW_COLS;
   for (int64_t i = begin; i < end; i++) {
-    int64_t from = i % strips * ROW_COLS, start = i / strips * l->s.k * l->s.inner + from, n = MIN(ROW_COLS, l->s.inner - from);
+    int64_t from = i % strips * ROW_COLS, start = i / strips * l->s.k * l->s.inner + from,
+            n = MIN(ROW_COLS, l->s.inner - from);
     void *y = at(r, l->y, start), *x = at(r, l->x, start);
-    if (l->dy) r->lrn_back(y, at(r, l->work, start), at(r, l->dy, start), x, at(r, l->norm, start), &l->p, l->s.k, l->s.inner, n);
-    else r->lrn(y, at(r, l->out_norm, start), x, &l->p, l->s.k, l->s.inner, n);
+    if (l->dy)
+      r->lrn_back(y, at(r, l->work, start), at(r, l->dy, start), x, at(r, l->norm, start), &l->p,
+          l->s.k, l->s.inner, n);
+    else
+      r->lrn(y, at(r, l->out_norm, start), x, &l->p, l->s.k, l->s.inner, n);
   }
 }
 
@@ -258,8 +298,9 @@ static int lrn_run(const struct call *c, struct local *l, const ty_desc *d)
   l->r = rows_of(d->dtype);
   l->s = split_at(d, 1);
   l->p = (struct lrn){ p->alpha / (double)p->nsize, p->beta, p->knorm, p->nsize / 2 };
-  if (l->y) parallel(l->s.outer * ((l->s.inner + ROW_COLS - 1) / ROW_COLS),
-                     grain_of(8 * l->s.k * MIN(l->s.inner, ROW_COLS)), lrn_body, l);
+  if (l->y)
+    parallel(l->s.outer * ((l->s.inner + ROW_COLS - 1) / ROW_COLS),
+        grain_of(8 * l->s.k * MIN(l->s.inner, ROW_COLS)), lrn_body, l);
   return TY_OK;
 }
 
@@ -272,7 +313,9 @@ static int lrn_forward(struct call *c)
 /* in: head gradient, data, tmp_norm. */
 static int lrn_backward(struct call *c)
 {
-  struct local l = { .dy = c->in[0].p, .x = c->in[1].p, .norm = c->in[2].p, .y = c->out[0].p, .work = c->tmp };
+  struct local l = {
+    .dy = c->in[0].p, .x = c->in[1].p, .norm = c->in[2].p, .y = c->out[0].p, .work = c->tmp
+  };
   return lrn_run(c, &l, &c->in[1].d);
 }
 

@@ -1,8 +1,9 @@
-/* layer_norm.c - LayerNorm: normalisation over one axis with a gain and an offset per element of it.
+/* layer_norm.c - LayerNorm: normalisation over one axis with a gain and an offset per element of
+** it.
 **
-** Rows lie along the axis; when it is not the last one, each outer block is transposed in scratch first. Gradients of
-** gamma and beta are summed in a fixed number of parts (by rows), then the parts are added: the same bits on any
-** number of threads.
+** Rows lie along the axis; when it is not the last one, each outer block is transposed in
+** scratch first. Gradients of gamma and beta are summed in a fixed number of parts (by rows),
+** then the parts are added: the same bits on any number of threads.
 */
 #include "kernel/vec/vec.h"
 
@@ -18,7 +19,8 @@ static const struct param layer_params[] = {
 
 static const char *layer_out(const void *p)
 {
-  return ((const struct layer_param *)p)->output_mean_var ? "output mean std" : "output [mean] [std]";
+  return ((const struct layer_param *)p)->output_mean_var ? "output mean std"
+                                                          : "output [mean] [std]";
 }
 
 static int layer_shape(struct infer *s)
@@ -35,7 +37,7 @@ static int layer_shape(struct infer *s)
   return TY_OK;
 }
 
-/* -- kernels ------------------------------------------------------------------------------------------------ */
+/* -- kernels ----------------------------------------------------------------------------------- */
 
 enum { PARTS = 16 };
 struct layer {
@@ -43,7 +45,8 @@ struct layer {
   struct split s;
   double eps;
   const void *x, *gamma, *beta, *dy, *mean, *std;     /* x, dy: transposed where inner > 1 */
-  void  *y, *out_mean, *out_std, *dx, *part;          /* part: PARTS of (gamma, beta) gradients, NULL: not wanted */
+  /* part: PARTS of (gamma, beta) gradients, NULL: not wanted */
+  void  *y, *out_mean, *out_std, *dx, *part;
 };
 
 static int64_t rows_in(const struct layer *l) { return l->s.outer * l->s.inner; }
@@ -102,15 +105,17 @@ static const void *turn(const struct layer *l, const void *x, void *y, bool back
   if (!x || !y) return NULL;
   int64_t n = l->s.k * l->s.inner;
   for (int64_t o = 0; o < l->s.outer; o++)
-    l->r->transpose(at(l->r, y, o * n), at(l->r, x, o * n), back ? l->s.inner : l->s.k, back ? l->s.k : l->s.inner);
+    l->r->transpose(at(l->r, y, o * n), at(l->r, x, o * n), back ? l->s.inner : l->s.k,
+        back ? l->s.k : l->s.inner);
   return y;
 }
 
 static struct layer layer_of(const struct call *c, const ty_desc *d)
 {
   const struct layer_param *p = c->param;
-  return (struct layer){ .r = rows_of(d->dtype), .s = split_at(d, (int)(p->axis < 0 ? p->axis + d->ndim : p->axis)),
-                         .eps = p->eps };
+  return (struct layer){ .r = rows_of(d->dtype),
+    .s = split_at(d, (int)(p->axis < 0 ? p->axis + d->ndim : p->axis)),
+    .eps = p->eps };
 }
 
 static size_t forward_scratch(const struct call *c)
@@ -125,7 +130,10 @@ static int layer_forward(struct call *c)
   bool turned = l.s.inner > 1;
   l.x = turned ? turn(&l, c->in[0].p, c->tmp, false) : c->in[0].p;
   l.y = !c->out[0].p ? NULL : turned ? at(l.r, c->tmp, n) : c->out[0].p;
-  l.gamma = c->in[1].p; l.beta = c->in[2].p; l.out_mean = c->out[1].p; l.out_std = c->out[2].p;
+  l.gamma = c->in[1].p;
+  l.beta = c->in[2].p;
+  l.out_mean = c->out[1].p;
+  l.out_std = c->out[2].p;
   parallel(rows_in(&l), grain_of(4 * l.s.k), forward_body, &l);
   if (turned) turn(&l, l.y, c->out[0].p, true);
   return TY_OK;
@@ -148,7 +156,9 @@ static int layer_backward(struct call *c)
   l.dy = turned ? turn(&l, c->in[0].p, more, false) : c->in[0].p;
   l.x = turned ? turn(&l, c->in[1].p, at(l.r, more, n), false) : c->in[1].p;
   l.dx = !c->out[0].p ? NULL : turned ? at(l.r, more, 2 * n) : c->out[0].p;
-  l.gamma = c->in[2].p; l.mean = c->in[3].p; l.std = c->in[4].p;
+  l.gamma = c->in[2].p;
+  l.mean = c->in[3].p;
+  l.std = c->in[4].p;
   parallel(PARTS, rows_in(&l) * l.s.k > 16384 ? 1 : PARTS, backward_body, &l);
   add_parts(&l, 0, c->out[1].p);
   add_parts(&l, 1, c->out[2].p);

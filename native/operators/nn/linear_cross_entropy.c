@@ -1,9 +1,12 @@
-/* linear_cross_entropy.c - FullyConnected and the cross entropy of its softmax, without an array of all probabilities.
+/* linear_cross_entropy.c - FullyConnected and the cross entropy of its softmax, without an array
+** of all probabilities.
 **
-** The classes of some rows at a time: products into scratch, softmax, loss, and at once the gradients of these rows, while
-** they lie in a cache. Nothing as large as rows x classes is there, neither forward nor backward. So forward finds the
-** gradients (hidden outputs), and backward hands them on; like other losses it takes no gradient from behind.
-** Source: PyTorch's linear_cross_entropy in chunks, and kernels that fuse the last layer of a language model with its loss.
+** The classes of some rows at a time: products into scratch, softmax, loss, and at once the
+** gradients of these rows, while they lie in a cache. Nothing as large as rows x classes is
+** there, neither forward nor backward. So forward finds the gradients (hidden outputs), and
+** backward hands them on; like other losses it takes no gradient from behind. Source: PyTorch's
+** linear_cross_entropy in chunks, and kernels that fuse the last layer of a language model with
+** its loss.
 */
 #include "kernel/gemm/gemm.h"
 #include "operators/nn/linear_loss.h"
@@ -25,21 +28,26 @@ static const struct param params[] = {
 };
 
 static bool biased(const void *param)        { return !((const struct cross *)param)->no_bias; }
-static const char *ins(const void *param)    { return biased(param) ? "data weight bias label" : "data weight label"; }
+static const char *ins(const void *param)
+{
+  return biased(param) ? "data weight bias label" : "data weight label";
+}
 static const char *outs(const void *param)
 {
-  return biased(param) ? "output {data_grad} {weight_grad} {bias_grad}" : "output {data_grad} {weight_grad}";
+  return biased(param) ? "output {data_grad} {weight_grad} {bias_grad}"
+                       : "output {data_grad} {weight_grad}";
 }
 static const char *reads(const void *param)  { return biased(param) ? "o1 o2 o3" : "o1 o2"; }
 
-/* -- inference ------------------------------------------------------------------------------------------------------ */
+/* -- inference --------------------------------------------------------------------------------- */
 
 static int shape(struct infer *s)
 {
   const struct cross *p = s->param;
   ty_desc *x = &s->in[0], *label = &s->in[s->nin - 1];
   if (!x->ndim) return TY_OK;
-  if (x->ndim < 2) return infer_fail(s, TY_ESHAPE, x, "expected (rows..., columns), got %d dimension", x->ndim);
+  if (x->ndim < 2)
+    return infer_fail(s, TY_ESHAPE, x, "expected (rows..., columns), got %d dimension", x->ndim);
   TRY(shape_is(s, &s->in[1], 2, (int64_t[]){ p->num_hidden, x->dim[x->ndim - 1] }));
   if (biased(p)) TRY(shape_is(s, &s->in[2], 1, &p->num_hidden));
   TRY(shape_is(s, label, x->ndim - 1, x->dim));
@@ -54,10 +62,11 @@ static int type(struct infer *s)
     for (int k = 1; k < s->nin - 1; k++) TRY(type_both(s, &s->in[0], &s->in[k]));
     for (int k = 0; k < s->nout; k++) TRY(type_both(s, &s->in[0], &s->out[k]));
   }
-  return s->in[s->nin - 1].dtype == TY_NODTYPE ? type_is(s, &s->in[s->nin - 1], s->in[0].dtype) : TY_OK;
+  return s->in[s->nin - 1].dtype == TY_NODTYPE ? type_is(s, &s->in[s->nin - 1], s->in[0].dtype)
+                                               : TY_OK;
 }
 
-/* -- forward ---------------------------------------------------------------------------------------------------------- */
+/* -- forward ----------------------------------------------------------------------------------- */
 
 enum { SLAB = 16 << 20, LEAST = 64 };                 /* bytes; rows, at least */
 
@@ -65,10 +74,12 @@ struct slab {
   const struct cross *p;
   const struct rows *r;
   const struct arr *x, *w, *bias, *label, *loss;      /* bias: NULL, there is none */
-  int64_t n, k, first;                                /* classes, columns of the data; row of the first */
+  /* classes, columns of the data; row of the first */
+  int64_t n, k, first;
   double scale;
   bool learns;                                        /* products become gradients */
-  char *z;                                            /* rows x n: products, then probabilities, then gradients */
+  /* rows x n: products, then probabilities, then gradients */
+  char *z;
 };
 
 /* Rows of a slab: all slabs are about as large. */
@@ -78,7 +89,10 @@ static int64_t slab_rows(struct linear_sizes z, size_t size)
   return (z.m + slabs - 1) / slabs;
 }
 
-static bool ignored(const struct cross *p, int64_t label) { return p->use_ignore && (double)label == p->ignore_label; }
+static bool ignored(const struct cross *p, int64_t label)
+{
+  return p->use_ignore && (double)label == p->ignore_label;
+}
 
 static double product_of(const struct slab *s, int64_t row, int64_t class)
 {
@@ -87,7 +101,8 @@ static double product_of(const struct slab *s, int64_t row, int64_t class)
   return r->dot(at(r, s->x->p, row * s->k), at(r, s->w->p, class * s->k), s->k) + bias;
 }
 
-/* -log of the label's probability p[class]; where that is too small for a float, from the products of it and the likeliest. */
+/* -log of the label's probability p[class]; where that is too small for a float, from the
+** products of it and the likeliest. */
 static double surprise(const struct slab *s, int64_t row, const void *p, int64_t class)
 {
   const struct rows *r = s->r;
@@ -126,8 +141,9 @@ static int check_labels(const struct slab *s, int64_t m, int64_t *valid)
   for (int64_t i = 0; i < m; i++) {
     int64_t k = whole_at(s->label, i);
     if (ignored(s->p, k)) continue;
-    NEED(k >= 0 && k < s->n, TY_ERUN, "label %g at place %lld is not a class; expected 0 to %lld%s", number_at(s->label, i),
-         (long long)i, (long long)s->n - 1, s->p->use_ignore ? ", or ignore_label" : "");
+    NEED(k >= 0 && k < s->n, TY_ERUN, "label %g at place %lld is not a class; expected 0 to %lld%s",
+        number_at(s->label, i), (long long)i, (long long)s->n - 1,
+        s->p->use_ignore ? ", or ignore_label" : "");
     ++*valid;
   }
   return TY_OK;
@@ -143,8 +159,11 @@ static int slab_products(const struct call *c, const struct slab *s, int64_t m)
   parallel(m, grain_of(s->n * 8), rows_body, (void *)s);
   if (!s->learns) return TY_OK;
   const struct arr *out = c->out;
-  if (out[1].p) TRY(gemm(r->dtype, false, false, m, k, s->n, 1, s->z, s->n, w, k, 0, at(r, out[1].p, s->first * k), k));
-  if (out[2].p) TRY(gemm(r->dtype, true, false, s->n, k, m, 1, s->z, s->n, x, k, s->first > 0, out[2].p, k));
+  if (out[1].p)
+    TRY(gemm(r->dtype, false, false, m, k, s->n, 1, s->z, s->n, w, k, 0,
+        at(r, out[1].p, s->first * k), k));
+  if (out[2].p)
+    TRY(gemm(r->dtype, true, false, s->n, k, m, 1, s->z, s->n, x, k, s->first > 0, out[2].p, k));
   if (c->nout > 3 && out[3].p) sum_columns(r->dtype, m, s->n, s->z, out[3].p, s->first > 0);
   return TY_OK;
 }
@@ -153,11 +172,22 @@ static int forward(struct call *c)
 {
   const struct cross *p = c->param;
   struct linear_sizes z = linear_sizes_of(&c->in[0].d, &c->in[1].d);
-  struct slab s = { .p = p, .r = rows_of(c->in[0].d.dtype), .x = &c->in[0], .w = &c->in[1], .bias = biased(p) ? &c->in[2] : NULL,
-                    .label = &c->in[c->nin - 1], .loss = &c->out[0], .n = z.n, .k = z.k, .z = c->tmp };
+  struct slab s = { .p = p,
+    .r = rows_of(c->in[0].d.dtype),
+    .x = &c->in[0],
+    .w = &c->in[1],
+    .bias = biased(p) ? &c->in[2] : NULL,
+    .label = &c->in[c->nin - 1],
+    .loss = &c->out[0],
+    .n = z.n,
+    .k = z.k,
+    .z = c->tmp };
   int64_t valid, rows = slab_rows(z, s.r->size);
   TRY(check_labels(&s, z.m, &valid));
-  s.scale = p->grad_scale / (p->normalization == PER_BATCH ? (double)z.m : p->normalization == PER_VALID ? (double)MAX(valid, 1) : 1);
+  s.scale = p->grad_scale /
+      (p->normalization == PER_BATCH          ? (double)z.m
+              : p->normalization == PER_VALID ? (double)MAX(valid, 1)
+                                              : 1);
   for (int k = 1; k < c->nout; k++) {
     if (c->out[k].p && !c->run->is_train) memset(c->out[k].p, 0, desc_bytes(&c->out[k].d));
     s.learns |= c->out[k].p && c->run->is_train;
@@ -173,15 +203,17 @@ static size_t scratch(const struct call *c)
   return (size_t)(slab_rows(z, size) * z.n) * size;
 }
 
-/* -- backward: in: the gradients that forward found ---------------------------------------------------------------------- */
+/* -- backward: in: the gradients that forward found -------------------------------------------- */
 
 static int backward(struct call *c)
 {
   for (int k = 0; k < c->nin; k++) {
     struct arr *out = &c->out[k];
     if (!out->p || out->p == c->in[k].p) continue;
-    if (c->add >> k & 1) add_to(out->d.dtype, desc_count(&out->d), c->in[k].p, out->p);
-    else memcpy(out->p, c->in[k].p, desc_bytes(&out->d));
+    if (c->add >> k & 1)
+      add_to(out->d.dtype, desc_count(&out->d), c->in[k].p, out->p);
+    else
+      memcpy(out->p, c->in[k].p, desc_bytes(&out->d));
   }
   struct arr *label = &c->out[c->nin];
   if (label->p) memset(label->p, 0, desc_bytes(&label->d));

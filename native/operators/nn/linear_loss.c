@@ -1,18 +1,22 @@
 /* linear_loss.c - gradients of a large softmax layer without the gradient of its product.
 **
-** That gradient is as large as the layer's output, and two products read it. Here it is made for a slab of columns
-** (classes) at a time, which fits a cache, in panels: the slab gives its rows of the weight's gradient and its sums for the
-** bias at once, and its part of the data's gradient is added up, in order (gemm_both). The data is packed before; its
-** gradient may lie in its place.
+** That gradient is as large as the layer's output, and two products read it. Here it is made for
+** a slab of columns (classes) at a time, which fits a cache, in panels: the slab gives its rows
+** of the weight's gradient and its sums for the bias at once, and its part of the data's
+** gradient is added up, in order (gemm_both). The data is packed before; its gradient may lie in
+** its place.
 */
 #include "kernel/gemm/gemm.h"
 #include "operators/nn/linear_loss.h"
 #include "operators/loss/softmax_loss.h"
 
-enum { SLAB = 3 << 20, DATA = 2 << 20,                /* bytes: of a slab with its weights and results, of the data's panels */
-       NARROW = 128, WIDE = 2048 };                   /* columns of a slab, rows of data: at least, at most */
+/* bytes: of a slab with its weights and results, of the data's panels */
+enum { SLAB = 3 << 20, DATA = 2 << 20,
+       /* columns of a slab, rows of data: at least, at most */
+       NARROW = 128, WIDE = 2048 };
 
-/* Sizes of the layer; rows of data at a time, columns of a slab; panels of a slab, of those rows, of the slab's weights. */
+/* Sizes of the layer; rows of data at a time, columns of a slab; panels of a slab, of those
+** rows, of the slab's weights. */
 struct plan { struct linear_sizes z; int64_t rows, columns; size_t g, x, w; };
 
 static struct plan plan_of(const struct call *c)
@@ -35,7 +39,8 @@ size_t linear_loss_scratch(const struct call *c)
   return p.g + p.x + p.w;
 }
 
-struct slab { struct softmax_loss loss; int64_t row, m, column, n; void *g; };      /* m rows, n columns from row, column on */
+/* m rows, n columns from row, column on */
+struct slab { struct softmax_loss loss; int64_t row, m, column, n; void *g; };
 
 static void slab_rows(int64_t begin, int64_t end, void *context)
 {
@@ -43,7 +48,8 @@ static void slab_rows(int64_t begin, int64_t end, void *context)
   double part[WIDE];
   const struct rows *r = s->loss.r;
   for (int64_t o = begin; o < end; o++) {
-    const char *next = at(r, s->loss.p, (s->row + o + 1) * s->loss.s.k + s->column);     /* another page */
+    const char *next = at(
+        r, s->loss.p, (s->row + o + 1) * s->loss.s.k + s->column); /* another page */
     for (int64_t b = 0; b < s->n * (int64_t)r->size; b += 64) __builtin_prefetch(next + b);
     softmax_loss_part(&s->loss, s->row + o, s->column, s->n, part);
     gemm_panel_row(s->loss.r->dtype, s->m, s->n, o, part, s->g);
@@ -55,11 +61,19 @@ static void slab_gradients(struct call *c, const struct slab *s, int64_t k, cons
   const struct rows *r = s->loss.r;
   const struct arr *out = c->out;
   if (out[0].p) gemm_pack(r->dtype, false, k, s->n, at(r, c->in[2].p, s->column * k), k, w);
-  struct gemm_both b = { .dtype = r->dtype, .m = s->m, .n = s->n, .k = k, .g = s->g, .x = x, .w = w,
-                         .dx = at(r, out[0].p, s->row * k), .dw = at(r, out[1].p, s->column * k),
-                         .db = c->nout > 2 ? at(r, out[2].p, s->column) : NULL,
-                         .add_x = s->column > 0 || c->add & 1, .add_w = s->row > 0 || c->add >> 1 & 1,
-                         .add_b = s->row > 0 || c->add >> 2 & 1 };
+  struct gemm_both b = { .dtype = r->dtype,
+    .m = s->m,
+    .n = s->n,
+    .k = k,
+    .g = s->g,
+    .x = x,
+    .w = w,
+    .dx = at(r, out[0].p, s->row * k),
+    .dw = at(r, out[1].p, s->column * k),
+    .db = c->nout > 2 ? at(r, out[2].p, s->column) : NULL,
+    .add_x = s->column > 0 || c->add & 1,
+    .add_w = s->row > 0 || c->add >> 1 & 1,
+    .add_b = s->row > 0 || c->add >> 2 & 1 };
   gemm_both(&b);
 }
 
@@ -86,7 +100,8 @@ void linear_loss_whole(const struct call *c, struct arr in[3])
 {
   struct linear_sizes z = linear_sizes_of(&c->in[1].d, &c->in[2].d);
   struct softmax_loss loss = softmax_loss_of(c->loss, &c->in[0], &c->in[3]);
-  for (int64_t o = 0; o < z.m; o++) softmax_loss_part(&loss, o, 0, z.n, at(loss.r, c->tmp, o * z.n));
+  for (int64_t o = 0; o < z.m; o++)
+    softmax_loss_part(&loss, o, 0, z.n, at(loss.r, c->tmp, o * z.n));
   for (int i = 0; i < 3; i++) in[i] = c->in[i];
   in[0].p = c->tmp;
 }

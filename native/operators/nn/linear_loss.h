@@ -1,8 +1,10 @@
-/* linear_loss.h - backward of FullyConnected in front of SoftmaxOutput (call.loss). in: softmax, data, weight, label. */
+/* linear_loss.h - backward of FullyConnected in front of SoftmaxOutput (call.loss). in: softmax,
+** data, weight, label. */
 #pragma once
 #include "op/op.h"
 
-struct linear_sizes { int64_t m, n, k; };             /* of FullyConnected: rows of the data, num_hidden, columns of the data */
+/* of FullyConnected: rows of the data, num_hidden, columns of the data */
+struct linear_sizes { int64_t m, n, k; };
 static inline struct linear_sizes linear_sizes_of(const ty_desc *data, const ty_desc *weight)
 {
   return (struct linear_sizes){ desc_count(data) / weight->dim[1], weight->dim[0], weight->dim[1] };
@@ -10,4 +12,5 @@ static inline struct linear_sizes linear_sizes_of(const ty_desc *data, const ty_
 
 size_t linear_loss_scratch(const struct call *c);
 int    linear_loss_backward(struct call *c);
-void   linear_loss_whole(const struct call *c, struct arr in[3]);    /* inputs as without loss: the gradient lies in c->tmp */
+/* inputs as without loss: the gradient lies in c->tmp */
+void   linear_loss_whole(const struct call *c, struct arr in[3]);

@@ -1,11 +1,13 @@
 /* pooling.c - Pooling, Pooling_v1, _contrib_AdaptiveAvgPooling2D.
 **
-** Every layout becomes planes of (depth, height, width, inner): channel-first data has outer = n * channels planes and
-** inner = 1, channel-last data n planes and inner = channels. An output row is built tap by tap: for each place of the
-** window, the outputs for which it lies inside the data take their maximum with it, or add it. So inner loops run along
-** the width (or the channels), whatever the window. With inner = 1 the window's rows are first folded into one line,
-** then its columns. The gradient of max goes over the taps again and compares; since taps come in row-major order the
-** first maximum takes all. 2 x 2 windows with stride 2, and windows as large as a plane, have loops of their own.
+** Every layout becomes planes of (depth, height, width, inner): channel-first data has outer = n
+** * channels planes and inner = 1, channel-last data n planes and inner = channels. An output
+** row is built tap by tap: for each place of the window, the outputs for which it lies inside
+** the data take their maximum with it, or add it. So inner loops run along the width (or the
+** channels), whatever the window. With inner = 1 the window's rows are first folded into one
+** line, then its columns. The gradient of max goes over the taps again and compares; since taps
+** come in row-major order the first maximum takes all. 2 x 2 windows with stride 2, and windows
+** as large as a plane, have loops of their own.
 */
 #include "kernel/vec/vec.h"
 #include "operators/quantized/quantize.h"
@@ -51,18 +53,23 @@ static int pool_check(void *param)
 {
   struct pool_param *p = param;
   int64_t n = p->kernel.n;
-  if (!p->global_pool) NEED(n >= 1 && n <= 3, TY_EVALUE, "Pooling: kernel: expected 1 to 3 numbers, got %lld", (long long)n);
-  NEED(p->pool_type != POOL_LP || p->p_value != NONE, TY_EVALUE, "Pooling: p_value: pool_type lp needs 1, 2 or 3");
+  if (!p->global_pool)
+    NEED(n >= 1 && n <= 3, TY_EVALUE, "Pooling: kernel: expected 1 to 3 numbers, got %lld",
+        (long long)n);
+  NEED(p->pool_type != POOL_LP || p->p_value != NONE, TY_EVALUE,
+      "Pooling: p_value: pool_type lp needs 1, 2 or 3");
   NEED(p->pool_type != POOL_LP || (p->p_value >= 1 && p->p_value <= 3), TY_EVALUE,
-       "Pooling: p_value: expected 1, 2 or 3, got %lld", (long long)p->p_value);
+      "Pooling: p_value: expected 1, 2 or 3, got %lld", (long long)p->p_value);
   NEED(p->pooling_convention != SAME, TY_EUNSUPPORTED,
-       "Pooling: pooling_convention same is not supported; expected valid or full");
+      "Pooling: pooling_convention same is not supported; expected valid or full");
   for (int64_t i = 0; !p->global_pool && i < n; i++)
     NEED(p->kernel.d[i] > 0, TY_EVALUE, "Pooling: kernel: expected positive numbers");
   NEED(p->global_pool || !p->stride.n || p->stride.n == n, TY_EVALUE,
-       "Pooling: stride: expected %lld numbers, as kernel has, got %lld", (long long)n, (long long)p->stride.n);
+      "Pooling: stride: expected %lld numbers, as kernel has, got %lld", (long long)n,
+      (long long)p->stride.n);
   NEED(p->global_pool || !p->pad.n || p->pad.n == n, TY_EVALUE,
-       "Pooling: pad: expected %lld numbers, as kernel has, got %lld", (long long)n, (long long)p->pad.n);
+      "Pooling: pad: expected %lld numbers, as kernel has, got %lld", (long long)n,
+      (long long)p->pad.n);
   for (int64_t i = 0; !p->global_pool && i < p->stride.n; i++)
     NEED(p->stride.d[i] > 0, TY_EVALUE, "Pooling: stride: expected positive numbers");
   for (int64_t i = 0; !p->global_pool && i < p->pad.n; i++)
@@ -70,7 +77,7 @@ static int pool_check(void *param)
   return TY_OK;
 }
 
-static int pool1_check(void *param)                   /* its choices, in Pooling's numbers */
+static int pool1_check(void *param) /* its choices, in Pooling's numbers */
 {
   static const int type[] = { POOL_AVG, POOL_MAX, POOL_SUM }, convention[] = { FULL, VALID };
   struct pool_param *p = param;
@@ -81,11 +88,12 @@ static int pool1_check(void *param)                   /* its choices, in Pooling
   return pool_check(param);
 }
 
-/* -- geometry ---------------------------------------------------------------------------------------------- */
+/* -- geometry ---------------------------------------------------------------------------------- */
 
 struct axis { int64_t in, out, kernel, stride, pad; };
 struct planes {
-  struct axis a[3];                                   /* depth, height, width; missing ones have size 1 */
+  /* depth, height, width; missing ones have size 1 */
+  struct axis a[3];
   int64_t outer, inner;
   int     ndim;                                       /* of the window */
 };
@@ -107,10 +115,13 @@ static struct axis axis_at(const struct pool_param *p, int64_t size, int i)
 
 static struct planes planes_of(const struct pool_param *p, const ty_desc *in)
 {
-  struct planes g = { { { 1, 1, 1, 1, 0 }, { 1, 1, 1, 1, 0 }, { 1, 1, 1, 1, 0 } }, in->dim[0], 1, in->ndim - 2 };
+  struct planes g = { { { 1, 1, 1, 1, 0 }, { 1, 1, 1, 1, 0 }, { 1, 1, 1, 1, 0 } }, in->dim[0], 1,
+    in->ndim - 2 };
   for (int i = 0; i < g.ndim; i++) g.a[3 - g.ndim + i] = axis_at(p, in->dim[first_axis(p) + i], i);
-  if (channel_last(p)) g.inner = in->dim[in->ndim - 1];
-  else g.outer *= in->dim[1];
+  if (channel_last(p))
+    g.inner = in->dim[in->ndim - 1];
+  else
+    g.outer *= in->dim[1];
   return g;
 }
 
@@ -119,7 +130,8 @@ static bool has_places(const struct pool_param *p)
 {
   int64_t taps = 1;
   for (int64_t i = 0; i < p->kernel.n; i++) taps = MIN(taps, NO_PLACE) * p->kernel.d[i];
-  return p->pool_type == POOL_MAX && !p->global_pool && p->kernel.n > 0 && p->kernel.n < 3 && !channel_last(p) && taps <= NO_PLACE;
+  return p->pool_type == POOL_MAX && !p->global_pool && p->kernel.n > 0 && p->kernel.n < 3 &&
+      !channel_last(p) && taps <= NO_PLACE;
 }
 
 static int pool_type(struct infer *s)
@@ -134,24 +146,26 @@ static int pool_shape(struct infer *s)
   ty_desc d = s->in[0], *in = &s->in[0];
   if (!d.ndim) return TY_OK;
   if (d.ndim < 3 || d.ndim > 5)
-    return infer_fail(s, TY_ESHAPE, in, "expected 3 to 5 dimensions (batch, channels, 1 to 3 of space), got %d", d.ndim);
+    return infer_fail(s, TY_ESHAPE, in,
+        "expected 3 to 5 dimensions (batch, channels, 1 to 3 of space), got %d", d.ndim);
   if (!p->global_pool && p->kernel.n != d.ndim - 2)
-    return infer_fail(s, TY_ESHAPE, in, "kernel has %lld numbers, but data has %d dimensions of space",
-                      (long long)p->kernel.n, d.ndim - 2);
+    return infer_fail(s, TY_ESHAPE, in,
+        "kernel has %lld numbers, but data has %d dimensions of space", (long long)p->kernel.n,
+        d.ndim - 2);
   for (int i = 0; i < d.ndim - 2; i++) {
     int64_t *size = &d.dim[first_axis(p) + i];
     struct axis a = axis_at(p, *size, i);
     if (*size && a.kernel > a.in + 2 * a.pad)
-      return infer_fail(s, TY_ESHAPE, in, "kernel %lld is larger than the data with its padding, %lld, on axis %d",
-                        (long long)a.kernel,
-                        (long long)(a.in + 2 * a.pad), first_axis(p) + i);
+      return infer_fail(s, TY_ESHAPE, in,
+          "kernel %lld is larger than the data with its padding, %lld, on axis %d",
+          (long long)a.kernel, (long long)(a.in + 2 * a.pad), first_axis(p) + i);
     *size = p->global_pool ? 1 : *size ? a.out : 0;
   }
   if (s->nout > 1) TRY(shape_as(s, &s->out[1], &d));
   return shape_as(s, &s->out[0], &d);
 }
 
-/* -- one output row ------------------------------------------------------------------------------------------- */
+/* -- one output row ---------------------------------------------------------------------------- */
 
 enum { WIDE = 512 };                                  /* elements of a piece of an output row */
 struct pool {
@@ -159,18 +173,25 @@ struct pool {
   struct planes g;
   int64_t type, power;
   bool    with_pad, zeros, back;                      /* zeros: padding takes part (Pooling_v1) */
-  bool    blocks, pairs, whole, folds;                /* channels in blocks, 2 x 2 windows, one window per plane, folded rows */
+  /* channels in blocks, 2 x 2 windows, one window per plane, folded rows */
+  bool    blocks, pairs, whole, folds;
   const void *x, *y, *dy;
-  uint8_t *places;                                    /* NULL: not wanted forward, not there backward */
-  bool    masked;                                     /* backward: there is none where y is not above 0 */
+  /* NULL: not wanted forward, not there backward */
+  uint8_t *places;
+  /* backward: there is none where y is not above 0 */
+  bool    masked;
   void   *out;                                        /* y forward, dx backward */
 };
-/* Outputs w .. w + n - 1 of row (d, h), channels c .. c + m - 1 of channel-last data (m < inner only if n is 1). */
+/* Outputs w .. w + n - 1 of row (d, h), channels c .. c + m - 1 of channel-last data (m < inner
+** only if n is 1). */
 struct piece { int64_t plane, d, h, w, n, c, m; };
 
 /* The places k of a window that lie inside the data: first_in .. last_in - 1. */
 static int64_t first_in(const struct axis *a, int64_t o) { return MAX(a->pad - o * a->stride, 0); }
-static int64_t last_in(const struct axis *a, int64_t o) { return MIN(a->kernel, a->in + a->pad - o * a->stride); }
+static int64_t last_in(const struct axis *a, int64_t o)
+{
+  return MIN(a->kernel, a->in + a->pad - o * a->stride);
+}
 static int64_t up(int64_t n, int64_t by) { return n > 0 ? (n + by - 1) / by : 0; }
 
 /* Size of the window with the padding that it covers; at most 0 beyond it. */
@@ -192,18 +213,20 @@ static double share_of(const struct pool *p, const struct piece *q, int64_t w)
   int64_t o[3] = { q->d, q->h, w };
   double n = 1;
   for (int i = 0; i < 3; i++)
-    n *= (double)(p->zeros ? a[i].kernel : p->with_pad ? covered(&a[i], o[i])
-                  : MAX(last_in(&a[i], o[i]) - first_in(&a[i], o[i]), 0));
-  return n != 0 ? 1 / n : p->g.ndim == 3 ? NAN : 0;   /* a window without elements */
+    n *= (double)(p->zeros ? a[i].kernel
+            : p->with_pad  ? covered(&a[i], o[i])
+                           : MAX(last_in(&a[i], o[i]) - first_in(&a[i], o[i]), 0));
+  return n != 0 ? 1 / n : p->g.ndim == 3 ? NAN : 0; /* a window without elements */
 }
 
-/* Multiplies a piece of an output row by its windows' shares; the windows that lie inside the width have one in common. */
+/* Multiplies a piece of an output row by its windows' shares; the windows that lie inside the
+** width have one in common. */
 static void share_row(const struct pool *p, const struct piece *q, void *row)
 {
   const struct axis *a = &p->g.a[2];
-  int64_t room = a->in + a->pad - a->kernel, inside = MAX(up(a->pad, a->stride), q->w), end = room < 0 ? 0
-      : MIN(room / a->stride + 1, q->w + q->n);
-  for (int64_t w = q->w; w < q->w + q->n; ) {
+  int64_t room = a->in + a->pad - a->kernel, inside = MAX(up(a->pad, a->stride), q->w),
+          end = room < 0 ? 0 : MIN(room / a->stride + 1, q->w + q->n);
+  for (int64_t w = q->w; w < q->w + q->n;) {
     int64_t n = w == inside && end > w ? end - w : 1;
     void *y = at(p->r, row, (w - q->w) * q->m);
     p->r->affine(y, y, share_of(p, q, w), 0, n * q->m);
@@ -217,8 +240,10 @@ static int64_t output_at(const struct pool *p, const struct piece *q, int64_t w)
   return (((q->plane * a[0].out + q->d) * a[1].out + q->h) * a[2].out + w) * p->g.inner + q->c;
 }
 
-/* One tap: n inputs from in_at on, `stride` apart, belong to outputs from out_at on, which are row[row_at ..]. */
-typedef void (*tap_fn)(const struct pool *p, void *row, int64_t in_at, int64_t out_at, int64_t row_at, int64_t stride, int64_t n);
+/* One tap: n inputs from in_at on, `stride` apart, belong to outputs from out_at on, which are
+** row[row_at ..]. */
+typedef void (*tap_fn)(const struct pool *p, void *row, int64_t in_at, int64_t out_at,
+    int64_t row_at, int64_t stride, int64_t n);
 
 /* The input row under row (kd, kh) of a piece's windows. */
 static int64_t line_at(const struct pool *p, const struct piece *q, int64_t kd, int64_t kh)
@@ -228,25 +253,29 @@ static int64_t line_at(const struct pool *p, const struct piece *q, int64_t kd, 
   return ((q->plane * a[0].in + z) * a[1].in + y) * a[2].in;
 }
 
-/* The outputs of a piece for which place k of the window lies inside the width: the first, and how many; <= 0: none. */
+/* The outputs of a piece for which place k of the window lies inside the width: the first, and
+** how many; <= 0: none. */
 static int64_t outputs_under(const struct axis *w, const struct piece *q, int64_t k, int64_t *first)
 {
   *first = MAX(q->w, up(w->pad - k, w->stride));
   return MIN(q->w + q->n, up(w->in + w->pad - k, w->stride)) - *first;
 }
 
-static void row_taps(const struct pool *p, const struct piece *q, int64_t kd, int64_t kh, void *row, tap_fn tap)
+static void row_taps(
+    const struct pool *p, const struct piece *q, int64_t kd, int64_t kh, void *row, tap_fn tap)
 {
   const struct axis *w = &p->g.a[2];
   int64_t inner = p->g.inner, line = line_at(p, q, kd, kh);
   for (int64_t k = 0; k < w->kernel; k++) {
     int64_t from, n = outputs_under(w, q, k, &from);
-    int64_t in_at = (line + from * w->stride - w->pad + k) * inner + q->c, out_at = output_at(p, q, from),
-            row_at = (from - q->w) * q->m;
+    int64_t in_at = (line + from * w->stride - w->pad + k) * inner + q->c,
+            out_at = output_at(p, q, from), row_at = (from - q->w) * q->m;
     if (n <= 0) continue;
-    if (inner == 1) tap(p, row, in_at, out_at, row_at, w->stride, n);
-    else for (int64_t i = 0; i < n; i++) tap(p, row, in_at + i * w->stride * inner, out_at + i * inner,
-                                               row_at + i * q->m, 1, q->m);
+    if (inner == 1)
+      tap(p, row, in_at, out_at, row_at, w->stride, n);
+    else
+      for (int64_t i = 0; i < n; i++)
+        tap(p, row, in_at + i * w->stride * inner, out_at + i * inner, row_at + i * q->m, 1, q->m);
   }
 }
 
@@ -254,27 +283,35 @@ static void all_taps(const struct pool *p, const struct piece *q, void *row, tap
 {
   const struct axis *d = &p->g.a[0], *h = &p->g.a[1];
   for (int64_t kd = first_in(d, q->d); kd < last_in(d, q->d); kd++)
-    for (int64_t kh = first_in(h, q->h); kh < last_in(h, q->h); kh++) row_taps(p, q, kd, kh, row, tap);
+    for (int64_t kh = first_in(h, q->h); kh < last_in(h, q->h); kh++)
+      row_taps(p, q, kd, kh, row, tap);
 }
 
-static void tap_forward(const struct pool *p, void *row, int64_t in_at, int64_t out_at, int64_t row_at, int64_t stride, int64_t n)
+static void tap_forward(const struct pool *p, void *row, int64_t in_at, int64_t out_at,
+    int64_t row_at, int64_t stride, int64_t n)
 {
   const struct rows *r = p->r;
-  if (p->type == POOL_MAX) r->tap_max(at(r, p->out, out_at), at(r, p->x, in_at), stride, n);
-  else r->tap_add(at(r, p->out, out_at), at(r, p->x, in_at), stride, (int)p->power, n);
+  if (p->type == POOL_MAX)
+    r->tap_max(at(r, p->out, out_at), at(r, p->x, in_at), stride, n);
+  else
+    r->tap_add(at(r, p->out, out_at), at(r, p->x, in_at), stride, (int)p->power, n);
 }
 
-static void tap_backward(const struct pool *p, void *row, int64_t in_at, int64_t out_at, int64_t row_at,
-                         int64_t stride, int64_t n)
+static void tap_backward(const struct pool *p, void *row, int64_t in_at, int64_t out_at,
+    int64_t row_at, int64_t stride, int64_t n)
 {
   const struct rows *r = p->r;
-  void *dx = at(r, p->out, in_at), *g = at(r, row, row_at), *x = at(r, p->x, in_at), *y = at(r, p->y, out_at);
-  if (p->type == POOL_MAX) r->tap_max_back(dx, g, x, y, stride, p->zeros, n);
-  else if (p->type == POOL_LP) r->tap_power_back(dx, g, x, y, stride, (int)p->power, n);
-  else r->tap_add_back(dx, g, stride, n);
+  void *dx = at(r, p->out, in_at), *g = at(r, row, row_at), *x = at(r, p->x, in_at),
+       *y = at(r, p->y, out_at);
+  if (p->type == POOL_MAX)
+    r->tap_max_back(dx, g, x, y, stride, p->zeros, n);
+  else if (p->type == POOL_LP)
+    r->tap_power_back(dx, g, x, y, stride, (int)p->power, n);
+  else
+    r->tap_add_back(dx, g, stride, n);
 }
 
-/* -- channels in blocks ------------------------------------------------------------------------------------------- */
+/* -- channels in blocks ------------------------------------------------------------------------ */
 
 /* The windows of a piece, whose last axis is a whole block; x: places before the first line */
 static struct pool_row windows_of(const struct pool *p, const struct piece *q, int64_t *x)
@@ -282,9 +319,16 @@ static struct pool_row windows_of(const struct pool *p, const struct piece *q, i
   const struct axis *h = &p->g.a[1], *w = &p->g.a[2];
   int64_t kh = first_in(h, q->h);
   *x = line_at(p, q, 0, kh) * p->g.inner;
-  return (struct pool_row){ .rows = MAX(last_in(h, q->h) - kh, 0), .line = w->in, .in = w->in, .kernel = w->kernel,
-                            .stride = w->stride, .pad = w->pad - q->w * w->stride, .n = q->n, .b = (int)p->g.inner,
-                            .all = p->zeros, .tap = (int)(kh * w->kernel) };
+  return (struct pool_row){ .rows = MAX(last_in(h, q->h) - kh, 0),
+    .line = w->in,
+    .in = w->in,
+    .kernel = w->kernel,
+    .stride = w->stride,
+    .pad = w->pad - q->w * w->stride,
+    .n = q->n,
+    .b = (int)p->g.inner,
+    .all = p->zeros,
+    .tap = (int)(kh * w->kernel) };
 }
 
 static void block_forward(const struct pool *p, const struct piece *q, void *y)
@@ -300,22 +344,27 @@ static void block_backward(const struct pool *p, const struct piece *q, const vo
   int64_t x;
   struct pool_row w = windows_of(p, q, &x);
   void *y = at(p->r, p->y, output_at(p, q, q->w));
-  if (p->places) { p->r->block_award(at(p->r, p->out, x), p->places + output_at(p, q, q->w), dy, &w); return; }
+  if (p->places) {
+    p->r->block_award(at(p->r, p->out, x), p->places + output_at(p, q, q->w), dy, &w);
+    return;
+  }
   p->r->block_pool_back(at(p->r, p->out, x), dy, at(p->r, p->x, x), y, &w, p->type == POOL_MAX);
 }
 
-/* -- folded rows: inner = 1 --------------------------------------------------------------------------------------- */
+/* -- folded rows: inner = 1 -------------------------------------------------------------------- */
 
 /* Columns x .. x + n - 1 of the input lie under a piece. */
 struct span { int64_t x, n; };
 static struct span span_of(const struct axis *w, const struct piece *q)
 {
-  int64_t x = MAX(q->w * w->stride - w->pad, 0), end = MIN((q->w + q->n - 1) * w->stride - w->pad + w->kernel, w->in);
+  int64_t x = MAX(q->w * w->stride - w->pad, 0),
+          end = MIN((q->w + q->n - 1) * w->stride - w->pad + w->kernel, w->in);
   return (struct span){ x, MAX(end - x, 0) };
 }
 
 /* Columns of the windows: from the folded line to the outputs, or back. */
-static void fold_columns(const struct pool *p, const struct piece *q, const struct span *s, void *line, void *row)
+static void fold_columns(
+    const struct pool *p, const struct piece *q, const struct span *s, void *line, void *row)
 {
   const struct rows *r = p->r;
   const struct axis *w = &p->g.a[2];
@@ -323,9 +372,12 @@ static void fold_columns(const struct pool *p, const struct piece *q, const stru
     int64_t from, n = outputs_under(w, q, k, &from);
     if (n <= 0) continue;
     void *x = at(r, line, from * w->stride - w->pad + k - s->x), *y = at(r, row, from - q->w);
-    if (p->back) r->tap_add_back(x, y, w->stride, n);
-    else if (p->type == POOL_MAX) r->tap_max(y, x, w->stride, n);
-    else r->tap_add(y, x, w->stride, 1, n);
+    if (p->back)
+      r->tap_add_back(x, y, w->stride, n);
+    else if (p->type == POOL_MAX)
+      r->tap_max(y, x, w->stride, n);
+    else
+      r->tap_add(y, x, w->stride, 1, n);
   }
 }
 
@@ -336,15 +388,20 @@ static void fold_rows(const struct pool *p, const struct piece *q, const struct 
   for (int64_t kd = first_in(d, q->d); kd < last_in(d, q->d); kd++)
     for (int64_t kh = first_in(h, q->h); kh < last_in(h, q->h); kh++) {
       int64_t start = line_at(p, q, kd, kh) + s->x;
-      if (p->back) r->add(at(r, p->out, start), line, s->n);
-      else if (p->type == POOL_MAX) r->tap_max(line, at(r, p->x, start), 1, s->n);
-      else r->tap_add(line, at(r, p->x, start), 1, (int)p->power, s->n);
+      if (p->back)
+        r->add(at(r, p->out, start), line, s->n);
+      else if (p->type == POOL_MAX)
+        r->tap_max(line, at(r, p->x, start), 1, s->n);
+      else
+        r->tap_add(line, at(r, p->x, start), 1, (int)p->power, s->n);
     }
 }
 
-static double nothing(const struct pool *p)           /* what a window without elements becomes */
+static double nothing(const struct pool *p) /* what a window without elements becomes */
 {
-  return p->type != POOL_MAX || p->back ? 0 : p->r->dtype == TY_F64 ? -1.7976931348623157e308 : -3.4028234663852886e38;
+  return p->type != POOL_MAX || p->back ? 0
+      : p->r->dtype == TY_F64           ? -1.7976931348623157e308
+                                        : -3.4028234663852886e38;
 }
 
 static void fold(const struct pool *p, const struct piece *q, void *row)
@@ -357,7 +414,8 @@ static void fold(const struct pool *p, const struct piece *q, void *row)
   if (!p->back) fold_columns(p, q, &s, line, row);
 }
 
-/* The bytes of a piece. Taps go backwards, so that the first maximum of a window has the last word. */
+/* The bytes of a piece. Taps go backwards, so that the first maximum of a window has the last
+** word. */
 static void place_piece(const struct pool *p, const struct piece *q)
 {
   int32_t place[WIDE];
@@ -365,9 +423,11 @@ static void place_piece(const struct pool *p, const struct piece *q)
   for (int64_t i = 0; i < q->n; i++) place[i] = NO_PLACE;
   for (int64_t kh = last_in(h, q->h) - 1; kh >= first_in(h, q->h); kh--)
     for (int64_t k = w->kernel - 1; k >= 0; k--) {
-      int64_t from, n = outputs_under(w, q, k, &from), x = line_at(p, q, 0, kh) + from * w->stride - w->pad + k;
-      if (n > 0) p->r->winner(place + (from - q->w), at(p->r, p->x, x), at(p->r, p->out, output_at(p, q, from)), w->stride,
-                              (int32_t)(kh * w->kernel + k), n);
+      int64_t from, n = outputs_under(w, q, k, &from),
+                    x = line_at(p, q, 0, kh) + from * w->stride - w->pad + k;
+      if (n > 0)
+        p->r->winner(place + (from - q->w), at(p->r, p->x, x),
+            at(p->r, p->out, output_at(p, q, from)), w->stride, (int32_t)(kh * w->kernel + k), n);
     }
   uint8_t *out = p->places + output_at(p, q, q->w);
   for (int64_t i = 0; i < q->n; i++) out[i] = (uint8_t)place[i];
@@ -375,16 +435,19 @@ static void place_piece(const struct pool *p, const struct piece *q)
 
 static void award_piece(const struct pool *p, const struct piece *q, const void *dy)
 {
-  int32_t place[WIDE], start[NO_PLACE + 1];           /* in the plane, less stride times the output's column */
+  int32_t place[WIDE],
+      start[NO_PLACE + 1]; /* in the plane, less stride times the output's column */
   const struct axis *a = p->g.a, *h = &a[1], *w = &a[2];
   const uint8_t *tap = p->places + output_at(p, q, q->w);
-  const int64_t plane = q->plane * h->in * w->in, corner = (q->h * h->stride - h->pad) * w->in - w->pad;
-  for (int64_t k = 0; k < h->kernel * w->kernel; k++) start[k] = (int32_t)(corner + k / w->kernel * w->in + k % w->kernel);
+  const int64_t plane = q->plane * h->in * w->in,
+                corner = (q->h * h->stride - h->pad) * w->in - w->pad;
+  for (int64_t k = 0; k < h->kernel * w->kernel; k++)
+    start[k] = (int32_t)(corner + k / w->kernel * w->in + k % w->kernel);
   for (int64_t i = 0; i < q->n; i++) place[i] = tap[i] == NO_PLACE ? INT32_MIN : start[tap[i]];
   p->r->award(at(p->r, p->out, plane + q->w * w->stride), place, dy, w->stride, q->n);
 }
 
-/* -- pieces --------------------------------------------------------------------------------------------------------- */
+/* -- pieces ------------------------------------------------------------------------------------ */
 
 /* Padding counts as zeros: a maximum below 0 becomes 0 where the window covers some. */
 static void raise_to_zero(const struct pool *p, const struct piece *q, void *y)
@@ -392,7 +455,8 @@ static void raise_to_zero(const struct pool *p, const struct piece *q, void *y)
   const struct rows *r = p->r;
   for (int64_t w = 0; w < q->n; w++) {
     if (!pads(&p->g.a[0], q->d) && !pads(&p->g.a[1], q->h) && !pads(&p->g.a[2], q->w + w)) continue;
-    for (int64_t i = w * q->m; i < (w + 1) * q->m; i++) if (r->get(y, i) < 0) r->set(y, i, 0);
+    for (int64_t i = w * q->m; i < (w + 1) * q->m; i++)
+      if (r->get(y, i) < 0) r->set(y, i, 0);
   }
 }
 
@@ -401,9 +465,12 @@ static void forward_piece(const struct pool *p, const struct piece *q)
   const struct rows *r = p->r;
   void *y = at(r, p->out, output_at(p, q, q->w));
   r->fill(y, nothing(p), q->n * q->m);
-  if (p->folds) fold(p, q, y);
-  else if (p->blocks) block_forward(p, q, y);
-  else all_taps(p, q, NULL, tap_forward);
+  if (p->folds)
+    fold(p, q, y);
+  else if (p->blocks)
+    block_forward(p, q, y);
+  else
+    all_taps(p, q, NULL, tap_forward);
   if (p->type == POOL_AVG) share_row(p, q, y);
   if (p->type == POOL_MAX && p->zeros) raise_to_zero(p, q, y);
   if (p->type == POOL_LP) r->root(y, (int)p->power, q->n * q->m);
@@ -413,23 +480,32 @@ static void forward_piece(const struct pool *p, const struct piece *q)
 static void take_head(const struct pool *p, int64_t from, int64_t n, void *row)
 {
   const struct rows *r = p->r;
-  if (p->masked) r->relu_back(row, at(r, p->dy, from), at(r, p->y, from), 1, 0, n);
-  else memcpy(row, at(r, p->dy, from), r->size * (size_t)n);
+  if (p->masked)
+    r->relu_back(row, at(r, p->dy, from), at(r, p->y, from), 1, 0, n);
+  else
+    memcpy(row, at(r, p->dy, from), r->size * (size_t)n);
 }
 
-/* The taps hand on a copy of the head gradients: divided by the window for avg, shrinking as maxima are found for max. */
+/* The taps hand on a copy of the head gradients: divided by the window for avg, shrinking as
+** maxima are found for max. */
 static void backward_piece(const struct pool *p, const struct piece *q)
 {
   _Alignas(64) char row[WIDE * sizeof(double)];
   take_head(p, output_at(p, q, q->w), q->n * q->m, row);
-  if (p->places && !p->blocks) { award_piece(p, q, row); return; }
+  if (p->places && !p->blocks) {
+    award_piece(p, q, row);
+    return;
+  }
   if (p->type == POOL_AVG) share_row(p, q, row);
-  if (p->folds) fold(p, q, row);
-  else if (p->blocks) block_backward(p, q, row);
-  else all_taps(p, q, row, tap_backward);
+  if (p->folds)
+    fold(p, q, row);
+  else if (p->blocks)
+    block_backward(p, q, row);
+  else
+    all_taps(p, q, row, tap_backward);
 }
 
-/* -- planes ------------------------------------------------------------------------------------------------------ */
+/* -- planes ------------------------------------------------------------------------------------ */
 
 static void pair_plane(const struct pool *p, int64_t plane)
 {
@@ -462,7 +538,9 @@ static void whole_plane(const struct pool *p, int64_t plane, int64_t n)
 {
   const struct rows *r = p->r;
   void *x = at(r, p->x, plane * n), *y = at(r, p->out, plane);
-  r->set(y, 0, p->type == POOL_MAX ? fmax(r->max(x, n), nothing(p)) : r->sum(x, n) * (p->type == POOL_AVG ? 1 / (double)n : 1));
+  r->set(y, 0,
+      p->type == POOL_MAX ? fmax(r->max(x, n), nothing(p))
+                          : r->sum(x, n) * (p->type == POOL_AVG ? 1 / (double)n : 1));
   if (!p->places) return;
   int64_t i = 0;
   while (i < n && r->get(x, i) != r->get(y, 0)) i++;
@@ -479,18 +557,24 @@ static void whole_plane_back(const struct pool *p, int64_t plane, int64_t n)
   if (p->places && p->places[plane] != NO_PLACE) r->set(dx, p->places[plane], g);
   if (p->type != POOL_MAX || p->places) return;
   for (int64_t i = 0; i < n; i++)
-    if (r->get(x, i) == r->get(p->y, plane)) { r->set(dx, i, g); if (!p->zeros) return; }
+    if (r->get(x, i) == r->get(p->y, plane)) {
+      r->set(dx, i, g);
+      if (!p->zeros) return;
+    }
 }
 
 static void piece_all(const struct pool *p, struct piece q)
 {
-  int64_t inner = p->g.inner, width = p->g.a[2].out, most = p->folds ? (WIDE - p->g.a[2].kernel) / p->g.a[2].stride + 1 : WIDE;
+  int64_t inner = p->g.inner, width = p->g.a[2].out,
+          most = p->folds ? (WIDE - p->g.a[2].kernel) / p->g.a[2].stride + 1 : WIDE;
   for (q.c = 0; q.c < inner; q.c += q.m) {
     q.m = MIN(inner - q.c, WIDE);
     for (q.w = 0; q.w < width; q.w += q.n) {
       q.n = q.m < inner ? 1 : MIN(width - q.w, most / q.m);
-      if (p->back) backward_piece(p, &q);
-      else forward_piece(p, &q);
+      if (p->back)
+        backward_piece(p, &q);
+      else
+        forward_piece(p, &q);
     }
   }
 }
@@ -502,34 +586,45 @@ static void pool_body(int64_t begin, int64_t end, void *context)
   int64_t plane = a[0].in * a[1].in * a[2].in * p->g.inner;
   bool covers = p->pairs && 2 * a[1].out == a[1].in && 2 * a[2].out == a[2].in;
   for (int64_t i = begin; i < end; i++) {
-    if (p->whole) { (p->back ? whole_plane_back : whole_plane)(p, i, plane); continue; }
+    if (p->whole) {
+      (p->back ? whole_plane_back : whole_plane)(p, i, plane);
+      continue;
+    }
     if (p->back && !covers) memset(at(p->r, p->out, i * plane), 0, p->r->size * (size_t)plane);
-    if (p->pairs) { (p->back ? pair_plane_back : pair_plane)(p, i); continue; }
+    if (p->pairs) {
+      (p->back ? pair_plane_back : pair_plane)(p, i);
+      continue;
+    }
     for (int64_t d = 0; d < a[0].out; d++)
-      for (int64_t h = 0; h < a[1].out; h++) piece_all(p, (struct piece){ .plane = i, .d = d, .h = h });
+      for (int64_t h = 0; h < a[1].out; h++)
+        piece_all(p, (struct piece){ .plane = i, .d = d, .h = h });
   }
 }
 
 static bool two_by_two(const struct planes *g)
 {
   for (int i = 1; i < 3; i++)
-    if (g->a[i].kernel != 2 || g->a[i].stride != 2 || g->a[i].pad || 2 * g->a[i].out > g->a[i].in) return false;
+    if (g->a[i].kernel != 2 || g->a[i].stride != 2 || g->a[i].pad || 2 * g->a[i].out > g->a[i].in)
+      return false;
   return g->ndim == 2 && g->inner == 1;
 }
 
 static bool whole_planes(const struct planes *g)
 {
-  for (int i = 0; i < 3; i++) if (g->a[i].kernel != g->a[i].in || g->a[i].out != 1 || g->a[i].pad) return false;
+  for (int i = 0; i < 3; i++)
+    if (g->a[i].kernel != g->a[i].in || g->a[i].out != 1 || g->a[i].pad) return false;
   return g->inner == 1;
 }
 
 static void pool_run(struct pool *p)
 {
   const struct axis *a = p->g.a;
-  int64_t taps = a[0].kernel * a[1].kernel * a[2].kernel, outputs = a[0].out * a[1].out * a[2].out * p->g.inner;
+  int64_t taps = a[0].kernel * a[1].kernel * a[2].kernel,
+          outputs = a[0].out * a[1].out * a[2].out * p->g.inner;
   p->pairs = p->type == POOL_MAX && !p->zeros && two_by_two(&p->g) && (!p->back || p->places);
   p->whole = p->type != POOL_LP && whole_planes(&p->g);
-  p->folds = p->g.inner == 1 && a[2].kernel <= WIDE / 2 && !(p->back && (p->type == POOL_MAX || p->type == POOL_LP));
+  p->folds = p->g.inner == 1 && a[2].kernel <= WIDE / 2 &&
+      !(p->back && (p->type == POOL_MAX || p->type == POOL_LP));
   parallel(p->g.outer, grain_of(taps * outputs), pool_body, p);
 }
 
@@ -545,10 +640,13 @@ static struct pool pool_of(const struct call *c, const struct arr *data)
 {
   const struct pool_param *p = c->param;
   bool older = !strcmp(c->op->name, "Pooling_v1");
-  return (struct pool){ .r = rows_of(data->d.dtype), .g = planes_in(c, data), .type = p->pool_type,
-                        .power = p->pool_type == POOL_LP ? p->p_value : 1,
-                        .with_pad = p->count_include_pad != 0, .zeros = older,
-                        .blocks = data->block && data->d.ndim < 5 && p->pool_type != POOL_LP };
+  return (struct pool){ .r = rows_of(data->d.dtype),
+    .g = planes_in(c, data),
+    .type = p->pool_type,
+    .power = p->pool_type == POOL_LP ? p->p_value : 1,
+    .with_pad = p->count_include_pad != 0,
+    .zeros = older,
+    .blocks = data->block && data->d.ndim < 5 && p->pool_type != POOL_LP };
 }
 
 static int pool_forward(struct call *c)
@@ -580,7 +678,10 @@ static const char *pool1_grad(const void *param)
   int64_t type = ((const struct pool_param *)param)->pool_type;
   return type == POOL_MAX || type == POOL_LP ? "g0 i0 o0" : "g0";
 }
-static const char *pool_grad(const void *param) { return has_places(param) ? "g0 o1" : pool1_grad(param); }
+static const char *pool_grad(const void *param)
+{
+  return has_places(param) ? "g0 o1" : pool1_grad(param);
+}
 
 /* The maxima, if only their places are wanted. */
 static size_t pool_scratch(const struct call *c)
@@ -601,7 +702,7 @@ static const struct kernel pool_back_cpu[] = {
   { "taps", pool_backward, T_FLOAT | T(TY_U8), refuse, .flags = K_ALIKE | K_MASK, .blocks = IN_BLOCKS(7, 1) }, { 0 }
 };
 
-/* -- adaptive ------------------------------------------------------------------------------------------------------- */
+/* -- adaptive ---------------------------------------------------------------------------------- */
 
 struct adaptive_param { struct dims output_size; };
 static const struct param adaptive_params[] = {
@@ -619,11 +720,14 @@ static int adaptive_shape(struct infer *s)
 {
   ty_desc d = s->in[0];
   if (!d.ndim) return TY_OK;
-  if (d.ndim != 4) return infer_fail(s, TY_ESHAPE, &s->in[0],
-                                     "expected (batch, channels, height, width), got %d dimensions", d.ndim);
+  if (d.ndim != 4)
+    return infer_fail(s, TY_ESHAPE, &s->in[0],
+        "expected (batch, channels, height, width), got %d dimensions", d.ndim);
   for (int i = 0; i < 2; i++) {
     int64_t n = adaptive_size(s->param, i);
-    if (n < 1) return infer_fail(s, TY_EVALUE, NULL, "output_size: expected positive numbers, got %lld", (long long)n);
+    if (n < 1)
+      return infer_fail(
+          s, TY_EVALUE, NULL, "output_size: expected positive numbers, got %lld", (long long)n);
     d.dim[2 + i] = n;
   }
   return shape_as(s, &s->out[0], &d);
@@ -638,13 +742,17 @@ static int64_t window_to(int64_t o, int64_t in, int64_t n) { return ((o + 1) * i
 static void adaptive_window(const struct adaptive *p, int64_t plane, int64_t oy, int64_t ox)
 {
   const struct rows *r = p->r;
-  int64_t h = p->in->dim[2], w = p->in->dim[3], oh = p->out->dim[2], ow = p->out->dim[3], cell = (plane * oh + oy) * ow + ox;
-  int64_t y0 = window_from(oy, h, oh), y1 = window_to(oy, h, oh), x0 = window_from(ox, w, ow), x1 = window_to(ox, w, ow);
+  int64_t h = p->in->dim[2], w = p->in->dim[3], oh = p->out->dim[2], ow = p->out->dim[3],
+          cell = (plane * oh + oy) * ow + ox;
+  int64_t y0 = window_from(oy, h, oh), y1 = window_to(oy, h, oh), x0 = window_from(ox, w, ow),
+          x1 = window_to(ox, w, ow);
   double count = (double)((y1 - y0) * (x1 - x0)), sum = 0;
   for (int64_t y = y0; y < y1; y++) {
     int64_t line = (plane * h + y) * w + x0;
-    if (p->back) r->affine(at(r, p->y, line), at(r, p->y, line), 1, r->get(p->x, cell) / count, x1 - x0);
-    else sum += r->sum(at(r, p->x, line), x1 - x0);
+    if (p->back)
+      r->affine(at(r, p->y, line), at(r, p->y, line), 1, r->get(p->x, cell) / count, x1 - x0);
+    else
+      sum += r->sum(at(r, p->x, line), x1 - x0);
   }
   if (!p->back) r->set(p->y, cell, sum / count);
 }
@@ -667,8 +775,14 @@ static int adaptive_run(const ty_desc *in, const ty_desc *out, const void *x, vo
   return TY_OK;
 }
 
-static int adaptive_forward(struct call *c) { return adaptive_run(&c->in[0].d, &c->out[0].d, c->in[0].p, c->out[0].p, false); }
-static int adaptive_backward(struct call *c) { return adaptive_run(&c->out[0].d, &c->in[0].d, c->in[0].p, c->out[0].p, true); }
+static int adaptive_forward(struct call *c)
+{
+  return adaptive_run(&c->in[0].d, &c->out[0].d, c->in[0].p, c->out[0].p, false);
+}
+static int adaptive_backward(struct call *c)
+{
+  return adaptive_run(&c->out[0].d, &c->in[0].d, c->in[0].p, c->out[0].p, true);
+}
 static const struct kernel adaptive_cpu[] = { { "rows", adaptive_forward, T_FLOAT }, { 0 } };
 static const struct kernel adaptive_back_cpu[] = { { "rows", adaptive_backward, T_FLOAT }, { 0 } };
 

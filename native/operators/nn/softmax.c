@@ -1,8 +1,9 @@
 /* softmax.c - softmax, log_softmax, softmin, SoftmaxActivation, softmax_cross_entropy.
 **
-** Data is seen as (outer, k, inner) around the axis. With inner = 1 a unit of work is a row, else a strip of up to
-** ROW_COLS neighbouring columns. Where the output has another dtype, data is converted first (scratch), so that the
-** arithmetic is the output's. Rows with lengths are taken one by one: elements from the length on are 0.
+** Data is seen as (outer, k, inner) around the axis. With inner = 1 a unit of work is a row,
+** else a strip of up to ROW_COLS neighbouring columns. Where the output has another dtype, data
+** is converted first (scratch), so that the arithmetic is the output's. Rows with lengths are
+** taken one by one: elements from the length on are 0.
 */
 #include "kernel/vec/vec.h"
 
@@ -19,14 +20,18 @@ struct soft_param { int64_t axis, dtype, use_length; double temperature; };
 static const struct param softmax_params[] = { SOFT_PARAMS("a second input, length, says how many elements of each row count") };
 static const struct param other_params[] = { SOFT_PARAMS("accepted and without effect: there is no length input") };
 
-static const char *softmax_in(const void *p) { return ((const struct soft_param *)p)->use_length == 1 ? "data length" : "data"; }
+static const char *softmax_in(const void *p)
+{
+  return ((const struct soft_param *)p)->use_length == 1 ? "data length" : "data";
+}
 
 static int soft_check(void *param)
 {
   const struct soft_param *p = param;
   if (p->dtype < 0 || dtype_float((int)p->dtype)) return TY_OK;
-  int code = fail(TY_EVALUE, "softmax: parameter dtype: expected float16, float32, float64 or None, got %s",
-                  dtype_name((int)p->dtype));
+  int code = fail(TY_EVALUE,
+      "softmax: parameter dtype: expected float16, float32, float64 or None, got %s",
+      dtype_name((int)p->dtype));
   fail_argument("dtype", "float16, float32, float64 or None", dtype_name((int)p->dtype));
   return code;
 }
@@ -42,7 +47,8 @@ static int soft_shape(struct infer *s)
   if (s->nin < 2) return TY_OK;
   int64_t rest[TY_MAXDIM] = { 1 };
   int n = 0;
-  for (int i = 0; i < d.ndim; i++) if (i != axis) rest[n++] = d.dim[i];
+  for (int i = 0; i < d.ndim; i++)
+    if (i != axis) rest[n++] = d.dim[i];
   return shape_is(s, &s->in[1], MAX(n, 1), rest);
 }
 
@@ -52,16 +58,20 @@ static int soft_type(struct infer *s)
   if (s->nin > 1) {
     if (s->in[1].dtype == TY_NODTYPE) s->in[1].dtype = TY_I32;
     if (dtype_float(s->in[1].dtype))
-      return infer_fail(s, TY_EDTYPE, &s->in[1], "expected an integer dtype, got %s", dtype_name(s->in[1].dtype));
+      return infer_fail(
+          s, TY_EDTYPE, &s->in[1], "expected an integer dtype, got %s", dtype_name(s->in[1].dtype));
   }
-  if (p->dtype < 0) TRY(type_both(s, &s->in[0], &s->out[0]));
-  else TRY(type_is(s, &s->out[0], (int)p->dtype));
+  if (p->dtype < 0)
+    TRY(type_both(s, &s->in[0], &s->out[0]));
+  else
+    TRY(type_is(s, &s->out[0], (int)p->dtype));
   if (s->in[0].dtype != TY_NODTYPE && !dtype_float(s->in[0].dtype))
-    return infer_fail(s, TY_EDTYPE, &s->in[0], "expected a float dtype, got %s", dtype_name(s->in[0].dtype));
+    return infer_fail(
+        s, TY_EDTYPE, &s->in[0], "expected a float dtype, got %s", dtype_name(s->in[0].dtype));
   return TY_OK;
 }
 
-/* -- kernels ------------------------------------------------------------------------------------------ */
+/* -- kernels ----------------------------------------------------------------------------------- */
 
 struct soft {                                         /* one run, forward or backward */
   const struct rows *r;
@@ -82,7 +92,9 @@ static void with_length(struct soft *o, int64_t row)
 {
   int64_t start = row / o->s.inner * o->s.k * o->s.inner + row % o->s.inner;
   int64_t n = index_at(o->length, row, o->s.k + 1);
-  if (n) o->r->soft_cols(at(o->r, o->y, start), at(o->r, o->x, start), o->scale, o->log, n, o->s.inner, 1);
+  if (n)
+    o->r->soft_cols(
+        at(o->r, o->y, start), at(o->r, o->x, start), o->scale, o->log, n, o->s.inner, 1);
   clear_rest(o, at(o->r, o->y, start), n);
 }
 
@@ -91,11 +103,15 @@ static void strip(struct soft *o, int64_t start, int64_t n)
   const struct rows *r = o->r;
   void *y = at(r, o->y, start), *x = at(r, o->x, start), *dy = at(r, o->dy, start);
   if (o->s.inner == 1) {
-    if (o->back) r->soft_back(y, x, dy, o->scale, o->log, o->s.k);
-    else r->soft(y, x, o->scale, o->log, o->s.k);
+    if (o->back)
+      r->soft_back(y, x, dy, o->scale, o->log, o->s.k);
+    else
+      r->soft(y, x, o->scale, o->log, o->s.k);
   }
-  else if (o->back) r->soft_cols_back(y, x, dy, o->scale, o->log, o->s.k, o->s.inner, n);
-  else r->soft_cols(y, x, o->scale, o->log, o->s.k, o->s.inner, n);
+  else if (o->back)
+    r->soft_cols_back(y, x, dy, o->scale, o->log, o->s.k, o->s.inner, n);
+  else
+    r->soft_cols(y, x, o->scale, o->log, o->s.k, o->s.inner, n);
 }
 
 static void soft_body(int64_t begin, int64_t end, void *context)
@@ -103,7 +119,10 @@ static void soft_body(int64_t begin, int64_t end, void *context)
   struct soft *o = context;
   int64_t strips = (o->s.inner + ROW_COLS - 1) / ROW_COLS;
   for (int64_t i = begin; i < end; i++) {
-    if (o->length) { with_length(o, i); continue; }
+    if (o->length) {
+      with_length(o, i);
+      continue;
+    }
     int64_t from = i % strips * ROW_COLS;
     strip(o, i / strips * o->s.k * o->s.inner + from, MIN(ROW_COLS, o->s.inner - from));
   }
@@ -111,7 +130,8 @@ static void soft_body(int64_t begin, int64_t end, void *context)
 
 static void soft_run(struct soft *o)
 {
-  int64_t strips = (o->s.inner + ROW_COLS - 1) / ROW_COLS, units = o->s.outer * (o->length ? o->s.inner : strips);
+  int64_t strips = (o->s.inner + ROW_COLS - 1) / ROW_COLS,
+          units = o->s.outer * (o->length ? o->s.inner : strips);
   int64_t width = o->length ? 1 : MIN(o->s.inner, ROW_COLS);
   parallel(units, grain_of(o->s.k * width * 8), soft_body, o);
 }
@@ -129,13 +149,17 @@ static struct soft soft_of(const struct call *c, int dtype)
 {
   const ty_desc *d = &c->out[0].d;
   const struct soft_param *p = c->param;
-  return (struct soft){ .r = rows_of(dtype), .s = split_at(d, axis_in(p->axis, d->ndim)), .scale = scale_of(c),
-                        .log = !strcmp(c->op->name, "log_softmax") };
+  return (struct soft){ .r = rows_of(dtype),
+    .s = split_at(d, axis_in(p->axis, d->ndim)),
+    .scale = scale_of(c),
+    .log = !strcmp(c->op->name, "log_softmax") };
 }
 
 static const char *soft_refuse(const struct call *c)
 {
-  return dtype_float(c->in[0].d.dtype) && dtype_float(c->out[0].d.dtype) ? NULL : "data is not of a float dtype";
+  return dtype_float(c->in[0].d.dtype) && dtype_float(c->out[0].d.dtype)
+      ? NULL
+      : "data is not of a float dtype";
 }
 
 static size_t soft_scratch(const struct call *c)
@@ -183,7 +207,7 @@ static int soft_backward(struct call *c)
 static const struct kernel soft_cpu[] = { { "rows", soft_forward, T_FLOAT | T_INT, soft_refuse, soft_scratch }, { 0 } };
 static const struct kernel soft_back_cpu[] = { { "rows", soft_backward, T_FLOAT | T_INT, NULL, soft_back_scratch }, { 0 } };
 
-/* -- SoftmaxActivation ------------------------------------------------------------------------------------- */
+/* -- SoftmaxActivation ------------------------------------------------------------------------- */
 
 struct activation_param { int64_t mode; };
 enum { MODE_CHANNEL, MODE_INSTANCE };
@@ -198,7 +222,8 @@ static struct soft activation_of(const struct call *c)
   const struct activation_param *p = c->param;
   const ty_desc *d = &c->out[0].d;
   int axis = p->mode == MODE_CHANNEL && d->ndim > 1 ? 1 : d->ndim - 1;
-  return (struct soft){ .r = rows_of(d->dtype), .s = split_at(d, axis), .scale = 1, .y = c->out[0].p };
+  return (
+      struct soft){ .r = rows_of(d->dtype), .s = split_at(d, axis), .scale = 1, .y = c->out[0].p };
 }
 
 static int activation_forward(struct call *c)
@@ -222,7 +247,7 @@ static int activation_backward(struct call *c)
 static const struct kernel activation_cpu[] = { { "rows", activation_forward, T_FLOAT }, { 0 } };
 static const struct kernel activation_back_cpu[] = { { "rows", activation_backward, T_FLOAT }, { 0 } };
 
-/* -- softmax_cross_entropy ------------------------------------------------------------------------------------ */
+/* -- softmax_cross_entropy --------------------------------------------------------------------- */
 
 static int cross_shape(struct infer *s)
 {
@@ -230,7 +255,8 @@ static int cross_shape(struct infer *s)
   TRY(shape_is(s, &s->out[0], 1, &one));
   if (!s->in[0].ndim) return TY_OK;
   if (s->in[0].ndim != 2)
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "expected (rows, classes), got %d dimensions", s->in[0].ndim);
+    return infer_fail(
+        s, TY_ESHAPE, &s->in[0], "expected (rows, classes), got %d dimensions", s->in[0].ndim);
   TRY(shape_is(s, &s->in[1], 1, s->in[0].dim));
   return s->in[1].ndim ? shape_dim(s, &s->in[0], 0, s->in[1].dim[0]) : TY_OK;
 }
@@ -252,7 +278,7 @@ static int cross_forward(struct call *c)
   soft_run(&o);
   for (int64_t i = 0; i < d->dim[0]; i++) {
     double p = r->get(c->tmp, i * d->dim[1] + index_at(&c->in[1], i, d->dim[1]));
-    loss -= log(p <= 1e-8 ? 1e-8 : p);                /* NaN stays NaN */
+    loss -= log(p <= 1e-8 ? 1e-8 : p); /* NaN stays NaN */
   }
   r->set(c->out[0].p, 0, loss);
   return TY_OK;
@@ -283,7 +309,7 @@ static const char *cross_refuse(const struct call *c)
 static const struct kernel cross_cpu[] = { { "rows", cross_forward, T_FLOAT | T_INT, cross_refuse, cross_scratch }, { 0 } };
 static const struct kernel cross_back_cpu[] = { { "rows", cross_backward, T_FLOAT | T_INT, cross_refuse }, { 0 } };
 
-/* -- the operators ----------------------------------------------------------------------------------------------- */
+/* -- the operators ----------------------------------------------------------------------------- */
 
 const struct op op_softmax[] = {
   { .name = "softmax", .alias = "_npx_softmax", .tier = 1,

@@ -1,5 +1,6 @@
-/* all_finite.c - looks at whole arrays for mixed precision and optimizers: all_finite, multi_all_finite, multi_sum_sq,
-** reset_arrays, _contrib_group_adagrad_update; _contrib_allclose.
+/* all_finite.c - looks at whole arrays for mixed precision and optimizers: all_finite,
+** multi_all_finite, multi_sum_sq, reset_arrays, _contrib_group_adagrad_update;
+** _contrib_allclose.
 */
 #include "operators/optimizer/update.h"
 
@@ -11,11 +12,19 @@ static const struct param count_params[] = { COUNTED(NULL), { 0 } };
 
 static int any_type(struct infer *s) { return TY_OK; }
 static int any_shape(struct infer *s) { return TY_OK; }
-static int flag_shape(struct infer *s) { const int64_t one = 1; return shape_is(s, &s->out[0], 1, &one); }
+static int flag_shape(struct infer *s)
+{
+  const int64_t one = 1;
+  return shape_is(s, &s->out[0], 1, &one);
+}
 static int single_type(struct infer *s) { return type_is(s, &s->out[0], TY_F32); }
-static int sums_shape(struct infer *s) { int64_t n = s->nin; return shape_is(s, &s->out[0], 1, &n); }
+static int sums_shape(struct infer *s)
+{
+  int64_t n = s->nin;
+  return shape_is(s, &s->out[0], 1, &n);
+}
 
-/* -- blocks of an array as float64, in parallel -------------------------------------------------------------- */
+/* -- blocks of an array as float64, in parallel ------------------------------------------------ */
 
 enum { PIECES = 64, LEAST = 4096 };
 struct pieces { const struct arr *x; int64_t n, chunk; double (*of)(const double *x, int64_t n); double result[PIECES]; };
@@ -29,7 +38,8 @@ static void run_pieces(int64_t begin, int64_t end, void *context)
     p->result[k] = 0;
     for (int64_t i = k * p->chunk, n; i < last; i += n) {
       n = MIN(COUNT(block), last - i);
-      convert(block, TY_F64, (const char *)p->x->p + (size_t)i * dtype_size(p->x->d.dtype), p->x->d.dtype, n);
+      convert(block, TY_F64, (const char *)p->x->p + (size_t)i * dtype_size(p->x->d.dtype),
+          p->x->d.dtype, n);
       p->result[k] += p->of(block, n);
     }
   }
@@ -75,7 +85,7 @@ static double get(const struct arr *a, int64_t i)
   return v;
 }
 
-/* -- kernels ---------------------------------------------------------------------------------------------------- */
+/* -- kernels ----------------------------------------------------------------------------------- */
 
 static int all_finite(struct call *c)
 {
@@ -98,7 +108,7 @@ static int reset(struct call *c)
   return TY_OK;
 }
 
-/* -- two arrays ------------------------------------------------------------------------------------------------ */
+/* -- two arrays -------------------------------------------------------------------------------- */
 
 struct close { double rtol, atol; int64_t equal_nan; };
 static const struct param close_params[] = {
@@ -130,12 +140,13 @@ static bool is_close(const struct close *p, double a, double b)
 static int allclose(struct call *c)
 {
   bool all = true;
-  for (int64_t i = 0; all && i < desc_count(&c->in[0].d); i++) all = is_close(c->param, get(&c->in[0], i), get(&c->in[1], i));
+  for (int64_t i = 0; all && i < desc_count(&c->in[0].d); i++)
+    all = is_close(c->param, get(&c->in[0], i), get(&c->in[1], i));
   put(&c->out[0], 0, all);
   return TY_OK;
 }
 
-/* -- one history per row ------------------------------------------------------------------------------------------ */
+/* -- one history per row ----------------------------------------------------------------------- */
 
 static const struct param group_params[] = { RATE, RESCALE, CLIP, NUMBER(epsilon, "1e-05", "keeps the divisor from 0"), { 0 } };
 
@@ -143,7 +154,8 @@ static int group_shape(struct infer *s)
 {
   TRY(shape_both(s, &s->in[0], &s->in[1]));
   TRY(shape_both(s, &s->in[0], &s->out[0]));
-  if (!s->in[0].ndim || s->in[2].ndim == 1) return shape_dim(s, &s->in[2], 0, s->in[0].ndim ? s->in[0].dim[0] : 0);
+  if (!s->in[0].ndim || s->in[2].ndim == 1)
+    return shape_dim(s, &s->in[2], 0, s->in[0].ndim ? s->in[0].dim[0] : 0);
   int64_t dim[TY_MAXDIM] = { s->in[0].dim[0], 1, 1, 1, 1, 1, 1, 1 };
   return shape_is(s, &s->in[2], s->in[0].ndim, dim);
 }

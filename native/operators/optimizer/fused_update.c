@@ -1,9 +1,10 @@
 /* fused_update.c - a weight that learns inside backward.
 **
-** Forward it is the weight itself. Its gradient's kernel makes the optimizer's step on the weight and the states in
-** place, as soon as the gradient is complete and nothing reads the old weight any more: the gradient is a value among
-** others and needs no array of its own. Rates are an array, so that they may change from step to step; they are never
-** changed here, but marked so that they count as an auxiliary state, which asks for no gradient.
+** Forward it is the weight itself. Its gradient's kernel makes the optimizer's step on the
+** weight and the states in place, as soon as the gradient is complete and nothing reads the old
+** weight any more: the gradient is a value among others and needs no array of its own. Rates are
+** an array, so that they may change from step to step; they are never changed here, but marked
+** so that they count as an auxiliary state, which asks for no gradient.
 */
 #include "operators/optimizer/update.h"
 
@@ -24,7 +25,10 @@ static const struct rule { const char *op, *in, *reads; } rules[] = {
 #define RULES "sgd_update|sgd_mom_update|nag_mom_update|adam_update|rmsprop_update|rmspropalex_update|ftrl_update|" \
               "signsgd_update|signum_update"
 
-static const struct rule *rule_of(const void *param) { return &rules[((const struct learn *)param)->rule]; }
+static const struct rule *rule_of(const void *param)
+{
+  return &rules[((const struct learn *)param)->rule];
+}
 static const char *inputs(const void *param)         { return rule_of(param)->in; }
 static const char *reads(const void *param)          { return rule_of(param)->reads; }
 
@@ -36,17 +40,20 @@ static int shape(struct infer *s)
     TRY(shape_both(s, &s->in[0], &s->out[0]));
   }
   int64_t at = ((const struct learn *)s->param)->at;
-  if (!dims_known(rates) || (rates->ndim == 2 && rates->dim[0] > at && rates->dim[1] == 2)) return TY_OK;
+  if (!dims_known(rates) || (rates->ndim == 2 && rates->dim[0] > at && rates->dim[1] == 2))
+    return TY_OK;
   char got[160];
-  return infer_fail(s, TY_ESHAPE, rates, "rates are rows of {rate, decay}, %lld or more, but the shape is %s", (long long)at + 1,
-                    text_shape(rates, got, sizeof got));
+  return infer_fail(s, TY_ESHAPE, rates,
+      "rates are rows of {rate, decay}, %lld or more, but the shape is %s", (long long)at + 1,
+      text_shape(rates, got, sizeof got));
 }
 
 static int type(struct infer *s)
 {
   int dtype = s->in[0].dtype;
   if (dtype != TY_NODTYPE && dtype != TY_F32 && dtype != TY_F64)
-    return infer_fail(s, TY_EDTYPE, &s->in[0], "a weight that learns inside backward is float32 or float64, not %s", dtype_name(dtype));
+    return infer_fail(s, TY_EDTYPE, &s->in[0],
+        "a weight that learns inside backward is float32 or float64, not %s", dtype_name(dtype));
   for (int i = 1; i < s->nin - 1; i++) TRY(type_both(s, &s->in[0], &s->in[i]));
   TRY(type_both(s, &s->in[0], &s->out[0]));
   return type_is(s, &s->in[s->nin - 1], TY_F32);

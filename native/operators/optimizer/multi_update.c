@@ -1,8 +1,9 @@
 /* multi_update.c - optimizer updates of many weights at once.
 **
-** Each is the update of one weight from update.c, run on every group of inputs in turn with that weight's rates, which come
-** from lists or (preloaded) from two arrays behind the groups. Output i is the new weight i. LAMB takes the norms between
-** its two phases here. Norms are sums of squares in float64, over parts that depend on the size alone.
+** Each is the update of one weight from update.c, run on every group of inputs in turn with that
+** weight's rates, which come from lists or (preloaded) from two arrays behind the groups. Output
+** i is the new weight i. LAMB takes the norms between its two phases here. Norms are sums of
+** squares in float64, over parts that depend on the size alone.
 */
 #include "operators/optimizer/update.h"
 
@@ -13,13 +14,14 @@ struct multi {
   int64_t       count;                                /* num_weights or num_tensors */
 };
 
-/* -- how the groups look ----------------------------------------------------------------------------------- */
+/* -- how the groups look ----------------------------------------------------------------------- */
 
 struct form {
   const char *one;                                    /* update of one weight */
   const char *group;                                  /* names of a group's inputs; ! changes */
   int  stride;                                        /* inputs of a group */
-  bool master, preloaded, scale;                      /* float32 states of their own; lrs and wds arrays follow; rescale_grad follows */
+  /* float32 states of their own; lrs and wds arrays follow; rescale_grad follows */
+  bool master, preloaded, scale;
 };
 enum { SGD, SGD_MOM, MP_SGD, MP_SGD_MOM, PRE_SGD, PRE_SGD_MOM, PRE_MP_SGD, PRE_MP_SGD_MOM, ADAMW, MP_ADAMW, LAMB, MP_LAMB };
 static const struct form form[] = {
@@ -44,7 +46,7 @@ static const char *input_names(const struct multi *p, const struct form *f)
   static __thread struct text t;
   t.n = 0;
   for (int64_t i = 0; i < p->count; i++)
-    for (const char *s = f->group; *s; ) {
+    for (const char *s = f->group; *s;) {
       size_t n = strcspn(s, " "), name = n - (s[n - 1] == '!');
       text_add(&t, "%s%.*s_%d%s", t.n ? " " : "", (int)name, s, (int)i, name < n ? "!" : "");
       s += n;
@@ -91,7 +93,7 @@ static int type(struct infer *s, const struct form *f)
   return TY_OK;
 }
 
-/* -- parameters ------------------------------------------------------------------------------------------- */
+/* -- parameters -------------------------------------------------------------------------------- */
 
 static int list_length(const char *name, int64_t got, int64_t want)
 {
@@ -117,7 +119,11 @@ static void round_all(struct multi *p)
   round_list(&p->etas);
 }
 
-static int check_plain(void *param) { round_all(param); return TY_OK; }
+static int check_plain(void *param)
+{
+  round_all(param);
+  return TY_OK;
+}
 static int check_lists(void *param)
 {
   struct multi *p = param;
@@ -156,7 +162,7 @@ static const struct param lamb[] = {
   { "step_count", P_INTS, offsetof(struct multi, step_count), NULL, "number of each weight's step, from 1" },
   COUNTED("num_tensors"), { 0 } };
 
-/* -- running ------------------------------------------------------------------------------------------------ */
+/* -- running ----------------------------------------------------------------------------------- */
 
 static double number_of(const struct arr *a, int64_t i)
 {
@@ -203,7 +209,8 @@ static void norm_part(int64_t begin, int64_t end, void *context)
     int64_t last = MIN(s->n, (k + 1) * s->chunk);
     for (int64_t i = k * s->chunk; i < last; i += COUNT(block)) {
       int64_t n = MIN(COUNT(block), last - i);
-      convert(block, TY_F64, (const char *)s->x->p + (size_t)i * dtype_size(s->x->d.dtype), s->x->d.dtype, n);
+      convert(block, TY_F64, (const char *)s->x->p + (size_t)i * dtype_size(s->x->d.dtype),
+          s->x->d.dtype, n);
       for (int64_t j = 0; j < n; j++) sum += block[j] * block[j];
     }
     s->part[k] = sum;
@@ -221,10 +228,12 @@ static double sum_square(const struct arr *x)
   return sum;
 }
 
-static size_t lamb_scratch(const struct call *c)      /* the longest direction, in float32 or the weight's float64 */
+static size_t lamb_scratch(
+    const struct call *c) /* the longest direction, in float32 or the weight's float64 */
 {
   size_t most = 0;
-  for (int k = 0; k < c->nout; k++) most = MAX(most, (size_t)desc_count(&c->out[k].d) * (c->out[k].d.dtype == TY_F64 ? 8 : 4));
+  for (int k = 0; k < c->nout; k++)
+    most = MAX(most, (size_t)desc_count(&c->out[k].d) * (c->out[k].d.dtype == TY_F64 ? 8 : 4));
   return most;
 }
 
@@ -239,18 +248,19 @@ static int run_lamb(struct call *c, const struct form *f)
     TRY(row_apply(first, &u, in, f->stride, &g));
     double norm[2] = { sqrt(sum_square(&in[0])), sqrt(sum_square(&g)) };
     float single[2] = { (float)norm[0], (float)norm[1] };
-    bool wide = g.d.dtype == TY_F64;                  /* the norms have the dtype of the arithmetic */
+    bool wide = g.d.dtype == TY_F64; /* the norms have the dtype of the arithmetic */
     const ty_desc one = { .dtype = g.d.dtype, .ndim = 1, .dim = { 1 } };
     const struct arr *weight = f->master ? &in[4] : &in[0], *out = f->master ? &in[4] : &c->out[i];
     void *r1 = wide ? (void *)&norm[0] : &single[0], *r2 = wide ? (void *)&norm[1] : &single[1];
     struct arr then[4] = { *weight, g, { r1, one, NULL }, { r2, one, NULL } };
     TRY(row_apply(second, &u, then, 4, out));
-    if (f->master) convert(c->out[i].p, c->out[i].d.dtype, out->p, out->d.dtype, desc_count(&out->d));
+    if (f->master)
+      convert(c->out[i].p, c->out[i].d.dtype, out->p, out->d.dtype, desc_count(&out->d));
   }
   return TY_OK;
 }
 
-/* -- the operators --------------------------------------------------------------------------------------------- */
+/* -- the operators ----------------------------------------------------------------------------- */
 
 #define GLUE(id, how) \
   static const char *in_##id(const void *p) { return input_names(p, &form[id]); } \

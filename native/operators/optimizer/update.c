@@ -1,13 +1,15 @@
-/* update.c - optimizer updates of one weight, as rows: y is the new weight, states are assigned in place.
+/* update.c - optimizer updates of one weight, as rows: y is the new weight, states are assigned
+** in place.
 **
-** a is the weight, b its gradient, c d e f the states in the order of the inputs. GRADIENT leaves the rescaled and clipped
-** gradient in b; DECAYED does so with the weight decay inside of the clipping. Updates named mp_ keep a float32 master
-** copy of a float16 weight as a state; the weight itself is only written.
+** a is the weight, b its gradient, c d e f the states in the order of the inputs. GRADIENT
+** leaves the rescaled and clipped gradient in b; DECAYED does so with the weight decay inside of
+** the clipping. Updates named mp_ keep a float32 master copy of a float16 weight as a state; the
+** weight itself is only written.
 */
 #include "operators/optimizer/update.h"
 #include "kernel/vec/vec.h"
 
-static int ftml_check(void *param)                    /* its epsilon is float64 */
+static int ftml_check(void *param) /* its epsilon is float64 */
 {
   double epsilon = ((struct update *)param)->epsilon;
   update_check(param);
@@ -15,7 +17,7 @@ static int ftml_check(void *param)                    /* its epsilon is float64 
   return TY_OK;
 }
 
-/* -- inference ------------------------------------------------------------------------------------------ */
+/* -- inference --------------------------------------------------------------------------------- */
 
 /* Weight, gradient and output alike; states float32. */
 static int master_type(struct infer *s)
@@ -26,7 +28,7 @@ static int master_type(struct infer *s)
   return TY_OK;
 }
 
-static int phase1_type(struct infer *s)               /* what it gives goes on in float32 */
+static int phase1_type(struct infer *s) /* what it gives goes on in float32 */
 {
   TRY(type_both(s, &s->in[0], &s->in[1]));
   for (int i = 2; i < s->nin; i++) TRY(type_is(s, &s->in[i], TY_F32));
@@ -39,7 +41,7 @@ static int phase2_type(struct infer *s)
   return type_both(s, &s->in[0], &s->out[0]);
 }
 
-static int scale_type(struct infer *s)                /* rescale_grad may have any dtype */
+static int scale_type(struct infer *s) /* rescale_grad may have any dtype */
 {
   int dtype = s->in[0].dtype;
   for (int i = 0; i < s->nin - 1; i++) TRY(type_is(s, &s->in[i], dtype));
@@ -54,18 +56,21 @@ static int master_scale_type(struct infer *s)
   return TY_OK;
 }
 
-/* All as the weight, but for inputs first .. last: norms and scales, of one element if nobody says otherwise. */
+/* All as the weight, but for inputs first .. last: norms and scales, of one element if nobody
+** says otherwise. */
 static int alike(struct infer *s, int first, int last)
 {
-  for (int i = 1; i < s->nin; i++) if (i < first || i > last) TRY(shape_both(s, &s->in[0], &s->in[i]));
+  for (int i = 1; i < s->nin; i++)
+    if (i < first || i > last) TRY(shape_both(s, &s->in[0], &s->in[i]));
   const int64_t one = 1;
-  for (int i = first; i <= last; i++) if (!s->in[i].ndim) TRY(shape_is(s, &s->in[i], 1, &one));
+  for (int i = first; i <= last; i++)
+    if (!s->in[i].ndim) TRY(shape_is(s, &s->in[i], 1, &one));
   return shape_both(s, &s->in[0], &s->out[0]);
 }
 static int phase2_shape(struct infer *s) { return alike(s, 2, 3); }
 static int scale_shape(struct infer *s) { return alike(s, s->nin - 1, s->nin - 1); }
 
-/* -- parameters ------------------------------------------------------------------------------------------ */
+/* -- parameters -------------------------------------------------------------------------------- */
 
 static const struct param sgd[] = { RATE, COMMON, LAZY, { 0 } }, sgd_mom[] = { RATE, MOMENTUM, COMMON, LAZY, { 0 } };
 static const struct param plain[] = { RATE, COMMON, { 0 } }, nag[] = { RATE, MOMENTUM, COMMON, { 0 } };
@@ -94,7 +99,7 @@ static const struct param adagrad[] = { RATE, NUMBER(epsilon, "1e-07", "keeps th
 static const struct param lars[] = {
   NUMBER(eta, NULL, "trust coefficient"), NUMBER(eps, NULL, "keeps the divisor from 0"), RESCALE, { 0 } };
 
-/* -- formulas ---------------------------------------------------------------------------------------------- */
+/* -- formulas ---------------------------------------------------------------------------------- */
 
 #define CUT(x, limit) "(" limit " >= 0 ? clip(" x ", -" limit ", " limit ") : " x ")"
 #define GRADIENT "b = $rescale_grad * b; b = " CUT("b", "$clip_gradient") "; "
@@ -120,14 +125,16 @@ static void adam_chunks(int64_t begin, int64_t end, void *context)
   const struct adam_run *q = context;
   const struct rows *r = q->r;
   const int64_t first = begin * ADAM_CHUNK, n = MIN(end * ADAM_CHUNK, q->n) - first;
-  r->adam(at(r, q->y, first), at(r, q->in[0].p, first), at(r, q->in[1].p, first), at(r, q->in[2].p, first),
-          at(r, q->in[3].p, first), &q->k, n);
+  r->adam(at(r, q->y, first), at(r, q->in[0].p, first), at(r, q->in[1].p, first),
+      at(r, q->in[2].p, first), at(r, q->in[3].p, first), &q->k, n);
 }
 
 static bool adam_sweep(const void *param, const struct arr *in, const struct arr *out)
 {
   const struct update *p = param;
-  struct adam_run q = { .r = rows_of(out->d.dtype), .in = in, .y = out->p, .n = desc_count(&out->d) };
+  struct adam_run q = {
+    .r = rows_of(out->d.dtype), .in = in, .y = out->p, .n = desc_count(&out->d)
+  };
   if (p->clip_gradient >= 0) return false;
   q.k = (struct adam){ p->lr, p->beta1, p->beta2, p->epsilon, p->wd, p->rescale_grad };
   parallel((q.n + ADAM_CHUNK - 1) / ADAM_CHUNK, 1, adam_chunks, &q);

@@ -1,4 +1,5 @@
-/* update.h - the parameters that optimizer updates share. Numbers are float32, as in files of the reference. */
+/* update.h - the parameters that optimizer updates share. Numbers are float32, as in files of
+** the reference. */
 #pragma once
 #include "pointwise/pointwise.h"
 

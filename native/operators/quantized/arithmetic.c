@@ -1,19 +1,23 @@
-/* arithmetic.c - arithmetic on 8-bit integers and their ranges (quantize.h): _contrib_quantized_*.
+/* arithmetic.c - arithmetic on 8-bit integers and their ranges (quantize.h):
+** _contrib_quantized_*.
 **
-** A product of two 8-bit arrays is a 32-bit one whose unit is the product of theirs. Layers with weights run the operator
-** that they are named after, in double; the rest is written out. Nothing here has a gradient.
+** A product of two 8-bit arrays is a 32-bit one whose unit is the product of theirs. Layers with
+** weights run the operator that they are named after, in double; the rest is written out.
+** Nothing here has a gradient.
 */
 #include "kernel/vec/vec.h"
 #include "operators/quantized/quantize.h"
 
-/* -- layers: the operator behind, on levels in double ----------------------------------------------------------------- */
+/* -- layers: the operator behind, on levels in double ------------------------------------------ */
 
 enum { MOST_IN = 3 };
 static const struct op *layer_of(const struct op *op)
 {
-  static const char *const names[][2] = { { "_contrib_quantized_conv", "Convolution" }, { "_contrib_quantized_pooling", "Pooling" },
-                                          { "_contrib_quantized_fully_connected", "FullyConnected" } };
-  for (int i = 0; i < COUNT(names); i++) if (!strcmp(op->name, names[i][0])) return op_find(names[i][1]);
+  static const char *const names[][2] = { { "_contrib_quantized_conv", "Convolution" },
+    { "_contrib_quantized_pooling", "Pooling" },
+    { "_contrib_quantized_fully_connected", "FullyConnected" } };
+  for (int i = 0; i < COUNT(names); i++)
+    if (!strcmp(op->name, names[i][0])) return op_find(names[i][1]);
   return NULL;
 }
 
@@ -47,7 +51,9 @@ static void open_layer(const struct call *c, struct layer *l)
 {
   const struct op *op = layer_of(c->op);
   int n = c->nin / 3;
-  l->call = (struct call){ .op = op, .param = c->param, .in = l->in, .out = &l->out, .nin = n, .nout = 1, .run = c->run };
+  l->call = (struct call){
+    .op = op, .param = c->param, .in = l->in, .out = &l->out, .nin = n, .nout = 1, .run = c->run
+  };
   l->numbers = 0;
   for (int i = 0; i <= n; i++) {
     struct arr *a = i < n ? &l->in[i] : &l->out;
@@ -56,7 +62,7 @@ static void open_layer(const struct call *c, struct layer *l)
     a->version = NULL;
     l->numbers += align_up(desc_bytes(&a->d), 64);
   }
-  for (l->kernel = op->cpu; l->kernel[1].name; ) l->kernel++;
+  for (l->kernel = op->cpu; l->kernel[1].name;) l->kernel++;
   l->scratch = l->kernel->scratch ? l->kernel->scratch(&l->call) : 0;
 }
 
@@ -79,7 +85,7 @@ static const char *layer_refuse(const struct call *c)
 static double product_unit(const struct call *c)
 {
   return unit_of(c->in[0].d.dtype, magnitude(&c->in[c->nin / 3], &c->in[c->nin / 3 + 1])) *
-         unit_of(TY_I8, magnitude(&c->in[c->nin / 3 + 2], &c->in[c->nin / 3 + 3]));
+      unit_of(TY_I8, magnitude(&c->in[c->nin / 3 + 2], &c->in[c->nin / 3 + 3]));
 }
 
 static int layer_run(struct call *c)
@@ -97,21 +103,26 @@ static int layer_run(struct call *c)
   }
   if (n > 2) {
     double scale = unit > 0 ? unit_of(TY_I8, magnitude(&c->in[7], &c->in[8])) / unit : 0;
-    for (int64_t i = 0; i < desc_count(&l.in[2].d); i++) ((double *)l.in[2].p)[i] = round(((double *)l.in[2].p)[i] * scale);
+    for (int64_t i = 0; i < desc_count(&l.in[2].d); i++)
+      ((double *)l.in[2].p)[i] = round(((double *)l.in[2].p)[i] * scale);
   }
   l.call.tmp = at;
   TRY(l.kernel->run(&l.call));
-  for (int64_t i = 0; c->out[0].p && i < desc_count(&l.out.d); i++) put_level(&c->out[0], i, ((double *)l.out.p)[i]);
-  if (n > 1) put_range(c, 1, -unit * levels_of(TY_I32), unit * levels_of(TY_I32));
-  else put_range(c, 1, real_of(&c->in[1], 0), real_of(&c->in[2], 0));
+  for (int64_t i = 0; c->out[0].p && i < desc_count(&l.out.d); i++)
+    put_level(&c->out[0], i, ((double *)l.out.p)[i]);
+  if (n > 1)
+    put_range(c, 1, -unit * levels_of(TY_I32), unit * levels_of(TY_I32));
+  else
+    put_range(c, 1, real_of(&c->in[1], 0), real_of(&c->in[2], 0));
   return TY_OK;
 }
 
 const struct kernel layer8_cpu[] = { { "levels", layer_run, T_FLOAT | T_INT, layer_refuse, layer_scratch }, { 0 } };
 
-/* -- what leaves the range as it is: flatten, act, embedding ------------------------------------------------------------- */
+/* -- what leaves the range as it is: flatten, act, embedding ----------------------------------- */
 
-static int ranges(struct infer *s, int from)          /* inputs from `from` on and the last two outputs are ranges */
+static int ranges(
+    struct infer *s, int from) /* inputs from `from` on and the last two outputs are ranges */
 {
   for (int i = from; i < s->nin; i++) TRY(single_shape(s, &s->in[i]));
   TRY(single_shape(s, &s->out[1]));
@@ -123,8 +134,16 @@ static int range_types(struct infer *s, int from)
   TRY(type_is(s, &s->out[1], TY_F32));
   return type_is(s, &s->out[2], TY_F32);
 }
-static int same_types(struct infer *s) { TRY(range_types(s, 1)); return type_both(s, &s->in[0], &s->out[0]); }
-static int same_shape(struct infer *s) { TRY(ranges(s, 1)); return shape_both(s, &s->in[0], &s->out[0]); }
+static int same_types(struct infer *s)
+{
+  TRY(range_types(s, 1));
+  return type_both(s, &s->in[0], &s->out[0]);
+}
+static int same_shape(struct infer *s)
+{
+  TRY(ranges(s, 1));
+  return shape_both(s, &s->in[0], &s->out[0]);
+}
 
 static int flat_shape(struct infer *s)
 {
@@ -136,7 +155,10 @@ static int flat_shape(struct infer *s)
   return shape_is(s, &s->out[0], 2, dim);
 }
 
-static void keep_range(struct call *c, int k) { put_range(c, 1, real_of(&c->in[k], 0), real_of(&c->in[k + 1], 0)); }
+static void keep_range(struct call *c, int k)
+{
+  put_range(c, 1, real_of(&c->in[k], 0), real_of(&c->in[k + 1], 0));
+}
 
 static int flat_run(struct call *c)
 {
@@ -151,12 +173,14 @@ static const struct param act_params[] = {
     "relu|sigmoid|softrelu|softsign|tanh" }, { 0 } };
 static int act_check(void *param)
 {
-  NEED(!((struct act_param *)param)->act_type, TY_EUNSUPPORTED, "_contrib_quantized_act: act_type: expected relu");
+  NEED(!((struct act_param *)param)->act_type, TY_EUNSUPPORTED,
+      "_contrib_quantized_act: act_type: expected relu");
   return TY_OK;
 }
 static int act_run(struct call *c)
 {
-  for (int64_t i = 0; c->out[0].p && i < desc_count(&c->in[0].d); i++) put_level(&c->out[0], i, fmax(real_of(&c->in[0], i), 0));
+  for (int64_t i = 0; c->out[0].p && i < desc_count(&c->in[0].d); i++)
+    put_level(&c->out[0], i, fmax(real_of(&c->in[0], i), 0));
   keep_range(c, 1);
   return TY_OK;
 }
@@ -176,7 +200,9 @@ static int table_shape(struct infer *s)
   TRY(ranges(s, 2));
   TRY(shape_is(s, &s->in[1], 2, (int64_t[]){ p->input_dim, p->output_dim }));
   if (!d.ndim) return TY_OK;
-  if (d.ndim == TY_MAXDIM) return infer_fail(s, TY_ESHAPE, &s->in[0], "%d dimensions; at most %d are possible", d.ndim, TY_MAXDIM - 1);
+  if (d.ndim == TY_MAXDIM)
+    return infer_fail(
+        s, TY_ESHAPE, &s->in[0], "%d dimensions; at most %d are possible", d.ndim, TY_MAXDIM - 1);
   d.dim[d.ndim++] = p->output_dim;
   return shape_as(s, &s->out[0], &d);
 }
@@ -190,25 +216,27 @@ static int table_run(struct call *c)
 {
   int64_t rows = c->in[1].d.dim[0], width = c->in[1].d.dim[1];
   for (int64_t i = 0; c->out[0].p && i < desc_count(&c->in[0].d); i++)
-    memcpy((char *)c->out[0].p + i * width, (const char *)c->in[1].p + index_at(&c->in[0], i, rows) * width, (size_t)width);
+    memcpy((char *)c->out[0].p + i * width,
+        (const char *)c->in[1].p + index_at(&c->in[0], i, rows) * width, (size_t)width);
   keep_range(c, 2);
   return TY_OK;
 }
 
-/* -- concat: all to the widest range ---------------------------------------------------------------------------------------- */
+/* -- concat: all to the widest range ----------------------------------------------------------- */
 
 struct join { int64_t num_args, dim; };
 static const struct param join_params[] = {
   { "num_args", P_INT, offsetof(struct join, num_args), NULL, "arrays; each has a range, behind them all", NULL, "[1,65536]" },
   { "dim",      P_INT, offsetof(struct join, dim),      "1",  "axis along which they are put together" }, { 0 } };
 
-static const char *join_in(const void *param)         /* valid until this thread's next one */
+static const char *join_in(const void *param) /* valid until this thread's next one */
 {
   static __thread struct text t;
   int64_t n = ((const struct join *)param)->num_args;
   t.n = 0;
   for (int64_t i = 0; i < n; i++) text_add(&t, "%sarg%lld", i ? " " : "", (long long)i);
-  for (int64_t i = 0; i < n; i++) text_add(&t, " arg%lld_min arg%lld_max", (long long)i, (long long)i);
+  for (int64_t i = 0; i < n; i++)
+    text_add(&t, " arg%lld_min arg%lld_max", (long long)i, (long long)i);
   return t.s ? t.s : "";
 }
 
@@ -253,14 +281,16 @@ static int join_run(struct call *c)
     int64_t run = desc_count(&c->in[i].d) / out.outer;
     double scale = widest > 0 ? magnitude(&c->in[n + 2 * i], &c->in[n + 2 * i + 1]) / widest : 0;
     for (int64_t o = 0; o < out.outer; o++)
-      for (int64_t k = 0; k < run; k++) put_level(&c->out[0], o * out.k * out.inner + at + k, real_of(&c->in[i], o * run + k) * scale);
+      for (int64_t k = 0; k < run; k++)
+        put_level(
+            &c->out[0], o * out.k * out.inner + at + k, real_of(&c->in[i], o * run + k) * scale);
     at += run;
   }
   put_range(c, 1, least, most);
   return TY_OK;
 }
 
-/* -- sums and products of elements -------------------------------------------------------------------------------------------- */
+/* -- sums and products of elements ------------------------------------------------------------- */
 
 struct pair { double least, most; int64_t as_float; };
 #define CALIBRATED(T) \
@@ -273,7 +303,8 @@ static const struct param mul_params[] = {
 static int pair_check(void *param)
 {
   const struct pair *p = param;
-  NEED(isnan(p->least) == isnan(p->most), TY_EVALUE, "min_calib_range and max_calib_range: give both or none");
+  NEED(isnan(p->least) == isnan(p->most), TY_EVALUE,
+      "min_calib_range and max_calib_range: give both or none");
   return TY_OK;
 }
 static int pair_shape(struct infer *s)
@@ -291,32 +322,43 @@ static int pair_type(struct infer *s)
 
 static const char *pair_refuse(const struct call *c)
 {
-  return is_level(c->in[0].d.dtype) && is_level(c->in[1].d.dtype) ? NULL : "the inputs are no 8-bit integers";
+  return is_level(c->in[0].d.dtype) && is_level(c->in[1].d.dtype)
+      ? NULL
+      : "the inputs are no 8-bit integers";
 }
 
 /* range: of a 32-bit result. */
 static int pair_run(struct call *c, bool product, double range)
 {
   const struct pair *p = c->param;
-  double a = unit_of(c->in[0].d.dtype, magnitude(&c->in[2], &c->in[3])), b = unit_of(c->in[1].d.dtype, magnitude(&c->in[4], &c->in[5]));
+  double a = unit_of(c->in[0].d.dtype, magnitude(&c->in[2], &c->in[3])),
+         b = unit_of(c->in[1].d.dtype, magnitude(&c->in[4], &c->in[5]));
   int to = c->out[0].d.dtype;
-  double r = isnan(p->least) ? range : fmax(fabs(p->least), fabs(p->most)), level = r > 0 ? levels_of(to) / r : 0;
+  double r = isnan(p->least) ? range : fmax(fabs(p->least), fabs(p->most)),
+         level = r > 0 ? levels_of(to) / r : 0;
   for (int64_t i = 0; c->out[0].p && i < desc_count(&c->out[0].d); i++) {
-    double x = real_of(&c->in[0], i) * a, y = real_of(&c->in[1], i) * b, v = product ? x * y : x + y;
-    if (to == TY_F32) ((float *)c->out[0].p)[i] = (float)v;
-    else put_level(&c->out[0], i, v * level);
+    double x = real_of(&c->in[0], i) * a, y = real_of(&c->in[1], i) * b,
+           v = product ? x * y : x + y;
+    if (to == TY_F32)
+      ((float *)c->out[0].p)[i] = (float)v;
+    else
+      put_level(&c->out[0], i, v * level);
   }
   put_range(c, 1, isnan(p->least) ? -r : p->least, isnan(p->least) ? r : p->most);
   return TY_OK;
 }
-static int add_run(struct call *c) { return pair_run(c, false, magnitude(&c->in[2], &c->in[3]) + magnitude(&c->in[4], &c->in[5])); }
+static int add_run(struct call *c)
+{
+  return pair_run(c, false, magnitude(&c->in[2], &c->in[3]) + magnitude(&c->in[4], &c->in[5]));
+}
 static int mul_run(struct call *c)
 {
-  double a = unit_of(c->in[0].d.dtype, magnitude(&c->in[2], &c->in[3])), b = unit_of(c->in[1].d.dtype, magnitude(&c->in[4], &c->in[5]));
+  double a = unit_of(c->in[0].d.dtype, magnitude(&c->in[2], &c->in[3])),
+         b = unit_of(c->in[1].d.dtype, magnitude(&c->in[4], &c->in[5]));
   return pair_run(c, true, a * b * levels_of(TY_I32));
 }
 
-/* -- batch_norm: the moving statistics, folded into one factor and one addend per channel ---------------------------------------- */
+/* -- batch_norm: the moving statistics, folded into one factor and one addend per channel ------ */
 
 struct norm8 { double eps, momentum, least, most; int64_t fix_gamma, use_global_stats, output_mean_var, axis, cudnn_off; };
 #define FIELD(f) offsetof(struct norm8, f)
@@ -334,7 +376,8 @@ static const struct param norm_params[] = {
 static int norm_check(void *param)
 {
   const struct norm8 *p = param;
-  NEED(!isnan(p->least) && !isnan(p->most), TY_EVALUE, "_contrib_quantized_batch_norm: min_calib_range and max_calib_range are needed");
+  NEED(!isnan(p->least) && !isnan(p->most), TY_EVALUE,
+      "_contrib_quantized_batch_norm: min_calib_range and max_calib_range are needed");
   return TY_OK;
 }
 static int norm_shape(struct infer *s)
@@ -356,19 +399,25 @@ static int norm_run(struct call *c)
 {
   const struct norm8 *p = c->param;
   struct split s = split_at(&c->in[0].d, (int)(p->axis < 0 ? p->axis + c->in[0].d.ndim : p->axis));
-  double unit = unit_of(c->in[0].d.dtype, magnitude(&c->in[5], &c->in[6])), r = fmax(fabs(p->least), fabs(p->most));
+  double unit = unit_of(c->in[0].d.dtype, magnitude(&c->in[5], &c->in[6])),
+         r = fmax(fabs(p->least), fabs(p->most));
   for (int64_t i = 0; c->out[0].p && i < desc_count(&c->in[0].d); i++) {
     int64_t k = i / s.inner % s.k;
-    double factor = (p->fix_gamma ? 1 : real_of(&c->in[1], k)) / sqrt(real_of(&c->in[4], k) + p->eps);
-    double v = (real_of(&c->in[0], i) * unit - real_of(&c->in[3], k)) * factor + real_of(&c->in[2], k);
+    double factor = (p->fix_gamma ? 1 : real_of(&c->in[1], k)) /
+        sqrt(real_of(&c->in[4], k) + p->eps);
+    double v = (real_of(&c->in[0], i) * unit - real_of(&c->in[3], k)) * factor +
+        real_of(&c->in[2], k);
     put_level(&c->out[0], i, r > 0 ? v * 127 / r : 0);
   }
   put_range(c, 1, p->least, p->most);
   return TY_OK;
 }
-static const char *data_refuse(const struct call *c) { return is_level(c->in[0].d.dtype) ? NULL : "data is no 8-bit integer"; }
+static const char *data_refuse(const struct call *c)
+{
+  return is_level(c->in[0].d.dtype) ? NULL : "data is no 8-bit integer";
+}
 
-/* -- rows ------------------------------------------------------------------------------------------------------------------------------ */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 #define CPU(run_, refuse_) .cpu = (const struct kernel[]){ { "levels", run_, T_FLOAT | T_INT, refuse_ }, { 0 } }
 #define PARAMS(list, T) .param = list, .param_size = sizeof(struct T)

@@ -1,8 +1,8 @@
-/* quantize.c - numbers to 8-bit integers and back: _contrib_quantize, _contrib_quantize_v2, _contrib_dequantize,
-** _contrib_requantize, _contrib_calibrate_entropy.
+/* quantize.c - numbers to 8-bit integers and back: _contrib_quantize, _contrib_quantize_v2,
+** _contrib_dequantize, _contrib_requantize, _contrib_calibrate_entropy.
 **
-** Ranges and levels: quantize.h. Rounding and the treatment of ranges around zero are the reference's: a uint8 stands for
-** what is not negative, and an int8 is read back as q R / 127.5.
+** Ranges and levels: quantize.h. Rounding and the treatment of ranges around zero are the
+** reference's: a uint8 stands for what is not negative, and an int8 is read back as q R / 127.5.
 */
 #include "operators/quantized/quantize.h"
 
@@ -19,9 +19,9 @@ static const struct param calibrated_params[] = {
 static const struct param dequantize_params[] = {
   { "out_type", P_ENUM, offsetof(struct quantize, out_type), "float32", "numbers of the result", "float32" }, { 0 } };
 
-/* -- inference ------------------------------------------------------------------------------------------------------ */
+/* -- inference --------------------------------------------------------------------------------- */
 
-static int spread_shape(struct infer *s)              /* ranges of one element; data keeps its shape */
+static int spread_shape(struct infer *s) /* ranges of one element; data keeps its shape */
 {
   for (int i = 1; i < s->nin; i++) TRY(single_shape(s, &s->in[i]));
   for (int i = 1; i < s->nout; i++) TRY(single_shape(s, &s->out[i]));
@@ -46,19 +46,33 @@ static int chosen_type(const struct quantize *p)
   bool positive = p->out_type == AUTO && p->least >= 0;
   return positive || p->out_type == UINT8 ? TY_U8 : TY_I8;
 }
-static int chosen(struct infer *s) { TRY(range_types(s)); return type_is(s, &s->out[0], chosen_type(s->param)); }
-static int from_int32(struct infer *s) { TRY(type_is(s, &s->in[0], TY_I32)); return chosen(s); }
-static int to_float(struct infer *s) { TRY(range_types(s)); return type_is(s, &s->out[0], TY_F32); }
+static int chosen(struct infer *s)
+{
+  TRY(range_types(s));
+  return type_is(s, &s->out[0], chosen_type(s->param));
+}
+static int from_int32(struct infer *s)
+{
+  TRY(type_is(s, &s->in[0], TY_I32));
+  return chosen(s);
+}
+static int to_float(struct infer *s)
+{
+  TRY(range_types(s));
+  return type_is(s, &s->out[0], TY_F32);
+}
 
 static int calibrated_check(void *param)
 {
   const struct quantize *p = param;
-  NEED(isnan(p->least) == isnan(p->most), TY_EVALUE, "min_calib_range and max_calib_range: give both or none");
-  NEED(isnan(p->least) || p->least <= p->most, TY_EVALUE, "min_calib_range %g is above max_calib_range, %g", p->least, p->most);
+  NEED(isnan(p->least) == isnan(p->most), TY_EVALUE,
+      "min_calib_range and max_calib_range: give both or none");
+  NEED(isnan(p->least) || p->least <= p->most, TY_EVALUE,
+      "min_calib_range %g is above max_calib_range, %g", p->least, p->most);
   return TY_OK;
 }
 
-/* -- running ---------------------------------------------------------------------------------------------------------- */
+/* -- running ----------------------------------------------------------------------------------- */
 
 struct spread { const struct arr *from, *to; double scale; };
 static void spread_some(int64_t begin, int64_t end, void *context)
@@ -74,22 +88,28 @@ static int spread(struct call *c, double unit, double least, double most)
   double r = fmax(fabs(least), fabs(most));
   struct spread s = { &c->in[0], to, r > 0 ? unit * levels_of(to->d.dtype) / r : 0 };
   if (to->p) parallel(desc_count(&to->d), 4096, spread_some, &s);
-  if (to->d.dtype == TY_U8) put_range(c, 1, least, most);
-  else put_range(c, 1, -r, r);
+  if (to->d.dtype == TY_U8)
+    put_range(c, 1, least, most);
+  else
+    put_range(c, 1, -r, r);
   return TY_OK;
 }
 
-static int quantize_run(struct call *c) { return spread(c, 1, real_of(&c->in[1], 0), real_of(&c->in[2], 0)); }
+static int quantize_run(struct call *c)
+{
+  return spread(c, 1, real_of(&c->in[1], 0), real_of(&c->in[2], 0));
+}
 
 static void ends(const struct arr *x, double unit, double *least, double *most)
 {
-  *least = INFINITY; *most = -INFINITY;
+  *least = INFINITY;
+  *most = -INFINITY;
   for (int64_t i = 0; i < desc_count(&x->d); i++) {
     double v = real_of(x, i) * unit;
     if (v < *least) *least = v;
     if (v > *most) *most = v;
   }
-  if (*least > *most) *least = *most = 0;             /* nothing but NaN */
+  if (*least > *most) *least = *most = 0; /* nothing but NaN */
 }
 
 static int calibrated(struct call *c, double unit)
@@ -104,22 +124,29 @@ static int quantize_v2_run(struct call *c)
 {
   const struct quantize *p = c->param;
   if (!is_level(c->in[0].d.dtype)) return calibrated(c, 1);
-  NEED(c->in[0].d.dtype == c->out[0].d.dtype, TY_ERUN, "data is %s already", dtype_name(c->in[0].d.dtype));
+  NEED(c->in[0].d.dtype == c->out[0].d.dtype, TY_ERUN, "data is %s already",
+      dtype_name(c->in[0].d.dtype));
   if (c->out[0].p) memmove(c->out[0].p, c->in[0].p, desc_bytes(&c->in[0].d));
   put_range(c, 1, isnan(p->least) ? 0 : p->least, isnan(p->most) ? 0 : p->most);
   return TY_OK;
 }
 
-static int requantize_run(struct call *c) { return calibrated(c, unit_of(TY_I32, magnitude(&c->in[1], &c->in[2]))); }
+static int requantize_run(struct call *c)
+{
+  return calibrated(c, unit_of(TY_I32, magnitude(&c->in[1], &c->in[2])));
+}
 
 static int dequantize_run(struct call *c)
 {
-  double r = magnitude(&c->in[1], &c->in[2]), unit = c->in[0].d.dtype == TY_I8 ? r / 127.5 : unit_of(c->in[0].d.dtype, r);
-  for (int64_t i = 0; i < desc_count(&c->in[0].d); i++) ((float *)c->out[0].p)[i] = (float)(real_of(&c->in[0], i) * unit);
+  double r = magnitude(&c->in[1], &c->in[2]),
+         unit = c->in[0].d.dtype == TY_I8 ? r / 127.5 : unit_of(c->in[0].d.dtype, r);
+  for (int64_t i = 0; i < desc_count(&c->in[0].d); i++)
+    ((float *)c->out[0].p)[i] = (float)(real_of(&c->in[0], i) * unit);
   return TY_OK;
 }
 
-/* -- _contrib_calibrate_entropy: where to cut a histogram off so that its levels lose the least information --------------- */
+/* -- _contrib_calibrate_entropy: where to cut a histogram off so that its levels lose the least
+** information */
 
 struct calibrate { int64_t bins; };
 static const struct param calibrate_params[] = {
@@ -130,13 +157,24 @@ static int calibrate_shape(struct infer *s)
   const ty_desc *h = &s->in[0];
   if (h->ndim > 1) return infer_fail(s, TY_ESHAPE, h, "expected one dimension, got %d", h->ndim);
   if (h->ndim && h->dim[0] && h->dim[0] < ((const struct calibrate *)s->param)->bins)
-    return infer_fail(s, TY_ESHAPE, h, "%lld bins are fewer than num_quantized_bins", (long long)h->dim[0]);
-  if (h->ndim && h->dim[0]) { int64_t n = h->dim[0] + 1; TRY(shape_is(s, &s->in[1], 1, &n)); }
+    return infer_fail(
+        s, TY_ESHAPE, h, "%lld bins are fewer than num_quantized_bins", (long long)h->dim[0]);
+  if (h->ndim && h->dim[0]) {
+    int64_t n = h->dim[0] + 1;
+    TRY(shape_is(s, &s->in[1], 1, &n));
+  }
   TRY(single_shape(s, &s->out[0]));
   return single_shape(s, &s->out[1]);
 }
-static int calibrate_type(struct infer *s) { TRY(type_is(s, &s->out[0], TY_F32)); return type_is(s, &s->out[1], TY_F32); }
-static size_t calibrate_scratch(const struct call *c) { return 2 * sizeof(double) * (size_t)desc_count(&c->in[0].d); }
+static int calibrate_type(struct infer *s)
+{
+  TRY(type_is(s, &s->out[0], TY_F32));
+  return type_is(s, &s->out[1], TY_F32);
+}
+static size_t calibrate_scratch(const struct call *c)
+{
+  return 2 * sizeof(double) * (size_t)desc_count(&c->in[0].d);
+}
 
 /* Moves a little from what is not zero to what is; false: nothing is left. */
 static bool smooth(double *p, int64_t n)
@@ -158,9 +196,10 @@ static double divergence(const double *p, const double *q, int64_t n)
   return d;
 }
 
-/* q: the n bins from `start` in `levels` levels, spread evenly over the bins that are not empty; p: the bins, with all that
-** lies outside added at both ends. */
-static void quantized_bins(const struct arr *hist, int64_t start, int64_t n, int64_t levels, double *p, double *q)
+/* q: the n bins from `start` in `levels` levels, spread evenly over the bins that are not empty;
+** p: the bins, with all that lies outside added at both ends. */
+static void quantized_bins(
+    const struct arr *hist, int64_t start, int64_t n, int64_t levels, double *p, double *q)
 {
   int64_t all = desc_count(&hist->d), each = n / levels;
   for (int64_t i = 0; i < n; i++) p[i] = real_of(hist, start + i);
@@ -176,20 +215,22 @@ static void quantized_bins(const struct arr *hist, int64_t start, int64_t n, int
 
 static int calibrate_run(struct call *c)
 {
-  int64_t n = desc_count(&c->in[0].d), levels = ((const struct calibrate *)c->param)->bins, middle = n / 2;
+  int64_t n = desc_count(&c->in[0].d), levels = ((const struct calibrate *)c->param)->bins,
+          middle = n / 2;
   double *p = c->tmp, *q = p + n, best = INFINITY, threshold = real_of(&c->in[1], n);
   for (int64_t i = levels / 2; i <= middle; i++) {
     int64_t start = MAX(middle - i, 0), stop = MIN(middle + i + 1, n);
     if (stop - start < levels) continue;
     quantized_bins(&c->in[0], start, stop - start, levels, p, q);
-    double d = smooth(p, stop - start) && smooth(q, stop - start) ? divergence(p, q, stop - start) : INFINITY;
+    double d = smooth(p, stop - start) && smooth(q, stop - start) ? divergence(p, q, stop - start)
+                                                                  : INFINITY;
     if (d < best) best = d, threshold = real_of(&c->in[1], stop);
   }
   put_range(c, 0, threshold, best);
   return TY_OK;
 }
 
-/* -- rows ---------------------------------------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 #define CPU(run_, types_) .cpu = (const struct kernel[]){ { "levels", run_, types_ }, { 0 } }
 #define PARAMS(list, T) .param = list, .param_size = sizeof(struct T)

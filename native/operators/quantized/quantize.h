@@ -1,12 +1,15 @@
 /* quantize.h - 8-bit and 32-bit integers that stand for numbers of a range.
 **
-** A range (least, most) counts by its larger magnitude R alone: an int8 stands for q R / 127, a uint8 for q R / 255, an
-** int32 for q R / (2^31 - 1). Ranges are float32 arrays of one element.
+** A range (least, most) counts by its larger magnitude R alone: an int8 stands for q R / 127, a
+** uint8 for q R / 255, an int32 for q R / (2^31 - 1). Ranges are float32 arrays of one element.
 */
 #pragma once
 #include "kernel/strided_copy.h"
 
-static inline double levels_of(int dtype) { return dtype == TY_U8 ? 255 : dtype == TY_I8 ? 127 : 2147483647; }
+static inline double levels_of(int dtype)
+{
+  return dtype == TY_U8 ? 255 : dtype == TY_I8 ? 127 : 2147483647;
+}
 static inline double magnitude(const struct arr *least, const struct arr *most)
 {
   return fmax(fabs(real_of(least, 0)), fabs(real_of(most, 0)));
@@ -22,9 +25,12 @@ static inline double level_of(double v, int dtype)
 static inline void put_level(const struct arr *a, int64_t i, double v)
 {
   double q = level_of(v, a->d.dtype);
-  if (a->d.dtype == TY_I8) ((int8_t *)a->p)[i] = (int8_t)q;
-  else if (a->d.dtype == TY_U8) ((uint8_t *)a->p)[i] = (uint8_t)q;
-  else ((int32_t *)a->p)[i] = (int32_t)q;
+  if (a->d.dtype == TY_I8)
+    ((int8_t *)a->p)[i] = (int8_t)q;
+  else if (a->d.dtype == TY_U8)
+    ((uint8_t *)a->p)[i] = (uint8_t)q;
+  else
+    ((int32_t *)a->p)[i] = (int32_t)q;
 }
 /* Outputs k and k + 1 of a call: the range. */
 static inline void put_range(struct call *c, int k, double least, double most)
@@ -32,11 +38,16 @@ static inline void put_range(struct call *c, int k, double least, double most)
   if (c->out[k].p) *(float *)c->out[k].p = (float)least;
   if (c->out[k + 1].p) *(float *)c->out[k + 1].p = (float)most;
 }
-static inline int single_shape(struct infer *s, ty_desc *d) { int64_t one = 1; return shape_is(s, d, 1, &one); }
+static inline int single_shape(struct infer *s, ty_desc *d)
+{
+  int64_t one = 1;
+  return shape_is(s, d, 1, &one);
+}
 static inline bool is_level(int dtype) { return dtype == TY_U8 || dtype == TY_I8; }
 
-/* Layers in 8 bits (arithmetic.c), for the rows in their own files: _contrib_quantized_fully_connected, _conv, _pooling. Inputs
-** are the layer's own, then the ranges of each; outputs the result and its range. The layer itself runs in double, in which
+/* Layers in 8 bits (arithmetic.c), for the rows in their own files:
+** _contrib_quantized_fully_connected, _conv, _pooling. Inputs are the layer's own, then the
+** ranges of each; outputs the result and its range. The layer itself runs in double, in which
 ** sums of products of levels are exact. */
 int layer8_shape(struct infer *s);
 int layer8_type(struct infer *s);

@@ -1,7 +1,8 @@
 /* choice.c - random choices: _sample_multinomial, _sample_unique_zipfian, _shuffle.
 **
-** Element i of a draw is a function of (seed, the draw's counter, node, i) alone, with further words as in kernel/variates.h.
-** A row of unique numbers is one element, and so is a step of a permutation.
+** Element i of a draw is a function of (seed, the draw's counter, node, i) alone, with further
+** words as in kernel/variates.h. A row of unique numbers is one element, and so is a step of a
+** permutation.
 */
 #include "kernel/variates.h"
 #include "kernel/strided_copy.h"
@@ -13,7 +14,7 @@ static double unit_at(const struct call *c, uint64_t element, uint64_t round)
   return unit_f64(p.w[0], p.w[1]);
 }
 
-/* -- _sample_multinomial ------------------------------------------------------------------------------------------- */
+/* -- _sample_multinomial ----------------------------------------------------------------------- */
 
 struct multinomial { struct dims shape; int64_t get_prob, dtype; };
 #define FIELD(name) offsetof(struct multinomial, name)
@@ -33,7 +34,8 @@ static int multinomial_check(void *param)
   static const char want[] = "uint8, int32, float16, float32 or float64";
   int d = (int)((const struct multinomial *)param)->dtype;
   if (d == TY_U8 || d == TY_I32 || d == TY_F16 || d == TY_F32 || d == TY_F64) return TY_OK;
-  int code = fail(TY_EVALUE, "_sample_multinomial: parameter dtype: expected %s, got %s", want, dtype_name(d));
+  int code = fail(
+      TY_EVALUE, "_sample_multinomial: parameter dtype: expected %s, got %s", want, dtype_name(d));
   fail_argument("dtype", want, dtype_name(d));
   return code;
 }
@@ -47,7 +49,8 @@ static int multinomial_shape(struct infer *s)
   for (int i = 0; i + 1 < s->in[0].ndim; i++) dim[n++] = s->in[0].dim[i];
   for (int i = 0; i < p->shape.n; i++) {
     long long d = p->shape.d[i];
-    if (d < 1) return infer_fail(s, TY_EVALUE, NULL, "shape: expected dims of 1 or more, got %lld", d);
+    if (d < 1)
+      return infer_fail(s, TY_EVALUE, NULL, "shape: expected dims of 1 or more, got %lld", d);
     dim[n++] = d;
   }
   if (!n) dim[n++] = 1;
@@ -61,7 +64,8 @@ static int multinomial_type(struct infer *s)
   return s->nout > 1 ? type_both(s, &s->in[0], &s->out[1]) : TY_OK;
 }
 
-/* Sums of the first 1, 2, ... probabilities of each row; the last one becomes NaN if there is none or a bad one. */
+/* Sums of the first 1, 2, ... probabilities of each row; the last one becomes NaN if there is
+** none or a bad one. */
 static void multinomial_sums(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
@@ -79,14 +83,17 @@ static void multinomial_sums(int64_t begin, int64_t end, void *context)
   }
 }
 
-/* The first class whose sum is above u; the last possible one, should all of them fall short of 1. */
+/* The first class whose sum is above u; the last possible one, should all of them fall short of
+** 1. */
 static int64_t choose(const double *sums, int64_t classes, double u)
 {
   int64_t low = 0, high = classes - 1;
   while (low < high) {
     int64_t k = (low + high) / 2;
-    if (sums[k] > u || sums[k] >= sums[classes - 1]) high = k;
-    else low = k + 1;
+    if (sums[k] > u || sums[k] >= sums[classes - 1])
+      high = k;
+    else
+      low = k + 1;
   }
   return low;
 }
@@ -100,7 +107,8 @@ static void multinomial_draws(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
   const struct arr *data = &c->in[0], *out = &c->out[0];
-  int64_t classes = data->d.dim[data->d.ndim - 1], block = desc_count(&out->d) / (desc_count(&data->d) / classes);
+  int64_t classes = data->d.dim[data->d.ndim - 1],
+          block = desc_count(&out->d) / (desc_count(&data->d) / classes);
   for (int64_t i = begin; i < end; i++) {
     int64_t row = i / block * classes;
     int64_t chosen = choose((const double *)c->tmp + row, classes, unit_at(c, (uint64_t)i, 0));
@@ -109,7 +117,10 @@ static void multinomial_draws(int64_t begin, int64_t end, void *context)
   }
 }
 
-static size_t multinomial_scratch(const struct call *c) { return sizeof(double) * (size_t)desc_count(&c->in[0].d); }
+static size_t multinomial_scratch(const struct call *c)
+{
+  return sizeof(double) * (size_t)desc_count(&c->in[0].d);
+}
 
 static int multinomial_run(struct call *c)
 {
@@ -118,13 +129,14 @@ static int multinomial_run(struct call *c)
   parallel(rows, MAX(1, 16384 / classes), multinomial_sums, c);
   for (int64_t row = 0; row < rows; row++)
     NEED(!isnan(((double *)c->tmp)[(row + 1) * classes - 1]), TY_ERUN,
-         "bad parameters: row %lld of data is no distribution; expected numbers of 0 or more, not all 0",
-         (long long)row);
+        "bad parameters: row %lld of data is no distribution; expected numbers of 0 or more, not all 0",
+        (long long)row);
   parallel(desc_count(&c->out[0].d), 1024, multinomial_draws, c);
   return TY_OK;
 }
 
-static int multinomial_back(struct call *c)           /* in, with get_prob: head gradient 1, data, drawn indices */
+static int multinomial_back(
+    struct call *c) /* in, with get_prob: head gradient 1, data, drawn indices */
 {
   struct arr *dx = &c->out[0];
   if (!dx->p) return TY_OK;
@@ -143,7 +155,7 @@ static const struct kernel multinomial_kernels[] = {
   { "philox", multinomial_run, T_FLOAT | T_INT, .scratch = multinomial_scratch }, { 0 } };
 static const struct kernel multinomial_back_kernels[] = { { "add", multinomial_back, T_FLOAT | T_INT }, { 0 } };
 
-/* -- _sample_unique_zipfian ---------------------------------------------------------------------------------------- */
+/* -- _sample_unique_zipfian -------------------------------------------------------------------- */
 
 struct zipfian { int64_t range_max; struct dims shape; };
 static const struct param zipfian_params[] = {
@@ -158,7 +170,9 @@ static int zipfian_shape(struct infer *s)
   long long rows = p->shape.d[0], each = p->shape.d[1], max = p->range_max;
   if (p->shape.n != 2 || rows < 1 || each < 1)
     return infer_fail(s, TY_EVALUE, NULL, "shape: expected two positive dims");
-  if (each > max) return infer_fail(s, TY_EVALUE, NULL, "%lld different numbers below %lld do not exist", each, max);
+  if (each > max)
+    return infer_fail(
+        s, TY_EVALUE, NULL, "%lld different numbers below %lld do not exist", each, max);
   TRY(shape_is(s, &s->out[0], 2, p->shape.d));
   return shape_is(s, &s->out[1], 1, p->shape.d);
 }
@@ -169,7 +183,8 @@ static int zipfian_type(struct infer *s)
   return type_is(s, &s->out[1], TY_I64);
 }
 
-static int64_t slots_for(const ty_desc *d)            /* of a hash table for a row: a power of two, at most half full */
+static int64_t slots_for(
+    const ty_desc *d) /* of a hash table for a row: a power of two, at most half full */
 {
   int64_t n = 4;
   while (n < 2 * d->dim[1]) n *= 2;
@@ -180,12 +195,16 @@ static int64_t slots_for(const ty_desc *d)            /* of a hash table for a r
 static bool insert(int64_t *slot, int64_t slots, int64_t v)
 {
   int64_t i = (int64_t)(((uint64_t)v * 0x9E3779B97F4A7C15u) >> 20) & (slots - 1);
-  for (; slot[i]; i = (i + 1) & (slots - 1)) if (slot[i] == v + 1) return false;
+  for (; slot[i]; i = (i + 1) & (slots - 1))
+    if (slot[i] == v + 1) return false;
   slot[i] = v + 1;
   return true;
 }
 
-static size_t zipfian_scratch(const struct call *c) { return sizeof(int64_t) * (size_t)slots_for(&c->out[0].d); }
+static size_t zipfian_scratch(const struct call *c)
+{
+  return sizeof(int64_t) * (size_t)slots_for(&c->out[0].d);
+}
 
 static int zipfian_run(struct call *c)
 {
@@ -211,17 +230,21 @@ static int zipfian_run(struct call *c)
 static const struct kernel zipfian_kernels[] = {
   { "philox", zipfian_run, T(TY_I64), .scratch = zipfian_scratch }, { 0 } };
 
-/* -- _shuffle ------------------------------------------------------------------------------------------------------ */
+/* -- _shuffle ---------------------------------------------------------------------------------- */
 
-static size_t shuffle_scratch(const struct call *c) { return sizeof(int64_t) * (size_t)c->in[0].d.dim[0]; }
+static size_t shuffle_scratch(const struct call *c)
+{
+  return sizeof(int64_t) * (size_t)c->in[0].d.dim[0];
+}
 
 static int shuffle_run(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   const char *x = c->in[0].p;
   char *y = c->out[0].p;
-  int64_t n = d->dim[0], row = product_of(d, 1, d->ndim) * (int64_t)dtype_size(d->dtype), *place = c->tmp;
-  for (int64_t i = 0; i < n; i++) {                   /* inside-out Fisher and Yates */
+  int64_t n = d->dim[0], row = product_of(d, 1, d->ndim) * (int64_t)dtype_size(d->dtype),
+          *place = c->tmp;
+  for (int64_t i = 0; i < n; i++) { /* inside-out Fisher and Yates */
     int64_t j = (int64_t)(unit_at(c, (uint64_t)i, 0) * (double)(i + 1));
     place[i] = place[j];
     place[j] = i;
@@ -233,7 +256,7 @@ static int shuffle_run(struct call *c)
 static const struct kernel shuffle_kernels[] = {
   { "permute", shuffle_run, T_ANY, .scratch = shuffle_scratch }, { 0 } };
 
-/* -- rows ---------------------------------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 const struct op op_choice[] = {
   { .name = "_sample_multinomial", .alias = "sample_multinomial", .tier = 2, .flags = OP_RANDOM,

@@ -1,23 +1,26 @@
-/* pdf.c - densities at given points: _random_pdf_*. Each element of the parameters has a block of samples, the dims of
-** `sample` that the parameters lack; the Dirichlet's parameters and samples are vectors along the last axis.
+/* pdf.c - densities at given points: _random_pdf_*. Each element of the parameters has a block
+** of samples, the dims of `sample` that the parameters lack; the Dirichlet's parameters and
+** samples are vectors along the last axis.
 **
-** A law is its log density and the slopes of that; the density is its exponential, so a gradient is head gradient times
-** slope, times the density unless is_log. Everything is computed in double; sums over a block go in order. Counts (both
-** negative binomial laws and Poisson) give their sample no gradient. Note that the gamma law takes a rate here, while
-** the sampling operators take a scale. Parameters outside their range give NaN.
+** A law is its log density and the slopes of that; the density is its exponential, so a gradient
+** is head gradient times slope, times the density unless is_log. Everything is computed in
+** double; sums over a block go in order. Counts (both negative binomial laws and Poisson) give
+** their sample no gradient. Note that the gamma law takes a rate here, while the sampling
+** operators take a scale. Parameters outside their range give NaN.
 */
 #include "kernel/strided_copy.h"
 
-/* -- special functions --------------------------------------------------------------------------------------------- */
+/* -- special functions ------------------------------------------------------------------------- */
 
-static double ln_gamma(double x)                      /* lgamma writes a global variable */
+static double ln_gamma(double x) /* lgamma writes a global variable */
 {
   int sign;
   return lgamma_r(x, &sign);
 }
 
-/* Slope of ln_gamma: upwards by recurrence, then the asymptotic series (Abramowitz and Stegun 6.3.5, 6.3.18). Except at
-** whole numbers the reference takes the logarithm in single precision, also for float64, and so do we. */
+/* Slope of ln_gamma: upwards by recurrence, then the asymptotic series (Abramowitz and Stegun
+** 6.3.5, 6.3.18). Except at whole numbers the reference takes the logarithm in single precision,
+** also for float64, and so do we. */
 static double digamma(double x)
 {
   if (!(x > 0)) return NAN;
@@ -31,11 +34,12 @@ static double digamma(double x)
 
 static double times_log(double a, double x) { return a == 0 ? 0 : a * log(x); }
 
-/* -- laws ---------------------------------------------------------------------------------------------------------- */
+/* -- laws -------------------------------------------------------------------------------------- */
 
 struct law {
   double (*log)(double x, double a, double b);
-  void   (*slope)(double x, double a, double b, double d[3]);               /* by x, a, b; d comes zeroed */
+  /* by x, a, b; d comes zeroed */
+  void   (*slope)(double x, double a, double b, double d[3]);
 };
 
 static double uniform_log(double x, double low, double high) { return -log(high - low); }
@@ -48,7 +52,7 @@ static void uniform_slope(double x, double low, double high, double d[3])
 static double normal_log(double x, double mu, double sigma)
 {
   double z = (x - mu) / sigma;
-  return -0.5 * z * z - log(sigma) - 0.9189385332046727;                    /* ln sqrt(2 pi) */
+  return -0.5 * z * z - log(sigma) - 0.9189385332046727; /* ln sqrt(2 pi) */
 }
 
 static void normal_slope(double x, double mu, double sigma, double d[3])
@@ -78,7 +82,10 @@ static void exponential_slope(double x, double lam, double unused, double d[3])
   d[1] = 1 / lam - x;
 }
 
-static double poisson_log(double x, double lam, double unused) { return times_log(x, lam) - lam - ln_gamma(x + 1); }
+static double poisson_log(double x, double lam, double unused)
+{
+  return times_log(x, lam) - lam - ln_gamma(x + 1);
+}
 static void poisson_slope(double x, double lam, double unused, double d[3]) { d[1] = x / lam - 1; }
 
 static double negative_binomial_log(double x, double k, double p)
@@ -106,7 +113,7 @@ static void generalized_negative_binomial_slope(double x, double mu, double alph
   d[2] = -by[2] * mu * p * p - by[1] / (alpha * alpha);
 }
 
-/* -- densities of numbers ------------------------------------------------------------------------------------------ */
+/* -- densities of numbers ---------------------------------------------------------------------- */
 
 struct pdf { int64_t is_log; };
 static const struct param pdf_params[] = {
@@ -114,9 +121,11 @@ static const struct param pdf_params[] = {
   { 0 }
 };
 
-struct points {                                       /* arrays by element, and where the parameters of a sample are */
+/* arrays by element, and where the parameters of a sample are */
+struct points {
   const struct law *law;
-  const struct arr *x, *a, *b, *g, *y;                /* b NULL: no second parameter; g, y: backward */
+  /* b NULL: no second parameter; g, y: backward */
+  const struct arr *x, *a, *b, *g, *y;
   const struct arr *out;
   int64_t block;                                      /* samples per parameter */
   bool    is_log;
@@ -124,15 +133,23 @@ struct points {                                       /* arrays by element, and 
 
 static void store(const struct arr *y, int64_t i, double v)
 {
-  if (y->d.dtype == TY_F64) ((double *)y->p)[i] = v;
-  else ((float *)y->p)[i] = (float)v;
+  if (y->d.dtype == TY_F64)
+    ((double *)y->p)[i] = v;
+  else
+    ((float *)y->p)[i] = (float)v;
 }
 
-static struct points points_of(const struct call *c, const struct law *law, const struct arr *in, int nin)
+static struct points points_of(
+    const struct call *c, const struct law *law, const struct arr *in, int nin)
 {
   const struct pdf *p = c->param;
-  return (struct points){ .law = law, .x = in, .a = in + 1, .b = nin > 2 ? in + 2 : NULL, .out = c->out,
-                          .block = desc_count(&in[0].d) / desc_count(&in[1].d), .is_log = p->is_log };
+  return (struct points){ .law = law,
+    .x = in,
+    .a = in + 1,
+    .b = nin > 2 ? in + 2 : NULL,
+    .out = c->out,
+    .block = desc_count(&in[0].d) / desc_count(&in[1].d),
+    .is_log = p->is_log };
 }
 
 static void density_part(int64_t begin, int64_t end, void *context)
@@ -165,11 +182,12 @@ static void slope_part(int64_t begin, int64_t end, void *context)
       sum[1] += g * d[1];
       sum[2] += g * d[2];
     }
-    for (int n = 1; n <= (p->b ? 2 : 1); n++) if (p->out[n].p) store(&p->out[n], k, sum[n]);
+    for (int n = 1; n <= (p->b ? 2 : 1); n++)
+      if (p->out[n].p) store(&p->out[n], k, sum[n]);
   }
 }
 
-static int slope(struct call *c, const struct law *law)                     /* in: head gradient, output, inputs */
+static int slope(struct call *c, const struct law *law) /* in: head gradient, output, inputs */
 {
   struct points p = points_of(c, law, c->in + 2, c->nin - 2);
   p.g = &c->in[0];
@@ -188,7 +206,8 @@ static int pdf_shape(struct infer *s)
   if (!x->ndim || !a->ndim) return TY_OK;
   text_shape(a, text, sizeof text);
   if (a->ndim > x->ndim)
-    return infer_fail(s, TY_ESHAPE, x, "%d dims; expected first those of the parameters %s", x->ndim, text);
+    return infer_fail(
+        s, TY_ESHAPE, x, "%d dims; expected first those of the parameters %s", x->ndim, text);
   for (int i = 0; i < a->ndim; i++) {
     TRY(shape_dim(s, x, i, a->dim[i]));
     for (int k = 1; k < s->nin; k++) TRY(shape_dim(s, &s->in[k], i, x->dim[i]));
@@ -196,7 +215,7 @@ static int pdf_shape(struct infer *s)
   return shape_both(s, x, &s->out[0]);
 }
 
-/* -- Dirichlet ----------------------------------------------------------------------------------------------------- */
+/* -- Dirichlet --------------------------------------------------------------------------------- */
 
 /* sample (a..., s..., K), alpha (a..., K), output (a..., s...) */
 static int dirichlet_shape(struct infer *s)
@@ -206,7 +225,8 @@ static int dirichlet_shape(struct infer *s)
   if (!x->ndim || !a->ndim) return TY_OK;
   text_shape(a, text, sizeof text);
   if (a->ndim > x->ndim || x->ndim < 2)
-    return infer_fail(s, TY_ESHAPE, x, "%d dims; expected two or more, and no less than alpha %s has", x->ndim, text);
+    return infer_fail(s, TY_ESHAPE, x,
+        "%d dims; expected two or more, and no less than alpha %s has", x->ndim, text);
   for (int i = 0; i < a->ndim; i++) {
     int of = i + 1 < a->ndim ? i : x->ndim - 1;
     TRY(shape_dim(s, x, of, a->dim[i]));
@@ -257,7 +277,8 @@ static void dirichlet_slope_part(int64_t begin, int64_t end, void *context)
     for (int64_t j = 0; j < n; j++) {
       double alpha = real_of(p->a, k * n + j), level = digamma(total) - digamma(alpha), sum = 0;
       for (int64_t i = k * p->block; i < (k + 1) * p->block; i++) {
-        double x = real_of(p->x, i * n + j), g = real_of(p->g, i) * (p->is_log ? 1 : real_of(p->y, i));
+        double x = real_of(p->x, i * n + j),
+               g = real_of(p->g, i) * (p->is_log ? 1 : real_of(p->y, i));
         if (p->out[0].p) store(&p->out[0], i * n + j, g * (alpha - 1) / x);
         sum += g * (log(x) + level);
       }
@@ -276,7 +297,7 @@ static int dirichlet_slope(struct call *c)
   return TY_OK;
 }
 
-/* -- rows ---------------------------------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 #define LAW(name) \
 static const struct law name##_law = { name##_log, name##_slope }; \

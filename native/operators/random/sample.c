@@ -1,16 +1,17 @@
-/* sample.c - random numbers: _random_* (one law for a whole array), _random_*_like, _sample_* (parameters per element),
-** _random_randint.
+/* sample.c - random numbers: _random_* (one law for a whole array), _random_*_like, _sample_*
+** (parameters per element), _random_randint.
 **
-** Element i of a draw is a function of (seed, the draw's counter, node, i) alone (kernel/variates.h). A law either shifts and
-** scales a standard variate, made a block at a time by vector loops, or makes one element from as many words as it
-** needs. All is computed in double. Parameters are looked at before anything is written; bad ones fail the run.
-** Sources: gamma Marsaglia and Tsang 2000, Poisson Hoermann 1993 (PTRS); both negative binomial laws are Poisson
-** numbers with a gamma distributed mean.
+** Element i of a draw is a function of (seed, the draw's counter, node, i) alone
+** (kernel/variates.h). A law either shifts and scales a standard variate, made a block at a time
+** by vector loops, or makes one element from as many words as it needs. All is computed in
+** double. Parameters are looked at before anything is written; bad ones fail the run. Sources:
+** gamma Marsaglia and Tsang 2000, Poisson Hoermann 1993 (PTRS); both negative binomial laws are
+** Poisson numbers with a gamma distributed mean.
 */
 #include "kernel/variates.h"
 #include "kernel/strided_copy.h"
 
-/* -- words of one element ------------------------------------------------------------------------------------------ */
+/* -- words of one element ---------------------------------------------------------------------- */
 
 struct stream { struct key key; uint64_t element; struct philox p; int used; };
 
@@ -23,21 +24,21 @@ static uint32_t word(struct stream *s)
 {
   if (s->used == 4) {
     s->p = philox(s->key.seed, s->key.counter, s->key.node, s->element);
-    s->element += 1ull << 40;                         /* where the next block lies */
+    s->element += 1ull << 40; /* where the next block lies */
     s->used = 0;
   }
   return s->p.w[s->used++];
 }
 
-static double unit(struct stream *s)                  /* [0, 1) */
+static double unit(struct stream *s) /* [0, 1) */
 {
   uint32_t a = word(s), b = word(s);
   return unit_f64(a, b);
 }
 
-/* -- laws ---------------------------------------------------------------------------------------------------------- */
+/* -- laws -------------------------------------------------------------------------------------- */
 
-static double normal(struct stream *s)                /* mean 0, deviation 1 (Box and Muller) */
+static double normal(struct stream *s) /* mean 0, deviation 1 (Box and Muller) */
 {
   double radius = sqrt(-2 * log1p(-unit(s)));
   return radius * cos(6.283185307179586 * unit(s));
@@ -53,19 +54,21 @@ static double draw_gamma(struct stream *s, double alpha, double beta)
     double x = normal(s), v = 1 + k * x;
     if (v <= 0) continue;
     v = v * v * v;
-    double u = 1 - unit(s);                           /* the first test follows from the second and mostly spares it */
-    if (u < 1 - 0.0331 * x * x * x * x || log(u) < 0.5 * x * x + d - d * v + d * log(v)) return boost * d * v * beta;
+    double u = 1 - unit(s); /* the first test follows from the second and mostly spares it */
+    if (u < 1 - 0.0331 * x * x * x * x || log(u) < 0.5 * x * x + d - d * v + d * log(v))
+      return boost * d * v * beta;
   }
 }
 
-static double few_events(struct stream *s, double lam)  /* counts factors until their product falls below e^-lam */
+static double few_events(
+    struct stream *s, double lam) /* counts factors until their product falls below e^-lam */
 {
   double limit = exp(-lam), product = 1 - unit(s), n = 0;
   while (product > limit) product *= 1 - unit(s), n++;
   return n;
 }
 
-static double ln_factorial(double n)                   /* lgamma writes a global variable */
+static double ln_factorial(double n) /* lgamma writes a global variable */
 {
   int sign;
   return lgamma_r(n + 1, &sign);
@@ -73,15 +76,17 @@ static double ln_factorial(double n)                   /* lgamma writes a global
 
 static double draw_poisson(struct stream *s, double lam, double unused)
 {
-  if (!isfinite(lam)) return lam;                     /* a gamma variate beyond all numbers */
+  if (!isfinite(lam)) return lam; /* a gamma variate beyond all numbers */
   if (lam < 12) return few_events(s, lam);
   double b = 0.931 + 2.53 * sqrt(lam), a = -0.059 + 0.02483 * b;
   double inverse = 1.1239 + 1.1328 / (b - 3.4), level = 0.9277 - 3.6224 / (b - 2);
   for (;;) {
-    double u = unit(s) - 0.5, v = 1 - unit(s), us = 0.5 - fabs(u), n = floor((2 * a / us + b) * u + lam + 0.43);
+    double u = unit(s) - 0.5, v = 1 - unit(s), us = 0.5 - fabs(u),
+           n = floor((2 * a / us + b) * u + lam + 0.43);
     if (us >= 0.07 && v <= level) return n;
     if (n < 0 || (us < 0.013 && v > us)) continue;
-    if (log(v) + log(inverse) - log(a / (us * us) + b) <= n * log(lam) - lam - ln_factorial(n)) return n;
+    if (log(v) + log(inverse) - log(a / (us * us) + b) <= n * log(lam) - lam - ln_factorial(n))
+      return n;
   }
 }
 
@@ -101,30 +106,45 @@ static double draw_counts(struct stream *s, double mu, double alpha)
 static bool ordered(double a, double b)       { return a <= b && isfinite(b - a); }
 static bool spread(double a, double b)        { return b >= 0; }
 static bool positive(double a, double b)      { return a > 0; }
-static bool both_positive(double a, double b) { return a > 0 && b > 0 && isfinite(a) && isfinite(b); }
+static bool both_positive(double a, double b)
+{
+  return a > 0 && b > 0 && isfinite(a) && isfinite(b);
+}
 static bool mean(double a, double b)          { return a >= 0 && isfinite(a); }
 static bool both_means(double a, double b)    { return mean(a, b) && mean(b, a); }
 static bool trials(double a, double b)        { return mean(a, b) && b > 0 && b <= 1; }
 
 struct affine { double offset, scale, limit; };       /* y = offset + scale z, at most limit */
 
-static struct affine uniform_place(double low, double high, int dtype)       /* rounding must not reach high itself */
+static struct affine uniform_place(
+    double low, double high, int dtype) /* rounding must not reach high itself */
 {
   double below = dtype == TY_F64 ? nextafter(high, low) : nextafterf((float)high, (float)low);
   return (struct affine){ low, high - low, low < high ? below : high };
 }
-static struct affine normal_place(double mu, double s, int type)    { return (struct affine){ mu, s, INFINITY }; }
-static struct affine wait_place(double lam, double none, int type)  { return (struct affine){ 0, 1 / lam, INFINITY }; }
+static struct affine normal_place(double mu, double s, int type)
+{
+  return (struct affine){ mu, s, INFINITY };
+}
+static struct affine wait_place(double lam, double none, int type)
+{
+  return (struct affine){ 0, 1 / lam, INFINITY };
+}
 
-static draw_fn uniform_standard(int dtype) { return dtype == TY_F64 ? draws_here()->unit53 : draws_here()->unit24; }
+static draw_fn uniform_standard(int dtype)
+{
+  return dtype == TY_F64 ? draws_here()->unit53 : draws_here()->unit24;
+}
 static draw_fn normal_standard(int dtype)  { return draws_here()->normal; }
 static draw_fn wait_standard(int dtype)    { return draws_here()->exponential; }
 
 struct law {
-  const char *a, *b, *want;                           /* names of the parameters (b NULL: one); what is expected */
+  /* names of the parameters (b NULL: one); what is expected */
+  const char *a, *b, *want;
   bool          (*good)(double a, double b);
   draw_fn       (*standard)(int dtype);               /* a block of standard variates and */
-  struct affine (*place)(double a, double b, int dtype);                     /* what becomes of them, or */
+  /* what becomes of them, or */
+  struct affine (*place)(double a, double b, int dtype);
   double        (*draw)(struct stream *s, double a, double b);               /* one element */
 };
 static const struct law
@@ -144,24 +164,30 @@ static int look_at(const struct law *law, double a, double b)
   return fail(TY_ERUN, "bad parameters: %s = %g%s; expected %s", law->a, a, second, law->want);
 }
 
-/* -- filling arrays ------------------------------------------------------------------------------------------------ */
+/* -- filling arrays ---------------------------------------------------------------------------- */
 
 enum { BLOCK = 512, FEW = 1 << 10, MANY = 1 << 13 };  /* elements of a block, of a chunk of work */
 struct filling {
   const struct call *c;
   const struct law *law;
   double a, b;
-  const struct arr *pa, *pb;                          /* instead of a and b: parameters of `each` elements in turn */
+  /* instead of a and b: parameters of `each` elements in turn */
+  const struct arr *pa, *pb;
   int64_t each;
 };
 
 static void store(const struct arr *y, int64_t i, double v)
 {
-  if (y->d.dtype == TY_F64) ((double *)y->p)[i] = v;
-  else ((float *)y->p)[i] = (float)v;
+  if (y->d.dtype == TY_F64)
+    ((double *)y->p)[i] = v;
+  else
+    ((float *)y->p)[i] = (float)v;
 }
 
-static double parameter(const struct arr *p, double otherwise, int64_t i) { return p ? real_of(p, i) : otherwise; }
+static double parameter(const struct arr *p, double otherwise, int64_t i)
+{
+  return p ? real_of(p, i) : otherwise;
+}
 
 /* Elements i .. i + n - 1 from their standard variates, a row of equal parameters at a time. */
 static void place_rows(const struct filling *f, const double *z, int64_t i, int64_t n)
@@ -171,7 +197,8 @@ static void place_rows(const struct filling *f, const double *z, int64_t i, int6
   for (int64_t end = i + n, m; i < end; i += m, z += m) {
     int64_t row = i / f->each;
     m = MIN(end, (row + 1) * f->each) - i;
-    struct affine t = f->law->place(parameter(f->pa, f->a, row), parameter(f->pb, f->b, row), y->d.dtype);
+    struct affine t = f->law->place(
+        parameter(f->pa, f->a, row), parameter(f->pb, f->b, row), y->d.dtype);
     void *to = elements_at(y->p, i, dtype_size(y->d.dtype));
     (y->d.dtype == TY_F64 ? d->store_f64 : d->store_f32)(to, z, t.offset, t.scale, t.limit, m);
   }
@@ -196,7 +223,8 @@ static void single_body(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     struct stream s = stream_of(f->c, i);
     int64_t row = i / f->each;
-    store(&f->c->out[0], i, f->law->draw(&s, parameter(f->pa, f->a, row), parameter(f->pb, f->b, row)));
+    store(&f->c->out[0], i,
+        f->law->draw(&s, parameter(f->pa, f->a, row), parameter(f->pb, f->b, row)));
   }
 }
 
@@ -204,8 +232,10 @@ static int fill(struct filling *f)
 {
   const struct arr *y = &f->c->out[0];
   if (!y->p) return TY_OK;
-  if (f->law->draw) parallel(desc_count(&y->d), FEW, single_body, f);
-  else parallel(desc_count(&y->d), MANY, standard_body, f);
+  if (f->law->draw)
+    parallel(desc_count(&y->d), FEW, single_body, f);
+  else
+    parallel(desc_count(&y->d), MANY, standard_body, f);
   return TY_OK;
 }
 
@@ -225,7 +255,7 @@ static int sample_run(struct call *c, const struct law *law)
   return fill(&f);
 }
 
-/* -- parameters and inference -------------------------------------------------------------------------------------- */
+/* -- parameters and inference ------------------------------------------------------------------ */
 
 struct random { double a, b; int64_t k, low, high; struct dims shape; const char *ctx; int64_t dtype; };
 #define REAL(name, field, init, doc) { name, P_FLOAT, offsetof(struct random, field), init, doc }
@@ -262,7 +292,8 @@ static const struct param sample_params[] = { SHAPE("()"), DTYPE(FLOATS "that of
 
 static int bad_dtype(int64_t dtype, const char *want)
 {
-  int code = fail(TY_EVALUE, "parameter dtype: expected %s or None, got %s", want, dtype_name((int)dtype));
+  int code = fail(
+      TY_EVALUE, "parameter dtype: expected %s or None, got %s", want, dtype_name((int)dtype));
   fail_argument("dtype", want, dtype_name((int)dtype));
   return code;
 }
@@ -278,7 +309,8 @@ static int check_shape(struct infer *s, const struct dims *shape)
 {
   for (int i = 0; i < shape->n; i++) {
     long long d = shape->d[i];
-    if (d < 0) return infer_fail(s, TY_EVALUE, NULL, "shape: expected dims of 0 or more, got %lld", d);
+    if (d < 0)
+      return infer_fail(s, TY_EVALUE, NULL, "shape: expected dims of 0 or more, got %lld", d);
   }
   return TY_OK;
 }
@@ -319,7 +351,7 @@ static int sample_type(struct infer *s)
   return of == TY_NODTYPE ? TY_OK : type_is(s, &s->out[0], dtype_float(of) ? of : TY_F32);
 }
 
-/* -- kernels ------------------------------------------------------------------------------------------------------- */
+/* -- kernels ----------------------------------------------------------------------------------- */
 
 #define PHILOX(table, function, types) \
 static const struct kernel table[] = { { "philox", function, types }, { 0 } };
@@ -340,7 +372,7 @@ LAW(poisson,           poisson,           p->a)
 LAW(negative_binomial, negative_binomial, (double)p->k)
 LAW(generalized_negative_binomial, generalized_negative_binomial, p->a)
 
-/* -- _random_randint ----------------------------------------------------------------------------------------------- */
+/* -- _random_randint --------------------------------------------------------------------------- */
 
 static const struct param randint_params[] = {
   { "low",  P_INT, offsetof(struct random, low),  NULL, "least possible value" },
@@ -360,7 +392,10 @@ static int randint_check(void *param)
 static int randint_type(struct infer *s)
 {
   const struct random *p = s->param;
-  return type_is(s, &s->out[0], p->dtype >= 0 ? (int)p->dtype : s->out[0].dtype == TY_I64 ? TY_I64 : TY_I32);
+  return type_is(s, &s->out[0],
+      p->dtype >= 0                   ? (int)p->dtype
+          : s->out[0].dtype == TY_I64 ? TY_I64
+                                      : TY_I32);
 }
 
 static void randint_body(int64_t begin, int64_t end, void *context)
@@ -372,8 +407,10 @@ static void randint_body(int64_t begin, int64_t end, void *context)
     struct stream s = stream_of(c, i);
     uint64_t high = word(&s), w = high << 32 | word(&s);
     uint64_t v = (uint64_t)p->low + (uint64_t)(((unsigned __int128)w * span) >> 64);
-    if (c->out[0].d.dtype == TY_I64) ((int64_t *)c->out[0].p)[i] = (int64_t)v;
-    else ((int32_t *)c->out[0].p)[i] = (int32_t)(uint32_t)v;
+    if (c->out[0].d.dtype == TY_I64)
+      ((int64_t *)c->out[0].p)[i] = (int64_t)v;
+    else
+      ((int32_t *)c->out[0].p)[i] = (int32_t)(uint32_t)v;
   }
 }
 
@@ -381,16 +418,17 @@ static int randint_run(struct call *c)
 {
   const struct random *p = c->param;
   long long low = p->low, high = p->high;
-  NEED(low < high, TY_ERUN, "bad parameters: low = %lld, high = %lld; expected low below high", low, high);
+  NEED(low < high, TY_ERUN, "bad parameters: low = %lld, high = %lld; expected low below high", low,
+      high);
   NEED(c->out[0].d.dtype == TY_I64 || (low >= INT32_MIN && high - 1 <= INT32_MAX), TY_ERUN,
-       "bad parameters: low = %lld, high = %lld; expected numbers that fit into int32", low, high);
+      "bad parameters: low = %lld, high = %lld; expected numbers that fit into int32", low, high);
   if (c->out[0].p) parallel(desc_count(&c->out[0].d), 4096, randint_body, c);
   return TY_OK;
 }
 
 PHILOX(randint_kernels, randint_run, T(TY_I32) | T(TY_I64))
 
-/* -- rows ---------------------------------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 #define PARAM(list) .flags = OP_RANDOM | OP_ZERO_GRAD, .param = list, .param_size = sizeof(struct random)
 #define RANDOM(law, alias_, tier_, doc_) \

@@ -1,13 +1,14 @@
-/* reduce.c - folds over axes: sum, mean, prod, nansum, nanprod, max, min, _square_sum, norm, moments; places of extremes: argmax,
-** argmin, argmax_channel; running sums: cumsum.
+/* reduce.c - folds over axes: sum, mean, prod, nansum, nanprod, max, min, _square_sum, norm,
+** moments; places of extremes: argmax, argmin, argmax_channel; running sums: cumsum.
 **
-** No axis given, or an empty list, means all of them. Dropping every axis leaves one of size 1. The walk over the shape
-** and the inner loops are kernel/reduce/reduce.h's. Integers wrap, integer means truncate. NaN is the extreme of what it occurs in.
+** No axis given, or an empty list, means all of them. Dropping every axis leaves one of size 1.
+** The walk over the shape and the inner loops are kernel/reduce/reduce.h's. Integers wrap,
+** integer means truncate. NaN is the extreme of what it occurs in.
 */
 #include "kernel/strided_copy.h"
 #include "kernel/reduce/reduce.h"
 
-/* -- which axes go, and what is left ------------------------------------------------------------------------------- */
+/* -- which axes go, and what is left ----------------------------------------------------------- */
 
 struct fold { struct dims axis; int64_t keepdims, exclude; };
 #define AXIS(type, none) \
@@ -54,7 +55,8 @@ static int reduced_shape(struct infer *s, ty_desc *out, uint32_t mask, bool keep
   }
   if (!n) place[n] = -1, dim[n++] = 1;
   TRY(shape_is(s, out, n, dim));
-  for (int i = 0; i < n; i++) if (place[i] >= 0) TRY(shape_dim(s, in, place[i], out->dim[i]));
+  for (int i = 0; i < n; i++)
+    if (place[i] >= 0) TRY(shape_dim(s, in, place[i], out->dim[i]));
   return TY_OK;
 }
 
@@ -67,7 +69,7 @@ static int fold_shape(struct infer *s)
   return reduced_shape(s, &s->out[0], axes_mask(&p->axis, p->exclude, ndim), p->keepdims);
 }
 
-/* -- sum, mean, prod, nansum, nanprod, max, min -------------------------------------------------------------------- */
+/* -- sum, mean, prod, nansum, nanprod, max, min ------------------------------------------------ */
 
 static void fold_plan(const struct call *c, const ty_desc *data, struct reduce *r)
 {
@@ -90,12 +92,14 @@ static int fold_run(struct call *c, int kind, int finish)
   return TY_OK;
 }
 
-static int fold_back(struct call *c, int kind, bool mean)  /* reads g0, then i0 and o0 as the kind needs */
+static int fold_back(
+    struct call *c, int kind, bool mean) /* reads g0, then i0 and o0 as the kind needs */
 {
   struct reduce r;
   fold_plan(c, &c->out[0].d, &r);
   const void *x = c->nin > 1 ? c->in[1].p : NULL, *y = c->nin > 2 ? c->in[2].p : NULL;
-  if (c->out[0].p) reduce_back(&r, kind, c->out[0].p, x, y, c->in[0].p, NULL, mean ? 1 / (double)r.count : 1);
+  if (c->out[0].p)
+    reduce_back(&r, kind, c->out[0].p, x, y, c->in[0].p, NULL, mean ? 1 / (double)r.count : 1);
   return TY_OK;
 }
 
@@ -117,7 +121,7 @@ FOLD(square,  R_SQUARE,  F_PLAIN, B_SQUARE)
 FOLD(max,     R_MAX,     F_PLAIN, B_EQUAL)
 FOLD(min,     R_MIN,     F_PLAIN, B_EQUAL)
 
-/* -- norm ---------------------------------------------------------------------------------------------------------- */
+/* -- norm -------------------------------------------------------------------------------------- */
 
 struct norm { int64_t ord; struct dims axis; int64_t out_dtype, keepdims; };
 static const struct param norm_params[] = {
@@ -151,9 +155,10 @@ static int norm_type(struct infer *s)
 {
   const struct norm *p = s->param;
   TRY(type_both(s, &s->in[0], &s->out[0]));
-  if (p->out_dtype < 0 || s->in[0].dtype == TY_NODTYPE || s->in[0].dtype == p->out_dtype) return TY_OK;
-  return infer_fail(s, TY_EDTYPE, &s->in[0], "it is %s, so out_dtype cannot be %s", dtype_name(s->in[0].dtype),
-                    dtype_name((int)p->out_dtype));
+  if (p->out_dtype < 0 || s->in[0].dtype == TY_NODTYPE || s->in[0].dtype == p->out_dtype)
+    return TY_OK;
+  return infer_fail(s, TY_EDTYPE, &s->in[0], "it is %s, so out_dtype cannot be %s",
+      dtype_name(s->in[0].dtype), dtype_name((int)p->out_dtype));
 }
 
 static void norm_plan(const struct call *c, const ty_desc *data, struct reduce *r)
@@ -174,7 +179,8 @@ static int norm_run(struct call *c)
   bool two = ((const struct norm *)c->param)->ord == 2;
   struct reduce r;
   norm_plan(c, &c->in[0].d, &r);
-  reduce_run(&r, two ? R_SQUARE : R_ABS, two ? F_ROOT : F_PLAIN, c->in[0].p, NULL, c->out[0].p, c->add & 1, c->tmp);
+  reduce_run(&r, two ? R_SQUARE : R_ABS, two ? F_ROOT : F_PLAIN, c->in[0].p, NULL, c->out[0].p,
+      c->add & 1, c->tmp);
   return TY_OK;
 }
 
@@ -183,7 +189,9 @@ static int norm_back(struct call *c)
   bool two = ((const struct norm *)c->param)->ord == 2;
   struct reduce r;
   norm_plan(c, &c->out[0].d, &r);
-  if (c->out[0].p) reduce_back(&r, two ? B_ROOT : B_SIGN, c->out[0].p, c->in[1].p, c->in[2].p, c->in[0].p, NULL, 1);
+  if (c->out[0].p)
+    reduce_back(
+        &r, two ? B_ROOT : B_SIGN, c->out[0].p, c->in[1].p, c->in[2].p, c->in[0].p, NULL, 1);
   return TY_OK;
 }
 
@@ -194,7 +202,7 @@ static const struct kernel norm_back_kernels[] = {
   { .name = "spread", .run = norm_back, .types = T_FLOAT | T_INT }, { 0 }
 };
 
-/* -- moments ------------------------------------------------------------------------------------------------------- */
+/* -- moments ----------------------------------------------------------------------------------- */
 
 struct moments { struct dims axes; int64_t keepdims; };
 static const struct param moments_params[] = {
@@ -208,10 +216,12 @@ static int moments_shape(struct infer *s)
 {
   const struct moments *p = s->param;
   int ndim = s->in[0].ndim;
-  if (p->axes.n < 0) return infer_fail(s, TY_EVALUE, NULL, "parameter axes: expected a list of axes, got None");
+  if (p->axes.n < 0)
+    return infer_fail(s, TY_EVALUE, NULL, "parameter axes: expected a list of axes, got None");
   if (!ndim) return shape_both(s, &s->out[0], &s->out[1]);
   TRY(check_axes(s, &p->axes, ndim));
-  for (int k = 0; k < 2; k++) TRY(reduced_shape(s, &s->out[k], axes_mask(&p->axes, false, ndim), p->keepdims));
+  for (int k = 0; k < 2; k++)
+    TRY(reduced_shape(s, &s->out[k], axes_mask(&p->axes, false, ndim), p->keepdims));
   return TY_OK;
 }
 
@@ -237,13 +247,14 @@ static int moments_run(struct call *c)
   return TY_OK;
 }
 
-static int moments_back(struct call *c)               /* reads the two head gradients, data, mean */
+static int moments_back(struct call *c) /* reads the two head gradients, data, mean */
 {
   const struct moments *p = c->param;
   struct reduce r;
   reduce_plan(&c->out[0].d, axes_mask(&p->axes, false, c->out[0].d.ndim), &r);
   if (c->out[0].p)
-    reduce_back(&r, B_SPREAD, c->out[0].p, c->in[2].p, c->in[3].p, c->in[0].p, c->in[1].p, 1 / (double)r.count);
+    reduce_back(&r, B_SPREAD, c->out[0].p, c->in[2].p, c->in[3].p, c->in[0].p, c->in[1].p,
+        1 / (double)r.count);
   return TY_OK;
 }
 
@@ -254,7 +265,7 @@ static const struct kernel moments_back_kernels[] = {
   { .name = "spread", .run = moments_back, .types = T_FLOAT }, { 0 }
 };
 
-/* -- argmax, argmin ------------------------------------------------------------------------------------------------ */
+/* -- argmax, argmin ---------------------------------------------------------------------------- */
 
 struct place { int64_t axis, keepdims; };
 static const struct param place_params[] = {
@@ -309,7 +320,8 @@ static void search_columns(int64_t begin, int64_t end, void *context)
   for (int64_t u = begin; u < end; u++) {
     int64_t j = u % s->blocks * COLUMNS, n = MIN(COLUMNS, s->inner - j), outer = u / s->blocks;
     for (int64_t i = 0; i < s->k; i++)
-      s->table->best_cols(best, place, elements_at(s->x, (outer * s->k + i) * s->inner + j, s->size), s->least, i, n);
+      s->table->best_cols(best, place,
+          elements_at(s->x, (outer * s->k + i) * s->inner + j, s->size), s->least, i, n);
     for (int64_t i = 0; i < n; i++)
       set_number(elements_at(s->y, outer * s->inner + j + i, s->size), s->dtype, (double)place[i]);
   }
@@ -318,8 +330,8 @@ static void search_columns(int64_t begin, int64_t end, void *context)
 static int search(struct call *c, int64_t axis, bool least)
 {
   const ty_desc *d = &c->in[0].d;
-  struct search s = { reducer_of(d->dtype), c->in[0].p, c->out[0].p, dtype_size(d->dtype), d->dtype, least,
-                      desc_count(d), 1, 1 };
+  struct search s = { reducer_of(d->dtype), c->in[0].p, c->out[0].p, dtype_size(d->dtype), d->dtype,
+    least, desc_count(d), 1, 1 };
   int64_t outer = 1;
   if (axis != NONE) {
     int a = (int)(axis < 0 ? axis + d->ndim : axis);
@@ -328,13 +340,21 @@ static int search(struct call *c, int64_t axis, bool least)
     s.inner = product_of(d, a + 1, d->ndim);
   }
   s.blocks = (s.inner + COLUMNS - 1) / COLUMNS;
-  if (s.inner == 1) parallel(outer, MAX(1, 16384 / s.k), search_rows, &s);
-  else parallel(outer * s.blocks, MAX(1, 16384 / (s.k * MIN(s.inner, COLUMNS))), search_columns, &s);
+  if (s.inner == 1)
+    parallel(outer, MAX(1, 16384 / s.k), search_rows, &s);
+  else
+    parallel(outer * s.blocks, MAX(1, 16384 / (s.k * MIN(s.inner, COLUMNS))), search_columns, &s);
   return TY_OK;
 }
 
-static int argmax_run(struct call *c) { return search(c, ((const struct place *)c->param)->axis, false); }
-static int argmin_run(struct call *c) { return search(c, ((const struct place *)c->param)->axis, true); }
+static int argmax_run(struct call *c)
+{
+  return search(c, ((const struct place *)c->param)->axis, false);
+}
+static int argmin_run(struct call *c)
+{
+  return search(c, ((const struct place *)c->param)->axis, true);
+}
 static int channel_run(struct call *c) { return search(c, 1, false); }
 static const struct kernel argmax_kernels[] = {
   { .name = "search", .run = argmax_run, .types = T_FLOAT | T_INT }, { 0 }
@@ -346,7 +366,7 @@ static const struct kernel channel_kernels[] = {
   { .name = "search", .run = channel_run, .types = T_FLOAT | T_INT }, { 0 }
 };
 
-/* -- cumsum -------------------------------------------------------------------------------------------------------- */
+/* -- cumsum ------------------------------------------------------------------------------------ */
 
 struct running { int64_t axis, dtype; };
 static const struct param running_params[] = {
@@ -363,8 +383,9 @@ static int running_shape(struct infer *s)
   if (p->axis != NONE) {
     TRY(shape_both(s, &s->in[0], &s->out[0]));
     if (in->ndim && (p->axis < 0 || p->axis >= in->ndim))
-      return infer_fail(s, TY_EVALUE, in, "axis %lld of an array of %d dimensions; expected 0 to %d",
-                        (long long)p->axis, in->ndim, in->ndim - 1);
+      return infer_fail(s, TY_EVALUE, in,
+          "axis %lld of an array of %d dimensions; expected 0 to %d", (long long)p->axis, in->ndim,
+          in->ndim - 1);
     return TY_OK;
   }
   int64_t n = product_of(in, 0, in->ndim);
@@ -380,8 +401,8 @@ static int running_type(struct infer *s)
 
 struct sums { void *y; const void *x; int64_t k, inner, blocks; bool back; };
 
-/* Running sums over k rows of up to COLUMNS columns; rows are `inner` apart; y may be x. A sum has its array's own
-** precision; integers wrap. */
+/* Running sums over k rows of up to COLUMNS columns; rows are `inner` apart; y may be x. A sum
+** has its array's own precision; integers wrap. */
 #define RUNNING(T, ACC) \
 static void running_##T(int64_t begin, int64_t end, void *context) \
 { \
@@ -412,9 +433,12 @@ static void run_sums(const struct call *c, int dtype, void *y, const void *x, bo
   struct sums s = { y, x, n, 1, 1, back };
   if (axis != NONE) s.k = d->dim[axis], s.inner = product_of(d, (int)axis + 1, d->ndim);
   s.blocks = (s.inner + COLUMNS - 1) / COLUMNS;
-  parallel_fn body = dtype == TY_F32 ? running_float   : dtype == TY_F64 ? running_double
-                   : dtype == TY_I8  ? running_int8_t  : dtype == TY_I32 ? running_int32_t
-                   : dtype == TY_I64 ? running_int64_t : running_uint8_t;
+  parallel_fn body = dtype == TY_F32 ? running_float
+      : dtype == TY_F64              ? running_double
+      : dtype == TY_I8               ? running_int8_t
+      : dtype == TY_I32              ? running_int32_t
+      : dtype == TY_I64              ? running_int64_t
+                                     : running_uint8_t;
   parallel(n / (s.k * s.inner) * s.blocks, MAX(1, 16384 / (s.k * MIN(s.inner, COLUMNS))), body, &s);
 }
 
@@ -427,7 +451,7 @@ static int running_run(struct call *c)
   return TY_OK;
 }
 
-static int running_back(struct call *c)               /* sums in data's dtype, as the reference does */
+static int running_back(struct call *c) /* sums in data's dtype, as the reference does */
 {
   int from = c->in[0].d.dtype, to = c->out[0].d.dtype;
   const void *g = c->in[0].p;
@@ -445,7 +469,7 @@ static const struct kernel running_back_kernels[] = {
   { .name = "lines", .run = running_back, .types = T_FLOAT | T_INT }, { 0 }
 };
 
-/* -- rows ---------------------------------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 #define FOLDING(op) .in = "data", .param = fold_params, .param_size = sizeof(struct fold), .shape = fold_shape, \
   .cpu = op##_kernels, .back_cpu = op##_back_kernels

@@ -1,12 +1,15 @@
-/* broadcast.c - the same elements more often: broadcast_to, broadcast_axis, broadcast_like, tile, repeat.
+/* broadcast.c - the same elements more often: broadcast_to, broadcast_axis, broadcast_like,
+** tile, repeat.
 **
-** The output is a nest of axes, some of which repeat what lies inside them. Forward is one strided copy in which those
-** axes do not advance in the input; the gradient is the sum over them.
+** The output is a nest of axes, some of which repeat what lies inside them. Forward is one
+** strided copy in which those axes do not advance in the input; the gradient is the sum over
+** them.
 */
 #include "kernel/strided_copy.h"
 #include "kernel/reduce/reduce.h"
 
-struct nest { int n; int64_t dim[R_AXES]; uint32_t copies; };                /* bit i: axis i repeats */
+/* bit i: axis i repeats */
+struct nest { int n; int64_t dim[R_AXES]; uint32_t copies; };
 
 static void put(struct nest *t, int64_t dim, bool copy)
 {
@@ -47,7 +50,8 @@ static int gather(struct call *c, nest_fn make)
 {
   struct reduce r;
   plan_back(c, make, &r);
-  if (c->out[0].p) reduce_run(&r, R_SUM, F_PLAIN, c->in[0].p, NULL, c->out[0].p, c->add & 1, c->tmp);
+  if (c->out[0].p)
+    reduce_run(&r, R_SUM, F_PLAIN, c->in[0].p, NULL, c->out[0].p, c->add & 1, c->tmp);
   if (c->nout > 1 && c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
   return TY_OK;
 }
@@ -71,12 +75,13 @@ static int stretch(struct infer *s, const int64_t *want)
   ty_desc *in = &s->in[0];
   for (int i = 0; i < in->ndim; i++)
     if (in->dim[i] > 1 && want[i] && want[i] != in->dim[i])
-      return infer_fail(s, TY_ESHAPE, in, "axis %d has size %lld and cannot become %lld; only size 1 is broadcast", i,
-                        (long long)in->dim[i], (long long)want[i]);
+      return infer_fail(s, TY_ESHAPE, in,
+          "axis %d has size %lld and cannot become %lld; only size 1 is broadcast", i,
+          (long long)in->dim[i], (long long)want[i]);
   return shape_is(s, &s->out[0], in->ndim, want);
 }
 
-/* -- broadcast_to -------------------------------------------------------------------------------------------------- */
+/* -- broadcast_to ------------------------------------------------------------------------------ */
 
 struct to { struct dims shape; };
 static const struct param to_params[] = {
@@ -90,18 +95,20 @@ static int to_shape(struct infer *s)
   const ty_desc *in = &s->in[0];
   int64_t want[TY_MAXDIM] = { 0 };
   if (p->shape.n > TY_MAXDIM)
-    return infer_fail(s, TY_ESHAPE, NULL, "shape has %lld dims; at most %d are possible", (long long)p->shape.n,
-                      TY_MAXDIM);
+    return infer_fail(s, TY_ESHAPE, NULL, "shape has %lld dims; at most %d are possible",
+        (long long)p->shape.n, TY_MAXDIM);
   for (int i = 0; i < p->shape.n; i++) want[i] = MAX(p->shape.d[i], 0);
   if (!in->ndim) return shape_is(s, &s->out[0], (int)MAX(p->shape.n, 0), want);
   if (p->shape.n != in->ndim)
-    return infer_fail(s, TY_ESHAPE, in, "it has %d dimensions, shape has %lld; expected equally many", in->ndim,
-                      (long long)p->shape.n);
-  for (int i = 0; i < in->ndim; i++) if (!want[i]) want[i] = in->dim[i];
+    return infer_fail(s, TY_ESHAPE, in,
+        "it has %d dimensions, shape has %lld; expected equally many", in->ndim,
+        (long long)p->shape.n);
+  for (int i = 0; i < in->ndim; i++)
+    if (!want[i]) want[i] = in->dim[i];
   return stretch(s, want);
 }
 
-/* -- broadcast_axis ------------------------------------------------------------------------------------------------ */
+/* -- broadcast_axis ---------------------------------------------------------------------------- */
 
 struct axes { struct dims axis, size; };
 static const struct param axes_params[] = {
@@ -116,27 +123,28 @@ static int axes_shape(struct infer *s)
   const ty_desc *in = &s->in[0];
   int64_t want[TY_MAXDIM];
   if (p->axis.n != p->size.n)
-    return infer_fail(s, TY_EVALUE, NULL, "axis lists %lld axes, size has %lld entries", (long long)p->axis.n,
-                      (long long)p->size.n);
+    return infer_fail(s, TY_EVALUE, NULL, "axis lists %lld axes, size has %lld entries",
+        (long long)p->axis.n, (long long)p->size.n);
   if (!in->ndim) return TY_OK;
   memcpy(want, in->dim, sizeof want);
   for (int i = 0; i < p->axis.n; i++) {
     int64_t axis = p->axis.d[i];
     if (axis < 0 || axis >= in->ndim)
-      return infer_fail(s, TY_EVALUE, in, "axis %lld of an array of %d dimensions; expected 0 to %d", (long long)axis,
-                        in->ndim, in->ndim - 1);
+      return infer_fail(s, TY_EVALUE, in,
+          "axis %lld of an array of %d dimensions; expected 0 to %d", (long long)axis, in->ndim,
+          in->ndim - 1);
     if (in->dim[axis] > 1)
-      return infer_fail(s, TY_ESHAPE, in, "axis %lld has size %lld; only size 1 is broadcast", (long long)axis,
-                        (long long)in->dim[axis]);
+      return infer_fail(s, TY_ESHAPE, in, "axis %lld has size %lld; only size 1 is broadcast",
+          (long long)axis, (long long)in->dim[axis]);
     if (p->size.d[i] < 1)
-      return infer_fail(s, TY_EVALUE, NULL, "size of axis %lld is %lld; expected 1 or more", (long long)axis,
-                        (long long)p->size.d[i]);
+      return infer_fail(s, TY_EVALUE, NULL, "size of axis %lld is %lld; expected 1 or more",
+          (long long)axis, (long long)p->size.d[i]);
     want[axis] = p->size.d[i];
   }
   return stretch(s, want);
 }
 
-/* -- broadcast_like ------------------------------------------------------------------------------------------------ */
+/* -- broadcast_like ---------------------------------------------------------------------------- */
 
 struct like { struct dims lhs_axes, rhs_axes; };
 static const struct param like_params[] = {
@@ -154,10 +162,12 @@ static int like_shape(struct infer *s)
   int64_t want[TY_MAXDIM];
   bool all = p->lhs_axes.n < 0 && p->rhs_axes.n < 0;
   if (!all && (p->lhs_axes.n != p->rhs_axes.n || p->lhs_axes.n < 1))
-    return infer_fail(s, TY_EVALUE, NULL, "lhs_axes and rhs_axes must list equally many axes, at least one");
+    return infer_fail(
+        s, TY_EVALUE, NULL, "lhs_axes and rhs_axes must list equally many axes, at least one");
   if (!lhs->ndim || !rhs->ndim) return TY_OK;
   if (all && lhs->ndim != rhs->ndim)
-    return infer_fail(s, TY_ESHAPE, rhs, "it has %d dimensions, lhs has %d; list the axes", rhs->ndim, lhs->ndim);
+    return infer_fail(
+        s, TY_ESHAPE, rhs, "it has %d dimensions, lhs has %d; list the axes", rhs->ndim, lhs->ndim);
   memcpy(want, all ? rhs->dim : lhs->dim, sizeof want);
   for (int i = 0; i < p->lhs_axes.n; i++) {
     int a, b;
@@ -175,7 +185,7 @@ static int like_type(struct infer *s)
   return TY_OK;
 }
 
-/* -- tile ---------------------------------------------------------------------------------------------------------- */
+/* -- tile -------------------------------------------------------------------------------------- */
 
 struct tile { struct dims reps; };
 static const struct param tile_params[] = {
@@ -197,9 +207,11 @@ static int tile_shape(struct infer *s)
   int64_t dim[R_AXES], ndim = MAX(p->reps.n, in->ndim);
   for (int i = 0; i < p->reps.n; i++)
     if (p->reps.d[i] < 1)
-      return infer_fail(s, TY_EVALUE, NULL, "reps: expected 1 or more, got %lld", (long long)p->reps.d[i]);
+      return infer_fail(
+          s, TY_EVALUE, NULL, "reps: expected 1 or more, got %lld", (long long)p->reps.d[i]);
   if (!in->ndim) return TY_OK;
-  for (int i = 0; i < ndim; i++) dim[i] = aligned(in->dim, in->ndim, i, ndim) * aligned(p->reps.d, p->reps.n, i, ndim);
+  for (int i = 0; i < ndim; i++)
+    dim[i] = aligned(in->dim, in->ndim, i, ndim) * aligned(p->reps.d, p->reps.n, i, ndim);
   return shape_is(s, &s->out[0], (int)ndim, dim);
 }
 
@@ -212,7 +224,7 @@ static void tiled(const void *param, const ty_desc *in, const ty_desc *out, stru
   }
 }
 
-/* -- repeat -------------------------------------------------------------------------------------------------------- */
+/* -- repeat ------------------------------------------------------------------------------------ */
 
 struct repeat { int64_t repeats, axis; };
 static const struct param repeat_params[] = {
@@ -248,7 +260,7 @@ static void repeated(const void *param, const ty_desc *in, const ty_desc *out, s
   put(t, product_of(in, axis + 1, in->ndim), false);
 }
 
-/* -- rows ---------------------------------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 #define NEST(nest) \
 static int nest##_run(struct call *c) { return spread(c, nest); } \

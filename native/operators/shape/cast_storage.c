@@ -1,11 +1,12 @@
-/* cast_storage.c - dense forms of operators on sparse storage: cast_storage, _sparse_retain, _contrib_getnnz.
+/* cast_storage.c - dense forms of operators on sparse storage: cast_storage, _sparse_retain,
+** _contrib_getnnz.
 **
-** Every array is dense here, so another storage is the same array, rows that are not kept are zeros, and stored values
-** are those that are not zero.
+** Every array is dense here, so another storage is the same array, rows that are not kept are
+** zeros, and stored values are those that are not zero.
 */
 #include "kernel/strided_copy.h"
 
-/* -- cast_storage -------------------------------------------------------------------------------------------------- */
+/* -- cast_storage ------------------------------------------------------------------------------ */
 
 struct storage_param { int64_t stype; };
 static const struct param storage_params[] = {
@@ -14,11 +15,12 @@ static const struct param storage_params[] = {
   { 0 }
 };
 
-/* -- _sparse_retain ------------------------------------------------------------------------------------------------- */
+/* -- _sparse_retain ---------------------------------------------------------------------------- */
 
 static int retain_shape(struct infer *s)
 {
-  if (s->in[1].ndim > 1) return infer_fail(s, TY_ESHAPE, &s->in[1], "expected one dimension, got %d", s->in[1].ndim);
+  if (s->in[1].ndim > 1)
+    return infer_fail(s, TY_ESHAPE, &s->in[1], "expected one dimension, got %d", s->in[1].ndim);
   return shape_both(s, &s->in[0], &s->out[0]);
 }
 static int retain_type(struct infer *s) { return type_both(s, &s->in[0], &s->out[0]); }
@@ -31,8 +33,9 @@ static int keep(const struct arr *to, const struct arr *from, const struct arr *
   size_t row = desc_bytes(&from->d) / (size_t)rows;
   for (int64_t i = 0; i < index->d.dim[0]; i++) {
     int64_t j = index_of(index, i);
-    NEED(j >= 0 && j < rows, TY_ERUN, "index %lld at place %lld is out of range; expected 0 to %lld", (long long)j,
-         (long long)i, (long long)rows - 1);
+    NEED(j >= 0 && j < rows, TY_ERUN,
+        "index %lld at place %lld is out of range; expected 0 to %lld", (long long)j, (long long)i,
+        (long long)rows - 1);
   }
   move_zero(to->p, desc_bytes(&to->d));
   for (int64_t i = 0; i < index->d.dim[0]; i++) {
@@ -44,7 +47,7 @@ static int keep(const struct arr *to, const struct arr *from, const struct arr *
 
 static int retain_run(struct call *c) { return keep(&c->out[0], &c->in[0], &c->in[1]); }
 
-static int retain_back(struct call *c)                /* in: head gradient, indices */
+static int retain_back(struct call *c) /* in: head gradient, indices */
 {
   if (c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
   return keep(&c->out[0], &c->in[0], &c->in[1]);
@@ -53,7 +56,7 @@ static int retain_back(struct call *c)                /* in: head gradient, indi
 MOVE_KERNEL(retain_cpu, retain_run)
 MOVE_KERNEL(retain_back_cpu, retain_back)
 
-/* -- _contrib_getnnz ------------------------------------------------------------------------------------------------ */
+/* -- _contrib_getnnz --------------------------------------------------------------------------- */
 
 struct count_param { int64_t axis; };
 static const struct param count_params[] = {
@@ -65,7 +68,8 @@ static int count_shape(struct infer *s)
 {
   const ty_desc *d = &s->in[0];
   int64_t axis = ((const struct count_param *)s->param)->axis, one = 1;
-  if (d->ndim && d->ndim != 2) return infer_fail(s, TY_ESHAPE, &s->in[0], "expected a matrix, got %d dimensions", d->ndim);
+  if (d->ndim && d->ndim != 2)
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "expected a matrix, got %d dimensions", d->ndim);
   if (axis == NONE) return shape_is(s, &s->out[0], 1, &one);
   return d->ndim ? shape_is(s, &s->out[0], 1, &d->dim[1 - axis]) : TY_OK;
 }
@@ -73,11 +77,12 @@ static int count_type(struct infer *s) { return type_is(s, &s->out[0], TY_I64); 
 
 static int count_run(struct call *c)
 {
-  int64_t axis = ((const struct count_param *)c->param)->axis, columns = c->in[0].d.dim[1], *count = c->out[0].p;
+  int64_t axis = ((const struct count_param *)c->param)->axis, columns = c->in[0].d.dim[1],
+          *count = c->out[0].p;
   memset(count, 0, desc_bytes(&c->out[0].d));
   for (int64_t i = 0; i < desc_count(&c->in[0].d); i++) {
     int64_t place = axis == NONE ? 0 : axis ? i / columns : i % columns;
-    count[place] += real_of(&c->in[0], i) != 0;       /* NaN is a value */
+    count[place] += real_of(&c->in[0], i) != 0; /* NaN is a value */
   }
   return TY_OK;
 }

@@ -1,13 +1,13 @@
-/* concat.c - arrays put together along an axis, and cut apart: Concat, stack, _rnn_param_concat, SliceChannel (split),
-** _split_v2.
+/* concat.c - arrays put together along an axis, and cut apart: Concat, stack, _rnn_param_concat,
+** SliceChannel (split), _split_v2.
 **
-** One direction is the other's gradient. A piece is a range of the axis of the whole array; each piece is one strided
-** copy. Inference completes dims in every direction: pieces from each other, the whole from all pieces, and the other
-** way round.
+** One direction is the other's gradient. A piece is a range of the axis of the whole array; each
+** piece is one strided copy. Inference completes dims in every direction: pieces from each
+** other, the whole from all pieces, and the other way round.
 */
 #include "kernel/strided_copy.h"
 
-/* -- moving pieces ------------------------------------------------------------------------------------------------- */
+/* -- moving pieces ----------------------------------------------------------------------------- */
 
 /* The whole seen as (outer, size, inner) around the axis. */
 struct whole { char *p; size_t size; int64_t outer, axis, inner; };
@@ -15,11 +15,12 @@ struct whole { char *p; size_t size; int64_t outer, axis, inner; };
 static struct whole whole_of(const struct arr *a, int axis)
 {
   struct whole w = { a->p, dtype_size(a->d.dtype), product_of(&a->d, 0, axis), a->d.dim[axis],
-                     product_of(&a->d, axis + 1, a->d.ndim) };
+    product_of(&a->d, axis + 1, a->d.ndim) };
   return w;
 }
 
-/* Copies `n` places of the axis, from `begin`, out of the whole into a dense piece, or the other way. */
+/* Copies `n` places of the axis, from `begin`, out of the whole into a dense piece, or the other
+** way. */
 static void move_piece(const struct whole *w, void *piece, int64_t begin, int64_t n, bool into)
 {
   struct move m = { 0 };
@@ -27,8 +28,10 @@ static void move_piece(const struct whole *w, void *piece, int64_t begin, int64_
   void *at = elements_at(w->p, begin * w->inner, w->size);
   move_axis(&m, w->outer, into ? row : run, into ? run : row);
   move_axis(&m, run, 1, 1);
-  if (into) move_run(&m, at, piece, w->size);
-  else move_run(&m, piece, at, w->size);
+  if (into)
+    move_run(&m, at, piece, w->size);
+  else
+    move_run(&m, piece, at, w->size);
 }
 
 /* Equal pieces that lie one behind the other along the axis. */
@@ -44,7 +47,7 @@ static void move_all(const struct whole *w, struct arr *piece, int n, bool into)
 
 static int axis_in(int64_t axis, int ndim) { return (int)(axis < 0 ? axis + ndim : axis); }
 
-/* -- Concat -------------------------------------------------------------------------------------------------------- */
+/* -- Concat ------------------------------------------------------------------------------------ */
 
 struct concat { int64_t num_args, dim; };
 static const struct param concat_params[] = {
@@ -56,7 +59,8 @@ static const struct param concat_params[] = {
 
 static int known_ndim(const struct infer *s)
 {
-  for (int i = 0; i < s->nin; i++) if (s->in[i].ndim) return s->in[i].ndim;
+  for (int i = 0; i < s->nin; i++)
+    if (s->in[i].ndim) return s->in[i].ndim;
   return s->out[0].ndim;
 }
 
@@ -76,7 +80,8 @@ static int share_other_dims(struct infer *s, int ndim, int axis)
   return TY_OK;
 }
 
-/* The sizes along the axis add up; a single unknown one follows from the whole, and several, if they are equal. */
+/* The sizes along the axis add up; a single unknown one follows from the whole, and several, if
+** they are equal. */
 static int add_sizes(struct infer *s, int axis, bool equal)
 {
   int64_t sum = 0, size = s->out[0].dim[axis];
@@ -88,10 +93,11 @@ static int add_sizes(struct infer *s, int axis, bool equal)
   if (!n) return shape_dim(s, &s->out[0], axis, sum);
   if (!size) return TY_OK;
   if (size - sum < n)
-    return infer_fail(s, TY_ESHAPE, &s->out[0], "size %lld along axis %d, but the inputs need more", (long long)size,
-                      axis);
+    return infer_fail(s, TY_ESHAPE, &s->out[0], "size %lld along axis %d, but the inputs need more",
+        (long long)size, axis);
   if (n > 1 && (!equal || (size - sum) % n)) return TY_OK;
-  for (int i = 0; i < s->nin; i++) if (!s->in[i].dim[axis]) TRY(shape_dim(s, &s->in[i], axis, (size - sum) / n));
+  for (int i = 0; i < s->nin; i++)
+    if (!s->in[i].dim[axis]) TRY(shape_dim(s, &s->in[i], axis, (size - sum) / n));
   return TY_OK;
 }
 
@@ -109,14 +115,16 @@ static int parameters_shape(struct infer *s) { return join_shape(s, true); }
 
 static int concat_run(struct call *c)
 {
-  struct whole w = whole_of(&c->out[0], axis_in(((const struct concat *)c->param)->dim, c->out[0].d.ndim));
+  struct whole w = whole_of(
+      &c->out[0], axis_in(((const struct concat *)c->param)->dim, c->out[0].d.ndim));
   move_all(&w, c->in, c->nin, true);
   return TY_OK;
 }
 
 static int concat_back(struct call *c)
 {
-  struct whole w = whole_of(&c->in[0], axis_in(((const struct concat *)c->param)->dim, c->in[0].d.ndim));
+  struct whole w = whole_of(
+      &c->in[0], axis_in(((const struct concat *)c->param)->dim, c->in[0].d.ndim));
   move_all(&w, c->out, c->nout, false);
   return TY_OK;
 }
@@ -130,12 +138,15 @@ static const char *refuse_space(const struct call *c, int64_t axis)
   return in_blocks(c) && axis_in(axis, c->in[0].d.ndim) > 1 ? "an axis of space" : NULL;
 }
 
-static const char *concat_refuse(const struct call *c) { return refuse_space(c, ((const struct concat *)c->param)->dim); }
+static const char *concat_refuse(const struct call *c)
+{
+  return refuse_space(c, ((const struct concat *)c->param)->dim);
+}
 
 AXIS_KERNEL(concat_kernels, concat_run, concat_refuse, 0xffff, 1)
 AXIS_KERNEL(concat_back_kernels, concat_back, concat_refuse, 1, 0xffff)
 
-/* -- stack --------------------------------------------------------------------------------------------------------- */
+/* -- stack ------------------------------------------------------------------------------------- */
 
 struct stack { int64_t axis, num_args; };
 static const struct param stack_params[] = {
@@ -151,7 +162,8 @@ static int stack_shape(struct infer *s)
   ty_desc one = { 0 }, *out = &s->out[0];
   int64_t wide[TY_MAXDIM + 1] = { 0 };
   int axis, ndim = out->ndim - 1;
-  for (int i = 0; i < s->nin; i++) if (s->in[i].ndim) ndim = s->in[i].ndim;
+  for (int i = 0; i < s->nin; i++)
+    if (s->in[i].ndim) ndim = s->in[i].ndim;
   if (ndim < 1) return TY_OK;
   TRY(axis_of(s, p->axis, ndim + 1, &axis));
   one.ndim = ndim;
@@ -168,14 +180,16 @@ static int stack_shape(struct infer *s)
 
 static int stack_run(struct call *c)
 {
-  struct whole w = whole_of(&c->out[0], axis_in(((const struct stack *)c->param)->axis, c->out[0].d.ndim));
+  struct whole w = whole_of(
+      &c->out[0], axis_in(((const struct stack *)c->param)->axis, c->out[0].d.ndim));
   move_all(&w, c->in, c->nin, true);
   return TY_OK;
 }
 
 static int stack_back(struct call *c)
 {
-  struct whole w = whole_of(&c->in[0], axis_in(((const struct stack *)c->param)->axis, c->in[0].d.ndim));
+  struct whole w = whole_of(
+      &c->in[0], axis_in(((const struct stack *)c->param)->axis, c->in[0].d.ndim));
   move_all(&w, c->out, c->nout, false);
   return TY_OK;
 }
@@ -183,7 +197,7 @@ static int stack_back(struct call *c)
 MOVE_KERNEL(stack_kernels, stack_run)
 MOVE_KERNEL(stack_back_kernels, stack_back)
 
-/* -- SliceChannel -------------------------------------------------------------------------------------------------- */
+/* -- SliceChannel ------------------------------------------------------------------------------ */
 
 struct split { int64_t num_outputs, axis, squeeze_axis; };
 static const struct param split_params[] = {
@@ -232,26 +246,29 @@ static int split_shape(struct infer *s)
   if (squeeze) TRY(shape_dim(s, in, axis, p->num_outputs));
   int64_t size = in->dim[axis];
   if (size % p->num_outputs)
-    return infer_fail(s, TY_ESHAPE, in, "axis %d has size %lld, which %lld pieces do not divide", axis, (long long)size,
-                      (long long)p->num_outputs);
+    return infer_fail(s, TY_ESHAPE, in, "axis %d has size %lld, which %lld pieces do not divide",
+        axis, (long long)size, (long long)p->num_outputs);
   for (int k = 0; k < s->nout; k++) {
     TRY(piece_shape(s, &out[k], axis, size / p->num_outputs, squeeze));
     TRY(learn_from_piece(s, &out[k], axis, squeeze));
-    if (!squeeze && out[k].dim[axis]) TRY(shape_dim(s, in, axis, out[k].dim[axis] * p->num_outputs));
+    if (!squeeze && out[k].dim[axis])
+      TRY(shape_dim(s, in, axis, out[k].dim[axis] * p->num_outputs));
   }
   return TY_OK;
 }
 
 static int split_run(struct call *c)
 {
-  struct whole w = whole_of(&c->in[0], axis_in(((const struct split *)c->param)->axis, c->in[0].d.ndim));
+  struct whole w = whole_of(
+      &c->in[0], axis_in(((const struct split *)c->param)->axis, c->in[0].d.ndim));
   move_all(&w, c->out, c->nout, false);
   return TY_OK;
 }
 
 static int split_back(struct call *c)
 {
-  struct whole w = whole_of(&c->out[0], axis_in(((const struct split *)c->param)->axis, c->out[0].d.ndim));
+  struct whole w = whole_of(
+      &c->out[0], axis_in(((const struct split *)c->param)->axis, c->out[0].d.ndim));
   if (w.p) move_all(&w, c->in, c->nin, true);
   return TY_OK;
 }
@@ -266,7 +283,7 @@ static const char *split_refuse(const struct call *c)
 AXIS_KERNEL(split_kernels, split_run, split_refuse, 1, 0xffff)
 AXIS_KERNEL(split_back_kernels, split_back, split_refuse, 0xffff, 1)
 
-/* -- _split_v2 ----------------------------------------------------------------------------------------------------- */
+/* -- _split_v2 --------------------------------------------------------------------------------- */
 
 struct cuts { struct ints indices; int64_t axis, squeeze_axis, sections; };
 static const struct param cuts_params[] = {
@@ -297,7 +314,7 @@ static int cuts_check(void *param)
 {
   const struct cuts *p = param;
   NEED(p->sections || p->indices.n > 0, TY_EVALUE,
-       "_split_v2: expected sections, or indices where the pieces begin, got neither");
+      "_split_v2: expected sections, or indices where the pieces begin, got neither");
   return TY_OK;
 }
 
@@ -324,11 +341,13 @@ static int cuts_shape(struct infer *s)
   for (int k = 0; k < s->nout; k++) {
     int64_t begin = 0, end = size ? cut_piece(p, k, size, &begin) : 0;
     if (size && (begin < 0 || end <= begin || end > size))
-      return infer_fail(s, TY_ESHAPE, in, "axis %d has size %lld: piece %d would be empty or lie outside", axis,
-                        (long long)size, k);
+      return infer_fail(s, TY_ESHAPE, in,
+          "axis %d has size %lld: piece %d would be empty or lie outside", axis, (long long)size,
+          k);
     int64_t n = end - begin;
     if (size && p->squeeze_axis && n != 1)
-      return infer_fail(s, TY_ESHAPE, in, "squeeze_axis needs pieces of size 1, piece %d has %lld", k, (long long)n);
+      return infer_fail(s, TY_ESHAPE, in, "squeeze_axis needs pieces of size 1, piece %d has %lld",
+          k, (long long)n);
     TRY(piece_shape(s, &s->out[k], axis, n, p->squeeze_axis));
     TRY(learn_from_piece(s, &s->out[k], axis, p->squeeze_axis));
   }
@@ -362,7 +381,7 @@ static int cuts_back(struct call *c)
 MOVE_KERNEL(cuts_kernels, cuts_run)
 MOVE_KERNEL(cuts_back_kernels, cuts_back)
 
-/* -- rows ---------------------------------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 #define CONCAT .in = "arg*num_args", .param = concat_params, .param_size = sizeof(struct concat), \
   .grad = "g0", .cpu = concat_kernels, .back_cpu = concat_back_kernels

@@ -1,4 +1,5 @@
-/* copy.c - copies between devices, and the imperative copy. The bytes are the same; only the place differs. */
+/* copy.c - copies between devices, and the imperative copy. The bytes are the same; only the
+** place differs. */
 #include "op/op.h"
 
 enum { GRAIN = 1 << 18 };
@@ -14,7 +15,8 @@ static void copy_part(int64_t begin, int64_t end, void *context)
 static int copy(struct call *c)
 {
   if (!c->out[0].p || c->out[0].p == c->in[0].p) return TY_OK;
-  parallel((int64_t)desc_bytes(&c->in[0].d), GRAIN, copy_part, &(struct bytes){ c->out[0].p, c->in[0].p });
+  parallel((int64_t)desc_bytes(&c->in[0].d), GRAIN, copy_part,
+      &(struct bytes){ c->out[0].p, c->in[0].p });
   return TY_OK;
 }
 

@@ -1,24 +1,28 @@
 /* create.c - arrays from nothing: constants, ranges, the identity matrix.
 **
-** A 0 in `shape` is an unknown dim, which readers complete. Values are made in double, a block at a time, and converted;
-** integer ranges step in integers, as the reference does. `ctx` is for the caller: kernels do not look at it.
+** A 0 in `shape` is an unknown dim, which readers complete. Values are made in double, a block
+** at a time, and converted; integer ranges step in integers, as the reference does. `ctx` is for
+** the caller: kernels do not look at it.
 */
 #include "kernel/strided_copy.h"
 
 #define CTX(T) { "ctx", P_TEXT, offsetof(struct T, ctx), "", "device of an imperative call, as text" }
 #define DTYPE(T) { "dtype", P_DTYPE, offsetof(struct T, dtype), "float32", "element type of the result", .none = 1 }
 
-/* -- constants ----------------------------------------------------------------------------------- */
+/* -- constants --------------------------------------------------------------------------------- */
 
 struct constant { struct dims shape; const char *ctx; int64_t dtype; double value; };
 
 static int constant_shape(struct infer *s)
 {
   const struct constant *p = s->param;
-  if (p->shape.n > TY_MAXDIM) return infer_fail(s, TY_ESHAPE, NULL, "shape has %lld dimensions; at most %d are possible",
-      (long long)p->shape.n, TY_MAXDIM);
-  for (int i = 0; i < p->shape.n; i++) if (p->shape.d[i] < 0) return infer_fail(s, TY_EVALUE, NULL,
-      "shape has the negative dim %lld", (long long)p->shape.d[i]);
+  if (p->shape.n > TY_MAXDIM)
+    return infer_fail(s, TY_ESHAPE, NULL, "shape has %lld dimensions; at most %d are possible",
+        (long long)p->shape.n, TY_MAXDIM);
+  for (int i = 0; i < p->shape.n; i++)
+    if (p->shape.d[i] < 0)
+      return infer_fail(
+          s, TY_EVALUE, NULL, "shape has the negative dim %lld", (long long)p->shape.d[i]);
   return p->shape.n > 0 ? shape_is(s, &s->out[0], (int)p->shape.n, p->shape.d) : TY_OK;
 }
 
@@ -34,10 +38,12 @@ static int free_type(struct infer *s)
   return type_is(s, &s->out[0], p->dtype < 0 ? TY_NODTYPE : (int)p->dtype);
 }
 
-static int free_check(void *param)                    /* the parameter is a code, as files have it: any number may stand there */
+static int free_check(
+    void *param) /* the parameter is a code, as files have it: any number may stand there */
 {
   int64_t code = ((const struct constant *)param)->dtype;
-  NEED(code < 0 || (code <= TY_BF16 && dtype_size((int)code)), TY_EVALUE, "dtype %lld is no element type", (long long)code);
+  NEED(code < 0 || (code <= TY_BF16 && dtype_size((int)code)), TY_EVALUE,
+      "dtype %lld is no element type", (long long)code);
   return TY_OK;
 }
 
@@ -46,14 +52,29 @@ static void fill(const struct arr *y, double v)
   uint64_t one = 0;
   int64_t n = desc_count(&y->d);
   if (!y->p) return;
-  if (v == 0 && !signbit(v)) { move_zero(y->p, desc_bytes(&y->d)); return; }
+  if (v == 0 && !signbit(v)) {
+    move_zero(y->p, desc_bytes(&y->d));
+    return;
+  }
   convert(&one, y->d.dtype, &v, TY_F64, 1);
   move_fill(y->p, &one, dtype_size(y->d.dtype), n);
 }
 
-static int zeros(struct call *c) { fill(&c->out[0], 0); return TY_OK; }
-static int ones(struct call *c) { fill(&c->out[0], 1); return TY_OK; }
-static int full(struct call *c) { fill(&c->out[0], ((const struct constant *)c->param)->value); return TY_OK; }
+static int zeros(struct call *c)
+{
+  fill(&c->out[0], 0);
+  return TY_OK;
+}
+static int ones(struct call *c)
+{
+  fill(&c->out[0], 1);
+  return TY_OK;
+}
+static int full(struct call *c)
+{
+  fill(&c->out[0], ((const struct constant *)c->param)->value);
+  return TY_OK;
+}
 
 static const struct kernel zeros_cpu[] = { { "zeros", zeros, T_ANY }, { 0 } };
 static const struct kernel ones_cpu[]  = { { "ones", ones, T_ANY }, { 0 } };
@@ -74,13 +95,14 @@ static const struct param value_param[] = { { "src", P_FLOAT, offsetof(struct co
 
 static int any_shape(struct infer *s) { return TY_OK; }
 
-/* -- ranges ----------------------------------------------------------------------------------------- */
+/* -- ranges ------------------------------------------------------------------------------------ */
 
 struct range_of { double start, stop, step; int64_t repeat, infer_range, num, endpoint, dtype; const char *ctx; };
 
 static bool whole(int dtype) { return !dtype_float(dtype); }
 
-/* Elements of start, start + step, ... before stop, each `repeat` times; < 0: the step leads nowhere. */
+/* Elements of start, start + step, ... before stop, each `repeat` times; < 0: the step leads
+** nowhere. */
 static int64_t arange_count(const struct range_of *p)
 {
   double from = isnan(p->stop) ? 0 : p->start, to = isnan(p->stop) ? p->start : p->stop;
@@ -92,11 +114,14 @@ static int64_t arange_count(const struct range_of *p)
 static int arange_shape(struct infer *s)
 {
   const struct range_of *p = s->param;
-  if (p->infer_range && isnan(p->stop)) return s->out[0].ndim && s->out[0].ndim != 1 ? infer_fail(s, TY_ESHAPE, NULL,
-      "the result has one dimension") : TY_OK;
+  if (p->infer_range && isnan(p->stop))
+    return s->out[0].ndim && s->out[0].ndim != 1
+        ? infer_fail(s, TY_ESHAPE, NULL, "the result has one dimension")
+        : TY_OK;
   int64_t n = arange_count(p);
-  if (n <= 0) return infer_fail(s, TY_EVALUE, NULL, "from %g to %g by %g there is nothing", isnan(p->stop) ? 0 : p->start,
-      isnan(p->stop) ? p->start : p->stop, p->step);
+  if (n <= 0)
+    return infer_fail(s, TY_EVALUE, NULL, "from %g to %g by %g there is nothing",
+        isnan(p->stop) ? 0 : p->start, isnan(p->stop) ? p->start : p->stop, p->step);
   return shape_is(s, &s->out[0], 1, &n);
 }
 
@@ -109,7 +134,8 @@ static int range_type(struct infer *s)
 enum { BLOCK = 512 };
 
 /* y[i] = value(p, i) for all i, made in double and converted. */
-static void generate(const struct arr *y, const void *p, double (*value)(const void *p, int64_t i, int dtype))
+static void generate(
+    const struct arr *y, const void *p, double (*value)(const void *p, int64_t i, int dtype))
 {
   double block[BLOCK];
   int64_t n = desc_count(&y->d);
@@ -129,7 +155,11 @@ static double arange_value(const void *param, int64_t i, int dtype)
   return start + (double)(i / p->repeat) * step;
 }
 
-static int arange(struct call *c) { generate(&c->out[0], c->param, arange_value); return TY_OK; }
+static int arange(struct call *c)
+{
+  generate(&c->out[0], c->param, arange_value);
+  return TY_OK;
+}
 
 static int linspace_shape(struct infer *s)
 {
@@ -144,7 +174,11 @@ static double linspace_value(const void *param, int64_t i, int dtype)
   return parts > 0 ? p->start + (double)i * ((p->stop - p->start) / parts) : p->start;
 }
 
-static int linspace(struct call *c) { generate(&c->out[0], c->param, linspace_value); return TY_OK; }
+static int linspace(struct call *c)
+{
+  generate(&c->out[0], c->param, linspace_value);
+  return TY_OK;
+}
 
 static const struct kernel arange_cpu[]   = { { "arange", arange, T_ANY }, { 0 } };
 static const struct kernel linspace_cpu[] = { { "linspace", linspace, T_ANY }, { 0 } };
@@ -166,7 +200,7 @@ static const struct param linspace_param[] = {
   { "infer_range", P_BOOL, offsetof(struct range_of, infer_range), "0", "not used" },
   CTX(range_of), DTYPE(range_of), { 0 } };
 
-/* -- identity ------------------------------------------------------------------------------------------- */
+/* -- identity ---------------------------------------------------------------------------------- */
 
 struct eye { int64_t n, m, k, dtype; const char *ctx; };
 
@@ -186,7 +220,11 @@ static double eye_value(const void *param, int64_t i, int dtype)
   return i % cols == i / cols + p->k;
 }
 
-static int eye(struct call *c) { generate(&c->out[0], c->param, eye_value); return TY_OK; }
+static int eye(struct call *c)
+{
+  generate(&c->out[0], c->param, eye_value);
+  return TY_OK;
+}
 static const struct kernel eye_cpu[] = { { "eye", eye, T_ANY }, { 0 } };
 
 static const struct param eye_param[] = {

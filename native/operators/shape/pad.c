@@ -1,8 +1,9 @@
 /* pad.c - Pad: a border around the pixels of (N, C, H, W) or (N, C, D, H, W).
 **
-** The border is a constant, the nearest pixel (edge), or a mirror image that does not repeat the outermost pixel
-** (reflect). With a constant the gradient is a part of the head gradient; otherwise pixels gather what their copies
-** received, in the order of the output, one image plane per unit of work.
+** The border is a constant, the nearest pixel (edge), or a mirror image that does not repeat the
+** outermost pixel (reflect). With a constant the gradient is a part of the head gradient;
+** otherwise pixels gather what their copies received, in the order of the output, one image
+** plane per unit of work.
 */
 #include "kernel/strided_copy.h"
 
@@ -24,22 +25,26 @@ static int pad_shape(struct infer *s)
   int ndim = (int)(p->pad_width.n / 2);
   int64_t dim[TY_MAXDIM] = { 0 };
   if ((ndim != 4 && ndim != 5) || p->pad_width.n % 2)
-    return infer_fail(s, TY_EVALUE, NULL, "pad_width: expected 8 or 10 entries, got %lld", (long long)p->pad_width.n);
+    return infer_fail(s, TY_EVALUE, NULL, "pad_width: expected 8 or 10 entries, got %lld",
+        (long long)p->pad_width.n);
   for (int i = 0; i < 2 * ndim; i++) {
     if (p->pad_width.d[i] < 0)
-      return infer_fail(s, TY_EVALUE, NULL, "pad_width: expected 0 or more, got %lld", (long long)p->pad_width.d[i]);
+      return infer_fail(s, TY_EVALUE, NULL, "pad_width: expected 0 or more, got %lld",
+          (long long)p->pad_width.d[i]);
     if (i < 4 && p->pad_width.d[i])
-      return infer_fail(s, TY_EVALUE, NULL, "pad_width: batch and channels (the first four entries) cannot be padded");
+      return infer_fail(s, TY_EVALUE, NULL,
+          "pad_width: batch and channels (the first four entries) cannot be padded");
   }
   if (!in->ndim) return TY_OK;
   if (in->ndim != ndim)
-    return infer_fail(s, TY_ESHAPE, in, "it has %d dimensions, pad_width is for %d", in->ndim, ndim);
+    return infer_fail(
+        s, TY_ESHAPE, in, "it has %d dimensions, pad_width is for %d", in->ndim, ndim);
   for (int i = 0; i < ndim; i++) {
     int64_t before = p->pad_width.d[2 * i], after = p->pad_width.d[2 * i + 1];
     if (!in->dim[i]) continue;
     if (p->mode == REFLECT && MAX(before, after) >= in->dim[i])
-      return infer_fail(s, TY_ESHAPE, in, "axis %d has size %lld, too small to reflect %lld", i, (long long)in->dim[i],
-                        (long long)MAX(before, after));
+      return infer_fail(s, TY_ESHAPE, in, "axis %d has size %lld, too small to reflect %lld", i,
+          (long long)in->dim[i], (long long)MAX(before, after));
     dim[i] = in->dim[i] + before + after;
   }
   TRY(shape_is(s, &s->out[0], ndim, dim));
@@ -47,7 +52,7 @@ static int pad_shape(struct infer *s)
   return TY_OK;
 }
 
-/* -- one plane (D, H, W) at a time --------------------------------------------------------------------------------- */
+/* -- one plane (D, H, W) at a time ------------------------------------------------------------- */
 
 struct planes {
   char *small, *large;                                /* unpadded, padded */
@@ -57,10 +62,11 @@ struct planes {
   int dtype;
 };
 
-static struct planes planes_of(const struct pad *p, const struct arr *small, const struct arr *large)
+static struct planes planes_of(
+    const struct pad *p, const struct arr *small, const struct arr *large)
 {
-  struct planes a = { small->p, large->p, { 1, 1, 1 }, { 1, 1, 1 }, { 0 }, p->mode, dtype_size(small->d.dtype),
-                      small->d.dtype };
+  struct planes a = { small->p, large->p, { 1, 1, 1 }, { 1, 1, 1 }, { 0 }, p->mode,
+    dtype_size(small->d.dtype), small->d.dtype };
   for (int i = 2; i < small->d.ndim; i++) {
     int k = i + 3 - small->d.ndim;
     a.n[k] = small->d.dim[i];
@@ -82,10 +88,11 @@ static void fill_body(int64_t begin, int64_t end, void *context)
 {
   const struct planes *a = context;
   int64_t small = a->n[0] * a->n[1] * a->n[2];
-  for (int64_t r = begin; r < end; r++) {             /* a row of the padded planes */
-    int64_t h = r % a->m[1], d = r / a->m[1] % a->m[0], plane = r / a->m[1] / a->m[0], left = a->before[2];
-    const char *from = elements_at(a->small, plane * small + (source(a, 0, d) * a->n[1] + source(a, 1, h)) * a->n[2],
-                                   a->size);
+  for (int64_t r = begin; r < end; r++) { /* a row of the padded planes */
+    int64_t h = r % a->m[1], d = r / a->m[1] % a->m[0], plane = r / a->m[1] / a->m[0],
+            left = a->before[2];
+    const char *from = elements_at(
+        a->small, plane * small + (source(a, 0, d) * a->n[1] + source(a, 1, h)) * a->n[2], a->size);
     char *to = elements_at(a->large, r * a->m[2], a->size);
     memcpy(elements_at(to, left, a->size), from, (size_t)a->n[2] * a->size);
     for (int64_t j = 0; j < left; j++)
@@ -115,22 +122,28 @@ static void gather_body(int64_t begin, int64_t end, void *context)
 {
   const struct planes *a = context;
   for (int64_t p = begin; p < end; p++)
-    if (a->dtype == TY_F64) gather_double(a, p);
-    else gather_float(a, p);
+    if (a->dtype == TY_F64)
+      gather_double(a, p);
+    else
+      gather_float(a, p);
 }
 
 /* The unpadded part of the padded array, copied in or out. */
 static void copy_middle(const struct planes *a, int64_t planes, bool in)
 {
   struct move m = { 0 };
-  int64_t row = a->m[2], small = a->n[2], at = (a->before[0] * a->m[1] + a->before[1]) * row + a->before[2];
+  int64_t row = a->m[2], small = a->n[2],
+          at = (a->before[0] * a->m[1] + a->before[1]) * row + a->before[2];
   int64_t large[4] = { a->m[0] * a->m[1] * row, a->m[1] * row, row, 1 },
-      dense[4] = { a->n[0] * a->n[1] * small, a->n[1] * small, small, 1 };
+          dense[4] = { a->n[0] * a->n[1] * small, a->n[1] * small, small, 1 };
   int64_t dim[4] = { planes, a->n[0], a->n[1], a->n[2] };
-  for (int i = 0; i < 4; i++) move_axis(&m, dim[i], in ? large[i] : dense[i], in ? dense[i] : large[i]);
+  for (int i = 0; i < 4; i++)
+    move_axis(&m, dim[i], in ? large[i] : dense[i], in ? dense[i] : large[i]);
   void *middle = elements_at(a->large, at, a->size);
-  if (in) move_run(&m, middle, a->small, a->size);
-  else move_run(&m, a->small, middle, a->size);
+  if (in)
+    move_run(&m, middle, a->small, a->size);
+  else
+    move_run(&m, a->small, middle, a->size);
 }
 
 static int pad_run(struct call *c)
@@ -155,8 +168,10 @@ static int pad_back(struct call *c)
   struct planes a = planes_of(p, &c->out[0], &c->in[0]);
   int64_t count = c->in[0].d.dim[0] * c->in[0].d.dim[1];
   if (!a.small) return TY_OK;
-  if (p->mode == CONSTANT) copy_middle(&a, count, false);
-  else parallel(count, MAX(1, 16384 / (a.m[0] * a.m[1] * a.m[2])), gather_body, &a);
+  if (p->mode == CONSTANT)
+    copy_middle(&a, count, false);
+  else
+    parallel(count, MAX(1, 16384 / (a.m[0] * a.m[1] * a.m[2])), gather_body, &a);
   return TY_OK;
 }
 

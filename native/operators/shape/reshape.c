@@ -1,22 +1,26 @@
-/* reshape.c - other shapes over the same elements: Reshape, Flatten, expand_dims, squeeze, reshape_like.
+/* reshape.c - other shapes over the same elements: Reshape, Flatten, expand_dims, squeeze,
+** reshape_like.
 **
-** All of them are views: output 0 is input 0's bytes, and so is the gradient. The copying kernels serve imperative
-** calls and results that must lie in an array of their own. Inference works in both directions: a single unknown dim on
-** either side follows from the number of elements.
+** All of them are views: output 0 is input 0's bytes, and so is the gradient. The copying
+** kernels serve imperative calls and results that must lie in an array of their own. Inference
+** works in both directions: a single unknown dim on either side follows from the number of
+** elements.
 */
 #include "kernel/strided_copy.h"
 
 static const struct kernel copies[] = { { .name = "copy", .run = copy_kernel, .types = T_ANY }, { 0 } };
 
-/* -- what all of them share ---------------------------------------------------------------------------------------- */
+/* -- what all of them share -------------------------------------------------------------------- */
 
-/* The number of elements is the same; if one dim of `to` is unknown and `from` is known, it follows. */
+/* The number of elements is the same; if one dim of `to` is unknown and `from` is known, it
+** follows. */
 static int complete(struct infer *s, const ty_desc *from, ty_desc *to)
 {
   int64_t have = 1, unknown = -1;
   if (!dims_known(from) || !to->ndim) return TY_OK;
   for (int i = 0; i < to->ndim; i++) {
-    if (to->dim[i] && __builtin_mul_overflow(have, to->dim[i], &have)) have = INT64_MAX;              /* fits nothing */
+    if (to->dim[i] && __builtin_mul_overflow(have, to->dim[i], &have))
+      have = INT64_MAX; /* fits nothing */
     if (to->dim[i]) continue;
     if (unknown >= 0) return TY_OK;
     unknown = i;
@@ -25,8 +29,7 @@ static int complete(struct infer *s, const ty_desc *from, ty_desc *to)
   char a[160], b[160];
   if (unknown < 0 ? n != have : n % have) {
     int code = infer_fail(s, TY_ESHAPE, &s->in[0], "%s with %lld elements does not fit %s",
-                          text_shape(from, a, sizeof a), (long long)n,
-                          text_shape(to, b, sizeof b));
+        text_shape(from, a, sizeof a), (long long)n, text_shape(to, b, sizeof b));
     fail_argument("data", b, a);
     return code;
   }
@@ -39,14 +42,14 @@ static int complete_both(struct infer *s)
   return complete(s, &s->out[0], &s->in[0]);
 }
 
-static int pair_type(struct infer *s)                 /* further inputs lend only their shape */
+static int pair_type(struct infer *s) /* further inputs lend only their shape */
 {
   TRY(type_both(s, &s->in[0], &s->out[0]));
   if (s->nin > 1 && s->in[1].dtype == TY_NODTYPE) s->in[1].dtype = s->in[0].dtype;
   return TY_OK;
 }
 
-/* -- Reshape ------------------------------------------------------------------------------------------------------- */
+/* -- Reshape ----------------------------------------------------------------------------------- */
 
 struct reshape { struct ints shape; struct dims target_shape; int64_t reverse, keep_highest; };
 
@@ -64,18 +67,24 @@ static const struct param reshape_params[] = {
 struct codes {                                        /* reading the codes from left to right */
   int64_t code[128]; int ncode;
   int64_t src[TY_MAXDIM]; int nsrc, at;               /* dims of data, the next one */
-  int64_t dst[TY_MAXDIM]; int ndst, rest;             /* new dims, the one that takes what remains or -1 */
+  /* new dims, the one that takes what remains or -1 */
+  int64_t dst[TY_MAXDIM]; int ndst, rest;
   bool split;                                         /* a -4 came before */
 };
 
 static void turn(int64_t *d, int n)
 {
-  for (int i = 0; i < n / 2; i++) { int64_t t = d[i]; d[i] = d[n - 1 - i]; d[n - 1 - i] = t; }
+  for (int i = 0; i < n / 2; i++) {
+    int64_t t = d[i];
+    d[i] = d[n - 1 - i];
+    d[n - 1 - i] = t;
+  }
 }
 
 static int put(struct infer *s, struct codes *c, int64_t dim)
 {
-  if (c->ndst == TY_MAXDIM) return infer_fail(s, TY_ESHAPE, NULL, "shape: more than %d dims", TY_MAXDIM);
+  if (c->ndst == TY_MAXDIM)
+    return infer_fail(s, TY_ESHAPE, NULL, "shape: more than %d dims", TY_MAXDIM);
   c->dst[c->ndst++] = dim;
   return TY_OK;
 }
@@ -83,8 +92,8 @@ static int put(struct infer *s, struct codes *c, int64_t dim)
 static int next(struct infer *s, struct codes *c, int64_t code, int64_t *dim)
 {
   if (c->at >= c->nsrc)
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "shape: code %lld needs a dim, but all %d are used", (long long)code,
-                      c->nsrc);
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "shape: code %lld needs a dim, but all %d are used",
+        (long long)code, c->nsrc);
   *dim = c->src[c->at++];
   return TY_OK;
 }
@@ -94,15 +103,18 @@ static int split_dim(struct infer *s, struct codes *c, int i)
   int64_t d = 0, a, b;
   if (i + 2 >= c->ncode) return infer_fail(s, TY_EVALUE, NULL, "shape: -4 needs two dims after it");
   TRY(next(s, c, -4, &d));
-  a = c->code[i + 1]; b = c->code[i + 2];
+  a = c->code[i + 1];
+  b = c->code[i + 2];
   if (a < -1 || b < -1 || a == 0 || b == 0 || (a == -1 && b == -1))
-    return infer_fail(s, TY_EVALUE, NULL, "shape: -4 expects two positive dims, one of them may be -1, got %lld and "
-                                          "%lld", (long long)a, (long long)b);
+    return infer_fail(s, TY_EVALUE, NULL,
+        "shape: -4 expects two positive dims, one of them may be -1, got %lld and "
+        "%lld",
+        (long long)a, (long long)b);
   if (a == -1) a = d / b;
   if (b == -1) b = d / a;
   if (d && a * b != d)
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "shape: -4 cannot split %lld into %lld and %lld", (long long)d,
-                      (long long)a, (long long)b);
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "shape: -4 cannot split %lld into %lld and %lld",
+        (long long)d, (long long)a, (long long)b);
   c->split = true;
   TRY(put(s, c, a));
   return put(s, c, b);
@@ -112,14 +124,12 @@ static int read_code(struct infer *s, struct codes *c, int *i)
 {
   int64_t code = c->code[*i], d = 0, e = 0;
   switch (code) {
-  case 0:
-    TRY(next(s, c, code, &d));
-    return put(s, c, d);
+  case 0: TRY(next(s, c, code, &d)); return put(s, c, d);
   case -1:
     if (c->rest >= 0) return infer_fail(s, TY_EVALUE, NULL, "shape: only one -1 is possible");
     c->rest = c->ndst;
     c->at++;
-    return put(s, c, c->split ? 1 : 0);               /* behind a -4 it stands for 1, as in the reference */
+    return put(s, c, c->split ? 1 : 0); /* behind a -4 it stands for 1, as in the reference */
   case -2:
     while (c->at < c->nsrc) TRY(put(s, c, c->src[c->at++]));
     return TY_OK;
@@ -133,7 +143,8 @@ static int read_code(struct infer *s, struct codes *c, int *i)
     return TY_OK;
   default:
     if (code < 0)
-      return infer_fail(s, TY_EVALUE, NULL, "shape: expected dims or codes 0 to -4, got %lld", (long long)code);
+      return infer_fail(
+          s, TY_EVALUE, NULL, "shape: expected dims or codes 0 to -4, got %lld", (long long)code);
     c->at++;
     return put(s, c, code);
   }
@@ -142,7 +153,8 @@ static int read_code(struct infer *s, struct codes *c, int *i)
 /* Codes that say nothing about data: known before data is. */
 static bool literal(const struct ints *shape)
 {
-  for (int i = 0; i < shape->n; i++) if (shape->d[i] <= 0) return false;
+  for (int i = 0; i < shape->n; i++)
+    if (shape->d[i] <= 0) return false;
   return true;
 }
 
@@ -174,14 +186,16 @@ static int reshape_shape(struct infer *s)
 {
   const struct reshape *p = s->param;
   ty_desc to = { 0 };
-  if (p->shape.n > 0) TRY(coded(s, p, &to));
-  else if (p->target_shape.n > 0) TRY(old_form(s, p, &to));
+  if (p->shape.n > 0)
+    TRY(coded(s, p, &to));
+  else if (p->target_shape.n > 0)
+    TRY(old_form(s, p, &to));
   TRY(complete(s, &s->in[0], &to));
   TRY(shape_as(s, &s->out[0], &to));
   return complete_both(s);
 }
 
-/* -- Flatten ------------------------------------------------------------------------------------------------------- */
+/* -- Flatten ----------------------------------------------------------------------------------- */
 
 static int flatten_shape(struct infer *s)
 {
@@ -194,7 +208,7 @@ static int flatten_shape(struct infer *s)
   return complete_both(s);
 }
 
-/* -- expand_dims, squeeze ------------------------------------------------------------------------------------------ */
+/* -- expand_dims, squeeze ---------------------------------------------------------------------- */
 
 struct expand { int64_t axis; };
 static const struct param expand_params[] = {
@@ -237,8 +251,9 @@ static int squeezed(struct infer *s, bool gone[TY_MAXDIM], bool *known)
     TRY(axis_of(s, p->axis.d[i], in->ndim, &axis));
     if (gone[axis]) return infer_fail(s, TY_EVALUE, NULL, "axis %d is listed twice", axis);
     if (in->dim[axis] > 1)
-      return infer_fail(s, TY_ESHAPE, in, "axis %d has size %lld; only axes of size 1 can be dropped", axis,
-                        (long long)in->dim[axis]);
+      return infer_fail(s, TY_ESHAPE, in,
+          "axis %d has size %lld; only axes of size 1 can be dropped", axis,
+          (long long)in->dim[axis]);
     gone[axis] = true;
     in->dim[axis] = 1;
   }
@@ -255,14 +270,16 @@ static int squeeze_shape(struct infer *s)
   int n = 0;
   TRY(squeezed(s, gone, &known));
   if (!known) return TY_OK;
-  for (int i = 0; i < in->ndim; i++) if (!gone[i]) dim[n++] = in->dim[i];
-  if (!n) dim[n++] = 1;                               /* one axis always stays */
+  for (int i = 0; i < in->ndim; i++)
+    if (!gone[i]) dim[n++] = in->dim[i];
+  if (!n) dim[n++] = 1; /* one axis always stays */
   TRY(shape_is(s, out, n, dim));
-  for (int i = 0, k = 0; i < in->ndim; i++) if (!gone[i]) TRY(shape_dim(s, in, i, out->dim[k++]));
+  for (int i = 0, k = 0; i < in->ndim; i++)
+    if (!gone[i]) TRY(shape_dim(s, in, i, out->dim[k++]));
   return TY_OK;
 }
 
-/* -- reshape_like -------------------------------------------------------------------------------------------------- */
+/* -- reshape_like ------------------------------------------------------------------------------ */
 
 struct like { int64_t lhs_begin, lhs_end, rhs_begin, rhs_end; };
 static const struct param like_params[] = {
@@ -279,11 +296,15 @@ static const struct param like_params[] = {
 
 static int window(struct infer *s, const ty_desc *d, int64_t begin, int64_t end, int *from, int *to)
 {
-  int64_t b = begin == NONE ? 0 : begin < 0 ? begin + d->ndim : begin,
-      e = end == NONE ? d->ndim : end < 0 ? end + d->ndim : end;
+  int64_t b = begin == NONE ? 0
+      : begin < 0           ? begin + d->ndim
+                            : begin,
+          e = end == NONE ? d->ndim
+      : end < 0           ? end + d->ndim
+                          : end;
   if (b < 0 || e > d->ndim || b > e || (b == e && b == d->ndim && begin != NONE))
-    return infer_fail(s, TY_EVALUE, d, "dims %lld to %lld of %d cannot be replaced", (long long)b, (long long)e,
-                      d->ndim);
+    return infer_fail(s, TY_EVALUE, d, "dims %lld to %lld of %d cannot be replaced", (long long)b,
+        (long long)e, d->ndim);
   *from = (int)b;
   *to = (int)e;
   return TY_OK;
@@ -298,8 +319,10 @@ static int like_shape(struct infer *s)
   bool whole = p->lhs_begin == NONE && p->lhs_end == NONE;
   if (!rhs->ndim || (!lhs->ndim && !whole)) return complete_both(s);
   TRY(window(s, rhs, p->rhs_begin, p->rhs_end, &rb, &re));
-  if (whole) lb = le = 0;
-  else TRY(window(s, lhs, p->lhs_begin, p->lhs_end, &lb, &le));
+  if (whole)
+    lb = le = 0;
+  else
+    TRY(window(s, lhs, p->lhs_begin, p->lhs_end, &lb, &le));
   for (int i = 0; i < lb; i++) dim[n++] = lhs->dim[i];
   for (int i = rb; i < re; i++) dim[n++] = rhs->dim[i];
   for (int i = le; !whole && i < lhs->ndim; i++) dim[n++] = lhs->dim[i];
@@ -307,7 +330,7 @@ static int like_shape(struct infer *s)
   return complete_both(s);
 }
 
-/* -- rows ---------------------------------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 #define VIEW .cpu = copies, .back_cpu = copies, .grad = "g0", .type = pair_type, .flags = OP_VIEW
 

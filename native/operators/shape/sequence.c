@@ -1,9 +1,10 @@
-/* sequence.c - sequences of unequal length in one array: SequenceLast, SequenceMask, SequenceReverse.
+/* sequence.c - sequences of unequal length in one array: SequenceLast, SequenceMask,
+** SequenceReverse.
 **
-** data is (T, N, ...) or, with axis 1, (N, T, ...); sequence_length (N,) says how many steps of each sequence count.
-** Without use_sequence_length all do, and there is no second input. Everything is a copy of rows, the elements of one
-** step of one sequence; lengths outside 0 .. T (1 .. T for the last step) are moved to the nearest end. Lengths get no
-** gradient.
+** data is (T, N, ...) or, with axis 1, (N, T, ...); sequence_length (N,) says how many steps of
+** each sequence count. Without use_sequence_length all do, and there is no second input.
+** Everything is a copy of rows, the elements of one step of one sequence; lengths outside 0 .. T
+** (1 .. T for the last step) are moved to the nearest end. Lengths get no gradient.
 */
 #include "kernel/strided_copy.h"
 
@@ -29,7 +30,7 @@ static const char *sequence_grad(const void *p)
   return ((const struct sequence *)p)->use_sequence_length == 1 ? "g0 i1" : "g0";
 }
 
-/* -- inference ----------------------------------------------------------------------------------------------------- */
+/* -- inference --------------------------------------------------------------------------------- */
 
 static int lengths_shape(struct infer *s)
 {
@@ -37,7 +38,8 @@ static int lengths_shape(struct infer *s)
   ty_desc *data = &s->in[0];
   if (!data->ndim) return TY_OK;
   if (data->ndim < 2)
-    return infer_fail(s, TY_ESHAPE, data, "expected at least 2 dimensions (steps, batch, ...), got %d", data->ndim);
+    return infer_fail(s, TY_ESHAPE, data,
+        "expected at least 2 dimensions (steps, batch, ...), got %d", data->ndim);
   if (s->nin < 2) return TY_OK;
   TRY(shape_is(s, &s->in[1], 1, &data->dim[1 - p->axis]));
   return shape_dim(s, data, 1 - (int)p->axis, s->in[1].dim[0]);
@@ -56,9 +58,11 @@ static int last_shape(struct infer *s)
   int64_t dim[TY_MAXDIM];
   TRY(lengths_shape(s));
   if (!data->ndim) return TY_OK;
-  for (int i = 0, n = 0; i < data->ndim; i++) if (i != p->axis) dim[n++] = data->dim[i];
+  for (int i = 0, n = 0; i < data->ndim; i++)
+    if (i != p->axis) dim[n++] = data->dim[i];
   TRY(shape_is(s, out, data->ndim - 1, dim));
-  for (int i = 0, n = 0; i < data->ndim; i++) if (i != p->axis) TRY(shape_dim(s, data, i, out->dim[n++]));
+  for (int i = 0, n = 0; i < data->ndim; i++)
+    if (i != p->axis) TRY(shape_dim(s, data, i, out->dim[n++]));
   return TY_OK;
 }
 
@@ -69,9 +73,10 @@ static int sequence_type(struct infer *s)
   return TY_OK;
 }
 
-/* -- kernels ------------------------------------------------------------------------------------------------------- */
+/* -- kernels ----------------------------------------------------------------------------------- */
 
-struct steps {                                        /* data and its copy as (steps, batch, row) in either order */
+/* data and its copy as (steps, batch, row) in either order */
+struct steps {
   char *y;
   const char *x;
   const struct arr *length;                           /* NULL: all steps */
@@ -80,11 +85,16 @@ struct steps {                                        /* data and its copy as (s
   uint64_t value; size_t size;
 };
 
-static struct steps steps_of(const struct call *c, const ty_desc *d, const struct arr *length, const void *x, void *y)
+static struct steps steps_of(
+    const struct call *c, const ty_desc *d, const struct arr *length, const void *x, void *y)
 {
   const struct sequence *p = c->param;
-  struct steps s = { .y = y, .x = x, .length = length, .t = d->dim[p->axis], .n = d->dim[1 - p->axis],
-                     .size = dtype_size(d->dtype) };
+  struct steps s = { .y = y,
+    .x = x,
+    .length = length,
+    .t = d->dim[p->axis],
+    .n = d->dim[1 - p->axis],
+    .size = dtype_size(d->dtype) };
   s.to_t = p->axis ? 1 : s.n;
   s.to_n = p->axis ? s.t : 1;
   s.row = (size_t)product_of(d, 2, d->ndim) * s.size;
@@ -104,8 +114,10 @@ static int64_t grain(const struct steps *s) { return MAX(1, 65536 / (s->t * (int
 
 static void fill(const struct steps *s, char *y)
 {
-  if (!s->value) memset(y, 0, s->row);
-  else for (size_t i = 0; i < s->row; i += s->size) memcpy(y + i, &s->value, s->size);
+  if (!s->value)
+    memset(y, 0, s->row);
+  else
+    for (size_t i = 0; i < s->row; i += s->size) memcpy(y + i, &s->value, s->size);
 }
 
 static void mask_body(int64_t begin, int64_t end, void *context)
@@ -115,8 +127,10 @@ static void mask_body(int64_t begin, int64_t end, void *context)
     int64_t len = length_of(s, n);
     for (int64_t t = 0; t < s->t; t++) {
       char *y = s->y + place(s, t, n);
-      if (t >= len) fill(s, y);
-      else if (y != s->x + place(s, t, n)) memcpy(y, s->x + place(s, t, n), s->row);
+      if (t >= len)
+        fill(s, y);
+      else if (y != s->x + place(s, t, n))
+        memcpy(y, s->x + place(s, t, n), s->row);
     }
   }
 }
@@ -131,7 +145,10 @@ static void reverse_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int64_t last_of(const struct steps *s, int64_t n) { return place(s, MAX(length_of(s, n), 1) - 1, n); }
+static int64_t last_of(const struct steps *s, int64_t n)
+{
+  return place(s, MAX(length_of(s, n), 1) - 1, n);
+}
 
 static int last_run(struct call *c)
 {
@@ -165,7 +182,11 @@ static int mask(struct call *c, double value)
 }
 
 static int mask_run(struct call *c) { return mask(c, ((const struct sequence *)c->param)->value); }
-static int mask_back(struct call *c) { no_gradient(c); return mask(c, 0); }
+static int mask_back(struct call *c)
+{
+  no_gradient(c);
+  return mask(c, 0);
+}
 
 static int reverse_run(struct call *c)
 {
@@ -175,7 +196,11 @@ static int reverse_run(struct call *c)
   return TY_OK;
 }
 
-static int reverse_back(struct call *c) { no_gradient(c); return reverse_run(c); }
+static int reverse_back(struct call *c)
+{
+  no_gradient(c);
+  return reverse_run(c);
+}
 
 MOVE_KERNEL(last_kernels, last_run)
 MOVE_KERNEL(last_back_kernels, last_back)
@@ -184,7 +209,7 @@ MOVE_KERNEL(mask_back_kernels, mask_back)
 MOVE_KERNEL(reverse_kernels, reverse_run)
 MOVE_KERNEL(reverse_back_kernels, reverse_back)
 
-/* -- rows ---------------------------------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 #define SEQUENCE(op) .in = "data sequence_length", .in_of = sequence_in, .param = op##_params, \
 .param_size = sizeof(struct sequence), \

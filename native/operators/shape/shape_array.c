@@ -1,8 +1,8 @@
-/* shape_array.c - what a shape alone tells: shape_array, size_array, _contrib_index_array, _contrib_arange_like; diag;
-** _histogram. */
+/* shape_array.c - what a shape alone tells: shape_array, size_array, _contrib_index_array,
+** _contrib_arange_like; diag; _histogram. */
 #include "kernel/strided_copy.h"
 
-/* -- shape_array, size_array --------------------------------------------------------------------------------------- */
+/* -- shape_array, size_array ------------------------------------------------------------------- */
 
 static int shape_shape(struct infer *s)
 {
@@ -28,7 +28,7 @@ static int size_run(struct call *c)
 MOVE_KERNEL(shape_kernels, shape_run)
 MOVE_KERNEL(size_kernels, size_run)
 
-/* -- _contrib_index_array ------------------------------------------------------------------------------------------ */
+/* -- _contrib_index_array ---------------------------------------------------------------------- */
 
 struct places { struct dims axes; };
 static const struct param places_params[] = {
@@ -54,7 +54,8 @@ static int places_run(struct call *c)
 {
   const struct places *p = c->param;
   const ty_desc *d = &c->in[0].d;
-  int64_t stride[TY_MAXDIM], n = desc_count(d), width = p->axes.n >= 0 ? p->axes.n : d->ndim, *y = c->out[0].p;
+  int64_t stride[TY_MAXDIM], n = desc_count(d), width = p->axes.n >= 0 ? p->axes.n : d->ndim,
+                             *y = c->out[0].p;
   strides_of(d, stride);
   for (int64_t i = 0; i < n; i++)
     for (int64_t k = 0; k < width; k++) {
@@ -66,7 +67,7 @@ static int places_run(struct call *c)
 
 MOVE_KERNEL(places_kernels, places_run)
 
-/* -- _contrib_arange_like ------------------------------------------------------------------------------------------ */
+/* -- _contrib_arange_like ---------------------------------------------------------------------- */
 
 struct count_up { double start, step; int64_t repeat; const char *ctx; int64_t axis; };
 static const struct param range_params[] = {
@@ -96,13 +97,14 @@ static int range_run(struct call *c)
   size_t size = dtype_size(y->d.dtype);
   int64_t n = desc_count(&y->d);
   for (int64_t i = 0; i < n; i++)
-    set_number(elements_at(y->p, i, size), y->d.dtype, p->start + (double)(i / p->repeat) * p->step);
+    set_number(
+        elements_at(y->p, i, size), y->d.dtype, p->start + (double)(i / p->repeat) * p->step);
   return TY_OK;
 }
 
 MOVE_KERNEL(range_kernels, range_run)
 
-/* -- diag: the k-th diagonal of a matrix, or a matrix with a given diagonal ---------------------------------------- */
+/* -- diag: the k-th diagonal of a matrix, or a matrix with a given diagonal -------------------- */
 
 struct diag { int64_t k, axis1, axis2; };
 static const struct param diag_params[] = {
@@ -132,21 +134,24 @@ static int diag_shape(struct infer *s)
   TRY(axis_of(s, p->axis1, in->ndim, &a));
   TRY(axis_of(s, p->axis2, in->ndim, &b));
   if (a == b) return infer_fail(s, TY_EVALUE, NULL, "axis1 and axis2 are the same axis %d", a);
-  for (int i = 0; i < in->ndim; i++) if (i != a && i != b) dim[n++] = in->dim[i];
+  for (int i = 0; i < in->ndim; i++)
+    if (i != a && i != b) dim[n++] = in->dim[i];
   dim[n] = in->dim[a] && in->dim[b] ? diagonal(in->dim[a], in->dim[b], p->k) : 0;
   if (in->dim[a] && in->dim[b] && dim[n] < 1)
-    return infer_fail(s, TY_EVALUE, in, "diagonal %lld lies outside a matrix of %lld x %lld", (long long)p->k,
-                      (long long)in->dim[a], (long long)in->dim[b]);
+    return infer_fail(s, TY_EVALUE, in, "diagonal %lld lies outside a matrix of %lld x %lld",
+        (long long)p->k, (long long)in->dim[a], (long long)in->dim[b]);
   return shape_is(s, &s->out[0], n + 1, dim);
 }
 
 /* The nest that takes the diagonal of `from`, whose descriptor is d; *at: its first element. */
 static void diag_nest(const struct diag *p, const ty_desc *d, struct move *m, int64_t *at)
 {
-  int a = (int)(p->axis1 < 0 ? p->axis1 + d->ndim : p->axis1), b = (int)(p->axis2 < 0 ? p->axis2 + d->ndim : p->axis2);
+  int a = (int)(p->axis1 < 0 ? p->axis1 + d->ndim : p->axis1),
+      b = (int)(p->axis2 < 0 ? p->axis2 + d->ndim : p->axis2);
   int64_t stride[TY_MAXDIM], n = diagonal(d->dim[a], d->dim[b], p->k), to = n;
   strides_of(d, stride);
-  for (int i = 0; i < d->ndim; i++) if (i != a && i != b) to *= d->dim[i];
+  for (int i = 0; i < d->ndim; i++)
+    if (i != a && i != b) to *= d->dim[i];
   for (int i = 0; i < d->ndim; i++) {
     if (i == a || i == b) continue;
     to /= d->dim[i];
@@ -157,14 +162,22 @@ static void diag_nest(const struct diag *p, const ty_desc *d, struct move *m, in
 }
 
 /* Extracts the diagonal of `wide` into `thin`, or puts it there into zeros. */
-static void move_diagonal(const struct diag *p, const ty_desc *wide_d, void *wide, void *thin, bool put)
+static void move_diagonal(
+    const struct diag *p, const ty_desc *wide_d, void *wide, void *thin, bool put)
 {
   struct move m = { 0 };
   size_t size = dtype_size(wide_d->dtype);
   int64_t at;
   diag_nest(p, wide_d, &m, &at);
-  if (!put) { move_run(&m, thin, elements_at(wide, at, size), size); return; }
-  for (int i = 0; i < m.n; i++) { int64_t t = m.to[i]; m.to[i] = m.from[i]; m.from[i] = t; }
+  if (!put) {
+    move_run(&m, thin, elements_at(wide, at, size), size);
+    return;
+  }
+  for (int i = 0; i < m.n; i++) {
+    int64_t t = m.to[i];
+    m.to[i] = m.from[i];
+    m.from[i] = t;
+  }
   move_zero(wide, desc_bytes(wide_d));
   move_run(&m, elements_at(wide, at, size), thin, size);
 }
@@ -172,8 +185,10 @@ static void move_diagonal(const struct diag *p, const ty_desc *wide_d, void *wid
 static int diag_run(struct call *c)
 {
   const struct diag *p = c->param, square = { p->k, 0, 1 };
-  if (c->in[0].d.ndim == 1) move_diagonal(&square, &c->out[0].d, c->out[0].p, c->in[0].p, true);
-  else move_diagonal(p, &c->in[0].d, c->in[0].p, c->out[0].p, false);
+  if (c->in[0].d.ndim == 1)
+    move_diagonal(&square, &c->out[0].d, c->out[0].p, c->in[0].p, true);
+  else
+    move_diagonal(p, &c->in[0].d, c->in[0].p, c->out[0].p, false);
   return TY_OK;
 }
 
@@ -181,15 +196,17 @@ static int diag_back(struct call *c)
 {
   const struct diag *p = c->param, square = { p->k, 0, 1 };
   if (!c->out[0].p) return TY_OK;
-  if (c->out[0].d.ndim == 1) move_diagonal(&square, &c->in[0].d, c->in[0].p, c->out[0].p, false);
-  else move_diagonal(p, &c->out[0].d, c->out[0].p, c->in[0].p, true);
+  if (c->out[0].d.ndim == 1)
+    move_diagonal(&square, &c->in[0].d, c->in[0].p, c->out[0].p, false);
+  else
+    move_diagonal(p, &c->out[0].d, c->out[0].p, c->in[0].p, true);
   return TY_OK;
 }
 
 MOVE_KERNEL(diag_kernels, diag_run)
 MOVE_KERNEL(diag_back_kernels, diag_back)
 
-/* -- _histogram ---------------------------------------------------------------------------------------------------- */
+/* -- _histogram -------------------------------------------------------------------------------- */
 
 struct histogram { int64_t bin_cnt; struct reals range; };
 static const struct param histogram_params[] = {
@@ -209,9 +226,10 @@ static int histogram_check(void *param)
 {
   const struct histogram *p = param;
   if (p->bin_cnt == NONE) return TY_OK;
-  NEED(p->bin_cnt > 0, TY_EVALUE, "_histogram: parameter bin_cnt: expected 1 or more, got %lld", (long long)p->bin_cnt);
+  NEED(p->bin_cnt > 0, TY_EVALUE, "_histogram: parameter bin_cnt: expected 1 or more, got %lld",
+      (long long)p->bin_cnt);
   NEED(p->range.n == 2 && p->range.d[0] < p->range.d[1], TY_EVALUE,
-       "_histogram: parameter range: expected two ends, the lower one first");
+      "_histogram: parameter range: expected two ends, the lower one first");
   return TY_OK;
 }
 
@@ -220,7 +238,8 @@ static int histogram_shape(struct infer *s)
   const struct histogram *p = s->param;
   int64_t edges = p->bin_cnt == NONE ? 0 : p->bin_cnt + 1, bins;
   if (s->nin > 1 && s->in[1].ndim) {
-    if (s->in[1].ndim != 1) return infer_fail(s, TY_ESHAPE, &s->in[1], "expected 1 dimension, got %d", s->in[1].ndim);
+    if (s->in[1].ndim != 1)
+      return infer_fail(s, TY_ESHAPE, &s->in[1], "expected 1 dimension, got %d", s->in[1].ndim);
     edges = s->in[1].dim[0];
     if (edges == 1) return infer_fail(s, TY_ESHAPE, &s->in[1], "expected at least 2 edges, got 1");
   }
@@ -236,15 +255,18 @@ static int histogram_type(struct infer *s)
   return type_both(s, &s->in[0], &s->out[1]);
 }
 
-/* The bin whose edges enclose v: the lower edge belongs to it, and so does the upper one of the last bin. */
+/* The bin whose edges enclose v: the lower edge belongs to it, and so does the upper one of the
+** last bin. */
 static int64_t find_bin(const double *edge, int64_t bins, double v)
 {
   int64_t low = 0, high = bins;
   if (!(v >= edge[0] && v <= edge[bins])) return -1;
   while (high - low > 1) {
     int64_t middle = (low + high) / 2;
-    if (v >= edge[middle]) low = middle;
-    else high = middle;
+    if (v >= edge[middle])
+      low = middle;
+    else
+      high = middle;
   }
   return low;
 }
@@ -261,11 +283,12 @@ static int histogram_run(struct call *c)
   double *edge = c->tmp;
   struct arr one = { NULL, c->out[1].d, NULL };
   size_t size = dtype_size(one.d.dtype);
-  for (int64_t i = 0; i <= bins; i++) {               /* edges are what data's dtype can hold */
+  for (int64_t i = 0; i <= bins; i++) { /* edges are what data's dtype can hold */
     uint64_t v = 0;
     one.p = c->out[1].p ? elements_at(c->out[1].p, i, size) : &v;
-    set_number(one.p, one.d.dtype, c->nin > 1 ? real_of(&c->in[1], i)
-               : p->range.d[0] + (double)i * (p->range.d[1] - p->range.d[0]) / (double)bins);
+    set_number(one.p, one.d.dtype,
+        c->nin > 1 ? real_of(&c->in[1], i)
+                   : p->range.d[0] + (double)i * (p->range.d[1] - p->range.d[0]) / (double)bins);
     edge[i] = real_of(&one, 0);
   }
   if (!count) return TY_OK;
@@ -281,7 +304,7 @@ static const struct kernel histogram_kernels[] = {
   { .name = "count", .run = histogram_run, .types = T_ANY, .scratch = histogram_scratch }, { 0 }
 };
 
-/* -- rows ---------------------------------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 const struct op op_shape_array[] = {
   { .name = "shape_array", .alias = "_npx_shape_array", .tier = 2,

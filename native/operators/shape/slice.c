@@ -1,14 +1,16 @@
-/* slice.c - parts of an array: slice (crop), slice_axis, slice_like, _slice_assign, _slice_assign_scalar.
+/* slice.c - parts of an array: slice (crop), slice_axis, slice_like, _slice_assign,
+** _slice_assign_scalar.
 **
-** A part is, per axis, a first index, a step and a length. Taking it is one strided copy; the gradient puts the head
-** gradient into zeros the other way round. Bounds follow Python's slices: negative counts from the end, what lies
-** outside is cut off. A part without elements is refused. Dims that are not cut are inferred in both directions.
+** A part is, per axis, a first index, a step and a length. Taking it is one strided copy; the
+** gradient puts the head gradient into zeros the other way round. Bounds follow Python's slices:
+** negative counts from the end, what lies outside is cut off. A part without elements is
+** refused. Dims that are not cut are inferred in both directions.
 */
 #include "kernel/strided_copy.h"
 
 struct part { int64_t first[TY_MAXDIM], step[TY_MAXDIM], n[TY_MAXDIM]; };
 
-/* -- bounds -------------------------------------------------------------------------------------------------------- */
+/* -- bounds ------------------------------------------------------------------------------------ */
 
 struct bounds { struct dims begin, end, step; };
 #define BOUND_PARAMS(type) \
@@ -22,13 +24,16 @@ static int64_t entry(const struct dims *d, int i) { return i < d->n ? d->d[i] : 
 static int check_bounds(struct infer *s, const struct bounds *b, int ndim)
 {
   if (b->begin.n != b->end.n)
-    return infer_fail(s, TY_EVALUE, NULL, "begin has %lld entries, end has %lld; expected equally many",
-                      (long long)b->begin.n, (long long)b->end.n);
+    return infer_fail(s, TY_EVALUE, NULL,
+        "begin has %lld entries, end has %lld; expected equally many", (long long)b->begin.n,
+        (long long)b->end.n);
   if (b->begin.n > ndim)
-    return infer_fail(s, TY_EVALUE, &s->in[0], "begin has %lld entries for %d dimensions", (long long)b->begin.n, ndim);
+    return infer_fail(s, TY_EVALUE, &s->in[0], "begin has %lld entries for %d dimensions",
+        (long long)b->begin.n, ndim);
   if (b->step.n > 0 && b->step.n != b->begin.n)
-    return infer_fail(s, TY_EVALUE, NULL, "step has %lld entries, begin has %lld; expected equally many",
-                      (long long)b->step.n, (long long)b->begin.n);
+    return infer_fail(s, TY_EVALUE, NULL,
+        "step has %lld entries, begin has %lld; expected equally many", (long long)b->step.n,
+        (long long)b->begin.n);
   for (int i = 0; i < b->step.n; i++)
     if (b->step.d[i] == 0) return infer_fail(s, TY_EVALUE, NULL, "step of axis %d is 0", i);
   return TY_OK;
@@ -39,14 +44,18 @@ static void cut_axis(const struct bounds *b, int i, int64_t size, struct part *p
 {
   int64_t step = entry(&b->step, i), begin = entry(&b->begin, i), end = entry(&b->end, i);
   if (step == NONE) step = 1;
-  int64_t low = step > 0 ? 0 : -1, high = step > 0 ? size : size - 1;        /* where indices may begin and end */
+  int64_t low = step > 0 ? 0 : -1,
+          high = step > 0 ? size : size - 1; /* where indices may begin and end */
   begin = begin == NONE ? (step > 0 ? low : high) : begin < 0 ? begin + size : begin;
   end = end == NONE ? (step > 0 ? high : low) : end < 0 ? MAX(end + size, -1) : end;
   begin = MAX(low, MIN(begin, high));
   end = MAX(low, MIN(end, high));
   p->first[i] = begin;
   p->step[i] = step;
-  int64_t gap = step > 0 ? end - begin : begin - end, stride = step > 0 ? step : step == INT64_MIN ? INT64_MAX : -step;
+  int64_t gap = step > 0 ? end - begin : begin - end,
+          stride = step > 0 ? step
+      : step == INT64_MIN   ? INT64_MAX
+                            : -step;
   p->n[i] = gap > 0 ? (gap - 1) / stride + 1 : 0;
 }
 
@@ -74,14 +83,16 @@ static int part_shape(struct infer *s, const struct bounds *b, ty_desc *data, ty
     cut_axis(b, i, data->dim[i], &p);
     dim[i] = p.n[i];
     if (!dim[i])
-      return infer_fail(s, TY_ESHAPE, data, "nothing is left of axis %d with size %lld", i, (long long)data->dim[i]);
+      return infer_fail(s, TY_ESHAPE, data, "nothing is left of axis %d with size %lld", i,
+          (long long)data->dim[i]);
   }
   TRY(shape_is(s, out, data->ndim, dim));
-  for (int i = 0; i < data->ndim; i++) if (whole_axis(b, i)) TRY(shape_dim(s, data, i, out->dim[i]));
+  for (int i = 0; i < data->ndim; i++)
+    if (whole_axis(b, i)) TRY(shape_dim(s, data, i, out->dim[i]));
   return TY_OK;
 }
 
-/* -- moving parts -------------------------------------------------------------------------------------------------- */
+/* -- moving parts ------------------------------------------------------------------------------ */
 
 /* Copies part p of the array `data` to a dense array, or back. */
 static void move_part(const struct part *p, const ty_desc *d, void *data, void *dense, bool back)
@@ -94,11 +105,15 @@ static void move_part(const struct part *p, const ty_desc *d, void *data, void *
   for (int i = 0; i < d->ndim; i++) {
     inner /= p->n[i];
     int64_t jump = p->n[i] > 1 ? p->step[i] * stride[i] : 0;
-    if (back) move_axis(&m, p->n[i], jump, inner);
-    else move_axis(&m, p->n[i], inner, jump);
+    if (back)
+      move_axis(&m, p->n[i], jump, inner);
+    else
+      move_axis(&m, p->n[i], inner, jump);
   }
-  if (back) move_run(&m, elements_at(data, at, size), dense, size);
-  else move_run(&m, dense, elements_at(data, at, size), size);
+  if (back)
+    move_run(&m, elements_at(data, at, size), dense, size);
+  else
+    move_run(&m, dense, elements_at(data, at, size), size);
 }
 
 static int take_part(struct call *c, const struct part *p)
@@ -107,7 +122,8 @@ static int take_part(struct call *c, const struct part *p)
   return TY_OK;
 }
 
-static int put_part(struct call *c, const struct part *p)  /* gradients: of data; zeros for a second input */
+static int put_part(
+    struct call *c, const struct part *p) /* gradients: of data; zeros for a second input */
 {
   const struct arr *dx = &c->out[0];
   if (c->nout > 1 && c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
@@ -117,7 +133,7 @@ static int put_part(struct call *c, const struct part *p)  /* gradients: of data
   return TY_OK;
 }
 
-/* -- slice --------------------------------------------------------------------------------------------------------- */
+/* -- slice ------------------------------------------------------------------------------------- */
 
 struct slice { struct bounds b; };
 static const struct param slice_params[] = { BOUND_PARAMS(struct slice), { 0 } };
@@ -141,7 +157,7 @@ static int slice_back(struct call *c)
   return put_part(c, &p);
 }
 
-/* -- slice_axis ---------------------------------------------------------------------------------------------------- */
+/* -- slice_axis -------------------------------------------------------------------------------- */
 
 struct along { int64_t axis, begin, end; };
 static const struct param along_params[] = {
@@ -152,7 +168,8 @@ static const struct param along_params[] = {
   { 0 }
 };
 
-/* An index, negative from the end, as one of 0 .. size; -1 and size + 1 stand for all that lie outside. */
+/* An index, negative from the end, as one of 0 .. size; -1 and size + 1 stand for all that lie
+** outside. */
 static int64_t index_within(int64_t i, int64_t size)
 {
   return i >= 0 ? MIN(i, size + 1) : i < -size ? -1 : i + size;
@@ -162,7 +179,8 @@ static void along_part(const struct along *p, const ty_desc *d, struct part *out
 {
   int axis = (int)(p->axis < 0 ? p->axis + d->ndim : p->axis);
   for (int i = 0; i < d->ndim; i++) out->first[i] = 0, out->step[i] = 1, out->n[i] = d->dim[i];
-  int64_t size = d->dim[axis], begin = index_within(p->begin, size), end = p->end == NONE ? size : index_within(p->end, size);
+  int64_t size = d->dim[axis], begin = index_within(p->begin, size),
+          end = p->end == NONE ? size : index_within(p->end, size);
   out->first[axis] = begin;
   out->n[axis] = end - begin;
 }
@@ -179,11 +197,12 @@ static int along_shape(struct infer *s)
   int64_t size = in->dim[axis], begin = part.first[axis], end = begin + part.n[axis];
   if (size && (begin < 0 || begin >= end || end > size))
     return infer_fail(s, TY_EVALUE, in, "begin %lld and end %lld do not fit axis %d with size %lld",
-                      (long long)p->begin,
-                      p->end == NONE ? (long long)size : (long long)p->end, axis, (long long)size);
+        (long long)p->begin, p->end == NONE ? (long long)size : (long long)p->end, axis,
+        (long long)size);
   if (!size) part.n[axis] = 0;
   TRY(shape_is(s, &s->out[0], in->ndim, part.n));
-  for (int i = 0; i < in->ndim; i++) if (i != axis) TRY(shape_dim(s, in, i, s->out[0].dim[i]));
+  for (int i = 0; i < in->ndim; i++)
+    if (i != axis) TRY(shape_dim(s, in, i, s->out[0].dim[i]));
   return TY_OK;
 }
 
@@ -201,7 +220,7 @@ static int along_back(struct call *c)
   return put_part(c, &p);
 }
 
-/* -- slice_like ---------------------------------------------------------------------------------------------------- */
+/* -- slice_like -------------------------------------------------------------------------------- */
 
 struct like { struct dims axes; };
 static const struct param like_params[] = {
@@ -217,16 +236,16 @@ static int like_shape(struct infer *s)
   int64_t dim[TY_MAXDIM];
   if (!in->ndim || !like->ndim) return TY_OK;
   if (p->axes.n <= 0 && in->ndim != like->ndim)
-    return infer_fail(s, TY_ESHAPE, like, "it has %d dimensions, data has %d; list the axes to cut", like->ndim,
-                      in->ndim);
+    return infer_fail(s, TY_ESHAPE, like, "it has %d dimensions, data has %d; list the axes to cut",
+        like->ndim, in->ndim);
   memcpy(dim, in->dim, sizeof dim);
   for (int i = 0; i < (p->axes.n > 0 ? p->axes.n : in->ndim); i++) {
     int a = i, b = i;
     if (p->axes.n > 0) TRY(axis_of(s, p->axes.d[i], in->ndim, &a));
     if (p->axes.n > 0) TRY(axis_of(s, p->axes.d[i], like->ndim, &b));
     if (in->dim[a] && like->dim[b] > in->dim[a])
-      return infer_fail(s, TY_ESHAPE, like, "size %lld of axis %d is more than data's %lld", (long long)like->dim[b], b,
-                        (long long)in->dim[a]);
+      return infer_fail(s, TY_ESHAPE, like, "size %lld of axis %d is more than data's %lld",
+          (long long)like->dim[b], b, (long long)in->dim[a]);
     dim[a] = like->dim[b];
   }
   return shape_is(s, &s->out[0], in->ndim, dim);
@@ -258,7 +277,7 @@ static int like_back(struct call *c)
   return put_part(c, &p);
 }
 
-/* -- _slice_assign, _slice_assign_scalar --------------------------------------------------------------------------- */
+/* -- _slice_assign, _slice_assign_scalar ------------------------------------------------------- */
 
 struct assign { struct bounds b; double scalar; };
 static const struct param assign_params[] = { BOUND_PARAMS(struct assign), { 0 } };
@@ -307,7 +326,7 @@ static int assign_scalar_run(struct call *c)
   return TY_OK;
 }
 
-/* -- rows ---------------------------------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 MOVE_KERNEL(slice_kernels, slice_run)
 MOVE_KERNEL(slice_back_kernels, slice_back)

@@ -1,7 +1,8 @@
-/* transpose.c - elements in another order: transpose, SwapAxis, depth_to_space, space_to_depth, reverse (flip).
+/* transpose.c - elements in another order: transpose, SwapAxis, depth_to_space, space_to_depth,
+** reverse (flip).
 **
-** Each is one strided copy (kernel/strided_copy.h), and so is its gradient: the same copy with source and destination exchanged.
-** Inference goes both ways.
+** Each is one strided copy (kernel/strided_copy.h), and so is its gradient: the same copy with
+** source and destination exchanged. Inference goes both ways.
 */
 #include "kernel/strided_copy.h"
 
@@ -10,7 +11,11 @@ typedef void (*nest_fn)(const void *param, const ty_desc *in, struct move *m, in
 
 static void exchange(struct move *m)
 {
-  for (int i = 0; i < m->n; i++) { int64_t t = m->to[i]; m->to[i] = m->from[i]; m->from[i] = t; }
+  for (int i = 0; i < m->n; i++) {
+    int64_t t = m->to[i];
+    m->to[i] = m->from[i];
+    m->from[i] = t;
+  }
 }
 
 static int forward(struct call *c, nest_fn nest)
@@ -56,9 +61,12 @@ static int permuted_shape(struct infer *s, const int axes[], int ndim)
   return shape_is(s, &s->in[0], ndim, in);
 }
 
-static int known_ndim(const struct infer *s) { return s->in[0].ndim ? s->in[0].ndim : s->out[0].ndim; }
+static int known_ndim(const struct infer *s)
+{
+  return s->in[0].ndim ? s->in[0].ndim : s->out[0].ndim;
+}
 
-/* -- transpose ----------------------------------------------------------------------------------------------------- */
+/* -- transpose --------------------------------------------------------------------------------- */
 
 struct transpose { struct dims axes; };
 static const struct param transpose_params[] = {
@@ -70,7 +78,8 @@ static const struct param transpose_params[] = {
 static void transpose_axes(const struct transpose *p, int ndim, int axes[])
 {
   for (int i = 0; i < ndim; i++)
-    axes[i] = p->axes.n <= 0 ? ndim - 1 - i : (int)(p->axes.d[i] < 0 ? p->axes.d[i] + ndim : p->axes.d[i]);
+    axes[i] = p->axes.n <= 0 ? ndim - 1 - i
+                             : (int)(p->axes.d[i] < 0 ? p->axes.d[i] + ndim : p->axes.d[i]);
 }
 
 static int transpose_shape(struct infer *s)
@@ -80,11 +89,13 @@ static int transpose_shape(struct infer *s)
   unsigned seen = 0;
   if (!ndim) return TY_OK;
   if (p->axes.n > 0 && p->axes.n != ndim)
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "axes lists %lld axes, data has %d", (long long)p->axes.n, ndim);
+    return infer_fail(
+        s, TY_ESHAPE, &s->in[0], "axes lists %lld axes, data has %d", (long long)p->axes.n, ndim);
   for (int i = 0; i < p->axes.n; i++) {
     int axis;
     TRY(axis_of(s, p->axes.d[i], ndim, &axis));
-    if (seen >> axis & 1) return infer_fail(s, TY_EVALUE, NULL, "axes: axis %d is listed twice", axis);
+    if (seen >> axis & 1)
+      return infer_fail(s, TY_EVALUE, NULL, "axes: axis %d is listed twice", axis);
     seen |= 1u << axis;
   }
   transpose_axes(p, ndim, axes);
@@ -98,7 +109,7 @@ static void transpose_nest(const void *param, const ty_desc *in, struct move *m,
   permute(in, axes, m);
 }
 
-/* -- SwapAxis ------------------------------------------------------------------------------------------------------ */
+/* -- SwapAxis ---------------------------------------------------------------------------------- */
 
 struct swap { int64_t dim1, dim2; };
 static const struct param swap_params[] = {
@@ -135,7 +146,7 @@ static void swap_nest(const void *param, const ty_desc *in, struct move *m, int6
   permute(in, axes, m);
 }
 
-/* -- depth_to_space, space_to_depth -------------------------------------------------------------------------------- */
+/* -- depth_to_space, space_to_depth ------------------------------------------------------------ */
 
 struct depth { int64_t block_size; };
 static const struct param depth_params[] = {
@@ -143,7 +154,8 @@ static const struct param depth_params[] = {
   { 0 }
 };
 
-static int deep_shape(struct infer *s, ty_desc *deep, ty_desc *flat)         /* (n, c b b, h, w) and (n, c, h b, w b) */
+static int deep_shape(
+    struct infer *s, ty_desc *deep, ty_desc *flat) /* (n, c b b, h, w) and (n, c, h b, w b) */
 {
   const struct depth *p = s->param;
   int64_t b = p->block_size, d[4] = { 0 }, f[4] = { 0 };
@@ -153,14 +165,20 @@ static int deep_shape(struct infer *s, ty_desc *deep, ty_desc *flat)         /* 
       return infer_fail(s, TY_ESHAPE, x, "expected 4 dimensions (N, C, H, W), got %d", x->ndim);
   }
   if (deep->ndim && deep->dim[1] % (b * b))
-    return infer_fail(s, TY_ESHAPE, deep, "%lld channels cannot be divided by block_size squared, %lld",
-                      (long long)deep->dim[1], (long long)(b * b));
+    return infer_fail(s, TY_ESHAPE, deep,
+        "%lld channels cannot be divided by block_size squared, %lld", (long long)deep->dim[1],
+        (long long)(b * b));
   if (flat->ndim && (flat->dim[2] % b || flat->dim[3] % b))
     return infer_fail(s, TY_ESHAPE, flat, "%lld x %lld pixels cannot be divided by block_size %lld",
-                      (long long)flat->dim[2], (long long)flat->dim[3], (long long)b);
-  if (deep->ndim) f[0] = deep->dim[0], f[1] = deep->dim[1] / (b * b), f[2] = deep->dim[2] * b, f[3] = deep->dim[3] * b;
+        (long long)flat->dim[2], (long long)flat->dim[3], (long long)b);
+  if (deep->ndim)
+    f[0] = deep->dim[0], f[1] = deep->dim[1] / (b * b), f[2] = deep->dim[2] * b,
+    f[3] = deep->dim[3] * b;
   TRY(shape_is(s, flat, 4, f));
-  d[0] = flat->dim[0]; d[1] = flat->dim[1] * b * b; d[2] = flat->dim[2] / b; d[3] = flat->dim[3] / b;
+  d[0] = flat->dim[0];
+  d[1] = flat->dim[1] * b * b;
+  d[2] = flat->dim[2] / b;
+  d[3] = flat->dim[3] / b;
   return shape_is(s, deep, 4, d);
 }
 
@@ -192,7 +210,7 @@ static void to_depth_nest(const void *param, const ty_desc *in, struct move *m, 
   exchange(m);
 }
 
-/* -- reverse ------------------------------------------------------------------------------------------------------- */
+/* -- reverse ----------------------------------------------------------------------------------- */
 
 struct reverse { struct dims axis; };
 static const struct param reverse_params[] = {
@@ -207,8 +225,9 @@ static int reverse_shape(struct infer *s)
   int ndim = s->in[0].ndim;
   for (int i = 0; ndim && i < p->axis.n; i++)
     if (p->axis.d[i] < 0 || p->axis.d[i] >= ndim)
-      return infer_fail(s, TY_EVALUE, &s->in[0], "axis %lld of an array of %d dimensions; expected 0 to %d",
-                        (long long)p->axis.d[i], ndim, ndim - 1);
+      return infer_fail(s, TY_EVALUE, &s->in[0],
+          "axis %lld of an array of %d dimensions; expected 0 to %d", (long long)p->axis.d[i], ndim,
+          ndim - 1);
   return TY_OK;
 }
 
@@ -225,7 +244,7 @@ static void reverse_nest(const void *param, const ty_desc *in, struct move *m, i
   }
 }
 
-/* -- rows ---------------------------------------------------------------------------------------------------------- */
+/* -- rows -------------------------------------------------------------------------------------- */
 
 #define NEST(op) \
 static int op##_run(struct call *c) { return forward(c, op##_nest); } \

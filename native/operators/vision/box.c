@@ -1,25 +1,27 @@
-/* box.c - single steps of detection: overlaps (box_iou), suppression (box_nms), pairs (bipartite_matching), and boxes
-** relative to anchors, both ways (box_encode, box_decode).
+/* box.c - single steps of detection: overlaps (box_iou), suppression (box_nms), pairs
+** (bipartite_matching), and boxes relative to anchors, both ways (box_encode, box_decode).
 **
-** Leading dims are batches. Only box_nms has a gradient: what a row of its result is made of gets that row's gradient,
-** whatever form its box was given in; the hidden output says which row that is (-1: none).
+** Leading dims are batches. Only box_nms has a gradient: what a row of its result is made of
+** gets that row's gradient, whatever form its box was given in; the hidden output says which row
+** that is (-1: none).
 */
 #include "operators/vision/boxes.h"
 
 static int rank_at_least(struct infer *s, ty_desc *slot, int least, const char *expected)
 {
   if (!slot->ndim || slot->ndim >= least) return TY_OK;
-  return infer_fail(s, TY_ESHAPE, slot, "expected %s, got %d dimension%s", expected, slot->ndim, slot->ndim > 1 ? "s" : "");
+  return infer_fail(s, TY_ESHAPE, slot, "expected %s, got %d dimension%s", expected, slot->ndim,
+      slot->ndim > 1 ? "s" : "");
 }
 
-static int64_t rows_before(const ty_desc *d, int last)  /* product of all dims but the last ones */
+static int64_t rows_before(const ty_desc *d, int last) /* product of all dims but the last ones */
 {
   int64_t n = 1;
   for (int i = 0; i < d->ndim - last; i++) n *= d->dim[i];
   return n;
 }
 
-/* -- overlaps -------------------------------------------------------------------------------------------------- */
+/* -- overlaps ---------------------------------------------------------------------------------- */
 
 struct iou_param { int64_t format; };
 static const struct param iou_params[] = {
@@ -38,7 +40,9 @@ static int iou_shape(struct infer *s)
     TRY(shape_dim(s, d, d->ndim - 1, 4));
     for (int i = 0; i < d->ndim - 1; i++) out[n++] = d->dim[i];
   }
-  if (n > TY_MAXDIM) return infer_fail(s, TY_ESHAPE, NULL, "the result would have %d dimensions; at most %d", n, TY_MAXDIM);
+  if (n > TY_MAXDIM)
+    return infer_fail(
+        s, TY_ESHAPE, NULL, "the result would have %d dimensions; at most %d", n, TY_MAXDIM);
   return shape_is(s, &s->out[0], n, out);
 }
 
@@ -64,7 +68,7 @@ static int iou_forward(struct call *c)
   return TY_OK;
 }
 
-/* -- suppression ----------------------------------------------------------------------------------------------- */
+/* -- suppression ------------------------------------------------------------------------------- */
 
 struct nms_param {
   double  overlap_thresh, valid_thresh;
@@ -86,16 +90,20 @@ static const struct param nms_params[] = {
   { 0 }
 };
 
-static bool in_box(const struct nms_param *p, int64_t i) { return i >= p->coord_start && i < p->coord_start + 4; }
+static bool in_box(const struct nms_param *p, int64_t i)
+{
+  return i >= p->coord_start && i < p->coord_start + 4;
+}
 
 static int nms_check(void *param)
 {
   const struct nms_param *p = param;
-  NEED(p->coord_start >= 0, TY_EVALUE, "coord_start: expected 0 or more, got %lld", (long long)p->coord_start);
+  NEED(p->coord_start >= 0, TY_EVALUE, "coord_start: expected 0 or more, got %lld",
+      (long long)p->coord_start);
   NEED(p->score_index >= 0 && !in_box(p, p->score_index), TY_EVALUE,
-       "score_index: expected a place outside the coordinates, got %lld", (long long)p->score_index);
+      "score_index: expected a place outside the coordinates, got %lld", (long long)p->score_index);
   NEED(p->id_index < 0 || (!in_box(p, p->id_index) && p->id_index != p->score_index), TY_EVALUE,
-       "id_index: expected a place of its own, got %lld", (long long)p->id_index);
+      "id_index: expected a place of its own, got %lld", (long long)p->id_index);
   return TY_OK;
 }
 
@@ -106,9 +114,12 @@ static int nms_shape(struct infer *s)
   TRY(shape_both(s, d, &s->out[0]));
   if (!d->ndim) return TY_OK;
   TRY(rank_at_least(s, d, 2, "(..., boxes, numbers of a box)"));
-  int64_t width = d->dim[d->ndim - 1], need = MAX(MAX(p->coord_start + 4, p->score_index + 1), p->id_index + 1);
+  int64_t width = d->dim[d->ndim - 1],
+          need = MAX(MAX(p->coord_start + 4, p->score_index + 1), p->id_index + 1);
   if (width && width < need)
-    return infer_fail(s, TY_ESHAPE, d, "rows of %lld numbers; coordinates, score and class need %lld", (long long)width, (long long)need);
+    return infer_fail(s, TY_ESHAPE, d,
+        "rows of %lld numbers; coordinates, score and class need %lld", (long long)width,
+        (long long)need);
   record = *d;
   record.dim[d->ndim - 1] = 1;
   return shape_as(s, &s->out[1], &record);
@@ -143,7 +154,8 @@ static int64_t choose(const struct suppression *k, const struct key **sorted)
   for (int64_t i = 0; i < k->n; i++) {
     double score = k->r->get(k->x, i * k->width + p->score_index);
     if (!(score > valid)) continue;
-    if (p->id_index >= 0 && k->r->get(k->x, i * k->width + p->id_index) == (double)p->background_id) continue;
+    if (p->id_index >= 0 && k->r->get(k->x, i * k->width + p->id_index) == (double)p->background_id)
+      continue;
     k->order[n++] = (struct key){ best_first(score), i };
   }
   *sorted = merge_sort(k->order, k->order + k->n, n);
@@ -186,12 +198,14 @@ static void suppress(const struct suppression *k)
   struct nms s = { k->m, k->box, p->force_suppress ? NULL : k->kind, p->overlap_thresh, false };
   memset(k->gone, 0, (size_t)n);
   nms_run(&s, k->gone, n, n);
-  for (int64_t i = 0; i < n; i++) if (!k->gone[i]) write_row(k, rows++, sorted[i].place);
+  for (int64_t i = 0; i < n; i++)
+    if (!k->gone[i]) write_row(k, rows++, sorted[i].place);
   if (k->y) k->r->fill(at(k->r, k->y, rows * k->width), -1, (k->n - rows) * k->width);
   for (int64_t i = rows; k->record && i < k->n; i++) k->record[i] = -1;
 }
 
-static void copy_rows(const struct suppression *k)    /* topk = 0: nothing is suppressed, nothing sorted or converted */
+static void copy_rows(
+    const struct suppression *k) /* topk = 0: nothing is suppressed, nothing sorted or converted */
 {
   if (k->y) memcpy(k->y, k->x, k->r->size * (size_t)(k->n * k->width));
   for (int64_t i = 0; k->record && i < k->n; i++) k->record[i] = (int32_t)i;
@@ -200,7 +214,8 @@ static void copy_rows(const struct suppression *k)    /* topk = 0: nothing is su
 static size_t nms_room(const struct call *c)
 {
   size_t n = (size_t)c->in[0].d.dim[c->in[0].d.ndim - 2];
-  return align_up(n * (2 * sizeof(struct key) + sizeof(struct box) + sizeof(double) + 1) + 4 * ALIGN, ALIGN);
+  return align_up(
+      n * (2 * sizeof(struct key) + sizeof(struct box) + sizeof(double) + 1) + 4 * ALIGN, ALIGN);
 }
 static size_t nms_scratch(const struct call *c) { return nms_room(c) * (size_t)parallel_threads(); }
 
@@ -210,7 +225,11 @@ static void nms_body(int64_t begin, int64_t end, void *context)
   const ty_desc *d = &c->in[0].d;
   const struct rows *r = rows_of(d->dtype);
   char *room = (char *)c->tmp + (size_t)parallel_index() * nms_room(c);
-  struct suppression k = { .p = c->param, .r = r, .m = { d->dtype == TY_F32, 0 }, .n = d->dim[d->ndim - 2], .width = d->dim[d->ndim - 1] };
+  struct suppression k = { .p = c->param,
+    .r = r,
+    .m = { d->dtype == TY_F32, 0 },
+    .n = d->dim[d->ndim - 2],
+    .width = d->dim[d->ndim - 1] };
   k.order = CUT(room, 2 * k.n, struct key);
   k.box = CUT(room, k.n, struct box);
   k.kind = CUT(room, k.n, double);
@@ -219,8 +238,10 @@ static void nms_body(int64_t begin, int64_t end, void *context)
     k.x = at(r, c->in[0].p, b * k.n * k.width);
     k.y = at(r, c->out[0].p, b * k.n * k.width);
     k.record = c->out[1].p ? (int32_t *)c->out[1].p + b * k.n : NULL;
-    if (k.p->topk == 0) copy_rows(&k);
-    else suppress(&k);
+    if (k.p->topk == 0)
+      copy_rows(&k);
+    else
+      suppress(&k);
   }
 }
 
@@ -241,11 +262,12 @@ static int nms_backward(struct call *c)
   memset(c->out[0].p, 0, desc_bytes(d));
   for (int64_t i = 0; i < rows; i++)
     if (record[i] >= 0)
-      memcpy((char *)c->out[0].p + (size_t)(i / n * n + record[i]) * row, (const char *)c->in[0].p + (size_t)i * row, row);
+      memcpy((char *)c->out[0].p + (size_t)(i / n * n + record[i]) * row,
+          (const char *)c->in[0].p + (size_t)i * row, row);
   return TY_OK;
 }
 
-/* -- pairs ----------------------------------------------------------------------------------------------------- */
+/* -- pairs ------------------------------------------------------------------------------------- */
 
 struct match_param { int64_t is_ascend, topk; double threshold; };
 static const struct param match_params[] = {
@@ -269,8 +291,8 @@ static int match_shape(struct infer *s)
 }
 
 /* Best score first; who is taken is taken. Rows and columns without a partner get -1. */
-static void match_one(const struct match_param *p, const struct rows *r, const void *x, int64_t rows, int64_t cols, struct key *order,
-                      int32_t *row, int32_t *col)
+static void match_one(const struct match_param *p, const struct rows *r, const void *x,
+    int64_t rows, int64_t cols, struct key *order, int32_t *row, int32_t *col)
 {
   int64_t n = rows * cols, found = 0;
   double threshold = r->dtype == TY_F32 ? (float)p->threshold : p->threshold;
@@ -296,9 +318,13 @@ static size_t match_room(const struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   size_t rows = (size_t)d->dim[d->ndim - 2], cols = (size_t)d->dim[d->ndim - 1];
-  return align_up(2 * rows * cols * sizeof(struct key) + (rows + cols) * sizeof(int32_t) + 3 * ALIGN, ALIGN);
+  return align_up(
+      2 * rows * cols * sizeof(struct key) + (rows + cols) * sizeof(int32_t) + 3 * ALIGN, ALIGN);
 }
-static size_t match_scratch(const struct call *c) { return match_room(c) * (size_t)parallel_threads(); }
+static size_t match_scratch(const struct call *c)
+{
+  return match_room(c) * (size_t)parallel_threads();
+}
 
 static void match_body(int64_t begin, int64_t end, void *context)
 {
@@ -322,7 +348,7 @@ static int match_forward(struct call *c)
   return TY_OK;
 }
 
-/* -- boxes relative to anchors --------------------------------------------------------------------------------- */
+/* -- boxes relative to anchors ----------------------------------------------------------------- */
 
 static int encode_shape(struct infer *s)
 {
@@ -414,8 +440,10 @@ static void decode_body(int64_t begin, int64_t end, void *context)
   for (int64_t i = begin; i < end; i++) {
     read4(r, c->in[1].p, 4 * (i % c->in[0].d.dim[1]), v);
     read4(r, c->in[0].p, 4 * i, by);
-    if (p->format == CORNER) middle_of(v, middle, size);
-    else for (int k = 0; k < 2; k++) middle[k] = v[k], size[k] = v[k + 2];
+    if (p->format == CORNER)
+      middle_of(v, middle, size);
+    else
+      for (int k = 0; k < 2; k++) middle[k] = v[k], size[k] = v[k + 2];
     for (int k = 0; k < 2; k++) {
       double grow = by[k + 2] * p->std[k + 2];
       if (p->clip > 0 && grow > p->clip) grow = p->clip;
@@ -433,7 +461,7 @@ static int decode_forward(struct call *c)
   return TY_OK;
 }
 
-/* -- the operators --------------------------------------------------------------------------------------------- */
+/* -- the operators ----------------------------------------------------------------------------- */
 
 static const struct kernel iou_cpu[] = { { "pairs", iou_forward, T_FLOAT }, { 0 } };
 static const struct kernel nms_cpu[] = { { "samples", nms_forward, T_FLOAT | T(TY_I32), NULL, nms_scratch }, { 0 } };

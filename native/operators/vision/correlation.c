@@ -1,8 +1,9 @@
 /* correlation.c - Correlation: patches of one image against displaced patches of another.
 **
-** Both images are copied with their padding and with the channels last (the hidden outputs tmp1 and tmp2), so that one
-** row of a patch is one run of kernel_size * channels numbers. Output channel c is the displacement by
-** stride2 (c % d - radius) across and stride2 (c / d - radius) down, d = 2 radius + 1; outputs are means over a patch.
+** Both images are copied with their padding and with the channels last (the hidden outputs tmp1
+** and tmp2), so that one row of a patch is one run of kernel_size * channels numbers. Output
+** channel c is the displacement by stride2 (c % d - radius) across and stride2 (c / d - radius)
+** down, d = 2 radius + 1; outputs are means over a patch.
 */
 #include "kernel/vec/vec.h"
 
@@ -18,7 +19,8 @@ static const struct param correlation_params[] = {
   { 0 }
 };
 
-struct geometry { int64_t n, c, h, w, H, W, out_h, out_w, radius, side; };    /* H, W: with padding */
+/* H, W: with padding */
+struct geometry { int64_t n, c, h, w, H, W, out_h, out_w, radius, side; };
 
 static struct geometry geometry_of(const struct correlation_param *p, const ty_desc *d)
 {
@@ -38,7 +40,8 @@ static int correlation_shape(struct infer *s)
   const struct correlation_param *p = s->param;
   for (int i = 0; i < 2; i++)
     if (s->in[i].ndim && s->in[i].ndim != 4)
-      return infer_fail(s, TY_ESHAPE, &s->in[i], "expected (batch, channels, height, width), got %d dimensions", s->in[i].ndim);
+      return infer_fail(s, TY_ESHAPE, &s->in[i],
+          "expected (batch, channels, height, width), got %d dimensions", s->in[i].ndim);
   TRY(shape_both(s, &s->in[0], &s->in[1]));
   ty_desc d = s->in[0];
   if (!dims_known(&d)) return TY_OK;
@@ -46,8 +49,8 @@ static int correlation_shape(struct infer *s)
   int64_t border = 2 * p->max_displacement + p->kernel_size - 1;
   if (g.H <= border || g.W <= border || g.out_h < 1 || g.out_w < 1)
     return infer_fail(s, TY_ESHAPE, &s->in[0],
-                      "%lld x %lld pixels with padding are too few for displacement %lld and kernel %lld",
-                      (long long)g.H, (long long)g.W, (long long)p->max_displacement, (long long)p->kernel_size);
+        "%lld x %lld pixels with padding are too few for displacement %lld and kernel %lld",
+        (long long)g.H, (long long)g.W, (long long)p->max_displacement, (long long)p->kernel_size);
   TRY(desc_check_size(&(ty_desc){ .dtype = TY_F64, .ndim = 4, .dim = { g.n, g.H, g.W, g.c } }));
   int64_t out[4] = { g.n, g.side * g.side, g.out_h, g.out_w }, padded[4] = { g.n, g.H, g.W, g.c };
   for (int i = 1; i < 3; i++) TRY(shape_is(s, &s->out[i], 4, padded));
@@ -60,10 +63,14 @@ struct correlation {
   struct geometry g;
   const void *x1, *x2, *dy;                           /* as given */
   void *pad1, *pad2, *y, *dx1, *dx2, *grad1, *grad2, *sign;
-                                                      /* grad: of pad; sign: one row of a patch per sample */
+                                                      /* grad: of pad; sign: one row of a patch
+                                                      ** per sample */
 };
 
-static int64_t pixel(const struct geometry *g, int64_t n, int64_t y, int64_t x) { return ((n * g->H + y) * g->W + x) * g->c; }
+static int64_t pixel(const struct geometry *g, int64_t n, int64_t y, int64_t x)
+{
+  return ((n * g->H + y) * g->W + x) * g->c;
+}
 
 /* (channels, h, w) of sample n into the middle of the padded copy, or back. */
 static void move_image(const struct correlation *k, int64_t n, void *padded, void *image, bool back)
@@ -74,29 +81,38 @@ static void move_image(const struct correlation *k, int64_t n, void *padded, voi
   if (!back) memset(at(r, padded, pixel(g, n, 0, 0)), 0, r->size * (size_t)(g->H * g->W * g->c));
   for (int64_t c = 0; c < g->c; c++)
     for (int64_t i = 0; i < g->h * g->w; i++) {
-      int64_t a = pixel(g, n, pad + i / g->w, pad + i % g->w) + c, b = (n * g->c + c) * g->h * g->w + i;
-      if (back) r->set(image, b, r->get(padded, a));
-      else r->set(padded, a, r->get(image, b));
+      int64_t a = pixel(g, n, pad + i / g->w, pad + i % g->w) + c,
+              b = (n * g->c + c) * g->h * g->w + i;
+      if (back)
+        r->set(image, b, r->get(padded, a));
+      else
+        r->set(padded, a, r->get(image, b));
     }
 }
 
-/* The two patches of output (channel, y, x): `rows` runs each, `row` numbers apart. An even kernel may stick out at the end:
-** what is outside counts as 0. */
+/* The two patches of output (channel, y, x): `rows` runs each, `row` numbers apart. An even
+** kernel may stick out at the end: what is outside counts as 0. */
 struct patch { int64_t first, second, run, row, rows; };
-static struct patch patch_of(const struct correlation *k, int64_t n, int64_t channel, int64_t y, int64_t x)
+static struct patch patch_of(
+    const struct correlation *k, int64_t n, int64_t channel, int64_t y, int64_t x)
 {
   const struct geometry *g = &k->g;
-  int64_t across = (channel % g->side - g->radius) * k->p->stride2, down = (channel / g->side - g->radius) * k->p->stride2;
-  int64_t y1 = y * k->p->stride1 + k->p->max_displacement, x1 = x * k->p->stride1 + k->p->max_displacement;
-  int64_t width = MIN(k->p->kernel_size, g->W - MAX(x1, x1 + across)), height = MIN(k->p->kernel_size, g->H - MAX(y1, y1 + down));
-  return (struct patch){ pixel(g, n, y1, x1), pixel(g, n, y1 + down, x1 + across), width * g->c, g->W * g->c, height };
+  int64_t across = (channel % g->side - g->radius) * k->p->stride2,
+          down = (channel / g->side - g->radius) * k->p->stride2;
+  int64_t y1 = y * k->p->stride1 + k->p->max_displacement,
+          x1 = x * k->p->stride1 + k->p->max_displacement;
+  int64_t width = MIN(k->p->kernel_size, g->W - MAX(x1, x1 + across)),
+          height = MIN(k->p->kernel_size, g->H - MAX(y1, y1 + down));
+  return (struct patch){ pixel(g, n, y1, x1), pixel(g, n, y1 + down, x1 + across), width * g->c,
+    g->W * g->c, height };
 }
 
 static double compare(const struct correlation *k, const struct patch *q)
 {
   double s = 0;
   for (int64_t i = 0; i < q->rows; i++) {
-    void *a = at(k->r, k->pad1, q->first + i * q->row), *b = at(k->r, k->pad2, q->second + i * q->row);
+    void *a = at(k->r, k->pad1, q->first + i * q->row),
+         *b = at(k->r, k->pad2, q->second + i * q->row);
     s += k->p->is_multiply ? k->r->dot(a, b, q->run) : k->r->sum_gap(a, b, q->run);
   }
   return s;
@@ -108,8 +124,9 @@ static void spread_gradient(const struct correlation *k, int64_t n, const struct
   void *sign = at(r, k->sign, n * k->p->kernel_size * k->g.c);
   for (int64_t i = 0; i < q->rows; i++) {
     int64_t one = q->first + i * q->row, two = q->second + i * q->row;
-    void *a = at(r, k->pad1, one), *b = at(r, k->pad2, two), *da = at(r, k->grad1, one), *db = at(r, k->grad2, two);
-    if (!k->p->is_multiply) r->gap_sign(sign, b, a, -g, q->run);             /* g where a >= b, else -g */
+    void *a = at(r, k->pad1, one), *b = at(r, k->pad2, two), *da = at(r, k->grad1, one),
+         *db = at(r, k->grad2, two);
+    if (!k->p->is_multiply) r->gap_sign(sign, b, a, -g, q->run); /* g where a >= b, else -g */
     r->affine2(da, da, k->p->is_multiply ? b : sign, 1, k->p->is_multiply ? g : 1, 0, q->run);
     r->affine2(db, db, k->p->is_multiply ? a : sign, 1, k->p->is_multiply ? g : -1, 0, q->run);
   }
@@ -124,10 +141,12 @@ static void sample_body(int64_t begin, int64_t end, void *context)
   for (int64_t n = begin; n < end; n++) {
     move_image(k, n, k->pad1, (void *)(uintptr_t)k->x1, false);
     move_image(k, n, k->pad2, (void *)(uintptr_t)k->x2, false);
-    if (k->dy) memset(at(k->r, k->grad1, n * size), 0, k->r->size * (size_t)size),
-      memset(at(k->r, k->grad2, n * size), 0, k->r->size * (size_t)size);
+    if (k->dy)
+      memset(at(k->r, k->grad1, n * size), 0, k->r->size * (size_t)size),
+          memset(at(k->r, k->grad2, n * size), 0, k->r->size * (size_t)size);
     for (int64_t i = 0; i < outputs; i++) {
-      struct patch q = patch_of(k, n, i / (g->out_h * g->out_w), i / g->out_w % g->out_h, i % g->out_w);
+      struct patch q = patch_of(
+          k, n, i / (g->out_h * g->out_w), i / g->out_w % g->out_h, i % g->out_w);
       if (k->y) k->r->set(k->y, n * outputs + i, compare(k, &q) * share);
       if (k->dy) spread_gradient(k, n, &q, k->r->get(k->dy, n * outputs + i) * share);
     }
@@ -144,8 +163,12 @@ static size_t padded_bytes(const struct geometry *g, const struct rows *r)
 static int correlation_forward(struct call *c)
 {
   const struct rows *r = rows_of(c->in[0].d.dtype);
-  struct correlation k = { .r = r, .p = c->param, .g = geometry_of(c->param, &c->in[0].d), .x1 = c->in[0].p,
-                           .x2 = c->in[1].p, .y = c->out[0].p };
+  struct correlation k = { .r = r,
+    .p = c->param,
+    .g = geometry_of(c->param, &c->in[0].d),
+    .x1 = c->in[0].p,
+    .x2 = c->in[1].p,
+    .y = c->out[0].p };
   k.pad1 = c->out[1].p ? c->out[1].p : c->tmp;
   k.pad2 = c->out[2].p ? c->out[2].p : (char *)c->tmp + padded_bytes(&k.g, r);
   parallel(k.g.n, 1, sample_body, &k);
@@ -156,12 +179,21 @@ static int correlation_forward(struct call *c)
 static int correlation_backward(struct call *c)
 {
   const struct rows *r = rows_of(c->in[1].d.dtype);
-  struct correlation k = { .r = r, .p = c->param, .g = geometry_of(c->param, &c->in[1].d), .dy = c->in[0].p,
-                           .x1 = c->in[1].p, .x2 = c->in[2].p,
-                           .dx1 = c->out[0].p, .dx2 = c->out[1].p };
+  struct correlation k = { .r = r,
+    .p = c->param,
+    .g = geometry_of(c->param, &c->in[1].d),
+    .dy = c->in[0].p,
+    .x1 = c->in[1].p,
+    .x2 = c->in[2].p,
+    .dx1 = c->out[0].p,
+    .dx2 = c->out[1].p };
   size_t bytes = padded_bytes(&k.g, r);
   char *tmp = c->tmp;
-  k.pad1 = tmp; k.pad2 = tmp + bytes; k.grad1 = tmp + 2 * bytes; k.grad2 = tmp + 3 * bytes; k.sign = tmp + 4 * bytes;
+  k.pad1 = tmp;
+  k.pad2 = tmp + bytes;
+  k.grad1 = tmp + 2 * bytes;
+  k.grad2 = tmp + 3 * bytes;
+  k.sign = tmp + 4 * bytes;
   parallel(k.g.n, 1, sample_body, &k);
   return TY_OK;
 }

@@ -1,11 +1,14 @@
-/* deformable_convolution.c - convolutions whose windows bend: _contrib_DeformableConvolution and, with a mask, its modulated form.
+/* deformable_convolution.c - convolutions whose windows bend: _contrib_DeformableConvolution
+** and, with a mask, its modulated form.
 **
-** Tap t of the window at output place o is read at its usual place plus offset (2 t: down, 2 t + 1: across), between pixels,
-** by the four nearest ones, and times mask t. What is read fills a matrix of columns (C * taps, places) of one sample,
-** which the weight multiplies. Backward takes the product apart: each number of the columns' gradient goes to the pixels it
-** came from, to its offset and to its mask. Channels fall into num_deformable_group sets with offsets of their own.
-** At the border the two forms differ: without a mask a place outside [0, H) x [0, W) is 0 and the last row and column reach
-** on to the edge; with one, pixels outside the image are 0 and a place counts from -1 to H and W.
+** Tap t of the window at output place o is read at its usual place plus offset (2 t: down, 2 t +
+** 1: across), between pixels, by the four nearest ones, and times mask t. What is read fills a
+** matrix of columns (C * taps, places) of one sample, which the weight multiplies. Backward
+** takes the product apart: each number of the columns' gradient goes to the pixels it came from,
+** to its offset and to its mask. Channels fall into num_deformable_group sets with offsets of
+** their own. At the border the two forms differ: without a mask a place outside [0, H) x [0, W)
+** is 0 and the last row and column reach on to the edge; with one, pixels outside the image are
+** 0 and a place counts from -1 to H and W.
 */
 #include "operators/nn/convolution.h"
 #include "kernel/vec/vec.h"
@@ -29,27 +32,31 @@ static const struct param modulated_params[] = {
 static bool has_mask(const struct op *op) { return op->param == modulated_params; }
 static const char *plain_ports(const void *param)
 {
-  return ((const struct deform *)param)->c.no_bias ? "data offset weight" : "data offset weight bias";
+  return ((const struct deform *)param)->c.no_bias ? "data offset weight"
+                                                   : "data offset weight bias";
 }
 static const char *modulated_ports(const void *param)
 {
-  return ((const struct deform *)param)->c.no_bias ? "data offset mask weight" : "data offset mask weight bias";
+  return ((const struct deform *)param)->c.no_bias ? "data offset mask weight"
+                                                   : "data offset mask weight bias";
 }
 
 static int check(void *param)
 {
   struct deform *p = param;
   TRY(conv_check(&p->c));
-  NEED(p->c.kernel.n == 2, TY_EVALUE, "parameter kernel: expected 2 entries, got %lld", (long long)p->c.kernel.n);
+  NEED(p->c.kernel.n == 2, TY_EVALUE, "parameter kernel: expected 2 entries, got %lld",
+      (long long)p->c.kernel.n);
   return TY_OK;
 }
 
-/* -- shapes --------------------------------------------------------------------------------------------------------- */
+/* -- shapes ------------------------------------------------------------------------------------ */
 
 /* output size along spatial axis i; 0 while unknown, negative where the window does not fit */
 static int64_t places(const struct conv *p, const ty_desc *x, int i)
 {
-  int64_t reach = (p->kernel.d[i] - 1) * p->dilate.d[i] + 1, whole = x->dim[2 + i] + 2 * p->pad.d[i];
+  int64_t reach = (p->kernel.d[i] - 1) * p->dilate.d[i] + 1,
+          whole = x->dim[2 + i] + 2 * p->pad.d[i];
   return !x->dim[2 + i] ? 0 : whole < reach ? -1 : (whole - reach) / p->stride.d[i] + 1;
 }
 
@@ -61,25 +68,34 @@ static int shape(struct infer *s)
   const bool mask = has_mask(s->op);
   const int weight = mask ? 3 : 2;
   if (!x->ndim) return TY_OK;
-  if (x->ndim != 4) return infer_fail(s, TY_ESHAPE, x, "expected (batch, channels, height, width), got %d dimensions", x->ndim);
-  const int64_t channels = x->dim[1], taps = p->kernel.d[0] * p->kernel.d[1], h = places(p, x, 0), w = places(p, x, 1);
-  if (h < 0 || w < 0) return infer_fail(s, TY_ESHAPE, x, "the window does not fit into %lld x %lld pixels with their padding",
-                                        (long long)x->dim[2], (long long)x->dim[3]);
+  if (x->ndim != 4)
+    return infer_fail(
+        s, TY_ESHAPE, x, "expected (batch, channels, height, width), got %d dimensions", x->ndim);
+  const int64_t channels = x->dim[1], taps = p->kernel.d[0] * p->kernel.d[1], h = places(p, x, 0),
+                w = places(p, x, 1);
+  if (h < 0 || w < 0)
+    return infer_fail(s, TY_ESHAPE, x,
+        "the window does not fit into %lld x %lld pixels with their padding", (long long)x->dim[2],
+        (long long)x->dim[3]);
   if (channels % p->num_group || channels % q->num_deformable_group)
-    return infer_fail(s, TY_ESHAPE, x, "%lld channels cannot be divided into num_group %lld and num_deformable_group %lld",
-                      (long long)channels, (long long)p->num_group, (long long)q->num_deformable_group);
+    return infer_fail(s, TY_ESHAPE, x,
+        "%lld channels cannot be divided into num_group %lld and num_deformable_group %lld",
+        (long long)channels, (long long)p->num_group, (long long)q->num_deformable_group);
   if (taps > INT32_MAX || q->num_deformable_group > INT32_MAX)
-    return infer_fail(s, TY_ESHAPE, x, "a window of %lld taps for %lld groups is too large", (long long)taps,
-                      (long long)q->num_deformable_group);
-  TRY(shape_is(s, &s->in[1], 4, (int64_t[]){ x->dim[0], 2 * taps * q->num_deformable_group, h, w }));
-  if (mask) TRY(shape_is(s, &s->in[2], 4, (int64_t[]){ x->dim[0], taps * q->num_deformable_group, h, w }));
-  TRY(shape_is(s, &s->in[weight], 4, (int64_t[]){ p->num_filter, channels / p->num_group, p->kernel.d[0], p->kernel.d[1] }));
+    return infer_fail(s, TY_ESHAPE, x, "a window of %lld taps for %lld groups is too large",
+        (long long)taps, (long long)q->num_deformable_group);
+  TRY(shape_is(
+      s, &s->in[1], 4, (int64_t[]){ x->dim[0], 2 * taps * q->num_deformable_group, h, w }));
+  if (mask)
+    TRY(shape_is(s, &s->in[2], 4, (int64_t[]){ x->dim[0], taps * q->num_deformable_group, h, w }));
+  TRY(shape_is(s, &s->in[weight], 4,
+      (int64_t[]){ p->num_filter, channels / p->num_group, p->kernel.d[0], p->kernel.d[1] }));
   if (s->nin > weight + 1) TRY(shape_is(s, &s->in[weight + 1], 1, &p->num_filter));
   TRY(shape_is(s, &s->out[0], 4, (int64_t[]){ x->dim[0], p->num_filter, h, w }));
   return shape_dim(s, x, 0, s->out[0].dim[0]);
 }
 
-/* -- one sample ------------------------------------------------------------------------------------------------------ */
+/* -- one sample -------------------------------------------------------------------------------- */
 
 struct job {
   const struct rows *r;
@@ -90,10 +106,12 @@ struct job {
   void *columns, *dx, *doffset, *dmask;
 };
 
-/* Four pixels and their weights; a pixel that is not there has place 0 and weight 0. down, across: the weights' derivatives. */
+/* Four pixels and their weights; a pixel that is not there has place 0 and weight 0. down,
+** across: the weights' derivatives. */
 struct mix { int64_t at[4]; double weight[4], down[4], across[4], mask; };
 
-static void corner(const struct job *j, struct mix *m, int k, int64_t y, int64_t x, double wy, double wx, int sy, int sx)
+static void corner(const struct job *j, struct mix *m, int k, int64_t y, int64_t x, double wy,
+    double wx, int sy, int sx)
 {
   if (y < 0 || x < 0 || y >= j->h || x >= j->w) return;
   m->at[k] = y * j->w + x;
@@ -114,10 +132,10 @@ static struct mix mix_of(const struct job *j, double y, double x)
   int sy = 1, sx = 1;
   if (!j->modulated && i == j->h - 1) fy = 0, sy = 0; /* the last row reaches on to the edge */
   if (!j->modulated && k == j->w - 1) fx = 0, sx = 0;
-  corner(j, &m, 0, i,     k,     1 - fy, 1 - fx, -sy, -sx);
-  corner(j, &m, 1, i,     k + 1, 1 - fy, fx,     -sy, sx);
-  corner(j, &m, 2, i + 1, k,     fy,     1 - fx, sy,  -sx);
-  corner(j, &m, 3, i + 1, k + 1, fy,     fx,     sy,  sx);
+  corner(j, &m, 0, i, k, 1 - fy, 1 - fx, -sy, -sx);
+  corner(j, &m, 1, i, k + 1, 1 - fy, fx, -sy, sx);
+  corner(j, &m, 2, i + 1, k, fy, 1 - fx, sy, -sx);
+  corner(j, &m, 3, i + 1, k + 1, fy, fx, sy, sx);
   return m;
 }
 
@@ -126,17 +144,22 @@ static struct mix mix_at(const struct job *j, int64_t u, int64_t o)
 {
   const struct conv *p = &j->p->c;
   const int64_t area = j->H * j->W, t = u % j->taps, pair = 2 * u * area + o;
-  const double row = (double)(o / j->W * p->stride.d[0] - p->pad.d[0] + t / p->kernel.d[1] * p->dilate.d[0]);
-  const double column = (double)(o % j->W * p->stride.d[1] - p->pad.d[1] + t % p->kernel.d[1] * p->dilate.d[1]);
-  struct mix m = mix_of(j, row + j->r->get(j->offset, pair), column + j->r->get(j->offset, pair + area));
+  const double row = (double)(o / j->W * p->stride.d[0] - p->pad.d[0] +
+      t / p->kernel.d[1] * p->dilate.d[0]);
+  const double column = (double)(o % j->W * p->stride.d[1] - p->pad.d[1] +
+      t % p->kernel.d[1] * p->dilate.d[1]);
+  struct mix m = mix_of(
+      j, row + j->r->get(j->offset, pair), column + j->r->get(j->offset, pair + area));
   m.mask = j->mask ? j->r->get(j->mask, u * area + o) : 1;
   return m;
 }
 
-static double mixed(const struct job *j, const void *plane, const struct mix *m, const double weight[4])
+static double mixed(
+    const struct job *j, const void *plane, const struct mix *m, const double weight[4])
 {
   double sum = 0;
-  for (int k = 0; k < 4; k++) if (m->weight[k] != 0 || weight[k] != 0) sum += weight[k] * j->r->get(plane, m->at[k]);
+  for (int k = 0; k < 4; k++)
+    if (m->weight[k] != 0 || weight[k] != 0) sum += weight[k] * j->r->get(plane, m->at[k]);
   return sum;
 }
 
@@ -150,7 +173,8 @@ static void fill_columns(int64_t begin, int64_t end, void *context)
       int64_t g = u / j->taps, t = u % j->taps;
       struct mix m = mix_at(j, u, o);
       for (int64_t c = g * each; c < (g + 1) * each; c++)
-        j->r->set(j->columns, (c * j->taps + t) * area + o, m.mask * mixed(j, at(j->r, j->x, c * j->h * j->w), &m, m.weight));
+        j->r->set(j->columns, (c * j->taps + t) * area + o,
+            m.mask * mixed(j, at(j->r, j->x, c * j->h * j->w), &m, m.weight));
     }
 }
 
@@ -192,24 +216,35 @@ static void scatter(int64_t begin, int64_t end, void *context)
         struct mix m = mix_at(j, c / each * j->taps + t, o);
         double d = m.mask * j->r->get(j->columns, (c * j->taps + t) * area + o);
         for (int k = 0; k < 4; k++)
-          if (m.weight[k] != 0) j->r->set(plane, m.at[k], j->r->get(plane, m.at[k]) + m.weight[k] * d);
+          if (m.weight[k] != 0)
+            j->r->set(plane, m.at[k], j->r->get(plane, m.at[k]) + m.weight[k] * d);
       }
   }
 }
 
-/* -- kernels -------------------------------------------------------------------------------------------------------- */
+/* -- kernels ----------------------------------------------------------------------------------- */
 
 static struct job job_of(const struct call *c, const ty_desc *x, const ty_desc *y)
 {
   const struct deform *p = c->param;
-  return (struct job){ .r = rows_of(x->dtype), .p = p, .modulated = has_mask(c->op), .channels = x->dim[1], .h = x->dim[2],
-                       .w = x->dim[3], .H = y->dim[2], .W = y->dim[3], .taps = p->c.kernel.d[0] * p->c.kernel.d[1], .columns = c->tmp };
+  return (struct job){ .r = rows_of(x->dtype),
+    .p = p,
+    .modulated = has_mask(c->op),
+    .channels = x->dim[1],
+    .h = x->dim[2],
+    .w = x->dim[3],
+    .H = y->dim[2],
+    .W = y->dim[3],
+    .taps = p->c.kernel.d[0] * p->c.kernel.d[1],
+    .columns = c->tmp };
 }
 
 /* one sample of an array */
 static void *sample(const struct arr *a, int64_t i)
 {
-  return a && a->p ? (char *)a->p + (size_t)(i * (desc_count(&a->d) / a->d.dim[0])) * dtype_size(a->d.dtype) : NULL;
+  return a && a->p
+      ? (char *)a->p + (size_t)(i * (desc_count(&a->d) / a->d.dim[0])) * dtype_size(a->d.dtype)
+      : NULL;
 }
 
 static void take_sample(struct job *j, const struct arr *in, int64_t i)
@@ -219,12 +254,14 @@ static void take_sample(struct job *j, const struct arr *in, int64_t i)
   j->mask = j->modulated ? sample(&in[2], i) : NULL;
 }
 
-/* Columns: the product of group g has rows of weight (filters, depth) and of columns (depth, area). */
+/* Columns: the product of group g has rows of weight (filters, depth) and of columns (depth,
+** area). */
 struct sizes { int64_t groups, filters, depth, area; };
 static struct sizes sizes_of(const struct job *j)
 {
   const struct conv *p = &j->p->c;
-  return (struct sizes){ p->num_group, p->num_filter / p->num_group, j->channels / p->num_group * j->taps, j->H * j->W };
+  return (struct sizes){ p->num_group, p->num_filter / p->num_group,
+    j->channels / p->num_group * j->taps, j->H * j->W };
 }
 
 static void each_tap(struct job *j, parallel_fn body)
@@ -239,27 +276,33 @@ static int forward(struct call *c)
   struct job j = job_of(c, x, y);
   const struct sizes z = sizes_of(&j);
   const struct rows *r = j.r;
-  const struct arr *weight = &c->in[j.modulated ? 3 : 2], *bias = j.p->c.no_bias ? NULL : weight + 1;
+  const struct arr *weight = &c->in[j.modulated ? 3 : 2],
+                   *bias = j.p->c.no_bias ? NULL : weight + 1;
   for (int64_t i = 0; i < x->dim[0]; i++) {
     void *out = sample(&c->out[0], i);
     take_sample(&j, c->in, i);
     each_tap(&j, fill_columns);
-    for (int64_t f = 0; bias && f < z.groups * z.filters; f++) r->fill(at(r, out, f * z.area), r->get(bias->p, f), z.area);
+    for (int64_t f = 0; bias && f < z.groups * z.filters; f++)
+      r->fill(at(r, out, f * z.area), r->get(bias->p, f), z.area);
     for (int64_t g = 0; g < z.groups; g++)
-      TRY(gemm(x->dtype, false, false, z.filters, z.area, z.depth, 1, at(r, weight->p, g * z.filters * z.depth), z.depth,
-               at(r, j.columns, g * z.depth * z.area), z.area, bias != NULL, at(r, out, g * z.filters * z.area), z.area));
+      TRY(gemm(x->dtype, false, false, z.filters, z.area, z.depth, 1,
+          at(r, weight->p, g * z.filters * z.depth), z.depth,
+          at(r, j.columns, g * z.depth * z.area), z.area, bias != NULL,
+          at(r, out, g * z.filters * z.area), z.area));
   }
   return TY_OK;
 }
 
 /* The weight's gradient grows by sample i, whose columns are made anew. */
-static int back_weight(struct job *j, const struct sizes *z, const void *dy, void *dweight, int64_t i)
+static int back_weight(
+    struct job *j, const struct sizes *z, const void *dy, void *dweight, int64_t i)
 {
   const struct rows *r = j->r;
   each_tap(j, fill_columns);
   for (int64_t g = 0; g < z->groups; g++)
-    TRY(gemm(r->dtype, false, true, z->filters, z->depth, z->area, 1, at(r, dy, g * z->filters * z->area), z->area,
-             at(r, j->columns, g * z->depth * z->area), z->area, i > 0, at(r, dweight, g * z->filters * z->depth), z->depth));
+    TRY(gemm(r->dtype, false, true, z->filters, z->depth, z->area, 1,
+        at(r, dy, g * z->filters * z->area), z->area, at(r, j->columns, g * z->depth * z->area),
+        z->area, i > 0, at(r, dweight, g * z->filters * z->depth), z->depth));
   return TY_OK;
 }
 
@@ -267,8 +310,9 @@ static int back_columns(struct job *j, const struct sizes *z, const void *dy, co
 {
   const struct rows *r = j->r;
   for (int64_t g = 0; g < z->groups; g++)
-    TRY(gemm(r->dtype, true, false, z->depth, z->area, z->filters, 1, at(r, weight, g * z->filters * z->depth), z->depth,
-             at(r, dy, g * z->filters * z->area), z->area, 0, at(r, j->columns, g * z->depth * z->area), z->area));
+    TRY(gemm(r->dtype, true, false, z->depth, z->area, z->filters, 1,
+        at(r, weight, g * z->filters * z->depth), z->depth, at(r, dy, g * z->filters * z->area),
+        z->area, 0, at(r, j->columns, g * z->depth * z->area), z->area));
   if (j->doffset || j->dmask) each_tap(j, gather);
   if (j->dx) parallel(j->channels, grain_of(8 * j->taps * z->area), scatter, j);
   return TY_OK;
@@ -290,7 +334,8 @@ static int backward(struct call *c)
     if (c->out[w].p) TRY(back_weight(&j, &z, dy, c->out[w].p, i));
     if (j.dx || j.doffset || j.dmask) TRY(back_columns(&j, &z, dy, c->in[1 + w].p));
   }
-  if (c->nout > w + 1 && c->out[w + 1].p) convolve_bias(x->dtype, x->dim[0], y->dim[1], z.area, c->in[0].p, c->out[w + 1].p, false);
+  if (c->nout > w + 1 && c->out[w + 1].p)
+    convolve_bias(x->dtype, x->dim[0], y->dim[1], z.area, c->in[0].p, c->out[w + 1].p, false);
   return TY_OK;
 }
 
@@ -299,8 +344,11 @@ static size_t columns_bytes(const struct call *c, const ty_desc *x, const ty_des
   struct job j = job_of(c, x, y);
   return (size_t)(j.channels * j.taps * j.H * j.W) * dtype_size(x->dtype);
 }
-static size_t scratch(const struct call *c)      { return columns_bytes(c, &c->in[0].d, &c->out[0].d); }
-static size_t back_scratch(const struct call *c) { return columns_bytes(c, &c->in[1].d, &c->in[0].d); }
+static size_t scratch(const struct call *c) { return columns_bytes(c, &c->in[0].d, &c->out[0].d); }
+static size_t back_scratch(const struct call *c)
+{
+  return columns_bytes(c, &c->in[1].d, &c->in[0].d);
+}
 
 static const struct kernel cpu[]  = { { "columns", forward,  T_FLOAT, .scratch = scratch }, { 0 } };
 static const struct kernel back[] = { { "columns", backward, T_FLOAT, .scratch = back_scratch }, { 0 } };

@@ -1,7 +1,9 @@
-/* image.c - images as arrays: to_tensor, normalize, resize, crop, flips, borders (_image_*, _cvimresize, _cvcopyMakeBorder).
+/* image.c - images as arrays: to_tensor, normalize, resize, crop, flips, borders (_image_*,
+** _cvimresize, _cvcopyMakeBorder).
 **
-** Images are (height, width, channels), several (batch, height, width, channels); after to_tensor channels come first.
-** The work on pixels is in image/image.h; a batch is worked on image by image.
+** Images are (height, width, channels), several (batch, height, width, channels); after
+** to_tensor channels come first. The work on pixels is in image/image.h; a batch is worked on
+** image by image.
 */
 #include "kernel/strided_copy.h"
 #include "image/image.h"
@@ -20,11 +22,12 @@ static int64_t images_of(const ty_desc *d) { return d->ndim == 4 ? d->dim[0] : 1
 static int want_image(struct infer *s, const ty_desc *d, bool batch)
 {
   if (!d->ndim || d->ndim == 3 || (batch && d->ndim == 4)) return TY_OK;
-  return infer_fail(s, TY_ESHAPE, d, "expected an image (height, width, channels)%s, got %d dimensions",
-                    batch ? " or a batch of them" : "", d->ndim);
+  return infer_fail(s, TY_ESHAPE, d,
+      "expected an image (height, width, channels)%s, got %d dimensions",
+      batch ? " or a batch of them" : "", d->ndim);
 }
 
-/* -- to_tensor: (..., H, W, C) in 0..255 -> (..., C, H, W) in 0..1 --------------------------------------------------- */
+/* -- to_tensor: (..., H, W, C) in 0..255 -> (..., C, H, W) in 0..1 ----------------------------- */
 
 static int tensor_shape(struct infer *s)
 {
@@ -56,13 +59,15 @@ static struct planes planes_of(const struct arr *image, const struct arr *plane)
 static void tensor_body(int64_t begin, int64_t end, void *context)
 {
   const struct planes *a = context;
-  for (int64_t i = begin; i < end; i++) {             /* a plane of the result */
+  for (int64_t i = begin; i < end; i++) { /* a plane of the result */
     int64_t at = i / a->channels * a->pixels * a->channels + i % a->channels;
     float *out = (float *)a->plane->p + i * a->pixels;
     if (a->image->d.dtype == TY_U8)
-      for (int64_t k = 0; k < a->pixels; k++) out[k] = (float)((const uint8_t *)a->image->p)[at + k * a->channels] / 255;
+      for (int64_t k = 0; k < a->pixels; k++)
+        out[k] = (float)((const uint8_t *)a->image->p)[at + k * a->channels] / 255;
     else
-      for (int64_t k = 0; k < a->pixels; k++) out[k] = (float)real_of(a->image, at + k * a->channels) / 255;
+      for (int64_t k = 0; k < a->pixels; k++)
+        out[k] = (float)real_of(a->image, at + k * a->channels) / 255;
   }
 }
 
@@ -73,8 +78,10 @@ static void tensor_back_body(int64_t begin, int64_t end, void *context)
     int64_t at = i / a->channels * a->pixels * a->channels + i % a->channels;
     const float *g = (const float *)a->plane->p + i * a->pixels;
     for (int64_t k = 0; k < a->pixels; k++)
-      if (a->image->d.dtype == TY_F64) ((double *)a->image->p)[at + k * a->channels] = g[k] / 255;
-      else ((float *)a->image->p)[at + k * a->channels] = g[k] / 255;
+      if (a->image->d.dtype == TY_F64)
+        ((double *)a->image->p)[at + k * a->channels] = g[k] / 255;
+      else
+        ((float *)a->image->p)[at + k * a->channels] = g[k] / 255;
   }
 }
 
@@ -88,11 +95,12 @@ static int tensor_run(struct call *c)
 static int tensor_back(struct call *c)
 {
   struct planes a = planes_of(&c->out[0], &c->in[0]);
-  if (a.image->p) parallel(images_of(&c->out[0].d) * a.channels, MAX(1, 16384 / a.pixels), tensor_back_body, &a);
+  if (a.image->p)
+    parallel(images_of(&c->out[0].d) * a.channels, MAX(1, 16384 / a.pixels), tensor_back_body, &a);
   return TY_OK;
 }
 
-/* -- normalize: (..., C, H, W) -> (x - mean of C) / std of C ----------------------------------------------------------- */
+/* -- normalize: (..., C, H, W) -> (x - mean of C) / std of C ----------------------------------- */
 
 struct normalize { struct reals mean, std; };
 static const struct param normalize_params[] = {
@@ -104,13 +112,14 @@ static const struct param normalize_params[] = {
 static int normalize_check(void *param)
 {
   const struct normalize *p = param;
-  for (int64_t i = 0; i < p->std.n; i++) NEED(p->std.d[i] != 0, TY_EVALUE, "_image_normalize: std: entry %lld is 0", (long long)i);
+  for (int64_t i = 0; i < p->std.n; i++)
+    NEED(p->std.d[i] != 0, TY_EVALUE, "_image_normalize: std: entry %lld is 0", (long long)i);
   return TY_OK;
 }
 
 static bool counts(const struct reals *list, int64_t channels, double neutral)
 {
-  bool untouched = list->n == 4;                      /* the default serves any number of channels */
+  bool untouched = list->n == 4; /* the default serves any number of channels */
   for (int64_t i = 0; i < list->n; i++) untouched = untouched && list->d[i] == neutral;
   return list->n == 1 || list->n == channels || untouched;
 }
@@ -122,14 +131,17 @@ static int normalize_shape(struct infer *s)
   const ty_desc *in = &s->in[0];
   if (!in->ndim) return TY_OK;
   if (in->ndim != 3 && in->ndim != 4)
-    return infer_fail(s, TY_ESHAPE, in, "expected (channels, height, width) or a batch of them, got %d dimensions", in->ndim);
+    return infer_fail(s, TY_ESHAPE, in,
+        "expected (channels, height, width) or a batch of them, got %d dimensions", in->ndim);
   int64_t channels = in->dim[in->ndim - 3];
   if (channels && channels != 1 && channels != 3)
     return infer_fail(s, TY_ESHAPE, in, "expected 1 or 3 channels, got %lld", (long long)channels);
   if (channels && !counts(&p->mean, channels, 0))
-    return infer_fail(s, TY_EVALUE, NULL, "mean: expected 1 or %lld numbers, got %lld", (long long)channels, (long long)p->mean.n);
+    return infer_fail(s, TY_EVALUE, NULL, "mean: expected 1 or %lld numbers, got %lld",
+        (long long)channels, (long long)p->mean.n);
   if (channels && !counts(&p->std, channels, 1))
-    return infer_fail(s, TY_EVALUE, NULL, "std: expected 1 or %lld numbers, got %lld", (long long)channels, (long long)p->std.n);
+    return infer_fail(s, TY_EVALUE, NULL, "std: expected 1 or %lld numbers, got %lld",
+        (long long)channels, (long long)p->std.n);
   return TY_OK;
 }
 
@@ -152,8 +164,10 @@ static void scale_body(int64_t begin, int64_t end, void *context)
 {
   const struct scale *a = context;
   for (int64_t i = begin; i < end; i++)
-    if (a->from->d.dtype == TY_F64) scale_double(a, i);
-    else scale_float(a, i);
+    if (a->from->d.dtype == TY_F64)
+      scale_double(a, i);
+    else
+      scale_float(a, i);
 }
 
 static int scale_run(struct call *c, bool back)
@@ -167,7 +181,7 @@ static int scale_run(struct call *c, bool back)
 static int normalize_run(struct call *c)  { return scale_run(c, false); }
 static int normalize_back(struct call *c) { return scale_run(c, true); }
 
-/* -- crop and flips: moves of pixels ----------------------------------------------------------------------------------- */
+/* -- crop and flips: moves of pixels ----------------------------------------------------------- */
 
 struct window { int64_t x, y, width, height; };
 static const struct param crop_params[] = {
@@ -185,27 +199,34 @@ static int crop_shape(struct infer *s)
   TRY(want_image(s, &d, true));
   if (!d.ndim) return TY_OK;
   int64_t *dim = d.dim + d.ndim - 3;
-  if ((dim[0] && (p->y > dim[0] || p->height > dim[0] - p->y)) || (dim[1] && (p->x > dim[1] || p->width > dim[1] - p->x)))
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "a window of %lld x %lld at row %lld, column %lld sticks out", (long long)p->height,
-                      (long long)p->width, (long long)p->y, (long long)p->x);
+  if ((dim[0] && (p->y > dim[0] || p->height > dim[0] - p->y)) ||
+      (dim[1] && (p->x > dim[1] || p->width > dim[1] - p->x)))
+    return infer_fail(s, TY_ESHAPE, &s->in[0],
+        "a window of %lld x %lld at row %lld, column %lld sticks out", (long long)p->height,
+        (long long)p->width, (long long)p->y, (long long)p->x);
   dim[0] = p->height;
   dim[1] = p->width;
   return shape_as(s, &s->out[0], &d);
 }
 
 /* The window of the whole, copied in or out. */
-static void move_window(const struct call *c, const struct arr *whole, const struct arr *part, bool in)
+static void move_window(
+    const struct call *c, const struct arr *whole, const struct arr *part, bool in)
 {
   const struct window *p = c->param;
   const int64_t *n = whole->d.dim + whole->d.ndim - 3;
-  int64_t wide[4] = { n[0] * n[1] * n[2], n[1] * n[2], n[2], 1 }, small[4] = { p->height * p->width * n[2], p->width * n[2], n[2], 1 };
+  int64_t wide[4] = { n[0] * n[1] * n[2], n[1] * n[2], n[2], 1 },
+          small[4] = { p->height * p->width * n[2], p->width * n[2], n[2], 1 };
   int64_t dim[4] = { images_of(&whole->d), p->height, p->width, n[2] };
   size_t size = dtype_size(whole->d.dtype);
   struct move m = { 0 };
-  for (int i = 0; i < 4; i++) move_axis(&m, dim[i], in ? wide[i] : small[i], in ? small[i] : wide[i]);
+  for (int i = 0; i < 4; i++)
+    move_axis(&m, dim[i], in ? wide[i] : small[i], in ? small[i] : wide[i]);
   void *at = elements_at(whole->p, (p->y * n[1] + p->x) * n[2], size);
-  if (in) move_run(&m, at, part->p, size);
-  else move_run(&m, part->p, at, size);
+  if (in)
+    move_run(&m, at, part->p, size);
+  else
+    move_run(&m, part->p, at, size);
 }
 
 static int crop_run(struct call *c)
@@ -235,12 +256,21 @@ static void flip(const struct call *c, int axis)
   size_t size = dtype_size(c->in[0].d.dtype);
   struct move m = { 0 };
   for (int i = 0; i < 3; i++) move_axis(&m, n[i], stride[i], i == axis ? -stride[i] : stride[i]);
-  if (c->out[0].p) move_run(&m, c->out[0].p, elements_at(c->in[0].p, (n[axis] - 1) * stride[axis], size), size);
+  if (c->out[0].p)
+    move_run(&m, c->out[0].p, elements_at(c->in[0].p, (n[axis] - 1) * stride[axis], size), size);
 }
-static int flip_left_right(struct call *c) { flip(c, 1); return TY_OK; }
-static int flip_top_bottom(struct call *c) { flip(c, 0); return TY_OK; }
+static int flip_left_right(struct call *c)
+{
+  flip(c, 1);
+  return TY_OK;
+}
+static int flip_top_bottom(struct call *c)
+{
+  flip(c, 0);
+  return TY_OK;
+}
 
-/* -- resize ------------------------------------------------------------------------------------------------------------ */
+/* -- resize ------------------------------------------------------------------------------------ */
 
 #define INTERP "0 nearest, 1 bilinear, 2 cubic, 3 area, 4 Lanczos"
 struct resize { struct dims size; int64_t keep_ratio, interp; };
@@ -261,9 +291,11 @@ static const struct param cv_resize_params[] = {
 static int resize_check(void *param)
 {
   const struct resize *p = param;
-  NEED(p->size.n == 1 || p->size.n == 2, TY_EVALUE, "_image_resize: size: expected 1 or 2 numbers, got %lld", (long long)p->size.n);
+  NEED(p->size.n == 1 || p->size.n == 2, TY_EVALUE,
+      "_image_resize: size: expected 1 or 2 numbers, got %lld", (long long)p->size.n);
   for (int64_t i = 0; i < p->size.n; i++)
-    NEED(p->size.d[i] > 0, TY_EVALUE, "_image_resize: size: expected positive numbers, got %lld", (long long)p->size.d[i]);
+    NEED(p->size.d[i] > 0, TY_EVALUE, "_image_resize: size: expected positive numbers, got %lld",
+        (long long)p->size.d[i]);
   return TY_OK;
 }
 
@@ -272,7 +304,8 @@ enum { MOST_SIDE = 1 << 20 };
 static int resized(struct infer *s, int64_t h, int64_t w)
 {
   ty_desc d = s->in[0];
-  if (h > MOST_SIDE || w > MOST_SIDE) return infer_fail(s, TY_EVALUE, NULL, "size: expected at most %d", (int)MOST_SIDE);
+  if (h > MOST_SIDE || w > MOST_SIDE)
+    return infer_fail(s, TY_EVALUE, NULL, "size: expected at most %d", (int)MOST_SIDE);
   d.dim[d.ndim - 3] = h;
   d.dim[d.ndim - 2] = w;
   return shape_as(s, &s->out[0], &d);
@@ -288,8 +321,10 @@ static int resize_shape(struct infer *s)
   int64_t rows = in->dim[in->ndim - 3], columns = in->dim[in->ndim - 2];
   if (p->keep_ratio && p->size.n == 1) {
     if (!rows || !columns) return TY_OK;
-    if (rows > columns) h = MAX(1, rows * w / columns);
-    else w = MAX(1, columns * h / rows);
+    if (rows > columns)
+      h = MAX(1, rows * w / columns);
+    else
+      w = MAX(1, columns * h / rows);
   }
   return resized(s, h, w);
 }
@@ -315,14 +350,17 @@ static size_t resize_room(const struct call *c, int how)
   struct pixels to = pixels_of(&c->out[0], 0), from = pixels_of(&c->in[0], 0);
   return resize_scratch(&to, &from, how);
 }
-static int how_of(const struct call *c)    { return (int)((const struct resize *)c->param)->interp; }
-static int cv_how_of(const struct call *c) { return (int)((const struct cv_resize *)c->param)->interp; }
+static int how_of(const struct call *c) { return (int)((const struct resize *)c->param)->interp; }
+static int cv_how_of(const struct call *c)
+{
+  return (int)((const struct cv_resize *)c->param)->interp;
+}
 static int    resize_run(struct call *c)              { return resize_all(c, how_of(c)); }
 static int    cv_resize_run(struct call *c)           { return resize_all(c, cv_how_of(c)); }
 static size_t resize_tmp(const struct call *c)        { return resize_room(c, how_of(c)); }
 static size_t cv_resize_tmp(const struct call *c)     { return resize_room(c, cv_how_of(c)); }
 
-/* -- borders ----------------------------------------------------------------------------------------------------------- */
+/* -- borders ----------------------------------------------------------------------------------- */
 
 struct border { int64_t top, bot, left, right, type; double value; struct reals values; };
 static const struct param border_params[] = {
@@ -342,12 +380,16 @@ static int border_shape(struct infer *s)
   const struct border *p = s->param;
   ty_desc d = s->in[0];
   TRY(want_image(s, &d, false));
-  if (p->values.n > 4) return infer_fail(s, TY_EVALUE, NULL, "values: expected at most 4 numbers, got %lld", (long long)p->values.n);
+  if (p->values.n > 4)
+    return infer_fail(
+        s, TY_EVALUE, NULL, "values: expected at most 4 numbers, got %lld", (long long)p->values.n);
   if (MAX(MAX(p->top, p->bot), MAX(p->left, p->right)) > MOST_SIDE)
     return infer_fail(s, TY_EVALUE, NULL, "a border has at most %d pixels", (int)MOST_SIDE);
   if (!dims_known(&d)) return TY_OK;
-  if (!border_fits((int)p->type, d.dim[0], p->top, p->bot) || !border_fits((int)p->type, d.dim[1], p->left, p->right))
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "it is too small to be continued by type %lld", (long long)p->type);
+  if (!border_fits((int)p->type, d.dim[0], p->top, p->bot) ||
+      !border_fits((int)p->type, d.dim[1], p->left, p->right))
+    return infer_fail(s, TY_ESHAPE, &s->in[0], "it is too small to be continued by type %lld",
+        (long long)p->type);
   d.dim[0] += p->top + p->bot;
   d.dim[1] += p->left + p->right;
   return shape_as(s, &s->out[0], &d);
@@ -357,13 +399,14 @@ static int border_run(struct call *c)
 {
   const struct border *p = c->param;
   double value[4];
-  for (int i = 0; i < 4; i++) value[i] = p->values.n > 0 ? (i < p->values.n ? p->values.d[i] : 0) : p->value;
+  for (int i = 0; i < 4; i++)
+    value[i] = p->values.n > 0 ? (i < p->values.n ? p->values.d[i] : 0) : p->value;
   struct pixels to = pixels_of(&c->out[0], 0), from = pixels_of(&c->in[0], 0);
   border_pixels(&to, &from, p->top, p->left, (int)p->type, value);
   return TY_OK;
 }
 
-/* -- the operators ----------------------------------------------------------------------------------------------------- */
+/* -- the operators ----------------------------------------------------------------------------- */
 
 enum { T_PIXEL = T(TY_U8) | T(TY_F32) };
 static const struct kernel tensor_cpu[]         = { { .name = "planes", .run = tensor_run, .types = T_ANY }, { 0 } };

@@ -1,14 +1,15 @@
 /* image_color.c - colours and mirror images by chance: _image_random_*, _image_adjust_lighting.
 **
-** One image (height, width, channels) with 1 or 3 channels; bytes saturate and drop the fraction. What chance decides
-** follows from (seed, the draw's counter, node) alone. The grey that saturation blends with is 0.114 of blue: that is
-** how networks trained with these operators saw their images. No gradients.
+** One image (height, width, channels) with 1 or 3 channels; bytes saturate and drop the
+** fraction. What chance decides follows from (seed, the draw's counter, node) alone. The grey
+** that saturation blends with is 0.114 of blue: that is how networks trained with these
+** operators saw their images. No gradients.
 */
 #include "kernel/strided_copy.h"
 #include "image/image.h"
 #include "base/philox.h"
 
-static float chance(const struct call *c, uint64_t i)                        /* [0, 1) */
+static float chance(const struct call *c, uint64_t i) /* [0, 1) */
 {
   return unit_f32(philox(c->run->draw.seed, c->run->draw.counter, c->node, i).w[0]);
 }
@@ -28,9 +29,11 @@ static int color_shape(struct infer *s)
   TRY(shape_all(s));
   const ty_desc *in = &s->in[0];
   if (in->ndim && in->ndim != 3)
-    return infer_fail(s, TY_ESHAPE, in, "expected an image (height, width, channels), got %d dimensions", in->ndim);
+    return infer_fail(s, TY_ESHAPE, in,
+        "expected an image (height, width, channels), got %d dimensions", in->ndim);
   if (in->ndim && in->dim[2] && in->dim[2] != 1 && in->dim[2] != 3)
-    return infer_fail(s, TY_ESHAPE, in, "expected 1 or 3 channels, got %lld", (long long)in->dim[2]);
+    return infer_fail(
+        s, TY_ESHAPE, in, "expected 1 or 3 channels, got %lld", (long long)in->dim[2]);
   return TY_OK;
 }
 
@@ -46,7 +49,7 @@ static int tune(struct call *c, struct tuning t)
   return TY_OK;
 }
 
-/* -- one factor -------------------------------------------------------------------------------------------------------- */
+/* -- one factor -------------------------------------------------------------------------------- */
 
 struct factor { double min, max; };
 static const struct param factor_params[] = {
@@ -72,7 +75,7 @@ static int contrast(struct call *c)   { return tune_by_chance(c, CONTRAST); }
 static int saturation(struct call *c) { return tune_by_chance(c, SATURATION_BLUE); }
 static int hue(struct call *c)        { return tune_by_chance(c, HUE); }
 
-/* -- all of them in random order --------------------------------------------------------------------------------------- */
+/* -- all of them in random order --------------------------------------------------------------- */
 
 struct jitter { double part[4]; };
 static const struct param jitter_params[] = {
@@ -98,12 +101,14 @@ static int jitter(struct call *c)
   for (int i = 0; i < 4; i++) {
     int k = order[i];
     float alpha = between(c, 4 + (uint64_t)k, -p->part[k], p->part[k]);
-    if (p->part[k] > 0) tune_pixels(&to, &to, (struct tuning){ .kind = kind[k], .alpha = kind[k] == HUE ? alpha : 1 + alpha });
+    if (p->part[k] > 0)
+      tune_pixels(&to, &to,
+          (struct tuning){ .kind = kind[k], .alpha = kind[k] == HUE ? alpha : 1 + alpha });
   }
   return TY_OK;
 }
 
-/* -- lighting: along the principal components of colours ---------------------------------------------------------------- */
+/* -- lighting: along the principal components of colours --------------------------------------- */
 
 struct light { struct reals alpha; };
 static const struct param light_params[] = {
@@ -119,7 +124,8 @@ static const struct param random_light_params[] = {
 static int light_check(void *param)
 {
   const struct light *p = param;
-  NEED(p->alpha.n == 3, TY_EVALUE, "_image_adjust_lighting: alpha: expected 3 numbers, got %lld", (long long)p->alpha.n);
+  NEED(p->alpha.n == 3, TY_EVALUE, "_image_adjust_lighting: alpha: expected 3 numbers, got %lld",
+      (long long)p->alpha.n);
   return TY_OK;
 }
 
@@ -143,14 +149,15 @@ static int random_light(struct call *c)
   return lighten(c, alpha);
 }
 
-/* -- mirror images by chance ------------------------------------------------------------------------------------------- */
+/* -- mirror images by chance ------------------------------------------------------------------- */
 
 static int flip_shape(struct infer *s)
 {
   TRY(shape_all(s));
   const ty_desc *in = &s->in[0];
   if (!in->ndim || in->ndim == 3) return TY_OK;
-  return infer_fail(s, TY_ESHAPE, in, "expected an image (height, width, channels), got %d dimensions", in->ndim);
+  return infer_fail(
+      s, TY_ESHAPE, in, "expected an image (height, width, channels), got %d dimensions", in->ndim);
 }
 
 static int flip(struct call *c, int axis)
@@ -160,14 +167,16 @@ static int flip(struct call *c, int axis)
   size_t size = dtype_size(c->in[0].d.dtype);
   bool flipped = chance(c, 0) < 0.5f;
   struct move m = { 0 };
-  for (int i = 0; i < 3; i++) move_axis(&m, n[i], stride[i], flipped && i == axis ? -stride[i] : stride[i]);
-  move_run(&m, c->out[0].p, elements_at(c->in[0].p, flipped ? (n[axis] - 1) * stride[axis] : 0, size), size);
+  for (int i = 0; i < 3; i++)
+    move_axis(&m, n[i], stride[i], flipped && i == axis ? -stride[i] : stride[i]);
+  move_run(&m, c->out[0].p,
+      elements_at(c->in[0].p, flipped ? (n[axis] - 1) * stride[axis] : 0, size), size);
   return TY_OK;
 }
 static int flip_left_right(struct call *c) { return flip(c, 1); }
 static int flip_top_bottom(struct call *c) { return flip(c, 0); }
 
-/* -- the operators ----------------------------------------------------------------------------------------------------- */
+/* -- the operators ----------------------------------------------------------------------------- */
 
 #define PIXEL_KERNEL(table, function) \
   static const struct kernel table[] = { { .name = "pixels", .run = function, .types = T(TY_U8) | T(TY_F32) }, { 0 } };

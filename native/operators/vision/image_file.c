@@ -1,7 +1,8 @@
 /* image_file.c - image files as arrays: _cvimdecode (bytes in an array) and _cvimread (a file).
 **
-** The size of the result stands in the file: these operators are called on arrays, and have no place in a symbol.
-** _cvimread is the one kernel that takes memory of its own, for the bytes of the file.
+** The size of the result stands in the file: these operators are called on arrays, and have no
+** place in a symbol. _cvimread is the one kernel that takes memory of its own, for the bytes of
+** the file.
 */
 #include "image/codec.h"
 #include "kernel/strided_copy.h"
@@ -19,7 +20,8 @@ static const struct param read_params[] = {
 static int no_shape(struct infer *s)
 {
   if (s->nin && s->in[0].ndim && s->in[0].ndim != 1)
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "expected the bytes of a file, one dimension, got %d", s->in[0].ndim);
+    return infer_fail(s, TY_ESHAPE, &s->in[0],
+        "expected the bytes of a file, one dimension, got %d", s->in[0].ndim);
   return TY_OK;
 }
 
@@ -45,13 +47,17 @@ static int decode(const struct call *c, struct bytes file)
   const int64_t *dim = c->out[0].d.dim;
   struct pixels to = { c->out[0].p, TY_U8, dim[0], dim[1], dim[2] }, size;
   TRY(image_measure(file, (int)((const struct decode *)c->param)->flag, &size));
-  NEED(size.h == to.h && size.w == to.w && size.c == to.c, TY_ERUN, "the image changed while it was read");
+  NEED(size.h == to.h && size.w == to.w && size.c == to.c, TY_ERUN,
+      "the image changed while it was read");
   TRY(image_decode(file, &to));
   if (!((const struct decode *)c->param)->to_rgb) swap_red_blue(&to);
   return TY_OK;
 }
 
-static struct bytes bytes_in(const struct call *c) { return (struct bytes){ c->in[0].p, (size_t)c->in[0].d.dim[0] }; }
+static struct bytes bytes_in(const struct call *c)
+{
+  return (struct bytes){ c->in[0].p, (size_t)c->in[0].d.dim[0] };
+}
 static int decode_measure(struct call *c) { return measure(c, bytes_in(c)); }
 static int decode_run(struct call *c)     { return decode(c, bytes_in(c)); }
 

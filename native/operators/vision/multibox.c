@@ -1,13 +1,14 @@
-/* multibox.c - single-shot detection: anchors (MultiBoxPrior), what a network should answer for each of them
-** (MultiBoxTarget), and boxes from its answers (MultiBoxDetection).
+/* multibox.c - single-shot detection: anchors (MultiBoxPrior), what a network should answer for
+** each of them (MultiBoxTarget), and boxes from its answers (MultiBoxDetection).
 **
-** Corners x1 y1 x2 y2 are fractions of the image. Class 0 of a network is the background: object class k is its class
-** k + 1. A box relative to an anchor is the offset of its centre in sizes of the anchor and the logarithm of the ratio of
-** the sizes, each divided by its variance. Source: Liu et al., "SSD: Single Shot MultiBox Detector", ECCV 2016.
+** Corners x1 y1 x2 y2 are fractions of the image. Class 0 of a network is the background: object
+** class k is its class k + 1. A box relative to an anchor is the offset of its centre in sizes
+** of the anchor and the logarithm of the ratio of the sizes, each divided by its variance.
+** Source: Liu et al., "SSD: Single Shot MultiBox Detector", ECCV 2016.
 */
 #include "operators/vision/boxes.h"
 
-/* -- anchors --------------------------------------------------------------------------------------------------- */
+/* -- anchors ----------------------------------------------------------------------------------- */
 
 struct prior_param { struct reals sizes, ratios, steps, offsets; int64_t clip; };
 static const struct param prior_params[] = {
@@ -23,10 +24,12 @@ static const struct param prior_params[] = {
 static int prior_check(void *param)
 {
   const struct prior_param *p = param;
-  NEED(p->sizes.n > 0 && p->ratios.n > 0, TY_EVALUE, "sizes, ratios: expected at least one number each");
-  NEED(p->steps.n == 2 && p->offsets.n == 2, TY_EVALUE, "steps, offsets: expected two numbers, y and x");
-  NEED(p->steps.d[0] * p->steps.d[1] >= 0, TY_EVALUE, "steps: expected both or neither, got %g and %g",
-       p->steps.d[0], p->steps.d[1]);
+  NEED(p->sizes.n > 0 && p->ratios.n > 0, TY_EVALUE,
+      "sizes, ratios: expected at least one number each");
+  NEED(p->steps.n == 2 && p->offsets.n == 2, TY_EVALUE,
+      "steps, offsets: expected two numbers, y and x");
+  NEED(p->steps.d[0] * p->steps.d[1] >= 0, TY_EVALUE,
+      "steps: expected both or neither, got %g and %g", p->steps.d[0], p->steps.d[1]);
   for (int i = 0; i < p->ratios.n; i++)
     NEED(p->ratios.d[i] > 0, TY_EVALUE, "ratios: expected numbers above 0, got %g", p->ratios.d[i]);
   return TY_OK;
@@ -56,7 +59,8 @@ static void prior_sizes(struct prior *k, int64_t h, int64_t w)
   const struct prior_param *p = k->p;
   k->n = p->sizes.n + p->ratios.n - 1;
   for (int64_t i = 0; i < k->n; i++) {
-    double size = p->sizes.d[i < p->sizes.n ? i : 0], root = sqrt(p->ratios.d[i < p->sizes.n ? 0 : i - p->sizes.n + 1]);
+    double size = p->sizes.d[i < p->sizes.n ? i : 0],
+           root = sqrt(p->ratios.d[i < p->sizes.n ? 0 : i - p->sizes.n + 1]);
     k->half[i][0] = size * (double)h / (double)w * root / 2;
     k->half[i][1] = size / root / 2;
   }
@@ -83,13 +87,14 @@ static int prior_forward(struct call *c)
   int64_t h = c->in[0].d.dim[2], w = c->in[0].d.dim[3];
   bool given = p->steps.d[0] > 0 && p->steps.d[1] > 0;
   struct prior k = { p, rows_of(c->out[0].d.dtype), c->out[0].p, w, 0,
-                     { given ? p->steps.d[0] : 1.0 / (double)h, given ? p->steps.d[1] : 1.0 / (double)w }, { { 0 } } };
+    { given ? p->steps.d[0] : 1.0 / (double)h, given ? p->steps.d[1] : 1.0 / (double)w },
+    { { 0 } } };
   prior_sizes(&k, h, w);
   parallel(h * w, grain_of(16 * k.n), prior_body, &k);
   return TY_OK;
 }
 
-/* -- targets --------------------------------------------------------------------------------------------------- */
+/* -- targets ----------------------------------------------------------------------------------- */
 
 struct target_param {
   double  overlap_threshold, ignore_label, negative_mining_ratio, negative_mining_thresh;
@@ -112,7 +117,8 @@ static const struct param target_params[] = {
 static int target_check(void *param)
 {
   const struct target_param *p = param;
-  NEED(p->variances.n == 4, TY_EVALUE, "variances: expected four numbers, got %lld", (long long)p->variances.n);
+  NEED(p->variances.n == 4, TY_EVALUE, "variances: expected four numbers, got %lld",
+      (long long)p->variances.n);
   return TY_OK;
 }
 
@@ -123,7 +129,8 @@ static int target_shape(struct infer *s)
   TRY(shape_rank(s, label, 3, "(batch, objects, 5 or more)"));
   TRY(shape_rank(s, pred, 3, "(batch, classes, anchors)"));
   if (label->ndim && label->dim[2] && label->dim[2] < 5)
-    return infer_fail(s, TY_ESHAPE, label, "expected class and four corners per object, got %lld numbers", (long long)label->dim[2]);
+    return infer_fail(s, TY_ESHAPE, label,
+        "expected class and four corners per object, got %lld numbers", (long long)label->dim[2]);
   if (anchor->ndim) TRY(shape_dim(s, anchor, 0, 1));
   if (anchor->ndim) TRY(shape_dim(s, anchor, 2, 4));
   if (pred->ndim && pred->dim[1] == 1)
@@ -149,7 +156,8 @@ struct target {                                       /* one sample */
   struct metric m;
   int64_t anchors, objects, width, classes;           /* objects: those that are there */
   const void *anchor, *label, *pred;
-  double  *overlap, *best;                            /* (anchors, objects); the largest of each anchor, -1: none */
+  /* (anchors, objects); the largest of each anchor, -1: none */
+  double  *overlap, *best;
   int64_t *object;                                    /* whose overlap that is */
   struct box *truth;
   struct key *order;                                  /* twice `anchors` */
@@ -158,7 +166,8 @@ struct target {                                       /* one sample */
 
 static void overlap_all(struct target *t)
 {
-  for (int64_t g = 0; g < t->objects; g++) t->truth[g] = box_at(t->r, &t->m, t->label, g * t->width + 1, CORNER);
+  for (int64_t g = 0; g < t->objects; g++)
+    t->truth[g] = box_at(t->r, &t->m, t->label, g * t->width + 1, CORNER);
   for (int64_t a = 0; a < t->anchors; a++) {
     struct box b = box_at(t->r, &t->m, t->anchor, 4 * a, CORNER);
     t->best[a] = -1;
@@ -171,7 +180,8 @@ static void overlap_all(struct target *t)
   }
 }
 
-/* The best pair of an anchor and an object that are both free, until no pair overlaps. Returns how many there are. */
+/* The best pair of an anchor and an object that are both free, until no pair overlaps. Returns
+** how many there are. */
 static int64_t match_pairs(struct target *t)
 {
   int64_t n = 0;
@@ -204,17 +214,23 @@ static int64_t match_near(struct target *t)
 static double background(const struct target *t, int64_t a)
 {
   double most = -INFINITY, sum = 0;
-  for (int64_t k = 0; k < t->classes; k++) most = fmax(most, t->r->get(t->pred, k * t->anchors + a));
-  for (int64_t k = 0; k < t->classes; k++) sum += exp(t->r->get(t->pred, k * t->anchors + a) - most);
+  for (int64_t k = 0; k < t->classes; k++)
+    most = fmax(most, t->r->get(t->pred, k * t->anchors + a));
+  for (int64_t k = 0; k < t->classes; k++)
+    sum += exp(t->r->get(t->pred, k * t->anchors + a) - most);
   return exp(t->r->get(t->pred, a) - most) / sum;
 }
 
 static void mine_negatives(struct target *t, int64_t positives)
 {
-  double wanted = (double)positives * t->p->negative_mining_ratio, limit = held(&t->m, t->p->negative_mining_thresh);
-  int64_t n = 0, most = wanted < (double)(t->anchors - positives) ? (int64_t)wanted : t->anchors - positives;
+  double wanted = (double)positives * t->p->negative_mining_ratio,
+         limit = held(&t->m, t->p->negative_mining_thresh);
+  int64_t n = 0,
+          most = wanted < (double)(t->anchors - positives) ? (int64_t)wanted
+                                                           : t->anchors - positives;
   for (int64_t a = 0; a < t->anchors; a++)
-    if (t->state[a] != POSITIVE && t->best[a] < limit) t->order[n++] = (struct key){ best_first(-background(t, a)), a };
+    if (t->state[a] != POSITIVE && t->best[a] < limit)
+      t->order[n++] = (struct key){ best_first(-background(t, a)), a };
   const struct key *sorted = merge_sort(t->order, t->order + t->anchors, n);
   for (int64_t i = 0; i < MIN(n, most); i++) t->state[sorted[i].place] = NEGATIVE;
 }
@@ -241,7 +257,9 @@ static void write_targets(const struct target *t, void *place, void *mask, void 
       read4(t->r, t->label, row + 1, object);
       relative(t, from, object, to);
       label = t->r->get(t->label, row) + 1;
-    } else if (t->objects && t->state[a] == NEGATIVE) label = 0;
+    }
+    else if (t->objects && t->state[a] == NEGATIVE)
+      label = 0;
     if (place) t->r->store(at(t->r, place, 4 * a), to, 4);
     if (mask) t->r->fill(at(t->r, mask, 4 * a), positive, 4);
     if (class) t->r->set(class, a, label);
@@ -253,8 +271,11 @@ static void match_sample(struct target *t)
   overlap_all(t);
   int64_t positives = match_pairs(t);
   positives += match_near(t);
-  if (t->p->negative_mining_ratio > 0) mine_negatives(t, positives);
-  else for (int64_t a = 0; a < t->anchors; a++) if (t->state[a] != POSITIVE) t->state[a] = NEGATIVE;
+  if (t->p->negative_mining_ratio > 0)
+    mine_negatives(t, positives);
+  else
+    for (int64_t a = 0; a < t->anchors; a++)
+      if (t->state[a] != POSITIVE) t->state[a] = NEGATIVE;
 }
 
 static int64_t count_objects(const struct rows *r, const void *label, int64_t rows, int64_t width)
@@ -268,18 +289,27 @@ static size_t target_room(const struct call *c)
 {
   size_t anchors = (size_t)c->in[0].d.dim[1], objects = (size_t)c->in[1].d.dim[1];
   return anchors * ((objects + 1) * sizeof(double) + sizeof(int64_t) + 2 * sizeof(struct key) + 1) +
-         objects * (sizeof(struct box) + 1) + 7 * ALIGN;
+      objects * (sizeof(struct box) + 1) + 7 * ALIGN;
 }
-static size_t target_scratch(const struct call *c) { return align_up(target_room(c), ALIGN) * (size_t)parallel_threads(); }
+static size_t target_scratch(const struct call *c)
+{
+  return align_up(target_room(c), ALIGN) * (size_t)parallel_threads();
+}
 
 static void target_body(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
   const struct rows *r = rows_of(c->in[0].d.dtype);
-  const int64_t A = c->in[0].d.dim[1], G = c->in[1].d.dim[1], W = c->in[1].d.dim[2], K = c->in[2].d.dim[1];
+  const int64_t A = c->in[0].d.dim[1], G = c->in[1].d.dim[1], W = c->in[1].d.dim[2],
+                K = c->in[2].d.dim[1];
   char *room = (char *)c->tmp + (size_t)parallel_index() * align_up(target_room(c), ALIGN);
-  struct target t = { .p = c->param, .r = r, .m = { c->in[0].d.dtype == TY_F32, 0 }, .anchors = A, .width = W, .classes = K,
-                      .anchor = c->in[0].p };
+  struct target t = { .p = c->param,
+    .r = r,
+    .m = { c->in[0].d.dtype == TY_F32, 0 },
+    .anchors = A,
+    .width = W,
+    .classes = K,
+    .anchor = c->in[0].p };
   t.overlap = CUT(room, A * G, double);
   t.best = CUT(room, A, double);
   t.object = CUT(room, A, int64_t);
@@ -292,7 +322,8 @@ static void target_body(int64_t begin, int64_t end, void *context)
     t.pred = at(r, c->in[2].p, n * K * A);
     t.objects = count_objects(r, t.label, G, W);
     if (t.objects) match_sample(&t);
-    write_targets(&t, at(r, c->out[0].p, n * 4 * A), at(r, c->out[1].p, n * 4 * A), at(r, c->out[2].p, n * A));
+    write_targets(&t, at(r, c->out[0].p, n * 4 * A), at(r, c->out[1].p, n * 4 * A),
+        at(r, c->out[2].p, n * A));
   }
 }
 
@@ -302,7 +333,7 @@ static int target_forward(struct call *c)
   return TY_OK;
 }
 
-/* -- detections ------------------------------------------------------------------------------------------------ */
+/* -- detections -------------------------------------------------------------------------------- */
 
 struct detection_param {
   int64_t clip, background_id, force_suppress, nms_topk;
@@ -324,7 +355,8 @@ static const struct param detection_params[] = {
 static int detection_check(void *param)
 {
   const struct detection_param *p = param;
-  NEED(p->variances.n == 4, TY_EVALUE, "variances: expected four numbers, got %lld", (long long)p->variances.n);
+  NEED(p->variances.n == 4, TY_EVALUE, "variances: expected four numbers, got %lld",
+      (long long)p->variances.n);
   return TY_OK;
 }
 
@@ -336,7 +368,8 @@ static int detection_shape(struct infer *s)
   TRY(shape_rank(s, anchor, 3, "(1, anchors, 4)"));
   if (!prob->ndim) return TY_OK;
   int64_t batch = prob->dim[0], anchors = prob->dim[2];
-  int64_t to[2] = { batch, 4 * anchors }, from[3] = { 1, anchors, 4 }, out[3] = { batch, anchors, 6 };
+  int64_t to[2] = { batch, 4 * anchors }, from[3] = { 1, anchors, 4 },
+          out[3] = { batch, anchors, 6 };
   TRY(shape_is(s, loc, 2, to));
   TRY(shape_is(s, anchor, 3, from));
   return shape_is(s, &s->out[0], 3, out);
@@ -389,7 +422,8 @@ static int64_t find_objects(const struct detect *d)
   return n;
 }
 
-/* The best nms_topk come first, sorted; what lies behind them stays where it was found, with id -1. */
+/* The best nms_topk come first, sorted; what lies behind them stays where it was found, with id
+** -1. */
 static void sort_and_suppress(const struct detect *d, int64_t n)
 {
   int64_t keep = d->p->nms_topk > 0 ? MIN(n, d->p->nms_topk) : n;
@@ -419,10 +453,14 @@ static void detect_sample(const struct detect *d, void *out)
 
 static size_t detection_room(const struct call *c)
 {
-  size_t each = 2 * sizeof(struct detection) + 2 * sizeof(struct key) + sizeof(struct box) + sizeof(double) + 1;
+  size_t each = 2 * sizeof(struct detection) + 2 * sizeof(struct key) + sizeof(struct box) +
+      sizeof(double) + 1;
   return align_up((size_t)c->in[0].d.dim[2] * each + 6 * ALIGN, ALIGN);
 }
-static size_t detection_scratch(const struct call *c) { return detection_room(c) * (size_t)parallel_threads(); }
+static size_t detection_scratch(const struct call *c)
+{
+  return detection_room(c) * (size_t)parallel_threads();
+}
 
 static void detection_body(int64_t begin, int64_t end, void *context)
 {
@@ -430,8 +468,12 @@ static void detection_body(int64_t begin, int64_t end, void *context)
   const struct rows *r = rows_of(c->in[0].d.dtype);
   const int64_t K = c->in[0].d.dim[1], A = c->in[0].d.dim[2];
   char *room = (char *)c->tmp + (size_t)parallel_index() * detection_room(c);
-  struct detect d = { .p = c->param, .r = r, .m = { c->in[0].d.dtype == TY_F32, 0 }, .anchors = A, .classes = K,
-                      .anchor = c->in[2].p };
+  struct detect d = { .p = c->param,
+    .r = r,
+    .m = { c->in[0].d.dtype == TY_F32, 0 },
+    .anchors = A,
+    .classes = K,
+    .anchor = c->in[2].p };
   d.found = CUT(room, A, struct detection);
   d.sorted = CUT(room, A, struct detection);
   d.order = CUT(room, 2 * A, struct key);
@@ -451,7 +493,7 @@ static int detection_forward(struct call *c)
   return TY_OK;
 }
 
-/* -- the operators --------------------------------------------------------------------------------------------- */
+/* -- the operators ----------------------------------------------------------------------------- */
 
 static const struct kernel prior_cpu[] = { { "cells", prior_forward, T_FLOAT }, { 0 } };
 static const struct kernel target_cpu[] = { { "samples", target_forward, T_FLOAT, NULL, target_scratch }, { 0 } };

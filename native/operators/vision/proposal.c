@@ -1,12 +1,15 @@
-/* proposal.c - regions worth a look, from a region proposal network: Proposal (one image), MultiProposal (a batch).
+/* proposal.c - regions worth a look, from a region proposal network: Proposal (one image),
+** MultiProposal (a batch).
 **
-** Anchors have whole pixels as corners, both ends counting: a square of feature_stride is given every ratio (height by width,
-** its area kept, sides rounded), then every scale, and moved to every cell. cls_prob (batch, 2 anchors, height, width)
-** holds scores of background, then of objects; bbox_pred (batch, 4 anchors, height, width) moves and stretches anchors, or
-** with iou_loss their corners; im_info (batch, 3) is height, width and scale of the image as it was before padding.
-** Boxes are clipped to the image. A score is -1 in cells beyond it, of a box smaller than rpn_min_size (which grows by
-** half of that at each end), and where box or score is NaN. The best pre_nms stand for suppression, the first post_nms that
-** stay are the result; where fewer do, they repeat. Source: Ren et al., "Faster R-CNN", NIPS 2015.
+** Anchors have whole pixels as corners, both ends counting: a square of feature_stride is given
+** every ratio (height by width, its area kept, sides rounded), then every scale, and moved to
+** every cell. cls_prob (batch, 2 anchors, height, width) holds scores of background, then of
+** objects; bbox_pred (batch, 4 anchors, height, width) moves and stretches anchors, or with
+** iou_loss their corners; im_info (batch, 3) is height, width and scale of the image as it was
+** before padding. Boxes are clipped to the image. A score is -1 in cells beyond it, of a box
+** smaller than rpn_min_size (which grows by half of that at each end), and where box or score is
+** NaN. The best pre_nms stand for suppression, the first post_nms that stay are the result;
+** where fewer do, they repeat. Source: Ren et al., "Faster R-CNN", NIPS 2015.
 */
 #include "operators/vision/boxes.h"
 
@@ -37,7 +40,8 @@ static int proposal_check(void *param)
     const char *name = k ? "ratios" : "scales";
     NEED(list[k]->n > 0, TY_EVALUE, "%s: expected at least one number", name);
     for (int i = 0; i < list[k]->n; i++)
-      NEED(list[k]->d[i] > 0, TY_EVALUE, "%s: expected numbers above 0, got %g", name, list[k]->d[i]);
+      NEED(list[k]->d[i] > 0, TY_EVALUE, "%s: expected numbers above 0, got %g", name,
+          list[k]->d[i]);
   }
   return TY_OK;
 }
@@ -69,31 +73,35 @@ static int many_shape(struct infer *s)
 static int one_shape(struct infer *s)
 {
   if (s->in[0].ndim == 4 && s->in[0].dim[0] > 1)
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "expected one image, got %lld; MultiProposal takes more", (long long)s->in[0].dim[0]);
+    return infer_fail(s, TY_ESHAPE, &s->in[0],
+        "expected one image, got %lld; MultiProposal takes more", (long long)s->in[0].dim[0]);
   return many_shape(s);
 }
 
-/* -- anchors --------------------------------------------------------------------------------------------------- */
+/* -- anchors ----------------------------------------------------------------------------------- */
 
 /* Corners of an anchor of the first cell: ratio by ratio, scale by scale. */
 static void anchor_of(const struct proposal_param *p, int64_t a, double v[4])
 {
-  double ratio = p->ratios.d[a / p->scales.n], scale = p->scales.d[a % p->scales.n], side = (double)p->feature_stride;
+  double ratio = p->ratios.d[a / p->scales.n], scale = p->scales.d[a % p->scales.n],
+         side = (double)p->feature_stride;
   double width = floor(sqrt(floor(side * side / ratio)) + 0.5), height = floor(width * ratio + 0.5);
   double size[2] = { width * scale, height * scale }, middle = (side - 1) / 2;
-  for (int i = 0; i < 2; i++) v[i] = middle - (size[i] - 1) / 2, v[i + 2] = middle + (size[i] - 1) / 2;
+  for (int i = 0; i < 2; i++)
+    v[i] = middle - (size[i] - 1) / 2, v[i + 2] = middle + (size[i] - 1) / 2;
 }
 
 static void stretch(const double by[4], double v[4])
 {
   for (int i = 0; i < 2; i++) {
-    double size = v[i + 2] - v[i] + 1, middle = v[i] + (size - 1) / 2 + by[i] * size, half = (exp(by[i + 2]) * size - 1) / 2;
+    double size = v[i + 2] - v[i] + 1, middle = v[i] + (size - 1) / 2 + by[i] * size,
+           half = (exp(by[i + 2]) * size - 1) / 2;
     v[i] = middle - half;
     v[i + 2] = middle + half;
   }
 }
 
-/* -- one image ------------------------------------------------------------------------------------------------- */
+/* -- one image --------------------------------------------------------------------------------- */
 
 struct proposal { double v[4], score; };
 struct image_of {
@@ -112,7 +120,8 @@ struct image_of {
 static struct proposal propose(const struct image_of *k, int64_t index)
 {
   const struct proposal_param *p = k->p;
-  int64_t a = index % k->anchors, cell = index / k->anchors, area = k->h * k->w, place[2] = { cell % k->w, cell / k->w };
+  int64_t a = index % k->anchors, cell = index / k->anchors, area = k->h * k->w,
+          place[2] = { cell % k->w, cell / k->w };
   struct proposal q;
   double by[4], least = held(&k->m, (double)p->min_size * k->info[2]);
   anchor_of(p, a, q.v);
@@ -120,8 +129,10 @@ static struct proposal propose(const struct image_of *k, int64_t index)
     q.v[i] += (double)(place[i % 2] * p->feature_stride);
     by[i] = k->r->get(k->moves, (4 * a + i) * area + cell);
   }
-  if (p->iou_loss) for (int i = 0; i < 4; i++) q.v[i] += by[i];
-  else stretch(by, q.v);
+  if (p->iou_loss)
+    for (int i = 0; i < 4; i++) q.v[i] += by[i];
+  else
+    stretch(by, q.v);
   q.score = k->r->get(k->scores, a * area + cell);
   bool small = false, wrong = q.score != q.score;
   for (int i = 0; i < 4; i++) {
@@ -132,7 +143,7 @@ static struct proposal propose(const struct image_of *k, int64_t index)
   for (int i = 0; i < 2; i++) small |= q.v[i + 2] - q.v[i] + 1 < least;
   for (int i = 0; i < 4 && small; i++) q.v[i] += i < 2 ? -least / 2 : least / 2;
   bool beyond = (double)place[0] >= trunc(k->info[1] / (double)p->feature_stride) ||
-                (double)place[1] >= trunc(k->info[0] / (double)p->feature_stride);
+      (double)place[1] >= trunc(k->info[0] / (double)p->feature_stride);
   if (small || wrong || beyond) q.score = -1;
   return q;
 }
@@ -145,23 +156,35 @@ static int64_t select_best(const struct image_of *k)
     k->order[i] = (struct key){ best_first(k->all[i].score), i };
   }
   const struct key *sorted = merge_sort(k->order, k->order + k->count, k->count);
-  for (int64_t i = 0; i < k->pre; i++) k->box[i] = box_of(&k->m, k->all[sorted[i].place].v, CORNER), k->gone[i] = 0;
+  for (int64_t i = 0; i < k->pre; i++)
+    k->box[i] = box_of(&k->m, k->all[sorted[i].place].v, CORNER), k->gone[i] = 0;
   struct nms s = { k->m, k->box, NULL, k->p->threshold, false };
   int64_t stay = nms_run(&s, k->gone, k->pre, k->p->post_nms), n = 0;
-  for (int64_t i = 0; n < stay; i++) if (!k->gone[i]) k->order[n++] = sorted[i];
+  for (int64_t i = 0; n < stay; i++)
+    if (!k->gone[i]) k->order[n++] = sorted[i];
   return n;
 }
 
-static int64_t candidates(const struct proposal_param *p, int64_t count) { return p->pre_nms > 0 ? MIN(p->pre_nms, count) : count; }
+static int64_t candidates(const struct proposal_param *p, int64_t count)
+{
+  return p->pre_nms > 0 ? MIN(p->pre_nms, count) : count;
+}
 
 static size_t proposal_room(const struct call *c)
 {
   size_t count = (size_t)desc_count(&c->in[0].d) / (size_t)c->in[0].d.dim[0] / 2;
-  return align_up(count * (sizeof(struct proposal) + 2 * sizeof(struct key) + sizeof(struct box) + 1) + 4 * ALIGN, ALIGN);
+  return align_up(
+      count * (sizeof(struct proposal) + 2 * sizeof(struct key) + sizeof(struct box) + 1) +
+          4 * ALIGN,
+      ALIGN);
 }
-static size_t proposal_scratch(const struct call *c) { return proposal_room(c) * (size_t)parallel_threads(); }
+static size_t proposal_scratch(const struct call *c)
+{
+  return proposal_room(c) * (size_t)parallel_threads();
+}
 
-static void write_regions(const struct call *c, const struct image_of *k, int64_t image, int64_t found)
+static void write_regions(
+    const struct call *c, const struct image_of *k, int64_t image, int64_t found)
 {
   int64_t post = k->p->post_nms;
   for (int64_t i = 0; i < post; i++) {
@@ -177,8 +200,12 @@ static void proposal_body(int64_t begin, int64_t end, void *context)
   const struct call *c = context;
   const ty_desc *d = &c->in[0].d;
   char *room = (char *)c->tmp + (size_t)parallel_index() * proposal_room(c);
-  struct image_of k = { .p = c->param, .r = rows_of(d->dtype), .m = { d->dtype == TY_F32, 1 }, .anchors = d->dim[1] / 2,
-                        .h = d->dim[2], .w = d->dim[3] };
+  struct image_of k = { .p = c->param,
+    .r = rows_of(d->dtype),
+    .m = { d->dtype == TY_F32, 1 },
+    .anchors = d->dim[1] / 2,
+    .h = d->dim[2],
+    .w = d->dim[3] };
   k.count = k.anchors * k.h * k.w;
   k.pre = candidates(k.p, k.count);
   k.all = CUT(room, k.count, struct proposal);

@@ -1,12 +1,14 @@
 /* psroi_pooling.c - position-sensitive pooling of regions: PSROIPooling, DeformablePSROIPooling.
 **
-** Each bin of a region reads channels of its own: data has output_dim planes for every cell of a group_size grid, and bin
-** (i, j) of the result looks at the cell that its place in the region falls into. Corners (sample, x1, y1, x2, y2) are rounded to
-** whole units, the last one counts, and a region is at least a tenth of a pixel large.
-** PSROIPooling takes the mean of the pixels of a bin; DeformablePSROIPooling the mean of bilinear samples inside the image,
-** after it has moved the bin by trans (regions, 2 classes, part_size, part_size) times trans_std times the region's size.
-** Empty bins and samples of the batch that do not exist give 0. Coordinates are rounded as the data's type does.
-** Sources: Dai et al., "R-FCN", NIPS 2016; Dai et al., "Deformable Convolutional Networks", ICCV 2017.
+** Each bin of a region reads channels of its own: data has output_dim planes for every cell of a
+** group_size grid, and bin (i, j) of the result looks at the cell that its place in the region
+** falls into. Corners (sample, x1, y1, x2, y2) are rounded to whole units, the last one counts,
+** and a region is at least a tenth of a pixel large. PSROIPooling takes the mean of the pixels
+** of a bin; DeformablePSROIPooling the mean of bilinear samples inside the image, after it has
+** moved the bin by trans (regions, 2 classes, part_size, part_size) times trans_std times the
+** region's size. Empty bins and samples of the batch that do not exist give 0. Coordinates are
+** rounded as the data's type does. Sources: Dai et al., "R-FCN", NIPS 2016; Dai et al.,
+** "Deformable Convolutional Networks", ICCV 2017.
 */
 #include "kernel/vec/vec.h"
 
@@ -47,8 +49,10 @@ static int psroi_shape(struct infer *s)
   const struct psroi_param *p = s->param;
   ty_desc *d = &s->in[0], *rois = &s->in[1];
   if (d->ndim && d->ndim != 4)
-    return infer_fail(s, TY_ESHAPE, d, "expected (batch, channels, height, width), got %d dimensions", d->ndim);
-  if (rois->ndim && rois->ndim != 2) return infer_fail(s, TY_ESHAPE, rois, "expected (regions, 5), got %d dimensions", rois->ndim);
+    return infer_fail(
+        s, TY_ESHAPE, d, "expected (batch, channels, height, width), got %d dimensions", d->ndim);
+  if (rois->ndim && rois->ndim != 2)
+    return infer_fail(s, TY_ESHAPE, rois, "expected (regions, 5), got %d dimensions", rois->ndim);
   if (d->ndim) TRY(shape_dim(s, d, 1, p->output_dim * p->group_size * p->group_size));
   if (!rois->ndim) return TY_OK;
   TRY(shape_dim(s, rois, 1, 5));
@@ -67,8 +71,9 @@ static int deformable_shape(struct infer *s)
   TRY(shape_is(s, trans, 4, expected));
   int64_t two = trans->dim[1];
   if (two && (two % 2 || p->output_dim % (two / 2)))
-    return infer_fail(s, TY_ESHAPE, trans, "%lld channels; expected two for each class, whose number divides output_dim %lld",
-                      (long long)two, (long long)p->output_dim);
+    return infer_fail(s, TY_ESHAPE, trans,
+        "%lld channels; expected two for each class, whose number divides output_dim %lld",
+        (long long)two, (long long)p->output_dim);
   return TY_OK;
 }
 
@@ -77,7 +82,7 @@ static const char *deformable_in(const void *param)
   return ((const struct psroi_param *)param)->no_trans ? "data rois" : "data rois trans";
 }
 
-/* -- regions and bins ------------------------------------------------------------------------------------------ */
+/* -- regions and bins -------------------------------------------------------------------------- */
 
 struct pixels {                                       /* what all regions share */
   const struct rows *r;
@@ -88,9 +93,13 @@ struct pixels {                                       /* what all regions share 
   void   *y, *counted, *dx, *dtrans;
 };
 
-struct region { int64_t n, sample; double start[2], size[2], bin[2]; };      /* y, x; sample -1: there is none */
+/* y, x; sample -1: there is none */
+struct region { int64_t n, sample; double start[2], size[2], bin[2]; };
 
-static double held(const struct pixels *k, double v) { return k->r->dtype == TY_F32 ? (double)(float)v : v; }
+static double held(const struct pixels *k, double v)
+{
+  return k->r->dtype == TY_F32 ? (double)(float)v : v;
+}
 
 static struct region region_of(const struct pixels *k, int64_t n, double shift)
 {
@@ -102,7 +111,8 @@ static struct region region_of(const struct pixels *k, int64_t n, double shift)
   }
   for (int i = 0; i < 2; i++) {
     g.start[i] = held(k, held(k, round(v[2 - i]) * scale) - shift);
-    g.size[i] = MAX(held(k, held(k, held(k, (round(v[4 - i]) + 1) * scale) - shift) - g.start[i]), held(k, 0.1));
+    g.size[i] = MAX(held(k, held(k, held(k, (round(v[4 - i]) + 1) * scale) - shift) - g.start[i]),
+        held(k, 0.1));
     g.bin[i] = held(k, g.size[i] / (double)k->p->pooled_size);
   }
   if (v[0] > -1 && v[0] < (double)k->d->dim[0]) g.sample = (int64_t)v[0];
@@ -123,9 +133,12 @@ static struct bin bin_of(const struct pixels *k, const struct region *g, int64_t
   return b;
 }
 
-static int64_t bins_of_region(const struct pixels *k) { return k->p->output_dim * k->p->pooled_size * k->p->pooled_size; }
+static int64_t bins_of_region(const struct pixels *k)
+{
+  return k->p->output_dim * k->p->pooled_size * k->p->pooled_size;
+}
 
-/* -- whole pixels ---------------------------------------------------------------------------------------------- */
+/* -- whole pixels ------------------------------------------------------------------------------ */
 
 struct window { int64_t from[2], to[2]; };
 static struct window pixels_of(const struct pixels *k, const struct region *g, const struct bin *b)
@@ -133,7 +146,8 @@ static struct window pixels_of(const struct pixels *k, const struct region *g, c
   struct window q;
   for (int i = 0; i < 2; i++) {
     double first = held(k, held(k, (double)b->place[i] * g->bin[i]) + g->start[i]);
-    double last = held(k, held(k, (double)(b->place[i] + 1) * g->bin[i]) + g->start[i]), most = (double)k->d->dim[2 + i];
+    double last = held(k, held(k, (double)(b->place[i] + 1) * g->bin[i]) + g->start[i]),
+           most = (double)k->d->dim[2 + i];
     q.from[i] = (int64_t)fmin(fmax(floor(first), 0), most);
     q.to[i] = (int64_t)fmin(fmax(ceil(last), 0), most);
   }
@@ -142,7 +156,9 @@ static struct window pixels_of(const struct pixels *k, const struct region *g, c
 
 static double area_of(const struct window *q)
 {
-  return q->to[0] > q->from[0] && q->to[1] > q->from[1] ? (double)((q->to[0] - q->from[0]) * (q->to[1] - q->from[1])) : 0;
+  return q->to[0] > q->from[0] && q->to[1] > q->from[1]
+      ? (double)((q->to[0] - q->from[0]) * (q->to[1] - q->from[1]))
+      : 0;
 }
 
 static void mean_body(int64_t begin, int64_t end, void *context)
@@ -155,7 +171,8 @@ static void mean_body(int64_t begin, int64_t end, void *context)
       struct window q = pixels_of(k, &g, &b);
       double area = g.sample < 0 ? 0 : area_of(&q), sum = 0;
       for (int64_t y = q.from[0]; area > 0 && y < q.to[0]; y++)
-        sum += k->r->sum(at(k->r, k->x, b.plane + y * k->d->dim[3] + q.from[1]), q.to[1] - q.from[1]);
+        sum += k->r->sum(
+            at(k->r, k->x, b.plane + y * k->d->dim[3] + q.from[1]), q.to[1] - q.from[1]);
       k->r->set(k->y, b.out, area > 0 ? sum / area : 0);
     }
   }
@@ -163,8 +180,12 @@ static void mean_body(int64_t begin, int64_t end, void *context)
 
 static int mean_forward(struct call *c)
 {
-  struct pixels k = { .r = rows_of(c->in[0].d.dtype), .p = c->param, .d = &c->in[0].d, .x = c->in[0].p, .rois = c->in[1].p,
-                      .y = c->out[0].p };
+  struct pixels k = { .r = rows_of(c->in[0].d.dtype),
+    .p = c->param,
+    .d = &c->in[0].d,
+    .x = c->in[0].p,
+    .rois = c->in[1].p,
+    .y = c->out[0].p };
   parallel(c->in[1].d.dim[0], grain_of(16 * bins_of_region(&k)), mean_body, &k);
   return TY_OK;
 }
@@ -185,8 +206,12 @@ static void spread_mean(const struct pixels *k, const struct region *g)
 /* in: head gradient, regions. Regions may overlap: one after the other. */
 static int mean_backward(struct call *c)
 {
-  struct pixels k = { .r = rows_of(c->out[0].d.dtype), .p = c->param, .d = &c->out[0].d, .dy = c->in[0].p, .rois = c->in[1].p,
-                      .dx = c->out[0].p };
+  struct pixels k = { .r = rows_of(c->out[0].d.dtype),
+    .p = c->param,
+    .d = &c->out[0].d,
+    .dy = c->in[0].p,
+    .rois = c->in[1].p,
+    .dx = c->out[0].p };
   if (c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   if (!k.dx) return TY_OK;
   memset(k.dx, 0, desc_bytes(k.d));
@@ -197,32 +222,42 @@ static int mean_backward(struct call *c)
   return TY_OK;
 }
 
-/* -- moved samples --------------------------------------------------------------------------------------------- */
+/* -- moved samples ----------------------------------------------------------------------------- */
 
 /* Where a bin's two offsets stand in trans: x, and y one plane behind it. */
 static int64_t offsets_of(const struct pixels *k, const struct region *g, const struct bin *b)
 {
-  const int64_t parts = k->p->part_size, s = k->p->pooled_size, class = b->channel / (k->p->output_dim / k->classes);
-  return ((g->n * k->classes + class) * 2 * parts + b->place[0] * parts / s) * parts + b->place[1] * parts / s;
+  const int64_t parts = k->p->part_size, s = k->p->pooled_size,
+                class = b->channel / (k->p->output_dim / k->classes);
+  return ((g->n * k->classes + class) * 2 * parts + b->place[0] * parts / s) * parts +
+      b->place[1] * parts / s;
 }
 
-static void start_of(const struct pixels *k, const struct region *g, const struct bin *b, double start[2])
+static void start_of(
+    const struct pixels *k, const struct region *g, const struct bin *b, double start[2])
 {
   int64_t plane = k->p->part_size * k->p->part_size, offset = k->classes ? offsets_of(k, g, b) : 0;
   for (int i = 0; i < 2; i++) {
-    double move = k->classes ? held(k, k->r->get(k->trans, offset + (1 - i) * plane) * held(k, k->p->trans_std)) : 0;
-    start[i] = held(k, held(k, held(k, (double)b->place[i] * g->bin[i]) + g->start[i]) + held(k, move * g->size[i]));
+    double move = k->classes
+        ? held(k, k->r->get(k->trans, offset + (1 - i) * plane) * held(k, k->p->trans_std))
+        : 0;
+    start[i] = held(k,
+        held(k, held(k, (double)b->place[i] * g->bin[i]) + g->start[i]) +
+            held(k, move * g->size[i]));
   }
 }
 
-/* Sample i of a bin as four places and weights; false: outside the image. way: from the first pixel, y and x. */
+/* Sample i of a bin as four places and weights; false: outside the image. way: from the first
+** pixel, y and x. */
 struct taps { int64_t at[2][2]; double way[2]; };
-static bool taps_at(const struct pixels *k, const struct region *g, const double start[2], int64_t i, struct taps *t)
+static bool taps_at(const struct pixels *k, const struct region *g, const double start[2],
+    int64_t i, struct taps *t)
 {
   const int64_t per = k->p->sample_per_part, index[2] = { i / per, i % per };
   int64_t low[2], high[2];
   for (int j = 0; j < 2; j++) {
-    double most = (double)k->d->dim[2 + j], v = held(k, start[j] + held(k, (double)index[j] * held(k, g->bin[j] / (double)per)));
+    double most = (double)k->d->dim[2 + j],
+           v = held(k, start[j] + held(k, (double)index[j] * held(k, g->bin[j] / (double)per)));
     if (!(v >= -0.5 && v <= most - 0.5)) return false;
     v = fmin(fmax(v, 0), most - 1);
     low[j] = (int64_t)floor(v);
@@ -252,7 +287,8 @@ static void sample_bin(const struct pixels *k, const struct region *g, const str
   for (int64_t i = 0; g->sample >= 0 && i < all; i++) {
     if (!taps_at(k, g, start, i, &t)) continue;
     count++;
-    for (int j = 0; j < 4; j++) sum += weight_of(&t, j / 2, j % 2) * k->r->get(k->x, b->plane + t.at[j / 2][j % 2]);
+    for (int j = 0; j < 4; j++)
+      sum += weight_of(&t, j / 2, j % 2) * k->r->get(k->x, b->plane + t.at[j / 2][j % 2]);
   }
   if (k->y) k->r->set(k->y, b->out, count ? sum / (double)count : 0);
   if (k->counted) k->r->set(k->counted, b->out, (double)count);
@@ -270,18 +306,30 @@ static void sample_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int64_t classes_of(const struct psroi_param *p, const struct arr *trans) { return p->no_trans ? 0 : trans->d.dim[1] / 2; }
+static int64_t classes_of(const struct psroi_param *p, const struct arr *trans)
+{
+  return p->no_trans ? 0 : trans->d.dim[1] / 2;
+}
 
 static int sample_forward(struct call *c)
 {
-  struct pixels k = { .r = rows_of(c->in[0].d.dtype), .p = c->param, .d = &c->in[0].d, .x = c->in[0].p, .rois = c->in[1].p,
-                      .y = c->out[0].p, .counted = c->out[1].p, .classes = classes_of(c->param, &c->in[2]) };
+  struct pixels k = { .r = rows_of(c->in[0].d.dtype),
+    .p = c->param,
+    .d = &c->in[0].d,
+    .x = c->in[0].p,
+    .rois = c->in[1].p,
+    .y = c->out[0].p,
+    .counted = c->out[1].p,
+    .classes = classes_of(c->param, &c->in[2]) };
   if (k.classes) k.trans = c->in[2].p;
   parallel(c->in[1].d.dim[0], grain_of(16 * bins_of_region(&k)), sample_body, &k);
   return TY_OK;
 }
 
-static void add_at(const struct pixels *k, void *p, int64_t i, double v) { k->r->set(p, i, k->r->get(p, i) + v); }
+static void add_at(const struct pixels *k, void *p, int64_t i, double v)
+{
+  k->r->set(p, i, k->r->get(p, i) + v);
+}
 
 /* The change of a sample's value per pixel that the sample moves along an axis. */
 static double slope(const struct pixels *k, const struct taps *t, int64_t plane, int axis)
@@ -294,7 +342,8 @@ static double slope(const struct pixels *k, const struct taps *t, int64_t plane,
 
 static void spread_bin(const struct pixels *k, const struct region *g, const struct bin *b)
 {
-  const int64_t all = k->p->sample_per_part * k->p->sample_per_part, plane = k->p->part_size * k->p->part_size;
+  const int64_t all = k->p->sample_per_part * k->p->sample_per_part,
+                plane = k->p->part_size * k->p->part_size;
   double start[2], count = k->r->get(k->count, b->out), share = k->r->get(k->dy, b->out) / count;
   int64_t offset = k->dtrans ? offsets_of(k, g, b) : 0;
   struct taps t;
@@ -302,19 +351,30 @@ static void spread_bin(const struct pixels *k, const struct region *g, const str
   start_of(k, g, b, start);
   for (int64_t i = 0; i < all; i++) {
     if (!taps_at(k, g, start, i, &t)) continue;
-    for (int j = 0; k->dx && j < 4; j++) add_at(k, k->dx, b->plane + t.at[j / 2][j % 2], share * weight_of(&t, j / 2, j % 2));
+    for (int j = 0; k->dx && j < 4; j++)
+      add_at(k, k->dx, b->plane + t.at[j / 2][j % 2], share * weight_of(&t, j / 2, j % 2));
     for (int axis = 0; k->dtrans && axis < 2; axis++)
-      add_at(k, k->dtrans, offset + (1 - axis) * plane, share * slope(k, &t, b->plane, axis) * k->p->trans_std * g->size[axis]);
+      add_at(k, k->dtrans, offset + (1 - axis) * plane,
+          share * slope(k, &t, b->plane, axis) * k->p->trans_std * g->size[axis]);
   }
 }
 
-/* in: head gradient, data, regions, samples counted, offsets. Regions may overlap: one after the other. */
+/* in: head gradient, data, regions, samples counted, offsets. Regions may overlap: one after the
+** other. */
 static int sample_backward(struct call *c)
 {
-  struct pixels k = { .r = rows_of(c->in[1].d.dtype), .p = c->param, .d = &c->in[1].d, .dy = c->in[0].p, .x = c->in[1].p,
-                      .rois = c->in[2].p, .count = c->in[3].p, .dx = c->out[0].p, .classes = classes_of(c->param, &c->in[4]) };
+  struct pixels k = { .r = rows_of(c->in[1].d.dtype),
+    .p = c->param,
+    .d = &c->in[1].d,
+    .dy = c->in[0].p,
+    .x = c->in[1].p,
+    .rois = c->in[2].p,
+    .count = c->in[3].p,
+    .dx = c->out[0].p,
+    .classes = classes_of(c->param, &c->in[4]) };
   if (k.classes) k.trans = c->in[4].p, k.dtrans = c->out[2].p;
-  for (int i = 0; i < c->nout; i++) if (c->out[i].p) memset(c->out[i].p, 0, desc_bytes(&c->out[i].d));
+  for (int i = 0; i < c->nout; i++)
+    if (c->out[i].p) memset(c->out[i].p, 0, desc_bytes(&c->out[i].d));
   for (int64_t n = 0; n < c->in[2].d.dim[0] && (k.dx || k.dtrans); n++) {
     struct region g = region_of(&k, n, 0.5);
     for (int64_t i = 0; g.sample >= 0 && i < bins_of_region(&k); i++) {

@@ -1,8 +1,9 @@
 /* resize.c - _contrib_BilinearResize2D: images of another height and width.
 **
-** Output row i lies at source row i (in - 1) / (out - 1), so that corners meet, or, without align_corners, at
-** (i + 1/2) in / out - 1/2, at least 0; one row alone takes the first. Columns likewise. Each output is the weighted mean of
-** four neighbours; the last row and column have themselves as their next. The gradient adds it to the four.
+** Output row i lies at source row i (in - 1) / (out - 1), so that corners meet, or, without
+** align_corners, at (i + 1/2) in / out - 1/2, at least 0; one row alone takes the first. Columns
+** likewise. Each output is the weighted mean of four neighbours; the last row and column have
+** themselves as their next. The gradient adds it to the four.
 */
 #include "kernel/vec/vec.h"
 
@@ -21,7 +22,10 @@ static const struct param params[] = {
   { 0 }
 };
 
-static const char *ports(const void *param) { return ((const struct resize *)param)->mode == M_LIKE ? "data like" : "data"; }
+static const char *ports(const void *param)
+{
+  return ((const struct resize *)param)->mode == M_LIKE ? "data like" : "data";
+}
 
 static bool scales(int64_t mode) { return mode == M_SIZE || mode == M_ODD_SCALE; }
 
@@ -29,10 +33,13 @@ static int check(void *param)
 {
   const struct resize *p = param;
   const bool up = isnan(p->scale_height), across = isnan(p->scale_width);
-  NEED(p->mode != M_ODD_SCALE || (!up && !across), TY_EVALUE, "mode odd_scale needs scale_height and scale_width");
-  NEED(!scales(p->mode) || up == across, TY_EVALUE, "give both scale_height and scale_width, or neither");
-  NEED((up || (p->scale_height > 0 && p->scale_height < 1e6)) && (across || (p->scale_width > 0 && p->scale_width < 1e6)), TY_EVALUE,
-       "scale_height and scale_width: expected numbers above 0 and below 1e6");
+  NEED(p->mode != M_ODD_SCALE || (!up && !across), TY_EVALUE,
+      "mode odd_scale needs scale_height and scale_width");
+  NEED(!scales(p->mode) || up == across, TY_EVALUE,
+      "give both scale_height and scale_width, or neither");
+  NEED((up || (p->scale_height > 0 && p->scale_height < 1e6)) &&
+          (across || (p->scale_width > 0 && p->scale_width < 1e6)),
+      TY_EVALUE, "scale_height and scale_width: expected numbers above 0 and below 1e6");
   return TY_OK;
 }
 
@@ -43,12 +50,13 @@ static int64_t side(const struct resize *p, int64_t n, int64_t size, double scal
   if (p->mode == M_SIZE && isnan(scale)) return size;
   if (!n) return 0;
   switch (p->mode) {
-    case M_SIZE:      return (int64_t)((double)n * scale);
-    case M_ODD_SCALE: return even ? (int64_t)((double)n * scale) : (int64_t)((double)(n - 1) * scale) + 1;
-    case M_EVEN_DOWN: return even ? n : n - 1;
-    case M_EVEN_UP:   return even ? n : n + 1;
-    case M_ODD_DOWN:  return even ? n - 1 : n;
-    default:          return even ? n + 1 : n;
+  case M_SIZE: return (int64_t)((double)n * scale);
+  case M_ODD_SCALE:
+    return even ? (int64_t)((double)n * scale) : (int64_t)((double)(n - 1) * scale) + 1;
+  case M_EVEN_DOWN: return even ? n : n - 1;
+  case M_EVEN_UP: return even ? n : n + 1;
+  case M_ODD_DOWN: return even ? n - 1 : n;
+  default: return even ? n + 1 : n;
   }
 }
 
@@ -58,27 +66,36 @@ static int shape(struct infer *s)
   ty_desc *x = &s->in[0], *y = &s->out[0];
   for (int k = 0; k < s->nin; k++)
     if (s->in[k].ndim && s->in[k].ndim != 4)
-      return infer_fail(s, TY_ESHAPE, &s->in[k], "expected (batch, channels, height, width), got %d dimensions", s->in[k].ndim);
+      return infer_fail(s, TY_ESHAPE, &s->in[k],
+          "expected (batch, channels, height, width), got %d dimensions", s->in[k].ndim);
   if (!x->ndim) return TY_OK;
   int64_t dim[4] = { x->dim[0], x->dim[1], 0, 0 };
   for (int i = 2; i < 4; i++) {
     dim[i] = p->mode == M_LIKE ? (s->in[1].ndim ? s->in[1].dim[i] : 0)
-                               : side(p, x->dim[i], i == 2 ? p->height : p->width, i == 2 ? p->scale_height : p->scale_width);
+                               : side(p, x->dim[i], i == 2 ? p->height : p->width,
+                                     i == 2 ? p->scale_height : p->scale_width);
     if (x->dim[i] && !dim[i] && p->mode != M_LIKE)
-      return infer_fail(s, TY_ESHAPE, x, "nothing is left of axis %d of %lld elements", i, (long long)x->dim[i]);
-    if (dim[i] > INT32_MAX) return infer_fail(s, TY_ESHAPE, x, "axis %d would grow to %lld elements", i, (long long)dim[i]);
+      return infer_fail(
+          s, TY_ESHAPE, x, "nothing is left of axis %d of %lld elements", i, (long long)x->dim[i]);
+    if (dim[i] > INT32_MAX)
+      return infer_fail(
+          s, TY_ESHAPE, x, "axis %d would grow to %lld elements", i, (long long)dim[i]);
   }
   return shape_is(s, y, 4, dim);
 }
 
-/* -- kernels -------------------------------------------------------------------------------------------------------- */
+/* -- kernels ----------------------------------------------------------------------------------- */
 
-struct job { const struct rows *r; const void *from; void *to; int64_t h, w, H, W; bool corners; };  /* H, W: of the output */
+/* H, W: of the output */
+struct job { const struct rows *r; const void *from; void *to; int64_t h, w, H, W; bool corners; };
 
-struct tap { int64_t at, next; double far; };         /* next: steps to the second element; far: its weight */
+/* next: steps to the second element; far: its weight */
+struct tap { int64_t at, next; double far; };
 static struct tap tap_of(int64_t i, int64_t in, int64_t out, bool corners)
 {
-  double scale = out < 2 ? 0 : corners ? (double)(in - 1) / (double)(out - 1) : (double)in / (double)out;
+  double scale = out < 2 ? 0
+      : corners          ? (double)(in - 1) / (double)(out - 1)
+                         : (double)in / (double)out;
   double x = corners ? (double)i * scale : MAX(((double)i + 0.5) * scale - 0.5, 0);
   int64_t at = MIN((int64_t)x, in - 1);
   return (struct tap){ at, at < in - 1, x - (double)at };
@@ -98,7 +115,10 @@ static void plane(const struct job *j, const void *x, void *y)
   }
 }
 
-static void increase(const struct rows *r, void *x, int64_t i, double by) { r->set(x, i, r->get(x, i) + by); }
+static void increase(const struct rows *r, void *x, int64_t i, double by)
+{
+  r->set(x, i, r->get(x, i) + by);
+}
 
 static void plane_back(const struct job *j, const void *dy, void *dx)
 {
@@ -120,19 +140,21 @@ static void plane_back(const struct job *j, const void *dy, void *dx)
 static void forward_some(int64_t begin, int64_t end, void *context)
 {
   const struct job *j = context;
-  for (int64_t i = begin; i < end; i++) plane(j, at(j->r, j->from, i * j->h * j->w), at(j->r, j->to, i * j->H * j->W));
+  for (int64_t i = begin; i < end; i++)
+    plane(j, at(j->r, j->from, i * j->h * j->w), at(j->r, j->to, i * j->H * j->W));
 }
 
 static void back_some(int64_t begin, int64_t end, void *context)
 {
   const struct job *j = context;
-  for (int64_t i = begin; i < end; i++) plane_back(j, at(j->r, j->from, i * j->H * j->W), at(j->r, j->to, i * j->h * j->w));
+  for (int64_t i = begin; i < end; i++)
+    plane_back(j, at(j->r, j->from, i * j->H * j->W), at(j->r, j->to, i * j->h * j->w));
 }
 
 static void run(const struct call *c, const ty_desc *x, const ty_desc *y, parallel_fn some)
 {
-  struct job j = { rows_of(x->dtype), c->in[0].p, c->out[0].p, x->dim[2], x->dim[3], y->dim[2], y->dim[3],
-                   ((const struct resize *)c->param)->align_corners };
+  struct job j = { rows_of(x->dtype), c->in[0].p, c->out[0].p, x->dim[2], x->dim[3], y->dim[2],
+    y->dim[3], ((const struct resize *)c->param)->align_corners };
   if (j.to) parallel(x->dim[0] * x->dim[1], grain_of(4 * j.H * j.W + j.h * j.w), some, &j);
 }
 

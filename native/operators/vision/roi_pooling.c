@@ -1,8 +1,9 @@
 /* roi_pooling.c - ROIPooling: the maximum over a grid of bins in each region of interest.
 **
-** A region is (sample, x1, y1, x2, y2); corners are scaled and rounded half away from zero, both ends count, and a region
-** is at least one pixel large. Bin i of n covers floor(i size / n) to ceil((i + 1) size / n), clipped to the image;
-** an empty bin and a sample that does not exist give 0. The place of each maximum (-1: none) is the hidden second output.
+** A region is (sample, x1, y1, x2, y2); corners are scaled and rounded half away from zero, both
+** ends count, and a region is at least one pixel large. Bin i of n covers floor(i size / n) to
+** ceil((i + 1) size / n), clipped to the image; an empty bin and a sample that does not exist
+** give 0. The place of each maximum (-1: none) is the hidden second output.
 */
 #include "kernel/vec/vec.h"
 
@@ -18,7 +19,7 @@ static int roi_check(void *param)
 {
   const struct roi_param *p = param;
   NEED(p->pooled_size.n == 2 && p->pooled_size.d[0] > 0 && p->pooled_size.d[1] > 0, TY_EVALUE,
-       "ROIPooling: pooled_size: expected two positive numbers");
+      "ROIPooling: pooled_size: expected two positive numbers");
   return TY_OK;
 }
 
@@ -27,9 +28,11 @@ static int roi_shape(struct infer *s)
   const struct roi_param *p = s->param;
   ty_desc d = s->in[0], rois = s->in[1];
   if (d.ndim && d.ndim != 4)
-    return infer_fail(s, TY_ESHAPE, &s->in[0], "expected (batch, channels, height, width), got %d dimensions", d.ndim);
+    return infer_fail(s, TY_ESHAPE, &s->in[0],
+        "expected (batch, channels, height, width), got %d dimensions", d.ndim);
   if (rois.ndim && rois.ndim != 2)
-    return infer_fail(s, TY_ESHAPE, &s->in[1], "expected (regions, 5), got %d dimensions", rois.ndim);
+    return infer_fail(
+        s, TY_ESHAPE, &s->in[1], "expected (regions, 5), got %d dimensions", rois.ndim);
   if (!rois.ndim) return TY_OK;
   TRY(shape_dim(s, &s->in[1], 1, 5));
   if (!d.ndim) return TY_OK;
@@ -43,10 +46,12 @@ struct roi { const struct rows *r; const struct roi_param *p; const ty_desc *d; 
 static int64_t rounded(double v) { return v > -1e9 && v < 1e9 ? (int64_t)round(v) : 0; }
 
 /* Ends of bin i of n over `size` pixels from `start`, inside 0 .. limit. */
-static void bin_ends(int64_t i, int64_t n, int64_t start, int64_t size, int64_t limit, int64_t *from, int64_t *to)
+static void bin_ends(
+    int64_t i, int64_t n, int64_t start, int64_t size, int64_t limit, int64_t *from, int64_t *to)
 {
   float bin = (float)size / (float)n;
-  int64_t a = (int64_t)floorf((float)i * bin) + start, b = (int64_t)ceilf((float)(i + 1) * bin) + start;
+  int64_t a = (int64_t)floorf((float)i * bin) + start,
+          b = (int64_t)ceilf((float)(i + 1) * bin) + start;
   *from = MIN(MAX(a, 0), limit);
   *to = MIN(MAX(b, 0), limit);
 }
@@ -92,7 +97,8 @@ static void roi_body(int64_t begin, int64_t end, void *context)
 static int roi_forward(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  struct roi k = { rows_of(d->dtype), c->param, d, c->in[0].p, c->in[1].p, c->out[0].p, c->out[1].p };
+  struct roi k = { rows_of(d->dtype), c->param, d, c->in[0].p, c->in[1].p, c->out[0].p,
+    c->out[1].p };
   parallel(c->in[1].d.dim[0], grain_of(d->dim[1] * d->dim[2] * d->dim[3]), roi_body, &k);
   return TY_OK;
 }
@@ -107,7 +113,8 @@ static int roi_backward(struct call *c)
   if (!c->out[0].p) return TY_OK;
   memset(c->out[0].p, 0, desc_bytes(d));
   for (int64_t i = 0; i < desc_count(out); i++) {
-    int64_t best = (int64_t)r->get(c->in[2].p, i), sample = rounded(trunc(r->get(c->in[1].p, i / (bins * d->dim[1]) * 5)));
+    int64_t best = (int64_t)r->get(c->in[2].p, i),
+            sample = rounded(trunc(r->get(c->in[1].p, i / (bins * d->dim[1]) * 5)));
     if (best < 0) continue;
     int64_t at_ = (sample * d->dim[1] + i / bins % d->dim[1]) * pixels + best;
     r->set(c->out[0].p, at_, r->get(c->out[0].p, at_) + r->get(c->in[0].p, i));

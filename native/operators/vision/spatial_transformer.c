@@ -1,7 +1,8 @@
 /* spatial_transformer.c - SpatialTransformer, GridGenerator, BilinearSampler.
 **
-** A grid (batch, 2, h, w) says for each place of the output where in the input it comes from, x then y, -1 and 1 being
-** the centres of the outermost pixels. A regular grid holds these coordinates of the output's own places.
+** A grid (batch, 2, h, w) says for each place of the output where in the input it comes from, x
+** then y, -1 and 1 being the centres of the outermost pixels. A regular grid holds these
+** coordinates of the output's own places.
 */
 #include "kernel/vec/vec.h"
 
@@ -27,11 +28,12 @@ static int image_only(struct infer *s, const ty_desc *slot, const char *what)
 
 static int positive_target(const struct dims *t, const char *op)
 {
-  NEED(t->n == 2 && t->d[0] > 0 && t->d[1] > 0, TY_EVALUE, "%s: target_shape: expected two positive numbers", op);
+  NEED(t->n == 2 && t->d[0] > 0 && t->d[1] > 0, TY_EVALUE,
+      "%s: target_shape: expected two positive numbers", op);
   return TY_OK;
 }
 
-/* -- sampling ------------------------------------------------------------------------------------------------ */
+/* -- sampling ---------------------------------------------------------------------------------- */
 
 struct sampling { const struct rows *r; struct image s; const void *x, *grid, *dy; void *y, *dx, *dgrid; };
 
@@ -41,10 +43,12 @@ static void sample_body(int64_t begin, int64_t end, void *context)
   const struct rows *r = k->r;
   int64_t in = k->s.c * k->s.h * k->s.w, out = k->s.c * k->s.n;
   for (int64_t i = begin; i < end; i++) {
-    void *x = at(r, k->x, i * in), *grid = at(r, k->grid, i * 2 * k->s.n), *dx = at(r, k->dx, i * in);
+    void *x = at(r, k->x, i * in), *grid = at(r, k->grid, i * 2 * k->s.n),
+         *dx = at(r, k->dx, i * in);
     if (k->y) r->sample(at(r, k->y, i * out), x, grid, &k->s);
     if (dx) memset(dx, 0, r->size * (size_t)in);
-    if (k->dy) r->sample_back(dx, at(r, k->dgrid, i * 2 * k->s.n), at(r, k->dy, i * out), x, grid, &k->s);
+    if (k->dy)
+      r->sample_back(dx, at(r, k->dgrid, i * 2 * k->s.n), at(r, k->dy, i * out), x, grid, &k->s);
   }
 }
 
@@ -63,7 +67,8 @@ static int sampler_shape(struct infer *s)
   if (!d.ndim || !grid.ndim) return TY_OK;
   TRY(shape_dim(s, &s->in[1], 0, d.dim[0]));
   TRY(shape_dim(s, &s->in[1], 1, 2));
-  int64_t out[4] = { d.dim[0], d.dim[1], grid.dim[2], grid.dim[3] }, tmp[4] = { d.dim[0], grid.dim[2], grid.dim[3], 2 };
+  int64_t out[4] = { d.dim[0], d.dim[1], grid.dim[2], grid.dim[3] },
+          tmp[4] = { d.dim[0], grid.dim[2], grid.dim[3], 2 };
   TRY(shape_is(s, &s->out[1], 4, tmp));
   return shape_is(s, &s->out[0], 4, out);
 }
@@ -79,7 +84,9 @@ static int sampler_forward(struct call *c)
 /* in: head gradient, data, grid. */
 static int sampler_backward(struct call *c)
 {
-  struct sampling k = { .dy = c->in[0].p, .x = c->in[1].p, .grid = c->in[2].p, .dx = c->out[0].p, .dgrid = c->out[1].p };
+  struct sampling k = {
+    .dy = c->in[0].p, .x = c->in[1].p, .grid = c->in[2].p, .dx = c->out[0].p, .dgrid = c->out[1].p
+  };
   sample_run(&k, &c->in[1].d, c->in[2].d.dim[2] * c->in[2].d.dim[3]);
   return TY_OK;
 }
@@ -92,7 +99,7 @@ static const struct param sampler_params[] = {
 static const struct kernel sampler_cpu[] = { { "places", sampler_forward, T_FLOAT }, { 0 } };
 static const struct kernel sampler_back_cpu[] = { { "places", sampler_backward, T_FLOAT }, { 0 } };
 
-/* -- GridGenerator ---------------------------------------------------------------------------------------------- */
+/* -- GridGenerator ----------------------------------------------------------------------------- */
 
 struct grid_param { int64_t transform_type; struct dims target_shape; };
 static const struct param grid_params[] = {
@@ -122,7 +129,8 @@ static int grid_shape(struct infer *s)
     TRY(shape_is(s, &s->out[1], 2, pixels));
     return shape_as(s, &s->out[0], &s->in[0]);
   }
-  int64_t theta[2] = { d.dim[0], 6 }, regular[2] = { 3, t[0] * t[1] }, out[4] = { d.dim[0], 2, t[0], t[1] };
+  int64_t theta[2] = { d.dim[0], 6 }, regular[2] = { 3, t[0] * t[1] },
+          out[4] = { d.dim[0], 2, t[0], t[1] };
   TRY(shape_is(s, &s->in[0], 2, theta));
   TRY(shape_is(s, &s->out[1], 2, regular));
   return shape_is(s, &s->out[0], 4, out);
@@ -137,7 +145,8 @@ static void warp(const struct rows *r, void *y, const void *x, const ty_desc *d,
     double half = (double)(d->dim[is_y ? 2 : 3] - 1) / 2;
     if (back) r->affine(at(r, y, i * n), at(r, x, i * n), 1 / half, 0, n);
     for (int64_t k = 0; !back && k < n; k++)
-      r->set(y, i * n + k, (r->get(x, i * n + k) + (double)(is_y ? k / d->dim[3] : k % d->dim[3])) / half - 1);
+      r->set(y, i * n + k,
+          (r->get(x, i * n + k) + (double)(is_y ? k / d->dim[3] : k % d->dim[3])) / half - 1);
   }
 }
 
@@ -148,9 +157,12 @@ static int grid_forward(struct call *c)
   const struct rows *r = rows_of(d->dtype);
   regular_grid(r, c->out[1].p, d->dim[2], d->dim[3], p->transform_type == WARP);
   if (!c->out[0].p) return TY_OK;
-  if (p->transform_type == WARP) warp(r, c->out[0].p, c->in[0].p, d, false);
-  else for (int64_t i = 0; i < d->dim[0]; i++)
-    r->grid(at(r, c->out[0].p, i * 2 * d->dim[2] * d->dim[3]), at(r, c->in[0].p, 6 * i), d->dim[2], d->dim[3]);
+  if (p->transform_type == WARP)
+    warp(r, c->out[0].p, c->in[0].p, d, false);
+  else
+    for (int64_t i = 0; i < d->dim[0]; i++)
+      r->grid(at(r, c->out[0].p, i * 2 * d->dim[2] * d->dim[3]), at(r, c->in[0].p, 6 * i),
+          d->dim[2], d->dim[3]);
   return TY_OK;
 }
 
@@ -160,16 +172,19 @@ static int grid_backward(struct call *c)
   const ty_desc *d = &c->in[0].d;
   const struct rows *r = rows_of(d->dtype);
   if (!c->out[0].p) return TY_OK;
-  if (p->transform_type == WARP) warp(r, c->out[0].p, c->in[0].p, d, true);
-  else for (int64_t i = 0; i < d->dim[0]; i++)
-    r->grid_back(at(r, c->out[0].p, 6 * i), at(r, c->in[0].p, i * 2 * d->dim[2] * d->dim[3]), d->dim[2], d->dim[3]);
+  if (p->transform_type == WARP)
+    warp(r, c->out[0].p, c->in[0].p, d, true);
+  else
+    for (int64_t i = 0; i < d->dim[0]; i++)
+      r->grid_back(at(r, c->out[0].p, 6 * i), at(r, c->in[0].p, i * 2 * d->dim[2] * d->dim[3]),
+          d->dim[2], d->dim[3]);
   return TY_OK;
 }
 
 static const struct kernel grid_cpu[] = { { "places", grid_forward, T_FLOAT }, { 0 } };
 static const struct kernel grid_back_cpu[] = { { "places", grid_backward, T_FLOAT }, { 0 } };
 
-/* -- SpatialTransformer -------------------------------------------------------------------------------------------- */
+/* -- SpatialTransformer ------------------------------------------------------------------------ */
 
 struct transformer_param { struct dims target_shape; int64_t transform_type, sampler_type, cudnn_off; };
 static const struct param transformer_params[] = {
@@ -196,7 +211,7 @@ static int transformer_shape(struct infer *s)
   TRY(image_only(s, &s->in[0], "(batch, channels, height, width)"));
   if (!d.ndim) return TY_OK;
   int64_t loc[2] = { d.dim[0], 6 }, regular[2] = { 3, h * w }, grid[4] = { d.dim[0], 2, h, w },
-    out[4] = { d.dim[0], d.dim[1], h, w };
+          out[4] = { d.dim[0], d.dim[1], h, w };
   TRY(shape_is(s, &s->in[1], 2, loc));
   TRY(shape_is(s, &s->out[1], 2, regular));
   TRY(shape_is(s, &s->out[2], 4, grid));
@@ -207,8 +222,14 @@ static size_t grid_bytes(const struct rows *r, const ty_desc *out)
 {
   return r->size * (size_t)(2 * out->dim[0] * out->dim[2] * out->dim[3]);
 }
-static size_t transformer_scratch(const struct call *c) { return grid_bytes(rows_of(c->out[0].d.dtype), &c->out[0].d); }
-static size_t transformer_back_scratch(const struct call *c) { return grid_bytes(rows_of(c->in[0].d.dtype), &c->in[0].d); }
+static size_t transformer_scratch(const struct call *c)
+{
+  return grid_bytes(rows_of(c->out[0].d.dtype), &c->out[0].d);
+}
+static size_t transformer_back_scratch(const struct call *c)
+{
+  return grid_bytes(rows_of(c->in[0].d.dtype), &c->in[0].d);
+}
 
 static int transformer_forward(struct call *c)
 {
@@ -218,7 +239,8 @@ static int transformer_forward(struct call *c)
   void *grid = c->out[2].p ? c->out[2].p : c->tmp;
   struct sampling k = { .x = c->in[0].p, .grid = grid, .y = c->out[0].p };
   regular_grid(r, c->out[1].p, h, w, false);
-  for (int64_t i = 0; i < d->dim[0]; i++) r->grid(at(r, grid, i * 2 * h * w), at(r, c->in[1].p, 6 * i), h, w);
+  for (int64_t i = 0; i < d->dim[0]; i++)
+    r->grid(at(r, grid, i * 2 * h * w), at(r, c->in[1].p, 6 * i), h, w);
   sample_run(&k, &c->in[0].d, h * w);
   return TY_OK;
 }
@@ -229,8 +251,11 @@ static int transformer_backward(struct call *c)
   const ty_desc *d = &c->in[0].d;
   const struct rows *r = rows_of(d->dtype);
   int64_t h = d->dim[2], w = d->dim[3];
-  struct sampling k = { .dy = c->in[0].p, .x = c->in[1].p, .grid = c->in[2].p, .dx = c->out[0].p, .dgrid = c->out[1].p
-                        ? c->tmp : NULL };
+  struct sampling k = { .dy = c->in[0].p,
+    .x = c->in[1].p,
+    .grid = c->in[2].p,
+    .dx = c->out[0].p,
+    .dgrid = c->out[1].p ? c->tmp : NULL };
   sample_run(&k, &c->in[1].d, h * w);
   for (int64_t i = 0; c->out[1].p && i < d->dim[0]; i++)
     r->grid_back(at(r, c->out[1].p, 6 * i), at(r, c->tmp, i * 2 * h * w), h, w);

@@ -1,8 +1,9 @@
 /* upsampling.c - UpSampling: images made larger by an integer factor.
 **
-** nearest: each input is repeated until it has the output's size, then inputs are joined along the channels or added.
-** bilinear: a transposed convolution of each channel with a kernel of its own, k = 2 scale - scale % 2, stride scale,
-** pad ceil((scale - 1) / 2); the kernel is an argument.
+** nearest: each input is repeated until it has the output's size, then inputs are joined along
+** the channels or added. bilinear: a transposed convolution of each channel with a kernel of its
+** own, k = 2 scale - scale % 2, stride scale, pad ceil((scale - 1) / 2); the kernel is an
+** argument.
 */
 #include "kernel/vec/vec.h"
 
@@ -32,7 +33,7 @@ static int bilinear_shape(struct infer *s, ty_desc d)
   const struct up_param *p = s->param;
   if (d.dim[1] && p->num_filter != d.dim[1])
     return infer_fail(s, TY_ESHAPE, &s->in[0], "num_filter is %lld, but data has %lld channels",
-                      (long long)p->num_filter, (long long)d.dim[1]);
+        (long long)p->num_filter, (long long)d.dim[1]);
   int64_t k = kernel_of(p), weight[4] = { d.dim[1], 1, k, k };
   TRY(shape_is(s, &s->in[1], 4, weight));
   for (int i = 2; i < 4; i++) d.dim[i] *= p->scale;
@@ -48,13 +49,16 @@ static int nearest_shape(struct infer *s, ty_desc d)
   for (int i = 0; i < s->nin; i++) {
     ty_desc *x = &s->in[i];
     if (!x->ndim) return TY_OK;
-    if (x->ndim != 4) return infer_fail(s, TY_ESHAPE, x, "expected (batch, channels, height, width), got %d dimensions", x->ndim);
+    if (x->ndim != 4)
+      return infer_fail(
+          s, TY_ESHAPE, x, "expected (batch, channels, height, width), got %d dimensions", x->ndim);
     TRY(shape_dim(s, x, 0, d.dim[0]));
     if (p->multi_input_mode == SUM) TRY(shape_dim(s, x, 1, d.dim[1]));
     for (int k = 2; k < 4; k++)
       if (x->dim[k] && d.dim[k] % x->dim[k])
-        return infer_fail(s, TY_ESHAPE, x, "its size %lld does not divide the output's %lld on axis %d",
-                          (long long)x->dim[k], (long long)d.dim[k], k);
+        return infer_fail(s, TY_ESHAPE, x,
+            "its size %lld does not divide the output's %lld on axis %d", (long long)x->dim[k],
+            (long long)d.dim[k], k);
     channels += x->dim[1];
     known = known && x->dim[1];
   }
@@ -67,12 +71,13 @@ static int up_shape(struct infer *s)
   const struct up_param *p = s->param;
   ty_desc d = s->in[0];
   if (!d.ndim) return TY_OK;
-  if (d.ndim != 4) return infer_fail(s, TY_ESHAPE, &s->in[0],
-                                     "expected (batch, channels, height, width), got %d dimensions", d.ndim);
+  if (d.ndim != 4)
+    return infer_fail(s, TY_ESHAPE, &s->in[0],
+        "expected (batch, channels, height, width), got %d dimensions", d.ndim);
   return p->sample_type == BILINEAR ? bilinear_shape(s, d) : nearest_shape(s, d);
 }
 
-/* -- nearest ---------------------------------------------------------------------------------------------------- */
+/* -- nearest ----------------------------------------------------------------------------------- */
 
 struct nearest {                                      /* one input and its channels of the output */
   const struct rows *r;
@@ -85,48 +90,60 @@ struct nearest {                                      /* one input and its chann
 static void enlarge(const struct nearest *u, int64_t in, int64_t out)
 {
   const struct rows *r = u->r;
-  int64_t h = u->small->dim[2], w = u->small->dim[3], W = u->large->dim[3], by = u->large->dim[2] / h;
+  int64_t h = u->small->dim[2], w = u->small->dim[3], W = u->large->dim[3],
+          by = u->large->dim[2] / h;
   for (int64_t y = 0; y < h * by; y++) {
     void *to = at(r, u->y, out + y * W), *from = at(r, u->x, in + y / by * w);
-    if (u->add) for (int64_t x = 0; x < W / w; x++) r->axpy_out(at(r, to, x), from, 1, W / w, w);
-    else if (y % by) memcpy(to, at(r, to, -W), r->size * (size_t)W);
-    else r->spread(to, from, W / w, w);
+    if (u->add)
+      for (int64_t x = 0; x < W / w; x++) r->axpy_out(at(r, to, x), from, 1, W / w, w);
+    else if (y % by)
+      memcpy(to, at(r, to, -W), r->size * (size_t)W);
+    else
+      r->spread(to, from, W / w, w);
   }
 }
 
 static void shrink(const struct nearest *u, int64_t in, int64_t out)
 {
   const struct rows *r = u->r;
-  int64_t h = u->small->dim[2], w = u->small->dim[3], W = u->large->dim[3], by = u->large->dim[2] / h;
+  int64_t h = u->small->dim[2], w = u->small->dim[3], W = u->large->dim[3],
+          by = u->large->dim[2] / h;
   memset(at(r, u->x, in), 0, r->size * (size_t)(h * w));
-  for (int64_t y = 0; y < h * by; y++) r->collect(at(r, u->x, in + y / by * w), at(r, u->y, out + y * W), W / w, w);
+  for (int64_t y = 0; y < h * by; y++)
+    r->collect(at(r, u->x, in + y / by * w), at(r, u->y, out + y * W), W / w, w);
 }
 
 static void nearest_body(int64_t begin, int64_t end, void *context)
 {
   const struct nearest *u = context;
-  int64_t channels = u->small->dim[1], small = u->small->dim[2] * u->small->dim[3], large = u->large->dim[2] * u->large->dim[3];
+  int64_t channels = u->small->dim[1], small = u->small->dim[2] * u->small->dim[3],
+          large = u->large->dim[2] * u->large->dim[3];
   for (int64_t i = begin; i < end; i++) {
     int64_t out = i / channels * u->large->dim[1] + u->first + i % channels;
-    if (u->back) shrink(u, i * small, out * large);
-    else enlarge(u, i * small, out * large);
+    if (u->back)
+      shrink(u, i * small, out * large);
+    else
+      enlarge(u, i * small, out * large);
   }
 }
 
-static void nearest_run(const struct call *c, const struct arr *small, int n, const struct arr *large, bool back)
+static void nearest_run(
+    const struct call *c, const struct arr *small, int n, const struct arr *large, bool back)
 {
   const struct up_param *p = c->param;
   bool sum = p->multi_input_mode == SUM;
   int64_t first = 0;
   for (int i = 0; i < n; i++) {
-    struct nearest u = { rows_of(large->d.dtype), &small[i].d, &large->d, small[i].p, large->p, sum ? 0 : first, sum && i, back };
+    struct nearest u = { rows_of(large->d.dtype), &small[i].d, &large->d, small[i].p, large->p,
+      sum ? 0 : first, sum && i, back };
     if (small[i].p && large->p)
-      parallel(small[i].d.dim[0] * small[i].d.dim[1], grain_of(large->d.dim[2] * large->d.dim[3]), nearest_body, &u);
+      parallel(small[i].d.dim[0] * small[i].d.dim[1], grain_of(large->d.dim[2] * large->d.dim[3]),
+          nearest_body, &u);
     first += small[i].d.dim[1];
   }
 }
 
-/* -- bilinear ----------------------------------------------------------------------------------------------------- */
+/* -- bilinear ---------------------------------------------------------------------------------- */
 
 struct bilinear {
   const struct rows *r;
@@ -135,17 +152,22 @@ struct bilinear {
   void   *y, *dx, *dweight;
 };
 
-/* Walks over taps of the kernel and input rows: output row iy scale + ky - pad, columns ix scale + kx - pad. */
-static void bilinear_tap(const struct bilinear *u, int64_t plane, int64_t channel, int64_t ky, int64_t kx)
+/* Walks over taps of the kernel and input rows: output row iy scale + ky - pad, columns ix scale
+** + kx - pad. */
+static void bilinear_tap(
+    const struct bilinear *u, int64_t plane, int64_t channel, int64_t ky, int64_t kx)
 {
   const struct rows *r = u->r;
-  int64_t H = u->h * u->scale, W = u->w * u->scale, tap = (channel * u->k + ky) * u->k + kx, shift = u->pad - kx;
-  int64_t from = shift > 0 ? (shift + u->scale - 1) / u->scale : 0, to = MIN(u->w, (W - 1 + shift) / u->scale + 1);
+  int64_t H = u->h * u->scale, W = u->w * u->scale, tap = (channel * u->k + ky) * u->k + kx,
+          shift = u->pad - kx;
+  int64_t from = shift > 0 ? (shift + u->scale - 1) / u->scale : 0,
+          to = MIN(u->w, (W - 1 + shift) / u->scale + 1);
   double a = r->get(u->weight, tap), slope = 0;
   for (int64_t iy = 0; iy < u->h && from < to; iy++) {
     int64_t oy = iy * u->scale + ky - u->pad;
     if (oy < 0 || oy >= H) continue;
-    int64_t in = (plane * u->h + iy) * u->w + from, out = (plane * H + oy) * W + from * u->scale - shift;
+    int64_t in = (plane * u->h + iy) * u->w + from,
+            out = (plane * H + oy) * W + from * u->scale - shift;
     if (u->y) r->axpy_out(at(r, u->y, out), at(r, u->x, in), a, u->scale, to - from);
     if (u->dx) r->axpy_in(at(r, u->dx, in), at(r, u->dy, out), a, u->scale, to - from);
     if (u->dweight) slope += r->dot_out(at(r, u->dy, out), at(r, u->x, in), u->scale, to - from);
@@ -164,7 +186,8 @@ static void bilinear_body(int64_t begin, int64_t end, void *context)
       int64_t plane = i * u->c + c;
       if (u->y) memset(at(r, u->y, plane * out), 0, r->size * (size_t)out);
       if (u->dx) memset(at(r, u->dx, plane * in), 0, r->size * (size_t)in);
-      for (int64_t tap = 0; tap < u->k * u->k; tap++) bilinear_tap(u, plane, c, tap / u->k, tap % u->k);
+      for (int64_t tap = 0; tap < u->k * u->k; tap++)
+        bilinear_tap(u, plane, c, tap / u->k, tap % u->k);
     }
   }
 }
@@ -173,22 +196,32 @@ static void bilinear_run(const struct call *c, struct bilinear *u, const ty_desc
 {
   const struct up_param *p = c->param;
   u->r = rows_of(d->dtype);
-  u->n = d->dim[0]; u->c = d->dim[1]; u->h = d->dim[2]; u->w = d->dim[3];
+  u->n = d->dim[0];
+  u->c = d->dim[1];
+  u->h = d->dim[2];
+  u->w = d->dim[3];
   u->scale = p->scale;
   u->k = kernel_of(p);
-  u->pad = p->scale / 2;                              /* ceil((scale - 1) / 2) */
+  u->pad = p->scale / 2; /* ceil((scale - 1) / 2) */
   parallel(u->c, grain_of(u->n * u->h * u->w * u->k * u->k), bilinear_body, u);
 }
 
-/* -- kernels --------------------------------------------------------------------------------------------------------- */
+/* -- kernels ----------------------------------------------------------------------------------- */
 
-static bool is_bilinear(const struct call *c) { return ((const struct up_param *)c->param)->sample_type == BILINEAR; }
+static bool is_bilinear(const struct call *c)
+{
+  return ((const struct up_param *)c->param)->sample_type == BILINEAR;
+}
 
 static int up_forward(struct call *c)
 {
-  struct bilinear u = { .x = c->in[0].p, .weight = is_bilinear(c) ? c->in[1].p : NULL, .y = c->out[0].p };
-  if (is_bilinear(c)) bilinear_run(c, &u, &c->in[0].d);
-  else nearest_run(c, c->in, c->nin, &c->out[0], false);
+  struct bilinear u = {
+    .x = c->in[0].p, .weight = is_bilinear(c) ? c->in[1].p : NULL, .y = c->out[0].p
+  };
+  if (is_bilinear(c))
+    bilinear_run(c, &u, &c->in[0].d);
+  else
+    nearest_run(c, c->in, c->nin, &c->out[0], false);
   return TY_OK;
 }
 
@@ -196,12 +229,19 @@ static int up_forward(struct call *c)
 static int up_backward(struct call *c)
 {
   if (!is_bilinear(c)) return nearest_run(c, c->out, c->nout, &c->in[0], true), TY_OK;
-  struct bilinear u = { .dy = c->in[0].p, .x = c->in[1].p, .weight = c->in[2].p, .dx = c->out[0].p, .dweight = c->out[1].p };
+  struct bilinear u = { .dy = c->in[0].p,
+    .x = c->in[1].p,
+    .weight = c->in[2].p,
+    .dx = c->out[0].p,
+    .dweight = c->out[1].p };
   bilinear_run(c, &u, &c->in[1].d);
   return TY_OK;
 }
 
-static const char *up_grad(const void *p) { return ((const struct up_param *)p)->sample_type == BILINEAR ? "g0 i0 i1" : "g0"; }
+static const char *up_grad(const void *p)
+{
+  return ((const struct up_param *)p)->sample_type == BILINEAR ? "g0 i0 i1" : "g0";
+}
 static const struct kernel up_cpu[] = { { "rows", up_forward, T_FLOAT }, { 0 } };
 static const struct kernel up_back_cpu[] = { { "rows", up_backward, T_FLOAT }, { 0 } };
 

@@ -1,7 +1,9 @@
-/* loops.c - the block loops of tapes for one instruction set: compiled once per set with -DISA=name.
+/* loops.c - the block loops of tapes for one instruction set: compiled once per set with
+** -DISA=name.
 **
-** Every loop is one line of a table: opcodes from pointwise/ir.h in four compute dtypes, loads and stores for each pair of
-** compute and file dtype, sums. Loops are written so that the compiler vectorises them (-fopt-info-vec shows it).
+** Every loop is one line of a table: opcodes from pointwise/ir.h in four compute dtypes, loads
+** and stores for each pair of compute and file dtype, sums. Loops are written so that the
+** compiler vectorises them (-fopt-info-vec shows it).
 */
 #include "pointwise/ir.h"
 #include "base/vmath.h"
@@ -14,11 +16,17 @@
 #define INDEPENDENT _Pragma("GCC ivdep")              /* d may be a, b or c itself, never shifted against them */
 #endif
 
-/* -- integers ------------------------------------------------------------------------------------------- */
+/* -- integers ---------------------------------------------------------------------------------- */
 
 /* Wrap around; division by zero gives 0; conversions out of range give the least integer. */
-static inline int32_t imul_i32(int32_t a, int32_t b) { return (int32_t)((uint32_t)a * (uint32_t)b); }
-static inline int64_t imul_i64(int64_t a, int64_t b) { return (int64_t)((uint64_t)a * (uint64_t)b); }
+static inline int32_t imul_i32(int32_t a, int32_t b)
+{
+  return (int32_t)((uint32_t)a * (uint32_t)b);
+}
+static inline int64_t imul_i64(int64_t a, int64_t b)
+{
+  return (int64_t)((uint64_t)a * (uint64_t)b);
+}
 #define INTEGER(T, U, S) \
   static inline T idiv_##S(T a, T b) { return b == 0 ? 0 : b == -1 ? (T)(0 - (U)a) : a / b; } \
   static inline T ifmod_##S(T a, T b) { return b == 0 || b == -1 ? 0 : a % b; } \
@@ -39,10 +47,22 @@ static inline int64_t imul_i64(int64_t a, int64_t b) { return (int64_t)((uint64_
 #define t_ifmod(a, b) BY_INT(ifmod, a, b)
 #define t_ipow(a, b) BY_INT(ipow, a, b)
 
-static inline int32_t i32_of_f32(float v)  { return v >= -0x1p31f && v < 0x1p31f ? (int32_t)v : INT32_MIN; }
-static inline int32_t i32_of_f64(double v) { return v > -0x1p31 - 1 && v < 0x1p31 ? (int32_t)v : INT32_MIN; }
-static inline int64_t i64_of_f32(float v)  { return v >= -0x1p63f && v < 0x1p63f ? (int64_t)v : INT64_MIN; }
-static inline int64_t i64_of_f64(double v) { return v >= -0x1p63 && v < 0x1p63 ? (int64_t)v : INT64_MIN; }
+  static inline int32_t i32_of_f32(float v)
+  {
+    return v >= -0x1p31f && v < 0x1p31f ? (int32_t)v : INT32_MIN;
+  }
+  static inline int32_t i32_of_f64(double v)
+  {
+    return v > -0x1p31 - 1 && v < 0x1p31 ? (int32_t)v : INT32_MIN;
+  }
+  static inline int64_t i64_of_f32(float v)
+  {
+    return v >= -0x1p63f && v < 0x1p63f ? (int64_t)v : INT64_MIN;
+  }
+  static inline int64_t i64_of_f64(double v)
+  {
+    return v >= -0x1p63 && v < 0x1p63 ? (int64_t)v : INT64_MIN;
+  }
 static inline int32_t i32_of_int(int64_t v) { return (int32_t)(uint32_t)(uint64_t)v; }
 static inline int64_t i64_of_int(int64_t v) { return v; }
 #define to_i32(v) _Generic((v), float: i32_of_f32, double: i32_of_f64, default: i32_of_int)(v)
@@ -50,20 +70,21 @@ static inline int64_t i64_of_int(int64_t v) { return v; }
 #define to_f32(v) ((float)(v))
 #define to_f64(v) ((double)(v))
 
-/* -- half types, without branches ----------------------------------------------------------------------------- */
+/* -- half types, without branches -------------------------------------------------------------- */
 
 static inline float from_half(uint16_t h)
 {
-  uint32_t magnitude = (uint32_t)(h & 0x7fffu) << 13, top = (h & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0u;
+  uint32_t magnitude = (uint32_t)(h & 0x7fffu) << 13,
+           top = (h & 0x7c00u) == 0x7c00u ? 0x7f800000u : 0u;
   uint32_t u = of_f32(bits_f32(magnitude) * 0x1p112f) | top;
   return bits_f32(u | (uint32_t)(h & 0x8000u) << 16);
 }
 
-static inline uint16_t to_half(float v)               /* to nearest, ties to even */
+static inline uint16_t to_half(float v) /* to nearest, ties to even */
 {
   uint32_t u = of_f32(v), a = u & 0x7fffffffu;
   uint32_t normal = (a + 0xc8000fffu + (a >> 13 & 1u)) >> 13;
-  uint32_t tiny = of_f32(bits_f32(a) + 0.5f) - 0x3f000000u;                  /* the sum's last bit is 2^-24 */
+  uint32_t tiny = of_f32(bits_f32(a) + 0.5f) - 0x3f000000u; /* the sum's last bit is 2^-24 */
   uint32_t r = a < 0x38800000u ? tiny : normal;
   r = a >= 0x477ff000u ? (a > 0x7f800000u ? 0x7e00u : 0x7c00u) : r;
   return (uint16_t)(r | (u >> 16 & 0x8000u));
@@ -76,7 +97,7 @@ static inline uint16_t to_bf16(float v)
   return (uint16_t)(v != v ? (u >> 16 | 0x40u) : r);
 }
 
-/* -- opcodes --------------------------------------------------------------------------------------------- */
+/* -- opcodes ----------------------------------------------------------------------------------- */
 
 #define LOOP(T, X, name, result) \
   static void name(void *d_, const void *a_, const void *b_, const void *c_, int64_t n) \
@@ -141,7 +162,8 @@ static inline uint16_t to_bf16(float v)
 #undef UINT
 #undef REAL
 
-/* Sine and cosine of float32: the C library where a block holds an argument that the short reduction cannot take. */
+/* Sine and cosine of float32: the C library where a block holds an argument that the short
+** reduction cannot take. */
 #define TURNS(id, f) \
   static void id##_f32(void *d_, const void *a_, const void *b_, const void *c_, int64_t n) \
   { \
@@ -155,7 +177,7 @@ static inline uint16_t to_bf16(float v)
   }
   TURNS(SIN, sin) TURNS(COS, cos)
 
-/* -- loads and stores ---------------------------------------------------------------------------------------- */
+/* -- loads and stores -------------------------------------------------------------------------- */
 
 /* dtype  C type    as a number          from a number of kind K */
 #define DTYPES_(_, K) \
@@ -195,7 +217,7 @@ typedef int64_t type_i64;
   DTYPES_(LOAD, f32) DTYPES_(LOAD, f64) DTYPES_(LOAD, i32) DTYPES_(LOAD, i64)
   DTYPES_(STORE, f32) DTYPES_(STORE, f64) DTYPES_(STORE, i32) DTYPES_(STORE, i64)
 
-/* -- sums: sixteen lanes, so that the order is the same under every instruction set ------------------------------- */
+/* -- sums: sixteen lanes, so that the order is the same under every instruction set ------------ */
 
 enum { LANES = 16 };
 #define SUM(id, S, number, WIDE) \
@@ -223,7 +245,7 @@ enum { LANES = 16 };
 #define SUM_REAL(id, S, number) SUM(id, S, number, double)
   WHOLE_(SUM_INT) PARTS_(SUM_REAL)
 
-/* -- the table ------------------------------------------------------------------------------------------- */
+/* -- the table --------------------------------------------------------------------------------- */
 
 #define IN_F32(id, ...) [TAPE_##id] = id##_f32,
 #define IN_F64(id, ...) [TAPE_##id] = id##_f64,

@@ -1,21 +1,25 @@
-/* conv_1x1.c - tiles of 1 x 1 convolutions over channels in blocks, compiled once per instruction set (see kernel/conv/isa_1x1.h).
-** The sums of a tile stay in registers. Positions lie a vector apart, so that a block of channels is read through one pointer.
-** Lines of x that the next tile wants lie pages apart, too far for a processor to see them coming: they are asked for here.
+/* conv_1x1.c - tiles of 1 x 1 convolutions over channels in blocks, compiled once per
+** instruction set (see kernel/conv/isa_1x1.h). The sums of a tile stay in registers. Positions
+** lie a vector apart, so that a block of channels is read through one pointer. Lines of x that
+** the next tile wants lie pages apart, too far for a processor to see them coming: they are
+** asked for here.
 */
 #include "kernel/conv/isa_1x1.h"
 #include "kernel/gemm/isa/float.inc"
 
-enum { AHEAD = 12, AT_ONCE = 4 };                     /* rows of the weight that are fetched before their turn; channels */
+/* rows of the weight that are fetched before their turn; channels */
+enum { AHEAD = 12, AT_ONCE = 4 };
 
 INLINE void finish(const struct point_tile *t, V acc[][2], const int mr, const int nv)
 {
   UNROLL for (int j = 0; j < nv; j++) {
-    const V bias = t->bias ? LOAD(t->bias + j * W) : (V){ 0 }, scale = t->scale ? LOAD(t->scale + j * W) : (V){ 0 } + 1;
+    const V bias = t->bias ? LOAD(t->bias + j * W) : (V){ 0 },
+            scale = t->scale ? LOAD(t->scale + j * W) : (V){ 0 } + 1;
     UNROLL for (int i = 0; i < mr; i++) {
       float *y = t->y + j * t->far + i * W;
       V v = acc[i][j] * scale + bias;
       if (t->add) v += LOAD(y);
-      if (t->relu) v = SELECT(v < 0, (V){ 0 }, v);    /* NaN stays */
+      if (t->relu) v = SELECT(v < 0, (V){ 0 }, v); /* NaN stays */
       STORE(y, v);
     }
   }

@@ -1,10 +1,12 @@
-/* winograd.c - transforms of Winograd's F(4 x 4, 3 x 3), compiled once per instruction set (see kernel/conv/winograd_isa.h).
+/* winograd.c - transforms of Winograd's F(4 x 4, 3 x 3), compiled once per instruction set (see
+** kernel/conv/winograd_isa.h).
 **
 ** With X a 6 x 6 piece of the image, g the 3 x 3 window, Y the 4 x 4 result:  Y = A^T ((G g G^T) . (B^T X B)) A.
-** The points are 0, infinity, A1, -A1, A2, -A2; 5/8 and 3/2 round to smaller errors than the usual 1 and 2. Their
-** matrices are applied to columns, then to rows, always to a vector of channels. Up to two results take the first four
-** points only: G, with its divisors, stays that of all six, and the rows of B make up for the absent points. (Five would do
-** for three results, but lie unevenly: errors double.)
+** The points are 0, infinity, A1, -A1, A2, -A2; 5/8 and 3/2 round to smaller errors than the
+** usual 1 and 2. Their matrices are applied to columns, then to rows, always to a vector of
+** channels. Up to two results take the first four points only: G, with its divisors, stays that
+** of all six, and the rows of B make up for the absent points. (Five would do for three results,
+** but lie unevenly: errors double.)
 */
 #include <string.h>
 #include "kernel/conv/winograd_isa.h"
@@ -20,9 +22,9 @@
 
 enum { TILE = WINOGRAD_TILE, SIDE = TILE + 2, RUN = 8, COLUMNS = TILE * RUN + 2 };
 
-/* -- one dimension: n points ---------------------------------------------------------------------------------------- */
+/* -- one dimension: n points ------------------------------------------------------------------- */
 
-INLINE void input_line(const int n, const V *x, V *y)  /* B^T */
+INLINE void input_line(const int n, const V *x, V *y) /* B^T */
 {
   if (n == 6) {
     const V e1 = FMA(BCAST(-Q2), x[2], x[4]), o1 = FMA(BCAST(-Q2), x[1], x[3]);
@@ -33,7 +35,8 @@ INLINE void input_line(const int n, const V *x, V *y)  /* B^T */
     y[3] = FMA(BCAST(-A1), o1, e1);
     y[4] = FMA(BCAST(A2), o2, e2);
     y[5] = FMA(BCAST(-A2), o2, e2);
-  } else {
+  }
+  else {
     y[0] = BCAST(-Q2) * FMA(BCAST(-Q1), x[0], x[2]);
     y[1] = FMA(BCAST(-Q1), x[1], x[3]);
     y[2] = BCAST(Q1 - Q2) * FMA(BCAST(A1), x[1], x[2]);
@@ -41,7 +44,7 @@ INLINE void input_line(const int n, const V *x, V *y)  /* B^T */
   }
 }
 
-INLINE void output_line(const int n, const V *m, V *y)  /* A^T: n - 2 results */
+INLINE void output_line(const int n, const V *m, V *y) /* A^T: n - 2 results */
 {
   const V s1 = m[2] + m[3], d1 = m[2] - m[3];
   if (n == 6) {
@@ -50,13 +53,14 @@ INLINE void output_line(const int n, const V *m, V *y)  /* A^T: n - 2 results */
     y[1] = FMA(BCAST(A2), d2, BCAST(A1) * d1);
     y[2] = FMA(BCAST(Q2), s2, BCAST(Q1) * s1);
     y[3] = FMA(BCAST(A2 * Q2), d2, FMA(BCAST(A1 * Q1), d1, m[1]));
-  } else {
+  }
+  else {
     y[0] = m[0] + s1;
     y[1] = FMA(BCAST(A1), d1, m[1]);
   }
 }
 
-INLINE void output_back_line(const int n, const V *y, V *m)                    /* A */
+INLINE void output_back_line(const int n, const V *y, V *m) /* A */
 {
   m[0] = y[0];
   m[1] = y[n - 3];
@@ -67,13 +71,14 @@ INLINE void output_back_line(const int n, const V *y, V *m)                    /
     m[3] = FMA(BCAST(-A1), o1, e1);
     m[4] = FMA(BCAST(A2), o2, e2);
     m[5] = FMA(BCAST(-A2), o2, e2);
-  } else {
+  }
+  else {
     m[2] = FMA(BCAST(A1), y[1], y[0]);
     m[3] = FMA(BCAST(-A1), y[1], y[0]);
   }
 }
 
-INLINE void filter_line(const V g[3], V u[SIDE])      /* G */
+INLINE void filter_line(const V g[3], V u[SIDE]) /* G */
 {
   const V e1 = BCAST(N1) * FMA(BCAST(Q1), g[2], g[0]), e2 = BCAST(N2) * FMA(BCAST(Q2), g[2], g[0]);
   u[0] = BCAST(N0) * g[0];
@@ -84,7 +89,7 @@ INLINE void filter_line(const V g[3], V u[SIDE])      /* G */
   u[5] = FMA(BCAST(-A2 * N2), g[1], e2);
 }
 
-INLINE void filter_back_line(const V u[SIDE], V g[3])  /* G^T */
+INLINE void filter_back_line(const V u[SIDE], V g[3]) /* G^T */
 {
   const V s1 = BCAST(N1) * (u[2] + u[3]), d1 = BCAST(A1 * N1) * (u[2] - u[3]);
   const V s2 = BCAST(N2) * (u[4] + u[5]), d2 = BCAST(A2 * N2) * (u[4] - u[5]);
@@ -93,14 +98,15 @@ INLINE void filter_back_line(const V u[SIDE], V g[3])  /* G^T */
   g[2] = FMA(BCAST(Q1), s1, FMA(BCAST(Q2), s2, u[1]));
 }
 
-/* -- input: neighbouring tiles share two columns, which are transformed once -------------------------------------------
-** Rows that the next tiles below will be the first to read are fetched meanwhile: they are too short for a processor to
-** see them coming.
+/* -- input: neighbouring tiles share two columns, which are transformed once
+** ------------------------------------------- Rows that the next tiles below will be the first
+** to read are fetched meanwhile: they are too short for a processor to see them coming.
 */
 static const float zeros[COLUMNS * W];
 
 /* The first tile begins inside the image or at most two columns before it. */
-INLINE void input_columns(const int n, const struct winograd_run *r, int64_t x, int64_t columns, float out[SIDE][COLUMNS * W])
+INLINE void input_columns(const int n, const struct winograd_run *r, int64_t x, int64_t columns,
+    float out[SIDE][COLUMNS * W])
 {
   const int64_t from = x < 0 ? -x : 0, to = r->w - x < columns ? r->w - x : columns;
   const int64_t below = TILE * r->w * W;
@@ -136,28 +142,32 @@ INLINE void input_tiles(const int down, const int across, const struct winograd_
     input_columns(down, r, r->x + r->across * first, r->across * (n - 1) + across, column);
     for (int64_t t = 0; t < n; t++)
       for (int i = 0; i < down; i++)
-        input_row(across, r, column[i] + r->across * t * W, r->points + (first + t) * r->step + i * r->side * r->plane);
+        input_row(across, r, column[i] + r->across * t * W,
+            r->points + (first + t) * r->step + i * r->side * r->plane);
   }
 }
 
-/* -- output -------------------------------------------------------------------------------------------------------- */
+/* -- output ------------------------------------------------------------------------------------ */
 
-INLINE void output_row(const struct winograd_run *r, const V *y, V scale, V bias, float *out, const int columns)
+INLINE void output_row(
+    const struct winograd_run *r, const V *y, V scale, V bias, float *out, const int columns)
 {
   const bool add = r->add, relu = r->relu;
   UNROLL for (int j = 0; j < TILE; j++)
     if (j < columns) {
       V v = y[j] * scale + bias;
       if (add) v += LOAD(out + j * W);
-      if (relu) v = SELECT(v < 0, (V){ 0 }, v);    /* NaN stays */
+      if (relu) v = SELECT(v < 0, (V){ 0 }, v); /* NaN stays */
       STORE(out + j * W, v);
     }
 }
 
-INLINE void output_tile(const int down, const int across, const struct winograd_run *r, const float *points, float *out)
+INLINE void output_tile(
+    const int down, const int across, const struct winograd_run *r, const float *points, float *out)
 {
   const int64_t plane = r->plane;
-  const V bias = r->bias ? LOAD(r->bias) : (V){ 0 }, scale = r->scale ? LOAD(r->scale) : (V){ 0 } + 1;
+  const V bias = r->bias ? LOAD(r->bias) : (V){ 0 },
+          scale = r->scale ? LOAD(r->scale) : (V){ 0 } + 1;
   V z[TILE][SIDE];
   UNROLL for (int j = 0; j < across; j++) {
     V a[SIDE], b[TILE];
@@ -168,24 +178,29 @@ INLINE void output_tile(const int down, const int across, const struct winograd_
   for (int i = 0; i < r->down; i++, out += r->w * W) {
     V y[TILE] = { 0 };
     output_line(across, z[i], y);
-    if (r->across == TILE) output_row(r, y, scale, bias, out, TILE);
-    else output_row(r, y, scale, bias, out, r->across);
+    if (r->across == TILE)
+      output_row(r, y, scale, bias, out, TILE);
+    else
+      output_row(r, y, scale, bias, out, r->across);
   }
 }
 
 INLINE void output_tiles(const int down, const int across, const struct winograd_run *r)
 {
   float *out = r->image + (r->y * r->w + r->x) * W;
-  for (int64_t t = 0; t < r->n; t++) output_tile(down, across, r, r->points + t * r->step, out + r->across * t * W);
+  for (int64_t t = 0; t < r->n; t++)
+    output_tile(down, across, r, r->points + t * r->step, out + r->across * t * W);
 }
 
-INLINE void back_tile(const int down, const int across, const struct winograd_run *r, const float *image, float *points)
+INLINE void back_tile(const int down, const int across, const struct winograd_run *r,
+    const float *image, float *points)
 {
   const int rows = r->down, columns = r->across;
   V z[SIDE][TILE];
   UNROLL for (int j = 0; j < across - 2; j++) {
     V a[TILE], b[SIDE];
-    UNROLL for (int i = 0; i < down - 2; i++) a[i] = i < rows && j < columns ? LOAD(image + (i * r->w + j) * W) : (V){ 0 };
+    UNROLL for (int i = 0; i < down - 2; i++)
+      a[i] = i < rows && j < columns ? LOAD(image + (i * r->w + j) * W) : (V){ 0 };
     output_back_line(down, a, b);
     UNROLL for (int i = 0; i < down; i++) z[i][j] = b[i];
   }
@@ -199,10 +214,11 @@ INLINE void back_tile(const int down, const int across, const struct winograd_ru
 INLINE void back_tiles(const int down, const int across, const struct winograd_run *r)
 {
   const float *image = r->image + (r->y * r->w + r->x) * W;
-  for (int64_t t = 0; t < r->n; t++) back_tile(down, across, r, image + r->across * t * W, r->points + t * r->step);
+  for (int64_t t = 0; t < r->n; t++)
+    back_tile(down, across, r, image + r->across * t * W, r->points + t * r->step);
 }
 
-/* -- the same for as many points as there are ----------------------------------------------------------------------- */
+/* -- the same for as many points as there are -------------------------------------------------- */
 
 #define BY_POINTS(name, tiles) \
   static void name(const struct winograd_run *r) \
@@ -217,7 +233,7 @@ BY_POINTS(input, input_tiles)
 BY_POINTS(output, output_tiles)
 BY_POINTS(output_back, back_tiles)
 
-/* -- filter -------------------------------------------------------------------------------------------------------- */
+/* -- filter ------------------------------------------------------------------------------------ */
 
 static void filter(const struct winograd_filter *f)
 {
@@ -225,7 +241,8 @@ static void filter(const struct winograd_filter *f)
   V z[SIDE][3];
   for (int64_t c = 0; c < f->n; c++) {
     for (int l = 0; l < W; l++)
-      for (int t = 0; t < 9; t++) g[t][l] = f->window[c * f->row + l * f->lane + (f->flip ? 8 - t : t)];
+      for (int t = 0; t < 9; t++)
+        g[t][l] = f->window[c * f->row + l * f->lane + (f->flip ? 8 - t : t)];
     for (int j = 0; j < 3; j++) {
       V b[SIDE];
       filter_line((V[]){ LOAD(g[j]), LOAD(g[3 + j]), LOAD(g[6 + j]) }, b);
@@ -234,7 +251,8 @@ static void filter(const struct winograd_filter *f)
     for (int i = 0; i < f->side; i++) {
       V u[SIDE];
       filter_line(z[i], u);
-      for (int j = 0; j < f->side; j++) STORE(f->points + c * f->step + (i * f->side + j) * f->plane, u[j]);
+      for (int j = 0; j < f->side; j++)
+        STORE(f->points + c * f->step + (i * f->side + j) * f->plane, u[j]);
     }
   }
 }
@@ -246,7 +264,8 @@ static void filter_back(const struct winograd_filter *f)
   for (int64_t c = 0; c < f->n; c++) {
     for (int j = 0; j < SIDE; j++) {
       V a[SIDE], b[3];
-      for (int i = 0; i < SIDE; i++) a[i] = LOAD(f->points + c * f->step + (i * SIDE + j) * f->plane);
+      for (int i = 0; i < SIDE; i++)
+        a[i] = LOAD(f->points + c * f->step + (i * SIDE + j) * f->plane);
       filter_back_line(a, b);
       for (int i = 0; i < 3; i++) z[i][j] = b[i];
     }

@@ -1,6 +1,7 @@
-/* gemm.c - inner loops of products, compiled once per instruction set with -DISA=baseline|avx2|avx512.
-** vector.inc says what a vector is, math.inc has loops over rows, tile.inc the tiles of a product,
-** image.inc the way from an image and back; all are written for REAL and read twice, for float and for double.
+/* gemm.c - inner loops of products, compiled once per instruction set with
+** -DISA=baseline|avx2|avx512. vector.inc says what a vector is, math.inc has loops over rows,
+** tile.inc the tiles of a product, image.inc the way from an image and back; all are written for
+** REAL and read twice, for float and for double.
 */
 #include "kernel/gemm/isa.h"
 #include "op/op.h"
@@ -9,10 +10,12 @@
 #define JOIN_(a, b) a##_##b
 #define UNROLL _Pragma("GCC unroll 16")
 enum {
-  AHEAD = 12,                                         /* rows of B that are fetched before their turn */
+  /* rows of B that are fetched before their turn */
+  AHEAD = 12,
   EARLY = 8,                                          /* rows of A, where they are copied */
   COPIED = 2,                                         /* strips that are copied at once */
-  LONG = 128                                          /* steps of a sum beside which fetching C is little */
+  /* steps of a sum beside which fetching C is little */
+  LONG = 128
 };
 
 #define T_(name) JOIN(name, f32)

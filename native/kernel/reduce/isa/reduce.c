@@ -1,15 +1,16 @@
-/* reduce.c - the inner loops of reductions (kernel/reduce/reduce.h), compiled once per instruction set: -DISA=baseline, avx2,
-** avx512.
+/* reduce.c - the inner loops of reductions (kernel/reduce/reduce.h), compiled once per
+** instruction set: -DISA=baseline, avx2, avx512.
 **
-** fold.inc is the family for one element type; it is included for each. Accumulators are double or int64, folded
-** in W lanes, so that results have the same bits under every instruction set.
+** fold.inc is the family for one element type; it is included for each. Accumulators are double
+** or int64, folded in W lanes, so that results have the same bits under every instruction set.
 */
 #include "kernel/reduce/reduce.h"
 #ifdef __AVX2__
 #include <immintrin.h>
 #endif
 
-enum { W = 16, WIDE = 64 };                           /* lanes of a row; columns that narrow matrices are widened to */
+/* lanes of a row; columns that narrow matrices are widened to */
+enum { W = 16, WIDE = 64 };
 #ifdef __clang__
 #define LANES
 #else
@@ -19,14 +20,23 @@ enum { W = 16, WIDE = 64 };                           /* lanes of a row; columns
 #define JOIN(a, b) JOIN_(a, b)
 #define NAME(f) JOIN(f, SUFFIX)
 
-static inline int64_t quotient(int64_t a, int64_t b)   /* x / 0 is 0 */
+static inline int64_t quotient(int64_t a, int64_t b) /* x / 0 is 0 */
 {
   return b == 0 ? 0 : b == -1 ? (int64_t)(0 - (uint64_t)a) : a / b;
 }
 
-/* A NaN is more extreme than any number. Two selections without a branch, so that lanes become vectors. */
-static inline double  max_real(double a, double v) { double m = v > a ? v : a; return v == v ? m : v; }
-static inline double  min_real(double a, double v) { double m = v < a ? v : a; return v == v ? m : v; }
+/* A NaN is more extreme than any number. Two selections without a branch, so that lanes become
+** vectors. */
+static inline double max_real(double a, double v)
+{
+  double m = v > a ? v : a;
+  return v == v ? m : v;
+}
+static inline double min_real(double a, double v)
+{
+  double m = v < a ? v : a;
+  return v == v ? m : v;
+}
 static inline int64_t max_whole(int64_t a, int64_t v) { return v > a ? v : a; }
 static inline int64_t min_whole(int64_t a, int64_t v) { return v < a ? v : a; }
 

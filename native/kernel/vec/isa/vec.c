@@ -1,8 +1,10 @@
-/* vec.c - the tables of kernel/vec/vec.h for one instruction set: compiled once per set with -DISA=name.
+/* vec.c - the tables of kernel/vec/vec.h for one instruction set: compiled once per set with
+** -DISA=name.
 **
-** Each rows_*.inc is a family of loops in REAL; it is included for float and for double. Vectors are always 64 bytes
-** wide in the source, so that sums have the same order, and the same bits, under every instruction set. exp, tanh and
-** sigmoid are those of base/vmath.h, which become vector code.
+** Each rows_*.inc is a family of loops in REAL; it is included for float and for double. Vectors
+** are always 64 bytes wide in the source, so that sums have the same order, and the same bits,
+** under every instruction set. exp, tanh and sigmoid are those of base/vmath.h, which become
+** vector code.
 */
 #include <float.h>
 #include "kernel/vec/vec.h"
