@@ -15,7 +15,7 @@ static int64_t last_cache(void)
   return MAX((int64_t)kib << 10, 8 << 20);
 }
 
-bool bypass_pays(size_t bytes)
+bool stream_copy_profitable(size_t bytes)
 {
   static int64_t half;
   int64_t n = __atomic_load_n(&half, __ATOMIC_RELAXED);
@@ -26,7 +26,7 @@ bool bypass_pays(size_t bytes)
   return (int64_t)bytes > n;
 }
 
-void bypass_copy(void *dst, const void *src, size_t bytes)
+void stream_copy(void *dst, const void *src, size_t bytes)
 {
   char *d = dst;
   const char *s = src;

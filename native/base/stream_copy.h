@@ -3,6 +3,7 @@
 #pragma once
 #include "base/base.h"
 
-bool bypass_pays(size_t bytes);                       /* more than half of the last cache */
+/* more than half of the last cache */
+bool stream_copy_profitable(size_t bytes);
 /* as memcpy; fastest where dst is a multiple of 16 */
-void bypass_copy(void *dst, const void *src, size_t bytes);
+void stream_copy(void *dst, const void *src, size_t bytes);

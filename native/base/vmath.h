@@ -1,4 +1,5 @@
-/* vmath.h - the real functions of tapes for float32 and float64, as t_NAME(x) on either type.
+/* vmath.h - the real functions of pointwise programs for float32 and float64, as t_NAME(x) on
+** either type.
 **
 ** Those that training spends its time in are branch-free polynomials, which the compiler turns
 ** into vector code inside a loop: exp, log, sigmoid, tanh in both types; softrelu, expm1, log1p,

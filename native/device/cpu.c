@@ -96,14 +96,14 @@ static void copy_part(int64_t begin, int64_t end, void *context)
 {
   const struct bytes *b = context;
   if (b->past)
-    bypass_copy(b->dst + begin, b->src + begin, (size_t)(end - begin));
+    stream_copy(b->dst + begin, b->src + begin, (size_t)(end - begin));
   else
     memcpy(b->dst + begin, b->src + begin, (size_t)(end - begin));
 }
 
 static int copy(int dst_device, void *dst, int src_device, const void *src, size_t bytes)
 {
-  struct bytes b = { dst, src, bypass_pays(bytes) };
+  struct bytes b = { dst, src, stream_copy_profitable(bytes) };
   uintptr_t d = (uintptr_t)dst, s = (uintptr_t)src;
   int64_t n = (int64_t)bytes, parts = n / COPY_GRAIN + 1, each = n / parts + PAGE;
   if (d < s + bytes && s < d + bytes)

@@ -93,7 +93,7 @@ int device_open(int device)
 
 /* -- random states ----------------------------------------------------------------------------- */
 
-static struct draw state[SLOTS];
+static struct rng_state state[SLOTS];
 /* false: the state still follows from base_seed */
 static bool seeded[SLOTS];
 static uint64_t base_seed;
@@ -110,18 +110,18 @@ static uint64_t mixed(uint64_t seed, int id)
   return z ^ (z >> 31);
 }
 
-static struct draw *state_of(int device) /* under the guard */
+static struct rng_state *state_of(int device) /* under the guard */
 {
   int slot = device_slot(device);
-  if (!seeded[slot]) state[slot] = (struct draw){ mixed(base_seed, slot & (IDS - 1)), 0 };
+  if (!seeded[slot]) state[slot] = (struct rng_state){ mixed(base_seed, slot & (IDS - 1)), 0 };
   seeded[slot] = true;
   return &state[slot];
 }
 
-struct draw device_draw(int device)
+struct rng_state device_next_rng(int device)
 {
   pthread_mutex_lock(&guard);
-  struct draw *s = state_of(device), d = *s;
+  struct rng_state *s = state_of(device), d = *s;
   s->counter++;
   pthread_mutex_unlock(&guard);
   return d;
@@ -136,7 +136,7 @@ int ty_seed(int device, uint64_t seed)
     memset(seeded, 0, sizeof seeded);
   }
   else {
-    *state_of(device) = (struct draw){ seed, 0 };
+    *state_of(device) = (struct rng_state){ seed, 0 };
   }
   pthread_mutex_unlock(&guard);
   return TY_OK;
@@ -147,8 +147,8 @@ int ty_rng(int device, int set, uint64_t *seed, uint64_t *counter)
   TRY(check(device));
   NEED(seed && counter, TY_ETYPE, "ty_rng: seed or counter is missing");
   pthread_mutex_lock(&guard);
-  struct draw *s = state_of(device);
-  if (set) *s = (struct draw){ *seed, *counter };
+  struct rng_state *s = state_of(device);
+  if (set) *s = (struct rng_state){ *seed, *counter };
   *seed = s->seed;
   *counter = s->counter;
   pthread_mutex_unlock(&guard);
@@ -159,7 +159,7 @@ int ty_rng_unit(int device, double *out)
 {
   TRY(check(device));
   NEED(out, TY_ETYPE, "ty_rng_unit: no place for the result");
-  struct draw d = device_draw(device);
+  struct rng_state d = device_next_rng(device);
   struct philox p = philox(d.seed, d.counter, 0, 0);
   *out = unit_f64(p.w[0], p.w[1]);
   return TY_OK;

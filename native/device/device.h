@@ -45,7 +45,7 @@ static inline uint64_t storage_version(const struct storage *s)
   return __atomic_load_n(&s->version, __ATOMIC_RELAXED);
 }
 /* the same, but tells nothing */
-void storage_settle(struct storage *s, int for_write);
+void storage_wait_quiet(struct storage *s, int for_write);
 /* the host has written it; all of it: a failure mark is void */
 void storage_written(struct storage *s, bool all);
 bool storage_failed(const struct storage *s);         /* marked, and nobody was told */
@@ -86,8 +86,8 @@ int device_copy(
 
 /* The random state of a device: every draw (imperative call or executor run) takes the next
 ** counter. */
-struct draw { uint64_t seed, counter; };
-struct draw device_draw(int device);
+struct rng_state { uint64_t seed, counter; };
+struct rng_state device_next_rng(int device);
 
 /* Ranges that grow: reserved address space, committed as needed; a range that cannot grow in
 ** place moves. */

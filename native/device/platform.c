@@ -55,8 +55,10 @@ static void add_features(struct text *t)
     if (__builtin_cpu_supports(name)) text_add(t, " %s", name);
   FEATURE("sse4.2")
   FEATURE("avx")
-  FEATURE("avx2") FEATURE("fma") FEATURE("avx512f") FEATURE("avx512bw") FEATURE("avx512dq")
-      FEATURE("avx512vl") FEATURE("avx512vnni")
+  FEATURE("avx2")
+  FEATURE("fma")
+  FEATURE("avx512f") FEATURE("avx512bw") FEATURE("avx512dq") FEATURE("avx512vl")
+      FEATURE("avx512vnni")
 #  undef FEATURE
 #else
   text_add(t, " (not asked for on this architecture)");

@@ -537,7 +537,7 @@ int device_submit(int device, const struct task *t, struct ticket *out)
 
 /* -- waiting ----------------------------------------------------------------------------------- */
 
-void storage_settle(struct storage *s, int for_write)
+void storage_wait_quiet(struct storage *s, int for_write)
 {
   struct ticket t[1 + COUNT(s->read)];
   pthread_mutex_lock(&order);
@@ -550,7 +550,7 @@ void storage_settle(struct storage *s, int for_write)
 int storage_wait(struct storage *s, int for_write)
 {
   int64_t from = profile_begin();
-  storage_settle(s, for_write);
+  storage_wait_quiet(s, for_write);
   profile_call(for_write ? "wait_to_write" : "wait_to_read", from);
   struct failure *f = marked(s);
   if (!f) return TY_OK;

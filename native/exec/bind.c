@@ -52,18 +52,18 @@ static int missing_array(const ty_graph *g, int node, const char *what)
   return code;
 }
 
-static int add_outer(ty_exec *e, ty_tensor *t, int *place)
+static int add_bound(ty_exec *e, ty_tensor *t, int *place)
 {
-  if (e->nouter == e->outer_cap) {
-    int cap = e->outer_cap * 2 + 16;
-    ty_tensor **more = mem_grow(e->outer, sizeof *more * (size_t)cap);
+  if (e->nbound == e->bound_cap) {
+    int cap = e->bound_cap * 2 + 16;
+    ty_tensor **more = mem_grow(e->bound, sizeof *more * (size_t)cap);
     NEED(more, TY_EMEMORY, "out of memory: executor");
-    e->outer = more;
-    e->outer_cap = cap;
+    e->bound = more;
+    e->bound_cap = cap;
   }
   if (t) ty_tensor_keep(t);
-  e->outer[e->nouter] = t;
-  *place = e->nouter++;
+  e->bound[e->nbound] = t;
+  *place = e->nbound++;
   return TY_OK;
 }
 
@@ -90,7 +90,7 @@ static int match(ty_exec *e, const int *nodes, int n, const ty_bind *given, int 
     struct bound *b = &out[i];
     int k = 0;
     *b = (struct bound){
-      .name = e->g->node[nodes[i]].name, .node = nodes[i], .value_outer = -1, .grad_outer = -1
+      .name = e->g->node[nodes[i]].name, .node = nodes[i], .value_bound = -1, .grad_bound = -1
     };
     for (int j = 0; j < i; j++) k += !strcmp(out[j].name, b->name);
     const ty_bind *a = find_bind(given, ngiven, b->name, k);
@@ -100,8 +100,8 @@ static int match(ty_exec *e, const int *nodes, int n, const ty_bind *given, int 
     b->value = a->value;
     b->req = a->grad || dry ? a->req : TY_NULL;
     b->grad = b->req ? a->grad : NULL;
-    TRY(add_outer(e, b->value, &b->value_outer));
-    if (b->req) TRY(add_outer(e, b->grad, &b->grad_outer));
+    TRY(add_bound(e, b->value, &b->value_bound));
+    if (b->req) TRY(add_bound(e, b->grad, &b->grad_bound));
     TRY(check_gradient(b));
   }
   return TY_OK;
@@ -191,7 +191,8 @@ static int append_gradients(ty_exec *e, const uint8_t *mirror, struct gradient *
   NEED(want, TY_EMEMORY, "out of memory: executor");
   for (int i = 0; i < e->narg; i++)
     if (e->arg[i].req) want[e->arg[i].node] = any = true;
-  for (int i = 0; i < e->g->n; i++) any |= e->g->node[i].op && e->g->node[i].op->flags & OP_LEARN;
+  for (int i = 0; i < e->g->n; i++)
+    any |= e->g->node[i].op && e->g->node[i].op->flags & OP_FUSED_UPDATE;
   e->with_grad = any;
   struct gradient_wish wish = { e->head, e->nhead, want, mirror,
     (int)env_number("TYCHO_GRAD_SUM_CAP", 8) };
@@ -322,10 +323,10 @@ static bool overlaps(const ty_tensor *a, const ty_tensor *b)
   return a->offset < eb && b->offset < ea;
 }
 
-static bool shared_array(const ty_exec *e, int outer)
+static bool shared_array(const ty_exec *e, int bound)
 {
-  for (int i = 0; i < e->nouter; i++)
-    if (i != outer && overlaps(e->outer[i], e->outer[outer])) return true;
+  for (int i = 0; i < e->nbound; i++)
+    if (i != bound && overlaps(e->bound[i], e->bound[bound])) return true;
   return false;
 }
 
@@ -351,12 +352,12 @@ static bool is_direct(const ty_exec *e, const struct source *s, const struct rou
 {
   const struct node *n = &e->g->node[r.node];
   if (!n->op || r.node < e->forward || w->grad_of[v] >= 0 || is_head_value(s, v) ||
-      shared_array(e, b->grad_outer))
+      shared_array(e, b->grad_bound))
     return false;
   if (e->desc[v].dtype != e->desc[e->g->node[b->node].first].dtype || w->into[v] >= 0) return false;
   if (b->req != TY_ADD) return true;
   if (others_read(s, v)) return false;
-  if (n->op->row) return n->backward && element_wise(s, r.node);
+  if (n->op->formula) return n->backward && element_wise(s, r.node);
   return can_add_to(n, r.out);
 }
 
@@ -367,16 +368,16 @@ static int route_gradient(ty_exec *e, const struct source *s, struct route *w, i
   ty_entry r = view_root(s, e->grad_entry[i]);
   int v = value_of(e->g, r);
   if (is_direct(e, s, w, b, r, v))
-    w->grad_of[v] = b->grad_outer, w->grad_req[v] = b->req;
+    w->grad_of[v] = b->grad_bound, w->grad_req[v] = b->req;
   else
-    w->copy[w->ncopy++] = (struct grad_copy){ e->grad_entry[i], b->grad_outer, b->req };
+    w->copy[w->ncopy++] = (struct grad_copy){ e->grad_entry[i], b->grad_bound, b->req };
   return TY_OK;
 }
 
 static struct source source_of(const ty_exec *e, int which, int flags)
 {
   const struct route *w = &e->route[which];
-  return (struct source){ e->g, e->desc, e->device, e->forward, e->head, e->nhead, e->outer_of,
+  return (struct source){ e->g, e->desc, e->device, e->forward, e->head, e->nhead, e->bound_of,
     w->grad_of, w->grad_req, w->into, w->summed, e->grad_entry, e->narg, w->copy, w->ncopy, flags };
 }
 
@@ -414,11 +415,11 @@ void exec_free_routes(ty_exec *e)
 
 static int route_all(ty_exec *e, const struct gradient *grad)
 {
-  e->outer_of = NEWS(int, e->g->n);
+  e->bound_of = NEWS(int, e->g->n);
   e->head_grad = NEWS(int, e->nhead);
-  NEED(e->outer_of && e->head_grad, TY_EMEMORY, "out of memory: executor");
-  for (int i = 0; i < e->narg; i++) e->outer_of[e->arg[i].node] = e->arg[i].value_outer;
-  for (int i = 0; i < e->naux; i++) e->outer_of[e->aux[i].node] = e->aux[i].value_outer;
+  NEED(e->bound_of && e->head_grad, TY_EMEMORY, "out of memory: executor");
+  for (int i = 0; i < e->narg; i++) e->bound_of[e->arg[i].node] = e->arg[i].value_bound;
+  for (int i = 0; i < e->naux; i++) e->bound_of[e->aux[i].node] = e->aux[i].value_bound;
   for (int h = 0; h < e->nhead; h++) {
     e->head_grad[h] = -1;
     if (grad->head[h].node < 0) continue;
@@ -426,10 +427,10 @@ static int route_all(ty_exec *e, const struct gradient *grad)
     ty_tensor *t = NULL;
     d.device = e->device[grad->head[h].node];
     if (!(e->flags & TY_DRY_RUN)) TRY(ty_tensor_new(&d, &t));
-    int code = add_outer(e, t, &e->head_grad[h]);
+    int code = add_bound(e, t, &e->head_grad[h]);
     ty_tensor_free(t);
     TRY(code);
-    e->outer_of[grad->head[h].node] = e->head_grad[h];
+    e->bound_of[grad->head[h].node] = e->head_grad[h];
   }
   for (int w = 0; w < VARIANTS; w++) TRY(route_variant(e, w));
   return TY_OK;
@@ -479,7 +480,7 @@ static int compile(ty_exec *e, int which, const ty_exec *before, struct program 
   if (!code) code = join_program(p);
   if (!code) code = layout_program(p);
   if (!code) code = select_program(p);
-  if (!code) code = plan_lives(p);
+  if (!code) code = plan_liveness(p);
   if (!code) code = fold_program(p);
   const struct program *other = e->variant[!which];
   if (!code && other)
@@ -540,9 +541,9 @@ static int make_output(ty_exec *e, const struct program *p, const ty_exec *befor
   int v = value_of(e->g, e->head[h]);
   const struct value *r = &p->value[p->value[v].root];
   ty_desc d = e->desc[v];
-  d.device = r->kind == V_OUTER && e->outer[r->outer] ? e->outer[r->outer]->d.device : r->device;
-  if (r->kind == V_OUTER)
-    return e->outer[r->outer] ? ty_tensor_view(e->outer[r->outer], &d, 0, &e->output[h]) : TY_OK;
+  d.device = r->kind == V_BOUND && e->bound[r->bound] ? e->bound[r->bound]->d.device : r->device;
+  if (r->kind == V_BOUND)
+    return e->bound[r->bound] ? ty_tensor_view(e->bound[r->bound], &d, 0, &e->output[h]) : TY_OK;
   struct storage *former = former_storage(e, before, r, h);
   if (former && former->bytes >= desc_bytes(&d))
     e->output_storage[h] = storage_keep(former);
@@ -558,11 +559,11 @@ int exec_resolve(ty_exec *e)
   if (e->flags & TY_DRY_RUN) return TY_OK;
   for (int w = 0; w < VARIANTS; w++)
     if (e->variant[w]) TRY(reserve(e, e->variant[w]));
-  for (int i = 0; i < e->nouter; i++) e->outer_at[i] = tensor_at(e->outer[i]);
+  for (int i = 0; i < e->nbound; i++) e->bound_at[i] = tensor_at(e->bound[i]);
   for (int w = 0; w < VARIANTS; w++) {
     struct program *p = e->variant[w];
     if (!p) continue;
-    struct bases b = { .outer = e->outer_at };
+    struct bases b = { .bound = e->bound_at };
     for (int i = 0; i < p->ndevice; i++)
       b.pool[i] = pool_base(e->pool, p->device[i]), b.version[i] = e->version[i];
     lower_resolve(p, &b);
@@ -573,13 +574,13 @@ int exec_resolve(ty_exec *e)
 
 static int make_arrays(ty_exec *e, const ty_exec *before)
 {
-  e->outer_at = NEWS(void *, e->nouter);
+  e->bound_at = NEWS(void *, e->nbound);
   e->output = NEWS(ty_tensor *, e->nhead);
   e->output_storage = NEWS(struct storage *, e->nhead);
-  NEED(e->outer_at && e->output && e->output_storage, TY_EMEMORY, "out of memory: executor");
+  NEED(e->bound_at && e->output && e->output_storage, TY_EMEMORY, "out of memory: executor");
   struct program *p = e->variant[FUSED];
   for (int i = 0; i < p->ndevice; i++) {
-    e->version[i] = NEWS(uint64_t, e->nouter);
+    e->version[i] = NEWS(uint64_t, e->nbound);
     NEED(e->version[i], TY_EMEMORY, "out of memory: executor");
     TRY(storage_wrap(p->device[i], NULL, 0, NULL, NULL, &e->token[i]));
   }
@@ -639,7 +640,7 @@ static int check_rows(const ty_exec *e)
   for (int i = 0; i < e->forward; i++)
     for (int k = 0; k < e->g->node[i].nin; k++) {
       const struct node *n = &e->g->node[i], *from = &e->g->node[n->in[k].node];
-      if (!from->op || !(from->op->flags & OP_ROWS)) continue;
+      if (!from->op || !(from->op->flags & OP_DYNAMIC_ROWS)) continue;
       int code = fail(TY_ESHAPE,
           "%s %s: input %s is %s, whose number of rows is known only when it has run; it can be an output only",
           n->op->name, n->name, n->inport[k].name, from->name);

@@ -1,4 +1,4 @@
-/* exec.h - a program with its outer tensors bound. Files: bind.c makes one, simple_bind.c
+/* exec.h - a program with its bound tensors bound. Files: bind.c makes one, simple_bind.c
 ** allocates arrays for it (simple_bind, reshape), run.c runs it, print.c prints it, query.c
 ** answers questions. */
 #pragma once
@@ -13,7 +13,7 @@ struct bound {
   int node;                                           /* its variable */
   ty_tensor *value, *grad;
   int req;
-  int value_outer, grad_outer;                        /* places in exec.outer, -1 */
+  int value_bound, grad_bound;                        /* places in exec.bound, -1 */
 };
 struct ctx;                                           /* one submitted segment: run.c */
 enum { FUSED, PLAIN, VARIANTS };
@@ -28,15 +28,15 @@ struct ty_exec {
   ty_entry *head; int nhead;
   /* per argument: entry of its gradient in g, node -1 */
   ty_entry *grad_entry;
-  /* per head: place in outer of its head gradient, -1: not needed */
+  /* per head: place in bound of its head gradient, -1: not needed */
   int *head_grad;
   struct bound *arg, *aux; int narg, naux;
-  ty_tensor **outer; int nouter, outer_cap;           /* bound tensors; each one reference */
+  ty_tensor **bound; int nbound, bound_cap;           /* bound tensors; each one reference */
   /* version: per device slot, of each bound tensor, as the running segment saw it */
-  void **outer_at; uint64_t *version[MAX_DEVICES];
+  void **bound_at; uint64_t *version[MAX_DEVICES];
   /* per device slot: carries failures from segment to segment */
   struct storage *token[MAX_DEVICES];
-  int *outer_of;                                      /* see struct source */
+  int *bound_of;                                      /* see struct source */
   /* per variant: where gradients go, and which sums products do themselves */
   struct route {
     int *grad_of, *grad_req, *into; uint8_t *summed;

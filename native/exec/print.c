@@ -80,8 +80,8 @@ static void place_text(const ty_exec *e, const struct program *p, int v, char *b
   const struct value *r = &p->value[p->value[v].root];
   if (r->kind == V_POOL)
     snprintf(buffer, size, "p+0x%06llx", (unsigned long long)r->offset);
-  else if (r->kind == V_OUTER)
-    snprintf(buffer, size, "array %d", r->outer);
+  else if (r->kind == V_BOUND)
+    snprintf(buffer, size, "array %d", r->bound);
   else
     snprintf(buffer, size, "-");
 }
@@ -133,11 +133,11 @@ static void step_text(const ty_exec *e, const struct program *p, int i, struct t
 {
   const struct step *st = &p->step[i];
   char at[64], shape[160], device[32];
-  const char *kernel = st->kind == STEP_TAPE ? "tape"
-      : st->kind == STEP_ADD                 ? "add"
-      : st->kind == STEP_COPY                ? "copy"
-      : st->v.kernel                         ? st->v.kernel->name
-                                             : "host";
+  const char *kernel = st->kind == STEP_POINTWISE ? "pointwise"
+      : st->kind == STEP_ADD                      ? "add"
+      : st->kind == STEP_COPY                     ? "copy"
+      : st->v.kernel                              ? st->v.kernel->name
+                                                  : "host";
   int v = -1;
   for (int k = 0; k < st->nout && v < 0; k++) v = st->out[k];
   const ty_desc *d = &e->desc[v >= 0 ? v : st->in[0]];
@@ -146,9 +146,9 @@ static void step_text(const ty_exec *e, const struct program *p, int i, struct t
       device_name(st->device, device, sizeof device), at, dtype_name(d->dtype),
       text_shape(d, shape, sizeof shape));
   inputs_text(e, p, st, t);
-  if (st->kind == STEP_TAPE) {
+  if (st->kind == STEP_POINTWISE) {
     text_add(t, "  ");
-    tape_print(st->tape, t);
+    pw_print(st->pw, t);
     member_text(e, p, st, t);
   }
   if (st->kind == STEP_NODE) node_text(e, p, st, t);

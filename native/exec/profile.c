@@ -4,9 +4,10 @@
 #include "exec/exec.h"
 #include "device/profile.h"
 
-enum { SHOWN = 6 };                                   /* nodes of a tape that are written out */
+/* nodes of a pointwise program that are written out */
+enum { SHOWN = 6 };
 
-static void name_tape(
+static void name_program(
     const struct program *p, const struct step *st, struct text *name, struct text *nodes)
 {
   for (int k = 0; k < st->nmember; k++) {
@@ -25,8 +26,8 @@ static void name_step(
     const struct program *p, const struct step *st, struct text *name, struct text *nodes)
 {
   const struct node *n = st->node >= 0 ? &p->s.g->node[st->node] : NULL;
-  if (st->kind == STEP_TAPE && st->nmember > 1) {
-    name_tape(p, st, name, nodes);
+  if (st->kind == STEP_POINTWISE && st->nmember > 1) {
+    name_program(p, st, name, nodes);
     return;
   }
   if (!n || st->kind == STEP_COPY || st->kind == STEP_ADD) {
@@ -55,7 +56,7 @@ void exec_profile_step(const struct program *p, const struct step *st, int64_t f
   struct text name = { 0 }, nodes = { 0 };
   name_step(p, st, &name, &nodes);
   const char *kernel = st->kind == STEP_NODE ? st->v.kernel->name
-      : st->kind == STEP_TAPE                ? "tape"
+      : st->kind == STEP_POINTWISE           ? "pointwise"
                                              : "";
   struct profile_label l = { "operator", name.s ? name.s : "", nodes.s ? nodes.s : "", kernel, 0 };
   profile_span(&l, st->device, moved(p, st), from, to);

@@ -96,7 +96,7 @@ int ty_exec_rows(ty_exec *e, int i, int64_t *rows)
   const struct step *st = p->step_of[e->head[i].node] < 0 ? NULL
                                                           : &p->step[p->step_of[e->head[i].node]];
   *rows = -1;
-  if (!n->op || !(n->op->flags & OP_ROWS) || !st || !st->state) return TY_OK;
+  if (!n->op || !(n->op->flags & OP_DYNAMIC_ROWS) || !st || !st->state) return TY_OK;
   *rows = e->desc[value_of(e->g, e->head[i])].dim[0];
   if (e->ran < 0) return TY_OK;
   TRY(ty_tensor_wait(e->output[i], 0));
@@ -281,7 +281,7 @@ static void free_arrays(ty_exec *e)
   for (int h = 0; e->output && h < e->nhead; h++) ty_tensor_free(e->output[h]);
   for (int h = 0; e->output_storage && h < e->nhead; h++)
     if (e->output_storage[h]) storage_free(e->output_storage[h]);
-  for (int i = 0; i < e->nouter; i++) ty_tensor_free(e->outer[i]);
+  for (int i = 0; i < e->nbound; i++) ty_tensor_free(e->bound[i]);
   for (int i = 0; i < MAX_DEVICES; i++) {
     if (e->token[i]) storage_free(e->token[i]);
     mem_free(e->version[i]);
@@ -289,8 +289,8 @@ static void free_arrays(ty_exec *e)
   ty_tensor_free(e->event_tensor);
   mem_free(e->output);
   mem_free(e->output_storage);
-  mem_free(e->outer);
-  mem_free(e->outer_at);
+  mem_free(e->bound);
+  mem_free(e->bound_at);
 }
 
 void ty_exec_free(ty_exec *e)
@@ -313,7 +313,7 @@ void ty_exec_free(ty_exec *e)
   mem_free(e->head_grad);
   mem_free(e->arg);
   mem_free(e->aux);
-  mem_free(e->outer_of);
+  mem_free(e->bound_of);
   exec_free_routes(e);
   text_done(&e->printed);
   arena_done(&e->arena);

@@ -49,7 +49,7 @@ static void describe_inputs(struct program *p, const struct step *st, struct tex
 {
   const struct node *n = &p->s.g->node[st->node];
   for (int k = 0; k < n->nin && st->kind == STEP_NODE; k++) {
-    const struct arr *a = &st->v.call.in[k];
+    const struct operand *a = &st->v.call.in[k];
     if (!a->p || (a->d.dtype != TY_F32 && a->d.dtype != TY_F64)) continue;
     double lo = INFINITY, hi = -INFINITY;
     for (int64_t i = 0; i < desc_count(&a->d); i++) {
@@ -60,7 +60,7 @@ static void describe_inputs(struct program *p, const struct step *st, struct tex
     text_add(t, "%s%s in [%g, %g]", t->n ? ", " : "",
         n->inport && !n->backward ? n->inport[k].name : "input", lo, hi);
   }
-  for (int k = 0; k < st->nin && st->kind == STEP_TAPE; k++) {
+  for (int k = 0; k < st->nin && st->kind == STEP_POINTWISE; k++) {
     const ty_desc *d = &p->s.desc[st->in[k]];
     if (d->dtype != TY_F32 && d->dtype != TY_F64) continue;
     double lo = INFINITY, hi = -INFINITY;
@@ -95,9 +95,9 @@ static int check_step(struct program *p, const struct step *st)
   if (st->kind == STEP_NODE)
     for (int k = 0; k < st->nout; k++)
       TRY(check_value(p, st, st->v.call.out[k].p, &st->v.call.out[k].d));
-  if (st->kind == STEP_TAPE)
-    for (int k = st->nin; k < st->ntape; k++)
-      TRY(check_value(p, st, st->operand[k], &p->s.desc[st->tape_value[k]]));
+  if (st->kind == STEP_POINTWISE)
+    for (int k = st->nin; k < st->npw; k++)
+      TRY(check_value(p, st, st->operand[k], &p->s.desc[st->pw_value[k]]));
   return TY_OK;
 }
 
@@ -123,7 +123,7 @@ static int run_steps(void *context)
   struct ctx *c = context;
   struct program *p = c->p;
   p->run[c->slot] = c->run;
-  memcpy(c->e->version[c->slot], c->version, sizeof(uint64_t) * (size_t)c->e->nouter);
+  memcpy(c->e->version[c->slot], c->version, sizeof(uint64_t) * (size_t)c->e->nbound);
   if (c->e->check || c->e->profile || profiling(TY_PROFILE_SYMBOLIC)) return run_watched(c);
   for (int t = c->first; t < c->last; t++) {
     int code = program_run_step(p, &p->step[t]);
@@ -168,15 +168,15 @@ static int list_storages(ty_exec *e, struct program *p, struct segment *g)
     const struct step *st = &p->step[t];
     for (int k = 0; k < st->nin; k++) {
       const struct value *r = &p->value[p->value[st->in[k]].root];
-      if (r->kind != V_OUTER) continue;
-      struct storage *s = e->outer[r->outer]->storage;
+      if (r->kind != V_BOUND) continue;
+      struct storage *s = e->bound[r->bound]->storage;
       if (changes_input(p, st, k)) put(g->write, &g->nwrite, s);
       put(g->read, &g->nread, s);
     }
     for (int k = 0; k < st->nout; k++)
-      if (st->out[k] >= 0 && p->value[st->out[k]].kind == V_OUTER)
-        put(g->write, &g->nwrite, e->outer[p->value[st->out[k]].outer]->storage);
-    if (st->outer >= 0) put(g->write, &g->nwrite, e->outer[st->outer]->storage);
+      if (st->out[k] >= 0 && p->value[st->out[k]].kind == V_BOUND)
+        put(g->write, &g->nwrite, e->bound[p->value[st->out[k]].bound]->storage);
+    if (st->bound >= 0) put(g->write, &g->nwrite, e->bound[st->bound]->storage);
   }
   for (int h = 0; h < e->nhead; h++) {
     const struct value *r = &p->value[p->value[value_of(e->g, e->head[h])].root];
@@ -218,7 +218,7 @@ static int make_ring(ty_exec *e, const struct program *p)
   if (n <= e->nring) return TY_OK;
   for (int i = 0; i < e->nring; i++) ticket_wait(e->ring[i].ticket);
   struct ctx *ring = NEWS(struct ctx, n);
-  uint64_t *version = NEWS(uint64_t, (size_t)n * (size_t)e->nouter + 1);
+  uint64_t *version = NEWS(uint64_t, (size_t)n * (size_t)e->nbound + 1);
   struct ticket *tickets = NEWS(struct ticket, p->nsegment + 1);
   if (!ring || !version || !tickets)
     return mem_free(ring), mem_free(version), mem_free(tickets),
@@ -230,7 +230,7 @@ static int make_ring(ty_exec *e, const struct program *p)
   e->nring = n;
   e->at_ring = 0;
   e->seg_ticket = tickets;
-  for (int i = 0; i < n; i++) ring[i].version = version + (size_t)i * (size_t)e->nouter;
+  for (int i = 0; i < n; i++) ring[i].version = version + (size_t)i * (size_t)e->nbound;
   e->stats.allocations += e->stats.runs ? 3 : 0;
   return TY_OK;
 }
@@ -263,7 +263,7 @@ static int submit(ty_exec *e, struct program *p, const struct segment *g, int fi
   c->first = first;
   c->last = last;
   c->run = e->last;
-  for (int i = 0; i < e->nouter; i++) c->version[i] = e->outer[i]->storage->version;
+  for (int i = 0; i < e->nbound; i++) c->version[i] = e->bound[i]->storage->version;
   ty_exec_keep(e);
   struct task t = { run_steps, let_go, c, g->read, g->write, g->nread, g->nwrite, after, nafter,
     0 };
@@ -337,7 +337,7 @@ static int start(ty_exec *e, const char *what, int which, int is_train, struct p
   TRY(exec_state(e, what));
   NEED(!interrupted(), TY_EINTERRUPTED, "interrupted");
   TRY(choose_variant(e, which, p));
-  e->last = (struct run){ is_train != 0, e->with_grad, device_draw(e->default_device) };
+  e->last = (struct run){ is_train != 0, e->with_grad, device_next_rng(e->default_device) };
   e->ran = which;
   e->forward_train = is_train;
   e->spent = false;
@@ -400,14 +400,14 @@ static bool head_fits(const ty_exec *e, int h, const ty_desc *d)
 {
   const struct node *n = &e->g->node[e->head[h].node];
   ty_desc want = e->desc[value_of(e->g, e->head[h])];
-  if (n->op && n->op->flags & OP_ROWS && d->ndim == want.ndim && d->dim[0] <= want.dim[0])
+  if (n->op && n->op->flags & OP_DYNAMIC_ROWS && d->ndim == want.ndim && d->dim[0] <= want.dim[0])
     want.dim[0] = d->dim[0];
   return desc_same_shape(d, &want);
 }
 
 static int give_head(ty_exec *e, int h, ty_tensor *from)
 {
-  ty_tensor *part, *to = e->outer[e->head_grad[h]];
+  ty_tensor *part, *to = e->bound[e->head_grad[h]];
   if (from->d.dim[0] == to->d.dim[0]) return ty_tensor_copy(to, from);
   ty_desc d = to->d;
   d.dim[0] = from->d.dim[0];
@@ -516,9 +516,9 @@ ty_tensor *exec_value_view(ty_exec *e, struct program *p, int v)
   struct storage *s = NULL;
   ty_desc d = e->desc[v];
   d.device = r->device;
-  if (r->kind == V_OUTER) {
-    d.device = e->outer[r->outer]->d.device;
-    if (ty_tensor_view(e->outer[r->outer], &d, 0, &t)) return NULL;
+  if (r->kind == V_BOUND) {
+    d.device = e->bound[r->bound]->d.device;
+    if (ty_tensor_view(e->bound[r->bound], &d, 0, &t)) return NULL;
   }
   else if (r->kind == V_POOL) {
     if (pool_storage(e->pool, r->device, (size_t)r->offset, desc_bytes(&d), &s)) return NULL;

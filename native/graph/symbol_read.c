@@ -225,7 +225,7 @@ static int ports_of(struct file *f, const struct draft *d, struct ports *out)
   int n = 0;
   NEED(known && param, TY_EMEMORY, "out of memory: node %s", d->name);
   for (int i = 0; i < d->nattr; i++)
-    if (op->flags & OP_HOST || op_has_param(op, d->attr[i].key)) known[n++] = d->attr[i];
+    if (op->flags & OP_CALLBACK || op_has_param(op, d->attr[i].key)) known[n++] = d->attr[i];
   const ty_attr *counted = op_counted(op, known, &n, d->nin, known, number);
   int code = op_parse(op, counted, n, param);
   if (!code)
@@ -504,7 +504,7 @@ static int build(struct file *f, ty_graph *g)
 {
   for (int i = 0; i < f->n; i++) {
     const struct op *op = f->node[i].op ? op_find(f->node[i].op) : NULL;
-    if (op && op->flags & OP_HOST) TRY(count_host_outputs(f, i));
+    if (op && op->flags & OP_CALLBACK) TRY(count_host_outputs(f, i));
   }
   for (int i = 0; i < f->norder; i++) TRY(build_node(f, g, &f->node[f->order[i]]));
   TRY(build_heads(f, g));
@@ -530,7 +530,7 @@ static int add_rows(const struct json *attrs)
   if (!v) return TY_OK;
   if (v->type != J_LIST || v->n != 2 || v->first->next->type != J_TEXT)
     return corrupt(v, "[\"str\", rows]", kind(v));
-  return row_define(v->first->next->text);
+  return formula_define(v->first->next->text);
 }
 
 static int read_file(struct file *f, const struct json *object, bool top)

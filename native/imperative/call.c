@@ -8,8 +8,8 @@
 #include "imperative/call_cache.h"
 
 struct imperative {                                   /* freed by the task */
-  struct recipe *r;
-  struct draw draw;
+  struct cached_call *r;
+  struct rng_state rng;
   struct storage *tmp;
   /* out: what the kernel writes; target[i]: where it goes afterwards, or NULL */
   ty_tensor **in, **out, **target;
@@ -24,14 +24,14 @@ static void drop(void *context)
   for (int i = 0; i < m->nout; i++) ty_tensor_free(m->out[i]);
   for (int i = 0; i < m->nout; i++) ty_tensor_free(m->target[i]);
   if (m->tmp) storage_free(m->tmp);
-  recipe_drop(m->r);
+  cached_call_release(m->r);
   mem_free(m);
 }
 
 /* -- running ----------------------------------------------------------------------------------- */
 
 /* One look at the clock on either side. */
-static int run_timed(struct recipe *r)
+static int run_timed(struct cached_call *r)
 {
   const struct call *c = &r->v.call;
   int64_t from = profile_now(), bytes = 0;
@@ -47,12 +47,12 @@ static int run_timed(struct recipe *r)
 static int run(void *context)
 {
   struct imperative *m = context;
-  struct recipe *r = m->r;
+  struct cached_call *r = m->r;
   struct call *c = &r->v.call;
   for (int i = 0; i < m->nin; i++) c->in[i].p = tensor_at(m->in[i]);
   for (int i = 0; i < m->nout; i++) c->out[i].p = tensor_at(m->out[i]);
   c->tmp = m->tmp ? m->tmp->data : NULL;
-  r->run.draw = m->draw;
+  r->run.rng = m->rng;
   int code = profiling(TY_PROFILE_IMPERATIVE) ? run_timed(r) : invoke_run(&r->v);
   if (code) fail_node(c->op->name, NULL, NULL);
   for (int i = 0; !code && i < m->nout; i++)
@@ -79,7 +79,7 @@ static bool may_share(const struct imperative *m, int i, int k, const ty_tensor 
   if (given->offset != in->offset || !desc_same_shape(&given->d, &in->d) ||
       given->d.dtype != in->d.dtype)
     return false;
-  return op->row || inplace_allowed(op->inplace, i, k);
+  return op->formula || inplace_allowed(op->inplace, i, k);
 }
 
 static int place_output(struct imperative *m, int i, ty_tensor *given)
@@ -100,9 +100,9 @@ static int place_output(struct imperative *m, int i, ty_tensor *given)
   return TY_OK;
 }
 
-static int take(struct imperative *m, const struct question *q)
+static int take(struct imperative *m, const struct call_key *q)
 {
-  const struct recipe *r = m->r;
+  const struct cached_call *r = m->r;
   for (int i = 0; i < m->nin; i++) {
     bool refused = r->ports.in[i].mutated && q->in[i]->readonly;
     NEED(!refused, TY_ESTATE, "%s: %s is read-only and would be changed", q->op->name,
@@ -114,11 +114,11 @@ static int take(struct imperative *m, const struct question *q)
     if (given) NEED(!given->readonly, TY_ESTATE, "%s: out is read-only", q->op->name);
     TRY(place_output(m, i, given));
   }
-  if (q->op->flags & OP_RANDOM) m->draw = device_draw(r->device);
+  if (q->op->flags & OP_RANDOM) m->rng = device_next_rng(r->device);
   return r->v.scratch ? storage_new(r->device, r->v.scratch, &m->tmp) : TY_OK;
 }
 
-static struct imperative *imperative_new(struct recipe *r)
+static struct imperative *imperative_new(struct cached_call *r)
 {
   int nin = r->v.call.nin, nout = r->v.call.nout;
   struct imperative *m = mem_new(sizeof *m + sizeof *m->list * (size_t)(nin + 2 * nout));
@@ -136,7 +136,7 @@ enum { FEW = 32 };
 
 static int submit_lists(struct imperative *m, struct storage **read, struct storage **write)
 {
-  const struct recipe *r = m->r;
+  const struct cached_call *r = m->r;
   int nw = 0;
   for (int i = 0; i < m->nin; i++) {
     read[i] = m->in[i]->storage;
@@ -161,12 +161,12 @@ static int submit(struct imperative *m)
   return code;
 }
 
-static int call(const struct question *q, ty_tensor **out)
+static int call(const struct call_key *q, ty_tensor **out)
 {
-  struct recipe *r;
-  TRY(recipe_find(q, &r));
+  struct cached_call *r;
+  TRY(cached_call_find(q, &r));
   struct imperative *m = imperative_new(r);
-  if (!m) return recipe_drop(r), TY_EMEMORY;
+  if (!m) return cached_call_release(r), TY_EMEMORY;
   int code = take(m, q);
   if (code) return drop(m), code;
   ty_tensor *made[256];
@@ -191,7 +191,7 @@ int ty_call(const char *name, const ty_attr *attr, int nattr, ty_tensor *const *
   const struct op *op = op_find(name);
   if (!op) return op_unknown(name ? name : "");
   NEED(out || !nout, TY_ETYPE, "%s: no room for outputs", op->name);
-  struct question q = { op, attr, nattr, in, nin, out, nout };
+  struct call_key q = { op, attr, nattr, in, nin, out, nout };
   int code = call(&q, out);
   if (code) fail_node(op->name, NULL, NULL);
   return code;

@@ -10,7 +10,7 @@
 
 /* -- making ------------------------------------------------------------------------------------ */
 
-static int parse(struct recipe *r, const struct question *q)
+static int parse(struct cached_call *r, const struct call_key *q)
 {
   char number[16];
   const struct op *op = q->op;
@@ -35,7 +35,7 @@ static int parse(struct recipe *r, const struct question *q)
   return TY_OK;
 }
 
-static int describe_inputs(struct recipe *r, const struct question *q)
+static int describe_inputs(struct cached_call *r, const struct call_key *q)
 {
   struct call *c = &r->v.call;
   c->in = arena_new(&r->arena, sizeof *c->in * (size_t)(q->nin + 1));
@@ -48,7 +48,7 @@ static int describe_inputs(struct recipe *r, const struct question *q)
   return TY_OK;
 }
 
-static int infer_outputs(struct recipe *r)
+static int infer_outputs(struct cached_call *r)
 {
   struct call *c = &r->v.call;
   c->nout = r->ports.nout;
@@ -67,7 +67,7 @@ static int infer_outputs(struct recipe *r)
 }
 
 /* Shapes that the contents of the inputs decide; waits for them. */
-static int measure_outputs(struct recipe *r, const struct question *q)
+static int measure_outputs(struct cached_call *r, const struct call_key *q)
 {
   struct call *c = &r->v.call;
   if (!c->op->measure) return TY_OK;
@@ -81,7 +81,7 @@ static int measure_outputs(struct recipe *r, const struct question *q)
 }
 
 /* Outputs that nothing determines take the shape and dtype of the given array, else float32. */
-static int complete_output(struct recipe *r, int i, const ty_tensor *given)
+static int complete_output(struct cached_call *r, int i, const ty_tensor *given)
 {
   const struct op *op = r->v.call.op;
   ty_desc *d = &r->v.call.out[i].d;
@@ -109,7 +109,7 @@ static int complete_output(struct recipe *r, int i, const ty_tensor *given)
   return code;
 }
 
-static int find_device(struct recipe *r, const struct question *q)
+static int find_device(struct cached_call *r, const struct call_key *q)
 {
   int device = -1, nout = MIN(q->nout, r->ports.nout);
   for (int i = 0; i < q->nattr; i++)
@@ -140,7 +140,7 @@ static bool is_small(const struct call *c)
   return bytes <= SMALL_TASK;
 }
 
-static int choose(struct recipe *r)
+static int choose(struct cached_call *r)
 {
   r->v.call.run = &r->run;
   TRY(invoke_choose(&r->v, &r->arena, NULL));
@@ -149,7 +149,7 @@ static int choose(struct recipe *r)
   return r->state ? TY_OK : TY_EMEMORY;
 }
 
-static int cook(struct recipe *r, const struct question *q)
+static int cook(struct cached_call *r, const struct call_key *q)
 {
   TRY(parse(r, q));
   TRY(describe_inputs(r, q));
@@ -162,20 +162,20 @@ static int cook(struct recipe *r, const struct question *q)
   return choose(r);
 }
 
-static int make(const struct question *q, struct recipe **out)
+static int make(const struct call_key *q, struct cached_call **out)
 {
   struct arena a = { 0 };
-  struct recipe *r = arena_new(&a, sizeof *r);
+  struct cached_call *r = arena_new(&a, sizeof *r);
   NEED(r, TY_EMEMORY, "out of memory");
   r->arena = a;
   r->refs = 1;
   int code = cook(r, q);
-  if (code) return recipe_drop(r), code;
+  if (code) return cached_call_release(r), code;
   *out = r;
   return TY_OK;
 }
 
-void recipe_drop(struct recipe *r)
+void cached_call_release(struct cached_call *r)
 {
   if (!r || __atomic_sub_fetch(&r->refs, 1, __ATOMIC_ACQ_REL)) return;
   if (r->state && r->v.kernel && r->v.kernel->done) r->v.kernel->done(r->state);
@@ -187,9 +187,9 @@ void recipe_drop(struct recipe *r)
 /* -- the bytes of a question ------------------------------------------------------------------- */
 
 enum { KEY = 1024, PLACES = 512 };                    /* bytes; recipes that are remembered */
-struct key { size_t n; bool full; char s[KEY]; };
+struct key_bytes { size_t n; bool full; char s[KEY]; };
 
-static void put(struct key *k, const void *p, size_t n)
+static void put(struct key_bytes *k, const void *p, size_t n)
 {
   if (k->full || n > KEY - k->n) {
     k->full = true;
@@ -199,16 +199,16 @@ static void put(struct key *k, const void *p, size_t n)
   k->n += n;
 }
 
-static void put_text(struct key *k, const char *s) { put(k, s, strlen(s) + 1); }
+static void put_text(struct key_bytes *k, const char *s) { put(k, s, strlen(s) + 1); }
 
-static void put_array(struct key *k, const ty_tensor *t)
+static void put_array(struct key_bytes *k, const ty_tensor *t)
 {
   int32_t head[3] = { t ? t->d.dtype : TY_NODTYPE, t ? t->d.device : 0, t ? t->d.ndim : 0 };
   put(k, head, sizeof head);
   if (t) put(k, t->d.dim, sizeof *t->d.dim * (size_t)t->d.ndim);
 }
 
-static void write_key(struct key *k, const struct question *q)
+static void write_key(struct key_bytes *k, const struct call_key *q)
 {
   int32_t head[3] = { q->nattr, q->nin, q->nout };
   k->n = 0;
@@ -221,7 +221,7 @@ static void write_key(struct key *k, const struct question *q)
   while (k->n % 8 && !k->full) put(k, "", 1);
 }
 
-static uint64_t hash(const struct key *k)
+static uint64_t hash(const struct key_bytes *k)
 {
   uint64_t h = k->n;
   for (size_t i = 0; i < k->n; i += 8) {
@@ -237,18 +237,18 @@ static uint64_t hash(const struct key *k)
 
 /* A recipe stands at one of two neighbouring places; a new one takes the first, the last one
 ** there moves to the second. */
-static struct { pthread_mutex_t lock; struct recipe *place[PLACES]; } known = { PTHREAD_MUTEX_INITIALIZER, { 0 } };
+static struct { pthread_mutex_t lock; struct cached_call *place[PLACES]; } known = { PTHREAD_MUTEX_INITIALIZER, { 0 } };
 
-static bool answers(const struct recipe *r, const struct key *k, uint64_t h)
+static bool answers(const struct cached_call *r, const struct key_bytes *k, uint64_t h)
 {
   return r && r->hash == h && r->nkey == k->n && !memcmp(r->key, k->s, k->n);
 }
 
-static struct recipe *look_up(const struct key *k, uint64_t h)
+static struct cached_call *look_up(const struct key_bytes *k, uint64_t h)
 {
   size_t at = h % PLACES;
   pthread_mutex_lock(&known.lock);
-  struct recipe *r = known.place[at];
+  struct cached_call *r = known.place[at];
   if (!answers(r, k, h)) r = known.place[at ^ 1];
   if (answers(r, k, h))
     __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
@@ -258,7 +258,7 @@ static struct recipe *look_up(const struct key *k, uint64_t h)
   return r;
 }
 
-static void remember(struct recipe *r, const struct key *k, uint64_t h)
+static void remember(struct cached_call *r, const struct key_bytes *k, uint64_t h)
 {
   char *copy = arena_new(&r->arena, k->n);
   if (!copy) return;
@@ -267,17 +267,17 @@ static void remember(struct recipe *r, const struct key *k, uint64_t h)
   r->hash = h;
   r->refs = 2;
   pthread_mutex_lock(&known.lock);
-  struct recipe **at = &known.place[h % PLACES], **next = &known.place[(h % PLACES) ^ 1],
-                *old = *next;
+  struct cached_call **at = &known.place[h % PLACES], **next = &known.place[(h % PLACES) ^ 1],
+                     *old = *next;
   *next = *at;
   *at = r;
   pthread_mutex_unlock(&known.lock);
-  recipe_drop(old);
+  cached_call_release(old);
 }
 
-int recipe_find(const struct question *q, struct recipe **out)
+int cached_call_find(const struct call_key *q, struct cached_call **out)
 {
-  struct key k;
+  struct key_bytes k;
   write_key(&k, q);
   uint64_t h = k.full ? 0 : hash(&k);
   if (!k.full && (*out = look_up(&k, h))) return TY_OK;

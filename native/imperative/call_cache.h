@@ -4,13 +4,13 @@
 ** It follows from the operator, the texts of its attributes and the descriptors of its arrays,
 ** so it is remembered: a call that was made before costs one look-up. A recipe is shared by
 ** queued tasks; those of one device run one after another, so the pointers in `v.call` and the
-** kernel's state belong to the task that runs. Order of calls: recipe_find, then runs on the
-** recipe's device, recipe_drop for each recipe_find.
+** kernel's state belong to the task that runs. Order of calls: cached_call_find, then runs on the
+** recipe's device, cached_call_release for each cached_call_find.
 */
 #pragma once
 #include "op/dispatch.h"
 
-struct recipe {
+struct cached_call {
   /* in, out: descriptors; whoever runs it sets the pointers */
   struct invoke v;
   struct ports ports;
@@ -22,7 +22,7 @@ struct recipe {
   struct arena arena;                                 /* holds all of this */
   const char *key; size_t nkey; uint64_t hash;        /* nkey 0: not remembered */
 };
-struct question {
+struct call_key {
   const struct op *op;
   const ty_attr *attr; int nattr;
   ty_tensor *const *in; int nin;
@@ -30,5 +30,5 @@ struct question {
   ty_tensor *const *out; int nout;
 };
 /* with a reference; remembered or made */
-int  recipe_find(const struct question *q, struct recipe **out);
-void recipe_drop(struct recipe *r);
+int  cached_call_find(const struct call_key *q, struct cached_call **out);
+void cached_call_release(struct cached_call *r);

@@ -210,10 +210,10 @@ static int read_labels(struct image_record *r, const struct lines *l, char *line
   return TY_OK;
 }
 
-struct row { int64_t id, place; };
+struct formula { int64_t id, place; };
 static int by_id(const void *a, const void *b)
 {
-  const struct row *x = a, *y = b;
+  const struct formula *x = a, *y = b;
   return x->id != y->id ? (x->id > y->id) - (x->id < y->id)
                         : (x->place > y->place) - (x->place < y->place);
 }
@@ -221,10 +221,10 @@ static int by_id(const void *a, const void *b)
 static int sort_labels(struct image_record *r)
 {
   struct labels *t = &r->labels;
-  struct row *row = NEWS(struct row, t->n);
+  struct formula *row = NEWS(struct formula, t->n);
   float *value = NEWS(float, t->n * r->width);
   bool room = row && value;
-  for (int64_t i = 0; room && i < t->n; i++) row[i] = (struct row){ t->id[i], i };
+  for (int64_t i = 0; room && i < t->n; i++) row[i] = (struct formula){ t->id[i], i };
   if (room) qsort(row, (size_t)t->n, sizeof *row, by_id);
   for (int64_t i = 0; room && i < t->n; i++) {
     t->id[i] = row[i].id;

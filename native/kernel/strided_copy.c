@@ -188,7 +188,7 @@ static void copy_body(int64_t begin, int64_t end, void *context)
 {
   const struct bytes *b = context;
   if (b->past)
-    bypass_copy(b->dst + begin, b->src + begin, (size_t)(end - begin));
+    stream_copy(b->dst + begin, b->src + begin, (size_t)(end - begin));
   else
     memcpy(b->dst + begin, b->src + begin, (size_t)(end - begin));
 }
@@ -201,7 +201,7 @@ static void zero_body(int64_t begin, int64_t end, void *context)
 
 void move_bytes(void *dst, const void *src, size_t bytes)
 {
-  struct bytes b = { dst, src, bypass_pays(bytes) };
+  struct bytes b = { dst, src, stream_copy_profitable(bytes) };
   if (dst != src) parallel((int64_t)bytes, PIECE, copy_body, &b);
 }
 
@@ -242,7 +242,7 @@ void set_number(void *p, int dtype, double v)
   }
 }
 
-double real_of(const struct arr *a, int64_t i)
+double real_of(const struct operand *a, int64_t i)
 {
   switch (a->d.dtype) {
   case TY_F32: return ((const float *)a->p)[i];
@@ -258,7 +258,7 @@ static int64_t truncated(double v)
   return v >= 0x1p62 ? INT64_MAX : v > -0x1p62 ? (int64_t)v : INT64_MIN;
 }
 
-int64_t index_of(const struct arr *a, int64_t i)
+int64_t index_of(const struct operand *a, int64_t i)
 {
   switch (a->d.dtype) {
   case TY_F32:

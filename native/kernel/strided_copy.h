@@ -48,8 +48,8 @@ static inline int64_t product_of(const ty_desc *d, int from, int to) /* of dims 
 /* One element of any dtype. set: as a C cast does, out of range the nearest. index: truncated;
 ** NaN is INT64_MIN. */
 void    set_number(void *p, int dtype, double value);
-int64_t index_of(const struct arr *a, int64_t i);
-double  real_of(const struct arr *a, int64_t i);
+int64_t index_of(const struct operand *a, int64_t i);
+double  real_of(const struct operand *a, int64_t i);
 
 /* out 0 = in 0; further outputs (gradients) are zeros */
 int copy_kernel(struct call *c);

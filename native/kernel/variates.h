@@ -13,24 +13,25 @@
 #include "op/op.h"
 #include "base/philox.h"
 
-struct key { uint64_t seed, counter; uint32_t node; };
+struct rng_key { uint64_t seed, counter; uint32_t node; };
 /* elements element .. element + n - 1 */
-typedef void (*draw_fn)(double *z, const struct key *k, uint64_t element, int64_t n);
+typedef void (*variate_fn)(double *z, const struct rng_key *k, uint64_t element, int64_t n);
 
-struct draws {
+struct variates {
   /* unit24 and 53: uniform, of so many bits: what a float or double holds */
-  draw_fn unit24, unit53, normal, exponential;
+  variate_fn unit24, unit53, normal, exponential;
   void  (*store_f32)(void *y, const double *z, double offset, double scale, double limit, int64_t n);
   void  (*store_f64)(void *y, const double *z, double offset, double scale, double limit, int64_t n);
 };                                                    /* y = offset + scale z, at most limit */
-extern const struct draws draws_baseline, draws_avx2, draws_avx512;
+extern const struct variates variates_baseline, variates_avx2, variates_avx512;
 
-static inline const struct draws *draws_here(void)
+static inline const struct variates *variates_here(void)
 {
-  static const struct draws *const all[] = { &draws_baseline, &draws_avx2, &draws_avx512 };
+  static const struct variates *const all[] = { &variates_baseline, &variates_avx2,
+    &variates_avx512 };
   return all[cpu_level()];
 }
-static inline struct key key_of(const struct call *c)
+static inline struct rng_key key_of(const struct call *c)
 {
-  return (struct key){ c->run->draw.seed, c->run->draw.counter, c->node };
+  return (struct rng_key){ c->run->rng.seed, c->run->rng.counter, c->node };
 }

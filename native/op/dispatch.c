@@ -5,7 +5,7 @@
 
 const struct kernel *op_kernels(const struct op *op, bool backward)
 {
-  if (op->row) return backward ? row_back_kernel : row_kernel;
+  if (op->formula) return backward ? formula_back_kernel : formula_kernel;
   return backward ? op->back_cpu : op->cpu;
 }
 
@@ -25,7 +25,7 @@ static bool is_half(int dtype) { return dtype == TY_F16 || dtype == TY_BF16; }
 
 /* The first operand dtype that the kernel lacks, half types only if it lacks float32 too;
 ** TY_NODTYPE: none. */
-static int lacking(const struct kernel *k, const struct arr *x, int n, bool *half)
+static int lacking(const struct kernel *k, const struct operand *x, int n, bool *half)
 {
   for (int i = 0; i < n; i++) {
     int d = x[i].d.dtype;
@@ -37,7 +37,8 @@ static int lacking(const struct kernel *k, const struct arr *x, int n, bool *hal
 }
 
 /* Float32 stand-ins for the half operands; their bytes lie behind the kernel's own scratch. */
-static int stand_in(const struct kernel *k, struct arr *x, int n, struct arr **out, struct arena *a)
+static int stand_in(
+    const struct kernel *k, struct operand *x, int n, struct operand **out, struct arena *a)
 {
   *out = arena_new(a, sizeof **out * (size_t)(n + 1));
   NEED(*out, TY_EMEMORY, "out of memory");
@@ -49,7 +50,7 @@ static int stand_in(const struct kernel *k, struct arr *x, int n, struct arr **o
   return TY_OK;
 }
 
-static size_t converted_bytes(const struct arr *real, const struct arr *stand, int n)
+static size_t converted_bytes(const struct operand *real, const struct operand *stand, int n)
 {
   size_t bytes = 0;
   for (int i = 0; i < n; i++)
@@ -128,7 +129,8 @@ int invoke_choose(struct invoke *v, struct arena *a, struct text *why)
 
 /* Gives the stand-ins their memory (p of absent operands stays NULL); converts those that are
 ** read. */
-static char *enter(const struct arr *real, struct arr *stand, int n, char *at, uint32_t read)
+static char *enter(
+    const struct operand *real, struct operand *stand, int n, char *at, uint32_t read)
 {
   for (int i = 0; i < n; i++) {
     if (real[i].d.dtype == stand[i].d.dtype) {
@@ -143,7 +145,7 @@ static char *enter(const struct arr *real, struct arr *stand, int n, char *at, u
   return at;
 }
 
-static void leave(const struct arr *real, const struct arr *stand, int n)
+static void leave(const struct operand *real, const struct operand *stand, int n)
 {
   for (int i = 0; i < n; i++)
     if (real[i].p && real[i].p != stand[i].p)

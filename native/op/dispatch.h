@@ -14,7 +14,7 @@ struct invoke {
   /* some operands are converted to float32 and back */
   bool     half;
   /* float32 stand-ins (from the arena), in front of the kernel */
-  struct arr *half_in, *half_out;
+  struct operand *half_in, *half_out;
 };
 /* rows included; NULL: none */
 const struct kernel *op_kernels(const struct op *op, bool backward);

@@ -1,11 +1,12 @@
 /* formula.c - operators with rows as kernels of their own: what imperative calls and unfused
 ** programs run.
 **
-** A tape is made once per operator, dtype and direction and kept for good. Numeric parameters
-** are not part of it: they are operands, one element each, that point into the parameter struct,
-** so that a rate that changes at every step needs no new tape. Only their signs are (a formula
-** may ask whether $clip >= 0), and the values of enums and booleans. A kernel resolves its tape
-** and strides at its first run and keeps them in its state.
+** A pointwise program is made once per operator, dtype and direction and kept for good. Numeric
+** parameters are not part of it: they are operands, one element each, that point into the
+** parameter struct, so that a rate that changes at every step needs no new pointwise program.
+** Only their signs are (a formula may ask whether $clip >= 0), and the values of enums and
+** booleans. A kernel resolves its pointwise program and strides at its first run and keeps them
+** in its state.
 */
 #include <pthread.h>
 #include "op/registry.h"
@@ -55,25 +56,26 @@ static const char *reads_text(int mask)
 static bool has_gradient(const struct op *op)
 {
   for (int k = 0; k < MOST; k++)
-    if (op->row->grad[k]) return true;
+    if (op->formula->grad[k]) return true;
   return false;
 }
 
-const char *row_reads(const struct op *op)
+const char *formula_reads(const struct op *op)
 {
   int mask = 0;
-  if (!op->row || !has_gradient(op)) return NULL;
-  for (int k = 0; k < MOST; k++) mask |= letters_of(op->row->grad[k]);
+  if (!op->formula || !has_gradient(op)) return NULL;
+  for (int k = 0; k < MOST; k++) mask |= letters_of(op->formula->grad[k]);
   return reads_text(mask);
 }
 
-/* -- making a tape ----------------------------------------------------------------------------- */
+/* -- making a pointwise program ---------------------------------------------------------------- */
 
-struct plan {                                         /* of one tape */
+struct plan {                                         /* of one pointwise program */
   const struct op *op;
   const void *param;
   int dtype;
-  bool backward, fixed;                               /* fixed: numbers are written into the tape */
+  /* fixed: numbers are written into the pointwise program */
+  bool backward, fixed;
   uint32_t want;                                      /* outputs to store */
   const char *reads;                                  /* backward */
 };
@@ -93,63 +95,63 @@ static bool mutated(const struct op *op, int k)
   return n && s[n - 1] == '!';
 }
 
-static int build_forward(const struct plan *p, struct tape *t)
+static int build_forward(const struct plan *p, struct pw_program *t)
 {
   int nin = count_words(p->op->in), at = nin + 1, reg;
-  struct tape_env env = { .op = p->op, .param = p->param };
+  struct pw_env env = { .op = p->op, .param = p->param };
   for (int k = 0; k < nin; k++) at += mutated(p->op, k);
   env.numbers = p->fixed ? 0 : at;
-  for (int i = 0; i < 26; i++) env.var[i] = i < nin && i < MOST ? tape_load(t, i) : -1;
-  TRY(tape_formula(t, p->op->row->y, &env, &reg));
-  if (p->want & 1) tape_store(t, nin, reg);
+  for (int i = 0; i < 26; i++) env.var[i] = i < nin && i < MOST ? pw_load(t, i) : -1;
+  TRY(pw_formula(t, p->op->formula->y, &env, &reg));
+  if (p->want & 1) pw_store(t, nin, reg);
   for (int k = 0, to = nin + 1; k < nin; k++)
-    if (mutated(p->op, k)) tape_store(t, to++, env.var[k]);
+    if (mutated(p->op, k)) pw_store(t, to++, env.var[k]);
   return TY_OK;
 }
 
-static int build_backward(const struct plan *p, struct tape *t)
+static int build_backward(const struct plan *p, struct pw_program *t)
 {
   int nin = count_words(p->op->in), n = 0, reg;
-  struct tape_env env = { .op = p->op, .param = p->param };
+  struct pw_env env = { .op = p->op, .param = p->param };
   for (int i = 0; i < 26; i++) env.var[i] = -1;
   for (const char *s = p->reads; *s; s += strcspn(s, " "), s += strspn(s, " "))
-    env.var[*s == 'g' ? 'g' - 'a' : *s == 'o' ? 'y' - 'a' : atoi(s + 1)] = tape_load(t, n++);
+    env.var[*s == 'g' ? 'g' - 'a' : *s == 'o' ? 'y' - 'a' : atoi(s + 1)] = pw_load(t, n++);
   env.numbers = p->fixed ? 0 : n + nin;
   for (int k = 0; k < nin; k++) {
-    const char *f = p->op->row->grad[k];
+    const char *f = p->op->formula->grad[k];
     if (!(p->want >> k & 1) || (!f && !p->fixed)) continue;
-    struct tape_env e = env;
-    TRY(tape_formula(t, f ? f : "0", &e, &reg));
-    tape_store(t, n + k, reg);
+    struct pw_env e = env;
+    TRY(pw_formula(t, f ? f : "0", &e, &reg));
+    pw_store(t, n + k, reg);
   }
   return TY_OK;
 }
 
-static int build(const struct plan *p, struct tape **out)
+static int build(const struct plan *p, struct pw_program **out)
 {
-  struct tape *t = tape_new(p->dtype);
-  NEED(t, TY_EMEMORY, "out of memory: tape");
+  struct pw_program *t = pw_new(p->dtype);
+  NEED(t, TY_EMEMORY, "out of memory: pointwise program");
   int code = p->backward ? build_backward(p, t) : build_forward(p, t);
-  if (!code) code = tape_seal(t);
+  if (!code) code = pw_seal(t);
   if (code)
-    tape_free(t);
+    pw_free(t);
   else
     *out = t;
   return code;
 }
 
-/* A tape with numbers as operands, and the dtypes of all operands in order. */
-int row_build(const struct op *op, const void *param, int dtype, bool backward, struct tape **out,
-    int dtypes[TAPE_ARGS], int *n)
+/* A pointwise program with numbers as operands, and the dtypes of all operands in order. */
+int formula_build(const struct op *op, const void *param, int dtype, bool backward,
+    struct pw_program **out, int dtypes[PW_ARGS], int *n)
 {
   struct plan p = { .op = op, .param = param, .dtype = dtype, .backward = backward, .want = ~0u };
   if (backward) p.reads = op_reads(op, param);
   int nin = count_words(op->in), k = backward ? count_words(p.reads) + nin : nin + 1;
   for (int i = 0; i < nin; i++) k += !backward && mutated(op, i);
-  for (int i = 0; i < k && i < TAPE_ARGS; i++) dtypes[i] = dtype;
+  for (int i = 0; i < k && i < PW_ARGS; i++) dtypes[i] = dtype;
   for (const struct param *q = op->param; q && q->name; q++) {
     if (q->type != P_FLOAT && q->type != P_INT) continue;
-    NEED(k < TAPE_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row", op->name);
+    NEED(k < PW_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row", op->name);
     dtypes[k++] = q->type == P_FLOAT ? TY_F64 : TY_I64;
   }
   *n = k;
@@ -158,12 +160,12 @@ int row_build(const struct op *op, const void *param, int dtype, bool backward, 
 
 /* -- the cache --------------------------------------------------------------------------------- */
 
-struct cached { struct cached *next; const struct op *op; uint8_t key[KEY]; size_t nkey; struct tape *tape; const char *reads; };
+struct cached { struct cached *next; const struct op *op; uint8_t key[KEY]; size_t nkey; struct pw_program *pw; const char *reads; };
 static struct { pthread_mutex_t lock; struct cached *bucket[BUCKETS]; } cache = { PTHREAD_MUTEX_INITIALIZER, { 0 } };
 
 static uint8_t sign_of(double v) { return v != v ? 3 : v > 0 ? 2 : v < 0 ? 1 : 0; }
 
-/* What the tape depends on; 0: the parameters are too long to be remembered. */
+/* What the pointwise program depends on; 0: the parameters are too long to be remembered. */
 static size_t make_key(const struct plan *p, int what, uint8_t key[KEY])
 {
   uint8_t *k = key;
@@ -207,11 +209,11 @@ static int enter(const struct plan *p, int what, const uint8_t *key, size_t n, s
   struct cached **at = find(p->op, key, n);
   if (!*at) {
     struct cached *e = NEW(struct cached);
-    NEED(e, TY_EMEMORY, "out of memory: tape");
+    NEED(e, TY_EMEMORY, "out of memory: pointwise program");
     e->op = p->op;
     e->nkey = n;
     memcpy(e->key, key, n);
-    int code = what == 2 ? live_letters(p, &e->reads) : build(p, &e->tape);
+    int code = what == 2 ? live_letters(p, &e->reads) : build(p, &e->pw);
     if (code) {
       mem_free(e);
       return code;
@@ -234,17 +236,17 @@ static int remember(const struct plan *p, int what,
   return code;
 }
 
-int row_tape(
-    const struct op *op, const void *param, int dtype, int backward, const struct tape **out)
+int formula_program(
+    const struct op *op, const void *param, int dtype, int backward, const struct pw_program **out)
 {
   struct plan p = {
     .op = op, .param = param, .dtype = dtype, .backward = backward, .fixed = true, .want = ~0u
   };
   struct cached *e;
   if (backward) p.reads = op_reads(op, param);
-  NEED(op->row && (!backward || p.reads), TY_EUNSUPPORTED, "%s has no such row", op->name);
+  NEED(op->formula && (!backward || p.reads), TY_EUNSUPPORTED, "%s has no such row", op->name);
   TRY(remember(&p, backward, &e));
-  *out = e->tape;
+  *out = e->pw;
   return TY_OK;
 }
 
@@ -253,23 +255,23 @@ int row_tape(
 static int live_letters(const struct plan *p, const char **reads)
 {
   struct plan full = *p;
-  struct tape *t;
+  struct pw_program *t;
   int mask = 0, n = 0;
   full.backward = true;
-  full.reads = row_reads(p->op);
+  full.reads = formula_reads(p->op);
   TRY(build(&full, &t));
   for (const char *s = full.reads; *s; s += strcspn(s, " "), s += strspn(s, " "), n++)
     for (int i = 0; i < t->nget; i++)
       if (t->get[i].operand == n)
         mask |= *s == 'g' ? READ_G : *s == 'o' ? READ_Y : 1 << atoi(s + 1);
-  tape_free(t);
+  pw_free(t);
   *reads = reads_text(mask);
   return TY_OK;
 }
 
-const char *row_reads_of(const struct op *op, const void *param)
+const char *formula_reads_of(const struct op *op, const void *param)
 {
-  const char *all = row_reads(op);
+  const char *all = formula_reads(op);
   bool choice = false;
   for (const struct param *q = op->param; q && q->name; q++)
     choice |= q->type == P_BOOL || q->type == P_ENUM;
@@ -281,16 +283,16 @@ const char *row_reads_of(const struct op *op, const void *param)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-/* summed after the tape: from scratch at `at`, or from operand -1 - at */
+/* summed after the pointwise program: from scratch at `at`, or from operand -1 - at */
 struct sum_out { int output; int64_t at; };
 /* a kernel's state: what the first run has found out */
 struct ready {
   /* sweeps: the row's own loop takes such operands */
   bool done, sweeps;
-  const struct tape *tape;                            /* NULL: there is nothing to compute */
-  struct tape_loop loop;
+  const struct pw_program *pw;                            /* NULL: there is nothing to compute */
+  struct pw_loop loop;
   /* operands but for numbers; offsets of numbers in the parameters */
-  int n, number[TAPE_ARGS], nnumber;
+  int n, number[PW_ARGS], nnumber;
   uint32_t mutated;                                   /* inputs that are stored to */
   ty_desc space;
   struct sum_out sum[MOST]; int nsum;
@@ -300,7 +302,7 @@ static int add_numbers(const struct op *op, ty_desc *d, int n, struct ready *r)
 {
   for (const struct param *q = op->param; q && q->name; q++) {
     if (q->type != P_FLOAT && q->type != P_INT) continue;
-    NEED(n + r->nnumber < TAPE_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row", op->name);
+    NEED(n + r->nnumber < PW_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row", op->name);
     d[n + r->nnumber] = (ty_desc){
       .dtype = q->type == P_FLOAT ? TY_F64 : TY_I64, .ndim = 1, .dim = { 1 }
     };
@@ -314,28 +316,29 @@ static void put_numbers(const struct ready *r, const void *param, void **operand
   for (int i = 0; i < r->nnumber; i++) operand[r->n + i] = (char *)(uintptr_t)param + r->number[i];
 }
 
-static int dtype_of(const struct arr *in, int nin, const struct arr *out, int nout)
+static int dtype_of(const struct operand *in, int nin, const struct operand *out, int nout)
 {
-  ty_desc d[2 * TAPE_ARGS];
+  ty_desc d[2 * PW_ARGS];
   int n = 0;
   for (int k = 0; k < nin && n < COUNT(d); k++) d[n++] = in[k].d;
   for (int k = 0; k < nout && n < COUNT(d); k++) d[n++] = out[k].d;
-  return tape_dtype(d, n);
+  return pw_dtype(d, n);
 }
 
 /* All operands of one shape and float type */
-static bool can_sweep(const struct op *op, const struct arr *in, int nin, const struct arr *out)
+static bool can_sweep(
+    const struct op *op, const struct operand *in, int nin, const struct operand *out)
 {
-  if (!op->row->sweep || (out->d.dtype != TY_F32 && out->d.dtype != TY_F64)) return false;
+  if (!op->formula->sweep || (out->d.dtype != TY_F32 && out->d.dtype != TY_F64)) return false;
   for (int k = 0; k < nin; k++)
     if (in[k].d.dtype != out->d.dtype || !desc_same_shape(&in[k].d, &out->d)) return false;
   return true;
 }
 
-static int ready_forward(const struct op *op, const void *param, const struct arr *in, int nin,
-    const struct arr *out, struct ready *r)
+static int ready_forward(const struct op *op, const void *param, const struct operand *in, int nin,
+    const struct operand *out, struct ready *r)
 {
-  ty_desc d[TAPE_ARGS];
+  ty_desc d[PW_ARGS];
   struct plan p = {
     .op = op, .param = param, .dtype = dtype_of(in, nin, out, 1), .want = out->p != NULL
   };
@@ -349,30 +352,30 @@ static int ready_forward(const struct op *op, const void *param, const struct ar
     if (mutated(op, k)) r->mutated |= 1u << k, d[r->n++] = in[k].d;
   TRY(add_numbers(op, d, r->n, r));
   TRY(remember(&p, 0, &e));
-  r->tape = e->tape;
-  TRY(tape_loop_make(&r->loop, &out->d, d, r->n + r->nnumber));
+  r->pw = e->pw;
+  TRY(pw_loop_make(&r->loop, &out->d, d, r->n + r->nnumber));
   r->sweeps = can_sweep(op, in, nin, out);
   r->done = true;
   return TY_OK;
 }
 
-static int run_forward(const struct op *op, const void *param, const struct arr *in, int nin,
-    const struct arr *out, struct ready *r)
+static int run_forward(const struct op *op, const void *param, const struct operand *in, int nin,
+    const struct operand *out, struct ready *r)
 {
-  void *operand[TAPE_ARGS];
+  void *operand[PW_ARGS];
   if (!r->done) TRY(ready_forward(op, param, in, nin, out, r));
-  if (r->sweeps && out->p && op->row->sweep(param, in, out)) return TY_OK;
+  if (r->sweeps && out->p && op->formula->sweep(param, in, out)) return TY_OK;
   int n = 0;
   for (; n < nin; n++) operand[n] = in[n].p;
   operand[n++] = out->p;
   for (int k = 0; k < nin && n < r->n; k++)
     if (r->mutated >> k & 1) operand[n++] = in[k].p;
   put_numbers(r, param, operand);
-  return tape_run(r->tape, &r->loop, operand);
+  return pw_run(r->pw, &r->loop, operand);
 }
 
-int row_apply(
-    const struct op *op, const void *param, const struct arr *in, int nin, const struct arr *out)
+int formula_apply(const struct op *op, const void *param, const struct operand *in, int nin,
+    const struct operand *out)
 {
   struct ready r;
   r.done = false;
@@ -385,7 +388,7 @@ static int row_forward(struct call *c)
 {
   return run_forward(c->op, c->param, c->in, c->nin, c->out, c->state);
 }
-static size_t row_state(const struct call *c) { return sizeof(struct ready); }
+static size_t formula_state(const struct call *c) { return sizeof(struct ready); }
 
 /* The shape that all operands broadcast to. */
 static ty_desc common_space(const struct call *c)
@@ -404,12 +407,12 @@ static ty_desc common_space(const struct call *c)
 
 static bool is_summed(const struct call *c, const ty_desc *space, int k)
 {
-  return c->out[k].p && c->op->row->grad[k] && desc_count(&c->out[k].d) != desc_count(space);
+  return c->out[k].p && c->op->formula->grad[k] && desc_count(&c->out[k].d) != desc_count(space);
 }
 
 static bool is_head(const struct call *c, int k)
 {
-  return !strcmp(c->op->row->grad[k], "g");
+  return !strcmp(c->op->formula->grad[k], "g");
 } /* the head gradient itself */
 
 static size_t summed_bytes(const ty_desc *space, int dtype)
@@ -436,14 +439,14 @@ static int head_operand(const char *reads)
 
 static int ready_backward(struct call *c, struct ready *r)
 {
-  ty_desc d[TAPE_ARGS];
+  ty_desc d[PW_ARGS];
   struct plan p = { .op = c->op, .param = c->param, .backward = true };
   struct cached *e;
   p.dtype = dtype_of(c->in, c->nin, c->out, c->nout);
   p.reads = op_reads(c->op, c->param);
   size_t used = 0;
-  NEED(c->nin + c->nout <= TAPE_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row",
-      c->op->name);
+  NEED(
+      c->nin + c->nout <= PW_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row", c->op->name);
   r->space = common_space(c);
   r->space.dtype = p.dtype;
   r->n = c->nin + c->nout;
@@ -451,7 +454,7 @@ static int ready_backward(struct call *c, struct ready *r)
   for (int k = 0; k < c->nin; k++) d[k] = c->in[k].d;
   for (int k = 0; k < c->nout; k++) {
     d[c->nin + k] = c->out[k].d;
-    if (!c->out[k].p || !c->op->row->grad[k]) { /* no part of the tape */
+    if (!c->out[k].p || !c->op->formula->grad[k]) { /* no part of the pointwise program */
       d[c->nin + k] = (ty_desc){ .dtype = p.dtype, .ndim = 1, .dim = { 1 } };
       continue;
     }
@@ -469,9 +472,9 @@ static int ready_backward(struct call *c, struct ready *r)
   TRY(add_numbers(c->op, d, r->n, r));
   if (p.want) {
     TRY(remember(&p, 1, &e));
-    r->tape = e->tape;
+    r->pw = e->pw;
   }
-  TRY(tape_loop_make(&r->loop, &r->space, d, r->n + r->nnumber));
+  TRY(pw_loop_make(&r->loop, &r->space, d, r->n + r->nnumber));
   r->done = true;
   return TY_OK;
 }
@@ -479,19 +482,19 @@ static int ready_backward(struct call *c, struct ready *r)
 static int row_backward(struct call *c)
 {
   struct ready *r = c->state;
-  void *operand[TAPE_ARGS];
+  void *operand[PW_ARGS];
   if (!r->done) TRY(ready_backward(c, r));
   for (int k = 0; k < c->nin; k++) operand[k] = c->in[k].p;
   for (int k = 0; k < c->nout; k++) {
     operand[c->nin + k] = c->out[k].p;
-    if (c->out[k].p && !c->op->row->grad[k]) memset(c->out[k].p, 0, desc_bytes(&c->out[k].d));
+    if (c->out[k].p && !c->op->formula->grad[k]) memset(c->out[k].p, 0, desc_bytes(&c->out[k].d));
   }
   for (int i = 0; i < r->nsum; i++)
     operand[c->nin + r->sum[i].output] = r->sum[i].at < 0 ? NULL : (char *)c->tmp + r->sum[i].at;
   put_numbers(r, c->param, operand);
-  if (r->tape) TRY(tape_run(r->tape, &r->loop, operand));
+  if (r->pw) TRY(pw_run(r->pw, &r->loop, operand));
   for (int i = 0; i < r->nsum; i++) {
-    const struct arr *out = &c->out[r->sum[i].output];
+    const struct operand *out = &c->out[r->sum[i].output];
     int64_t at = r->sum[i].at;
     if (at < 0)
       TRY(sum_to(out->p, &out->d, c->in[-1 - at].p, &c->in[-1 - at].d));
@@ -501,5 +504,5 @@ static int row_backward(struct call *c)
   return TY_OK;
 }
 
-const struct kernel row_kernel[] = { { "row", row_forward, T_ANY, .state = row_state }, { 0 } };
-const struct kernel row_back_kernel[] = { { "row_back", row_backward, T_ANY, .scratch = back_scratch, .state = row_state }, { 0 } };
+const struct kernel formula_kernel[] = { { "row", row_forward, T_ANY, .state = formula_state }, { 0 } };
+const struct kernel formula_back_kernel[] = { { "row_back", row_backward, T_ANY, .scratch = back_scratch, .state = formula_state }, { 0 } };

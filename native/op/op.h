@@ -89,7 +89,7 @@ static inline bool dims_known(const ty_desc *d)
 /* -- kernels -------------------------------------------------------------------------------- */
 
 /* an operand: dense, row-major but for its channels */
-struct arr {
+struct operand {
   /* NULL: an output nobody reads, or an absent input */
   void *p;
   ty_desc d;
@@ -103,7 +103,7 @@ int channel_block(int device);
 /* with_grad: the executor was bound with gradients */
 struct run {
   int is_train, with_grad;
-  struct draw draw;
+  struct rng_state rng;
 };
 enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU };
 
@@ -115,7 +115,7 @@ enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU };
 struct call {
   const struct op *op;
   const void *param;
-  struct arr *in, *out;
+  struct operand *in, *out;
   int nin, nout;
   /* scratch(): 64-byte aligned, contents undefined */
   void *tmp;
@@ -204,11 +204,11 @@ struct kernel {
 ** gradient, $p parameter p (number, integer or boolean). `y` may begin with assignments to
 ** inputs that the operator changes ("c = $m*c - g1; a + c"). grad[k]: gradient of input k; NULL:
 ** zero. */
-struct row {
+struct formula {
   const char *y; const char *grad[6];
   /* y in one loop, where all operands have one shape and one type, float32 or float64; false:
   ** not under these parameters */
-  bool (*sweep)(const void *param, const struct arr *in, const struct arr *out);
+  bool (*sweep)(const void *param, const struct operand *in, const struct operand *out);
 };
 
 enum { OP_RANDOM = 1,                                 /* two equal nodes differ: never merged */
@@ -217,19 +217,19 @@ enum { OP_RANDOM = 1,                                 /* two equal nodes differ:
        OP_BROADCAST = 4,                              /* a row whose inputs broadcast */
        /* gradients of all inputs are zeros; grad must be NULL */
        OP_ZERO_GRAD = 8,
-       OP_HOST = 16,                                  /* runs in the front end (TY_EV_HOST) */
+       OP_CALLBACK = 16,                                  /* runs in the front end (TY_EV_HOST) */
        OP_LOSS = 32,                                  /* ignores head gradients */
        /* output 0 has room for more rows than a run fills: their number (int64_t) begins the
        ** kernel's state; only heads may be such outputs */
-       OP_ROWS = 256,
-       /* the sum of its inputs: part of a tape where there are few */
+       OP_DYNAMIC_ROWS = 256,
+       /* the sum of its inputs: part of a pointwise program where there are few */
        OP_SUM = 512,
        /* as OP_VIEW, but its gradient has kernels of its own */
        OP_ALIAS = 128,
        /* backward changes its inputs: it runs although nobody asks for a gradient */
-       OP_LEARN = 1024,
+       OP_FUSED_UPDATE = 1024,
        /* the gradient of every input is head gradient 0 itself: no kernel, no node */
-       OP_PASS = 64 };
+       OP_IDENTITY_GRAD = 64 };
 
 struct op {
   const char *name;
@@ -256,7 +256,7 @@ struct op {
   const char *inplace, *back_inplace;                 /* "0=0 0=1": output 0 may take the memory of input 0 or 1 (equal bytes);
                                                          "*=3": output k that of input 3 k */
   const struct kernel *cpu, *back_cpu;                /* end with { 0 } */
-  const struct row *row;
+  const struct formula *formula;
   uint32_t    flags;
   int         tier;                                   /* 1 A, 2 B, 3 C */
 };

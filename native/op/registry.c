@@ -370,7 +370,7 @@ static int missing_param(const struct op *op, const struct param *p)
 
 int op_parse(const struct op *op, const ty_attr *attr, int nattr, void *param)
 {
-  if (!(op->flags & OP_HOST))
+  if (!(op->flags & OP_CALLBACK))
     for (int i = 0; i < nattr; i++)
       if (!annotation(attr[i].key) && !find_param(op, attr[i].key))
         return unknown_param(op, attr[i].key);
@@ -398,7 +398,7 @@ double op_number(const struct op *op, const void *param, const char *key, bool *
 
 const char *op_reads(const struct op *op, const void *param)
 {
-  if (op->row) return row_reads_of(op, param);
+  if (op->formula) return formula_reads_of(op, param);
   return op->grad_of ? op->grad_of(param) : op->grad;
 }
 
@@ -578,7 +578,7 @@ int ty_op_alias(int i, const char **out)
 }
 
 /* the formulas of a row, as "a: g * b; b: g * a"; inputs without one get zeros */
-static void print_formulas(struct text *t, const struct row *row)
+static void print_formulas(struct text *t, const struct formula *row)
 {
   for (int k = 0; k < 6; k++)
     if (row->grad[k]) text_add(t, "%s%c: %s", t->n ? "; " : "", 'a' + k, row->grad[k]);
@@ -593,10 +593,10 @@ int ty_op_gradient(const char *name, const char **out)
   t.n = 0;
   if (op->flags & OP_ZERO_GRAD)
     text_add(&t, "zero");
-  else if (op->flags & OP_PASS)
+  else if (op->flags & OP_IDENTITY_GRAD)
     text_add(&t, "the head gradient itself");
-  else if (op->row)
-    print_formulas(&t, op->row);
+  else if (op->formula)
+    print_formulas(&t, op->formula);
   else if (!op->grad && !op->grad_of)
     text_add(&t, "none");
   else

@@ -20,4 +20,4 @@ enum { INFER_SHAPES = 1, INFER_TYPES = 2 };
 /* monitors call its inputs by name, not input<i> */
 bool   monitor_input_named(const struct op *op);
 /* user rows from a file, as ty_op_row writes them (user_formula.c) */
-int    row_define(const char *lines);
+int    formula_define(const char *lines);

@@ -12,7 +12,7 @@
 enum { INPUTS = 6, PARAMS = 16 };
 struct user_row {
   struct op op;
-  struct row row;
+  struct formula formula;
   struct param param[PARAMS + 1];
   struct arena arena;
   const char *text;
@@ -97,22 +97,22 @@ static int read_args(struct user_row *r, const char *s, int *count)
   return TY_OK;
 }
 
-/* A formula is tried on a tape of its own: what it may name are the inputs, and in gradients y
-** and g. */
+/* A formula is tried on a pointwise program of its own: what it may name are the inputs, and in
+** gradients y and g. */
 static int try_formula(
     struct user_row *r, const char *text, int inputs, bool gradient, const char *argument)
 {
   double numbers[PARAMS] = { 0 };
-  struct tape *t = tape_new(TY_F64);
+  struct pw_program *t = pw_new(TY_F64);
   NEED(t, TY_EMEMORY, "out of memory");
-  struct tape_env env = { .op = &r->op, .param = numbers };
+  struct pw_env env = { .op = &r->op, .param = numbers };
   int reg;
   for (int i = 0; i < 26; i++) env.var[i] = -1;
-  for (int i = 0; i < inputs; i++) env.var[i] = tape_load(t, i);
+  for (int i = 0; i < inputs; i++) env.var[i] = pw_load(t, i);
   if (gradient)
-    env.var['y' - 'a'] = tape_load(t, INPUTS), env.var['g' - 'a'] = tape_load(t, INPUTS + 1);
-  int code = tape_formula(t, text, &env, &reg);
-  tape_free(t);
+    env.var['y' - 'a'] = pw_load(t, INPUTS), env.var['g' - 'a'] = pw_load(t, INPUTS + 1);
+  int code = pw_formula(t, text, &env, &reg);
+  pw_free(t);
   if (code) fail_argument(argument, NULL, text);
   return code;
 }
@@ -144,19 +144,19 @@ static int fill(struct user_row *r, const char *name, const char *args, const ch
   int inputs;
   r->op.name = arena_text(&r->arena, name);
   r->op.doc = arena_text(&r->arena, doc ? doc : "");
-  r->op.row = &r->row;
+  r->op.formula = &r->formula;
   r->op.flags = OP_BROADCAST;
   r->op.tier = 0;
   TRY(read_args(r, args, &inputs));
   TRY(read_params(r, params ? params : ""));
   TRY(try_formula(r, formula, inputs, false, "formula"));
-  r->row.y = arena_text(&r->arena, formula);
-  NEED(r->op.name && r->op.doc && r->row.y, TY_EMEMORY, "out of memory");
+  r->formula.y = arena_text(&r->arena, formula);
+  NEED(r->op.name && r->op.doc && r->formula.y, TY_EMEMORY, "out of memory");
   for (int k = 0; grad && k < inputs; k++) {
     if (!grad[k]) continue;
     TRY(try_formula(r, grad[k], inputs, true, "grad"));
-    r->row.grad[k] = arena_text(&r->arena, grad[k]);
-    NEED(r->row.grad[k], TY_EMEMORY, "out of memory");
+    r->formula.grad[k] = arena_text(&r->arena, grad[k]);
+    NEED(r->formula.grad[k], TY_EMEMORY, "out of memory");
   }
   if (inputs > 1) r->op.shape = shape_broadcast;
   return TY_OK;
@@ -165,8 +165,9 @@ static int fill(struct user_row *r, const char *name, const char *args, const ch
 static int define_text(struct user_row *r, const char *params)
 {
   struct text t = { 0 };
-  text_add(&t, "%s\t%s\t%s\t%s", r->op.name, r->op.in, params ? params : "", r->row.y);
-  for (int k = 0; k < INPUTS; k++) text_add(&t, "\t%s", r->row.grad[k] ? r->row.grad[k] : "");
+  text_add(&t, "%s\t%s\t%s\t%s", r->op.name, r->op.in, params ? params : "", r->formula.y);
+  for (int k = 0; k < INPUTS; k++)
+    text_add(&t, "\t%s", r->formula.grad[k] ? r->formula.grad[k] : "");
   text_add(&t, "\t%s", r->op.doc);
   r->text = t.lost ? NULL : arena_text(&r->arena, t.s);
   text_done(&t);
@@ -220,7 +221,7 @@ int ty_op_row(const char *op, const char **text)
 }
 
 /* Lines as ty_op_row gives them, from a file: registers each. */
-int row_define(const char *lines)
+int formula_define(const char *lines)
 {
   char *copy = mem_text(lines), *line = copy, *rest = NULL;
   NEED(copy, TY_EMEMORY, "out of memory");

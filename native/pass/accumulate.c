@@ -3,15 +3,15 @@
 ** A chain of gradient sums (`_grad_add`: the sum so far, and a new part) needs no step where the
 ** part comes from an operator whose kernels can all add to that output: the operator adds to the
 ** bytes of the sum so far. Those bytes are then the result. Conditions: nobody else reads the
-** part or the sum so far, the sum so far is there before the part (a tape might run later: it is
-** none), and device and dtype agree. Monitored programs do not use it: they report parts and
-** sums apart.
+** part or the sum so far, the sum so far is there before the part (a pointwise program might run
+** later: it is none), and device and dtype agree. Monitored programs do not use it: they report
+** parts and sums apart.
 */
 #include "pass/program.h"
 
 bool can_add_to(const struct node *n, int out)
 {
-  if (n->op->row || out > 31) return false;
+  if (n->op->formula || out > 31) return false;
   const struct kernel *k = op_kernels(n->op, n->backward);
   if (!k || !k->name) return false;
   for (; k->name; k++)
@@ -47,7 +47,7 @@ int accumulate_sums(const struct source *s, int *into, uint8_t *summed)
         s->device[i] != s->device[so_far.node])
       continue;
     if (formula_of(&s->g->node[so_far.node], so_far.out) && !summed[so_far.node])
-      continue; /* its tape may run later */
+      continue; /* its pointwise program may run later */
     if (s->desc[v].dtype != s->desc[u].dtype || !can_add_to(maker, part.out)) continue;
     into[u] = v;
     summed[i] = 1;

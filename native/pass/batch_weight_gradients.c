@@ -31,7 +31,7 @@ static bool joins(const struct node *n) { return n->backward && sums_join(n->op)
 
 static int root_at(const struct program *p, int v) { return v < 0 ? -1 : p->value[v].root; }
 
-static int64_t rows_of(const struct join *j, const struct step *st)
+static int64_t vec_ops_of(const struct join *j, const struct step *st)
 {
   const ty_desc *d = j->p->s.desc, *weight = &d[j->p->s.g->node[st->node].first + 1];
   return desc_count(&d[st->in[1]]) / (desc_count(weight) / weight->dim[0]);
@@ -43,7 +43,7 @@ static bool candidate(const struct join *j, const struct step *st)
       !joins(&j->p->s.g->node[st->node]))
     return false;
   return st->out[1] >= 0 && !j->changes[st->in[0]] && !j->changes[st->in[1]] &&
-      rows_of(j, st) < ENOUGH;
+      vec_ops_of(j, st) < ENOUGH;
 }
 
 /* The last step of a group takes the operands of all, and writes what the first would have
@@ -112,7 +112,7 @@ static int join_step(struct join *j, int t)
   }
   NEED(GROW(g->step, g->n, g->cap), TY_EMEMORY, "out of memory: plan");
   g->step[g->n++] = t;
-  g->rows += rows_of(j, st);
+  g->rows += vec_ops_of(j, st);
   return g->rows >= ENOUGH ? close_group(j, g) : TY_OK;
 }
 

@@ -6,7 +6,7 @@
 ** did; a choice becomes both branches, each behind its own guard. What enters a guarded part
 ** passes a _gate, what leaves it a _select (operators/control/control_flow.c); in between each
 ** node carries its guard, and the program skips its instructions while the byte is zero, forward
-** and backward. Guards nest: the guard of an inner part includes the outer one. All bodies'
+** and backward. Guards nest: the guard of an inner part includes the bound one. All bodies'
 ** variables stand for entries of the graph around them. Calls: control_infer during inference;
 ** control_expand once, when all shapes are known and before gradients.
 */
@@ -285,14 +285,14 @@ static int add_op(struct expansion *x, struct copy *c, const char *op, const cha
 }
 
 static int make_guard(struct expansion *x, struct copy *c, const char *name, ty_entry condition,
-    bool negate, int outer, int *guard)
+    bool negate, int bound, int *guard)
 {
-  ty_entry in[2] = { condition, { outer - 1, 0 } }, made;
+  ty_entry in[2] = { condition, { bound - 1, 0 } }, made;
   ty_attr attr[] = { { "negate", negate ? "True" : "False" },
-    { "nested", outer ? "True" : "False" } };
+    { "nested", bound ? "True" : "False" } };
   struct copy always = *c;
-  always.guard = 0; /* it says no by itself where the outer one does */
-  TRY(add_op(x, &always, "_guard", name, attr, 2, in, outer ? 2 : 1, &made));
+  always.guard = 0; /* it says no by itself where the bound one does */
+  TRY(add_op(x, &always, "_guard", name, attr, 2, in, bound ? 2 : 1, &made));
   *guard = made.node + 1;
   return TY_OK;
 }

@@ -86,7 +86,7 @@ static bool same_attrs(const struct node *a, const struct node *b)
 
 static bool mergeable(const struct node *n)
 {
-  if (!n->op || n->op->flags & (OP_RANDOM | OP_HOST) || n->nbody || !n->nin) return false;
+  if (!n->op || n->op->flags & (OP_RANDOM | OP_CALLBACK) || n->nbody || !n->nin) return false;
   for (int k = 0; k < n->nin; k++)
     if (n->inport[k].mutated) return false;
   return true;

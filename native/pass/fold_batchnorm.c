@@ -64,7 +64,7 @@ static bool adds(const struct program *p, const struct step *st, int v, int t, i
   *act = ACT_NONE;
   if (st->nmember == 1) return true;
   const struct node *last = &s->g->node[p->member[st->member + 1]];
-  *act = row_activation(last->op, last->param);
+  *act = formula_activation(last->op, last->param);
   return *act == ACT_RELU && last->nin == 1 && s->desc[last->first].dtype == s->desc[v].dtype;
 }
 
@@ -118,7 +118,7 @@ static int take(struct program *p, int t, struct fold *f)
 static int fold_at(struct program *p, int t)
 {
   struct step *st = &p->step[t], *norm = next_step(p, st, t + 1, STEP_NODE),
-              *sum = next_step(p, st, t + 2, STEP_TAPE);
+              *sum = next_step(p, st, t + 2, STEP_POINTWISE);
   if (!norm || !product(p, st) || !normalises(p, norm, st->out[0], t + 1)) return TY_OK;
   struct fold f = { .norm = t + 1,
     .sum = -1,
@@ -146,7 +146,7 @@ int fold_program(struct program *p)
 /* -- running ----------------------------------------------------------------------------------- */
 
 /* Whether an array is as it was; one without version may not be. */
-static bool unchanged(struct fold *f, int k, const struct arr *x)
+static bool unchanged(struct fold *f, int k, const struct operand *x)
 {
   bool same = x->version && f->seen[k] == *x->version;
   f->seen[k] = x->version ? *x->version : 0;

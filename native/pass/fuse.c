@@ -1,5 +1,5 @@
-/* fuse.c - groups element-wise nodes into tapes, and lets kernels apply the activation, or make
-** the loss, that follows them.
+/* fuse.c - groups element-wise nodes into pointwise programs, and lets kernels apply the
+** activation, or make the loss, that follows them.
 **
 ** Rule: scanning in index order, an element-wise node joins, and so merges, the groups of its
 ** element-wise producers if device, shape and part (forward or backward) agree, the operands
@@ -52,7 +52,7 @@ static bool only_views(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
   for (int k = 0; k < n->nout; k++)
-    if (!(n->backward && !n->op->row->grad[MIN(k, 5)]) && view_of(s, i, k) < 0) return false;
+    if (!(n->backward && !n->op->formula->grad[MIN(k, 5)]) && view_of(s, i, k) < 0) return false;
   return true;
 }
 
@@ -61,13 +61,13 @@ const char *formula_of(const struct node *n, int out)
   static const char *const sum[] = { "a + b", "a + b + c", "a + b + c + d", "a + b + c + d + e",
     "a + b + c + d + e + f" };
   if (!n->op) return NULL;
-  const struct row *r = n->op->row;
+  const struct formula *r = n->op->formula;
   if (r) return !n->backward ? r->y : out < COUNT(r->grad) && r->grad[out] ? r->grad[out] : "0";
   return n->op->flags & OP_SUM && !n->backward && n->nin > 1 && n->nin < 7 ? sum[n->nin - 2] : NULL;
 }
 
-/* A node that runs as part of a tape: a row whose outputs all have one shape (a gradient that
-** must be summed over broadcast axes does not). */
+/* A node that runs as part of a pointwise program: a row whose outputs all have one shape (a
+** gradient that must be summed over broadcast axes does not). */
 bool element_wise(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
@@ -114,7 +114,8 @@ static bool readers_later(const struct groups *q, int a, int b, int n)
   return true;
 }
 
-/* Loads and stores of the merged tape: inputs from outside, outputs that somebody outside reads. */
+/* Loads and stores of the merged pointwise program: inputs from outside, outputs that somebody
+** outside reads. */
 static int operands(const struct groups *q, int a, int b)
 {
   const struct source *s = &q->p->s;
@@ -136,7 +137,7 @@ static int operands(const struct groups *q, int a, int b)
   return n;
 }
 
-/* Nodes of one tape compute in one dtype, so that fusion changes no bits. */
+/* Nodes of one pointwise program compute in one dtype, so that fusion changes no bits. */
 static int compute_dtype(const struct source *s, int i)
 {
   const struct node *n = &s->g->node[i];
@@ -144,7 +145,7 @@ static int compute_dtype(const struct source *s, int i)
   int k = 0;
   for (int j = 0; j < n->nin && k < 8; j++) d[k++] = s->desc[value_of(s->g, n->in[j])];
   for (int j = 0; j < n->nout && k < 16; j++) d[k++] = s->desc[n->first + j];
-  return tape_dtype(d, k);
+  return pw_dtype(d, k);
 }
 
 static bool may_merge(const struct groups *q, int a, int b, int n)
@@ -185,7 +186,7 @@ static void join(struct groups *q, int n)
 
 /* -- epilogues --------------------------------------------------------------------------------- */
 
-int row_activation(const struct op *op, const void *param)
+int formula_activation(const struct op *op, const void *param)
 {
   static const struct {
     const char *name;
@@ -249,14 +250,15 @@ static void absorb(struct program *p, const struct readers *r, int i, const int 
 {
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
-  if (!n->op || n->backward || n->op->row || !applies_activations(n) || ends_here(s, i)) return;
+  if (!n->op || n->backward || n->op->formula || !applies_activations(n) || ends_here(s, i)) return;
   int a = only_reader(s, r, i);
   if (a < 0 || p->group[a] < 0 || size[p->group[a]] != 1) return;
   const struct node *m = &s->g->node[a];
-  if (m->backward || m->mirror != n->mirror || !m->op->row || m->nin != 1 || m->in[0].out != 0 ||
-      s->device[a] != s->device[i] || m->guard != n->guard || (a < s->forward) != (i < s->forward))
+  if (m->backward || m->mirror != n->mirror || !m->op->formula || m->nin != 1 ||
+      m->in[0].out != 0 || s->device[a] != s->device[i] || m->guard != n->guard ||
+      (a < s->forward) != (i < s->forward))
     return;
-  if (!row_activation(m->op, m->param) || s->desc[m->first].dtype != s->desc[n->first].dtype ||
+  if (!formula_activation(m->op, m->param) || s->desc[m->first].dtype != s->desc[n->first].dtype ||
       p->group[a] != a)
     return;
   p->act[i] = a;
@@ -274,8 +276,8 @@ static bool is_before(const struct program *p, ty_entry e, int i)
                                     : node) < i;
 }
 
-/* The addition of two that alone reads node i's output, in a tape that is nothing but it and a
-** relu; -1. relu: -1: none */
+/* The addition of two that alone reads node i's output, in a pointwise program that is nothing
+** but it and a relu; -1. relu: -1: none */
 static int sum_behind(
     const struct program *p, const struct readers *r, int i, const int *size, int *relu)
 {
@@ -297,7 +299,7 @@ static int sum_behind(
   if (a < 0 || p->group[a] != p->group[sum] || ends_here(s, sum) || s->g->node[a].nin != 1)
     return -1;
   *relu = a;
-  return row_activation(s->g->node[a].op, s->g->node[a].param) == ACT_RELU ? sum : -1;
+  return formula_activation(s->g->node[a].op, s->g->node[a].param) == ACT_RELU ? sum : -1;
 }
 
 /* A normalisation adds the other side of a residual sum, and applies the relu behind it: two
@@ -308,7 +310,7 @@ static void absorb_sum(struct program *p, const struct readers *r, int i, const 
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
   int relu;
-  if (!n->op || n->backward || n->op->row || p->act[i] >= 0 || s->forward == s->g->n ||
+  if (!n->op || n->backward || n->op->formula || p->act[i] >= 0 || s->forward == s->g->n ||
       ends_here(s, i))
     return;
   if (!all_can(n->op, false, K_PLUS)) return;
@@ -336,13 +338,13 @@ static void absorb_gradient(struct program *p, const struct readers *r, int i, c
 {
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
-  if (!n->op || !n->backward || n->op->row || n->forward < 0) return;
+  if (!n->op || !n->backward || n->op->formula || n->forward < 0) return;
   int relu = p->act[n->forward], a = n->nin ? n->in[0].node : -1;
   if (relu < 0 || p->sum[n->forward] >= 0 || !all_can(n->op, true, K_ACT) ||
       s->desc[n->first].dtype != TY_F32)
     return;
   const struct node *m = &s->g->node[a], *f = &s->g->node[relu];
-  if (!m->backward || m->forward != relu || row_activation(f->op, f->param) != ACT_RELU ||
+  if (!m->backward || m->forward != relu || formula_activation(f->op, f->param) != ACT_RELU ||
       s->device[a] != s->device[i])
     return;
   if (m->guard != n->guard || ends_here(s, a) || only_reader(s, r, a) != i || p->group[a] < 0 ||
@@ -361,7 +363,7 @@ static void absorb_gradient_behind(
 {
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
-  if (!n->op || !n->backward || n->op->row || n->nin != 2 || !all_can(n->op, true, K_MASK) ||
+  if (!n->op || !n->backward || n->op->formula || n->nin != 2 || !all_can(n->op, true, K_MASK) ||
       ends_here(s, i))
     return;
   int a = only_reader(s, r, i);
@@ -370,7 +372,7 @@ static void absorb_gradient_behind(
   const struct node *m = &s->g->node[a], *pool = &s->g->node[n->in[1].node];
   const int relu = m->forward, before = relu < 0 ? -1 : p->absorbed[relu];
   if (!m->backward || relu < 0 || m->in[0].node != i ||
-      row_activation(s->g->node[relu].op, s->g->node[relu].param) != ACT_RELU)
+      formula_activation(s->g->node[relu].op, s->g->node[relu].param) != ACT_RELU)
     return;
   if (s->g->node[n->forward].in[0].node != relu || pool->backward || s->device[a] != s->device[i] ||
       m->guard != n->guard)
@@ -388,7 +390,7 @@ static void absorb_loss(struct program *p, const struct readers *r, int i)
 {
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
-  if (!n->op || !n->backward || n->op->row || !n->nin || n->in[0].out ||
+  if (!n->op || !n->backward || n->op->formula || !n->nin || n->in[0].out ||
       !all_can(n->op, true, K_LOSS))
     return;
   int a = n->in[0].node, dtype = s->desc[n->first].dtype;

@@ -34,9 +34,9 @@ struct walk {
 static bool zero_gradient(const struct op *op)
 {
   if (op->flags & OP_ZERO_GRAD) return true;
-  for (int k = 0; op->row && k < COUNT(op->row->grad); k++)
-    if (op->row->grad[k]) return false;
-  return op->row != NULL;
+  for (int k = 0; op->formula && k < COUNT(op->formula->grad); k++)
+    if (op->formula->grad[k]) return false;
+  return op->formula != NULL;
 }
 
 /* -- descriptors of appended nodes ------------------------------------------------------------- */
@@ -157,7 +157,7 @@ static bool always_kept(const char *op)
 
 bool mirrored(const struct node *n, bool all)
 {
-  if (!n->op || n->op->flags & OP_HOST || !strcmp(n->op->name, "Dropout")) return false;
+  if (!n->op || n->op->flags & OP_CALLBACK || !strcmp(n->op->name, "Dropout")) return false;
   const char *s = node_attr(n, "__force_mirroring__");
   if (s) return !strcmp(s, "True") || !strcmp(s, "true") || !strcmp(s, "1");
   return all && !always_kept(n->op->name);
@@ -254,7 +254,7 @@ static int append_backward(struct walk *w, int node, const char *reads)
     ty_entry to = w->g->node[node].in[k];
     ty_desc d = desc_at(w, to);
     TRY(note_desc(w, out.node, k, &d));
-    const struct row *row = w->g->node[node].op->row;
+    const struct formula *row = w->g->node[node].op->formula;
     if (row && (k >= COUNT(row->grad) || !row->grad[k])) continue; /* a gradient of zero */
     if (w->need[to.node] && !w->g->node[node].inport[k].mutated)
       TRY(contribute(w, to, (ty_entry){ out.node, k }));
@@ -265,10 +265,10 @@ static int append_backward(struct walk *w, int node, const char *reads)
 /* Sums hand their gradient on to every input as it is: no node is needed. */
 static bool passes(const struct op *op)
 {
-  if (op->flags & OP_PASS) return true;
-  if (!op->row || op->flags & OP_BROADCAST || !op->row->grad[1]) return false;
-  for (int k = 0; k < COUNT(op->row->grad) && op->row->grad[k]; k++)
-    if (strcmp(op->row->grad[k], "g")) return false;
+  if (op->flags & OP_IDENTITY_GRAD) return true;
+  if (!op->formula || op->flags & OP_BROADCAST || !op->formula->grad[1]) return false;
+  for (int k = 0; k < COUNT(op->formula->grad) && op->formula->grad[k]; k++)
+    if (strcmp(op->formula->grad[k], "g")) return false;
   return true;
 }
 
@@ -301,7 +301,7 @@ static void find_needed(struct walk *w)
 {
   for (int i = 0; i < w->forward; i++) {
     const struct node *n = &w->g->node[i];
-    w->need[i] = w->wish->wanted[i] || (n->op && n->op->flags & OP_LEARN);
+    w->need[i] = w->wish->wanted[i] || (n->op && n->op->flags & OP_FUSED_UPDATE);
     for (int k = 0; n->op && !zero_gradient(n->op) && k < n->nin; k++) {
       w->need[i] |= w->need[n->in[k].node] && !n->inport[k].mutated;
       w->readers[value_of(w->g, n->in[k])] += w->need[n->in[k].node];

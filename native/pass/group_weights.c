@@ -149,7 +149,8 @@ static int order_both(struct order *o)
 {
   struct program *p = o->p;
   int end = p->nforward;
-  while (end < p->n && (p->step[end].kind == STEP_NODE || p->step[end].kind == STEP_TAPE)) end++;
+  while (end < p->n && (p->step[end].kind == STEP_NODE || p->step[end].kind == STEP_POINTWISE))
+    end++;
   for (int t = 0; t < end; t++)
     if (!may_move(p, &p->step[t])) return TY_OK;
   TRY(order_part(o, 0, p->nforward));

@@ -1,10 +1,10 @@
 /* layout.c - which values keep their channels in blocks.
 **
 ** A value of shape (N, C, space) may lie as (N, C / b, space, b): the form that convolutions
-** compute in, where b is what the device likes. It takes as many bytes, so tapes, copies and
-** sums work as ever if their operands agree. A kernel says which of its operands may come so,
-** and whether they must agree (op/op.h). A convolution takes each as it is and copies inside
-** where forms meet, so no step is ever added.
+** compute in, where b is what the device likes. It takes as many bytes, so pointwise programs,
+** copies and sums work as ever if their operands agree. A kernel says which of its operands may
+** come so, and whether they must agree (op/op.h). A convolution takes each as it is and copies
+** inside where forms meet, so no step is ever added.
 **
 ** Every value that could be in blocks begins so; whoever cannot have it makes it plain, until
 ** nothing changes. Heads, bound arrays and what a view shows under another shape are plain.
@@ -63,7 +63,7 @@ static bool is_plain(const struct program *p, int v)
 
 /* Operands of the group's own shape agree; one of another shape that is no single number wants
 ** all plain. */
-static bool agree_tape(struct program *p, const struct step *st)
+static bool agree_program(struct program *p, const struct step *st)
 {
   const ty_desc *space = &p->s.desc[p->s.g->node[st->node].first];
   bool plain = false, changes = false;
@@ -99,7 +99,7 @@ static bool agree_node(struct program *p, const struct step *st)
 
 static bool agree(struct program *p, const struct step *st)
 {
-  if (st->kind == STEP_TAPE) return agree_tape(p, st);
+  if (st->kind == STEP_POINTWISE) return agree_program(p, st);
   return st->kind == STEP_NODE ? agree_node(p, st) : make_plain(p, st->in[0]);
 }
 

@@ -1,9 +1,10 @@
-/* lower.c - turns planned steps into instructions: kernels, tapes, operands, segments.
+/* lower.c - turns planned steps into instructions: kernels, pointwise programs, operands,
+** segments.
 **
-** select chooses the kernel of every step that is not a tape (the first candidate that accepts)
-** before memory is planned, because scratch is planned memory. lower then builds the tapes and
-** the list of segments; lower_resolve writes pointers, at bind and again whenever a pool has
-** moved. An operand is an offset in a device's pool or a bound tensor.
+** select chooses the kernel of every step that is not a pointwise program (the first candidate
+** that accepts) before memory is planned, because scratch is planned memory. lower then builds
+** the pointwise programs and the list of segments; lower_resolve writes pointers, at bind and
+** again whenever a pool has moved. An operand is an offset in a device's pool or a bound tensor.
 */
 #include "pass/program.h"
 
@@ -18,14 +19,14 @@ int step_call(struct program *p, struct step *st)
   const struct node *n = &s->g->node[st->node];
   struct call *c = &st->v.call;
   *c = (struct call){ .op = n->op, .param = n->param, .nin = st->nin, .nout = st->nout };
-  c->in = arena_new(&p->arena, sizeof(struct arr) * (size_t)(st->nin + 1));
-  c->out = arena_new(&p->arena, sizeof(struct arr) * (size_t)(st->nout + 1));
+  c->in = arena_new(&p->arena, sizeof(struct operand) * (size_t)(st->nin + 1));
+  c->out = arena_new(&p->arena, sizeof(struct operand) * (size_t)(st->nout + 1));
   NEED(c->in && c->out, TY_EMEMORY, "out of memory: kernels");
   for (int k = 0; k < st->nin; k++)
-    c->in[k] = (struct arr){ wanted, s->desc[st->in[k]], NULL, p->value[st->in[k]].block };
+    c->in[k] = (struct operand){ wanted, s->desc[st->in[k]], NULL, p->value[st->in[k]].block };
   for (int k = 0; k < st->nout; k++) {
     bool read = st->out[k] >= 0;
-    c->out[k] = (struct arr){ read ? wanted : NULL, s->desc[n->first + k], NULL,
+    c->out[k] = (struct operand){ read ? wanted : NULL, s->desc[n->first + k], NULL,
       read ? p->value[st->out[k]].block : 0 };
     if (read && p->value[st->out[k]].add) c->add |= 1u << k;
   }
@@ -56,11 +57,11 @@ static int select_step(struct program *p, struct step *st)
   st->scratch = st->v.scratch;
   if (st->act_node < 0 || st->v.call.loss) return TY_OK;
   const struct node *a = &p->s.g->node[st->act_node];
-  int act = row_activation(
+  int act = formula_activation(
       a->op, a->param); /* the others round otherwise than their rows: fusion changes no bits */
   if (act == ACT_RELU && st->v.kernel->flags & (K_ACT | K_MASK) && !st->v.half)
     st->v.call.act = act;
-  return TY_OK; /* else lower adds a tape behind the kernel */
+  return TY_OK; /* else lower adds a pointwise program behind the kernel */
 }
 
 int select_program(struct program *p)
@@ -70,15 +71,15 @@ int select_program(struct program *p)
   return TY_OK;
 }
 
-/* -- tapes ------------------------------------------------------------------------------------- */
+/* -- pointwise programs ------------------------------------------------------------------------ */
 
-struct builder { struct program *p; struct step *st; struct tape *t; int *reg; ty_desc operand[TAPE_ARGS]; int value[TAPE_ARGS]; int n; };
+struct builder { struct program *p; struct step *st; struct pw_program *t; int *reg; ty_desc operand[PW_ARGS]; int value[PW_ARGS]; int n; };
 
 static int operand_of(struct builder *b, int v)
 {
   for (int k = 0; k < b->n; k++)
     if (b->value[k] == v) return k;
-  if (b->n == TAPE_ARGS) return -1;
+  if (b->n == PW_ARGS) return -1;
   b->operand[b->n] = b->p->s.desc[v];
   b->value[b->n] = v;
   return b->n++;
@@ -88,16 +89,16 @@ static int register_of(struct builder *b, int v)
 {
   if (b->reg[v] < 0) {
     int k = operand_of(b, v);
-    b->reg[v] = k < 0 ? 0 : tape_load(b->t, k);
+    b->reg[v] = k < 0 ? 0 : pw_load(b->t, k);
   }
   return b->reg[v];
 }
 
 /* Letters of a gradient's formulas, from the text of what it reads: g0 -> g, i0 -> a, o0 -> y. */
-static void bind_letters(struct builder *b, const struct node *n, struct tape_env *env)
+static void bind_letters(struct builder *b, const struct node *n, struct pw_env *env)
 {
   const ty_graph *g = b->p->s.g;
-  int nothing = tape_number(
+  int nothing = pw_number(
       b->t, 0); /* for letters in parts of a formula that the parameters exclude */
   for (int i = 0; i < 26; i++) env->var[i] = nothing;
   if (!n->backward) {
@@ -119,12 +120,12 @@ static int store(struct builder *b, int v, int reg)
   for (int k = 0; k < b->st->nout; k++)
     if (b->st->out[k] == v) {
       int operand = operand_of(b, v);
-      NEED(operand >= 0, TY_EUNSUPPORTED, "tape: too many operands");
+      NEED(operand >= 0, TY_EUNSUPPORTED, "pointwise program: too many operands");
       if (x->add) {
-        struct tape_env env = { .var = { tape_load(b->t, operand), reg } };
-        TRY(tape_formula(b->t, "a + b", &env, &reg));
+        struct pw_env env = { .var = { pw_load(b->t, operand), reg } };
+        TRY(pw_formula(b->t, "a + b", &env, &reg));
       }
-      tape_store(b->t, operand, reg);
+      pw_store(b->t, operand, reg);
     }
   return TY_OK;
 }
@@ -138,14 +139,14 @@ static int add_member(struct builder *b, int node, int dtype)
 {
   const struct source *s = &b->p->s;
   const struct node *n = &s->g->node[node];
-  struct tape_env env = { .op = n->op, .param = n->param };
+  struct pw_env env = { .op = n->op, .param = n->param };
   bind_letters(b, n, &env);
   for (int k = 0; k < n->nout; k++) {
     int v = n->first + k, reg;
-    struct tape_env e = env;
-    TRY(tape_formula(b->t, formula_of(n, k), &e, &reg));
+    struct pw_env e = env;
+    TRY(pw_formula(b->t, formula_of(n, k), &e, &reg));
     if (narrow(s->desc[v].dtype) || s->desc[v].dtype != dtype)
-      reg = tape_cast(b->t, reg, s->desc[v].dtype);
+      reg = pw_cast(b->t, reg, s->desc[v].dtype);
     b->reg[v] = reg;
     TRY(store(b, v, reg));
   }
@@ -159,36 +160,36 @@ static int step_dtype(struct program *p, const struct step *st)
   int k = 0;
   for (int j = 0; j < n->nin && k < 8; j++) d[k++] = p->s.desc[value_of(p->s.g, n->in[j])];
   for (int j = 0; j < n->nout && k < 16; j++) d[k++] = p->s.desc[n->first + j];
-  return tape_dtype(d, k);
+  return pw_dtype(d, k);
 }
 
-static int finish_tape(struct builder *b, const ty_desc *space)
+static int finish_program(struct builder *b, const ty_desc *space)
 {
   struct step *st = b->st;
-  TRY(tape_seal(b->t));
+  TRY(pw_seal(b->t));
   st->loop = arena_new(&b->p->arena, sizeof *st->loop);
-  NEED(st->loop, TY_EMEMORY, "out of memory: tape");
-  TRY(tape_loop_make(st->loop, space, b->operand, b->n));
+  NEED(st->loop, TY_EMEMORY, "out of memory: pointwise program");
+  TRY(pw_loop_make(st->loop, space, b->operand, b->n));
   int *values = arena_new(&b->p->arena, sizeof(int) * (size_t)(b->n + 1));
   st->operand = arena_new(&b->p->arena, sizeof(void *) * (size_t)(b->n + 1));
   NEED(values && st->operand, TY_EMEMORY, "out of memory: tapes");
   memcpy(values, b->value, sizeof(int) * (size_t)b->n);
-  st->tape_value = values;
-  st->ntape = b->n;
-  st->tape = b->t;
+  st->pw_value = values;
+  st->npw = b->n;
+  st->pw = b->t;
   return TY_OK;
 }
 
-static int build_tape(struct program *p, struct step *st, int *reg)
+static int build_program(struct program *p, struct step *st, int *reg)
 {
   int dtype = step_dtype(p, st);
-  struct builder b = { .p = p, .st = st, .t = tape_new(dtype), .reg = reg };
+  struct builder b = { .p = p, .st = st, .t = pw_new(dtype), .reg = reg };
   NEED(b.t, TY_EMEMORY, "out of memory: tapes");
   int code = TY_OK;
   for (int k = 0; k < st->nin; k++) operand_of(&b, st->in[k]);
   for (int k = 0; !code && k < st->nmember; k++)
     code = add_member(&b, p->member[st->member + k], dtype);
-  if (!code) code = finish_tape(&b, &p->s.desc[p->s.g->node[st->node].first]);
+  if (!code) code = finish_program(&b, &p->s.desc[p->s.g->node[st->node].first]);
   for (int k = 0; k < st->nin; k++) reg[st->in[k]] = -1;
   for (int k = 0; k < st->nmember; k++) {
     const struct node *n = &p->s.g->node[p->member[st->member + k]];
@@ -196,7 +197,7 @@ static int build_tape(struct program *p, struct step *st, int *reg)
     for (int j = 0; j < n->nin; j++) reg[value_of(p->s.g, n->in[j])] = -1;
   }
   if (code)
-    tape_free(b.t),
+    pw_free(b.t),
         fail_node(p->s.g->node[st->node].op->name, p->s.g->node[st->node].name,
             p->s.g->node[st->node].where);
   return code;
@@ -206,32 +207,33 @@ static int build_tape(struct program *p, struct step *st, int *reg)
 static int build_addition(struct program *p, struct step *st)
 {
   const ty_desc *d = &p->s.desc[st->in[0]];
-  struct builder b = { .p = p, .st = st, .t = tape_new(tape_dtype(d, 1)), .n = 2 };
+  struct builder b = { .p = p, .st = st, .t = pw_new(pw_dtype(d, 1)), .n = 2 };
   NEED(b.t, TY_EMEMORY, "out of memory: tapes");
   b.operand[0] = b.operand[1] = *d;
   b.value[0] = -1;
   b.value[1] = st->in[0];
-  struct tape_env env = { .var = { tape_load(b.t, 0), tape_load(b.t, 1) } };
-  int reg, code = tape_formula(b.t, "a + b", &env, &reg);
-  if (!code) tape_store(b.t, 0, reg), code = finish_tape(&b, d);
-  if (code) tape_free(b.t);
+  struct pw_env env = { .var = { pw_load(b.t, 0), pw_load(b.t, 1) } };
+  int reg, code = pw_formula(b.t, "a + b", &env, &reg);
+  if (!code) pw_store(b.t, 0, reg), code = finish_program(&b, d);
+  if (code) pw_free(b.t);
   return code;
 }
 
-/* An activation that the chosen kernel cannot apply: a tape over its output, in place. */
+/* An activation that the chosen kernel cannot apply: a pointwise program over its output, in
+** place. */
 static int build_activation(struct program *p, struct step *st)
 {
   const struct node *a = &p->s.g->node[st->act_node];
   int v = st->out[0];
   const ty_desc *d = &p->s.desc[v];
-  struct builder b = { .p = p, .st = st, .t = tape_new(tape_dtype(d, 1)), .n = 1 };
+  struct builder b = { .p = p, .st = st, .t = pw_new(pw_dtype(d, 1)), .n = 1 };
   NEED(b.t, TY_EMEMORY, "out of memory: tapes");
   b.operand[0] = *d;
   b.value[0] = v;
-  struct tape_env env = { .var = { tape_load(b.t, 0) }, .op = a->op, .param = a->param };
-  int reg, code = tape_formula(b.t, a->op->row->y, &env, &reg);
-  if (!code) tape_store(b.t, 0, reg), code = finish_tape(&b, d);
-  if (code) tape_free(b.t);
+  struct pw_env env = { .var = { pw_load(b.t, 0) }, .op = a->op, .param = a->param };
+  int reg, code = pw_formula(b.t, a->op->formula->y, &env, &reg);
+  if (!code) pw_store(b.t, 0, reg), code = finish_program(&b, d);
+  if (code) pw_free(b.t);
   return code;
 }
 
@@ -293,7 +295,7 @@ static int find_keepers(struct program *p)
     if (st->kind != STEP_NODE || !st->v.kernel || !st->v.kernel->packs) continue;
     int root = p->value[st->in[st->v.kernel->packs - 1]].root,
         *at = &first[2 * root + st->v.backward];
-    if (p->value[root].kind != V_OUTER || p->value[root].first >= 0)
+    if (p->value[root].kind != V_BOUND || p->value[root].first >= 0)
       continue; /* the program writes it */
     if (!*at)
       *at = t + 1;
@@ -331,8 +333,8 @@ int lower_program(struct program *p)
   for (int v = 0; v < p->s.g->nvalue; v++) reg[v] = -1;
   for (int t = 0; t < p->n && !code; t++) {
     struct step *st = &p->step[t];
-    if (st->kind == STEP_TAPE)
-      code = build_tape(p, st, reg);
+    if (st->kind == STEP_POINTWISE)
+      code = build_program(p, st, reg);
     else if (st->kind == STEP_ADD)
       code = build_addition(p, st);
     else if (applies_behind(st))
@@ -349,7 +351,7 @@ int lower_program(struct program *p)
 static void *pointer(const struct program *p, const struct bases *b, int v)
 {
   const struct value *x = &p->value[v], *r = &p->value[x->root];
-  if (r->kind == V_OUTER) return b->outer[r->outer];
+  if (r->kind == V_BOUND) return b->bound[r->bound];
   if (r->kind != V_POOL) return NULL;
   return b->pool[program_slot(p, r->device)] + r->offset;
 }
@@ -360,8 +362,8 @@ static void resolve_node(struct program *p, struct step *st, const struct bases 
   for (int k = 0; k < c->nin; k++) {
     const struct value *r = &p->value[p->value[st->in[k]].root];
     c->in[k].p = pointer(p, b, st->in[k]);
-    c->in[k].version = r->kind == V_OUTER && r->first < 0
-        ? b->version[program_slot(p, st->device)] + r->outer
+    c->in[k].version = r->kind == V_BOUND && r->first < 0
+        ? b->version[program_slot(p, st->device)] + r->bound
         : NULL;
   }
   for (int k = 0; k < c->nout; k++)
@@ -378,11 +380,10 @@ void lower_resolve(struct program *p, const struct bases *b)
     struct step *st = &p->step[t];
     st->guard_at = st->guard >= 0 ? pointer(p, b, st->guard) : NULL;
     if (st->kind == STEP_NODE) resolve_node(p, st, b);
-    for (int k = 0; k < st->ntape; k++)
-      st->operand[k] = st->tape_value[k] < 0 ? b->outer[st->outer]
-                                             : pointer(p, b, st->tape_value[k]);
+    for (int k = 0; k < st->npw; k++)
+      st->operand[k] = st->pw_value[k] < 0 ? b->bound[st->bound] : pointer(p, b, st->pw_value[k]);
     if (st->kind == STEP_COPY)
-      st->copy_from = pointer(p, b, st->in[0]), st->copy_to = b->outer[st->outer];
+      st->copy_from = pointer(p, b, st->in[0]), st->copy_to = b->bound[st->bound];
   }
 }
 
@@ -394,14 +395,14 @@ int program_run_step(struct program *p, struct step *st)
   if (!done && st->fold) TRY(fold_run(p, st, &done));
   if (done) return TY_OK;
   switch (st->kind) {
-  case STEP_TAPE:
-  case STEP_ADD: return tape_run(st->tape, st->loop, st->operand);
+  case STEP_POINTWISE:
+  case STEP_ADD: return pw_run(st->pw, st->loop, st->operand);
   case STEP_COPY:
     memmove(st->copy_to, st->copy_from, desc_bytes(&p->s.desc[st->in[0]]));
     return TY_OK;
   default: {
     int code = invoke_run(&st->v);
-    return code || !st->tape ? code : tape_run(st->tape, st->loop, st->operand);
+    return code || !st->pw ? code : pw_run(st->pw, st->loop, st->operand);
   }
   }
 }
@@ -411,7 +412,7 @@ void program_free(struct program *p)
   if (!p) return;
   for (int t = 0; p->step && t < p->n; t++) {
     struct step *st = &p->step[t];
-    if (st->tape) tape_free(st->tape);
+    if (st->pw) pw_free(st->pw);
     if (st->state && st->v.kernel && st->v.kernel->done) st->v.kernel->done(st->state);
     mem_free(st->state);
   }

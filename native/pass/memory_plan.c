@@ -1,12 +1,12 @@
 /* memory_plan.c - a place for every value: aliases, results written over dying inputs,
 ** lifetimes, offsets.
 **
-** A value is outer (a bound array), nothing (inside a tape, or unread), or has bytes in its
-** device's pool. Values that share bytes have one root. Order of work: list what each step reads
-** and writes; find roots (views and bound arrays); find lifetimes; let results take the place of
-** inputs that die at the same step; fit offsets (memory_fit.c). A step's scratch is one more
-** item that lives for that step only. Heads live to the end, and so do values that another
-** device reads (its queue runs at its own pace). Sizes are rounded to ALIGN.
+** A value is bound (a bound array), nothing (inside a pointwise program, or unread), or has
+** bytes in its device's pool. Values that share bytes have one root. Order of work: list what
+** each step reads and writes; find roots (views and bound arrays); find lifetimes; let results
+** take the place of inputs that die at the same step; fit offsets (memory_fit.c). A step's
+** scratch is one more item that lives for that step only. Heads live to the end, and so do
+** values that another device reads (its queue runs at its own pace). Sizes are rounded to ALIGN.
 */
 #include "pass/program.h"
 
@@ -39,7 +39,7 @@ static int check_sizes(const struct source *s)
 
 /* -- what has bytes ---------------------------------------------------------------------------- */
 
-/* per value: somebody reads it; somebody beyond its tape does */
+/* per value: somebody reads it; somebody beyond its pointwise program does */
 struct marks { uint8_t *used, *outside; };
 
 /* Monitored programs report every output that the reference has: it needs a place although
@@ -93,7 +93,7 @@ static void find_roots(struct program *p, const struct marks *m)
       struct value *x = &p->value[v];
       *x = (struct value){ .kind = V_NONE,
         .root = v,
-        .outer = -1,
+        .bound = -1,
         .first = -1,
         .last = -1,
         .device = s->device[i],
@@ -101,13 +101,13 @@ static void find_roots(struct program *p, const struct marks *m)
         .offset = -1,
         .reader = -1 };
       if (!n->op) {
-        x->kind = V_OUTER;
-        x->outer = s->outer[i];
+        x->kind = V_BOUND;
+        x->bound = s->bound[i];
         continue;
       }
       if (s->grad_of[v] >= 0) {
-        x->kind = V_OUTER;
-        x->outer = s->grad_of[v];
+        x->kind = V_BOUND;
+        x->bound = s->grad_of[v];
         x->add = s->grad_req[v] == TY_ADD;
         continue;
       }
@@ -115,7 +115,7 @@ static void find_roots(struct program *p, const struct marks *m)
         int r = p->value[s->into[v]].root;
         x->root = r;
         x->kind = p->value[r].kind;
-        x->outer = p->value[r].outer;
+        x->bound = p->value[r].bound;
         x->add = true;
         continue;
       }
@@ -126,7 +126,7 @@ static void find_roots(struct program *p, const struct marks *m)
         int r = p->value[value_of(s->g, n->in[in])].root;
         x->root = r;
         x->kind = p->value[r].kind;
-        x->outer = p->value[r].outer;
+        x->bound = p->value[r].bound;
         continue;
       }
       if (p->step_of[i] >= 0) x->kind = V_POOL;
@@ -143,7 +143,7 @@ static void add_once(int *list, int *n, int v)
   list[(*n)++] = v;
 }
 
-static int list_tape(struct program *p, struct step *st, int index)
+static int list_program(struct program *p, struct step *st, int index)
 {
   const ty_graph *g = p->s.g;
   int nin = 0, nout = 0;
@@ -197,8 +197,8 @@ static int list_steps(struct program *p, const struct marks *m)
 {
   for (int t = 0; t < p->n; t++) {
     struct step *st = &p->step[t];
-    if (st->kind == STEP_TAPE)
-      TRY(list_tape(p, st, t));
+    if (st->kind == STEP_POINTWISE)
+      TRY(list_program(p, st, t));
     else if (st->kind == STEP_NODE)
       TRY(list_node(p, st, m));
     else {
@@ -219,7 +219,7 @@ static void extend(struct program *p, int v, int t)
   r->last = MAX(r->last, t);
 }
 
-static void find_lives(struct program *p)
+static void find_liveness(struct program *p)
 {
   const struct source *s = &p->s;
   for (int t = 0; t < p->n; t++) {
@@ -264,7 +264,7 @@ static bool may_take(const struct program *p, const struct step *st, int t, int 
       y->bytes != x->bytes)
     return false;
   if (desc_bytes(&s->desc[u]) != desc_bytes(&s->desc[v])) return false;
-  if (st->kind == STEP_TAPE)
+  if (st->kind == STEP_POINTWISE)
     return s->desc[u].dtype == s->desc[v].dtype && desc_same_shape(&s->desc[u], &s->desc[v]);
   const struct node *n = &s->g->node[st->node];
   if (st->act_node >= 0 && n->backward && !step_makes_loss(p, st)) return false;
@@ -275,7 +275,7 @@ static bool may_take(const struct program *p, const struct step *st, int t, int 
 ** element-wise. */
 static bool read_once(const struct program *p, const struct step *st, int in)
 {
-  if (st->kind == STEP_TAPE) return true;
+  if (st->kind == STEP_POINTWISE) return true;
   for (int k = 0; k < st->nin; k++)
     if (k != in && root_of(p, st->in[k]) == root_of(p, st->in[in])) return false;
   return true;
@@ -425,9 +425,9 @@ int plan_values(struct program *p)
 }
 
 /* Lifetimes and in-place decisions: after this, roots are final. */
-int plan_lives(struct program *p)
+int plan_liveness(struct program *p)
 {
-  find_lives(p);
+  find_liveness(p);
   if (!(p->s.flags & TY_NOSHARE)) share_in_place(p);
   follow_roots(p);
   return TY_OK;

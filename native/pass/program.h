@@ -2,7 +2,7 @@
 ** ready to run.
 **
 ** The passes, in order, each a file that fills its part and touches no other:
-**   fuse      which element-wise nodes form one tape; which activation goes into a product's epilogue
+**   fuse      which element-wise nodes form one pointwise program; which activation goes into a product's epilogue
 **   schedule  the steps in order: nodes that are alive, groups at their last member, copies into bound arrays
 **   plan      (first half) which values have bytes, what each step reads and writes
 **   join      which products that end in one sum are done as one
@@ -11,7 +11,7 @@
 **   plan      (second half) lifetimes, results in the place of dying inputs
 **   fold      which convolutions do the normalisation and the sum behind them
 **   plan      (last part) offsets
-**   lower     operands, tapes, segments
+**   lower     operands, pointwise programs, segments
 ** A program is one variant: with fusion, or (monitor, partial forward) one node per step.
 */
 #pragma once
@@ -21,7 +21,7 @@
 
 /* The graph of an executor with everything the passes ask about its ends. Arrays are indexed as
 ** noted. */
-struct grad_copy { ty_entry from; int outer, req; };
+struct grad_copy { ty_entry from; int bound, req; };
 struct source {
   ty_graph *g;
   const ty_desc *desc;                                /* per value */
@@ -30,7 +30,7 @@ struct source {
   int forward;
   const ty_entry *head; int nhead;
   /* per node: place of a variable among the bound tensors, -1 */
-  const int *outer;
+  const int *bound;
   /* per value: bound tensor that receives it as a gradient, -1 */
   const int *grad_of;
   /* per value: TY_WRITE or TY_ADD, where grad_of >= 0 */
@@ -46,12 +46,13 @@ struct source {
   int flags;
 };
 
-/* STEP_COPY, STEP_ADD: a value into (onto) bound tensor `outer` */
-enum { STEP_NODE, STEP_TAPE, STEP_COPY, STEP_ADD };
+/* STEP_COPY, STEP_ADD: a value into (onto) bound tensor `bound` */
+enum { STEP_NODE, STEP_POINTWISE, STEP_COPY, STEP_ADD };
 struct step {
   int kind, node;                                     /* node: the (last) node it runs */
-  int member, nmember;                                /* STEP_TAPE: its nodes, in program.member */
-  int outer;                                          /* STEP_COPY, STEP_ADD */
+  /* STEP_POINTWISE: its nodes, in program.member */
+  int member, nmember;
+  int bound;                                          /* STEP_COPY, STEP_ADD */
   ty_entry from;
   /* value of the byte that says whether it runs, -1: always */
   int guard;
@@ -63,8 +64,8 @@ struct step {
   struct invoke v;                                    /* STEP_NODE: kernel and operands */
   /* values read and written; -1: nobody wants this output */
   int *in, *out; int nin, nout;
-  /* STEP_TAPE, STEP_ADD; behind a kernel: its activation */
-  struct tape *tape; struct tape_loop *loop; void **operand; int *tape_value, ntape;
+  /* STEP_POINTWISE, STEP_ADD; behind a kernel: its activation */
+  struct pw_program *pw; struct pw_loop *loop; void **operand; int *pw_value, npw;
   void *copy_from, *copy_to;                          /* STEP_COPY */
   size_t scratch; int64_t scratch_at;                 /* scratch_at: offset in the pool */
   /* its own; v.call.state may be another step's */
@@ -83,18 +84,18 @@ struct fold {
   /* steps; sum -1: none. act: behind the last of them */
   int norm, sum, act;
   int target;                                         /* value that gets the result */
-  struct arr out;
+  struct operand out;
   bool done;                                          /* in the current run */
   /* versions of what scale and shift were made from */
   uint64_t seen[6];
 };
 
-enum { V_NONE, V_OUTER, V_POOL };
+enum { V_NONE, V_BOUND, V_POOL };
 struct value {
   int kind;
   /* the value whose memory this one has: itself, or an alias's */
   int root;
-  int outer;                                          /* V_OUTER: bound tensor */
+  int bound;                                          /* V_OUTER: bound tensor */
   /* of a root: steps from which to which its bytes are in use */
   int first, last;
   /* of a root: the last step that writes into its bytes */
@@ -102,7 +103,7 @@ struct value {
   int device;
   bool pinned;                                        /* a head: in use to the end */
   bool add;                                           /* V_OUTER: its producer accumulates */
-  int block;                                          /* as in struct arr */
+  int block;                                          /* as in struct operand */
   /* of a root: rounded to ALIGN; in its device's pool */
   int64_t bytes, offset;
   int nread, reader;                                  /* steps that read it; the last of them */
@@ -144,7 +145,8 @@ struct program {
 int  accumulate_sums(const struct source *s, int *into, uint8_t *summed);
 /* every candidate kernel can add to this output */
 bool can_add_to(const struct node *n, int out);
-bool element_wise(const struct source *s, int node);   /* it runs as part of a tape (fuse.c) */
+/* it runs as part of a pointwise program (fuse.c) */
+bool element_wise(const struct source *s, int node);
 /* of a row's output or gradient, of a small sum; NULL: none */
 const char *formula_of(const struct node *n, int out);
 int  fuse_program(struct program *p);
@@ -159,7 +161,7 @@ int  layout_program(struct program *p);
 int  step_call(struct program *p, struct step *st);
 int  select_program(struct program *p);
 int  plan_values(struct program *p);
-int  plan_lives(struct program *p);
+int  plan_liveness(struct program *p);
 int  fold_program(struct program *p);
 /* done: it has been run so, with what follows */
 int  fold_run(struct program *p, struct step *st, bool *done);
@@ -167,18 +169,18 @@ int  plan_program(struct program *p, const struct fixed *fixed, int nfixed);
 int  plan_verify(const struct program *p);
 int  lower_program(struct program *p);
 /* ACT_* that a row computes */
-int  row_activation(const struct op *op, const void *param);
+int  formula_activation(const struct op *op, const void *param);
 /* executes one instruction */
 int  program_run_step(struct program *p, struct step *s);
 static inline bool step_of_host(
     const struct program *p, const struct step *s) /* the front end runs it */
 {
-  return s->kind == STEP_NODE && p->s.g->node[s->node].op->flags & OP_HOST;
+  return s->kind == STEP_NODE && p->s.g->node[s->node].op->flags & OP_CALLBACK;
 }
 static inline bool step_makes_loss(const struct program *p, const struct step *s)
 {
   return s->kind == STEP_NODE && s->act_node >= 0 && p->s.g->node[s->node].backward &&
-      !p->s.g->node[s->act_node].op->row;
+      !p->s.g->node[s->act_node].op->formula;
 }
 static inline bool step_skipped(const struct step *s) { return s->guard_at && !*s->guard_at; }
 void program_free(struct program *p);
@@ -218,5 +220,5 @@ int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last,
 
 /* resolves operands to pointers: base of each device's pool, data of each bound tensor */
 /* per device slot */
-struct bases { char *pool[MAX_DEVICES]; void *const *outer; const uint64_t *version[MAX_DEVICES]; };
+struct bases { char *pool[MAX_DEVICES]; void *const *bound; const uint64_t *version[MAX_DEVICES]; };
 void lower_resolve(struct program *p, const struct bases *b);

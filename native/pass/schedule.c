@@ -54,7 +54,7 @@ static int view_input(const struct source *s, int node, int out)
   if (!n->backward) {
     if (op->flags & (OP_VIEW | OP_ALIAS) && out == 0)
       in = 0;
-    else if (op->row && is_name(op->row->y, 'a'))
+    else if (op->formula && is_name(op->formula->y, 'a'))
       in = 0;
   }
   else {
@@ -62,14 +62,14 @@ static int view_input(const struct source *s, int node, int out)
     const char *reads = op_reads(op, n->param);
     if (op->flags & OP_VIEW && out == 0)
       in = place_in_reads(reads, 'g', 0, f);
-    else if (op->row && out < COUNT(op->row->grad) && is_name(op->row->grad[out], 'g'))
+    else if (op->formula && out < COUNT(op->formula->grad) && is_name(op->formula->grad[out], 'g'))
       in = place_in_reads(reads, 'g', 0, f);
   }
   if (in < 0 || in >= n->nin) return -1;
   const ty_desc *a = &s->desc[n->first + out], *b = &s->desc[value_of(s->g, n->in[in])];
   bool same_device = s->device[node] == s->device[n->in[in].node];
   return same_device && a->dtype == b->dtype && desc_count(a) == desc_count(b) &&
-          (!op->row || desc_same_shape(a, b))
+          (!op->formula || desc_same_shape(a, b))
       ? in
       : -1;
 }
@@ -146,7 +146,7 @@ static struct step *add_step(struct build *b, int kind, int node, int device)
     .node = node,
     .device = device,
     .act_node = -1,
-    .outer = -1,
+    .bound = -1,
     .scratch_at = -1,
     .guard = -1,
     .keeper = -1 };
@@ -219,7 +219,7 @@ static int list_groups(struct build *b, const uint8_t *used)
 static int add_group(struct build *b, int i)
 {
   struct program *p = b->p;
-  struct step *st = add_step(b, STEP_TAPE, i, p->s.device[i]);
+  struct step *st = add_step(b, STEP_POINTWISE, i, p->s.device[i]);
   NEED(st, TY_EINTERNAL, "schedule: too few steps counted");
   st->member = b->start[p->group[i]];
   st->nmember = b->start[p->group[i] + 1] - st->member;
@@ -248,7 +248,7 @@ static int add_copies(struct build *b, int node)
     struct step *st = add_step(b, g->req == TY_ADD ? STEP_ADD : STEP_COPY, -1, p->s.device[node]);
     NEED(st, TY_EINTERNAL, "schedule: too few steps counted");
     st->from = g->from;
-    st->outer = g->outer;
+    st->bound = g->bound;
   }
   return TY_OK;
 }

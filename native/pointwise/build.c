@@ -1,4 +1,4 @@
-/* build.c - builds and seals tapes (see ir.h).
+/* build.c - builds and seals pointwise programs (see ir.h).
 **
 ** Building numbers terms in order; a term is made only if no equal one exists, and folds when
 ** all it needs is known. Sealing: terms that stores need stay alive; a product whose only use is
@@ -10,26 +10,26 @@
 #include <ctype.h>
 #include "pointwise/ir.h"
 
-const struct tape_opcode tape_opcode[TAPE_OPCODES] = {
+const struct pw_opcode pw_opcode[PW_OPCODES] = {
 #define PLAIN(id, name, args, cost, floats, ints) { name, args, cost, false, #floats, #ints },
 #define FULL(id, name, args, cost, expression) { name, args, cost, true, #expression, #expression },
-  TAPE_PLAIN(PLAIN) TAPE_REAL(FULL)
+  PW_PLAIN(PLAIN) PW_REAL(FULL)
 #undef PLAIN
 #undef FULL
 };
 
-int tape_opcode_find(const char *name, size_t n)
+int pw_opcode_find(const char *name, size_t n)
 {
-  for (int i = 0; i < TAPE_OPCODES; i++)
-    if (strlen(tape_opcode[i].name) == n && !memcmp(tape_opcode[i].name, name, n)) return i;
+  for (int i = 0; i < PW_OPCODES; i++)
+    if (strlen(pw_opcode[i].name) == n && !memcmp(pw_opcode[i].name, name, n)) return i;
   return -1;
 }
 
 /* -- building ---------------------------------------------------------------------------------- */
 
-struct tape *tape_new(int dtype)
+struct pw_program *pw_new(int dtype)
 {
-  struct tape *t = NEW(struct tape);
+  struct pw_program *t = NEW(struct pw_program);
   if (!t) return NULL;
   t->kind = dtype == TY_F64 ? KIND_F64
       : dtype == TY_I32     ? KIND_I32
@@ -39,7 +39,7 @@ struct tape *tape_new(int dtype)
   return t;
 }
 
-void tape_free(struct tape *t)
+void pw_free(struct pw_program *t)
 {
   if (!t) return;
   mem_free(t->term);
@@ -50,14 +50,14 @@ void tape_free(struct tape *t)
 
 static bool same_number(double a, double b) { return !memcmp(&a, &b, sizeof a); }
 
-static bool same_term(const struct tape_term *a, const struct tape_term *b)
+static bool same_term(const struct pw_term *a, const struct pw_term *b)
 {
   return a->op == b->op && a->dtype == b->dtype && a->operand == b->operand &&
       a->uniform == b->uniform && !memcmp(a->arg, b->arg, sizeof a->arg) &&
       same_number(a->number, b->number);
 }
 
-static int put_term(struct tape *t, struct tape_term x)
+static int put_term(struct pw_program *t, struct pw_term x)
 {
   for (int i = t->n - 1; i >= 0; i--)
     if (same_term(&t->term[i], &x)) return i;
@@ -69,33 +69,32 @@ static int put_term(struct tape *t, struct tape_term x)
   return t->n++;
 }
 
-int tape_load(struct tape *t, int operand)
+int pw_load(struct pw_program *t, int operand)
 {
   for (int i = 0; i < t->n; i++)
-    if (t->term[i].op == TAPE_LOAD && t->term[i].operand == operand) return i;
-  return put_term(
-      t, (struct tape_term){ .op = TAPE_LOAD, .arg = { -1, -1, -1 }, .operand = operand });
+    if (t->term[i].op == PW_LOAD && t->term[i].operand == operand) return i;
+  return put_term(t, (struct pw_term){ .op = PW_LOAD, .arg = { -1, -1, -1 }, .operand = operand });
 }
 
-void tape_uniform(struct tape *t, int reg, double known)
+void pw_uniform(struct pw_program *t, int reg, double known)
 {
   if (reg < 0 || reg >= t->n) return;
   t->term[reg].uniform = true;
   t->term[reg].number = known;
 }
 
-/* A number as the tape's dtype sees it: integers are truncated, out of range is the least
-** integer. */
-static double seen_as(const struct tape *t, double v)
+/* A number as the pointwise program's dtype sees it: integers are truncated, out of range is the
+** least integer. */
+static double seen_as(const struct pw_program *t, double v)
 {
   if (t->kind < KIND_I32) return v;
   double limit = t->kind == KIND_I32 ? 0x1p31 : 0x1p63;
   return v >= -limit && v < limit ? trunc(v) : -limit;
 }
 
-int tape_number(struct tape *t, double value)
+int pw_number(struct pw_program *t, double value)
 {
-  struct tape_term x = { .op = TAPE_NUMBER,
+  struct pw_term x = { .op = PW_NUMBER,
     .arg = { -1, -1, -1 },
     .number = seen_as(t, value),
     .operand = -1,
@@ -103,19 +102,19 @@ int tape_number(struct tape *t, double value)
   return put_term(t, x);
 }
 
-static bool is_number(const struct tape *t, int i)
+static bool is_number(const struct pw_program *t, int i)
 {
-  return i >= 0 && t->term[i].op == TAPE_NUMBER;
+  return i >= 0 && t->term[i].op == PW_NUMBER;
 }
-static bool number_is(const struct tape *t, int i, double v)
+static bool number_is(const struct pw_program *t, int i, double v)
 {
   return is_number(t, i) && t->term[i].number == v;
 }
 
 /* Value of an opcode over numbers, in float64 or int64. */
-static double evaluate(const struct tape *t, int op, double a, double b, double c)
+static double evaluate(const struct pw_program *t, int op, double a, double b, double c)
 {
-  const struct tape_table *k = tape_table();
+  const struct pw_table *k = pw_table();
   if (t->kind < KIND_I32) {
     double d;
     k->op[KIND_F64][op](&d, &a, &b, &c, 1);
@@ -129,66 +128,66 @@ static double evaluate(const struct tape *t, int op, double a, double b, double 
 }
 
 /* A comparison of a parameter, whose sign is known, with zero. */
-static int compare_sign(struct tape *t, int op, int a, int b)
+static int compare_sign(struct pw_program *t, int op, int a, int b)
 {
-  if (op < TAPE_GT || op > TAPE_NE) return -1;
-  bool left = t->term[a].op == TAPE_LOAD && t->term[a].uniform && number_is(t, b, 0);
-  bool right = t->term[b].op == TAPE_LOAD && t->term[b].uniform && number_is(t, a, 0);
+  if (op < PW_GT || op > PW_NE) return -1;
+  bool left = t->term[a].op == PW_LOAD && t->term[a].uniform && number_is(t, b, 0);
+  bool right = t->term[b].op == PW_LOAD && t->term[b].uniform && number_is(t, a, 0);
   if (!left && !right) return -1;
-  return tape_number(t, evaluate(t, op, t->term[a].number, t->term[b].number, 0));
+  return pw_number(t, evaluate(t, op, t->term[a].number, t->term[b].number, 0));
 }
 
-static int fold(struct tape *t, int op, int a, int b, int c)
+static int fold(struct pw_program *t, int op, int a, int b, int c)
 {
-  int n = tape_opcode[op].args;
+  int n = pw_opcode[op].args;
   if (is_number(t, a) && (n < 2 || is_number(t, b)) && (n < 3 || is_number(t, c))) {
     double second = n > 1 ? t->term[b].number : 0, third = n > 2 ? t->term[c].number : 0;
-    return tape_number(t, evaluate(t, op, t->term[a].number, second, third));
+    return pw_number(t, evaluate(t, op, t->term[a].number, second, third));
   }
   switch (op) {
-  case TAPE_WHERE: return b == c ? b : is_number(t, a) ? (t->term[a].number != 0 ? b : c) : -1;
-  case TAPE_MUL: return number_is(t, a, 1) ? b : number_is(t, b, 1) ? a : -1;
-  case TAPE_DIV: return number_is(t, b, 1) ? a : -1;
-  case TAPE_POW:
-    return number_is(t, b, 1) ? a : number_is(t, b, 2) ? tape_term_op(t, TAPE_MUL, a, a, -1) : -1;
-  case TAPE_SUB: return number_is(t, b, 0) && !signbit(t->term[b].number) ? a : -1;
-  case TAPE_NEG: return t->term[a].op == TAPE_NEG ? t->term[a].arg[0] : -1;
-  case TAPE_AND: return number_is(t, a, 0) || number_is(t, b, 0) ? tape_number(t, 0) : -1;
+  case PW_WHERE: return b == c ? b : is_number(t, a) ? (t->term[a].number != 0 ? b : c) : -1;
+  case PW_MUL: return number_is(t, a, 1) ? b : number_is(t, b, 1) ? a : -1;
+  case PW_DIV: return number_is(t, b, 1) ? a : -1;
+  case PW_POW:
+    return number_is(t, b, 1) ? a : number_is(t, b, 2) ? pw_term_op(t, PW_MUL, a, a, -1) : -1;
+  case PW_SUB: return number_is(t, b, 0) && !signbit(t->term[b].number) ? a : -1;
+  case PW_NEG: return t->term[a].op == PW_NEG ? t->term[a].arg[0] : -1;
+  case PW_AND: return number_is(t, a, 0) || number_is(t, b, 0) ? pw_number(t, 0) : -1;
   default: return n == 2 ? compare_sign(t, op, a, b) : -1;
   }
 }
 
-int tape_term_op(struct tape *t, int op, int a, int b, int c)
+int pw_term_op(struct pw_program *t, int op, int a, int b, int c)
 {
   if (t->error) return 0;
-  int n = tape_opcode[op].args, known = fold(t, op, a, b, c);
+  int n = pw_opcode[op].args, known = fold(t, op, a, b, c);
   if (known >= 0) return known;
-  struct tape_term x = {
+  struct pw_term x = {
     .op = (uint8_t)op, .arg = { a, n > 1 ? b : -1, n > 2 ? c : -1 }, .operand = -1, .uniform = true
   };
   for (int k = 0; k < n; k++) x.uniform &= t->term[x.arg[k]].uniform;
   return put_term(t, x);
 }
 
-int tape_cast(struct tape *t, int reg, int dtype)
+int pw_cast(struct pw_program *t, int reg, int dtype)
 {
   if (t->error || dtype == t->dtype || (t->kind == KIND_F32 && dtype == TY_F64)) return reg;
-  struct tape_term x = {
-    .op = TAPE_CAST, .dtype = (uint8_t)dtype, .arg = { reg, -1, -1 }, .operand = -1
+  struct pw_term x = {
+    .op = PW_CAST, .dtype = (uint8_t)dtype, .arg = { reg, -1, -1 }, .operand = -1
   };
   x.uniform = t->term[reg].uniform;
   return put_term(t, x);
 }
 
-void tape_store(struct tape *t, int operand, int reg)
+void pw_store(struct pw_program *t, int operand, int reg)
 {
-  if (t->nput == TAPE_ARGS)
+  if (t->nput == PW_ARGS)
     t->error = TY_EUNSUPPORTED;
   else
-    t->put[t->nput++] = (struct tape_put){ .operand = operand, .term = reg };
+    t->put[t->nput++] = (struct pw_put){ .operand = operand, .term = reg };
 }
 
-int tape_dtype(const ty_desc *d, int n)
+int pw_dtype(const ty_desc *d, int n)
 {
   bool real = false, wide = false, single = false;
   for (int i = 0; i < n; i++) {
@@ -201,12 +200,9 @@ int tape_dtype(const ty_desc *d, int n)
 
 /* -- sealing ----------------------------------------------------------------------------------- */
 
-static bool no_code(const struct tape_term *x)
-{
-  return x->op == TAPE_LOAD || x->op == TAPE_NUMBER;
-}
+static bool no_code(const struct pw_term *x) { return x->op == PW_LOAD || x->op == PW_NUMBER; }
 
-static void count_uses(struct tape *t)
+static void count_uses(struct pw_program *t)
 {
   for (int i = 0; i < t->n; i++) t->term[i].live = false, t->term[i].uses = 0;
   for (int s = 0; s < t->nput; s++)
@@ -218,22 +214,22 @@ static void count_uses(struct tape *t)
     }
 }
 
-static bool lone_product(const struct tape *t, int i)
+static bool lone_product(const struct pw_program *t, int i)
 {
-  return t->term[i].op == TAPE_MUL && t->term[i].uses == 1 && !t->term[i].uniform;
+  return t->term[i].op == PW_MUL && t->term[i].uses == 1 && !t->term[i].uniform;
 }
 
 /* a * b + c, a * b - c, c - a * b: one pass instead of two, with the same bits. */
-static void join_products(struct tape *t)
+static void join_products(struct pw_program *t)
 {
   for (int i = 0; i < t->n; i++) {
-    struct tape_term *x = &t->term[i];
-    if (!x->live || (x->op != TAPE_ADD && x->op != TAPE_SUB)) continue;
+    struct pw_term *x = &t->term[i];
+    if (!x->live || (x->op != PW_ADD && x->op != PW_SUB)) continue;
     int first = lone_product(t, x->arg[0]) ? 0 : lone_product(t, x->arg[1]) ? 1 : -1;
     if (first < 0) continue;
-    struct tape_term *p = &t->term[x->arg[first]];
+    struct pw_term *p = &t->term[x->arg[first]];
     int other = x->arg[1 - first];
-    x->op = x->op == TAPE_ADD ? TAPE_MADD : first == 0 ? TAPE_MSUB : TAPE_NMADD;
+    x->op = x->op == PW_ADD ? PW_MADD : first == 0 ? PW_MSUB : PW_NMADD;
     x->arg[0] = p->arg[0];
     x->arg[1] = p->arg[1];
     x->arg[2] = other;
@@ -242,7 +238,7 @@ static void join_products(struct tape *t)
 }
 
 /* per term: its slot, its last reader */
-struct layout { struct tape *t; int *slot, *last; int free[SLOTS], nfree; };
+struct layout { struct pw_program *t; int *slot, *last; int free[SLOTS], nfree; };
 
 static int new_slot(struct layout *l)
 {
@@ -252,7 +248,7 @@ static int new_slot(struct layout *l)
 
 static void find_last(struct layout *l)
 {
-  struct tape *t = l->t;
+  struct pw_program *t = l->t;
   for (int i = 0; i < t->n; i++) l->slot[i] = l->last[i] = -1;
   for (int i = 0; i < t->n; i++)
     for (int k = 0; t->term[i].live && k < 3 && t->term[i].arg[k] >= 0; k++)
@@ -262,46 +258,46 @@ static void find_last(struct layout *l)
 /* Operands and numbers, stored and uniform terms keep their slots. */
 static int give_fixed(struct layout *l)
 {
-  struct tape *t = l->t;
+  struct pw_program *t = l->t;
   for (int i = 0; i < t->n; i++) {
-    const struct tape_term *x = &t->term[i];
+    const struct pw_term *x = &t->term[i];
     bool stored = false;
     for (int s = 0; s < t->nput; s++) stored |= t->put[s].term == i;
     if (!x->live || !(no_code(x) || x->uniform || stored)) continue;
     l->last[i] = -1; /* never given back */
     if ((l->slot[i] = new_slot(l)) < 0) return TY_EUNSUPPORTED;
-    int operand = x->op == TAPE_LOAD ? x->operand : -1;
+    int operand = x->op == PW_LOAD ? x->operand : -1;
     bool copy = stored &&
         t->nput > 1; /* another store could reach the operand before this one reads it */
     if (no_code(x))
-      t->get[t->nget++] = (struct tape_get){ operand, x->number, (uint8_t)l->slot[i], x->uniform,
+      t->get[t->nget++] = (struct pw_get){ operand, x->number, (uint8_t)l->slot[i], x->uniform,
         copy };
   }
   return TY_OK;
 }
 
 /* One operand of the sum, difference or product is the same for all elements: puts it second. */
-static int with_fixed(const struct tape *t, const struct tape_term *x, int slot[3])
+static int with_fixed(const struct pw_program *t, const struct pw_term *x, int slot[3])
 {
-  static const uint8_t fixed[TAPE_OPCODES] = { [TAPE_ADD] = TAPE_ADD_FIXED,
-    [TAPE_SUB] = TAPE_SUB_FIXED,
-    [TAPE_MUL] = TAPE_MUL_FIXED,
-    [TAPE_MADD] = TAPE_MADD_FIXED,
-    [TAPE_MSUB] = TAPE_MSUB_FIXED,
-    [TAPE_NMADD] = TAPE_NMADD_FIXED };
-  if (x->op >= TAPE_OPCODES || !fixed[x->op] || x->uniform || t->kind > KIND_F64) return x->op;
+  static const uint8_t fixed[PW_OPCODES] = { [PW_ADD] = PW_ADD_FIXED,
+    [PW_SUB] = PW_SUB_FIXED,
+    [PW_MUL] = PW_MUL_FIXED,
+    [PW_MADD] = PW_MADD_FIXED,
+    [PW_MSUB] = PW_MSUB_FIXED,
+    [PW_NMADD] = PW_NMADD_FIXED };
+  if (x->op >= PW_OPCODES || !fixed[x->op] || x->uniform || t->kind > KIND_F64) return x->op;
   if (t->term[x->arg[1]].uniform) return fixed[x->op];
   if (!t->term[x->arg[0]].uniform) return x->op;
   int first = slot[0];
   slot[0] = slot[1];
   slot[1] = first;
-  return x->op == TAPE_SUB ? TAPE_FROM_FIXED : fixed[x->op];
+  return x->op == PW_SUB ? PW_FROM_FIXED : fixed[x->op];
 }
 
 static int emit(struct layout *l, int i)
 {
-  struct tape *t = l->t;
-  const struct tape_term *x = &t->term[i];
+  struct pw_program *t = l->t;
+  const struct pw_term *x = &t->term[i];
   int s[3], n = 0;
   for (; n < 3 && x->arg[n] >= 0; n++) s[n] = l->slot[x->arg[n]];
   for (int k = n; k < 3; k++) s[k] = s[0]; /* loops may look at all three */
@@ -309,17 +305,17 @@ static int emit(struct layout *l, int i)
     if (l->last[x->arg[k]] == i) l->free[l->nfree++] = s[k], l->last[x->arg[k]] = -1;
   if (l->slot[i] < 0 && (l->slot[i] = new_slot(l)) < 0) return TY_EUNSUPPORTED;
   const int op = with_fixed(t, x, s);
-  struct tape_ins c = { (uint8_t)op, x->dtype, (uint8_t)l->slot[i], (uint8_t)s[0], (uint8_t)s[1],
+  struct pw_ins c = { (uint8_t)op, x->dtype, (uint8_t)l->slot[i], (uint8_t)s[0], (uint8_t)s[1],
     (uint8_t)s[2] };
   t->code[t->ncode++] = c;
   if (!x->uniform)
-    t->cost += x->op == TAPE_CAST ? 8 : tape_opcode[x->op].cost * (t->kind == KIND_F64 ? 2 : 1);
+    t->cost += x->op == PW_CAST ? 8 : pw_opcode[x->op].cost * (t->kind == KIND_F64 ? 2 : 1);
   return TY_OK;
 }
 
 static int emit_all(struct layout *l)
 {
-  struct tape *t = l->t;
+  struct pw_program *t = l->t;
   TRY(give_fixed(l));
   for (int pass = 0; pass < 2; pass++) {
     for (int i = 0; i < t->n; i++)
@@ -332,15 +328,15 @@ static int emit_all(struct layout *l)
 /* A store is direct if its term is computed after the last look at any operand. */
 static void find_direct(struct layout *l)
 {
-  struct tape *t = l->t;
+  struct pw_program *t = l->t;
   int look = 0;
   for (int i = 0; i < t->n; i++)
     for (int k = 0; t->term[i].live && k < 3 && t->term[i].arg[k] >= 0; k++)
-      if (t->term[t->term[i].arg[k]].op == TAPE_LOAD) look = i;
+      if (t->term[t->term[i].arg[k]].op == PW_LOAD) look = i;
   for (int s = 0; s < t->nput; s++)
-    if (t->term[t->put[s].term].op == TAPE_LOAD) look = t->n;
+    if (t->term[t->put[s].term].op == PW_LOAD) look = t->n;
   for (int s = 0; s < t->nput; s++) {
-    struct tape_put *p = &t->put[s];
+    struct pw_put *p = &t->put[s];
     p->slot = (uint8_t)l->slot[p->term];
     p->direct = p->term >= look && !t->term[p->term].uniform && !no_code(&t->term[p->term]);
     for (int r = 0; r < s; r++)
@@ -350,24 +346,25 @@ static void find_direct(struct layout *l)
 
 static int too_long(void)
 {
-  return fail(TY_EUNSUPPORTED, "tape: more than %d values at once", SLOTS);
+  return fail(TY_EUNSUPPORTED, "pointwise program: more than %d values at once", SLOTS);
 }
 
-int tape_seal(struct tape *t)
+int pw_seal(struct pw_program *t)
 {
   if (t->error == TY_EUNSUPPORTED) return too_long();
-  if (t->error) return fail(t->error, "out of memory: tape");
+  if (t->error) return fail(t->error, "out of memory: pointwise program");
   if (t->sealed) return TY_OK;
   count_uses(t);
   for (int i = 0; i < t->n; i++)
-    NEED(!t->term[i].live || t->term[i].op != TAPE_LOAD || t->term[i].operand >= 0, TY_EVALUE,
-        "tape: a stored value depends on a variable that does not exist");
+    NEED(!t->term[i].live || t->term[i].op != PW_LOAD || t->term[i].operand >= 0, TY_EVALUE,
+        "pointwise program: a stored value depends on a variable that does not exist");
   join_products(t);
-  t->code = NEWS(struct tape_ins, t->n);
-  t->get = NEWS(struct tape_get, t->n);
+  t->code = NEWS(struct pw_ins, t->n);
+  t->get = NEWS(struct pw_get, t->n);
   int *room = NEWS(int, 2 * t->n);
   struct layout l = { .t = t, .slot = room, .last = room ? room + t->n : NULL };
-  int code = t->code && t->get && room ? TY_OK : fail(TY_EMEMORY, "out of memory: tape");
+  int code = t->code && t->get && room ? TY_OK
+                                       : fail(TY_EMEMORY, "out of memory: pointwise program");
   if (!code) {
     find_last(&l);
     if (emit_all(&l))
@@ -381,30 +378,30 @@ int tape_seal(struct tape *t)
   return code;
 }
 
-int tape_length(const struct tape *t) { return t->ncode; }
+int pw_length(const struct pw_program *t) { return t->ncode; }
 
 /* -- printing: "%2 = relu(%0 * %1 + 0.5)" ------------------------------------------------------ */
 
 /* characters: terms are shared, written out they could explode */
 enum { PRINTED = 2000 };
 
-static void print_infix(const struct tape *t, const struct tape_term *x, struct text *out);
-static void print_call(const struct tape *t, const struct tape_term *x, struct text *out);
+static void print_infix(const struct pw_program *t, const struct pw_term *x, struct text *out);
+static void print_call(const struct pw_program *t, const struct pw_term *x, struct text *out);
 
-static bool is_infix(const struct tape_term *x)
+static bool is_infix(const struct pw_term *x)
 {
-  return x->op != TAPE_CAST && tape_opcode[x->op].args == 2 &&
-      !isalpha((unsigned char)*tape_opcode[x->op].name);
+  return x->op != PW_CAST && pw_opcode[x->op].args == 2 &&
+      !isalpha((unsigned char)*pw_opcode[x->op].name);
 }
 
-static void print_term(const struct tape *t, int i, struct text *out)
+static void print_term(const struct pw_program *t, int i, struct text *out)
 {
-  const struct tape_term *x = &t->term[i];
+  const struct pw_term *x = &t->term[i];
   if (out->n > PRINTED)
     text_add(out, "...");
-  else if (x->op == TAPE_LOAD)
+  else if (x->op == PW_LOAD)
     text_add(out, "%%%d", x->operand);
-  else if (x->op == TAPE_NUMBER)
+  else if (x->op == PW_NUMBER)
     text_add(out, "%.9g", x->number);
   else if (is_infix(x))
     print_infix(t, x, out);
@@ -412,18 +409,18 @@ static void print_term(const struct tape *t, int i, struct text *out)
     print_call(t, x, out);
 }
 
-static void print_infix(const struct tape *t, const struct tape_term *x, struct text *out)
+static void print_infix(const struct pw_program *t, const struct pw_term *x, struct text *out)
 {
   text_add(out, "(");
   print_term(t, x->arg[0], out);
-  text_add(out, " %s ", tape_opcode[x->op].name);
+  text_add(out, " %s ", pw_opcode[x->op].name);
   print_term(t, x->arg[1], out);
   text_add(out, ")");
 }
 
-static void print_call(const struct tape *t, const struct tape_term *x, struct text *out)
+static void print_call(const struct pw_program *t, const struct pw_term *x, struct text *out)
 {
-  text_add(out, "%s(", x->op == TAPE_CAST ? dtype_name(x->dtype) : tape_opcode[x->op].name);
+  text_add(out, "%s(", x->op == PW_CAST ? dtype_name(x->dtype) : pw_opcode[x->op].name);
   for (int k = 0; k < 3 && x->arg[k] >= 0; k++) {
     if (k) text_add(out, ", ");
     print_term(t, x->arg[k], out);
@@ -431,7 +428,7 @@ static void print_call(const struct tape *t, const struct tape_term *x, struct t
   text_add(out, ")");
 }
 
-int tape_print(const struct tape *t, struct text *out)
+int pw_print(const struct pw_program *t, struct text *out)
 {
   for (int s = 0; s < t->nput; s++) {
     text_add(out, "%s%%%d = ", s ? "; " : "", t->put[s].operand);

@@ -1,11 +1,12 @@
-/* cuda_source.c - prints a sealed tape as CUDA C++ that NVRTC compiles without any include path.
+/* cuda_source.c - prints a sealed pointwise program as CUDA C++ that NVRTC compiles without any
+** include path.
 **
 ** The source is self-contained: a prelude with the functions that formulas use (overloaded for
 ** float and double) and with conversions of the file dtypes, then one kernel. It takes one
 ** struct by value, laid out as the text of ARGUMENTS says for n operands: the iteration space of
-** struct tape_loop and a pointer per operand. Any grid of one-dimensional blocks will do.
-** Opcodes are pasted from ir.h, so the GPU computes what the CPU does, but for the last bits of
-** the library's functions and of contracted products (compile with --fmad=false against that).
+** struct pw_loop and a pointer per operand. Any grid of one-dimensional blocks will do. Opcodes
+** are pasted from ir.h, so the GPU computes what the CPU does, but for the last bits of the
+** library's functions and of contracted products (compile with --fmad=false against that).
 */
 #include "op/registry.h"
 #include "pointwise/ir.h"
@@ -73,7 +74,7 @@ static const char integers[] =
   "  return (INT)r;\n"
   "}\n";
 
-static void print_prelude(const struct tape *t, struct text *out)
+static void print_prelude(const struct pw_program *t, struct text *out)
 {
   text_add(out, "%s", conversions);
   for (int i = 0; i < COUNT(direct); i++)
@@ -113,8 +114,8 @@ static const char *file_type(int dtype)
   }
 }
 
-/* An element of a file dtype as the tape's, and back: the text around the value. */
-static void print_from(const struct tape *t, int dtype, const char *value, struct text *out)
+/* An element of a file dtype as the pointwise program's, and back: the text around the value. */
+static void print_from(const struct pw_program *t, int dtype, const char *value, struct text *out)
 {
   const char *real = dtype == TY_F16 ? "from_half" : dtype == TY_BF16 ? "from_bf16" : "";
   const char *to = t->kind == KIND_I32 ? "to_i32" : t->kind == KIND_I64 ? "to_i64" : "";
@@ -139,7 +140,7 @@ static void print_to(int dtype, const char *value, struct text *out)
   }
 }
 
-static void print_number(const struct tape *t, double v, struct text *out)
+static void print_number(const struct pw_program *t, double v, struct text *out)
 {
   if (t->kind == KIND_I32)
     text_add(out, "(int)%lldLL", (long long)v);
@@ -157,10 +158,10 @@ static void print_number(const struct tape *t, double v, struct text *out)
     text_add(out, "%a", v);
 }
 
-static void print_op(const struct tape *t, int i, struct text *out)
+static void print_op(const struct pw_program *t, int i, struct text *out)
 {
-  const struct tape_term *x = &t->term[i];
-  const struct tape_opcode *op = &tape_opcode[x->op];
+  const struct pw_term *x = &t->term[i];
+  const struct pw_opcode *op = &pw_opcode[x->op];
   bool whole = t->kind >= KIND_I32;
   const char *type = whole && op->real ? "double" : type_name[t->kind];
   text_add(out, "    %s r%d; { ", type_name[t->kind], i);
@@ -170,18 +171,18 @@ static void print_op(const struct tape *t, int i, struct text *out)
   text_add(out, "r%d = %s(%s); }\n", i, convert, whole ? op->ints : op->floats);
 }
 
-static void print_term(const struct tape *t, const int *dtypes, int i, struct text *out)
+static void print_term(const struct pw_program *t, const int *dtypes, int i, struct text *out)
 {
-  const struct tape_term *x = &t->term[i];
+  const struct pw_term *x = &t->term[i];
   char value[96];
-  if (x->op < TAPE_OPCODES) {
+  if (x->op < PW_OPCODES) {
     print_op(t, i, out);
     return;
   }
   text_add(out, "    %s r%d = ", type_name[t->kind], i);
-  if (x->op == TAPE_NUMBER)
+  if (x->op == PW_NUMBER)
     print_number(t, x->number, out);
-  else if (x->op == TAPE_LOAD) {
+  else if (x->op == PW_LOAD) {
     snprintf(value, sizeof value, "((const %s *)x.p[%d])[o%d]", file_type(dtypes[x->operand]),
         x->operand, x->operand);
     print_from(t, dtypes[x->operand], value, out);
@@ -197,9 +198,9 @@ static void print_term(const struct tape *t, const int *dtypes, int i, struct te
 }
 
 #define ARGUMENTS \
-  "struct tape_args { i64 count; int ndim, n; i64 dim[8]; i64 stride[%d][8]; void *p[%d]; };   /* strides in elements */\n"
+  "struct pw_args { i64 count; int ndim, n; i64 dim[8]; i64 stride[%d][8]; void *p[%d]; };   /* strides in elements */\n"
 
-static bool used(const struct tape *t, int operand)
+static bool used(const struct pw_program *t, int operand)
 {
   for (int i = 0; i < t->nput; i++)
     if (t->put[i].operand == operand) return true;
@@ -209,7 +210,7 @@ static bool used(const struct tape *t, int operand)
 }
 
 /* Offset of each operand under element i. */
-static void print_offsets(const struct tape *t, int n, struct text *out)
+static void print_offsets(const struct pw_program *t, int n, struct text *out)
 {
   for (int k = 0; k < n; k++)
     if (used(t, k)) text_add(out, "    i64 o%d = i * x.stride[%d][0];\n", k, k);
@@ -224,10 +225,10 @@ static void print_offsets(const struct tape *t, int n, struct text *out)
 }
 
 static void print_kernel(
-    const struct tape *t, const int *dtypes, int n, const char *name, struct text *out)
+    const struct pw_program *t, const int *dtypes, int n, const char *name, struct text *out)
 {
   char value[32];
-  text_add(out, "extern \"C\" __global__ void %s(const struct tape_args x)\n{\n", name);
+  text_add(out, "extern \"C\" __global__ void %s(const struct pw_args x)\n{\n", name);
   text_add(out, "  i64 step = (i64)gridDim.x * blockDim.x;\n");
   text_add(out,
       "  for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < x.count; i += step) {\n");
@@ -244,10 +245,11 @@ static void print_kernel(
   text_add(out, "  }\n}\n");
 }
 
-int tape_cuda(const struct tape *t, const int *dtypes, int n, const char *name, struct text *out)
+int pw_cuda(
+    const struct pw_program *t, const int *dtypes, int n, const char *name, struct text *out)
 {
-  NEED(t->sealed && n > 0 && n <= TAPE_ARGS, TY_EVALUE,
-      "tape_cuda: a sealed tape of 1 to %d operands is needed", TAPE_ARGS);
+  NEED(t->sealed && n > 0 && n <= PW_ARGS, TY_EVALUE,
+      "pw_cuda: a sealed pointwise program of 1 to %d operands is needed", PW_ARGS);
   print_prelude(t, out);
   text_add(out, ARGUMENTS, n, n);
   print_kernel(t, dtypes, n, name, out);
@@ -280,23 +282,23 @@ static int some_params(const struct op *op, void **param)
 static int print_row(
     const struct op *op, const void *param, bool backward, const char *name, struct text *out)
 {
-  struct tape *t;
-  int dtype[TAPE_ARGS], n;
-  TRY(row_build(op, param, TY_F32, backward, &t, dtype, &n));
+  struct pw_program *t;
+  int dtype[PW_ARGS], n;
+  TRY(formula_build(op, param, TY_F32, backward, &t, dtype, &n));
   print_kernel(t, dtype, n, name, out);
-  tape_free(t);
+  pw_free(t);
   return TY_OK;
 }
 
 static int print_both(const struct op *op, const void *param, struct text *out)
 {
   char name[160];
-  struct tape *t;
-  int dtype[TAPE_ARGS], n;
-  TRY(row_build(op, param, TY_F32, false, &t, dtype, &n));
+  struct pw_program *t;
+  int dtype[PW_ARGS], n;
+  TRY(formula_build(op, param, TY_F32, false, &t, dtype, &n));
   print_prelude(t, out);
-  tape_free(t);
-  text_add(out, ARGUMENTS, TAPE_ARGS, TAPE_ARGS);
+  pw_free(t);
+  text_add(out, ARGUMENTS, PW_ARGS, PW_ARGS);
   snprintf(name, sizeof name, "%s_forward", op->name);
   TRY(print_row(op, param, false, name, out));
   if (!op_reads(op, param)) return TY_OK;
@@ -311,7 +313,7 @@ int ty_op_cuda(const char *name, const char **source)
   void *param = NULL;
   if (!op) return op_unknown(name ? name : "");
   NEED(source, TY_ETYPE, "op_cuda: null argument");
-  NEED(op->row, TY_EUNSUPPORTED, "%s is not made of formulas: it has no CUDA source of its own",
+  NEED(op->formula, TY_EUNSUPPORTED, "%s is not made of formulas: it has no CUDA source of its own",
       op->name);
   out.n = 0;
   int code = some_params(op, &param);

@@ -1,11 +1,12 @@
-/* ir.h - inside of a tape: opcodes, terms, instructions, and the table of block loops.
+/* ir.h - inside of a pointwise program: opcodes, terms, instructions, and the table of block
+** loops.
 **
 ** Each opcode is one line: its expression is compiled as C for the CPU (pointwise/isa/loops.c)
 ** and pasted as text into CUDA source (cuda_source.c), so that the two cannot disagree. While a
-** tape is built it is a list of terms, each an operand, a number or an opcode over earlier
-** terms; equal terms are one, and terms over numbers are numbers. tape_seal turns what the
+** pointwise program is built it is a list of terms, each an operand, a number or an opcode over
+** earlier terms; equal terms are one, and terms over numbers are numbers. pw_seal turns what the
 ** stores need into instructions over slots: slot k is a block of BLOCK elements of the compute
-** dtype. Only tape*.c and pointwise/isa/loops.c include this.
+** dtype. Only pointwise program*.c and pointwise/isa/loops.c include this.
 */
 #pragma once
 #include "pointwise/pointwise.h"
@@ -13,7 +14,7 @@
 /* Plain opcodes: an expression over a, b, c for floats and one for integers (INT: the type,
 ** UINT: its unsigned twin). cost: in 1/16 ns per float32 element.
 ** id   name        n  cost  floats                                   integers */
-#define TAPE_PLAIN(_) \
+#define PW_PLAIN(_) \
   _(ADD,   "+",      2,  1, a + b,                                   (INT)((UINT)a + (UINT)b)) \
   _(SUB,   "-",      2,  1, a - b,                                   (INT)((UINT)a - (UINT)b)) \
   _(MUL,   "*",      2,  1, a * b,                                   t_imul(a, b)) \
@@ -47,11 +48,11 @@
   _(POW,   "pow",    2, 99, t_pow(a, b),                             t_ipow(a, b))
 
 /* Real functions; on integers they compute in float64 and truncate. */
-#define TAPE_REAL(_) TAPE_SMOOTH(_) TAPE_TURN(_)
-#define TAPE_TURN(_) \
+#define PW_REAL(_) PW_SMOOTH(_) PW_TURN(_)
+#define PW_TURN(_) \
   _(SIN,      "sin",      1,  20, t_sin(a)) \
   _(COS,      "cos",      1,  20, t_cos(a))
-#define TAPE_SMOOTH(_) \
+#define PW_SMOOTH(_) \
   _(SQRT,     "sqrt",     1,   3, t_sqrt(a)) \
   _(RSQRT,    "rsqrt",    1,   5, (REAL)1 / t_sqrt(a)) \
   _(EXP,      "exp",      1,   6, t_exp(a)) \
@@ -82,7 +83,7 @@
 
 /* Instructions that opcodes over floats become where b is the same for all elements: a loop that
 ** reads one of it. */
-#define TAPE_FIXED(_) \
+#define PW_FIXED(_) \
   _(ADD_FIXED,   a + b) \
   _(SUB_FIXED,   a - b) \
   _(FROM_FIXED,  b - a) \
@@ -92,59 +93,59 @@
   _(NMADD_FIXED, c - a * b)
 
 enum {
-#define ID(id, ...) TAPE_##id,
-  TAPE_PLAIN(ID) TAPE_REAL(ID)
-  TAPE_OPCODES,
+#define ID(id, ...) PW_##id,
+  PW_PLAIN(ID) PW_REAL(ID)
+  PW_OPCODES,
   /* terms that are no loops of the table */
-  TAPE_LOAD = TAPE_OPCODES, TAPE_NUMBER, TAPE_CAST,
-  TAPE_FIXED(ID)
+  PW_LOAD = PW_OPCODES, PW_NUMBER, PW_CAST,
+  PW_FIXED(ID)
 #undef ID
-  TAPE_INSTRUCTIONS
+  PW_INSTRUCTIONS
 };
-struct tape_opcode { const char *name; int args, cost; bool real; const char *floats, *ints; };
-extern const struct tape_opcode tape_opcode[TAPE_OPCODES];
-int tape_opcode_find(const char *name, size_t n);     /* -1 */
+struct pw_opcode { const char *name; int args, cost; bool real; const char *floats, *ints; };
+extern const struct pw_opcode pw_opcode[PW_OPCODES];
+int pw_opcode_find(const char *name, size_t n);     /* -1 */
 
 enum { KIND_F32, KIND_F64, KIND_I32, KIND_I64, KINDS };                     /* compute dtypes */
 enum { BLOCK = 256, SLOTS = 200, DTYPES = 13 };
 
 /* Loops over n elements. d may be a, b or c; they do not overlap otherwise. stride: of the
 ** operand, in elements. */
-typedef void (*tape_loop_fn)(void *d, const void *a, const void *b, const void *c, int64_t n);
-typedef void (*tape_move_fn)(void *d, const void *s, int64_t stride, int64_t n);
-struct tape_table {
-  tape_loop_fn op[KINDS][TAPE_INSTRUCTIONS];
-  tape_move_fn load[KINDS][DTYPES], store[KINDS][DTYPES];
+typedef void (*pw_loop_fn)(void *d, const void *a, const void *b, const void *c, int64_t n);
+typedef void (*pw_move_fn)(void *d, const void *s, int64_t stride, int64_t n);
+struct pw_table {
+  pw_loop_fn op[KINDS][PW_INSTRUCTIONS];
+  pw_move_fn load[KINDS][DTYPES], store[KINDS][DTYPES];
   /* *acc += sum of n elements */
   void (*sum_row[DTYPES])(void *acc, const void *s, int64_t stride, int64_t n);
   /* acc[i] += s[i] */
   void (*sum_add[DTYPES])(void *acc, const void *s, int64_t stride, int64_t n);
 };                                                    /* acc: double for floats, int64_t for integers */
-const struct tape_table *tape_table(void);            /* of this processor */
+const struct pw_table *pw_table(void);            /* of this processor */
 
-struct tape_term { uint8_t op, dtype; bool uniform, live; int arg[3], uses; double number; int operand; };
-struct tape_ins  { uint8_t op, dtype, d, a, b, c; };
-struct tape_put  { int operand, term; uint8_t slot; bool direct; };
+struct pw_term { uint8_t op, dtype; bool uniform, live; int arg[3], uses; double number; int operand; };
+struct pw_ins  { uint8_t op, dtype, d, a, b, c; };
+struct pw_put  { int operand, term; uint8_t slot; bool direct; };
 /* operand -1: a number; once: not by element */
-struct tape_get  { int operand; double number; uint8_t slot; bool once, copy; };
-struct tape {
+struct pw_get  { int operand; double number; uint8_t slot; bool once, copy; };
+struct pw_program {
   int dtype, kind;
   bool sealed;
-  /* first failure while building; tape_seal tells it */
+  /* first failure while building; pw_seal tells it */
   int error;
-  struct tape_term *term; int n, cap;
-  struct tape_put put[TAPE_ARGS]; int nput;
-  /* after tape_seal */
+  struct pw_term *term; int n, cap;
+  struct pw_put put[PW_ARGS]; int nput;
+  /* after pw_seal */
   /* the first nuniform do not depend on the element: once per chunk */
-  struct tape_ins *code; int ncode, nuniform;
-  struct tape_get *get; int nget;
+  struct pw_ins *code; int ncode, nuniform;
+  struct pw_get *get; int nget;
   int nslot;
   int64_t cost;                                       /* 1/16 ns per element */
 };
 /* term of an opcode over terms; folds */
-int  tape_term_op(struct tape *t, int op, int a, int b, int c);
+int  pw_term_op(struct pw_program *t, int op, int a, int b, int c);
 /* a loaded parameter; its sign is that of `known` */
-void tape_uniform(struct tape *t, int reg, double known);
-int row_build(const struct op *op, const void *param, int dtype, bool backward, struct tape **out,
-    int dtypes[TAPE_ARGS], int *n);
+void pw_uniform(struct pw_program *t, int reg, double known);
+int formula_build(const struct op *op, const void *param, int dtype, bool backward,
+    struct pw_program **out, int dtypes[PW_ARGS], int *n);
 /* numbers as operands, as row kernels use it; the caller frees it */

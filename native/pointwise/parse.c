@@ -1,4 +1,4 @@
-/* parse.c - formulas: text to terms of a tape.
+/* parse.c - formulas: text to terms of a pointwise program.
 **
 **   text     = { letter "=" either ";" } either
 **   either   = binary [ "?" either ":" either ]           both sides are computed
@@ -12,7 +12,7 @@
 #include "op/registry.h"
 #include "pointwise/ir.h"
 
-struct parse { struct tape *t; struct tape_env *env; const char *text, *s, *missing[26]; int code, depth; };
+struct parse { struct pw_program *t; struct pw_env *env; const char *text, *s, *missing[26]; int code, depth; };
 enum { DEEPEST = 200,                                 /* nested parentheses */
        /* operand of a variable that is unknown, less its number */
        MISSING = -2 };
@@ -50,11 +50,11 @@ static void expect(struct parse *p, const char *token)
 
 static int op1(struct parse *p, int op, int a)
 {
-  return p->code ? 0 : tape_term_op(p->t, op, a, -1, -1);
+  return p->code ? 0 : pw_term_op(p->t, op, a, -1, -1);
 }
 static int op2(struct parse *p, int op, int a, int b)
 {
-  return p->code ? 0 : tape_term_op(p->t, op, a, b, -1);
+  return p->code ? 0 : pw_term_op(p->t, op, a, b, -1);
 }
 
 /* -- atoms ------------------------------------------------------------------------------------- */
@@ -62,9 +62,9 @@ static int op2(struct parse *p, int op, int a, int b)
 /* Other spellings, and functions made of others. */
 enum { SQUARE = 1000, RCBRT, ISINF, ISFINITE, XOR, CLIP };
 static const struct { const char *name; int op, args; } more[] = {
-  { "psi",     TAPE_DIGAMMA, 1 }, { "arcsin",  TAPE_ASIN,  1 }, { "arccos",   TAPE_ACOS,  1 }, { "arctan", TAPE_ATAN,  1 },
-  { "arcsinh", TAPE_ASINH,   1 }, { "arccosh", TAPE_ACOSH, 1 }, { "arctanh",  TAPE_ATANH, 1 }, { "fix",    TAPE_TRUNC, 1 },
-  { "lgamma",  TAPE_GAMMALN, 1 }, { "tgamma",  TAPE_GAMMA, 1 }, { "fabs",     TAPE_ABS,   1 }, { "select", TAPE_WHERE, 3 },
+  { "psi",     PW_DIGAMMA, 1 }, { "arcsin",  PW_ASIN,  1 }, { "arccos",   PW_ACOS,  1 }, { "arctan", PW_ATAN,  1 },
+  { "arcsinh", PW_ASINH,   1 }, { "arccosh", PW_ACOSH, 1 }, { "arctanh",  PW_ATANH, 1 }, { "fix",    PW_TRUNC, 1 },
+  { "lgamma",  PW_GAMMALN, 1 }, { "tgamma",  PW_GAMMA, 1 }, { "fabs",     PW_ABS,   1 }, { "select", PW_WHERE, 3 },
   { "square",  SQUARE,       1 }, { "rcbrt",   RCBRT,      1 }, { "isinf",    ISINF,      1 }, { "xor",    XOR,        2 },
   { "clip",    CLIP,         3 }, { "isfinite", ISFINITE,  1 },
 };
@@ -72,20 +72,20 @@ static const struct { const char *name; int op, args; } more[] = {
 static int made_of(struct parse *p, int op, const int *a)
 {
   if (p->code) return 0;
-  int zero = tape_number(p->t, 0), one = tape_number(p->t, 1), inf = tape_number(p->t, INFINITY);
+  int zero = pw_number(p->t, 0), one = pw_number(p->t, 1), inf = pw_number(p->t, INFINITY);
   switch (op) {
-  case SQUARE: return op2(p, TAPE_MUL, a[0], a[0]);
-  case RCBRT: return op2(p, TAPE_DIV, one, op1(p, TAPE_CBRT, a[0]));
-  case ISINF: return p->t->kind >= KIND_I32 ? zero : op2(p, TAPE_EQ, op1(p, TAPE_ABS, a[0]), inf);
-  case ISFINITE: return p->t->kind >= KIND_I32 ? one : op2(p, TAPE_GT, inf, op1(p, TAPE_ABS, a[0]));
-  case XOR: return op2(p, TAPE_NE, op1(p, TAPE_NOT, a[0]), op1(p, TAPE_NOT, a[1]));
-  default: return op2(p, TAPE_MAX, op2(p, TAPE_MIN, a[0], a[2]), a[1]);
+  case SQUARE: return op2(p, PW_MUL, a[0], a[0]);
+  case RCBRT: return op2(p, PW_DIV, one, op1(p, PW_CBRT, a[0]));
+  case ISINF: return p->t->kind >= KIND_I32 ? zero : op2(p, PW_EQ, op1(p, PW_ABS, a[0]), inf);
+  case ISFINITE: return p->t->kind >= KIND_I32 ? one : op2(p, PW_GT, inf, op1(p, PW_ABS, a[0]));
+  case XOR: return op2(p, PW_NE, op1(p, PW_NOT, a[0]), op1(p, PW_NOT, a[1]));
+  default: return op2(p, PW_MAX, op2(p, PW_MIN, a[0], a[2]), a[1]);
   }
 }
 
 static int call(struct parse *p, const char *name, size_t n)
 {
-  int a[3] = { 0 }, op = tape_opcode_find(name, n), args = op >= 0 ? tape_opcode[op].args : 0;
+  int a[3] = { 0 }, op = pw_opcode_find(name, n), args = op >= 0 ? pw_opcode[op].args : 0;
   for (int i = 0; i < COUNT(more); i++)
     if (strlen(more[i].name) == n && !memcmp(more[i].name, name, n))
       op = more[i].op, args = more[i].args;
@@ -96,7 +96,7 @@ static int call(struct parse *p, const char *name, size_t n)
     expect(p, k + 1 < args ? "," : ")");
   }
   if (p->code) return 0;
-  return op >= SQUARE ? made_of(p, op, a) : tape_term_op(p->t, op, a[0], a[1], a[2]);
+  return op >= SQUARE ? made_of(p, op, a) : pw_term_op(p->t, op, a[0], a[1], a[2]);
 }
 
 /* $name: a number; or, where the environment says so, an operand that is read at run time. */
@@ -113,9 +113,9 @@ static int parameter(struct parse *p)
     if (found && p->env->param) {
       double v = op_number(p->env->op, p->env->param, q->name, &found);
       if (!found) break;
-      if (!number || p->env->numbers <= 0) return tape_number(p->t, v);
-      int reg = tape_load(p->t, p->env->numbers + at);
-      tape_uniform(p->t, reg, v);
+      if (!number || p->env->numbers <= 0) return pw_number(p->t, v);
+      int reg = pw_load(p->t, p->env->numbers + at);
+      pw_uniform(p->t, reg, v);
       return reg;
     }
     at += number;
@@ -133,7 +133,7 @@ static int word(struct parse *p)
     int k = *name - 'a', reg = p->env->var[k];
     if (reg >= 0) return reg;
     if (!p->missing[k]) p->missing[k] = name;
-    return tape_load(
+    return pw_load(
         p->t, MISSING - k); /* an error only if the result depends on it: a choice may exclude it */
   }
   static const struct {
@@ -142,7 +142,7 @@ static int word(struct parse *p)
   } constant[] = { { "pi", 3.14159265358979323846 }, { "inf", INFINITY }, { "nan", NAN } };
   for (int i = 0; i < COUNT(constant); i++)
     if (strlen(constant[i].name) == n && !memcmp(constant[i].name, name, n))
-      return tape_number(p->t, constant[i].value);
+      return pw_number(p->t, constant[i].value);
   return call(p, name, n);
 }
 
@@ -161,7 +161,7 @@ static int atom(struct parse *p)
     double v = strtod(p->s, &end);
     if (end != p->s) {
       p->s = end;
-      return tape_number(p->t, v);
+      return pw_number(p->t, v);
     }
   }
   return *p->s ? wrong(p, p->s, "this is no operand:", 1)
@@ -177,11 +177,11 @@ static int unary(struct parse *p)
   int r;
   skip(p);
   if (take(p, "-"))
-    r = op1(p, TAPE_NEG, unary(p));
+    r = op1(p, PW_NEG, unary(p));
   else if (take(p, "+"))
     r = unary(p);
   else if (*p->s == '!' && p->s[1] != '=')
-    p->s++, r = op1(p, TAPE_NOT, unary(p));
+    p->s++, r = op1(p, PW_NOT, unary(p));
   else
     r = atom(p);
   p->depth--;
@@ -190,9 +190,9 @@ static int unary(struct parse *p)
 
 /* The longer spellings first. swap: the table has > and >= only. */
 static const struct { const char *text; int op, level; bool swap; } infix[] = {
-  { "||", TAPE_OR, 1, false }, { "&&", TAPE_AND, 2, false }, { "==", TAPE_EQ,  3, false }, { "!=", TAPE_NE,  3, false },
-  { "<=", TAPE_GE, 4, true  }, { ">=", TAPE_GE,  4, false }, { "<",  TAPE_GT,  4, true  }, { ">",  TAPE_GT,  4, false },
-  { "+", TAPE_ADD, 5, false }, { "-",  TAPE_SUB, 5, false }, { "*",  TAPE_MUL, 6, false }, { "/",  TAPE_DIV, 6, false },
+  { "||", PW_OR, 1, false }, { "&&", PW_AND, 2, false }, { "==", PW_EQ,  3, false }, { "!=", PW_NE,  3, false },
+  { "<=", PW_GE, 4, true  }, { ">=", PW_GE,  4, false }, { "<",  PW_GT,  4, true  }, { ">",  PW_GT,  4, false },
+  { "+", PW_ADD, 5, false }, { "-",  PW_SUB, 5, false }, { "*",  PW_MUL, 6, false }, { "/",  PW_DIV, 6, false },
 };
 
 static int binary(struct parse *p, int above)
@@ -217,7 +217,7 @@ static int either(struct parse *p)
     int yes = either(p);
     expect(p, ":");
     int no = either(p);
-    r = p->code ? 0 : tape_term_op(p->t, TAPE_WHERE, r, yes, no);
+    r = p->code ? 0 : pw_term_op(p->t, PW_WHERE, r, yes, no);
   }
   p->depth--;
   return r;
@@ -238,18 +238,18 @@ static bool assignment(struct parse *p)
 /* Fails if a term that the result depends on is a variable that does not exist. */
 static void check_missing(struct parse *p, int reg)
 {
-  struct tape *t = p->t;
+  struct pw_program *t = p->t;
   for (int i = 0; i < t->n; i++) t->term[i].live = i == reg;
   for (int i = reg; i >= 0 && !p->code; i--) {
-    const struct tape_term *x = &t->term[i];
+    const struct pw_term *x = &t->term[i];
     if (!x->live) continue;
     for (int k = 0; k < 3 && x->arg[k] >= 0; k++) t->term[x->arg[k]].live = true;
-    if (x->op == TAPE_LOAD && x->operand <= MISSING)
+    if (x->op == PW_LOAD && x->operand <= MISSING)
       wrong(p, p->missing[MISSING - x->operand], "there is no variable", 1);
   }
 }
 
-int tape_formula(struct tape *t, const char *text, struct tape_env *env, int *reg)
+int pw_formula(struct pw_program *t, const char *text, struct pw_env *env, int *reg)
 {
   struct parse p = { .t = t, .env = env, .text = text, .s = text };
   while (!p.code && assignment(&p)) {
@@ -270,8 +270,9 @@ int tape_formula(struct tape *t, const char *text, struct tape_env *env, int *re
       }
   if (p.code) return p.code;
   if (t->error)
-    return fail(
-        t->error, t->error == TY_EMEMORY ? "out of memory: tape" : "tape: too many operands");
+    return fail(t->error,
+        t->error == TY_EMEMORY ? "out of memory: pointwise program"
+                               : "pointwise program: too many operands");
   *reg = r;
   return TY_OK;
 }

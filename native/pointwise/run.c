@@ -1,4 +1,4 @@
-/* run.c - runs sealed tapes over their iteration space.
+/* run.c - runs sealed pointwise programs over their iteration space.
 **
 ** The space is cut into blocks of at most BLOCK elements. Where the innermost joined dim is
 ** long, a block is a piece of one row; else it is BLOCK neighbouring elements of the whole space
@@ -8,17 +8,17 @@
 */
 #include "pointwise/ir.h"
 
-#define TABLES(isa) extern const struct tape_table tape_table_##isa;
+#define TABLES(isa) extern const struct pw_table pw_table_##isa;
 TABLES(baseline)
 TABLES(avx2)
 TABLES(avx512)
 
-    const struct tape_table *tape_table(void)
+const struct pw_table *pw_table(void)
 {
-  static const struct tape_table *const tables[] = { &tape_table_baseline, &tape_table_avx2,
-    &tape_table_avx512 };
-  static const struct tape_table *chosen;
-  const struct tape_table *t = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
+  static const struct pw_table *const tables[] = { &pw_table_baseline, &pw_table_avx2,
+    &pw_table_avx512 };
+  static const struct pw_table *chosen;
+  const struct pw_table *t = __atomic_load_n(&chosen, __ATOMIC_RELAXED);
   if (t) return t;
   t = tables[cpu_level()];
   __atomic_store_n(&chosen, t, __ATOMIC_RELAXED);
@@ -43,14 +43,14 @@ static int align(const ty_desc *space, const ty_desc *d, int64_t stride[TY_MAXDI
   return whole == 1 ? TY_OK : TY_ESHAPE;
 }
 
-static bool joins(const struct tape_loop *l, int outer, int inner)
+static bool joins(const struct pw_loop *l, int outer, int inner)
 {
   for (int k = 0; k < l->n; k++)
     if (l->stride[k][outer] != l->stride[k][inner] * l->dim[inner]) return false;
   return true;
 }
 
-static void join_dims(struct tape_loop *l)
+static void join_dims(struct pw_loop *l)
 {
   int n = 0; /* dims kept so far, of which the last may grow */
   for (int i = 0; i < l->ndim; i++) {
@@ -68,10 +68,11 @@ static void join_dims(struct tape_loop *l)
   l->ndim = n;
 }
 
-int tape_loop_make(struct tape_loop *l, const ty_desc *space, const ty_desc *operand, int n)
+int pw_loop_make(struct pw_loop *l, const ty_desc *space, const ty_desc *operand, int n)
 {
   char a[160], b[160];
-  NEED(n <= TAPE_ARGS, TY_EUNSUPPORTED, "tape: %d operands; at most %d are possible", n, TAPE_ARGS);
+  NEED(n <= PW_ARGS, TY_EUNSUPPORTED, "pointwise program: %d operands; at most %d are possible", n,
+      PW_ARGS);
   l->ndim = space->ndim;
   l->n = n;
   l->count = 1;
@@ -92,16 +93,16 @@ int tape_loop_make(struct tape_loop *l, const ty_desc *space, const ty_desc *ope
 enum { LONG_ROW = 64, WHOLE = 1 << 14 };
 enum { ONCE, DIRECT, COPY };                          /* how an operand gets under a block */
 struct state {
-  const struct tape *t;
-  const struct tape_loop *l;
-  const struct tape_table *table;
+  const struct pw_program *t;
+  const struct pw_loop *l;
+  const struct pw_table *table;
   void *const *operand;
   /* in rows: `pieces` blocks of `piece` elements each; else pieces 0 */
   int64_t block, pieces, piece, blocks, inner;
   size_t size;                                        /* of an element of the compute dtype */
 };
 
-static bool is_dense(const struct tape_loop *l, int k)
+static bool is_dense(const struct pw_loop *l, int k)
 {
   int64_t step = 1;
   for (int i = l->ndim - 1; i >= 0; i--) {
@@ -111,7 +112,7 @@ static bool is_dense(const struct tape_loop *l, int k)
   return true;
 }
 
-static bool is_single(const struct tape_loop *l, int k)
+static bool is_single(const struct pw_loop *l, int k)
 {
   for (int i = 0; i < l->ndim; i++)
     if (l->stride[k][i]) return false;
@@ -121,8 +122,8 @@ static bool is_single(const struct tape_loop *l, int k)
 /* No slot is needed: every operand lies as the loops want it, every result is an operand. */
 static bool slotless(const struct state *s)
 {
-  const struct tape *t = s->t;
-  const struct tape_loop *l = s->l;
+  const struct pw_program *t = s->t;
+  const struct pw_loop *l = s->l;
   if (l->ndim != 1 || t->nuniform || t->nslot > t->nget + t->nput) return false;
   for (int i = 0; i < t->nget; i++) {
     int k = t->get[i].operand;
@@ -138,7 +139,7 @@ static bool slotless(const struct state *s)
 
 static void cut(struct state *s)
 {
-  const struct tape_loop *l = s->l;
+  const struct pw_loop *l = s->l;
   s->inner = l->dim[l->ndim - 1];
   s->block = BLOCK;
   if (slotless(s)) s->block = WHOLE;
@@ -155,7 +156,7 @@ static void cut(struct state *s)
 
 struct place { int64_t index[TY_MAXDIM]; };
 
-static struct place place_of(const struct tape_loop *l, int64_t element)
+static struct place place_of(const struct pw_loop *l, int64_t element)
 {
   struct place at;
   for (int i = l->ndim - 1; i > 0; i--) at.index[i] = element % l->dim[i], element /= l->dim[i];
@@ -163,7 +164,7 @@ static struct place place_of(const struct tape_loop *l, int64_t element)
   return at;
 }
 
-static int64_t offset_of(const struct tape_loop *l, int k, const struct place *at)
+static int64_t offset_of(const struct pw_loop *l, int k, const struct place *at)
 {
   int64_t offset = 0;
   for (int i = 0; i < l->ndim; i++) offset += at->index[i] * l->stride[k][i];
@@ -172,7 +173,7 @@ static int64_t offset_of(const struct tape_loop *l, int k, const struct place *a
 
 /* To the start of the next row; the change of the operand's offset, given that its row has been
 ** passed. */
-static int64_t next_row(const struct tape_loop *l, int k, struct place *at)
+static int64_t next_row(const struct pw_loop *l, int k, struct place *at)
 {
   int i = l->ndim - 2;
   int64_t step = -at->index[l->ndim - 1] * l->stride[k][l->ndim - 1];
@@ -188,11 +189,11 @@ static size_t wide(const struct state *s, int k) { return dtype_size(s->l->dtype
 /* Moves n elements of an operand from a place on, row by row. */
 static void walk(const struct state *s, int k, void *slot, struct place at, int64_t n, bool store)
 {
-  const struct tape_loop *l = s->l;
+  const struct pw_loop *l = s->l;
   int last = l->ndim - 1;
   int64_t stride = l->stride[k][last], offset = offset_of(l, k, &at), bytes = (int64_t)wide(s, k);
-  tape_move_fn move = store ? s->table->store[s->t->kind][l->dtype[k]]
-                            : s->table->load[s->t->kind][l->dtype[k]];
+  pw_move_fn move = store ? s->table->store[s->t->kind][l->dtype[k]]
+                          : s->table->load[s->t->kind][l->dtype[k]];
   char *base = s->operand[k], *here = slot;
   for (int64_t part; n > 0; n -= part) {
     part = MIN(n, s->inner - at.index[last]);
@@ -210,7 +211,7 @@ struct view { char *p; int64_t stride; uint8_t how; };
 
 static void classify(const struct state *s, struct view *view)
 {
-  const struct tape_loop *l = s->l;
+  const struct pw_loop *l = s->l;
   for (int k = 0; k < l->n; k++) {
     int64_t stride = l->stride[k][l->ndim - 1];
     bool own = l->dtype[k] == s->t->dtype;
@@ -236,11 +237,11 @@ static void cast(const struct state *s, int dtype, char *d, const char *a, int64
 
 static void run_code(const struct state *s, void **slot, int first, int last, int64_t n)
 {
-  const struct tape *t = s->t;
-  const struct tape_table *table = s->table;
+  const struct pw_program *t = s->t;
+  const struct pw_table *table = s->table;
   for (int i = first; i < last; i++) {
-    const struct tape_ins *c = &t->code[i];
-    if (c->op == TAPE_CAST)
+    const struct pw_ins *c = &t->code[i];
+    if (c->op == PW_CAST)
       cast(s, c->dtype, slot[c->d], slot[c->a], n);
     else
       table->op[t->kind][c->op](slot[c->d], slot[c->a], slot[c->b], slot[c->c], n);
@@ -250,7 +251,7 @@ static void run_code(const struct state *s, void **slot, int first, int last, in
 /* Numbers and single elements, then all that follows from them alone: once per chunk. */
 static void run_once(const struct state *s, const struct view *view, void **slot, int64_t n)
 {
-  const struct tape *t = s->t;
+  const struct pw_program *t = s->t;
   for (int i = 0; i < t->nget; i++) {
     int k = t->get[i].operand;
     if (k >= 0 && (view[k].how == ONCE || t->get[i].once))
@@ -266,7 +267,7 @@ static void run_once(const struct state *s, const struct view *view, void **slot
     switch (t->kind) {
     case KIND_F32: v.f = (float)x; break;
     case KIND_F64: v.d = x; break;
-    case KIND_I32: v.i = (int32_t)x; break; /* in range: tape_number */
+    case KIND_I32: v.i = (int32_t)x; break; /* in range: pw_number */
     default: v.l = (int64_t)x;
     }
     s->table->load[t->kind][t->dtype](slot[t->get[i].slot], &v, 0, n);
@@ -300,7 +301,7 @@ static char *under(const struct state *s, const struct view *v, int k, const str
 static void enter(
     const struct state *s, const struct view *view, void **slot, char *room, const struct spot *at)
 {
-  const struct tape *t = s->t;
+  const struct pw_program *t = s->t;
   for (int i = 0; i < t->nget; i++) {
     int k = t->get[i].operand, to = t->get[i].slot;
     if (k < 0 || t->get[i].once || view[k].how == ONCE) continue;
@@ -321,7 +322,7 @@ static void enter(
 static void leave(
     const struct state *s, const struct view *view, void **slot, const struct spot *at)
 {
-  const struct tape *t = s->t;
+  const struct pw_program *t = s->t;
   for (int i = 0; i < t->nput; i++) {
     int k = t->put[i].operand;
     if (t->put[i].direct && view[k].how == DIRECT) continue;
@@ -337,9 +338,9 @@ static void leave(
 static void run_blocks(int64_t begin, int64_t end, void *context)
 {
   const struct state *s = context;
-  const struct tape *t = s->t;
+  const struct pw_program *t = s->t;
   _Alignas(64) char room[SLOTS * BLOCK * sizeof(double)];
-  struct view view[TAPE_ARGS];
+  struct view view[PW_ARGS];
   void *slot[SLOTS];
   for (int i = 0; i < t->nslot; i++) slot[i] = room + (size_t)i * BLOCK * s->size;
   classify(s, view);
@@ -352,9 +353,9 @@ static void run_blocks(int64_t begin, int64_t end, void *context)
   }
 }
 
-int tape_run(const struct tape *t, const struct tape_loop *l, void *const *operand)
+int pw_run(const struct pw_program *t, const struct pw_loop *l, void *const *operand)
 {
-  struct state s = { .t = t, .l = l, .table = tape_table(), .operand = operand };
+  struct state s = { .t = t, .l = l, .table = pw_table(), .operand = operand };
   s.size = t->kind == KIND_F32 || t->kind == KIND_I32 ? 4 : 8;
   if (l->count <= 0) return TY_OK;
   cut(&s);

@@ -110,7 +110,7 @@ static int64_t fold_offset(const struct sum *s, int64_t i)
 static void gather(
     const struct sum *s, void *acc, const char *src, int64_t n, int64_t first, int64_t last)
 {
-  const struct tape_table *t = tape_table();
+  const struct pw_table *t = pw_table();
   size_t size = dtype_size(s->src_type);
   int64_t inner = s->nfold ? s->fold[s->nfold - 1].size : 1,
           step = s->nfold ? s->fold[s->nfold - 1].src : 0;
@@ -128,7 +128,7 @@ static void gather(
 static void put(const struct sum *s, int64_t dst, const void *acc, int64_t n)
 {
   char *p = s->dst + (size_t)dst * dtype_size(s->dst_type);
-  tape_table()->store[s->whole ? KIND_I64 : KIND_F64][s->dst_type](p, acc, 1, n);
+  pw_table()->store[s->whole ? KIND_I64 : KIND_F64][s->dst_type](p, acc, 1, n);
 }
 
 struct group { int64_t src, dst, n; };

@@ -218,7 +218,7 @@ int ty_tensor_wait(ty_tensor *t, int for_write)
 int ty_tensor_failed(ty_tensor *t)
 {
   if (!t) return 0;
-  storage_settle(t->storage, 0);
+  storage_wait_quiet(t->storage, 0);
   return storage_failed(t->storage);
 }
 
@@ -258,7 +258,7 @@ int ty_tensor_write(ty_tensor *t, const void *src, size_t bytes)
   NEED(t && src, TY_ETYPE, "ty_tensor_write: the tensor or the source is missing");
   NEED(!t->readonly, TY_ESTATE, "the tensor is read-only");
   TRY(check_bytes(t, "write", bytes));
-  storage_settle(t->storage, 1);
+  storage_wait_quiet(t->storage, 1);
   TRY(device_ops(t->d.device)->copy(t->d.device, tensor_at(t), TY_CPU, src, bytes));
   storage_written(t->storage, whole(t));
   return TY_OK;

@@ -116,7 +116,7 @@ describe("profiler", function()
     assert.equal("FullyConnected", by_node.fc1.name)
     assert.equal("_backward_FullyConnected", by_node.fc1_backward.name)
     local fused = by_node["_mulscalar0 _plusscalar0 r"] or {}
-    assert.same({ "_mul_scalar+_plus_scalar+relu", "tape" }, { fused.name, fused.args.kernel })
+    assert.same({ "_mul_scalar+_plus_scalar+relu", "pointwise" }, { fused.name, fused.args.kernel })
     assert.equal((8 * 12 + 16 * 12 + 16 + 8 * 16) * 4, by_node.fc1.args.bytes)
   end)
 

@@ -54,7 +54,7 @@ static void try(int64_t n, int64_t channels, int64_t filters, int64_t space, int
   void *tmp = mem_new(point_scratch(&w, keeps) + 1);
   uint64_t version = 1;
   struct gemm_kept kept = { 0 };
-  struct arr from = { .p = weight, .version = &version };
+  struct operand from = { .p = weight, .version = &version };
   struct convolve_end end = {
     .bias = ends ? bias : NULL, .scale = ends ? scale : NULL, .act = act, .add = add
   };

@@ -183,7 +183,7 @@ static void test_window(const struct window *w, bool add)
   size_t room = MAX(
       MAX(convolve_forward_scratch(w), convolve_data_scratch(w)), convolve_weight_scratch(w));
   void *tmp = mem_new(room);
-  struct arr array = { .p = weight, .d = { .dtype = t } };
+  struct operand array = { .p = weight, .d = { .dtype = t } };
   struct gemm_kept kept[2] = { { 0 }, { 0 } };
   const double limit = t == TY_F64 ? 1e-11 : 5e-4;
   const size_t size = dtype_size(t);

@@ -1,6 +1,6 @@
-/* pointwise_test.c - tapes against plain loops: values of formulas, mistakes and their columns,
-** broadcasting of every dtype, results in place, sums back to a shape, accuracy, and equal bits
-** under every instruction set. */
+/* pointwise_test.c - pointwise programs against plain loops: values of formulas, mistakes and
+** their columns, broadcasting of every dtype, results in place, sums back to a shape, accuracy,
+** and equal bits under every instruction set. */
 #include "pointwise/ir.h"
 #include "check.h"
 
@@ -11,18 +11,18 @@ static int pick(int n)
   return (int)(state >> 16) % n;
 }
 
-/* Tape of one formula over inputs a b c ...; operand `inputs` is the result. */
-static struct tape *make(const char *formula, int inputs, int dtype)
+/* Pointwise program of one formula over inputs a b c ...; operand `inputs` is the result. */
+static struct pw_program *make(const char *formula, int inputs, int dtype)
 {
-  struct tape *t = tape_new(dtype);
-  struct tape_env env = { .op = NULL };
+  struct pw_program *t = pw_new(dtype);
+  struct pw_env env = { .op = NULL };
   int reg;
-  for (int i = 0; i < 26; i++) env.var[i] = i < inputs ? tape_load(t, i) : -1;
-  if (!tape_formula(t, formula, &env, &reg)) {
-    tape_store(t, inputs, reg);
-    if (!tape_seal(t)) return t;
+  for (int i = 0; i < 26; i++) env.var[i] = i < inputs ? pw_load(t, i) : -1;
+  if (!pw_formula(t, formula, &env, &reg)) {
+    pw_store(t, inputs, reg);
+    if (!pw_seal(t)) return t;
   }
-  tape_free(t);
+  pw_free(t);
   return NULL;
 }
 
@@ -54,17 +54,17 @@ static void test_values(void)
   };
   const ty_desc one = { .dtype = TY_F64, .ndim = 1, .dim = { 1 } };
   for (int i = 0; i < COUNT(list); i++) {
-    struct tape *t = make(list[i].text, 0, TY_F64);
-    struct tape_loop l;
+    struct pw_program *t = make(list[i].text, 0, TY_F64);
+    struct pw_loop l;
     double got = -1;
     void *p[1] = { &got };
     if (isnan(list[i].want)) {
       CHECK(!t, "accepted: %s", list[i].text);
       continue;
     }
-    CHECK(t && !tape_loop_make(&l, &one, &one, 1) && !tape_run(t, &l, p) && got == list[i].want,
+    CHECK(t && !pw_loop_make(&l, &one, &one, 1) && !pw_run(t, &l, p) && got == list[i].want,
         "%s = %g", list[i].text, got);
-    tape_free(t);
+    pw_free(t);
   }
 }
 
@@ -95,19 +95,19 @@ static void test_mistakes(void)
 /* -- broadcasting ------------------------------------------------------------------------------ */
 
 static const int dtypes[] = { TY_F32, TY_F64, TY_F16, TY_BF16, TY_U8, TY_I8, TY_I32, TY_I64, TY_BOOL };
-struct operand { ty_desc d; void *p; double *value; };
+struct array { ty_desc d; void *p; double *value; };
 
-static struct operand fill(ty_desc d)
+static struct array fill(ty_desc d)
 {
   int64_t n = desc_count(&d);
-  struct operand x = { d, mem_new(desc_bytes(&d)), NEWS(double, n) };
+  struct array x = { d, mem_new(desc_bytes(&d)), NEWS(double, n) };
   for (int64_t i = 0; i < n; i++)
     x.value[i] = d.dtype == TY_BOOL ? pick(2) : d.dtype == TY_U8 ? pick(8) : pick(17) - 8;
   convert(x.p, d.dtype, x.value, TY_F64, n);
   return x;
 }
 
-static void drop(struct operand *x)
+static void drop(struct array *x)
 {
   mem_free(x->p);
   mem_free(x->value);
@@ -142,7 +142,7 @@ static void test_broadcast(int round)
   ty_desc space = { .ndim = 1 + pick(4) };
   for (int i = 0; i < space.ndim; i++) space.dim[i] = 1 + pick(round % 7 ? 9 : 70);
   if (desc_count(&space) > 200000) return;
-  struct operand x[4];
+  struct array x[4];
   ty_desc d[4];
   for (int k = 0; k < 4; k++) {
     ty_desc one = k < 3 ? shrink(space) : space;
@@ -150,10 +150,10 @@ static void test_broadcast(int round)
     d[k] = one;
     x[k] = fill(one);
   }
-  struct tape *t = make("a*b + c - (a - c) * 2", 3, tape_dtype(d, 4));
-  struct tape_loop l;
+  struct pw_program *t = make("a*b + c - (a - c) * 2", 3, pw_dtype(d, 4));
+  struct pw_loop l;
   void *p[4] = { x[0].p, x[1].p, x[2].p, x[3].p };
-  CHECK(t && !tape_loop_make(&l, &space, d, 4) && !tape_run(t, &l, p), "%s", ty_error());
+  CHECK(t && !pw_loop_make(&l, &space, d, 4) && !pw_run(t, &l, p), "%s", ty_error());
   int64_t n = desc_count(&space), bad = 0;
   for (int64_t i = 0; i < n; i++) {
     double a = x[0].value[under(&space, &d[0], i)], b = x[1].value[under(&space, &d[1], i)],
@@ -163,7 +163,7 @@ static void test_broadcast(int round)
   }
   CHECK(!bad, "round %d: %lld of %lld elements", round, (long long)bad, (long long)n);
   for (int k = 0; k < 4; k++) drop(&x[k]);
-  tape_free(t);
+  pw_free(t);
 }
 
 static void test_sums(int round)
@@ -172,7 +172,7 @@ static void test_sums(int round)
   for (int i = 0; i < space.ndim; i++) space.dim[i] = 1 + pick(round % 13 ? 6 : 40);
   ty_desc to = shrink(space);
   if (desc_count(&space) > 2000000) return;
-  struct operand x = fill(space), y = fill(to);
+  struct array x = fill(space), y = fill(to);
   int64_t n = desc_count(&to);
   double *want = NEWS(double, n);
   void *exact = mem_new(desc_bytes(&to));
@@ -193,20 +193,20 @@ static void test_swap(int n)
 {
   static double a[5000], b[5000];
   for (int i = 0; i < n; i++) a[i] = i, b[i] = 10 * i;
-  struct tape *t = tape_new(TY_F64);
-  struct tape_env env = { .var = { tape_load(t, 0), tape_load(t, 1) } };
+  struct pw_program *t = pw_new(TY_F64);
+  struct pw_env env = { .var = { pw_load(t, 0), pw_load(t, 1) } };
   int sum;
-  tape_formula(t, "a + b", &env, &sum);
-  tape_store(t, 0, env.var[1]);
-  tape_store(t, 1, sum);
+  pw_formula(t, "a + b", &env, &sum);
+  pw_store(t, 0, env.var[1]);
+  pw_store(t, 1, sum);
   const ty_desc d[2] = { { .dtype = TY_F64, .ndim = 1, .dim = { n } },
     { .dtype = TY_F64, .ndim = 1, .dim = { n } } };
-  struct tape_loop l;
+  struct pw_loop l;
   void *p[2] = { a, b };
-  int bad = tape_seal(t) || tape_loop_make(&l, &d[0], d, 2) || tape_run(t, &l, p);
+  int bad = pw_seal(t) || pw_loop_make(&l, &d[0], d, 2) || pw_run(t, &l, p);
   for (int i = 0; i < n; i++) bad += a[i] != 10 * i || b[i] != 11 * i;
   CHECK(!bad, "%d wrong of %d", bad, n);
-  tape_free(t);
+  pw_free(t);
 }
 
 /* -- accuracy ---------------------------------------------------------------------------------- */
@@ -220,8 +220,8 @@ static long double softrelu_long(long double x)
   return (x > 0 ? x : 0) + log1pl(expl(x > 0 ? -x : x));
 }
 static const struct { int op; long double (*exact)(long double); } functions[] = {
-  { TAPE_EXP, expl },     { TAPE_LOG, logl },   { TAPE_TANH, tanhl }, { TAPE_SIGMOID, sigmoid_long }, { TAPE_SOFTRELU, softrelu_long },
-  { TAPE_EXPM1, expm1l }, { TAPE_LOG1P, log1pl }, { TAPE_LOG2, log2l }, { TAPE_SIN, sinl }, { TAPE_COS, cosl }, { TAPE_ERF, erfl },
+  { PW_EXP, expl },     { PW_LOG, logl },   { PW_TANH, tanhl }, { PW_SIGMOID, sigmoid_long }, { PW_SOFTRELU, softrelu_long },
+  { PW_EXPM1, expm1l }, { PW_LOG1P, log1pl }, { PW_LOG2, log2l }, { PW_SIN, sinl }, { PW_COS, cosl }, { PW_ERF, erfl },
 };
 
 /* Distance in units of the last place of float32 (24) or float64 (53 bits). */
@@ -237,7 +237,7 @@ static double units(double got, long double want, int bits, int least)
 
 static void test_accuracy(int k)
 {
-  const struct tape_table *t = tape_table();
+  const struct pw_table *t = pw_table();
   double worst = 0, worst_wide = 0;
   for (uint64_t u = 0; u < 1ull << 32;) {
     float x[256], y[256];
@@ -256,21 +256,21 @@ static void test_accuracy(int k)
     }
   }
   CHECK(worst <= 2 && worst_wide <= 2, "%s: %.2f units in float32, %.2f in float64",
-      tape_opcode[functions[k].op].name, worst, worst_wide);
+      pw_opcode[functions[k].op].name, worst, worst_wide);
 }
 
-extern const struct tape_table tape_table_baseline;
+extern const struct pw_table pw_table_baseline;
 
 static void test_equal_bits(void)
 {
   float x[1000], y[1000], z[1000];
   for (int i = 0; i < 1000; i++) x[i] = (float)(i - 500) * 0.0371f;
-  for (int op = 0; op < TAPE_OPCODES; op++) {
-    tape_table()->op[KIND_F32][op](y, x, x, x, 1000);
-    tape_table_baseline.op[KIND_F32][op](z, x, x, x, 1000);
+  for (int op = 0; op < PW_OPCODES; op++) {
+    pw_table()->op[KIND_F32][op](y, x, x, x, 1000);
+    pw_table_baseline.op[KIND_F32][op](z, x, x, x, 1000);
     int bad = 0;
     for (int i = 0; i < 1000; i++) bad += y[i] != z[i] && (y[i] == y[i] || z[i] == z[i]);
-    CHECK(!bad, "%s: %d of 1000 differ between instruction sets", tape_opcode[op].name, bad);
+    CHECK(!bad, "%s: %d of 1000 differ between instruction sets", pw_opcode[op].name, bad);
   }
 }
 

@@ -303,7 +303,7 @@ static void test_interruption(void)
   SURE(interrupted());
   SURE(ty_tensor_wait(t, 0) == TY_EINTERRUPTED);
   RUN(submit(TY_CPU, stop_when_asked, NULL, NULL, 0, &t, 1));
-  storage_settle(t->storage, 0);
+  storage_wait_quiet(t->storage, 0);
   RUN(ty_interrupt(0)); /* dealt with: what it broke is no news */
   SURE(first_of(t) == 3);
   RUN(ty_wait(-1));
@@ -563,7 +563,8 @@ static void test_random_states(void)
   SURE(s0 != s1 && c0 == 0 && c1 == 0);
   RUN(ty_seed(TY_CPU, 7));
   RUN(ty_seed(TY_CPU + 1, 7));
-  struct draw a = device_draw(TY_CPU), b = device_draw(TY_CPU + 1), next = device_draw(TY_CPU);
+  struct rng_state a = device_next_rng(TY_CPU), b = device_next_rng(TY_CPU + 1),
+                   next = device_next_rng(TY_CPU);
   SURE(a.seed == b.seed && a.counter == b.counter && next.counter == a.counter + 1);
 }
 

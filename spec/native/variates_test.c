@@ -4,13 +4,13 @@
 #include "check.h"
 
 enum { N = 1000 };
-static const struct key key = { 0x123456789abcdef0u, 0x1fffffffeu, 77 };
+static const struct rng_key key = { 0x123456789abcdef0u, 0x1fffffffeu, 77 };
 
 static double far(double a, double b) { return fabs(a - b) / (1 + fabs(b)); }
 
 /* Uniform numbers are those of one element at a time; the others follow their formulas to the
 ** last digits. */
-static void test_formulas(const struct draws *d, uint64_t first)
+static void test_formulas(const struct variates *d, uint64_t first)
 {
   static double u24[N], u53[N], normal[N], exponential[N];
   int bad = 0;
@@ -29,7 +29,7 @@ static void test_formulas(const struct draws *d, uint64_t first)
 }
 
 /* Where a block begins and how long it is does not matter. */
-static void test_places(draw_fn draw, draw_fn other)
+static void test_places(variate_fn draw, variate_fn other)
 {
   static double all[N], part[N];
   draw(all, &key, 5, N);
@@ -42,7 +42,8 @@ static void test_places(draw_fn draw, draw_fn other)
 
 int main(void)
 {
-  static const struct draws *const all[] = { &draws_baseline, &draws_avx2, &draws_avx512 };
+  static const struct variates *const all[] = { &variates_baseline, &variates_avx2,
+    &variates_avx512 };
   for (int level = 0; level <= cpu_level(); level++) {
     test_formulas(all[level], 0);
     test_formulas(all[level], 0xfffffff0u); /* elements carry into their second word */

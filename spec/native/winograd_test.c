@@ -82,7 +82,7 @@ static float *tiled(const struct trial *t, int which)
         *y = moved(t->y, w->n, w->filters, space, b, false), *out = NULL;
   void *tmp = mem_new(room);
   struct gemm_kept kept = { 0 };
-  struct arr weight = { .p = t->weight, .version = &t->version };
+  struct operand weight = { .p = t->weight, .version = &t->version };
   struct convolve_end end = { .bias = t->bias, .scale = t->scale, .act = t->act, .add = t->add };
   if (which == FORWARD) RUN(winograd_forward(w, x, &weight, &end, y, t->keeps ? &kept : NULL, tmp));
   if (which == DATA) winograd_data(w, y, t->weight, x, t->add, tmp);

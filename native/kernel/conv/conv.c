@@ -264,7 +264,7 @@ static void strip_some(int64_t begin, int64_t end, void *context)
 }
 
 static const void *keep_strips(
-    struct gemm_kept *kept, const struct arr *weight, struct strips *s, int64_t groups)
+    struct gemm_kept *kept, const struct operand *weight, struct strips *s, int64_t groups)
 {
   bool fresh;
   int64_t each = (s->rows + s->height - 1) / s->height;
@@ -299,7 +299,7 @@ static int64_t forward_cut(struct forward *f)
 }
 
 /* weight: element (filter, term) of a group at filter * ars + term * acs. */
-static int multiply_image(const struct window *w, const void *x, const struct arr *weight,
+static int multiply_image(const struct window *w, const void *x, const struct operand *weight,
     int64_t ars, int64_t acs, const void *bias, int act, void *y, bool add, struct gemm_kept *kept,
     void *tmp)
 {
@@ -335,7 +335,7 @@ static int multiply_image(const struct window *w, const void *x, const struct ar
   return TY_OK;
 }
 
-int convolve_forward(const struct window *w, const void *x, const struct arr *weight,
+int convolve_forward(const struct window *w, const void *x, const struct operand *weight,
     const void *bias, int act, void *y, struct gemm_kept *kept, void *tmp)
 {
   return multiply_image(w, x, weight, window_depth(w), 1, bias, act, y, false, kept, tmp);
@@ -480,7 +480,7 @@ static void data_units(int64_t begin, int64_t end, void *context)
   }
 }
 
-int convolve_data(const struct window *w, const void *dy, const struct arr *weight, void *dx,
+int convolve_data(const struct window *w, const void *dy, const struct operand *weight, void *dx,
     bool add, const void *bias, int act, struct gemm_kept *kept, void *tmp)
 {
   struct window v = exchanged(w);

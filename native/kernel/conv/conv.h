@@ -36,11 +36,11 @@ bool convolve_keeps(const struct window *w);
 
 /* y = act(conv(x, weight) + bias). kept: the packed weight, state of the instruction */
 size_t convolve_forward_scratch(const struct window *w);
-int convolve_forward(const struct window *w, const void *x, const struct arr *weight,
+int convolve_forward(const struct window *w, const void *x, const struct operand *weight,
     const void *bias, int act, void *y, struct gemm_kept *kept, void *tmp);
 /* dx (+)= gradient of x, from dy; or, for a deconvolution, act(that + bias) */
 size_t convolve_data_scratch(const struct window *w);
-int convolve_data(const struct window *w, const void *dy, const struct arr *weight, void *dx,
+int convolve_data(const struct window *w, const void *dy, const struct operand *weight, void *dx,
     bool add, const void *bias, int act, struct gemm_kept *kept, void *tmp);
 /* dw (+)= gradient of the weight, from x and dy */
 size_t convolve_weight_scratch(const struct window *w);
@@ -67,7 +67,7 @@ struct convolve_end { const float *bias, *scale; int act; bool add; };
 /* NULL: faster than other ways */
 const char *point_refuse(const struct window *w, bool trains);
 size_t point_scratch(const struct window *w, bool keeps);
-int point_forward(const struct window *w, const float *x, const struct arr *weight,
+int point_forward(const struct window *w, const float *x, const struct operand *weight,
     const struct convolve_end *end, float *y, struct gemm_kept *kept, void *tmp);
 
 /* The same in plain loops. */

@@ -15,7 +15,8 @@ enum { X, W, Y, OPERANDS };
 struct shape {                                        /* of one direction */
   const struct conv *param;
   const ty_desc *x, *w, *y;
-  int     which, act, block[OPERANDS];                /* block: of the arrays, as in struct arr */
+  /* block: of the arrays, as in struct operand */
+  int     which, act, block[OPERANDS];
   bool    bias, sum, winograd;                        /* sum: onto what Y holds */
   /* the weight's rows are; its packed copy is kept for later runs */
   bool    scaled, keeps;

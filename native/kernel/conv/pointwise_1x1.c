@@ -142,7 +142,7 @@ size_t point_scratch(const struct window *w, bool keeps)
   return keeps ? 0 : align_up(packed_bytes(w), ALIGN);
 }
 
-int point_forward(const struct window *w, const float *x, const struct arr *weight,
+int point_forward(const struct window *w, const float *x, const struct operand *weight,
     const struct convolve_end *end, float *y, struct gemm_kept *kept, void *tmp)
 {
   struct job j = { .w = w,

@@ -444,7 +444,7 @@ static void take_fresh(struct convolution *c, const float *weight, void *tmp)
   if (!c->late) pack(c, weight, tmp);
 }
 
-int winograd_forward(const struct window *w, const float *x, const struct arr *weight,
+int winograd_forward(const struct window *w, const float *x, const struct operand *weight,
     const struct convolve_end *end, float *y, struct gemm_kept *kept, void *tmp)
 {
   struct convolution c = plan(w, kept);

@@ -19,7 +19,7 @@ const char *winograd_refuse(const struct window *w, bool back, bool keeps);
 bool   winograd_keeps(const struct window *w);
 /* kept: state of the instruction; NULL: nothing is kept, there is scratch for it */
 size_t winograd_forward_scratch(const struct window *w, bool keeps);
-int winograd_forward(const struct window *w, const float *x, const struct arr *weight,
+int winograd_forward(const struct window *w, const float *x, const struct operand *weight,
     const struct convolve_end *end, float *y, struct gemm_kept *kept, void *tmp);
 /* dx (+)= gradient of x */
 size_t winograd_data_scratch(const struct window *w);

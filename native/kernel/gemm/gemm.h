@@ -40,8 +40,8 @@ void   gemm_panel_row(int dtype, int64_t m, int64_t n, int64_t i, const void *ro
 ** still hold what was packed. NULL: out of memory. */
 struct gemm_kept { uint64_t version; const void *of; void *packed; size_t bytes; };
 const void *gemm_keep(
-    struct gemm_kept *s, const struct arr *weight, bool tb, int64_t n, int64_t k, int64_t ldb);
-void  *gemm_kept_room(struct gemm_kept *s, const struct arr *weight, size_t bytes, bool *fresh);
+    struct gemm_kept *s, const struct operand *weight, bool tb, int64_t n, int64_t k, int64_t ldb);
+void  *gemm_kept_room(struct gemm_kept *s, const struct operand *weight, size_t bytes, bool *fresh);
 /* state and done of a kernel that keeps one weight */
 size_t gemm_kept_bytes(const struct call *c);
 void   gemm_kept_done(void *state);

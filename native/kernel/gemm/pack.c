@@ -60,7 +60,7 @@ void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t 
 
 /* -- kept by an instruction -------------------------------------------------------------------- */
 
-void *gemm_kept_room(struct gemm_kept *s, const struct arr *weight, size_t bytes, bool *fresh)
+void *gemm_kept_room(struct gemm_kept *s, const struct operand *weight, size_t bytes, bool *fresh)
 {
   *fresh = s->packed && s->of == weight->p && weight->version && s->version == *weight->version;
   if (*fresh) return s->packed;
@@ -75,7 +75,7 @@ void *gemm_kept_room(struct gemm_kept *s, const struct arr *weight, size_t bytes
 }
 
 const void *gemm_keep(
-    struct gemm_kept *s, const struct arr *weight, bool tb, int64_t n, int64_t k, int64_t ldb)
+    struct gemm_kept *s, const struct operand *weight, bool tb, int64_t n, int64_t k, int64_t ldb)
 {
   bool fresh;
   void *packed = gemm_kept_room(s, weight, gemm_pack_bytes(weight->d.dtype, n, k), &fresh);

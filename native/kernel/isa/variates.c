@@ -30,7 +30,7 @@ enum { LANES = 16, EACH = sizeof(wide) / 8, WIDES = LANES / EACH };
 struct lanes { _Alignas(64) uint64_t w[4][LANES]; };  /* 32 bits in each */
 
 /* Philox4x32-10 of LANES neighbouring elements, as base/philox.h has it for one. */
-static inline void philox_lanes(struct lanes *p, const struct key *k, uint64_t element)
+static inline void philox_lanes(struct lanes *p, const struct rng_key *k, uint64_t element)
 {
   uint32_t k0 = (uint32_t)k->seed, k1 = (uint32_t)(k->seed >> 32);
   wide c0[WIDES], c1[WIDES], c2[WIDES], c3[WIDES], zero = { 0 }, lane = { 0 };
@@ -142,13 +142,13 @@ static inline double exponential(uint64_t a, uint64_t b, uint64_t c, uint64_t d)
 
 /* LOOP(name): z[i] = name of the words of element + i */
 #define LOOP(name) \
-  static inline void name##_lanes(double *restrict z, const struct key *k, uint64_t element) \
+  static inline void name##_lanes(double *restrict z, const struct rng_key *k, uint64_t element) \
   { \
     struct lanes p; \
     philox_lanes(&p, k, element); \
     for (int i = 0; i < LANES; i++) z[i] = name(p.w[0][i], p.w[1][i], p.w[2][i], p.w[3][i]); \
   } \
-  static void name##_all(double *z, const struct key *k, uint64_t element, int64_t n) \
+  static void name##_all(double *z, const struct rng_key *k, uint64_t element, int64_t n) \
   { \
     double rest[LANES]; \
     int64_t i = 0; \
@@ -174,4 +174,4 @@ LOOP(exponential)
 STORE(store_f32, float)
 STORE(store_f64, double)
 
-const struct draws JOIN(draws, ISA) = { unit24_all, unit53_all, normal_all, exponential_all, store_f32, store_f64 };
+const struct variates JOIN(variates, ISA) = { unit24_all, unit53_all, normal_all, exponential_all, store_f32, store_f64 };

@@ -1,17 +1,17 @@
 /* vec.c - picks the tables of vec.h for this processor, and reads numbers of any dtype. */
 #include "kernel/vec/vec.h"
 
-#define TABLES(isa) extern const struct rows rows_f32_##isa, rows_f64_##isa;
+#define TABLES(isa) extern const struct vec_ops vec_ops_f32_##isa, vec_ops_f64_##isa;
 TABLES(baseline) TABLES(avx2) TABLES(avx512)
-static const struct rows *const table[][2] = {
-  { &rows_f32_baseline, &rows_f64_baseline },
-  { &rows_f32_avx2,     &rows_f64_avx2     },
-  { &rows_f32_avx512,   &rows_f64_avx512   },
+static const struct vec_ops *const table[][2] = {
+  { &vec_ops_f32_baseline, &vec_ops_f64_baseline },
+  { &vec_ops_f32_avx2,     &vec_ops_f64_avx2     },
+  { &vec_ops_f32_avx512,   &vec_ops_f64_avx512   },
 };
 
-const struct rows *rows_of(int dtype) { return table[cpu_level()][dtype == TY_F64]; }
+const struct vec_ops *vec_ops_of(int dtype) { return table[cpu_level()][dtype == TY_F64]; }
 
-double number_at(const struct arr *a, int64_t i)
+double number_at(const struct operand *a, int64_t i)
 {
   switch (a->d.dtype) {
   case TY_F32: return ((const float *)a->p)[i];
@@ -25,7 +25,7 @@ double number_at(const struct arr *a, int64_t i)
   }
 }
 
-int64_t index_at(const struct arr *a, int64_t i, int64_t n)
+int64_t index_at(const struct operand *a, int64_t i, int64_t n)
 {
   if (a->d.dtype == TY_I64) {
     int64_t v = ((const int64_t *)a->p)[i];
@@ -35,7 +35,7 @@ int64_t index_at(const struct arr *a, int64_t i, int64_t n)
   return v > 0 ? v >= (double)n ? n - 1 : (int64_t)v : 0;
 }
 
-int64_t whole_at(const struct arr *a, int64_t i)
+int64_t whole_at(const struct operand *a, int64_t i)
 {
   if (a->d.dtype == TY_I64) return ((const int64_t *)a->p)[i];
   double v = number_at(a, i);

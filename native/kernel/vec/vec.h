@@ -12,7 +12,7 @@
 #include "op/op.h"
 
 /* dropout: probability `keep` = 1 - p */
-struct drop { struct draw draw; uint32_t node; double keep; };
+struct drop { struct rng_state rng; uint32_t node; double keep; };
 struct adam { double lr, beta1, beta2, epsilon, wd, rescale; };
 struct svm  { double margin, scale; bool linear; };
 /* max(0, a x + c), per channel: its gradient is u where a x + c > 0, else 0 u */
@@ -28,7 +28,7 @@ struct image { int64_t c, h, w, n; };
 /* tap: the number of the first */
 struct pool_row { int64_t rows, line, in, kernel, stride, pad, n; int b, tap; bool all; };
 
-struct rows {
+struct vec_ops {
   int    dtype;
   size_t size;
   /* one element */
@@ -116,9 +116,9 @@ struct rows {
   void   (*tap_max_back)(void *dx, void *left, const void *x, const void *y, int64_t stride, bool all, int64_t n);
                                                       /* where x == y: dx += left, and unless
                                                       ** `all` left = 0 */
-  void   (*winner)(int32_t *place, const void *x, const void *y, int64_t stride, int32_t here, int64_t n);
+  void   (*argmax)(int32_t *place, const void *x, const void *y, int64_t stride, int32_t here, int64_t n);
                                                       /* where x == y: place = here */
-  void   (*award)(void *dx, const int32_t *place, const void *dy, int64_t stride, int64_t n);
+  void   (*scatter_argmax)(void *dx, const int32_t *place, const void *dy, int64_t stride, int64_t n);
                                                       /* dx[stride i + place[i]] += dy[i] */
   /* dx += g */
   void   (*tap_add_back)(void *dx, const void *g, int64_t stride, int64_t n);
@@ -136,7 +136,7 @@ struct rows {
                                                       /* onto y as it is: maxima, or sums */
   void   (*block_place)(uint8_t *place, const void *y, const void *x, const struct pool_row *p);
                                                       /* which tap is y first, NO_PLACE: none */
-  void   (*block_award)(void *dx, const uint8_t *place, const void *dy, const struct pool_row *p);
+  void   (*block_scatter_argmax)(void *dx, const uint8_t *place, const void *dy, const struct pool_row *p);
                                                       /* dx += dy at that tap */
   void   (*block_pool_back)(void *dx, const void *dy, const void *x, const void *y, const struct pool_row *p, bool max);
                                                       /* dx += dy, at the maximum or at all; x,
@@ -177,8 +177,8 @@ enum { NO_PLACE = 255 };                              /* of a window without a m
 /* at most so many columns per call of a column function */
 enum { ROW_COLS = 256 };
 
-const struct rows *rows_of(int dtype);                /* TY_F32 or TY_F64 */
-static inline void *at(const struct rows *r, const void *x, int64_t i)
+const struct vec_ops *vec_ops_of(int dtype);                /* TY_F32 or TY_F64 */
+static inline void *at(const struct vec_ops *r, const void *x, int64_t i)
 {
   return x ? (char *)x + (int64_t)r->size * i : NULL;
 }
@@ -193,11 +193,11 @@ static inline struct split split_at(const ty_desc *d, int axis)
   return s;
 }
 
-double  number_at(const struct arr *a, int64_t i);    /* any dtype: labels, lengths */
+double  number_at(const struct operand *a, int64_t i);    /* any dtype: labels, lengths */
 /* truncated and clipped to 0 .. n - 1; NaN is 0 */
-int64_t index_at(const struct arr *a, int64_t i, int64_t n);
+int64_t index_at(const struct operand *a, int64_t i, int64_t n);
 /* truncated; INT64_MIN for NaN and what does not fit */
-int64_t whole_at(const struct arr *a, int64_t i);
+int64_t whole_at(const struct operand *a, int64_t i);
 static inline int64_t grain_of(int64_t cost) /* units of `cost` elements each per chunk */
 {
   return MAX(1, 16384 / MAX(cost, 1));

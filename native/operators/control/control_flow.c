@@ -99,7 +99,7 @@ static bool any_bit(const char *p, size_t n)
 }
 
 /* The first element, read as what it is: a negative zero is zero. */
-static bool holds(const struct arr *a)
+static bool holds(const struct operand *a)
 {
   switch (a->d.dtype) {
   case TY_F32: return *(const float *)a->p != 0;
@@ -127,7 +127,7 @@ static int gate_type(struct infer *s)
   return type_both(s, &s->in[0], &s->out[0]);
 }
 
-static void copy_or_clear(const struct arr *out, const struct arr *from, bool copy)
+static void copy_or_clear(const struct operand *out, const struct operand *from, bool copy)
 {
   size_t bytes = desc_bytes(&out->d);
   if (!out->p) return;

@@ -75,6 +75,6 @@ const struct op op_custom[] = {
   { .name = "Custom", .alias = "_npi_Custom _CustomFunction", .in = "data*", .in_of = custom_in, .out_of = custom_out,
     .grad_of = custom_reads, .tier = 1,
     .doc = "An operator written in Lua (ty.operator): its class gives names, shapes, dtypes, forward and backward.",
-    .param = custom_params, .param_size = sizeof(struct custom), .shape = custom_shape, .type = custom_type, .flags = OP_HOST },
+    .param = custom_params, .param_size = sizeof(struct custom), .shape = custom_shape, .type = custom_type, .flags = OP_CALLBACK },
   { 0 }
 };

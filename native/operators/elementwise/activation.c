@@ -1,6 +1,7 @@
 /* activation.c - Activation, hard_sigmoid, clip, _contrib_quadratic. The choice in act_type
-** folds when a tape is made, and with it goes whatever the other choices would have read.
-** Numbers are float32 as in files of the reference: with float64 data the difference would show.
+** folds when a pointwise program is made, and with it goes whatever the other choices would have
+** read. Numbers are float32 as in files of the reference: with float64 data the difference would
+** show.
 */
 #include "pointwise/pointwise.h"
 
@@ -8,7 +9,7 @@ struct activation { int64_t act_type; };
 static const struct param activation_params[] = {
   { "act_type", P_ENUM, offsetof(struct activation, act_type), NULL, "which function", "relu|sigmoid|tanh|softrelu|softsign" },
   { 0 } };
-static const struct row activation_row = {
+static const struct formula activation_row = {
   "$act_type == 0 ? relu(a) : $act_type == 1 ? sigmoid(a) : $act_type == 2 ? tanh(a) : $act_type == 3 ? softrelu(a) "
   ": a / (1 + abs(a))",
   { "$act_type == 0 ? g * step(y) : $act_type == 1 ? g * (y * (1 - y)) : $act_type == 2 ? g * (1 - y * y) "
@@ -43,18 +44,18 @@ const struct op op_activation[] = {
   { .name = "Activation", .alias = "_npx_activation", ALIKE, .tier = 1,
     .doc = "relu, sigmoid, tanh, softrelu = ln(1 + e^data) or softsign = data / (1 + |data|), element by element; same "
            "shape. The gradient is made from the output, that of softsign from the input.",
-    .param = activation_params, .param_size = sizeof(struct activation), .row = &activation_row },
+    .param = activation_params, .param_size = sizeof(struct activation), .formula = &activation_row },
   { .name = "hard_sigmoid", ALIKE, .tier = 2,
     .doc = "alpha data + beta, cut off below 0 and above 1; gradient alpha where the result lies strictly between, else 0.",
     .param = hard_params, .param_size = sizeof(struct hard), .check = two_singles,
-    .row = &(const struct row){ "clip($alpha * a + $beta, 0, 1)", { "g * (y > 0 && y < 1 ? $alpha : 0)" } } },
+    .formula = &(const struct formula){ "clip($alpha * a + $beta, 0, 1)", { "g * (y > 0 && y < 1 ? $alpha : 0)" } } },
   { .name = "clip", .alias = "_npi_clip _sparse_clip", ALIKE, .tier = 1,
     .doc = "data, but never below a_min or above a_max; the gradient is 0 where data lies outside of them.",
     .param = clip_params, .param_size = sizeof(struct bounds), .check = two_singles,
-    .row = &(const struct row){ "a > $a_max ? $a_max : a < $a_min ? $a_min : a", { "a > $a_max || a < $a_min ? 0 : g" } } },
+    .formula = &(const struct formula){ "a > $a_max ? $a_max : a < $a_min ? $a_min : a", { "a > $a_max || a < $a_min ? 0 : g" } } },
   { .name = "_contrib_quadratic", ALIKE, .tier = 2,
     .doc = "a data^2 + b data + c, element by element; gradient 2 a data + b.",
     .param = quadratic_params, .param_size = sizeof(struct quadratic), .check = three_singles,
-    .row = &(const struct row){ "$a * a * a + $b * a + $c", { "g * (2 * $a * a + $b)" } } },
+    .formula = &(const struct formula){ "$a * a * a + $b * a + $c", { "g * (2 * $a * a + $b)" } } },
   { 0 }
 };

@@ -9,26 +9,26 @@ struct sum { int64_t num_args; };
 static const struct param params[] = {
   { "num_args", P_INT, offsetof(struct sum, num_args), "1", "number of inputs", NULL, PORTS_RANGE }, { 0 } };
 
-/* Tape for n operands in a compute dtype; made once. */
-static int tape_of(int dtype, int n, const struct tape **out)
+/* Pointwise program for n operands in a compute dtype; made once. */
+static int pw_of(int dtype, int n, const struct pw_program **out)
 {
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  static const struct tape *made[TY_I64 + 1][PASS + 1];
+  static const struct pw_program *made[TY_I64 + 1][PASS + 1];
   static const char formula[] = "a + b + c + d + e + f + g + h";
   char text[sizeof formula];
   int code = TY_OK;
   pthread_mutex_lock(&lock);
   if (!made[dtype][n]) {
-    struct tape *t = tape_new(dtype);
-    struct tape_env env = { .op = NULL };
+    struct pw_program *t = pw_new(dtype);
+    struct pw_env env = { .op = NULL };
     int reg;
     snprintf(text, sizeof text, "%.*s", 4 * n - 3, formula);
     code = t ? TY_OK : TY_EMEMORY;
-    for (int k = 0; t && k < n; k++) env.var[k] = tape_load(t, k);
-    if (!code) code = tape_formula(t, text, &env, &reg);
-    if (!code) tape_store(t, n, reg), code = tape_seal(t);
+    for (int k = 0; t && k < n; k++) env.var[k] = pw_load(t, k);
+    if (!code) code = pw_formula(t, text, &env, &reg);
+    if (!code) pw_store(t, n, reg), code = pw_seal(t);
     if (code)
-      tape_free(t);
+      pw_free(t);
     else
       made[dtype][n] = t;
   }
@@ -39,11 +39,11 @@ static int tape_of(int dtype, int n, const struct tape **out)
 
 static int forward(struct call *c)
 {
-  const struct arr *out = &c->out[0];
+  const struct operand *out = &c->out[0];
   int n = 0; /* inputs added so far */
   for (bool first = true; n < c->nin || first; first = false) {
-    const struct tape *t;
-    struct tape_loop l;
+    const struct pw_program *t;
+    struct pw_loop l;
     void *p[PASS + 1];
     ty_desc d[PASS + 1];
     int k = 0;
@@ -51,9 +51,9 @@ static int forward(struct call *c)
     while (k < PASS && n < c->nin) p[k++] = c->in[n++].p;
     for (int i = 0; i <= k; i++) d[i] = out->d;
     p[k] = out->p;
-    TRY(tape_of(tape_dtype(&out->d, 1), k, &t));
-    TRY(tape_loop_make(&l, &out->d, d, k + 1));
-    TRY(tape_run(t, &l, p));
+    TRY(pw_of(pw_dtype(&out->d, 1), k, &t));
+    TRY(pw_loop_make(&l, &out->d, d, k + 1));
+    TRY(pw_run(t, &l, p));
   }
   return TY_OK;
 }
@@ -63,6 +63,6 @@ static const struct kernel cpu[] = { { "add_n", forward, T_ANY, .flags = K_ALIKE
 const struct op op_add_n[] = {
   { .name = "add_n", .alias = "ElementWiseSum _sparse_ElementWiseSum _sparse_add_n", .in = "arg*num_args", .tier = 1,
     .doc = "The sum of all inputs, which have one shape; each of them receives the gradient of the output.",
-    .param = params, .param_size = sizeof(struct sum), .grad = "g0", .flags = OP_PASS | OP_SUM, .inplace = "0=0", .cpu = cpu },
+    .param = params, .param_size = sizeof(struct sum), .grad = "g0", .flags = OP_IDENTITY_GRAD | OP_SUM, .inplace = "0=0", .cpu = cpu },
   { 0 }
 };

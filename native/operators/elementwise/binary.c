@@ -31,14 +31,14 @@ static int broadcast_shape(struct infer *s)
   .name = name_, .alias = alias_, .doc = doc_, .in = "lhs rhs", .inplace = "0=0 0=1", .tier = 1
 #define WIDE(name_, alias_, doc_) SAME(name_, alias_, doc_), .shape = broadcast_shape
 #define PAIR(same, same_alias, wide, wide_alias, y_, da_, db_, doc_) \
-  { SAME(same, same_alias, doc_ " Shapes are equal."), .row = &(const struct row){ y_, { da_, db_ } }, \
+  { SAME(same, same_alias, doc_ " Shapes are equal."), .formula = &(const struct formula){ y_, { da_, db_ } }, \
     .back_inplace = "0=0 0=1 0=2 1=0 1=1 1=2" }, \
-  { WIDE(wide, wide_alias, doc_ " Shapes broadcast; gradients are summed back."), .row = &(const struct row){ y_, { da_, db_ } }, \
+  { WIDE(wide, wide_alias, doc_ " Shapes broadcast; gradients are summed back."), .formula = &(const struct formula){ y_, { da_, db_ } }, \
     .flags = OP_BROADCAST },
 #define TEST(same, same_alias, wide, wide_alias, y_, doc_) \
-  { SAME(same, same_alias, doc_ " Shapes are equal; the gradient is zero."), .row = &(const struct row){ y_, { NULL } }, \
+  { SAME(same, same_alias, doc_ " Shapes are equal; the gradient is zero."), .formula = &(const struct formula){ y_, { NULL } }, \
     .flags = OP_ZERO_GRAD }, \
-  { WIDE(wide, wide_alias, doc_ " Shapes broadcast; the gradient is zero."), .row = &(const struct row){ y_, { NULL } }, \
+  { WIDE(wide, wide_alias, doc_ " Shapes broadcast; the gradient is zero."), .formula = &(const struct formula){ y_, { NULL } }, \
     .flags = OP_ZERO_GRAD | OP_BROADCAST },
 
 const struct op op_binary[] = {
@@ -91,11 +91,11 @@ const struct op op_binary[] = {
        "1 where exactly one input is 0, else 0, in their dtype.")
 
   { .name = "_scatter_elemwise_div", .in = "lhs rhs", .inplace = "0=0 0=1", .tier = 2,
-    .row = &(const struct row){ "a / b", { "g / b", "g * (-a / (b * b))" } },
+    .formula = &(const struct formula){ "a / b", { "g / b", "g * (-a / (b * b))" } },
     .doc = "lhs / rhs at the rows of lhs that are stored: all of them, as arrays are dense. Gradients as of elemwise_div." },
-  { .name = "_grad_add", .in = "lhs rhs", .inplace = "0=0 0=1", .row = &(const struct row){ "a + b", { "g", "g" } }, .tier = 1,
+  { .name = "_grad_add", .in = "lhs rhs", .inplace = "0=0 0=1", .formula = &(const struct formula){ "a + b", { "g", "g" } }, .tier = 1,
     .doc = "lhs + rhs of equal shapes: joins the gradients that come from several readers." },
-  { .name = "_identity_with_attr_like_rhs", .in = "lhs rhs", .inplace = "0=0", .row = &(const struct row){ "a", { "g", NULL } }, .tier = 1,
+  { .name = "_identity_with_attr_like_rhs", .in = "lhs rhs", .inplace = "0=0", .formula = &(const struct formula){ "a", { "g", NULL } }, .tier = 1,
     .doc = "lhs; both inputs and the output have one shape. The gradient goes to lhs, rhs gets zeros." },
   { 0 }
 };

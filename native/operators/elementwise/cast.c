@@ -64,7 +64,7 @@ static int multi_type(struct infer *s)
 static int convert_all(struct call *c) /* forward, and backward: in and out have changed places */
 {
   for (int i = 0; i < c->nout; i++) {
-    const struct arr *in = &c->in[i], *out = &c->out[i];
+    const struct operand *in = &c->in[i], *out = &c->out[i];
     if (!out->p || out->p == in->p) continue;
     if (in->d.dtype == out->d.dtype)
       memcpy(out->p, in->p, desc_bytes(&out->d));
@@ -80,11 +80,11 @@ const struct op op_cast[] = {
   { .name = "Cast", .alias = "_npi_cast _npx_cast cast", .in = "data", .tier = 1,
     .doc = "data in another dtype, same shape, converted as C does; the gradient is converted back.",
     .param = params, .param_size = sizeof(struct cast), .type = cast_type,
-    .inplace = "0=0", .back_inplace = "0=0", .row = &(const struct row){ "a", { "g" } } },
+    .inplace = "0=0", .back_inplace = "0=0", .formula = &(const struct formula){ "a", { "g" } } },
   { .name = "amp_cast", .in = "data", .tier = 2,
     .doc = "data in another dtype if it is float16, float32 or bfloat16, else data as it is; the gradient is converted back.",
     .param = params, .param_size = sizeof(struct cast), .type = amp_type,
-    .inplace = "0=0", .back_inplace = "0=0", .row = &(const struct row){ "a", { "g" } } },
+    .inplace = "0=0", .back_inplace = "0=0", .formula = &(const struct formula){ "a", { "g" } } },
   { .name = "amp_multicast", .in = "data_*num_outputs", .out_of = multi_out, .tier = 2,
     .doc = "All float16, bfloat16 and float32 inputs in the widest (or narrowest) dtype among them; others as they are. "
            "Gradients are converted back.",

@@ -16,7 +16,7 @@ static const struct param params[] = {
   { "upper_bound", P_FLOAT, offsetof(struct leaky, upper_bound), "0.334", "rrelu: slopes stay below it" }, { 0 } };
 
 #define INNER(name_, in_, y_, da_, db_) \
-  { .name = name_, .in = in_, .param = params, .param_size = sizeof(struct leaky), .row = &(const struct row){ y_, { da_, db_ } } }
+  { .name = name_, .in = in_, .param = params, .param_size = sizeof(struct leaky), .formula = &(const struct formula){ y_, { da_, db_ } } }
 #define LAMBDA "1.0507009873554805"
 #define LAMBDA_ALPHA "1.7580993408473766"
 static const struct op inner[] = {
@@ -48,7 +48,7 @@ static const char *out_of(const void *param)
 }
 static const char *grad_of(const void *param)
 {
-  return of(param)->act_type == RRELU ? "g0 o0 o1" : row_reads(&inner[of(param)->act_type]);
+  return of(param)->act_type == RRELU ? "g0 o0 o1" : formula_reads(&inner[of(param)->act_type]);
 }
 
 static int shape(struct infer *s)
@@ -77,7 +77,7 @@ static ty_desc spread(const ty_desc *gamma, const ty_desc *data)
   return d;
 }
 
-struct inner_call { struct call c; struct arr in[4], out[2]; };
+struct inner_call { struct call c; struct operand in[4], out[2]; };
 
 /* The same call on the inner operator. */
 static void hand_over(const struct call *c, bool backward, struct inner_call *r)
@@ -99,22 +99,22 @@ static int forward(struct call *c)
 {
   struct inner_call r;
   hand_over(c, false, &r);
-  return row_kernel->run(&r.c);
+  return formula_kernel->run(&r.c);
 }
 
 static int backward(struct call *c)
 {
   struct inner_call r;
   hand_over(c, true, &r);
-  return row_back_kernel->run(&r.c);
+  return formula_back_kernel->run(&r.c);
 }
 
-static size_t state(const struct call *c) { return row_kernel->state(c); }
+static size_t state(const struct call *c) { return formula_kernel->state(c); }
 static size_t back_scratch(const struct call *c)
 {
   struct inner_call r;
   hand_over(c, true, &r);
-  return row_back_kernel->scratch(&r.c);
+  return formula_back_kernel->scratch(&r.c);
 }
 
 /* -- rrelu ------------------------------------------------------------------------------------- */
@@ -134,7 +134,7 @@ static const char *no_random(const struct call *c)
     for (int64_t i = begin; i < end; i++) { \
       double slope = (p->lower_bound + p->upper_bound) / 2; \
       if (c->run->is_train) { \
-        struct philox r = philox(c->run->draw.seed, c->run->draw.counter, c->node, (uint64_t)i); \
+        struct philox r = philox(c->run->rng.seed, c->run->rng.counter, c->node, (uint64_t)i); \
         slope = p->lower_bound + (p->upper_bound - p->lower_bound) * unit_f64(r.w[0], r.w[1]); \
       } \
       if (mask) mask[i] = (T)slope; \

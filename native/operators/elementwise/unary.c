@@ -8,10 +8,10 @@
 
 #define OF(name_, alias_, tier_, y_, grad_, doc_) \
   { .name = name_, .alias = alias_, .doc = doc_, .in = "data", .inplace = "0=0", .back_inplace = "0=0 0=1", \
-    .row = &(const struct row){ y_, { grad_ } }, .tier = tier_ },
+    .formula = &(const struct formula){ y_, { grad_ } }, .tier = tier_ },
 #define FLAT(name_, alias_, tier_, y_, doc_) \
   { .name = name_, .alias = alias_, .doc = doc_ " The gradient is zero.", .in = "data", .inplace = "0=0", \
-    .row = &(const struct row){ y_, { NULL } }, .flags = OP_ZERO_GRAD, .tier = tier_ },
+    .formula = &(const struct formula){ y_, { NULL } }, .flags = OP_ZERO_GRAD, .tier = tier_ },
 
 const struct op op_unary[] = {
   /* name     aliases                   tier  y          gradient, doc */

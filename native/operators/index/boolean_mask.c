@@ -2,7 +2,7 @@
 **
 ** How many rows there are is known only when it runs. In an executor the output has room for all
 ** of them; the rows that were found come first, zeros follow, and their number stands at the
-** beginning of the instruction's state (OP_ROWS).
+** beginning of the instruction's state (OP_DYNAMIC_ROWS).
 */
 #include "op/op.h"
 
@@ -25,7 +25,7 @@ static int mask_shape(struct infer *s)
 
 static int mask_type(struct infer *s) { return type_both(s, &s->in[0], &s->out[0]); }
 
-static bool chosen(const struct arr *index, int64_t i)
+static bool chosen(const struct operand *index, int64_t i)
 {
   switch (index->d.dtype) {
   case TY_F32: return ((const float *)index->p)[i] != 0;
@@ -38,14 +38,14 @@ static bool chosen(const struct arr *index, int64_t i)
   }
 }
 
-static int64_t count_chosen(const struct arr *index)
+static int64_t count_chosen(const struct operand *index)
 {
   int64_t rows = 0;
   for (int64_t i = 0; i < index->d.dim[0]; i++) rows += chosen(index, i);
   return rows;
 }
 
-static size_t row_bytes(const struct arr *a)
+static size_t row_bytes(const struct operand *a)
 {
   return a->d.dim[0] ? desc_bytes(&a->d) / (size_t)a->d.dim[0] : 0;
 }
@@ -93,7 +93,7 @@ static const struct kernel mask_cpu[]  = { { .name = "rows", .run = mask_run,  .
 static const struct kernel mask_bcpu[] = { { .name = "rows", .run = mask_back, .types = T_ANY }, { 0 } };
 
 const struct op op_boolean_mask[] = {
-  { .name = "_contrib_boolean_mask", .alias = "_npi_boolean_mask", .in = "data index", .tier = 2, .flags = OP_ROWS,
+  { .name = "_contrib_boolean_mask", .alias = "_npi_boolean_mask", .in = "data index", .tier = 2, .flags = OP_DYNAMIC_ROWS,
     .doc = "Rows of data (n, ...) where index (n,) is not zero; the gradient goes back to those rows, index gets zeros.",
     .param = mask_params, .param_size = sizeof(struct mask), .shape = mask_shape, .type = mask_type, .measure = mask_measure,
     .grad = "g0 i1", .cpu = mask_cpu, .back_cpu = mask_bcpu },

@@ -9,14 +9,14 @@
 #include "kernel/strided_copy.h"
 
 struct places {
-  const struct arr *index;
+  const struct operand *index;
   /* coordinates per place, places, elements of a row */
   int64_t m, n, row;
   int64_t dim[TY_MAXDIM];
   size_t size;
 };
 
-static struct places places_of(const struct arr *index, const ty_desc *array)
+static struct places places_of(const struct operand *index, const ty_desc *array)
 {
   struct places p = { index, index->d.dim[0], product_of(&index->d, 1, index->d.ndim), 1, { 0 },
     dtype_size(array->dtype) };
@@ -68,11 +68,11 @@ static int rows_shape(struct infer *s, const ty_desc *array, const ty_desc *inde
 static int gather_shape(struct infer *s) { return rows_shape(s, &s->in[0], &s->in[1], &s->out[0]); }
 static int first_type(struct infer *s) { return type_both(s, &s->in[0], &s->out[0]); }
 
-struct rows { const struct places *p; char *array, *rows; };
+struct vec_ops { const struct places *p; char *array, *rows; };
 
 static void gather_body(int64_t begin, int64_t end, void *context)
 {
-  const struct rows *r = context;
+  const struct vec_ops *r = context;
   size_t bytes = (size_t)r->p->row * r->p->size;
   for (int64_t i = begin; i < end; i++)
     memcpy(r->rows + i * (int64_t)bytes, r->array + place_at(r->p, i) * (int64_t)bytes, bytes);
@@ -80,7 +80,7 @@ static void gather_body(int64_t begin, int64_t end, void *context)
 
 static void gather_rows(const struct places *p, void *array, void *rows)
 {
-  struct rows r = { p, array, rows };
+  struct vec_ops r = { p, array, rows };
   parallel(p->n, MAX(1, 16384 / MAX(p->row, p->m)), gather_body, &r);
 }
 
@@ -108,7 +108,7 @@ ADD(uint64_t)
 
 static int gather_back(struct call *c) /* reads the head gradient, indices */
 {
-  struct arr *dx = &c->out[0];
+  struct operand *dx = &c->out[0];
   if (c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
   if (!dx->p) return TY_OK;
   struct places p = places_of(&c->in[1], &dx->d);
@@ -167,7 +167,7 @@ static int set_type(struct infer *s)
   return type_both(s, &s->in[0], &s->out[0]);
 }
 
-static int write_rows(const struct arr *index, const struct arr *rows, struct arr *out)
+static int write_rows(const struct operand *index, const struct operand *rows, struct operand *out)
 {
   struct places p = places_of(index, &out->d);
   size_t bytes = (size_t)p.row * p.size;
@@ -230,7 +230,7 @@ static int64_t row_bytes(const ty_desc *d)
   return product_of(d, 1, d->ndim) * (int64_t)dtype_size(d->dtype);
 }
 
-static int check_rows(const struct arr *index, const ty_desc *d)
+static int check_rows(const struct operand *index, const ty_desc *d)
 {
   for (int64_t i = 0; i < index->d.dim[0]; i++) {
     int64_t j = index_of(index, i);
@@ -243,7 +243,7 @@ static int check_rows(const struct arr *index, const ty_desc *d)
 
 static int copy_run(struct call *c)
 {
-  struct arr *y = &c->out[0], *index = &c->in[1];
+  struct operand *y = &c->out[0], *index = &c->in[1];
   int64_t bytes = row_bytes(&y->d);
   TRY(check_rows(index, &y->d));
   move_bytes(y->p, c->in[0].p, desc_bytes(&y->d));
@@ -255,7 +255,7 @@ static int copy_run(struct call *c)
 
 static int copy_back(struct call *c) /* reads the head gradient, index_vector */
 {
-  const struct arr *g = &c->in[0], *index = &c->in[1];
+  const struct operand *g = &c->in[0], *index = &c->in[1];
   int64_t bytes = row_bytes(&g->d);
   char *old = c->out[0].p, *rows = c->out[2].p;
   TRY(check_rows(index, &g->d));
@@ -321,7 +321,7 @@ static int unravel_shape(struct infer *s)
   return ravel_pair(s, &s->out[0], &s->in[0]);
 }
 
-static void store(const struct arr *a, int64_t i, int64_t v)
+static void store(const struct operand *a, int64_t i, int64_t v)
 {
   void *at = elements_at(a->p, i, dtype_size(a->d.dtype));
   if (a->d.dtype == TY_I64)

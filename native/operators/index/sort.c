@@ -12,10 +12,10 @@
 #define READ(T, key_of) \
   for (int64_t i = 0; i < n; i++) { \
     uint64_t k = key_of(((const T *)x)[i * stride]); \
-    out[i] = (struct key){ down ? ~k : k, i }; \
+    out[i] = (struct sort_key){ down ? ~k : k, i }; \
   }
 static void read_keys(
-    struct key *out, const void *x, int dtype, int64_t n, int64_t stride, bool down)
+    struct sort_key *out, const void *x, int dtype, int64_t n, int64_t stride, bool down)
 {
   switch (dtype) {
   case TY_F32: READ(float, key_of_real) break;
@@ -28,11 +28,11 @@ static void read_keys(
 }
 
 /* The k least of n keys, sorted, at the front of a. */
-static void select_few(struct key *a, int64_t n, int64_t k)
+static void select_few(struct sort_key *a, int64_t n, int64_t k)
 {
   insert_sort(a, k);
   for (int64_t i = k; i < n; i++) {
-    struct key v = a[i];
+    struct sort_key v = a[i];
     int64_t j = k - 1;
     if (v.key >= a[j].key) continue;
     for (; j > 0 && a[j - 1].key > v.key; j--) a[j] = a[j - 1];
@@ -48,11 +48,11 @@ struct lines {  /* (outer, n, inner) around the axis; the first k of each line a
   size_t  size;
   bool    down;
   int64_t outer, n, inner, k;
-  struct arr *value, *index, *mask;                   /* NULL or p NULL: not wanted */
+  struct operand *value, *index, *mask;                   /* NULL or p NULL: not wanted */
   char   *tmp;
 };
 
-static void set_index(const struct arr *a, int64_t i, int64_t v)
+static void set_index(const struct operand *a, int64_t i, int64_t v)
 {
   void *at = elements_at(a->p, i, dtype_size(a->d.dtype));
   if (a->d.dtype == TY_I64)
@@ -61,7 +61,7 @@ static void set_index(const struct arr *a, int64_t i, int64_t v)
     set_number(at, a->d.dtype, (double)v);
 }
 
-static void write_line(const struct lines *l, const struct key *a, int64_t line)
+static void write_line(const struct lines *l, const struct sort_key *a, int64_t line)
 {
   int64_t o = line / l->inner, in = line % l->inner, from = o * l->n * l->inner + in,
           to = o * l->k * l->inner + in;
@@ -82,10 +82,10 @@ static bool few(int64_t k, int64_t n) { return k <= 64 && k * 8 <= n; }
 static void lines_body(int64_t begin, int64_t end, void *context)
 {
   const struct lines *l = context;
-  struct key *a = (struct key *)l->tmp + parallel_index() * 2 * l->n;
+  struct sort_key *a = (struct sort_key *)l->tmp + parallel_index() * 2 * l->n;
   for (int64_t line = begin; line < end; line++) {
     int64_t from = line / l->inner * l->n * l->inner + line % l->inner;
-    struct key *sorted = a;
+    struct sort_key *sorted = a;
     read_keys(a, elements_at(l->x, from, l->size), l->dtype, l->n, l->inner, l->down);
     if (few(l->k, l->n))
       select_few(a, l->n, l->k);
@@ -95,10 +95,10 @@ static void lines_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static struct arr *wanted(struct arr *a) { return a && a->p ? a : NULL; }
+static struct operand *wanted(struct operand *a) { return a && a->p ? a : NULL; }
 
-static void order_lines(const struct call *c, int64_t axis, int64_t k, bool down, struct arr *value,
-    struct arr *index, struct arr *mask)
+static void order_lines(const struct call *c, int64_t axis, int64_t k, bool down,
+    struct operand *value, struct operand *index, struct operand *mask)
 {
   const ty_desc *d = &c->in[0].d;
   int a = (int)(axis < 0 ? axis + d->ndim : axis);
@@ -114,12 +114,12 @@ static void order_lines(const struct call *c, int64_t axis, int64_t k, bool down
 static size_t keys_scratch(const ty_desc *d, int64_t axis)
 {
   int64_t n = axis == NONE ? desc_count(d) : d->dim[axis < 0 ? axis + d->ndim : axis];
-  return sizeof(struct key) * 2 * (size_t)n * (size_t)parallel_threads();
+  return sizeof(struct sort_key) * 2 * (size_t)n * (size_t)parallel_threads();
 }
 
 /* Gradient of chosen values: each head gradient goes back to the place its index names. */
-static void put_back(
-    struct arr *dx, const struct arr *g, const struct arr *index, int64_t axis, int64_t k)
+static void put_back(struct operand *dx, const struct operand *g, const struct operand *index,
+    int64_t axis, int64_t k)
 {
   const ty_desc *d = &dx->d;
   int a = (int)(axis < 0 ? axis + d->ndim : axis);
@@ -313,7 +313,7 @@ static int topk_run(struct call *c)
 {
   const struct topk *p = c->param;
   bool values = p->ret_typ == VALUE || p->ret_typ == BOTH;
-  struct arr *index = values ? &c->out[1] : p->ret_typ == INDICES ? &c->out[0] : NULL;
+  struct operand *index = values ? &c->out[1] : p->ret_typ == INDICES ? &c->out[0] : NULL;
   order_lines(c, p->axis, p->k, !p->is_ascend, values ? &c->out[0] : NULL, index,
       p->ret_typ == MASK ? &c->out[0] : NULL);
   return TY_OK;

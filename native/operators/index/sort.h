@@ -8,7 +8,7 @@
 #pragma once
 #include "op/op.h"
 
-struct key { uint64_t key; int64_t place; };
+struct sort_key { uint64_t key; int64_t place; };
 
 static inline uint64_t key_of_real(double v)
 {
@@ -23,10 +23,10 @@ static inline uint64_t key_of_whole(int64_t v) { return (uint64_t)v ^ 1ull << 63
 
 enum { RUN = 16 };                                    /* sorted by insertion */
 
-static inline void insert_sort(struct key *a, int64_t n)
+static inline void insert_sort(struct sort_key *a, int64_t n)
 {
   for (int64_t i = 1; i < n; i++) {
-    struct key k = a[i];
+    struct sort_key k = a[i];
     int64_t j = i;
     for (; j > 0 && a[j - 1].key > k.key; j--) a[j] = a[j - 1];
     a[j] = k;
@@ -34,7 +34,7 @@ static inline void insert_sort(struct key *a, int64_t n)
 }
 
 static inline void merge(
-    struct key *to, const struct key *a, int64_t na, const struct key *b, int64_t nb)
+    struct sort_key *to, const struct sort_key *a, int64_t na, const struct sort_key *b, int64_t nb)
 {
   while (na && nb) {
     bool second = b->key < a->key;
@@ -49,7 +49,7 @@ static inline void merge(
 }
 
 /* Sorts a; returns where the result is: in a or in b, which has room for n more. */
-static inline struct key *merge_sort(struct key *a, struct key *b, int64_t n)
+static inline struct sort_key *merge_sort(struct sort_key *a, struct sort_key *b, int64_t n)
 {
   for (int64_t i = 0; i < n; i += RUN) insert_sort(a + i, MIN(RUN, n - i));
   for (int64_t w = RUN; w < n; w *= 2) {
@@ -57,7 +57,7 @@ static inline struct key *merge_sort(struct key *a, struct key *b, int64_t n)
       int64_t na = MIN(w, n - i), nb = MIN(w, n - i - na);
       merge(b + i, a + i, na, a + i + na, nb);
     }
-    struct key *t = a;
+    struct sort_key *t = a;
     a = b;
     b = t;
   }

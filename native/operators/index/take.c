@@ -19,7 +19,7 @@ static int64_t bring_in(int64_t j, int64_t n, int mode)
   return j < 0 ? 0 : j >= n ? n - 1 : j;
 }
 
-static int check_all(const struct arr *index, int64_t low, int64_t n)
+static int check_all(const struct operand *index, int64_t low, int64_t n)
 {
   int64_t count = desc_count(&index->d);
   for (int64_t i = 0; i < count; i++) {
@@ -70,7 +70,7 @@ static int take_shape(struct infer *s)
 
 struct taking {
   char *a, *y;  /* a: the array or its gradient; y: what was taken or its gradient */
-  const struct arr *index;
+  const struct operand *index;
   size_t size;
   int dtype, mode;
   int64_t outer, k, inner, n;
@@ -79,7 +79,7 @@ struct taking {
 };
 
 static struct taking taking_of(
-    const struct take *p, const struct arr *a, const struct arr *index, void *y)
+    const struct take *p, const struct operand *a, const struct operand *index, void *y)
 {
   int axis = (int)(p->axis < 0 ? p->axis + a->d.ndim : p->axis);
   struct taking t = { a->p, y, index, dtype_size(a->d.dtype), a->d.dtype, (int)p->mode,
@@ -220,7 +220,7 @@ static int batch_type(struct infer *s)
   return first_type(s);
 }
 
-struct picking { char *data, *y; const struct arr *index; size_t size; int mode; int64_t k, inner; bool back; };
+struct picking { char *data, *y; const struct operand *index; size_t size; int mode; int64_t k, inner; bool back; };
 
 static void pick_body(int64_t begin, int64_t end, void *context)
 {
@@ -234,7 +234,7 @@ static void pick_body(int64_t begin, int64_t end, void *context)
 }
 
 static void pick_lines(
-    const struct arr *data, const struct arr *index, void *y, int axis, int mode, bool back)
+    const struct operand *data, const struct operand *index, void *y, int axis, int mode, bool back)
 {
   struct picking t = { data->p, y, index, dtype_size(data->d.dtype), mode, data->d.dim[axis],
     product_of(&data->d, axis + 1, data->d.ndim), back };
@@ -308,7 +308,7 @@ static int hot_type(struct infer *s)
 /* Sets element index[i] of each row i of y to element i of `from`, which steps by `step`
 ** elements; rows are k wide. Out of range: nothing. */
 static void set_places(
-    char *y, const struct arr *index, int64_t k, const void *from, int64_t step, size_t size)
+    char *y, const struct operand *index, int64_t k, const void *from, int64_t step, size_t size)
 {
   int64_t n = desc_count(&index->d);
   for (int64_t i = 0; i < n; i++) {
@@ -321,7 +321,7 @@ static void set_places(
 static int hot_run(struct call *c)
 {
   const struct hot *p = c->param;
-  const struct arr *y = &c->out[0];
+  const struct operand *y = &c->out[0];
   uint64_t on = 0, off = 0;
   size_t size = dtype_size(y->d.dtype);
   set_number(&on, y->d.dtype, p->on_value);
@@ -344,7 +344,7 @@ static int encode_type(struct infer *s) { return type_both(s, &s->in[1], &s->out
 
 static int encode_run(struct call *c)
 {
-  const struct arr *y = &c->out[0];
+  const struct operand *y = &c->out[0];
   uint64_t one = 0;
   TRY(check_all(&c->in[0], 0, y->d.dim[1]));
   set_number(&one, y->d.dtype, 1);
@@ -371,7 +371,7 @@ static int fill_type(struct infer *s)
 
 static int fill_run(struct call *c)
 {
-  const struct arr *y = &c->out[0];
+  const struct operand *y = &c->out[0];
   TRY(check_all(&c->in[2], 0, y->d.dim[1]));
   move_bytes(y->p, c->in[0].p, desc_bytes(&y->d));
   set_places(y->p, &c->in[2], y->d.dim[1], c->in[1].p, 1, dtype_size(y->d.dtype));
@@ -476,7 +476,8 @@ static void choose_rows(int64_t begin, int64_t end, void *context)
   }
 }
 
-static void choose(const struct arr *when, const ty_desc *d, const void *a, const void *b, void *z)
+static void choose(
+    const struct operand *when, const ty_desc *d, const void *a, const void *b, void *z)
 {
   size_t wide = dtype_size(when->d.dtype);
   uint64_t sign = dtype_float(when->d.dtype) ? 1ull << (8 * wide - 1) : 0;

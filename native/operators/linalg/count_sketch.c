@@ -26,7 +26,7 @@ static int shape(struct infer *s)
   return shape_is(s, &s->out[0], x->ndim, dim);
 }
 
-struct job { const struct rows *r; const struct arr *h, *s; const void *x; void *y; int64_t n, out; bool back; };
+struct job { const struct vec_ops *r; const struct operand *h, *s; const void *x; void *y; int64_t n, out; bool back; };
 
 static void some(int64_t begin, int64_t end, void *context)
 {
@@ -44,11 +44,11 @@ static void some(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int run(
-    const struct call *c, const struct arr *h, const struct arr *s, const ty_desc *wide, bool back)
+static int run(const struct call *c, const struct operand *h, const struct operand *s,
+    const ty_desc *wide, bool back)
 {
   const int64_t n = wide->dim[wide->ndim - 1], out = ((const struct sketch *)c->param)->out_dim;
-  struct job j = { rows_of(wide->dtype), h, s, c->in[0].p, c->out[0].p, n, out, back };
+  struct job j = { vec_ops_of(wide->dtype), h, s, c->in[0].p, c->out[0].p, n, out, back };
   for (int64_t k = 0; k < n; k++) {
     int64_t place = whole_at(h, k);
     NEED(place >= 0 && place < out, TY_EINDEX, "h[%lld] is %g; places are 0 to %lld", (long long)k,

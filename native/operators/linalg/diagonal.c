@@ -105,7 +105,8 @@ static void some(int64_t begin, int64_t end, void *context)
     }
 }
 
-static int move(struct call *c, const struct arr *matrix, const struct arr *packed, bool extract)
+static int move(
+    struct call *c, const struct operand *matrix, const struct operand *packed, bool extract)
 {
   const struct place_param *p = c->param;
   const int64_t n = column_count(&matrix->d), k = column_count(&packed->d);
@@ -135,7 +136,7 @@ static int sumlog_shape(struct infer *s)
 static int sumlog(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  const struct rows *r = rows_of(d->dtype);
+  const struct vec_ops *r = vec_ops_of(d->dtype);
   const int64_t n = column_count(d);
   for (int64_t i = 0; i < stack_count(d); i++) {
     double sum = 0;
@@ -149,7 +150,7 @@ static int sumlog(struct call *c)
 static int sumlog_back(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;
-  const struct rows *r = rows_of(d->dtype);
+  const struct vec_ops *r = vec_ops_of(d->dtype);
   const int64_t n = column_count(d);
   if (!c->out[0].p) return TY_OK;
   memset(c->out[0].p, 0, desc_bytes(d));

@@ -197,7 +197,7 @@ static int set_back(struct call *c)
 }
 
 /* out = factor x, or += */
-static void scale(const struct arr *out, const struct arr *x, double factor, bool add)
+static void scale(const struct operand *out, const struct operand *x, double factor, bool add)
 {
   int64_t n = desc_count(&x->d);
   for (int64_t i = 0; i < n; i++)

@@ -77,7 +77,7 @@ static int gelqf(struct call *c)
 static int gelqf_back_one(struct call *c, int64_t i, void *work)
 {
   const ty_desc *d = &c->out[0].d;
-  const struct rows *r = rows_of(d->dtype);
+  const struct vec_ops *r = vec_ops_of(d->dtype);
   const int64_t m = row_count(d), n = column_count(d);
   const void *dq = matrix_of(&c->in[0], i), *q = matrix_of(&c->in[2], i),
              *l = matrix_of(&c->in[3], i);
@@ -122,7 +122,7 @@ static int syevd_shape(struct infer *s)
 }
 
 /* The largest entry of each row becomes positive, so that eigenvectors are unique. */
-static void fix_signs(const struct rows *r, int64_t n, void *u)
+static void fix_signs(const struct vec_ops *r, int64_t n, void *u)
 {
   for (int64_t i = 0; i < n; i++) {
     double most = 0;
@@ -151,7 +151,7 @@ static int syevd_one(struct call *c, int64_t i, void *work)
   if (!l) l = (char *)work + used + align_up(matrix_bytes(d), ALIGN);
   copy(u, matrix_of(&c->in[0], i), d);
   int bad = eigen(d->dtype, row_count(d), u, l, work);
-  if (!bad) fix_signs(rows_of(d->dtype), row_count(d), u);
+  if (!bad) fix_signs(vec_ops_of(d->dtype), row_count(d), u);
   return bad;
 }
 
@@ -163,7 +163,8 @@ static int syevd(struct call *c)
 }
 
 /* m = N + diag(dl). Equal eigenvalues: a tiny difference stands for none. */
-static void eigen_gradient(const struct rows *r, int64_t n, const void *l, const void *dl, void *m)
+static void eigen_gradient(
+    const struct vec_ops *r, int64_t n, const void *l, const void *dl, void *m)
 {
   const double least = r->dtype == TY_F64 ? 1e-100 : 1e-30;
   for (int64_t i = 0; i < n; i++) {
@@ -186,7 +187,7 @@ static int syevd_back_one(struct call *c, int64_t i, void *work)
   void *product = (char *)work + matrix_bytes(d);
   TRY(gemm(d->dtype, false, true, n, n, n, 1, matrix_of(&c->in[0], i), n, u, n, 0, work, n));
   eigen_gradient(
-      rows_of(d->dtype), n, part_of(&c->in[3], i, stack), part_of(&c->in[1], i, stack), work);
+      vec_ops_of(d->dtype), n, part_of(&c->in[3], i, stack), part_of(&c->in[1], i, stack), work);
   TRY(gemm(d->dtype, false, false, n, n, n, 1, work, n, u, n, 0, product, n));
   return gemm(d->dtype, true, false, n, n, n, 1, u, n, product, n, 0, matrix_of(&c->out[0], i), n);
 }
@@ -291,7 +292,7 @@ static size_t det_bytes(const ty_desc *d)
 static size_t det_scratch(const struct call *c) { return stack_scratch(det_bytes(&c->in[0].d)); }
 
 /* The diagonal of the factors, with the sign of the pivots' permutation. */
-static void diagonal(const struct rows *r, int64_t n, const void *a, const int32_t *pivot,
+static void diagonal(const struct vec_ops *r, int64_t n, const void *a, const int32_t *pivot,
     double *det, double *sign, double *log_of)
 {
   *det = *sign = 1;
@@ -307,7 +308,7 @@ static void diagonal(const struct rows *r, int64_t n, const void *a, const int32
 static int det_one(struct call *c, int64_t i, void *work)
 {
   const ty_desc *d = &c->in[0].d;
-  const struct rows *r = rows_of(d->dtype);
+  const struct vec_ops *r = vec_ops_of(d->dtype);
   const int64_t n = row_count(d), stack = stack_count(d);
   const bool logs = c->nout == 4;
   void *a = place(c, c->nout - 2, i, work, 0);
@@ -333,7 +334,7 @@ static int det(struct call *c)
 static int det_back_one(struct call *c, int64_t i, void *work)
 {
   const ty_desc *d = &c->out[0].d;
-  const struct rows *r = rows_of(d->dtype);
+  const struct vec_ops *r = vec_ops_of(d->dtype);
   const int64_t n = row_count(d), stack = stack_count(d);
   const double of = r->get(c->in[1].p, i), g = r->get(c->in[0].p, i);
   const bool logs = !strcmp(c->op->name, "_linalg_slogdet");

@@ -87,7 +87,7 @@ static size_t ifft_scratch(const struct call *c)
   return room(c->out[0].d.dim[c->out[0].d.ndim - 1]);
 }
 
-struct job { const struct rows *r; const void *x; void *y; int64_t n; struct complex *root, *own; bool inverse; };
+struct job { const struct vec_ops *r; const void *x; void *y; int64_t n; struct complex *root, *own; bool inverse; };
 
 /* ifft: the transform of the conjugates, whose real parts are the same */
 static void some(int64_t begin, int64_t end, void *context)
@@ -126,7 +126,7 @@ static int run(struct call *c, bool inverse)
     double angle = 2 * 3.14159265358979323846 * (double)k / (double)n;
     root[k] = (struct complex){ cos(angle), -sin(angle) };
   }
-  struct job j = { rows_of(real->dtype), c->in[0].p, c->out[0].p, n, root, root + n, inverse };
+  struct job j = { vec_ops_of(real->dtype), c->in[0].p, c->out[0].p, n, root, root + n, inverse };
   parallel(desc_count(real) / n, grain_of(16 * n), some, &j);
   return TY_OK;
 }

@@ -17,12 +17,12 @@ static inline size_t matrix_bytes(const ty_desc *d)
 }
 
 /* Part i of an array of `parts` equal ones; NULL where nobody wants the array. */
-static inline void *part_of(const struct arr *a, int64_t i, int64_t parts)
+static inline void *part_of(const struct operand *a, int64_t i, int64_t parts)
 {
   return a->p ? (char *)a->p + (size_t)(i * (desc_count(&a->d) / parts)) * dtype_size(a->d.dtype)
               : NULL;
 }
-static inline void *matrix_of(const struct arr *a, int64_t i)
+static inline void *matrix_of(const struct operand *a, int64_t i)
 {
   return part_of(a, i, stack_count(&a->d));
 }

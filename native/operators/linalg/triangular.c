@@ -64,7 +64,7 @@ static void copy(void *to, const void *from, size_t bytes)
 enum { ZERO, MIRROR };
 static void keep_triangle(int dtype, bool lower, int other, double factor, int64_t n, void *x)
 {
-  const struct rows *r = rows_of(dtype);
+  const struct vec_ops *r = vec_ops_of(dtype);
   for (int64_t i = 0; i < n; i++) r->affine(at(r, x, i * n), at(r, x, i * n), factor, 0, n);
   for (int64_t i = 0; i < n; i++)
     for (int64_t j = 0; j < i; j++) {
@@ -76,7 +76,7 @@ static void keep_triangle(int dtype, bool lower, int other, double factor, int64
 /* y = x + x^T */
 static void add_transpose(int dtype, int64_t n, const void *x, void *y)
 {
-  const struct rows *r = rows_of(dtype);
+  const struct vec_ops *r = vec_ops_of(dtype);
   r->transpose(y, x, n, n);
   for (int64_t i = 0; i < n; i++) r->add(at(r, y, i * n), at(r, x, i * n), n);
 }
@@ -289,7 +289,7 @@ static int trsm_back_one(struct call *c, int64_t i, void *work)
 {
   const struct triangle *p = c->param;
   const ty_desc *d = &c->in[0].d;
-  const struct rows *r = rows_of(d->dtype);
+  const struct vec_ops *r = vec_ops_of(d->dtype);
   void *da = matrix_of(&c->out[0], i), *db = matrix_of(&c->out[1], i);
   copy(work, matrix_of(&c->in[0], i), matrix_bytes(d));
   triangle_solve(d->dtype, p->rightside, p->lower, !p->transpose, row_count(d), column_count(d), 1,

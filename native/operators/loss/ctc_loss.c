@@ -60,8 +60,8 @@ static int ctc_type(struct infer *s)
 /* -- one sample -------------------------------------------------------------------------------- */
 
 struct ctc {
-  const struct rows *r;
-  const struct arr *label, *data_length, *label_length;
+  const struct vec_ops *r;
+  const struct operand *label, *data_length, *label_length;
   int64_t T, N, A, L, blank;                          /* steps, samples, classes, longest label */
   bool    first;
   const double *log_y;                                /* (T, N, A) */
@@ -192,7 +192,7 @@ static struct ctc ctc_of(const struct call *c)
 {
   const struct ctc_param *p = c->param;
   const ty_desc *d = &c->in[0].d;
-  return (struct ctc){ .r = rows_of(d->dtype),
+  return (struct ctc){ .r = vec_ops_of(d->dtype),
     .label = &c->in[1],
     .data_length = p->use_data_lengths ? &c->in[2] : NULL,
     .label_length = p->use_label_lengths ? &c->in[c->nin - 1] : NULL,
@@ -215,7 +215,7 @@ static void log_body(int64_t begin, int64_t end, void *context)
 {
   struct logs *l = context;
   for (int64_t i = begin; i < end; i++)
-    rows_of(TY_F64)->soft(l->y + i * l->classes, l->y + i * l->classes, 1, true, l->classes);
+    vec_ops_of(TY_F64)->soft(l->y + i * l->classes, l->y + i * l->classes, 1, true, l->classes);
 }
 
 static int ctc_forward(struct call *c)
@@ -236,7 +236,7 @@ static int ctc_forward(struct call *c)
 static int ctc_backward(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;
-  const struct rows *r = rows_of(d->dtype);
+  const struct vec_ops *r = vec_ops_of(d->dtype);
   for (int i = 1; i < c->nout; i++)
     if (c->out[i].p) memset(c->out[i].p, 0, desc_bytes(&c->out[i].d));
   for (int64_t i = 0; c->out[0].p && i < d->dim[0] * d->dim[1]; i++)

@@ -56,7 +56,7 @@ static int type(struct infer *s)
 /* Of each kind: memory, its derivative by beta, time of the last event; gradients of lda, alpha,
 ** beta. */
 struct kind { double s, ds, last, lda, alpha, beta; };
-struct job { const struct rows *r; const struct call *c; const struct arr *in; struct kind *kinds; int64_t n, k, t; };
+struct job { const struct vec_ops *r; const struct call *c; const struct operand *in; struct kind *kinds; int64_t n, k, t; };
 
 static double value(const struct job *j, int input, int64_t i)
 {
@@ -106,9 +106,9 @@ static double sequence(const struct job *j, int64_t i)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-static int start(struct call *c, const struct arr *in, struct job *j)
+static int start(struct call *c, const struct operand *in, struct job *j)
 {
-  *j = (struct job){ rows_of(in[LDA].d.dtype), c, in, c->tmp, in[LDA].d.dim[0], in[LDA].d.dim[1],
+  *j = (struct job){ vec_ops_of(in[LDA].d.dtype), c, in, c->tmp, in[LDA].d.dim[0], in[LDA].d.dim[1],
     in[LAGS].d.dim[1] };
   for (int64_t i = 0; i < j->n * j->t; i++) {
     int32_t mark = ((const int32_t *)in[MARKS].p)[i];

@@ -39,7 +39,7 @@ static const void *label_of(struct call *c)
   return c->tmp;
 }
 
-static void no_gradient(const struct arr *out)
+static void no_gradient(const struct operand *out)
 {
   if (out->p) memset(out->p, 0, desc_bytes(&out->d));
 }
@@ -70,12 +70,12 @@ static int regression_shape(struct infer *s)
 }
 
 enum { LINEAR, LOGISTIC, ABSOLUTE };
-struct elements { const struct rows *r; int kind; void *y; const void *u, *v; double a; };
+struct elements { const struct vec_ops *r; int kind; void *y; const void *u, *v; double a; };
 
 static void elements_body(int64_t begin, int64_t end, void *context)
 {
   struct elements *e = context;
-  const struct rows *r = e->r;
+  const struct vec_ops *r = e->r;
   void *y = at(r, e->y, begin);
   if (!e->v)
     r->sigmoid(y, at(r, e->u, begin), end - begin);
@@ -87,7 +87,7 @@ static void elements_body(int64_t begin, int64_t end, void *context)
 
 static int logistic_forward(struct call *c)
 {
-  struct elements e = { rows_of(c->in[0].d.dtype), LOGISTIC, c->out[0].p, c->in[0].p, NULL, 0 };
+  struct elements e = { vec_ops_of(c->in[0].d.dtype), LOGISTIC, c->out[0].p, c->in[0].p, NULL, 0 };
   if (e.y) parallel(desc_count(&c->in[0].d), 16384, elements_body, &e);
   return TY_OK;
 }
@@ -97,7 +97,7 @@ static int regression_backward(struct call *c)
   const struct scale_param *p = c->param;
   const ty_desc *label = &c->in[1].d;
   int64_t n = desc_count(label), each = n / MAX(label->dim[0], 1);
-  struct elements e = { rows_of(c->in[0].d.dtype),
+  struct elements e = { vec_ops_of(c->in[0].d.dtype),
     strcmp(c->op->name, "MAERegressionOutput") ? LINEAR : ABSOLUTE, c->out[0].p, c->in[0].p,
     label_of(c), p->grad_scale / (double)MAX(each, 1) };
   no_gradient(&c->out[1]);
@@ -130,8 +130,8 @@ static int svm_shape(struct infer *s)
   return d.ndim ? shape_is(s, &s->in[1], MAX(d.ndim - 1, 1), d.dim) : TY_OK;
 }
 
-static void svm_row(
-    const struct rows *r, void *dx, const void *y, const struct svm *v, int64_t k, int64_t target)
+static void svm_row(const struct vec_ops *r, void *dx, const void *y, const struct svm *v,
+    int64_t k, int64_t target)
 {
   r->svm(dx, y, v, k);
   if (target < 0 || target >= k) return;
@@ -143,7 +143,7 @@ static int svm_backward(struct call *c)
 {
   const struct svm_param *p = c->param;
   const ty_desc *d = &c->in[0].d;
-  const struct rows *r = rows_of(d->dtype);
+  const struct vec_ops *r = vec_ops_of(d->dtype);
   struct svm v = { p->margin, p->regularization_coefficient, p->use_linear };
   int64_t k = d->dim[d->ndim - 1], n = d->ndim > 1 ? desc_count(d) / k : 0;
   no_gradient(&c->out[1]);
@@ -180,7 +180,7 @@ static int loss_backward(struct call *c)
 {
   const struct loss_param *p = c->param;
   const ty_desc *d = &c->out[0].d;
-  const struct rows *r = rows_of(d->dtype);
+  const struct vec_ops *r = vec_ops_of(d->dtype);
   int64_t n = desc_count(d), by = 1;
   if (!c->out[0].p) return TY_OK;
   if (p->normalization == PER_BATCH) by = n / d->dim[d->ndim - 1];
@@ -191,7 +191,7 @@ static int loss_backward(struct call *c)
 
 static int ones_backward(struct call *c)
 {
-  if (c->out[0].p) rows_of(c->out[0].d.dtype)->fill(c->out[0].p, 1, desc_count(&c->out[0].d));
+  if (c->out[0].p) vec_ops_of(c->out[0].d.dtype)->fill(c->out[0].p, 1, desc_count(&c->out[0].d));
   return TY_OK;
 }
 
@@ -219,7 +219,7 @@ static int sparse_shape(struct infer *s)
 
 /* in: head gradient, data, moving average (changed: the gradient uses the new one). A unit is an
 ** index of axis 1. */
-static void sparse_unit(struct call *c, const struct rows *r, struct split s, int64_t unit)
+static void sparse_unit(struct call *c, const struct vec_ops *r, struct split s, int64_t unit)
 {
   const struct sparse_param *p = c->param;
   double sum = 0, t = p->sparseness_target;
@@ -240,7 +240,7 @@ static int sparse_backward(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;
   struct split s = split_at(d, d->ndim > 1);
-  for (int64_t unit = 0; unit < s.k; unit++) sparse_unit(c, rows_of(d->dtype), s, unit);
+  for (int64_t unit = 0; unit < s.k; unit++) sparse_unit(c, vec_ops_of(d->dtype), s, unit);
   return TY_OK;
 }
 

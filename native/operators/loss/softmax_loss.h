@@ -4,9 +4,9 @@
 #include "kernel/vec/vec.h"
 
 struct softmax_loss {
-  const struct rows *r;
+  const struct vec_ops *r;
   struct split s;
-  const struct arr *label;
+  const struct operand *label;
   const void *p;                                      /* the softmax */
   double  scale, smooth;                              /* smooth: 0 under multi_output */
   bool    ignore;
@@ -18,6 +18,6 @@ bool softmax_loss_rows(
     const struct op *op, const void *param, const ty_desc *out, const ty_desc *label);
 /* param: the operator's; label must outlive the result. */
 struct softmax_loss softmax_loss_of(
-    const void *param, const struct arr *out, const struct arr *label);
+    const void *param, const struct operand *out, const struct operand *label);
 /* dx[0 .. n - 1] = gradient of elements from .. from + n - 1 of sample o */
 void softmax_loss_part(const struct softmax_loss *l, int64_t o, int64_t from, int64_t n, void *dx);

@@ -82,12 +82,12 @@ static const char *output_refuse(const struct call *c)
   return dtype_float(c->in[0].d.dtype) ? NULL : "data is not of a float dtype";
 }
 
-struct forward { const struct rows *r; struct split s; void *y; const void *x; };
+struct forward { const struct vec_ops *r; struct split s; void *y; const void *x; };
 
 static void forward_body(int64_t begin, int64_t end, void *context)
 {
   struct forward *f = context;
-  const struct rows *r = f->r;
+  const struct vec_ops *r = f->r;
   int64_t strips = (f->s.inner + ROW_COLS - 1) / ROW_COLS;
   for (int64_t i = begin; i < end; i++) {
     int64_t from = i % strips * ROW_COLS, start = i / strips * f->s.k * f->s.inner + from;
@@ -101,7 +101,7 @@ static void forward_body(int64_t begin, int64_t end, void *context)
 
 static int output_forward(struct call *c)
 {
-  struct forward f = { rows_of(c->in[0].d.dtype), view_of(&c->in[0].d, c->param), c->out[0].p,
+  struct forward f = { vec_ops_of(c->in[0].d.dtype), view_of(&c->in[0].d, c->param), c->out[0].p,
     c->in[0].p };
   if (f.y)
     parallel(f.s.outer * ((f.s.inner + ROW_COLS - 1) / ROW_COLS),
@@ -112,7 +112,7 @@ static int output_forward(struct call *c)
 static void one_label(
     const struct softmax_loss *l, int64_t o, int64_t i, int64_t from, int64_t n, void *dx)
 {
-  const struct rows *r = l->r;
+  const struct vec_ops *r = l->r;
   int64_t k = whole_at(l->label, o * l->s.inner + i);
   if (l->ignore && k == l->ignored) {
     for (int64_t j = from + (i - from % l->s.inner + l->s.inner) % l->s.inner; j < from + n;
@@ -145,10 +145,10 @@ static double divisor(const struct softmax_loss *l, const struct output_param *p
 }
 
 struct softmax_loss softmax_loss_of(
-    const void *param, const struct arr *out, const struct arr *label)
+    const void *param, const struct operand *out, const struct operand *label)
 {
   const struct output_param *p = param;
-  struct softmax_loss l = { .r = rows_of(out->d.dtype),
+  struct softmax_loss l = { .r = vec_ops_of(out->d.dtype),
     .s = view_of(&out->d, p),
     .label = label,
     .p = out->p,
@@ -165,7 +165,7 @@ struct backward { struct softmax_loss l; const void *head; void *dx; };
 static void backward_body(int64_t begin, int64_t end, void *context)
 {
   struct backward *b = context;
-  const struct rows *r = b->l.r;
+  const struct vec_ops *r = b->l.r;
   int64_t n = b->l.s.k * b->l.s.inner;
   for (int64_t o = begin; o < end; o++) {
     softmax_loss_part(&b->l, o, 0, n, at(r, b->dx, o * n));
@@ -183,7 +183,7 @@ static size_t backward_scratch(
     const struct call *c) /* probability labels of another dtype are converted */
 {
   const struct output_param *p = c->param;
-  const struct arr *out = &c->in[p->out_grad], *label = out + 1;
+  const struct operand *out = &c->in[p->out_grad], *label = out + 1;
   return desc_same_shape(&out->d, &label->d) && out->d.dtype != label->d.dtype ? desc_bytes(&out->d)
                                                                                : 0;
 }
@@ -191,8 +191,8 @@ static size_t backward_scratch(
 static int output_backward(struct call *c)
 {
   const struct output_param *p = c->param;
-  const struct arr *out = &c->in[p->out_grad];
-  struct arr label = out[1];
+  const struct operand *out = &c->in[p->out_grad];
+  struct operand label = out[1];
   if (c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   if (!c->out[0].p) return TY_OK;
   struct backward b = { softmax_loss_of(p, out, &label), p->out_grad ? c->in[0].p : NULL,

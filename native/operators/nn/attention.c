@@ -95,14 +95,14 @@ static int encdec_valatt_shape(struct infer *s)
 /* One matrix for each sample and head, `step` elements apart, rows `row` elements apart. */
 struct stack { char *p; int64_t step, row; };
 
-static struct stack stack_of(const struct arr *x, int64_t heads, int parts, int part)
+static struct stack stack_of(const struct operand *x, int64_t heads, int parts, int part)
 {
   int64_t d = x->d.dim[2] / (heads * parts);
   char *p = x->p ? (char *)x->p + (size_t)(part * d) * dtype_size(x->d.dtype) : NULL;
   return (struct stack){ p, parts * d, x->d.dim[1] * x->d.dim[2] };
 }
 
-static struct stack stack_of_weights(const struct arr *a)
+static struct stack stack_of_weights(const struct operand *a)
 {
   return (struct stack){ a->p, a->d.dim[1] * a->d.dim[2], a->d.dim[2] };
 }
@@ -132,8 +132,8 @@ static int multiply(struct job j, int64_t count)
 ** of all products. */
 struct heads { int dtype; struct stack q, k, v; int64_t count, tq, tk, d; double scale; };
 
-static struct heads heads_of(
-    const struct call *c, const struct arr *q, const struct arr *kv, const struct arr *weights_)
+static struct heads heads_of(const struct call *c, const struct operand *q,
+    const struct operand *kv, const struct operand *weights_)
 {
   const int64_t n = ((const struct attention *)c->param)->heads;
   const int parts = q == kv ? 3 : 2;
@@ -149,7 +149,7 @@ static struct heads heads_of(
   return h;
 }
 
-static int qk(const struct call *c, const struct arr *q, const struct arr *kv)
+static int qk(const struct call *c, const struct operand *q, const struct operand *kv)
 {
   struct heads h = heads_of(c, q, kv, &c->out[0]);
   return multiply((struct job){ h.dtype, false, true, h.tq, h.tk, h.d, h.scale, h.q, h.k,
@@ -158,11 +158,11 @@ static int qk(const struct call *c, const struct arr *q, const struct arr *kv)
 }
 
 /* What no product writes is 0. */
-static void clear(const struct arr *a) { if (a->p) memset(a->p, 0, desc_bytes(&a->d)); }
+static void clear(const struct operand *a) { if (a->p) memset(a->p, 0, desc_bytes(&a->d)); }
 
 /* in: head gradient, then the inputs; dq and dkv are outputs, the same one for self-attention */
-static int qk_back(const struct call *c, const struct arr *q, const struct arr *kv,
-    const struct arr *dq, const struct arr *dkv)
+static int qk_back(const struct call *c, const struct operand *q, const struct operand *kv,
+    const struct operand *dq, const struct operand *dkv)
 {
   struct heads h = heads_of(c, q, kv, &c->in[0]), g = heads_of(c, dq, dkv, &c->in[0]);
   struct stack weights_ = stack_of_weights(&c->in[0]);
@@ -179,7 +179,7 @@ static int qk_back(const struct call *c, const struct arr *q, const struct arr *
 
 /* in: keys and values (and queries before them), weights. self: three parts in the one array */
 static struct heads values_of(
-    const struct call *c, const struct arr *kv, const struct arr *weights_, bool self)
+    const struct call *c, const struct operand *kv, const struct operand *weights_, bool self)
 {
   return heads_of(c, self ? kv : NULL, kv, weights_);
 }
@@ -228,7 +228,7 @@ static int encdec_valatt_back(struct call *c) { return valatt_back(c, false); }
 static void divide(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
-  const struct rows *r = rows_of(c->in[0].d.dtype);
+  const struct vec_ops *r = vec_ops_of(c->in[0].d.dtype);
   const int64_t n = c->in[0].d.dim[c->in[0].d.ndim - 1];
   r->affine(at(r, c->out[0].p, begin * n), at(r, c->in[0].p, begin * n), 1 / sqrt((double)n), 0,
       (end - begin) * n);

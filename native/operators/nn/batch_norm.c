@@ -98,7 +98,7 @@ static int norm_type(struct infer *s)
 /* channels of one unit of work when inner = 1 */
 enum { STRIP = 64 };
 struct norm {
-  const struct rows *r;
+  const struct vec_ops *r;
   const struct norm_param *p;
   struct split s;                                     /* k: channels */
   /* channels that lie together, 0: each alone */
@@ -150,7 +150,7 @@ static void channel_moments(const struct norm *b, int64_t c, double *mean, doubl
 static void block_moments(const struct norm *b, int64_t c, double *mean, double *var)
 {
   enum { CHUNK = 8192 };
-  const struct rows *r = b->r;
+  const struct vec_ops *r = b->r;
   const int64_t all = b->s.inner * b->block;
   double seen = 0;
   memset(mean, 0, sizeof *mean * (size_t)b->block);
@@ -205,7 +205,7 @@ enum { CHUNK = 2048 };
 static void scale_row(
     const struct norm *b, int64_t start, int64_t n, bool columns, const double *a, const double *d)
 {
-  const struct rows *r = b->r;
+  const struct vec_ops *r = b->r;
   char buffer[CHUNK * sizeof(double)];
   for (int64_t i = start, m; i < start + n; i += m) {
     m = MIN(start + n - i, CHUNK);
@@ -223,7 +223,7 @@ static void scale_row(
 static void scale_pieces(
     const struct norm *b, int64_t c, int64_t n, const double *a, const double *d)
 {
-  const struct rows *r = b->r;
+  const struct vec_ops *r = b->r;
   const int64_t inner = b->s.inner;
   for (int64_t o = 0; o < b->s.outer; o++) {
     int64_t start = piece(b, o, c);
@@ -291,7 +291,7 @@ struct chunk { const struct norm *b; struct ramp relu; int64_t at, n; const void
 static void take_chunk(struct chunk *q, int64_t at_, int64_t n, int64_t i)
 {
   const struct norm *b = q->b;
-  const struct rows *r = b->r;
+  const struct vec_ops *r = b->r;
   const double *a = q->relu.a, *c = q->relu.c;
   q->at = at_;
   q->n = n;
@@ -360,7 +360,7 @@ static void write_chunk(const struct chunk *q, int64_t i, void *context)
     b->r->affine2(dx, q->dy, q->x, l->f[i], l->g[i], l->h[i], q->n);
 }
 
-static void move(void *moving, const struct rows *r, int64_t c, double momentum, double now)
+static void move(void *moving, const struct vec_ops *r, int64_t c, double momentum, double now)
 {
   r->set(moving, c, r->get(moving, c) * momentum + now * (1 - momentum));
 }
@@ -371,7 +371,7 @@ static void backward_strip(const struct norm *b, int64_t c, int64_t n)
   double a[STRIP] = { 0 }, d[STRIP] = { 0 };
   const struct ramp relu = { a, d };
   struct line l;
-  const struct rows *r = b->r;
+  const struct vec_ops *r = b->r;
   recall(b, c, n, mean, var, inverse);
   for (int64_t i = 0; b->relu && i < n; i++) slope(b, c + i, mean[i], inverse[i], &a[i], &d[i]);
   all_chunks(b, c, n, &relu, add_chunk, &(struct sums){ mean, sum, dot });
@@ -417,12 +417,12 @@ static void norm_run(const struct norm *b, void (*body)(int64_t, int64_t, void *
       (void *)(uintptr_t)b);
 }
 
-static struct norm norm_of(const struct call *c, const struct arr *x)
+static struct norm norm_of(const struct call *c, const struct operand *x)
 {
   const struct norm_param *p = c->param;
   const ty_desc *d = &x->d;
   int axis = (int)(p->axis < 0 ? p->axis + d->ndim : p->axis);
-  return (struct norm){ .r = rows_of(d->dtype),
+  return (struct norm){ .r = vec_ops_of(d->dtype),
     .p = p,
     .s = split_at(d, axis),
     .batch = c->run->is_train && !p->use_global_stats,
@@ -446,7 +446,7 @@ static int norm_forward(struct call *c)
   if (c->nout > 3) b.relu_y = b.y, b.mask = c->out[3].p;
   norm_run(&b, forward_body);
   if (b.p->fix_gamma && c->run->with_grad)
-    rows_of(c->in[1].d.dtype)->fill(c->in[1].p, 1, desc_count(&c->in[1].d));
+    vec_ops_of(c->in[1].d.dtype)->fill(c->in[1].p, 1, desc_count(&c->in[1].d));
   return TY_OK;
 }
 

@@ -214,7 +214,7 @@ static void some_biases(int64_t begin, int64_t end, void *context)
   for (int64_t k = begin; k < end; k++) {
     double sum[16] = { 0 };
     for (int64_t i = 0; i < g->dim[0]; i++)
-      rows_of(TY_F32)->block_sum(sum, dy + (i * blocks + k) * piece, b, piece);
+      vec_ops_of(TY_F32)->block_sum(sum, dy + (i * blocks + k) * piece, b, piece);
     for (int j = 0; j < b; j++)
       db[k * b + j] = (float)(sum[j] + (c->add >> 2 & 1 ? (double)db[k * b + j] : 0));
   }

@@ -94,10 +94,10 @@ static struct shape shape_of(const struct call *c, const struct window *w, int w
 {
   const bool forward = which == FORWARD,
              tiles = winograd_wanted(c, w, which) || (!forward && winograd_wanted(c, w, WEIGHT));
-  const struct arr *x = which == FORWARD ? &c->in[0]
-      : which == DATA                    ? &c->out[0]
-                                         : &c->in[1],
-                   *y = forward ? &c->out[0] : &c->in[0];
+  const struct operand *x = which == FORWARD ? &c->in[0]
+      : which == DATA                        ? &c->out[0]
+                                             : &c->in[1],
+                       *y = forward ? &c->out[0] : &c->in[0];
   int copied = (!x->block || (!forward && c->add & 1)) << X | !y->block << Y;
   return (struct shape){ .param = c->param,
     .x = &x->d,
@@ -144,7 +144,7 @@ static size_t spare_bytes(const struct call *c, const struct window *w)
 }
 
 /* Of a weight with its rows scaled, before it is packed. */
-static size_t scaled_bytes(const struct arr *w) { return align_up(desc_bytes(&w->d), ALIGN); }
+static size_t scaled_bytes(const struct operand *w) { return align_up(desc_bytes(&w->d), ALIGN); }
 
 /* Of one direction, or of both gradients: the packed weight has served when the weight's
 ** gradient begins, if all of the batch goes at once. */
@@ -249,7 +249,7 @@ const char *onednn_winograd_back_refuse(const struct call *c)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-static void scale_rows(const struct arr *w, const struct scaling *a, float *to)
+static void scale_rows(const struct operand *w, const struct scaling *a, float *to)
 {
   const int64_t rows = w->d.dim[0], n = desc_count(&w->d) / rows;
   for (int64_t i = 0; i < rows; i++)
@@ -258,14 +258,14 @@ static void scale_rows(const struct arr *w, const struct scaling *a, float *to)
 
 /* The scaled weight, packed if the primitive wants it so, to `packed`; room: for it before. */
 static bool pack_scaled(
-    struct part *p, const struct arr *w, const struct scaling *a, void *packed, void *room)
+    struct part *p, const struct operand *w, const struct scaling *a, void *packed, void *room)
 {
   scale_rows(w, a, p->copy[W] ? room : packed);
   if (!p->copy[W]) return !dnnl_memory_set_data_handle(p->outside[W], packed);
   return onednn_copy(p->copy[W], p->stream, p->outside[W], room, p->inside[W], packed);
 }
 
-static bool pack_scaled_once(struct part *p, const struct arr *w, const struct scaling *a)
+static bool pack_scaled_once(struct part *p, const struct operand *w, const struct scaling *a)
 {
   float *room = p->copy[W] ? mem_new(desc_bytes(&w->d)) : NULL;
   bool ok = (room || !p->copy[W]) && pack_scaled(p, w, a, p->packed, room);
@@ -274,7 +274,8 @@ static bool pack_scaled_once(struct part *p, const struct arr *w, const struct s
 }
 
 /* room: where it goes if no copy is kept; before that the scaled weight, if it is */
-static bool pack_weight(struct part *p, const struct arr *w, const struct scaling *a, char *room)
+static bool pack_weight(
+    struct part *p, const struct operand *w, const struct scaling *a, char *room)
 {
   if (!p->copy[W] && !a) return !dnnl_memory_set_data_handle(p->outside[W], w->p);
   if (!p->packed && a)
@@ -330,7 +331,7 @@ static bool execute(struct part *p, int which)
 }
 
 /* plain; w: read, or written by WEIGHT */
-struct arrays { char *x, *y; const struct arr *w; void *bias; bool add; };
+struct arrays { char *x, *y; const struct operand *w; void *bias; bool add; };
 struct blocks { char *x, *y, *pad, *packed, *w, *spare; };
 
 static struct blocks blocks_of(const struct rooms *r, char *tmp)

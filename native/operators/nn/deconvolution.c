@@ -139,7 +139,7 @@ static size_t back_scratch(const struct call *c)
 static int data_gradient(struct call *c, const struct window *w)
 {
   size_t a = convolve_forward_scratch(w), b = convolve_weight_scratch(w);
-  const struct arr *out = &c->out[0];
+  const struct operand *out = &c->out[0];
   bool add = c->add & 1;
   void *to = add ? (char *)c->tmp + align_up(MAX(a, b), ALIGN) : out->p;
   TRY(convolve_forward(w, c->in[0].p, &c->in[2], NULL, ACT_NONE, to, c->state, c->tmp));

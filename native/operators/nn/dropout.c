@@ -32,7 +32,7 @@ static int drop_shape(struct infer *s)
 }
 
 struct fall {
-  const struct rows *r;
+  const struct vec_ops *r;
   struct drop d;
   const void *x;
   /* factor: of every element of the mask, when it is broadcast */
@@ -44,7 +44,7 @@ struct fall {
 static void plain_body(int64_t begin, int64_t end, void *context)
 {
   const struct fall *f = context;
-  const struct rows *r = f->r;
+  const struct vec_ops *r = f->r;
   r->dropout(
       at(r, f->y, begin), at(r, f->x, begin), at(r, f->mask, begin), &f->d, begin, end - begin);
 }
@@ -53,7 +53,7 @@ static void plain_body(int64_t begin, int64_t end, void *context)
 static void shared_body(int64_t begin, int64_t end, void *context)
 {
   const struct fall *f = context;
-  const struct rows *r = f->r;
+  const struct vec_ops *r = f->r;
   int last = f->shape.ndim - 1;
   int64_t n = f->shape.dim[last];
   for (int64_t row = begin; row < end; row++) {
@@ -95,8 +95,8 @@ static void drop_run(struct fall *f, void *tmp)
 static struct fall fall_of(const struct call *c, const ty_desc *shape)
 {
   const struct drop_param *p = c->param;
-  struct fall f = { .r = rows_of(shape->dtype),
-    .d = { c->run->draw, c->node, 1 - p->p },
+  struct fall f = { .r = vec_ops_of(shape->dtype),
+    .d = { c->run->rng, c->node, 1 - p->p },
     .shape = *shape,
     .mask_shape = *shape,
     .acts = p->p > 0 && (c->run->is_train || p->mode == ALWAYS) };

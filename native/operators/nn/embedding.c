@@ -41,7 +41,7 @@ static int table_type(struct infer *s)
   return type_both(s, &s->in[1], &s->out[0]);
 }
 
-struct lookup { const struct arr *index; int64_t rows, n; size_t width; const char *from; char *to; };
+struct lookup { const struct operand *index; int64_t rows, n; size_t width; const char *from; char *to; };
 
 static void gather(int64_t begin, int64_t end, void *context)
 {
@@ -74,12 +74,12 @@ static int table_forward(struct call *c)
 
 /* parts of the table; a shape's own number, not the machine's */
 enum { RANGES = 16 };
-struct scatter { const struct rows *r; struct lookup l; int64_t k; const void *dy; void *dw; };
+struct scatter { const struct vec_ops *r; struct lookup l; int64_t k; const void *dy; void *dw; };
 
 static void scatter(int64_t begin, int64_t end, void *context)
 {
   const struct scatter *s = context;
-  const struct rows *r = s->r;
+  const struct vec_ops *r = s->r;
   int64_t from = begin * s->l.rows / RANGES, to = end * s->l.rows / RANGES;
   memset(at(r, s->dw, from * s->k), 0, s->l.width * (size_t)(to - from));
   for (int64_t i = 0; i < s->l.n; i++) {
@@ -94,7 +94,7 @@ static int table_backward(struct call *c)
   const struct table_param *p = c->param;
   if (c->out[0].p) memset(c->out[0].p, 0, desc_bytes(&c->out[0].d));
   if (!c->out[1].p) return TY_OK;
-  const struct rows *r = rows_of(c->out[1].d.dtype);
+  const struct vec_ops *r = vec_ops_of(c->out[1].d.dtype);
   struct scatter s = { r,
     { &c->in[1], p->input_dim, desc_count(&c->in[1].d), r->size * (size_t)p->output_dim, NULL,
         NULL },

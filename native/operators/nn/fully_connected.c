@@ -51,13 +51,13 @@ enum { KEEP = 7 << 20,
        /* rows beside which packing a weight is little work */
        MANY = 256 };
 
-static bool keeps(const struct call *c, const struct arr *w, int64_t m)
+static bool keeps(const struct call *c, const struct operand *w, int64_t m)
 {
   return c->state && w->version && m >= 4 && desc_bytes(&w->d) <= KEEP;
 }
 
 /* out (m x n) = a (m x k) times the kept weight, packed as k x n (tb: it lies as n x k). */
-static int times_kept(struct call *c, const struct arr *w, bool tb, int64_t m, const void *a,
+static int times_kept(struct call *c, const struct operand *w, bool tb, int64_t m, const void *a,
     void *out, const struct gemm_epilogue *e)
 {
   const int dtype = w->d.dtype;
@@ -70,7 +70,7 @@ static int times_kept(struct call *c, const struct arr *w, bool tb, int64_t m, c
 
 static int forward(struct call *c)
 {
-  const struct arr *x = &c->in[0], *w = &c->in[1];
+  const struct operand *x = &c->in[0], *w = &c->in[1];
   const int dtype = w->d.dtype;
   struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
   struct gemm_epilogue e = { .bias = c->nin > 2 ? c->in[2].p : NULL, .act = c->act };
@@ -113,7 +113,7 @@ static const void *join_rows(const struct call *c, int which, char *at)
 /* A weight of many steps (of time) is packed once for all of them. */
 static int data_gradient(struct call *c, struct linear_sizes z)
 {
-  const struct arr *w = &c->in[2], *g = &c->in[0], *out = &c->out[0];
+  const struct operand *w = &c->in[2], *g = &c->in[0], *out = &c->out[0];
   struct gemm_epilogue e = { .add = c->add & 1 };
   if (!keeps(c, w, z.m) || z.m >= MANY)
     return gemm(
@@ -124,7 +124,7 @@ static int data_gradient(struct call *c, struct linear_sizes z)
 static int backward(struct call *c)
 {
   if (c->loss) return linear_loss_backward(c);
-  const struct arr *w = &c->in[2], *out = c->out;
+  const struct operand *w = &c->in[2], *out = c->out;
   const void *g = c->in[0].p, *x = c->in[1].p;
   const int dtype = w->d.dtype;
   const struct linear_sizes own = linear_sizes_of(&c->in[1].d, &w->d);
@@ -142,12 +142,12 @@ static int backward(struct call *c)
 
 /* -- the same in plain loops ------------------------------------------------------------------- */
 
-static double get(const struct arr *a, int64_t i)
+static double get(const struct operand *a, int64_t i)
 {
   return a->d.dtype == TY_F64 ? ((const double *)a->p)[i] : (double)((const float *)a->p)[i];
 }
 
-static void put(const struct arr *a, int64_t i, double v, bool add)
+static void put(const struct operand *a, int64_t i, double v, bool add)
 {
   if (a->d.dtype == TY_F64)
     ((double *)a->p)[i] = v + (add ? ((double *)a->p)[i] : 0);
@@ -169,8 +169,9 @@ static int plain(struct call *c)
 }
 
 /* out[i, j] = sum over p of a[i * ai + p * ap] b[j * bj + p * bp] */
-static void contract(const struct arr *out, int64_t m, int64_t n, int64_t k, const struct arr *a,
-    int64_t ai, int64_t ap, const struct arr *b, int64_t bj, int64_t bp, bool add)
+static void contract(const struct operand *out, int64_t m, int64_t n, int64_t k,
+    const struct operand *a, int64_t ai, int64_t ap, const struct operand *b, int64_t bj,
+    int64_t bp, bool add)
 {
   for (int64_t i = 0; out->p && i < m; i++)
     for (int64_t j = 0; j < n; j++) {
@@ -183,12 +184,12 @@ static void contract(const struct arr *out, int64_t m, int64_t n, int64_t k, con
 
 static int plain_back(struct call *c)
 {
-  const struct arr *w = &c->in[2];
-  struct arr in[OWN];
+  const struct operand *w = &c->in[2];
+  struct operand in[OWN];
   struct call whole = *c;
   if (c->loss) linear_loss_whole(c, in), whole.in = in, whole.nin = OWN, c = &whole;
   for (int i = 0; i < c->nin; i += i ? 2 : OWN) {
-    const struct arr *g = &c->in[i], *x = &c->in[i + 1];
+    const struct operand *g = &c->in[i], *x = &c->in[i + 1];
     const struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
     uint32_t add = i ? ~0u : c->add;
     contract(&c->out[1], z.n, z.k, z.m, g, 1, z.n, x, 1, z.k, add >> 1 & 1);

@@ -136,7 +136,7 @@ static void some(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int run(const struct call *c, const struct arr *image, bool fold)
+static int run(const struct call *c, const struct operand *image, bool fold)
 {
   struct job j = { window_of(c->param, &image->d), dtype_size(image->d.dtype), c->in[0].p,
     c->out[0].p, fold, c->add & 1 };

@@ -46,7 +46,7 @@ static int group_shape(struct infer *s)
 }
 
 struct group {
-  const struct rows *r;
+  const struct vec_ops *r;
   int64_t batch, groups, members;
   double  eps;
   /* the third output is sqrt(var + eps), not var */
@@ -58,7 +58,7 @@ struct group {
 static struct group group_of(const struct call *c, const ty_desc *d)
 {
   const struct group_param *p = c->param;
-  struct group g = { .r = rows_of(d->dtype),
+  struct group g = { .r = vec_ops_of(d->dtype),
     .batch = d->dim[0],
     .groups = p->num_groups ? p->num_groups : d->dim[1],
     .eps = p->eps,
@@ -70,7 +70,7 @@ static struct group group_of(const struct call *c, const ty_desc *d)
 static void group_forward_body(int64_t begin, int64_t end, void *context)
 {
   const struct group *g = context;
-  const struct rows *r = g->r;
+  const struct vec_ops *r = g->r;
   for (int64_t i = begin; i < end; i++) {
     void *x = at(r, g->x, i * g->members);
     double mean = r->sum(x, g->members) / (double)g->members,
@@ -87,7 +87,7 @@ static void group_forward_body(int64_t begin, int64_t end, void *context)
 static void group_backward_body(int64_t begin, int64_t end, void *context)
 {
   const struct group *g = context;
-  const struct rows *r = g->r;
+  const struct vec_ops *r = g->r;
   double n = (double)g->members;
   for (int64_t k = begin; k < end; k++) {
     double dgamma = 0, dbeta = 0, gamma = r->get(g->gamma, k), of[2];
@@ -168,7 +168,7 @@ static int l2_shape(struct infer *s)
 }
 
 /* (outer, k, inner): with inner = 1 rows of k elements, else columns. */
-struct l2 { const struct rows *r; struct split s; double eps; const void *x, *dy, *y, *norm; void *out, *out_norm; };
+struct l2 { const struct vec_ops *r; struct split s; double eps; const void *x, *dy, *y, *norm; void *out, *out_norm; };
 
 static struct split l2_split(const ty_desc *d, int64_t mode)
 {
@@ -179,7 +179,7 @@ static struct split l2_split(const ty_desc *d, int64_t mode)
 
 static void l2_row(const struct l2 *l, int64_t i)
 {
-  const struct rows *r = l->r;
+  const struct vec_ops *r = l->r;
   int64_t k = l->s.k, start = i * k;
   if (l->dy) {
     double norm = r->get(l->norm, i), dot = r->dot(at(r, l->dy, start), at(r, l->y, start), k);
@@ -195,7 +195,7 @@ static void l2_row(const struct l2 *l, int64_t i)
 static void l2_body(int64_t begin, int64_t end, void *context)
 {
   const struct l2 *l = context;
-  const struct rows *r = l->r;
+  const struct vec_ops *r = l->r;
   int64_t strips = (l->s.inner + ROW_COLS - 1) / ROW_COLS;
   for (int64_t i = begin; i < end; i++) {
     int64_t o = i / strips, from = i % strips * ROW_COLS, start = o * l->s.k * l->s.inner + from,
@@ -215,7 +215,7 @@ static void l2_body(int64_t begin, int64_t end, void *context)
 static int l2_run(const struct call *c, struct l2 *l, const ty_desc *d)
 {
   const struct l2_param *p = c->param;
-  l->r = rows_of(d->dtype);
+  l->r = vec_ops_of(d->dtype);
   l->s = l2_split(d, p->mode);
   l->eps = p->eps;
   if (l->out)
@@ -273,12 +273,12 @@ static int lrn_shape(struct infer *s)
   return TY_OK;
 }
 
-struct local { const struct rows *r; struct split s; struct lrn p; const void *x, *norm, *dy; void *y, *out_norm, *work; };
+struct local { const struct vec_ops *r; struct split s; struct lrn p; const void *x, *norm, *dy; void *y, *out_norm, *work; };
 
 static void lrn_body(int64_t begin, int64_t end, void *context)
 {
   const struct local *l = context;
-  const struct rows *r = l->r;
+  const struct vec_ops *r = l->r;
   int64_t strips = (l->s.inner + ROW_COLS - 1) / ROW_COLS;
   for (int64_t i = begin; i < end; i++) {
     int64_t from = i % strips * ROW_COLS, start = i / strips * l->s.k * l->s.inner + from,
@@ -295,7 +295,7 @@ static void lrn_body(int64_t begin, int64_t end, void *context)
 static int lrn_run(const struct call *c, struct local *l, const ty_desc *d)
 {
   const struct lrn_param *p = c->param;
-  l->r = rows_of(d->dtype);
+  l->r = vec_ops_of(d->dtype);
   l->s = split_at(d, 1);
   l->p = (struct lrn){ p->alpha / (double)p->nsize, p->beta, p->knorm, p->nsize / 2 };
   if (l->y)

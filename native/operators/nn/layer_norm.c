@@ -41,7 +41,7 @@ static int layer_shape(struct infer *s)
 
 enum { PARTS = 16 };
 struct layer {
-  const struct rows *r;
+  const struct vec_ops *r;
   struct split s;
   double eps;
   const void *x, *gamma, *beta, *dy, *mean, *std;     /* x, dy: transposed where inner > 1 */
@@ -54,7 +54,7 @@ static int64_t rows_in(const struct layer *l) { return l->s.outer * l->s.inner; 
 static void forward_body(int64_t begin, int64_t end, void *context)
 {
   const struct layer *l = context;
-  const struct rows *r = l->r;
+  const struct vec_ops *r = l->r;
   int64_t k = l->s.k;
   for (int64_t i = begin; i < end; i++) {
     double mean = r->sum(at(r, l->x, i * k), k) / (double)k;
@@ -67,7 +67,7 @@ static void forward_body(int64_t begin, int64_t end, void *context)
 
 static void backward_row(const struct layer *l, int64_t i, void *dgamma, void *dbeta)
 {
-  const struct rows *r = l->r;
+  const struct vec_ops *r = l->r;
   int64_t k = l->s.k;
   double mean = r->get(l->mean, i), inverse = 1 / r->get(l->std, i), of[2];
   void *dy = at(r, l->dy, i * k), *x = at(r, l->x, i * k);
@@ -82,7 +82,7 @@ static void backward_row(const struct layer *l, int64_t i, void *dgamma, void *d
 static void backward_body(int64_t begin, int64_t end, void *context)
 {
   const struct layer *l = context;
-  const struct rows *r = l->r;
+  const struct vec_ops *r = l->r;
   int64_t n = rows_in(l), k = l->s.k;
   for (int64_t p = begin; p < end; p++) {
     void *dgamma = at(r, l->part, 2 * p * k), *dbeta = at(r, l->part, (2 * p + 1) * k);
@@ -93,7 +93,7 @@ static void backward_body(int64_t begin, int64_t end, void *context)
 
 static void add_parts(const struct layer *l, int which, void *out)
 {
-  const struct rows *r = l->r;
+  const struct vec_ops *r = l->r;
   if (!out) return;
   memset(out, 0, r->size * (size_t)l->s.k);
   for (int p = 0; p < PARTS; p++) r->add(out, at(r, l->part, (2 * p + which) * l->s.k), l->s.k);
@@ -113,7 +113,7 @@ static const void *turn(const struct layer *l, const void *x, void *y, bool back
 static struct layer layer_of(const struct call *c, const ty_desc *d)
 {
   const struct layer_param *p = c->param;
-  return (struct layer){ .r = rows_of(d->dtype),
+  return (struct layer){ .r = vec_ops_of(d->dtype),
     .s = split_at(d, (int)(p->axis < 0 ? p->axis + d->ndim : p->axis)),
     .eps = p->eps };
 }

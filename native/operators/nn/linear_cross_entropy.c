@@ -72,12 +72,12 @@ enum { SLAB = 16 << 20, LEAST = 64 };                 /* bytes; rows, at least *
 
 struct slab {
   const struct cross *p;
-  const struct rows *r;
-  const struct arr *x, *w, *bias, *label, *loss;      /* bias: NULL, there is none */
+  const struct vec_ops *r;
+  const struct operand *x, *w, *bias, *label, *loss;      /* bias: NULL, there is none */
   /* classes, columns of the data; row of the first */
   int64_t n, k, first;
   double scale;
-  bool learns;                                        /* products become gradients */
+  bool has_fused_update;                                        /* products become gradients */
   /* rows x n: products, then probabilities, then gradients */
   char *z;
 };
@@ -96,7 +96,7 @@ static bool ignored(const struct cross *p, int64_t label)
 
 static double product_of(const struct slab *s, int64_t row, int64_t class)
 {
-  const struct rows *r = s->r;
+  const struct vec_ops *r = s->r;
   double bias = s->bias ? r->get(s->bias->p, class) : 0;
   return r->dot(at(r, s->x->p, row * s->k), at(r, s->w->p, class * s->k), s->k) + bias;
 }
@@ -105,7 +105,7 @@ static double product_of(const struct slab *s, int64_t row, int64_t class)
 ** products of it and the likeliest. */
 static double surprise(const struct slab *s, int64_t row, const void *p, int64_t class)
 {
-  const struct rows *r = s->r;
+  const struct vec_ops *r = s->r;
   double own = r->get(p, class), most;
   if (!(own < 1e-30)) return -log(own);
   most = r->max(p, s->n);
@@ -117,18 +117,18 @@ static double surprise(const struct slab *s, int64_t row, const void *p, int64_t
 static void rows_body(int64_t begin, int64_t end, void *context)
 {
   const struct slab *s = context;
-  const struct rows *r = s->r;
+  const struct vec_ops *r = s->r;
   for (int64_t i = begin; i < end; i++) {
     void *z = at(r, s->z, i * s->n);
     const int64_t row = s->first + i, class = whole_at(s->label, row);
     if (ignored(s->p, class)) {
       if (s->loss->p) r->set(s->loss->p, row, 0);
-      if (s->learns) r->fill(z, 0, s->n);
+      if (s->has_fused_update) r->fill(z, 0, s->n);
       continue;
     }
     r->soft(z, z, 1, false, s->n);
     if (s->loss->p) r->set(s->loss->p, row, surprise(s, row, z, class));
-    if (!s->learns) continue;
+    if (!s->has_fused_update) continue;
     if (s->scale != 1) r->affine(z, z, s->scale, 0, s->n);
     r->set(z, class, r->get(z, class) - s->scale);
   }
@@ -151,14 +151,14 @@ static int check_labels(const struct slab *s, int64_t m, int64_t *valid)
 
 static int slab_products(const struct call *c, const struct slab *s, int64_t m)
 {
-  const struct rows *r = s->r;
+  const struct vec_ops *r = s->r;
   const int64_t k = s->k;
   const void *x = at(r, s->x->p, s->first * k), *w = s->w->p;
   struct gemm_epilogue e = { .bias = s->bias ? s->bias->p : NULL };
   TRY(gemm_fused(r->dtype, false, true, m, s->n, k, x, k, w, k, s->z, s->n, &e));
   parallel(m, grain_of(s->n * 8), rows_body, (void *)s);
-  if (!s->learns) return TY_OK;
-  const struct arr *out = c->out;
+  if (!s->has_fused_update) return TY_OK;
+  const struct operand *out = c->out;
   if (out[1].p)
     TRY(gemm(r->dtype, false, false, m, k, s->n, 1, s->z, s->n, w, k, 0,
         at(r, out[1].p, s->first * k), k));
@@ -173,7 +173,7 @@ static int forward(struct call *c)
   const struct cross *p = c->param;
   struct linear_sizes z = linear_sizes_of(&c->in[0].d, &c->in[1].d);
   struct slab s = { .p = p,
-    .r = rows_of(c->in[0].d.dtype),
+    .r = vec_ops_of(c->in[0].d.dtype),
     .x = &c->in[0],
     .w = &c->in[1],
     .bias = biased(p) ? &c->in[2] : NULL,
@@ -190,7 +190,7 @@ static int forward(struct call *c)
                                               : 1);
   for (int k = 1; k < c->nout; k++) {
     if (c->out[k].p && !c->run->is_train) memset(c->out[k].p, 0, desc_bytes(&c->out[k].d));
-    s.learns |= c->out[k].p && c->run->is_train;
+    s.has_fused_update |= c->out[k].p && c->run->is_train;
   }
   for (; s.first < z.m; s.first += rows) TRY(slab_products(c, &s, MIN(rows, z.m - s.first)));
   return TY_OK;
@@ -208,14 +208,14 @@ static size_t scratch(const struct call *c)
 static int backward(struct call *c)
 {
   for (int k = 0; k < c->nin; k++) {
-    struct arr *out = &c->out[k];
+    struct operand *out = &c->out[k];
     if (!out->p || out->p == c->in[k].p) continue;
     if (c->add >> k & 1)
       add_to(out->d.dtype, desc_count(&out->d), c->in[k].p, out->p);
     else
       memcpy(out->p, c->in[k].p, desc_bytes(&out->d));
   }
-  struct arr *label = &c->out[c->nin];
+  struct operand *label = &c->out[c->nin];
   if (label->p) memset(label->p, 0, desc_bytes(&label->d));
   return TY_OK;
 }

@@ -46,7 +46,7 @@ static void slab_rows(int64_t begin, int64_t end, void *context)
 {
   const struct slab *s = context;
   double part[WIDE];
-  const struct rows *r = s->loss.r;
+  const struct vec_ops *r = s->loss.r;
   for (int64_t o = begin; o < end; o++) {
     const char *next = at(
         r, s->loss.p, (s->row + o + 1) * s->loss.s.k + s->column); /* another page */
@@ -58,8 +58,8 @@ static void slab_rows(int64_t begin, int64_t end, void *context)
 
 static void slab_gradients(struct call *c, const struct slab *s, int64_t k, const void *x, void *w)
 {
-  const struct rows *r = s->loss.r;
-  const struct arr *out = c->out;
+  const struct vec_ops *r = s->loss.r;
+  const struct operand *out = c->out;
   if (out[0].p) gemm_pack(r->dtype, false, k, s->n, at(r, c->in[2].p, s->column * k), k, w);
   struct gemm_both b = { .dtype = r->dtype,
     .m = s->m,
@@ -82,7 +82,7 @@ int linear_loss_backward(struct call *c)
   const struct plan p = plan_of(c);
   const struct linear_sizes z = p.z;
   struct slab s = { .loss = softmax_loss_of(c->loss, &c->in[0], &c->in[3]), .g = c->tmp };
-  const struct rows *r = s.loss.r;
+  const struct vec_ops *r = s.loss.r;
   char *x = (char *)c->tmp + p.g, *w = x + p.x;
   for (; s.row < z.m; s.row += p.rows) {
     s.m = MIN(p.rows, z.m - s.row);
@@ -96,7 +96,7 @@ int linear_loss_backward(struct call *c)
   return TY_OK;
 }
 
-void linear_loss_whole(const struct call *c, struct arr in[3])
+void linear_loss_whole(const struct call *c, struct operand in[3])
 {
   struct linear_sizes z = linear_sizes_of(&c->in[1].d, &c->in[2].d);
   struct softmax_loss loss = softmax_loss_of(c->loss, &c->in[0], &c->in[3]);

@@ -13,4 +13,4 @@ static inline struct linear_sizes linear_sizes_of(const ty_desc *data, const ty_
 size_t linear_loss_scratch(const struct call *c);
 int    linear_loss_backward(struct call *c);
 /* inputs as without loss: the gradient lies in c->tmp */
-void   linear_loss_whole(const struct call *c, struct arr in[3]);
+void   linear_loss_whole(const struct call *c, struct operand in[3]);

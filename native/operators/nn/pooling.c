@@ -169,7 +169,7 @@ static int pool_shape(struct infer *s)
 
 enum { WIDE = 512 };                                  /* elements of a piece of an output row */
 struct pool {
-  const struct rows *r;
+  const struct vec_ops *r;
   struct planes g;
   int64_t type, power;
   bool    with_pad, zeros, back;                      /* zeros: padding takes part (Pooling_v1) */
@@ -290,7 +290,7 @@ static void all_taps(const struct pool *p, const struct piece *q, void *row, tap
 static void tap_forward(const struct pool *p, void *row, int64_t in_at, int64_t out_at,
     int64_t row_at, int64_t stride, int64_t n)
 {
-  const struct rows *r = p->r;
+  const struct vec_ops *r = p->r;
   if (p->type == POOL_MAX)
     r->tap_max(at(r, p->out, out_at), at(r, p->x, in_at), stride, n);
   else
@@ -300,7 +300,7 @@ static void tap_forward(const struct pool *p, void *row, int64_t in_at, int64_t 
 static void tap_backward(const struct pool *p, void *row, int64_t in_at, int64_t out_at,
     int64_t row_at, int64_t stride, int64_t n)
 {
-  const struct rows *r = p->r;
+  const struct vec_ops *r = p->r;
   void *dx = at(r, p->out, in_at), *g = at(r, row, row_at), *x = at(r, p->x, in_at),
        *y = at(r, p->y, out_at);
   if (p->type == POOL_MAX)
@@ -345,7 +345,7 @@ static void block_backward(const struct pool *p, const struct piece *q, const vo
   struct pool_row w = windows_of(p, q, &x);
   void *y = at(p->r, p->y, output_at(p, q, q->w));
   if (p->places) {
-    p->r->block_award(at(p->r, p->out, x), p->places + output_at(p, q, q->w), dy, &w);
+    p->r->block_scatter_argmax(at(p->r, p->out, x), p->places + output_at(p, q, q->w), dy, &w);
     return;
   }
   p->r->block_pool_back(at(p->r, p->out, x), dy, at(p->r, p->x, x), y, &w, p->type == POOL_MAX);
@@ -366,7 +366,7 @@ static struct span span_of(const struct axis *w, const struct piece *q)
 static void fold_columns(
     const struct pool *p, const struct piece *q, const struct span *s, void *line, void *row)
 {
-  const struct rows *r = p->r;
+  const struct vec_ops *r = p->r;
   const struct axis *w = &p->g.a[2];
   for (int64_t k = 0; k < w->kernel; k++) {
     int64_t from, n = outputs_under(w, q, k, &from);
@@ -383,7 +383,7 @@ static void fold_columns(
 
 static void fold_rows(const struct pool *p, const struct piece *q, const struct span *s, void *line)
 {
-  const struct rows *r = p->r;
+  const struct vec_ops *r = p->r;
   const struct axis *d = &p->g.a[0], *h = &p->g.a[1];
   for (int64_t kd = first_in(d, q->d); kd < last_in(d, q->d); kd++)
     for (int64_t kh = first_in(h, q->h); kh < last_in(h, q->h); kh++) {
@@ -426,14 +426,14 @@ static void place_piece(const struct pool *p, const struct piece *q)
       int64_t from, n = outputs_under(w, q, k, &from),
                     x = line_at(p, q, 0, kh) + from * w->stride - w->pad + k;
       if (n > 0)
-        p->r->winner(place + (from - q->w), at(p->r, p->x, x),
+        p->r->argmax(place + (from - q->w), at(p->r, p->x, x),
             at(p->r, p->out, output_at(p, q, from)), w->stride, (int32_t)(kh * w->kernel + k), n);
     }
   uint8_t *out = p->places + output_at(p, q, q->w);
   for (int64_t i = 0; i < q->n; i++) out[i] = (uint8_t)place[i];
 }
 
-static void award_piece(const struct pool *p, const struct piece *q, const void *dy)
+static void scatter_argmax_range(const struct pool *p, const struct piece *q, const void *dy)
 {
   int32_t place[WIDE],
       start[NO_PLACE + 1]; /* in the plane, less stride times the output's column */
@@ -444,7 +444,7 @@ static void award_piece(const struct pool *p, const struct piece *q, const void 
   for (int64_t k = 0; k < h->kernel * w->kernel; k++)
     start[k] = (int32_t)(corner + k / w->kernel * w->in + k % w->kernel);
   for (int64_t i = 0; i < q->n; i++) place[i] = tap[i] == NO_PLACE ? INT32_MIN : start[tap[i]];
-  p->r->award(at(p->r, p->out, plane + q->w * w->stride), place, dy, w->stride, q->n);
+  p->r->scatter_argmax(at(p->r, p->out, plane + q->w * w->stride), place, dy, w->stride, q->n);
 }
 
 /* -- pieces ------------------------------------------------------------------------------------ */
@@ -452,7 +452,7 @@ static void award_piece(const struct pool *p, const struct piece *q, const void 
 /* Padding counts as zeros: a maximum below 0 becomes 0 where the window covers some. */
 static void raise_to_zero(const struct pool *p, const struct piece *q, void *y)
 {
-  const struct rows *r = p->r;
+  const struct vec_ops *r = p->r;
   for (int64_t w = 0; w < q->n; w++) {
     if (!pads(&p->g.a[0], q->d) && !pads(&p->g.a[1], q->h) && !pads(&p->g.a[2], q->w + w)) continue;
     for (int64_t i = w * q->m; i < (w + 1) * q->m; i++)
@@ -462,7 +462,7 @@ static void raise_to_zero(const struct pool *p, const struct piece *q, void *y)
 
 static void forward_piece(const struct pool *p, const struct piece *q)
 {
-  const struct rows *r = p->r;
+  const struct vec_ops *r = p->r;
   void *y = at(r, p->out, output_at(p, q, q->w));
   r->fill(y, nothing(p), q->n * q->m);
   if (p->folds)
@@ -479,7 +479,7 @@ static void forward_piece(const struct pool *p, const struct piece *q)
 
 static void take_head(const struct pool *p, int64_t from, int64_t n, void *row)
 {
-  const struct rows *r = p->r;
+  const struct vec_ops *r = p->r;
   if (p->masked)
     r->relu_back(row, at(r, p->dy, from), at(r, p->y, from), 1, 0, n);
   else
@@ -493,7 +493,7 @@ static void backward_piece(const struct pool *p, const struct piece *q)
   _Alignas(64) char row[WIDE * sizeof(double)];
   take_head(p, output_at(p, q, q->w), q->n * q->m, row);
   if (p->places && !p->blocks) {
-    award_piece(p, q, row);
+    scatter_argmax_range(p, q, row);
     return;
   }
   if (p->type == POOL_AVG) share_row(p, q, row);
@@ -509,7 +509,7 @@ static void backward_piece(const struct pool *p, const struct piece *q)
 
 static void pair_plane(const struct pool *p, int64_t plane)
 {
-  const struct rows *r = p->r;
+  const struct vec_ops *r = p->r;
   const struct axis *h = &p->g.a[1], *w = &p->g.a[2];
   for (int64_t y = 0; y < h->out; y++) {
     int64_t in = (plane * h->in + 2 * y) * w->in, out = (plane * h->out + y) * w->out;
@@ -522,7 +522,7 @@ static void pair_plane(const struct pool *p, int64_t plane)
 static void pair_plane_back(const struct pool *p, int64_t plane)
 {
   _Alignas(64) char row[WIDE * sizeof(double)];
-  const struct rows *r = p->r;
+  const struct vec_ops *r = p->r;
   const struct axis *h = &p->g.a[1], *w = &p->g.a[2];
   for (int64_t y = 0; y < h->out; y++)
     for (int64_t x = 0, n; x < w->out; x += n) {
@@ -536,7 +536,7 @@ static void pair_plane_back(const struct pool *p, int64_t plane)
 /* One window that is the whole plane of n elements; not for lp. */
 static void whole_plane(const struct pool *p, int64_t plane, int64_t n)
 {
-  const struct rows *r = p->r;
+  const struct vec_ops *r = p->r;
   void *x = at(r, p->x, plane * n), *y = at(r, p->out, plane);
   r->set(y, 0,
       p->type == POOL_MAX ? fmax(r->max(x, n), nothing(p))
@@ -549,7 +549,7 @@ static void whole_plane(const struct pool *p, int64_t plane, int64_t n)
 
 static void whole_plane_back(const struct pool *p, int64_t plane, int64_t n)
 {
-  const struct rows *r = p->r;
+  const struct vec_ops *r = p->r;
   void *x = at(r, p->x, plane * n), *dx = at(r, p->out, plane * n);
   double g = r->get(p->dy, plane) * (p->type == POOL_AVG ? 1 / (double)n : 1);
   if (p->masked && !(r->get(p->y, plane) > 0)) g *= 0;
@@ -629,18 +629,18 @@ static void pool_run(struct pool *p)
 }
 
 /* Channels in blocks are planes of a block each, with the channels last. */
-static struct planes planes_in(const struct call *c, const struct arr *data)
+static struct planes planes_in(const struct call *c, const struct operand *data)
 {
   struct planes g = planes_of(c->param, &data->d);
   if (data->block) g.outer /= data->block, g.inner = data->block;
   return g;
 }
 
-static struct pool pool_of(const struct call *c, const struct arr *data)
+static struct pool pool_of(const struct call *c, const struct operand *data)
 {
   const struct pool_param *p = c->param;
   bool older = !strcmp(c->op->name, "Pooling_v1");
-  return (struct pool){ .r = rows_of(data->d.dtype),
+  return (struct pool){ .r = vec_ops_of(data->d.dtype),
     .g = planes_in(c, data),
     .type = p->pool_type,
     .power = p->pool_type == POOL_LP ? p->p_value : 1,
@@ -733,7 +733,7 @@ static int adaptive_shape(struct infer *s)
   return shape_as(s, &s->out[0], &d);
 }
 
-struct adaptive { const struct rows *r; const ty_desc *in, *out; const void *x; void *y; bool back; };
+struct adaptive { const struct vec_ops *r; const ty_desc *in, *out; const void *x; void *y; bool back; };
 
 /* Window o of n: from floor(o in / n) to ceil((o + 1) in / n). */
 static int64_t window_from(int64_t o, int64_t in, int64_t n) { return o * in / n; }
@@ -741,7 +741,7 @@ static int64_t window_to(int64_t o, int64_t in, int64_t n) { return ((o + 1) * i
 
 static void adaptive_window(const struct adaptive *p, int64_t plane, int64_t oy, int64_t ox)
 {
-  const struct rows *r = p->r;
+  const struct vec_ops *r = p->r;
   int64_t h = p->in->dim[2], w = p->in->dim[3], oh = p->out->dim[2], ow = p->out->dim[3],
           cell = (plane * oh + oy) * ow + ox;
   int64_t y0 = window_from(oy, h, oh), y1 = window_to(oy, h, oh), x0 = window_from(ox, w, ow),
@@ -770,7 +770,7 @@ static void adaptive_body(int64_t begin, int64_t end, void *context)
 
 static int adaptive_run(const ty_desc *in, const ty_desc *out, const void *x, void *y, bool back)
 {
-  struct adaptive p = { rows_of(in->dtype), in, out, x, y, back };
+  struct adaptive p = { vec_ops_of(in->dtype), in, out, x, y, back };
   if (y) parallel(in->dim[0] * in->dim[1], grain_of(in->dim[2] * in->dim[3]), adaptive_body, &p);
   return TY_OK;
 }

@@ -76,7 +76,7 @@ static const char *rnn_grad(const void *param)
 /* -- sizes ------------------------------------------------------------------------------------- */
 
 struct rnn {
-  const struct rows *r;
+  const struct vec_ops *r;
   int     dtype, mode;
   int64_t T, N, I, H, P, L, D, G;                     /* P: size of an output of one direction */
   bool    projects;
@@ -97,7 +97,7 @@ static struct rnn rnn_of(const struct rnn_param *p, const ty_desc *data)
     .D = 1 + p->bidirectional,
     .G = gates[p->mode],
     .p = p->p };
-  n.r = rows_of(data->dtype);
+  n.r = vec_ops_of(data->dtype);
   if (p->projection_size != NONE) n.P = p->projection_size, n.projects = true;
   return n;
 }
@@ -287,7 +287,7 @@ struct dropping { const struct work *w; void *y; const void *x; int64_t first; }
 static void drop_body(int64_t begin, int64_t end, void *context)
 {
   const struct dropping *o = context;
-  const struct rows *r = o->w->n.r;
+  const struct vec_ops *r = o->w->n.r;
   r->dropout(
       at(r, o->y, begin), at(r, o->x, begin), NULL, &o->w->drop, o->first + begin, end - begin);
 }
@@ -342,7 +342,7 @@ static void cell_body(int64_t begin, int64_t end, void *context)
   const struct step *s = context;
   const struct work *w = s->w;
   const struct rnn *n = &w->n;
-  const struct rows *r = n->r;
+  const struct vec_ops *r = n->r;
   int64_t gates = gates_size(n), H = n->H;
   for (int64_t i = begin; i < end; i++) {
     void *h = at(r, s->h, i * s->h_row), *pre = at(r, s->pre, i * gates),
@@ -361,7 +361,7 @@ static int forward_step(
     const struct work *w, const struct line *l, int64_t index, void *pre, void *cell)
 {
   const struct rnn *n = &w->n;
-  const struct rows *r = n->r;
+  const struct vec_ops *r = n->r;
   int64_t t = time_of(n, l->d, index), before = time_of(n, l->d, index - 1), row = n->D * n->P,
           state = l->layer * n->D + l->d, gates = gates_size(n);
   struct step s = { .w = w,
@@ -394,7 +394,7 @@ static int forward_step(
 }
 
 static void copy_rows(
-    const struct rows *r, void *y, const void *x, int64_t row, int64_t n, int64_t width)
+    const struct vec_ops *r, void *y, const void *x, int64_t row, int64_t n, int64_t width)
 {
   for (int64_t i = 0; i < n; i++)
     memcpy(at(r, y, i * width), at(r, x, i * row), r->size * (size_t)width);
@@ -429,7 +429,7 @@ static int input_product(const struct work *w, const struct line *l, int64_t row
 static int forward_line(const struct work *w, const struct line *l)
 {
   const struct rnn *n = &w->n;
-  const struct rows *r = n->r;
+  const struct vec_ops *r = n->r;
   int64_t gates = gates_size(n), many = steps_at_once(n);
   if (!unpacked(n)) gemm_pack(n->dtype, true, gates, l->in, weight(w, l->at.wx), l->in, w->px);
   if (!packs_in_turn(n)) gemm_pack(n->dtype, true, gates, n->P, weight(w, l->at.wh), n->P, w->ph);
@@ -450,7 +450,7 @@ static struct work work_of(const struct call *c, const ty_desc *data)
 {
   struct work w = { .n = rnn_of(c->param, data) };
   w.drops = w.n.p > 0 && c->run && c->run->is_train;
-  if (w.drops) w.drop = (struct drop){ c->run->draw, c->node, 1 - w.n.p };
+  if (w.drops) w.drop = (struct drop){ c->run->rng, c->node, 1 - w.n.p };
   return w;
 }
 
@@ -518,7 +518,7 @@ static void cell_back_body(int64_t begin, int64_t end, void *context)
   const struct back_step *s = context;
   const struct work *w = s->w;
   const struct rnn *n = &w->n;
-  const struct rows *r = n->r;
+  const struct vec_ops *r = n->r;
   int64_t gates = gates_size(n), H = n->H;
   for (int64_t i = begin; i < end; i++) {
     void *dh = at(r, w->dh, i * H), *dgx = at(r, s->dgx, i * gates),
@@ -538,7 +538,7 @@ static int backward_step(
     const struct work *w, const struct line *l, const void *dy, int64_t index, int64_t t0)
 {
   const struct rnn *n = &w->n;
-  const struct rows *r = n->r;
+  const struct vec_ops *r = n->r;
   int64_t t = time_of(n, l->d, index), before = time_of(n, l->d, index - 1), row = n->D * n->H,
           state = l->layer * n->D + l->d, gates = gates_size(n);
   struct back_step s = { .w = w,
@@ -584,7 +584,7 @@ static int recurrent_gradient(
     const struct work *w, const struct line *l, const struct span *s, void *dw)
 {
   const struct rnn *n = &w->n;
-  const struct rows *r = n->r;
+  const struct vec_ops *r = n->r;
   const int64_t gates = gates_size(n), begin = time_of(n, l->d, 0), end = s->first + s->count;
   const bool starts = begin >= s->first && begin < end;
   const int64_t t = s->first + (starts && !l->d),
@@ -618,7 +618,7 @@ static int weight_gradients(
     const struct work *w, const struct line *l, const struct span *s, void *dp)
 {
   const struct rnn *n = &w->n;
-  const struct rows *r = n->r;
+  const struct vec_ops *r = n->r;
   int64_t gates = gates_size(n);
   TRY(gemm(n->dtype, true, false, gates, l->in, s->count * n->N, 1, w->dgx, gates,
       at(r, l->x, s->first * n->N * l->in), l->in, !s->last, at(r, dp, l->at.wx), l->in));
@@ -630,7 +630,7 @@ static int weight_gradients(
 
 static void store_bias(const struct work *w, const struct line *l, void *dp)
 {
-  const struct rows *r = w->n.r;
+  const struct vec_ops *r = w->n.r;
   const int64_t gates = gates_size(&w->n);
   r->store(at(r, dp, l->at.bx), w->column[0], gates);
   r->store(at(r, dp, l->at.bh), w->column[w->n.mode == GRU], gates);
@@ -653,7 +653,7 @@ static int backward_span(
     const struct work *w, const struct line *l, const struct heads *g, int64_t from, int64_t count)
 {
   const struct rnn *n = &w->n;
-  const struct rows *r = n->r;
+  const struct vec_ops *r = n->r;
   const int64_t gates = gates_size(n);
   const struct span s = { l->d ? n->T - from - count : from, count, from + count == n->T };
   for (int64_t i = from + count - 1; i >= from; i--) TRY(backward_step(w, l, g->dy, i, s.first));
@@ -666,7 +666,7 @@ static int backward_span(
 static int backward_line(const struct work *w, const struct line *l, const struct heads *g)
 {
   const struct rnn *n = &w->n;
-  const struct rows *r = n->r;
+  const struct vec_ops *r = n->r;
   const int64_t state = l->layer * n->D + l->d, many = steps_back(n);
   gemm_pack(n->dtype, false, n->H, gates_size(n), weight(w, l->at.wh), n->H, w->ph);
   start_from(w, w->dh, g->dhy, state);
@@ -698,7 +698,7 @@ static int rnn_backward(struct call *c)
 {
   const struct rnn_param *p = c->param;
   bool lstm = p->mode == LSTM;
-  const struct arr *reserve = &c->in[4], *head = reserve + 1;
+  const struct operand *reserve = &c->in[4], *head = reserve + 1;
   struct work w = work_of(c, &c->in[0].d);
   struct carve k = { c->tmp, 0 };
   carve_backward(&w, &k);

@@ -74,11 +74,11 @@ static int soft_type(struct infer *s)
 /* -- kernels ----------------------------------------------------------------------------------- */
 
 struct soft {                                         /* one run, forward or backward */
-  const struct rows *r;
+  const struct vec_ops *r;
   struct split s;
   double scale;
   bool   log, back;
-  const struct arr *length;
+  const struct operand *length;
   const void *x, *dy;                                 /* back: x is the output */
   void  *y;                                           /* back: gradient of data */
 };
@@ -100,7 +100,7 @@ static void with_length(struct soft *o, int64_t row)
 
 static void strip(struct soft *o, int64_t start, int64_t n)
 {
-  const struct rows *r = o->r;
+  const struct vec_ops *r = o->r;
   void *y = at(r, o->y, start), *x = at(r, o->x, start), *dy = at(r, o->dy, start);
   if (o->s.inner == 1) {
     if (o->back)
@@ -149,7 +149,7 @@ static struct soft soft_of(const struct call *c, int dtype)
 {
   const ty_desc *d = &c->out[0].d;
   const struct soft_param *p = c->param;
-  return (struct soft){ .r = rows_of(dtype),
+  return (struct soft){ .r = vec_ops_of(dtype),
     .s = split_at(d, axis_in(p->axis, d->ndim)),
     .scale = scale_of(c),
     .log = !strcmp(c->op->name, "log_softmax") };
@@ -222,8 +222,9 @@ static struct soft activation_of(const struct call *c)
   const struct activation_param *p = c->param;
   const ty_desc *d = &c->out[0].d;
   int axis = p->mode == MODE_CHANNEL && d->ndim > 1 ? 1 : d->ndim - 1;
-  return (
-      struct soft){ .r = rows_of(d->dtype), .s = split_at(d, axis), .scale = 1, .y = c->out[0].p };
+  return (struct soft){
+    .r = vec_ops_of(d->dtype), .s = split_at(d, axis), .scale = 1, .y = c->out[0].p
+  };
 }
 
 static int activation_forward(struct call *c)
@@ -272,7 +273,7 @@ static size_t cross_scratch(const struct call *c) { return desc_bytes(&c->in[0].
 static int cross_forward(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  const struct rows *r = rows_of(d->dtype);
+  const struct vec_ops *r = vec_ops_of(d->dtype);
   struct soft o = { .r = r, .s = split_at(d, 1), .scale = 1, .x = c->in[0].p, .y = c->tmp };
   double loss = 0;
   soft_run(&o);
@@ -288,7 +289,7 @@ static int cross_forward(struct call *c)
 static int cross_backward(struct call *c)
 {
   const ty_desc *d = &c->in[1].d;
-  const struct rows *r = rows_of(d->dtype);
+  const struct vec_ops *r = vec_ops_of(d->dtype);
   struct soft o = { .r = r, .s = split_at(d, 1), .scale = 1, .x = c->in[1].p, .y = c->out[0].p };
   double g = r->get(c->in[0].p, 0);
   if (c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));

@@ -27,7 +27,7 @@ static int sums_shape(struct infer *s)
 /* -- blocks of an array as float64, in parallel ------------------------------------------------ */
 
 enum { PIECES = 64, LEAST = 4096 };
-struct pieces { const struct arr *x; int64_t n, chunk; double (*of)(const double *x, int64_t n); double result[PIECES]; };
+struct pieces { const struct operand *x; int64_t n, chunk; double (*of)(const double *x, int64_t n); double result[PIECES]; };
 
 static void run_pieces(int64_t begin, int64_t end, void *context)
 {
@@ -46,7 +46,7 @@ static void run_pieces(int64_t begin, int64_t end, void *context)
 }
 
 /* The sum of of() over blocks; split by size alone. */
-static double sum_blocks(const struct arr *x, double (*of)(const double *, int64_t))
+static double sum_blocks(const struct operand *x, double (*of)(const double *, int64_t))
 {
   struct pieces p = { .x = x, .n = desc_count(&x->d), .of = of };
   double sum = 0;
@@ -73,12 +73,12 @@ static double infinite(const double *x, int64_t n)
   return count;
 }
 
-static void put(const struct arr *a, int64_t i, double v)
+static void put(const struct operand *a, int64_t i, double v)
 {
   convert((char *)a->p + (size_t)i * dtype_size(a->d.dtype), a->d.dtype, &v, TY_F64, 1);
 }
 
-static double get(const struct arr *a, int64_t i)
+static double get(const struct operand *a, int64_t i)
 {
   double v;
   convert(&v, TY_F64, (const char *)a->p + (size_t)i * dtype_size(a->d.dtype), a->d.dtype, 1);

@@ -1,4 +1,4 @@
-/* fused_update.c - a weight that learns inside backward.
+/* fused_update.c - a weight that has_fused_update inside backward.
 **
 ** Forward it is the weight itself. Its gradient's kernel makes the optimizer's step on the
 ** weight and the states in place, as soon as the gradient is complete and nothing reads the old
@@ -53,7 +53,8 @@ static int type(struct infer *s)
   int dtype = s->in[0].dtype;
   if (dtype != TY_NODTYPE && dtype != TY_F32 && dtype != TY_F64)
     return infer_fail(s, TY_EDTYPE, &s->in[0],
-        "a weight that learns inside backward is float32 or float64, not %s", dtype_name(dtype));
+        "a weight that has_fused_update inside backward is float32 or float64, not %s",
+        dtype_name(dtype));
   for (int i = 1; i < s->nin - 1; i++) TRY(type_both(s, &s->in[0], &s->in[i]));
   TRY(type_both(s, &s->in[0], &s->out[0]));
   return type_is(s, &s->in[s->nin - 1], TY_F32);
@@ -65,12 +66,12 @@ static int step(struct call *c)
   const struct learn *p = c->param;
   const float *rate = (const float *)c->in[c->nin - 1].p + 2 * p->at;
   struct update u = p->update;
-  struct arr in[6] = { c->in[1], c->in[0] };
+  struct operand in[6] = { c->in[1], c->in[0] };
   u.lr = rate[0];
   u.wd = rate[1];
   for (int i = 2; i < c->nin - 1; i++) in[i] = c->in[i];
   if (c->out[0].p) memcpy(c->out[0].p, c->in[0].p, desc_bytes(&c->in[0].d));
-  return row_apply(op_find(rules[p->rule].op), &u, in, c->nin - 1, &c->in[1]);
+  return formula_apply(op_find(rules[p->rule].op), &u, in, c->nin - 1, &c->in[1]);
 }
 
 static const struct param params[] = {
@@ -83,7 +84,7 @@ static const struct param params[] = {
   NUMBER(wd_lh, "0.0", "weight decay outside of the momentum"), { 0 } };
 
 const struct op op_fused_update[] = {
-  { .name = "_learn", .tier = 3, .flags = OP_ALIAS | OP_LEARN,
+  { .name = "_learn", .tier = 3, .flags = OP_ALIAS | OP_FUSED_UPDATE,
     .doc = "The weight itself; backward makes the optimizer's step on it and its states, with rates[at] = {learning rate, weight decay}.",
     .in = "weight rates!", .in_of = inputs, .grad_of = reads, .param = params, .param_size = sizeof(struct learn), .check = update_check,
     .shape = shape, .type = type, .back_cpu = (const struct kernel[]){ { "update", step, T_FLOAT }, { 0 } } },

@@ -164,7 +164,7 @@ static const struct param lamb[] = {
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-static double number_of(const struct arr *a, int64_t i)
+static double number_of(const struct operand *a, int64_t i)
 {
   double v;
   convert(&v, TY_F64, (const char *)a->p + (size_t)i * dtype_size(a->d.dtype), a->d.dtype, 1);
@@ -176,7 +176,7 @@ static struct update rates_of(const struct call *c, const struct form *f, int64_
 {
   const struct multi *p = c->param;
   struct update u = p->common;
-  const struct arr *behind = &c->in[p->count * f->stride];
+  const struct operand *behind = &c->in[p->count * f->stride];
   u.lr = f->preloaded ? number_of(&behind[0], i) : p->lrs.d[i];
   u.wd = f->preloaded ? number_of(&behind[1], i) : p->wds.d[i];
   if (f->scale) u.eta = p->etas.d[i];
@@ -190,16 +190,16 @@ static int run_groups(struct call *c, const struct form *f)
   const struct op *one = op_find(f->one);
   for (int64_t i = 0; i < p->count; i++) {
     struct update u = rates_of(c, f, i);
-    struct arr in[6];
+    struct operand in[6];
     memcpy(in, &c->in[i * f->stride], sizeof *in * (size_t)f->stride);
     if (f->scale) in[f->stride] = c->in[c->nin - 1];
-    TRY(row_apply(one, &u, in, f->stride + f->scale, &c->out[i]));
+    TRY(formula_apply(one, &u, in, f->stride + f->scale, &c->out[i]));
   }
   return TY_OK;
 }
 
 enum { NORM_PARTS = 64 };
-struct norm { const struct arr *x; int64_t n, chunk; double part[NORM_PARTS]; };
+struct norm { const struct operand *x; int64_t n, chunk; double part[NORM_PARTS]; };
 
 static void norm_part(int64_t begin, int64_t end, void *context)
 {
@@ -217,7 +217,7 @@ static void norm_part(int64_t begin, int64_t end, void *context)
   }
 }
 
-static double sum_square(const struct arr *x)
+static double sum_square(const struct operand *x)
 {
   struct norm s = { .x = x, .n = desc_count(&x->d) };
   int64_t parts = MAX(1, MIN(NORM_PARTS, s.n / 4096));
@@ -243,17 +243,18 @@ static int run_lamb(struct call *c, const struct form *f)
   const struct op *first = op_find(f->one), *second = op_find("lamb_update_phase2");
   for (int64_t i = 0; i < p->count; i++) {
     struct update u = rates_of(c, f, i);
-    struct arr *in = &c->in[i * f->stride], g = { c->tmp, in[0].d, NULL };
+    struct operand *in = &c->in[i * f->stride], g = { c->tmp, in[0].d, NULL };
     g.d.dtype = g.d.dtype == TY_F64 ? TY_F64 : TY_F32;
-    TRY(row_apply(first, &u, in, f->stride, &g));
+    TRY(formula_apply(first, &u, in, f->stride, &g));
     double norm[2] = { sqrt(sum_square(&in[0])), sqrt(sum_square(&g)) };
     float single[2] = { (float)norm[0], (float)norm[1] };
     bool wide = g.d.dtype == TY_F64; /* the norms have the dtype of the arithmetic */
     const ty_desc one = { .dtype = g.d.dtype, .ndim = 1, .dim = { 1 } };
-    const struct arr *weight = f->master ? &in[4] : &in[0], *out = f->master ? &in[4] : &c->out[i];
+    const struct operand *weight = f->master ? &in[4] : &in[0],
+                         *out = f->master ? &in[4] : &c->out[i];
     void *r1 = wide ? (void *)&norm[0] : &single[0], *r2 = wide ? (void *)&norm[1] : &single[1];
-    struct arr then[4] = { *weight, g, { r1, one, NULL }, { r2, one, NULL } };
-    TRY(row_apply(second, &u, then, 4, out));
+    struct operand then[4] = { *weight, g, { r1, one, NULL }, { r2, one, NULL } };
+    TRY(formula_apply(second, &u, then, 4, out));
     if (f->master)
       convert(c->out[i].p, c->out[i].d.dtype, out->p, out->d.dtype, desc_count(&out->d));
   }

@@ -117,23 +117,23 @@ static const struct param lars[] = {
   "b = b * s; b = " CUT("b", "$clip_gradient") "; m = c; v = d; " MOMENTS "c = " USABLE " ? c : m; d = " USABLE " ? d : v; " \
   "x = " w " - $eta * ($lr * c / (sqrt(d) + $epsilon) + $wd * " w "); "
 
-struct adam_run { const struct rows *r; struct adam k; const struct arr *in; void *y; int64_t n; };
+struct adam_run { const struct vec_ops *r; struct adam k; const struct operand *in; void *y; int64_t n; };
 enum { ADAM_CHUNK = 1 << 14 };                        /* elements */
 
 static void adam_chunks(int64_t begin, int64_t end, void *context)
 {
   const struct adam_run *q = context;
-  const struct rows *r = q->r;
+  const struct vec_ops *r = q->r;
   const int64_t first = begin * ADAM_CHUNK, n = MIN(end * ADAM_CHUNK, q->n) - first;
   r->adam(at(r, q->y, first), at(r, q->in[0].p, first), at(r, q->in[1].p, first),
       at(r, q->in[2].p, first), at(r, q->in[3].p, first), &q->k, n);
 }
 
-static bool adam_sweep(const void *param, const struct arr *in, const struct arr *out)
+static bool adam_sweep(const void *param, const struct operand *in, const struct operand *out)
 {
   const struct update *p = param;
   struct adam_run q = {
-    .r = rows_of(out->d.dtype), .in = in, .y = out->p, .n = desc_count(&out->d)
+    .r = vec_ops_of(out->d.dtype), .in = in, .y = out->p, .n = desc_count(&out->d)
   };
   if (p->clip_gradient >= 0) return false;
   q.k = (struct adam){ p->lr, p->beta1, p->beta2, p->epsilon, p->wd, p->rescale_grad };
@@ -144,7 +144,7 @@ static bool adam_sweep(const void *param, const struct arr *in, const struct arr
 #define UPDATE(name_, in_, params_, y_, ...) SWEPT(name_, in_, params_, y_, NULL, __VA_ARGS__)
 #define SWEPT(name_, in_, params_, y_, sweep_, ...) \
   { .name = name_, .in = in_, .param = params_, .param_size = sizeof(struct update), .check = update_check, .inplace = "0=0", \
-    .row = &(const struct row){ y_, { NULL }, sweep_ }, __VA_ARGS__ }
+    .formula = &(const struct formula){ y_, { NULL }, sweep_ }, __VA_ARGS__ }
 
 const struct op op_update[] = {
   UPDATE("sgd_update", "weight grad", sgd, GRADIENT "(1 - $lr * $wd) * a - $lr * b", .alias = "_sparse_sgd_update", .tier = 1,
@@ -180,7 +180,7 @@ const struct op op_update[] = {
     .doc = "Follows the regularised leader, coordinate by coordinate; weights whose z stays within lamda1 are 0."),
   { .name = "ftml_update", .in = "weight grad d! v! z!", .param = ftml, .param_size = sizeof(struct update), .check = ftml_check,
     .doc = "Follows the moving leader: weight = -z / d with exponentially weighted sums d, v, z.", .inplace = "0=0", .tier = 1,
-    .row = &(const struct row){
+    .formula = &(const struct formula){
       "b = $rescale_grad * b + $wd * a; b = " CUT("b", "$clip_grad") "; d = $beta2 * d + (1 - $beta2) * b * b; "
       "m = (1 - pow($beta1, $t)) / $lr * (sqrt(d / (1 - pow($beta2, $t))) + $epsilon); "
       "e = $beta1 * e + (1 - $beta1) * b - (m - $beta1 * c) * a; c = m; -e / c", { NULL } } },

@@ -44,7 +44,7 @@ int layer8_type(struct infer *s)
   return n == 1 ? type_both(s, &s->in[0], &s->out[0]) : type_is(s, &s->out[0], TY_I32);
 }
 
-struct layer { struct call call; struct arr in[MOST_IN], out; const struct kernel *kernel; size_t numbers, scratch; };
+struct layer { struct call call; struct operand in[MOST_IN], out; const struct kernel *kernel; size_t numbers, scratch; };
 
 /* The layer's call without memory; its last candidate is the definition. */
 static void open_layer(const struct call *c, struct layer *l)
@@ -56,7 +56,7 @@ static void open_layer(const struct call *c, struct layer *l)
   };
   l->numbers = 0;
   for (int i = 0; i <= n; i++) {
-    struct arr *a = i < n ? &l->in[i] : &l->out;
+    struct operand *a = i < n ? &l->in[i] : &l->out;
     *a = i < n ? c->in[i] : c->out[0];
     a->d.dtype = TY_F64;
     a->version = NULL;
@@ -96,7 +96,7 @@ static int layer_run(struct call *c)
   open_layer(c, &l);
   double unit = n > 1 ? product_unit(c) : 1;
   for (int i = 0; i <= n; i++) {
-    struct arr *a = i < n ? &l.in[i] : &l.out;
+    struct operand *a = i < n ? &l.in[i] : &l.out;
     a->p = at;
     at += align_up(desc_bytes(&a->d), 64);
     if (i < n) convert(a->p, TY_F64, c->in[i].p, c->in[i].d.dtype, desc_count(&a->d));

@@ -74,7 +74,7 @@ static int calibrated_check(void *param)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-struct spread { const struct arr *from, *to; double scale; };
+struct spread { const struct operand *from, *to; double scale; };
 static void spread_some(int64_t begin, int64_t end, void *context)
 {
   const struct spread *s = context;
@@ -84,7 +84,7 @@ static void spread_some(int64_t begin, int64_t end, void *context)
 /* Output 0 from input 0 times `unit`, under the range (least, most). */
 static int spread(struct call *c, double unit, double least, double most)
 {
-  struct arr *to = &c->out[0];
+  struct operand *to = &c->out[0];
   double r = fmax(fabs(least), fabs(most));
   struct spread s = { &c->in[0], to, r > 0 ? unit * levels_of(to->d.dtype) / r : 0 };
   if (to->p) parallel(desc_count(&to->d), 4096, spread_some, &s);
@@ -100,7 +100,7 @@ static int quantize_run(struct call *c)
   return spread(c, 1, real_of(&c->in[1], 0), real_of(&c->in[2], 0));
 }
 
-static void ends(const struct arr *x, double unit, double *least, double *most)
+static void ends(const struct operand *x, double unit, double *least, double *most)
 {
   *least = INFINITY;
   *most = -INFINITY;
@@ -199,7 +199,7 @@ static double divergence(const double *p, const double *q, int64_t n)
 /* q: the n bins from `start` in `levels` levels, spread evenly over the bins that are not empty;
 ** p: the bins, with all that lies outside added at both ends. */
 static void quantized_bins(
-    const struct arr *hist, int64_t start, int64_t n, int64_t levels, double *p, double *q)
+    const struct operand *hist, int64_t start, int64_t n, int64_t levels, double *p, double *q)
 {
   int64_t all = desc_count(&hist->d), each = n / levels;
   for (int64_t i = 0; i < n; i++) p[i] = real_of(hist, start + i);

@@ -10,7 +10,7 @@ static inline double levels_of(int dtype)
 {
   return dtype == TY_U8 ? 255 : dtype == TY_I8 ? 127 : 2147483647;
 }
-static inline double magnitude(const struct arr *least, const struct arr *most)
+static inline double magnitude(const struct operand *least, const struct operand *most)
 {
   return fmax(fabs(real_of(least, 0)), fabs(real_of(most, 0)));
 }
@@ -22,7 +22,7 @@ static inline double level_of(double v, int dtype)
   double most = levels_of(dtype), least = dtype == TY_U8 ? 0 : -most, q = round(v);
   return q > most ? most : q >= least ? q : q < least ? least : 0;
 }
-static inline void put_level(const struct arr *a, int64_t i, double v)
+static inline void put_level(const struct operand *a, int64_t i, double v)
 {
   double q = level_of(v, a->d.dtype);
   if (a->d.dtype == TY_I8)

@@ -9,7 +9,7 @@
 
 static double unit_at(const struct call *c, uint64_t element, uint64_t round)
 {
-  struct key k = key_of(c);
+  struct rng_key k = key_of(c);
   struct philox p = philox(k.seed, k.counter, k.node, element + (round << 40));
   return unit_f64(p.w[0], p.w[1]);
 }
@@ -69,7 +69,7 @@ static int multinomial_type(struct infer *s)
 static void multinomial_sums(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
-  const struct arr *data = &c->in[0];
+  const struct operand *data = &c->in[0];
   int64_t classes = data->d.dim[data->d.ndim - 1];
   for (int64_t row = begin; row < end; row++) {
     double *sums = (double *)c->tmp + row * classes, sum = 0;
@@ -98,7 +98,7 @@ static int64_t choose(const double *sums, int64_t classes, double u)
   return low;
 }
 
-static void put(const struct arr *y, int64_t i, double v)
+static void put(const struct operand *y, int64_t i, double v)
 {
   set_number(elements_at(y->p, i, dtype_size(y->d.dtype)), y->d.dtype, v);
 }
@@ -106,7 +106,7 @@ static void put(const struct arr *y, int64_t i, double v)
 static void multinomial_draws(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
-  const struct arr *data = &c->in[0], *out = &c->out[0];
+  const struct operand *data = &c->in[0], *out = &c->out[0];
   int64_t classes = data->d.dim[data->d.ndim - 1],
           block = desc_count(&out->d) / (desc_count(&data->d) / classes);
   for (int64_t i = begin; i < end; i++) {
@@ -138,7 +138,7 @@ static int multinomial_run(struct call *c)
 static int multinomial_back(
     struct call *c) /* in, with get_prob: head gradient 1, data, drawn indices */
 {
-  struct arr *dx = &c->out[0];
+  struct operand *dx = &c->out[0];
   if (!dx->p) return TY_OK;
   move_zero(dx->p, desc_bytes(&dx->d));
   if (c->nin < 3) return TY_OK;

@@ -125,13 +125,13 @@ static const struct param pdf_params[] = {
 struct points {
   const struct law *law;
   /* b NULL: no second parameter; g, y: backward */
-  const struct arr *x, *a, *b, *g, *y;
-  const struct arr *out;
+  const struct operand *x, *a, *b, *g, *y;
+  const struct operand *out;
   int64_t block;                                      /* samples per parameter */
   bool    is_log;
 };
 
-static void store(const struct arr *y, int64_t i, double v)
+static void store(const struct operand *y, int64_t i, double v)
 {
   if (y->d.dtype == TY_F64)
     ((double *)y->p)[i] = v;
@@ -140,7 +140,7 @@ static void store(const struct arr *y, int64_t i, double v)
 }
 
 static struct points points_of(
-    const struct call *c, const struct law *law, const struct arr *in, int nin)
+    const struct call *c, const struct law *law, const struct operand *in, int nin)
 {
   const struct pdf *p = c->param;
   return (struct points){ .law = law,

@@ -13,7 +13,7 @@
 
 /* -- words of one element ---------------------------------------------------------------------- */
 
-struct stream { struct key key; uint64_t element; struct philox p; int used; };
+struct stream { struct rng_key key; uint64_t element; struct philox p; int used; };
 
 static struct stream stream_of(const struct call *c, int64_t element)
 {
@@ -44,7 +44,7 @@ static double normal(struct stream *s) /* mean 0, deviation 1 (Box and Muller) *
   return radius * cos(6.283185307179586 * unit(s));
 }
 
-static double draw_gamma(struct stream *s, double alpha, double beta)
+static double variate_gamma(struct stream *s, double alpha, double beta)
 {
   double boost = 1, d, k;
   if (alpha < 1) boost = pow(1 - unit(s), 1 / alpha), alpha += 1;
@@ -74,7 +74,7 @@ static double ln_factorial(double n) /* lgamma writes a global variable */
   return lgamma_r(n + 1, &sign);
 }
 
-static double draw_poisson(struct stream *s, double lam, double unused)
+static double variate_poisson(struct stream *s, double lam, double unused)
 {
   if (!isfinite(lam)) return lam; /* a gamma variate beyond all numbers */
   if (lam < 12) return few_events(s, lam);
@@ -93,13 +93,13 @@ static double draw_poisson(struct stream *s, double lam, double unused)
 static double draw_failures(struct stream *s, double k, double p)
 {
   if (k == 0 || p == 1) return 0;
-  return draw_poisson(s, draw_gamma(s, k, (1 - p) / p), 0);
+  return variate_poisson(s, variate_gamma(s, k, (1 - p) / p), 0);
 }
 
 static double draw_counts(struct stream *s, double mu, double alpha)
 {
   if (mu == 0) return 0;
-  return draw_poisson(s, isinf(1 / alpha) ? mu : draw_gamma(s, 1 / alpha, alpha) * mu, 0);
+  return variate_poisson(s, isinf(1 / alpha) ? mu : variate_gamma(s, 1 / alpha, alpha) * mu, 0);
 }
 
 /* Where a law is defined and can be drawn from in finite time. */
@@ -131,18 +131,18 @@ static struct affine wait_place(double lam, double none, int type)
   return (struct affine){ 0, 1 / lam, INFINITY };
 }
 
-static draw_fn uniform_standard(int dtype)
+static variate_fn uniform_standard(int dtype)
 {
-  return dtype == TY_F64 ? draws_here()->unit53 : draws_here()->unit24;
+  return dtype == TY_F64 ? variates_here()->unit53 : variates_here()->unit24;
 }
-static draw_fn normal_standard(int dtype)  { return draws_here()->normal; }
-static draw_fn wait_standard(int dtype)    { return draws_here()->exponential; }
+static variate_fn normal_standard(int dtype)  { return variates_here()->normal; }
+static variate_fn wait_standard(int dtype)    { return variates_here()->exponential; }
 
 struct law {
   /* names of the parameters (b NULL: one); what is expected */
   const char *a, *b, *want;
   bool          (*good)(double a, double b);
-  draw_fn       (*standard)(int dtype);               /* a block of standard variates and */
+  variate_fn       (*standard)(int dtype);               /* a block of standard variates and */
   /* what becomes of them, or */
   struct affine (*place)(double a, double b, int dtype);
   double        (*draw)(struct stream *s, double a, double b);               /* one element */
@@ -151,8 +151,8 @@ static const struct law
   uniform     = { "low", "high", "finite numbers, low not above high", ordered, uniform_standard, uniform_place, NULL },
   normal_law  = { "loc", "scale", "a scale of 0 or more",         spread,        normal_standard, normal_place, NULL },
   exponential = { "lam", NULL, "a number above 0",                positive,      wait_standard, wait_place, NULL },
-  gamma_law   = { "alpha", "beta", "finite numbers above 0",      both_positive, NULL, NULL, draw_gamma },
-  poisson     = { "lam", NULL, "a finite number, 0 or more",      mean,          NULL, NULL, draw_poisson },
+  gamma_law   = { "alpha", "beta", "finite numbers above 0",      both_positive, NULL, NULL, variate_gamma },
+  poisson     = { "lam", NULL, "a finite number, 0 or more",      mean,          NULL, NULL, variate_poisson },
   negative_binomial = { "k", "p", "k of 0 or more, p above 0 and at most 1", trials, NULL, NULL, draw_failures },
   generalized_negative_binomial = { "mu", "alpha", "finite numbers, 0 or more", both_means, NULL, NULL, draw_counts };
 
@@ -172,11 +172,11 @@ struct filling {
   const struct law *law;
   double a, b;
   /* instead of a and b: parameters of `each` elements in turn */
-  const struct arr *pa, *pb;
+  const struct operand *pa, *pb;
   int64_t each;
 };
 
-static void store(const struct arr *y, int64_t i, double v)
+static void store(const struct operand *y, int64_t i, double v)
 {
   if (y->d.dtype == TY_F64)
     ((double *)y->p)[i] = v;
@@ -184,7 +184,7 @@ static void store(const struct arr *y, int64_t i, double v)
     ((float *)y->p)[i] = (float)v;
 }
 
-static double parameter(const struct arr *p, double otherwise, int64_t i)
+static double parameter(const struct operand *p, double otherwise, int64_t i)
 {
   return p ? real_of(p, i) : otherwise;
 }
@@ -192,8 +192,8 @@ static double parameter(const struct arr *p, double otherwise, int64_t i)
 /* Elements i .. i + n - 1 from their standard variates, a row of equal parameters at a time. */
 static void place_rows(const struct filling *f, const double *z, int64_t i, int64_t n)
 {
-  const struct arr *y = &f->c->out[0];
-  const struct draws *d = draws_here();
+  const struct operand *y = &f->c->out[0];
+  const struct variates *d = variates_here();
   for (int64_t end = i + n, m; i < end; i += m, z += m) {
     int64_t row = i / f->each;
     m = MIN(end, (row + 1) * f->each) - i;
@@ -208,8 +208,8 @@ static void standard_body(int64_t begin, int64_t end, void *context)
 {
   const struct filling *f = context;
   double z[BLOCK];
-  struct key key = key_of(f->c);
-  draw_fn standard = f->law->standard(f->c->out[0].d.dtype);
+  struct rng_key key = key_of(f->c);
+  variate_fn standard = f->law->standard(f->c->out[0].d.dtype);
   for (int64_t i = begin; i < end; i += BLOCK) {
     int64_t n = MIN(BLOCK, end - i);
     standard(z, &key, (uint64_t)i, n);
@@ -230,7 +230,7 @@ static void single_body(int64_t begin, int64_t end, void *context)
 
 static int fill(struct filling *f)
 {
-  const struct arr *y = &f->c->out[0];
+  const struct operand *y = &f->c->out[0];
   if (!y->p) return TY_OK;
   if (f->law->draw)
     parallel(desc_count(&y->d), FEW, single_body, f);
@@ -248,7 +248,7 @@ static int random_run(struct call *c, const struct law *law, double a, double b)
 
 static int sample_run(struct call *c, const struct law *law)
 {
-  const struct arr *pa = &c->in[0], *pb = c->nin > 1 ? &c->in[1] : NULL;
+  const struct operand *pa = &c->in[0], *pb = c->nin > 1 ? &c->in[1] : NULL;
   int64_t n = desc_count(&pa->d);
   struct filling f = { c, law, 0, 0, pa, pb, desc_count(&c->out[0].d) / n };
   for (int64_t i = 0; i < n; i++) TRY(look_at(law, real_of(pa, i), parameter(pb, 0, i)));

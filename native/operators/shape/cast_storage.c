@@ -26,7 +26,7 @@ static int retain_shape(struct infer *s)
 static int retain_type(struct infer *s) { return type_both(s, &s->in[0], &s->out[0]); }
 
 /* Rows of `from` that `index` names to `to`; all others of `to` are zeros. */
-static int keep(const struct arr *to, const struct arr *from, const struct arr *index)
+static int keep(const struct operand *to, const struct operand *from, const struct operand *index)
 {
   if (!to->p) return TY_OK;
   int64_t rows = from->d.dim[0];
@@ -93,7 +93,7 @@ const struct op op_cast_storage[] = {
   { .name = "cast_storage", .alias = "_sparse_cast_storage", .in = "data", .tier = 2,
     .doc = "data itself: every storage is dense here; the gradient passes through.",
     .param = storage_params, .param_size = sizeof(struct storage_param), .inplace = "0=0", .back_inplace = "0=0",
-    .row = &(const struct row){ "a", { "g" } } },
+    .formula = &(const struct formula){ "a", { "g" } } },
   { .name = "_sparse_retain", .in = "data indices", .tier = 2,
     .doc = "data with zeros in all rows but those that indices (k,) name; their gradients pass through, the others' are zero.",
     .shape = retain_shape, .type = retain_type, .grad = "g0 i1", .cpu = retain_cpu, .back_cpu = retain_back_cpu },

@@ -12,7 +12,7 @@
 /* The whole seen as (outer, size, inner) around the axis. */
 struct whole { char *p; size_t size; int64_t outer, axis, inner; };
 
-static struct whole whole_of(const struct arr *a, int axis)
+static struct whole whole_of(const struct operand *a, int axis)
 {
   struct whole w = { a->p, dtype_size(a->d.dtype), product_of(&a->d, 0, axis), a->d.dim[axis],
     product_of(&a->d, axis + 1, a->d.ndim) };
@@ -35,7 +35,7 @@ static void move_piece(const struct whole *w, void *piece, int64_t begin, int64_
 }
 
 /* Equal pieces that lie one behind the other along the axis. */
-static void move_all(const struct whole *w, struct arr *piece, int n, bool into)
+static void move_all(const struct whole *w, struct operand *piece, int n, bool into)
 {
   int64_t at = 0;
   for (int k = 0; k < n; k++) {

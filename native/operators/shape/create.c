@@ -47,7 +47,7 @@ static int free_check(
   return TY_OK;
 }
 
-static void fill(const struct arr *y, double v)
+static void fill(const struct operand *y, double v)
 {
   uint64_t one = 0;
   int64_t n = desc_count(&y->d);
@@ -135,7 +135,7 @@ enum { BLOCK = 512 };
 
 /* y[i] = value(p, i) for all i, made in double and converted. */
 static void generate(
-    const struct arr *y, const void *p, double (*value)(const void *p, int64_t i, int dtype))
+    const struct operand *y, const void *p, double (*value)(const void *p, int64_t i, int dtype))
 {
   double block[BLOCK];
   int64_t n = desc_count(&y->d);

@@ -63,7 +63,7 @@ struct planes {
 };
 
 static struct planes planes_of(
-    const struct pad *p, const struct arr *small, const struct arr *large)
+    const struct pad *p, const struct operand *small, const struct operand *large)
 {
   struct planes a = { small->p, large->p, { 1, 1, 1 }, { 1, 1, 1 }, { 0 }, p->mode,
     dtype_size(small->d.dtype), small->d.dtype };

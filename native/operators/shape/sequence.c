@@ -79,14 +79,14 @@ static int sequence_type(struct infer *s)
 struct steps {
   char *y;
   const char *x;
-  const struct arr *length;                           /* NULL: all steps */
+  const struct operand *length;                           /* NULL: all steps */
   int64_t t, n, to_t, to_n;                           /* sizes; strides in rows */
   size_t row;
   uint64_t value; size_t size;
 };
 
 static struct steps steps_of(
-    const struct call *c, const ty_desc *d, const struct arr *length, const void *x, void *y)
+    const struct call *c, const ty_desc *d, const struct operand *length, const void *x, void *y)
 {
   const struct sequence *p = c->param;
   struct steps s = { .y = y,
@@ -101,7 +101,10 @@ static struct steps steps_of(
   return s;
 }
 
-static const struct arr *lengths_in(const struct call *c) { return c->nin > 1 ? &c->in[1] : NULL; }
+static const struct operand *lengths_in(const struct call *c)
+{
+  return c->nin > 1 ? &c->in[1] : NULL;
+}
 static int64_t length_of(const struct steps *s, int64_t n)
 {
   return s->length ? MAX(0, MIN(index_of(s->length, n), s->t)) : s->t;

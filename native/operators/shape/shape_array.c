@@ -93,7 +93,7 @@ static int range_shape(struct infer *s)
 static int range_run(struct call *c)
 {
   const struct count_up *p = c->param;
-  const struct arr *y = &c->out[0];
+  const struct operand *y = &c->out[0];
   size_t size = dtype_size(y->d.dtype);
   int64_t n = desc_count(&y->d);
   for (int64_t i = 0; i < n; i++)
@@ -281,7 +281,7 @@ static int histogram_run(struct call *c)
   const struct histogram *p = c->param;
   int64_t bins = desc_count(&c->out[0].d), n = desc_count(&c->in[0].d), *count = c->out[0].p;
   double *edge = c->tmp;
-  struct arr one = { NULL, c->out[1].d, NULL };
+  struct operand one = { NULL, c->out[1].d, NULL };
   size_t size = dtype_size(one.d.dtype);
   for (int64_t i = 0; i <= bins; i++) { /* edges are what data's dtype can hold */
     uint64_t v = 0;

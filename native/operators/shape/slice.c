@@ -125,7 +125,7 @@ static int take_part(struct call *c, const struct part *p)
 static int put_part(
     struct call *c, const struct part *p) /* gradients: of data; zeros for a second input */
 {
-  const struct arr *dx = &c->out[0];
+  const struct operand *dx = &c->out[0];
   if (c->nout > 1 && c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
   if (!dx->p) return TY_OK;
   if (desc_count(&dx->d) != desc_count(&c->in[0].d)) move_zero(dx->p, desc_bytes(&dx->d));

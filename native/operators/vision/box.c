@@ -49,7 +49,7 @@ static int iou_shape(struct infer *s)
 static void iou_body(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
-  const struct rows *r = rows_of(c->in[0].d.dtype);
+  const struct vec_ops *r = vec_ops_of(c->in[0].d.dtype);
   const struct metric m = { c->in[0].d.dtype == TY_F32, 0 };
   const int form = (int)((const struct iou_param *)c->param)->format;
   const int64_t n = rows_before(&c->in[1].d, 1);
@@ -133,20 +133,20 @@ static int nms_type(struct infer *s)
 
 struct suppression {                                  /* one batch element */
   const struct nms_param *p;
-  const struct rows *r;
+  const struct vec_ops *r;
   struct metric m;
   int64_t n, width;
   const void *x;
   void   *y;                                          /* NULL: not wanted */
   int32_t *record;
-  struct key *order;
+  struct sort_key *order;
   struct box *box;
   double  *kind;
   uint8_t *gone;
 };
 
 /* The places of the boxes that take part, best first; returns their number. */
-static int64_t choose(const struct suppression *k, const struct key **sorted)
+static int64_t choose(const struct suppression *k, const struct sort_key **sorted)
 {
   const struct nms_param *p = k->p;
   double valid = held(&k->m, p->valid_thresh);
@@ -156,7 +156,7 @@ static int64_t choose(const struct suppression *k, const struct key **sorted)
     if (!(score > valid)) continue;
     if (p->id_index >= 0 && k->r->get(k->x, i * k->width + p->id_index) == (double)p->background_id)
       continue;
-    k->order[n++] = (struct key){ best_first(score), i };
+    k->order[n++] = (struct sort_key){ best_first(score), i };
   }
   *sorted = merge_sort(k->order, k->order + k->n, n);
   return p->topk < 0 ? n : MIN(n, p->topk);
@@ -175,7 +175,7 @@ static void reform(const struct suppression *k, double v[4])
 
 static void write_row(const struct suppression *k, int64_t to, int64_t from)
 {
-  const struct rows *r = k->r;
+  const struct vec_ops *r = k->r;
   double v[4];
   if (k->record) k->record[to] = (int32_t)from;
   if (!k->y) return;
@@ -188,7 +188,7 @@ static void write_row(const struct suppression *k, int64_t to, int64_t from)
 static void suppress(const struct suppression *k)
 {
   const struct nms_param *p = k->p;
-  const struct key *sorted;
+  const struct sort_key *sorted;
   int64_t n = choose(k, &sorted), rows = 0;
   for (int64_t i = 0; i < n; i++) {
     int64_t row = sorted[i].place * k->width;
@@ -215,7 +215,8 @@ static size_t nms_room(const struct call *c)
 {
   size_t n = (size_t)c->in[0].d.dim[c->in[0].d.ndim - 2];
   return align_up(
-      n * (2 * sizeof(struct key) + sizeof(struct box) + sizeof(double) + 1) + 4 * ALIGN, ALIGN);
+      n * (2 * sizeof(struct sort_key) + sizeof(struct box) + sizeof(double) + 1) + 4 * ALIGN,
+      ALIGN);
 }
 static size_t nms_scratch(const struct call *c) { return nms_room(c) * (size_t)parallel_threads(); }
 
@@ -223,14 +224,14 @@ static void nms_body(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
   const ty_desc *d = &c->in[0].d;
-  const struct rows *r = rows_of(d->dtype);
+  const struct vec_ops *r = vec_ops_of(d->dtype);
   char *room = (char *)c->tmp + (size_t)parallel_index() * nms_room(c);
   struct suppression k = { .p = c->param,
     .r = r,
     .m = { d->dtype == TY_F32, 0 },
     .n = d->dim[d->ndim - 2],
     .width = d->dim[d->ndim - 1] };
-  k.order = CUT(room, 2 * k.n, struct key);
+  k.order = CUT(room, 2 * k.n, struct sort_key);
   k.box = CUT(room, k.n, struct box);
   k.kind = CUT(room, k.n, double);
   k.gone = CUT(room, k.n, uint8_t);
@@ -291,8 +292,8 @@ static int match_shape(struct infer *s)
 }
 
 /* Best score first; who is taken is taken. Rows and columns without a partner get -1. */
-static void match_one(const struct match_param *p, const struct rows *r, const void *x,
-    int64_t rows, int64_t cols, struct key *order, int32_t *row, int32_t *col)
+static void match_one(const struct match_param *p, const struct vec_ops *r, const void *x,
+    int64_t rows, int64_t cols, struct sort_key *order, int32_t *row, int32_t *col)
 {
   int64_t n = rows * cols, found = 0;
   double threshold = r->dtype == TY_F32 ? (float)p->threshold : p->threshold;
@@ -300,9 +301,9 @@ static void match_one(const struct match_param *p, const struct rows *r, const v
   for (int64_t i = 0; i < cols; i++) col[i] = -1;
   for (int64_t i = 0; i < n; i++) {
     double v = r->get(x, i);
-    order[i] = (struct key){ best_first(p->is_ascend ? -v : v), i };
+    order[i] = (struct sort_key){ best_first(p->is_ascend ? -v : v), i };
   }
-  const struct key *sorted = merge_sort(order, order + n, n);
+  const struct sort_key *sorted = merge_sort(order, order + n, n);
   for (int64_t i = 0; i < n; i++) {
     int64_t a = sorted[i].place / cols, b = sorted[i].place % cols;
     double v = r->get(x, sorted[i].place);
@@ -319,7 +320,8 @@ static size_t match_room(const struct call *c)
   const ty_desc *d = &c->in[0].d;
   size_t rows = (size_t)d->dim[d->ndim - 2], cols = (size_t)d->dim[d->ndim - 1];
   return align_up(
-      2 * rows * cols * sizeof(struct key) + (rows + cols) * sizeof(int32_t) + 3 * ALIGN, ALIGN);
+      2 * rows * cols * sizeof(struct sort_key) + (rows + cols) * sizeof(int32_t) + 3 * ALIGN,
+      ALIGN);
 }
 static size_t match_scratch(const struct call *c)
 {
@@ -330,10 +332,10 @@ static void match_body(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
   const ty_desc *d = &c->in[0].d;
-  const struct rows *r = rows_of(d->dtype);
+  const struct vec_ops *r = vec_ops_of(d->dtype);
   int64_t rows = d->dim[d->ndim - 2], cols = d->dim[d->ndim - 1];
   char *room = (char *)c->tmp + (size_t)parallel_index() * match_room(c);
-  struct key *order = CUT(room, 2 * rows * cols, struct key);
+  struct sort_key *order = CUT(room, 2 * rows * cols, struct sort_key);
   int32_t *row = CUT(room, rows, int32_t), *col = CUT(room, cols, int32_t);
   for (int64_t b = begin; b < end; b++) {
     match_one(c->param, r, at(r, c->in[0].p, b * rows * cols), rows, cols, order, row, col);
@@ -377,7 +379,7 @@ static void middle_of(const double v[4], double middle[2], double size[2])
 static void encode_body(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
-  const struct rows *r = rows_of(c->in[0].d.dtype);
+  const struct vec_ops *r = vec_ops_of(c->in[0].d.dtype);
   const int64_t anchors = c->in[0].d.dim[1], objects = c->in[3].d.dim[1];
   double mean[4], std[4], v[4], from[2], size[2], middle[2], real[2];
   read4(r, c->in[4].p, 0, mean);
@@ -435,7 +437,7 @@ static void decode_body(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
   const struct decode_param *p = c->param;
-  const struct rows *r = rows_of(c->in[0].d.dtype);
+  const struct vec_ops *r = vec_ops_of(c->in[0].d.dtype);
   double v[4], by[4], to[4], middle[2], size[2];
   for (int64_t i = begin; i < end; i++) {
     read4(r, c->in[1].p, 4 * (i % c->in[0].d.dim[1]), v);

@@ -39,13 +39,13 @@ static inline struct box box_of(const struct metric *m, const double v[4], int f
   return b;
 }
 
-static inline void read4(const struct rows *r, const void *p, int64_t i, double v[4])
+static inline void read4(const struct vec_ops *r, const void *p, int64_t i, double v[4])
 {
   for (int k = 0; k < 4; k++) v[k] = r->get(p, i + k);
 }
 
 static inline struct box box_at(
-    const struct rows *r, const struct metric *m, const void *p, int64_t i, int form)
+    const struct vec_ops *r, const struct metric *m, const void *p, int64_t i, int form)
 {
   double v[4];
   read4(r, p, i, v);

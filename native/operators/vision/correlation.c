@@ -58,7 +58,7 @@ static int correlation_shape(struct infer *s)
 }
 
 struct correlation {
-  const struct rows *r;
+  const struct vec_ops *r;
   const struct correlation_param *p;
   struct geometry g;
   const void *x1, *x2, *dy;                           /* as given */
@@ -75,7 +75,7 @@ static int64_t pixel(const struct geometry *g, int64_t n, int64_t y, int64_t x)
 /* (channels, h, w) of sample n into the middle of the padded copy, or back. */
 static void move_image(const struct correlation *k, int64_t n, void *padded, void *image, bool back)
 {
-  const struct rows *r = k->r;
+  const struct vec_ops *r = k->r;
   const struct geometry *g = &k->g;
   int64_t pad = k->p->pad_size;
   if (!back) memset(at(r, padded, pixel(g, n, 0, 0)), 0, r->size * (size_t)(g->H * g->W * g->c));
@@ -120,7 +120,7 @@ static double compare(const struct correlation *k, const struct patch *q)
 
 static void spread_gradient(const struct correlation *k, int64_t n, const struct patch *q, double g)
 {
-  const struct rows *r = k->r;
+  const struct vec_ops *r = k->r;
   void *sign = at(r, k->sign, n * k->p->kernel_size * k->g.c);
   for (int64_t i = 0; i < q->rows; i++) {
     int64_t one = q->first + i * q->row, two = q->second + i * q->row;
@@ -155,14 +155,14 @@ static void sample_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static size_t padded_bytes(const struct geometry *g, const struct rows *r)
+static size_t padded_bytes(const struct geometry *g, const struct vec_ops *r)
 {
   return align_up(r->size * (size_t)(g->n * g->H * g->W * g->c), ALIGN);
 }
 
 static int correlation_forward(struct call *c)
 {
-  const struct rows *r = rows_of(c->in[0].d.dtype);
+  const struct vec_ops *r = vec_ops_of(c->in[0].d.dtype);
   struct correlation k = { .r = r,
     .p = c->param,
     .g = geometry_of(c->param, &c->in[0].d),
@@ -178,7 +178,7 @@ static int correlation_forward(struct call *c)
 /* in: head gradient, both images. */
 static int correlation_backward(struct call *c)
 {
-  const struct rows *r = rows_of(c->in[1].d.dtype);
+  const struct vec_ops *r = vec_ops_of(c->in[1].d.dtype);
   struct correlation k = { .r = r,
     .p = c->param,
     .g = geometry_of(c->param, &c->in[1].d),
@@ -201,13 +201,13 @@ static int correlation_backward(struct call *c)
 static size_t forward_scratch(const struct call *c)
 {
   struct geometry g = geometry_of(c->param, &c->in[0].d);
-  return 2 * padded_bytes(&g, rows_of(c->in[0].d.dtype));
+  return 2 * padded_bytes(&g, vec_ops_of(c->in[0].d.dtype));
 }
 
 static size_t backward_scratch(const struct call *c)
 {
   const struct correlation_param *p = c->param;
-  const struct rows *r = rows_of(c->in[1].d.dtype);
+  const struct vec_ops *r = vec_ops_of(c->in[1].d.dtype);
   struct geometry g = geometry_of(p, &c->in[1].d);
   return 4 * padded_bytes(&g, r) + r->size * (size_t)(g.n * p->kernel_size * g.c);
 }

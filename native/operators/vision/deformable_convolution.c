@@ -98,7 +98,7 @@ static int shape(struct infer *s)
 /* -- one sample -------------------------------------------------------------------------------- */
 
 struct job {
-  const struct rows *r;
+  const struct vec_ops *r;
   const struct deform *p;
   bool modulated;
   int64_t channels, h, w, H, W, taps;                 /* H x W places of the output */
@@ -227,7 +227,7 @@ static void scatter(int64_t begin, int64_t end, void *context)
 static struct job job_of(const struct call *c, const ty_desc *x, const ty_desc *y)
 {
   const struct deform *p = c->param;
-  return (struct job){ .r = rows_of(x->dtype),
+  return (struct job){ .r = vec_ops_of(x->dtype),
     .p = p,
     .modulated = has_mask(c->op),
     .channels = x->dim[1],
@@ -240,14 +240,14 @@ static struct job job_of(const struct call *c, const ty_desc *x, const ty_desc *
 }
 
 /* one sample of an array */
-static void *sample(const struct arr *a, int64_t i)
+static void *sample(const struct operand *a, int64_t i)
 {
   return a && a->p
       ? (char *)a->p + (size_t)(i * (desc_count(&a->d) / a->d.dim[0])) * dtype_size(a->d.dtype)
       : NULL;
 }
 
-static void take_sample(struct job *j, const struct arr *in, int64_t i)
+static void take_sample(struct job *j, const struct operand *in, int64_t i)
 {
   j->x = sample(&in[0], i);
   j->offset = sample(&in[1], i);
@@ -275,9 +275,9 @@ static int forward(struct call *c)
   const ty_desc *x = &c->in[0].d, *y = &c->out[0].d;
   struct job j = job_of(c, x, y);
   const struct sizes z = sizes_of(&j);
-  const struct rows *r = j.r;
-  const struct arr *weight = &c->in[j.modulated ? 3 : 2],
-                   *bias = j.p->c.no_bias ? NULL : weight + 1;
+  const struct vec_ops *r = j.r;
+  const struct operand *weight = &c->in[j.modulated ? 3 : 2],
+                       *bias = j.p->c.no_bias ? NULL : weight + 1;
   for (int64_t i = 0; i < x->dim[0]; i++) {
     void *out = sample(&c->out[0], i);
     take_sample(&j, c->in, i);
@@ -297,7 +297,7 @@ static int forward(struct call *c)
 static int back_weight(
     struct job *j, const struct sizes *z, const void *dy, void *dweight, int64_t i)
 {
-  const struct rows *r = j->r;
+  const struct vec_ops *r = j->r;
   each_tap(j, fill_columns);
   for (int64_t g = 0; g < z->groups; g++)
     TRY(gemm(r->dtype, false, true, z->filters, z->depth, z->area, 1,
@@ -308,7 +308,7 @@ static int back_weight(
 
 static int back_columns(struct job *j, const struct sizes *z, const void *dy, const void *weight)
 {
-  const struct rows *r = j->r;
+  const struct vec_ops *r = j->r;
   for (int64_t g = 0; g < z->groups; g++)
     TRY(gemm(r->dtype, true, false, z->depth, z->area, z->filters, 1,
         at(r, weight, g * z->filters * z->depth), z->depth, at(r, dy, g * z->filters * z->area),

@@ -8,7 +8,7 @@
 #include "kernel/strided_copy.h"
 #include "image/image.h"
 
-static struct pixels pixels_of(const struct arr *a, int64_t image)
+static struct pixels pixels_of(const struct operand *a, int64_t image)
 {
   const int64_t *dim = a->d.dim + a->d.ndim - 3;
   struct pixels v = { a->p, a->d.dtype, dim[0], dim[1], dim[2] };
@@ -48,9 +48,9 @@ static int tensor_shape(struct infer *s)
 
 static int tensor_type(struct infer *s) { return type_is(s, &s->out[0], TY_F32); }
 
-struct planes { const struct arr *image, *plane; int64_t pixels, channels; };
+struct planes { const struct operand *image, *plane; int64_t pixels, channels; };
 
-static struct planes planes_of(const struct arr *image, const struct arr *plane)
+static struct planes planes_of(const struct operand *image, const struct operand *plane)
 {
   const int64_t *dim = image->d.dim + image->d.ndim - 3;
   return (struct planes){ image, plane, dim[0] * dim[1], dim[2] };
@@ -145,7 +145,7 @@ static int normalize_shape(struct infer *s)
   return TY_OK;
 }
 
-struct scale { const struct arr *from, *to; const struct normalize *p; int64_t pixels, channels; bool back; };
+struct scale { const struct operand *from, *to; const struct normalize *p; int64_t pixels, channels; bool back; };
 
 #define SCALE(T) \
 static void scale_##T(const struct scale *a, int64_t plane) \
@@ -211,7 +211,7 @@ static int crop_shape(struct infer *s)
 
 /* The window of the whole, copied in or out. */
 static void move_window(
-    const struct call *c, const struct arr *whole, const struct arr *part, bool in)
+    const struct call *c, const struct operand *whole, const struct operand *part, bool in)
 {
   const struct window *p = c->param;
   const int64_t *n = whole->d.dim + whole->d.ndim - 3;

@@ -11,7 +11,7 @@
 
 static float chance(const struct call *c, uint64_t i) /* [0, 1) */
 {
-  return unit_f32(philox(c->run->draw.seed, c->run->draw.counter, c->node, i).w[0]);
+  return unit_f32(philox(c->run->rng.seed, c->run->rng.counter, c->node, i).w[0]);
 }
 static float between(const struct call *c, uint64_t i, double low, double high)
 {
@@ -19,7 +19,7 @@ static float between(const struct call *c, uint64_t i, double low, double high)
 }
 static float normal(const struct call *c, uint64_t i) /* Box and Muller */
 {
-  struct philox p = philox(c->run->draw.seed, c->run->draw.counter, c->node, i);
+  struct philox p = philox(c->run->rng.seed, c->run->rng.counter, c->node, i);
   double radius = sqrt(-2 * log1p(-(double)unit_f32(p.w[0])));
   return (float)(radius * cos(6.283185307179586 * unit_f32(p.w[1])));
 }
@@ -37,7 +37,7 @@ static int color_shape(struct infer *s)
   return TY_OK;
 }
 
-static struct pixels pixels_of(const struct arr *a)
+static struct pixels pixels_of(const struct operand *a)
 {
   return (struct pixels){ a->p, a->d.dtype, a->d.dim[0], a->d.dim[1], a->d.dim[2] };
 }

@@ -47,7 +47,7 @@ static int prior_shape(struct infer *s)
 
 struct prior {
   const struct prior_param *p;
-  const struct rows *r;
+  const struct vec_ops *r;
   void   *y;
   int64_t width, n;                                   /* n: anchors of a cell */
   double  step[2];                                    /* y, x */
@@ -86,7 +86,7 @@ static int prior_forward(struct call *c)
   const struct prior_param *p = c->param;
   int64_t h = c->in[0].d.dim[2], w = c->in[0].d.dim[3];
   bool given = p->steps.d[0] > 0 && p->steps.d[1] > 0;
-  struct prior k = { p, rows_of(c->out[0].d.dtype), c->out[0].p, w, 0,
+  struct prior k = { p, vec_ops_of(c->out[0].d.dtype), c->out[0].p, w, 0,
     { given ? p->steps.d[0] : 1.0 / (double)h, given ? p->steps.d[1] : 1.0 / (double)w },
     { { 0 } } };
   prior_sizes(&k, h, w);
@@ -152,7 +152,7 @@ static int target_shape(struct infer *s)
 enum { UNDECIDED, NEGATIVE, POSITIVE };
 struct target {                                       /* one sample */
   const struct target_param *p;
-  const struct rows *r;
+  const struct vec_ops *r;
   struct metric m;
   int64_t anchors, objects, width, classes;           /* objects: those that are there */
   const void *anchor, *label, *pred;
@@ -160,7 +160,7 @@ struct target {                                       /* one sample */
   double  *overlap, *best;
   int64_t *object;                                    /* whose overlap that is */
   struct box *truth;
-  struct key *order;                                  /* twice `anchors` */
+  struct sort_key *order;                                  /* twice `anchors` */
   uint8_t *state, *matched;
 };
 
@@ -230,8 +230,8 @@ static void mine_negatives(struct target *t, int64_t positives)
                                                            : t->anchors - positives;
   for (int64_t a = 0; a < t->anchors; a++)
     if (t->state[a] != POSITIVE && t->best[a] < limit)
-      t->order[n++] = (struct key){ best_first(-background(t, a)), a };
-  const struct key *sorted = merge_sort(t->order, t->order + t->anchors, n);
+      t->order[n++] = (struct sort_key){ best_first(-background(t, a)), a };
+  const struct sort_key *sorted = merge_sort(t->order, t->order + t->anchors, n);
   for (int64_t i = 0; i < MIN(n, most); i++) t->state[sorted[i].place] = NEGATIVE;
 }
 
@@ -278,7 +278,8 @@ static void match_sample(struct target *t)
       if (t->state[a] != POSITIVE) t->state[a] = NEGATIVE;
 }
 
-static int64_t count_objects(const struct rows *r, const void *label, int64_t rows, int64_t width)
+static int64_t count_objects(
+    const struct vec_ops *r, const void *label, int64_t rows, int64_t width)
 {
   int64_t n = 0;
   while (n < rows && r->get(label, n * width) != -1) n++;
@@ -288,7 +289,8 @@ static int64_t count_objects(const struct rows *r, const void *label, int64_t ro
 static size_t target_room(const struct call *c)
 {
   size_t anchors = (size_t)c->in[0].d.dim[1], objects = (size_t)c->in[1].d.dim[1];
-  return anchors * ((objects + 1) * sizeof(double) + sizeof(int64_t) + 2 * sizeof(struct key) + 1) +
+  return anchors *
+      ((objects + 1) * sizeof(double) + sizeof(int64_t) + 2 * sizeof(struct sort_key) + 1) +
       objects * (sizeof(struct box) + 1) + 7 * ALIGN;
 }
 static size_t target_scratch(const struct call *c)
@@ -299,7 +301,7 @@ static size_t target_scratch(const struct call *c)
 static void target_body(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
-  const struct rows *r = rows_of(c->in[0].d.dtype);
+  const struct vec_ops *r = vec_ops_of(c->in[0].d.dtype);
   const int64_t A = c->in[0].d.dim[1], G = c->in[1].d.dim[1], W = c->in[1].d.dim[2],
                 K = c->in[2].d.dim[1];
   char *room = (char *)c->tmp + (size_t)parallel_index() * align_up(target_room(c), ALIGN);
@@ -313,7 +315,7 @@ static void target_body(int64_t begin, int64_t end, void *context)
   t.overlap = CUT(room, A * G, double);
   t.best = CUT(room, A, double);
   t.object = CUT(room, A, int64_t);
-  t.order = CUT(room, 2 * A, struct key);
+  t.order = CUT(room, 2 * A, struct sort_key);
   t.truth = CUT(room, G, struct box);
   t.state = CUT(room, A, uint8_t);
   t.matched = CUT(room, G, uint8_t);
@@ -378,12 +380,12 @@ static int detection_shape(struct infer *s)
 struct detection { double id, score, corner[4]; };
 struct detect {                                       /* one sample */
   const struct detection_param *p;
-  const struct rows *r;
+  const struct vec_ops *r;
   struct metric m;
   int64_t anchors, classes;
   const void *prob, *loc, *anchor;
   struct detection *found, *sorted;
-  struct key *order;
+  struct sort_key *order;
   struct box *box;
   double  *kind;
   uint8_t *gone;
@@ -427,8 +429,9 @@ static int64_t find_objects(const struct detect *d)
 static void sort_and_suppress(const struct detect *d, int64_t n)
 {
   int64_t keep = d->p->nms_topk > 0 ? MIN(n, d->p->nms_topk) : n;
-  for (int64_t i = 0; i < n; i++) d->order[i] = (struct key){ best_first(d->found[i].score), i };
-  const struct key *sorted = merge_sort(d->order, d->order + d->anchors, n);
+  for (int64_t i = 0; i < n; i++)
+    d->order[i] = (struct sort_key){ best_first(d->found[i].score), i };
+  const struct sort_key *sorted = merge_sort(d->order, d->order + d->anchors, n);
   for (int64_t i = 0; i < keep; i++) {
     d->sorted[i] = d->found[sorted[i].place];
     d->box[i] = box_of(&d->m, d->sorted[i].corner, CORNER);
@@ -453,7 +456,7 @@ static void detect_sample(const struct detect *d, void *out)
 
 static size_t detection_room(const struct call *c)
 {
-  size_t each = 2 * sizeof(struct detection) + 2 * sizeof(struct key) + sizeof(struct box) +
+  size_t each = 2 * sizeof(struct detection) + 2 * sizeof(struct sort_key) + sizeof(struct box) +
       sizeof(double) + 1;
   return align_up((size_t)c->in[0].d.dim[2] * each + 6 * ALIGN, ALIGN);
 }
@@ -465,7 +468,7 @@ static size_t detection_scratch(const struct call *c)
 static void detection_body(int64_t begin, int64_t end, void *context)
 {
   const struct call *c = context;
-  const struct rows *r = rows_of(c->in[0].d.dtype);
+  const struct vec_ops *r = vec_ops_of(c->in[0].d.dtype);
   const int64_t K = c->in[0].d.dim[1], A = c->in[0].d.dim[2];
   char *room = (char *)c->tmp + (size_t)parallel_index() * detection_room(c);
   struct detect d = { .p = c->param,
@@ -476,7 +479,7 @@ static void detection_body(int64_t begin, int64_t end, void *context)
     .anchor = c->in[2].p };
   d.found = CUT(room, A, struct detection);
   d.sorted = CUT(room, A, struct detection);
-  d.order = CUT(room, 2 * A, struct key);
+  d.order = CUT(room, 2 * A, struct sort_key);
   d.box = CUT(room, A, struct box);
   d.kind = CUT(room, A, double);
   d.gone = CUT(room, A, uint8_t);

@@ -106,13 +106,13 @@ static void stretch(const double by[4], double v[4])
 struct proposal { double v[4], score; };
 struct image_of {
   const struct proposal_param *p;
-  const struct rows *r;
+  const struct vec_ops *r;
   struct metric m;
   int64_t anchors, h, w, count, pre;                  /* count: anchors of all cells */
   const void *scores, *moves;                         /* scores: of objects */
   double  info[3];
   struct proposal *all;
-  struct key *order;
+  struct sort_key *order;
   struct box *box;
   uint8_t *gone;
 };
@@ -153,9 +153,9 @@ static int64_t select_best(const struct image_of *k)
 {
   for (int64_t i = 0; i < k->count; i++) {
     k->all[i] = propose(k, i);
-    k->order[i] = (struct key){ best_first(k->all[i].score), i };
+    k->order[i] = (struct sort_key){ best_first(k->all[i].score), i };
   }
-  const struct key *sorted = merge_sort(k->order, k->order + k->count, k->count);
+  const struct sort_key *sorted = merge_sort(k->order, k->order + k->count, k->count);
   for (int64_t i = 0; i < k->pre; i++)
     k->box[i] = box_of(&k->m, k->all[sorted[i].place].v, CORNER), k->gone[i] = 0;
   struct nms s = { k->m, k->box, NULL, k->p->threshold, false };
@@ -174,7 +174,7 @@ static size_t proposal_room(const struct call *c)
 {
   size_t count = (size_t)desc_count(&c->in[0].d) / (size_t)c->in[0].d.dim[0] / 2;
   return align_up(
-      count * (sizeof(struct proposal) + 2 * sizeof(struct key) + sizeof(struct box) + 1) +
+      count * (sizeof(struct proposal) + 2 * sizeof(struct sort_key) + sizeof(struct box) + 1) +
           4 * ALIGN,
       ALIGN);
 }
@@ -201,7 +201,7 @@ static void proposal_body(int64_t begin, int64_t end, void *context)
   const ty_desc *d = &c->in[0].d;
   char *room = (char *)c->tmp + (size_t)parallel_index() * proposal_room(c);
   struct image_of k = { .p = c->param,
-    .r = rows_of(d->dtype),
+    .r = vec_ops_of(d->dtype),
     .m = { d->dtype == TY_F32, 1 },
     .anchors = d->dim[1] / 2,
     .h = d->dim[2],
@@ -209,7 +209,7 @@ static void proposal_body(int64_t begin, int64_t end, void *context)
   k.count = k.anchors * k.h * k.w;
   k.pre = candidates(k.p, k.count);
   k.all = CUT(room, k.count, struct proposal);
-  k.order = CUT(room, 2 * k.count, struct key);
+  k.order = CUT(room, 2 * k.count, struct sort_key);
   k.box = CUT(room, k.count, struct box);
   k.gone = CUT(room, k.count, uint8_t);
   for (int64_t n = begin; n < end; n++) {

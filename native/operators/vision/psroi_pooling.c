@@ -85,7 +85,7 @@ static const char *deformable_in(const void *param)
 /* -- regions and bins -------------------------------------------------------------------------- */
 
 struct pixels {                                       /* what all regions share */
-  const struct rows *r;
+  const struct vec_ops *r;
   const struct psroi_param *p;
   const ty_desc *d;                                   /* of data */
   int64_t classes;                                    /* of trans; 0: there is none */
@@ -180,7 +180,7 @@ static void mean_body(int64_t begin, int64_t end, void *context)
 
 static int mean_forward(struct call *c)
 {
-  struct pixels k = { .r = rows_of(c->in[0].d.dtype),
+  struct pixels k = { .r = vec_ops_of(c->in[0].d.dtype),
     .p = c->param,
     .d = &c->in[0].d,
     .x = c->in[0].p,
@@ -206,7 +206,7 @@ static void spread_mean(const struct pixels *k, const struct region *g)
 /* in: head gradient, regions. Regions may overlap: one after the other. */
 static int mean_backward(struct call *c)
 {
-  struct pixels k = { .r = rows_of(c->out[0].d.dtype),
+  struct pixels k = { .r = vec_ops_of(c->out[0].d.dtype),
     .p = c->param,
     .d = &c->out[0].d,
     .dy = c->in[0].p,
@@ -306,14 +306,14 @@ static void sample_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int64_t classes_of(const struct psroi_param *p, const struct arr *trans)
+static int64_t classes_of(const struct psroi_param *p, const struct operand *trans)
 {
   return p->no_trans ? 0 : trans->d.dim[1] / 2;
 }
 
 static int sample_forward(struct call *c)
 {
-  struct pixels k = { .r = rows_of(c->in[0].d.dtype),
+  struct pixels k = { .r = vec_ops_of(c->in[0].d.dtype),
     .p = c->param,
     .d = &c->in[0].d,
     .x = c->in[0].p,
@@ -363,7 +363,7 @@ static void spread_bin(const struct pixels *k, const struct region *g, const str
 ** other. */
 static int sample_backward(struct call *c)
 {
-  struct pixels k = { .r = rows_of(c->in[1].d.dtype),
+  struct pixels k = { .r = vec_ops_of(c->in[1].d.dtype),
     .p = c->param,
     .d = &c->in[1].d,
     .dy = c->in[0].p,

@@ -87,7 +87,7 @@ static int shape(struct infer *s)
 /* -- kernels ----------------------------------------------------------------------------------- */
 
 /* H, W: of the output */
-struct job { const struct rows *r; const void *from; void *to; int64_t h, w, H, W; bool corners; };
+struct job { const struct vec_ops *r; const void *from; void *to; int64_t h, w, H, W; bool corners; };
 
 /* next: steps to the second element; far: its weight */
 struct tap { int64_t at, next; double far; };
@@ -115,7 +115,7 @@ static void plane(const struct job *j, const void *x, void *y)
   }
 }
 
-static void increase(const struct rows *r, void *x, int64_t i, double by)
+static void increase(const struct vec_ops *r, void *x, int64_t i, double by)
 {
   r->set(x, i, r->get(x, i) + by);
 }
@@ -153,7 +153,7 @@ static void back_some(int64_t begin, int64_t end, void *context)
 
 static void run(const struct call *c, const ty_desc *x, const ty_desc *y, parallel_fn some)
 {
-  struct job j = { rows_of(x->dtype), c->in[0].p, c->out[0].p, x->dim[2], x->dim[3], y->dim[2],
+  struct job j = { vec_ops_of(x->dtype), c->in[0].p, c->out[0].p, x->dim[2], x->dim[3], y->dim[2],
     y->dim[3], ((const struct resize *)c->param)->align_corners };
   if (j.to) parallel(x->dim[0] * x->dim[1], grain_of(4 * j.H * j.W + j.h * j.w), some, &j);
 }

@@ -61,7 +61,7 @@ static int rotated_shape(struct infer *s) { return regions_shape(s, 6, "(regions
 /* -- one region -------------------------------------------------------------------------------- */
 
 struct pixels {                                       /* what all regions share */
-  const struct rows *r;
+  const struct vec_ops *r;
   const struct align_param *p;
   const ty_desc *d;                                   /* of data */
   int64_t channels;                                   /* of the result */
@@ -161,7 +161,7 @@ struct bin { const struct pixels *k; int64_t plane, out, next_plane, next_out; d
 
 static void add_to_bin(const struct bin *b, const struct taps *t)
 {
-  const struct rows *r = b->k->r;
+  const struct vec_ops *r = b->k->r;
   for (int64_t c = 0; c < b->k->channels; c++) {
     int64_t plane = b->plane + c * b->next_plane, out = b->out + c * b->next_out;
     double v = 0;
@@ -173,7 +173,7 @@ static void add_to_bin(const struct bin *b, const struct taps *t)
 
 static void add_to_image(const struct bin *b, const struct taps *t)
 {
-  const struct rows *r = b->k->r;
+  const struct vec_ops *r = b->k->r;
   for (int64_t c = 0; c < b->k->channels; c++) {
     int64_t plane = b->plane + c * b->next_plane, out = b->out + c * b->next_out;
     double g = r->get(b->k->y, out) * b->share;
@@ -249,7 +249,7 @@ static void forward_body(int64_t begin, int64_t end, void *context)
 static int forward(struct call *c, bool rotated)
 {
   const ty_desc *d = &c->in[0].d;
-  struct pixels k = { rows_of(d->dtype), c->param, d, c->out[0].d.dim[1], rotated, c->in[1].p,
+  struct pixels k = { vec_ops_of(d->dtype), c->param, d, c->out[0].d.dim[1], rotated, c->in[1].p,
     c->in[0].p, c->out[0].p };
   parallel(c->in[1].d.dim[0], grain_of(desc_count(&c->out[0].d) / c->in[1].d.dim[0] * 16),
       forward_body, &k);
@@ -263,7 +263,7 @@ static int rotated_forward(struct call *c) { return forward(c, true); }
 static int align_backward(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
-  struct pixels k = { rows_of(d->dtype), c->param, d, c->in[0].d.dim[1], false, c->in[1].p,
+  struct pixels k = { vec_ops_of(d->dtype), c->param, d, c->in[0].d.dim[1], false, c->in[1].p,
     c->out[0].p, c->in[0].p };
   if (c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   if (!c->out[0].p) return TY_OK;

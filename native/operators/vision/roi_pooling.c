@@ -41,7 +41,7 @@ static int roi_shape(struct infer *s)
   return shape_is(s, &s->out[0], 4, out);
 }
 
-struct roi { const struct rows *r; const struct roi_param *p; const ty_desc *d; const void *x, *rois; void *y, *place; };
+struct roi { const struct vec_ops *r; const struct roi_param *p; const ty_desc *d; const void *x, *rois; void *y, *place; };
 
 static int64_t rounded(double v) { return v > -1e9 && v < 1e9 ? (int64_t)round(v) : 0; }
 
@@ -70,7 +70,7 @@ static int64_t greatest(const struct roi *k, int64_t plane, const int64_t y[2], 
 
 static void region(const struct roi *k, int64_t n)
 {
-  const struct rows *r = k->r;
+  const struct vec_ops *r = k->r;
   double v[5];
   for (int i = 0; i < 5; i++) v[i] = r->get(k->rois, 5 * n + i);
   const int64_t *d = k->d->dim, *bins = k->p->pooled_size.d;
@@ -97,7 +97,7 @@ static void roi_body(int64_t begin, int64_t end, void *context)
 static int roi_forward(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  struct roi k = { rows_of(d->dtype), c->param, d, c->in[0].p, c->in[1].p, c->out[0].p,
+  struct roi k = { vec_ops_of(d->dtype), c->param, d, c->in[0].p, c->in[1].p, c->out[0].p,
     c->out[1].p };
   parallel(c->in[1].d.dim[0], grain_of(d->dim[1] * d->dim[2] * d->dim[3]), roi_body, &k);
   return TY_OK;
@@ -107,7 +107,7 @@ static int roi_forward(struct call *c)
 static int roi_backward(struct call *c)
 {
   const ty_desc *d = &c->out[0].d, *out = &c->in[0].d;
-  const struct rows *r = rows_of(d->dtype);
+  const struct vec_ops *r = vec_ops_of(d->dtype);
   int64_t bins = out->dim[2] * out->dim[3], pixels = d->dim[2] * d->dim[3];
   if (c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   if (!c->out[0].p) return TY_OK;

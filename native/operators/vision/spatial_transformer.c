@@ -8,7 +8,7 @@
 
 enum { AFFINE, WARP };
 
-static void regular_grid(const struct rows *r, void *out, int64_t h, int64_t w, bool pixels)
+static void regular_grid(const struct vec_ops *r, void *out, int64_t h, int64_t w, bool pixels)
 {
   for (int64_t i = 0; out && i < h; i++)
     for (int64_t j = 0; j < w; j++) {
@@ -35,12 +35,12 @@ static int positive_target(const struct dims *t, const char *op)
 
 /* -- sampling ---------------------------------------------------------------------------------- */
 
-struct sampling { const struct rows *r; struct image s; const void *x, *grid, *dy; void *y, *dx, *dgrid; };
+struct sampling { const struct vec_ops *r; struct image s; const void *x, *grid, *dy; void *y, *dx, *dgrid; };
 
 static void sample_body(int64_t begin, int64_t end, void *context)
 {
   const struct sampling *k = context;
-  const struct rows *r = k->r;
+  const struct vec_ops *r = k->r;
   int64_t in = k->s.c * k->s.h * k->s.w, out = k->s.c * k->s.n;
   for (int64_t i = begin; i < end; i++) {
     void *x = at(r, k->x, i * in), *grid = at(r, k->grid, i * 2 * k->s.n),
@@ -54,7 +54,7 @@ static void sample_body(int64_t begin, int64_t end, void *context)
 
 static void sample_run(struct sampling *k, const ty_desc *data, int64_t places)
 {
-  k->r = rows_of(data->dtype);
+  k->r = vec_ops_of(data->dtype);
   k->s = (struct image){ data->dim[1], data->dim[2], data->dim[3], places };
   parallel(data->dim[0], grain_of(8 * k->s.c * places), sample_body, k);
 }
@@ -137,7 +137,7 @@ static int grid_shape(struct infer *s)
 }
 
 /* (shift + pixel) / half the size - 1, or its gradient: 1 / half the size of the head gradient. */
-static void warp(const struct rows *r, void *y, const void *x, const ty_desc *d, bool back)
+static void warp(const struct vec_ops *r, void *y, const void *x, const ty_desc *d, bool back)
 {
   int64_t n = d->dim[2] * d->dim[3];
   for (int64_t i = 0; i < 2 * d->dim[0]; i++) {
@@ -154,7 +154,7 @@ static int grid_forward(struct call *c)
 {
   const struct grid_param *p = c->param;
   const ty_desc *d = &c->out[0].d;
-  const struct rows *r = rows_of(d->dtype);
+  const struct vec_ops *r = vec_ops_of(d->dtype);
   regular_grid(r, c->out[1].p, d->dim[2], d->dim[3], p->transform_type == WARP);
   if (!c->out[0].p) return TY_OK;
   if (p->transform_type == WARP)
@@ -170,7 +170,7 @@ static int grid_backward(struct call *c)
 {
   const struct grid_param *p = c->param;
   const ty_desc *d = &c->in[0].d;
-  const struct rows *r = rows_of(d->dtype);
+  const struct vec_ops *r = vec_ops_of(d->dtype);
   if (!c->out[0].p) return TY_OK;
   if (p->transform_type == WARP)
     warp(r, c->out[0].p, c->in[0].p, d, true);
@@ -218,23 +218,23 @@ static int transformer_shape(struct infer *s)
   return shape_is(s, &s->out[0], 4, out);
 }
 
-static size_t grid_bytes(const struct rows *r, const ty_desc *out)
+static size_t grid_bytes(const struct vec_ops *r, const ty_desc *out)
 {
   return r->size * (size_t)(2 * out->dim[0] * out->dim[2] * out->dim[3]);
 }
 static size_t transformer_scratch(const struct call *c)
 {
-  return grid_bytes(rows_of(c->out[0].d.dtype), &c->out[0].d);
+  return grid_bytes(vec_ops_of(c->out[0].d.dtype), &c->out[0].d);
 }
 static size_t transformer_back_scratch(const struct call *c)
 {
-  return grid_bytes(rows_of(c->in[0].d.dtype), &c->in[0].d);
+  return grid_bytes(vec_ops_of(c->in[0].d.dtype), &c->in[0].d);
 }
 
 static int transformer_forward(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
-  const struct rows *r = rows_of(d->dtype);
+  const struct vec_ops *r = vec_ops_of(d->dtype);
   int64_t h = d->dim[2], w = d->dim[3];
   void *grid = c->out[2].p ? c->out[2].p : c->tmp;
   struct sampling k = { .x = c->in[0].p, .grid = grid, .y = c->out[0].p };
@@ -249,7 +249,7 @@ static int transformer_forward(struct call *c)
 static int transformer_backward(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
-  const struct rows *r = rows_of(d->dtype);
+  const struct vec_ops *r = vec_ops_of(d->dtype);
   int64_t h = d->dim[2], w = d->dim[3];
   struct sampling k = { .dy = c->in[0].p,
     .x = c->in[1].p,

@@ -80,7 +80,7 @@ static int up_shape(struct infer *s)
 /* -- nearest ----------------------------------------------------------------------------------- */
 
 struct nearest {                                      /* one input and its channels of the output */
-  const struct rows *r;
+  const struct vec_ops *r;
   const ty_desc *small, *large;
   void   *x, *y;                                      /* small, large */
   int64_t first;                                      /* channel of the output */
@@ -89,7 +89,7 @@ struct nearest {                                      /* one input and its chann
 
 static void enlarge(const struct nearest *u, int64_t in, int64_t out)
 {
-  const struct rows *r = u->r;
+  const struct vec_ops *r = u->r;
   int64_t h = u->small->dim[2], w = u->small->dim[3], W = u->large->dim[3],
           by = u->large->dim[2] / h;
   for (int64_t y = 0; y < h * by; y++) {
@@ -105,7 +105,7 @@ static void enlarge(const struct nearest *u, int64_t in, int64_t out)
 
 static void shrink(const struct nearest *u, int64_t in, int64_t out)
 {
-  const struct rows *r = u->r;
+  const struct vec_ops *r = u->r;
   int64_t h = u->small->dim[2], w = u->small->dim[3], W = u->large->dim[3],
           by = u->large->dim[2] / h;
   memset(at(r, u->x, in), 0, r->size * (size_t)(h * w));
@@ -127,14 +127,14 @@ static void nearest_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static void nearest_run(
-    const struct call *c, const struct arr *small, int n, const struct arr *large, bool back)
+static void nearest_run(const struct call *c, const struct operand *small, int n,
+    const struct operand *large, bool back)
 {
   const struct up_param *p = c->param;
   bool sum = p->multi_input_mode == SUM;
   int64_t first = 0;
   for (int i = 0; i < n; i++) {
-    struct nearest u = { rows_of(large->d.dtype), &small[i].d, &large->d, small[i].p, large->p,
+    struct nearest u = { vec_ops_of(large->d.dtype), &small[i].d, &large->d, small[i].p, large->p,
       sum ? 0 : first, sum && i, back };
     if (small[i].p && large->p)
       parallel(small[i].d.dim[0] * small[i].d.dim[1], grain_of(large->d.dim[2] * large->d.dim[3]),
@@ -146,7 +146,7 @@ static void nearest_run(
 /* -- bilinear ---------------------------------------------------------------------------------- */
 
 struct bilinear {
-  const struct rows *r;
+  const struct vec_ops *r;
   int64_t n, c, h, w, scale, k, pad;
   const void *x, *weight, *dy;
   void   *y, *dx, *dweight;
@@ -157,7 +157,7 @@ struct bilinear {
 static void bilinear_tap(
     const struct bilinear *u, int64_t plane, int64_t channel, int64_t ky, int64_t kx)
 {
-  const struct rows *r = u->r;
+  const struct vec_ops *r = u->r;
   int64_t H = u->h * u->scale, W = u->w * u->scale, tap = (channel * u->k + ky) * u->k + kx,
           shift = u->pad - kx;
   int64_t from = shift > 0 ? (shift + u->scale - 1) / u->scale : 0,
@@ -178,7 +178,7 @@ static void bilinear_tap(
 static void bilinear_body(int64_t begin, int64_t end, void *context)
 {
   const struct bilinear *u = context;
-  const struct rows *r = u->r;
+  const struct vec_ops *r = u->r;
   int64_t in = u->h * u->w, out = in * u->scale * u->scale;
   for (int64_t c = begin; c < end; c++) {
     if (u->dweight) memset(at(r, u->dweight, c * u->k * u->k), 0, r->size * (size_t)(u->k * u->k));
@@ -195,7 +195,7 @@ static void bilinear_body(int64_t begin, int64_t end, void *context)
 static void bilinear_run(const struct call *c, struct bilinear *u, const ty_desc *d)
 {
   const struct up_param *p = c->param;
-  u->r = rows_of(d->dtype);
+  u->r = vec_ops_of(d->dtype);
   u->n = d->dim[0];
   u->c = d->dim[1];
   u->h = d->dim[2];

@@ -1,5 +1,5 @@
-/* loops.c - the block loops of tapes for one instruction set: compiled once per set with
-** -DISA=name.
+/* loops.c - the block loops of pointwise programs for one instruction set: compiled once per set
+** with -DISA=name.
 **
 ** Every loop is one line of a table: opcodes from pointwise/ir.h in four compute dtypes, loads
 ** and stores for each pair of compute and file dtype, sums. Loops are written so that the
@@ -114,7 +114,7 @@ static inline uint16_t to_bf16(float v)
 #define REAL float
 #define PLAIN(id, name, args, cost, floats, ints) LOOP(float, float, id##_f32, floats)
 #define FULL(id, name, args, cost, expression) LOOP(float, float, id##_f32, expression)
-  TAPE_PLAIN(PLAIN) TAPE_SMOOTH(FULL)
+  PW_PLAIN(PLAIN) PW_SMOOTH(FULL)
 #undef REAL
 #undef PLAIN
 #undef FULL
@@ -132,12 +132,12 @@ static inline uint16_t to_bf16(float v)
     } \
   }
 #define FIXED(id, expression) FIXED_LOOP(float, id##_f32, expression) FIXED_LOOP(double, id##_f64, expression)
-  TAPE_FIXED(FIXED)
+  PW_FIXED(FIXED)
 
 #define REAL double
 #define PLAIN(id, name, args, cost, floats, ints) LOOP(double, double, id##_f64, floats)
 #define FULL(id, name, args, cost, expression) LOOP(double, double, id##_f64, expression)
-  TAPE_PLAIN(PLAIN) TAPE_REAL(FULL)
+  PW_PLAIN(PLAIN) PW_REAL(FULL)
 #undef PLAIN
 #undef FULL
 
@@ -145,7 +145,7 @@ static inline uint16_t to_bf16(float v)
 #define UINT uint32_t
 #define PLAIN(id, name, args, cost, floats, ints) LOOP(int32_t, int32_t, id##_i32, ints)
 #define FULL(id, name, args, cost, expression) LOOP(int32_t, double, id##_i32, to_i32(expression))
-  TAPE_PLAIN(PLAIN) TAPE_REAL(FULL)
+  PW_PLAIN(PLAIN) PW_REAL(FULL)
 #undef PLAIN
 #undef FULL
 #undef INT
@@ -155,7 +155,7 @@ static inline uint16_t to_bf16(float v)
 #define UINT uint64_t
 #define PLAIN(id, name, args, cost, floats, ints) LOOP(int64_t, int64_t, id##_i64, ints)
 #define FULL(id, name, args, cost, expression) LOOP(int64_t, double, id##_i64, to_i64(expression))
-  TAPE_PLAIN(PLAIN) TAPE_REAL(FULL)
+  PW_PLAIN(PLAIN) PW_REAL(FULL)
 #undef PLAIN
 #undef FULL
 #undef INT
@@ -247,22 +247,22 @@ enum { LANES = 16 };
 
 /* -- the table --------------------------------------------------------------------------------- */
 
-#define IN_F32(id, ...) [TAPE_##id] = id##_f32,
-#define IN_F64(id, ...) [TAPE_##id] = id##_f64,
-#define IN_I32(id, ...) [TAPE_##id] = id##_i32,
-#define IN_I64(id, ...) [TAPE_##id] = id##_i64,
+#define IN_F32(id, ...) [PW_##id] = id##_f32,
+#define IN_F64(id, ...) [PW_##id] = id##_f64,
+#define IN_I32(id, ...) [PW_##id] = id##_i32,
+#define IN_I64(id, ...) [PW_##id] = id##_i64,
 #define AT_LOAD(id, S, number, store, K)  [TY_##id] = JOIN(load_##id, K),
 #define AT_STORE(id, S, number, store, K) [TY_##id] = JOIN(store_##id, K),
 #define AT_ROW(id, S, number) [TY_##id] = row_##id,
 #define AT_ADD(id, S, number) [TY_##id] = add_##id,
-#define TABLE JOIN(tape_table, ISA)
-extern const struct tape_table TABLE;
-const struct tape_table TABLE = {
+#define TABLE JOIN(pw_table, ISA)
+extern const struct pw_table TABLE;
+const struct pw_table TABLE = {
   .op = {
-    [KIND_F32] = { TAPE_PLAIN(IN_F32) TAPE_REAL(IN_F32) TAPE_FIXED(IN_F32) },
-    [KIND_F64] = { TAPE_PLAIN(IN_F64) TAPE_REAL(IN_F64) TAPE_FIXED(IN_F64) },
-    [KIND_I32] = { TAPE_PLAIN(IN_I32) TAPE_REAL(IN_I32) },
-    [KIND_I64] = { TAPE_PLAIN(IN_I64) TAPE_REAL(IN_I64) },
+    [KIND_F32] = { PW_PLAIN(IN_F32) PW_REAL(IN_F32) PW_FIXED(IN_F32) },
+    [KIND_F64] = { PW_PLAIN(IN_F64) PW_REAL(IN_F64) PW_FIXED(IN_F64) },
+    [KIND_I32] = { PW_PLAIN(IN_I32) PW_REAL(IN_I32) },
+    [KIND_I64] = { PW_PLAIN(IN_I64) PW_REAL(IN_I64) },
   },
   .load = {
     { DTYPES_(AT_LOAD, f32) }, { DTYPES_(AT_LOAD, f64) }, { DTYPES_(AT_LOAD, i32) }, { DTYPES_(AT_LOAD, i64) },

@@ -26,7 +26,7 @@ enum { BLOCK = 4096 };                                /* elements summed in thei
 #define MOST FLT_MAX
 #define SQRT sqrtf
 #define NAME(f) f##_f32
-#define ROWS JOIN(rows_f32, ISA)
+#define ROWS JOIN(vec_ops_f32, ISA)
 #include "kernel/vec/isa/lanes.inc"
 #include "kernel/vec/isa/sum.inc"
 #include "kernel/vec/isa/softmax.inc"
@@ -51,7 +51,7 @@ enum { BLOCK = 4096 };                                /* elements summed in thei
 #define MOST DBL_MAX
 #define SQRT sqrt
 #define NAME(f) f##_f64
-#define ROWS JOIN(rows_f64, ISA)
+#define ROWS JOIN(vec_ops_f64, ISA)
 #include "kernel/vec/isa/lanes.inc"
 #include "kernel/vec/isa/sum.inc"
 #include "kernel/vec/isa/softmax.inc"
