@@ -6,6 +6,7 @@
 ** float32, rounded to nearest even, in blocks that stay in the first-level cache. The loops are
 ** in base/isa/convert.c.
 */
+#include "base/cast.h"
 #include "base/convert.h"
 #include "base/parallel.h"
 

@@ -7,7 +7,7 @@
 ** between regions; oneDNN uses the same ones.
 */
 #include <sched.h>
-#include "device/device.h"
+#include "base/base.h"
 #include "base/parallel.h"
 #ifndef TY_NO_OPENMP
 #include <omp.h>
@@ -60,7 +60,11 @@ int ty_threads(int n)
 
 void parallel_queue(bool on) { queue_thread = on; }
 
-static int team(void) { return MAX(1, cores() / MAX(1, device_queues())); }
+static int queues; /* of CPUs, opened so far */
+
+void parallel_add_queue(void) { __atomic_add_fetch(&queues, 1, __ATOMIC_RELAXED); }
+
+static int team(void) { return MAX(1, cores() / MAX(1, __atomic_load_n(&queues, __ATOMIC_RELAXED))); }
 
 int parallel_threads(void)
 {

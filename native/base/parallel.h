@@ -20,7 +20,9 @@ void parallel_team(void (*body)(int member, int members, void *context), void *c
 ** team may have */
 int  parallel_threads(void);
 int  parallel_index(void);                            /* this member, from 0 */
-/* device/device.c: this thread is (no longer) a queue */
+/* the cores are shared with one more queue, from now on */
+void parallel_add_queue(void);
+/* this thread is (no longer) a queue */
 void parallel_queue(bool on);
 /* what run returns; its regions have one member */
 int  parallel_alone(int (*run)(void *context), void *context);

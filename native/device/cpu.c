@@ -16,7 +16,7 @@
 #include "base/stream_copy.h"
 #include "device/device.h"
 #include "base/parallel.h"
-#include "tensor/tensor.h"
+#include "base/convert.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 enum { MAPPED = 0 };                                  /* it watches blocks of the heap only */

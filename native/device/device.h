@@ -76,7 +76,6 @@ int  device_open(int device);
 int  device_wait(int device);
 bool ticket_past(struct ticket t);
 void ticket_wait(struct ticket t);
-int  device_queues(void);                             /* CPU queues opened so far */
 bool device_sync(void);                               /* TYCHO_SYNC=1: device_submit runs inline */
 const char *device_name(int device, char *buffer, size_t size);            /* "cpu(0)" */
 int  device_parse(const char *text, int *device);     /* "gpu(1)" -> TY_GPU + 1; "" -> TY_CPU */
@@ -128,3 +127,4 @@ const struct device_ops *device_ops(int device);      /* NULL: no such kind */
 static inline int device_kind(int device) { return device & ~255; }
 static inline int device_id(int device) { return device & 255; }
 extern const struct device_ops cpu_ops;
+void gpu_absence(struct text *t);                     /* why there is no GPU here, in words */

@@ -1,8 +1,6 @@
-/* platform.c - the processor's code path, and the text of `tycho --platform`: what was found, or
-** why not.
+/* platform.c - the text of `tycho --platform`: what was found, or why not.
 **
-** The code path is chosen once: the best the processor runs, or TYCHO_CPU where that asks for
-** less. Libraries that are optional at run time are looked for with dlopen here only to tell
+** Libraries that are optional at run time are looked for with dlopen here only to tell
 ** what is there; their users open them themselves.
 */
 #include <dlfcn.h>
@@ -15,37 +13,6 @@
 #endif
 
 /* -- processor --------------------------------------------------------------------------------- */
-
-static const char *const paths[] = { "baseline", "avx2", "avx512" };
-
-static int best_level(void)
-{
-#if defined(__x86_64__) || defined(__i386__)
-  __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma"))
-    return CPU_BASELINE; /* f16c is older */
-  bool wide = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  return wide ? CPU_AVX512 : CPU_AVX2;
-#else
-  return CPU_BASELINE;
-#endif
-}
-
-int cpu_level(void)
-{
-  static int level = -1;
-  int known = __atomic_load_n(&level, __ATOMIC_RELAXED);
-  if (known >= 0) return known;
-  const char *asked = env_text("TYCHO_CPU", "");
-  int best = best_level(), chosen = best;
-  for (int i = 0; i < COUNT(paths); i++)
-    if (!strcmp(asked, paths[i])) chosen = MIN(i, best);
-  __atomic_store_n(&level, chosen, __ATOMIC_RELAXED);
-  return chosen;
-}
-
-const char *cpu_path(void) { return paths[cpu_level()]; }
 
 static void add_features(struct text *t)
 {

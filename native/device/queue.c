@@ -52,15 +52,12 @@ struct queue {
 };
 
 static struct queue *queues[SLOTS];                   /* atomic; made at first use, never freed */
-static int opened;                                    /* CPU queues */
 /* atomic: the process ends; nothing runs or waits any more */
 static int closing;
 static pthread_mutex_t order = PTHREAD_MUTEX_INITIALIZER, marks = PTHREAD_MUTEX_INITIALIZER;
 
 #define LOAD(x) __atomic_load_n(&(x), __ATOMIC_SEQ_CST)
 #define STORE(x, v) __atomic_store_n(&(x), v, __ATOMIC_SEQ_CST)
-
-int device_queues(void) { return __atomic_load_n(&opened, __ATOMIC_RELAXED); }
 
 bool device_sync(void)
 {
@@ -305,7 +302,7 @@ static int make_queue(int device, struct queue **out)
   pthread_cond_init(&q->past, NULL);
   int code = start_thread(q);
   if (code) return mem_free(q), code;
-  if (device_kind(q->device) == TY_CPU) __atomic_add_fetch(&opened, 1, __ATOMIC_RELAXED);
+  if (device_kind(q->device) == TY_CPU) parallel_add_queue();
   __atomic_store_n(&queues[device_slot(device)], q, __ATOMIC_RELEASE);
   *out = q;
   return TY_OK;

@@ -1,4 +1,4 @@
-/* tensor.c - typed arrays: dtypes, descriptors, and the public calls on one tensor.
+/* tensor.c - typed arrays: descriptors, and the public calls on one tensor.
 **
 ** A tensor is a descriptor and a place in a storage; views share the storage, and with it
 ** tickets and failure marks. write and read are synchronous: they wait for the tasks in flight
@@ -7,46 +7,6 @@
 */
 #include "tensor/tensor.h"
 #include "device/inner.h"
-
-/* -- dtypes ------------------------------------------------------------------------------------ */
-
-static const struct { const char *name; size_t size; } dtypes[] = {
-  /*          name        bytes */
-  [TY_F32]  = { "float32",  4 },
-  [TY_F64]  = { "float64",  8 },
-  [TY_F16]  = { "float16",  2 },
-  [TY_U8]   = { "uint8",    1 },
-  [TY_I32]  = { "int32",    4 },
-  [TY_I8]   = { "int8",     1 },
-  [TY_I64]  = { "int64",    8 },
-  [TY_BOOL] = { "bool",     1 },
-  [TY_BF16] = { "bfloat16", 2 },
-};
-
-static bool known_dtype(int dtype)
-{
-  return dtype >= 0 && dtype < COUNT(dtypes) && dtypes[dtype].size;
-}
-size_t      dtype_size(int dtype) { return known_dtype(dtype) ? dtypes[dtype].size : 0; }
-const char *dtype_name(int dtype) { return known_dtype(dtype) ? dtypes[dtype].name : "unknown"; }
-bool dtype_float(int dtype)
-{
-  return dtype == TY_F32 || dtype == TY_F64 || dtype == TY_F16 || dtype == TY_BF16;
-}
-
-int dtype_parse(const char *name, int *dtype)
-{
-  for (int i = 0; name && i < COUNT(dtypes); i++) {
-    if (!dtypes[i].size || strcmp(name, dtypes[i].name)) continue;
-    *dtype = i;
-    return TY_OK;
-  }
-  static const char *const expected =
-      "float32, float64, float16, bfloat16, uint8, int8, int32, int64 or bool";
-  fail(TY_EDTYPE, "unknown dtype '%s': expected %s", name ? name : "", expected);
-  fail_argument("dtype", expected, name);
-  return TY_EDTYPE;
-}
 
 /* -- descriptors ------------------------------------------------------------------------------- */
 
@@ -91,7 +51,7 @@ bool desc_same_shape(const ty_desc *a, const ty_desc *b)
 static int check_desc(const ty_desc *d)
 {
   char shape[200];
-  NEED(known_dtype(d->dtype), TY_EDTYPE, "a tensor cannot have dtype %d", d->dtype);
+  NEED(dtype_size(d->dtype), TY_EDTYPE, "a tensor cannot have dtype %d", d->dtype);
   NEED(d->ndim <= TY_MAXDIM, TY_ESHAPE, "a tensor has at most %d dimensions, not %d", TY_MAXDIM,
       d->ndim);
   NEED(desc_known(d), TY_ESHAPE,

@@ -1,6 +1,8 @@
 /* tensor.h - a typed array: descriptor, storage and offset. Always dense, row-major. Reference
 ** counted. */
 #pragma once
+#include "base/convert.h"
+#include "base/dtype.h"
 #include "device/device.h"
 
 struct ty_tensor {
@@ -15,10 +17,6 @@ static inline void *tensor_at(const ty_tensor *t) { return (char *)t->storage->d
 int     tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **out);
 /* on a CPU; large ones are touched at first use */
 int     tensor_new_zeros(const ty_desc *d, ty_tensor **out);
-size_t  dtype_size(int dtype);                        /* bytes of an element; 0 for TY_NODTYPE */
-const char *dtype_name(int dtype);                    /* "float32"; "unknown" */
-int     dtype_parse(const char *name, int *dtype);    /* TY_EDTYPE */
-bool    dtype_float(int dtype);                       /* float32 float64 float16 bfloat16 */
 int64_t desc_count(const ty_desc *d);                 /* elements; 0 while anything is unknown */
 #define TENSOR_BYTES_MAX ((int64_t)1 << 47)           /* what a process can address: sums of sizes below it do not overflow */
 size_t  desc_bytes(const ty_desc *d);
@@ -26,11 +24,3 @@ size_t  desc_bytes(const ty_desc *d);
 int     desc_check_size(const ty_desc *d);
 bool    desc_known(const ty_desc *d);                 /* every dim known */
 bool    desc_same_shape(const ty_desc *a, const ty_desc *b);
-/* Converts n elements between dtypes as C casts do (NaN or overflow -> INT_MIN for int32; float
-** -> uint8 wraps); src and dst are dense and do not overlap. Runs in the calling thread,
-** parallel where large. */
-void    convert(void *dst, int dst_type, const void *src, int src_type, int64_t n);
-float   half_to_float(uint16_t h);
-uint16_t float_to_half(float f);                      /* round to nearest even */
-float   bf16_to_float(uint16_t h);
-uint16_t float_to_bf16(float f);

@@ -1,8 +1,8 @@
-/* convert.c - loops of base/convert.h for one instruction set: compiled once per set with
+/* convert.c - loops of base/cast.h for one instruction set: compiled once per set with
 ** -DISA=name. They are plain loops that the compiler makes vectors of; elements do not meet, so
 ** every set gives the same bits.
 */
-#include "base/convert.h"
+#include "base/cast.h"
 
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)

@@ -1,0 +1,8 @@
+/* dtype.h - element types: TY_F32 and its like, in bytes and words. */
+#pragma once
+#include "base/base.h"
+
+size_t  dtype_size(int dtype);                        /* bytes of an element; 0 for TY_NODTYPE */
+const char *dtype_name(int dtype);                    /* "float32"; "unknown" */
+int     dtype_parse(const char *name, int *dtype);    /* TY_EDTYPE */
+bool    dtype_float(int dtype);                       /* float32 float64 float16 bfloat16 */

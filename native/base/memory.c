@@ -1,0 +1,145 @@
+/* memory.c - allocation on the host, counted and limited; arenas; how many objects are alive.
+**
+** Nothing here knows devices: the bytes of tensors are counted by device/device.c.
+*/
+#include <malloc.h>
+#include "base/base.h"
+
+/* smaller blocks are never refused on behalf of the limit */
+enum { SMALL = 65536 };
+static int64_t host_bytes;
+
+int64_t mem_bytes(void) { return __atomic_load_n(&host_bytes, __ATOMIC_RELAXED); }
+
+int64_t mem_limit(void)
+{
+  static int64_t limit = -1; /* 0: none */
+  int64_t n = __atomic_load_n(&limit, __ATOMIC_RELAXED);
+  if (n >= 0) return n;
+  n = MAX(env_number("TYCHO_MEM_LIMIT", 0), 0);
+  __atomic_store_n(&limit, n, __ATOMIC_RELAXED);
+  return n;
+}
+
+int fail_memory(const char *place, size_t wanted, int64_t used, int64_t cached)
+{
+  char report[256], limit[32] = "none";
+  if (mem_limit()) snprintf(limit, sizeof limit, "%lld", (long long)mem_limit());
+  snprintf(report, sizeof report,
+      "%s: %zu bytes wanted, %lld in use, %lld kept for reuse, limit %s, %lld live tensors, %lld executors",
+      place, wanted, (long long)used, (long long)cached, limit, (long long)ty_live("tensor"),
+      (long long)ty_live("exec"));
+  error_memory_report(report);
+  return fail(TY_EMEMORY, "out of memory");
+}
+
+static bool admitted(size_t bytes)
+{
+  int64_t limit = mem_limit();
+  return bytes < SIZE_MAX / 2 && (bytes < SMALL || !limit || mem_bytes() + (int64_t)bytes <= limit);
+}
+
+static void counted(void *p, int sign)
+{
+  __atomic_add_fetch(&host_bytes, sign * (int64_t)malloc_usable_size(p), __ATOMIC_RELAXED);
+}
+
+void *mem_new(size_t bytes)
+{
+  void *p = admitted(bytes) ? calloc(1, bytes ? bytes : 1) : NULL;
+  if (!p) return fail_memory("host", bytes, mem_bytes(), 0), NULL;
+  counted(p, 1);
+  return p;
+}
+
+void *mem_grow(void *p, size_t bytes)
+{
+  if (!p) return mem_new(bytes);
+  if (!admitted(bytes)) return fail_memory("host", bytes, mem_bytes(), 0), NULL;
+  int64_t old = (int64_t)malloc_usable_size(p);
+  void *q = realloc(p, bytes ? bytes : 1);
+  if (!q) return fail_memory("host", bytes, mem_bytes(), 0), NULL;
+  __atomic_add_fetch(&host_bytes, (int64_t)malloc_usable_size(q) - old, __ATOMIC_RELAXED);
+  return q;
+}
+
+void mem_free(void *p)
+{
+  if (!p) return;
+  counted(p, -1);
+  free(p);
+}
+
+char *mem_text(const char *s)
+{
+  size_t n = strlen(s) + 1;
+  char *copy = mem_new(n);
+  return copy ? memcpy(copy, s, n) : NULL;
+}
+
+bool grow_array(void **p, int n, int *cap, size_t size)
+{
+  if (n < *cap) return true;
+  int more = *cap ? *cap * 2 : 8;
+  if (*cap > 1 << 29) return fail(TY_EMEMORY, "out of memory: array of %d elements", *cap), false;
+  void *q = mem_grow(*p, (size_t)more * size);
+  if (!q) return false;
+  *p = q;
+  *cap = more;
+  return true;
+}
+
+/* Blocks double in size up to 64 KB, so that a small graph costs one kilobyte and a large one
+** few blocks. What is larger than the next one has a block of its own, behind the one that is
+** being filled. */
+struct arena_block { struct arena_block *next; size_t used, size; _Alignas(16) char bytes[]; };
+
+void *arena_new(struct arena *a, size_t bytes)
+{
+  if (bytes > SIZE_MAX / 4) return fail_memory("host", bytes, mem_bytes(), 0), NULL;
+  bytes = align_up(bytes ? bytes : 1, 16);
+  struct arena_block *b = a->head;
+  if (!b || b->size - b->used < bytes) {
+    size_t size = b ? MIN(b->size * 2, SMALL - sizeof *b) : 1024 - sizeof *b;
+    struct arena_block *more = mem_new(sizeof *more + MAX(size, bytes)),
+                       **at = b && bytes > size ? &b->next : &a->head;
+    if (!more) return NULL;
+    more->size = MAX(size, bytes);
+    more->next = *at;
+    *at = b = more;
+  }
+  b->used += bytes;
+  return b->bytes + b->used - bytes;
+}
+
+char *arena_text(struct arena *a, const char *s)
+{
+  size_t n = strlen(s) + 1;
+  char *copy = arena_new(a, n);
+  return copy ? memcpy(copy, s, n) : NULL;
+}
+
+void arena_done(struct arena *a)
+{
+  for (struct arena_block *b = a->head, *next; b; b = next) {
+    next = b->next;
+    mem_free(b);
+  }
+  a->head = NULL;
+}
+
+/* -- live objects ------------------------------------------------------------------------------ */
+
+static const char *const kinds[LIVE_KINDS] = { "tensor", "graph", "exec", "pool", "iter", "bag", "storage" };
+static int64_t counts[LIVE_KINDS], native_bytes;
+
+void live(int kind, int by) { __atomic_add_fetch(&counts[kind], by, __ATOMIC_RELAXED); }
+void live_bytes(int64_t by) { __atomic_add_fetch(&native_bytes, by, __ATOMIC_RELAXED); }
+
+int64_t ty_live(const char *kind)
+{
+  if (kind && !strcmp(kind, "bytes")) return __atomic_load_n(&native_bytes, __ATOMIC_RELAXED);
+  for (int i = 0; kind && i < LIVE_KINDS; i++)
+    if (!strcmp(kind, kinds[i])) return __atomic_load_n(&counts[i], __ATOMIC_RELAXED);
+  return -1;
+}

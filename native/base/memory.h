@@ -1,0 +1,44 @@
+/* memory.h - memory of the host: all of it is counted and may fail (TYCHO_MEM_LIMIT). */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { ALIGN = 64, PAGE = 4096 };
+/* zeroed; NULL and a failure of TY_EMEMORY when out of memory */
+void *mem_new(size_t bytes);
+/* as realloc; the old block stays on failure */
+void *mem_grow(void *p, size_t bytes);
+void  mem_free(void *p);
+int64_t  mem_bytes(void);                             /* host bytes in use through mem_new */
+int64_t  mem_limit(void);                             /* TYCHO_MEM_LIMIT; 0: none */
+/* TY_EMEMORY with a report */
+int   fail_memory(const char *place, size_t wanted, int64_t used, int64_t cached);
+char *mem_text(const char *s);                        /* a copy */
+#define NEW(T) ((T *)mem_new(sizeof(T)))
+#define NEWS(T, n) ((T *)mem_new(sizeof(T) * (size_t)((n) > 0 ? (n) : 1)))
+/* of sizes; INT64_MAX, which no shape takes, when it overflows */
+static inline int64_t size_times(int64_t a, int64_t b)
+{
+  int64_t n;
+  return __builtin_mul_overflow(a, b, &n) ? INT64_MAX : n;
+}
+static inline size_t align_up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+/* An arena gives many small blocks that are freed together. Zero-initialised = empty. */
+struct arena { struct arena_block *head; };
+void *arena_new(struct arena *a, size_t bytes);       /* zeroed, aligned to 16 */
+char *arena_text(struct arena *a, const char *s);
+void  arena_done(struct arena *a);
+
+/* GROW(p, n, cap): room for one more element in a growing array; false when out of memory */
+bool grow_array(void **p, int n, int *cap, size_t size);
+#define GROW(p, n, cap) grow_array((void **)&(p), n, &(cap), sizeof *(p))
+
+/* -- live objects ------------------------------------------------------------------------------ */
+
+enum {
+  LIVE_TENSOR, LIVE_GRAPH, LIVE_EXEC, LIVE_POOL, LIVE_ITER, LIVE_BAG, LIVE_STORAGE, LIVE_KINDS
+};
+void live(int kind, int by);                          /* counts objects, thread safe */
+void live_bytes(int64_t by);

@@ -1,0 +1,92 @@
+/* text.c - texts that grow, shapes in words, and how near one name is to another. */
+#include <ctype.h>
+#include "base/base.h"
+
+static bool room(struct text *t, size_t n)
+{
+  if (t->lost) return false;
+  if (t->cap - t->n > n) return true;
+  size_t cap = MAX(t->cap * 2, t->n + n + 64);
+  char *s = mem_grow(t->s, cap);
+  if (!s) return t->lost = true, false;
+  t->s = s;
+  t->cap = cap;
+  return true;
+}
+
+void text_put(struct text *t, const char *s, size_t n)
+{
+  if (!room(t, n)) return;
+  memcpy(t->s + t->n, s, n);
+  t->n += n;
+  t->s[t->n] = 0;
+}
+
+void text_add(struct text *t, const char *format, ...)
+{
+  va_list a, again;
+  va_start(a, format);
+  va_copy(again, a);
+  int n = vsnprintf(NULL, 0, format, a);
+  if (n >= 0 && room(t, (size_t)n)) {
+    vsnprintf(t->s + t->n, t->cap - t->n, format, again);
+    t->n += (size_t)n;
+  }
+  va_end(again);
+  va_end(a);
+}
+
+void text_done(struct text *t)
+{
+  mem_free(t->s);
+  *t = (struct text){ 0 };
+}
+
+const char *text_shape(const ty_desc *d, char *buffer, size_t size)
+{
+  if (d->ndim <= 0) return snprintf(buffer, size, "(?)"), buffer;
+  size_t n = 0;
+  for (int i = 0; i < d->ndim && i < TY_MAXDIM && n < size; i++) {
+    char dim[24] = "?";
+    if (d->dim[i]) snprintf(dim, sizeof dim, "%lld", (long long)d->dim[i]);
+    n += (size_t)snprintf(buffer + n, size - n, "%s%s", i ? ", " : "(", dim);
+  }
+  if (n < size) snprintf(buffer + n, size - n, d->ndim == 1 ? ",)" : ")");
+  return buffer;
+}
+
+/* Edit distance with neighbouring letters swapped as one step; another case of the same letter
+** costs a quarter, a separator a half, so that "fullyconnected" and "fully_connected" are near
+** "FullyConnected". */
+static double change(char a, char b)
+{
+  if (a == b) return 0;
+  return tolower((unsigned char)a) == tolower((unsigned char)b) ? 0.25 : 1;
+}
+
+static double gap(char c) { return c == '_' || c == '-' || c == ' ' ? 0.5 : 1; }
+
+double name_distance(const char *a, const char *b)
+{
+  enum { LONG = 64 };
+  double row[3][LONG + 1];
+  int na = (int)MIN(strlen(a), LONG), nb = (int)MIN(strlen(b), LONG);
+  double *old = row[0], *last = row[1], *next = row[2];
+  last[0] = 0;
+  for (int j = 1; j <= nb; j++) last[j] = last[j - 1] + gap(b[j - 1]);
+  for (int i = 1; i <= na; i++) {
+    next[0] = last[0] + gap(a[i - 1]);
+    for (int j = 1; j <= nb; j++) {
+      double d = MIN(last[j] + gap(a[i - 1]), next[j - 1] + gap(b[j - 1]));
+      d = MIN(d, last[j - 1] + change(a[i - 1], b[j - 1]));
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+        d = MIN(d, old[j - 2] + 1);
+      next[j] = d;
+    }
+    double *t = old;
+    old = last;
+    last = next;
+    next = t;
+  }
+  return last[nb];
+}
