@@ -6,7 +6,7 @@
 ** when all is well. stack_run hands the matrices of a call out to the cores.
 */
 #pragma once
-#include "op/op.h"
+#include "kernel/kernel.h"
 
 /* in place; other triangle 0; bad: not positive definite */
 int    cholesky(int dtype, bool lower, int64_t n, void *a);

@@ -16,12 +16,6 @@ dnnl_engine_t onednn_engine(void)
   return engine;
 }
 
-int channel_block(int device)
-{
-  bool ours = device_kind(device) == TY_CPU && cpu_level() > CPU_BASELINE && onednn_engine();
-  return !ours ? 0 : cpu_level() >= CPU_AVX512 ? 16 : 8;
-}
-
 dnnl_stream_t onednn_stream(void)
 {
   dnnl_stream_t s;

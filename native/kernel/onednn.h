@@ -6,7 +6,7 @@
 */
 #pragma once
 #include <oneapi/dnnl/dnnl.h>
-#include "op/op.h"
+#include "kernel/kernel.h"
 
 dnnl_engine_t   onednn_engine(void);                /* NULL: none, or TYCHO_DISABLE names dnnl */
 dnnl_stream_t   onednn_stream(void);

@@ -8,7 +8,7 @@
 ** calls: { 0 }, move_axis for each axis, move_run.
 */
 #pragma once
-#include "op/op.h"
+#include "kernel/kernel.h"
 
 enum { MOVE_AXES = 2 * TY_MAXDIM };
 struct move { int n; int64_t dim[MOVE_AXES], to[MOVE_AXES], from[MOVE_AXES]; };

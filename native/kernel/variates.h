@@ -10,7 +10,7 @@
 ** of 52 bits.
 */
 #pragma once
-#include "op/op.h"
+#include "kernel/kernel.h"
 #include "base/philox.h"
 
 struct rng_key { uint64_t seed, counter; uint32_t node; };

@@ -68,14 +68,40 @@ const char *formula_reads(const struct op *op)
   return reads_text(mask);
 }
 
+/* -- parameters -------------------------------------------------------------------------------- */
+
+/* A number is an operand of its own where env->numbers says so; enums and booleans never are. */
+static bool parameter(
+    const struct pw_env *env, const char *name, size_t n, double *value, int *operand)
+{
+  int at = 0;
+  *operand = -1;
+  for (const struct param *q = env->param ? env->op->param : NULL; q && q->name; q++) {
+    bool number = q->type == P_FLOAT || q->type == P_INT, found;
+    if (strlen(q->name) == n && !memcmp(q->name, name, n)) {
+      *value = op_number(env->op, env->param, q->name, &found);
+      if (number && env->numbers > 0) *operand = env->numbers + at;
+      return found;
+    }
+    at += number;
+  }
+  return false;
+}
+
+struct pw_env formula_env(const struct op *op, const void *param, int numbers)
+{
+  struct pw_env env = { .parameter = parameter, .op = op, .param = param, .numbers = numbers };
+  for (int i = 0; i < COUNT(env.var); i++) env.var[i] = -1;
+  return env;
+}
+
 /* -- making a pointwise program ---------------------------------------------------------------- */
 
 struct plan {                                         /* of one pointwise program */
   const struct op *op;
   const void *param;
   int dtype;
-  /* fixed: numbers are written into the pointwise program */
-  bool backward, fixed;
+  bool backward;
   uint32_t want;                                      /* outputs to store */
   const char *reads;                                  /* backward */
 };
@@ -98,10 +124,9 @@ static bool mutated(const struct op *op, int k)
 static int build_forward(const struct plan *p, struct pw_program *t)
 {
   int nin = count_words(p->op->in), at = nin + 1, reg;
-  struct pw_env env = { .op = p->op, .param = p->param };
   for (int k = 0; k < nin; k++) at += mutated(p->op, k);
-  env.numbers = p->fixed ? 0 : at;
-  for (int i = 0; i < 26; i++) env.var[i] = i < nin && i < MOST ? pw_load(t, i) : -1;
+  struct pw_env env = formula_env(p->op, p->param, at);
+  for (int i = 0; i < nin && i < MOST; i++) env.var[i] = pw_load(t, i);
   TRY(pw_formula(t, p->op->formula->y, &env, &reg));
   if (p->want & 1) pw_store(t, nin, reg);
   for (int k = 0, to = nin + 1; k < nin; k++)
@@ -112,16 +137,15 @@ static int build_forward(const struct plan *p, struct pw_program *t)
 static int build_backward(const struct plan *p, struct pw_program *t)
 {
   int nin = count_words(p->op->in), n = 0, reg;
-  struct pw_env env = { .op = p->op, .param = p->param };
-  for (int i = 0; i < 26; i++) env.var[i] = -1;
+  struct pw_env env = formula_env(p->op, p->param, 0);
   for (const char *s = p->reads; *s; s += strcspn(s, " "), s += strspn(s, " "))
     env.var[*s == 'g' ? 'g' - 'a' : *s == 'o' ? 'y' - 'a' : atoi(s + 1)] = pw_load(t, n++);
-  env.numbers = p->fixed ? 0 : n + nin;
+  env.numbers = n + nin;
   for (int k = 0; k < nin; k++) {
     const char *f = p->op->formula->grad[k];
-    if (!(p->want >> k & 1) || (!f && !p->fixed)) continue;
+    if (!(p->want >> k & 1) || !f) continue;
     struct pw_env e = env;
-    TRY(pw_formula(t, f ? f : "0", &e, &reg));
+    TRY(pw_formula(t, f, &e, &reg));
     pw_store(t, n + k, reg);
   }
   return TY_OK;
@@ -169,14 +193,9 @@ static uint8_t sign_of(double v) { return v != v ? 3 : v > 0 ? 2 : v < 0 ? 1 : 0
 static size_t make_key(const struct plan *p, int what, uint8_t key[KEY])
 {
   uint8_t *k = key;
-  int32_t head[4] = { what, p->dtype, (int32_t)p->want, p->fixed };
+  int32_t head[3] = { what, p->dtype, (int32_t)p->want };
   memcpy(k, head, sizeof head);
   k += sizeof head;
-  if (p->fixed) {
-    if (p->op->param_size > KEY - sizeof head) return 0;
-    if (p->op->param_size) memcpy(k, p->param, p->op->param_size);
-    return sizeof head + p->op->param_size;
-  }
   for (const struct param *q = p->op->param; q && q->name; q++) {
     const char *field = (const char *)p->param + q->at;
     int64_t v;
@@ -234,20 +253,6 @@ static int remember(const struct plan *p, int what,
   int code = enter(p, what, key, n, out);
   pthread_mutex_unlock(&cache.lock);
   return code;
-}
-
-int formula_program(
-    const struct op *op, const void *param, int dtype, int backward, const struct pw_program **out)
-{
-  struct plan p = {
-    .op = op, .param = param, .dtype = dtype, .backward = backward, .fixed = true, .want = ~0u
-  };
-  struct cached *e;
-  if (backward) p.reads = op_reads(op, param);
-  NEED(op->formula && (!backward || p.reads), TY_EUNSUPPORTED, "%s has no such row", op->name);
-  TRY(remember(&p, backward, &e));
-  *out = e->pw;
-  return TY_OK;
 }
 
 /* -- letters that remain when enums and booleans are known ------------------------------------- */

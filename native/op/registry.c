@@ -650,7 +650,3 @@ int ty_op_ports(
   arena_done(&a);
   return code;
 }
-
-#ifndef TY_DNNL
-int channel_block(int device) { return 0; }
-#endif

@@ -14,9 +14,6 @@ const ty_attr *op_counted(
 /* text of grad, also for rows; NULL: no gradient */
 const char *op_reads(const struct op *op, const void *param);
 bool   shape_parse(const char *s, struct dims *out);  /* "(2, 3)", "[2,3]", "2" */
-/* INFER_SHAPES or INFER_TYPES of one operator (pass/infer.c) */
-int    op_infer(struct infer *s, int what);
-enum { INFER_SHAPES = 1, INFER_TYPES = 2 };
 /* monitors call its inputs by name, not input<i> */
 bool   monitor_input_named(const struct op *op);
 /* user rows from a file, as ty_op_row writes them (user_formula.c) */

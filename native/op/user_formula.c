@@ -105,9 +105,8 @@ static int try_formula(
   double numbers[PARAMS] = { 0 };
   struct pw_program *t = pw_new(TY_F64);
   NEED(t, TY_EMEMORY, "out of memory");
-  struct pw_env env = { .op = &r->op, .param = numbers };
+  struct pw_env env = formula_env(&r->op, numbers, 0);
   int reg;
-  for (int i = 0; i < 26; i++) env.var[i] = -1;
   for (int i = 0; i < inputs; i++) env.var[i] = pw_load(t, i);
   if (gradient)
     env.var['y' - 'a'] = pw_load(t, INPUTS), env.var['g' - 'a'] = pw_load(t, INPUTS + 1);

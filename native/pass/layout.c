@@ -10,6 +10,7 @@
 ** nothing changes. Heads, bound arrays and what a view shows under another shape are plain.
 ** Values without space lie the same in both forms: they are plain, and nobody minds.
 */
+#include "kernel/blocked.h"
 #include "pass/program.h"
 
 static int root_of(const struct program *p, int v) { return p->value[v].root; }

@@ -139,7 +139,7 @@ static int add_member(struct builder *b, int node, int dtype)
 {
   const struct source *s = &b->p->s;
   const struct node *n = &s->g->node[node];
-  struct pw_env env = { .op = n->op, .param = n->param };
+  struct pw_env env = formula_env(n->op, n->param, 0);
   bind_letters(b, n, &env);
   for (int k = 0; k < n->nout; k++) {
     int v = n->first + k, reg;
@@ -230,7 +230,8 @@ static int build_activation(struct program *p, struct step *st)
   NEED(b.t, TY_EMEMORY, "out of memory: tapes");
   b.operand[0] = *d;
   b.value[0] = v;
-  struct pw_env env = { .var = { pw_load(b.t, 0) }, .op = a->op, .param = a->param };
+  struct pw_env env = formula_env(a->op, a->param, 0);
+  env.var[0] = pw_load(b.t, 0);
   int reg, code = pw_formula(b.t, a->op->formula->y, &env, &reg);
   if (!code) pw_store(b.t, 0, reg), code = finish_program(&b, d);
   if (code) pw_free(b.t);

@@ -8,7 +8,6 @@
 ** are pasted from ir.h, so the GPU computes what the CPU does, but for the last bits of the
 ** library's functions and of contracted products (compile with --fmad=false against that).
 */
-#include "op/registry.h"
 #include "pointwise/ir.h"
 
 /* -- prelude ----------------------------------------------------------------------------------- */
@@ -74,7 +73,10 @@ static const char integers[] =
   "  return (INT)r;\n"
   "}\n";
 
-static void print_prelude(const struct pw_program *t, struct text *out)
+#define ARGUMENTS \
+  "struct pw_args { i64 count; int ndim, n; i64 dim[8]; i64 stride[%d][8]; void *p[%d]; };   /* strides in elements */\n"
+
+void pw_cuda_begin(const struct pw_program *t, int n, struct text *out)
 {
   text_add(out, "%s", conversions);
   for (int i = 0; i < COUNT(direct); i++)
@@ -95,6 +97,7 @@ static void print_prelude(const struct pw_program *t, struct text *out)
   if (whole)
     text_add(out, "typedef %s INT; typedef %s UINT;\n%s", whole,
         t->kind == KIND_I32 ? "unsigned" : "u64", integers);
+  text_add(out, ARGUMENTS, n, n);
 }
 
 /* -- the kernel -------------------------------------------------------------------------------- */
@@ -197,9 +200,6 @@ static void print_term(const struct pw_program *t, const int *dtypes, int i, str
   text_add(out, ";\n");
 }
 
-#define ARGUMENTS \
-  "struct pw_args { i64 count; int ndim, n; i64 dim[8]; i64 stride[%d][8]; void *p[%d]; };   /* strides in elements */\n"
-
 static bool used(const struct pw_program *t, int operand)
 {
   for (int i = 0; i < t->nput; i++)
@@ -224,7 +224,7 @@ static void print_offsets(const struct pw_program *t, int n, struct text *out)
   text_add(out, "\n      }\n    }\n");
 }
 
-static void print_kernel(
+void pw_cuda_kernel(
     const struct pw_program *t, const int *dtypes, int n, const char *name, struct text *out)
 {
   char value[32];
@@ -250,75 +250,7 @@ int pw_cuda(
 {
   NEED(t->sealed && n > 0 && n <= PW_ARGS, TY_EVALUE,
       "pw_cuda: a sealed pointwise program of 1 to %d operands is needed", PW_ARGS);
-  print_prelude(t, out);
-  text_add(out, ARGUMENTS, n, n);
-  print_kernel(t, dtypes, n, name, out);
+  pw_cuda_begin(t, n, out);
+  pw_cuda_kernel(t, dtypes, n, name, out);
   return out->lost ? fail(TY_EMEMORY, "out of memory: CUDA source") : TY_OK;
-}
-
-/* -- the public view of a row ------------------------------------------------------------------ */
-
-/* Some value for a parameter that has no default: sources are looked at, not run. */
-static const char *some_value(const struct param *q, char *buffer, size_t size)
-{
-  if (q->type != P_ENUM) return q->type == P_DTYPE ? "float32" : "1";
-  snprintf(buffer, size, "%.*s", (int)strcspn(q->choice, "|"), q->choice);
-  return buffer;
-}
-
-static int some_params(const struct op *op, void **param)
-{
-  ty_attr attr[32];
-  char value[32][32];
-  int n = 0;
-  for (const struct param *q = op->param; q && q->name && n < COUNT(attr); q++)
-    if (!q->init)
-      attr[n].key = q->name, attr[n].value = some_value(q, value[n], sizeof value[n]), n++;
-  *param = mem_new(op->param_size + 16);
-  NEED(*param, TY_EMEMORY, "out of memory");
-  return op_parse(op, attr, n, *param);
-}
-
-static int print_row(
-    const struct op *op, const void *param, bool backward, const char *name, struct text *out)
-{
-  struct pw_program *t;
-  int dtype[PW_ARGS], n;
-  TRY(formula_build(op, param, TY_F32, backward, &t, dtype, &n));
-  print_kernel(t, dtype, n, name, out);
-  pw_free(t);
-  return TY_OK;
-}
-
-static int print_both(const struct op *op, const void *param, struct text *out)
-{
-  char name[160];
-  struct pw_program *t;
-  int dtype[PW_ARGS], n;
-  TRY(formula_build(op, param, TY_F32, false, &t, dtype, &n));
-  print_prelude(t, out);
-  pw_free(t);
-  text_add(out, ARGUMENTS, PW_ARGS, PW_ARGS);
-  snprintf(name, sizeof name, "%s_forward", op->name);
-  TRY(print_row(op, param, false, name, out));
-  if (!op_reads(op, param)) return TY_OK;
-  snprintf(name, sizeof name, "%s_backward", op->name);
-  return print_row(op, param, true, name, out);
-}
-
-int ty_op_cuda(const char *name, const char **source)
-{
-  static __thread struct text out;
-  const struct op *op = op_find(name);
-  void *param = NULL;
-  if (!op) return op_unknown(name ? name : "");
-  NEED(source, TY_ETYPE, "op_cuda: null argument");
-  NEED(op->formula, TY_EUNSUPPORTED, "%s is not made of formulas: it has no CUDA source of its own",
-      op->name);
-  out.n = 0;
-  int code = some_params(op, &param);
-  if (!code) code = print_both(op, param, &out);
-  mem_free(param);
-  if (!code) *source = out.s;
-  return code;
 }

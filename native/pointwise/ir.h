@@ -146,6 +146,3 @@ struct pw_program {
 int  pw_term_op(struct pw_program *t, int op, int a, int b, int c);
 /* a loaded parameter; its sign is that of `known` */
 void pw_uniform(struct pw_program *t, int reg, double known);
-int formula_build(const struct op *op, const void *param, int dtype, bool backward,
-    struct pw_program **out, int dtypes[PW_ARGS], int *n);
-/* numbers as operands, as row kernels use it; the caller frees it */

@@ -9,7 +9,6 @@
 ** The first mistake stops the parse; its column, from 1, is in the failure.
 */
 #include <ctype.h>
-#include "op/registry.h"
 #include "pointwise/ir.h"
 
 struct parse { struct pw_program *t; struct pw_env *env; const char *text, *s, *missing[26]; int code, depth; };
@@ -106,21 +105,14 @@ static int parameter(struct parse *p)
   size_t n = 0;
   while (isalnum((unsigned char)name[n]) || name[n] == '_') n++;
   p->s += n;
-  int at = 0;
-  for (const struct param *q = p->env->op ? p->env->op->param : NULL; q && q->name; q++) {
-    bool number = q->type == P_FLOAT || q->type == P_INT,
-         found = strlen(q->name) == n && !memcmp(q->name, name, n);
-    if (found && p->env->param) {
-      double v = op_number(p->env->op, p->env->param, q->name, &found);
-      if (!found) break;
-      if (!number || p->env->numbers <= 0) return pw_number(p->t, v);
-      int reg = pw_load(p->t, p->env->numbers + at);
-      pw_uniform(p->t, reg, v);
-      return reg;
-    }
-    at += number;
-  }
-  return wrong(p, name, "there is no parameter", (int)n);
+  int operand = -1;
+  double value;
+  if (!p->env->parameter || !p->env->parameter(p->env, name, n, &value, &operand))
+    return wrong(p, name, "there is no parameter", (int)n);
+  if (operand < 0) return pw_number(p->t, value);
+  int reg = pw_load(p->t, operand);
+  pw_uniform(p->t, reg, value);
+  return reg;
 }
 
 static int word(struct parse *p)

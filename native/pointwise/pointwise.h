@@ -7,18 +7,22 @@
 ** safe: a sealed pointwise program never changes).
 */
 #pragma once
-#include "op/op.h"
+#include "kernel/kernel.h"
 
 struct pw_program;
 /* operands of one pointwise program: loads + stores */
 enum { PW_ARGS = 32 };
-struct pw_env {                                     /* what the names of a formula mean */
+/* What the names of a formula mean. */
+struct pw_env {
   /* register of letter 'a'.. 'z'; -1: unknown. Assignments change it */
   int var[26];
-  /* $name: this operator's parameter; NULL: $names are unknown */
+  /* value of $name, and the operand it is read from at run time, or -1: it is part of the
+  ** program; false: there is no such parameter. NULL: there are none */
+  bool (*parameter)(
+      const struct pw_env *env, const char *name, size_t n, double *value, int *operand);
+  /* for `parameter` */
   const struct op *op; const void *param;
-  /* > 0: the operator's P_FLOAT and P_INT parameters are not written into the pointwise program:
-  ** the k-th is operand numbers + k, one element read at run time */
+  /* > 0: the k-th number among op's parameters is operand numbers + k */
   int numbers;
 };
 struct pw_program *pw_new(int dtype);
@@ -33,10 +37,13 @@ void pw_store(struct pw_program *t, int operand, int reg);
 int  pw_cast(struct pw_program *t, int reg, int dtype);
 /* drops dead code, allocates registers; TY_EUNSUPPORTED: too long */
 int  pw_seal(struct pw_program *t);
-int  pw_length(const struct pw_program *t);               /* instructions */
 /* one formula-like line, for the printed program */
 int  pw_print(const struct pw_program *t, struct text *out);
-/* CUDA C source of kernel `name` */
+/* CUDA C source: what programs of t's dtype with up to n operands need; then a kernel `name` */
+void pw_cuda_begin(const struct pw_program *t, int n, struct text *out);
+void pw_cuda_kernel(
+    const struct pw_program *t, const int *dtypes, int n, const char *name, struct text *out);
+/* both */
 int pw_cuda(
     const struct pw_program *t, const int *dtypes, int n, const char *name, struct text *out);
 /* compute dtype for operands: float64 if any is; else float32 if any is a float; else int64 if
@@ -56,21 +63,6 @@ int  pw_loop_make(struct pw_loop *l, const ty_desc *space, const ty_desc *operan
 /* parallel inside */
 int  pw_run(const struct pw_program *t, const struct pw_loop *l, void *const *operand);
 
-/* Operators with rows as kernels of their own: what ty_call and unfused programs use.
-** formula_kernel: forward, broadcasting; formula_back_kernel: all gradients, summed back over
-** broadcast axes. */
-extern const struct kernel formula_kernel[], formula_back_kernel[];
-/* what its backward reads, as the text of op.grad: from the formulas */
-const char *formula_reads(const struct op *op);
-/* the same, less what its enums and booleans exclude */
-const char *formula_reads_of(const struct op *op, const void *param);
-/* forward, at once */
-int formula_apply(
-    const struct op *op, const void *param, const struct operand *in, int nin, const struct operand *out);
-/* cached, sealed, never freed. forward: operands in order: inputs, output 0, then mutated inputs
-** again as stores backward: operands: what formula_reads lists, then gradient k of each input */
-int formula_program(
-    const struct op *op, const void *param, int dtype, int backward, const struct pw_program **out);
 /* over axes that dst has as 1 or lacks */
 int  sum_to(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);
 

@@ -6,6 +6,7 @@
 ** else it takes strips of positions, each of which meets all panels while the next strip is
 ** fetched. A sum is one chain over the channels.
 */
+#include "kernel/blocked.h"
 #include "kernel/conv/conv.h"
 #include "kernel/gemm/inner.h"
 #include "kernel/conv/isa_1x1.h"

@@ -12,6 +12,7 @@
 ** convolution of dy with the windows turned and channels and filters exchanged. No sum depends
 ** on the groups.
 */
+#include "kernel/blocked.h"
 #include "kernel/gemm/inner.h"
 #include "kernel/conv/winograd_inner.h"
 

@@ -11,7 +11,7 @@
 ** Sums over k are in a fixed order for a given shape: equal settings give equal bits.
 */
 #pragma once
-#include "op/op.h"
+#include "kernel/kernel.h"
 
 enum { GEMM_FEW = 16 };                               /* rows */
 int gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a,

@@ -6,7 +6,7 @@
 ** shape. Order of calls: reduce_plan, then reduce_run or reduce_back any number of times.
 */
 #pragma once
-#include "op/op.h"
+#include "kernel/kernel.h"
 
 /* Folds. R_SPREAD: sum of (x - centre)^2, `centre` one per result, in x's dtype. */
 enum { R_SUM, R_NANSUM, R_ABS, R_SQUARE, R_PROD, R_NANPROD, R_MAX, R_MIN, R_SPREAD, R_KINDS };

@@ -9,7 +9,7 @@
 ** may be equal where a comment says so; they never overlap otherwise.
 */
 #pragma once
-#include "op/op.h"
+#include "kernel/kernel.h"
 
 /* dropout: probability `keep` = 1 - p */
 struct drop { struct rng_state rng; uint32_t node; double keep; };

@@ -6,6 +6,7 @@
 ** way into a part that may be skipped, _select the way out. A gate's gradient is zero where its
 ** part was skipped, so nothing that was computed from skipped values ever leaves.
 */
+#include "op/op.h"
 #include "operators/control/subgraphs.h"
 
 #define LOCS(of, field, name, doc) { name, P_INTS, offsetof(struct of, field), NULL, doc }

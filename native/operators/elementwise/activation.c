@@ -3,6 +3,7 @@
 ** read. Numbers are float32 as in files of the reference: with float64 data the difference would
 ** show.
 */
+#include "op/op.h"
 #include "pointwise/pointwise.h"
 
 struct activation { int64_t act_type; };

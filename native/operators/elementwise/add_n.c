@@ -1,6 +1,7 @@
 /* add_n.c - the sum of any number of equal shapes. Up to seven inputs are added in one pass over
 ** memory. */
 #include <pthread.h>
+#include "op/op.h"
 #include "pointwise/pointwise.h"
 
 /* operands of a pass; the first one may be what earlier passes gave */

@@ -5,6 +5,7 @@
 ** the right. rrelu draws a slope per element when training and keeps it in its second output.
 */
 #include "base/philox.h"
+#include "op/op.h"
 #include "pointwise/pointwise.h"
 
 enum { RRELU, LEAKY, PRELU, ELU, SELU, GELU };

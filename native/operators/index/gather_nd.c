@@ -7,6 +7,7 @@
 ** one place occurs twice, the last row stands, and gradients add up in order.
 */
 #include "kernel/strided_copy.h"
+#include "op/op.h"
 
 struct places {
   const struct operand *index;

@@ -5,6 +5,7 @@
 ** memory.
 */
 #include "kernel/strided_copy.h"
+#include "op/op.h"
 #include "operators/index/sort.h"
 
 /* -- keys -------------------------------------------------------------------------------------- */

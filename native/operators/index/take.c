@@ -7,6 +7,7 @@
 ** gradient.
 */
 #include "kernel/strided_copy.h"
+#include "op/op.h"
 
 enum { RAISE, WRAP, CLIP };
 
@@ -205,7 +206,7 @@ static int batch_shape(struct infer *s)
 {
   const ty_desc *a = &s->in[0], *index = &s->in[1];
   TRY(shape_both(s, &s->in[1], &s->out[0]));
-  if (!dims_known(a) || !dims_known(index)) return TY_OK;
+  if (!desc_known(a) || !desc_known(index)) return TY_OK;
   if (a->ndim >= 2 && product_of(a, 0, a->ndim - 1) == product_of(index, 0, index->ndim))
     return TY_OK;
   char one[160], two[160];

@@ -4,6 +4,7 @@
 ** of x takes s[i] g[h[i]] back.
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 struct sketch { int64_t out_dim, processing_batch_size; };
 static const struct param params[] = {

@@ -6,6 +6,7 @@
 ** the same. offset > 0 lies above the diagonal, < 0 below; at 0 `lower` says which triangle. The
 ** gradient of taking numbers out is putting them back among zeros, and the reverse.
 */
+#include "op/op.h"
 #include "operators/linalg/linalg.h"
 
 struct place_param { int64_t offset, lower; };

@@ -8,6 +8,7 @@
 **   dA = alpha G op(B)^T   or, with A transposed, alpha op(B) G^T      dB = alpha op(A)^T G   or   alpha G^T op(A)
 */
 #include "kernel/gemm/gemm.h"
+#include "op/op.h"
 
 struct set { int dtype; bool ta, tb; int64_t outer, inner, m, n, k; double alpha; };
 

@@ -8,6 +8,7 @@
 ** det and slogdet keep the LU factors of the transpose and their pivots as hidden outputs, from
 ** which A^-1 is made.
 */
+#include "op/op.h"
 #include "operators/linalg/linalg.h"
 
 static double cube(const ty_desc *d)

@@ -7,6 +7,7 @@
 ** float64.
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 struct fourier { int64_t compute_size; };
 static const struct param params[] = {

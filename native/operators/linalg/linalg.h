@@ -4,6 +4,7 @@
 #include "kernel/gemm/gemm.h"
 #include "kernel/lapack.h"
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 static inline int64_t row_count(const ty_desc *d) { return d->dim[d->ndim - 2]; }
 static inline int64_t column_count(const ty_desc *d) { return d->dim[d->ndim - 1]; }

@@ -8,6 +8,7 @@
 **   trsm   X = a op(A)^-1 B      dB = a W, dop(A) = -tri(W X^T), W = op(A)^-T G
 **   syrk   Y = a A A^T           dA = a (G + G^T) A
 */
+#include "op/op.h"
 #include "operators/linalg/linalg.h"
 
 /* -- what all of them share -------------------------------------------------------------------- */

@@ -9,6 +9,7 @@
 ** multiplies it by the head gradients.
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 struct ctc_param { int64_t use_data_lengths, use_label_lengths, blank_label; };
 enum { FIRST, LAST };

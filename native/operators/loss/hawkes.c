@@ -8,6 +8,7 @@
 ** follows the memory, whose derivative is `ds`. The others get zeros.
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 /* inputs */
 enum { LDA, ALPHA, BETA, STATE, LAGS, MARKS, LENGTH, TIME, INPUTS };

@@ -5,6 +5,7 @@
 ** computed. Labels may be of another dtype than data; they are converted in scratch.
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 static const char *float_refuse(const struct call *c)
 {
@@ -60,7 +61,7 @@ static int regression_shape(struct infer *s)
   ty_desc d = s->in[0], *label = &s->in[1];
   if (!d.ndim) return TY_OK;
   if (!label->ndim) return shape_is(s, label, d.ndim == 2 && d.dim[1] == 1 ? 1 : d.ndim, d.dim);
-  if (!dims_known(&d) || !dims_known(label)) return TY_OK;
+  if (!desc_known(&d) || !desc_known(label)) return TY_OK;
   if (label->dim[0] == d.dim[0] && desc_count(label) == desc_count(&d)) return TY_OK;
   char want[160], got[160];
   int code = infer_fail(s, TY_ESHAPE, label, "expected the batch and size of data %s, got %s",

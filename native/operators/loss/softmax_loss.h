@@ -2,6 +2,7 @@
 ** its elements. */
 #pragma once
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 struct softmax_loss {
   const struct vec_ops *r;

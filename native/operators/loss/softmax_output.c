@@ -6,6 +6,7 @@
 ** labels are class numbers, one per row in order. The gradient ignores head gradients unless
 ** out_grad is set, which multiplies by them.
 */
+#include "op/op.h"
 #include "operators/loss/softmax_loss.h"
 
 struct output_param { double grad_scale, ignore_label, smooth_alpha; int64_t multi_output, use_ignore, preserve_shape,

@@ -10,6 +10,7 @@
 */
 #include "kernel/gemm/gemm.h"
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 struct attention { int64_t heads; };
 static const struct param params[] = {

@@ -11,6 +11,7 @@
 ** recorded cases.
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 struct norm_param {
   double eps, momentum, min_calib_range, max_calib_range;

@@ -7,6 +7,7 @@
 ** definition in plain loops. Layouts with the channels last are inferred, but no kernel here
 ** takes them.
 */
+#include "op/op.h"
 #include "operators/nn/convolution.h"
 #include "operators/quantized/quantize.h"
 #include "kernel/vec/vec.h"

@@ -1,6 +1,7 @@
 /* convolution.h - parameters and inference that Convolution and Deconvolution share. */
 #pragma once
 #include "kernel/conv/conv.h"
+#include "op/op.h"
 
 struct conv {
   struct dims kernel, stride, dilate, pad, adj, target_shape;

@@ -16,8 +16,10 @@
 ** oneDNN cannot do to plain arrays falls back to our kernel, for which scratch and state suffice
 ** too. The sums of a weight's gradient depend on the team's size, as everything of oneDNN's may.
 */
+#include "kernel/blocked.h"
 #include "kernel/conv/winograd.h"
 #include "kernel/conv/onednn.h"
+#include "op/op.h"
 
 /* room: of the direction, or of both gradients, once asked; [1] with call.affine */
 struct state { struct gemm_kept own; struct { bool asked; struct rooms rooms; } room[2]; struct part part[PARTS]; };

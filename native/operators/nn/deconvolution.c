@@ -5,6 +5,7 @@
 ** are the input channels. So forward is convolve_data, the data's gradient convolve_forward, the
 ** weight's convolve_weight with both exchanged.
 */
+#include "op/op.h"
 #include "operators/nn/convolution.h"
 
 static const struct param params[] = {

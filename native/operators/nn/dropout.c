@@ -4,6 +4,7 @@
 ** are shared along these axes. p = 1 gives NaN (0 times infinity).
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 struct drop_param { double p; int64_t mode, cudnn_off; struct dims axes; };
 enum { ALWAYS, TRAINING };

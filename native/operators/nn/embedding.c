@@ -6,6 +6,7 @@
 ** number of threads.
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 struct table_param { int64_t input_dim, output_dim, dtype, sparse_grad; };
 static const struct param table_params[] = {

@@ -6,6 +6,7 @@
 ** activation applied in registers.
 */
 #include "kernel/gemm/gemm.h"
+#include "op/op.h"
 #include "operators/nn/linear_loss.h"
 #include "operators/quantized/quantize.h"
 

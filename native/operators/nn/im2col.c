@@ -2,6 +2,7 @@
 **
 ** Each channel of each image is unfolded, or folded back, on its own.
 */
+#include "op/op.h"
 #include "operators/nn/convolution.h"
 
 struct unfold { struct dims kernel, stride, dilate, pad, output_size; };

@@ -5,6 +5,7 @@
 ** channel).
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 /* num_groups 0: InstanceNorm */
 struct group_param { int64_t num_groups, output_mean_var; double eps; };

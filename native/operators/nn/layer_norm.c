@@ -6,6 +6,7 @@
 ** then the parts are added: the same bits on any number of threads.
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 struct layer_param { int64_t axis, output_mean_var; double eps; };
 static const struct param layer_params[] = {

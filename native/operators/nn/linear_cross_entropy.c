@@ -9,6 +9,7 @@
 ** its loss.
 */
 #include "kernel/gemm/gemm.h"
+#include "op/op.h"
 #include "operators/nn/linear_loss.h"
 #include "kernel/vec/vec.h"
 

@@ -7,6 +7,7 @@
 ** its place.
 */
 #include "kernel/gemm/gemm.h"
+#include "op/op.h"
 #include "operators/nn/linear_loss.h"
 #include "operators/loss/softmax_loss.h"
 

@@ -10,6 +10,7 @@
 ** as large as a plane, have loops of their own.
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 #include "operators/quantized/quantize.h"
 
 struct pool_param { struct dims kernel, stride, pad; int64_t pool_type, global_pool, cudnn_off, pooling_convention,

@@ -13,6 +13,7 @@
 */
 #include "kernel/gemm/gemm.h"
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 struct rnn_param {
   int64_t state_size, num_layers, bidirectional, mode, state_outputs, projection_size, lstm_state_clip_nan, use_sequence_length;
@@ -170,7 +171,7 @@ static int rnn_shape(struct infer *s)
     return infer_fail(
         s, TY_ESHAPE, NULL, "state_size, num_layers and data make arrays too large to count");
   int64_t length = d.dim[2] ? parameter_count(&n) : 0,
-          reserve = dims_known(&d) ? reserve_size(&n) : 0;
+          reserve = desc_known(&d) ? reserve_size(&n) : 0;
   int64_t state[3] = { n.L * n.D, n.N, n.P }, cell[3] = { n.L * n.D, n.N, n.H },
           out[3] = { n.T, n.N, n.D * n.P };
   TRY(shape_is(s, &s->in[1], 1, &length));

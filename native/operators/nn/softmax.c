@@ -6,6 +6,7 @@
 ** taken one by one: elements from the length on are 0.
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 struct soft_param { int64_t axis, dtype, use_length; double temperature; };
 

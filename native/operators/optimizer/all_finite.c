@@ -2,6 +2,7 @@
 ** multi_all_finite, multi_sum_sq, reset_arrays, _contrib_group_adagrad_update;
 ** _contrib_allclose.
 */
+#include "op/op.h"
 #include "operators/optimizer/update.h"
 
 struct arrays { int64_t num_arrays, init_output; };

@@ -6,6 +6,7 @@
 ** an array, so that they may change from step to step; they are never changed here, but marked
 ** so that they count as an auxiliary state, which asks for no gradient.
 */
+#include "op/op.h"
 #include "operators/optimizer/update.h"
 
 struct learn { struct update update; int64_t rule, at; };
@@ -40,7 +41,7 @@ static int shape(struct infer *s)
     TRY(shape_both(s, &s->in[0], &s->out[0]));
   }
   int64_t at = ((const struct learn *)s->param)->at;
-  if (!dims_known(rates) || (rates->ndim == 2 && rates->dim[0] > at && rates->dim[1] == 2))
+  if (!desc_known(rates) || (rates->ndim == 2 && rates->dim[0] > at && rates->dim[1] == 2))
     return TY_OK;
   char got[160];
   return infer_fail(s, TY_ESHAPE, rates,

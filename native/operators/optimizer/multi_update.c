@@ -5,6 +5,7 @@
 ** i is the new weight i. LAMB takes the norms between its two phases here. Norms are sums of
 ** squares in float64, over parts that depend on the size alone.
 */
+#include "op/op.h"
 #include "operators/optimizer/update.h"
 
 struct multi {

@@ -6,6 +6,7 @@
 ** the clipping. Updates named mp_ keep a float32 master copy of a float16 weight as a state; the
 ** weight itself is only written.
 */
+#include "op/op.h"
 #include "operators/optimizer/update.h"
 #include "kernel/vec/vec.h"
 

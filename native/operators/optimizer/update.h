@@ -1,6 +1,7 @@
 /* update.h - the parameters that optimizer updates share. Numbers are float32, as in files of
 ** the reference. */
 #pragma once
+#include "op/op.h"
 #include "pointwise/pointwise.h"
 
 struct update {                                       /* numbers first: update_check rounds them */

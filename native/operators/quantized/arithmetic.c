@@ -6,6 +6,7 @@
 ** Nothing here has a gradient.
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 #include "operators/quantized/quantize.h"
 
 /* -- layers: the operator behind, on levels in double ------------------------------------------ */

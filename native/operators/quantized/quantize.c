@@ -4,6 +4,7 @@
 ** Ranges and levels: quantize.h. Rounding and the treatment of ranges around zero are the
 ** reference's: a uint8 stands for what is not negative, and an int8 is read back as q R / 127.5.
 */
+#include "op/op.h"
 #include "operators/quantized/quantize.h"
 
 struct quantize { int64_t out_type; double least, most; };

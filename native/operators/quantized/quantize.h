@@ -5,6 +5,7 @@
 */
 #pragma once
 #include "kernel/strided_copy.h"
+#include "op/op.h"
 
 static inline double levels_of(int dtype)
 {

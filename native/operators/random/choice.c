@@ -6,6 +6,7 @@
 */
 #include "kernel/variates.h"
 #include "kernel/strided_copy.h"
+#include "op/op.h"
 
 static double unit_at(const struct call *c, uint64_t element, uint64_t round)
 {

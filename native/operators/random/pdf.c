@@ -9,6 +9,7 @@
 ** operators take a scale. Parameters outside their range give NaN.
 */
 #include "kernel/strided_copy.h"
+#include "op/op.h"
 
 /* -- special functions ------------------------------------------------------------------------- */
 

@@ -10,6 +10,7 @@
 */
 #include "kernel/variates.h"
 #include "kernel/strided_copy.h"
+#include "op/op.h"
 
 /* -- words of one element ---------------------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
 */
 #include "kernel/strided_copy.h"
 #include "kernel/reduce/reduce.h"
+#include "op/op.h"
 
 /* -- which axes go, and what is left ----------------------------------------------------------- */
 

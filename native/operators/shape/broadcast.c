@@ -7,6 +7,7 @@
 */
 #include "kernel/strided_copy.h"
 #include "kernel/reduce/reduce.h"
+#include "op/op.h"
 
 /* bit i: axis i repeats */
 struct nest { int n; int64_t dim[R_AXES]; uint32_t copies; };

@@ -5,6 +5,7 @@
 ** zeros, and stored values are those that are not zero.
 */
 #include "kernel/strided_copy.h"
+#include "op/op.h"
 
 /* -- cast_storage ------------------------------------------------------------------------------ */
 

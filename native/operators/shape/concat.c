@@ -6,6 +6,7 @@
 ** other, the whole from all pieces, and the other way round.
 */
 #include "kernel/strided_copy.h"
+#include "op/op.h"
 
 /* -- moving pieces ----------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 ** the caller: kernels do not look at it.
 */
 #include "kernel/strided_copy.h"
+#include "op/op.h"
 
 #define CTX(T) { "ctx", P_TEXT, offsetof(struct T, ctx), "", "device of an imperative call, as text" }
 #define DTYPE(T) { "dtype", P_DTYPE, offsetof(struct T, dtype), "float32", "element type of the result", .none = 1 }

@@ -1,6 +1,7 @@
 /* crop.c - Crop: a window of the two last axes of (batch, channels, height, width), of given
 ** size or a second input's. */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 struct crop_param { int64_t num_args, center_crop; struct dims offset, h_w; };
 static const struct param crop_params[] = {

@@ -6,6 +6,7 @@
 ** plane per unit of work.
 */
 #include "kernel/strided_copy.h"
+#include "op/op.h"
 
 enum { CONSTANT, EDGE, REFLECT };
 struct pad { int64_t mode; struct dims pad_width; double constant_value; };

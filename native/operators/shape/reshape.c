@@ -7,6 +7,7 @@
 ** elements.
 */
 #include "kernel/strided_copy.h"
+#include "op/op.h"
 
 static const struct kernel copies[] = { { .name = "copy", .run = copy_kernel, .types = T_ANY }, { 0 } };
 
@@ -17,7 +18,7 @@ static const struct kernel copies[] = { { .name = "copy", .run = copy_kernel, .t
 static int complete(struct infer *s, const ty_desc *from, ty_desc *to)
 {
   int64_t have = 1, unknown = -1;
-  if (!dims_known(from) || !to->ndim) return TY_OK;
+  if (!desc_known(from) || !to->ndim) return TY_OK;
   for (int i = 0; i < to->ndim; i++) {
     if (to->dim[i] && __builtin_mul_overflow(have, to->dim[i], &have))
       have = INT64_MAX; /* fits nothing */

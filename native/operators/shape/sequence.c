@@ -7,6 +7,7 @@
 ** (1 .. T for the last step) are moved to the nearest end. Lengths get no gradient.
 */
 #include "kernel/strided_copy.h"
+#include "op/op.h"
 
 struct sequence { int64_t use_sequence_length, axis; double value; };
 #define LENGTHS { "use_sequence_length", P_BOOL, offsetof(struct sequence, use_sequence_length), "False", \

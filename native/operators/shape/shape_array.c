@@ -1,6 +1,7 @@
 /* shape_array.c - what a shape alone tells: shape_array, size_array, _contrib_index_array,
 ** _contrib_arange_like; diag; _histogram. */
 #include "kernel/strided_copy.h"
+#include "op/op.h"
 
 /* -- shape_array, size_array ------------------------------------------------------------------- */
 

@@ -7,6 +7,7 @@
 ** refused. Dims that are not cut are inferred in both directions.
 */
 #include "kernel/strided_copy.h"
+#include "op/op.h"
 
 struct part { int64_t first[TY_MAXDIM], step[TY_MAXDIM], n[TY_MAXDIM]; };
 

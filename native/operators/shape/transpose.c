@@ -5,6 +5,7 @@
 ** source and destination exchanged. Inference goes both ways.
 */
 #include "kernel/strided_copy.h"
+#include "op/op.h"
 
 /* A nest of axes that takes in 0 to out 0; the gradient runs it backwards. */
 typedef void (*nest_fn)(const void *param, const ty_desc *in, struct move *m, int64_t *from);

@@ -5,6 +5,7 @@
 ** gets that row's gradient, whatever form its box was given in; the hidden output says which row
 ** that is (-1: none).
 */
+#include "op/op.h"
 #include "operators/vision/boxes.h"
 
 static int rank_at_least(struct infer *s, ty_desc *slot, int least, const char *expected)

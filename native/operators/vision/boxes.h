@@ -6,6 +6,7 @@
 ** arithmetic does. A box with a NaN overlaps nothing.
 */
 #pragma once
+#include "op/op.h"
 #include "operators/index/sort.h"
 #include "kernel/vec/vec.h"
 

@@ -6,6 +6,7 @@
 ** down, d = 2 radius + 1; outputs are means over a patch.
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 struct correlation_param { int64_t kernel_size, max_displacement, stride1, stride2, pad_size, is_multiply; };
 #define FIELD(f) offsetof(struct correlation_param, f)
@@ -44,7 +45,7 @@ static int correlation_shape(struct infer *s)
           "expected (batch, channels, height, width), got %d dimensions", s->in[i].ndim);
   TRY(shape_both(s, &s->in[0], &s->in[1]));
   ty_desc d = s->in[0];
-  if (!dims_known(&d)) return TY_OK;
+  if (!desc_known(&d)) return TY_OK;
   struct geometry g = geometry_of(p, &d);
   int64_t border = 2 * p->max_displacement + p->kernel_size - 1;
   if (g.H <= border || g.W <= border || g.out_h < 1 || g.out_w < 1)

@@ -10,6 +10,7 @@
 ** is 0 and the last row and column reach on to the edge; with one, pixels outside the image are
 ** 0 and a place counts from -1 to H and W.
 */
+#include "op/op.h"
 #include "operators/nn/convolution.h"
 #include "kernel/vec/vec.h"
 

@@ -7,6 +7,7 @@
 */
 #include "kernel/strided_copy.h"
 #include "image/image.h"
+#include "op/op.h"
 
 static struct pixels pixels_of(const struct operand *a, int64_t image)
 {
@@ -385,7 +386,7 @@ static int border_shape(struct infer *s)
         s, TY_EVALUE, NULL, "values: expected at most 4 numbers, got %lld", (long long)p->values.n);
   if (MAX(MAX(p->top, p->bot), MAX(p->left, p->right)) > MOST_SIDE)
     return infer_fail(s, TY_EVALUE, NULL, "a border has at most %d pixels", (int)MOST_SIDE);
-  if (!dims_known(&d)) return TY_OK;
+  if (!desc_known(&d)) return TY_OK;
   if (!border_fits((int)p->type, d.dim[0], p->top, p->bot) ||
       !border_fits((int)p->type, d.dim[1], p->left, p->right))
     return infer_fail(s, TY_ESHAPE, &s->in[0], "it is too small to be continued by type %lld",

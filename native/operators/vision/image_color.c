@@ -8,6 +8,7 @@
 #include "kernel/strided_copy.h"
 #include "image/image.h"
 #include "base/philox.h"
+#include "op/op.h"
 
 static float chance(const struct call *c, uint64_t i) /* [0, 1) */
 {

@@ -6,6 +6,7 @@
 */
 #include "image/codec.h"
 #include "kernel/strided_copy.h"
+#include "op/op.h"
 
 struct decode { const char *filename; int64_t flag, to_rgb; };
 #define READING \

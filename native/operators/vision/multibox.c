@@ -6,6 +6,7 @@
 ** of the anchor and the logarithm of the ratio of the sizes, each divided by its variance.
 ** Source: Liu et al., "SSD: Single Shot MultiBox Detector", ECCV 2016.
 */
+#include "op/op.h"
 #include "operators/vision/boxes.h"
 
 /* -- anchors ----------------------------------------------------------------------------------- */

@@ -11,6 +11,7 @@
 ** NaN. The best pre_nms stand for suppression, the first post_nms that stay are the result;
 ** where fewer do, they repeat. Source: Ren et al., "Faster R-CNN", NIPS 2015.
 */
+#include "op/op.h"
 #include "operators/vision/boxes.h"
 
 struct proposal_param {

@@ -11,6 +11,7 @@
 ** "Deformable Convolutional Networks", ICCV 2017.
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 struct psroi_param {
   double  spatial_scale, trans_std;

@@ -6,6 +6,7 @@
 ** themselves as their next. The gradient adds it to the four.
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 enum { M_SIZE, M_ODD_SCALE, M_LIKE, M_EVEN_DOWN, M_EVEN_UP, M_ODD_DOWN, M_ODD_UP };
 struct resize { int64_t height, width, mode, align_corners; double scale_height, scale_width; };

@@ -11,6 +11,7 @@
 ** Coordinates are rounded as the data's type does. Source: He et al., "Mask R-CNN", ICCV 2017.
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 struct align_param { struct dims pooled_size; double spatial_scale; int64_t ratio, position_sensitive, aligned; };
 #define POOLED { "pooled_size", P_SHAPE, offsetof(struct align_param, pooled_size), NULL, \

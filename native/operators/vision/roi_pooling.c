@@ -6,6 +6,7 @@
 ** give 0. The place of each maximum (-1: none) is the hidden second output.
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 struct roi_param { struct dims pooled_size; double spatial_scale; };
 static const struct param roi_params[] = {

@@ -5,6 +5,7 @@
 ** coordinates of the output's own places.
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 enum { AFFINE, WARP };
 

@@ -6,6 +6,7 @@
 ** argument.
 */
 #include "kernel/vec/vec.h"
+#include "op/op.h"
 
 struct up_param { int64_t scale, num_filter, sample_type, multi_input_mode, num_args, workspace; };
 enum { BILINEAR, NEAREST };

@@ -4,7 +4,7 @@
 ** REAL and read twice, for float and for double.
 */
 #include "kernel/gemm/isa.h"
-#include "op/op.h"
+#include "kernel/kernel.h"
 
 #define JOIN(a, b) JOIN_(a, b)
 #define JOIN_(a, b) a##_##b

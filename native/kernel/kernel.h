@@ -1,0 +1,116 @@
+/* kernel.h - what a kernel is given and what it says of itself. Nothing here knows operators,
+** graphs or plans: a back end registers tables of these (op/op.h). */
+#pragma once
+#include <math.h>
+#include "base/parallel.h"
+#include "tensor/tensor.h"
+
+struct op;
+
+/* an operand: dense, row-major but for its channels */
+struct operand {
+  /* NULL: an output nobody reads, or an absent input */
+  void *p;
+  ty_desc d;
+  /* of a bound array: changes with its contents; NULL: a planned value */
+  const uint64_t *version;
+  /* b > 0: (N, C, space) lies as (N, C / b, space, b) */
+  int block;
+};
+/* with_grad: the executor was bound with gradients */
+struct run {
+  int is_train, with_grad;
+  struct rng_state rng;
+};
+enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU };
+
+/* A forward kernel gets the operator's inputs and all its outputs. A backward kernel gets in[]
+** as `grad` lists them and out[k] = gradient of forward input k, p NULL where nobody wants it;
+** shapes of out are those of the inputs. A kernel writes all of every output with p set; it
+** allocates nothing; it may be called by one queue thread at a time per call struct, and opens
+** parallel regions itself. Errors: fail(TY_ERUN, ...), without operator and node. */
+struct call {
+  const struct op *op;
+  const void *param;
+  struct operand *in, *out;
+  int nin, nout;
+  /* scratch(): 64-byte aligned, contents undefined */
+  void *tmp;
+  /* state(): zeroed at bind, kept between runs, private to this instruction */
+  void *state;
+  const struct run *run;
+  /* key of random numbers: the same in forward and backward */
+  uint32_t node;
+  /* bit k: out[k] += result (only if the kernel's `add` has the bit) */
+  uint32_t add;
+  /* ACT_*: applied to out[0]; its gradient to in[0] backward (only if K_ACT), or to out[0] (only
+  ** if K_MASK) */
+  int act;
+  /* weights change from run to run: packed copies are not worth keeping */
+  bool trains;
+  const struct scaling *affine; /* NULL: none (only if K_AFFINE) */
+  /* parameters of the loss in front; NULL: none (only if K_LOSS) */
+  const void *loss;
+  /* the last input is added to out[0], before `act` (only if K_PLUS) */
+  bool plus;
+};
+/* out[0] = act(scale[i] product + shift[i] + what out[0] holds), per channel i; shift has the
+** bias in it. */
+struct scaling {
+  float *scale, *shift;
+  bool add;         /* there is something in out[0] */
+  uint64_t version; /* changes with scale and shift */
+};
+static inline bool in_blocks(const struct call *c) /* any operand */
+{
+  for (int i = 0; i < c->nin; i++)
+    if (c->in[i].block) return true;
+  for (int i = 0; i < c->nout; i++)
+    if (c->out[i].block) return true;
+  return false;
+}
+enum { K_ACT = 1,                                     /* can apply call.act */
+       K_ALIKE = 2,                                   /* `blocks`: all in blocks, or none */
+       /* backward: behind its own inputs come pairs like inputs 0 and 1, with any number of
+       ** rows; the sums out[1] and on are over these too (pass/batch_weight_gradients.c) */
+       K_JOIN = 4,
+       /* `packs`: a state only where several steps share it */
+       K_REUSED = 8,
+       /* can do call.affine; refuse and scratch look at it */
+       K_AFFINE = 16,
+       /* backward: can make the gradient that it takes itself. Input 0 holds the output of a
+       ** SoftmaxOutput with parameters call.loss, behind the others comes its label */
+       K_LOSS = 32,
+       /* backward: can apply call.act, the gradient of a relu that made the data, to out[0];
+       ** behind the inputs comes the output of the forward part */
+       K_MASK = 64,
+       /* forward: can do call.plus, whose input stands behind the others */
+       K_PLUS = 128 };
+#define IN_BLOCKS(in, out) ((uint32_t)(in) | (uint32_t)(out) << 16)
+#define T(dtype) (1u << (dtype))
+enum { T_FLOAT = 1 << TY_F32 | 1 << TY_F64, T_ANY = ~0u >> 1,
+       T_INT = 1 << TY_U8 | 1 << TY_I8 | 1 << TY_I32 | 1 << TY_I64 | 1 << TY_BOOL };
+/* candidates stand in order; the first that accepts is taken */
+struct kernel {
+  const char  *name;                                  /* shown in the printed program */
+  int        (*run)(struct call *c);
+  /* dtypes of the operands it handles; where float16/bfloat16 is missing, lowering converts
+  ** these operands to float32 and back */
+  uint32_t     types;
+  /* NULL: accepts; else the reason. Shapes and dtypes known, no pointers */
+  const char *(*refuse)(const struct call *c);
+  size_t     (*scratch)(const struct call *c);        /* bytes */
+  size_t     (*state)(const struct call *c);          /* bytes */
+  void       (*done)(void *state);                    /* releases what the state holds */
+  uint32_t     add;                                   /* bit k: can accumulate into out[k] */
+  uint32_t     flags;                                 /* K_* */
+  /* IN_BLOCKS(1 << i, 1 << o): operands that may have their channels in blocks; bit 15 stands
+  ** for all from 15 on */
+  uint32_t     blocks;
+  /* > 0: the state is nothing but input packs - 1, packed; steps that read one bound array share
+  ** it */
+  int          packs;
+  /* What this run does to channel i of input 0 without looking at it: a[i] x + d[i]. false: it
+  ** looks. NULL a: only asked. */
+  bool       (*affine)(const struct call *c, double *a, double *d);
+};

@@ -1,0 +1,32 @@
+/* formula.h - element-wise operators as formulas: a pointwise program for the value, one for the
+** gradients, and kernels that run them. */
+#pragma once
+#include "pointwise/pointwise.h"
+
+/* Formulas of an element-wise operator. Variables: a b c d e f inputs, y the output, g the head
+** gradient, $p parameter p (number, integer or boolean). `y` may begin with assignments to
+** inputs that the operator changes ("c = $m*c - g1; a + c"). grad[k]: gradient of input k; NULL:
+** zero. */
+struct formula {
+  const char *y; const char *grad[6];
+  /* y in one loop, where all operands have one shape and one type, float32 or float64; false:
+  ** not under these parameters */
+  bool (*sweep)(const void *param, const struct operand *in, const struct operand *out);
+};
+
+/* Operators with rows as kernels of their own: what ty_call and unfused programs use.
+** formula_kernel: forward, broadcasting; formula_back_kernel: all gradients, summed back over
+** broadcast axes. */
+extern const struct kernel formula_kernel[], formula_back_kernel[];
+/* what its backward reads, as the text of op.grad: from the formulas */
+const char *formula_reads(const struct op *op);
+/* the same, less what its enums and booleans exclude */
+const char *formula_reads_of(const struct op *op, const void *param);
+/* forward, at once */
+int formula_apply(
+    const struct op *op, const void *param, const struct operand *in, int nin, const struct operand *out);
+/* the meaning of $names: op's parameters in param; numbers: see struct pw_env */
+struct pw_env formula_env(const struct op *op, const void *param, int numbers);
+/* a sealed program with numbers as operands, as kernels of formulas use it; the caller frees it */
+int formula_build(const struct op *op, const void *param, int dtype, bool backward,
+    struct pw_program **out, int dtypes[PW_ARGS], int *n);

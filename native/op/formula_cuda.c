@@ -1,0 +1,66 @@
+/* formula_cuda.c - the formulas of an operator as CUDA source, to be looked at. */
+#include "op/registry.h"
+
+/* Some value for a parameter that has no default: sources are looked at, not run. */
+static const char *some_value(const struct param *q, char *buffer, size_t size)
+{
+  if (q->type != P_ENUM) return q->type == P_DTYPE ? "float32" : "1";
+  snprintf(buffer, size, "%.*s", (int)strcspn(q->choice, "|"), q->choice);
+  return buffer;
+}
+
+static int some_params(const struct op *op, void **param)
+{
+  ty_attr attr[32];
+  char value[32][32];
+  int n = 0;
+  for (const struct param *q = op->param; q && q->name && n < COUNT(attr); q++)
+    if (!q->init)
+      attr[n].key = q->name, attr[n].value = some_value(q, value[n], sizeof value[n]), n++;
+  *param = mem_new(op->param_size + 16);
+  NEED(*param, TY_EMEMORY, "out of memory");
+  return op_parse(op, attr, n, *param);
+}
+
+static int print_row(
+    const struct op *op, const void *param, bool backward, const char *name, struct text *out)
+{
+  struct pw_program *t;
+  int dtype[PW_ARGS], n;
+  TRY(formula_build(op, param, TY_F32, backward, &t, dtype, &n));
+  pw_cuda_kernel(t, dtype, n, name, out);
+  pw_free(t);
+  return TY_OK;
+}
+
+static int print_both(const struct op *op, const void *param, struct text *out)
+{
+  char name[160];
+  struct pw_program *t;
+  int dtype[PW_ARGS], n;
+  TRY(formula_build(op, param, TY_F32, false, &t, dtype, &n));
+  pw_cuda_begin(t, PW_ARGS, out);
+  pw_free(t);
+  snprintf(name, sizeof name, "%s_forward", op->name);
+  TRY(print_row(op, param, false, name, out));
+  if (!op_reads(op, param)) return TY_OK;
+  snprintf(name, sizeof name, "%s_backward", op->name);
+  return print_row(op, param, true, name, out);
+}
+
+int ty_op_cuda(const char *name, const char **source)
+{
+  static __thread struct text out;
+  const struct op *op = op_find(name);
+  void *param = NULL;
+  if (!op) return op_unknown(name ? name : "");
+  NEED(source, TY_ETYPE, "op_cuda: null argument");
+  NEED(op->formula, TY_EUNSUPPORTED, "%s is not made of formulas: it has no CUDA source of its own",
+      op->name);
+  out.n = 0;
+  int code = some_params(op, &param);
+  if (!code) code = print_both(op, param, &out);
+  mem_free(param);
+  if (!code) *source = out.s;
+  return code;
+}

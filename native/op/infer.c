@@ -1,0 +1,144 @@
+/* infer.c - shapes and dtypes of one operator: what its shape() and type() merge, and what they say
+** when things do not agree. */
+#include "op/registry.h"
+
+/* Name of input or output k of an operator, from its text of ports. */
+static void slot_name(struct infer *s, const ty_desc *slot, char *buffer, size_t size)
+{
+  struct arena a = { 0 };
+  struct ports p;
+  snprintf(buffer, size, "?");
+  if (!op_ports(s->op, s->param, s->nin, &a, &p)) {
+    if (slot >= s->in && slot < s->in + s->nin && slot - s->in < p.nin)
+      snprintf(buffer, size, "%s", p.in[slot - s->in].name);
+    if (slot >= s->out && slot < s->out + s->nout && slot - s->out < p.nout)
+      snprintf(buffer, size, "%s", p.out[slot - s->out].name);
+  }
+  arena_done(&a);
+}
+
+int infer_fail(struct infer *s, int code, const ty_desc *slot, const char *format, ...)
+{
+  char line[1024], name[128];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(line, sizeof line, format, args);
+  va_end(args);
+  if (!slot) return fail(code, "%s: %s", s->op->name, line);
+  slot_name(s, slot, name, sizeof name);
+  fail(code, "%s: %s: %s", s->op->name, name, line);
+  fail_argument(name, NULL, NULL);
+  return code;
+}
+
+static int conflict(struct infer *s, ty_desc *slot, const ty_desc *want)
+{
+  char a[160], b[160], name[128];
+  slot_name(s, slot, name, sizeof name);
+  text_shape(slot, a, sizeof a);
+  text_shape(want, b, sizeof b);
+  int code = fail(
+      TY_ESHAPE, "%s: shape of %s is %s, but %s is needed here", s->op->name, name, a, b);
+  fail_argument(name, b, a);
+  return code;
+}
+
+int shape_is(struct infer *s, ty_desc *slot, int ndim, const int64_t *dim)
+{
+  ty_desc want = { .ndim = ndim };
+  if (ndim <= 0) return TY_OK;
+  if (ndim > TY_MAXDIM)
+    return infer_fail(
+        s, TY_ESHAPE, slot, "%d dimensions; at most %d are possible", ndim, TY_MAXDIM);
+  memcpy(want.dim, dim, sizeof *dim * (size_t)ndim);
+  for (int i = 0; i < ndim; i++)
+    if (dim[i] > TENSOR_BYTES_MAX)
+      return infer_fail(s, TY_ESHAPE, slot, "%lld elements along axis %d; no machine holds them",
+          (long long)dim[i], i);
+  if (slot->ndim && slot->ndim != ndim) return conflict(s, slot, &want);
+  for (int i = 0; slot->ndim && i < ndim; i++)
+    if (slot->dim[i] && dim[i] && slot->dim[i] != dim[i]) return conflict(s, slot, &want);
+  slot->ndim = ndim;
+  for (int i = 0; i < ndim; i++)
+    if (dim[i]) slot->dim[i] = dim[i];
+  return TY_OK;
+}
+
+int shape_as(struct infer *s, ty_desc *slot, const ty_desc *with)
+{
+  return slot == with ? TY_OK : shape_is(s, slot, with->ndim, with->dim);
+}
+
+int shape_both(struct infer *s, ty_desc *a, ty_desc *b)
+{
+  TRY(shape_as(s, a, b));
+  return shape_as(s, b, a);
+}
+
+int shape_dim(struct infer *s, ty_desc *slot, int axis, int64_t size)
+{
+  ty_desc want = *slot;
+  if (axis < 0 || axis >= slot->ndim) return TY_OK;
+  want.dim[axis] = size;
+  return shape_is(s, slot, want.ndim, want.dim);
+}
+
+int type_is(struct infer *s, ty_desc *slot, int dtype)
+{
+  if (dtype == TY_NODTYPE || slot->dtype == dtype) return TY_OK;
+  if (slot->dtype == TY_NODTYPE) {
+    slot->dtype = dtype;
+    return TY_OK;
+  }
+  char name[128];
+  slot_name(s, slot, name, sizeof name);
+  int code = fail(TY_EDTYPE, "%s: dtype of %s is %s, but %s is needed here", s->op->name, name,
+      dtype_name(slot->dtype), dtype_name(dtype));
+  fail_argument(name, dtype_name(dtype), dtype_name(slot->dtype));
+  return code;
+}
+
+int type_both(struct infer *s, ty_desc *a, ty_desc *b)
+{
+  TRY(type_is(s, a, b->dtype));
+  return type_is(s, b, a->dtype);
+}
+
+int type_all(struct infer *s)
+{
+  int dtype = TY_NODTYPE;
+  for (int i = 0; i < s->nin && dtype == TY_NODTYPE; i++) dtype = s->in[i].dtype;
+  for (int i = 0; i < s->nout && dtype == TY_NODTYPE; i++) dtype = s->out[i].dtype;
+  for (int i = 0; i < s->nin; i++) TRY(type_is(s, &s->in[i], dtype));
+  for (int i = 0; i < s->nout; i++) TRY(type_is(s, &s->out[i], dtype));
+  return TY_OK;
+}
+
+int shape_all(struct infer *s)
+{
+  ty_desc known = { 0 };
+  /* the second round hands back what the first one learned */
+  for (int round = 0; round < 2; round++)
+    for (int i = 0; i < s->nin + s->nout; i++) {
+      ty_desc *slot = i < s->nin ? &s->in[i] : &s->out[i - s->nin];
+      TRY(shape_as(s, slot, &known));
+      if (slot->ndim) known = *slot;
+    }
+  return TY_OK;
+}
+
+int axis_of(struct infer *s, int64_t axis, int ndim, int *out)
+{
+  if (axis < -ndim || axis >= ndim)
+    return infer_fail(s, TY_EVALUE, NULL,
+        "axis %lld of an array of %d dimensions; expected %d to %d", (long long)axis, ndim, -ndim,
+        ndim - 1);
+  *out = (int)(axis < 0 ? axis + ndim : axis);
+  return TY_OK;
+}
+
+int op_infer(struct infer *s, int what)
+{
+  if (what == INFER_SHAPES) return s->op->shape ? s->op->shape(s) : shape_all(s);
+  return s->op->type ? s->op->type(s) : type_all(s);
+}

@@ -1,0 +1,30 @@
+/* param.h - parameters of operators: fields of a struct, read from attribute texts. */
+#pragma once
+#include <math.h>
+#include "base/base.h"
+
+/* P_SHAPE: n = -1 is None; an entry may be NONE */
+struct dims  { int64_t n; int64_t d[16]; };
+struct ints  { int64_t n; int64_t d[128]; };          /* P_INTS: long lists */
+struct reals { int64_t n; double  d[128]; };          /* P_FLOATS */
+#define NONE INT64_MIN                                /* None in P_INT and in the entries of lists */
+#define PORTS_RANGE "[1,65536]"                       /* of a parameter that counts inputs or outputs */
+#define SIZES_RANGE "[-2147483648,2147483647]"        /* of sizes that are multiplied with others */
+
+/* field types:  P_INT int64_t   P_FLOAT double   P_BOOL int64_t   P_ENUM int64_t (place in `choice`)
+**               P_DTYPE int64_t   P_TEXT const char *   P_SHAPE struct dims   P_INTS struct ints   P_FLOATS struct reals
+** None (if `none`): P_INT NONE, P_FLOAT NAN, P_BOOL -1, P_ENUM -1, P_DTYPE -1, P_TEXT NULL,
+** lists n = -1. */
+enum { P_END, P_INT, P_FLOAT, P_BOOL, P_ENUM, P_DTYPE, P_TEXT, P_SHAPE, P_INTS, P_FLOATS };
+struct param {
+  const char *name;
+  int         type;
+  size_t      at;                                     /* offsetof */
+  /* default, as attribute text; NULL: required */
+  const char *init;
+  const char *doc;
+  const char *choice;                                 /* P_ENUM: "relu|sigmoid|tanh" */
+  /* "[1,]", "[0,1]": checked, of P_SHAPE each entry; NULL: any */
+  const char *range;
+  int         none;                                   /* None is accepted */
+};
