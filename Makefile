@@ -46,10 +46,13 @@ ifeq ($(OPENMP),)
 ALL += -DTY_NO_OPENMP
 endif
 
-# $(call found,library,header): 1 if a program that includes the header links with the library
-found = $(shell printf '\043include <stdio.h>\n\043include <$(2)>\nint main(void){return 0;}' | $(CC) -x c - -o /dev/null -l$(1) 2>/dev/null && echo 1)
+# $(call found,library,header,condition): 1 if a program that includes the header links with the library, and the condition holds of it
+found = $(shell printf '\043include <$(2)>\n\043if !($(3))\n\043error another version\n\043endif\nint main(void){return 0;}' | $(CC) -x c - -o /dev/null -l$(1) 2>/dev/null && echo 1)
 
-ifeq ($(call found,dnnl,oneapi/dnnl/dnnl.h),1)
+# the two interfaces of oneDNN that native/kernel/onednn_interface.c knows
+ONEDNN_VERSIONS = DNNL_VERSION_MAJOR == 3 || DNNL_VERSION_MAJOR == 2 && DNNL_VERSION_MINOR >= 5
+
+ifeq ($(call found,dnnl,oneapi/dnnl/dnnl.h,$(ONEDNN_VERSIONS)),1)
 SRC  += $(ONEDNN)
 ALL  += -DTY_DNNL
 LIBS += -ldnnl
@@ -129,7 +132,7 @@ test-native:
 
 # -- checks -------------------------------------------------------------------------------------------------------
 
-check: check-source check-lua check-compilers
+check: check-source check-lua check-compilers check-onednn
 
 check-source:
 	$(LUAJIT) scripts/dev/check.lua
@@ -140,6 +143,12 @@ check-lua:
 check-compilers:
 	$(if $(WERROR),,$(MAKE) CC=gcc BUILD=$(BUILD)/gcc WERROR=1 objects)
 	$(MAKE) CC=clang BUILD=$(BUILD)/clang WERROR=1 objects
+
+# both interfaces of oneDNN, whichever is installed
+check-onednn:
+	@set -e; for v in 2 3; do echo "oneDNN $$v"; \
+	  $(CC) $(ALL) -Werror -DTY_DNNL -Ispec/stub -DDNNL_VERSION_MAJOR=$$v -fsyntax-only \
+	    $(ONEDNN) native/device/platform.c spec/native/onednn_weight_test.c; done
 
 objects: $(OBJ) $(PROGRAM:%.c=$(BUILD)/%.o) $(TESTS:%.c=$(BUILD)/%.o)
 
@@ -167,5 +176,5 @@ clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all test test-native check check-source check-lua check-compilers objects bench doc install clean FORCE
+.PHONY: all test test-native check check-source check-lua check-compilers check-onednn objects bench doc install clean FORCE
 .DELETE_ON_ERROR:

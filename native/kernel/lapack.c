@@ -1,6 +1,7 @@
 /* lapack.c - LAPACK's routines by dtype, and stacks of matrices on all cores. See lapack.h. */
 #include <cblas.h>
 #include "kernel/lapack.h"
+#include "kernel/vec/vec.h"
 
 /* LAPACK's symbols, float32 and float64. Texts are followed, at the end, by their lengths. */
 #define DECLARE(s, R) \
@@ -77,9 +78,27 @@ void triangle_solve(int dtype, bool right, bool lower, bool transpose, int64_t m
 
 /* -- general matrices -------------------------------------------------------------------------- */
 
+static double number(int dtype, const void *a, int64_t i)
+{
+  return dtype == TY_F64 ? ((const double *)a)[i] : (double)((const float *)a)[i];
+}
+
+/* A NaN in a matrix reaches all of its inverse; some versions of LAPACK lose it. */
+static bool spread_nan(int dtype, int64_t n, void *a)
+{
+  int64_t i = 0;
+  while (i < n && !isnan(number(dtype, a, i))) i++;
+  if (i < n) vec_ops_of(dtype)->fill(a, NAN, n);
+  return i < n;
+}
+
 int lu(int dtype, int64_t n, void *a, int32_t *pivot)
 {
   int size = (int)n, bad = 0;
+  if (spread_nan(dtype, n * n, a)) {
+    for (int64_t i = 0; i < n; i++) pivot[i] = (int32_t)i + 1;
+    return 0;
+  }
   if (dtype == TY_F64)
     dgetrf_(&size, &size, a, &size, pivot, &bad);
   else
@@ -92,6 +111,7 @@ size_t lu_inverse_work(int dtype, int64_t n) { return PANEL * (size_t)n * dtype_
 int lu_inverse(int dtype, int64_t n, void *a, const int32_t *pivot, void *work)
 {
   int size = (int)n, room = PANEL * size, bad = 0;
+  if (spread_nan(dtype, n * n, a)) return 0;
   if (dtype == TY_F64)
     dgetri_(&size, a, &size, pivot, work, &room, &bad);
   else
@@ -132,8 +152,7 @@ size_t eigen_work(int dtype, int64_t n)
 static bool all_finite(int dtype, int64_t n, const void *a)
 {
   for (int64_t i = 0; i < n; i++)
-    if (!isfinite(dtype == TY_F64 ? ((const double *)a)[i] : (double)((const float *)a)[i]))
-      return false;
+    if (!isfinite(number(dtype, a, i))) return false;
   return true;
 }
 

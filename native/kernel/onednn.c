@@ -22,13 +22,13 @@ dnnl_stream_t onednn_stream(void)
   return dnnl_stream_create(&s, onednn_engine(), dnnl_stream_default_flags) ? NULL : s;
 }
 
-dnnl_memory_t onednn_place(const dnnl_memory_desc_t *d)
+dnnl_memory_t onednn_place(onednn_desc d)
 {
   dnnl_memory_t m;
   return dnnl_memory_create(&m, d, onednn_engine(), DNNL_MEMORY_NONE) ? NULL : m;
 }
 
-dnnl_primitive_t onednn_copier(const dnnl_memory_desc_t *from, const dnnl_memory_desc_t *to)
+dnnl_primitive_t onednn_copier(onednn_desc from, onednn_desc to)
 {
   dnnl_primitive_desc_t d;
   dnnl_primitive_t p;

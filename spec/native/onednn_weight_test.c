@@ -7,8 +7,7 @@ int main(void) { return check_end(); }
 #else
 #include "kernel/conv/onednn_weight.h"
 
-static void copy(
-    const dnnl_memory_desc_t *from, const float *x, const dnnl_memory_desc_t *to, float *y)
+static void copy(onednn_desc from, const float *x, onednn_desc to, float *y)
 {
   dnnl_stream_t s = onednn_stream();
   dnnl_primitive_t copier = onednn_copier(from, to);
@@ -19,10 +18,10 @@ static void copy(
   dnnl_stream_destroy(s);
 }
 
-static dnnl_memory_desc_t described(const dnnl_dims_t dim, dnnl_format_tag_t tag)
+static onednn_desc described(const dnnl_dims_t dim, dnnl_format_tag_t tag)
 {
-  dnnl_memory_desc_t d;
-  CHECK(!dnnl_memory_desc_init_by_tag(&d, 4, dim, dnnl_f32, tag), "no such form");
+  onednn_desc d = onednn_tagged(4, dim, tag);
+  CHECK(d, "no such form");
   return d;
 }
 
@@ -30,20 +29,22 @@ static void try(dnnl_format_tag_t tag, int b)
 {
   const dnnl_dims_t dim = { b * (1 + below(5)), b * (1 + below(9)), 1, 1 };
   const int64_t n = dim[0] * dim[1];
-  const dnnl_memory_desc_t plain = described(dim, dnnl_abcd), inner = described(dim, tag);
-  CHECK(weight_turned(&inner) == b, "form %d is not recognised", (int)tag);
+  onednn_desc plain = described(dim, dnnl_abcd), inner = described(dim, tag);
+  CHECK(weight_turned(inner) == b, "form %d is not recognised", (int)tag);
   float *x = numbers_of(n), *want = numbers_of(n), *got = numbers_of(n);
-  copy(&inner, x, &plain, want);
-  weight_leave(b, &inner, x, got);
+  copy(inner, x, plain, want);
+  weight_leave(b, inner, x, got);
   CHECK(!memcmp(want, got, (size_t)n * sizeof(float)), "%d outputs, %d inputs", (int)dim[0],
       (int)dim[1]);
+  onednn_desc_free(plain), onednn_desc_free(inner);
   mem_free(x), mem_free(want), mem_free(got);
 }
 
 static void refuse(const dnnl_dims_t dim, dnnl_format_tag_t tag)
 {
-  const dnnl_memory_desc_t d = described(dim, tag);
-  CHECK(!weight_turned(&d), "form %d, %d x %d", (int)tag, (int)dim[0], (int)dim[1]);
+  onednn_desc d = described(dim, tag);
+  CHECK(!weight_turned(d), "form %d, %d x %d", (int)tag, (int)dim[0], (int)dim[1]);
+  onednn_desc_free(d);
 }
 
 int main(void)

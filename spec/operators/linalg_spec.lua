@@ -128,6 +128,18 @@ describe("whole matrices", function()
     end)
   end)
 
+  it("are NaN if an entry is", function()
+    for _, n in ipairs{1, 2, 3, 8, 33, 70} do
+      for i = 0, n * n - 1, n + 1 do                   -- some libraries lose it on the diagonal
+        local a = regular({n, n}, i + 1)
+        a:data()[i] = 0 / 0
+        local inverse, det = linalg.inverse(a), linalg.det(a)
+        assert.equal(n * n, nd.sum(inverse:ne(inverse)):asscalar())
+        assert.equal(1, nd.sum(det:ne(det)):asscalar())
+      end
+    end
+  end)
+
   it("are refused where there is nothing to find", function()
     local e = assert.raises("run", function() linalg.inverse(nd.zeros{2, 2}):wait_to_read() end)
     assert.is_truthy(tostring(e):find("matrix 0 is singular: it has no inverse", 1, true), tostring(e))

@@ -5,30 +5,28 @@
 
 /* -- descriptors ------------------------------------------------------------------------------- */
 
-struct descs { dnnl_memory_desc_t d[OPERANDS], b; dnnl_dims_t stride, dilate, pad; };
-
 /* forms; a number > 0: channels in blocks of so many */
 enum { PLAIN = 0, ANY = -1 };
 
 /* A dense array of some form. */
-static bool describe(dnnl_memory_desc_t *d, int n, const int64_t *size, int form)
+static onednn_desc describe(int n, const int64_t *size, int form)
 {
   static const dnnl_format_tag_t of_8[] = { dnnl_nCw8c, dnnl_nChw8c, dnnl_nCdhw8c },
                                  of_16[] = { dnnl_nCw16c, dnnl_nChw16c, dnnl_nCdhw16c };
   dnnl_dims_t dim = { 0 }, step = { 0 };
   memcpy(dim, size, sizeof *size * (size_t)n);
   if (form != PLAIN)
-    return !dnnl_memory_desc_init_by_tag(d, n, dim, dnnl_f32,
+    return onednn_tagged(n, dim,
         form == ANY      ? dnnl_format_tag_any
             : form == 16 ? of_16[n - 3]
                          : of_8[n - 3]);
   step[n - 1] = 1;
   for (int i = n - 2; i >= 0; i--) step[i] = step[i + 1] * dim[i + 1];
-  return !dnnl_memory_desc_init_by_strides(d, n, dim, dnnl_f32, step);
+  return onednn_strided(n, dim, step);
 }
 
 /* The arrays as they are, or, if free, as the primitive likes them where they are plain. */
-static bool describe_all(struct descs *o, const struct shape *s, bool free)
+static bool describe_all(struct onednn_conv *o, const struct shape *s, bool free)
 {
   int form[OPERANDS];
   for (int i = 0; i < OPERANDS; i++) form[i] = free && !s->block[i] ? ANY : s->block[i];
@@ -41,8 +39,16 @@ static bool describe_all(struct descs *o, const struct shape *s, bool free)
   for (int i = 0; i < n; i++) dw[i + grouped] = i ? s->w->dim[i] : s->w->dim[0] / p->num_group;
   for (int i = 0; i < n - 2; i++)
     o->stride[i] = p->stride.d[i], o->dilate[i] = p->dilate.d[i] - 1, o->pad[i] = p->pad.d[i];
-  return describe(&o->d[X], n, dx, form[X]) && describe(&o->d[W], n + grouped, dw, form[W]) &&
-      describe(&o->d[Y], n, dy, form[Y]) && describe(&o->b, 1, &p->num_filter, PLAIN);
+  o->algorithm = s->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
+  return (o->d[X] = describe(n, dx, form[X])) && (o->d[W] = describe(n + grouped, dw, form[W])) &&
+      (o->d[Y] = describe(n, dy, form[Y])) &&
+      (!s->bias || (o->bias = describe(1, &p->num_filter, PLAIN)));
+}
+
+static void descs_free(struct onednn_conv *o)
+{
+  for (int i = 0; i < OPERANDS; i++) onednn_desc_free(o->d[i]);
+  onednn_desc_free(o->bias);
 }
 
 static bool append_ops(dnnl_primitive_attr_t attr, bool sum, int act)
@@ -52,44 +58,25 @@ static bool append_ops(dnnl_primitive_attr_t attr, bool sum, int act)
   dnnl_post_ops_t ops;
   if (!act && !sum) return true;
   if (dnnl_post_ops_create(&ops)) return false;
-  bool ok = (!sum || !dnnl_post_ops_append_sum(ops, 1)) &&
-      (!act || !dnnl_post_ops_append_eltwise(ops, 1, kind[act], 0, 0)) &&
+  bool ok = (!sum || onednn_append_sum(ops)) && (!act || onednn_append_act(ops, kind[act])) &&
       !dnnl_primitive_attr_set_post_ops(attr, ops);
   dnnl_post_ops_destroy(ops);
   return ok;
 }
 
-static dnnl_status_t back_desc(
-    dnnl_convolution_desc_t *d, const struct descs *o, const struct shape *s, int algorithm)
-{
-  const dnnl_dim_t *pad = o->pad;
-  if (s->which == DATA)
-    return dnnl_dilated_convolution_backward_data_desc_init(
-        d, algorithm, &o->d[X], &o->d[W], &o->d[Y], o->stride, o->dilate, pad, pad);
-  return dnnl_dilated_convolution_backward_weights_desc_init(
-      d, algorithm, &o->d[X], &o->d[W], NULL, &o->d[Y], o->stride, o->dilate, pad, pad);
-}
-
 /* Winograd's forward is described as training, else oneDNN keeps its weight in a form four times
 ** as large. */
 static dnnl_primitive_desc_t desc_of(
-    const struct descs *o, const struct shape *s, dnnl_primitive_attr_t attr)
+    const struct onednn_conv *o, const struct shape *s, dnnl_primitive_attr_t attr)
 {
-  dnnl_convolution_desc_t d;
-  dnnl_primitive_desc_t hint, out = NULL;
-  const bool forward = s->which == FORWARD;
-  const int kind = forward && !s->winograd ? dnnl_forward_inference : dnnl_forward_training,
-            algorithm = s->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
-  if (dnnl_dilated_convolution_forward_desc_init(&d, kind, algorithm, &o->d[X], &o->d[W],
-          forward && s->bias ? &o->b : NULL, &o->d[Y], o->stride, o->dilate, o->pad, o->pad) ||
-      dnnl_primitive_desc_create(&hint, &d, forward ? attr : NULL, onednn_engine(), NULL))
-    return NULL;
-  if (forward) return hint;
-  if (back_desc(&d, o, s, algorithm) ||
-      dnnl_primitive_desc_create(&out, &d, attr, onednn_engine(), hint))
-    out = NULL;
+  if (s->which == FORWARD)
+    return onednn_forward(o, s->winograd ? dnnl_forward_training : dnnl_forward_inference, attr);
+  dnnl_primitive_desc_t hint = onednn_forward(o, dnnl_forward_training, NULL);
+  if (!hint) return NULL;
+  dnnl_primitive_desc_t d =
+      s->which == DATA ? onednn_back_data(o, hint, attr) : onednn_back_weight(o, hint, attr);
   dnnl_primitive_desc_destroy(hint);
-  return out;
+  return d;
 }
 
 static bool fast(dnnl_primitive_desc_t d)
@@ -100,23 +87,24 @@ static bool fast(dnnl_primitive_desc_t d)
 }
 
 /* NULL: oneDNN cannot, or not well */
-static dnnl_primitive_desc_t primitive_desc(const struct shape *s, struct descs *plain)
+static dnnl_primitive_desc_t primitive_desc(const struct shape *s)
 {
-  struct descs any;
+  struct onednn_conv any = { 0 };
   dnnl_primitive_attr_t attr;
   dnnl_primitive_desc_t d = NULL;
   if (dnnl_primitive_attr_create(&attr)) return NULL;
   dnnl_primitive_attr_set_scratchpad_mode(attr, dnnl_scratchpad_mode_user);
   if (append_ops(attr, s->sum, s->which == FORWARD ? s->act : ACT_NONE) &&
-      describe_all(plain, s, false) && describe_all(&any, s, true))
+      describe_all(&any, s, true))
     d = desc_of(&any, s, attr);
+  descs_free(&any);
   dnnl_primitive_attr_destroy(attr);
   if (!d || fast(d)) return d;
   dnnl_primitive_desc_destroy(d);
   return NULL;
 }
 
-static const dnnl_memory_desc_t *operand(dnnl_primitive_desc_t d, int which, int o)
+static onednn_desc operand(dnnl_primitive_desc_t d, int which, int o)
 {
   static const dnnl_query_t query[3][OPERANDS] = {
     [FORWARD] = { dnnl_query_src_md, dnnl_query_weights_md, dnnl_query_dst_md },
@@ -160,16 +148,16 @@ static void key_of(struct known *k, const struct shape *s)
 }
 
 static size_t inner_bytes(
-    dnnl_primitive_desc_t d, const struct shape *s, const struct descs *plain, int o)
+    dnnl_primitive_desc_t d, const struct shape *s, const struct onednn_conv *plain, int o)
 {
-  const dnnl_memory_desc_t *inner = operand(d, s->which, o);
-  return dnnl_memory_desc_equal(&plain->d[o], inner)
+  onednn_desc inner = operand(d, s->which, o);
+  return dnnl_memory_desc_equal(plain->d[o], inner)
       ? 0
       : align_up(dnnl_memory_desc_get_size(inner), ALIGN);
 }
 
-static void rooms_of(
-    dnnl_primitive_desc_t d, const struct shape *s, const struct descs *plain, struct rooms *r)
+static void rooms_of(dnnl_primitive_desc_t d, const struct shape *s,
+    const struct onednn_conv *plain, struct rooms *r)
 {
   r->x = inner_bytes(d, s, plain, X);
   r->y = inner_bytes(d, s, plain, Y);
@@ -190,12 +178,12 @@ void rooms_widen(struct rooms *r, const struct rooms *o)
 static void ask(struct known *k, const struct shape *s)
 {
   const int teams[] = { 1, k->threads };
-  k->able = true;
+  struct onednn_conv plain = { 0 };
+  k->able = describe_all(&plain, s, false);
   for (int i = 0; i < COUNT(teams) && k->able; i++) {
-    struct descs plain;
     struct rooms r;
     parallel_library_of(teams[i]);
-    dnnl_primitive_desc_t d = primitive_desc(s, &plain);
+    dnnl_primitive_desc_t d = primitive_desc(s);
     k->able = d != NULL;
     if (!d) break;
     rooms_of(d, s, &plain, &r);
@@ -203,6 +191,7 @@ static void ask(struct known *k, const struct shape *s)
     rooms_widen(&k->rooms, &r);
   }
   parallel_library();
+  descs_free(&plain);
 }
 
 bool part_rooms(const struct shape *s, struct rooms *out)
@@ -242,8 +231,7 @@ void part_release(struct part *p)
 }
 
 /* A copy between the plain array and what the primitive wants; none where these are the same. */
-static bool bridge(struct part *p, int o, const dnnl_memory_desc_t *plain,
-    const dnnl_memory_desc_t *inner, bool leaves)
+static bool bridge(struct part *p, int o, onednn_desc plain, onednn_desc inner, bool leaves)
 {
   p->outside[o] = onednn_place(plain);
   if (!p->outside[o]) return false;
@@ -255,7 +243,7 @@ static bool bridge(struct part *p, int o, const dnnl_memory_desc_t *plain,
 }
 
 static bool make_from(struct part *p, dnnl_primitive_desc_t d, const struct shape *s,
-    const struct descs *plain, const struct rooms *r)
+    const struct onednn_conv *plain, const struct rooms *r)
 {
   static const int result[] = { [FORWARD] = Y, [DATA] = X, [WEIGHT] = W };
   struct rooms now;
@@ -263,9 +251,9 @@ static bool make_from(struct part *p, dnnl_primitive_desc_t d, const struct shap
   if (now.x > r->x || now.y > r->y || now.w > r->w || dnnl_primitive_create(&p->conv, d))
     return false;
   for (int o = 0; o < OPERANDS; o++)
-    if (!bridge(p, o, &plain->d[o], operand(d, s->which, o), o == result[s->which])) return false;
+    if (!bridge(p, o, plain->d[o], operand(d, s->which, o), o == result[s->which])) return false;
   p->pad = onednn_place(dnnl_primitive_desc_query_md(d, dnnl_query_scratchpad_md, 0));
-  p->bias = s->bias ? onednn_place(&plain->b) : NULL;
+  p->bias = s->bias ? onednn_place(plain->bias) : NULL;
   const size_t packed = p->copy[W] ? now.packed : s->scaled ? desc_bytes(s->w) : 0;
   const bool own = packed && (s->keeps || packed > r->packed);
   p->packed = own ? mem_new(packed) : NULL;
@@ -277,10 +265,11 @@ static bool make_from(struct part *p, dnnl_primitive_desc_t d, const struct shap
 
 void part_make(struct part *p, const struct shape *s, const struct rooms *r)
 {
-  struct descs plain;
+  struct onednn_conv plain = { 0 };
   part_release(p);
-  dnnl_primitive_desc_t d = primitive_desc(s, &plain);
-  bool ok = d && make_from(p, d, s, &plain, r);
+  dnnl_primitive_desc_t d = primitive_desc(s);
+  bool ok = d && describe_all(&plain, s, false) && make_from(p, d, s, &plain, r);
+  descs_free(&plain);
   if (d) dnnl_primitive_desc_destroy(d);
   if (!ok) part_release(p);
   p->winograd = s->winograd;

@@ -1,7 +1,6 @@
 /* onednn.h - one direction of a convolution as oneDNN primitives: the convolution itself and the
 ** copies around it.
 **
-** Operands are X (data or its gradient), W (weight or its gradient), Y (output or its gradient).
 ** `images` of the batch go through at once. What the primitive wants may be blocked: then a copy
 ** enters or leaves.
 */
@@ -10,7 +9,6 @@
 #include "kernel/conv/onednn_weight.h"
 
 enum { FORWARD, DATA, WEIGHT, FOLDED, PARTS };        /* FOLDED: forward with call.affine */
-enum { X, W, Y, OPERANDS };
 
 struct shape {                                        /* of one direction */
   const struct conv *param;

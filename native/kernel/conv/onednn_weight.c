@@ -4,21 +4,26 @@
 #include "kernel/gemm/gemm.h"
 #include "kernel/gemm/isa.h"
 
-int weight_turned(const dnnl_memory_desc_t *inner)
+/* Is it a dense array of this form? */
+static bool tagged(onednn_desc inner, const dnnl_dim_t *dim, dnnl_format_tag_t tag)
+{
+  onednn_desc d = onednn_tagged(4, dim, tag);
+  bool same = d && dnnl_memory_desc_equal(d, inner);
+  onednn_desc_free(d);
+  return same;
+}
+
+int weight_turned(onednn_desc inner)
 {
   static const struct {
     dnnl_format_tag_t tag;
     int b;
   } known[] = { { dnnl_OIhw16i16o, 16 }, { dnnl_OIhw8i8o, 8 } };
-  const dnnl_dim_t *dim = inner->dims;
-  if (inner->ndims != 4 || dim[2] != 1 || dim[3] != 1) return 0;
-  for (int i = 0; i < COUNT(known); i++) {
-    dnnl_memory_desc_t d;
-    if (dim[0] % known[i].b || dim[1] % known[i].b ||
-        dnnl_memory_desc_init_by_tag(&d, 4, dim, dnnl_f32, known[i].tag))
-      continue;
-    if (dnnl_memory_desc_equal(&d, inner)) return known[i].b;
-  }
+  const dnnl_dim_t *dim;
+  if (onednn_dims(inner, &dim) != 4 || dim[2] != 1 || dim[3] != 1) return 0;
+  for (int i = 0; i < COUNT(known); i++)
+    if (dim[0] % known[i].b == 0 && dim[1] % known[i].b == 0 && tagged(inner, dim, known[i].tag))
+      return known[i].b;
   return 0;
 }
 
@@ -35,8 +40,10 @@ static void some_outputs(int64_t begin, int64_t end, void *context)
     }
 }
 
-void weight_leave(int b, const dnnl_memory_desc_t *inner, const float *blocked, float *plain)
+void weight_leave(int b, onednn_desc inner, const float *blocked, float *plain)
 {
-  struct leaving l = { gemm_type(TY_F32), b, inner->dims[1], blocked, plain };
-  parallel(inner->dims[0] / b, MAX(1, 16384 / (b * l.inputs)), some_outputs, &l);
+  const dnnl_dim_t *dim;
+  onednn_dims(inner, &dim);
+  struct leaving l = { gemm_type(TY_F32), b, dim[1], blocked, plain };
+  parallel(dim[0] / b, MAX(1, 16384 / (b * l.inputs)), some_outputs, &l);
 }

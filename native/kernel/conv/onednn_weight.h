@@ -5,5 +5,5 @@
 #include "kernel/onednn.h"
 
 /* b: blocks of b inputs x b outputs; 0: another form, left to oneDNN */
-int  weight_turned(const dnnl_memory_desc_t *inner);
-void weight_leave(int b, const dnnl_memory_desc_t *inner, const float *blocked, float *plain);
+int  weight_turned(onednn_desc inner);
+void weight_leave(int b, onednn_desc inner, const float *blocked, float *plain);

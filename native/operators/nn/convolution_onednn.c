@@ -307,7 +307,7 @@ static bool aim(struct part *p, int o, void *plain, void *blocked)
 
 static bool leave(struct part *p, int o, void *plain, void *blocked)
 {
-  const dnnl_memory_desc_t *inner;
+  onednn_desc inner;
   if (o == W && p->turned) {
     if (dnnl_memory_get_memory_desc(p->inside[W], &inner)) return false;
     weight_leave(p->turned, inner, blocked, plain);
@@ -430,7 +430,7 @@ static bool run_part(
 
 static bool same_format(const struct part *p, const struct part *q)
 {
-  const dnnl_memory_desc_t *a, *b;
+  onednn_desc a, b;
   if (!p->copy[Y] || !q->copy[Y]) return false;
   return !dnnl_memory_get_memory_desc(p->inside[Y], &a) &&
       !dnnl_memory_get_memory_desc(q->inside[Y], &b) && dnnl_memory_desc_equal(a, b);
