@@ -1,6 +1,7 @@
---- Trains an autoencoder: a network that writes an image down in a few numbers and draws it again from them.
+--- Trains an autoencoder: a network that writes an image down in a few numbers
+-- and draws it again from them.
 --
---   tycho scripts/autoencoder.lua                          draws its own digits, 16 numbers for 784 pixels
+--   tycho scripts/autoencoder.lua                   draws its own digits, 16 numbers for 784 pixels
 --   tycho scripts/autoencoder.lua --code 4 --data folder-with-idx-files
 --   tycho scripts/autoencoder.lua --checkpoint run/a --resume --epochs 20
 --   tycho scripts/autoencoder.lua --help
@@ -11,7 +12,8 @@ local ty = require "tycho"
 local common = require "common"
 local images = require "images"
 
-local parser = common.parser("Trains a network that squeezes images into a few numbers and draws them again.")
+local parser =
+  common.parser("Trains a network that squeezes images into a few numbers and draws them again.")
 common.number(parser, "--code", "numbers that an image is squeezed into", 16)
 parser:option("--data", "folder with MNIST's idx files, plain or gz; default: digits drawn here")
 common.number(parser, "--train", "images to train on", 6000)
@@ -39,7 +41,8 @@ end
 
 local function iterator(x, from, to, shuffle)
   local part = x:slice_axis{axis = 0, begin = from, end_ = to}
-  return ty.io.NDArrayIter{data = part, label = part, batch_size = options.batch, label_name = "pixels", shuffle = shuffle}
+  return ty.io.NDArrayIter{data = part, label = part, batch_size = options.batch,
+    label_name = "pixels", shuffle = shuffle}
 end
 
 -- A picture in characters, two rows of pixels in a line.
@@ -69,15 +72,17 @@ end
 ty.random.seed(options.seed)
 local x = images.load(options.data, {1, 28, 28}, options.train + options.test, options.seed)
 local n = x:len()
-assert(n >= options.train + options.test, ("there are %d images, %d are needed"):format(n, options.train + options.test))
+assert(n >= options.train + options.test,
+  ("there are %d images, %d are needed"):format(n, options.train + options.test))
 x = x:reshape{n, PIXELS}
 local train, test = iterator(x, 0, options.train, true), iterator(x, n - options.test, n, false)
 local module = ty.mod.Module{symbol = autoencoder(), label_names = {"pixels"}, context = ty.cpu()}
 
 local error_ = common.fit(options, module, {
-  train_data = train, eval_data = test, eval_metric = "mse", initializer = ty.init.Xavier(), optimizer = "adam",
-  optimizer_params = {learning_rate = options.rate, rescale_grad = 1 / options.batch},
-  batch_end_callback = ty.callback.Speedometer(options.batch, math.max(1, math.floor(options.train / options.batch / 2))),
+  train_data = train, eval_data = test, eval_metric = "mse", initializer = ty.init.Xavier(),
+  optimizer = "adam", optimizer_params = {learning_rate = options.rate,
+    rescale_grad = 1 / options.batch}, batch_end_callback = ty.callback.Speedometer(options.batch,
+      math.max(1, math.floor(options.train / options.batch / 2))),
 })
 
 if options.show > 0 then
@@ -85,7 +90,9 @@ if options.show > 0 then
   show(some, module:predict(some))
 end
 local held = x:slice_axis{axis = 0, begin = n - options.test, end_ = n}
-local apart = held:broadcast_sub(x:slice_axis{axis = 0, begin = 0, end_ = options.train}:mean{axis = 0, keepdims = true})
+local apart = held:broadcast_sub(
+  x:slice_axis{axis = 0, begin = 0, end_ = options.train}:mean{axis = 0, keepdims = true})
 local plain = apart:square():mean():asscalar()
-print(("squared error %.4f with %d numbers for an image; the mean image alone: %.4f; %.1f %% explained")
-  :format(error_, options.code, plain, 100 * (1 - error_ / plain)))
+print(
+  ("squared error %.4f with %d numbers for an image; the mean image alone: %.4f; %.1f %% explained")
+    :format(error_, options.code, plain, 100 * (1 - error_ / plain)))

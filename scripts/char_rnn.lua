@@ -1,12 +1,14 @@
 --- Learns to write a text character by character, then writes.
 --
---   tycho scripts/char_rnn.lua                             learns from the library's documentation
+--   tycho scripts/char_rnn.lua                        learns from the library's documentation
 --   tycho scripts/char_rnn.lua --data input.txt --epochs 10
---   tycho scripts/char_rnn.lua --checkpoint run/char       keeps the training in run/char.state after each epoch
+--   tycho scripts/char_rnn.lua --checkpoint run/char  keeps the training in run/char.state after
+--                                                     each epoch
 --   tycho scripts/char_rnn.lua --checkpoint run/char --resume --epochs 4 --write 2000
 --
--- The text is cut into parallel streams. A step reads the next characters of all streams; its last states are the first
--- ones of the step after it, so the network sees much further back than gradients go.
+-- The text is cut into parallel streams. A step reads the next characters of all streams;
+-- its last states are the first ones of the step after it, so the network sees much
+-- further back than gradients go.
 
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
@@ -26,7 +28,7 @@ local options = common.parse(parser, {epochs = 1, layers = 1, hidden = 64, write
 
 ty.random.seed(options.seed)
 
--- Characters --------------------------------------------------------------------------------------------------------------
+-- Characters --------------------------------------------------------------------------------------
 
 -- byte -> number for the bytes that come, and the characters by number
 local function alphabet(characters)
@@ -48,15 +50,18 @@ local function encoded(characters, numbers)
   return ty.nd.take{ty.nd.array(numbers), bytes:astype("int32")}
 end
 
--- An iterator over ids from `from` to before `to`: row r of batch k is the k-th piece of stream r; labels are one further.
+-- An iterator over ids from `from` to before `to`: row r of batch k is the k-th piece of
+-- stream r; labels are one further.
 local function streams(ids, from, to)
   local steps = math.floor((to - from - 1) / (options.batch * options.length))
   assert(steps > 0, "the text is too short for so many streams of such a length")
   local function pieces(at)
     local part = ids[{ty.slice(at, at + steps * options.batch * options.length)}]
-    return part:reshape{options.batch, steps, options.length}:transpose{1, 0, 2}:reshape{-1, options.length}
+    return part:reshape{options.batch, steps, options.length}:transpose{1, 0, 2}
+      :reshape{-1, options.length}
   end
-  return ty.io.NDArrayIter{data = pieces(from), label = pieces(from + 1), batch_size = options.batch}
+  return ty.io.NDArrayIter{data = pieces(from), label = pieces(from + 1),
+    batch_size = options.batch}
 end
 
 local characters = text.characters(options.data):gsub("\r", "")
@@ -65,7 +70,7 @@ local ids = encoded(characters, numbers)
 local held = math.floor(#characters * 0.9)
 local train, test = streams(ids, 0, held), streams(ids, held, #characters)
 
--- Network -----------------------------------------------------------------------------------------------------------------
+-- Network -----------------------------------------------------------------------------------------
 
 local shape = {words = #list, embed = options.embed, length = options.length}
 local cells = language_model.cells(options)
@@ -75,10 +80,12 @@ local loss, states = language_model.network(cells, shape)
 for i, state in ipairs(states) do
   state_names[i], outputs[i] = shape.begin_state[i].name, ty.sym.BlockGrad{state}
 end
-local module = ty.mod.Module{ty.sym.Group{loss, unpack(outputs)}, state_names = state_names, context = ty.cpu()}
+local module = ty.mod.Module{ty.sym.Group{loss, unpack(outputs)},
+  state_names = state_names, context = ty.cpu()}
 module:bind{data_shapes = train.provide_data, label_shapes = train.provide_label}
 module:init_params{initializer = ty.init.Xavier()}
-module:init_optimizer{optimizer = "adam", optimizer_params = {learning_rate = options.rate, clip_gradient = 5}}
+module:init_optimizer{optimizer = "adam",
+  optimizer_params = {learning_rate = options.rate, clip_gradient = 5}}
 
 -- One pass over the text; the perplexity of a character.
 local function pass(iter, is_train)
@@ -110,8 +117,8 @@ for epoch = first, options.epochs - 1 do
   local learnt = bits(pass(train, true))
   local seconds = ty.callback.clock() - started
   valid = bits(pass(test, false))
-  print(("epoch %d: %.3f bits per character in training, %.3f in the test, %.0f characters/s"):format(epoch, learnt, valid,
-    train.num_data * options.length / seconds))
+  print(("epoch %d: %.3f bits per character in training, %.3f in the test, %.0f characters/s")
+    :format(epoch, learnt, valid, train.num_data * options.length / seconds))
   log:epoch{epoch = epoch, train = learnt, valid = valid, seconds = seconds}
   if file then
     module:save_state(file, {epoch = epoch + 1})
@@ -119,6 +126,8 @@ for epoch = first, options.epochs - 1 do
 end
 log:close()
 
-local write = language_model.writer(cells, {words = #list, embed = options.embed, args = (module:get_params())})
+local write = language_model.writer(cells,
+  {words = #list, embed = options.embed, args = (module:get_params())})
 write(ids:get(0), options.write, options.temperature, function(id) io.write(list[id + 1]) end)
-print(("\n%.3f bits per character on the last tenth of the text, which was not learnt from"):format(valid or bits(pass(test, false))))
+print(("\n%.3f bits per character on the last tenth of the text, which was not learnt from")
+  :format(valid or bits(pass(test, false))))

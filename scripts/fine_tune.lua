@@ -1,6 +1,8 @@
---- Teaches a trained network something new with few examples: keeps its lower layers, puts a new head on them.
+--- Teaches a trained network something new with few examples: keeps its lower
+-- layers, puts a new head on them.
 --
---   tycho scripts/fine_tune.lua                            trains a ResNet on five kinds of pictures, then adapts it to five others
+--   tycho scripts/fine_tune.lua                            trains a ResNet on five kinds of
+--                                                          pictures, then adapts it to five others
 --   tycho scripts/fine_tune.lua --base run/m --base-epoch 4 --layer tanh3_output --data folder
 --   tycho scripts/fine_tune.lua --base run/m --layer list  prints where it can be cut
 --   tycho scripts/fine_tune.lua --free                     trains the lower layers, too
@@ -13,11 +15,14 @@ local common = require "common"
 local images = require "images"
 local networks = require "networks"
 
-local parser = common.parser("Puts a new head on a trained network and trains it with few examples.")
-parser:option("--base", "prefix of the checkpoint to begin with; default: a ResNet-8 is trained first")
+local parser =
+  common.parser("Puts a new head on a trained network and trains it with few examples.")
+parser:option("--base",
+  "prefix of the checkpoint to begin with; default: a ResNet-8 is trained first")
 common.number(parser, "--base-epoch", "epoch of that checkpoint", 1)
 parser:option("--layer", "output to cut at; \"list\" prints all of them"):default("flatten_output")
-parser:option("--data", "folder with idx files or CIFAR-10's binary files; default: images drawn here")
+parser:option("--data",
+  "folder with idx files or CIFAR-10's binary files; default: images drawn here")
 common.number(parser, "--train", "examples of the new task", 60)
 common.number(parser, "--test", "images to test on", 1000)
 parser:flag("--free", "train the lower layers, too, instead of keeping them as they are")
@@ -35,7 +40,7 @@ local function every_other(x, y, first)
 end
 
 
--- The base ------------------------------------------------------------------------------------------------------------
+-- The base ----------------------------------------------------------------------------------------
 
 -- A ResNet that knows the pictures of even labels.
 local function train_base()
@@ -59,7 +64,7 @@ local function base()
 end
 
 
--- The new network -----------------------------------------------------------------------------------------------------
+-- The new network ---------------------------------------------------------------------------------
 
 local function new_task(shape)
   if options.data then
@@ -113,10 +118,13 @@ ty.log.level = level
 print(("fine-tuning with %d examples: a new head above %s%s"):format(options.train, options.layer,
   options.free and "; all layers learn" or ""))
 ty.random.seed(options.seed)
-local module = ty.mod.Module{symbol = net, context = ty.cpu(), fixed_param_names = not options.free and kept or nil}
+local module = ty.mod.Module{symbol = net, context = ty.cpu(),
+  fixed_param_names = not options.free and kept or nil}
 train:reset()
 local tuned = common.fit(options, module, {
-  train_data = train, eval_data = test, eval_metric = "acc", initializer = ty.init.Xavier(), arg_params = parameters,
-  aux_params = states, allow_missing = true, optimizer_params = optimizer_params(options.rate),
+  train_data = train, eval_data = test, eval_metric = "acc", initializer = ty.init.Xavier(),
+  arg_params = parameters, aux_params = states, allow_missing = true,
+  optimizer_params = optimizer_params(options.rate),
 })
-print(("accuracy %.4f after fine-tuning on %d examples; %.4f from scratch"):format(tuned, options.train, scratch))
+print(("accuracy %.4f after fine-tuning on %d examples; %.4f from scratch")
+  :format(tuned, options.train, scratch))

@@ -1,12 +1,15 @@
---- Lists images and packs them into record files that ty.io.ImageRecordIter and ty.image.ImageIter read.
+--- Lists images and packs them into record files that ty.io.ImageRecordIter
+-- and ty.image.ImageIter read.
 --
---   tycho scripts/im2rec.lua --list data/train photos --recursive     writes data/train.lst: number, label, path
---   tycho scripts/im2rec.lua data/train photos --resize 256           packs data/train*.lst into .rec and .idx
+--   tycho scripts/im2rec.lua --list data/train photos --recursive  writes data/train.lst: number,
+--                                                                  label, path
+--   tycho scripts/im2rec.lua data/train photos --resize 256        packs data/train*.lst into .rec
+--                                                                  and .idx
 --   tycho scripts/im2rec.lua --help
 --
--- With --recursive each folder below the root is a label, numbered in the order of the folders' names; without, the
--- images of the root have label 0. Lists can be edited or written by other programs: lines of a number, one or more
--- labels, and a path below the root, between tabs.
+-- With --recursive each folder below the root is a label, numbered in the order of the folders'
+-- names; without, the images of the root have label 0. Lists can be edited or written by other
+-- programs: lines of a number, one or more labels, and a path below the root, between tabs.
 
 local argparse = require "argparse"
 local ty = require "tycho"
@@ -18,15 +21,18 @@ parser:flag("--list", "write lists instead of packing")
 parser:flag("--recursive", "list: look into folders; each is a label")
 parser:option("--exts", "list: endings of images, between commas"):default(".jpeg,.jpg,.png")
 parser:option("--chunks", "list: split into so many"):convert(tonumber):default("1")
-parser:option("--train-ratio", "list: part that goes to PREFIX_train"):convert(tonumber):default("1")
-parser:option("--test-ratio", "list: part that goes to PREFIX_test; the rest goes to PREFIX_val"):convert(tonumber):default("0")
+parser:option("--train-ratio", "list: part that goes to PREFIX_train")
+  :convert(tonumber):default("1")
+parser:option("--test-ratio", "list: part that goes to PREFIX_test; the rest goes to PREFIX_val")
+  :convert(tonumber):default("0")
 parser:flag("--no-shuffle", "list: keep the order of names")
 parser:option("--seed", "list: of the order"):convert(tonumber):default("100")
 parser:flag("--pass-through", "pack: the files as they are")
 parser:option("--resize", "pack: the shorter side"):convert(tonumber):default("0")
 parser:flag("--center-crop", "pack: the square in the middle")
 parser:option("--quality", "pack: of JPEG 0 to 100, of PNG 0 to 9"):convert(tonumber):default("95")
-parser:option("--color", "pack: 1 colour, 0 grey, -1 as stored"):convert(tonumber):choices{"-1", "0", "1"}:default("1")
+parser:option("--color", "pack: 1 colour, 0 grey, -1 as stored")
+  :convert(tonumber):choices{"-1", "0", "1"}:default("1")
 parser:option("--encoding", "pack: format of the images"):choices{".jpg", ".png"}:default(".jpg")
 parser:flag("--pack-label", "pack: all labels of a line, not only the first")
 local options = parser:parse()
@@ -44,7 +50,7 @@ local function lines_of(command)
   return list
 end
 
--- -- listing ----------------------------------------------------------------------------------------------------------
+-- -- listing --------------------------------------------------------------------------------------
 
 local function has_ending(path)
   for ending in options.exts:gmatch("[^,%s]+") do
@@ -59,7 +65,8 @@ end
 local function find_images()
   local images, labels, count = {}, {}, 0
   local depth = options.recursive and "" or "-maxdepth 1"
-  for _, path in ipairs(lines_of(("cd %s && find -L . %s -type f | LC_ALL=C sort"):format(quoted(options.root), depth))) do
+  for _, path in ipairs(lines_of(("cd %s && find -L . %s -type f | LC_ALL=C sort")
+      :format(quoted(options.root), depth))) do
     path = path:gsub("^%./", "")
     if has_ending(path) then
       local folder = path:match("^(.*)/") or "."
@@ -119,7 +126,7 @@ local function write_lists()
   end
 end
 
--- -- packing ----------------------------------------------------------------------------------------------------------
+-- -- packing --------------------------------------------------------------------------------------
 
 -- number, labels and path of a line
 local function read_line(line, path, number)
@@ -197,7 +204,8 @@ local function pack_lists()
   local folder, stem = options.prefix:match("^(.*/)([^/]*)$")
   folder, stem = folder or "./", stem or options.prefix
   local found, failed = 0, 0
-  for _, path in ipairs(lines_of(("find %s -maxdepth 1 -name '*.lst' | LC_ALL=C sort"):format(quoted(folder)))) do
+  for _, path in ipairs(
+      lines_of(("find %s -maxdepth 1 -name '*.lst' | LC_ALL=C sort"):format(quoted(folder)))) do
     if path:match("([^/]*)$"):sub(1, #stem) == stem then
       found, failed = found + 1, failed + pack_list(path)
     end

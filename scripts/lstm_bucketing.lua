@@ -1,10 +1,13 @@
---- Trains a word model on sentences of different length, a network for each bucket of lengths, all in the memory of the
--- largest; then writes sentences of its own.
+--- Trains a word model on sentences of different length, a network for each bucket of lengths, all
+-- in the memory of the largest; then writes sentences of its own.
 --
---   tycho scripts/lstm_bucketing.lua                       learns from the library's documentation
---   tycho scripts/lstm_bucketing.lua --data ptb            a folder with ptb.train.txt (or ptb.valid.txt) and ptb.test.txt
---   tycho scripts/lstm_bucketing.lua --data text.txt       any file with a sentence per line; every tenth line tests
---   tycho scripts/lstm_bucketing.lua --fused               all layers in one operator instead of single cells
+--   tycho scripts/lstm_bucketing.lua                  learns from the library's documentation
+--   tycho scripts/lstm_bucketing.lua --data ptb       a folder with ptb.train.txt (or
+--                                                     ptb.valid.txt) and ptb.test.txt
+--   tycho scripts/lstm_bucketing.lua --data text.txt  any file with a sentence per line; every
+--                                                     tenth line tests
+--   tycho scripts/lstm_bucketing.lua --fused          all layers in one operator instead of single
+--                                                     cells
 --   tycho scripts/lstm_bucketing.lua --checkpoint run/lm --resume
 
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
@@ -30,7 +33,7 @@ local options = common.parse(parser, {epochs = 1, hidden = 64, embed = 64, layer
 
 ty.random.seed(options.seed)
 
--- Sentences -------------------------------------------------------------------------------------------------------------
+-- Sentences ---------------------------------------------------------------------------------------
 
 local function buckets()
   local list = {}
@@ -41,18 +44,19 @@ local function buckets()
 end
 
 local function iterator(coded, shuffle)
-  return ty.rnn.BucketSentenceIter{coded, options.batch, buckets = buckets(), invalid_label = PAD, seed = options.seed,
-                                   shuffle = shuffle, layout = options.fused and "TN" or "NT"}
+  return ty.rnn.BucketSentenceIter{coded, options.batch, buckets = buckets(), invalid_label = PAD,
+    seed = options.seed, shuffle = shuffle, layout = options.fused and "TN" or "NT"}
 end
 
 local train_words, test_words = text.sentences(options.data)
-local coded, vocabulary = ty.rnn.encode_sentences(train_words, {invalid_label = PAD, start_label = 1})
+local coded, vocabulary =
+  ty.rnn.encode_sentences(train_words, {invalid_label = PAD, start_label = 1})
 vocabulary["<unk>"] = vocabulary["<unk>"] or #text.list(vocabulary)
 local test_coded = ty.rnn.encode_sentences(test_words, {vocab = vocabulary})
 local train, test = iterator(coded, true), iterator(test_coded, false)
 local word_of = text.list(vocabulary)
 
--- Training --------------------------------------------------------------------------------------------------------------
+-- Training ----------------------------------------------------------------------------------------
 
 local shape = {words = #word_of, embed = options.embed, layout = options.fused and "TNC" or "NTC"}
 if not options.count_pad then
@@ -65,7 +69,8 @@ local function network(length)
   return language_model.network(cells, shape), {"data"}, {"softmax_label"}
 end
 
-local module = ty.mod.BucketingModule{network, default_bucket_key = train.default_bucket_key, context = ty.cpu()}
+local module = ty.mod.BucketingModule{network, default_bucket_key = train.default_bucket_key,
+  context = ty.cpu()}
 local metric = ty.metric.Perplexity{PAD}
 local log, best, last = common.log(options), math.huge, {}
 local started
@@ -79,33 +84,36 @@ end
 local function eval_end(param)
   local _, valid = param.eval_metric:get()
   best = math.min(best, valid)
-  print(("epoch %d: perplexity %.1f in training, %.1f in the test, %.0f words/s"):format(param.epoch, last.train, valid,
-    last.words / last.seconds))
+  print(("epoch %d: perplexity %.1f in training, %.1f in the test, %.0f words/s")
+    :format(param.epoch, last.train, valid, last.words / last.seconds))
   log:epoch{epoch = param.epoch, train = last.train, valid = valid, seconds = last.seconds,
             words_per_second = last.words / last.seconds}
   started = ty.callback.clock()
 end
 
-print(("%d sentences, %d words of %d kinds; %d sentences to test"):format(#coded, text.words(train_words), #word_of - 1, #test_coded))
+print(("%d sentences, %d words of %d kinds; %d sentences to test"):format(#coded,
+  text.words(train_words), #word_of - 1, #test_coded))
 started = ty.callback.clock()
 module:fit{
-  train_data = train, eval_data = test, eval_metric = metric, validation_metric = ty.metric.Perplexity{PAD},
-  num_epoch = options.epochs, initializer = ty.init.Xavier{factor_type = "in", magnitude = 2.34},
+  train_data = train, eval_data = test, eval_metric = metric,
+  validation_metric = ty.metric.Perplexity{PAD}, num_epoch = options.epochs,
+  initializer = ty.init.Xavier{factor_type = "in", magnitude = 2.34},
   optimizer = options.optimizer, optimizer_params = {learning_rate = options.rate, wd = options.wd},
   batch_end_callback = ty.callback.Speedometer(options.batch, 50),
-  epoch_end_callback = options.checkpoint and {ty.rnn.do_rnn_checkpoint(cells, options.checkpoint), epoch_end} or epoch_end,
-  eval_end_callback = eval_end,
+  epoch_end_callback = options.checkpoint and {ty.rnn.do_rnn_checkpoint(cells, options.checkpoint),
+    epoch_end} or epoch_end, eval_end_callback = eval_end,
   checkpoint = options.checkpoint and {prefix = options.checkpoint, resume = options.resume} or nil,
 }
 log:close()
 
 local memory = module:memory()
-print(("memory of all buckets %.1f MB, of the largest one %.1f MB; apart they would take %.1f MB"):format(memory.pool / 2 ^ 20,
-  memory.largest / 2 ^ 20, memory.planned / 2 ^ 20))
+print(("memory of all buckets %.1f MB, of the largest one %.1f MB; apart they would take %.1f MB")
+  :format(memory.pool / 2 ^ 20, memory.largest / 2 ^ 20, memory.planned / 2 ^ 20))
 
--- Writing ---------------------------------------------------------------------------------------------------------------
+-- Writing -----------------------------------------------------------------------------------------
 
-local write = language_model.writer(cells, {words = shape.words, embed = shape.embed, args = (module:get_params())})
+local write = language_model.writer(cells,
+  {words = shape.words, embed = shape.embed, args = (module:get_params())})
 for _ = 1, options.sentences do
   local words = {}
   write(vocabulary["<eos>"], 30, options.temperature, function(id)
@@ -115,4 +123,5 @@ for _ = 1, options.sentences do
   print("  " .. table.concat(words, " "))
 end
 local final = module:score(test, ty.metric.Perplexity{PAD})[1][2]
-print(("test perplexity %.1f (best %.1f) after %d epochs"):format(final, math.min(best, final), options.epochs))
+print(("test perplexity %.1f (best %.1f) after %d epochs"):format(final,
+  math.min(best, final), options.epochs))

@@ -1,7 +1,8 @@
 --- Learns what users like: a vector for each user and item, whose product is the rating.
 --
---   tycho scripts/matrix_factorization.lua                 makes up users, items and ratings with noise
---   tycho scripts/matrix_factorization.lua --data ml-100k/u.data    lines of user, item, rating (MovieLens)
+--   tycho scripts/matrix_factorization.lua             makes up users, items and ratings with noise
+--   tycho scripts/matrix_factorization.lua --data ml-100k/u.data  lines of user, item, rating
+--                                                                 (MovieLens)
 --   tycho scripts/matrix_factorization.lua --checkpoint run/f --resume --epochs 20
 --   tycho scripts/matrix_factorization.lua --help
 
@@ -12,7 +13,8 @@ local ty = require "tycho"
 local common = require "common"
 
 local parser = common.parser("Learns a vector for each user and item from ratings.")
-parser:option("--data", "file with a user, an item and a rating in each line; default: ratings made up here")
+parser:option("--data",
+  "file with a user, an item and a rating in each line; default: ratings made up here")
 common.number(parser, "--users", "users to make up", 600)
 common.number(parser, "--items", "items to make up", 400)
 common.number(parser, "--ratings", "ratings to make up", 60000)
@@ -20,12 +22,13 @@ common.number(parser, "--size", "numbers of a vector", 8)
 common.number(parser, "--wd", "weight decay: keeps the vectors of rare users short", "0.00001")
 common.number(parser, "--advise", "users to advise in the end", 3)
 common.training(parser, {epochs = 12, batch = 200, rate = 0.01})
-local options = common.parse(parser, {users = 150, items = 100, ratings = 12000, epochs = 12, batch = 100})
+local options = common.parse(parser,
+  {users = 150, items = 100, ratings = 12000, epochs = 12, batch = 100})
 
-local NOISE = 0.3                                         -- deviation of the noise on ratings that are made up
+local NOISE = 0.3                        -- deviation of the noise on ratings that are made up
 
 
--- Ratings -------------------------------------------------------------------------------------------------------------
+-- Ratings -----------------------------------------------------------------------------------------
 -- Three arrays of n: users and items, numbers from 0, and ratings.
 
 local function arrays_of(columns, n)
@@ -43,7 +46,8 @@ local function made_up()
   local kind = ty.nd.random.normal{shape = {options.items, rank}}
   local user = ty.nd.random.randint(0, options.users, {shape = {n}}):astype("float32")
   local item = ty.nd.random.randint(0, options.items, {shape = {n}}):astype("float32")
-  local rating = (taste:take(user) * kind:take(item)):sum{axis = 1} + ty.nd.random.normal{shape = {n}} * NOISE + 3
+  local rating = (taste:take(user) * kind:take(item)):sum{axis = 1}
+    + ty.nd.random.normal{shape = {n}} * NOISE + 3
   return user, item, rating, options.users, options.items
 end
 
@@ -71,14 +75,15 @@ local function read(path)
   for i = n, 1, -1 do
     local k = math.random(i)
     rows[i], rows[k] = rows[k], rows[i]
-    user[i - 1], item[i - 1], rating[i - 1] = number_of(users, rows[i][1]), number_of(items, rows[i][2]), rows[i][3]
+    user[i - 1], item[i - 1], rating[i - 1] =
+      number_of(users, rows[i][1]), number_of(items, rows[i][2]), rows[i][3]
   end
   user, item, rating = arrays_of({user, item, rating}, n)
   return user, item, rating, users.n, items.n
 end
 
 
--- The network ---------------------------------------------------------------------------------------------------------
+-- The network -------------------------------------------------------------------------------------
 
 -- rating = user's vector . item's vector + user's bias + item's bias
 local function network(users, items)
@@ -86,11 +91,12 @@ local function network(users, items)
     return ty.sym.Embedding{data = input, input_dim = rows, output_dim = size, name = name}
   end
   local user, item = ty.sym.Variable("user"), ty.sym.Variable("item")
-  local match = ty.sym.sum{table_of(user, users, options.size, "user_vector") * table_of(item, items, options.size, "item_vector"),
-                           axis = 1}
+  local match = ty.sym.sum{table_of(user, users, options.size, "user_vector")
+    * table_of(item, items, options.size, "item_vector"), axis = 1}
   local bias = table_of(user, users, 1, "user_bias") + table_of(item, items, 1, "item_bias")
   local rating = match + ty.sym.Reshape{data = bias, shape = {-1}, name = "bias"}
-  return ty.sym.LinearRegressionOutput{data = rating, label = ty.sym.Variable("rating"), name = "error"}
+  return ty.sym.LinearRegressionOutput{data = rating, label = ty.sym.Variable("rating"),
+    name = "error"}
 end
 
 ty.random.seed(options.seed)
@@ -108,26 +114,29 @@ local function iterator(from, to, shuffle)
   local function part(x)
     return x:slice_axis{axis = 0, begin = from, end_ = to}
   end
-  return ty.io.NDArrayIter{data = {user = part(user), item = part(item)}, label = {rating = part(rating) - mean},
-                           batch_size = options.batch, shuffle = shuffle}
+  return ty.io.NDArrayIter{data = {user = part(user), item = part(item)},
+    label = {rating = part(rating) - mean}, batch_size = options.batch, shuffle = shuffle}
 end
 
 local train, test = iterator(0, cut, true), iterator(cut, n, false)
-local module = ty.mod.Module{symbol = network(users, items), data_names = {"item", "user"}, label_names = {"rating"}, context = ty.cpu()}
+local module = ty.mod.Module{symbol = network(users, items), data_names = {"item", "user"},
+  label_names = {"rating"}, context = ty.cpu()}
 print(("%d ratings of %d items by %d users"):format(n, items, users))
 local rmse = common.fit(options, module, {
-  train_data = train, eval_data = test, eval_metric = "rmse", initializer = ty.init.Normal(0.1), optimizer = "adam",
+  train_data = train, eval_data = test, eval_metric = "rmse", initializer = ty.init.Normal(0.1),
+  optimizer = "adam",
   optimizer_params = {learning_rate = options.rate, wd = options.wd, rescale_grad = 1},
 })
 
 
--- Advice --------------------------------------------------------------------------------------------------------------
+-- Advice ------------------------------------------------------------------------------------------
 
 -- All items for one user: the items with the highest ratings, foretold.
 local function advise(who)
   local every = ty.nd.arange(0, items)
-  local foretold = module:predict(ty.io.NDArrayIter{data = {user = ty.nd.full({items}, who), item = every},
-                                                    batch_size = options.batch, last_batch_handle = "pad"})
+  local foretold =
+    module:predict(ty.io.NDArrayIter{data = {user = ty.nd.full({items}, who), item = every},
+      batch_size = options.batch, last_batch_handle = "pad"})
   local best = foretold:topk{k = 5, axis = 0}:totable()
   local texts = {}
   for i, k in ipairs(best) do

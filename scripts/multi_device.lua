@@ -1,10 +1,10 @@
 --- Trains on two devices in both ways there are, and shows that neither changes what is learned.
 --
--- Data parallel: each device has the whole network and a part of each batch; their gradients are added up. It ends where
--- one device with the whole batch ends, and is faster. Model parallel: each device has a part of the network, here one
--- layer of an LSTM each; values cross where layers meet.
+-- Data parallel: each device has the whole network and a part of each batch; their gradients are
+-- added up. It ends where one device with the whole batch ends, and is faster. Model parallel: each
+-- device has a part of the network, here one layer of an LSTM each; values cross where layers meet.
 --
---   tycho scripts/multi_device.lua                         cpu(0) and cpu(1): two queues that share the cores
+--   tycho scripts/multi_device.lua               cpu(0) and cpu(1): two queues that share the cores
 --   tycho scripts/multi_device.lua --devices "gpu(0) gpu(1)"
 --   tycho scripts/multi_device.lua --help
 
@@ -16,7 +16,8 @@ local digits = require "digits"
 local networks = require "networks"
 
 local parser = common.parser("Trains on two devices, by data and by model, and compares with one.")
-parser:option("--devices", "where to train; the first is also the one to compare with"):default("cpu(0) cpu(1)")
+parser:option("--devices", "where to train; the first is also the one to compare with")
+  :default("cpu(0) cpu(1)")
 common.number(parser, "--images", "digits to draw", 2000)
 common.number(parser, "--epochs", "passes over them", 2)
 common.number(parser, "--batch", "samples of a step, over all devices", 200)
@@ -32,14 +33,14 @@ end
 assert(#devices > 1, "--devices names at least two, as \"cpu(0) cpu(1)\"")
 local names = options.devices
 
--- The cores are shared out to all devices that were ever used. All are used from the start, so that one device has as
--- many threads in the comparison as each of several.
+-- The cores are shared out to all devices that were ever used. All are used from the start, so that
+-- one device has as many threads in the comparison as each of several.
 for _, device in ipairs(devices) do
   ty.nd.zeros(1, {ctx = device}):wait_to_read()
 end
 
--- How far two sets of parameters are apart: the length of the difference of two arrays as a part of the array's length,
--- of the two that are farthest apart.
+-- How far two sets of parameters are apart: the length of the difference of two arrays as a part of
+-- the array's length, of the two that are farthest apart.
 local function difference(a, b)
   local worst = 0
   for name, x in pairs(a) do
@@ -49,13 +50,14 @@ local function difference(a, b)
 end
 
 
--- Data parallel -------------------------------------------------------------------------------------------------------
+-- Data parallel -----------------------------------------------------------------------------------
 
 local x, y = digits.draw(options.images, options.seed)
 local held_x, held_y = digits.draw(500, options.seed + 1000)
 
--- A LeNet on some devices, and a function that trains it for an epoch and gives the seconds it took. It pools by means:
--- the maximum of two nearly equal values would tip over with the last bit of a sum.
+-- A LeNet on some devices, and a function that trains it for an epoch and gives the
+-- seconds it took. It pools by means: the maximum of two nearly equal values would tip
+-- over with the last bit of a sum.
 local function lenet(context)
   local train = ty.io.NDArrayIter{data = x, label = y, batch_size = options.batch}
   local module = ty.mod.Module{symbol = networks.lenet{pool_type = "avg"}, context = context}
@@ -85,18 +87,20 @@ local function data_parallel()
   for epoch = 0, options.epochs - 1 do
     local seconds_one, seconds_all = train_one(), train_all()
     best_one, best_all = math.min(best_one, seconds_one), math.min(best_all, seconds_all)
-    log:epoch{epoch = epoch, one_device = options.images / seconds_one, all_devices = options.images / seconds_all}
-    print(("  epoch %d   %s %6.0f images/s   %s %6.0f images/s"):format(epoch, tostring(devices[1]), options.images / seconds_one,
-      names, options.images / seconds_all))
+    log:epoch{epoch = epoch, one_device = options.images / seconds_one,
+      all_devices = options.images / seconds_all}
+    print(("  epoch %d   %s %6.0f images/s   %s %6.0f images/s"):format(epoch, tostring(devices[1]),
+      options.images / seconds_one, names, options.images / seconds_all))
   end
   local apart = difference(one:get_params(), all:get_params())
   local held = ty.io.NDArrayIter{data = held_x, label = held_y, batch_size = options.batch}
-  print(("  parameters differ by %.1e of their size; %s %.2f times as fast"):format(apart, names, best_one / best_all))
+  print(("  parameters differ by %.1e of their size; %s %.2f times as fast")
+    :format(apart, names, best_one / best_all))
   return apart, best_one / best_all, all:score(held, "acc")[1][2]
 end
 
 
--- Model parallel ------------------------------------------------------------------------------------------------------
+-- Model parallel ----------------------------------------------------------------------------------
 -- The task: the symbol that a sequence began with, after some others have passed.
 
 local LENGTH, SYMBOLS, UNITS, ROWS = 8, 8, 32, 64
@@ -109,7 +113,8 @@ end
 local function lstm()
   local outputs
   in_group("layer1", function()
-    local embedded = ty.sym.Embedding{data = ty.sym.Variable("data"), input_dim = SYMBOLS, output_dim = UNITS, name = "embed"}
+    local embedded = ty.sym.Embedding{data = ty.sym.Variable("data"), input_dim = SYMBOLS,
+      output_dim = UNITS, name = "embed"}
     outputs = ty.rnn.LSTMCell(UNITS, {prefix = "lstm1_"}):unroll(LENGTH, embedded, {layout = "NTC"})
   end)
   return in_group("layer2", function()
@@ -121,7 +126,8 @@ end
 local function sequences(step)
   ty.random.seed(options.seed * 1000 + step)
   local data = ty.nd.random.randint(0, SYMBOLS, {shape = {ROWS, LENGTH}}):astype("float32")
-  return ty.io.DataBatch{data = {data}, label = {data:slice_axis{axis = 1, begin = 0, end_ = 1}:reshape{ROWS}}}
+  return ty.io.DataBatch{data = {data},
+    label = {data:slice_axis{axis = 1, begin = 0, end_ = 1}:reshape{ROWS}}}
 end
 
 local function train_lstm(groups)
@@ -148,12 +154,14 @@ local function model_parallel()
   local together = train_lstm()
   local apart, accuracy = train_lstm{layer1 = devices[1], layer2 = devices[2]}
   local far = difference(together:get_params(), apart:get_params())
-  print(("  parameters differ by %.1e of their size from those of one device; accuracy %.4f"):format(far, accuracy))
+  print(("  parameters differ by %.1e of their size from those of one device; accuracy %.4f")
+    :format(far, accuracy))
   return far, accuracy
 end
 
 local apart, faster, accuracy = data_parallel()
 local far, recalled = model_parallel()
 log:close()
-print(("accuracy %.4f of the LeNet, %.4f of the LSTM; %.2f times as fast on %d devices; parameters differ by %.1e at most")
+print(("accuracy %.4f of the LeNet, %.4f of the LSTM; %.2f times as fast on %d devices; \z
+  parameters differ by %.1e at most")
   :format(accuracy, recalled, faster, #devices, math.max(apart, far)))

@@ -1,7 +1,7 @@
 --- Says what a saved network sees in images.
 --
---   tycho scripts/predict.lua                              trains a small network, shows it digits
---   tycho scripts/predict.lua run/m                        the last checkpoint of train_mnist.lua --checkpoint run/m
+--   tycho scripts/predict.lua             trains a small network, shows it digits
+--   tycho scripts/predict.lua run/m       the last checkpoint of train_mnist.lua --checkpoint run/m
 --   tycho scripts/predict.lua run/c --file cat.jpg --file dog.png
 --   tycho scripts/predict.lua run/c --data cifar-10-batches-bin --images 20
 --   tycho scripts/predict.lua --help
@@ -21,7 +21,8 @@ common.number(parser, "--top", "guesses to print", 3)
 parser:flag("--quick", "few images")
 local options = common.parse(parser, {images = 5})
 
--- A file as the network takes images: of its size, its channels first, grey where it has one channel.
+-- A file as the network takes images: of its size, its channels first, grey where it has one
+-- channel.
 local function read_image(path, shape)
   local x = ty.image.imread(path, {flag = shape[1] == 1 and 0 or 1})
   x = ty.image.imresize(x, shape[3], shape[2])
@@ -51,10 +52,13 @@ local odds, truth, right = likely:totable(), y and y:totable(), 0
 for i, guesses in ipairs(top) do
   local texts = {}
   for k, label in ipairs(guesses) do
-    texts[k] = ("%s %.1f %%"):format(images.class_name(label, model.shape, options.data), 100 * odds[i][label + 1])
+    texts[k] = ("%s %.1f %%"):format(images.class_name(label, model.shape, options.data),
+      100 * odds[i][label + 1])
   end
   local is = truth and images.class_name(truth[i], model.shape, options.data)
   right = right + (truth and truth[i] == guesses[1] and 1 or 0)
-  print(("%s: %s"):format(is and ("image %d (%s)"):format(i - 1, is) or options.file[i], table.concat(texts, ", ")))
+  print(("%s: %s"):format(is and ("image %d (%s)"):format(i - 1, is) or options.file[i],
+    table.concat(texts, ", ")))
 end
-print(truth and ("%d of %d right by %s"):format(right, #truth, model.name) or ("%d images seen by %s"):format(#top, model.name))
+print(truth and ("%d of %d right by %s"):format(right, #truth, model.name)
+  or ("%d images seen by %s"):format(#top, model.name))

@@ -1,7 +1,7 @@
 --- Measures a saved network on images with known labels.
 --
---   tycho scripts/score.lua                                trains a small network first
---   tycho scripts/score.lua run/m                          the last checkpoint of train_mnist.lua --checkpoint run/m
+--   tycho scripts/score.lua               trains a small network first
+--   tycho scripts/score.lua run/m         the last checkpoint of train_mnist.lua --checkpoint run/m
 --   tycho scripts/score.lua run/c 160 --data cifar-10-batches-bin
 --   tycho scripts/score.lua --help
 
@@ -21,8 +21,8 @@ local options = common.parse(parser, {images = 500})
 local model = saved.load(options)
 local x, y = images.load(options.data, model.shape, math.min(options.images, 2000), options.seed)
 local n = math.min(options.images, x:len())
-local data = ty.io.NDArrayIter{data = x:slice_axis{axis = 0, begin = 0, end_ = n}, label = y:slice_axis{axis = 0, begin = 0, end_ = n},
-                               batch_size = math.min(options.batch, n)}
+local data = ty.io.NDArrayIter{data = x:slice_axis{axis = 0, begin = 0, end_ = n},
+  label = y:slice_axis{axis = 0, begin = 0, end_ = n}, batch_size = math.min(options.batch, n)}
 local module = saved.module(model, data)
 local metric = ty.metric.create{"acc", "ce", ty.metric.TopKAccuracy{top_k = 3}}
 module:score(data, metric, {count_pad = false})
@@ -37,5 +37,6 @@ ty.waitall()
 local seconds = math.max(ty.callback.clock() - started, 0.005)
 
 local _, values = metric:get()
-print(("cross-entropy %.4f, among the best three %.4f, %.0f images/s"):format(values[2], values[3], n / seconds))
+print(("cross-entropy %.4f, among the best three %.4f, %.0f images/s")
+  :format(values[2], values[3], n / seconds))
 print(("accuracy %.4f of %s on %d images"):format(values[1], model.name, n))

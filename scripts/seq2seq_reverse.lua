@@ -1,22 +1,25 @@
---- Teaches a network to write sequences backwards: one LSTM reads, another one writes and looks back at what was read.
--- There is a network for each bucket of lengths; all share parameters and memory.
+--- Teaches a network to write sequences backwards: one LSTM reads, another one writes
+-- and looks back at what was read. There is a network for each bucket of lengths; all
+-- share parameters and memory.
 --
 --   tycho scripts/seq2seq_reverse.lua
 --   tycho scripts/seq2seq_reverse.lua --longest 24 --epochs 15
 --   tycho scripts/seq2seq_reverse.lua --checkpoint run/r --resume --epochs 20
 --
--- Training shows the writer the right symbols before the one to find; the test lets it go on from its own.
+-- Training shows the writer the right symbols before the one to find; the
+-- test lets it go on from its own.
 
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
 local ty = require "tycho"
 local common = require "common"
 
-local PAD, MARK, FIRST = 0, 1, 2                         -- fills up and never counts; begins and ends; the first symbol
+local PAD, MARK, FIRST = 0, 1, 2  -- fills up and never counts; begins and ends; the first symbol
 
 local parser = common.parser("Teaches a network to write sequences backwards.")
 common.number(parser, "--symbols", "different symbols", 20)
-common.number(parser, "--longest", "symbols of the longest sequence; there is a bucket for every four", 12)
+common.number(parser, "--longest",
+  "symbols of the longest sequence; there is a bucket for every four", 12)
 common.number(parser, "--hidden", "units of each LSTM", 64)
 common.number(parser, "--embed", "size of a symbol's vector", 32)
 common.number(parser, "--steps", "steps of an epoch", 100)
@@ -31,9 +34,10 @@ for length = 4, options.longest, 4 do
   buckets[#buckets + 1] = length
 end
 
--- Sequences -----------------------------------------------------------------------------------------------------------------
+-- Sequences ---------------------------------------------------------------------------------------
 
--- One sequence of a bucket: what is read (padded in front), what the writer sees, what it should write.
+-- One sequence of a bucket: what is read (padded in front), what the writer sees, what it should
+-- write.
 local function sequence(length)
   local n = length - math.random(0, 3)
   local read, seen, wanted = {}, {MARK}, {}
@@ -52,13 +56,15 @@ local Sequences = ty.io.DataIter:extend("Sequences")
 
 function Sequences:init(steps, seed)
   Sequences.super.init(self, {batch_size = options.batch})
-  self.steps, self.seed, self.drawn, self.default_bucket_key = steps, seed, 0, options.longest - options.longest % 4
+  self.steps, self.seed, self.drawn, self.default_bucket_key =
+    steps, seed, 0, options.longest - options.longest % 4
   self.provide_data, self.provide_label = self.describe(self.default_bucket_key)
   self.at = 0
 end
 
 function Sequences.describe(length)
-  return {ty.io.DataDesc("source", {options.batch, length}), ty.io.DataDesc("target", {options.batch, length + 1})},
+  return {ty.io.DataDesc("source", {options.batch, length}),
+    ty.io.DataDesc("target", {options.batch, length + 1})},
     {ty.io.DataDesc("softmax_label", {options.batch, length + 1})}
 end
 
@@ -86,25 +92,29 @@ function Sequences:next()
     read[row], seen[row], wanted[row] = sequence(length)
   end
   local data, label = self.describe(length)
-  return ty.io.DataBatch{data = {ty.nd.array(read), ty.nd.array(seen)}, label = {ty.nd.array(wanted)}, pad = 0,
-                         bucket_key = length, provide_data = data, provide_label = label}
+  return ty.io.DataBatch{data = {ty.nd.array(read), ty.nd.array(seen)},
+    label = {ty.nd.array(wanted)}, pad = 0,
+    bucket_key = length, provide_data = data, provide_label = label}
 end
 
--- Network -------------------------------------------------------------------------------------------------------------------
+-- Network -----------------------------------------------------------------------------------------
 
-local encoder, decoder = ty.rnn.LSTMCell{options.hidden, prefix = "encoder_"}, ty.rnn.LSTMCell{options.hidden, prefix = "decoder_"}
+local encoder, decoder = ty.rnn.LSTMCell{options.hidden, prefix = "encoder_"},
+  ty.rnn.LSTMCell{options.hidden, prefix = "decoder_"}
 local shared = ty.rnn.RNNParams("")
 
 local function embed(x)
-  return ty.sym.Embedding{data = x, weight = shared:get("embed_weight"), input_dim = words, output_dim = options.embed}
+  return ty.sym.Embedding{data = x, weight = shared:get("embed_weight"), input_dim = words,
+    output_dim = options.embed}
 end
 
 local function linear(x, name, size)
-  return ty.sym.FullyConnected{data = x, weight = shared:get(name .. "_weight"), bias = shared:get(name .. "_bias"),
-                               num_hidden = size, flatten = false}
+  return ty.sym.FullyConnected{data = x, weight = shared:get(name .. "_weight"),
+    bias = shared:get(name .. "_bias"), num_hidden = size, flatten = false}
 end
 
--- Scores of the symbols from the writer's outputs (N, T, H): each looks at the reader's outputs (N, L, H) that fit it best.
+-- Scores of the symbols from the writer's outputs (N, T, H): each looks at the reader's
+-- outputs (N, L, H) that fit it best.
 local function attend(outputs, memory)
   local fit = ty.sym.softmax{ty.sym.batch_dot{outputs, memory, transpose_b = true}, axis = -1}
   local context = ty.sym.batch_dot{fit, memory}
@@ -119,11 +129,12 @@ end
 -- For training: the writer sees the right symbols.
 local function network(length)
   local memory, states = reader(ty.sym.Variable("source"), length)
-  local outputs = decoder:unroll{length = length + 1, inputs = embed(ty.sym.Variable("target")), begin_state = states,
-                                 merge_outputs = true}
+  local outputs = decoder:unroll{length = length + 1, inputs = embed(ty.sym.Variable("target")),
+    begin_state = states, merge_outputs = true}
   local label = ty.sym.reshape{ty.sym.Variable("softmax_label"), shape = {-1}}
-  return ty.sym.SoftmaxOutput{data = ty.sym.reshape{attend(outputs, memory), shape = {-3, -2}}, label = label, use_ignore = true,
-                              ignore_label = PAD, name = "softmax"}, {"source", "target"}, {"softmax_label"}
+  return ty.sym.SoftmaxOutput{data = ty.sym.reshape{attend(outputs, memory), shape = {-3, -2}},
+    label = label, use_ignore = true, ignore_label = PAD, name = "softmax"},
+    {"source", "target"}, {"softmax_label"}
 end
 
 -- For the test: the writer sees what it wrote; the outputs are the symbols it chose.
@@ -143,16 +154,19 @@ local function writer(length)
   return ty.sym.Concat(chosen), {"source"}, nil
 end
 
--- Training ------------------------------------------------------------------------------------------------------------------
+-- Training ----------------------------------------------------------------------------------------
 
 local train = Sequences(options.steps, options.seed)
-local module = ty.mod.BucketingModule{network, default_bucket_key = train.default_bucket_key, context = ty.cpu()}
-local tester = ty.mod.BucketingModule{writer, default_bucket_key = train.default_bucket_key, context = ty.cpu()}
+local module = ty.mod.BucketingModule{network, default_bucket_key = train.default_bucket_key,
+  context = ty.cpu()}
+local tester = ty.mod.BucketingModule{writer, default_bucket_key = train.default_bucket_key,
+  context = ty.cpu()}
 tester:bind{data_shapes = {train.provide_data[1]}, for_training = false}
 
 -- What the network writes for each row of a batch.
 local function written_for(batch)
-  tester:forward(ty.io.DataBatch{data = {batch.data[1]}, bucket_key = batch.bucket_key, provide_data = {batch.provide_data[1]}}, false)
+  tester:forward(ty.io.DataBatch{data = {batch.data[1]}, bucket_key = batch.bucket_key,
+    provide_data = {batch.provide_data[1]}}, false)
   return tester:get_outputs()[1]:totable()
 end
 
@@ -166,7 +180,8 @@ local function is_right(wanted, written)
   return true
 end
 
--- Share of sequences that training does not draw that are written backwards without any fault, and their number.
+-- Share of sequences that training does not draw that are written backwards without
+-- any fault, and their number.
 local function test(steps)
   local right, n = 0, 0
   tester:set_params(module:get_params())
@@ -183,14 +198,17 @@ local metric = ty.metric.Perplexity{PAD}
 local log, started = common.log(options), ty.callback.clock()
 
 module:fit{
-  train_data = train, eval_metric = metric, num_epoch = options.epochs, initializer = ty.init.Xavier(),
+  train_data = train, eval_metric = metric, num_epoch = options.epochs,
+  initializer = ty.init.Xavier(),
   optimizer = "adam", optimizer_params = {learning_rate = options.rate, clip_gradient = 5},
   checkpoint = options.checkpoint and {prefix = options.checkpoint, resume = options.resume} or nil,
   epoch_end_callback = function(epoch)
     local seconds = ty.callback.clock() - started
     local share = test(6)
-    print(("epoch %d: perplexity %.3f, %.3f of the sequences right"):format(epoch, select(2, metric:get_global()), share))
-    log:epoch{epoch = epoch, train = select(2, metric:get_global()), valid = share, seconds = seconds}
+    print(("epoch %d: perplexity %.3f, %.3f of the sequences right"):format(epoch,
+      select(2, metric:get_global()), share))
+    log:epoch{epoch = epoch, train = select(2, metric:get_global()),
+      valid = share, seconds = seconds}
     started = ty.callback.clock()
   end,
 }
@@ -217,4 +235,5 @@ end
 
 local share, n = test(32)
 show(3)
-print(("accuracy %.4f: that share of %d new sequences is written backwards without a fault"):format(share, n))
+print(("accuracy %.4f: that share of %d new sequences is written backwards without a fault")
+  :format(share, n))

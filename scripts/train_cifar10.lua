@@ -1,8 +1,10 @@
---- Trains a residual network on small coloured images and ends with its accuracy on images that it has not seen.
+--- Trains a residual network on small coloured images and ends with its accuracy on
+-- images that it has not seen.
 --
---   tycho scripts/train_cifar10.lua                        draws its own pictures, trains a ResNet-20 on them
+--   tycho scripts/train_cifar10.lua                 draws its own pictures, trains a ResNet-20 on
+--                                                   them
 --   tycho scripts/train_cifar10.lua --data cifar-10-batches-bin --epochs 160 --depth 56
---   tycho scripts/train_cifar10.lua --data records         a folder with train.rec and test.rec
+--   tycho scripts/train_cifar10.lua --data records  a folder with train.rec and test.rec
 --   tycho scripts/train_cifar10.lua --checkpoint run/r --resume --epochs 8
 --   tycho scripts/train_cifar10.lua --help
 
@@ -16,11 +18,13 @@ local pictures = require "pictures"
 
 local parser = common.parser("Trains a residual network on small coloured images.")
 common.number(parser, "--depth", "layers of the ResNet: 20, 56, 110 or another 6 n + 2", 20)
-parser:option("--data", "folder with CIFAR-10's binary files, or with train.rec and test.rec; default: pictures drawn here")
+parser:option("--data", "folder with CIFAR-10's binary files, or with train.rec and test.rec; \z
+  default: pictures drawn here")
 common.number(parser, "--train", "pictures to draw for training", 2000)
 common.number(parser, "--test", "pictures to draw for the test", 500)
 common.number(parser, "--wd", "weight decay", 0.0001)
-parser:option("--drops", "epochs after which the rate falls tenfold, as 80,120; default: half and three quarters of all")
+parser:option("--drops",
+  "epochs after which the rate falls tenfold, as 80,120; default: half and three quarters of all")
 parser:option("--gpus", "GPUs to train on, as 0,1; default: the CPU")
 common.training(parser, {epochs = 5, batch = 50, rate = 0.1, momentum = 0.9})
 local options = common.parse(parser, {depth = 8, train = 800, test = 200, batch = 20})
@@ -43,10 +47,11 @@ end
 local function record_iterators(folder)
   local function part(name, training)
     return ty.io.ImageRecordIter{
-      path_imgrec = folder .. "/" .. name .. ".rec", data_shape = {3, 32, 32}, batch_size = options.batch, shuffle = training,
-      rand_crop = training, rand_mirror = training, pad = training and 4 or 0, fill_value = 127,
-      mean_r = images.MEAN[1], mean_g = images.MEAN[2], mean_b = images.MEAN[3],
-      std_r = images.DEVIATION[1], std_g = images.DEVIATION[2], std_b = images.DEVIATION[3], round_batch = training,
+      path_imgrec = folder .. "/" .. name .. ".rec", data_shape = {3, 32, 32},
+      batch_size = options.batch, shuffle = training, rand_crop = training, rand_mirror = training,
+      pad = training and 4 or 0, fill_value = 127, mean_r = images.MEAN[1], mean_g = images.MEAN[2],
+      mean_b = images.MEAN[3], std_r = images.DEVIATION[1], std_g = images.DEVIATION[2],
+      std_b = images.DEVIATION[3], round_batch = training,
     }
   end
   return part("train", true), part("test", false), count_records(folder .. "/train.rec")
@@ -65,9 +70,11 @@ local function iterators()
     train_x, train_y = pictures.draw(options.train, options.seed)
     test_x, test_y = pictures.draw(options.test, options.seed + 1000)
   end
-  local train = ty.io.NDArrayIter{data = train_x, label = train_y, batch_size = options.batch, shuffle = true}
+  local train = ty.io.NDArrayIter{data = train_x, label = train_y,
+    batch_size = options.batch, shuffle = true}
   local test = ty.io.NDArrayIter{data = test_x, label = test_y, batch_size = options.batch}
-  return images.Augmented(train, {mirror = true, shift = options.data and 4 or 2}), images.Augmented(test, {}), train_x:len()
+  return images.Augmented(train, {mirror = true, shift = options.data and 4 or 2}),
+    images.Augmented(test, {}), train_x:len()
 end
 
 local function devices()
@@ -83,21 +90,26 @@ local train, test, count = iterators()
 local steps = math.ceil(count / options.batch)
 local module = ty.mod.Module{symbol = networks.resnet{depth = options.depth}, context = devices()}
 
--- The rate falls tenfold after half and after three quarters of the training, as in the paper, or where it was said.
+-- The rate falls tenfold after half and after three quarters of the training, as in the
+-- paper, or where it was said.
 local function schedule()
   local list, all = {}, math.max(steps * options.epochs, 4)
   for epoch in (options.drops or ""):gmatch("%d+") do
     list[#list + 1] = tonumber(epoch) * steps
   end
-  return ty.lr_scheduler.MultiFactorScheduler{step = #list > 0 and list or {math.floor(all / 2), math.floor(all * 3 / 4)},
-                                              factor = 0.1, base_lr = options.rate}
+  return ty.lr_scheduler.MultiFactorScheduler{step = #list > 0 and list
+    or {math.floor(all / 2), math.floor(all * 3 / 4)}, factor = 0.1, base_lr = options.rate}
 end
 
-print(("ResNet-%d, batches of %d, %s"):format(options.depth, options.batch, options.data or "pictures drawn here"))
+print(("ResNet-%d, batches of %d, %s"):format(options.depth, options.batch,
+  options.data or "pictures drawn here"))
 local accuracy = common.fit(options, module, {
   train_data = train, eval_data = test, eval_metric = "acc", optimizer = "nag",
-  optimizer_params = {learning_rate = options.rate, momentum = options.momentum, wd = options.wd, lr_scheduler = schedule()},
+  optimizer_params = {learning_rate = options.rate, momentum = options.momentum, wd = options.wd,
+    lr_scheduler = schedule()},
   initializer = ty.init.Xavier{rnd_type = "gaussian", factor_type = "in", magnitude = 2},
-  batch_end_callback = ty.callback.Speedometer(options.batch, math.max(1, math.min(100, math.floor(steps / 2)))),
+  batch_end_callback = ty.callback.Speedometer(options.batch,
+    math.max(1, math.min(100, math.floor(steps / 2)))),
 })
-print(("accuracy %.4f of a ResNet-%d on images that it has not seen"):format(accuracy, options.depth))
+print(("accuracy %.4f of a ResNet-%d on images that it has not seen")
+  :format(accuracy, options.depth))

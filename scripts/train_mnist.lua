@@ -13,7 +13,8 @@ local images = require "images"
 local networks = require "networks"
 
 local parser = common.parser("Trains a network on images of digits.")
-parser:option("--network", "lenet (convolutions) or mlp (128-64-10)"):choices{"lenet", "mlp"}:default("lenet")
+parser:option("--network", "lenet (convolutions) or mlp (128-64-10)")
+  :choices{"lenet", "mlp"}:default("lenet")
 parser:option("--data", "folder with MNIST's idx files, plain or gz; default: digits drawn here")
 common.number(parser, "--train", "images to train on; the next ones test", 8000)
 common.number(parser, "--test", "images to test on", 2000)
@@ -26,8 +27,9 @@ local train, test = images.split(x, y, options)
 local module = ty.mod.Module{symbol = networks[options.network]{classes = 10}, context = ty.cpu()}
 
 local accuracy = common.fit(options, module, {
-  train_data = train, eval_data = test, eval_metric = "acc", initializer = ty.init.Xavier(), optimizer = "sgd",
-  optimizer_params = {learning_rate = options.rate, momentum = options.momentum},
-  batch_end_callback = ty.callback.Speedometer(options.batch, math.max(1, math.floor(options.train / options.batch / 2))),
+  train_data = train, eval_data = test, eval_metric = "acc", initializer = ty.init.Xavier(),
+  optimizer = "sgd", optimizer_params = {learning_rate = options.rate, momentum = options.momentum},
+  batch_end_callback = ty.callback.Speedometer(options.batch,
+    math.max(1, math.floor(options.train / options.batch / 2))),
 })
 print(("accuracy %.4f on %d images that it has not seen"):format(accuracy, options.test))

@@ -2,10 +2,11 @@
 --
 --   assert.near(want, got, atol = 1e-6, rtol = 0)   numbers, nested tables or arrays
 --   assert.shape({2, 3}, x)
---   local e = assert.raises("shape", f, ...)         f raises an error object with this code; returned
+--   local e = assert.raises("shape", f, ...)      f raises an error object with this code; returned
 --
--- A spec that needs a device or a file that is not there says so with `pending("why")` inside `it`; the report counts it
--- as skipped and prints the reason. Names of long tests carry #slow, those that need a GPU #gpu.
+-- A spec that needs a device or a file that is not there says so with `pending("why")` inside
+-- `it`; the report counts it as skipped and prints the reason. Names of long tests carry
+-- #slow, those that need a GPU #gpu.
 
 local assert = require "luassert"
 local say = require "say"

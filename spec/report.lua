@@ -1,5 +1,6 @@
--- How busted reports here: failures as they happen, skips grouped by their reason, one line of counts at the end.
--- `busted -Xoutput summary` adds a table of passed, failed and skipped tests per group.
+-- How busted reports here: failures as they happen, skips grouped by their reason, one
+-- line of counts at the end. `busted -Xoutput summary` adds a table of passed, failed
+-- and skipped tests per group.
 
 local LISTED = 3                                         -- names shown for one reason to skip
 
@@ -10,7 +11,8 @@ end
 
 local function place(failure)
   local trace = failure.trace or failure.element.trace
-  return trace and trace.short_src and ("%s:%s"):format(trace.short_src, tostring(trace.currentline)) or "?"
+  return trace and trace.short_src
+    and ("%s:%s"):format(trace.short_src, tostring(trace.currentline)) or "?"
 end
 
 local function message(failure)
@@ -24,7 +26,8 @@ local function message(failure)
 end
 
 local function print_failure(failure)
-  io.write("FAIL ", failure.name, "  (", place(failure), ")\n  ", (first_words(message(failure), 4000):gsub("\n", "\n  ")), "\n")
+  io.write("FAIL ", failure.name, "  (", place(failure), ")\n  ",
+    (first_words(message(failure), 4000):gsub("\n", "\n  ")), "\n")
   io.flush()
 end
 
@@ -41,7 +44,8 @@ local function print_skips(pendings)
   for _, reason in ipairs(order) do
     local names = reasons[reason]
     local shown = table.concat(names, "; ", 1, math.min(LISTED, #names))
-    io.write(("skip %d: %s (%s%s)\n"):format(#names, reason, shown, #names > LISTED and "; ..." or ""))
+    io.write(("skip %d: %s (%s%s)\n"):format(#names, reason, shown,
+      #names > LISTED and "; ..." or ""))
   end
 end
 
@@ -54,7 +58,8 @@ local function print_summary(groups)
   io.write(("%6s %6s %6s  group\n"):format("passed", "failed", "skipped"))
   for _, name in ipairs(names) do
     local g = groups[name]
-    io.write(("%6d %6d %6d  %s\n"):format(g.success or 0, (g.failure or 0) + (g.error or 0), g.pending or 0, name))
+    io.write(("%6d %6d %6d  %s\n"):format(g.success or 0, (g.failure or 0) + (g.error or 0),
+      g.pending or 0, name))
   end
 end
 

@@ -1,9 +1,11 @@
 -- Checks what compilers do not: sizes, style, globals, the rockspec, the public header.
 --
---   luajit scripts/dev/check.lua             prints one line per finding and a count; exit status 1 if there is any
+--   luajit scripts/dev/check.lua  prints one line per finding and a count; exit status 1 if there
+--                                 is any
 --   luajit scripts/dev/check.lua --rockspec   writes the list of Lua modules into the rockspec
 --
--- Run from the root of a checkout; needs luajit, gcc, g++ and clang in the path (a missing compiler is not asked).
+-- Run from the root of a checkout; needs luajit, gcc, g++ and clang in the path (a
+-- missing compiler is not asked).
 
 local FILE_LINES, FUNCTION_LINES, COLUMNS = 800, 60, 140
 
@@ -32,9 +34,11 @@ end
 -- all source files of the checkout, sorted
 local function sources()
   local list = {}
-  local find = io.popen([[find native runtime scripts spec -name '*.[chl]*' -o -name '*.sh' | sort]])
+  local find =
+    io.popen([[find native runtime scripts spec -name '*.[chl]*' -o -name '*.sh' | sort]])
   for path in find:lines() do
-    if path:match("%.[ch]$") or path:match("%.cu$") or path:match("%.lua$") or path:match("%.sh$") then
+    if path:match("%.[ch]$") or path:match("%.cu$") or path:match("%.lua$")
+        or path:match("%.sh$") then
       list[#list + 1] = path
     end
   end
@@ -42,12 +46,13 @@ local function sources()
   return list
 end
 
--- -- sizes and style --------------------------------------------------------------------------------------------------
+-- -- sizes and style ------------------------------------------------------------------------------
 
 -- A function opens in the first column and closes with } or end there.
 local function opens(path, line)
   if path:match("%.lua$") then
-    return line:match("^local%s+function") or line:match("^function") or line:match("^[%w_.]+%s*=%s*function")
+    return line:match("^local%s+function") or line:match("^function")
+      or line:match("^[%w_.]+%s*=%s*function")
   end
   return line:match("^[%a_].*%)%s*{?%s*$") and not line:match(";%s*$") and not line:match("^#")
 end
@@ -62,7 +67,8 @@ local function check_sizes(path, lines)
       start = i
     elseif start and (line:match("^}") or line:match("^end")) then
       if i - start + 1 > FUNCTION_LINES then
-        report(path .. ":" .. start, "a function of %d lines, at most %d", i - start + 1, FUNCTION_LINES)
+        report(path .. ":" .. start, "a function of %d lines, at most %d",
+          i - start + 1, FUNCTION_LINES)
       end
       start = nil
     end
@@ -86,9 +92,9 @@ local function check_style(path, lines)
   end
 end
 
--- -- Lua --------------------------------------------------------------------------------------------------------------
+-- -- Lua ------------------------------------------------------------------------------------------
 
-local FORBIDDEN = {                                      -- in runtime/lua: pattern, the only file allowed, reason
+local FORBIDDEN = {                      -- in runtime/lua: pattern, the only file allowed, reason
   { "ffi%.cdef", "ffi.lua", "only ffi.lua declares C" },
   { "ffi%.load", "ffi.lua", "only ffi.lua loads libraries" },
   { "collectgarbage%s*%(%s*\"[^c]", "gc.lua", "only gc.lua drives the collector" },
@@ -123,7 +129,7 @@ local function check_globals(path)
   end
 end
 
--- -- the rockspec -----------------------------------------------------------------------------------------------------
+-- -- the rockspec ---------------------------------------------------------------------------------
 
 local ROCKSPEC = "tycho-scm-1.rockspec"
 
@@ -149,7 +155,8 @@ end
 local function check_rockspec()
   local have, want = rockspec_text()
   if have ~= want then
-    report(ROCKSPEC, "its list of modules is not that of runtime/lua; scripts/dev/check.lua --rockspec writes it")
+    report(ROCKSPEC,
+      "its list of modules is not that of runtime/lua; scripts/dev/check.lua --rockspec writes it")
   end
 end
 
@@ -160,13 +167,15 @@ local function write_rockspec()
   file:close()
 end
 
--- -- the public header ------------------------------------------------------------------------------------------------
+-- -- the public header ----------------------------------------------------------------------------
 
 local READERS = {
   { "gcc", "gcc -std=c11 -fsyntax-only -x c native/tycho.h" },
   { "clang", "clang -std=c11 -fsyntax-only -x c native/tycho.h" },
   { "g++", "g++ -fsyntax-only -x c++ native/tycho.h" },
-  { "luajit", [[luajit -e 'local t = io.open("native/tycho.h"):read("*a"):gsub("#[^\n]*", "") require("ffi").cdef(t)']] },
+  { "luajit",
+    "luajit -e 'local t = io.open(\"native/tycho.h\"):read(\"*a\"):gsub(\"#[^\\n]*\", \"\") \z
+      require(\"ffi\").cdef(t)'" },
 }
 
 local function check_header()
@@ -174,13 +183,14 @@ local function check_header()
     if select(2, output_of("command -v " .. reader[1])) == 0 then
       local text, status = output_of(reader[2])
       if status ~= 0 then
-        report("native/tycho.h", "%s does not read it: %s", reader[1], text:match("[^\n]*error[^\n]*") or text)
+        report("native/tycho.h", "%s does not read it: %s", reader[1],
+          text:match("[^\n]*error[^\n]*") or text)
       end
     end
   end
 end
 
--- -- all --------------------------------------------------------------------------------------------------------------
+-- -- all ------------------------------------------------------------------------------------------
 
 if arg[1] == "--rockspec" then
   write_rockspec()

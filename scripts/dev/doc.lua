@@ -1,10 +1,14 @@
--- Writes the documentation: the pages of doc/ and README.md as HTML, and the operator reference from the registry.
+-- Writes the documentation: the pages of doc/ and README.md as HTML, and the operator
+-- reference from the registry.
 --
---   build/tycho scripts/dev/doc.lua [folder]      from the root of a checkout; the folder is build/doc
---   build/tycho scripts/dev/doc.lua --pictures    runs the code of doc/executors.md in doc/, which draws its pictures anew
+--   build/tycho scripts/dev/doc.lua [folder]    from the root of a checkout; the folder is
+--                                               build/doc
+--   build/tycho scripts/dev/doc.lua --pictures  runs the code of doc/executors.md in doc/, which
+--                                               draws its pictures anew
 --
--- `make doc` calls this, then LDoc for the reference of the Lua modules in folder/reference. The Markdown that is
--- understood: headings, paragraphs, fenced code, tables, lists, links, pictures, `code`, **bold**.
+-- `make doc` calls this, then LDoc for the reference of the Lua modules in
+-- folder/reference. The Markdown that is understood: headings, paragraphs, fenced code,
+-- tables, lists, links, pictures, `code`, **bold**.
 
 local ty = require "tycho"
 local operator = require "tycho.prompt.operator"
@@ -15,7 +19,7 @@ pre, code { font: 14px/1.4 monospace; background: #f3f5f7 } pre { padding: .7em;
 table { border-collapse: collapse } td, th { border: 1px solid #d5dae0; padding: .25em .6em; text-align: left; vertical-align: top }
 a { color: #1a5fb4 } img { max-width: 100% } nav { font-size: 14px }]]
 
--- -- Markdown ---------------------------------------------------------------------------------------------------------
+-- -- Markdown -------------------------------------------------------------------------------------
 
 local function escape(text)
   return (text:gsub("[&<>]", { ["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;" }))
@@ -33,7 +37,9 @@ local function spans(text)
     return "\1" .. #kept .. "\2"
   end)
   text = text:gsub("!%[(.-)%]%((.-)%)", '<img alt="%1" src="%2">')
-  text = text:gsub("%[(.-)%]%((.-)%)", function(label, link) return ('<a href="%s">%s</a>'):format(target(link), label) end)
+  text = text:gsub("%[(.-)%]%((.-)%)", function(label, link)
+    return ('<a href="%s">%s</a>'):format(target(link), label)
+  end)
   text = text:gsub("%*%*(.-)%*%*", "<b>%1</b>")
   return (text:gsub("\1(%d+)\2", function(i) return kept[tonumber(i)] end))
 end
@@ -121,7 +127,8 @@ end
 
 function blocks.paragraph(lines, i, out)
   local text = {}
-  while lines[i] and lines[i]:find("%S") and not lines[i]:find("^[#|]") and not lines[i]:find("^```") do
+  while lines[i] and lines[i]:find("%S") and not lines[i]:find("^[#|]")
+      and not lines[i]:find("^```") do
     text[#text + 1] = lines[i]
     i = i + 1
   end
@@ -145,12 +152,14 @@ local function html(text, title)
       end
     end
   end
-  return ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>%s</title><style>\n%s\n</style></head><body>\n'
-    .. '<nav><a href="index.html">Tycho</a> · <a href="operators.html">Operators</a> · <a href="reference/index.html">'
-    .. 'Lua modules</a></nav>\n%s\n</body></html>\n'):format(escape(title), STYLE, table.concat(out, "\n"))
+  return ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>%s</title><style>\n\z
+    %s\n</style></head><body>\n'
+    .. '<nav><a href="index.html">Tycho</a> · <a href="operators.html">Operators</a> · <a \z
+      href="reference/index.html">' .. 'Lua modules</a></nav>\n%s\n</body></html>\n')
+    :format(escape(title), STYLE, table.concat(out, "\n"))
 end
 
--- -- the operators ----------------------------------------------------------------------------------------------------
+-- -- the operators --------------------------------------------------------------------------------
 
 -- A text inside a table's cell.
 local function cell(text)
@@ -170,7 +179,8 @@ local function operator_page(out, info)
     end
     out[#out + 1] = ""
   end
-  local gradient = info.gradient:find(": ", 1, true) and "`" .. info.gradient .. "`" or info.gradient
+  local gradient = info.gradient:find(": ", 1, true) and "`" .. info.gradient .. "`"
+    or info.gradient
   out[#out + 1] = ("Gradient: %s. Example: `%s`\n"):format(gradient, operator.example(info))
   if info.aliases[1] then
     out[#out + 1] = "Other names: `" .. table.concat(info.aliases, "`, `") .. "`\n"
@@ -178,9 +188,10 @@ local function operator_page(out, info)
 end
 
 local FAMILIES = {                                       -- the first pattern that fits a name
-  { "Updates of weights", "update" }, { "Random numbers", "^_random_" }, { "Random numbers", "^_sample_" },
-  { "Linear algebra", "linalg" }, { "Images", "image" }, { "Arrays from nothing", "^_zeros" },
-  { "Layers and losses", "^%u" }, { "Contributed", "^_contrib" }, { "Behind the scenes", "^_" }, { "Arrays", "" },
+  { "Updates of weights", "update" }, { "Random numbers", "^_random_" },
+  { "Random numbers", "^_sample_" }, { "Linear algebra", "linalg" }, { "Images", "image" },
+  { "Arrays from nothing", "^_zeros" }, { "Layers and losses", "^%u" },
+  { "Contributed", "^_contrib" }, { "Behind the scenes", "^_" }, { "Arrays", "" },
 }
 
 local function family_of(name)
@@ -202,7 +213,8 @@ local function operators()
     table.insert(families[family], ("[%s](#%s)"):format(name, anchor(name)))
   end
   table.sort(order)
-  local out = { "# Operators\n", ("%d operators. Each is a function of `ty.sym` and `ty.nd`, and a method of symbols and arrays "
+  local out = { "# Operators\n", ("%d operators. Each is a function of `ty.sym` and `ty.nd`, \z
+    and a method of symbols and arrays "
     .. "where it has an input. `?name` at the prompt says the same.\n"):format(#names) }
   for _, family in ipairs(order) do
     out[#out + 1] = "**" .. family .. ":** " .. table.concat(families[family], " · ") .. "\n"
@@ -213,7 +225,7 @@ local function operators()
   return table.concat(out, "\n")
 end
 
--- -- all of it --------------------------------------------------------------------------------------------------------
+-- -- all of it ------------------------------------------------------------------------------------
 
 local function read(path)
   local file = assert(io.open(path, "rb"))
@@ -240,7 +252,8 @@ local function pages(folder)
   assert(os.execute("mkdir -p '" .. folder .. "'") == 0)
   for _, path in ipairs(files("doc/*.md")) do
     local text = read(path)
-    write(folder .. "/" .. path:match("([^/]*)%.md$") .. ".html", html(text, text:match("^# ([^\n]*)")))
+    write(folder .. "/" .. path:match("([^/]*)%.md$") .. ".html",
+      html(text, text:match("^# ([^\n]*)")))
   end
   for _, path in ipairs(files("doc/*.svg")) do
     write(folder .. "/" .. path:match("[^/]*$"), read(path))

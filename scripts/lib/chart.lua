@@ -1,17 +1,19 @@
 --- Line charts as SVG text.
 --
---     chart.write("curve.svg", {title = "digits", x_label = "epoch", curves = {{name = "train", points = {{0, 0.8}, {1, 0.9}}}}})
+--     chart.write("curve.svg", {title = "digits", x_label = "epoch",
+--       curves = {{name = "train", points = {{0, 0.8}, {1, 0.9}}}}})
 --
--- Curves of one size share a panel; a curve of another size (a loss beside an accuracy) gets a panel of its own below.
+-- Curves of one size share a panel; a curve of another size (a loss beside an accuracy)
+-- gets a panel of its own below.
 
 local files = require "tycho.core.files"
 
 local chart = {}
 
-local WIDTH, PANEL = 720, 300                            -- pixels of the picture; of one panel's height
-local LEFT, RIGHT, TOP, BOTTOM = 64, 96, 58, 40          -- room around the lines
-local GAP = 15                                           -- least distance of two labels
-local ALIKE = 5                                          -- the largest values of one panel differ by less than this factor
+local WIDTH, PANEL = 720, 300                    -- pixels of the picture; of one panel's height
+local LEFT, RIGHT, TOP, BOTTOM = 64, 96, 58, 40  -- room around the lines
+local GAP = 15                                   -- least distance of two labels
+local ALIKE = 5                                  -- one panel's largest values differ by less
 local COLOURS = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"}
 
 local STYLE = [[
@@ -24,7 +26,8 @@ local STYLE = [[
 </style>]]
 
 local function escape(text)
-  return (tostring(text):gsub("[&<>\"]", {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;"}))
+  return (tostring(text):gsub("[&<>\"]",
+    {["&"] = "&amp;", ["<"] = "&lt;", [">"] = "&gt;", ['"'] = "&quot;"}))
 end
 
 -- shortest text that tells values of this step apart
@@ -34,7 +37,7 @@ local function number_text(value, step)
 end
 
 
--- Scales --------------------------------------------------------------------------------------------------------------
+-- Scales ------------------------------------------------------------------------------------------
 
 -- the smallest of 1, 2, 5 times a power of ten that cuts a range into at most n parts
 local function nice_step(range, n, whole)
@@ -72,11 +75,13 @@ local function new_scale(low, high, from, to, n, whole)
   for i = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) do
     ticks[#ticks + 1] = i * step + 0                    -- + 0: no minus zero
   end
-  return {ticks = ticks, step = step, at = function(v) return from + (v - low) / (high - low) * (to - from) end}
+  return {ticks = ticks, step = step, at = function(v)
+    return from + (v - low) / (high - low) * (to - from)
+  end}
 end
 
 
--- Parts of a panel ----------------------------------------------------------------------------------------------------
+-- Parts of a panel --------------------------------------------------------------------------------
 
 local function add(out, ...)
   out[#out + 1] = string.format(...)
@@ -85,16 +90,21 @@ end
 local function draw_axes(out, x, y, top, x_label)
   local right, bottom = WIDTH - RIGHT, top + PANEL - BOTTOM
   for _, tick in ipairs(y.ticks) do
-    add(out, '<line class="grid" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>', LEFT, y.at(tick), right, y.at(tick))
-    add(out, '<text x="%d" y="%.1f" text-anchor="end">%s</text>', LEFT - 8, y.at(tick) + 4, number_text(tick, y.step))
+    add(out, '<line class="grid" x1="%d" y1="%.1f" x2="%d" y2="%.1f"/>', LEFT,
+      y.at(tick), right, y.at(tick))
+    add(out, '<text x="%d" y="%.1f" text-anchor="end">%s</text>', LEFT - 8, y.at(tick) + 4,
+      number_text(tick, y.step))
   end
   for _, tick in ipairs(x.ticks) do
-    add(out, '<line class="axis" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>', x.at(tick), bottom, x.at(tick), bottom + 5)
-    add(out, '<text x="%.1f" y="%d" text-anchor="middle">%s</text>', x.at(tick), bottom + 19, number_text(tick, x.step))
+    add(out, '<line class="axis" x1="%.1f" y1="%d" x2="%.1f" y2="%d"/>', x.at(tick),
+      bottom, x.at(tick), bottom + 5)
+    add(out, '<text x="%.1f" y="%d" text-anchor="middle">%s</text>', x.at(tick), bottom + 19,
+      number_text(tick, x.step))
   end
   add(out, '<path class="axis" fill="none" d="M%d %dV%dH%d"/>', LEFT, top + TOP, bottom, right)
   if x_label then
-    add(out, '<text x="%.1f" y="%d" text-anchor="middle">%s</text>', (LEFT + right) / 2, bottom + 35, escape(x_label))
+    add(out, '<text x="%.1f" y="%d" text-anchor="middle">%s</text>', (LEFT + right) / 2,
+      bottom + 35, escape(x_label))
   end
 end
 
@@ -105,14 +115,16 @@ local function draw_curve(out, curve, x, y)
   end
   add(out, '<path class="curve" stroke="%s" d="%s"/>', curve.colour, table.concat(path))
   for _, point in ipairs(#curve.points <= 30 and curve.points or {}) do
-    add(out, '<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>', x.at(point[1]), y.at(point[2]), curve.colour)
+    add(out, '<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>', x.at(point[1]),
+      y.at(point[2]), curve.colour)
   end
 end
 
 local function draw_legend(out, curves, top)
   local x = LEFT
   for _, curve in ipairs(curves) do
-    add(out, '<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s" stroke-width="3"/>', x, top + 40, x + 18, top + 40, curve.colour)
+    add(out, '<line x1="%d" y1="%d" x2="%d" y2="%d" stroke="%s" stroke-width="3"/>', x, top + 40,
+      x + 18, top + 40, curve.colour)
     add(out, '<text x="%d" y="%d">%s</text>', x + 24, top + 44, escape(curve.name))
     x = x + 44 + 7 * #curve.name
   end
@@ -131,12 +143,13 @@ local function draw_labels(out, curves, x, y)
     labels[i].y = math.max(labels[i].y, labels[i - 1].y + GAP)
   end
   for _, label in ipairs(labels) do
-    add(out, '<text class="value" x="%.1f" y="%.1f" style="fill:%s">%s</text>', label.x, label.y, label.colour, escape(label.text))
+    add(out, '<text class="value" x="%.1f" y="%.1f" style="fill:%s">%s</text>', label.x, label.y,
+      label.colour, escape(label.text))
   end
 end
 
 
--- The picture ---------------------------------------------------------------------------------------------------------
+-- The picture -------------------------------------------------------------------------------------
 
 -- Curves whose largest values are alike come together.
 local function panels_of(curves)
@@ -151,7 +164,8 @@ local function panels_of(curves)
       home = {size = size}
       panels[#panels + 1] = home
     end
-    table.insert(home, {name = curve.name, points = curve.points, colour = COLOURS[(i - 1) % #COLOURS + 1]})
+    table.insert(home,
+      {name = curve.name, points = curve.points, colour = COLOURS[(i - 1) % #COLOURS + 1]})
   end
   return panels
 end
@@ -169,7 +183,8 @@ local function draw_panel(out, panel, top, low, high, x_label)
 end
 
 --- The SVG text of a chart.
--- @tparam table spec `title`, `x_label`, `curves`: list of {name, points = {{x, y}, ...}}; x are whole numbers
+-- @tparam table spec `title`, `x_label`, `curves`: list of {name, points = {{x,
+--   y}, ...}}; x are whole numbers
 -- @treturn string
 function chart.text(spec)
   local out, curves = {}, {}
@@ -178,7 +193,8 @@ function chart.text(spec)
   end
   local panels = panels_of(curves)
   local height = math.max(1, #panels) * PANEL + 6
-  add(out, '<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d">', WIDTH, height, WIDTH, height)
+  add(out, '<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d" viewBox="0 0 %d %d">',
+    WIDTH, height, WIDTH, height)
   add(out, "%s", STYLE)
   add(out, '<rect width="%d" height="%d" fill="#fff"/>', WIDTH, height)
   add(out, '<text class="title" x="%d" y="24">%s</text>', LEFT, escape(spec.title or ""))

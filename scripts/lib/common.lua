@@ -1,6 +1,6 @@
 --- What the training scripts share: options, a log of epochs, a chart of it.
 --
---     package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path       -- finds this file from any folder
+--     package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 --
 --     local common = require "common"
 --     local parser = common.parser("What the script does.")
@@ -14,7 +14,8 @@
 --
 --     local metric = ty.metric.create("acc")
 --     local follow = log:follow(metric)
---     module:fit{..., eval_metric = metric, epoch_end_callback = follow.epoch_end, eval_end_callback = follow.eval_end}
+--     module:fit{..., eval_metric = metric, epoch_end_callback = follow.epoch_end,
+--       eval_end_callback = follow.eval_end}
 
 local argparse = require "argparse"
 local json = require "tycho.core.json"
@@ -97,7 +98,7 @@ function common.parse(parser, values)
 end
 
 
--- The log -------------------------------------------------------------------------------------------------------------
+-- The log -----------------------------------------------------------------------------------------
 
 local Log = {}
 Log.__index = Log
@@ -107,7 +108,8 @@ local function plain(value)
   if type(value) ~= "number" then
     return value
   end
-  return value == value and math.abs(value) < math.huge and tonumber(("%.7g"):format(value)) or ty.null
+  return value == value and math.abs(value) < math.huge
+    and tonumber(("%.7g"):format(value)) or ty.null
 end
 
 -- epoch first, then by name
@@ -143,8 +145,8 @@ end
 function common.log(options)
   local going_on = options.log and options.resume
   return setmetatable({
-    path = options.log, plot = options.plot, rows = going_on and earlier_rows(options.log) or {}, started = ty.callback.clock(),
-    title = (arg[0]:match("[^/]*$"):gsub("%.lua$", "")),
+    path = options.log, plot = options.plot, rows = going_on and earlier_rows(options.log) or {},
+    started = ty.callback.clock(), title = (arg[0]:match("[^/]*$"):gsub("%.lua$", "")),
   }, Log)
 end
 
@@ -159,7 +161,8 @@ function Log:epoch(row)
   end
 end
 
---- Callbacks for `fit` that keep the metric over the training data as `train`, over the validation data as `valid`.
+--- Callbacks for `fit` that keep the metric over the training data as `train`, over
+-- the validation data as `valid`.
 -- @param metric the one that `fit` gets
 -- @treturn table {epoch_end = f, eval_end = f}
 function Log:follow(metric)
@@ -177,7 +180,8 @@ function Log:follow(metric)
   }
 end
 
--- name -> list of {x, y} and the names in order of appearance; a later row of an epoch takes the place of an earlier one
+-- name -> list of {x, y} and the names in order of appearance; a later row of an epoch
+-- takes the place of an earlier one
 local function curves_of(rows)
   local last, names, curves = {}, {}, {}
   for i, row in ipairs(rows) do
@@ -212,10 +216,11 @@ function Log:close()
 end
 
 
--- Training ------------------------------------------------------------------------------------------------------------
+-- Training ----------------------------------------------------------------------------------------
 
---- Trains a module as the options of `common.training` say: with checkpoints (PREFIX-symbol.json and PREFIX-0003.params
--- for `score.lua` and `predict.lua`, PREFIX.state to go on from), a log and a chart.
+--- Trains a module as the options of `common.training` say: with checkpoints
+-- (PREFIX-symbol.json and PREFIX-0003.params for `score.lua` and `predict.lua`, PREFIX.state to
+-- go on from), a log and a chart.
 -- @tparam table options
 -- @param module
 -- @tparam table fit what `module:fit` gets besides; eval_data and eval_metric are needed
@@ -228,7 +233,8 @@ function common.fit(options, module, fit)
     ends[2] = ty.callback.do_checkpoint(options.checkpoint)
     fit.checkpoint = {prefix = options.checkpoint, resume = options.resume or false}
   end
-  fit.eval_metric, fit.num_epoch, fit.epoch_end_callback, fit.eval_end_callback = metric, options.epochs, ends, follow.eval_end
+  fit.eval_metric, fit.num_epoch, fit.epoch_end_callback, fit.eval_end_callback =
+    metric, options.epochs, ends, follow.eval_end
   module:fit(fit)
   log:close()
   fit.eval_data:reset()

@@ -1,8 +1,10 @@
---- Digits to learn from without a download: glyphs under random affine maps, with noise; or images in idx files.
+--- Digits to learn from without a download: glyphs under random affine maps, with
+-- noise; or images in idx files.
 --
 --     local digits = require "digits"
---     local images, labels = digits.draw(8000, 1)            -- (8000, 1, 28, 28) in 0 .. 1, (8000,) of 0 .. 9
---     local images, labels = digits.read("folder")           -- idx files of MNIST's form, plain or gz
+--     local images, labels = digits.draw(8000, 1)   -- (8000, 1, 28, 28) in 0 .. 1, (8000,) of 0 ..
+--                                                   9
+--     local images, labels = digits.read("folder")  -- idx files of MNIST's form, plain or gz
 
 local ffi = require "ffi"
 local ty = require "tycho"
@@ -13,10 +15,11 @@ local SIZE = 28                                           -- pixels of a side
 local COLUMNS, ROWS = 5, 7                                -- cells of a glyph
 
 local GLYPHS = {
-  [0] = ".###.#...##...##...##...##...#.###.", "..#...##....#....#....#....#...###.", ".###.#...#....#...#...#...#...#####",
-  ".###.#...#....#..##.....##...#.###.", "...#...##..#.#.#..#.#####...#....#.", "######....####.....#....##...#.###.",
-  "..##..#...#....####.#...##...#.###.", "#####....#...#...#....#....#....#..", ".###.#...##...#.###.#...##...#.###.",
-  ".###.#...##...#.####....#...#..##..",
+  [0] = ".###.#...##...##...##...##...#.###.", "..#...##....#....#....#....#...###.",
+  ".###.#...#....#...#...#...#...#####", ".###.#...#....#..##.....##...#.###.",
+  "...#...##..#.#.#..#.#####...#....#.", "######....####.....#....##...#.###.",
+  "..##..#...#....####.#...##...#.###.", "#####....#...#...#....#....#....#..",
+  ".###.#...##...#.###.#...##...#.###.", ".###.#...##...#.####....#...#..##..",
 }
 
 -- How much of the cell at (x, y), in cells, is ink: 0 outside of the glyph.
@@ -62,7 +65,8 @@ local function draw_one(cells, pixels, random)
     local v = row - (SIZE - 1) / 2
     for column = 0, SIZE - 1 do
       local u = column - (SIZE - 1) / 2
-      local level = weight * smooth(cells, xx * u + xy * v + x0, yx * u + yy * v + y0) + (random() - 0.5) * 0.15
+      local level = weight * smooth(cells, xx * u + xy * v + x0,
+        yx * u + yy * v + y0) + (random() - 0.5) * 0.15
       pixels[row * SIZE + column] = math.max(0, math.min(1, level))
     end
   end
@@ -75,7 +79,7 @@ end
 -- @treturn NDArray labels (n,), 0 .. 9
 function digits.draw(n, seed)
   local cells, state = glyph_cells(), seed * 2147483 + 12345
-  local function random()                                  -- a small generator of its own: the same digits everywhere
+  local function random()                -- a small generator of its own: the same digits everywhere
     state = (state * 16807) % 2147483647
     return state / 2147483647
   end
@@ -95,9 +99,11 @@ local function read_file(folder, name)
     f:close()
     return bytes
   end
-  f = assert(io.open(folder .. "/" .. name .. ".gz", "rb"), "there is no " .. name .. " (or .gz) in " .. folder)
+  f = assert(io.open(folder .. "/" .. name .. ".gz", "rb"),
+    "there is no " .. name .. " (or .gz) in " .. folder)
   f:close()
-  local pipe = assert(io.popen("gzip -dc '" .. (folder .. "/" .. name .. ".gz"):gsub("'", "'\\''") .. "'"))
+  local pipe =
+    assert(io.popen("gzip -dc '" .. (folder .. "/" .. name .. ".gz"):gsub("'", "'\\''") .. "'"))
   local bytes = pipe:read("*a")
   pipe:close()
   return bytes
@@ -109,12 +115,15 @@ local function number(bytes, at)
 end
 
 local function read_pair(folder, prefix)
-  local images, labels = read_file(folder, prefix .. "-images-idx3-ubyte"), read_file(folder, prefix .. "-labels-idx1-ubyte")
+  local images, labels = read_file(folder, prefix .. "-images-idx3-ubyte"),
+    read_file(folder, prefix .. "-labels-idx1-ubyte")
   assert(#images > 16 and number(images, 1) == 2051, prefix .. "-images: not a file of images")
   assert(#labels > 8 and number(labels, 1) == 2049, prefix .. "-labels: not a file of labels")
   local n, rows, columns = number(images, 5), number(images, 9), number(images, 13)
-  assert(#images == 16 + n * rows * columns and #labels == 8 + n, prefix .. ": the files are cut short")
-  local x = ty.nd.from_string(images:sub(17), {n, 1, rows, columns}, {dtype = "uint8"}):astype("float32") / 255
+  assert(#images == 16 + n * rows * columns and #labels == 8 + n,
+    prefix .. ": the files are cut short")
+  local x = ty.nd.from_string(images:sub(17), {n, 1, rows, columns},
+    {dtype = "uint8"}):astype("float32") / 255
   return x, ty.nd.from_string(labels:sub(9), {n}, {dtype = "uint8"}):astype("float32")
 end
 

@@ -1,6 +1,7 @@
 --- Images for the scripts: which ones, in parts, changed a little at random.
 --
---     local x, y = images.load(options.data, {1, 28, 28}, 1000, 1)       -- digits; {3, 32, 32}: pictures
+--     local x, y = images.load(options.data, {1, 28, 28}, 1000, 1)  -- digits; {3, 32, 32}:
+--                                                                   pictures
 --     local train, test = images.split(x, y, {train = 800, test = 200, batch = 50})
 --     train = images.Augmented(train, {mirror = true, shift = 4})
 
@@ -69,16 +70,18 @@ function images.split(x, y, a)
   assert(n >= a.train + a.test, ("there are %d images, %d are needed"):format(n, a.train + a.test))
   local function part(from, to, shuffle)
     return ty.io.NDArrayIter{data = x:slice_axis{axis = 0, begin = from, end_ = to},
-                             label = y:slice_axis{axis = 0, begin = from, end_ = to}, batch_size = a.batch, shuffle = shuffle}
+      label = y:slice_axis{axis = 0, begin = from, end_ = to},
+      batch_size = a.batch, shuffle = shuffle}
   end
   return part(0, a.train, true), part(n - a.test, n, false)
 end
 
 
--- Small changes -------------------------------------------------------------------------------------------------------
+-- Small changes -----------------------------------------------------------------------------------
 
---- An iterator around one of bytes of coloured images: normalises them; mirrors every other one at random and shifts
--- each batch by up to `shift` pixels, so that a network cannot learn the images by heart.
+--- An iterator around one of bytes of coloured images: normalises them; mirrors every
+-- other one at random and shifts each batch by up to `shift` pixels, so that a network
+-- cannot learn the images by heart.
 local Augmented = ty.io.DataIter:extend("Augmented")
 images.Augmented = Augmented
 
@@ -88,7 +91,8 @@ function Augmented:init(inner, options)
   Augmented.super.init(self, {batch_size = inner.batch_size})
   local desc = inner.provide_data[1]
   self.inner, self.mirror, self.shift = inner, options.mirror, options.shift or 0
-  self.provide_data, self.provide_label = {ty.io.DataDesc(desc.name, desc.shape)}, inner.provide_label
+  self.provide_data, self.provide_label =
+    {ty.io.DataDesc(desc.name, desc.shape)}, inner.provide_label
 end
 
 -- Each image as it is or from right to left, by the throw of a coin.
@@ -101,7 +105,8 @@ local function shifted(x, by)
   local height, width = x.shape[3], x.shape[4]
   local from = ty.nd.random.randint(0, 2 * by + 1, {shape = 2}):totable()
   local wide = x:pad{mode = "constant", pad_width = {0, 0, 0, 0, by, by, by, by}}
-  return wide:slice{begin = {0, 0, from[1], from[2]}, end_ = {x:len(), 3, from[1] + height, from[2] + width}}
+  return wide:slice{begin = {0, 0, from[1], from[2]},
+    end_ = {x:len(), 3, from[1] + height, from[2] + width}}
 end
 
 function Augmented:next()

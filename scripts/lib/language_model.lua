@@ -1,8 +1,11 @@
---- What the language models share: the stack of cells, the network over a sequence, and writing text with it.
+--- What the language models share: the stack of cells, the network over a
+-- sequence, and writing text with it.
 --
---     language_model.options(parser, {hidden = 200, embed = 200})        -- adds --layers, --hidden, --embed, ...
+--     language_model.options(parser, {hidden = 200, embed = 200})  -- adds --layers, --hidden,
+--                                                                  --embed, ...
 --     local cells = language_model.cells{layers = 2, hidden = 200, dropout = 0}
---     local net = language_model.network(cells, {length = 30, words = 6000, embed = 200, ignore = 0})
+--     local net = language_model.network(cells,
+--       {length = 30, words = 6000, embed = 200, ignore = 0})
 --     local write = language_model.writer(cells, {words = 6000, embed = 200, args = parameters})
 --     write(first_word, 50, temperature, function(word) ... return go_on end)
 
@@ -23,10 +26,12 @@ function language_model.options(parser, defaults)
 end
 
 --- A stack of LSTM cells, l0_ at the bottom.
--- @tparam table shape layers, hidden, dropout (between layers), fused (one operator instead of single cells)
+-- @tparam table shape layers, hidden, dropout (between layers), fused (one
+--   operator instead of single cells)
 function language_model.cells(shape)
   if shape.fused then
-    return ty.rnn.FusedRNNCell{shape.hidden, num_layers = shape.layers, mode = "lstm", dropout = shape.dropout, prefix = "lstm_"}
+    return ty.rnn.FusedRNNCell{shape.hidden, num_layers = shape.layers, mode = "lstm",
+      dropout = shape.dropout, prefix = "lstm_"}
   end
   local stack = ty.rnn.SequentialRNNCell{}
   for i = 0, shape.layers - 1 do
@@ -39,30 +44,33 @@ function language_model.cells(shape)
 end
 
 local function embedded(data, shape)
-  return ty.sym.Embedding{data = data, input_dim = shape.words, output_dim = shape.embed, name = "embed"}
+  return ty.sym.Embedding{data = data, input_dim = shape.words,
+    output_dim = shape.embed, name = "embed"}
 end
 
 local function scores(outputs, shape)
   return ty.sym.FullyConnected{data = outputs, num_hidden = shape.words, name = "pred"}
 end
 
---- The network over `length` steps with its loss. Word number `ignore` in the labels does not count.
+--- The network over `length` steps with its loss. Word number `ignore` in the labels does not
+-- count.
 -- @param cells
--- @tparam table shape length, words (different ones), embed, ignore, layout ("NTC" or "TNC"), begin_state
+-- @tparam table shape length, words (different ones), embed, ignore, layout
+--   ("NTC" or "TNC"), begin_state
 -- @treturn Symbol
 -- @treturn table states after the last step
 function language_model.network(cells, shape)
   local inputs = embedded(ty.sym.Variable("data"), shape)
-  local outputs, states = cells:unroll{length = shape.length, inputs = inputs, layout = shape.layout or "NTC", merge_outputs = true,
-                                       begin_state = shape.begin_state}
+  local outputs, states = cells:unroll{length = shape.length, inputs = inputs,
+    layout = shape.layout or "NTC", merge_outputs = true, begin_state = shape.begin_state}
   local predicted = scores(ty.sym.reshape{outputs, shape = {-3, -2}}, shape)
   local label = ty.sym.reshape{ty.sym.Variable("softmax_label"), shape = {-1}}
-  return ty.sym.SoftmaxOutput{data = predicted, label = label, use_ignore = shape.ignore ~= nil, ignore_label = shape.ignore or -1,
-                              name = "softmax"}, states
+  return ty.sym.SoftmaxOutput{data = predicted, label = label, use_ignore = shape.ignore ~= nil,
+    ignore_label = shape.ignore or -1, name = "softmax"}, states
 end
 
 
--- Writing ---------------------------------------------------------------------------------------------------------------
+-- Writing -----------------------------------------------------------------------------------------
 
 -- One step with the states as inputs and outputs.
 local function step_network(cells, shape)
@@ -72,7 +80,8 @@ local function step_network(cells, shape)
   for i, state in ipairs(states) do
     names[i] = state.name
   end
-  local output, after = cells(ty.sym.reshape{embedded(ty.sym.Variable("data"), shape), shape = {-3, -2}}, states)
+  local output, after =
+    cells(ty.sym.reshape{embedded(ty.sym.Variable("data"), shape), shape = {-3, -2}}, states)
   return ty.sym.Group{ty.sym.softmax{scores(output, shape)}, unpack(after)}, names
 end
 
@@ -96,7 +105,8 @@ end
 --- A function that writes with a trained network, whatever cells it was trained with.
 -- @param cells those of the training
 -- @tparam table shape words, embed, args (parameters by name)
--- @treturn function (first, count, temperature, take): take(number) gets each number and returns false to end
+-- @treturn function (first, count, temperature, take): take(number) gets each
+--   number and returns false to end
 function language_model.writer(cells, shape)
   local single = ty.is_a(cells, ty.rnn.FusedRNNCell) and cells:unfuse() or cells
   local args = single:pack_weights(cells:unpack_weights(shape.args))

@@ -1,5 +1,6 @@
---- The networks of the scripts on images. Each takes `classes` and gives a symbol that ends in a SoftmaxOutput named
--- "softmax"; its input "data" is an array of images (N, channels, height, width).
+--- The networks of the scripts on images. Each takes `classes` and gives a symbol
+-- that ends in a SoftmaxOutput named "softmax"; its input "data" is an array of
+-- images (N, channels, height, width).
 --
 --     local net = networks.resnet{depth = 20, classes = 10}
 
@@ -11,7 +12,8 @@ local function relu(x, name)
   return ty.sym.Activation{data = x, act_type = "relu", name = name}
 end
 
--- The shape of one image is kept in the file of a network, so that scripts that load it know what it takes.
+-- The shape of one image is kept in the file of a network, so that scripts
+-- that load it know what it takes.
 local function input(shape)
   return ty.sym.Variable("data", {shape = {0, unpack(shape)}})
 end
@@ -45,10 +47,13 @@ function networks.lenet(a)
   for i, filters in ipairs{20, 50} do
     x = ty.sym.Convolution{data = x, num_filter = filters, kernel = {5, 5}, name = "conv" .. i}
     x = ty.sym.Activation{data = x, act_type = "tanh", name = "tanh" .. i}
-    x = ty.sym.Pooling{data = x, kernel = {2, 2}, stride = {2, 2}, pool_type = a.pool_type or "max", name = "pool" .. i}
+    x = ty.sym.Pooling{data = x, kernel = {2, 2}, stride = {2, 2}, pool_type = a.pool_type or "max",
+      name = "pool" .. i}
   end
-  x = ty.sym.FullyConnected{data = ty.sym.Flatten{data = x, name = "flatten"}, num_hidden = 500, name = "fc1"}
-  return networks.head(ty.sym.Activation{data = x, act_type = "tanh", name = "tanh3"}, a.classes, "fc2")
+  x = ty.sym.FullyConnected{data = ty.sym.Flatten{data = x, name = "flatten"},
+    num_hidden = 500, name = "fc1"}
+  return networks.head(ty.sym.Activation{data = x, act_type = "tanh", name = "tanh3"},
+    a.classes, "fc2")
 end
 
 --- A full layer and a softmax on top of any features.
@@ -56,20 +61,23 @@ end
 -- @int[opt=10] classes
 -- @string name of the layer
 function networks.head(x, classes, name)
-  return ty.sym.SoftmaxOutput{data = ty.sym.FullyConnected{data = x, num_hidden = classes or 10, name = name}, name = "softmax"}
+  return ty.sym.SoftmaxOutput{data = ty.sym
+    .FullyConnected{data = x, num_hidden = classes or 10, name = name}, name = "softmax"}
 end
 
 
--- Residual networks ---------------------------------------------------------------------------------------------------
--- He et al., Identity Mappings in Deep Residual Networks (2016): normalise, activate, convolve, twice; then add the input.
+-- Residual networks -------------------------------------------------------------------------------
+-- He et al., Identity Mappings in Deep Residual Networks (2016): normalise, activate,
+-- convolve, twice; then add the input.
 
 local function norm_relu(x, name)
-  return relu(ty.sym.BatchNorm{data = x, fix_gamma = false, eps = 2e-5, momentum = 0.9, name = name}, name .. "_relu")
+  return relu(ty.sym.BatchNorm{data = x, fix_gamma = false, eps = 2e-5, momentum = 0.9,
+    name = name}, name .. "_relu")
 end
 
 local function conv(x, filters, size, stride, name)
-  return ty.sym.Convolution{data = x, num_filter = filters, kernel = {size, size}, stride = {stride, stride},
-                            pad = {(size - 1) / 2, (size - 1) / 2}, no_bias = true, name = name}
+  return ty.sym.Convolution{data = x, num_filter = filters, kernel = {size, size},
+    stride = {stride, stride}, pad = {(size - 1) / 2, (size - 1) / 2}, no_bias = true, name = name}
 end
 
 -- Where the sizes change, a 1 x 1 convolution of the activated input takes the place of the input.
@@ -82,19 +90,23 @@ local function block(x, filters, stride, changes, name)
 end
 
 --- A residual network for small images.
--- @tparam table a depth = 20: 6 n + 2 (20, 32, 44, 56, 110 are usual); classes = 10; shape = {3, 32, 32}
+-- @tparam table a depth = 20: 6 n + 2 (20, 32, 44, 56, 110 are usual);
+--   classes = 10; shape = {3, 32, 32}
 function networks.resnet(a)
   local depth = a.depth or 20
   local blocks = (depth - 2) / 6
-  assert(blocks >= 1 and blocks % 1 == 0, "the depth of a ResNet is 6 n + 2 (8, 14, 20, 56, 110), not " .. depth)
+  assert(blocks >= 1 and blocks % 1 == 0,
+    "the depth of a ResNet is 6 n + 2 (8, 14, 20, 56, 110), not " .. depth)
   local x = conv(input(a.shape or {3, 32, 32}), 16, 3, 1, "conv0")
   for stage, filters in ipairs{16, 32, 64} do
     for i = 1, blocks do
-      x = block(x, filters, stage > 1 and i == 1 and 2 or 1, i == 1, ("stage%d_unit%d"):format(stage, i))
+      x = block(x, filters, stage > 1 and i == 1 and 2 or 1, i == 1,
+        ("stage%d_unit%d"):format(stage, i))
     end
   end
   x = norm_relu(x, "bn_last")
-  x = ty.sym.Pooling{data = x, global_pool = true, kernel = {1, 1}, pool_type = "avg", name = "pool"}
+  x = ty.sym.Pooling{data = x, global_pool = true, kernel = {1, 1},
+    pool_type = "avg", name = "pool"}
   return networks.head(ty.sym.Flatten{data = x, name = "flatten"}, a.classes, "fc")
 end
 

@@ -1,8 +1,9 @@
---- Coloured pictures to learn from without a download: shapes and textures; or CIFAR-10's binary files.
+--- Coloured pictures to learn from without a download: shapes and textures; or CIFAR-10's binary
+-- files.
 --
 --     local pictures = require "pictures"
---     local images, labels = pictures.draw(2000, 1)           -- (2000, 3, 32, 32) of bytes, (2000,) of 0 .. 9
---     local images, labels = pictures.read("folder", "train") -- data_batch_1.bin .. data_batch_5.bin
+--     local images, labels = pictures.draw(2000, 1)            -- (2000, 3, 32, 32), (2000,)
+--     local images, labels = pictures.read("folder", "train")  -- data_batch_1.bin .. _5.bin
 
 local ffi = require "ffi"
 local ty = require "tycho"
@@ -14,7 +15,8 @@ local PLANE = SIZE * SIZE
 local BYTES = 3 * PLANE                                   -- of an image: red, green, blue planes
 local abs, max, min, sin, cos = math.abs, math.max, math.min, math.sin, math.cos
 
--- What the classes look like: whether the point (u, v) has the first colour. A shape reaches from -1 to 1.
+-- What the classes look like: whether the point (u, v) has the first colour.
+-- A shape reaches from -1 to 1.
 local KINDS = {
   [0] = function(u, v) return u * u + v * v < 1 end,
   function(u, v) return u * u + v * v < 1 and u * u + v * v > 0.4 end,
@@ -29,8 +31,10 @@ local KINDS = {
 }
 
 --- Names of the drawn classes and of CIFAR-10's, by label from 0.
-pictures.DRAWN = {[0] = "disc", "ring", "square", "frame", "triangle", "cross", "rows", "columns", "checkers", "dots"}
-pictures.CIFAR = {[0] = "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"}
+pictures.DRAWN = {[0] = "disc", "ring", "square", "frame", "triangle", "cross", "rows",
+  "columns", "checkers", "dots"}
+pictures.CIFAR = {[0] = "airplane", "automobile", "bird", "cat", "deer", "dog", "frog",
+  "horse", "ship", "truck"}
 
 -- Two colours that can be told apart.
 local function two_colours(random)
@@ -65,7 +69,7 @@ end
 -- @treturn NDArray labels (n,), 0 .. 9
 function pictures.draw(n, seed)
   local state = seed * 2147483 + 54321
-  local function random()                                  -- a small generator of its own: the same pictures everywhere
+  local function random()        -- a small generator of its own: the same pictures everywhere
     state = (state * 16807) % 2147483647
     return state / 2147483647
   end
@@ -79,10 +83,10 @@ function pictures.draw(n, seed)
 end
 
 
--- CIFAR-10 ------------------------------------------------------------------------------------------------------------
+-- CIFAR-10 ----------------------------------------------------------------------------------------
 
-local FILES = {train = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin", "data_batch_5.bin"},
-               test = {"test_batch.bin"}}
+local FILES = {train = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin",
+  "data_batch_4.bin", "data_batch_5.bin"}, test = {"test_batch.bin"}}
 
 -- One file: records of a label byte and an image.
 local function read_file(path)

@@ -1,10 +1,11 @@
 --- Saved networks for the scripts that use them: `score.lua`, `predict.lua`.
 --
---     saved.options(parser)                                    -- adds the checkpoint, --data, --shape, --batch, --seed
---     local model = saved.load(options)                        -- {net, arg_params, aux_params, shape, name}
+--     saved.options(parser)                -- adds the checkpoint, --data, --shape, --batch, --seed
+--     local model = saved.load(options)    -- {net, arg_params, aux_params, shape, name}
 --     local module = saved.module(model, test)
 --
--- Without a checkpoint a small network is trained on digits first, so that the scripts run anywhere.
+-- Without a checkpoint a small network is trained on digits first, so that the scripts run
+-- anywhere.
 
 local ty = require "tycho"
 local common = require "common"
@@ -15,9 +16,12 @@ local saved = {}
 
 --- Adds what names a saved network and its images.
 function saved.options(parser)
-  parser:argument("prefix", "prefix of a checkpoint: PREFIX-symbol.json, PREFIX-0004.params; default: a network trained now"):args("?")
-  parser:argument("epoch", "epoch of the checkpoint; default: the last one"):args("?"):convert(tonumber)
-  parser:option("--data", "folder with idx files or CIFAR-10's binary files; default: images drawn here")
+  parser:argument("prefix", "prefix of a checkpoint: PREFIX-symbol.json, PREFIX-0004.params; \z
+    default: a network trained now"):args("?")
+  parser:argument("epoch", "epoch of the checkpoint; default: the last one")
+    :args("?"):convert(tonumber)
+  parser:option("--data",
+    "folder with idx files or CIFAR-10's binary files; default: images drawn here")
   parser:option("--shape", "channels,height,width of an image, for a network that does not say")
   common.number(parser, "--batch", "images of a step", 100)
   common.number(parser, "--seed", "of drawn images", 7)
@@ -48,8 +52,9 @@ local function trained_now()
   local net = networks.mlp{}
   local module = ty.mod.Module{symbol = net, context = ty.cpu()}
   ty.random.seed(1)
-  module:fit{train_data = ty.io.NDArrayIter{data = x, label = y, batch_size = 100, shuffle = true}, num_epoch = 4,
-             initializer = ty.init.Xavier(), optimizer_params = {learning_rate = 0.1, momentum = 0.9}}
+  module:fit{train_data = ty.io.NDArrayIter{data = x, label = y, batch_size = 100, shuffle = true},
+    num_epoch = 4, initializer = ty.init.Xavier(),
+    optimizer_params = {learning_rate = 0.1, momentum = 0.9}}
   local arg_params, aux_params = module:get_params()
   return {net = net, arg_params = arg_params, aux_params = aux_params, name = "the network"}
 end
@@ -70,12 +75,14 @@ function saved.load(options)
   if options.prefix then
     local epoch = options.epoch or last_epoch(options.prefix)
     local net, arg_params, aux_params = ty.model.load_checkpoint(options.prefix, epoch)
-    model = {net = net, arg_params = arg_params, aux_params = aux_params, name = ("%s, epoch %d"):format(options.prefix, epoch)}
+    model = {net = net, arg_params = arg_params, aux_params = aux_params,
+      name = ("%s, epoch %d"):format(options.prefix, epoch)}
   else
     model = trained_now()
   end
   model.shape = shape_of(options.shape) or networks.input_shape(model.net)
-  assert(model.shape, "the network does not say what images it takes: name them, as --shape 3,32,32")
+  assert(model.shape,
+    "the network does not say what images it takes: name them, as --shape 3,32,32")
   return model
 end
 
@@ -84,7 +91,8 @@ end
 -- @tparam DataIter data
 function saved.module(model, data)
   local module = ty.mod.Module{symbol = model.net, context = ty.cpu()}
-  module:bind{data_shapes = data.provide_data, label_shapes = data.provide_label, for_training = false}
+  module:bind{data_shapes = data.provide_data, label_shapes = data.provide_label,
+    for_training = false}
   module:set_params(model.arg_params, model.aux_params)
   return module
 end

@@ -1,18 +1,21 @@
---- Text to learn from: files in the format of Penn Treebank (a sentence per line, words between blanks), any other file,
--- or, where nothing is given, the library's own documentation: the comments of its Lua modules and the manual of its
--- operators. Those are there wherever the library is, in a checkout as in an installed tree.
+--- Text to learn from: files in the format of Penn Treebank (a sentence per line, words between
+-- blanks), any other file, or, where nothing is given, the library's own documentation: the
+-- comments of its Lua modules and the manual of its operators. Those are there wherever the library
+-- is, in a checkout as in an installed tree.
 --
---     local train, test = text.sentences(options.data)       -- lists of lists of words, each ending in "<eos>"
---     local all = text.characters(options.data)              -- one long string
+--     local train, test = text.sentences(options.data)  -- lists of lists of words, each ending in
+--                                                       "<eos>"
+--     local all = text.characters(options.data)         -- one long string
 
 local ty = require "tycho"
 
 local text = {}
 
-local MODULES = "sym nd executor executor_manager mod io recordio rnn init optimizer lr_scheduler metric kv callback monitor "
+local MODULES = "sym nd executor executor_manager mod io recordio rnn init optimizer lr_scheduler \z
+  metric kv callback monitor "
   .. "model random name attribute engine op log runtime"
-local RARE = 2                                           -- own words that come less often become <unk>
-local HELD = 10                                          -- every tenth sentence is held out where there is no file to test
+local RARE = 2                   -- own words that come less often become <unk>
+local HELD = 10                  -- every tenth sentence is held out where there is no file to test
 
 -- all files of the library that are loaded, sorted
 local function library_files()
@@ -28,7 +31,8 @@ local function library_files()
   return files
 end
 
--- appends the comments of a file, neighbouring lines joined; rules and lines of code in comments are left out
+-- appends the comments of a file, neighbouring lines joined; rules and lines of
+-- code in comments are left out
 local function add_comments(list, path)
   local paragraph = {}
   for line in io.lines(path) do
@@ -74,7 +78,8 @@ local function find(folder, ...)
   end
 end
 
---- The files to train on and to test on: of a folder ptb.train.txt (else ptb.valid.txt) and ptb.test.txt, or just the file.
+--- The files to train on and to test on: of a folder ptb.train.txt (else ptb.valid.txt) and
+-- ptb.test.txt, or just the file.
 -- @string data folder or file
 function text.files(data)
   local train = find(data, "ptb.train.txt", "train.txt", "ptb.valid.txt", "valid.txt", "input.txt")
@@ -88,7 +93,7 @@ function text.characters(data)
 end
 
 
--- Words -----------------------------------------------------------------------------------------------------------------
+-- Words -------------------------------------------------------------------------------------------
 
 local function ended(words)
   words[#words + 1] = "<eos>"
@@ -155,7 +160,8 @@ function text.words(sentences)
   return n
 end
 
---- The words of a vocabulary by number: entry i + 1 is word i; numbers begin at 0 and leave none out.
+--- The words of a vocabulary by number: entry i + 1 is word i; numbers
+-- begin at 0 and leave none out.
 function text.list(vocabulary)
   local list = {}
   for word, id in pairs(vocabulary) do

@@ -5,8 +5,8 @@ local values = require "tycho.core.values"
 
 describe("a form", function()
   local form = args.form("nd.full", {
-    { "shape", "shape" }, { "val", "number" }, { "dtype", "dtype", "float32" }, "*", { "end", "integer?" },
-    { "mode", { "clip", "wrap" }, "clip" },
+    { "shape", "shape" }, { "val", "number" }, { "dtype", "dtype", "float32" }, "*",
+    { "end", "integer?" }, { "mode", { "clip", "wrap" }, "clip" },
   })
 
   it("reads options, their array part in order", function()
@@ -58,7 +58,8 @@ describe("a form", function()
 end)
 
 describe("a form with a list first", function()
-  local form = args.form("nd.zeros", { list = true, { "shape", "shape" }, { "dtype", "dtype", "float32" } })
+  local form = args.form("nd.zeros",
+    { list = true, { "shape", "shape" }, { "dtype", "dtype", "float32" } })
 
   it("takes the whole array part", function()
     assert.same({ 2, 3 }, form{ 2, 3, dtype = "int8" }.shape)
@@ -68,7 +69,8 @@ describe("a form with a list first", function()
 end)
 
 describe("a form with a dictionary first", function()
-  local form = args.form("Executor:backward", { list = true, dict = true, { "out_grads", "any?" }, { "is_train", "boolean", true } })
+  local form = args.form("Executor:backward",
+    { list = true, dict = true, { "out_grads", "any?" }, { "is_train", "boolean", true } })
 
   it("tells options from the dictionary", function()
     assert.equal(false, form{ is_train = false }.is_train)

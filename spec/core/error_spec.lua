@@ -40,7 +40,9 @@ end)
 describe("a library that is not installed", function()
   it("is named, with what to install", function()
     local kept = package.loaded.cjson
-    package.loaded.cjson, package.preload.cjson = nil, function() error("module 'cjson' not found") end
+    package.loaded.cjson, package.preload.cjson = nil, function()
+      error("module 'cjson' not found")
+    end
     local ok, e = pcall(ty.init.create, '["uniform", {"scale": 0.1}]')
     package.loaded.cjson, package.preload.cjson = kept, nil
     assert.is_false(ok)

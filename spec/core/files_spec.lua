@@ -7,25 +7,31 @@ local read, write = folder.read, folder.write
 
 local function trained(contexts)
   local net = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = 2, name = "fc" }
-  local m = ty.mod.Module{ symbol = ty.sym.SoftmaxOutput{ data = net, name = "softmax" }, context = contexts,
-    logger = { info = function() end, warning = function() end } }
-  m:fit{ train_data = ty.io.NDArrayIter{ data = ty.nd.ones{ 4, 3 }, label = ty.nd.zeros(4), batch_size = 4 }, num_epoch = 1,
+  local m = ty.mod.Module{ symbol = ty.sym.SoftmaxOutput{ data = net, name = "softmax" },
+    context = contexts, logger = { info = function() end, warning = function() end } }
+  m:fit{ train_data = ty.io.NDArrayIter{ data = ty.nd.ones{ 4, 3 }, label = ty.nd.zeros(4),
+    batch_size = 4 }, num_epoch = 1,
     kvstore = "device", optimizer_params = { learning_rate = 0.1, momentum = 0.9 } }
   return m
 end
 
--- what is read from a file, by its kind: function of a path that writes a good one, function that reads it
+-- what is read from a file, by its kind: function of a path that writes a
+-- good one, function that reads it
 local KINDS = {
   ["the state of a training"] = function(m)
     return function(path) m:save_state(path) end, function(path) m:load_state(path) end
   end,
   ["states of an optimizer"] = function(m)
-    return function(path) m:save_optimizer_states(path) end, function(path) m:load_optimizer_states(path) end
+    return function(path)
+      m:save_optimizer_states(path)
+    end, function(path) m:load_optimizer_states(path) end
   end,
   ["states of a store's optimizer"] = function(_)
     local m = trained{ ty.cpu(0), ty.cpu(1) }
     assert.is_true(m._update_on_kvstore)
-    return function(path) m:save_optimizer_states(path) end, function(path) m:load_optimizer_states(path) end
+    return function(path)
+      m:save_optimizer_states(path)
+    end, function(path) m:load_optimizer_states(path) end
   end,
   ["parameters"] = function(m)
     return function(path) m:save_params(path) end, function(path) m:load_params(path) end
@@ -43,11 +49,13 @@ local KINDS = {
     return function(path)
       local file = ty.recordio.MXRecordIO(path, "w")
       for i = 1, 2 do
-        file:write(ty.recordio.pack_img({ 0, i, i, 0 }, ty.nd.ones({ 8, 8, 3 }, { dtype = "uint8" })))
+        file:write(ty.recordio.pack_img({ 0, i, i, 0 },
+          ty.nd.ones({ 8, 8, 3 }, { dtype = "uint8" })))
       end
       file:close()
     end, function(path)
-      for _ in ty.io.ImageRecordIter{ path_imgrec = path, data_shape = { 3, 8, 8 }, batch_size = 2 } do end
+      for _ in ty.io.ImageRecordIter{ path_imgrec = path,
+          data_shape = { 3, 8, 8 }, batch_size = 2 } do end
     end
   end,
 }

@@ -9,7 +9,8 @@ describe("memory", function()
     end
     local x = ty.sym.Variable("x")
     assert.raises("memory", function()
-      return ty.sym.broadcast_add{x, ty.sym.Reshape{x, shape = {1, -1}}}:simple_bind{ctx = ty.cpu(), x = {2 ^ 21, 1}}
+      return ty.sym.broadcast_add{x, ty.sym.Reshape{x, shape = {1, -1}}}
+        :simple_bind{ctx = ty.cpu(), x = {2 ^ 21, 1}}
     end)
     assert.equal(3, ty.nd.ones(3):sum():asscalar())
   end)
@@ -17,7 +18,8 @@ describe("memory", function()
   it("of images with too much padding is refused", function()
     local x = ty.nd.ones{1, 1, 4, 4}
     for _, padding in ipairs{2 ^ 30, 2 ^ 31 - 1} do
-      local e = assert.raises("shape", ty.nd.Correlation, {data1 = x, data2 = x, pad_size = padding})
+      local e = assert.raises("shape", ty.nd.Correlation,
+        {data1 = x, data2 = x, pad_size = padding})
       assert.is_truthy(tostring(e):find("%(1, %d+, %d+, 1%) is too large"))
     end
     assert.raises("memory", ty.nd.Correlation, {data1 = x, data2 = x, pad_size = 2 ^ 17})

@@ -1,5 +1,5 @@
--- The text of every error is part of the product: spec/core/mistakes.txt pins it. TYCHO_WRITE_MISTAKES=1 writes the file anew;
--- read the difference before you keep it.
+-- The text of every error is part of the product: spec/core/mistakes.txt pins it.
+-- TYCHO_WRITE_MISTAKES=1 writes the file anew; read the difference before you keep it.
 local ty = require "tycho"
 local mistakes = require "spec.core.mistakes"
 
@@ -7,7 +7,8 @@ local FILE = "spec/core/mistakes.txt"
 
 -- Everything but places in files of the project, which move, and what the machine lacks.
 local function text_of(e)
-  local text = tostring(e):gsub("[^%s]*spec/core/mistakes%.lua:%d+", "mistakes.lua"):gsub("/[^%s]*/spec/", "spec/")
+  local text = tostring(e):gsub("[^%s]*spec/core/mistakes%.lua:%d+", "mistakes.lua")
+    :gsub("/[^%s]*/spec/", "spec/")
   text = text:gsub("(gpu%(0%) does not exist: ).-(; use)", "%1...%2")
   return (text:gsub("%s+$", ""))
 end
@@ -16,7 +17,8 @@ local function answer(f)
   local found
   ty.name.NameManager():with(function()
     local ok, e = pcall(f)
-    found = ok and "no error" or ty.is_error(e) and text_of(e) or "not an error object: " .. tostring(e)
+    found = ok and "no error" or ty.is_error(e) and text_of(e)
+      or "not an error object: " .. tostring(e)
   end)
   return found
 end

@@ -48,7 +48,8 @@ local function bound()
   return ty.name.NameManager():with(network):simple_bind{ ctx = ty.cpu(), data = { 8, 12 } }
 end
 
--- Pairs of B and E as {name, cat, args, ns, pid, tid}; checks that they nest and that time does not run backwards.
+-- Pairs of B and E as {name, cat, args, ns, pid, tid}; checks that they nest and that
+-- time does not run backwards.
 local function spans(trace)
   local open, list = {}, {}
   for _, e in ipairs(trace.traceEvents) do
@@ -62,7 +63,8 @@ local function spans(trace)
       local begin = table.remove(stack)
       assert.equal(begin.name, e.name)
       assert.truthy(e.ts >= begin.ts)
-      list[#list + 1] = { name = e.name, cat = e.cat, args = begin.args, ns = (e.ts - begin.ts) * 1000, pid = e.pid, tid = e.tid }
+      list[#list + 1] = { name = e.name, cat = e.cat, args = begin.args,
+        ns = (e.ts - begin.ts) * 1000, pid = e.pid, tid = e.tid }
     end
   end
   for _, stack in pairs(open) do
@@ -219,7 +221,8 @@ describe("profiler", function()
     assert.same({ imperative = true }, categories{ profile_imperative = true })
     assert.same({ memory = true }, categories{ profile_memory = true })
     assert.same({ api = true }, categories{ profile_api = true })
-    assert.same({ operator = true, imperative = true, memory = true, api = true }, categories{ profile_all = true })
+    assert.same({ operator = true, imperative = true, memory = true, api = true },
+      categories{ profile_all = true })
   end)
 
   it("counts bytes in use", function()
@@ -291,7 +294,8 @@ describe("profiler", function()
   end)
 
   it("writes while it runs, so that memory does not grow", function()
-    profiler.set_config{ filename = path, dump_period = 1e-6, profile_memory = false, profile_api = false }
+    profiler.set_config{ filename = path, dump_period = 1e-6,
+      profile_memory = false, profile_api = false }
     local x = ty.nd.ones{ 4 }
     x:wait_to_read()
     profiler.set_state("run")
@@ -337,19 +341,23 @@ describe("table", function()
   -- The rows of the table of functions: name, then count, total, min, max and avg as printed.
   local function rows_of(text)
     local list = {}
-    for line in (text:match("Functions and copies.-\n%-+\n(.-)\n\n") .. "\n"):gmatch("([^\n]+)\n") do
-      local name, count, total, min, max, avg = line:match("^(%S+)%s+(%d+)%s+(%S+)%s+(%S+)%s+(%S+)%s+(%S+)$")
-      list[#list + 1] = { name = name, count = tonumber(count), total = tonumber(total), min = tonumber(min), max = tonumber(max),
-        avg = tonumber(avg) }
+    for line in (text:match("Functions and copies.-\n%-+\n(.-)\n\n") .. "\n")
+        :gmatch("([^\n]+)\n") do
+      local name, count, total, min, max, avg =
+        line:match("^(%S+)%s+(%d+)%s+(%S+)%s+(%S+)%s+(%S+)%s+(%S+)$")
+      list[#list + 1] = { name = name, count = tonumber(count), total = tonumber(total),
+        min = tonumber(min), max = tonumber(max), avg = tonumber(avg) }
     end
     return list
   end
 
-  -- Every row's value in this column is at most the one before it, or at least where the order is ascending.
+  -- Every row's value in this column is at most the one before it, or at least
+  -- where the order is ascending.
   local function assert_sorted(rows, key, ascending)
     for i = 2, #rows do
       local a, b = rows[i - 1][key], rows[i][key]
-      assert.truthy(ascending and a <= b or not ascending and a >= b, ("%s: %s before %s"):format(key, a, b))
+      assert.truthy(ascending and a <= b or not ascending and a >= b,
+        ("%s: %s before %s"):format(key, a, b))
     end
   end
 
@@ -370,13 +378,15 @@ describe("table", function()
 
   it("is sorted as asked", function()
     for _, key in ipairs{ "total", "avg", "min", "max", "count" } do
-      local down, up = rows_of(profiler.dumps{ sort_by = key }), rows_of(profiler.dumps{ sort_by = key, ascending = true })
+      local down, up = rows_of(profiler.dumps{ sort_by = key }),
+        rows_of(profiler.dumps{ sort_by = key, ascending = true })
       assert.truthy(#down >= 3)
       assert.equal(#down, #up)
       assert_sorted(down, key, false)
       assert_sorted(up, key, true)
     end
-    local down, up = rows_of(profiler.dumps{ sort_by = "count" }), rows_of(profiler.dumps{ sort_by = "count", ascending = true })
+    local down, up = rows_of(profiler.dumps{ sort_by = "count" }),
+      rows_of(profiler.dumps{ sort_by = "count", ascending = true })
     assert.same({ "_plus_scalar", 9 }, { down[1].name, down[1].count })
     assert.equal("_plus_scalar", up[#up].name)
     assert.equal(profiler.dumps{ sort_by = "total" }, profiler.dumps())
@@ -417,21 +427,23 @@ describe("own events", function()
 
   it("appear in the trace and the table", function()
     local domain = profiler.Domain("training")
-    local trace = traced({ profile_imperative = false, profile_memory = false, profile_api = false }, function()
-      local task, frame, event = profiler.Task(domain, "load"), profiler.Frame(domain, "batch"), profiler.Event("setup")
-      task:start()
-      frame:start()
-      task:stop()                                        -- tasks may overlap
-      frame:stop()
-      event:start():stop()
-      local counter = profiler.Counter(domain, "samples", 5)
-      counter:increment()
-      counter:decrement(2)
-      counter:set_value(40)
-      assert.equal(40, counter.value)
-      profiler.Marker(domain, "here"):mark("thread")
-      profiler.Marker(domain, "there"):mark()
-    end)
+    local trace =
+      traced({ profile_imperative = false, profile_memory = false, profile_api = false }, function()
+        local task, frame, event =
+          profiler.Task(domain, "load"), profiler.Frame(domain, "batch"), profiler.Event("setup")
+        task:start()
+        frame:start()
+        task:stop()                                        -- tasks may overlap
+        frame:stop()
+        event:start():stop()
+        local counter = profiler.Counter(domain, "samples", 5)
+        counter:increment()
+        counter:decrement(2)
+        counter:set_value(40)
+        assert.equal(40, counter.value)
+        profiler.Marker(domain, "here"):mark("thread")
+        profiler.Marker(domain, "there"):mark()
+      end)
     local begun, ended = with_phase(trace, "b"), with_phase(trace, "e")
     assert.equal(3, #begun)
     local by_id = {}
@@ -484,7 +496,8 @@ describe("own events", function()
     assert.raises("type", profiler.Task, "d", "t")
     assert.raises("value", profiler.Event)
     assert.raises("value", profiler.Counter, domain, "n", 1.5)
-    assert.raises("value", profiler.Marker(domain, "m").mark, profiler.Marker(domain, "m"), "everywhere")
+    assert.raises("value", profiler.Marker(domain, "m").mark,
+      profiler.Marker(domain, "m"), "everywhere")
   end)
 end)
 
@@ -493,8 +506,10 @@ describe("TYCHO_PROFILE", function()
     local folder = os.tmpname()
     os.remove(folder)
     local lua = (os.getenv("LUA_PATH") or ""):gsub("^%./", "$OLDPWD/"):gsub(";%./", ";$OLDPWD/")
-    local output, status = shell.run(("mkdir %s && p=$(readlink -f %s) && l=$(readlink -f \"${TYCHO_LIB:-build/libtycho.so}\") && cd %s && "
-      .. "TYCHO_LIB=$l LUA_PATH=\"%s\" %s $p -e '%s'"):format(folder, shell.program, folder, lua, variable, script))
+    local output, status = shell.run(("mkdir %s && p=$(readlink -f %s) && l=$(readlink -f \z
+      \"${TYCHO_LIB:-build/libtycho.so}\") && cd %s && "
+      .. "TYCHO_LIB=$l LUA_PATH=\"%s\" %s $p -e '%s'"):format(folder, shell.program,
+        folder, lua, variable, script))
     local trace = exists(folder .. "/profile.json") and read(folder .. "/profile.json") or nil
     shell.run("rm -r " .. folder)
     return trace, output, status
@@ -520,8 +535,9 @@ describe("TYCHO_PROFILE", function()
   end)
 
   it("1 lets a script stop it", function()
-    local trace = run("TYCHO_PROFILE=1", [[local ty = require "tycho"; print(ty.profiler.state()); ty.profiler.set_state("stop"); ]]
-      .. SCRIPT)
+    local trace = run("TYCHO_PROFILE=1",
+      [[local ty = require "tycho"; print(ty.profiler.state()); ty.profiler.set_state("stop"); ]]
+        .. SCRIPT)
     local count = trace and #of_category(spans(trace), "imperative") or 0
     assert.equal(0, count)
   end)

@@ -12,7 +12,8 @@ end
 local function run(path, list)
   local output, status
   shell.with_file(pages.script(list), function(script)
-    output, status = shell.run(("(p=$(readlink -f %s); d=$(mktemp -d); cd $d; TYCHO_LOG=warning $p %s; s=$?; rm -rf $d; exit $s)")
+    output, status = shell.run(("(p=$(readlink -f %s); d=$(mktemp -d); cd $d; \z
+      TYCHO_LOG=warning $p %s; s=$?; rm -rf $d; exit $s)")
       :format(shell.program, script))
   end)
   assert(status == 0, path .. ":\n" .. output)
@@ -40,7 +41,8 @@ end
 describe("scripts/dev/doc.lua", function()
   it("writes pages whose links and pictures exist, and every operator", function()
     local folder = os.tmpname()
-    local output, status = shell.run(("rm -f %s && %s scripts/dev/doc.lua %s"):format(folder, shell.program, folder))
+    local output, status =
+      shell.run(("rm -f %s && %s scripts/dev/doc.lua %s"):format(folder, shell.program, folder))
     assert(status == 0, output)
     for path in io.popen("ls " .. folder .. "/*.html"):lines() do
       local file = io.open(path)
@@ -48,7 +50,8 @@ describe("scripts/dev/doc.lua", function()
       file:close()
       assert.is_falsy(text:find("[\1\2\3]"), path)
       for target in text:gmatch('[hs]re?[fc]="([^"#:]+)"') do
-        local found = target:find("^reference/") or target == "LICENSE" or io.open(folder .. "/" .. target)
+        local found = target:find("^reference/") or target == "LICENSE"
+          or io.open(folder .. "/" .. target)
         assert.is_truthy(found, path .. ": " .. target)
       end
       if path:find("operators.html", 1, true) then
@@ -76,9 +79,11 @@ describe("page", function()
       local outputs = run(path, blocks)
       for _, block in ipairs(blocks) do
         if block.of then
-          assert.equal(trimmed(table.concat(block.lines, "\n")), trimmed(outputs[block.of.first]), path .. ":" .. block.first)
+          assert.equal(trimmed(table.concat(block.lines, "\n")), trimmed(outputs[block.of.first]),
+            path .. ":" .. block.first)
         elseif block.kind == "tycho" then
-          assert.equal(trimmed(table.concat(block.lines, "\n")), trimmed(typed(block.lines)), path .. ":" .. block.first)
+          assert.equal(trimmed(table.concat(block.lines, "\n")), trimmed(typed(block.lines)),
+            path .. ":" .. block.first)
         end
       end
     end)

@@ -70,6 +70,7 @@ describe("memory_budget", function()
 
   it("is kept by a reshaped executor's plan", function()
     local least = select(2, pcall(bind, 1)).expected
-    assert.is_true(bind(least):reshape{ data = { 32, 32 }, softmax_label = { 32 } }:memory().planned <= least)
+    assert.is_true(
+      bind(least):reshape{ data = { 32, 32 }, softmax_label = { 32 } }:memory().planned <= least)
   end)
 end)

@@ -1,11 +1,13 @@
--- Operators written in Lua (runtime/lua/tycho/executor/custom_operator.lua): in executors, in a Module, on arrays, with states, errors.
+-- Operators written in Lua (runtime/lua/tycho/executor/custom_operator.lua): in executors, in a
+-- Module, on arrays, with states, errors.
 
 local ty = require "tycho"
 
 local V = ty.sym.Variable
 
 -- y = a * x + b, written in Lua; counts its calls in an auxiliary state; keeps a in the object.
-local Affine, AffineProp = ty.operator.CustomOp:extend("Affine"), ty.operator.CustomOpProp:extend("AffineProp")
+local Affine, AffineProp = ty.operator.CustomOp:extend("Affine"),
+  ty.operator.CustomOpProp:extend("AffineProp")
 function Affine:init(scale) self.scale, self.calls = scale, 0 end
 function Affine:forward(is_train, req, ins, outs, aux)
   self.calls = self.calls + 1
@@ -29,7 +31,8 @@ function AffineProp:create_operator() return Affine(self.scale) end
 ty.operator.register("spec_affine", AffineProp)
 
 -- Two outputs of which the second is the first one's sign.
-local Split, SplitProp = ty.operator.CustomOp:extend("Split"), ty.operator.CustomOpProp:extend("SplitProp")
+local Split, SplitProp = ty.operator.CustomOp:extend("Split"),
+  ty.operator.CustomOpProp:extend("SplitProp")
 function Split:forward(_, req, ins, outs)
   self:assign(outs[1], req[1], ty.nd.abs(ins[1]))
   self:assign(outs[2], req[2], ty.nd.sign(ins[1]))
@@ -38,7 +41,9 @@ function Split:backward(req, heads, _, outs, grads)
   self:assign(grads[1], req[1], heads[1] * outs[2])
 end
 function SplitProp.list_outputs() return { "size", "sign" } end
-function SplitProp.declare_backward_dependency(_, out_grad, _, out_data) return { out_grad[1], out_data[2] } end
+function SplitProp.declare_backward_dependency(_, out_grad, _, out_data)
+  return { out_grad[1], out_data[2] }
+end
 function SplitProp.create_operator() return Split() end
 ty.operator.register("spec_split", SplitProp)
 
@@ -72,7 +77,8 @@ describe("an operator in Lua", function()
   it("runs between compiled parts, forward and backward, with its state", function()
     local s = ty.sym.sum(affine(V("x") * 2, { scale = 3 }) + 1)
     local e = s:simple_bind{ ctx = ty.cpu(), x = { 2, 2 } }
-    e.arg_dict.x[":"], e.arg_dict.a_bias[":"], e.aux_dict.a_count[":"] = { { 1, 2 }, { 3, 4 } }, { 10, 20 }, 0
+    e.arg_dict.x[":"], e.arg_dict.a_bias[":"], e.aux_dict.a_count[":"] =
+      { { 1, 2 }, { 3, 4 } }, { 10, 20 }, 0
     for _ = 1, 3 do
       e:forward(true)
       e:backward(ty.nd.ones(1))
@@ -89,7 +95,8 @@ describe("an operator in Lua", function()
     local y = ty.nd._CustomFunction{ ty.nd.array{ -2, 3 }, op_type = "spec_split" }
     assert.same({ 2, 3 }, y[1]:totable())
     assert.same({ -1, 1 }, y[2]:totable())
-    local exe = ty.sym._CustomFunction{ V("data"), op_type = "spec_split", name = "own" }[1]:simple_bind{ ctx = ty.cpu(), data = { 2 } }
+    local exe = ty.sym._CustomFunction{ V("data"), op_type = "spec_split", name = "own" }[1]
+      :simple_bind{ ctx = ty.cpu(), data = { 2 } }
     ty.nd.array{ -2, 3 }:copyto(exe.arg_dict.data)
     exe:forward(true)
     exe:backward(ty.nd.array{ 5, 7 })
@@ -121,7 +128,8 @@ describe("an operator in Lua", function()
 
   it("adds gradients, and leaves out those that nobody wants", function()
     for req, want in pairs{ add = { 8, 8 }, write = { 4, 4 } } do
-      local e = ty.sym.Custom{ V("x"), op_type = "spec_split" }[1]:simple_bind{ ctx = ty.cpu(), x = { 2 }, grad_req = req }
+      local e = ty.sym.Custom{ V("x"), op_type = "spec_split" }[1]
+        :simple_bind{ ctx = ty.cpu(), x = { 2 }, grad_req = req }
       e.arg_dict.x[":"] = 1
       for _ = 1, 2 do
         e:forward(true)
@@ -129,7 +137,8 @@ describe("an operator in Lua", function()
       end
       assert.same(want, e.grad_dict.x:totable())
     end
-    local e = affine(V("x"), { scale = 2 }):simple_bind{ ctx = ty.cpu(), x = { 1, 1 }, grad_req = { x = "write", a_bias = "null" } }
+    local e = affine(V("x"), { scale = 2 }):simple_bind{ ctx = ty.cpu(), x = { 1, 1 },
+      grad_req = { x = "write", a_bias = "null" } }
     e.arg_dict.x[":"], e.arg_dict.a_bias[":"] = 1, 1
     e:forward(true)
     e:backward(ty.nd.ones{ 1, 1 })
@@ -178,9 +187,11 @@ describe("an operator in Lua", function()
   end)
 
   it("runs on arrays", function()
-    local y = ty.nd.Custom{ ty.nd.array{ { 1, 2 } }, ty.nd.array{ 1, 1 }, ty.nd.zeros(1), op_type = "spec_affine", scale = 4 }
+    local y = ty.nd.Custom{ ty.nd.array{ { 1, 2 } }, ty.nd.array{ 1, 1 }, ty.nd.zeros(1),
+      op_type = "spec_affine", scale = 4 }
     assert.same({ { 5, 9 } }, y:totable())
-    local named = ty.nd.Custom{ data = ty.nd.ones{ 1, 1 }, bias = ty.nd.ones(1), count = ty.nd.zeros(1), op_type = "spec_affine" }
+    local named = ty.nd.Custom{ data = ty.nd.ones{ 1, 1 }, bias = ty.nd.ones(1),
+      count = ty.nd.zeros(1), op_type = "spec_affine" }
     assert.same({ { 2 } }, named:totable())
   end)
 
@@ -193,8 +204,8 @@ describe("an operator in Lua", function()
     local iter = ty.io.NDArrayIter{ data = x, label = y, batch_size = 4, label_name = "label" }
     local quiet = { info = function() end, warning = function() end }
     local m = ty.mod.Module{ net, label_names = { "label" }, context = ty.cpu(), logger = quiet }
-    m:fit{ iter, num_epoch = 200, optimizer = "sgd", optimizer_params = { learning_rate = 0.5 }, eval_metric = "mse",
-      initializer = ty.init.Uniform(0.1) }
+    m:fit{ iter, num_epoch = 200, optimizer = "sgd", optimizer_params = { learning_rate = 0.5 },
+      eval_metric = "mse", initializer = ty.init.Uniform(0.1) }
     assert.is_true(m:score(iter, "mse")[1][2] < 0.1)
     local _, aux = m:get_params()
     assert.equal(200, aux.a_count:asscalar())
@@ -203,7 +214,8 @@ end)
 
 describe("mistakes with an operator in Lua", function()
   it("are told at the call", function()
-    assert.matches("spec_affine", tostring(fails("name", ty.sym.Custom, { V("x"), op_type = "spec_afine" })))
+    assert.matches("spec_affine",
+      tostring(fails("name", ty.sym.Custom, { V("x"), op_type = "spec_afine" })))
     assert.matches("op_type", tostring(fails("value", ty.sym.Custom, { V("x") })))
     fails("type", ty.operator.register, "x", {})
   end)
@@ -213,7 +225,8 @@ describe("mistakes with an operator in Lua", function()
     function Bad.forward() error("lost") end
     function BadProp.create_operator() return Bad() end
     ty.operator.register("spec_bad", BadProp)
-    local e = ty.sym.Custom{ V("x"), op_type = "spec_bad", name = "b" }:simple_bind{ ctx = ty.cpu(), x = { 1 } }
+    local e = ty.sym.Custom{ V("x"), op_type = "spec_bad", name = "b" }
+      :simple_bind{ ctx = ty.cpu(), x = { 1 } }
     local err = fails("run", function() e:forward() end)
     assert.equal("b", err.node)
     assert.matches("lost", tostring(err.cause))
@@ -226,13 +239,17 @@ describe("mistakes with an operator in Lua", function()
     local Prop = ty.operator.CustomOpProp:extend()
     function Prop.infer_shape() return {}, {} end
     ty.operator.register("spec_short", Prop)
-    local err = fails("value", function() return ty.sym.Custom{ V("x"), op_type = "spec_short", name = "q" }:infer_shape{ x = { 1 } } end)
+    local err = fails("value", function()
+      return ty.sym.Custom{ V("x"), op_type = "spec_short", name = "q" }:infer_shape{ x = { 1 } }
+    end)
     assert.matches("infer_shape", err.message)
     assert.equal("q", err.node)
   end)
 
   it("keep it out of loops' bodies", function()
-    local outs = ty.sym.contrib.foreach(function(d, s) return ty.sym.Custom{ d, op_type = "spec_split" }[1] + s, s * 1 end, V("d"), V("s"))
+    local outs = ty.sym.contrib.foreach(function(d, s)
+      return ty.sym.Custom{ d, op_type = "spec_split" }[1] + s, s * 1
+    end, V("d"), V("s"))
     fails("unsupported", function() return outs:infer_shape{ d = { 2, 1 }, s = { 1 } } end)
   end)
 end)

@@ -58,14 +58,16 @@ describe("image", function()
         same(x, image.imdecode(image.imencode(x, { img_fmt = ".png" }), { flag = -1 }))
       end
       local flat = picture(3, 4, 1):reshape{ 3, 4 }
-      same(flat, image.imdecode(image.imencode(flat, { img_fmt = ".png", quality = 0 }), { flag = 0 }):reshape{ 3, 4 })
+      same(flat, image.imdecode(image.imencode(flat, { img_fmt = ".png", quality = 0 }),
+        { flag = 0 }):reshape{ 3, 4 })
     end)
 
     it("nearly keep a JPEG", function()
       local x = image.imresize(picture(8, 6, 3), 24, 32)
       assert.is_true(largest(x, image.imdecode(image.imencode(x, { quality = 100 }))) <= 24)
       local grey = picture(32, 24, 1)
-      assert.is_true(largest(grey, image.imdecode(image.imencode(grey, { quality = 100 }), { flag = -1 })) <= 3)
+      assert.is_true(largest(grey,
+        image.imdecode(image.imencode(grey, { quality = 100 }), { flag = -1 })) <= 3)
       assert.is_true(#image.imencode(x, { quality = 10 }) < #image.imencode(x, { quality = 95 }))
     end)
 
@@ -87,7 +89,8 @@ describe("image", function()
       local want = x:flip{ axis = 2 }:transpose{ 2, 0, 1 }
       same(want, nd.imdecode(bytes))
       local batch = nd.zeros{ 2, 3, 2, 3 }
-      nd.imdecode(bytes, { clip_rect = { 1, 2, 4, 4 }, out = batch, index = 1, mean = nd.ones{ 1 } })
+      nd.imdecode(bytes,
+        { clip_rect = { 1, 2, 4, 4 }, out = batch, index = 1, mean = nd.ones{ 1 } })
       same(want:slice{ begin = { 0, 2, 1 }, ["end"] = { 3, 4, 4 } } - 1, batch:at(1))
       assert.equal(0, batch:at(0):sum():asscalar())
     end)
@@ -114,7 +117,8 @@ describe("image", function()
       assert.raises("shape", image.imencode, picture(2, 2, 2))
       assert.raises("dtype", image.imencode, nd.zeros{ 2, 2, 3 })
       assert.raises("shape", function()
-        ty.sym._cvimdecode{ ty.sym.Variable("x", { dtype = "uint8" }) }:simple_bind{ ctx = ty.cpu(), x = { 9 }, grad_req = "null" }
+        ty.sym._cvimdecode{ ty.sym.Variable("x", { dtype = "uint8" }) }
+          :simple_bind{ ctx = ty.cpu(), x = { 9 }, grad_req = "null" }
       end)
     end)
 
@@ -131,7 +135,8 @@ describe("image", function()
             refused = refused + 1
           end
         end
-        assert.is_true(refused >= #bytes - 12, format .. ": refused " .. refused)   -- the last bytes hold no pixels
+        -- the last bytes hold no pixels
+        assert.is_true(refused >= #bytes - 12, format .. ": refused " .. refused)
       end
     end)
 
@@ -144,7 +149,8 @@ describe("image", function()
         ty.scope(function()
           for at = 1, #bytes do
             for _, byte in ipairs{ 0, 255, bit.bxor(bytes:byte(at), 16) } do
-              local ok, x = pcall(image.imdecode, bytes:sub(1, at - 1) .. string.char(byte) .. bytes:sub(at + 1))
+              local ok, x = pcall(image.imdecode,
+                bytes:sub(1, at - 1) .. string.char(byte) .. bytes:sub(at + 1))
               assert.is_true(ok or x.code == "format", tostring(x))
             end
           end
@@ -152,7 +158,8 @@ describe("image", function()
       end
       collectgarbage()
       collectgarbage()
-      assert.is_true(ty.live().tensors <= before, ("%d tensors, before %d"):format(ty.live().tensors, before))
+      assert.is_true(ty.live().tensors <= before,
+        ("%d tensors, before %d"):format(ty.live().tensors, before))
     end)
   end)
 
@@ -162,25 +169,26 @@ describe("image", function()
         for interp = 0, 4 do
           local y = image.imresize(constant(9, 13, 3, 200), size[1], size[2], interp)
           assert.shape({ size[2], size[1], 3 }, y)
-          assert.is_true(largest(y, constant(size[2], size[1], 3, 200)) <= (interp == 2 and 1 or interp == 4 and 1 or 0),
-            ("rule %d to %d x %d"):format(interp, size[1], size[2]))
+          assert.is_true(largest(y, constant(size[2], size[1], 3, 200)) <= (interp == 2 and 1
+            or interp == 4 and 1 or 0), ("rule %d to %d x %d"):format(interp, size[1], size[2]))
         end
       end
     end)
 
     -- rows of the results for one image, as OpenCV's resize gives them
-    local SMALL = { { { 10 }, { 200 }, { 30 }, { 90 } }, { { 250 }, { 0 }, { 128 }, { 64 } }, { { 77 }, { 33 }, { 222 }, { 150 } } }
+    local SMALL = { { { 10 }, { 200 }, { 30 }, { 90 } }, { { 250 }, { 0 }, { 128 }, { 64 } },
+      { { 77 }, { 33 }, { 222 }, { 150 } } }
     local KNOWN = {
-      [0] = { { 10, 10, 200, 30, 30, 90, 10, 10, 200, 30, 30, 90, 250, 250, 0, 128, 128, 64, 250, 250, 0, 128, 128, 64, 77, 77,
-                33, 222, 222, 150 }, { 10, 200, 30, 250, 0, 128 } },
-      { { 10, 105, 172, 58, 60, 90, 106, 113, 112, 77, 74, 80, 250, 125, 21, 107, 96, 64, 146, 83, 47, 157, 150, 116, 77, 55,
-          64, 190, 186, 150 }, { 83, 102, 79, 104, 112, 140 } },
-      { { 0, 122, 210, 47, 38, 99, 115, 123, 112, 69, 62, 75, 255, 113, 0, 111, 108, 58, 175, 66, 20, 170, 171, 108, 62, 30,
-          63, 209, 213, 152 }, { 84, 106, 75, 106, 108, 143 } },
-      { { 10, 105, 200, 30, 60, 90, 90, 111, 133, 62, 72, 81, 250, 125, 0, 128, 96, 64, 135, 78, 22, 190, 156, 121, 77, 55,
-          33, 222, 186, 150 }, { 101, 98, 77, 106, 106, 139 } },
-      { { 0, 127, 212, 54, 25, 111, 118, 128, 111, 65, 57, 74, 255, 107, 0, 106, 123, 51, 189, 57, 15, 169, 186, 99, 59, 22,
-          70, 208, 216, 148 }, { 90, 105, 68, 105, 106, 150 } },
+      [0] = { { 10, 10, 200, 30, 30, 90, 10, 10, 200, 30, 30, 90, 250, 250, 0, 128, 128, 64, 250,
+        250, 0, 128, 128, 64, 77, 77, 33, 222, 222, 150 }, { 10, 200, 30, 250, 0, 128 } },
+      { { 10, 105, 172, 58, 60, 90, 106, 113, 112, 77, 74, 80, 250, 125, 21, 107, 96, 64, 146, 83,
+        47, 157, 150, 116, 77, 55, 64, 190, 186, 150 }, { 83, 102, 79, 104, 112, 140 } },
+      { { 0, 122, 210, 47, 38, 99, 115, 123, 112, 69, 62, 75, 255, 113, 0, 111, 108, 58, 175, 66,
+        20, 170, 171, 108, 62, 30, 63, 209, 213, 152 }, { 84, 106, 75, 106, 108, 143 } },
+      { { 10, 105, 200, 30, 60, 90, 90, 111, 133, 62, 72, 81, 250, 125, 0, 128, 96, 64, 135, 78, 22,
+        190, 156, 121, 77, 55, 33, 222, 186, 150 }, { 101, 98, 77, 106, 106, 139 } },
+      { { 0, 127, 212, 54, 25, 111, 118, 128, 111, 65, 57, 74, 255, 107, 0, 106, 123, 51, 189, 57,
+        15, 169, 186, 99, 59, 22, 70, 208, 216, 148 }, { 90, 105, 68, 105, 106, 150 } },
     }
     for interp = 0, 4 do
       it("gives known bytes by rule " .. interp, function()
@@ -192,17 +200,21 @@ describe("image", function()
 
     it("averages areas", function()
       local x = nd.arange(36):reshape{ 6, 6, 1 }
-      assert.near({ { { 3.5 }, { 5.5 }, { 7.5 } }, { { 15.5 }, { 17.5 }, { 19.5 } }, { { 27.5 }, { 29.5 }, { 31.5 } } },
-        image.imresize(x, 3, 3, 3), 1e-5)
-      assert.near({ { { 3.5 } } }, image.imresize(x, 3, 3, 1):slice{ begin = { 0, 0, 0 }, ["end"] = { 1, 1, 1 } }, 1e-5)
-      assert.near({ { { 10.5 } , { 14 }, { 17.5 } } }, image.imresize(nd.array{ { { 9 }, { 12 }, { 14 }, { 16 }, { 19 } } }, 3, 1, 3)
-        :slice{ begin = { 0, 0, 0 }, ["end"] = { 1, 3, 1 } }, 0.6)
+      assert.near({ { { 3.5 }, { 5.5 }, { 7.5 } }, { { 15.5 }, { 17.5 }, { 19.5 } },
+        { { 27.5 }, { 29.5 }, { 31.5 } } }, image.imresize(x, 3, 3, 3), 1e-5)
+      assert.near({ { { 3.5 } } },
+        image.imresize(x, 3, 3, 1):slice{ begin = { 0, 0, 0 }, ["end"] = { 1, 1, 1 } }, 1e-5)
+      assert.near({ { { 10.5 } , { 14 }, { 17.5 } } },
+        image.imresize(nd.array{ { { 9 }, { 12 }, { 14 }, { 16 }, { 19 } } }, 3, 1,
+          3):slice{ begin = { 0, 0, 0 }, ["end"] = { 1, 3, 1 } }, 0.6)
     end)
 
     it("is bilinear between pixels", function()
       local x = nd.array{ { { 0 }, { 10 }, { 30 } } }
-      assert.near({ { { 0 }, { 2.5 }, { 7.5 }, { 15 }, { 25 }, { 30 } } }, image.imresize(x, 6, 1, 1), 1e-5)
-      assert.near({ { { 0 }, { 0 }, { 10 }, { 10 }, { 30 }, { 30 } } }, image.imresize(x, 6, 1, 0), 0)
+      assert.near({ { { 0 }, { 2.5 }, { 7.5 }, { 15 }, { 25 }, { 30 } } },
+        image.imresize(x, 6, 1, 1), 1e-5)
+      assert.near({ { { 0 }, { 0 }, { 10 }, { 10 }, { 30 }, { 30 } } },
+        image.imresize(x, 6, 1, 0), 0)
     end)
 
     it("of bytes stays within one level of that of floats", function()
@@ -237,8 +249,8 @@ describe("image", function()
 
   describe("borders", function()
     local x = nd.array({ { { 1 }, { 2 }, { 3 } } }, { dtype = "uint8" })
-    local rows = { [0] = { 9, 9, 1, 2, 3, 9, 9 }, { 1, 1, 1, 2, 3, 3, 3 }, { 2, 1, 1, 2, 3, 3, 2 }, { 2, 3, 1, 2, 3, 1, 2 },
-                   { 3, 2, 1, 2, 3, 2, 1 } }
+    local rows = { [0] = { 9, 9, 1, 2, 3, 9, 9 }, { 1, 1, 1, 2, 3, 3, 3 }, { 2, 1, 1, 2, 3, 3, 2 },
+      { 2, 3, 1, 2, 3, 1, 2 }, { 3, 2, 1, 2, 3, 2, 1 } }
     for kind, row in pairs(rows) do
       it("of type " .. kind, function()
         local y = image.copyMakeBorder{ x, 0, 0, 2, 2, type = kind, value = 9 }
@@ -284,7 +296,10 @@ describe("image", function()
         function() return nd.image.random_saturation(x, { min_factor = 0.2, max_factor = 1.5 }) end,
         function() return nd.image.random_hue(x, { min_factor = 0.2, max_factor = 1.5 }) end,
         function() return nd.image.random_lighting(x, { alpha_std = 1 }) end,
-        function() return nd.image.random_color_jitter(x, { brightness = 0.4, contrast = 0.4, saturation = 0.4, hue = 0.4 }) end,
+        function()
+          return nd.image.random_color_jitter(x,
+            { brightness = 0.4, contrast = 0.4, saturation = 0.4, hue = 0.4 })
+        end,
       }
       for i, call in ipairs(calls) do
         ty.random.seed(7)
@@ -309,7 +324,8 @@ describe("image", function()
 
     it("leave images alone where nothing is asked", function()
       local x = picture(6, 5, 3):astype("float32")
-      assert.near(x, nd.image.random_color_jitter(x, { brightness = 0, contrast = 0, saturation = 0, hue = 0 }), 0)
+      assert.near(x, nd.image.random_color_jitter(x,
+        { brightness = 0, contrast = 0, saturation = 0, hue = 0 }), 0)
       assert.near(x, nd.image.random_contrast(x, { min_factor = 1, max_factor = 1 }), 1e-4)
       assert.near(x, nd.image.random_hue(x, { min_factor = 1, max_factor = 1 }), 1e-3)
     end)
@@ -317,7 +333,8 @@ describe("image", function()
     it("draw factors between their limits", function()
       local x, low, high = nd.ones{ 1, 1, 3 }, 9, 0
       for _ = 1, 200 do
-        local v = nd.image.random_brightness(x, { min_factor = 0.5, max_factor = 1.5 }):totable()[1][1][1]
+        local v =
+          nd.image.random_brightness(x, { min_factor = 0.5, max_factor = 1.5 }):totable()[1][1][1]
         low, high = math.min(low, v), math.max(high, v)
       end
       assert.is_true(low >= 0.5 and low < 0.6 and high <= 1.5 and high > 1.4)
@@ -325,18 +342,22 @@ describe("image", function()
     end)
 
     it("refuse what is no image", function()
-      assert.raises("shape", nd.image.random_hue, nd.ones{ 2, 2 }, { min_factor = 1, max_factor = 1 })
-      assert.raises("shape", nd.image.random_hue, nd.ones{ 2, 2, 4 }, { min_factor = 1, max_factor = 1 })
+      assert.raises("shape", nd.image.random_hue, nd.ones{ 2, 2 },
+        { min_factor = 1, max_factor = 1 })
+      assert.raises("shape", nd.image.random_hue, nd.ones{ 2, 2, 4 },
+        { min_factor = 1, max_factor = 1 })
       assert.raises("value", nd.image.adjust_lighting, nd.ones{ 2, 2, 3 }, { alpha = { 1, 2 } })
       assert.raises("value", nd.image.normalize, nd.ones{ 3, 2, 2 }, { std = { 0 } })
-      assert.raises("shape", nd.image.crop, nd.ones{ 2, 2, 3 }, { x = 1, y = 0, width = 2, height = 1 })
+      assert.raises("shape", nd.image.crop, nd.ones{ 2, 2, 3 },
+        { x = 1, y = 0, width = 2, height = 1 })
       assert.raises("shape", nd.image.to_tensor, nd.ones{ 2, 2 })
     end)
 
     it("pass gradients where pixels only move or scale", function()
       local function gradient(op, options, shape, head)
         options[1] = ty.sym.Variable("x")
-        local exe = ty.sym.image[op](options):simple_bind{ ctx = ty.cpu(), x = shape, grad_req = "write" }
+        local exe =
+          ty.sym.image[op](options):simple_bind{ ctx = ty.cpu(), x = shape, grad_req = "write" }
         exe:forward{ is_train = true }
         exe:backward{ head }
         return exe.grad_dict.x
@@ -344,31 +365,37 @@ describe("image", function()
       local head = nd.arange(6):reshape{ 1, 2, 3 }
       assert.near({ { { 0, 1, 2 }, { 3, 4, 5 }, { 0, 0, 0 } } },
         gradient("crop", { x = 0, y = 0, width = 2, height = 1 }, { 1, 3, 3 }, head), 0)
-      assert.near({ { { 3, 4, 5 }, { 0, 1, 2 } } }, gradient("flip_left_right", {}, { 1, 2, 3 }, head), 0)
+      assert.near({ { { 3, 4, 5 }, { 0, 1, 2 } } },
+        gradient("flip_left_right", {}, { 1, 2, 3 }, head), 0)
       assert.near({ { { 0, 1 / 255 }, { 2 / 255, 3 / 255 }, { 4 / 255, 5 / 255 } } },
         gradient("to_tensor", {}, { 1, 3, 2 }, nd.array{ { { 0, 2, 4 } }, { { 1, 3, 5 } } }), 1e-7)
-      assert.is_false((pcall(gradient, "random_hue", { min_factor = 1, max_factor = 1 }, { 1, 2, 3 }, head)))
+      assert.is_false(
+        (pcall(gradient, "random_hue", { min_factor = 1, max_factor = 1 }, { 1, 2, 3 }, head)))
     end)
   end)
 
   describe("augmenters", function()
     it("make the usual list", function()
       local names = {}
-      for i, step in ipairs(image.CreateAugmenter{ data_shape = { 3, 8, 8 }, resize = 12, rand_crop = true, rand_resize = true,
-          rand_mirror = true, mean = true, std = true, brightness = 0.1, contrast = 0.1, saturation = 0.1, hue = 0.1,
+      for i, step in ipairs(image.CreateAugmenter{ data_shape = { 3, 8, 8 }, resize = 12,
+          rand_crop = true, rand_resize = true, rand_mirror = true, mean = true, std = true,
+          brightness = 0.1, contrast = 0.1, saturation = 0.1, hue = 0.1,
           pca_noise = 0.1, rand_gray = 0.5 }) do
         names[i] = step.class_name
       end
-      assert.same({ "ResizeAug", "RandomSizedCropAug", "HorizontalFlipAug", "CastAug", "ColorJitterAug", "HueJitterAug",
-        "LightingAug", "RandomGrayAug", "ColorNormalizeAug" }, names)
-      assert.raises("value", image.CreateAugmenter, { data_shape = { 3, 8, 8 }, rand_resize = true })
+      assert.same({ "ResizeAug", "RandomSizedCropAug", "HorizontalFlipAug", "CastAug",
+        "ColorJitterAug", "HueJitterAug", "LightingAug", "RandomGrayAug",
+        "ColorNormalizeAug" }, names)
+      assert.raises("value", image.CreateAugmenter,
+        { data_shape = { 3, 8, 8 }, rand_resize = true })
       assert.raises("name", image.CreateAugmenter, { data_shape = { 3, 8, 8 }, bright = 1 })
     end)
 
     it("give images of the wanted shape", function()
       local x = picture(20, 15, 3)
-      for _, step in ipairs(image.CreateAugmenter{ data_shape = { 3, 8, 6 }, resize = 12, rand_crop = true, rand_resize = true,
-          rand_mirror = true, mean = true, std = { 1, 2, 3 }, brightness = 0.1, contrast = 0.1, saturation = 0.1, hue = 0.1,
+      for _, step in ipairs(image.CreateAugmenter{ data_shape = { 3, 8, 6 }, resize = 12,
+          rand_crop = true, rand_resize = true, rand_mirror = true, mean = true, std = { 1, 2, 3 },
+          brightness = 0.1, contrast = 0.1, saturation = 0.1, hue = 0.1,
           pca_noise = 0.1, rand_gray = 0.5 }) do
         x = step(x)
       end
@@ -388,9 +415,15 @@ describe("image", function()
       local grey = image.RandomGrayAug(1)(x):totable()[2][3]
       assert.near({ grey[1], grey[1] }, { grey[2], grey[3] }, 1e-3)
       assert.shape({ 4, 7, 3 }, image.ForceResizeAug({ 7, 4 })(x))
-      assert.near({ { { 2, 1.5 } } }, image.ColorNormalizeAug{ { 1, 2 }, { 1, 2 } }(nd.array{ { { 3, 5 } } }), 1e-6)
+      assert.near({ { { 2, 1.5 } } },
+        image.ColorNormalizeAug{ { 1, 2 }, { 1, 2 } }(nd.array{ { { 3, 5 } } }), 1e-6)
       local order = {}
-      local function step(k) return function(y) order[#order + 1] = k; return y end end
+      local function step(k)
+        return function(y)
+          order[#order + 1] = k
+          return y
+        end
+      end
       image.SequentialAug{ step(1), step(2) }(x)
       assert.same({ 1, 2 }, order)
       image.RandomOrderAug{ step(3), step(4) }(x)
@@ -402,8 +435,9 @@ describe("image", function()
       local x = picture(20, 15, 3)
       local function changed()
         local y = x
-        for _, step in ipairs(image.CreateAugmenter{ data_shape = { 3, 8, 6 }, rand_crop = true, rand_resize = true,
-            rand_mirror = true, brightness = 0.1, contrast = 0.1, saturation = 0.1, hue = 0.1, pca_noise = 0.1 }) do
+        for _, step in ipairs(image.CreateAugmenter{ data_shape = { 3, 8, 6 }, rand_crop = true,
+            rand_resize = true, rand_mirror = true, brightness = 0.1, contrast = 0.1,
+            saturation = 0.1, hue = 0.1, pca_noise = 0.1 }) do
           y = step(y)
         end
         return y
@@ -438,7 +472,9 @@ describe("image", function()
     for i = 0, n - 1 do
       local x = picture(options.h or 6, options.w or 6, 3, i)
       x["0, 0"] = i
-      w:write_idx(i, ty.recordio.pack_img(ty.recordio.IRHeader{ 0, options.labels and { i, -i } or i, i, 0 }, x, { img_fmt = ".png" }))
+      w:write_idx(i,
+        ty.recordio.pack_img(ty.recordio.IRHeader{ 0, options.labels and { i, -i } or i, i, 0 },
+          x, { img_fmt = ".png" }))
     end
     w:close()
     return path(name .. ".rec"), path(name .. ".idx")
@@ -467,14 +503,16 @@ describe("image", function()
         image.imwrite(path(("f%d.png"):format(i)), constant(3, 3, 3, i))
       end
       write("files.lst", "0\t5\tf0.png\n1\t6\tf1.png\n4\t7\tf4.png\n")
-      local it = image.ImageIter{ batch_size = 2, data_shape = { 3, 3, 3 }, path_imglist = path("files.lst"), path_root = folder }
+      local it = image.ImageIter{ batch_size = 2, data_shape = { 3, 3, 3 },
+        path_imglist = path("files.lst"), path_root = folder }
       local list, pads = labels_of(it)
       assert.same({ 5, 6, 7, 5 }, list)
       assert.same({ 0, 1 }, pads)
       it:reset()
       assert.same({ 5, 6, 7, 5 }, (labels_of(it)))
       local rows = { { { 1, 2 }, path("f1.png") }, { 3, 4, path("f2.png") } }
-      local two = image.ImageIter{ batch_size = 2, data_shape = { 3, 3, 3 }, imglist = rows, label_width = 2 }:next()
+      local two = image.ImageIter{ batch_size = 2, data_shape = { 3, 3, 3 }, imglist = rows,
+        label_width = 2 }:next()
       assert.same({ { 1, 2 }, { 3, 4 } }, two.label[1]:totable())
       assert.equal(2, two.data[1]:totable()[2][1][1][1])
     end)
@@ -507,8 +545,8 @@ describe("image", function()
       local rec, idx = pack("resume", 7)
       for _, index in ipairs{ idx, false } do
         local function open()
-          return image.ImageIter{ batch_size = 2, data_shape = { 3, 6, 6 }, path_imgrec = rec, path_imgidx = index or nil,
-            shuffle = index ~= false }
+          return image.ImageIter{ batch_size = 2, data_shape = { 3, 6, 6 }, path_imgrec = rec,
+            path_imgidx = index or nil, shuffle = index ~= false }
         end
         local it, other = open(), open()
         it:next()
@@ -519,20 +557,24 @@ describe("image", function()
         other:set_state(state)
         assert.same(want, (labels_of(other)))
       end
-      assert.raises("value", function() image.ImageIter{ batch_size = 2, data_shape = { 3, 6, 6 }, path_imgrec = rec }
-        :set_state{} end)
+      assert.raises("value", function()
+        image.ImageIter{ batch_size = 2, data_shape = { 3, 6, 6 }, path_imgrec = rec }
+          :set_state{}
+      end)
     end)
 
     it("names what it cannot read", function()
       write("bad.lst", "0\t5\ttext.png\n")
       write("text.png", "no image")
-      local it = image.ImageIter{ batch_size = 1, data_shape = { 3, 3, 3 }, path_imglist = path("bad.lst"), path_root = folder }
+      local it = image.ImageIter{ batch_size = 1, data_shape = { 3, 3, 3 },
+        path_imglist = path("bad.lst"), path_root = folder }
       local e = select(2, pcall(it.next, it))
       assert.equal("format", e.code)
       assert.is_truthy(tostring(e):find("text.png", 1, true))
       assert.raises("value", image.ImageIter, { batch_size = 1, data_shape = { 3, 3, 3 } })
       write("worse.lst", "zero\t5\ttext.png\n")
-      assert.raises("format", image.ImageIter, { batch_size = 1, data_shape = { 3, 3, 3 }, path_imglist = path("worse.lst") })
+      assert.raises("format", image.ImageIter,
+        { batch_size = 1, data_shape = { 3, 3, 3 }, path_imglist = path("worse.lst") })
     end)
   end)
 
@@ -546,7 +588,8 @@ describe("image", function()
       end
       options.path_imgrec = path(name .. ".rec")
       options.path_imgidx = options.path_imgidx and path(name .. ".idx") or nil
-      options.data_shape, options.batch_size = options.data_shape or { 3, 8, 8 }, options.batch_size or 4
+      options.data_shape, options.batch_size =
+        options.data_shape or { 3, 8, 8 }, options.batch_size or 4
       return ty.io.ImageRecordIter(options)
     end
 
@@ -562,9 +605,11 @@ describe("image", function()
       return list
     end
 
-    local WILD = { rand_crop = true, rand_mirror = true, max_rotate_angle = 20, max_shear_ratio = 0.1, min_random_scale = 0.9,
-      max_random_scale = 1.2, brightness = 0.3, contrast = 0.3, saturation = 0.3, random_h = 9, random_s = 9, random_l = 9,
-      pca_noise = 0.1, pad = 2, max_random_contrast = 0.1, max_random_illumination = 3, inter_method = 10, resize = 11 }
+    local WILD = { rand_crop = true, rand_mirror = true, max_rotate_angle = 20,
+      max_shear_ratio = 0.1, min_random_scale = 0.9, max_random_scale = 1.2, brightness = 0.3,
+      contrast = 0.3, saturation = 0.3, random_h = 9, random_s = 9, random_l = 9,
+      pca_noise = 0.1, pad = 2, max_random_contrast = 0.1, max_random_illumination = 3,
+      inter_method = 10, resize = 11 }
 
     local function wild(options)
       for key, v in pairs(WILD) do
@@ -574,12 +619,16 @@ describe("image", function()
     end
 
     it("gives the same batches on any number of threads", function()
-      local want = batches(open("threads", 23, wild{ shuffle = true, seed = 3, preprocess_threads = 1 }), 3)
+      local want =
+        batches(open("threads", 23, wild{ shuffle = true, seed = 3, preprocess_threads = 1 }), 3)
       for threads = 2, 8, 3 do
-        assert.same(want, batches(open("threads", 23, wild{ shuffle = true, seed = 3, preprocess_threads = threads }), 3))
+        assert.same(want, batches(open("threads", 23,
+          wild{ shuffle = true, seed = 3, preprocess_threads = threads }), 3))
       end
-      assert.is_true(want[1] ~= batches(open("threads", 23, wild{ shuffle = true, seed = 4 }), 1)[1])
-      assert.is_true(want[1] ~= batches(open("threads", 23, wild{ shuffle = true, seed = 3, seed_aug = 4 }), 1)[1])
+      assert.is_true(
+        want[1] ~= batches(open("threads", 23, wild{ shuffle = true, seed = 4 }), 1)[1])
+      assert.is_true(want[1]
+        ~= batches(open("threads", 23, wild{ shuffle = true, seed = 3, seed_aug = 4 }), 1)[1])
     end)
 
     it("begins each epoch anew wherever it was left", function()
@@ -622,7 +671,8 @@ describe("image", function()
       for _, index in ipairs{ true, false } do
         local all = {}
         for part = 0, 4 do
-          local it = open("parts", 17, { num_parts = 5, part_index = part, batch_size = 1, path_imgidx = index })
+          local it = open("parts", 17,
+            { num_parts = 5, part_index = part, batch_size = 1, path_imgidx = index })
           for _, v in ipairs((labels_of(it))) do
             all[#all + 1] = v
           end
@@ -638,33 +688,43 @@ describe("image", function()
       assert.equal("uint8", bytes.dtype)
       local floats = open("bytes", 4, { data_shape = { 3, 12, 10 } }):next().data[1]
       same(bytes, floats)
-      same(bytes, ty.io.ImageRecordUInt8Iter{ path_imgrec = path("bytes.rec"), data_shape = { 3, 12, 10 }, batch_size = 4 }:next().data[1])
+      same(bytes, ty.io.ImageRecordUInt8Iter{ path_imgrec = path("bytes.rec"),
+        data_shape = { 3, 12, 10 }, batch_size = 4 }:next().data[1])
       assert.equal("float64", open("bytes", 4, { dtype = "float64" }):next().data[1].dtype)
       nd.save(path("mean.nd"), { mean_img = floats:at(0) })
-      local mean = open("bytes", 4, { data_shape = { 3, 12, 10 }, mean_img = path("mean.nd"), scale = 0.5 }):next().data[1]
+      local mean = open("bytes", 4,
+        { data_shape = { 3, 12, 10 }, mean_img = path("mean.nd"), scale = 0.5 }):next().data[1]
       assert.near((floats - floats:slice{ begin = { 0 }, ["end"] = { 1 } }):totable()[2][3][4],
         (mean * 2):totable()[2][3][4], 1e-4)
-      open("bytes", 4, { data_shape = { 3, 12, 10 }, mean_img = path("made.nd"), scale = 9, mirror = true }):free()
+      open("bytes", 4,
+        { data_shape = { 3, 12, 10 }, mean_img = path("made.nd"), scale = 9, mirror = true }):free()
       assert.near(floats:mean{ axis = 0 }, nd.load(path("made.nd")).mean_img, 1e-3)
       local rec = pack("two", 3, { labels = true })
-      local it = ty.io.ImageRecordIter{ path_imgrec = rec, data_shape = { 3, 6, 6 }, batch_size = 3, label_width = 2 }
+      local it = ty.io.ImageRecordIter{ path_imgrec = rec, data_shape = { 3, 6, 6 },
+        batch_size = 3, label_width = 2 }
       assert.same({ { 0, 0 }, { 1, -1 }, { 2, -2 } }, it:next().label[1]:totable())
-      assert.raises("shape", ty.io.ImageRecordIter, { path_imgrec = rec, data_shape = { 3, 6, 6 }, batch_size = 3 })
+      assert.raises("shape", ty.io.ImageRecordIter,
+        { path_imgrec = rec, data_shape = { 3, 6, 6 }, batch_size = 3 })
       write("labels.lst", "2\t20\tc\n0\t30\ta\n1\t40\tb\n")
-      it = ty.io.ImageRecordIter{ path_imgrec = rec, data_shape = { 3, 6, 6 }, batch_size = 3, path_imglist = path("labels.lst") }
+      it = ty.io.ImageRecordIter{ path_imgrec = rec, data_shape = { 3, 6, 6 }, batch_size = 3,
+        path_imglist = path("labels.lst") }
       assert.same({ 30, 40, 20 }, it:next().label[1]:totable())
     end)
 
     it("mirrors, turns and cuts", function()
       local plain = open("cut", 4, { data_shape = { 3, 12, 10 } }):next().data[1]
-      same(plain:flip{ axis = 3 }, open("cut", 4, { data_shape = { 3, 12, 10 }, mirror = true }):next().data[1])
+      same(plain:flip{ axis = 3 },
+        open("cut", 4, { data_shape = { 3, 12, 10 }, mirror = true }):next().data[1])
       local around = open("cut", 4, { data_shape = { 3, 12, 10 }, rotate = 360 }):next().data[1]
       assert.is_true(largest(plain, around) <= 1)
-      assert.shape({ 4, 3, 5, 7 }, open("cut", 4, { data_shape = { 3, 5, 7 }, random_resized_crop = true, min_random_area = 0.1,
-        min_aspect_ratio = 0.5, max_aspect_ratio = 2 }):next().data[1])
-      assert.shape({ 4, 3, 5, 7 }, open("cut", 4, { data_shape = { 3, 5, 7 }, max_crop_size = 9, min_crop_size = 6 }):next().data[1])
+      assert.shape({ 4, 3, 5, 7 },
+        open("cut", 4, { data_shape = { 3, 5, 7 }, random_resized_crop = true,
+          min_random_area = 0.1, min_aspect_ratio = 0.5, max_aspect_ratio = 2 }):next().data[1])
+      assert.shape({ 4, 3, 5, 7 }, open("cut", 4,
+        { data_shape = { 3, 5, 7 }, max_crop_size = 9, min_crop_size = 6 }):next().data[1])
       assert.shape({ 4, 1, 8, 8 }, open("cut", 4, { data_shape = { 1, 8, 8 } }):next().data[1])
-      assert.shape({ 4, 4, 8, 8 }, open("cut", 4, { data_shape = { 4, 8, 8 }, brightness = 0.2, random_h = 3 }):next().data[1])
+      assert.shape({ 4, 4, 8, 8 },
+        open("cut", 4, { data_shape = { 4, 8, 8 }, brightness = 0.2, random_h = 3 }):next().data[1])
     end)
 
     it("says what is wrong", function()
@@ -701,8 +761,8 @@ describe("image", function()
       for n = 0, #bytes - 1, 7 do
         write("short.rec", bytes:sub(1, n))
         local ok, e = pcall(function()
-          local it = ty.io.ImageRecordIter{ path_imgrec = path("short.rec"), data_shape = { 3, 6, 6 }, batch_size = 1,
-            preprocess_threads = 2, prefetch_buffer = 1 }
+          local it = ty.io.ImageRecordIter{ path_imgrec = path("short.rec"),
+            data_shape = { 3, 6, 6 }, batch_size = 1, preprocess_threads = 2, prefetch_buffer = 1 }
           local list = labels_of(it)
           it:free()
           return #list
@@ -734,18 +794,22 @@ describe("image", function()
     for i = 0, 39 do
       local x = picture(12, 12, 3, i)
       x["2:9, 2:9, " .. i % 2] = 250                      -- red or green in the middle
-      w:write_idx(i, ty.recordio.pack_img(ty.recordio.IRHeader{ 0, i % 2, i, 0 }, x, { quality = 95 }))
+      w:write_idx(i,
+        ty.recordio.pack_img(ty.recordio.IRHeader{ 0, i % 2, i, 0 }, x, { quality = 95 }))
     end
     w:close()
-    local it = ty.io.ImageRecordIter{ path_imgrec = path("train.rec"), path_imgidx = path("train.idx"), data_shape = { 3, 10, 10 },
-      batch_size = 8, shuffle = true, seed = 5, rand_crop = true, rand_mirror = true, mean_r = 128, mean_g = 128, mean_b = 128,
-      scale = 1 / 64 }
+    local it = ty.io.ImageRecordIter{ path_imgrec = path("train.rec"),
+      path_imgidx = path("train.idx"), data_shape = { 3, 10, 10 },
+      batch_size = 8, shuffle = true, seed = 5, rand_crop = true, rand_mirror = true, mean_r = 128,
+      mean_g = 128, mean_b = 128, scale = 1 / 64 }
     ty.random.seed(1)
-    local net = ty.sym.Pooling{ data = ty.sym.Variable("data"), global_pool = true, pool_type = "avg", kernel = { 1, 1 } }
-    net = ty.sym.SoftmaxOutput{ data = ty.sym.FullyConnected{ data = ty.sym.Flatten{ data = net }, num_hidden = 2 }, name = "softmax" }
+    local net = ty.sym.Pooling{ data = ty.sym.Variable("data"), global_pool = true,
+      pool_type = "avg", kernel = { 1, 1 } }
+    net = ty.sym.SoftmaxOutput{ data = ty.sym
+      .FullyConnected{ data = ty.sym.Flatten{ data = net }, num_hidden = 2 }, name = "softmax" }
     local module = ty.mod.Module{ symbol = net, logger = require("spec.support.modules").logger() }
-    module:fit{ train_data = it, num_epoch = 20, optimizer = "sgd", optimizer_params = { learning_rate = 0.5 },
-      initializer = ty.init.Xavier() }
+    module:fit{ train_data = it, num_epoch = 20, optimizer = "sgd",
+      optimizer_params = { learning_rate = 0.5 }, initializer = ty.init.Xavier() }
     it:reset()
     assert.is_true(module:score(it, "acc")[1][2] > 0.9)
     it:free()
@@ -754,15 +818,18 @@ describe("image", function()
   it("im2rec lists and packs", function()
     assert(os.execute(("mkdir -p %s/tree/a %s/tree/b"):format(folder, folder)) == 0)
     for i = 0, 5 do
-      image.imwrite(path(("tree/%s/%d.png"):format(i < 3 and "a" or "b", i)), constant(9, 12, 3, 10 * i))
+      image.imwrite(path(("tree/%s/%d.png"):format(i < 3 and "a" or "b", i)),
+        constant(9, 12, 3, 10 * i))
     end
-    local text, status = shell.tycho(("scripts/im2rec.lua --list --recursive %s %s"):format(path("t"), path("tree")))
+    local text, status =
+      shell.tycho(("scripts/im2rec.lua --list --recursive %s %s"):format(path("t"), path("tree")))
     assert.equal(0, status, text)
-    text, status = shell.tycho(("scripts/im2rec.lua %s %s --center-crop --resize 6 --encoding .png --quality 9"):format(path("t"),
-      path("tree")))
+    text, status =
+      shell.tycho(("scripts/im2rec.lua %s %s --center-crop --resize 6 --encoding .png --quality 9")
+        :format(path("t"), path("tree")))
     assert.equal(0, status, text)
-    local it = ty.io.ImageRecordIter{ path_imgrec = path("t.rec"), path_imgidx = path("t.idx"), data_shape = { 3, 6, 6 },
-      batch_size = 6, verbose = false }
+    local it = ty.io.ImageRecordIter{ path_imgrec = path("t.rec"), path_imgidx = path("t.idx"),
+      data_shape = { 3, 6, 6 }, batch_size = 6, verbose = false }
     local batch = it:next()
     local sum = { [0] = 0, 0 }
     for i, label in ipairs(batch.label[1]:totable()) do

@@ -5,8 +5,9 @@ local ty = require "tycho"
 
 describe("initializer", function()
   it("is made again from its text", function()
-    for _, init in ipairs{ ty.init.Xavier{ magnitude = 2.5 }, ty.init.Constant{ { 1, 2 } }, ty.init.LSTMBias(2),
-                           ty.init.FusedRNN{ init = ty.init.One(), num_hidden = 2, num_layers = 1, mode = "gru" } } do
+    for _, init in ipairs{ ty.init.Xavier{ magnitude = 2.5 }, ty.init.Constant{ { 1, 2 } },
+        ty.init.LSTMBias(2),
+        ty.init.FusedRNN{ init = ty.init.One(), num_hidden = 2, num_layers = 1, mode = "gru" } } do
       assert.is_true(init:equals(ty.init.create(init:dumps())))
     end
   end)
@@ -14,7 +15,8 @@ describe("initializer", function()
   it("fills float16 and float64 too", function()
     for _, dtype in ipairs{ "float16", "float64" } do
       local x = ty.nd.zeros({ 8, 4 }, { dtype = dtype })
-      for _, init in ipairs{ ty.init.Uniform(1), ty.init.Normal(1), ty.init.Xavier(), ty.init.Orthogonal() } do
+      for _, init in ipairs{ ty.init.Uniform(1), ty.init.Normal(1), ty.init.Xavier(),
+          ty.init.Orthogonal() } do
         init(ty.init.InitDesc("x_weight"), x)
         assert.is_true(x:abs():sum():asscalar() > 0)
       end
@@ -32,7 +34,8 @@ describe("initializer", function()
   end)
 
   it("names the pattern and the parameter in its errors", function()
-    local e = assert.raises("name", ty.init.One(), ty.init.InitDesc("bn_moving_mean"), ty.nd.zeros(1))
+    local e = assert.raises("name", ty.init.One(), ty.init.InitDesc("bn_moving_mean"),
+      ty.nd.zeros(1))
     assert.equal("bn_moving_mean", e.argument)
     assert.equal("xavier", assert.raises("name", ty.init.create, "xavie").candidates[1])
     assert.raises("type", ty.init.One(), "x_weight", { 1 })
@@ -41,7 +44,8 @@ end)
 
 describe("json", function()
   it("writes and reads", function()
-    local text = json.text{ "a\n\"b\"", json.object{ { "z", 1 }, { "a", ty.null } }, { x = true }, 0.1 }
+    local text = json.text{ "a\n\"b\"", json.object{ { "z", 1 }, { "a", ty.null } },
+      { x = true }, 0.1 }
     assert.equal([==[["a\n\"b\"", {"z": 1, "a": null}, {"x": true}, 0.1]]==], text)
     assert.same({ "a\n\"b\"", { z = 1, a = ty.null }, { x = true }, 0.1 }, json.parse(text, "spec"))
     assert.raises("format", json.parse, "[1", "spec")

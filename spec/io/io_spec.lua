@@ -75,7 +75,8 @@ describe("io", function()
     end)
 
     it("reports a bad line with its number, after the batches before", function()
-      local rows = ty.io.CSVIter{ data_csv = file("1,2\n3,4\n5,x\n"), data_shape = { 2 }, batch_size = 1 }
+      local rows = ty.io.CSVIter{ data_csv = file("1,2\n3,4\n5,x\n"),
+        data_shape = { 2 }, batch_size = 1 }
       rows:next()
       rows:next()
       local e = assert.raises("format", rows.next, rows)
@@ -93,19 +94,19 @@ describe("io", function()
 
     it("takes labels of its own file, and refuses too few", function()
       local data = numbers(2)
-      local rows = ty.io.CSVIter{ data_csv = data, data_shape = { 2 }, label_csv = file("7,8\n9,10\n"),
-        label_shape = { 2 }, batch_size = 2 }
+      local rows = ty.io.CSVIter{ data_csv = data, data_shape = { 2 },
+        label_csv = file("7,8\n9,10\n"), label_shape = { 2 }, batch_size = 2 }
       assert.same({ { 7, 8 }, { 9, 10 } }, rows:next().label[1]:totable())
-      assert.raises("format", ty.io.CSVIter, { data_csv = data, data_shape = { 2 }, label_csv = file("1\n"),
-        batch_size = 2 })
+      assert.raises("format", ty.io.CSVIter,
+        { data_csv = data, data_shape = { 2 }, label_csv = file("1\n"), batch_size = 2 })
     end)
 
     it("splits the samples of libsvm files into parts", function()
-      local rows = ty.io.LibSVMIter{ data_libsvm = file("1 0:1\n2 0:2\n3 0:3\n4 0:4\n"), data_shape = { 1 },
-        batch_size = 1, num_parts = 2, part_index = 1 }
+      local rows = ty.io.LibSVMIter{ data_libsvm = file("1 0:1\n2 0:2\n3 0:3\n4 0:4\n"),
+        data_shape = { 1 }, batch_size = 1, num_parts = 2, part_index = 1 }
       assert.same({ 3, 4 }, (epoch(rows)))
-      assert.raises("value", ty.io.LibSVMIter, { data_libsvm = file("1 0:1\n"), data_shape = { 1 }, batch_size = 1,
-        round_batch = false })
+      assert.raises("value", ty.io.LibSVMIter,
+        { data_libsvm = file("1 0:1\n"), data_shape = { 1 }, batch_size = 1, round_batch = false })
     end)
 
     it("refuses a truncated record and a foreign idx file", function()
@@ -118,8 +119,8 @@ describe("io", function()
   describe("NDArrayIter", function()
     it("resumes a shuffled epoch in another iterator", function()
       local function make()
-        return ty.io.NDArrayIter{ data = ty.nd.arange(10):reshape{ 10, 1 }, batch_size = 3, shuffle = true,
-          last_batch_handle = "roll_over" }
+        return ty.io.NDArrayIter{ data = ty.nd.arange(10):reshape{ 10, 1 }, batch_size = 3,
+          shuffle = true, last_batch_handle = "roll_over" }
       end
       local a, b = make(), make()
       epoch(a)
@@ -131,7 +132,8 @@ describe("io", function()
     it("shuffles alike after the same seed", function()
       local function order()
         ty.random.seed(5)
-        return (epoch(ty.io.NDArrayIter{ data = ty.nd.arange(20):reshape{ 20, 1 }, batch_size = 5, shuffle = true }))
+        return (epoch(ty.io.NDArrayIter{ data = ty.nd.arange(20):reshape{ 20, 1 },
+          batch_size = 5, shuffle = true }))
       end
       assert.same(order(), order())
     end)

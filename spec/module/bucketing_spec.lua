@@ -1,12 +1,14 @@
--- Buckets: any order costs the largest, parameters of some buckets only, one numbering for the optimizer's states.
+-- Buckets: any order costs the largest, parameters of some buckets only, one
+-- numbering for the optimizer's states.
 
 local shell = require "spec.support.shell"
 local ty = require "tycho"
 
 local function sym_gen(key)
-  local h = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = 64, flatten = false, no_bias = true,
-    name = "wide" .. (key > 20 and 2 or 1) }
-  h = ty.sym.FullyConnected{ data = ty.sym.sum{ h, axis = 1 }, num_hidden = 1, no_bias = true, name = "last" }
+  local h = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = 64, flatten = false,
+    no_bias = true, name = "wide" .. (key > 20 and 2 or 1) }
+  h = ty.sym.FullyConnected{ data = ty.sym.sum{ h, axis = 1 }, num_hidden = 1,
+    no_bias = true, name = "last" }
   return ty.sym.MakeLoss{ h, name = "loss" }, { "data" }, nil
 end
 
@@ -99,27 +101,28 @@ describe("BucketingModule", function()
     assert.are.same({ 2, 5, 3 }, m.data_shapes[1].shape)
   end)
 
-  it("compiles nothing while it binds a bucket, and goes on compiling after it, or after an error", function()
-    local status
-    local m = ty.mod.BucketingModule{ default_bucket_key = 5, sym_gen = function(key)
-      status = jit.status()
-      return key < 9 and sym_gen(key) or nil, { "data" }
-    end }
-    m:bind{ data_shapes = { { "data", { 2, 5, 3 } } } }
-    m:init_params()
-    local before = jit.status()
-    finally(function() jit[before and "on" or "off"]() end)
-    for _, wanted in ipairs{ true, false } do
-      jit[wanted and "on" or "off"]()
-      m:switch_bucket(wanted and 6 or 7, { { "data", { 2, wanted and 6 or 7, 3 } } })
-      assert.are.equal(false, status)
-      assert.are.equal(wanted, (jit.status()))
-      local ok, err = pcall(m.switch_bucket, m, 9, { { "data", { 2, 9, 3 } } })
-      assert.is_false(ok)
-      assert.are.equal("type", err.code)
-      assert.are.equal(wanted, (jit.status()))
-    end
-  end)
+  it("compiles nothing while it binds a bucket, and goes on compiling after it, or after an error",
+    function()
+      local status
+      local m = ty.mod.BucketingModule{ default_bucket_key = 5, sym_gen = function(key)
+        status = jit.status()
+        return key < 9 and sym_gen(key) or nil, { "data" }
+      end }
+      m:bind{ data_shapes = { { "data", { 2, 5, 3 } } } }
+      m:init_params()
+      local before = jit.status()
+      finally(function() jit[before and "on" or "off"]() end)
+      for _, wanted in ipairs{ true, false } do
+        jit[wanted and "on" or "off"]()
+        m:switch_bucket(wanted and 6 or 7, { { "data", { 2, wanted and 6 or 7, 3 } } })
+        assert.are.equal(false, status)
+        assert.are.equal(wanted, (jit.status()))
+        local ok, err = pcall(m.switch_bucket, m, 9, { { "data", { 2, 9, 3 } } })
+        assert.is_false(ok)
+        assert.are.equal("type", err.code)
+        assert.are.equal(wanted, (jit.status()))
+      end
+    end)
 
   for _, mode in ipairs{ "switch", "predict", "train" } do
     it("takes no more memory however often buckets change: " .. mode, function()

@@ -10,8 +10,8 @@ local function net()
 end
 
 local function iterator(rows)
-  return ty.io.NDArrayIter{ data = ty.nd.ones{ rows, 3 }, label = { lro_label = ty.nd.zeros{ rows, 1 } },
-    batch_size = rows }
+  return ty.io.NDArrayIter{ data = ty.nd.ones{ rows, 3 },
+    label = { lro_label = ty.nd.zeros{ rows, 1 } }, batch_size = rows }
 end
 
 describe("executor_manager", function()
@@ -25,7 +25,8 @@ describe("executor_manager", function()
   it("trains on two devices as on one", function()
     local function gradient(devices)
       local it_ = iterator(6)
-      local m = manager.DataParallelExecutorManager{ symbol = net(), ctx = devices, train_data = it_ }
+      local m =
+        manager.DataParallelExecutorManager{ symbol = net(), ctx = devices, train_data = it_ }
       m:set_params({ fc_weight = ty.nd.ones{ 1, 3 }, fc_bias = ty.nd.zeros(1) }, {})
       m:load_data_batch(it_:next())
       m:forward(true)
@@ -41,17 +42,18 @@ describe("executor_manager", function()
 
   it("lets a smaller bucket use the first elements of the larger one's buffers", function()
     local shared, names = {}, { "fc_weight", "fc_bias" }
-    local large = manager._bind_exec{ net(), ty.cpu(), { data = { 4, 3 }, lro_label = { 4, 1 } }, names,
-      need_grad = true, shared_data_arrays = shared }
-    local small = manager._bind_exec{ net(), ty.cpu(), { data = { 2, 3 }, lro_label = { 2, 1 } }, names,
-      need_grad = true, shared_data_arrays = shared, base_exec = large }
+    local large = manager._bind_exec{ net(), ty.cpu(), { data = { 4, 3 }, lro_label = { 4, 1 } },
+      names, need_grad = true, shared_data_arrays = shared }
+    local small = manager._bind_exec{ net(), ty.cpu(), { data = { 2, 3 }, lro_label = { 2, 1 } },
+      names, need_grad = true, shared_data_arrays = shared, base_exec = large }
     assert.is_true(small.arg_dict.data:same_memory(large.arg_dict.data))
     assert.is_true(small.grad_dict.fc_weight:same_memory(large.grad_dict.fc_weight))
     assert.shape({ 2, 3 }, small.arg_dict.data)
   end)
 
   it("says what is wrong with a batch", function()
-    local m = manager.DataParallelExecutorManager{ symbol = net(), ctx = ty.cpu(), train_data = iterator(4) }
+    local m = manager
+      .DataParallelExecutorManager{ symbol = net(), ctx = ty.cpu(), train_data = iterator(4) }
     assert.raises("state", m.forward, m)
     local short = ty.io.DataBatch{ data = { ty.nd.ones{ 3, 3 } }, label = { ty.nd.zeros{ 3, 1 } } }
     assert.raises("shape", m.load_data_batch, m, short)

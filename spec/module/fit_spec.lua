@@ -6,7 +6,8 @@ local ROWS = 24
 
 local function network()
   local h = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = 6, name = "fc1" }
-  h = ty.sym.FullyConnected{ data = ty.sym.Activation{ data = h, act_type = "tanh" }, num_hidden = 3, name = "fc2" }
+  h = ty.sym.FullyConnected{ data = ty.sym.Activation{ data = h, act_type = "tanh" },
+    num_hidden = 3, name = "fc2" }
   return ty.sym.SoftmaxOutput{ data = h, name = "softmax" }
 end
 
@@ -20,7 +21,8 @@ end
 local function iterator(batch_size, scale)
   ty.random.seed(2)
   local x = ty.nd.random.normal{ shape = { ROWS, 4 } }
-  return ty.io.NDArrayIter{ data = x * (scale or 1), label = x:slice_axis{ axis = 1, begin = 0, end_ = 3 }:argmax{ axis = 1 },
+  return ty.io.NDArrayIter{ data = x * (scale or 1),
+    label = x:slice_axis{ axis = 1, begin = 0, end_ = 3 }:argmax{ axis = 1 },
     batch_size = batch_size }
 end
 
@@ -29,15 +31,19 @@ local KINDS = {
     return ty.mod.Module{ symbol = network(), logger = quiet(), context = options.context }
   end,
   BucketingModule = function(options)
-    return ty.mod.BucketingModule{ sym_gen = function() return network(), { "data" }, { "softmax_label" } end,
-      default_bucket_key = 1, logger = quiet(), context = options.context }
+    return ty.mod.BucketingModule{ sym_gen = function()
+      return network(), { "data" }, { "softmax_label" }
+    end, default_bucket_key = 1, logger = quiet(), context = options.context }
   end,
   SequentialModule = function(options)
-    local low = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = 6, name = "fc1" }
+    local low = ty.sym.FullyConnected{ data = ty.sym.Variable("data"),
+      num_hidden = 6, name = "fc1" }
     local high = ty.sym.Activation{ data = ty.sym.Variable("data"), act_type = "tanh" }
-    high = ty.sym.SoftmaxOutput{ data = ty.sym.FullyConnected{ data = high, num_hidden = 3, name = "fc2" }, name = "softmax" }
+    high = ty.sym.SoftmaxOutput{
+      data = ty.sym.FullyConnected{ data = high, num_hidden = 3, name = "fc2" }, name = "softmax" }
     local chain = ty.mod.SequentialModule{ logger = quiet() }
-    chain:add(ty.mod.Module{ symbol = low, label_names = {}, logger = quiet(), context = options.context })
+    chain:add(ty.mod.Module{ symbol = low, label_names = {}, logger = quiet(),
+      context = options.context })
     return chain:add(ty.mod.Module{ symbol = high, logger = quiet(), context = options.context },
       { take_labels = true, auto_wiring = true })
   end,
@@ -59,7 +65,8 @@ local function train(kind, it_, fit, options)
   fit.optimizer_params = fit.optimizer_params or { learning_rate = 1 }
   local first
   fit.batch_end_callback = fit.batch_end_callback or nil
-  m:bind{ data_shapes = it_.provide_data, label_shapes = it_.provide_label, grad_req = (fit.accumulate or 1) > 1 and "add" or "write" }
+  m:bind{ data_shapes = it_.provide_data, label_shapes = it_.provide_label,
+    grad_req = (fit.accumulate or 1) > 1 and "add" or "write" }
   m:init_params{ initializer = fit.initializer }
   first = copies((m:get_params()))
   m:fit(fit)
@@ -101,8 +108,8 @@ describe("fit", function()
     for _, kvstore in ipairs{ "local", "device" } do
       it("takes the gradient of all devices together: " .. kvstore, function()
         local _, one = train("Module", iterator(ROWS, 1000), { clip_global_norm = 0.25 })
-        local _, two = train("Module", iterator(ROWS, 1000), { clip_global_norm = 0.25, kvstore = kvstore },
-          { context = { ty.cpu(0), ty.cpu(1) } })
+        local _, two = train("Module", iterator(ROWS, 1000),
+          { clip_global_norm = 0.25, kvstore = kvstore }, { context = { ty.cpu(0), ty.cpu(1) } })
         assert_close(one, two, 1e-5)
       end)
     end
@@ -134,7 +141,8 @@ describe("fit", function()
       for _, range in ipairs{ { 0, 16 }, { 16, 24 } } do
         local n = range[2] - range[1]
         m._optimizer.rescale_grad = 1 / n
-        m:forward_backward{ data = { whole.data[1]:slice_axis{ axis = 0, begin = range[1], end_ = range[2] } },
+        m:forward_backward{
+          data = { whole.data[1]:slice_axis{ axis = 0, begin = range[1], end_ = range[2] } },
           label = { whole.label[1]:slice_axis{ axis = 0, begin = range[1], end_ = range[2] } } }
         m:update()
       end
@@ -142,7 +150,8 @@ describe("fit", function()
     end)
 
     it("limits the gathered gradient", function()
-      local first, last = train("Module", iterator(8, 1000), { accumulate = 3, clip_global_norm = 0.25 })
+      local first, last =
+        train("Module", iterator(8, 1000), { accumulate = 3, clip_global_norm = 0.25 })
       assert.near(0.25, step_length(first, last), 1e-5)
     end)
 
@@ -151,11 +160,13 @@ describe("fit", function()
       m:fit{ train_data = iterator(8), num_epoch = 1, accumulate = 3 }
       local n = KINDS.Module{}
       n:fit{ train_data = iterator(8), num_epoch = 1 }
-      local e = assert.raises("state", n.fit, n, { train_data = iterator(8), num_epoch = 1, accumulate = 3 })
+      local e = assert.raises("state", n.fit, n,
+        { train_data = iterator(8), num_epoch = 1, accumulate = 3 })
       assert.are.equal("accumulate", e.argument)
       n:fit{ train_data = iterator(8), num_epoch = 1, accumulate = 3, force_rebind = true }
       local chain = KINDS.SequentialModule{}
-      e = assert.raises("unsupported", chain.fit, chain, { train_data = iterator(8), num_epoch = 1, accumulate = 3 })
+      e = assert.raises("unsupported", chain.fit, chain,
+        { train_data = iterator(8), num_epoch = 1, accumulate = 3 })
       assert.are.equal("accumulate", e.argument)
       assert.raises("value", m.fit, m, { train_data = iterator(8), num_epoch = 1, accumulate = 0 })
     end)
@@ -174,8 +185,9 @@ describe("fit", function()
     -- Fits with the validation giving `list`; the parameters after each epoch and the module.
     local function stop(list, early, more)
       local m, seen = KINDS.Module{}, {}
-      local fit = { train_data = iterator(8), eval_data = iterator(8), validation_metric = scripted(list), num_epoch = 9,
-        early_stopping = early, initializer = ty.init.Xavier(), optimizer_params = { learning_rate = 0.5 },
+      local fit = { train_data = iterator(8), eval_data = iterator(8),
+        validation_metric = scripted(list), num_epoch = 9, early_stopping = early,
+        initializer = ty.init.Xavier(), optimizer_params = { learning_rate = 0.5 },
         epoch_end_callback = function(epoch, _, params) seen[epoch] = copies(params) end }
       for key, v in pairs(more or {}) do
         fit[key] = v
@@ -203,18 +215,22 @@ describe("fit", function()
       assert_close(seen[1], m:get_params(), 0)
     end)
 
-    it("knows whether less is better, asks where it cannot, and wants more than min_delta", function()
-      local m, seen = stop(nil, { patience = 1 }, { validation_metric = scripted({ 3, 2, 2.5 }, "perplexity") })
-      assert_close(seen[1], m:get_params(), 0)
-      m, seen = stop(nil, { patience = 1, larger = true }, { validation_metric = scripted({ 3, 2, 2.5 }, "mine") })
-      assert_close(seen[0], m:get_params(), 0)
-      m, seen = stop({ 0.5, 0.505, 0.6 }, { patience = 1, min_delta = 0.01 })
-      assert_close(seen[0], m:get_params(), 0)
-      local e = assert.raises("value", stop, nil, { patience = 1 }, { validation_metric = scripted({ 3 }, "mine") })
-      assert.are.equal("larger", e.argument)
-      e = assert.raises("name", stop, { 0.5 }, { metric = "f1" })
-      assert.are.equal("f1", e.argument)
-    end)
+    it("knows whether less is better, asks where it cannot, and wants more than min_delta",
+      function()
+        local m, seen =
+          stop(nil, { patience = 1 }, { validation_metric = scripted({ 3, 2, 2.5 }, "perplexity") })
+        assert_close(seen[1], m:get_params(), 0)
+        m, seen = stop(nil, { patience = 1, larger = true },
+          { validation_metric = scripted({ 3, 2, 2.5 }, "mine") })
+        assert_close(seen[0], m:get_params(), 0)
+        m, seen = stop({ 0.5, 0.505, 0.6 }, { patience = 1, min_delta = 0.01 })
+        assert_close(seen[0], m:get_params(), 0)
+        local e = assert.raises("value", stop, nil, { patience = 1 },
+          { validation_metric = scripted({ 3 }, "mine") })
+        assert.are.equal("larger", e.argument)
+        e = assert.raises("name", stop, { 0.5 }, { metric = "f1" })
+        assert.are.equal("f1", e.argument)
+      end)
 
     it("keeps the best in a file, and goes on from a checkpoint", function()
       local prefix = os.tmpname()
@@ -223,7 +239,8 @@ describe("fit", function()
       stop(list, { patience = 2 }, { checkpoint = { prefix = prefix }, num_epoch = 3 })
       local params = ty.nd.load(prefix .. "-best.params")
       assert.near(seen[1].fc1_weight:totable(), params["arg:fc1_weight"], 0)
-      local m, rest = stop({ 0.65, 0.9 }, { patience = 2 }, { checkpoint = { prefix = prefix, resume = true } })
+      local m, rest =
+        stop({ 0.65, 0.9 }, { patience = 2 }, { checkpoint = { prefix = prefix, resume = true } })
       assert.is_true(rest[2] == nil and rest[3] ~= nil and rest[4] == nil)
       assert_close(whole:get_params(), m:get_params(), 0)
       m, rest = stop({}, { patience = 2 }, { checkpoint = { prefix = prefix, resume = true } })
@@ -236,7 +253,8 @@ describe("fit", function()
 
     it("needs something to judge by", function()
       local m = KINDS.Module{}
-      local e = assert.raises("value", m.fit, m, { train_data = iterator(8), num_epoch = 1, early_stopping = { patience = 1 } })
+      local e = assert.raises("value", m.fit, m,
+        { train_data = iterator(8), num_epoch = 1, early_stopping = { patience = 1 } })
       assert.are.equal("eval_data", e.argument)
     end)
   end)
@@ -245,14 +263,17 @@ describe("fit", function()
     local function deep()
       local h = ty.sym.Variable("data")
       for i = 1, 12 do
-        h = ty.sym.Activation{ data = ty.sym.FullyConnected{ data = h, num_hidden = 64, name = "fc" .. i }, act_type = "tanh" }
+        h = ty.sym.Activation{ data = ty.sym
+          .FullyConnected{ data = h, num_hidden = 64, name = "fc" .. i }, act_type = "tanh" }
       end
-      return ty.sym.SoftmaxOutput{ data = ty.sym.FullyConnected{ data = h, num_hidden = 3, name = "last" }, name = "softmax" }
+      return ty.sym.SoftmaxOutput{
+        data = ty.sym.FullyConnected{ data = h, num_hidden = 3, name = "last" }, name = "softmax" }
     end
     local function fit(budget)
       local m = ty.mod.Module{ symbol = deep(), logger = quiet() }
       ty.random.seed(7)
-      m:fit{ train_data = iterator(ROWS), num_epoch = 2, initializer = ty.init.Xavier(), memory_budget = budget }
+      m:fit{ train_data = iterator(ROWS), num_epoch = 2, initializer = ty.init.Xavier(),
+        memory_budget = budget }
       return m
     end
     local free = fit()

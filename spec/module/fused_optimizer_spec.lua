@@ -1,4 +1,5 @@
--- Parameters that learn inside backward, against the same network with arrays for gradients and an updater.
+-- Parameters that learn inside backward, against the same network with arrays
+-- for gradients and an updater.
 local ty = require "tycho"
 
 local V, nd, sym = ty.sym.Variable, ty.nd, ty.sym
@@ -15,12 +16,15 @@ end
 
 -- convolution, normalisation, a weight that is read twice, and one behind another
 local function network()
-  local x = sym.Convolution{data = V("data"), kernel = {3, 3}, num_filter = 8, pad = {1, 1}, name = "conv"}
+  local x = sym.Convolution{data = V("data"), kernel = {3, 3}, num_filter = 8,
+    pad = {1, 1}, name = "conv"}
   x = sym.Activation{sym.BatchNorm{x, fix_gamma = false, name = "bn"}, act_type = "relu"}
   local w, h = V{"twice_weight", lr_mult = 0.5}, sym.Flatten{x}
   h = sym.FullyConnected{data = h, num_hidden = 20, name = "fc"}
-  h = sym.FullyConnected{data = sym.tanh(h), weight = w, num_hidden = 20, no_bias = true, name = "one"}
-  h = sym.FullyConnected{data = sym.tanh(h), weight = w, num_hidden = 20, no_bias = true, name = "two"}
+  h = sym.FullyConnected{data = sym.tanh(h), weight = w, num_hidden = 20,
+    no_bias = true, name = "one"}
+  h = sym.FullyConnected{data = sym.tanh(h), weight = w, num_hidden = 20,
+    no_bias = true, name = "two"}
   h = sym.broadcast_mul{h, sym.Reshape{sym.sum{w * w}, shape = {1, 1}} * 0.01 + 1}
   h = sym.FullyConnected{data = h, num_hidden = 5, name = "last"}
   return sym.SoftmaxOutput{h, name = "softmax"}
@@ -49,7 +53,8 @@ local function with_arrays(make, steps, options)
   for _, name in ipairs(names) do
     req[name] = "write"
   end
-  local exe = symbol:simple_bind{ctx = ty.cpu(), shapes = SHAPES, grad_req = req, force_mirroring = options and options.force_mirroring,
+  local exe = symbol:simple_bind{ctx = ty.cpu(), shapes = SHAPES, grad_req = req,
+    force_mirroring = options and options.force_mirroring,
     type_dict = options and options.type_dict}
   fill(exe, names)
   local update = ty.optimizer.get_updater(make(symbol, names))
@@ -66,7 +71,8 @@ end
 local function with_learner(make, steps, options)
   local symbol = network()
   local names = params_of(symbol)
-  local learner = ty.optimizer.Learner{symbol = symbol, optimizer = make(symbol, names), params = names}
+  local learner = ty.optimizer.Learner{symbol = symbol,
+    optimizer = make(symbol, names), params = names}
   local bind = {ctx = ty.cpu(), shapes = SHAPES, grad_req = "null"}
   for key, v in pairs(options or {}) do
     bind[key] = v
@@ -91,7 +97,8 @@ end
 local function maker(kind, options)
   return function(symbol, names)
     local all = {sym = symbol, param_idx2name = {}, rescale_grad = 1 / 6, wd = 0.01,
-      lr_scheduler = ty.lr_scheduler.FactorScheduler{step = 2, factor = 0.5, base_lr = options.learning_rate}}
+      lr_scheduler = ty.lr_scheduler
+        .FactorScheduler{step = 2, factor = 0.5, base_lr = options.learning_rate}}
     for i, name in ipairs(names) do
       all.param_idx2name[i - 1] = name
     end
@@ -103,11 +110,13 @@ local function maker(kind, options)
 end
 
 local RULES = {
-  {"sgd", {learning_rate = 0.2}}, {"sgd", {learning_rate = 0.2, momentum = 0.9, clip_gradient = 0.05}},
+  {"sgd", {learning_rate = 0.2}},
+  {"sgd", {learning_rate = 0.2, momentum = 0.9, clip_gradient = 0.05}},
   {"nag", {learning_rate = 0.1, momentum = 0.9}}, {"nag", {learning_rate = 0.1}},
   {"signum", {learning_rate = 0.01, wd_lh = 0.1}}, {"signum", {learning_rate = 0.01, momentum = 0}},
   {"adam", {learning_rate = 0.01}}, {"rmsprop", {learning_rate = 0.01}},
-  {"rmsprop", {learning_rate = 0.01, centered = true, clip_weights = 0.5}}, {"ftrl", {learning_rate = 0.1, lr_scheduler = ty.null}},
+  {"rmsprop", {learning_rate = 0.01, centered = true, clip_weights = 0.5}},
+  {"ftrl", {learning_rate = 0.1, lr_scheduler = ty.null}},
 }
 
 describe("a learner", function()
@@ -163,7 +172,8 @@ describe("a learner", function()
     for _, name in ipairs(names) do
       req[name] = "write"
     end
-    local learner = ty.optimizer.Learner{symbol = symbol, optimizer = ty.optimizer.SGD{learning_rate = 0.1}, params = names}
+    local learner = ty.optimizer.Learner{symbol = symbol,
+      optimizer = ty.optimizer.SGD{learning_rate = 0.1}, params = names}
     local plain = symbol:simple_bind{ctx = ty.cpu(), shapes = SHAPES, grad_req = req}
     local exe = learner.symbol:simple_bind{ctx = ty.cpu(), shapes = SHAPES, grad_req = req}
     for _, e in ipairs{plain, exe} do
@@ -187,13 +197,16 @@ describe("a learner", function()
       return sym.SoftmaxOutput{x, name = "softmax"}
     end
     local symbol = deep()
-    local learner = ty.optimizer.Learner{symbol = symbol, optimizer = ty.optimizer.SGD{}, params = params_of(symbol)}
-    local exe = learner.symbol:simple_bind{ctx = ty.cpu(), shapes = {data = {4, 256}, softmax_label = {4}}, grad_req = "null"}
+    local learner = ty.optimizer.Learner{symbol = symbol, optimizer = ty.optimizer.SGD{},
+      params = params_of(symbol)}
+    local exe = learner.symbol:simple_bind{ctx = ty.cpu(),
+      shapes = {data = {4, 256}, softmax_label = {4}}, grad_req = "null"}
     assert.is_true(exe:memory().planned < 2 * 256 * 256 * 4 + 16 * 4 * 256 * 4)
   end)
 
   it("takes a new rate at the next step and refuses another rule", function()
-    local exe, names, learner = with_learner(maker("sgd", {learning_rate = 0.1, lr_scheduler = ty.null}), 1)
+    local exe, names, learner =
+      with_learner(maker("sgd", {learning_rate = 0.1, lr_scheduler = ty.null}), 1)
     learner.optimizer:set_learning_rate(0)
     learner.optimizer.wd = 0
     local before = exe.arg_dict[names[1]]:copy()
@@ -206,7 +219,8 @@ describe("a learner", function()
     learner.optimizer.rescale_grad, learner.optimizer.clip_gradient = 1 / 6, 0.1
     e = assert.raises("state", learner.backward, learner, exe)
     assert.equal("clip_gradient", e.argument)
-    local cut, _, cutter = with_learner(maker("sgd", {learning_rate = 0.1, lr_scheduler = ty.null, clip_gradient = 0.1}), 1)
+    local cut, _, cutter = with_learner(maker("sgd",
+      {learning_rate = 0.1, lr_scheduler = ty.null, clip_gradient = 0.1}), 1)
     cutter.optimizer.clip_gradient = nil                 -- one that is taken away
     e = assert.raises("state", cutter.backward, cutter, cut)
     assert.equal("clip_gradient", e.argument)
@@ -215,7 +229,8 @@ describe("a learner", function()
   it("learns in several executors in turn, as buckets do", function()
     local symbol = network()
     local names = params_of(symbol)
-    local learner = ty.optimizer.Learner{symbol = symbol, optimizer = ty.optimizer.SGD{learning_rate = 0.1, momentum = 0.9}, params = names}
+    local learner = ty.optimizer.Learner{symbol = symbol,
+      optimizer = ty.optimizer.SGD{learning_rate = 0.1, momentum = 0.9}, params = names}
     local one = learner.symbol:simple_bind{ctx = ty.cpu(), shapes = SHAPES, grad_req = "null"}
     fill(one, names)
     local two = one:reshape{data = {4, 3, 7, 7}, softmax_label = {4}}
@@ -230,22 +245,27 @@ describe("a learner", function()
   it("says what it cannot do", function()
     local symbol, sgd = network(), ty.optimizer.SGD{}
     local Learner = ty.optimizer.Learner
-    local e = assert.raises("name", Learner, {symbol = symbol, optimizer = sgd, params = {"fc_wieght"}})
+    local e = assert.raises("name", Learner,
+      {symbol = symbol, optimizer = sgd, params = {"fc_wieght"}})
     assert.equal("fc_weight", e.candidates[1])
-    assert.raises("unsupported", Learner, {symbol = symbol, optimizer = ty.optimizer.create("lamb"), params = {"fc_weight"}})
-    assert.raises("unsupported", Learner, {symbol = symbol, optimizer = ty.optimizer.SGD{multi_precision = true}, params = {"fc_weight"}})
+    assert.raises("unsupported", Learner,
+      {symbol = symbol, optimizer = ty.optimizer.create("lamb"), params = {"fc_weight"}})
+    assert.raises("unsupported", Learner, {symbol = symbol,
+      optimizer = ty.optimizer.SGD{multi_precision = true}, params = {"fc_weight"}})
     assert.raises("type", Learner, {symbol = symbol, optimizer = "sgd", params = {"fc_weight"}})
     local learner = Learner{symbol = symbol, optimizer = sgd, params = {"fc_weight"}}
     local other = symbol:simple_bind{ctx = ty.cpu(), shapes = SHAPES, grad_req = "null"}
     assert.raises("value", learner.backward, learner, other)
     assert.raises("value", learner.backward, learner, 5)
     e = assert.raises("shape", function()
-      local w = sym._learn{weight = V("w"), rates = V{"r", shape = {2, 3}}, rule = "sgd_update", at = 0}
+      local w = sym._learn{weight = V("w"), rates = V{"r", shape = {2, 3}},
+        rule = "sgd_update", at = 0}
       return sym.sum{w}:simple_bind{ctx = ty.cpu(), w = {3}, grad_req = "null"}
     end)
     assert.is_truthy(tostring(e):find("rate", 1, true))
     assert.raises("dtype", function()
-      local w = sym._learn{weight = V{"w", dtype = "float16"}, rates = V{"r", shape = {1, 2}}, rule = "sgd_update", at = 0}
+      local w = sym._learn{weight = V{"w", dtype = "float16"}, rates = V{"r", shape = {1, 2}},
+        rule = "sgd_update", at = 0}
       return sym.sum{w}:simple_bind{ctx = ty.cpu(), w = {3}, grad_req = "null"}
     end)
   end)

@@ -1,4 +1,5 @@
--- Modules whose optimizer makes its steps inside backward, against the same modules with arrays for gradients.
+-- Modules whose optimizer makes its steps inside backward, against the same
+-- modules with arrays for gradients.
 local ty = require "tycho"
 
 local V, nd, sym = ty.sym.Variable, ty.nd, ty.sym
@@ -6,10 +7,14 @@ local V, nd, sym = ty.sym.Variable, ty.nd, ty.sym
 -- normalisation, a weight that is read twice and one with a rate of its own
 local function network()
   local w, h = V{"twice_weight", lr_mult = 0.5}, V("data")
-  h = sym.BatchNorm{sym.FullyConnected{data = h, num_hidden = 8, name = "fc"}, fix_gamma = false, name = "bn"}
-  h = sym.FullyConnected{data = sym.tanh(h), weight = w, num_hidden = 8, no_bias = true, name = "one"}
-  h = sym.FullyConnected{data = sym.tanh(h), weight = w, num_hidden = 8, no_bias = true, name = "two"}
-  return sym.SoftmaxOutput{sym.FullyConnected{data = h, num_hidden = 3, name = "last"}, name = "softmax"}
+  h = sym.BatchNorm{sym.FullyConnected{data = h, num_hidden = 8, name = "fc"},
+    fix_gamma = false, name = "bn"}
+  h = sym.FullyConnected{data = sym.tanh(h), weight = w, num_hidden = 8,
+    no_bias = true, name = "one"}
+  h = sym.FullyConnected{data = sym.tanh(h), weight = w, num_hidden = 8,
+    no_bias = true, name = "two"}
+  return sym.SoftmaxOutput{sym.FullyConnected{data = h, num_hidden = 3, name = "last"},
+    name = "softmax"}
 end
 
 local function rows(n)
@@ -28,19 +33,21 @@ end
 
 local function bound(options)
   local m = ty.mod.Module{symbol = network(), fixed_param_names = options.fixed}
-  m:bind{data_shapes = {{"data", {6, 5}}}, label_shapes = {{"softmax_label", {6}}}, inputs_need_grad = options.inputs_need_grad,
-    grad_req = options.grad_req}
+  m:bind{data_shapes = {{"data", {6, 5}}}, label_shapes = {{"softmax_label", {6}}},
+    inputs_need_grad = options.inputs_need_grad, grad_req = options.grad_req}
   ty.random.seed(7)
   m:init_params{initializer = ty.init.Uniform(0.5)}
   return m
 end
 
 local function with_optimizer(m, options, in_backward)
-  local given = {wd = 0.01, lr_scheduler = options.lr_scheduler ~= false and ty.lr_scheduler.FactorScheduler{step = 2, factor = 0.5} or nil}
+  local given = {wd = 0.01, lr_scheduler = options.lr_scheduler ~= false
+    and ty.lr_scheduler.FactorScheduler{step = 2, factor = 0.5} or nil}
   for key, v in pairs(options[2] or {learning_rate = 0.1, momentum = 0.9}) do
     given[key] = v
   end
-  m:init_optimizer{optimizer = options[1] or "sgd", optimizer_params = given, in_backward = in_backward}
+  m:init_optimizer{optimizer = options[1] or "sgd", optimizer_params = given,
+    in_backward = in_backward}
   return m
 end
 
@@ -73,7 +80,8 @@ local function equal(a, b)
 end
 
 local RULES = {
-  {"sgd", {learning_rate = 0.2}}, {"sgd", {learning_rate = 0.2, momentum = 0.9, clip_gradient = 0.05}},
+  {"sgd", {learning_rate = 0.2}},
+  {"sgd", {learning_rate = 0.2, momentum = 0.9, clip_gradient = 0.05}},
   {"nag", {learning_rate = 0.1, momentum = 0.9}}, {"signum", {learning_rate = 0.01, wd_lh = 0.1}},
   {"adam", {learning_rate = 0.01}}, {"rmsprop", {learning_rate = 0.01, centered = true}},
   {"ftrl", {learning_rate = 0.1}, lr_scheduler = false},
@@ -84,7 +92,8 @@ describe("a module that learns inside backward", function()
   setup(function() ty.log.level = "error" end)
   teardown(function() ty.log.level = level end)
 
-  it("has the parameters of one with arrays for gradients, bit by bit, for every rule and smaller batches", function()
+  it("has the parameters of one with arrays for gradients, bit by bit, \z
+    for every rule and smaller batches", function()
     for _, rule in ipairs(RULES) do
       local a, b = trained(rule, false), trained(rule, true)
       equal(a, b)
@@ -94,24 +103,28 @@ describe("a module that learns inside backward", function()
     end
   end)
 
-  it("leaves fixed parameters and those without a request, and gives the data's gradient", function()
-    for _, options in ipairs{{fixed = {"fc_weight"}, inputs_need_grad = true}, {grad_req = {fc_weight = "null"}}} do
-      local a, b, before = trained(options, false), trained(options, true), bound(options)
-      equal(a, b)
-      assert.equal(0, distance(before:get_params().fc_weight, b:get_params().fc_weight))
-      if options.inputs_need_grad then
-        assert.equal(0, distance(a:get_input_grads()[1], b:get_input_grads()[1]))
+  it("leaves fixed parameters and those without a request, and gives the data's gradient",
+    function()
+      for _, options in ipairs{{fixed = {"fc_weight"}, inputs_need_grad = true},
+          {grad_req = {fc_weight = "null"}}} do
+        local a, b, before = trained(options, false), trained(options, true), bound(options)
+        equal(a, b)
+        assert.equal(0, distance(before:get_params().fc_weight, b:get_params().fc_weight))
+        if options.inputs_need_grad then
+          assert.equal(0, distance(a:get_input_grads()[1], b:get_input_grads()[1]))
+        end
       end
-    end
-    local fixed = bound{fixed = ty.mod.Module{symbol = network()}._param_names}
-    train(with_optimizer(fixed, {}, true))
-    assert.equal(0, distance(bound{}:get_params().fc_weight, fixed:get_params().fc_weight))
-  end)
+      local fixed = bound{fixed = ty.mod.Module{symbol = network()}._param_names}
+      train(with_optimizer(fixed, {}, true))
+      assert.equal(0, distance(bound{}:get_params().fc_weight, fixed:get_params().fc_weight))
+    end)
 
   it("takes head gradients, and a monitor", function()
     local results = {}
     for k = 1, 2 do
-      local m = ty.mod.Module{symbol = sym.FullyConnected{data = V("data"), num_hidden = 3, name = "fc"}, label_names = ty.null}
+      local m =
+        ty.mod.Module{symbol = sym.FullyConnected{data = V("data"), num_hidden = 3, name = "fc"},
+          label_names = ty.null}
       m:bind{data_shapes = {{"data", {4, 5}}}}
       ty.random.seed(7)
       m:init_params{initializer = ty.init.Uniform(0.5)}
@@ -135,7 +148,8 @@ describe("a module that learns inside backward", function()
     local results = {}
     for k = 1, 2 do
       local m = trained({}, k == 2)
-      m:bind{data_shapes = {{"data", {4, 5}}}, label_shapes = {{"softmax_label", {4}}}, force_rebind = true}
+      m:bind{data_shapes = {{"data", {4, 5}}}, label_shapes = {{"softmax_label", {4}}},
+        force_rebind = true}
       train(m, {ty.io.DataBatch(rows(4))})
       m:reshape{data_shapes = {{"data", {3, 5}}}, label_shapes = {{"softmax_label", {3}}}}
       results[k] = train(m, {ty.io.DataBatch(rows(3))})
@@ -165,7 +179,7 @@ describe("a module that learns inside backward", function()
         third:set_params(second:get_params())
         third:load_optimizer_states(path)
       end
-      if rule[1] ~= "adam" then                          -- whose step goes by the count, which states do not have
+      if rule[1] ~= "adam" then          -- whose step goes by the count, which states do not have
         equal(results[1], results[2])
         equal(results[3], results[4])
       end
@@ -206,8 +220,8 @@ describe("a module that learns inside backward", function()
     for k = 1, 2 do
       local m = trained({}, k == 2)
       for _, in_backward in ipairs{true, false} do
-        m:init_optimizer{optimizer = "adam", optimizer_params = {learning_rate = 0.01}, force_init = true,
-          in_backward = k == 2 and in_backward}
+        m:init_optimizer{optimizer = "adam", optimizer_params = {learning_rate = 0.01},
+          force_init = true, in_backward = k == 2 and in_backward}
         train(m)
       end
       assert.is_true(m:memory().grads > 0)
@@ -221,7 +235,8 @@ describe("a module that learns inside backward", function()
     for k = 1, 2 do
       local m = trained({}, k == 2)
       local shared = ty.mod.Module{symbol = network()}
-      shared:bind{data_shapes = {{"data", {2, 5}}}, label_shapes = {{"softmax_label", {2}}}, shared_module = m}
+      shared:bind{data_shapes = {{"data", {2, 5}}}, label_shapes = {{"softmax_label", {2}}},
+        shared_module = m}
       train(shared, {ty.io.DataBatch(rows(2))})
       local own = bound{}
       own:set_params(m:get_params())
@@ -239,8 +254,10 @@ describe("a module that learns inside backward", function()
     for k = 1, 2 do
       local m = trained({}, false)
       local shared = ty.mod.Module{symbol = network()}
-      shared:bind{data_shapes = {{"data", {6, 5}}}, label_shapes = {{"softmax_label", {6}}}, shared_module = m}
-      m:init_optimizer{optimizer_params = {learning_rate = 0.1}, force_init = true, in_backward = k == 2}
+      shared:bind{data_shapes = {{"data", {6, 5}}}, label_shapes = {{"softmax_label", {6}}},
+        shared_module = m}
+      m:init_optimizer{optimizer_params = {learning_rate = 0.1},
+        force_init = true, in_backward = k == 2}
       train(m)
       train(shared)                                      -- with a smaller batch, which is bound now
       assert.is_true(m:memory().grads > 0)
@@ -250,11 +267,13 @@ describe("a module that learns inside backward", function()
   end)
 
   it("counts the steps of each parameter as an updater does", function()
-    local results, net = {}, sym.SoftmaxOutput{sym.FullyConnected{data = V("data"), num_hidden = 3, name = "last"}, name = "softmax"}
+    local results, net = {}, sym.SoftmaxOutput{
+      sym.FullyConnected{data = V("data"), num_hidden = 3, name = "last"}, name = "softmax"}
     for k = 1, 4 do
       local m = trained(k < 3 and {"adam", {learning_rate = 0.01}} or {}, k % 2 == 0)
       local head = ty.mod.Module{symbol = net}
-      head:bind{data_shapes = {{"data", {6, 8}}}, label_shapes = {{"softmax_label", {6}}}, shared_module = m}
+      head:bind{data_shapes = {{"data", {6, 8}}}, label_shapes = {{"softmax_label", {6}}},
+        shared_module = m}
       head:forward_backward(ty.io.DataBatch{data = {nd.ones{6, 8}}, label = {nd.ones{6}}})
       head:update()
       results[k] = train(m)
@@ -284,19 +303,22 @@ describe("a module that learns inside backward", function()
     for k = 1, 2 do
       local m = ty.mod.Module{symbol = network()}
       ty.random.seed(9)
-      m:fit{train_data = ty.io.NDArrayIter{x.data[1], x.label[1], batch_size = 6}, num_epoch = 3, initializer = ty.init.Uniform(0.5),
+      m:fit{train_data = ty.io.NDArrayIter{x.data[1], x.label[1], batch_size = 6}, num_epoch = 3,
+        initializer = ty.init.Uniform(0.5),
         optimizer_params = {learning_rate = 0.1, momentum = 0.9}, in_backward = k == 2}
       results[k] = m
     end
     equal(results[1], results[2])
     assert.equal(0, results[2]:memory().grads)
     for _, options in ipairs{{clip_global_norm = 1}, {accumulate = 2}} do
-      options.train_data, options.num_epoch, options.in_backward = ty.io.NDArrayIter{x.data[1], x.label[1], batch_size = 6}, 1, true
+      options.train_data, options.num_epoch, options.in_backward =
+        ty.io.NDArrayIter{x.data[1], x.label[1], batch_size = 6}, 1, true
       local m = ty.mod.Module{symbol = network()}
       assert.raises("unsupported", m.fit, m, options)
     end
-    local e = assert.raises("state", results[2].fit, results[2], {train_data = ty.io.NDArrayIter{x.data[1], x.label[1], batch_size = 6},
-      num_epoch = 1, clip_global_norm = 1})
+    local e = assert.raises("state", results[2].fit, results[2],
+      {train_data = ty.io.NDArrayIter{x.data[1], x.label[1], batch_size = 6},
+        num_epoch = 1, clip_global_norm = 1})
     assert.truthy(tostring(e):find("in_backward", 1, true))
   end)
 
@@ -304,8 +326,10 @@ describe("a module that learns inside backward", function()
     local m = bound{}
     local before = m:memory().grads
     assert.raises("unsupported", m.init_optimizer, m, {optimizer = "lamb", in_backward = true})
-    assert.raises("unsupported", m.init_optimizer, m, {optimizer_params = {multi_precision = true}, in_backward = true})
-    local e = assert.raises("unsupported", m.init_optimizer, m, {kvstore = ty.kv.create("local"), in_backward = true})
+    assert.raises("unsupported", m.init_optimizer, m,
+      {optimizer_params = {multi_precision = true}, in_backward = true})
+    local e = assert.raises("unsupported", m.init_optimizer, m,
+      {kvstore = ty.kv.create("local"), in_backward = true})
     assert.equal("kvstore", e.argument)
     assert.is_false(m.optimizer_initialized)
     assert.equal(before, m:memory().grads)
@@ -313,11 +337,13 @@ describe("a module that learns inside backward", function()
     local two = ty.mod.Module{symbol = network(), context = {ty.cpu(0), ty.cpu(1)}}
     two:bind{data_shapes = {{"data", {6, 5}}}, label_shapes = {{"softmax_label", {6}}}}
     two:init_params()
-    e = assert.raises("unsupported", two.init_optimizer, two, {kvstore = ty.null, in_backward = true})
+    e = assert.raises("unsupported", two.init_optimizer, two,
+      {kvstore = ty.null, in_backward = true})
     assert.equal("in_backward", e.argument)
     local adding = bound{grad_req = "add"}
     adding:init_optimizer()
-    e = assert.raises("unsupported", adding.init_optimizer, adding, {in_backward = true, force_init = true})
+    e = assert.raises("unsupported", adding.init_optimizer, adding,
+      {in_backward = true, force_init = true})
     assert.equal("fc_weight", e.argument)
     train(adding)
     assert.is_true(distance(bound{}:get_params().fc_weight, adding:get_params().fc_weight) > 0)
@@ -333,10 +359,11 @@ describe("a module that learns inside backward", function()
   end)
 end)
 
--- Buckets, of which some have a parameter of their own ----------------------------------------------------------------
+-- Buckets, of which some have a parameter of their own --------------------------------------------
 
 local function sym_gen(key)
-  local h = sym.FullyConnected{data = V("data"), weight = V{"wide" .. (key > 20 and 2 or 1) .. "_weight", lr_mult = key > 20 and 0.5 or 2},
+  local h = sym.FullyConnected{data = V("data"),
+    weight = V{"wide" .. (key > 20 and 2 or 1) .. "_weight", lr_mult = key > 20 and 0.5 or 2},
     num_hidden = 8, flatten = false, no_bias = true, name = "wide"}
   h = sym.FullyConnected{data = sym.tanh(sym.sum{h, axis = 1}), num_hidden = 3, name = "last"}
   return sym.SoftmaxOutput{h, name = "softmax"}, {"data"}, {"softmax_label"}
@@ -345,8 +372,8 @@ end
 local function bucket_batch(key)
   ty.random.seed(key)
   local x, label = {{"data", {2, key, 3}}}, {{"softmax_label", {2}}}
-  return ty.io.DataBatch{data = {nd.random.uniform{low = -0.2, high = 0.2, shape = {2, key, 3}}}, label = {nd.array{0, 2}},
-    bucket_key = key, provide_data = x, provide_label = label}
+  return ty.io.DataBatch{data = {nd.random.uniform{low = -0.2, high = 0.2, shape = {2, key, 3}}},
+    label = {nd.array{0, 2}}, bucket_key = key, provide_data = x, provide_label = label}
 end
 
 local function buckets(order, in_backward)
@@ -355,7 +382,8 @@ local function buckets(order, in_backward)
   ty.random.seed(4)
   m:init_params{initializer = ty.init.Uniform(0.3)}
   m:prepare(bucket_batch(order[2]))
-  m:init_optimizer{optimizer_params = {learning_rate = 0.1, momentum = 0.9, wd = 0.01}, in_backward = in_backward}
+  m:init_optimizer{optimizer_params = {learning_rate = 0.1, momentum = 0.9, wd = 0.01},
+    in_backward = in_backward}
   return m
 end
 
@@ -400,7 +428,8 @@ describe("buckets that learn inside backward", function()
   it("can be freed and bound again", function()
     local a, b = run(buckets(ORDER, false), ORDER), run(buckets(ORDER, true), ORDER)
     for _, m in ipairs{a, b} do
-      m:bind{data_shapes = {{"data", {2, 7, 3}}}, label_shapes = {{"softmax_label", {2}}}, bucket_key = 7, force_rebind = true}
+      m:bind{data_shapes = {{"data", {2, 7, 3}}}, label_shapes = {{"softmax_label", {2}}},
+        bucket_key = 7, force_rebind = true}
       run(m, {7, 30, 10})
     end
     equal(a, b)

@@ -35,8 +35,8 @@ end
 describe("Module", function()
   it("learns", function()
     local m, it_ = module(), iterator(80, true)
-    m:fit{ train_data = it_, num_epoch = 30, optimizer_params = { learning_rate = 0.5, momentum = 0.9 },
-      initializer = ty.init.Xavier() }
+    m:fit{ train_data = it_, num_epoch = 30,
+      optimizer_params = { learning_rate = 0.5, momentum = 0.9 }, initializer = ty.init.Xavier() }
     assert.is_true(m:score(it_, "acc")[1][2] > 0.9)
   end)
 
@@ -45,7 +45,8 @@ describe("Module", function()
     m:bind{ data_shapes = { { "data", { 8, 4 } } }, label_shapes = { { "softmax_label", { 8 } } } }
     m:init_params()
     local function run(rows)
-      m:forward(ty.io.DataBatch{ data = { ty.nd.ones{ rows, 4 } }, label = { ty.nd.zeros(rows) } }, true)
+      m:forward(ty.io.DataBatch{ data = { ty.nd.ones{ rows, 4 } },
+        label = { ty.nd.zeros(rows) } }, true)
       m:backward()
       assert.shape({ rows, 3 }, m:get_outputs()[1])
       return m._exec_group.execs[1]
@@ -58,7 +59,7 @@ describe("Module", function()
     for rows = 1, 20 do
       run(rows)
     end
-    ty.waitall()                                         -- what is freed while it runs goes when it is done
+    ty.waitall()                                 -- what is freed while it runs goes when it is done
     assert.is_true(ty.live().executors - before <= 8)
     assert.near(1 / 3, m:predict(ty.nd.zeros{ 2, 4 }):totable()[1][1], 0.02)
   end)
@@ -70,7 +71,10 @@ describe("Module", function()
     m:init_params()
     assert.shape({ 21, 3 }, m:predict(iterator(21)))
     local counted = {}
-    local metric = ty.metric.np(function(label) counted[#counted + 1] = #label; return 0 end)
+    local metric = ty.metric.np(function(label)
+      counted[#counted + 1] = #label
+      return 0
+    end)
     m:score(iterator(21), metric, { count_pad = false })
     assert.are.same({ 8, 8, 5 }, counted)
   end)
@@ -110,7 +114,8 @@ describe("Module", function()
   it("goes on from parameters that were set, also where a store updates", function()
     for _, kvstore in ipairs{ "local", "device" } do
       for _, allow_missing in ipairs{ false, true } do
-        local m, it_ = ty.mod.Module{ symbol = classifier(), context = { ty.cpu(0), ty.cpu(1) }, logger = quiet() }, iterator(8)
+        local m, it_ = ty.mod.Module{ symbol = classifier(), context = { ty.cpu(0), ty.cpu(1) },
+          logger = quiet() }, iterator(8)
         m:bind{ data_shapes = it_.provide_data, label_shapes = it_.provide_label }
         m:init_params{ initializer = ty.init.One() }
         m:init_optimizer{ kvstore = kvstore, optimizer_params = { learning_rate = 0 } }
@@ -144,9 +149,11 @@ describe("Module", function()
     local m, n = module(), module()
     m:bind{ data_shapes = { { "data", { 8, 4 } } }, label_shapes = { { "softmax_label", { 8 } } } }
     m:init_params()
-    n:bind{ data_shapes = { { "data", { 2, 4 } } }, label_shapes = { { "softmax_label", { 2 } } }, shared_module = m }
+    n:bind{ data_shapes = { { "data", { 2, 4 } } }, label_shapes = { { "softmax_label", { 2 } } },
+      shared_module = m }
     assert.are.equal(m:memory().pool, n:memory().pool)
-    assert.is_true(n._exec_group.execs[1].arg_dict.data:same_memory(m._exec_group.execs[1].arg_dict.data))
+    assert.is_true(
+      n._exec_group.execs[1].arg_dict.data:same_memory(m._exec_group.execs[1].arg_dict.data))
   end)
 
   it("gives its executors back", function()
@@ -165,7 +172,8 @@ describe("Module", function()
   describe("given parameters that do not fit", function()
     local function bound(options)
       local m = module()
-      m:bind{ data_shapes = { { "data", { 8, 4 } } }, label_shapes = { { "softmax_label", { 8 } } } }
+      m:bind{ data_shapes = { { "data", { 8, 4 } } },
+        label_shapes = { { "softmax_label", { 8 } } } }
       m:init_params(options)
       return m
     end
@@ -183,10 +191,13 @@ describe("Module", function()
 
     it("lists every difference and writes nothing", function()
       local m = bound{ initializer = ty.init.One() }
-      local given = with(m, { fc1_weight = ty.null, zz = ty.nd.ones(1), fc2_bias = ty.nd.zeros(7), fc2_weight = ty.nd.zeros{ 3, 5 } })
+      local given = with(m, { fc1_weight = ty.null, zz = ty.nd.ones(1), fc2_bias = ty.nd.zeros(7),
+        fc2_weight = ty.nd.zeros{ 3, 5 } })
       local e = assert.raises("name", m.set_params, m, given)
-      assert.are.same({ { "fc1_weight" }, { "zz" }, { "fc2_bias" } }, { e.missing, e.extra, e.mismatch })
-      for _, word in ipairs{ "fc1_weight", "zz", "fc2_bias", "(7,)", "(3,)", "allow_missing", "allow_extra" } do
+      assert.are.same({ { "fc1_weight" }, { "zz" }, { "fc2_bias" } },
+        { e.missing, e.extra, e.mismatch })
+      for _, word in ipairs{ "fc1_weight", "zz", "fc2_bias", "(7,)", "(3,)",
+          "allow_missing", "allow_extra" } do
         assert.truthy(tostring(e):find(word, 1, true))
       end
       assert.are.equal(1, m:get_params().fc2_weight:get(0, 0))
@@ -194,10 +205,11 @@ describe("Module", function()
 
     it("needs shapes that fit even where names may differ", function()
       local m = bound()
-      local e = assert.raises("shape", m.set_params, m, with(m, { fc1_bias = ty.nd.zeros(2), zz = ty.nd.ones(1) }), {},
-        { allow_extra = true })
+      local e = assert.raises("shape", m.set_params, m,
+        with(m, { fc1_bias = ty.nd.zeros(2), zz = ty.nd.ones(1) }), {}, { allow_extra = true })
       assert.are.same({ { "fc1_bias" }, { 5 }, { 2 } }, { e.mismatch, e.expected, e.got })
-      m:set_params(with(m, { fc1_bias = ty.null, zz = ty.nd.ones(1) }), {}, { allow_extra = true, allow_missing = true })
+      m:set_params(with(m, { fc1_bias = ty.null, zz = ty.nd.ones(1) }), {},
+        { allow_extra = true, allow_missing = true })
     end)
 
     it("may be renamed on the way in", function()
@@ -211,7 +223,9 @@ describe("Module", function()
       local n = bound{ initializer = ty.init.Zero() }
       n:load_params(path, { rename = function(name) return name:match("^old_(.*)$") end })
       assert.near(m:get_params().fc1_weight:totable(), n:get_params().fc1_weight, 0)
-      local e = assert.raises("name", n.load_params, n, path, { rename = function() return "same" end })
+      local e = assert.raises("name", n.load_params, n, path, { rename = function()
+        return "same"
+      end })
       assert.truthy(tostring(e):find("'same'", 1, true))
       os.remove(path)
     end)
@@ -219,7 +233,8 @@ describe("Module", function()
     it("are found at bind when they come from a checkpoint", function()
       local m, prefix = bound(), os.tmpname()
       m:save_checkpoint(prefix, 1)
-      local n = ty.mod.Module.load{ prefix = prefix, epoch = 1, logger = quiet(), rename = function(name) return name end }
+      local n = ty.mod.Module.load{ prefix = prefix, epoch = 1, logger = quiet(),
+        rename = function(name) return name end }
       local e = assert.raises("shape", n.bind, n, { data_shapes = { { "data", { 8, 6 } } },
         label_shapes = { { "softmax_label", { 8 } } } })
       assert.are.same({ "fc1_weight" }, e.mismatch)

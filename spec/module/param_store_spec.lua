@@ -1,8 +1,9 @@
--- Where a module's parameters are (module_values.lua): copies only for those who ask, the values the same in any case.
+-- Where a module's parameters are (module_values.lua): copies only for those who ask, the
+-- values the same in any case.
 
 local ty = require "tycho"
 
-local WIDE = 512                                         -- its weights are above what other things take
+local WIDE = 512                                 -- its weights are above what other things take
 
 local function net()
   local h = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = WIDE, name = "fc1" }
@@ -18,7 +19,8 @@ local function silent()
   return log
 end
 
-local SHAPES = { data_shapes = { { "data", { 4, WIDE } } }, label_shapes = { { "softmax_label", { 4 } } } }
+local SHAPES = { data_shapes = { { "data", { 4, WIDE } } },
+  label_shapes = { { "softmax_label", { 4 } } } }
 
 local function bound(contexts)
   local m = ty.mod.Module{ symbol = net(), context = contexts, logger = silent() }
@@ -28,7 +30,8 @@ end
 
 local function batch()
   ty.random.seed(2)
-  return ty.io.DataBatch{ data = { ty.nd.random.normal{ shape = { 4, WIDE } } }, label = { ty.nd.array{ 0, 1, 2, 0 } } }
+  return ty.io.DataBatch{ data = { ty.nd.random.normal{ shape = { 4, WIDE } } },
+    label = { ty.nd.array{ 0, 1, 2, 0 } } }
 end
 
 local function step(m)
@@ -96,32 +99,36 @@ describe("a module's values", function()
   it("are not copied by fit without callbacks, nor by binding anew", function()
     local m, b = bound(), batch()
     local function fit()
-      m:fit{ train_data = ty.io.NDArrayIter{ data = b.data[1], label = b.label[1], batch_size = 4 }, num_epoch = 2 }
+      m:fit{ train_data = ty.io.NDArrayIter{ data = b.data[1], label = b.label[1], batch_size = 4 },
+        num_epoch = 2 }
     end
     fit()
     assert.is_true(growth(fit) < SOME)
     local before = m:predict(b.data[1])
     assert.is_true(growth(function()
-      m:bind{ data_shapes = SHAPES.data_shapes, label_shapes = SHAPES.label_shapes, force_rebind = true }
+      m:bind{ data_shapes = SHAPES.data_shapes, label_shapes = SHAPES.label_shapes,
+        force_rebind = true }
     end) < SOME)
     assert.are.same(before:totable(), m:predict(b.data[1]):totable())
   end)
 
-  it("are trained values in copies, which nothing else uses and every call brings up to date", function()
-    local m = ready()
-    step(m)
-    local args, auxs = m:get_params()
-    assert.are.equal(0, distance(args.fc1_weight, own(m, "fc1_weight")))
-    assert.is_false(args.fc1_weight:same_memory(own(m, "fc1_weight")))
-    local weight, kept, before = args.fc1_weight, args.fc1_weight:copy(), m:predict(batch().data[1]):totable()
-    weight[":"] = 0
-    assert.are.same(before, m:predict(batch().data[1]):totable())
-    step(m)
-    local again, auxs_again = m:get_params()
-    assert.is_true(again == args and auxs_again == auxs and again.fc1_weight == weight)
-    assert.are.equal(0, distance(weight, own(m, "fc1_weight")))
-    assert.is_true(distance(weight, kept) > 0)
-  end)
+  it("are trained values in copies, which nothing else uses and every call brings up to date",
+    function()
+      local m = ready()
+      step(m)
+      local args, auxs = m:get_params()
+      assert.are.equal(0, distance(args.fc1_weight, own(m, "fc1_weight")))
+      assert.is_false(args.fc1_weight:same_memory(own(m, "fc1_weight")))
+      local weight, kept, before = args.fc1_weight, args.fc1_weight:copy(),
+        m:predict(batch().data[1]):totable()
+      weight[":"] = 0
+      assert.are.same(before, m:predict(batch().data[1]):totable())
+      step(m)
+      local again, auxs_again = m:get_params()
+      assert.is_true(again == args and auxs_again == auxs and again.fc1_weight == weight)
+      assert.are.equal(0, distance(weight, own(m, "fc1_weight")))
+      assert.is_true(distance(weight, kept) > 0)
+    end)
 
   it("are copies that a scope leaves", function()
     local m = ready()
@@ -141,7 +148,8 @@ describe("a module's values", function()
 
   it("are drawn alike wherever the devices are, and go to all of them", function()
     local expected = ready():get_params()
-    for _, contexts in ipairs{ { ty.cpu(1) }, { ty.cpu(0), ty.cpu(1) }, { ty.cpu(1), ty.cpu(0) } } do
+    for _, contexts in ipairs{ { ty.cpu(1) }, { ty.cpu(0), ty.cpu(1) },
+        { ty.cpu(1), ty.cpu(0) } } do
       local m = ready(contexts)
       for name, x in pairs(expected) do
         for device = 1, #contexts do
@@ -191,9 +199,10 @@ end)
 
 describe("the values of buckets", function()
   local function sym_gen(key)
-    local h = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = WIDE, flatten = false, no_bias = true,
-      name = "wide" .. (key > 20 and 2 or 1) }
-    h = ty.sym.FullyConnected{ data = ty.sym.sum{ h, axis = 1 }, num_hidden = 1, no_bias = true, name = "last" }
+    local h = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = WIDE,
+      flatten = false, no_bias = true, name = "wide" .. (key > 20 and 2 or 1) }
+    h = ty.sym.FullyConnected{ data = ty.sym.sum{ h, axis = 1 }, num_hidden = 1,
+      no_bias = true, name = "last" }
     return ty.sym.MakeLoss{ h, name = "loss" }, { "data" }, nil
   end
 
@@ -202,11 +211,13 @@ describe("the values of buckets", function()
   end
 
   local function of_key(key)
-    return ty.io.DataBatch{ data = { ty.nd.ones{ 2, key, WIDE } / WIDE }, bucket_key = key, provide_data = shapes(key) }
+    return ty.io.DataBatch{ data = { ty.nd.ones{ 2, key, WIDE } / WIDE }, bucket_key = key,
+      provide_data = shapes(key) }
   end
 
   local function buckets(contexts)
-    local m = ty.mod.BucketingModule{ sym_gen = sym_gen, default_bucket_key = 5, context = contexts, logger = silent() }
+    local m = ty.mod.BucketingModule{ sym_gen = sym_gen, default_bucket_key = 5,
+      context = contexts, logger = silent() }
     m:bind{ data_shapes = shapes(5) }
     m:init_params{ initializer = ty.init.Constant(0.1) }
     m:init_optimizer{ optimizer_params = { learning_rate = 0.01, wd = 0 } }

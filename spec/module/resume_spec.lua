@@ -1,10 +1,11 @@
--- A training that is cut in two gives, bit for bit, what it gives in one: the second half runs in a new process.
+-- A training that is cut in two gives, bit for bit, what it gives in one: the
+-- second half runs in a new process.
 
 local shell = require "spec.support.shell"
 
 local function train(kind, optimizer, epochs, prefix, resume)
-  local output, status = shell.tycho(("spec/support/resume.lua %s %s %d %s %s"):format(kind, optimizer, epochs, prefix,
-    resume and "resume" or ""))
+  local output, status = shell.tycho(("spec/support/resume.lua %s %s %d %s %s"):format(kind,
+    optimizer, epochs, prefix, resume and "resume" or ""))
   assert.equal(0, status, output)
   assert.truthy(output:find("weight %x+"), output)
   return output
@@ -18,7 +19,8 @@ describe("a training in two processes", function()
         local whole = train(kind, optimizer, 10, prefix .. "whole")
         local half = train(kind, optimizer, 5, prefix .. "half")
         assert.are_not.equal(whole, half)
-        assert.is_true(whole == train(kind, optimizer, 10, prefix .. "half", true), "the parameters differ")
+        assert.is_true(whole == train(kind, optimizer, 10, prefix .. "half", true),
+          "the parameters differ")
         for _, name in ipairs{ "", "whole.state", "half.state" } do
           os.remove(prefix .. name)
         end

@@ -1,5 +1,6 @@
--- Calls of operators on arrays: a call like one before is recognised instead of read (`ndarray_known`), and the core
--- remembers what it came to (`recipe.c`). Neither may show: every form is called again, with other values between.
+-- Calls of operators on arrays: a call like one before is recognised instead of read
+-- (`ndarray_known`), and the core remembers what it came to (`recipe.c`). Neither may show: every
+-- form is called again, with other values between.
 local ty = require "tycho"
 local nd = ty.nd
 
@@ -33,11 +34,21 @@ describe("a call made again", function()
     assert.same(want, stays(function() return nd.sum{axis = "1", data = x} end))
     assert.same(want, stays(function() return x:sum{axis = 1} end))
     assert.same(want, stays(function() return x:sum(1) end))
-    assert.same({0, 1, 2, 3}, stays(function() return nd.slice_axis{x:reshape{-1}, axis = 0, begin = 0, end_ = 4} end))
-    assert.same({0, 1, 2, 3}, stays(function() return nd.slice_axis{x:reshape{-1}, axis = 0, begin = 0, ["end"] = 4} end))
-    assert.same({1, -2, 3, -4, 1, -2, 3, -4}, stays(function() return nd.concat{small, small, dim = 0} end))
-    assert.same({1, -2, 1, -2, 3, -4, 3, -4}, stays(function() return nd.concat(small, small, {dim = 1}) end))
-    assert.same({2, -4, 6, -8}, stays(function() return nd.broadcast_add{rhs = small, lhs = small} end))
+    assert.same({0, 1, 2, 3}, stays(function()
+      return nd.slice_axis{x:reshape{-1}, axis = 0, begin = 0, end_ = 4}
+    end))
+    assert.same({0, 1, 2, 3}, stays(function()
+      return nd.slice_axis{x:reshape{-1}, axis = 0, begin = 0, ["end"] = 4}
+    end))
+    assert.same({1, -2, 3, -4, 1, -2, 3, -4}, stays(function()
+      return nd.concat{small, small, dim = 0}
+    end))
+    assert.same({1, -2, 1, -2, 3, -4, 3, -4}, stays(function()
+      return nd.concat(small, small, {dim = 1})
+    end))
+    assert.same({2, -4, 6, -8}, stays(function()
+      return nd.broadcast_add{rhs = small, lhs = small}
+    end))
   end)
 
   it("sees other values, shapes, dtypes and numbers of inputs", function()
@@ -56,13 +67,15 @@ describe("a call made again", function()
       end
       assert.same({1, 0, 3, 0}, list(nd.clip{small, a_min = 0, a_max = 9}))
       assert.same({1, -2, 2, -4}, list(nd.clip(small, -9, 2)))
-      assert.same({true, false}, {nd.sum{x, axis = 0, keepdims = true}.ndim == 3, nd.sum{x, axis = 0, keepdims = false}.ndim == 3})
+      assert.same({true, false}, {nd.sum{x, axis = 0, keepdims = true}.ndim == 3,
+        nd.sum{x, axis = 0, keepdims = false}.ndim == 3})
     end
   end)
 
   it("survives more values than are kept", function()
     for i = 1, 1500 do
-      assert.equal(math.min(i / 8, 100), nd.clip{nd.array{1e6}, a_min = 0, a_max = math.min(i / 8, 100)}:asscalar())
+      assert.equal(math.min(i / 8, 100),
+        nd.clip{nd.array{1e6}, a_min = 0, a_max = math.min(i / 8, 100)}:asscalar())
     end
   end)
 
@@ -74,10 +87,12 @@ describe("a call made again", function()
       local y = small:copy()
       nd.softmax{data = y, axis = 1, out = y}
       assert.is_near(1 / (1 + math.exp(-3)), y[{0, 0}]:asscalar(), 1e-6)
-      nd.transpose{data = y, out = y}                    -- may not work in place: a copy goes between
+      nd.transpose{data = y, out = y}            -- may not work in place: a copy goes between
       assert.is_near(1 / (1 + math.exp(3)), y[{1, 0}]:asscalar(), 1e-6)
-      assert.equal("shape", (code_of(nd.clip, {data = small, a_min = 0, a_max = 2, out = nd.zeros{3}})))
-      assert.equal("dtype", (code_of(nd.clip, {data = small, a_min = 0, a_max = 2, out = nd.zeros({2, 2}, {dtype = "int32"})})))
+      assert.equal("shape",
+        (code_of(nd.clip, {data = small, a_min = 0, a_max = 2, out = nd.zeros{3}})))
+      assert.equal("dtype", (code_of(nd.clip,
+        {data = small, a_min = 0, a_max = 2, out = nd.zeros({2, 2}, {dtype = "int32"})})))
     end
   end)
 
@@ -88,7 +103,8 @@ describe("a call made again", function()
     local mistakes = {
       name = {{nd.sum, {x, axes = 1}}, {nd.sum, {x, data = x}}, {nd.clip, {x, 0, 1, a_min = 0}}},
       type = {{nd.sum, {data = 5}}, {nd.sum, {x, axis = {x}}}, {nd.concat, {x, dim = 0, data = x}}},
-      value = {{nd.sum, {axis = 1}}, {nd.broadcast_add, {lhs = x}}, {nd.sum, {x, axis = 7}}, {nd.clip, {x, a_min = 0}}},
+      value = {{nd.sum, {axis = 1}}, {nd.broadcast_add, {lhs = x}}, {nd.sum, {x, axis = 7}},
+        {nd.clip, {x, a_min = 0}}},
       state = {{nd.sum, {freed, axis = 0}}},
       device = {{nd.broadcast_add, {x, x:as_in_context(ty.cpu(1))}}},
     }
@@ -114,19 +130,22 @@ describe("a call made again", function()
   it("keeps states apart that it changes", function()
     local w, mean, var = nd.ones{3}, nd.zeros{3}, nd.zeros{3}
     for i = 1, 3 do
-      nd.adam_update{weight = w, grad = nd.ones{3}, mean = mean, var = var, out = w, lr = 0.1 * i, beta1 = 0.5}
+      nd.adam_update{weight = w, grad = nd.ones{3}, mean = mean, var = var, out = w,
+        lr = 0.1 * i, beta1 = 0.5}
     end
     assert.is_near(1 - 0.5 ^ 3, mean[{0}]:asscalar(), 1e-6)
     assert.is_near(1 - 0.999 ^ 3, var[{0}]:asscalar(), 1e-6)
   end)
 
   it("holds no array", function()
-    collectgarbage() collectgarbage()
+    collectgarbage()
+    collectgarbage()
     ty.waitall()
     local before = ty.live().tensors
     for _ = 1, 3 do nd.sum{data = nd.ones{5, 5}, axis = 0, out = nd.zeros{5}} end
     ty.waitall()
-    collectgarbage() collectgarbage()
+    collectgarbage()
+    collectgarbage()
     assert.is_true(ty.live().tensors <= before)
   end)
 end)

@@ -20,23 +20,23 @@ local function npy(descr, order, shape, elements, version)
   local text = ("{'descr': %s, 'fortran_order': %s, 'shape': %s, }"):format(descr, order, shape)
   local head = version == 2 and 12 or 10
   text = text .. (" "):rep(-(head + #text + 1) % 64) .. "\n"
-  return "\147NUMPY" .. string.char(version or 1, 0, #text % 256, math.floor(#text / 256)) .. (version == 2 and "\0\0" or "") .. text
-    .. elements
+  return "\147NUMPY" .. string.char(version or 1, 0, #text % 256, math.floor(#text / 256))
+    .. (version == 2 and "\0\0" or "") .. text .. elements
 end
 
 -- Of another program: deflated, sizes in 64-bit fields, an array without dimensions.
 local ARCHIVE = bytes_of(table.concat{
-    "504b03042d0000000800000021007c9cdea2ffffffffffffffff08001400776964652e6e70790100100098000000000000005800000000",
-    "0000009bec17ea1b10c9c850c650ad9e925a9c5ca46ea5a06e9366a2aea3a09e965f54529498179f5f94920a12774bcc294e058a176724",
-    "16a402f91a463a0ac69a3a0ab50a64032e0686067b060606072002e206205e00c4071c00504b030414000000080000002150c15fdddc4a",
-    "000000c0010000090000007a65726f732e6e70799bec17ea1b10c9c850c650ad9e925a9c5ca46ea5a06e9369a1aea3a09e965f54529498",
-    "179f5f94920a12774bcc294e058a17672416a402f91a26063a9a3a0ab50ae4032e865140110000504b03041400000008009512765d35b4",
-    "3a9347000000880000000a0000007363616c61722e6e70799bec17ea1b10c9c850c650ad9e925a9c5ca46ea5a06e9366a1aea3a09e965f",
-    "54529498179f5f94920a12774bcc294e058a17672416a402f91a9a3a0ab50a14012e063060710000504b01022d032d0000000800000021",
-    "007c9cdea25800000098000000080000000000000000000000800100000000776964652e6e7079504b0102140314000000080000002150",
-    "c15fdddc4a000000c00100000900000000000000000000008001920000007a65726f732e6e7079504b010214031400000008009512765d",
-    "35b43a9347000000880000000a00000000000000000000008001030100007363616c61722e6e7079504b05060000000003000300a50000",
-    "00720100000000"
+  "504b03042d0000000800000021007c9cdea2ffffffffffffffff08001400776964652e6e70790100100098000000000000005800000000",
+  "0000009bec17ea1b10c9c850c650ad9e925a9c5ca46ea5a06e9366a2aea3a09e965f54529498179f5f94920a12774bcc294e058a176724",
+  "16a402f91a463a0ac69a3a0ab50a64032e0686067b060606072002e206205e00c4071c00504b030414000000080000002150c15fdddc4a",
+  "000000c0010000090000007a65726f732e6e70799bec17ea1b10c9c850c650ad9e925a9c5ca46ea5a06e9369a1aea3a09e965f54529498",
+  "179f5f94920a12774bcc294e058a17672416a402f91a26063a9a3a0ab50ae4032e865140110000504b03041400000008009512765d35b4",
+  "3a9347000000880000000a0000007363616c61722e6e70799bec17ea1b10c9c850c650ad9e925a9c5ca46ea5a06e9366a1aea3a09e965f",
+  "54529498179f5f94920a12774bcc294e058a17672416a402f91a9a3a0ab50a14012e063060710000504b01022d032d0000000800000021",
+  "007c9cdea25800000098000000080000000000000000000000800100000000776964652e6e7079504b0102140314000000080000002150",
+  "c15fdddc4a000000c00100000900000000000000000000008001920000007a65726f732e6e7079504b010214031400000008009512765d",
+  "35b43a9347000000880000000a00000000000000000000008001030100007363616c61722e6e7079504b05060000000003000300a50000",
+  "00720100000000"
 })
 
 describe("arrays in a file that ends in", function()
@@ -114,9 +114,11 @@ describe("of another program", function()
 
   it("come parameters: what they mean is in their names", function()
     in_file(".safetensors", function(path)
-      local header = '{"__metadata__": {"format": "pt"}, "w": {"dtype": "F32", "shape": [2], "data_offsets": [2, 10]}, '
+      local header = '{"__metadata__": {"format": "pt"}, "w": {"dtype": "F32", "shape": [2], \z
+        "data_offsets": [2, 10]}, '
         .. '"s": {"dtype": "BF16", "shape": [], "data_offsets": [0, 2]}}'
-      write(path, string.char(#header) .. ("\0"):rep(7) .. header .. "\128\63" .. "\0\0\0\64\0\0\128\63")
+      write(path,
+        string.char(#header) .. ("\0"):rep(7) .. header .. "\128\63" .. "\0\0\0\64\0\0\128\63")
       local dict, names = ty.nd.load(path)
       assert.are.same({ "s", "w" }, names)
       assert.are.same({ 2, 1 }, dict.w:totable())
@@ -129,7 +131,8 @@ describe("of another program", function()
       assert.raises("dtype", ty.nd.load_frombuffer, npy(descr, "False", "(1,)", "\0\0\0\0"))
     end
     local header = '{"w": {"dtype": "U32", "shape": [1], "data_offsets": [0, 4]}}'
-    local e = assert.raises("dtype", ty.nd.load_frombuffer, string.char(#header) .. ("\0"):rep(7) .. header .. "\0\0\0\0")
+    local e = assert.raises("dtype", ty.nd.load_frombuffer,
+      string.char(#header) .. ("\0"):rep(7) .. header .. "\0\0\0\0")
     assert.are.equal("w", e.argument)
   end)
 end)
@@ -158,7 +161,8 @@ describe("damaged files", function()
     for _, bytes in ipairs(samples()) do
       for at = 1, #bytes do
         for _, change in ipairs{ 1, 128, 255 } do
-          local other = bytes:sub(1, at - 1) .. string.char((bytes:byte(at) + change) % 256) .. bytes:sub(at + 1)
+          local other = bytes:sub(1, at - 1) .. string.char((bytes:byte(at) + change) % 256)
+            .. bytes:sub(at + 1)
           local ok, e = pcall(ty.nd.load_frombuffer, other)
           assert.is_true(ok or ty.is_error(e), tostring(e))
         end

@@ -5,7 +5,8 @@ local ty = require "tycho"
 local V = ty.sym.Variable
 
 local function bind()
-  local e = ty.sym.contrib.boolean_mask{ V("data"), V("index"), name = "m" }:simple_bind{ ctx = ty.cpu(), data = { 4, 2 }, index = { 4 } }
+  local e = ty.sym.contrib.boolean_mask{ V("data"), V("index"), name = "m" }
+    :simple_bind{ ctx = ty.cpu(), data = { 4, 2 }, index = { 4 } }
   e.arg_dict.data[":"] = { { 1, 2 }, { 3, 4 }, { 5, 6 }, { 7, 8 } }
   return e
 end
@@ -14,9 +15,10 @@ describe("boolean_mask", function()
   it("has as many rows as are chosen, run by run", function()
     local e = bind()
     for _, case in ipairs{
-      { { 0, 1, 0, 1 }, { { 3, 4 }, { 7, 8 } }, { { 0, 0 }, { 1, 1 }, { 0, 0 }, { 1, 1 } } },
-      { { 1, 2, -1, 3 }, { { 1, 2 }, { 3, 4 }, { 5, 6 }, { 7, 8 } }, { { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } } },
-      { { 0, 0, 1, 0 }, { { 5, 6 } }, { { 0, 0 }, { 0, 0 }, { 1, 1 }, { 0, 0 } } },
+        { { 0, 1, 0, 1 }, { { 3, 4 }, { 7, 8 } }, { { 0, 0 }, { 1, 1 }, { 0, 0 }, { 1, 1 } } },
+        { { 1, 2, -1, 3 }, { { 1, 2 }, { 3, 4 }, { 5, 6 }, { 7, 8 } },
+          { { 1, 1 }, { 1, 1 }, { 1, 1 }, { 1, 1 } } },
+        { { 0, 0, 1, 0 }, { { 5, 6 } }, { { 0, 0 }, { 0, 0 }, { 1, 1 }, { 0, 0 } } },
     } do
       e.arg_dict.index[":"] = case[1]
       local y = e:forward(true)[1]
@@ -29,7 +31,8 @@ describe("boolean_mask", function()
 
   it("works at once on arrays, in several dtypes", function()
     for _, dtype in ipairs{ "float32", "float64", "float16", "int32", "int64", "uint8", "bool" } do
-      local y = ty.nd.contrib.boolean_mask{ ty.nd.array({ 1, 2, 3 }, { dtype = "int64" }), ty.nd.array({ 1, 0, 1 }, { dtype = dtype }) }
+      local y = ty.nd.contrib.boolean_mask{ ty.nd.array({ 1, 2, 3 }, { dtype = "int64" }),
+        ty.nd.array({ 1, 0, 1 }, { dtype = dtype }) }
       assert.same({ 1, 3 }, y:totable())
     end
   end)

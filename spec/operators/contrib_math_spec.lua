@@ -1,4 +1,5 @@
--- Attention, resizing, Fourier transforms, sketches, bent convolutions, Hawkes processes, comparison: known values and refusals.
+-- Attention, resizing, Fourier transforms, sketches, bent convolutions, Hawkes processes,
+-- comparison: known values and refusals.
 local ty = require "tycho"
 local noise = require("spec.support.arrays").noise
 require "spec.helper"
@@ -17,7 +18,8 @@ describe("attention", function()
   local function kind(x, parts, part)
     local t = x.shape[1]
     local y = x:reshape{t, B * H, parts, D}
-    return nd.transpose(nd.slice_axis(y, {axis = 2, begin = part, ["end"] = part + 1}):reshape{t, B * H, D}, {axes = {1, 0, 2}})
+    return nd.transpose(nd.slice_axis(y,
+      {axis = 2, begin = part, ["end"] = part + 1}):reshape{t, B * H, D}, {axes = {1, 0, 2}})
   end
 
   it("is a product of each head", function()
@@ -38,8 +40,10 @@ describe("attention", function()
 
   it("refuses what cannot be divided", function()
     local qk, encdec = contrib.interleaved_matmul_selfatt_qk, contrib.interleaved_matmul_encdec_qk
-    refused("shape", "7 numbers cannot be divided into 3 parts of 2 heads", qk, nd.ones{2, 2, 7}, {heads = 2})
-    refused("shape", "expected (length, batch, heads * d), got 2", encdec, nd.ones{2, 2}, nd.ones{2, 2, 4}, {heads = 1})
+    refused("shape", "7 numbers cannot be divided into 3 parts of 2 heads", qk,
+      nd.ones{2, 2, 7}, {heads = 2})
+    refused("shape", "expected (length, batch, heads * d), got 2", encdec, nd.ones{2, 2},
+      nd.ones{2, 2, 4}, {heads = 1})
     refused("value", "heads", qk, nd.ones{2, 2, 6}, {heads = 0})
   end)
 
@@ -62,20 +66,26 @@ describe("BilinearResize2D", function()
     assert.same({6, 4}, size{mode = "to_even_up"})
     assert.same({5, 3}, size{mode = "to_odd_down"})
     assert.same({5, 5}, size{mode = "to_odd_up"})
-    assert.shape({1, 1, 2, 9}, contrib.BilinearResize2D(nd.zeros{1, 1, 3, 3}, nd.zeros{4, 4, 2, 9}, {mode = "like"}))
+    assert.shape({1, 1, 2, 9},
+      contrib.BilinearResize2D(nd.zeros{1, 1, 3, 3}, nd.zeros{4, 4, 2, 9}, {mode = "like"}))
   end)
 
   it("meets corners, or edges", function()
     local x = nd.array{{{{0, 3}, {6, 9}}}}
-    assert.near({{{{0, 1, 2, 3}, {6, 7, 8, 9}}}}, contrib.BilinearResize2D(x, {height = 2, width = 4}))
-    assert.near({{{{0, 0.75, 2.25, 3}, {6, 6.75, 8.25, 9}}}}, contrib.BilinearResize2D(x, {height = 2, width = 4, align_corners = false}))
+    assert.near({{{{0, 1, 2, 3}, {6, 7, 8, 9}}}},
+      contrib.BilinearResize2D(x, {height = 2, width = 4}))
+    assert.near({{{{0, 0.75, 2.25, 3}, {6, 6.75, 8.25, 9}}}},
+      contrib.BilinearResize2D(x, {height = 2, width = 4, align_corners = false}))
     assert.near({{{{0}}}}, contrib.BilinearResize2D(x))
   end)
 
   it("refuses sizes that are none", function()
-    refused("value", "odd_scale needs", contrib.BilinearResize2D, nd.zeros{1, 1, 2, 2}, {mode = "odd_scale"})
-    refused("shape", "nothing is left", contrib.BilinearResize2D, nd.zeros{1, 1, 1, 2}, {mode = "to_even_down"})
-    refused("value", "both scale_height and scale_width", contrib.BilinearResize2D, nd.zeros{1, 1, 2, 2}, {scale_height = 2})
+    refused("value", "odd_scale needs", contrib.BilinearResize2D,
+      nd.zeros{1, 1, 2, 2}, {mode = "odd_scale"})
+    refused("shape", "nothing is left", contrib.BilinearResize2D, nd.zeros{1, 1, 1, 2},
+      {mode = "to_even_down"})
+    refused("value", "both scale_height and scale_width", contrib.BilinearResize2D,
+      nd.zeros{1, 1, 2, 2}, {scale_height = 2})
     refused("shape", "got 3 dimensions", contrib.BilinearResize2D, nd.zeros{1, 2, 2}, {height = 2})
   end)
 end)
@@ -115,14 +125,16 @@ end)
 
 describe("count_sketch", function()
   it("adds signed numbers at hashed places", function()
-    local y = contrib.count_sketch(nd.array{{1, 2, 3}, {4, 5, 6}}, nd.array{{0, 3, 0}}, nd.array{{1, -1, 1}}, {out_dim = 4})
+    local y = contrib.count_sketch(nd.array{{1, 2, 3}, {4, 5, 6}}, nd.array{{0, 3, 0}},
+      nd.array{{1, -1, 1}}, {out_dim = 4})
     assert.near({{4, 0, 0, -2}, {10, 0, 0, -5}}, y)
   end)
 
   it("refuses places that are not there", function()
     for _, place in ipairs{-1, 4, 1e30, 0 / 0} do
       refused("index", "places are 0 to 3", function()
-        contrib.count_sketch(nd.array{{1, 2}}, nd.array{{0, place}}, nd.array{{1, 1}}, {out_dim = 4}):wait_to_read()
+        contrib.count_sketch(nd.array{{1, 2}}, nd.array{{0, place}}, nd.array{{1, 1}},
+          {out_dim = 4}):wait_to_read()
       end)
     end
   end)
@@ -141,11 +153,14 @@ describe("bent convolutions", function()
 
   it("are plain ones without offsets", function()
     local still = nd.zeros({2, 36, 3, 5}, {dtype = "float64"})
-    assert.near(want, contrib.DeformableConvolution(x, still, weight, bias, with{num_deformable_group = 2}), 1e-12)
+    assert.near(want,
+      contrib.DeformableConvolution(x, still, weight, bias, with{num_deformable_group = 2}), 1e-12)
     local mask = nd.ones({2, 18, 3, 5}, {dtype = "float64"})
-    assert.near(want, contrib.ModulatedDeformableConvolution(x, still, mask, weight, bias, with{num_deformable_group = 2}), 1e-12)
+    assert.near(want, contrib.ModulatedDeformableConvolution(x, still, mask, weight, bias,
+      with{num_deformable_group = 2}), 1e-12)
     assert.near(nd.Convolution(x, weight, with{no_bias = true}) / 2,
-      contrib.ModulatedDeformableConvolution(x, still, mask / 2, weight, with{num_deformable_group = 2, no_bias = true}), 1e-12)
+      contrib.ModulatedDeformableConvolution(x, still, mask / 2, weight,
+        with{num_deformable_group = 2, no_bias = true}), 1e-12)
   end)
 
   it("read where offsets point", function()
@@ -154,7 +169,8 @@ describe("bent convolutions", function()
       local offset = nd.zeros{1, 2, 3, 3}
       offset:data()[4], offset:data()[13] = down, across
       local given = {kernel = {1, 1}, num_filter = 1, no_bias = true}
-      local y = mask and operator(image, offset, nd.ones{1, 1, 3, 3}, one, given) or operator(image, offset, one, given)
+      local y = mask and operator(image, offset, nd.ones{1, 1, 3, 3}, one, given)
+        or operator(image, offset, one, given)
       return y:data()[4]
     end
     local plain, modulated = contrib.DeformableConvolution, contrib.ModulatedDeformableConvolution
@@ -170,21 +186,24 @@ describe("bent convolutions", function()
   end)
 
   it("are refused in words", function()
-    refused("shape", "num_deformable_group 3", contrib.DeformableConvolution, x, x, weight, bias, with{num_deformable_group = 3})
-    refused("value", "expected 2 entries", sym.contrib.DeformableConvolution, {kernel = {3}, num_filter = 1})
-    refused("shape", "does not fit", contrib.DeformableConvolution, nd.ones{1, 1, 2, 2}, nd.ones{1, 18, 1, 1}, nd.ones{1, 1, 3, 3},
-      {kernel = {3, 3}, num_filter = 1, no_bias = true})
+    refused("shape", "num_deformable_group 3", contrib.DeformableConvolution, x, x, weight, bias,
+      with{num_deformable_group = 3})
+    refused("value", "expected 2 entries", sym.contrib.DeformableConvolution,
+      {kernel = {3}, num_filter = 1})
+    refused("shape", "does not fit", contrib.DeformableConvolution, nd.ones{1, 1, 2, 2},
+      nd.ones{1, 18, 1, 1}, nd.ones{1, 1, 3, 3}, {kernel = {3, 3}, num_filter = 1, no_bias = true})
   end)
 end)
 
 describe("hawkesll", function()
   local options = {dtype = "float64"}
   local function run(t)
-    return contrib.hawkesll(nd.array(t.lda, options), nd.array(t.alpha, options), nd.array(t.beta, options), nd.array(t.state, options),
-      nd.array(t.lags, options), nd.array(t.marks, {dtype = "int32"}), nd.array(t.length, options), nd.array(t.time, options))
+    return contrib.hawkesll(nd.array(t.lda, options), nd.array(t.alpha, options),
+      nd.array(t.beta, options), nd.array(t.state, options), nd.array(t.lags, options),
+      nd.array(t.marks, {dtype = "int32"}), nd.array(t.length, options), nd.array(t.time, options))
   end
-  local given = {lda = {{1.5, 2}}, alpha = {0.2, 0.3}, beta = {1, 2}, state = {{0, 0}}, lags = {{1, 0.5, 9}}, marks = {{0, 0, 1}},
-    length = {2}, time = {2}}
+  local given = {lda = {{1.5, 2}}, alpha = {0.2, 0.3}, beta = {1, 2}, state = {{0, 0}},
+    lags = {{1, 0.5, 9}}, marks = {{0, 0, 1}}, length = {2}, time = {2}}
 
   it("is the likelihood of its events", function()
     local ll, state = unpack(run(given))
@@ -198,21 +217,29 @@ describe("hawkesll", function()
 
   it("refuses kinds that are not there, and takes no more events than there are", function()
     local bad = setmetatable({marks = {{0, 2, 1}}}, {__index = given})
-    refused("index", "mark 2 of event 1 of sequence 0; marks are 0 to 1", function() run(bad)[1]:wait_to_read() end)
-    run(setmetatable({marks = {{0, 0, -5}}}, {__index = given}))[1]:wait_to_read()     -- beyond its length: not read
+    refused("index", "mark 2 of event 1 of sequence 0; marks are 0 to 1", function()
+      run(bad)[1]:wait_to_read()
+    end)
+    -- beyond its length: not read
+    run(setmetatable({marks = {{0, 0, -5}}}, {__index = given}))[1]:wait_to_read()
     local long = run(setmetatable({length = {99}}, {__index = given}))[1]
     assert.near(long, run(setmetatable({length = {3}}, {__index = given}))[1])
   end)
 
   it("has gradients of its intensities", function()
     local V = sym.Variable
-    local s = sym.contrib.hawkesll{lda = V"lda", alpha = V"alpha", beta = V"beta", state = V"state", lags = V"lags", marks = V"marks",
-      valid_length = V"length", max_time = V"time"}[1]
+    local s = sym.contrib.hawkesll{lda = V"lda", alpha = V"alpha", beta = V"beta", state = V"state",
+      lags = V"lags", marks = V"marks", valid_length = V"length", max_time = V"time"}[1]
     local x = {}
-    for name, value in pairs(given) do x[name] = nd.array(value, name == "marks" and {dtype = "int32"} or options) end
-    x.length, x.time, x.state = nd.array({3}, options), nd.array({12}, options), nd.array({{0.3, 0.7}}, options)
-    local grads = {lda = nd.zeros({1, 2}, options), alpha = nd.zeros({2}, options), beta = nd.zeros({2}, options)}
-    local exe = s:bind{ctx = ty.cpu(), args = x, args_grad = grads, grad_req = {lda = "write", alpha = "write", beta = "write"}}
+    for name, value in pairs(given) do
+      x[name] = nd.array(value, name == "marks" and {dtype = "int32"} or options)
+    end
+    x.length, x.time, x.state = nd.array({3}, options), nd.array({12}, options),
+      nd.array({{0.3, 0.7}}, options)
+    local grads = {lda = nd.zeros({1, 2}, options), alpha = nd.zeros({2}, options),
+      beta = nd.zeros({2}, options)}
+    local exe = s:bind{ctx = ty.cpu(), args = x, args_grad = grads,
+      grad_req = {lda = "write", alpha = "write", beta = "write"}}
     local function value() return exe:forward{is_train = true}[1]:asscalar() end
     value()
     exe:backward(nd.ones({1}, options))
@@ -239,7 +266,8 @@ describe("comparison and dense forms of sparse operators", function()
     assert.near({0}, contrib.allclose(nd.array{1}, nd.array{1.1}))
     assert.near({1}, contrib.allclose(nd.array{1}, nd.array{1.1}, {rtol = 0.1}))
     assert.near({0}, contrib.allclose(nd.array{1}, nd.array{math.huge}))
-    assert.near({1}, contrib.allclose(nd.array({1, 2}, {dtype = "int32"}), nd.array({1, 2}, {dtype = "int32"})))
+    assert.near({1},
+      contrib.allclose(nd.array({1, 2}, {dtype = "int32"}), nd.array({1, 2}, {dtype = "int32"})))
     refused("shape", "allclose", contrib.allclose, nd.ones{2}, nd.ones{3})
   end)
 

@@ -1,12 +1,15 @@
--- Kernels of Convolution against the same in float64, element by element: within 1e-6 of the mean sum of absolute
--- products, and 1.5e-6 of the element's own (at a padded corner it has fewer). Winograd's tiles must keep that too.
+-- Kernels of Convolution against the same in float64, element by element: within 1e-6 of the mean
+-- sum of absolute products, and 1.5e-6 of the element's own (at a padded corner it has fewer).
+-- Winograd's tiles must keep that too.
 local ty = require "tycho"
 
 local function net(size, dtype)
-  local x = ty.sym.Convolution{data = ty.sym.Variable("x"), weight = ty.sym.Variable("w"), num_filter = size.filters, name = "c",
-    kernel = {size.k, size.k}, stride = {size.stride, size.stride}, pad = {size.pad, size.pad}, no_bias = true}
+  local x = ty.sym.Convolution{data = ty.sym.Variable("x"), weight = ty.sym.Variable("w"),
+    num_filter = size.filters, name = "c", kernel = {size.k, size.k},
+    stride = {size.stride, size.stride}, pad = {size.pad, size.pad}, no_bias = true}
   local shape = {size.n, size.channels, size.h, size.w}
-  return x:simple_bind{ctx = ty.cpu(), shapes = {x = shape}, type_dict = {x = dtype, w = dtype}, grad_req = size.req}
+  return x:simple_bind{ctx = ty.cpu(), shapes = {x = shape}, type_dict = {x = dtype, w = dtype},
+    grad_req = size.req}
 end
 
 -- outputs and gradients, with `old` in the gradients before
@@ -17,7 +20,8 @@ local function results(exe, x, w, g, old)
   exe.grad_dict.x[":"], exe.grad_dict.w[":"] = old, old
   exe:forward(true)
   exe:backward(g:astype(dtype))
-  return {exe.outputs[1]:astype("float64"), exe.grad_dict.x:astype("float64"), exe.grad_dict.w:astype("float64")}
+  return {exe.outputs[1]:astype("float64"), exe.grad_dict.x:astype("float64"),
+    exe.grad_dict.w:astype("float64")}
 end
 
 -- the largest |a - b|, in shares of the mean sum of absolute products and of its own
@@ -36,8 +40,10 @@ local function compare(size)
   local bound = results(high, x:abs(), w:abs(), g:abs(), 0.5)
   for i, what in ipairs{"output", "gradient of the data", "gradient of the weight"} do
     local mean, own = worst(got[i], want[i], bound[i])
-    assert(mean <= 1e-6 and own <= 1.5e-6, ("%s of %d x %d x %d x %d, %d filters, %d x %d, stride %d, pad %d: %g, %g"):format(what,
-      size.n, size.channels, size.h, size.w, size.filters, size.k, size.k, size.stride, size.pad, mean, own))
+    assert(mean <= 1e-6 and own <= 1.5e-6,
+      ("%s of %d x %d x %d x %d, %d filters, %d x %d, stride %d, pad %d: %g, %g"):format(what,
+        size.n, size.channels, size.h, size.w, size.filters, size.k, size.k,
+        size.stride, size.pad, mean, own))
   end
   return low
 end
@@ -47,23 +53,28 @@ describe("convolution", function()
     math.randomseed(5)
     local channels = {16, 32, 48, 64, 3}
     for i = 1, 24 do
-      compare{n = i % 2 == 0 and 32 or math.random(6), channels = channels[math.random(#channels)], filters = channels[math.random(4)],
-        h = math.random(7, 21), w = math.random(7, 21), k = i % 4 == 0 and 5 or 3, stride = i % 5 == 0 and 2 or 1,
+      compare{n = i % 2 == 0 and 32 or math.random(6), channels = channels[math.random(#channels)],
+        filters = channels[math.random(4)], h = math.random(7, 21), w = math.random(7, 21),
+        k = i % 4 == 0 and 5 or 3, stride = i % 5 == 0 and 2 or 1,
         pad = math.random(0, 1), req = i % 3 == 0 and "add" or "write", seed = i}
     end
   end)
 
   it("goes in pieces through a batch that is too large for one", function()
-    compare{n = 6, channels = 64, filters = 64, h = 57, w = 58, k = 3, stride = 1, pad = 1, req = "write", seed = 1}
-    compare{n = 6, channels = 64, filters = 64, h = 57, w = 58, k = 3, stride = 1, pad = 1, req = "add", seed = 2}
+    compare{n = 6, channels = 64, filters = 64, h = 57, w = 58, k = 3, stride = 1, pad = 1,
+      req = "write", seed = 1}
+    compare{n = 6, channels = 64, filters = 64, h = 57, w = 58, k = 3, stride = 1,
+      pad = 1, req = "add", seed = 2}
   end)
 
   it("takes over bias and activation in inference", function()
     for i, kind in ipairs{"relu", "sigmoid", "tanh", "softrelu"} do
       local outputs = {}
       for _, dtype in ipairs{"float32", "float64"} do
-        local x = ty.sym.Convolution{data = ty.sym.Variable("x"), num_filter = 32, name = "c", kernel = {3, 3}, pad = {1, 1}}
-        local exe = ty.sym.Activation{data = x, act_type = kind}:simple_bind{ctx = ty.cpu(), x = {32, 32, 15, 17},
+        local x = ty.sym.Convolution{data = ty.sym.Variable("x"), num_filter = 32, name = "c",
+          kernel = {3, 3}, pad = {1, 1}}
+        local exe = ty.sym.Activation{data = x, act_type = kind}:simple_bind{ctx = ty.cpu(),
+          x = {32, 32, 15, 17},
           type_dict = {x = dtype, c_weight = dtype, c_bias = dtype}, grad_req = "null"}
         ty.random.seed(i)
         for _, name in ipairs{"x", "c_weight", "c_bias"} do
@@ -77,17 +88,21 @@ describe("convolution", function()
   end)
 
   it("says which way it goes", function()
-    local size = {n = 32, channels = 32, filters = 32, h = 16, w = 16, k = 3, stride = 1, pad = 1, req = "write", seed = 1}
+    local size = {n = 32, channels = 32, filters = 32, h = 16, w = 16, k = 3, stride = 1, pad = 1,
+      req = "write", seed = 1}
     local program = compare(size):program()
-    local names = program:find("Winograd", 1, true) or program:find("oneDNN", 1, true) or program:find("panels", 1, true)
+    local names = program:find("Winograd", 1, true) or program:find("oneDNN", 1, true)
+      or program:find("panels", 1, true)
     assert.is_truthy(names, program)
   end)
 
   it("goes by tiles of 1 x 1 windows in inference and sees a new weight", function()
     for i, size in ipairs{{1, 64, 32, 14}, {3, 64, 32, 9}, {2, 32, 112, 7}} do
       local n, channels, filters, side = unpack(size)
-      local x = ty.sym.Convolution{data = ty.sym.Variable("x"), num_filter = channels, kernel = {3, 3}, pad = {1, 1}, name = "a"}
-      x = ty.sym.relu(ty.sym.Convolution{data = x, num_filter = filters, kernel = {1, 1}, name = "b"})
+      local x = ty.sym.Convolution{data = ty.sym.Variable("x"), num_filter = channels,
+        kernel = {3, 3}, pad = {1, 1}, name = "a"}
+      x =
+        ty.sym.relu(ty.sym.Convolution{data = x, num_filter = filters, kernel = {1, 1}, name = "b"})
       x = ty.sym.Convolution{data = x, num_filter = 16, kernel = {3, 3}, pad = {1, 1}, name = "c"}
       local exes = {}
       for _, dtype in ipairs{"float32", "float64"} do
@@ -95,7 +110,8 @@ describe("convolution", function()
         for _, name in ipairs(x:list_arguments()) do
           types[name] = dtype
         end
-        exes[dtype] = x:simple_bind{ctx = ty.cpu(), shapes = {x = {n, 16, side, side}}, type_dict = types, grad_req = "null"}
+        exes[dtype] = x:simple_bind{ctx = ty.cpu(), shapes = {x = {n, 16, side, side}},
+          type_dict = types, grad_req = "null"}
       end
       for round = 1, 2 do
         local outputs = {}
@@ -107,7 +123,8 @@ describe("convolution", function()
           end
           outputs[dtype] = exe:forward(false)[1]:astype("float64")
         end
-        local gap = (outputs.float32 - outputs.float64):abs():max():asscalar() / outputs.float64:abs():max():asscalar()
+        local gap = (outputs.float32 - outputs.float64):abs():max():asscalar()
+          / outputs.float64:abs():max():asscalar()
         assert(gap <= 1e-5, ("net %d, weight %d: %g"):format(i, round, gap))
       end
       local program = exes.float32:program()
@@ -117,21 +134,26 @@ describe("convolution", function()
     end
   end)
 
-  -- arrays that users see are plain; between convolutions channels are in blocks, where the processor's vectors say so
+  -- arrays that users see are plain; between convolutions channels are in blocks, where
+  -- the processor's vectors say so
   it("agrees with float64 between neighbours, with bias and relu, in all directions", function()
     local function conv(x, filters, pad, name)
-      return ty.sym.relu(ty.sym.Convolution{data = x, num_filter = filters, kernel = {3, 3}, pad = {pad, pad}, name = name})
+      return ty.sym.relu(ty.sym.Convolution{data = x, num_filter = filters, kernel = {3, 3},
+        pad = {pad, pad}, name = name})
     end
-    for i, size in ipairs{{4, 16, 32, 15, 13}, {40, 16, 16, 10, 9}, {2, 48, 24, 30, 11}, {3, 24, 40, 16, 16}} do
+    for i, size in ipairs{{4, 16, 32, 15, 13}, {40, 16, 16, 10, 9},
+        {2, 48, 24, 30, 11}, {3, 24, 40, 16, 16}} do
       local n, channels, filters, h, w = unpack(size)
-      local out, program = conv(conv(conv(ty.sym.Variable("x"), channels, 1, "a"), filters, i % 2, "b"), 16, 1, "c"), nil
+      local out, program = conv(conv(conv(ty.sym.Variable("x"), channels, 1, "a"), filters,
+        i % 2, "b"), 16, 1, "c"), nil
       local all = {}
       for _, dtype in ipairs{"float32", "float64"} do
         local types = {x = dtype}
         for _, name in ipairs(out:list_arguments()) do
           types[name] = dtype
         end
-        local exe = out:simple_bind{ctx = ty.cpu(), shapes = {x = {n, 8, h, w}}, type_dict = types, grad_req = i > 2 and "add" or "write"}
+        local exe = out:simple_bind{ctx = ty.cpu(), shapes = {x = {n, 8, h, w}}, type_dict = types,
+          grad_req = i > 2 and "add" or "write"}
         ty.random.seed(i)
         for _, name in ipairs(out:list_arguments()) do
           local a = exe.arg_dict[name]
@@ -158,7 +180,8 @@ describe("convolution", function()
   end)
 
   it("has equal bits in two runs, and with new weights other ones", function()
-    local size = {n = 16, channels = 32, filters = 64, h = 14, w = 14, k = 3, stride = 1, pad = 1, req = "write", seed = 3}
+    local size = {n = 16, channels = 32, filters = 64, h = 14, w = 14, k = 3, stride = 1, pad = 1,
+      req = "write", seed = 3}
     local exe = compare(size)
     local first = {exe.outputs[1]:tostring_raw(), exe.grad_dict.w:tostring_raw()}
     exe:forward(true)
@@ -174,12 +197,14 @@ end)
 local function data_gradient(s, w, dy)
   local out, oh, ow = {}, s.h + 2 * s.ph - s.kh + 1, s.w + 2 * s.pw - s.kw + 1
   local function at(n, f, o, p)
-    return o >= 0 and o < oh and p >= 0 and p < ow and dy[((n * s.filters + f) * oh + o) * ow + p + 1] or 0
+    return o >= 0 and o < oh and p >= 0 and p < ow
+      and dy[((n * s.filters + f) * oh + o) * ow + p + 1] or 0
   end
   for n = 0, s.n - 1 do for c = 0, s.channels - 1 do for i = 0, s.h - 1 do for j = 0, s.w - 1 do
     local sum = 0
     for f = 0, s.filters - 1 do for a = 0, s.kh - 1 do for b = 0, s.kw - 1 do
-      sum = sum + w[((f * s.channels + c) * s.kh + a) * s.kw + b + 1] * at(n, f, i + s.ph - a, j + s.pw - b)
+      sum = sum
+        + w[((f * s.channels + c) * s.kh + a) * s.kw + b + 1] * at(n, f, i + s.ph - a, j + s.pw - b)
     end end end
     out[#out + 1] = sum
   end end end end
@@ -188,16 +213,18 @@ end
 
 describe("gradient of the data of a window that moves by one", function()
   local function defined(s, dtype, req)
-    local exe = ty.sym.Convolution{data = ty.sym.Variable("x"), weight = ty.sym.Variable("w"), num_filter = s.filters, no_bias = true,
-      kernel = {s.kh, s.kw}, pad = {s.ph, s.pw}}:simple_bind{ctx = ty.cpu(), x = {s.n, s.channels, s.h, s.w}, grad_req = req,
-      type_dict = {x = dtype}}
+    local exe = ty.sym.Convolution{data = ty.sym.Variable("x"), weight = ty.sym.Variable("w"),
+      num_filter = s.filters, no_bias = true, kernel = {s.kh, s.kw},
+      pad = {s.ph, s.pw}}:simple_bind{ctx = ty.cpu(), x = {s.n, s.channels, s.h, s.w},
+        grad_req = req, type_dict = {x = dtype}}
     local w = ty.nd.random.normal{shape = exe.arg_dict.w.shape}
     local g = ty.nd.random.normal{shape = exe.outputs[1].shape}
     exe.arg_dict.w[":"] = w:astype(dtype)
     exe.grad_dict.x[":"] = 2
     exe:forward(true)
     exe:backward(g:astype(dtype))
-    local want = ty.nd.array(data_gradient(s, w:reshape{-1}:totable(), g:reshape{-1}:totable()), {dtype = "float64"})
+    local want = ty.nd.array(data_gradient(s, w:reshape{-1}:totable(), g:reshape{-1}:totable()),
+      {dtype = "float64"})
     if req == "add" then want = want + 2 end
     assert.near(want, exe.grad_dict.x:astype("float64"):reshape{-1}, 1e-4, 1e-4)
   end
@@ -205,15 +232,16 @@ describe("gradient of the data of a window that moves by one", function()
     math.randomseed(7)
     ty.random.seed(7)
     for i = 1, 40 do
-      local s = {n = math.random(2), channels = math.random(3), filters = math.random(5), kh = math.random(5), kw = math.random(6),
-        ph = math.random(0, 3), pw = math.random(0, 3)}
+      local s = {n = math.random(2), channels = math.random(3), filters = math.random(5),
+        kh = math.random(5), kw = math.random(6), ph = math.random(0, 3), pw = math.random(0, 3)}
       s.h, s.w = math.random(s.kh, 9), math.random(s.kw, i % 4 == 0 and 40 or 12)
       defined(s, i % 3 == 0 and "float64" or "float32", i % 2 == 0 and "add" or "write")
     end
   end)
   it("of rows as long as a panel, longer, and of one place", function()
     for _, width in ipairs{1, 126, 128, 130, 150} do
-      defined({n = 1, channels = 2, filters = 3, kh = 2, kw = 3, ph = 1, pw = 1, h = 4, w = width}, "float32", "write")
+      defined({n = 1, channels = 2, filters = 3, kh = 2, kw = 3, ph = 1, pw = 1, h = 4, w = width},
+        "float32", "write")
     end
   end)
 end)

@@ -1,5 +1,6 @@
--- NaN in one element of an input or of a head gradient, for every line of spec/operators/cases.lua: every result that depends on the
--- element must be NaN, and where operators are element-wise no other may be. The table below says who passes over NaN, and why.
+-- NaN in one element of an input or of a head gradient, for every line of spec/operators/cases.lua:
+-- every result that depends on the element must be NaN, and where operators are element-wise no
+-- other may be. The table below says who passes over NaN, and why.
 local attrs = require "tycho.core.attrs"
 local ty = require "tycho"
 local cases = require "spec.operators.cases"
@@ -16,7 +17,8 @@ local PASSES = {
   _contrib_box_nms = {["*"] = "never chooses a box whose score is NaN"},
   _linalg_syevd = {["*"] = "fails: there are no eigenvalues"},
   Pooling = {["*"] = "a maximum over a window passes over NaN, as the reference's comparison does"},
-  Pooling_v1 = {["*"] = "a maximum over a window passes over NaN, as the reference's comparison does"},
+  Pooling_v1 = {
+    ["*"] = "a maximum over a window passes over NaN, as the reference's comparison does"},
   _contrib_ModulatedDeformableConvolution = {offset = "NaN points nowhere: outside the image, 0"},
   _contrib_DeformableConvolution = {offset = "NaN points nowhere: outside the image, 0"},
   _contrib_DeformablePSROIPooling = {trans = "NaN points nowhere: outside the image, 0"},
@@ -57,7 +59,9 @@ local function check_inputs(line, case, exe, random)
   for _, variable in ipairs(attrs.keys(case.arrays)) do
     local x = case.arrays[variable]
     if not case.fixed[variable] and not passes["*"] and not passes[variable:sub(4)] then
-      must_spread(variable:sub(4), three(function() return numbers(exe:forward{is_train = true}) end, x, random(0, x.size - 1)))
+      must_spread(variable:sub(4), three(function()
+        return numbers(exe:forward{is_train = true})
+      end, x, random(0, x.size - 1)))
     end
   end
 end
@@ -65,7 +69,9 @@ end
 local function check_heads(case, exe, grads, random)
   exe:forward{is_train = true}
   local heads, list = trials.heads(exe, random), {}
-  for _, variable in ipairs(attrs.keys(grads)) do if not case.fixed[variable] then list[#list + 1] = grads[variable] end end
+  for _, variable in ipairs(attrs.keys(grads)) do
+    if not case.fixed[variable] then list[#list + 1] = grads[variable] end
+  end
   for k, h in ipairs(heads) do
     must_spread("head gradient " .. k, three(function()
       exe:backward(heads)
@@ -85,7 +91,9 @@ local function check_others(case, exe, random)
   local i = random(0, x.size - 1)
   local clean, _, sick = three(function() return numbers(exe:forward{is_train = true}) end, x, i)
   for k, v in ipairs(clean) do
-    if k ~= i + 1 and sick[k] ~= v then error(("NaN in element %d changes element %d"):format(i, k - 1), 0) end
+    if k ~= i + 1 and sick[k] ~= v then
+      error(("NaN in element %d changes element %d"):format(i, k - 1), 0)
+    end
   end
 end
 

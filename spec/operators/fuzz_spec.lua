@@ -1,9 +1,11 @@
--- Random calls of all operators: a result or an error object, never a crash. In a process of its own, which may not take more
--- than a gigabyte. TYCHO_FUZZ=100000 makes so many calls, TYCHO_FUZZ_SEED another choice.
+-- Random calls of all operators: a result or an error object, never a crash. In a process of its
+-- own, which may not take more than a gigabyte. TYCHO_FUZZ=100000 makes so many calls,
+-- TYCHO_FUZZ_SEED another choice.
 local shell = require "spec.support.shell"
 require "spec.helper"
 
-local CALLS, SEED = tonumber(os.getenv("TYCHO_FUZZ")) or 3000, tonumber(os.getenv("TYCHO_FUZZ_SEED")) or 1
+local CALLS, SEED = tonumber(os.getenv("TYCHO_FUZZ")) or 3000,
+  tonumber(os.getenv("TYCHO_FUZZ_SEED")) or 1
 
 local function last_call(path)
   local file = io.open(path)
@@ -15,9 +17,11 @@ end
 describe("random calls", function()
   it(("give results or error objects (%d of seed %d)"):format(CALLS, SEED), function()
     shell.with_file("", function(trace)
-      local output, status = shell.run(("TYCHO_MEM_LIMIT=1000000000 %s spec/support/fuzz.lua %d %d 1 %s"):format(shell.program, CALLS,
-        SEED, trace))
-      assert.is_true(status == 0, ("status %s after %s\n%s"):format(status, last_call(trace), output:sub(-3000)))
+      local output, status =
+        shell.run(("TYCHO_MEM_LIMIT=1000000000 %s spec/support/fuzz.lua %d %d 1 %s")
+          :format(shell.program, CALLS, SEED, trace))
+      assert.is_true(status == 0,
+        ("status %s after %s\n%s"):format(status, last_call(trace), output:sub(-3000)))
       local results, errors = output:match("(%d+) results, (%d+) error objects, 0 failures")
       assert.is_true(tonumber(results) > CALLS / 3 and tonumber(errors) > CALLS / 10, output)
     end)

@@ -1,5 +1,6 @@
--- Gradients of operators against central differences in float64, on random shapes, with write, add and null.
--- One direction per trial: (f(x + e d) - f(x - e d)) / 2e must be the sum of gradient times d.
+-- Gradients of operators against central differences in float64, on random shapes, with
+-- write, add and null. One direction per trial: (f(x + e d) - f(x - e d)) / 2e must be
+-- the sum of gradient times d.
 local ffi = require "ffi"
 local cases = require "spec.operators.cases"
 local trials = require "spec.support.trials"
@@ -32,7 +33,8 @@ local function difference(exe, heads, x, d, h)
   return (above - below) / (2 * h)
 end
 
--- Of fourth order, with steps so long that little is lost to rounding; a kink near x spoils it sooner.
+-- Of fourth order, with steps so long that little is lost to rounding; a
+-- kink near x spoils it sooner.
 local function finer_difference(exe, heads, x, d)
   local h = 10 * STEP
   return (4 * difference(exe, heads, x, d, h) - difference(exe, heads, x, d, 2 * h)) / 3
@@ -51,7 +53,8 @@ local function check_direction(exe, heads, name, x, grad, random, bound)
     along, norm = along + p[i] * d[i], norm + math.abs(p[i] * d[i])
   end
   local slope = difference(exe, heads, x, d, STEP)
-  if is_off(slope, along, norm, bound) and is_off(finer_difference(exe, heads, x, d), along, norm, bound) then
+  if is_off(slope, along, norm, bound)
+      and is_off(finer_difference(exe, heads, x, d), along, norm, bound) then
     error(("%s: differences give %.12g, the gradient %.12g"):format(name, slope, along), 0)
   end
 end
@@ -67,7 +70,8 @@ local function check_requests(case, heads, written)
         local expected = case.fixed[variable] and 3 or 3 + rest * want[i]
         local off = math.abs(got[i] - expected)
         if off > 1e-9 * math.max(1, math.abs(expected)) or off ~= off then
-          error(("%s, %s: element %d is %.12g, expected %.12g"):format(variable, req, i, got[i], expected), 0)
+          error(("%s, %s: element %d is %.12g, expected %.12g")
+            :format(variable, req, i, got[i], expected), 0)
         end
       end
     end
@@ -90,6 +94,8 @@ end
 
 describe("gradients agree with differences:", function()
   for i, case in ipairs(cases) do
-    it(("%s (line %d of the table)"):format(case[1], i), function() trials.several(case, 1000 + i, TRIALS, trial) end)
+    it(("%s (line %d of the table)"):format(case[1], i), function()
+      trials.several(case, 1000 + i, TRIALS, trial)
+    end)
   end
 end)

@@ -1,5 +1,6 @@
--- What operators that take indices, classes, lengths or places make of those that are not there: clipped, wrapped around,
--- left out, or refused; fractions are cut off. One line per operator; three of everything, so that 0, 1 and 2 are there.
+-- What operators that take indices, classes, lengths or places make of those that are not there:
+-- clipped, wrapped around, left out, or refused; fractions are cut off. One line per operator;
+-- three of everything, so that 0, 1 and 2 are there.
 local ty = require "tycho"
 require "spec.helper"
 
@@ -14,7 +15,10 @@ local function onto(name, options, out)
   return nd[name](options)
 end
 local function table_of(name, sparse)
-  return function(i) return nd[name]{i, nd.array{{10}, {20}, {30}}, input_dim = 3, output_dim = 1, sparse_grad = sparse} end
+  return function(i)
+    return nd[name]{i, nd.array{{10}, {20}, {30}}, input_dim = 3,
+      output_dim = 1, sparse_grad = sparse}
+  end
 end
 local function region(i, more)
   local t = {i:asscalar()}
@@ -36,10 +40,14 @@ local function refused_but(second)
 end
 
 add("take, clip", function(i) return nd.take(A, i) end, CLIPPED)
-add("take, wrap", function(i) return nd.take(A, i, {mode = "wrap"}) end, {30, 10, 20, 20, 30, 20, 20, 20})
+add("take, wrap", function(i)
+  return nd.take(A, i, {mode = "wrap"})
+end, {30, 10, 20, 20, 30, 20, 20, 20})
 add("take, raise", function(i) return nd.take(A, i, {mode = "raise"}) end, refused_but(20))
 add("pick, clip", function(i) return nd.pick(ROW, i) end, CLIPPED)
-add("pick, wrap", function(i) return nd.pick(ROW, i, {mode = "wrap"}) end, {30, 10, 20, 20, 30, 20, 20, 20})
+add("pick, wrap", function(i)
+  return nd.pick(ROW, i, {mode = "wrap"})
+end, {30, 10, 20, 20, 30, 20, 20, 20})
 add("batch_take", function(i) return nd.batch_take(ROW, i) end, CLIPPED)
 add("Embedding", table_of("Embedding"), CLIPPED)
 add("Embedding, sparse_grad", table_of("Embedding", true), refused_but(20))
@@ -47,52 +55,84 @@ add("_contrib_SparseEmbedding", table_of("_contrib_SparseEmbedding"), CLIPPED)
 add("one_hot", function(i) return nd.one_hot(i, {depth = 3}) end, {
   {0, 0, 0}, {0, 0, 0}, {0, 1, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0},
   {0, 0, 0}})
-add("gather_nd", function(i) return nd.gather_nd(A, i:reshape{1, 1}) end, {30, REFUSED, 20, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED})
-add("scatter_nd", function(i) return nd.scatter_nd(nd.array{5}, i:reshape{1, 1}, {shape = {3}}) end, refused_but{0, 5, 0})
+add("gather_nd", function(i)
+  return nd.gather_nd(A, i:reshape{1, 1})
+end, {30, REFUSED, 20, REFUSED, REFUSED, REFUSED, REFUSED, REFUSED})
+add("scatter_nd", function(i)
+  return nd.scatter_nd(nd.array{5}, i:reshape{1, 1}, {shape = {3}})
+end, refused_but{0, 5, 0})
 add("_scatter_set_nd", function(i)
   return onto("_scatter_set_nd", {A, nd.array{5}, i:reshape{1, 1}, shape = {3}}, A:copy())
 end, refused_but{10, 5, 30})
-add("_contrib_index_copy", function(i) return nd._contrib_index_copy(A:reshape{3, 1}, i, nd.array{{9}}) end, refused_but{10, 9, 30})
+add("_contrib_index_copy", function(i)
+  return nd._contrib_index_copy(A:reshape{3, 1}, i, nd.array{{9}})
+end, refused_but{10, 9, 30})
 add("_sparse_retain", function(i) return nd._sparse_retain(A, i) end, refused_but{0, 20, 0})
-add("fill_element_0index", function(i) return nd.fill_element_0index(ROW, nd.array{9}, i) end, refused_but{10, 9, 30})
-add("_onehot_encode", function(i) local o = nd.zeros{1, 3}; return onto("_onehot_encode", {i, o}, o) end, refused_but{0, 1, 0})
+add("fill_element_0index", function(i)
+  return nd.fill_element_0index(ROW, nd.array{9}, i)
+end, refused_but{10, 9, 30})
+add("_onehot_encode", function(i)
+  local o = nd.zeros{1, 3}
+  return onto("_onehot_encode", {i, o}, o)
+end, refused_but{0, 1, 0})
 add("_contrib_count_sketch", function(i)
   return nd._contrib_count_sketch(nd.array{{1}}, i:reshape{1, 1}, nd.array{{1}}, {out_dim = 3})
 end, refused_but{0, 1, 0})
-add("SequenceLast", function(i) return nd.SequenceLast(STEPS, i, {use_sequence_length = true}) end, {1, 3, 1, 3, 1, 1, 3, 1})
-add("SequenceMask", function(i) return nd.SequenceMask(STEPS, i, {use_sequence_length = true, value = -1}) end, {{-1, -1, -1}, {1, 2, 3},
-  {1, -1, -1}, {1, 2, 3}, {-1, -1, -1}, {-1, -1, -1}, {1, 2, 3}, {-1, -1, -1}})
-add("SequenceReverse", function(i) return nd.SequenceReverse(STEPS, i, {use_sequence_length = true}) end, {{1, 2, 3}, {3, 2, 1}, {1, 2, 3},
-  {3, 2, 1}, {1, 2, 3}, {1, 2, 3}, {3, 2, 1}, {1, 2, 3}})
-add("softmax, use_length", function(i) return nd.softmax(nd.zeros{1, 3}, int(i), {use_length = true}) end, {
-  {0, 0, 0}, {1 / 3, 1 / 3, 1 / 3},
-  {1, 0, 0}, {1 / 3, 1 / 3, 1 / 3}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}})   -- NaN and what does not fit: the least int32
-add("softmax_cross_entropy", function(i) return nd.softmax_cross_entropy(nd.zeros{1, 3}, i) end, math.log(3))
-add("SoftmaxOutput", function(i) return nd.SoftmaxOutput(nd.zeros{1, 3}, i) end, {1 / 3, 1 / 3, 1 / 3, every = true})
-add("ROIPooling", function(i) return nd.ROIPooling(IMAGE, region(i), {pooled_size = {1, 1}, spatial_scale = 1}) end, 0)
-add("_contrib_ROIAlign", function(i) return nd._contrib_ROIAlign(IMAGE, region(i), {pooled_size = {1, 1}, spatial_scale = 1}) end, 0)
+add("SequenceLast", function(i)
+  return nd.SequenceLast(STEPS, i, {use_sequence_length = true})
+end, {1, 3, 1, 3, 1, 1, 3, 1})
+add("SequenceMask", function(i)
+  return nd.SequenceMask(STEPS, i, {use_sequence_length = true, value = -1})
+end, {{-1, -1, -1}, {1, 2, 3}, {1, -1, -1}, {1, 2, 3}, {-1, -1, -1}, {-1, -1, -1},
+  {1, 2, 3}, {-1, -1, -1}})
+add("SequenceReverse", function(i)
+  return nd.SequenceReverse(STEPS, i, {use_sequence_length = true})
+end, {{1, 2, 3}, {3, 2, 1}, {1, 2, 3}, {3, 2, 1}, {1, 2, 3}, {1, 2, 3}, {3, 2, 1}, {1, 2, 3}})
+add("softmax, use_length", function(i)
+  return nd.softmax(nd.zeros{1, 3}, int(i), {use_length = true})
+end, {{0, 0, 0}, {1 / 3, 1 / 3, 1 / 3},
+  -- NaN and what does not fit: the least int32
+  {1, 0, 0}, {1 / 3, 1 / 3, 1 / 3}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}})
+add("softmax_cross_entropy", function(i)
+  return nd.softmax_cross_entropy(nd.zeros{1, 3}, i)
+end, math.log(3))
+add("SoftmaxOutput", function(i)
+  return nd.SoftmaxOutput(nd.zeros{1, 3}, i)
+end, {1 / 3, 1 / 3, 1 / 3, every = true})
+add("ROIPooling", function(i)
+  return nd.ROIPooling(IMAGE, region(i), {pooled_size = {1, 1}, spatial_scale = 1})
+end, 0)
+add("_contrib_ROIAlign", function(i)
+  return nd._contrib_ROIAlign(IMAGE, region(i), {pooled_size = {1, 1}, spatial_scale = 1})
+end, 0)
 add("_contrib_RROIAlign", function(i)
-  return nd._contrib_RROIAlign(IMAGE, region(i, {1, 1, 2, 2, 0}), {pooled_size = {1, 1}, spatial_scale = 1})
+  return nd._contrib_RROIAlign(IMAGE, region(i, {1, 1, 2, 2, 0}),
+    {pooled_size = {1, 1}, spatial_scale = 1})
 end, 0)
 for name in ("_contrib_PSROIPooling _contrib_DeformablePSROIPooling"):gmatch("%S+") do
   add(name, function(i)
-    return nd[name]{IMAGE, region(i), pooled_size = 1, spatial_scale = 1, output_dim = 1, group_size = 1,
-      no_trans = name:find("Def") and true or nil}
+    return nd[name]{IMAGE, region(i), pooled_size = 1, spatial_scale = 1, output_dim = 1,
+      group_size = 1, no_trans = name:find("Def") and true or nil}
   end, 0)
 end
 add("_contrib_box_encode", function(i)
   local box = nd.array{{{0, 0, 1, 1}}}
-  return nd._contrib_box_encode(nd.ones{1, 1}, i:reshape{1, 1}, box, box, nd.zeros{4}, nd.ones{4})[1]
+  return nd._contrib_box_encode(nd.ones{1, 1}, i:reshape{1, 1}, box, box,
+    nd.zeros{4}, nd.ones{4})[1]
 end, {0, 0, 0, 0, every = true})
-add("_histogram", function(i) return nd._histogram(i, {bin_cnt = 3, range = {0, 3}})[1] end, {{0, 0, 0}, {0, 0, 1}, {0, 1, 0}, {0, 0, 0},
-  {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}})
+add("_histogram", function(i)
+  return nd._histogram(i, {bin_cnt = 3, range = {0, 3}})[1]
+end, {{0, 0, 0}, {0, 0, 1}, {0, 1, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}, {0, 0, 0}})
 
 local function check(line, k)
   local want = type(line.at) ~= "table" and line.at or line.at.every and line.at or line.at[k]
-  local ok, got = pcall(function() return nd.Cast{line.f(nd.array{INDEX[k]}), dtype = "float64"}:reshape{-1}:totable() end)
+  local ok, got = pcall(function()
+    return nd.Cast{line.f(nd.array{INDEX[k]}), dtype = "float64"}:reshape{-1}:totable()
+  end)
   if want == REFUSED then
-    assert(not ok and ty.is_error(got) and (got.code == "run" or got.code == "index"), ("index %g must be refused, got %s"):format(INDEX[k],
-      ok and table.concat(got, " ") or tostring(got)))
+    assert(not ok and ty.is_error(got) and (got.code == "run" or got.code == "index"),
+      ("index %g must be refused, got %s"):format(INDEX[k],
+        ok and table.concat(got, " ") or tostring(got)))
   else
     assert(ok, tostring(got))
     want = type(want) == "table" and {unpack(want)} or {want}
@@ -109,7 +149,8 @@ describe("indices that are not there:", function()
 
   it("gradients go to what was taken in their place", function()
     local s = ty.sym.take{ty.sym.Variable("a"), ty.sym.Variable("i"), mode = "clip"}
-    local exe = s:simple_bind{ctx = ty.cpu(), a = {3}, i = {4}, grad_req = {a = "write", i = "null"}}
+    local exe = s:simple_bind{ctx = ty.cpu(), a = {3}, i = {4},
+      grad_req = {a = "write", i = "null"}}
     exe.arg_dict.i[":"] = {-7, 0, 2, 99}
     exe:forward{is_train = true}
     exe:backward(nd.array{1, 2, 4, 8})
@@ -132,14 +173,17 @@ end)
 describe("numbers that nothing can hold are refused:", function()
   local CALLS = {
     _zeros_without_dtype = {{shape = {1}, dtype = 65537}, {shape = {1}, dtype = 8}},
-    _contrib_DeformablePSROIPooling = {{IMAGE, region(nd.array{0}), pooled_size = 1, spatial_scale = 1, output_dim = 1, group_size = 1,
+    _contrib_DeformablePSROIPooling = {{IMAGE, region(nd.array{0}), pooled_size = 1,
+      spatial_scale = 1, output_dim = 1, group_size = 1,
       no_trans = true, sample_per_part = 2147483647}},
-    _contrib_ROIAlign = {{IMAGE, region(nd.array{0}), pooled_size = {1, 1}, spatial_scale = 1, sample_ratio = 65537}},
+    _contrib_ROIAlign = {{IMAGE, region(nd.array{0}), pooled_size = {1, 1}, spatial_scale = 1,
+      sample_ratio = 65537}},
     tile = {{nd.ones{4, 3}, reps = {3, 2 ^ 62}}},
     Pooling = {{IMAGE, kernel = {2, 2}, pad = {2 ^ 62, 0}}},
     col2im = {{nd.ones{1, 8, 9}, kernel = {2, 2}, output_size = {4, 2 ^ 62}}},
     ["repeat"] = {{nd.ones{2}, repeats = 2 ^ 62}},
-    _contrib_PSROIPooling = {{IMAGE, region(nd.array{0}), pooled_size = 1, spatial_scale = 1, output_dim = 1, group_size = 65537}},
+    _contrib_PSROIPooling = {{IMAGE, region(nd.array{0}), pooled_size = 1, spatial_scale = 1,
+      output_dim = 1, group_size = 65537}},
   }
   it("RNN", function()
     local s = ty.sym.RNN{ty.sym.Variable("x"), state_size = 2 ^ 62, num_layers = 1, mode = "lstm"}

@@ -1,4 +1,5 @@
--- Operators of linear algebra: known values, identities on random stacks, gradients through symmetric matrices, refusals.
+-- Operators of linear algebra: known values, identities on random stacks, gradients through
+-- symmetric matrices, refusals.
 local ty = require "tycho"
 local noise = require("spec.support.arrays").noise
 require "spec.helper"
@@ -11,7 +12,8 @@ local function double(t) return nd.array(t, {dtype = "float64"}) end
 -- n ones on the diagonals of a stack, times factor
 local function eye(shape, factor)
   local n = shape[#shape]
-  local x = (nd.eye(n, {dtype = "float64"}) * (factor or 1)):reshape(#shape == 3 and {1, n, n} or {n, n})
+  local x =
+    (nd.eye(n, {dtype = "float64"}) * (factor or 1)):reshape(#shape == 3 and {1, n, n} or {n, n})
   return nd.broadcast_add(nd.zeros(shape, {dtype = "float64"}), x)
 end
 
@@ -32,7 +34,8 @@ describe("factors of Cholesky", function()
     assert.near({{2, 0}, {1, 2}}, linalg.potrf(a))
     assert.near({{2, 1}, {0, 2}}, linalg.potrf(a, {lower = false}))
     assert.near({{5 / 16, -2 / 16}, {-2 / 16, 4 / 16}}, linalg.potri(double{{2, 0}, {1, 2}}))
-    assert.near({{2, 0}, {1, 2}}, linalg.potrf(nd.array{{4, 99}, {2, 5}}), 1e-6)     -- one triangle is read
+    -- one triangle is read
+    assert.near({{2, 0}, {1, 2}}, linalg.potrf(nd.array{{4, 99}, {2, 5}}), 1e-6)
   end)
 
   it("multiply to the matrix and invert it", function()
@@ -47,7 +50,9 @@ describe("factors of Cholesky", function()
   end)
 
   it("are refused where there are none", function()
-    local e = assert.raises("run", function() linalg.potrf(double{{{1, 0}, {0, 1}}, {{1, 2}, {2, 1}}}):wait_to_read() end)
+    local e = assert.raises("run", function()
+      linalg.potrf(double{{{1, 0}, {0, 1}}, {{1, 2}, {2, 1}}}):wait_to_read()
+    end)
     assert.is_truthy(tostring(e):find("matrix 1 is not positive definite", 1, true), tostring(e))
     e = assert.raises("run", function() linalg.potri(double{{1, 0}, {1, 0}}):wait_to_read() end)
     assert.is_truthy(tostring(e):find("its diagonal has a zero", 1, true), tostring(e))
@@ -64,7 +69,8 @@ describe("triangles", function()
             local options = {transpose = transpose, rightside = rightside, lower = lower}
             local y = linalg.trmm(a, b, options)
             local l = linalg.maketrian(linalg.extracttrian(a, {lower = lower}), {lower = lower})
-            local want = rightside and product(b, l, {transpose_b = transpose}) or product(l, b, {transpose_a = transpose})
+            local want = rightside and product(b, l, {transpose_b = transpose})
+              or product(l, b, {transpose_a = transpose})
             assert.near(want, y, 1e-10)
             assert.near(b, linalg.trsm(a, y, options), 1e-7)
             options.alpha = -2
@@ -105,7 +111,8 @@ describe("whole matrices", function()
       local a = definite(shape, seed)
       local vectors, values = unpack(linalg.syevd(a))
       local n = shape[#shape]
-      local scaled = nd.broadcast_mul(vectors, values:reshape(#shape == 3 and {shape[1], n, 1} or {n, 1}))
+      local scaled = nd.broadcast_mul(vectors,
+        values:reshape(#shape == 3 and {shape[1], n, 1} or {n, 1}))
       assert.near(product(vectors, a), scaled, 1e-9)
       assert.near(eye(shape), gram(vectors), 1e-9)
       local most, least = nd.max(vectors, {axis = #shape - 1}), nd.min(vectors, {axis = #shape - 1})
@@ -116,7 +123,8 @@ describe("whole matrices", function()
   it("have inverses and determinants", function()
     assert.near({{-2, 1}, {1.5, -0.5}}, linalg.inverse(double{{1, 2}, {3, 4}}), 1e-12)
     assert.near({-2}, linalg.det(double{{1, 2}, {3, 4}}), 1e-12)
-    assert.near({1, -1, 0}, linalg.det(double{{{1, 0}, {0, 1}}, {{0, 1}, {1, 0}}, {{1, 2}, {2, 4}}}), 1e-12)
+    assert.near({1, -1, 0},
+      linalg.det(double{{{1, 0}, {0, 1}}, {{0, 1}, {1, 0}}, {{1, 2}, {2, 4}}}), 1e-12)
     local sign, log = unpack(linalg.slogdet(double{{{1, 2}, {3, 4}}, {{1, 2}, {2, 4}}}))
     assert.near({-1, 0}, sign)
     assert.near({math.log(2), -math.huge}, log, 1e-12)
@@ -142,8 +150,11 @@ describe("whole matrices", function()
 
   it("are refused where there is nothing to find", function()
     local e = assert.raises("run", function() linalg.inverse(nd.zeros{2, 2}):wait_to_read() end)
-    assert.is_truthy(tostring(e):find("matrix 0 is singular: it has no inverse", 1, true), tostring(e))
-    e = assert.raises("run", function() linalg.syevd(double{{0 / 0, 1}, {1, 1}})[1]:wait_to_read() end)
+    assert.is_truthy(tostring(e):find("matrix 0 is singular: it has no inverse", 1,
+      true), tostring(e))
+    e = assert.raises("run", function()
+      linalg.syevd(double{{0 / 0, 1}, {1, 1}})[1]:wait_to_read()
+    end)
     assert.is_truthy(tostring(e):find("matrix 0 has no eigenvalues", 1, true), tostring(e))
   end)
 
@@ -180,7 +191,8 @@ describe("diagonals and triangles", function()
         assert.near(x, linalg.extracttrian(linalg.maketrian(x, options), options), 0)
       end
       local x = noise{2, 3, 4}
-      assert.near(x, linalg.extractdiag(linalg.makediag(x, {offset = offset}), {offset = offset}), 0)
+      assert.near(x,
+        linalg.extractdiag(linalg.makediag(x, {offset = offset}), {offset = offset}), 0)
     end
   end)
 
@@ -203,7 +215,8 @@ describe("gradients through symmetric matrices agree with differences:", functio
     return #parts == 1 and parts[1] or sym.concat{parts[1], parts[2], dim = 0}
   end
   local function agrees(s, shape, seed)
-    ty.test_utils.check_numeric_gradient{ sym = row(s), location = {m = noise(shape, seed), c = eye(shape)}, grad_nodes = {"m"},
+    ty.test_utils.check_numeric_gradient{ sym = row(s),
+      location = {m = noise(shape, seed), c = eye(shape)}, grad_nodes = {"m"},
       numeric_eps = 1e-5, rtol = 1e-4, atol = 1e-6, dtype = "float64" }
   end
   local half = sym.broadcast_add(V"m" * 0.3, V"c" * 2)
@@ -217,7 +230,9 @@ describe("gradients through symmetric matrices agree with differences:", functio
     slogdet = function() return sym.linalg.slogdet(half)[2] end,
     gelqf = function() return sym.linalg.gelqf(half) end,
     syevd = function() return sym.linalg.syevd(spd(0)) end,
-    ["trsm twice"] = function() return sym.linalg.trsm(half, sym.linalg.trsm(half, V"c"), {transpose = true}) end,
+    ["trsm twice"] = function()
+      return sym.linalg.trsm(half, sym.linalg.trsm(half, V"c"), {transpose = true})
+    end,
   }
   for name, make in pairs(CASES) do
     it(name, function()

@@ -1,19 +1,23 @@
--- The last product of a network and its cross entropy, a slab of rows at a time, against the same of separate operators.
+-- The last product of a network and its cross entropy, a slab of rows at a time, against
+-- the same of separate operators.
 local ty = require "tycho"
 local sym, nd = ty.sym, ty.nd
 local V = sym.Variable
 
 local function network(o)
-  return sym.contrib.linear_cross_entropy{data = o.data or V("data"), num_hidden = o.classes, no_bias = o.no_bias, label = V("label"),
-    name = "fc", grad_scale = o.grad_scale, use_ignore = o.use_ignore, ignore_label = o.ignore_label, normalization = o.normalization}
+  return sym.contrib.linear_cross_entropy{data = o.data or V("data"), num_hidden = o.classes,
+    no_bias = o.no_bias, label = V("label"), name = "fc", grad_scale = o.grad_scale,
+    use_ignore = o.use_ignore, ignore_label = o.ignore_label, normalization = o.normalization}
 end
 
 -- SoftmaxOutput's gradient and the picked logarithm of its output
 local function apart(o)
-  local fc = sym.FullyConnected{data = V("data"), num_hidden = o.classes, no_bias = o.no_bias, flatten = false, name = "fc"}
+  local fc = sym.FullyConnected{data = V("data"), num_hidden = o.classes, no_bias = o.no_bias,
+    flatten = false, name = "fc"}
   local label = V("label")
-  local p = sym.SoftmaxOutput{data = sym.Reshape{fc, shape = {-1, o.classes}}, label = sym.Reshape{label, shape = {-1}},
-    grad_scale = o.grad_scale, use_ignore = o.use_ignore, ignore_label = o.ignore_label, normalization = o.normalization}
+  local p = sym.SoftmaxOutput{data = sym.Reshape{fc, shape = {-1, o.classes}},
+    label = sym.Reshape{label, shape = {-1}}, grad_scale = o.grad_scale, use_ignore = o.use_ignore,
+    ignore_label = o.ignore_label, normalization = o.normalization}
   local logs = sym.log_softmax{sym.BlockGrad{fc}, axis = -1}
   return sym.Group{p, sym.pick{logs, label} * -1}
 end
@@ -24,8 +28,9 @@ local function bound(net, o)
   local shape = {unpack(rows_of(o))}
   shape[#shape + 1] = o.columns or 6
   local exe = net:simple_bind{ctx = ty.cpu(), shapes = {data = shape, label = rows_of(o)},
-    type_dict = {data = o.dtype or "float32", label = o.label_dtype or "float32"}, grad_req = {data = o.data_req or "write",
-    fc_weight = o.weight_req or "write", fc_bias = not o.no_bias and "write" or nil, label = "null"}}
+    type_dict = {data = o.dtype or "float32", label = o.label_dtype or "float32"},
+    grad_req = {data = o.data_req or "write", fc_weight = o.weight_req or "write",
+      fc_bias = not o.no_bias and "write" or nil, label = "null"}}
   ty.random.seed(3)
   for _, name in ipairs{"data", "fc_weight", "fc_bias"} do
     local x = exe.arg_dict[name]
@@ -51,7 +56,10 @@ local function check(o)
   step(other, 2)
   local bound_of = o.dtype == "float64" and 1e-12 or 3e-6
   local loss = other.outputs[2]
-  if o.use_ignore then loss = nd.where{nd.broadcast_equal{exe.arg_dict.label, nd.full{{1}, o.ignore_label}}, nd.zeros_like(loss), loss} end
+  if o.use_ignore then
+    loss = nd.where{nd.broadcast_equal{exe.arg_dict.label, nd.full{{1}, o.ignore_label}},
+      nd.zeros_like(loss), loss}
+  end
   assert.near(loss, exe.outputs[1], bound_of * 3, bound_of)
   for name, g in pairs(other.grad_dict) do
     assert.near(g, exe.grad_dict[name], bound_of * math.max(nd.abs(g):max():asscalar(), 1e-3), 0)
@@ -80,8 +88,10 @@ describe("linear_cross_entropy", function()
     check{rows = 6, classes = 4, grad_scale = 0.25}
     check{rows = 6, classes = 4, normalization = "batch", grad_scale = 3}
     check{rows = 6, classes = 4, use_ignore = true, ignore_label = 3, labels = labels}
-    check{rows = 6, classes = 4, use_ignore = true, ignore_label = 3, labels = labels, normalization = "valid"}
-    check{rows = 2, classes = 4, use_ignore = true, ignore_label = 3, labels = {3, 3}, normalization = "valid"}
+    check{rows = 6, classes = 4, use_ignore = true, ignore_label = 3, labels = labels,
+      normalization = "valid"}
+    check{rows = 2, classes = 4, use_ignore = true, ignore_label = 3, labels = {3, 3},
+      normalization = "valid"}
     check{rows = 3, classes = 4, use_ignore = true, ignore_label = -1, labels = {-1, 3, -1}}
   end)
 
@@ -93,7 +103,8 @@ describe("linear_cross_entropy", function()
   end)
 
   it("has the derivative of its loss as gradient", function()
-    local exe = bound(network{classes = 5, grad_scale = 2}, {rows = 4, classes = 5, dtype = "float64", label_dtype = "float64"})
+    local exe = bound(network{classes = 5, grad_scale = 2},
+      {rows = 4, classes = 5, dtype = "float64", label_dtype = "float64"})
     local function loss()
       exe:forward(true)
       return 2 * exe.outputs[1]:sum():asscalar()
@@ -170,10 +181,11 @@ describe("linear_cross_entropy", function()
     local x = nd.random_normal{shape = {40, 6}}
     local y = nd.argmax{nd.slice_axis{x, axis = 1, begin = 0, ["end"] = 4}, axis = 1}
     local iter = ty.io.NDArrayIter{data = x, label = y, batch_size = 8, label_name = "label"}
-    local mod = ty.mod.Module{symbol = network{classes = 4, normalization = "batch"}, data_names = {"data"}, label_names = {"label"},
+    local mod = ty.mod.Module{symbol = network{classes = 4, normalization = "batch"},
+      data_names = {"data"}, label_names = {"label"},
       context = ty.cpu(), logger = {info = function() end, warn = function() end}}
-    mod:fit{train_data = iter, num_epoch = 30, eval_metric = "loss", optimizer = "adam", optimizer_params = {learning_rate = 0.1},
-      initializer = ty.init.Xavier()}
+    mod:fit{train_data = iter, num_epoch = 30, eval_metric = "loss", optimizer = "adam",
+      optimizer_params = {learning_rate = 0.1}, initializer = ty.init.Xavier()}
     local metric = ty.metric.create("loss")
     mod:score(iter, metric)
     local _, loss = metric:get()
@@ -182,11 +194,19 @@ describe("linear_cross_entropy", function()
 
   it("names a label that is no class", function()
     local exe = bound(network{classes = 3}, {rows = 2, classes = 3, labels = {1, 3}})
-    local e = assert.raises("run", function() step(exe) ty.waitall() end)
+    local e = assert.raises("run", function()
+      step(exe)
+      ty.waitall()
+    end)
     assert.matches("label 3 at place 1 is not a class; expected 0 to 2", tostring(e), 1, true)
-    exe = bound(network{classes = 3, use_ignore = true, ignore_label = 9}, {rows = 2, classes = 3, labels = {9, -1}})
-    e = assert.raises("run", function() step(exe) ty.waitall() end)
-    assert.matches("label -1 at place 1 is not a class; expected 0 to 2, or ignore_label", tostring(e), 1, true)
+    exe = bound(network{classes = 3, use_ignore = true, ignore_label = 9},
+      {rows = 2, classes = 3, labels = {9, -1}})
+    e = assert.raises("run", function()
+      step(exe)
+      ty.waitall()
+    end)
+    assert.matches("label -1 at place 1 is not a class; expected 0 to 2, or ignore_label",
+      tostring(e), 1, true)
   end)
 
   it("names shapes that do not fit", function()

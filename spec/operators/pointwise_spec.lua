@@ -1,5 +1,6 @@
--- Element-wise operators against the formulas of spec/operators/cases_pointwise.lua: at numbers, zeros, infinities and NaN, in all
--- floating types, between neighbours that are fused with them, and in integer types.
+-- Element-wise operators against the formulas of spec/operators/cases_pointwise.lua: at
+-- numbers, zeros, infinities and NaN, in all floating types, between neighbours that are fused
+-- with them, and in integer types.
 local attrs = require "tycho.core.attrs"
 local ty = require "tycho"
 local arrays = require "spec.support.arrays"
@@ -13,13 +14,15 @@ local function agrees(want, got, dtype)
   if want ~= want then return got ~= got end
   if want == got then return true end
   if math.abs(want) > LARGEST[dtype] then return math.abs(got) > LARGEST[dtype] / 4 end
-  return math.abs(want - got) <= BOUNDS[dtype] * math.max(math.abs(want), dtype == "float64" and 1e-4 or 1e-2)
+  return math.abs(want - got) <= BOUNDS[dtype] * math.max(math.abs(want),
+    dtype == "float64" and 1e-4 or 1e-2)
 end
 
 local function check(name, dtype, wants, got, describe_point)
   for i, want in ipairs(wants) do
     if not agrees(want, got[i], dtype) then
-      error(("%s in %s at %s: %.17g, expected %.17g"):format(name, dtype, describe_point(i), got[i], want), 0)
+      error(("%s in %s at %s: %.17g, expected %.17g"):format(name, dtype,
+        describe_point(i), got[i], want), 0)
     end
   end
 end
@@ -41,7 +44,9 @@ end
 local function in_all_types(name, params, columns, wants)
   for dtype in pairs(BOUNDS) do
     local inputs = {}
-    for k, column in ipairs(columns) do inputs[k] = ty.nd.array(column, {dtype = "float64"}):astype(dtype) end
+    for k, column in ipairs(columns) do
+      inputs[k] = ty.nd.array(column, {dtype = "float64"}):astype(dtype)
+    end
     for _, got in ipairs(evaluations(name, params, inputs)) do
       check(name, dtype, wants, got, function(i)
         local point = {}
@@ -87,11 +92,13 @@ describe("element-wise operators at numbers, infinities and NaN:", function()
   end
 end)
 
--- -- integers ---------------------------------------------------------------------------------------------------------------
+-- -- integers -------------------------------------------------------------------------------------
 
-local WHOLE = {int8 = -3, int32 = -3, int64 = -3, uint8 = 0}                -- the least value that is tried
-local EXACT = "abs sign negative square relu floor ceil round rint trunc fix _copy zeros_like ones_like logical_not BlockGrad"
-local PAIRS = "add sub mul mod maximum minimum equal not_equal greater greater_equal lesser lesser_equal logical_and logical_or logical_xor"
+local WHOLE = {int8 = -3, int32 = -3, int64 = -3, uint8 = 0}  -- the least value that is tried
+local EXACT = "abs sign negative square relu floor ceil round rint trunc fix _copy zeros_like \z
+  ones_like logical_not BlockGrad"
+local PAIRS = "add sub mul mod maximum minimum equal not_equal greater greater_equal lesser \z
+  lesser_equal logical_and logical_or logical_xor"
 
 local function whole_columns(least)
   local a, b = {}, {}
@@ -116,15 +123,23 @@ describe("element-wise operators on integers:", function()
     it(dtype, function()
       local a, b = whole_columns(least)
       local x, y = ty.nd.array(a, {dtype = dtype}), ty.nd.array(b, {dtype = dtype})
-      for name in EXACT:gmatch("%S+") do check_whole(name, dtype, a, function(i) return cases.unary[name](a[i]) end, {x}) end
+      for name in EXACT:gmatch("%S+") do
+        check_whole(name, dtype, a, function(i) return cases.unary[name](a[i]) end, {x})
+      end
       for name in PAIRS:gmatch("%S+") do
         local f = cases.binary["broadcast_" .. name]
         check_whole("broadcast_" .. name, dtype, a, function(i) return f(a[i], b[i]) end, {x, y})
       end
       for s = 1, 3 do                                     -- scalars are cut to whole numbers first
-        check_whole("_plus_scalar", dtype, a, function(i) return a[i] + s end, {x, scalar = s + 0.7})
-        check_whole("_mod_scalar", dtype, a, function(i) return cases.binary._mod(a[i], s) end, {x, scalar = s})
-        check_whole("_div_scalar", dtype, a, function(i) return cases.unary.trunc(a[i] / s) end, {x, scalar = s})
+        check_whole("_plus_scalar", dtype, a, function(i)
+          return a[i] + s
+        end, {x, scalar = s + 0.7})
+        check_whole("_mod_scalar", dtype, a, function(i)
+          return cases.binary._mod(a[i], s)
+        end, {x, scalar = s})
+        check_whole("_div_scalar", dtype, a, function(i)
+          return cases.unary.trunc(a[i] / s)
+        end, {x, scalar = s})
       end
     end)
   end

@@ -1,10 +1,12 @@
--- The gradient of max pooling goes by a byte per window: the first maximum in row-major order takes all.
+-- The gradient of max pooling goes by a byte per window: the first maximum
+-- in row-major order takes all.
 local ty = require "tycho"
 local sym = ty.sym
 
 local function numbers(x) return x:reshape{-1}:astype("float64"):totable() end
 
--- data (n, c, h, w), kernel k, stride s, padding p: gradient for head gradients g, by the definition
+-- data (n, c, h, w), kernel k, stride s, padding p: gradient for head
+-- gradients g, by the definition
 local function defined(x, g, d, k, s, p, oh, ow)
   local dx = {}
   for i = 1, #x do dx[i] = 0 end
@@ -30,15 +32,18 @@ end
 
 local function check(d, k, s, p, dtype, spoil)
   ty.random.seed(5)
-  local net = sym.Pooling{data = sym.Variable("data"), kernel = k, stride = {s, s}, pad = {p, p}, pool_type = "max", name = "pool"}
-  local exe = net:simple_bind{ctx = ty.cpu(), data = d, type_dict = {data = dtype or "float32"}, grad_req = "write"}
+  local net = sym.Pooling{data = sym.Variable("data"), kernel = k, stride = {s, s}, pad = {p, p},
+    pool_type = "max", name = "pool"}
+  local exe = net:simple_bind{ctx = ty.cpu(), data = d, type_dict = {data = dtype or "float32"},
+    grad_req = "write"}
   local data = exe.arg_dict.data
-  data[":"] = ty.nd.random_randint{low = -3, high = 4, shape = d}:astype(data.dtype)           -- many ties
+  data[":"] = ty.nd.random_randint{low = -3, high = 4, shape = d}:astype(data.dtype)  -- many ties
   if spoil then spoil(data) end
   local out = exe:forward(true)[1]
   local head = ty.nd.random_randint{low = 1, high = 9, shape = out.shape}:astype(data.dtype)
   exe:backward(head)
-  assert.same(defined(numbers(data), numbers(head), d, k, s, p, out.shape[3], out.shape[4]), numbers(exe.grad_dict.data))
+  assert.same(defined(numbers(data), numbers(head), d, k, s, p, out.shape[3], out.shape[4]),
+    numbers(exe.grad_dict.data))
 end
 
 describe("the gradient of max pooling", function()
@@ -75,12 +80,15 @@ describe("the gradient of max pooling", function()
   it("is the same with channels in blocks", function()
     ty.random.seed(9)
     local function conv(x, name)
-      return sym.Convolution{data = x, name = name, num_filter = 16, kernel = {3, 3}, pad = {1, 1}, no_bias = true}
+      return sym.Convolution{data = x, name = name, num_filter = 16, kernel = {3, 3},
+        pad = {1, 1}, no_bias = true}
     end
-    local windows = {{kernel = {2, 2}, stride = {2, 2}}, {kernel = {3, 3}, stride = {2, 2}, pad = {1, 1}},
-                     {kernel = {3, 3}, pad = {1, 1}}, {kernel = {3, 2}, stride = {2, 3}}}
+    local windows = {{kernel = {2, 2}, stride = {2, 2}},
+      {kernel = {3, 3}, stride = {2, 2}, pad = {1, 1}}, {kernel = {3, 3}, pad = {1, 1}},
+      {kernel = {3, 2}, stride = {2, 3}}}
     for _, p in ipairs(windows) do
-      p.data, p.name, p.pool_type = sym.round(conv(sym.Variable("data"), "first") * 2), "pool", "max"
+      p.data, p.name, p.pool_type =
+        sym.round(conv(sym.Variable("data"), "first") * 2), "pool", "max"
       local net = conv(sym.Pooling(p), "last")
       local function bound(apart)
         local exe = net:simple_bind{ctx = ty.cpu(), data = {2, 16, 13, 14}}
@@ -105,19 +113,27 @@ describe("the gradient of max pooling", function()
     local function check_relu(d, o, merged)
       ty.random.seed(3)
       local x = sym.Variable("data")
-      if o.conv then x = sym.Convolution{data = x, name = "first", num_filter = 16, kernel = {3, 3}, pad = {1, 1}} end
+      if o.conv then
+        x = sym.Convolution{data = x, name = "first", num_filter = 16,
+          kernel = {3, 3}, pad = {1, 1}}
+      end
       local r = sym.relu{data = x, name = "relu"}
-      local y = sym.Pooling{data = r, kernel = o.kernel, stride = o.stride, pad = o.pad, pool_type = o.type or "max", name = "pool"}
-      if o.conv then y = sym.Convolution{data = y, name = "last", num_filter = 16, kernel = {1, 1}} end
+      local y = sym.Pooling{data = r, kernel = o.kernel, stride = o.stride, pad = o.pad,
+        pool_type = o.type or "max", name = "pool"}
+      if o.conv then
+        y = sym.Convolution{data = y, name = "last", num_filter = 16, kernel = {1, 1}}
+      end
       if o.also then y = sym.sum(y) + sym.sum(r) end
       local function bound(apart)
-        local exe = y:simple_bind{ctx = ty.cpu(), data = d, type_dict = {data = o.dtype or "float32"}, grad_req = o.req or "write"}
+        local exe = y:simple_bind{ctx = ty.cpu(), data = d,
+          type_dict = {data = o.dtype or "float32"}, grad_req = o.req or "write"}
         if apart then exe:set_monitor_callback(function() end) end
         return exe
       end
       local exe, apart = bound(), bound(true)
       for name, v in pairs(exe.arg_dict) do
-        v[":"] = ty.nd.random_randint{low = -3, high = 3, shape = v.shape}:astype(v.dtype)      -- ties, zeros among them
+        -- ties, zeros among them
+        v[":"] = ty.nd.random_randint{low = -3, high = 3, shape = v.shape}:astype(v.dtype)
         apart.arg_dict[name][":"] = v
       end
       assert.equal(merged ~= false, exe:program():find("%[pool_backward relu_backward%]") ~= nil)
@@ -131,7 +147,8 @@ describe("the gradient of max pooling", function()
     check_relu({2, 16, 13, 11}, {kernel = {3, 3}, stride = {2, 2}, pad = {1, 1}, conv = true})
     check_relu({2, 16, 12, 12}, {kernel = {2, 2}, stride = {2, 2}, conv = true, req = "add"})
     for _, d in ipairs{{2, 3, 8, 9}, {1, 1, 4, 1100}} do
-      check_relu(d, {kernel = {2, 2}, stride = {2, 2}}, false)          -- the data's gradient is an array of the user's
+      -- the data's gradient is an array of the user's
+      check_relu(d, {kernel = {2, 2}, stride = {2, 2}}, false)
     end
     check_relu({2, 16, 7, 7}, {kernel = {7, 7}, conv = true})
     check_relu({1, 16, 4, 1100}, {kernel = {2, 2}, stride = {2, 2}, conv = true})
@@ -142,16 +159,18 @@ describe("the gradient of max pooling", function()
   end)
 
   it("makes the bytes again where the forward part is computed again", function()
-    for _, conv in ipairs{false, true} do                -- with it the pooled output is wanted again, too
+    for _, conv in ipairs{false, true} do        -- with it the pooled output is wanted again, too
       local grads = {}
       for i, again in ipairs{"False", "True"} do
         local function kept(o)
           o.attr = {__force_mirroring__ = again}
           return o
         end
-        local x = sym.Pooling(kept{data = sym.relu(kept{data = sym.tanh(kept{data = sym.Variable("data")})}), kernel = {2, 2},
-          stride = {2, 2}, pool_type = "max", name = "pool"})
-        local y = conv and sym.Convolution{data = x, name = "last", num_filter = 4, kernel = {3, 3}} or x * 2
+        local x = sym.Pooling(
+          kept{data = sym.relu(kept{data = sym.tanh(kept{data = sym.Variable("data")})}),
+            kernel = {2, 2}, stride = {2, 2}, pool_type = "max", name = "pool"})
+        local y = conv
+          and sym.Convolution{data = x, name = "last", num_filter = 4, kernel = {3, 3}} or x * 2
         local exe = y:simple_bind{ctx = ty.cpu(), data = {2, 3, 12, 14}}
         ty.random.seed(4)
         for _, name in ipairs(y:list_arguments()) do
@@ -167,7 +186,8 @@ describe("the gradient of max pooling", function()
 
   it("keeps neither data nor output", function()
     local x = sym.Variable("data")
-    local net = sym.Pooling{data = sym.tanh(x * 2), kernel = {2, 2}, stride = {2, 2}, pool_type = "max"}
+    local net = sym.Pooling{data = sym.tanh(x * 2), kernel = {2, 2},
+      stride = {2, 2}, pool_type = "max"}
     local exe = sym.sum(net):simple_bind{ctx = ty.cpu(), data = {4, 8, 64, 64}, grad_req = "null"}
     local trained = sym.sum(net):simple_bind{ctx = ty.cpu(), data = {4, 8, 64, 64}}
     assert.is_true(exe:memory().pool <= trained:memory().pool)

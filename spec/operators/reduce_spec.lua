@@ -1,5 +1,5 @@
--- Reductions of arrays that are large enough to be cut into parts or into wide blocks of columns, against plain loops. Whole
--- numbers, so that every order of addition gives the same bits.
+-- Reductions of arrays that are large enough to be cut into parts or into wide blocks of columns,
+-- against plain loops. Whole numbers, so that every order of addition gives the same bits.
 
 local ffi = require "ffi"
 local ty = require "tycho"
@@ -39,8 +39,8 @@ local function same(wanted, got, what)
 end
 
 describe("large reductions", function()
-  for _, s in ipairs{ { 1, 3000, 100 }, { 1, 200, 1031 }, { 1, 101, 4000 }, { 1, 97, 5003 }, { 1, 40000, 7 }, { 3, 1111, 90 },
-      { 300, 701, 1 }, { 1, 262144, 1 }, { 2, 9, 20011 } } do
+  for _, s in ipairs{ { 1, 3000, 100 }, { 1, 200, 1031 }, { 1, 101, 4000 }, { 1, 97, 5003 },
+      { 1, 40000, 7 }, { 3, 1111, 90 }, { 300, 701, 1 }, { 1, 262144, 1 }, { 2, 9, 20011 } } do
     for _, dtype in ipairs{ "float32", "float64" } do
       it(("over axis 1 of %d x %d x %d, %s"):format(s[1], s[2], s[3], dtype), function()
         local x, p = filled(s, dtype)
@@ -59,11 +59,13 @@ describe("large reductions", function()
   it("add to what is there", function()
     local x, p = filled({ 1, 2000, 130 }, "float32")
     local sums = looped(p, 1, 2000, 130)
-    local exe = ty.sym.sum{ ty.sym.Variable("x"), axis = 1 }:bind{ ctx = ty.cpu(), args = { x = x } }
+    local exe =
+      ty.sym.sum{ ty.sym.Variable("x"), axis = 1 }:bind{ ctx = ty.cpu(), args = { x = x } }
     same(sums, exe:forward(false)[1]:reshape{ -1 }:totable(), "sum")
     local y = ty.sym.broadcast_to{ ty.sym.Variable("v"), shape = { 1, 2000, 130 } }
     local grad = ty.nd.ones{ 1, 1, 130 }
-    local back = y:bind{ ctx = ty.cpu(), args = { v = ty.nd.zeros{ 1, 1, 130 } }, args_grad = { v = grad }, grad_req = "add" }
+    local back = y:bind{ ctx = ty.cpu(), args = { v = ty.nd.zeros{ 1, 1, 130 } },
+      args_grad = { v = grad }, grad_req = "add" }
     back:forward(true)
     back:backward(x)
     local got = grad:reshape{ -1 }:totable()

@@ -1,10 +1,11 @@
--- The fast loops of sums and softmax in float32 against the same in float64, element by element, on random shapes: ends
--- that fill no vector, one element, long rows, strided columns, in place.
+-- The fast loops of sums and softmax in float32 against the same in float64, element by element, on
+-- random shapes: ends that fill no vector, one element, long rows, strided columns, in place.
 local ty = require "tycho"
 local shell = require "spec.support.shell"
 local nd = ty.nd
 
-local SIZES = {1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 40, 63, 64, 65, 100, 400, 1000, 1001, 2047, 2080, 4096, 4097, 9001}
+local SIZES = {1, 2, 7, 8, 15, 16, 17, 31, 32, 33, 40, 63, 64, 65, 100, 400, 1000, 1001,
+  2047, 2080, 4096, 4097, 9001}
 
 local function near(got, want, bound, what)
   local e = nd.max{(got:astype("float64") - want):abs() - bound}:asscalar()
@@ -14,21 +15,25 @@ end
 local function random(shape) return nd.random.uniform{low = -3, high = 3, shape = shape} end
 
 describe("a sum", function()
-  it("over either axis is that of float64, but for two roundings of each term and one of the result", function()
-    ty.random.seed(11)
-    for i, n in ipairs(SIZES) do
-      local x = random{1 + i % 9, n}
-      local wide = x:astype("float64")
-      for axis = 0, 1 do
-        for _, name in ipairs{"sum", "mean"} do
-          local want, terms = nd[name]{wide, axis = axis}, nd[name]{wide:abs(), axis = axis}
-          local what = ("%s of %d x %d, axis %d"):format(name, x.shape[1], n, axis)
-          near(nd[name]{x, axis = axis}, want, terms * 2 ^ -23 + want:abs() * 2 ^ -24 + 1e-12 * n, what)
+  it(
+    "over either axis is that of float64, but for two roundings of each term and one of the result",
+    function()
+      ty.random.seed(11)
+      for i, n in ipairs(SIZES) do
+        local x = random{1 + i % 9, n}
+        local wide = x:astype("float64")
+        for axis = 0, 1 do
+          for _, name in ipairs{"sum", "mean"} do
+            local want, terms = nd[name]{wide, axis = axis}, nd[name]{wide:abs(), axis = axis}
+            local what = ("%s of %d x %d, axis %d"):format(name, x.shape[1], n, axis)
+            near(nd[name]{x, axis = axis}, want,
+              terms * 2 ^ -23 + want:abs() * 2 ^ -24 + 1e-12 * n, what)
+          end
         end
+        near(x:reshape{-1, 1, x.shape[1]}:sum{axis = {0, 1}},
+          wide:reshape{-1, 1, x.shape[1]}:sum{axis = {0, 1}}, 1e-4, "narrow columns")
       end
-      near(x:reshape{-1, 1, x.shape[1]}:sum{axis = {0, 1}}, wide:reshape{-1, 1, x.shape[1]}:sum{axis = {0, 1}}, 1e-4, "narrow columns")
-    end
-  end)
+    end)
 
   it("counts exactly, and is no less exact where there are many terms", function()
     assert.equal(2 ^ 22, nd.ones{2 ^ 22}:sum():asscalar())

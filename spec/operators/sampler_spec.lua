@@ -1,5 +1,6 @@
--- Every line of spec/operators/cases_samplers.lua: mean and variance, and a test of the whole law, Kolmogorov and Smirnov's where it is
--- continuous, chi-square where it is discrete, each at the level 0.001; seeds are fixed. Then: no number depends on threads.
+-- Every line of spec/operators/cases_samplers.lua: mean and variance, and a test of the whole law,
+-- Kolmogorov and Smirnov's where it is continuous, chi-square where it is discrete, each at the
+-- level 0.001; seeds are fixed. Then: no number depends on threads.
 local ty = require "tycho"
 local cases = require "spec.operators.cases_samplers"
 local shell = require "spec.support.shell"
@@ -11,16 +12,22 @@ local N = 20000
 local function moments(x)
   local mean, variance, fourth = 0, 0, 0
   for _, v in ipairs(x) do mean = mean + v / #x end
-  for _, v in ipairs(x) do variance, fourth = variance + (v - mean) ^ 2 / #x, fourth + (v - mean) ^ 4 / #x end
+  for _, v in ipairs(x) do
+    variance, fourth = variance + (v - mean) ^ 2 / #x, fourth + (v - mean) ^ 4 / #x
+  end
   return mean, variance, fourth - variance ^ 2
 end
 
 local function check_moments(x, law)
   local mean, variance, spread = moments(x)
   local off = math.abs(mean - law.mean) / math.sqrt(law.variance / #x)
-  if off > 4 then error(("mean %g, expected %g: %.1f deviations"):format(mean, law.mean, off), 0) end
+  if off > 4 then
+    error(("mean %g, expected %g: %.1f deviations"):format(mean, law.mean, off), 0)
+  end
   off = math.abs(variance - law.variance) / math.max(math.sqrt(spread / #x), law.variance / #x)
-  if off > 4.5 then error(("variance %g, expected %g: %.1f deviations"):format(variance, law.variance, off), 0) end
+  if off > 4.5 then
+    error(("variance %g, expected %g: %.1f deviations"):format(variance, law.variance, off), 0)
+  end
 end
 
 -- the largest distance between the cumulative frequencies and the law
@@ -32,7 +39,9 @@ local function check_continuous(x, law)
     most = math.max(most, i / #x - p, p - (i - 1) / #x)
   end
   local statistic = most * math.sqrt(#x)
-  if statistic > 1.95 then error(("Kolmogorov-Smirnov: %.3f, at most 1.95"):format(statistic), 0) end
+  if statistic > 1.95 then
+    error(("Kolmogorov-Smirnov: %.3f, at most 1.95"):format(statistic), 0)
+  end
 end
 
 -- Wilson and Hilferty's approximation of the quantile at 0.999
@@ -70,8 +79,12 @@ local function check_discrete(x, law)
     statistic = statistic + (count - bin.p * #x) ^ 2 / (bin.p * #x)
   end
   local bound = chi_square_bound(#list - 1)
-  if statistic > bound then error(("chi-square: %.2f in %d bins, at most %.2f"):format(statistic, #list, bound), 0) end
-  for v in pairs(counts) do if law.pmf(v) == 0 then error(("%g was drawn, which cannot be"):format(v), 0) end end
+  if statistic > bound then
+    error(("chi-square: %.2f in %d bins, at most %.2f"):format(statistic, #list, bound), 0)
+  end
+  for v in pairs(counts) do
+    if law.pmf(v) == 0 then error(("%g was drawn, which cannot be"):format(v), 0) end
+  end
 end
 
 describe("random numbers follow their law:", function()
@@ -88,15 +101,18 @@ end)
 describe("counts whose rate lies beyond all numbers", function()
   it("are no endless search", function()
     ty.random.seed(1)
-    local rate = ty.nd.random_generalized_negative_binomial{mu = 1e30, alpha = 1e308, shape = {8}}:totable()
+    local rate =
+      ty.nd.random_generalized_negative_binomial{mu = 1e30, alpha = 1e308, shape = {8}}:totable()
     for _, x in ipairs(rate) do assert.truthy(x >= 0) end
-    local failures = ty.nd.random_negative_binomial{k = 3, p = 1e-320, shape = {8}, dtype = "float64"}:totable()
+    local failures =
+      ty.nd.random_negative_binomial{k = 3, p = 1e-320, shape = {8}, dtype = "float64"}:totable()
     for _, x in ipairs(failures) do assert.equal(math.huge, x) end
   end)
 end)
 
 describe("random numbers in half types", function()
-  for _, name in ipairs{"uniform", "normal", "gamma", "exponential", "poisson", "negative_binomial", "generalized_negative_binomial"} do
+  for _, name in ipairs{"uniform", "normal", "gamma", "exponential", "poisson", "negative_binomial",
+      "generalized_negative_binomial"} do
     it(name, function()
       for _, dtype in ipairs{"float16", "bfloat16"} do
         local options = name == "negative_binomial" and {k = 3, p = 0.5} or {}
@@ -106,7 +122,8 @@ describe("random numbers in half types", function()
           return ty.nd["_random_" .. name .. "_like"](options)
         end
         assert.equal(dtype, draw(dtype).dtype)
-        assert.near(draw("float32"):astype(dtype):astype("float32"), draw(dtype):astype("float32"), 0, 0.01)
+        assert.near(draw("float32"):astype(dtype):astype("float32"),
+          draw(dtype):astype("float32"), 0, 0.01)
       end
     end)
   end
@@ -126,7 +143,8 @@ describe("one seed gives the same numbers", function()
 
   it("with any number of threads and any instruction set", function()
     local function output(environment)
-      local text, status = shell.run(environment .. " " .. shell.program .. " spec/support/draws.lua")
+      local text, status =
+        shell.run(environment .. " " .. shell.program .. " spec/support/draws.lua")
       assert.equal(0, status, text)
       return text
     end

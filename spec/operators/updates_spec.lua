@@ -1,18 +1,21 @@
--- Every line of spec/operators/cases_updates.lua: one step in each floating type, in place, with and without clipping; the weight, the
--- states and the float32 copy afterwards, NaN in one gradient included, which must not reach another element.
+-- Every line of spec/operators/cases_updates.lua: one step in each floating type, in place, with
+-- and without clipping; the weight, the states and the float32 copy afterwards, NaN in one gradient
+-- included, which must not reach another element.
 local ty = require "tycho"
 local arrays = require "spec.support.arrays"
 local cases = require "spec.operators.cases_updates"
 local shell = require "spec.support.shell"
 local trials = require "spec.support.trials"
 
-local BOUNDS = {float64 = 1e-6, float32 = 1e-5, float16 = 4e-3, bfloat16 = 3e-2}        -- rates are singles
+-- rates are singles
+local BOUNDS = {float64 = 1e-6, float32 = 1e-5, float16 = 4e-3, bfloat16 = 3e-2}
 local TRIALS = 4
 
 local function agree(what, want, got, bound)
   for i, v in ipairs(want) do
     local off = math.abs(v - got[i])
-    if (off ~= off or off > bound * math.max(1, math.abs(v))) and not (v ~= v and got[i] ~= got[i]) then
+    if (off ~= off or off > bound * math.max(1, math.abs(v)))
+        and not (v ~= v and got[i] ~= got[i]) then
       error(("%s, element %d: %.12g, expected %.12g"):format(what, i - 1, got[i], v), 0)
     end
   end
@@ -31,7 +34,8 @@ local function one_weight(line, kind, random, dtype, sick)
   array("grad", rows and {rows, 3} or {n}, -1, 1)
   for name in line[3]:gmatch("%S+") do
     local signed = name == "mom" or name == "delta" or name == "z"
-    array(name, (kind.ratio and {1}) or (rows and {rows, 1}) or {n}, signed and -1 or name == "g" and 0 or 0.25, name == "g" and 0.25 or 1)
+    array(name, (kind.ratio and {1}) or (rows and {rows, 1}) or {n},
+      signed and -1 or name == "g" and 0 or 0.25, name == "g" and 0.25 or 1)
     order[#order + 1] = name
   end
   if kind.mp then
@@ -62,7 +66,8 @@ local function kinds(text)
   return t
 end
 
-local COPIED = {beta1 = 1, beta2 = 1, epsilon = 1, momentum = 1, gamma1 = 1, gamma2 = 1, clip_weights = 1, lamda1 = 1, beta = 1, wd_lh = 1,
+local COPIED = {beta1 = 1, beta2 = 1, epsilon = 1, momentum = 1, gamma1 = 1, gamma2 = 1,
+  clip_weights = 1, lamda1 = 1, beta = 1, wd_lh = 1,
   bias_correction = 1, lower_bound = 1, upper_bound = 1}
 
 local function has(info, name)
@@ -79,12 +84,19 @@ local function call_options(info, kind, p, n)
   local t = {}
   for name, v in pairs(p) do if COPIED[name] and has(info, name) then t[name] = v end end
   if has(info, "rescale_grad") then t.rescale_grad = p.rescale_grad end
-  for _, name in ipairs{"clip_grad", "clip_gradient"} do if has(info, name) then t[name] = p.clip end end
-  for plain, lists in pairs{lr = "lrs learning_rates", wd = "wds", eta = "etas", t = "step_count"} do
-    if has(info, plain) then t[plain] = p[plain] end
-    for name in lists:gmatch("%S+") do if has(info, name) then t[name] = repeated(p[plain], n) end end
+  for _, name in ipairs{"clip_grad", "clip_gradient"} do
+    if has(info, name) then t[name] = p.clip end
   end
-  if kind.multi or kind.preloaded then t[has(info, "num_tensors") and "num_tensors" or "num_weights"] = n end
+  for plain, lists in pairs{lr = "lrs learning_rates", wd = "wds",
+      eta = "etas", t = "step_count"} do
+    if has(info, plain) then t[plain] = p[plain] end
+    for name in lists:gmatch("%S+") do
+      if has(info, name) then t[name] = repeated(p[plain], n) end
+    end
+  end
+  if kind.multi or kind.preloaded then
+    t[has(info, "num_tensors") and "num_tensors" or "num_weights"] = n
+  end
   return t
 end
 
@@ -98,7 +110,8 @@ local function trial(line, random, dtype, clip, sick)
     local a, order = one_weight(line, kind, random, dtype, sick)
     weights[k], wants[k] = a, expected(line, kind, a, p)
     for _, name in ipairs(order) do options[#options + 1] = a[name] end
-    out[k] = kind.out and ty.nd.zeros(a.weight.shape, {dtype = kind.mp and "float32" or dtype}) or a.weight
+    out[k] = kind.out
+      and ty.nd.zeros(a.weight.shape, {dtype = kind.mp and "float32" or dtype}) or a.weight
   end
   local rates = kind.mp and "float32" or dtype
   if kind.preloaded then
@@ -110,9 +123,13 @@ local function trial(line, random, dtype, clip, sick)
   ty.nd[line[1]](options)
   for k, a in ipairs(weights) do
     for name, x in pairs(a) do
-      if name ~= "grad" then agree(dtype .. " " .. name, wants[k][name], arrays.list(x), BOUNDS[x.dtype]) end
+      if name ~= "grad" then
+        agree(dtype .. " " .. name, wants[k][name], arrays.list(x), BOUNDS[x.dtype])
+      end
     end
-    if kind.out then agree(dtype .. " output", wants[k].out, arrays.list(out[k]), BOUNDS[out[k].dtype]) end
+    if kind.out then
+      agree(dtype .. " output", wants[k].out, arrays.list(out[k]), BOUNDS[out[k].dtype])
+    end
   end
 end
 
@@ -120,7 +137,8 @@ describe("one step of", function()
   for i, line in ipairs(cases) do
     it(("%s (line %d of the table)"):format(line[1], i), function()
       local random = trials.random(4000 + i)
-      for _, dtype in ipairs(line[4]:find("mp") and {"float16", "bfloat16"} or {"float64", "float32", "float16", "bfloat16"}) do
+      for _, dtype in ipairs(line[4]:find("mp") and {"float16", "bfloat16"}
+          or {"float64", "float32", "float16", "bfloat16"}) do
         for k = 1, TRIALS do
           trial(line, random, dtype, k % 2 == 0 and 0.125 or -1, false)
         end
@@ -130,7 +148,9 @@ describe("one step of", function()
   for _, line in ipairs(cases) do
     -- rules that take the norm of the whole weight spread NaN by their nature
     if line[4]:find("plain$") then
-      it(line[1] .. " keeps NaN where it is", function() trial(line, trials.random(9), "float64", -1, true) end)
+      it(line[1] .. " keeps NaN where it is", function()
+        trial(line, trials.random(9), "float64", -1, true)
+      end)
     end
   end
 end)
@@ -142,7 +162,8 @@ describe("adam_update in one loop", function()
     local function noise() return ty.nd.random_normal{shape = {n}}:astype(dtype) end
     local w, g, m, v = noise(), noise(), noise(), ty.nd.abs(noise())
     local out = options.apart and ty.nd.zeros({n}, {dtype = dtype}) or w
-    ty.nd.adam_update{w, g, m, v, out = out, lr = 0.013, wd = 0.07, beta1 = 0.83, rescale_grad = 0.3, clip_gradient = options.clip}
+    ty.nd.adam_update{w, g, m, v, out = out, lr = 0.013, wd = 0.07, beta1 = 0.83,
+      rescale_grad = 0.3, clip_gradient = options.clip}
     return {out:totable(), m:totable(), v:totable(), w:totable()}
   end
 
@@ -171,7 +192,8 @@ describe("an update of many weights", function()
       print("done")
     ]]
     shell.with_file(script, function(path)
-      local output = shell.run(("TYCHO_MEM_LIMIT=%d %s %s"):format((90 * 4 + 3) * 1048576, shell.program, path))
+      local output =
+        shell.run(("TYCHO_MEM_LIMIT=%d %s %s"):format((90 * 4 + 3) * 1048576, shell.program, path))
       assert.equal("done\n", output)
     end)
   end)

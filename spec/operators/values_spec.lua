@@ -1,6 +1,7 @@
--- Every line of spec/operators/cases_values.lua: values, gradients (zero, the operator's own, or refused) with write, add and null;
--- the same values in an executor that is fused, plain (a monitor watches), recomputes or shares its memory with another
--- one, and from arrays without any plan; the other floating types; the smallest and largest shapes.
+-- Every line of spec/operators/cases_values.lua: values, gradients (zero, the operator's own, or
+-- refused) with write, add and null; the same values in an executor that is fused, plain (a monitor
+-- watches), recomputes or shares its memory with another one, and from arrays without any plan; the
+-- other floating types; the smallest and largest shapes.
 local ty = require "tycho"
 local arrays = require "spec.support.arrays"
 local cases = require "spec.operators.cases_values"
@@ -22,10 +23,13 @@ end
 local function agree(what, want, got, bound)
   if #want ~= #got then error(("%s: %d elements, expected %d"):format(what, #got, #want), 0) end
   local scale = 1e-2
-  for _, v in ipairs(want) do if v == v and math.abs(v) < 1e30 then scale = math.max(scale, math.abs(v)) end end
+  for _, v in ipairs(want) do
+    if v == v and math.abs(v) < 1e30 then scale = math.max(scale, math.abs(v)) end
+  end
   for i, v in ipairs(want) do
     local off = math.abs(v - got[i])
-    if v ~= got[i] and (off > bound * scale or off ~= off) and not (v ~= v and got[i] ~= got[i]) then
+    if v ~= got[i] and (off > bound * scale or off ~= off)
+        and not (v ~= v and got[i] ~= got[i]) then
       error(("%s, element %d: %.12g, expected %.12g"):format(what, i - 1, got[i], v), 0)
     end
   end
@@ -52,7 +56,7 @@ local function expected(line, case, heads, dtype)
   return outputs, grads and by_variable
 end
 
--- -- arrays --------------------------------------------------------------------------------------------------------------------
+-- -- arrays ---------------------------------------------------------------------------------------
 
 local function call(line, case)
   local options = {}
@@ -65,12 +69,12 @@ local function call(line, case)
   return all_numbers(#out > 0 and out or {out})
 end
 
--- -- executors -----------------------------------------------------------------------------------------------------------------
+-- -- executors ------------------------------------------------------------------------------------
 
 local function run(line, case, req, start, options)
   options = options or {}
-  local exe, grads = trials.bind(case, req, start, {dtype = options.dtype or base(line), force_mirroring = options.force_mirroring,
-    shared_exec = options.shared_exec})
+  local exe, grads = trials.bind(case, req, start, {dtype = options.dtype or base(line),
+    force_mirroring = options.force_mirroring, shared_exec = options.shared_exec})
   if options.plain then exe:set_monitor_callback(function() end) end
   exe:forward{is_train = true}
   return all_numbers(exe.outputs), exe, grads
@@ -79,13 +83,17 @@ end
 local WAYS = {plain = {plain = true}, recomputing = {force_mirroring = true}}
 
 local function check_ways(line, case, req, want)
-  for way, options in pairs(WAYS) do agree_all(way .. " output", want, (run(line, case, req, 0, options)), 1e-12) end
+  for way, options in pairs(WAYS) do
+    agree_all(way .. " output", want, (run(line, case, req, 0, options)), 1e-12)
+  end
   local _, first = run(line, case, req, 0)
   local second = run(line, case, req, 0, {shared_exec = first})
   agree_all("sharing output", want, second, 1e-12)
   first:forward{is_train = true}
   agree_all("shared output", want, all_numbers(first.outputs), 1e-12)
-  if not line.build and not next(case.aux) then agree_all("output from arrays", want, call(line, case), 1e-12) end
+  if not line.build and not next(case.aux) then
+    agree_all("output from arrays", want, call(line, case), 1e-12)
+  end
 end
 
 local function check_gradients(line, case, random, has_own)
@@ -128,7 +136,9 @@ end
 local function trial(line, random, sizes)
   local case = trials.make(line, random, sizes)
   local kind = ty.op.info(line[1]).gradient
-  if line.options.imperative then return agree_all("output", (expected(line, case)), call(line, case), bound_of(line)) end
+  if line.options.imperative then
+    return agree_all("output", (expected(line, case)), call(line, case), bound_of(line))
+  end
   local req = (kind == "none" or not next(case.arrays)) and "null" or "write"
   local got, exe = run(line, case, req, 0)
   local heads, own = all_numbers(trials.heads(exe, random)), nil
@@ -138,12 +148,18 @@ local function trial(line, random, sizes)
     agree_all("output", want, got, bound_of(line))
   end
   check_ways(line, case, req, got)
-  if kind ~= "none" then check_gradients(line, case, random, own) elseif next(case.arrays) then check_refusal(case) end
+  if kind ~= "none" then
+    check_gradients(line, case, random, own)
+  elseif next(case.arrays) then
+    check_refusal(case)
+  end
   if line.options.types ~= false and next(case.arrays) then check_types(line, case, req, heads) end
 end
 
 describe("values, without derivatives:", function()
   for i, line in ipairs(cases) do
-    it(("%s (line %d of the table)"):format(line[1], i), function() trials.several(line, 3000 + i, TRIALS, trial) end)
+    it(("%s (line %d of the table)"):format(line[1], i), function()
+      trials.several(line, 3000 + i, TRIALS, trial)
+    end)
   end
 end)

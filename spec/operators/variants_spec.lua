@@ -1,6 +1,7 @@
--- Every line of spec/operators/cases.lua in ways that must not change what it computes: inside a network whose programs are fused,
--- plain (a monitor watches) or recompute; in an executor of its own, one that shares its memory, and without any plan, from
--- arrays; and in other types than float64.
+-- Every line of spec/operators/cases.lua in ways that must not change what it computes:
+-- inside a network whose programs are fused, plain (a monitor watches) or recompute; in an
+-- executor of its own, one that shares its memory, and without any plan, from arrays; and
+-- in other types than float64.
 local attrs = require "tycho.core.attrs"
 local ty = require "tycho"
 local arrays = require "spec.support.arrays"
@@ -8,10 +9,12 @@ local cases = require "spec.operators.cases"
 local trials = require "spec.support.trials"
 
 local sym = ty.sym
-local sanitized = (os.getenv("SANITIZER") or "") ~= ""   -- some ten times slower: a trial for each line
+-- some ten times slower: a trial for each line
+local sanitized = (os.getenv("SANITIZER") or "") ~= ""
 local TRIALS = sanitized and 1 or 4
 
--- The operator between element-wise neighbours, which may be fused on both sides, and a concatenation behind it all.
+-- The operator between element-wise neighbours, which may be fused on both sides, and a
+-- concatenation behind it all.
 local function network(case)
   local inputs = {}
   for _, variable in ipairs(attrs.keys(case.arrays)) do
@@ -21,7 +24,7 @@ local function network(case)
   local y, parts = case.symbol(inputs), {}
   for k = 1, #y:list_outputs() do
     local z = #y:list_outputs() > 1 and y[k] or y
-    z = z - sym.BlockGrad{z * 0.5}                       -- a tape of gradients that ends in one that is only handed on
+    z = z - sym.BlockGrad{z * 0.5}  -- a tape of gradients that ends in one that is only handed on
     parts[k] = sym.Reshape{sym.sigmoid{z} * 2 - 0.5, shape = {-1}}
   end
   parts.dim, parts.name = 0, "all"
@@ -51,7 +54,9 @@ local function must_agree(want, got, bound, what)
   for _, key in ipairs(attrs.keys(want)) do
     local a, b = want[key], got[key]:astype("float64")
     local scale, p = 1e-3, a:data()
-    for i = 0, a.size - 1 do if p[i] == p[i] and math.abs(p[i]) < 1e30 then scale = math.max(scale, math.abs(p[i])) end end
+    for i = 0, a.size - 1 do
+      if p[i] == p[i] and math.abs(p[i]) < 1e30 then scale = math.max(scale, math.abs(p[i])) end
+    end
     local difference = arrays.difference(b, a, bound * scale, bound)
     if difference then error(what .. ", " .. key .. ": " .. difference, 0) end
   end
@@ -84,7 +89,7 @@ describe("neighbours, fusion and recomputation change nothing:", function()
   end
 end)
 
--- -- plans ------------------------------------------------------------------------------------------------------------------
+-- -- plans ----------------------------------------------------------------------------------------
 
 local function bits(arrays_list)
   local t = {}
@@ -122,13 +127,16 @@ describe("plans change nothing, not a bit:", function()
   end
 end)
 
--- -- other types ------------------------------------------------------------------------------------------------------------
+-- -- other types ----------------------------------------------------------------------------------
 
 local BOUNDS = {float32 = 1e-4, float16 = 2e-2, bfloat16 = 1e-1}
 
 local function rounded(case, dtype)
-  local copy = {symbol = case.symbol, fixed = case.fixed, aux = case.aux, single = case.single, arrays = {}}
-  for variable, x in pairs(case.arrays) do copy.arrays[variable] = x:astype(dtype):astype("float64") end
+  local copy = {symbol = case.symbol, fixed = case.fixed, aux = case.aux,
+    single = case.single, arrays = {}}
+  for variable, x in pairs(case.arrays) do
+    copy.arrays[variable] = x:astype(dtype):astype("float64")
+  end
   return copy
 end
 

@@ -36,7 +36,8 @@ describe("optimizer", function()
     step(update, ty.nd.ones{ 2 }, 1)
     local bytes = update:get_states(true)
     for _, at in ipairs{ 1, 9, 14, 30, #bytes - 3 } do
-      local other = bytes:sub(1, at - 1) .. string.char((bytes:byte(at) + 1) % 256) .. bytes:sub(at + 1)
+      local other = bytes:sub(1, at - 1) .. string.char((bytes:byte(at) + 1) % 256)
+        .. bytes:sub(at + 1)
       assert.raises("format", update.set_states, update, other)
     end
     assert.raises("format", update.set_states, update, bytes:sub(1, -2))
@@ -56,7 +57,8 @@ describe("optimizer", function()
 
   it("updates lists as one by one", function()
     local function run(listed)
-      local update = ty.optimizer.get_updater(ty.optimizer.SGD{ learning_rate = 0.1, momentum = 0.9 })
+      local update =
+        ty.optimizer.get_updater(ty.optimizer.SGD{ learning_rate = 0.1, momentum = 0.9 })
       local w, g, indices = {}, {}, {}
       for i = 1, 6 do
         w[i], g[i], indices[i] = ty.nd.full({ i }, i), ty.nd.full({ i }, 0.5), i
@@ -77,7 +79,8 @@ end)
 
 describe("container", function()
   it("gives back what it was given, and equal bytes for equal values", function()
-    local value = { 1, "two", { three = 3.5, yes = true, none = ty.null }, [0] = -1 / 0, [2.5] = "" }
+    local value = { 1, "two", { three = 3.5, yes = true, none = ty.null },
+      [0] = -1 / 0, [2.5] = "" }
     local bytes = container.encode(value)
     local back = container.decode(bytes, "spec")
     assert.same(value, back)

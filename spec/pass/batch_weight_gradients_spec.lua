@@ -1,16 +1,19 @@
--- Products over one weight that end in one sum, done as one (native/pass/batch_weight_gradients.c): the same sums as one by one.
+-- Products over one weight that end in one sum, done as one (native/pass/batch_weight_gradients.c):
+-- the same sums as one by one.
 local ty = require "tycho"
 local sym = ty.sym
 
 local function noise(shape) return ty.nd.random_normal{shape = shape} end
 
--- a net of `steps` layers over one weight, each on a piece of its own; `between`: what a step does beside
+-- a net of `steps` layers over one weight, each on a piece of its own;
+-- `between`: what a step does beside
 local function chain(steps, options)
   local w, b, y = sym.Variable("w"), not options.no_bias and sym.Variable("b"), nil
   for t = 1, steps do
     local x = sym.Variable("x" .. t)
     if y and options.recurrent then x = sym.tanh(x + y) end
-    y = sym.FullyConnected{data = x, weight = w, bias = b or nil, no_bias = options.no_bias, num_hidden = options.n, name = "fc" .. t}
+    y = sym.FullyConnected{data = x, weight = w, bias = b or nil, no_bias = options.no_bias,
+      num_hidden = options.n, name = "fc" .. t}
     if options.between == t then y = y + sym.dot{x, w, transpose_b = true} end
     if options.slope then y = sym.Activation{data = y, act_type = options.slope} end
     options.all = options.all and options.all + y or y
@@ -49,7 +52,9 @@ local function same(steps, rows, k, options, req, dtype)
   local joined, exe = gradients(net, given, req, dtype or "float32", false, values)
   local apart = gradients(net, given, req, dtype or "float32", true, values)
   local near = ({float16 = 0.01, bfloat16 = 0.05, float64 = 1e-12})[dtype] or 4e-5
-  for name, g in pairs(apart) do assert.near(g:astype("float64"), joined[name]:astype("float64"), near, near, name) end
+  for name, g in pairs(apart) do
+    assert.near(g:astype("float64"), joined[name]:astype("float64"), near, near, name)
+  end
   local counts = {}
   for n in exe:program():gmatch("(%d+) products in one") do counts[#counts + 1] = tonumber(n) end
   return counts
@@ -80,7 +85,9 @@ describe("products that end in one sum", function()
     assert.same({}, same(10, 4, 6, {n = 5}, req))
   end)
   it("in half precision and in float64", function()
-    for _, dtype in ipairs{"float16", "bfloat16", "float64"} do same(10, 4, 6, {n = 5}, "write", dtype) end
+    for _, dtype in ipairs{"float16", "bfloat16", "float64"} do
+      same(10, 4, 6, {n = 5}, "write", dtype)
+    end
   end)
   it("end early where another operator adds to the sum", function()
     local counts = same(12, 4, 6, {n = 5, between = 6, no_bias = true}, "write")

@@ -1,23 +1,26 @@
--- Normalisation with fixed statistics, and the sum behind it, done by the convolution (native/pass/fold_batchnorm.c): the same numbers
--- as step by step.
+-- Normalisation with fixed statistics, and the sum behind it, done by the convolution
+-- (native/pass/fold_batchnorm.c): the same numbers as step by step.
 local ty = require "tycho"
 local sym = ty.sym
 
 local function noise(shape, scale) return ty.nd.random_normal{shape = shape, scale = scale or 1} end
 
 local function conv(x, name, filters, o)
-  return sym.Convolution{data = x, name = name, num_filter = filters, kernel = o.kernel or {3, 3}, pad = o.pad or {1, 1},
-    stride = o.stride, no_bias = not o.bias, num_group = o.groups}
+  return sym.Convolution{data = x, name = name, num_filter = filters, kernel = o.kernel or {3, 3},
+    pad = o.pad or {1, 1}, stride = o.stride, no_bias = not o.bias, num_group = o.groups}
 end
 
 local function norm(x, name, o)
-  return sym.BatchNorm{data = x, name = name, fix_gamma = o.fix_gamma or false, eps = 1e-3, use_global_stats = o.global}
+  return sym.BatchNorm{data = x, name = name, fix_gamma = o.fix_gamma or false, eps = 1e-3,
+    use_global_stats = o.global}
 end
 
--- a convolution and its normalisation beside a way past them, between convolutions, so that channels may lie in blocks
+-- a convolution and its normalisation beside a way past them, between convolutions, so
+-- that channels may lie in blocks
 local function residual(o)
   local x = conv(sym.Variable("data"), "first", o.filters, {})
-  local y = norm(conv(o.near and x or conv(x, "second", o.groups and 32 or 16, {}), "conv", o.filters, o), "norm", o)
+  local y = norm(conv(o.near and x or conv(x, "second", o.groups and 32 or 16, {}), "conv",
+    o.filters, o), "norm", o)
   if o.relu then y = sym.relu(y) end
   if o.sum == "left" then y = x + y elseif o.sum == "right" then y = y + x end
   if o.relu_after then y = sym.relu(y) end
@@ -35,7 +38,9 @@ end
 local function values_for(net, n, side)
   local exe = net:simple_bind{ctx = ty.cpu(), data = {n, 16, side, side}, grad_req = "null"}
   local v = {arg = {}, aux = {}}
-  for name, x in pairs(exe.arg_dict) do v.arg[name] = noise(x.shape, name:find("weight") and 0.1 or 1) end
+  for name, x in pairs(exe.arg_dict) do
+    v.arg[name] = noise(x.shape, name:find("weight") and 0.1 or 1)
+  end
   for name, x in pairs(exe.aux_dict) do v.aux[name] = noise(x.shape) end
   for name, x in pairs(v.aux) do if name:find("var") then v.aux[name] = ty.nd.abs(x) + 0.2 end end
   return v
@@ -115,7 +120,8 @@ describe("a convolution does", function()
   end)
   it("nothing whose normalisation is an output", function()
     local y = norm(conv(conv(sym.Variable("data"), "first", 16, {}), "conv", 16, {}), "norm", {})
-    local exe = sym.Group{y, conv(y, "last", 16, {})}:simple_bind{ctx = ty.cpu(), data = {2, 16, 12, 12}, grad_req = "null"}
+    local exe = sym.Group{y, conv(y, "last", 16, {})}
+      :simple_bind{ctx = ty.cpu(), data = {2, 16, 12, 12}, grad_req = "null"}
     assert.equal(0, taken(exe))
   end)
   it("what it takes over again after a reshape", function()
@@ -124,7 +130,8 @@ describe("a convolution does", function()
     local values = values_for(net, 2, 12)
     local exe, apart = bound(net, 2, 12, values), bound(net, 2, 12, values, true)
     same(exe, apart, false)
-    exe, apart = exe:reshape{data = {4, 16, 12, 12}, allow_up_sizing = true}, apart:reshape{data = {4, 16, 12, 12}, allow_up_sizing = true}
+    exe, apart = exe:reshape{data = {4, 16, 12, 12}, allow_up_sizing = true},
+      apart:reshape{data = {4, 16, 12, 12}, allow_up_sizing = true}
     for _, e in ipairs{exe, apart} do e.arg_dict.data[{}] = 0.5 end
     apart:set_monitor_callback(function() end)
     same(exe, apart, false)

@@ -1,15 +1,19 @@
--- Products with the same weight one after another (native/pass/group_weights.c): another order of steps, the same numbers.
+-- Products with the same weight one after another (native/pass/group_weights.c): another
+-- order of steps, the same numbers.
 local ty = require "tycho"
 local sym = ty.sym
 
--- `layers` recurrent layers over `steps` inputs; `extra(y, t, l)`: what else is done with a layer's result
+-- `layers` recurrent layers over `steps` inputs; `extra(y, t, l)`: what else
+-- is done with a layer's result
 local function stack(layers, steps, extra)
   local w, h = {}, {}
-  local x = sym.SliceChannel{data = sym.Variable("data"), num_outputs = steps, axis = 0, squeeze_axis = true, name = "cut"}
+  local x = sym.SliceChannel{data = sym.Variable("data"), num_outputs = steps, axis = 0,
+    squeeze_axis = true, name = "cut"}
   local out = {}
   for l = 1, layers do w[l] = {sym.Variable("wi" .. l), sym.Variable("wh" .. l)} end
   local function product(v, weight, name)
-    return sym.FullyConnected{data = v, weight = weight, no_bias = true, num_hidden = 6, name = name}
+    return sym.FullyConnected{data = v, weight = weight, no_bias = true,
+      num_hidden = 6, name = name}
   end
   for t = 1, steps do
     local y = steps == 1 and x or x[t]
@@ -46,13 +50,17 @@ local function order(exe, backward)
   return table.concat(names, " ")
 end
 
--- outputs and gradients of two steps are those of the monitored run, which keeps the order of building
+-- outputs and gradients of two steps are those of the monitored run, which keeps the order of
+-- building
 local function same(net, steps, req)
   local exe, plain = bound(net, steps, req or "write"), bound(net, steps, req or "write")
   plain:set_monitor_callback(function() end)
   local head = ty.nd.ones(exe.outputs[1].shape)
   for _ = 1, 2 do
-    for _, e in ipairs{exe, plain} do e:forward(true); e:backward(head) end
+    for _, e in ipairs{exe, plain} do
+      e:forward(true)
+      e:backward(head)
+    end
     assert.same(plain.outputs[1]:totable(), exe.outputs[1]:totable())
   end
   for name, g in pairs(plain.grad_dict) do assert.near(g, exe.grad_dict[name], 1e-5, 1e-5, name) end
@@ -69,9 +77,11 @@ describe("products with one weight", function()
   it("wait for one with another weight that has to come first", function()
     local v = sym.Variable("v")
     local function between(y, t, l)
-      return l == 1 and t == 1 and sym.FullyConnected{data = y, weight = v, no_bias = true, num_hidden = 6, name = "i9_9"} or y
+      return l == 1 and t == 1 and sym.FullyConnected{data = y, weight = v, no_bias = true,
+        num_hidden = 6, name = "i9_9"} or y
     end
-    assert.equal("i1_1 i1_2 i1_3 i9_9 i2_1 h1_2 h1_3 i2_2 i2_3 h2_2 h2_3", order(same(stack(2, 3, between), 3)))
+    assert.equal("i1_1 i1_2 i1_3 i9_9 i2_1 h1_2 h1_3 i2_2 i2_3 h2_2 h2_3",
+      order(same(stack(2, 3, between), 3)))
   end)
   it("run so backward, too, from the last step to the first", function()
     local exe = same(stack(2, 3), 3)
@@ -108,7 +118,9 @@ describe("products with one weight", function()
   it("stay where they are without gradients", function()
     local exe = bound(stack(2, 3), 3, "null")
     local text = exe:program() .. "\nbackward"
-    assert.equal("i1_1 i2_1 i1_2 h1_2 i2_2 h2_2 i1_3 h1_3 i2_3 h2_3", order{program = function() return text end})
+    assert.equal("i1_1 i2_1 i1_2 h1_2 i2_2 h2_2 i1_3 h1_3 i2_3 h2_3", order{program = function()
+      return text
+    end})
   end)
   it("stay where they are when a step changes a state", function()
     local norm = {}
@@ -119,7 +131,9 @@ describe("products with one weight", function()
     assert.equal("i1_1 i2_1 i1_2 h1_2 i2_2 h2_2", order(same(stack(2, 2, normed), 2)))
   end)
   it("draw what they would have drawn", function()
-    local net = stack(2, 3, function(y, t, l) return sym.Dropout{data = y, p = 0.5, name = ("d%d_%d"):format(l, t)} end)
+    local net = stack(2, 3, function(y, t, l)
+      return sym.Dropout{data = y, p = 0.5, name = ("d%d_%d"):format(l, t)}
+    end)
     local exe, plain = bound(net, 3, "write"), bound(net, 3, "write")
     plain:set_monitor_callback(function() end)
     for _, e in ipairs{exe, plain} do

@@ -14,8 +14,8 @@ end
 
 local function conv(x, filters, k, stride, name, bias)
   local half = math.floor(k / 2)
-  return sym.Convolution{data = x, num_filter = filters, kernel = {k, k}, pad = {half, half}, stride = {stride, stride},
-    no_bias = not bias, name = name}
+  return sym.Convolution{data = x, num_filter = filters, kernel = {k, k}, pad = {half, half},
+    stride = {stride, stride}, no_bias = not bias, name = name}
 end
 
 local function norm(x, name, act)
@@ -24,8 +24,8 @@ local function norm(x, name, act)
 end
 
 local function blocks_here()
-  return conv(sym.relu(conv(sym.Variable("data"), 32, 3, 1, "a")), 32, 3, 1, "b"):simple_bind{ctx = ty.cpu(),
-    data = {4, 32, 16, 16}}:program():find("\n *%d+  oneDNN") ~= nil
+  return conv(sym.relu(conv(sym.Variable("data"), 32, 3, 1, "a")), 32, 3, 1, "b")
+    :simple_bind{ctx = ty.cpu(), data = {4, 32, 16, 16}}:program():find("\n *%d+  oneDNN") ~= nil
 end
 
 -- what follows a convolution of some filters; each takes and gives a value with channels to block
@@ -37,17 +37,36 @@ local PARTS = {
   relu          = function(x) return sym.relu(x) end,
   residual      = function(x) return sym.relu(x + norm(conv(x, 32, 3, 1, "r"), "rn", "relu")) end,
   residual_thin = function(x) return x * 0.5 + conv(conv(x, 16, 1, 1, "r1"), 32, 3, 1, "r2") end,
-  max           = function(x) return sym.Pooling{data = x, kernel = {3, 3}, stride = {2, 2}, pad = {1, 1}, pool_type = "max"} end,
-  max_full      = function(x)
-    return sym.Pooling{data = x, kernel = {3, 3}, stride = {2, 2}, pool_type = "max", pooling_convention = "full"}
+  max           = function(x)
+    return sym.Pooling{data = x, kernel = {3, 3}, stride = {2, 2}, pad = {1, 1}, pool_type = "max"}
   end,
-  avg           = function(x) return sym.Pooling{data = x, kernel = {2, 2}, stride = {2, 2}, pool_type = "avg"} end,
-  avg_padded    = function(x) return sym.Pooling{data = x, kernel = {3, 3}, pad = {1, 1}, pool_type = "avg"} end,
-  global_avg    = function(x) return sym.Pooling{data = x, kernel = {1, 1}, global_pool = true, pool_type = "avg"} end,
-  global_max    = function(x) return sym.Pooling{data = x, kernel = {1, 1}, global_pool = true, pool_type = "max"} end,
-  concat        = function(x) return sym.Concat{conv(x, 16, 1, 1, "l", true), conv(x, 48, 3, 1, "m"), x, num_args = 3, dim = 1} end,
-  concat_odd    = function(x) return conv(sym.Concat{conv(x, 16, 3, 1, "l"), conv(x, 7, 3, 1, "m"), num_args = 2}, 16, 3, 1, "o") end,
-  concat_rows   = function(x) return sym.Concat{x, conv(x, 32, 3, 1, "l"), num_args = 2, dim = 2} end,
+  max_full      = function(x)
+    return sym.Pooling{data = x, kernel = {3, 3}, stride = {2, 2}, pool_type = "max",
+      pooling_convention = "full"}
+  end,
+  avg           = function(x)
+    return sym.Pooling{data = x, kernel = {2, 2}, stride = {2, 2}, pool_type = "avg"}
+  end,
+  avg_padded    = function(x)
+    return sym.Pooling{data = x, kernel = {3, 3}, pad = {1, 1}, pool_type = "avg"}
+  end,
+  global_avg    = function(x)
+    return sym.Pooling{data = x, kernel = {1, 1}, global_pool = true, pool_type = "avg"}
+  end,
+  global_max    = function(x)
+    return sym.Pooling{data = x, kernel = {1, 1}, global_pool = true, pool_type = "max"}
+  end,
+  concat        = function(x)
+    return sym.Concat{conv(x, 16, 1, 1, "l", true), conv(x, 48, 3, 1, "m"),
+      x, num_args = 3, dim = 1}
+  end,
+  concat_odd    = function(x)
+    return conv(sym.Concat{conv(x, 16, 3, 1, "l"), conv(x, 7, 3, 1, "m"), num_args = 2},
+      16, 3, 1, "o")
+  end,
+  concat_rows   = function(x)
+    return sym.Concat{x, conv(x, 32, 3, 1, "l"), num_args = 2, dim = 2}
+  end,
   split         = function(x)
     local s = sym.SliceChannel{data = x, num_outputs = 2, name = "s"}
     return conv(s[1], 16, 3, 1, "l") + s[2]
@@ -56,13 +75,22 @@ local PARTS = {
     local g = sym.Pooling{data = x, kernel = {1, 1}, global_pool = true, pool_type = "avg"}
     return sym.broadcast_mul(x, sym.sigmoid(conv(g, 32, 1, 1, "g", true)))
   end,
-  grouped       = function(x) return sym.Convolution{data = x, num_filter = 32, num_group = 2, kernel = {3, 3}, pad = {1, 1}} end,
-  depthwise     = function(x) return sym.Convolution{data = x, num_filter = 32, num_group = 32, kernel = {3, 3}, pad = {1, 1}} end,
-  dilated       = function(x) return sym.Convolution{data = x, num_filter = 16, kernel = {3, 3}, pad = {2, 2}, dilate = {2, 2}} end,
+  grouped       = function(x)
+    return sym.Convolution{data = x, num_filter = 32, num_group = 2, kernel = {3, 3}, pad = {1, 1}}
+  end,
+  depthwise     = function(x)
+    return sym.Convolution{data = x, num_filter = 32, num_group = 32, kernel = {3, 3}, pad = {1, 1}}
+  end,
+  dilated       = function(x)
+    return sym.Convolution{data = x, num_filter = 16, kernel = {3, 3},
+      pad = {2, 2}, dilate = {2, 2}}
+  end,
   reshaped      = function(x) return sym.relu(sym.Reshape{data = x, shape = {0, 0, -1}}) end,
   dropped       = function(x) return conv(sym.Dropout{data = x, p = 0.4}, 16, 3, 1, "d") end,
   mirrored      = function(x)
-    return ty.AttrScope{force_mirroring = "True"}:with(function() return norm(conv(x, 32, 3, 1, "c"), "n", "relu") end)
+    return ty.AttrScope{force_mirroring = "True"}:with(function()
+      return norm(conv(x, 32, 3, 1, "c"), "n", "relu")
+    end)
   end,
 }
 
@@ -121,7 +149,10 @@ describe("channels in blocks", function()
   end
 
   it("are pooled in pieces of long rows, and by every maximum in Pooling_v1", function()
-    PARTS.v1 = function(x) return sym.Pooling_v1{data = x, kernel = {3, 3}, stride = {2, 2}, pad = {1, 1}, pool_type = "max"} end
+    PARTS.v1 = function(x)
+      return sym.Pooling_v1{data = x, kernel = {3, 3}, stride = {2, 2},
+        pad = {1, 1}, pool_type = "max"}
+    end
     for _, name in ipairs{"max", "max_full", "avg_padded", "v1"} do
       compare(name, 1, 75, "write", true)
     end
@@ -130,7 +161,8 @@ describe("channels in blocks", function()
   it("are not kept where an axis goes: another one holds the channels then", function()
     local function squeezed(axis, n)
       return function(x)
-        local s, list = sym.SliceChannel{data = conv(x, 32, 3, 1, "p"), num_outputs = n, axis = axis, squeeze_axis = true}, {}
+        local s, list = sym.SliceChannel{data = conv(x, 32, 3, 1, "p"), num_outputs = n,
+          axis = axis, squeeze_axis = true}, {}
         for k = 1, n do
           list[k] = sym.Convolution{data = s[k], num_filter = 32, kernel = {3}}
         end

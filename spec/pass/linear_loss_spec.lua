@@ -1,48 +1,57 @@
--- The gradient of a large softmax made by the product in front of it, a slab of classes at a time (native/operators/nn/linear_loss.c):
--- the same numbers as step by step, and no array for it.
+-- The gradient of a large softmax made by the product in front of it, a slab of classes at a time
+-- (native/operators/nn/linear_loss.c): the same numbers as step by step, and no array for it.
 local ty = require "tycho"
 local sym = ty.sym
 
 local function network(o)
   local data = sym.Variable("data")
   if o.turned then data = sym.reverse{data, axis = 0} end  -- nobody reads it but the product
-  local fc = sym.FullyConnected{data = data, num_hidden = o.classes, no_bias = o.no_bias, name = "fc"}
-  return sym.SoftmaxOutput{data = o.before and fc * 1 or fc, label = sym.Variable("label"), name = "softmax", grad_scale = o.grad_scale,
-    use_ignore = o.use_ignore, ignore_label = o.ignore_label, normalization = o.normalization, smooth_alpha = o.smooth_alpha,
-    out_grad = o.out_grad}
+  local fc = sym.FullyConnected{data = data, num_hidden = o.classes,
+    no_bias = o.no_bias, name = "fc"}
+  return sym.SoftmaxOutput{data = o.before and fc * 1 or fc, label = sym.Variable("label"),
+    name = "softmax", grad_scale = o.grad_scale,
+    use_ignore = o.use_ignore, ignore_label = o.ignore_label, normalization = o.normalization,
+    smooth_alpha = o.smooth_alpha, out_grad = o.out_grad}
 end
 
 local function fill(exe, o)
   ty.random.seed(11)
   for name, x in pairs(exe.arg_dict) do
-    if name ~= "label" then x[{}] = ty.nd.random_normal{shape = x.shape, scale = name == "data" and 1 or 0.3}:astype(x.dtype) end
+    if name ~= "label" then
+      x[{}] =
+        ty.nd.random_normal{shape = x.shape, scale = name == "data" and 1 or 0.3}:astype(x.dtype)
+    end
   end
   local label = exe.arg_dict.label
   if o.label_shape then
     label[{}] = ty.nd.softmax(ty.nd.random_normal{shape = label.shape})
   else
-    label[{}] = ty.nd.random_randint{low = 0, high = o.classes, shape = label.shape}:astype(label.dtype)
+    label[{}] =
+      ty.nd.random_randint{low = 0, high = o.classes, shape = label.shape}:astype(label.dtype)
     for i, v in ipairs(o.labels or {}) do label[i] = v end
   end
   for _, g in pairs(exe.grad_dict) do g[{}] = 0.5 end
 end
 
 local function bound(net, o, apart)
-  local exe = net:simple_bind{ctx = ty.cpu(), type_dict = {data = o.dtype or "float32", label = o.label_dtype or "float32"},
+  local exe = net:simple_bind{ctx = ty.cpu(),
+    type_dict = {data = o.dtype or "float32", label = o.label_dtype or "float32"},
     shapes = {data = {o.rows, o.units or 24}, label = o.label_shape or {o.rows}},
-    grad_req = {data = o.data_req or "write", fc_weight = o.weight_req or "write", fc_bias = not o.no_bias and "write" or nil,
-                label = "null"}}
+    grad_req = {data = o.data_req or "write", fc_weight = o.weight_req or "write",
+      fc_bias = not o.no_bias and "write" or nil, label = "null"}}
   if apart then exe:set_monitor_callback(function() end) end
   fill(exe, o)
   return exe
 end
 
--- Executors of a product of as many units as its data has, whose data dies at its gradient; and one that keeps every value.
+-- Executors of a product of as many units as its data has, whose data dies at its gradient;
+-- and one that keeps every value.
 local function dying(rows, units, dtype)
   local data, w = sym.reverse{sym.Variable("data"), axis = 0}, sym.Variable("w")
   local net, list = sym.FullyConnected{data = data, weight = w, num_hidden = units, name = "fc"}, {}
   for i = 1, 2 do
-    local exe = net:simple_bind{ctx = ty.cpu(), shapes = {data = {rows, units}}, type_dict = {data = dtype}}
+    local exe = net:simple_bind{ctx = ty.cpu(), shapes = {data = {rows, units}},
+      type_dict = {data = dtype}}
     if i == 2 then exe:set_monitor_callback(function() end) end
     ty.random.seed(5)
     for _, name in ipairs{"data", "w", "fc_bias"} do
@@ -79,7 +88,8 @@ describe("the gradient of a large softmax", function()
   it("is that of step by step", function()
     check{rows = 300, classes = 4000}
     check{rows = 1100, classes = 1001, units = 7}
-    check{rows = 1300, classes = 1500, units = 900, weight_req = "add"}          -- some rows of the data at a time
+    -- some rows of the data at a time
+    check{rows = 1300, classes = 1500, units = 900, weight_req = "add"}
     check{rows = 1, classes = 1100000, units = 2}
     check{rows = 8200, classes = 129, units = 3}         -- a slab is never narrower than 128
     check{rows = 300, classes = 4000, no_bias = true}
@@ -94,7 +104,8 @@ describe("the gradient of a large softmax", function()
       o.turned = true
       check(o)
       local added = bound(network(o), o):memory().pool - before
-      assert.is_true(added < 1.5 * 4 * rows * o.units, added / (4 * rows * o.units) .. " times the data")
+      assert.is_true(added < 1.5 * 4 * rows * o.units,
+        added / (4 * rows * o.units) .. " times the data")
     end
     check{rows = 300, classes = 4000, turned = true, data_req = "add"}
     check{rows = 300, classes = 4000, turned = true, weight_req = "null"}
@@ -109,18 +120,20 @@ describe("the gradient of a large softmax", function()
     local labels = {-1, 4000, 3, 1e9}                    -- some are nobody's class
     check{rows = 300, classes = 4000, labels = labels}
     check{rows = 300, classes = 4000, labels = labels, use_ignore = true, ignore_label = 3}
-    check{rows = 300, classes = 4000, labels = labels, use_ignore = true, ignore_label = 3, normalization = "valid", grad_scale = 3}
+    check{rows = 300, classes = 4000, labels = labels, use_ignore = true, ignore_label = 3,
+      normalization = "valid", grad_scale = 3}
     check{rows = 300, classes = 4000, normalization = "batch", smooth_alpha = 0.2}
     check{rows = 300, classes = 4000, dtype = "float64", label_dtype = "float64"}
   end)
 
-  it("is left alone where the loss reads more, or somebody else reads it, or it is small", function()
-    check({rows = 300, classes = 4000, out_grad = true}, false)
-    check({rows = 300, classes = 4000, label_shape = {300, 4000}}, false)
-    check({rows = 300, classes = 4000, before = true}, false)
-    check({rows = 300, classes = 4000, label_dtype = "int32"}, false)
-    check({rows = 30, classes = 400}, false)
-  end)
+  it("is left alone where the loss reads more, or somebody else reads it, or it is small",
+    function()
+      check({rows = 300, classes = 4000, out_grad = true}, false)
+      check({rows = 300, classes = 4000, label_shape = {300, 4000}}, false)
+      check({rows = 300, classes = 4000, before = true}, false)
+      check({rows = 300, classes = 4000, label_dtype = "int32"}, false)
+      check({rows = 30, classes = 400}, false)
+    end)
 
   it("has no array", function()
     local o = {rows = 600, classes = 8000}
@@ -135,10 +148,12 @@ describe("the gradient of a product's data", function()
     for _, dtype in ipairs{"float32", "float64"} do
       local exe, apart = dying(64, 48, dtype)
       for name, g in pairs(apart.grad_dict) do
-        assert.near(g, exe.grad_dict[name], (dtype == "float64" and 1e-13 or 1e-5) * ty.nd.max(ty.nd.abs(g)):asscalar(), 0)
+        assert.near(g, exe.grad_dict[name],
+          (dtype == "float64" and 1e-13 or 1e-5) * ty.nd.max(ty.nd.abs(g)):asscalar(), 0)
       end
       -- the data and the output
-      assert.is_true(exe:memory().pool < 2.5 * apart.grad_dict.data.size * (dtype == "float64" and 8 or 4))
+      assert.is_true(
+        exe:memory().pool < 2.5 * apart.grad_dict.data.size * (dtype == "float64" and 8 or 4))
     end
   end)
 end)

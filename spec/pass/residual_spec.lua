@@ -1,25 +1,30 @@
--- A normalisation that adds the other side of a residual sum, and applies the relu behind it (native/pass/fuse.c, absorb_sum): the same
--- numbers, outputs and gradients, as step by step.
+-- A normalisation that adds the other side of a residual sum, and applies the relu behind it
+-- (native/pass/fuse.c, absorb_sum): the same numbers, outputs and gradients, as step by step.
 
 local ty = require "tycho"
 
 local sym = ty.sym
 local V = sym.Variable
 
-local function norm(x, name) return sym.BatchNorm{data = x, fix_gamma = false, eps = 1e-3, name = name} end
+local function norm(x, name)
+  return sym.BatchNorm{data = x, fix_gamma = false, eps = 1e-3, name = name}
+end
 
 -- x, perhaps through a convolution, normalised; plus the other side
 local function network(o)
   local x = V"x"
-  local y = o.blocks and sym.Convolution{data = x, num_filter = 16, kernel = {3, 3}, pad = {1, 1}, no_bias = true, name = "a"} or x
+  local y = o.blocks and sym.Convolution{data = x, num_filter = 16, kernel = {3, 3}, pad = {1, 1},
+    no_bias = true, name = "a"} or x
   local main, other = norm(y, "bn"), V"r"
   if o.other == "norm" then other = norm(y * 2, "before") end
   if o.other == "input" then other = y end
-  if o.other == "later" then other = sym.FullyConnected{data = norm(y, "after"), num_hidden = 5, flatten = false, name = "f"} end
+  if o.other == "later" then
+    other = sym.FullyConnected{data = norm(y, "after"), num_hidden = 5, flatten = false, name = "f"}
+  end
   local sum = sym.elemwise_add{o.turned and other or main, o.turned and main or other, name = "sum"}
   local z = o.relu and sym.relu{sum, name = "ramp"} or sum
-  local last = o.blocks and sym.Convolution{data = z, num_filter = 16, kernel = {1, 1}, name = "fc"} or
-    sym.FullyConnected{data = z, num_hidden = 3, name = "fc"}
+  local last = o.blocks and sym.Convolution{data = z, num_filter = 16, kernel = {1, 1}, name = "fc"}
+    or sym.FullyConnected{data = z, num_hidden = 3, name = "fc"}
   if o.seen == "sum" then return sym.Group{last, sum} end
   if o.seen == "norm" then return sym.Group{last, main} end
   return last
@@ -32,10 +37,12 @@ local function bound(net, shape, dtype)
     types[name] = wide and "float32" or dtype
     if name == "r" then shapes.r = shape end
   end
-  local exe = net:simple_bind{ctx = ty.cpu(), shapes = shapes, type_dict = types, grad_req = "write"}
+  local exe = net:simple_bind{ctx = ty.cpu(), shapes = shapes,
+    type_dict = types, grad_req = "write"}
   ty.random.seed(7)
   for _, name in ipairs(net:list_arguments()) do
-    exe.arg_dict[name][":"] = ty.nd.random.normal{shape = exe.arg_dict[name].shape}:astype(types[name])
+    exe.arg_dict[name][":"] =
+      ty.nd.random.normal{shape = exe.arg_dict[name].shape}:astype(types[name])
   end
   return exe
 end
@@ -62,7 +69,8 @@ local function compare(o, shape, dtype, bound_)
   local got, want = results(exe), results(plain)
   for name, x in pairs(want) do
     local d = difference(x, got[name])
-    assert(d <= bound_, ("%s, %s, shape %s: %s differs by %g"):format(o.other or "array", dtype, table.concat(shape, " x "), name, d))
+    assert(d <= bound_, ("%s, %s, shape %s: %s differs by %g"):format(o.other or "array", dtype,
+      table.concat(shape, " x "), name, d))
   end
   return exe:program()
 end
@@ -96,13 +104,16 @@ describe("a residual sum behind a normalisation", function()
         local o = {other = other, turned = k % 2 == 1, relu = k > 1, blocks = true}
         local program = compare(o, {4, 32, 17, 23}, "float32", 2e-5)
         assert.is_truthy(is_taken_over(o, program))
-        if program:find("channels in", 1, true) then assert.is_truthy(program:find("sum[ ramp]*%]  channels in"), program) end
+        if program:find("channels in", 1, true) then
+          assert.is_truthy(program:find("sum[ ramp]*%]  channels in"), program)
+        end
       end
     end
   end)
 
   it("stays apart where others see what lies between, or the other side comes later", function()
-    for _, o in ipairs{{seen = "sum", relu = true}, {seen = "norm", relu = true}, {other = "later", relu = true}} do
+    for _, o in ipairs{{seen = "sum", relu = true}, {seen = "norm", relu = true},
+        {other = "later", relu = true}} do
       local program = compare(o, {4, 2, 5}, "float32", 2e-6)
       assert.is_nil(program:find("[bn sum ramp]", 1, true), program)
     end

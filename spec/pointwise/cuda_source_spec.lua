@@ -1,11 +1,13 @@
--- Every element-wise operator prints itself as CUDA source, and NVRTC compiles it. No GPU is needed for that.
+-- Every element-wise operator prints itself as CUDA source, and NVRTC compiles
+-- it. No GPU is needed for that.
 local ffi = require "ffi"
 local ty = require "tycho"
 local native = require "tycho.core.ffi"
 
 local function load_nvrtc()
   local places = {"libnvrtc.so", "libnvrtc.so.12", "libnvrtc.so.13"}
-  local list = io.popen("ls -d /usr/local/cuda*/lib64/libnvrtc.so /usr/lib/*/libnvrtc.so* 2>/dev/null")
+  local list =
+    io.popen("ls -d /usr/local/cuda*/lib64/libnvrtc.so /usr/lib/*/libnvrtc.so* 2>/dev/null")
   for path in list:lines() do
     places[#places + 1] = path
   end
@@ -36,7 +38,8 @@ local function log_of(nvrtc, program)
 end
 
 local function compile(nvrtc, name, source)
-  local program, options = ffi.new("nvrtcProgram[1]"), ffi.new("const char *[1]", {"--gpu-architecture=compute_80"})
+  local program, options =
+    ffi.new("nvrtcProgram[1]"), ffi.new("const char *[1]", {"--gpu-architecture=compute_80"})
   assert.equal(0, nvrtc.nvrtcCreateProgram(program, source, name .. ".cu", 0, nil, nil))
   local code = nvrtc.nvrtcCompileProgram(program[0], 1, options)
   local log = code ~= 0 and log_of(nvrtc, program[0])

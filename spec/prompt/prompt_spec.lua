@@ -38,8 +38,8 @@ describe("prompt", function()
   end)
 
   it("keeps the variables of lines that begin with local", function()
-    assert.equal("3\n4\n9\n", (feed("local a, b = 1, 2", "a + b", "local function f(x) return x + 1 end", "f(3)",
-      "local t = {", "n = 9}", "t.n", "local u")))
+    assert.equal("3\n4\n9\n", (feed("local a, b = 1, 2", "a + b",
+      "local function f(x) return x + 1 end", "f(3)", "local t = {", "n = 9}", "t.n", "local u")))
   end)
 
   it("runs a text once even when it fails", function()
@@ -49,7 +49,8 @@ describe("prompt", function()
   end)
 
   it("continues unfinished statements and gives up at a blank line", function()
-    assert.equal("1\n2\n", (feed("for i = 1, 2 do", "  _G.tostring(i)", "  end", "1", "{", "2}", ";"):gsub("{2}\n", "2\n")))
+    assert.equal("1\n2\n", (feed("for i = 1, 2 do", "  _G.tostring(i)", "  end", "1", "{", "2}",
+      ";"):gsub("{2}\n", "2\n")))
     local output = feed("x = 1 y", "")
     assert.is_truthy(output:match("expected near"))
   end)
@@ -67,12 +68,15 @@ describe("prompt", function()
   end)
 
   it("shows tables in order and to a depth", function()
-    assert.equal('{1, 2, ["a b"] = {{{...}}}, b = true}\n', (feed("{1, 2, b = true, ['a b'] = {{{{1}}}}}")))
+    assert.equal('{1, 2, ["a b"] = {{{...}}}, b = true}\n',
+      (feed("{1, 2, b = true, ['a b'] = {{{{1}}}}}")))
   end)
 
   it("shows the engine's objects", function()
-    local output = feed("x = ty.nd.ones({2, 2}, {dtype = 'int32'})", "x", "{x}", "ty.sym.relu{ty.sym.Variable('v'), name = 'r'}")
-    assert.equal("[[1 1]\n [1 1]]\n<NDArray 2x2 int32 @cpu(0)>\n{<NDArray int32 2x2 @cpu(0)>}\n<Symbol r>\n  r  relu  <- v\n", output)
+    local output = feed("x = ty.nd.ones({2, 2}, {dtype = 'int32'})", "x", "{x}",
+      "ty.sym.relu{ty.sym.Variable('v'), name = 'r'}")
+    assert.equal("[[1 1]\n [1 1]]\n<NDArray 2x2 int32 @cpu(0)>\n{<NDArray int32 2x2 @cpu(0)>}\n\z
+      <Symbol r>\n  r  relu  <- v\n", output)
   end)
 
   it("shortens large arrays", function()
@@ -83,10 +87,11 @@ describe("prompt", function()
   end)
 
   it("shows modules and iterators as cards", function()
-    local output = feed("it = ty.io.NDArrayIter{ty.nd.ones{6, 3}, ty.nd.ones{6}, batch_size = 2}", "it",
-      "m = ty.mod.Module{ty.sym.SoftmaxOutput{ty.sym.Variable('data'), name = 'softmax'}}", "m",
-      "m:bind{data_shapes = it.provide_data, label_shapes = it.provide_label}", "m")
-    assert.is_truthy(output:find("<NDArrayIter>\n  data         data 2x3\n  labels       softmax_label 2\n", 1, true))
+    local output = feed("it = ty.io.NDArrayIter{ty.nd.ones{6, 3}, ty.nd.ones{6}, batch_size = 2}",
+      "it", "m = ty.mod.Module{ty.sym.SoftmaxOutput{ty.sym.Variable('data'), name = 'softmax'}}",
+      "m", "m:bind{data_shapes = it.provide_data, label_shapes = it.provide_label}", "m")
+    assert.is_truthy(output:find(
+      "<NDArrayIter>\n  data         data 2x3\n  labels       softmax_label 2\n", 1, true))
     assert.is_truthy(output:find("<Module, not bound>", 1, true))
     assert.is_truthy(output:find("<Module, bound>", 1, true))
     assert.is_truthy(output:find("outputs      softmax_output 2x3", 1, true))
@@ -95,7 +100,8 @@ describe("prompt", function()
   it("draws branches of a symbol once", function()
     local output = feed("a = ty.sym.relu{ty.sym.Variable('v'), name = 'a'}",
       "ty.sym.dot{ty.sym.exp{a, name = 'b'}, ty.sym.abs{a, name = 'c'}, name = 'd'}")
-    assert.equal("<Symbol d>\n  d    dot\n  | b  exp\n  | a  relu  <- v\n    c  abs\n    a  (above)\n", output)
+    assert.equal(
+      "<Symbol d>\n  d    dot\n  | b  exp\n  | a  relu  <- v\n    c  abs\n    a  (above)\n", output)
     output = feed("ty.sym.relu{ty.sym.Variable('v'), name = 'a'}:get_internals()")
     assert.equal("<Symbol group of 2 outputs>\n  a  relu  <- v\n", output)
   end)
@@ -134,8 +140,10 @@ describe("prompt", function()
   end)
 
   it("measures and counts", function()
-    assert.is_truthy((feed("x = ty.nd.array{1, 0/0, -3, 8}", ":stat x")):find("min %-3  mean 2  max 8  NaN 1 of 4"))
-    assert.is_truthy((feed("x = ty.nd.ones{2, 3}", ":who")):find("x%s+NDArray  2x3  float32  cpu%(0%)  24 B"))
+    assert.is_truthy((feed("x = ty.nd.array{1, 0/0, -3, 8}", ":stat x"))
+      :find("min %-3  mean 2  max 8  NaN 1 of 4"))
+    assert.is_truthy(
+      (feed("x = ty.nd.ones{2, 3}", ":who")):find("x%s+NDArray  2x3  float32  cpu%(0%)  24 B"))
     assert.is_truthy((feed(":mem")):find("tensors%s+%d+, "))
   end)
 
@@ -170,8 +178,10 @@ describe("prompt", function()
   it("completes operators and their options", function()
     local ty, s = require "tycho", session()
     local _ = ty.sym
-    assert.is_truthy(table.concat(select(2, complete(s.env, "ty.sym.FullyC")), " "):find("FullyConnected", 1, true))
-    assert.is_truthy(table.concat(select(2, complete(s.env, "ty.sym.FullyConnected{data = x, num_h")), " "):find("num_hidden", 1, true))
+    assert.is_truthy(table.concat(select(2, complete(s.env, "ty.sym.FullyC")),
+      " "):find("FullyConnected", 1, true))
+    assert.is_truthy(table.concat(select(2,
+      complete(s.env, "ty.sym.FullyConnected{data = x, num_h")), " "):find("num_hidden", 1, true))
   end)
 end)
 
@@ -277,14 +287,17 @@ describe("prompt on a terminal", function()
     line("ty.log.level = 'error'")
     line("net = ty.sym.FullyConnected{ty.sym.Variable('data'), num_hidden = 4, name = 'fc'}")
     line("mod = ty.mod.Module{ty.sym.SoftmaxOutput{net, name = 'softmax'}}")
-    line("it = ty.io.NDArrayIter{ty.nd.random.uniform{shape = {64, 8}}, ty.nd.zeros{64}, batch_size = 8}")
-    t:send("mod:fit{train_data = it, num_epoch = 1e9, epoch_end_callback = function() print('epoch ' .. 'done') end}\n")
+    line("it = ty.io.NDArrayIter{ty.nd.random.uniform{shape = {64, 8}}, ty.nd.zeros{64}, \z
+      batch_size = 8}")
+    t:send("mod:fit{train_data = it, num_epoch = 1e9, epoch_end_callback = function() \z
+      print('epoch ' .. 'done') end}\n")
     t:expect("epoch done\r\n")
     keys("\3", "interrupted in epoch")
     t:expect("> ")
     line("ty.nd.sum(mod:get_params().fc_weight):asscalar() % 1 >= 0", "true")
-    line("it:reset()")                                   -- the key may have come behind an epoch's last batch
-    t:send("mod:fit{train_data = it, num_epoch = 1, epoch_end_callback = function() print('once ' .. 'more') end}\n")
+    line("it:reset()")                   -- the key may have come behind an epoch's last batch
+    t:send("mod:fit{train_data = it, num_epoch = 1, epoch_end_callback = function() print('once ' \z
+      .. 'more') end}\n")
     t:expect("once more\r\n")
     t:expect("> ")
   end)

@@ -1,6 +1,6 @@
--- Recurrent cells: formulas, shapes and names of states, both layouts, fused against single cells, weights by gate,
--- checkpoints, sentences in buckets, texts of mistakes. The graphs of all cells are compared with recorded ones in
--- spec/vectors/rnn_cells.lua.
+-- Recurrent cells: formulas, shapes and names of states, both layouts, fused against single cells,
+-- weights by gate, checkpoints, sentences in buckets, texts of mistakes. The graphs of all cells
+-- are compared with recorded ones in spec/vectors/rnn_cells.lua.
 
 local ffi = require "ffi"
 local ty = require "tycho"
@@ -28,7 +28,8 @@ end
 
 local function sigmoid(x) return 1 / (1 + math.exp(-x)) end
 
--- A cell of one unit over the numbers xs: outputs per step. Weights by short name: wx, bx, wh, bh, one per gate.
+-- A cell of one unit over the numbers xs: outputs per step. Weights by short name:
+-- wx, bx, wh, bh, one per gate.
 local function outputs_of(cell, prefix, xs, w)
   local out = cell:unroll{ length = #xs, inputs = V "data", merge_outputs = true }
   local data, column = { {} }, {}
@@ -56,12 +57,14 @@ describe("cells follow their formulas:", function()
         h = act[2](0.7 * x + 0.1 - 0.4 * h + 0.2)
         want[t] = h
       end
-      assert.near(want, ty.nd.array(outputs_of(ty.rnn.RNNCell{ 1, activation = act[1] }, "rnn_", XS, w)))
+      assert.near(want,
+        ty.nd.array(outputs_of(ty.rnn.RNNCell{ 1, activation = act[1] }, "rnn_", XS, w)))
     end
   end)
 
   it("LSTMCell", function()
-    local w = { wx = { 0.1, 0.2, 0.3, 0.4 }, bx = { 0.5, -0.1, 0.2, 0 }, wh = { -0.3, 0.6, 0.9, 0.2 }, bh = { 0, 0.1, 0, 0.3 } }
+    local w = { wx = { 0.1, 0.2, 0.3, 0.4 }, bx = { 0.5, -0.1, 0.2, 0 },
+      wh = { -0.3, 0.6, 0.9, 0.2 }, bh = { 0, 0.1, 0, 0.3 } }
     local h, c, want = 0, 0, {}
     for t, x in ipairs(XS) do
       local a = {}
@@ -74,7 +77,8 @@ describe("cells follow their formulas:", function()
   end)
 
   it("GRUCell, whose reset gate takes the state's bias too", function()
-    local w = { wx = { 0.1, 0.2, 0.3 }, bx = { 0.5, -0.1, 0.2 }, wh = { -0.3, 0.6, 0.9 }, bh = { 0, 0.1, 0.4 } }
+    local w = { wx = { 0.1, 0.2, 0.3 }, bx = { 0.5, -0.1, 0.2 },
+      wh = { -0.3, 0.6, 0.9 }, bh = { 0, 0.1, 0.4 } }
     local h, want = 0, {}
     for t, x in ipairs(XS) do
       local xs, hs = {}, {}
@@ -87,8 +91,10 @@ describe("cells follow their formulas:", function()
   end)
 
   it("ZoneoutCell keeps old values in training only", function()
-    local cell = ty.rnn.ZoneoutCell{ ty.rnn.RNNCell{ 200, activation = "relu" }, zoneout_outputs = 0.5 }
-    local exe = bound(cell:unroll{ length = 2, inputs = V "data", merge_outputs = false }[1], { data = { 1, 2, 1 } },
+    local cell = ty.rnn.ZoneoutCell{ ty.rnn.RNNCell{ 200, activation = "relu" },
+      zoneout_outputs = 0.5 }
+    local exe = bound(cell:unroll{ length = 2, inputs = V "data", merge_outputs = false }[1],
+      { data = { 1, 2, 1 } },
       { data = 1, rnn_i2h_weight = 1, rnn_h2h_weight = 0, rnn_i2h_bias = 0, rnn_h2h_bias = 0 })
     assert.are.equal(200, exe:forward(false)[1]:sum():asscalar())
     ty.random.seed(1)
@@ -99,9 +105,11 @@ describe("cells follow their formulas:", function()
   it("BidirectionalCell sees the sequence from both ends", function()
     local function cell(prefix) return ty.rnn.RNNCell{ 1, activation = "relu", prefix = prefix } end
     for _, merge in ipairs{ true, false } do
-      local out = ty.rnn.BidirectionalCell{ cell "l_", cell "r_" }:unroll{ length = 3, inputs = V "data", merge_outputs = merge }
-      local exe = bound(merge and out or ty.sym.Group(out), { data = { 1, 3, 1 } }, { data = { { { 1 }, { 2 }, { 4 } } },
-        l_i2h_weight = 1, r_i2h_weight = 1, l_h2h_weight = 1, r_h2h_weight = 1 })
+      local out = ty.rnn.BidirectionalCell{ cell "l_", cell "r_" }
+        :unroll{ length = 3, inputs = V "data", merge_outputs = merge }
+      local exe = bound(merge and out or ty.sym.Group(out), { data = { 1, 3, 1 } },
+        { data = { { { 1 }, { 2 }, { 4 } } }, l_i2h_weight = 1, r_i2h_weight = 1,
+          l_h2h_weight = 1, r_h2h_weight = 1 })
       local got = exe:forward()
       local want = { { 1, 7 }, { 3, 6 }, { 7, 4 } }
       assert.near(merge and { want } or { want[2] }, got[merge and 1 or 2])
@@ -113,7 +121,8 @@ describe("unrolling", function()
   it("gives equal results in both layouts and from lists", function()
     local cell = ty.rnn.GRUCell{ 3 }
     local x = ty.nd.random.uniform{ shape = { 2, 4, 5 } }
-    local a = bound(cell:unroll{ length = 4, inputs = V "data", merge_outputs = true }, { data = { 2, 4, 5 } })
+    local a = bound(cell:unroll{ length = 4, inputs = V "data", merge_outputs = true },
+      { data = { 2, 4, 5 } })
     randomize(a, 3)
     a.arg_dict.data[":"] = x
     local function same(net, sizes, values)
@@ -124,33 +133,39 @@ describe("unrolling", function()
     end
     local want = a:forward()[1]
     local tnc = cell:unroll{ length = 4, inputs = V "data", layout = "TNC", merge_outputs = true }
-    local other = cell:unroll{ length = 4, inputs = V "steps", layout = "TNC", merge_outputs = true }
-    assert.near(want:swapaxes(0, 1), same(other, { steps = { 4, 2, 5 } }, { steps = x:swapaxes(0, 1) }))
+    local other = cell:unroll{ length = 4, inputs = V "steps",
+      layout = "TNC", merge_outputs = true }
+    assert.near(want:swapaxes(0, 1),
+      same(other, { steps = { 4, 2, 5 } }, { steps = x:swapaxes(0, 1) }))
     assert.same({ 4, 2, 3 }, select(2, tnc:infer_shape{ data = { 4, 2, 5 } })[1])
     local list, sizes, values = {}, {}, {}
     for t = 0, 3 do
       list[t + 1], sizes["x" .. t] = V("x" .. t), { 2, 5 }
       values["x" .. t] = x[{ ty.slice(), t }]
     end
-    assert.near(want, same(cell:unroll{ length = 4, inputs = list, merge_outputs = true }, sizes, values))
+    assert.near(want,
+      same(cell:unroll{ length = 4, inputs = list, merge_outputs = true }, sizes, values))
   end)
 
   it("gives begin states shapes that inference completes", function()
     local stack = ty.rnn.SequentialRNNCell{}
     stack:add(ty.rnn.LSTMCell{ 4, prefix = "a_" })
     stack:add(ty.rnn.DropoutCell(0.2))
-    stack:add(ty.rnn.BidirectionalCell{ ty.rnn.GRUCell{ 2, prefix = "l_" }, ty.rnn.RNNCell{ 3, prefix = "r_" } })
+    stack:add(ty.rnn.BidirectionalCell{ ty.rnn.GRUCell{ 2, prefix = "l_" },
+      ty.rnn.RNNCell{ 3, prefix = "r_" } })
     assert.same({ { 0, 4 }, { 0, 4 }, { 0, 2 }, { 0, 3 } }, stack.state_shape)
     local begin = stack:begin_state{ func = V }
-    local out = stack:unroll{ length = 2, inputs = V "data", begin_state = begin, merge_outputs = true }
+    local out = stack:unroll{ length = 2, inputs = V "data",
+      begin_state = begin, merge_outputs = true }
     local shapes, names = out:infer_shape{ data = { 7, 2, 6 } }, out:list_arguments()
     local found = {}
     for i, name in ipairs(names) do
       found[name] = name:find("begin_state") and shapes[i] or nil
     end
-    assert.same({ a_begin_state_0 = { 7, 4 }, a_begin_state_1 = { 7, 4 }, l_begin_state_0 = { 7, 2 },
-      r_begin_state_0 = { 7, 3 } }, found)
-    assert.same({ 2, 0, 4 }, ty.rnn.FusedRNNCell{ 4, bidirectional = true, mode = "gru" }.state_shape[1])
+    assert.same({ a_begin_state_0 = { 7, 4 }, a_begin_state_1 = { 7, 4 },
+      l_begin_state_0 = { 7, 2 }, r_begin_state_0 = { 7, 3 } }, found)
+    assert.same({ 2, 0, 4 },
+      ty.rnn.FusedRNNCell{ 4, bidirectional = true, mode = "gru" }.state_shape[1])
   end)
 
   it("hands options of begin_state on", function()
@@ -159,7 +174,8 @@ describe("unrolling", function()
       seen[#seen + 1] = options
       return V(options.name)
     end }
-    assert.same({ name = "lstm_begin_state_1", shape = { 0, 4 }, dtype = "float64", attr = { __layout__ = "NC" } }, seen[2])
+    assert.same({ name = "lstm_begin_state_1", shape = { 0, 4 }, dtype = "float64",
+      attr = { __layout__ = "NC" } }, seen[2])
   end)
 
   it("names equally when done twice and shares parameters", function()
@@ -169,23 +185,29 @@ describe("unrolling", function()
     end) end
     assert.are.equal(text(), text())
     local shared = ty.rnn.LSTMCell{ 4, prefix = "other_", params = cell.params }
-    assert.same({ "x", "lstm_i2h_weight", "lstm_i2h_bias", "other_begin_state_0", "lstm_h2h_weight", "lstm_h2h_bias" },
+    assert.same({ "x", "lstm_i2h_weight", "lstm_i2h_bias", "other_begin_state_0", "lstm_h2h_weight",
+      "lstm_h2h_bias" },
       { unpack(shared(V "x", shared:begin_state{ func = V })[1]:list_arguments(), 1, 6) })
   end)
 
-  it("takes the gradient of the state where it is the last output too, as in the reference", function()
-    local cell = ty.rnn.RNNCell{ 1, activation = "relu" }
-    local outputs, states = cell:unroll{ length = 2, inputs = V "data" }
-    local exe = bound(ty.sym.Group{ outputs[1], outputs[2], states[1] }, { data = { 1, 2, 1 } },
-      { data = 1, rnn_i2h_weight = 1, rnn_h2h_weight = 2 })
-    exe:forward(true)
-    exe:backward{ ty.nd.full({ 1, 1 }, 10), ty.nd.full({ 1, 1 }, 100), ty.nd.full({ 1, 1 }, 1000) }
-    assert.same({ { { 10 + 2 * 1000 }, { 1000 } } }, exe.grad_dict.data:totable())
-  end)
+  it("takes the gradient of the state where it is the last output too, as in the reference",
+    function()
+      local cell = ty.rnn.RNNCell{ 1, activation = "relu" }
+      local outputs, states = cell:unroll{ length = 2, inputs = V "data" }
+      local exe = bound(ty.sym.Group{ outputs[1], outputs[2], states[1] }, { data = { 1, 2, 1 } },
+        { data = 1, rnn_i2h_weight = 1, rnn_h2h_weight = 2 })
+      exe:forward(true)
+      exe:backward{ ty.nd.full({ 1, 1 }, 10), ty.nd.full({ 1, 1 }, 100),
+        ty.nd.full({ 1, 1 }, 1000) }
+      assert.same({ { { 10 + 2 * 1000 }, { 1000 } } }, exe.grad_dict.data:totable())
+    end)
 
   it("works with a cell of one's own", function()
     local Decay = ty.rnn.BaseRNNCell:extend("Decay")
-    function Decay:init() Decay.super.init(self, { prefix = "decay_" }); self.state_info = { { shape = { 0, 1 }, __layout__ = "NC" } } end
+    function Decay:init()
+      Decay.super.init(self, { prefix = "decay_" })
+      self.state_info = { { shape = { 0, 1 }, __layout__ = "NC" } }
+    end
     function Decay:__call(x, states)
       local out = ty.sym.elemwise_add{ x, states[1] * 0.5, name = self:next_step() .. "out" }
       return out, { out }
@@ -193,24 +215,30 @@ describe("unrolling", function()
     local out = Decay():unroll{ length = 3, inputs = V "data", merge_outputs = true }
     local exe = bound(out, { data = { 1, 3, 1 } }, { data = 8 })
     assert.same({ { { 8 }, { 12 }, { 14 } } }, exe:forward()[1]:totable())
-    assert.is_true(table.concat(out:get_internals():list_outputs(), " "):find("decay_t2_out", 1, true) ~= nil)
+    assert.is_true(table.concat(out:get_internals():list_outputs(), " ")
+      :find("decay_t2_out", 1, true) ~= nil)
   end)
 end)
 
 -- Fused and single cells: outputs and all gradients, whole numbers of requests.
 local function pair(options, mode)
-  local units, inputs, batch, length = options.units or 5, options.inputs or 3, options.batch or 2, options.length or 4
-  local fused = ty.rnn.FusedRNNCell{ units, num_layers = 2, mode = mode, prefix = "f_", bidirectional = options.bidirectional }
+  local units, inputs, batch, length = options.units or 5, options.inputs or 3,
+    options.batch or 2, options.length or 4
+  local fused = ty.rnn.FusedRNNCell{ units, num_layers = 2, mode = mode, prefix = "f_",
+    bidirectional = options.bidirectional }
   local stack = fused:unfuse()
-  local sizes = { data = options.layout == "TNC" and { length, batch, inputs } or { batch, length, inputs } }
+  local sizes = { data = options.layout == "TNC" and { length, batch, inputs }
+    or { batch, length, inputs } }
   local function bind(cell)
-    local net = cell:unroll{ length = length, inputs = V "data", layout = options.layout, merge_outputs = true,
-      begin_state = cell:begin_state{ dtype = "float64" } }
-    return net:simple_bind{ ctx = ty.cpu(), grad_req = options.req, type_dict = { data = "float64" }, shapes = sizes }
+    local net = cell:unroll{ length = length, inputs = V "data", layout = options.layout,
+      merge_outputs = true, begin_state = cell:begin_state{ dtype = "float64" } }
+    return net:simple_bind{ ctx = ty.cpu(), grad_req = options.req,
+      type_dict = { data = "float64" }, shapes = sizes }
   end
   local a, b = bind(fused), bind(stack)
   randomize(a, 11)
-  b:copy_params_from(stack:pack_weights(fused:unpack_weights{ f_parameters = a.arg_dict.f_parameters }))
+  b:copy_params_from(
+    stack:pack_weights(fused:unpack_weights{ f_parameters = a.arg_dict.f_parameters }))
   b.arg_dict.data[":"] = a.arg_dict.data
   return a, b, fused, stack
 end
@@ -225,7 +253,8 @@ local function check_gradients(options, mode)
   assert.near(a.grad_dict.data, b.grad_dict.data, 1e-9)
   local own = {}
   for name, g in pairs(b.grad_dict) do own[name] = name ~= "data" and g or nil end
-  assert.near(a.grad_dict.f_parameters, fused:pack_weights(stack:unpack_weights(own)).f_parameters, 1e-9)
+  assert.near(a.grad_dict.f_parameters,
+    fused:pack_weights(stack:unpack_weights(own)).f_parameters, 1e-9)
 end
 
 describe("FusedRNNCell equals its single cells:", function()
@@ -238,10 +267,12 @@ describe("FusedRNNCell equals its single cells:", function()
         end)
       end
 
-      -- backward takes some 1000 rows of steps together: here spans of three and two steps, and of one
+      -- backward takes some 1000 rows of steps together: here spans of
+      -- three and two steps, and of one
       for _, batch in ipairs{ 300, 700 } do
         it(("%s %s in spans, %d rows"):format(mode, ways, batch), function()
-          check_gradients({ layout = "TNC", bidirectional = bidirectional, req = "write", batch = batch, length = 5 }, mode)
+          check_gradients({ layout = "TNC", bidirectional = bidirectional, req = "write",
+            batch = batch, length = 5 }, mode)
         end)
       end
     end
@@ -250,7 +281,8 @@ describe("FusedRNNCell equals its single cells:", function()
   for _, batch in ipairs{ 3, 20 } do
     it(("weights larger than what is made of them, %d rows"):format(batch), function()
       for _, mode in ipairs{ "rnn_tanh", "lstm", "gru" } do
-        local a, b = pair({ units = mode == "rnn_tanh" and 530 or 150, inputs = 140, batch = batch, req = "write" }, mode)
+        local a, b = pair({ units = mode == "rnn_tanh" and 530 or 150, inputs = 140,
+          batch = batch, req = "write" }, mode)
         for _ = 1, 2 do
           assert.near(a:forward(false)[1], b:forward(false)[1], 1e-9)
           assert.near(a:forward(true)[1], b:forward(true)[1], 1e-9)
@@ -278,7 +310,8 @@ describe("FusedRNNCell equals its single cells:", function()
     local a = bound(ty.sym.Group(s), { data = { 2, 3, 4 } })
     randomize(a, 5)
     local b = bound(ty.sym.Group(z), { data = { 2, 3, 4 } })
-    b:copy_params_from(stack:pack_weights(fused:unpack_weights{ f_parameters = a.arg_dict.f_parameters }))
+    b:copy_params_from(
+      stack:pack_weights(fused:unpack_weights{ f_parameters = a.arg_dict.f_parameters }))
     b.arg_dict.data[":"] = a.arg_dict.data
     local got, want = a:forward(), b:forward()
     for i = 1, 2 do
@@ -292,7 +325,8 @@ describe("weights by gate", function()
     local stack = ty.rnn.SequentialRNNCell{}
     stack:add(ty.rnn.FusedRNNCell{ 2, num_layers = 2, bidirectional = true, prefix = "f_" })
     stack:add(ty.rnn.ResidualCell(ty.rnn.GRUCell{ 4, prefix = "g_" }))
-    stack:add(ty.rnn.BidirectionalCell{ ty.rnn.RNNCell{ 2, prefix = "l_" }, ty.rnn.LSTMCell{ 2, prefix = "r_" } })
+    stack:add(ty.rnn.BidirectionalCell{ ty.rnn.RNNCell{ 2, prefix = "l_" },
+      ty.rnn.LSTMCell{ 2, prefix = "r_" } })
     local out = stack:unroll{ length = 2, inputs = V "data", merge_outputs = true }
     local exe = bound(out, { data = { 1, 2, 3 } })
     randomize(exe, 2)
@@ -316,12 +350,15 @@ describe("weights by gate", function()
     local exe = bound(net, { data = { 1, 2, 4 } })
     randomize(exe, 4)
     ty.rnn.do_rnn_checkpoint(fused, prefix, 2)(0, net, {}, {})
-    ty.rnn.do_rnn_checkpoint(fused, prefix, 2)(1, net, { f_parameters = exe.arg_dict.f_parameters }, {})
+    ty.rnn.do_rnn_checkpoint(fused, prefix, 2)(1, net,
+      { f_parameters = exe.arg_dict.f_parameters }, {})
     local _, args = ty.rnn.load_rnn_checkpoint(fused:unfuse(), prefix, 2)
     assert.shape({ 9, 3 }, args.f_l1_i2h_weight)
     local _, again = ty.rnn.load_rnn_checkpoint({ fused }, prefix, 2)
     assert.are.equal(exe.arg_dict.f_parameters:tostring_raw(), again.f_parameters:tostring_raw())
-    for _, path in ipairs{ prefix, prefix .. "-symbol.json", prefix .. "-0002.params" } do os.remove(path) end
+    for _, path in ipairs{ prefix, prefix .. "-symbol.json", prefix .. "-0002.params" } do
+      os.remove(path)
+    end
   end)
 end)
 
@@ -335,7 +372,8 @@ describe("initial weights", function()
   end
 
   it("give forget gates their bias, fused or not", function()
-    assert.same({ 0, 0, 5, 5, 0, 0, 0, 0 }, params(ty.rnn.LSTMCell{ 2, forget_bias = 5 }, ty.init.One()).lstm_i2h_bias:totable())
+    assert.same({ 0, 0, 5, 5, 0, 0, 0, 0 },
+      params(ty.rnn.LSTMCell{ 2, forget_bias = 5 }, ty.init.One()).lstm_i2h_bias:totable())
     local fused = ty.rnn.FusedRNNCell{ 2, num_layers = 2, forget_bias = 3, prefix = "f_" }
     local apart = fused:unpack_weights(params(fused, ty.init.Constant(0.5)))
     assert.same({ 3, 3 }, apart.f_l1_i2h_f_bias:totable())
@@ -343,7 +381,7 @@ describe("initial weights", function()
   end)
 end)
 
--- Sentences -------------------------------------------------------------------------------------------------------------
+-- Sentences ---------------------------------------------------------------------------------------
 
 describe("BucketSentenceIter", function()
   local function sentences(n)
@@ -358,13 +396,15 @@ describe("BucketSentenceIter", function()
   local function epoch(it)
     local texts = {}
     for batch in it do
-      texts[#texts + 1] = batch.bucket_key .. ":" .. table.concat(batch.data[1]:reshape{ -1 }:totable(), " ")
+      texts[#texts + 1] = batch.bucket_key .. ":"
+        .. table.concat(batch.data[1]:reshape{ -1 }:totable(), " ")
     end
     return texts
   end
 
   it("gives every sentence at most once, with labels one step on", function()
-    local it = ty.rnn.BucketSentenceIter{ sentences(50), 4, buckets = { 3, 7 }, invalid_label = 0, seed = 1 }
+    local it = ty.rnn.BucketSentenceIter{ sentences(50), 4, buckets = { 3, 7 },
+      invalid_label = 0, seed = 1 }
     local seen = {}
     for _ = 1, 3 do
       seen = {}
@@ -387,7 +427,9 @@ describe("BucketSentenceIter", function()
   end)
 
   it("shuffles by its seed, else by the engine's", function()
-    local function make(seed) return ty.rnn.BucketSentenceIter{ sentences(40), 2, buckets = { 7 }, seed = seed } end
+    local function make(seed)
+      return ty.rnn.BucketSentenceIter{ sentences(40), 2, buckets = { 7 }, seed = seed }
+    end
     local a, b = make(3), make(3)
     local first = epoch(a)
     assert.same(first, epoch(b))
@@ -404,7 +446,9 @@ describe("BucketSentenceIter", function()
   end)
 
   it("goes on from its state", function()
-    local function make() return ty.rnn.BucketSentenceIter{ sentences(40), 2, buckets = { 4, 7 }, seed = 5 } end
+    local function make()
+      return ty.rnn.BucketSentenceIter{ sentences(40), 2, buckets = { 4, 7 }, seed = 5 }
+    end
     local a, b = make(), make()
     epoch(a)
     a:reset()
@@ -419,9 +463,11 @@ describe("BucketSentenceIter", function()
   end)
 
   it("takes arrays of words, other element types and the layout TN", function()
-    local coded = ty.rnn.encode_sentences({ { "a", "b", "c" }, { "b", "c" } }, { invalid_label = 0, start_label = 1 })
+    local coded = ty.rnn.encode_sentences({ { "a", "b", "c" }, { "b", "c" } },
+      { invalid_label = 0, start_label = 1 })
     for _, dtype in ipairs{ "float16", "float32", "float64", "int32", "int64" } do
-      local it = ty.rnn.BucketSentenceIter{ coded, 2, buckets = { 3 }, invalid_label = 0, dtype = dtype, layout = "TN", shuffle = false }
+      local it = ty.rnn.BucketSentenceIter{ coded, 2, buckets = { 3 }, invalid_label = 0,
+        dtype = dtype, layout = "TN", shuffle = false }
       local batch = it:next()
       assert.are.equal(dtype, batch.data[1].dtype)
       assert.same({ { 1, 2 }, { 2, 3 }, { 3, 0 } }, batch.data[1]:totable())
@@ -436,20 +482,23 @@ describe("BucketSentenceIter", function()
     local function network(length)
       local x = ty.sym.Embedding{ V "data", input_dim = 8, output_dim = 8, name = "embed" }
       local out = stack:unroll{ length = length, inputs = x, merge_outputs = true }
-      out = ty.sym.FullyConnected{ ty.sym.reshape{ out, shape = { -1, 16 } }, num_hidden = 8, name = "pred" }
+      out = ty.sym.FullyConnected{ ty.sym.reshape{ out, shape = { -1, 16 } },
+        num_hidden = 8, name = "pred" }
       local label = ty.sym.reshape{ V "softmax_label", shape = { -1 } }
-      return ty.sym.SoftmaxOutput{ out, label, use_ignore = true, ignore_label = 0, name = "softmax" }, { "data" }, { "softmax_label" }
+      return ty.sym.SoftmaxOutput{ out, label, use_ignore = true, ignore_label = 0,
+        name = "softmax" }, { "data" }, { "softmax_label" }
     end
     local list = {}                                      -- each word follows from the one before
     for i = 1, 60 do
       list[i] = {}
       for t = 1, i % 6 + 2 do list[i][t] = (i + t * 3) % 7 + 1 end
     end
-    local it = ty.rnn.BucketSentenceIter{ list, 5, buckets = { 3, 5, 7 }, invalid_label = 0, seed = 2 }
+    local it = ty.rnn.BucketSentenceIter{ list, 5, buckets = { 3, 5, 7 },
+      invalid_label = 0, seed = 2 }
     ty.random.seed(1)
     local m = ty.mod.BucketingModule{ network, default_bucket_key = 7 }
-    m:fit{ train_data = it, num_epoch = 12, eval_metric = ty.metric.Perplexity(0), optimizer = "adam",
-      optimizer_params = { learning_rate = 0.02 } }
+    m:fit{ train_data = it, num_epoch = 12, eval_metric = ty.metric.Perplexity(0),
+      optimizer = "adam", optimizer_params = { learning_rate = 0.02 } }
     it:reset()
     local perplexity = m:score(it, ty.metric.Perplexity(0))[1][2]
     assert.is_true(perplexity < 1.3, tostring(perplexity))
@@ -458,7 +507,7 @@ describe("BucketSentenceIter", function()
   end)
 end)
 
--- Mistakes --------------------------------------------------------------------------------------------------------------
+-- Mistakes ----------------------------------------------------------------------------------------
 
 describe("mistakes:", function()
   local function mistake(code, text, f, ...)
@@ -477,24 +526,37 @@ describe("mistakes:", function()
     mistake("value", "rnn_relu, rnn_tanh, lstm or gru", ty.rnn.FusedRNNCell, { 4, mode = "elman" })
     mistake("unsupported", "use unroll", fused, V "x", {})
     mistake("unsupported", "unfuse", ty.rnn.ZoneoutCell, { fused })
-    mistake("unsupported", "two inner cells", ty.rnn.ZoneoutCell, { ty.rnn.BidirectionalCell{ lstm, lstm } })
-    mistake("value", "odd sizes", ty.rnn.ConvGRUCell, { input_shape = { 1, 3, 8, 8 }, num_hidden = 4, h2h_kernel = { 3, 4 } })
+    mistake("unsupported", "two inner cells", ty.rnn.ZoneoutCell,
+      { ty.rnn.BidirectionalCell{ lstm, lstm } })
+    mistake("value", "odd sizes", ty.rnn.ConvGRUCell,
+      { input_shape = { 1, 3, 8, 8 }, num_hidden = 4, h2h_kernel = { 3, 4 } })
     mistake("value", "0 to 1", ty.rnn.DropoutCell, { 1.5 })
     mistake("type", "'cell'", function() ty.rnn.SequentialRNNCell{}:add(3) end)
     mistake("name", "LSTMCel", function() return ty.rnn.LSTMCel end)
-    assert.are.equal("unroll", mistake("name", "unrol", function() return lstm.unrol end).candidates[1])
+    assert.are.equal("unroll", mistake("name", "unrol", function()
+      return lstm.unrol
+    end).candidates[1])
   end)
 
   it("unrolling", function()
     local cell = ty.rnn.LSTMCell{ 4 }
     mistake("value", "'inputs' is missing", cell.unroll, cell, { length = 3 })
-    mistake("value", "one symbol per step", cell.unroll, cell, { length = 3, inputs = { V "a", V "b" } })
-    mistake("value", "layout with a T", cell.unroll, cell, { length = 3, inputs = V "a", layout = "NC" })
+    mistake("value", "one symbol per step", cell.unroll, cell,
+      { length = 3, inputs = { V "a", V "b" } })
+    mistake("value", "layout with a T", cell.unroll, cell,
+      { length = 3, inputs = V "a", layout = "NC" })
     mistake("value", "at least 1", cell.unroll, cell, { length = 0, inputs = V "a" })
-    mistake("value", "2 states", cell.unroll, cell, { length = 1, inputs = V "a", begin_state = { V "s" } })
-    mistake("type", "2 outputs", cell.unroll, cell, { length = 2, inputs = ty.sym.split{ V "a", num_outputs = 2 } })
-    mistake("state", "wrapped", function() ty.rnn.ResidualCell(cell); cell:begin_state() end)
-    mistake("state", "no cells", function() ty.rnn.SequentialRNNCell{}:unroll{ length = 1, inputs = V "a" } end)
+    mistake("value", "2 states", cell.unroll, cell,
+      { length = 1, inputs = V "a", begin_state = { V "s" } })
+    mistake("type", "2 outputs", cell.unroll, cell,
+      { length = 2, inputs = ty.sym.split{ V "a", num_outputs = 2 } })
+    mistake("state", "wrapped", function()
+      ty.rnn.ResidualCell(cell)
+      cell:begin_state()
+    end)
+    mistake("state", "no cells", function()
+      ty.rnn.SequentialRNNCell{}:unroll{ length = 1, inputs = V "a" }
+    end)
     mistake("value", "not to both", function()
       local given = ty.rnn.RNNParams("p_")
       ty.rnn.SequentialRNNCell{ params = given }:add(ty.rnn.RNNCell{ 3, params = given })
@@ -505,11 +567,14 @@ describe("mistakes:", function()
     local cell, fused = ty.rnn.LSTMCell{ 2 }, ty.rnn.FusedRNNCell{ 2, prefix = "f_" }
     mistake("name", "lstm_i2h_weight", cell.unpack_weights, cell, {})
     mistake("name", "lstm_i2h_i_weight", cell.pack_weights, cell, {})
-    mistake("shape", "multiple of 4", cell.unpack_weights, cell, { lstm_i2h_weight = ty.nd.ones{ 7, 3 } })
-    mistake("shape", "fits no input size", fused.unpack_weights, fused, { f_parameters = ty.nd.ones(57) })
+    mistake("shape", "multiple of 4", cell.unpack_weights, cell,
+      { lstm_i2h_weight = ty.nd.ones{ 7, 3 } })
+    mistake("shape", "fits no input size", fused.unpack_weights, fused,
+      { f_parameters = ty.nd.ones(57) })
     local apart = fused:unpack_weights{ f_parameters = ty.nd.ones(56) }
     apart.f_l0_h2h_o_bias = ty.nd.ones(3)
-    assert.are.equal("f_l0_h2h_o_bias", mistake("shape", "differ", fused.pack_weights, fused, apart).argument)
+    assert.are.equal("f_l0_h2h_o_bias",
+      mistake("shape", "differ", fused.pack_weights, fused, apart).argument)
   end)
 
   it("sentences", function()
@@ -519,7 +584,8 @@ describe("mistakes:", function()
     mistake("type", "integers", ty.rnn.BucketSentenceIter, { { { 1.5 } }, 1, buckets = { 2 } })
     mistake("value", "one of NT, TN", ty.rnn.BucketSentenceIter, { { { 1 } }, 1, layout = "TC" })
     mistake("value", "name the buckets", ty.rnn.BucketSentenceIter, { { { 1 } }, 2 })
-    mistake("value", "fits a bucket", ty.rnn.BucketSentenceIter, { { { 1, 2, 3 } }, 1, buckets = { 2 } })
+    mistake("value", "fits a bucket", ty.rnn.BucketSentenceIter,
+      { { { 1, 2, 3 } }, 1, buckets = { 2 } })
     mistake("value", "at least 1", ty.rnn.BucketSentenceIter, { { { 1 } }, 0 })
   end)
 end)

@@ -1,11 +1,12 @@
--- What people run: every training script ends well and has learned something, goes on from its checkpoint, logs and plots;
--- from any folder.
+-- What people run: every training script ends well and has learned something, goes on from its
+-- checkpoint, logs and plots; from any folder.
 
 local folders = require "spec.support.folder"
 local json = require "tycho.core.json"
 local shell = require "spec.support.shell"
 
--- script (and options), pattern of the figure in the last line of output, least and most of it: quick, and in full
+-- script (and options), pattern of the figure in the last line of output, least and
+-- most of it: quick, and in full
 local SCRIPTS = {
   { "train_mnist",          "^accuracy (%S+)",          quick = { 0.95, 1 },    full = { 0.99, 1 } },
   { "train_cifar10",        "^accuracy (%S+)",          quick = { 0.4, 1 },     full = { 0.9, 1 } },
@@ -23,7 +24,7 @@ local SCRIPTS = {
 
 local read, in_folder = folders.read, folders.with
 
-local SECONDS = 120                                      -- of processor time that a script may take without arguments
+local SECONDS = 120              -- of processor time that a script may take without arguments
 
 -- what a script prints on standard output, without its log
 local function run(script, words)
@@ -71,12 +72,14 @@ describe("scripts:", function()
     for _, entry in ipairs(SCRIPTS) do
       local name = entry[1]:match("^%S+")
       local help = run(name, "--help")
-      assert.truthy(help:find("Usage: " .. name .. ".lua", 1, true) and help:find("--quick", 1, true), help)
+      assert.truthy(help:find("Usage: " .. name .. ".lua", 1, true)
+        and help:find("--quick", 1, true), help)
     end
   end)
 
-  for _, case in ipairs{ { "train_mnist", 4, "" }, { "matrix_factorization", 6, "" }, { "autoencoder", 2, "" },
-    { "fine_tune", 4, "--layer stage2_unit1_conv1_output" }, { "train_cifar10", 2, "--train 100 --test 50 --drops 1" } } do
+  for _, case in ipairs{ { "train_mnist", 4, "" }, { "matrix_factorization", 6, "" },
+      { "autoencoder", 2, "" }, { "fine_tune", 4, "--layer stage2_unit1_conv1_output" },
+      { "train_cifar10", 2, "--train 100 --test 50 --drops 1" } } do
     local script, epochs, words = unpack(case)
     it(script .. " goes on from its checkpoint bit by bit, logs and plots all of it", function()
       in_folder(function(folder)
@@ -86,11 +89,13 @@ describe("scripts:", function()
         run(script, words:format(epochs / 2, folder, "half") .. log)
         run(script, words:format(epochs, folder, "half") .. " --resume" .. log)
         local file = ("-%04d.params"):format(epochs)
-        assert.is_true(read(folder .. "/whole" .. file) == read(folder .. "/half" .. file), "the parameters differ")
+        assert.is_true(read(folder .. "/whole" .. file) == read(folder .. "/half" .. file),
+          "the parameters differ")
         local n = 0
         for line in io.lines(folder .. "/log") do
           local row = json.parse(line)
-          assert.are.same({ n, "number", "number" }, { row.epoch, type(row.train), type(row.valid) })
+          assert.are.same({ n, "number", "number" },
+            { row.epoch, type(row.train), type(row.valid) })
           n = n + 1
         end
         assert.are.equal(epochs, n)
@@ -106,7 +111,8 @@ describe("scripts:", function()
       local here = io.popen("pwd"):read("*l")
       local program = shell.program:match("^/") and shell.program or here .. "/" .. shell.program
       local function there(script, words)
-        local output, status = shell.run(("cd %s && %s %s/scripts/%s.lua %s 2>/dev/null"):format(folder, program, here, script, words))
+        local output, status = shell.run(("cd %s && %s %s/scripts/%s.lua %s 2>/dev/null")
+          :format(folder, program, here, script, words))
         assert.equal(0, status, output)
         return last_line(output)
       end
@@ -115,12 +121,14 @@ describe("scripts:", function()
       assert.is_true(accuracy > 0.9)
       assert.is_true(tonumber((there("score", "m 1"):match("^accuracy (%S+) of m, epoch 1"))) <= 1)
       assert.truthy(there("predict", "m --images 3"):find("^%d of 3 right by m, epoch 2"))
-      assert.truthy(there("fine_tune", "--quick --base m --base-epoch 2 --layer tanh3_output --epochs 3"):find("^accuracy"))
+      assert.truthy(there("fine_tune",
+        "--quick --base m --base-epoch 2 --layer tanh3_output --epochs 3"):find("^accuracy"))
     end)
   end)
 
   it("two devices learn what one learns", function()
-    local worst = last_line(run("multi_device", "--quick")):match("parameters differ by (%S+) at most")
+    local worst =
+      last_line(run("multi_device", "--quick")):match("parameters differ by (%S+) at most")
     assert.is_true(tonumber(worst) <= 1e-6, worst)
   end)
 

@@ -1,4 +1,5 @@
--- The training scripts on text: what they read, that they learn, keep and continue a training, and end with a figure.
+-- The training scripts on text: what they read, that they learn, keep and continue a
+-- training, and end with a figure.
 
 local folders = require "spec.support.folder"
 local shell = require "spec.support.shell"
@@ -73,7 +74,8 @@ describe("lstm_bucketing", function()
         local p, q = perplexities(output, "in training"), perplexities(output)
         assert.same({ 6, 6 }, { #p, #q })
         assert.is_true(p[6] < 0.6 * p[1] and q[6] < 2.5, output)
-        local all, largest = output:match("memory of all buckets ([%d.]+) MB, of the largest one ([%d.]+) MB")
+        local all, largest =
+          output:match("memory of all buckets ([%d.]+) MB, of the largest one ([%d.]+) MB")
         assert.is_true(tonumber(all) <= 1.02 * tonumber(largest) + 0.1, output)
         assert.is_true(output:match("test perplexity ([%d.]+) %(best") ~= nil, output)
       end)
@@ -83,11 +85,13 @@ describe("lstm_bucketing", function()
   it("continues a training as if it had never ended", function()
     in_folder(function(folder)
       write(folder .. "/train.txt", sample(200))
-      local base = ("--quick --sentences 1 --buckets 6,12 --batch 8 --data %s/train.txt"):format(folder)
+      local base = ("--quick --sentences 1 --buckets 6,12 --batch 8 --data %s/train.txt")
+        :format(folder)
       local straight = perplexities(script("lstm_bucketing", base .. " --epochs 3"))
       local files = (" --checkpoint %s/lm --log %s/log"):format(folder, folder)
       script("lstm_bucketing", base .. files .. " --epochs 1")
-      local rest = script("lstm_bucketing", base .. files .. (" --epochs 3 --resume --plot %s/curve.svg"):format(folder))
+      local rest = script("lstm_bucketing",
+        base .. files .. (" --epochs 3 --resume --plot %s/curve.svg"):format(folder))
       assert.same({ straight[2], straight[3] }, perplexities(rest))
       local rows = 0
       for line in io.lines(folder .. "/log") do
@@ -109,14 +113,18 @@ describe("char_rnn", function()
   it("learns a text with one way to go on, and continues", function()
     in_folder(function(folder)
       write(folder .. "/text", ("the quick brown fox. "):rep(700))
-      local base = ("--quick --data %s/text --epochs 4 --rate 0.02 --batch 4 --length 20 --write 60"):format(folder)
+      local base =
+        ("--quick --data %s/text --epochs 4 --rate 0.02 --batch 4 --length 20 --write 60")
+        :format(folder)
       local output = script("char_rnn", base)
-      assert.is_true(tonumber(output:match("([%d.]+) bits per character on the last tenth")) < 0.2, output)
+      assert.is_true(tonumber(output:match("([%d.]+) bits per character on the last tenth")) < 0.2,
+        output)
       assert.is_not_nil(output:find("quick brown fox", 1, true), output)
       local kept = (" --checkpoint %s/run"):format(folder)
       script("char_rnn", base .. kept .. " --epochs 2")
       local rest = script("char_rnn", base .. kept .. " --resume")
-      assert.are.equal(output:match("([%d.]+) bits per character on"), rest:match("([%d.]+) bits per character on"))
+      assert.are.equal(output:match("([%d.]+) bits per character on"),
+        rest:match("([%d.]+) bits per character on"))
     end)
   end)
 end)

@@ -9,8 +9,8 @@ local C, check = native.C, native.check
 local arrays = {}
 
 local CTYPES = {
-  float32 = "float", float64 = "double", float16 = "uint16_t", bfloat16 = "uint16_t", uint8 = "uint8_t", int8 = "int8_t",
-  int32 = "int32_t", int64 = "int64_t", bool = "uint8_t",
+  float32 = "float", float64 = "double", float16 = "uint16_t", bfloat16 = "uint16_t",
+  uint8 = "uint8_t", int8 = "int8_t", int32 = "int32_t", int64 = "int64_t", bool = "uint8_t",
 }
 
 local function half(bits)
@@ -116,7 +116,8 @@ local function place(i, shape)
   return arrays.shape_text(at)
 end
 
--- The worst of n elements as text, nil when all are close. A value that is wrong in kind (NaN, infinity) is worse than any.
+-- The worst of n elements as text, nil when all are close. A value that is wrong in kind (NaN,
+-- infinity) is worse than any.
 local function worst(got, want, n, shape, atol, rtol)
   local at, most, wrong = nil, -1, 0
   for i = 0, n - 1 do
@@ -132,8 +133,9 @@ local function worst(got, want, n, shape, atol, rtol)
   if not at then
     return nil
   end
-  return ("%d of %d elements differ; worst at %s: got %.9g, want %.9g (allowed %.3g)"):format(
-    wrong, n, place(at, shape), tonumber(got[at]), tonumber(want[at]), atol + rtol * math.abs(tonumber(want[at])))
+  return ("%d of %d elements differ; worst at %s: got %.9g, want %.9g (allowed %.3g)"):format(wrong,
+    n, place(at, shape), tonumber(got[at]), tonumber(want[at]),
+    atol + rtol * math.abs(tonumber(want[at])))
 end
 
 --- A list of the array's numbers, with its shape.
@@ -166,7 +168,8 @@ function arrays.difference(got, want, atol, rtol)
   end
   local g, gs = flatten(got)
   local w, ws = flatten(want)
-  if #g ~= #w or is_array(got) and is_array(want) and arrays.shape_text(gs) ~= arrays.shape_text(ws) then
+  if #g ~= #w or is_array(got) and is_array(want)
+      and arrays.shape_text(gs) ~= arrays.shape_text(ws) then
     return ("got shape %s, want %s"):format(arrays.shape_text(gs), arrays.shape_text(ws))
   end
   for i = 1, #w do
@@ -186,7 +189,8 @@ function arrays.mismatch(got, want, rtol, atol)
   if not is_array(got) then
     return "got no array but " .. tostring(got)
   elseif arrays.shape_text(got.shape) ~= arrays.shape_text(want.shape) then
-    return ("got shape %s, want %s"):format(arrays.shape_text(got.shape), arrays.shape_text(want.shape))
+    return ("got shape %s, want %s"):format(arrays.shape_text(got.shape),
+      arrays.shape_text(want.shape))
   elseif got.dtype ~= want.dtype then
     return ("got dtype %s, want %s"):format(got.dtype, want.dtype)
   end
@@ -194,12 +198,13 @@ function arrays.mismatch(got, want, rtol, atol)
   return worst(arrays.numbers(got), w, n, want.shape, atol, rtol)
 end
 
--- -- SHA-256 (FIPS 180-4) -------------------------------------------------------------------------------------------
+-- -- SHA-256 (FIPS 180-4) -------------------------------------------------------------------------
 
 local ROUND = ffi.new("int32_t[64]")
 local START = {}
 
--- The constants are the first 32 bits of the fractional parts of cube and square roots of the first primes.
+-- The constants are the first 32 bits of the fractional parts of cube and
+-- square roots of the first primes.
 local function fill_constants()
   local found, candidate = 0, 2
   while found < 64 do
@@ -209,7 +214,8 @@ local function fill_constants()
     end
     if prime then
       local root = candidate ^ (1 / 3)
-      root = root - (root ^ 3 - candidate) / (3 * root ^ 2)          -- one Newton step: exact to the last bit
+      -- one Newton step: exact to the last bit
+      root = root - (root ^ 3 - candidate) / (3 * root ^ 2)
       ROUND[found] = bit.tobit(math.floor(root % 1 * 2 ^ 32))
       if found < 8 then
         START[found + 1] = bit.tobit(math.floor(math.sqrt(candidate) % 1 * 2 ^ 32))
@@ -237,11 +243,13 @@ local function expand(bytes, at)
   local rol, bxor, shr = bit.ror, bit.bxor, bit.rshift
   for i = 0, 15 do
     local p = at + i * 4
-    w[i] = bit.bor(bit.lshift(bytes[p], 24), bit.lshift(bytes[p + 1], 16), bit.lshift(bytes[p + 2], 8), bytes[p + 3])
+    w[i] = bit.bor(bit.lshift(bytes[p], 24), bit.lshift(bytes[p + 1], 16),
+      bit.lshift(bytes[p + 2], 8), bytes[p + 3])
   end
   for i = 16, 63 do
     local a, b = w[i - 15], w[i - 2]
-    w[i] = bit.tobit(w[i - 16] + bxor(rol(a, 7), rol(a, 18), shr(a, 3)) + w[i - 7] + bxor(rol(b, 17), rol(b, 19), shr(b, 10)))
+    w[i] = bit.tobit(w[i - 16] + bxor(rol(a, 7), rol(a, 18), shr(a, 3)) + w[i - 7]
+      + bxor(rol(b, 17), rol(b, 19), shr(b, 10)))
   end
 end
 
@@ -249,8 +257,10 @@ local function compress(h)
   local ror, bxor, band, bnot, tobit = bit.ror, bit.bxor, bit.band, bit.bnot, bit.tobit
   local a, b, c, d, e, f, g, k = unpack(h)
   for i = 0, 63 do
-    local t1 = tobit(k + bxor(ror(e, 6), ror(e, 11), ror(e, 25)) + bxor(band(e, f), band(bnot(e), g)) + ROUND[i] + w[i])
-    local t2 = tobit(bxor(ror(a, 2), ror(a, 13), ror(a, 22)) + bxor(band(a, b), band(a, c), band(b, c)))
+    local t1 = tobit(k + bxor(ror(e, 6), ror(e, 11), ror(e, 25))
+      + bxor(band(e, f), band(bnot(e), g)) + ROUND[i] + w[i])
+    local t2 =
+      tobit(bxor(ror(a, 2), ror(a, 13), ror(a, 22)) + bxor(band(a, b), band(a, c), band(b, c)))
     k, g, f, e, d, c, b, a = g, f, e, tobit(d + t1), c, b, a, tobit(t1 + t2)
   end
   for i, v in ipairs{ a, b, c, d, e, f, g, k } do

@@ -1,16 +1,17 @@
--- Prints a checksum of what every sampler draws under one seed: spec/operators/sampler_spec.lua compares runs with different threads.
+-- Prints a checksum of what every sampler draws under one seed: spec/operators/sampler_spec.lua
+-- compares runs with different threads.
 package.path = "./?.lua;" .. package.path
 local ty = require "tycho"
 local arrays = require "spec.support.arrays"
 
 local N = 300000                                          -- enough that all threads take part
 local LAWS = {
-  uniform = {}, normal = {}, gamma = {alpha = 0.5}, exponential = {}, poisson = {lam = 20}, negative_binomial = {k = 3, p = 0.25},
-  generalized_negative_binomial = {},
+  uniform = {}, normal = {}, gamma = {alpha = 0.5}, exponential = {}, poisson = {lam = 20},
+  negative_binomial = {k = 3, p = 0.25}, generalized_negative_binomial = {},
 }
 local P = {
-  uniform = {0, 1}, normal = {0, 1}, gamma = {0.5, 2}, exponential = {2}, poisson = {3}, negative_binomial = {3, 0.25},
-  generalized_negative_binomial = {2, 0.5},
+  uniform = {0, 1}, normal = {0, 1}, gamma = {0.5, 2}, exponential = {2}, poisson = {3},
+  negative_binomial = {3, 0.25}, generalized_negative_binomial = {2, 0.5},
 }
 
 local function show(name, x) print(name, arrays.sha256(arrays.bytes(x):sub(-40000))) end
@@ -30,7 +31,9 @@ for _, name in ipairs(names) do
 end
 show("_random_randint", ty.nd._random_randint{low = -9, high = 9, shape = {N}})
 show("_sample_multinomial", ty.nd._sample_multinomial{ty.nd.array{0.25, 0.5, 0.25}, shape = {N}})
-show("_sample_unique_zipfian", ty.nd._sample_unique_zipfian{range_max = 1000, shape = {3000, 10}}[1])
+show("_sample_unique_zipfian",
+  ty.nd._sample_unique_zipfian{range_max = 1000, shape = {3000, 10}}[1])
 show("_shuffle", ty.nd._shuffle{ty.nd._arange{start = 0, stop = N}})
 show("Dropout", ty.nd.Dropout{ty.nd.ones{N}, mode = "always"})
-show("LeakyReLU", ty.nd.LeakyReLU{ty.nd._random_normal{shape = {100, N / 100}}, act_type = "rrelu"}[1])
+show("LeakyReLU",
+  ty.nd.LeakyReLU{ty.nd._random_normal{shape = {100, N / 100}}, act_type = "rrelu"}[1])

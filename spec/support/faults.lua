@@ -1,36 +1,49 @@
--- Recorded results that are faults of the reference: what it gave, and why the engine gives something else.
--- Keyed by topic, case and step (from 0); the step is not compared. Each shows as a skip with its reason.
+-- Recorded results that are faults of the reference: what it gave, and why the engine gives
+-- something else. Keyed by topic, case and step (from 0); the step is not compared. Each
+-- shows as a skip with its reason.
 
 local faults = {
   executor = {
-    bind_add = { [7] = "add on x + y: the reference copies x's gradient after adding to it, so y gets x's old contents as well" },
-    monitor_many = { [5] = "from the second of nine contributions on the reference reports the sum so far under the name of the part" },
+    bind_add = { [7] = "add on x + y: the reference copies x's gradient after adding to it, \z
+      so y gets x's old contents as well" },
+    monitor_many = { [5] = "from the second of nine contributions on the reference reports the \z
+      sum so far under the name of the part" },
     graph_reuse = {
-      [7] = "second backward after one forward: the reference reads activations that its first backward has overwritten",
-      [15] = "second backward after one forward: the reference reads activations that its first backward has overwritten",
+      [7] = "second backward after one forward: the reference reads activations that its first \z
+        backward has overwritten",
+      [15] = "second backward after one forward: the reference reads activations that its first \z
+        backward has overwritten",
     },
   },
   symbols = {
-    is_losses = { [43] = "the reference cannot infer the label of softmax_cross_entropy and refuses; ours is (4,)" },
-    convnet = { [32] = "the reference overwrites a wrong shape given for a vector of BatchNorm; ours is a shape error" },
+    is_losses = { [43] =
+      "the reference cannot infer the label of softmax_cross_entropy and refuses; ours is (4,)" },
+    convnet = { [32] = "the reference overwrites a wrong shape given for a vector of BatchNorm; \z
+      ours is a shape error" },
     is_concat = {
-      [6] = "the reference counts an unknown size as 0 in the sum of a Concat and refuses; (2, 15) = (2, 10) + (2, ?) gives (2, 5)",
+      [6] = "the reference counts an unknown size as 0 in the sum of a Concat and refuses; (2, \z
+        15) = (2, 10) + (2, ?) gives (2, 5)",
       [7] = "the reference counts an unknown size as 0 in the sum of a Concat",
     },
   },
   networks = {
-    seq2seq_attention = { training = "encoder gradients: central differences of the recorded network agree with ours, not with these" },
+    seq2seq_attention = { training = "encoder gradients: \z
+      central differences of the recorded network agree with ours, not with these" },
   },
 }
 
 --- The reason why a step is not compared, or nil.
-function faults.of(topic, case, step) return faults[topic] and faults[topic][case] and faults[topic][case][step] end
+function faults.of(topic, case, step)
+  return faults[topic] and faults[topic][case] and faults[topic][case][step]
+end
 
 --- Calls f(name, reason) for each of them.
 function faults.each(f)
   for topic, cases in pairs(faults) do
     for case, steps in pairs(type(cases) == "table" and cases or {}) do
-      for step, reason in pairs(steps) do f(("%s %s, step %s"):format(topic, case, step), reason) end
+      for step, reason in pairs(steps) do
+        f(("%s %s, step %s"):format(topic, case, step), reason)
+      end
     end
   end
 end

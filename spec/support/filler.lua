@@ -1,5 +1,6 @@
--- Weights by formula (networks/README.md of the recorded cases): every value follows from a name and an element number.
--- All in integers below 2^53, so doubles are exact; float32 results are rounded once.
+-- Weights by formula (networks/README.md of the recorded cases): every value follows
+-- from a name and an element number. All in integers below 2^53, so doubles are exact;
+-- float32 results are rounded once.
 
 local ffi = require "ffi"
 local native = require "tycho.core.ffi"

@@ -1,10 +1,12 @@
--- Random calls of operators: each gives a result or an error object. Run by spec/operators/fuzz_spec.lua, or by hand:
+-- Random calls of operators: each gives a result or an error object. Run by
+-- spec/operators/fuzz_spec.lua, or by hand:
 --
---   tycho spec/support/fuzz.lua CALLS [SEED [FIRST [TRACE]]]    calls FIRST .. FIRST + CALLS - 1 of a seed
+--   tycho spec/support/fuzz.lua CALLS [SEED [FIRST [TRACE]]]  calls FIRST .. FIRST + CALLS - 1 of a
+--                                                             seed
 --
--- A call depends on its seed and number alone, so that FIRST repeats one that went wrong; it is written to the file TRACE
--- before it is made, where the last one is found after a crash. Ends with one line of counts; status 1 if there is a
--- failure: an error that is no error object.
+-- A call depends on its seed and number alone, so that FIRST repeats one that went wrong; it is
+-- written to the file TRACE before it is made, where the last one is found after a crash. Ends with
+-- one line of counts; status 1 if there is a failure: an error that is no error object.
 
 package.path = "./?.lua;" .. package.path
 local ty = require "tycho"
@@ -18,9 +20,10 @@ for _, name in ipairs{ "spec.operators.cases", "spec.operators.cases_values" } d
   end
 end
 
-local CALLS, SEED, FIRST, TRACE = tonumber(arg[1]) or 1000, tonumber(arg[2]) or 1, tonumber(arg[3]) or 1, arg[4]
+local CALLS, SEED, FIRST, TRACE = tonumber(arg[1]) or 1000, tonumber(arg[2]) or 1,
+  tonumber(arg[3]) or 1, arg[4]
 
--- -- chance -----------------------------------------------------------------------------------------------------------
+-- -- chance ---------------------------------------------------------------------------------------
 
 local state
 local function step()
@@ -38,12 +41,14 @@ local function one(list) return list[whole(1, #list)] end
 -- a random integer as the table of cases wants it: r(a, b), or from 0 to 1
 local function r(a, b) return a and whole(a, b) or step() / 2147483647 end
 
--- -- attributes ---------------------------------------------------------------------------------------------------------
+-- -- attributes -----------------------------------------------------------------------------------
 
 -- Sizes between those that are small and those that nothing can hold would only take time.
 local FAR = { 2 ^ 31, 2 ^ 31 - 1, -2 ^ 31, 2 ^ 40, -2 ^ 40, 2 ^ 62, -2 ^ 63, 2 ^ 63, 65537 }
-local JUNK = { "", "x", "()", "None", "1.5", "nan", "-", "(1,", "[1, 2, 3]", "1e999", "True", "(None, 2)", "0x10", "99999999999999999999" }
-local DTYPES = { "float32", "float64", "float16", "bfloat16", "uint8", "int8", "int32", "int64", "bool" }
+local JUNK = { "", "x", "()", "None", "1.5", "nan", "-", "(1,", "[1, 2, 3]", "1e999", "True",
+  "(None, 2)", "0x10", "99999999999999999999" }
+local DTYPES = { "float32", "float64", "float16", "bfloat16", "uint8", "int8",
+  "int32", "int64", "bool" }
 
 local function integer()
   if chance(0.03) then return chance(0.5) and one(FAR) or ("%.0f"):format(one(FAR)) end
@@ -51,7 +56,8 @@ local function integer()
 end
 
 local function number()
-  return chance(0.8) and whole(-4, 8) / 4 or one{ 0, 1e-30, 1e30, -1e30, 1 / 0, -1 / 0, 0 / 0, 3e38, 1e308 }
+  return chance(0.8) and whole(-4, 8) / 4
+    or one{ 0, 1e-30, 1e30, -1e30, 1 / 0, -1 / 0, 0 / 0, 3e38, 1e308 }
 end
 
 local function list(f, most)
@@ -96,7 +102,7 @@ local function attributes(info)
   return t
 end
 
--- -- arrays -----------------------------------------------------------------------------------------------------------
+-- -- arrays ---------------------------------------------------------------------------------------
 
 local function rank() return chance(0.9) and whole(1, 4) or whole(1, 9) end
 
@@ -140,7 +146,7 @@ local function dtype()
   return chance(0.7) and "float32" or one(DTYPES)
 end
 
--- -- calls ------------------------------------------------------------------------------------------------------------
+-- -- calls ----------------------------------------------------------------------------------------
 
 local function text_of(t)
   local parts, keys = {}, {}
@@ -148,7 +154,8 @@ local function text_of(t)
   table.sort(keys, function(a, b) return tostring(a) < tostring(b) end)
   for _, k in ipairs(keys) do
     local v = t[k]
-    parts[#parts + 1] = (type(k) == "number" and "" or k .. " = ") .. (type(v) == "table" and text_of(v) or tostring(v))
+    parts[#parts + 1] = (type(k) == "number" and "" or k .. " = ")
+      .. (type(v) == "table" and text_of(v) or tostring(v))
   end
   return "{" .. table.concat(parts, ", ") .. "}"
 end
@@ -182,7 +189,8 @@ local function call_arrays(i, info)
   local names = ports(info)
   local options, s, kind = attributes(info), shape(), dtype()
   local shapes, inputs = {}, {}
-  local n = names and math.max(#names - (chance(0.1) and 1 or 0), math.min(#names, 1)) or whole(1, 4)
+  local n = names and math.max(#names - (chance(0.1) and 1 or 0), math.min(#names, 1))
+    or whole(1, 4)
   for k = 1, n do
     shapes[k] = k == 1 and s or near(s)
     inputs[k] = array(shapes[k], chance(0.9) and kind or dtype())
@@ -215,7 +223,9 @@ local function call_symbol(i, info)
   end
   for k, name in ipairs(names) do
     inputs[k] = ty.sym.Variable(name)
-    if k == 1 or chance(0.3) then shapes[name], types[name] = k == 1 and s or near(s), chance(0.9) and kind or dtype() end
+    if k == 1 or chance(0.3) then
+      shapes[name], types[name] = k == 1 and s or near(s), chance(0.9) and kind or dtype()
+    end
   end
   tell(i, "sym.", info.name, text_of(options), " on ", text_of(shapes), " ", text_of(types))
   for k, v in pairs(options) do inputs[k] = v end
@@ -225,11 +235,13 @@ local function call_symbol(i, info)
   run(symbol:simple_bind(spec))
 end
 
--- Another value of a parameter; whole numbers are often far off, alone or in a list that is else as it was.
+-- Another value of a parameter; whole numbers are often far off, alone or in a
+-- list that is else as it was.
 local function changed(p, was)
   local kind = p.type
   if kind:find("^int") and chance(0.5) then return one(FAR) end
-  if type(was) == "table" and #was > 0 and (kind:find("^Shape") or kind:find("ints")) and chance(0.5) then
+  if type(was) == "table" and #was > 0 and (kind:find("^Shape") or kind:find("ints"))
+      and chance(0.5) then
     local t = { unpack(was) }
     t[whole(1, #t)] = one(FAR)
     return t
@@ -256,14 +268,16 @@ local function call_case(i)
   end
   tell(i, "case ", case[1], text_of(options), " on ", text_of(given), " ", kind)
   local types, req = {}, {}
-  for name in pairs(given) do types[name], req[name] = kind, fixed and fixed[name] and "null" or "write" end
+  for name in pairs(given) do
+    types[name], req[name] = kind, fixed and fixed[name] and "null" or "write"
+  end
   for k, v in pairs(options) do inputs[k] = v end
   local spec = { ctx = ty.cpu(), type_dict = types, grad_req = req }
   for name, s in pairs(given) do spec[name] = s end
   run(ty.sym[case[1]](inputs):simple_bind(spec))
 end
 
--- -- the loop -----------------------------------------------------------------------------------------------------------
+-- -- the loop -------------------------------------------------------------------------------------
 
 local names = {}
 for _, name in ipairs(ty.op.list()) do
@@ -282,5 +296,6 @@ for i = FIRST, FIRST + CALLS - 1 do
     print(("call %d of seed %d: %s"):format(i, SEED, tostring(e)))
   end
 end
-print(("%d calls, %d results, %d error objects, %d failures"):format(CALLS, results, errors, failures))
+print(("%d calls, %d results, %d error objects, %d failures")
+  :format(CALLS, results, errors, failures))
 os.exit(failures == 0 and 0 or 1)

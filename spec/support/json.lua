@@ -1,4 +1,5 @@
--- JSON text of decoded JSON. lua-cjson writes an empty list as {}; here the key decides, as the graph files have it.
+-- JSON text of decoded JSON. lua-cjson writes an empty list as {}; here the key
+-- decides, as the graph files have it.
 
 local cjson = require "cjson"
 

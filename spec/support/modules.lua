@@ -1,5 +1,5 @@
--- What the recorded steps of modules and buckets have in common: actions on `world.objects`, iterators, optimizers,
--- metrics and loggers made from their descriptions.
+-- What the recorded steps of modules and buckets have in common: actions on `world.objects`,
+-- iterators, optimizers, metrics and loggers made from their descriptions.
 
 local attrs = require "tycho.core.attrs"
 local ffi = require "ffi"
@@ -13,7 +13,7 @@ local value = vectors.value
 local modules = { actions = {} }
 local actions = modules.actions
 
--- Descriptions --------------------------------------------------------------------------------------------------------
+-- Descriptions ------------------------------------------------------------------------------------
 
 --- [[type, id], …] -> contexts.
 function modules.contexts(list)
@@ -67,8 +67,9 @@ end
 
 function modules.batch(world, step)
   return ty.io.DataBatch{
-    data = modules.arrays(world, step.data), label = modules.arrays(world, step.label), bucket_key = step.bucket_key,
-    provide_data = modules.descs(step.provide_data), provide_label = modules.descs(step.provide_label),
+    data = modules.arrays(world, step.data), label = modules.arrays(world, step.label),
+    bucket_key = step.bucket_key, provide_data = modules.descs(step.provide_data),
+    provide_label = modules.descs(step.provide_label),
   }
 end
 
@@ -77,8 +78,9 @@ function modules.iterator(world, spec)
   if spec.sentences then
     return modules.sentences(spec)
   end
-  return ty.io.NDArrayIter{ data = modules.arrays(world, spec.data), label = modules.arrays(world, spec.label),
-    batch_size = spec.batch_size, last_batch_handle = spec.last_batch_handle }
+  return ty.io.NDArrayIter{ data = modules.arrays(world, spec.data),
+    label = modules.arrays(world, spec.label), batch_size = spec.batch_size,
+    last_batch_handle = spec.last_batch_handle }
 end
 
 function modules.metric(spec)
@@ -157,7 +159,8 @@ function modules.files(world)
   for file in lfs.dir(modules.folder(world)) do
     if file ~= "." and file ~= ".." then
       result.files[#result.files + 1] = file
-      result["params:" .. file] = file:find("%.params$") and ty.nd.load(world.folder .. "/" .. file) or nil
+      result["params:" .. file] = file:find("%.params$")
+        and ty.nd.load(world.folder .. "/" .. file) or nil
       if file:find("%.buckets$") then
         result["buckets:" .. file] = ty.nd.load(world.folder .. "/" .. file)[1]:totable()
       end
@@ -167,7 +170,7 @@ function modules.files(world)
   return result
 end
 
--- Reading -------------------------------------------------------------------------------------------------------------
+-- Reading -----------------------------------------------------------------------------------------
 
 -- name -> arrays of the devices, null for none
 local function per_device(names, lists)
@@ -219,8 +222,8 @@ end
 function actions.facts(world, step)
   local m = of(world, step)
   local facts = {}
-  for _, name in ipairs{ "binded", "params_initialized", "optimizer_initialized", "for_training", "inputs_need_grad",
-                         "data_names", "output_names" } do
+  for _, name in ipairs{ "binded", "params_initialized", "optimizer_initialized", "for_training",
+      "inputs_need_grad", "data_names", "output_names" } do
     facts[name] = m[name]
   end
   for _, name in ipairs(m.binded and { "data_shapes", "label_shapes", "output_shapes" } or {}) do
@@ -244,8 +247,9 @@ end
 function actions.optimizer_facts(world, step)
   local m = optimizer_of(of(world, step))
   local o = m._optimizer
-  return { rescale_grad = o.rescale_grad, idx2name = text_keys(o.idx2name), lr_mult = text_keys(o.lr_mult),
-    wd_mult = text_keys(o.wd_mult), update_on_kvstore = m._update_on_kvstore, kvstore = m._kvstore and m._kvstore.type,
+  return { rescale_grad = o.rescale_grad, idx2name = text_keys(o.idx2name),
+    lr_mult = text_keys(o.lr_mult), wd_mult = text_keys(o.wd_mult),
+    update_on_kvstore = m._update_on_kvstore, kvstore = m._kvstore and m._kvstore.type,
     num_update = o.num_update, learning_rate = step.result.learning_rate and o.learning_rate }
 end
 
@@ -269,12 +273,13 @@ function actions.optimizer_states(world, step)
   return text_keys(result)
 end
 
--- Doing ---------------------------------------------------------------------------------------------------------------
+-- Doing -------------------------------------------------------------------------------------------
 
 function actions.bind(world, step)
   of(world, step):bind{
-    data_shapes = modules.descs(step.data), label_shapes = modules.descs(step.label), for_training = step.for_training,
-    inputs_need_grad = step.inputs_need_grad, force_rebind = step.force_rebind, grad_req = step.grad_req,
+    data_shapes = modules.descs(step.data), label_shapes = modules.descs(step.label),
+    for_training = step.for_training, inputs_need_grad = step.inputs_need_grad,
+    force_rebind = step.force_rebind, grad_req = step.grad_req,
     shared_module = step.shared_module and world.objects[step.shared_module],
   }
 end
@@ -282,21 +287,24 @@ end
 function actions.init_params(world, step)
   of(world, step):init_params{
     initializer = modules.initializer(step.init), arg_params = modules.arrays(world, step.arg),
-    aux_params = modules.arrays(world, step.aux), allow_missing = step.allow_missing, force_init = step.force_init,
-    allow_extra = step.allow_extra,
+    aux_params = modules.arrays(world, step.aux), allow_missing = step.allow_missing,
+    force_init = step.force_init, allow_extra = step.allow_extra,
   }
 end
 
--- Without allow_missing the reference ignores names that it does not know; here that is a mistake unless allowed.
+-- Without allow_missing the reference ignores names that it does not know; here that
+-- is a mistake unless allowed.
 function actions.set_params(world, step)
-  of(world, step):set_params(modules.arrays(world, step.arg) or {}, modules.arrays(world, step.aux) or {}, {
-    allow_missing = step.allow_missing, allow_extra = step.allow_extra or not step.allow_missing,
-  })
+  of(world, step):set_params(modules.arrays(world, step.arg) or {},
+    modules.arrays(world, step.aux) or {}, {
+      allow_missing = step.allow_missing, allow_extra = step.allow_extra or not step.allow_missing,
+    })
 end
 
 function actions.init_optimizer(world, step)
   modules.with_setting(step, function()
-    of(world, step):init_optimizer{ kvstore = modules.names(step.kvstore), optimizer = step.optimizer,
+    of(world, step):init_optimizer{ kvstore = modules.names(step.kvstore),
+      optimizer = step.optimizer,
       optimizer_params = modules.optimizer_params(step.optimizer_params) }
   end)
 end
@@ -366,14 +374,15 @@ function actions.update_metric(world, step)
 end
 
 function actions.reshape(world, step)
-  of(world, step):reshape{ data_shapes = modules.descs(step.data), label_shapes = modules.descs(step.label) }
+  of(world, step):reshape{ data_shapes = modules.descs(step.data),
+    label_shapes = modules.descs(step.label) }
 end
 
 function actions.borrow_optimizer(world, step)
   of(world, step):borrow_optimizer(world.objects[step.from])
 end
 
--- Monitors ------------------------------------------------------------------------------------------------------------
+-- Monitors ----------------------------------------------------------------------------------------
 
 --- A regular expression with alternatives in brackets as a function of a name.
 function modules.matcher(pattern)
@@ -394,7 +403,8 @@ function modules.matcher(pattern)
 end
 
 function actions.install_monitor(world, step)
-  world.monitor = ty.monitor.Monitor{ step.interval, pattern = modules.matcher(step.pattern or ".*"), sort = step.sort }
+  world.monitor = ty.monitor.Monitor{ step.interval,
+    pattern = modules.matcher(step.pattern or ".*"), sort = step.sort }
   of(world, step):install_monitor(world.monitor)
 end
 
@@ -425,7 +435,7 @@ function actions.toc(world, step)
   return rows
 end
 
--- Loops ---------------------------------------------------------------------------------------------------------------
+-- Loops -------------------------------------------------------------------------------------------
 
 -- Callbacks that note what they see; params: copies of the parameters after every epoch.
 local function recorder()
@@ -459,15 +469,18 @@ function actions.fit(world, step)
   rawset(m, "_logger", log)
   modules.with_setting(step, function()
     m:fit{
-      train_data = modules.iterator(world, step.train), eval_data = step.eval and modules.iterator(world, step.eval),
+      train_data = modules.iterator(world, step.train),
+      eval_data = step.eval and modules.iterator(world, step.eval),
       eval_metric = step.metric and modules.metric(step.metric),
       validation_metric = step.validation_metric and modules.metric(step.validation_metric),
-      num_epoch = step.num_epoch, begin_epoch = step.begin_epoch, kvstore = modules.names(step.kvstore),
-      optimizer = step.optimizer, optimizer_params = modules.optimizer_params(step.optimizer_params),
+      num_epoch = step.num_epoch, begin_epoch = step.begin_epoch,
+      kvstore = modules.names(step.kvstore), optimizer = step.optimizer,
+      optimizer_params = modules.optimizer_params(step.optimizer_params),
       arg_params = modules.arrays(world, step.arg), aux_params = modules.arrays(world, step.aux),
       allow_missing = step.allow_missing, initializer = modules.initializer(step.init),
       batch_end_callback = batch_event "batch_end", epoch_end_callback = epoch_event,
-      eval_batch_end_callback = batch_event "eval_batch_end", eval_end_callback = batch_event "eval_end",
+      eval_batch_end_callback = batch_event "eval_batch_end",
+      eval_end_callback = batch_event "eval_end",
     }
   end)
   return { events = events, params = params, log = log.rows }
@@ -475,17 +488,18 @@ end
 
 function actions.score(world, step)
   local events, _, batch_event = recorder()
-  local result = of(world, step):score(modules.iterator(world, step.iter), modules.metric(step.metric), {
-    num_batch = step.num_batch, epoch = step.epoch, batch_end_callback = batch_event "batch_end",
-    score_end_callback = batch_event "score_end",
-  })
+  local result = of(world, step):score(modules.iterator(world, step.iter),
+    modules.metric(step.metric), {
+      num_batch = step.num_batch, epoch = step.epoch, batch_end_callback = batch_event "batch_end",
+      score_end_callback = batch_event "score_end",
+    })
   return { value = result, events = events }
 end
 
 function actions.predict(world, step)
   local source = step.array and world.array(step.array) or modules.iterator(world, step.iter)
-  return of(world, step):predict(source, { num_batch = step.num_batch, merge_batches = step.merge_batches,
-    always_output_list = step.always_output_list })
+  return of(world, step):predict(source, { num_batch = step.num_batch,
+    merge_batches = step.merge_batches, always_output_list = step.always_output_list })
 end
 
 function actions.iter_predict(world, step)
@@ -501,7 +515,7 @@ function actions.iter_predict(world, step)
   return rows
 end
 
--- Files ---------------------------------------------------------------------------------------------------------------
+-- Files -------------------------------------------------------------------------------------------
 
 function actions.save_checkpoint(world, step)
   of(world, step):save_checkpoint(modules.folder(world) .. "/" .. step.prefix, step.epoch,

@@ -1,7 +1,8 @@
 -- Markdown pages as programs: the fenced blocks of a page, and a script with the same line numbers.
 --
--- ```lua blocks are one program per page, in order. A ```text block that comes next is what the block prints. ```tycho
--- blocks are sessions at the prompt: lines that begin with a sign are typed, the others are what is shown.
+-- ```lua blocks are one program per page, in order. A ```text block that comes next is what the
+-- block prints. ```tycho blocks are sessions at the prompt: lines that begin with a sign are typed,
+-- the others are what is shown.
 
 local pages = {}
 
@@ -24,7 +25,8 @@ function pages.blocks(path)
   return list
 end
 
---- The page's program: code keeps its line; after each block a line of output says which one has ended.
+--- The page's program: code keeps its line; after each block a line of
+-- output says which one has ended.
 function pages.script(list)
   local lines = {}
   for _, block in ipairs(list) do

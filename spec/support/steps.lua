@@ -1,8 +1,10 @@
--- Recorded sequences (training/TOPIC.json): the steps of a case run in order in one world of named objects.
+-- Recorded sequences (training/TOPIC.json): the steps of a case run in order
+-- in one world of named objects.
 --
--- A topic gives a table of actions; action(world, step) does what the step says and returns what came back, which is
--- compared with step.result. The world holds: objects (by name), case, array(key) (a fresh copy of an input array).
--- A step with `error` must be refused with an error object; `says` are pieces of its text; the world stays as it was.
+-- A topic gives a table of actions; action(world, step) does what the step says and returns what
+-- came back, which is compared with step.result. The world holds: objects (by name), case,
+-- array(key) (a fresh copy of an input array). A step with `error` must be refused with an error
+-- object; `says` are pieces of its text; the world stays as it was.
 
 local faults = require "spec.support.faults"
 local vectors = require "spec.support.vectors"
@@ -28,7 +30,8 @@ local function same_number(got, want, world, path)
   end
 end
 
---- Raises unless a result agrees with the recorded one. Texts of equal numbers agree: Lua has no integers of its own.
+--- Raises unless a result agrees with the recorded one. Texts of equal numbers agree:
+-- Lua has no integers of its own.
 function steps.same(got, want, world, path)
   if is_nothing(want) then
     if not is_nothing(got) then
@@ -50,7 +53,8 @@ function steps.same(got, want, world, path)
     end
   elseif type(got) == "number" and (type(want) == "number" or NUMBERS[want]) then
     same_number(got, NUMBERS[want] or want, world, path)
-  elseif got ~= want and not (type(got) == "string" and tonumber(got) and tonumber(got) == tonumber(want)) then
+  elseif got ~= want
+      and not (type(got) == "string" and tonumber(got) and tonumber(got) == tonumber(want)) then
     error(("%s: got %s, want %s"):format(path, tostring(got), tostring(want)), 0)
   end
 end
@@ -60,7 +64,8 @@ local function check_refusal(step, ok, result, path)
     if step.loose then
       return
     end
-    error(("%s: must be refused (%s), came back with %s"):format(path, step.error, tostring(result)), 0)
+    error(("%s: must be refused (%s), came back with %s")
+      :format(path, step.error, tostring(result)), 0)
   elseif not ty.is_error(result) then
     error(("%s: not an error object: %s"):format(path, tostring(result)), 0)
   end
@@ -92,7 +97,8 @@ local function run_step(actions, world, step, path)
 end
 
 local function new_world(topic, case, arrays)
-  local world = { objects = {}, case = case, rtol = case.rtol or topic.rtol, atol = case.atol or topic.atol, exits = {} }
+  local world = { objects = {}, case = case, rtol = case.rtol or topic.rtol,
+    atol = case.atol or topic.atol, exits = {} }
   function world.recorded(key)
     local array = arrays[case.name .. "/" .. key]
     if not array then
@@ -158,8 +164,8 @@ local function uses_initialisers(case)
   end
 end
 
---- The cases of a topic that the filter lets through, as { name, run, unknown, initialisers }: `unknown` is an operator to wait
--- for, `initialisers` says that the case makes some.
+--- The cases of a topic that the filter lets through, as { name, run, unknown, initialisers }:
+-- `unknown` is an operator to wait for, `initialisers` says that the case makes some.
 -- @treturn table cases
 -- @treturn function gives the topic's arrays back
 function steps.cases(name, actions)

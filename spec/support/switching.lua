@@ -1,5 +1,7 @@
--- Switches between 50 buckets and prints how much resident memory and how many descriptors that took; run by bucketing_spec.lua.
---   tycho spec/support/switching.lua MODE WARM N       MODE: switch, predict, train; WARM switches before, N counted
+-- Switches between 50 buckets and prints how much resident memory and how many descriptors that
+-- took; run by bucketing_spec.lua.
+--   tycho spec/support/switching.lua MODE WARM N  MODE: switch, predict, train; WARM switches
+--                                                 before, N counted
 -- Prints: KB grown, descriptors more, bytes of the pool over those of the largest bucket.
 
 local ty = require "tycho"
@@ -8,19 +10,23 @@ local mode, warm, n = arg[1], tonumber(arg[2]), tonumber(arg[3])
 local KEYS = 50
 
 local function generate()
-  local x = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = 16, flatten = false, name = "fc1" }
+  local x = ty.sym.FullyConnected{ data = ty.sym.Variable("data"), num_hidden = 16,
+    flatten = false, name = "fc1" }
   x = ty.sym.mean{ ty.sym.Activation{ data = x, act_type = "tanh" }, axis = 1 }
-  x = ty.sym.SoftmaxOutput{ data = ty.sym.FullyConnected{ data = x, num_hidden = 4, name = "fc2" }, name = "softmax" }
+  x = ty.sym.SoftmaxOutput{ data = ty.sym.FullyConnected{ data = x, num_hidden = 4, name = "fc2" },
+    name = "softmax" }
   return x, { "data" }, { "softmax_label" }
 end
 
 local function batch_of(key)
-  return ty.io.DataBatch{ data = { ty.nd.ones{ 4, key, 8 } }, label = { ty.nd.zeros(4) }, bucket_key = key,
-    provide_data = { { "data", { 4, key, 8 } } }, provide_label = { { "softmax_label", { 4 } } } }
+  return ty.io.DataBatch{ data = { ty.nd.ones{ 4, key, 8 } }, label = { ty.nd.zeros(4) },
+    bucket_key = key, provide_data = { { "data", { 4, key, 8 } } },
+    provide_label = { { "softmax_label", { 4 } } } }
 end
 
 local module = ty.mod.BucketingModule{ sym_gen = generate, default_bucket_key = KEYS }
-module:bind{ data_shapes = { { "data", { 4, KEYS, 8 } } }, label_shapes = { { "softmax_label", { 4 } } } }
+module:bind{ data_shapes = { { "data", { 4, KEYS, 8 } } },
+  label_shapes = { { "softmax_label", { 4 } } } }
 module:init_params()
 module:init_optimizer{ optimizer_params = { learning_rate = 0.1, momentum = 0.9 } }
 local batches = {}
@@ -29,9 +35,14 @@ for key = 1, KEYS do
 end
 
 local ACTIONS = {
-  switch = function(batch) module:switch_bucket(batch.bucket_key, batch.provide_data, batch.provide_label) end,
+  switch = function(batch)
+    module:switch_bucket(batch.bucket_key, batch.provide_data, batch.provide_label)
+  end,
   predict = function(batch) module:forward(batch, false) end,
-  train = function(batch) module:forward_backward(batch); module:update() end,
+  train = function(batch)
+    module:forward_backward(batch)
+    module:update()
+  end,
 }
 
 local function run(times)

@@ -1,11 +1,15 @@
--- Recorded tables (training/TOPIC.json whose cases have `expect` instead of steps): one test per case.
+-- Recorded tables (training/TOPIC.json whose cases have `expect` instead of steps): one test per
+-- case.
 --
---     local cases, release = tables.cases("lr_schedulers", function(world, case) return { values = ... } end)
+--     local cases, release = tables.cases("lr_schedulers", function(world, case)
+--       return { values = ... }
+--     end)
 --     teardown(release)
 --     for _, case in ipairs(cases) do it(case.name, case.run) end
 --
--- The function's result is compared with case.expect; a case with expect.error must be refused with an error object
--- whose text has the pieces of case.says. The world has array(key), a fresh copy of an input array.
+-- The function's result is compared with case.expect; a case with expect.error must be refused
+-- with an error object whose text has the pieces of case.says. The world has array(key), a
+-- fresh copy of an input array.
 
 local steps = require "spec.support.steps"
 local ty = require "tycho"
@@ -16,7 +20,8 @@ local tables = {}
 local function new_world(topic, case, recorded)
   local world = { case = case, rtol = case.rtol or topic.rtol, atol = case.atol or topic.atol }
   function world.recorded(key)
-    return recorded[case.name .. "/" .. key] or error("the recording has no array " .. case.name .. "/" .. key, 0)
+    return recorded[case.name .. "/" .. key]
+      or error("the recording has no array " .. case.name .. "/" .. key, 0)
   end
   function world.array(key)
     return world.recorded(key):copy()

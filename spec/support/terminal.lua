@@ -1,23 +1,28 @@
--- A program on a terminal of its own, driven from a spec: keys are sent, what appears on the screen is waited for.
+-- A program on a terminal of its own, driven from a spec: keys are sent, what appears
+-- on the screen is waited for.
 --
 --     local t = terminal.open("build/tycho", "TERM=xterm")
 --     t:send("1 + 1\n")
---     t:expect("2")                 -- what comes after the last thing expected; fails after a while
---     t:close()                     -- Ctrl-D; returns the exit status
+--     t:expect("2")                -- what comes after the last thing expected; fails after a while
+--     t:close()                    -- Ctrl-D; returns the exit status
 
 local terminal = {}
 terminal.__index = terminal
 
-local PATIENCE, STEP, LIMIT = 300, 0.05, 60               -- steps before giving up; seconds of a step, of a session
+-- steps before giving up; seconds of a step, of a session
+local PATIENCE, STEP, LIMIT = 300, 0.05, 60
 
---- Starts a command under `script`, which gives it a terminal and writes down what it shows. The shell between them
--- (always sh, whatever the user's is) outlives a Ctrl-C, which the terminal sends to it too, and reports the status. Keys
--- for a program that has ended already go nowhere: cat takes them, else they would end who types.
+--- Starts a command under `script`, which gives it a terminal and writes down what it shows. The
+-- shell between them (always sh, whatever the user's is) outlives a Ctrl-C, which the terminal
+-- sends to it too, and reports the status. Keys for a program that has ended already go nowhere:
+-- cat takes them, else they would end who types.
 function terminal.open(command, environment)
   local log = os.tmpname()
-  local inner = ("trap : INT; stty cols 400 rows 40; %s %s; echo \"status=$?\""):format(environment or "", command)
+  local inner = ("trap : INT; stty cols 400 rows 40; %s %s; echo \"status=$?\"")
+    :format(environment or "", command)
   inner = inner:gsub("'", "'\\''")
-  local script = ("SHELL=/bin/sh timeout -k 1 %d script -qfec '%s' %s >/dev/null 2>&1; exec cat >/dev/null"):format(LIMIT, inner, log)
+  local script = ("SHELL=/bin/sh timeout -k 1 %d script -qfec '%s' %s >/dev/null 2>&1; \z
+    exec cat >/dev/null"):format(LIMIT, inner, log)
   local keys = assert(io.popen(script, "w"))
   keys:setvbuf("no")
   return setmetatable({ keys = keys, log = log, place = 1 }, terminal)
@@ -50,7 +55,8 @@ function terminal:expect(text)
     end
     os.execute("sleep " .. STEP)
   end
-  error(("'%s' never came; the screen after it should:\n%s"):format(text, self:screen():sub(self.place)), 2)
+  error(("'%s' never came; the screen after it should:\n%s")
+    :format(text, self:screen():sub(self.place)), 2)
 end
 
 --- Ends the program with Ctrl-D; returns its exit status.

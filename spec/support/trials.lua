@@ -1,4 +1,5 @@
--- Trials of operators: a line of spec/operators/cases.lua with random shapes, parameters and values becomes a symbol and arrays.
+-- Trials of operators: a line of spec/operators/cases.lua with random shapes, parameters and values
+-- becomes a symbol and arrays.
 
 local ty = require "tycho"
 
@@ -43,7 +44,8 @@ local function build(line, shapes, params)
   return line.build and line.build(variables, params) or ty.sym[line[1]](options), arrays, inputs
 end
 
--- Variables that are float32 beside half data: parameters of batch normalisation, whose states are too.
+-- Variables that are float32 beside half data: parameters of batch
+-- normalisation, whose states are too.
 local SINGLE = {in_gamma = true, in_beta = true}
 
 local function dtype_beside(trial, variable, dtype)
@@ -57,17 +59,18 @@ local function shapes_of(arrays)
   return shapes
 end
 
---- One trial of a case {name, make}: symbol, arrays (float64, by variable; inputs: by the names of make), params, fixed
--- (variables without a gradient), aux (shapes of auxiliary states, by name), bound (of the relative error, where the
--- operator's own rules allow more). case.build(variables, params) makes another symbol than the operator alone.
--- `sizes` (trials.least, trials.most; default random) chooses the shapes and parameters alone.
+--- One trial of a case {name, make}: symbol, arrays (float64, by variable; inputs: by the names of
+-- make), params, fixed (variables without a gradient), aux (shapes of auxiliary states, by name),
+-- bound (of the relative error, where the operator's own rules allow more). case.build(variables,
+-- params) makes another symbol than the operator alone. `sizes` (trials.least, trials.most; default
+-- random) chooses the shapes and parameters alone.
 function trials.make(case, random, sizes)
   local shapes, params, low, high, fixed_names, bound = case[2](sizes or random)
   local symbol, arrays, inputs = build(case, shapes, params)
   local fixed, aux, names = {}, {}, {}
   for key, n in pairs(fixed_names or {}) do fixed["in_" .. key] = n end
   for variable in pairs(arrays) do names[#names + 1] = variable end
-  table.sort(names)                                      -- values must not depend on the order of pairs
+  table.sort(names)                              -- values must not depend on the order of pairs
   for _, variable in ipairs(names) do
     local x = arrays[variable]
     if fixed[variable] then whole(x, random, fixed[variable])
@@ -83,8 +86,8 @@ function trials.make(case, random, sizes)
     single = case[1]:find("BatchNorm", 1, true) ~= nil, fixed = fixed, aux = aux, bound = bound}
 end
 
---- Binds a trial with gradients that start at `start`. options: dtype, to which all arrays are converted,
--- force_mirroring, shared_exec.
+--- Binds a trial with gradients that start at `start`. options: dtype, to which all arrays are
+-- converted, force_mirroring, shared_exec.
 function trials.bind(trial, req, start, options)
   local dtype = options and options.dtype or "float64"
   local args, grads, reqs, states = {}, {}, {}, {}
@@ -94,10 +97,12 @@ function trials.bind(trial, req, start, options)
     reqs[variable] = trial.fixed[variable] and "null" or req
     grads[variable] = ty.nd.full(x.shape, start, {dtype = own})
   end
-  for name, s in pairs(trial.aux) do states[name] = ty.nd.ones(s, {dtype = dtype_beside(trial, nil, dtype)}) end
-  local exe = trial.symbol:bind{ctx = ty.cpu(), args = args, args_grad = grads, grad_req = reqs, aux_states = states,
-                                force_mirroring = options and options.force_mirroring,
-                                shared_exec = options and options.shared_exec}
+  for name, s in pairs(trial.aux) do
+    states[name] = ty.nd.ones(s, {dtype = dtype_beside(trial, nil, dtype)})
+  end
+  local exe = trial.symbol:bind{ctx = ty.cpu(), args = args, args_grad = grads, grad_req = reqs,
+    aux_states = states, force_mirroring = options and options.force_mirroring,
+    shared_exec = options and options.shared_exec}
   return exe, grads
 end
 
@@ -110,7 +115,8 @@ function trials.heads(exe, random)
   return heads
 end
 
---- Runs trial(line, random, sizes) `count` times, the first two at the ends of what shapes there are.
+--- Runs trial(line, random, sizes) `count` times, the first two at the ends of what shapes there
+-- are.
 function trials.several(line, seed, count, trial)
   local random, sizes = trials.random(seed), {trials.least, trials.most}
   for k = 1, count do

@@ -1,6 +1,7 @@
--- Recorded cases of the reference engine: where they lie, how they are read, how results are compared with them.
--- The folder is TYCHO_VECTORS, else ../shared/vectors; TYCHO_VECTORS_ONLY="Convolution,Pooling" leaves out everything
--- whose name is not in the list. A topic is one file of spec/vectors; see spec/vectors/vectors_spec.lua.
+-- Recorded cases of the reference engine: where they lie, how they are read, how results are
+-- compared with them. The folder is TYCHO_VECTORS, else ../shared/vectors;
+-- TYCHO_VECTORS_ONLY="Convolution,Pooling" leaves out everything whose name is not in the list. A
+-- topic is one file of spec/vectors; see spec/vectors/vectors_spec.lua.
 
 local arrays = require "spec.support.arrays"
 local json = require "spec.support.json"

@@ -37,9 +37,11 @@ end
 
 describe("foreach", function()
   it("stacks outputs and carries states", function()
-    local out, g = run(ty.sym.Group{ running(V("d"), V("s")) }, { d = { { 1, 2 }, { 3, 4 }, { 5, 6 } }, s = { 10, 20 } })
+    local out, g = run(ty.sym.Group{ running(V("d"), V("s")) },
+      { d = { { 1, 2 }, { 3, 4 }, { 5, 6 } }, s = { 10, 20 } })
     assert.same({ { 11, 22 }, { 14, 26 }, { 19, 32 } }, out)
-    assert.same({ { 4, 4 }, { 3, 3 }, { 2, 2 } }, g.d)   -- rows count in all later outputs and in the final state
+    -- rows count in all later outputs and in the final state
+    assert.same({ { 4, 4 }, { 3, 3 }, { 2, 2 } }, g.d)
     assert.same({ 4, 4 }, g.s)
   end)
 
@@ -70,10 +72,10 @@ describe("foreach", function()
       local h = ty.sym.tanh(ty.sym.broadcast_mul(d, V("w")) + s[1] * s[2])
       return { h, s[1] }, { h, s[2] + d }
     end, V("d"), { V("a"), V("b") })
-    ty.test_utils.check_numeric_gradient{ sym = outs[1] + outs[2], dtype = "float64", numeric_eps = 1e-5, rtol = 1e-5,
-      atol = 1e-7,
-      location = { d = array{ { 0.1, 0.2 }, { -0.3, 0.4 }, { 0.5, -0.6 } }, a = array{ 0.3, 0.1 }, b = array{ -0.2, 0.7 },
-                   w = array{ 0.9, -1.1 } } }
+    ty.test_utils.check_numeric_gradient{ sym = outs[1] + outs[2], dtype = "float64",
+      numeric_eps = 1e-5, rtol = 1e-5, atol = 1e-7,
+      location = { d = array{ { 0.1, 0.2 }, { -0.3, 0.4 }, { 0.5, -0.6 } }, a = array{ 0.3, 0.1 },
+        b = array{ -0.2, 0.7 }, w = array{ 0.9, -1.1 } } }
   end)
 
   it("is the loop written out, fused or not", function()
@@ -85,7 +87,10 @@ describe("foreach", function()
       list[t] = state
     end
     local by_hand = ty.sym.stack{ list[1], list[2], list[3], axis = 0 }
-    local looped = contrib.foreach(function(x, y) local h = ty.sym.sigmoid(x * y); return h, h end, d, s)
+    local looped = contrib.foreach(function(x, y)
+      local h = ty.sym.sigmoid(x * y)
+      return h, h
+    end, d, s)
     local values = { d = { { 1, 2 }, { 3, -4 }, { 0.5, 6 } }, s = { 0.1, 0.2 } }
     local a, ga = run(by_hand, values)
     local b, gb = run(looped, values)
@@ -117,12 +122,16 @@ describe("foreach", function()
     exe:forward{ is_train = true }
     assert.same({ { 1 }, { 3 } }, exe.outputs[1]:totable())
     local last
-    for name, x in pairs(seen) do last = name:find("_1_", 1, true) and name:find("plus", 1, true) and x or last end
+    for name, x in pairs(seen) do
+      last = name:find("_1_", 1, true) and name:find("plus", 1, true) and x or last
+    end
     assert.same({ 3 }, last)
   end)
 
   it("refuses states that change their shape", function()
-    local outs = contrib.foreach(function(d, s) return d, ty.sym.Concat{ s, d, dim = 0 } end, V("d"), V("s"))
+    local outs = contrib.foreach(function(d, s)
+      return d, ty.sym.Concat{ s, d, dim = 0 }
+    end, V("d"), V("s"))
     local ok, e = pcall(function() return bind(outs, { d = { { 1 }, { 2 } }, s = { 0 } }) end)
     assert.is_false(ok)
     assert.equal("shape", e.code)
@@ -158,26 +167,34 @@ describe("while_loop", function()
 
   it("keeps what was never computed out of gradients", function()
     -- after the last step the body would divide by zero
-    local outs, vars = contrib.while_loop{ cond = function(i) return ty.sym.sum(i):gt(0) end,
-      func = function(i, w) return w / i, { i - 1, w * i } end, loop_vars = { V("i"), V("w") }, max_iterations = 4 }
+    local outs, vars = contrib.while_loop{ cond = function(i)
+      return ty.sym.sum(i):gt(0)
+    end, func = function(i, w)
+      return w / i, { i - 1, w * i }
+    end, loop_vars = { V("i"), V("w") }, max_iterations = 4 }
     local _, g = run(ty.sym.Group{ outs, vars[2] }, { i = { 2 }, w = { 3 } })
     assert.same({ 1 / 2 + 2 + 2 }, g.w)                  -- w/2 + (2 w)/1 + 2 * 1 * w
   end)
 
   it("agrees with differences", function()
-    local outs, vars = contrib.while_loop{ cond = function(i) return ty.sym.sum(i):lt(2.5) end,
-      func = function(i, x) local y = ty.sym.sin(x * V("w")) ; return y, { i + 1, y } end,
-      loop_vars = { V("i"), V("x") }, max_iterations = 5 }
-    ty.test_utils.check_numeric_gradient{ sym = ty.sym.broadcast_add(outs, vars[2]), dtype = "float64",
-      numeric_eps = 1e-5, rtol = 1e-5, atol = 1e-7,
-      location = { i = array{ 0 }, x = array{ 0.4, 0.7 }, w = array{ 1.3, -0.8 } }, grad_nodes = { "x", "w" } }
+    local outs, vars = contrib.while_loop{ cond = function(i)
+      return ty.sym.sum(i):lt(2.5)
+    end, func = function(i, x)
+      local y = ty.sym.sin(x * V("w"))
+      return y, { i + 1, y }
+    end, loop_vars = { V("i"), V("x") }, max_iterations = 5 }
+    ty.test_utils.check_numeric_gradient{ sym = ty.sym.broadcast_add(outs, vars[2]),
+      dtype = "float64", numeric_eps = 1e-5, rtol = 1e-5, atol = 1e-7, location = { i = array{ 0 },
+        x = array{ 0.4, 0.7 }, w = array{ 1.3, -0.8 } }, grad_nodes = { "x", "w" } }
   end)
 end)
 
 -- log where positive, else 2 a
 local function safe_log()
   local a = V("a")
-  return contrib.cond(ty.sym.sum(a):gt(0), function() return ty.sym.log(a) end, function() return a * 2 end)
+  return contrib.cond(ty.sym.sum(a):gt(0), function()
+    return ty.sym.log(a)
+  end, function() return a * 2 end)
 end
 
 describe("cond", function()
@@ -188,13 +205,15 @@ describe("cond", function()
       exe:forward{ is_train = true }
       exe:backward(array{ 1 })
       assert.near(case[2], exe.outputs[1]:asscalar(), 1e-15)
-      assert.near(case[3], grads.a:asscalar(), 1e-15)    -- the log of a negative number never gets in
+      assert.near(case[3], grads.a:asscalar(), 1e-15)  -- the log of a negative number never gets in
     end
   end)
 
   it("does not run the other branch", function()
     local x = V("x")
-    local s = contrib.cond(ty.sym.sum(V("q")):gt(0), function() return ty.sym.dot(x, x) end, function() return ty.sym.identity(x) end)
+    local s = contrib.cond(ty.sym.sum(V("q")):gt(0), function()
+      return ty.sym.dot(x, x)
+    end, function() return ty.sym.identity(x) end)
     local exe, args = bind(s, { q = { 1 }, x = { { 1, 2 }, { 3, 4 } } })
     local seen
     exe:set_monitor_callback(function(name) seen[#seen + 1] = name:match("dot%d+_output$") end)
@@ -202,19 +221,25 @@ describe("cond", function()
       seen, args.q[":"] = {}, q
       exe:forward{ is_train = true }
       assert.equal(count, #seen)
-      assert.same(q > 0 and { { 7, 10 }, { 15, 22 } } or { { 1, 2 }, { 3, 4 } }, exe.outputs[1]:totable())
+      assert.same(q > 0 and { { 7, 10 }, { 15, 22 } } or { { 1, 2 }, { 3, 4 } },
+        exe.outputs[1]:totable())
     end
   end)
 
   it("adds to gradients that are there", function()
     local exe, _, grads = bind(safe_log(), { a = { 4 } }, { grad_req = "add" })
-    for _ = 1, 3 do exe:forward{ is_train = true }; exe:backward(array{ 1 }) end
+    for _ = 1, 3 do
+      exe:forward{ is_train = true }
+      exe:backward(array{ 1 })
+    end
     assert.near(0.75, grads.a:asscalar(), 1e-15)
   end)
 
   it("nests in loops", function()
     local outs = contrib.foreach(function(d, s)
-      local step = contrib.cond(ty.sym.sum(d):gt(0), function() return s + d end, function() return s * 2 end)
+      local step = contrib.cond(ty.sym.sum(d):gt(0), function()
+        return s + d
+      end, function() return s * 2 end)
       return step, step
     end, V("d"), V("s"))
     local out, g = run(outs, { d = { { 1 }, { -1 }, { 3 } }, s = { 5 } })
@@ -226,7 +251,11 @@ describe("cond", function()
   it("nests in itself: the guard around counts", function()
     local a = V("a")
     local s = contrib.cond(ty.sym.sum(V("p")):gt(0),
-      function() return contrib.cond(ty.sym.sum(V("q")):gt(0), function() return a * 2 end, function() return a * 3 end) end,
+      function()
+        return contrib.cond(ty.sym.sum(V("q")):gt(0), function()
+          return a * 2
+        end, function() return a * 3 end)
+      end,
       function() return a * 5 end)
     local exe, args, grads = bind(s, { p = { 1 }, q = { 1 }, a = { 1 } })
     for _, case in ipairs{ { 1, 1, 2 }, { 1, -1, 3 }, { -1, 1, 5 }, { -1, -1, 5 } } do
@@ -239,7 +268,9 @@ describe("cond", function()
   end)
 
   it("refuses branches of different shapes", function()
-    local s = contrib.cond(ty.sym.sum(V("a")):gt(0), function() return V("a") end, function() return ty.sym.sum(V("a")) end)
+    local s = contrib.cond(ty.sym.sum(V("a")):gt(0), function()
+      return V("a")
+    end, function() return ty.sym.sum(V("a")) end)
     local ok, e = pcall(bind, s, { a = { 1, 2 } })
     assert.is_false(ok)
     assert.equal("shape", e.code)

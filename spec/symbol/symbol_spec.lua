@@ -1,4 +1,5 @@
--- Symbols (runtime/lua/tycho/symbol*.lua): names, attributes, composition, places, files, control flow.
+-- Symbols (runtime/lua/tycho/symbol*.lua): names, attributes, composition,
+-- places, files, control flow.
 
 local ty = require "tycho"
 
@@ -41,14 +42,17 @@ end)
 
 describe("attributes", function()
   it("are inherited by the variables an operator makes", function()
-    local s = ty.sym.FullyConnected{ V("d"), num_hidden = 2, name = "fc", attr = { __mood__ = "calm", lr_mult = "3" } }
+    local s = ty.sym.FullyConnected{ V("d"), num_hidden = 2, name = "fc",
+      attr = { __mood__ = "calm", lr_mult = "3" } }
     local dict = s:attr_dict()
-    assert.same({ num_hidden = "2", __mood__ = "calm", __lr_mult__ = "3", lr_mult = "3" }, dict.fc_weight)
+    assert.same({ num_hidden = "2", __mood__ = "calm", __lr_mult__ = "3", lr_mult = "3" },
+      dict.fc_weight)
     assert.is_nil(dict.d)
   end)
 
   it("of inputs are refused on the operator", function()
-    local e = assert.raises("name", ty.sym.FullyConnected, { V("d"), num_hidden = 2, attr = { weight_lr_mult = "2" } })
+    local e = assert.raises("name", ty.sym.FullyConnected,
+      { V("d"), num_hidden = 2, attr = { weight_lr_mult = "2" } })
     assert.truthy(e)
   end)
 
@@ -142,17 +146,20 @@ describe("a file", function()
 
   it("that is missing or no graph is refused", function()
     assert.equal("io", select(2, pcall(ty.sym.load, "/nowhere/at.json")).code)
-    for _, text in ipairs{ "", "{", "[]", "{\"nodes\": []}", "\0", "{\"nodes\": 1, \"arg_nodes\": [], \"heads\": []}" } do
+    for _, text in ipairs{ "", "{", "[]", "{\"nodes\": []}", "\0",
+        "{\"nodes\": 1, \"arg_nodes\": [], \"heads\": []}" } do
       assert.equal("format", select(2, pcall(ty.sym.load_json, text)).code)
     end
   end)
 
   it("carries the user's rows", function()
-    ty.op.pointwise{ name = "spec_cube", args = { "a" }, formula = "a * a * a", grad = { "3 * g * a * a" } }
+    ty.op.pointwise{ name = "spec_cube", args = { "a" }, formula = "a * a * a",
+      grad = { "3 * g * a * a" } }
     local text = V("x"):spec_cube():tojson()
     assert.truthy(text:find("tycho_rows", 1, true))
     assert.equal(text, ty.sym.load_json(text):tojson())
-    assert.equal("name", select(2, pcall(ty.sym.load_json, (text:gsub("a %* a %* a", "a * a")))).code)
+    assert.equal("name",
+      select(2, pcall(ty.sym.load_json, (text:gsub("a %* a %* a", "a * a")))).code)
   end)
 end)
 

@@ -1,4 +1,5 @@
--- The test helpers: they must fail where something is wrong, and say where (runtime/lua/tycho/test/utils.lua, runtime.lua).
+-- The test helpers: they must fail where something is wrong, and say where
+-- (runtime/lua/tycho/test/utils.lua, runtime.lua).
 
 local ty = require "tycho"
 
@@ -19,7 +20,8 @@ end
 
 -- x * x with a gradient that is wrong by `factor`.
 local function square(name, factor)
-  ty.op.pointwise{ name = name, args = { "a" }, formula = "a * a", grad = { ("%g * g * a"):format(2 * factor) }, doc = "its square" }
+  ty.op.pointwise{ name = name, args = { "a" }, formula = "a * a",
+    grad = { ("%g * g * a"):format(2 * factor) }, doc = "its square" }
   return ty.sym[name]{ V("x"), name = "sq" }
 end
 
@@ -27,7 +29,8 @@ describe("comparisons", function()
   it("name the worst element, from 0", function()
     local a = ty.nd.array{ { 1, 2, 3 }, { 4, 5, 6 } }
     local b = ty.nd.array{ { 1, 2, 3.5 }, { 4, 7, 6 } }
-    has(complaint(utils.assert_almost_equal, a, b, { names = { "mine", "theirs" } }), "mine", "theirs", "(1, 1)", "5", "7")
+    has(complaint(utils.assert_almost_equal, a, b, { names = { "mine", "theirs" } }), "mine",
+      "theirs", "(1, 1)", "5", "7")
     local at = utils.find_max_violation(a, b)
     assert.same({ 1, 1 }, at)
     assert.is_false(utils.almost_equal(a, b))
@@ -38,7 +41,8 @@ describe("comparisons", function()
     local x = ty.nd.array({ 1.005 }, { dtype = "float16" })
     assert.is_true(utils.almost_equal(x, ty.nd.array{ 1 }))
     assert.is_false(utils.almost_equal(ty.nd.array{ 1.005 }, ty.nd.array{ 1 }))
-    assert.is_false(utils.almost_equal(ty.nd.array({ 2 }, { dtype = "int32" }), ty.nd.array({ 1 }, { dtype = "int32" })))
+    assert.is_false(utils.almost_equal(ty.nd.array({ 2 }, { dtype = "int32" }),
+      ty.nd.array({ 1 }, { dtype = "int32" })))
   end)
 
   it("treat NaN, infinities and shapes as they are", function()
@@ -72,30 +76,36 @@ describe("gradient checks", function()
   it("compare what was asked for: written, added, left alone", function()
     local sym, x = square("test_square_reqs", 1), ty.nd.array{ 1, 2 }
     for _, req in ipairs{ "write", "add", "null" } do
-      utils.check_symbolic_backward{ sym = sym, location = { x = x }, out_grads = { ty.nd.array{ 1, 10 } },
+      utils.check_symbolic_backward{ sym = sym, location = { x = x },
+        out_grads = { ty.nd.array{ 1, 10 } },
         expected = { x = ty.nd.array{ 2, 40 } }, grad_req = req }
     end
-    has(complaint(utils.check_symbolic_backward, { sym = sym, location = { x = x }, out_grads = { ty.nd.array{ 1, 10 } },
-      expected = { x = ty.nd.array{ 2, 41 } } }), "(1)", "40", "41")
+    has(complaint(utils.check_symbolic_backward, { sym = sym, location = { x = x },
+      out_grads = { ty.nd.array{ 1, 10 } }, expected = { x = ty.nd.array{ 2, 41 } } }),
+      "(1)", "40", "41")
   end)
 
   it("compare outputs", function()
-    utils.check_symbolic_forward{ sym = V("x") * 2, location = { x = { 1, 2 } }, expected = { { 2, 4 } } }
-    has(complaint(utils.check_symbolic_forward, { sym = V("x") * 2, location = { x = { 1, 2 } }, expected = { { 2, 5 } } }),
-      "(1)", "4", "5")
+    utils.check_symbolic_forward{ sym = V("x") * 2, location = { x = { 1, 2 } },
+      expected = { { 2, 4 } } }
+    has(complaint(utils.check_symbolic_forward,
+      { sym = V("x") * 2, location = { x = { 1, 2 } }, expected = { { 2, 5 } } }), "(1)", "4", "5")
   end)
 
   it("want every argument, by its name", function()
     local sym = V("x") * V("y")
-    assert.raises("value", utils.check_symbolic_forward, { sym = sym, location = { x = { 1 } }, expected = { { 1 } } })
-    assert.raises("value", utils.check_symbolic_forward, { sym = sym, location = { x = { 1 }, z = { 1 } }, expected = { { 1 } } })
+    assert.raises("value", utils.check_symbolic_forward,
+      { sym = sym, location = { x = { 1 } }, expected = { { 1 } } })
+    assert.raises("value", utils.check_symbolic_forward,
+      { sym = sym, location = { x = { 1 }, z = { 1 } }, expected = { { 1 } } })
   end)
 
   it("restore auxiliary states before each run", function()
     local sym = ty.sym.BatchNorm{ V("x"), fix_gamma = false, eps = 1e-3, name = "bn" }
     local x = ty.nd.random.uniform{ shape = { 4, 3 }, dtype = "float64" }
     local function of(v) return ty.nd.full({ 3 }, v, { dtype = "float64" }) end
-    utils.check_numeric_gradient{ sym = sym, location = { x = x, bn_gamma = of(1.5), bn_beta = of(0.5) },
+    utils.check_numeric_gradient{ sym = sym,
+      location = { x = x, bn_gamma = of(1.5), bn_beta = of(0.5) },
       aux_states = { bn_moving_mean = of(0), bn_moving_var = of(1) }, rtol = 1e-3, atol = 1e-4 }
   end)
 end)
@@ -109,8 +119,8 @@ describe("consistency", function()
     end
     local truth = utils.check_consistency{ sym = sym, ctx_list = list }
     assert.shape({ 2, 3 }, truth.fc_output)
-    has(complaint(utils.check_consistency, { sym = sym, ctx_list = list, ground_truth = { fc_output = ty.nd.full({ 2, 3 }, 99) },
-      grad_req = "null" }), "fc_output")
+    has(complaint(utils.check_consistency, { sym = sym, ctx_list = list,
+      ground_truth = { fc_output = ty.nd.full({ 2, 3 }, 99) }, grad_req = "null" }), "fc_output")
   end)
 end)
 

@@ -1,4 +1,5 @@
--- training/bucketing.json: modules with a symbol for each key, in many orders of keys; sentences in buckets.
+-- training/bucketing.json: modules with a symbol for each key, in many orders
+-- of keys; sentences in buckets.
 
 local faults = require "spec.support.faults"
 local modules = require "spec.support.modules"
@@ -7,9 +8,11 @@ local ty = require "tycho"
 local vectors = require "spec.support.vectors"
 
 faults.bucketing = {
-  larger_param_set_later = { [3] = "the reference refuses parameters that the first bucket lacks; here they are added" },
+  larger_param_set_later = {
+    [3] = "the reference refuses parameters that the first bucket lacks; here they are added" },
   different_params_momentum_device = {
-    [12] = "the reference reads back only the current bucket's parameters and hands out old values of the others",
+    [12] = "the reference reads back only the current bucket's parameters and hands out old \z
+      values of the others",
   },
 }
 
@@ -21,7 +24,8 @@ local function generator(world, which)
   return function(key)
     local row = case.sym_gen[which][("%d"):format(key)]
     if not row then
-      ty.Error.raise{ code = "name", func = "sym_gen", argument = tostring(key), message = "there is no such bucket" }
+      ty.Error.raise{ code = "name", func = "sym_gen", argument = tostring(key),
+        message = "there is no such bucket" }
     end
     return vectors.symbol(case.symbols[row.symbol]), row.data_names, vectors.value(row.label_names)
   end
@@ -29,8 +33,9 @@ end
 
 function actions.bucketing(world, step)
   local options = {
-    sym_gen = generator(world, step.sym_gen or "main"), default_bucket_key = step.default_bucket_key,
-    context = modules.contexts(step.context), fixed_param_names = step.fixed_param_names, logger = modules.logger(),
+    sym_gen = generator(world, step.sym_gen or "main"),
+    default_bucket_key = step.default_bucket_key, context = modules.contexts(step.context),
+    fixed_param_names = step.fixed_param_names, logger = modules.logger(),
   }
   if step.load then
     options.prefix, options.epoch = modules.folder(world) .. "/" .. step.load[1], step.load[2]
@@ -41,7 +46,8 @@ function actions.bucketing(world, step)
 end
 
 function actions.switch_bucket(world, step)
-  world.objects[step.of]:switch_bucket(step.key, modules.descs(step.data), modules.descs(step.label))
+  world.objects[step.of]:switch_bucket(step.key, modules.descs(step.data),
+    modules.descs(step.label))
 end
 
 function actions.prepare(world, step)
@@ -66,13 +72,13 @@ function actions.shares(world, step)
   return find(step.a):same_memory(find(step.b))
 end
 
--- Sentences -----------------------------------------------------------------------------------------------------------
+-- Sentences ---------------------------------------------------------------------------------------
 
 -- The order of batches and of rows as without shuffling.
 function modules.sentences(spec)
   return ty.rnn.BucketSentenceIter{ spec.sentences, spec.batch_size, buckets = spec.buckets,
-    invalid_label = spec.invalid_label, data_name = spec.data_name, label_name = spec.label_name, dtype = spec.dtype,
-    layout = spec.layout, shuffle = false }
+    invalid_label = spec.invalid_label, data_name = spec.data_name, label_name = spec.label_name,
+    dtype = spec.dtype, layout = spec.layout, shuffle = false }
 end
 
 function actions.sentence_iter(world, step)
@@ -115,8 +121,8 @@ end
 
 function actions.provide(world, step)
   local it = world.objects[step.of]
-  return { data = descs(it.provide_data), label = descs(it.provide_label), buckets = it.buckets, layout = it.layout,
-    default_bucket_key = it.default_bucket_key, batch_size = it.batch_size }
+  return { data = descs(it.provide_data), label = descs(it.provide_label), buckets = it.buckets,
+    layout = it.layout, default_bucket_key = it.default_bucket_key, batch_size = it.batch_size }
 end
 
 function actions.encode(_, step)
@@ -127,8 +133,9 @@ function actions.encode(_, step)
       vocab[word] = id
     end
   end
-  local coded, words = ty.rnn.encode_sentences(step.sentences, { vocab = vocab, invalid_label = step.invalid_label,
-    invalid_key = step.invalid_key, start_label = step.start_label, unknown_token = step.unknown_token })
+  local coded, words = ty.rnn.encode_sentences(step.sentences,
+    { vocab = vocab, invalid_label = step.invalid_label, invalid_key = step.invalid_key,
+      start_label = step.start_label, unknown_token = step.unknown_token })
   local ids = {}
   for i, x in ipairs(coded) do
     ids[i] = x:totable()

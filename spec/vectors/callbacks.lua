@@ -1,4 +1,5 @@
--- training/callbacks.json: monitors, speedometers, progress bars, logs of metrics, checkpoints by callback.
+-- training/callbacks.json: monitors, speedometers, progress bars, logs of
+-- metrics, checkpoints by callback.
 
 local modules = require "spec.support.modules"
 local steps = require "spec.support.steps"
@@ -18,7 +19,7 @@ function actions.simple_bind(world, step)
   world.objects[step.as] = exe
 end
 
--- Monitors ------------------------------------------------------------------------------------------------------------
+-- Monitors ----------------------------------------------------------------------------------------
 
 local STATS = {
   mean_abs = function(x) return x:abs():mean() end,
@@ -27,8 +28,9 @@ local STATS = {
 }
 
 function actions.monitor(world, step)
-  world.objects[step.as] = ty.monitor.Monitor{ step.interval, stat_func = STATS[step.stat], sort = step.sort,
-    pattern = step.pattern and modules.matcher(step.pattern), monitor_all = step.monitor_all }
+  world.objects[step.as] = ty.monitor.Monitor{ step.interval, stat_func = STATS[step.stat],
+    sort = step.sort, pattern = step.pattern and modules.matcher(step.pattern),
+    monitor_all = step.monitor_all }
 end
 
 function actions.install(world, step)
@@ -57,12 +59,13 @@ function actions.toc(world, step)
     rows[i] = { row[1], row[2], list }
   end
   if step.result then
-    rows, step.result = modules.visible(rows, step.result), modules.visible(step.result, step.result)
+    rows, step.result = modules.visible(rows, step.result),
+      modules.visible(step.result, step.result)
   end
   return rows
 end
 
--- Callbacks -----------------------------------------------------------------------------------------------------------
+-- Callbacks ---------------------------------------------------------------------------------------
 
 function actions.metric(world, step)
   world.metric = modules.metric(step.create)
@@ -113,7 +116,7 @@ function actions.call(world, step)
   end)
 end
 
--- Checkpoints ---------------------------------------------------------------------------------------------------------
+-- Checkpoints -------------------------------------------------------------------------------------
 
 -- Each step begins with an empty folder.
 local function prefix_of(world)
@@ -136,7 +139,8 @@ function actions.do_checkpoint(world, step)
   local list = {}
   for i, file in ipairs(modules.files(world).files) do
     local recorded = step.result[i]
-    list[i] = { file, vectors.value(recorded[2]) and ty.nd.load(world.folder .. "/" .. file) or vectors.null }
+    list[i] = { file,
+      vectors.value(recorded[2]) and ty.nd.load(world.folder .. "/" .. file) or vectors.null }
   end
   return list
 end
@@ -146,7 +150,8 @@ function actions.module_checkpoint(world, step)
   m:bind{ data_shapes = { { "data", { 2, 3 } } } }
   m:init_params()
   m:init_optimizer()
-  local f = ty.callback.module_checkpoint(m, prefix_of(world), step.period, step.save_optimizer_states)
+  local f = ty.callback.module_checkpoint(m, prefix_of(world), step.period,
+    step.save_optimizer_states)
   for _, epoch in ipairs(step.epochs) do
     f(epoch)
   end

@@ -1,4 +1,5 @@
--- training/executor.json: binding, running, gradients, reshaping, sharing, monitors, debug text, devices.
+-- training/executor.json: binding, running, gradients, reshaping, sharing,
+-- monitors, debug text, devices.
 
 local arrays = require "spec.support.arrays"
 local json = require "spec.support.json"
@@ -59,7 +60,8 @@ function actions.bind(world, step)
   }
 end
 
--- The reference takes shapes of names that no argument has; here that is a mistake, so they are left out.
+-- The reference takes shapes of names that no argument has; here that is a
+-- mistake, so they are left out.
 local function known_shapes(net, shapes)
   local known = {}
   for _, name in ipairs(net:list_inputs()) do
@@ -85,9 +87,11 @@ function actions.simple_bind(world, step)
   }
 end
 
--- The recording asked for all dictionaries whenever it needed one; names that occur twice in any of them were refused.
+-- The recording asked for all dictionaries whenever it needed one; names that occur twice
+-- in any of them were refused.
 local function dictionary(exe, kind)
-  local all = { arg = exe.arg_dict, grad = exe.grad_dict, aux = exe.aux_dict, out = exe.output_dict }
+  local all = { arg = exe.arg_dict, grad = exe.grad_dict,
+    aux = exe.aux_dict, out = exe.output_dict }
   return all[kind]
 end
 
@@ -134,14 +138,16 @@ end
 
 function actions.reshape(world, step)
   world.objects[step.as] = world.objects[step.exec]:reshape{
-    partial_shaping = step.partial_shaping, allow_up_sizing = step.allow_up_sizing, shapes = step.shapes,
+    partial_shaping = step.partial_shaping, allow_up_sizing = step.allow_up_sizing,
+    shapes = step.shapes,
   }
   world.logs = world.logs or {}
   world.logs[step.as] = world.logs[step.exec]
 end
 
 function actions.copy_params_from(world, step)
-  world.objects[step.exec]:copy_params_from(array_table(world, step.arg), array_table(world, step.aux), step.allow_extra)
+  world.objects[step.exec]:copy_params_from(array_table(world, step.arg),
+    array_table(world, step.aux), step.allow_extra)
 end
 
 local function per_array(read)
@@ -190,12 +196,13 @@ function actions.monitor(world, step)
   end, step.monitor_all)
 end
 
--- Rows without a value are hidden things of the reference, and so are the inputs of backward nodes, of which only
--- variables have one: their names are left out on both sides.
+-- Rows without a value are hidden things of the reference, and so are the inputs of backward nodes,
+-- of which only variables have one: their names are left out on both sides.
 local function hidden_names(exe, rows)
   local hidden, backward = {}, false
   for _, row in ipairs(rows) do
-    hidden[row[1]] = value(row[3]) == nil or row[1] == "output" or nil      -- "output": nameless identity nodes
+    -- "output": nameless identity nodes
+    hidden[row[1]] = value(row[3]) == nil or row[1] == "output" or nil
     backward = backward or row[1]:find("_backward_input", 1, true)
   end
   for _, kind in ipairs(backward and { "arg", "aux" } or {}) do
@@ -239,7 +246,8 @@ end
 
 function actions.optimized(world, step)
   local nodes = {}
-  for i, node in ipairs(json.decode(world.objects[step.exec]:get_optimized_symbol():tojson()).nodes) do
+  for i, node in ipairs(
+      json.decode(world.objects[step.exec]:get_optimized_symbol():tojson()).nodes) do
     nodes[i] = { node.op, node.name }
   end
   return nodes
@@ -250,9 +258,11 @@ function actions.memory(world, step)
   local ours = world.objects[step.exec]:memory().planned
   local before = world.before
   if before and before.theirs > step.result then
-    assert.is_true(before.ours > ours, ("planned bytes: %d before, %d now"):format(before.ours, ours))
+    assert.is_true(before.ours > ours,
+      ("planned bytes: %d before, %d now"):format(before.ours, ours))
   elseif before and before.theirs < step.result then
-    assert.is_true(before.ours < ours, ("planned bytes: %d before, %d now"):format(before.ours, ours))
+    assert.is_true(before.ours < ours,
+      ("planned bytes: %d before, %d now"):format(before.ours, ours))
   end
   world.before = { ours = ours, theirs = step.result }
   return step.result

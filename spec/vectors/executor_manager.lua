@@ -1,4 +1,5 @@
--- training/executor_manager.json: splitting, managers with and without buckets, the module layer's group, FeedForward.
+-- training/executor_manager.json: splitting, managers with and without buckets, the
+-- module layer's group, FeedForward.
 
 local faults = require "spec.support.faults"
 local modules = require "spec.support.modules"
@@ -7,7 +8,8 @@ local ty = require "tycho"
 local vectors = require "spec.support.vectors"
 
 faults.executor_manager = {
-  manager_errors = { [6] = "the refused set_params before it copied some arrays to one device; here it copies none" },
+  manager_errors = { [6] =
+    "the refused set_params before it copied some arrays to one device; here it copies none" },
 }
 
 local value = vectors.value
@@ -39,8 +41,8 @@ end
 function actions.manager(world, step)
   local buckets = step.buckets
   world.objects[step.as] = manager.DataParallelExecutorManager{
-    symbol = symbol(world, step.symbol), ctx = modules.contexts(step.context), train_data = provider(step.train_data),
-    work_load_list = step.work_load_list,
+    symbol = symbol(world, step.symbol), ctx = modules.contexts(step.context),
+    train_data = provider(step.train_data), work_load_list = step.work_load_list,
     sym_gen = buckets and function(key) return symbol(world, buckets[("%d"):format(key)]) end,
   }
 end
@@ -58,15 +60,18 @@ function actions.group(world, step)
   end
   world.objects[step.as] = ty.mod.DataParallelExecutorGroup{
     symbol = net, contexts = modules.contexts(step.context), workload = step.work_load_list,
-    data_shapes = modules.descs(step.data), label_shapes = modules.descs(step.label), param_names = params,
-    for_training = step.for_training, inputs_need_grad = step.inputs_need_grad, grad_req = step.grad_req,
-    fixed_param_names = step.fixed_param_names, shared_group = step.shared_group and world.objects[step.shared_group],
+    data_shapes = modules.descs(step.data), label_shapes = modules.descs(step.label),
+    param_names = params, for_training = step.for_training,
+    inputs_need_grad = step.inputs_need_grad, grad_req = step.grad_req,
+    fixed_param_names = step.fixed_param_names,
+    shared_group = step.shared_group and world.objects[step.shared_group],
   }
 end
 
 function actions.facts(world, step)
   local group, facts = of(world, step), {}
-  for _, name in ipairs{ "slices", "data_names", "label_names", "param_names", "grad_req", "batch_size" } do
+  for _, name in ipairs{ "slices", "data_names", "label_names", "param_names",
+      "grad_req", "batch_size" } do
     facts[name] = group[name]
   end
   facts.output_shapes = group:get_output_shapes()
@@ -162,17 +167,20 @@ function actions.feed_forward(world, step)
   options.arg_params, options.aux_params = modules.arrays(world, step.arg), {}
   local f = ty.model.FeedForward(options)
   f:fit{
-    X = modules.iterator(world, step.train), eval_data = modules.iterator(world, step.eval), eval_metric = step.metric,
+    X = modules.iterator(world, step.train), eval_data = modules.iterator(world, step.eval),
+    eval_metric = step.metric,
     kvstore = step.kvstore, logger = modules.logger(), batch_end_callback = batch_event "batch_end",
     epoch_end_callback = epoch_event, eval_batch_end_callback = batch_event "eval_batch_end",
     eval_end_callback = batch_event "eval_end",
   }
-  return { events = events, params = params, predict = f:predict(modules.iterator(world, step.predict)),
+  return { events = events, params = params,
+    predict = f:predict(modules.iterator(world, step.predict)),
     score = f:score(modules.iterator(world, step.predict), step.metric) }
 end
 
 return {
-  needs = { "tycho.executor_manager", "tycho.module", "tycho.optimizer", "tycho.metric", "tycho.kvstore" },
+  needs = { "tycho.executor_manager", "tycho.module", "tycho.optimizer", "tycho.metric",
+    "tycho.kvstore" },
   define = function()
     local cases, release = steps.cases("executor_manager", actions)
     teardown(release)

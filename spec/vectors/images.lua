@@ -1,4 +1,5 @@
--- files/decode and files/images: pixels of image files in many encodings, damaged files, batches of ImageRecordIter.
+-- files/decode and files/images: pixels of image files in many encodings, damaged
+-- files, batches of ImageRecordIter.
 
 local arrays = require "spec.support.arrays"
 local ty = require "tycho"
@@ -17,7 +18,8 @@ local function mean_of(x)
 end
 
 local function check_pixels(file, decoded)
-  local x = ty.image.imread(vectors.root .. "/" .. DECODE .. file.file, { flag = file.as == "gray" and 0 or 1 })
+  local x = ty.image.imread(vectors.root .. "/" .. DECODE .. file.file,
+    { flag = file.as == "gray" and 0 or 1 })
   assert.equal(arrays.shape_text(file.shape), arrays.shape_text(x.shape))
   vectors.compare(file.file, x, decoded[file.file .. "/" .. file.as], 0, file.atol)
   assert.is_true(math.abs(mean_of(x) - file.mean) <= file.mean_atol + 1e-5, "mean: " .. mean_of(x))
@@ -60,9 +62,11 @@ local function check_batch(case, i, want, batch, recorded)
   for _, v in ipairs(data) do
     sum = sum + v
   end
-  assert.is_true(math.abs(sum - want.sum) <= (case.atol + 1e-4) * #data, ("%s: sum %g, not %g"):format(name, sum, want.sum))
+  assert.is_true(math.abs(sum - want.sum) <= (case.atol + 1e-4) * #data,
+    ("%s: sum %g, not %g"):format(name, sum, want.sum))
   for k, v in ipairs(want.first) do
-    assert.is_true(math.abs(data[k] - v) <= case.atol + 1e-6, ("%s: element %d is %g, not %g"):format(name, k - 1, data[k], v))
+    assert.is_true(math.abs(data[k] - v) <= case.atol + 1e-6,
+      ("%s: element %d is %g, not %g"):format(name, k - 1, data[k], v))
   end
   local whole = recorded[("%s/data/%d"):format(case.name, i - 1)]
   if whole and rows == size then
@@ -72,8 +76,10 @@ end
 
 local function check_batches(case, recorded)
   local it = ty.io.ImageRecordIter(options_of(case))
-  assert.equal(arrays.shape_text(case.provide_data[1][2]), arrays.shape_text(it.provide_data[1].shape))
-  assert.equal(arrays.shape_text(case.provide_label[1][2]), arrays.shape_text(it.provide_label[1].shape))
+  assert.equal(arrays.shape_text(case.provide_data[1][2]),
+    arrays.shape_text(it.provide_data[1].shape))
+  assert.equal(arrays.shape_text(case.provide_label[1][2]),
+    arrays.shape_text(it.provide_label[1].shape))
   local epoch = 0
   for i, want in ipairs(case.batches) do
     if want.epoch > epoch then

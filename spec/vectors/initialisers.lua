@@ -1,4 +1,5 @@
--- training/initialisers.json: what initializers fill, which hook a name gets, their text, their equality, Module's use.
+-- training/initialisers.json: what initializers fill, which hook a name gets, their text,
+-- their equality, Module's use.
 
 local arrays = require "spec.support.arrays"
 local json = require "spec.support.json"
@@ -46,7 +47,7 @@ local function target(case, name)
   return case.desc and ty.init.InitDesc(name, value(case.attrs) or {}) or name
 end
 
--- Facts --------------------------------------------------------------------------------------------------------------
+-- Facts -------------------------------------------------------------------------------------------
 
 local function moments(x)
   local v, n = arrays.numbers(x)
@@ -81,7 +82,7 @@ function facts.orthogonal(x, fact)
   assert.near((ty.nd.eye(product.shape[1]) * fact.scale ^ 2):totable(), product, 1e-4)
 end
 
--- Kinds --------------------------------------------------------------------------------------------------------------
+-- Kinds -------------------------------------------------------------------------------------------
 
 local kinds = {}
 

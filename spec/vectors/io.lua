@@ -28,16 +28,20 @@ end
 
 local function refused(step, what)
   local ok, e = pcall(ty.io.NDArrayIter, what)
-  assert.is_true(not ok and ty.is_error(e), "step must be refused by us: " .. tostring(step.last_batch_handle))
+  assert.is_true(not ok and ty.is_error(e),
+    "step must be refused by us: " .. tostring(step.last_batch_handle))
 end
 
--- The reference takes labels of a wrong length and unknown words; we refuse them when the iterator is made.
+-- The reference takes labels of a wrong length and unknown words; we refuse
+-- them when the iterator is made.
 function actions.ndarray_iter(world, step)
   local data, label = source(world, step.data, step.numpy), source(world, step.label, step.numpy)
-  local options = { data = data, label = label, batch_size = step.batch_size, data_name = step.data_name,
-    label_name = step.label_name, layout = step.layout, last_batch_handle = step.last_batch_handle }
+  local options = { data = data, label = label, batch_size = step.batch_size,
+    data_name = step.data_name, label_name = step.label_name, layout = step.layout,
+    last_batch_handle = step.last_batch_handle }
   world.objects[step.as] = nil
-  if not step.error and world.case.name == "errors" and (label or step.last_batch_handle == "wrap") then
+  if not step.error and world.case.name == "errors"
+      and (label or step.last_batch_handle == "wrap") then
     refused(step, options)
   else
     world.objects[step.as] = ty.io.NDArrayIter(options)
@@ -82,7 +86,8 @@ function actions.step(world, step)
   if not it:iter_next() then
     return { more = false }
   end
-  return { more = true, data = it:getdata(), label = it:getlabel(), pad = it:getpad(), index = it:getindex() }
+  return { more = true, data = it:getdata(), label = it:getlabel(),
+    pad = it:getpad(), index = it:getindex() }
 end
 
 function actions.reset(world, step)
@@ -115,11 +120,13 @@ end
 
 function actions.provide(world, step)
   local it = of(world, step)
-  return { data = rows(it.provide_data), label = rows(it.provide_label), batch_size = it.batch_size }
+  return { data = rows(it.provide_data), label = rows(it.provide_label),
+    batch_size = it.batch_size }
 end
 
 function actions.resize_iter(world, step)
-  world.objects[step.as] = ty.io.ResizeIter(of(world, step), step.size, { reset_internal = step.reset_internal })
+  world.objects[step.as] = ty.io.ResizeIter(of(world, step), step.size,
+    { reset_internal = step.reset_internal })
 end
 
 function actions.prefetching_iter(world, step)
@@ -132,7 +139,8 @@ function actions.prefetching_iter(world, step)
 end
 
 function actions.desc(_, step)
-  local d = ty.io.DataDesc(step.name, step.shape, step.dtype, step.layout == vectors.null and ty.null or step.layout)
+  local d = ty.io.DataDesc(step.name, step.shape, step.dtype,
+    step.layout == vectors.null and ty.null or step.layout)
   return { name = d.name, shape = d.shape, fields = desc_row(d), length = #d,
     equal = step.other and d:equals(step.other) }
 end

@@ -1,4 +1,5 @@
--- training/metrics.json: values of metrics after updates and resets, selection by name, configurations.
+-- training/metrics.json: values of metrics after updates and resets,
+-- selection by name, configurations.
 
 local steps = require "spec.support.steps"
 local ty = require "tycho"
@@ -59,7 +60,7 @@ local function make(spec)
     return ty.metric.CompositeEvalMetric(options)
   elseif spec.custom or spec.np then
     local name = spec.custom or spec.np
-    options.name = options.name or name                   -- functions have no names of their own here
+    options.name = options.name or name          -- functions have no names of their own here
     return (spec.np and ty.metric.np or ty.metric.create)(functions[name], options)
   elseif spec.config then
     return ty.metric.create(spec.config)

@@ -1,4 +1,5 @@
--- training/module.json: life cycle, binding, parameters, optimizers, stores, training, prediction, shapes, chains.
+-- training/module.json: life cycle, binding, parameters, optimizers, stores,
+-- training, prediction, shapes, chains.
 
 local faults = require "spec.support.faults"
 local modules = require "spec.support.modules"
@@ -6,12 +7,14 @@ local steps = require "spec.support.steps"
 local ty = require "tycho"
 local vectors = require "spec.support.vectors"
 
-local OTHER_ROWS = "the reference refuses an array with other rows than bound on a module with labels; here it runs"
+local OTHER_ROWS = "the reference refuses an array with other rows than bound on a module with \z
+  labels; here it runs"
 
 faults.module = {
   predict_1 = { [15] = OTHER_ROWS },
   predict_2 = { [15] = OTHER_ROWS },
-  group2ctxs_data_outside = { [1] = "the reference refuses gradients of data outside every group; here they work" },
+  group2ctxs_data_outside = {
+    [1] = "the reference refuses gradients of data outside every group; here they work" },
 }
 
 local actions = setmetatable({}, { __index = modules.actions })
@@ -20,9 +23,10 @@ function actions.module(world, step)
   local case = world.case
   world.objects[step.as] = ty.mod.Module{
     symbol = vectors.symbol(step.symbol and case.symbols[step.symbol] or case.symbol),
-    context = modules.contexts(step.context), work_load_list = step.work_load_list, data_names = step.data_names,
-    label_names = modules.names(step.label_names), fixed_param_names = step.fixed_param_names,
-    state_names = step.state_names, group2ctxs = modules.groups(step.group2ctxs), logger = modules.logger(),
+    context = modules.contexts(step.context), work_load_list = step.work_load_list,
+    data_names = step.data_names, label_names = modules.names(step.label_names),
+    fixed_param_names = step.fixed_param_names, state_names = step.state_names,
+    group2ctxs = modules.groups(step.group2ctxs), logger = modules.logger(),
   }
 end
 
@@ -35,12 +39,13 @@ function actions.sequential(world, step)
 end
 
 function actions.load_checkpoint(world, step)
-  world.objects[step.as] = ty.mod.Module.load(modules.folder(world) .. "/" .. step.prefix, step.epoch, {
-    load_optimizer_states = step.states, context = modules.contexts(step.context) })
+  world.objects[step.as] = ty.mod.Module.load(modules.folder(world) .. "/" .. step.prefix,
+    step.epoch, { load_optimizer_states = step.states, context = modules.contexts(step.context) })
 end
 
--- conv_bias stands before BatchNorm: its gradient is rounding noise, which Adam scales up to whole steps of 0.02. It and
--- the mean that BatchNorm keeps wander by that much; nothing else depends on them.
+-- conv_bias stands before BatchNorm: its gradient is rounding noise, which Adam scales up
+-- to whole steps of 0.02. It and the mean that BatchNorm keeps wander by that much;
+-- nothing else depends on them.
 local STEPS_OF_NOISE = 0.02
 
 function actions.fit(world, step)

@@ -1,7 +1,9 @@
--- networks/: whole networks; weights by formula, results as sums and samples with absolute tolerances.
+-- networks/: whole networks; weights by formula, results as sums and
+-- samples with absolute tolerances.
 --
--- A rounding difference can turn one ReLU or max-pooling decision; gradients then differ while both engines are right.
--- Where the recording allows it such a network counts as kinked, and at most KINKED of them may be.
+-- A rounding difference can turn one ReLU or max-pooling decision; gradients then differ while
+-- both engines are right. Where the recording allows it such a network counts as kinked, and
+-- at most KINKED of them may be.
 
 local arrays = require "spec.support.arrays"
 local filler = require "spec.support.filler"
@@ -10,7 +12,7 @@ local ty = require "tycho"
 local faults = require "spec.support.faults"
 local vectors = require "spec.support.vectors"
 
-local KINKED, SLOW = 4, 2e7                              -- networks; parameters from which a network is slow
+local KINKED, SLOW = 4, 2e7              -- networks; parameters from which a network is slow
 local value = vectors.value
 local kinked = {}
 
@@ -31,7 +33,8 @@ end
 local function load_symbol(name, record, training)
   local graph = vectors.json("networks/" .. name .. "-symbol.json")
   for _, node in ipairs(graph.nodes) do
-    if training and record.dropout_off_in_training and (node.op == "Dropout" or node.op == "RNN") then
+    if training and record.dropout_off_in_training
+        and (node.op == "Dropout" or node.op == "RNN") then
       node.attrs = node.attrs or {}
       node.attrs.p = "0"
     end
@@ -48,7 +51,8 @@ local function bind(symbol, record, training)
     places = places or {}
     places[group] = device(text)
   end
-  local exe = symbol:simple_bind{ ctx = ty.cpu(), shapes = record.inputs, grad_req = req, group2ctx = places }
+  local exe = symbol:simple_bind{ ctx = ty.cpu(), shapes = record.inputs,
+    grad_req = req, group2ctx = places }
   for _, argument in ipairs(record.arguments) do
     filler.fill(exe.arg_dict[argument.name], argument.name, argument.fill)
   end
@@ -75,12 +79,14 @@ end
 
 -- The first thing that is not within the tolerances {element, sum, sumsq}, as text.
 local function outside(m, want, tol, noise)
-  if noise then                                          -- mathematically zero: only smallness counts
-    return m.absmax > want.absmax + tol[1] and ("absmax %.6g, want about %.6g"):format(m.absmax, want.absmax)
+  if noise then                                  -- mathematically zero: only smallness counts
+    return m.absmax > want.absmax + tol[1]
+      and ("absmax %.6g, want about %.6g"):format(m.absmax, want.absmax)
   end
   for i, w in ipairs(want.values or want.first) do
     if beyond(m.first[i - 1], w, tol[1]) then
-      return ("element %d: got %.9g, want %.9g (allowed %.3g)"):format(i - 1, m.first[i - 1], w, tol[1])
+      return ("element %d: got %.9g, want %.9g (allowed %.3g)")
+        :format(i - 1, m.first[i - 1], w, tol[1])
     end
   end
   for i, key in ipairs{ "absmax", "sum", "sumsq" } do
@@ -97,7 +103,8 @@ local function kink_tolerance(want, n)
   return { 0.05 * want.absmax, 0.05 * math.sqrt(n * want.sumsq), 0.1 * want.sumsq }
 end
 
--- Compares one array; returns true when it is within tolerance, else whether a kink explains it and a text.
+-- Compares one array; returns true when it is within tolerance, else whether a
+-- kink explains it and a text.
 local function compare(x, want)
   if arrays.shape_text(x.shape) ~= arrays.shape_text(want.shape) then
     return false, false, "shape " .. arrays.shape_text(x.shape)
@@ -160,8 +167,8 @@ local function check_training(name, record)
   exe:free()
 end
 
--- The reference's plan holds no operator workspace, to which the reserve of its RNN operator belongs; ours does: what is
--- compared is the most that values take at once.
+-- The reference's plan holds no operator workspace, to which the reserve of its RNN operator
+-- belongs; ours does: what is compared is the most that values take at once.
 local function planned(symbol, shapes, req)
   local exe = symbol:simple_bind{ ctx = ty.cpu(), shapes = shapes, grad_req = req, dry_run = true }
   local change, last = {}, 0
@@ -183,7 +190,8 @@ end
 -- Our plan must not be larger than the reference's, whose megabytes are rounded down.
 local function check_memory(symbol, shapes, req, megabytes, what)
   local ours = planned(symbol, shapes, req)
-  assert.is_true(ours < megabytes + 1, ("%s: planned %.2f MB, the reference %d"):format(what, ours, megabytes))
+  assert.is_true(ours < megabytes + 1,
+    ("%s: planned %.2f MB, the reference %d"):format(what, ours, megabytes))
 end
 
 local function parameters_only(record)
@@ -243,7 +251,8 @@ return {
         define_network(file)
       end
     end
-    for _, work in ipairs(vectors.wanted("networks", "memory") and vectors.json("networks/memory.json").workloads or {}) do
+    for _, work in ipairs(vectors.wanted("networks", "memory")
+        and vectors.json("networks/memory.json").workloads or {}) do
       it("planned memory of " .. work.name, function() check_workload(work) end)
     end
     teardown(function()

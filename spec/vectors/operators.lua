@@ -1,4 +1,5 @@
--- operators/NAME.json: one operator at a time, through a graph (c), called directly (i), or to be refused (e).
+-- operators/NAME.json: one operator at a time, through a graph (c), called
+-- directly (i), or to be refused (e).
 
 local ty = require "tycho"
 local vectors = require "spec.support.vectors"
@@ -24,7 +25,8 @@ local function bind(arrays, case)
     req[name] = req[name] or "null"
   end
   return symbol:bind{
-    ctx = ty.cpu(), args = args, args_grad = grads, grad_req = req, aux_states = inputs(arrays, case, "aux"),
+    ctx = ty.cpu(), args = args, args_grad = grads, grad_req = req,
+    aux_states = inputs(arrays, case, "aux"),
   }, grads
 end
 

@@ -46,7 +46,8 @@ end
 local function gradients(world, case, step, order, weights)
   local grads = {}
   for _, place in ipairs(order) do
-    grads[place + 1] = world.array(("g/%d/%d"):format(step, place)):as_in_context(weights[place + 1].context)
+    grads[place + 1] =
+      world.array(("g/%d/%d"):format(step, place)):as_in_context(weights[place + 1].context)
   end
   return grads
 end
@@ -120,7 +121,10 @@ return {
     end)
     local level = ty.log.level
     setup(function() ty.log.level = "error" end)
-    teardown(function() ty.log.level = level; release() end)
+    teardown(function()
+      ty.log.level = level
+      release()
+    end)
     for _, row in ipairs(cases) do
       it(row.name, row.run)
     end

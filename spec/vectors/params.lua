@@ -1,5 +1,5 @@
--- files/params: array files of all versions and element types; damaged ones must be refused, quickly, with the engine
--- usable afterwards.
+-- files/params: array files of all versions and element types; damaged ones must be refused,
+-- quickly, with the engine usable afterwards.
 
 local arrays = require "spec.support.arrays"
 local ty = require "tycho"
@@ -39,7 +39,8 @@ local function check_refused(path, pieces)
   assert.is_true(ty.is_error(e), "not an error object: " .. tostring(e))
   assert.is_true(os.clock() - start < LIMIT, "the refusal took too long")
   for _, piece in ipairs(pieces or {}) do
-    assert.is_truthy(tostring(e):find(piece, 1, true), ("the error does not say '%s': %s"):format(piece, tostring(e)))
+    assert.is_truthy(tostring(e):find(piece, 1, true),
+      ("the error does not say '%s': %s"):format(piece, tostring(e)))
   end
   assert.same({ 2 }, ty.nd.array{ 2 }:totable(), "the engine must stay usable")
 end
@@ -53,7 +54,8 @@ local function check_file(file)
   local ok, loaded = pcall(ty.nd.load, path)
   if not ok and file.sparse then
     assert.is_true(ty.is_error(loaded), tostring(loaded))
-    assert.is_truthy(tostring(loaded):find("sparse") or tostring(loaded):find("csr"), tostring(loaded))
+    assert.is_truthy(tostring(loaded):find("sparse") or tostring(loaded):find("csr"),
+      tostring(loaded))
     return
   end
   assert.is_true(ok, tostring(loaded))

@@ -1,4 +1,5 @@
--- training/rnn_cells.json: cells alone and nested, unrolled or by hand: graphs, names, outputs, gradients, weights by gate.
+-- training/rnn_cells.json: cells alone and nested, unrolled or by hand: graphs, names,
+-- outputs, gradients, weights by gate.
 
 local attrs = require "tycho.core.attrs"
 local faults = require "spec.support.faults"
@@ -11,11 +12,12 @@ local null, value = vectors.null, vectors.value
 
 faults.rnn_cells = {
   fused_dropout_inference = {
-    outputs = "the reference drops out in inference too: a mask over the first layer gives its numbers",
+    outputs = "the reference drops out in inference too: \z
+      a mask over the first layer gives its numbers",
   },
 }
 
--- Cells -----------------------------------------------------------------------------------------------------------------
+-- Cells -------------------------------------------------------------------------------------------
 
 local function options_of(args)
   local options = {}
@@ -39,15 +41,15 @@ local function build(spec)
   return cell
 end
 
--- Unrolling -------------------------------------------------------------------------------------------------------------
+-- Unrolling ---------------------------------------------------------------------------------------
 
 local function inputs_of(u)
   if u.inputs == "none" then
     return nil
   elseif u.inputs ~= "list" then
     local data = ty.sym.Variable("data")
-    return u.inputs == "merged" and data
-      or ty.sym.split{ data, num_outputs = u.length, axis = u.layout:find("T") - 1, squeeze_axis = true }
+    return u.inputs == "merged" and data or ty.sym.split{ data, num_outputs = u.length,
+      axis = u.layout:find("T") - 1, squeeze_axis = true }
   end
   local list = {}
   for t = 1, u.length do
@@ -99,9 +101,10 @@ local function names_of(x)
   return names
 end
 
--- What is compared ------------------------------------------------------------------------------------------------------
+-- What is compared --------------------------------------------------------------------------------
 
--- Graph text as a table; initializers in it too, since their numbers may be written in several ways.
+-- Graph text as a table; initializers in it too, since their numbers may be written in several
+-- ways.
 local function graph_of(text)
   local graph = json.decode(text)
   for _, node in ipairs(graph.nodes) do
@@ -117,7 +120,8 @@ local function graph_facts(result, cell, outputs, states)
   local flat = flatten(states, {})
   local group = ty.sym.Group(flatten({ outputs, states }, {}))
   result.state_info, result.params = cell.state_info, attrs.keys(cell.params._params)
-  result.merged, result.output_names, result.state_names = is_symbol(outputs), names_of(outputs), names_of(flat)
+  result.merged, result.output_names, result.state_names =
+    is_symbol(outputs), names_of(outputs), names_of(flat)
   result.nested_states = {}
   for i, s in ipairs(states) do
     result.nested_states[i] = is_symbol(s) and null or #s
@@ -129,7 +133,8 @@ end
 local function run(result, world, case, group)
   result.arg_shapes, result.out_shapes = group:infer_shape(options_of(case.shapes))
   local grad_req = value(case.heads) and "write" or "null"
-  local exe = group:simple_bind{ ctx = ty.cpu(), grad_req = grad_req, shapes = options_of(case.shapes) }
+  local exe = group:simple_bind{ ctx = ty.cpu(), grad_req = grad_req,
+    shapes = options_of(case.shapes) }
   for name, key in pairs(case.values) do
     exe.arg_dict[name][":"] = world.array(key)
   end
@@ -160,7 +165,8 @@ local function run_case(world, case)
   case.expect.symbol = case.expect.symbol and graph_of(json.encode(case.expect.symbol))
   return ty.name.NameManager():with(function()
     local cell, result = build(case.spec), {}
-    local begin = case.unroll.begin == "variables" and cell:begin_state{ func = ty.sym.Variable } or nil
+    local begin = case.unroll.begin == "variables"
+      and cell:begin_state{ func = ty.sym.Variable } or nil
     result.begin_names = begin and names_of(begin)
     local outputs, states = unroll(cell, case.unroll, begin)
     local exe = run(result, world, case, graph_facts(result, cell, outputs, states))

@@ -1,5 +1,5 @@
--- files/symbols: graphs of older versions load, are upgraded byte for byte and compute the recorded outputs; damaged
--- ones must be refused.
+-- files/symbols: graphs of older versions load, are upgraded byte for byte and compute the recorded
+-- outputs; damaged ones must be refused.
 
 local arrays = require "spec.support.arrays"
 local steps = require "spec.support.steps"
@@ -20,7 +20,8 @@ local function check_outputs(recorded, file, symbol, values)
   for i, out in ipairs(exe:forward(false)) do
     local want = file.outputs[i]
     assert.equal(arrays.shape_text(want.shape), arrays.shape_text(out.shape))
-    local difference = arrays.difference(out:reshape{ -1 }, want.values, recorded.atol, recorded.rtol)
+    local difference = arrays.difference(out:reshape{ -1 }, want.values,
+      recorded.atol, recorded.rtol)
     assert.is_nil(difference, ("output %d: %s"):format(i - 1, tostring(difference)))
   end
 end

@@ -70,8 +70,10 @@ local INFIX = {
   ["%"] = function(a, b) return a % b end,
   ["**"] = function(a, b) return a ^ b end,
 }
-local COMPARE = { ["=="] = "eq", ["!="] = "ne", [">"] = "gt", [">="] = "ge", ["<"] = "lt", ["<="] = "le" }
-local MIRRORED = { ["=="] = "eq", ["!="] = "ne", [">"] = "lt", [">="] = "le", ["<"] = "gt", ["<="] = "ge" }
+local COMPARE = { ["=="] = "eq", ["!="] = "ne", [">"] = "gt", [">="] = "ge",
+  ["<"] = "lt", ["<="] = "le" }
+local MIRRORED = { ["=="] = "eq", ["!="] = "ne", [">"] = "lt", [">="] = "le",
+  ["<"] = "gt", ["<="] = "ge" }
 
 function actions.infix(world, step)
   local function side(v)
@@ -90,7 +92,9 @@ end
 function actions.negate(world, step) keep(world, step, -world.objects[step.of]) end
 function actions.abs(world, step) keep(world, step, ty.sym.abs(world.objects[step.of])) end
 function actions.group(world, step) keep(world, step, ty.sym.Group(named(world, step.members))) end
-function actions.internals(world, step) keep(world, step, world.objects[step.of]:get_internals()) end
+function actions.internals(world, step)
+  keep(world, step, world.objects[step.of]:get_internals())
+end
 function actions.copy(world, step) keep(world, step, world.objects[step.of]:copy()) end
 function actions.load(world, step) keep(world, step, vectors.symbol(step.json)) end
 
@@ -157,7 +161,8 @@ function actions.attr(world, step)
   return text
 end
 
--- Partial inference may know more than the reference does: what that leaves unknown is not compared.
+-- Partial inference may know more than the reference does: what that leaves unknown is not
+-- compared.
 local function coarsen(got, want)
   for k, list in ipairs(want) do
     for i, shape in ipairs(type(list) == "table" and list or {}) do
@@ -183,7 +188,8 @@ local function infer(what)
     local method = "infer_" .. what .. (step.partial and "_partial" or "")
     local args, outs, auxs = symbol[method](symbol, options)
     local result = { args or null, outs or null, auxs or null }
-    return step.partial and step.result and what == "shape" and coarsen(result, step.result) or result
+    return step.partial and step.result and what == "shape"
+      and coarsen(result, step.result) or result
   end
 end
 

@@ -1,6 +1,7 @@
--- The recorded cases of the reference engine, one test per case, topic by topic (spec/vectors/*.lua).
--- A topic file returns { needs = {modules}, define = function() ... end }; `define` describes its tests. What is
--- missing, the folder, a module or an operator, makes a visible skip.
+-- The recorded cases of the reference engine, one test per case, topic by topic
+-- (spec/vectors/*.lua). A topic file returns { needs = {modules}, define = function() ...
+-- end }; `define` describes its tests. What is missing, the folder, a module or an
+-- operator, makes a visible skip.
 
 local vectors = require "spec.support.vectors"
 
@@ -31,7 +32,7 @@ describe("recorded", function()
   end
   local files = {}
   for file in require("lfs").dir(TOPICS) do
-    if file:match("%.lua$") then
+    if file:match("%.lua$") and not file:match("_spec%.lua$") then
       files[#files + 1] = file
     end
   end
@@ -40,6 +41,8 @@ describe("recorded", function()
     describe(file:match("^(.*)%.lua$"), function() define(file) end)
   end
   describe("left out, a fault of the reference:", function()
-    require("spec.support.faults").each(function(name, reason) it(name, function() pending(reason) end) end)
+    require("spec.support.faults").each(function(name, reason)
+      it(name, function() pending(reason) end)
+    end)
   end)
 end)

@@ -35,7 +35,8 @@ local function read_rows(text, length)
     if line:find("^Total") then
       break
     elseif started and name then
-      rows[#rows + 1] = { name, op, cells[2], tonumber(cells[3]), { cells[4] ~= "" and cells[4] or nil } }
+      rows[#rows + 1] = { name, op, cells[2], tonumber(cells[3]),
+        { cells[4] ~= "" and cells[4] or nil } }
     elseif started and not line:find("^[_=]") then
       table.insert(rows[#rows][5], cells[4])
     end
@@ -77,7 +78,8 @@ local function plot(case)
   if not ok then
     error(graph, 0)
   end
-  local result = { nodes = {}, edges = {}, title = graph.source:match('^digraph "(.-)" {'), warnings = count }
+  local result = { nodes = {}, edges = {}, title = graph.source:match('^digraph "(.-)" {'),
+    warnings = count }
   for line in graph.source:gmatch("\t([^\n]+)") do
     local tail, head = line:match('^"(.-)" %-> "(.-)" %[')
     local label, dict = attributes(line:match("%[(.*)%]$"))

@@ -19,7 +19,8 @@ end
 local function residual()
   local x = V("data")
   local y = ty.sym.Convolution{ x, num_filter = 4, kernel = { 3, 3 }, pad = { 1, 1 }, name = "c1" }
-  y = ty.sym.Convolution{ ty.sym.relu{ y, name = "r" }, num_filter = 4, kernel = { 3, 3 }, pad = { 1, 1 }, name = "c2" }
+  y = ty.sym.Convolution{ ty.sym.relu{ y, name = "r" }, num_filter = 4, kernel = { 3, 3 },
+    pad = { 1, 1 }, name = "c2" }
   return ty.sym.elemwise_add{ x, y, name = "sum" }
 end
 
@@ -77,7 +78,8 @@ describe("print_summary", function()
   end)
 
   it("keeps to the columns asked for", function()
-    local text = quietly(ty.viz.print_summary, mlp(), { line_length = 40, positions = { 10, 20, 30, 40 } })
+    local text = quietly(ty.viz.print_summary, mlp(),
+      { line_length = 40, positions = { 10, 20, 30, 40 } })
     for line in text:gmatch("[^\n]+") do
       assert.truthy(#line == 40 or line:find("^Total"))
     end
@@ -90,7 +92,8 @@ describe("print_summary", function()
   end)
 
   it("names what does not follow from the shapes", function()
-    local e = assert.raises("shape", ty.viz.print_summary, mlp(), { shape = { softmax_label = { 2 } } })
+    local e = assert.raises("shape", ty.viz.print_summary, mlp(),
+      { shape = { softmax_label = { 2 } } })
     assert.truthy(tostring(e):find("incomplete", 1, true))
     assert.raises("name", ty.viz.print_summary, mlp(), { shape = { date = { 2, 5 } } })
     assert.raises("type", ty.viz.print_summary, 3)
@@ -110,20 +113,23 @@ describe("plot_network", function()
   end)
 
   it("says what flows", function()
-    local g = ty.viz.plot_network(mlp(), { shape = { data = { 2, 5 } }, dtype = { data = "float64" } })
+    local g = ty.viz.plot_network(mlp(),
+      { shape = { data = { 2, 5 } }, dtype = { data = "float64" } })
     assert.truthy(g.source:find('"fc1" -> "data" [label="5 float64"', 1, true))
     assert.truthy(g:svg():find(">8 float64<", 1, true))
   end)
 
   it("draws parameters when asked to", function()
-    local shown, hidden = ty.viz.plot_network(mlp(), { hide_weights = false }), ty.viz.plot_network(mlp())
+    local shown, hidden = ty.viz.plot_network(mlp(), { hide_weights = false }),
+      ty.viz.plot_network(mlp())
     assert.truthy(shown:svg():find(">fc1_weight<", 1, true))
     assert.is_nil(hidden:svg():find("fc1_weight", 1, true))
     check_xml(shown:svg())
   end)
 
   it("draws nodes of one name apart, and warns once", function()
-    local twice = ty.sym.FullyConnected{ ty.sym.FullyConnected{ V("data"), num_hidden = 4, name = "fc" }, num_hidden = 4, name = "fc" }
+    local twice = ty.sym.FullyConnected{
+      ty.sym.FullyConnected{ V("data"), num_hidden = 4, name = "fc" }, num_hidden = 4, name = "fc" }
     local warnings, sink = {}, ty.log.sink
     ty.log.sink = function(level, text) warnings[#warnings + 1] = level .. " " .. text end
     local g = ty.viz.plot_network(twice)
@@ -184,7 +190,8 @@ describe("layout", function()
       local g = random_graph(3 * seed, 5 * seed, seed)
       local plan = layout.plan(g)
       for i = 1, #g.widths do
-        assert.truthy(plan.x[i] - g.widths[i] / 2 > -1e-6 and plan.x[i] + g.widths[i] / 2 < plan.width + 1e-6)
+        assert.truthy(plan.x[i] - g.widths[i] / 2 > -1e-6
+          and plan.x[i] + g.widths[i] / 2 < plan.width + 1e-6)
         for k = 1, i - 1 do
           assert.truthy(plan.y[i] ~= plan.y[k]
             or math.abs(plan.x[i] - plan.x[k]) >= (g.widths[i] + g.widths[k]) / 2 + 20)
@@ -203,7 +210,8 @@ describe("layout", function()
   end)
 
   it("keeps a chain straight and a long edge upright", function()
-    local plan = layout.plan{ widths = { 90, 60, 120, 90 }, height = 40, edges = { { 1, 2 }, { 2, 3 }, { 3, 4 }, { 1, 4 } } }
+    local plan = layout.plan{ widths = { 90, 60, 120, 90 }, height = 40,
+      edges = { { 1, 2 }, { 2, 3 }, { 3, 4 }, { 1, 4 } } }
     local route = plan.routes[4]
     for k = 3, #route - 1 do
       assert.near(route[2][1], route[k][1])
@@ -214,7 +222,8 @@ describe("layout", function()
   end)
 
   it("removes crossings that need not be", function()
-    local plan = layout.plan{ widths = { 50, 50, 50, 50 }, height = 40, edges = { { 1, 4 }, { 2, 3 } } }
+    local plan = layout.plan{ widths = { 50, 50, 50, 50 }, height = 40,
+      edges = { { 1, 4 }, { 2, 3 } } }
     assert.truthy((plan.x[1] - plan.x[2]) * (plan.x[4] - plan.x[3]) > 0)
   end)
 
@@ -229,12 +238,14 @@ end)
 
 describe("plot_memory", function()
   local function bound()
-    local last = ty.sym.Convolution{ residual() * 2, num_filter = 4, kernel = { 1, 1 }, name = "last" }
+    local last = ty.sym.Convolution{ residual() * 2, num_filter = 4,
+      kernel = { 1, 1 }, name = "last" }
     return last:simple_bind{ ctx = ty.cpu(), data = { 2, 4, 16, 16 } }
   end
 
   local function boxes(text)
-    return select(2, text:gsub("<title>[^<]-: [^<]- MiB %(%d+ bytes%) at offset %d+, instructions", ""))
+    return select(2,
+      text:gsub("<title>[^<]-: [^<]- MiB %(%d+ bytes%) at offset %d+, instructions", ""))
   end
 
   it("shows every value once", function()
@@ -252,7 +263,8 @@ describe("plot_memory", function()
   end)
 
   it("knows no backward where there is none, and works before anything is allocated", function()
-    local exe = residual():simple_bind{ ctx = ty.cpu(), data = { 2, 4, 16, 16 }, grad_req = "null", dry_run = true }
+    local exe = residual():simple_bind{ ctx = ty.cpu(), data = { 2, 4, 16, 16 },
+      grad_req = "null", dry_run = true }
     local text = ty.viz.plot_memory(exe):svg()
     check_xml(text)
     assert.is_nil(text:find("backward", 1, true))
@@ -263,15 +275,19 @@ describe("plot_memory", function()
       return ty.AttrScope{ ctx_group = group }:with(f)
     end
     local there = on("there", function() return ty.sym.exp{ V("a") * 2 } end)
-    local here = on("here", function() return ty.sym.FullyConnected{ there, num_hidden = 3 } + 1 end)
-    local exe = here:simple_bind{ ctx = ty.cpu(0), a = { 4, 5 }, group2ctx = { there = ty.cpu(1), here = ty.cpu(0) } }
+    local here = on("here", function()
+      return ty.sym.FullyConnected{ there, num_hidden = 3 } + 1
+    end)
+    local exe = here:simple_bind{ ctx = ty.cpu(0), a = { 4, 5 },
+      group2ctx = { there = ty.cpu(1), here = ty.cpu(0) } }
     local text = ty.viz.plot_memory(exe):svg()
     check_xml(text)
     assert.truthy(text:find("cpu(0), MiB", 1, true) and text:find("cpu(1), MiB", 1, true))
   end)
 
   it("says so when nothing is planned", function()
-    local text = ty.viz.plot_memory(V("a"):bind{ ctx = ty.cpu(), args = { a = ty.nd.ones(2) } }):svg()
+    local text =
+      ty.viz.plot_memory(V("a"):bind{ ctx = ty.cpu(), args = { a = ty.nd.ones(2) } }):svg()
     assert.truthy(text:find("nothing is planned", 1, true))
     check_xml(text)
   end)

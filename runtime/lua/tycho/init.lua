@@ -1,5 +1,5 @@
---- Tycho: the one entry. `local ty = require "tycho"` loads the native library and nothing else; sub-modules are loaded
--- when they are first named. No global is set.
+--- Tycho: the one entry. `local ty = require "tycho"` loads the native library and nothing else;
+-- sub-modules are loaded when they are first named. No global is set.
 --
 -- @module tycho
 
@@ -79,4 +79,6 @@ local function find(_, name)
 end
 
 
-return setmetatable(ty, { __index = find, __tostring = function() return "<tycho " .. ty.version .. ">" end })
+return setmetatable(ty, { __index = find, __tostring = function()
+  return "<tycho " .. ty.version .. ">"
+end })

@@ -1,14 +1,16 @@
 --- make bench: runs the workloads W1 to W10, prints a table, writes records.
 --   tycho scripts/dev/bench/bench.lua [--json file] [--rounds 3] [W1 W2 ...]
--- With PEERS=1 the same work runs in MXNet (with and without oneDNN), PyTorch and (inference) ONNX Runtime, in turn with
--- ours: all are there, and the one whose turn it is takes samples for BENCH_TURN (0.5) seconds; one at a time. 0: to the end,
--- A B C, and again in each round. TYCHO_BENCH_MXNET, TYCHO_BENCH_TORCH and TYCHO_BENCH_ONNX name the Python programs that have them;
--- one that is absent is said to be.
--- A figure is the median of its rounds, a system's figure that of its best variant, the ratio ours to the best peer's.
--- Losses and checksums are compared first: a figure whose numbers differ is marked and has no ratio.
--- TYCHO_THREADS (2): threads of every system; W7 has one. QUICK=1: shorter samples, fewer variants.
--- BENCH_CLOCK=cpu counts the process's CPU time instead of the time that passes: with TYCHO_THREADS=1, for a busy machine.
--- PEERS_COMPILE=0 leaves torch.compile out. PROFILE=1: after a training step or an inference, the time by operator.
+-- With PEERS=1 the same work runs in MXNet (with and without oneDNN), PyTorch and (inference)
+-- ONNX Runtime, in turn with ours: all are there, and the one whose turn it is takes samples for
+-- BENCH_TURN (0.5) seconds; one at a time. 0: to the end, A B C, and again in each round.
+-- TYCHO_BENCH_MXNET, TYCHO_BENCH_TORCH and TYCHO_BENCH_ONNX name the Python programs that have
+-- them; one that is absent is said to be. A figure is the median of its rounds, a system's
+-- figure that of its best variant, the ratio ours to the best peer's. Losses and checksums are
+-- compared first: a figure whose numbers differ is marked and has no ratio. TYCHO_THREADS (2):
+-- threads of every system; W7 has one. QUICK=1: shorter samples, fewer variants. BENCH_CLOCK=cpu
+-- counts the process's CPU time instead of the time that passes: with TYCHO_THREADS=1, for a
+-- busy machine. PEERS_COMPILE=0 leaves torch.compile out. PROFILE=1: after a training step or an
+-- inference, the time by operator.
 local here = arg[0]:match("^(.*)/") or "."
 package.path = here .. "/?.lua;" .. package.path
 local cjson = require "cjson"
@@ -26,7 +28,9 @@ end
 
 local program = os.getenv("TYCHO_PROGRAM") or arg[-1] or "tycho"
 local function quoted(s) return "'" .. s:gsub("'", "'\\''") .. "'" end
-local function ours(word) return ("%s %s --one %s"):format(quoted(program), quoted(arg[0]), quoted(word)) end
+local function ours(word)
+  return ("%s %s --one %s"):format(quoted(program), quoted(arg[0]), quoted(word))
+end
 
 -- One workload in this process: "W1", or "memory:resnet50:train".
 if options.one then
@@ -37,17 +41,21 @@ if options.one then
   return require("workloads")[name](unpack(words))
 end
 
--- Systems ------------------------------------------------------------------------------------------------------------
+-- Systems -----------------------------------------------------------------------------------------
 
 local function peer(name, python, file)
   if not python then return nil, name end
-  return {name = name, command = function(word) return ("%s %s %s"):format(quoted(python), quoted(here) .. "/" .. file, word) end}
+  return {name = name, command = function(word)
+    return ("%s %s %s"):format(quoted(python), quoted(here) .. "/" .. file, word)
+  end}
 end
 
 local systems, absent = {{name = "tycho", command = ours}}, {}
 if os.getenv("PEERS") == "1" then
-  for _, p in ipairs{{"torch", "TYCHO_BENCH_TORCH", "peer_torch.py"}, {"mxnet", "TYCHO_BENCH_MXNET", "peer_mxnet.py"},
-      {"mxnet", "TYCHO_BENCH_MXNET", "peer_mxnet.py --plain"}, {"onnx", "TYCHO_BENCH_ONNX", "peer_onnx.py"}} do
+  for _, p in ipairs{{"torch", "TYCHO_BENCH_TORCH", "peer_torch.py"},
+      {"mxnet", "TYCHO_BENCH_MXNET", "peer_mxnet.py"},
+      {"mxnet", "TYCHO_BENCH_MXNET", "peer_mxnet.py --plain"},
+      {"onnx", "TYCHO_BENCH_ONNX", "peer_onnx.py"}} do
     systems[#systems + 1] = peer(p[1], os.getenv(p[2]), p[3])
     if not os.getenv(p[2]) then absent[p[1]] = p[2] end
   end
@@ -57,15 +65,18 @@ local ONE_THREAD = {W7 = true, chain = true}
 
 local TURN = #systems > 1 and (os.getenv("BENCH_TURN") or "0.5") or "0"
 
--- A system's process, which waits for a line before it begins, and for one more whenever it said that its turn is over.
+-- A system's process, which waits for a line before it begins, and for one more whenever
+-- it said that its turn is over.
 local function start(system, work)
   local threads = ONE_THREAD[work] and "1" or os.getenv("TYCHO_THREADS") or "2"
   local settings = work == "chain" and "TYCHO_FUSE=0 " or ""
   local gate = os.tmpname()
   os.remove(gate)
   assert(os.execute("mkfifo " .. quoted(gate)) == 0, "no pipe can be made")
-  local from = io.popen(("{ read go; TYCHO_THREADS=%s BENCH_TURN=%s PYTHONDONTWRITEBYTECODE=1 %s%s%s; } < %s"):format(threads, TURN,
-    settings, system.command(work), system.name == "tycho" and "" or " 2>/dev/null", quoted(gate)))
+  local from =
+    io.popen(("{ read go; TYCHO_THREADS=%s BENCH_TURN=%s PYTHONDONTWRITEBYTECODE=1 %s%s%s; } < %s")
+      :format(threads, TURN, settings, system.command(work),
+        system.name == "tycho" and "" or " 2>/dev/null", quoted(gate)))
   local process = {name = system.name, records = {}, from = from, gate = assert(io.open(gate, "w"))}
   os.remove(gate)
   return process
@@ -78,14 +89,18 @@ local function continue(process)
   for line in process.from:lines() do
     if line == "turn" then return false end
     local ok, r = pcall(cjson.decode, line)
-    if ok and type(r) == "table" and r.figure then r.system = process.name; table.insert(process.records, r) end
+    if ok and type(r) == "table" and r.figure then
+      r.system = process.name
+      table.insert(process.records, r)
+    end
   end
   process.gate:close()
   process.from:close()
   return true
 end
 
--- A list of each system's records of one run. Threads of some wait for work a fifth of a second before they sleep.
+-- A list of each system's records of one run. Threads of some wait for work a fifth
+-- of a second before they sleep.
 local function run(work)
   local waiting, all = {}, {}
   for i, system in ipairs(systems) do
@@ -100,13 +115,15 @@ local function run(work)
   return all
 end
 
--- Table --------------------------------------------------------------------------------------------------------------
+-- Table -------------------------------------------------------------------------------------------
 
--- what is asked of the ratio, by the beginning of a figure's name; `of`: against our own figure without this ending
-local GOALS = {{"W1", ">=", 1.6}, {"W2", ">=", 1.6}, {"W3", ">=", 1.35}, {"W4", ">=", 1.25}, {"W4 infer b1", ">=", 1.1},
-  {"W4 infer b32", ">=", 1.2}, {"W5 2x200", ">=", 1.25}, {"W5 2x650", ">=", 1.15}, {" unrolled", ">=", 0.9, of = true},
-  {"W6", ">=", 1.4}, {"W6 first pass", "<=", 0.5}, {"W6 memory", "<=", 0.4}, {"W7 forward", "<=", 0.3}, {"W7 both", "<=", 0.25},
-  {"W8", "<=", 0.85}, {"W9", "<=", 0.5}, {"W10", "<=", 1}}
+-- what is asked of the ratio, by the beginning of a figure's name; `of`: against our
+-- own figure without this ending
+local GOALS = {{"W1", ">=", 1.6}, {"W2", ">=", 1.6}, {"W3", ">=", 1.35}, {"W4", ">=", 1.25},
+  {"W4 infer b1", ">=", 1.1}, {"W4 infer b32", ">=", 1.2}, {"W5 2x200", ">=", 1.25},
+  {"W5 2x650", ">=", 1.15}, {" unrolled", ">=", 0.9, of = true}, {"W6", ">=", 1.4},
+  {"W6 first pass", "<=", 0.5}, {"W6 memory", "<=", 0.4}, {"W7 forward", "<=", 0.3},
+  {"W7 both", "<=", 0.25}, {"W8", "<=", 0.85}, {"W9", "<=", 0.5}, {"W10", "<=", 1}}
 
 local function goal_of(figure)
   local found
@@ -127,7 +144,8 @@ local function collect(figures, order, records)
       figures[r.figure], order[#order + 1] = f, f
     end
     local key = r.system .. " " .. r.variant
-    f.variants[key] = f.variants[key] or {system = r.system, variant = r.variant, values = {}, check = r.check}
+    f.variants[key] = f.variants[key]
+      or {system = r.system, variant = r.variant, values = {}, check = r.check}
     table.insert(f.variants[key].values, r.value)
   end
 end
@@ -139,7 +157,9 @@ local function best_of(f, is_wanted)
   for _, v in pairs(f.variants) do
     if is_wanted(v) then
       v.median = measure.median(v.values)
-      if not best or (v.median > best.median) == is_rate(f) and v.median ~= best.median then best = v end
+      if not best or (v.median > best.median) == is_rate(f) and v.median ~= best.median then
+        best = v
+      end
     end
   end
   return best
@@ -153,7 +173,9 @@ local function differs(f)
       first = first or {key, v.check}
       for i, x in ipairs(v.check) do
         local y = first[2][i]
-        if y and math.abs(x - y) > 2e-3 * math.max(math.abs(y), 1e-3) then return ("%s %.6g, %s %.6g"):format(first[1], y, key, x) end
+        if y and math.abs(x - y) > 2e-3 * math.max(math.abs(y), 1e-3) then
+          return ("%s %.6g, %s %.6g"):format(first[1], y, key, x)
+        end
       end
     end
   end
@@ -181,22 +203,29 @@ local function row(figures, f)
     against = base and best_of(base, function(v) return v.system == "tycho" end)
   end
   local bad = differs(f)
-  local line = {figure = f.name, unit = f.unit, ours = mine and mine.median, torch = torch and torch.median, mxnet = mxnet and mxnet.median,
-    onnx = onnx and onnx.median,
-    best = best and best.system .. " " .. best.variant, ratio = mine and against and not bad and mine.median / against.median or nil,
-    differs = bad}
+  local line = {figure = f.name, unit = f.unit, ours = mine and mine.median,
+    torch = torch and torch.median, mxnet = mxnet and mxnet.median, onnx = onnx and onnx.median,
+    best = best and best.system .. " " .. best.variant,
+    ratio = mine and against and not bad and mine.median / against.median or nil, differs = bad}
   local verdict = bad and "DIFFERS: " .. bad or ""
-  if line.ratio and goal then verdict = ("%s %-6s %s"):format(goal[2], goal[3], met(line.ratio, goal) and "ok" or "short") end
-  print(ROW:format(f.name, f.unit, number(line.ours), number(line.torch), number(line.mxnet), number(line.onnx),
+  if line.ratio and goal then
+    verdict = ("%s %-6s %s"):format(goal[2], goal[3], met(line.ratio, goal) and "ok" or "short")
+  end
+  print(ROW:format(f.name, f.unit, number(line.ours), number(line.torch), number(line.mxnet),
+    number(line.onnx),
     line.best or "-", line.ratio and ("%.2f"):format(line.ratio) or "-", verdict))
   return line
 end
 
-local works = #wanted > 0 and wanted or {"W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "chain"}
+local works = #wanted > 0 and wanted
+  or {"W1", "W2", "W3", "W4", "W5", "W6", "W7", "W8", "W9", "W10", "chain"}
 local rounds = tonumber(options.rounds) or (#systems > 1 and 3 or 1)
 
-for name, variable in pairs(absent) do print(name .. " is left out: " .. variable .. " names no Python that has it") end
-print(ROW:format("figure", "unit", "tycho", "torch", "mxnet", "onnx", "best peer", "ratio", "asked"))
+for name, variable in pairs(absent) do
+  print(name .. " is left out: " .. variable .. " names no Python that has it")
+end
+print(ROW:format("figure", "unit", "tycho", "torch", "mxnet", "onnx",
+  "best peer", "ratio", "asked"))
 local out = options.json and assert(io.open(options.json, "a"))
 for _, work in ipairs(works) do
   local figures, order = {}, {}
@@ -205,7 +234,10 @@ for _, work in ipairs(works) do
   end
   for _, f in ipairs(order) do
     local line = row(figures, f)
-    if out then out:write(cjson.encode(line), "\n"); out:flush() end
+    if out then
+      out:write(cjson.encode(line), "\n")
+      out:flush()
+    end
   end
   io.stdout:flush()
 end

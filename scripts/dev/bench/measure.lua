@@ -1,8 +1,10 @@
---- Timing, memory of the process, and records: one line of JSON for each figure. peer_common.py does the same.
+--- Timing, memory of the process, and records: one line of JSON for each figure.
+-- peer_common.py does the same.
 local cjson = require "cjson"
 local ffi = require "ffi"
 
-pcall(ffi.cdef, "struct tycho_bench_time { long s, ns; }; int clock_gettime(int, struct tycho_bench_time *);")
+pcall(ffi.cdef,
+  "struct tycho_bench_time { long s, ns; }; int clock_gettime(int, struct tycho_bench_time *);")
 local time = ffi.new("struct tycho_bench_time")
 
 local measure = {}
@@ -10,7 +12,8 @@ local measure = {}
 local quick = os.getenv("QUICK") == "1"
 local SECONDS, BUDGET = quick and 0.05 or 0.15, quick and 2 or 6
 
-local CLOCK = os.getenv("BENCH_CLOCK") == "cpu" and 2 or 1                  -- of this process, or one that never goes back
+-- of this process, or one that never goes back
+local CLOCK = os.getenv("BENCH_CLOCK") == "cpu" and 2 or 1
 
 --- Seconds.
 function measure.now()
@@ -42,8 +45,9 @@ function measure.turn()
   return true
 end
 
---- Before what happens once in a process: a turn of the others, and four seconds in which nobody works. A host takes the memory that
--- others freed back within two or three, so that all begin with the same, none with what another has just left.
+--- Before what happens once in a process: a turn of the others, and four seconds in which nobody
+-- works. A host takes the memory that others freed back within two or three, so that all begin with
+-- the same, none with what another has just left.
 function measure.rest()
   if TURN > 0 then let_others_run() end
   os.execute("sleep 4")
@@ -61,9 +65,10 @@ local function size_of_sample(step, wait)
   return calls, math.max(3, math.floor(budget / t))
 end
 
---- Seconds per call of each step: a list of samples for each, taken in turn (A B A B ...), of SECONDS each, three at least, as many as
--- fit the budget; steps below 10 ms get half of it. The machine may be slow for half a second (when its host takes freed memory
--- back), so no sampling is shorter. A step may run ahead; wait waits for all of it.
+--- Seconds per call of each step: a list of samples for each, taken in turn (A B A B ...), of
+-- SECONDS each, three at least, as many as fit the budget; steps below 10 ms get half of it. The
+-- machine may be slow for half a second (when its host takes freed memory back), so no sampling is
+-- shorter. A step may run ahead; wait waits for all of it.
 function measure.in_turn(steps, wait)
   local calls, out, n = {}, {}, 0
   for k, step in ipairs(steps) do
@@ -93,8 +98,8 @@ end
 
 --- Prints one record; `check`: numbers that must agree with the other systems'.
 function measure.record(figure, variant, unit, list, check)
-  print(cjson.encode{figure = figure, variant = variant, unit = unit, value = measure.median(list), low = math.min(unpack(list)),
-    high = math.max(unpack(list)), check = check})
+  print(cjson.encode{figure = figure, variant = variant, unit = unit, value = measure.median(list),
+    low = math.min(unpack(list)), high = math.max(unpack(list)), check = check})
   io.stdout:flush()
 end
 

@@ -1,10 +1,11 @@
---- The networks of the benchmark as symbols. peer_nets.py says the same in Python: shapes, names, order.
+--- The networks of the benchmark as symbols. peer_nets.py says the same in
+-- Python: shapes, names, order.
 local ty = require "tycho"
 local S = ty.sym
 
 local nets = {}
 
--- Steps: symbol -> symbol ------------------------------------------------------------------------------------------
+-- Steps: symbol -> symbol -------------------------------------------------------------------------
 
 local function fc(x, name, n) return S.FullyConnected{data = x, num_hidden = n, name = name} end
 local function act(x, kind) return S.Activation{data = x, act_type = kind} end
@@ -14,19 +15,23 @@ local function flat(x) return S.Flatten{data = x} end
 
 local function conv(x, name, n, k, stride, pad, no_bias)
   stride, pad = stride or 1, pad or 0
-  return S.Convolution{data = x, num_filter = n, kernel = {k, k}, stride = {stride, stride}, pad = {pad, pad}, no_bias = no_bias,
-    name = name}
+  return S.Convolution{data = x, num_filter = n, kernel = {k, k}, stride = {stride, stride},
+    pad = {pad, pad}, no_bias = no_bias, name = name}
 end
 
 local function pool(x, k, stride, pad, kind)
   pad = pad or 0
-  return S.Pooling{data = x, kernel = {k, k}, stride = {stride, stride}, pad = {pad, pad}, pool_type = kind or "max"}
+  return S.Pooling{data = x, kernel = {k, k}, stride = {stride, stride}, pad = {pad, pad},
+    pool_type = kind or "max"}
 end
 
-local function mean(x) return flat(S.Pooling{data = x, global_pool = true, kernel = {1, 1}, pool_type = "avg"}) end
+local function mean(x)
+  return flat(S.Pooling{data = x, global_pool = true, kernel = {1, 1}, pool_type = "avg"})
+end
 
 local function conv_bn(x, name, n, k, stride, pad)
-  return S.BatchNorm{data = conv(x, name, n, k, stride, pad, true), fix_gamma = false, eps = 1e-5, momentum = 0.9, name = name .. "_bn"}
+  return S.BatchNorm{data = conv(x, name, n, k, stride, pad, true), fix_gamma = false, eps = 1e-5,
+    momentum = 0.9, name = name .. "_bn"}
 end
 
 local function unit(...) return relu(conv_bn(...)) end
@@ -37,7 +42,7 @@ local function concat(...)
   return S.Concat(list)
 end
 
--- Networks ---------------------------------------------------------------------------------------------------------
+-- Networks ----------------------------------------------------------------------------------------
 
 local define = {}
 
@@ -113,9 +118,9 @@ local function words(line)
   return name, unpack(out)
 end
 
-local INCEPTION = {"3a 64 96 128 16 32 32", "3b 128 128 192 32 96 64", "", "4a 192 96 208 16 48 64", "4b 160 112 224 24 64 64",
-  "4c 128 128 256 24 64 64", "4d 112 144 288 32 64 64", "4e 256 160 320 32 128 128", "", "5a 256 160 320 32 128 128",
-  "5b 384 192 384 48 128 128"}
+local INCEPTION = {"3a 64 96 128 16 32 32", "3b 128 128 192 32 96 64", "", "4a 192 96 208 16 48 64",
+  "4b 160 112 224 24 64 64", "4c 128 128 256 24 64 64", "4d 112 144 288 32 64 64",
+  "4e 256 160 320 32 128 128", "", "5a 256 160 320 32 128 128", "5b 384 192 384 48 128 128"}
 
 function define.googlenet(x)
   x = pool(conv_relu(x, "conv1", 64, 7, 2, 3), 3, 2, 1)
@@ -126,16 +131,18 @@ function define.googlenet(x)
       x = pool(x, 3, 2, 1)
     else
       name = "in" .. name .. "_"
-      x = concat(conv_relu(x, name .. "1", c1, 1), conv_relu(conv_relu(x, name .. "3r", r3, 1), name .. "3", c3, 3, 1, 1),
-        conv_relu(conv_relu(x, name .. "5r", r5, 1), name .. "5", c5, 5, 1, 2), conv_relu(pool(x, 3, 1, 1), name .. "p", p, 1))
+      x = concat(conv_relu(x, name .. "1", c1, 1), conv_relu(conv_relu(x, name .. "3r", r3, 1),
+        name .. "3", c3, 3, 1, 1), conv_relu(conv_relu(x, name .. "5r", r5, 1), name .. "5", c5, 5,
+          1, 2), conv_relu(pool(x, 3, 1, 1), name .. "p", p, 1))
     end
   end
   return fc(drop(mean(x)), "fc", 1000)
 end
 
-local NORMALISED = {"3a 64 64 64 64 96 avg 32", "3b 64 64 96 64 96 avg 64", "3c 0 128 160 64 96", "4a 224 64 96 96 128 avg 128",
-  "4b 192 96 128 96 128 avg 128", "4c 128 128 160 128 160 avg 128", "4d 96 128 192 160 192 avg 128", "4e 0 128 192 192 256",
-  "5a 352 192 320 160 224 avg 128", "5b 352 192 320 192 224 max 128"}
+local NORMALISED = {"3a 64 64 64 64 96 avg 32", "3b 64 64 96 64 96 avg 64", "3c 0 128 160 64 96",
+  "4a 224 64 96 96 128 avg 128", "4b 192 96 128 96 128 avg 128", "4c 128 128 160 128 160 avg 128",
+  "4d 96 128 192 160 192 avg 128", "4e 0 128 192 192 256", "5a 352 192 320 160 224 avg 128",
+  "5b 352 192 320 192 224 max 128"}
 
 function define.inception_bn(x)
   x = pool(unit(x, "conv1", 64, 7, 2, 3), 3, 2, 1)
@@ -145,9 +152,11 @@ function define.inception_bn(x)
     local stride = c1 > 0 and 1 or 2
     name = "i" .. name .. "_"
     local three = unit(unit(x, name .. "3r", r3, 1), name .. "3", c3, 3, stride, 1)
-    local double = unit(unit(unit(x, name .. "dr", rd, 1), name .. "d1", cd, 3, 1, 1), name .. "d2", cd, 3, stride, 1)
+    local double = unit(unit(unit(x, name .. "dr", rd, 1), name .. "d1", cd, 3, 1, 1),
+      name .. "d2", cd, 3, stride, 1)
     if c1 > 0 then
-      x = concat(unit(x, name .. "1", c1, 1), three, double, unit(pool(x, 3, 1, 1, kind), name .. "p", p, 1))
+      x = concat(unit(x, name .. "1", c1, 1), three, double,
+        unit(pool(x, 3, 1, 1, kind), name .. "p", p, 1))
     else
       x = concat(three, double, pool(x, 3, 2, 1))
     end
@@ -164,14 +173,15 @@ end
 local shapes = {mlp = {784}, lenet = {1, 28, 28}, resnet20 = {3, 32, 32}, deep = {32}}
 local classes = {mlp = 10, lenet = 10, resnet20 = 10}
 
---- A network by name: symbol, shape of one example, classes. Without `bare` a softmax with a label ends it.
+--- A network by name: symbol, shape of one example, classes. Without `bare` a
+-- softmax with a label ends it.
 function nets.network(name, bare)
   local x = define[name](S.Variable("data"))
   if not bare then x = S.SoftmaxOutput{data = x, label = S.Variable("label"), name = "softmax"} end
   return x, shapes[name] or {3, 224, 224}, classes[name] or 1000
 end
 
--- Language model ---------------------------------------------------------------------------------------------------
+-- Language model ----------------------------------------------------------------------------------
 
 nets.VOCABULARY = 10000
 
@@ -181,7 +191,9 @@ local function cell(gates, c)
   return S.sigmoid(g[4]) * S.tanh(next_c), next_c
 end
 
-local function zeros(layers, n, units) return S.zeros{shape = layers and {layers, n, units} or {n, units}} end
+local function zeros(layers, n, units)
+  return S.zeros{shape = layers and {layers, n, units} or {n, units}}
+end
 
 local function unrolled(x, layers, units, steps, batch)
   local inputs = S.SliceChannel{data = x, num_outputs = steps, axis = 0, squeeze_axis = true}
@@ -193,7 +205,9 @@ local function unrolled(x, layers, units, steps, batch)
       weight[l][n] = {weight = S.Variable(prefix .. "weight"), bias = S.Variable(prefix .. "bias")}
     end
   end
-  local function product(v, w) return S.FullyConnected{data = v, weight = w.weight, bias = w.bias, num_hidden = 4 * units} end
+  local function product(v, w)
+    return S.FullyConnected{data = v, weight = w.weight, bias = w.bias, num_hidden = 4 * units}
+  end
   for t = 1, steps do
     local v = inputs[t]
     for l = 1, layers do
@@ -207,31 +221,36 @@ local function unrolled(x, layers, units, steps, batch)
 end
 
 local function fused(x, layers, units, batch)
-  return S.RNN{data = x, parameters = S.Variable{name = "rnn_parameters", init = ty.init.Zero()}, state = zeros(layers, batch, units),
-    state_cell = zeros(layers, batch, units), state_size = units, num_layers = layers, mode = "lstm", name = "rnn"}
+  return S.RNN{data = x, parameters = S.Variable{name = "rnn_parameters", init = ty.init.Zero()},
+    state = zeros(layers, batch, units), state_cell = zeros(layers, batch, units),
+    state_size = units, num_layers = layers, mode = "lstm", name = "rnn"}
 end
 
 -- a node for each layer: the parameters of a layer are an array of their own, as in PyTorch
 local function stacked(x, layers, units, batch)
   for l = 0, layers - 1 do
     local parameters = S.Variable{name = ("rnn_l%d_parameters"):format(l), init = ty.init.Zero()}
-    x = S.RNN{data = x, parameters = parameters, state = zeros(1, batch, units), state_cell = zeros(1, batch, units), state_size = units,
+    x = S.RNN{data = x, parameters = parameters, state = zeros(1, batch, units),
+      state_cell = zeros(1, batch, units), state_size = units,
       num_layers = 1, mode = "lstm", name = "rnn_l" .. l}
   end
   return x
 end
 
---- data and label are (steps, batch). kind: "fused", "stacked" (a node for each layer), "unrolled", or
--- "chunked" (fused, its last product and loss by rows).
+--- data and label are (steps, batch). kind: "fused", "stacked" (a node for each layer), "unrolled",
+-- or "chunked" (fused, its last product and loss by rows).
 function nets.language(kind, layers, units, steps, batch)
-  local x = S.Embedding{data = S.Variable("data"), input_dim = nets.VOCABULARY, output_dim = units, name = "embed"}
-  local out = kind == "unrolled" and unrolled(x, layers, units, steps, batch) or kind == "stacked" and stacked(x, layers, units, batch) or
-    fused(x, layers, units, batch)
+  local x = S.Embedding{data = S.Variable("data"), input_dim = nets.VOCABULARY,
+    output_dim = units, name = "embed"}
+  local out = kind == "unrolled" and unrolled(x, layers, units, steps, batch) or kind == "stacked"
+    and stacked(x, layers, units, batch) or fused(x, layers, units, batch)
   if kind == "chunked" then
-    return S.contrib.linear_cross_entropy{data = out, label = S.Variable("label"), num_hidden = nets.VOCABULARY, name = "pred"}
+    return S.contrib.linear_cross_entropy{data = out, label = S.Variable("label"),
+      num_hidden = nets.VOCABULARY, name = "pred"}
   end
   out = fc(S.Reshape{data = out, shape = {-1, units}}, "pred", nets.VOCABULARY)
-  return S.SoftmaxOutput{data = out, label = S.Reshape{data = S.Variable("label"), shape = {-1}}, name = "softmax"}
+  return S.SoftmaxOutput{data = out, label = S.Reshape{data = S.Variable("label"), shape = {-1}},
+    name = "softmax"}
 end
 
 --- A chain of n one-element operators that nothing fuses or merges away: every scalar differs.

@@ -1,5 +1,5 @@
---- Values of the benchmark, the same in every system: a table of numbers in [0, 1), read in a circle from a place that
--- the array's name gives. peer_common.py says the same in Python.
+--- Values of the benchmark, the same in every system: a table of numbers in [0, 1), read in a
+-- circle from a place that the array's name gives. peer_common.py says the same in Python.
 local ffi = require "ffi"
 local ty = require "tycho"
 
@@ -21,7 +21,8 @@ local function place_of(name)
   return place
 end
 
--- The circle of (number - shift) * scale in float32, until the next one is asked for: memory is measured, too.
+-- The circle of (number - shift) * scale in float32, until the next one is asked
+-- for: memory is measured, too.
 local floats, last_scale, last_shift = ffi.new("float[?]", COUNT), nil, nil
 local function circle(scale, shift)
   if scale ~= last_scale or shift ~= last_shift then
@@ -51,12 +52,19 @@ local function uniform(x, name, scale, shift)
   return x
 end
 
---- Fills a weight: uniform, of the variance that keeps relu's; of a language model within 0.1; scales 1; all else 0.
+--- Fills a weight: uniform, of the variance that keeps relu's; of a language model
+-- within 0.1; scales 1; all else 0.
 function values.parameter(x, name)
-  if name:find("_gamma$") or name:find("_moving_var$") then x[":"] = 1
-  elseif name:find("_bias$") or name:find("_beta$") or name:find("_moving_mean$") or name:find("begin_state") then x[":"] = 0
-  elseif name:find("^embed") or name:find("^l%d") or name:find("^pred") then uniform(x, name, 0.2, 0.5)
-  else uniform(x, name, math.sqrt(24 * x.shape[1] / x.size), 0.5) end
+  if name:find("_gamma$") or name:find("_moving_var$") then
+    x[":"] = 1
+  elseif name:find("_bias$") or name:find("_beta$") or name:find("_moving_mean$")
+      or name:find("begin_state") then
+    x[":"] = 0
+  elseif name:find("^embed") or name:find("^l%d") or name:find("^pred") then
+    uniform(x, name, 0.2, 0.5)
+  else
+    uniform(x, name, math.sqrt(24 * x.shape[1] / x.size), 0.5)
+  end
   return x
 end
 

@@ -7,21 +7,25 @@ local values = require "values"
 local workloads = {}
 
 local RATES = {mlp = 0.1, lenet = 0.01, resnet20 = 0.02, resnet50 = 2e-5}
-local LM = {{2, 200, 35, 20}, {2, 200, 60, 32}, {2, 650, 35, 20}}             -- layers, units, steps, batch
+local LM = {{2, 200, 35, 20}, {2, 200, 60, 32}, {2, 650, 35, 20}}  -- layers, units, steps, batch
 local LM_RATE, KINDS = 0.5, {"fused", "unrolled"}
 local BUCKETS = {10, 20, 30, 40, 50, 60}
-local ORDER = {{30, 10, 60, 40, 20, 50}, {50, 20, 10, 60, 30, 40}, {10, 50, 40, 20, 60, 30}, {60, 30, 20, 50, 40, 10}}
+local ORDER = {{30, 10, 60, 40, 20, 50}, {50, 20, 10, 60, 30, 40}, {10, 50, 40, 20, 60, 30},
+  {60, 30, 20, 50, 40, 10}}
 local MEMORY_BATCH = 8
 local quick = os.getenv("QUICK") == "1"
 
--- Training ---------------------------------------------------------------------------------------------------------
+-- Training ----------------------------------------------------------------------------------------
 
 local function shape_of(batch, shape) return {batch, unpack(shape)} end
 
--- inputs: arrays by name; every other argument gets its values, and a gradient where `train` says so
+-- inputs: arrays by name; every other argument gets its values, and a
+-- gradient where `train` says so
 local function bound(symbol, inputs, train, lm)
   local req, shapes = {}, {}
-  for _, name in ipairs(symbol:list_arguments()) do req[name] = (train and not inputs[name]) and "write" or "null" end
+  for _, name in ipairs(symbol:list_arguments()) do
+    req[name] = (train and not inputs[name]) and "write" or "null"
+  end
   for name, x in pairs(inputs) do shapes[name] = x.shape end
   local exe = symbol:simple_bind{ctx = ty.cpu(), shapes = shapes, grad_req = req}
   for name, x in pairs(exe.arg_dict) do
@@ -31,7 +35,7 @@ local function bound(symbol, inputs, train, lm)
     else values.parameter(x, name) end
   end
   for name, x in pairs(exe.aux_dict) do
-    if not name:find("learn") then values.parameter(x, name) end             -- a learner's states begin at 0
+    if not name:find("learn") then values.parameter(x, name) end  -- a learner's states begin at 0
   end
   ty.waitall()
   return exe
@@ -44,7 +48,8 @@ local function updates(symbol, exe, lr, share)
     local g, w = exe.grad_arrays[i], exe.arg_dict[name]
     if g ~= ty.null then
       if not update or update.num_weights == 100 then
-        update = {num_weights = 0, lrs = {}, wds = {}, momentum = 0.9, rescale_grad = share, out = {}}
+        update = {num_weights = 0, lrs = {}, wds = {}, momentum = 0.9,
+          rescale_grad = share, out = {}}
         groups[#groups + 1] = update
       end
       local n = update.num_weights
@@ -75,7 +80,10 @@ local function learning(symbol, inputs, lr, share, lm)
   local sgd = ty.optimizer.SGD{learning_rate = lr, momentum = 0.9, rescale_grad = share}
   local learner = ty.optimizer.Learner{symbol = symbol, optimizer = sgd, params = params}
   local exe = bound(learner.symbol, inputs, false, lm)
-  return exe, function() exe:forward(true); learner:backward(exe) end
+  return exe, function()
+    exe:forward(true)
+    learner:backward(exe)
+  end
 end
 
 -- mean cross entropy of the outputs for the labels
@@ -109,13 +117,15 @@ local function profile(run, exe)
   end
   table.sort(list, function(a, b) return a.ns > b.ns end)
   for _, s in ipairs(list) do
-    io.stderr:write(("  %-36s %5d calls %10.3f ms %5.1f %%\n"):format(s.op, s.calls, s.ns * 1e-6, 100 * s.ns / total))
+    io.stderr:write(("  %-36s %5d calls %10.3f ms %5.1f %%\n"):format(s.op, s.calls,
+      s.ns * 1e-6, 100 * s.ns / total))
   end
 end
 
 local function training(figure, name, batch, unit)
   local symbol, shape, classes = nets.network(name)
-  local inputs = {data = values.images(shape_of(batch, shape)), label = values.labels("label", {batch}, classes)}
+  local inputs = {data = values.images(shape_of(batch, shape)),
+    label = values.labels("label", {batch}, classes)}
   local exe = bound(symbol, inputs, true)
   local step = trainer(symbol, exe, RATES[name], 1 / batch)
   local check = losses(exe, inputs.label, step)
@@ -144,14 +154,17 @@ end
 
 function workloads.W4()
   training("W4", "resnet50", 16, "images/s")
-  for _, batch in ipairs{1, 32} do inference("W4 infer b" .. batch, "resnet50", batch, "images/s") end
+  for _, batch in ipairs{1, 32} do
+    inference("W4 infer b" .. batch, "resnet50", batch, "images/s")
+  end
 end
 
--- Language model ---------------------------------------------------------------------------------------------------
+-- Language model ----------------------------------------------------------------------------------
 
 local function tokens(steps, batch)
   local shape = {steps, batch}
-  return {data = values.labels("data" .. steps, shape, nets.VOCABULARY), label = values.labels("label" .. steps, shape, nets.VOCABULARY)}
+  return {data = values.labels("data" .. steps, shape, nets.VOCABULARY),
+    label = values.labels("label" .. steps, shape, nets.VOCABULARY)}
 end
 
 local function language(kind, size, train)
@@ -161,7 +174,8 @@ local function language(kind, size, train)
   return exe, inputs, train and trainer(symbol, exe, LM_RATE, 1 / (steps * batch))
 end
 
--- The fused operator and unrolled cells are asked for their ratio, so their samples are taken in turn.
+-- The fused operator and unrolled cells are asked for their ratio, so their samples are taken in
+-- turn.
 function workloads.W5()
   for _, size in ipairs(LM) do
     local exes, steps, checks = {}, {}, {}
@@ -171,7 +185,8 @@ function workloads.W5()
       checks[k] = losses(exes[k], inputs.label, steps[k])
     end
     for k, seconds in ipairs(measure.in_turn(steps, ty.waitall)) do
-      local figure = ("W5 %dx%d T%d b%d"):format(unpack(size)) .. (KINDS[k] == "unrolled" and " unrolled" or "")
+      local figure = ("W5 %dx%d T%d b%d"):format(unpack(size))
+        .. (KINDS[k] == "unrolled" and " unrolled" or "")
       measure.rate(figure, KINDS[k], "tokens/s", size[3] * size[4], seconds, checks[k])
       profile(steps[k], exes[k])
     end
@@ -182,36 +197,46 @@ local function bucketing(kind, top)
   local function describe(T)
     return {{"data", {T, 32}}}, {{"label", {T, 32}}}
   end
-  local module = ty.mod.BucketingModule{sym_gen = function(T) return nets.language(kind, 2, 200, T, 32), {"data"}, {"label"} end,
-    default_bucket_key = top, context = ty.cpu()}
+  local module = ty.mod.BucketingModule{sym_gen = function(T)
+    return nets.language(kind, 2, 200, T, 32), {"data"}, {"label"}
+  end, default_bucket_key = top, context = ty.cpu()}
   return module, describe
 end
 
 -- Fills parameters where they are; a module asks it with descriptions
 local Filled = ty.init.Initializer:extend("Filled")
 function Filled:__call(desc, x)
-  if desc.name == "rnn_parameters" then values.lstm(x, 2, 200) else values.parameter(x, desc.name) end
+  if desc.name == "rnn_parameters" then
+    values.lstm(x, 2, 200)
+  else
+    values.parameter(x, desc.name)
+  end
 end
 
--- loads what a first call loads, so that memory and time counted later are the work's. Modules come with their first use here, in
--- the peers with `import`.
+-- loads what a first call loads, so that memory and time counted later are the work's. Modules come
+-- with their first use here, in the peers with `import`.
 local function settle()
   for _, name in ipairs{"mod", "optimizer", "io", "init"} do assert(ty[name]) end
-  local x = ty.sym.Convolution{data = ty.sym.Variable("data"), kernel = {3, 3}, num_filter = 8, name = "c"}
-  local symbol = ty.sym.SoftmaxOutput{data = ty.sym.FullyConnected{data = x, num_hidden = 4, name = "f"}, label = ty.sym.Variable("label")}
+  local x = ty.sym.Convolution{data = ty.sym.Variable("data"), kernel = {3, 3},
+    num_filter = 8, name = "c"}
+  local symbol =
+    ty.sym.SoftmaxOutput{data = ty.sym.FullyConnected{data = x, num_hidden = 4, name = "f"},
+      label = ty.sym.Variable("label")}
   local exe = bound(symbol, {data = ty.nd.zeros{1, 3, 16, 16}, label = ty.nd.zeros{1}}, true)
   trainer(symbol, exe, 0.1, 1)()
   ty.waitall()
 end
 
---- Each kind in a process of its own, for the memory; fused with arrays for gradients and with the optimizer's steps in backward.
--- "chunked" is a row of its own: the last product and its loss by parts, against PyTorch's function for that.
+--- Each kind in a process of its own, for the memory; fused with arrays for gradients and with the
+-- optimizer's steps in backward. "chunked" is a row of its own: the last product and its loss by
+-- parts, against PyTorch's function for that.
 function workloads.W6(again)
   for _, kind in ipairs{"fused", "fused:in backward", "chunked"} do again("buckets:" .. kind) end
 end
 
 function workloads.buckets(kind, place)
-  local data, batches, figure, variant = {}, {}, kind == "fused" and "W6" or "chunked LM", place and kind .. " " .. place or kind
+  local data, batches, figure, variant = {}, {}, kind == "fused" and "W6" or "chunked LM",
+    place and kind .. " " .. place or kind
   for _, T in ipairs(BUCKETS) do data[T] = tokens(T, 32) end
   settle()
   measure.rest()
@@ -220,7 +245,8 @@ function workloads.buckets(kind, place)
   local module, describe = bucketing(kind, 60)
   local function batch_of(T)
     local x, y = describe(T)
-    return ty.io.DataBatch{data = {data[T].data}, label = {data[T].label}, bucket_key = T, provide_data = x, provide_label = y}
+    return ty.io.DataBatch{data = {data[T].data}, label = {data[T].label}, bucket_key = T,
+      provide_data = x, provide_label = y}
   end
   local x, y = describe(60)
   module:bind{data_shapes = x, label_shapes = y}
@@ -249,7 +275,7 @@ function workloads.buckets(kind, place)
   measure.record(figure .. " memory", variant, "MiB", {measure.peak() - base})
 end
 
--- Overhead ---------------------------------------------------------------------------------------------------------
+-- Overhead ----------------------------------------------------------------------------------------
 
 local function per_operator(seconds)
   local out = {}
@@ -258,20 +284,26 @@ local function per_operator(seconds)
 end
 
 function workloads.W7()
-  local symbol, inputs, head = nets.network("deep", true), {data = values.images{8, 32}}, ty.nd.ones{8, 32}
+  local symbol, inputs, head =
+    nets.network("deep", true), {data = values.images{8, 32}}, ty.nd.ones{8, 32}
   local exe = bound(symbol, inputs, false)
   local function forward() exe:forward(false) end
   forward()
   local check = {size_of(exe.outputs[1], "sum")}
-  measure.record("W7 forward", "", "ns/operator", per_operator(measure.samples(forward, ty.waitall)), check)
+  measure.record("W7 forward", "", "ns/operator",
+    per_operator(measure.samples(forward, ty.waitall)), check)
   local trained = bound(symbol, inputs, true)
-  local function both() trained:forward(true); trained:backward(head) end
+  local function both()
+    trained:forward(true)
+    trained:backward(head)
+  end
   both()
   local sum = 0
   for name, g in pairs(trained.grad_dict) do
     if name ~= "data" then sum = sum + size_of(g, "sum") end
   end
-  measure.record("W7 both", "", "ns/operator", per_operator(measure.samples(both, ty.waitall)), {sum})
+  measure.record("W7 both", "", "ns/operator",
+    per_operator(measure.samples(both, ty.waitall)), {sum})
 end
 
 --- Overhead of one instruction: 1,000 one-element operators, unfused (TYCHO_FUSE=0).
@@ -282,13 +314,15 @@ function workloads.chain()
   measure.record("chain", "", "ns/operator", seconds)
 end
 
--- Memory -----------------------------------------------------------------------------------------------------------
+-- Memory ------------------------------------------------------------------------------------------
 
-local MEMORY = {"alexnet", "googlenet", "vgg16", "inception_bn", "resnet50", "resnet152", "lstm 2x200 T60", "lstm 4x1024 T35"}
+local MEMORY = {"alexnet", "googlenet", "vgg16", "inception_bn", "resnet50", "resnet152",
+  "lstm 2x200 T60", "lstm 4x1024 T35"}
 local CHOSEN = {alexnet = true, resnet50 = true, ["lstm 2x200 T60"] = true}
 
---- Each network in a process of its own: planned bytes and the most that the process held (batch 8). Training is done by a
--- learner and, for comparison, with arrays for gradients. The LSTMs have an array of parameters for each layer, as PyTorch's.
+--- Each network in a process of its own: planned bytes and the most that the process held (batch
+-- 8). Training is done by a learner and, for comparison, with arrays for gradients. The LSTMs have
+-- an array of parameters for each layer, as PyTorch's.
 function workloads.W8(again)
   for _, name in ipairs(MEMORY) do
     local modes = quick and not CHOSEN[name] and {} or {"train", "arrays", "infer"}
@@ -301,12 +335,14 @@ local function memory_step(name, mode)
   local layers, units, steps = name:match("^lstm (%d+)x(%d+) T(%d+)")
   local symbol, inputs, share, lm
   if layers then
-    lm, share = {tonumber(layers), tonumber(units), tonumber(steps), MEMORY_BATCH}, 1 / (steps * MEMORY_BATCH)
+    lm, share = {tonumber(layers), tonumber(units), tonumber(steps), MEMORY_BATCH},
+      1 / (steps * MEMORY_BATCH)
     symbol, inputs = nets.language("stacked", unpack(lm)), tokens(lm[3], MEMORY_BATCH)
   else
     local shape
     symbol, shape = nets.network(name)
-    inputs, share = {data = values.images(shape_of(MEMORY_BATCH, shape)), label = ty.nd.zeros{MEMORY_BATCH}}, 1
+    inputs, share =
+      {data = values.images(shape_of(MEMORY_BATCH, shape)), label = ty.nd.zeros{MEMORY_BATCH}}, 1
   end
   local lr = layers and LM_RATE or 1e-4
   if mode == "train" then
@@ -314,7 +350,9 @@ local function memory_step(name, mode)
     return exe, step, inputs.data
   end
   local exe = bound(symbol, inputs, mode == "arrays", lm)
-  return exe, mode == "arrays" and trainer(symbol, exe, lr, share) or function() exe:forward(false) end, inputs.data
+  return exe, mode == "arrays" and trainer(symbol, exe, lr, share) or function()
+    exe:forward(false)
+  end, inputs.data
 end
 
 function workloads.memory(name, mode)
@@ -333,7 +371,7 @@ function workloads.memory(name, mode)
   measure.record(figure .. " plan", "", "x bound", {m.planned / m.lower_bound})
 end
 
--- Binding ----------------------------------------------------------------------------------------------------------
+-- Binding -----------------------------------------------------------------------------------------
 
 local function binding(figure, kind, make, n)
   local out = {}
@@ -354,14 +392,18 @@ end
 
 local function bind(symbol, shapes)
   local req = {}
-  for _, name in ipairs(symbol:list_arguments()) do req[name] = shapes[name] and "null" or "write" end
+  for _, name in ipairs(symbol:list_arguments()) do
+    req[name] = shapes[name] and "null" or "write"
+  end
   return symbol:simple_bind{ctx = ty.cpu(), shapes = shapes, grad_req = req}
 end
 
 function workloads.W9()
   settle()
   local resnet, shape = nets.network("resnet50")
-  binding("W9 bind resnet50", "", function() return bind(resnet, {data = shape_of(16, shape), label = {16}}) end, 5)
+  binding("W9 bind resnet50", "", function()
+    return bind(resnet, {data = shape_of(16, shape), label = {16}})
+  end, 5)
   local shapes = {data = {60, 32}, label = {60, 32}}
   for _, kind in ipairs{"fused", "unrolled"} do
     local net, more = nets.language(kind, 2, 200, 60, 32), kind == "fused" and "" or " unrolled"
@@ -377,7 +419,7 @@ function workloads.W9()
   end
 end
 
--- Single operators -------------------------------------------------------------------------------------------------
+-- Single operators --------------------------------------------------------------------------------
 
 local SUM_SHAPE = {[1e3] = {25, 40}, [1e5] = {250, 400}, [1e7] = {2500, 4000}}
 local NORM_SHAPE = {[1e3] = {2, 5, 10, 10}, [1e5] = {10, 16, 25, 25}, [1e7] = {20, 50, 100, 100}}
@@ -390,18 +432,24 @@ end
 
 local function batchnorm(n)
   local shape = NORM_SHAPE[n]
-  local exe = ty.sym.BatchNorm{data = ty.sym.Variable("data"), name = "bn", fix_gamma = false, eps = 1e-5}:simple_bind{ctx = ty.cpu(),
-    data = shape, grad_req = "write"}
+  local exe = ty.sym.BatchNorm{data = ty.sym.Variable("data"), name = "bn", fix_gamma = false,
+    eps = 1e-5}:simple_bind{ctx = ty.cpu(), data = shape, grad_req = "write"}
   local dy = values.images(shape)
   exe.arg_dict.data[":"] = dy
   exe.arg_dict.bn_gamma[":"] = 1
-  elements("batchnorm", n, function() exe:forward(true); exe:backward(dy) end, function() return size_of(exe.grad_dict.bn_gamma) end)
+  elements("batchnorm", n, function()
+    exe:forward(true)
+    exe:backward(dy)
+  end, function() return size_of(exe.grad_dict.bn_gamma) end)
 end
 
 local function chain8(n, x)
   local v = ty.sym.Variable("data")
-  local exe = bound(ty.sym.relu(ty.sym.tanh(1.5 * v + 0.25) * ty.sym.sigmoid(v) - 0.1) * v, {data = x}, false)
-  elements("chain", n, function() exe:forward(false) end, function() return size_of(exe.outputs[1]) end)
+  local exe = bound(ty.sym.relu(ty.sym.tanh(1.5 * v + 0.25) * ty.sym.sigmoid(v) - 0.1) * v,
+    {data = x}, false)
+  elements("chain", n, function()
+    exe:forward(false)
+  end, function() return size_of(exe.outputs[1]) end)
 end
 
 function workloads.W10()
@@ -410,15 +458,22 @@ function workloads.W10()
     elements("copy", n, function() x:copyto(y) end)
     chain8(n, x)
     local rows, out = x:reshape{-1, 1000}, ty.nd.zeros{n / 1000, 1000}
-    elements("softmax", n, function() ty.nd.softmax{data = rows, axis = 1, out = out} end,
-      function() return out:slice_axis{axis = 1, begin = 7, end_ = 8}:astype("float64"):sum():asscalar() end)
+    elements("softmax", n, function()
+      ty.nd.softmax{data = rows, axis = 1, out = out}
+    end, function()
+      return out:slice_axis{axis = 1, begin = 7, end_ = 8}:astype("float64"):sum():asscalar()
+    end)
     local m = x:reshape(SUM_SHAPE[n])
     for axis = 0, 1 do
       local s = ty.nd.zeros{SUM_SHAPE[n][2 - axis]}
-      elements("sum " .. axis, n, function() ty.nd.sum{data = m, axis = axis, out = s} end, function() return size_of(s) end)
+      elements("sum " .. axis, n, function()
+        ty.nd.sum{data = m, axis = axis, out = s}
+      end, function() return size_of(s) end)
     end
     local w, g, a, b = x:copy(), x:copy(), ty.nd.zeros{n}, ty.nd.zeros{n}
-    elements("adam", n, function() ty.nd.adam_update{weight = w, grad = g, mean = a, var = b, out = w, lr = 1e-5} end)
+    elements("adam", n, function()
+      ty.nd.adam_update{weight = w, grad = g, mean = a, var = b, out = w, lr = 1e-5}
+    end)
     for _, used in ipairs{w, g, a, b, y, out} do used:free() end
     batchnorm(n)
   end

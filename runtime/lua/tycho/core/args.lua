@@ -1,7 +1,7 @@
 --- Call forms: one declaration per public function says what it takes; this file does the rest.
 --
--- A form is declared once, beside its function, and called with the function's arguments. It returns a table of checked
--- values by parameter name:
+-- A form is declared once, beside its function, and called with the function's arguments. It
+-- returns a table of checked values by parameter name:
 --
 --     local args = require "tycho.core.args"
 --
@@ -21,29 +21,33 @@
 --     nd.full({2, 3}, 1, {ctx = ty.cpu(1)})    -- positional form (R4), keywords last
 --
 --     local BACKWARD = args.form("Executor:backward", {
---       list = true,                           -- rule R2: a table's whole array part is parameter 1
---       dict = true,                           -- rule R3: a lone table is options only if all its keys are parameters
+--       list = true,                   -- rule R2: a table's whole array part is parameter 1
+--       dict = true,                   -- rule R3: a lone table is options only if all its keys are
+--                                      parameters
 --       { "out_grads", "any?" }, { "is_train", "boolean", true },
 --     })
---     function Executor:backward(...)          -- methods pass what follows self
+--     function Executor:backward(...)  -- methods pass what follows self
 --       local a = BACKWARD(...)
 --     end
 --
 --     local FORWARD = args.form("Executor:forward", {
---       rest = "arrays",                       -- other names are collected: a.arrays = {data = ...}
+--       rest = "arrays",                      -- other names are collected: a.arrays = {data = ...}
 --       { "is_train", "boolean", false }, { "args", "dict?" },
 --     })
 --
--- Types: any, number, integer, positive (an integer above 0), text, boolean, function (or callable), table, list, dict,
--- shape (a number or sizes, 0 for an unknown dimension; becomes a fresh list), dims (like shape, negative numbers too),
--- dtype, context, symbol, array, null (`ty.null` is handed on); "a|b" takes either; "?" at the end: optional. A list of
--- texts is a choice of words. A class takes its instances. A function `f(value) -> ok, converted, expected, code`
--- checks as it likes. `args.types` may be extended.
+-- Types: any, number, integer, positive (an integer above 0), text, boolean, function (or
+-- callable), table, list, dict, shape (a number or sizes, 0 for an unknown dimension; becomes a
+-- fresh list), dims (like shape, negative numbers too), dtype, context, symbol, array, null
+-- (`ty.null` is handed on); "a|b" takes either; "?" at the end: optional. A list of texts is a
+-- choice of words. A class takes its instances. A function `f(value) -> ok, converted, expected,
+-- code` checks as it likes. `args.types` may be extended.
 --
--- An optional parameter given as `ty.null` counts as absent unless its type names null. Lua's reserved words have a second
--- spelling with an underscore (`end_ = 3`); the result uses the plain name.
+-- An optional parameter given as `ty.null` counts as absent unless its type names
+-- null. Lua's reserved words have a second spelling with an underscore (`end_ = 3`);
+-- the result uses the plain name.
 --
--- Mistakes: unknown keyword E(name) with candidates, given twice E(name), missing E(value), wrong kind E(type).
+-- Mistakes: unknown keyword E(name) with candidates, given twice E(name), missing
+-- E(value), wrong kind E(type).
 --
 -- @module tycho.core.args
 
@@ -75,10 +79,11 @@ function args.plain_name(name)
 end
 
 
--- Types: check(value) -> ok, converted, expected, code; takes(table): whether a plain table is such a value -----------
+-- Types: check(value) -> ok, converted, expected, code; takes(table): whether a plain table is such
 
 local DTYPES = {
-  float32 = 0, float64 = 1, float16 = 2, uint8 = 3, int32 = 4, int8 = 5, int64 = 6, bool = 7, bfloat16 = 12,
+  float32 = 0, float64 = 1, float16 = 2, uint8 = 3, int32 = 4, int8 = 5, int64 = 6, bool = 7,
+  bfloat16 = 12,
 }
 --- Codes of element types by name, as in files.
 args.DTYPES = DTYPES
@@ -143,7 +148,8 @@ end
 -- The check of an object whose class lives in a module that may not be loaded yet.
 local function object_of(module, class)
   return function(v)
-    return type(v) == "table" and package.loaded[module] ~= nil and Class.is_a(v, require(module)[class])
+    return type(v) == "table" and package.loaded[module] ~= nil
+      and Class.is_a(v, require(module)[class])
   end
 end
 
@@ -161,10 +167,14 @@ args.types = {
   ["function"] = { check = is_callable, text = "a function" },
   table      = { check = is_plain, takes = always, text = "a table" },
   dict       = { check = is_plain, takes = always, text = "a table of names" },
-  list       = { check = function(v) return is_plain(v) and nameless(v) end, takes = nameless, text = "a list" },
-  shape      = { check = function(v) return read_sizes(v, 0) end, takes = nameless, text = "a shape (a list of sizes)" },
-  dims       = { check = function(v) return read_sizes(v, -2 ^ 53) end, takes = nameless, text = "a list of integers" },
-  context    = { check = object_of("tycho.core.context", "Context"), text = "a context such as ty.cpu()" },
+  list       = { check = function(v) return is_plain(v) and nameless(v) end, takes = nameless,
+                 text = "a list" },
+  shape      = { check = function(v) return read_sizes(v, 0) end, takes = nameless,
+                 text = "a shape (a list of sizes)" },
+  dims       = { check = function(v) return read_sizes(v, -2 ^ 53) end, takes = nameless,
+                 text = "a list of integers" },
+  context    = { check = object_of("tycho.core.context", "Context"),
+                 text = "a context such as ty.cpu()" },
   symbol     = { check = object_of("tycho.symbol", "Symbol"), text = "a Symbol" },
   array      = { check = object_of("tycho.ndarray", "NDArray"), text = "an NDArray" },
   null       = { check = function(v) return v == null end, text = "ty.null" },
@@ -172,7 +182,8 @@ args.types = {
     if type(v) ~= "string" then
       return false
     end
-    return DTYPES[v] ~= nil, v, "one of float32 float64 float16 bfloat16 uint8 int8 int32 int64 bool", "dtype"
+    return DTYPES[v] ~= nil, v,
+      "one of float32 float64 float16 bfloat16 uint8 int8 int32 int64 bool", "dtype"
   end },
 }
 
@@ -243,7 +254,7 @@ local function resolve(kind)
 end
 
 
--- Forms ---------------------------------------------------------------------------------------------------------------
+-- Forms -------------------------------------------------------------------------------------------
 
 local Form = Class:extend("form")
 
@@ -298,7 +309,8 @@ end
 
 local function fail_count(form, n)
   Error.raise{ code = "type", func = form.func, expected = #form.order, got = n,
-    message = ("takes at most %d positional argument%s, got %d"):format(#form.order, #form.order == 1 and "" or "s", n) }
+    message = ("takes at most %d positional argument%s, got %d"):format(#form.order,
+      #form.order == 1 and "" or "s", n) }
 end
 
 
@@ -314,9 +326,9 @@ local function accept(form, given, p, value)
   if not ok then
     expected = expected or p.type.text
     Error.raise{
-      code = code or "type", func = form.func, argument = p.name, expected = expected, got = Error.kind(value),
-      candidates = p.type.words and Error.nearest(value, p.type.words) or nil,
-      message = ("bad '%s'"):format(p.name),
+      code = code or "type", func = form.func, argument = p.name, expected = expected,
+      got = Error.kind(value), candidates = p.type.words and Error.nearest(value, p.type.words)
+        or nil, message = ("bad '%s'"):format(p.name),
     }
   end
   if converted == nil then
@@ -402,8 +414,9 @@ local function accept_positional(form, given, list, n)
   local p = form.order[n]
   if is_plain(last) and not (p and p.type.takes and p.type.takes(last)) then
     if #last > 0 then
-      Error.raise{ code = "type", func = form.func, argument = p and p.name, got = "a table with a list in it",
-        expected = p and p.type.text or "a table of options", message = ("bad argument %d"):format(n) }
+      Error.raise{ code = "type", func = form.func, argument = p and p.name,
+        got = "a table with a list in it", expected = p and p.type.text or "a table of options",
+        message = ("bad argument %d"):format(n) }
     end
     n = n - 1
     accept_named(form, given, last)
@@ -416,8 +429,8 @@ local function finish(form, given)
   for _, p in ipairs(form.params) do
     if given[p.name] == nil then
       if p.required then
-        Error.raise{ code = "value", func = form.func, argument = p.name, expected = p.type.text, got = "nothing",
-          message = ("'%s' is missing"):format(p.name) }
+        Error.raise{ code = "value", func = form.func, argument = p.name, expected = p.type.text,
+          got = "nothing", message = ("'%s' is missing"):format(p.name) }
       end
       given[p.name] = p.default
     end
@@ -443,8 +456,8 @@ function Form:__call(...)
 end
 
 
---- Refuses a misplaced table of options: a dictionary parameter with a key that is a parameter of the function and no
--- name of the dictionary's own.
+--- Refuses a misplaced table of options: a dictionary parameter with a key that is a parameter of
+-- the function and no name of the dictionary's own.
 -- @string param the dictionary parameter
 -- @tparam table dict what was given
 -- @tparam {string,...} names names the dictionary may have
@@ -455,8 +468,10 @@ function Form:check_dict(param, dict, names)
   end
   for key in pairs(dict) do
     if type(key) == "string" and self.by_name[key] and not own[key] then
-      Error.raise{ code = "name", func = self.func, argument = key, candidates = Error.nearest(key, names, 10),
-        message = ("'%s' is an option of the function, but stands inside '%s'; give the options in one table: "
+      Error.raise{ code = "name", func = self.func, argument = key,
+        candidates = Error.nearest(key, names, 10),
+        message = ("'%s' is an option of the function, but stands inside '%s'; \z
+          give the options in one table: "
           .. "f{%s = ..., %s = ...}"):format(key, param, param, key) }
     end
   end
@@ -472,7 +487,8 @@ function args.form(func, spec)
 end
 
 
---- A dictionary or a list of `{key, value}` pairs as a dictionary and its keys in order (sorted for a dictionary).
+--- A dictionary or a list of `{key, value}` pairs as a dictionary and its keys in
+-- order (sorted for a dictionary).
 -- @tparam table t what was given
 -- @treturn table,{string,...}
 function args.pairs_of(t)

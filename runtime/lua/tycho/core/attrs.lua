@@ -1,4 +1,5 @@
---- Lua values as attribute text and back: what symbol files and the core's parameters are written in.
+--- Lua values as attribute text and back: what symbol files and the core's parameters are written
+-- in.
 --
 --     attrs.text(0.5)      --> "0.5"        attrs.text(true)       --> "True"
 --     attrs.text{3, 3}     --> "(3, 3)"     attrs.text(ty.null)    --> "None"
@@ -12,7 +13,8 @@ local values = require "tycho.core.values"
 
 local attrs = {}
 
---- Attributes that have a meaning beside an operator's parameters; stored between double underscores.
+--- Attributes that have a meaning beside an operator's parameters; stored between double
+-- underscores.
 attrs.HIDDEN = { "ctx_group", "lr_mult", "wd_mult", "force_mirroring", "mirror_stage" }
 
 local hidden = {}
@@ -51,7 +53,8 @@ end
 
 
 --- A value as attribute text.
--- @param v number, boolean, text, list of these, `ty.null`, integer cdata, or an object whose class has `attribute_text`
+-- @param v number, boolean, text, list of these, `ty.null`, integer cdata, or an object
+--   whose class has `attribute_text`
 -- @string[opt] func public function, for errors
 -- @string[opt] key attribute, for errors
 function attrs.text(v, func, key)
@@ -69,10 +72,11 @@ function attrs.text(v, func, key)
   elseif values.is_plain(v) and not values.has_names(v) then
     return list_text(v, func, key)
   elseif t == "table" and type(getmetatable(v)) == "table" and getmetatable(v).attribute_text then
-    return v:attribute_text()                            -- asked of the class: an array has no such member to ask for
+    return v:attribute_text()    -- asked of the class: an array has no such member to ask for
   end
   Error.raise{ code = "type", func = func, argument = key, got = Error.kind(v),
-    expected = "a number, boolean, text, list of these or ty.null", message = ("bad value of parameter '%s'"):format(key) }
+    expected = "a number, boolean, text, list of these or ty.null",
+    message = ("bad value of parameter '%s'"):format(key) }
 end
 
 
@@ -95,8 +99,8 @@ function attrs.is_annotation(key)
 end
 
 
---- The stored spelling of an attribute of a call: keys that begin with a hidden key are wrapped; those that end with one
--- belong to a variable and are refused.
+--- The stored spelling of an attribute of a call: keys that begin with a hidden key are wrapped;
+-- those that end with one belong to a variable and are refused.
 -- @string key as given
 -- @string func public function, for errors
 function attrs.call_key(key, func)
@@ -108,7 +112,8 @@ function attrs.call_key(key, func)
   for _, word in ipairs(attrs.HIDDEN) do
     if key:sub(-#word - 1) == "_" .. word then
       Error.raise{ code = "name", func = func, argument = key,
-        message = ("'%s' belongs to an input: make the variable with ty.sym.Variable(name, {%s = ...}) and pass it")
+        message = ("'%s' belongs to an input: make the variable with ty.sym.Variable(name, \z
+          {%s = ...}) and pass it")
           :format(key, word) }
     end
   end

@@ -7,8 +7,8 @@
 --     function Square:init() Square.super.init(self, 4) end
 --     Square().sides                                       --> 4
 --
--- A class is its instances' metatable. Metamethods (`__add`, `__tostring` ...) are inherited when a class is extended,
--- so a base must define its own before.
+-- A class is its instances' metatable. Metamethods (`__add`, `__tostring` ...) are inherited when a
+-- class is extended, so a base must define its own before.
 --
 -- @module tycho.core.class
 
@@ -38,7 +38,8 @@ end
 function Class:extend(name)
   local class = { super = self, class_name = name or self.class_name }
   for key, value in pairs(self) do
-    if type(key) == "string" and key:sub(1, 2) == "__" and key ~= "__index" and key ~= "__newindex" then
+    if type(key) == "string" and key:sub(1, 2) == "__" and key ~= "__index"
+        and key ~= "__newindex" then
       class[key] = value
     end
   end

@@ -1,6 +1,6 @@
 --- Contexts: devices by kind and number, interned so that equal ones are one table.
 --
---     ty.cpu() == ty.cpu(0)            ty.gpu(1):with(function() ... end)        ty.Context("gpu(1)")
+--     ty.cpu() == ty.cpu(0)          ty.gpu(1):with(function() ... end)        ty.Context("gpu(1)")
 --
 -- Device ids count from 0. Making a gpu context never fails; using one without such a device does.
 --
@@ -23,7 +23,7 @@ scope.make(Context, "context")
 
 local TYPE_IDS = { cpu = 1, gpu = 2, cpu_pinned = 3 }
 local BASES = { cpu = C.TY_CPU, gpu = C.TY_GPU, cpu_pinned = C.TY_PINNED }
-local MAX_ID = 255                                       -- a device number is its kind plus its id; kinds are 256 apart
+local MAX_ID = 255               -- a device number is its kind plus its id; kinds are 256 apart
 local TYPES = { "cpu", "gpu", "cpu_pinned" }
 
 local interned = {}
@@ -33,15 +33,16 @@ local function intern(kind, id)
   local key = kind .. "(" .. id .. ")"
   local c = interned[key]
   if not c then
-    c = setmetatable({ device_type = kind, device_id = id, device_typeid = TYPE_IDS[kind], _device = BASES[kind] + id,
-      _text = key }, Context)
+    c = setmetatable({ device_type = kind, device_id = id, device_typeid = TYPE_IDS[kind],
+      _device = BASES[kind] + id, _text = key }, Context)
     interned[key] = c
   end
   return c
 end
 
 
-local FORM = args.form("Context", { { "device_type", "text|context" }, { "device_id", "integer?" } })
+local FORM = args.form("Context",
+  { { "device_type", "text|context" }, { "device_id", "integer?" } })
 
 -- Context("gpu", 1), Context("gpu(1)"), Context(other)
 local function make(_, ...)
@@ -52,16 +53,19 @@ local function make(_, ...)
   local kind, id = a.device_type:match("^([%a_]+)%((%d+)%)$")
   kind, id = kind or a.device_type, a.device_id or tonumber(id) or 0
   if not TYPE_IDS[kind] then
-    Error.raise{ code = "value", func = "Context", argument = "device_type", expected = "cpu, gpu or cpu_pinned",
-      got = a.device_type, candidates = Error.nearest(kind, TYPES), message = ("no device is called '%s'"):format(kind) }
+    Error.raise{ code = "value", func = "Context", argument = "device_type",
+      expected = "cpu, gpu or cpu_pinned", got = a.device_type,
+      candidates = Error.nearest(kind, TYPES), message = ("no device is called '%s'"):format(kind) }
   elseif id < 0 or id > MAX_ID then
-    Error.raise{ code = "value", func = "Context", argument = "device_id", expected = "0 to " .. MAX_ID, got = id,
-      message = "bad 'device_id'" }
+    Error.raise{ code = "value", func = "Context", argument = "device_id",
+      expected = "0 to " .. MAX_ID, got = id, message = "bad 'device_id'" }
   end
   return intern(kind, id)
 end
 
-setmetatable(Context, { __index = Class, __call = make, __tostring = function() return "<class Context>" end })
+setmetatable(Context, { __index = Class, __call = make, __tostring = function()
+  return "<class Context>"
+end })
 
 
 function Context:__tostring()

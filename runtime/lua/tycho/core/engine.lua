@@ -1,5 +1,5 @@
---- Sizes of tasks. A program's segments are whole parts already, so these numbers change neither order nor results; they
--- are kept for scripts that set them.
+--- Sizes of tasks. A program's segments are whole parts already, so these numbers change neither
+-- order nor results; they are kept for scripts that set them.
 --
 --     ty.engine.bulk(10):with(function() ... end)
 --

@@ -1,10 +1,12 @@
 --- Errors as values: every mistake raises a table of class `ty.Error`.
 --
--- `pcall` returns the table unchanged; `tostring(e)` is the full text; `error(e)` raises it again; `"..." .. e` works.
--- The core's failures become such tables in `core/ffi.lua` (`check`); Lua's own mistakes come from `Error.raise`.
+-- `pcall` returns the table unchanged; `tostring(e)` is the full text; `error(e)` raises it again;
+-- `"..." .. e` works. The core's failures become such tables in `core/ffi.lua` (`check`); Lua's own
+-- mistakes come from `Error.raise`.
 --
 --     local Error = require "tycho.core.error"
---     Error.raise{code = "name", func = "Executor:forward", argument = "x", message = "there is no argument 'x'"}
+--     Error.raise{code = "name", func = "Executor:forward", argument = "x",
+--       message = "there is no argument 'x'"}
 --
 -- @classmod ty.Error
 
@@ -16,8 +18,8 @@ Error.__index = Error
 
 --- Names of the core's status codes, by number (`TY_EVALUE` is 1).
 Error.CODES = {
-  "value", "type", "name", "shape", "dtype", "index", "state", "device", "memory", "io", "format", "interrupted",
-  "unsupported", "run", "internal",
+  "value", "type", "name", "shape", "dtype", "index", "state", "device", "memory", "io", "format",
+  "interrupted", "unsupported", "run", "internal",
 }
 
 local getinfo = debug.getinfo
@@ -29,8 +31,9 @@ Error.place = nil
 --- The file that calls a function of the namespace of symbols (core/origin.lua); nil otherwise.
 Error.here = nil
 
--- Whether the function at a level was handed f, or a class whose constructor f is, as an argument: then its line is not the
--- place of the call of f, but a helper's (`pcall(f, ...)` inside a function that tries f).
+-- Whether the function at a level was handed f, or a class whose constructor f is, as an
+-- argument: then its line is not the place of the call of f, but a helper's (`pcall(f, ...)`
+-- inside a function that tries f).
 local function was_given(f, level)
   local info = debug.getinfo(level + 1, "u")
   for i = 1, f and info.nparams or 0 do
@@ -44,13 +47,15 @@ local function was_given(f, level)
 end
 
 
--- function -> its file, "=own" for the library's, "=C" for those of C: asking costs more than remembering
+-- function -> its file, "=own" for the library's, "=C" for those of C:
+-- asking costs more than remembering
 local files = setmetatable({}, { __mode = "k" })
 
 local function file_of(f)
   local info = debug.getinfo(f, "S")
   local own = info.source:sub(2, #HERE + 1) == HERE
-  files[f] = own and "=own" or info.what == "C" and "=C" or info.source:match("^@(.*)$") or info.short_src
+  files[f] = own and "=own" or info.what == "C" and "=C"
+    or info.source:match("^@(.*)$") or info.short_src
   return files[f]
 end
 
@@ -62,7 +67,8 @@ function Error.user_file(f)
 end
 
 
---- "file.lua:12": the line that called the library: the first one on the stack that is not the library's own.
+--- "file.lua:12": the line that called the library: the first one on the stack
+-- that is not the library's own.
 -- @int[opt=2] level where to begin
 -- @treturn string the place, "" when there is none
 -- @treturn int its level, counted from the caller of this function; nil when there is none
@@ -71,7 +77,7 @@ function Error.caller(level)
     return Error.place
   end
   level = (level or 2) + 1
-  local called, through                                  -- the library's outermost function; whether C called it
+  local called, through                  -- the library's outermost function; whether C called it
   while true do
     local info = getinfo(level, "f")
     if not info then
@@ -131,8 +137,8 @@ function Error.kind(v)
 end
 
 
--- Edit distance between two names; letters that differ only in case cost little, so "relU" is near "relu", and two that
--- changed places count as one slip, so "sdg" is near "sgd".
+-- Edit distance between two names; letters that differ only in case cost little, so "relU" is near
+-- "relu", and two that changed places count as one slip, so "sdg" is near "sgd".
 local function distance(a, b)
   local la, lb = a:lower(), b:lower()
   local before, row = {}, {}                             -- rows i - 2 and i - 1 of the table
@@ -201,9 +207,10 @@ end
 
 
 --- Raises E(`name`) for an unknown word, with the accepted ones nearest first.
--- @tparam table t func, argument (the word), what ("argument", "operator" …), names (the accepted ones), or
---   among (a table whose keys are the accepted ones)
--- The error holds the ten nearest as `candidates` and all as `names`, from which the prompt completes.
+-- @tparam table t func, argument (the word), what ("argument", "operator" …), names (the accepted
+--   ones), or among (a table whose keys are the accepted ones)
+-- The error holds the ten nearest as `candidates` and all as `names`, from which the prompt
+-- completes.
 function Error.unknown(t)
   local names = t.names or {}
   for name in pairs(t.among or {}) do
@@ -212,8 +219,9 @@ function Error.unknown(t)
   local near = Error.nearest(t.argument, names, 10)
   local hint = near[1] and ("; did you mean '%s'?"):format(near[1]) or ""
   Error.raise{
-    code = "name", func = t.func, argument = tostring(t.argument), candidates = near, names = names, op = t.op, node = t.node,
-    message = t.message or ("unknown %s '%s'%s"):format(t.what or "name", tostring(t.argument), hint),
+    code = "name", func = t.func, argument = tostring(t.argument), candidates = near, names = names,
+    op = t.op, node = t.node, message = t.message
+      or ("unknown %s '%s'%s"):format(t.what or "name", tostring(t.argument), hint),
   }
 end
 
@@ -228,13 +236,15 @@ local function subject(e)
   if e.op and e.node and e.node ~= "" then
     return (" [operator %s, node %s]"):format(e.op, e.node)
   end
-  return e.op and (" [operator %s]"):format(e.op) or e.node and e.node ~= "" and (" [node %s]"):format(e.node) or ""
+  return e.op and (" [operator %s]"):format(e.op) or e.node and e.node ~= ""
+    and (" [node %s]"):format(e.node) or ""
 end
 
 
 local function shape_lines(e, lines)
   for _, s in ipairs(e.shapes or {}) do
-    lines[#lines + 1] = ("  input %s %s, %s"):format(s.name, Error.show(s.shape), s.from or "unknown")
+    lines[#lines + 1] = ("  input %s %s, %s"):format(s.name,
+      Error.show(s.shape), s.from or "unknown")
   end
 end
 

@@ -1,8 +1,9 @@
 --- The bridge to the native engine: the only file that touches `ffi.cdef` and `ffi.load`.
 --
--- The declarations are the text of `native/tycho.h` less its `#` lines, so there is one description of the interface.
--- The library is looked for at `TYCHO_LIB`, in the running program, beside this file, on `package.cpath`
--- (`tycho.libtycho`), and in `build/` of the checkout; the header beside the library and in `native/` of the checkout.
+-- The declarations are the text of `native/tycho.h` less its `#` lines, so there is one description
+-- of the interface. The library is looked for at `TYCHO_LIB`, in the running program, beside this
+-- file, on `package.cpath` (`tycho.libtycho`), and in `build/` of the checkout; the header beside
+-- the library and in `native/` of the checkout.
 --
 --     local native = require "tycho.core.ffi"
 --     local C, check = native.C, native.check
@@ -10,7 +11,8 @@
 --     check(C.ty_graph_new(out), "Symbol:tojson")
 --     local graph = native.own(out[0], C.ty_graph_free)
 --
--- Handles are freed by C functions only (a Lua error in a finaliser would surface in unrelated code).
+-- Handles are freed by C functions only (a Lua error in a finaliser would surface in unrelated
+-- code).
 --
 -- @module tycho.core.ffi
 
@@ -20,9 +22,9 @@ local Error = require "tycho.core.error"
 
 local native = {}
 
-local ABI = 1                                            -- TY_ABI of the header these modules were written for
+local ABI = 1                            -- TY_ABI of the header these modules were written for
 local HERE = debug.getinfo(1, "S").source:match("^@(.*/)core/") or "./"
-local ROOT = HERE .. "../../../"                         -- of a checkout: HERE is runtime/lua/tycho/
+local ROOT = HERE .. "../../../"                 -- of a checkout: HERE is runtime/lua/tycho/
 
 if not ffi.abi("gc64") and ffi.abi("64bit") then
   error("tycho needs a LuaJIT 2.1 built with GC64; this one would limit Lua to 2 GB of memory", 0)
@@ -65,13 +67,14 @@ end
 
 local function header_places(library)
   local folder = library and library:match("^(.*/)") or "./"
-  return { folder .. "tycho.h", HERE .. "tycho.h", ROOT .. "native/tycho.h", folder .. "../native/tycho.h" }
+  return { folder .. "tycho.h", HERE .. "tycho.h", ROOT .. "native/tycho.h",
+    folder .. "../native/tycho.h" }
 end
 
 
 local function declare(library)
   if pcall(ffi.typeof, "ty_desc") then
-    return                                               -- this module was loaded before in the same state
+    return                                       -- this module was loaded before in the same state
   end
   local places = header_places(library)
   for _, path in ipairs(places) do
@@ -90,8 +93,9 @@ local function in_program()
 end
 
 
--- Threads that wait for each other spin for microseconds, not for milliseconds: on a busy machine the default of the
--- OpenMP runtime, which it reads when it is loaded, costs more than the work. A value that is set already stays.
+-- Threads that wait for each other spin for microseconds, not for milliseconds: on a busy machine
+-- the default of the OpenMP runtime, which it reads when it is loaded, costs more than the work. A
+-- value that is set already stays.
 local function calm_threads()
   pcall(ffi.cdef, "int setenv(const char *name, const char *value, int overwrite);")
   ffi.C.setenv("GOMP_SPINCOUNT", "1000", 0)
@@ -117,7 +121,8 @@ local function load_library()
   if in_program() then
     return ffi.C, "the program"
   end
-  error("tycho: libtycho.so cannot be loaded; build it with make, or set TYCHO_LIB to its path. Tried:\n"
+  error("tycho: libtycho.so cannot be loaded; build it with make, or set TYCHO_LIB to its path. \z
+    Tried:\n"
     .. table.concat(reasons, "\n"), 0)
 end
 
@@ -128,7 +133,8 @@ native.C, native.path = load_library()
 local C = native.C
 
 if C.ty_abi() ~= ABI or C.TY_ABI ~= ABI then
-  error(("tycho: %s has interface number %d, these Lua modules need %d; rebuild or reinstall both together"):format(
+  error(("tycho: %s has interface number %d, these Lua modules need %d; \z
+    rebuild or reinstall both together"):format(
     native.path, C.ty_abi(), ABI), 0)
 end
 
@@ -154,7 +160,8 @@ end
 
 local attr_array = ffi.typeof("ty_attr[?]")
 
---- Attributes as the core takes them. The strings must stay referenced during the call: keep the tables.
+--- Attributes as the core takes them. The strings must stay referenced
+-- during the call: keep the tables.
 -- @tparam {string,...} keys attribute names, in the order wanted
 -- @tparam table dict values by name, all text
 -- @treturn ty_attr array
@@ -215,7 +222,8 @@ local function split(names)
 end
 
 
--- The inputs of a failed node, which the core's message lists at its end: " (inputs: data (2, 3), weight (?))".
+-- The inputs of a failed node, which the core's message lists at its end: "
+-- (inputs: data (2, 3), weight (?))".
 local function take_inputs(e)
   local message, list = e.message:match("^(.-) %(inputs: (.*)%)$")
   if not message then
@@ -237,7 +245,8 @@ local function add_names(e)
     e.candidates, e.expected = names, nil                -- undecided arguments, in order
   else
     e.candidates, e.expected, e.got = Error.nearest(e.argument or "", names), nil, nil
-    e.message = e.message:gsub("; it takes: .*$", ""):gsub("; nearest: .*$", "")   -- the candidates say it
+    -- the candidates say it
+    e.message = e.message:gsub("; it takes: .*$", ""):gsub("; nearest: .*$", "")
   end
 end
 
@@ -250,13 +259,14 @@ function native.failure(code, func, extra)
   local f = ffi.new("ty_failure")
   C.ty_error_detail(f)
   local e = {
-    code = tonumber(code), func = func, op = text(f.op), node = text(f.node), argument = text(f.argument),
-    where = text(f.where), expected = read_shape(text(f.expected)), got = read_shape(text(f.got)),
-    message = text(f.message) or text(C.ty_error()) or "failed",
+    code = tonumber(code), func = func, op = text(f.op), node = text(f.node),
+    argument = text(f.argument), where = text(f.where), expected = read_shape(text(f.expected)),
+    got = read_shape(text(f.got)), message = text(f.message) or text(C.ty_error()) or "failed",
   }
   e.code = Error.CODES[e.code] or "internal"
   take_inputs(e)
-  if type(e.expected) == "string" and (e.code == "name" or e.code == "shape" and e.expected:find("^[%w_]")) then
+  if type(e.expected) == "string"
+      and (e.code == "name" or e.code == "shape" and e.expected:find("^[%w_]")) then
     add_names(e)
   end
   for key, value in pairs(extra or {}) do
@@ -287,7 +297,8 @@ end
 
 
 local KINDS = {
-  tensors = "tensor", graphs = "graph", executors = "exec", pools = "pool", iters = "iter", bytes = "bytes",
+  tensors = "tensor", graphs = "graph", executors = "exec", pools = "pool", iters = "iter",
+  bytes = "bytes",
 }
 
 --- Counts of live native objects: `{tensors, graphs, executors, pools, iters, bytes}`.

@@ -47,7 +47,8 @@ local function read(object, key)
   if field then
     return field(object)
   elseif type(key) == "string" and is_public(key) then
-    Error.unknown{ func = class.class_name, argument = key, what = "field or method", names = member_names(class) }
+    Error.unknown{ func = class.class_name, argument = key, what = "field or method",
+      names = member_names(class) }
   end
 end
 

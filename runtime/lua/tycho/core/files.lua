@@ -16,8 +16,8 @@ local C = native.C
 local files = {}
 
 
---- Writes parts one after the other into a file beside its place, syncs it and moves it there, so that a crash or a full
--- disk leaves the old one whole.
+--- Writes parts one after the other into a file beside its place, syncs it and moves it there, so
+-- that a crash or a full disk leaves the old one whole.
 -- @string path
 -- @tparam table parts texts, or `{pointer, bytes}`
 -- @string func for errors; E(io)
@@ -25,7 +25,8 @@ function files.write_parts(path, parts, func)
   local from, sizes = ffi.new("const void *[?]", #parts + 1), ffi.new("size_t[?]", #parts + 1)
   for i, part in ipairs(parts) do
     local is_text = type(part) == "string"
-    from[i - 1], sizes[i - 1] = ffi.cast("const char *", is_text and part or part[1]), is_text and #part or part[2]
+    from[i - 1], sizes[i - 1] = ffi.cast("const char *", is_text and part or part[1]),
+      is_text and #part or part[2]
   end
   native.check(C.ty_file_write(path, from, sizes, #parts), func, { argument = path })
 end
@@ -53,8 +54,10 @@ function files.read(path, func)
   if bytes then
     return bytes
   end
-  reason = (reason or why or "unknown reason"):gsub("^.*: ", "")   -- the system puts a path before it
-  Error.raise{ code = "io", func = func, argument = path, message = ("cannot read the file: %s: %s"):format(path, reason) }
+  -- the system puts a path before it
+  reason = (reason or why or "unknown reason"):gsub("^.*: ", "")
+  Error.raise{ code = "io", func = func, argument = path,
+    message = ("cannot read the file: %s: %s"):format(path, reason) }
 end
 
 
@@ -70,7 +73,8 @@ function files.parse(path, func, f)
       return e, ...
     elseif Error.is_error(e) and e.code == "format" then
       e.func, e.argument = func, path
-      e.message = e.message:find(path, 1, true) and e.message or ("'%s': %s"):format(path, e.message)
+      e.message = e.message:find(path, 1, true) and e.message
+        or ("'%s': %s"):format(path, e.message)
     end
     error(e, 0)
   end)(pcall(f, bytes))

@@ -1,14 +1,16 @@
 --- Native bytes and Lua's collector: the only file that calls `collectgarbage`.
 --
--- The collector does not see what a handle of a few bytes keeps alive. Every wrapper of new native memory reports its
--- bytes here; once enough have come together, the collector does a share of its cycle. Work that is still queued keeps
--- arrays that Lua has let go; where live bytes grow in spite of the steps, the device is waited for. Where the core
--- runs out of memory, everything unreachable is collected and the call is made once more.
+-- The collector does not see what a handle of a few bytes keeps alive. Every wrapper of new native
+-- memory reports its bytes here; once enough have come together, the collector does a share of its
+-- cycle. Work that is still queued keeps arrays that Lua has let go; where live bytes grow in spite
+-- of the steps, the device is waited for. Where the core runs out of memory, everything unreachable
+-- is collected and the call is made once more.
 --
 --     gc.count(bytes, device)              -- after a wrapper of so many new native bytes was made
 --     if code == C.TY_EMEMORY then gc.release(); code = again() end
 --
--- `TYCHO_GC_STRESS=1` makes every `count` a full collection: handles that nobody holds die at the first opportunity.
+-- `TYCHO_GC_STRESS=1` makes every `count` a full collection: handles that nobody holds
+-- die at the first opportunity.
 --
 -- @module tycho.core.gc
 
@@ -20,10 +22,10 @@ local collectgarbage = collectgarbage
 
 local gc = {}
 
-local LEAST = 16 * 2 ^ 20                                -- bytes that may gather before the collector is asked
-local SHARE = 8                                          -- ... or this part of the live native bytes, if that is more
-local GROWTH = 64 * 2 ^ 20                               -- bytes live arrays may grow by before a queue is waited for
-local HEAP_SHARE = 4                                     -- part of the Lua heap that one step covers
+local LEAST = 16 * 2 ^ 20        -- bytes that may gather before the collector is asked
+local SHARE = 8                  -- ... or this part of the live native bytes, if that is more
+local GROWTH = 64 * 2 ^ 20       -- bytes live arrays may grow by before a queue is waited for
+local HEAP_SHARE = 4             -- part of the Lua heap that one step covers
 
 local debt, limit = 0, LEAST
 
@@ -44,10 +46,12 @@ local function live_bytes()
 end
 
 
-local desc, made = ffi.new("ty_desc", { dtype = C.TY_F32, ndim = 1, dim = { 1 } }), ffi.new("ty_tensor *[1]")
+local desc, made = ffi.new("ty_desc", { dtype = C.TY_F32, ndim = 1, dim = { 1 } }),
+  ffi.new("ty_tensor *[1]")
 local zero = ffi.new("ty_attr[1]")
 
--- Waits until a device has done what was queued so far, without asking for failures: they stay with their arrays.
+-- Waits until a device has done what was queued so far, without asking for failures:
+-- they stay with their arrays.
 local function drain(device)
   desc.device, zero[0].key, zero[0].value = device, "src", "0"
   if C.ty_tensor_new(desc, made) == 0 then
@@ -59,7 +63,7 @@ local function drain(device)
 end
 
 
-local settled = 0                                        -- live bytes when a queue was last known to be empty
+local settled = 0                        -- live bytes when a queue was last known to be empty
 
 local function step(device)
   debt = 0
@@ -93,8 +97,8 @@ end
 
 --- Frees what can be freed: unreachable handles and what queues still hold for them.
 function gc.release()
-  collectgarbage()                                       -- finds what is unreachable and runs finalisers
-  collectgarbage()                                       -- ... of what those kept
+  collectgarbage()                               -- finds what is unreachable and runs finalisers
+  collectgarbage()                               -- ... of what those kept
   debt = 0
 end
 

@@ -1,12 +1,14 @@
 --- `pairs` and `next` as the library uses them: interpreted, never compiled.
 --
--- LuaJIT 2.1 of 2022 (Debian 12) compiles `next` into a call whose 64-bit result it may cut to 32 bits when registers are
--- short; the trace then reads a wild address. A function that is not to be compiled ends every trace that meets it, so
--- loops with these two stay in the interpreter. None of the library's loops over tables is long.
+-- LuaJIT 2.1 of 2022 (Debian 12) compiles `next` into a call whose 64-bit result it may cut to 32
+-- bits when registers are short; the trace then reads a wild address. A function that is not to be
+-- compiled ends every trace that meets it, so loops with these two stay in the interpreter. None of
+-- the library's loops over tables is long.
 --
--- Code that makes and binds graphs is full of such loops and runs a few times only: its traces end early and are tried again
--- elsewhere, which took two fifths of the time. Its files therefore begin with `jit.off(true, true)`: the whole file is
--- interpreted. What runs in every step (executor.lua, the arrays) is compiled.
+-- Code that makes and binds graphs is full of such loops and runs a few times only: its traces end
+-- early and are tried again elsewhere, which took two fifths of the time. Its files therefore
+-- begin with `jit.off(true, true)`: the whole file is interpreted. What runs in every step
+-- (executor.lua, the arrays) is compiled.
 --
 -- @module tycho.core.iterate
 

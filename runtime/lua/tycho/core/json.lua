@@ -1,5 +1,5 @@
---- JSON text: writing with the keys in a wanted order, reading through lua-cjson, which is loaded when it is first
--- needed.
+--- JSON text: writing with the keys in a wanted order, reading through lua-cjson, which is
+-- loaded when it is first needed.
 --
 --     json.text{ "constant", json.object{ { "value", 1 } } }       --> '["constant", {"value": 1}]'
 --     json.parse('["one", {}]')                                     --> { "one", {} }
@@ -104,7 +104,8 @@ function json.parse(text, func)
   local found, cjson = pcall(require, "cjson")
   if not found then
     Error.raise{ code = "unsupported", func = func,
-      message = "reading JSON needs lua-cjson, which is not installed: apt-get install lua-cjson, or luarocks install lua-cjson" }
+      message = "reading JSON needs lua-cjson, which is not installed: apt-get install lua-cjson, \z
+        or luarocks install lua-cjson" }
   end
   local ok, value = pcall(cjson.decode, text)
   if not ok then

@@ -1,6 +1,7 @@
---- The log: `ty.log:info(text)` and its kind; written to standard error unless `ty.log.sink` is set.
--- TYCHO_LOG sets the level at the start; "off" writes nothing. A text that ends in "\r" is drawn over by the next one of
--- that kind where standard error is a terminal, and is a line like others elsewhere.
+--- The log: `ty.log:info(text)` and its kind; written to standard error unless `ty.log.sink`
+-- is set. TYCHO_LOG sets the level at the start; "off" writes nothing. A text that ends in
+-- "\r" is drawn over by the next one of that kind where standard error is a terminal, and is
+-- a line like others elsewhere.
 --
 --     ty.log.level = "warning"
 --     ty.log.sink = function(level, text) ... end
@@ -13,8 +14,8 @@ local asked = os.getenv("TYCHO_LOG")
 local log = { level = RANK[asked or ""] and asked or "info" }
 
 
-local terminal                                           -- whether standard error is one; nil: not asked yet
-local drawn = false                                      -- whether the last line waits to be drawn over
+local terminal                           -- whether standard error is one; nil: not asked yet
+local drawn = false                      -- whether the last line waits to be drawn over
 
 local function put(level, text)
   local fleeting = text:match("^(.*)\r$")

@@ -1,7 +1,8 @@
 --- Runs a function with the compiler at rest.
 --
--- Binding many buckets calls the same few hundred functions some dozen times each: often enough to be compiled, too rarely
--- to gain by it (22 ms instead of 27 for sixty buckets). Traces that are compiled already are used meanwhile.
+-- Binding many buckets calls the same few hundred functions some dozen times each: often enough to
+-- be compiled, too rarely to gain by it (22 ms instead of 27 for sixty buckets). Traces that are
+-- compiled already are used meanwhile.
 --
 -- @module tycho.core.nojit
 

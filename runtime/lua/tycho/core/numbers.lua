@@ -1,4 +1,5 @@
---- Growing lists of integers in C memory: no limit but memory, and nothing for the collector to walk through.
+--- Growing lists of integers in C memory: no limit but memory, and nothing for
+-- the collector to walk through.
 --
 -- @module tycho.core.numbers
 

@@ -1,14 +1,16 @@
 --- Where a function was called, also when the call was a tail call.
 --
--- `return ty.sym.FullyConnected{...}` leaves no trace of its line: LuaJIT drops the caller's frame before the callee runs.
--- But the function is looked up in that frame first, through the namespace's `__index`. So each lookup notes the frame's place
--- and function; a call that comes from another function than its lookup was a tail call, and the noted place is its own.
+-- `return ty.sym.FullyConnected{...}` leaves no trace of its line: LuaJIT drops the caller's frame
+-- before the callee runs. But the function is looked up in that frame first, through the
+-- namespace's `__index`. So each lookup notes the frame's place and function; a call that comes
+-- from another function than its lookup was a tail call, and the noted place is its own.
 --
---     local f = origin.wrap(inner)         -- f(...) is inner(...), and Error.caller() knows the place meanwhile
---     origin.note(f)                       -- in __index, when f is handed out
+--     local f = origin.wrap(inner)  -- f(...) is inner(...), and Error.caller() knows the place
+--                                   meanwhile
+--     origin.note(f)                -- in __index, when f is handed out
 --
--- Of calls that are none, the wrapper knows the place as well. An inner function that runs nothing of the user's may ask it
--- instead of walking up the stack: `origin.take() or Error.caller()`.
+-- Of calls that are none, the wrapper knows the place as well. An inner function that runs nothing
+-- of the user's may ask it instead of walking up the stack: `origin.take() or Error.caller()`.
 --
 -- @module tycho.core.origin
 
@@ -19,10 +21,11 @@ local Error = require "tycho.core.error"
 local origin = {}
 
 local getinfo, user_file = debug.getinfo, Error.user_file
-local KEPT = 8                                           -- lookups of one function that wait for their calls
+local KEPT = 8                           -- lookups of one function that wait for their calls
 
-local notes = setmetatable({}, { __mode = "k" })         -- function -> list of {from, file, line} or {from, place}, latest last
-local line                                               -- of the call under way, in the file Error.here
+-- function -> list of {from, file, line} or {from, place}, latest last
+local notes = setmetatable({}, { __mode = "k" })
+local line                               -- of the call under way, in the file Error.here
 
 
 local function add(list, entry)
@@ -79,7 +82,8 @@ local function leave(...)
 end
 
 
---- Where the function that a wrapper has just entered was called: "file.lua:12". Only the first to ask is told.
+--- Where the function that a wrapper has just entered was called: "file.lua:12".
+-- Only the first to ask is told.
 -- @treturn ?string nil: not known
 function origin.take()
   local file = Error.here

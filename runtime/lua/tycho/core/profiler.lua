@@ -1,4 +1,5 @@
---- What takes how long: a Chrome trace of the engine's work, a table of sums, and events of one's own.
+--- What takes how long: a Chrome trace of the engine's work, a table of
+-- sums, and events of one's own.
 --
 --     ty.profiler.set_config{filename = "run.json", aggregate_stats = true}
 --     ty.profiler.set_state("run")
@@ -6,11 +7,12 @@
 --     ty.waitall()
 --     ty.profiler.set_state("stop")
 --     print(ty.profiler.dumps())
---     ty.profiler.dump()                      -- open run.json in chrome://tracing or ui.perfetto.dev
+--     ty.profiler.dump()                    -- open run.json in chrome://tracing or ui.perfetto.dev
 --
--- In the trace every device has a lane ("cpu/0"); an operator carries its node, its kernel and the bytes of its operands.
--- Element-wise operators that run as one are one entry ("_plus_scalar+relu"). `TYCHO_PROFILE=1` records from the start and
--- writes profile.json at exit. While the profiler is off it costs one branch per task.
+-- In the trace every device has a lane ("cpu/0"); an operator carries its node, its kernel and the
+-- bytes of its operands. Element-wise operators that run as one are one entry
+-- ("_plus_scalar+relu"). `TYCHO_PROFILE=1` records from the start and writes profile.json at exit.
+-- While the profiler is off it costs one branch per task.
 --
 -- @module tycho.profiler
 
@@ -38,10 +40,10 @@ local function runs_already()                            -- TYCHO_PROFILE=1
   return bits[0] ~= 0
 end
 
-local running = runs_already()                           -- as scripts see it: also true while paused
+local running = runs_already()                   -- as scripts see it: also true while paused
 
 
--- Switching -----------------------------------------------------------------------------------------------------------
+-- Switching ---------------------------------------------------------------------------------------
 
 local function positive(v)
   local ok = type(v) == "number" and v > 0 and v < 1e9
@@ -50,28 +52,31 @@ end
 
 
 local CONFIG = args.form("profiler.set_config", {
-  "*", { "filename", "text", "profile.json" }, { "profile_all", "boolean", false }, { "profile_symbolic", "boolean", true },
-  { "profile_imperative", "boolean", true }, { "profile_memory", "boolean", true }, { "profile_api", "boolean", true },
-  { "continuous_dump", "boolean", true }, { "dump_period", positive, 1 }, { "aggregate_stats", "boolean", false },
-  { "profile_process", { "worker", "server" }, "worker" },
+  "*", { "filename", "text", "profile.json" }, { "profile_all", "boolean", false },
+  { "profile_symbolic", "boolean", true }, { "profile_imperative", "boolean", true },
+  { "profile_memory", "boolean", true }, { "profile_api", "boolean", true },
+  { "continuous_dump", "boolean", true }, { "dump_period", positive, 1 },
+  { "aggregate_stats", "boolean", false }, { "profile_process", { "worker", "server" }, "worker" },
 })
 
 --- Sets what is recorded and where it goes. A file of that name is removed.
--- @tparam table options filename ("profile.json"), profile_symbolic (operators of executors), profile_imperative (functions
---   of `ty.nd`, copies), profile_memory (bytes in use per device), profile_api (forward, backward and waits, as the caller
---   sees them), profile_all (all of these), continuous_dump (the file grows while the profiler runs, so that memory does
---   not), dump_period (seconds between two writings), aggregate_stats (`dumps` is allowed)
+-- @tparam table options filename ("profile.json"), profile_symbolic (operators of executors),
+--   profile_imperative (functions of `ty.nd`, copies), profile_memory (bytes in use per device),
+--   profile_api (forward, backward and waits, as the caller sees them), profile_all (all of these),
+--   continuous_dump (the file grows while the profiler runs, so that memory does not), dump_period
+--   (seconds between two writings), aggregate_stats (`dumps` is allowed)
 function profiler.set_config(...)
   local a, func = CONFIG(...), "profiler.set_config"
   if a.filename == "" then
-    Error.raise{ code = "value", func = func, argument = "filename", expected = "a file name", got = "an empty text",
-      message = "bad 'filename'" }
+    Error.raise{ code = "value", func = func, argument = "filename", expected = "a file name",
+      got = "an empty text", message = "bad 'filename'" }
   end
   local function bit(on, mask)
     return (a.profile_all or on) and mask or 0
   end
-  what = bit(a.profile_symbolic, C.TY_PROFILE_SYMBOLIC) + bit(a.profile_imperative, C.TY_PROFILE_IMPERATIVE)
-    + bit(a.profile_memory, C.TY_PROFILE_MEMORY) + bit(a.profile_api, C.TY_PROFILE_API)
+  what = bit(a.profile_symbolic, C.TY_PROFILE_SYMBOLIC) + bit(a.profile_imperative,
+    C.TY_PROFILE_IMPERATIVE) + bit(a.profile_memory, C.TY_PROFILE_MEMORY)
+    + bit(a.profile_api, C.TY_PROFILE_API)
   aggregate = a.aggregate_stats
   check(C.ty_profile_file(a.filename, a.continuous_dump and a.dump_period * 1e9 or 0), func)
   os.remove(a.filename)
@@ -117,9 +122,10 @@ function profiler.resume()
 end
 
 
--- Results -------------------------------------------------------------------------------------------------------------
+-- Results -----------------------------------------------------------------------------------------
 
-local DUMP = args.form("profiler.dump", { { "finished", "boolean", true }, { "profile_process", { "worker", "server" }, "worker" } })
+local DUMP = args.form("profiler.dump",
+  { { "finished", "boolean", true }, { "profile_process", { "worker", "server" }, "worker" } })
 
 --- Waits for all devices and writes the trace. Nothing is written when nothing was recorded.
 -- @bool[opt=true] finished stops the profiler as well
@@ -134,19 +140,21 @@ end
 
 
 local DUMPS = args.form("profiler.dumps", {
-  { "reset", "boolean", false }, { "format", { "table", "json" }, "table" },
-  { "sort_by", { "total", "avg", "min", "max", "count" }, "total" }, { "ascending", "boolean", false },
+  { "reset", "boolean", false }, { "format", { "table", "json" }, "table" }, { "sort_by",
+    { "total", "avg", "min", "max", "count" }, "total" }, { "ascending", "boolean", false },
 })
 
---- The sums as text: per operator how often it ran, and its total, shortest, longest and average time in milliseconds;
--- per counter how often it changed and its smallest, largest and average value (memory in kilobytes).
--- @tparam[opt] table options reset (start afresh afterwards), format ("table" or "json"), sort_by ("total", "avg", "min",
---   "max", "count"), ascending
+--- The sums as text: per operator how often it ran, and its total, shortest, longest and average
+-- time in milliseconds; per counter how often it changed and its smallest, largest and average
+-- value (memory in kilobytes).
+-- @tparam[opt] table options reset (start afresh afterwards), format ("table" or "json"), sort_by
+--   ("total", "avg", "min", "max", "count"), ascending
 -- @treturn string E(state) without `aggregate_stats`
 function profiler.dumps(...)
   local a, func = DUMPS(...), "profiler.dumps"
   if not aggregate then
-    Error.raise{ code = "state", func = func, argument = "aggregate_stats", expected = "true", got = "false",
+    Error.raise{ code = "state", func = func, argument = "aggregate_stats", expected = "true",
+      got = "false",
       message = "there are no sums; call profiler.set_config{aggregate_stats = true} first" }
   end
   check(C.ty_wait(-1), func)
@@ -158,26 +166,28 @@ function profiler.dumps(...)
 end
 
 
-local KINDS = { [C.TY_PROFILE_SPAN] = "span", [C.TY_PROFILE_TASK] = "task", [C.TY_PROFILE_COUNTER] = "counter",
-  [C.TY_PROFILE_MARK] = "mark" }
+local KINDS = { [C.TY_PROFILE_SPAN] = "span", [C.TY_PROFILE_TASK] = "task",
+  [C.TY_PROFILE_COUNTER] = "counter", [C.TY_PROFILE_MARK] = "mark" }
 
---- The sums themselves: a list of `{kind, category, name, node, kernel, count, total, min, max}`, one for each operator, node
--- and kernel. Kinds "span" and "task": times in nanoseconds; "counter": values; "mark": only `count` says something.
+--- The sums themselves: a list of `{kind, category, name, node, kernel, count, total, min, max}`,
+-- one for each operator, node and kernel. Kinds "span" and "task": times in nanoseconds; "counter":
+-- values; "mark": only `count` says something.
 function profiler.sums()
   local s, list, i = ffi.new("ty_profile_sum"), {}, 0
   while C.ty_profile_sums(i, s) == 0 do
     i = i + 1
     if s.count > 0 then
-      list[#list + 1] = { kind = KINDS[s.kind], category = native.text(s.category), name = native.text(s.name), node = native.text(s.node),
-        kernel = native.text(s.kernel), count = tonumber(s.count), total = tonumber(s.total), min = tonumber(s.min),
-        max = tonumber(s.max) }
+      list[#list + 1] = { kind = KINDS[s.kind], category = native.text(s.category),
+        name = native.text(s.name), node = native.text(s.node),
+        kernel = native.text(s.kernel), count = tonumber(s.count), total = tonumber(s.total),
+        min = tonumber(s.min), max = tonumber(s.max) }
     end
   end
   return list
 end
 
 
--- Events of one's own -------------------------------------------------------------------------------------------------
+-- Events of one's own -----------------------------------------------------------------------------
 
 --- A name that groups tasks, frames, counters and marks: their category in the trace.
 -- @string name
@@ -213,9 +223,11 @@ local function timed_class(kind, native_kind, has_domain)
   end
   function class:stop()
     if not self._from then
-      Error.raise{ code = "state", func = kind .. ":stop", message = ("'%s' was not started; call start() first"):format(self.name) }
+      Error.raise{ code = "state", func = kind .. ":stop",
+        message = ("'%s' was not started; call start() first"):format(self.name) }
     end
-    check(C.ty_profile_add(native_kind, self.category, self.name, self._from, C.ty_profile_now()), kind .. ":stop")
+    check(C.ty_profile_add(native_kind, self.category, self.name, self._from, C.ty_profile_now()),
+      kind .. ":stop")
     self._from = nil
     return self
   end
@@ -245,7 +257,8 @@ local function whole(v)
 end
 
 
-local COUNTER = args.form("profiler.Counter", { { "domain", Domain }, { "name", "text" }, { "value", whole, 0 } })
+local COUNTER = args.form("profiler.Counter",
+  { { "domain", Domain }, { "name", "text" }, { "value", whole, 0 } })
 local VALUE = args.form("Counter:set_value", { { "value", whole } })
 local INCREMENT = args.form("Counter:increment", { { "delta", whole, 1 } })
 local DECREMENT = args.form("Counter:decrement", { { "delta", whole, 1 } })
@@ -293,9 +306,11 @@ end
 
 local SCOPES = { global = 0, process = 1, thread = 2, task = 2 }
 local MARKER = args.form("profiler.Marker", { { "domain", Domain }, { "name", "text" } })
-local MARK = args.form("Marker:mark", { { "scope", { "global", "process", "thread", "task" }, "process" } })
+local MARK = args.form("Marker:mark",
+  { { "scope", { "global", "process", "thread", "task" }, "process" } })
 
---- A point in time: `marker:mark(scope)`; scope "global", "process", "thread" or "task" says how wide viewers draw it.
+--- A point in time: `marker:mark(scope)`; scope "global", "process", "thread" or "task"
+-- says how wide viewers draw it.
 -- @tparam Domain domain
 -- @string name
 local Marker = Class:extend("Marker")
@@ -308,7 +323,8 @@ end
 
 
 function Marker:mark(...)
-  check(C.ty_profile_add(C.TY_PROFILE_MARK, self.category, self.name, SCOPES[MARK(...).scope], 0), "Marker:mark")
+  check(C.ty_profile_add(C.TY_PROFILE_MARK, self.category, self.name, SCOPES[MARK(...).scope], 0),
+    "Marker:mark")
 end
 
 

@@ -11,8 +11,8 @@ local NAME, NUMBER = 44, 15                              -- widths of columns, c
 
 -- Sections in the order of the table; the users' own domains follow by name, counters last.
 local SECTIONS = {
-  { key = "operator", title = "Operators of executors" }, { key = "imperative", title = "Functions and copies" },
-  { key = "api", title = "Calls" },
+  { key = "operator", title = "Operators of executors" },
+  { key = "imperative", title = "Functions and copies" }, { key = "api", title = "Calls" },
 }
 local LAST = {
   { key = "memory", title = "Memory", unit = "kB", by = 1e3, counts = true },
@@ -25,7 +25,8 @@ local function section_of(row)
 end
 
 
--- Rows of one name are one: per section, name -> {name, count, total, min, max}. Marks have no length.
+-- Rows of one name are one: per section, name -> {name, count, total, min, max}. Marks have no
+-- length.
 local function merged(rows)
   local found = {}
   for _, row in ipairs(rows) do
@@ -39,7 +40,8 @@ local function merged(rows)
       sum.count, sum.total = sum.count + row.count, sum.total + row.total
       sum.min, sum.max = math.min(sum.min, row.min), math.max(sum.max, row.max)
     else
-      names[row.name] = { name = row.name, count = row.count, total = row.total, min = row.min, max = row.max }
+      names[row.name] = { name = row.name, count = row.count, total = row.total,
+        min = row.min, max = row.max }
     end
   end
   return found
@@ -85,8 +87,8 @@ local function sections(rows, key, ascending)
   for _, part in ipairs{ SECTIONS, own_domains(found), LAST } do
     for _, s in ipairs(part) do
       if found[s.key] then
-        list[#list + 1] = { key = s.key, title = s.title, unit = s.unit or "ms", by = s.by or 1e6, counts = s.counts,
-          rows = sorted(found[s.key], key, ascending) }
+        list[#list + 1] = { key = s.key, title = s.title, unit = s.unit or "ms", by = s.by or 1e6,
+          counts = s.counts, rows = sorted(found[s.key], key, ascending) }
       end
     end
   end
@@ -95,7 +97,8 @@ end
 
 
 local function line(name, ...)
-  local cells = { #name > NAME and name:sub(1, NAME - 3) .. "..." or name .. (" "):rep(NAME - #name) }
+  local cells = { #name > NAME and name:sub(1, NAME - 3) .. "..."
+    or name .. (" "):rep(NAME - #name) }
   for _, cell in ipairs{ ... } do
     cells[#cells + 1] = (" "):rep(NUMBER - #cell) .. cell
   end
@@ -116,13 +119,15 @@ function profiler_table.table(rows, key, ascending)
   local lines = { "Profile statistics" }
   for _, section in ipairs(sections(rows, key, ascending)) do
     local unit = " (" .. section.unit .. ")"
-    local head = line("Name", "Count", "Total" .. unit, "Min" .. unit, "Max" .. unit, "Average" .. unit)
+    local head = line("Name", "Count", "Total" .. unit, "Min" .. unit,
+      "Max" .. unit, "Average" .. unit)
     for _, text in ipairs{ "", section.title, ("="):rep(#section.title), head, ("-"):rep(#head) } do
       lines[#lines + 1] = text
     end
     for _, sum in ipairs(section.rows) do
-      lines[#lines + 1] = line(sum.name, ("%d"):format(sum.count), section.counts and "-" or number(sum.total / section.by),
-        number(sum.min / section.by), number(sum.max / section.by), number(sum.avg / section.by))
+      lines[#lines + 1] = line(sum.name, ("%d"):format(sum.count),
+        section.counts and "-" or number(sum.total / section.by), number(sum.min / section.by),
+        number(sum.max / section.by), number(sum.avg / section.by))
     end
   end
   return table.concat(lines, "\n") .. "\n"
@@ -133,14 +138,15 @@ local function sums_object(section)
   local names = json.object{}
   for i, sum in ipairs(section.rows) do
     names[i] = { sum.name, json.object{ { "Count", sum.count }, { "Total", sum.total / section.by },
-      { "Min", sum.min / section.by }, { "Max", sum.max / section.by }, { "Avg", sum.avg / section.by } } }
+      { "Min", sum.min / section.by }, { "Max", sum.max / section.by },
+      { "Avg", sum.avg / section.by } } }
   end
   return names
 end
 
 
---- For programs: `{"Time": {section: {name: {"Count", "Total", "Min", "Max", "Avg"}}}, "Memory": {name: ...}, "Counter":
--- {name: ...}, "Unit": {"Time": "ms", "Memory": "kB"}}`.
+--- For programs: `{"Time": {section: {name: {"Count", "Total", "Min", "Max", "Avg"}}}, "Memory":
+-- {name: ...}, "Counter": {name: ...}, "Unit": {"Time": "ms", "Memory": "kB"}}`.
 function profiler_table.json(rows, key, ascending)
   local time, others = json.object{}, { memory = json.object{}, counter = json.object{} }
   for _, section in ipairs(sections(rows, key, ascending)) do
@@ -150,7 +156,8 @@ function profiler_table.json(rows, key, ascending)
       time[#time + 1] = { section.key, sums_object(section) }
     end
   end
-  return json.text(json.object{ { "Time", time }, { "Memory", others.memory }, { "Counter", others.counter },
+  return json.text(json.object{ { "Time", time }, { "Memory", others.memory },
+    { "Counter", others.counter },
     { "Unit", json.object{ { "Time", "ms" }, { "Memory", "kB" } } } })
 end
 

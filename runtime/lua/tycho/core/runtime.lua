@@ -26,7 +26,8 @@ end
 
 -- Whether a row says that its thing is there.
 local function there(row)
-  return row ~= nil and not row:find("^no%f[%W]") and not row:find("^off%f[%W]") and not row:find("^none%f[%W]")
+  return row ~= nil and not row:find("^no%f[%W]") and not row:find("^off%f[%W]")
+    and not row:find("^none%f[%W]")
 end
 
 
@@ -48,7 +49,9 @@ local FEATURES = {
   LAPACK       = function(r) return there(r.LAPACK) end,
   MKLDNN       = function(r) return there(r.oneDNN) end,
   NCCL         = function(r) return C.ty_devices(C.TY_GPU) > 0 and there(r.NCCL) end,
-  OPENMP       = function(r) return r.threads ~= nil and not r.threads:find("without OpenMP", 1, true) end,
+  OPENMP       = function(r)
+    return r.threads ~= nil and not r.threads:find("without OpenMP", 1, true)
+  end,
   PNG          = function(r) return there(r.PNG) end,
 }
 
@@ -73,7 +76,8 @@ end
 function runtime.is_enabled(name)
   local test = FEATURES[type(name) == "string" and name:upper() or name]
   if not test then
-    Error.unknown{ func = "runtime.is_enabled", argument = tostring(name), what = "feature", among = FEATURES }
+    Error.unknown{ func = "runtime.is_enabled", argument = tostring(name),
+      what = "feature", among = FEATURES }
   end
   return test(rows())
 end

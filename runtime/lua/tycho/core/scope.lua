@@ -1,7 +1,8 @@
 --- Scopes: `X:with(f)` enters X, runs f, leaves X (on error too) and returns f's results.
 --
--- A class becomes a scope by `scope.make(Class, kind)`: its instances get `with`, `enter` and `exit`. Each kind has one
--- stack. A class may define `entered(self, outer)`, whose result is what stands on the stack instead of the object.
+-- A class becomes a scope by `scope.make(Class, kind)`: its instances get `with`, `enter` and
+-- `exit`. Each kind has one stack. A class may define `entered(self, outer)`, whose result is what
+-- stands on the stack instead of the object.
 --
 -- @module tycho.core.scope
 
@@ -31,8 +32,8 @@ local function pop(kind, object, func)
   local top = stack[#stack]
   if not top or top.object ~= object then
     Error.raise{ code = "state", func = func,
-      message = top and ("leaves in the wrong order: %s was entered last"):format(tostring(top.object))
-        or "leaves a scope that was not entered" }
+      message = top and ("leaves in the wrong order: %s was entered last")
+        :format(tostring(top.object)) or "leaves a scope that was not entered" }
   end
   stack[#stack] = nil
 end
@@ -75,8 +76,8 @@ function scope.make(class, kind)
 
   function class:with(f)
     if type(f) ~= "function" then
-      Error.raise{ code = "type", func = name .. ":with", argument = "f", expected = "a function", got = Error.kind(f),
-        message = "bad 'f'" }
+      Error.raise{ code = "type", func = name .. ":with", argument = "f", expected = "a function",
+        got = Error.kind(f), message = "bad 'f'" }
     end
     local depth = #stack_of(kind)
     self:enter()

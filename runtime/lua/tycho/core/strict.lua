@@ -1,6 +1,7 @@
 --- Makes a slip of the pen an error: reading or writing a global that nobody declared.
 --
--- What exists when the function is called stays usable; later globals are declared with `rawset(_G, name, value)`.
+-- What exists when the function is called stays usable; later globals are declared
+-- with `rawset(_G, name, value)`.
 --
 --     require("tycho.core.strict")()
 --
@@ -11,7 +12,8 @@ local Error = require "tycho.core.error"
 
 local function refuse(what)
   return function(_, name)
-    Error.raise{ code = "name", argument = tostring(name), message = ("%s an undeclared global '%s'"):format(what, tostring(name)) }
+    Error.raise{ code = "name", argument = tostring(name),
+      message = ("%s an undeclared global '%s'"):format(what, tostring(name)) }
   end
 end
 

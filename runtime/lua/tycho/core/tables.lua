@@ -1,4 +1,5 @@
---- Small work on tables that several files need (not for users). Nothing here changes its arguments.
+--- Small work on tables that several files need (not for users). Nothing here changes its
+-- arguments.
 --
 -- @module tycho.core.tables
 

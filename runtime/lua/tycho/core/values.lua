@@ -16,7 +16,8 @@ local function constant(name)
   })
 end
 
---- "None" where `nil` cannot stand: inside sequences, and where "none" differs from "default". It is truthy.
+--- "None" where `nil` cannot stand: inside sequences, and where "none" differs
+-- from "default". It is truthy.
 values.null = constant("null")
 --- An axis of length one in an index.
 values.newaxis = constant("newaxis")

@@ -2,11 +2,12 @@
 --
 -- `binding.bind` and `binding.simple_bind` give what an Executor is made of:
 --
---     handle, snapshot (of the symbol), ctx, grad_req, group2ctx (copies), names {arguments, auxiliary, outputs}, dry_run,
---     args, grads (nil: bound without args_grad), auxs: lists of arrays, `ty.null` where there is none
+--     handle, snapshot (of the symbol), ctx, grad_req, group2ctx (copies),
+--     names {arguments, auxiliary, outputs}, dry_run,
+--     args, grads (nil: bound without args_grad), auxs: lists of arrays, `ty.null` for none
 --
--- Lists are in the order of list_arguments and list_auxiliary_states; dictionaries and lists of {name, value} go by
--- name.
+-- Lists are in the order of list_arguments and list_auxiliary_states; dictionaries and lists
+-- of {name, value} go by name.
 --
 -- @module tycho.executor.bind
 
@@ -40,14 +41,16 @@ args.types.executor = { text = "an Executor", check = function(v)
   return module and Class.is_a(v, module.Executor) or false
 end }
 
-local want_array, bind_array, place_array = ffi.typeof("ty_want[?]"), ffi.typeof("ty_bind[?]"), ffi.typeof("ty_place[?]")
-local exec_out, bind_spec, simple_spec = ffi.typeof("ty_exec *[1]"), ffi.typeof("ty_bind_spec"), ffi.typeof("ty_simple_spec")
+local want_array, bind_array, place_array = ffi.typeof("ty_want[?]"), ffi.typeof("ty_bind[?]"),
+  ffi.typeof("ty_place[?]")
+local exec_out, bind_spec, simple_spec = ffi.typeof("ty_exec *[1]"), ffi.typeof("ty_bind_spec"),
+  ffi.typeof("ty_simple_spec")
 
 local NULL = C.TY_NULL
 local REQS = { null = NULL, write = C.TY_WRITE, add = C.TY_ADD }
 
 
--- Lists and dictionaries ---------------------------------------------------------------------------------------------
+-- Lists and dictionaries --------------------------------------------------------------------------
 
 local function copy_table(t)
   if not is_plain(t) then
@@ -63,12 +66,13 @@ end
 
 local function fail_length(what, want, got, func)
   Error.raise{ code = "shape", func = func, argument = what, expected = want, got = got,
-    message = ("'%s' has %d entries, but the symbol has %d; give one per name, or a dictionary"):format(what, got,
-    want) }
+    message = ("'%s' has %d entries, but the symbol has %d; give one per name, or a dictionary")
+      :format(what, got, want) }
 end
 
 
--- What is given for each name: a list in order, a dictionary, or pairs. nil, false and ty.null are absent.
+-- What is given for each name: a list in order, a dictionary, or pairs. nil,
+-- false and ty.null are absent.
 local function by_names(given, names, what, func)
   local dict, list = nil, {}
   if #given == 0 or is_plain(given[1]) and type(given[1][1]) == "string" then
@@ -86,8 +90,8 @@ end
 
 local function check_array(v, name, what, func)
   if not is_array(v) then
-    Error.raise{ code = "type", func = func, argument = name, expected = "an NDArray", got = Error.kind(v),
-      message = ("bad entry '%s' of '%s'"):format(name, what) }
+    Error.raise{ code = "type", func = func, argument = name, expected = "an NDArray",
+      got = Error.kind(v), message = ("bad entry '%s' of '%s'"):format(name, what) }
   end
   return v
 end
@@ -100,8 +104,8 @@ local function arrays_for(given, names, what, func, needed)
     if list[i] ~= nil then
       check_array(list[i], name, what, func)
     elseif needed then
-      Error.raise{ code = "name", func = func, argument = name, expected = "an NDArray", got = "nothing",
-        message = ("'%s' has no array for '%s'"):format(what, name) }
+      Error.raise{ code = "name", func = func, argument = name, expected = "an NDArray",
+        got = "nothing", message = ("'%s' has no array for '%s'"):format(what, name) }
     end
   end
   return list
@@ -111,9 +115,9 @@ end
 local function req_code(word, name, func)
   local code = type(word) == "string" and REQS[word]
   if not code then
-    Error.raise{ code = type(word) == "string" and "value" or "type", func = func, argument = "grad_req",
-      expected = "write, add or null", got = Error.kind(word), candidates = Error.nearest(word,
-      { "write", "add", "null" }),
+    Error.raise{ code = type(word) == "string" and "value" or "type", func = func,
+      argument = "grad_req", expected = "write, add or null", got = Error.kind(word),
+      candidates = Error.nearest(word, { "write", "add", "null" }),
       message = name and ("bad 'grad_req' of '%s'"):format(name) or "bad 'grad_req'" }
   end
   return code
@@ -143,9 +147,9 @@ end
 
 local function check_context(v, name, what, func)
   if not Class.is_a(v, context.Context) then
-    Error.raise{ code = "type", func = func, argument = what, expected = "contexts such as ty.cpu()",
-      got = Error.kind(v),
-      message = ("bad entry '%s' of '%s'"):format(tostring(name), what) }
+    Error.raise{ code = "type", func = func, argument = what,
+      expected = "contexts such as ty.cpu()",
+      got = Error.kind(v), message = ("bad entry '%s' of '%s'"):format(tostring(name), what) }
   end
   return v._device
 end
@@ -167,9 +171,10 @@ local function places_of(group2ctx, func)
 end
 
 
--- Errors -------------------------------------------------------------------------------------------------------------
+-- Errors ------------------------------------------------------------------------------------------
 
---- Raises the core's failure when a status says so; the method's name, which `func` says, is taken off its text.
+--- Raises the core's failure when a status says so; the method's name, which `func`
+-- says, is taken off its text.
 -- @int code
 -- @string func for errors
 function binding.check(code, func)
@@ -181,8 +186,9 @@ function binding.check(code, func)
 end
 
 
---- Calls the core; out of memory, once more after collecting. Failures know where the shapes of the failed node's
--- inputs come from, and a refused memory budget says the smallest possible one as a number.
+--- Calls the core; out of memory, once more after collecting. Failures know where the
+-- shapes of the failed node's inputs come from, and a refused memory budget says the
+-- smallest possible one as a number.
 -- @tparam function try () -> code
 -- @string func for errors
 -- @param sym the symbol
@@ -212,8 +218,9 @@ end
 
 local function made(handle, sym, a, names)
   return {
-    handle = native.own(handle, C.ty_exec_free), snapshot = symbol._snapshot(sym), ctx = a.ctx, grad_req = copy_table(a.grad_req),
-    group2ctx = copy_table(a.group2ctx), names = names, dry_run = a.dry_run,
+    handle = native.own(handle, C.ty_exec_free), snapshot = symbol._snapshot(sym), ctx = a.ctx,
+    grad_req = copy_table(a.grad_req), group2ctx = copy_table(a.group2ctx), names = names,
+    dry_run = a.dry_run,
   }
 end
 
@@ -226,12 +233,13 @@ local function filled(list, n)
 end
 
 
--- bind ---------------------------------------------------------------------------------------------------------------
+-- bind --------------------------------------------------------------------------------------------
 
 local BIND = args.form("Symbol:bind", {
-  { "ctx", "context?" }, { "args", "table?" }, { "args_grad", "table?" }, { "grad_req", "text|table|null", "write" },
-  { "aux_states", "table?" }, { "group2ctx", "dict?" }, { "shared_exec", "executor?" },
-  { "force_mirroring", "boolean?" }, { "memory_budget", "number?" }, { "dry_run", "boolean", false },
+  { "ctx", "context?" }, { "args", "table?" }, { "args_grad", "table?" },
+  { "grad_req", "text|table|null", "write" }, { "aux_states", "table?" }, { "group2ctx", "dict?" },
+  { "shared_exec", "executor?" }, { "force_mirroring", "boolean?" }, { "memory_budget", "number?" },
+  { "dry_run", "boolean", false },
 })
 
 
@@ -303,12 +311,13 @@ function binding.bind(sym, ...)
   local _, _, count, names = symbol._graph(sym, func)
   check_misplaced(a, names)
   if not a.args and not a.dry_run and #names.arguments > 0 then
-    Error.raise{ code = "value", func = func, argument = "args", expected = "a list or dictionary of NDArrays",
-      got = "nothing",
+    Error.raise{ code = "value", func = func, argument = "args",
+      expected = "a list or dictionary of NDArrays", got = "nothing",
       candidates = names.arguments, message = "'args' is missing" }
   end
   local list = arrays_for(a.args or {}, names.arguments, "args", func, not a.dry_run)
-  local grads = arrays_for(a.args_grad or {}, a.args_grad and names.arguments or {}, "args_grad", func)
+  local grads = arrays_for(a.args_grad or {}, a.args_grad and names.arguments or {},
+    "args_grad", func)
   local auxs = arrays_for(a.aux_states or {}, names.auxiliary, "aux_states", func, not a.dry_run)
   local graph, heads = resolve_bound(sym, names, list, auxs, func)
   local places, nplace = places_of(a.group2ctx, func)
@@ -321,7 +330,9 @@ function binding.bind(sym, ...)
   spec.place, spec.nplace, spec.device = places, nplace, a.ctx._device
   spec.flags, spec.budget = flags_of(a), a.memory_budget or 0
   spec.shared = a.shared_exec and a.shared_exec.handle
-  binding.call(function() return C.ty_exec_bind(graph, spec, out) end, func, sym, set_of(names.arguments, list))
+  binding.call(function()
+    return C.ty_exec_bind(graph, spec, out)
+  end, func, sym, set_of(names.arguments, list))
   local result = made(out[0], sym, a, names)
   result.args, result.auxs = filled(list, #names.arguments), filled(auxs, #names.auxiliary)
   result.grads = a.args_grad and filled(grads, #names.arguments)
@@ -329,12 +340,13 @@ function binding.bind(sym, ...)
 end
 
 
--- simple_bind --------------------------------------------------------------------------------------------------------
+-- simple_bind -------------------------------------------------------------------------------------
 
 local SIMPLE = args.form("Symbol:simple_bind", {
-  rest = "named", { "ctx", "context?" }, "*", { "grad_req", "text|table|null", "write" }, { "type_dict", "dict?" },
-  { "stype_dict", "dict?" }, { "group2ctx", "dict?" }, { "shared_arg_names", "list?" }, { "shared_exec", "executor?" },
-  { "shared_buffer", "dict?" }, { "shapes", "dict?" }, { "arg_ctx", "table?" }, { "grad_ctx", "table?" },
+  rest = "named", { "ctx", "context?" }, "*", { "grad_req", "text|table|null", "write" },
+  { "type_dict", "dict?" }, { "stype_dict", "dict?" }, { "group2ctx", "dict?" },
+  { "shared_arg_names", "list?" }, { "shared_exec", "executor?" }, { "shared_buffer", "dict?" },
+  { "shapes", "dict?" }, { "arg_ctx", "table?" }, { "grad_ctx", "table?" },
   { "aux_ctx", "table?" }, { "force_mirroring", "boolean?" }, { "memory_budget", "number?" },
   { "dry_run", "boolean", false },
 })
@@ -361,8 +373,8 @@ local function check_names(dict, names, func, what)
 end
 
 
---- Shapes by name from a call: the named rest and the option `shapes`. A value that is no shape is E(type), an unknown
--- name E(name).
+--- Shapes by name from a call: the named rest and the option `shapes`. A value that is no shape is
+-- E(type), an unknown name E(name).
 -- @tparam table named
 -- @tparam ?table shapes
 -- @tparam table names {arguments, auxiliary}
@@ -378,11 +390,12 @@ function binding.shapes(named, shapes, names, func)
       elseif not known_names(names)[name] then
         check_names({ [name] = shape }, names, func, "argument")
       elseif not ok then
-        Error.raise{ code = "type", func = func, argument = name, expected = "a shape (a list of sizes)",
-          got = Error.kind(shape),
-          message = ("bad shape of '%s'"):format(name) }
+        Error.raise{ code = "type", func = func, argument = name,
+          expected = "a shape (a list of sizes)",
+          got = Error.kind(shape), message = ("bad shape of '%s'"):format(name) }
       elseif #sizes > C.TY_MAXDIM then
-        Error.raise{ code = "shape", func = func, argument = name, expected = "at most 8 dimensions", got = #sizes,
+        Error.raise{ code = "shape", func = func, argument = name,
+          expected = "at most 8 dimensions", got = #sizes,
           message = ("bad shape of '%s'"):format(name) }
       end
       dict[name] = sizes
@@ -401,16 +414,16 @@ function binding.put_shape(desc, shape)
 end
 
 
--- Element type codes by name. An empty dictionary seeds nothing, so that the types must follow from the graph.
+-- Element type codes by name. An empty dictionary seeds nothing, so that the
+-- types must follow from the graph.
 local function types_of(a, sym, names, func)
   local codes = {}
   check_names(a.type_dict, names, func, "argument")
   for name, dtype in pairs(a.type_dict or {}) do
     local ok, _, expected, code = args.types.dtype.check(dtype)
     if not ok then
-      Error.raise{ code = code or "type", func = func, argument = name, expected = expected or "a dtype",
-        got = Error.kind(dtype),
-        message = ("bad dtype of '%s'"):format(name) }
+      Error.raise{ code = code or "type", func = func, argument = name, expected = expected
+        or "a dtype", got = Error.kind(dtype), message = ("bad dtype of '%s'"):format(name) }
     end
     codes[name] = args.DTYPES[dtype]
   end
@@ -418,7 +431,8 @@ local function types_of(a, sym, names, func)
     local types = sym:infer_type_partial{}
     for i, name in ipairs(names.arguments) do
       if types[i] == null then
-        Error.raise{ code = "dtype", func = func, argument = name, expected = "a dtype in type_dict", got = "nothing",
+        Error.raise{ code = "dtype", func = func, argument = name,
+          expected = "a dtype in type_dict", got = "nothing",
           message = ("the dtype of '%s' does not follow from what is given"):format(name) }
       end
     end
@@ -431,7 +445,8 @@ local function check_storage_types(a, names, func)
   check_names(a.stype_dict, names, func, "argument")
   for name, stype in pairs(a.stype_dict or {}) do
     if stype ~= "default" then
-      Error.raise{ code = "unsupported", func = func, argument = name, expected = "default", got = stype,
+      Error.raise{ code = "unsupported", func = func, argument = name, expected = "default",
+        got = stype,
         message = ("sparse storage ('%s') is not part of Tycho"):format(tostring(stype)) }
     end
   end
@@ -466,7 +481,8 @@ end
 
 local function check_request_size(a, func)
   if is_plain(a.grad_req) and next(a.grad_req) == nil then
-    Error.raise{ code = "value", func = func, argument = "grad_req", expected = "a request, a list or a dictionary",
+    Error.raise{ code = "value", func = func, argument = "grad_req",
+      expected = "a request, a list or a dictionary",
       got = "an empty table", message = "'grad_req' is empty; ty.null means no gradients" }
   end
 end
@@ -506,14 +522,16 @@ local function bag_of(buffer, func)
 end
 
 
--- Puts what the bag holds now into the caller's table; entries that did not change stay the same objects.
+-- Puts what the bag holds now into the caller's table; entries that did not
+-- change stay the same objects.
 local function refresh_buffer(buffer, bag)
   local names, list = files.unpack_bag(bag)
   for i, name in ipairs(names) do
     local old, new = buffer[name], list[i]
     if not old or C.ty_tensor_same(old._h, new._h) == 0 then
       if old then
-        log:warning(("simple_bind: '%s' of shared_buffer, %s, is too small for %s; a larger array replaces it, which "
+        log:warning(("simple_bind: '%s' of shared_buffer, %s, is too small for %s; \z
+          a larger array replaces it, which "
           .. "executors bound before do not share. Bind the largest shapes first"):format(
             name, Error.show(old._shape), Error.show(new._shape)))
       end
@@ -524,7 +542,8 @@ local function refresh_buffer(buffer, bag)
 end
 
 
--- The wrapper of an array of the new executor: one that exists (in the shared executor or buffer), or a new one.
+-- The wrapper of an array of the new executor: one that exists (in the shared
+-- executor or buffer), or a new one.
 local function wrapper(tensor, candidates)
   for _, x in ipairs(candidates) do
     if is_array(x) and C.ty_tensor_same(x._h, tensor) ~= 0 then
@@ -573,7 +592,7 @@ local function candidates_of(a)
 end
 
 
--- Names that occur twice ---------------------------------------------------------------------------------------------
+-- Names that occur twice --------------------------------------------------------------------------
 
 -- The first name that stands for several variables.
 local function repeated(names)
@@ -611,28 +630,31 @@ local function seed_types(a, sym, names)
 end
 
 
--- The core finds arrays by name; where names do not tell variables apart, arrays are made here, one for each variable.
+-- The core finds arrays by name; where names do not tell variables apart, arrays are made
+-- here, one for each variable.
 local function simple_by_place(a, sym, names, shapes, name, func)
   for _, option in ipairs{ "shared_exec", "shared_buffer", "arg_ctx", "grad_ctx", "aux_ctx" } do
     if a[option] then
       Error.raise{ code = "name", func = func, argument = name,
-        message = ("several variables are called '%s', so '%s' cannot be used"):format(name, option) }
+        message = ("several variables are called '%s', so '%s' cannot be used")
+          :format(name, option) }
     end
   end
   local arg_shapes, _, aux_shapes = sym:infer_shape(shapes)
   local arg_types, _, aux_types = sym:infer_type(seed_types(a, sym, names))
   if not arg_shapes or not arg_types then
-    Error.raise{ code = arg_shapes and "dtype" or "shape", func = func, argument = names.arguments[1],
-      candidates = names.arguments,
-      message = "what is given does not decide all arguments" }
+    Error.raise{ code = arg_shapes and "dtype" or "shape", func = func,
+      argument = names.arguments[1],
+      candidates = names.arguments, message = "what is given does not decide all arguments" }
   end
   local reqs, grads = reqs_for(a.grad_req, names.arguments, func), {}
   for i, grad in ipairs(zeros(arg_shapes, arg_types, a.ctx._device, func)) do
     grads[i] = reqs[i] ~= C.TY_NULL and grad or null
   end
   return binding.bind(sym, {
-    ctx = a.ctx, args = zeros(arg_shapes, arg_types, a.ctx._device, func), args_grad = grads, grad_req = a.grad_req,
-    aux_states = zeros(aux_shapes, aux_types, a.ctx._device, func), group2ctx = a.group2ctx,
+    ctx = a.ctx, args = zeros(arg_shapes, arg_types, a.ctx._device, func), args_grad = grads,
+    grad_req = a.grad_req, aux_states = zeros(aux_shapes, aux_types, a.ctx._device, func),
+    group2ctx = a.group2ctx,
     force_mirroring = a.force_mirroring, memory_budget = a.memory_budget, dry_run = a.dry_run,
   })
 end
@@ -644,7 +666,8 @@ local function given_text(shapes)
   for _, name in ipairs(attrs.keys(shapes)) do
     parts[#parts + 1] = name .. " " .. Error.show(shapes[name])
   end
-  return ("simple_bind error with %s: "):format(#parts > 0 and table.concat(parts, ", ") or "no shapes")
+  return ("simple_bind error with %s: ")
+    :format(#parts > 0 and table.concat(parts, ", ") or "no shapes")
 end
 
 
@@ -671,7 +694,9 @@ function binding.simple_bind(sym, ...)
   spec.place, spec.nplace, spec.device, spec.req = places, nplace, a.ctx._device, C.TY_NULL
   spec.flags, spec.budget = flags_of(a), a.memory_budget or 0
   spec.buffer, spec.shared = bag, a.shared_exec and a.shared_exec.handle
-  binding.call(function() return C.ty_exec_simple_bind(graph, spec, out) end, func, sym, shapes, given_text(shapes))
+  binding.call(function()
+    return C.ty_exec_simple_bind(graph, spec, out)
+  end, func, sym, shapes, given_text(shapes))
   local result = made(out[0], sym, a, names)
   if bag then
     refresh_buffer(a.shared_buffer, bag)

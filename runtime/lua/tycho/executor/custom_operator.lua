@@ -2,14 +2,17 @@
 --
 --     local Square, SquareProp = ty.operator.CustomOp:extend(), ty.operator.CustomOpProp:extend()
 --     function Square:forward(_, req, ins, outs) self:assign(outs[1], req[1], ins[1] * ins[1]) end
---     function Square:backward(req, heads, ins, _, grads) self:assign(grads[1], req[1], heads[1] * ins[1] * 2) end
+--     function Square:backward(req, heads, ins, _, grads)
+--       self:assign(grads[1], req[1], heads[1] * ins[1] * 2)
+--     end
 --     function SquareProp:create_operator() return Square{} end
 --     ty.operator.register("square", SquareProp)
 --     local y = ty.sym.Custom{x, op_type = "square"}
 --
--- The core never calls Lua: a run stops where such an operator stands, executor.lua runs it here, and the run goes on.
--- What inference needs is asked from the description and put into the graph as texts (native/operators/control/custom.c). All lists of
--- arrays are 1-based; arrays are valid until the method returns.
+-- The core never calls Lua: a run stops where such an operator stands, executor.lua runs it
+-- here, and the run goes on. What inference needs is asked from the description and put into the
+-- graph as texts (native/operators/control/custom.c). All lists of arrays are 1-based; arrays
+-- are valid until the method returns.
 --
 -- @module tycho.operator
 
@@ -34,7 +37,7 @@ local registered = {}                                    -- op_type -> class of 
 local PRIVATE = "^__custom_"
 
 
--- What users extend ---------------------------------------------------------------------------------------------------
+-- What users extend -------------------------------------------------------------------------------
 
 --- Computes; one object per node of an executor, so it may keep what it likes between calls.
 local CustomOp = Class:extend("CustomOp")
@@ -47,7 +50,8 @@ operator.CustomOp = CustomOp
 -- @tparam {NDArray,...} out_data to be written
 -- @tparam {NDArray,...} aux auxiliary states, may be changed
 function CustomOp:forward(is_train, req, in_data, out_data, aux)   -- luacheck: ignore self
-  Error.raise{ code = "unsupported", func = "CustomOp:forward", message = "the class does not define it" }
+  Error.raise{ code = "unsupported", func = "CustomOp:forward",
+    message = "the class does not define it" }
 end
 
 
@@ -72,13 +76,14 @@ function CustomOp:assign(dst, req, src)                  -- luacheck: ignore sel
   elseif req == "write" or req == "inplace" then
     dst[":"] = src
   elseif req ~= "null" then
-    Error.raise{ code = "value", func = "CustomOp:assign", argument = "req", expected = "null, write, inplace or add",
-      got = tostring(req), message = "bad 'req'" }
+    Error.raise{ code = "value", func = "CustomOp:assign", argument = "req",
+      expected = "null, write, inplace or add", got = tostring(req), message = "bad 'req'" }
   end
 end
 
 
---- Describes an operator: names, shapes, dtypes, what backward reads. Made with the node's further attributes, all text.
+--- Describes an operator: names, shapes, dtypes, what backward reads. Made with the node's
+-- further attributes, all text.
 local CustomOpProp = Class:extend("CustomOpProp")
 operator.CustomOpProp = CustomOpProp
 
@@ -96,8 +101,8 @@ function CustomOpProp:list_outputs() return { "output" } end             -- luac
 function CustomOpProp:list_auxiliary_states() return {} end              -- luacheck: ignore self
 
 
---- Shapes of all inputs, outputs and auxiliary states. Called when the first input's shape is known; a shape that is not
--- known yet is `{}`.
+--- Shapes of all inputs, outputs and auxiliary states. Called when the first input's shape is
+-- known; a shape that is not known yet is `{}`.
 -- @tparam {shape,...} in_shapes of list_arguments
 -- @treturn {shape,...} of the inputs
 -- @treturn {shape,...} of the outputs
@@ -148,33 +153,38 @@ end
 -- @tparam {shape,...} shapes of the inputs
 -- @tparam {string,...} dtypes of the inputs
 function CustomOpProp:create_operator(ctx, shapes, dtypes)   -- luacheck: ignore self
-  Error.raise{ code = "unsupported", func = "CustomOpProp:create_operator", message = "the class does not define it" }
+  Error.raise{ code = "unsupported", func = "CustomOpProp:create_operator",
+    message = "the class does not define it" }
 end
 
 
 local REGISTER = args.form("operator.register", { { "name", "text" }, { "prop", "any" } })
 
---- Makes a class of descriptions known as `op_type = name`; a later one of the same name replaces it.
+--- Makes a class of descriptions known as `op_type = name`; a later one of the same name replaces
+-- it.
 -- @string name
 -- @tparam CustomOpProp prop a class that extends CustomOpProp
 -- @return the class
 function operator.register(...)
   local a = REGISTER(...)
-  if type(a.prop) ~= "table" or type(rawget(a.prop, "class_name")) ~= "string" or type(a.prop.create_operator) ~= "function" then
-    Error.raise{ code = "type", func = "operator.register", argument = "prop", expected = "a class that extends CustomOpProp",
-      got = Error.kind(a.prop), message = "bad 'prop'" }
+  if type(a.prop) ~= "table" or type(rawget(a.prop, "class_name")) ~= "string"
+      or type(a.prop.create_operator) ~= "function" then
+    Error.raise{ code = "type", func = "operator.register", argument = "prop",
+      expected = "a class that extends CustomOpProp", got = Error.kind(a.prop),
+      message = "bad 'prop'" }
   end
   registered[a.name] = a.prop
   return a.prop
 end
 
 
--- Descriptions ----------------------------------------------------------------------------------------------------------
+-- Descriptions ------------------------------------------------------------------------------------
 
 -- An error inside a user's method, as E(run) with the original as its cause.
 local function fail(method, name, where, cause)
   local interrupted = Class.is_a(cause, Error) and cause.code == "interrupted"
-  error(interrupted and cause or Error.new{ code = "run", func = "Custom", op = "Custom", node = name, where = where, cause = cause,
+  error(interrupted and cause or Error.new{ code = "run", func = "Custom", op = "Custom",
+    node = name, where = where, cause = cause,
     message = ("%s of a Lua operator failed: %s"):format(method, tostring(cause)) }, 0)
 end
 
@@ -193,10 +203,12 @@ local function describe(dict, func, name)
   local kind = dict.op_type
   local class = kind and registered[kind]
   if not kind then
-    Error.raise{ code = "value", func = func, op = "Custom", node = name, argument = "op_type", expected = "a registered name",
+    Error.raise{ code = "value", func = func, op = "Custom", node = name, argument = "op_type",
+      expected = "a registered name",
       got = "nothing", message = "required parameter op_type is missing" }
   elseif not class then
-    Error.unknown{ func = func, op = "Custom", node = name, argument = kind, what = "Lua operator", names = attrs.keys(registered) }
+    Error.unknown{ func = func, op = "Custom", node = name, argument = kind, what = "Lua operator",
+      names = attrs.keys(registered) }
   end
   local options = {}
   for key, value in pairs(dict) do
@@ -223,7 +235,8 @@ local function reads_text(prop, ins, outs, auxs)
   for k = 0, #outs - 1 do names[k] = "g" .. k end
   for k = 0, #ins - 1 do names[#outs + k] = "i" .. k end
   for k = 0, #outs - 1 do names[#outs + #ins + k] = "o" .. k end
-  local ids = prop:declare_backward_dependency(numbered(outs, 0), numbered(ins, #outs), numbered(outs, #outs + #ins))
+  local ids = prop:declare_backward_dependency(numbered(outs, 0), numbered(ins, #outs),
+    numbered(outs, #outs + #ins))
   for _, id in ipairs(ids) do
     tokens[#tokens + 1] = names[id]
   end
@@ -234,7 +247,8 @@ local function reads_text(prop, ins, outs, auxs)
 end
 
 
---- The attributes that the core needs to know a node's ports, for a node's own attributes (not for users).
+--- The attributes that the core needs to know a node's ports, for a node's
+-- own attributes (not for users).
 -- @tparam table dict
 -- @string func for errors
 -- @string name of the node
@@ -245,8 +259,10 @@ function operator._ports(dict, func, name)
   for _, aux in ipairs(auxs) do
     inputs[#inputs + 1] = aux .. "!"
   end
-  local hidden = { __custom_in__ = table.concat(inputs, " "), __custom_out__ = table.concat(outs, " ") }
-  hidden.__custom_reads__ = guarded("declare_backward_dependency", name, nil, reads_text, prop, ins, outs, auxs)
+  local hidden = { __custom_in__ = table.concat(inputs, " "),
+    __custom_out__ = table.concat(outs, " ") }
+  hidden.__custom_reads__ = guarded("declare_backward_dependency", name, nil,
+    reads_text, prop, ins, outs, auxs)
   return hidden
 end
 
@@ -271,7 +287,7 @@ function operator._own(dict)
 end
 
 
--- Inference ---------------------------------------------------------------------------------------------------------------
+-- Inference ---------------------------------------------------------------------------------------
 
 local function joined(lists, text)
   local words = {}
@@ -297,8 +313,9 @@ end
 -- A list of a known length from what a method returned.
 local function counted(list, n, method, what, name, where)
   if not values.is_plain(list) or #list ~= n then
-    Error.raise{ code = "value", func = "Custom", op = "Custom", node = name, where = where, argument = what, expected = n,
-      got = values.is_plain(list) and #list or Error.kind(list), message = method .. " returned a list of the wrong length" }
+    Error.raise{ code = "value", func = "Custom", op = "Custom", node = name, where = where,
+      argument = what, expected = n, got = values.is_plain(list) and #list or Error.kind(list),
+      message = method .. " returned a list of the wrong length" }
   end
   list.n = n
   return list
@@ -307,7 +324,8 @@ end
 
 -- Asks for shapes (or dtypes) of everything; nil while too little is known.
 local function ask(n, prop, method, ins, complete, word)
-  local nargs, nouts, nauxs = #prop:list_arguments(), #prop:list_outputs(), #prop:list_auxiliary_states()
+  local nargs, nouts, nauxs = #prop:list_arguments(), #prop:list_outputs(),
+    #prop:list_auxiliary_states()
   local ok, a, b, c = pcall(prop[method], prop, ins)
   if not ok then
     return complete and fail(method, n.name, n.where, a) or nil
@@ -330,8 +348,10 @@ local function infer_node(n, prop, descs, first, default)
   end
   local none = #prop:list_arguments() == 0
   return {
-    __custom_shapes__ = (none or tables.is_known(shapes[1])) and ask(n, prop, "infer_shape", shapes, complete, shape_word) or nil,
-    __custom_types__ = (none or types[1]) and ask(n, prop, "infer_type", types, typed, type_word) or nil,
+    __custom_shapes__ = (none or tables.is_known(shapes[1]))
+      and ask(n, prop, "infer_shape", shapes, complete, shape_word) or nil,
+    __custom_types__ = (none or types[1]) and ask(n, prop, "infer_type", types, typed, type_word)
+      or nil,
   }
 end
 
@@ -357,7 +377,8 @@ function operator._used(order)
 end
 
 
---- Builds a graph whose Lua operators know their shapes, as far as they follow from what is given (not for users).
+--- Builds a graph whose Lua operators know their shapes, as far as they follow from
+-- what is given (not for users).
 -- @tparam table built as symbol_graph makes it
 -- @tparam cdata wants `ty_want[]`
 -- @int count of them
@@ -390,7 +411,7 @@ function operator._resolve(built, wants, count, rebuild, func, default)
 end
 
 
--- Running -------------------------------------------------------------------------------------------------------------------
+-- Running -----------------------------------------------------------------------------------------
 
 -- The object of a node in an executor, made when first needed.
 local function object_of(exe, name, dict, ins)
@@ -402,8 +423,8 @@ local function object_of(exe, name, dict, ins)
     for i = 1, #prop:list_arguments() do
       shapes[i], types[i] = ins[i] and ins[i].shape or {}, ins[i] and ins[i].dtype
     end
-    objects[name] = { prop = prop, op = guarded("create_operator", name, nil, prop.create_operator, prop,
-      ins[1] and ins[1].context or context.current_context(), shapes, types) }
+    objects[name] = { prop = prop, op = guarded("create_operator", name, nil, prop.create_operator,
+      prop, ins[1] and ins[1].context or context.current_context(), shapes, types) }
   end
   return objects[name]
 end
@@ -449,8 +470,8 @@ end
 local function run_forward(object, name, where, is_train, ins, outs)
   local nargs = #object.prop:list_arguments()
   local out, req = fill(outs, 0, outs.n, function() return zeros_like(ins[1]) end)
-  guarded("forward", name, where, object.op.forward, object.op, is_train, req, { unpack(ins, 1, nargs) },
-    out, { unpack(ins, nargs + 1, ins.n) })
+  guarded("forward", name, where, object.op.forward, object.op, is_train, req,
+    { unpack(ins, 1, nargs) }, out, { unpack(ins, nargs + 1, ins.n) })
 end
 
 
@@ -502,7 +523,7 @@ local function finish(lists)
     for i = 1, list.n do
       local x = list[i]
       if x then
-        x:wait_to_read()                                 -- what comes next in the run does not know this view of its memory
+        x:wait_to_read()         -- what comes next in the run does not know this view of its memory
         arrays.drop(x)
       end
     end
@@ -520,7 +541,8 @@ function operator._run(exe, event)
   local n = node_named(exe, backward and name:gsub("_backward$", "") or name)
   local hidden = operator._ports(n.attrs, "Custom", n.name)
   local handle = rawget(exe, "_handle")
-  local ins, outs = event_arrays(handle, C.TY_ARG, event.nin), event_arrays(handle, C.TY_OUT, event.nout)
+  local ins, outs = event_arrays(handle, C.TY_ARG, event.nin),
+    event_arrays(handle, C.TY_OUT, event.nout)
   local object = object_of(exe, n.name, n.attrs, ins)
   if backward then
     run_backward(object, n.name, n.where, hidden, ins, outs)
@@ -531,7 +553,7 @@ function operator._run(exe, event)
 end
 
 
--- On arrays -------------------------------------------------------------------------------------------------------------------
+-- On arrays ---------------------------------------------------------------------------------------
 
 local function infer_all(prop, dict, method, ins, func)
   local a, b, c = guarded(method, "", nil, prop[method], prop, ins)
@@ -540,7 +562,8 @@ local function infer_all(prop, dict, method, ins, func)
 end
 
 
---- `ty.nd.Custom`: runs forward at once, in training mode if `is_train = true` (not for users: use ty.nd.Custom).
+--- `ty.nd.Custom`: runs forward at once, in training mode if `is_train = true` (not
+-- for users: use ty.nd.Custom).
 -- @tparam {NDArray,...} inputs arguments, then auxiliary states
 -- @tparam table dict attributes as text
 -- @string func for errors
@@ -549,15 +572,16 @@ function operator._call(inputs, dict, func)
   local prop = describe(dict, func, "")
   local nargs, nauxs = #prop:list_arguments(), #prop:list_auxiliary_states()
   if #inputs ~= nargs + nauxs then
-    Error.raise{ code = "value", func = func, op = "Custom", expected = nargs + nauxs, got = #inputs,
-      message = ("'%s' has %d inputs"):format(dict.op_type, nargs + nauxs) }
+    Error.raise{ code = "value", func = func, op = "Custom", expected = nargs + nauxs,
+      got = #inputs, message = ("'%s' has %d inputs"):format(dict.op_type, nargs + nauxs) }
   end
   local shapes, types, outs, req = {}, {}, {}, {}
   for i = 1, nargs do
     shapes[i], types[i] = inputs[i].shape, inputs[i].dtype
   end
   local ctx = inputs[1] and inputs[1].context or context.current_context()
-  local out_shapes, out_types = infer_all(prop, dict, "infer_shape", shapes, func), infer_all(prop, dict, "infer_type", types, func)
+  local out_shapes, out_types = infer_all(prop, dict, "infer_shape", shapes, func),
+    infer_all(prop, dict, "infer_type", types, func)
   for i, shape in ipairs(out_shapes) do
     outs[i], req[i] = nd.zeros(shape, { dtype = out_types[i], ctx = ctx }), "write"
   end

@@ -6,12 +6,13 @@
 --     exe:backward()
 --     exe.grad_dict.fc1_weight:totable()
 --
--- `forward` and `backward` return at once; reading an array waits. Arrays that were bound are used, not copied, and
--- the lists and dictionaries hold the same objects. Lists count from 1 in the order of list_arguments,
--- list_auxiliary_states and list_outputs.
+-- `forward` and `backward` return at once; reading an array waits. Arrays that were bound are used,
+-- not copied, and the lists and dictionaries hold the same objects. Lists count from 1 in the order
+-- of list_arguments, list_auxiliary_states and list_outputs.
 --
--- Fields: handle, arg_arrays, grad_arrays (nil without gradients at bind), aux_arrays, outputs, and arg_dict,
--- grad_dict, aux_dict, output_dict, which are built on first use and refuse duplicate names.
+-- Fields: handle, arg_arrays, grad_arrays (nil without gradients at bind), aux_arrays,
+-- outputs, and arg_dict, grad_dict, aux_dict, output_dict, which are built on first
+-- use and refuse duplicate names.
 --
 -- @module tycho.executor
 
@@ -39,7 +40,7 @@ local Executor = Class:extend("Executor")
 executor.Executor = Executor
 
 
--- Making -------------------------------------------------------------------------------------------------------------
+-- Making ------------------------------------------------------------------------------------------
 
 local function keep_all(list)
   for i = 1, list and #list or 0 do
@@ -51,7 +52,8 @@ local function keep_all(list)
 end
 
 
-local int_out, tensor_out, rows_out = ffi.new("int[1]"), ffi.new("ty_tensor *[1]"), ffi.new("int64_t[1]")
+local int_out, tensor_out, rows_out =
+  ffi.new("int[1]"), ffi.new("ty_tensor *[1]"), ffi.new("int64_t[1]")
 
 local function outputs_of(handle, dry)
   local n, out, list = int_out, tensor_out, {}
@@ -77,7 +79,8 @@ local function rows_of(handle, i, func)
 end
 
 
--- Outputs whose number of rows only a run knows (`contrib.boolean_mask`): place -> the array with room for all.
+-- Outputs whose number of rows only a run knows (`contrib.boolean_mask`): place ->
+-- the array with room for all.
 local function roomy_outputs(handle, outputs, dry)
   local roomy = {}
   for i = 1, dry and 0 or #outputs do
@@ -92,7 +95,8 @@ local function fit_rows(self, handle, func)
   for i, whole in pairs(self._roomy) do
     local rows = rows_of(handle, i, func)
     if rows == 0 then
-      Error.raise{ code = "value", func = func, argument = self._names.outputs[i], expected = "at least one row", got = 0,
+      Error.raise{ code = "value", func = func, argument = self._names.outputs[i],
+        expected = "at least one row", got = 0,
         message = "no row is chosen, and an array without elements does not exist" }
     end
     self._outputs[i] = whole:slice_axis{ axis = 0, begin = 0, ["end"] = rows }
@@ -102,7 +106,8 @@ end
 
 -- Fills an object with what binding made.
 local function become(self, made)
-  self._handle, self._symbol, self._ctx, self._grad_req = made.handle, made.symbol, made.ctx, made.grad_req
+  self._handle, self._symbol, self._ctx, self._grad_req =
+    made.handle, made.symbol, made.ctx, made.grad_req
   self._snapshot = made.snapshot
   self._group2ctx, self._names, self._dry = made.group2ctx, made.names, made.dry_run
   self._arg_arrays, self._aux_arrays = keep_all(made.args), keep_all(made.auxs)
@@ -115,9 +120,10 @@ end
 
 --- An executor on given arrays: what `Symbol:bind` calls.
 --
--- Options: ctx = current, args (list or dictionary, all arguments), args_grad = nil (no gradients), grad_req = "write"
--- ("write", "add", "null", a list or a dictionary), aux_states, group2ctx, shared_exec, force_mirroring, memory_budget
--- (bytes), dry_run = false (plans, allocates nothing; arrays may be absent).
+-- Options: ctx = current, args (list or dictionary, all arguments), args_grad = nil (no
+-- gradients), grad_req = "write" ("write", "add", "null", a list or a dictionary), aux_states,
+-- group2ctx, shared_exec, force_mirroring, memory_budget (bytes), dry_run = false (plans,
+-- allocates nothing; arrays may be absent).
 -- @param sym the symbol
 -- @treturn Executor
 function executor.bind(sym, ...)
@@ -127,9 +133,9 @@ end
 
 --- An executor on zero-filled arrays made for the given shapes: what `Symbol:simple_bind` calls.
 --
--- Options: ctx = current, a shape for each input by name (or in `shapes = {...}`), grad_req, type_dict, group2ctx,
--- arg_ctx, grad_ctx, aux_ctx, shared_arg_names, shared_exec, shared_buffer (filled in place), force_mirroring,
--- memory_budget, dry_run.
+-- Options: ctx = current, a shape for each input by name (or in `shapes = {...}`), grad_req,
+-- type_dict, group2ctx, arg_ctx, grad_ctx, aux_ctx, shared_arg_names, shared_exec, shared_buffer
+-- (filled in place), force_mirroring, memory_budget, dry_run.
 -- @param sym the symbol
 -- @treturn Executor
 function executor.simple_bind(sym, ...)
@@ -154,7 +160,8 @@ local function nothing()
   return {}
 end
 
--- Executor{handle, symbol, ctx, grad_req, group2ctx}: an object for a handle of the core, which it takes over.
+-- Executor{handle, symbol, ctx, grad_req, group2ctx}: an object for a handle of
+-- the core, which it takes over.
 local function construct(_, ...)
   local a = EXECUTOR(...)
   if not (type(a.handle) == "cdata" and ffi.istype("ty_exec *", a.handle)) then
@@ -165,18 +172,21 @@ local function construct(_, ...)
   local sym = a.symbol:copy()
   local names = { arguments = sym:list_arguments(), auxiliary = sym:list_auxiliary_states(),
     outputs = sym:list_outputs() }
-  local made = { handle = a.handle, symbol = sym, ctx = a.ctx, grad_req = a.grad_req, group2ctx = a.group2ctx,
-    names = names }
+  local made = { handle = a.handle, symbol = sym, ctx = a.ctx, grad_req = a.grad_req,
+    group2ctx = a.group2ctx, names = names }
   made.args, made.grads, made.auxs = binding.arrays_of(a.handle, names, nothing)
   return become({}, made)
 end
 
-setmetatable(Executor, { __index = Class, __call = construct, __tostring = function() return "<class Executor>" end })
+setmetatable(Executor, { __index = Class, __call = construct, __tostring = function()
+  return "<class Executor>"
+end })
 
 
--- Fields -------------------------------------------------------------------------------------------------------------
+-- Fields ------------------------------------------------------------------------------------------
 
---- A dictionary of names and arrays; places that hold `ty.null` are left out. A name that occurs twice is E(name).
+--- A dictionary of names and arrays; places that hold `ty.null` are left out. A name
+-- that occurs twice is E(name).
 -- @tparam {string,...} names
 -- @tparam {NDArray,...} list
 function Executor._get_dict(names, list)
@@ -184,7 +194,8 @@ function Executor._get_dict(names, list)
   for i, name in ipairs(names) do
     if seen[name] then
       Error.raise{ code = "name", func = "Executor", argument = name,
-        message = ("'%s' occurs twice among the names, so there is no dictionary of them; use the list"):format(name) }
+        message = ("'%s' occurs twice among the names, so there is no dictionary of them; \z
+          use the list"):format(name) }
     end
     seen[name] = true
     dict[name] = values.value(list and list[i])
@@ -193,7 +204,8 @@ function Executor._get_dict(names, list)
 end
 
 
--- Gradients that are computed: an argument whose request is null has none, even if an array was given.
+-- Gradients that are computed: an argument whose request is null has none, even if an array was
+-- given.
 local function live_grads(self)
   local list, out = {}, tensor_out
   for i, name in ipairs(self._names.arguments) do
@@ -209,9 +221,9 @@ end
 
 -- field -> raw field
 local FIELDS = {
-  handle   = "_handle",   arg_arrays = "_arg_arrays", grad_arrays = "_grad_arrays", aux_arrays  = "_aux_arrays",
-  outputs  = "_outputs",  arg_dict   = "_arg_dict",   grad_dict   = "_grad_dict",   aux_dict    = "_aux_dict",
-  output_dict = "_output_dict",
+  handle     = "_handle",      arg_arrays = "_arg_arrays",  grad_arrays = "_grad_arrays",
+  aux_arrays = "_aux_arrays",  outputs    = "_outputs",     arg_dict    = "_arg_dict",
+  grad_dict  = "_grad_dict",   aux_dict   = "_aux_dict",    output_dict = "_output_dict",
 }
 
 -- field -> names, list: built on first use
@@ -268,7 +280,8 @@ function Executor.__index(self, key)
   elseif type(key) == "string" and key:sub(1, 1) == "_" then
     return Class[key]                                    -- private fields that are not set
   end
-  Error.unknown{ func = "Executor", argument = key, what = "field or method", names = member_names() }
+  Error.unknown{ func = "Executor", argument = key, what = "field or method",
+    names = member_names() }
 end
 
 
@@ -276,7 +289,8 @@ function Executor.__newindex(self, key, value)
   if type(key) == "string" and key:sub(1, 1) == "_" then
     rawset(self, key, value)
   elseif FIELDS[key] or rawget(Executor, key) ~= nil then
-    Error.raise{ code = "state", func = "Executor", argument = key, message = ("'%s' is read-only"):format(key) }
+    Error.raise{ code = "state", func = "Executor", argument = key,
+      message = ("'%s' is read-only"):format(key) }
   else
     Error.unknown{ func = "Executor", argument = key, what = "field", names = member_names() }
   end
@@ -298,7 +312,8 @@ local function handle_of(self, func)
 end
 
 
---- Lets go of the core's executor now. Bound arrays, outputs and a shared pool live on; later use is E(state).
+--- Lets go of the core's executor now. Bound arrays, outputs and a shared pool
+-- live on; later use is E(state).
 function Executor:free()
   local handle = rawget(self, "_handle")
   if handle then
@@ -310,7 +325,7 @@ function Executor:free()
 end
 
 
--- Running ------------------------------------------------------------------------------------------------------------
+-- Running -----------------------------------------------------------------------------------------
 
 local event = ffi.new("ty_event")
 
@@ -325,8 +340,8 @@ local function report(self)
 end
 
 
--- What happens between two parts of a run: a value to report, or an operator that is written in Lua. Gives an error of
--- the callback; a Lua operator's error ends the run.
+-- What happens between two parts of a run: a value to report, or an operator that is written in
+-- Lua. Gives an error of the callback; a Lua operator's error ends the run.
 local function act(self, handle, code, silent)
   check(C.ty_exec_event(handle, event), "Executor")
   if code == C.TY_EV_HOST then
@@ -337,7 +352,8 @@ local function act(self, handle, code, silent)
 end
 
 
--- Goes on until the run is done. An error of the monitor's callback is raised then, so that the executor stays usable.
+-- Goes on until the run is done. An error of the monitor's callback is raised then, so
+-- that the executor stays usable.
 local function drive(self, handle, code, func)
   local failed
   while code < 0 do
@@ -356,16 +372,18 @@ local function is_nested(v)
 end
 
 
--- A value for a bound array, itself or made of a nested table; `what` and `advice` stand around the name in errors.
+-- A value for a bound array, itself or made of a nested table; `what` and `advice`
+-- stand around the name in errors.
 local function fitting(bound, v, func, name, what, advice)
   if not is_array(v) and not is_nested(v) then
-    Error.raise{ code = "type", func = func, argument = name, expected = "an NDArray or a nested table",
+    Error.raise{ code = "type", func = func, argument = name,
+      expected = "an NDArray or a nested table",
       got = Error.kind(v), message = ("bad value of %s'%s'"):format(what, name) }
   end
   local x = is_array(v) and v or host.from_table(v, bound._dtype, func, name)
   if not tables.same(x._shape, bound._shape) then
-    Error.raise{ code = "shape", func = func, argument = name, expected = bound.shape, got = x.shape,
-      message = ("%s'%s' has another shape%s"):format(what, name, advice) }
+    Error.raise{ code = "shape", func = func, argument = name, expected = bound.shape,
+      got = x.shape, message = ("%s'%s' has another shape%s"):format(what, name, advice) }
   end
   return x
 end
@@ -377,9 +395,11 @@ local function given_arrays(self, given, func)
   for name, v in pairs(given) do
     local bound = dict[name]
     if not bound then
-      Error.unknown{ func = func, argument = name, what = "argument", names = self._names.arguments }
+      Error.unknown{ func = func, argument = name, what = "argument",
+        names = self._names.arguments }
     end
-    list[#list + 1] = { bound, fitting(bound, v, func, name, "argument ", " than the bound array; exe:reshape changes it") }
+    list[#list + 1] = { bound,
+      fitting(bound, v, func, name, "argument ", " than the bound array; exe:reshape changes it") }
   end
   return list
 end
@@ -405,8 +425,8 @@ end
 
 
 --- Runs the graph forward.
--- @tparam[opt] table options is_train = false; arrays or nested tables by argument name (or in `args = {...}`), copied
---   into the bound arrays; all are checked before any is copied
+-- @tparam[opt] table options is_train = false; arrays or nested tables by argument name (or in
+--   `args = {...}`), copied into the bound arrays; all are checked before any is copied
 -- @treturn {NDArray,...} `exe.outputs`
 function Executor:forward(...)
   local handle, func = handle_of(self, "Executor:forward"), "Executor:forward"
@@ -431,7 +451,8 @@ local BACKWARD = args.form("Executor:backward", {
   list = true, dict = true, { "out_grads", "any?" }, { "is_train", "boolean", true },
 })
 
--- Head gradients as a list in output order: from nothing, an array, a list, or a dictionary by output name.
+-- Head gradients as a list in output order: from nothing, an array, a list, or
+-- a dictionary by output name.
 local function head_list(self, given, func)
   if given == nil then
     return {}, 0
@@ -448,8 +469,9 @@ local function head_list(self, given, func)
   for i, name in ipairs(self._names.outputs) do
     list[i] = given[name]
     if list[i] == nil then
-      Error.raise{ code = "name", func = func, argument = name, expected = "an NDArray", got = "nothing",
-        candidates = self._names.outputs, message = ("'out_grads' has no gradient for output '%s'"):format(name) }
+      Error.raise{ code = "name", func = func, argument = name, expected = "an NDArray",
+        got = "nothing", candidates = self._names.outputs,
+        message = ("'out_grads' has no gradient for output '%s'"):format(name) }
     end
   end
   return list, #list
@@ -460,17 +482,18 @@ local function check_heads(list, n, func)
   for i = 1, n do
     local g = values.value(list[i])
     if g ~= nil and not is_array(g) then
-      Error.raise{ code = "type", func = func, argument = "out_grads", expected = "NDArrays", got = Error.kind(g),
-        message = ("entry %d of 'out_grads' is no NDArray"):format(i) }
+      Error.raise{ code = "type", func = func, argument = "out_grads", expected = "NDArrays",
+        got = Error.kind(g), message = ("entry %d of 'out_grads' is no NDArray"):format(i) }
     end
   end
 end
 
 
 --- Computes the gradients, into the arrays bound for them.
--- @param[opt] out_grads gradients of the outputs: an NDArray, a list (`ty.null`: not given), or a dictionary by output
---   name. Not needed for losses
--- @bool[opt=true] is_train false: gradients of the inference form (Dropout off, BatchNorm with moving statistics)
+-- @param[opt] out_grads gradients of the outputs: an NDArray, a list (`ty.null`: not given), or a
+--   dictionary by output name. Not needed for losses
+-- @bool[opt=true] is_train false: gradients of the inference form (Dropout off,
+--   BatchNorm with moving statistics)
 function Executor:backward(...)
   local handle, func = handle_of(self, "Executor:backward"), "Executor:backward"
   local list, n, is_train = nil, 0, true
@@ -492,12 +515,15 @@ function Executor:backward(...)
 end
 
 
-local PARTIAL = args.form("Executor:partial_forward", { { "step", "integer" }, { "is_train", "boolean", false } })
+local PARTIAL = args.form("Executor:partial_forward",
+  { { "step", "integer" }, { "is_train", "boolean", false } })
 
---- Runs node `step` (from 0; variables count) of the forward graph; steps in order are the caller's affair.
+--- Runs node `step` (from 0; variables count) of the forward graph; steps in
+-- order are the caller's affair.
 -- @treturn int steps left
 function Executor:partial_forward(...)
-  local handle, a, left = handle_of(self, "Executor:partial_forward"), PARTIAL(...), ffi.new("int[1]")
+  local handle, a, left = handle_of(self, "Executor:partial_forward"),
+    PARTIAL(...), ffi.new("int[1]")
   drive(self, handle, C.ty_exec_partial_forward(handle, a.is_train and 1 or 0, a.step, left),
     "Executor:partial_forward")
   return left[0]
@@ -508,21 +534,23 @@ local MONITOR = args.form("Executor:set_monitor_callback", {
   { "callback", "function|null?" }, { "monitor_all", "boolean", false },
 })
 
---- Has `callback(name, array)` called for every node's outputs as they are computed, forward and backward; with
--- `monitor_all` for its inputs too, before it runs. The array is read-only and good during the call. nil removes it.
+--- Has `callback(name, array)` called for every node's outputs as they are computed, forward and
+-- backward; with `monitor_all` for its inputs too, before it runs. The array is read-only and good
+-- during the call. nil removes it.
 function Executor:set_monitor_callback(...)
   local handle, a = handle_of(self, "Executor:set_monitor_callback"), MONITOR(...)
   local callback = values.value(a.callback)
-  check(C.ty_exec_monitor(handle, not callback and C.TY_MON_OFF or a.monitor_all and C.TY_MON_ALL or C.TY_MON_OUT),
-    "Executor:set_monitor_callback")
+  check(C.ty_exec_monitor(handle, not callback and C.TY_MON_OFF or a.monitor_all and C.TY_MON_ALL
+    or C.TY_MON_OUT), "Executor:set_monitor_callback")
   self._monitor_callback = callback
 end
 
 
--- Parameters ---------------------------------------------------------------------------------------------------------
+-- Parameters --------------------------------------------------------------------------------------
 
 local COPY = args.form("Executor:copy_params_from", {
-  dict = true, { "arg_params", "dict" }, { "aux_params", "dict?" }, { "allow_extra_params", "boolean", false },
+  dict = true, { "arg_params", "dict" }, { "aux_params", "dict?" },
+  { "allow_extra_params", "boolean", false },
 })
 
 local function check_params(params, dict, what, allow, list)
@@ -538,10 +566,12 @@ local function check_params(params, dict, what, allow, list)
 end
 
 
---- Copies parameters into the bound arrays, converted to their element types. Missing names are fine.
+--- Copies parameters into the bound arrays, converted to their element
+-- types. Missing names are fine.
 -- @tparam table arg_params name -> array
 -- @tparam[opt] table aux_params name -> array
--- @bool[opt=false] allow_extra_params names that the executor does not have are ignored instead of E(name)
+-- @bool[opt=false] allow_extra_params names that the executor does not have
+--   are ignored instead of E(name)
 function Executor:copy_params_from(...)
   handle_of(self, "Executor:copy_params_from")
   local a, list = COPY(...), {}
@@ -553,19 +583,21 @@ function Executor:copy_params_from(...)
 end
 
 
--- Reshape ------------------------------------------------------------------------------------------------------------
+-- Reshape -----------------------------------------------------------------------------------------
 
 local RESHAPE = args.form("Executor:reshape", {
-  rest = "named", "*", { "partial_shaping", "boolean", false }, { "allow_up_sizing", "boolean", false },
-  { "shapes", "dict?" },
+  rest = "named", "*", { "partial_shaping", "boolean", false },
+  { "allow_up_sizing", "boolean", false }, { "shapes", "dict?" },
 })
 
 local KINDS = { args = "arg_arrays", grads = "grad_arrays", auxs = "aux_arrays" }
 
 
--- The old executor's arrays by kind and name: a reshaped executor keeps the objects that did not change.
+-- The old executor's arrays by kind and name: a reshaped executor keeps the
+-- objects that did not change.
 local function old_arrays(self)
-  local names = { args = self._names.arguments, grads = self._names.arguments, auxs = self._names.auxiliary }
+  local names = { args = self._names.arguments, grads = self._names.arguments,
+    auxs = self._names.auxiliary }
   return function(kind, name)
     local list = {}
     for i, other in ipairs(self[KINDS[kind]] and names[kind] or {}) do
@@ -576,10 +608,12 @@ local function old_arrays(self)
 end
 
 
---- An executor for other shapes that shares memory with this one; the two are not to run at the same time.
+--- An executor for other shapes that shares memory with this one; the two are
+-- not to run at the same time.
 --
--- Arrays that do not grow are views of the first elements of the old ones. A shape that was not named must not change
--- unless `partial_shaping`; an array must not grow unless `allow_up_sizing` (it is then new, contents undefined).
+-- Arrays that do not grow are views of the first elements of the old ones. A shape that was not
+-- named must not change unless `partial_shaping`; an array must not grow unless `allow_up_sizing`
+-- (it is then new, contents undefined).
 -- @tparam table options shapes by name (or in `shapes = {...}`), partial_shaping, allow_up_sizing
 -- @treturn Executor
 function Executor:reshape(...)
@@ -593,11 +627,15 @@ function Executor:reshape(...)
   end
   local spec, out = ffi.new("ty_reshape_spec"), ffi.new("ty_exec *[1]")
   spec.want, spec.nwant, spec.device = wants, #names, -1
-  spec.partial_shaping, spec.allow_up_sizing = a.partial_shaping and 1 or 0, a.allow_up_sizing and 1 or 0
+  spec.partial_shaping, spec.allow_up_sizing =
+    a.partial_shaping and 1 or 0, a.allow_up_sizing and 1 or 0
   check(C.ty_exec_regraph(handle, (binding.resolved(self._symbol, wants, #names, func))), func)
-  binding.call(function() return C.ty_exec_reshape(handle, spec, out) end, func, self._symbol, shapes)
-  local made = { handle = native.own(out[0], C.ty_exec_free), symbol = self._symbol, ctx = self._ctx,
-    grad_req = self._grad_req, group2ctx = self._group2ctx, names = self._names, dry_run = self._dry }
+  binding.call(function()
+    return C.ty_exec_reshape(handle, spec, out)
+  end, func, self._symbol, shapes)
+  local made = { handle = native.own(out[0], C.ty_exec_free), symbol = self._symbol,
+    ctx = self._ctx, grad_req = self._grad_req, group2ctx = self._group2ctx,
+    names = self._names, dry_run = self._dry }
   made.args, made.grads, made.auxs = binding.arrays_of(made.handle, self._names, old_arrays(self))
   made.grads = self.grad_arrays and made.grads
   local reshaped = become({}, made)
@@ -606,7 +644,7 @@ function Executor:reshape(...)
 end
 
 
--- Asking -------------------------------------------------------------------------------------------------------------
+-- Asking ------------------------------------------------------------------------------------------
 
 local text_out = ffi.new("const char *[1]")
 
@@ -628,7 +666,8 @@ function Executor:program()
 end
 
 
---- Checks the memory plan by a second algorithm; two values that overlap while both live are E(internal).
+--- Checks the memory plan by a second algorithm; two values that overlap
+-- while both live are E(internal).
 -- @treturn bool true
 function Executor:verify()
   check(C.ty_exec_verify(handle_of(self, "Executor:verify")), "Executor:verify")
@@ -665,9 +704,9 @@ local function planned_values(self)
   while C.ty_exec_value(self.handle, #list, v) == 0 do
     local node = native.text(v.node)
     list[#list + 1] = {
-      name = native.text(v.name), node = node, op = ops[node], bytes = tonumber(v.bytes), offset = tonumber(v.offset),
-      first = v.first, last = v.last, device = tostring(context.of_device(v.device)),
-      alias_of = v.alias >= 0 and v.alias or nil,
+      name = native.text(v.name), node = node, op = ops[node], bytes = tonumber(v.bytes),
+      offset = tonumber(v.offset), first = v.first, last = v.last,
+      device = tostring(context.of_device(v.device)), alias_of = v.alias >= 0 and v.alias or nil,
     }
   end
   return list
@@ -697,23 +736,25 @@ function Memory.__index(m, key)
 end
 
 
---- What the plan needs, in bytes: planned, lower_bound, ratio, unshared, args, grads, aux, outputs, pool (of all that
--- share it), devices (planned bytes by device), values (each value's place and life).
+--- What the plan needs, in bytes: planned, lower_bound, ratio, unshared, args, grads,
+-- aux, outputs, pool (of all that share it), devices (planned bytes by device), values
+-- (each value's place and life).
 function Executor:memory()
   local m = ffi.new("ty_memory")
   check(C.ty_exec_memory(handle_of(self, "Executor:memory"), m), "Executor:memory")
   local planned, bound = tonumber(m.planned), tonumber(m.bound)
   local t = setmetatable({
-    planned = planned, lower_bound = bound, ratio = bound > 0 and planned / bound or 1, unshared = tonumber(m.unshared),
-    args = tonumber(m.args), grads = tonumber(m.grads), aux = tonumber(m.aux), outputs = tonumber(m.outputs),
-    pool = tonumber(m.pool),
+    planned = planned, lower_bound = bound, ratio = bound > 0 and planned / bound or 1,
+    unshared = tonumber(m.unshared), args = tonumber(m.args), grads = tonumber(m.grads),
+    aux = tonumber(m.aux), outputs = tonumber(m.outputs), pool = tonumber(m.pool),
   }, Memory)
   planner[t] = self
   return t
 end
 
 
---- Counters: allocations (0 after the first run), instructions, segments, runs, ns (with `profile`).
+--- Counters: allocations (0 after the first run), instructions, segments, runs, ns (with
+-- `profile`).
 function Executor:stats()
   local s = ffi.new("ty_stats")
   check(C.ty_exec_stats(handle_of(self, "Executor:stats"), s), "Executor:stats")
@@ -723,7 +764,8 @@ function Executor:stats()
 end
 
 
---- Times of the last run's instructions: list of `{op, node, bytes, ns}`. The first call switches timing on.
+--- Times of the last run's instructions: list of `{op, node, bytes, ns}`. The
+-- first call switches timing on.
 function Executor:profile()
   local handle, func = handle_of(self, "Executor:profile"), "Executor:profile"
   local n = ffi.new("int[1]")
@@ -732,7 +774,8 @@ function Executor:profile()
   check(C.ty_exec_profile(handle, samples, n), func)
   for i = 0, n[0] - 1 do
     local s = samples[i]
-    list[i + 1] = { op = native.text(s.op), node = native.text(s.node), bytes = tonumber(s.bytes), ns = tonumber(s.ns) }
+    list[i + 1] = { op = native.text(s.op), node = native.text(s.node),
+      bytes = tonumber(s.bytes), ns = tonumber(s.ns) }
   end
   return list
 end
@@ -740,7 +783,8 @@ end
 
 local CHECK = args.form("Executor:check_numerics", { { "on", "boolean", true } })
 
---- Stops runs at the first node whose output holds NaN or an infinity: E(run) with the node and its inputs' ranges.
+--- Stops runs at the first node whose output holds NaN or an infinity: E(run) with the
+-- node and its inputs' ranges.
 -- @bool[opt=true] on
 function Executor:check_numerics(...)
   local handle = handle_of(self, "Executor:check_numerics")
@@ -755,7 +799,8 @@ local function describe(lines, title, names, list)
       lines[#lines + 1] = ("    ... %d in all"):format(#names)
       break
     end
-    lines[#lines + 1] = ("    %-24s %s"):format(name, is_array(list[i]) and list[i]:summary() or "-")
+    lines[#lines + 1] = ("    %-24s %s"):format(name,
+      is_array(list[i]) and list[i]:summary() or "-")
   end
 end
 
@@ -775,8 +820,8 @@ end
 
 
 -- Names of the data-parallel layer that also live here.
-local MANAGER = { _split_input_slice = true, _check_arguments = true, _load_general = true, _load_data = true,
-  _load_label = true }
+local MANAGER = { _split_input_slice = true, _check_arguments = true, _load_general = true,
+  _load_data = true, _load_label = true }
 
 return setmetatable(executor, { __index = function(_, key)
   return MANAGER[key] and require("tycho.module.executor_manager")[key] or nil

@@ -1,10 +1,12 @@
 --- Changes of images before training, as objects that are called (part of `ty.image`).
 --
---     local steps = ty.image.CreateAugmenter{ data_shape = {3, 224, 224}, resize = 256, rand_crop = true, rand_mirror = true }
+--     local steps = ty.image.CreateAugmenter{ data_shape = {3, 224, 224}, resize = 256,
+--       rand_crop = true, rand_mirror = true }
 --     for _, step in ipairs(steps) do x = step(x) end
 --
--- Each takes an image (height, width, channels) and returns one. Sizes are {width, height}. Those of colours are meant
--- for float32 (`CastAug` comes before them). Chance is the random state of cpu(0).
+-- Each takes an image (height, width, channels) and returns one. Sizes are {width,
+-- height}. Those of colours are meant for float32 (`CastAug` comes before them). Chance
+-- is the random state of cpu(0).
 --
 -- @module tycho.image.augment
 
@@ -22,7 +24,7 @@ local values = require "tycho.core.values"
 local augment = {}
 
 
--- The base ------------------------------------------------------------------------------------------------------------
+-- The base ----------------------------------------------------------------------------------------
 
 --- Base of augmenters: a subclass defines `apply(x)`. Field: params, by name.
 -- @type Augmenter
@@ -37,7 +39,8 @@ end
 
 --- The changed image.
 function Augmenter:apply(_)
-  Error.raise{ code = "unsupported", func = self.class_name, message = "the augmenter does not define apply(x)" }
+  Error.raise{ code = "unsupported", func = self.class_name,
+    message = "the augmenter does not define apply(x)" }
 end
 
 
@@ -70,7 +73,8 @@ end
 
 -- A lone {width, height} is a size, not a list of parameters.
 local function lone_size(spec, t, ...)
-  if spec[1][2] == "shape" and select("#", ...) == 0 and values.is_plain(t) and #t == 2 and type(t[2]) == "number" then
+  if spec[1][2] == "shape" and select("#", ...) == 0 and values.is_plain(t) and #t == 2
+      and type(t[2]) == "number" then
     return { size = t }
   end
   return t, ...
@@ -96,7 +100,7 @@ local function define(name, spec, apply)
 end
 
 
--- Several -------------------------------------------------------------------------------------------------------------
+-- Several -----------------------------------------------------------------------------------------
 
 local function names_of(self)
   local texts = {}
@@ -132,7 +136,7 @@ define("RandomOrderAug", { list = true, { "ts", "list" } }, function(self, x)
 end).dumps = names_of
 
 
--- Sizes ---------------------------------------------------------------------------------------------------------------
+-- Sizes -------------------------------------------------------------------------------------------
 
 local INTERP, SIZE = { "interp", "integer", 2 }, { "size", "shape" }
 
@@ -143,7 +147,8 @@ define("ResizeAug", { { "size", "integer" }, INTERP }, function(self, x)
 end)
 
 
---- The image becomes `size`, whatever its proportions. Parameters: size {width, height}, interp = 2.
+--- The image becomes `size`, whatever its proportions. Parameters: size
+-- {width, height}, interp = 2.
 -- @function ForceResizeAug
 define("ForceResizeAug", { SIZE, INTERP }, function(self, x)
   return pixels.imresize(x, self.size[1], self.size[2] or self.size[1], self.interp)
@@ -157,11 +162,13 @@ define("RandomCropAug", { SIZE, INTERP }, function(self, x)
 end)
 
 
---- A window of random area and proportions. Parameters: size, area, ratio, interp = 2; see `random_size_crop`.
+--- A window of random area and proportions. Parameters: size, area, ratio,
+-- interp = 2; see `random_size_crop`.
 -- @function RandomSizedCropAug
-define("RandomSizedCropAug", { SIZE, { "area", "number|list" }, { "ratio", "list" }, INTERP }, function(self, x)
-  return (pixels.random_size_crop(x, self.size, self.area, self.ratio, self.interp))
-end)
+define("RandomSizedCropAug", { SIZE, { "area", "number|list" }, { "ratio", "list" }, INTERP },
+  function(self, x)
+    return (pixels.random_size_crop(x, self.size, self.area, self.ratio, self.interp))
+  end)
 
 
 --- The window in the middle. Parameters: size {width, height}, interp = 2.
@@ -171,7 +178,7 @@ define("CenterCropAug", { SIZE, INTERP }, function(self, x)
 end)
 
 
--- Colours -------------------------------------------------------------------------------------------------------------
+-- Colours -----------------------------------------------------------------------------------------
 
 local function coefficients(dtype)
   return nd.array({ { { 0.299, 0.587, 0.114 } } }, { dtype = dtype })
@@ -234,7 +241,8 @@ end
 define("HueJitterAug", { { "hue", "number" } }, function(self, x)
   local angle = chance.uniform(-self.hue, self.hue) * math.pi
   local u, w = math.cos(angle), math.sin(angle)
-  return recolored(x, product(product(FROM_YIQ, { { 1, 0, 0 }, { 0, u, -w }, { 0, w, u } }), TO_YIQ), true)
+  return recolored(x,
+    product(product(FROM_YIQ, { { 1, 0, 0 }, { 0, u, -w }, { 0, w, u } }), TO_YIQ), true)
 end)
 
 
@@ -246,8 +254,8 @@ define("ColorJitterAug", {
   return self.steps(x)
 end).prepare = function(self)
   local list = {}
-  for _, row in ipairs{ { "brightness", "BrightnessJitterAug" }, { "contrast", "ContrastJitterAug" },
-                        { "saturation", "SaturationJitterAug" } } do
+  for _, row in ipairs{ { "brightness", "BrightnessJitterAug" },
+      { "contrast", "ContrastJitterAug" }, { "saturation", "SaturationJitterAug" } } do
     list[#list + 1] = self[row[1]] > 0 and augment[row[2]](self[row[1]]) or nil
   end
   self.steps = augment.RandomOrderAug{ ts = list }
@@ -255,9 +263,11 @@ end
 
 
 local EIGVAL = { 55.46, 4.794, 1.148 }
-local EIGVEC = { { -0.5675, 0.7192, 0.4009 }, { -0.5808, -0.0045, -0.8140 }, { -0.5836, -0.6948, 0.4203 } }
+local EIGVEC = { { -0.5675, 0.7192, 0.4009 }, { -0.5808, -0.0045, -0.8140 },
+  { -0.5836, -0.6948, 0.4203 } }
 
---- Adds normal numbers times the principal components of colours. Parameters: alphastd, eigval and eigvec (ImageNet's).
+--- Adds normal numbers times the principal components of colours. Parameters: alphastd,
+-- eigval and eigvec (ImageNet's).
 -- @function LightingAug
 define("LightingAug", {
   { "alphastd", "number" }, { "eigval", "list|array", EIGVAL }, { "eigvec", "list|array", EIGVEC },
@@ -267,7 +277,8 @@ define("LightingAug", {
     alpha[i] = chance.normal(self.alphastd)
   end
   for i = 1, 3 do
-    rgb[i] = vector[i][1] * alpha[1] * value[1] + vector[i][2] * alpha[2] * value[2] + vector[i][3] * alpha[3] * value[3]
+    rgb[i] = vector[i][1] * alpha[1] * value[1] + vector[i][2] * alpha[2] * value[2]
+      + vector[i][3] * alpha[3] * value[3]
   end
   return x + nd.array(rgb, { dtype = x.dtype })
 end)
@@ -275,9 +286,10 @@ end)
 
 --- (x - mean) / std. Parameters: mean, std: lists by channel or arrays; either may be nil.
 -- @function ColorNormalizeAug
-define("ColorNormalizeAug", { { "mean", "list|array|null?" }, { "std", "list|array?" } }, function(self, x)
-  return pixels.color_normalize(x, values.value(self.mean) or values.null, self.std)
-end)
+define("ColorNormalizeAug", { { "mean", "list|array|null?" }, { "std", "list|array?" } },
+  function(self, x)
+    return pixels.color_normalize(x, values.value(self.mean) or values.null, self.std)
+  end)
 
 
 local GREY = { { 0.21, 0.21, 0.21 }, { 0.72, 0.72, 0.72 }, { 0.07, 0.07, 0.07 } }
@@ -303,15 +315,16 @@ define("CastAug", { { "typ", "dtype", "float32" } }, function(self, x)
 end)
 
 
--- The usual list ------------------------------------------------------------------------------------------------------
+-- The usual list ----------------------------------------------------------------------------------
 
 local MEAN, STD = { 123.68, 116.28, 103.53 }, { 58.395, 57.12, 57.375 }
 
 local CREATE = args.form("image.CreateAugmenter", {
   { "data_shape", "shape" }, { "resize", "integer", 0 }, { "rand_crop", "boolean", false },
-  { "rand_resize", "boolean", false }, { "rand_mirror", "boolean", false }, { "mean", "boolean|list|array?" },
-  { "std", "boolean|list|array?" }, { "brightness", "number", 0 }, { "contrast", "number", 0 },
-  { "saturation", "number", 0 }, { "hue", "number", 0 }, { "pca_noise", "number", 0 }, { "rand_gray", "number", 0 },
+  { "rand_resize", "boolean", false }, { "rand_mirror", "boolean", false },
+  { "mean", "boolean|list|array?" }, { "std", "boolean|list|array?" },
+  { "brightness", "number", 0 }, { "contrast", "number", 0 }, { "saturation", "number", 0 },
+  { "hue", "number", 0 }, { "pca_noise", "number", 0 }, { "rand_gray", "number", 0 },
   { "inter_method", "integer", 2 },
 })
 
@@ -320,8 +333,9 @@ local function window_step(a)
   local size = { a.data_shape[3], a.data_shape[2] }
   if a.rand_resize then
     if not a.rand_crop then
-      Error.raise{ code = "value", func = "image.CreateAugmenter", argument = "rand_resize", expected = "rand_crop = true",
-        got = "false", message = "a window of random size is a random window: rand_resize needs rand_crop" }
+      Error.raise{ code = "value", func = "image.CreateAugmenter", argument = "rand_resize",
+        expected = "rand_crop = true", got = "false",
+        message = "a window of random size is a random window: rand_resize needs rand_crop" }
     end
     return augment.RandomSizedCropAug(size, 0.08, { 3 / 4, 4 / 3 }, a.inter_method)
   end
@@ -343,9 +357,10 @@ local function add_colors(list, a)
 end
 
 
---- The usual changes, as a list: resize, window, mirror image, float32, colours, normalisation. Options data_shape
--- (channels, height, width), resize = 0 (of the shorter side), rand_crop = false, rand_resize = false, rand_mirror = false,
--- mean, std (true: ImageNet's), brightness, contrast, saturation, hue, pca_noise, rand_gray = 0, inter_method = 2.
+--- The usual changes, as a list: resize, window, mirror image, float32, colours, normalisation.
+-- Options data_shape (channels, height, width), resize = 0 (of the shorter side),
+-- rand_crop = false, rand_resize = false, rand_mirror = false, mean, std (true: ImageNet's),
+-- brightness, contrast, saturation, hue, pca_noise, rand_gray = 0, inter_method = 2.
 -- @treturn {Augmenter,...}
 function augment.CreateAugmenter(...)
   local a, list = CREATE(...), {}

@@ -2,11 +2,12 @@
 --
 --     local x = ty.image.imread("cat.jpg")                   -- (height, width, 3) uint8, red first
 --     ty.image.imwrite("small.png", ty.image.resize_short(x, 224))
---     local it = ty.image.ImageIter{ batch_size = 32, data_shape = {3, 224, 224}, path_imgrec = "train.rec",
+--     local it = ty.image.ImageIter{ batch_size = 32, data_shape = {3, 224, 224},
+--       path_imgrec = "train.rec",
 --       path_imgidx = "train.idx", shuffle = true, rand_crop = true, rand_mirror = true }
 --
--- The parts: `image.pixels` (functions), `image.augment` (objects that change images), `image.iter` (the iterator). For
--- training at full speed see `ty.io.ImageRecordIter`, which works in C threads.
+-- The parts: `image.pixels` (functions), `image.augment` (objects that change images), `image.iter`
+-- (the iterator). For training at full speed see `ty.io.ImageRecordIter`, which works in C threads.
 --
 -- @module tycho.image
 
@@ -15,7 +16,8 @@ local Error = require "tycho.core.error"
 
 local image = {}
 
-for _, part in ipairs{ require "tycho.image.pixels", require "tycho.image.augment", require "tycho.image.iter" } do
+for _, part in ipairs{ require "tycho.image.pixels", require "tycho.image.augment",
+    require "tycho.image.iter" } do
   for name, value in pairs(part) do
     image[name] = value
   end

@@ -1,8 +1,8 @@
 --- Batches of images from record files, lists of files or both: `ty.image.ImageIter`.
 --
--- Samples are (label, bytes of a file); where labels come from a list, its numbers are the keys of the records. Images
--- are decoded and changed one after the other by `aug_list`. The order of a shuffling iterator comes from the random
--- state of cpu(0).
+-- Samples are (label, bytes of a file); where labels come from a list, its numbers are the keys of
+-- the records. Images are decoded and changed one after the other by `aug_list`. The order of a
+-- shuffling iterator comes from the random state of cpu(0).
 --
 -- @module tycho.image.iter
 
@@ -20,28 +20,30 @@ local recordio = require "tycho.io.recordio"
 
 local iter = {}
 
---- Fields: batch_size, provide_data, provide_label, auglist, seq (keys of the samples in order; nil: as in the file).
+--- Fields: batch_size, provide_data, provide_label, auglist, seq (keys of the samples in
+-- order; nil: as in the file).
 -- @type ImageIter
 local ImageIter = base.DataIter:extend("ImageIter")
 iter.ImageIter = ImageIter
 
 local FORM = args.form("image.ImageIter", {
-  rest = "augment",
-  { "batch_size", "integer" }, { "data_shape", "shape" }, { "label_width", "integer", 1 }, { "path_imgrec", "text?" },
-  { "path_imglist", "text?" }, { "path_root", "text", "" }, { "path_imgidx", "text?" }, { "shuffle", "boolean", false },
-  { "part_index", "integer", 0 }, { "num_parts", "integer", 1 }, { "aug_list", "list?" }, { "imglist", "list?" },
-  { "data_name", "text", "data" }, { "label_name", "text", "softmax_label" }, { "dtype", "dtype", "float32" },
+  rest = "augment", { "batch_size", "integer" }, { "data_shape", "shape" },
+  { "label_width", "integer", 1 }, { "path_imgrec", "text?" }, { "path_imglist", "text?" },
+  { "path_root", "text", "" }, { "path_imgidx", "text?" }, { "shuffle", "boolean", false },
+  { "part_index", "integer", 0 }, { "num_parts", "integer", 1 }, { "aug_list", "list?" },
+  { "imglist", "list?" }, { "data_name", "text", "data" },
+  { "label_name", "text", "softmax_label" }, { "dtype", "dtype", "float32" },
   { "last_batch_handle", { "pad", "discard", "roll_over" }, "pad" },
 })
 
 
 local function bad(argument, expected, got, message)
-  Error.raise{ code = "value", func = "image.ImageIter", argument = argument, expected = expected, got = got,
-    message = message or ("bad '%s'"):format(argument) }
+  Error.raise{ code = "value", func = "image.ImageIter", argument = argument, expected = expected,
+    got = got, message = message or ("bad '%s'"):format(argument) }
 end
 
 
--- Sources -------------------------------------------------------------------------------------------------------------
+-- Sources -----------------------------------------------------------------------------------------
 
 -- "key TAB label ... TAB path" -> keys in order and rows {label, path} by key
 local function read_list(path)
@@ -106,24 +108,26 @@ function ImageIter:_open(a)
   elseif a.path_imgrec then
     self._record, keys = recordio.MXRecordIO(a.path_imgrec, "r"), nil
     if a.shuffle or a.num_parts > 1 then
-      bad("path_imgidx", "the index of the records", "none", "shuffle and num_parts need 'path_imgidx'")
+      bad("path_imgidx", "the index of the records", "none",
+        "shuffle and num_parts need 'path_imgidx'")
     end
   end
   self.seq = keys and part_of(keys, a)
 end
 
 
--- The iterator --------------------------------------------------------------------------------------------------------
+-- The iterator ------------------------------------------------------------------------------------
 
 local function label_shape(self)
   return self._label_width == 1 and { self.batch_size } or { self.batch_size, self._label_width }
 end
 
 
---- Options batch_size, data_shape (channels, height, width), label_width = 1, path_imgrec with path_imgidx, path_imglist
--- (lines "number TAB label ... TAB path") or imglist (rows {label, path}), path_root = "", shuffle = false, part_index =
--- 0, num_parts = 1, aug_list, data_name = "data", label_name = "softmax_label", dtype = "float32", last_batch_handle =
--- "pad"; without aug_list those of `CreateAugmenter`.
+--- Options batch_size, data_shape (channels, height, width), label_width = 1, path_imgrec with
+-- path_imgidx, path_imglist (lines "number TAB label ... TAB path") or imglist (rows {label,
+-- path}), path_root = "", shuffle = false, part_index = 0, num_parts = 1, aug_list,
+-- data_name = "data", label_name = "softmax_label", dtype = "float32", last_batch_handle = "pad";
+-- without aug_list those of `CreateAugmenter`.
 function ImageIter:init(...)
   local a = FORM(...)
   if a.batch_size < 1 then
@@ -134,7 +138,8 @@ function ImageIter:init(...)
     bad("label_width", "at least 1", a.label_width)
   end
   ImageIter.super.init(self, { batch_size = a.batch_size })
-  self._shape, self._label_width, self._root, self._dtype = a.data_shape, a.label_width, a.path_root, a.dtype
+  self._shape, self._label_width, self._root, self._dtype =
+    a.data_shape, a.label_width, a.path_root, a.dtype
   self._shuffle, self._handle = a.shuffle, a.last_batch_handle
   if a.aug_list and next(a.augment) then
     bad(next(a.augment), "either aug_list or options of CreateAugmenter", "both")
@@ -198,7 +203,8 @@ end
 
 
 local function no_row(key)
-  Error.raise{ code = "name", func = "ImageIter:next", argument = tostring(key), message = "the list has no such number" }
+  Error.raise{ code = "name", func = "ImageIter:next", argument = tostring(key),
+    message = "the list has no such number" }
 end
 
 
@@ -228,7 +234,8 @@ end
 local function prepared(self, bytes, name)
   local ok, x = pcall(pixels.imdecode, bytes, { flag = self._shape[1] == 1 and 0 or 1 })
   if not ok then
-    Error.raise{ code = x.code, func = "ImageIter:next", argument = name, message = name .. ": " .. x.message }
+    Error.raise{ code = x.code, func = "ImageIter:next", argument = name,
+      message = name .. ": " .. x.message }
   end
   for _, step in ipairs(self.auglist) do
     x = step(x)
@@ -236,8 +243,8 @@ local function prepared(self, bytes, name)
   local c, h, w = unpack(self._shape)
   local shape = x.shape
   if shape[1] ~= h or shape[2] ~= w or shape[3] ~= c then
-    Error.raise{ code = "shape", func = "ImageIter:next", argument = name, expected = { h, w, c }, got = shape,
-      message = "the augmenters left another shape than data_shape" }
+    Error.raise{ code = "shape", func = "ImageIter:next", argument = name, expected = { h, w, c },
+      got = shape, message = "the augmenters left another shape than data_shape" }
   end
   return x:transpose{ 2, 0, 1 }
 end
@@ -250,7 +257,8 @@ local function next_prepared(self)
   end
   label = type(label) == "table" and label or { label }
   if #label ~= self._label_width then
-    Error.raise{ code = "shape", func = "ImageIter:next", argument = name, expected = self._label_width, got = #label,
+    Error.raise{ code = "shape", func = "ImageIter:next", argument = name,
+      expected = self._label_width, got = #label,
       message = "the sample has another number of labels than label_width" }
   end
   return { prepared(self, bytes, name), label }
@@ -284,14 +292,16 @@ end
 
 
 local function assemble(self, list, pad)
-  local data, labels = nd.empty(self.provide_data[1].shape, { dtype = self._dtype, ctx = context.cpu(0) }), {}
+  local data, labels =
+    nd.empty(self.provide_data[1].shape, { dtype = self._dtype, ctx = context.cpu(0) }), {}
   for i, sample in ipairs(list) do
     sample[1]:copyto(data:at(i - 1))
     for k, v in ipairs(sample[2]) do
       labels[(i - 1) * self._label_width + k] = v
     end
   end
-  return base.DataBatch{ data = { data }, label = { nd.array(labels):reshape(label_shape(self)) }, pad = pad }
+  return base.DataBatch{ data = { data },
+    label = { nd.array(labels):reshape(label_shape(self)) }, pad = pad }
 end
 
 
@@ -317,18 +327,22 @@ function ImageIter:getlabel() return self.current_batch.label end
 function ImageIter:getpad() return self.current_batch.pad end
 
 
---- Where the iterator stands: numbers and texts. What chance does to images follows from `ty.random.get_state`.
+--- Where the iterator stands: numbers and texts. What chance does to images
+-- follows from `ty.random.get_state`.
 function ImageIter:state()
   if #self._held > 0 then
     Error.raise{ code = "unsupported", func = "ImageIter:state",
-      message = "samples are kept for the next epoch (roll_over); their pixels are no part of a state" }
+      message = "samples are kept for the next epoch (roll_over); \z
+        their pixels are no part of a state" }
   end
-  return { kind = "ImageIter", seq = self.seq and copy(self.seq), at = self._at, ended = self._ended }
+  return { kind = "ImageIter", seq = self.seq and copy(self.seq),
+    at = self._at, ended = self._ended }
 end
 
 
 function ImageIter:set_state(state)
-  if type(state) ~= "table" or state.kind ~= "ImageIter" or (state.seq ~= nil) ~= (self.seq ~= nil) then
+  if type(state) ~= "table" or state.kind ~= "ImageIter"
+      or (state.seq ~= nil) ~= (self.seq ~= nil) then
     Error.raise{ code = "value", func = "ImageIter:set_state", argument = "state",
       message = "the state is that of another iterator" }
   end

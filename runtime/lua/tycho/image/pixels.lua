@@ -1,9 +1,9 @@
 --- Images as arrays: files, sizes, windows, borders, colours (part of `ty.image`).
 --
--- An image is an array (height, width, channels) on a CPU, uint8 or float32, red first; a size is {width, height}, a
--- place is a column and a row from 0. Functions return new arrays. `interp`: 0 nearest, 1 bilinear, 2 cubic, 3 area,
--- 4 Lanczos, 9 cubic to enlarge, area to shrink, else bilinear, 10 one of 0 to 4 by chance. Chance is the random state
--- of cpu(0) (`ty.random.seed`).
+-- An image is an array (height, width, channels) on a CPU, uint8 or float32, red first; a size is
+-- {width, height}, a place is a column and a row from 0. Functions return new arrays. `interp`: 0
+-- nearest, 1 bilinear, 2 cubic, 3 area, 4 Lanczos, 9 cubic to enlarge, area to shrink, else
+-- bilinear, 10 one of 0 to 4 by chance. Chance is the random state of cpu(0) (`ty.random.seed`).
 --
 -- @module tycho.image.pixels
 
@@ -26,7 +26,7 @@ local pixels = {}
 local made = ffi.new("ty_tensor *[1]")
 
 
--- Files ---------------------------------------------------------------------------------------------------------------
+-- Files -------------------------------------------------------------------------------------------
 
 local function decode(bytes, n, flag, to_rgb, func)
   check(C.ty_image_decode(bytes, n, flag, to_rgb and 1 or 0, made), func)
@@ -40,8 +40,8 @@ local IMDECODE = args.form("image.imdecode", {
 
 --- The image in the bytes of a JPEG or PNG file. Files that end early or are damaged: E(format).
 -- @param buf text, or an array of uint8
--- @tparam[opt] table options flag = 1: three channels, 0: grey, -1: as stored (with transparency four); to_rgb = true:
---   red first, false: blue first
+-- @tparam[opt] table options flag = 1: three channels, 0: grey, -1: as stored (with transparency
+--   four); to_rgb = true: red first, false: blue first
 -- @treturn NDArray (height, width, channels) uint8
 function pixels.imdecode(...)
   local a = IMDECODE(...)
@@ -72,22 +72,24 @@ local FORMATS = { jpg = "jpeg", jpeg = "jpeg", jpe = "jpeg", png = "png" }
 local function format_of(name, func, argument)
   local format = FORMATS[name:match("([^.]*)$"):lower()]
   if not format then
-    Error.raise{ code = "value", func = func, argument = argument, expected = ".jpg, .jpeg, .jpe or .png", got = name,
+    Error.raise{ code = "value", func = func, argument = argument,
+      expected = ".jpg, .jpeg, .jpe or .png", got = name,
       message = "there is no such format of images" }
   end
   return format
 end
 
 
-local PNG_LEVEL = 3                                      -- of compression, 0 to 9; what OpenCV writes by default
+local PNG_LEVEL = 3                      -- of compression, 0 to 9; what OpenCV writes by default
 
 local function encode(image, quality, format, func)
   image = nd._as_array(image, "uint8", func)
   if image.dtype ~= "uint8" then
-    Error.raise{ code = "dtype", func = func, argument = "img", expected = "uint8", got = image.dtype,
-      message = "an image in a file is made of bytes" }
+    Error.raise{ code = "dtype", func = func, argument = "img", expected = "uint8",
+      got = image.dtype, message = "an image in a file is made of bytes" }
   end
-  check(C.ty_image_encode(image.handle, format, format == "png" and (quality or PNG_LEVEL) or quality or 95, made), func)
+  check(C.ty_image_encode(image.handle, format,
+    format == "png" and (quality or PNG_LEVEL) or quality or 95, made), func)
   return class.own(made[0]):tostring_raw()
 end
 
@@ -98,8 +100,8 @@ local IMENCODE = args.form("image.imencode", {
 
 --- The bytes of a file of the image.
 -- @param img (height, width[, 1, 3 or 4]) uint8
--- @tparam[opt] table options img_fmt = ".jpg" or ".png"; quality: of JPEG 0 to 100 (95), of PNG the compression 0 to 9
---   (3; larger numbers are taken as 3, so that one quality serves both)
+-- @tparam[opt] table options img_fmt = ".jpg" or ".png"; quality: of JPEG 0 to 100 (95), of PNG the
+--   compression 0 to 9 (3; larger numbers are taken as 3, so that one quality serves both)
 -- @treturn string
 function pixels.imencode(...)
   local a = IMENCODE(...)
@@ -111,7 +113,8 @@ function pixels.imencode(...)
 end
 
 
-local IMWRITE = args.form("image.imwrite", { { "filename", "text" }, { "img", "array|table" }, "*", { "quality", "integer?" } })
+local IMWRITE = args.form("image.imwrite",
+  { { "filename", "text" }, { "img", "array|table" }, "*", { "quality", "integer?" } })
 
 --- Writes an image to a file whose name ends in .jpg, .jpeg, .jpe or .png.
 function pixels.imwrite(...)
@@ -121,12 +124,13 @@ function pixels.imwrite(...)
 end
 
 
--- Sizes ---------------------------------------------------------------------------------------------------------------
+-- Sizes -------------------------------------------------------------------------------------------
 
 local function size_of(x, func)
   local shape = x._shape
   if #shape ~= 3 then
-    Error.raise{ code = "shape", func = func, argument = "src", expected = "(height, width, channels)", got = x.shape,
+    Error.raise{ code = "shape", func = func, argument = "src",
+      expected = "(height, width, channels)", got = x.shape,
       message = "an image has three dimensions" }
   end
   return shape[1], shape[2]
@@ -137,8 +141,8 @@ local function pair(size, func, argument)
   if #size == 1 then
     return size[1], size[1]
   elseif #size ~= 2 or size[1] < 1 or size[2] < 1 then
-    Error.raise{ code = "value", func = func, argument = argument or "size", expected = "{width, height}", got = size,
-      message = "a size is two numbers above 0" }
+    Error.raise{ code = "value", func = func, argument = argument or "size",
+      expected = "{width, height}", got = size, message = "a size is two numbers above 0" }
   end
   return size[1], size[2]
 end
@@ -151,8 +155,8 @@ local function rule(interp, h, w, new_h, new_w, func)
   elseif interp == 9 then
     return new_h > h and new_w > w and 2 or new_h < h and new_w < w and 3 or 1
   elseif interp < 0 or interp > 4 then
-    Error.raise{ code = "value", func = func, argument = "interp", expected = "0 to 4, 9 or 10", got = interp,
-      message = "there is no such interpolation" }
+    Error.raise{ code = "value", func = func, argument = "interp", expected = "0 to 4, 9 or 10",
+      got = interp, message = "there is no such interpolation" }
   end
   return interp
 end
@@ -199,7 +203,8 @@ function pixels.scale_down(...)
 end
 
 
-local RESIZE_SHORT = args.form("image.resize_short", { { "src", "array" }, { "size", "integer" }, { "interp", "integer", 2 } })
+local RESIZE_SHORT = args.form("image.resize_short",
+  { { "src", "array" }, { "size", "integer" }, { "interp", "integer", 2 } })
 
 --- The image with a shorter side of `size` in its proportions.
 function pixels.resize_short(...)
@@ -216,24 +221,25 @@ end
 
 
 local BORDER = args.form("image.copyMakeBorder", {
-  { "src", "array" }, { "top", "integer" }, { "bot", "integer" }, { "left", "integer" }, { "right", "integer" },
-  { "type", "integer", 0 }, { "value", "number", 0 }, { "values", "list?" },
+  { "src", "array" }, { "top", "integer" }, { "bot", "integer" }, { "left", "integer" },
+  { "right", "integer" }, { "type", "integer", 0 }, { "value", "number", 0 }, { "values", "list?" },
 })
 
---- The image with a border. Options src, top, bot, left, right (pixels), type = 0: constant, 1: nearest pixel, 2: mirror
--- image, 3: the other end, 4: mirror image without the outermost pixel; value or values (by channel) of a constant one.
+--- The image with a border. Options src, top, bot, left, right (pixels), type = 0: constant, 1:
+-- nearest pixel, 2: mirror image, 3: the other end, 4: mirror image without the outermost pixel;
+-- value or values (by channel) of a constant one.
 function pixels.copyMakeBorder(...)
   local a = BORDER(...)
-  return nd._cvcopyMakeBorder{ a.src, top = a.top, bot = a.bot, left = a.left, right = a.right, type = a.type, value = a.value,
-    values = a.values }
+  return nd._cvcopyMakeBorder{ a.src, top = a.top, bot = a.bot, left = a.left, right = a.right,
+    type = a.type, value = a.value, values = a.values }
 end
 
 
--- Windows -------------------------------------------------------------------------------------------------------------
+-- Windows -----------------------------------------------------------------------------------------
 
 local function window(x, x0, y0, w, h, func)
-  return call.params("_image_crop", func, { x }, { "x", ("%d"):format(x0), "y", ("%d"):format(y0), "width", ("%d"):format(w),
-    "height", ("%d"):format(h) })
+  return call.params("_image_crop", func, { x }, { "x", ("%d"):format(x0), "y", ("%d"):format(y0),
+    "width", ("%d"):format(w), "height", ("%d"):format(h) })
 end
 
 
@@ -250,8 +256,8 @@ end
 
 
 local FIXED_CROP = args.form("image.fixed_crop", {
-  { "src", "array" }, { "x0", "integer" }, { "y0", "integer" }, { "w", "integer" }, { "h", "integer" },
-  { "size", "shape?" }, { "interp", "integer", 2 },
+  { "src", "array" }, { "x0", "integer" }, { "y0", "integer" }, { "w", "integer" },
+  { "h", "integer" }, { "size", "shape?" }, { "interp", "integer", 2 },
 })
 
 --- A window of w columns and h rows from column x0 and row y0, resized to `size` if that is given.
@@ -265,7 +271,8 @@ local function crop_form(func)
   return args.form(func, { { "src", "array" }, { "size", "shape" }, { "interp", "integer", 2 } })
 end
 
--- A window as large as `size` or, in its proportions, as the image allows; place(room): where it begins.
+-- A window as large as `size` or, in its proportions, as the image allows;
+-- place(room): where it begins.
 local function crop(a, place, func)
   local h, w = size_of(a.src, func)
   local new_w, new_h = scale_down(w, h, pair(a.size, func))
@@ -293,14 +300,16 @@ end
 
 
 local SIZE_CROP = args.form("image.random_size_crop", {
-  { "src", "array" }, { "size", "shape" }, { "area", "number|list" }, { "ratio", "list" }, { "interp", "integer", 2 },
+  { "src", "array" }, { "size", "shape" }, { "area", "number|list" }, { "ratio", "list" },
+  { "interp", "integer", 2 },
 })
 
 local TRIES = 10
 
 local function round(v) return floor(v + 0.5) end
 
---- A window of random area and proportions, resized to `size`; the middle where ten tries do not fit.
+--- A window of random area and proportions, resized to `size`; the middle where ten tries do not
+-- fit.
 -- @tparam NDArray src
 -- @tparam {int,int} size {width, height}
 -- @param area least part of the image, or {least, most}
@@ -317,14 +326,15 @@ function pixels.random_size_crop(...)
     local new_w, new_h = round(math.sqrt(target * ratio)), round(math.sqrt(target / ratio))
     if new_w <= w and new_h <= h and new_w > 0 and new_h > 0 then
       local x0, y0 = by_chance(w - new_w), by_chance(h - new_h)
-      return fixed_crop(a.src, x0, y0, new_w, new_h, a.size, a.interp, "image.random_size_crop"), { x0, y0, new_w, new_h }
+      return fixed_crop(a.src, x0, y0, new_w, new_h, a.size, a.interp, "image.random_size_crop"),
+        { x0, y0, new_w, new_h }
     end
   end
   return crop(a, in_the_middle, "image.random_size_crop")
 end
 
 
--- Colours -------------------------------------------------------------------------------------------------------------
+-- Colours -----------------------------------------------------------------------------------------
 
 local NORMALIZE = args.form("image.color_normalize", {
   { "src", "array" }, { "mean", "number|array|list|null?" }, { "std", "number|array|list?" },

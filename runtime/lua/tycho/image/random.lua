@@ -1,5 +1,6 @@
---- Single random numbers for the changes of images, from the random state of cpu(0) (`ty.random.seed`). They come at once,
--- while the result of an operator would wait for the work that is queued before it.
+--- Single random numbers for the changes of images, from the random state of cpu(0)
+-- (`ty.random.seed`). They come at once, while the result of an operator would wait for the
+-- work that is queued before it.
 --
 -- @module tycho.image.random
 
@@ -27,7 +28,8 @@ end
 
 --- A normal number with mean 0.
 function chance.normal(deviation)
-  return deviation * math.sqrt(-2 * math.log(1 - chance.uniform(0, 1))) * math.cos(2 * math.pi * chance.uniform(0, 1))
+  return deviation * math.sqrt(-2 * math.log(1 - chance.uniform(0, 1)))
+    * math.cos(2 * math.pi * chance.uniform(0, 1))
 end
 
 

@@ -1,4 +1,5 @@
---- Descriptions of parameters, the base class of initializers and their registry; see `initializer.lua`.
+--- Descriptions of parameters, the base class of initializers and their
+-- registry; see `initializer.lua`.
 --
 -- @module tycho.initializer.base
 
@@ -16,7 +17,7 @@ require "tycho.ndarray"
 local base = { registry = {} }
 
 
--- Descriptions --------------------------------------------------------------------------------------------------------
+-- Descriptions ------------------------------------------------------------------------------------
 
 --- The name of a parameter, its attributes and the initializer asked first.
 -- @type InitDesc
@@ -40,10 +41,10 @@ function InitDesc:__tostring()
 end
 
 
--- The base class ------------------------------------------------------------------------------------------------------
+-- The base class ----------------------------------------------------------------------------------
 
---- Base of initializers. Hooks, each `(self, desc, array)`: `_init_weight` (must be written), `_init_bias`,
--- `_init_gamma`, `_init_beta`, `_init_zero`, `_init_one`, `_init_default`.
+--- Base of initializers. Hooks, each `(self, desc, array)`: `_init_weight` (must be written),
+-- `_init_bias`, `_init_gamma`, `_init_beta`, `_init_zero`, `_init_one`, `_init_default`.
 -- @type Initializer
 local Initializer = Class:extend("Initializer")
 base.Initializer = Initializer
@@ -69,7 +70,8 @@ function Initializer:_remember(options, order)
 end
 
 
---- The initializer as JSON text: its name and options; what a variable's `__init__` attribute holds.
+--- The initializer as JSON text: its name and options; what a variable's `__init__` attribute
+-- holds.
 function Initializer:dumps()
   local pairs_of, options = {}, self._options or {}
   for i, key in ipairs(self._order or {}) do
@@ -105,24 +107,26 @@ end
 
 local function report(self, desc, how, x)
   if self._verbose then
-    log:info(("Initialized %s as %s: %s"):format(tostring(desc), how, tostring(self._print_func(x))))
+    log:info(("Initialized %s as %s: %s"):format(tostring(desc), how,
+      tostring(self._print_func(x))))
   end
 end
 
 
--- Dispatch ------------------------------------------------------------------------------------------------------------
+-- Dispatch ----------------------------------------------------------------------------------------
 
 --                suffix of a described name, hook
 local DESCRIBED = {
-  { "weight", "_init_weight" }, { "bias", "_init_bias" }, { "gamma", "_init_gamma" }, { "beta", "_init_beta" },
-  { "min", "_init_zero" }, { "max", "_init_one" }, { "weight_quantize", "_init_quantized_weight" },
-  { "bias_quantize", "_init_quantized_bias" },
+  { "weight", "_init_weight" }, { "bias", "_init_bias" }, { "gamma", "_init_gamma" },
+  { "beta", "_init_beta" }, { "min", "_init_zero" }, { "max", "_init_one" },
+  { "weight_quantize", "_init_quantized_weight" }, { "bias_quantize", "_init_quantized_bias" },
 }
 --                suffix of a plain name, hook
 local PLAIN = {
-  { "bias", "_init_bias" }, { "gamma", "_init_gamma" }, { "beta", "_init_beta" }, { "weight", "_init_weight" },
-  { "moving_mean", "_init_zero" }, { "moving_var", "_init_one" }, { "moving_inv_var", "_init_zero" },
-  { "moving_avg", "_init_zero" }, { "min", "_init_zero" }, { "max", "_init_one" },
+  { "bias", "_init_bias" }, { "gamma", "_init_gamma" }, { "beta", "_init_beta" },
+  { "weight", "_init_weight" }, { "moving_mean", "_init_zero" }, { "moving_var", "_init_one" },
+  { "moving_inv_var", "_init_zero" }, { "moving_avg", "_init_zero" }, { "min", "_init_zero" },
+  { "max", "_init_one" },
 }
 
 
@@ -168,20 +172,20 @@ end
 -- @tparam NDArray x
 function Initializer:__call(desc, x)
   if not class.is_array(x) then
-    Error.raise{ code = "type", func = "Initializer", argument = tostring(desc), expected = "an NDArray",
-      got = Error.kind(x), message = "bad array" }
+    Error.raise{ code = "type", func = "Initializer", argument = tostring(desc),
+      expected = "an NDArray", got = Error.kind(x), message = "bad array" }
   elseif Class.is_a(desc, InitDesc) then
     described(self, desc, x)
   elseif type(desc) == "string" then
     plain(self, desc, x)
   else
-    Error.raise{ code = "type", func = "Initializer", expected = "an InitDesc or a name", got = Error.kind(desc),
-      message = "bad description" }
+    Error.raise{ code = "type", func = "Initializer", expected = "an InitDesc or a name",
+      got = Error.kind(desc), message = "bad description" }
   end
 end
 
 
--- Hooks ---------------------------------------------------------------------------------------------------------------
+-- Hooks -------------------------------------------------------------------------------------------
 
 function Initializer._init_zero(_, _, x)
   call.fill(x, 0, "Initializer")
@@ -192,7 +196,8 @@ function Initializer._init_one(_, _, x)
 end
 
 Initializer._init_bias, Initializer._init_beta = Initializer._init_zero, Initializer._init_zero
-Initializer._init_quantized_bias, Initializer._init_gamma = Initializer._init_zero, Initializer._init_one
+Initializer._init_quantized_bias, Initializer._init_gamma =
+  Initializer._init_zero, Initializer._init_one
 
 
 function Initializer._init_quantized_weight(_, _, x)
@@ -221,8 +226,8 @@ end
 -- The identity as six numbers of an affine map.
 function Initializer._init_loc_bias(_, name, x)
   if x.shape[1] ~= 6 then
-    Error.raise{ code = "shape", func = "Initializer", argument = tostring(name), expected = { 6 }, got = x.shape,
-      message = "the bias of a spatial transformer has six elements" }
+    Error.raise{ code = "shape", func = "Initializer", argument = tostring(name), expected = { 6 },
+      got = x.shape, message = "the bias of a spatial transformer has six elements" }
   end
   x[":"] = { 1, 0, 0, 0, 1, 0 }
 end
@@ -237,12 +242,13 @@ end
 function Initializer._init_default(_, desc)
   local name = tostring(desc)
   Error.raise{ code = "name", func = "Initializer", argument = name,
-    message = ("Unknown initialization pattern: '%s' ends in none of weight, bias, gamma, beta, min, max; "
+    message = ("Unknown initialization pattern: '%s' ends in none of weight, bias, gamma, beta, \z
+      min, max; "
       .. "give the variable an init attribute"):format(name) }
 end
 
 
--- Registry ------------------------------------------------------------------------------------------------------------
+-- Registry ----------------------------------------------------------------------------------------
 
 --- Makes a class known by a name, which is also what `dumps` writes.
 -- @tparam table kind a class that extends Initializer

@@ -1,4 +1,5 @@
---- Initializers made of others: loaded values, choice by name, the packed vector of a fused RNN; see `initializer.lua`.
+--- Initializers made of others: loaded values, choice by name, the packed vector of a
+-- fused RNN; see `initializer.lua`.
 --
 -- @module tycho.initializer.composite
 
@@ -16,7 +17,7 @@ local values = require "tycho.core.values"
 local groups = {}
 
 
--- Load ----------------------------------------------------------------------------------------------------------------
+-- Load --------------------------------------------------------------------------------------------
 
 --- Values from a file or a table of arrays; `arg:` and `aux:` before names are dropped.
 -- @type Load
@@ -24,11 +25,13 @@ local Load = Class:extend("Load")
 groups.Load = Load
 
 local LOAD = args.form("init.Load", {
-  dict = true, { "param", "text|dict" }, "*", { "default_init", "any?" }, { "verbose", "boolean", false },
+  dict = true, { "param", "text|dict" }, "*", { "default_init", "any?" },
+  { "verbose", "boolean", false },
 })
 
 --- @param param file name or arrays by name
--- @tparam[opt] table options default_init: for other names, else they are E(name); verbose: says so by log
+-- @tparam[opt] table options default_init: for other names, else they are
+--   E(name); verbose: says so by log
 function Load:init(...)
   local a = LOAD(...)
   local arrays = a.param
@@ -54,12 +57,13 @@ function Load:__call(desc, x)
       message = ("there is no array '%s', and no default_init"):format(name) }
   end
   if self.verbose then
-    log:info(("Initialized %s %s"):format(name, source and "from the loaded arrays" or "by default"))
+    log:info(("Initialized %s %s"):format(name,
+      source and "from the loaded arrays" or "by default"))
   end
 end
 
 
--- Mixed ---------------------------------------------------------------------------------------------------------------
+-- Mixed -------------------------------------------------------------------------------------------
 
 --- The initializer of the first pattern that fits the name from its start.
 -- @type Mixed
@@ -73,7 +77,8 @@ local MIXED = args.form("init.Mixed", { { "patterns", "list" }, { "initializers"
 function Mixed:init(...)
   local a = MIXED(...)
   if #a.patterns ~= #a.initializers then
-    Error.raise{ code = "value", func = "init.Mixed", argument = "initializers", expected = #a.patterns,
+    Error.raise{ code = "value", func = "init.Mixed", argument = "initializers",
+      expected = #a.patterns,
       got = #a.initializers, message = "as many initializers as patterns are needed" }
   end
   self.patterns, self.initializers = a.patterns, a.initializers
@@ -97,24 +102,26 @@ function Mixed:__call(desc, x)
     end
   end
   Error.raise{ code = "name", func = "init.Mixed", argument = name,
-    message = ("no pattern fits '%s'; add '.*' with a default initializer at the end"):format(name) }
+    message = ("no pattern fits '%s'; add '.*' with a default initializer at the end")
+      :format(name) }
 end
 
 
--- The packed vector of a fused RNN ------------------------------------------------------------------------------------
+-- The packed vector of a fused RNN ----------------------------------------------------------------
 
 local FUSED = args.form("init.FusedRNN", {
   { "init", "any?" }, { "num_hidden", "integer" }, { "num_layers", "integer" }, { "mode", "text" },
   { "bidirectional", "boolean", false }, { "forget_bias", "number", 1 },
 })
 
---- Fills the pieces of the vector by their names; the forget gates' biases of an LSTM get `forget_bias`.
+--- Fills the pieces of the vector by their names; the forget gates' biases
+-- of an LSTM get `forget_bias`.
 -- @type FusedRNN
 local FusedRNN = base.Initializer:extend("FusedRNN")
 groups.FusedRNN = base.register(FusedRNN)
 
---- Options init (an initializer, its text, or nothing: the one asked first), num_hidden, num_layers, mode,
--- bidirectional, forget_bias.
+--- Options init (an initializer, its text, or nothing: the one asked first), num_hidden,
+-- num_layers, mode, bidirectional, forget_bias.
 function FusedRNN:init(...)
   local a = FUSED(...)
   local inner = values.value(a.init)

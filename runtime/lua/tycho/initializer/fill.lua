@@ -1,5 +1,6 @@
---- The initializers that fill an array by themselves; see `initializer.lua`. Each is named with what its `_init_weight`
--- does. Fans of a weight of shape (out, in, ...): in and out times the product of the other sizes.
+--- The initializers that fill an array by themselves; see `initializer.lua`. Each is named
+-- with what its `_init_weight` does. Fans of a weight of shape (out, in, ...): in and out
+-- times the product of the other sizes.
 --
 -- @module tycho.initializer.fill
 
@@ -14,7 +15,7 @@ local random = require "tycho.ndarray.seed"
 local kinds = {}
 
 
--- Constants -----------------------------------------------------------------------------------------------------------
+-- Constants ---------------------------------------------------------------------------------------
 
 --- Zeros.
 kinds.Zero = base.kind("Zero", {})
@@ -34,7 +35,7 @@ function kinds.Constant:_init_weight(_, x)
 end
 
 
--- Random numbers ------------------------------------------------------------------------------------------------------
+-- Random numbers ----------------------------------------------------------------------------------
 
 --- Uniform between -scale and scale.
 kinds.Uniform = base.kind("Uniform", { { "scale", "number", 0.07 } })
@@ -55,7 +56,8 @@ end
 local function fans(name, x)
   local shape, rest = x.shape, 1
   if #shape < 2 then
-    Error.raise{ code = "shape", func = "init.Xavier", argument = tostring(name), expected = "at least two dimensions",
+    Error.raise{ code = "shape", func = "init.Xavier", argument = tostring(name),
+      expected = "at least two dimensions",
       got = shape, message = "Xavier needs a weight of at least two dimensions" }
   end
   for i = 3, #shape do
@@ -74,7 +76,8 @@ end
 local function fill_xavier(self, desc, x)
   local fan_in, fan_out = fans(desc, x)
   local factors = { avg = (fan_in + fan_out) / 2, ["in"] = fan_in, out = fan_out }
-  local factor = factors[self.factor_type] or bad_word("init.Xavier", "factor_type", self.factor_type, "avg, in or out")
+  local factor = factors[self.factor_type]
+    or bad_word("init.Xavier", "factor_type", self.factor_type, "avg, in or out")
   local scale = math.sqrt(self.magnitude / factor)
   if self.rnd_type == "uniform" then
     random.uniform{ low = -scale, high = scale, out = x }
@@ -86,17 +89,20 @@ local function fill_xavier(self, desc, x)
 end
 
 
---- Scaled so that signals keep their size: s = sqrt(magnitude / fan), uniform between -s and s or normal with s; the
--- fan is that of the inputs, the outputs or their mean. Fewer than two dimensions E(shape).
+--- Scaled so that signals keep their size: s = sqrt(magnitude / fan), uniform between -s
+-- and s or normal with s; the fan is that of the inputs, the outputs or their mean. Fewer
+-- than two dimensions E(shape).
 kinds.Xavier = base.kind("Xavier", {
   { "rnd_type", "text", "uniform" }, { "factor_type", "text", "avg" }, { "magnitude", "number", 3 },
 })
 kinds.Xavier._init_weight = fill_xavier
 
 
-local MSRA = args.form("init.MSRAPrelu", { { "factor_type", "text", "avg" }, { "slope", "number", 0.25 } })
+local MSRA = args.form("init.MSRAPrelu",
+  { { "factor_type", "text", "avg" }, { "slope", "number", 0.25 } })
 
---- Xavier with normal numbers and magnitude 2 / (1 + slope ^ 2), for leaky rectifiers of that slope.
+--- Xavier with normal numbers and magnitude 2 / (1 + slope ^ 2), for leaky rectifiers of that
+-- slope.
 kinds.MSRAPrelu = kinds.Xavier:extend("MSRAPrelu")
 base.register(kinds.MSRAPrelu)
 
@@ -107,7 +113,7 @@ function kinds.MSRAPrelu:init(...)
 end
 
 
--- Orthogonal matrices -------------------------------------------------------------------------------------------------
+-- Orthogonal matrices -----------------------------------------------------------------------------
 
 -- Takes from vector i its parts along the ones before it; gives its length.
 local function clear_parts(v, i, m)
@@ -141,29 +147,36 @@ end
 
 
 local DRAWS = {
-  uniform = function(shape) return random.uniform{ low = -1, high = 1, shape = shape, dtype = "float64" } end,
-  normal = function(shape) return random.normal{ loc = 0, scale = 1, shape = shape, dtype = "float64" } end,
+  uniform = function(shape)
+    return random.uniform{ low = -1, high = 1, shape = shape, dtype = "float64" }
+  end,
+  normal = function(shape)
+    return random.normal{ loc = 0, scale = 1, shape = shape, dtype = "float64" }
+  end,
 }
 
 
 --- Rows (columns where there are more rows than columns) that are orthogonal and of length `scale`.
-kinds.Orthogonal = base.kind("Orthogonal", { { "scale", "number", 1.414 }, { "rand_type", "text", "uniform" } })
+kinds.Orthogonal = base.kind("Orthogonal",
+  { { "scale", "number", 1.414 }, { "rand_type", "text", "uniform" } })
 
 function kinds.Orthogonal:_init_weight(_, x)
-  local draw = DRAWS[self.rand_type] or bad_word("init.Orthogonal", "rand_type", self.rand_type, "uniform or normal")
+  local draw = DRAWS[self.rand_type]
+    or bad_word("init.Orthogonal", "rand_type", self.rand_type, "uniform or normal")
   local rows, columns = x.shape[1], x.size / x.shape[1]
   local n, m = math.min(rows, columns), math.max(rows, columns)
   local bytes = draw{ n, m }:tostring_raw()
   local v = ffi.new("double[?]", n * m)
   ffi.copy(v, bytes, #bytes)
   orthonormalize(v, n, m)
-  local q = host.from_string(ffi.string(v, #bytes), { n, m }, args.DTYPES.float64, "init.Orthogonal")
+  local q = host.from_string(ffi.string(v, #bytes), { n, m },
+    args.DTYPES.float64, "init.Orthogonal")
   q = (rows > columns and q:transpose() or q) * self.scale
   call.copy(x, q:reshape(x.shape):as_in_context(x.context), "init.Orthogonal")
 end
 
 
--- Kernels and gates ---------------------------------------------------------------------------------------------------
+-- Kernels and gates -------------------------------------------------------------------------------
 
 --- The kernel that enlarges pictures by linear interpolation.
 kinds.Bilinear = base.kind("Bilinear", {})

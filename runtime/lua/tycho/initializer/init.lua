@@ -1,18 +1,21 @@
 --- First values of parameters: `ty.init`.
 --
--- An initializer is called with a description of the parameter and its array. The description's `__init__` attribute,
--- if it has one, names the initializer that fills the array; else the end of the name says which hook does: weight,
--- bias, gamma, beta, min, max, weight_quantize, bias_quantize; another name is E(name).
+-- An initializer is called with a description of the parameter and its array. The description's
+-- `__init__` attribute, if it has one, names the initializer that fills the array; else the end of
+-- the name says which hook does: weight, bias, gamma, beta, min, max, weight_quantize,
+-- bias_quantize; another name is E(name).
 --
 --     local init = ty.init.Xavier{ magnitude = 2.34 }
 --     init(ty.init.InitDesc("fc1_weight"), array)
---     init:dumps()                  --> '["xavier", {"rnd_type": "uniform", "factor_type": "avg", "magnitude": 2.34}]'
+--     init:dumps()  --> '["xavier", {"rnd_type": "uniform", "factor_type": "avg", "magnitude":
+--                   2.34}]'
 --
 --     local Two = ty.init.Initializer:extend("Two")
 --     function Two:_init_weight(desc, array) array:fill(2) end
 --     ty.init.register(Two, "two")
 --
--- The initializers themselves are in `initializer.fill`, those made of others in `initializer.composite`.
+-- The initializers themselves are in `initializer.fill`, those made of
+-- others in `initializer.composite`.
 --
 -- @module tycho.initializer
 
@@ -25,7 +28,8 @@ local json = require "tycho.core.json"
 local values = require "tycho.core.values"
 
 local init = {
-  InitDesc = base.InitDesc, Initializer = base.Initializer, registry = base.registry, register = base.register,
+  InitDesc = base.InitDesc, Initializer = base.Initializer, registry = base.registry,
+  register = base.register,
 }
 
 for _, file in ipairs{ "fill", "composite" } do
@@ -35,14 +39,15 @@ for _, file in ipairs{ "fill", "composite" } do
 end
 
 
--- Making by name ------------------------------------------------------------------------------------------------------
+-- Making by name ----------------------------------------------------------------------------------
 
 local CREATE = args.form("init.create", { { "initializer", "any" }, { "options", "table?" } })
 
 local function make(name, options)
   local class = type(name) == "string" and base.registry[name:lower()]
   if not class then
-    Error.unknown{ func = "init.create", argument = tostring(name), what = "initializer", among = base.registry }
+    Error.unknown{ func = "init.create", argument = tostring(name),
+      what = "initializer", among = base.registry }
   end
   return class(options or {})
 end
@@ -59,8 +64,8 @@ local function from_json(text)
 end
 
 
---- An initializer from an initializer (itself), a name in any case with options, a table with the name under
--- `initializer`, or the text that `dumps` gives.
+--- An initializer from an initializer (itself), a name in any case with options, a table with the
+-- name under `initializer`, or the text that `dumps` gives.
 -- @param x unknown name E(name)
 -- @tparam[opt] table options
 function init.create(x, options)

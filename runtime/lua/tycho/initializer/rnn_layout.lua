@@ -1,8 +1,8 @@
 --- How the parameters of recurrent cells are named and laid out.
 --
--- A cell's matrices hold one block of H rows per gate, in the order of `GATES`. The packed vector of the RNN operator
--- holds first all weights, layer by layer, in each the directions, in each the gates of i2h, then those of h2h; after
--- them all biases in the same nesting.
+-- A cell's matrices hold one block of H rows per gate, in the order of `GATES`. The packed vector
+-- of the RNN operator holds first all weights, layer by layer, in each the directions, in each the
+-- gates of i2h, then those of h2h; after them all biases in the same nesting.
 --
 -- @module tycho.initializer.rnn_layout
 
@@ -12,7 +12,8 @@ local layout = {}
 
 --- Suffixes of the gates by mode.
 layout.GATES = {
-  rnn_relu = { "" }, rnn_tanh = { "" }, lstm = { "_i", "_f", "_c", "_o" }, gru = { "_r", "_z", "_o" },
+  rnn_relu = { "" }, rnn_tanh = { "" }, lstm = { "_i", "_f", "_c", "_o" },
+  gru = { "_r", "_z", "_o" },
 }
 
 
@@ -21,8 +22,8 @@ layout.GATES = {
 -- @string func for errors
 function layout.check_mode(mode, func)
   if not layout.GATES[mode] then
-    Error.raise{ code = "value", func = func, argument = "mode", expected = "rnn_relu, rnn_tanh, lstm or gru",
-      got = mode, message = "bad 'mode'" }
+    Error.raise{ code = "value", func = func, argument = "mode",
+      expected = "rnn_relu, rnn_tanh, lstm or gru", got = mode, message = "bad 'mode'" }
   end
 end
 
@@ -37,7 +38,8 @@ end
 -- @int inputs size of the first layer's input vectors
 function layout.size(cell, inputs)
   local h, dirs = cell.num_hidden, directions(cell)
-  return h * dirs * #layout.GATES[cell.mode] * (inputs + h + 2 + (cell.num_layers - 1) * (dirs * h + h + 2))
+  return h * dirs * #layout.GATES[cell.mode]
+    * (inputs + h + 2 + (cell.num_layers - 1) * (dirs * h + h + 2))
 end
 
 
@@ -47,7 +49,8 @@ end
 -- @string func for errors
 function layout.input_size(cell, size, func)
   local h, dirs = cell.num_hidden, directions(cell)
-  local n = size / (dirs * h * #layout.GATES[cell.mode]) - (cell.num_layers - 1) * (h + dirs * h + 2) - h - 2
+  local n = size / (dirs * h * #layout.GATES[cell.mode])
+    - (cell.num_layers - 1) * (h + dirs * h + 2) - h - 2
   if n < 1 or n ~= math.floor(n) then
     Error.raise{ code = "shape", func = func, argument = "parameters", got = size,
       message = "the vector's size fits no input size" }
@@ -70,7 +73,8 @@ function layout.each_piece(cell, inputs, f)
         for _, group in ipairs{ "i2h", "h2h" } do
           local columns = group == "i2h" and width or h
           for _, gate in ipairs(layout.GATES[cell.mode]) do
-            f(("%s%d_%s%s_%s"):format(side, layer, group, gate, what), what == "weight" and { h, columns } or { h })
+            f(("%s%d_%s%s_%s"):format(side, layer, group, gate, what),
+              what == "weight" and { h, columns } or { h })
           end
         end
       end

@@ -7,7 +7,8 @@
 --     function Count:getdata() return { ty.nd.full({ 1, 1 }, self.at) } end
 --     for batch in Count(3) do print(batch.data[1]) end
 --
--- An iterator is called for the next batch and returns nil at the end of an epoch; only `reset` begins another one.
+-- An iterator is called for the next batch and returns nil at the end of an epoch;
+-- only `reset` begins another one.
 --
 -- @module tycho.io.data
 
@@ -20,7 +21,7 @@ local values = require "tycho.core.values"
 local data_of = {}
 
 
--- Descriptions --------------------------------------------------------------------------------------------------------
+-- Descriptions ------------------------------------------------------------------------------------
 
 --- Name, shape, dtype and layout of an input; `d[1]` is the name, `d[2]` the shape.
 -- @type DataDesc
@@ -28,7 +29,8 @@ local DataDesc = Class:extend("DataDesc")
 data_of.DataDesc = DataDesc
 
 local DESC = args.form("io.DataDesc", {
-  { "name", "text" }, { "shape", "shape" }, { "dtype", "dtype", "float32" }, { "layout", "text|null", "NCHW" },
+  { "name", "text" }, { "shape", "shape" }, { "dtype", "dtype", "float32" },
+  { "layout", "text|null", "NCHW" },
 })
 
 function DataDesc:init(...)
@@ -39,7 +41,8 @@ end
 
 
 function DataDesc:__tostring()
-  return ("DataDesc[%s,%s,%s,%s]"):format(self.name, Error.show(self.shape), self.dtype, tostring(self.layout))
+  return ("DataDesc[%s,%s,%s,%s]"):format(self.name, Error.show(self.shape),
+    self.dtype, tostring(self.layout))
 end
 
 
@@ -79,21 +82,22 @@ function DataDesc.get_list(shapes, types)
 end
 
 
---- A description from a description, `{name, shape}`, `{name, shape, dtype}` or `{name, shape, dtype, layout}`.
+--- A description from a description, `{name, shape}`, `{name, shape, dtype}` or
+-- `{name, shape, dtype, layout}`.
 -- @param x
 -- @string func for errors
 function DataDesc.of(x, func)
   if Class.is_a(x, DataDesc) then
     return x
   elseif type(x) ~= "table" or x[1] == nil or x[2] == nil then
-    Error.raise{ code = "type", func = func, expected = "a DataDesc or {name, shape}", got = Error.kind(x),
-      message = "bad description of an input" }
+    Error.raise{ code = "type", func = func, expected = "a DataDesc or {name, shape}",
+      got = Error.kind(x), message = "bad description of an input" }
   end
   return DataDesc(x[1], x[2], values.value(x[3]), x[4])
 end
 
 
--- Batches -------------------------------------------------------------------------------------------------------------
+-- Batches -----------------------------------------------------------------------------------------
 
 --- What an iterator gives: arrays and how many rows of them count.
 -- @type DataBatch
@@ -101,8 +105,8 @@ local DataBatch = Class:extend("DataBatch")
 data_of.DataBatch = DataBatch
 
 local BATCH = args.form("io.DataBatch", {
-  { "data", "list?" }, { "label", "list?" }, { "pad", "integer?" }, { "index", "any?" }, { "bucket_key", "any?" },
-  { "provide_data", "list?" }, { "provide_label", "list?" },
+  { "data", "list?" }, { "label", "list?" }, { "pad", "integer?" }, { "index", "any?" },
+  { "bucket_key", "any?" }, { "provide_data", "list?" }, { "provide_label", "list?" },
 })
 
 function DataBatch:init(...)
@@ -148,9 +152,10 @@ function DataBatch:__tostring()
 end
 
 
--- Iterators -----------------------------------------------------------------------------------------------------------
+-- Iterators ---------------------------------------------------------------------------------------
 
---- The base of iterators. Fields: `batch_size`, `provide_data`, `provide_label` (lists of descriptions).
+--- The base of iterators. Fields: `batch_size`, `provide_data`,
+-- `provide_label` (lists of descriptions).
 -- @type DataIter
 local DataIter = Class:extend("DataIter")
 data_of.DataIter = DataIter
@@ -158,7 +163,8 @@ data_of.DataIter = DataIter
 local ITER = args.form("io.DataIter", { { "batch_size", "integer", 0 } })
 local BASE = args.form("io.DataIter", { rest = "own", { "batch_size", "integer", 0 } })
 
---- A class that extends this one may hand on its own options: those that are not the base's are left to it.
+--- A class that extends this one may hand on its own options: those that are
+-- not the base's are left to it.
 -- @int[opt=0] batch_size
 function DataIter:init(...)
   local form = getmetatable(self) == DataIter and ITER or BASE
@@ -175,7 +181,8 @@ function DataIter:next()
   if not self:iter_next() then
     return nil
   end
-  return DataBatch{ data = self:getdata(), label = self:getlabel(), pad = self:getpad(), index = self:getindex() }
+  return DataBatch{ data = self:getdata(), label = self:getlabel(), pad = self:getpad(),
+    index = self:getindex() }
 end
 
 
@@ -209,7 +216,8 @@ local function no_state(self, method)
 end
 
 
---- Where the iterator stands: a table of numbers and texts that `set_state` takes, also in another process.
+--- Where the iterator stands: a table of numbers and texts that `set_state`
+-- takes, also in another process.
 function DataIter:state()
   no_state(self, "state")
 end

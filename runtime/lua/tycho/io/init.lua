@@ -4,8 +4,9 @@
 --     for batch in it do print(batch.data[1].shape[1], batch.n) end
 --     it:reset()
 --
--- The parts: `io.data` (descriptions, batches, the base class), `io.ndarray_iter` (arrays in memory), `io.wrappers` (iterators
--- around iterators), `io.native` (files, read by threads in C), `io.text` (text files as numbers of words).
+-- The parts: `io.data` (descriptions, batches, the base class), `io.ndarray_iter` (arrays in
+-- memory), `io.wrappers` (iterators around iterators), `io.native` (files, read by threads in C),
+-- `io.text` (text files as numbers of words).
 --
 -- @module tycho.io
 

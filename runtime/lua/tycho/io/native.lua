@@ -1,8 +1,8 @@
 --- Iterators over files, read ahead by a thread in C: MNISTIter, CSVIter, LibSVMIter, RawIter.
 --
--- The first batch is fetched when the iterator is made, which is how its shapes are known and mistakes in files come
--- out early. `round_batch` completes the last batch of an epoch with the first samples; the next epoch goes on behind
--- those.
+-- The first batch is fetched when the iterator is made, which is how its shapes are known and
+-- mistakes in files come out early. `round_batch` completes the last batch of an epoch with the
+-- first samples; the next epoch goes on behind those.
 --
 -- @module tycho.io.native
 
@@ -24,7 +24,7 @@ local iters = {}
 local WAIT_MS = 100                                      -- between looks for Ctrl-C
 
 
--- The class -----------------------------------------------------------------------------------------------------------
+-- The class ---------------------------------------------------------------------------------------
 
 --- Base of these iterators.
 -- @type MXDataIter
@@ -54,7 +54,8 @@ end
 
 local function live(self, method)
   if not self._handle then
-    Error.raise{ code = "state", func = self.class_name .. ":" .. method, message = "the iterator was freed" }
+    Error.raise{ code = "state", func = self.class_name .. ":" .. method,
+      message = "the iterator was freed" }
   end
   return self._handle
 end
@@ -79,7 +80,8 @@ local function fetch(self)
     return nil
   end
   check(C.ty_iter_pad(self._handle, pad), func)
-  return base.DataBatch{ data = { array_at(self, 0, self._dtype) }, label = { array_at(self, 1) }, pad = pad[0] }
+  return base.DataBatch{ data = { array_at(self, 0, self._dtype) },
+    label = { array_at(self, 1) }, pad = pad[0] }
 end
 
 
@@ -90,11 +92,12 @@ function MXDataIter:_open(kind, options, a)
   MXDataIter.super.init(self, { batch_size = a.batch_size })
   self._kind, self._options, self._dtype, self._round = kind, options, a.dtype, a.round_batch
   self._handle = open(kind, options, "io." .. self.class_name)
-  self._skip, self._batches, self._epoch = 0, 0, 0       -- samples before this epoch's first; batches handed out; resets
+  -- samples before this epoch's first; batches handed out; resets
+  self._skip, self._batches, self._epoch = 0, 0, 0
   self._first = fetch(self)
   if not self._first then
-    Error.raise{ code = "value", func = "io." .. self.class_name, argument = "batch_size", got = a.batch_size,
-      message = "the files do not hold one batch" }
+    Error.raise{ code = "value", func = "io." .. self.class_name, argument = "batch_size",
+      got = a.batch_size, message = "the files do not hold one batch" }
   end
   local data, label = self._first.data[1], self._first.label[1]
   self.provide_data = { base.DataDesc(a.data_name, data.shape, data.dtype) }
@@ -130,7 +133,7 @@ end
 --- Begins a new epoch.
 function MXDataIter:reset()
   if self._first then
-    return                                               -- nothing of this epoch was handed out, or nothing will change
+    return                       -- nothing of this epoch was handed out, or nothing will change
   end
   check(C.ty_iter_reset(live(self, "reset")), self.class_name .. ":reset")
   self._skip, self._batches, self._last = self._round and pad_of(self) or 0, 0, nil
@@ -184,7 +187,7 @@ function MXDataIter:free()
 end
 
 
--- Kinds ---------------------------------------------------------------------------------------------------------------
+-- Kinds -------------------------------------------------------------------------------------------
 
 -- parameters of all kinds
 local SHARED = {
@@ -193,7 +196,8 @@ local SHARED = {
 }
 
 -- not for the core
-local OURS = { ctx = true, data_name = true, label_name = true, silent = true, verbose = true, device_id = true }
+local OURS = { ctx = true, data_name = true, label_name = true, silent = true,
+  verbose = true, device_id = true }
 
 -- dtypes that text is read as before it is converted
 local READ_AS = { int32 = "float64", int64 = "float64", float64 = "float64" }
@@ -229,72 +233,80 @@ local function kind(class_name, native_name, own)
 end
 
 
-local BATCH, ROUND, DTYPE = { "batch_size", "integer" }, { "round_batch", "boolean", true }, { "dtype", "dtype?" }
+local BATCH, ROUND, DTYPE =
+  { "batch_size", "integer" }, { "round_batch", "boolean", true }, { "dtype", "dtype?" }
 local PARTS = { { "num_parts", "integer", 1 }, { "part_index", "integer", 0 } }
 
---- Images and labels in idx files, plain or gz; pixels as parts of 256. An incomplete last batch is dropped; shuffled
--- once. Options image, label, batch_size = 128, shuffle = true, flat = false, seed = 0, silent = false, num_parts = 1,
--- part_index = 0, prefetch_buffer = 4, dtype, data_name, label_name.
+--- Images and labels in idx files, plain or gz; pixels as parts of 256. An incomplete last batch
+-- is dropped; shuffled once. Options image, label, batch_size = 128, shuffle = true,
+-- flat = false, seed = 0, silent = false, num_parts = 1, part_index = 0, prefetch_buffer = 4,
+-- dtype, data_name, label_name.
 -- @function MNISTIter
 kind("MNISTIter", "mnist", {
-  { "image", "text", "./train-images-idx3-ubyte" }, { "label", "text", "./train-labels-idx1-ubyte" },
+  { "image", "text", "./train-images-idx3-ubyte" },
+  { "label", "text", "./train-labels-idx1-ubyte" },
   { "batch_size", "integer", 128 }, { "shuffle", "boolean", true }, { "flat", "boolean", false },
   { "seed", "integer", 0 }, { "silent", "boolean", false }, PARTS[1], PARTS[2], DTYPE,
 })
 
 
---- Rows of numbers. Options data_csv, data_shape, label_csv = "NULL" (labels 0), label_shape = {1}, batch_size,
--- round_batch = true, prefetch_buffer = 4, dtype, data_name, label_name.
+--- Rows of numbers. Options data_csv, data_shape, label_csv = "NULL" (labels 0), label_shape = {1},
+-- batch_size, round_batch = true, prefetch_buffer = 4, dtype, data_name, label_name.
 -- @function CSVIter
 kind("CSVIter", "csv", {
-  { "data_csv", "text" }, { "data_shape", "shape" }, { "label_csv", "text", "NULL" }, { "label_shape", "shape", { 1 } },
-  BATCH, ROUND, DTYPE,
+  { "data_csv", "text" }, { "data_shape", "shape" }, { "label_csv", "text", "NULL" },
+  { "label_shape", "shape", { 1 } }, BATCH, ROUND, DTYPE,
 })
 
 
---- Rows of index:value pairs, as dense arrays. Options data_libsvm, data_shape, label_libsvm = "NULL" (the labels of
--- the data), label_shape = {1}, num_parts = 1, part_index = 0, batch_size, round_batch = true (nothing else is
--- possible), prefetch_buffer = 4, dtype, data_name, label_name.
+--- Rows of index:value pairs, as dense arrays. Options data_libsvm, data_shape,
+-- label_libsvm = "NULL" (the labels of the data), label_shape = {1}, num_parts = 1,
+-- part_index = 0, batch_size, round_batch = true (nothing else is possible), prefetch_buffer = 4,
+-- dtype, data_name, label_name.
 -- @function LibSVMIter
 kind("LibSVMIter", "libsvm", {
   { "data_libsvm", "text" }, { "data_shape", "shape" }, { "label_libsvm", "text", "NULL" },
   { "label_shape", "shape", { 1 } }, PARTS[1], PARTS[2], BATCH, ROUND, DTYPE,
 }).check = function(a)
   if not a.round_batch then
-    Error.raise{ code = "value", func = "io.LibSVMIter", argument = "round_batch", expected = true, got = "false",
-      message = "LibSVMIter completes its last batch in any case" }
+    Error.raise{ code = "value", func = "io.LibSVMIter", argument = "round_batch", expected = true,
+      got = "false", message = "LibSVMIter completes its last batch in any case" }
   end
 end
 
 
---- Binary records of one size: `label_bytes` labels of a byte each, then the elements of a sample. Options path, shape,
--- dtype = "uint8", label_bytes = 0, batch_size, round_batch = true, prefetch_buffer = 4, data_name, label_name.
+--- Binary records of one size: `label_bytes` labels of a byte each, then the elements of a sample.
+-- Options path, shape, dtype = "uint8", label_bytes = 0, batch_size, round_batch = true,
+-- prefetch_buffer = 4, data_name, label_name.
 -- @function RawIter
 kind("RawIter", "raw", {
-  { "path", "text" }, { "shape", "shape" }, { "dtype", "dtype", "uint8" }, { "label_bytes", "integer", 0 },
-  BATCH, ROUND,
+  { "path", "text" }, { "shape", "shape" }, { "dtype", "dtype", "uint8" },
+  { "label_bytes", "integer", 0 }, BATCH, ROUND,
 })
 
 
 local PATHS = { "path_imgidx", "path_imglist", "mean_img" }
-local COUNTS = { "seed_aug", "shuffle_chunk_size", "shuffle_chunk_seed", "device_id", "resize", "max_rotate_angle", "rotate",
-  "max_crop_size", "min_crop_size", "random_h", "random_s", "random_l", "fill_value", "inter_method", "pad" }
-local NUMBERS = { "max_aspect_ratio", "min_aspect_ratio", "max_shear_ratio", "max_random_scale", "min_random_scale",
-  "max_random_area", "min_random_area", "max_img_size", "min_img_size", "brightness", "contrast", "saturation", "pca_noise" }
-local LEVELS = { "mean_r", "mean_g", "mean_b", "mean_a", "std_r", "std_g", "std_b", "std_a", "scale", "max_random_contrast",
-  "max_random_illumination" }
+local COUNTS = { "seed_aug", "shuffle_chunk_size", "shuffle_chunk_seed", "device_id", "resize",
+  "max_rotate_angle", "rotate", "max_crop_size", "min_crop_size", "random_h", "random_s",
+  "random_l", "fill_value", "inter_method", "pad" }
+local NUMBERS = { "max_aspect_ratio", "min_aspect_ratio", "max_shear_ratio", "max_random_scale",
+  "min_random_scale", "max_random_area", "min_random_area", "max_img_size", "min_img_size",
+  "brightness", "contrast", "saturation", "pca_noise" }
+local LEVELS = { "mean_r", "mean_g", "mean_b", "mean_a", "std_r", "std_g", "std_b", "std_a",
+  "scale", "max_random_contrast", "max_random_illumination" }
 local TRUTHS = { "verbose", "rand_crop", "random_resized_crop", "mirror", "rand_mirror" }
 
 -- The reference's parameters; those without a default here have it in the core.
 local function image_params(dtype)
   local spec = {
     { "path_imgrec", "text" }, { "data_shape", "shape" }, BATCH, { "label_width", "integer", 1 },
-    { "shuffle", "boolean", false }, { "seed", "integer", 0 }, { "preprocess_threads", "integer", 4 }, ROUND, PARTS[1],
-    PARTS[2], { "dtype", { "float32", "float64", "float16", "bfloat16", "uint8" }, dtype }, { "aug_seq", { "aug_default" }, "aug_default" },
-    read_as = { uint8 = "uint8" },
+    { "shuffle", "boolean", false }, { "seed", "integer", 0 },
+    { "preprocess_threads", "integer", 4 }, ROUND, PARTS[1],
+    PARTS[2], { "dtype", { "float32", "float64", "float16", "bfloat16", "uint8" }, dtype },
+    { "aug_seq", { "aug_default" }, "aug_default" }, read_as = { uint8 = "uint8" },
   }
-  for _, row in ipairs{ { PATHS, "text?" }, { COUNTS, "integer?" }, { NUMBERS, "number?" }, { LEVELS, "number?" },
-                        { TRUTHS, "boolean?" } } do
+  for _, row in ipairs{ { PATHS, "text?" }, { COUNTS, "integer?" }, { NUMBERS, "number?" },
+      { LEVELS, "number?" }, { TRUTHS, "boolean?" } } do
     for _, name in ipairs(row[1]) do
       spec[#spec + 1] = { name, row[2] }
     end
@@ -303,7 +315,8 @@ local function image_params(dtype)
 end
 
 
--- Writes the mean of the images, as they are before normalisation, into the file that is to hold it.
+-- Writes the mean of the images, as they are before normalisation, into the file that is to hold
+-- it.
 local function make_mean(a)
   local options = { batch_size = 1, round_batch = false, shuffle = false, dtype = "float32" }
   for key, value in pairs(a) do
@@ -327,8 +340,9 @@ local function check_levels(class_name)
   return function(a)
     for _, name in ipairs{ "mean_img", unpack(LEVELS) } do
       if a.dtype == "uint8" and a[name] ~= nil then
-        Error.raise{ code = "value", func = "io." .. class_name, argument = name, expected = "nothing, as dtype is uint8",
-          got = tostring(a[name]), message = ("'%s' is for floats"):format(name) }
+        Error.raise{ code = "value", func = "io." .. class_name, argument = name,
+          expected = "nothing, as dtype is uint8", got = tostring(a[name]),
+          message = ("'%s' is for floats"):format(name) }
       end
     end
     local file = a.mean_img and io.open(a.mean_img, "rb")
@@ -341,30 +355,37 @@ local function check_levels(class_name)
 end
 
 
---- Labelled JPEG and PNG images of a record file, decoded and changed by threads; the same batches for any number of
--- them. Options path_imgrec, data_shape (1, 3 or 4 channels, height, width), batch_size; and
+--- Labelled JPEG and PNG images of a record file, decoded and changed by threads; the same
+-- batches for any number of them. Options path_imgrec, data_shape (1, 3 or 4 channels,
+-- height, width), batch_size; and
 --
--- records: path_imgidx, path_imglist (labels by number), label_width = 1, shuffle = false (a new order in each epoch), seed
--- = 0, num_parts = 1, part_index = 0, round_batch = true, preprocess_threads = 4, prefetch_buffer = 4, seed_aug (seed);
+-- records: path_imgidx, path_imglist (labels by number), label_width = 1, shuffle = false (a new
+-- order in each epoch), seed = 0, num_parts = 1, part_index = 0, round_batch = true,
+-- preprocess_threads = 4, prefetch_buffer = 4, seed_aug (seed);
 --
--- images: resize = -1 (of the shorter side), rand_crop, random_resized_crop = false, max_rotate_angle = 0 and rotate = -1
--- (degrees), max_shear_ratio = 0, max_aspect_ratio = 0, min_aspect_ratio, max_random_scale, min_random_scale,
--- max_random_area, min_random_area = 1, max_crop_size, min_crop_size = -1, max_img_size = 1e10, min_img_size = 0, pad = 0,
--- fill_value = 255, inter_method = 1, brightness, contrast, saturation, pca_noise = 0, random_h, random_s, random_l = 0;
+-- images: resize = -1 (of the shorter side), rand_crop, random_resized_crop = false,
+-- max_rotate_angle = 0 and rotate = -1 (degrees), max_shear_ratio = 0, max_aspect_ratio = 0,
+-- min_aspect_ratio, max_random_scale, min_random_scale, max_random_area, min_random_area = 1,
+-- max_crop_size, min_crop_size = -1, max_img_size = 1e10, min_img_size = 0, pad = 0,
+-- fill_value = 255, inter_method = 1, brightness, contrast, saturation, pca_noise = 0,
+-- random_h, random_s, random_l = 0;
 --
--- numbers: mirror, rand_mirror = false, mean_img (a file with one array; made if it is missing), mean_r, mean_g, mean_b,
--- mean_a = 0, std_r, std_g, std_b, std_a = 1, scale = 1, max_random_contrast, max_random_illumination = 0, dtype =
--- "float32".
+-- numbers: mirror, rand_mirror = false, mean_img (a file with one array; made if it is missing),
+-- mean_r, mean_g, mean_b, mean_a = 0, std_r, std_g, std_b, std_a = 1, scale = 1,
+-- max_random_contrast, max_random_illumination = 0, dtype = "float32".
 --
--- Without effect: verbose, device_id, aug_seq, shuffle_chunk_size, shuffle_chunk_seed (all records are shuffled). Without
--- round_batch the last batch does not say how many rows it lacks. Damaged records and images: E(format).
+-- Without effect: verbose, device_id, aug_seq, shuffle_chunk_size, shuffle_chunk_seed (all records
+-- are shuffled). Without round_batch the last batch does not say how many rows it lacks. Damaged
+-- records and images: E(format).
 -- @function ImageRecordIter
-kind("ImageRecordIter", "image_record", image_params("float32")).check = check_levels("ImageRecordIter")
+kind("ImageRecordIter", "image_record", image_params("float32")).check =
+  check_levels("ImageRecordIter")
 
 
 --- As `ImageRecordIter`, with dtype = "uint8": pixels as they are.
 -- @function ImageRecordUInt8Iter
-kind("ImageRecordUInt8Iter", "image_record", image_params("uint8")).check = check_levels("ImageRecordUInt8Iter")
+kind("ImageRecordUInt8Iter", "image_record", image_params("uint8")).check =
+  check_levels("ImageRecordUInt8Iter")
 
 
 return iters

@@ -1,10 +1,11 @@
 --- Iterating over arrays in memory.
 --
--- A batch is a range of rows of the epoch's order, which is the rows' own or, with `shuffle`, a new permutation at
--- every reset. Rows that are neighbours in the data come as views, others are gathered. What happens to a last
--- incomplete batch: "pad" completes it with the first rows, again and again if need be; "discard" drops it; "roll_over"
--- holds its rows back and puts them in front of the next epoch. The cursor is the first row of the current batch; it is
--- below 0 before the first one and while held rows are given out.
+-- A batch is a range of rows of the epoch's order, which is the rows' own or, with `shuffle`, a new
+-- permutation at every reset. Rows that are neighbours in the data come as views, others are
+-- gathered. What happens to a last incomplete batch: "pad" completes it with the first rows, again
+-- and again if need be; "discard" drops it; "roll_over" holds its rows back and puts them in front
+-- of the next epoch. The cursor is the first row of the current batch; it is below 0 before the
+-- first one and while held rows are given out.
 --
 -- @module tycho.io.ndarray_iter
 
@@ -26,13 +27,14 @@ local F32, I32 = args.DTYPES.float32, args.DTYPES.int32
 local NDArrayIter = base.DataIter:extend("NDArrayIter")
 
 local FORM = args.form("io.NDArrayIter", {
-  { "data", "any" }, { "label", "any?" }, { "batch_size", "integer", 1 }, { "shuffle", "boolean", false },
-  { "last_batch_handle", { "pad", "discard", "roll_over" }, "pad" }, { "data_name", "text", "data" },
-  { "label_name", "text", "softmax_label" }, { "layout", "text|null", "NCHW" },
+  { "data", "any" }, { "label", "any?" }, { "batch_size", "integer", 1 },
+  { "shuffle", "boolean", false }, { "last_batch_handle", { "pad", "discard", "roll_over" },
+    "pad" }, { "data_name", "text", "data" }, { "label_name", "text", "softmax_label" },
+  { "layout", "text|null", "NCHW" },
 })
 
 
--- Sources -------------------------------------------------------------------------------------------------------------
+-- Sources -----------------------------------------------------------------------------------------
 
 local function is_pair(v)
   return is_plain(v) and type(v[1]) == "string"
@@ -66,8 +68,9 @@ end
 local function read_sources(given, name, argument)
   local list = values.value(given) == nil and {} or named_sources(given, name)
   if not list then
-    Error.raise{ code = "type", func = "io.NDArrayIter", argument = argument, got = Error.kind(given),
-      expected = "an NDArray, a nested table, or a list or table of them", message = ("bad '%s'"):format(argument) }
+    Error.raise{ code = "type", func = "io.NDArrayIter", argument = argument,
+      got = Error.kind(given), expected = "an NDArray, a nested table, or a list or table of them",
+      message = ("bad '%s'"):format(argument) }
   end
   for _, source in ipairs(list) do
     if not is_array(source[2]) then
@@ -82,9 +85,10 @@ end
 local function check_rows(sources, n, argument)
   for _, source in ipairs(sources) do
     if source[2]._shape[1] ~= n then
-      Error.raise{ code = "shape", func = "io.NDArrayIter", argument = source[1], expected = n .. " rows",
-        got = source[2].shape, message = ("array '%s' of '%s' has another number of rows than the data"):format(
-          source[1], argument) }
+      Error.raise{ code = "shape", func = "io.NDArrayIter", argument = source[1],
+        expected = n .. " rows", got = source[2].shape,
+        message = ("array '%s' of '%s' has another number of rows than the data")
+          :format(source[1], argument) }
     end
   end
 end
@@ -104,22 +108,23 @@ local function describe(sources, layout, batch_size)
 end
 
 
---- Data and labels are an NDArray, a nested table (float32), a list of arrays, or arrays by name; they are sorted by
--- name. The order of a shuffling iterator comes from the random state of cpu(0).
+--- Data and labels are an NDArray, a nested table (float32), a list of arrays, or arrays by name;
+-- they are sorted by name. The order of a shuffling iterator comes from the random state of cpu(0).
 -- @param data rows along axis 0
 -- @param[opt] label
 -- @int[opt=1] batch_size
 function NDArrayIter:init(...)
   local a = FORM(...)
   if a.batch_size < 1 then
-    Error.raise{ code = "value", func = "io.NDArrayIter", argument = "batch_size", expected = "at least 1",
-      got = a.batch_size, message = "bad 'batch_size'" }
+    Error.raise{ code = "value", func = "io.NDArrayIter", argument = "batch_size",
+      expected = "at least 1", got = a.batch_size, message = "bad 'batch_size'" }
   end
   NDArrayIter.super.init(self, { batch_size = a.batch_size })
   self._data = read_sources(a.data, a.data_name, "data")
   self._label = read_sources(a.label, a.label_name, "label")
   if #self._data == 0 then
-    Error.raise{ code = "value", func = "io.NDArrayIter", argument = "data", message = "there is no data" }
+    Error.raise{ code = "value", func = "io.NDArrayIter", argument = "data",
+      message = "there is no data" }
   end
   self.num_data = self._data[1][2]._shape[1]
   check_rows(self._data, self.num_data, "data")
@@ -132,7 +137,7 @@ function NDArrayIter:init(...)
 end
 
 
--- Order ---------------------------------------------------------------------------------------------------------------
+-- Order -------------------------------------------------------------------------------------------
 
 local function numbered(n)
   local rows = ffi.new("int32_t[?]", n)
@@ -183,14 +188,16 @@ function NDArrayIter:hard_reset()
 end
 
 
--- Batches -------------------------------------------------------------------------------------------------------------
+-- Batches -----------------------------------------------------------------------------------------
 
 local function rolls(self)
-  return self.last_batch_handle == "roll_over" and self.cursor < 0 and self.cursor > -self.batch_size
+  return self.last_batch_handle == "roll_over" and self.cursor < 0
+    and self.cursor > -self.batch_size
 end
 
 
--- Numbers of rows as text of int32: what was held, then `count` rows of the epoch from row `from` on.
+-- Numbers of rows as text of int32: what was held, then `count` rows of the epoch from row `from`
+-- on.
 local function list_rows(self, from, count)
   local order, n = self._order, self.num_data
   local rows = ffi.new("int32_t[?]", math.max(count, 1))
@@ -207,7 +214,8 @@ local function extent(self)
   local n, size = self.num_data, self.batch_size
   if rolls(self) then
     if not self._held then
-      Error.raise{ code = "state", func = "NDArrayIter:getdata", message = "there are no rows from the epoch before" }
+      Error.raise{ code = "state", func = "NDArrayIter:getdata",
+        message = "there are no rows from the epoch before" }
     end
     return 0, math.min(self.cursor + size, n), self._held
   elseif self.cursor < 0 or self.cursor >= n then
@@ -238,7 +246,8 @@ local function take_rows(self, sources)
   for i, source in ipairs(sources) do
     local x = source[2]
     if index then
-      list[i] = call.params("take", "NDArrayIter:getdata", { x, index:as_in_context(x.context) }, { "axis", "0" })
+      list[i] = call.params("take", "NDArrayIter:getdata", { x, index:as_in_context(x.context) },
+        { "axis", "0" })
     else
       list[i] = view_rows(x, from, count)
     end
@@ -264,7 +273,8 @@ function NDArrayIter:next()
     self._held = held .. list_rows(self, from, count)
     return nil
   end
-  local batch = base.DataBatch{ data = self:getdata(), label = self:getlabel(), pad = self:getpad() }
+  local batch = base.DataBatch{ data = self:getdata(),
+    label = self:getlabel(), pad = self:getpad() }
   if held ~= "" then
     self._held = nil
   end
@@ -282,8 +292,8 @@ function NDArrayIter:getlabel()
 end
 
 
---- Rows that do not count: borrowed ones at the end of the last batch ("pad"), or rows of the epoch before at the front
--- of the first one ("roll_over").
+--- Rows that do not count: borrowed ones at the end of the last batch ("pad"), or rows of the epoch
+-- before at the front of the first one ("roll_over").
 function NDArrayIter:getpad()
   if self.last_batch_handle == "pad" then
     return math.max(self.cursor + self.batch_size - self.num_data, 0)
@@ -292,7 +302,7 @@ function NDArrayIter:getpad()
 end
 
 
--- State ---------------------------------------------------------------------------------------------------------------
+-- State -------------------------------------------------------------------------------------------
 
 function NDArrayIter:state()
   return { kind = "NDArrayIter", num_data = self.num_data, cursor = self.cursor, held = self._held,

@@ -1,10 +1,11 @@
---- Record files: byte strings one after the other, with or without an index, and what a record of a labelled image is
--- (`ty.recordio`).
+--- Record files: byte strings one after the other, with or without an index, and what a record of a
+-- labelled image is (`ty.recordio`).
 --
 --     local w = ty.recordio.MXIndexedRecordIO("data.idx", "data.rec", "w")
 --     w:write_idx(0, ty.recordio.pack(ty.recordio.IRHeader{ 0, 4, 0, 0 }, bytes))
 --     w:close()
---     local header, bytes = ty.recordio.unpack(ty.recordio.MXIndexedRecordIO("data.idx", "data.rec", "r"):read_idx(0))
+--     local header, bytes =
+--       ty.recordio.unpack(ty.recordio.MXIndexedRecordIO("data.idx", "data.rec", "r"):read_idx(0))
 --
 -- @module tycho.recordio
 
@@ -20,7 +21,7 @@ local C, check = native.C, native.check
 local recordio = {}
 
 
--- Files ---------------------------------------------------------------------------------------------------------------
+-- Files -------------------------------------------------------------------------------------------
 
 --- A file of records.
 -- @type MXRecordIO
@@ -40,8 +41,8 @@ end
 
 function MXRecordIO:_set(uri, flag)
   if flag ~= "r" and flag ~= "w" then
-    Error.raise{ code = "value", func = self.class_name, argument = "flag", expected = "\"r\" or \"w\"", got = flag,
-      message = "bad 'flag'" }
+    Error.raise{ code = "value", func = self.class_name, argument = "flag",
+      expected = "\"r\" or \"w\"", got = flag, message = "bad 'flag'" }
   end
   self.uri, self.flag, self.writable = uri, flag, flag == "w"
 end
@@ -51,7 +52,8 @@ end
 function MXRecordIO:open()
   self:close()
   local out = ffi.new("ty_record *[1]")
-  check(C.ty_record_open(self.uri, self.flag, out), self.class_name .. ":open", { argument = self.uri })
+  check(C.ty_record_open(self.uri, self.flag, out), self.class_name .. ":open",
+    { argument = self.uri })
   self._handle = native.own(out[0], C.ty_record_close)
 end
 
@@ -77,8 +79,8 @@ end
 local function handle_of(self, method, writes)
   if not self._handle or writes ~= nil and self.writable ~= writes then
     Error.raise{ code = "state", func = self.class_name .. ":" .. method, argument = self.uri,
-      message = not self._handle and "the file is closed" or writes and "the file is open for reading"
-        or "the file is open for writing" }
+      message = not self._handle and "the file is closed"
+        or writes and "the file is open for reading" or "the file is open for writing" }
   end
   return self._handle
 end
@@ -88,8 +90,8 @@ end
 -- @string text
 function MXRecordIO:write(text)
   if type(text) ~= "string" then
-    Error.raise{ code = "type", func = self.class_name .. ":write", argument = "text", expected = "text",
-      got = Error.kind(text), message = "a record is text" }
+    Error.raise{ code = "type", func = self.class_name .. ":write", argument = "text",
+      expected = "text", got = Error.kind(text), message = "a record is text" }
   end
   check(C.ty_record_write(handle_of(self, "write", true), text, #text), self.class_name .. ":write")
 end
@@ -122,15 +124,17 @@ function MXRecordIO:__tostring()
 end
 
 
--- Indexed files -------------------------------------------------------------------------------------------------------
+-- Indexed files -----------------------------------------------------------------------------------
 
---- A file of records with an index: a text file of lines "key TAB offset". Field: keys, in file order.
+--- A file of records with an index: a text file of lines "key TAB offset". Field: keys, in file
+-- order.
 -- @type MXIndexedRecordIO
 local MXIndexedRecordIO = MXRecordIO:extend("MXIndexedRecordIO")
 recordio.MXIndexedRecordIO = MXIndexedRecordIO
 
 local INDEXED = args.form("recordio.MXIndexedRecordIO", {
-  { "idx_path", "text" }, { "uri", "text" }, { "flag", "text" }, "*", { "key_type", { "int", "str" }, "int" },
+  { "idx_path", "text" }, { "uri", "text" }, { "flag", "text" }, "*",
+  { "key_type", { "int", "str" }, "int" },
 })
 
 --- @string idx_path the index
@@ -153,7 +157,8 @@ end
 local function read_index(self)
   local file, why = io.open(self.idx_path, "r")
   if not file then
-    Error.raise{ code = "io", func = "MXIndexedRecordIO:open", argument = self.idx_path, message = why }
+    Error.raise{ code = "io", func = "MXIndexedRecordIO:open",
+      argument = self.idx_path, message = why }
   end
   for line in file:lines() do
     local text, at = line:match("^(.-)\t(%d+)%s*$")
@@ -178,7 +183,8 @@ function MXIndexedRecordIO:open()
   local why
   self._index, why = io.open(self.idx_path, "w")
   if not self._index then
-    Error.raise{ code = "io", func = "MXIndexedRecordIO:open", argument = self.idx_path, message = why }
+    Error.raise{ code = "io", func = "MXIndexedRecordIO:open",
+      argument = self.idx_path, message = why }
   end
 end
 
@@ -201,7 +207,8 @@ function MXIndexedRecordIO:seek(key)
     Error.raise{ code = "name", func = "MXIndexedRecordIO:seek", argument = tostring(key),
       message = ("there is no record '%s'"):format(tostring(key)) }
   end
-  check(C.ty_record_seek(handle_of(self, "seek", false), at), "MXIndexedRecordIO:seek", { argument = self.uri })
+  check(C.ty_record_seek(handle_of(self, "seek", false), at), "MXIndexedRecordIO:seek",
+    { argument = self.uri })
 end
 
 
@@ -217,20 +224,21 @@ function MXIndexedRecordIO:write_idx(key, text)
   handle_of(self, "write_idx", true)
   key = key_of(self, key)
   if key == nil then
-    Error.raise{ code = "type", func = "MXIndexedRecordIO:write_idx", argument = "key", expected = "an integer",
-      got = Error.kind(key), message = "bad key" }
+    Error.raise{ code = "type", func = "MXIndexedRecordIO:write_idx", argument = "key",
+      expected = "an integer", got = Error.kind(key), message = "bad key" }
   end
   local at = self:tell()
   self:write(text)
-  self._index:write(type(key) == "number" and ("%d"):format(key) or key, "\t", ("%d"):format(at), "\n")
+  self._index:write(type(key) == "number" and ("%d"):format(key) or key, "\t",
+    ("%d"):format(at), "\n")
   self.keys[#self.keys + 1], self.idx[key] = key, at
 end
 
 
--- Records of images ---------------------------------------------------------------------------------------------------
+-- Records of images -------------------------------------------------------------------------------
 
---- What precedes the bytes of an image: flag (number of labels, 0: the one in the header), label (number or list), id,
--- id2.
+--- What precedes the bytes of an image: flag (number of labels, 0: the one in the header),
+-- label (number or list), id, id2.
 -- @type IRHeader
 local IRHeader = Class:extend("IRHeader")
 recordio.IRHeader = IRHeader
@@ -260,8 +268,8 @@ local function label_list(label)
     label = label:reshape{ -1 }:totable()
   end
   if not values.is_plain(label) then
-    Error.raise{ code = "type", func = "recordio.pack", argument = "label", expected = "a number or a list",
-      got = Error.kind(label), message = "bad label" }
+    Error.raise{ code = "type", func = "recordio.pack", argument = "label",
+      expected = "a number or a list", got = Error.kind(label), message = "bad label" }
   end
   return label
 end
@@ -273,8 +281,8 @@ end
 function recordio.pack(header, text)
   header = Class.is_a(header, IRHeader) and header or IRHeader(header)
   local list = label_list(header.label)
-  local head = Packed{ flag = list and #list or 0, label = list and 0 or header.label, id = header.id,
-    id2 = header.id2 }
+  local head = Packed{ flag = list and #list or 0, label = list and 0 or header.label,
+    id = header.id, id2 = header.id2 }
   local labels = list and ffi.string(ffi.new("float[?]", #list, list), 4 * #list) or ""
   return ffi.string(head, ffi.sizeof(head)) .. labels .. text
 end
@@ -285,13 +293,14 @@ end
 function recordio.unpack(text)
   local head, size = Packed(), ffi.sizeof(Packed)
   if type(text) ~= "string" or #text < size then
-    Error.raise{ code = "format", func = "recordio.unpack", message = "the record is shorter than a header" }
+    Error.raise{ code = "format", func = "recordio.unpack",
+      message = "the record is shorter than a header" }
   end
   ffi.copy(head, text, size)
   local n, label = head.flag, head.label
   if #text - size < 4 * n then
-    Error.raise{ code = "format", func = "recordio.unpack", expected = n .. " labels", got = #text - size .. " bytes",
-      message = "the record ends within its labels" }
+    Error.raise{ code = "format", func = "recordio.unpack", expected = n .. " labels",
+      got = #text - size .. " bytes", message = "the record ends within its labels" }
   end
   if n > 0 then
     local p = ffi.new("float[?]", n)
@@ -306,7 +315,8 @@ end
 
 
 local PACK_IMG = args.form("recordio.pack_img", {
-  { "header", "any" }, { "img", "array|table" }, "*", { "quality", "integer", 95 }, { "img_fmt", "text", ".jpg" },
+  { "header", "any" }, { "img", "array|table" }, "*", { "quality", "integer", 95 },
+  { "img_fmt", "text", ".jpg" },
 })
 
 --- Header and image as a record.
@@ -316,11 +326,13 @@ local PACK_IMG = args.form("recordio.pack_img", {
 function recordio.pack_img(...)
   local a = PACK_IMG(...)
   local image = require "tycho.image"
-  return recordio.pack(a.header, image.imencode(a.img, { quality = a.quality, img_fmt = a.img_fmt }))
+  return recordio.pack(a.header,
+    image.imencode(a.img, { quality = a.quality, img_fmt = a.img_fmt }))
 end
 
 
-local UNPACK_IMG = args.form("recordio.unpack_img", { { "text", "text" }, { "iscolor", "integer", -1 } })
+local UNPACK_IMG = args.form("recordio.unpack_img",
+  { { "text", "text" }, { "iscolor", "integer", -1 } })
 
 --- Header and image of a record.
 -- @string text

@@ -1,12 +1,12 @@
 --- Text files as numbers of words: `ty.io.text(path)`.
 --
--- A line is a sentence, its words are what blanks separate; empty lines are left out. Words are numbered from 0 in the
--- order in which they first come. The numbers lie in C memory.
+-- A line is a sentence, its words are what blanks separate; empty lines are left out. Words are
+-- numbered from 0 in the order in which they first come. The numbers lie in C memory.
 --
 --     local corpus = ty.io.text("ptb.train.txt")
---     corpus.vocab.the                                    -- number of a word          corpus.words[1]   -- word 0
+--     corpus.vocab.the                  -- number of a word          corpus.words[1]   -- word 0
 --     for words in corpus:sentences() do print(#words) end
---     corpus.ids[corpus.starts[i]]                        -- first word of sentence i (from 0); FFI arrays of int32_t
+--     corpus.ids[corpus.starts[i]]      -- first word of sentence i (from 0); FFI arrays of int32_t
 --
 -- @module tycho.io.text
 
@@ -16,8 +16,9 @@ local Error = require "tycho.core.error"
 local Numbers = require "tycho.core.numbers"
 
 
---- A text as numbers. Fields: vocab (word -> number), words (list), ids and starts (FFI arrays: the words of sentence
--- i, from 0, are ids[starts[i]] up to before ids[starts[i + 1]]), count (sentences), size (words in all).
+--- A text as numbers. Fields: vocab (word -> number), words (list), ids and starts (FFI arrays: the
+-- words of sentence i, from 0, are ids[starts[i]] up to before ids[starts[i + 1]]), count
+-- (sentences), size (words in all).
 -- @type Corpus
 local Corpus = Class:extend("Corpus")
 
@@ -58,8 +59,8 @@ end
 -- @treturn {string,...}
 function Corpus:sentence(i)
   if type(i) ~= "number" or i < 1 or i > self.count then
-    Error.raise{ code = "index", func = "Corpus:sentence", argument = "i", expected = "1 to " .. self.count,
-      got = tostring(i), message = "there is no such sentence" }
+    Error.raise{ code = "index", func = "Corpus:sentence", argument = "i",
+      expected = "1 to " .. self.count, got = tostring(i), message = "there is no such sentence" }
   end
   local words = {}
   for k = self.starts[i - 1], self.starts[i] - 1 do
@@ -80,7 +81,8 @@ end
 
 
 function Corpus:__tostring()
-  return ("<Corpus of %d sentences, %d words, %d different>"):format(self.count, self.size, #self.words)
+  return ("<Corpus of %d sentences, %d words, %d different>")
+    :format(self.count, self.size, #self.words)
 end
 
 

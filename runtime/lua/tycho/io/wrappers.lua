@@ -12,7 +12,8 @@ local wrap = {}
 
 local function check_iter(v, func)
   if type(v) ~= "table" or values.is_plain(v) or not v.next then
-    Error.raise{ code = "type", func = func, expected = "an iterator", got = Error.kind(v), message = "bad iterator" }
+    Error.raise{ code = "type", func = func, expected = "an iterator", got = Error.kind(v),
+      message = "bad iterator" }
   end
   return v
 end
@@ -34,7 +35,7 @@ local function add_readers(class)
 end
 
 
--- Resizing ------------------------------------------------------------------------------------------------------------
+-- Resizing ----------------------------------------------------------------------------------------
 
 --- Exactly `size` batches per epoch; an inner iterator that ends before is reset and goes on.
 -- @type ResizeIter
@@ -92,11 +93,11 @@ function ResizeIter:set_state(state)
 end
 
 
--- Joining -------------------------------------------------------------------------------------------------------------
+-- Joining -----------------------------------------------------------------------------------------
 
---- Several iterators as one: a batch has the inputs and labels of all of them. Work on batches is queued, so Lua
--- fetches a batch while the devices still compute on the one before; native iterators read ahead in threads of their
--- own.
+--- Several iterators as one: a batch has the inputs and labels of all of them. Work on batches is
+-- queued, so Lua fetches a batch while the devices still compute on the one before; native
+-- iterators read ahead in threads of their own.
 -- @type PrefetchingIter
 local PrefetchingIter = base.DataIter:extend("PrefetchingIter")
 wrap.PrefetchingIter = PrefetchingIter
@@ -111,8 +112,9 @@ local PREFETCH = args.form("io.PrefetchingIter", {
 local function join(iters, field, renames)
   renames = renames and #renames > 0 and renames
   if renames and #renames ~= #iters then
-    Error.raise{ code = "value", func = "io.PrefetchingIter", argument = "rename_" .. field:match("_(%a+)$"),
-      expected = #iters .. " tables", got = #renames, message = "one table of names is needed per iterator" }
+    Error.raise{ code = "value", func = "io.PrefetchingIter",
+      argument = "rename_" .. field:match("_(%a+)$"), expected = #iters .. " tables",
+      got = #renames, message = "one table of names is needed per iterator" }
   end
   local list = {}
   for i, inner in ipairs(iters) do
@@ -132,7 +134,8 @@ function PrefetchingIter:init(...)
   local a = PREFETCH(...)
   local iters = values.is_plain(a.iters) and a.iters or { a.iters }
   if #iters == 0 then
-    Error.raise{ code = "value", func = "io.PrefetchingIter", argument = "iters", message = "there is no iterator" }
+    Error.raise{ code = "value", func = "io.PrefetchingIter", argument = "iters",
+      message = "there is no iterator" }
   end
   for _, inner in ipairs(iters) do
     check_iter(inner, "io.PrefetchingIter")
@@ -140,7 +143,8 @@ function PrefetchingIter:init(...)
   self.iters, self.n_iter = iters, #iters
   self.provide_data = join(iters, "provide_data", a.rename_data)
   self.provide_label = join(iters, "provide_label", a.rename_label)
-  PrefetchingIter.super.init(self, { batch_size = self.provide_data[1] and self.provide_data[1].shape[1] or 0 })
+  PrefetchingIter.super.init(self,
+    { batch_size = self.provide_data[1] and self.provide_data[1].shape[1] or 0 })
 end
 
 
@@ -152,7 +156,8 @@ end
 
 
 local function fail_together(what)
-  Error.raise{ code = "state", func = "PrefetchingIter:next", message = "the iterators do not " .. what }
+  Error.raise{ code = "state", func = "PrefetchingIter:next",
+    message = "the iterators do not " .. what }
 end
 
 
@@ -173,7 +178,8 @@ local function merge(self, batches)
     append(label, batch.label)
   end
   return base.DataBatch{ data = data, label = label, pad = batches[1].pad, index = batches[1].index,
-    bucket_key = batches[1].bucket_key, provide_data = self.provide_data, provide_label = self.provide_label }
+    bucket_key = batches[1].bucket_key, provide_data = self.provide_data,
+    provide_label = self.provide_label }
 end
 
 

@@ -1,7 +1,8 @@
 --- Values that devices share: `ty.kv`.
 --
--- A store keeps an array per key. Pushed arrays of a key are summed over devices; the sum goes through the updater, or
--- takes the stored array's place where there is none. Pulled arrays are copies of the stored one. All is queued.
+-- A store keeps an array per key. Pushed arrays of a key are summed over devices; the sum goes
+-- through the updater, or takes the stored array's place where there is none. Pulled arrays are
+-- copies of the stored one. All is queued.
 --
 --     local kv = ty.kv.create("device")
 --     kv:init("w", weight)
@@ -9,7 +10,8 @@
 --     kv:push("w", { grad_of_gpu0, grad_of_gpu1 })
 --     kv:pull("w", { out = { weight_of_gpu0, weight_of_gpu1 } })
 --
--- "local" sums on the CPU, "device" (any name with that word) on the devices; other plain names are like "local".
+-- "local" sums on the CPU, "device" (any name with that word) on the devices; other
+-- plain names are like "local".
 --
 -- @module tycho.kvstore
 
@@ -38,8 +40,8 @@ local ELSEWHERE = { "dist", "nccl", "horovod", "byteps" }
 local CREATE = args.form("kv.create", { { "name", "text", "local" } })
 
 --- A store by name.
--- @string[opt="local"] name in any case: "local", "device", or a registered one; others that need more than one process
--- E(unsupported)
+-- @string[opt="local"] name in any case: "local", "device", or a registered one; others that need
+-- more than one process E(unsupported)
 function kv.create(...)
   local name = CREATE(...).name:lower()
   if stores[name] then
@@ -57,7 +59,7 @@ end
 
 return setmetatable(kv, { __index = function(_, key)
   if type(key) == "string" and key:sub(1, 1) ~= "_" then
-    Error.unknown{ func = "kv", argument = key, what = "function", names = { "create", "register", "KVStore",
-      "KVStoreBase" } }
+    Error.unknown{ func = "kv", argument = key, what = "function",
+      names = { "create", "register", "KVStore", "KVStoreBase" } }
   end
 end })

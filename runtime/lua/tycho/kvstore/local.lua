@@ -1,9 +1,10 @@
 --- The store of one process; see `kvstore.lua`.
 --
--- Per key: the stored array, its place in the order of keys, the buffer that sums are made in (on the device that was
--- chosen when several arrays were pushed first), and with compression what each device's earlier gradients have left
--- over. A single pushed array is not copied: without an updater it becomes the stored one, so later writes to it are
--- seen by `pull`; the sum of several is the buffer itself.
+-- Per key: the stored array, its place in the order of keys, the buffer that sums are made in
+-- (on the device that was chosen when several arrays were pushed first), and with compression
+-- what each device's earlier gradients have left over. A single pushed array is not copied:
+-- without an updater it becomes the stored one, so later writes to it are seen by `pull`; the
+-- sum of several is the buffer itself.
 --
 -- @module tycho.kvstore.local
 
@@ -24,9 +25,10 @@ local store = {}
 local is_array, is_plain = class.is_array, values.is_plain
 
 
--- The interface -------------------------------------------------------------------------------------------------------
+-- The interface -----------------------------------------------------------------------------------
 
---- Base of stores; a user's class writes `broadcast`, `pushpull`, and `is_capable`, and sets `type`.
+--- Base of stores; a user's class writes `broadcast`, `pushpull`, and
+-- `is_capable`, and sets `type`.
 -- @type KVStoreBase
 local KVStoreBase = Class:extend("KVStoreBase")
 store.KVStoreBase = KVStoreBase
@@ -37,7 +39,8 @@ KVStoreBase.OPTIMIZER = "optimizer"
 for _, name in ipairs{ "broadcast", "pushpull", "is_capable", "push", "pull", "set_optimizer",
                        "save_optimizer_states", "load_optimizer_states" } do
   KVStoreBase[name] = function(self)
-    Error.raise{ code = "unsupported", func = self.class_name .. ":" .. name, message = "the store has no such method" }
+    Error.raise{ code = "unsupported", func = self.class_name .. ":" .. name,
+      message = "the store has no such method" }
   end
 end
 
@@ -54,14 +57,14 @@ function KVStore:init_store(name)
 end
 
 
--- Keys and values -----------------------------------------------------------------------------------------------------
+-- Keys and values ---------------------------------------------------------------------------------
 
 local function check_key(self, key, func)
   local kind = type(key)
   if kind ~= "number" and kind ~= "string" or self._key_kind and kind ~= self._key_kind then
     Error.raise{ code = "type", func = func, argument = "key", got = Error.kind(key),
-      expected = self._key_kind and "a " .. self._key_kind .. ", as the store's other keys" or "a number or text",
-      message = "Mixed key types are not allowed" }
+      expected = self._key_kind and "a " .. self._key_kind .. ", as the store's other keys"
+        or "a number or text", message = "Mixed key types are not allowed" }
   end
   self._key_kind = kind
 end
@@ -80,7 +83,8 @@ end
 
 local function check_array(x, key, func, argument)
   if not is_array(x) then
-    Error.raise{ code = "type", func = func, argument = argument, expected = "an NDArray or a list of them",
+    Error.raise{ code = "type", func = func, argument = argument,
+      expected = "an NDArray or a list of them",
       got = Error.kind(x), message = ("bad '%s' of key '%s'"):format(argument, tostring(key)) }
   end
   return x
@@ -94,12 +98,14 @@ local function append_values(list, key, value, func, argument)
 end
 
 
--- Keys and values of a call as a list of {key, list of arrays}, each key once, in the order in which they came.
+-- Keys and values of a call as a list of {key, list of arrays}, each key once, in
+-- the order in which they came.
 local function pair_up(self, keys, given, func, argument)
   local listed, groups, by_key = is_plain(keys), {}, {}
   if listed and not (is_plain(given) and #given == #keys) then
     Error.raise{ code = "value", func = func, argument = argument, expected = #keys .. " entries",
-      got = is_plain(given) and #given or Error.kind(given), message = "as many values as keys are needed" }
+      got = is_plain(given) and #given or Error.kind(given),
+      message = "as many values as keys are needed" }
   end
   for i, key in ipairs(listed and keys or { keys }) do
     check_key(self, key, func)
@@ -128,7 +134,7 @@ local function sort_groups(self, groups, func)
 end
 
 
--- Initial values ------------------------------------------------------------------------------------------------------
+-- Initial values ----------------------------------------------------------------------------------
 
 local INIT = args.form("KVStore:init", { { "key", "any" }, { "value", "any" } })
 
@@ -158,9 +164,10 @@ function KVStore:init(...)
 end
 
 
--- Sums ----------------------------------------------------------------------------------------------------------------
+-- Sums --------------------------------------------------------------------------------------------
 
--- The device that sums of a key are made on: the CPU, or of the pushed arrays' devices the one with least to do.
+-- The device that sums of a key are made on: the CPU, or of the pushed arrays'
+-- devices the one with least to do.
 local function choose_device(self, list)
   if not self._on_devices then
     return context.cpu(0)
@@ -177,8 +184,8 @@ local function choose_device(self, list)
 end
 
 
--- What a device sends of a gradient with 2-bit compression: of what has come together, +threshold, -threshold or 0 for
--- each element; the rest is kept for the next time.
+-- What a device sends of a gradient with 2-bit compression: of what has come together, +threshold,
+-- -threshold or 0 for each element; the rest is kept for the next time.
 local function compress(entry, i, x)
   local threshold = entry.compression.threshold
   if x.dtype ~= "float32" then
@@ -196,7 +203,8 @@ end
 local function check_shapes(key, list, stored)
   for _, x in ipairs(list) do
     if Error.show(x._shape) ~= Error.show(stored._shape) then
-      Error.raise{ code = "shape", func = "KVStore:push", argument = tostring(key), expected = stored.shape,
+      Error.raise{ code = "shape", func = "KVStore:push", argument = tostring(key),
+        expected = stored.shape,
         got = x.shape, message = ("the value of key '%s' has another shape"):format(tostring(key)) }
     end
   end
@@ -215,7 +223,8 @@ local function sum(self, entry, list)
   if #near == 1 then
     return call.copy(entry.buffer, near[1], "KVStore:push")
   end
-  return call.params("add_n", "KVStore:push", near, { "num_args", call.number(#near) }, entry.buffer)
+  return call.params("add_n", "KVStore:push", near,
+    { "num_args", call.number(#near) }, entry.buffer)
 end
 
 
@@ -231,7 +240,7 @@ local function merge(self, entry, list)
 end
 
 
--- Push and pull -------------------------------------------------------------------------------------------------------
+-- Push and pull -----------------------------------------------------------------------------------
 
 local function push(self, keys, given, func)
   for _, group in ipairs(sort_groups(self, pair_up(self, keys, given, func, "value"), func)) do
@@ -252,8 +261,8 @@ end
 
 local function pull(self, keys, out, func)
   if out == nil then
-    Error.raise{ code = "value", func = func, argument = "out", expected = "arrays", got = "nothing",
-      message = "'out' is missing" }
+    Error.raise{ code = "value", func = func, argument = "out", expected = "arrays",
+      got = "nothing", message = "'out' is missing" }
   end
   for _, group in ipairs(sort_groups(self, pair_up(self, keys, out, func, "out"), func)) do
     for _, x in ipairs(group[2]) do
@@ -315,11 +324,12 @@ end
 
 --- Sparse storage is not part of Tycho.
 function KVStore.row_sparse_pull()
-  Error.raise{ code = "unsupported", func = "KVStore:row_sparse_pull", message = "sparse storage is not part of Tycho" }
+  Error.raise{ code = "unsupported", func = "KVStore:row_sparse_pull",
+    message = "sparse storage is not part of Tycho" }
 end
 
 
--- Updates -------------------------------------------------------------------------------------------------------------
+-- Updates -----------------------------------------------------------------------------------------
 
 local UPDATER = args.form("KVStore:_set_updater", { { "updater", "function" } })
 
@@ -350,8 +360,8 @@ function KVStore:set_gradient_compression(...)
     Error.raise{ code = "unsupported", func = "KVStore:set_gradient_compression",
       message = ("a store of type '%s' has no compression; 'device' has"):format(self.type) }
   elseif params.type ~= "2bit" then
-    Error.raise{ code = "value", func = "KVStore:set_gradient_compression", argument = "type", expected = "2bit",
-      got = tostring(params.type), message = "unknown type of compression" }
+    Error.raise{ code = "value", func = "KVStore:set_gradient_compression", argument = "type",
+      expected = "2bit", got = tostring(params.type), message = "unknown type of compression" }
   elseif type(threshold) ~= "number" or threshold <= 0 or threshold ~= threshold then
     Error.raise{ code = "value", func = "KVStore:set_gradient_compression", argument = "threshold",
       expected = "a number above 0", got = tostring(threshold), message = "bad 'threshold'" }
@@ -362,13 +372,15 @@ end
 
 local function updater_of(self, func)
   if not Class.is_a(self._updater, optimizer.Updater) then
-    Error.raise{ code = "state", func = func, message = "there is no optimizer; call set_optimizer first" }
+    Error.raise{ code = "state", func = func,
+      message = "there is no optimizer; call set_optimizer first" }
   end
   return self._updater
 end
 
 
-local SAVE = args.form("KVStore:save_optimizer_states", { { "fname", "text" }, { "dump_optimizer", "boolean", false } })
+local SAVE = args.form("KVStore:save_optimizer_states",
+  { { "fname", "text" }, { "dump_optimizer", "boolean", false } })
 
 --- Writes the optimizer's states to a file.
 -- @string fname
@@ -391,7 +403,7 @@ function KVStore:load_optimizer_states(...)
 end
 
 
--- For modules (not for users) -----------------------------------------------------------------------------------------
+-- For modules (not for users) ---------------------------------------------------------------------
 
 --- Puts a value in place of a stored one; keys that are not known are left alone.
 function KVStore:_put(key, x)
@@ -420,13 +432,13 @@ function KVStore:_set_residuals(kept)
 end
 
 
--- Other ---------------------------------------------------------------------------------------------------------------
+-- Other -------------------------------------------------------------------------------------------
 
 --- Whether the store can do something: "optimizer"; another word E(value).
 function KVStore.is_capable(_, capability)
   if type(capability) ~= "string" or capability:lower() ~= KVStoreBase.OPTIMIZER then
-    Error.raise{ code = "value", func = "KVStore:is_capable", argument = "capability", expected = "optimizer",
-      got = tostring(capability), message = "unknown capability" }
+    Error.raise{ code = "value", func = "KVStore:is_capable", argument = "capability",
+      expected = "optimizer", got = tostring(capability), message = "unknown capability" }
   end
   return true
 end

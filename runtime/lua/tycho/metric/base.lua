@@ -1,7 +1,8 @@
 --- The base of metrics: sums, names, reading of arrays; see `metric.lua`.
 --
--- A user's class extends EvalMetric and writes `update(labels, preds)`, which changes `sum_metric` and `num_inst`; one
--- that keeps `global_sum_metric` and `global_num_inst` too says so by `has_global_stats = true` to the base.
+-- A user's class extends EvalMetric and writes `update(labels, preds)`, which changes `sum_metric`
+-- and `num_inst`; one that keeps `global_sum_metric` and `global_num_inst` too says so by
+-- `has_global_stats = true` to the base.
 --
 -- @module tycho.metric.base
 
@@ -23,7 +24,7 @@ local is_array, is_plain = class.is_array, values.is_plain
 local NAN = 0 / 0
 
 
--- Arrays --------------------------------------------------------------------------------------------------------------
+-- Arrays ------------------------------------------------------------------------------------------
 
 -- dtypes whose elements Lua reads as plain numbers
 local DIRECT = {}
@@ -31,11 +32,12 @@ for _, name in ipairs{ "float32", "float64", "uint8", "int32", "int8", "bool" } 
   DIRECT[args.DTYPES[name]] = true
 end
 
--- The arrays whose elements an update reads through pointers: in compiled code nothing else keeps them alive.
+-- The arrays whose elements an update reads through pointers: in compiled code
+-- nothing else keeps them alive.
 local held = {}
 
---- The elements of an array or nested table, for reading: `v.p[0 .. v.n - 1]`, `v.shape`; good until the update ends.
--- Waits.
+--- The elements of an array or nested table, for reading: `v.p[0 .. v.n - 1]`, `v.shape`; good
+-- until the update ends. Waits.
 function base.read(x, func)
   if not is_array(x) then
     x = host.from_table(x, args.DTYPES.float32, func)
@@ -67,8 +69,8 @@ end
 --- Raises E(shape) for labels and predictions that do not fit.
 function base.fail_shape(func, labels, preds)
   Error.raise{ code = "shape", func = func, argument = "labels", expected = preds, got = labels,
-    message = ("Shape of labels %s does not match shape of predictions %s"):format(Error.show(labels),
-      Error.show(preds)) }
+    message = ("Shape of labels %s does not match shape of predictions %s")
+      :format(Error.show(labels), Error.show(preds)) }
 end
 
 
@@ -87,7 +89,7 @@ function base.check_counts(labels, preds, func)
 end
 
 
--- The class -----------------------------------------------------------------------------------------------------------
+-- The class ---------------------------------------------------------------------------------------
 
 --- Base of metrics. Fields: name, num_inst, sum_metric, global_num_inst, global_sum_metric.
 -- @type EvalMetric
@@ -106,7 +108,8 @@ local BASE = args.form("metric.EvalMetric", {
 -- @tparam[opt] {string,...} label_names which labels
 function EvalMetric:init(...)
   local a = BASE(...)
-  self.name, self.output_names, self.label_names = a.name or self.class_name:lower(), a.output_names, a.label_names
+  self.name, self.output_names, self.label_names = a.name or self.class_name:lower(),
+    a.output_names, a.label_names
   self._has_global_stats, self._options = a.has_global_stats, a.options or {}
   self:reset()
 end
@@ -129,13 +132,15 @@ end
 -- @number count
 function EvalMetric:_add(sum, count)
   self.sum_metric, self.num_inst = self.sum_metric + sum, self.num_inst + count
-  self.global_sum_metric, self.global_num_inst = self.global_sum_metric + sum, self.global_num_inst + count
+  self.global_sum_metric, self.global_num_inst =
+    self.global_sum_metric + sum, self.global_num_inst + count
 end
 
 
 --- Adds what lists of labels and predictions say.
 function EvalMetric:update()
-  Error.raise{ code = "unsupported", func = self.class_name .. ":update", message = "the class has no update" }
+  Error.raise{ code = "unsupported", func = self.class_name .. ":update",
+    message = "the class has no update" }
 end
 
 
@@ -153,10 +158,12 @@ local function select_arrays(given, wanted, func)
 end
 
 
---- As `update`, from tables by name or lists of `{name, array}`; the metric's output_names and label_names choose.
+--- As `update`, from tables by name or lists of `{name, array}`; the metric's
+-- output_names and label_names choose.
 function EvalMetric:update_dict(labels, preds)
   local func = self.class_name .. ":update_dict"
-  self:update(select_arrays(labels, self.label_names, func), select_arrays(preds, self.output_names, func))
+  self:update(select_arrays(labels, self.label_names, func),
+    select_arrays(preds, self.output_names, func))
 end
 
 
@@ -231,7 +238,7 @@ function EvalMetric:__tostring()
 end
 
 
--- Registry ------------------------------------------------------------------------------------------------------------
+-- Registry ----------------------------------------------------------------------------------------
 
 --- Makes a class known by a name, in any case.
 -- @treturn table the class
@@ -264,7 +271,8 @@ local function release()
 end
 
 
---- A registered subclass with options that become fields and belong to the configuration; it writes `_update`.
+--- A registered subclass with options that become fields and belong to the
+-- configuration; it writes `_update`.
 -- @string class_name
 -- @string name default display name
 -- @tparam[opt] table own parameters of its form
@@ -284,8 +292,8 @@ function base.kind(class_name, name, own, ...)
       options[entry[1]] = a[entry[1]]
       self[entry[1]] = values.value(a[entry[1]])
     end
-    EvalMetric.init(self, { name = a.name or name, output_names = a.output_names, label_names = a.label_names,
-      has_global_stats = true, options = options })
+    EvalMetric.init(self, { name = a.name or name, output_names = a.output_names,
+      label_names = a.label_names, has_global_stats = true, options = options })
   end
   function Kind:update(labels, preds)
     release()                                            -- what an update that failed has left

@@ -1,5 +1,5 @@
---- Metrics of predicted classes: Accuracy, TopKAccuracy, F1, MCC, PCC; see `metric.lua`. Labels are truncated to
--- integers, classes count from 0.
+--- Metrics of predicted classes: Accuracy, TopKAccuracy, F1, MCC, PCC; see `metric.lua`. Labels are
+-- truncated to integers, classes count from 0.
 --
 -- @module tycho.metric.classification
 
@@ -11,7 +11,8 @@ local tables = require "tycho.core.tables"
 
 local kinds = {}
 
-local read, split, check_counts, fail_shape = base.read, base.split, base.check_counts, base.fail_shape
+local read, split, check_counts, fail_shape =
+  base.read, base.split, base.check_counts, base.fail_shape
 
 
 local function truncate(v)
@@ -36,8 +37,8 @@ end
 local function predicted(pred, axis, func)
   local outer, size, inner = split(pred.shape, axis)
   if not size then
-    Error.raise{ code = "shape", func = func, argument = "preds", expected = "an axis " .. axis, got = pred.array.shape,
-      message = ("predictions have no axis %d"):format(axis) }
+    Error.raise{ code = "shape", func = func, argument = "preds", expected = "an axis " .. axis,
+      got = pred.array.shape, message = ("predictions have no axis %d"):format(axis) }
   end
   local n = outer * inner
   local classes = ffi.new("double[?]", n)
@@ -50,10 +51,10 @@ local function predicted(pred, axis, func)
 end
 
 
--- Accuracy ------------------------------------------------------------------------------------------------------------
+-- Accuracy ----------------------------------------------------------------------------------------
 
---- The part of right predictions. Where predictions have another shape than labels, the class is the place of the
--- largest along `axis`. Option axis = 1.
+--- The part of right predictions. Where predictions have another shape than labels, the class is
+-- the place of the largest along `axis`. Option axis = 1.
 kinds.Accuracy = base.kind("Accuracy", "accuracy", { { "axis", "integer", 1 } }, "acc")
 
 local function count_equal(a, b, n)
@@ -66,8 +67,8 @@ local function count_equal(a, b, n)
   return equal
 end
 
--- A label as something readable, and the predicted classes for it with their number: the places of the largest along an
--- axis, or the predictions themselves where these have the label's shape.
+-- A label as something readable, and the predicted classes for it with their number: the places of
+-- the largest along an axis, or the predictions themselves where these have the label's shape.
 local function compared(label, pred, axis, func)
   label, pred = read(label, func), read(pred, func)
   local classes, n = pred.p, pred.n
@@ -89,16 +90,17 @@ function kinds.Accuracy:_update(labels, preds)
 end
 
 
---- The part of labels among the k most likely classes. Option top_k, above 1 and at most the number of classes.
-kinds.TopKAccuracy = base.kind("TopKAccuracy", "top_k_accuracy", { { "top_k", "integer", 1 } }, "top_k_accuracy",
-  "top_k_acc")
+--- The part of labels among the k most likely classes. Option top_k, above 1 and
+-- at most the number of classes.
+kinds.TopKAccuracy = base.kind("TopKAccuracy", "top_k_accuracy", { { "top_k", "integer", 1 } },
+  "top_k_accuracy", "top_k_acc")
 local init_top = kinds.TopKAccuracy.init
 
 function kinds.TopKAccuracy:init(...)
   init_top(self, ...)
   if self.top_k <= 1 then
-    Error.raise{ code = "value", func = "metric.TopKAccuracy", argument = "top_k", expected = "above 1",
-      got = self.top_k, message = "use Accuracy where top_k is 1" }
+    Error.raise{ code = "value", func = "metric.TopKAccuracy", argument = "top_k",
+      expected = "above 1", got = self.top_k, message = "use Accuracy where top_k is 1" }
   end
   self.name = self.name == "top_k_accuracy" and self.name .. "_" .. self.top_k or self.name
 end
@@ -119,7 +121,8 @@ local function is_among(p, n, c, k)
 end
 
 
--- One dimension: the labels are compared with the order of the values; only the local sum counts them.
+-- One dimension: the labels are compared with the order of the values; only the local sum counts
+-- them.
 local function update_order(self, label, pred)
   local order = {}
   for i = 1, pred.n do
@@ -138,8 +141,8 @@ end
 local function update_rows(self, label, pred)
   local rows, n = pred.shape[1], pred.shape[2]
   if self.top_k > n then
-    Error.raise{ code = "value", func = "TopKAccuracy:update", argument = "top_k", expected = "at most " .. n,
-      got = self.top_k, message = "there are fewer classes than top_k" }
+    Error.raise{ code = "value", func = "TopKAccuracy:update", argument = "top_k",
+      expected = "at most " .. n, got = self.top_k, message = "there are fewer classes than top_k" }
   elseif label.n < rows then
     fail_shape("TopKAccuracy:update", label.n, rows)
   end
@@ -154,7 +157,8 @@ end
 function kinds.TopKAccuracy:_update(labels, preds)
   labels, preds = check_counts(labels, preds, "TopKAccuracy:update")
   for i = 1, #labels do
-    local label, pred = read(labels[i], "TopKAccuracy:update"), read(preds[i], "TopKAccuracy:update")
+    local label, pred = read(labels[i], "TopKAccuracy:update"),
+      read(preds[i], "TopKAccuracy:update")
     if #pred.shape > 2 or label.shape[1] ~= pred.shape[1] then
       fail_shape("TopKAccuracy:update", label.array.shape, pred.array.shape)
     end
@@ -163,7 +167,7 @@ function kinds.TopKAccuracy:_update(labels, preds)
 end
 
 
--- Two classes ---------------------------------------------------------------------------------------------------------
+-- Two classes -------------------------------------------------------------------------------------
 
 local AVERAGE = { "average", { "macro", "micro" }, "macro" }
 
@@ -212,7 +216,8 @@ local function total(c)
 end
 
 
--- A metric of hits and misses. "macro": the mean of the updates' scores; "micro": the score of all samples.
+-- A metric of hits and misses. "macro": the mean of the updates' scores;
+-- "micro": the score of all samples.
 local function binary(class_name, name, score)
   local Kind = base.kind(class_name, name, { AVERAGE })
   local func = class_name .. ":update"
@@ -259,7 +264,8 @@ kinds.F1 = binary("F1", "f1", function(c)
 end)
 
 
---- Matthews' correlation coefficient; sums of 0 are left out of the denominator. Option average = "macro" or "micro".
+--- Matthews' correlation coefficient; sums of 0 are left out of the denominator. Option
+-- average = "macro" or "micro".
 kinds.MCC = binary("MCC", "mcc", function(c)
   if total(c) == 0 then
     return 0
@@ -272,7 +278,7 @@ kinds.MCC = binary("MCC", "mcc", function(c)
 end)
 
 
--- Many classes --------------------------------------------------------------------------------------------------------
+-- Many classes ------------------------------------------------------------------------------------
 
 --- The correlation of predicted and true classes, from the matrix of how often each pair was met.
 kinds.PCC = base.kind("PCC", "pcc")

@@ -11,7 +11,7 @@ local values = require "tycho.core.values"
 local groups = {}
 
 
--- Composite -----------------------------------------------------------------------------------------------------------
+-- Composite ---------------------------------------------------------------------------------------
 
 --- Several metrics at once; names and values come in lists.
 -- @type CompositeEvalMetric
@@ -31,8 +31,8 @@ function Composite:init(...)
   for i, x in ipairs(a.metrics or {}) do
     self.metrics[i] = base.create(x)
   end
-  Composite.super.init(self, { name = a.name, output_names = a.output_names, label_names = a.label_names,
-    has_global_stats = true })
+  Composite.super.init(self, { name = a.name, output_names = a.output_names,
+    label_names = a.label_names, has_global_stats = true })
 end
 
 
@@ -47,7 +47,8 @@ function Composite:get_metric(index)
   local metric = self.metrics[index + 1]
   if not metric then
     Error.raise{ code = "index", func = "CompositeEvalMetric:get_metric", got = index,
-      expected = ("0 to %d"):format(#self.metrics - 1), message = ("there is no metric %s"):format(tostring(index)) }
+      expected = ("0 to %d"):format(#self.metrics - 1),
+      message = ("there is no metric %s"):format(tostring(index)) }
   end
   return metric
 end
@@ -125,10 +126,10 @@ function Composite:get_config()
 end
 
 
--- Functions -----------------------------------------------------------------------------------------------------------
+-- Functions ---------------------------------------------------------------------------------------
 
---- What a function of labels and predictions, both nested tables, gives: a number, which counts as one, or sum and
--- count.
+--- What a function of labels and predictions, both nested tables, gives: a number, which
+-- counts as one, or sum and count.
 -- @type CustomMetric
 local Custom = base.EvalMetric:extend("CustomMetric")
 groups.CustomMetric = base.register(Custom)
@@ -157,15 +158,17 @@ function Custom:update(labels, preds)
   if not self._allow_extra_outputs then
     labels, preds = base.check_counts(labels, preds, "CustomMetric:update")
   end
-  labels, preds = values.is_plain(labels) and labels or { labels }, values.is_plain(preds) and preds or { preds }
+  labels, preds = values.is_plain(labels) and labels or { labels },
+    values.is_plain(preds) and preds or { preds }
   for i = 1, math.min(#labels, #preds) do
     local sum, count = self._feval(as_table(labels[i]), as_table(preds[i]))
     if type(sum) == "table" then
       sum, count = sum[1], sum[2]
     end
     if type(sum) ~= "number" or count ~= nil and type(count) ~= "number" then
-      Error.raise{ code = "type", func = "CustomMetric:update", argument = "feval", expected = "a number, or two",
-        got = Error.kind(sum), message = ("the function of metric '%s' gave something else"):format(self.name) }
+      Error.raise{ code = "type", func = "CustomMetric:update", argument = "feval",
+        expected = "a number, or two", got = Error.kind(sum),
+        message = ("the function of metric '%s' gave something else"):format(self.name) }
     end
     self:_add(sum, count or 1)
   end
@@ -173,7 +176,8 @@ end
 
 
 function Custom.get_config()
-  Error.raise{ code = "unsupported", func = "CustomMetric:get_config", message = "a function has no configuration" }
+  Error.raise{ code = "unsupported", func = "CustomMetric:get_config",
+    message = "a function has no configuration" }
 end
 
 

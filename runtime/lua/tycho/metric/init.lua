@@ -1,15 +1,15 @@
 --- How good predictions are: `ty.metric`.
 --
--- A metric adds up what `update` finds and `get` gives the mean. There are two sums: a local one, which `reset_local`
--- clears, and a global one, which only `reset` clears.
+-- A metric adds up what `update` finds and `get` gives the mean. There are two sums: a local one,
+-- which `reset_local` clears, and a global one, which only `reset` clears.
 --
 --     local m = ty.metric.create("acc")                      -- or ty.metric.Accuracy{ axis = 1 }
 --     m:update({ labels }, { predictions })                  -- arrays or nested tables
 --     local name, value = m:get()                            -- NaN before any update
 --     local both = ty.metric.create{ "acc", "ce" }           -- get gives lists
 --
--- The parts: `metric.base` (sums, selection by name), `metric.classification` (of classes), `metric.regression` (of numbers),
--- `metric.composite` (of several, of functions).
+-- The parts: `metric.base` (sums, selection by name), `metric.classification` (of classes),
+-- `metric.regression` (of numbers), `metric.composite` (of several, of functions).
 --
 -- @module tycho.metric
 
@@ -23,7 +23,8 @@ local json = require "tycho.core.json"
 local values = require "tycho.core.values"
 
 local metrics = {
-  EvalMetric = base.EvalMetric, register = base.register, alias = base.alias, check_label_shapes = base.check_counts,
+  EvalMetric = base.EvalMetric, register = base.register, alias = base.alias,
+  check_label_shapes = base.check_counts,
 }
 
 for _, file in ipairs{ "classification", "regression", "composite" } do
@@ -33,7 +34,7 @@ for _, file in ipairs{ "classification", "regression", "composite" } do
 end
 
 
--- Making --------------------------------------------------------------------------------------------------------------
+-- Making ------------------------------------------------------------------------------------------
 
 local function by_name(name, options)
   local class = base.registry[name:lower()]
@@ -69,15 +70,15 @@ local function from_list(list, options)
 end
 
 
---- A metric from a name (in any case), a function, a list of these, the table that `get_config` gives (or its JSON
--- text), or a metric.
+--- A metric from a name (in any case), a function, a list of these, the table that `get_config`
+-- gives (or its JSON text), or a metric.
 -- @param x unknown name E(name)
 -- @tparam[opt] table options
 function metrics.create(x, options)
   if type(x) == "string" then
     local first = x:sub(1, 1)
-    return (first == "{" or first == "[") and metrics.create(json.parse(x, "metric.create"), options)
-      or by_name(x, options)
+    return (first == "{" or first == "[")
+      and metrics.create(json.parse(x, "metric.create"), options) or by_name(x, options)
   elseif Class.is_a(x, base.EvalMetric) then
     return x
   elseif values.is_plain(x) then

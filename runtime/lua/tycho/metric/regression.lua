@@ -1,5 +1,5 @@
---- Metrics of numbers and probabilities: errors, cross entropy, perplexity, correlation, mean of outputs; see
--- `metric.lua`.
+--- Metrics of numbers and probabilities: errors, cross entropy, perplexity, correlation, mean
+-- of outputs; see `metric.lua`.
 --
 -- @module tycho.metric.regression
 
@@ -9,17 +9,19 @@ local tables = require "tycho.core.tables"
 
 local kinds = {}
 
-local read, split, check_counts, fail_shape = base.read, base.split, base.check_counts, base.fail_shape
+local read, split, check_counts, fail_shape =
+  base.read, base.split, base.check_counts, base.fail_shape
 
 
--- Errors --------------------------------------------------------------------------------------------------------------
+-- Errors ------------------------------------------------------------------------------------------
 
 local function as_column(x)
   return #x._shape == 1 and x:reshape{ x._shape[1], 1 } or x
 end
 
 
--- label - pred, element by element, as something readable; vectors are columns, and what does not agree is broadcast.
+-- label - pred, element by element, as something readable; vectors are columns, and what
+-- does not agree is broadcast.
 local function difference(label, pred, func)
   local a, b = read(label, func), read(pred, func)
   if tables.same(a.shape, b.shape) then
@@ -68,14 +70,17 @@ kinds.MAE = error_metric("MAE", "mae", mean_absolute)
 --- Mean squared error of a batch, averaged over batches.
 kinds.MSE = error_metric("MSE", "mse", mean_square)
 --- Root of the mean squared error of a batch, averaged over batches.
-kinds.RMSE = error_metric("RMSE", "rmse", function(p, q, n) return math.sqrt(mean_square(p, q, n)) end)
+kinds.RMSE = error_metric("RMSE", "rmse", function(p, q, n)
+  return math.sqrt(mean_square(p, q, n))
+end)
 
 
--- Probabilities -------------------------------------------------------------------------------------------------------
+-- Probabilities -----------------------------------------------------------------------------------
 
 local EPS = { "eps", "number", 1e-12 }
 
--- Sum of -log(p + eps) over rows, p being the probability of the row's label; negative labels count from the end.
+-- Sum of -log(p + eps) over rows, p being the probability of the row's label;
+-- negative labels count from the end.
 local function log_loss(label, pred, eps, func)
   local rows, n = pred.shape[1], pred.shape[2]
   if #pred.shape ~= 2 or label.n ~= rows then
@@ -86,8 +91,9 @@ local function log_loss(label, pred, eps, func)
     local c = label.p[r]
     c = c < 0 and math.ceil(c) + n or math.floor(c)
     if not (c >= 0 and c < n) then
-      Error.raise{ code = "index", func = func, argument = "labels", expected = ("%d to %d"):format(-n, n - 1),
-        got = tonumber(label.p[r]), message = ("row %d has a label that is no class"):format(r) }
+      Error.raise{ code = "index", func = func, argument = "labels",
+        expected = ("%d to %d"):format(-n, n - 1), got = tonumber(label.p[r]),
+        message = ("row %d has a label that is no class"):format(r) }
     end
     sum = sum - math.log(pred.p[r * n + c] + eps)
   end
@@ -113,8 +119,9 @@ kinds.CrossEntropy = entropy_metric("CrossEntropy", "cross-entropy", "ce")
 kinds.NegativeLogLikelihood = entropy_metric("NegativeLogLikelihood", "nll-loss", "nll_loss")
 
 
---- exp of the mean of -log of the labels' probabilities, which count as at least 1e-10. Options ignore_label (labels
--- that do not count; `ty.null`: none), axis = -1 of the classes. Predictions are matrices.
+--- exp of the mean of -log of the labels' probabilities, which count as at least 1e-10.
+-- Options ignore_label (labels that do not count; `ty.null`: none), axis = -1 of the
+-- classes. Predictions are matrices.
 kinds.Perplexity = base.kind("Perplexity", "perplexity", {
   { "ignore_label", "number|null" }, { "axis", "integer", -1 },
 })
@@ -127,7 +134,8 @@ end
 -- Sum and number of what counts in one pair.
 local function perplexity_of(label, pred, axis, ignore)
   local outer, size, inner = split(pred.shape, axis)
-  if #pred.shape ~= 2 or label.n ~= pred.n / pred.shape[#pred.shape] or label.n ~= outer * inner then
+  if #pred.shape ~= 2 or label.n ~= pred.n / pred.shape[#pred.shape]
+      or label.n ~= outer * inner then
     fail_shape("Perplexity:update", label.array.shape, pred.array.shape)
   end
   local sum, n = 0, 0
@@ -148,20 +156,21 @@ function kinds.Perplexity:_update(labels, preds)
   labels, preds = check_counts(labels, preds, "Perplexity:update")
   local sum, count = 0, 0
   for i = 1, #labels do
-    local s, n = perplexity_of(read(labels[i], "Perplexity:update"), read(preds[i], "Perplexity:update"), self.axis,
-      self.ignore_label)
+    local s, n = perplexity_of(read(labels[i], "Perplexity:update"),
+      read(preds[i], "Perplexity:update"), self.axis, self.ignore_label)
     sum, count = sum + s, count + n
   end
   self:_add(sum, count)
 end
 
 
--- Correlation ---------------------------------------------------------------------------------------------------------
+-- Correlation -------------------------------------------------------------------------------------
 
---- Pearson's correlation of predictions and labels. "macro": of each batch, averaged; "micro": of all samples since the
--- last full reset, where the global value is not kept. Option average = "macro" or "micro".
-kinds.PearsonCorrelation = base.kind("PearsonCorrelation", "pearsonr", { { "average", { "macro", "micro" }, "macro" } },
-  "pearsonr")
+--- Pearson's correlation of predictions and labels. "macro": of each batch, averaged; "micro": of
+-- all samples since the last full reset, where the global value is not kept. Option
+-- average = "macro" or "micro".
+kinds.PearsonCorrelation = base.kind("PearsonCorrelation", "pearsonr",
+  { { "average", { "macro", "micro" }, "macro" } }, "pearsonr")
 
 -- Number, means, sums of squared deviations and of their products of a pair.
 local function moments(a, b, n)
@@ -200,7 +209,8 @@ end
 function kinds.PearsonCorrelation:_update(labels, preds)
   labels, preds = check_counts(labels, preds, "PearsonCorrelation:update")
   for i = 1, #labels do
-    local label, pred = read(labels[i], "PearsonCorrelation:update"), read(preds[i], "PearsonCorrelation:update")
+    local label, pred = read(labels[i], "PearsonCorrelation:update"),
+      read(preds[i], "PearsonCorrelation:update")
     if not tables.same(label.shape, pred.shape) then
       fail_shape("PearsonCorrelation:update", label.array.shape, pred.array.shape)
     end
@@ -223,7 +233,7 @@ function kinds.PearsonCorrelation:get()
 end
 
 
--- Outputs themselves --------------------------------------------------------------------------------------------------
+-- Outputs themselves ------------------------------------------------------------------------------
 
 --- The mean of all elements of the predictions; labels are not looked at.
 kinds.Loss = base.kind("Loss", "loss")

@@ -4,8 +4,8 @@
 --     f:fit{ X = x, y = labels }
 --     print(f:score(test), f:predict(x))
 --
--- Arrays become iterators: for training shuffled, with the rest of an epoch in front of the next one. Batch callbacks
--- of training see nbatch from 1, unlike those of modules.
+-- Arrays become iterators: for training shuffled, with the rest of an epoch in front of the next
+-- one. Batch callbacks of training see nbatch from 1, unlike those of modules.
 --
 -- @module tycho.model.feedforward
 
@@ -24,22 +24,24 @@ local values = require "tycho.core.values"
 
 local is_plain, value = values.is_plain, values.value
 
---- A network with its parameters. Fields: symbol, ctx, num_epoch, arg_params, aux_params and the other options.
+--- A network with its parameters. Fields: symbol, ctx, num_epoch, arg_params,
+-- aux_params and the other options.
 -- @type FeedForward
 local FeedForward = Class:extend("FeedForward")
 
 local NEW = args.form("model.FeedForward", {
-  rest = "kwargs", { "symbol", "symbol|function" }, { "ctx", "context|list?" }, { "num_epoch", "integer?" },
+  rest = "kwargs", { "symbol", "symbol|function" }, { "ctx", "context|list?" },
+  { "num_epoch", "integer?" },
   { "epoch_size", "integer?" }, { "optimizer", "any", "sgd" }, { "initializer", "any?" },
   { "numpy_batch_size", "integer", 128 }, { "arg_params", "dict?" }, { "aux_params", "dict?" },
   { "allow_extra_params", "boolean", false }, { "begin_epoch", "integer", 0 },
 })
 
 
---- @tparam table options symbol (or function of a bucket key), ctx, num_epoch, epoch_size (batches of an epoch),
--- optimizer
---   = "sgd", initializer = Uniform(0.01), numpy_batch_size = 128, arg_params, aux_params, allow_extra_params = false,
---   begin_epoch = 0; others are options of the optimizer
+--- @tparam table options symbol (or function of a bucket key), ctx, num_epoch, epoch_size
+-- (batches of an epoch), optimizer
+--   = "sgd", initializer = Uniform(0.01), numpy_batch_size = 128, arg_params, aux_params,
+--   allow_extra_params = false, begin_epoch = 0; others are options of the optimizer
 function FeedForward:init(...)
   for key, v in pairs(NEW(...)) do
     self[key] = v
@@ -47,7 +49,7 @@ function FeedForward:init(...)
 end
 
 
--- Data ----------------------------------------------------------------------------------------------------------------
+-- Data --------------------------------------------------------------------------------------------
 
 local function is_data(x)
   return class.is_array(x) or is_plain(x)
@@ -64,11 +66,13 @@ local function iterator(self, x, y, for_training)
   if not is_data(x) then
     return x
   elseif y == nil and for_training then
-    Error.raise{ code = "value", func = "FeedForward:fit", argument = "y", message = "'y' is missing beside an array" }
+    Error.raise{ code = "value", func = "FeedForward:fit", argument = "y",
+      message = "'y' is missing beside an array" }
   end
   local n = row_count(x)
-  return require("tycho.io").NDArrayIter{ data = x, label = y or nd.zeros{ n }, shuffle = for_training,
-    batch_size = math.min(n, self.numpy_batch_size), last_batch_handle = for_training and "roll_over" or "pad" }
+  return require("tycho.io").NDArrayIter{ data = x, label = y or nd.zeros{ n },
+    shuffle = for_training, batch_size = math.min(n, self.numpy_batch_size),
+    last_batch_handle = for_training and "roll_over" or "pad" }
 end
 
 
@@ -102,13 +106,13 @@ local function make_module(self, it, options)
 end
 
 
--- Training ------------------------------------------------------------------------------------------------------------
+-- Training ----------------------------------------------------------------------------------------
 
 local FIT = args.form("FeedForward:fit", {
   { "X", "any" }, { "y", "any?" }, { "eval_data", "any?" }, { "eval_metric", "any", "acc" },
-  { "epoch_end_callback", "any?" }, { "batch_end_callback", "any?" }, { "kvstore", "any|null?" }, { "logger", "any?" },
-  { "work_load_list", "list?" }, { "monitor", "any?" }, { "eval_end_callback", "any?" },
-  { "eval_batch_end_callback", "any?" },
+  { "epoch_end_callback", "any?" }, { "batch_end_callback", "any?" }, { "kvstore", "any|null?" },
+  { "logger", "any?" }, { "work_load_list", "list?" }, { "monitor", "any?" },
+  { "eval_end_callback", "any?" }, { "eval_batch_end_callback", "any?" },
 })
 
 
@@ -118,9 +122,10 @@ local function get_ready(self, a, train)
   if a.monitor then
     m:install_monitor(a.monitor)
   end
-  m:init_params{ initializer = self.initializer, arg_params = self.arg_params, aux_params = self.aux_params,
-    allow_missing = true }
-  m:init_optimizer{ kvstore = a.kvstore, optimizer = self.optimizer, optimizer_params = self.kwargs }
+  m:init_params{ initializer = self.initializer, arg_params = self.arg_params,
+    aux_params = self.aux_params, allow_missing = true }
+  m:init_optimizer{ kvstore = a.kvstore, optimizer = self.optimizer,
+    optimizer_params = self.kwargs }
   return m
 end
 
@@ -140,8 +145,8 @@ local function run_batch(self, m, a, metric, batch, at)
 end
 
 
--- Batches until the iterator ends and, with an epoch size, as many as that: the iterator then goes on in the next
--- epoch.
+-- Batches until the iterator ends and, with an epoch size, as many as that: the iterator
+-- then goes on in the next epoch.
 local function run_epoch(self, m, a, metric, train, at)
   local size = self.epoch_size
   metric:reset()
@@ -176,15 +181,16 @@ end
 
 
 --- Trains.
--- @tparam table options X (iterator or array), y, eval_data (iterator or `{X, y}`), eval_metric = "acc",
---   epoch_end_callback, batch_end_callback, kvstore = "local", logger, work_load_list, monitor, eval_end_callback,
---   eval_batch_end_callback
+-- @tparam table options X (iterator or array), y, eval_data (iterator or `{X, y}`),
+--   eval_metric = "acc", epoch_end_callback, batch_end_callback, kvstore = "local", logger,
+--   work_load_list, monitor, eval_end_callback, eval_batch_end_callback
 function FeedForward:fit(...)
   local a = FIT(...)
   local train, eval = iterator(self, a.X, a.y, true), eval_iterator(self, value(a.eval_data))
   local logger, metric, at = a.logger or log, BaseModule._metric(a.eval_metric), {}
   if not self.num_epoch then
-    Error.raise{ code = "value", func = "FeedForward:fit", argument = "num_epoch", message = "'num_epoch' is missing" }
+    Error.raise{ code = "value", func = "FeedForward:fit", argument = "num_epoch",
+      message = "'num_epoch' is missing" }
   end
   a.train_data = train
   local m = get_ready(self, a, train)
@@ -203,14 +209,15 @@ function FeedForward:fit(...)
 end
 
 
--- Using ---------------------------------------------------------------------------------------------------------------
+-- Using -------------------------------------------------------------------------------------------
 
 -- A bound module for prediction on the first device.
 local function predictor(self, it)
   local ctx = is_plain(self.ctx) and self.ctx[1] or self.ctx
   local m = make_module(self, it, { context = ctx })
   m:bind{ data_shapes = it.provide_data, label_shapes = it.provide_label, for_training = false }
-  m:set_params(self.arg_params or {}, self.aux_params or {}, { allow_extra = self.allow_extra_params })
+  m:set_params(self.arg_params or {}, self.aux_params or {},
+    { allow_extra = self.allow_extra_params })
   return m
 end
 
@@ -262,8 +269,8 @@ end
 
 
 local SCORE = args.form("FeedForward:score", {
-  { "X", "any" }, { "eval_metric", "any", "acc" }, { "num_batch", "integer?" }, { "batch_end_callback", "any?" },
-  { "reset", "boolean", true }, { "y", "any?" },
+  { "X", "any" }, { "eval_metric", "any", "acc" }, { "num_batch", "integer?" },
+  { "batch_end_callback", "any?" }, { "reset", "boolean", true }, { "y", "any?" },
 })
 
 --- The metric's value over data.
@@ -282,7 +289,7 @@ function FeedForward:score(...)
 end
 
 
--- Files ---------------------------------------------------------------------------------------------------------------
+-- Files -------------------------------------------------------------------------------------------
 
 local SAVE = args.form("FeedForward:save", {
   { "prefix", "text" }, { "epoch", "integer?" }, { "remove_amp_cast", "boolean", true },
@@ -293,14 +300,16 @@ function FeedForward:save(...)
   local a = SAVE(...)
   local epoch = a.epoch or self.num_epoch
   if not epoch then
-    Error.raise{ code = "value", func = "FeedForward:save", argument = "epoch", message = "'epoch' is missing" }
+    Error.raise{ code = "value", func = "FeedForward:save", argument = "epoch",
+      message = "'epoch' is missing" }
   end
-  require("tycho.model").save_checkpoint(a.prefix, epoch, self.symbol, self.arg_params, self.aux_params,
-    { remove_amp_cast = a.remove_amp_cast })
+  require("tycho.model").save_checkpoint(a.prefix, epoch, self.symbol, self.arg_params,
+    self.aux_params, { remove_amp_cast = a.remove_amp_cast })
 end
 
 
-local LOAD = args.form("FeedForward.load", { rest = "options", { "prefix", "text" }, { "epoch", "integer" } })
+local LOAD = args.form("FeedForward.load",
+  { rest = "options", { "prefix", "text" }, { "epoch", "integer" } })
 
 --- A network from a checkpoint.
 -- @string prefix
@@ -309,16 +318,18 @@ local LOAD = args.form("FeedForward.load", { rest = "options", { "prefix", "text
 function FeedForward.load(...)
   local a = LOAD(...)
   local options = a.options
-  options.symbol, options.arg_params, options.aux_params = require("tycho.model").load_checkpoint(a.prefix, a.epoch)
+  options.symbol, options.arg_params, options.aux_params =
+    require("tycho.model").load_checkpoint(a.prefix, a.epoch)
   options.begin_epoch = options.begin_epoch or a.epoch
   return FeedForward(options)
 end
 
 
 local CREATE = args.form("FeedForward.create", {
-  rest = "options", { "symbol", "symbol|function" }, { "X", "any" }, { "y", "any?" }, { "eval_data", "any?" },
-  { "eval_metric", "any", "acc" }, { "epoch_end_callback", "any?" }, { "batch_end_callback", "any?" },
-  { "kvstore", "any|null?" }, { "logger", "any?" }, { "work_load_list", "list?" }, { "eval_end_callback", "any?" },
+  rest = "options", { "symbol", "symbol|function" }, { "X", "any" }, { "y", "any?" },
+  { "eval_data", "any?" }, { "eval_metric", "any", "acc" }, { "epoch_end_callback", "any?" },
+  { "batch_end_callback", "any?" }, { "kvstore", "any|null?" }, { "logger", "any?" },
+  { "work_load_list", "list?" }, { "eval_end_callback", "any?" },
   { "eval_batch_end_callback", "any?" },
 })
 

@@ -1,6 +1,7 @@
 --- Checkpoints, the choice of a store, and what modules share when they update: `ty.model`.
 --
---     ty.model.save_checkpoint("run/m", 3, net, arg_params, aux_params)     -- run/m-symbol.json, run/m-0003.params
+--     ty.model.save_checkpoint("run/m", 3, net, arg_params, aux_params)  -- run/m-symbol.json,
+--                                                                        run/m-0003.params
 --     local net, arg_params, aux_params = ty.model.load_checkpoint("run/m", 3)
 --
 -- Files are written beside their place first and moved then, so a crash leaves the old ones.
@@ -24,7 +25,7 @@ local value = values.value
 local model = {}
 
 
--- Files ---------------------------------------------------------------------------------------------------------------
+-- Files -------------------------------------------------------------------------------------------
 
 --- The path of a checkpoint's file: "PREFIX-0003.params".
 -- @string prefix
@@ -67,19 +68,20 @@ function model.read_params(path, func, strict)
     if parts[kind] then
       parts[kind][name] = x
     elseif strict then
-      Error.raise{ code = "format", func = func, argument = tostring(key), expected = "arg:NAME or aux:NAME",
-        got = tostring(key), message = ("'%s' of the file '%s' is no parameter"):format(tostring(key), path) }
+      Error.raise{ code = "format", func = func, argument = tostring(key),
+        expected = "arg:NAME or aux:NAME", got = tostring(key),
+        message = ("'%s' of the file '%s' is no parameter"):format(tostring(key), path) }
     end
   end
   return parts.arg, parts.aux
 end
 
 
--- Checkpoints ---------------------------------------------------------------------------------------------------------
+-- Checkpoints -------------------------------------------------------------------------------------
 
 local SAVE = args.form("model.save_checkpoint", {
-  { "prefix", "text" }, { "epoch", "integer" }, { "symbol", "symbol|null?" }, { "arg_params", "dict?" },
-  { "aux_params", "dict?" }, { "remove_amp_cast", "boolean", true },
+  { "prefix", "text" }, { "epoch", "integer" }, { "symbol", "symbol|null?" },
+  { "arg_params", "dict?" }, { "aux_params", "dict?" }, { "remove_amp_cast", "boolean", true },
 })
 
 --- Writes `PREFIX-symbol.json` and `PREFIX-0003.params`.
@@ -110,7 +112,8 @@ local LOAD = args.form("model.load_params", {
 -- @treturn table aux_params
 function model.load_params(...)
   local a = LOAD(...)
-  local arg_params, aux_params = model.read_params(model.file_name(a.prefix, a.epoch, "params"), "model.load_params")
+  local arg_params, aux_params =
+    model.read_params(model.file_name(a.prefix, a.epoch, "params"), "model.load_params")
   return module_params.renamed(arg_params, a.rename, "model.load_params"),
     module_params.renamed(aux_params, a.rename, "model.load_params")
 end
@@ -129,7 +132,7 @@ function model.load_checkpoint(...)
 end
 
 
--- Callbacks -----------------------------------------------------------------------------------------------------------
+-- Callbacks ---------------------------------------------------------------------------------------
 
 local PARAM = args.form("model.BatchEndParam", {
   { "epoch", "integer" }, { "nbatch", "integer" }, { "eval_metric", "any?" }, { "locals", "any?" },
@@ -141,9 +144,9 @@ function model.BatchEndParam(...)
 end
 
 
--- Stores --------------------------------------------------------------------------------------------------------------
+-- Stores ------------------------------------------------------------------------------------------
 
-local BIG = 16 * 1024 * 1024                             -- elements: larger ones are not updated in a "local" store
+local BIG = 16 * 1024 * 1024             -- elements: larger ones are not updated in a "local" store
 
 
 local function updates_on_store(kv)
@@ -180,8 +183,8 @@ function model._create_kvstore(kvstore, num_device, arg_params)
   elseif Class.is_a(kvstore, require("tycho.kvstore").KVStoreBase) then
     return kvstore, updates_on_store(kvstore)
   end
-  Error.raise{ code = "type", func = "model._create_kvstore", argument = "kvstore", expected = "a name or a store",
-    got = Error.kind(kvstore), message = "bad 'kvstore'" }
+  Error.raise{ code = "type", func = "model._create_kvstore", argument = "kvstore",
+    expected = "a name or a store", got = Error.kind(kvstore), message = "bad 'kvstore'" }
 end
 
 
@@ -191,7 +194,8 @@ end
 -- @tparam table arg_params host arrays by name
 -- @tparam {string,...} param_names keys
 -- @bool update_on_kvstore whether devices take the store's values
-function model._initialize_kvstore(kvstore, param_arrays, arg_params, param_names, update_on_kvstore)
+function model._initialize_kvstore(kvstore, param_arrays, arg_params,
+    param_names, update_on_kvstore)
   for k, name in ipairs(param_names) do
     if update_on_kvstore then
       kvstore:broadcast(name, arg_params[name], param_arrays[k], { priority = -(k - 1) })
@@ -231,8 +235,9 @@ end
 
 
 --- Updates parameters through a store or an updater.
--- @tparam table u names, grads and weights (per name a list over devices), index (number of each name, from 0),
---   kvstore, update_on_kvstore, updater; kept between steps, it keeps lists for them, too
+-- @tparam table u names, grads and weights (per name a list over devices), index
+--   (number of each name, from 0), kvstore, update_on_kvstore, updater; kept between
+--   steps, it keeps lists for them, too
 function model.update_params(u)
   for k, name in ipairs(u.kvstore and u.names or {}) do
     local out = u.update_on_kvstore and u.weights[k] or u.grads[k]

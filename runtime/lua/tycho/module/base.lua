@@ -1,12 +1,12 @@
 --- What all modules share: the life cycle, scoring, prediction, parameter files.
 --
--- The order of calls: construct, bind, init_params (or set_params), init_optimizer; then forward, backward, update
--- again and again. `fit` does all of it (module/fit.lua); `save_state` and `load_state` keep a training's whole state
--- (module/training_state.lua).
+-- The order of calls: construct, bind, init_params (or set_params), init_optimizer; then forward,
+-- backward, update again and again. `fit` does all of it (module/fit.lua); `save_state` and
+-- `load_state` keep a training's whole state (module/training_state.lua).
 --
--- A subclass implements bind, init_params, get_params, init_optimizer, forward, backward, update, get_outputs,
--- get_input_grads, update_metric, and adds its read-only properties to `fields`: name -> function(self). Flags are kept
--- under the same names with an underscore.
+-- A subclass implements bind, init_params, get_params, init_optimizer, forward, backward, update,
+-- get_outputs, get_input_grads, update_metric, and adds its read-only properties to `fields`: name
+-- -> function(self). Flags are kept under the same names with an underscore.
 --
 -- @module tycho.module.base
 
@@ -31,7 +31,7 @@ local is_plain, null, value = values.is_plain, values.null, values.value
 local BaseModule = Class:extend("BaseModule")
 
 
--- Fields --------------------------------------------------------------------------------------------------------------
+-- Fields ------------------------------------------------------------------------------------------
 
 local function flag(name)
   return function(self)
@@ -51,7 +51,8 @@ fields.give(BaseModule, {
 
 function BaseModule.__newindex(self, key, v)
   if getmetatable(self).fields[key] then
-    Error.raise{ code = "state", func = self.class_name, argument = key, message = ("'%s' is read-only"):format(key) }
+    Error.raise{ code = "state", func = self.class_name, argument = key,
+      message = ("'%s' is read-only"):format(key) }
   end
   rawset(self, key, v)
 end
@@ -64,7 +65,7 @@ function BaseModule:init(...)
 end
 
 
--- States of the life cycle --------------------------------------------------------------------------------------------
+-- States of the life cycle ------------------------------------------------------------------------
 
 -- flag -> what to do first
 local FIRST = {
@@ -92,7 +93,8 @@ function BaseModule:_need(method, ...)
   for i = 1, select("#", ...) do
     local name = select(i, ...)
     if not self[name] then
-      Error.raise{ code = "state", func = self:_func(method), argument = name, message = FIRST[name] }
+      Error.raise{ code = "state", func = self:_func(method),
+        argument = name, message = FIRST[name] }
     end
   end
 end
@@ -100,9 +102,12 @@ end
 
 -- flag -> what a call that would set it again is told
 local ALREADY = {
-  binded                = "it is bound already; this call has no effect (force_rebind = true binds again)",
-  params_initialized    = "the parameters have values already; this call has no effect (force_init = true)",
-  optimizer_initialized = "there is an optimizer already; this call has no effect (force_init = true)",
+  binded =
+    "it is bound already; this call has no effect (force_rebind = true binds again)",
+  params_initialized =
+    "the parameters have values already; this call has no effect (force_init = true)",
+  optimizer_initialized =
+    "there is an optimizer already; this call has no effect (force_init = true)",
 }
 
 
@@ -149,7 +154,7 @@ function BaseModule:_bound(name)
 end
 
 
--- Helpers of several files --------------------------------------------------------------------------------------------
+-- Helpers of several files ------------------------------------------------------------------------
 
 --- Calls one callback or a list of them.
 -- @param callbacks nil, a function, an object that can be called, or a list
@@ -173,13 +178,14 @@ function BaseModule._metric(given)
 end
 
 
---- A batch from a batch, or a table `{data = ..., label = ...}`; a list of batches (one for each device) stays.
+--- A batch from a batch, or a table `{data = ..., label = ...}`; a list of batches
+-- (one for each device) stays.
 function BaseModule._batch(given, func)
   if is_plain(given) and #given == 0 then
     return io_data.DataBatch(given)
   elseif type(given) ~= "table" then
-    Error.raise{ code = "type", func = func, argument = "data_batch", expected = "a DataBatch", got = Error.kind(given),
-      message = "bad 'data_batch'" }
+    Error.raise{ code = "type", func = func, argument = "data_batch", expected = "a DataBatch",
+      got = Error.kind(given), message = "bad 'data_batch'" }
   end
   return given
 end
@@ -219,7 +225,7 @@ function BaseModule:_update_metric_of(metric, batch, count_pad)
 end
 
 
--- Running -------------------------------------------------------------------------------------------------------------
+-- Running -----------------------------------------------------------------------------------------
 
 --- Forward with is_train = true, then backward.
 function BaseModule:forward_backward(data_batch)
@@ -250,20 +256,20 @@ function BaseModule:set_states()
 end
 
 
--- Scoring -------------------------------------------------------------------------------------------------------------
+-- Scoring -----------------------------------------------------------------------------------------
 
 local SCORE = args.form("Module:score", {
-  { "eval_data", "any" }, { "eval_metric", "any" }, { "num_batch", "integer?" }, { "batch_end_callback", "any?" },
-  { "score_end_callback", "any?" }, { "reset", "boolean", true }, { "epoch", "integer", 0 },
-  { "sparse_row_id_fn", "any?" }, { "count_pad", "boolean", true },
+  { "eval_data", "any" }, { "eval_metric", "any" }, { "num_batch", "integer?" },
+  { "batch_end_callback", "any?" }, { "score_end_callback", "any?" }, { "reset", "boolean", true },
+  { "epoch", "integer", 0 }, { "sparse_row_id_fn", "any?" }, { "count_pad", "boolean", true },
 })
 
 
 local function report(callbacks, self, a, epoch, nbatch, metric, batch)
   if value(callbacks) ~= nil then
-    BaseModule._call_all(callbacks, { epoch = epoch, nbatch = nbatch, eval_metric = metric, locals = {
-      self = self, eval_data = a.eval_data, train_data = a.train_data, data_batch = batch, epoch = epoch,
-      nbatch = nbatch, eval_metric = metric } })
+    BaseModule._call_all(callbacks, { epoch = epoch, nbatch = nbatch, eval_metric = metric,
+      locals = { self = self, eval_data = a.eval_data, train_data = a.train_data,
+        data_batch = batch, epoch = epoch, nbatch = nbatch, eval_metric = metric } })
   end
 end
 
@@ -273,8 +279,8 @@ BaseModule._report = report
 --- Runs over data and updates a metric.
 -- @param eval_data iterator
 -- @param eval_metric metric, name, function or list
--- @tparam[opt] table options num_batch, batch_end_callback, score_end_callback, reset = true, epoch = 0 (for
---   callbacks), count_pad = true (whether rows that fill the last batch count)
+-- @tparam[opt] table options num_batch, batch_end_callback, score_end_callback, reset = true,
+--   epoch = 0 (for callbacks), count_pad = true (whether rows that fill the last batch count)
 -- @treturn table list of `{name, value}`
 function BaseModule:score(...)
   self:_need("score", "binded", "params_initialized")
@@ -300,10 +306,11 @@ function BaseModule:score(...)
 end
 
 
--- Prediction ----------------------------------------------------------------------------------------------------------
+-- Prediction --------------------------------------------------------------------------------------
 
 local ITERATE = args.form("Module:iter_predict", {
-  { "eval_data", "any" }, { "num_batch", "integer?" }, { "reset", "boolean", true }, { "sparse_row_id_fn", "any?" },
+  { "eval_data", "any" }, { "num_batch", "integer?" }, { "reset", "boolean", true },
+  { "sparse_row_id_fn", "any?" },
 })
 
 
@@ -320,14 +327,16 @@ end
 local function check_iterator(data, func)
   local ok, next_of = pcall(function() return data.next end)
   if type(data) ~= "table" or is_plain(data) or not ok or type(next_of) ~= "function" then
-    Error.raise{ code = "value", func = func, argument = "eval_data", expected = "a data iterator or an array",
+    Error.raise{ code = "value", func = func, argument = "eval_data",
+      expected = "a data iterator or an array",
       got = Error.kind(data), message = "bad 'eval_data'" }
   end
 end
 
 
---- Iterates over predictions: `for outputs, nbatch, batch in m:iter_predict(it) do`. The outputs are views that the
--- next step overwrites; rows that fill the last batch are left out; nbatch counts from 0.
+--- Iterates over predictions: `for outputs, nbatch, batch in m:iter_predict(it) do`. The
+-- outputs are views that the next step overwrites; rows that fill the last batch are
+-- left out; nbatch counts from 0.
 -- @param eval_data iterator
 -- @tparam[opt] table options num_batch, reset = true
 function BaseModule:iter_predict(...)
@@ -351,8 +360,9 @@ end
 
 
 local PREDICT = args.form("Module:predict", {
-  list = true, { "eval_data", "any" }, { "num_batch", "integer?" }, { "merge_batches", "boolean", true },
-  { "reset", "boolean", true }, { "always_output_list", "boolean", false }, { "sparse_row_id_fn", "any?" },
+  list = true, { "eval_data", "any" }, { "num_batch", "integer?" },
+  { "merge_batches", "boolean", true }, { "reset", "boolean", true },
+  { "always_output_list", "boolean", false }, { "sparse_row_id_fn", "any?" },
 })
 
 
@@ -370,8 +380,9 @@ local function merge(self, batches, always_list)
     local list = {}
     for i, outputs in ipairs(batches) do
       if #outputs ~= #batches[1] then
-        Error.raise{ code = "value", func = self:_func("predict"), expected = #batches[1], got = #outputs,
-          message = "batches have different numbers of outputs, as with buckets; use merge_batches = false" }
+        Error.raise{ code = "value", func = self:_func("predict"), expected = #batches[1],
+          got = #outputs, message = "batches have different numbers of outputs, as with buckets; \z
+            use merge_batches = false" }
       end
       list[i] = outputs[k]
     end
@@ -383,8 +394,8 @@ end
 
 --- Outputs for all rows of an iterator, or for one array.
 -- @param eval_data iterator, NDArray or nested table (run with is_train as bound; the first output)
--- @tparam[opt] table options num_batch, merge_batches = true (false: a list of outputs for each batch), reset = true,
---   always_output_list = false
+-- @tparam[opt] table options num_batch, merge_batches = true (false: a list of outputs for each
+--   batch), reset = true, always_output_list = false
 -- @return an NDArray when there is one output, else a list; an empty list without batches
 function BaseModule:predict(...)
   self:_need("predict", "binded", "params_initialized")
@@ -392,8 +403,8 @@ function BaseModule:predict(...)
   if class.is_array(a.eval_data) or is_plain(a.eval_data) then
     return predict_array(self, a.eval_data)
   end
-  for outputs in self:iter_predict{ eval_data = a.eval_data, num_batch = a.num_batch, reset = a.reset,
-                                    sparse_row_id_fn = a.sparse_row_id_fn } do
+  for outputs in self:iter_predict{ eval_data = a.eval_data, num_batch = a.num_batch,
+      reset = a.reset, sparse_row_id_fn = a.sparse_row_id_fn } do
     local copies = {}
     for i, x in ipairs(outputs) do
       copies[i] = x:copy()
@@ -407,12 +418,13 @@ function BaseModule:predict(...)
 end
 
 
--- Parameters ----------------------------------------------------------------------------------------------------------
+-- Parameters --------------------------------------------------------------------------------------
 
 --- Options of bind, for subclasses.
 BaseModule.BIND = {
-  list = true, { "data_shapes", "table" }, { "label_shapes", "table?" }, { "for_training", "boolean", true },
-  { "inputs_need_grad", "boolean", false }, { "force_rebind", "boolean", false }, { "shared_module", "any?" },
+  list = true, { "data_shapes", "table" }, { "label_shapes", "table?" },
+  { "for_training", "boolean", true }, { "inputs_need_grad", "boolean", false },
+  { "force_rebind", "boolean", false }, { "shared_module", "any?" },
   { "grad_req", "text|table", "write" },
 }
 
@@ -436,13 +448,15 @@ end
 --- Options of init_params, for subclasses. `initializer = ty.null` means none.
 BaseModule.INIT_PARAMS = {
   { "initializer", "any|null?" }, { "arg_params", "dict?" }, { "aux_params", "dict?" },
-  { "allow_missing", "boolean", false }, { "force_init", "boolean", false }, { "allow_extra", "boolean", false },
+  { "allow_missing", "boolean", false }, { "force_init", "boolean", false },
+  { "allow_extra", "boolean", false },
 }
 
 --- Options of set_params, for subclasses.
 BaseModule.SET_PARAMS = {
-  dict = true, { "arg_params", "dict?" }, { "aux_params", "dict?" }, { "allow_missing", "boolean", false },
-  { "force_init", "boolean", true }, { "allow_extra", "boolean", false },
+  dict = true, { "arg_params", "dict?" }, { "aux_params", "dict?" },
+  { "allow_missing", "boolean", false }, { "force_init", "boolean", true },
+  { "allow_extra", "boolean", false },
 }
 
 
@@ -463,12 +477,13 @@ local SET = args.form("Module:set_params", BaseModule.SET_PARAMS)
 -- @tparam[opt] table options allow_missing = false, force_init = true, allow_extra = false
 function BaseModule:set_params(...)
   local a = SET(...)
-  self:init_params{ initializer = null, arg_params = a.arg_params or {}, aux_params = a.aux_params or {},
-    allow_missing = a.allow_missing, force_init = a.force_init, allow_extra = a.allow_extra }
+  self:init_params{ initializer = null, arg_params = a.arg_params or {}, aux_params = a.aux_params
+    or {}, allow_missing = a.allow_missing, force_init = a.force_init, allow_extra = a.allow_extra }
 end
 
 
---- As get_params, for values that are read at once: a module that can makes no copies for it (not for users).
+--- As get_params, for values that are read at once: a module that can makes no
+-- copies for it (not for users).
 function BaseModule:_read_params()
   return self:get_params()
 end
@@ -490,15 +505,18 @@ function BaseModule:save_params(...)
 end
 
 
-local LOAD = args.form("Module:load_params", { { "fname", "text" }, "*", { "rename", "function?" } })
+local LOAD = args.form("Module:load_params",
+  { { "fname", "text" }, "*", { "rename", "function?" } })
 
 --- Sets the parameters from such a file; names of another kind are E(format).
 -- @string fname
--- @tparam[opt] table options rename: function of a name in the file -> its name here, or nil to keep it
+-- @tparam[opt] table options rename: function of a name in the file -> its
+--   name here, or nil to keep it
 function BaseModule:load_params(...)
   local a, func = LOAD(...), self:_func("load_params")
   local arg_params, aux_params = require("tycho.model").read_params(a.fname, func, true)
-  self:set_params(params.renamed(arg_params, a.rename, func), params.renamed(aux_params, a.rename, func))
+  self:set_params(params.renamed(arg_params, a.rename, func),
+    params.renamed(aux_params, a.rename, func))
 end
 
 

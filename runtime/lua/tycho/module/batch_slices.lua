@@ -1,7 +1,8 @@
---- Rows of batches: cutting arrays along their batch axis and putting them together (not for users).
+--- Rows of batches: cutting arrays along their batch axis and putting them together (not for
+-- users).
 --
--- An axis counts from 0; -1 says that there is no batch axis, so every device has the whole array. A range is
--- `{begin, end}`, rows from 0, the end excluded. Rows along axis 0 are views.
+-- An axis counts from 0; -1 says that there is no batch axis, so every device has the whole array.
+-- A range is `{begin, end}`, rows from 0, the end excluded. Rows along axis 0 are views.
 --
 -- @module tycho.module.batch_slices
 
@@ -16,8 +17,8 @@ require "tycho.ndarray"
 local rows = {}
 
 
---- How many devices' shares a batch has: `{{begin, end}, ...}` by weight, rounded half to even; what is missing goes to
--- the last one.
+--- How many devices' shares a batch has: `{{begin, end}, ...}` by weight, rounded half to even;
+-- what is missing goes to the last one.
 -- @int batch_size rows
 -- @tparam {number,...} work_load_list weights
 -- @string func for errors
@@ -71,8 +72,8 @@ function rows.cut(x, axis, range)
   elseif axis == 0 then
     return rows.view(x, range[1], range[2])
   end
-  return call.params("slice_axis", "rows", { x }, { "axis", call.number(axis), "begin", call.number(range[1]),
-    "end", call.number(range[2]) })
+  return call.params("slice_axis", "rows", { x },
+    { "axis", call.number(axis), "begin", call.number(range[1]), "end", call.number(range[2]) })
 end
 
 
@@ -91,7 +92,8 @@ function rows.join(parts, axis)
 end
 
 
---- Descriptions of inputs as a list of DataDesc, from such a list, a list of `{name, shape, ...}`, or shapes by name.
+--- Descriptions of inputs as a list of DataDesc, from such a list, a list of `{name,
+-- shape, ...}`, or shapes by name.
 -- @tparam ?table given
 -- @string func for errors
 -- @string argument for errors
@@ -100,7 +102,8 @@ function rows.descriptions(given, func, argument)
   if values.value(given) == nil then
     return nil
   elseif type(given) ~= "table" then
-    Error.raise{ code = "type", func = func, argument = argument, expected = "a list of {name, shape}",
+    Error.raise{ code = "type", func = func, argument = argument,
+      expected = "a list of {name, shape}",
       got = Error.kind(given), message = ("bad '%s'"):format(argument) }
   end
   local list = {}

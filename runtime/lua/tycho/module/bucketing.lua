@@ -1,17 +1,20 @@
 --- A symbol for each key, with common parameters, memory and optimizer: `ty.mod.BucketingModule`.
 --
---     local m = ty.mod.BucketingModule{ sym_gen = function(key) ... return symbol, { "data" }, { "softmax_label" } end,
---       default_bucket_key = 10 }
+--     local m = ty.mod.BucketingModule{ default_bucket_key = 10, sym_gen = function(key)
+--       ...
+--       return symbol, { "data" }, { "softmax_label" }
+--     end }
 --     m:fit{ train_data = ty.rnn.BucketSentenceIter{ ... }, num_epoch = 5 }
 --
--- A bucket is a Module, bound when its key is first met. The first one is the base: the others use its parameters, its
--- input buffers and its pool of intermediate memory, so that all together need what the largest needs, in any order. A
--- bucket may have parameters that others lack: the module keeps the union, numbers parameters in the order in which
--- they are met, and gives late ones their first values when their bucket comes (from parameters set before under their
--- names, else by the initializer of `init_params`).
+-- A bucket is a Module, bound when its key is first met. The first one is the base: the others use
+-- its parameters, its input buffers and its pool of intermediate memory, so that all together need
+-- what the largest needs, in any order. A bucket may have parameters that others lack: the module
+-- keeps the union, numbers parameters in the order in which they are met, and gives late ones their
+-- first values when their bucket comes (from parameters set before under their names, else by the
+-- initializer of `init_params`).
 --
--- `_buckets` holds the modules by key, `_order` the keys as they came, `_met` the modules that are bound. Keys that are
--- sequences count by contents.
+-- `_buckets` holds the modules by key, `_order` the keys as they came, `_met` the modules that are
+-- bound. Keys that are sequences count by contents.
 --
 -- @module tycho.module.bucketing
 
@@ -39,7 +42,7 @@ local BucketingModule = BaseModule:extend("BucketingModule")
 local CLASS = "mod.BucketingModule"
 
 
--- Fields --------------------------------------------------------------------------------------------------------------
+-- Fields ------------------------------------------------------------------------------------------
 
 local function of_current(name)
   return function(self)
@@ -63,7 +66,7 @@ BucketingModule.fields = BaseModule.extend_fields{
 }
 
 
--- Keys ----------------------------------------------------------------------------------------------------------------
+-- Keys --------------------------------------------------------------------------------------------
 
 local function key_text(key)
   if not is_plain(key) then
@@ -82,8 +85,9 @@ local function key_of(self, key, func)
   if type(key) == "number" or type(key) == "string" then
     return key
   elseif not is_plain(key) then
-    Error.raise{ code = value(key) == nil and "value" or "type", func = func, argument = "bucket_key",
-      expected = "a number, a text or a list of these", got = Error.kind(key), message = "bad bucket key" }
+    Error.raise{ code = value(key) == nil and "value" or "type", func = func,
+      argument = "bucket_key", expected = "a number, a text or a list of these",
+      got = Error.kind(key), message = "bad bucket key" }
   end
   local text = key_text(key)
   self._keys[text] = self._keys[text] or key
@@ -91,12 +95,12 @@ local function key_of(self, key, func)
 end
 
 
--- Making --------------------------------------------------------------------------------------------------------------
+-- Making ------------------------------------------------------------------------------------------
 
 local OPTIONS = {
-  { "sym_gen", "function" }, { "default_bucket_key", "any" }, { "logger", "any?" }, { "context", "context|list?" },
-  { "work_load_list", "list?" }, { "fixed_param_names", "list?" }, { "state_names", "list?" },
-  { "group2ctxs", "table?" }, { "compression_params", "dict?" },
+  { "sym_gen", "function" }, { "default_bucket_key", "any" }, { "logger", "any?" },
+  { "context", "context|list?" }, { "work_load_list", "list?" }, { "fixed_param_names", "list?" },
+  { "state_names", "list?" }, { "group2ctxs", "table?" }, { "compression_params", "dict?" },
 }
 
 local NEW = args.form(CLASS, OPTIONS)
@@ -108,8 +112,9 @@ local function generate(self, key)
     return self._sym_gen(key)
   end)
   if not args.types.symbol.check(symbol) then
-    Error.raise{ code = "type", func = CLASS, argument = "sym_gen", expected = "symbol, data_names, label_names",
-      got = Error.kind(symbol), message = "sym_gen gave no Symbol" }
+    Error.raise{ code = "type", func = CLASS, argument = "sym_gen",
+      expected = "symbol, data_names, label_names", got = Error.kind(symbol),
+      message = "sym_gen gave no Symbol" }
   end
   return symbol, value(data_names), value(label_names)
 end
@@ -120,17 +125,18 @@ end
 local function new_module(self, key, loaded)
   local symbol, data_names, label_names = generate(self, key)
   local options = self._options
-  return Module{ symbol = loaded or symbol, data_names = data_names, label_names = label_names or null,
+  return Module{ symbol = loaded or symbol, data_names = data_names,
+    label_names = label_names or null,
     logger = self._logger, context = options.context, work_load_list = options.work_load_list,
-    fixed_param_names = options.fixed_param_names, state_names = options.state_names, group2ctxs = options.group2ctxs,
-    compression_params = options.compression_params }
+    fixed_param_names = options.fixed_param_names, state_names = options.state_names,
+    group2ctxs = options.group2ctxs, compression_params = options.compression_params }
 end
 
 
 --- @tparam function sym_gen key -> symbol, data_names, label_names
 -- @param default_bucket_key number, text or a list of these
--- @tparam[opt] table options logger, context = cpu(), work_load_list, fixed_param_names, state_names, group2ctxs,
---   compression_params
+-- @tparam[opt] table options logger, context = cpu(), work_load_list, fixed_param_names,
+--   state_names, group2ctxs, compression_params
 function BucketingModule:init(...)
   local a = NEW(...)
   BucketingModule.super.init(self, { logger = a.logger })
@@ -139,7 +145,8 @@ function BucketingModule:init(...)
   self._default_bucket_key = key_of(self, a.default_bucket_key, CLASS)
   self._default = new_module(self, self._default_bucket_key)
   self._context, self._work_load_list = self._default._context, self._default._work_load_list
-  self._fixed_param_names, self._state_names = self._default._fixed_param_names, self._default._state_names
+  self._fixed_param_names, self._state_names =
+    self._default._fixed_param_names, self._default._state_names
   self._group2ctxs, self._compression_params = a.group2ctxs, a.compression_params
   self._arg_values, self._aux_values, self._param_index = Values(), Values(true), {}
   self._kept_args, self._kept_auxs = {}, {}              -- given for buckets that are not bound yet
@@ -147,9 +154,10 @@ function BucketingModule:init(...)
 end
 
 
--- Parameters of all buckets -------------------------------------------------------------------------------------------
+-- Parameters of all buckets -----------------------------------------------------------------------
 
--- Calls f(module, names) for every bound bucket, with the set of its parameters that no bucket before it had.
+-- Calls f(module, names) for every bound bucket, with the set of its parameters
+-- that no bucket before it had.
 local function each_part(self, f)
   local done = {}
   for _, m in ipairs(self._met) do
@@ -221,7 +229,8 @@ end
 
 local INIT = args.form("BucketingModule:init_params", BaseModule.INIT_PARAMS)
 
---- Gives parameters their first values; those of later buckets get theirs in the same way when they come.
+--- Gives parameters their first values; those of later buckets get theirs in
+-- the same way when they come.
 -- @tparam[opt] table options as `Module:init_params`
 function BucketingModule:init_params(...)
   local a = INIT(...)
@@ -237,10 +246,12 @@ end
 
 -- Writes given values straight to the devices.
 local function write_some(self, a)
-  for _, part in ipairs{ { a.arg_params, self._arg_values:arrays() }, { a.aux_params, self._aux_values:arrays() } } do
+  for _, part in ipairs{ { a.arg_params, self._arg_values:arrays() },
+      { a.aux_params, self._aux_values:arrays() } } do
     for name in pairs(part[1] or {}) do
       if not part[2][name] and not a.allow_extra then
-        Error.unknown{ func = "BucketingModule:set_params", argument = name, what = "parameter", among = part[2] }
+        Error.unknown{ func = "BucketingModule:set_params", argument = name,
+          what = "parameter", among = part[2] }
       end
     end
   end
@@ -255,8 +266,8 @@ end
 
 local SET = args.form("BucketingModule:set_params", BaseModule.SET_PARAMS)
 
---- Sets parameters. A missing name is E(name) unless `allow_missing`; names of no bound bucket are kept for later ones,
--- or, with `allow_missing`, E(name) unless `allow_extra`.
+--- Sets parameters. A missing name is E(name) unless `allow_missing`; names of no bound bucket are
+-- kept for later ones, or, with `allow_missing`, E(name) unless `allow_extra`.
 function BucketingModule:set_params(...)
   local a = SET(...)
   if self:_is_done("set_params", "params_initialized", a.force_init) then
@@ -266,14 +277,15 @@ function BucketingModule:set_params(...)
   if a.allow_missing then
     return write_some(self, a)
   end
-  self:init_params{ initializer = null, arg_params = a.arg_params or {}, aux_params = a.aux_params or {},
-    force_init = true }
+  self:init_params{ initializer = null, arg_params = a.arg_params or {},
+    aux_params = a.aux_params or {}, force_init = true }
 end
 
 
--- Binding -------------------------------------------------------------------------------------------------------------
+-- Binding -----------------------------------------------------------------------------------------
 
-local BIND = args.form("BucketingModule:bind", BaseModule._extend_options(Module.BIND, { { "bucket_key", "any?" } }))
+local BIND = args.form("BucketingModule:bind",
+  BaseModule._extend_options(Module.BIND, { { "bucket_key", "any?" } }))
 
 
 --- Drops all buckets' executors; parameters and optimizer stay.
@@ -283,7 +295,8 @@ function BucketingModule:_reset_bind()
     self._lender = m.optimizer_initialized and m or self._lender
     m:free()
   end
-  self._buckets, self._order, self._met, self._curr_module, self._curr_bucket_key = {}, {}, {}, nil, nil
+  self._buckets, self._order, self._met, self._curr_module, self._curr_bucket_key =
+    {}, {}, {}, nil, nil
   self._binded = false
 end
 
@@ -291,7 +304,8 @@ end
 -- Names of a module that no bucket before it had.
 local function new_names(self, m)
   local names = {}
-  for _, part in ipairs{ { m._param_names, self._arg_values:arrays() }, { m._aux_names, self._aux_values:arrays() } } do
+  for _, part in ipairs{ { m._param_names, self._arg_values:arrays() },
+      { m._aux_names, self._aux_values:arrays() } } do
     for _, name in ipairs(part[1]) do
       names[name] = not part[2][name] or nil
     end
@@ -317,12 +331,15 @@ end
 
 -- Makes and binds the module of a key.
 local function bind_bucket(self, key, data_shapes, label_shapes)
-  local m, options, base = self._buckets[key] or new_module(self, key), self._bind_options, self._met[1]
+  local m, options, base = self._buckets[key] or new_module(self, key),
+    self._bind_options, self._met[1]
   local names = new_names(self, m)
-  m._arg_values, m._aux_values, m._param_index = self._arg_values, self._aux_values, self._param_index
+  m._arg_values, m._aux_values, m._param_index =
+    self._arg_values, self._aux_values, self._param_index
   m._params_initialized = self._params_initialized
-  m:bind{ data_shapes = data_shapes, label_shapes = label_shapes, for_training = options.for_training,
-    inputs_need_grad = options.inputs_need_grad, grad_req = options.grad_req, shared_module = base,
+  m:bind{ data_shapes = data_shapes, label_shapes = label_shapes,
+    for_training = options.for_training, inputs_need_grad = options.inputs_need_grad,
+    grad_req = options.grad_req, shared_module = base,
     memory_budget = options.memory_budget, force_mirroring = options.force_mirroring }
   self._arg_values, self._aux_values = m._arg_values, m._aux_values
   if self._params_initialized then
@@ -340,9 +357,9 @@ end
 --- Binds one bucket; its options hold for all that follow.
 -- @tparam table data_shapes descriptions
 -- @tparam[opt] table label_shapes
--- @tparam[opt] table options for_training = true, inputs_need_grad = false, force_rebind = false (drops all buckets,
---   keeps parameters and optimizer), grad_req = "write", bucket_key = default_bucket_key: the one that the shapes
---   describe
+-- @tparam[opt] table options for_training = true, inputs_need_grad = false, force_rebind = false
+--   (drops all buckets, keeps parameters and optimizer), grad_req = "write",
+--   bucket_key = default_bucket_key: the one that the shapes describe
 function BucketingModule:bind(...)
   local a = BIND(...)
   if not self:_begin_bind(a) then
@@ -356,9 +373,11 @@ function BucketingModule:bind(...)
   if value(a.bucket_key) ~= nil then
     key = key_of(self, a.bucket_key, "BucketingModule:bind")
   end
-  self._for_training, self._inputs_need_grad, self._grad_req = a.for_training, a.inputs_need_grad, a.grad_req
+  self._for_training, self._inputs_need_grad, self._grad_req =
+    a.for_training, a.inputs_need_grad, a.grad_req
   self._bind_options = a
-  self._curr_module, self._curr_bucket_key = bind_bucket(self, key, a.data_shapes, a.label_shapes), key
+  self._curr_module, self._curr_bucket_key =
+    bind_bucket(self, key, a.data_shapes, a.label_shapes), key
   self._binded = true
   if self._optimizer_initialized then
     self._curr_module:borrow_optimizer(self._lender)
@@ -382,18 +401,21 @@ local function switch(self, key, data_shapes, label_shapes)
   self._curr_module, self._curr_bucket_key = m, key
 end
 
---- Makes a bucket the current one; a new one is bound with the given shapes, which are ignored otherwise.
+--- Makes a bucket the current one; a new one is bound with the given shapes,
+-- which are ignored otherwise.
 -- @param bucket_key
 -- @tparam[opt] table data_shapes
 -- @tparam[opt] table label_shapes
 function BucketingModule:switch_bucket(...)
   self:_need("switch_bucket", "binded")
   local known = (...)
-  if type(known) ~= "table" and known ~= nil and self._buckets[known] and self._buckets[known].binded then
-    return switch(self, known)                           -- the usual case: nothing to read, nothing to make
+  if type(known) ~= "table" and known ~= nil and self._buckets[known]
+      and self._buckets[known].binded then
+    return switch(self, known)                   -- the usual case: nothing to read, nothing to make
   end
   local a = SWITCH(...)
-  switch(self, key_of(self, a.bucket_key, "BucketingModule:switch_bucket"), value(a.data_shapes), value(a.label_shapes))
+  switch(self, key_of(self, a.bucket_key, "BucketingModule:switch_bucket"),
+    value(a.data_shapes), value(a.label_shapes))
 end
 
 
@@ -413,7 +435,7 @@ function BucketingModule:warm(...)
 end
 
 
--- Running -------------------------------------------------------------------------------------------------------------
+-- Running -----------------------------------------------------------------------------------------
 
 -- Descriptions of arrays under a new bucket's names, for a batch that does not describe itself.
 local function described(names, list)
@@ -452,7 +474,8 @@ function BucketingModule:prepare(data_batch, sparse_row_id_fn)
 end
 
 
---- Switches to the batch's bucket and runs it forward. A batch without a key is for the current bucket.
+--- Switches to the batch's bucket and runs it forward. A batch without a
+-- key is for the current bucket.
 -- @param data_batch
 -- @bool[opt] is_train as bound
 function BucketingModule:forward(data_batch, is_train)
@@ -491,7 +514,7 @@ function BucketingModule:update()
 end
 
 
--- Optimizer -----------------------------------------------------------------------------------------------------------
+-- Optimizer ---------------------------------------------------------------------------------------
 
 -- The optimizer of one bucket becomes that of all.
 local function lend(self, lender)
@@ -518,8 +541,8 @@ function BucketingModule:init_optimizer(...)
     return
   end
   self:_sync_params()
-  self._curr_module:init_optimizer{ kvstore = a.kvstore, optimizer = a.optimizer, optimizer_params = a.optimizer_params,
-    force_init = true, in_backward = a.in_backward }
+  self._curr_module:init_optimizer{ kvstore = a.kvstore, optimizer = a.optimizer,
+    optimizer_params = a.optimizer_params, force_init = true, in_backward = a.in_backward }
   lend(self, self._curr_module)
 end
 
@@ -553,7 +576,7 @@ function BucketingModule:_gradients()
 end
 
 
--- Watching ------------------------------------------------------------------------------------------------------------
+-- Watching ----------------------------------------------------------------------------------------
 
 --- Has a monitor watch all buckets, later ones too.
 function BucketingModule:install_monitor(mon)
@@ -565,16 +588,18 @@ function BucketingModule:install_monitor(mon)
 end
 
 
---- Bytes: pool (intermediate memory of all buckets together), largest (what the largest bucket needs, in whole pages),
--- planned (what all would need apart), buckets (planned by key), params, grads, aux.
+--- Bytes: pool (intermediate memory of all buckets together), largest (what the largest
+-- bucket needs, in whole pages), planned (what all would need apart), buckets (planned
+-- by key), params, grads, aux.
 function BucketingModule:memory()
   self:_need("memory", "binded")
   local of_base = self._met[1]:memory()
-  local m = { pool = of_base.pool, params = of_base.params, grads = of_base.grads, aux = of_base.aux, planned = 0,
-    largest = 0, buckets = {} }
+  local m = { pool = of_base.pool, params = of_base.params, grads = of_base.grads,
+    aux = of_base.aux, planned = 0, largest = 0, buckets = {} }
   for key, bucket in pairs(self._buckets) do
     local own = bucket.binded and bucket:memory() or { planned = 0, pages = 0 }
-    m.buckets[key], m.planned, m.largest = own.planned, m.planned + own.planned, math.max(m.largest, own.pages)
+    m.buckets[key], m.planned, m.largest = own.planned, m.planned + own.planned,
+      math.max(m.largest, own.pages)
   end
   return m
 end
@@ -589,7 +614,7 @@ function BucketingModule:free()
 end
 
 
--- Checkpoints ---------------------------------------------------------------------------------------------------------
+-- Checkpoints -------------------------------------------------------------------------------------
 
 local SAVE = args.form("BucketingModule:save_checkpoint", {
   { "prefix", "text" }, { "epoch", "integer" }, { "remove_amp_cast", "boolean", false },
@@ -598,8 +623,9 @@ local SAVE = args.form("BucketingModule:save_checkpoint", {
 local function integer_keys(self)
   for _, key in ipairs(self._order) do
     if type(key) ~= "number" or key ~= math.floor(key) or math.abs(key) >= 2 ^ 31 then
-      Error.raise{ code = "value", func = "BucketingModule:save_checkpoint", argument = "bucket_key",
-        expected = "32-bit integers", got = Error.kind(key), message = "a bucket's key cannot be written" }
+      Error.raise{ code = "value", func = "BucketingModule:save_checkpoint",
+        argument = "bucket_key", expected = "32-bit integers", got = Error.kind(key),
+        message = "a bucket's key cannot be written" }
     end
   end
   return self._order
@@ -611,7 +637,8 @@ local function symbol_file(prefix, key)
 end
 
 
---- Writes `PREFIX-0003.params`, `PREFIX-KEY-symbol.json` for each bucket and `PREFIX.buckets`, the keys.
+--- Writes `PREFIX-0003.params`, `PREFIX-KEY-symbol.json` for each bucket
+-- and `PREFIX.buckets`, the keys.
 -- @string prefix
 -- @int epoch
 -- @bool[opt=false] remove_amp_cast
@@ -620,7 +647,8 @@ function BucketingModule:save_checkpoint(...)
   local arg_params, aux_params = self:get_params()
   local keys = integer_keys(self)
   for _, key in ipairs(keys) do
-    self._buckets[key].symbol:save(symbol_file(a.prefix, key), { remove_amp_cast = a.remove_amp_cast })
+    self._buckets[key].symbol:save(symbol_file(a.prefix, key),
+      { remove_amp_cast = a.remove_amp_cast })
   end
   nd.save(a.prefix .. ".buckets", nd.array(keys, { dtype = "int32" }))
   model.save_checkpoint(a.prefix, a.epoch, null, arg_params, aux_params)
@@ -628,12 +656,13 @@ end
 
 
 local DICT = args.form("BucketingModule.load_dict", {
-  rest = "options", { "sym_dict", "table" }, { "sym_gen", "function" }, { "default_bucket_key", "any" },
-  { "arg_params", "dict" }, { "aux_params", "dict?" },
+  rest = "options", { "sym_dict", "table" }, { "sym_gen", "function" },
+  { "default_bucket_key", "any" }, { "arg_params", "dict" }, { "aux_params", "dict?" },
 })
 
 --- A module from symbols by key and parameters; unbound.
--- @tparam table options sym_dict, sym_gen, default_bucket_key, arg_params, aux_params, and those of the constructor
+-- @tparam table options sym_dict, sym_gen, default_bucket_key, arg_params, aux_params,
+--   and those of the constructor
 function BucketingModule.load_dict(...)
   local a = DICT(...)
   a.options.sym_gen, a.options.default_bucket_key = a.sym_gen, a.default_bucket_key

@@ -1,7 +1,7 @@
 --- Callbacks for training: `ty.callback`.
 --
--- A batch callback is a function of `{epoch, nbatch, eval_metric, locals}`, an epoch callback one of epoch, symbol,
--- arg_params, aux_params. Lines go to `ty.log`. Epochs and batches count from 0.
+-- A batch callback is a function of `{epoch, nbatch, eval_metric, locals}`, an epoch callback one
+-- of epoch, symbol, arg_params, aux_params. Lines go to `ty.log`. Epochs and batches count from 0.
 --
 --     mod:fit{ ..., batch_end_callback = ty.callback.Speedometer(32, 50),
 --              epoch_end_callback = ty.callback.do_checkpoint("run/m") }
@@ -15,7 +15,7 @@ local C = require("tycho.core.ffi").C
 local callback = {}
 
 
--- Time ----------------------------------------------------------------------------------------------------------------
+-- Time --------------------------------------------------------------------------------------------
 
 --- Seconds since some moment. Programs may put another clock here.
 -- @treturn number
@@ -24,7 +24,7 @@ function callback.clock()
 end
 
 
--- Checkpoints ---------------------------------------------------------------------------------------------------------
+-- Checkpoints -------------------------------------------------------------------------------------
 
 local DO = args.form("callback.do_checkpoint", { { "prefix", "text" }, { "period", "integer", 1 } })
 
@@ -43,7 +43,8 @@ end
 
 
 local MODULE = args.form("callback.module_checkpoint", {
-  { "mod", "any" }, { "prefix", "text" }, { "period", "integer", 1 }, { "save_optimizer_states", "boolean", false },
+  { "mod", "any" }, { "prefix", "text" }, { "period", "integer", 1 },
+  { "save_optimizer_states", "boolean", false },
 })
 
 --- Epoch callback: the module's own checkpoint, with the optimizer's states if asked for.
@@ -56,15 +57,17 @@ function callback.module_checkpoint(...)
   local period = math.max(a.period, 1)
   return function(epoch)
     if (epoch + 1) % period == 0 then
-      a.mod:save_checkpoint(a.prefix, epoch + 1, { save_optimizer_states = a.save_optimizer_states })
+      a.mod:save_checkpoint(a.prefix, epoch + 1,
+        { save_optimizer_states = a.save_optimizer_states })
     end
   end
 end
 
 
--- Logs ----------------------------------------------------------------------------------------------------------------
+-- Logs --------------------------------------------------------------------------------------------
 
-local TRAIN = args.form("callback.log_train_metric", { { "period", "integer" }, { "auto_reset", "boolean", false } })
+local TRAIN = args.form("callback.log_train_metric",
+  { { "period", "integer" }, { "auto_reset", "boolean", false } })
 
 --- Batch callback: the metric's values every period-th batch.
 -- @int period
@@ -76,7 +79,8 @@ function callback.log_train_metric(...)
       return
     end
     for _, pair in ipairs(param.eval_metric:get_name_value()) do
-      log:info(("Iter[%d] Batch[%d] Train-%s=%f"):format(param.epoch, param.nbatch, pair[1], pair[2]))
+      log:info(("Iter[%d] Batch[%d] Train-%s=%f"):format(param.epoch,
+        param.nbatch, pair[1], pair[2]))
     end
     if a.auto_reset then
       param.eval_metric:reset_local()
@@ -119,12 +123,13 @@ local function speed_line(a, param, speed)
     metric:reset_local()
   end
   local first = a.auto_reset and n - a.frequent or 0
-  return ("Epoch[%d] Batch [%d-%d]\tSpeed: %.2f samples/sec%s"):format(param.epoch, first, n, speed, text)
+  return ("Epoch[%d] Batch [%d-%d]\tSpeed: %.2f samples/sec%s")
+    :format(param.epoch, first, n, speed, text)
 end
 
 
---- Batch callback: samples per second and the metric's values every `frequent` batches. The first call of an epoch
--- starts the clock.
+--- Batch callback: samples per second and the metric's values every `frequent` batches. The first
+-- call of an epoch starts the clock.
 -- @number batch_size samples in a batch
 -- @int[opt=50] frequent
 -- @bool[opt=true] auto_reset clears the metric's local sums after each line
@@ -147,7 +152,8 @@ function callback.Speedometer(...)
 end
 
 
-local BAR = args.form("callback.ProgressBar", { { "total", "number" }, { "length", "integer", 80 } })
+local BAR = args.form("callback.ProgressBar",
+  { { "total", "number" }, { "length", "integer", 80 } })
 
 local function round_half_even(x)
   local low = math.floor(x)
@@ -155,7 +161,8 @@ local function round_half_even(x)
   return up and low + 1 or low
 end
 
---- Batch callback: how much of the epoch is done; on a terminal the bar is drawn again in its place.
+--- Batch callback: how much of the epoch is done; on a terminal the bar is drawn again in its
+-- place.
 -- @number total batches of an epoch
 -- @int[opt=80] length characters of the bar
 function callback.ProgressBar(...)

@@ -1,8 +1,8 @@
---- Early stopping for `fit`: watches one figure of the validation, keeps the best parameters, says when to stop (not for
--- users).
+--- Early stopping for `fit`: watches one figure of the validation, keeps the best parameters, says
+-- when to stop (not for users).
 --
--- The best parameters are kept as copies and, where there is a path, in a file. What `state` gives goes into the saved
--- state of the training; `path` is needed to go on from it.
+-- The best parameters are kept as copies and, where there is a path, in a file. What `state` gives
+-- goes into the saved state of the training; `path` is needed to go on from it.
 --
 -- @module tycho.module.early_stopping
 
@@ -15,8 +15,8 @@ local params = require "tycho.module.param_check"
 local FUNC = "Module:fit early_stopping"
 
 local FORM = args.form(FUNC, {
-  { "patience", "integer", 3 }, { "metric", "text?" }, { "larger", "boolean?" }, { "min_delta", "number", 0 },
-  { "path", "text?" },
+  { "patience", "integer", 3 }, { "metric", "text?" }, { "larger", "boolean?" },
+  { "min_delta", "number", 0 }, { "path", "text?" },
 })
 
 --- Watches one training.
@@ -34,9 +34,10 @@ end
 
 -- pattern of a metric's name -> whether more is better
 local BETTER = {
-  { "^accuracy", true }, { "^top_k_accuracy", true }, { "^f1", true }, { "^mcc", true }, { "^pcc", true },
-  { "^pearsonr", true }, { "^perplexity", false }, { "^mae", false }, { "^mse", false }, { "^rmse", false },
-  { "^cross%-entropy", false }, { "^nll%-loss", false }, { "loss$", false }, { "error", false },
+  { "^accuracy", true }, { "^top_k_accuracy", true }, { "^f1", true }, { "^mcc", true },
+  { "^pcc", true }, { "^pearsonr", true }, { "^perplexity", false }, { "^mae", false },
+  { "^mse", false }, { "^rmse", false }, { "^cross%-entropy", false }, { "^nll%-loss", false },
+  { "loss$", false }, { "error", false },
 }
 
 local function larger_is_better(self, name)
@@ -48,7 +49,8 @@ local function larger_is_better(self, name)
       return entry[2]
     end
   end
-  Error.raise{ code = "value", func = FUNC, argument = "larger", expected = "true or false", got = "nothing",
+  Error.raise{ code = "value", func = FUNC, argument = "larger", expected = "true or false",
+    got = "nothing",
     message = ("whether a larger '%s' is better does not follow from its name"):format(name) }
 end
 
@@ -73,7 +75,8 @@ end
 function Early:look(module, list, epoch)
   local name, value = figure(self, list)
   local sign = larger_is_better(self, name) and 1 or -1
-  local better = value == value and (not self.best or sign * (value - self.best) > self.options.min_delta)
+  local better = value == value
+    and (not self.best or sign * (value - self.best) > self.options.min_delta)
   if not better then
     self.waited = self.waited + 1
     return
@@ -96,7 +99,8 @@ end
 --- Gives the module the best parameters.
 function Early:finish(module)
   if self.best then
-    module.logger:info(("Best of all epochs: %s=%f of epoch %d"):format(self.name, self.best, self.epoch))
+    module.logger:info(("Best of all epochs: %s=%f of epoch %d")
+      :format(self.name, self.best, self.epoch))
     module:set_params(self.arg_params, self.aux_params)
   end
 end

@@ -1,20 +1,23 @@
 --- One symbol on several devices: `ty.mod.DataParallelExecutorGroup`.
 --
---     local g = ty.mod.DataParallelExecutorGroup{ symbol = net, contexts = { ty.cpu(0), ty.cpu(1) },
---       workload = { 1, 1 }, data_shapes = { { "data", { 4, 3 } } }, param_names = { "fc_weight", "fc_bias" },
---       for_training = true, inputs_need_grad = false }
+--     local g = ty.mod.DataParallelExecutorGroup{ symbol = net,
+--       contexts = { ty.cpu(0), ty.cpu(1) },
+--       workload = { 1, 1 }, data_shapes = { { "data", { 4, 3 } } },
+--       param_names = { "fc_weight", "fc_bias" }, for_training = true, inputs_need_grad = false }
 --     g:forward(batch, true)
 --     g:backward()
 --
--- A device's arrays are in its bank (module/shared_arrays.lua), which groups that share (`shared_group`) have in common. A group
--- may bring parameters that the others lack. All groups together need the intermediate memory of the largest one, bound
--- in any order; they must not run at once.
+-- A device's arrays are in its bank (module/shared_arrays.lua), which groups that share
+-- (`shared_group`) have in common. A group may bring parameters that the others lack.
+-- All groups together need the intermediate memory of the largest one, bound in any
+-- order; they must not run at once.
 --
--- A group has a set of executors for each shape that it meets. The last `SETS` sets are kept, so that a smaller last
--- batch costs a binding once. Fields that follow the current set: execs, slices, batch_size, data_shapes, label_shapes,
--- data_arrays and label_arrays (per input a list over devices of `{{begin, end}, array}`), state_arrays,
--- input_grad_arrays (per input a list over devices). param_arrays, grad_arrays (nil without training), aux_arrays: per
--- name a list over devices; `ty.null` where there is no gradient.
+-- A group has a set of executors for each shape that it meets. The last `SETS` sets are kept, so
+-- that a smaller last batch costs a binding once. Fields that follow the current set: execs,
+-- slices, batch_size, data_shapes, label_shapes, data_arrays and label_arrays (per input a list
+-- over devices of `{{begin, end}, array}`), state_arrays, input_grad_arrays (per input a list over
+-- devices). param_arrays, grad_arrays (nil without training), aux_arrays: per name a list over
+-- devices; `ty.null` where there is no gradient.
 --
 -- @module tycho.module.executor_group
 
@@ -45,15 +48,16 @@ local Group = Class:extend("DataParallelExecutorGroup")
 local FUNC = "mod.DataParallelExecutorGroup"
 
 local FORM = args.form(FUNC, {
-  { "symbol", "symbol" }, { "contexts", "list|context" }, { "workload", "list?" }, { "data_shapes", "table" },
-  { "label_shapes", "table?" }, { "param_names", "list" }, { "for_training", "boolean" },
-  { "inputs_need_grad", "boolean" }, { "shared_group", "any?" }, { "logger", "any?" }, { "fixed_param_names", "list?" },
+  { "symbol", "symbol" }, { "contexts", "list|context" }, { "workload", "list?" },
+  { "data_shapes", "table" }, { "label_shapes", "table?" }, { "param_names", "list" },
+  { "for_training", "boolean" }, { "inputs_need_grad", "boolean" }, { "shared_group", "any?" },
+  { "logger", "any?" }, { "fixed_param_names", "list?" },
   { "grad_req", "text|table", "write" }, { "state_names", "list?" }, { "group2ctxs", "table?" },
   { "memory_budget", "number?" }, { "force_mirroring", "boolean?" }, { "learn", "function?" },
 })
 
 
--- Sets of executors ---------------------------------------------------------------------------------------------------
+-- Sets of executors -------------------------------------------------------------------------------
 
 -- Rows of the batch; all inputs with a batch axis must have as many.
 local function batch_size_of(data, labels)
@@ -112,7 +116,8 @@ end
 
 
 local function make_set(self, data, labels)
-  local set = { data_shapes = data, label_shapes = labels, batch_size = batch_size_of(data, labels), execs = {} }
+  local set = { data_shapes = data, label_shapes = labels,
+    batch_size = batch_size_of(data, labels), execs = {} }
   set.slices = rows.split(set.batch_size, self.workload, FUNC)
   for i, range in ipairs(set.slices) do
     set.execs[i] = bank_of.bind(self, i, data, labels, range)
@@ -125,8 +130,8 @@ local function make_set(self, data, labels)
 end
 
 
-local CURRENT = { "execs", "slices", "batch_size", "data_shapes", "label_shapes", "data_arrays", "label_arrays",
-                  "state_arrays", "input_grad_arrays" }
+local CURRENT = { "execs", "slices", "batch_size", "data_shapes", "label_shapes", "data_arrays",
+  "label_arrays", "state_arrays", "input_grad_arrays" }
 
 local function use_set(self, set)
   for _, field in ipairs(CURRENT) do
@@ -173,14 +178,15 @@ local function choose_set(self, data, labels)
 end
 
 
--- Making --------------------------------------------------------------------------------------------------------------
+-- Making ------------------------------------------------------------------------------------------
 
 -- Parameters that gradients are wanted for, by name; none of them adds up.
 local function learning_names(self, reqs)
   local names = {}
   for _, name in ipairs(self.for_training and self.param_names or {}) do
     if reqs[name] == "add" then
-      Error.raise{ code = "unsupported", func = FUNC, argument = name, expected = "grad_req = 'write'", got = "add",
+      Error.raise{ code = "unsupported", func = FUNC, argument = name,
+        expected = "grad_req = 'write'", got = "add",
         message = "a gradient that adds up cannot be used inside backward" }
     end
     names[#names + 1] = reqs[name] == "write" and name or nil
@@ -189,7 +195,8 @@ local function learning_names(self, reqs)
 end
 
 
--- What is requested of arguments, and which symbol executors run. Parameters that learn inside backward ask for nothing.
+-- What is requested of arguments, and which symbol executors run. Parameters that learn
+-- inside backward ask for nothing.
 local function choose_requests(self, learn)
   local reqs = bank_of.requests(self, self._asked)
   local names = learn and learning_names(self, reqs) or {}
@@ -217,8 +224,8 @@ end
 
 local function check_workload(self)
   if #self.workload ~= #self.contexts then
-    Error.raise{ code = "value", func = FUNC, argument = "workload", expected = #self.contexts, got = #self.workload,
-      message = "'workload' has not one number for each context" }
+    Error.raise{ code = "value", func = FUNC, argument = "workload", expected = #self.contexts,
+      got = #self.workload, message = "'workload' has not one number for each context" }
   end
 end
 
@@ -226,7 +233,8 @@ end
 local function open_banks(self, shared)
   if shared and #shared._banks < #self.contexts then
     Error.raise{ code = "value", func = FUNC, argument = "shared_group", expected = #self.contexts,
-      got = #shared._banks, message = "the shared group has fewer executors than there are contexts" }
+      got = #shared._banks,
+      message = "the shared group has fewer executors than there are contexts" }
   end
   self._banks = {}
   for i = 1, #self.contexts do
@@ -250,7 +258,8 @@ function Group:init(...)
     self.param_names[#self.param_names + 1] = self._is_param[name] and name or nil
   end
   self.for_training, self.inputs_need_grad = a.for_training, a.inputs_need_grad
-  self.fixed_param_names, self.state_names = tables.copy(a.fixed_param_names), tables.copy(a.state_names)
+  self.fixed_param_names, self.state_names =
+    tables.copy(a.fixed_param_names), tables.copy(a.state_names)
   self._group2ctxs = bank_of.places(a.group2ctxs, #self.contexts)
   self._memory_budget, self._force_mirroring = a.memory_budget, a.force_mirroring
   local data = rows.descriptions(a.data_shapes, FUNC, "data_shapes")
@@ -281,7 +290,8 @@ end
 
 local REQUESTED = { "_reqs", "grad_req", "_learned", "_running", "_sets" }
 
--- Executors for other requests, in the place of all that are there. What fails leaves everything as it was.
+-- Executors for other requests, in the place of all that are there. What fails
+-- leaves everything as it was.
 local function bind_again(self, learn)
   local before = {}
   for _, field in ipairs(REQUESTED) do
@@ -303,7 +313,8 @@ end
 
 
 --- Has the optimizer's steps inside backward, or no longer (not for users).
--- @tparam ?function learn names of parameters -> symbol, array_of, backward: `module/fused_update.lua`
+-- @tparam ?function learn names of parameters -> symbol, array_of,
+--   backward: `module/fused_update.lua`
 function Group:learn(learn)
   local old = bind_again(self, learn)
   for i, bank in ipairs(self._banks) do
@@ -327,7 +338,8 @@ function Group:_find_output_axes()
 end
 
 
---- Executors for other shapes of the inputs; parameters stay. Shapes that were met lately cost nothing.
+--- Executors for other shapes of the inputs; parameters stay. Shapes that
+-- were met lately cost nothing.
 -- @tparam table data_shapes descriptions
 -- @tparam[opt] table label_shapes descriptions
 function Group:reshape(data_shapes, label_shapes)
@@ -337,7 +349,7 @@ function Group:reshape(data_shapes, label_shapes)
 end
 
 
--- Parameters ----------------------------------------------------------------------------------------------------------
+-- Parameters --------------------------------------------------------------------------------------
 
 --- Copies parameters to all devices.
 -- @tparam table arg_params by name; missing ones stay as they are
@@ -368,7 +380,7 @@ function Group:get_params(arg_params, aux_params, done)
 end
 
 
--- Running -------------------------------------------------------------------------------------------------------------
+-- Running -----------------------------------------------------------------------------------------
 
 local function load_one(place, x, axis, name, whole)
   local part = whole and x or rows.cut(x, axis, place[1])
@@ -385,9 +397,11 @@ local function load(places, descs, list, sources)
       if class.is_array(x) then
         load_one(place, x, rows.axis(d), d.name, sources ~= nil)
       elseif is_plain(x) then
-        load_one(place, nd._as_array(x, place[2].dtype, FUNC .. ":forward"), rows.axis(d), d.name, sources ~= nil)
+        load_one(place, nd._as_array(x, place[2].dtype, FUNC .. ":forward"),
+          rows.axis(d), d.name, sources ~= nil)
       else
-        Error.raise{ code = "value", func = FUNC .. ":forward", argument = d.name, expected = "an NDArray",
+        Error.raise{ code = "value", func = FUNC .. ":forward", argument = d.name,
+          expected = "an NDArray",
           got = Error.kind(x), message = ("the batch has no array for '%s'"):format(d.name) }
       end
     end
@@ -412,7 +426,8 @@ function Group:forward(batch, is_train)
   local first = parts and parts[1] or batch
   load(self.data_arrays, self.data_shapes, batch.data, parts and parts_of(parts, "data") or nil)
   if self.label_shapes and first.label and #first.label > 0 then
-    load(self.label_arrays, self.label_shapes, batch.label, parts and parts_of(parts, "label") or nil)
+    load(self.label_arrays, self.label_shapes, batch.label,
+      parts and parts_of(parts, "label") or nil)
   end
   if is_train == nil then
     is_train = self.for_training
@@ -429,7 +444,8 @@ local function heads_for(self, out_grads, i)
     local x = value(g)
     if x then
       x = class.is_array(x) and x or nd._as_array(x, "float32", FUNC .. ":backward")
-      heads[k] = rows.cut(x, self._output_axes[k] or 0, self.slices[i]):as_in_context(self.contexts[i])
+      heads[k] = rows.cut(x, self._output_axes[k] or 0,
+        self.slices[i]):as_in_context(self.contexts[i])
     else
       heads[k] = null
     end
@@ -442,7 +458,8 @@ end
 -- @param[opt] out_grads an array or a list: gradients of the outputs, for heads that are no losses
 function Group:backward(out_grads)
   if not self.for_training then
-    Error.raise{ code = "state", func = FUNC .. ":backward", message = "the executors were bound without training" }
+    Error.raise{ code = "state", func = FUNC .. ":backward",
+      message = "the executors were bound without training" }
   end
   local list = value(out_grads)
   list = class.is_array(list) and { list } or list
@@ -470,7 +487,8 @@ local function merged(lists, merge, axis_of)
 end
 
 
---- Outputs: joined over devices, or a list over devices for each. A single device's are the executor's own.
+--- Outputs: joined over devices, or a list over devices for each. A single
+-- device's are the executor's own.
 -- @bool[opt=true] merge
 -- @int[opt=0] begin first output, from 0
 -- @int[opt] stop the output after the last
@@ -505,13 +523,16 @@ end
 -- @bool[opt=true] merge
 function Group:get_input_grads(merge)
   if not self.inputs_need_grad then
-    Error.raise{ code = "state", func = FUNC .. ":get_input_grads", message = "bind with inputs_need_grad = true" }
+    Error.raise{ code = "state", func = FUNC .. ":get_input_grads",
+      message = "bind with inputs_need_grad = true" }
   end
-  return merged(self.input_grad_arrays, merge ~= false, function(k) return rows.axis(self.data_shapes[k]) end)
+  return merged(self.input_grad_arrays, merge ~= false, function(k)
+    return rows.axis(self.data_shapes[k])
+  end)
 end
 
 
--- States --------------------------------------------------------------------------------------------------------------
+-- States ------------------------------------------------------------------------------------------
 
 --- States: joined over devices, or a list over devices for each.
 -- @bool[opt=true] merge
@@ -538,7 +559,8 @@ function Group:set_states(states, number)
       got = states and "both" or "neither", message = "give either 'states' or 'value'" }
   end
   if states and #states ~= #self.state_names then
-    Error.raise{ code = "value", func = FUNC .. ":set_states", argument = "states", expected = #self.state_names,
+    Error.raise{ code = "value", func = FUNC .. ":set_states", argument = "states",
+      expected = #self.state_names,
       got = #states, message = "'states' has not one entry for each state" }
   end
   for k, places in ipairs(self.state_arrays) do
@@ -553,7 +575,7 @@ function Group:set_states(states, number)
 end
 
 
--- Watching ------------------------------------------------------------------------------------------------------------
+-- Watching ----------------------------------------------------------------------------------------
 
 local function named(names, list)
   local pairs_of = {}
@@ -600,8 +622,8 @@ function Group:install_monitor(monitor)
 end
 
 
---- Bytes over all devices: planned (of the current executors), pages (the same in whole pages, as pools have them),
--- pool (what all sharing executors have together), params, grads, aux.
+--- Bytes over all devices: planned (of the current executors), pages (the same in whole pages, as
+-- pools have them), pool (what all sharing executors have together), params, grads, aux.
 function Group:memory()
   local m = { planned = 0, pages = 0, pool = 0, params = 0, grads = 0, aux = 0 }
   for i, exe in ipairs(self.execs) do

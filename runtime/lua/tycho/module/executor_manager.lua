@@ -1,15 +1,16 @@
 --- Data parallelism with bare executors: `ty.executor_manager`.
 --
---     local m = ty.executor_manager.DataParallelExecutorManager{ symbol = net, ctx = { ty.cpu(0), ty.cpu(1) },
---       train_data = it }
+--     local m = ty.executor_manager.DataParallelExecutorManager{ symbol = net,
+--       ctx = { ty.cpu(0), ty.cpu(1) }, train_data = it }
 --     m:set_params(arg_params, aux_params)
 --     for batch in it do
 --       m:load_data_batch(batch); m:forward(true); m:backward()
 --     end
 --
--- A group has an executor for each device, on a range of the batch's rows: `{begin, end}`, counted from 0, the end
--- excluded. A manager has a group for its symbol or, with `sym_gen`, one for each bucket key; they all share the first
--- one's parameters, gradients, states, input buffers and pool. `ty.mod` does the same with more comfort.
+-- A group has an executor for each device, on a range of the batch's rows: `{begin, end}`, counted
+-- from 0, the end excluded. A manager has a group for its symbol or, with `sym_gen`, one for each
+-- bucket key; they all share the first one's parameters, gradients, states, input buffers and pool.
+-- `ty.mod` does the same with more comfort.
 --
 -- @module tycho.executor_manager
 
@@ -33,7 +34,7 @@ local is_plain, null, value = values.is_plain, values.null, values.value
 local manager = {}
 
 
--- Functions -----------------------------------------------------------------------------------------------------------
+-- Functions ---------------------------------------------------------------------------------------
 
 local SPLIT = args.form("executor_manager._split_input_slice", {
   { "batch_size", "integer" }, { "work_load_list", "list" },
@@ -53,12 +54,14 @@ local CHECK = args.form("executor_manager._check_arguments", { { "symbol", "symb
 --- Refuses a symbol with two arguments or two auxiliary states of one name: E(name).
 function manager._check_arguments(...)
   local net = CHECK(...).symbol
-  for what, list in pairs{ argument = net:list_arguments(), ["auxiliary state"] = net:list_auxiliary_states() } do
+  for what, list in pairs{ argument = net:list_arguments(),
+      ["auxiliary state"] = net:list_auxiliary_states() } do
     local seen = {}
     for _, name in ipairs(list) do
       if seen[name] then
         Error.raise{ code = "name", func = "executor_manager._check_arguments", argument = name,
-          message = ("two variables are called '%s'; each %s needs a name of its own"):format(name, what) }
+          message = ("two variables are called '%s'; each %s needs a name of its own")
+            :format(name, what) }
       end
       seen[name] = true
     end
@@ -113,14 +116,14 @@ function manager._load_label(batch, targets)
 end
 
 
--- _bind_exec ----------------------------------------------------------------------------------------------------------
+-- _bind_exec --------------------------------------------------------------------------------------
 
 local BIND_FUNC = "executor_manager._bind_exec"
 
 local BIND = args.form(BIND_FUNC, {
   { "sym", "symbol" }, { "ctx", "context" }, { "input_shapes", "dict" }, { "param_names", "list" },
-  { "need_grad", "boolean|table", false }, { "base_exec", "executor?" }, { "shared_data_arrays", "dict?" },
-  { "input_types", "dict?" }, { "logger", "any?" },
+  { "need_grad", "boolean|table", false }, { "base_exec", "executor?" },
+  { "shared_data_arrays", "dict?" }, { "input_types", "dict?" }, { "logger", "any?" },
 })
 
 
@@ -147,7 +150,8 @@ end
 
 
 local function fail_incomplete(a)
-  Error.raise{ code = "shape", func = BIND_FUNC, argument = "input_shapes", candidates = a.sym:list_arguments(),
+  Error.raise{ code = "shape", func = BIND_FUNC, argument = "input_shapes",
+    candidates = a.sym:list_arguments(),
     message = "the given shapes do not decide those of all arguments" }
 end
 
@@ -209,8 +213,9 @@ local function input_array(a, name, shape, dtype)
   elseif x and x._size >= size then
     return tables.same(x._shape, shape) and x or class.view(x, shape, 0, BIND_FUNC)
   elseif x then
-    (a.logger or log):warning(("bucketing: the shared array '%s', %s, is too small for %s and is replaced"):format(name,
-      Error.show(x._shape), Error.show(shape)))
+    (a.logger or log):warning(
+      ("bucketing: the shared array '%s', %s, is too small for %s and is replaced"):format(name,
+        Error.show(x._shape), Error.show(shape)))
   end
   x = zeros(shape, dtype, a.ctx)
   if shared then
@@ -231,9 +236,11 @@ local function argument(a, name, shape, dtype, wanted)
 end
 
 
---- Binds one executor: inputs in shared buffers, parameters and states new or those of another executor.
--- @tparam table options sym, ctx, input_shapes (by name), param_names, need_grad = false (true: all parameters; or a
---   list or set of names), base_exec, shared_data_arrays (by name; filled in place), input_types, logger
+--- Binds one executor: inputs in shared buffers, parameters and states new
+-- or those of another executor.
+-- @tparam table options sym, ctx, input_shapes (by name), param_names, need_grad = false (true:
+--   all parameters; or a list or set of names), base_exec, shared_data_arrays (by name; filled
+--   in place), input_types, logger
 -- @treturn Executor
 function manager._bind_exec(...)
   local a = BIND(...)
@@ -248,12 +255,12 @@ function manager._bind_exec(...)
     auxs[k] = a.base_exec and of_base(a.base_exec.aux_dict, name, aux_shapes[k], aux_types[k])
       or zeros(aux_shapes[k], aux_types[k], a.ctx)
   end
-  return executor.bind(a.sym, { ctx = a.ctx, args = list, args_grad = next(wanted) and grads or nil, grad_req = reqs,
-    aux_states = auxs, shared_exec = a.base_exec })
+  return executor.bind(a.sym, { ctx = a.ctx, args = list, args_grad = next(wanted) and grads or nil,
+    grad_req = reqs, aux_states = auxs, shared_exec = a.base_exec })
 end
 
 
--- DataParallelExecutorGroup -------------------------------------------------------------------------------------------
+-- DataParallelExecutorGroup -----------------------------------------------------------------------
 
 --- Executors of one symbol, one for each device.
 -- @type DataParallelExecutorGroup
@@ -263,8 +270,9 @@ manager.DataParallelExecutorGroup = Group
 local GROUP = "executor_manager.DataParallelExecutorGroup"
 
 local NEW_GROUP = args.form(GROUP, {
-  { "sym", "symbol" }, { "arg_names", "list" }, { "param_names", "list" }, { "ctx", "list|context" },
-  { "slices", "list" }, { "train_data", "any" }, { "shared_group", "any?" },
+  { "sym", "symbol" }, { "arg_names", "list" }, { "param_names", "list" },
+  { "ctx", "list|context" }, { "slices", "list" }, { "train_data", "any" },
+  { "shared_group", "any?" },
 })
 
 
@@ -272,8 +280,8 @@ local function contexts(given, func)
   local list = is_plain(given) and given or { given }
   for _, ctx in ipairs(list) do
     if not Class.is_a(ctx, context.Context) then
-      Error.raise{ code = "type", func = func, argument = "ctx", expected = "contexts", got = Error.kind(ctx),
-        message = "bad 'ctx'" }
+      Error.raise{ code = "type", func = func, argument = "ctx", expected = "contexts",
+        got = Error.kind(ctx), message = "bad 'ctx'" }
     end
   end
   return list
@@ -283,8 +291,9 @@ end
 local function provided(data, kind, func)
   local ok, list = pcall(function() return data[kind] end)
   if type(data) ~= "table" or not ok or kind == "provide_data" and type(list) ~= "table" then
-    Error.raise{ code = "type", func = func, argument = "train_data", expected = "a data iterator or a described batch",
-      got = Error.kind(data), message = ("'train_data' has no '%s'"):format(kind) }
+    Error.raise{ code = "type", func = func, argument = "train_data",
+      expected = "a data iterator or a described batch", got = Error.kind(data),
+      message = ("'train_data' has no '%s'"):format(kind) }
   end
   return rows.descriptions(list, func, "train_data") or {}
 end
@@ -304,8 +313,8 @@ local function check_group(a)
     end
   end
   if #a.ctx ~= #a.slices then
-    Error.raise{ code = "value", func = GROUP, argument = "slices", expected = #a.ctx, got = #a.slices,
-      message = "there is not one slice for each context" }
+    Error.raise{ code = "value", func = GROUP, argument = "slices", expected = #a.ctx,
+      got = #a.slices, message = "there is not one slice for each context" }
   end
 end
 
@@ -318,7 +327,8 @@ local function bind_device(self, a, i, descs)
     shape[1] = range[2] - range[1]
     shapes[d.name], types[d.name] = shape, d.dtype
   end
-  return manager._bind_exec{ sym = a.sym, ctx = a.ctx[i], input_shapes = shapes, param_names = self.param_names,
+  return manager._bind_exec{ sym = a.sym, ctx = a.ctx[i], input_shapes = shapes,
+    param_names = self.param_names,
     need_grad = true, base_exec = a.shared_group and a.shared_group.train_execs[i],
     shared_data_arrays = self.shared_data_arrays[i], input_types = types }
 end
@@ -350,18 +360,22 @@ local function order_params(self, a)
 end
 
 
---- Fields: train_execs, slices, data_names, label_names, aux_names, param_names, param_idx (places in arg_names, from
--- 1), data_arrays and label_arrays (per name a list over devices of `{{begin, end}, array}`), param_arrays,
--- grad_arrays, aux_arrays (per name a list over devices), shared_data_arrays (by name, per device).
+--- Fields: train_execs, slices, data_names, label_names, aux_names, param_names, param_idx (places
+-- in arg_names, from 1), data_arrays and label_arrays (per name a list over devices of `{{begin,
+-- end}, array}`), param_arrays, grad_arrays, aux_arrays (per name a list over devices),
+-- shared_data_arrays (by name, per device).
 function Group:init(...)
   local a = NEW_GROUP(...)
   a.ctx, a.shared_group = contexts(a.ctx, GROUP), value(a.shared_group)
   check_group(a)
-  local data, labels = provided(a.train_data, "provide_data", GROUP), provided(a.train_data, "provide_label", GROUP)
+  local data, labels = provided(a.train_data, "provide_data", GROUP),
+    provided(a.train_data, "provide_label", GROUP)
   self.sym, self.arg_names, self.ctx, self.slices = a.sym, a.arg_names, a.ctx, a.slices
-  self.data_names, self.label_names, self.aux_names = rows.names(data), rows.names(labels), a.sym:list_auxiliary_states()
+  self.data_names, self.label_names, self.aux_names = rows.names(data), rows.names(labels),
+    a.sym:list_auxiliary_states()
   order_params(self, a)
-  self.shared_data_arrays, self.train_execs = a.shared_group and a.shared_group.shared_data_arrays or {}, {}
+  self.shared_data_arrays, self.train_execs =
+    a.shared_group and a.shared_group.shared_data_arrays or {}, {}
   local descs = {}
   for _, part in ipairs{ data, labels } do
     for _, d in ipairs(part) do
@@ -419,7 +433,7 @@ function Group:update_metric(metric, labels, pre_sliced)
 end
 
 
--- DataParallelExecutorManager -----------------------------------------------------------------------------------------
+-- DataParallelExecutorManager ---------------------------------------------------------------------
 
 --- Groups of executors, one for each bucket, with common parameters.
 -- @type DataParallelExecutorManager
@@ -429,17 +443,17 @@ manager.DataParallelExecutorManager = Manager
 local FUNC = "executor_manager.DataParallelExecutorManager"
 
 local NEW = args.form(FUNC, {
-  { "symbol", "symbol" }, { "ctx", "list|context" }, { "train_data", "any" }, { "arg_names", "list?" },
-  { "param_names", "list?" }, { "aux_names", "list?" }, { "work_load_list", "list?" }, { "logger", "any?" },
-  { "sym_gen", "function?" },
+  { "symbol", "symbol" }, { "ctx", "list|context" }, { "train_data", "any" },
+  { "arg_names", "list?" }, { "param_names", "list?" }, { "aux_names", "list?" },
+  { "work_load_list", "list?" }, { "logger", "any?" }, { "sym_gen", "function?" },
 })
 
 
 local function work_loads(a)
   local list = a.work_load_list or tables.ones(#a.ctx)
   if #list ~= #a.ctx then
-    Error.raise{ code = "value", func = FUNC, argument = "work_load_list", expected = #a.ctx, got = #list,
-      message = "'work_load_list' has not one number for each context" }
+    Error.raise{ code = "value", func = FUNC, argument = "work_load_list", expected = #a.ctx,
+      got = #list, message = "'work_load_list' has not one number for each context" }
   end
   return list
 end
@@ -470,8 +484,8 @@ local function default_key(a)
 end
 
 
---- @tparam table options symbol, ctx, train_data (iterator), arg_names, param_names, aux_names (from the symbol by
---   default), work_load_list, logger, sym_gen (bucket key -> symbol)
+--- @tparam table options symbol, ctx, train_data (iterator), arg_names, param_names, aux_names
+--   (from the symbol by default), work_load_list, logger, sym_gen (bucket key -> symbol)
 function Manager:init(...)
   local a = NEW(...)
   a.ctx = contexts(a.ctx, FUNC)
@@ -480,7 +494,8 @@ function Manager:init(...)
   self.slices = rows.split(a.train_data.batch_size, loads, FUNC)
   self.arg_names = a.arg_names or a.symbol:list_arguments()
   self.aux_names = a.aux_names or a.symbol:list_auxiliary_states()
-  self.execgrp = Group(a.symbol, self.arg_names, a.param_names or parameters_of(a), a.ctx, self.slices, a.train_data)
+  self.execgrp = Group(a.symbol, self.arg_names, a.param_names or parameters_of(a), a.ctx,
+    self.slices, a.train_data)
   self.param_names = self.execgrp.param_names
   if a.sym_gen then
     self.execgrp_bucket = { [default_key(a)] = self.execgrp }
@@ -525,10 +540,12 @@ end
 
 
 --- Copies parameters to all devices.
--- @tparam table arg_params by name, or a list in the order of param_names; an unknown name is E(name)
+-- @tparam table arg_params by name, or a list in the order of param_names; an unknown name is
+--   E(name)
 -- @tparam table aux_params likewise
 function Manager:set_params(arg_params, aux_params)
-  local arg_dict, aux_dict = by_name(arg_params, self.param_names), by_name(aux_params, self.aux_names)
+  local arg_dict, aux_dict = by_name(arg_params, self.param_names),
+    by_name(aux_params, self.aux_names)
   for _, exe in ipairs(self.execgrp.train_execs) do
     exe:copy_params_from{ arg_params = arg_dict, aux_params = aux_dict }
   end
@@ -539,8 +556,8 @@ local function copy_means(given, names, arrays)
   local dict = by_name(given, names)
   for k, name in ipairs(names) do
     if not dict[name] then
-      Error.raise{ code = "name", func = FUNC .. ":copy_to", argument = name, candidates = attrs.keys(dict),
-        message = ("there is no array for '%s'"):format(name) }
+      Error.raise{ code = "name", func = FUNC .. ":copy_to", argument = name,
+        candidates = attrs.keys(dict), message = ("there is no array for '%s'"):format(name) }
     end
     rows.mean(dict[name], arrays[k], FUNC .. ":copy_to", name)
   end
@@ -548,7 +565,8 @@ end
 
 
 --- Writes the means over devices into arrays, converted to their element types.
--- @tparam table arg_params by name, or a list in the order of param_names; a missing name is E(name)
+-- @tparam table arg_params by name, or a list in the order of param_names; a missing name is
+--   E(name)
 -- @tparam table aux_params likewise
 function Manager:copy_to(arg_params, aux_params)
   copy_means(arg_params, self.param_names, self.execgrp.param_arrays)
@@ -566,7 +584,8 @@ local function bucket_group(self, net, data_batch)
 end
 
 
---- Copies a batch to the devices; with buckets, to the group of its key, which is made when the key is new.
+--- Copies a batch to the devices; with buckets, to the group of its key, which
+-- is made when the key is new.
 function Manager:load_data_batch(data_batch)
   local group = self.execgrp
   if self.sym_gen then
@@ -584,7 +603,8 @@ end
 
 local function current(self, method)
   if not self.curr_execgrp then
-    Error.raise{ code = "state", func = FUNC .. ":" .. method, message = "call load_data_batch first" }
+    Error.raise{ code = "state", func = FUNC .. ":" .. method,
+      message = "call load_data_batch first" }
   end
   return self.curr_execgrp
 end

@@ -1,8 +1,9 @@
 --- The training loop: `Module:fit`. Adds `fit` to the base of modules.
 --
--- For each batch: forward, backward, update, then the metric, before the next batch is fetched and prepared, since
--- preparing may switch to another bucket. Epochs and batches count from 0. An interruption (Ctrl-C) is an error object
--- with `epoch` and `nbatch`; updates are never torn, so training can go on from there.
+-- For each batch: forward, backward, update, then the metric, before the next batch is fetched and
+-- prepared, since preparing may switch to another bucket. Epochs and batches count from 0. An
+-- interruption (Ctrl-C) is an error object with `epoch` and `nbatch`; updates are never torn, so
+-- training can go on from there.
 --
 -- @module tycho.module.fit
 
@@ -16,12 +17,14 @@ local values = require "tycho.core.values"
 local value = values.value
 
 local FIT = args.form("Module:fit", {
-  { "train_data", "any" }, { "eval_data", "any?" }, { "eval_metric", "any", "acc" }, { "epoch_end_callback", "any?" },
-  { "batch_end_callback", "any?" }, { "kvstore", "any|null?" }, { "optimizer", "any", "sgd" },
-  { "optimizer_params", "table?" }, { "eval_end_callback", "any?" }, { "eval_batch_end_callback", "any?" },
+  { "train_data", "any" }, { "eval_data", "any?" }, { "eval_metric", "any", "acc" },
+  { "epoch_end_callback", "any?" }, { "batch_end_callback", "any?" }, { "kvstore", "any|null?" },
+  { "optimizer", "any", "sgd" }, { "optimizer_params", "table?" }, { "eval_end_callback", "any?" },
+  { "eval_batch_end_callback", "any?" },
   { "initializer", "any|null?" }, { "arg_params", "dict?" }, { "aux_params", "dict?" },
-  { "allow_missing", "boolean", false }, { "force_rebind", "boolean", false }, { "force_init", "boolean", false },
-  { "begin_epoch", "integer", 0 }, { "num_epoch", "integer" }, { "validation_metric", "any?" }, { "monitor", "any?" },
+  { "allow_missing", "boolean", false }, { "force_rebind", "boolean", false },
+  { "force_init", "boolean", false }, { "begin_epoch", "integer", 0 }, { "num_epoch", "integer" },
+  { "validation_metric", "any?" }, { "monitor", "any?" },
   { "sparse_row_id_fn", "any?" }, { "count_pad", "boolean", true }, { "checkpoint", "dict?" },
   { "clip_global_norm", "number?" }, { "accumulate", "integer", 1 }, { "early_stopping", "dict?" },
   { "memory_budget", "number?" }, { "force_mirroring", "boolean?" }, { "in_backward", "boolean?" },
@@ -32,35 +35,43 @@ local CHECKPOINT = args.form("Module:fit checkpoint", {
 })
 
 
--- Before the first epoch ----------------------------------------------------------------------------------------------
+-- Before the first epoch --------------------------------------------------------------------------
 
 local function refuse(self, code, argument, message, expected, got)
-  Error.raise{ code = code, func = self:_func("fit"), argument = argument, message = message, expected = expected, got = got }
+  Error.raise{ code = code, func = self:_func("fit"), argument = argument, message = message,
+    expected = expected, got = got }
 end
 
 
 local function check_options(self, a)
   if a.clip_global_norm and a.clip_global_norm <= 0 then
-    refuse(self, "value", "clip_global_norm", "a length that gradients may have is above 0", "a number above 0", a.clip_global_norm)
+    refuse(self, "value", "clip_global_norm", "a length that gradients may have is above 0",
+      "a number above 0", a.clip_global_norm)
   elseif a.accumulate < 1 then
-    refuse(self, "value", "accumulate", "an update takes the gradients of at least one batch", "1 or more", a.accumulate)
+    refuse(self, "value", "accumulate", "an update takes the gradients of at least one batch",
+      "1 or more", a.accumulate)
   elseif a.accumulate > 1 and not self._can_accumulate then
-    refuse(self, "unsupported", "accumulate", "only a Module and a BucketingModule gather gradients")
+    refuse(self, "unsupported", "accumulate",
+      "only a Module and a BucketingModule gather gradients")
   elseif a.in_backward and (a.clip_global_norm or a.accumulate > 1) then
-    refuse(self, "unsupported", "in_backward", "gradients that are used inside backward cannot be changed before",
-      "neither clip_global_norm nor accumulate", a.clip_global_norm and "clip_global_norm" or "accumulate")
+    refuse(self, "unsupported", "in_backward",
+      "gradients that are used inside backward cannot be changed before",
+      "neither clip_global_norm nor accumulate",
+      a.clip_global_norm and "clip_global_norm" or "accumulate")
   elseif a.early_stopping and value(a.eval_data) == nil then
-    refuse(self, "value", "eval_data", "early stopping is decided by the validation", "an iterator", "nothing")
+    refuse(self, "value", "eval_data", "early stopping is decided by the validation",
+      "an iterator", "nothing")
   end
 end
 
 
 local function bind(self, a)
-  self:bind{ data_shapes = a.train_data.provide_data, label_shapes = a.train_data.provide_label, for_training = true,
-    force_rebind = a.force_rebind, grad_req = a.accumulate > 1 and "add" or nil, memory_budget = a.memory_budget,
-    force_mirroring = a.force_mirroring }
+  self:bind{ data_shapes = a.train_data.provide_data, label_shapes = a.train_data.provide_label,
+    for_training = true, force_rebind = a.force_rebind, grad_req = a.accumulate > 1 and "add"
+      or nil, memory_budget = a.memory_budget, force_mirroring = a.force_mirroring }
   if a.accumulate > 1 and self._grad_req ~= "add" then
-    refuse(self, "state", "accumulate", "the module was bound with gradients that do not add up (force_rebind = true binds again)",
+    refuse(self, "state", "accumulate",
+      "the module was bound with gradients that do not add up (force_rebind = true binds again)",
       "grad_req = 'add'", self._grad_req)
   end
 end
@@ -72,10 +83,10 @@ local function get_ready(self, a)
   if a.monitor then
     self:install_monitor(a.monitor)
   end
-  self:init_params{ initializer = a.initializer, arg_params = a.arg_params, aux_params = a.aux_params,
-    allow_missing = a.allow_missing, force_init = a.force_init }
-  self:init_optimizer{ kvstore = a.kvstore, optimizer = a.optimizer, optimizer_params = a.optimizer_params,
-    force_init = a.force_init, in_backward = a.in_backward }
+  self:init_params{ initializer = a.initializer, arg_params = a.arg_params,
+    aux_params = a.aux_params, allow_missing = a.allow_missing, force_init = a.force_init }
+  self:init_optimizer{ kvstore = a.kvstore, optimizer = a.optimizer,
+    optimizer_params = a.optimizer_params, force_init = a.force_init, in_backward = a.in_backward }
   if a.accumulate > 1 then
     gradients.clear(self:_gradients())                   -- what an interrupted fit may have left
   end
@@ -110,7 +121,7 @@ local function checkpoint_of(a)
 end
 
 
--- One epoch -----------------------------------------------------------------------------------------------------------
+-- One epoch ---------------------------------------------------------------------------------------
 
 local function first_batch(self, a)
   local batch = a.train_data:next()
@@ -187,8 +198,8 @@ end
 
 
 local function validate(self, a, metric, epoch)
-  local list = self:score(a.eval_data, metric, { score_end_callback = a.eval_end_callback, epoch = epoch,
-    batch_end_callback = a.eval_batch_end_callback, count_pad = a.count_pad })
+  local list = self:score(a.eval_data, metric, { score_end_callback = a.eval_end_callback,
+    epoch = epoch, batch_end_callback = a.eval_batch_end_callback, count_pad = a.count_pad })
   log_values(self, epoch, "Validation", list)
   return list
 end
@@ -255,21 +266,24 @@ end
 
 --- Trains. What is bound, initialised or has an optimizer stays as it is, so a second call goes on.
 --
--- Options: train_data (iterator), eval_data, eval_metric = "acc", validation_metric = eval_metric, begin_epoch = 0,
--- num_epoch (the epoch after the last), optimizer = "sgd", optimizer_params = {learning_rate = 0.01}, kvstore =
--- "local", initializer = Uniform(0.01), arg_params, aux_params, allow_missing = false, force_rebind = false, force_init
--- = false, monitor, count_pad = true (whether rows that fill a last batch count in metrics),
--- batch_end_callback, eval_batch_end_callback, eval_end_callback (each a function of `{epoch, nbatch, eval_metric,
--- locals}` or a list), epoch_end_callback (of epoch, symbol, arg_params, aux_params), checkpoint = {prefix, period = 1,
--- resume = false}: the whole state after each period-th epoch in `PREFIX.state`, from which `resume` goes on bit by
--- bit.
+-- Options: train_data (iterator), eval_data, eval_metric = "acc", validation_metric = eval_metric,
+-- begin_epoch = 0, num_epoch (the epoch after the last), optimizer = "sgd",
+-- optimizer_params = {learning_rate = 0.01}, kvstore = "local", initializer = Uniform(0.01),
+-- arg_params, aux_params, allow_missing = false, force_rebind = false, force_init = false, monitor,
+-- count_pad = true (whether rows that fill a last batch count in metrics), batch_end_callback,
+-- eval_batch_end_callback, eval_end_callback (each a function of `{epoch, nbatch, eval_metric,
+-- locals}` or a list), epoch_end_callback (of epoch, symbol, arg_params, aux_params),
+-- checkpoint = {prefix, period = 1, resume = false}: the whole state after each period-th epoch in
+-- `PREFIX.state`, from which `resume` goes on bit by bit.
 --
--- clip_global_norm: the length that all gradients together, as the optimizer takes them, may have at most. accumulate =
--- 1: batches whose mean gradient makes one update; fewer are left for an epoch's last one (gradients of a parameter that
--- the bucket of the update lacks wait for one that has it). early_stopping = {patience = 3, metric (name; the first),
--- larger (whether more is better, where the name does not say), min_delta = 0, path}: ends after that many epochs
--- without a better figure over eval_data, and leaves the best epoch's parameters in the module, and in `path` or
--- `PREFIX-best.params`. memory_budget, force_mirroring: as `Module:bind`. in_backward: as `Module:init_optimizer`.
+-- clip_global_norm: the length that all gradients together, as the optimizer takes them, may
+-- have at most. accumulate = 1: batches whose mean gradient makes one update; fewer are left for
+-- an epoch's last one (gradients of a parameter that the bucket of the update lacks wait for one
+-- that has it). early_stopping = {patience = 3, metric (name; the first), larger (whether more
+-- is better, where the name does not say), min_delta = 0, path}: ends after that many epochs
+-- without a better figure over eval_data, and leaves the best epoch's parameters in the module,
+-- and in `path` or `PREFIX-best.params`. memory_budget, force_mirroring: as `Module:bind`.
+-- in_backward: as `Module:init_optimizer`.
 -- @tparam table options
 function BaseModule:fit(...)
   local a, at = FIT(...), { epoch = 0, nbatch = 0 }

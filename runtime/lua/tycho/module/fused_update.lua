@@ -1,8 +1,9 @@
 --- Steps inside backward, `init_optimizer{ in_backward = true }`. Adds methods to Module.
 --
--- A lesson is what modules that share an optimizer have in common: its updater and, by their names, the arrays of the
--- updater's states, which executors use as auxiliary states and change. Every module has a learner of its own
--- (`optimizer/fused.lua`), since every module has its own symbol; the arrays of gradients are given back.
+-- A lesson is what modules that share an optimizer have in common: its updater and, by their names,
+-- the arrays of the updater's states, which executors use as auxiliary states and change. Every
+-- module has a learner of its own (`optimizer/fused.lua`), since every module has its own symbol;
+-- the arrays of gradients are given back.
 --
 -- @module tycho.module.fused_update
 
@@ -20,7 +21,7 @@ local Module = {}                                        -- methods, for module/
 local FUNC = "Module:init_optimizer"
 
 
--- Lessons -------------------------------------------------------------------------------------------------------------
+-- Lessons -----------------------------------------------------------------------------------------
 
 local Lesson = Class:extend("Lesson")
 
@@ -56,8 +57,8 @@ local function fail_states(place)
 end
 
 
--- Takes over the states that were loaded into the updater since the last time: values are copied to the arrays that
--- executors use.
+-- Takes over the states that were loaded into the updater since the last time: values are copied to
+-- the arrays that executors use.
 function Lesson:refresh()
   local states, loaded = self.updater.states, {}
   if states == self.states then
@@ -79,7 +80,7 @@ function Lesson:refresh()
 end
 
 
--- Modules -------------------------------------------------------------------------------------------------------------
+-- Modules -----------------------------------------------------------------------------------------
 
 local function indices_of(self, names)
   local list = {}
@@ -94,7 +95,7 @@ end
 local function backward(self, learner, exe, heads)
   local lesson = self._lesson
   lesson:refresh()
-  if learner.seen ~= lesson.states then                  -- loaded states bring an optimizer and numbers
+  if learner.seen ~= lesson.states then          -- loaded states bring an optimizer and numbers
     learner:follow(lesson.updater.optimizer, indices_of(self, learner.params))
     learner.seen = lesson.states
   end
@@ -106,12 +107,12 @@ end
 
 --- What a group needs whose parameters learn inside backward (not for users).
 -- @tparam {string,...} names parameters for which gradients are wanted, one at least
--- @treturn table symbol, array_of (function of an auxiliary state's name and of parameters by name -> its array or nil),
---   backward (function of an executor and of head gradients)
+-- @treturn table symbol, array_of (function of an auxiliary state's name and of parameters by name
+--   -> its array or nil), backward (function of an executor and of head gradients)
 function Module:_learn(names)
   local lesson = self._lesson
-  local learner = Learner{ symbol = self._symbol, optimizer = lesson.updater.optimizer, params = names,
-    indices = indices_of(self, names) }
+  local learner = Learner{ symbol = self._symbol, optimizer = lesson.updater.optimizer,
+    params = names, indices = indices_of(self, names) }
   return { symbol = learner.symbol,
     array_of = function(name, weights)
       local origin = learner.states[name]
@@ -121,14 +122,16 @@ function Module:_learn(names)
 end
 
 
---- How a group asks for what it needs, while the optimizer's steps are part of backward (not for users).
+--- How a group asks for what it needs, while the optimizer's steps are part
+-- of backward (not for users).
 function Module:_teacher()
   return self._lesson and function(names) return self:_learn(names) end or nil
 end
 
 
 local function refuse(argument, expected, got, message)
-  Error.raise{ code = "unsupported", func = FUNC, argument = argument, expected = expected, got = got, message = message }
+  Error.raise{ code = "unsupported", func = FUNC, argument = argument, expected = expected,
+    got = got, message = message }
 end
 
 
@@ -137,11 +140,13 @@ end
 -- @param kv the store or nil
 function Module:_check_learning(optimizer, kv)
   if #self._context > 1 then
-    refuse("in_backward", "one context", #self._context, "gradients of several devices must meet before a step")
+    refuse("in_backward", "one context", #self._context,
+      "gradients of several devices must meet before a step")
   elseif kv then
     refuse("kvstore", "ty.null", kv.type, "a step inside backward goes through no store")
   elseif self._group2ctxs then
-    refuse("in_backward", "no group2ctxs", "group2ctxs", "a symbol on several devices cannot learn inside backward")
+    refuse("in_backward", "no group2ctxs", "group2ctxs",
+      "a symbol on several devices cannot learn inside backward")
   end
   Learner.check(optimizer, FUNC)
 end

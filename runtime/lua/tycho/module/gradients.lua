@@ -1,8 +1,9 @@
---- What `fit` does to gradients between backward and update: their mean over several batches, their common length (not
--- for users).
+--- What `fit` does to gradients between backward and update: their mean over several batches, their
+-- common length (not for users).
 --
--- A part is `{copies, scale}` of one optimizer: for each parameter a list of gradients over devices, whose sum is the
--- gradient, and the factor by which the optimizer multiplies it. Nothing here waits for a device.
+-- A part is `{copies, scale}` of one optimizer: for each parameter a list of gradients over
+-- devices, whose sum is the gradient, and the factor by which the optimizer multiplies it.
+-- Nothing here waits for a device.
 --
 -- @module tycho.module.gradients
 

@@ -1,13 +1,15 @@
 --- Training with less typing: `ty.mod`.
 --
 --     local mod = ty.mod.Module{ symbol = net, context = ty.cpu() }
---     mod:fit{ train_data = train, eval_data = test, num_epoch = 4, optimizer_params = { learning_rate = 0.1 } }
+--     mod:fit{ train_data = train, eval_data = test, num_epoch = 4,
+--       optimizer_params = { learning_rate = 0.1 } }
 --     print(mod:score(test, "acc")[1][2])
 --
--- The classes: `module.base` (what all have), `module.module` (a symbol), `module.bucketing` (a symbol for each key,
--- with common parameters and memory), `module.sequential` (a chain), `module.lua_module` (modules written in Lua),
--- `module.executor_group` (executors on several devices). `module.fit` is the training loop, `module.training_state` the saved state of a
--- training.
+-- The classes: `module.base` (what all have), `module.module` (a symbol),
+-- `module.bucketing` (a symbol for each key, with common parameters and memory),
+-- `module.sequential` (a chain), `module.lua_module` (modules written in Lua),
+-- `module.executor_group` (executors on several devices). `module.fit` is the training
+-- loop, `module.training_state` the saved state of a training.
 --
 -- @module tycho.module
 

@@ -1,11 +1,15 @@
 --- Modules without parameters, written in Lua: a stage of a chain that computes by itself.
 --
 --     local Twice = ty.mod.PythonModule:extend("Twice")
---     function Twice:_compute_output_shapes() return { { "out_output", self.data_shapes[1].shape } } end
+--     function Twice:_compute_output_shapes()
+--       return { { "out_output", self.data_shapes[1].shape } }
+--     end
 --     function Twice:forward(batch) self._out = batch.data[1] * 2 end
 --     function Twice:get_outputs() return { self._out } end
 --
---     local loss = ty.mod.PythonLossModule{ grad_func = function(scores, labels) return scores - labels end }
+--     local loss = ty.mod.PythonLossModule{ grad_func = function(scores, labels)
+--       return scores - labels
+--     end }
 --
 -- @module tycho.module.lua_module
 
@@ -20,10 +24,10 @@ local values = require "tycho.core.values"
 local null, value = values.null, values.value
 
 
--- PythonModule --------------------------------------------------------------------------------------------------------
+-- PythonModule ------------------------------------------------------------------------------------
 
---- A module without parameters; subclasses implement `_compute_output_shapes`, forward, get_outputs, and, as stages
--- that learn, backward and get_input_grads.
+--- A module without parameters; subclasses implement `_compute_output_shapes`, forward,
+-- get_outputs, and, as stages that learn, backward and get_input_grads.
 -- @type PythonModule
 local PythonModule = BaseModule:extend("PythonModule")
 
@@ -34,18 +38,21 @@ local function raw(name)
 end
 
 PythonModule.fields = BaseModule.extend_fields{
-  data_names   = raw "_data_names",   label_names   = raw "_label_names",   output_names  = raw "_output_names",
-  data_shapes  = raw "_data_shapes",  label_shapes  = raw "_label_shapes",  output_shapes = raw "_output_shapes",
+  data_names   = raw "_data_names",    label_names   = raw "_label_names",
+  output_names = raw "_output_names",  data_shapes   = raw "_data_shapes",
+  label_shapes = raw "_label_shapes",  output_shapes = raw "_output_shapes",
 }
 
 local NEW = args.form("mod.PythonModule", {
-  { "data_names", "list" }, { "label_names", "list|null?" }, { "output_names", "list" }, { "logger", "any?" },
+  { "data_names", "list" }, { "label_names", "list|null?" }, { "output_names", "list" },
+  { "logger", "any?" },
 })
 
 function PythonModule:init(...)
   local a = NEW(...)
   PythonModule.super.init(self, { logger = a.logger })
-  self._data_names, self._label_names, self._output_names = a.data_names, value(a.label_names) or {}, a.output_names
+  self._data_names, self._label_names, self._output_names =
+    a.data_names, value(a.label_names) or {}, a.output_names
 end
 
 
@@ -93,8 +100,8 @@ local BIND = args.form("PythonModule:bind", BaseModule.BIND)
 local function check_order(self, descs, names, argument)
   for i = 1, math.max(#descs, #names) do
     if not descs[i] or descs[i].name ~= names[i] then
-      Error.raise{ code = "name", func = self:_func("bind"), argument = argument, expected = table.concat(names, ", "),
-        got = descs[i] and descs[i].name or "nothing",
+      Error.raise{ code = "name", func = self:_func("bind"), argument = argument,
+        expected = table.concat(names, ", "), got = descs[i] and descs[i].name or "nothing",
         message = ("'%s' has other names than the module"):format(argument) }
     end
   end
@@ -107,7 +114,8 @@ function PythonModule:bind(...)
   if not self:_begin_bind(a) then
     return
   elseif a.grad_req ~= "write" then
-    Error.raise{ code = "value", func = self:_func("bind"), argument = "grad_req", expected = "write",
+    Error.raise{ code = "value", func = self:_func("bind"), argument = "grad_req",
+      expected = "write",
       got = Error.kind(a.grad_req), message = "a module written in Lua knows only 'write'" }
   end
   local data = rows.descriptions(a.data_shapes, self:_func("bind"), "data_shapes")
@@ -130,29 +138,29 @@ function PythonModule:_compute_output_shapes()
 end
 
 
--- PythonLossModule ----------------------------------------------------------------------------------------------------
+-- PythonLossModule --------------------------------------------------------------------------------
 
 --- A loss at the end of a chain: it hands its input on, and a function gives the gradient.
 -- @type PythonLossModule
 local PythonLossModule = PythonModule:extend("PythonLossModule")
 
 local LOSS = args.form("mod.PythonLossModule", {
-  { "name", "text", "pyloss" }, { "data_names", "list?" }, { "label_names", "list|null?" }, { "logger", "any?" },
-  { "grad_func", "function?" },
+  { "name", "text", "pyloss" }, { "data_names", "list?" }, { "label_names", "list|null?" },
+  { "logger", "any?" }, { "grad_func", "function?" },
 })
 
 
 local function check_one(names, argument)
   if #names ~= 1 then
-    Error.raise{ code = "value", func = "mod.PythonLossModule", argument = argument, expected = "one name",
-      got = #names, message = ("bad '%s'"):format(argument) }
+    Error.raise{ code = "value", func = "mod.PythonLossModule", argument = argument,
+      expected = "one name", got = #names, message = ("bad '%s'"):format(argument) }
   end
 end
 
 
 --- @string[opt="pyloss"] name the output is NAME_output
--- @tparam[opt] table options data_names = {"data"}, label_names = {"softmax_label"}, grad_func: scores, labels ->
---   NDArray or nested table
+-- @tparam[opt] table options data_names = {"data"}, label_names = {"softmax_label"}, grad_func:
+--   scores, labels -> NDArray or nested table
 function PythonLossModule:init(...)
   local a = LOSS(...)
   local data_names = a.data_names or { "data" }
@@ -190,14 +198,16 @@ end
 function PythonLossModule:backward(out_grads)
   self:_need("backward", "binded", "for_training")
   if value(out_grads) then
-    Error.raise{ code = "value", func = self:_func("backward"), argument = "out_grads", expected = "nothing",
+    Error.raise{ code = "value", func = self:_func("backward"), argument = "out_grads",
+      expected = "nothing",
       got = Error.kind(out_grads), message = "a loss has no gradients from outside" }
   elseif not self._grad_func then
     Error.raise{ code = "unsupported", func = self:_func("backward"), argument = "grad_func",
       message = "the module was made without 'grad_func'" }
   end
   local grad = self._grad_func(self._scores, self._labels)
-  self._grad = class.is_array(grad) and grad or nd._as_array(grad, "float32", self:_func("backward"))
+  self._grad = class.is_array(grad) and grad
+    or nd._as_array(grad, "float32", self:_func("backward"))
 end
 
 

@@ -1,12 +1,14 @@
 --- A symbol, its parameters and an optimizer: `ty.mod.Module`.
 --
 --     local m = ty.mod.Module{ symbol = net, context = ty.cpu() }
---     m:fit{ train_data = it, num_epoch = 4, optimizer = "sgd", optimizer_params = { learning_rate = 0.1 } }
+--     m:fit{ train_data = it, num_epoch = 4, optimizer = "sgd",
+--       optimizer_params = { learning_rate = 0.1 } }
 --
--- `_arg_values` and `_aux_values` (module/param_store.lua) are the parameters and auxiliary states. Parameters have host copies
--- from the first `get_params` on; auxiliary states always, since running forward alone changes those of the devices, but
--- does not count, as in the reference. A module that shares another's memory (`shared_module`) shares these objects, the
--- optimizer, and `_param_index`: the number of each parameter (from 0) under which the optimizer keeps its state.
+-- `_arg_values` and `_aux_values` (module/param_store.lua) are the parameters and auxiliary states.
+-- Parameters have host copies from the first `get_params` on; auxiliary states always, since
+-- running forward alone changes those of the devices, but does not count, as in the reference. A
+-- module that shares another's memory (`shared_module`) shares these objects, the optimizer, and
+-- `_param_index`: the number of each parameter (from 0) under which the optimizer keeps its state.
 --
 -- @module tycho.module.module
 
@@ -38,7 +40,7 @@ local is_plain, null, value = values.is_plain, values.null, values.value
 local Module = BaseModule:extend("Module")
 
 
--- Fields --------------------------------------------------------------------------------------------------------------
+-- Fields ------------------------------------------------------------------------------------------
 
 local function of_group(name)
   return function(self)
@@ -52,19 +54,22 @@ Module.fields = BaseModule.extend_fields{
   output_names = function(self) return self._output_names end,
   data_shapes  = of_group "data_shapes",
   label_shapes = of_group "label_shapes",
-  output_shapes = function(self) return self:_bound("output_shapes")._exec_group:get_output_shapes() end,
+  output_shapes = function(self)
+    return self:_bound("output_shapes")._exec_group:get_output_shapes()
+  end,
   _arg_params   = function(self) return self._arg_values:copies() end,
   _aux_params   = function(self) return self._aux_values:copies() end,
   _params_dirty = function(self) return self._arg_values.stale end,
 }
 
 
--- Making --------------------------------------------------------------------------------------------------------------
+-- Making ------------------------------------------------------------------------------------------
 
 local NEW = args.form("mod.Module", {
-  { "symbol", "symbol" }, { "data_names", "list|null?" }, { "label_names", "list|null?" }, { "logger", "any?" },
-  { "context", "context|list?" }, { "work_load_list", "list?" }, { "fixed_param_names", "list?" },
-  { "state_names", "list?" }, { "group2ctxs", "table?" }, { "compression_params", "dict?" },
+  { "symbol", "symbol" }, { "data_names", "list|null?" }, { "label_names", "list|null?" },
+  { "logger", "any?" }, { "context", "context|list?" }, { "work_load_list", "list?" },
+  { "fixed_param_names", "list?" }, { "state_names", "list?" }, { "group2ctxs", "table?" },
+  { "compression_params", "dict?" },
 })
 
 local PARAM_ENDS = { "_weight$", "_bias$", "_gamma$", "_beta$" }
@@ -123,7 +128,8 @@ end
 
 local function work_loads(given, contexts)
   if given and #given ~= #contexts then
-    Error.raise{ code = "value", func = "mod.Module", argument = "work_load_list", expected = #contexts, got = #given,
+    Error.raise{ code = "value", func = "mod.Module", argument = "work_load_list",
+      expected = #contexts, got = #given,
       message = "'work_load_list' has not one number for each context" }
   end
   local list = {}
@@ -154,7 +160,8 @@ function Module:init(...)
   Module.super.init(self, { logger = a.logger })
   self._symbol, self._context = a.symbol, contexts_of(a.context)
   self._work_load_list = work_loads(a.work_load_list, self._context)
-  self._data_names, self._label_names = list_or(a.data_names, { "data" }), list_or(a.label_names, { "softmax_label" })
+  self._data_names, self._label_names = list_or(a.data_names, { "data" }),
+    list_or(a.label_names, { "softmax_label" })
   self._state_names, self._fixed_param_names = a.state_names or {}, a.fixed_param_names or {}
   check_names(self, self._data_names, "data_names")
   check_names(self, self._label_names, "label_names", true)
@@ -169,15 +176,15 @@ end
 
 
 local LOAD = args.form("Module.load", {
-  rest = "options", { "prefix", "text" }, { "epoch", "integer" }, "*", { "load_optimizer_states", "boolean", false },
-  { "rename", "function?" },
+  rest = "options", { "prefix", "text" }, { "epoch", "integer" }, "*",
+  { "load_optimizer_states", "boolean", false }, { "rename", "function?" },
 })
 
 --- A module from a checkpoint, with its parameters.
 -- @string prefix
 -- @int epoch
--- @tparam[opt] table options load_optimizer_states = false (read by init_optimizer), rename (function of a name -> its new
---   name, or nil to keep it), and those of the constructor
+-- @tparam[opt] table options load_optimizer_states = false (read by init_optimizer), rename
+--   (function of a name -> its new name, or nil to keep it), and those of the constructor
 function Module.load(...)
   local a, model = LOAD(...), require "tycho.model"
   local symbol, arg_params, aux_params = model.load_checkpoint(a.prefix, a.epoch)
@@ -186,7 +193,8 @@ function Module.load(...)
   m._arg_values = Values(false, params.renamed(arg_params, a.rename, "Module.load"))
   m._aux_values = Values(true, params.renamed(aux_params, a.rename, "Module.load"))
   m._params_initialized = true
-  m._preload_states = a.load_optimizer_states and model.file_name(a.prefix, a.epoch, "states") or nil
+  m._preload_states = a.load_optimizer_states
+    and model.file_name(a.prefix, a.epoch, "states") or nil
   return m
 end
 
@@ -208,7 +216,7 @@ function Module:save_checkpoint(...)
 end
 
 
--- Binding -------------------------------------------------------------------------------------------------------------
+-- Binding -----------------------------------------------------------------------------------------
 
 --- Options of bind, for other modules too.
 Module.BIND = BaseModule._extend_options(BaseModule.BIND, {
@@ -238,7 +246,8 @@ local function check_data_names(self, descs)
   table.sort(got)
   local want_text, got_text = table.concat(want, ", "), table.concat(got, ", ")
   if want_text ~= got_text then
-    Error.raise{ code = "name", func = "Module:bind", argument = "data_shapes", expected = want_text, got = got_text,
+    Error.raise{ code = "name", func = "Module:bind", argument = "data_shapes",
+      expected = want_text, got = got_text,
       candidates = want, message = "'data_shapes' does not describe the data inputs" }
   end
 end
@@ -256,10 +265,12 @@ end
 local function check_shared(self, shared)
   if not (Class.is_a(shared, Module) and shared.binded and shared.params_initialized) then
     Error.raise{ code = "state", func = "Module:bind", argument = "shared_module",
-      expected = "a bound Module with parameters", got = Error.kind(shared), message = "bad 'shared_module'" }
+      expected = "a bound Module with parameters", got = Error.kind(shared),
+      message = "bad 'shared_module'" }
   elseif #shared._context < #self._context then
     Error.raise{ code = "value", func = "Module:bind", argument = "shared_module",
-      expected = #self._context .. " contexts", got = #shared._context, message = "'shared_module' has fewer devices" }
+      expected = #self._context .. " contexts", got = #shared._context,
+      message = "'shared_module' has fewer devices" }
   end
 end
 
@@ -279,9 +290,10 @@ end
 
 
 local function make_group(self, a, data, labels)
-  return Group{ symbol = self._symbol, contexts = self._context, workload = self._work_load_list, data_shapes = data,
-    label_shapes = labels, param_names = self._param_names, for_training = a.for_training,
-    inputs_need_grad = a.inputs_need_grad, shared_group = a.shared_module and a.shared_module._exec_group,
+  return Group{ symbol = self._symbol, contexts = self._context, workload = self._work_load_list,
+    data_shapes = data, label_shapes = labels, param_names = self._param_names,
+    for_training = a.for_training, inputs_need_grad = a.inputs_need_grad,
+    shared_group = a.shared_module and a.shared_module._exec_group,
     logger = self.logger, fixed_param_names = self._fixed_param_names, grad_req = a.grad_req,
     state_names = self._state_names, group2ctxs = self._group2ctxs, memory_budget = a.memory_budget,
     force_mirroring = a.force_mirroring, learn = self:_teacher() }
@@ -298,15 +310,19 @@ local function by_name(names, arrays)
 end
 
 
--- Parameters that came with the module (Module.load, an earlier bind) must have the shapes that are needed now.
+-- Parameters that came with the module (Module.load, an earlier bind) must have
+-- the shapes that are needed now.
 local function check_shapes(self)
   local group = self._exec_group
-  local own = { by_name(self._param_names, group.param_arrays), by_name(self._aux_names, group.aux_arrays) }
-  params.check(own, { self._arg_values:arrays(), self._aux_values:arrays() }, { allow_missing = true, allow_extra = true }, "Module:bind")
+  local own = { by_name(self._param_names, group.param_arrays),
+    by_name(self._aux_names, group.aux_arrays) }
+  params.check(own, { self._arg_values:arrays(), self._aux_values:arrays() },
+    { allow_missing = true, allow_extra = true }, "Module:bind")
 end
 
 
--- The values that a binding goes on with: those of the module whose memory it shares, the module's own, or none yet.
+-- The values that a binding goes on with: those of the module whose memory it shares,
+-- the module's own, or none yet.
 local function choose_values(self, shared)
   if shared then
     self._arg_values, self._aux_values = shared._arg_values, shared._aux_values
@@ -332,9 +348,9 @@ end
 --- Makes the executors.
 -- @tparam table data_shapes descriptions: a list of DataDesc or `{name, shape}`, or shapes by name
 -- @tparam[opt] table label_shapes
--- @tparam[opt] table options for_training = true, inputs_need_grad = false, force_rebind = false (parameters stay),
---   shared_module (a bound module whose parameters and memory are used), grad_req = "write" (word, list or by name),
---   memory_budget, force_mirroring
+-- @tparam[opt] table options for_training = true, inputs_need_grad = false, force_rebind = false
+--   (parameters stay), shared_module (a bound module whose parameters and memory are used),
+--   grad_req = "write" (word, list or by name), memory_budget, force_mirroring
 function Module:bind(...)
   local a = BIND(...)
   if self._freed then
@@ -349,7 +365,8 @@ function Module:bind(...)
   local data, labels = inputs_of(self, a.data_shapes, a.label_shapes, "Module:bind")
   self:_sync_params()
   unbind(self)
-  self._for_training, self._inputs_need_grad, self._grad_req = a.for_training, a.inputs_need_grad, a.grad_req
+  self._for_training, self._inputs_need_grad, self._grad_req =
+    a.for_training, a.inputs_need_grad, a.grad_req
   if a.shared_module and a.shared_module._lesson then
     self:_join(a.shared_module)
     self._lesson = a.shared_module._lesson
@@ -376,9 +393,10 @@ function Module:reshape(...)
 end
 
 
--- Parameters ----------------------------------------------------------------------------------------------------------
+-- Parameters --------------------------------------------------------------------------------------
 
---- Says whether devices have newer values than copies, now that parameters are there (not for users).
+--- Says whether devices have newer values than copies, now that parameters are there (not for
+-- users).
 -- @bool stale
 function Module:_have_params(stale)
   self._params_initialized, self._arg_values.stale, self._aux_values.stale = true, stale, stale
@@ -392,7 +410,8 @@ function Module:_sync_params()
 end
 
 
---- Parameters and auxiliary states as host arrays by name: the module's own tables, which the next call overwrites.
+--- Parameters and auxiliary states as host arrays by name: the module's own tables,
+-- which the next call overwrites.
 -- @treturn table arg_params
 -- @treturn table aux_params
 function Module:get_params()
@@ -439,7 +458,8 @@ local function each_wanted(self, wanted, a, f)
 end
 
 
---- Refuses given parameters that are missing or of another shape, before anything is written (not for users).
+--- Refuses given parameters that are missing or of another shape, before
+-- anything is written (not for users).
 -- @tparam table wanted which ones: a set, or nil for all
 -- @tparam table a checked options of init_params
 function Module:_check_params(wanted, a)
@@ -447,10 +467,11 @@ function Module:_check_params(wanted, a)
     local source, shape = given and given[name], own:shape(name)
     if given and source == nil and not a.allow_missing then
       Error.raise{ code = "name", func = "Module:init_params", argument = name,
-        message = ("'%s' is not among the given parameters (allow_missing = true initialises it)"):format(name) }
+        message = ("'%s' is not among the given parameters (allow_missing = true initialises it)")
+          :format(name) }
     elseif class.is_array(source) and not tables.same(source.shape, shape) then
-      Error.raise{ code = "shape", func = "Module:init_params", argument = name, expected = shape, got = source.shape,
-        message = "the shapes differ" }
+      Error.raise{ code = "shape", func = "Module:init_params", argument = name, expected = shape,
+        got = source.shape, message = "the shapes differ" }
     end
   end)
 end
@@ -488,8 +509,9 @@ end
 local INIT = args.form("Module:init_params", BaseModule.INIT_PARAMS)
 
 --- Gives parameters their first values: given ones win over the initializer.
--- @tparam[opt] table options initializer = Uniform(0.01), arg_params, aux_params, allow_missing = false (a name that is
---   not among given parameters is initialised instead of E(name)), force_init = false, allow_extra
+-- @tparam[opt] table options initializer = Uniform(0.01), arg_params, aux_params,
+--   allow_missing = false (a name that is not among given parameters is initialised instead of
+--   E(name)), force_init = false, allow_extra
 function Module:init_params(...)
   local a = INIT(...)
   if self:_is_done("init_params", "params_initialized", a.force_init) then
@@ -505,18 +527,20 @@ end
 
 local SET = args.form("Module:set_params", BaseModule.SET_PARAMS)
 
---- Sets parameters. A missing name is E(name) unless `allow_missing`, an unknown one unless `allow_extra`; the error lists
--- `missing`, `extra` and `mismatch` (other shapes), and nothing has been written then.
+--- Sets parameters. A missing name is E(name) unless `allow_missing`, an unknown one unless
+-- `allow_extra`; the error lists `missing`, `extra` and `mismatch` (other shapes), and
+-- nothing has been written then.
 function Module:set_params(...)
   local a = SET(...)
   if self:_is_done("set_params", "params_initialized", a.force_init) then
     return
   end
   self:_need("set_params", "binded")
-  params.check({ self._arg_values:arrays(), self._aux_values:arrays() }, { a.arg_params, a.aux_params }, a, "Module:set_params")
+  params.check({ self._arg_values:arrays(), self._aux_values:arrays() },
+    { a.arg_params, a.aux_params }, a, "Module:set_params")
   if not a.allow_missing then
-    return self:init_params{ initializer = null, arg_params = a.arg_params or {}, aux_params = a.aux_params or {},
-      force_init = true }
+    return self:init_params{ initializer = null, arg_params = a.arg_params or {},
+      aux_params = a.aux_params or {}, force_init = true }
   end
   self._exec_group:set_params(a.arg_params or {}, a.aux_params or {}, true)
   self:_tell_store(a.arg_params or {})
@@ -524,14 +548,15 @@ function Module:set_params(...)
 end
 
 
--- Running -------------------------------------------------------------------------------------------------------------
+-- Running -----------------------------------------------------------------------------------------
 
 -- Shapes of a batch's data; for a list of batches, those of all together.
 local function shapes_of(self, batch)
   local parts, shapes = is_plain(batch) and batch, {}
   for k, x in ipairs((parts and parts[1] or batch).data or {}) do
     local bound = self._exec_group.data_shapes[k]
-    local shape = class.is_array(x) and x.shape or nd._as_array(x, "float32", "Module:forward").shape
+    local shape = class.is_array(x) and x.shape
+      or nd._as_array(x, "float32", "Module:forward").shape
     local axis = bound and rows.axis(bound) or -1
     if parts and axis >= 0 then
       shape[axis + 1] = shape[axis + 1] * #parts
@@ -561,8 +586,8 @@ local function label_shapes_of(self, batch, parts)
 end
 
 
--- Labels that were never described have the shape that follows from the bound data; a batch must not change it
--- silently.
+-- Labels that were never described have the shape that follows from the bound data; a batch
+-- must not change it silently.
 local function check_labels(self, labels)
   local arguments = {}
   for _, name in ipairs(self._symbol:list_arguments()) do
@@ -571,14 +596,16 @@ local function check_labels(self, labels)
   for _, name in ipairs(labels == nil and not self._described_labels and self._label_names or {}) do
     if arguments[name] then
       Error.raise{ code = "shape", func = "Module:forward", argument = name,
-        message = ("the batch has another shape than bound, and '%s' was bound without a description; give "
+        message = ("the batch has another shape than bound, \z
+          and '%s' was bound without a description; give "
           .. "label_shapes, or call reshape first"):format(name) }
     end
   end
 end
 
 
--- Whether the batch has the shapes of the current executors. Runs for every batch, so it makes no tables.
+-- Whether the batch has the shapes of the current executors. Runs for every
+-- batch, so it makes no tables.
 local function fits(group, batch)
   local list, bound = batch.data, group.data_shapes
   local same = list and #list == #bound
@@ -620,7 +647,8 @@ end
 local FORWARD = args.form("Module:forward", { { "data_batch", "any" }, { "is_train", "boolean?" } })
 
 --- Runs a batch forward; batches of other shapes than bound are fine.
--- @param data_batch DataBatch, table `{data = ..., label = ...}`, or a list of batches, one for each device
+-- @param data_batch DataBatch, table `{data = ..., label = ...}`, or a list of
+--   batches, one for each device
 -- @bool[opt] is_train as bound
 function Module:forward(data_batch, is_train)
   self:_need("forward", "binded", "params_initialized")
@@ -651,7 +679,7 @@ for _, file in ipairs{ "optimizer", "fused_update" } do
 end
 
 
--- Results -------------------------------------------------------------------------------------------------------------
+-- Results -----------------------------------------------------------------------------------------
 
 local MERGE = args.form("Module:get_outputs", { { "merge_multi_context", "boolean", true } })
 
@@ -685,7 +713,8 @@ function Module:get_states(...)
 end
 
 
-local SET_STATES = args.form("Module:set_states", { list = true, { "states", "list?" }, { "value", "number?" } })
+local SET_STATES = args.form("Module:set_states",
+  { list = true, { "states", "list?" }, { "value", "number?" } })
 
 --- Sets states from arrays, or all to a number.
 -- @tparam[opt] table states for each state an array or a list over devices

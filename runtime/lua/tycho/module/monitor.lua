@@ -5,8 +5,8 @@
 --     mon:tic(); mod:forward_backward(batch)
 --     for _, entry in ipairs(mon:toc()) do print(unpack(entry)) end      --> step, name, text
 --
--- Between `tic` and `toc` of every interval-th step the outputs of all nodes are reported, backward ones included, and
--- at `toc` the arguments and auxiliary states. The reported step counts from 1.
+-- Between `tic` and `toc` of every interval-th step the outputs of all nodes are reported, backward
+-- ones included, and at `toc` the arguments and auxiliary states. The reported step counts from 1.
 --
 -- @module tycho.monitor
 
@@ -48,13 +48,15 @@ end
 
 
 --- @int interval every which step is watched
--- @tparam[opt] function stat_func array -> array or list of arrays; the root of the mean square otherwise
+-- @tparam[opt] function stat_func array -> array or list of arrays; the root
+--   of the mean square otherwise
 -- @param[opt=".*"] pattern Lua pattern of names, matched from the start, or a function of the name
 -- @bool[opt=false] sort by name
 -- @bool[opt=false] monitor_all inputs of nodes too
 function Monitor:init(...)
   local a = NEW(...)
-  self.interval, self.stat_func, self.sort = math.max(a.interval, 1), a.stat_func or root_mean_square, a.sort
+  self.interval, self.stat_func, self.sort =
+    math.max(a.interval, 1), a.stat_func or root_mean_square, a.sort
   self.monitor_all, self.matches = a.monitor_all, matcher(a.pattern)
   self.activated, self.step, self.queue, self.exes = false, 0, {}, {}
 end
@@ -83,8 +85,8 @@ end
 -- Calls f with every argument and auxiliary state of every executor that still lives.
 local function each_array(self, f)
   for _, exe in ipairs(self.exes) do
-    for _, part in ipairs(rawget(exe, "_handle") and {
-        { exe._names.arguments, exe.arg_arrays }, { exe._names.auxiliary, exe.aux_arrays } } or {}) do
+    for _, part in ipairs(rawget(exe, "_handle") and { { exe._names.arguments, exe.arg_arrays },
+        { exe._names.auxiliary, exe.aux_arrays } } or {}) do
       for i, name in ipairs(part[1]) do
         if values.value(part[2][i]) then
           f(name, part[2][i])
@@ -111,7 +113,8 @@ end
 
 
 local function fail_stat(name, v)
-  Error.raise{ code = "type", func = "Monitor:toc", argument = "stat_func", expected = "an NDArray or a list of them",
+  Error.raise{ code = "type", func = "Monitor:toc", argument = "stat_func",
+    expected = "an NDArray or a list of them",
     got = Error.kind(v), message = ("bad statistic of '%s'"):format(name) }
 end
 

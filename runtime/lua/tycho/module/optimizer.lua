@@ -1,8 +1,8 @@
 --- How a module learns: the optimizer, the store, their states. Adds methods to
 -- Module.
 --
--- The optimizer keeps a state under each parameter's number (`_param_index`; times the number of devices plus the
--- device, without a store) or, when the store updates, under its name.
+-- The optimizer keeps a state under each parameter's number (`_param_index`; times the number of
+-- devices plus the device, without a store) or, when the store updates, under its name.
 --
 -- @module tycho.module.optimizer
 
@@ -22,7 +22,8 @@ local Module = {}                                        -- methods, for module/
 
 
 --- Options of init_optimizer, for BucketingModule too.
-Module.INIT_OPTIMIZER = BaseModule._extend_options(BaseModule.INIT_OPTIMIZER, { { "in_backward", "boolean", false } })
+Module.INIT_OPTIMIZER = BaseModule._extend_options(BaseModule.INIT_OPTIMIZER,
+  { { "in_backward", "boolean", false } })
 
 local OPTIMIZER = args.form("Module:init_optimizer", Module.INIT_OPTIMIZER)
 
@@ -73,12 +74,14 @@ local function make_optimizer(self, a, names, rescale)
     return optimizer.create(a.optimizer, options)
   elseif not Class.is_a(a.optimizer, optimizer.Optimizer) then
     Error.raise{ code = "type", func = "Module:init_optimizer", argument = "optimizer",
-      expected = "a name or an Optimizer", got = Error.kind(a.optimizer), message = "bad 'optimizer'" }
+      expected = "a name or an Optimizer", got = Error.kind(a.optimizer),
+      message = "bad 'optimizer'" }
   end
   local o = a.optimizer
   if o.rescale_grad ~= rescale then
-    self.logger:warning(("init_optimizer: the optimizer has rescale_grad = %g, not 1 / batch size = %g"):format(
-      o.rescale_grad, rescale))
+    self.logger:warning(
+      ("init_optimizer: the optimizer has rescale_grad = %g, not 1 / batch size = %g")
+        :format(o.rescale_grad, rescale))
   end
   if next(o.idx2name) == nil then
     for index, name in pairs(names) do
@@ -97,7 +100,8 @@ local function init_store(self, names)
       own[#own + 1], arrays[#arrays + 1] = name, self._exec_group.param_arrays[k]
     end
   end
-  require("tycho.model")._initialize_kvstore(self._kvstore, arrays, self._arg_values:values(), own, self._update_on_kvstore)
+  require("tycho.model")._initialize_kvstore(self._kvstore, arrays, self._arg_values:values(), own,
+    self._update_on_kvstore)
 end
 
 
@@ -127,9 +131,10 @@ end
 
 
 --- Makes the optimizer and, for several devices, the store.
--- @tparam[opt] table options kvstore = "local" (name, store or `ty.null`), optimizer = "sgd" (name or Optimizer),
---   optimizer_params = {learning_rate = 0.01}, force_init = false, in_backward = false: true makes the steps part of
---   backward, without arrays for gradients; one context, no store, SGD, NAG, Signum, Adam, RMSProp or Ftrl
+-- @tparam[opt] table options kvstore = "local" (name, store or `ty.null`), optimizer = "sgd" (name
+--   or Optimizer), optimizer_params = {learning_rate = 0.01}, force_init = false,
+--   in_backward = false: true makes the steps part of backward, without arrays for gradients; one
+--   context, no store, SGD, NAG, Signum, Adam, RMSProp or Ftrl
 function Module:init_optimizer(...)
   self:_need("init_optimizer", "binded", "params_initialized")
   local a = OPTIMIZER(...)
@@ -138,9 +143,10 @@ function Module:init_optimizer(...)
   end
   self:_sync_params()
   local model = require "tycho.model"
-  local kv, update_on_kvstore = model._create_kvstore(a.kvstore == nil and "local" or a.kvstore, #self._context,
-    self._arg_values:arrays())
-  local before, optimizer = take({}, self), make_optimizer(self, a, index_names(self, update_on_kvstore), rescale_of(self, kv))
+  local kv, update_on_kvstore = model._create_kvstore(a.kvstore == nil and "local" or a.kvstore,
+    #self._context, self._arg_values:arrays())
+  local before, optimizer = take({}, self),
+    make_optimizer(self, a, index_names(self, update_on_kvstore), rescale_of(self, kv))
   if a.in_backward then
     self:_check_learning(optimizer, kv)
   end
@@ -171,7 +177,8 @@ local function introduce(self)
       local own = attrs[name] or {}
       o.idx2name[index], new[name] = name, true
       o.lr_mult[name] = tonumber(own.__lr_mult__ or own.lr_mult) or o.lr_mult[name]
-      o.wd_mult[name] = tonumber(own.__wd_mult__ or own.wd_mult) or o.wd_mult[name] or not o:_decays(name) and 0 or nil
+      o.wd_mult[name] = tonumber(own.__wd_mult__ or own.wd_mult) or o.wd_mult[name]
+        or not o:_decays(name) and 0 or nil
     end
   end
   if self._kvstore and next(new) then
@@ -180,8 +187,8 @@ local function introduce(self)
 end
 
 
---- Takes the optimizer of a module that learns inside backward, and its numbers of parameters: executors that are made
--- next learn likewise (not for users).
+--- Takes the optimizer of a module that learns inside backward, and its numbers of parameters:
+-- executors that are made next learn likewise (not for users).
 -- @tparam Module other
 function Module:_join(other)
   self:_check_learning(other._optimizer, other._kvstore)
@@ -257,7 +264,8 @@ function Module:_stores()
 end
 
 
---- Tells a store that updates of parameters that were set: it has weights of its own (not for users).
+--- Tells a store that updates of parameters that were set: it has weights of its own (not for
+-- users).
 -- @tparam table params by name
 function Module:_tell_store(params)
   if self._optimizer_initialized and self._update_on_kvstore and self._kvstore._put then
@@ -270,7 +278,8 @@ function Module:_tell_store(params)
 end
 
 
--- Parameters that have gradients, as `model.update_params` takes them; kept, since a group's arrays stay what they are.
+-- Parameters that have gradients, as `model.update_params` takes them; kept, since a
+-- group's arrays stay what they are.
 local function trained(self)
   local group, u = self._exec_group, rawget(self, "_trained")
   if u and u.group == group then
@@ -294,7 +303,8 @@ Module._can_accumulate = true
 
 function Module:_gradients()
   if self._lesson then
-    Error.raise{ code = "state", func = "Module:fit", argument = "optimizer", expected = "in_backward = false", got = "true",
+    Error.raise{ code = "state", func = "Module:fit", argument = "optimizer",
+      expected = "in_backward = false", got = "true",
       message = "gradients that are used inside backward cannot be changed before" }
   end
   return { { trained(self).grads, self._optimizer.rescale_grad } }
@@ -309,7 +319,8 @@ function Module:update()
   end
   self:_have_params(true)
   local u = trained(self)
-  u.index, u.kvstore, u.update_on_kvstore, u.updater = self._param_index, self._kvstore, self._update_on_kvstore, self._updater
+  u.index, u.kvstore, u.update_on_kvstore, u.updater =
+    self._param_index, self._kvstore, self._update_on_kvstore, self._updater
   require("tycho.model").update_params(u)
 end
 

@@ -1,7 +1,8 @@
 --- Do given parameters fit a module's own? Every difference is found before anything is written.
 --
--- The error carries three sorted lists: `missing` (own names that were not given), `extra` (given names that are not own) and
--- `mismatch` (names whose shapes differ), so that a script can act on them (rename, drop, initialise) and try again.
+-- The error carries three sorted lists: `missing` (own names that were not given), `extra` (given
+-- names that are not own) and `mismatch` (names whose shapes differ), so that a script can act on
+-- them (rename, drop, initialise) and try again.
 --
 -- @module tycho.module.param_check
 
@@ -49,7 +50,8 @@ local function names_text(names)
   for i = 1, math.min(#names, SHOWN) do
     parts[i] = "'" .. names[i] .. "'"
   end
-  return table.concat(parts, ", ") .. (#names > SHOWN and (" and %d more"):format(#names - SHOWN) or "")
+  return table.concat(parts, ", ")
+    .. (#names > SHOWN and (" and %d more"):format(#names - SHOWN) or "")
 end
 
 
@@ -58,9 +60,11 @@ local function shapes_text(lists)
   for i = 1, math.min(#lists.mismatch, SHOWN) do
     local name = lists.mismatch[i]
     local want, got = unpack(lists.shapes[name])
-    parts[i] = ("'%s' has shape %s, but %s is needed"):format(name, Error.show(got), Error.show(want))
+    parts[i] = ("'%s' has shape %s, but %s is needed")
+      :format(name, Error.show(got), Error.show(want))
   end
-  return table.concat(parts, ", ") .. (#lists.mismatch > SHOWN and (" and %d more"):format(#lists.mismatch - SHOWN) or "")
+  return table.concat(parts, ", ")
+    .. (#lists.mismatch > SHOWN and (" and %d more"):format(#lists.mismatch - SHOWN) or "")
 end
 
 
@@ -68,19 +72,23 @@ local function raise(lists, own_names, func, missing, extra)
   local parts, first = {}, extra and lists.extra[1] or missing and lists.missing[1]
   if extra then
     local near = #lists.extra == 1 and Error.nearest(lists.extra[1], own_names, 1)[1]
-    parts[#parts + 1] = ("unknown parameter%s %s%s (allow_extra = true ignores them)"):format(#lists.extra == 1 and "" or "s",
-      names_text(lists.extra), near and (", did you mean '%s'?"):format(near) or "")
+    parts[#parts + 1] = ("unknown parameter%s %s%s (allow_extra = true ignores them)")
+      :format(#lists.extra == 1 and "" or "s", names_text(lists.extra),
+        near and (", did you mean '%s'?"):format(near) or "")
   end
   if missing then
-    parts[#parts + 1] = ("%s not given (allow_missing = true keeps the present values)"):format(names_text(lists.missing))
+    parts[#parts + 1] = ("%s not given (allow_missing = true keeps the present values)")
+      :format(names_text(lists.missing))
   end
   if lists.mismatch[1] then
     parts[#parts + 1] = shapes_text(lists)
   end
   local shapes = lists.shapes[lists.mismatch[1]]
-  Error.raise{ code = first and "name" or "shape", func = func, argument = first or lists.mismatch[1],
+  Error.raise{ code = first and "name" or "shape", func = func,
+    argument = first or lists.mismatch[1],
     expected = not first and shapes[1] or nil, got = not first and shapes[2] or nil,
-    candidates = extra and Error.nearest(lists.extra[1], own_names, 10) or nil, missing = lists.missing, extra = lists.extra,
+    candidates = extra and Error.nearest(lists.extra[1], own_names, 10) or nil,
+    missing = lists.missing, extra = lists.extra,
     mismatch = lists.mismatch, message = table.concat(parts, "; ") }
 end
 
@@ -118,10 +126,12 @@ function params.renamed(dict, rename, func)
   for name, x in pairs(dict) do
     local new = rename and rename(name) or name
     if type(new) ~= "string" then
-      Error.raise{ code = "type", func = func, argument = "rename", expected = "a name, or nil to keep the old one",
+      Error.raise{ code = "type", func = func, argument = "rename",
+        expected = "a name, or nil to keep the old one",
         got = Error.kind(new), message = ("'rename' gave a bad name for '%s'"):format(name) }
     elseif result[new] ~= nil then
-      Error.raise{ code = "name", func = func, argument = new, message = ("'rename' gives two parameters the name '%s'"):format(new) }
+      Error.raise{ code = "name", func = func, argument = new,
+        message = ("'rename' gives two parameters the name '%s'"):format(new) }
     end
     result[new] = x
   end

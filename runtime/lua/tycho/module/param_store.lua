@@ -1,11 +1,12 @@
 --- The values of a module's parameters, or of its auxiliary states (not for users).
 --
--- A name's values are in its places, the arrays of the devices; before it has any (loaded, or between two bindings) in the
--- array that is kept for it. Host copies are made when they are asked for as objects; who only reads gets the device's own
--- arrays where they lie on the host. From then on every name has its copy, which stays the same array.
+-- A name's values are in its places, the arrays of the devices; before it has any (loaded, or
+-- between two bindings) in the array that is kept for it. Host copies are made when they are asked
+-- for as objects; who only reads gets the device's own arrays where they lie on the host. From then
+-- on every name has its copy, which stays the same array.
 --
--- While `stale`, which an update sets, the places are newer than the copies, and those of several devices may differ: they
--- count by their mean. Modules that share memory share this object.
+-- While `stale`, which an update sets, the places are newer than the copies, and those of several
+-- devices may differ: they count by their mean. Modules that share memory share this object.
 --
 -- @module tycho.module.param_store
 
@@ -33,7 +34,7 @@ function Values:init(copied, kept)
 end
 
 
--- Host arrays ---------------------------------------------------------------------------------------------------------
+-- Host arrays -------------------------------------------------------------------------------------
 
 -- A new host array with the values that places have in common, or with their mean.
 local function copy_of(places, mean, name)
@@ -60,7 +61,7 @@ local function spread(x, places, name)
 end
 
 
--- Reading -------------------------------------------------------------------------------------------------------------
+-- Reading -----------------------------------------------------------------------------------------
 
 --- An array for each name that has its shape and type.
 function Values:arrays()
@@ -124,7 +125,7 @@ function Values:refresh()
 end
 
 
--- Writing -------------------------------------------------------------------------------------------------------------
+-- Writing -----------------------------------------------------------------------------------------
 
 --- Has a function write a host array that holds a name's values, and gives them to all devices.
 -- @string name
@@ -136,7 +137,8 @@ function Values:fill(name, f)
 end
 
 
--- Whether an array that is kept is of another type than its places will be: its copy stays of that type.
+-- Whether an array that is kept is of another type than its places will be:
+-- its copy stays of that type.
 local function converts(self, names, lists)
   for k, name in ipairs(names) do
     local x = self._kept[name]

@@ -4,8 +4,9 @@
 --     s:add(first):add(second, { take_labels = true, auto_wiring = true })
 --     s:fit{ train_data = it, num_epoch = 2 }
 --
--- The outputs of one module are the data of the next; gradients go back the same way. A module with `take_labels` gets
--- the batch's labels and takes part in metrics; with `auto_wiring` what comes in is renamed to its data names.
+-- The outputs of one module are the data of the next; gradients go back the same way. A module with
+-- `take_labels` gets the batch's labels and takes part in metrics; with `auto_wiring` what comes in
+-- is renamed to its data names.
 --
 -- @module tycho.module.sequential
 
@@ -58,7 +59,8 @@ end
 
 
 local ADD = args.form("SequentialModule:add", {
-  { "module", BaseModule }, "*", { "take_labels", "boolean", false }, { "auto_wiring", "boolean", false },
+  { "module", BaseModule }, "*", { "take_labels", "boolean", false },
+  { "auto_wiring", "boolean", false },
 })
 
 --- Adds a module at the end; the chain must be bound anew.
@@ -74,7 +76,7 @@ function SequentialModule:add(...)
 end
 
 
--- Binding -------------------------------------------------------------------------------------------------------------
+-- Binding -----------------------------------------------------------------------------------------
 
 local BIND = args.form("SequentialModule:bind", BaseModule.BIND)
 
@@ -83,7 +85,8 @@ local BIND = args.form("SequentialModule:bind", BaseModule.BIND)
 local function rewired(m, descs)
   local names, list = m.data_names, {}
   if #names ~= #descs then
-    Error.raise{ code = "value", func = "SequentialModule:bind", argument = "auto_wiring", expected = #names,
+    Error.raise{ code = "value", func = "SequentialModule:bind", argument = "auto_wiring",
+      expected = #names,
       got = #descs, message = "a module has another number of inputs than come in" }
   end
   for i, d in ipairs(descs) do
@@ -101,24 +104,28 @@ function SequentialModule:bind(...)
   end
   self:_refuse_shared(a)
   if #self._modules == 0 then
-    Error.raise{ code = "state", func = "SequentialModule:bind", message = "the chain is empty; add modules first" }
+    Error.raise{ code = "state", func = "SequentialModule:bind",
+      message = "the chain is empty; add modules first" }
   end
-  local coming, labels_used = rows.descriptions(a.data_shapes, "SequentialModule:bind", "data_shapes"), false
+  local coming, labels_used =
+    rows.descriptions(a.data_shapes, "SequentialModule:bind", "data_shapes"), false
   for i, m in ipairs(self._modules) do
     local meta = self._metas[i]
     coming = meta.auto_wiring and rewired(m, coming) or coming
     labels_used = labels_used or meta.take_labels
     m:bind{ data_shapes = coming, label_shapes = meta.take_labels and a.label_shapes or nil,
-      for_training = a.for_training, inputs_need_grad = a.for_training and (i > 1 or a.inputs_need_grad),
-      force_rebind = a.force_rebind, grad_req = a.grad_req }
+      for_training = a.for_training, inputs_need_grad = a.for_training
+        and (i > 1 or a.inputs_need_grad), force_rebind = a.force_rebind, grad_req = a.grad_req }
     coming = m.output_shapes
   end
-  self._label_shapes = labels_used and rows.descriptions(a.label_shapes, "SequentialModule:bind", "label_shapes") or nil
-  self._for_training, self._inputs_need_grad, self._binded = a.for_training, a.inputs_need_grad, true
+  self._label_shapes = labels_used
+    and rows.descriptions(a.label_shapes, "SequentialModule:bind", "label_shapes") or nil
+  self._for_training, self._inputs_need_grad, self._binded =
+    a.for_training, a.inputs_need_grad, true
 end
 
 
--- Parameters ----------------------------------------------------------------------------------------------------------
+-- Parameters --------------------------------------------------------------------------------------
 
 -- What a method of all modules gives, by name.
 local function gathered(self, method)
@@ -164,7 +171,8 @@ local function check_unique(self)
       for name in pairs(params) do
         if owner[name] then
           Error.raise{ code = "name", func = "SequentialModule:init_params", argument = name,
-            message = ("modules %d and %d both have a parameter '%s'"):format(owner[name], i, name) }
+            message = ("modules %d and %d both have a parameter '%s'")
+              :format(owner[name], i, name) }
         end
         owner[name] = i
       end
@@ -183,8 +191,9 @@ function SequentialModule:init_params(...)
   end
   self:_need("init_params", "binded")
   for _, m in ipairs(self._modules) do
-    m:init_params{ initializer = a.initializer, arg_params = a.arg_params, aux_params = a.aux_params,
-      allow_missing = a.allow_missing, force_init = a.force_init, allow_extra = a.allow_extra }
+    m:init_params{ initializer = a.initializer, arg_params = a.arg_params,
+      aux_params = a.aux_params, allow_missing = a.allow_missing, force_init = a.force_init,
+      allow_extra = a.allow_extra }
   end
   check_unique(self)
   self._params_initialized = true
@@ -201,8 +210,8 @@ function SequentialModule:init_optimizer(...)
     return
   end
   for _, m in ipairs(self._modules) do
-    m:init_optimizer{ kvstore = a.kvstore, optimizer = a.optimizer, optimizer_params = a.optimizer_params,
-      force_init = a.force_init }
+    m:init_optimizer{ kvstore = a.kvstore, optimizer = a.optimizer,
+      optimizer_params = a.optimizer_params, force_init = a.force_init }
   end
   self._optimizer_initialized = true
 end
@@ -235,7 +244,7 @@ function SequentialModule:_gradients()
 end
 
 
--- Running -------------------------------------------------------------------------------------------------------------
+-- Running -----------------------------------------------------------------------------------------
 
 -- Descriptions of a module's outputs as data of the next one.
 local function provided(m, outputs)
@@ -251,8 +260,9 @@ end
 function SequentialModule:forward(data_batch, is_train)
   self:_need("forward", "binded", "params_initialized")
   local given = BaseModule._batch(data_batch, "SequentialModule:forward")
-  local batch = io_data.DataBatch{ data = given.data, label = given.label, pad = given.pad, index = given.index,
-    bucket_key = given.bucket_key, provide_data = given.provide_data, provide_label = given.provide_label }
+  local batch = io_data.DataBatch{ data = given.data, label = given.label, pad = given.pad,
+    index = given.index, bucket_key = given.bucket_key, provide_data = given.provide_data,
+    provide_label = given.provide_label }
   for i, m in ipairs(self._modules) do
     m:forward(batch, is_train)
     if self._modules[i + 1] then

@@ -1,8 +1,9 @@
---- How a group of executors is bound: what is requested of arguments, where arrays are, which memory they share. For
--- `module/executor_group.lua`, whose fields these functions read.
+--- How a group of executors is bound: what is requested of arguments, where arrays are, which
+-- memory they share. For `module/executor_group.lua`, whose fields these functions read.
 --
--- A bank holds the arrays of one device that groups have in common: args, grads and auxs by name, a buffer for each
--- other input (of which executors use the first elements), and `base`, the executor whose memory pool all others use.
+-- A bank holds the arrays of one device that groups have in common: args, grads and auxs by name, a
+-- buffer for each other input (of which executors use the first elements), and `base`, the executor
+-- whose memory pool all others use.
 --
 -- @module tycho.module.shared_arrays
 
@@ -27,22 +28,25 @@ local bank_of = {}
 local FUNC = "mod.DataParallelExecutorGroup"
 
 
--- Requests ------------------------------------------------------------------------------------------------------------
+-- Requests ----------------------------------------------------------------------------------------
 
 local WORDS = { write = true, add = true, null = true }
 
 local function check_word(word, name)
   if not WORDS[word] then
-    Error.raise{ code = "value", func = FUNC, argument = "grad_req", expected = "write, add or null",
-      got = Error.kind(word), message = ("bad 'grad_req'%s"):format(name and " of '" .. name .. "'" or "") }
+    Error.raise{ code = "value", func = FUNC, argument = "grad_req",
+      expected = "write, add or null", got = Error.kind(word),
+      message = ("bad 'grad_req'%s"):format(name and " of '" .. name .. "'" or "") }
   end
   return word
 end
 
 
--- The request of every argument when one word was given: parameters that are not fixed, and data if asked for.
+-- The request of every argument when one word was given: parameters that are not
+-- fixed, and data if asked for.
 local function requests_by_kind(self, word)
-  local params, fixed, data = tables.places(self.param_names), tables.places(self.fixed_param_names), tables.places(self.data_names)
+  local params, fixed, data = tables.places(self.param_names),
+    tables.places(self.fixed_param_names), tables.places(self.data_names)
   local reqs = {}
   for _, name in ipairs(self.arg_names) do
     local wanted = params[name] and not fixed[name] or data[name] and self.inputs_need_grad
@@ -55,8 +59,8 @@ end
 local function listed_requests(self, given)
   local reqs = {}
   if #given ~= #self.arg_names then
-    Error.raise{ code = "value", func = FUNC, argument = "grad_req", expected = #self.arg_names, got = #given,
-      message = "'grad_req' has not one entry for each argument" }
+    Error.raise{ code = "value", func = FUNC, argument = "grad_req", expected = #self.arg_names,
+      got = #given, message = "'grad_req' has not one entry for each argument" }
   end
   for i, name in ipairs(self.arg_names) do
     reqs[name] = check_word(given[i], name)
@@ -66,7 +70,8 @@ end
 
 
 --- The request of every argument, by name.
--- @param self group with arg_names, param_names, fixed_param_names, data_names, for_training, inputs_need_grad
+-- @param self group with arg_names, param_names, fixed_param_names, data_names,
+--   for_training, inputs_need_grad
 -- @param given word, list in argument order, or words by name
 function bank_of.requests(self, given)
   if not self.for_training then
@@ -79,7 +84,8 @@ function bank_of.requests(self, given)
   local reqs, known = requests_by_kind(self, "write"), tables.places(self.arg_names)
   for name, word in pairs(given) do
     if not known[name] then
-      Error.unknown{ func = FUNC, argument = name, what = "argument in grad_req", names = self.arg_names }
+      Error.unknown{ func = FUNC, argument = name, what = "argument in grad_req",
+        names = self.arg_names }
     end
     reqs[name] = check_word(word, name)
   end
@@ -87,7 +93,7 @@ function bank_of.requests(self, given)
 end
 
 
--- Placing -------------------------------------------------------------------------------------------------------------
+-- Placing -----------------------------------------------------------------------------------------
 
 local function fail_places(n, expected)
   Error.raise{ code = "value", func = FUNC, argument = "group2ctxs", expected = expected, got = n,
@@ -95,7 +101,8 @@ local function fail_places(n, expected)
 end
 
 
---- One table group -> context for each device, from a list of such tables or a table group -> context or contexts.
+--- One table group -> context for each device, from a list of such tables or a table
+-- group -> context or contexts.
 -- @tparam ?table given
 -- @int n number of devices
 function bank_of.places(given, n)
@@ -135,7 +142,7 @@ local function devices_of(self, i)
 end
 
 
--- Arrays --------------------------------------------------------------------------------------------------------------
+-- Arrays ------------------------------------------------------------------------------------------
 
 --- An empty bank. `wanting`: for each gradient the groups that have it, as a set.
 function bank_of.new()
@@ -171,7 +178,8 @@ local function shared_array(store, want)
 end
 
 
--- The array of an input: the first elements of the buffer of that name, which grows by being replaced.
+-- The array of an input: the first elements of the buffer of that name,
+-- which grows by being replaced.
 local function buffer_array(bank, key, want)
   local x, size = bank.buffers[key], 1
   for _, n in ipairs(want.shape) do
@@ -185,7 +193,7 @@ local function buffer_array(bank, key, want)
 end
 
 
--- Binding -------------------------------------------------------------------------------------------------------------
+-- Binding -----------------------------------------------------------------------------------------
 
 local function fail_incomplete(self, kind, list, is_known)
   for i, name in ipairs(self.arg_names) do
@@ -281,11 +289,13 @@ end
 -- Array and gradient of one argument.
 local function argument_arrays(self, bank, want)
   local is_param, req = self._is_param[want.name], self._reqs[want.name]
-  local x = is_param and shared_array(bank.args, want) or not is_param and buffer_array(bank, want.name, want)
+  local x = is_param and shared_array(bank.args, want)
+    or not is_param and buffer_array(bank, want.name, want)
   if req == "null" then
     return x, null
   end
-  return x, is_param and gradient_array(self, bank, want) or buffer_array(bank, "grad of " .. want.name, want)
+  return x, is_param and gradient_array(self, bank, want)
+    or buffer_array(bank, "grad of " .. want.name, want)
 end
 
 
@@ -300,7 +310,8 @@ end
 
 local function bind_arrays(self, i, shapes, types)
   local bank, own, devices = self._banks[i], self.contexts[i]._device, devices_of(self, i)
-  local found = symbol._variables_of(self._running, shapes, types) or infer_slowly(self, shapes, types)
+  local found = symbol._variables_of(self._running, shapes, types)
+    or infer_slowly(self, shapes, types)
   local list, grads, auxs = {}, {}, {}
   for k, want in ipairs(found.arguments) do
     want.device = devices[want.name] or own
@@ -327,9 +338,9 @@ function bank_of.bind(self, i, data, labels, range)
     reqs[k] = self._reqs[name]
   end
   local exe = executor.bind(self._running, { ctx = self.contexts[i], args = list,
-    args_grad = self.for_training and grads or nil, grad_req = self.for_training and reqs or "null", aux_states = auxs,
-    group2ctx = self._group2ctxs[i],
-    shared_exec = bank.base, memory_budget = self._memory_budget, force_mirroring = self._force_mirroring })
+    args_grad = self.for_training and grads or nil, grad_req = self.for_training and reqs or "null",
+    aux_states = auxs, group2ctx = self._group2ctxs[i], shared_exec = bank.base,
+    memory_budget = self._memory_budget, force_mirroring = self._force_mirroring })
   bank.base = bank.base or exe
   for _, monitor in ipairs(self._monitors) do
     monitor:install(exe)

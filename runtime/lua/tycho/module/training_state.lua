@@ -1,9 +1,10 @@
 --- The whole state of a training in one file. Adds `save_state` and `load_state` to the base of
 -- modules.
 --
--- In it: parameters, auxiliary states, the optimizer with its states and counts, what compression of gradients kept
--- back, the random state of all devices, the place of the iterator, and the epoch and batch. Writing is atomic. A training
--- that is loaded from it goes on bit by bit as it would have without the interruption.
+-- In it: parameters, auxiliary states, the optimizer with its states and counts, what compression
+-- of gradients kept back, the random state of all devices, the place of the iterator, and the epoch
+-- and batch. Writing is atomic. A training that is loaded from it goes on bit by bit as it would
+-- have without the interruption.
 --
 -- @module tycho.module.training_state
 
@@ -17,8 +18,8 @@ local random = require "tycho.ndarray.seed"
 local KIND = "training"                                  -- what such a file says it is
 
 local SAVE = args.form("Module:save_state", {
-  { "path", "text" }, "*", { "train_data", "any?" }, { "epoch", "integer", 0 }, { "nbatch", "integer", 0 },
-  { "early", "dict?" },
+  { "path", "text" }, "*", { "train_data", "any?" }, { "epoch", "integer", 0 },
+  { "nbatch", "integer", 0 }, { "early", "dict?" },
 })
 local LOAD = args.form("Module:load_state", { { "path", "text" }, "*", { "train_data", "any?" } })
 
@@ -36,7 +37,8 @@ end
 
 --- Writes the state of the training.
 -- @string path
--- @tparam[opt] table options train_data (its place is kept too), epoch, nbatch, early (given back by load_state)
+-- @tparam[opt] table options train_data (its place is kept too), epoch, nbatch,
+--   early (given back by load_state)
 function BaseModule:save_state(...)
   local a = SAVE(...)
   local arg_params, aux_params = self:_read_params()
@@ -49,8 +51,9 @@ function BaseModule:save_state(...)
     residuals[i] = store:_residuals()
   end
   container.save(a.path, {
-    kind = KIND, epoch = a.epoch, nbatch = a.nbatch, early = a.early, arg_params = arg_params, aux_params = aux_params,
-    optimizers = states, residuals = residuals, param_index = rawget(self, "_param_index"), random = random.get_state(),
+    kind = KIND, epoch = a.epoch, nbatch = a.nbatch, early = a.early, arg_params = arg_params,
+    aux_params = aux_params, optimizers = states, residuals = residuals,
+    param_index = rawget(self, "_param_index"), random = random.get_state(),
     iterator = a.train_data and place_of(a.train_data) or nil,
   }, self:_func("save_state"))
 end
@@ -59,7 +62,8 @@ end
 local function set_optimizers(self, states)
   local list = self:_updaters()
   if #list ~= #states then
-    Error.raise{ code = "state", func = self:_func("load_state"), expected = #states .. " optimizers", got = #list,
+    Error.raise{ code = "state", func = self:_func("load_state"),
+      expected = #states .. " optimizers", got = #list,
       message = "the state needs the optimizers it was saved with; call init_optimizer first" }
   end
   for i, pair in ipairs(list) do
@@ -69,7 +73,8 @@ local function set_optimizers(self, states)
 end
 
 
--- Parameters keep the numbers they were saved with; those the file does not know are numbered after them.
+-- Parameters keep the numbers they were saved with; those the file does not
+-- know are numbered after them.
 local function set_numbers(self, saved)
   local index = rawget(self, "_param_index")
   local names, n = {}, 0

@@ -1,14 +1,14 @@
---- Calls of operators on arrays: the arguments go through scratch arrays that are reused, so that a small call costs
--- little. Nothing here reads call forms (see `ndarray/operators.lua`).
+--- Calls of operators on arrays: the arguments go through scratch arrays that are reused, so that a
+-- small call costs little. Nothing here reads call forms (see `ndarray/operators.lua`).
 --
---     call.unary("exp", "nd.exp", x, out)               call.scalar("_plus_scalar", "NDArray:__add", x, 2, out)
+--     call.unary("exp", "nd.exp", x, out)   call.scalar("_plus_scalar", "NDArray:__add", x, 2, out)
 --     call.binary("broadcast_add", "nd.add", x, y, out)
 --     call.params("slice", "NDArray:slice", { x }, { "begin", "(0,)", "end", "(2,)" }, out)
 --     call.many("split", "nd.split", inputs, n, params, outputs, nout)
---     call.put_input(0, x); call.known(form, "nd.exp", out, holder)            -- see ndarray/call_cache.lua
+--     call.put_input(0, x); call.known(form, "nd.exp", out, holder)   -- see ndarray/call_cache.lua
 --
--- Each raises the core's error; out of memory, it collects and tries once more. The work is queued: results are read
--- by `totable` and its kind.
+-- Each raises the core's error; out of memory, it collects and tries once more. The work is queued:
+-- results are read by `totable` and its kind.
 --
 -- @module tycho.ndarray.call
 
@@ -38,8 +38,8 @@ local function grow(n)
 end
 
 
--- Not in the hot path: out of memory is tried again, everything else is raised. `a` and `b` are what the scratch arrays
--- point into; handing them on keeps them alive until the call is over.
+-- Not in the hot path: out of memory is tried again, everything else is raised. `a` and `b` are
+-- what the scratch arrays point into; handing them on keeps them alive until the call is over.
 local function recover(code, op, func, attrs, nattr, nin, nout, a, b)
   if code == C.TY_EMEMORY then
     gc.release()
@@ -242,8 +242,8 @@ function call.copy(to, from, func, argument)
     same = same and a[i] == b[i]
   end
   if not same then
-    Error.raise{ code = "shape", func = func, argument = argument, expected = to.shape, got = from.shape,
-      message = "the shapes differ" }
+    Error.raise{ code = "shape", func = func, argument = argument, expected = to.shape,
+      got = from.shape, message = "the shapes differ" }
   end
   native.check(C.ty_tensor_copy(to._h, from._h), func)
   return to

@@ -1,13 +1,15 @@
 --- Calls like ones that were made before: their form is recognised, not read.
 --
--- The first call of a kind goes the long way (`registry.read_call`). What came of its parameters is then filed in a tree
--- by the names and values that the caller wrote, in the order in which they stand in the caller's table: two steps of
--- look-up per parameter find the attributes again, ready for the core. Arrays take the places that their names or
--- positions say. Whatever is unusual (a mistake, a Context, a list of outputs) is not recognised, and so is read.
+-- The first call of a kind goes the long way (`registry.read_call`). What came of its parameters is
+-- then filed in a tree by the names and values that the caller wrote, in the order in which they
+-- stand in the caller's table: two steps of look-up per parameter find the attributes again, ready
+-- for the core. Arrays take the places that their names or positions say. Whatever is unusual (a
+-- mistake, a Context, a list of outputs) is not recognised, and so is read.
 --
---     local book = known.book(schema)                          -- nil: calls of this operator are always read
---     local form, out = known.find(book, self, whole, ...)     -- nil: read it
---     known.file(book, c, flat, self, whole, ...)              -- after c was read and has run
+--     local book = known.book(schema)                       -- nil: calls of this operator are
+--                                                           always read
+--     local form, out = known.find(book, self, whole, ...)  -- nil: read it
+--     known.file(book, c, flat, self, whole, ...)           -- after c was read and has run
 --
 -- @module tycho.ndarray.call_cache
 
@@ -28,10 +30,10 @@ local MOST_INPUTS = 60                                   -- `call.put_input` has
 local OUT = true
 
 
--- Books ---------------------------------------------------------------------------------------------------------------
+-- Books -------------------------------------------------------------------------------------------
 
---- What recognising the calls of an operator needs: `keys[name]` is the place of an input, the name of a parameter or
--- OUT; `params` are names by position; `root` and `size` are the tree.
+--- What recognising the calls of an operator needs: `keys[name]` is the place of an input, the name
+-- of a parameter or OUT; `params` are names by position; `root` and `size` are the tree.
 -- @tparam table schema
 -- @treturn table nil: its calls depend on more than their arguments
 function known.book(schema)
@@ -55,7 +57,7 @@ function known.book(schema)
 end
 
 
--- The tree: node[parameter][value] is a node, node[number of inputs] a form ---------------------------------------------
+-- The tree: node[parameter][value] is a node, node[number of inputs] a form -----------------------
 
 -- A list of numbers or truths as text; nil for any other table.
 local function list_text(t)
@@ -99,8 +101,8 @@ local function step(book, node, name, value, grow)
 end
 
 
--- Puts the inputs into their places and follows the parameters: node, number of inputs, out. nil: not recognised.
--- Never compiled, so that it may use the standard `next` (see `core/iterate.lua`).
+-- Puts the inputs into their places and follows the parameters: node, number of inputs, out. nil:
+-- not recognised. Never compiled, so that it may use the standard `next` (see `core/iterate.lua`).
 local function walk(book, grow, first, list, n, options)
   local node, keys, count, used = book.root, book.keys, 0, 0
   if first then

@@ -1,11 +1,14 @@
---- The class of arrays: a Lua table around a native tensor, its fields, its death, and the scope that frees arrays.
+--- The class of arrays: a Lua table around a native tensor, its fields, its death, and
+-- the scope that frees arrays.
 --
--- An array is `{_h, _shape, _size, _dtype, _device}`: the owned handle, and what the tensor is, read once because a
--- tensor never changes these. `_readonly` (what monitors hand out), `_owner` (foreign memory) and `_kept` (bound by an
--- executor: scopes leave it) are set where they apply. `_shape` never leaves the library; the field `shape` is a copy.
--- After `free` the first five are gone, and asking for one of them is E(state).
+-- An array is `{_h, _shape, _size, _dtype, _device}`: the owned handle, and what the tensor is,
+-- read once because a tensor never changes these. `_readonly` (what monitors hand out), `_owner`
+-- (foreign memory) and `_kept` (bound by an executor: scopes leave it) are set where they apply.
+-- `_shape` never leaves the library; the field `shape` is a copy. After `free` the first five are
+-- gone, and asking for one of them is E(state).
 --
--- Methods are added to the class by the other `ndarray_*` files; `ndarray.lua` puts all together and defines `x[key]`.
+-- Methods are added to the class by the other `ndarray_*` files; `ndarray.lua` puts all
+-- together and defines `x[key]`.
 --
 -- @module tycho.ndarray.class
 
@@ -42,14 +45,14 @@ local desc = ffi.new("ty_desc")                          -- scratch: filled and 
 local made = ffi.new("ty_tensor *[1]")
 
 
--- Wrapping ------------------------------------------------------------------------------------------------------------
+-- Wrapping ----------------------------------------------------------------------------------------
 
 local open_scopes = 0
-local scope_arrays                                       -- weak set of arrays made since the innermost scope began
+local scope_arrays                       -- weak set of arrays made since the innermost scope began
 
 
--- Sizes and their product from the scratch description. Few dimensions without a loop: the compiler refuses a short
--- one inside a function.
+-- Sizes and their product from the scratch description. Few dimensions without a loop: the compiler
+-- refuses a short one inside a function.
 local function read_shape()
   local ndim, dim = desc.ndim, desc.dim
   local a, b = tonumber(dim[0]), tonumber(dim[1])
@@ -70,8 +73,8 @@ end
 local function wrap(pointer)
   C.ty_tensor_desc(pointer, desc)
   local shape, size = read_shape()
-  local x = setmetatable({ _h = ffi_gc(pointer, C.ty_tensor_free), _shape = shape, _size = size, _dtype = desc.dtype,
-    _device = desc.device }, NDArray)
+  local x = setmetatable({ _h = ffi_gc(pointer, C.ty_tensor_free), _shape = shape, _size = size,
+    _dtype = desc.dtype, _device = desc.device }, NDArray)
   if open_scopes > 0 then
     scope_arrays[x] = true
   end
@@ -88,7 +91,8 @@ function class.own(pointer)
 end
 
 
---- An array on a tensor that shares memory or is only borrowed: one reference is taken over, no bytes are counted.
+--- An array on a tensor that shares memory or is only borrowed: one reference is
+-- taken over, no bytes are counted.
 function class.share(pointer)
   gc.count(0, 0)
   return wrap(pointer)
@@ -153,16 +157,17 @@ local zeros = ffi.new("int[1]")
 -- @int device code
 -- @string func for errors
 -- @treturn NDArray
--- @treturn bool whether its elements are zeros: those of large ones are, whose pages nobody has touched
+-- @treturn bool whether its elements are zeros: those of large ones are,
+--   whose pages nobody has touched
 function class.blank(shape, dtype, device, func)
   if #shape == 0 or #shape > C.TY_MAXDIM then
-    Error.raise{ code = "shape", func = func, argument = "shape", expected = "1 to 8 dimensions", got = #shape,
-      message = "an array has 1 to 8 dimensions" }
+    Error.raise{ code = "shape", func = func, argument = "shape", expected = "1 to 8 dimensions",
+      got = #shape, message = "an array has 1 to 8 dimensions" }
   end
   for i = 1, #shape do
     if shape[i] == 0 then
-      Error.raise{ code = "shape", func = func, argument = "shape", got = shape, expected = "sizes above 0",
-        message = "an array needs a size above 0 in every dimension" }
+      Error.raise{ code = "shape", func = func, argument = "shape", got = shape,
+        expected = "sizes above 0", message = "an array needs a size above 0 in every dimension" }
     end
   end
   local code = C.ty_tensor_blank(describe(shape, dtype, device), made, zeros)
@@ -206,12 +211,13 @@ end
 --- Refuses an array that may not be written.
 function class.writable(x, func)
   if x._readonly then
-    Error.raise{ code = "state", func = func, message = "the array is read-only; copy it first: x:copy()" }
+    Error.raise{ code = "state", func = func,
+      message = "the array is read-only; copy it first: x:copy()" }
   end
 end
 
 
--- Fields --------------------------------------------------------------------------------------------------------------
+-- Fields ------------------------------------------------------------------------------------------
 
 local contexts = {}
 
@@ -270,8 +276,9 @@ function class.drop(x)
 end
 
 
---- Waits for what is queued on the array and gives its memory back. Later use of the array is E(state); views and
--- executors that share the memory keep it. Failures of the queued work stay for whoever reads what depends on it.
+--- Waits for what is queued on the array and gives its memory back. Later use of the array is
+-- E(state); views and executors that share the memory keep it. Failures of the queued work stay for
+-- whoever reads what depends on it.
 function NDArray.free(x)
   local h = rawget(x, "_h")
   if h and C.ty_tensor_failed(h) == 0 then
@@ -281,9 +288,10 @@ function NDArray.free(x)
 end
 
 
--- Scope ---------------------------------------------------------------------------------------------------------------
+-- Scope -------------------------------------------------------------------------------------------
 
--- Moves what a result holds (arrays, also inside tables) from the set of this scope to that of the outer one.
+-- Moves what a result holds (arrays, also inside tables) from the set of this
+-- scope to that of the outer one.
 local function spare(set, outer, value, depth)
   if type(value) ~= "table" then
     return
@@ -318,13 +326,13 @@ local function leave(outer, ok, ...)
 end
 
 
---- Runs f and frees the arrays that were made inside, except those it returns (also in tables) and those that an
--- executor holds. The results are f's.
+--- Runs f and frees the arrays that were made inside, except those it returns (also in tables) and
+-- those that an executor holds. The results are f's.
 -- @tparam function f
 function class.scope(f)
   if type(f) ~= "function" then
-    Error.raise{ code = "type", func = "scope", argument = "f", expected = "a function", got = Error.kind(f),
-      message = "bad 'f'" }
+    Error.raise{ code = "type", func = "scope", argument = "f", expected = "a function",
+      got = Error.kind(f), message = "bad 'f'" }
   end
   local outer = scope_arrays
   open_scopes, scope_arrays = open_scopes + 1, setmetatable({}, { __mode = "k" })

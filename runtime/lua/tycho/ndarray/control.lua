@@ -1,6 +1,7 @@
 --- Control flow on arrays, run at once, and what else `ty.nd.contrib` has beside operators.
 --
--- Bodies return two values, outputs and states, each an array or a list; results come in the same form.
+-- Bodies return two values, outputs and states, each an array or a list;
+-- results come in the same form.
 --
 -- @module tycho.ndarray.control
 
@@ -20,8 +21,10 @@ local function flatten(v, what, func)
   local list = is_array(v) and { v } or v
   for i = 1, values.is_plain(list) and #list or 1 do
     if not values.is_plain(list) or not is_array(list[i]) then
-      Error.raise{ code = "type", func = func, argument = what, expected = "an NDArray or a list of NDArrays",
-        got = Error.kind(values.is_plain(list) and list[i] or v), message = ("bad '%s'"):format(what) }
+      Error.raise{ code = "type", func = func, argument = what,
+        expected = "an NDArray or a list of NDArrays",
+        got = Error.kind(values.is_plain(list) and list[i] or v),
+        message = ("bad '%s'"):format(what) }
     end
   end
   return list, not is_array(v)
@@ -47,7 +50,8 @@ local function note(all, outs)
 end
 
 
-local FOREACH = args.form("nd.contrib.foreach", { { "body", "function" }, { "data", "any" }, { "init_states", "any" } })
+local FOREACH = args.form("nd.contrib.foreach",
+  { { "body", "function" }, { "data", "any" }, { "init_states", "any" } })
 
 --- For each row of data: `outputs, states = body(row, states)`; outputs are stacked on axis 0.
 -- @treturn outputs, states
@@ -73,7 +77,8 @@ end
 
 
 local WHILE = args.form("nd.contrib.while_loop", {
-  { "cond", "function" }, { "func", "function" }, { "loop_vars", "any" }, { "max_iterations", "integer" },
+  { "cond", "function" }, { "func", "function" }, { "loop_vars", "any" },
+  { "max_iterations", "integer" },
 })
 
 -- Zeros after the last step, so that the first size is `rows`.
@@ -86,8 +91,8 @@ local function padded(list, rows, func)
 end
 
 
---- While `cond(...)` holds, at most `max_iterations` times: `outputs, vars = func(...)`. Outputs are stacked on axis 0
--- and filled up with zeros to `max_iterations` rows.
+--- While `cond(...)` holds, at most `max_iterations` times: `outputs, vars = func(...)`. Outputs
+-- are stacked on axis 0 and filled up with zeros to `max_iterations` rows.
 -- @treturn outputs, vars
 function control.while_loop(...)
   local a, func = WHILE(...), "nd.contrib.while_loop"
@@ -98,8 +103,8 @@ function control.while_loop(...)
     outs, outs_list = flatten(outs or {}, "outputs", func)
     next_vars = flatten(next_vars, "loop_vars", func)
     if #next_vars ~= #vars then
-      Error.raise{ code = "value", func = func, argument = "func", expected = #vars, got = #next_vars,
-        message = "func must return as many loop variables as it is given" }
+      Error.raise{ code = "value", func = func, argument = "func", expected = #vars,
+        got = #next_vars, message = "func must return as many loop variables as it is given" }
     end
     note(all, outs)
     vars, steps = next_vars, steps + 1

@@ -25,8 +25,8 @@ end
 
 local function refuse_sparse(stype, func)
   if stype ~= nil and stype ~= "default" then
-    Error.raise{ code = "unsupported", func = func, argument = "stype", expected = "default", got = stype,
-      message = ("sparse storage ('%s') is not part of Tycho"):format(stype) }
+    Error.raise{ code = "unsupported", func = func, argument = "stype", expected = "default",
+      got = stype, message = ("sparse storage ('%s') is not part of Tycho"):format(stype) }
   end
 end
 
@@ -37,7 +37,8 @@ end
 
 
 local ARRAY = args.form("nd.array", {
-  list = true, { "source", "number|table|array" }, "*", { "ctx", "context?" }, { "dtype", "dtype?" },
+  list = true, { "source", "number|table|array" }, "*", { "ctx", "context?" },
+  { "dtype", "dtype?" },
 })
 
 --- An array from a number, nested tables or another array; always a copy.
@@ -49,7 +50,8 @@ function make.array(...)
   local source = a.source
   if class.is_array(source) then
     local ctx = a.ctx or context.current_context()
-    local x = class.new(source._shape, a.dtype and DTYPES[a.dtype] or source._dtype, ctx._device, "nd.array")
+    local x = class.new(source._shape, a.dtype and DTYPES[a.dtype] or source._dtype,
+      ctx._device, "nd.array")
     return call.copy(x, source, "nd.array")
   end
   return on(host.from_table(source, DTYPES[a.dtype or "float32"], "nd.array", "source"), a.ctx)
@@ -59,8 +61,8 @@ end
 -- Forms of the functions that take a shape.
 local function shape_form(func)
   return args.form(func, {
-    list = true, { "shape", "shape" }, "*", { "ctx", "context?" }, { "dtype", "dtype", "float32" }, DENSE,
-      { "out", "array?" },
+    list = true, { "shape", "shape" }, "*", { "ctx", "context?" }, { "dtype", "dtype", "float32" },
+    DENSE, { "out", "array?" },
   })
 end
 
@@ -70,8 +72,8 @@ local function made(a, func, new)
   if not a.out then
     return (new or class.new)(a.shape, DTYPES[a.dtype], device_of(a.ctx), func)
   elseif Error.show(a.out._shape) ~= Error.show(a.shape) then
-    Error.raise{ code = "shape", func = func, argument = "out", expected = a.shape, got = a.out.shape,
-      message = "'out' has another shape" }
+    Error.raise{ code = "shape", func = func, argument = "out", expected = a.shape,
+      got = a.out.shape, message = "'out' has another shape" }
   end
   return a.out
 end
@@ -122,23 +124,23 @@ end
 
 
 local ARANGE = args.form("nd.arange", {
-  { "start", "number" }, { "stop", "number|null?" }, { "step", "number", 1 }, { "repeat", "integer", 1 },
-  { "infer_range", "boolean?" }, { "ctx", "context?" }, { "dtype", "dtype", "float32" },
+  { "start", "number" }, { "stop", "number|null?" }, { "step", "number", 1 },
+  { "repeat", "integer", 1 }, { "infer_range", "boolean?" }, { "ctx", "context?" },
+  { "dtype", "dtype", "float32" },
 })
 
 --- `start, start + step, ...` below `stop`, each `repeat_` times; one number is the stop.
 function make.arange(...)
   local a = ARANGE(...)
   local stop = type(a.stop) == "number" and a.stop or nil
-  return create("_arange", "nd.arange", a, {
-    "start", call.number(stop and a.start or 0), "stop", call.number(stop or a.start), "step", call.number(a.step),
-    "repeat", call.number(a["repeat"]) })
+  return create("_arange", "nd.arange", a, { "start", call.number(stop and a.start or 0), "stop",
+    call.number(stop or a.start), "step", call.number(a.step), "repeat", call.number(a["repeat"]) })
 end
 
 
 local LINSPACE = args.form("nd.linspace", {
-  { "start", "number" }, { "stop", "number" }, { "num", "integer" }, { "endpoint", "boolean", true }, "*",
-  { "ctx", "context?" }, { "dtype", "dtype", "float32" },
+  { "start", "number" }, { "stop", "number" }, { "num", "integer" },
+  { "endpoint", "boolean", true }, "*", { "ctx", "context?" }, { "dtype", "dtype", "float32" },
 })
 
 --- `num` numbers from start to stop, evenly spaced; without `endpoint`, stop is left out.
@@ -158,18 +160,21 @@ local EYE = args.form("nd.eye", {
 --- Ones on diagonal `k` of an N x M matrix (M = 0: square).
 function make.eye(...)
   local a = EYE(...)
-  return create("_eye", "nd.eye", a, { "N", call.number(a.N), "M", call.number(a.M), "k", call.number(a.k) })
+  return create("_eye", "nd.eye", a,
+    { "N", call.number(a.N), "M", call.number(a.M), "k", call.number(a.k) })
 end
 
 
 local POINTER = args.form("nd.from_pointer", {
-  { "pointer", "any" }, { "shape", "shape" }, "*", { "dtype", "dtype", "float32" }, { "owner", "any?" },
+  { "pointer", "any" }, { "shape", "shape" }, "*", { "dtype", "dtype", "float32" },
+  { "owner", "any?" },
 })
 
 --- An array on the caller's memory on the CPU, without a copy.
 -- @param pointer FFI pointer or array, aligned to an element
 -- @tparam {int,...} shape
--- @tparam[opt] table options dtype; owner: kept alive as long as the memory is used (the cdata itself when nil)
+-- @tparam[opt] table options dtype; owner: kept alive as long as the memory is
+--   used (the cdata itself when nil)
 function make.from_pointer(...)
   local a = POINTER(...)
   if type(a.pointer) ~= "cdata" then
@@ -182,7 +187,8 @@ end
 
 
 local STRING = args.form("nd.from_string", {
-  { "bytes", "text" }, { "shape", "shape" }, "*", { "dtype", "dtype", "float32" }, { "ctx", "context?" },
+  { "bytes", "text" }, { "shape", "shape" }, "*", { "dtype", "dtype", "float32" },
+  { "ctx", "context?" },
 })
 
 --- An array of raw bytes: little-endian, row-major.
@@ -212,12 +218,14 @@ function make.concatenate(...)
   local a = CONCATENATE(...)
   for i, x in ipairs(a.arrays) do
     if not class.is_array(x) then
-      Error.raise{ code = "type", func = "nd.concatenate", argument = "arrays", expected = "a list of NDArrays",
+      Error.raise{ code = "type", func = "nd.concatenate", argument = "arrays",
+        expected = "a list of NDArrays",
         got = Error.kind(x), message = ("member %d is no NDArray"):format(i) }
     end
   end
   if #a.arrays == 0 then
-    Error.raise{ code = "value", func = "nd.concatenate", argument = "arrays", message = "there is nothing to join" }
+    Error.raise{ code = "value", func = "nd.concatenate", argument = "arrays",
+      message = "there is nothing to join" }
   elseif #a.arrays == 1 and not a.always_copy then
     return a.arrays[1]
   end
@@ -236,7 +244,8 @@ local function axis_list(v, ndim, argument)
     axes[i] = axis < 0 and axis + ndim or axis
     if axes[i] < 0 or axes[i] >= ndim or seen[axes[i]] then
       Error.raise{ code = "value", func = "nd.moveaxis", argument = argument, got = axis,
-        expected = ("different axes from %d to %d"):format(-ndim, ndim - 1), message = ("bad '%s'"):format(argument) }
+        expected = ("different axes from %d to %d"):format(-ndim, ndim - 1),
+        message = ("bad '%s'"):format(argument) }
     end
     seen[axes[i]] = true
   end
@@ -289,8 +298,8 @@ function make.histogram(...)
   end
   local range = a.range or { a.a:min():asscalar(), a.a:max():asscalar() }
   if #range ~= 2 or type(range[1]) ~= "number" or type(range[2]) ~= "number" then
-    Error.raise{ code = "value", func = "nd.histogram", argument = "range", expected = "two numbers",
-      message = "bad 'range'" }
+    Error.raise{ code = "value", func = "nd.histogram", argument = "range",
+      expected = "two numbers", message = "bad 'range'" }
   end
   return unpack(call.many("_histogram", "nd.histogram", { a.a }, 1,
     { "bin_cnt", call.number(a.bins), "range", attrs.text(range) }, {}, 2))

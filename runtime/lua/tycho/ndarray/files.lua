@@ -1,9 +1,10 @@
 --- Files of arrays: `ty.nd.save`, `ty.nd.load`, `ty.nd.load_frombuffer`.
 --
--- They are in the reference's format, unless the name ends in `.npy`, `.npz` (NumPy's) or `.safetensors`; a file is read
--- as what its first bytes say. A dictionary is written sorted by name, a list of `{name, array}` in its order, a list or
--- one array without names (`arr_0`, `arr_1` ... in the other formats).
--- Writing is atomic and waits for the arrays. Sparse records load as dense arrays.
+-- They are in the reference's format, unless the name ends in `.npy`, `.npz` (NumPy's) or
+-- `.safetensors`; a file is read as what its first bytes say. A dictionary is written sorted
+-- by name, a list of `{name, array}` in its order, a list or one array without names (`arr_0`,
+-- `arr_1` ... in the other formats). Writing is atomic and waits for the arrays. Sparse
+-- records load as dense arrays.
 --
 -- @module tycho.ndarray.files
 
@@ -25,8 +26,8 @@ local io_of = {}
 
 
 local function fail_member(key, v)
-  Error.raise{ code = "type", func = "nd.save", argument = tostring(key), expected = "an NDArray", got = Error.kind(v),
-    message = ("member '%s' is no NDArray"):format(tostring(key)) }
+  Error.raise{ code = "type", func = "nd.save", argument = tostring(key), expected = "an NDArray",
+    got = Error.kind(v), message = ("member '%s' is no NDArray"):format(tostring(key)) }
 end
 
 
@@ -48,9 +49,8 @@ local function members(data)
   end
   local dict, names = args.pairs_of(data)
   if not dict then
-    Error.raise{ code = "type", func = "nd.save", argument = "data", expected = "pairs {name, NDArray}",
-      got = "another list",
-      message = "bad 'data'" }
+    Error.raise{ code = "type", func = "nd.save", argument = "data",
+      expected = "pairs {name, NDArray}", got = "another list", message = "bad 'data'" }
   end
   for i, name in ipairs(names) do
     if type(name) ~= "string" then
@@ -108,7 +108,8 @@ function io_of.save(...)
   if writer then
     return write_other(writer, a.fname, list, named)
   end
-  check(C.ty_params_save(a.fname, io_of.bag(list, "nd.save"), named and 1 or 0), "nd.save", { argument = a.fname })
+  check(C.ty_params_save(a.fname, io_of.bag(list, "nd.save"), named and 1 or 0),
+    "nd.save", { argument = a.fname })
 end
 
 
@@ -178,7 +179,9 @@ local LOAD = args.form("nd.load", { { "fname", "text" } })
 -- @treturn {string,...} names in file order, of a dictionary
 function io_of.load(...)
   local a = LOAD(...)
-  local dict, names = read_other(head_of(a.fname), function() return files.read(a.fname, "nd.load") end, "nd.load", a.fname)
+  local dict, names = read_other(head_of(a.fname), function()
+    return files.read(a.fname, "nd.load")
+  end, "nd.load", a.fname)
   if dict then
     return dict, names
   end
@@ -193,7 +196,9 @@ local BUFFER = args.form("nd.load_frombuffer", { { "buf", "text" } })
 -- @string buf
 function io_of.load_frombuffer(...)
   local a = BUFFER(...)
-  local dict, names = read_other(a.buf:sub(1, 16), function() return a.buf end, "nd.load_frombuffer", "the buffer")
+  local dict, names = read_other(a.buf:sub(1, 16), function()
+    return a.buf
+  end, "nd.load_frombuffer", "the buffer")
   if dict then
     return dict, names
   end

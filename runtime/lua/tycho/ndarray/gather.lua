@@ -1,10 +1,11 @@
 --- Keys with index lists: `x[{{0, 2}}]`, `x[{idx, ty.slice(0, 3)}]`, and writing to such places.
 --
--- Index lists broadcast against each other, and integers join them, as in numpy: their common shape stands where the
--- first list stands if all lists are neighbours (an ellipsis parts them even where it means no axis), else in front.
--- Indices are truncated to integers; negative ones count from the end; outside E(index). They are read on the host, so
--- an index that is still being computed is waited for. The general case turns the whole key into positions in the
--- flattened array; a list along one axis alone uses `take`.
+-- Index lists broadcast against each other, and integers join them, as in numpy: their common shape
+-- stands where the first list stands if all lists are neighbours (an ellipsis parts them even where
+-- it means no axis), else in front. Indices are truncated to integers; negative ones count from the
+-- end; outside E(index). They are read on the host, so an index that is still being computed is
+-- waited for. The general case turns the whole key into positions in the flattened array; a list
+-- along one axis alone uses `take`.
 --
 -- @module tycho.ndarray.gather
 
@@ -23,7 +24,7 @@ local gather = {}
 local INT32, INT64, BOOL = args.DTYPES.int32, args.DTYPES.int64, args.DTYPES.bool
 
 
--- Broadcasting --------------------------------------------------------------------------------------------------------
+-- Broadcasting ------------------------------------------------------------------------------------
 
 local function fail_broadcast(from, to, func)
   Error.raise{ code = "shape", func = func, argument = "value", expected = tables.copied(to),
@@ -60,7 +61,7 @@ function gather.broadcast(v, shape, func)
 end
 
 
--- Index lists --------------------------------------------------------------------------------------------------------
+-- Index lists -------------------------------------------------------------------------------------
 
 local function truncate(v)
   return v < 0 and math.ceil(v) or math.floor(v)
@@ -127,7 +128,7 @@ local function strides_of(shape)
 end
 
 
--- Positions ----------------------------------------------------------------------------------------------------------
+-- Positions ---------------------------------------------------------------------------------------
 
 -- All sums of steps along the given axes, row-major.
 local function spread(entries, strides)
@@ -177,7 +178,8 @@ end
 local function list_positions(x, entries, strides, func)
   local lists = {}
   for i, e in ipairs(entries) do
-    lists[i] = e.list and read_list(e.list, e.axis, x._shape[e.axis], func) or { shape = {}, n = 1, [0] = e.start }
+    lists[i] = e.list and read_list(e.list, e.axis, x._shape[e.axis], func)
+      or { shape = {}, n = 1, [0] = e.start }
   end
   local shape = common_shape(lists, func)
   local n = 1
@@ -246,7 +248,8 @@ local function axis_indices(x, e, func)
   for i = 1, read.n do
     flat[i] = read[i - 1]
   end
-  return class.view(host.from_table(flat, INT32, func):as_in_context(x.context), read.shape, 0, func)
+  return class.view(host.from_table(flat, INT32, func):as_in_context(x.context),
+    read.shape, 0, func)
 end
 
 
@@ -257,12 +260,13 @@ end
 function gather.get(x, entries, func)
   local alone = only_list(entries)
   if alone and x._shape[alone.axis] < 2 ^ 31 then
-    return call.params("take", func, { x, axis_indices(x, alone, func) }, { "axis", call.number(alone.axis - 1) })
+    return call.params("take", func, { x, axis_indices(x, alone, func) },
+      { "axis", call.number(alone.axis - 1) })
   end
   local positions, shape = positions_of(x, entries, func)
   if not positions then
-    Error.raise{ code = "index", func = func, argument = "key", got = shape, expected = "at least one element",
-      message = "the index selects nothing" }
+    Error.raise{ code = "index", func = func, argument = "key", got = shape,
+      expected = "at least one element", message = "the index selects nothing" }
   end
   local flat = class.view(x, { x._size }, 0, func)
   return class.view(call.params("take", func, { flat, positions }, {}), shape, 0, func)

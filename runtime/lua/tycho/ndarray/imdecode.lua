@@ -1,5 +1,5 @@
---- `ty.nd.imdecode`: the reference's older way of decoding images, straight into one row of a batch. New programs take
--- `ty.image.imdecode`.
+--- `ty.nd.imdecode`: the reference's older way of decoding images, straight into one row of a
+-- batch. New programs take `ty.image.imdecode`.
 --
 -- @module tycho.ndarray.imdecode
 
@@ -7,8 +7,8 @@ local args = require "tycho.core.args"
 local Error = require "tycho.core.error"
 
 local IMDECODE = args.form("nd.imdecode", {
-  { "str_img", "text" }, { "clip_rect", "dims", { 0, 0, 0, 0 } }, { "out", "array?" }, { "index", "integer", 0 },
-  { "channels", "integer", 3 }, { "mean", "array?" },
+  { "str_img", "text" }, { "clip_rect", "dims", { 0, 0, 0, 0 } }, { "out", "array?" },
+  { "index", "integer", 0 }, { "channels", "integer", 3 }, { "mean", "array?" },
 })
 
 
@@ -16,8 +16,8 @@ local IMDECODE = args.form("nd.imdecode", {
 local function clipped(image, x, rect)
   local x0, y0, x1, y1 = unpack(rect)
   if #rect ~= 4 then
-    Error.raise{ code = "value", func = "nd.imdecode", argument = "clip_rect", expected = "{x0, y0, x1, y1}", got = rect,
-      message = "bad 'clip_rect'" }
+    Error.raise{ code = "value", func = "nd.imdecode", argument = "clip_rect",
+      expected = "{x0, y0, x1, y1}", got = rect, message = "bad 'clip_rect'" }
   elseif x0 == x1 or y0 == y1 then
     return x
   end
@@ -36,10 +36,11 @@ end
 return function(...)
   local a = IMDECODE(...)
   local image = require "tycho.image"
-  local x = image.imdecode(a.str_img, { flag = a.channels == 1 and 0 or a.channels == 3 and 1 or -1, to_rgb = false })
+  local x = image.imdecode(a.str_img,
+    { flag = a.channels == 1 and 0 or a.channels == 3 and 1 or -1, to_rgb = false })
   if x.shape[3] ~= a.channels then
-    Error.raise{ code = "shape", func = "nd.imdecode", argument = "channels", expected = a.channels, got = x.shape[3],
-      message = "the image has another number of channels" }
+    Error.raise{ code = "shape", func = "nd.imdecode", argument = "channels", expected = a.channels,
+      got = x.shape[3], message = "the image has another number of channels" }
   end
   x = clipped(image, x, a.clip_rect):transpose{ 2, 0, 1 }:astype("float32")
   x = a.mean and x - a.mean or x

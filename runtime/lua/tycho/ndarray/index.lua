@@ -1,9 +1,10 @@
 --- Getting and setting with keys: `x[key]`, `x[key] = v`, `x:at(i)`.
 --
--- A basic key (numbers, slices, new axes) gives a view where the selected elements lie together, else a copy; writing
--- through a view changes the base. A key with lists or arrays gathers a copy (ndarray/gather.lua). An integer on a
--- one-dimensional array gives shape {1}. Selections that hold no element are E(index), as arrays have at least one; as
--- the target of an assignment they do nothing.
+-- A basic key (numbers, slices, new axes) gives a view where the selected elements lie
+-- together, else a copy; writing through a view changes the base. A key with lists or arrays
+-- gathers a copy (ndarray/gather.lua). An integer on a one-dimensional array gives shape {1}.
+-- Selections that hold no element are E(index), as arrays have at least one; as the target of
+-- an assignment they do nothing.
 --
 -- @module tycho.ndarray.index
 
@@ -22,9 +23,10 @@ local NDArray, BYTES, is_array = class.NDArray, class.BYTES, class.is_array
 local index = {}
 
 
--- Selections ----------------------------------------------------------------------------------------------------------
+-- Selections --------------------------------------------------------------------------------------
 
--- Whether the selected elements lie together: from the right, whole axes, then one part, then single elements.
+-- Whether the selected elements lie together: from the right, whole axes, then
+-- one part, then single elements.
 local function is_contiguous(x, sel)
   local shape, parted = x._shape, false
   if sel.count <= 1 then
@@ -66,13 +68,13 @@ end
 
 local function check_selection(sel, k, func)
   if sel.crossed then
-    Error.raise{ code = "index", func = func, argument = "key", got = tostring(k), expected = "begin <= end",
-      message = "the bounds of the slice are crossed" }
+    Error.raise{ code = "index", func = func, argument = "key", got = tostring(k),
+      expected = "begin <= end", message = "the bounds of the slice are crossed" }
   end
 end
 
 
--- Getting -------------------------------------------------------------------------------------------------------------
+-- Getting -----------------------------------------------------------------------------------------
 
 local ROW = {}                                           -- scratch: the shape of a row
 
@@ -81,8 +83,8 @@ local function row(x, i, func)
   local shape = x._shape
   local at = i < 0 and i + shape[1] or i
   if i ~= math.floor(i) then
-    Error.raise{ code = "type", func = func, argument = "key", expected = "an integer", got = Error.kind(i),
-      message = "bad index" }
+    Error.raise{ code = "type", func = func, argument = "key", expected = "an integer",
+      got = Error.kind(i), message = "bad index" }
   elseif at < 0 or at >= shape[1] then
     host.fail_index(i, 0, shape[1], func)
   end
@@ -134,14 +136,14 @@ end
 --- Sub-array i along the first axis, as a view; i from 0, negative from the end.
 function NDArray.at(x, i)
   if type(i) ~= "number" then
-    Error.raise{ code = "type", func = "NDArray:at", argument = "i", expected = "an integer", got = Error.kind(i),
-      message = "bad 'i'" }
+    Error.raise{ code = "type", func = "NDArray:at", argument = "i", expected = "an integer",
+      got = Error.kind(i), message = "bad 'i'" }
   end
   return row(x, i, "NDArray:at")
 end
 
 
--- Setting -------------------------------------------------------------------------------------------------------------
+-- Setting -----------------------------------------------------------------------------------------
 
 local function is_value(v)
   return type(v) == "number" or type(v) == "boolean"
@@ -153,7 +155,8 @@ local function number_of(v)
 end
 
 
---- v as an array of x's element type on x's device with exactly the given shape: converted, broadcast.
+--- v as an array of x's element type on x's device with exactly the given
+-- shape: converted, broadcast.
 -- @tparam NDArray x
 -- @param v NDArray or nested table
 -- @tparam {int,...} shape
@@ -162,8 +165,8 @@ function index.fit(x, v, shape, func)
   if type(v) == "table" and not is_array(v) and values.is_plain(v) then
     v = host.from_table(v, x._dtype, func, "value")
   elseif not is_array(v) then
-    Error.raise{ code = "type", func = func, argument = "value", expected = "a number, NDArray or nested table",
-      got = Error.kind(v), message = "bad value" }
+    Error.raise{ code = "type", func = func, argument = "value",
+      expected = "a number, NDArray or nested table", got = Error.kind(v), message = "bad value" }
   end
   v = gather.broadcast(v, shape, func)
   if v._dtype ~= x._dtype or v._device ~= x._device then

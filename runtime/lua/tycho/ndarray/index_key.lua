@@ -2,12 +2,15 @@
 --
 -- `key.read` turns any key into a selection:
 --
---     sel.axes       per axis of x: start, step, count (an integer has count 1), whole (all of the axis in order)
---     sel.shape      shape of the result: integers dropped, new axes of 1 inserted, never empty of dimensions
---     sel.count      selected elements
---     sel.lists      nil for a basic key; else the index lists, see `ndarray/gather.lua`
+--     sel.axes   per axis of x: start, step, count (an integer has count 1), whole (all of the axis
+--                in order)
+--     sel.shape  shape of the result: integers dropped, new axes of 1 inserted, never empty of
+--                dimensions
+--     sel.count  selected elements
+--     sel.lists  nil for a basic key; else the index lists, see `ndarray/gather.lua`
 --
--- Numbers count from 0, negative ones from the end; the end of a slice is excluded and bounds are clipped.
+-- Numbers count from 0, negative ones from the end; the end of a slice is
+-- excluded and bounds are clipped.
 --
 -- @module tycho.ndarray.index_key
 
@@ -23,10 +26,11 @@ local Slice, newaxis, ellipsis, null = values.Slice, values.newaxis, values.elli
 local is_plain = values.is_plain
 
 
--- Texts ---------------------------------------------------------------------------------------------------------------
+-- Texts -------------------------------------------------------------------------------------------
 
 local function fail_text(text, part, func)
-  Error.raise{ code = "value", func = func, argument = "key", expected = "numbers, a:b:c, ..., None", got = text,
+  Error.raise{ code = "value", func = func, argument = "key",
+    expected = "numbers, a:b:c, ..., None", got = text,
     message = ("'%s' is no index"):format(part) }
 end
 
@@ -78,14 +82,15 @@ local function read_text(text, func)
 end
 
 
--- Lists ---------------------------------------------------------------------------------------------------------------
+-- Lists -------------------------------------------------------------------------------------------
 
 local function list_of(k, func)
   if is_plain(k) or class.is_array(k) then
     return k
   end
   Error.raise{ code = "type", func = func, argument = "key", got = Error.kind(k),
-    expected = "a number, ty.slice, ty.newaxis, ty.ellipsis, a list or an NDArray", message = "bad index" }
+    expected = "a number, ty.slice, ty.newaxis, ty.ellipsis, a list or an NDArray",
+    message = "bad index" }
 end
 
 
@@ -111,7 +116,8 @@ local function count_axes(keys, ndim, func)
   for i = 1, #keys do
     if keys[i] == ellipsis then
       if place then
-        Error.raise{ code = "index", func = func, argument = "key", message = "an index has at most one ellipsis" }
+        Error.raise{ code = "index", func = func, argument = "key",
+          message = "an index has at most one ellipsis" }
       end
       place = i
     elseif keys[i] ~= newaxis and keys[i] ~= null then
@@ -119,19 +125,20 @@ local function count_axes(keys, ndim, func)
     end
   end
   if named > ndim then
-    Error.raise{ code = "index", func = func, argument = "key", expected = ("at most %d"):format(ndim), got = named,
+    Error.raise{ code = "index", func = func, argument = "key",
+      expected = ("at most %d"):format(ndim), got = named,
       message = ("too many indices for an array of %d dimensions"):format(ndim) }
   end
   return place or #keys + 1, ndim - named
 end
 
 
--- Axes ----------------------------------------------------------------------------------------------------------------
+-- Axes --------------------------------------------------------------------------------------------
 
 local function check_integer(v, func)
   if type(v) ~= "number" or v ~= math.floor(v) then
-    Error.raise{ code = "type", func = func, argument = "key", expected = "an integer", got = Error.kind(v),
-      message = "bad index" }
+    Error.raise{ code = "type", func = func, argument = "key", expected = "an integer",
+      got = Error.kind(v), message = "bad index" }
   end
   return v
 end
@@ -192,8 +199,9 @@ local function read_axis(k, axis, size, func)
 end
 
 
--- One entry per key, the ellipsis spelled out: an axis {start, step, count ...}, a list {list}, or a new axis {new}.
--- All but new axes know their `axis` (from 1); `gap` is the number of entries before the ellipsis.
+-- One entry per key, the ellipsis spelled out: an axis {start, step, count ...}, a list {list},
+-- or a new axis {new}. All but new axes know their `axis` (from 1); `gap` is the number of
+-- entries before the ellipsis.
 local function expand(x, keys, func)
   local shape, entries, axis = x._shape, {}, 0
   local place, missing = count_axes(keys, #shape, func)

@@ -1,17 +1,19 @@
 --- Arrays: the namespace `ty.nd` and the class `ty.nd.NDArray`.
 --
--- Work is queued: a call returns at once, and reading a value (`totable`, `asscalar`, printing, saving) waits and is
--- where late failures come out. Axes and element indices count from 0; lists that functions take or return from 1.
+-- Work is queued: a call returns at once, and reading a value (`totable`, `asscalar`, printing,
+-- saving) waits and is where late failures come out. Axes and element indices count from 0; lists
+-- that functions take or return from 1.
 --
 --     local x = ty.nd.array{{1, 2}, {3, 4}}
---     x[0]                            -- view of row 0            x["0, 1:2"], x[{0, ty.slice(1, 2)}]
---     x[":, 1"] = 7                   -- assignment               x:add_(1)   -- in place
---     (x + 1):sum{axis = 1}           -- operators and methods    ty.nd.exp(x)
---     x.shape, x.dtype, x.context     -- fields                   x:totable()
+--     x[0]                          -- view of row 0            x["0, 1:2"], x[{0, ty.slice(1, 2)}]
+--     x[":, 1"] = 7                 -- assignment               x:add_(1)   -- in place
+--     (x + 1):sum{axis = 1}         -- operators and methods    ty.nd.exp(x)
+--     x.shape, x.dtype, x.context   -- fields                   x:totable()
 --
--- The parts: `ndarray.class` (object, fields, scope), `call` (calling operators), `transfer` (numbers in and out),
--- `create`, `math` (arithmetic), `shape` (shapes and copies), `index_key`, `index`, `gather` (keys), `print`,
--- `files`, `operators` (one function per operator), `control` (loops), `random`.
+-- The parts: `ndarray.class` (object, fields, scope), `call` (calling operators), `transfer`
+-- (numbers in and out), `create`, `math` (arithmetic), `shape` (shapes and copies),
+-- `index_key`, `index`, `gather` (keys), `print`, `files`, `operators` (one function per
+-- operator), `control` (loops), `random`.
 --
 -- @module tycho.ndarray
 
@@ -37,10 +39,13 @@ local nd = { NDArray = class.NDArray, scope = class.scope, save = files.save, lo
 local NDArray, fields = class.NDArray, class.fields
 
 
--- The class -----------------------------------------------------------------------------------------------------------
+-- The class ---------------------------------------------------------------------------------------
 
-setmetatable(NDArray, { __index = Class, __tostring = function() return "<class NDArray>" end, __call = function()
-  Error.raise{ code = "type", func = "NDArray", message = "arrays are made by ty.nd.array, zeros, empty and operators" }
+setmetatable(NDArray, { __index = Class, __tostring = function()
+  return "<class NDArray>"
+end, __call = function()
+  Error.raise{ code = "type", func = "NDArray",
+    message = "arrays are made by ty.nd.array, zeros, empty and operators" }
 end })
 
 
@@ -70,7 +75,8 @@ local function find_member(x, key)
   end
   local method = op.method(key)
   if not method then
-    Error.unknown{ func = "NDArray", argument = key, what = "property or method", names = member_names() }
+    Error.unknown{ func = "NDArray", argument = key, what = "property or method",
+      names = member_names() }
   end
   rawset(NDArray, key, method)
   return method
@@ -97,14 +103,15 @@ function NDArray.__newindex(x, key, v)
   if type(key) ~= "string" or not is_name(key) then
     index.set(x, key, v)
   elseif fields[key] or rawget(NDArray, key) ~= nil then
-    Error.raise{ code = "state", func = "NDArray", argument = key, message = ("'%s' is read-only"):format(key) }
+    Error.raise{ code = "state", func = "NDArray", argument = key,
+      message = ("'%s' is read-only"):format(key) }
   else
     Error.unknown{ func = "NDArray", argument = key, what = "property", names = member_names() }
   end
 end
 
 
--- The namespace ------------------------------------------------------------------------------------------------------
+-- The namespace -----------------------------------------------------------------------------------
 
 for _, part in ipairs{ make, math_of } do
   for name, f in pairs(part) do
@@ -119,7 +126,8 @@ function nd.waitall()
 end
 
 
---- Nested tables, numbers and arrays as an array (not for users): arrays pass, others become `dtype` on the CPU.
+--- Nested tables, numbers and arrays as an array (not for users): arrays pass,
+-- others become `dtype` on the CPU.
 -- @param v
 -- @string[opt="float32"] dtype
 -- @string func for errors

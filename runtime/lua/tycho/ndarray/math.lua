@@ -1,7 +1,9 @@
---- Arithmetic and comparison of arrays and numbers: `x + y`, `x:add_(y)`, `x:eq(y)`, `ty.nd.maximum(x, y)`.
+--- Arithmetic and comparison of arrays and numbers: `x + y`, `x:add_(y)`,
+-- `x:eq(y)`, `ty.nd.maximum(x, y)`.
 --
--- Two arrays broadcast; their element types must be equal and are the result's, comparisons included (1 and 0). A
--- number takes the array's element type; bool arrays become int64 first. Two numbers give a number.
+-- Two arrays broadcast; their element types must be equal and are the result's, comparisons
+-- included (1 and 0). A number takes the array's element type; bool arrays become int64
+-- first. Two numbers give a number.
 --
 -- @module tycho.ndarray.math
 
@@ -83,8 +85,8 @@ end
 
 local function bad_operand(func, a, b)
   local other = not is_array(a) and type(a) ~= "number" and a or b
-  Error.raise{ code = "type", func = func, expected = "an NDArray or a number", got = Error.kind(other),
-    message = "bad operand" }
+  Error.raise{ code = "type", func = func, expected = "an NDArray or a number",
+    got = Error.kind(other), message = "bad operand" }
 end
 
 
@@ -106,10 +108,11 @@ local function combine(row, func, a, b, out)
 end
 
 
--- Operators -----------------------------------------------------------------------------------------------------------
+-- Operators ---------------------------------------------------------------------------------------
 
 local INFIX = {
-  __add = "add", __sub = "subtract", __mul = "multiply", __div = "divide", __mod = "modulo", __pow = "power",
+  __add = "add", __sub = "subtract", __mul = "multiply", __div = "divide", __mod = "modulo",
+  __pow = "power",
 }
 
 for event, name in pairs(INFIX) do
@@ -134,7 +137,8 @@ NDArray.__lt, NDArray.__le = refuse_order, refuse_order
 
 
 local COMPARE = {
-  eq = "equal", ne = "not_equal", gt = "greater", ge = "greater_equal", lt = "lesser", le = "lesser_equal",
+  eq = "equal", ne = "not_equal", gt = "greater", ge = "greater_equal", lt = "lesser",
+  le = "lesser_equal",
 }
 
 for method, name in pairs(COMPARE) do
@@ -146,7 +150,8 @@ end
 
 
 -- In place: the right side may broadcast up to x; the result is written to x.
-local IN_PLACE = { add_ = "add", sub_ = "subtract", mul_ = "multiply", div_ = "divide", mod_ = "modulo" }
+local IN_PLACE = { add_ = "add", sub_ = "subtract", mul_ = "multiply",
+  div_ = "divide", mod_ = "modulo" }
 
 for method, name in pairs(IN_PLACE) do
   local row, func = ROWS[name], "NDArray:" .. method
@@ -164,14 +169,14 @@ function NDArray.fill(x, v)
   if type(v) == "boolean" then
     v = truth(v)
   elseif type(v) ~= "number" then
-    Error.raise{ code = "type", func = "NDArray:fill", argument = "v", expected = "a number", got = Error.kind(v),
-      message = "bad 'v'" }
+    Error.raise{ code = "type", func = "NDArray:fill", argument = "v", expected = "a number",
+      got = Error.kind(v), message = "bad 'v'" }
   end
   return call.fill(x, v, "NDArray:fill")
 end
 
 
--- Functions -----------------------------------------------------------------------------------------------------------
+-- Functions ---------------------------------------------------------------------------------------
 
 for name, row in pairs(ROWS) do
   local func = "nd." .. name

@@ -1,8 +1,10 @@
---- NumPy's files: one array (`.npy`), or several in a zip archive (`.npz`), stored or deflated. For `ndarray/files.lua`.
+--- NumPy's files: one array (`.npy`), or several in a zip archive (`.npz`), stored or
+-- deflated. For `ndarray/files.lua`.
 --
--- The header of an array is the text of a Python dictionary; its three entries are found by their names, nothing is
--- evaluated. Arrays without dimensions are read as one element. Numbers of either byte order and both orders of
--- dimensions are read; little-endian, last dimension fastest is written.
+-- The header of an array is the text of a Python dictionary; its three entries are found by
+-- their names, nothing is evaluated. Arrays without dimensions are read as one element.
+-- Numbers of either byte order and both orders of dimensions are read; little-endian, last
+-- dimension fastest is written.
 --
 -- @module tycho.ndarray.npy
 
@@ -20,10 +22,11 @@ local C = native.C
 
 local npy = {}
 
-local MAGIC, HEAD = "\147NUMPY", 64                      -- bytes before the elements are a multiple of 64
+local MAGIC, HEAD = "\147NUMPY", 64              -- bytes before the elements are a multiple of 64
 
 local DESCR = {
-  float32 = "<f4", float64 = "<f8", float16 = "<f2", uint8 = "|u1", int8 = "|i1", int32 = "<i4", int64 = "<i8", bool = "|b1",
+  float32 = "<f4", float64 = "<f8", float16 = "<f2", uint8 = "|u1", int8 = "|i1", int32 = "<i4",
+  int64 = "<i8", bool = "|b1",
 }
 local DTYPE = {}
 for name, descr in pairs(DESCR) do
@@ -32,7 +35,8 @@ end
 
 
 local function fail(func, source, text)
-  Error.raise{ code = "format", func = func, argument = source, message = ("'%s': %s"):format(source, text) }
+  Error.raise{ code = "format", func = func, argument = source,
+    message = ("'%s': %s"):format(source, text) }
 end
 
 
@@ -58,7 +62,7 @@ local function bytes_of(n, count)
 end
 
 
--- One array -----------------------------------------------------------------------------------------------------------
+-- One array ---------------------------------------------------------------------------------------
 
 -- Header and, as pointer and size, the elements.
 local function parts_of(x, func, name)
@@ -67,9 +71,11 @@ local function parts_of(x, func, name)
     Error.raise{ code = "dtype", func = func, argument = name, got = x.dtype,
       message = "NumPy's files have no such type; astype(\"float32\") gives one that they have" }
   end
-  local text = ("{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }"):format(descr, table.concat(x.shape, ", "))
+  local text = ("{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }")
+    :format(descr, table.concat(x.shape, ", "))
   text = text .. (" "):rep(-(#text + 11) % HEAD) .. "\n"
-  return MAGIC .. "\1\0" .. bytes_of(#text, 2) .. text, { x:data(), x.size * tonumber(descr:sub(3)), x }
+  return MAGIC .. "\1\0" .. bytes_of(#text, 2) .. text,
+    { x:data(), x.size * tonumber(descr:sub(3)), x }
 end
 
 
@@ -78,7 +84,8 @@ local function type_of(descr, func, source)
   local order, kind, size = descr:match("^([<>|=]?)(%a)(%d+)$")
   local dtype = kind and DTYPE[kind .. size]
   if not dtype then
-    Error.raise{ code = "dtype", func = func, argument = source, got = descr, expected = "float, int32, int64, int8, uint8, bool",
+    Error.raise{ code = "dtype", func = func, argument = source, got = descr,
+      expected = "float, int32, int64, int8, uint8, bool",
       message = ("'%s' has elements of a type that arrays cannot have"):format(source) }
   end
   return dtype, tonumber(size), order == ">" and tonumber(size) > 1
@@ -88,13 +95,15 @@ end
 local function shape_of(text, func, source)
   local shape = {}
   for size in text:gmatch("[^,%s]+") do
-    shape[#shape + 1] = size:match("^%d+$") and tonumber(size) or fail(func, source, "bad shape in the header")
+    shape[#shape + 1] = size:match("^%d+$") and tonumber(size)
+      or fail(func, source, "bad shape in the header")
   end
   return shape
 end
 
 
--- dtype, size, whether turned round, shape, whether the first dimension is the fastest, place of the elements
+-- dtype, size, whether turned round, shape, whether the first dimension is the
+-- fastest, place of the elements
 local function header_of(bytes, func, source)
   local major = bytes:byte(7)
   local long = major and major > 1 and 4 or 2
@@ -104,13 +113,14 @@ local function header_of(bytes, func, source)
   local length = long == 2 and u16(bytes, 9) or u32(bytes, 9)
   local text = bytes:sub(9 + long, 8 + long + length)
   local descr = text:match("['\"]descr['\"]%s*:%s*['\"]([^'\"]*)['\"]")
-  local order, shape = text:match("['\"]fortran_order['\"]%s*:%s*(%a+)"), text:match("['\"]shape['\"]%s*:%s*%(([^)]*)%)")
+  local order, shape = text:match("['\"]fortran_order['\"]%s*:%s*(%a+)"),
+    text:match("['\"]shape['\"]%s*:%s*%(([^)]*)%)")
   if #text < length or not shape or order ~= "True" and order ~= "False" then
     fail(func, source, "the header is damaged")
   end
   local dtype, size, turned = type_of(descr or "a structure", func, source)
-  return { dtype = dtype, size = size, turned = turned, shape = shape_of(shape, func, source), first_fastest = order == "True",
-    at = 8 + long + length }
+  return { dtype = dtype, size = size, turned = turned, shape = shape_of(shape, func, source),
+    first_fastest = order == "True", at = 8 + long + length }
 end
 
 
@@ -141,11 +151,11 @@ local function array_of(bytes, func, source)
 end
 
 
--- Archives ------------------------------------------------------------------------------------------------------------
+-- Archives ----------------------------------------------------------------------------------------
 
 local LOCAL, CENTRAL, END = "PK\3\4", "PK\1\2", "PK\5\6"
-local WIDE = 0xFFFFFFFF                                  -- a size or place that stands in the 64-bit extra field
-local VERSION, DATE = 20, 0x21                           -- 1980-01-01: equal arrays give equal files
+local WIDE = 0xFFFFFFFF                  -- a size or place that stands in the 64-bit extra field
+local VERSION, DATE = 20, 0x21           -- 1980-01-01: equal arrays give equal files
 
 
 local function checksum(parts)
@@ -160,8 +170,9 @@ end
 
 -- What the two headers of a member have in common.
 local function member_head(name, crc, size)
-  return bytes_of(VERSION, 2) .. bytes_of(0, 2) .. bytes_of(0, 2) .. bytes_of(0, 2) .. bytes_of(DATE, 2) .. bytes_of(crc, 4)
-    .. bytes_of(size, 4) .. bytes_of(size, 4) .. bytes_of(#name, 2) .. bytes_of(0, 2)
+  return bytes_of(VERSION, 2) .. bytes_of(0, 2) .. bytes_of(0, 2) .. bytes_of(0, 2)
+    .. bytes_of(DATE, 2) .. bytes_of(crc, 4) .. bytes_of(size, 4) .. bytes_of(size, 4)
+    .. bytes_of(#name, 2) .. bytes_of(0, 2)
 end
 
 
@@ -172,8 +183,8 @@ local function save_npz(path, list, func)
     local size = #header + elements[2]
     local head = member_head(name, checksum{ header, elements }, size)
     parts[3 * i - 2], parts[3 * i - 1], parts[3 * i] = LOCAL .. head .. name, header, elements
-    central[i] = CENTRAL .. bytes_of(VERSION, 2) .. head .. bytes_of(0, 2) .. bytes_of(0, 2) .. bytes_of(0, 2) .. bytes_of(0, 4)
-      .. bytes_of(at, 4) .. name
+    central[i] = CENTRAL .. bytes_of(VERSION, 2) .. head .. bytes_of(0, 2) .. bytes_of(0, 2)
+      .. bytes_of(0, 2) .. bytes_of(0, 4) .. bytes_of(at, 4) .. name
     at = at + #parts[3 * i - 2] + size
     if at >= WIDE then
       Error.raise{ code = "value", func = func, argument = path,
@@ -181,8 +192,8 @@ local function save_npz(path, list, func)
     end
   end
   local index = table.concat(central)
-  parts[#parts + 1] = index .. END .. bytes_of(0, 4) .. bytes_of(#list, 2) .. bytes_of(#list, 2) .. bytes_of(#index, 4)
-    .. bytes_of(at, 4) .. bytes_of(0, 2)
+  parts[#parts + 1] = index .. END .. bytes_of(0, 4) .. bytes_of(#list, 2) .. bytes_of(#list, 2)
+    .. bytes_of(#index, 4) .. bytes_of(at, 4) .. bytes_of(0, 2)
   files.write_parts(path, parts, func)
 end
 
@@ -209,15 +220,17 @@ local function member_at(bytes, at, func, source)
   if bytes:sub(at, at + 3) ~= CENTRAL or at + 45 > #bytes then
     fail(func, source, "the archive's index is damaged")
   end
-  local name_length, extra_length, comment_length = u16(bytes, at + 28), u16(bytes, at + 30), u16(bytes, at + 32)
+  local name_length, extra_length, comment_length =
+    u16(bytes, at + 28), u16(bytes, at + 30), u16(bytes, at + 32)
   local next_at = at + 46 + name_length + extra_length + comment_length
   if next_at > #bytes then
     fail(func, source, "the archive's index is damaged")
   end
   local size, packed, place = widened(bytes, at + 46 + name_length, extra_length,
     { u32(bytes, at + 24), u32(bytes, at + 20), u32(bytes, at + 42) })
-  return { name = bytes:sub(at + 46, at + 45 + name_length), method = u16(bytes, at + 10), flags = u16(bytes, at + 8),
-    crc = u32(bytes, at + 16), size = size, packed = packed, place = place }, next_at
+  return { name = bytes:sub(at + 46, at + 45 + name_length), method = u16(bytes, at + 10),
+    flags = u16(bytes, at + 8), crc = u32(bytes, at + 16), size = size, packed = packed,
+    place = place }, next_at
 end
 
 
@@ -232,7 +245,8 @@ local function contents_of(bytes, m, func, source)
     fail(func, source, ("member '%s' is cut off"):format(m.name))
   elseif m.method == 0 then
     content = packed
-  elseif m.method == 8 and m.size < 1100 * m.packed + 64 then  -- more than deflating can save: a wrong size
+  -- more than deflating can save: a wrong size
+  elseif m.method == 8 and m.size < 1100 * m.packed + 64 then
     local out = ffi.new("uint8_t[?]", m.size + 1)
     native.check(C.ty_inflate(packed, #packed, out, m.size), func, { argument = source })
     content = ffi.string(out, m.size)
@@ -263,13 +277,14 @@ local function load_npz(bytes, func, source)
   for i = 1, u16(bytes, stop + 10) do
     local member
     member, at = member_at(bytes, at, func, source)
-    list[i] = { (member.name:gsub("%.npy$", "")), array_of(contents_of(bytes, member, func, source), func, source) }
+    list[i] = { (member.name:gsub("%.npy$", "")),
+      array_of(contents_of(bytes, member, func, source), func, source) }
   end
   return list
 end
 
 
--- For ndarray_io ------------------------------------------------------------------------------------------------------
+-- For ndarray_io ----------------------------------------------------------------------------------
 
 --- Writes a single array.
 -- @string path
@@ -277,7 +292,8 @@ end
 -- @string func for errors
 function npy.save(path, list, func)
   if #list ~= 1 then
-    Error.raise{ code = "value", func = func, argument = "data", expected = "one array", got = #list .. " arrays",
+    Error.raise{ code = "value", func = func, argument = "data", expected = "one array",
+      got = #list .. " arrays",
       message = "a file that ends in .npy holds one array, one that ends in .npz several" }
   end
   files.write_parts(path, { parts_of(list[1][2], func, list[1][1]) }, func)

@@ -1,7 +1,9 @@
---- One function per operator on arrays: `ty.nd.Convolution{...}`, `ty.nd.contrib.X`, `x:sum{axis = 1}`.
+--- One function per operator on arrays: `ty.nd.Convolution{...}`,
+-- `ty.nd.contrib.X`, `x:sum{axis = 1}`.
 --
--- Arrays come first, then parameters; `out =` an array or list to write, `ctx =` the device of an operator without
--- inputs. One output gives an array, several a list. Functions and methods are made when they are first named.
+-- Arrays come first, then parameters; `out =` an array or list to write, `ctx =` the device of an
+-- operator without inputs. One output gives an array, several a list. Functions and methods are
+-- made when they are first named.
 --
 -- @module tycho.ndarray.operators
 
@@ -25,7 +27,7 @@ local OPTIONS = { out = true, ctx = true, name = true }
 local KIND = { is_input = is_array, input_text = "an NDArray", options = OPTIONS }
 
 
--- Attributes and outputs ---------------------------------------------------------------------------------------------
+-- Attributes and outputs --------------------------------------------------------------------------
 
 -- A Context among the options as text, which is what operators take.
 local function plain_context(...)
@@ -72,7 +74,8 @@ local function outputs_given(out, func)
   end
   for i = 1, is_plain(out) and #out or 1 do
     if not (is_plain(out) and is_array(out[i])) then
-      Error.raise{ code = "type", func = func, argument = "out", expected = "an NDArray or a list of them",
+      Error.raise{ code = "type", func = func, argument = "out",
+        expected = "an NDArray or a list of them",
         got = Error.kind(is_plain(out) and out[i] or out), message = "bad 'out'" }
     end
   end
@@ -80,7 +83,7 @@ local function outputs_given(out, func)
 end
 
 
--- Inputs -------------------------------------------------------------------------------------------------------------
+-- Inputs ------------------------------------------------------------------------------------------
 
 local function place_of(names, key)
   for i, name in ipairs(names) do
@@ -119,9 +122,11 @@ local function check_inputs(c)
   local names
   for i = 1, c.count do
     if not c.inputs[i] then
-      names = names or registry.ports(c.schema.name, c.params, c.schema.variadic and c.count or -1, c.func).inputs
-      Error.raise{ code = "value", func = c.func, op = c.schema.name, argument = names[i] or "input " .. i,
-        expected = "an NDArray", got = "nothing", message = ("input '%s' is missing"):format(names[i] or i) }
+      names = names or registry.ports(c.schema.name, c.params, c.schema.variadic and c.count or -1,
+        c.func).inputs
+      Error.raise{ code = "value", func = c.func, op = c.schema.name,
+        argument = names[i] or "input " .. i, expected = "an NDArray", got = "nothing",
+        message = ("input '%s' is missing"):format(names[i] or i) }
     end
   end
 end
@@ -136,10 +141,12 @@ local function explain(c, e)
   if not ok or #ports.inputs == c.count then
     error(e, 0)
   elseif #ports.inputs > c.count then
-    Error.raise{ code = "value", func = c.func, op = c.schema.name, argument = ports.inputs[c.count + 1],
-      expected = "an NDArray", got = "nothing", message = ("input '%s' is missing"):format(ports.inputs[c.count + 1]) }
+    Error.raise{ code = "value", func = c.func, op = c.schema.name,
+      argument = ports.inputs[c.count + 1], expected = "an NDArray", got = "nothing",
+      message = ("input '%s' is missing"):format(ports.inputs[c.count + 1]) }
   end
-  Error.raise{ code = "type", func = c.func, op = c.schema.name, expected = #ports.inputs, got = c.count,
+  Error.raise{ code = "type", func = c.func, op = c.schema.name, expected = #ports.inputs,
+    got = c.count,
     message = ("takes %d inputs (%s)"):format(#ports.inputs, table.concat(ports.inputs, ", ")) }
 end
 
@@ -154,7 +161,7 @@ local function check_ctx(c)
 end
 
 
--- Calls --------------------------------------------------------------------------------------------------------------
+-- Calls -------------------------------------------------------------------------------------------
 
 local function run(c)
   local custom = c.schema.name == "Custom" and require("tycho.executor.custom_operator")
@@ -168,7 +175,8 @@ local function run(c)
   check_ctx(c)
   c.out = outputs_given(c.options.out, c.func)
   local flat = flat_params(c)
-  local n = registry.ports(c.schema.name, c.params, c.schema.variadic and c.count or -1, c.func).nvisible
+  local n = registry.ports(c.schema.name, c.params, c.schema.variadic and c.count or -1,
+    c.func).nvisible
   local results = call.many(c.schema.name, c.func, c.inputs, c.count, flat, c.out or {}, n)
   c.flat = n == 1 and flat
   if c.options.out ~= nil then
@@ -196,7 +204,8 @@ end
 
 -- How many arrays make a whole call, 1 or 2, or nil: there is no parameter, and one output.
 local function plain_inputs(schema)
-  local plain = not schema.variadic and #schema.params == 0 and schema.outputs == "output" and #schema.input_names <= 2
+  local plain = not schema.variadic and #schema.params == 0 and schema.outputs == "output"
+    and #schema.input_names <= 2
   return plain and #schema.input_names or nil
 end
 
@@ -225,7 +234,7 @@ function op.maker(schema, func)
 end
 
 
--- Namespaces ---------------------------------------------------------------------------------------------------------
+-- Namespaces --------------------------------------------------------------------------------------
 
 -- A namespace that finds operators by one of several prefixes.
 local function namespace(name, prefixes, own)
@@ -271,7 +280,7 @@ function op.named(key)
 end
 
 
--- Methods ------------------------------------------------------------------------------------------------------------
+-- Methods -----------------------------------------------------------------------------------------
 
 -- methods whose operator has another name
 local OTHER_NAME = { repeat_ = "repeat" }
@@ -297,7 +306,8 @@ function op.method(key)
         return call.known(form, func, out, x, ...)
       end
     end
-    local kind = { is_input = is_array, input_text = "an NDArray", options = OPTIONS, self = x, whole = whole }
+    local kind = { is_input = is_array, input_text = "an NDArray", options = OPTIONS,
+      self = x, whole = whole }
     return attempt(book, kind, schema, func, ...)
   end
 end

@@ -10,7 +10,7 @@ local host = require "tycho.ndarray.transfer"
 
 local NDArray, BYTES = class.NDArray, class.BYTES
 
-local MOST = 6                                           -- longer axes show half of this at either end
+local MOST = 6                                   -- longer axes show half of this at either end
 
 local FLOATS = { float32 = 7, float64 = 8, float16 = 4, bfloat16 = 3 }   -- digits shown
 
@@ -58,7 +58,8 @@ local function row_texts(x, from, n, digits)
 end
 
 
--- Rows of texts in nested lists, as the array is nested; "..." for what is left out. `most` is that of the outer axes.
+-- Rows of texts in nested lists, as the array is nested; "..." for what is left out.
+-- `most` is that of the outer axes.
 local function collect(x, depth, from, size, digits, rows, most)
   local n = x._shape[depth]
   if depth == #x._shape then
@@ -113,9 +114,11 @@ end
 --- The values and `<NDArray 2x3 @cpu(0)>`.
 function NDArray.__tostring(x)
   if not rawget(x, "_h") then
-    return rawget(x, "_shape") and "<NDArray " .. table.concat(x._shape, "x") .. " without memory>" or "<NDArray freed>"
+    return rawget(x, "_shape") and "<NDArray " .. table.concat(x._shape, "x") .. " without memory>"
+      or "<NDArray freed>"
   end
-  return ("\n%s\n<NDArray %s @%s>"):format(values_text(x, MOST), table.concat(x._shape, "x"), tostring(x.context))
+  return ("\n%s\n<NDArray %s @%s>"):format(values_text(x, MOST),
+    table.concat(x._shape, "x"), tostring(x.context))
 end
 
 
@@ -129,7 +132,8 @@ local function rows_shown(x, most)
 end
 
 
---- The array in at most about so many rows, for the prompt; the dtype stands with the shape unless it is float32.
+--- The array in at most about so many rows, for the prompt; the dtype stands with
+-- the shape unless it is float32.
 -- @tparam NDArray x
 -- @int rows
 function NDArray.text(x, rows)
@@ -145,5 +149,6 @@ end
 
 --- "float32 2x3 @cpu(0)": an array in a few words, without reading it.
 function NDArray.summary(x)
-  return ("%s %s @%s"):format(args.DTYPE_NAMES[x._dtype], table.concat(x._shape, "x"), tostring(x.context))
+  return ("%s %s @%s"):format(args.DTYPE_NAMES[x._dtype],
+    table.concat(x._shape, "x"), tostring(x.context))
 end

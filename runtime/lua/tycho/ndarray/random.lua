@@ -1,7 +1,7 @@
 --- Random arrays: `ty.nd.random`. Seeds and states: ndarray/seed.lua.
 --
--- The parameters of a distribution are all numbers (`shape` says how many draws, {1} if nil) or all arrays (a draw, or
--- `shape` draws, for each element). Each call takes the next draw of its device.
+-- The parameters of a distribution are all numbers (`shape` says how many draws, {1} if nil) or all
+-- arrays (a draw, or `shape` draws, for each element). Each call takes the next draw of its device.
 --
 --     ty.nd.random.normal{loc = 0, scale = 2, shape = {3, 4}}
 --
@@ -84,7 +84,8 @@ local function sampler(name, rows)
   for i, row in ipairs(rows) do
     spec[i] = { row[1], "number|array", row[2] }
   end
-  for _, entry in ipairs{ { "shape", "shape?" }, { "dtype", "dtype?" }, { "ctx", "context?" }, { "out", "array?" } } do
+  for _, entry in ipairs{ { "shape", "shape?" }, { "dtype", "dtype?" }, { "ctx", "context?" },
+      { "out", "array?" } } do
     spec[#spec + 1] = entry
   end
   local form = args.form(func, spec)
@@ -95,7 +96,8 @@ local function sampler(name, rows)
       arrays = arrays + (is_array(a[row[1]]) and 1 or 0)
     end
     if arrays > 0 and arrays < #rows then
-      Error.raise{ code = "type", func = func, message = "the parameters are all numbers or all arrays" }
+      Error.raise{ code = "type", func = func,
+        message = "the parameters are all numbers or all arrays" }
     end
     return (arrays == 0 and from_numbers or from_arrays)(name, rows, func, a)
   end
@@ -129,20 +131,21 @@ end
 
 
 local RANDINT = args.form("nd.random.randint", {
-  { "low", "integer" }, { "high", "integer" }, { "shape", "shape?" }, { "dtype", { "int32", "int64" }, "int32" },
-  { "ctx", "context?" }, { "out", "array?" },
+  { "low", "integer" }, { "high", "integer" }, { "shape", "shape?" },
+  { "dtype", { "int32", "int64" }, "int32" }, { "ctx", "context?" }, { "out", "array?" },
 })
 
 --- Integers from low to below high.
 function draw.randint(...)
   local a = RANDINT(...)
-  return create("_random_randint", "nd.random.randint", { "low", call.number(a.low), "high", call.number(a.high) }, a)
+  return create("_random_randint", "nd.random.randint",
+    { "low", call.number(a.low), "high", call.number(a.high) }, a)
 end
 
 
 local MULTINOMIAL = args.form("nd.random.multinomial", {
-  { "data", "array" }, { "shape", "shape?" }, { "get_prob", "boolean", false }, { "out", "array|list?" },
-  { "dtype", "dtype", "int32" },
+  { "data", "array" }, { "shape", "shape?" }, { "get_prob", "boolean", false },
+  { "out", "array|list?" }, { "dtype", "dtype", "int32" },
 })
 
 --- Indices drawn with the probabilities in the last axis of data.
@@ -155,7 +158,8 @@ function draw.multinomial(...)
   end
   local given = is_array(a.out) and { a.out } or a.out or {}
   local count = a.get_prob and 2 or 1
-  local results = call.many("_sample_multinomial", "nd.random.multinomial", { a.data }, 1, params, given, count)
+  local results = call.many("_sample_multinomial", "nd.random.multinomial", { a.data },
+    1, params, given, count)
   return a.get_prob and results or results[1]
 end
 
@@ -169,5 +173,6 @@ function draw.shuffle(...)
 end
 
 
--- The namespace: the functions above, and operators by the rest of their names (`pdf_normal`, `normal_like`).
+-- The namespace: the functions above, and operators by the rest of their names
+-- (`pdf_normal`, `normal_like`).
 return op.namespace("nd.random", { "_random_", "_sample_" }, draw)

@@ -1,8 +1,9 @@
 --- Files in the safetensors format: a header in JSON, then the elements. For `ndarray/files.lua`.
 --
--- Layout, little-endian: uint64 length of the header; the header, `{"NAME": {"dtype": "F32", "shape": [2, 3],
--- "data_offsets": [begin, end]}, ...}`, filled up with spaces; the elements. Places count from the end of the header.
--- The entry `__metadata__` is passed over. Arrays without dimensions are read as one element.
+-- Layout, little-endian: uint64 length of the header; the header, `{"NAME": {"dtype": "F32",
+-- "shape": [2, 3], "data_offsets": [begin, end]}, ...}`, filled up with spaces; the elements.
+-- Places count from the end of the header. The entry `__metadata__` is passed over. Arrays without
+-- dimensions are read as one element.
 --
 -- @module tycho.ndarray.safetensors
 
@@ -23,8 +24,8 @@ local ALIGN = 8                                          -- elements begin at su
 local MOST = 100 * 2 ^ 20                                -- bytes that a header may have
 
 local CODE = {
-  float32 = "F32", float64 = "F64", float16 = "F16", bfloat16 = "BF16", uint8 = "U8", int8 = "I8", int32 = "I32",
-  int64 = "I64", bool = "BOOL",
+  float32 = "F32", float64 = "F64", float16 = "F16", bfloat16 = "BF16", uint8 = "U8", int8 = "I8",
+  int32 = "I32", int64 = "I64", bool = "BOOL",
 }
 local DTYPE = {}
 for name, code in pairs(CODE) do
@@ -33,7 +34,8 @@ end
 
 
 local function fail(func, source, text)
-  Error.raise{ code = "format", func = func, argument = source, message = ("'%s': %s"):format(source, text) }
+  Error.raise{ code = "format", func = func, argument = source,
+    message = ("'%s': %s"):format(source, text) }
 end
 
 
@@ -64,7 +66,8 @@ function safetensors.save(path, list, func)
   for i, pair in ipairs(list) do
     local x = pair[2]
     local bytes = x.size * class.BYTES[x._dtype]
-    entries[i] = { pair[1], json.object{ { "dtype", CODE[x.dtype] }, { "shape", x.shape }, { "data_offsets", { at, at + bytes } } } }
+    entries[i] = { pair[1], json.object{ { "dtype", CODE[x.dtype] }, { "shape", x.shape },
+      { "data_offsets", { at, at + bytes } } } }
     parts[i + 2], at = { x:data(), bytes, x }, at + bytes
   end
   local header = json.text(json.object(entries))
@@ -103,20 +106,23 @@ end
 
 -- An entry checked against the bytes that there are: {name, dtype, shape, begin, end}.
 local function entry_of(name, entry, size, func, source)
-  if not (values.is_plain(entry) and is_list(entry.shape) and is_list(entry.data_offsets) and #entry.data_offsets == 2) then
+  if not (values.is_plain(entry) and is_list(entry.shape) and is_list(entry.data_offsets)
+      and #entry.data_offsets == 2) then
     fail(func, source, ("the header's entry '%s' is damaged"):format(name))
   end
   local dtype, from, to = DTYPE[entry.dtype], entry.data_offsets[1], entry.data_offsets[2]
   if not dtype then
     Error.raise{ code = "dtype", func = func, argument = name, got = tostring(entry.dtype),
-      expected = table.concat({ "F64", "F32", "F16", "BF16", "I64", "I32", "I8", "U8", "BOOL" }, " "),
-      message = ("'%s' has elements of a type that arrays cannot have"):format(name) }
+      expected = table.concat({ "F64", "F32", "F16", "BF16", "I64", "I32", "I8", "U8", "BOOL" },
+        " "), message = ("'%s' has elements of a type that arrays cannot have"):format(name) }
   end
   local wanted = tables.product(entry.shape) * class.BYTES[args.DTYPES[dtype]]
   if to > size or to - from ~= wanted then
-    fail(func, source, ("'%s' has %d bytes of elements instead of %d"):format(name, math.max(math.min(to, size) - from, 0), wanted))
+    fail(func, source, ("'%s' has %d bytes of elements instead of %d"):format(name,
+      math.max(math.min(to, size) - from, 0), wanted))
   end
-  return { name = name, dtype = dtype, shape = #entry.shape > 0 and entry.shape or { 1 }, from = from, to = to }
+  return { name = name, dtype = dtype, shape = #entry.shape > 0 and entry.shape or { 1 },
+    from = from, to = to }
 end
 
 
@@ -134,13 +140,16 @@ function safetensors.load(bytes, func, source)
       entries[#entries + 1] = entry_of(tostring(name), entry, #bytes - start, func, source)
     end
   end
-  table.sort(entries, function(a, b) return a.from < b.from or a.from == b.from and a.name < b.name end)
+  table.sort(entries, function(a, b)
+    return a.from < b.from or a.from == b.from and a.name < b.name
+  end)
   for i, e in ipairs(entries) do
     if e.from ~= at then
       fail(func, source, ("the elements of '%s' do not follow those before"):format(e.name))
     end
     at = e.to
-    list[i] = { e.name, host.from_string(bytes:sub(start + e.from + 1, start + e.to), e.shape, args.DTYPES[e.dtype], func) }
+    list[i] = { e.name, host.from_string(bytes:sub(start + e.from + 1, start + e.to), e.shape,
+      args.DTYPES[e.dtype], func) }
   end
   if at ~= #bytes - start then
     fail(func, source, "there are bytes behind the last element")

@@ -1,6 +1,7 @@
 --- Seeds and states of random numbers, and the functions that draw them: `ty.random`.
 --
--- Every device has a state: a seed and the number of draws so far. Equal seeds give equal numbers, on CPU and GPU.
+-- Every device has a state: a seed and the number of draws so far. Equal seeds give
+-- equal numbers, on CPU and GPU.
 --
 --     ty.random.seed(7)                              -- all devices, each with numbers of its own
 --     ty.random.seed(7, {ctx = ty.gpu(0)})           -- one device, as any other seeded so
@@ -22,9 +23,9 @@ local C, check = native.C, native.check
 local random = {}
 
 
--- State ---------------------------------------------------------------------------------------------------------------
+-- State -------------------------------------------------------------------------------------------
 
-local LEAST_CPUS = 8                                     -- CPU queues whose states are saved at least
+local LEAST_CPUS = 8                             -- CPU queues whose states are saved at least
 
 local function integer_value(v)
   return type(v) == "number" and v == math.floor(v) and v - v == 0, v, "an integer", "value"
@@ -63,7 +64,8 @@ local function digits(n)
 end
 
 
---- The states of all devices: `{["cpu(0)"] = {seed = "7", counter = "12"}, ...}`; 64-bit numbers, so they are text.
+--- The states of all devices: `{["cpu(0)"] = {seed = "7", counter = "12"}, ...}`;
+-- 64-bit numbers, so they are text.
 function random.get_state()
   local n, state = ffi.new("uint64_t[2]"), {}
   for _, ctx in ipairs(devices()) do
@@ -76,7 +78,8 @@ end
 
 local function read_digits(text, name)
   if type(text) ~= "string" or not text:find("^%d+$") or #text > 20 then
-    Error.raise{ code = "type", func = "random.set_state", argument = name, expected = "digits as text",
+    Error.raise{ code = "type", func = "random.set_state", argument = name,
+      expected = "digits as text",
       got = Error.kind(text), message = "the state is not one that get_state gave" }
   end
   local n = 0ULL
@@ -102,7 +105,7 @@ function random.set_state(state)
 end
 
 
--- Drawing ------------------------------------------------------------------------------------------------------------
+-- Drawing -----------------------------------------------------------------------------------------
 
 for name, f in pairs(nd.random) do
   random[name] = f

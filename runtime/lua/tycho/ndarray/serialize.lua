@@ -1,16 +1,19 @@
---- Lua values and arrays as bytes and back: the format of optimizer states and of saved training states.
+--- Lua values and arrays as bytes and back: the format of optimizer states
+-- and of saved training states.
 --
 --     local bytes = container.encode{ epoch = 3, states = { [0] = array } }
 --     local value = container.decode(bytes, "Updater:set_states")
 --
--- Numbers, texts, booleans, `ty.null`, NDArrays, tables of these, and objects of classes that were made known with
--- `register`: their fields are kept, nothing is executed. Tables are written with sorted keys, so equal values give
--- equal bytes. What `decode` refuses is E(format): foreign bytes, other versions, truncation, damage.
+-- Numbers, texts, booleans, `ty.null`, NDArrays, tables of these, and objects of classes that were
+-- made known with `register`: their fields are kept, nothing is executed. Tables are written with
+-- sorted keys, so equal values give equal bytes. What `decode` refuses is E(format): foreign bytes,
+-- other versions, truncation, damage.
 --
--- Layout, little-endian: "TYCHOBOX", uint32 version, uint32 checksum (Adler-32 of the rest), uint64 length of the rest,
--- then one value. A value is a letter and its contents: z (null), t, f, n (float64), s (uint64 length, bytes), {
--- (uint64 number of pairs, keys and values by turns), o (name of the class as a text value, fields as a table value), a
--- (uint32 dtype, ndim; context as a text value; ndim uint64 sizes; the elements).
+-- Layout, little-endian: "TYCHOBOX", uint32 version, uint32 checksum (Adler-32 of the rest), uint64
+-- length of the rest, then one value. A value is a letter and its contents: z (null), t, f, n
+-- (float64), s (uint64 length, bytes), { (uint64 number of pairs, keys and values by turns), o
+-- (name of the class as a text value, fields as a table value), a (uint32 dtype, ndim; context as a
+-- text value; ndim uint64 sizes; the elements).
 --
 -- @module tycho.ndarray.serialize
 
@@ -57,7 +60,7 @@ local function checksum(p, n)
 end
 
 
--- Writing -------------------------------------------------------------------------------------------------------------
+-- Writing -----------------------------------------------------------------------------------------
 
 local put
 
@@ -151,12 +154,14 @@ function put(out, v, depth)
   elseif kind == "table" then
     put_table(out, v, depth)
   else
-    Error.raise{ code = "type", func = "container.encode", got = Error.kind(v), message = "this cannot be saved" }
+    Error.raise{ code = "type", func = "container.encode", got = Error.kind(v),
+      message = "this cannot be saved" }
   end
 end
 
 
--- Interpreted: a table that holds itself once passed without an error; a compiled recursion (LuaJIT 2.1-beta3) is the suspect.
+-- Interpreted: a table that holds itself once passed without an error; a compiled recursion
+-- (LuaJIT 2.1-beta3) is the suspect.
 jit.off(put_pairs)
 jit.off(put_table)
 jit.off(put)
@@ -175,7 +180,7 @@ function container.encode(v)
 end
 
 
--- Reading -------------------------------------------------------------------------------------------------------------
+-- Reading -----------------------------------------------------------------------------------------
 
 local function fail(r, text)
   Error.raise{ code = "format", func = r.func,
@@ -302,7 +307,7 @@ function container.decode(text, func)
 end
 
 
--- Files ---------------------------------------------------------------------------------------------------------------
+-- Files -------------------------------------------------------------------------------------------
 
 --- Writes a value to a file, all or nothing.
 function container.save(path, v, func)

@@ -1,7 +1,9 @@
---- Methods that change an array's shape, element type or place: views where they can be, copies where they must.
+--- Methods that change an array's shape, element type or place: views where they
+-- can be, copies where they must.
 --
--- `reshape` and the `inplace` forms are views; `astype`, `copy`, `as_in_context` and the others make new arrays (or
--- give back the same object where nothing would change). Axes count from 0, negative ones from the end.
+-- `reshape` and the `inplace` forms are views; `astype`, `copy`, `as_in_context` and the
+-- others make new arrays (or give back the same object where nothing would change). Axes count
+-- from 0, negative ones from the end.
 --
 -- @module tycho.ndarray.shape
 
@@ -23,11 +25,11 @@ local NDArray, is_array = class.NDArray, class.is_array
 local shape_of = {}
 
 
--- Reshape codes -----------------------------------------------------------------------------------------
+-- Reshape codes -----------------------------------------------------------------------------------
 
 local function fail_reshape(x, target, text)
-  Error.raise{ code = "shape", func = "NDArray:reshape", argument = "shape", expected = x._size .. " elements",
-    got = target,
+  Error.raise{ code = "shape", func = "NDArray:reshape", argument = "shape",
+    expected = x._size .. " elements", got = target,
     message = text or ("cannot reshape an array of shape %s"):format(Error.show(x._shape)) }
 end
 
@@ -46,8 +48,8 @@ local function split_dim(n, a, b)
 end
 
 
--- What one code at place i of the target emits, with the source pointer at p: emitted sizes, entries used, sizes
--- passed.
+-- What one code at place i of the target emits, with the source pointer at p: emitted
+-- sizes, entries used, sizes passed.
 local function decode_one(source, target, i, p)
   local code = target[i]
   if code > 0 then
@@ -89,8 +91,8 @@ end
 
 --- The sizes that reshape codes mean for a source shape; nil where they do not fit.
 -- @tparam {int,...} source
--- @tparam {int,...} target n > 0: n; 0: keep; -1: the rest (once); -2: all that remain; -3: product of two; -4, a,
---   b: split
+-- @tparam {int,...} target n > 0: n; 0: keep; -1: the rest (once); -2: all that remain; -3:
+--   product of two; -4, a, b: split
 -- @bool reverse match from the right
 -- @treturn {int,...}
 function shape_of.decode(source, target, reverse)
@@ -113,7 +115,8 @@ function shape_of.decode(source, target, reverse)
 end
 
 
-local RESHAPE = args.form("NDArray:reshape", { list = true, { "shape", "dims" }, "*", { "reverse", "boolean", false } })
+local RESHAPE = args.form("NDArray:reshape",
+  { list = true, { "shape", "dims" }, "*", { "reverse", "boolean", false } })
 
 local function number_list(...)
   local list = { ... }
@@ -128,7 +131,8 @@ end
 
 --- A view under another shape.
 -- @tparam NDArray x
--- @tparam {int,...} shape sizes and codes 0, -1, -2, -3, -4 (see `decode`); also as separate numbers
+-- @tparam {int,...} shape sizes and codes 0, -1, -2, -3, -4 (see `decode`); also as separate
+--   numbers
 -- @tparam[opt] table options reverse = true matches from the right
 -- @treturn NDArray another count of elements is E(shape)
 function NDArray.reshape(x, ...)
@@ -154,7 +158,7 @@ function NDArray.reshape_like(x, ...)
 end
 
 
--- Views or copies ----------------------------------------------------------------------------------------------------
+-- Views or copies ---------------------------------------------------------------------------------
 
 local function viewed(x, shape, inplace, func)
   if inplace then
@@ -176,14 +180,15 @@ end
 local function axis_in(axis, low, high, func)
   local at = axis < 0 and axis + high + 1 or axis
   if at < 0 or at > high then
-    Error.raise{ code = "value", func = func, argument = "axis", expected = ("%d to %d"):format(low, high), got = axis,
-      message = ("axis %d does not exist"):format(axis) }
+    Error.raise{ code = "value", func = func, argument = "axis", expected = ("%d to %d")
+      :format(low, high), got = axis, message = ("axis %d does not exist"):format(axis) }
   end
   return at
 end
 
 
-local EXPAND = args.form("NDArray:expand_dims", { { "axis", "integer" }, { "inplace", "boolean", false } })
+local EXPAND = args.form("NDArray:expand_dims",
+  { { "axis", "integer" }, { "inplace", "boolean", false } })
 
 --- A dimension of 1 before `axis`.
 function NDArray.expand_dims(x, ...)
@@ -196,7 +201,8 @@ function NDArray.expand_dims(x, ...)
 end
 
 
-local SQUEEZE = args.form("NDArray:squeeze", { { "axis", "dims?" }, { "inplace", "boolean", false } })
+local SQUEEZE = args.form("NDArray:squeeze",
+  { { "axis", "dims?" }, { "inplace", "boolean", false } })
 
 --- Without the dimensions of 1: all of them, or those given (others E(shape)).
 -- @tparam NDArray x
@@ -207,8 +213,8 @@ function NDArray.squeeze(x, ...)
   for _, axis in ipairs(a.axis or {}) do
     local at = axis_in(axis, -n, n - 1, "NDArray:squeeze") + 1
     if x._shape[at] ~= 1 then
-      Error.raise{ code = "shape", func = "NDArray:squeeze", argument = "axis", expected = 1, got = x._shape[at],
-        message = ("dimension %d is not 1"):format(axis) }
+      Error.raise{ code = "shape", func = "NDArray:squeeze", argument = "axis", expected = 1,
+        got = x._shape[at], message = ("dimension %d is not 1"):format(axis) }
     end
     drop[at] = true
   end
@@ -223,7 +229,8 @@ end
 
 local BROADCAST = args.form("NDArray:broadcast_to", { list = true, { "shape", "shape" } })
 
---- A copy broadcast to a shape of at least as many dimensions; dimensions of 1 are repeated, 0 keeps a size.
+--- A copy broadcast to a shape of at least as many dimensions; dimensions of 1
+-- are repeated, 0 keeps a size.
 function NDArray.broadcast_to(x, ...)
   local shape = BROADCAST(...).shape
   local missing = #shape - #x._shape
@@ -231,8 +238,8 @@ function NDArray.broadcast_to(x, ...)
     shape[d] = shape[d] == 0 and x._shape[d - missing] or shape[d]
   end
   if missing < 0 then
-    Error.raise{ code = "shape", func = "NDArray:broadcast_to", argument = "shape", got = shape, expected = x.shape,
-      message = "broadcasting cannot drop dimensions" }
+    Error.raise{ code = "shape", func = "NDArray:broadcast_to", argument = "shape", got = shape,
+      expected = x.shape, message = "broadcasting cannot drop dimensions" }
   end
   local y = gather.broadcast(x, shape, "NDArray:broadcast_to")
   return y._h == x._h and x:copy() or y
@@ -243,7 +250,8 @@ local function has_options(...)
   return select("#", ...) > 1 or not is_array((...))
 end
 
---- A copy broadcast to another array's shape; with `lhs_axes` and `rhs_axes`, along these axes only.
+--- A copy broadcast to another array's shape; with `lhs_axes` and
+-- `rhs_axes`, along these axes only.
 function NDArray.broadcast_like(x, ...)
   if has_options(...) then
     return require("tycho.ndarray.operators").method("broadcast_like")(x, ...)
@@ -252,11 +260,12 @@ function NDArray.broadcast_like(x, ...)
 end
 
 
--- Copies -------------------------------------------------------------------------------------------------------------
+-- Copies ------------------------------------------------------------------------------------------
 
 local ASTYPE = args.form("NDArray:astype", { { "dtype", "dtype" }, { "copy", "boolean", true } })
 
---- A copy with another element type, converted as C casts do; with `copy = false` x itself where it has the type.
+--- A copy with another element type, converted as C casts do; with `copy = false` x
+-- itself where it has the type.
 function NDArray.astype(x, ...)
   local a = ASTYPE(...)
   local dtype = args.DTYPES[a.dtype]
@@ -278,14 +287,14 @@ local function copy_to_context(x, ctx, func)
 end
 
 
---- Copies to an array (equal shape, any element type and device; returned) or to a new array on a device. Onto itself:
--- warns and returns false.
+--- Copies to an array (equal shape, any element type and device; returned) or to a new array on a
+-- device. Onto itself: warns and returns false.
 function NDArray.copyto(x, other)
   if Class.is_a(other, context.Context) then
     return copy_to_context(x, other, "NDArray:copyto")
   elseif not is_array(other) then
-    Error.raise{ code = "type", func = "NDArray:copyto", argument = "other", expected = "an NDArray or a context",
-      got = Error.kind(other), message = "bad 'other'" }
+    Error.raise{ code = "type", func = "NDArray:copyto", argument = "other",
+      expected = "an NDArray or a context", got = Error.kind(other), message = "bad 'other'" }
   elseif other == x or other._h == x._h then
     log:warning("NDArray:copyto: source and destination are the same array; nothing is copied")
     return false
@@ -316,14 +325,14 @@ end
 --- A copy in the storage type, of which there is one: "default". Others E(unsupported).
 function NDArray.tostype(x, stype)
   if stype ~= "default" then
-    Error.raise{ code = "unsupported", func = "NDArray:tostype", argument = "stype", expected = "default", got = stype,
-      message = "sparse storage is not part of Tycho" }
+    Error.raise{ code = "unsupported", func = "NDArray:tostype", argument = "stype",
+      expected = "default", got = stype, message = "sparse storage is not part of Tycho" }
   end
   return x:copy()
 end
 
 
--- Asking and waiting -------------------------------------------------------------------------------------------------
+-- Asking and waiting ------------------------------------------------------------------------------
 
 --- The size of the first dimension.
 function NDArray.len(x)
@@ -333,7 +342,8 @@ end
 
 local BYTE = { 1 }
 
--- Whether the first bytes have one address: outputs of executors that share a pool are storages of their own.
+-- Whether the first bytes have one address: outputs of executors that share a
+-- pool are storages of their own.
 local function same_address(x, y)
   return x._device == y._device and x._device < C.TY_GPU
     and ffi.cast("char *", x:data()) == ffi.cast("char *", y:data())
@@ -343,9 +353,8 @@ end
 --- Whether two arrays begin at the same place of the same memory.
 function NDArray.same_memory(x, y)
   if not is_array(y) then
-    Error.raise{ code = "type", func = "NDArray:same_memory", argument = "y", expected = "an NDArray",
-      got = Error.kind(y),
-      message = "bad 'y'" }
+    Error.raise{ code = "type", func = "NDArray:same_memory", argument = "y",
+      expected = "an NDArray", got = Error.kind(y), message = "bad 'y'" }
   end
   local a = class.view_as(x, BYTE, args.DTYPES.uint8)
   local b = class.view_as(y, BYTE, args.DTYPES.uint8)

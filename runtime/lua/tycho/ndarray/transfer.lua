@@ -1,7 +1,8 @@
 --- Numbers between Lua and tensors: nested tables, bytes, foreign memory, single elements.
 --
--- 16-bit floats travel as float32 and are converted by the core. Reading waits for what is under way and is the place
--- where late failures come out. Nested tables are row-major, 1-based and must not be ragged.
+-- 16-bit floats travel as float32 and are converted by the core. Reading waits for what is
+-- under way and is the place where late failures come out. Nested tables are row-major,
+-- 1-based and must not be ragged.
 --
 -- @module tycho.ndarray.transfer
 
@@ -24,11 +25,11 @@ local CPU = C.TY_CPU
 local ROOM = 4096                                        -- bytes of a small read or write
 
 local scratch = ffi.new("uint64_t[?]", ROOM / 8)
-host._scratch = scratch                                  -- casts do not keep it alive
-local small, large = {}, {}                              -- by dtype: pointers into scratch; types of own buffers
+host._scratch = scratch                  -- casts do not keep it alive
+local small, large = {}, {}              -- by dtype: pointers into scratch; types of own buffers
 
-for dtype, name in pairs{ [0] = "float", "double", "uint16_t", "uint8_t", "int32_t", "int8_t", "int64_t", "uint8_t",
-                          [12] = "uint16_t" } do
+for dtype, name in pairs{ [0] = "float", "double", "uint16_t", "uint8_t", "int32_t", "int8_t",
+    "int64_t", "uint8_t", [12] = "uint16_t" } do
   small[dtype], large[dtype] = ffi.cast(name .. " *", scratch), ffi.typeof(name .. "[?]")
 end
 
@@ -60,8 +61,8 @@ end
 
 
 local function fail_element(v, func, argument)
-  Error.raise{ code = "type", func = func, argument = argument, expected = "numbers", got = Error.kind(v),
-    message = "an array is made of numbers" }
+  Error.raise{ code = "type", func = func, argument = argument, expected = "numbers",
+    got = Error.kind(v), message = "an array is made of numbers" }
 end
 
 
@@ -201,8 +202,9 @@ end
 
 local out_pointer = ffi.new("void *[1]")
 
---- A typed FFI pointer to the elements, on the CPU only (else E(device)). Waits; good while the array lives. 16-bit
--- floats appear as `uint16_t`. Ask again before each round of writing: that is how the engine learns of it.
+--- A typed FFI pointer to the elements, on the CPU only (else E(device)). Waits; good while the
+-- array lives. 16-bit floats appear as `uint16_t`. Ask again before each round of writing: that is
+-- how the engine learns of it.
 function NDArray.data(x)
   check(C.ty_tensor_data(x._h, out_pointer), "NDArray:data")
   return ffi.cast(POINTERS[x._dtype], out_pointer[0])
@@ -219,8 +221,8 @@ local function place_of(x, indices, n, func)
   for d = 1, n do
     local i = indices[d]
     if type(i) ~= "number" or i ~= math.floor(i) then
-      Error.raise{ code = "type", func = func, argument = "index " .. d, expected = "an integer", got = Error.kind(i),
-        message = "bad index" }
+      Error.raise{ code = "type", func = func, argument = "index " .. d, expected = "an integer",
+        got = Error.kind(i), message = "bad index" }
     end
     i = i < 0 and i + shape[d] or i
     if i < 0 or i >= shape[d] then
@@ -234,8 +236,9 @@ end
 
 --- Raises E(index) with the interval.
 function host.fail_index(i, axis, size, func)
-  Error.raise{ code = "index", func = func, argument = "axis " .. axis, expected = ("%d to %d"):format(-size, size - 1),
-    got = i, message = ("index %s is out of range for axis %d of size %d"):format(tostring(i), axis, size) }
+  Error.raise{ code = "index", func = func, argument = "axis " .. axis,
+    expected = ("%d to %d"):format(-size, size - 1), got = i,
+    message = ("index %s is out of range for axis %d of size %d"):format(tostring(i), axis, size) }
 end
 
 
@@ -256,8 +259,8 @@ function NDArray.set(x, ...)
   local v = select(n, ...)
   class.writable(x, "NDArray:set")
   if type(v) ~= "number" then
-    Error.raise{ code = "type", func = "NDArray:set", argument = "v", expected = "a number", got = Error.kind(v),
-      message = "bad value" }
+    Error.raise{ code = "type", func = "NDArray:set", argument = "v", expected = "a number",
+      got = Error.kind(v), message = "bad value" }
   end
   local at = place_of(x, { ... }, n - 1, "NDArray:set")
   local one = host.from_table(v, x._dtype, "NDArray:set")
@@ -265,9 +268,10 @@ function NDArray.set(x, ...)
 end
 
 
--- Foreign memory -----------------------------------------------------------------------------------------------------
+-- Foreign memory ----------------------------------------------------------------------------------
 
--- Each row: the owner, a weak reference to the token that all arrays on the memory hold, a tensor to wait for.
+-- Each row: the owner, a weak reference to the token that all arrays on the
+-- memory hold, a tensor to wait for.
 local foreign = {}
 
 
@@ -322,7 +326,8 @@ function host.from_string(bytes, shape, dtype, func)
   local want = x._size * BYTES[dtype]
   if #bytes ~= want then
     Error.raise{ code = "shape", func = func, argument = "bytes", expected = want, got = #bytes,
-      message = ("%s of shape %s has %d bytes"):format(args.DTYPE_NAMES[dtype], Error.show(shape), want) }
+      message = ("%s of shape %s has %d bytes"):format(args.DTYPE_NAMES[dtype],
+        Error.show(shape), want) }
   end
   check(C.ty_tensor_write(x._h, bytes, want), func)
   return x

@@ -1,8 +1,8 @@
 --- The registry of operators, and operators as one row of text.
 --
---     ty.op.list()                                  names of all operators
---     ty.op.info("Convolution")                     name, aliases, doc, inputs, outputs, params, tier
---     ty.op.count()                                 how many, by tier
+--     ty.op.list()                                names of all operators
+--     ty.op.info("Convolution")                   name, aliases, doc, inputs, outputs, params, tier
+--     ty.op.count()                               how many, by tier
 --     ty.op.pointwise{name = "swish2", args = {"a"}, formula = "a / (1 + exp(-a))", grad = {"..."}}
 --
 -- @module tycho.op
@@ -38,27 +38,29 @@ end
 
 --- What the registry knows of an operator.
 -- @string name name or alias
--- @treturn table name, aliases, doc, gradient (in words; of a row its formulas), inputs and outputs (port texts: "x!" is
---   changed in place, "[x]" is hidden, "x*n" as many as parameter n says), params (`{name, type, default, doc}`; default
---   nil: required), tier
+-- @treturn table name, aliases, doc, gradient (in words; of a row its formulas), inputs and outputs
+--   (port texts: "x!" is changed in place, "[x]" is hidden, "x*n" as many as parameter n says),
+--   params (`{name, type, default, doc}`; default nil: required), tier
 function op.info(name)
   local schema = type(name) == "string" and registry.find(name)
   if not schema then
-    Error.unknown{ func = "op.info", argument = tostring(name), what = "operator", names = registry.names(true) }
+    Error.unknown{ func = "op.info", argument = tostring(name), what = "operator",
+      names = registry.names(true) }
   end
   local params, gradient = {}, ffi.new("const char *[1]")
   check(C.ty_op_gradient(schema.name, gradient), "op.info")
   for i, p in ipairs(schema.params) do
     params[i] = { name = p.name, type = p.type, default = p.default, doc = p.doc }
   end
-  return { name = schema.name, aliases = { unpack(schema.aliases) }, doc = schema.doc, inputs = words(schema.inputs),
-    outputs = words(schema.outputs), params = params, tier = schema.tier, gradient = native.text(gradient[0]) }
+  return { name = schema.name, aliases = { unpack(schema.aliases) }, doc = schema.doc,
+    inputs = words(schema.inputs), outputs = words(schema.outputs), params = params,
+    tier = schema.tier, gradient = native.text(gradient[0]) }
 end
 
 
---- How many operators there are, by tier: 1 what most networks are made of, 2 the rest of what symbols are written with,
--- 3 the old functions of arrays and what else has no place above; 0 those that `op.pointwise` added. `of`: how many the
--- reference's catalogue has in the first two tiers.
+--- How many operators there are, by tier: 1 what most networks are made of, 2 the rest of what
+-- symbols are written with, 3 the old functions of arrays and what else has no place above; 0 those
+-- that `op.pointwise` added. `of`: how many the reference's catalogue has in the first two tiers.
 -- @treturn table `{[0] = added, tier 1, tier 2, tier 3, total = all, of = {tier 1, tier 2}}`
 function op.count()
   local count = { [0] = 0, 0, 0, 0, total = 0, of = { 193, 202 } }
@@ -71,7 +73,8 @@ end
 
 
 local POINTWISE = args.form("op.pointwise", {
-  { "name", "text" }, { "args", "list" }, { "formula", "text" }, { "grad", "list?" }, { "params", "table?" }, { "doc", "text", "" },
+  { "name", "text" }, { "args", "list" }, { "formula", "text" }, { "grad", "list?" },
+  { "params", "table?" }, { "doc", "text", "" },
 })
 
 
@@ -90,9 +93,11 @@ local function param_text(params)
 end
 
 
---- Adds an element-wise operator: `ty.sym.NAME`, `ty.nd.NAME` and the method `x:NAME()`. It is fused like built-in ones.
--- @tparam table row name; args (names of the inputs, `a b c ...`); formula (of the inputs and `$p` parameters); grad (per
---   input a formula with `y` output and `g` head gradient); params (names, or name = default); doc
+--- Adds an element-wise operator: `ty.sym.NAME`, `ty.nd.NAME` and the method `x:NAME()`. It
+-- is fused like built-in ones.
+-- @tparam table row name; args (names of the inputs, `a b c ...`); formula (of the inputs and
+--   `$p` parameters); grad (per input a formula with `y` output and `g` head gradient); params
+--   (names, or name = default); doc
 function op.pointwise(...)
   local a = POINTWISE(...)
   if registry.find(a.name) then
@@ -102,13 +107,14 @@ function op.pointwise(...)
   local grad = ffi.new("const char *[8]")
   for i, formula in ipairs(a.grad or {}) do
     if i > 6 or type(formula) ~= "string" then
-      Error.raise{ code = type(formula) == "string" and "value" or "type", func = "op.pointwise", argument = "grad",
-        got = Error.kind(formula), expected = "at most 6 formulas", message = "bad 'grad'" }
+      Error.raise{ code = type(formula) == "string" and "value" or "type", func = "op.pointwise",
+        argument = "grad", got = Error.kind(formula), expected = "at most 6 formulas",
+        message = "bad 'grad'" }
     end
     grad[i - 1] = formula
   end
-  check(C.ty_op_pointwise(a.name, table.concat(a.args, " "), param_text(a.params), a.formula, grad, a.doc), "op.pointwise",
-    { op = a.name })
+  check(C.ty_op_pointwise(a.name, table.concat(a.args, " "), param_text(a.params), a.formula, grad,
+    a.doc), "op.pointwise", { op = a.name })
 end
 
 

@@ -1,12 +1,13 @@
 --- The operators as the native registry describes them, and the reading of a call of one.
 --
---     local schema = registry.find("Convolution")          -- nil when there is none of that name; aliases too
+--     local schema = registry.find("Convolution")  -- nil when there is none of that name; aliases
+--                                                  too
 --     schema.name, schema.inputs, schema.params[1].name, schema.variadic
 --
 --     local call = registry.read_call(schema, "nd.clip", is_array, OPTIONS, x, 0, 1)
---     call.inputs                {x}: positional inputs          call.named     {data = x}: inputs by name
---     call.params                {a_min = "0", a_max = "1"}      call.options   {out = ...}: keywords in OPTIONS
---     call.attrs                 annotations and hidden attributes among the keywords
+--     call.inputs   {x}: positional inputs          call.named     {data = x}: inputs by name
+--     call.params   {a_min = "0", a_max = "1"}      call.options   {out = ...}: keywords in OPTIONS
+--     call.attrs    annotations and hidden attributes among the keywords
 --
 -- Positional arguments are inputs first, then parameters in declared order.
 --
@@ -25,9 +26,9 @@ local null, is_plain, has_names = values.null, values.is_plain, values.has_names
 
 local registry = {}
 
-local schemas = {}                                       -- by index
-local by_name = {}                                       -- name or alias -> schema
-local missing = {}                                       -- name -> how many operators there were when it was not found
+local schemas = {}               -- by index
+local by_name = {}               -- name or alias -> schema
+local missing = {}               -- name -> how many operators there were when it was not found
 
 
 -- Port text "data weight! [mean] arg*num_args" -> names without marks, and the counting parameter.
@@ -73,8 +74,9 @@ function registry.at(index)
   local info = ffi.new("ty_opinfo")
   check(C.ty_op_info(index, info))
   local schema = {
-    index = index, name = text(info.name), doc = text(info.doc), inputs = text(info["in"]), outputs = text(info.out),
-    tier = info.tier, params = {}, by_name = {}, aliases = read_aliases(index),
+    index = index, name = text(info.name), doc = text(info.doc), inputs = text(info["in"]),
+    outputs = text(info.out), tier = info.tier, params = {}, by_name = {},
+    aliases = read_aliases(index),
   }
   schema.input_names, schema.variadic = read_ports(schema.inputs)
   for k = 1, info.nparam do
@@ -158,8 +160,8 @@ local function ask_ports(op, keys, dict, nin, func, node)
 end
 
 
-local ROOM = 4096                                        -- calls that are remembered; then all are forgotten
-local known, nknown = {}, 0                              -- operator, its attributes and nin as one text -> ports
+local ROOM = 4096                        -- calls that are remembered; then all are forgotten
+local known, nknown = {}, 0              -- operator, its attributes and nin as one text -> ports
 
 local parts = {}
 
@@ -178,7 +180,8 @@ end
 -- @int nin number of inputs of a variadic operator, -1 otherwise
 -- @string func for errors
 -- @string[opt] node for errors
--- @treturn table inputs and outputs (names), mutated[i] (input i, from 1, is changed in place), nvisible; not to be changed
+-- @treturn table inputs and outputs (names), mutated[i] (input i, from 1, is changed in
+--   place), nvisible; not to be changed
 function registry.ports(op, dict, nin, func, node)
   local keys = attrs.keys(dict)
   local key = key_of(op, keys, dict, nin)
@@ -194,7 +197,7 @@ function registry.ports(op, dict, nin, func, node)
 end
 
 
--- Reading a call ------------------------------------------------------------------------------------------------------
+-- Reading a call ----------------------------------------------------------------------------------
 
 local function accepted_names(schema, options)
   local names = {}
@@ -220,7 +223,7 @@ local function set_param(call, p, value)
 end
 
 
-local NONE = {}                                          -- what most calls have of most kinds; never written
+local NONE = {}                          -- what most calls have of most kinds; never written
 
 local function put(call, kind, key, value)
   if call[kind] == NONE then
@@ -248,7 +251,8 @@ local function read_keyword(call, key, value)
   else
     for _, input in ipairs(schema.input_names) do
       if input == plain then
-        Error.raise{ code = "type", func = call.func, op = schema.name, argument = key, expected = call.input_text,
+        Error.raise{ code = "type", func = call.func, op = schema.name, argument = key,
+          expected = call.input_text,
           got = Error.kind(value), message = ("bad input '%s'"):format(key) }
       end
     end
@@ -311,8 +315,9 @@ local function read_inputs(call, list, n)
     if value == nil or value == null then
       value = nil                                        -- an optional input that is left out
     elseif not call.is_input(value) then
-      Error.raise{ code = "type", func = call.func, op = call.schema.name, expected = call.input_text,
-        got = Error.kind(value), message = ("bad argument %d: inputs come first, then parameters"):format(i) }
+      Error.raise{ code = "type", func = call.func, op = call.schema.name,
+        expected = call.input_text, got = Error.kind(value),
+        message = ("bad argument %d: inputs come first, then parameters"):format(i) }
     end
     call.inputs[i] = value
   end
@@ -326,8 +331,8 @@ local function read_positional(call, list, n)
   for i = used + 1, n do
     local p = call.schema.params[i - used]
     if not p then
-      Error.raise{ code = "type", func = call.func, op = call.schema.name, got = Error.kind(list[i]),
-        expected = used == 0 and call.input_text or nil,
+      Error.raise{ code = "type", func = call.func, op = call.schema.name,
+        got = Error.kind(list[i]), expected = used == 0 and call.input_text or nil,
         message = used == 0 and #call.schema.params == 0 and ("bad argument %d"):format(i)
           or ("too many arguments: the operator has %d parameter%s"):format(#call.schema.params,
             #call.schema.params == 1 and "" or "s") }
@@ -367,16 +372,18 @@ end
 --- Reads the arguments of an operator's function.
 -- @tparam table schema the operator
 -- @string func the public name, for errors
--- @tparam table kind is_input (function), input_text ("a Symbol"), options (set of keywords that are no parameters),
---   self (the object, for a method), whole (rule R2: a table's array part is the first parameter)
+-- @tparam table kind is_input (function), input_text ("a Symbol"), options (set of keywords
+--   that are no parameters), self (the object, for a method), whole (rule R2: a table's array
+--   part is the first parameter)
 -- @param ... what the function was called with, without self
--- @treturn table inputs, count (places of inputs, holes included), named, params (text), options, attrs; named, options and
---   attrs are not to be changed
+-- @treturn table inputs, count (places of inputs, holes included), named, params (text), options,
+--   attrs; named, options and attrs are not to be changed
 function registry.read_call(schema, func, kind, ...)
   local n, only = select("#", ...), ...
   local call = {
-    schema = schema, func = func, is_input = kind.is_input, input_text = kind.input_text, accepted = kind.options,
-    inputs = {}, count = 0, named = NONE, params = {}, options = NONE, attrs = NONE,
+    schema = schema, func = func, is_input = kind.is_input, input_text = kind.input_text,
+    accepted = kind.options, inputs = {}, count = 0, named = NONE, params = {}, options = NONE,
+    attrs = NONE,
   }
   if n == 1 and is_plain(only) then
     read_options(call, kind.self, only, kind.whole)

@@ -1,6 +1,6 @@
---- Rates that adapt to each element's gradients: Adam, Adamax, Nadam, AdaGrad, GroupAdaGrad, RMSProp, AdaDelta, Ftrl,
--- FTML; see `optimizer.lua`. d is the rescaled gradient, clipped; where it says "decayed", wd w is added before
--- clipping.
+--- Rates that adapt to each element's gradients: Adam, Adamax, Nadam, AdaGrad, GroupAdaGrad,
+-- RMSProp, AdaDelta, Ftrl, FTML; see `optimizer.lua`. d is the rescaled gradient, clipped; where it
+-- says "decayed", wd w is added before clipping.
 --
 -- @module tycho.optimizer.adaptive
 
@@ -50,24 +50,27 @@ local function rate(default)
 end
 
 
--- Adam and relatives --------------------------------------------------------------------------------------------------
+-- Adam and relatives ------------------------------------------------------------------------------
 
---- d decayed; m, v running means of d and d^2; w -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(v) + epsilon).
--- Options learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, lazy_update = true (of no effect).
-kinds.Adam = base.kind("Adam", { rate(0.001), BETAS[1], BETAS[2], EPSILON, { "lazy_update", "boolean", true } })
+--- d decayed; m, v running means of d and d^2; w -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m /
+-- (sqrt(v) + epsilon). Options learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8,
+-- lazy_update = true (of no effect).
+kinds.Adam = base.kind("Adam",
+  { rate(0.001), BETAS[1], BETAS[2], EPSILON, { "lazy_update", "boolean", true } })
 kinds.Adam.create_state = states(2)
 
 function kinds.Adam:_rule(index)
   local t = self:_count_of(index)
-  return "adam_update", { lr = self:_get_lr(index) * math.sqrt(1 - self.beta2 ^ t) / (1 - self.beta1 ^ t),
-    wd = self:_get_wd(index), beta1 = self.beta1, beta2 = self.beta2, epsilon = self.epsilon }
+  return "adam_update",
+    { lr = self:_get_lr(index) * math.sqrt(1 - self.beta2 ^ t) / (1 - self.beta1 ^ t),
+      wd = self:_get_wd(index), beta1 = self.beta1, beta2 = self.beta2, epsilon = self.epsilon }
 end
 
 kinds.Adam.update = run_rule
 
 
---- d decayed; m running mean of d; u = max(beta2 u, |d|); w -= lr / (1 - beta1^t) m / u. Options learning_rate = 0.002,
--- beta1 = 0.9, beta2 = 0.999.
+--- d decayed; m running mean of d; u = max(beta2 u, |d|); w -= lr / (1 - beta1^t) m / u. Options
+-- learning_rate = 0.002, beta1 = 0.9, beta2 = 0.999.
 kinds.Adamax = base.kind("Adamax", { rate(0.002), BETAS[1], BETAS[2] })
 kinds.Adamax.create_state = states(2)
 
@@ -80,8 +83,9 @@ function kinds.Adamax:update(index, weight, grad, state)
 end
 
 
---- Adam with momentum that looks ahead; the product of its schedule is one number for all parameters. Options
--- learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8, schedule_decay = 0.004.
+--- Adam with momentum that looks ahead; the product of its schedule is one number for
+-- all parameters. Options learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999,
+-- epsilon = 1e-8, schedule_decay = 0.004.
 kinds.Nadam = base.kind("Nadam", {
   rate(0.001), BETAS[1], BETAS[2], EPSILON, { "schedule_decay", "number", 0.004 },
 })
@@ -99,26 +103,28 @@ function kinds.Nadam:update(index, weight, grad, state)
   self.m_schedule = (self.m_schedule or 1) * now
   blend(m, self.beta1, d)
   blend(v, self.beta2, d * d)
-  local ahead = d * ((1 - now) / (1 - self.m_schedule)) + m * (later / (1 - self.m_schedule * later))
+  local ahead = d * ((1 - now) / (1 - self.m_schedule))
+    + m * (later / (1 - self.m_schedule * later))
   local root = (v / (1 - self.beta2 ^ t)):sqrt():add_(self.epsilon)
   weight:sub_(ahead:div_(root):mul_(lr))
 end
 
 
 --- d decayed; v running mean of d^2; D' = (1 - beta1^t) / lr (sqrt(v / (1 - beta2^t)) + epsilon);
--- z = beta1 z + (1 - beta1) d - (D' - beta1 D) w; D = D'; w = -z / D. Options beta1 = 0.6, beta2 = 0.999, epsilon =
--- 1e-8.
+-- z = beta1 z + (1 - beta1) d - (D' - beta1 D) w; D = D'; w = -z / D. Options beta1 = 0.6,
+-- beta2 = 0.999, epsilon = 1e-8.
 kinds.FTML = base.kind("FTML", { { "beta1", "number", 0.6 }, BETAS[2], EPSILON })
 kinds.FTML.create_state = states(3)
 
 function kinds.FTML:update(index, weight, grad, state)
   local lr, wd, t = begin(self, index)
-  base.run("ftml_update", { weight, grad, state[1], state[2], state[3] }, base.params(self, {
-    lr = lr, wd = wd, t = t, beta1 = self.beta1, beta2 = self.beta2, epsilon = self.epsilon, clip_name = "clip_grad" }))
+  base.run("ftml_update", { weight, grad, state[1], state[2], state[3] },
+    base.params(self, { lr = lr, wd = wd, t = t, beta1 = self.beta1, beta2 = self.beta2,
+      epsilon = self.epsilon, clip_name = "clip_grad" }))
 end
 
 
--- Sums of squares -----------------------------------------------------------------------------------------------------
+-- Sums of squares ---------------------------------------------------------------------------------
 
 --- h += d^2; w -= lr (d / sqrt(h + eps) + wd w). Option eps = 1e-7.
 kinds.AdaGrad = base.kind("AdaGrad", { { "eps", "number", 1e-7 } })
@@ -136,13 +142,14 @@ function kinds.AdaGrad:update(index, weight, grad, state)
 end
 
 
---- One sum per row of a matrix: h += mean of d^2 along the row; w -= lr d / sqrt(h + eps). No decay. Option eps = 1e-7.
+--- One sum per row of a matrix: h += mean of d^2 along the row; w -= lr d / sqrt(h + eps).
+-- No decay. Option eps = 1e-7.
 kinds.GroupAdaGrad = base.kind("GroupAdaGrad", { { "eps", "number", 1e-7 } })
 
 function kinds.GroupAdaGrad.create_state(_, _, weight)
   if #weight._shape ~= 2 then
-    Error.raise{ code = "shape", func = "GroupAdaGrad:create_state", argument = "weight", expected = "two dimensions",
-      got = weight.shape, message = "GroupAdaGrad is for matrices" }
+    Error.raise{ code = "shape", func = "GroupAdaGrad:create_state", argument = "weight",
+      expected = "two dimensions", got = weight.shape, message = "GroupAdaGrad is for matrices" }
   end
   local history = class.new({ weight._shape[1], 1 }, weight._dtype, weight._device, "GroupAdaGrad")
   return call.fill(history, 0, "GroupAdaGrad")
@@ -151,8 +158,8 @@ end
 function kinds.GroupAdaGrad:update(index, weight, grad, state)
   local lr, wd = begin(self, index)
   if wd ~= 0 then
-    Error.raise{ code = "value", func = "GroupAdaGrad:update", argument = "wd", expected = 0, got = wd,
-      message = "GroupAdaGrad has no weight decay" }
+    Error.raise{ code = "value", func = "GroupAdaGrad:update", argument = "wd", expected = 0,
+      got = wd, message = "GroupAdaGrad has no weight decay" }
   end
   local d = gradient(self, grad)
   state:add_((d * d):mean{ axis = 1, keepdims = true })
@@ -160,12 +167,12 @@ function kinds.GroupAdaGrad:update(index, weight, grad, state)
 end
 
 
---- d decayed; n running mean of d^2; w -= lr d / sqrt(n + epsilon). Centered: with the running mean of d taken off and
--- momentum gamma2. Options learning_rate = 0.001, gamma1 = 0.9, gamma2 = 0.9, epsilon = 1e-8, centered = false,
--- clip_weights.
+--- d decayed; n running mean of d^2; w -= lr d / sqrt(n + epsilon). Centered: with the running mean
+-- of d taken off and momentum gamma2. Options learning_rate = 0.001, gamma1 = 0.9, gamma2 = 0.9,
+-- epsilon = 1e-8, centered = false, clip_weights.
 kinds.RMSProp = base.kind("RMSProp", {
-  rate(0.001), { "gamma1", "number", 0.9 }, { "gamma2", "number", 0.9 }, EPSILON, { "centered", "boolean", false },
-  { "clip_weights", "number?" },
+  rate(0.001), { "gamma1", "number", 0.9 }, { "gamma2", "number", 0.9 }, EPSILON,
+  { "centered", "boolean", false }, { "clip_weights", "number?" },
 })
 
 function kinds.RMSProp:create_state(index, weight)
@@ -173,16 +180,17 @@ function kinds.RMSProp:create_state(index, weight)
 end
 
 function kinds.RMSProp:_rule(index)
-  return self.centered and "rmspropalex_update" or "rmsprop_update", {
-    lr = self:_get_lr(index), wd = self:_get_wd(index), gamma1 = self.gamma1, epsilon = self.epsilon,
-    gamma2 = self.centered and self.gamma2 or nil, clip_weights = self.clip_weights ~= 0 and self.clip_weights or nil }
+  return self.centered and "rmspropalex_update" or "rmsprop_update", { lr = self:_get_lr(index),
+    wd = self:_get_wd(index), gamma1 = self.gamma1, epsilon = self.epsilon, gamma2 = self.centered
+      and self.gamma2 or nil, clip_weights = self.clip_weights ~= 0 and self.clip_weights or nil }
 end
 
 kinds.RMSProp.update = run_rule
 
 
---- A, D running means of d^2 and of the squared steps; step = sqrt(D + epsilon) / sqrt(A + epsilon) d; w -= step + wd
--- w. There is no rate. The rescaled gradient is written into the given array. Options rho = 0.9, epsilon = 1e-5.
+--- A, D running means of d^2 and of the squared steps; step = sqrt(D + epsilon) / sqrt(A + epsilon)
+-- d; w -= step + wd w. There is no rate. The rescaled gradient is written into the given array.
+-- Options rho = 0.9, epsilon = 1e-5.
 kinds.AdaDelta = base.kind("AdaDelta", { { "rho", "number", 0.9 }, { "epsilon", "number", 1e-5 } })
 kinds.AdaDelta.create_state = states(2)
 
@@ -201,8 +209,9 @@ function kinds.AdaDelta:update(index, weight, grad, state)
 end
 
 
---- Follow the regularised leader: z += d - (sqrt(n + d^2) - sqrt(n)) w / lr; n += d^2; w = (sign(z) lamda1 - z) /
--- ((beta + sqrt(n)) / lr + wd) where |z| > lamda1, else 0. Options lamda1 = 0.01, learning_rate = 0.1, beta = 1.
+--- Follow the regularised leader: z += d - (sqrt(n + d^2) - sqrt(n)) w / lr; n += d^2; w = (sign(z)
+-- lamda1 - z) / ((beta + sqrt(n)) / lr + wd) where |z| > lamda1, else 0. Options lamda1 = 0.01,
+-- learning_rate = 0.1, beta = 1.
 kinds.Ftrl = base.kind("Ftrl", { { "lamda1", "number", 0.01 }, rate(0.1), { "beta", "number", 1 } })
 local init_ftrl = kinds.Ftrl.init
 
@@ -221,7 +230,8 @@ end
 kinds.Ftrl.create_state = states(2)
 
 function kinds.Ftrl:_rule(index)
-  return "ftrl_update", { lr = self:_get_lr(index), wd = self:_get_wd(index), lamda1 = self.lamda1, beta = self.beta }
+  return "ftrl_update",
+    { lr = self:_get_lr(index), wd = self:_get_wd(index), lamda1 = self.lamda1, beta = self.beta }
 end
 
 kinds.Ftrl.update = run_rule

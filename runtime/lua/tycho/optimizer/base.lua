@@ -1,10 +1,11 @@
---- The base of optimizers: learning rates, weight decays, update counts, master copies of float16 weights; and what the
--- rules are written with. See `optimizer.lua`.
+--- The base of optimizers: learning rates, weight decays, update counts, master copies of float16
+-- weights; and what the rules are written with. See `optimizer.lua`.
 --
--- A rule is a subclass with `create_state(index, weight)` and `update(index, weight, grad, state)`. An update counts
--- first (`_count`), so the first one is number `begin_num_update + 1`, then asks for its rate and decay (`_get_lr`,
--- `_get_wd`). A rule with `aggregate_num` gets lists, and a fifth argument: a table, the same one whenever the same
--- weights come, for what need not be made anew. Counts are kept per device; `num_update` is the largest of all.
+-- A rule is a subclass with `create_state(index, weight)` and `update(index, weight, grad, state)`.
+-- An update counts first (`_count`), so the first one is number `begin_num_update + 1`, then asks
+-- for its rate and decay (`_get_lr`, `_get_wd`). A rule with `aggregate_num` gets lists, and a
+-- fifth argument: a table, the same one whenever the same weights come, for what need not be made
+-- anew. Counts are kept per device; `num_update` is the largest of all.
 --
 -- @module tycho.optimizer.base
 
@@ -25,12 +26,13 @@ local base = { registry = {} }
 local null = values.null
 
 
--- Options -------------------------------------------------------------------------------------------------------------
+-- Options -----------------------------------------------------------------------------------------
 
 local COMMON = {
-  { "rescale_grad", "number", 1 }, { "param_idx2name", "dict?" }, { "wd", "number", 0 }, { "clip_gradient", "number?" },
-  { "learning_rate", "number?" }, { "lr_scheduler", "any?" }, { "sym", "symbol?" },
-  { "begin_num_update", "integer", 0 }, { "multi_precision", "boolean", false }, { "param_dict", "dict?" },
+  { "rescale_grad", "number", 1 }, { "param_idx2name", "dict?" }, { "wd", "number", 0 },
+  { "clip_gradient", "number?" }, { "learning_rate", "number?" }, { "lr_scheduler", "any?" },
+  { "sym", "symbol?" }, { "begin_num_update", "integer", 0 },
+  { "multi_precision", "boolean", false }, { "param_dict", "dict?" },
 }
 
 --- A form of own options followed by the common ones; own ones win.
@@ -48,10 +50,10 @@ function base.form(name, own)
 end
 
 
--- The class -----------------------------------------------------------------------------------------------------------
+-- The class ---------------------------------------------------------------------------------------
 
---- Base of optimizers. Fields: lr, learning_rate (read-only: the current rate), wd, rescale_grad, num_update, lr_mult,
--- wd_mult, idx2name, lr_scheduler.
+--- Base of optimizers. Fields: lr, learning_rate (read-only: the current rate), wd, rescale_grad,
+-- num_update, lr_mult, wd_mult, idx2name, lr_scheduler.
 -- @type Optimizer
 local Optimizer = Class:extend("Optimizer")
 base.Optimizer = Optimizer
@@ -62,12 +64,14 @@ Optimizer.aggregate_num = 0
 local BASE = base.form("Optimizer", {})
 
 
--- The rate of an optimizer with a schedule is the schedule's, whose base rate becomes the given one.
+-- The rate of an optimizer with a schedule is the schedule's, whose base rate becomes the given
+-- one.
 local function set_rate(self, lr, scheduler)
   self.lr_scheduler = scheduler
   self.lr = lr or not scheduler and 0.01 or nil
   if scheduler and lr and scheduler.base_lr ~= lr then
-    log:warning(("learning rate from lr_scheduler has been overwritten by learning_rate in optimizer: %g becomes %g")
+    log:warning(("learning rate from lr_scheduler has been overwritten by learning_rate in \z
+      optimizer: %g becomes %g")
       :format(scheduler.base_lr or 0, lr))
     scheduler.base_lr = lr
   end
@@ -110,8 +114,8 @@ end
 
 
 function Optimizer:__tostring()
-  return ("<%s lr=%s wd=%s updates=%d>"):format(self.class_name, tostring(self.learning_rate), tostring(self.wd),
-    self.num_update or 0)
+  return ("<%s lr=%s wd=%s updates=%d>"):format(self.class_name, tostring(self.learning_rate),
+    tostring(self.wd), self.num_update or 0)
 end
 
 
@@ -125,7 +129,7 @@ function Optimizer:set_learning_rate(lr)
 end
 
 
--- Multipliers ---------------------------------------------------------------------------------------------------------
+-- Multipliers -------------------------------------------------------------------------------------
 
 -- Adds what a symbol's variables say.
 local function add_attributes(self, mult, key)
@@ -164,8 +168,8 @@ function Optimizer._decays(_, name)
 end
 
 
---- Factors of the decay by index or name. The start: 0 for named parameters that are no `_weight` or `_gamma`, then the
--- symbol's attributes.
+--- Factors of the decay by index or name. The start: 0 for named parameters that are no `_weight`
+-- or `_gamma`, then the symbol's attributes.
 function Optimizer:set_wd_mult(...)
   local mult = {}
   for _, name in pairs(self.idx2name) do
@@ -186,7 +190,7 @@ local function multiplier(self, index, field)
 end
 
 
--- Counts and rates ----------------------------------------------------------------------------------------------------
+-- Counts and rates --------------------------------------------------------------------------------
 
 --- Selects the counts of a device.
 -- @int id its number
@@ -251,24 +255,26 @@ function Optimizer:_get_wd(index)
 end
 
 
---- Puts the rates and decays of indices into `kept.lrs` and `kept.wds`. Says whether these, or the other numbers that
--- rules have in common, are other ones than at the call before.
+--- Puts the rates and decays of indices into `kept.lrs` and `kept.wds`. Says whether these, or the
+-- other numbers that rules have in common, are other ones than at the call before.
 -- @tparam {int,...} indices as many as before
 -- @tparam table kept what an updater keeps with a list of weights
 function Optimizer:_refresh(indices, kept)
   local lr, lrs, wds = self.learning_rate, kept.lrs or {}, kept.wds or {}
   local same = kept.rescale_grad == self.rescale_grad and kept.clip_gradient == self.clip_gradient
   for i, index in ipairs(indices) do
-    local rate, decay = lr * multiplier(self, index, "lr_mult"), self.wd * multiplier(self, index, "wd_mult")
+    local rate, decay = lr * multiplier(self, index, "lr_mult"),
+      self.wd * multiplier(self, index, "wd_mult")
     same = same and lrs[i] == rate and wds[i] == decay
     lrs[i], wds[i] = rate, decay
   end
-  kept.lrs, kept.wds, kept.rescale_grad, kept.clip_gradient = lrs, wds, self.rescale_grad, self.clip_gradient
+  kept.lrs, kept.wds, kept.rescale_grad, kept.clip_gradient =
+    lrs, wds, self.rescale_grad, self.clip_gradient
   return not same
 end
 
 
--- States and updates --------------------------------------------------------------------------------------------------
+-- States and updates ------------------------------------------------------------------------------
 
 --- A new state for a parameter: nothing, an array, or a list of these with `ty.null` for nothing.
 function Optimizer.create_state() end
@@ -276,7 +282,8 @@ function Optimizer.create_state() end
 
 --- Changes a weight in place.
 function Optimizer:update()
-  Error.raise{ code = "unsupported", func = self.class_name .. ":update", message = "the class has no update" }
+  Error.raise{ code = "unsupported", func = self.class_name .. ":update",
+    message = "the class has no update" }
 end
 
 
@@ -312,19 +319,21 @@ function Optimizer:update_multi_precision(index, weight, grad, state)
 end
 
 
--- Tools of the rules --------------------------------------------------------------------------------------------------
+-- Tools of the rules ------------------------------------------------------------------------------
 
---- An array of zeros like another one, which are written now: an update reads a state before it writes it, and memory that is
--- read first gets the system's page of zeros, to be replaced at the write, page by page, with an interrupt of every core.
+--- An array of zeros like another one, which are written now: an update reads a state before it
+-- writes it, and memory that is read first gets the system's page of zeros, to be replaced at the
+-- write, page by page, with an interrupt of every core.
 function base.zeros(weight)
-  return call.fill((blank(weight._shape, weight._dtype, weight._device, "Optimizer")), 0, "Optimizer")
+  return call.fill((blank(weight._shape, weight._dtype, weight._device, "Optimizer")),
+    0, "Optimizer")
 end
 
 
 local number = call.number
 
---- Parameters of an update operator as a flat list: options that are nil are left out; with rescale_grad and, unless
--- unset or 0, clip_gradient.
+--- Parameters of an update operator as a flat list: options that are nil are left out; with
+-- rescale_grad and, unless unset or 0, clip_gradient.
 -- @tparam Optimizer self
 -- @tparam table options numbers and texts by name
 function base.params(self, options)
@@ -360,8 +369,8 @@ function base.run(op, inputs, params)
 end
 
 
---- The gradient times rescale_grad, plus wd * weight (when given), limited to clip_gradient, as a new array. Here 0
--- limits to 0.
+--- The gradient times rescale_grad, plus wd * weight (when given), limited to clip_gradient, as a
+-- new array. Here 0 limits to 0.
 -- @tparam Optimizer self
 -- @tparam NDArray grad
 -- @tparam[opt] NDArray weight
@@ -385,7 +394,7 @@ function base.blend(x, rate, y)
 end
 
 
--- Registry ------------------------------------------------------------------------------------------------------------
+-- Registry ----------------------------------------------------------------------------------------
 
 --- Makes a class known by a name, in any case.
 -- @tparam table kind a class that extends Optimizer

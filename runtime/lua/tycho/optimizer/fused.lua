@@ -1,12 +1,15 @@
 --- Training without arrays for gradients: `ty.optimizer.Learner`.
 --
--- A learner puts the optimizer's step into the network: each parameter is read through a node whose backward makes the
--- step in place, as soon as the gradient is complete and nobody reads the old weight any more. Gradients are values like
--- others then; their memory is used again at once, and the result is that of an updater, bit by bit. The states are
--- auxiliary states of the new symbol, `<parameter>_learn_mom` and so on; the rates are one too.
+-- A learner puts the optimizer's step into the network: each parameter is read through a node whose
+-- backward makes the step in place, as soon as the gradient is complete and nobody reads the old
+-- weight any more. Gradients are values like others then; their memory is used again at once, and
+-- the result is that of an updater, bit by bit. The states are auxiliary states of the new symbol,
+-- `<parameter>_learn_mom` and so on; the rates are one too.
 --
---     local learner = ty.optimizer.Learner{ symbol = net, optimizer = ty.optimizer.SGD{ momentum = 0.9 }, params = names }
---     local exe = learner.symbol:simple_bind{ ctx = ty.cpu(), data = { 32, 784 }, grad_req = "null" }
+--     local learner = ty.optimizer.Learner{ symbol = net,
+--       optimizer = ty.optimizer.SGD{ momentum = 0.9 }, params = names }
+--     local exe =
+--       learner.symbol:simple_bind{ ctx = ty.cpu(), data = { 32, 784 }, grad_req = "null" }
 --     exe:forward(true)
 --     learner:backward(exe)                                   -- the parameters have learnt
 --
@@ -29,8 +32,8 @@ local tables = require "tycho.core.tables"
 local Learner = Class:extend("Learner")
 
 local FORM = args.form("optimizer.Learner", {
-  { "symbol", "symbol" }, { "optimizer", "any" }, { "params", "table" }, { "name", "text", "learner" },
-  { "indices", "list?" },
+  { "symbol", "symbol" }, { "optimizer", "any" }, { "params", "table" },
+  { "name", "text", "learner" }, { "indices", "list?" },
 })
 local FUNC = "optimizer.Learner"
 
@@ -41,7 +44,8 @@ local function variables_of(symbol, names)
   local places = tables.places(arguments)
   for i, name in ipairs(names) do
     if not places[name] then
-      Error.raise{ code = "name", func = FUNC, argument = "params", got = tostring(name), candidates = Error.nearest(name, arguments),
+      Error.raise{ code = "name", func = FUNC, argument = "params", got = tostring(name),
+        candidates = Error.nearest(name, arguments),
         message = ("the symbol has no argument '%s'"):format(tostring(name)) }
     end
     list[i] = internals:output(name)
@@ -55,12 +59,13 @@ end
 -- @string func whose error it is
 function Learner.check(o, func)
   if not Class.is_a(o, base.Optimizer) then
-    Error.raise{ code = "type", func = func, argument = "optimizer", expected = "an Optimizer", got = Error.kind(o),
-      message = "bad 'optimizer'" }
+    Error.raise{ code = "type", func = func, argument = "optimizer", expected = "an Optimizer",
+      got = Error.kind(o), message = "bad 'optimizer'" }
   elseif not o._rule or o.multi_precision then
     Error.raise{ code = "unsupported", func = func, argument = "optimizer", got = o.class_name,
       expected = "SGD, NAG, Signum, Adam, RMSProp or Ftrl, without multi_precision",
-      message = ("%s makes its step with more than one operator, which backward cannot hold"):format(o.class_name) }
+      message = ("%s makes its step with more than one operator, which backward cannot hold")
+        :format(o.class_name) }
   end
 end
 
@@ -70,7 +75,8 @@ local function rule_of(o, index)
   local op, rule = o:_rule(index)
   local lr, wd = rule.lr, rule.wd
   rule.lr, rule.wd, rule.rule = nil, nil, op
-  rule.rescale_grad, rule.clip_gradient = o.rescale_grad, o.clip_gradient ~= 0 and o.clip_gradient or nil
+  rule.rescale_grad, rule.clip_gradient =
+    o.rescale_grad, o.clip_gradient ~= 0 and o.clip_gradient or nil
   return rule, lr, wd
 end
 
@@ -84,7 +90,8 @@ local function counted(n)
 end
 
 
--- Whose states the auxiliary states are, and which of them: the rates, which come last, are nobody's.
+-- Whose states the auxiliary states are, and which of them: the rates,
+-- which come last, are nobody's.
 local function note_states(self, param, names)
   for slot = 1, #names - 1 do
     self.states[names[slot]] = { param, slot }
@@ -92,13 +99,15 @@ local function note_states(self, param, names)
 end
 
 
---- Puts an optimizer into a network. `states` says of each auxiliary state whose it is: `{ parameter, place }`.
--- @tparam table options symbol, optimizer (an Optimizer), params (names of the arguments that learn), name = "learner",
---   indices (the optimizer's, one for each; 0, 1, ...)
+--- Puts an optimizer into a network. `states` says of each auxiliary state whose
+-- it is: `{ parameter, place }`.
+-- @tparam table options symbol, optimizer (an Optimizer), params (names of the arguments that
+--   learn), name = "learner", indices (the optimizer's, one for each; 0, 1, ...)
 function Learner:init(...)
   local a = FORM(...)
   Learner.check(a.optimizer, FUNC)
-  self.optimizer, self.params, self.states, self._rates, self._rules = a.optimizer, a.params, {}, {}, {}
+  self.optimizer, self.params, self.states, self._rates, self._rules =
+    a.optimizer, a.params, {}, {}, {}
   self._array, self._indices = a.name .. "_rates", a.indices or counted(#a.params)
   local rates, learned = sym.Variable{ self._array, shape = { #a.params, 2 } }, {}
   for i, variable in ipairs(variables_of(a.symbol, a.params)) do
@@ -130,18 +139,21 @@ end
 local function check_rule(kept, rule)
   local key = difference(rule, kept) or difference(kept, rule)
   if key then
-    Error.raise{ code = "state", func = "Learner:backward", argument = key, expected = tostring(kept[key]), got = tostring(rule[key]),
-      message = ("'%s' of the optimizer has changed; only rates and decays may: make another learner"):format(key) }
+    Error.raise{ code = "state", func = "Learner:backward", argument = key,
+      expected = tostring(kept[key]), got = tostring(rule[key]),
+      message = ("'%s' of the optimizer has changed; only rates and decays may: \z
+        make another learner"):format(key) }
   end
 end
 
 
--- Counts a step of each parameter, as an updater does: of as many at once as the optimizer takes together, since a schedule
--- goes by the greatest count so far.
+-- Counts a step of each parameter, as an updater does: of as many at once as the optimizer takes
+-- together, since a schedule goes by the greatest count so far.
 local function count(self, i)
   local together = math.max(self.optimizer.aggregate_num, 1)
   if (i - 1) % together == 0 then
-    self.optimizer:_update_count{ unpack(self._indices, i, math.min(i + together - 1, #self._indices)) }
+    self.optimizer:_update_count{ unpack(self._indices, i,
+      math.min(i + together - 1, #self._indices)) }
   end
 end
 
@@ -160,7 +172,8 @@ local function refresh(self)
 end
 
 
---- Goes on with another optimizer of the same rule, as a loaded state has it, or other indices (not for users).
+--- Goes on with another optimizer of the same rule, as a loaded state has it, or
+-- other indices (not for users).
 function Learner:follow(optimizer, indices)
   self.optimizer, self._indices = optimizer, indices
 end
@@ -172,8 +185,9 @@ end
 function Learner:backward(exe, head_grads)
   local array = Class.is_a(exe, Executor) and exe.aux_dict[self._array]
   if not array then
-    Error.raise{ code = "value", func = "Learner:backward", argument = "exe", expected = "an executor of learner.symbol",
-      got = Error.kind(exe), message = ("it has no auxiliary state '%s'"):format(self._array) }
+    Error.raise{ code = "value", func = "Learner:backward", argument = "exe",
+      expected = "an executor of learner.symbol", got = Error.kind(exe),
+      message = ("it has no auxiliary state '%s'"):format(self._array) }
   end
   if refresh(self) or array ~= self._written then
     array[":"] = nd.array{ self._rates, dtype = "float32" }:reshape{ -1, 2 }

@@ -1,17 +1,19 @@
 --- Updates of parameters: `ty.optimizer`.
 --
--- An optimizer knows the rules: rates, decays, counts. An updater keeps the states of the parameters, by index (from 0)
--- or name, and applies the optimizer to gradients.
+-- An optimizer knows the rules: rates, decays, counts. An updater keeps the states of the
+-- parameters, by index (from 0) or name, and applies the optimizer to gradients.
 --
---     local sgd = ty.optimizer.SGD{ learning_rate = 0.1, momentum = 0.9, param_idx2name = { [0] = "fc_weight" } }
+--     local sgd = ty.optimizer.SGD{ learning_rate = 0.1, momentum = 0.9,
+--       param_idx2name = { [0] = "fc_weight" } }
 --     local update = ty.optimizer.get_updater(sgd)
 --     update(0, grad, weight)
---     local bytes = update:get_states()                       -- update:set_states(bytes) in another process
+--     local bytes = update:get_states()              -- update:set_states(bytes) in another process
 --
--- The parts: `optimizer.base` (rates and counts), `optimizer.momentum`, `optimizer.adaptive`, `optimizer.layerwise`,
--- `optimizer.other` (the rules), `optimizer.updater`, `optimizer.fused` (the rules as part of a network, without arrays
--- for gradients). The class's options are followed by the common ones: rescale_grad = 1, param_idx2name, wd = 0,
--- clip_gradient, learning_rate, lr_scheduler, sym, begin_num_update = 0, multi_precision = false, param_dict.
+-- The parts: `optimizer.base` (rates and counts), `optimizer.momentum`, `optimizer.adaptive`,
+-- `optimizer.layerwise`, `optimizer.other` (the rules), `optimizer.updater`, `optimizer.fused` (the
+-- rules as part of a network, without arrays for gradients). The class's options are followed by
+-- the common ones: rescale_grad = 1, param_idx2name, wd = 0, clip_gradient, learning_rate,
+-- lr_scheduler, sym, begin_num_update = 0, multi_precision = false, param_dict.
 --
 -- @module tycho.optimizer
 
@@ -22,7 +24,8 @@ local Error = require "tycho.core.error"
 local updater = require "tycho.optimizer.updater"
 
 local optimizers = {
-  Optimizer = base.Optimizer, register = base.register, Updater = updater.Updater, get_updater = updater.get_updater,
+  Optimizer = base.Optimizer, register = base.register, Updater = updater.Updater,
+  get_updater = updater.get_updater,
 }
 
 for _, file in ipairs{ "momentum", "adaptive", "layerwise", "other", "fused" } do
@@ -43,7 +46,8 @@ function optimizers.create(name, options)
   end
   local class = type(name) == "string" and base.registry[name:lower()]
   if not class then
-    Error.unknown{ func = "optimizer.create", argument = tostring(name), what = "optimizer", among = base.registry }
+    Error.unknown{ func = "optimizer.create", argument = tostring(name),
+      what = "optimizer", among = base.registry }
   end
   return class(options or {})
 end

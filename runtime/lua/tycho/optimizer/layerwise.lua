@@ -15,18 +15,20 @@ local kinds = {}
 local is_plain = values.is_plain
 
 
--- LARS ----------------------------------------------------------------------------------------------------------------
+-- LARS --------------------------------------------------------------------------------------------
 
---- SGD whose rate for an array is lr eta |w| / (|rescaled gradient| + wd |w| + eps) where both norms are above 0;
--- arrays named gamma, beta or bias are as in SGD. Only `_weight` arrays decay by default. Options momentum = 0,
--- lazy_update = true, eta = 0.001, eps = 0, momentum_correction = true (momentum times the change of the rate).
+--- SGD whose rate for an array is lr eta |w| / (|rescaled gradient| + wd |w| + eps) where both
+-- norms are above 0; arrays named gamma, beta or bias are as in SGD. Only `_weight` arrays decay by
+-- default. Options momentum = 0, lazy_update = true, eta = 0.001, eps = 0,
+-- momentum_correction = true (momentum times the change of the rate).
 kinds.LARS = base.kind("LARS", {
-  { "momentum", "number", 0 }, { "lazy_update", "boolean", true }, { "eta", "number", 0.001 }, { "eps", "number", 0 },
-  { "momentum_correction", "boolean", true },
+  { "momentum", "number", 0 }, { "lazy_update", "boolean", true }, { "eta", "number", 0.001 },
+  { "eps", "number", 0 }, { "momentum_correction", "boolean", true },
 })
 local LARS = kinds.LARS
 
-for _, name in ipairs{ "aggregate_num", "create_state", "create_state_multi_precision", "_update_many" } do
+for _, name in ipairs{ "aggregate_num", "create_state",
+    "create_state_multi_precision", "_update_many" } do
   LARS[name] = SGD[name]
 end
 
@@ -84,8 +86,8 @@ local function scale_rates(self, lrs, wds, weights, grads, n)
   local g = call.params("multi_sum_sq", "LARS:update", first(grads, n), count)
   local head = lrs[("0:%d"):format(n)]
   call.params("multi_lars", "LARS:update", { head, w, g, wds[("0:%d"):format(n)] },
-    { "eta", call.number(self.eta), "eps", call.number(self.eps), "rescale_grad", call.number(self.rescale_grad) },
-    head)
+    { "eta", call.number(self.eta), "eps", call.number(self.eps), "rescale_grad",
+      call.number(self.rescale_grad) }, head)
 end
 
 
@@ -93,8 +95,10 @@ function LARS:update(index, weight, grad, state)
   local indices, weights, grads, states = SGD._lists(index, weight, grad, state)
   local lrs, wds = begin_lars(self, indices)
   local order, n = sort_places(self, indices)
-  weights, grads, states = tables.pick(weights, order), tables.pick(grads, order), tables.pick(states, order)
-  lrs, wds = on_device(tables.pick(lrs, order), weights[1]), on_device(tables.pick(wds, order), weights[1])
+  weights, grads, states = tables.pick(weights, order), tables.pick(grads, order),
+    tables.pick(states, order)
+  lrs, wds = on_device(tables.pick(lrs, order), weights[1]),
+    on_device(tables.pick(wds, order), weights[1])
   if n > 0 then
     scale_rates(self, lrs, wds, weights, grads, n)
   end
@@ -102,21 +106,22 @@ function LARS:update(index, weight, grad, state)
   if momentum and self.momentum_correction and self._last_lr ~= 0 then
     momentum = momentum * (self._cur_lr / self._last_lr)
   end
-  self:_update_many("preloaded_multi_", weights, grads, states, { momentum = momentum }, { lrs, wds })
+  self:_update_many("preloaded_multi_", weights, grads, states,
+    { momentum = momentum }, { lrs, wds })
 end
 
 LARS.update_multi_precision = LARS.update
 
 
--- LAMB ----------------------------------------------------------------------------------------------------------------
+-- LAMB --------------------------------------------------------------------------------------------
 
---- Adam's direction u = m / (sqrt(v) + epsilon) + wd w, with a rate per array: lr |w| / |u|, |w| limited to the bounds.
--- Options learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6, lower_bound, upper_bound,
--- bias_correction = true.
+--- Adam's direction u = m / (sqrt(v) + epsilon) + wd w, with a rate per array: lr |w| / |u|, |w|
+-- limited to the bounds. Options learning_rate = 0.001, beta1 = 0.9, beta2 = 0.999, epsilon = 1e-6,
+-- lower_bound, upper_bound, bias_correction = true.
 kinds.LAMB = base.kind("LAMB", {
-  { "learning_rate", "number|null", 0.001 }, { "beta1", "number", 0.9 }, { "beta2", "number", 0.999 },
-  { "epsilon", "number", 1e-6 }, { "lower_bound", "number?" }, { "upper_bound", "number?" },
-  { "bias_correction", "boolean", true },
+  { "learning_rate", "number|null", 0.001 }, { "beta1", "number", 0.9 },
+  { "beta2", "number", 0.999 }, { "epsilon", "number", 1e-6 }, { "lower_bound", "number?" },
+  { "upper_bound", "number?" }, { "bias_correction", "boolean", true },
 })
 local LAMB = kinds.LAMB
 
@@ -133,7 +138,8 @@ local function gather_lamb(weights, grads, states)
   local inputs, masters = {}, is_plain(states[1][2])
   for i, weight in ipairs(weights) do
     local moments = masters and states[i][2] or states[i]
-    for _, x in ipairs{ weight, grads[i], moments[1], moments[2], masters and states[i][1] or nil } do
+    for _, x in ipairs{ weight, grads[i], moments[1], moments[2],
+        masters and states[i][1] or nil } do
       inputs[#inputs + 1] = x
     end
   end
@@ -149,10 +155,11 @@ function LAMB:update(index, weight, grad, state)
     steps[i] = self:_count_of(k)
   end
   local inputs, masters = gather_lamb(weights, grads, states)
-  call.many(masters and "_multi_mp_lamb_update" or "_multi_lamb_update", "LAMB:update", inputs, #inputs,
-    base.params(self, {
-      learning_rates = base.list_text(self:_get_lrs(indices)), wds = base.list_text(self:_get_wds(indices)),
-      step_count = base.list_text(steps), beta1 = self.beta1, beta2 = self.beta2, epsilon = self.epsilon,
+  call.many(masters and "_multi_mp_lamb_update" or "_multi_lamb_update", "LAMB:update", inputs,
+    #inputs, base.params(self, {
+      learning_rates = base.list_text(self:_get_lrs(indices)),
+      wds = base.list_text(self:_get_wds(indices)), step_count = base.list_text(steps),
+      beta1 = self.beta1, beta2 = self.beta2, epsilon = self.epsilon,
       lower_bound = self.lower_bound, upper_bound = self.upper_bound,
       bias_correction = self.bias_correction and "True" or "False", num_tensors = #weights,
     }), weights, #weights)
@@ -161,20 +168,23 @@ end
 LAMB.update_multi_precision = LAMB.update
 
 
--- LBSGD ---------------------------------------------------------------------------------------------------------------
+-- LBSGD -------------------------------------------------------------------------------------------
 
---- SGD for large batches put together of small ones: gradients are summed, and every `batch_scale`-th call steps with
--- their mean and a rate that grows to batch_scale times lr during the warm-up. Options momentum = 0,
--- warmup_strategy = "linear", "power2", "sqrt" or "lars" (a rate from the norms), warmup_epochs = 5, batch_scale = 1,
--- updates_per_epoch = 32, begin_epoch = 0, num_epochs = 60.
+--- SGD for large batches put together of small ones: gradients are summed, and every
+-- `batch_scale`-th call steps with their mean and a rate that grows to batch_scale times lr during
+-- the warm-up. Options momentum = 0, warmup_strategy = "linear", "power2", "sqrt" or "lars" (a
+-- rate from the norms), warmup_epochs = 5, batch_scale = 1, updates_per_epoch = 32,
+-- begin_epoch = 0, num_epochs = 60.
 kinds.LBSGD = base.kind("LBSGD", {
-  { "momentum", "number", 0 }, { "multi_precision", "boolean", false }, { "warmup_strategy", "text", "linear" },
-  { "warmup_epochs", "number", 5 }, { "batch_scale", "number", 1 }, { "updates_per_epoch", "number", 32 },
+  { "momentum", "number", 0 }, { "multi_precision", "boolean", false },
+  { "warmup_strategy", "text", "linear" }, { "warmup_epochs", "number", 5 },
+  { "batch_scale", "number", 1 }, { "updates_per_epoch", "number", 32 },
   { "begin_epoch", "number", 0 }, { "num_epochs", "number", 60 },
 })
 local LBSGD = kinds.LBSGD
 
-LBSGD.create_state, LBSGD.create_state_multi_precision = SGD.create_state, SGD.create_state_multi_precision
+LBSGD.create_state, LBSGD.create_state_multi_precision =
+  SGD.create_state, SGD.create_state_multi_precision
 LBSGD._update_many = SGD._update_many
 
 local GROWTH = {
@@ -224,9 +234,10 @@ function LBSGD:update(index, weight, grad, state)
   end
   local mean = sum / self.batch_scale
   self._sums[index] = nil
-  lr = lr * (self.warmup_strategy == "lars" and norm_factor(weight, mean, wd) or warmup_factor(self, n))
-  self:_update_many("multi_", { weight }, { mean }, { state }, {
-    lrs = base.list_text{ lr }, wds = base.list_text{ wd }, momentum = self.momentum ~= 0 and self.momentum or nil })
+  lr = lr * (self.warmup_strategy == "lars" and norm_factor(weight, mean, wd)
+    or warmup_factor(self, n))
+  self:_update_many("multi_", { weight }, { mean }, { state }, { lrs = base.list_text{ lr },
+    wds = base.list_text{ wd }, momentum = self.momentum ~= 0 and self.momentum or nil })
 end
 
 LBSGD.update_multi_precision = LBSGD.update

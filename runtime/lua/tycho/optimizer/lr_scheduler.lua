@@ -1,11 +1,12 @@
 --- Learning rates that follow the number of updates: `ty.lr_scheduler`.
 --
--- A schedule is called with the number of updates so far and gives the rate. During the first `warmup_steps` updates
--- the rate rises from `warmup_begin_lr` to the base rate given at construction ("linear"), or stays at it ("constant").
--- All keep the current rate in `base_lr`, which an optimizer with a learning rate of its own overwrites.
+-- A schedule is called with the number of updates so far and gives the rate. During the first
+-- `warmup_steps` updates the rate rises from `warmup_begin_lr` to the base rate given at
+-- construction ("linear"), or stays at it ("constant"). All keep the current rate in `base_lr`,
+-- which an optimizer with a learning rate of its own overwrites.
 --
---     local s = ty.lr_scheduler.MultiFactorScheduler{ step = { 15, 25 }, factor = 0.1, base_lr = 0.1,
---       warmup_steps = 10 }
+--     local s = ty.lr_scheduler.MultiFactorScheduler{ step = { 15, 25 }, factor = 0.1,
+--       base_lr = 0.1, warmup_steps = 10 }
 --     s(5)                                                       --> 0.05
 --
 -- @module tycho.lr_scheduler
@@ -19,8 +20,8 @@ local log = require "tycho.core.log"
 local schedules = {}
 
 local WARMUP = {
-  { "base_lr", "number", 0.01 }, { "warmup_steps", "integer", 0 }, { "warmup_begin_lr", "number", 0 },
-  { "warmup_mode", { "linear", "constant" }, "linear" },
+  { "base_lr", "number", 0.01 }, { "warmup_steps", "integer", 0 },
+  { "warmup_begin_lr", "number", 0 }, { "warmup_mode", { "linear", "constant" }, "linear" },
 }
 
 
@@ -38,13 +39,13 @@ end
 
 local function check(ok, func, argument, got, expected)
   if not ok then
-    Error.raise{ code = "value", func = "lr_scheduler." .. func, argument = argument, expected = expected, got = got,
-      message = ("bad '%s'"):format(argument) }
+    Error.raise{ code = "value", func = "lr_scheduler." .. func, argument = argument,
+      expected = expected, got = got, message = ("bad '%s'"):format(argument) }
   end
 end
 
 
--- The base ------------------------------------------------------------------------------------------------------------
+-- The base ----------------------------------------------------------------------------------------
 
 --- Base of schedules.
 -- @type LRScheduler
@@ -52,11 +53,13 @@ local LRScheduler = Class:extend("LRScheduler")
 
 local BASE = args.form("lr_scheduler.LRScheduler", WARMUP)
 
---- Options base_lr = 0.01, warmup_steps = 0, warmup_begin_lr = 0, warmup_mode = "linear" or "constant".
+--- Options base_lr = 0.01, warmup_steps = 0, warmup_begin_lr = 0,
+-- warmup_mode = "linear" or "constant".
 function LRScheduler:init(...)
   local a = BASE(...)
   local func = self.class_name
-  check(a.warmup_begin_lr <= a.base_lr, func, "warmup_begin_lr", a.warmup_begin_lr, "at most base_lr")
+  check(a.warmup_begin_lr <= a.base_lr, func, "warmup_begin_lr",
+    a.warmup_begin_lr, "at most base_lr")
   check(a.warmup_steps >= 0, func, "warmup_steps", a.warmup_steps, "0 or more")
   self.base_lr, self.warmup_steps, self.warmup_mode = a.base_lr, a.warmup_steps, a.warmup_mode
   self.warmup_begin_lr, self.warmup_final_lr = a.warmup_begin_lr, a.base_lr
@@ -68,7 +71,8 @@ function LRScheduler:get_warmup_lr(num_update)
   if self.warmup_mode == "constant" then
     return self.warmup_begin_lr
   end
-  return self.warmup_begin_lr + (self.warmup_final_lr - self.warmup_begin_lr) * num_update / self.warmup_steps
+  return self.warmup_begin_lr
+    + (self.warmup_final_lr - self.warmup_begin_lr) * num_update / self.warmup_steps
 end
 
 
@@ -88,8 +92,8 @@ end
 
 -- Takes what the base needs out of checked values.
 local function init_base(self, class, a)
-  class.super.init(self, { base_lr = a.base_lr, warmup_steps = a.warmup_steps, warmup_begin_lr = a.warmup_begin_lr,
-    warmup_mode = a.warmup_mode })
+  class.super.init(self, { base_lr = a.base_lr, warmup_steps = a.warmup_steps,
+    warmup_begin_lr = a.warmup_begin_lr, warmup_mode = a.warmup_mode })
 end
 
 
@@ -98,7 +102,7 @@ local function tell(num_update, lr)
 end
 
 
--- Steps ---------------------------------------------------------------------------------------------------------------
+-- Steps -------------------------------------------------------------------------------------------
 
 --- The rate times `factor` after every `step` updates, not below `stop_factor_lr`.
 -- @type FactorScheduler
@@ -137,7 +141,8 @@ local MULTI = form_of("MultiFactorScheduler", { { "step", "list" }, { "factor", 
 local function check_steps(step)
   check(#step > 0, "MultiFactorScheduler", "step", "an empty list", "a list of update numbers")
   for i, s in ipairs(step) do
-    check(type(s) == "number" and s >= 1, "MultiFactorScheduler", "step", tostring(s), "numbers of at least 1")
+    check(type(s) == "number" and s >= 1, "MultiFactorScheduler", "step", tostring(s),
+      "numbers of at least 1")
     check(i == 1 or s > step[i - 1], "MultiFactorScheduler", "step", s, "an increasing list")
   end
 end
@@ -162,9 +167,10 @@ function MultiFactorScheduler:_rate(num_update)
 end
 
 
--- Curves --------------------------------------------------------------------------------------------------------------
+-- Curves ------------------------------------------------------------------------------------------
 
--- What both curves have in common; `shape` maps the part of the way that is done, 0 to 1, to a factor from 1 to 0.
+-- What both curves have in common; `shape` maps the part of the way that is done, 0
+-- to 1, to a factor from 1 to 0.
 local function init_curve(self, class, a)
   init_base(self, class, a)
   check(a.max_update >= 1, self.class_name, "max_update", a.max_update, "at least 1")
@@ -189,8 +195,8 @@ end
 local PolyScheduler = LRScheduler:extend("PolyScheduler")
 
 local POLY = args.form("lr_scheduler.PolyScheduler", {
-  { "max_update", "integer" }, WARMUP[1], { "pwr", "number", 2 }, { "final_lr", "number", 0 }, WARMUP[2], WARMUP[3],
-  WARMUP[4],
+  { "max_update", "integer" }, WARMUP[1], { "pwr", "number", 2 }, { "final_lr", "number", 0 },
+  WARMUP[2], WARMUP[3], WARMUP[4],
 })
 
 --- Options max_update, base_lr = 0.01, pwr = 2, final_lr = 0, and the base's.
@@ -211,7 +217,8 @@ end
 local CosineScheduler = LRScheduler:extend("CosineScheduler")
 
 local COSINE = args.form("lr_scheduler.CosineScheduler", {
-  { "max_update", "integer" }, WARMUP[1], { "final_lr", "number", 0 }, WARMUP[2], WARMUP[3], WARMUP[4],
+  { "max_update", "integer" }, WARMUP[1], { "final_lr", "number", 0 }, WARMUP[2], WARMUP[3],
+  WARMUP[4],
 })
 
 --- Options max_update, base_lr = 0.01, final_lr = 0, and the base's.
@@ -225,7 +232,8 @@ function CosineScheduler:_rate(num_update)
 end
 
 
-for _, class in ipairs{ LRScheduler, FactorScheduler, MultiFactorScheduler, PolyScheduler, CosineScheduler } do
+for _, class in ipairs{ LRScheduler, FactorScheduler, MultiFactorScheduler,
+    PolyScheduler, CosineScheduler } do
   schedules[class.class_name] = class
   container.register(class, "lr_scheduler." .. class.class_name)
 end

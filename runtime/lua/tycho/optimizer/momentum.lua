@@ -28,10 +28,10 @@ local function momentum_state(self, _, weight)
 end
 
 
--- SGD -----------------------------------------------------------------------------------------------------------------
+-- SGD ---------------------------------------------------------------------------------------------
 
---- w = (1 - lr wd) w - lr d; with momentum m = momentum m - lr (d + wd w), w += m. Options momentum = 0,
--- lazy_update = true (of no effect: there are no sparse gradients).
+--- w = (1 - lr wd) w - lr d; with momentum m = momentum m - lr (d + wd w), w += m. Options
+-- momentum = 0, lazy_update = true (of no effect: there are no sparse gradients).
 kinds.SGD = base.kind("SGD", { { "momentum", "number", 0 }, { "lazy_update", "boolean", true } })
 local SGD = kinds.SGD
 
@@ -39,7 +39,8 @@ SGD.aggregate_num = tonumber(os.getenv("TYCHO_OPTIMIZER_AGGREGATION_SIZE")) or 4
 SGD.create_state, SGD.create_state_multi_precision = momentum_state, state_with_master
 
 
--- Puts the arrays of many updates one after the other, as the operators take them, into a list; gives their number.
+-- Puts the arrays of many updates one after the other, as the operators take them,
+-- into a list; gives their number.
 local function gather(inputs, weights, grads, states)
   local n, masters = 0, is_plain(states[1])
   for i, weight in ipairs(weights) do
@@ -57,7 +58,8 @@ end
 
 
 local function run_many(self, prefix, inputs, n, masters, params, weights)
-  local op = prefix .. (masters and "mp_" or "") .. (self.momentum ~= 0 and "sgd_mom_update" or "sgd_update")
+  local op = prefix .. (masters and "mp_" or "")
+    .. (self.momentum ~= 0 and "sgd_mom_update" or "sgd_update")
   call.many(op, "Optimizer:update", inputs, n, params, weights, #weights)
 end
 
@@ -77,7 +79,8 @@ function SGD._update_many(self, prefix, weights, grads, states, params, arrays)
     inputs[n + i] = x
   end
   params.num_weights = #weights
-  run_many(self, prefix, inputs, n + (arrays and #arrays or 0), masters, base.params(self, params), weights)
+  run_many(self, prefix, inputs, n + (arrays and #arrays or 0), masters,
+    base.params(self, params), weights)
 end
 
 
@@ -94,8 +97,9 @@ end
 local function params_of(self, indices, kept)
   if self:_refresh(indices, kept) or kept.momentum ~= self.momentum then
     kept.momentum = self.momentum
-    kept.params = base.params(self, { lrs = base.list_text(kept.lrs), wds = base.list_text(kept.wds), num_weights = #indices,
-      momentum = self.momentum ~= 0 and self.momentum or nil })
+    kept.params = base.params(self,
+      { lrs = base.list_text(kept.lrs), wds = base.list_text(kept.wds), num_weights = #indices,
+        momentum = self.momentum ~= 0 and self.momentum or nil })
   end
   return kept.params
 end
@@ -128,10 +132,10 @@ end
 SGD._rule = momentum_rule("sgd_mom_update")
 
 
--- NAG -----------------------------------------------------------------------------------------------------------------
+-- NAG ---------------------------------------------------------------------------------------------
 
---- Momentum that looks ahead: the step is made of m after its next update. Without momentum as SGD. Option momentum =
--- 0.
+--- Momentum that looks ahead: the step is made of m after its next update. Without momentum
+-- as SGD. Option momentum = 0.
 kinds.NAG = base.kind("NAG", { { "momentum", "number", 0 } })
 local NAG = kinds.NAG
 
@@ -156,10 +160,11 @@ end
 NAG.update_multi_precision = NAG.update
 
 
--- Signum --------------------------------------------------------------------------------------------------------------
+-- Signum ------------------------------------------------------------------------------------------
 
---- Steps of equal size in the direction of the momentum's sign: m = momentum m - (1 - momentum)(d + wd w),
--- w = (1 - lr wd_lh) w + lr sign(m). Options learning_rate = 0.01, momentum = 0.9, wd_lh = 0.
+--- Steps of equal size in the direction of the momentum's sign: m = momentum m - (1 -
+-- momentum)(d + wd w), w = (1 - lr wd_lh) w + lr sign(m). Options
+-- learning_rate = 0.01, momentum = 0.9, wd_lh = 0.
 kinds.Signum = base.kind("Signum", {
   { "learning_rate", "number|null", 0.01 }, { "momentum", "number", 0.9 }, { "wd_lh", "number", 0 },
 })

@@ -11,27 +11,28 @@ local values = require "tycho.core.values"
 local kinds = {}
 
 
---- Langevin dynamics: w -= lr / 2 (d + wd w), plus normal noise of deviation sqrt(lr); d rescaled and clipped.
+--- Langevin dynamics: w -= lr / 2 (d + wd w), plus normal noise of deviation
+-- sqrt(lr); d rescaled and clipped.
 kinds.SGLD = base.kind("SGLD", {})
 
 function kinds.SGLD:update(index, weight, grad)
   self:_update_count(index)
   local lr, wd = self:_get_lr(index), self:_get_wd(index)
   local step = base.gradient(self, grad):add_(weight * wd):mul_(lr / 2)
-  local noise = random.normal{ loc = 0, scale = math.sqrt(lr), shape = weight.shape, dtype = weight.dtype,
-    ctx = weight.context }
+  local noise = random.normal{ loc = 0, scale = math.sqrt(lr), shape = weight.shape,
+    dtype = weight.dtype, ctx = weight.context }
   weight:sub_(step):add_(noise)
 end
 
 
---- SGD for delayed gradients: w -= lr (d + wd w + lamda d^2 (w - the weight before)). Options momentum = 0 (nothing
--- else is possible), lamda = 0.04.
+--- SGD for delayed gradients: w -= lr (d + wd w + lamda d^2 (w - the weight before)). Options
+-- momentum = 0 (nothing else is possible), lamda = 0.04.
 kinds.DCASGD = base.kind("DCASGD", { { "momentum", "number", 0 }, { "lamda", "number", 0.04 } })
 
 function kinds.DCASGD:create_state(_, weight)
   if self.momentum ~= 0 then
-    Error.raise{ code = "value", func = "DCASGD", argument = "momentum", expected = 0, got = self.momentum,
-      message = "DCASGD works without momentum only" }
+    Error.raise{ code = "value", func = "DCASGD", argument = "momentum", expected = 0,
+      got = self.momentum, message = "DCASGD works without momentum only" }
   end
   return { values.null, weight:copy() }
 end

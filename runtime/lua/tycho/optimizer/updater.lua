@@ -14,7 +14,8 @@ local values = require "tycho.core.values"
 
 local updater = {}
 
---- An optimizer with states. Fields: `optimizer`, `states` (by index or name; nothing for parameters without a state).
+--- An optimizer with states. Fields: `optimizer`, `states` (by index or name; nothing for
+-- parameters without a state).
 -- @type Updater
 local Updater = Class:extend("Updater")
 updater.Updater = Updater
@@ -48,7 +49,8 @@ local function move(state, ctx)
 end
 
 
---- The state of a parameter: made when it is first met, moved to the weight's device when it was loaded (not for users).
+--- The state of a parameter: made when it is first met, moved to the weight's device when
+-- it was loaded (not for users).
 function Updater:_state(index, weight)
   if self.states_synced[index] == nil then
     self.states[index] = self.optimizer:create_state_multi_precision(index, weight)
@@ -76,8 +78,9 @@ local function groups(weights, n)
 end
 
 
--- What is made once of a list of weights that comes again and again: copies, groups of places, and for each group the
--- lists that the optimizer gets, with a table in which it may keep what it makes of them.
+-- What is made once of a list of weights that comes again and again: copies, groups of
+-- places, and for each group the lists that the optimizer gets, with a table in which it
+-- may keep what it makes of them.
 local function plan_of(self, weights)
   local plan = self._plans[weights]
   if plan and tables.same(plan.weights, weights) then
@@ -99,13 +102,15 @@ local function update_groups(self, indices, grads, weights)
       group.indices[i], group.weights[i], group.grads[i] = index, weight, grads[place]
       group.states[i] = self:_state(index, weight) or values.null
     end
-    self.optimizer:update_multi_precision(group.indices, group.weights, group.grads, group.states, group.kept)
+    self.optimizer:update_multi_precision(group.indices, group.weights, group.grads,
+      group.states, group.kept)
   end
 end
 
 
 local function check_lists(indices, grads, weights)
-  if not (values.is_plain(grads) and values.is_plain(weights) and #grads == #indices and #weights == #indices) then
+  if not (values.is_plain(grads) and values.is_plain(weights) and #grads == #indices
+      and #weights == #indices) then
     Error.raise{ code = "value", func = "Updater",
       message = "lists of indices, gradients and weights of one length are needed" }
   end
@@ -137,7 +142,7 @@ function Updater:__call(index, grad, weight)
 end
 
 
--- Saving --------------------------------------------------------------------------------------------------------------
+-- Saving ------------------------------------------------------------------------------------------
 
 -- An optimizer without what belongs to the program around it.
 local function portable(optimizer)
@@ -169,7 +174,8 @@ local SET = args.form("Updater:set_states", { { "states", "text" } })
 function Updater:set_states(...)
   local saved = container.decode(SET(...).states, "Updater:set_states")
   if type(saved) ~= "table" or saved.kind ~= "updater" or type(saved.states) ~= "table" then
-    Error.raise{ code = "format", func = "Updater:set_states", message = "the bytes are no states of an updater" }
+    Error.raise{ code = "format", func = "Updater:set_states",
+      message = "the bytes are no states of an updater" }
   end
   self.states, self.states_synced, self._plans = {}, {}, new_plans()
   for index, state in pairs(saved.states) do

@@ -1,4 +1,5 @@
---- The prompt's own commands: `:name rest`. One entry is one command: `f(session, rest)`; its line of help stands beside it.
+--- The prompt's own commands: `:name rest`. One entry is one command: `f(session, rest)`; its
+-- line of help stands beside it.
 --
 -- @module tycho.prompt.commands
 
@@ -19,7 +20,7 @@ local function engine()
 end
 
 
--- -- texts of numbers -------------------------------------------------------------------------------------------------
+-- -- texts of numbers -----------------------------------------------------------------------------
 
 local function bytes_text(n)
   local units, i = { "B", "KB", "MB", "GB", "TB" }, 1
@@ -40,7 +41,7 @@ local function seconds_text(s)
 end
 
 
--- -- help, leaving ----------------------------------------------------------------------------------------------------
+-- -- help, leaving --------------------------------------------------------------------------------
 
 command("help", ":help", "this list", function(session)
   session.write([[
@@ -59,9 +60,10 @@ command("quit", ":quit", "leaves", function(session)
 end)
 
 
--- -- running ----------------------------------------------------------------------------------------------------------
+-- -- running --------------------------------------------------------------------------------------
 
-command("run", ":run file words", "runs a script with the prompt's variables; its words are in `arg` and `...`",
+command("run", ":run file words",
+  "runs a script with the prompt's variables; its words are in `arg` and `...`",
   function(session, rest)
     local words = {}
     for word in rest:gmatch("%S+") do
@@ -103,11 +105,12 @@ local function compile(session, text, usage)
 end
 
 
-command("time", ":time expr", "how long one run takes, the devices' work included", function(session, text)
-  local chunk = compile(session, text, ":time expr")
-  jit.off(chunk, true)                                   -- so that Ctrl-C is seen
-  session.write(seconds_text(measure(session, chunk, 1)), "\n")
-end)
+command("time", ":time expr", "how long one run takes, the devices' work included",
+  function(session, text)
+    local chunk = compile(session, text, ":time expr")
+    jit.off(chunk, true)                                   -- so that Ctrl-C is seen
+    session.write(seconds_text(measure(session, chunk, 1)), "\n")
+  end)
 
 
 command("bench", ":bench expr", "the same, mean and least of many runs", function(session, text)
@@ -125,11 +128,12 @@ command("bench", ":bench expr", "the same, mean and least of many runs", functio
     local s = measure(session, chunk, n) / n
     sum, least = sum + s, math.min(least, s)
   end
-  session.write(("%s per run, at best %s (%d times %d runs)\n"):format(seconds_text(sum / rounds), seconds_text(least), rounds, n))
+  session.write(("%s per run, at best %s (%d times %d runs)\n"):format(seconds_text(sum / rounds),
+    seconds_text(least), rounds, n))
 end)
 
 
--- -- memory and variables ---------------------------------------------------------------------------------------------
+-- -- memory and variables -------------------------------------------------------------------------
 
 command("mem", ":mem", "native objects that live, pools, Lua's heap", function(session)
   local live, ctx = engine().live(), engine().current_context()
@@ -146,14 +150,15 @@ command("mem", ":mem", "native objects that live, pools, Lua's heap", function(s
 end)
 
 
-local BYTES = { float32 = 4, float64 = 8, float16 = 2, bfloat16 = 2, uint8 = 1, int8 = 1, int32 = 4, int64 = 8, bool = 1 }
+local BYTES = { float32 = 4, float64 = 8, float16 = 2, bfloat16 = 2, uint8 = 1, int8 = 1,
+  int32 = 4, int64 = 8, bool = 1 }
 
 -- kind, shape, dtype, device, bytes of an array; a short text of anything else
 local function describe(value)
   local ok, text = pcall(function()
     if type(value) == "table" and getmetatable(value) and value.dtype and value.context then
-      return ("NDArray  %s  %s  %s  %s"):format(table.concat(value.shape, "x"), value.dtype, tostring(value.context),
-        bytes_text(value.size * BYTES[value.dtype]))
+      return ("NDArray  %s  %s  %s  %s"):format(table.concat(value.shape, "x"), value.dtype,
+        tostring(value.context), bytes_text(value.size * BYTES[value.dtype]))
     end
   end)
   if ok and text then
@@ -182,21 +187,24 @@ command("who", ":who", "the variables made here", function(session)
 end)
 
 
-command("stat", ":stat x", "least, mean, greatest value of an array, count of NaN", function(session, text)
-  local x, ty = session:value(text), engine()
-  if not ty.is_a(x, ty.nd.NDArray) then
-    error("':stat' takes an array, not " .. ty.Error.kind(x), 0)
-  end
-  local v = x:astype("float64"):reshape{ -1 }
-  local bad = v:ne(v)
-  local nan = bad:sum():asscalar()
-  local function least(sign)                             -- NaN out of the way
-    return sign * ty.nd.where(bad, ty.nd.full({ v.size }, math.huge, { dtype = "float64" }), v * sign):min():asscalar()
-  end
-  local sum = ty.nd.where(bad, ty.nd.zeros({ v.size }, { dtype = "float64" }), v):sum():asscalar()
-  session.write(nan == v.size and "  nothing but NaN\n" or ("  min %.6g  mean %.6g  max %.6g  NaN %d of %d\n"):format(
-    least(1), sum / (v.size - nan), least(-1), nan, v.size))
-end)
+command("stat", ":stat x", "least, mean, greatest value of an array, count of NaN",
+  function(session, text)
+    local x, ty = session:value(text), engine()
+    if not ty.is_a(x, ty.nd.NDArray) then
+      error("':stat' takes an array, not " .. ty.Error.kind(x), 0)
+    end
+    local v = x:astype("float64"):reshape{ -1 }
+    local bad = v:ne(v)
+    local nan = bad:sum():asscalar()
+    local function least(sign)                             -- NaN out of the way
+      return sign * ty.nd.where(bad, ty.nd.full({ v.size }, math.huge, { dtype = "float64" }),
+        v * sign):min():asscalar()
+    end
+    local sum = ty.nd.where(bad, ty.nd.zeros({ v.size }, { dtype = "float64" }), v):sum():asscalar()
+    session.write(nan == v.size and "  nothing but NaN\n"
+      or ("  min %.6g  mean %.6g  max %.6g  NaN %d of %d\n"):format(least(1), sum / (v.size - nan),
+        least(-1), nan, v.size))
+  end)
 
 
 command("forget", ":forget", "drops the kept results", function(session)
@@ -204,7 +212,7 @@ command("forget", ":forget", "drops the kept results", function(session)
 end)
 
 
--- -- the last error ---------------------------------------------------------------------------------------------------
+-- -- the last error -------------------------------------------------------------------------------
 
 command("where", ":where", "the frames of the last error", function(session)
   if not session.frames then
@@ -216,17 +224,20 @@ command("where", ":where", "the frames of the last error", function(session)
 end)
 
 
-command("locals", ":locals n", "the local variables of a frame of the last error", function(session, n)
-  local number = tonumber(n) or 1
-  local frame = session.frames and session.frames[number]
-  if not frame then
-    session.write(session.frames and ("  there are %d frames\n"):format(#session.frames) or "  there was no error\n")
-    return
-  end
-  for _, variable in ipairs(frame.locals) do
-    session.write(("  %s = %s\n"):format(variable.name, objects.line(variable.value) or show(variable.value)))
-  end
-end)
+command("locals", ":locals n", "the local variables of a frame of the last error",
+  function(session, n)
+    local number = tonumber(n) or 1
+    local frame = session.frames and session.frames[number]
+    if not frame then
+      session.write(session.frames and ("  there are %d frames\n"):format(#session.frames)
+        or "  there was no error\n")
+      return
+    end
+    for _, variable in ipairs(frame.locals) do
+      session.write(("  %s = %s\n"):format(variable.name,
+        objects.line(variable.value) or show(variable.value)))
+    end
+  end)
 
 
 return commands

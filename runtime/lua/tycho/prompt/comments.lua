@@ -1,10 +1,11 @@
 --- The doc comments of the library's source files, for the prompt's help.
 --
--- The files are read once, when help is first asked for. A comment block that begins with three dashes belongs to the
--- line of code below it; a file's first block describes the module.
+-- The files are read once, when help is first asked for. A comment block that begins with three
+-- dashes belongs to the line of code below it; a file's first block describes the module.
 --
---     comments.at(path, line)        --> entry or nil
---     comments.named("fit")          --> list of entries: functions, methods, classes, modules of that name
+--     comments.at(path, line)  --> entry or nil
+--     comments.named("fit")    --> list of entries: functions, methods, classes, modules of that
+--                              name
 --     entry.title, entry.name, entry.kind, entry.path, entry.line, entry.text
 --
 -- @module tycho.prompt.comments
@@ -17,7 +18,8 @@ local HERE = debug.getinfo(1, "S").source:match("^@(.*)prompt/[^/]*$")
 local index                                              -- {by_place = {}, by_name = {}}
 
 
--- What a line of code defines: title ("Module:fit"), name ("fit"), kind; nil when it defines nothing that has a name.
+-- What a line of code defines: title ("Module:fit"), name ("fit"), kind; nil when it
+-- defines nothing that has a name.
 local function defined(line)
   local title = line:match("^%s*function%s+([%w_%.:]+)")
   if title then
@@ -25,7 +27,8 @@ local function defined(line)
   elseif line:match("^%s*local%s+function") then
     return nil
   end
-  local quoted = line:match("extend%(\"([%w_]+)\"") or line:match("kind%(\"([%w_]+)\"") or line:match("class%(\"([%w_]+)\"")
+  local quoted = line:match("extend%(\"([%w_]+)\"") or line:match("kind%(\"([%w_]+)\"")
+    or line:match("class%(\"([%w_]+)\"")
   if quoted then
     return quoted, quoted, "class"
   end
@@ -137,14 +140,15 @@ function comments.names()
 end
 
 
--- Text ----------------------------------------------------------------------------------------------------------------
+-- Text --------------------------------------------------------------------------------------------
 
 -- tag -> type; "" where the tag does not say it
-local TYPES = { string = "text", int = "integer", bool = "boolean", number = "number", func = "function", tab = "table",
-  param = "" }
+local TYPES = { string = "text", int = "integer", bool = "boolean", number = "number",
+  func = "function", tab = "table", param = "" }
 
 
--- "@tparam[opt] table a the dictionary" as {name = "a", type = "table, optional", text = "the dictionary"}.
+-- "@tparam[opt] table a the dictionary" as {name = "a", type = "table,
+-- optional", text = "the dictionary"}.
 local function parameter(line)
   local tag, mark, rest = line:match("^@(%w+)(%b[])%s*(.*)$")
   if not tag then
@@ -156,23 +160,27 @@ local function parameter(line)
   end
   local name, text = (rest or ""):match("^(%S+)%s*(.*)$")
   if kind and name then
-    return { name = name, type = kind .. (mark and (kind ~= "" and ", " or "") .. "optional" or ""), text = text }
+    return { name = name,
+      type = kind .. (mark and (kind ~= "" and ", " or "") .. "optional" or ""), text = text }
   end
 end
 
 
 local function result(line)
-  local text = line:match("^@treturn%b[]%s+%S+%s*(.*)$") or line:match("^@treturn%s+%S+%s*(.*)$") or line:match("^@return%s+(.*)$")
+  local text = line:match("^@treturn%b[]%s+%S+%s*(.*)$") or line:match("^@treturn%s+%S+%s*(.*)$")
+    or line:match("^@return%s+(.*)$")
   return text and { text = text, result = true }
 end
 
 
 -- Lines end in paragraphs and tags; what follows a tag belongs to it.
 local function read_line(parts, line)
-  line = line:gsub("@{([%w_%.:]+)|?([^}]*)}", "%1"):gsub("%s*%([cs][oh][ne][te][rt][^%s%)]* [%d][^%)]*%)", "")
+  line = line:gsub("@{([%w_%.:]+)|?([^}]*)}", "%1")
+    :gsub("%s*%([cs][oh][ne][te][rt][^%s%)]* [%d][^%)]*%)", "")
   if line:sub(1, 1) == "@" then
     local part = parameter(line) or result(line) or {}
-    table.insert(part.name and parts.params or part.result and part.text ~= "" and parts.results or {}, part)
+    table.insert(part.name and parts.params or part.result and part.text ~= ""
+      and parts.results or {}, part)
     parts.last = part
   elseif parts.last then
     parts.last.text = (parts.last.text or "") .. " " .. line:match("^%s*(.*)$")
@@ -184,7 +192,8 @@ end
 
 --- An entry's comment, tags in words.
 -- @tparam table entry
--- @treturn table lines (list of texts), params (list of `{name, type, text}`), results (list of `{text}`)
+-- @treturn table lines (list of texts), params (list of `{name, type,
+--   text}`), results (list of `{text}`)
 function comments.parts(entry)
   local parts = { lines = {}, params = {}, results = {} }
   for _, line in ipairs(entry and entry.text or {}) do

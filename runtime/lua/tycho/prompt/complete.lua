@@ -1,5 +1,5 @@
---- What Tab offers: commands, members along a path, options of the call that is open, words that an option chooses from,
--- keys and file names inside strings.
+--- What Tab offers: commands, members along a path, options of the call that is open, words that an
+-- option chooses from, keys and file names inside strings.
 --
 -- Nothing is evaluated but the fields of a path ("exe.outputs[1].sh"): no function is called.
 --
@@ -12,8 +12,8 @@ local members = require "tycho.prompt.members"
 local operator = require "tycho.prompt.operator"
 
 local KEYWORDS = {
-  "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local", "nil", "not", "or",
-  "repeat", "return", "then", "true", "until", "while",
+  "and", "break", "do", "else", "elseif", "end", "false", "for", "function", "if", "in", "local",
+  "nil", "not", "or", "repeat", "return", "then", "true", "until", "while",
 }
 
 
@@ -30,9 +30,10 @@ local function matching(names, word)
 end
 
 
--- Paths ---------------------------------------------------------------------------------------------------------------
+-- Paths -------------------------------------------------------------------------------------------
 
--- The steps of the path that ends a text, in order: names, numbers of [1], texts of ["a"]; and what stands before it.
+-- The steps of the path that ends a text, in order: names, numbers of [1], texts of
+-- ["a"]; and what stands before it.
 local function path_before(text)
   local steps = {}
   while true do
@@ -70,12 +71,12 @@ local function follow(env, steps)
 end
 
 
--- Calls ---------------------------------------------------------------------------------------------------------------
+-- Calls -------------------------------------------------------------------------------------------
 
 local OPENER = { [")"] = "(", ["}"] = "{", ["]"] = "[" }
 
--- The text before the call whose options are open: "ty.sym.Convolution" of "ty.sym.Convolution{data = f(x), ker", "f" of
--- "f(x, {opt".
+-- The text before the call whose options are open: "ty.sym.Convolution" of
+-- "ty.sym.Convolution{data = f(x), ker", "f" of "f(x, {opt".
 local function before_brace(text)
   local closed, last = {}, false
   for i = #text, 1, -1 do
@@ -85,7 +86,7 @@ local function before_brace(text)
     elseif c == closed[#closed] then
       closed[#closed] = nil
     elseif c == "{" and text:find("^,%s*{", i - #text:sub(1, i - 1):match("%s*$") - 1) then
-      last = true                                        -- the table that stands last in f(x, {...})
+      last = true                                -- the table that stands last in f(x, {...})
     elseif c:find("[%(%[{]") then
       return (c == "{" or c == "(" and last) and (text:sub(1, i - 1):gsub("%s*%(?%s*$", "")) or nil
     end
@@ -130,7 +131,7 @@ local function open_options(env, text)
 end
 
 
--- Strings -------------------------------------------------------------------------------------------------------------
+-- Strings -----------------------------------------------------------------------------------------
 
 -- The text before an open quote, the quote, and what stands after it; nil outside strings.
 local function open_string(text)
@@ -162,7 +163,8 @@ local function files(path, quote)
   local names = {}
   local pipe = io.popen("ls -1ap -- " .. quoted(home or ".") .. " 2>/dev/null")
   for name in pipe:lines() do
-    if name ~= "./" and name ~= "../" and (name:sub(1, 1) ~= "." or (word or path):sub(1, 1) == ".") then
+    if name ~= "./" and name ~= "../"
+        and (name:sub(1, 1) ~= "." or (word or path):sub(1, 1) == ".") then
       names[name] = true
     end
   end
@@ -199,7 +201,7 @@ local function in_string(env, before, quote, word)
 end
 
 
--- Words ---------------------------------------------------------------------------------------------------------------
+-- Words -------------------------------------------------------------------------------------------
 
 local function command_names(word)
   local names = {}

@@ -1,8 +1,8 @@
 --- The prompt of the program `tycho`: evaluates lines, prints results, survives errors and Ctrl-C.
 --
--- A session holds its variables in a table of its own that falls back to the globals, so nothing it defines leaks into
--- modules. Chunks run uncompiled: a compiled loop would not notice Ctrl-C. Each text is compiled once and run once.
--- Order of calls: `new`, any of `use` and `text`, then `loop`.
+-- A session holds its variables in a table of its own that falls back to the globals, so nothing it
+-- defines leaks into modules. Chunks run uncompiled: a compiled loop would not notice Ctrl-C. Each
+-- text is compiled once and run once. Order of calls: `new`, any of `use` and `text`, then `loop`.
 --
 -- @classmod tycho.prompt
 
@@ -16,7 +16,7 @@ local Session = {}
 Session.__index = Session
 
 local LARGE = 2 ^ 18                                     -- elements; results above are held weakly
-local COLOURS = { error = "31", note = "2", sign = "1" } -- numbers of ANSI sequences: red, faint, bold
+local COLOURS = { error = "31", note = "2", sign = "1" } -- ANSI sequences: red, faint, bold
 local HERE = debug.getinfo(1, "S").source:match("^@(.*/)") or "@none"
 
 
@@ -50,15 +50,16 @@ end
 
 
 --- A new session.
--- @tparam table options `plain`: no line editing; `terminal`: somebody types; `editor`: functions of repl.c;
--- `write`: where results go
+-- @tparam table options `plain`: no line editing; `terminal`: somebody types; `editor`: functions
+-- of repl.c; `write`: where results go
 function Session.new(options)
   local session = setmetatable({
     plain = options.plain, terminal = options.terminal, editor = options.editor,
     write = options.write or function(...) io.stdout:write(...) end,
   }, Session)
   local term, no_colour = os.getenv("TERM"), os.getenv("NO_COLOR")
-  session.colours = options.terminal and not options.plain and term ~= "dumb" and (no_colour or "") == ""
+  session.colours = options.terminal and not options.plain and term ~= "dumb"
+    and (no_colour or "") == ""
   session:forget()
   session.env = environment(session)
   return session
@@ -81,21 +82,24 @@ end
 
 local function keep(session, value)
   session.count = session.count + 1
-  local ok, size = pcall(function() return type(value) == "table" and getmetatable(value) and value.size end)
+  local ok, size = pcall(function()
+    return type(value) == "table" and getmetatable(value) and value.size
+  end)
   local large = ok and type(size) == "number" and size > LARGE
   session[large and "weak" or "strong"][session.count] = value
 end
 
 
--- An expression as a chunk. Its values pass through a function of ours: a bare `return f()` would be a tail call, and
--- errors inside f would be reported without their line.
+-- An expression as a chunk. Its values pass through a function of ours: a bare `return f()` would
+-- be a tail call, and errors inside f would be reported without their line.
 local function expression(text, name)
   local chunk, message = loadstring("return " .. text, name)
   if not chunk then
     return nil, message
   end
-  local close = text:find("--", 1, true) and "\n)" or ")"                -- a comment would swallow the bracket
-  return (loadstring("local pass = ...; return pass(" .. text:gsub(";%s*$", "") .. close, name)) or chunk
+  local close = text:find("--", 1, true) and "\n)" or ")"  -- a comment would swallow the bracket
+  return (loadstring("local pass = ...; return pass(" .. text:gsub(";%s*$", "") .. close,
+    name)) or chunk
 end
 
 
@@ -106,7 +110,8 @@ end
 
 --- Compiles a text, as an expression if it is one.
 -- @string text
--- @treturn ?function the chunk, to be called with `Session.pass`; nil when it is unfinished or wrong
+-- @treturn ?function the chunk, to be called with `Session.pass`; nil when it is unfinished or
+--   wrong
 -- @treturn ?string the compiler's message
 -- @treturn boolean whether more text could complete it
 function Session:compile(text)
@@ -135,7 +140,8 @@ local function frames()
       return list
     end
     if info.what ~= "C" and info.source:sub(2, #HERE + 1) ~= HERE then
-      local frame = { text = ("%s:%d: in %s"):format(info.short_src, info.currentline, info.name or "the chunk"), locals = {} }
+      local frame = { text = ("%s:%d: in %s"):format(info.short_src, info.currentline,
+        info.name or "the chunk"), locals = {} }
       for i = 1, 60 do
         local name, value = debug.getlocal(level, i)
         if not name then
@@ -170,7 +176,9 @@ end
 
 -- A value's text; the line that says what an array is steps back.
 local function value_text(session, value)
-  return (show(value):gsub("<NDArray [^\n]*>$", function(line) return session:paint("note", line) end))
+  return (show(value):gsub("<NDArray [^\n]*>$", function(line)
+    return session:paint("note", line)
+  end))
 end
 
 
@@ -284,7 +292,8 @@ local function special(session, line)
 end
 
 
--- A line of a script, pasted: its local variable would end with the line, so it becomes one of the session.
+-- A line of a script, pasted: its local variable would end with the line, so
+-- it becomes one of the session.
 local function without_local(text)
   local name, after = text:match("^%s*local%s+([%a_][%w_%s,]*)(=?)")
   if name and (after == "=" or name:find("^function%s")) then
@@ -370,7 +379,7 @@ local function step(session, editing)
   elseif line == false then
     session.pending = nil
   elseif not (session.pending and editing and line:match("^%s*$") and session.editor.waiting()) then
-    session:feed(line)                                   -- a blank line amid pasted text ends nothing
+    session:feed(line)                           -- a blank line amid pasted text ends nothing
   end
   io.stdout:flush()
 end

@@ -1,9 +1,11 @@
---- What `?name` says: operators from the registry, functions and classes from their comments and call forms.
+--- What `?name` says: operators from the registry, functions and classes from
+-- their comments and call forms.
 --
---     manual.text("ty.mod.Module", value)     value: what the name stands for, if it stands for something
+--     manual.text("ty.mod.Module", value)  value: what the name stands for, if it stands for
+--                                          something
 --
--- A function's parameters are read from the form (core/args.lua) that it holds on to, so help never disagrees with what the
--- function takes.
+-- A function's parameters are read from the form (core/args.lua) that it holds on to, so help never
+-- disagrees with what the function takes.
 --
 -- @module tycho.prompt.manual
 
@@ -44,7 +46,7 @@ local function add_row(lines, name, text)
 end
 
 
--- Functions -----------------------------------------------------------------------------------------------------------
+-- Functions ---------------------------------------------------------------------------------------
 
 -- Visits what a function holds on to.
 local function upvalues(f)
@@ -75,7 +77,8 @@ local function is_form(value)
 end
 
 
---- The form by which a function reads its arguments; nil when it has none, or several of which none fits its name.
+--- The form by which a function reads its arguments; nil when it has none, or several
+-- of which none fits its name.
 -- @func f
 -- @string[opt] name the last part of the function's name
 function manual.form(f, name)
@@ -100,7 +103,8 @@ end
 local function signature(form, title)
   local words = {}
   for i, p in ipairs(form.params) do
-    words[i] = p.default ~= nil and p.name .. " = " .. literal(p.default) or p.required and p.name or "[" .. p.name .. "]"
+    words[i] = p.default ~= nil and p.name .. " = " .. literal(p.default)
+      or p.required and p.name or "[" .. p.name .. "]"
   end
   if form.rest then
     words[#words + 1] = "..."
@@ -112,7 +116,8 @@ end
 -- One row per parameter of the form, with what the comment says of it.
 local function add_form(lines, form, said)
   for i, p in ipairs(form.params) do
-    local text = p.type.text .. (p.required and ", required" or p.default ~= nil and " = " .. literal(p.default) or "")
+    local text = p.type.text
+      .. (p.required and ", required" or p.default ~= nil and " = " .. literal(p.default) or "")
     local place = form.order[i] == p and "" or ", by name"
     add_row(lines, p.name, text .. place .. (said[p.name] and "; " .. said[p.name] or ""))
   end
@@ -157,12 +162,13 @@ local function function_text(name, f)
   local lines = {}
   add_text(lines, form and signature(form) or entry.title, "")
   add_comment(lines, entry, form)
-  lines[#lines + 1] = ("  source: %s:%d; ??%s shows it"):format(short_path(info.source), info.linedefined, name)
+  lines[#lines + 1] = ("  source: %s:%d; ??%s shows it"):format(short_path(info.source),
+    info.linedefined, name)
   return table.concat(lines, "\n")
 end
 
 
--- Operators -----------------------------------------------------------------------------------------------------------
+-- Operators ---------------------------------------------------------------------------------------
 
 --- The help of an operator.
 -- @tparam table info what `ty.op.info` returns
@@ -172,7 +178,8 @@ function manual.operator(info)
   add_text(lines, info.doc, "  ")
   for _, p in ipairs(info.params) do
     local default = operator.default(p)
-    add_row(lines, p.name, ("%s%s; %s"):format(operator.type_text(p), default and " = " .. default or ", required", p.doc))
+    add_row(lines, p.name, ("%s%s; %s"):format(operator.type_text(p),
+      default and " = " .. default or ", required", p.doc))
   end
   add_row(lines, "gradient:", info.gradient)
   if info.aliases[1] then
@@ -191,7 +198,7 @@ local function operator_text(name)
 end
 
 
--- Classes and modules -------------------------------------------------------------------------------------------------
+-- Classes and modules -----------------------------------------------------------------------------
 
 local function is_class(value)
   return type(value) == "table" and type(rawget(value, "class_name")) == "string"
@@ -201,7 +208,8 @@ end
 local function function_names(t)
   local names = {}
   for name, value in pairs(t) do
-    if type(value) == "function" and type(name) == "string" and name:sub(1, 1) ~= "_" and name ~= "init" then
+    if type(value) == "function" and type(name) == "string"
+        and name:sub(1, 1) ~= "_" and name ~= "init" then
       names[#names + 1] = name
     end
   end
@@ -249,7 +257,7 @@ local function module_text(module)
 end
 
 
--- By name -------------------------------------------------------------------------------------------------------------
+-- By name -----------------------------------------------------------------------------------------
 
 local function entry_text(entry)
   local lines = { entry.title }
@@ -304,7 +312,8 @@ function manual.source(name, value)
   local file = info and info.source:sub(1, 1) == "@" and io.open(info.source:sub(2))
   if not file then
     local known = registry.find(name:match("[%w_]+$") or "")
-    return known and name .. " is an operator, written in C; ?" .. name .. " describes it" or "no Lua source of " .. name
+    return known and name .. " is an operator, written in C; ?" .. name .. " describes it"
+      or "no Lua source of " .. name
   end
   local lines, n = { ("-- %s:%d"):format(info.source:sub(2), info.linedefined) }, 0
   for line in file:lines() do
@@ -324,7 +333,8 @@ end
 -- @treturn string
 -- @treturn boolean whether anything is known
 function manual.text(name, value)
-  local text = value ~= nil and value_text(name, value) or value == nil and (operator_text(name) or entries_text(name))
+  local text = value ~= nil and value_text(name, value)
+    or value == nil and (operator_text(name) or entries_text(name))
   if text then
     return text, true
   end

@@ -1,7 +1,8 @@
 --- The names that may follow a value's dot or colon, for Tab and for lists of a module's contents.
 --
--- Tables are asked for their keys and those of their metatables. The library's objects and modules find much of theirs
--- only when it is asked for; a name that none of them has makes them say which they accept (Error.unknown).
+-- Tables are asked for their keys and those of their metatables. The library's objects and modules
+-- find much of theirs only when it is asked for; a name that none of them has makes them say which
+-- they accept (Error.unknown).
 --
 -- @module tycho.prompt.members
 
@@ -67,11 +68,13 @@ function members.list(value)
 end
 
 
---- "tycho.module" for a loaded module of the library, the shortest of its names; nil for other values.
+--- "tycho.module" for a loaded module of the library, the shortest of its
+-- names; nil for other values.
 function members.module_of(value)
   local found
   for name, module in pairs(package.loaded) do
-    if module == value and type(name) == "string" and name:find("^tycho") and (not found or #name < #found) then
+    if module == value and type(name) == "string" and name:find("^tycho")
+        and (not found or #name < #found) then
       found = name
     end
   end

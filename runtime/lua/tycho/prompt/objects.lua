@@ -1,7 +1,9 @@
---- How the prompt shows the engine's objects: arrays by their edges, symbols as a tree, modules and iterators as a card.
+--- How the prompt shows the engine's objects: arrays by their edges, symbols as a tree,
+-- modules and iterators as a card.
 --
---     objects.text(value)       several lines, for a value on its own; nil for what has no view here
---     objects.line(value)       one short line, for a value inside a table or a list of variables; nil likewise
+--     objects.text(value)  several lines, for a value on its own; nil for what has no view here
+--     objects.line(value)  one short line, for a value inside a table or a list of variables; nil
+--                          likewise
 --
 -- Reading an array waits for it; only the elements that are shown are read.
 --
@@ -13,12 +15,13 @@ local members = require "tycho.prompt.members"
 
 local objects = {}
 
-local ROWS, NODES, SHORT = 40, 30, 8                     -- rows of an array, lines of a tree, elements on one line
-local WIDEST, LONG = 28, 70                              -- columns of names in a tree; of what stands behind them
-local NAMES = 60                                         -- names of a module that are listed
+local ROWS, NODES, SHORT = 40, 30, 8     -- rows of an array, lines of a tree, elements on one line
+local WIDEST, LONG = 28, 70              -- columns of names in a tree; of what stands behind them
+local NAMES = 60                         -- names of a module that are listed
 
 
--- Whether a value is an instance of a class, given by module and name ("" where the module is the class itself).
+-- Whether a value is an instance of a class, given by module and name ("" where the
+-- module is the class itself).
 local function is(value, module, name)
   local loaded = package.loaded["tycho." .. module]
   return loaded ~= nil and Class.is_a(value, name == "" and loaded or loaded[name])
@@ -30,7 +33,7 @@ local function is_array(value)
 end
 
 
--- Arrays --------------------------------------------------------------------------------------------------------------
+-- Arrays ------------------------------------------------------------------------------------------
 
 local function is_short(x)
   return rawget(x, "_h") and #x.shape == 1 and x.size <= SHORT
@@ -48,7 +51,7 @@ local function array_line(x)
 end
 
 
--- Symbols -------------------------------------------------------------------------------------------------------------
+-- Symbols -----------------------------------------------------------------------------------------
 
 local function attributes(n)
   local attrs, parts = require "tycho.core.attrs", {}
@@ -97,7 +100,8 @@ local function aligned(rows)
     width = math.max(width, row[2] ~= "" and #row[1] or 0)
   end
   for i, row in ipairs(rows) do
-    lines[i] = row[2] == "" and row[1] or ("%-" .. math.min(width, WIDEST) .. "s  %s"):format(row[1], row[2])
+    lines[i] = row[2] == "" and row[1]
+      or ("%-" .. math.min(width, WIDEST) .. "s  %s"):format(row[1], row[2])
   end
   return lines
 end
@@ -119,7 +123,8 @@ local function tree(heads)
       more = more + (again and 0 or 1)
     end
     for i = again and 0 or #operators, 1, -1 do
-      stack[#stack + 1] = { operators[i], #operators > 1 and indent .. (i < #operators and "| " or "  ") or indent }
+      stack[#stack + 1] = { operators[i],
+        #operators > 1 and indent .. (i < #operators and "| " or "  ") or indent }
     end
     seen[n] = true
   end
@@ -157,7 +162,7 @@ local function symbol_text(s)
 end
 
 
--- Cards: a title and rows of name and value ---------------------------------------------------------------------------
+-- Cards: a title and rows of name and value -------------------------------------------------------
 
 local function card(title, rows)
   local lines = { title }
@@ -218,12 +223,13 @@ end
 
 
 local function module_text(mod)
-  local state = mod.optimizer_initialized and "ready to train" or mod.params_initialized and "with parameters"
-    or mod.binded and "bound" or "not bound"
+  local state = mod.optimizer_initialized and "ready to train" or mod.params_initialized
+    and "with parameters" or mod.binded and "bound" or "not bound"
   local symbol, optimizer = field(mod, "symbol"), rawget(mod, "_optimizer")
   return card(("<%s, %s>"):format(mod.class_name, state), {
     { "symbol", symbol and tostring(symbol) },
-    { "data", mod.binded and descriptions(field(mod, "data_shapes")) or table.concat(field(mod, "data_names") or {}, ", ") },
+    { "data", mod.binded and descriptions(field(mod, "data_shapes"))
+      or table.concat(field(mod, "data_names") or {}, ", ") },
     { "labels", mod.binded and descriptions(field(mod, "label_shapes")) },
     { "outputs", mod.binded and descriptions(field(mod, "output_shapes")) },
     { "parameters", parameters(mod) }, { "buckets", buckets(mod) },
@@ -234,7 +240,8 @@ end
 
 local function iterator_text(it)
   return card(("<%s>"):format(it.class_name), {
-    { "data", descriptions(field(it, "provide_data")) }, { "labels", descriptions(field(it, "provide_label")) },
+    { "data", descriptions(field(it, "provide_data")) },
+    { "labels", descriptions(field(it, "provide_label")) },
     { "batch_size", field(it, "batch_size") }, { "samples", field(it, "num_data") },
   })
 end
@@ -252,12 +259,13 @@ end
 local function batch_text(batch)
   return card("<DataBatch>", {
     { "data", arrays_line(batch.data) }, { "label", arrays_line(batch.label) },
-    { "pad", batch.pad and tostring(batch.pad) }, { "bucket_key", batch.bucket_key and tostring(batch.bucket_key) },
+    { "pad", batch.pad and tostring(batch.pad) },
+    { "bucket_key", batch.bucket_key and tostring(batch.bucket_key) },
   })
 end
 
 
--- Functions and namespaces --------------------------------------------------------------------------------------------
+-- Functions and namespaces ------------------------------------------------------------------------
 
 local function function_line(f)
   local info = debug.getinfo(f, "S")
@@ -289,7 +297,7 @@ local function namespace_text(value)
 end
 
 
--- The two views -------------------------------------------------------------------------------------------------------
+-- The two views -----------------------------------------------------------------------------------
 
 local function array_text(x)
   return rawget(x, "_h") and x:text(ROWS) or tostring(x)
@@ -297,8 +305,9 @@ end
 
 -- module, class, view
 local VIEWS = {
-  { "ndarray.class", "NDArray", array_text }, { "symbol", "Symbol", symbol_text }, { "module.base", "", module_text },
-  { "io.data", "DataIter", iterator_text }, { "io.data", "DataBatch", batch_text },
+  { "ndarray.class", "NDArray", array_text }, { "symbol", "Symbol", symbol_text },
+  { "module.base", "", module_text }, { "io.data", "DataIter", iterator_text },
+  { "io.data", "DataBatch", batch_text },
 }
 
 
@@ -330,7 +339,8 @@ function objects.line(value)
     return array_line(value)
   elseif type(value) == "table" and getmetatable(value) then
     local meta = debug.getmetatable(value)
-    local text = type(meta) == "table" and meta.__tostring and tostring(value) or members.module_of(value) and "<module>"
+    local text = type(meta) == "table" and meta.__tostring and tostring(value)
+      or members.module_of(value) and "<module>"
     return text and text:match("^[^\n]*")
   end
 end

@@ -1,5 +1,5 @@
---- An operator of the registry in words: its call, its parameters, an example. The prompt's help and the reference pages
--- are made of these.
+--- An operator of the registry in words: its call, its parameters, an example. The prompt's help
+-- and the reference pages are made of these.
 --
 -- @module tycho.prompt.operator
 
@@ -78,9 +78,9 @@ function operator.type_text(p)
     local last = table.remove(words)
     return #words > 0 and table.concat(words, ", ") .. " or " .. last or last
   end
-  return (p.type:gsub("^int%f[ %z]", "integer"):gsub("^Shape%(tuple%)", "shape"):gsub("^tuple of ints", "list of integers")
-    :gsub("^tuple of floats", "list of numbers"):gsub("^float%f[ %z]", "number"):gsub("^string", "text")
-    :gsub(" or None", " or ty.null"))
+  return (p.type:gsub("^int%f[ %z]", "integer"):gsub("^Shape%(tuple%)", "shape")
+    :gsub("^tuple of ints", "list of integers"):gsub("^tuple of floats", "list of numbers")
+    :gsub("^float%f[ %z]", "number"):gsub("^string", "text"):gsub(" or None", " or ty.null"))
 end
 
 

@@ -1,7 +1,7 @@
 --- Values as the prompt prints them.
 --
--- Plain tables are opened to a small depth and length, on one line where they fit; the engine's objects are drawn by
--- objects.lua, everything else by its own `tostring`.
+-- Plain tables are opened to a small depth and length, on one line where they fit; the engine's
+-- objects are drawn by objects.lua, everything else by its own `tostring`.
 --
 -- @module tycho.prompt.show
 
@@ -9,7 +9,8 @@ local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local objects = require "tycho.prompt.objects"
 
-local DEPTH, ENTRIES, WIDTH = 3, 24, 100                 -- tables inside tables; entries per table; columns of one line
+-- tables inside tables; entries per table; columns of one line
+local DEPTH, ENTRIES, WIDTH = 3, 24, 100
 
 local render
 

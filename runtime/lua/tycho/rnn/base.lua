@@ -1,14 +1,16 @@
 --- What all recurrent cells share: parameters, begin states, unrolling, weights by gate.
 --
 --     local cell = ty.rnn.LSTMCell{ 200, prefix = "l0_" }
---     local outputs, states = cell:unroll{ length = 10, inputs = ty.sym.Variable("data"), merge_outputs = true }
+--     local outputs, states =
+--       cell:unroll{ length = 10, inputs = ty.sym.Variable("data"), merge_outputs = true }
 --     local output, next_states = cell(x, cell:begin_state())               -- one step
 --
--- A cell of your own extends BaseRNNCell: `__call(inputs, states)` makes one step and returns its output and the new
--- states, `state_info` lists the states' shapes (0 for the batch); names begin with `cell:next_step()`.
+-- A cell of your own extends BaseRNNCell: `__call(inputs, states)` makes one step and returns
+-- its output and the new states, `state_info` lists the states' shapes (0 for the batch); names
+-- begin with `cell:next_step()`.
 --
--- Nodes of a step are named `<prefix>t<step>_...`, begin states `<prefix>begin_state_<i>`; both counters go back to 0 with
--- `reset`, so that unrolling twice gives equal names.
+-- Nodes of a step are named `<prefix>t<step>_...`, begin states `<prefix>begin_state_<i>`; both
+-- counters go back to 0 with `reset`, so that unrolling twice gives equal names.
 --
 -- @module tycho.rnn.base
 
@@ -25,14 +27,16 @@ local tables = require "tycho.core.tables"
 local rnn_cell = {}
 
 
--- Parameters ----------------------------------------------------------------------------------------------------------
+-- Parameters --------------------------------------------------------------------------------------
 
 --- Variables that cells share by name.
 -- @type RNNParams
 local RNNParams = Class:extend("RNNParams")
 rnn_cell.RNNParams = RNNParams
 
-args.types.rnn_params = { check = function(v) return Class.is_a(v, RNNParams) end, text = "RNNParams" }
+args.types.rnn_params = { check = function(v)
+  return Class.is_a(v, RNNParams)
+end, text = "RNNParams" }
 
 local PARAMS = args.form("rnn.RNNParams", { { "prefix", "text", "" } })
 local GET = args.form("RNNParams:get", { rest = "options", { "name", "text" } })
@@ -66,7 +70,7 @@ function RNNParams:merge(other)
 end
 
 
--- Fields --------------------------------------------------------------------------------------------------------------
+-- Fields ------------------------------------------------------------------------------------------
 
 --- Base of all cells.
 -- @type BaseRNNCell
@@ -76,7 +80,10 @@ rnn_cell.BaseRNNCell = BaseRNNCell
 
 -- Read-only properties by name.
 fields.give(BaseRNNCell, {
-  params      = function(self) self._own_params = false; return self._params end,
+  params      = function(self)
+    self._own_params = false
+    return self._params
+  end,
   output      = function(self) return rawget(self, "_output") end,
   state_info  = function(self)
     Error.raise{ code = "unsupported", func = self.class_name, argument = "state_info",
@@ -92,7 +99,7 @@ fields.give(BaseRNNCell, {
 })
 
 
--- The base --------------------------------------------------------------------------------------------------------------
+-- The base ----------------------------------------------------------------------------------------
 
 local NEW = args.form("rnn.BaseRNNCell", { { "prefix", "text", "" }, { "params", "rnn_params?" } })
 
@@ -100,7 +107,8 @@ local NEW = args.form("rnn.BaseRNNCell", { { "prefix", "text", "" }, { "params",
 -- @tparam[opt] RNNParams params of another cell, to share them
 function BaseRNNCell:init(...)
   local a = NEW(...)
-  self._prefix, self._params, self._own_params = a.prefix, a.params or RNNParams(a.prefix), not a.params
+  self._prefix, self._params, self._own_params =
+    a.prefix, a.params or RNNParams(a.prefix), not a.params
   self._modified = false
   self:reset()
 end
@@ -134,7 +142,8 @@ end
 BaseRNNCell.__call = BaseRNNCell.refuse_step
 
 
---- An activation: the text of Activation's `act_type`, or a function of a symbol and `{name = ...}`.
+--- An activation: the text of Activation's `act_type`, or a function of a symbol and
+-- `{name = ...}`.
 function BaseRNNCell.activate(_, x, activation, name)
   if type(activation) == "string" then
     return symbol.Activation{ x, act_type = activation, name = name }
@@ -143,7 +152,7 @@ function BaseRNNCell.activate(_, x, activation, name)
 end
 
 
--- Begin states --------------------------------------------------------------------------------------------------------
+-- Begin states ------------------------------------------------------------------------------------
 
 local BEGIN = args.form("BaseRNNCell:begin_state", { rest = "options", { "func", "function?" } })
 
@@ -161,15 +170,17 @@ function BaseRNNCell:_begin(func, given)
   local states = {}
   for i, info in ipairs(self.state_info) do
     self._init_counter = self._init_counter + 1
-    states[i] = func(state_options(given, info, ("%sbegin_state_%d"):format(self._prefix, self._init_counter)))
+    states[i] = func(state_options(given, info,
+      ("%sbegin_state_%d"):format(self._prefix, self._init_counter)))
   end
   return states
 end
 
 
---- Symbols for the states before the first step. Their shapes have batch 0, which inference fills in.
--- @tparam[opt] table options func: called with `{name, shape, attr}` and the other options for every state (default
---   `ty.sym.zeros`; `ty.sym.Variable` makes inputs of them)
+--- Symbols for the states before the first step. Their shapes have batch 0, which inference fills
+-- in.
+-- @tparam[opt] table options func: called with `{name, shape, attr}` and the other options for
+--   every state (default `ty.sym.zeros`; `ty.sym.Variable` makes inputs of them)
 -- @treturn {Symbol,...}
 function BaseRNNCell:begin_state(...)
   local a = BEGIN(...)
@@ -189,18 +200,19 @@ function BaseRNNCell._begin_of(cell, func, given)
 end
 
 
--- Unrolling -----------------------------------------------------------------------------------------------------------
+-- Unrolling ---------------------------------------------------------------------------------------
 
 local UNROLL = args.form("BaseRNNCell:unroll", {
-  { "length", "positive" }, { "inputs", "symbol|list" }, { "begin_state", "list?" }, { "layout", "text", "NTC" },
-  { "merge_outputs", "boolean?" },
+  { "length", "positive" }, { "inputs", "symbol|list" }, { "begin_state", "list?" },
+  { "layout", "text", "NTC" }, { "merge_outputs", "boolean?" },
 })
 
 
 local function check_states(self, states)
   if #states ~= #self.state_info then
     Error.raise{ code = "value", func = self.class_name .. ":unroll", argument = "begin_state",
-      expected = #self.state_info .. " states", got = #states, message = "the cell has another number of states" }
+      expected = #self.state_info .. " states", got = #states,
+      message = "the cell has another number of states" }
   end
 end
 
@@ -241,7 +253,7 @@ function BaseRNNCell:_unroll(a)
 end
 
 
--- Weights by gate -----------------------------------------------------------------------------------------------------
+-- Weights by gate ---------------------------------------------------------------------------------
 
 local UNPACK = args.form("BaseRNNCell:unpack_weights", { dict = true, { "args", "dict" } })
 local PACK = args.form("BaseRNNCell:pack_weights", { dict = true, { "args", "dict" } })
@@ -251,14 +263,16 @@ local PACK = args.form("BaseRNNCell:pack_weights", { dict = true, { "args", "dic
 function BaseRNNCell:take(dict, name, method)
   local x = dict[name]
   if x == nil then
-    Error.unknown{ func = self.class_name .. ":" .. method, argument = name, what = "parameter", among = dict }
+    Error.unknown{ func = self.class_name .. ":" .. method, argument = name,
+      what = "parameter", among = dict }
   end
   dict[name] = nil
   return x
 end
 
 
---- Parameters with one array per gate (`lstm_i2h_f_weight`) instead of the packed ones; other entries stay.
+--- Parameters with one array per gate (`lstm_i2h_f_weight`) instead of the
+-- packed ones; other entries stay.
 -- @tparam table args arrays by name
 -- @treturn table
 function BaseRNNCell:unpack_weights(...)
@@ -298,8 +312,9 @@ function BaseRNNCell:_unpack(dict)
     local x = self:take(dict, packed, "unpack_weights")
     local rows = x.shape[1] / #names
     if rows ~= math.floor(rows) then
-      Error.raise{ code = "shape", func = self.class_name .. ":unpack_weights", argument = packed, got = x.shape,
-        expected = ("a multiple of %d rows"):format(#names), message = "the rows do not divide into the gates" }
+      Error.raise{ code = "shape", func = self.class_name .. ":unpack_weights", argument = packed,
+        got = x.shape, expected = ("a multiple of %d rows"):format(#names),
+        message = "the rows do not divide into the gates" }
     end
     for k, name in ipairs(names) do
       dict[name] = nd.slice_axis{ x, axis = 0, begin = (k - 1) * rows, end_ = k * rows }

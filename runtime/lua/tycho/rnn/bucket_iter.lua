@@ -1,11 +1,13 @@
 --- Batches of sentences of about equal length: `ty.rnn.BucketSentenceIter`.
 --
--- A sentence goes to the smallest bucket that holds it and is filled up with `invalid_label`. Labels are the words one
--- step on. Each epoch shuffles the order of the batches and the sentences inside each bucket, going on from the order
--- before; the rows that do not make a whole batch are left out, other ones each epoch.
+-- A sentence goes to the smallest bucket that holds it and is filled up with `invalid_label`.
+-- Labels are the words one step on. Each epoch shuffles the order of the batches and the sentences
+-- inside each bucket, going on from the order before; the rows that do not make a whole batch are
+-- left out, other ones each epoch.
 --
--- The words lie in C memory: `_words` and `_starts` (sentence i, from 0, is _words[_starts[i]] up to before
--- _words[_starts[i + 1]]), and per bucket the numbers of its sentences in the epoch's order.
+-- The words lie in C memory: `_words` and `_starts` (sentence i, from 0, is
+-- _words[_starts[i]] up to before _words[_starts[i + 1]]), and per bucket the numbers of its
+-- sentences in the epoch's order.
 --
 -- @module tycho.rnn.bucket_iter
 
@@ -25,24 +27,27 @@ local values = require "tycho.core.values"
 local FUNC = "rnn.BucketSentenceIter"
 local is_array, is_plain = class.is_array, values.is_plain
 
---- Iterator over sentences. Fields: buckets (lengths, those with sentences), default_bucket_key (the largest),
--- ndiscard (sentences that are too long), batch_size, layout, provide_data, provide_label.
+--- Iterator over sentences. Fields: buckets (lengths, those with sentences),
+-- default_bucket_key (the largest), ndiscard (sentences that are too long), batch_size,
+-- layout, provide_data, provide_label.
 -- @type BucketSentenceIter
 local BucketSentenceIter = io_data.DataIter:extend("BucketSentenceIter")
 
 local FORM = args.form(FUNC, {
-  { "sentences", "list" }, { "batch_size", "positive" }, { "buckets", "dims?" }, { "invalid_label", "number", -1 },
-  { "data_name", "text", "data" }, { "label_name", "text", "softmax_label" }, { "dtype", "dtype", "float32" },
+  { "sentences", "list" }, { "batch_size", "positive" }, { "buckets", "dims?" },
+  { "invalid_label", "number", -1 }, { "data_name", "text", "data" },
+  { "label_name", "text", "softmax_label" }, { "dtype", "dtype", "float32" },
   { "layout", { "NT", "TN" }, "NT" }, { "seed", "integer?" }, { "shuffle", "boolean", true },
 })
 
 
 local function fail(code, argument, expected, got, message)
-  Error.raise{ code = code, func = FUNC, argument = argument, expected = expected, got = got, message = message }
+  Error.raise{ code = code, func = FUNC, argument = argument, expected = expected,
+    got = got, message = message }
 end
 
 
--- Sentences -----------------------------------------------------------------------------------------------------------
+-- Sentences ---------------------------------------------------------------------------------------
 
 local function add_array(words, x)
   local p = host.read(x, FUNC)
@@ -71,7 +76,8 @@ local function read_sentences(self, sentences)
     elseif is_plain(sentence) then
       add_list(words, sentence, i)
     else
-      fail("type", "sentences", "lists of numbers or arrays", Error.kind(sentence), ("bad sentence %d"):format(i))
+      fail("type", "sentences", "lists of numbers or arrays", Error.kind(sentence),
+        ("bad sentence %d"):format(i))
     end
     starts:add(words.n)
   end
@@ -84,7 +90,7 @@ local function length_of(self, i)
 end
 
 
--- Buckets -------------------------------------------------------------------------------------------------------------
+-- Buckets -----------------------------------------------------------------------------------------
 
 -- Every length that enough sentences have.
 local function usual_lengths(self)
@@ -159,7 +165,7 @@ local function list_batches(self)
 end
 
 
--- Construction ----------------------------------------------------------------------------------------------------------
+-- Construction ------------------------------------------------------------------------------------
 
 local function describe(self, name, key)
   local shape = self.layout == "NT" and { self.batch_size, key } or { key, self.batch_size }
@@ -178,23 +184,28 @@ end
 
 --- @tparam table sentences lists of word numbers, or int32 arrays
 -- @int batch_size sentences per batch
--- @tparam[opt] {int,...} buckets lengths; default: every length that at least `batch_size` sentences have
--- @tparam[opt] table options invalid_label = -1, data_name = "data", label_name = "softmax_label", dtype = "float32",
---   layout = "NT" (or "TN"), seed (else the order comes from the random state of cpu(0)), shuffle = true
+-- @tparam[opt] {int,...} buckets lengths; default: every length that at
+--   least `batch_size` sentences have
+-- @tparam[opt] table options invalid_label = -1, data_name = "data",
+--   label_name = "softmax_label", dtype = "float32", layout = "NT" (or "TN"), seed (else the
+--   order comes from the random state of cpu(0)), shuffle = true
 function BucketSentenceIter:init(...)
   local a = FORM(...)
   BucketSentenceIter.super.init(self, { batch_size = a.batch_size })
-  for _, key in ipairs{ "invalid_label", "data_name", "label_name", "dtype", "layout", "shuffle" } do
+  for _, key in ipairs{ "invalid_label", "data_name", "label_name", "dtype",
+      "layout", "shuffle" } do
     self[key] = a[key]
   end
   read_sentences(self, a.sentences)
   fill_buckets(self, sorted_buckets(self, a.buckets))
   if #self.buckets == 0 then
-    fail("value", "sentences", "sentences that fit a bucket", self._count .. " sentences", a.buckets
-      and "no sentence fits a bucket" or "no length has enough sentences for a batch; name the buckets")
+    fail("value", "sentences", "sentences that fit a bucket", self._count .. " sentences",
+      a.buckets and "no sentence fits a bucket"
+        or "no length has enough sentences for a batch; name the buckets")
   elseif self.ndiscard > 0 then
-    log:warning(("BucketSentenceIter: %d sentences are longer than the largest bucket and are left out")
-      :format(self.ndiscard))
+    log:warning(
+      ("BucketSentenceIter: %d sentences are longer than the largest bucket and are left out")
+        :format(self.ndiscard))
   end
   self.default_bucket_key = self.buckets[#self.buckets]
   self.provide_data = describe(self, self.data_name, self.default_bucket_key)
@@ -204,7 +215,7 @@ function BucketSentenceIter:init(...)
 end
 
 
--- Order ---------------------------------------------------------------------------------------------------------------
+-- Order -------------------------------------------------------------------------------------------
 
 -- A number from 0 to before n, from the smallest multiplicative generator that is exact in doubles.
 local function draw(self, n)
@@ -234,10 +245,10 @@ function BucketSentenceIter:reset()
 end
 
 
--- Batches -------------------------------------------------------------------------------------------------------------
+-- Batches -----------------------------------------------------------------------------------------
 
--- Writes the words of rows first, first + 1, ... into data, and the same one step on into label. `across` and `along`
--- are the distances of a row's next neighbour and of a step's.
+-- Writes the words of rows first, first + 1, ... into data, and the same one step on into label.
+-- `across` and `along` are the distances of a row's next neighbour and of a step's.
 local function write(self, rows, first, key, data, label, across, along)
   local words, starts, invalid = self._words, self._starts, self.invalid_label
   for r = 0, self.batch_size - 1 do
@@ -255,14 +266,16 @@ end
 -- 16-bit floats are written as float32 first.
 local function room(desc)
   local half = desc.dtype == "float16" or desc.dtype == "bfloat16"
-  return class.new(desc.shape, args.DTYPES[half and "float32" or desc.dtype], context.cpu()._device, FUNC)
+  return class.new(desc.shape, args.DTYPES[half and "float32" or desc.dtype],
+    context.cpu()._device, FUNC)
 end
 
 
 local function fill_batch(self, entry)
   local bucket, first = entry[1], entry[2]
   local key = self.buckets[bucket]
-  local data_desc, label_desc = describe(self, self.data_name, key), describe(self, self.label_name, key)
+  local data_desc, label_desc = describe(self, self.data_name, key),
+    describe(self, self.label_name, key)
   local data, label = room(data_desc[1]), room(label_desc[1])
   local across, along = key, 1
   if self.layout == "TN" then
@@ -272,8 +285,8 @@ local function fill_batch(self, entry)
   if data.dtype ~= self.dtype then
     data, label = data:astype(self.dtype), label:astype(self.dtype)
   end
-  return io_data.DataBatch{ data = { data }, label = { label }, pad = 0, bucket_key = key, provide_data = data_desc,
-    provide_label = label_desc }
+  return io_data.DataBatch{ data = { data }, label = { label }, pad = 0, bucket_key = key,
+    provide_data = data_desc, provide_label = label_desc }
 end
 
 
@@ -297,7 +310,7 @@ function BucketSentenceIter:getlabel() return self._current and self._current.la
 function BucketSentenceIter.getpad(_) return 0 end
 
 
--- State ---------------------------------------------------------------------------------------------------------------
+-- State -------------------------------------------------------------------------------------------
 
 function BucketSentenceIter:state()
   local plan, rows = {}, {}
@@ -307,7 +320,8 @@ function BucketSentenceIter:state()
   for i, list in ipairs(self._rows) do
     rows[i] = ffi.string(list.p, 4 * list.n)
   end
-  return { kind = "BucketSentenceIter", at = self._at, random = self._random, plan = plan, rows = rows }
+  return { kind = "BucketSentenceIter", at = self._at, random = self._random,
+    plan = plan, rows = rows }
 end
 
 

@@ -1,8 +1,8 @@
 --- The cells whose steps are products with weights: RNNCell, LSTMCell, GRUCell.
 --
--- A step is two linear maps, one of the input (i2h), one of the state (h2h), whose rows are blocks of gates, and the
--- cell's formula on their results. The maps are a method of their own (`_maps`), so that the convolutional cells differ
--- in them alone.
+-- A step is two linear maps, one of the input (i2h), one of the state (h2h), whose rows are blocks
+-- of gates, and the cell's formula on their results. The maps are a method of their own (`_maps`),
+-- so that the convolutional cells differ in them alone.
 --
 -- @module tycho.rnn.cells
 
@@ -48,8 +48,9 @@ end
 -- The linear maps of input and state; nodes begin with `name`.
 function Dense:_maps(inputs, state, name)
   local rows = #self:_gate_names() * self._num_hidden
-  return symbol.FullyConnected{ inputs, self._i2h_weight, self._i2h_bias, num_hidden = rows, name = name .. "i2h" },
-    symbol.FullyConnected{ state, self._h2h_weight, self._h2h_bias, num_hidden = rows, name = name .. "h2h" }
+  return symbol.FullyConnected{ inputs, self._i2h_weight, self._i2h_bias, num_hidden = rows,
+    name = name .. "i2h" }, symbol.FullyConnected{ state, self._h2h_weight, self._h2h_bias,
+      num_hidden = rows, name = name .. "h2h" }
 end
 
 
@@ -71,14 +72,15 @@ local function cell(name, n, gates)
 end
 
 
--- RNNCell -------------------------------------------------------------------------------------------------------------
+-- RNNCell -----------------------------------------------------------------------------------------
 
 --- h' = activation(W x + b + U h + c).
 -- @type RNNCell
 local RNNCell = cell("RNNCell", 1, GATES.rnn_tanh)
 
-local RNN = args.form("rnn.RNNCell", { { "num_hidden", "positive" }, { "activation", "text|function", "tanh" },
-  { "prefix", "text", "rnn_" }, { "params", "rnn_params?" } })
+local RNN = args.form("rnn.RNNCell",
+  { { "num_hidden", "positive" }, { "activation", "text|function", "tanh" },
+    { "prefix", "text", "rnn_" }, { "params", "rnn_params?" } })
 
 --- @int num_hidden
 -- @tparam[opt="tanh"] string|function activation
@@ -97,14 +99,15 @@ function RNNCell:__call(inputs, states)
 end
 
 
--- LSTMCell ------------------------------------------------------------------------------------------------------------
+-- LSTMCell ----------------------------------------------------------------------------------------
 
---- i, f, o = sigmoid and g = tanh of the four blocks; c' = f c + i g; h' = o tanh(c'). States: h, c.
+--- i, f, o = sigmoid and g = tanh of the four blocks; c' = f c + i g;
+-- h' = o tanh(c'). States: h, c.
 -- @type LSTMCell
 local LSTMCell = cell("LSTMCell", 2, GATES.lstm)
 
-local LSTM = args.form("rnn.LSTMCell", { { "num_hidden", "positive" }, { "prefix", "text", "lstm_" },
-  { "params", "rnn_params?" }, { "forget_bias", "number", 1 } })
+local LSTM = args.form("rnn.LSTMCell", { { "num_hidden", "positive" },
+  { "prefix", "text", "lstm_" }, { "params", "rnn_params?" }, { "forget_bias", "number", 1 } })
 
 --- @int num_hidden
 -- @string[opt="lstm_"] prefix
@@ -130,7 +133,7 @@ function LSTMCell:__call(inputs, states)
 end
 
 
--- GRUCell -------------------------------------------------------------------------------------------------------------
+-- GRUCell -----------------------------------------------------------------------------------------
 
 --- r, z = sigmoid(x + h); n = tanh(x + r h), where h has its bias in it; h' = (1 - z) n + z h.
 -- @type GRUCell

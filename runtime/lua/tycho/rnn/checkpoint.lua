@@ -1,4 +1,5 @@
---- Checkpoints of networks with cells: parameters are stored by gate, so that fused and single cells read each other's.
+--- Checkpoints of networks with cells: parameters are stored by gate, so that fused and
+-- single cells read each other's.
 --
 -- @module tycho.rnn.checkpoint
 
@@ -17,8 +18,8 @@ local function cells_of(cells, func)
   local list = values.is_plain(cells) and cells or { cells }
   for _, cell in ipairs(list) do
     if not Class.is_a(cell, base.BaseRNNCell) then
-      Error.raise{ code = "type", func = func, argument = "cells", expected = "a cell or a list of cells",
-        got = Error.kind(cell), message = "bad 'cells'" }
+      Error.raise{ code = "type", func = func, argument = "cells",
+        expected = "a cell or a list of cells", got = Error.kind(cell), message = "bad 'cells'" }
     end
   end
   return list

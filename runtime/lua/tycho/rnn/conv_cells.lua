@@ -1,7 +1,7 @@
 --- Cells whose linear maps are convolutions: ConvRNNCell, ConvLSTMCell, ConvGRUCell.
 --
--- The formulas are those of the cells they extend; states are images. The h2h map keeps their size, so its kernel must
--- be odd.
+-- The formulas are those of the cells they extend; states are images. The h2h map keeps their
+-- size, so its kernel must be odd.
 --
 -- @module tycho.rnn.conv_cells
 
@@ -28,8 +28,8 @@ local function form(name, prefix)
     { "i2h_pad", "shape", { 1, 1 } }, { "i2h_dilate", "shape", { 1, 1 } },
     { "i2h_weight_initializer", "any?" }, { "h2h_weight_initializer", "any?" },
     { "i2h_bias_initializer", "any", "zeros" }, { "h2h_bias_initializer", "any", "zeros" },
-    { "activation", "text|function", leaky }, { "prefix", "text", prefix }, { "params", "rnn_params?" },
-    { "conv_layout", "text", "NCHW" },
+    { "activation", "text|function", leaky }, { "prefix", "text", prefix },
+    { "params", "rnn_params?" }, { "conv_layout", "text", "NCHW" },
   })
 end
 
@@ -39,8 +39,8 @@ local function even_padding(a, func)
   local pad = {}
   for d, k in ipairs(a.h2h_kernel) do
     if k % 2 == 0 then
-      Error.raise{ code = "value", func = func, argument = "h2h_kernel", expected = "odd sizes", got = a.h2h_kernel,
-        message = "the map of the states must keep their size" }
+      Error.raise{ code = "value", func = func, argument = "h2h_kernel", expected = "odd sizes",
+        got = a.h2h_kernel, message = "the map of the states must keep their size" }
     end
     pad[d] = (a.h2h_dilate[d] or 1) * (k - 1) / 2
   end
@@ -57,11 +57,13 @@ end
 local function state_shape(self, input_shape, func)
   local data = symbol.Variable("data")
   local map = symbol.Convolution{ data, num_filter = self._num_hidden, kernel = self._i2h.kernel,
-    stride = self._i2h.stride, pad = self._i2h.pad, dilate = self._i2h.dilate, layout = self._conv_layout }
+    stride = self._i2h.stride, pad = self._i2h.pad, dilate = self._i2h.dilate,
+    layout = self._conv_layout }
   local _, outs = map:infer_shape{ data = input_shape }
   if not outs then
     Error.raise{ code = "shape", func = func, argument = "input_shape", got = input_shape,
-      expected = "whole sizes of a batch of images", message = "the shape of the states cannot be inferred" }
+      expected = "whole sizes of a batch of images",
+      message = "the shape of the states cannot be inferred" }
   end
   outs[1][1] = 0
   return outs[1]
@@ -75,7 +77,8 @@ local function set_up(self, a, func)
     ones[d] = 1
   end
   self._num_hidden, self._activation, self._conv_layout = a.num_hidden, a.activation, a.conv_layout
-  self._i2h = { kernel = a.i2h_kernel, stride = a.i2h_stride, pad = a.i2h_pad, dilate = a.i2h_dilate }
+  self._i2h = { kernel = a.i2h_kernel, stride = a.i2h_stride,
+    pad = a.i2h_pad, dilate = a.i2h_dilate }
   self._h2h = { kernel = a.h2h_kernel, stride = ones, pad = pad, dilate = a.h2h_dilate }
   for _, name in ipairs{ "i2h_weight", "h2h_weight", "i2h_bias", "h2h_bias" } do
     self["_" .. name] = self._params:get(name, { init = a[name .. "_initializer"] })
@@ -86,9 +89,9 @@ end
 
 local function convolve(self, x, group, name)
   local p = self["_" .. group]
-  return symbol.Convolution{ x, self["_" .. group .. "_weight"], self["_" .. group .. "_bias"], kernel = p.kernel,
-    num_filter = #self:_gate_names() * self._num_hidden, stride = p.stride, pad = p.pad, dilate = p.dilate,
-    layout = self._conv_layout, name = name .. group }
+  return symbol.Convolution{ x, self["_" .. group .. "_weight"], self["_" .. group .. "_bias"],
+    kernel = p.kernel, num_filter = #self:_gate_names() * self._num_hidden, stride = p.stride,
+    pad = p.pad, dilate = p.dilate, layout = self._conv_layout, name = name .. group }
 end
 
 
@@ -116,9 +119,10 @@ local function extend(cell, name)
 end
 
 
---- Options: input_shape (with the batch entry, whose value does not matter), num_hidden, h2h_kernel = {3, 3},
--- h2h_dilate, i2h_kernel = {3, 3}, i2h_stride, i2h_pad = {1, 1}, i2h_dilate, initializers of the four parameters,
--- activation (leaky ReLU of slope 0.2), prefix, params, conv_layout = "NCHW".
+--- Options: input_shape (with the batch entry, whose value does not matter), num_hidden,
+-- h2h_kernel = {3, 3}, h2h_dilate, i2h_kernel = {3, 3}, i2h_stride, i2h_pad = {1, 1},
+-- i2h_dilate, initializers of the four parameters, activation (leaky ReLU of slope 0.2), prefix,
+-- params, conv_layout = "NCHW".
 -- @type ConvRNNCell
 extend(basic.RNNCell, "ConvRNNCell")
 

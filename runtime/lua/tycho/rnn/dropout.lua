@@ -25,8 +25,8 @@ local DROPOUT = args.form("rnn.DropoutCell", {
 function DropoutCell:init(...)
   local a = DROPOUT(...)
   if not (a.dropout >= 0 and a.dropout <= 1) then
-    Error.raise{ code = "value", func = "rnn.DropoutCell", argument = "dropout", expected = "0 to 1", got = a.dropout,
-      message = "bad 'dropout'" }
+    Error.raise{ code = "value", func = "rnn.DropoutCell", argument = "dropout",
+      expected = "0 to 1", got = a.dropout, message = "bad 'dropout'" }
   end
   DropoutCell.super.init(self, { prefix = a.prefix, params = a.params })
   self._dropout = a.dropout

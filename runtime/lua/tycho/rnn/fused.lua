@@ -1,7 +1,8 @@
---- FusedRNNCell: all layers, directions and steps as one RNN operator with one vector of parameters.
+--- FusedRNNCell: all layers, directions and steps as one RNN operator with one vector of
+-- parameters.
 --
--- `unfuse` gives the same network as single cells; `unpack_weights` names the pieces of the vector as those cells do,
--- so weights go both ways: `stack:pack_weights(fused:unpack_weights(args))`.
+-- `unfuse` gives the same network as single cells; `unpack_weights` names the pieces of the vector
+-- as those cells do, so weights go both ways: `stack:pack_weights(fused:unpack_weights(args))`.
 --
 -- @module tycho.rnn.fused
 
@@ -34,8 +35,9 @@ end }
 
 local FUSED = args.form("rnn.FusedRNNCell", {
   { "num_hidden", "positive" }, { "num_layers", "positive", 1 }, { "mode", "text", "lstm" },
-  { "bidirectional", "boolean", false }, { "dropout", "number", 0 }, { "get_next_state", "boolean", false },
-  { "forget_bias", "number", 1 }, { "prefix", "text?" }, { "params", "rnn_params?" },
+  { "bidirectional", "boolean", false }, { "dropout", "number", 0 },
+  { "get_next_state", "boolean", false }, { "forget_bias", "number", 1 }, { "prefix", "text?" },
+  { "params", "rnn_params?" },
 })
 
 --- @int num_hidden
@@ -51,10 +53,12 @@ function FusedRNNCell:init(...)
   local a = FUSED(...)
   layout.check_mode(a.mode, "rnn.FusedRNNCell")
   FusedRNNCell.super.init(self, { prefix = a.prefix or a.mode .. "_", params = a.params })
-  self._shape = { num_hidden = a.num_hidden, num_layers = a.num_layers, mode = a.mode, bidirectional = a.bidirectional }
+  self._shape = { num_hidden = a.num_hidden, num_layers = a.num_layers, mode = a.mode,
+    bidirectional = a.bidirectional }
   self._dropout, self._get_next_state = a.dropout, a.get_next_state
-  self._parameters = self._params:get("parameters", { init = init.FusedRNN{ num_hidden = a.num_hidden,
-    num_layers = a.num_layers, mode = a.mode, bidirectional = a.bidirectional, forget_bias = a.forget_bias } })
+  self._parameters = self._params:get("parameters",
+    { init = init.FusedRNN{ num_hidden = a.num_hidden, num_layers = a.num_layers, mode = a.mode,
+      bidirectional = a.bidirectional, forget_bias = a.forget_bias } })
 end
 
 
@@ -63,14 +67,15 @@ function FusedRNNCell:_gate_names()
 end
 
 
--- Unrolling -----------------------------------------------------------------------------------------------------------
+-- Unrolling ---------------------------------------------------------------------------------------
 
 -- The operator on inputs of layout TNC.
 local function operator(self, inputs, states)
   local shape = self._shape
-  return symbol.RNN{ data = inputs, parameters = self._parameters, state = states[1], state_cell = states[2],
-    state_size = shape.num_hidden, num_layers = shape.num_layers, bidirectional = shape.bidirectional,
-    mode = shape.mode, p = self._dropout, state_outputs = self._get_next_state, name = self._prefix .. "rnn" }
+  return symbol.RNN{ data = inputs, parameters = self._parameters, state = states[1],
+    state_cell = states[2], state_size = shape.num_hidden, num_layers = shape.num_layers,
+    bidirectional = shape.bidirectional, mode = shape.mode, p = self._dropout,
+    state_outputs = self._get_next_state, name = self._prefix .. "rnn" }
 end
 
 
@@ -91,7 +96,8 @@ end
 -- Once for each cell.
 local function warn_layout(self)
   if not self._warned then
-    log:warning("FusedRNNCell: the layout NTC is turned to TNC and back; inputs of layout TNC need no copies")
+    log:warning("FusedRNNCell: the layout NTC is turned to TNC and back; \z
+      inputs of layout TNC need no copies")
     self._warned = true
   end
 end
@@ -111,11 +117,15 @@ function FusedRNNCell:_unroll(a)
 end
 
 
--- Single cells --------------------------------------------------------------------------------------------------------
+-- Single cells ------------------------------------------------------------------------------------
 
 local MAKERS = {
-  rnn_relu = function(h, prefix) return basic.RNNCell{ h, activation = "relu", prefix = prefix } end,
-  rnn_tanh = function(h, prefix) return basic.RNNCell{ h, activation = "tanh", prefix = prefix } end,
+  rnn_relu = function(h, prefix)
+    return basic.RNNCell{ h, activation = "relu", prefix = prefix }
+  end,
+  rnn_tanh = function(h, prefix)
+    return basic.RNNCell{ h, activation = "tanh", prefix = prefix }
+  end,
   lstm     = function(h, prefix) return basic.LSTMCell{ h, prefix = prefix } end,
   gru      = function(h, prefix) return basic.GRUCell{ h, prefix = prefix } end,
 }
@@ -140,14 +150,15 @@ function FusedRNNCell:unfuse()
   for i = 0, layers - 1 do
     cells:add(layer_of(self, i))
     if self._dropout > 0 and i < layers - 1 then
-      cells:add(dropout.DropoutCell{ self._dropout, prefix = ("%s_dropout%d_"):format(self._prefix, i) })
+      cells:add(dropout.DropoutCell{ self._dropout,
+        prefix = ("%s_dropout%d_"):format(self._prefix, i) })
     end
   end
   return cells
 end
 
 
--- Weights -------------------------------------------------------------------------------------------------------------
+-- Weights -----------------------------------------------------------------------------------------
 
 -- Calls f(full name, view) for the pieces of a packed vector.
 local function each_view(self, x, inputs, func, f)

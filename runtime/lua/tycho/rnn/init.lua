@@ -5,10 +5,10 @@
 --     stack:add(ty.rnn.LSTMCell{ 200, prefix = "l1_" })
 --     local outputs = stack:unroll{ length = 20, inputs = embedded, merge_outputs = true }
 --
--- The parts: `rnn.base` (the base), `rnn.cells`, `rnn.conv_cells`, `rnn.fused` (cells), `rnn.stack` (cells of cells),
--- `rnn.dropout`, `rnn.modifiers` (what changes others), `initializer.rnn_layout` (names and places of weights), `rnn.sequence`
--- (lists of steps and merged symbols), `rnn.text` (words as numbers), `rnn.bucket_iter` (batches of sentences),
--- `rnn.checkpoint`.
+-- The parts: `rnn.base` (the base), `rnn.cells`, `rnn.conv_cells`, `rnn.fused` (cells), `rnn.stack`
+-- (cells of cells), `rnn.dropout`, `rnn.modifiers` (what changes others), `initializer.rnn_layout`
+-- (names and places of weights), `rnn.sequence` (lists of steps and merged symbols), `rnn.text`
+-- (words as numbers), `rnn.bucket_iter` (batches of sentences), `rnn.checkpoint`.
 --
 -- @module tycho.rnn
 
@@ -18,8 +18,8 @@ local log = require "tycho.core.log"
 
 local rnn = {}
 
-for _, part in ipairs{ "base", "cells", "conv_cells", "fused", "stack", "dropout", "modifiers", "text", "bucket_iter",
-                       "checkpoint" } do
+for _, part in ipairs{ "base", "cells", "conv_cells", "fused", "stack", "dropout", "modifiers",
+    "text", "bucket_iter", "checkpoint" } do
   for name, v in pairs(require("tycho.rnn." .. part)) do
     rnn[name] = v
   end
@@ -31,8 +31,8 @@ end
 -- @param ... what `unroll` takes
 function rnn.rnn_unroll(cell, ...)
   if type(cell) ~= "table" or type(cell.unroll) ~= "function" then
-    Error.raise{ code = "type", func = "rnn.rnn_unroll", argument = "cell", expected = "a cell", got = Error.kind(cell),
-      message = "bad 'cell'" }
+    Error.raise{ code = "type", func = "rnn.rnn_unroll", argument = "cell", expected = "a cell",
+      got = Error.kind(cell), message = "bad 'cell'" }
   end
   log:warning("rnn.rnn_unroll is deprecated; call cell:unroll")
   return cell:unroll(...)

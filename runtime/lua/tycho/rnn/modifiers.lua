@@ -16,16 +16,20 @@ local BaseRNNCell = base.BaseRNNCell
 local modifier = {}
 
 
--- ModifierCell --------------------------------------------------------------------------------------------------------
+-- ModifierCell ------------------------------------------------------------------------------------
 
---- Base of cells around a cell. Parameters and states are the inner cell's; begin states come from the outer one.
+--- Base of cells around a cell. Parameters and states are the inner cell's; begin
+-- states come from the outer one.
 -- @type ModifierCell
 local ModifierCell = BaseRNNCell:extend("ModifierCell")
 modifier.ModifierCell = ModifierCell
 
 ModifierCell.fields = BaseRNNCell.extend_fields{
   state_info = function(self) return self._base.state_info end,
-  params     = function(self) self._own_params = false; return self._base.params end,
+  params     = function(self)
+    self._own_params = false
+    return self._base.params
+  end,
   base_cell  = function(self) return self._base end,
 }
 
@@ -79,7 +83,7 @@ function ModifierCell:_pack(dict)
 end
 
 
--- ZoneoutCell ---------------------------------------------------------------------------------------------------------
+-- ZoneoutCell -------------------------------------------------------------------------------------
 
 --- In training, a share of a step's outputs and states stay what they were a step before.
 -- @type ZoneoutCell
@@ -88,7 +92,8 @@ modifier.ZoneoutCell = ZoneoutCell
 ZoneoutCell.fields = ModifierCell.fields
 
 local ZONEOUT = args.form("rnn.ZoneoutCell", {
-  { "base_cell", BaseRNNCell }, { "zoneout_outputs", "number", 0 }, { "zoneout_states", "number", 0 },
+  { "base_cell", BaseRNNCell }, { "zoneout_outputs", "number", 0 },
+  { "zoneout_states", "number", 0 },
 })
 
 
@@ -96,9 +101,10 @@ local ZONEOUT = args.form("rnn.ZoneoutCell", {
 local function check_steps(cell)
   local bidirectional = Class.is_a(cell, stack.BidirectionalCell)
   if bidirectional or Class.is_a(cell, fused.FusedRNNCell) then
-    Error.raise{ code = "unsupported", func = "rnn.ZoneoutCell", argument = "base_cell", got = cell.class_name,
-      expected = "a cell that makes single steps", message = bidirectional
-        and "wrap the two inner cells instead" or "unfuse the cell first: ZoneoutCell{ cell:unfuse() }" }
+    Error.raise{ code = "unsupported", func = "rnn.ZoneoutCell", argument = "base_cell",
+      got = cell.class_name, expected = "a cell that makes single steps", message = bidirectional
+        and "wrap the two inner cells instead"
+        or "unfuse the cell first: ZoneoutCell{ cell:unfuse() }" }
   end
   for _, inner in ipairs(rawget(cell, "_cells") or {}) do
     check_steps(inner)
@@ -148,7 +154,7 @@ function ZoneoutCell:__call(inputs, states)
 end
 
 
--- ResidualCell --------------------------------------------------------------------------------------------------------
+-- ResidualCell ------------------------------------------------------------------------------------
 
 --- Adds the inputs to the outputs of a cell; both have one shape.
 -- @type ResidualCell

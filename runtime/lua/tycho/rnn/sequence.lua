@@ -1,4 +1,5 @@
---- Sequences of symbols in their two forms: a list with one symbol per step, or one symbol with an axis of time.
+--- Sequences of symbols in their two forms: a list with one symbol per step, or one
+-- symbol with an axis of time.
 --
 -- @module tycho.rnn.sequence
 
@@ -23,8 +24,8 @@ local is_symbol = sequence.is_symbol
 function sequence.time_axis(layout, func)
   local place = layout:find("T", 1, true)
   if not place then
-    Error.raise{ code = "value", func = func, argument = "layout", expected = "a layout with a T, such as NTC",
-      got = layout, message = "bad 'layout'" }
+    Error.raise{ code = "value", func = func, argument = "layout",
+      expected = "a layout with a T, such as NTC", got = layout, message = "bad 'layout'" }
   end
   return place - 1
 end
@@ -32,7 +33,8 @@ end
 
 local function divided(x, length, axis, func)
   if #x ~= 1 then
-    Error.raise{ code = "type", func = func, argument = "inputs", expected = "a Symbol with one output, or a list",
+    Error.raise{ code = "type", func = func, argument = "inputs",
+      expected = "a Symbol with one output, or a list",
       got = ("%s with %d outputs"):format(tostring(x), #x), message = "bad 'inputs'" }
   end
   local steps, list = symbol.split{ x, axis = axis, num_outputs = length, squeeze_axis = 1 }, {}
@@ -46,13 +48,13 @@ end
 local function check_list(list, length, func)
   for _, x in ipairs(list) do
     if not is_symbol(x) then
-      Error.raise{ code = "type", func = func, argument = "inputs", expected = "symbols", got = Error.kind(x),
-        message = "bad 'inputs'" }
+      Error.raise{ code = "type", func = func, argument = "inputs", expected = "symbols",
+        got = Error.kind(x), message = "bad 'inputs'" }
     end
   end
   if length and #list ~= length then
-    Error.raise{ code = "value", func = func, argument = "inputs", expected = length .. " symbols", got = #list,
-      message = "there must be one symbol per step" }
+    Error.raise{ code = "value", func = func, argument = "inputs", expected = length .. " symbols",
+      got = #list, message = "there must be one symbol per step" }
   end
 end
 

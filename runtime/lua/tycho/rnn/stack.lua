@@ -1,5 +1,5 @@
---- Cells made of cells: SequentialRNNCell puts them on top of each other, BidirectionalCell runs two over the sequence
--- from both ends.
+--- Cells made of cells: SequentialRNNCell puts them on top of each other, BidirectionalCell runs
+-- two over the sequence from both ends.
 --
 -- @module tycho.rnn.stack
 
@@ -18,8 +18,8 @@ local stack = {}
 
 local function check_cell(cell, func, argument)
   if not Class.is_a(cell, BaseRNNCell) then
-    Error.raise{ code = "type", func = func, argument = argument, expected = "a cell", got = Error.kind(cell),
-      message = ("bad '%s'"):format(argument) }
+    Error.raise{ code = "type", func = func, argument = argument, expected = "a cell",
+      got = Error.kind(cell), message = ("bad '%s'"):format(argument) }
   end
 end
 
@@ -37,7 +37,7 @@ local function append(to, list)
 end
 
 
--- Containers ----------------------------------------------------------------------------------------------------------
+-- Containers --------------------------------------------------------------------------------------
 
 -- What both have in common: they hand on to `_cells`.
 local Container = BaseRNNCell:extend("Container")
@@ -95,7 +95,7 @@ function Container:_adopt(cell, argument)
 end
 
 
--- SequentialRNNCell ---------------------------------------------------------------------------------------------------
+-- SequentialRNNCell -------------------------------------------------------------------------------
 
 --- Cells on top of each other; states are those of all cells in order.
 -- @type SequentialRNNCell
@@ -139,7 +139,8 @@ end
 function SequentialRNNCell:_unroll(a)
   local outputs, states, at = a.inputs, {}, 1
   if #self._cells == 0 then
-    Error.raise{ code = "state", func = "SequentialRNNCell:unroll", message = "there are no cells; add some first" }
+    Error.raise{ code = "state", func = "SequentialRNNCell:unroll",
+      message = "there are no cells; add some first" }
   end
   for i, cell in ipairs(self._cells) do
     local n, options = #cell.state_info, { length = a.length, inputs = outputs, layout = a.layout }
@@ -156,9 +157,10 @@ function SequentialRNNCell:_unroll(a)
 end
 
 
--- BidirectionalCell ---------------------------------------------------------------------------------------------------
+-- BidirectionalCell -------------------------------------------------------------------------------
 
---- One cell from the first step on, one from the last step back; outputs are joined, states are `{left's, right's}`.
+--- One cell from the first step on, one from the last step back; outputs are joined,
+-- states are `{left's, right's}`.
 -- @type BidirectionalCell
 local BidirectionalCell = Container:extend("BidirectionalCell")
 stack.BidirectionalCell = BidirectionalCell
@@ -204,10 +206,10 @@ function BidirectionalCell:_unroll(a)
   local l, r = self._cells[1], self._cells[2]
   local nl, nr = #l.state_info, #r.state_info
   local merge = a.merge_outputs
-  local left, l_states = l:unroll{ length = a.length, inputs = inputs, begin_state = part(a.begin_state, 1, nl),
-    layout = a.layout, merge_outputs = merge }
-  local right, r_states = r:unroll{ length = a.length, inputs = tables.reversed(inputs), layout = a.layout,
-    begin_state = part(a.begin_state, nl + 1, nr), merge_outputs = merge }
+  local left, l_states = l:unroll{ length = a.length, inputs = inputs,
+    begin_state = part(a.begin_state, 1, nl), layout = a.layout, merge_outputs = merge }
+  local right, r_states = r:unroll{ length = a.length, inputs = tables.reversed(inputs),
+    layout = a.layout, begin_state = part(a.begin_state, nl + 1, nr), merge_outputs = merge }
   if merge == nil then
     merge = sequence.is_symbol(left) and sequence.is_symbol(right)
     left = self:normalize(a.length, left, a.layout, merge)

@@ -15,14 +15,17 @@ local FUNC = "rnn.encode_sentences"
 local I32 = args.DTYPES.int32
 
 local ENCODE = args.form(FUNC, {
-  list = true, { "sentences", "any" }, "*", { "vocab", "dict?" }, { "invalid_label", "integer", -1 },
-  { "invalid_key", "text", "\n" }, { "start_label", "integer", 0 }, { "unknown_token", "text?" },
+  list = true, { "sentences", "any" }, "*", { "vocab", "dict?" },
+  { "invalid_label", "integer", -1 }, { "invalid_key", "text", "\n" },
+  { "start_label", "integer", 0 }, { "unknown_token", "text?" },
 })
 
 
 local function fail_word(word)
-  Error.raise{ code = "name", func = FUNC, argument = tostring(word), expected = "a word of the vocabulary",
-    message = ("the vocabulary has no '%s'; name an unknown_token for such words"):format(tostring(word)) }
+  Error.raise{ code = "name", func = FUNC, argument = tostring(word),
+    expected = "a word of the vocabulary",
+    message = ("the vocabulary has no '%s'; name an unknown_token for such words")
+      :format(tostring(word)) }
 end
 
 
@@ -51,7 +54,8 @@ local function each_sentence(sentences)
     return sentences:sentences()
   elseif not values.is_plain(sentences) then
     Error.raise{ code = "type", func = FUNC, argument = "sentences", got = Error.kind(sentences),
-      expected = "a list of lists of words, or a corpus of ty.io.text", message = "bad 'sentences'" }
+      expected = "a list of lists of words, or a corpus of ty.io.text",
+      message = "bad 'sentences'" }
   end
   local i = 0
   return function()
@@ -66,7 +70,8 @@ local function each_sentence(sentences)
 end
 
 
--- The parts of a list of numbers as int32 arrays that share one block; a part without numbers is an empty table.
+-- The parts of a list of numbers as int32 arrays that share one block; a part
+-- without numbers is an empty table.
 local function arrays(ids, starts)
   local list = {}
   local block = ids.n > 0 and class.new({ ids.n }, I32, context.cpu()._device, FUNC)
@@ -81,12 +86,13 @@ local function arrays(ids, starts)
 end
 
 
---- Words as numbers. A new vocabulary begins with `invalid_key` as `invalid_label` and numbers words from `start_label`
--- on in the order in which they come, leaving `invalid_label` out. A vocabulary that is given is the one that is
--- returned; a word that it lacks is E(name), or with `unknown_token` gives that token the next number.
+--- Words as numbers. A new vocabulary begins with `invalid_key` as `invalid_label` and numbers
+-- words from `start_label` on in the order in which they come, leaving `invalid_label` out. A
+-- vocabulary that is given is the one that is returned; a word that it lacks is E(name), or with
+-- `unknown_token` gives that token the next number.
 -- @param sentences list of lists of words, or a corpus of `ty.io.text`
--- @tparam[opt] table options vocab (word -> number), invalid_label = -1, invalid_key = "\n", start_label = 0,
---   unknown_token
+-- @tparam[opt] table options vocab (word -> number), invalid_label = -1, invalid_key = "\n",
+--   start_label = 0, unknown_token
 -- @treturn {NDArray,...} int32, one per sentence
 -- @treturn table vocabulary
 return { encode_sentences = function(...)

@@ -21,8 +21,8 @@ function AttrScope:init(attrs)
   self._attrs = {}
   for key, value in pairs(attrs or {}) do
     if type(key) ~= "string" or type(value) ~= "string" then
-      Error.raise{ code = "value", func = "AttrScope", argument = tostring(key), expected = "text", got = Error.kind(value),
-        message = "attributes are text" }
+      Error.raise{ code = "value", func = "AttrScope", argument = tostring(key), expected = "text",
+        got = Error.kind(value), message = "attributes are text" }
     end
     self._attrs[key] = value
   end

@@ -1,8 +1,9 @@
 --- Control flow of symbols: `foreach`, `while_loop`, `cond` of `ty.sym.contrib`.
 --
--- The Lua functions are called once, with placeholders. What they build is cut off where it touches the graph outside: the
--- outer values that it uses become variables of the body, and inputs of the control-flow node. Bodies are symbols of their
--- own; attributes of the node say which of its inputs goes to which variable of a body (0-based, in the body's own order).
+-- The Lua functions are called once, with placeholders. What they build is cut off where it touches
+-- the graph outside: the outer values that it uses become variables of the body, and inputs of the
+-- control-flow node. Bodies are symbols of their own; attributes of the node say which of its
+-- inputs goes to which variable of a body (0-based, in the body's own order).
 --
 -- @module tycho.symbol.control
 
@@ -34,7 +35,8 @@ local function flatten(x, what, func, Symbol)
   local flat = {}
   for _, s in ipairs(list) do
     if not Class.is_a(s, Symbol) then
-      Error.raise{ code = "type", func = func, argument = what, expected = "a Symbol or a list of Symbols",
+      Error.raise{ code = "type", func = func, argument = what,
+        expected = "a Symbol or a list of Symbols",
         got = Error.kind(s), message = ("bad '%s'"):format(what) }
     end
     for i = 1, #s do
@@ -70,7 +72,8 @@ end
 
 -- Cuts a body out of the graph.
 -- heads: its outputs; own: placeholder node -> true; mark: of the nodes inside.
--- Returns the body's entries, its variables in order, and for each captured variable the outer entry.
+-- Returns the body's entries, its variables in order, and for each captured variable the outer
+-- entry.
 local function cut(heads, own, mark)
   local twin, outer = {}, {}
   local visit
@@ -182,8 +185,8 @@ end
 -- What a body returned: `{outs, outs_list, finals}` flattened, and its heads.
 local function read_results(func, want, o, s, Symbol)
   if o == nil or s == nil then
-    Error.raise{ code = "type", func = func, expected = "two values: outputs and states", got = "fewer",
-      message = "the function returned too little" }
+    Error.raise{ code = "type", func = func, expected = "two values: outputs and states",
+      got = "fewer", message = "the function returned too little" }
   end
   local result = {}
   result.outs, result.outs_list = flatten(o, "outputs", func, Symbol)
@@ -207,8 +210,8 @@ local function hand_out(s, result, states_list)
 end
 
 
--- A body over placeholders of the given values: its entries, variables, and for each variable the outer entry.
--- Also the placeholders' nodes, in order.
+-- A body over placeholders of the given values: its entries, variables, and for each variable the
+-- outer entry. Also the placeholders' nodes, in order.
 local function make_body(symbol, label, given, f)
   local inner, heads
   local mark = build(label, function()
@@ -233,10 +236,11 @@ local function joined(a, b)
 end
 
 
-local FOREACH = args.form("sym.contrib.foreach", { { "body", "function" }, { "data", "any" }, { "init_states", "any" },
-                                                   { "name", "text", "foreach" } })
+local FOREACH = args.form("sym.contrib.foreach", { { "body", "function" }, { "data", "any" },
+  { "init_states", "any" }, { "name", "text", "foreach" } })
 
--- Places of the body's variables: of the data, of the states, of the rest; the rest's outer symbols join the inputs.
+-- Places of the body's variables: of the data, of the states, of the rest; the rest's
+-- outer symbols join the inputs.
 local function foreach_params(ndata, order, outer, nodes, inputs, Symbol)
   local place, data, states, remain, own = place_of(order), {}, {}, {}, {}
   for i, n in ipairs(nodes) do
@@ -250,8 +254,8 @@ local function foreach_params(ndata, order, outer, nodes, inputs, Symbol)
       inputs[#inputs + 1] = Symbol.of{ outer[v] }
     end
   end
-  return { in_data_locs = locations(data), in_state_locs = locations(states), remain_locs = locations(remain),
-    num_args = #inputs + 1 }
+  return { in_data_locs = locations(data), in_state_locs = locations(states),
+    remain_locs = locations(remain), num_args = #inputs + 1 }
 end
 
 
@@ -277,8 +281,8 @@ local function foreach(symbol, ...)
 end
 
 
-local WHILE = args.form("sym.contrib.while_loop", { { "cond", "function" }, { "func", "function" }, { "loop_vars", "any" },
-  { "max_iterations", "integer" }, { "name", "text", "while_loop" } })
+local WHILE = args.form("sym.contrib.while_loop", { { "cond", "function" }, { "func", "function" },
+  { "loop_vars", "any" }, { "max_iterations", "integer" }, { "name", "text", "while_loop" } })
 
 
 local function input_places(order, outer, add, Symbol)
@@ -293,8 +297,9 @@ end
 local function node_places(nodes, order, func)
   local place, list = place_of(order), {}
   for i, n in ipairs(nodes) do
-    list[i] = place[n] or Error.raise{ code = "value", func = func, argument = "loop_vars", expected = "every loop variable in use",
-      got = ("variable %d is not"):format(i), message = "the body must use each loop variable" }
+    list[i] = place[n] or Error.raise{ code = "value", func = func, argument = "loop_vars",
+      expected = "every loop variable in use", got = ("variable %d is not"):format(i),
+      message = "the body must use each loop variable" }
   end
   return locations(list)
 end
@@ -305,9 +310,10 @@ local function while_loop(symbol, ...)
   local a, func, Symbol = WHILE(...), "sym.contrib.while_loop", symbol.Symbol
   local vars, vars_list = flatten(a.loop_vars, "loop_vars", func, Symbol)
   local inputs, add = gather()
-  local cond_entries, cond_order, cond_outer = make_body(symbol, a.name .. "_cond", vars, function(inner)
-    return head_entries(flatten(a.cond(unpack(inner)), "cond", func, Symbol))
-  end)
+  local cond_entries, cond_order, cond_outer =
+    make_body(symbol, a.name .. "_cond", vars, function(inner)
+      return head_entries(flatten(a.cond(unpack(inner)), "cond", func, Symbol))
+    end)
   local result
   local entries, order, outer, nodes = make_body(symbol, a.name .. "_func", vars, function(inner)
     local o, v = a.func(unpack(inner))
@@ -315,7 +321,8 @@ local function while_loop(symbol, ...)
     result, heads = read_results(func, #vars, o, v, Symbol)
     return heads
   end)
-  local params = { num_outputs = #entries, num_out_data = #result.outs, max_iterations = a.max_iterations }
+  local params = { num_outputs = #entries, num_out_data = #result.outs,
+    max_iterations = a.max_iterations }
   params.cond_input_locs = input_places(cond_order, cond_outer, add, Symbol)
   params.func_input_locs = input_places(order, outer, add, Symbol)
   params.func_var_locs, params.num_args = node_places(nodes, order, func), #inputs + 2
@@ -325,8 +332,8 @@ local function while_loop(symbol, ...)
 end
 
 
-local COND = args.form("sym.contrib.cond", { { "pred", "symbol" }, { "then_func", "function" }, { "else_func", "function" },
-                                             { "name", "text", "cond" } })
+local COND = args.form("sym.contrib.cond", { { "pred", "symbol" }, { "then_func", "function" },
+  { "else_func", "function" }, { "name", "text", "cond" } })
 
 -- cond: pred ~= 0 and then_func() or else_func()
 local function cond(symbol, ...)
@@ -340,7 +347,9 @@ local function cond(symbol, ...)
     end)
     return Symbol.of(entries), input_places(order, outer, add, Symbol), #outs, is_list
   end
-  local pred, pred_places = branch("pred", function() return symbol_op.compose("identity", { a.pred }, {}, func) end)
+  local pred, pred_places = branch("pred", function()
+    return symbol_op.compose("identity", { a.pred }, {}, func)
+  end)
   local yes, yes_places, count, is_list = branch("then", a.then_func)
   local no, no_places, other = branch("else", a.else_func)
   if other ~= count then
@@ -348,7 +357,8 @@ local function cond(symbol, ...)
       message = "both branches must return as many outputs" }
   end
   local s = symbol_op.compose("_cond", inputs, { num_outputs = count, num_args = #inputs + 3,
-    cond_input_locs = pred_places, then_input_locs = yes_places, else_input_locs = no_places }, func)
+    cond_input_locs = pred_places, then_input_locs = yes_places,
+    else_input_locs = no_places }, func)
   s._entries[1][1].bodies = { pred, yes, no }
   return like(outputs_of(s, 1, #s), is_list)
 end

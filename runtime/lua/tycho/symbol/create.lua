@@ -31,18 +31,23 @@ local function options(a)
 end
 
 
-local ZEROS = form("zeros", { list = true, { "shape", "shape" }, { "dtype", "dtype", "float32" }, "*" })
-local ONES = form("ones", { list = true, { "shape", "shape" }, { "dtype", "dtype", "float32" }, "*" })
-local FULL = form("full", { { "shape", "shape" }, { "val", "number" }, { "dtype", "dtype", "float32" }, "*" })
+local ZEROS = form("zeros",
+  { list = true, { "shape", "shape" }, { "dtype", "dtype", "float32" }, "*" })
+local ONES = form("ones",
+  { list = true, { "shape", "shape" }, { "dtype", "dtype", "float32" }, "*" })
+local FULL = form("full",
+  { { "shape", "shape" }, { "val", "number" }, { "dtype", "dtype", "float32" }, "*" })
 local EYE = form("eye", { { "N", "integer" }, { "M", "integer", 0 }, { "k", "integer", 0 },
                           { "dtype", "dtype", "float32" }, "*" })
-local ARANGE = form("arange", { { "start", "number" }, { "stop", "number?" }, { "step", "number", 1 },
-  { "repeat", "integer", 1 }, { "infer_range", "boolean", false }, { "dtype", "dtype", "float32" }, "*" })
-local LINSPACE = form("linspace", { { "start", "number" }, { "stop", "number" }, { "num", "integer" },
-  { "endpoint", "boolean", true }, { "dtype", "dtype", "float32" }, "*" })
-local HISTOGRAM = form("histogram", { { "a", "symbol" }, { "bins", "integer|symbol", 10 }, { "range", "list?" }, "*" })
-local SPLIT = form("split_v2", { { "ary", "symbol" }, { "indices_or_sections", "integer|dims" }, { "axis", "integer", 0 },
-  { "squeeze_axis", "boolean", false }, "*" })
+local ARANGE = form("arange", { { "start", "number" }, { "stop", "number?" },
+  { "step", "number", 1 }, { "repeat", "integer", 1 }, { "infer_range", "boolean", false },
+  { "dtype", "dtype", "float32" }, "*" })
+local LINSPACE = form("linspace", { { "start", "number" }, { "stop", "number" },
+  { "num", "integer" }, { "endpoint", "boolean", true }, { "dtype", "dtype", "float32" }, "*" })
+local HISTOGRAM = form("histogram",
+  { { "a", "symbol" }, { "bins", "integer|symbol", 10 }, { "range", "list?" }, "*" })
+local SPLIT = form("split_v2", { { "ary", "symbol" }, { "indices_or_sections", "integer|dims" },
+  { "axis", "integer", 0 }, { "squeeze_axis", "boolean", false }, "*" })
 
 
 local function zeros(...)
@@ -59,7 +64,8 @@ end
 
 local function full(...)
   local a = FULL(...)
-  return compose("_full", {}, { shape = a.shape, value = a.val, dtype = a.dtype }, "sym.full", options(a))
+  return compose("_full", {}, { shape = a.shape, value = a.val, dtype = a.dtype },
+    "sym.full", options(a))
 end
 
 
@@ -79,7 +85,8 @@ end
 
 local function linspace(...)
   local a = LINSPACE(...)
-  local params = { start = a.start, stop = a.stop, num = a.num, endpoint = a.endpoint, dtype = a.dtype }
+  local params = { start = a.start, stop = a.stop, num = a.num,
+    endpoint = a.endpoint, dtype = a.dtype }
   return compose("_linspace", {}, params, "sym.linspace", options(a))
 end
 
@@ -90,10 +97,12 @@ local function histogram(...)
   if type(a.bins) == "table" then
     return compose("_histogram", { a.a, a.bins }, {}, "sym.histogram", options(a))
   elseif not a.range then
-    Error.raise{ code = "value", func = "sym.histogram", argument = "range", expected = "{lowest, highest}",
-      got = "nothing", message = "a number of bins needs their range, since a symbol's values are not known" }
+    Error.raise{ code = "value", func = "sym.histogram", argument = "range",
+      expected = "{lowest, highest}", got = "nothing",
+      message = "a number of bins needs their range, since a symbol's values are not known" }
   end
-  return compose("_histogram", { a.a }, { bin_cnt = a.bins, range = a.range }, "sym.histogram", options(a))
+  return compose("_histogram", { a.a }, { bin_cnt = a.bins, range = a.range },
+    "sym.histogram", options(a))
 end
 
 
@@ -111,7 +120,7 @@ local function split_v2(...)
 end
 
 
--- Namespaces ----------------------------------------------------------------------------------------------------------
+-- Namespaces --------------------------------------------------------------------------------------
 
 local function names_with(prefix)
   local names = {}
@@ -133,9 +142,11 @@ local function namespace(name, prefix, own)
   return setmetatable({}, { __index = function(_, key)
     local f = functions[key]
     if not f and type(key) == "string" then
-      local value = own[key] or symbol_op.maker(prefix .. args.plain_name(key), ("sym.%s.%s"):format(name, key))
+      local value = own[key]
+        or symbol_op.maker(prefix .. args.plain_name(key), ("sym.%s.%s"):format(name, key))
       if not value then
-        Error.unknown{ func = "sym." .. name, argument = key, what = "function", names = names_with(prefix) }
+        Error.unknown{ func = "sym." .. name, argument = key, what = "function",
+          names = names_with(prefix) }
       end
       f = origin.wrap(value)
       functions[key] = f
@@ -196,7 +207,8 @@ local function sampler(name, rows)
       params.shape = params.shape or { 1 }
       return compose("_random_" .. name, {}, params, func, options(a))
     elseif symbols < #rows then
-      Error.raise{ code = "type", func = func, message = "the parameters are all numbers or all symbols" }
+      Error.raise{ code = "type", func = func,
+        message = "the parameters are all numbers or all symbols" }
     end
     inputs[1] = rate(name, inputs[1])
     return compose("_sample_" .. name, inputs, params, func, options(a))
@@ -204,10 +216,10 @@ local function sampler(name, rows)
 end
 
 
-local RANDINT = form("random.randint", { { "low", "integer" }, { "high", "integer" }, { "shape", "shape", { 1 } },
-                                         { "dtype", "dtype?" }, "*" })
-local MULTINOMIAL = form("random.multinomial", { { "data", "symbol" }, { "shape", "shape?" }, { "get_prob", "boolean", false },
-                                                 { "dtype", "dtype", "int32" }, "*" })
+local RANDINT = form("random.randint", { { "low", "integer" }, { "high", "integer" },
+  { "shape", "shape", { 1 } }, { "dtype", "dtype?" }, "*" })
+local MULTINOMIAL = form("random.multinomial", { { "data", "symbol" }, { "shape", "shape?" },
+  { "get_prob", "boolean", false }, { "dtype", "dtype", "int32" }, "*" })
 local SHUFFLE = form("random.shuffle", { { "data", "symbol" }, "*" })
 
 
@@ -232,13 +244,14 @@ local function random_functions()
 
   function random.randint(...)
     local a = RANDINT(...)
-    return compose("_random_randint", {}, { low = a.low, high = a.high, shape = a.shape, dtype = a.dtype },
-      "sym.random.randint", options(a))
+    return compose("_random_randint", {}, { low = a.low, high = a.high, shape = a.shape,
+      dtype = a.dtype }, "sym.random.randint", options(a))
   end
 
   function random.multinomial(...)
     local a = MULTINOMIAL(...)
-    return compose("_sample_multinomial", { a.data }, { shape = a.shape, get_prob = a.get_prob, dtype = a.dtype },
+    return compose("_sample_multinomial", { a.data },
+      { shape = a.shape, get_prob = a.get_prob, dtype = a.dtype },
       "sym.random.multinomial", options(a))
   end
 
@@ -254,7 +267,8 @@ end
 --- Adds the creation functions and namespaces to `ty.sym`.
 function symbol_make.add(symbol)
   symbol.zeros, symbol.ones, symbol.full, symbol.eye = zeros, ones, full, eye
-  symbol.arange, symbol.linspace, symbol.histogram, symbol.split_v2 = arange, linspace, histogram, split_v2
+  symbol.arange, symbol.linspace, symbol.histogram, symbol.split_v2 =
+    arange, linspace, histogram, split_v2
   symbol.random = namespace("random", "_random_", random_functions())
   symbol.linalg = namespace("linalg", "_linalg_", {})
   symbol.image = namespace("image", "_image_", {})

@@ -1,7 +1,8 @@
 --- From symbols to the core: building a native graph, and inference over it.
 --
--- A graph is built from the heads when something is asked, and kept with the symbol until an attribute changes
--- (`symbol_node.edits`). Nodes of the graph are numbered as the walk from the heads finds them.
+-- A graph is built from the heads when something is asked, and kept with the symbol
+-- until an attribute changes (`symbol_node.edits`). Nodes of the graph are numbered as
+-- the walk from the heads finds them.
 --
 -- @module tycho.symbol.graph
 
@@ -24,7 +25,7 @@ local C, check = native.C, native.check
 local graph = {}
 
 
--- Building ------------------------------------------------------------------------------------------------------------
+-- Building ----------------------------------------------------------------------------------------
 
 local entry_array = ffi.typeof("ty_entry[?]")
 local graph_out = ffi.typeof("ty_graph *[1]")
@@ -58,7 +59,8 @@ function graph.names(symbol)
     for i, entry in ipairs(symbol._entries) do
       outputs[i] = node.output_name(entry[1], entry[2])
     end
-    walked.names, walked.edits = { arguments = arguments, auxiliary = auxiliary, outputs = outputs }, node.edits
+    walked.names, walked.edits =
+      { arguments = arguments, auxiliary = auxiliary, outputs = outputs }, node.edits
   end
   return walked.names
 end
@@ -69,7 +71,8 @@ local function add_bodies(g, n, func)
   for _, body in ipairs(n.bodies) do
     for _, m in ipairs(node.walk(body._entries)) do
       if m.custom then
-        Error.raise{ code = "unsupported", func = func, op = "Custom", node = m.name, where = m.where,
+        Error.raise{ code = "unsupported", func = func, op = "Custom", node = m.name,
+          where = m.where,
           message = "an operator written in Lua cannot stand in a body of " .. n.op }
       end
     end
@@ -133,14 +136,16 @@ local function build(symbol, func, hints)
   for i, entry in ipairs(entries) do
     heads[i - 1].node, heads[i - 1].out = place[entry[1]] - 1, entry[2]
   end
-  return { handle = g, heads = heads, count = #entries, order = order, place = place, edits = node.edits }
+  return { handle = g, heads = heads, count = #entries, order = order,
+    place = place, edits = node.edits }
 end
 
 
 --- The native graph of a symbol, built at most once.
 -- @param symbol the symbol
 -- @string func for errors
--- @treturn table handle (`ty_graph *`), heads (`ty_entry[]`), count, order (nodes), place (node -> number from 1)
+-- @treturn table handle (`ty_graph *`), heads (`ty_entry[]`), count, order (nodes),
+--   place (node -> number from 1)
 function graph.of(symbol, func)
   local built = rawget(symbol, "_built")
   if not built or built.edits ~= node.edits then
@@ -151,7 +156,8 @@ function graph.of(symbol, func)
 end
 
 
---- What a symbol says now, for a copy that is made when it is asked for: nodes change in nothing but attributes and ports.
+--- What a symbol says now, for a copy that is made when it is asked for: nodes change in
+-- nothing but attributes and ports.
 -- @param symbol the symbol
 -- @treturn table
 function graph.snapshot(symbol)
@@ -160,8 +166,10 @@ function graph.snapshot(symbol)
   for i, n in ipairs(order) do
     dicts[i], ports[i] = n.attrs, n.ports
   end
-  local same = built and built.edits == node.edits and #built.order == #order   -- a file may have more nodes
-  return { entries = symbol._entries, order = order, attrs = dicts, ports = ports, built = same and built or nil }
+  -- a file may have more nodes
+  local same = built and built.edits == node.edits and #built.order == #order
+  return { entries = symbol._entries, order = order, attrs = dicts, ports = ports,
+    built = same and built or nil }
 end
 
 
@@ -171,7 +179,8 @@ local function twin_graph(built, twin)
   for i, n in ipairs(built.order) do
     order[i], place[twin[n]] = twin[n], i
   end
-  return { handle = built.handle, heads = built.heads, count = built.count, order = order, place = place, edits = node.edits }
+  return { handle = built.handle, heads = built.heads, count = built.count, order = order,
+    place = place, edits = node.edits }
 end
 
 
@@ -191,12 +200,14 @@ end
 --- Whether operators written in Lua are in a graph, which must be asked for their shapes.
 -- @tparam table built as `graph.of`
 function graph.is_custom(built)
-  local operator = package.loaded["tycho.executor.custom_operator"]      -- without it there is no such operator
+  -- without it there is no such operator
+  local operator = package.loaded["tycho.executor.custom_operator"]
   return operator ~= nil and operator._used(built.order)
 end
 
 
---- The native graph of a symbol for given shapes and dtypes: operators written in Lua have been asked for theirs.
+--- The native graph of a symbol for given shapes and dtypes: operators written in
+-- Lua have been asked for theirs.
 -- @param symbol the symbol
 -- @tparam cdata wants `ty_want[]`
 -- @int count of them
@@ -206,8 +217,9 @@ end
 function graph.resolved(symbol, wants, count, func, default)
   local built = graph.of(symbol, func)
   local operator = graph.is_custom(built) and package.loaded["tycho.executor.custom_operator"]
-  return operator and operator._resolve(built, wants, count, function(hints) return build(symbol, func, hints) end,
-    func, default) or built
+  return operator and operator._resolve(built, wants, count, function(hints)
+    return build(symbol, func, hints)
+  end, func, default) or built
 end
 
 
@@ -220,7 +232,7 @@ function graph.text(symbol, func)
 end
 
 
--- What is given -------------------------------------------------------------------------------------------------------
+-- What is given -----------------------------------------------------------------------------------
 
 --- Names of the arguments and of the auxiliary states, in order.
 -- @tparam {node,...} order
@@ -290,13 +302,14 @@ function graph.given(list, dict, order, func)
 end
 
 
---- Fills a native description with a shape; an unknown one (`{}`) has no dimensions. A number is no shape here: it is more
--- often a slip than an array of one dimension.
+--- Fills a native description with a shape; an unknown one (`{}`) has no dimensions. A number is no
+-- shape here: it is more often a slip than an array of one dimension.
 function graph.put_shape(desc, shape, name, func)
   local ok, sizes = args.types.shape.check(shape)
   ok = ok and type(shape) == "table"
   if not ok or #sizes > C.TY_MAXDIM then
-    Error.raise{ code = ok and "shape" or "type", func = func, argument = name, got = Error.kind(shape),
+    Error.raise{ code = ok and "shape" or "type", func = func, argument = name,
+      got = Error.kind(shape),
       expected = ok and "at most 8 dimensions" or "a shape (a list of sizes, 0 where unknown)",
       message = ("bad shape of '%s'"):format(name) }
   end
@@ -307,7 +320,7 @@ function graph.put_shape(desc, shape, name, func)
 end
 
 
--- Inference -----------------------------------------------------------------------------------------------------------
+-- Inference ---------------------------------------------------------------------------------------
 
 local function real_outputs(order)
   local n = 0
@@ -318,7 +331,8 @@ local function real_outputs(order)
 end
 
 
--- Notes where each input's shape of a failed node comes from: "given", "attribute" or the node that made it.
+-- Notes where each input's shape of a failed node comes from: "given",
+-- "attribute" or the node that made it.
 function graph.explain(e, built, given)
   for _, n in ipairs(e.shapes and built.order or {}) do
     if n.name == e.node and n.op then
@@ -380,7 +394,8 @@ local function dtype_known(desc)
 end
 
 --- The two things that are inferred: how they are given, read and known.
-graph.SHAPES = { put = graph.put_shape, read = class.shape_of, known = shape_known, what = "shapes" }
+graph.SHAPES = { put = graph.put_shape, read = class.shape_of,
+  known = shape_known, what = "shapes" }
 graph.DTYPES = { read = dtype_of, known = dtype_known, what = "dtypes" }
 
 
@@ -388,7 +403,8 @@ function graph.DTYPES.put(desc, dtype, name, func)
   local ok, _, expected, code = args.types.dtype.check(dtype)
   if not ok then
     Error.raise{ code = code or "type", func = func, argument = name, got = Error.kind(dtype),
-      expected = expected or "a dtype such as \"float32\"", message = ("bad dtype of '%s'"):format(name) }
+      expected = expected or "a dtype such as \"float32\"",
+      message = ("bad dtype of '%s'"):format(name) }
   end
   desc.dtype = args.DTYPES[dtype]
 end
@@ -405,8 +421,9 @@ local function warn_undecided(built, descs, first, kind, func)
       end
     end
   end
-  log:warning(("%s: the %s of these arguments cannot be inferred from what was given: %s%s"):format(func, kind.what,
-    #names > 0 and table.concat(names, ", ") or "none, but inner values are undecided", more and ", ..." or ""))
+  log:warning(("%s: the %s of these arguments cannot be inferred from what was given: %s%s")
+    :format(func, kind.what, #names > 0 and table.concat(names, ", ")
+      or "none, but inner values are undecided", more and ", ..." or ""))
 end
 
 
@@ -441,7 +458,8 @@ local function input_wants(names, shapes, types, undecided)
       local want = wants[count]
       local desc = want.desc
       want.name, desc.ndim = name, shape and #shape or 0
-      desc.dtype = dtype and args.DTYPES[dtype] or undecided and undecided[name] and C.TY_F32 or C.TY_NODTYPE
+      desc.dtype = dtype and args.DTYPES[dtype] or undecided and undecided[name]
+        and C.TY_F32 or C.TY_NODTYPE
       for i = 1, shape and #shape or 0 do
         desc.dim[i - 1] = shape[i]
       end
@@ -452,14 +470,16 @@ local function input_wants(names, shapes, types, undecided)
 end
 
 
--- Shapes and dtypes of variables in order, and the arguments whose dtype is unknown; nil where a shape is.
+-- Shapes and dtypes of variables in order, and the arguments whose dtype is
+-- unknown; nil where a shape is.
 local function read_variables(built, descs)
   local first, mutated = node.firsts(built.order), node.mutated(built.order)
   local found, undecided = { arguments = {}, auxiliary = {} }, nil
   for _, n in ipairs(built.order) do
     if not n.op then
       local desc, list = descs[first[n]], mutated[n] and found.auxiliary or found.arguments
-      list[#list + 1] = { name = n.name, shape = class.shape_of(desc), dtype = args.DTYPE_NAMES[desc.dtype] }
+      list[#list + 1] = { name = n.name, shape = class.shape_of(desc),
+        dtype = args.DTYPE_NAMES[desc.dtype] }
       if not shape_known(desc) then
         return nil
       elseif not dtype_known(desc) then
@@ -472,12 +492,13 @@ local function read_variables(built, descs)
 end
 
 
---- Shapes and dtypes of all variables at once, from those of the inputs; float32 where a dtype does not follow.
+--- Shapes and dtypes of all variables at once, from those of the inputs; float32
+-- where a dtype does not follow.
 -- @param symbol the symbol
 -- @tparam table shapes by name
 -- @tparam table types dtypes of the same names
--- @treturn ?table arguments and auxiliary, lists of `{name, shape, dtype}`; nil where that is not all there is to say: a
---   contradiction, something unknown, an operator written in Lua
+-- @treturn ?table arguments and auxiliary, lists of `{name, shape, dtype}`; nil where that is not
+--   all there is to say: a contradiction, something unknown, an operator written in Lua
 function graph.variables_of(symbol, shapes, types)
   local built, names = graph.of(symbol, "Symbol"), graph.names(symbol).arguments
   local descs, undecided, found = desc_array(real_outputs(built.order) + 1), nil, nil
@@ -496,11 +517,13 @@ function graph.variables_of(symbol, shapes, types)
       break
     end
   end
-  return not undecided and is_complete(built, descs, node.firsts(built.order), graph.DTYPES) and found or nil
+  return not undecided and is_complete(built, descs, node.firsts(built.order), graph.DTYPES)
+    and found or nil
 end
 
 
---- `arguments, outputs, auxiliary states` of what is inferred; three nils and a warning when incomplete.
+--- `arguments, outputs, auxiliary states` of what is inferred; three nils
+-- and a warning when incomplete.
 -- @param symbol the symbol
 -- @tparam table kind `graph.SHAPES` or `graph.DTYPES`
 -- @tparam table given by argument name

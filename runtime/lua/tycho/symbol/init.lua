@@ -1,10 +1,12 @@
---- Symbols: Lua values that name outputs of a graph which is not built yet, and the namespace `ty.sym`.
+--- Symbols: Lua values that name outputs of a graph which is not built yet, and the namespace
+-- `ty.sym`.
 --
--- A symbol is a list of entries (node, output); nodes are shared between symbols (symbol/node.lua). Building on a symbol
--- never copies it. Outputs stand in the array part: `#s`, `s[1]`, `ipairs(s)`. A native graph is built from the heads when
--- something is asked of the core (symbol/graph.lua).
+-- A symbol is a list of entries (node, output); nodes are shared between symbols (symbol/node.lua).
+-- Building on a symbol never copies it. Outputs stand in the array part: `#s`, `s[1]`, `ipairs(s)`.
+-- A native graph is built from the heads when something is asked of the core (symbol/graph.lua).
 --
---     local net = ty.sym.FullyConnected{data = ty.sym.Variable("data"), num_hidden = 10, name = "fc"}
+--     local net = ty.sym.FullyConnected{data = ty.sym.Variable("data"),
+--       num_hidden = 10, name = "fc"}
 --     net:list_arguments()                             --> {"data", "fc_weight", "fc_bias"}
 --     net:infer_shape{data = {32, 784}}
 --
@@ -40,7 +42,7 @@ symbol_op.add_infix(Symbol)
 local is_plain = values.is_plain
 
 
--- Making --------------------------------------------------------------------------------------------------------------
+-- Making ------------------------------------------------------------------------------------------
 
 -- Puts other entries in place of a symbol's own.
 local function become(self, entries)
@@ -67,14 +69,17 @@ function Symbol.of(entries)
 end
 
 
-setmetatable(Symbol, { __index = Class, __tostring = function() return "<class Symbol>" end, __call = function()
-  Error.raise{ code = "type", func = "Symbol", message = "symbols are made by ty.sym.Variable, ty.sym.Group and operators" }
+setmetatable(Symbol, { __index = Class, __tostring = function()
+  return "<class Symbol>"
+end, __call = function()
+  Error.raise{ code = "type", func = "Symbol",
+    message = "symbols are made by ty.sym.Variable, ty.sym.Group and operators" }
 end })
 
 
 local VARIABLE = args.form("sym.Variable", {
-  rest = "others", { "name", "text" }, "*",
-  { "attr", "dict?" }, { "shape", "shape?" }, { "lr_mult", "number|text?" }, { "wd_mult", "number|text?" },
+  rest = "others", { "name", "text" }, "*", { "attr", "dict?" }, { "shape", "shape?" },
+  { "lr_mult", "number|text?" }, { "wd_mult", "number|text?" },
   { "dtype", "dtype?" }, { "init", "any?" }, { "stype", { "default" }, "default" },
 })
 
@@ -84,8 +89,8 @@ local function init_text(init)
   elseif type(init) == "table" and type(init.dumps) == "function" then
     return init:dumps()
   end
-  Error.raise{ code = "type", func = "sym.Variable", argument = "init", expected = "an Initializer or text",
-    got = Error.kind(init), message = "bad 'init'" }
+  Error.raise{ code = "type", func = "sym.Variable", argument = "init",
+    expected = "an Initializer or text", got = Error.kind(init), message = "bad 'init'" }
 end
 
 
@@ -93,8 +98,10 @@ local function add_others(dict, others)
   for key, value in pairs(others) do
     if not attrs.is_annotation(key) then
       Error.raise{ code = "value", func = "sym.Variable", argument = key,
-        candidates = Error.nearest(key, { "attr", "shape", "lr_mult", "wd_mult", "dtype", "init", "stype" }),
-        message = ("unknown option '%s'; attributes of your own are spelled __%s__ or stand in attr = {...}"):format(key, key) }
+        candidates = Error.nearest(key,
+          { "attr", "shape", "lr_mult", "wd_mult", "dtype", "init", "stype" }),
+        message = ("unknown option '%s'; attributes of your own are spelled __%s__ or stand in \z
+          attr = {...}"):format(key, key) }
     end
     dict[key] = attrs.text(value, "sym.Variable", key)
   end
@@ -103,17 +110,18 @@ end
 
 --- A variable: an input of a graph.
 -- @string name its name
--- @tparam[opt] table options attr (table of texts), shape (0 where unknown), lr_mult, wd_mult, dtype, init (Initializer
---   or text), and own attributes `__x__`
+-- @tparam[opt] table options attr (table of texts), shape (0 where unknown), lr_mult, wd_mult,
+--   dtype, init (Initializer or text), and own attributes `__x__`
 -- @treturn Symbol
 function symbol.Variable(...)
   local where = origin.take() or Error.caller()
   local a = VARIABLE(...)
   local dict = {}
-  for key, value in pairs((a.attr or attribute.any()) and attribute.current():get(a.attr) or dict) do
+  for key, value in pairs((a.attr or attribute.any())
+      and attribute.current():get(a.attr) or dict) do
     if type(key) ~= "string" or type(value) ~= "string" then
-      Error.raise{ code = "value", func = "sym.Variable", argument = tostring(key), expected = "text",
-        got = Error.kind(value), message = "attributes are text" }
+      Error.raise{ code = "value", func = "sym.Variable", argument = tostring(key),
+        expected = "text", got = Error.kind(value), message = "attributes are text" }
     end
     dict[attrs.wrap(key)] = value
   end
@@ -135,11 +143,13 @@ local GROUP = args.form("sym.Group", { list = true, { "symbols", "list" } })
 -- @tparam {Symbol,...} symbols at least one
 -- @treturn Symbol
 function symbol.Group(...)
-  local list = select("#", ...) > 0 and not (is_plain((...)) and #(...) == 0) and GROUP(...).symbols or {}
+  local list = select("#", ...) > 0 and not (is_plain((...)) and #(...) == 0)
+    and GROUP(...).symbols or {}
   local entries = {}
   for i, s in ipairs(list) do
     if not Class.is_a(s, Symbol) then
-      Error.raise{ code = "type", func = "sym.Group", argument = "symbols", expected = "a list of Symbols",
+      Error.raise{ code = "type", func = "sym.Group", argument = "symbols",
+        expected = "a list of Symbols",
         got = Error.kind(s), message = ("member %d is no Symbol"):format(i) }
     end
     for _, entry in ipairs(s._entries) do
@@ -147,14 +157,14 @@ function symbol.Group(...)
     end
   end
   if #entries == 0 then
-    Error.raise{ code = "type", func = "sym.Group", argument = "symbols", expected = "at least one Symbol", got = "none",
-      message = "a group needs members" }
+    Error.raise{ code = "type", func = "sym.Group", argument = "symbols",
+      expected = "at least one Symbol", got = "none", message = "a group needs members" }
   end
   return Symbol.of(entries)
 end
 
 
--- Names and outputs ---------------------------------------------------------------------------------------------------
+-- Names and outputs -------------------------------------------------------------------------------
 
 -- The one node of all entries, or nil.
 local function one_node(self)
@@ -221,8 +231,8 @@ end
 local function output_at(self, i, func)
   local s = type(i) == "number" and rawget(self, i)
   if not s then
-    Error.raise{ code = "index", func = func, argument = tostring(i), got = i, expected = "1 to " .. #self,
-      message = ("output %s of a symbol with %d"):format(tostring(i), #self) }
+    Error.raise{ code = "index", func = func, argument = tostring(i), got = i, expected = "1 to "
+      .. #self, message = ("output %s of a symbol with %d"):format(tostring(i), #self) }
   end
   return s
 end
@@ -235,7 +245,8 @@ local function output_range(self, slice)
     entries[#entries + 1] = output_at(self, i + 1, "Symbol:output")._entries[1]
   end
   if #entries == 0 then
-    Error.raise{ code = "type", func = "Symbol:output", argument = tostring(slice), message = "the range holds no outputs" }
+    Error.raise{ code = "type", func = "Symbol:output", argument = tostring(slice),
+      message = "the range holds no outputs" }
   end
   return Symbol.of(entries)
 end
@@ -252,8 +263,8 @@ function Symbol:output(key)
   elseif type(key) == "number" then
     return output_at(self, key, "Symbol:output")
   end
-  Error.raise{ code = "type", func = "Symbol:output", argument = "key", expected = "a number, name or ty.slice",
-    got = Error.kind(key), message = "bad 'key'" }
+  Error.raise{ code = "type", func = "Symbol:output", argument = "key",
+    expected = "a number, name or ty.slice", got = Error.kind(key), message = "bad 'key'" }
 end
 
 
@@ -288,15 +299,16 @@ function Symbol:where()
 end
 
 
--- Attributes ----------------------------------------------------------------------------------------------------------
+-- Attributes --------------------------------------------------------------------------------------
 
---- An attribute's text, or nil; nil for groups over several nodes. Hidden keys (`lr_mult` ...) under both spellings.
+--- An attribute's text, or nil; nil for groups over several nodes. Hidden keys
+-- (`lr_mult` ...) under both spellings.
 -- @string key
 function Symbol:attr(key)
   local n = one_node(self)
   if type(key) ~= "string" then
-    Error.raise{ code = "type", func = "Symbol:attr", argument = "key", expected = "text", got = Error.kind(key),
-      message = "bad 'key'" }
+    Error.raise{ code = "type", func = "Symbol:attr", argument = "key", expected = "text",
+      got = Error.kind(key), message = "bad 'key'" }
   elseif not n then
     return nil
   elseif key == "name" then
@@ -334,7 +346,8 @@ end
 function Symbol:_set_attr(t)
   local n = one_node(self)
   if not n then
-    Error.raise{ code = "type", func = "Symbol:_set_attr", message = "a group has no attributes of its own" }
+    Error.raise{ code = "type", func = "Symbol:_set_attr",
+      message = "a group has no attributes of its own" }
   end
   local dict = {}
   for key, value in pairs(n.attrs) do
@@ -342,13 +355,14 @@ function Symbol:_set_attr(t)
   end
   for key, value in pairs(t) do
     if type(key) ~= "string" or type(value) ~= "string" then
-      Error.raise{ code = "value", func = "Symbol:_set_attr", argument = tostring(key), expected = "text",
-        got = Error.kind(value), message = "attributes are text" }
+      Error.raise{ code = "value", func = "Symbol:_set_attr", argument = tostring(key),
+        expected = "text", got = Error.kind(value), message = "attributes are text" }
     end
     dict[attrs.wrap(key)] = value
   end
   if n.op then
-    n.ports = registry.ports(n.op, dict, registry.find(n.op).variadic and #n.inputs or -1, "Symbol:_set_attr", n.name)
+    n.ports = registry.ports(n.op, dict, registry.find(n.op).variadic and #n.inputs or -1,
+      "Symbol:_set_attr", n.name)
   end
   for key, value in pairs(dict) do
     node.set_attr(n, key, value)
@@ -356,7 +370,7 @@ function Symbol:_set_attr(t)
 end
 
 
--- Composition ---------------------------------------------------------------------------------------------------------
+-- Composition -------------------------------------------------------------------------------------
 
 local function is_atomic(self)
   local n = one_node(self)
@@ -366,8 +380,9 @@ end
 
 local function single(x, argument, func)
   if not Class.is_a(x, Symbol) or #x._entries ~= 1 then
-    Error.raise{ code = "type", func = func, argument = argument, expected = "a Symbol with one output",
-      got = Class.is_a(x, Symbol) and #x._entries .. " outputs" or Error.kind(x), message = ("bad '%s'"):format(argument) }
+    Error.raise{ code = "type", func = func, argument = argument,
+      expected = "a Symbol with one output", got = Class.is_a(x, Symbol) and #x._entries
+        .. " outputs" or Error.kind(x), message = ("bad '%s'"):format(argument) }
   end
   return x._entries[1]
 end
@@ -396,8 +411,8 @@ local function rename(entries, name, func)
   if name == nil then
     return
   elseif type(name) ~= "string" then
-    Error.raise{ code = "type", func = func, argument = "name", expected = "text", got = Error.kind(name),
-      message = "bad 'name'" }
+    Error.raise{ code = "type", func = func, argument = "name", expected = "text",
+      got = Error.kind(name), message = "bad 'name'" }
   end
   for _, entry in ipairs(entries) do
     entry[1].name = name
@@ -407,8 +422,9 @@ end
 
 local function composed(self, func, t, ...)
   if not is_plain(t) or select("#", ...) > 0 or #t > 0 then
-    Error.raise{ code = "type", func = func, got = Error.kind(t), message = is_atomic(self)
-      and "give the inputs by name" or "this symbol has inputs already; replace its variables by name: s{data = x}" }
+    Error.raise{ code = "type", func = func, got = Error.kind(t),
+      message = is_atomic(self) and "give the inputs by name"
+        or "this symbol has inputs already; replace its variables by name: s{data = x}" }
   end
   local inputs = {}
   for key, x in pairs(t) do
@@ -450,7 +466,7 @@ function symbol._restored(kept)
 end
 
 
--- Inference -----------------------------------------------------------------------------------------------------------
+-- Inference ---------------------------------------------------------------------------------------
 
 local function infer_method(func, kind, partial)
   local form = args.form("Symbol:" .. func, { list = true, rest = "named", { "(list)", "list?" } })
@@ -461,8 +477,9 @@ local function infer_method(func, kind, partial)
   end
 end
 
---- `arg_shapes, out_shapes, aux_shapes` from named shapes, or from a list in argument order (`ty.null` leaves one out).
--- Incomplete: three nils and a warning. A size 0 is unknown. Conflicts E(shape) with the node.
+--- `arg_shapes, out_shapes, aux_shapes` from named shapes, or from a list in argument order
+-- (`ty.null` leaves one out). Incomplete: three nils and a warning. A size 0 is unknown.
+-- Conflicts E(shape) with the node.
 -- @function Symbol:infer_shape
 Symbol.infer_shape = infer_method("infer_shape", graph.SHAPES, false)
 --- As `infer_shape`, with what is known: `{}` for an unknown shape, 0 for an unknown size.
@@ -476,8 +493,9 @@ Symbol.infer_type = infer_method("infer_type", graph.DTYPES, false)
 Symbol.infer_type_partial = infer_method("infer_type_partial", graph.DTYPES, true)
 
 
---- What executor.lua binds: the native graph (`ty_graph *`), heads (`ty_entry[]`), their number, and the names
--- `{arguments, auxiliary, outputs}`. The handle lives as long as the symbol or the caller's reference.
+--- What executor.lua binds: the native graph (`ty_graph *`), heads (`ty_entry[]`), their
+-- number, and the names `{arguments, auxiliary, outputs}`. The handle lives as long as the
+-- symbol or the caller's reference.
 function symbol._graph(self, func)
   local built = graph.of(self, func or "Symbol")
   return built.handle, built.heads, built.count, graph.names(self)
@@ -490,7 +508,8 @@ function symbol._is_custom(self, func)
 end
 
 
---- Handle and heads of the graph for given shapes: what differs from `_graph` where operators are written in Lua.
+--- Handle and heads of the graph for given shapes: what differs from `_graph` where
+-- operators are written in Lua.
 function symbol._resolved(self, wants, count, func)
   local built = graph.resolved(self, wants, count, func, "float32")
   return built.handle, built.heads
@@ -510,7 +529,7 @@ function symbol._explain(e, self, given)
 end
 
 
--- Running -------------------------------------------------------------------------------------------------------------
+-- Running -----------------------------------------------------------------------------------------
 
 --- An executor on given arrays; see `ty.executor`.
 function Symbol:bind(...)
@@ -532,7 +551,8 @@ local EVAL = args.form("Symbol:eval", { rest = "arrays", { "ctx", "context?" } }
 function Symbol:eval(...)
   local a = EVAL(...)
   if #self:list_auxiliary_states() > 0 then
-    Error.raise{ code = "unsupported", func = "Symbol:eval", argument = self:list_auxiliary_states()[1],
+    Error.raise{ code = "unsupported", func = "Symbol:eval",
+      argument = self:list_auxiliary_states()[1],
       message = "the symbol has auxiliary states; use bind or simple_bind" }
   end
   local ctx = a.ctx or require("tycho.core.context").current_context()
@@ -541,8 +561,9 @@ end
 
 
 -- What only arrays have.
-for _, method in ipairs{ "wait_to_read", "wait_to_write", "asscalar", "totable", "as_in_context", "detach", "backward",
-                         "asnumpy", "copyto", "attach_grad", "add_", "sub_", "mul_", "div_", "mod_", "fill" } do
+for _, method in ipairs{ "wait_to_read", "wait_to_write", "asscalar", "totable", "as_in_context",
+    "detach", "backward", "asnumpy", "copyto", "attach_grad", "add_", "sub_", "mul_",
+    "div_", "mod_", "fill" } do
   Symbol[method] = function()
     Error.raise{ code = "unsupported", func = "Symbol:" .. method,
       message = "a symbol holds no values; bind it (or call eval) and use the outputs" }
@@ -550,7 +571,7 @@ for _, method in ipairs{ "wait_to_read", "wait_to_write", "asscalar", "totable",
 end
 
 
--- Text ----------------------------------------------------------------------------------------------------------------
+-- Text --------------------------------------------------------------------------------------------
 
 --- The nodes in text form, as the reference writes them.
 function Symbol:debug_str()
@@ -577,7 +598,7 @@ function Symbol:__tostring()
 end
 
 
--- Fields --------------------------------------------------------------------------------------------------------------
+-- Fields ------------------------------------------------------------------------------------------
 
 local PROPERTIES = {
   name = function(self)
@@ -623,7 +644,7 @@ function Symbol.__index(self, key)
 end
 
 
--- The rest of the namespace: files, creation, control flow, one function per operator ----------------------------------
+-- The rest of the namespace: files, creation, control flow, one function per operator -------------
 
 require("tycho.symbol.json").add(symbol, Symbol)
 symbol_op.add_binary(symbol)
@@ -648,7 +669,7 @@ local function function_names(key)
 end
 
 
-local functions = {}                                     -- as handed out: they know the line they are called from
+local functions = {}                     -- as handed out: they know the line they are called from
 
 local function find(_, key)
   local f = functions[key]
@@ -657,10 +678,10 @@ local function find(_, key)
     if value == nil and (type(key) ~= "string" or key:sub(1, 2) == "__") then
       return nil
     elseif value == nil then
-      value = symbol_op.maker(key) or symbol_op.maker(args.plain_name(key))
-        or Error.unknown{ func = "sym", argument = key, what = "operator", names = function_names(key) }
+      value = symbol_op.maker(key) or symbol_op.maker(args.plain_name(key)) or Error.unknown{
+        func = "sym", argument = key, what = "operator", names = function_names(key) }
     elseif type(value) ~= "function" or key:sub(1, 1) == "_" then
-      return value                                       -- what other files call does not ask for its caller
+      return value                       -- what other files call does not ask for its caller
     end
     f = origin.wrap(value)
     functions[key] = f

@@ -1,7 +1,8 @@
 --- Symbol files: writing, and reading of all versions.
 --
--- The text is the core's (`ty_graph_text`, `ty_graph_parse`). A symbol that was read keeps the parsed graph, which knows the
--- text its file stands for; its nodes are read back as Lua nodes, so it composes like any other.
+-- The text is the core's (`ty_graph_text`, `ty_graph_parse`). A symbol that was read keeps the
+-- parsed graph, which knows the text its file stands for; its nodes are read back as Lua nodes,
+-- so it composes like any other.
 --
 -- @module tycho.symbol.json
 
@@ -25,7 +26,7 @@ local CONTROL = { _foreach = true, _while_loop = true, _cond = true }   -- opera
 local CASTS = { amp_cast = true, amp_multicast = true }
 
 
--- Reading -------------------------------------------------------------------------------------------------------------
+-- Reading -----------------------------------------------------------------------------------------
 
 local read_entries
 
@@ -92,7 +93,7 @@ local function attach(symbol, g, nodes)
   for i, n in ipairs(nodes) do
     place[n] = i
     if n.custom then
-      return                                             -- the file does not say what the operator's class does
+      return                             -- the file does not say what the operator's class does
     end
   end
   local count = #symbol._entries
@@ -100,18 +101,22 @@ local function attach(symbol, g, nodes)
   for i, entry in ipairs(symbol._entries) do
     heads[i - 1].node, heads[i - 1].out = place[entry[1]] - 1, entry[2]
   end
-  rawset(symbol, "_built", { handle = g, heads = heads, count = count, order = nodes, place = place, edits = node.edits })
+  rawset(symbol, "_built",
+    { handle = g, heads = heads, count = count, order = nodes, place = place, edits = node.edits })
 end
 
 
 -- Says which version a file has when it is not ours.
 local function tell_version(content, func)
   local version = tonumber(content:match('"mxnet_version"%s*:%s*%[%s*"int"%s*,%s*(%d+)')) or 800
-  local said = ("%d.%d.%d"):format(math.floor(version / 10000), math.floor(version / 100) % 100, version % 100)
+  local said = ("%d.%d.%d"):format(math.floor(version / 10000),
+    math.floor(version / 100) % 100, version % 100)
   if version > CURRENT then
-    log:warning(func .. ": the graph was written by the newer version " .. said .. "; reading it as it is")
+    log:warning(func .. ": the graph was written by the newer version " .. said
+      .. "; reading it as it is")
   elseif version < CURRENT then
-    log:debug(func .. ": the graph was written by version " .. said .. "; bringing it up to the present form")
+    log:debug(func .. ": the graph was written by version " .. said
+      .. "; bringing it up to the present form")
   end
 end
 
@@ -144,7 +149,7 @@ function symbol_json.parse(Symbol, content, func, file)
 end
 
 
--- Writing -------------------------------------------------------------------------------------------------------------
+-- Writing -----------------------------------------------------------------------------------------
 
 local function without_casts(symbol, Symbol)
   for _, n in ipairs(node.walk(symbol._entries)) do
@@ -168,7 +173,8 @@ end
 local LOAD = args.form("sym.load", { { "fname", "text" } })
 local LOAD_JSON = args.form("sym.load_json", { { "json_str", "text" } })
 local TOJSON = args.form("Symbol:tojson", { "*", { "remove_amp_cast", "boolean", true } })
-local SAVE = args.form("Symbol:save", { { "fname", "text" }, "*", { "remove_amp_cast", "boolean", true } })
+local SAVE = args.form("Symbol:save",
+  { { "fname", "text" }, "*", { "remove_amp_cast", "boolean", true } })
 
 
 --- Adds `load`, `load_json` to the namespace and `tojson`, `save` to the class.

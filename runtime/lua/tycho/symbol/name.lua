@@ -1,7 +1,7 @@
 --- Automatic names: one counter per hint and manager.
 --
---     ty.name.NameManager():with(function() ... end)       -- counters start afresh inside
---     ty.name.Prefix("net_"):with(function() ... end)      -- all names of operators begin with "net_"
+--     ty.name.NameManager():with(function() ... end)    -- counters start afresh inside
+--     ty.name.Prefix("net_"):with(function() ... end)   -- all names of operators begin with "net_"
 --
 -- @module tycho.name
 

@@ -1,10 +1,11 @@
 --- Nodes of a graph that is not built yet: plain Lua tables, and the walks over them.
 --
--- A node is `{op, name, attrs, inputs, ports, where, bodies, custom}`; a variable has no `op`. An entry is `{node, k}`: output k
--- (from 0) of a node. A symbol is a list of entries (symbol.lua). Symbols share nodes; a node is changed by nothing but
--- `set_attr`, which moves `edits`, so that graphs built before are known to be old. Tables of attributes are never changed,
--- so nodes share them. Walks are depth-first, inputs before readers, left to right: the order of all lists. They are loops,
--- so a graph may be deep.
+-- A node is `{op, name, attrs, inputs, ports, where, bodies, custom}`; a variable has no `op`. An
+-- entry is `{node, k}`: output k (from 0) of a node. A symbol is a list of entries (symbol.lua).
+-- Symbols share nodes; a node is changed by nothing but `set_attr`, which moves `edits`, so that
+-- graphs built before are known to be old. Tables of attributes are never changed, so nodes share
+-- them. Walks are depth-first, inputs before readers, left to right: the order of all lists. They
+-- are loops, so a graph may be deep.
 --
 -- @module tycho.symbol.node
 
@@ -52,9 +53,12 @@ end
 -- @string func for errors
 -- @string where
 function node.operator(schema, name, dict, nin, func, where)
-  local custom = schema.name == "Custom" and require("tycho.executor.custom_operator")._ports(dict, func, name) or nil
-  local ports = registry.ports(schema.name, custom and node.merged(dict, custom) or dict, nin, func, name)
-  return { op = schema.name, name = name, attrs = dict, inputs = {}, ports = ports, where = where, custom = custom }
+  local custom = schema.name == "Custom"
+    and require("tycho.executor.custom_operator")._ports(dict, func, name) or nil
+  local ports = registry.ports(schema.name, custom and node.merged(dict, custom) or dict,
+    nin, func, name)
+  return { op = schema.name, name = name, attrs = dict, inputs = {}, ports = ports,
+    where = where, custom = custom }
 end
 
 
@@ -99,15 +103,15 @@ function node.walk(entries)
 end
 
 
---- Entries of a copy of the graph. Where `replace(node, moved)` gives a list of entries, they stand for the node's
--- outputs; `moved(entry)` is the copy's entry for one of an input.
+--- Entries of a copy of the graph. Where `replace(node, moved)` gives a list of entries, they stand
+-- for the node's outputs; `moved(entry)` is the copy's entry for one of an input.
 -- @tparam {entry,...} entries
 -- @tparam[opt] function replace
 -- @tparam[opt] {node,...} order the walk from the entries
 -- @treturn {entry,...}
 -- @treturn table node -> its copy
 function node.copy(entries, replace, order)
-  local twin, replaced = {}, {}                          -- node -> its copy, or the entries that replace its outputs
+  local twin, replaced = {}, {}  -- node -> its copy, or the entries that replace its outputs
   local function moved(entry)
     local outputs = replaced[entry[1]]
     return outputs and outputs[entry[2] + 1] or { twin[entry[1]], entry[2] }
@@ -119,8 +123,8 @@ function node.copy(entries, replace, order)
       for i, input in ipairs(n.inputs) do
         inputs[i] = moved(input)
       end
-      twin[n] = { op = n.op, name = n.name, attrs = n.attrs, inputs = inputs, ports = n.ports, where = n.where,
-        bodies = n.bodies, custom = n.custom }
+      twin[n] = { op = n.op, name = n.name, attrs = n.attrs, inputs = inputs, ports = n.ports,
+        where = n.where, bodies = n.bodies, custom = n.custom }
     end
   end
   local list = {}
@@ -160,7 +164,8 @@ function node.mutated(order)
 end
 
 
---- Versions of the variables that nodes read: counted up by each operator that changes one, in order.
+--- Versions of the variables that nodes read: counted up by each operator that changes one, in
+-- order.
 -- @tparam {node,...} order
 -- @treturn table node -> list of versions, one per input
 function node.versions(order)
@@ -201,7 +206,8 @@ function node.shown_attrs(n)
 end
 
 
--- Initialisers that operators give to the variables of their inputs: operator -> place (from 1) -> its description
+-- Initialisers that operators give to the variables of their inputs: operator ->
+-- place (from 1) -> its description
 local ZERO, ONE = '["zero", {}]', '["one", {}]'
 local INITIALISERS = {
   BatchNorm                  = { [4] = ZERO, [5] = ONE },
@@ -230,7 +236,8 @@ local function annotate(n, given)
 end
 
 
---- Connects an operator's node: given inputs in place, variables `<node>_<input>` with the node's attributes for others.
+--- Connects an operator's node: given inputs in place, variables `<node>_<input>` with the
+-- node's attributes for others.
 -- @tparam table n the node
 -- @tparam table given place (from 1) -> entry
 -- @string func for errors
@@ -241,8 +248,8 @@ function node.connect(n, given, func)
       local full = (n.name ~= "" and n.name .. "_" or "") .. name
       entry = { node.variable(full, n.attrs, n.where), 0 }
     elseif n.ports.mutated[i] and entry[1].op then
-      Error.raise{ code = "type", func = func, op = n.op, node = n.name, argument = name, where = n.where,
-        expected = "a variable", got = "an output of " .. entry[1].op,
+      Error.raise{ code = "type", func = func, op = n.op, node = n.name, argument = name,
+        where = n.where, expected = "a variable", got = "an output of " .. entry[1].op,
         message = ("'%s' is changed by the operator, so it must be a variable"):format(name) }
     end
     n.inputs[i] = entry

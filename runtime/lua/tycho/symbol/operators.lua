@@ -1,7 +1,7 @@
 --- Calling operators on symbols: `ty.sym.FullyConnected{...}`, `x:reshape{...}`, `x + 1`.
 --
--- Order of one call: scope attributes, parameters as text, automatic name by the function's own name, check
--- of the parameters by the registry, connection of the inputs.
+-- Order of one call: scope attributes, parameters as text, automatic name by the function's own
+-- name, check of the parameters by the registry, connection of the inputs.
 --
 -- @module tycho.symbol.operators
 
@@ -21,7 +21,7 @@ local values = require "tycho.core.values"
 
 local symbol_op = {}
 
-local Symbol                                             -- set by symbol.lua, which needs this file first
+local Symbol                                     -- set by symbol.lua, which needs this file first
 
 --- Tells this file the class of symbols.
 function symbol_op.use(class)
@@ -35,14 +35,16 @@ end
 
 
 local OPTIONS = { name = true, attr = true, out = true }
-local METHOD_OPTIONS = { name = true, attr = true, out = true, inplace = true }   -- inplace has no meaning here
+-- inplace has no meaning here
+local METHOD_OPTIONS = { name = true, attr = true, out = true, inplace = true }
 local KIND = { is_input = is_symbol, input_text = "a Symbol", options = OPTIONS }
 
 
 -- The one entry of a symbol that is used as an input.
 local function single_entry(x, argument, op, func)
   if #x._entries ~= 1 then
-    Error.raise{ code = "type", func = func, op = op, argument = argument, expected = "a Symbol with one output",
+    Error.raise{ code = "type", func = func, op = op, argument = argument,
+      expected = "a Symbol with one output",
       got = ("%s with %d outputs"):format(tostring(x), #x._entries),
       message = ("'%s' has several outputs; choose one: x[1], x[\"name\"]"):format(argument) }
   end
@@ -54,13 +56,13 @@ end
 local function outer_attrs(call, given)
   local dict = {}
   if given ~= nil and not values.is_plain(given) then
-    Error.raise{ code = "type", func = call.func, argument = "attr", expected = "a table of texts", got = Error.kind(given),
-      message = "bad 'attr'" }
+    Error.raise{ code = "type", func = call.func, argument = "attr", expected = "a table of texts",
+      got = Error.kind(given), message = "bad 'attr'" }
   end
   for key, value in pairs(attribute.current():get(given)) do
     if type(value) ~= "string" then
-      Error.raise{ code = "value", func = call.func, argument = key, expected = "text", got = Error.kind(value),
-        message = "attributes are text" }
+      Error.raise{ code = "value", func = call.func, argument = key, expected = "text",
+        got = Error.kind(value), message = "attributes are text" }
     end
     dict[attrs.call_key(key, call.func)] = value
   end
@@ -68,8 +70,8 @@ local function outer_attrs(call, given)
 end
 
 
--- All attributes of the new node: scope, `attr =`, keywords, parameters, the count of a variadic operator. Where there are
--- parameters only, it is the call's own table.
+-- All attributes of the new node: scope, `attr =`, keywords, parameters, the count of a variadic
+-- operator. Where there are parameters only, it is the call's own table.
 local function collect_attrs(call, schema)
   local dict, given = call.params, call.options.attr
   if given ~= nil or attribute.any() or next(call.attrs) then
@@ -90,7 +92,8 @@ local function named_inputs(call, n, given)
       place = input == key and i or place
     end
     if not place then
-      Error.unknown{ func = call.func, op = n.op, node = n.name, argument = key, what = "input", names = n.ports.inputs }
+      Error.unknown{ func = call.func, op = n.op, node = n.name, argument = key, what = "input",
+        names = n.ports.inputs }
     elseif given[place] then
       Error.raise{ code = "name", func = call.func, op = n.op, node = n.name, argument = key,
         message = ("input '%s' is given twice, by position and by name"):format(key) }
@@ -111,8 +114,9 @@ end
 local function given_inputs(call, n)
   local given = {}
   if call.count > #n.ports.inputs then
-    Error.raise{ code = "type", func = call.func, op = n.op, node = n.name, expected = #n.ports.inputs, got = call.count,
-      message = ("takes at most %d inputs (%s)"):format(#n.ports.inputs, table.concat(n.ports.inputs, ", ")) }
+    Error.raise{ code = "type", func = call.func, op = n.op, node = n.name,
+      expected = #n.ports.inputs, got = call.count, message = ("takes at most %d inputs (%s)")
+        :format(#n.ports.inputs, table.concat(n.ports.inputs, ", ")) }
   end
   for i = 1, call.count do
     local x = call.inputs[i]
@@ -139,12 +143,13 @@ local function make(call, schema, hint, where)
   check_variadic(call, schema)
   local given_name = call.options.name
   if given_name ~= nil and type(given_name) ~= "string" then
-    Error.raise{ code = "type", func = call.func, argument = "name", expected = "text", got = Error.kind(given_name),
-      message = "bad 'name'" }
+    Error.raise{ code = "type", func = call.func, argument = "name", expected = "text",
+      got = Error.kind(given_name), message = "bad 'name'" }
   end
   local dict = collect_attrs(call, schema)
   local full = name.current():get(given_name, hint)
-  local n = node.operator(schema, full, dict, schema.variadic and call.count or -1, call.func, where or Error.caller())
+  local n = node.operator(schema, full, dict, schema.variadic and call.count or -1, call.func,
+    where or Error.caller())
   node.connect(n, given_inputs(call, n), call.func)
   return outputs_of(n)
 end
@@ -170,8 +175,8 @@ end
 function symbol_op.compose(op, inputs, params, func, options)
   local schema = registry.find(op) or Error.unknown{ func = func, what = "operator", argument = op,
     names = registry.names(true) }
-  local call = { schema = schema, func = func, inputs = inputs, count = #inputs, named = {}, params = {}, attrs = {},
-    options = options or {} }
+  local call = { schema = schema, func = func, inputs = inputs, count = #inputs, named = {},
+    params = {}, attrs = {}, options = options or {} }
   for key, value in pairs(params) do
     call.params[key] = attrs.text(value, func, key)
   end
@@ -195,7 +200,7 @@ function symbol_op.maker(alias, func)
 end
 
 
--- Infix operators -----------------------------------------------------------------------------------------------------
+-- Infix operators ---------------------------------------------------------------------------------
 
 -- event -> alias for two symbols, symbol and number, number and symbol
 local INFIX = {
@@ -209,9 +214,9 @@ local INFIX = {
 
 -- method -> alias for two symbols, with a number
 local COMPARE = {
-  eq = { "_equal",         "_equal_scalar" },         ne = { "_not_equal",    "_not_equal_scalar" },
-  gt = { "_greater",       "_greater_scalar" },       ge = { "_greater_equal", "_greater_equal_scalar" },
-  lt = { "_lesser",        "_lesser_scalar" },        le = { "_lesser_equal", "_lesser_equal_scalar" },
+  eq = { "_equal",   "_equal_scalar" },    ne = { "_not_equal",     "_not_equal_scalar" },
+  gt = { "_greater", "_greater_scalar" },  ge = { "_greater_equal", "_greater_equal_scalar" },
+  lt = { "_lesser",  "_lesser_scalar" },   le = { "_lesser_equal",  "_lesser_equal_scalar" },
 }
 
 -- function -> alias for two symbols, symbol and number, number and symbol; what two numbers give
@@ -220,7 +225,9 @@ local BINARY = {
   power         = { "_Power", "_PowerScalar", "_rpower_scalar", math.pow },
   maximum       = { "_Maximum", "_MaximumScalar", "_MaximumScalar", math.max },
   minimum       = { "_Minimum", "_MinimumScalar", "_MinimumScalar", math.min },
-  hypot         = { "_hypot", "_hypot_scalar", "_hypot_scalar", function(a, b) return math.sqrt(a * a + b * b) end },
+  hypot         = { "_hypot", "_hypot_scalar", "_hypot_scalar", function(a, b)
+    return math.sqrt(a * a + b * b)
+  end },
   equal         = { "_equal", "_equal_scalar", "_equal_scalar" },
   not_equal     = { "_not_equal", "_not_equal_scalar", "_not_equal_scalar" },
   greater       = { "_greater", "_greater_scalar", "_lesser_scalar" },
@@ -232,8 +239,8 @@ local BINARY = {
 
 local function bad_operand(func, a, b)
   local other = is_symbol(a) and b or a
-  Error.raise{ code = "type", func = func, expected = "a Symbol or a number", got = Error.kind(other),
-    message = "bad operand" }
+  Error.raise{ code = "type", func = func, expected = "a Symbol or a number",
+    got = Error.kind(other), message = "bad operand" }
 end
 
 
@@ -289,7 +296,7 @@ function symbol_op.add_binary(namespace)
 end
 
 
--- Fluent methods ------------------------------------------------------------------------------------------------------
+-- Fluent methods ----------------------------------------------------------------------------------
 
 local FLUENT = [[
   reshape sum mean max min prod nansum nanprod norm argmax argmin argmax_channel argsort sort topk transpose swapaxes
@@ -302,7 +309,8 @@ local FLUENT = [[
 -- methods whose operator has another name
 local OTHER_NAME = { astype = "cast" }
 -- methods for which a table's whole array part is the first parameter (rule R2)
-local WHOLE = { reshape = true, transpose = true, broadcast_to = true, tile = true, broadcast_axes = false }
+local WHOLE = { reshape = true, transpose = true, broadcast_to = true, tile = true,
+  broadcast_axes = false }
 
 local fluent = {}
 for method in FLUENT:gmatch("%S+") do
@@ -317,7 +325,8 @@ local methods = {}
 local function make_method(key, op, schema)
   local func, whole = "Symbol:" .. key, WHOLE[key] or false
   return origin.wrap(function(self, ...)
-    local kind = { is_input = is_symbol, input_text = "a Symbol", options = METHOD_OPTIONS, self = self, whole = whole }
+    local kind = { is_input = is_symbol, input_text = "a Symbol", options = METHOD_OPTIONS,
+      self = self, whole = whole }
     local where = origin.take()
     return make(registry.read_call(schema, func, kind, ...), schema, op:lower(), where)
   end)

@@ -67,7 +67,8 @@ local function label(n)
       parts[#parts + 1] = key .. "=" .. n.attrs[key]
     end
   end
-  return ("%s  %s%s"):format(n.name, n.op, parts[1] and "{" .. table.concat(parts, ", ") .. "}" or "")
+  return ("%s  %s%s"):format(n.name, n.op,
+    parts[1] and "{" .. table.concat(parts, ", ") .. "}" or "")
 end
 
 
@@ -75,7 +76,7 @@ end
 -- @tparam {entry,...} entries
 function symbol_text.draw(entries)
   local lines, seen = {}, {}
-  local stack = {}                                       -- what is still to be shown: {node, line start, start below}
+  local stack = {}               -- what is still to be shown: {node, line start, start below}
   for i = #entries, 1, -1 do
     stack[#stack + 1] = { entries[i][1], "", "" }
   end
@@ -86,7 +87,8 @@ function symbol_text.draw(entries)
     seen[n] = true
     for i = again and 0 or #n.inputs, 1, -1 do
       local last = i == #n.inputs
-      stack[#stack + 1] = { n.inputs[i][1], below .. (last and "`- " or "|- "), below .. (last and "   " or "|  ") }
+      stack[#stack + 1] = { n.inputs[i][1], below .. (last and "`- " or "|- "),
+        below .. (last and "   " or "|  ") }
     end
   end
   return table.concat(lines, "\n") .. "\n"

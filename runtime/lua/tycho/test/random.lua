@@ -1,4 +1,5 @@
---- Random arrays and shapes for tests; they come from `math.random`, so `math.randomseed` repeats them.
+--- Random arrays and shapes for tests; they come from `math.random`, so
+-- `math.randomseed` repeats them.
 --
 -- @module tycho.test.random
 
@@ -20,7 +21,8 @@ end
 
 function random.normal(scale)
   return function()
-    return scale * math.sqrt(-2 * math.log(1 - math.random())) * math.cos(2 * math.pi * math.random())
+    return scale * math.sqrt(-2 * math.log(1 - math.random()))
+      * math.cos(2 * math.pi * math.random())
   end
 end
 

@@ -4,9 +4,9 @@
 --     ty.test_utils.assert_almost_equal(x, {1, 2})
 --     ty.test_utils.check_numeric_gradient{ty.sym.tanh(ty.sym.Variable("x")), {x = {0.3, -0.2}}}
 --
--- Values are arrays or nested tables; tables count as float32. A failed comparison raises a plain error text with the
--- worst element's position (from 0) and both values. Random inputs come from `math.random`, so `math.randomseed`
--- repeats them.
+-- Values are arrays or nested tables; tables count as float32. A failed comparison raises a plain
+-- error text with the worst element's position (from 0) and both values. Random inputs come from
+-- `math.random`, so `math.randomseed` repeats them.
 --
 -- @module tycho.test_utils
 
@@ -30,14 +30,14 @@ local is_array, is_plain = class.is_array, values.is_plain
 local utils = {}
 
 --- Relative and absolute tolerances, and steps of numeric gradients, by element type.
-utils.default_rtols = { float16 = 1e-2, bfloat16 = 1e-2, float32 = 1e-4, float64 = 1e-5, int8 = 0, uint8 = 0, int32 = 0,
-  int64 = 0, bool = 0 }
-utils.default_atols = { float16 = 1e-1, bfloat16 = 1e-1, float32 = 1e-3, float64 = 1e-20, int8 = 0, uint8 = 0,
-  int32 = 0, int64 = 0, bool = 0 }
+utils.default_rtols = { float16 = 1e-2, bfloat16 = 1e-2, float32 = 1e-4, float64 = 1e-5, int8 = 0,
+  uint8 = 0, int32 = 0, int64 = 0, bool = 0 }
+utils.default_atols = { float16 = 1e-1, bfloat16 = 1e-1, float32 = 1e-3, float64 = 1e-20, int8 = 0,
+  uint8 = 0, int32 = 0, int64 = 0, bool = 0 }
 utils.default_numeric_eps = { float16 = 2 ^ -6, float32 = 2 ^ -9, float64 = 2 ^ -14 }
 
 
--- Defaults -----------------------------------------------------------------------------------------------------------
+-- Defaults ----------------------------------------------------------------------------------------
 
 local chosen
 
@@ -71,7 +71,7 @@ function utils.list_gpus()
 end
 
 
--- Comparing ----------------------------------------------------------------------------------------------------------
+-- Comparing ---------------------------------------------------------------------------------------
 
 local function as_array(v, dtype, func)
   return is_array(v) and v or host.from_table(v, args.DTYPES[dtype], func)
@@ -120,8 +120,8 @@ end
 
 
 local COMPARE = {
-  { "a", "any" }, { "b", "any" }, "*", { "rtol", "number?" }, { "atol", "number?" }, { "names", "list", { "a", "b" } },
-  { "equal_nan", "boolean", false },
+  { "a", "any" }, { "b", "any" }, "*", { "rtol", "number?" }, { "atol", "number?" },
+  { "names", "list", { "a", "b" } }, { "equal_nan", "boolean", false },
 }
 
 -- The worst element: {at, value, a, b}, or nil and why the shapes do not fit.
@@ -148,8 +148,9 @@ local function describe(found, why, names)
   if not found then
     return why
   end
-  return ("%s and %s differ most at (%s): %.9g and %.9g, %.3g times the tolerance (rtol %g, atol %g)"):format(
-    names[1], names[2], table.concat(found.at, ", "), found.a, found.b, found.value, found.rtol, found.atol)
+  return ("%s and %s differ most at (%s): %.9g and %.9g, \z
+    %.3g times the tolerance (rtol %g, atol %g)"):format(names[1], names[2],
+    table.concat(found.at, ", "), found.a, found.b, found.value, found.rtol, found.atol)
 end
 
 
@@ -223,9 +224,10 @@ function utils.same_array(...)
 end
 
 
--- Random things ------------------------------------------------------------------------------------------------------
+-- Random things -----------------------------------------------------------------------------------
 
-utils.rand_shape_2d, utils.rand_shape_3d, utils.rand_shape_nd = random.rand_shape_2d, random.rand_shape_3d, random.rand_shape_nd
+utils.rand_shape_2d, utils.rand_shape_3d, utils.rand_shape_nd =
+  random.rand_shape_2d, random.rand_shape_3d, random.rand_shape_nd
 
 
 local RAND = args.form("test_utils.rand_ndarray", {
@@ -240,7 +242,7 @@ function utils.rand_ndarray(...)
 end
 
 
--- Arrays for symbols -------------------------------------------------------------------------------------------------
+-- Arrays for symbols ------------------------------------------------------------------------------
 
 -- Values by name from a list in order or a dictionary; all of them, no others.
 local function named(given, names, what, func)
@@ -273,12 +275,14 @@ local function named(given, names, what, func)
 end
 
 
--- Copies of values as arrays on a device; arrays keep their element type unless dtype says otherwise.
+-- Copies of values as arrays on a device; arrays keep their element type
+-- unless dtype says otherwise.
 local function arrays_of(dict, dtype, ctx)
   local arrays = {}
   for name, v in pairs(dict) do
     local kind = dtype or is_array(v) and v.dtype or utils.default_dtype()
-    arrays[name] = is_array(v) and v:astype(kind):as_in_context(ctx) or nd.array(v, { dtype = kind, ctx = ctx })
+    arrays[name] = is_array(v) and v:astype(kind):as_in_context(ctx)
+      or nd.array(v, { dtype = kind, ctx = ctx })
   end
   return arrays
 end
@@ -296,7 +300,7 @@ end
 local FLOATS = { float16 = true, bfloat16 = true, float32 = true, float64 = true }
 
 
--- Numeric gradients --------------------------------------------------------------------------------------------------
+-- Numeric gradients -------------------------------------------------------------------------------
 
 local function total(x)
   local sum = 0
@@ -351,20 +355,23 @@ end
 
 
 local NUMERIC = args.form("test_utils.numeric_grad", {
-  { "exe", "executor" }, { "location", "table" }, { "aux_states", "table?" }, { "eps", "number", 1e-4 },
-  { "use_forward_train", "boolean", true }, { "dtype", "dtype?" }, { "names", "list?" },
+  { "exe", "executor" }, { "location", "table" }, { "aux_states", "table?" },
+  { "eps", "number", 1e-4 }, { "use_forward_train", "boolean", true }, { "dtype", "dtype?" },
+  { "names", "list?" },
 })
 
 --- Gradients of the sum of the first output by central differences, element by element.
--- @tparam table options exe, location (values of the arguments), aux_states (values before each run), eps = 1e-4,
---   use_forward_train = true, names (arguments wanted; all of floating point otherwise)
+-- @tparam table options exe, location (values of the arguments), aux_states (values
+--   before each run), eps = 1e-4, use_forward_train = true, names (arguments wanted; all
+--   of floating point otherwise)
 -- @treturn table name -> NDArray
 function utils.numeric_grad(...)
   local a, func = NUMERIC(...), "test_utils.numeric_grad"
   local exe, aux = a.exe, a.aux_states or {}
-  local arrays = arrays_by_name(exe, named(a.location, exe._symbol:list_arguments(), "location", func))
-  aux = arrays_of(named(aux, next(aux) and exe._symbol:list_auxiliary_states() or {}, "aux_states", func), nil,
-    exe._ctx)
+  local arrays = arrays_by_name(exe,
+    named(a.location, exe._symbol:list_arguments(), "location", func))
+  aux = arrays_of(named(aux, next(aux) and exe._symbol:list_auxiliary_states() or {},
+    "aux_states", func), nil, exe._ctx)
   local grads = {}
   for _, name in ipairs(a.names or attrs.keys(arrays)) do
     if FLOATS[arrays[name][1].dtype] then
@@ -378,7 +385,8 @@ end
 -- grad_nodes: nil = all arguments, list = write, dictionary = requests.
 local function requests(grad_nodes, names)
   local reqs = {}
-  for _, name in ipairs(grad_nodes and #grad_nodes > 0 and grad_nodes or not grad_nodes and names or {}) do
+  for _, name in ipairs(grad_nodes and #grad_nodes > 0 and grad_nodes
+      or not grad_nodes and names or {}) do
     reqs[name] = "write"
   end
   for name, req in pairs(grad_nodes and #grad_nodes == 0 and grad_nodes or {}) do
@@ -392,7 +400,8 @@ end
 local function noise_like(arrays, reqs, scale)
   local noise = {}
   for name in pairs(reqs) do
-    noise[name] = random.array(arrays[name].shape, random.normal(scale), arrays[name].dtype, arrays[name].context)
+    noise[name] = random.array(arrays[name].shape, random.normal(scale),
+      arrays[name].dtype, arrays[name].context)
   end
   return noise
 end
@@ -410,8 +419,8 @@ local function check_grads(exe, reqs, expected, noise, options, func)
     elseif reqs[name] == "null" then
       utils.assert_almost_equal(got, noise[name], options.tolerance(options.names))
     else
-      Error.raise{ code = "value", func = func, argument = name, expected = "write, add or null", got = reqs[name],
-        message = "bad gradient request" }
+      Error.raise{ code = "value", func = func, argument = name, expected = "write, add or null",
+        got = reqs[name], message = "bad gradient request" }
     end
   end
 end
@@ -425,27 +434,29 @@ end
 
 
 local GRADIENT = args.form("test_utils.check_numeric_gradient", {
-  { "sym", "symbol" }, { "location", "table" }, { "aux_states", "table?" }, { "numeric_eps", "number?" },
-  { "rtol", "number?" },
-  { "atol", "number?" }, { "grad_nodes", "table?" }, { "use_forward_train", "boolean", true }, { "ctx", "context?" },
-  { "dtype", "dtype?" },
+  { "sym", "symbol" }, { "location", "table" }, { "aux_states", "table?" },
+  { "numeric_eps", "number?" }, { "rtol", "number?" },
+  { "atol", "number?" }, { "grad_nodes", "table?" }, { "use_forward_train", "boolean", true },
+  { "ctx", "context?" }, { "dtype", "dtype?" },
 })
 
 local PROJECTION = "__random_proj"
 
---- Compares the gradients of a symbol with one output, weighted by random numbers, with numeric ones.
--- @tparam table options sym, location (list or dictionary), aux_states, numeric_eps, rtol, atol, grad_nodes (all; a
---   list; or name -> request), use_forward_train = true, ctx, dtype
+--- Compares the gradients of a symbol with one output, weighted by random numbers, with numeric
+-- ones.
+-- @tparam table options sym, location (list or dictionary), aux_states, numeric_eps, rtol, atol,
+--   grad_nodes (all; a list; or name -> request), use_forward_train = true, ctx, dtype
 function utils.check_numeric_gradient(...)
   local a, func = GRADIENT(...), "test_utils.check_numeric_gradient"
   local ctx = a.ctx or utils.default_context()
   if #a.sym ~= 1 then
-    Error.raise{ code = "value", func = func, argument = "sym", expected = "one output", got = #a.sym,
-      message = "choose one output" }
+    Error.raise{ code = "value", func = func, argument = "sym", expected = "one output",
+      got = #a.sym, message = "choose one output" }
   end
   local names = a.sym:list_arguments()
   local location = arrays_of(named(a.location, names, "location", func), a.dtype, ctx)
-  local aux = arrays_of(named(a.aux_states or {}, a.sym:list_auxiliary_states(), "aux_states", func), a.dtype, ctx)
+  local aux = arrays_of(named(a.aux_states or {}, a.sym:list_auxiliary_states(),
+    "aux_states", func), a.dtype, ctx)
   local reqs = requests(a.grad_nodes, names)
   local noise = noise_like(location, reqs, 0.01)
   local shapes = {}
@@ -457,7 +468,8 @@ function utils.check_numeric_gradient(...)
   location[PROJECTION] = random.array(outs[1], random.uniform(0.1, 1.1), dtype, ctx)
   local loss = symbol.make_loss{ a.sym * symbol.Variable(PROJECTION) }
   local grads = module_params.copies(noise)
-  local exe = loss:bind{ ctx = ctx, args = location, args_grad = grads, grad_req = reqs, aux_states = module_params.copies(aux) }
+  local exe = loss:bind{ ctx = ctx, args = location, args_grad = grads, grad_req = reqs,
+    aux_states = module_params.copies(aux) }
   exe:forward(true)
   exe:backward()
   for name, x in pairs(grads) do
@@ -467,17 +479,19 @@ function utils.check_numeric_gradient(...)
   for name, req in pairs(reqs) do
     wanted[#wanted + 1] = req ~= "null" and name or nil
   end
-  local expected = utils.numeric_grad{ exe = exe, location = location, aux_states = aux, names = wanted,
-    eps = a.numeric_eps or utils.default_numeric_eps[dtype] or 1e-3, use_forward_train = a.use_forward_train }
+  local expected = utils.numeric_grad{ exe = exe, location = location, aux_states = aux,
+    names = wanted, eps = a.numeric_eps or utils.default_numeric_eps[dtype] or 1e-3,
+    use_forward_train = a.use_forward_train }
   check_grads(exe, reqs, expected, noise, { grads = grads, tolerance = tolerances(a) }, func)
 end
 
 
--- Expected values ----------------------------------------------------------------------------------------------------
+-- Expected values ---------------------------------------------------------------------------------
 
 local SYMBOLIC_FORWARD = args.form("test_utils.check_symbolic_forward", {
-  { "sym", "symbol" }, { "location", "table" }, { "expected", "table" }, { "rtol", "number?" }, { "atol", "number?" },
-  { "aux_states", "table?" }, { "ctx", "context?" }, { "equal_nan", "boolean", false }, { "dtype", "dtype?" },
+  { "sym", "symbol" }, { "location", "table" }, { "expected", "table" }, { "rtol", "number?" },
+  { "atol", "number?" }, { "aux_states", "table?" }, { "ctx", "context?" },
+  { "equal_nan", "boolean", false }, { "dtype", "dtype?" },
 })
 
 --- Runs a symbol forward and compares all outputs.
@@ -485,8 +499,10 @@ local SYMBOLIC_FORWARD = args.form("test_utils.check_symbolic_forward", {
 function utils.check_symbolic_forward(...)
   local a, func = SYMBOLIC_FORWARD(...), "test_utils.check_symbolic_forward"
   local ctx = a.ctx or utils.default_context()
-  local location = arrays_of(named(a.location, a.sym:list_arguments(), "location", func), a.dtype, ctx)
-  local aux = arrays_of(named(a.aux_states or {}, a.sym:list_auxiliary_states(), "aux_states", func), a.dtype, ctx)
+  local location =
+    arrays_of(named(a.location, a.sym:list_arguments(), "location", func), a.dtype, ctx)
+  local aux = arrays_of(named(a.aux_states or {}, a.sym:list_auxiliary_states(),
+    "aux_states", func), a.dtype, ctx)
   local names = a.sym:list_outputs()
   local outputs = a.sym:bind{ ctx = ctx, args = location, aux_states = aux }:forward(false)
   for i, want in ipairs(expected_list(a.expected, names, func)) do
@@ -497,16 +513,17 @@ end
 
 
 local SYMBOLIC_BACKWARD = args.form("test_utils.check_symbolic_backward", {
-  { "sym", "symbol" }, { "location", "table" }, { "out_grads", "array|table?" }, { "expected", "table" },
-  { "rtol", "number?" },
-  { "atol", "number?" }, { "aux_states", "table?" }, { "grad_req", "text|table", "write" }, { "ctx", "context?" },
-  { "grad_stypes", "dict?" }, { "equal_nan", "boolean", false }, { "dtype", "dtype?" },
+  { "sym", "symbol" }, { "location", "table" }, { "out_grads", "array|table?" },
+  { "expected", "table" }, { "rtol", "number?" }, { "atol", "number?" }, { "aux_states", "table?" },
+  { "grad_req", "text|table", "write" }, { "ctx", "context?" }, { "grad_stypes", "dict?" },
+  { "equal_nan", "boolean", false }, { "dtype", "dtype?" },
 })
 
 local function requests_for(grad_req, names)
   local reqs = {}
   for i, name in ipairs(names) do
-    reqs[name] = is_plain(grad_req) and (grad_req[name] or grad_req[i]) or not is_plain(grad_req) and grad_req or "null"
+    reqs[name] = is_plain(grad_req) and (grad_req[name] or grad_req[i])
+      or not is_plain(grad_req) and grad_req or "null"
   end
   return reqs
 end
@@ -520,13 +537,15 @@ local function head_arrays(out_grads, dtype, ctx)
 end
 
 
---- Runs a symbol forward and backward and compares the gradients of the arguments named in `expected`.
+--- Runs a symbol forward and backward and compares the gradients of the
+-- arguments named in `expected`.
 -- @treturn table name -> NDArray
 function utils.check_symbolic_backward(...)
   local a, func = SYMBOLIC_BACKWARD(...), "test_utils.check_symbolic_backward"
   local ctx, names = a.ctx or utils.default_context(), a.sym:list_arguments()
   local location = arrays_of(named(a.location, names, "location", func), a.dtype, ctx)
-  local aux = arrays_of(named(a.aux_states or {}, a.sym:list_auxiliary_states(), "aux_states", func), a.dtype, ctx)
+  local aux = arrays_of(named(a.aux_states or {}, a.sym:list_auxiliary_states(),
+    "aux_states", func), a.dtype, ctx)
   local expected = #a.expected > 0 and named(a.expected, names, "expected", func) or a.expected
   local reqs = requests_for(a.grad_req, names)
   for name in pairs(reqs) do
@@ -534,7 +553,8 @@ function utils.check_symbolic_backward(...)
   end
   local noise = noise_like(location, reqs, 1)
   local grads = module_params.copies(noise)
-  local exe = a.sym:bind{ ctx = ctx, args = location, args_grad = grads, grad_req = reqs, aux_states = aux }
+  local exe = a.sym:bind{ ctx = ctx, args = location, args_grad = grads,
+    grad_req = reqs, aux_states = aux }
   exe:forward(true)
   exe:backward{ out_grads = head_arrays(a.out_grads, a.dtype, ctx) }
   check_grads(exe, reqs, expected, noise, { grads = grads, tolerance = tolerances(a) }, func)
@@ -543,7 +563,8 @@ end
 
 
 local FORWARD = args.form("test_utils.simple_forward", {
-  rest = "arrays", { "sym", "symbol" }, "*", { "ctx", "context?" }, { "is_train", "boolean", false },
+  rest = "arrays", { "sym", "symbol" }, "*", { "ctx", "context?" },
+  { "is_train", "boolean", false },
 })
 
 --- Binds, runs forward once, and gives the output, or the list of several.
@@ -555,19 +576,20 @@ function utils.simple_forward(...)
 end
 
 
--- Consistency --------------------------------------------------------------------------------------------------------
+-- Consistency -------------------------------------------------------------------------------------
 
 local CONSISTENCY = args.form("test_utils.check_consistency", {
-  { "sym", "symbol|list" }, { "ctx_list", "list" }, { "scale", "number", 1 }, { "grad_req", "text|table", "write" },
-  { "arg_params", "dict?" }, { "aux_params", "dict?" }, { "tol", "number|dict?" }, { "raise_on_err", "boolean", true },
-  { "ground_truth", "dict?" }, { "equal_nan", "boolean", false }, { "use_uniform", "boolean", false },
+  { "sym", "symbol|list" }, { "ctx_list", "list" }, { "scale", "number", 1 },
+  { "grad_req", "text|table", "write" }, { "arg_params", "dict?" }, { "aux_params", "dict?" },
+  { "tol", "number|dict?" }, { "raise_on_err", "boolean", true }, { "ground_truth", "dict?" },
+  { "equal_nan", "boolean", false }, { "use_uniform", "boolean", false },
   { "rand_type", "dtype", "float64" },
 })
 
-local TOLERANCES = { float16 = 1e-1, bfloat16 = 1e-1, float32 = 1e-3, float64 = 1e-5, uint8 = 0, int8 = 0, int32 = 0,
-  int64 = 0, bool = 0 }
-local PRECISION = { bool = 1, uint8 = 2, int8 = 2, int32 = 3, int64 = 4, bfloat16 = 5, float16 = 6, float32 = 7,
-  float64 = 8 }
+local TOLERANCES = { float16 = 1e-1, bfloat16 = 1e-1, float32 = 1e-3, float64 = 1e-5, uint8 = 0,
+  int8 = 0, int32 = 0, int64 = 0, bool = 0 }
+local PRECISION = { bool = 1, uint8 = 2, int8 = 2, int32 = 3, int64 = 4, bfloat16 = 5, float16 = 6,
+  float32 = 7, float64 = 8 }
 
 
 local function bind_all(a)
@@ -583,7 +605,8 @@ local function bind_all(a)
 end
 
 
--- The same random arguments everywhere, rounded to each executor's element types; gradients start at 0.
+-- The same random arguments everywhere, rounded to each executor's element
+-- types; gradients start at 0.
 local function fill_all(list, a)
   local first, params = list[1], a.arg_params or {}
   for _, name in ipairs(attrs.keys(first.arg_dict)) do
@@ -637,23 +660,26 @@ local function compare(a, truth, got, what)
 end
 
 
--- Head gradients: the reference's outputs, rounded to the least precise element type among the executors.
+-- Head gradients: the reference's outputs, rounded to the least precise
+-- element type among the executors.
 local function heads_for(list, truth, exe)
   local coarse = list[1].outputs[1].dtype
   for _, other in ipairs(list) do
-    coarse = PRECISION[other.outputs[1].dtype] < PRECISION[coarse] and other.outputs[1].dtype or coarse
+    coarse = PRECISION[other.outputs[1].dtype] < PRECISION[coarse]
+      and other.outputs[1].dtype or coarse
   end
   local heads = {}
   for i, name in ipairs(exe._symbol:list_outputs()) do
-    heads[i] = truth[name]:astype(coarse):astype(exe.outputs[i].dtype):as_in_context(exe.outputs[i].context)
+    heads[i] =
+      truth[name]:astype(coarse):astype(exe.outputs[i].dtype):as_in_context(exe.outputs[i].context)
   end
   return heads
 end
 
 
---- Binds a symbol for every entry of `ctx_list` (`{ctx =, <name> = shape, type_dict =}`), with the same random
--- arguments, and compares outputs of inference, then outputs and gradients of training, with those of the most precise
--- executor.
+--- Binds a symbol for every entry of `ctx_list` (`{ctx =, <name> = shape, type_dict =}`), with the
+-- same random arguments, and compares outputs of inference, then outputs and gradients of training,
+-- with those of the most precise executor.
 -- @treturn table the reference's values by name
 function utils.check_consistency(...)
   local a = CONSISTENCY(...)
@@ -693,7 +719,7 @@ function utils.check_consistency(...)
 end
 
 
--- Others -------------------------------------------------------------------------------------------------------------
+-- Others ------------------------------------------------------------------------------------------
 
 --- Calls f(...) and raises an error unless it raises an error object with the code.
 function utils.assert_exception(f, code, ...)
@@ -734,15 +760,17 @@ local MNIST = args.form("test_utils.get_mnist_iterator", {
 })
 
 --- Iterators over the MNIST files of a folder.
--- @tparam table options batch_size, input_shape (one size: flat), num_parts, part_index, path = "data"
+-- @tparam table options batch_size, input_shape (one size: flat),
+--   num_parts, part_index, path = "data"
 -- @return training iterator (shuffled)
 -- @return validation iterator
 function utils.get_mnist_iterator(...)
   local a = MNIST(...)
   local function iterator(kind, shuffle)
     return require("tycho.io").MNISTIter{
-      image = a.path .. "/" .. kind .. "-images-idx3-ubyte", label = a.path .. "/" .. kind .. "-labels-idx1-ubyte",
-      input_shape = a.input_shape, batch_size = a.batch_size, shuffle = shuffle, flat = #a.input_shape == 1,
+      image = a.path .. "/" .. kind .. "-images-idx3-ubyte",
+      label = a.path .. "/" .. kind .. "-labels-idx1-ubyte", input_shape = a.input_shape,
+      batch_size = a.batch_size, shuffle = shuffle, flat = #a.input_shape == 1,
       num_parts = a.num_parts, part_index = a.part_index,
     }
   end

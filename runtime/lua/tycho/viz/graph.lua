@@ -1,8 +1,8 @@
 --- A drawn network: its boxes and arrows, as DOT text for Graphviz and as a picture of our own.
 --
--- A Graph holds `nodes` ({name, label, tip, attrs}), `edges` ({tail, head, label, from, to}: the reader and the producer
--- by name, and by number; `to` is nil for a hidden parameter that is drawn as a bare oval by Graphviz), `title`,
--- `format`, `source`.
+-- A Graph holds `nodes` ({name, label, tip, attrs}), `edges` ({tail, head, label, from, to}: the
+-- reader and the producer by name, and by number; `to` is nil for a hidden parameter that is drawn
+-- as a bare oval by Graphviz), `title`, `format`, `source`.
 --
 -- @module tycho.viz.graph
 
@@ -20,11 +20,11 @@ viz_graph.Graph = Graph
 
 local MARGIN, TITLE = 24, 28                             -- pixels
 local FACE, SMALL = 12, 10
-local WIDTH, HEIGHT = 96, 40                             -- of a box, unless its attributes say another size
-local MOST = 36                                          -- characters of a line
-local INCH = 72                                          -- pixels; sizes in DOT are inches
+local WIDTH, HEIGHT = 96, 40                     -- of a box, unless its attributes say another size
+local MOST = 36                                  -- characters of a line
+local INCH = 72                                  -- pixels; sizes in DOT are inches
 
--- DOT -----------------------------------------------------------------------------------------------------------------
+-- DOT ---------------------------------------------------------------------------------------------
 
 local function quoted(text)
   return '"' .. tostring(text):gsub('[\\"]', "\\%0"):gsub("\n", "\\n") .. '"'
@@ -49,7 +49,8 @@ local function dot_text(graph)
     lines[#lines + 1] = ("\t%s %s"):format(quoted(n.name), attribute_list(n.label, n.attrs))
   end
   for _, e in ipairs(graph.edges) do
-    lines[#lines + 1] = ("\t%s -> %s %s"):format(quoted(e.tail), quoted(e.head), attribute_list(e.label, ARROW))
+    lines[#lines + 1] = ("\t%s -> %s %s"):format(quoted(e.tail), quoted(e.head),
+      attribute_list(e.label, ARROW))
   end
   return table.concat(lines, "\n") .. "\n}\n"
 end
@@ -58,7 +59,8 @@ end
 --- Made by `ty.viz.plot_network`.
 -- @tparam table parts nodes, edges, title, format
 function Graph:init(parts)
-  self.nodes, self.edges, self.title, self.format = parts.nodes, parts.edges, parts.title, parts.format
+  self.nodes, self.edges, self.title, self.format =
+    parts.nodes, parts.edges, parts.title, parts.format
   self.source = dot_text(self)
 end
 
@@ -68,7 +70,7 @@ function Graph.__tostring(self)
 end
 
 
--- SVG -----------------------------------------------------------------------------------------------------------------
+-- SVG ---------------------------------------------------------------------------------------------
 
 local function shortened(text)
   return #text > MOST and text:sub(1, MOST - 1) .. "…" or text
@@ -90,12 +92,14 @@ local function inches(dict, key)
 end
 
 
--- Boxes to lay out. Parameters that only edges name get boxes too, behind the others: `plain` tells them apart.
+-- Boxes to lay out. Parameters that only edges name get boxes too, behind the
+-- others: `plain` tells them apart.
 local function boxes_of(graph)
   local list, number = {}, {}
   for _, e in ipairs(graph.edges) do
     if not e.to and not number[e.head] then
-      list[#list + 1] = { name = e.head, label = e.head, tip = e.head, attrs = { shape = "oval", fillcolor = "none" } }
+      list[#list + 1] = { name = e.head, label = e.head, tip = e.head,
+        attrs = { shape = "oval", fillcolor = "none" } }
       number[e.head] = #list
     end
   end
@@ -119,7 +123,8 @@ local function box_sizes(graph, boxes)
 end
 
 
--- Room beside the boxes that several arrows leave, for what flows out of them; said: the edge whose label stands there.
+-- Room beside the boxes that several arrows leave, for what flows out of them; said: the
+-- edge whose label stands there.
 local function label_sides(graph, boxes, edges)
   local count, sides, said = {}, {}, {}
   for i, edge in ipairs(edges) do
@@ -143,14 +148,16 @@ local function planned(graph)
   local widths, height = box_sizes(graph, boxes)
   local sides, said = label_sides(graph, boxes, edges)
   local plan = layout.plan{ widths = widths, sides = sides, height = height, edges = edges }
-  plan.boxes, plan.widths, plan.box_height, plan.ends, plan.sides, plan.said = boxes, widths, height, edges, sides, said
+  plan.boxes, plan.widths, plan.box_height, plan.ends, plan.sides, plan.said =
+    boxes, widths, height, edges, sides, said
   return plan
 end
 
 
 -- Curves that leave and reach every point upright.
 local function path_of(points)
-  local n, parts = svg.number, { ("M%s %s"):format(svg.number(points[1][1]), svg.number(points[1][2])) }
+  local n, parts =
+    svg.number, { ("M%s %s"):format(svg.number(points[1][1]), svg.number(points[1][2])) }
   for k = 2, #points do
     local x0, y0, x1, y1 = points[k - 1][1], points[k - 1][2], points[k][1], points[k][2]
     local half = n((y0 + y1) / 2)
@@ -166,9 +173,11 @@ local function draw_edges(page, plan)
     local last = points[#points]
     local x, y = last[1], last[2]
     last[2] = y - 6                                      -- the line ends inside its arrow head
-    page:put("path", { d = path_of(points), fill = "none", stroke = "#7a8490", ["stroke-width"] = 1.2 })
+    page:put("path",
+      { d = path_of(points), fill = "none", stroke = "#7a8490", ["stroke-width"] = 1.2 })
     last[2] = y
-    page:put("path", { fill = "#7a8490", d = ("M%s %s l-3.5 -8 l7 0 z"):format(svg.number(x), svg.number(y)) })
+    page:put("path",
+      { fill = "#7a8490", d = ("M%s %s l-3.5 -8 l7 0 z"):format(svg.number(x), svg.number(y)) })
   end
 end
 
@@ -176,14 +185,16 @@ end
 local LABEL = { ["font-size"] = SMALL, fill = "#555f6b" }
 local LABEL_LEFT = { ["font-size"] = SMALL, fill = "#555f6b", ["text-anchor"] = "end" }
 
--- What flows out of a box stands below it, on the side that its arrow leaves free; with several arrows beside it.
+-- What flows out of a box stands below it, on the side that its arrow leaves free;
+-- with several arrows beside it.
 local function draw_labels(page, graph, plan)
   for i, e in ipairs(graph.edges) do
     local box, points = plan.ends[i][1], plan.routes[i]
     local bottom = plan.y[box] + plan.box_height / 2
     if plan.sides[box] == 0 then
       local left = points[2][1] > points[1][1] + 0.5
-      page:text(points[1][1] + (left and -6 or 6), bottom + SMALL + 3, e.label, left and LABEL_LEFT or LABEL)
+      page:text(points[1][1] + (left and -6 or 6), bottom + SMALL + 3, e.label,
+        left and LABEL_LEFT or LABEL)
     elseif plan.said[box] == i then
       page:text(plan.x[box] + plan.widths[box] / 2 + 5, bottom - 3, e.label, LABEL)
     end
@@ -192,21 +203,22 @@ end
 
 
 local function draw_box(page, box, x, y, width, height)
-  local bare, round = box.attrs.fillcolor == "none", box.attrs.shape == "oval" or box.attrs.shape == "ellipse"
-  page:put("rect", { x = x - width / 2, y = y - height / 2, width = width, height = height, rx = round and height / 2 or 6,
-    fill = bare and "#ffffff" or box.attrs.fillcolor, stroke = bare and "#b4bcc4" or "#4a5560",
-    ["stroke-dasharray"] = bare and "3 2" or nil }, box.tip)
+  local bare, round =
+    box.attrs.fillcolor == "none", box.attrs.shape == "oval" or box.attrs.shape == "ellipse"
+  page:put("rect", { x = x - width / 2, y = y - height / 2, width = width, height = height,
+    rx = round and height / 2 or 6, fill = bare and "#ffffff" or box.attrs.fillcolor, stroke = bare
+      and "#b4bcc4" or "#4a5560", ["stroke-dasharray"] = bare and "3 2" or nil }, box.tip)
   local lines = lines_of(box.label)
   for i, line in ipairs(lines) do
-    page:text(x, y + FACE * 0.35 + (i - (#lines + 1) / 2) * (FACE + 3), line, {
-      ["text-anchor"] = "middle", fill = "#1d242b", ["font-weight"] = i == 1 and #lines > 1 and "bold" or nil,
-      ["pointer-events"] = "none" })
+    page:text(x, y + FACE * 0.35 + (i - (#lines + 1) / 2) * (FACE + 3), line,
+      { ["text-anchor"] = "middle", fill = "#1d242b",
+        ["font-weight"] = i == 1 and #lines > 1 and "bold" or nil, ["pointer-events"] = "none" })
   end
 end
 
 
---- The picture: inputs at the top, outputs at the bottom, shapes of outputs below the boxes (without the batch axis).
--- Needs no other program.
+--- The picture: inputs at the top, outputs at the bottom, shapes of outputs below the boxes
+-- (without the batch axis). Needs no other program.
 -- @treturn string SVG text
 function Graph:svg()
   local plan = planned(self)
@@ -216,7 +228,8 @@ function Graph:svg()
   end
   local width = math.max(plan.width + right, svg.text_width(self.title, FACE + 2)) + 2 * MARGIN
   local page = svg.page(math.ceil(width), math.ceil(plan.height) + 2 * MARGIN + TITLE)
-  page:text(MARGIN, MARGIN + 4, self.title, { ["font-size"] = FACE + 2, ["font-weight"] = "bold", fill = "#1d242b" })
+  page:text(MARGIN, MARGIN + 4, self.title,
+    { ["font-size"] = FACE + 2, ["font-weight"] = "bold", fill = "#1d242b" })
   page[#page + 1] = ('<g transform="translate(%d %d)">'):format(MARGIN, MARGIN + TITLE)
   draw_edges(page, plan)
   draw_labels(page, self, plan)
@@ -236,13 +249,14 @@ WRITERS.gv = WRITERS.dot
 
 
 --- Writes the graph to a file: `.dot` or `.gv` (for Graphviz) or `.svg`.
--- @string[opt] path without an ending it gets the graph's format; without a path, the title is the name
+-- @string[opt] path without an ending it gets the graph's format; without a path, the title is the
+--   name
 -- @treturn string the path written
 function Graph:save(path)
   path = path or self.title
   if type(path) ~= "string" then
-    Error.raise{ code = "type", func = "Graph:save", argument = "path", expected = "text", got = Error.kind(path),
-      message = "bad 'path'" }
+    Error.raise{ code = "type", func = "Graph:save", argument = "path", expected = "text",
+      got = Error.kind(path), message = "bad 'path'" }
   end
   local ending = path:match("%.([^./]+)$")
   if not ending then
@@ -250,8 +264,10 @@ function Graph:save(path)
     path = path .. "." .. ending
   end
   if not WRITERS[ending] then
-    Error.raise{ code = "value", func = "Graph:save", argument = path, expected = "a name that ends in .svg, .dot or .gv",
-      got = "." .. ending, message = ("cannot write a graph as .%s; save it as .dot and let Graphviz convert it"):format(ending) }
+    Error.raise{ code = "value", func = "Graph:save", argument = path,
+      expected = "a name that ends in .svg, .dot or .gv", got = "." .. ending,
+      message = ("cannot write a graph as .%s; save it as .dot and let Graphviz convert it")
+        :format(ending) }
   end
   files.write(path, WRITERS[ending](self), "Graph:save")
   return path

@@ -19,7 +19,7 @@ local viz_graph = require "tycho.viz.graph"
 
 local viz = {}
 
--- print_summary -------------------------------------------------------------------------------------------------------
+-- print_summary -----------------------------------------------------------------------------------
 
 local function length(v)
   local ok = type(v) == "number" and v >= 1 and v == math.floor(v)
@@ -32,7 +32,8 @@ local function four_ends(v)
   for i = 1, 4 do
     ok = ok and type(v[i]) == "number" and v[i] > 0 and v[i] >= (v[i - 1] or 0)
   end
-  return ok, v, "four rising numbers: where the columns end", type(v) == "table" and "value" or "type"
+  return ok, v, "four rising numbers: where the columns end",
+    type(v) == "table" and "value" or "type"
 end
 
 
@@ -45,8 +46,8 @@ local SUMMARY = args.form("viz.print_summary", {
 --
 -- Parameters are counted from the inputs' shapes, so the counts need `shape`.
 -- @tparam Symbol symbol
--- @tparam[opt] table options shape (argument name -> shape), line_length (characters, 120), positions (where the four
---   columns end: characters, or fractions of the line)
+-- @tparam[opt] table options shape (argument name -> shape), line_length (characters, 120),
+--   positions (where the four columns end: characters, or fractions of the line)
 -- @treturn string the table; E(shape) when the shapes given do not determine all others
 function viz.print_summary(...)
   local a = SUMMARY(...)
@@ -57,16 +58,18 @@ function viz.print_summary(...)
 end
 
 
--- plot_network --------------------------------------------------------------------------------------------------------
+-- plot_network ------------------------------------------------------------------------------------
 
-local COLOURS = { "#8dd3c7", "#fb8072", "#ffffb3", "#bebada", "#80b1d3", "#fdb462", "#b3de69", "#fccde5" }
+local COLOURS = { "#8dd3c7", "#fb8072", "#ffffb3", "#bebada", "#80b1d3",
+  "#fdb462", "#b3de69", "#fccde5" }
 local KIND = {
-  null = 1, Convolution = 2, FullyConnected = 2, Activation = 3, LeakyReLU = 3, BatchNorm = 4, Pooling = 5, Concat = 6,
-  Flatten = 6, Reshape = 6, Softmax = 7,
+  null = 1, Convolution = 2, FullyConnected = 2, Activation = 3, LeakyReLU = 3, BatchNorm = 4,
+  Pooling = 5, Concat = 6, Flatten = 6, Reshape = 6, Softmax = 7,
 }
-local DEFAULTS = { shape = "box", fixedsize = "true", width = "1.3", height = "0.8034", style = "filled" }
-local PARAMETER_ENDINGS = { "_weight", "_bias", "_beta", "_gamma", "_moving_var", "_moving_mean", "_running_var",
-  "_running_mean" }
+local DEFAULTS = { shape = "box", fixedsize = "true", width = "1.3",
+  height = "0.8034", style = "filled" }
+local PARAMETER_ENDINGS = { "_weight", "_bias", "_beta", "_gamma", "_moving_var", "_moving_mean",
+  "_running_var", "_running_mean" }
 
 -- An attribute of a node, or what the operator takes without it.
 local function attribute(n, key)
@@ -98,11 +101,15 @@ end
 
 -- What stands in a box; others show the node's name.
 local LABELS = {
-  Convolution    = function(n) return ("Convolution\n%s, %s"):format(window(n), attribute(n, "num_filter")) end,
+  Convolution    = function(n)
+    return ("Convolution\n%s, %s"):format(window(n), attribute(n, "num_filter"))
+  end,
   FullyConnected = function(n) return "FullyConnected\n" .. attribute(n, "num_hidden") end,
   Activation     = function(n) return "Activation\n" .. attribute(n, "act_type") end,
   LeakyReLU      = function(n) return "LeakyReLU\n" .. attribute(n, "act_type") end,
-  Pooling        = function(n) return ("Pooling\n%s, %s"):format(attribute(n, "pool_type"), window(n)) end,
+  Pooling        = function(n)
+    return ("Pooling\n%s, %s"):format(attribute(n, "pool_type"), window(n))
+  end,
   Custom         = function(n) return attribute(n, "op_type") end,
 }
 
@@ -136,7 +143,8 @@ local function box_of(n, node_attrs)
   end
   dict.fillcolor = COLOURS[KIND[n.op or "null"] or 8]
   dict.shape = n.op and dict.shape or "oval"
-  return { name = n.name, label = LABELS[n.op] and LABELS[n.op](n) or n.name, attrs = dict, tip = tip_of(n) }
+  return { name = n.name, label = LABELS[n.op] and LABELS[n.op](n) or n.name,
+    attrs = dict, tip = tip_of(n) }
 end
 
 
@@ -185,8 +193,8 @@ local function edges_of(order, number, hide, shapes, dtypes)
   for _, n in ipairs(order) do
     for _, input in ipairs(n.inputs) do
       if number[input[1]] or not hide then
-        edges[#edges + 1] = { tail = n.name, head = input[1].name, from = number[n], to = number[input[1]],
-          label = edge_label(input, shapes, dtypes) }
+        edges[#edges + 1] = { tail = n.name, head = input[1].name, from = number[n],
+          to = number[input[1]], label = edge_label(input, shapes, dtypes) }
       end
     end
   end
@@ -195,36 +203,40 @@ end
 
 
 local PLOT = args.form("viz.plot_network", {
-  { "symbol", "symbol" }, "*", { "title", "text", "plot" }, { "save_format", { "svg", "dot", "gv" }, "svg" },
-  { "shape", "dict?" }, { "dtype", "dict?" }, { "node_attrs", "dict", {} }, { "hide_weights", "boolean", true },
+  { "symbol", "symbol" }, "*", { "title", "text", "plot" },
+  { "save_format", { "svg", "dot", "gv" }, "svg" }, { "shape", "dict?" }, { "dtype", "dict?" },
+  { "node_attrs", "dict", {} }, { "hide_weights", "boolean", true },
 })
 
 --- A drawing of the network: an arrow from each node to those that read it.
 --
--- `g.source` is DOT text for Graphviz, `g:svg()` our own drawing, `g:save(path)` writes either by the path's ending.
--- Two nodes of one name make a warning: Graphviz would draw them as one (our own drawing does not).
+-- `g.source` is DOT text for Graphviz, `g:svg()` our own drawing, `g:save(path)` writes
+-- either by the path's ending. Two nodes of one name make a warning: Graphviz would draw them
+-- as one (our own drawing does not).
 -- @tparam Symbol symbol
--- @tparam[opt] table options title, save_format ("svg" or "dot", the ending that `save` adds), shape and dtype (argument
---   name -> shape or dtype: arrows then say what flows), node_attrs (Graphviz attributes; width and height, in inches, count
---   for our drawing too), hide_weights (true: no weights, biases and statistics)
+-- @tparam[opt] table options title, save_format ("svg" or "dot", the ending that `save` adds),
+--   shape and dtype (argument name -> shape or dtype: arrows then say what flows), node_attrs
+--   (Graphviz attributes; width and height, in inches, count for our drawing too), hide_weights
+--   (true: no weights, biases and statistics)
 -- @treturn Graph
 function viz.plot_network(...)
   local a, func = PLOT(...), "viz.plot_network"
   local order = node.walk(a.symbol._entries)
-  local shapes, dtypes = summary.shapes(a.symbol, a.shape, func), summary.dtypes(a.symbol, a.dtype, func)
+  local shapes, dtypes = summary.shapes(a.symbol, a.shape, func),
+    summary.dtypes(a.symbol, a.dtype, func)
   warn_duplicates(order)
   local nodes, number = boxes_of(order, a.node_attrs)
-  local graph = viz_graph.Graph{ nodes = nodes, edges = edges_of(order, number, a.hide_weights, shapes, dtypes),
-    title = a.title, format = a.save_format }
+  local graph = viz_graph.Graph{ nodes = nodes, edges = edges_of(order, number, a.hide_weights,
+    shapes, dtypes), title = a.title, format = a.save_format }
   graph.size = a.node_attrs
   return graph
 end
 
 
--- plot_memory ---------------------------------------------------------------------------------------------------------
+-- plot_memory -------------------------------------------------------------------------------------
 
---- The memory plan of an executor as a picture: instructions from left to right, bytes of the pool upwards, a box for
--- each value from the instruction that makes it to the last one that reads it.
+--- The memory plan of an executor as a picture: instructions from left to right, bytes of the pool
+-- upwards, a box for each value from the instruction that makes it to the last one that reads it.
 -- @function viz.plot_memory
 -- @see tycho.viz.memory.plot
 viz.plot_memory = memory.plot

@@ -1,13 +1,14 @@
 --- Where the boxes of a drawn graph stand: a layered layout.
 --
--- Order of the parts: ranks (a node stands below all its inputs), layers (an edge that passes a layer gets a joint in
--- it), order within layers (medians, fewest crossings seen), places (four alignments of each node with the middle one of
--- its neighbours, and the average of their two middle ones).
--- Source: K. Sugiyama et al. 1981; U. Brandes, B. Köpf, Fast and simple horizontal coordinate assignment, 2001.
+-- Order of the parts: ranks (a node stands below all its inputs), layers (an edge that passes a
+-- layer gets a joint in it), order within layers (medians, fewest crossings seen), places (four
+-- alignments of each node with the middle one of its neighbours, and the average of their two
+-- middle ones). Source: K. Sugiyama et al. 1981; U. Brandes, B. Köpf, Fast and simple horizontal
+-- coordinate assignment, 2001.
 --
 --     local plan = layout.plan{ widths = {90, 90}, height = 40, edges = {{1, 2}} }
---     plan.x[2], plan.y[2]              centre of box 2         plan.width, plan.height   of the picture
---     plan.routes[1]                    {{x, y}, ...} from the lower side of box 1 to the upper side of box 2
+--     plan.x[2], plan.y[2]    centre of box 2         plan.width, plan.height   of the picture
+--     plan.routes[1]          {{x, y}, ...} from the lower side of box 1 to the upper side of box 2
 --
 -- Numbers of nodes are 1-based, and an edge leads from a smaller number to a larger one.
 --
@@ -17,12 +18,12 @@ local pairs = require("tycho.core.iterate").pairs
 local tables = require "tycho.core.tables"
 local layout = {}
 
-local GAP, RANK_GAP, JOINT = 24, 44, 8                  -- pixels: between boxes, between layers, width of a joint
+local GAP, RANK_GAP, JOINT = 24, 44, 8   -- pixels: between boxes, between layers, width of a joint
 local SWEEPS = 12
-local PORT = 16                                         -- at most this far apart do edges leave or reach a box
+local PORT = 16                          -- at most this far apart do edges leave or reach a box
 
 
--- Ranks and layers ----------------------------------------------------------------------------------------------------
+-- Ranks and layers --------------------------------------------------------------------------------
 
 local function neighbours(n, edges)
   local above, below = {}, {}
@@ -59,7 +60,8 @@ local function ranks(n, above, below)
 end
 
 
--- A graph whose edges join neighbouring layers: joints are numbered after the boxes. chains: per edge, its points.
+-- A graph whose edges join neighbouring layers: joints are numbered after the boxes.
+-- chains: per edge, its points.
 local function split_edges(n, edges, rank)
   local short, chains, total = {}, {}, n
   for i, edge in ipairs(edges) do
@@ -106,7 +108,7 @@ local function first_layers(total, rank, below)
 end
 
 
--- Order ---------------------------------------------------------------------------------------------------------------
+-- Order -------------------------------------------------------------------------------------------
 
 local function positions(layers)
   local at = {}
@@ -204,13 +206,13 @@ local function order_layers(layers, above, below)
 end
 
 
--- Places --------------------------------------------------------------------------------------------------------------
+-- Places ------------------------------------------------------------------------------------------
 
 -- Edges that cross a piece between two joints: long edges stay straight, so these are not aligned.
 local function conflicts(layers, above, at, boxes)
   local bad = {}
   for r = 2, #layers do
-    local inner = {}                                     -- joints of this layer whose upper end is a joint
+    local inner = {}                             -- joints of this layer whose upper end is a joint
     for _, v in ipairs(layers[r]) do
       if v > boxes and above[v][1] > boxes then
         inner[#inner + 1] = { at[above[v][1]], at[v], v }
@@ -251,7 +253,8 @@ local function align(layers, near, bad)
 end
 
 
--- Blocks side by side: per block, what stands left and right of it and how far its centre must be away.
+-- Blocks side by side: per block, what stands left and right of it and how
+-- far its centre must be away.
 local function block_order(layers, root, widths)
   local left, right, roots = {}, {}, {}
   for _, layer in ipairs(layers) do
@@ -342,7 +345,8 @@ local function extent(place, widths)
 end
 
 
--- Shifts the alternatives onto the narrowest one: those packed to the left by their left ends, the others by their right.
+-- Shifts the alternatives onto the narrowest one: those packed to the left by their left
+-- ends, the others by their right.
 local function line_up(places, widths)
   local low, high, narrowest = {}, {}, 1
   for i, place in ipairs(places) do
@@ -387,7 +391,7 @@ local function centres(layers, above, below, widths, boxes)
 end
 
 
--- Routes --------------------------------------------------------------------------------------------------------------
+-- Routes ------------------------------------------------------------------------------------------
 
 -- How far from a box's centre each of its edges meets it: spread in the order of the other ends.
 local function ports(count, chains, x, widths, own, other)
@@ -417,7 +421,9 @@ end
 
 local function routes(boxes, chains, x, y, widths, height)
   local leave = ports(boxes, chains, x, widths, function() return 1 end, function() return 2 end)
-  local reach = ports(boxes, chains, x, widths, function(c) return #c end, function(c) return #c - 1 end)
+  local reach = ports(boxes, chains, x, widths, function(c)
+    return #c
+  end, function(c) return #c - 1 end)
   local list = {}
   for i, chain in ipairs(chains) do
     local first, last = chain[1], chain[#chain]
@@ -434,8 +440,8 @@ end
 
 
 --- Lays a graph out.
--- @tparam table graph widths (one per box, pixels), height (of every box), edges ({from, to}, from < to), sides (room that
---   a box needs on either side; optional)
+-- @tparam table graph widths (one per box, pixels), height (of every box), edges ({from, to}, from
+--   < to), sides (room that a box needs on either side; optional)
 -- @treturn table x, y (centres), routes (per edge), width, height
 function layout.plan(graph)
   local boxes = #graph.widths
@@ -452,8 +458,8 @@ function layout.plan(graph)
   for v = 1, total do
     y[v] = (rank[v] - 1) * (graph.height + RANK_GAP) + graph.height / 2
   end
-  return { x = x, y = y, width = math.max(width, 0), height = #layers * (graph.height + RANK_GAP) - RANK_GAP,
-    routes = routes(boxes, chains, x, y, graph.widths, graph.height) }
+  return { x = x, y = y, width = math.max(width, 0), height = #layers * (graph.height + RANK_GAP)
+    - RANK_GAP, routes = routes(boxes, chains, x, y, graph.widths, graph.height) }
 end
 
 

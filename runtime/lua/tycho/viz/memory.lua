@@ -1,8 +1,9 @@
 --- The memory plan of an executor as a picture.
 --
--- Time runs from left to right (one column per instruction), offsets in the pool upwards; a box is a value, from the
--- instruction that makes it to the last one that reads it. Each device has a panel of its own. The line on top of the
--- boxes is what is live at that time; its peak is the lower bound of any plan.
+-- Time runs from left to right (one column per instruction), offsets in the pool upwards; a box
+-- is a value, from the instruction that makes it to the last one that reads it. Each device has
+-- a panel of its own. The line on top of the boxes is what is live at that time; its peak is
+-- the lower bound of any plan.
 --
 -- @module tycho.viz.memory
 
@@ -17,7 +18,8 @@ local viz_memory = {}
 local Picture = Class:extend("Picture")
 
 local MIB = 1024 * 1024
-local LEFT, RIGHT, TOP, BOTTOM, BETWEEN = 76, 24, 84, 48, 40      -- pixels around and between the panels
+-- pixels around and between the panels
+local LEFT, RIGHT, TOP, BOTTOM, BETWEEN = 76, 24, 84, 48, 40
 local FACE = 10
 
 -- Kinds in order of the legend
@@ -34,7 +36,7 @@ for _, kind in ipairs(KINDS) do
 end
 
 
--- What is drawn -------------------------------------------------------------------------------------------------------
+-- What is drawn -----------------------------------------------------------------------------------
 
 -- The first instruction of the backward part; past the end when there is none.
 local function boundary(list)
@@ -77,11 +79,12 @@ end
 
 -- The values with bytes of their own; an alias that is an output makes its place one.
 local function blocks_of(exe, memory)
-  local outputs, turn, list, own = name_set(exe._symbol:list_outputs()), boundary(memory.values), {}, {}
+  local outputs, turn, list, own = name_set(exe._symbol:list_outputs()),
+    boundary(memory.values), {}, {}
   for _, v in ipairs(memory.values) do
     if not v.alias_of and v.bytes > 0 then
-      local block = { name = v.name, bytes = v.bytes, offset = v.offset, first = v.first, last = v.last, device = v.device,
-        kind = kind_of(v, outputs, turn) }
+      local block = { name = v.name, bytes = v.bytes, offset = v.offset, first = v.first,
+        last = v.last, device = v.device, kind = kind_of(v, outputs, turn) }
       list[#list + 1], own[place_of(v)] = block, block
     end
   end
@@ -136,7 +139,7 @@ local function live_bytes(blocks, steps)
 end
 
 
--- Scales --------------------------------------------------------------------------------------------------------------
+-- Scales ------------------------------------------------------------------------------------------
 
 -- A round distance between ticks: 1, 2 or 5 times a power of ten, at most `count` of them.
 local function tick_step(range, count)
@@ -151,7 +154,8 @@ end
 
 local function mib_text(bytes)
   local mib = bytes / MIB
-  return mib >= 100 and ("%.0f"):format(mib) or mib >= 1 and ("%.1f"):format(mib) or ("%.3g"):format(mib)
+  return mib >= 100 and ("%.0f"):format(mib) or mib >= 1 and ("%.1f"):format(mib)
+    or ("%.3g"):format(mib)
 end
 
 
@@ -162,10 +166,11 @@ local function scales(panel, steps)
 end
 
 
--- Drawing -------------------------------------------------------------------------------------------------------------
+-- Drawing -----------------------------------------------------------------------------------------
 
 local function draw_axes(page, panel, steps)
-  local grid, text = { stroke = "#e4e8ec" }, { fill = "#555f6b", ["font-size"] = FACE, ["text-anchor"] = "end" }
+  local grid, text =
+    { stroke = "#e4e8ec" }, { fill = "#555f6b", ["font-size"] = FACE, ["text-anchor"] = "end" }
   local step = tick_step(panel.bytes / MIB, 6)
   for k = 0, math.floor(panel.bytes / MIB / step + 1e-9) do
     local y = panel.y(k * step * MIB)
@@ -175,7 +180,8 @@ local function draw_axes(page, panel, steps)
   text["text-anchor"] = "middle"
   local every = math.max(1, tick_step(steps, 12))
   for t = 0, steps - 1, every do
-    page:text((panel.x(t) + panel.x(t + 1)) / 2, panel.top + panel.height + 14, ("%d"):format(t), text)
+    page:text((panel.x(t) + panel.x(t + 1)) / 2,
+      panel.top + panel.height + 14, ("%d"):format(t), text)
   end
   page:text(0, 0, panel.device .. ", MiB", { fill = "#555f6b", ["text-anchor"] = "middle",
     transform = ("translate(%d %d) rotate(-90)"):format(LEFT - 50, panel.top + panel.height / 2) })
@@ -183,8 +189,8 @@ end
 
 
 local function block_tip(b)
-  return ("%s: %s MiB (%d bytes) at offset %d, instructions %d to %d, %s"):format(b.name, mib_text(b.bytes), b.bytes,
-    b.offset, b.first, b.last, b.kind)
+  return ("%s: %s MiB (%d bytes) at offset %d, instructions %d to %d, %s"):format(b.name,
+    mib_text(b.bytes), b.bytes, b.offset, b.first, b.last, b.kind)
 end
 
 
@@ -197,8 +203,8 @@ end
 local function draw_blocks(page, panel)
   for _, b in ipairs(panel.blocks) do
     local x, y, width, height = box_of(panel, b)
-    page:put("rect", { x = x, y = y, width = width, height = height, fill = COLOUR[b.kind], stroke = "#ffffff",
-      ["stroke-width"] = math.min(1, height / 4) }, block_tip(b))
+    page:put("rect", { x = x, y = y, width = width, height = height, fill = COLOUR[b.kind],
+      stroke = "#ffffff", ["stroke-width"] = math.min(1, height / 4) }, block_tip(b))
   end
 end
 
@@ -221,9 +227,11 @@ local function draw_live(page, panel, steps)
   local live, parts = live_bytes(panel.blocks, steps), {}
   for t = 0, steps - 1 do
     local y = svg.number(panel.y(live[t]))
-    parts[#parts + 1] = ("%s%s %sH%s"):format(t == 0 and "M" or "L", svg.number(panel.x(t)), y, svg.number(panel.x(t + 1)))
+    parts[#parts + 1] = ("%s%s %sH%s"):format(t == 0 and "M" or "L", svg.number(panel.x(t)), y,
+      svg.number(panel.x(t + 1)))
   end
-  page:put("path", { d = table.concat(parts), fill = "none", stroke = "#1d242b", ["stroke-width"] = 1.2 }, "live bytes")
+  page:put("path", { d = table.concat(parts), fill = "none", stroke = "#1d242b",
+    ["stroke-width"] = 1.2 }, "live bytes")
 end
 
 
@@ -232,9 +240,10 @@ local function draw_turn(page, panel, turn, steps)
     return
   end
   local x = panel.x(turn)
-  page:put("line", { x1 = x, x2 = x, y1 = panel.top - 6, y2 = panel.top + panel.height, stroke = "#4a5560",
-    ["stroke-dasharray"] = "4 3" })
-  page:text(x - 6, panel.top - 6, "forward", { ["text-anchor"] = "end", ["font-size"] = FACE, fill = "#555f6b" })
+  page:put("line", { x1 = x, x2 = x, y1 = panel.top - 6, y2 = panel.top + panel.height,
+    stroke = "#4a5560", ["stroke-dasharray"] = "4 3" })
+  page:text(x - 6, panel.top - 6, "forward",
+    { ["text-anchor"] = "end", ["font-size"] = FACE, fill = "#555f6b" })
   page:text(x + 6, panel.top - 6, "backward", { ["font-size"] = FACE, fill = "#555f6b" })
 end
 
@@ -251,14 +260,15 @@ local function draw_legend(page, blocks, y)
       x = x + 36 + svg.text_width(kind.name, 12)
     end
   end
-  page:put("line", { x1 = x, x2 = x + 16, y1 = y - 4, y2 = y - 4, stroke = "#1d242b", ["stroke-width"] = 1.2 })
+  page:put("line",
+    { x1 = x, x2 = x + 16, y1 = y - 4, y2 = y - 4, stroke = "#1d242b", ["stroke-width"] = 1.2 })
   page:text(x + 22, y, "live bytes", { fill = "#1d242b" })
 end
 
 
 local function headline(memory)
-  return ("planned %s MiB, lower bound %s MiB (ratio %.3f), without sharing %s MiB"):format(mib_text(memory.planned),
-    mib_text(memory.lower_bound), memory.ratio, mib_text(memory.unshared))
+  return ("planned %s MiB, lower bound %s MiB (ratio %.3f), without sharing %s MiB"):format(
+    mib_text(memory.planned), mib_text(memory.lower_bound), memory.ratio, mib_text(memory.unshared))
 end
 
 
@@ -268,8 +278,8 @@ local function panels_of(blocks, memory, width, height, steps)
   local room = height - TOP - BOTTOM - BETWEEN * (#devices - 1)
   for i, device in ipairs(devices) do
     local bytes = memory.devices[device]
-    list[i] = { device = device, blocks = lists[device], bytes = bytes, width = width - LEFT - RIGHT, top = top,
-      height = math.max(60, room / #devices) }
+    list[i] = { device = device, blocks = lists[device], bytes = bytes,
+      width = width - LEFT - RIGHT, top = top, height = math.max(60, room / #devices) }
     scales(list[i], steps)
     top = top + list[i].height + BETWEEN
   end
@@ -286,7 +296,8 @@ local function draw(exe, title, width, height)
   page:text(LEFT, 26, title, { ["font-size"] = 16, ["font-weight"] = "bold", fill = "#1d242b" })
   page:text(LEFT, 44, headline(memory), { fill = "#555f6b" })
   if not panels[1] then
-    page:text(LEFT, TOP + 20, "nothing is planned: every value is a bound array", { fill = "#555f6b" })
+    page:text(LEFT, TOP + 20, "nothing is planned: every value is a bound array",
+      { fill = "#555f6b" })
     return page:done()
   end
   draw_legend(page, blocks, 64)
@@ -297,13 +308,13 @@ local function draw(exe, title, width, height)
     draw_live(page, panel, steps)
     draw_labels(page, panel)
   end
-  page:text(LEFT + panels[1].width / 2, panels[#panels].top + panels[#panels].height + 34, "instruction",
-    { ["text-anchor"] = "middle", fill = "#555f6b" })
+  page:text(LEFT + panels[1].width / 2, panels[#panels].top + panels[#panels].height + 34,
+    "instruction", { ["text-anchor"] = "middle", fill = "#555f6b" })
   return page:done()
 end
 
 
--- The picture ---------------------------------------------------------------------------------------------------------
+-- The picture -------------------------------------------------------------------------------------
 
 function Picture:init(text)
   self.text = text
@@ -320,7 +331,8 @@ end
 -- @string path
 function Picture:save(path)
   if type(path) ~= "string" then
-    Error.raise{ code = "type", func = "Picture:save", argument = "path", expected = "a file name such as \"memory.svg\"",
+    Error.raise{ code = "type", func = "Picture:save", argument = "path",
+      expected = "a file name such as \"memory.svg\"",
       got = Error.kind(path), message = "bad 'path'" }
   end
   files.write(path, self.text, "Picture:save")
@@ -330,17 +342,20 @@ end
 
 local function is_executor(v)
   local loaded = package.loaded["tycho.executor"]
-  return loaded ~= nil and Class.is_a(v, loaded.Executor), v, "an Executor, for instance from sym:simple_bind{...}"
+  return loaded ~= nil and Class.is_a(v, loaded.Executor), v,
+    "an Executor, for instance from sym:simple_bind{...}"
 end
 
 
 local function extent(v)
-  return type(v) == "number" and v >= 200 and v <= 20000, v, "200 to 20000 pixels", type(v) == "number" and "value" or "type"
+  return type(v) == "number" and v >= 200 and v <= 20000, v, "200 to 20000 pixels",
+    type(v) == "number" and "value" or "type"
 end
 
 
 local PLOT = args.form("viz.plot_memory", {
-  { "exe", is_executor }, "*", { "title", "text", "Memory plan" }, { "width", extent, 1000 }, { "height", extent, 560 },
+  { "exe", is_executor }, "*", { "title", "text", "Memory plan" }, { "width", extent, 1000 },
+  { "height", extent, 560 },
 })
 
 --- Draws the plan of an executor; one bound with `dry_run` will do.

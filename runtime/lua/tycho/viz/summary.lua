@@ -1,7 +1,8 @@
 --- The table of a network: one block per node with its output shape, parameters and inputs.
 --
--- What is counted, and how, is the reference's: parameters follow from the sizes of the inputs' first axis behind the
--- batch, so a product over an unflattened image is counted too small there and here.
+-- What is counted, and how, is the reference's: parameters follow from the sizes of the
+-- inputs' first axis behind the batch, so a product over an unflattened image is
+-- counted too small there and here.
 --
 -- @module tycho.viz.summary
 
@@ -17,7 +18,8 @@ local viz_summary = {}
 -- What is inferred about every output of every node, variables included: name -> result.
 local function inferred(symbol, kind, given, func)
   local inside = symbol:get_internals()
-  local _, found = graph.results(inside, kind, graph.given(nil, given, node.walk(inside._entries), func), true, func)
+  local _, found = graph.results(inside, kind,
+    graph.given(nil, given, node.walk(inside._entries), func), true, func)
   local by_name = {}
   for i, name in ipairs(inside:list_outputs()) do
     by_name[name] = found[i]
@@ -35,8 +37,10 @@ function viz_summary.shapes(symbol, given, func)
   local shapes = given and inferred(symbol, graph.SHAPES, given, func)
   for name, shape in pairs(shapes or {}) do
     if not tables.is_known(shape) then
-      Error.raise{ code = "shape", func = func, argument = "shape", expected = "shapes of all data and label arguments",
-        got = shape, message = ("input shapes are incomplete: that of '%s' does not follow from them"):format(name) }
+      Error.raise{ code = "shape", func = func, argument = "shape",
+        expected = "shapes of all data and label arguments", got = shape,
+        message = ("input shapes are incomplete: that of '%s' does not follow from them")
+          :format(name) }
     end
   end
   return shapes
@@ -55,7 +59,7 @@ function viz_summary.without_batch(shape)
 end
 
 
--- Rows ----------------------------------------------------------------------------------------------------------------
+-- Rows --------------------------------------------------------------------------------------------
 
 local function sizes(text)
   local list = {}
@@ -70,7 +74,8 @@ end
 local COUNT = {
   Convolution = function(a, channels)
     local filters = tonumber(a.num_filter)
-    local weights = math.floor(channels * filters / tonumber(a.num_group or 1)) * tables.product(sizes(a.kernel))
+    local weights =
+      math.floor(channels * filters / tonumber(a.num_group or 1)) * tables.product(sizes(a.kernel))
     return a.no_bias == "True" and weights or weights + filters
   end,
   FullyConnected = function(a, channels)
@@ -129,7 +134,7 @@ function viz_summary.rows(symbol, shapes)
 end
 
 
--- Text ----------------------------------------------------------------------------------------------------------------
+-- Text --------------------------------------------------------------------------------------------
 
 local function columns(fields, ends)
   local line = ""
@@ -161,11 +166,12 @@ end
 -- @tparam {number,...} positions where the four columns end: characters, or fractions of the length
 function viz_summary.text(rows, length, positions)
   local ends, total = column_ends(positions, length), 0
-  local lines = { ("_"):rep(length), columns({ "Layer (type)", "Output Shape", "Param #", "Previous Layer" }, ends),
-    ("="):rep(length) }
+  local lines = { ("_"):rep(length), columns({ "Layer (type)", "Output Shape", "Param #",
+    "Previous Layer" }, ends), ("="):rep(length) }
   for i, row in ipairs(rows) do
     total = total + row[4]
-    lines[#lines + 1] = columns({ ("%s(%s)"):format(row[1], row[2]), row[3], count_text(row[4]), row[5][1] or "" }, ends)
+    lines[#lines + 1] = columns({ ("%s(%s)"):format(row[1], row[2]), row[3], count_text(row[4]),
+      row[5][1] or "" }, ends)
     for k = 2, #row[5] do
       lines[#lines + 1] = columns({ "", "", "", row[5][k] }, ends)
     end

@@ -1,11 +1,13 @@
 --- Pictures as text: the few SVG elements that drawings here are made of.
 --
 --     local page = svg.page(200, 100)
---     page:put("rect", { x = 10, y = 10, width = 80, height = 30, fill = "#8dd3c7" }, "tip shown by a viewer")
+--     page:put("rect", { x = 10, y = 10, width = 80, height = 30, fill = "#8dd3c7" },
+--       "tip shown by a viewer")
 --     page:text(50, 25, "conv1", { ["text-anchor"] = "middle" })
 --     local bytes = page:done()
 --
--- Lengths are pixels, y grows downwards. Attributes are written in order of name, so equal pictures are equal texts.
+-- Lengths are pixels, y grows downwards. Attributes are written in order of name, so
+-- equal pictures are equal texts.
 --
 -- @module tycho.viz.svg
 
@@ -44,7 +46,8 @@ local function open_tag(name, dict)
   local parts = { "<" .. name }
   for _, key in ipairs(attrs.keys(dict)) do
     local value = dict[key]
-    parts[#parts + 1] = (' %s="%s"'):format(key, type(value) == "number" and svg.number(value) or svg.escape(value))
+    parts[#parts + 1] = (' %s="%s"'):format(key,
+      type(value) == "number" and svg.number(value) or svg.escape(value))
   end
   return table.concat(parts)
 end
@@ -56,7 +59,8 @@ end
 -- @string[opt] tip
 function Page:put(name, dict, tip)
   local tag = open_tag(name, dict)
-  self[#self + 1] = tip and ("%s><title>%s</title></%s>"):format(tag, svg.escape(tip), name) or tag .. "/>"
+  self[#self + 1] = tip and ("%s><title>%s</title></%s>"):format(tag, svg.escape(tip), name)
+    or tag .. "/>"
 end
 
 
