@@ -2,8 +2,8 @@
 #
 #   make                     the program build/tycho and the library build/libtycho.so
 #   make test                the C tests of spec/native, then the specs (TEST="-t slow" passes words on to busted)
-#   make check               layers, sizes, style, luacheck, warnings of gcc and clang
-#   make bench | make doc    timings | pages, operators and modules as HTML in build/doc
+#   make check               rooms, names, sizes, style, luacheck, warnings of gcc and clang
+#   make bench | make doc    timings | pages, operators and modules as HTML, the picture of the rooms: in build/doc
 #   make install PREFIX=...  bin, lib/lua/5.1/tycho, share/lua/5.1/tycho, include (DESTDIR= is honoured)
 #   make clean
 #
@@ -134,8 +134,8 @@ test-native:
 
 check: check-source check-lua check-compilers check-onednn
 
-check-source:
-	$(LUAJIT) scripts/dev/check.lua
+check-source: objects
+	$(LUAJIT) scripts/dev/check.lua $(BUILD)
 
 check-lua:
 	luacheck --no-cache -q runtime/lua scripts spec
@@ -159,6 +159,7 @@ bench: all
 doc: all
 	@rm -rf $(BUILD)/doc
 	$(BUILD)/tycho scripts/dev/doc.lua $(BUILD)/doc
+	$(LUAJIT) scripts/dev/check.lua --picture $(BUILD)/doc/rooms.svg $(BUILD)
 	ldoc -q --fatalwarnings -d $(BUILD)/doc/reference .
 
 # -- install ------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include "random.h"
 #include "check.h"
 #include "base/parallel.h"
+#include "kernel/blocked.h"
 #include "kernel/conv/winograd.h"
 
 /* in float64, absolute if so wished */

@@ -1,0 +1,77 @@
+-- What holds for modules of Lua: no globals, things that one file alone does, names written out,
+-- the rockspec's list.
+
+local shell = require "check.shell"
+local source = require "check.source"
+
+local ROCKSPEC = "tycho-scm-1.rockspec"
+
+local modules = {}
+
+local FORBIDDEN = {                                      -- pattern, the only file allowed, reason
+  { "ffi%.cdef", "core/ffi.lua", "only core/ffi.lua declares C" },
+  { "ffi%.load", "core/ffi.lua", "only core/ffi.lua loads libraries" },
+  { "collectgarbage%s*%(%s*\"[^c]", "core/gc.lua", "only core/gc.lua drives the collector" },
+  { "collectgarbage%s*%(%s*%)", "core/gc.lua", "only core/gc.lua drives the collector" },
+  { "os%.exit", "none", "a module never ends the process" },
+  { "ffi%.gc%([^)]*function", "none", "finalisers are C functions" },
+  { "[\"']tycho%.[%w_.]*[\"']%s*%.%.", "none", "a module's name put together is not seen here: write it out" },
+}
+
+-- A module of runtime/lua.
+function modules.check(report, path)
+  for i, line in ipairs(source.read(path).names) do
+    for _, rule in ipairs(FORBIDDEN) do
+      if line:find(rule[1]) and not path:find(rule[2], 1, true) then
+        report(path, i, rule[3])
+      end
+    end
+  end
+end
+
+-- Any file of Lua.
+function modules.check_globals(report, path)
+  local text, status = shell.output(("luajit -bl '%s'"):format(path))
+  if status ~= 0 then
+    report(path, 1, "does not compile: %s", text:match("[^\n]*"))
+    return
+  end
+  for name in text:gmatch("GSET[^;\n]*;%s*\"([^\"]+)\"") do
+    report(path, 1, "writes the global '%s'", name)
+  end
+end
+
+-- -- the rockspec ---------------------------------------------------------------------------------
+
+local function module_lines()
+  local list = {}
+  for _, path in ipairs(source.find("runtime/lua", { lua = true })) do
+    local name = path:match("^runtime/lua/(.*)%.lua$"):gsub("/", ".")
+    list[#list + 1] = ('      ["%s"] = "%s",'):format(name, path)
+  end
+  return table.concat(list, "\n")
+end
+
+local function rockspec_text()
+  local file = assert(io.open(ROCKSPEC))
+  local text = file:read("*a")
+  file:close()
+  local head, tail = text:match("^(.-\n    lua = {\n).-(      %[\"tycho%.tycho\"%].*)$")
+  return text, head .. module_lines() .. "\n" .. tail
+end
+
+function modules.check_rockspec(report)
+  local have, want = rockspec_text()
+  if have ~= want then
+    report(ROCKSPEC, 1, "not the modules of runtime/lua: luajit %s --rockspec writes them", arg[0])
+  end
+end
+
+function modules.write_rockspec()
+  local _, want = rockspec_text()
+  local file = assert(io.open(ROCKSPEC, "w"))
+  file:write(want)
+  file:close()
+end
+
+return modules

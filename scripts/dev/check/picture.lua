@@ -1,0 +1,212 @@
+-- The picture of both houses as SVG: rooms as boxes on their floors, arrows from who knows to what
+-- he knows. An arrow that follows from others is left out. One that runs up is red: there should be
+-- none.
+
+local rooms = require "check.rooms"
+
+local WIDTH, HOUSE, WALL = 1200, 516, 48                 -- of all, of a house, of tycho.h
+local BOX, STOREY, TOP = 46, 72, 56                      -- heights: a box, a floor, above the roof
+local MARGIN, GAP, HEAD = 30, 10, 7                      -- around, between boxes, of an arrow
+local TWELFTH = HOUSE / 12
+
+local picture = {}
+
+-- -- what is known --------------------------------------------------------------------------------
+
+-- known[a][b]: room a knows room b. The library itself is known through tycho.h only.
+local function known_rooms(arrows)
+  local known = {}
+  for _, arrow in ipairs(arrows) do
+    local from, to = rooms.of(arrow.file), rooms.of(arrow.target)
+    local is_own = to == rooms.interface and arrow.file:find("^native/")
+    if from and to and from ~= to and not is_own then
+      known[from] = known[from] or {}
+      known[from][to] = true
+    end
+  end
+  return known
+end
+
+local function is_up(from, to)
+  return from.house == to.house and to.floor >= from.floor
+end
+
+-- Whether `to` is known by way of a third room.
+local function follows(known, from, to)
+  local function reaches(room)
+    for next in pairs(known[room] or {}) do
+      if not is_up(room, next) and (next == to or reaches(next)) then
+        return true
+      end
+    end
+  end
+  for between in pairs(known[from]) do
+    if between ~= to and not is_up(from, between) and reaches(between) then
+      return true
+    end
+  end
+end
+
+-- Arrows to be drawn, in the order of the floors: list of { from, to }.
+local function drawn_arrows(known)
+  local list = {}
+  rooms.each(function(from)
+    local function add(to)
+      if (known[from] or {})[to] and (is_up(from, to) or not follows(known, from, to)) then
+        list[#list + 1] = { from, to }
+      end
+    end
+    rooms.each(add)
+    add(rooms.interface)
+  end)
+  return list
+end
+
+-- -- places ---------------------------------------------------------------------------------------
+
+local function place_rooms()
+  local floors = math.max(#rooms.lua, #rooms.native)
+  local ground = TOP + floors * STOREY
+  for i, house in ipairs(rooms.houses) do
+    house.x = i == 1 and MARGIN or WIDTH - MARGIN - HOUSE
+  end
+  rooms.each(function(room)
+    local at = room.at or { 0, 12 }
+    room.left = room.house.x + at[1] * TWELFTH + GAP / 2
+    room.right = room.house.x + (at[1] + at[2]) * TWELFTH - GAP / 2
+    room.bottom = ground - (room.floor - 1) * STOREY
+    room.top = room.bottom - BOX
+  end)
+  local wall = rooms.interface
+  wall.left = (WIDTH - WALL) / 2
+  wall.right = wall.left + WALL
+  wall.top, wall.bottom = ground - (#rooms.native - 1) * STOREY - BOX, ground
+  return ground
+end
+
+-- The middle of the widest way straight down from one room to another that no box stands in, or
+-- nil.
+local function free_way(from, to)
+  local left, right = math.max(from.left, to.left), math.min(from.right, to.right)
+  local edges = { left, right }
+  local between = {}
+  rooms.each(function(room)
+    if room.house == from.house and room.floor < from.floor and room.floor > to.floor then
+      between[#between + 1] = room
+      edges[#edges + 1] = room.right + GAP / 2
+    end
+  end)
+  local best, width
+  for _, start in ipairs(edges) do
+    local stop = right
+    for _, room in ipairs(between) do
+      if room.right > start and room.left < stop then
+        stop = room.left - GAP / 2
+      end
+    end
+    if start >= left and stop - start > (width or 2 * HEAD) then
+      best, width = (start + stop) / 2, stop - start
+    end
+  end
+  return best
+end
+
+-- -- drawing --------------------------------------------------------------------------------------
+
+local function path(kind, ...)
+  local text = ("M%.0f %.0f"):format(...)
+  for i = 3, select("#", ...), 2 do
+    text = text .. (" L%.0f %.0f"):format(select(i, ...))
+  end
+  return ('  <path class="%s" d="%s"/>'):format(kind, text)
+end
+
+local function arrow_to(from, to)
+  if to == rooms.interface then
+    local y = (from.top + from.bottom) / 2
+    local is_left = from.right < to.left
+    if is_left then
+      return path("arrow", from.right, y, to.left - HEAD, y)
+    end
+    return path("arrow", from.left, y, to.right + HEAD, y)
+  elseif is_up(from, to) then
+    return path("up", from.left + 20, from.top, to.left + 40, to.bottom + HEAD)
+  end
+  local x = free_way(from, to)
+  if x then
+    return path("arrow", x, from.bottom, x, to.top - HEAD)
+  elseif from.floor == to.floor + 1 then
+    local start = math.min(math.max((to.left + to.right) / 2, from.left + 20), from.right - 20)
+    local stop = math.min(math.max(start, to.left + 20), to.right - 20)
+    return path("arrow", start, from.bottom, stop, to.top - HEAD)
+  end
+  local x_out = from.house.x - GAP
+  local y, y_to = (from.top + from.bottom) / 2, (to.top + to.bottom) / 2
+  return path("arrow", from.left, y, x_out, y, x_out, y_to, to.left - HEAD, y_to)
+end
+
+local function box(room)
+  local x, width = room.left, room.right - room.left
+  local middle = x + width / 2
+  return ([[
+  <rect class="room" x="%.0f" y="%.0f" width="%.0f" height="%d" rx="5"/>
+  <text class="name" x="%.0f" y="%.0f">%s</text>
+  <text class="is" x="%.0f" y="%.0f">%s</text>]]):format(x, room.top, width, BOX,
+    middle, room.top + 20, room.name, middle, room.top + 37, room.is)
+end
+
+local function wall()
+  local room = rooms.interface
+  local x, y = (room.left + room.right) / 2, (room.top + room.bottom) / 2
+  return ([[
+  <rect class="wall" x="%.0f" y="%.0f" width="%d" height="%.0f" rx="5"/>
+  <g transform="translate(%.0f %.0f) rotate(-90)">
+    <text class="name" x="0" y="-3">%s</text>
+    <text class="is" x="0" y="14">%s</text>
+  </g>]]):format(room.left, room.top, WALL, room.bottom - room.top, x, y, room.name, room.is)
+end
+
+local HEADER = [[
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d"
+  font-family="Helvetica, Arial, sans-serif">
+  <title>The rooms of Tycho: each knows only what stands below</title>
+  <style>
+    .paper { fill: #fdfcf9 } .ground { stroke: #8a8577; stroke-width: 2 }
+    .room { fill: #eef3f7; stroke: #7d93a6 } .wall { fill: #f6ecd9; stroke: #b59a68 }
+    .title { font-size: 16px; fill: #555; text-anchor: middle }
+    .name { font-size: 15px; font-weight: bold; fill: #1d2b36; text-anchor: middle }
+    .is { font-size: 12px; fill: #4c5a65; text-anchor: middle }
+    .arrow { fill: none; stroke: #6b7a86; stroke-width: 1.4; marker-end: url(#head) }
+    .up { fill: none; stroke: #c0392b; stroke-width: 2; marker-end: url(#up) }
+  </style>
+  <defs>
+    <marker id="head" viewBox="0 0 8 8" refX="1" refY="4" markerWidth="8" markerHeight="8"
+      orient="auto" markerUnits="userSpaceOnUse"><path d="M0 0 L8 4 L0 8" fill="#6b7a86"/></marker>
+    <marker id="up" viewBox="0 0 8 8" refX="1" refY="4" markerWidth="8" markerHeight="8"
+      orient="auto" markerUnits="userSpaceOnUse"><path d="M0 0 L8 4 L0 8" fill="#c0392b"/></marker>
+  </defs>
+  <rect class="paper" width="%d" height="%d"/>]]
+
+-- The text of the picture for the arrows of both houses.
+function picture.svg(arrows)
+  local ground = place_rooms()
+  local height = ground + MARGIN
+  local lines = {
+    HEADER:format(WIDTH, height, WIDTH, height),
+    path("ground", MARGIN, ground + 5, WIDTH - MARGIN, ground + 5),
+  }
+  for _, house in ipairs(rooms.houses) do
+    local title = '  <text class="title" x="%.0f" y="32">%s</text>'
+    lines[#lines + 1] = title:format(house.x + HOUSE / 2, house.title)
+  end
+  for _, arrow in ipairs(drawn_arrows(known_rooms(arrows))) do
+    lines[#lines + 1] = arrow_to(arrow[1], arrow[2])
+  end
+  rooms.each(function(room)
+    lines[#lines + 1] = box(room)
+  end)
+  lines[#lines + 1] = wall()
+  return table.concat(lines, "\n") .. "\n</svg>\n"
+end
+
+return picture
