@@ -119,7 +119,7 @@ TEST_ENV  = SANITIZER='$(SANITIZER)' TYCHO_LIB='$(abspath $(BUILD))/libtycho.so'
 $(BUILD)/spec/native/%: spec/native/%.c $(BUILD)/libtycho.a
 	@mkdir -p $(dir $@)
 	@rm -f $@
-	$(CC) $(ALL) $(OPENMP) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS) -o $@ $< $(BUILD)/libtycho.a $(LIBS)
+	$(CC) $(ALL) $(OPENMP) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS) -o $@ $< -Wl,--whole-archive $(BUILD)/libtycho.a -Wl,--no-whole-archive $(LIBS)
 
 # a C test that does not compile is one failure, not the end
 test: all

@@ -7,7 +7,7 @@
 */
 #include <pthread.h>
 #include "device/profile.h"
-#include "device/inner.h"
+#include "device/queue.h"
 #include "base/philox.h"
 
 static const struct device_ops *kinds[2] = { &cpu_ops, NULL };             /* TY_CPU, TY_GPU */

@@ -14,7 +14,7 @@
 #include <time.h>
 #include "base/json.h"
 #include "device/profile.h"
-#include "device/inner.h"
+#include "device/queue.h"
 
 /* pids: slots of devices, then the host */
 enum { MOST = 1 << 22, BATCH = 1 << 14, PIDS = SLOTS + 1 };

@@ -20,7 +20,7 @@
 #include <signal.h>
 #include "base/parallel.h"
 #include "device/profile.h"
-#include "device/inner.h"
+#include "device/queue.h"
 
 enum { RING = 1024, DEEP = 1000, HELD = 64 << 20, SPIN_NS = 50000, AHEAD = 64 };
 

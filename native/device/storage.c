@@ -9,7 +9,7 @@
 */
 #include <pthread.h>
 #include "device/profile.h"
-#include "device/inner.h"
+#include "device/queue.h"
 
 #if defined(__SANITIZE_ADDRESS__)
 enum { EXACT = 1 };

@@ -74,6 +74,8 @@ struct op {
 };
 
 /* registry (registry.c) */
+/* the tables of all operators; each ends with { 0 } */
+void op_register(const struct op *const *list, int n);
 const struct op *op_find(const char *name);           /* aliases too; NULL */
 const struct op *op_at(int i);
 int   op_count(void);

@@ -1,8 +1,7 @@
 /* registry.c - the registry of operators: lookup by name, parsing of parameters, names of ports,
 ** listing for front ends.
 **
-** The folder native/op is the registry: the Makefile writes OP(file) for each file into ops.inc.
-** Operators added at run time (ty_op_pointwise, in user_formula.c) go through op_add. Lookups
+** The tables of operators/ are handed in before main (operators/all.c). Operators added at run time (ty_op_pointwise, in user_formula.c) go through op_add. Lookups
 ** are by a hash table that is built on first use.
 */
 #include <ctype.h>
@@ -11,14 +10,14 @@
 #include "op/registry.h"
 #include "pointwise/pointwise.h"
 
-#define OP(file) extern const struct op op_##file[];
-#include "ops.inc"
-#undef OP
-static const struct op *const family[] = {
-#define OP(file) op_##file,
-#include "ops.inc"
-#undef OP
-};
+static const struct op *const *tables;
+static int ntables;
+
+void op_register(const struct op *const *list, int n)
+{
+  tables = list;
+  ntables = n;
+}
 
 /* -- lookup ---------------------------------------------------------------------------------- */
 
@@ -72,8 +71,8 @@ static void put(const struct op *op)
 
 static void fill(void)
 {
-  for (int f = 0; f < COUNT(family); f++)
-    for (const struct op *op = family[f]; op->name; op++) put(op);
+  for (int i = 0; i < ntables; i++)
+    for (const struct op *op = tables[i]; op->name; op++) put(op);
   for (int i = 0; i < all.n; i++)
     put_aliases(all.list[i]); /* after all names: a name wins over an alias */
 }

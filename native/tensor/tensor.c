@@ -6,7 +6,7 @@
 ** lists it among its reads too: the rest of a failed one must not become valid.
 */
 #include "tensor/tensor.h"
-#include "device/inner.h"
+#include "device/queue.h"
 
 /* -- descriptors ------------------------------------------------------------------------------- */
 

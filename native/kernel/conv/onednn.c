@@ -30,19 +30,23 @@ static bool describe_all(struct onednn_conv *o, const struct shape *s, bool free
 {
   int form[OPERANDS];
   for (int i = 0; i < OPERANDS; i++) form[i] = free && !s->block[i] ? ANY : s->block[i];
-  const struct conv *p = s->param;
-  const int grouped = p->num_group > 1, n = s->x->ndim;
+  const struct window *v = &s->window;
+  const int grouped = v->groups > 1, n = s->x->ndim, first = 5 - n; /* spatial axis of three */
+  const int64_t filters = v->groups * v->filters;
   dnnl_dims_t dx, dy, dw;
   for (int i = 0; i < n; i++)
     dx[i] = i ? s->x->dim[i] : s->images, dy[i] = i ? s->y->dim[i] : s->images;
-  if (grouped) dw[0] = p->num_group;
-  for (int i = 0; i < n; i++) dw[i + grouped] = i ? s->w->dim[i] : s->w->dim[0] / p->num_group;
-  for (int i = 0; i < n - 2; i++)
-    o->stride[i] = p->stride.d[i], o->dilate[i] = p->dilate.d[i] - 1, o->pad[i] = p->pad.d[i];
+  if (grouped) dw[0] = v->groups;
+  for (int i = 0; i < n; i++) dw[i + grouped] = i ? s->w->dim[i] : s->w->dim[0] / v->groups;
+  for (int i = 0; i < n - 2; i++) {
+    o->stride[i] = v->stride[first + i];
+    o->dilate[i] = v->dilate[first + i] - 1;
+    o->pad[i] = v->pad[first + i];
+  }
   o->algorithm = s->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
   return (o->d[X] = describe(n, dx, form[X])) && (o->d[W] = describe(n + grouped, dw, form[W])) &&
       (o->d[Y] = describe(n, dy, form[Y])) &&
-      (!s->bias || (o->bias = describe(1, &p->num_filter, PLAIN)));
+      (!s->bias || (o->bias = describe(1, &filters, PLAIN)));
 }
 
 static void descs_free(struct onednn_conv *o)
@@ -118,8 +122,8 @@ static onednn_desc operand(dnnl_primitive_desc_t d, int which, int o)
 
 struct known {
   int64_t x[TY_MAXDIM], w[TY_MAXDIM], y[TY_MAXDIM];
-  struct dims stride, dilate, pad;
-  int64_t groups, images;
+  struct window window;
+  int64_t images;
   int which, act, threads, block[OPERANDS]; bool bias, sum, winograd;
   bool able; struct rooms rooms;
 };
@@ -133,10 +137,7 @@ static void key_of(struct known *k, const struct shape *s)
   memset(k, 0, sizeof *k);
   for (int i = 0; i < s->x->ndim; i++)
     k->x[i] = s->x->dim[i], k->w[i] = s->w->dim[i], k->y[i] = s->y->dim[i];
-  for (int i = 0; i < s->x->ndim - 2; i++)
-    k->stride.d[i] = s->param->stride.d[i], k->dilate.d[i] = s->param->dilate.d[i],
-    k->pad.d[i] = s->param->pad.d[i];
-  k->groups = s->param->num_group;
+  k->window = s->window;
   k->images = s->images;
   k->which = s->which;
   k->act = s->act;

@@ -5,13 +5,13 @@
 ** enters or leaves.
 */
 #pragma once
-#include "operators/nn/convolution.h"
+#include "kernel/conv/conv.h"
 #include "kernel/conv/onednn_weight.h"
 
 enum { FORWARD, DATA, WEIGHT, FOLDED, PARTS };        /* FOLDED: forward with call.affine */
 
 struct shape {                                        /* of one direction */
-  const struct conv *param;
+  struct window window;
   const ty_desc *x, *w, *y;
   /* block: of the arrays, as in struct operand */
   int     which, act, block[OPERANDS];

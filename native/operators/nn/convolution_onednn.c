@@ -20,6 +20,7 @@
 #include "kernel/conv/winograd.h"
 #include "kernel/conv/onednn.h"
 #include "op/op.h"
+#include "operators/nn/convolution.h"
 
 /* room: of the direction, or of both gradients, once asked; [1] with call.affine */
 struct state { struct gemm_kept own; struct { bool asked; struct rooms rooms; } room[2]; struct part part[PARTS]; };
@@ -101,7 +102,7 @@ static struct shape shape_of(const struct call *c, const struct window *w, int w
                                              : &c->in[1],
                        *y = forward ? &c->out[0] : &c->in[0];
   int copied = (!x->block || (!forward && c->add & 1)) << X | !y->block << Y;
-  return (struct shape){ .param = c->param,
+  return (struct shape){ .window = *w,
     .x = &x->d,
     .w = forward ? &c->in[1].d : &c->in[2].d,
     .y = &y->d,

@@ -15,7 +15,8 @@ rooms.interface = { name = "tycho.h", path = "native/tycho%.h$", is = "the funct
 
 rooms.native = { title = "native", {
   { name = "base", path = "native/base/", is = "memory, errors, text, threads, files",
-    public = { "base.h", "json.h", "parallel.h", "atomic_file.h", "philox.h", "stream_copy.h", "vmath.h", "convert.h" } },
+    public = { "base.h", "json.h", "parallel.h", "atomic_file.h", "philox.h", "stream_copy.h", "vmath.h", "convert.h",
+      "dtype.h", "cast.h", "cpu.h", "env.h", "error.h", "interrupt.h", "memory.h", "text.h" } },
 }, {
   { name = "device", path = "native/device/", is = "processors, queues, storage",
     public = { "device.h", "queue.h", "pool.h", "profile.h" } },
@@ -25,7 +26,7 @@ rooms.native = { title = "native", {
 }, {
   { name = "kernel", path = "native/kernel/", is = "loops over operands, for each instruction set", at = { 0, 9 },
     public = {
-      "kernel.h", "gemm/gemm.h", "conv/conv.h", "conv/winograd.h", "conv/onednn.h", "conv/onednn_weight.h", "onednn.h",
+      "kernel.h", "blocked.h", "gemm/gemm.h", "conv/conv.h", "conv/winograd.h", "conv/onednn.h", "conv/onednn_weight.h", "onednn.h",
       "vec/vec.h", "reduce/reduce.h", "lapack.h", "strided_copy.h", "variates.h",
     } },
 }, {
@@ -33,7 +34,7 @@ rooms.native = { title = "native", {
     public = { "pointwise.h", "ir.h" } },
 }, {
   { name = "op", path = "native/op/", is = "what an operator is: contract, registry, dispatch", at = { 0, 9 },
-    public = { "op.h", "registry.h", "dispatch.h" } },
+    public = { "op.h", "param.h", "infer.h", "formula.h", "registry.h", "dispatch.h" } },
   { name = "image", path = "native/image/", is = "pixels, codecs", at = { 9, 3 },
     only = { base = true, device = true, tensor = true }, public = { "image.h", "codec.h" } },
 }, {

@@ -1,4 +1,4 @@
-/* inner.h - what device.c, queue.c and storage.c know of each other. */
+/* queue.h - what device.c, queue.c and storage.c know of each other. */
 #pragma once
 #include "device/device.h"
 
