@@ -74,8 +74,7 @@ struct plan {                                         /* of one pointwise progra
   const struct op *op;
   const void *param;
   int dtype;
-  /* fixed: numbers are written into the pointwise program */
-  bool backward, fixed;
+  bool backward;
   uint32_t want;                                      /* outputs to store */
   const char *reads;                                  /* backward */
 };
@@ -100,7 +99,7 @@ static int build_forward(const struct plan *p, struct pw_program *t)
   int nin = count_words(p->op->in), at = nin + 1, reg;
   struct pw_env env = { .op = p->op, .param = p->param };
   for (int k = 0; k < nin; k++) at += mutated(p->op, k);
-  env.numbers = p->fixed ? 0 : at;
+  env.numbers = at;
   for (int i = 0; i < 26; i++) env.var[i] = i < nin && i < MOST ? pw_load(t, i) : -1;
   TRY(pw_formula(t, p->op->formula->y, &env, &reg));
   if (p->want & 1) pw_store(t, nin, reg);
@@ -116,12 +115,12 @@ static int build_backward(const struct plan *p, struct pw_program *t)
   for (int i = 0; i < 26; i++) env.var[i] = -1;
   for (const char *s = p->reads; *s; s += strcspn(s, " "), s += strspn(s, " "))
     env.var[*s == 'g' ? 'g' - 'a' : *s == 'o' ? 'y' - 'a' : atoi(s + 1)] = pw_load(t, n++);
-  env.numbers = p->fixed ? 0 : n + nin;
+  env.numbers = n + nin;
   for (int k = 0; k < nin; k++) {
     const char *f = p->op->formula->grad[k];
-    if (!(p->want >> k & 1) || (!f && !p->fixed)) continue;
+    if (!(p->want >> k & 1) || !f) continue;
     struct pw_env e = env;
-    TRY(pw_formula(t, f ? f : "0", &e, &reg));
+    TRY(pw_formula(t, f, &e, &reg));
     pw_store(t, n + k, reg);
   }
   return TY_OK;
@@ -169,14 +168,9 @@ static uint8_t sign_of(double v) { return v != v ? 3 : v > 0 ? 2 : v < 0 ? 1 : 0
 static size_t make_key(const struct plan *p, int what, uint8_t key[KEY])
 {
   uint8_t *k = key;
-  int32_t head[4] = { what, p->dtype, (int32_t)p->want, p->fixed };
+  int32_t head[3] = { what, p->dtype, (int32_t)p->want };
   memcpy(k, head, sizeof head);
   k += sizeof head;
-  if (p->fixed) {
-    if (p->op->param_size > KEY - sizeof head) return 0;
-    if (p->op->param_size) memcpy(k, p->param, p->op->param_size);
-    return sizeof head + p->op->param_size;
-  }
   for (const struct param *q = p->op->param; q && q->name; q++) {
     const char *field = (const char *)p->param + q->at;
     int64_t v;
@@ -234,20 +228,6 @@ static int remember(const struct plan *p, int what,
   int code = enter(p, what, key, n, out);
   pthread_mutex_unlock(&cache.lock);
   return code;
-}
-
-int formula_program(
-    const struct op *op, const void *param, int dtype, int backward, const struct pw_program **out)
-{
-  struct plan p = {
-    .op = op, .param = param, .dtype = dtype, .backward = backward, .fixed = true, .want = ~0u
-  };
-  struct cached *e;
-  if (backward) p.reads = op_reads(op, param);
-  NEED(op->formula && (!backward || p.reads), TY_EUNSUPPORTED, "%s has no such row", op->name);
-  TRY(remember(&p, backward, &e));
-  *out = e->pw;
-  return TY_OK;
 }
 
 /* -- letters that remain when enums and booleans are known ------------------------------------- */

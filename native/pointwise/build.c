@@ -378,8 +378,6 @@ int pw_seal(struct pw_program *t)
   return code;
 }
 
-int pw_length(const struct pw_program *t) { return t->ncode; }
-
 /* -- printing: "%2 = relu(%0 * %1 + 0.5)" ------------------------------------------------------ */
 
 /* characters: terms are shared, written out they could explode */

@@ -33,7 +33,6 @@ void pw_store(struct pw_program *t, int operand, int reg);
 int  pw_cast(struct pw_program *t, int reg, int dtype);
 /* drops dead code, allocates registers; TY_EUNSUPPORTED: too long */
 int  pw_seal(struct pw_program *t);
-int  pw_length(const struct pw_program *t);               /* instructions */
 /* one formula-like line, for the printed program */
 int  pw_print(const struct pw_program *t, struct text *out);
 /* CUDA C source of kernel `name` */
@@ -67,10 +66,6 @@ const char *formula_reads_of(const struct op *op, const void *param);
 /* forward, at once */
 int formula_apply(
     const struct op *op, const void *param, const struct operand *in, int nin, const struct operand *out);
-/* cached, sealed, never freed. forward: operands in order: inputs, output 0, then mutated inputs
-** again as stores backward: operands: what formula_reads lists, then gradient k of each input */
-int formula_program(
-    const struct op *op, const void *param, int dtype, int backward, const struct pw_program **out);
 /* over axes that dst has as 1 or lacks */
 int  sum_to(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);
 
