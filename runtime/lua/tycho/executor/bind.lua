@@ -36,11 +36,6 @@ local is_array, is_plain, null = arrays.is_array, values.is_plain, values.null
 
 local binding = {}
 
-args.types.executor = { text = "an Executor", check = function(v)
-  local module = package.loaded["tycho.executor"]
-  return module and Class.is_a(v, module.Executor) or false
-end }
-
 local want_array, bind_array, place_array = ffi.typeof("ty_want[?]"), ffi.typeof("ty_bind[?]"),
   ffi.typeof("ty_place[?]")
 local exec_out, bind_spec, simple_spec = ffi.typeof("ty_exec *[1]"), ffi.typeof("ty_bind_spec"),

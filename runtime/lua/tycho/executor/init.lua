@@ -38,6 +38,7 @@ local executor = {}
 
 local Executor = Class:extend("Executor")
 executor.Executor = Executor
+args.class("executor", Executor)
 
 
 -- Making ------------------------------------------------------------------------------------------

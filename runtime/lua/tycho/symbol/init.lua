@@ -36,6 +36,7 @@ local symbol = {}
 
 local Symbol = Class:extend("Symbol")
 symbol.Symbol = Symbol
+args.class("symbol", Symbol)
 symbol_op.use(Symbol)
 symbol_op.add_infix(Symbol)
 
