@@ -346,7 +346,7 @@ end
 local function act(self, handle, code, silent)
   check(C.ty_exec_event(handle, event), "Executor")
   if code == C.TY_EV_HOST then
-    require("tycho.executor.custom_operator")._run(self, event)
+    require("tycho.op.custom")._run(self, event)
   elseif self._monitor_callback and not silent then
     return report(self)
   end

@@ -164,7 +164,7 @@ end
 -- Calls -------------------------------------------------------------------------------------------
 
 local function run(c)
-  local custom = c.schema.name == "Custom" and require("tycho.executor.custom_operator")
+  local custom = c.schema.name == "Custom" and require("tycho.op.custom")
   if next(c.named) then
     place_named(c, custom)
   end

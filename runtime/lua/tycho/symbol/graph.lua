@@ -201,7 +201,7 @@ end
 -- @tparam table built as `graph.of`
 function graph.is_custom(built)
   -- without it there is no such operator
-  local operator = package.loaded["tycho.executor.custom_operator"]
+  local operator = package.loaded["tycho.op.custom"]
   return operator ~= nil and operator._used(built.order)
 end
 
@@ -216,7 +216,7 @@ end
 -- @treturn table as `graph.of`
 function graph.resolved(symbol, wants, count, func, default)
   local built = graph.of(symbol, func)
-  local operator = graph.is_custom(built) and package.loaded["tycho.executor.custom_operator"]
+  local operator = graph.is_custom(built) and package.loaded["tycho.op.custom"]
   return operator and operator._resolve(built, wants, count, function(hints)
     return build(symbol, func, hints)
   end, func, default) or built

@@ -54,7 +54,7 @@ end
 -- @string where
 function node.operator(schema, name, dict, nin, func, where)
   local custom = schema.name == "Custom"
-    and require("tycho.executor.custom_operator")._ports(dict, func, name) or nil
+    and require("tycho.op.custom")._ports(dict, func, name) or nil
   local ports = registry.ports(schema.name, custom and node.merged(dict, custom) or dict,
     nin, func, name)
   return { op = schema.name, name = name, attrs = dict, inputs = {}, ports = ports,
