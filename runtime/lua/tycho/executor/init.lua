@@ -28,6 +28,7 @@ local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local host = require "tycho.ndarray.transfer"
+local run_custom = require "tycho.executor.custom"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
@@ -346,7 +347,7 @@ end
 local function act(self, handle, code, silent)
   check(C.ty_exec_event(handle, event), "Executor")
   if code == C.TY_EV_HOST then
-    require("tycho.op.custom")._run(self, event)
+    run_custom(self, event)
   elseif self._monitor_callback and not silent then
     return report(self)
   end
