@@ -27,7 +27,7 @@ local Error = require "tycho.core.error"
 local files = require "tycho.ndarray.files"
 local gc = require "tycho.core.gc"
 local log = require "tycho.core.log"
-local symbol = require "tycho.symbol"
+local symbol = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
 require "tycho.ndarray"                                  -- puts the class of arrays together
 

@@ -17,7 +17,7 @@ local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
 local module_params = require "tycho.module.param_check"
 local nd = require "tycho.ndarray"
-local symbol = require "tycho.symbol"
+local symbol = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
 
 local value = values.value

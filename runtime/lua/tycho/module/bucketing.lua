@@ -684,7 +684,7 @@ local LOAD = args.form("BucketingModule.load", {
 --- A module from a checkpoint; unbound.
 -- @tparam table options prefix, epoch, sym_gen, default_bucket_key, and those of the constructor
 function BucketingModule.load(...)
-  local a, model, symbol = LOAD(...), require "tycho.model", require "tycho.symbol"
+  local a, model, symbol = LOAD(...), require "tycho.model", require "tycho.symbol.symbol"
   local keys = nd.load(a.prefix .. ".buckets")
   local options = a.options
   options.sym_dict = {}

@@ -534,13 +534,13 @@ end
 
 --- An executor on given arrays; see `ty.executor`.
 function Symbol:bind(...)
-  return require("tycho.executor").bind(self, ...)
+  return require("tycho.executor.executor").bind(self, ...)
 end
 
 
 --- An executor on arrays made for the given shapes; see `ty.executor`.
 function Symbol:simple_bind(...)
-  return require("tycho.executor").simple_bind(self, ...)
+  return require("tycho.executor.executor").simple_bind(self, ...)
 end
 
 

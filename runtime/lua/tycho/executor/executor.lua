@@ -266,7 +266,7 @@ end
 
 -- The symbol as it was when bound; a copy, which few executors are asked for.
 local function symbol_of(self)
-  rawset(self, "_symbol", require("tycho.symbol")._restored(rawget(self, "_snapshot")))
+  rawset(self, "_symbol", require("tycho.symbol.symbol")._restored(rawget(self, "_snapshot")))
   return rawget(self, "_symbol")
 end
 
@@ -686,7 +686,7 @@ function Executor:get_optimized_symbol()
   local heads, n = ffi.new("const ty_entry *[1]"), ffi.new("int[1]")
   check(C.ty_graph_heads(graph, heads, n), func)
   check(C.ty_graph_text(graph, heads[0], n[0], text_out), func)
-  return require("tycho.symbol").load_json(native.text(text_out[0]))
+  return require("tycho.symbol.symbol").load_json(native.text(text_out[0]))
 end
 
 
