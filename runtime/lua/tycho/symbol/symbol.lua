@@ -530,37 +530,6 @@ function symbol._explain(e, self, given)
 end
 
 
--- Running -----------------------------------------------------------------------------------------
-
---- An executor on given arrays; see `ty.executor`.
-function Symbol:bind(...)
-  return require("tycho.executor.executor").bind(self, ...)
-end
-
-
---- An executor on arrays made for the given shapes; see `ty.executor`.
-function Symbol:simple_bind(...)
-  return require("tycho.executor.executor").simple_bind(self, ...)
-end
-
-
-local EVAL = args.form("Symbol:eval", { rest = "arrays", { "ctx", "context?" } })
-
---- Binds, runs forward once and returns the outputs.
--- @tparam table options ctx = current context, and every argument by name
--- @treturn {NDArray,...}
-function Symbol:eval(...)
-  local a = EVAL(...)
-  if #self:list_auxiliary_states() > 0 then
-    Error.raise{ code = "unsupported", func = "Symbol:eval",
-      argument = self:list_auxiliary_states()[1],
-      message = "the symbol has auxiliary states; use bind or simple_bind" }
-  end
-  local ctx = a.ctx or require("tycho.core.context").current_context()
-  return self:bind{ ctx = ctx, args = a.arrays }:forward()
-end
-
-
 -- What only arrays have.
 for _, method in ipairs{ "wait_to_read", "wait_to_write", "asscalar", "totable", "as_in_context",
     "detach", "backward", "asnumpy", "copyto", "attach_grad", "add_", "sub_", "mul_",
