@@ -19,7 +19,7 @@ local init = require "tycho.initializer"
 local io_data = require "tycho.io.data"
 local log = require "tycho.core.log"
 local nd = require "tycho.ndarray"
-local params = require "tycho.module.param_check"
+local params = require "tycho.model.param_check"
 local rows = require "tycho.module.batch_slices"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
@@ -501,7 +501,7 @@ local FILE = args.form("Module:save_params", { { "fname", "text" } })
 -- @string fname
 function BaseModule:save_params(...)
   local a = FILE(...)
-  require("tycho.model").write_params(a.fname, self:_read_params())
+  require("tycho.model.checkpoint").write_params(a.fname, self:_read_params())
 end
 
 
@@ -514,7 +514,7 @@ local LOAD = args.form("Module:load_params",
 --   name here, or nil to keep it
 function BaseModule:load_params(...)
   local a, func = LOAD(...), self:_func("load_params")
-  local arg_params, aux_params = require("tycho.model").read_params(a.fname, func, true)
+  local arg_params, aux_params = require("tycho.model.checkpoint").read_params(a.fname, func, true)
   self:set_params(params.renamed(arg_params, a.rename, func),
     params.renamed(aux_params, a.rename, func))
 end

@@ -643,7 +643,7 @@ end
 -- @int epoch
 -- @bool[opt=false] remove_amp_cast
 function BucketingModule:save_checkpoint(...)
-  local a, model = SAVE(...), require "tycho.model"
+  local a, model = SAVE(...), require "tycho.model.checkpoint"
   local arg_params, aux_params = self:get_params()
   local keys = integer_keys(self)
   for _, key in ipairs(keys) do
@@ -684,7 +684,7 @@ local LOAD = args.form("BucketingModule.load", {
 --- A module from a checkpoint; unbound.
 -- @tparam table options prefix, epoch, sym_gen, default_bucket_key, and those of the constructor
 function BucketingModule.load(...)
-  local a, model, symbol = LOAD(...), require "tycho.model", require "tycho.symbol.symbol"
+  local a, model, symbol = LOAD(...), require "tycho.model.checkpoint", require "tycho.symbol.symbol"
   local keys = nd.load(a.prefix .. ".buckets")
   local options = a.options
   options.sym_dict = {}

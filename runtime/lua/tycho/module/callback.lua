@@ -36,7 +36,7 @@ function callback.do_checkpoint(...)
   local period = math.max(a.period, 1)
   return function(epoch, symbol, arg_params, aux_params)
     if (epoch + 1) % period == 0 then
-      require("tycho.model").save_checkpoint(a.prefix, epoch + 1, symbol, arg_params, aux_params)
+      require("tycho.model.checkpoint").save_checkpoint(a.prefix, epoch + 1, symbol, arg_params, aux_params)
     end
   end
 end

@@ -27,7 +27,7 @@ local Group = require "tycho.module.executor_group"
 local init = require "tycho.initializer"
 local io_data = require "tycho.io.data"
 local nd = require "tycho.ndarray"
-local params = require "tycho.module.param_check"
+local params = require "tycho.model.param_check"
 local rows = require "tycho.module.batch_slices"
 local tables = require "tycho.core.tables"
 local Values = require "tycho.module.param_store"
@@ -186,7 +186,7 @@ local LOAD = args.form("Module.load", {
 -- @tparam[opt] table options load_optimizer_states = false (read by init_optimizer), rename
 --   (function of a name -> its new name, or nil to keep it), and those of the constructor
 function Module.load(...)
-  local a, model = LOAD(...), require "tycho.model"
+  local a, model = LOAD(...), require "tycho.model.checkpoint"
   local symbol, arg_params, aux_params = model.load_checkpoint(a.prefix, a.epoch)
   a.options.symbol = symbol
   local m = Module(a.options)
@@ -206,7 +206,7 @@ local SAVE = args.form("Module:save_checkpoint", {
 
 --- Writes `PREFIX-symbol.json`, `PREFIX-0003.params` and, if asked for, `PREFIX-0003.states`.
 function Module:save_checkpoint(...)
-  local a, model = SAVE(...), require "tycho.model"
+  local a, model = SAVE(...), require "tycho.model.checkpoint"
   local arg_params, aux_params = self:_read_params()
   model.save_checkpoint(a.prefix, a.epoch, self._symbol, arg_params, aux_params,
     { remove_amp_cast = a.remove_amp_cast })

@@ -100,7 +100,7 @@ local function init_store(self, names)
       own[#own + 1], arrays[#arrays + 1] = name, self._exec_group.param_arrays[k]
     end
   end
-  require("tycho.model")._initialize_kvstore(self._kvstore, arrays, self._arg_values:values(), own,
+  require("tycho.model.checkpoint")._initialize_kvstore(self._kvstore, arrays, self._arg_values:values(), own,
     self._update_on_kvstore)
 end
 
@@ -142,7 +142,7 @@ function Module:init_optimizer(...)
     return
   end
   self:_sync_params()
-  local model = require "tycho.model"
+  local model = require "tycho.model.checkpoint"
   local kv, update_on_kvstore = model._create_kvstore(a.kvstore == nil and "local" or a.kvstore,
     #self._context, self._arg_values:arrays())
   local before, optimizer = take({}, self),
@@ -321,7 +321,7 @@ function Module:update()
   local u = trained(self)
   u.index, u.kvstore, u.update_on_kvstore, u.updater =
     self._param_index, self._kvstore, self._update_on_kvstore, self._updater
-  require("tycho.model").update_params(u)
+  require("tycho.model.checkpoint").update_params(u)
 end
 
 

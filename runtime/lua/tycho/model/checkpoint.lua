@@ -15,7 +15,7 @@ local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
-local module_params = require "tycho.module.param_check"
+local module_params = require "tycho.model.param_check"
 local nd = require "tycho.ndarray"
 local symbol = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
@@ -263,7 +263,7 @@ end
 
 return setmetatable(model, { __index = function(_, key)
   if key == "FeedForward" then
-    rawset(model, key, require "tycho.model.feedforward")
+    rawset(model, key, require "tycho.module.feedforward")
   elseif type(key) == "string" and key:sub(1, 1) ~= "_" then
     Error.unknown{ func = "model", argument = key, what = "function", among = model }
   end

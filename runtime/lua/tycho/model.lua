@@ -1,0 +1,2 @@
+-- The name that users require; see model/checkpoint.lua.
+return require "tycho.model.checkpoint"
