@@ -101,6 +101,7 @@ build = {
       ["tycho.module.param_store"] = "runtime/lua/tycho/module/param_store.lua",
       ["tycho.module.sequential"] = "runtime/lua/tycho/module/sequential.lua",
       ["tycho.module.shared_arrays"] = "runtime/lua/tycho/module/shared_arrays.lua",
+      ["tycho.module.stores"] = "runtime/lua/tycho/module/stores.lua",
       ["tycho.module.training_state"] = "runtime/lua/tycho/module/training_state.lua",
       ["tycho.monitor"] = "runtime/lua/tycho/monitor.lua",
       ["tycho.name"] = "runtime/lua/tycho/name.lua",
