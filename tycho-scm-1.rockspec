@@ -113,6 +113,7 @@ build = {
       ["tycho.ndarray.custom"] = "runtime/lua/tycho/ndarray/custom.lua",
       ["tycho.ndarray.files"] = "runtime/lua/tycho/ndarray/files.lua",
       ["tycho.ndarray.gather"] = "runtime/lua/tycho/ndarray/gather.lua",
+      ["tycho.ndarray.image_codec"] = "runtime/lua/tycho/ndarray/image_codec.lua",
       ["tycho.ndarray.imdecode"] = "runtime/lua/tycho/ndarray/imdecode.lua",
       ["tycho.ndarray.index"] = "runtime/lua/tycho/ndarray/index.lua",
       ["tycho.ndarray.index_key"] = "runtime/lua/tycho/ndarray/index_key.lua",
