@@ -673,8 +673,8 @@ function Module:backward(...)
 end
 
 
-for _, file in ipairs{ "optimizer", "fused_update" } do
-  for name, method in pairs(require("tycho.module." .. file)) do
+for _, part in ipairs{ require "tycho.module.optimizer", require "tycho.module.fused_update" } do
+  for name, method in pairs(part) do
     Module[name] = method
   end
 end
