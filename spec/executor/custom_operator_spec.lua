@@ -1,4 +1,4 @@
--- Operators written in Lua (runtime/lua/tycho/executor/custom_operator.lua): in executors, in a
+-- Operators written in Lua (runtime/lua/tycho/op/custom.lua): in executors, in a
 -- Module, on arrays, with states, errors.
 
 local ty = require "tycho"

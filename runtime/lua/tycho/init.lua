@@ -15,36 +15,59 @@ local ty = {
   live = native.live, version = native.text(native.C.ty_version()),
 }
 
--- name -> file; the second spellings share the file
+-- name -> module; two spellings share one
 local MODULES = {
-  sym = "symbol",          symbol = "symbol",
-  nd = "ndarray",          ndarray = "ndarray",
-  mod = "module",          module = "module",
-  image = "image",         img = "image",
-  init = "initializer",    initializer = "initializer",
-  optimizer = "optimizer", opt = "optimizer",
-  kv = "kvstore",          kvstore = "kvstore",
-  monitor = "monitor",     mon = "monitor",
-  viz = "viz",             visualization = "viz",
-  random = "random",       rnd = "random",
-  executor = "executor",   executor_manager = "executor_manager",
-  io = "io",               recordio = "recordio",
-  rnn = "rnn",             lr_scheduler = "lr_scheduler",
-  metric = "metric",       callback = "callback",
-  model = "model",         profiler = "profiler",
-  test_utils = "test_utils", name = "name",
-  attribute = "attribute", context = "context",
-  engine = "engine",       operator = "operator",
-  op = "op",               runtime = "runtime",
-  log = "log",
+  sym              = "tycho.symbol",
+  symbol           = "tycho.symbol",
+  nd               = "tycho.ndarray",
+  ndarray          = "tycho.ndarray",
+  mod              = "tycho.module",
+  module           = "tycho.module",
+  image            = "tycho.image",
+  img              = "tycho.image",
+  init             = "tycho.initializer",
+  initializer      = "tycho.initializer",
+  optimizer        = "tycho.optimizer",
+  opt              = "tycho.optimizer",
+  kv               = "tycho.kvstore",
+  kvstore          = "tycho.kvstore",
+  monitor          = "tycho.monitor",
+  mon              = "tycho.monitor",
+  viz              = "tycho.viz",
+  visualization    = "tycho.viz",
+  random           = "tycho.random",
+  rnd              = "tycho.random",
+  executor         = "tycho.executor",
+  executor_manager = "tycho.executor_manager",
+  io               = "tycho.io",
+  recordio         = "tycho.recordio",
+  rnn              = "tycho.rnn",
+  lr_scheduler     = "tycho.lr_scheduler",
+  metric           = "tycho.metric",
+  callback         = "tycho.callback",
+  model            = "tycho.model",
+  profiler         = "tycho.profiler",
+  test_utils       = "tycho.test_utils",
+  name             = "tycho.name",
+  attribute        = "tycho.attribute",
+  context          = "tycho.context",
+  engine           = "tycho.engine",
+  operator         = "tycho.operator",
+  op               = "tycho.op",
+  runtime          = "tycho.runtime",
+  log              = "tycho.log",
 }
 
 -- what lives in a module but is used everywhere: name -> module, field
 local FIELDS = {
-  cpu = { "context", "cpu" },                         gpu = { "context", "gpu" },
-  cpu_pinned = { "context", "cpu_pinned" },           Context = { "context", "Context" },
-  current_context = { "context", "current_context" }, num_gpus = { "context", "num_gpus" },
-  AttrScope = { "attribute", "AttrScope" },           scope = { "ndarray", "scope" },
+  cpu             = { "tycho.context", "cpu" },
+  gpu             = { "tycho.context", "gpu" },
+  cpu_pinned      = { "tycho.context", "cpu_pinned" },
+  Context         = { "tycho.context", "Context" },
+  current_context = { "tycho.context", "current_context" },
+  num_gpus        = { "tycho.context", "num_gpus" },
+  AttrScope       = { "tycho.attribute", "AttrScope" },
+  scope           = { "tycho.ndarray", "scope" },
 }
 
 
@@ -68,9 +91,9 @@ end
 local function find(_, name)
   local value
   if MODULES[name] then
-    value = require("tycho." .. MODULES[name])
+    value = require(MODULES[name])
   elseif FIELDS[name] then
-    value = require("tycho." .. FIELDS[name][1])[FIELDS[name][2]]
+    value = require(FIELDS[name][1])[FIELDS[name][2]]
   elseif type(name) == "string" and name:sub(1, 2) ~= "__" then
     Error.unknown{ func = "ty", argument = name, what = "module or function", names = names() }
   end

@@ -1,2 +1,2 @@
--- The name that users require; see executor/custom_operator.lua.
-return require "tycho.executor.custom_operator"
+-- The name that users require; see op/custom.lua.
+return require "tycho.op.custom"

@@ -145,12 +145,23 @@ local function always()
 end
 
 
--- The check of an object whose class lives in a module that may not be loaded yet.
-local function object_of(module, class)
+local classes = {}                       -- by the name of their type, as they are told
+
+-- The check of an object whose class a module further up tells with `args.class`; without that
+-- module there are no such objects.
+local function object_of(name)
   return function(v)
-    return type(v) == "table" and package.loaded[module] ~= nil
-      and Class.is_a(v, require(module)[class])
+    local class = classes[name]
+    return class ~= nil and Class.is_a(v, class)
   end
+end
+
+
+--- Says which class the objects of a type have: "array", "context", "executor", "symbol".
+-- @string name
+-- @tparam Class class
+function args.class(name, class)
+  classes[name] = class
 end
 
 
@@ -173,10 +184,10 @@ args.types = {
                  text = "a shape (a list of sizes)" },
   dims       = { check = function(v) return read_sizes(v, -2 ^ 53) end, takes = nameless,
                  text = "a list of integers" },
-  context    = { check = object_of("tycho.core.context", "Context"),
-                 text = "a context such as ty.cpu()" },
-  symbol     = { check = object_of("tycho.symbol", "Symbol"), text = "a Symbol" },
-  array      = { check = object_of("tycho.ndarray", "NDArray"), text = "an NDArray" },
+  context    = { check = object_of "context", text = "a context such as ty.cpu()" },
+  symbol     = { check = object_of "symbol", text = "a Symbol" },
+  array      = { check = object_of "array", text = "an NDArray" },
+  executor   = { check = object_of "executor", text = "an Executor" },
   null       = { check = function(v) return v == null end, text = "ty.null" },
   dtype      = { text = "a dtype", check = function(v)
     if type(v) ~= "string" then

@@ -20,6 +20,7 @@ local context = {}
 
 local Context = Class:extend("Context")
 scope.make(Context, "context")
+args.class("context", Context)
 
 local TYPE_IDS = { cpu = 1, gpu = 2, cpu_pinned = 3 }
 local BASES = { cpu = C.TY_CPU, gpu = C.TY_GPU, cpu_pinned = C.TY_PINNED }

@@ -27,7 +27,7 @@ local Error = require "tycho.core.error"
 local files = require "tycho.ndarray.files"
 local gc = require "tycho.core.gc"
 local log = require "tycho.core.log"
-local symbol = require "tycho.symbol"
+local symbol = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
 require "tycho.ndarray"                                  -- puts the class of arrays together
 
@@ -35,11 +35,6 @@ local C, check = native.C, native.check
 local is_array, is_plain, null = arrays.is_array, values.is_plain, values.null
 
 local binding = {}
-
-args.types.executor = { text = "an Executor", check = function(v)
-  local module = package.loaded["tycho.executor"]
-  return module and Class.is_a(v, module.Executor) or false
-end }
 
 local want_array, bind_array, place_array = ffi.typeof("ty_want[?]"), ffi.typeof("ty_bind[?]"),
   ffi.typeof("ty_place[?]")

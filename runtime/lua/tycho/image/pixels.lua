@@ -7,32 +7,22 @@
 --
 -- @module tycho.image.pixels
 
-local ffi = require "ffi"
 local args = require "tycho.core.args"
 local call = require "tycho.ndarray.call"
 local chance = require "tycho.image.random"
 local class = require "tycho.ndarray.class"
+local codec = require "tycho.ndarray.image_codec"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
-local native = require "tycho.core.ffi"
 local nd = require "tycho.ndarray"
 local null = require("tycho.core.values").null
 
-local C, check = native.C, native.check
 local floor, max = math.floor, math.max
 
 local pixels = {}
 
-local made = ffi.new("ty_tensor *[1]")
-
 
 -- Files -------------------------------------------------------------------------------------------
-
-local function decode(bytes, n, flag, to_rgb, func)
-  check(C.ty_image_decode(bytes, n, flag, to_rgb and 1 or 0, made), func)
-  return class.own(made[0])
-end
-
 
 local IMDECODE = args.form("image.imdecode", {
   { "buf", "text|array" }, "*", { "flag", "integer", 1 }, { "to_rgb", "boolean", true },
@@ -48,7 +38,7 @@ function pixels.imdecode(...)
   if class.is_array(a.buf) then
     a.buf = a.buf:tostring_raw()
   end
-  return decode(a.buf, #a.buf, a.flag, a.to_rgb, "image.imdecode")
+  return codec.decode(a.buf, a.flag, a.to_rgb, "image.imdecode")
 end
 
 
@@ -61,36 +51,8 @@ local IMREAD = args.form("image.imread", {
 function pixels.imread(...)
   local a = IMREAD(...)
   return files.parse(a.filename, "image.imread", function(bytes)
-    return decode(bytes, #bytes, a.flag, a.to_rgb, "image.imread")
+    return codec.decode(bytes, a.flag, a.to_rgb, "image.imread")
   end)
-end
-
-
-local FORMATS = { jpg = "jpeg", jpeg = "jpeg", jpe = "jpeg", png = "png" }
-
--- The codec that a file name or ".jpg" asks for.
-local function format_of(name, func, argument)
-  local format = FORMATS[name:match("([^.]*)$"):lower()]
-  if not format then
-    Error.raise{ code = "value", func = func, argument = argument,
-      expected = ".jpg, .jpeg, .jpe or .png", got = name,
-      message = "there is no such format of images" }
-  end
-  return format
-end
-
-
-local PNG_LEVEL = 3                      -- of compression, 0 to 9; what OpenCV writes by default
-
-local function encode(image, quality, format, func)
-  image = nd._as_array(image, "uint8", func)
-  if image.dtype ~= "uint8" then
-    Error.raise{ code = "dtype", func = func, argument = "img", expected = "uint8",
-      got = image.dtype, message = "an image in a file is made of bytes" }
-  end
-  check(C.ty_image_encode(image.handle, format,
-    format == "png" and (quality or PNG_LEVEL) or quality or 95, made), func)
-  return class.own(made[0]):tostring_raw()
 end
 
 
@@ -105,11 +67,7 @@ local IMENCODE = args.form("image.imencode", {
 -- @treturn string
 function pixels.imencode(...)
   local a = IMENCODE(...)
-  local format = format_of(a.img_fmt, "image.imencode", "img_fmt")
-  if format == "png" and a.quality and a.quality > 9 then
-    a.quality = nil
-  end
-  return encode(a.img, a.quality, format, "image.imencode")
+  return codec.encode_as(a.img, a.quality, a.img_fmt, "image.imencode")
 end
 
 
@@ -119,8 +77,8 @@ local IMWRITE = args.form("image.imwrite",
 --- Writes an image to a file whose name ends in .jpg, .jpeg, .jpe or .png.
 function pixels.imwrite(...)
   local a = IMWRITE(...)
-  local format = format_of(a.filename, "image.imwrite", "filename")
-  files.write(a.filename, encode(a.img, a.quality, format, "image.imwrite"), "image.imwrite")
+  local format = codec.format_of(a.filename, "image.imwrite", "filename")
+  files.write(a.filename, codec.encode(a.img, a.quality, format, "image.imwrite"), "image.imwrite")
 end
 
 

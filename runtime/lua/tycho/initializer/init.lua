@@ -32,8 +32,8 @@ local init = {
   register = base.register,
 }
 
-for _, file in ipairs{ "fill", "composite" } do
-  for name, class in pairs(require("tycho.initializer." .. file)) do
+for _, part in ipairs{ require "tycho.initializer.fill", require "tycho.initializer.composite" } do
+  for name, class in pairs(part) do
     init[name] = class
   end
 end

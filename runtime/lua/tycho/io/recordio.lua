@@ -12,9 +12,11 @@
 local ffi = require "ffi"
 local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
+local codec = require "tycho.ndarray.image_codec"
 local Error = require "tycho.core.error"
 local native = require "tycho.core.ffi"
 local values = require "tycho.core.values"
+require "tycho.ndarray"                  -- puts the class of arrays together
 
 local C, check = native.C, native.check
 
@@ -325,9 +327,8 @@ local PACK_IMG = args.form("recordio.pack_img", {
 -- @tparam[opt] table options quality = 95, img_fmt = ".jpg" or ".png"
 function recordio.pack_img(...)
   local a = PACK_IMG(...)
-  local image = require "tycho.image"
-  return recordio.pack(a.header,
-    image.imencode(a.img, { quality = a.quality, img_fmt = a.img_fmt }))
+  local image = codec.encode_as(a.img, a.quality, a.img_fmt, "recordio.pack_img")
+  return recordio.pack(a.header, image)
 end
 
 
@@ -340,7 +341,7 @@ local UNPACK_IMG = args.form("recordio.unpack_img",
 function recordio.unpack_img(...)
   local a = UNPACK_IMG(...)
   local header, bytes_of = recordio.unpack(a.text)
-  return header, require("tycho.image").imdecode(bytes_of, { flag = a.iscolor })
+  return header, codec.decode(bytes_of, a.iscolor, true, "recordio.unpack_img")
 end
 
 

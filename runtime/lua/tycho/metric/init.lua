@@ -27,8 +27,9 @@ local metrics = {
   check_label_shapes = base.check_counts,
 }
 
-for _, file in ipairs{ "classification", "regression", "composite" } do
-  for name, class in pairs(require("tycho.metric." .. file)) do
+for _, part in ipairs{ require "tycho.metric.classification", require "tycho.metric.regression",
+    require "tycho.metric.composite" } do
+  for name, class in pairs(part) do
     metrics[name] = class
   end
 end

@@ -11,6 +11,7 @@
 -- @module tycho.module.base
 
 local args = require "tycho.core.args"
+local checkpoint = require "tycho.model.checkpoint"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
@@ -19,7 +20,7 @@ local init = require "tycho.initializer"
 local io_data = require "tycho.io.data"
 local log = require "tycho.core.log"
 local nd = require "tycho.ndarray"
-local params = require "tycho.module.param_check"
+local params = require "tycho.model.param_check"
 local rows = require "tycho.module.batch_slices"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
@@ -501,7 +502,7 @@ local FILE = args.form("Module:save_params", { { "fname", "text" } })
 -- @string fname
 function BaseModule:save_params(...)
   local a = FILE(...)
-  require("tycho.model").write_params(a.fname, self:_read_params())
+  checkpoint.write_params(a.fname, self:_read_params())
 end
 
 
@@ -514,7 +515,7 @@ local LOAD = args.form("Module:load_params",
 --   name here, or nil to keep it
 function BaseModule:load_params(...)
   local a, func = LOAD(...), self:_func("load_params")
-  local arg_params, aux_params = require("tycho.model").read_params(a.fname, func, true)
+  local arg_params, aux_params = checkpoint.read_params(a.fname, func, true)
   self:set_params(params.renamed(arg_params, a.rename, func),
     params.renamed(aux_params, a.rename, func))
 end

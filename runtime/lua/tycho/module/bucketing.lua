@@ -24,6 +24,7 @@ local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.core.args"
 local BaseModule = require "tycho.module.base"
+local checkpoint = require "tycho.model.checkpoint"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
 local interpreted = require "tycho.core.nojit"
@@ -643,7 +644,7 @@ end
 -- @int epoch
 -- @bool[opt=false] remove_amp_cast
 function BucketingModule:save_checkpoint(...)
-  local a, model = SAVE(...), require "tycho.model"
+  local a = SAVE(...)
   local arg_params, aux_params = self:get_params()
   local keys = integer_keys(self)
   for _, key in ipairs(keys) do
@@ -651,7 +652,7 @@ function BucketingModule:save_checkpoint(...)
       { remove_amp_cast = a.remove_amp_cast })
   end
   nd.save(a.prefix .. ".buckets", nd.array(keys, { dtype = "int32" }))
-  model.save_checkpoint(a.prefix, a.epoch, null, arg_params, aux_params)
+  checkpoint.save_checkpoint(a.prefix, a.epoch, null, arg_params, aux_params)
 end
 
 
@@ -684,7 +685,7 @@ local LOAD = args.form("BucketingModule.load", {
 --- A module from a checkpoint; unbound.
 -- @tparam table options prefix, epoch, sym_gen, default_bucket_key, and those of the constructor
 function BucketingModule.load(...)
-  local a, model, symbol = LOAD(...), require "tycho.model", require "tycho.symbol"
+  local a, symbol = LOAD(...), require "tycho.symbol.symbol"
   local keys = nd.load(a.prefix .. ".buckets")
   local options = a.options
   options.sym_dict = {}
@@ -692,7 +693,7 @@ function BucketingModule.load(...)
     options.sym_dict[key] = symbol.load(symbol_file(a.prefix, key))
   end
   options.sym_gen, options.default_bucket_key = a.sym_gen, a.default_bucket_key
-  options.arg_params, options.aux_params = model.load_params(a.prefix, a.epoch)
+  options.arg_params, options.aux_params = checkpoint.load_params(a.prefix, a.epoch)
   return BucketingModule.load_dict(options)
 end
 

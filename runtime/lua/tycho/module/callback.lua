@@ -9,6 +9,7 @@
 -- @module tycho.callback
 
 local args = require "tycho.core.args"
+local checkpoint = require "tycho.model.checkpoint"
 local log = require "tycho.core.log"
 local C = require("tycho.core.ffi").C
 
@@ -36,7 +37,7 @@ function callback.do_checkpoint(...)
   local period = math.max(a.period, 1)
   return function(epoch, symbol, arg_params, aux_params)
     if (epoch + 1) % period == 0 then
-      require("tycho.model").save_checkpoint(a.prefix, epoch + 1, symbol, arg_params, aux_params)
+      checkpoint.save_checkpoint(a.prefix, epoch + 1, symbol, arg_params, aux_params)
     end
   end
 end

@@ -9,8 +9,8 @@
 local args = require "tycho.core.args"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
-local model = require "tycho.model"
-local params = require "tycho.module.param_check"
+local model = require "tycho.model.checkpoint"
+local params = require "tycho.model.param_check"
 
 local FUNC = "Module:fit early_stopping"
 

@@ -16,15 +16,17 @@
 local pairs = require("tycho.core.iterate").pairs
 local Error = require "tycho.core.error"
 
--- class -> file, and the class's name there when the file has several
+-- class -> module, and the class's name there when the module has several
 local CLASSES = {
-  BaseModule       = { "base" },       Module           = { "module" },
-  BucketingModule  = { "bucketing" },  SequentialModule = { "sequential" },
-  PythonModule     = { "lua_module", "PythonModule" },
-  PythonLossModule = { "lua_module", "PythonLossModule" },
-  LuaModule        = { "lua_module", "PythonModule" },
-  LuaLossModule    = { "lua_module", "PythonLossModule" },
-  DataParallelExecutorGroup = { "executor_group" },
+  BaseModule                = { "tycho.module.base" },
+  Module                    = { "tycho.module.module" },
+  BucketingModule           = { "tycho.module.bucketing" },
+  SequentialModule          = { "tycho.module.sequential" },
+  PythonModule              = { "tycho.module.lua_module", "PythonModule" },
+  PythonLossModule          = { "tycho.module.lua_module", "PythonLossModule" },
+  LuaModule                 = { "tycho.module.lua_module", "PythonModule" },
+  LuaLossModule             = { "tycho.module.lua_module", "PythonLossModule" },
+  DataParallelExecutorGroup = { "tycho.module.executor_group" },
 }
 
 require "tycho.module.fit"
@@ -45,7 +47,7 @@ return setmetatable({}, { __index = function(mod, key)
   if not place then
     Error.unknown{ func = "mod", argument = key, what = "class", names = names() }
   end
-  local found = require("tycho.module." .. place[1])
+  local found = require(place[1])
   found = place[2] and found[place[2]] or found
   rawset(mod, key, found)
   return found

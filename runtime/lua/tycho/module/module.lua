@@ -19,6 +19,7 @@ local args = require "tycho.core.args"
 local bank_of = require "tycho.module.shared_arrays"
 local BaseModule = require "tycho.module.base"
 local call = require "tycho.ndarray.call"
+local checkpoint = require "tycho.model.checkpoint"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
@@ -27,7 +28,7 @@ local Group = require "tycho.module.executor_group"
 local init = require "tycho.initializer"
 local io_data = require "tycho.io.data"
 local nd = require "tycho.ndarray"
-local params = require "tycho.module.param_check"
+local params = require "tycho.model.param_check"
 local rows = require "tycho.module.batch_slices"
 local tables = require "tycho.core.tables"
 local Values = require "tycho.module.param_store"
@@ -186,15 +187,15 @@ local LOAD = args.form("Module.load", {
 -- @tparam[opt] table options load_optimizer_states = false (read by init_optimizer), rename
 --   (function of a name -> its new name, or nil to keep it), and those of the constructor
 function Module.load(...)
-  local a, model = LOAD(...), require "tycho.model"
-  local symbol, arg_params, aux_params = model.load_checkpoint(a.prefix, a.epoch)
+  local a = LOAD(...)
+  local symbol, arg_params, aux_params = checkpoint.load_checkpoint(a.prefix, a.epoch)
   a.options.symbol = symbol
   local m = Module(a.options)
   m._arg_values = Values(false, params.renamed(arg_params, a.rename, "Module.load"))
   m._aux_values = Values(true, params.renamed(aux_params, a.rename, "Module.load"))
   m._params_initialized = true
   m._preload_states = a.load_optimizer_states
-    and model.file_name(a.prefix, a.epoch, "states") or nil
+    and checkpoint.file_name(a.prefix, a.epoch, "states") or nil
   return m
 end
 
@@ -206,12 +207,12 @@ local SAVE = args.form("Module:save_checkpoint", {
 
 --- Writes `PREFIX-symbol.json`, `PREFIX-0003.params` and, if asked for, `PREFIX-0003.states`.
 function Module:save_checkpoint(...)
-  local a, model = SAVE(...), require "tycho.model"
+  local a = SAVE(...)
   local arg_params, aux_params = self:_read_params()
-  model.save_checkpoint(a.prefix, a.epoch, self._symbol, arg_params, aux_params,
+  checkpoint.save_checkpoint(a.prefix, a.epoch, self._symbol, arg_params, aux_params,
     { remove_amp_cast = a.remove_amp_cast })
   if a.save_optimizer_states then
-    self:save_optimizer_states(model.file_name(a.prefix, a.epoch, "states"))
+    self:save_optimizer_states(checkpoint.file_name(a.prefix, a.epoch, "states"))
   end
 end
 
@@ -672,8 +673,8 @@ function Module:backward(...)
 end
 
 
-for _, file in ipairs{ "optimizer", "fused_update" } do
-  for name, method in pairs(require("tycho.module." .. file)) do
+for _, part in ipairs{ require "tycho.module.optimizer", require "tycho.module.fused_update" } do
+  for name, method in pairs(part) do
     Module[name] = method
   end
 end

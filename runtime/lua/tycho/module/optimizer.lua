@@ -13,6 +13,7 @@ local BaseModule = require "tycho.module.base"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
+local stores = require "tycho.module.stores"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
@@ -100,7 +101,7 @@ local function init_store(self, names)
       own[#own + 1], arrays[#arrays + 1] = name, self._exec_group.param_arrays[k]
     end
   end
-  require("tycho.model")._initialize_kvstore(self._kvstore, arrays, self._arg_values:values(), own,
+  stores.initialize(self._kvstore, arrays, self._arg_values:values(), own,
     self._update_on_kvstore)
 end
 
@@ -142,8 +143,7 @@ function Module:init_optimizer(...)
     return
   end
   self:_sync_params()
-  local model = require "tycho.model"
-  local kv, update_on_kvstore = model._create_kvstore(a.kvstore == nil and "local" or a.kvstore,
+  local kv, update_on_kvstore = stores.create(a.kvstore == nil and "local" or a.kvstore,
     #self._context, self._arg_values:arrays())
   local before, optimizer = take({}, self),
     make_optimizer(self, a, index_names(self, update_on_kvstore), rescale_of(self, kv))
@@ -278,7 +278,7 @@ function Module:_tell_store(params)
 end
 
 
--- Parameters that have gradients, as `model.update_params` takes them; kept, since a
+-- Parameters that have gradients, as `stores.update` takes them; kept, since a
 -- group's arrays stay what they are.
 local function trained(self)
   local group, u = self._exec_group, rawget(self, "_trained")
@@ -321,7 +321,7 @@ function Module:update()
   local u = trained(self)
   u.index, u.kvstore, u.update_on_kvstore, u.updater =
     self._param_index, self._kvstore, self._update_on_kvstore, self._updater
-  require("tycho.model").update_params(u)
+  stores.update(u)
 end
 
 

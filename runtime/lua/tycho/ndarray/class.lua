@@ -29,6 +29,7 @@ local class = {}
 
 local NDArray = Class:extend("NDArray")
 class.NDArray = NDArray
+args.class("array", NDArray)
 
 --- Bytes of an element, by dtype code.
 class.BYTES = { [0] = 4, [1] = 8, [2] = 2, [3] = 1, [4] = 4, [5] = 1, [6] = 8, [7] = 1, [12] = 2 }

@@ -4,6 +4,8 @@
 -- @module tycho.ndarray.imdecode
 
 local args = require "tycho.core.args"
+local call = require "tycho.ndarray.call"
+local codec = require "tycho.ndarray.image_codec"
 local Error = require "tycho.core.error"
 
 local IMDECODE = args.form("nd.imdecode", {
@@ -13,7 +15,7 @@ local IMDECODE = args.form("nd.imdecode", {
 
 
 -- Columns x0 to before x1 and rows y0 to before y1; all of the image where x0 = x1 or y0 = y1.
-local function clipped(image, x, rect)
+local function clipped(x, rect)
   local x0, y0, x1, y1 = unpack(rect)
   if #rect ~= 4 then
     Error.raise{ code = "value", func = "nd.imdecode", argument = "clip_rect",
@@ -21,7 +23,8 @@ local function clipped(image, x, rect)
   elseif x0 == x1 or y0 == y1 then
     return x
   end
-  return image.fixed_crop(x, x0, y0, x1 - x0, y1 - y0)
+  return call.params("_image_crop", "nd.imdecode", { x }, { "x", ("%d"):format(x0),
+    "y", ("%d"):format(y0), "width", ("%d"):format(x1 - x0), "height", ("%d"):format(y1 - y0) })
 end
 
 
@@ -35,14 +38,13 @@ end
 -- @treturn NDArray (channels, height, width), or out
 return function(...)
   local a = IMDECODE(...)
-  local image = require "tycho.image"
-  local x = image.imdecode(a.str_img,
-    { flag = a.channels == 1 and 0 or a.channels == 3 and 1 or -1, to_rgb = false })
+  local flag = a.channels == 1 and 0 or a.channels == 3 and 1 or -1
+  local x = codec.decode(a.str_img, flag, false, "nd.imdecode")
   if x.shape[3] ~= a.channels then
     Error.raise{ code = "shape", func = "nd.imdecode", argument = "channels", expected = a.channels,
       got = x.shape[3], message = "the image has another number of channels" }
   end
-  x = clipped(image, x, a.clip_rect):transpose{ 2, 0, 1 }:astype("float32")
+  x = clipped(x, a.clip_rect):transpose{ 2, 0, 1 }:astype("float32")
   x = a.mean and x - a.mean or x
   if not a.out then
     return x

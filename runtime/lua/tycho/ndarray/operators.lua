@@ -11,9 +11,11 @@ local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.core.args"
 local call = require "tycho.ndarray.call"
+local call_custom = require "tycho.ndarray.custom"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
+local custom = require "tycho.op.custom"
 local Error = require "tycho.core.error"
 local known = require "tycho.ndarray.call_cache"
 local registry = require "tycho.op.registry"
@@ -95,13 +97,13 @@ end
 
 
 -- Puts inputs given by name into their places.
-local function place_named(c, custom)
+local function place_named(c)
   local schema, func = c.schema, c.func
   if schema.variadic then
     Error.raise{ code = "type", func = func, op = schema.name, argument = (next(c.named)),
       message = "takes any number of inputs, so they are given by position only" }
   end
-  local params = custom and custom._known(c.params, func) or c.params
+  local params = schema.name == "Custom" and custom._known(c.params, func) or c.params
   local names = registry.ports(schema.name, params, -1, func).inputs
   for key, x in pairs(c.named) do
     local place = place_of(names, key)
@@ -164,12 +166,11 @@ end
 -- Calls -------------------------------------------------------------------------------------------
 
 local function run(c)
-  local custom = c.schema.name == "Custom" and require("tycho.executor.custom_operator")
   if next(c.named) then
-    place_named(c, custom)
+    place_named(c)
   end
-  if custom then
-    return custom._call(c.inputs, c.params, c.func)
+  if c.schema.name == "Custom" then
+    return call_custom(c.inputs, c.params, c.func)
   end
   check_inputs(c)
   check_ctx(c)

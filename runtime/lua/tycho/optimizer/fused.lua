@@ -24,9 +24,9 @@ local args = require "tycho.core.args"
 local base = require "tycho.optimizer.base"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
-local Executor = require("tycho.executor").Executor
+local Executor = require("tycho.executor.executor").Executor
 local nd = require "tycho.ndarray"
-local sym = require "tycho.symbol"
+local sym = require "tycho.symbol.symbol"
 local tables = require "tycho.core.tables"
 
 local Learner = Class:extend("Learner")

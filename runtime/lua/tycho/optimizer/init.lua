@@ -28,8 +28,14 @@ local optimizers = {
   get_updater = updater.get_updater,
 }
 
-for _, file in ipairs{ "momentum", "adaptive", "layerwise", "other", "fused" } do
-  for name, class in pairs(require("tycho.optimizer." .. file)) do
+local PARTS = {
+  require "tycho.optimizer.momentum", require "tycho.optimizer.adaptive",
+  require "tycho.optimizer.layerwise", require "tycho.optimizer.other",
+  require "tycho.optimizer.fused",
+}
+
+for _, part in ipairs(PARTS) do
+  for name, class in pairs(part) do
     optimizers[name] = class
   end
 end

@@ -23,13 +23,13 @@ local NAMES = 60                         -- names of a module that are listed
 -- Whether a value is an instance of a class, given by module and name ("" where the
 -- module is the class itself).
 local function is(value, module, name)
-  local loaded = package.loaded["tycho." .. module]
+  local loaded = package.loaded[module]
   return loaded ~= nil and Class.is_a(value, name == "" and loaded or loaded[name])
 end
 
 
 local function is_array(value)
-  return is(value, "ndarray.class", "NDArray")
+  return is(value, "tycho.ndarray.class", "NDArray")
 end
 
 
@@ -305,9 +305,11 @@ end
 
 -- module, class, view
 local VIEWS = {
-  { "ndarray.class", "NDArray", array_text }, { "symbol", "Symbol", symbol_text },
-  { "module.base", "", module_text }, { "io.data", "DataIter", iterator_text },
-  { "io.data", "DataBatch", batch_text },
+  { "tycho.ndarray.class", "NDArray", array_text },
+  { "tycho.symbol.symbol", "Symbol", symbol_text },
+  { "tycho.module.base", "", module_text },
+  { "tycho.io.data", "DataIter", iterator_text },
+  { "tycho.io.data", "DataBatch", batch_text },
 }
 
 

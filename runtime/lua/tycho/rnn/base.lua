@@ -21,8 +21,9 @@ local Error = require "tycho.core.error"
 local fields = require "tycho.core.fields"
 local nd = require "tycho.ndarray"
 local sequence = require "tycho.rnn.sequence"
-local symbol = require "tycho.symbol"
+local symbol = require "tycho.symbol.symbol"
 local tables = require "tycho.core.tables"
+require "tycho.executor.executor"        -- what cells build can be bound
 
 local rnn_cell = {}
 

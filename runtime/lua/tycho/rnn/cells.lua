@@ -10,7 +10,7 @@ local args = require "tycho.core.args"
 local base = require "tycho.rnn.base"
 local init = require "tycho.initializer"
 local layout = require "tycho.initializer.rnn_layout"
-local symbol = require "tycho.symbol"
+local symbol = require "tycho.symbol.symbol"
 
 local BaseRNNCell, GATES = base.BaseRNNCell, layout.GATES
 

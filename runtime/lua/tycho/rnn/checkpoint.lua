@@ -7,7 +7,7 @@ local args = require "tycho.core.args"
 local base = require "tycho.rnn.base"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
-local model = require "tycho.model"
+local model = require "tycho.model.checkpoint"
 local values = require "tycho.core.values"
 
 local checkpoint = {}

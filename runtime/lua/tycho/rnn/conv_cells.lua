@@ -9,7 +9,7 @@ local args = require "tycho.core.args"
 local base = require "tycho.rnn.base"
 local basic = require "tycho.rnn.cells"
 local Error = require "tycho.core.error"
-local symbol = require "tycho.symbol"
+local symbol = require "tycho.symbol.symbol"
 
 local conv = {}
 

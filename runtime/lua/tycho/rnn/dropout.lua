@@ -6,7 +6,7 @@ local args = require "tycho.core.args"
 local base = require "tycho.rnn.base"
 local Error = require "tycho.core.error"
 local sequence = require "tycho.rnn.sequence"
-local symbol = require "tycho.symbol"
+local symbol = require "tycho.symbol.symbol"
 
 local BaseRNNCell = base.BaseRNNCell
 

@@ -16,7 +16,7 @@ local init = require "tycho.initializer"
 local layout = require "tycho.initializer.rnn_layout"
 local log = require "tycho.core.log"
 local stack = require "tycho.rnn.stack"
-local symbol = require "tycho.symbol"
+local symbol = require "tycho.symbol.symbol"
 
 local BaseRNNCell = base.BaseRNNCell
 

@@ -18,9 +18,15 @@ local log = require "tycho.core.log"
 
 local rnn = {}
 
-for _, part in ipairs{ "base", "cells", "conv_cells", "fused", "stack", "dropout", "modifiers",
-    "text", "bucket_iter", "checkpoint" } do
-  for name, v in pairs(require("tycho.rnn." .. part)) do
+local PARTS = {
+  require "tycho.rnn.base", require "tycho.rnn.cells", require "tycho.rnn.conv_cells",
+  require "tycho.rnn.fused", require "tycho.rnn.stack", require "tycho.rnn.dropout",
+  require "tycho.rnn.modifiers", require "tycho.rnn.text", require "tycho.rnn.bucket_iter",
+  require "tycho.rnn.checkpoint",
+}
+
+for _, part in ipairs(PARTS) do
+  for name, v in pairs(part) do
     rnn[name] = v
   end
 end

@@ -9,7 +9,7 @@ local Error = require "tycho.core.error"
 local fused = require "tycho.rnn.fused"
 local sequence = require "tycho.rnn.sequence"
 local stack = require "tycho.rnn.stack"
-local symbol = require "tycho.symbol"
+local symbol = require "tycho.symbol.symbol"
 
 local BaseRNNCell = base.BaseRNNCell
 

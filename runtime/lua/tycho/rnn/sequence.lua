@@ -5,7 +5,7 @@
 
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
-local symbol = require "tycho.symbol"
+local symbol = require "tycho.symbol.symbol"
 
 local sequence = {}
 

@@ -8,7 +8,7 @@ local base = require "tycho.rnn.base"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local sequence = require "tycho.rnn.sequence"
-local symbol = require "tycho.symbol"
+local symbol = require "tycho.symbol.symbol"
 local tables = require "tycho.core.tables"
 
 local BaseRNNCell = base.BaseRNNCell

@@ -15,6 +15,7 @@ local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
 local attrs = require "tycho.core.attrs"
 local class = require "tycho.ndarray.class"
+local custom = require "tycho.symbol.custom"
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
 local node = require "tycho.symbol.node"
@@ -200,9 +201,7 @@ end
 --- Whether operators written in Lua are in a graph, which must be asked for their shapes.
 -- @tparam table built as `graph.of`
 function graph.is_custom(built)
-  -- without it there is no such operator
-  local operator = package.loaded["tycho.executor.custom_operator"]
-  return operator ~= nil and operator._used(built.order)
+  return custom.has(built.order)
 end
 
 
@@ -216,10 +215,13 @@ end
 -- @treturn table as `graph.of`
 function graph.resolved(symbol, wants, count, func, default)
   local built = graph.of(symbol, func)
-  local operator = graph.is_custom(built) and package.loaded["tycho.executor.custom_operator"]
-  return operator and operator._resolve(built, wants, count, function(hints)
+  if not graph.is_custom(built) then
+    return built
+  end
+  local function rebuild(hints)
     return build(symbol, func, hints)
-  end, func, default) or built
+  end
+  return custom.resolve(built, wants, count, rebuild, func, default)
 end
 
 

@@ -9,6 +9,7 @@
 local ffi = require "ffi"
 local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
+local custom = require "tycho.op.custom"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
 local graph = require "tycho.symbol.graph"
@@ -61,7 +62,7 @@ local function read_node(g, i, nodes, Symbol, where)
     return node.variable(name, dict, where)
   end
   local schema = registry.find(op)
-  dict = op == "Custom" and require("tycho.executor.custom_operator")._own(dict) or dict
+  dict = op == "Custom" and custom._own(dict) or dict
   local n = node.operator(schema, name, dict, schema.variadic and raw.nin or -1, "sym.load", where)
   for k = 0, raw.nin - 1 do
     n.inputs[k + 1] = { nodes[raw["in"][k].node + 1], raw["in"][k].out }

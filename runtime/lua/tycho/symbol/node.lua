@@ -13,6 +13,7 @@ jit.off(true, true)                                      -- pays no compilation:
 
 local pairs = require("tycho.core.iterate").pairs
 local attrs = require "tycho.core.attrs"
+local custom = require "tycho.op.custom"
 local Error = require "tycho.core.error"
 local registry = require "tycho.op.registry"
 
@@ -53,12 +54,11 @@ end
 -- @string func for errors
 -- @string where
 function node.operator(schema, name, dict, nin, func, where)
-  local custom = schema.name == "Custom"
-    and require("tycho.executor.custom_operator")._ports(dict, func, name) or nil
-  local ports = registry.ports(schema.name, custom and node.merged(dict, custom) or dict,
+  local hidden = schema.name == "Custom" and custom._ports(dict, func, name) or nil
+  local ports = registry.ports(schema.name, hidden and node.merged(dict, hidden) or dict,
     nin, func, name)
   return { op = schema.name, name = name, attrs = dict, inputs = {}, ports = ports,
-    where = where, custom = custom }
+    where = where, custom = hidden }
 end
 
 

@@ -18,12 +18,12 @@ local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local host = require "tycho.ndarray.transfer"
-local module_params = require "tycho.module.param_check"
+local module_params = require "tycho.model.param_check"
 local nd = require "tycho.ndarray"
 local random = require "tycho.test.random"
-local symbol = require "tycho.symbol"
+local symbol = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
-require "tycho.executor"
+require "tycho.executor.executor"
 
 local is_array, is_plain = class.is_array, values.is_plain
 

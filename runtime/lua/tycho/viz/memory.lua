@@ -341,7 +341,7 @@ end
 
 
 local function is_executor(v)
-  local loaded = package.loaded["tycho.executor"]
+  local loaded = package.loaded["tycho.executor.executor"]
   return loaded ~= nil and Class.is_a(v, loaded.Executor), v,
     "an Executor, for instance from sym:simple_bind{...}"
 end

@@ -36,6 +36,7 @@ local symbol = {}
 
 local Symbol = Class:extend("Symbol")
 symbol.Symbol = Symbol
+args.class("symbol", Symbol)
 symbol_op.use(Symbol)
 symbol_op.add_infix(Symbol)
 
@@ -526,37 +527,6 @@ symbol._variables_of = graph.variables_of
 -- @tparam table given names whose shape or array was given
 function symbol._explain(e, self, given)
   return graph.explain(e, graph.of(self, e.func), given)
-end
-
-
--- Running -----------------------------------------------------------------------------------------
-
---- An executor on given arrays; see `ty.executor`.
-function Symbol:bind(...)
-  return require("tycho.executor").bind(self, ...)
-end
-
-
---- An executor on arrays made for the given shapes; see `ty.executor`.
-function Symbol:simple_bind(...)
-  return require("tycho.executor").simple_bind(self, ...)
-end
-
-
-local EVAL = args.form("Symbol:eval", { rest = "arrays", { "ctx", "context?" } })
-
---- Binds, runs forward once and returns the outputs.
--- @tparam table options ctx = current context, and every argument by name
--- @treturn {NDArray,...}
-function Symbol:eval(...)
-  local a = EVAL(...)
-  if #self:list_auxiliary_states() > 0 then
-    Error.raise{ code = "unsupported", func = "Symbol:eval",
-      argument = self:list_auxiliary_states()[1],
-      message = "the symbol has auxiliary states; use bind or simple_bind" }
-  end
-  local ctx = a.ctx or require("tycho.core.context").current_context()
-  return self:bind{ ctx = ctx, args = a.arrays }:forward()
 end
 
 

@@ -28,6 +28,8 @@ local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local host = require "tycho.ndarray.transfer"
+local run_custom = require "tycho.executor.custom"
+local symbol = require "tycho.symbol.symbol"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
@@ -38,6 +40,7 @@ local executor = {}
 
 local Executor = Class:extend("Executor")
 executor.Executor = Executor
+args.class("executor", Executor)
 
 
 -- Making ------------------------------------------------------------------------------------------
@@ -264,7 +267,7 @@ end
 
 -- The symbol as it was when bound; a copy, which few executors are asked for.
 local function symbol_of(self)
-  rawset(self, "_symbol", require("tycho.symbol")._restored(rawget(self, "_snapshot")))
+  rawset(self, "_symbol", symbol._restored(rawget(self, "_snapshot")))
   return rawget(self, "_symbol")
 end
 
@@ -345,7 +348,7 @@ end
 local function act(self, handle, code, silent)
   check(C.ty_exec_event(handle, event), "Executor")
   if code == C.TY_EV_HOST then
-    require("tycho.executor.custom_operator")._run(self, event)
+    run_custom(self, event)
   elseif self._monitor_callback and not silent then
     return report(self)
   end
@@ -684,7 +687,7 @@ function Executor:get_optimized_symbol()
   local heads, n = ffi.new("const ty_entry *[1]"), ffi.new("int[1]")
   check(C.ty_graph_heads(graph, heads, n), func)
   check(C.ty_graph_text(graph, heads[0], n[0], text_out), func)
-  return require("tycho.symbol").load_json(native.text(text_out[0]))
+  return symbol.load_json(native.text(text_out[0]))
 end
 
 
@@ -819,10 +822,36 @@ function Executor.__tostring(self)
 end
 
 
--- Names of the data-parallel layer that also live here.
-local MANAGER = { _split_input_slice = true, _check_arguments = true, _load_general = true,
-  _load_data = true, _load_label = true }
+-- Of symbols --------------------------------------------------------------------------------------
 
-return setmetatable(executor, { __index = function(_, key)
-  return MANAGER[key] and require("tycho.module.executor_manager")[key] or nil
-end })
+local Symbol = symbol.Symbol
+
+--- An executor on given arrays; see `ty.executor`.
+function Symbol:bind(...)
+  return executor.bind(self, ...)
+end
+
+
+--- An executor on arrays made for the given shapes; see `ty.executor`.
+function Symbol:simple_bind(...)
+  return executor.simple_bind(self, ...)
+end
+
+
+local EVAL = args.form("Symbol:eval", { rest = "arrays", { "ctx", "context?" } })
+
+--- Binds, runs forward once and returns the outputs.
+-- @tparam table options ctx = current context, and every argument by name
+-- @treturn {NDArray,...}
+function Symbol:eval(...)
+  local a = EVAL(...)
+  local states = self:list_auxiliary_states()
+  if #states > 0 then
+    Error.raise{ code = "unsupported", func = "Symbol:eval", argument = states[1],
+      message = "the symbol has auxiliary states; use bind or simple_bind" }
+  end
+  return self:bind{ ctx = a.ctx or context.current_context(), args = a.arrays }:forward()
+end
+
+
+return executor

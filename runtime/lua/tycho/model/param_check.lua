@@ -4,7 +4,7 @@
 -- names that are not own) and `mismatch` (names whose shapes differ), so that a script can act on
 -- them (rename, drop, initialise) and try again.
 --
--- @module tycho.module.param_check
+-- @module tycho.model.param_check
 
 local pairs = require("tycho.core.iterate").pairs
 local Error = require "tycho.core.error"

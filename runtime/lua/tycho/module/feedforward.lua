@@ -7,12 +7,13 @@
 -- Arrays become iterators: for training shuffled, with the rest of an epoch in front of the next
 -- one. Batch callbacks of training see nbatch from 1, unlike those of modules.
 --
--- @module tycho.model.feedforward
+-- @module tycho.module.feedforward
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local BaseModule = require "tycho.module.base"
 local callback = require "tycho.module.callback"
+local checkpoint = require "tycho.model.checkpoint"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
@@ -303,7 +304,7 @@ function FeedForward:save(...)
     Error.raise{ code = "value", func = "FeedForward:save", argument = "epoch",
       message = "'epoch' is missing" }
   end
-  require("tycho.model").save_checkpoint(a.prefix, epoch, self.symbol, self.arg_params,
+  checkpoint.save_checkpoint(a.prefix, epoch, self.symbol, self.arg_params,
     self.aux_params, { remove_amp_cast = a.remove_amp_cast })
 end
 
@@ -319,7 +320,7 @@ function FeedForward.load(...)
   local a = LOAD(...)
   local options = a.options
   options.symbol, options.arg_params, options.aux_params =
-    require("tycho.model").load_checkpoint(a.prefix, a.epoch)
+    checkpoint.load_checkpoint(a.prefix, a.epoch)
   options.begin_epoch = options.begin_epoch or a.epoch
   return FeedForward(options)
 end

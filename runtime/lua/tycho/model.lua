@@ -1,0 +1,51 @@
+--- The name that users require: checkpoints, the oldest way of training, what trainings share.
+--
+-- The parts: `model.checkpoint`, `module.feedforward`, `module.stores`.
+--
+-- @module tycho.model
+
+local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
+local Error = require "tycho.core.error"
+local stores = require "tycho.module.stores"
+
+local model = {
+  _create_kvstore = stores.create, _initialize_kvstore = stores.initialize,
+  update_params = stores.update,
+}
+
+for name, f in pairs(require "tycho.model.checkpoint") do
+  model[name] = f
+end
+
+
+local PARAM = args.form("model.BatchEndParam", {
+  { "epoch", "integer" }, { "nbatch", "integer" }, { "eval_metric", "any?" }, { "locals", "any?" },
+})
+
+--- What batch callbacks are called with: `{epoch, nbatch, eval_metric, locals}`.
+function model.BatchEndParam(...)
+  return PARAM(...)
+end
+
+
+--- Reads the state of a training; see `Module:save_state`.
+function model.save_state(module, ...)
+  return module:save_state(...)
+end
+
+
+--- Puts a training back; see `Module:load_state`.
+function model.load_state(module, ...)
+  return module:load_state(...)
+end
+
+
+return setmetatable(model, { __index = function(_, key)
+  if key == "FeedForward" then
+    rawset(model, key, require "tycho.module.feedforward")
+  elseif type(key) == "string" and key:sub(1, 1) ~= "_" then
+    Error.unknown{ func = "model", argument = key, what = "function", among = model }
+  end
+  return rawget(model, key)
+end })

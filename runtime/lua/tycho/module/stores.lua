@@ -1,0 +1,115 @@
+--- What a training does with a store: choosing it, giving it the parameters, updating through it.
+--
+-- @module tycho.module.stores
+
+local pairs = require("tycho.core.iterate").pairs
+local Class = require "tycho.core.class"
+local Error = require "tycho.core.error"
+local value = require("tycho.core.values").value
+
+local stores = {}
+
+local BIG = 16 * 1024 * 1024             -- elements: larger ones are not updated in a "local" store
+
+
+local function updates_on_store(kv)
+  local setting = os.getenv("TYCHO_UPDATE_ON_KVSTORE")
+  return tonumber(setting or 1) ~= 0 and kv:is_capable("optimizer")
+end
+
+
+local function has_big(arg_params)
+  for _, x in pairs(arg_params) do
+    if x.size > BIG then
+      return true
+    end
+  end
+  return false
+end
+
+
+--- The store for a training, and whether it updates the parameters. One device needs none.
+-- @param kvstore name, store, or `ty.null`
+-- @int num_device
+-- @tparam table arg_params
+-- @return store or nil
+-- @treturn bool update_on_kvstore
+function stores.create(kvstore, num_device, arg_params)
+  local kvstores = require "tycho.kvstore"
+  if value(kvstore) == nil then
+    return nil, false
+  elseif type(kvstore) == "string" then
+    if num_device == 1 and not kvstore:find("dist", 1, true) then
+      return nil, false
+    end
+    local kv = kvstores.create(kvstore)
+    return kv, updates_on_store(kv) and not (kvstore == "local" and has_big(arg_params))
+  elseif Class.is_a(kvstore, kvstores.KVStoreBase) then
+    return kvstore, updates_on_store(kvstore)
+  end
+  Error.raise{ code = "type", func = "model._create_kvstore", argument = "kvstore",
+    expected = "a name or a store", got = Error.kind(kvstore), message = "bad 'kvstore'" }
+end
+
+
+--- Gives parameters to a store.
+-- @param kvstore
+-- @tparam table param_arrays per parameter a list over devices
+-- @tparam table arg_params host arrays by name
+-- @tparam {string,...} param_names keys
+-- @bool update_on_kvstore whether devices take the store's values
+function stores.initialize(kvstore, param_arrays, arg_params, param_names, update_on_kvstore)
+  for k, name in ipairs(param_names) do
+    if update_on_kvstore then
+      kvstore:broadcast(name, arg_params[name], param_arrays[k], { priority = -(k - 1) })
+    else
+      kvstore:init(name, arg_params[name])
+    end
+  end
+end
+
+
+-- Gradients and weights of each device, kept in u: a step makes no new lists.
+local function lists_of_devices(u)
+  if not u.devices then
+    u.devices = {}
+    for d = 1, u.weights[1] and #u.weights[1] or 0 do
+      local list = { indices = {}, grads = {}, weights = {} }
+      for k in ipairs(u.names) do
+        list.grads[k], list.weights[k] = u.grads[k][d], u.weights[k][d]
+      end
+      u.devices[d] = list
+    end
+  end
+  return u.devices
+end
+
+
+-- Each device's updater takes all parameters at once.
+local function update_devices(u)
+  local devices = lists_of_devices(u)
+  for d, list in ipairs(devices) do
+    for k, name in ipairs(u.names) do
+      list.indices[k] = u.index[name] * #devices + d - 1
+    end
+    u.updater(list.indices, list.grads, list.weights)
+  end
+end
+
+
+--- Updates parameters through a store or an updater.
+-- @tparam table u names, grads and weights (per name a list over devices), index
+--   (number of each name, from 0), kvstore, update_on_kvstore, updater; kept between
+--   steps, it keeps lists for them, too
+function stores.update(u)
+  for k, name in ipairs(u.kvstore and u.names or {}) do
+    local out = u.update_on_kvstore and u.weights[k] or u.grads[k]
+    u.kvstore:pushpull(name, u.grads[k], { out = out, priority = -(k - 1) })
+  end
+  if not u.update_on_kvstore then
+    update_devices(u)
+  end
+end
+
+
+return stores

@@ -1,0 +1,3 @@
+-- The name that users require; see symbol/symbol.lua. Executors are loaded too: symbols are bound.
+require "tycho.executor.executor"
+return require "tycho.symbol.symbol"
