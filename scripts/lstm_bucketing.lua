@@ -123,5 +123,5 @@ for _ = 1, options.sentences do
   print("  " .. table.concat(words, " "))
 end
 local final = module:score(test, ty.metric.Perplexity{PAD})[1][2]
-print(("test perplexity %.1f (best %.1f) after %d epochs"):format(final,
-  math.min(best, final), options.epochs))
+print(("test perplexity %.1f (best %.1f) after %d epochs")
+  :format(final, math.min(best, final), options.epochs))

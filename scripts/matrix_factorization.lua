@@ -134,9 +134,10 @@ local rmse = common.fit(options, module, {
 -- All items for one user: the items with the highest ratings, foretold.
 local function advise(who)
   local every = ty.nd.arange(0, items)
-  local foretold =
-    module:predict(ty.io.NDArrayIter{data = {user = ty.nd.full({items}, who), item = every},
-      batch_size = options.batch, last_batch_handle = "pad"})
+  local foretold = module:predict(ty.io.NDArrayIter{
+    data = {user = ty.nd.full({items}, who), item = every},
+    batch_size = options.batch, last_batch_handle = "pad",
+  })
   local best = foretold:topk{k = 5, axis = 0}:totable()
   local texts = {}
   for i, k in ipairs(best) do

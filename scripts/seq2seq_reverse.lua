@@ -205,8 +205,8 @@ module:fit{
   epoch_end_callback = function(epoch)
     local seconds = ty.callback.clock() - started
     local share = test(6)
-    print(("epoch %d: perplexity %.3f, %.3f of the sequences right"):format(epoch,
-      select(2, metric:get_global()), share))
+    print(("epoch %d: perplexity %.3f, %.3f of the sequences right")
+      :format(epoch, select(2, metric:get_global()), share))
     log:epoch{epoch = epoch, train = select(2, metric:get_global()),
       valid = share, seconds = seconds}
     started = ty.callback.clock()

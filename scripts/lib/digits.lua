@@ -65,8 +65,8 @@ local function draw_one(cells, pixels, random)
     local v = row - (SIZE - 1) / 2
     for column = 0, SIZE - 1 do
       local u = column - (SIZE - 1) / 2
-      local level = weight * smooth(cells, xx * u + xy * v + x0,
-        yx * u + yy * v + y0) + (random() - 0.5) * 0.15
+      local level = weight * smooth(cells, xx * u + xy * v + x0, yx * u + yy * v + y0)
+        + (random() - 0.5) * 0.15
       pixels[row * SIZE + column] = math.max(0, math.min(1, level))
     end
   end

@@ -61,8 +61,10 @@ end
 -- @int[opt=10] classes
 -- @string name of the layer
 function networks.head(x, classes, name)
-  return ty.sym.SoftmaxOutput{data = ty.sym
-    .FullyConnected{data = x, num_hidden = classes or 10, name = name}, name = "softmax"}
+  return ty.sym.SoftmaxOutput{
+    data = ty.sym.FullyConnected{data = x, num_hidden = classes or 10, name = name},
+    name = "softmax",
+  }
 end
 
 

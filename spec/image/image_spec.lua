@@ -169,8 +169,10 @@ describe("image", function()
         for interp = 0, 4 do
           local y = image.imresize(constant(9, 13, 3, 200), size[1], size[2], interp)
           assert.shape({ size[2], size[1], 3 }, y)
-          assert.is_true(largest(y, constant(size[2], size[1], 3, 200)) <= (interp == 2 and 1
-            or interp == 4 and 1 or 0), ("rule %d to %d x %d"):format(interp, size[1], size[2]))
+          assert.is_true(
+            largest(y, constant(size[2], size[1], 3, 200))
+              <= (interp == 2 and 1 or interp == 4 and 1 or 0),
+            ("rule %d to %d x %d"):format(interp, size[1], size[2]))
         end
       end
     end)

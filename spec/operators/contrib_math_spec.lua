@@ -18,8 +18,9 @@ describe("attention", function()
   local function kind(x, parts, part)
     local t = x.shape[1]
     local y = x:reshape{t, B * H, parts, D}
-    return nd.transpose(nd.slice_axis(y,
-      {axis = 2, begin = part, ["end"] = part + 1}):reshape{t, B * H, D}, {axes = {1, 0, 2}})
+    return nd.transpose(
+      nd.slice_axis(y, {axis = 2, begin = part, ["end"] = part + 1}):reshape{t, B * H, D},
+      {axes = {1, 0, 2}})
   end
 
   it("is a product of each head", function()

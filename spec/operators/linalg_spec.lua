@@ -150,8 +150,8 @@ describe("whole matrices", function()
 
   it("are refused where there is nothing to find", function()
     local e = assert.raises("run", function() linalg.inverse(nd.zeros{2, 2}):wait_to_read() end)
-    assert.is_truthy(tostring(e):find("matrix 0 is singular: it has no inverse", 1,
-      true), tostring(e))
+    assert.is_truthy(tostring(e):find("matrix 0 is singular: it has no inverse", 1, true),
+      tostring(e))
     e = assert.raises("run", function()
       linalg.syevd(double{{0 / 0, 1}, {1, 1}})[1]:wait_to_read()
     end)

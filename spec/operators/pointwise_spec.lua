@@ -14,15 +14,15 @@ local function agrees(want, got, dtype)
   if want ~= want then return got ~= got end
   if want == got then return true end
   if math.abs(want) > LARGEST[dtype] then return math.abs(got) > LARGEST[dtype] / 4 end
-  return math.abs(want - got) <= BOUNDS[dtype] * math.max(math.abs(want),
-    dtype == "float64" and 1e-4 or 1e-2)
+  return math.abs(want - got)
+    <= BOUNDS[dtype] * math.max(math.abs(want), dtype == "float64" and 1e-4 or 1e-2)
 end
 
 local function check(name, dtype, wants, got, describe_point)
   for i, want in ipairs(wants) do
     if not agrees(want, got[i], dtype) then
-      error(("%s in %s at %s: %.17g, expected %.17g"):format(name, dtype,
-        describe_point(i), got[i], want), 0)
+      error(("%s in %s at %s: %.17g, expected %.17g")
+        :format(name, dtype, describe_point(i), got[i], want), 0)
     end
   end
 end

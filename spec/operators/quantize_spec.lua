@@ -20,8 +20,8 @@ end
 
 -- what a 32-bit result stands for
 local function numbers(out, min, max)
-  return out:astype("float64") * (math.max(math.abs(min:asscalar()),
-    math.abs(max:asscalar())) / 2147483647)
+  return out:astype("float64")
+    * (math.max(math.abs(min:asscalar()), math.abs(max:asscalar())) / 2147483647)
 end
 
 describe("8-bit integers", function()

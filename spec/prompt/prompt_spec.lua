@@ -178,8 +178,8 @@ describe("prompt", function()
   it("completes operators and their options", function()
     local ty, s = require "tycho", session()
     local _ = ty.sym
-    assert.is_truthy(table.concat(select(2, complete(s.env, "ty.sym.FullyC")),
-      " "):find("FullyConnected", 1, true))
+    assert.is_truthy(table.concat(select(2, complete(s.env, "ty.sym.FullyC")), " ")
+      :find("FullyConnected", 1, true))
     assert.is_truthy(table.concat(select(2,
       complete(s.env, "ty.sym.FullyConnected{data = x, num_h")), " "):find("num_hidden", 1, true))
   end)

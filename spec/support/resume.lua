@@ -50,8 +50,8 @@ local function buckets()
   local function generate(length)
     local x = ty.sym.Embedding{ data = ty.sym.Variable("data"), input_dim = 8,
       output_dim = 4, name = "embed" }
-    local outputs = ty.rnn.GRUCell(5, { prefix = "gru_" }):unroll(length, x,
-      { layout = "NTC", merge_outputs = true })
+    local outputs = ty.rnn.GRUCell(5, { prefix = "gru_" })
+      :unroll(length, x, { layout = "NTC", merge_outputs = true })
     x = ty.sym.Dropout{ data = ty.sym.Reshape{ data = outputs, shape = { -1, 5 } }, p = 0.2 }
     x = ty.sym.FullyConnected{ data = x, num_hidden = 8, name = "fc" }
     return ty.sym.SoftmaxOutput{ data = x,

@@ -117,8 +117,8 @@ local function profile(run, exe)
   end
   table.sort(list, function(a, b) return a.ns > b.ns end)
   for _, s in ipairs(list) do
-    io.stderr:write(("  %-36s %5d calls %10.3f ms %5.1f %%\n"):format(s.op, s.calls,
-      s.ns * 1e-6, 100 * s.ns / total))
+    io.stderr:write(("  %-36s %5d calls %10.3f ms %5.1f %%\n")
+      :format(s.op, s.calls, s.ns * 1e-6, 100 * s.ns / total))
   end
 end
 

@@ -15,7 +15,8 @@ local FORBIDDEN = {                                      -- pattern, the only fi
   { "collectgarbage%s*%(%s*%)", "core/gc.lua", "only core/gc.lua drives the collector" },
   { "os%.exit", "none", "a module never ends the process" },
   { "ffi%.gc%([^)]*function", "none", "finalisers are C functions" },
-  { "[\"']tycho%.[%w_.]*[\"']%s*%.%.", "none", "a module's name put together is not seen here: write it out" },
+  { "[\"']tycho%.[%w_.]*[\"']%s*%.%.", "none",
+    "a module's name put together is not seen here: write it out" },
 }
 
 -- A module of runtime/lua.

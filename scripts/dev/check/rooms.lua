@@ -11,12 +11,14 @@ local rooms = {}
 
 -- The interface of the native library: everybody may include it, and the house of Lua knows nothing
 -- else of C.
-rooms.interface = { name = "tycho.h", path = "native/tycho%.h$", is = "the functions of the library" }
+rooms.interface = { name = "tycho.h", path = "native/tycho%.h$",
+  is = "the functions of the library" }
 
 rooms.native = { title = "native", {
   { name = "base", path = "native/base/", is = "memory, errors, text, threads, files",
-    public = { "base.h", "json.h", "parallel.h", "atomic_file.h", "philox.h", "stream_copy.h", "vmath.h", "convert.h",
-      "dtype.h", "cast.h", "cpu.h", "env.h", "error.h", "interrupt.h", "memory.h", "text.h" } },
+    public = { "base.h", "json.h", "parallel.h", "atomic_file.h", "philox.h", "stream_copy.h",
+      "vmath.h", "convert.h", "dtype.h", "cast.h", "cpu.h", "env.h", "error.h", "interrupt.h",
+      "memory.h", "text.h" } },
 }, {
   { name = "device", path = "native/device/", is = "processors, queues, storage",
     public = { "device.h", "queue.h", "pool.h", "profile.h" } },
@@ -24,33 +26,39 @@ rooms.native = { title = "native", {
   { name = "tensor", path = "native/tensor/", is = "dense arrays and their files",
     public = { "tensor.h" } },
 }, {
-  { name = "kernel", path = "native/kernel/", is = "loops over operands, for each instruction set", at = { 0, 9 },
-    public = {
-      "kernel.h", "blocked.h", "gemm/gemm.h", "conv/conv.h", "conv/winograd.h", "conv/onednn.h", "conv/onednn_weight.h", "onednn.h",
-      "vec/vec.h", "reduce/reduce.h", "lapack.h", "strided_copy.h", "variates.h",
+  { name = "kernel", path = "native/kernel/", is = "loops over operands, for each instruction set",
+    at = { 0, 9 }, public = {
+      "kernel.h", "blocked.h", "gemm/gemm.h", "conv/conv.h", "conv/winograd.h", "conv/onednn.h",
+      "conv/onednn_weight.h", "onednn.h", "vec/vec.h", "reduce/reduce.h", "lapack.h",
+      "strided_copy.h", "variates.h",
     } },
 }, {
-  { name = "pointwise", path = "native/pointwise/", is = "formulas, fused into one loop", at = { 0, 9 },
-    public = { "pointwise.h", "ir.h" } },
+  { name = "pointwise", path = "native/pointwise/", is = "formulas, fused into one loop",
+    at = { 0, 9 }, public = { "pointwise.h", "ir.h" } },
 }, {
-  { name = "op", path = "native/op/", is = "what an operator is: contract, registry, dispatch", at = { 0, 9 },
+  { name = "op", path = "native/op/", is = "what an operator is: contract, registry, dispatch",
+    at = { 0, 9 },
     public = { "op.h", "param.h", "infer.h", "formula.h", "registry.h", "dispatch.h" } },
   { name = "image", path = "native/image/", is = "pixels, codecs", at = { 9, 3 },
     only = { base = true, device = true, tensor = true }, public = { "image.h", "codec.h" } },
 }, {
-  { name = "imperative", path = "native/imperative/", is = "one call at once", at = { 0, 2.6 }, public = {} },
-  { name = "graph", path = "native/graph/", is = "nodes, symbol files", at = { 2.6, 2.6 }, public = { "graph.h" } },
-  { name = "operators", path = "native/operators/", is = "all operators, by topic", at = { 5.2, 4.6 },
-    public = { "loss/softmax_loss.h", "control/subgraphs.h" } },
+  { name = "imperative", path = "native/imperative/", is = "one call at once", at = { 0, 2.6 },
+    public = {} },
+  { name = "graph", path = "native/graph/", is = "nodes, symbol files", at = { 2.6, 2.6 },
+    public = { "graph.h" } },
+  { name = "operators", path = "native/operators/", is = "all operators, by topic",
+    at = { 5.2, 4.6 }, public = { "loss/softmax_loss.h", "control/subgraphs.h" } },
   { name = "io", path = "native/io/", is = "readers, batches", at = { 9.8, 2.2 },
     only = { base = true, device = true, tensor = true, image = true }, public = {} },
 }, {
   { name = "pass", path = "native/pass/", is = "from a graph to a program", at = { 2.6, 7.2 },
     public = { "program.h", "gradient.h", "control_flow.h", "device_placement.h", "extract.h" } },
 }, {
-  { name = "exec", path = "native/exec/", is = "programs, bound to arrays and run", at = { 2.6, 7.2 }, public = {} },
+  { name = "exec", path = "native/exec/", is = "programs, bound to arrays and run",
+    at = { 2.6, 7.2 }, public = {} },
 }, {
-  { name = "program", path = "runtime/[^/]*$", is = "the program tycho", at = { 0, 2.6 }, only = {}, public = {} },
+  { name = "program", path = "runtime/[^/]*$", is = "the program tycho", at = { 0, 2.6 }, only = {},
+    public = {} },
 } }
 
 rooms.lua = { title = "runtime/lua/tycho", {

@@ -20,7 +20,8 @@ local function opens_table(line)
 end
 
 local function is_row(line)
-  return line:find("^[%a_][%w_.]*%(?[\"']") or line:find("^%s*case .*:") or line:find("^%s*default:")
+  return line:find("^[%a_][%w_.]*%(?[\"']") or line:find("^%s*case .*:")
+    or line:find("^%s*default:")
 end
 
 local function braces(line)

@@ -320,8 +320,8 @@ end
 
 local function fail_count(form, n)
   Error.raise{ code = "type", func = form.func, expected = #form.order, got = n,
-    message = ("takes at most %d positional argument%s, got %d"):format(#form.order,
-      #form.order == 1 and "" or "s", n) }
+    message = ("takes at most %d positional argument%s, got %d")
+      :format(#form.order, #form.order == 1 and "" or "s", n) }
 end
 
 

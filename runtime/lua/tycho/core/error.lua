@@ -243,8 +243,8 @@ end
 
 local function shape_lines(e, lines)
   for _, s in ipairs(e.shapes or {}) do
-    lines[#lines + 1] = ("  input %s %s, %s"):format(s.name,
-      Error.show(s.shape), s.from or "unknown")
+    lines[#lines + 1] = ("  input %s %s, %s")
+      :format(s.name, Error.show(s.shape), s.from or "unknown")
   end
 end
 

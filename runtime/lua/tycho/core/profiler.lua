@@ -74,8 +74,9 @@ function profiler.set_config(...)
   local function bit(on, mask)
     return (a.profile_all or on) and mask or 0
   end
-  what = bit(a.profile_symbolic, C.TY_PROFILE_SYMBOLIC) + bit(a.profile_imperative,
-    C.TY_PROFILE_IMPERATIVE) + bit(a.profile_memory, C.TY_PROFILE_MEMORY)
+  what = bit(a.profile_symbolic, C.TY_PROFILE_SYMBOLIC)
+    + bit(a.profile_imperative, C.TY_PROFILE_IMPERATIVE)
+    + bit(a.profile_memory, C.TY_PROFILE_MEMORY)
     + bit(a.profile_api, C.TY_PROFILE_API)
   aggregate = a.aggregate_stats
   check(C.ty_profile_file(a.filename, a.continuous_dump and a.dump_period * 1e9 or 0), func)

@@ -802,8 +802,8 @@ local function describe(lines, title, names, list)
       lines[#lines + 1] = ("    ... %d in all"):format(#names)
       break
     end
-    lines[#lines + 1] = ("    %-24s %s"):format(name,
-      is_array(list[i]) and list[i]:summary() or "-")
+    lines[#lines + 1] = ("    %-24s %s")
+      :format(name, is_array(list[i]) and list[i]:summary() or "-")
   end
 end
 

@@ -107,8 +107,8 @@ end
 
 local function report(self, desc, how, x)
   if self._verbose then
-    log:info(("Initialized %s as %s: %s"):format(tostring(desc), how,
-      tostring(self._print_func(x))))
+    log:info(("Initialized %s as %s: %s")
+      :format(tostring(desc), how, tostring(self._print_func(x))))
   end
 end
 

@@ -80,8 +80,8 @@ function callback.log_train_metric(...)
       return
     end
     for _, pair in ipairs(param.eval_metric:get_name_value()) do
-      log:info(("Iter[%d] Batch[%d] Train-%s=%f"):format(param.epoch,
-        param.nbatch, pair[1], pair[2]))
+      log:info(("Iter[%d] Batch[%d] Train-%s=%f")
+        :format(param.epoch, param.nbatch, pair[1], pair[2]))
     end
     if a.auto_reset then
       param.eval_metric:reset_local()

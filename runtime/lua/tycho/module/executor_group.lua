@@ -444,8 +444,8 @@ local function heads_for(self, out_grads, i)
     local x = value(g)
     if x then
       x = class.is_array(x) and x or nd._as_array(x, "float32", FUNC .. ":backward")
-      heads[k] = rows.cut(x, self._output_axes[k] or 0,
-        self.slices[i]):as_in_context(self.contexts[i])
+      heads[k] = rows.cut(x, self._output_axes[k] or 0, self.slices[i])
+        :as_in_context(self.contexts[i])
     else
       heads[k] = null
     end

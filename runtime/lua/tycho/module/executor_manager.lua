@@ -214,8 +214,8 @@ local function input_array(a, name, shape, dtype)
     return tables.same(x._shape, shape) and x or class.view(x, shape, 0, BIND_FUNC)
   elseif x then
     (a.logger or log):warning(
-      ("bucketing: the shared array '%s', %s, is too small for %s and is replaced"):format(name,
-        Error.show(x._shape), Error.show(shape)))
+      ("bucketing: the shared array '%s', %s, is too small for %s and is replaced")
+        :format(name, Error.show(x._shape), Error.show(shape)))
   end
   x = zeros(shape, dtype, a.ctx)
   if shared then

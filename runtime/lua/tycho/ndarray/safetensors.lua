@@ -118,8 +118,8 @@ local function entry_of(name, entry, size, func, source)
   end
   local wanted = tables.product(entry.shape) * class.BYTES[args.DTYPES[dtype]]
   if to > size or to - from ~= wanted then
-    fail(func, source, ("'%s' has %d bytes of elements instead of %d"):format(name,
-      math.max(math.min(to, size) - from, 0), wanted))
+    fail(func, source, ("'%s' has %d bytes of elements instead of %d")
+      :format(name, math.max(math.min(to, size) - from, 0), wanted))
   end
   return { name = name, dtype = dtype, shape = #entry.shape > 0 and entry.shape or { 1 },
     from = from, to = to }

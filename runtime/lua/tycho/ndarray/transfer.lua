@@ -326,8 +326,8 @@ function host.from_string(bytes, shape, dtype, func)
   local want = x._size * BYTES[dtype]
   if #bytes ~= want then
     Error.raise{ code = "shape", func = func, argument = "bytes", expected = want, got = #bytes,
-      message = ("%s of shape %s has %d bytes"):format(args.DTYPE_NAMES[dtype],
-        Error.show(shape), want) }
+      message = ("%s of shape %s has %d bytes")
+        :format(args.DTYPE_NAMES[dtype], Error.show(shape), want) }
   end
   check(C.ty_tensor_write(x._h, bytes, want), func)
   return x

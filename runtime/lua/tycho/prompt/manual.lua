@@ -162,8 +162,8 @@ local function function_text(name, f)
   local lines = {}
   add_text(lines, form and signature(form) or entry.title, "")
   add_comment(lines, entry, form)
-  lines[#lines + 1] = ("  source: %s:%d; ??%s shows it"):format(short_path(info.source),
-    info.linedefined, name)
+  lines[#lines + 1] = ("  source: %s:%d; ??%s shows it")
+    :format(short_path(info.source), info.linedefined, name)
   return table.concat(lines, "\n")
 end
 
