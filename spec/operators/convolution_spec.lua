@@ -96,7 +96,7 @@ describe("convolution", function()
     assert.is_truthy(names, program)
   end)
 
-  it("goes by tiles of 1 x 1 windows in inference and sees a new weight", function()
+  it("sees a new weight of 1 x 1 windows in inference", function()
     for i, size in ipairs{{1, 64, 32, 14}, {3, 64, 32, 9}, {2, 32, 112, 7}} do
       local n, channels, filters, side = unpack(size)
       local x = ty.sym.Convolution{data = ty.sym.Variable("x"), num_filter = channels,
@@ -126,10 +126,6 @@ describe("convolution", function()
         local gap = (outputs.float32 - outputs.float64):abs():max():asscalar()
           / outputs.float64:abs():max():asscalar()
         assert(gap <= 1e-5, ("net %d, weight %d: %g"):format(i, round, gap))
-      end
-      local program = exes.float32:program()
-      if program:find("channels in 16s", 1, true) then
-        assert.is_truthy(program:find("\n *%d+  points"), program)
       end
     end
   end)

@@ -62,14 +62,6 @@ void   depth_weight(const struct window *w, const void *x, const void *dy, void 
 /* NULL: zeros, ones */
 struct convolve_end { const float *bias, *scale; int act; bool add; };
 
-/* Plain windows, float32, channels in blocks of a vector (pointwise_1x1.c). kept: state of the
-** instruction; NULL: the weight is packed into scratch at each run. */
-/* NULL: faster than other ways */
-const char *point_refuse(const struct window *w, bool trains);
-size_t point_scratch(const struct window *w, bool keeps);
-int point_forward(const struct window *w, const float *x, const struct operand *weight,
-    const struct convolve_end *end, float *y, struct gemm_kept *kept, void *tmp);
-
 /* The same in plain loops. */
 void convolve_plain(
     const struct window *w, const void *x, const void *weight, const void *bias, void *y, bool add);

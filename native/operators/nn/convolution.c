@@ -1,10 +1,9 @@
 /* convolution.c - Convolution and Convolution_v1.
 **
-** Candidates: a plain product where the window covers the whole image, Winograd's tiles
-** (kernel/conv/winograd.h), tiles of 1 x 1 windows (kernel/conv/pointwise_1x1.c), both over
-** blocks of channels, and oneDNN (convolution_onednn.c) where they are faster, our own rows for
-** depthwise windows, our own packed product (kernel/conv/conv.h) for everything, and the
-** definition in plain loops. Layouts with the channels last are inferred, but no kernel here
+** Candidates: a plain product where the window covers the whole image, Winograd's tiles over
+** blocks of channels (kernel/conv/winograd.h) and oneDNN (convolution_onednn.c) where they are
+** faster, our own rows for depthwise windows, our own packed product (kernel/conv/conv.h) for
+** everything, and the definition in plain loops. Layouts with the channels last are inferred, but no kernel here
 ** takes them.
 */
 #include "op/op.h"
@@ -392,35 +391,6 @@ static int tiles_back(struct call *c)
   return TY_OK;
 }
 
-/* -- 1 x 1 over blocks of channels ------------------------------------------------------------- */
-
-static const char *refuse_points(const struct call *c)
-{
-  struct window w = conv_window_of(c);
-  const char *no = conv_refuse_layout(c);
-  if (no) return no;
-  return c->in[0].block && c->out[0].block ? point_refuse(&w, c->trains) : NO_BLOCKS;
-}
-
-static size_t points_state(const struct call *c)
-{
-  struct window w = conv_window_of(c);
-  return convolve_keeps(&w) ? gemm_kept_bytes(c) : 0;
-}
-
-static size_t points_scratch(const struct call *c)
-{
-  struct window w = conv_window_of(c);
-  return point_scratch(&w, points_state(c));
-}
-
-static int points(struct call *c)
-{
-  struct window w = conv_window_of(c);
-  struct convolve_end end = end_of(c);
-  return point_forward(&w, c->in[0].p, &c->in[1], &end, c->out[0].p, c->state, c->tmp);
-}
-
 /* -- plain loops ------------------------------------------------------------------------------- */
 
 static int plain(struct call *c)
@@ -443,8 +413,6 @@ static int plain_back(struct call *c)
 static const struct kernel cpu[] = {
   { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,            NULL,           0,  K_ACT },
   { "Winograd", tiles,    T(TY_F32), refuse_tiles,      tiles_scratch, tiles_state,     gemm_kept_done, 0, K_ACT | K_AFFINE,
-    IN_BLOCKS(1, 1) },
-  { "points",  points,     T(TY_F32), refuse_points,    points_scratch, points_state,   gemm_kept_done, 0, K_ACT | K_AFFINE,
     IN_BLOCKS(1, 1) },
   DNNL_CONV
   { "rows",    depth,      T_FLOAT, refuse_depth,       NULL,         NULL,            NULL,           0,  K_ACT },
