@@ -79,9 +79,6 @@ void ticket_wait(struct ticket t);
 bool device_sync(void);                               /* TYCHO_SYNC=1: device_submit runs inline */
 const char *device_name(int device, char *buffer, size_t size);            /* "cpu(0)" */
 int  device_parse(const char *text, int *device);     /* "gpu(1)" -> TY_GPU + 1; "" -> TY_CPU */
-int device_copy(
-    struct storage *dst, size_t dst_at, struct storage *src, size_t src_at, size_t bytes);
-/* queued; across devices too */
 
 /* The random state of a device: every draw (imperative call or executor run) takes the next
 ** counter. */

@@ -579,34 +579,3 @@ int device_wait(int device)
     if (queue_at(slot_device(i))) drain(queue_at(slot_device(i)));
   return tell_pending(-1);
 }
-
-/* -- copies ------------------------------------------------------------------------------------ */
-
-struct copying { struct storage *dst, *src; size_t dst_at, src_at, bytes; };
-
-static int run_copy(void *context)
-{
-  const struct copying *c = context;
-  const struct storage *d = c->dst, *s = c->src;
-  int device = device_kind(d->device) == TY_GPU ? d->device : s->device;
-  char *to = (char *)d->data + c->dst_at, *from = (char *)s->data + c->src_at;
-  int64_t start = profiling(TY_PROFILE_IMPERATIVE) ? profile_now() : 0;
-  int code = device_ops(device)->copy(d->device, to, s->device, from, c->bytes);
-  struct profile_label l = { "imperative", "copy", "", "", 0 };
-  if (start) profile_span(&l, device, (int64_t)c->bytes, start, profile_now());
-  return code;
-}
-
-int device_copy(
-    struct storage *dst, size_t dst_at, struct storage *src, size_t src_at, size_t bytes)
-{
-  bool into = dst_at <= dst->bytes && bytes <= dst->bytes - dst_at;
-  bool from = src_at <= src->bytes && bytes <= src->bytes - src_at;
-  NEED(into && from, TY_EINDEX, "copy of %zu bytes from %zu to %zu: storages have %zu and %zu",
-      bytes, src_at, dst_at, src->bytes, dst->bytes);
-  struct copying *c = NEW(struct copying);
-  NEED(c, TY_EMEMORY, "out of memory");
-  *c = (struct copying){ dst, src, dst_at, src_at, bytes };
-  struct task t = { run_copy, mem_free, c, &src, &dst, 1, 1, NULL, 0, 0 };
-  return device_submit(device_kind(dst->device) == TY_GPU ? dst->device : src->device, &t, NULL);
-}
