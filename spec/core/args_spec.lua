@@ -30,6 +30,13 @@ describe("a form", function()
     assert.is_nil(form{ 3, 1, ["end"] = values.null }["end"])
   end)
 
+  it("takes nil at the end for absent", function()
+    assert.equal(1, form(3, 1, nil, nil, nil).val)
+    assert.equal("int8", form({ 3, 1, dtype = "int8" }, nil).dtype)
+    assert.equal(7, form(3, 1, { end_ = 7 }, nil)["end"])
+    assert.raises("value", form, nil)
+  end)
+
   it("hands out fresh shapes", function()
     local shape = { 2, 3 }
     assert.are_not.equal(shape, form{ shape, 1 }.shape)

@@ -51,6 +51,19 @@ describe("a call made again", function()
     end))
   end)
 
+  it("takes nil at the end for absent", function()
+    assert.same({1, 0, 3, 0}, stays(function() return nd.relu(small, nil) end))
+    assert.same({1, 0, 3, 0}, stays(function() return small:relu(nil) end))
+    assert.same({1, 3, -2, -4}, stays(function() return small:transpose({1, 0}, nil) end))
+    assert.same({6, 12}, stays(function() return nd.sum({nd.array{{2, 4}, {4, 8}}, axis = 1}, nil) end))
+    assert.same({0, 0}, stays(function() return nd.clip(small[1], 0, 0, nil, nil) end))
+    assert.same({4, 1}, small:reshape({4, 1}, nil).shape)
+    assert.same({4, 1}, small:reshape(4, 1, nil).shape)
+    assert.same({2, 3}, nd.random.randn(2, 3, nil).shape)
+    assert.same({2, 2}, small:broadcast_like(small, nil).shape)
+    assert.equal("type", (code_of(nd.relu, small, 1, nil)))
+  end)
+
   it("sees other values, shapes, dtypes and numbers of inputs", function()
     for _ = 1, 3 do
       for axis = 0, 2 do

@@ -103,6 +103,14 @@ describe("composition", function()
     assert.raises("type", function() return s(a) end)
   end)
 
+  it("takes nil at the end of a call for absent", function()
+    local a = V("a", nil)
+    assert.same({ "a" }, ty.sym.Group({ ty.sym.relu(a, nil), a * 2 }, nil):list_arguments())
+    assert.same({ "z" }, ty.sym.relu(a)({ a = V("z") }, nil):list_arguments())
+    assert.same({ { 2, 3 } }, select(2, ty.sym.random.randn(2, 3, nil):infer_shape(nil)))
+    assert.same({ { 2 } }, select(2, ty.sym.relu(a):infer_shape({ a = { 2 } }, nil)))
+  end)
+
   it("leaves other symbols alone when done in place", function()
     local s = V("a") + 1
     local t = s * 2

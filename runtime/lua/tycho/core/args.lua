@@ -42,8 +42,8 @@
 -- choice of words. A class takes its instances. A function `f(value) -> ok, converted, expected,
 -- code` checks as it likes. `args.types` may be extended.
 --
--- An optional parameter given as `ty.null` counts as absent unless its type names
--- null. Lua's reserved words have a second spelling with an underscore (`end_ = 3`);
+-- nil at the end counts as absent, and so does `ty.null` for an optional parameter unless its type
+-- names null. Lua's reserved words have a second spelling with an underscore (`end_ = 3`);
 -- the result uses the plain name.
 --
 -- Mistakes: unknown keyword E(name) with candidates, given twice E(name), missing
@@ -453,7 +453,7 @@ end
 --- Reads a call's arguments.
 -- @treturn table checked values by parameter name; other names under the form's `rest`
 function Form:__call(...)
-  local n, first = select("#", ...), ...
+  local n, first = values.count(...), ...
   local given = table_new(0, self.room)
   if self.rest then
     given[self.rest] = {}

@@ -63,6 +63,16 @@ function values.value(v)
 end
 
 
+--- How many arguments a call has; nil at the end is absent.
+function values.count(...)
+  local n = select("#", ...)
+  while n > 0 and (select(n, ...)) == nil do
+    n = n - 1
+  end
+  return n
+end
+
+
 --- Whether x is a table without metatable: a list, a dictionary or options, never an object.
 function values.is_plain(x)
   return type(x) == "table" and getmetatable(x) == nil

@@ -73,7 +73,7 @@ end
 
 -- A lone {width, height} is a size, not a list of parameters.
 local function lone_size(spec, t, ...)
-  if spec[1][2] == "shape" and select("#", ...) == 0 and values.is_plain(t) and #t == 2
+  if spec[1][2] == "shape" and values.count(...) == 0 and values.is_plain(t) and #t == 2
       and type(t[2]) == "number" then
     return { size = t }
   end

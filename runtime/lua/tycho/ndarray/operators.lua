@@ -33,7 +33,7 @@ local KIND = { is_input = is_array, input_text = "an NDArray", options = OPTIONS
 
 -- A Context among the options as text, which is what operators take.
 local function plain_context(...)
-  local n = select("#", ...)
+  local n = values.count(...)
   local t = n > 0 and select(n, ...)
   if is_plain(t) and Class.is_a(t.ctx, context.Context) then
     local copy = {}

@@ -110,7 +110,7 @@ end
 
 --- Normal numbers: `randn(2, 3)`, `randn(2, 3, {loc = 1, scale = 2})`.
 function draw.randn(...)
-  local list, n = { ... }, select("#", ...)
+  local list, n = { ... }, values.count(...)
   local options = { shape = {} }
   if values.is_plain(list[n]) then
     for key, value in pairs(list[n]) do

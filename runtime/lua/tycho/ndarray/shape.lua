@@ -18,6 +18,7 @@ local gather = require "tycho.ndarray.gather"
 local log = require "tycho.core.log"
 local native = require "tycho.core.ffi"
 local tables = require "tycho.core.tables"
+local values = require "tycho.core.values"
 
 local C, check = native.C, native.check
 local NDArray, is_array = class.NDArray, class.is_array
@@ -120,7 +121,7 @@ local RESHAPE = args.form("NDArray:reshape",
 
 local function number_list(...)
   local list = { ... }
-  for i = 1, select("#", ...) do
+  for i = 1, values.count(...) do
     if type(list[i]) ~= "number" then
       return nil
     end
@@ -247,7 +248,7 @@ end
 
 
 local function has_options(...)
-  return select("#", ...) > 1 or not is_array((...))
+  return values.count(...) > 1 or not is_array((...))
 end
 
 --- A copy broadcast to another array's shape; with `lhs_axes` and

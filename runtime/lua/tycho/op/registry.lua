@@ -379,7 +379,7 @@ end
 -- @treturn table inputs, count (places of inputs, holes included), named, params (text), options,
 --   attrs; named, options and attrs are not to be changed
 function registry.read_call(schema, func, kind, ...)
-  local n, only = select("#", ...), ...
+  local n, only = values.count(...), ...
   local call = {
     schema = schema, func = func, is_input = kind.is_input, input_text = kind.input_text,
     accepted = kind.options, inputs = {}, count = 0, named = NONE, params = {}, options = NONE,

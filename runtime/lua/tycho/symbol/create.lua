@@ -230,7 +230,7 @@ local function random_functions()
   end
 
   function random.randn(...)
-    local n, list = select("#", ...), { ... }
+    local n, list = values.count(...), { ... }
     local more = values.is_plain(list[n]) and values.has_names(list[n]) and list[n] or {}
     local call = { shape = {} }
     for key, value in pairs(more) do

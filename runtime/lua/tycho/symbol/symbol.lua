@@ -144,7 +144,7 @@ local GROUP = args.form("sym.Group", { list = true, { "symbols", "list" } })
 -- @tparam {Symbol,...} symbols at least one
 -- @treturn Symbol
 function symbol.Group(...)
-  local list = select("#", ...) > 0 and not (is_plain((...)) and #(...) == 0)
+  local list = values.count(...) > 0 and not (is_plain((...)) and #(...) == 0)
     and GROUP(...).symbols or {}
   local entries = {}
   for i, s in ipairs(list) do
@@ -422,7 +422,7 @@ end
 
 
 local function composed(self, func, t, ...)
-  if not is_plain(t) or select("#", ...) > 0 or #t > 0 then
+  if not is_plain(t) or values.count(...) > 0 or #t > 0 then
     Error.raise{ code = "type", func = func, got = Error.kind(t),
       message = is_atomic(self) and "give the inputs by name"
         or "this symbol has inputs already; replace its variables by name: s{data = x}" }
