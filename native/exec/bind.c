@@ -6,11 +6,11 @@
 ** program, reserve the pool, resolve pointers.
 */
 #include "pass/control_flow.h"
-#include "exec/exec.h"
+#include "exec/inner.h"
 #include "pass/extract.h"
 #include "pass/device_placement.h"
 
-static bool fused(const ty_exec *e)
+bool exec_fuses(const ty_exec *e)
 {
   return !(e->flags & TY_NOFUSE) && env_number("TYCHO_FUSE", 1);
 }
@@ -52,7 +52,7 @@ static int missing_array(const ty_graph *g, int node, const char *what)
   return code;
 }
 
-static int add_bound(ty_exec *e, ty_tensor *t, int *place)
+int exec_add_bound(ty_exec *e, ty_tensor *t, int *place)
 {
   if (e->nbound == e->bound_cap) {
     int cap = e->bound_cap * 2 + 16;
@@ -100,8 +100,8 @@ static int match(ty_exec *e, const int *nodes, int n, const ty_bind *given, int 
     b->value = a->value;
     b->req = a->grad || dry ? a->req : TY_NULL;
     b->grad = b->req ? a->grad : NULL;
-    TRY(add_bound(e, b->value, &b->value_bound));
-    if (b->req) TRY(add_bound(e, b->grad, &b->grad_bound));
+    TRY(exec_add_bound(e, b->value, &b->value_bound));
+    if (b->req) TRY(exec_add_bound(e, b->grad, &b->grad_bound));
     TRY(check_gradient(b));
   }
   return TY_OK;
@@ -314,128 +314,6 @@ static int place_all(ty_exec *e, struct gradient *grad)
   return check_devices(e);
 }
 
-/* -- where gradients go ------------------------------------------------------------------------ */
-
-static bool overlaps(const ty_tensor *a, const ty_tensor *b)
-{
-  if (!a || !b || a->storage != b->storage) return false;
-  int64_t ea = a->offset + (int64_t)desc_bytes(&a->d), eb = b->offset + (int64_t)desc_bytes(&b->d);
-  return a->offset < eb && b->offset < ea;
-}
-
-static bool shared_array(const ty_exec *e, int bound)
-{
-  for (int i = 0; i < e->nbound; i++)
-    if (i != bound && overlaps(e->bound[i], e->bound[bound])) return true;
-  return false;
-}
-
-/* Values of heads, through views. */
-static bool is_head_value(const struct source *s, int v)
-{
-  for (int h = 0; h < s->nhead; h++)
-    if (value_of(s->g, view_root(s, s->head[h])) == v) return true;
-  return false;
-}
-
-static bool others_read(const struct source *s, int v)
-{
-  for (int i = 0; i < s->g->n; i++)
-    for (int k = 0; !s->summed[i] && k < s->g->node[i].nin; k++)
-      if (value_of(s->g, s->g->node[i].in[k]) == v) return true;
-  return false;
-}
-
-/* May the producer of value v = r write (or add to) the bound array itself? */
-static bool is_direct(const ty_exec *e, const struct source *s, const struct route *w,
-    const struct bound *b, ty_entry r, int v)
-{
-  const struct node *n = &e->g->node[r.node];
-  if (!n->op || r.node < e->forward || w->grad_of[v] >= 0 || is_head_value(s, v) ||
-      shared_array(e, b->grad_bound))
-    return false;
-  if (e->desc[v].dtype != e->desc[e->g->node[b->node].first].dtype || w->into[v] >= 0) return false;
-  if (b->req != TY_ADD) return true;
-  if (others_read(s, v)) return false;
-  if (n->op->formula) return n->backward && element_wise(s, r.node);
-  return can_add_to(n, r.out);
-}
-
-static int route_gradient(ty_exec *e, const struct source *s, struct route *w, int i)
-{
-  struct bound *b = &e->arg[i];
-  if (is_label_end(s, e->grad_entry[i])) return TY_OK;
-  ty_entry r = view_root(s, e->grad_entry[i]);
-  int v = value_of(e->g, r);
-  if (is_direct(e, s, w, b, r, v))
-    w->grad_of[v] = b->grad_bound, w->grad_req[v] = b->req;
-  else
-    w->copy[w->ncopy++] = (struct grad_copy){ e->grad_entry[i], b->grad_bound, b->req };
-  return TY_OK;
-}
-
-static struct source source_of(const ty_exec *e, int which, int flags)
-{
-  const struct route *w = &e->route[which];
-  return (struct source){ e->g, e->desc, e->device, e->forward, e->head, e->nhead, e->bound_of,
-    w->grad_of, w->grad_req, w->into, w->summed, e->grad_entry, e->narg, w->copy, w->ncopy, flags };
-}
-
-static int route_variant(ty_exec *e, int which)
-{
-  struct route *w = &e->route[which];
-  w->grad_of = NEWS(int, e->g->nvalue);
-  w->grad_req = NEWS(int, e->g->nvalue);
-  w->into = NEWS(int, e->g->nvalue);
-  w->summed = NEWS(uint8_t, e->g->n);
-  w->copy = NEWS(struct grad_copy, e->narg);
-  NEED(w->grad_of && w->grad_req && w->into && w->summed && w->copy, TY_EMEMORY,
-      "out of memory: executor");
-  for (int v = 0; v < e->g->nvalue; v++) w->grad_of[v] = w->into[v] = -1;
-  struct source s = source_of(e, which, 0);
-  if (which == FUSED && !(e->flags & TY_NOSHARE)) TRY(accumulate_sums(&s, w->into, w->summed));
-  for (int i = 0; i < e->narg; i++)
-    if (e->arg[i].req) TRY(route_gradient(e, &s, w, i));
-  return TY_OK;
-}
-
-static void drop_route(struct route *w)
-{
-  mem_free(w->grad_of);
-  mem_free(w->grad_req);
-  mem_free(w->into);
-  mem_free(w->summed);
-  mem_free(w->copy);
-}
-
-void exec_free_routes(ty_exec *e)
-{
-  for (int w = 0; w < VARIANTS; w++) drop_route(&e->route[w]);
-}
-
-static int route_all(ty_exec *e, const struct gradient *grad)
-{
-  e->bound_of = NEWS(int, e->g->n);
-  e->head_grad = NEWS(int, e->nhead);
-  NEED(e->bound_of && e->head_grad, TY_EMEMORY, "out of memory: executor");
-  for (int i = 0; i < e->narg; i++) e->bound_of[e->arg[i].node] = e->arg[i].value_bound;
-  for (int i = 0; i < e->naux; i++) e->bound_of[e->aux[i].node] = e->aux[i].value_bound;
-  for (int h = 0; h < e->nhead; h++) {
-    e->head_grad[h] = -1;
-    if (grad->head[h].node < 0) continue;
-    ty_desc d = e->desc[value_of(e->g, grad->head[h])];
-    ty_tensor *t = NULL;
-    d.device = e->device[grad->head[h].node];
-    if (!(e->flags & TY_DRY_RUN)) TRY(ty_tensor_new(&d, &t));
-    int code = add_bound(e, t, &e->head_grad[h]);
-    ty_tensor_free(t);
-    TRY(code);
-    e->bound_of[grad->head[h].node] = e->head_grad[h];
-  }
-  for (int w = 0; w < VARIANTS; w++) TRY(route_variant(e, w));
-  return TY_OK;
-}
-
 /* -- programs ---------------------------------------------------------------------------------- */
 
 static void head_places(const ty_exec *e, const struct program *from, const struct program *to,
@@ -470,9 +348,9 @@ static int compile(ty_exec *e, int which, const ty_exec *before, struct program 
   struct program *p = NEW(struct program);
   struct fixed *fixed = NEWS(struct fixed, e->nhead);
   int nfixed = 0,
-      flags = e->flags | (which == PLAIN ? TY_NOFUSE | TY_KEEP : 0) | (fused(e) ? 0 : TY_NOFUSE);
+      flags = e->flags | (which == PLAIN ? TY_NOFUSE | TY_KEEP : 0) | (exec_fuses(e) ? 0 : TY_NOFUSE);
   NEED(p && fixed, TY_EMEMORY, "out of memory: program");
-  p->s = source_of(e, which, flags);
+  p->s = exec_source_of(e, which, flags);
   int code = fuse_program(p);
   if (!code) code = schedule_program(p);
   if (!code) code = plan_values(p);
@@ -628,7 +506,7 @@ static int differentiate(ty_exec *e, const uint8_t *mirror)
   for (int i = 0; !code && i < e->narg; i++)
     e->grad_entry[i] = e->arg[i].req ? grad.of[e->arg[i].node] : (ty_entry){ -1, 0 };
   if (!code) code = place_all(e, &grad);
-  if (!code) code = route_all(e, &grad);
+  if (!code) code = exec_route_gradients(e, &grad);
   mem_free(grad.of);
   mem_free(grad.head);
   return code;

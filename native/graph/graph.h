@@ -27,6 +27,8 @@ struct node {
   /* runs op->back_cpu; reads `reads`, output k is the gradient of input k */
   bool backward;
   bool mirror;
+  /* a link of a chain that adds up a gradient, but the last: nobody's gradient yet */
+  bool partial_sum;
   /* texts and bodies belong to the graph `base` */
   bool borrowed;
   /* the node (counted from 1) of a byte that says whether this one runs; 0: always */

@@ -108,11 +108,14 @@ static int add_link(struct walk *w, struct list *l, int v, ty_entry part)
   ty_entry pair[2] = { l->e[0], part };
   for (int i = 0; i < 2; i++)
     if (pair[i].node == FROM_HEAD) TRY(head_gradient(w, pair[i].out, &pair[i]));
-  if (++l->links + 1 == w->readers[v])
+  bool last = ++l->links + 1 == w->readers[v];
+  if (last)
     snprintf(name, sizeof name, "sum_grad_final");
   else
     snprintf(name, sizeof name, "sum_grad_%d", l->links - 1);
-  return append_op(w, "_grad_add", name, NULL, 0, pair, 2, w->d->d[v], &l->e[0]);
+  TRY(append_op(w, "_grad_add", name, NULL, 0, pair, 2, w->d->d[v], &l->e[0]));
+  w->g->node[l->e[0].node].partial_sum = !last;
+  return TY_OK;
 }
 
 /* Many contributions are added up as they come, so that none of them waits for the last. */

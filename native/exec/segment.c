@@ -1,0 +1,255 @@
+/* segment.c - segments as tasks on the queues of their devices.
+**
+** What a task needs (mode, random numbers, versions of bound tensors) is copied into a context
+** from a ring that is made once: a step allocates nothing.
+*/
+#include "exec/inner.h"
+
+struct ctx {
+  ty_exec *e;
+  struct program *p;
+  int slot, first, last;
+  struct run run;
+  uint64_t *version;
+  struct ticket ticket;
+};
+
+/* -- one segment ------------------------------------------------------------------------------- */
+
+int exec_blame(struct program *p, const struct step *st, int code)
+{
+  if (st->node < 0) return code;
+  const struct node *n = &p->s.g->node[st->node];
+  fail_node(op_label(n), n->name, n->where);
+  return code;
+}
+
+/* The same as run_steps with a look at each instruction: its time, its results. */
+static int run_watched(struct ctx *c)
+{
+  for (int t = c->first; t < c->last; t++) {
+    struct step *st = &c->p->step[t];
+    int64_t from = profile_now();
+    int code = program_run_step(c->p, st), skipped = step_skipped(st);
+    int64_t to = profile_now();
+    st->ns = to - from;
+    if (code) return exec_blame(c->p, st, code);
+    if (profiling(TY_PROFILE_SYMBOLIC) && !skipped) exec_profile_step(c->p, st, from, to);
+    if (c->e->check && !skipped) TRY(exec_check_step(c->p, st));
+    if (interrupted()) return fail(TY_EINTERRUPTED, "interrupted");
+  }
+  return TY_OK;
+}
+
+static int run_steps(void *context)
+{
+  struct ctx *c = context;
+  struct program *p = c->p;
+  p->run[c->slot] = c->run;
+  memcpy(c->e->version[c->slot], c->version, sizeof(uint64_t) * (size_t)c->e->nbound);
+  if (c->e->check || c->e->profile || profiling(TY_PROFILE_SYMBOLIC)) return run_watched(c);
+  for (int t = c->first; t < c->last; t++) {
+    int code = program_run_step(p, &p->step[t]);
+    if (code) return exec_blame(p, &p->step[t], code);
+    if (interrupted()) return fail(TY_EINTERRUPTED, "interrupted");
+  }
+  return TY_OK;
+}
+
+static void let_go(void *context) { ty_exec_free(((struct ctx *)context)->e); }
+
+/* -- what a segment touches -------------------------------------------------------------------- */
+
+/* Does the step change input k in place? */
+static bool changes_input(const struct program *p, const struct step *st, int k)
+{
+  const struct node *n = st->node >= 0 ? &p->s.g->node[st->node] : NULL;
+  if (!n || st->kind != STEP_NODE || n->mirror) return false;
+  const char *reads = op_reads(n->op, n->param);
+  if (!n->backward) return n->inport[k].mutated && (!reads || !strchr(reads, '!'));
+  for (const char *s = reads; s && *s; s += strcspn(s, " "), s += strspn(s, " "))
+    if (k-- == 0) return memchr(s, '!', strcspn(s, " ")) != NULL;
+  return false;
+}
+
+static void put(struct storage **list, int *n, struct storage *s)
+{
+  if (!s) return;
+  for (int i = MAX(0, *n - 64); i < *n; i++)
+    if (list[i] == s) return;
+  list[(*n)++] = s;
+}
+
+static int list_storages(ty_exec *e, struct program *p, struct segment *g)
+{
+  int cap = 2 * MAX_DEVICES + 2 * e->nhead + 4;
+  for (int t = g->first; t < g->last; t++) cap += p->step[t].nin + p->step[t].nout + 1;
+  g->read = arena_new(&p->arena, sizeof(void *) * (size_t)cap);
+  g->write = arena_new(&p->arena, sizeof(void *) * (size_t)cap);
+  NEED(g->read && g->write, TY_EMEMORY, "out of memory: executor");
+  for (int t = g->first; t < g->last; t++) {
+    const struct step *st = &p->step[t];
+    for (int k = 0; k < st->nin; k++) {
+      const struct value *r = &p->value[p->value[st->in[k]].root];
+      if (r->kind != V_BOUND) continue;
+      struct storage *s = e->bound[r->bound]->storage;
+      if (changes_input(p, st, k)) put(g->write, &g->nwrite, s);
+      put(g->read, &g->nread, s);
+    }
+    for (int k = 0; k < st->nout; k++)
+      if (st->out[k] >= 0 && p->value[st->out[k]].kind == V_BOUND)
+        put(g->write, &g->nwrite, e->bound[p->value[st->out[k]].bound]->storage);
+    if (st->bound >= 0) put(g->write, &g->nwrite, e->bound[st->bound]->storage);
+  }
+  for (int h = 0; h < e->nhead; h++) {
+    const struct value *r = &p->value[p->value[value_of(e->g, e->head[h])].root];
+    if (!e->output_storage[h]) continue;
+    if (r->last_write >= g->first && r->last_write < g->last)
+      put(g->write, &g->nwrite, e->output_storage[h]);
+    else if (g->first >= p->nforward && r->device == g->device)
+      put(g->read, &g->nread, e->output_storage[h]);
+  }
+  return TY_OK;
+}
+
+static int prepare_storages(ty_exec *e, struct program *p)
+{
+  for (int i = 0; i < p->nsegment; i++) {
+    struct segment *g = &p->segment[i];
+    bool first = i == 0; /* the first forward segment of a device starts afresh */
+    if (g->first < p->nforward) {
+      first = true;
+      for (int k = 0; k < i; k++) first &= p->segment[k].device != g->device;
+    }
+    else
+      first = false;
+    TRY(list_storages(e, p, g));
+    if (!first) put(g->read, &g->nread, e->token[g->slot]);
+    for (int k = 0; k < p->ndevice; k++)
+      if (g->wait[k] >= 0) put(g->read, &g->nread, e->token[k]);
+    put(g->write, &g->nwrite, e->token[g->slot]);
+  }
+  p->ready = true;
+  return TY_OK;
+}
+
+/* -- contexts ---------------------------------------------------------------------------------- */
+
+static int make_ring(ty_exec *e, const struct program *p)
+{
+  int n = 4 * p->nsegment + 28;
+  if (n <= e->nring) return TY_OK;
+  for (int i = 0; i < e->nring; i++) ticket_wait(e->ring[i].ticket);
+  struct ctx *ring = NEWS(struct ctx, n);
+  uint64_t *version = NEWS(uint64_t, (size_t)n * (size_t)e->nbound + 1);
+  struct ticket *tickets = NEWS(struct ticket, p->nsegment + 1);
+  if (!ring || !version || !tickets)
+    return mem_free(ring), mem_free(version), mem_free(tickets),
+           fail(TY_EMEMORY, "out of memory: executor");
+  if (e->ring) mem_free(e->ring[0].version);
+  mem_free(e->ring);
+  mem_free(e->seg_ticket);
+  e->ring = ring;
+  e->nring = n;
+  e->at_ring = 0;
+  e->seg_ticket = tickets;
+  for (int i = 0; i < n; i++) ring[i].version = version + (size_t)i * (size_t)e->nbound;
+  e->stats.allocations += e->stats.runs ? 3 : 0;
+  return TY_OK;
+}
+
+void exec_free_ring(ty_exec *e)
+{
+  if (e->ring) mem_free(e->ring[0].version);
+  mem_free(e->ring);
+  mem_free(e->seg_ticket);
+}
+
+/* The next context. When all are taken, half of them are let pass: who waits then sleeps once
+** for many runs. */
+static struct ctx *next_context(ty_exec *e)
+{
+  struct ctx *c = &e->ring[e->at_ring];
+  if (!ticket_past(c->ticket)) ticket_wait(e->ring[(e->at_ring + e->nring / 2) % e->nring].ticket);
+  ticket_wait(c->ticket); /* the other one may be another device's */
+  e->at_ring = (e->at_ring + 1) % e->nring;
+  return c;
+}
+
+int exec_submit(ty_exec *e, struct program *p, const struct segment *g, int first, int last,
+    const struct ticket *after, int nafter, struct ticket *out)
+{
+  struct ctx *c = next_context(e);
+  c->e = e;
+  c->p = p;
+  c->slot = g->slot;
+  c->first = first;
+  c->last = last;
+  c->run = e->last;
+  for (int i = 0; i < e->nbound; i++) c->version[i] = e->bound[i]->storage->version;
+  ty_exec_keep(e);
+  struct task t = { run_steps, let_go, c, g->read, g->write, g->nread, g->nwrite, after, nafter,
+    0 };
+  struct ticket ticket = { 0 };
+  int code = device_submit(g->device, &t, &ticket);
+  c->ticket = ticket;
+  *out = ticket;
+  pool_ran(e->pool, ticket);
+  return code;
+}
+
+/* Waits for the segments before `at` and raises what failed in them. */
+static int finish_before(ty_exec *e, struct program *p, int from, int at)
+{
+  for (int i = from; i < at; i++) ticket_wait(e->seg_ticket[i]);
+  for (int k = 0; k < p->ndevice; k++) {
+    struct failure *f = e->token[k]->failed;
+    if (f && !failure_told(f)) return failure_tell(f);
+  }
+  return TY_OK;
+}
+
+void exec_note_host_event(ty_exec *e, const struct program *p, int t)
+{
+  const struct node *n = &p->s.g->node[p->step[t].node];
+  e->walk.node = p->step[t].node;
+  e->event = (ty_event){ n->name, op_label(n), n->name, NULL, n->backward | e->last.is_train << 1,
+    false, n->nin, n->nout };
+}
+
+/* Segments from .. to - 1 of a program; stops where the front end has to run a step. */
+int exec_submit_all(ty_exec *e, struct program *p, int from, int to)
+{
+  struct ticket before[MAX_DEVICES * 2], after[MAX_DEVICES * 3];
+  int nbefore = pool_last(e->pool, before, COUNT(before));
+  e->host.p = NULL;
+  for (int i = from; i < to; i++) {
+    const struct segment *g = &p->segment[i];
+    int n = 0;
+    if (step_of_host(p, &p->step[g->first])) {
+      TRY(finish_before(e, p, from, i));
+      e->seg_ticket[i] = (struct ticket){ 0 };
+      if (step_skipped(&p->step[g->first])) continue;
+      e->host.p = p;
+      e->host.at = i;
+      e->host.to = to;
+      exec_note_host_event(e, p, g->first);
+      return TY_EV_HOST;
+    }
+    for (int k = 0; k < nbefore; k++)
+      if (before[k].device != g->device) after[n++] = before[k];
+    for (int k = 0; k < p->ndevice; k++)
+      if (g->wait[k] >= from) after[n++] = e->seg_ticket[g->wait[k]];
+    TRY(exec_submit(e, p, g, g->first, g->last, after, n, &e->seg_ticket[i]));
+  }
+  return TY_OK;
+}
+
+int exec_choose_variant(ty_exec *e, int which, struct program **p)
+{
+  TRY(exec_variant(e, which, p));
+  if (pool_generation(e->pool) != e->generation) TRY(exec_resolve(e));
+  if (!(*p)->ready) TRY(prepare_storages(e, *p));
+  return make_ring(e, *p);
+}
+

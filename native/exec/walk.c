@@ -1,0 +1,232 @@
+/* walk.c - monitored runs and partial forwards: node by node over the plain variant.
+**
+** Run a node, report each value before anything may overwrite it, return to the caller, go on at
+** ty_exec_resume.
+*/
+#include "exec/inner.h"
+
+/* Runs one step of the plain variant as a task of its own and waits for it. */
+static int run_alone(ty_exec *e, struct program *p, int t)
+{
+  struct ticket ticket;
+  for (int i = 0; i < p->nsegment; i++) {
+    struct segment *g = &p->segment[i];
+    if (t < g->first || t >= g->last) continue;
+    TRY(exec_submit(e, p, g, t, t + 1, NULL, 0, &ticket));
+    ticket_wait(ticket);
+    if (e->token[g->slot]->failed && !failure_told(e->token[g->slot]->failed))
+      return failure_tell(e->token[g->slot]->failed);
+    return TY_OK;
+  }
+  return TY_OK;
+}
+
+/* A step of the front end's, between events of a walk: the next ty_exec_resume goes on behind
+** it. */
+static int host_alone(ty_exec *e, struct program *p, int t)
+{
+  if (step_skipped(&p->step[t])) return TY_OK;
+  exec_note_host_event(e, p, t);
+  return TY_EV_HOST;
+}
+
+/* The step of a node, and where the last copies into bound gradients stand. */
+static int run_node(ty_exec *e, struct program *p, int node)
+{
+  int t = p->step_of[node];
+  if (t < 0 || p->step[t].node != node) return TY_OK;
+  return step_of_host(p, &p->step[t]) ? host_alone(e, p, t) : run_alone(e, p, t);
+}
+
+static int run_copies(ty_exec *e, struct program *p)
+{
+  for (int t = p->nforward; t < p->n; t++)
+    if (p->step[t].kind == STEP_COPY || p->step[t].kind == STEP_ADD) TRY(run_alone(e, p, t));
+  return TY_OK;
+}
+
+ty_tensor *exec_value_view(ty_exec *e, struct program *p, int v)
+{
+  const struct value *x = &p->value[v], *r = &p->value[x->root];
+  ty_tensor *t = NULL;
+  struct storage *s = NULL;
+  ty_desc d = e->desc[v];
+  d.device = r->device;
+  if (r->kind == V_BOUND) {
+    d.device = e->bound[r->bound]->d.device;
+    if (ty_tensor_view(e->bound[r->bound], &d, 0, &t)) return NULL;
+  }
+  else if (r->kind == V_POOL) {
+    if (pool_storage(e->pool, r->device, (size_t)r->offset, desc_bytes(&d), &s)) return NULL;
+    if (tensor_on(&d, s, 0, &t)) t = NULL;
+    storage_free(s);
+  }
+  if (t) t->readonly = 1;
+  return t;
+}
+
+static int report(
+    ty_exec *e, struct program *p, int node, int value, bool is_input, const char *format, ...)
+{
+  va_list args;
+  ty_tensor_free(e->event_tensor);
+  e->event_tensor = exec_value_view(e, p, value);
+  if (!e->event_tensor) return TY_OK;
+  va_start(args, format);
+  vsnprintf(e->event_name, sizeof e->event_name, format, args);
+  va_end(args);
+  const struct node *n = &e->g->node[node];
+  e->event = (ty_event){ n->name, op_label(n), e->event_name, e->event_tensor, 0, is_input, n->nin,
+    n->nout };
+  return TY_EV_MONITOR;
+}
+
+/* The inputs that a monitor reports: a gradient operator's are those that the reference's reads. */
+enum { SHOWN = 64 };
+static int shown_inputs(const ty_exec *e, const struct node *n, ty_entry *out)
+{
+  int count = 0;
+  if (!n->backward || !n->op->shown) {
+    for (; count < n->nin && count < SHOWN; count++) out[count] = n->in[count];
+    return count;
+  }
+  const struct node *f = &e->g->node[n->forward];
+  for (const char *s = n->op->shown; *s && count < SHOWN;
+       s += strcspn(s, " "), s += strspn(s, " ")) {
+    int k = atoi(s + 1);
+    if (*s == 'g')
+      out[count++] = n->in[0];
+    else if (*s == 'i' && k < f->nin)
+      out[count++] = f->in[k];
+    else if (*s == 'o' && k < f->nout)
+      out[count++] = (ty_entry){ n->forward, k };
+  }
+  return count;
+}
+
+/* Items of one node, in order: (monitor_all) for each input the variable's own name, then
+** <node>_<input>; then it runs; then its outputs. */
+static int walk_node(ty_exec *e, struct program *p)
+{
+  const struct node *n = &e->g->node[e->walk.node];
+  ty_entry in[SHOWN];
+  int inputs = e->monitor == TY_MON_ALL ? 2 * shown_inputs(e, n, in) : 0;
+  char name[600];
+  while (e->walk.item < inputs) {
+    int k = e->walk.item / 2, first = !(e->walk.item++ & 1), v = value_of(e->g, in[k]),
+        code = TY_OK;
+    const struct node *from = &e->g->node[in[k].node];
+    if (first && !from->op)
+      code = report(e, p, e->walk.node, v, true, "%s", from->name);
+    else if (!first && !n->backward && monitor_input_named(n->op))
+      code = report(e, p, e->walk.node, v, true, "%s_%s", n->name, n->inport[k].name);
+    else if (!first)
+      code = report(e, p, e->walk.node, v, true, "%s_input%d", n->name, k);
+    if (code) return code;
+  }
+  if (e->walk.item == inputs) {
+    e->walk.item++;
+    int code = run_node(e, p, e->walk.node);
+    if (code) return code;
+  }
+  while (e->walk.item - inputs - 1 < n->nreal) {
+    int k = e->walk.item++ - inputs - 1;
+    if (n->partial_sum) continue;
+    output_name(n, k, name, sizeof name);
+    int code = report(e, p, e->walk.node, n->first + k, false, "%s", name);
+    if (code) return code;
+  }
+  return TY_OK;
+}
+
+static bool runs_in(const ty_exec *e, const struct program *p, int node)
+{
+  const struct node *n = &e->g->node[node];
+  if (!n->op) return false;
+  if (p->step_of[node] >= 0) return true;
+  for (int k = 0; k < n->nout; k++)
+    if (p->value[n->first + k].kind != V_NONE) return true; /* a view */
+  return false;
+}
+
+/* A node of a part that is skipped has no values to report. Its guard ran before it, alone, and
+** is done. */
+static bool skipped(const ty_exec *e, const struct program *p, int node)
+{
+  int t = p->step_of[node];
+  return t >= 0 && p->step[t].node == node && step_skipped(&p->step[t]);
+}
+
+int exec_walk(ty_exec *e)
+{
+  struct program *p = e->variant[PLAIN];
+  int end = e->walk.phase == ONE  ? e->walk.node /* its step was the front end's and has run */
+      : e->walk.phase == BACKWARD ? e->g->n
+                                  : e->forward;
+  for (; e->walk.node < end; e->walk.node++, e->walk.item = 0) {
+    if (!runs_in(e, p, e->walk.node) || skipped(e, p, e->walk.node)) continue;
+    int code = walk_node(e, p);
+    if (code > 0) e->walk.active = false;
+    if (code) return code;
+  }
+  e->walk.active = false;
+  ty_tensor_free(e->event_tensor);
+  e->event_tensor = NULL;
+  return e->walk.phase == BACKWARD ? run_copies(e, p) : TY_OK;
+}
+
+int ty_exec_resume(ty_exec *e)
+{
+  TRY(exec_state(e, "resume"));
+  NEED(e->walk.active || e->host.p, TY_ESTATE, "resume: there is no run to go on with");
+  if (!e->host.p) return exec_walk(e);
+  struct program *p = e->host.p;
+  int code = exec_submit_all(e, p, e->host.at + 1, e->host.to);
+  return code || !e->host.rerun ? code : exec_begin_backward(e, p);
+}
+
+int ty_exec_event(ty_exec *e, ty_event *out)
+{
+  TRY(exec_state(e, "event"));
+  NEED((e->walk.active || e->host.p) && out, TY_ESTATE, "event: none is waiting");
+  *out = e->event;
+  return TY_OK;
+}
+
+int ty_exec_event_tensor(ty_exec *e, int part, int i, ty_tensor **out)
+{
+  TRY(exec_state(e, "event_tensor"));
+  NEED((e->walk.active || e->host.p) && out && e->walk.node < e->g->n, TY_ESTATE,
+      "event_tensor: no event is waiting");
+  const struct node *n = &e->g->node[e->walk.node];
+  int count = part == TY_OUT ? n->nout : n->nin;
+  NEED(i >= 0 && i < count, TY_EINDEX, "event_tensor: %d of %d", i, count);
+  struct program *p = e->host.p ? e->host.p : e->variant[PLAIN];
+  *out = exec_value_view(e, p, part == TY_OUT ? n->first + i : value_of(e->g, n->in[i]));
+  if (!*out) return fail(TY_ESTATE, "event_tensor: this value has no memory");
+  bool state = false; /* an auxiliary state is the operator's to change */
+  for (int k = 0; part != TY_OUT && k < e->naux; k++) state |= e->aux[k].node == n->in[i].node;
+  (*out)->readonly = part != TY_OUT && !state;
+  return TY_OK;
+}
+
+int ty_exec_partial_forward(ty_exec *e, int is_train, int step, int *step_left)
+{
+  struct program *p;
+  TRY(exec_state(e, "partial_forward"));
+  NEED(step >= 0, TY_EINDEX, "partial_forward: step %d; expected 0 to %d", step, e->forward - 1);
+  NEED(step_left, TY_ETYPE, "partial_forward: null argument");
+  *step_left = step < e->forward ? e->forward - step - 1 : 0;
+  if (step >= e->forward) return TY_OK;
+  if (step == 0 || e->ran != PLAIN)
+    TRY(exec_start(e, "partial_forward", PLAIN, is_train, &p));
+  else
+    TRY(exec_choose_variant(e, PLAIN, &p));
+  e->last.is_train = is_train != 0;
+  e->walk.active = true;
+  e->walk.phase = ONE;
+  e->walk.node = step;
+  int code = run_node(e, p, step);
+  if (code != TY_EV_HOST) e->walk.active = false;
+  return code;
+}
