@@ -1,4 +1,4 @@
--- Parameters that learn inside backward, against the same network with arrays
+-- Parameters that backward updates, against the same network with arrays
 -- for gradients and an updater.
 local ty = require "tycho"
 
@@ -68,22 +68,22 @@ local function with_arrays(make, steps, options)
   return exe, names
 end
 
-local function with_learner(make, steps, options)
+local function with_fused(make, steps, options)
   local symbol = network()
   local names = params_of(symbol)
-  local learner = ty.optimizer.Learner{symbol = symbol,
+  local fused = ty.optimizer.FusedOptimizer{symbol = symbol,
     optimizer = make(symbol, names), params = names}
   local bind = {ctx = ty.cpu(), shapes = SHAPES, grad_req = "null"}
   for key, v in pairs(options or {}) do
     bind[key] = v
   end
-  local exe = learner.symbol:simple_bind(bind)
+  local exe = fused.symbol:simple_bind(bind)
   fill(exe, names)
   for _ = 1, steps do
     exe:forward(true)
-    learner:backward(exe)
+    fused:backward(exe)
   end
-  return exe, names, learner
+  return exe, names, fused
 end
 
 local function equal(a, b, names)
@@ -119,16 +119,20 @@ local RULES = {
   {"ftrl", {learning_rate = 0.1, lr_scheduler = ty.null}},
 }
 
-describe("a learner", function()
+describe("a fused optimizer", function()
   local level = ty.log.level
   setup(function() ty.log.level = "warning" end)
   teardown(function() ty.log.level = level end)
+
+  it("is also called a learner", function()
+    assert.equal(ty.optimizer.FusedOptimizer, ty.optimizer.Learner)
+  end)
 
   it("gives the parameters of an updater, bit by bit, for every rule", function()
     for _, rule in ipairs(RULES) do
       local make = maker(rule[1], rule[2])
       local a, names = with_arrays(make, 5)
-      local b = with_learner(make, 5)
+      local b = with_fused(make, 5)
       equal(a, b, names)
     end
   end)
@@ -137,18 +141,18 @@ describe("a learner", function()
     local make = maker("adam", {learning_rate = 0.01})
     for _, options in ipairs{{force_mirroring = true}, {type_dict = {data = "float64"}}} do
       local a, names = with_arrays(make, 3, options)
-      equal(a, with_learner(make, 3, options), names)
+      equal(a, with_fused(make, 3, options), names)
     end
     local a, names = with_arrays(make, 2)
-    local b, _, learner = with_learner(make, 1)
+    local b, _, fused = with_fused(make, 1)
     b:set_monitor_callback(function() end)
     b:forward(true)
-    learner:backward(b)
+    fused:backward(b)
     equal(a, b, names)
   end)
 
-  it("learns in backward alone, and keeps no gradients", function()
-    local exe, names, learner = with_learner(maker("sgd", {learning_rate = 0.2, momentum = 0.9}), 1)
+  it("updates in backward alone, and keeps no gradients", function()
+    local exe, names, fused = with_fused(maker("sgd", {learning_rate = 0.2, momentum = 0.9}), 1)
     local before = {}
     for _, name in ipairs(names) do
       before[name] = exe.arg_dict[name]:copy()
@@ -158,12 +162,12 @@ describe("a learner", function()
     for _, name in ipairs(names) do
       assert.equal(0, (before[name] - exe.arg_dict[name]):abs():max():asscalar())
     end
-    learner:backward(exe)
+    fused:backward(exe)
     for _, name in ipairs(names) do
       assert.is_true((before[name] - exe.arg_dict[name]):abs():max():asscalar() > 0)
     end
     assert.equal(0, exe:memory().grads)
-    assert.is_true(exe.aux_dict.fc_weight_learn_mom:abs():max():asscalar() > 0)
+    assert.is_true(exe.aux_dict.fc_weight_fused_mom:abs():max():asscalar() > 0)
   end)
 
   it("gives the gradients too where they are asked for", function()
@@ -172,16 +176,16 @@ describe("a learner", function()
     for _, name in ipairs(names) do
       req[name] = "write"
     end
-    local learner = ty.optimizer.Learner{symbol = symbol,
+    local fused = ty.optimizer.FusedOptimizer{symbol = symbol,
       optimizer = ty.optimizer.SGD{learning_rate = 0.1}, params = names}
     local plain = symbol:simple_bind{ctx = ty.cpu(), shapes = SHAPES, grad_req = req}
-    local exe = learner.symbol:simple_bind{ctx = ty.cpu(), shapes = SHAPES, grad_req = req}
+    local exe = fused.symbol:simple_bind{ctx = ty.cpu(), shapes = SHAPES, grad_req = req}
     for _, e in ipairs{plain, exe} do
       fill(e, names)
       e:forward(true)
     end
     plain:backward()
-    learner:backward(exe)
+    fused:backward(exe)
     for _, name in ipairs(names) do
       assert.equal(0, (plain.grad_dict[name] - exe.grad_dict[name]):abs():max():asscalar())
       assert.is_true((plain.arg_dict[name] - exe.arg_dict[name]):abs():max():asscalar() > 0)
@@ -197,66 +201,67 @@ describe("a learner", function()
       return sym.SoftmaxOutput{x, name = "softmax"}
     end
     local symbol = deep()
-    local learner = ty.optimizer.Learner{symbol = symbol, optimizer = ty.optimizer.SGD{},
+    local fused = ty.optimizer.FusedOptimizer{symbol = symbol, optimizer = ty.optimizer.SGD{},
       params = params_of(symbol)}
-    local exe = learner.symbol:simple_bind{ctx = ty.cpu(),
+    local exe = fused.symbol:simple_bind{ctx = ty.cpu(),
       shapes = {data = {4, 256}, softmax_label = {4}}, grad_req = "null"}
     assert.is_true(exe:memory().planned < 2 * 256 * 256 * 4 + 16 * 4 * 256 * 4)
   end)
 
   it("takes a new rate at the next step and refuses another rule", function()
-    local exe, names, learner =
-      with_learner(maker("sgd", {learning_rate = 0.1, lr_scheduler = ty.null}), 1)
-    learner.optimizer:set_learning_rate(0)
-    learner.optimizer.wd = 0
+    local exe, names, fused =
+      with_fused(maker("sgd", {learning_rate = 0.1, lr_scheduler = ty.null}), 1)
+    fused.optimizer:set_learning_rate(0)
+    fused.optimizer.wd = 0
     local before = exe.arg_dict[names[1]]:copy()
     exe:forward(true)
-    learner:backward(exe)
+    fused:backward(exe)
     assert.equal(0, (before - exe.arg_dict[names[1]]):abs():max():asscalar())
-    learner.optimizer.rescale_grad = 2
-    local e = assert.raises("state", learner.backward, learner, exe)
+    fused.optimizer.rescale_grad = 2
+    local e = assert.raises("state", fused.backward, fused, exe)
     assert.equal("rescale_grad", e.argument)
-    learner.optimizer.rescale_grad, learner.optimizer.clip_gradient = 1 / 6, 0.1
-    e = assert.raises("state", learner.backward, learner, exe)
+    fused.optimizer.rescale_grad, fused.optimizer.clip_gradient = 1 / 6, 0.1
+    e = assert.raises("state", fused.backward, fused, exe)
     assert.equal("clip_gradient", e.argument)
-    local cut, _, cutter = with_learner(maker("sgd",
+    local cut, _, cutter = with_fused(maker("sgd",
       {learning_rate = 0.1, lr_scheduler = ty.null, clip_gradient = 0.1}), 1)
     cutter.optimizer.clip_gradient = nil                 -- one that is taken away
     e = assert.raises("state", cutter.backward, cutter, cut)
     assert.equal("clip_gradient", e.argument)
   end)
 
-  it("learns in several executors in turn, as buckets do", function()
+  it("updates in several executors in turn, as buckets do", function()
     local symbol = network()
     local names = params_of(symbol)
-    local learner = ty.optimizer.Learner{symbol = symbol,
+    local fused = ty.optimizer.FusedOptimizer{symbol = symbol,
       optimizer = ty.optimizer.SGD{learning_rate = 0.1, momentum = 0.9}, params = names}
-    local one = learner.symbol:simple_bind{ctx = ty.cpu(), shapes = SHAPES, grad_req = "null"}
+    local one = fused.symbol:simple_bind{ctx = ty.cpu(), shapes = SHAPES, grad_req = "null"}
     fill(one, names)
     local two = one:reshape{data = {4, 3, 7, 7}, softmax_label = {4}}
     for _, exe in ipairs{two, one, two} do
       local before = one.arg_dict.fc_weight:copy()
       exe:forward(true)
-      learner:backward(exe)
+      fused:backward(exe)
       assert.is_true((before - one.arg_dict.fc_weight):abs():max():asscalar() > 0)
     end
   end)
 
   it("says what it cannot do", function()
     local symbol, sgd = network(), ty.optimizer.SGD{}
-    local Learner = ty.optimizer.Learner
-    local e = assert.raises("name", Learner,
+    local FusedOptimizer = ty.optimizer.FusedOptimizer
+    local e = assert.raises("name", FusedOptimizer,
       {symbol = symbol, optimizer = sgd, params = {"fc_wieght"}})
     assert.equal("fc_weight", e.candidates[1])
-    assert.raises("unsupported", Learner,
+    assert.raises("unsupported", FusedOptimizer,
       {symbol = symbol, optimizer = ty.optimizer.create("lamb"), params = {"fc_weight"}})
-    assert.raises("unsupported", Learner, {symbol = symbol,
+    assert.raises("unsupported", FusedOptimizer, {symbol = symbol,
       optimizer = ty.optimizer.SGD{multi_precision = true}, params = {"fc_weight"}})
-    assert.raises("type", Learner, {symbol = symbol, optimizer = "sgd", params = {"fc_weight"}})
-    local learner = Learner{symbol = symbol, optimizer = sgd, params = {"fc_weight"}}
+    assert.raises("type", FusedOptimizer,
+      {symbol = symbol, optimizer = "sgd", params = {"fc_weight"}})
+    local fused = FusedOptimizer{symbol = symbol, optimizer = sgd, params = {"fc_weight"}}
     local other = symbol:simple_bind{ctx = ty.cpu(), shapes = SHAPES, grad_req = "null"}
-    assert.raises("value", learner.backward, learner, other)
-    assert.raises("value", learner.backward, learner, 5)
+    assert.raises("value", fused.backward, fused, other)
+    assert.raises("value", fused.backward, fused, 5)
     e = assert.raises("shape", function()
       local w = sym._learn{weight = V("w"), rates = V{"r", shape = {2, 3}},
         rule = "sgd_update", at = 0}

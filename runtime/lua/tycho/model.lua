@@ -8,6 +8,7 @@ local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local Error = require "tycho.core.error"
 local stores = require "tycho.module.stores"
+require "tycho.executor"                                 -- what is loaded can be bound
 
 local model = {
   _create_kvstore = stores.create, _initialize_kvstore = stores.initialize,

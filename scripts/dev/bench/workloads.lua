@@ -35,7 +35,7 @@ local function bound(symbol, inputs, train, lm)
     else values.parameter(x, name) end
   end
   for name, x in pairs(exe.aux_dict) do
-    if not name:find("learn") then values.parameter(x, name) end  -- a learner's states begin at 0
+    if not name:find("_fused_") then values.parameter(x, name) end  -- states of updates begin at 0
   end
   ty.waitall()
   return exe
@@ -72,17 +72,17 @@ local function trainer(symbol, exe, lr, share)
 end
 
 -- the same without arrays for gradients: the step is part of backward
-local function learning(symbol, inputs, lr, share, lm)
+local function with_fused_update(symbol, inputs, lr, share, lm)
   local params = {}
   for _, name in ipairs(symbol:list_arguments()) do
     if not inputs[name] then params[#params + 1] = name end
   end
   local sgd = ty.optimizer.SGD{learning_rate = lr, momentum = 0.9, rescale_grad = share}
-  local learner = ty.optimizer.Learner{symbol = symbol, optimizer = sgd, params = params}
-  local exe = bound(learner.symbol, inputs, false, lm)
+  local fused = ty.optimizer.FusedOptimizer{symbol = symbol, optimizer = sgd, params = params}
+  local exe = bound(fused.symbol, inputs, false, lm)
   return exe, function()
     exe:forward(true)
-    learner:backward(exe)
+    fused:backward(exe)
   end
 end
 
@@ -321,8 +321,8 @@ local MEMORY = {"alexnet", "googlenet", "vgg16", "inception_bn", "resnet50", "re
 local CHOSEN = {alexnet = true, resnet50 = true, ["lstm 2x200 T60"] = true}
 
 --- Each network in a process of its own: planned bytes and the most that the process held (batch
--- 8). Training is done by a learner and, for comparison, with arrays for gradients. The LSTMs have
--- an array of parameters for each layer, as PyTorch's.
+-- 8). Training is done by a fused optimizer and, for comparison, with arrays for gradients. The
+-- LSTMs have an array of parameters for each layer, as PyTorch's.
 function workloads.W8(again)
   for _, name in ipairs(MEMORY) do
     local modes = quick and not CHOSEN[name] and {} or {"train", "arrays", "infer"}
@@ -346,7 +346,7 @@ local function memory_step(name, mode)
   end
   local lr = layers and LM_RATE or 1e-4
   if mode == "train" then
-    local exe, step = learning(symbol, inputs, lr, share, lm)
+    local exe, step = with_fused_update(symbol, inputs, lr, share, lm)
     return exe, step, inputs.data
   end
   local exe = bound(symbol, inputs, mode == "arrays", lm)

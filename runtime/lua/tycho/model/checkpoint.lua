@@ -18,7 +18,6 @@ local param_check = require "tycho.model.param_check"
 local nd = require "tycho.ndarray"
 local symbol = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
-require "tycho.executor.executor"        -- the symbols of files can be bound
 
 local value = values.value
 

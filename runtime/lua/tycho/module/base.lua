@@ -1,8 +1,8 @@
---- What all modules share: the life cycle, scoring, prediction, parameter files.
+--- What all modules share: the life cycle, parameter files; further methods in module/scoring.lua,
+-- module/fit.lua and module/training_state.lua.
 --
 -- The order of calls: construct, bind, init_params (or set_params), init_optimizer; then forward,
--- backward, update again and again. `fit` does all of it (module/fit.lua); `save_state` and
--- `load_state` keep a training's whole state (module/training_state.lua).
+-- backward, update again and again. `fit` does all of it.
 --
 -- A subclass implements bind, init_params, get_params, init_optimizer, forward, backward, update,
 -- get_outputs, get_input_grads, update_metric, and adds its read-only properties to `fields`: name
@@ -10,18 +10,16 @@
 --
 -- @module tycho.module.base
 
+local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local checkpoint = require "tycho.model.checkpoint"
-local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local fields = require "tycho.core.fields"
 local init = require "tycho.initializer"
 local io_data = require "tycho.io.data"
 local log = require "tycho.core.log"
-local nd = require "tycho.ndarray"
-local params = require "tycho.model.param_check"
-local rows = require "tycho.module.batch_slices"
+local param_check = require "tycho.model.param_check"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
@@ -30,6 +28,18 @@ local is_plain, null, value = values.is_plain, values.null, values.value
 --- Base of modules.
 -- @type BaseModule
 local BaseModule = Class:extend("BaseModule")
+
+
+--- Gives a class the methods of a file of its own (not for users).
+function BaseModule._include(class, methods)
+  for name, method in pairs(methods) do
+    class[name] = method
+  end
+end
+
+BaseModule:_include(require "tycho.module.scoring")
+BaseModule:_include(require "tycho.module.fit")
+BaseModule:_include(require "tycho.module.training_state")
 
 
 -- Fields ------------------------------------------------------------------------------------------
@@ -155,29 +165,7 @@ function BaseModule:_bound(name)
 end
 
 
--- Helpers of several files ------------------------------------------------------------------------
-
---- Calls one callback or a list of them.
--- @param callbacks nil, a function, an object that can be called, or a list
-function BaseModule._call_all(callbacks, ...)
-  if value(callbacks) == nil then
-    return
-  elseif is_plain(callbacks) then
-    for _, f in ipairs(callbacks) do
-      f(...)
-    end
-  else
-    callbacks(...)
-  end
-end
-
-
---- A metric from a metric, a name, a function or a list of these.
-function BaseModule._metric(given)
-  local metric = require "tycho.metric"
-  return Class.is_a(given, metric.EvalMetric) and given or metric.create(given)
-end
-
+-- Running -----------------------------------------------------------------------------------------
 
 --- A batch from a batch, or a table `{data = ..., label = ...}`; a list of batches
 -- (one for each device) stays.
@@ -191,42 +179,6 @@ function BaseModule._batch(given, func)
   return given
 end
 
-
--- Shows the rows of the batch that count to a metric.
-local function update_unpadded(self, metric, batch)
-  local outputs, labels, pad = self:get_outputs(), {}, batch.pad
-  local named_outputs, named_labels = {}, {}
-  for i, x in ipairs(batch.label or {}) do
-    labels[i] = rows.view(x, 0, x._shape[1] - pad)
-    named_labels[i] = { self.label_names[i], labels[i] }
-  end
-  for i, x in ipairs(outputs) do
-    named_outputs[i] = { self.output_names[i], rows.view(x, 0, x._shape[1] - pad) }
-  end
-  metric:update_dict(named_labels, named_outputs)
-end
-
-
---- Updates a metric with a batch that was run.
--- @param metric
--- @param batch a batch or a list of them
--- @bool[opt=true] count_pad whether rows that only fill the last batch count
-function BaseModule:_update_metric_of(metric, batch, count_pad)
-  if is_plain(batch) and #batch > 0 then
-    local labels = {}
-    for i, part in ipairs(batch) do
-      labels[i] = part.label
-    end
-    self:update_metric(metric, labels, true)
-  elseif count_pad == false and (batch.pad or 0) > 0 then
-    update_unpadded(self, metric, batch)
-  else
-    self:update_metric(metric, batch.label or {})
-  end
-end
-
-
--- Running -----------------------------------------------------------------------------------------
 
 --- Forward with is_train = true, then backward.
 function BaseModule:forward_backward(data_batch)
@@ -254,168 +206,6 @@ end
 
 function BaseModule:set_states()
   self:_need("set_states", "binded", "params_initialized")
-end
-
-
--- Scoring -----------------------------------------------------------------------------------------
-
-local SCORE = args.form("Module:score", {
-  { "eval_data", "any" }, { "eval_metric", "any" }, { "num_batch", "integer?" },
-  { "batch_end_callback", "any?" }, { "score_end_callback", "any?" }, { "reset", "boolean", true },
-  { "epoch", "integer", 0 }, { "sparse_row_id_fn", "any?" }, { "count_pad", "boolean", true },
-})
-
-
-local function report(callbacks, self, a, epoch, nbatch, metric, batch)
-  if value(callbacks) ~= nil then
-    BaseModule._call_all(callbacks, { epoch = epoch, nbatch = nbatch, eval_metric = metric,
-      locals = { self = self, eval_data = a.eval_data, train_data = a.train_data,
-        data_batch = batch, epoch = epoch, nbatch = nbatch, eval_metric = metric } })
-  end
-end
-
-BaseModule._report = report
-
-
---- Runs over data and updates a metric.
--- @param eval_data iterator
--- @param eval_metric metric, name, function or list
--- @tparam[opt] table options num_batch, batch_end_callback, score_end_callback, reset = true,
---   epoch = 0 (for callbacks), count_pad = true (whether rows that fill the last batch count)
--- @treturn table list of `{name, value}`
-function BaseModule:score(...)
-  self:_need("score", "binded", "params_initialized")
-  local a = SCORE(...)
-  local metric, n = BaseModule._metric(a.eval_metric), 0
-  if a.reset then
-    a.eval_data:reset()
-  end
-  metric:reset()
-  while n ~= a.num_batch do
-    local batch = a.eval_data:next()
-    if batch == nil then
-      break
-    end
-    self:prepare(batch, a.sparse_row_id_fn)
-    self:forward(batch, false)
-    self:_update_metric_of(metric, batch, a.count_pad)
-    report(a.batch_end_callback, self, a, a.epoch, n, metric, batch)
-    n = n + 1
-  end
-  report(a.score_end_callback, self, a, a.epoch, n, metric)
-  return metric:get_name_value()
-end
-
-
--- Prediction --------------------------------------------------------------------------------------
-
-local ITERATE = args.form("Module:iter_predict", {
-  { "eval_data", "any" }, { "num_batch", "integer?" }, { "reset", "boolean", true },
-  { "sparse_row_id_fn", "any?" },
-})
-
-
--- Outputs without the rows that only fill the batch: views.
-local function trimmed(self, batch)
-  local list, pad = {}, batch.pad or 0
-  for i, x in ipairs(self:get_outputs()) do
-    list[i] = pad > 0 and rows.view(x, 0, x._shape[1] - pad) or x
-  end
-  return list
-end
-
-
-local function check_iterator(data, func)
-  local ok, next_of = pcall(function() return data.next end)
-  if type(data) ~= "table" or is_plain(data) or not ok or type(next_of) ~= "function" then
-    Error.raise{ code = "value", func = func, argument = "eval_data",
-      expected = "a data iterator or an array",
-      got = Error.kind(data), message = "bad 'eval_data'" }
-  end
-end
-
-
---- Iterates over predictions: `for outputs, nbatch, batch in m:iter_predict(it) do`. The
--- outputs are views that the next step overwrites; rows that fill the last batch are
--- left out; nbatch counts from 0.
--- @param eval_data iterator
--- @tparam[opt] table options num_batch, reset = true
-function BaseModule:iter_predict(...)
-  self:_need("iter_predict", "binded", "params_initialized")
-  local a, n = ITERATE(...), -1
-  check_iterator(a.eval_data, self:_func("iter_predict"))
-  if a.reset then
-    a.eval_data:reset()
-  end
-  return function()
-    n = n + 1
-    local batch = n ~= a.num_batch and a.eval_data:next() or nil
-    if batch == nil then
-      return nil
-    end
-    self:prepare(batch, a.sparse_row_id_fn)
-    self:forward(batch, false)
-    return trimmed(self, batch), n, batch
-  end
-end
-
-
-local PREDICT = args.form("Module:predict", {
-  list = true, { "eval_data", "any" }, { "num_batch", "integer?" },
-  { "merge_batches", "boolean", true }, { "reset", "boolean", true },
-  { "always_output_list", "boolean", false }, { "sparse_row_id_fn", "any?" },
-})
-
-
-local function predict_array(self, x)
-  x = class.is_array(x) and x or nd._as_array(x, "float32", self:_func("predict"))
-  self:forward(io_data.DataBatch{ data = { x } })
-  return self:get_outputs()[1]:copy()
-end
-
-
--- Joins the batches' outputs, output by output.
-local function merge(self, batches, always_list)
-  local result = {}
-  for k = 1, #batches[1] do
-    local list = {}
-    for i, outputs in ipairs(batches) do
-      if #outputs ~= #batches[1] then
-        Error.raise{ code = "value", func = self:_func("predict"), expected = #batches[1],
-          got = #outputs, message = "batches have different numbers of outputs, as with buckets; \z
-            use merge_batches = false" }
-      end
-      list[i] = outputs[k]
-    end
-    result[k] = rows.join(list, 0)
-  end
-  return #result == 1 and not always_list and result[1] or result
-end
-
-
---- Outputs for all rows of an iterator, or for one array.
--- @param eval_data iterator, NDArray or nested table (run with is_train as bound; the first output)
--- @tparam[opt] table options num_batch, merge_batches = true (false: a list of outputs for each
---   batch), reset = true, always_output_list = false
--- @return an NDArray when there is one output, else a list; an empty list without batches
-function BaseModule:predict(...)
-  self:_need("predict", "binded", "params_initialized")
-  local a, batches = PREDICT(...), {}
-  if class.is_array(a.eval_data) or is_plain(a.eval_data) then
-    return predict_array(self, a.eval_data)
-  end
-  for outputs in self:iter_predict{ eval_data = a.eval_data, num_batch = a.num_batch,
-      reset = a.reset, sparse_row_id_fn = a.sparse_row_id_fn } do
-    local copies = {}
-    for i, x in ipairs(outputs) do
-      copies[i] = x:copy()
-    end
-    batches[#batches + 1] = copies
-  end
-  if #batches == 0 or not a.merge_batches then
-    return batches
-  end
-  return merge(self, batches, a.always_output_list)
 end
 
 
@@ -491,7 +281,7 @@ end
 
 
 --- Gives all devices the same parameters, at the end of an epoch (not for users).
-function BaseModule:_level_params()
+function BaseModule:_equalize_params()
   self:set_params(self:get_params())
 end
 
@@ -516,8 +306,8 @@ local LOAD = args.form("Module:load_params",
 function BaseModule:load_params(...)
   local a, func = LOAD(...), self:_func("load_params")
   local arg_params, aux_params = checkpoint.read_params(a.fname, func, true)
-  self:set_params(params.renamed(arg_params, a.rename, func),
-    params.renamed(aux_params, a.rename, func))
+  self:set_params(param_check.renamed(arg_params, a.rename, func),
+    param_check.renamed(aux_params, a.rename, func))
 end
 
 

@@ -1,20 +1,16 @@
---- Rows of batches: cutting arrays along their batch axis and putting them together (not for
--- users).
+--- Batch slicing: cutting arrays along their batch axis and putting them together (not for users).
 --
 -- An axis counts from 0; -1 says that there is no batch axis, so every device has the whole array.
 -- A range is `{begin, end}`, rows from 0, the end excluded. Rows along axis 0 are views.
 --
 -- @module tycho.module.batch_slices
 
-local pairs = require("tycho.core.iterate").pairs
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
-local io_data = require "tycho.io.data"
-local values = require "tycho.core.values"
 require "tycho.ndarray"
 
-local rows = {}
+local slices = {}
 
 
 --- How many devices' shares a batch has: `{{begin, end}, ...}` by weight, rounded half to even;
@@ -22,7 +18,7 @@ local rows = {}
 -- @int batch_size rows
 -- @tparam {number,...} work_load_list weights
 -- @string func for errors
-function rows.split(batch_size, work_load_list, func)
+function slices.split(batch_size, work_load_list, func)
   local total, at, ranges = 0, 0, {}
   for _, load in ipairs(work_load_list) do
     total = total + load
@@ -50,14 +46,14 @@ end
 
 
 --- Rows `from` to before `to` along axis 0: a view.
-function rows.view(x, from, to)
+function slices.view(x, from, to)
   local shape = x.shape
   if from == 0 and to == shape[1] then
     return x
   end
   local row = x._size / shape[1] * class.BYTES[x._dtype]
   shape[1] = to - from
-  return class.view(x, shape, from * row, "rows")
+  return class.view(x, shape, from * row, "batch slice")
 end
 
 
@@ -65,14 +61,14 @@ end
 -- @tparam NDArray x
 -- @int axis
 -- @tparam {int,int} range
-function rows.cut(x, axis, range)
+function slices.cut(x, axis, range)
   local size = axis >= 0 and x._shape[axis + 1]
   if not size or range[1] == 0 and range[2] == size then
     return x
   elseif axis == 0 then
-    return rows.view(x, range[1], range[2])
+    return slices.view(x, range[1], range[2])
   end
-  return call.params("slice_axis", "rows", { x },
+  return call.params("slice_axis", "batch slice", { x },
     { "axis", call.number(axis), "begin", call.number(range[1]), "end", call.number(range[2]) })
 end
 
@@ -80,7 +76,7 @@ end
 --- Parts of all devices as one array on the first one's device.
 -- @tparam {NDArray,...} parts
 -- @int axis -1: the first part
-function rows.join(parts, axis)
+function slices.join(parts, axis)
   if #parts == 1 or axis < 0 then
     return parts[1]
   end
@@ -88,53 +84,7 @@ function rows.join(parts, axis)
   for i, part in ipairs(parts) do
     list[i] = part:as_in_context(parts[1].context)
   end
-  return call.params("Concat", "rows", list, { "dim", call.number(axis) })
-end
-
-
---- Descriptions of inputs as a list of DataDesc, from such a list, a list of `{name,
--- shape, ...}`, or shapes by name.
--- @tparam ?table given
--- @string func for errors
--- @string argument for errors
--- @treturn ?table nil for nothing
-function rows.descriptions(given, func, argument)
-  if values.value(given) == nil then
-    return nil
-  elseif type(given) ~= "table" then
-    Error.raise{ code = "type", func = func, argument = argument,
-      expected = "a list of {name, shape}",
-      got = Error.kind(given), message = ("bad '%s'"):format(argument) }
-  end
-  local list = {}
-  if #given == 0 then
-    for name, shape in pairs(given) do
-      list[#list + 1] = { name, shape }
-    end
-    table.sort(list, function(a, b) return a[1] < b[1] end)
-    given = list
-  end
-  local result = {}
-  for i, d in ipairs(given) do
-    result[i] = io_data.DataDesc.of(d, func)
-  end
-  return result
-end
-
-
---- The names of descriptions; none of nil.
-function rows.names(descs)
-  local names = {}
-  for i, d in ipairs(descs or {}) do
-    names[i] = d.name
-  end
-  return names
-end
-
-
---- The batch axis of a description.
-function rows.axis(desc)
-  return io_data.DataDesc.get_batch_axis(desc.layout)
+  return call.params("Concat", "batch slice", list, { "dim", call.number(axis) })
 end
 
 
@@ -143,7 +93,7 @@ end
 -- @tparam {NDArray,...} copies
 -- @string func for errors
 -- @string name for errors
-function rows.mean(to, copies, func, name)
+function slices.mean(to, copies, func, name)
   if #copies == 1 then
     return call.copy(to, copies[1], func, name)
   end
@@ -156,4 +106,4 @@ function rows.mean(to, copies, func, name)
 end
 
 
-return rows
+return slices

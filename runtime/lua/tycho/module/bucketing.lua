@@ -14,31 +14,35 @@
 -- initializer of `init_params`).
 --
 -- `_buckets` holds the modules by key, `_order` the keys as they came, `_met` the modules that are
--- bound. Keys that are sequences count by contents.
+-- bound. Keys that are sequences count by contents. What concerns the parameters of all buckets is
+-- in module/bucketing_parameters.lua, their optimizer in module/bucketing_optimizer.lua.
 --
 -- @module tycho.module.bucketing
 
 jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
 
-local iterate = require "tycho.core.iterate"
-local next, pairs = iterate.next, iterate.pairs
+local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local BaseModule = require "tycho.module.base"
+local bucket_keys = require "tycho.module.bucket_keys"
 local checkpoint = require "tycho.model.checkpoint"
-local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
 local interpreted = require "tycho.core.nojit"
 local Module = require "tycho.module.module"
 local name_of = require "tycho.symbol.name"
 local nd = require "tycho.ndarray"
-local Values = require "tycho.module.param_store"
+local ParameterModule = require "tycho.module.parameter_module"
+local symbols = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
 
 local is_plain, null, value = values.is_plain, values.null, values.value
 
 --- A module for each bucket key.
 -- @type BucketingModule
-local BucketingModule = BaseModule:extend("BucketingModule")
+local BucketingModule = ParameterModule:extend("BucketingModule")
+
+BucketingModule:_include(require "tycho.module.bucketing_parameters")
+BucketingModule:_include(require "tycho.module.bucketing_optimizer")
 
 local CLASS = "mod.BucketingModule"
 
@@ -57,43 +61,12 @@ local function names_field(name)
   end
 end
 
-BucketingModule.fields = BaseModule.extend_fields{
+BucketingModule.fields = ParameterModule.extend_fields({
   symbol       = of_current "symbol",        data_shapes  = of_current "data_shapes",
   label_shapes = of_current "label_shapes",  output_shapes = of_current "output_shapes",
   data_names   = names_field "data_names",   label_names  = names_field "label_names",
   output_names = names_field "output_names",
-  _arg_params  = Module.fields._arg_params,  _aux_params  = Module.fields._aux_params,
-  _params_dirty = Module.fields._params_dirty,
-}
-
-
--- Keys --------------------------------------------------------------------------------------------
-
-local function key_text(key)
-  if not is_plain(key) then
-    return type(key):sub(1, 1) .. tostring(key)
-  end
-  local parts = {}
-  for i, part in ipairs(key) do
-    parts[i] = key_text(part)
-  end
-  return "{" .. table.concat(parts, ",") .. "}"
-end
-
-
--- The one value that stands for all equal keys.
-local function key_of(self, key, func)
-  if type(key) == "number" or type(key) == "string" then
-    return key
-  elseif not is_plain(key) then
-    Error.raise{ code = value(key) == nil and "value" or "type", func = func,
-      argument = "bucket_key", expected = "a number, a text or a list of these",
-      got = Error.kind(key), message = "bad bucket key" }
-  end
-  local text = key_text(key)
-  self._keys[text] = self._keys[text] or key
-  return self._keys[text]
-end
+}, ParameterModule.fields)
 
 
 -- Making ------------------------------------------------------------------------------------------
@@ -140,49 +113,18 @@ end
 --   state_names, group2ctxs, compression_params
 function BucketingModule:init(...)
   local a = NEW(...)
-  BucketingModule.super.init(self, { logger = a.logger })
+  BucketingModule.super.init(self, a.logger)
   self._options, self._sym_gen, self._keys = a, a.sym_gen, {}
   self._buckets, self._order, self._met = {}, {}, {}
-  self._default_bucket_key = key_of(self, a.default_bucket_key, CLASS)
+  self._default_bucket_key = bucket_keys.unique(self._keys, a.default_bucket_key, CLASS)
   self._default = new_module(self, self._default_bucket_key)
   self._context, self._work_load_list = self._default._context, self._default._work_load_list
   self._fixed_param_names, self._state_names =
     self._default._fixed_param_names, self._default._state_names
   self._group2ctxs, self._compression_params = a.group2ctxs, a.compression_params
-  self._arg_values, self._aux_values, self._param_index = Values(), Values(true), {}
+  self._param_index = {}
   self._kept_args, self._kept_auxs = {}, {}              -- given for buckets that are not bound yet
   self._monitors = {}
-end
-
-
--- Parameters of all buckets -----------------------------------------------------------------------
-
--- Calls f(module, names) for every bound bucket, with the set of its parameters
--- that no bucket before it had.
-local function each_part(self, f)
-  local done = {}
-  for _, m in ipairs(self._met) do
-    local names, some = {}, false
-    for _, list in ipairs{ m._param_names, m._aux_names } do
-      for _, name in ipairs(list) do
-        if not done[name] then
-          done[name], names[name], some = true, true, true
-        end
-      end
-    end
-    if some then
-      f(m, names)
-    end
-  end
-end
-
-
-local function pick(params, names)
-  local part = {}
-  for name in pairs(names) do
-    part[name] = params[name]
-  end
-  return part
 end
 
 
@@ -190,96 +132,14 @@ end
 -- @treturn table arg_params
 -- @treturn table aux_params
 function BucketingModule:get_params()
-  self:_need("get_params", "binded", "params_initialized")
-  return Module.get_params(self)
+  self:_need("get_params", "binded")
+  return BucketingModule.super.get_params(self)
 end
 
 
 function BucketingModule:_read_params()
-  self:_need("get_params", "binded", "params_initialized")
-  return Module._read_params(self)
-end
-
-
-BucketingModule._level_params = Module._level_params
-BucketingModule._sync_params = Module._sync_params
-BucketingModule._have_params = Module._have_params
-
-
--- Keeps what belongs to no bound bucket.
-local function keep_others(kept, given, known)
-  for name, x in pairs(given or {}) do
-    if not known[name] then
-      kept[name] = class.is_array(x) and x:copy() or x
-    end
-  end
-end
-
-
-local function fill_all(self, a, initializer)
-  each_part(self, function(m, names) m:_check_params(names, a) end)
-  each_part(self, function(m, names) m:_fill_params(names, a, initializer) end)
-  keep_others(self._kept_args, a.arg_params, self._arg_values:arrays())
-  keep_others(self._kept_auxs, a.aux_params, self._aux_values:arrays())
-  self:_have_params(false)
-  for _, m in ipairs(self._met) do
-    m._params_initialized = true
-  end
-end
-
-
-local INIT = args.form("BucketingModule:init_params", BaseModule.INIT_PARAMS)
-
---- Gives parameters their first values; those of later buckets get theirs in
--- the same way when they come.
--- @tparam[opt] table options as `Module:init_params`
-function BucketingModule:init_params(...)
-  local a = INIT(...)
-  if self._params_initialized and not a.force_init then
-    return
-  end
-  self:_need("init_params", "binded")
-  local initializer = BaseModule._initializer(a.initializer)
-  self._initializer = initializer or self._initializer
-  fill_all(self, a, initializer)
-end
-
-
--- Writes given values straight to the devices.
-local function write_some(self, a)
-  for _, part in ipairs{ { a.arg_params, self._arg_values:arrays() },
-      { a.aux_params, self._aux_values:arrays() } } do
-    for name in pairs(part[1] or {}) do
-      if not part[2][name] and not a.allow_extra then
-        Error.unknown{ func = "BucketingModule:set_params", argument = name,
-          what = "parameter", among = part[2] }
-      end
-    end
-  end
-  each_part(self, function(m, names)
-    m._exec_group:set_params(pick(a.arg_params or {}, names), pick(a.aux_params or {}, names), true)
-    m:_tell_store(a.arg_params or {})
-    m._params_initialized = true
-  end)
-  self:_have_params(true)
-end
-
-
-local SET = args.form("BucketingModule:set_params", BaseModule.SET_PARAMS)
-
---- Sets parameters. A missing name is E(name) unless `allow_missing`; names of no bound bucket are
--- kept for later ones, or, with `allow_missing`, E(name) unless `allow_extra`.
-function BucketingModule:set_params(...)
-  local a = SET(...)
-  if self:_is_done("set_params", "params_initialized", a.force_init) then
-    return
-  end
-  self:_need("set_params", "binded")
-  if a.allow_missing then
-    return write_some(self, a)
-  end
-  self:init_params{ initializer = null, arg_params = a.arg_params or {},
-    aux_params = a.aux_params or {}, force_init = true }
+  self:_need("get_params", "binded")
+  return BucketingModule.super._read_params(self)
 end
 
 
@@ -302,28 +162,6 @@ function BucketingModule:_reset_bind()
 end
 
 
--- Names of a module that no bucket before it had.
-local function new_names(self, m)
-  local names = {}
-  for _, part in ipairs{ { m._param_names, self._arg_values:arrays() },
-      { m._aux_names, self._aux_values:arrays() } } do
-    for _, name in ipairs(part[1]) do
-      names[name] = not part[2][name] or nil
-    end
-  end
-  return names
-end
-
-
--- First values for the parameters that a later bucket brings.
-local function welcome(self, m, names)
-  if next(names) then
-    local a = { arg_params = self._kept_args, aux_params = self._kept_auxs, allow_missing = true }
-    m:_fill_params(names, a, self._initializer or BaseModule._initializer())
-  end
-end
-
-
 local function add_bucket(self, key, m)
   self._order[#self._order + 1] = not self._buckets[key] and key or nil
   self._buckets[key] = m
@@ -334,17 +172,17 @@ end
 local function bind_bucket(self, key, data_shapes, label_shapes)
   local m, options, base = self._buckets[key] or new_module(self, key),
     self._bind_options, self._met[1]
-  local names = new_names(self, m)
-  m._arg_values, m._aux_values, m._param_index =
-    self._arg_values, self._aux_values, self._param_index
+  local names = self:_new_names(m)
+  m._arg_store, m._aux_store, m._param_index =
+    self._arg_store, self._aux_store, self._param_index
   m._params_initialized = self._params_initialized
   m:bind{ data_shapes = data_shapes, label_shapes = label_shapes,
     for_training = options.for_training, inputs_need_grad = options.inputs_need_grad,
     grad_req = options.grad_req, shared_module = base,
     memory_budget = options.memory_budget, force_mirroring = options.force_mirroring }
-  self._arg_values, self._aux_values = m._arg_values, m._aux_values
+  self._arg_store, self._aux_store = m._arg_store, m._aux_store
   if self._params_initialized then
-    welcome(self, m, names)
+    self:_fill_new(m, names)
   end
   for _, mon in ipairs(self._monitors) do
     m:install_monitor(mon)
@@ -372,7 +210,7 @@ function BucketingModule:bind(...)
   end
   local key = self._default_bucket_key
   if value(a.bucket_key) ~= nil then
-    key = key_of(self, a.bucket_key, "BucketingModule:bind")
+    key = bucket_keys.unique(self._keys, a.bucket_key, "BucketingModule:bind")
   end
   self._for_training, self._inputs_need_grad, self._grad_req =
     a.for_training, a.inputs_need_grad, a.grad_req
@@ -395,7 +233,7 @@ local function switch(self, key, data_shapes, label_shapes)
   if not (m and m.binded) then
     if not data_shapes then
       Error.raise{ code = "value", func = "BucketingModule:switch_bucket", argument = "data_shapes",
-        message = ("the bucket %s is new, so its shapes are needed"):format(key_text(key):sub(2)) }
+        message = ("the bucket %s is new, so its shapes are needed"):format(bucket_keys.show(key)) }
     end
     m = interpreted(bind_bucket, self, key, data_shapes, label_shapes)
   end
@@ -415,7 +253,7 @@ function BucketingModule:switch_bucket(...)
     return switch(self, known)                   -- the usual case: nothing to read, nothing to make
   end
   local a = SWITCH(...)
-  switch(self, key_of(self, a.bucket_key, "BucketingModule:switch_bucket"),
+  switch(self, bucket_keys.unique(self._keys, a.bucket_key, "BucketingModule:switch_bucket"),
     value(a.data_shapes), value(a.label_shapes))
 end
 
@@ -453,7 +291,7 @@ local function switch_to(self, batch)
   if first.bucket_key == nil then
     return
   end
-  local key = key_of(self, first.bucket_key, "BucketingModule:forward")
+  local key = bucket_keys.unique(self._keys, first.bucket_key, "BucketingModule:forward")
   local known = self._buckets[key]
   if known and known.binded then
     return switch(self, key)
@@ -512,68 +350,6 @@ end
 function BucketingModule:update()
   self:_need("update", "binded", "params_initialized", "optimizer_initialized")
   self._curr_module:update()
-end
-
-
--- Optimizer ---------------------------------------------------------------------------------------
-
--- The optimizer of one bucket becomes that of all.
-local function lend(self, lender)
-  self._lender, self._optimizer_initialized = lender, true
-  for _, m in ipairs(self._met) do
-    if m ~= lender then
-      m:borrow_optimizer(lender)
-    end
-  end
-  local m = self._curr_module
-  self._optimizer, self._kvstore, self._updater = m._optimizer, m._kvstore, m._updater
-  self._update_on_kvstore = m._update_on_kvstore
-end
-
-
-local OPTIMIZER = args.form("BucketingModule:init_optimizer", Module.INIT_OPTIMIZER)
-
---- Makes the optimizer that all buckets use.
--- @tparam[opt] table options as `Module:init_optimizer`
-function BucketingModule:init_optimizer(...)
-  self:_need("init_optimizer", "binded", "params_initialized")
-  local a = OPTIMIZER(...)
-  if self:_is_done("init_optimizer", "optimizer_initialized", a.force_init) then
-    return
-  end
-  self:_sync_params()
-  self._curr_module:init_optimizer{ kvstore = a.kvstore, optimizer = a.optimizer,
-    optimizer_params = a.optimizer_params, force_init = true, in_backward = a.in_backward }
-  lend(self, self._curr_module)
-end
-
-
---- Uses another module's optimizer, states and store.
-function BucketingModule:borrow_optimizer(other)
-  self:_need("borrow_optimizer", "binded")
-  self._curr_module:borrow_optimizer(other)
-  lend(self, self._curr_module)
-end
-
-
-function BucketingModule:_updaters()
-  local list = self._curr_module and self._curr_module:_updaters() or {}
-  for _, pair in ipairs(list) do
-    pair[2] = self
-  end
-  return list
-end
-
-
-function BucketingModule:_stores()
-  return self._curr_module and self._curr_module:_stores() or {}
-end
-
-
-BucketingModule._can_accumulate = true
-
-function BucketingModule:_gradients()
-  return self._curr_module:_gradients()
 end
 
 
@@ -669,7 +445,7 @@ function BucketingModule.load_dict(...)
   a.options.sym_gen, a.options.default_bucket_key = a.sym_gen, a.default_bucket_key
   local m = BucketingModule(a.options)
   for key, symbol in pairs(a.sym_dict) do
-    key = key_of(m, key, "BucketingModule.load_dict")
+    key = bucket_keys.unique(m._keys, key, "BucketingModule.load_dict")
     add_bucket(m, key, new_module(m, key, symbol))
   end
   m._kept_args, m._kept_auxs, m._params_initialized = a.arg_params, a.aux_params or {}, true
@@ -685,12 +461,12 @@ local LOAD = args.form("BucketingModule.load", {
 --- A module from a checkpoint; unbound.
 -- @tparam table options prefix, epoch, sym_gen, default_bucket_key, and those of the constructor
 function BucketingModule.load(...)
-  local a, symbol = LOAD(...), require "tycho.symbol.symbol"
+  local a = LOAD(...)
   local keys = nd.load(a.prefix .. ".buckets")
   local options = a.options
   options.sym_dict = {}
   for _, key in ipairs(keys[1]:totable()) do
-    options.sym_dict[key] = symbol.load(symbol_file(a.prefix, key))
+    options.sym_dict[key] = symbols.load(symbol_file(a.prefix, key))
   end
   options.sym_gen, options.default_bucket_key = a.sym_gen, a.default_bucket_key
   options.arg_params, options.aux_params = checkpoint.load_params(a.prefix, a.epoch)

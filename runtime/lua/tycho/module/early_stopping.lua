@@ -7,9 +7,9 @@
 -- @module tycho.module.early_stopping
 
 local args = require "tycho.core.args"
+local checkpoint = require "tycho.model.checkpoint"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
-local model = require "tycho.model.checkpoint"
 local params = require "tycho.model.param_check"
 
 local FUNC = "Module:fit early_stopping"
@@ -20,12 +20,12 @@ local FORM = args.form(FUNC, {
 })
 
 --- Watches one training.
-local Early = Class:extend("EarlyStopping")
+local EarlyStopping = Class:extend("EarlyStopping")
 
 
 --- @tparam table options patience = 3, metric (the first one's), larger, min_delta = 0, path
 -- @string[opt] prefix of the training's checkpoints: the path is `PREFIX-best.params` unless given
-function Early:init(options, prefix)
+function EarlyStopping:init(options, prefix)
   self.options = FORM(options)
   self.path = self.options.path or prefix and prefix .. "-best.params"
   self.waited = 0
@@ -72,7 +72,7 @@ end
 -- @param module
 -- @tparam table list `{name, value}` of each metric
 -- @int epoch from 0
-function Early:look(module, list, epoch)
+function EarlyStopping:look(module, list, epoch)
   local name, value = figure(self, list)
   local sign = larger_is_better(self, name) and 1 or -1
   local better = value == value
@@ -85,19 +85,19 @@ function Early:look(module, list, epoch)
   self.name, self.best, self.epoch, self.waited = name, value, epoch, 0
   self.arg_params, self.aux_params = params.copies(arg_params), params.copies(aux_params)
   if self.path then
-    model.write_params(self.path, self.arg_params, self.aux_params)
+    checkpoint.write_params(self.path, self.arg_params, self.aux_params)
   end
 end
 
 
 --- Whether the best is `patience` epochs ago.
-function Early:is_over()
+function EarlyStopping:is_over()
   return self.waited >= self.options.patience
 end
 
 
 --- Gives the module the best parameters.
-function Early:finish(module)
+function EarlyStopping:finish(module)
   if self.best then
     module.logger:info(("Best of all epochs: %s=%f of epoch %d")
       :format(self.name, self.best, self.epoch))
@@ -107,19 +107,19 @@ end
 
 
 --- What has to be kept to go on later.
-function Early:state()
+function EarlyStopping:state()
   return { name = self.name, best = self.best, epoch = self.epoch, waited = self.waited }
 end
 
 
 --- Goes on from such a state, or from nothing.
-function Early:go_on(state)
+function EarlyStopping:go_on(state)
   state = state or self:state()
   self.name, self.best, self.epoch, self.waited = state.name, state.best, state.epoch, state.waited
   if self.best then
-    self.arg_params, self.aux_params = model.read_params(self.path, FUNC)
+    self.arg_params, self.aux_params = checkpoint.read_params(self.path, FUNC)
   end
 end
 
 
-return Early
+return EarlyStopping

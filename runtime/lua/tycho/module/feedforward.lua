@@ -11,16 +11,18 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
-local BaseModule = require "tycho.module.base"
+local BucketingModule = require "tycho.module.bucketing"
 local callback = require "tycho.module.callback"
 local checkpoint = require "tycho.model.checkpoint"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
+local descriptions = require "tycho.module.descriptions"
 local Error = require "tycho.core.error"
+local evaluation = require "tycho.module.evaluation"
 local log = require "tycho.core.log"
-local mod = require "tycho.module"
+local Module = require "tycho.module.module"
 local nd = require "tycho.ndarray"
-local rows = require "tycho.module.batch_slices"
+local slices = require "tycho.module.batch_slices"
 local values = require "tycho.core.values"
 
 local is_plain, value = values.is_plain, values.value
@@ -87,7 +89,7 @@ end
 
 
 local function names_of(descs)
-  return rows.names(rows.descriptions(descs, "FeedForward", "provide_data"))
+  return descriptions.names(descriptions.list(descs, "FeedForward", "provide_data"))
 end
 
 
@@ -97,13 +99,13 @@ local function make_module(self, it, options)
   options.context, options.logger = options.context or self.ctx, options.logger
   if args.types.symbol.check(self.symbol) then
     options.symbol, options.data_names, options.label_names = self.symbol, data_names, label_names
-    return mod.Module(options)
+    return Module(options)
   end
   options.default_bucket_key = it.default_bucket_key
   options.sym_gen = function(key)
     return self.symbol(key), data_names, label_names
   end
-  return mod.BucketingModule(options)
+  return BucketingModule(options)
 end
 
 
@@ -140,9 +142,9 @@ local function run_batch(self, m, a, metric, batch, at)
   if a.monitor then
     a.monitor:toc_print()
   end
-  m:_update_metric_of(metric, batch)
+  evaluation.update(m, metric, batch)
   at.nbatch = at.nbatch + 1
-  BaseModule._report(a.batch_end_callback, self, a, at.epoch, at.nbatch, metric, batch)
+  evaluation.report(a.batch_end_callback, self, a, at.epoch, at.nbatch, metric, batch)
 end
 
 
@@ -172,11 +174,11 @@ local function evaluate(self, m, a, metric, data, epoch)
   for batch in function() return data:next() end do
     m:prepare(batch)
     m:forward(batch, false)
-    m:_update_metric_of(metric, batch)
-    BaseModule._report(a.eval_batch_end_callback, self, a, epoch, n, metric, batch)
+    evaluation.update(m, metric, batch)
+    evaluation.report(a.eval_batch_end_callback, self, a, epoch, n, metric, batch)
     n = n + 1
   end
-  BaseModule._report(a.eval_end_callback, self, a, epoch, n, metric)
+  evaluation.report(a.eval_end_callback, self, a, epoch, n, metric)
   data:reset()
 end
 
@@ -188,7 +190,7 @@ end
 function FeedForward:fit(...)
   local a = FIT(...)
   local train, eval = iterator(self, a.X, a.y, true), eval_iterator(self, value(a.eval_data))
-  local logger, metric, at = a.logger or log, BaseModule._metric(a.eval_metric), {}
+  local logger, metric, at = a.logger or log, evaluation.metric(a.eval_metric), {}
   if not self.num_epoch then
     Error.raise{ code = "value", func = "FeedForward:fit", argument = "num_epoch",
       message = "'num_epoch' is missing" }
@@ -202,7 +204,7 @@ function FeedForward:fit(...)
     run_epoch(self, m, a, metric, train, at)
     logger:info(("Epoch[%d] Time cost=%.3f"):format(epoch, callback.clock() - started))
     self.arg_params, self.aux_params = m:get_params()
-    BaseModule._call_all(a.epoch_end_callback, epoch, m.symbol, self.arg_params, self.aux_params)
+    evaluation.call_all(a.epoch_end_callback, epoch, m.symbol, self.arg_params, self.aux_params)
     if eval then
       evaluate(self, m, a, metric, eval, epoch)
     end
@@ -232,7 +234,7 @@ local PREDICT = args.form("FeedForward:predict", {
 local function append(lists, arrays, pad)
   for k, x in ipairs(arrays or {}) do
     lists[k] = lists[k] or {}
-    lists[k][#lists[k] + 1] = rows.view(x, 0, x._shape[1] - pad):copy()
+    lists[k][#lists[k] + 1] = slices.view(x, 0, x._shape[1] - pad):copy()
   end
 end
 
@@ -240,7 +242,7 @@ end
 local function joined(lists)
   local result = {}
   for k, list in ipairs(lists) do
-    result[k] = rows.join(list, 0)
+    result[k] = slices.join(list, 0)
   end
   return #result == 1 and result[1] or result
 end
@@ -280,7 +282,7 @@ local SCORE = args.form("FeedForward:score", {
 -- @return number, or a list of them for several metrics
 function FeedForward:score(...)
   local a = SCORE(...)
-  local it, metric = iterator(self, a.X, a.y, false), BaseModule._metric(a.eval_metric)
+  local it, metric = iterator(self, a.X, a.y, false), evaluation.metric(a.eval_metric)
   if a.reset then
     it:reset()
   end

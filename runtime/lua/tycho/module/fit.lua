@@ -1,4 +1,4 @@
---- The training loop: `Module:fit`. Adds `fit` to the base of modules.
+--- The training loop: `fit` of all modules.
 --
 -- For each batch: forward, backward, update, then the metric, before the next batch is fetched and
 -- prepared, since preparing may switch to another bucket. Epochs and batches count from 0. An
@@ -8,13 +8,16 @@
 -- @module tycho.module.fit
 
 local args = require "tycho.core.args"
-local BaseModule = require "tycho.module.base"
-local Early = require "tycho.module.early_stopping"
+local callback = require "tycho.module.callback"
+local EarlyStopping = require "tycho.module.early_stopping"
 local Error = require "tycho.core.error"
+local evaluation = require "tycho.module.evaluation"
 local gradients = require "tycho.module.gradients"
 local values = require "tycho.core.values"
 
 local value = values.value
+
+local BaseModule = {}                                    -- methods, for module/base.lua
 
 local FIT = args.form("Module:fit", {
   { "train_data", "any" }, { "eval_data", "any?" }, { "eval_metric", "any", "acc" },
@@ -100,13 +103,13 @@ end
 
 
 -- The file of a training that can be resumed, and where this one begins.
-local function resume(self, a, c, early)
+local function resume(self, a, c, stopping)
   if not (c and c.resume and exists(c.path)) then
     return a.begin_epoch
   end
   local saved = self:load_state(c.path, { train_data = a.train_data })
-  if early then
-    early:go_on(saved.early)
+  if stopping then
+    stopping:go_on(saved.early)
   end
   return saved.epoch or a.begin_epoch
 end
@@ -158,7 +161,7 @@ local function run_batch(self, a, metric, batch, gathered)
   if gathered == a.accumulate then
     update(self, a, gathered)
   end
-  self:_update_metric_of(metric, batch, a.count_pad)
+  evaluation.update(self, metric, batch, a.count_pad)
   local coming = a.train_data:next()
   if coming ~= nil then
     self:prepare(coming, a.sparse_row_id_fn)
@@ -179,7 +182,7 @@ local function run_epoch(self, a, metric, at)
     gathered = gathered % a.accumulate + 1
     local coming = run_batch(self, a, metric, batch, gathered)
     totals = coming == nil and metric:get_global_name_value() or nil
-    BaseModule._report(a.batch_end_callback, self, a, at.epoch, at.nbatch, metric, batch)
+    evaluation.report(a.batch_end_callback, self, a, at.epoch, at.nbatch, metric, batch)
     batch = coming
     at.nbatch = at.nbatch + 1
   end
@@ -208,47 +211,42 @@ end
 -- Parameters to all devices and callbacks.
 local function hand_on(self, a, epoch)
   if value(a.epoch_end_callback) == nil then
-    return self:_level_params()
+    return self:_equalize_params()
   end
   local arg_params, aux_params = self:get_params()
   self:set_params(arg_params, aux_params)
-  BaseModule._call_all(a.epoch_end_callback, epoch, self.symbol, arg_params, aux_params)
+  evaluation.call_all(a.epoch_end_callback, epoch, self.symbol, arg_params, aux_params)
 end
 
 
 -- After the batches of an epoch.
-local function end_epoch(self, a, validation_metric, epoch, early)
+local function end_epoch(self, a, validation_metric, epoch, stopping)
   hand_on(self, a, epoch)
   if value(a.eval_data) then
     local list = validate(self, a, validation_metric, epoch)
-    if early then
-      early:look(self, list, epoch)
+    if stopping then
+      stopping:look(self, list, epoch)
     end
   end
   a.train_data:reset()
 end
 
 
-local function clock()
-  return require("tycho.module.callback").clock()
-end
-
-
-local function run_epochs(self, a, at, checkpoint, early)
-  local metric = BaseModule._metric(a.eval_metric)
+local function run_epochs(self, a, at, checkpoint, stopping)
+  local metric = evaluation.metric(a.eval_metric)
   local validation_metric = a.validation_metric or metric
-  for epoch = resume(self, a, checkpoint, early), a.num_epoch - 1 do
-    if early and early:is_over() then
+  for epoch = resume(self, a, checkpoint, stopping), a.num_epoch - 1 do
+    if stopping and stopping:is_over() then
       return
     end
     at.epoch = epoch
-    local started = clock()
+    local started = callback.clock()
     log_values(self, epoch, "Train", run_epoch(self, a, metric, at))
-    self.logger:info(("Epoch[%d] Time cost=%.3f"):format(epoch, clock() - started))
-    end_epoch(self, a, validation_metric, epoch, early)
+    self.logger:info(("Epoch[%d] Time cost=%.3f"):format(epoch, callback.clock() - started))
+    end_epoch(self, a, validation_metric, epoch, stopping)
     if checkpoint and (epoch + 1) % math.max(checkpoint.period, 1) == 0 then
       self:save_state(checkpoint.path, { train_data = a.train_data, epoch = epoch + 1, nbatch = 0,
-        early = early and early:state() })
+        early = stopping and stopping:state() })
     end
   end
 end
@@ -256,10 +254,11 @@ end
 
 local function train(self, a, at)
   local checkpoint = checkpoint_of(a)
-  local early = a.early_stopping and Early(a.early_stopping, checkpoint and checkpoint.prefix)
-  run_epochs(self, a, at, checkpoint, early)
-  if early then
-    early:finish(self)
+  local stopping = a.early_stopping
+    and EarlyStopping(a.early_stopping, checkpoint and checkpoint.prefix)
+  run_epochs(self, a, at, checkpoint, stopping)
+  if stopping then
+    stopping:finish(self)
   end
 end
 

@@ -1,9 +1,8 @@
---- Steps inside backward, `init_optimizer{ in_backward = true }`. Adds methods to Module.
+--- Updates fused into backward, `init_optimizer{ in_backward = true }`. Adds methods to Module.
 --
--- A lesson is what modules that share an optimizer have in common: its updater and, by their names,
--- the arrays of the updater's states, which executors use as auxiliary states and change. Every
--- module has a learner of its own (`optimizer/fused.lua`), since every module has its own symbol;
--- the arrays of gradients are given back.
+-- Every module has a fused optimizer of its own (optimizer/fused.lua), since every module has its
+-- own symbol; the arrays of gradients are given back. Modules that share an optimizer have its
+-- states in common.
 --
 -- @module tycho.module.fused_update
 
@@ -14,66 +13,67 @@ local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
-local Learner = require("tycho.optimizer.fused").Learner
+local FusedOptimizer = require("tycho.optimizer.fused").FusedOptimizer
 
 local Module = {}                                        -- methods, for module/module.lua
 
 local FUNC = "Module:init_optimizer"
 
 
--- Lessons -----------------------------------------------------------------------------------------
+-- States ------------------------------------------------------------------------------------------
 
-local Lesson = Class:extend("Lesson")
+-- The states of an updater as auxiliary states of executors, which change them.
+local FusedStates = Class:extend("FusedStates")
 
 -- numbers: the index of each parameter's state, by name
-function Lesson:init(updater, numbers)
-  self.updater, self.numbers, self.places, self.states = updater, numbers, {}, updater.states
+function FusedStates:init(updater, numbers)
+  self.updater, self.numbers, self.slots, self.states = updater, numbers, {}, updater.states
 end
 
 
--- The array of a place, `{ param, slot, weight }`, in the updater's states; nil: there is none.
-local function state_at(self, place)
-  local state = self.updater:_state(self.numbers[place.param], place.weight)
-  return class.is_array(state) and state or state and state[place.slot]
+-- The array of a slot, `{ param, number, weight }`, in the updater's states; nil: there is none.
+local function state_at(self, slot)
+  local state = self.updater:_state(self.numbers[slot.param], slot.weight)
+  return class.is_array(state) and state or state and state[slot.number]
 end
 
 
--- The array of an auxiliary state of a learner: a part of the updater's state of a parameter.
-function Lesson:array_of(name, origin, weight)
-  local place = self.places[name]
-  if not place then
-    place = { param = origin[1], slot = origin[2], weight = weight }
-    place.array = state_at(self, place)
-    rawset(place.array, "_kept", true)                   -- ty.scope leaves it
-    self.places[name] = place
+-- The array of an auxiliary state: a part of the updater's state of a parameter.
+function FusedStates:array_of(name, origin, weight)
+  local slot = self.slots[name]
+  if not slot then
+    slot = { param = origin[1], number = origin[2], weight = weight }
+    slot.array = state_at(self, slot)
+    rawset(slot.array, "_kept", true)                    -- ty.scope leaves it
+    self.slots[name] = slot
   end
-  return place.array
+  return slot.array
 end
 
 
-local function fail_states(place)
-  Error.raise{ code = "state", func = "Module:backward", argument = place.param,
-    message = ("the optimizer's states that were loaded do not fit '%s'"):format(place.param) }
+local function fail_states(slot)
+  Error.raise{ code = "state", func = "Module:backward", argument = slot.param,
+    message = ("the optimizer's states that were loaded do not fit '%s'"):format(slot.param) }
 end
 
 
 -- Takes over the states that were loaded into the updater since the last time: values are copied to
 -- the arrays that executors use.
-function Lesson:refresh()
+function FusedStates:refresh()
   local states, loaded = self.updater.states, {}
   if states == self.states then
     return
   end
-  for name, place in pairs(self.places) do
-    loaded[name] = state_at(self, place) or fail_states(place)
+  for name, slot in pairs(self.slots) do
+    loaded[name] = state_at(self, slot) or fail_states(slot)
   end
-  for name, place in pairs(self.places) do
-    local index = self.numbers[place.param]
-    call.copy(place.array, loaded[name], "Module:backward", place.param)
+  for name, slot in pairs(self.slots) do
+    local index = self.numbers[slot.param]
+    call.copy(slot.array, loaded[name], "Module:backward", slot.param)
     if class.is_array(states[index]) then
-      states[index] = place.array
+      states[index] = slot.array
     else
-      states[index][place.slot] = place.array
+      states[index][slot.number] = slot.array
     end
   end
   self.states = states
@@ -91,41 +91,41 @@ local function indices_of(self, names)
 end
 
 
--- Runs backward with the steps in it.
-local function backward(self, learner, exe, heads)
-  local lesson = self._lesson
-  lesson:refresh()
-  if learner.seen ~= lesson.states then          -- loaded states bring an optimizer and numbers
-    learner:follow(lesson.updater.optimizer, indices_of(self, learner.params))
-    learner.seen = lesson.states
+-- Runs backward with the updates in it.
+local function backward(self, optimizer, exe, heads)
+  local fused = self._fused
+  fused:refresh()
+  if optimizer.seen ~= fused.states then         -- loaded states bring an optimizer and numbers
+    optimizer:follow(fused.updater.optimizer, indices_of(self, optimizer.params))
+    optimizer.seen = fused.states
   end
-  learner.optimizer:_set_current_context(self._context[1].device_id)
-  learner:backward(exe, heads)
+  optimizer.optimizer:_set_current_context(self._context[1].device_id)
+  optimizer:backward(exe, heads)
   self:_have_params(true)
 end
 
 
---- What a group needs whose parameters learn inside backward (not for users).
+--- What a group needs whose parameters are updated inside backward (not for users).
 -- @tparam {string,...} names parameters for which gradients are wanted, one at least
 -- @treturn table symbol, array_of (function of an auxiliary state's name and of parameters by name
 --   -> its array or nil), backward (function of an executor and of head gradients)
-function Module:_learn(names)
-  local lesson = self._lesson
-  local learner = Learner{ symbol = self._symbol, optimizer = lesson.updater.optimizer,
+function Module:_fuse(names)
+  local fused = self._fused
+  local optimizer = FusedOptimizer{ symbol = self._symbol, optimizer = fused.updater.optimizer,
     params = names, indices = indices_of(self, names) }
-  return { symbol = learner.symbol,
+  return { symbol = optimizer.symbol,
     array_of = function(name, weights)
-      local origin = learner.states[name]
-      return origin and lesson:array_of(name, origin, weights[origin[1]])
+      local origin = optimizer.states[name]
+      return origin and fused:array_of(name, origin, weights[origin[1]])
     end,
-    backward = function(exe, heads) backward(self, learner, exe, heads) end }
+    backward = function(exe, heads) backward(self, optimizer, exe, heads) end }
 end
 
 
---- How a group asks for what it needs, while the optimizer's steps are part
--- of backward (not for users).
-function Module:_teacher()
-  return self._lesson and function(names) return self:_learn(names) end or nil
+--- How a group asks for what it needs, while updates are part of backward; nil: they are not (not
+-- for users).
+function Module:_fuse_option()
+  return self._fused and function(names) return self:_fuse(names) end or nil
 end
 
 
@@ -135,10 +135,10 @@ local function refuse(argument, expected, got, message)
 end
 
 
---- Refuses what makes steps inside backward impossible (not for users).
+--- Refuses what makes updates inside backward impossible (not for users).
 -- @param optimizer
 -- @param kv the store or nil
-function Module:_check_learning(optimizer, kv)
+function Module:_check_fused(optimizer, kv)
   if #self._context > 1 then
     refuse("in_backward", "one context", #self._context,
       "gradients of several devices must meet before a step")
@@ -148,19 +148,19 @@ function Module:_check_learning(optimizer, kv)
     refuse("in_backward", "no group2ctxs", "group2ctxs",
       "a symbol on several devices cannot learn inside backward")
   end
-  Learner.check(optimizer, FUNC)
+  FusedOptimizer.check(optimizer, FUNC)
 end
 
 
---- Begins or ends learning inside backward: executors follow (not for users).
--- @tparam ?Lesson lesson of another module; true: a new one; nil: gradients in arrays
-function Module:_set_lesson(lesson)
-  local before = self._lesson
-  self._lesson = lesson == true and Lesson(self._updater, self._param_index) or lesson or nil
-  if self._binded and self._lesson ~= before then
-    local ok, e = pcall(self._exec_group.learn, self._exec_group, self:_teacher())
+--- Begins or ends updates inside backward: executors follow (not for users).
+-- @tparam ?FusedStates fused of another module; true: new ones; nil: gradients in arrays
+function Module:_set_fused(fused)
+  local before = self._fused
+  self._fused = fused == true and FusedStates(self._updater, self._param_index) or fused or nil
+  if self._binded and self._fused ~= before then
+    local ok, e = pcall(self._exec_group.fuse, self._exec_group, self:_fuse_option())
     if not ok then
-      self._lesson = before
+      self._fused = before
       error(e, 0)
     end
   end

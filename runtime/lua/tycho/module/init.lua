@@ -29,9 +29,6 @@ local CLASSES = {
   DataParallelExecutorGroup = { "tycho.module.executor_group" },
 }
 
-require "tycho.module.fit"
-require "tycho.module.training_state"
-
 
 local function names()
   local list = {}

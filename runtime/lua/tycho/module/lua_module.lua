@@ -16,9 +16,9 @@
 local args = require "tycho.core.args"
 local BaseModule = require "tycho.module.base"
 local class = require "tycho.ndarray.class"
+local descriptions = require "tycho.module.descriptions"
 local Error = require "tycho.core.error"
 local nd = require "tycho.ndarray"
-local rows = require "tycho.module.batch_slices"
 local values = require "tycho.core.values"
 
 local null, value = values.null, values.value
@@ -118,8 +118,8 @@ function PythonModule:bind(...)
       expected = "write",
       got = Error.kind(a.grad_req), message = "a module written in Lua knows only 'write'" }
   end
-  local data = rows.descriptions(a.data_shapes, self:_func("bind"), "data_shapes")
-  local labels = rows.descriptions(a.label_shapes, self:_func("bind"), "label_shapes")
+  local data = descriptions.list(a.data_shapes, self:_func("bind"), "data_shapes")
+  local labels = descriptions.list(a.label_shapes, self:_func("bind"), "label_shapes")
   check_order(self, data, self._data_names, "data_shapes")
   if labels then
     check_order(self, labels, self._label_names, "label_shapes")

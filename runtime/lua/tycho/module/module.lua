@@ -4,11 +4,9 @@
 --     m:fit{ train_data = it, num_epoch = 4, optimizer = "sgd",
 --       optimizer_params = { learning_rate = 0.1 } }
 --
--- `_arg_values` and `_aux_values` (module/param_store.lua) are the parameters and auxiliary states.
--- Parameters have host copies from the first `get_params` on; auxiliary states always, since
--- running forward alone changes those of the devices, but does not count, as in the reference. A
--- module that shares another's memory (`shared_module`) shares these objects, the optimizer, and
--- `_param_index`: the number of each parameter (from 0) under which the optimizer keeps its state.
+-- Here are its making, binding and results; further methods are in module/parameters.lua,
+-- module/running.lua, module/optimizer.lua and module/fused_update.lua. A module that shares
+-- another's memory (`shared_module`) shares its stores of parameters and its optimizer, too.
 --
 -- @module tycho.module.module
 
@@ -16,29 +14,30 @@ jit.off(true, true)                                      -- pays no compilation:
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
-local bank_of = require "tycho.module.shared_arrays"
+local argument_names = require "tycho.module.argument_names"
 local BaseModule = require "tycho.module.base"
-local call = require "tycho.ndarray.call"
 local checkpoint = require "tycho.model.checkpoint"
-local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
+local descriptions = require "tycho.module.descriptions"
 local Error = require "tycho.core.error"
 local Group = require "tycho.module.executor_group"
-local init = require "tycho.initializer"
-local io_data = require "tycho.io.data"
-local nd = require "tycho.ndarray"
-local params = require "tycho.model.param_check"
-local rows = require "tycho.module.batch_slices"
+local param_check = require "tycho.model.param_check"
+local ParameterModule = require "tycho.module.parameter_module"
+local shared_arrays = require "tycho.module.shared_arrays"
 local tables = require "tycho.core.tables"
-local Values = require "tycho.module.param_store"
 local values = require "tycho.core.values"
 
 local is_plain, null, value = values.is_plain, values.null, values.value
 
 --- A symbol on one or several devices.
 -- @type Module
-local Module = BaseModule:extend("Module")
+local Module = ParameterModule:extend("Module")
+
+Module:_include(require "tycho.module.parameters")
+Module:_include(require "tycho.module.running")
+Module:_include(require "tycho.module.optimizer")
+Module:_include(require "tycho.module.fused_update")
 
 
 -- Fields ------------------------------------------------------------------------------------------
@@ -49,7 +48,7 @@ local function of_group(name)
   end
 end
 
-Module.fields = BaseModule.extend_fields{
+Module.fields = ParameterModule.extend_fields({
   data_names   = function(self) return self._data_names end,
   label_names  = function(self) return self._label_names end,
   output_names = function(self) return self._output_names end,
@@ -58,10 +57,7 @@ Module.fields = BaseModule.extend_fields{
   output_shapes = function(self)
     return self:_bound("output_shapes")._exec_group:get_output_shapes()
   end,
-  _arg_params   = function(self) return self._arg_values:copies() end,
-  _aux_params   = function(self) return self._aux_values:copies() end,
-  _params_dirty = function(self) return self._arg_values.stale end,
-}
+}, ParameterModule.fields)
 
 
 -- Making ------------------------------------------------------------------------------------------
@@ -73,49 +69,12 @@ local NEW = args.form("mod.Module", {
   { "compression_params", "dict?" },
 })
 
-local PARAM_ENDS = { "_weight$", "_bias$", "_gamma$", "_beta$" }
-
--- Arguments that do not look like parameters.
-local function input_like(names)
-  local list = {}
-  for _, name in ipairs(names) do
-    local is_param = false
-    for _, ending in ipairs(PARAM_ENDS) do
-      is_param = is_param or name:find(ending) ~= nil
-    end
-    list[#list + 1] = not is_param and name or nil
-  end
-  return list
-end
-
-
-local function check_names(self, given, what, only_warn)
-  if #given == 0 then
-    return
-  end
-  local names, known = self._symbol:list_arguments(), {}
-  for _, name in ipairs(names) do
-    known[name] = true
-  end
-  for _, name in ipairs(given) do
-    if not known[name] then
-      local candidates = what == "fixed_param_names" and names or input_like(names)
-      local text = ("'%s' of '%s' is no argument of the symbol"):format(tostring(name), what)
-      if not only_warn then
-        Error.raise{ code = "name", func = "mod.Module", argument = tostring(name), message = text,
-          candidates = Error.nearest(name, candidates, 10) }
-      end
-      self.logger:warning(text .. "; its inputs: " .. table.concat(candidates, ", "))
-    end
-  end
-end
-
-
+-- ty.null is no name, nil the usual one.
 local function list_or(given, default)
   if given == null then
     return {}
   end
-  return given or default
+  return given or { default }
 end
 
 
@@ -133,46 +92,27 @@ local function work_loads(given, contexts)
       expected = #contexts, got = #given,
       message = "'work_load_list' has not one number for each context" }
   end
-  local list = {}
-  for i = 1, #contexts do
-    list[i] = given and given[i] or 1
-  end
-  return list
-end
-
-
--- Arguments that are neither data, label nor state.
-local function parameter_names(self)
-  local inputs, list = {}, {}
-  for _, names in ipairs{ self._data_names, self._label_names, self._state_names } do
-    for _, name in ipairs(names) do
-      inputs[name] = true
-    end
-  end
-  for _, name in ipairs(self._symbol:list_arguments()) do
-    list[#list + 1] = not inputs[name] and name or nil
-  end
-  return list
+  return given and tables.copied(given) or tables.ones(#contexts)
 end
 
 
 function Module:init(...)
   local a = NEW(...)
-  Module.super.init(self, { logger = a.logger })
+  Module.super.init(self, a.logger)
   self._symbol, self._context = a.symbol, contexts_of(a.context)
   self._work_load_list = work_loads(a.work_load_list, self._context)
-  self._data_names, self._label_names = list_or(a.data_names, { "data" }),
-    list_or(a.label_names, { "softmax_label" })
+  self._data_names = list_or(a.data_names, "data")
+  self._label_names = list_or(a.label_names, "softmax_label")
   self._state_names, self._fixed_param_names = a.state_names or {}, a.fixed_param_names or {}
-  check_names(self, self._data_names, "data_names")
-  check_names(self, self._label_names, "label_names", true)
-  check_names(self, self._state_names, "state_names")
-  check_names(self, self._fixed_param_names, "fixed_param_names")
-  bank_of.places(a.group2ctxs, #self._context)
+  argument_names.check(a.symbol, self._data_names, "data_names")
+  argument_names.check(a.symbol, self._label_names, "label_names", self.logger)
+  argument_names.check(a.symbol, self._state_names, "state_names")
+  argument_names.check(a.symbol, self._fixed_param_names, "fixed_param_names")
+  shared_arrays.group_contexts(a.group2ctxs, #self._context)
   self._group2ctxs, self._compression_params = a.group2ctxs, a.compression_params
-  self._param_names, self._aux_names = parameter_names(self), a.symbol:list_auxiliary_states()
-  self._output_names = a.symbol:list_outputs()
-  self._arg_values, self._aux_values = Values(), Values(true)
+  self._param_names = argument_names.parameters(a.symbol, self._data_names, self._label_names,
+    self._state_names)
+  self._aux_names, self._output_names = a.symbol:list_auxiliary_states(), a.symbol:list_outputs()
 end
 
 
@@ -191,8 +131,8 @@ function Module.load(...)
   local symbol, arg_params, aux_params = checkpoint.load_checkpoint(a.prefix, a.epoch)
   a.options.symbol = symbol
   local m = Module(a.options)
-  m._arg_values = Values(false, params.renamed(arg_params, a.rename, "Module.load"))
-  m._aux_values = Values(true, params.renamed(aux_params, a.rename, "Module.load"))
+  m:_set_stores(param_check.renamed(arg_params, a.rename, "Module.load"),
+    param_check.renamed(aux_params, a.rename, "Module.load"))
   m._params_initialized = true
   m._preload_states = a.load_optimizer_states
     and checkpoint.file_name(a.prefix, a.epoch, "states") or nil
@@ -236,13 +176,7 @@ end
 
 
 local function check_data_names(self, descs)
-  local want, got = {}, {}
-  for i, name in ipairs(self._data_names) do
-    want[i] = name
-  end
-  for i, d in ipairs(descs) do
-    got[i] = d.name
-  end
+  local want, got = tables.copied(self._data_names), descriptions.names(descs)
   table.sort(want)
   table.sort(got)
   local want_text, got_text = table.concat(want, ", "), table.concat(got, ", ")
@@ -256,10 +190,9 @@ end
 
 -- Descriptions of data and labels, checked.
 local function inputs_of(self, data_shapes, label_shapes, func)
-  local data = rows.descriptions(data_shapes, func, "data_shapes")
+  local data = descriptions.list(data_shapes, func, "data_shapes")
   check_data_names(self, data)
-  local labels = rows.descriptions(label_shapes, func, "label_shapes")
-  return data, labels and #labels > 0 and labels or nil
+  return data, descriptions.labels(label_shapes, func)
 end
 
 
@@ -297,7 +230,7 @@ local function make_group(self, a, data, labels)
     shared_group = a.shared_module and a.shared_module._exec_group,
     logger = self.logger, fixed_param_names = self._fixed_param_names, grad_req = a.grad_req,
     state_names = self._state_names, group2ctxs = self._group2ctxs, memory_budget = a.memory_budget,
-    force_mirroring = a.force_mirroring, learn = self:_teacher() }
+    force_mirroring = a.force_mirroring, fuse = self:_fuse_option() }
 end
 
 
@@ -317,30 +250,30 @@ local function check_shapes(self)
   local group = self._exec_group
   local own = { by_name(self._param_names, group.param_arrays),
     by_name(self._aux_names, group.aux_arrays) }
-  params.check(own, { self._arg_values:arrays(), self._aux_values:arrays() },
+  param_check.check(own, { self._arg_store:arrays(), self._aux_store:arrays() },
     { allow_missing = true, allow_extra = true }, "Module:bind")
 end
 
 
--- The values that a binding goes on with: those of the module whose memory it shares,
--- the module's own, or none yet.
-local function choose_values(self, shared)
+-- The stores that a binding goes on with: those of the module whose memory it shares,
+-- the module's own, or empty ones.
+local function choose_stores(self, shared)
   if shared then
-    self._arg_values, self._aux_values = shared._arg_values, shared._aux_values
+    self._arg_store, self._aux_store = shared._arg_store, shared._aux_store
     self._param_index, self._params_initialized = shared._param_index, true
   elseif self._params_initialized then
     check_shapes(self)
-    self._arg_values, self._aux_values = self._arg_values:moved(), self._aux_values:moved()
+    self._arg_store, self._aux_store = self._arg_store:detached(), self._aux_store:detached()
   else
-    self._arg_values, self._aux_values = Values(), Values(true)
+    self:_set_stores({}, {})
   end
 end
 
 
 local function take_parameters(self, shared)
-  choose_values(self, shared)
-  self._arg_values:place(self._param_names, self._exec_group.param_arrays)
-  self._aux_values:place(self._aux_names, self._exec_group.aux_arrays)
+  choose_stores(self, shared)
+  self._arg_store:attach(self._param_names, self._exec_group.param_arrays)
+  self._aux_store:attach(self._aux_names, self._exec_group.aux_arrays)
   self._param_index = self._param_index or {}
   self:_number_parameters()
 end
@@ -368,9 +301,9 @@ function Module:bind(...)
   unbind(self)
   self._for_training, self._inputs_need_grad, self._grad_req =
     a.for_training, a.inputs_need_grad, a.grad_req
-  if a.shared_module and a.shared_module._lesson then
+  if a.shared_module and a.shared_module._fused then
     self:_join(a.shared_module)
-    self._lesson = a.shared_module._lesson
+    self._fused = a.shared_module._fused
   end
   self._exec_group = make_group(self, a, data, labels)
   self._described_labels = labels ~= nil
@@ -391,292 +324,6 @@ function Module:reshape(...)
   self:_need("reshape", "binded")
   local a = RESHAPE(...)
   self._exec_group:reshape(inputs_of(self, a.data_shapes, a.label_shapes, "Module:reshape"))
-end
-
-
--- Parameters --------------------------------------------------------------------------------------
-
---- Says whether devices have newer values than copies, now that parameters are there (not for
--- users).
--- @bool stale
-function Module:_have_params(stale)
-  self._params_initialized, self._arg_values.stale, self._aux_values.stale = true, stale, stale
-end
-
-
--- Brings copies up to date.
-function Module:_sync_params()
-  self._arg_values:refresh()
-  self._aux_values:refresh()
-end
-
-
---- Parameters and auxiliary states as host arrays by name: the module's own tables,
--- which the next call overwrites.
--- @treturn table arg_params
--- @treturn table aux_params
-function Module:get_params()
-  self:_need("get_params", "params_initialized")
-  return self._arg_values:copies(), self._aux_values:copies()
-end
-
-
-function Module:_read_params()
-  self:_need("get_params", "params_initialized")
-  return self._arg_values:values(), self._aux_values:values()
-end
-
-
--- One device has nothing to get from others, unless a store has weights of its own.
-function Module:_level_params()
-  if #self._context > 1 or self._kvstore then
-    return Module.super._level_params(self)
-  end
-  self:_sync_params()
-end
-
-
-local function sorted(names)
-  local list = {}
-  for i, name in ipairs(names) do
-    list[i] = name
-  end
-  table.sort(list)
-  return list
-end
-
-
--- Calls f(name, values, given) for the wanted names, in order: parameters, then auxiliary states.
-local function each_wanted(self, wanted, a, f)
-  for _, part in ipairs{ { self._param_names, self._arg_values, a.arg_params },
-                         { self._aux_names, self._aux_values, a.aux_params } } do
-    for _, name in ipairs(sorted(part[1])) do
-      if not wanted or wanted[name] then
-        f(name, part[2], part[3])
-      end
-    end
-  end
-end
-
-
---- Refuses given parameters that are missing or of another shape, before
--- anything is written (not for users).
--- @tparam table wanted which ones: a set, or nil for all
--- @tparam table a checked options of init_params
-function Module:_check_params(wanted, a)
-  each_wanted(self, wanted, a, function(name, own, given)
-    local source, shape = given and given[name], own:shape(name)
-    if given and source == nil and not a.allow_missing then
-      Error.raise{ code = "name", func = "Module:init_params", argument = name,
-        message = ("'%s' is not among the given parameters (allow_missing = true initialises it)")
-          :format(name) }
-    elseif class.is_array(source) and not tables.same(source.shape, shape) then
-      Error.raise{ code = "shape", func = "Module:init_params", argument = name, expected = shape,
-        got = source.shape, message = "the shapes differ" }
-    end
-  end)
-end
-
-
--- Fills an array from the given parameters or by the initializer.
-local function fill_one(x, name, given, initializer, attrs)
-  local source = given and given[name]
-  if source ~= nil then
-    if not class.is_array(source) then
-      source = nd._as_array(source, x.dtype, "Module:init_params")
-    end
-    if source ~= x then
-      call.copy(x, source, "Module:init_params", name)
-    end
-  elseif initializer then
-    initializer(init.InitDesc(name, attrs[name], initializer), x)
-  end
-end
-
-
---- Fills parameters of this module, in order of their names (not for users).
--- @tparam table wanted
--- @tparam table a as `_check_params` had them
--- @param initializer
-function Module:_fill_params(wanted, a, initializer)
-  local attrs = self._symbol:attr_dict()
-  each_wanted(self, wanted, a, function(name, own, given)
-    own:fill(name, function(x) fill_one(x, name, given, initializer, attrs) end)
-  end)
-  self:_tell_store(self._arg_values:arrays())
-end
-
-
-local INIT = args.form("Module:init_params", BaseModule.INIT_PARAMS)
-
---- Gives parameters their first values: given ones win over the initializer.
--- @tparam[opt] table options initializer = Uniform(0.01), arg_params, aux_params,
---   allow_missing = false (a name that is not among given parameters is initialised instead of
---   E(name)), force_init = false, allow_extra
-function Module:init_params(...)
-  local a = INIT(...)
-  if self:_is_done("init_params", "params_initialized", a.force_init) then
-    return
-  end
-  self:_need("init_params", "binded")
-  local initializer = BaseModule._initializer(a.initializer)
-  self:_check_params(nil, a)
-  self:_fill_params(nil, a, initializer)
-  self:_have_params(false)
-end
-
-
-local SET = args.form("Module:set_params", BaseModule.SET_PARAMS)
-
---- Sets parameters. A missing name is E(name) unless `allow_missing`, an unknown one unless
--- `allow_extra`; the error lists `missing`, `extra` and `mismatch` (other shapes), and
--- nothing has been written then.
-function Module:set_params(...)
-  local a = SET(...)
-  if self:_is_done("set_params", "params_initialized", a.force_init) then
-    return
-  end
-  self:_need("set_params", "binded")
-  params.check({ self._arg_values:arrays(), self._aux_values:arrays() },
-    { a.arg_params, a.aux_params }, a, "Module:set_params")
-  if not a.allow_missing then
-    return self:init_params{ initializer = null, arg_params = a.arg_params or {},
-      aux_params = a.aux_params or {}, force_init = true }
-  end
-  self._exec_group:set_params(a.arg_params or {}, a.aux_params or {}, true)
-  self:_tell_store(a.arg_params or {})
-  self:_have_params(true)
-end
-
-
--- Running -----------------------------------------------------------------------------------------
-
--- Shapes of a batch's data; for a list of batches, those of all together.
-local function shapes_of(self, batch)
-  local parts, shapes = is_plain(batch) and batch, {}
-  for k, x in ipairs((parts and parts[1] or batch).data or {}) do
-    local bound = self._exec_group.data_shapes[k]
-    local shape = class.is_array(x) and x.shape
-      or nd._as_array(x, "float32", "Module:forward").shape
-    local axis = bound and rows.axis(bound) or -1
-    if parts and axis >= 0 then
-      shape[axis + 1] = shape[axis + 1] * #parts
-    end
-    shapes[k] = shape
-  end
-  return shapes
-end
-
-
-local function describe_like(bound, shapes)
-  local list = {}
-  for k, d in ipairs(bound) do
-    list[k] = io_data.DataDesc(d.name, shapes[k] or d.shape, d.dtype, d.layout or null)
-  end
-  return list
-end
-
-
-local function label_shapes_of(self, batch, parts)
-  local shapes = {}
-  for k, x in ipairs(batch.label) do
-    shapes[k] = x.shape
-    shapes[k][1] = shapes[k][1] * (parts and #parts or 1)
-  end
-  return describe_like(self._exec_group.label_shapes, shapes)
-end
-
-
--- Labels that were never described have the shape that follows from the bound data; a batch
--- must not change it silently.
-local function check_labels(self, labels)
-  local arguments = {}
-  for _, name in ipairs(self._symbol:list_arguments()) do
-    arguments[name] = true
-  end
-  for _, name in ipairs(labels == nil and not self._described_labels and self._label_names or {}) do
-    if arguments[name] then
-      Error.raise{ code = "shape", func = "Module:forward", argument = name,
-        message = ("the batch has another shape than bound, \z
-          and '%s' was bound without a description; give "
-          .. "label_shapes, or call reshape first"):format(name) }
-    end
-  end
-end
-
-
--- Whether the batch has the shapes of the current executors. Runs for every
--- batch, so it makes no tables.
-local function fits(group, batch)
-  local list, bound = batch.data, group.data_shapes
-  local same = list and #list == #bound
-  for k = 1, same and #bound or 0 do
-    local x = list[k]
-    same = same and class.is_array(x) and tables.same(x._shape, bound[k].shape)
-  end
-  return same
-end
-
-
--- Reshapes when the batch has other shapes than the current executors.
-local function adapt(self, batch)
-  local group = self._exec_group
-  if fits(group, batch) then
-    return
-  end
-  local shapes = shapes_of(self, batch)
-  local same = #shapes == #group.data_shapes
-  for k, d in ipairs(group.data_shapes) do
-    same = same and tables.same(shapes[k], d.shape)
-  end
-  if same then
-    return
-  end
-  local parts = is_plain(batch) and batch
-  local first = parts and parts[1] or batch
-  local data = not parts and first.provide_data or describe_like(group.data_shapes, shapes)
-  local labels = not parts and first.provide_label or nil
-  if not labels and group.label_shapes and first.label and #first.label > 0 then
-    labels = label_shapes_of(self, first, parts)
-  end
-  labels = labels and #labels > 0 and labels or nil
-  check_labels(self, labels)
-  group:reshape(data, labels)
-end
-
-
-local FORWARD = args.form("Module:forward", { { "data_batch", "any" }, { "is_train", "boolean?" } })
-
---- Runs a batch forward; batches of other shapes than bound are fine.
--- @param data_batch DataBatch, table `{data = ..., label = ...}`, or a list of
---   batches, one for each device
--- @bool[opt] is_train as bound
-function Module:forward(data_batch, is_train)
-  self:_need("forward", "binded", "params_initialized")
-  if is_train == nil and is_plain(data_batch) and data_batch.data_batch then
-    local a = FORWARD(data_batch)
-    data_batch, is_train = a.data_batch, a.is_train
-  end
-  local batch = BaseModule._batch(data_batch, "Module:forward")
-  adapt(self, batch)
-  self._exec_group:forward(batch, is_train)
-end
-
-
-local BACKWARD = args.form("Module:backward", { list = true, { "out_grads", "any?" } })
-
---- Computes the gradients of the last forward.
--- @param[opt] out_grads gradients of the outputs, for heads that are no losses
-function Module:backward(...)
-  self:_need("backward", "binded", "params_initialized", "for_training")
-  self._exec_group:backward(select("#", ...) > 0 and BACKWARD(...).out_grads or nil)
-end
-
-
-for _, part in ipairs{ require "tycho.module.optimizer", require "tycho.module.fused_update" } do
-  for name, method in pairs(part) do
-    Module[name] = method
-  end
 end
 
 

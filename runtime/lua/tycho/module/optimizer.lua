@@ -1,5 +1,4 @@
---- How a module learns: the optimizer, the store, their states. Adds methods to
--- Module.
+--- The optimizer of a Module, its store, their states. Adds methods to Module.
 --
 -- The optimizer keeps a state under each parameter's number (`_param_index`; times the number of
 -- devices plus the device, without a store) or, when the store updates, under its name.
@@ -101,8 +100,7 @@ local function init_store(self, names)
       own[#own + 1], arrays[#arrays + 1] = name, self._exec_group.param_arrays[k]
     end
   end
-  stores.initialize(self._kvstore, arrays, self._arg_values:values(), own,
-    self._update_on_kvstore)
+  stores.initialize(self._kvstore, arrays, self._arg_store:values(), own, self._update_on_kvstore)
 end
 
 
@@ -144,15 +142,15 @@ function Module:init_optimizer(...)
   end
   self:_sync_params()
   local kv, update_on_kvstore = stores.create(a.kvstore == nil and "local" or a.kvstore,
-    #self._context, self._arg_values:arrays())
+    #self._context, self._arg_store:arrays())
   local before, optimizer = take({}, self),
     make_optimizer(self, a, index_names(self, update_on_kvstore), rescale_of(self, kv))
   if a.in_backward then
-    self:_check_learning(optimizer, kv)
+    self:_check_fused(optimizer, kv)
   end
   self._optimizer = optimizer
   connect(self, kv, update_on_kvstore)
-  local ok, e = pcall(self._set_lesson, self, a.in_backward)
+  local ok, e = pcall(self._set_fused, self, a.in_backward)
   if not ok then
     take(self, before)
     error(e, 0)
@@ -187,11 +185,11 @@ local function introduce(self)
 end
 
 
---- Takes the optimizer of a module that learns inside backward, and its numbers of parameters:
--- executors that are made next learn likewise (not for users).
+--- Takes an optimizer whose updates are part of backward, and its numbers of parameters: executors
+-- that are made next have them, too (not for users).
 -- @tparam Module other
 function Module:_join(other)
-  self:_check_learning(other._optimizer, other._kvstore)
+  self:_check_fused(other._optimizer, other._kvstore)
   take(self, other)
   self._param_index = other._param_index
   self:_number_parameters()
@@ -207,7 +205,7 @@ function Module:borrow_optimizer(other)
       message = "the other module has no optimizer" }
   end
   other = other._curr_module or other
-  if other._lesson then
+  if other._fused then
     self:_join(other)
   else
     take(self, other)
@@ -215,7 +213,7 @@ function Module:borrow_optimizer(other)
       introduce(self)
     end
   end
-  self:_set_lesson(other._lesson)
+  self:_set_fused(other._fused)
   self._optimizer_initialized = true
 end
 
@@ -302,7 +300,7 @@ Module._can_accumulate = true
 
 
 function Module:_gradients()
-  if self._lesson then
+  if self._fused then
     Error.raise{ code = "state", func = "Module:fit", argument = "optimizer",
       expected = "in_backward = false", got = "true",
       message = "gradients that are used inside backward cannot be changed before" }
@@ -314,7 +312,7 @@ end
 --- Lets the optimizer change the parameters; nothing is left to do where backward did.
 function Module:update()
   self:_need("update", "binded", "params_initialized", "optimizer_initialized")
-  if self._lesson then
+  if self._fused then
     return
   end
   self:_have_params(true)

@@ -13,9 +13,9 @@
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local BaseModule = require "tycho.module.base"
+local descriptions = require "tycho.module.descriptions"
 local Error = require "tycho.core.error"
 local io_data = require "tycho.io.data"
-local rows = require "tycho.module.batch_slices"
 
 --- A chain of modules.
 -- @type SequentialModule
@@ -108,7 +108,7 @@ function SequentialModule:bind(...)
       message = "the chain is empty; add modules first" }
   end
   local coming, labels_used =
-    rows.descriptions(a.data_shapes, "SequentialModule:bind", "data_shapes"), false
+    descriptions.list(a.data_shapes, "SequentialModule:bind", "data_shapes"), false
   for i, m in ipairs(self._modules) do
     local meta = self._metas[i]
     coming = meta.auto_wiring and rewired(m, coming) or coming
@@ -119,7 +119,7 @@ function SequentialModule:bind(...)
     coming = m.output_shapes
   end
   self._label_shapes = labels_used
-    and rows.descriptions(a.label_shapes, "SequentialModule:bind", "label_shapes") or nil
+    and descriptions.list(a.label_shapes, "SequentialModule:bind", "label_shapes") or nil
   self._for_training, self._inputs_need_grad, self._binded =
     a.for_training, a.inputs_need_grad, true
 end
@@ -155,9 +155,9 @@ function SequentialModule:_read_params()
 end
 
 
-function SequentialModule:_level_params()
+function SequentialModule:_equalize_params()
   for _, m in ipairs(self._modules) do
-    m:_level_params()
+    m:_equalize_params()
   end
 end
 

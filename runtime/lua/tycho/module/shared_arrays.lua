@@ -1,9 +1,9 @@
---- How a group of executors is bound: what is requested of arguments, where arrays are, which
--- memory they share. For `module/executor_group.lua`, whose fields these functions read.
+--- How a group of executors is bound: where arrays are, which memory they share. For
+-- `module/executor_group.lua`, whose fields these functions read.
 --
--- A bank holds the arrays of one device that groups have in common: args, grads and auxs by name, a
--- buffer for each other input (of which executors use the first elements), and `base`, the executor
--- whose memory pool all others use.
+-- What groups have in common on one device: args, grads and auxs by name, a buffer for each other
+-- input (of which executors use the first elements), and `base`, the executor whose memory pool all
+-- others use.
 --
 -- @module tycho.module.shared_arrays
 
@@ -14,88 +14,23 @@ local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.core.args"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
+local descriptions = require "tycho.module.descriptions"
 local Error = require "tycho.core.error"
 local executor = require "tycho.executor.executor"
-local rows = require "tycho.module.batch_slices"
 local symbol = require "tycho.symbol.symbol"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
 local null, value, is_plain = values.null, values.value, values.is_plain
 
-local bank_of = {}
+local shared_arrays = {}
 
 local FUNC = "mod.DataParallelExecutorGroup"
 
 
--- Requests ----------------------------------------------------------------------------------------
+-- Devices -----------------------------------------------------------------------------------------
 
-local WORDS = { write = true, add = true, null = true }
-
-local function check_word(word, name)
-  if not WORDS[word] then
-    Error.raise{ code = "value", func = FUNC, argument = "grad_req",
-      expected = "write, add or null", got = Error.kind(word),
-      message = ("bad 'grad_req'%s"):format(name and " of '" .. name .. "'" or "") }
-  end
-  return word
-end
-
-
--- The request of every argument when one word was given: parameters that are not
--- fixed, and data if asked for.
-local function requests_by_kind(self, word)
-  local params, fixed, data = tables.places(self.param_names),
-    tables.places(self.fixed_param_names), tables.places(self.data_names)
-  local reqs = {}
-  for _, name in ipairs(self.arg_names) do
-    local wanted = params[name] and not fixed[name] or data[name] and self.inputs_need_grad
-    reqs[name] = wanted and word or "null"
-  end
-  return reqs
-end
-
-
-local function listed_requests(self, given)
-  local reqs = {}
-  if #given ~= #self.arg_names then
-    Error.raise{ code = "value", func = FUNC, argument = "grad_req", expected = #self.arg_names,
-      got = #given, message = "'grad_req' has not one entry for each argument" }
-  end
-  for i, name in ipairs(self.arg_names) do
-    reqs[name] = check_word(given[i], name)
-  end
-  return reqs
-end
-
-
---- The request of every argument, by name.
--- @param self group with arg_names, param_names, fixed_param_names, data_names,
---   for_training, inputs_need_grad
--- @param given word, list in argument order, or words by name
-function bank_of.requests(self, given)
-  if not self.for_training then
-    return requests_by_kind(self, "null")
-  elseif type(given) == "string" then
-    return requests_by_kind(self, check_word(given))
-  elseif #given > 0 then
-    return listed_requests(self, given)
-  end
-  local reqs, known = requests_by_kind(self, "write"), tables.places(self.arg_names)
-  for name, word in pairs(given) do
-    if not known[name] then
-      Error.unknown{ func = FUNC, argument = name, what = "argument in grad_req",
-        names = self.arg_names }
-    end
-    reqs[name] = check_word(word, name)
-  end
-  return reqs
-end
-
-
--- Placing -----------------------------------------------------------------------------------------
-
-local function fail_places(n, expected)
+local function fail_contexts(n, expected)
   Error.raise{ code = "value", func = FUNC, argument = "group2ctxs", expected = expected, got = n,
     message = "'group2ctxs' does not fit the number of contexts" }
 end
@@ -105,13 +40,13 @@ end
 -- group -> context or contexts.
 -- @tparam ?table given
 -- @int n number of devices
-function bank_of.places(given, n)
+function shared_arrays.group_contexts(given, n)
   local list = {}
   if not value(given) then
     return list
   elseif #given > 0 then
     if #given ~= n then
-      fail_places(#given, n)
+      fail_contexts(#given, n)
     end
     return given
   end
@@ -121,7 +56,7 @@ function bank_of.places(given, n)
   for group, ctxs in pairs(given) do
     ctxs = is_plain(ctxs) and ctxs or { ctxs }
     if #ctxs ~= 1 and #ctxs ~= n then
-      fail_places(#ctxs, "1 or " .. n)
+      fail_contexts(#ctxs, "1 or " .. n)
     end
     for i = 1, n do
       list[i][group] = ctxs[i] or ctxs[1]
@@ -133,9 +68,9 @@ end
 
 -- Device of each variable by its group, where it is not the executor's own.
 local function devices_of(self, i)
-  local places, devices = self._group2ctxs[i], {}
-  for name, attrs in pairs(places and self._attrs or {}) do
-    local ctx = places[attrs.__ctx_group__ or attrs.ctx_group or false]
+  local contexts, devices = self._group2ctxs[i], {}
+  for name, attrs in pairs(contexts and self._attrs or {}) do
+    local ctx = contexts[attrs.__ctx_group__ or attrs.ctx_group or false]
     devices[name] = ctx and ctx._device
   end
   return devices
@@ -144,8 +79,8 @@ end
 
 -- Arrays ------------------------------------------------------------------------------------------
 
---- An empty bank. `wanting`: for each gradient the groups that have it, as a set.
-function bank_of.new()
+--- No arrays yet, for one device. `wanting`: for each gradient the groups that have it, as a set.
+function shared_arrays.new()
   return { args = {}, grads = {}, auxs = {}, buffers = {}, wanting = {} }
 end
 
@@ -180,14 +115,11 @@ end
 
 -- The array of an input: the first elements of the buffer of that name,
 -- which grows by being replaced.
-local function buffer_array(bank, key, want)
-  local x, size = bank.buffers[key], 1
-  for _, n in ipairs(want.shape) do
-    size = size * n
-  end
+local function buffer_array(shared, key, want)
+  local x, size = shared.buffers[key], tables.product(want.shape)
   if not x or x._size < size or x.dtype ~= want.dtype or x._device ~= want.device then
     x = zeros(want)
-    bank.buffers[key] = x
+    shared.buffers[key] = x
   end
   return tables.same(x._shape, want.shape) and x or class.view(x, want.shape, 0, FUNC)
 end
@@ -206,7 +138,7 @@ end
 
 
 local function infer_shapes(self, shapes)
-  local arg_shapes, _, aux_shapes = self._running:infer_shape_partial(shapes)
+  local arg_shapes, _, aux_shapes = self._bound_symbol:infer_shape_partial(shapes)
   fail_incomplete(self, "shape", arg_shapes, tables.is_known)
   return arg_shapes, aux_shapes
 end
@@ -214,12 +146,12 @@ end
 
 -- Types follow from those of the inputs; what does not is float32.
 local function infer_types(self, types)
-  local found = self._running:infer_type_partial(types)
+  local found = self._bound_symbol:infer_type_partial(types)
   local given = {}
   for i, name in ipairs(self.arg_names) do
     given[name] = types[name] or found[i] == null and "float32" or nil
   end
-  local arg_types, _, aux_types = self._running:infer_type(given)
+  local arg_types, _, aux_types = self._bound_symbol:infer_type(given)
   return arg_types, aux_types
 end
 
@@ -232,7 +164,7 @@ local function infer_slowly(self, shapes, types)
   for k, name in ipairs(self.arg_names) do
     found.arguments[k] = { name = name, shape = arg_shapes[k], dtype = arg_types[k] }
   end
-  for k, name in ipairs(self._running:list_auxiliary_states()) do
+  for k, name in ipairs(self._bound_symbol:list_auxiliary_states()) do
     found.auxiliary[k] = { name = name, shape = aux_shapes[k], dtype = aux_types[k] }
   end
   return found
@@ -253,7 +185,7 @@ local function describe_inputs(self, data, labels, range)
       if not self._is_arg[d.name] then
         Error.unknown{ func = FUNC, argument = d.name, what = "input", names = self.arg_names }
       end
-      local shape, axis = tables.copied(d.shape), rows.axis(d)
+      local shape, axis = tables.copied(d.shape), descriptions.batch_axis(d)
       if axis >= 0 and shape[axis + 1] then
         shape[axis + 1] = range[2] - range[1]
       end
@@ -265,61 +197,62 @@ end
 
 
 -- The gradient of a parameter, until no group has it any more.
-local function gradient_array(self, bank, want)
-  local groups = bank.wanting[want.name] or setmetatable({}, { __mode = "k" })
-  bank.wanting[want.name], groups[self] = groups, true
-  return shared_array(bank.grads, want)
+local function gradient_array(self, shared, want)
+  local groups = shared.wanting[want.name] or setmetatable({}, { __mode = "k" })
+  shared.wanting[want.name], groups[self] = groups, true
+  return shared_array(shared.grads, want)
 end
 
 
 --- Gives back the gradients that a group has no more and no other one has.
 -- @param self group
--- @tparam table bank
-function bank_of.drop_gradients(self, bank)
+-- @tparam table shared
+function shared_arrays.drop_gradients(self, shared)
   for _, name in ipairs(self.param_names) do
-    local groups = bank.wanting[name]
+    local groups = shared.wanting[name]
     if groups and self._reqs[name] == "null" then
       groups[self] = nil
-      bank.grads[name] = next(groups) and bank.grads[name] or nil
+      shared.grads[name] = next(groups) and shared.grads[name] or nil
     end
   end
 end
 
 
 -- Array and gradient of one argument.
-local function argument_arrays(self, bank, want)
+local function argument_arrays(self, shared, want)
   local is_param, req = self._is_param[want.name], self._reqs[want.name]
-  local x = is_param and shared_array(bank.args, want)
-    or not is_param and buffer_array(bank, want.name, want)
+  local x = is_param and shared_array(shared.args, want)
+    or not is_param and buffer_array(shared, want.name, want)
   if req == "null" then
     return x, null
   end
-  return x, is_param and gradient_array(self, bank, want)
-    or buffer_array(bank, "grad of " .. want.name, want)
+  return x, is_param and gradient_array(self, shared, want)
+    or buffer_array(shared, "grad of " .. want.name, want)
 end
 
 
--- An auxiliary state: the group's, an optimizer's, or an executor's own (the rates of a learner).
-local function auxiliary_array(self, bank, want)
+-- An auxiliary state: the group's, an optimizer's, or an executor's own
+-- (the rates of a fused update).
+local function auxiliary_array(self, shared, want)
   if self._is_aux[want.name] then
-    return shared_array(bank.auxs, want)
+    return shared_array(shared.auxs, want)
   end
-  return self._learned.array_of(want.name, bank.args) or zeros(want)
+  return self._fusion.array_of(want.name, shared.args) or zeros(want)
 end
 
 
 local function bind_arrays(self, i, shapes, types)
-  local bank, own, devices = self._banks[i], self.contexts[i]._device, devices_of(self, i)
-  local found = symbol._variables_of(self._running, shapes, types)
+  local shared, own, devices = self._shared[i], self.contexts[i]._device, devices_of(self, i)
+  local found = symbol._variables_of(self._bound_symbol, shapes, types)
     or infer_slowly(self, shapes, types)
   local list, grads, auxs = {}, {}, {}
   for k, want in ipairs(found.arguments) do
     want.device = devices[want.name] or own
-    list[k], grads[k] = argument_arrays(self, bank, want)
+    list[k], grads[k] = argument_arrays(self, shared, want)
   end
   for k, want in ipairs(found.auxiliary) do
     want.device = devices[want.name] or own
-    auxs[k] = auxiliary_array(self, bank, want)
+    auxs[k] = auxiliary_array(self, shared, want)
   end
   return list, grads, auxs
 end
@@ -331,17 +264,17 @@ end
 -- @tparam {DataDesc,...} data
 -- @tparam ?{DataDesc,...} labels
 -- @tparam {int,int} range
-function bank_of.bind(self, i, data, labels, range)
+function shared_arrays.bind(self, i, data, labels, range)
   local list, grads, auxs = bind_arrays(self, i, describe_inputs(self, data, labels, range))
-  local bank, reqs = self._banks[i], {}
+  local shared, reqs = self._shared[i], {}
   for k, name in ipairs(self.arg_names) do
     reqs[k] = self._reqs[name]
   end
-  local exe = executor.bind(self._running, { ctx = self.contexts[i], args = list,
+  local exe = executor.bind(self._bound_symbol, { ctx = self.contexts[i], args = list,
     args_grad = self.for_training and grads or nil, grad_req = self.for_training and reqs or "null",
-    aux_states = auxs, group2ctx = self._group2ctxs[i], shared_exec = bank.base,
+    aux_states = auxs, group2ctx = self._group2ctxs[i], shared_exec = shared.base,
     memory_budget = self._memory_budget, force_mirroring = self._force_mirroring })
-  bank.base = bank.base or exe
+  shared.base = shared.base or exe
   for _, monitor in ipairs(self._monitors) do
     monitor:install(exe)
   end
@@ -349,4 +282,4 @@ function bank_of.bind(self, i, data, labels, range)
 end
 
 
-return bank_of
+return shared_arrays

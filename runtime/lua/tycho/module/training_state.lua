@@ -1,5 +1,4 @@
---- The whole state of a training in one file. Adds `save_state` and `load_state` to the base of
--- modules.
+--- The whole state of a training in one file: `save_state` and `load_state` of all modules.
 --
 -- In it: parameters, auxiliary states, the optimizer with its states and counts, what compression
 -- of gradients kept back, the random state of all devices, the place of the iterator, and the epoch
@@ -10,10 +9,11 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
-local BaseModule = require "tycho.module.base"
 local container = require "tycho.ndarray.serialize"
 local Error = require "tycho.core.error"
 local random = require "tycho.ndarray.seed"
+
+local BaseModule = {}                                    -- methods, for module/base.lua
 
 local KIND = "training"                                  -- what such a file says it is
 

@@ -1,19 +1,20 @@
---- Training without arrays for gradients: `ty.optimizer.Learner`.
+--- Updates fused into backward, without arrays for gradients: `ty.optimizer.FusedOptimizer`, also
+-- called `ty.optimizer.Learner`.
 --
--- A learner puts the optimizer's step into the network: each parameter is read through a node whose
--- backward makes the step in place, as soon as the gradient is complete and nobody reads the old
--- weight any more. Gradients are values like others then; their memory is used again at once, and
--- the result is that of an updater, bit by bit. The states are auxiliary states of the new symbol,
--- `<parameter>_learn_mom` and so on; the rates are one too.
+-- The optimizer's update becomes a part of the network: each parameter is read through a node whose
+-- backward updates it in place, as soon as the gradient is complete and nobody reads the old weight
+-- any more. Gradients are values like others then; their memory is used again at once, and the
+-- result is that of an updater, bit by bit. The states are auxiliary states of the new symbol,
+-- `<parameter>_fused_mom` and so on; the rates are one too.
 --
---     local learner = ty.optimizer.Learner{ symbol = net,
+--     local fused = ty.optimizer.FusedOptimizer{ symbol = net,
 --       optimizer = ty.optimizer.SGD{ momentum = 0.9 }, params = names }
 --     local exe =
---       learner.symbol:simple_bind{ ctx = ty.cpu(), data = { 32, 784 }, grad_req = "null" }
+--       fused.symbol:simple_bind{ ctx = ty.cpu(), data = { 32, 784 }, grad_req = "null" }
 --     exe:forward(true)
---     learner:backward(exe)                                   -- the parameters have learnt
+--     fused:backward(exe)                                     -- updates the parameters
 --
--- Optimizers whose step is one operator can do it: SGD, NAG, Signum, Adam, RMSProp, Ftrl.
+-- Optimizers whose update is one operator can do it: SGD, NAG, Signum, Adam, RMSProp, Ftrl.
 --
 -- @module tycho.optimizer.fused
 
@@ -29,13 +30,15 @@ local nd = require "tycho.ndarray"
 local sym = require "tycho.symbol.symbol"
 local tables = require "tycho.core.tables"
 
-local Learner = Class:extend("Learner")
+--- An optimizer as a part of a network.
+-- @type FusedOptimizer
+local FusedOptimizer = Class:extend("FusedOptimizer")
 
-local FORM = args.form("optimizer.Learner", {
+local FORM = args.form("optimizer.FusedOptimizer", {
   { "symbol", "symbol" }, { "optimizer", "any" }, { "params", "table" },
-  { "name", "text", "learner" }, { "indices", "list?" },
+  { "name", "text", "fused" }, { "indices", "list?" },
 })
-local FUNC = "optimizer.Learner"
+local FUNC = "optimizer.FusedOptimizer"
 
 
 -- The symbol's own variable nodes, with their attributes.
@@ -54,17 +57,17 @@ local function variables_of(symbol, names)
 end
 
 
---- Refuses an optimizer whose step is not one operator (not for users).
+--- Refuses an optimizer whose update is not one operator (not for users).
 -- @param o
 -- @string func whose error it is
-function Learner.check(o, func)
+function FusedOptimizer.check(o, func)
   if not Class.is_a(o, base.Optimizer) then
     Error.raise{ code = "type", func = func, argument = "optimizer", expected = "an Optimizer",
       got = Error.kind(o), message = "bad 'optimizer'" }
   elseif not o._rule or o.multi_precision then
     Error.raise{ code = "unsupported", func = func, argument = "optimizer", got = o.class_name,
       expected = "SGD, NAG, Signum, Adam, RMSProp or Ftrl, without multi_precision",
-      message = ("%s makes its step with more than one operator, which backward cannot hold")
+      message = ("%s updates with more than one operator, which backward cannot hold")
         :format(o.class_name) }
   end
 end
@@ -101,28 +104,29 @@ end
 
 --- Puts an optimizer into a network. `states` says of each auxiliary state whose
 -- it is: `{ parameter, place }`.
--- @tparam table options symbol, optimizer (an Optimizer), params (names of the arguments that
---   learn), name = "learner", indices (the optimizer's, one for each; 0, 1, ...)
-function Learner:init(...)
+-- @tparam table options symbol, optimizer (an Optimizer), params (names of the arguments to
+--   update), name = "fused", indices (the optimizer's, one for each; 0, 1, ...)
+function FusedOptimizer:init(...)
   local a = FORM(...)
-  Learner.check(a.optimizer, FUNC)
+  FusedOptimizer.check(a.optimizer, FUNC)
   self.optimizer, self.params, self.states, self._rates, self._rules =
     a.optimizer, a.params, {}, {}, {}
   self._array, self._indices = a.name .. "_rates", a.indices or counted(#a.params)
-  local rates, learned = sym.Variable{ self._array, shape = { #a.params, 2 } }, {}
+  local rates, updated = sym.Variable{ self._array, shape = { #a.params, 2 } }, {}
   for i, variable in ipairs(variables_of(a.symbol, a.params)) do
     local name, index = a.params[i], self._indices[i]
     if a.optimizer.idx2name[index] == nil then
       a.optimizer.idx2name[index] = name
     end
-    local call = rule_of(a.optimizer, index)
-    self._rules[i] = rule_of(a.optimizer, index)
-    call.weight, call.rates, call.at, call.name = variable, rates, i - 1, name .. "_learn"
-    learned[name] = sym._learn(call)
-    note_states(self, name, learned[name]:list_auxiliary_states())
+    local rule = rule_of(a.optimizer, index)
+    local attributes = tables.copy(rule)
+    attributes.weight, attributes.rates, attributes.at, attributes.name =
+      variable, rates, i - 1, name .. "_fused"
+    updated[name], self._rules[i] = sym._learn(attributes), rule
+    note_states(self, name, updated[name]:list_auxiliary_states())
   end
-  --- The network that learns.
-  self.symbol = a.symbol(learned)
+  --- The network with the updates in it.
+  self.symbol = a.symbol(updated)
 end
 
 
@@ -139,15 +143,15 @@ end
 local function check_rule(kept, rule)
   local key = difference(rule, kept) or difference(kept, rule)
   if key then
-    Error.raise{ code = "state", func = "Learner:backward", argument = key,
+    Error.raise{ code = "state", func = "FusedOptimizer:backward", argument = key,
       expected = tostring(kept[key]), got = tostring(rule[key]),
       message = ("'%s' of the optimizer has changed; only rates and decays may: \z
-        make another learner"):format(key) }
+        make another FusedOptimizer"):format(key) }
   end
 end
 
 
--- Counts a step of each parameter, as an updater does: of as many at once as the optimizer takes
+-- Counts an update of each parameter, as an updater does: of as many at once as the optimizer takes
 -- together, since a schedule goes by the greatest count so far.
 local function count(self, i)
   local together = math.max(self.optimizer.aggregate_num, 1)
@@ -158,7 +162,7 @@ local function count(self, i)
 end
 
 
--- Counts a step and puts rates and decays, row by row, into `self._rates`; are there new ones?
+-- Counts an update and puts rates and decays, row by row, into `self._rates`; are there new ones?
 local function refresh(self)
   local list, changed = self._rates, false
   for i, index in ipairs(self._indices) do
@@ -174,19 +178,19 @@ end
 
 --- Goes on with another optimizer of the same rule, as a loaded state has it, or
 -- other indices (not for users).
-function Learner:follow(optimizer, indices)
+function FusedOptimizer:follow(optimizer, indices)
   self.optimizer, self._indices = optimizer, indices
 end
 
 
---- Counts a step, gives the executor its rates and runs backward: the parameters learn.
--- @tparam Executor exe one of `learner.symbol`, after `forward(true)`
+--- Counts an update, gives the executor its rates and runs backward, which updates the parameters.
+-- @tparam Executor exe one of `self.symbol`, after `forward(true)`
 -- @tparam[opt] ?NDArray|{NDArray,...} head_grads as `Executor:backward` takes them
-function Learner:backward(exe, head_grads)
+function FusedOptimizer:backward(exe, head_grads)
   local array = Class.is_a(exe, Executor) and exe.aux_dict[self._array]
   if not array then
-    Error.raise{ code = "value", func = "Learner:backward", argument = "exe",
-      expected = "an executor of learner.symbol", got = Error.kind(exe),
+    Error.raise{ code = "value", func = "FusedOptimizer:backward", argument = "exe",
+      expected = "an executor of the FusedOptimizer's symbol", got = Error.kind(exe),
       message = ("it has no auxiliary state '%s'"):format(self._array) }
   end
   if refresh(self) or array ~= self._written then
@@ -197,4 +201,4 @@ function Learner:backward(exe, head_grads)
 end
 
 
-return { Learner = Learner }
+return { FusedOptimizer = FusedOptimizer, Learner = FusedOptimizer }

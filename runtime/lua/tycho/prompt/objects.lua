@@ -195,7 +195,7 @@ end
 
 local function parameters(mod)
   local count, elements = 0, 0
-  local values = rawget(mod, "_arg_values")
+  local values = rawget(mod, "_arg_store")
   for _, x in pairs(values and values:arrays() or {}) do
     count, elements = count + 1, elements + x.size
   end

@@ -1,0 +1,67 @@
+--- The names of a symbol's arguments: those that users of modules give are checked, the others are
+-- parameters (not for users).
+--
+-- @module tycho.module.argument_names
+
+local Error = require "tycho.core.error"
+local tables = require "tycho.core.tables"
+
+local argument_names = {}
+
+
+local PARAM_ENDS = { "_weight$", "_bias$", "_gamma$", "_beta$" }
+
+-- Arguments that do not look like parameters.
+local function input_like(names)
+  local list = {}
+  for _, name in ipairs(names) do
+    local is_param = false
+    for _, ending in ipairs(PARAM_ENDS) do
+      is_param = is_param or name:find(ending) ~= nil
+    end
+    list[#list + 1] = not is_param and name or nil
+  end
+  return list
+end
+
+
+--- Refuses names that are no arguments: E(name).
+-- @tparam Symbol symbol
+-- @tparam {string,...} given
+-- @string what the option that has them
+-- @param[opt] logger gets a warning instead
+function argument_names.check(symbol, given, what, logger)
+  local names = symbol:list_arguments()
+  local known = tables.places(names)
+  for _, name in ipairs(given) do
+    if not known[name] then
+      local candidates = what == "fixed_param_names" and names or input_like(names)
+      local text = ("'%s' of '%s' is no argument of the symbol"):format(tostring(name), what)
+      if not logger then
+        Error.raise{ code = "name", func = "mod.Module", argument = tostring(name), message = text,
+          candidates = Error.nearest(name, candidates, 10) }
+      end
+      logger:warning(text .. "; its inputs: " .. table.concat(candidates, ", "))
+    end
+  end
+end
+
+
+--- The arguments that are none of the inputs, in their order.
+-- @tparam Symbol symbol
+-- @tparam {string,...} ... lists of inputs
+function argument_names.parameters(symbol, ...)
+  local is_input, list = {}, {}
+  for _, names in ipairs{ ... } do
+    for _, name in ipairs(names) do
+      is_input[name] = true
+    end
+  end
+  for _, name in ipairs(symbol:list_arguments()) do
+    list[#list + 1] = not is_input[name] and name or nil
+  end
+  return list
+end
+
+
+return argument_names

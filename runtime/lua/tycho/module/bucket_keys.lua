@@ -1,0 +1,49 @@
+--- Keys of buckets: numbers, texts, or lists of these, which count by contents (not for users).
+--
+-- @module tycho.module.bucket_keys
+
+local Error = require "tycho.core.error"
+local values = require "tycho.core.values"
+
+local is_plain, value = values.is_plain, values.value
+
+local bucket_keys = {}
+
+
+local function text_of(key)
+  if not is_plain(key) then
+    return type(key):sub(1, 1) .. tostring(key)
+  end
+  local parts = {}
+  for i, part in ipairs(key) do
+    parts[i] = text_of(part)
+  end
+  return "{" .. table.concat(parts, ",") .. "}"
+end
+
+
+--- A key for people.
+function bucket_keys.show(key)
+  return text_of(key):sub(2)
+end
+
+
+--- The one value that stands for all equal keys.
+-- @tparam table known lists that were met, by their text
+-- @param key
+-- @string func for errors
+function bucket_keys.unique(known, key, func)
+  if type(key) == "number" or type(key) == "string" then
+    return key
+  elseif not is_plain(key) then
+    Error.raise{ code = value(key) == nil and "value" or "type", func = func,
+      argument = "bucket_key", expected = "a number, a text or a list of these",
+      got = Error.kind(key), message = "bad bucket key" }
+  end
+  local text = text_of(key)
+  known[text] = known[text] or key
+  return known[text]
+end
+
+
+return bucket_keys

@@ -1,0 +1,73 @@
+--- The optimizer that all buckets of a BucketingModule use. Adds methods to it.
+--
+-- @module tycho.module.bucketing_optimizer
+
+jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+
+local args = require "tycho.core.args"
+local INIT_OPTIMIZER = require("tycho.module.optimizer").INIT_OPTIMIZER
+
+local BucketingModule = {}                               -- methods, for module/bucketing.lua
+
+
+-- The optimizer of one bucket becomes that of all.
+local function lend(self, lender)
+  self._lender, self._optimizer_initialized = lender, true
+  for _, m in ipairs(self._met) do
+    if m ~= lender then
+      m:borrow_optimizer(lender)
+    end
+  end
+  local m = self._curr_module
+  self._optimizer, self._kvstore, self._updater = m._optimizer, m._kvstore, m._updater
+  self._update_on_kvstore = m._update_on_kvstore
+end
+
+
+local OPTIMIZER = args.form("BucketingModule:init_optimizer", INIT_OPTIMIZER)
+
+--- Makes the optimizer that all buckets use.
+-- @tparam[opt] table options as `Module:init_optimizer`
+function BucketingModule:init_optimizer(...)
+  self:_need("init_optimizer", "binded", "params_initialized")
+  local a = OPTIMIZER(...)
+  if self:_is_done("init_optimizer", "optimizer_initialized", a.force_init) then
+    return
+  end
+  self:_sync_params()
+  self._curr_module:init_optimizer{ kvstore = a.kvstore, optimizer = a.optimizer,
+    optimizer_params = a.optimizer_params, force_init = true, in_backward = a.in_backward }
+  lend(self, self._curr_module)
+end
+
+
+--- Uses another module's optimizer, states and store.
+function BucketingModule:borrow_optimizer(other)
+  self:_need("borrow_optimizer", "binded")
+  self._curr_module:borrow_optimizer(other)
+  lend(self, self._curr_module)
+end
+
+
+function BucketingModule:_updaters()
+  local list = self._curr_module and self._curr_module:_updaters() or {}
+  for _, pair in ipairs(list) do
+    pair[2] = self
+  end
+  return list
+end
+
+
+function BucketingModule:_stores()
+  return self._curr_module and self._curr_module:_stores() or {}
+end
+
+
+BucketingModule._can_accumulate = true
+
+function BucketingModule:_gradients()
+  return self._curr_module:_gradients()
+end
+
+
+return BucketingModule

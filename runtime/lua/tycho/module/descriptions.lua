@@ -1,0 +1,66 @@
+--- Descriptions of a module's inputs: their names, shapes and batch axes (not for users).
+--
+-- @module tycho.module.descriptions
+
+local pairs = require("tycho.core.iterate").pairs
+local Error = require "tycho.core.error"
+local io_data = require "tycho.io.data"
+local values = require "tycho.core.values"
+
+local descriptions = {}
+
+
+--- Descriptions of inputs as a list of DataDesc, from such a list, a list of `{name,
+-- shape, ...}`, or shapes by name.
+-- @tparam ?table given
+-- @string func for errors
+-- @string argument for errors
+-- @treturn ?table nil for nothing
+function descriptions.list(given, func, argument)
+  if values.value(given) == nil then
+    return nil
+  elseif type(given) ~= "table" then
+    Error.raise{ code = "type", func = func, argument = argument,
+      expected = "a list of {name, shape}",
+      got = Error.kind(given), message = ("bad '%s'"):format(argument) }
+  end
+  local list = {}
+  if #given == 0 then
+    for name, shape in pairs(given) do
+      list[#list + 1] = { name, shape }
+    end
+    table.sort(list, function(a, b) return a[1] < b[1] end)
+    given = list
+  end
+  local result = {}
+  for i, d in ipairs(given) do
+    result[i] = io_data.DataDesc.of(d, func)
+  end
+  return result
+end
+
+
+--- Descriptions of labels, as `list`: nil for none at all.
+function descriptions.labels(given, func)
+  local labels = descriptions.list(given, func, "label_shapes")
+  return labels and #labels > 0 and labels or nil
+end
+
+
+--- The names of descriptions; none of nil.
+function descriptions.names(descs)
+  local names = {}
+  for i, d in ipairs(descs or {}) do
+    names[i] = d.name
+  end
+  return names
+end
+
+
+--- The batch axis of a description, from 0; -1 without one.
+function descriptions.batch_axis(desc)
+  return io_data.DataDesc.get_batch_axis(desc.layout)
+end
+
+
+return descriptions

@@ -1,0 +1,147 @@
+--- Sets of executors: those of a group for one shape of its inputs, one for each device. For
+-- `module/executor_group.lua`, whose fields these functions read.
+--
+-- The last `KEPT` sets are kept, so that a smaller last batch costs a binding once.
+--
+-- @module tycho.module.executor_sets
+
+jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+
+local descriptions = require "tycho.module.descriptions"
+local Error = require "tycho.core.error"
+local shared_arrays = require "tycho.module.shared_arrays"
+local slices = require "tycho.module.batch_slices"
+local values = require "tycho.core.values"
+
+local null = values.null
+
+local sets = {}
+
+local FUNC = "mod.DataParallelExecutorGroup"
+local KEPT = 8                                           -- sets of a group
+
+
+-- Rows of the batch; all inputs with a batch axis must have as many.
+local function batch_size_of(data, labels)
+  local size
+  for _, part in ipairs{ data, labels or {} } do
+    for _, d in ipairs(part) do
+      local axis = descriptions.batch_axis(d)
+      local n = axis >= 0 and d.shape[axis + 1]
+      if n and size and n ~= size then
+        Error.raise{ code = "shape", func = FUNC, argument = d.name, expected = size, got = n,
+          message = ("'%s' has another batch size than the inputs before it"):format(d.name) }
+      end
+      size = size or n or nil
+    end
+  end
+  return size or 1
+end
+
+
+local function key_of(data, labels)
+  local parts = {}
+  for _, part in ipairs{ data, labels or {} } do
+    for _, d in ipairs(part) do
+      parts[#parts + 1] = tostring(d)
+    end
+    parts[#parts + 1] = ";"
+  end
+  return table.concat(parts, " ")
+end
+
+
+-- {{range, array}, ...} over devices, for each name.
+local function arrays_over_devices(set, names, ranged)
+  local list = {}
+  for k, name in ipairs(names) do
+    list[k] = {}
+    for i, exe in ipairs(set.execs) do
+      local x = exe.arg_dict[name]
+      list[k][i] = ranged and { set.slices[i], x } or x
+    end
+  end
+  return list
+end
+
+
+local function input_grads(self, set)
+  local list = {}
+  for k, name in ipairs(self.data_names) do
+    list[k] = {}
+    for i, exe in ipairs(set.execs) do
+      list[k][i] = exe.grad_dict[name] or null
+    end
+  end
+  return list
+end
+
+
+local function make_set(self, data, labels)
+  local set = { data_shapes = data, label_shapes = labels,
+    batch_size = batch_size_of(data, labels), execs = {} }
+  set.slices = slices.split(set.batch_size, self.workload, FUNC)
+  for i, range in ipairs(set.slices) do
+    set.execs[i] = shared_arrays.bind(self, i, data, labels, range)
+  end
+  set.data_arrays = arrays_over_devices(set, descriptions.names(data), true)
+  set.label_arrays = arrays_over_devices(set, descriptions.names(labels), true)
+  set.state_arrays = arrays_over_devices(set, self.state_names, false)
+  set.input_grad_arrays = self.inputs_need_grad and input_grads(self, set) or {}
+  return set
+end
+
+
+local CURRENT = { "execs", "slices", "batch_size", "data_shapes", "label_shapes", "data_arrays",
+  "label_arrays", "state_arrays", "input_grad_arrays" }
+
+local function use_set(self, set)
+  for _, field in ipairs(CURRENT) do
+    self[field] = set[field]
+  end
+  self._set = set
+end
+
+
+--- Gives a set's executors back, except those whose pool others use and those that a monitor knows.
+function sets.drop(self, set)
+  for i, exe in ipairs(set.execs) do
+    if exe ~= self._shared[i].base and #self._monitors == 0 then
+      exe:free()
+    end
+  end
+end
+
+
+-- Puts a set first in the list of those that are kept.
+local function keep_set(self, set, at)
+  if at then
+    table.remove(self._sets, at)
+  end
+  table.insert(self._sets, 1, set)
+  if #self._sets > KEPT then
+    sets.drop(self, table.remove(self._sets))
+  end
+end
+
+
+--- Makes the set for these descriptions the group's current one, and the group's fields follow it.
+-- @param self group
+-- @tparam {DataDesc,...} data
+-- @tparam ?{DataDesc,...} labels
+function sets.choose(self, data, labels)
+  local key = key_of(data, labels)
+  for at, set in ipairs(self._sets) do
+    if set.key == key then
+      keep_set(self, set, at)
+      return use_set(self, set)
+    end
+  end
+  local set = make_set(self, data, labels)
+  set.key = key
+  keep_set(self, set)
+  use_set(self, set)
+end
+
+
+return sets

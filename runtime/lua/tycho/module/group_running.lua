@@ -1,0 +1,255 @@
+--- Running a group of executors: batches in, outputs, gradients and states out. Adds methods to
+-- DataParallelExecutorGroup.
+--
+-- @module tycho.module.group_running
+
+jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+
+local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
+local descriptions = require "tycho.module.descriptions"
+local Error = require "tycho.core.error"
+local nd = require "tycho.ndarray"
+local slices = require "tycho.module.batch_slices"
+local values = require "tycho.core.values"
+
+local null, value, is_plain = values.null, values.value, values.is_plain
+
+local Group = {}                                         -- methods, for module/executor_group.lua
+
+local FUNC = "mod.DataParallelExecutorGroup"
+
+
+-- Running -----------------------------------------------------------------------------------------
+
+local function load_one(place, x, axis, name, whole)
+  local part = whole and x or slices.cut(x, axis, place[1])
+  call.copy(place[2], part, FUNC .. ":forward", name)
+end
+
+
+-- `sources[i]` holds the arrays for device i when the batch comes in parts.
+local function load(places, descs, list, sources)
+  for k, places_of in ipairs(places) do
+    local d = descs[k]
+    for i, place in ipairs(places_of) do
+      local x = (sources and sources[i] or list)[k]
+      if class.is_array(x) then
+        load_one(place, x, descriptions.batch_axis(d), d.name, sources ~= nil)
+      elseif is_plain(x) then
+        load_one(place, nd._as_array(x, place[2].dtype, FUNC .. ":forward"),
+          descriptions.batch_axis(d), d.name, sources ~= nil)
+      else
+        Error.raise{ code = "value", func = FUNC .. ":forward", argument = d.name,
+          expected = "an NDArray",
+          got = Error.kind(x), message = ("the batch has no array for '%s'"):format(d.name) }
+      end
+    end
+  end
+end
+
+
+local function parts_of(batches, kind)
+  local list = {}
+  for i, batch in ipairs(batches) do
+    list[i] = batch[kind] or {}
+  end
+  return list
+end
+
+
+--- Loads a batch and runs all devices.
+-- @param batch a batch, or a list with one for each device
+-- @bool[opt] is_train as the group was bound for
+function Group:forward(batch, is_train)
+  local parts = is_plain(batch) and #batch > 0 and batch
+  local first = parts and parts[1] or batch
+  load(self.data_arrays, self.data_shapes, batch.data, parts and parts_of(parts, "data") or nil)
+  if self.label_shapes and first.label and #first.label > 0 then
+    load(self.label_arrays, self.label_shapes, batch.label,
+      parts and parts_of(parts, "label") or nil)
+  end
+  if is_train == nil then
+    is_train = self.for_training
+  end
+  for _, exe in ipairs(self.execs) do
+    exe:forward(is_train)
+  end
+end
+
+
+local function heads_for(self, out_grads, i)
+  local heads = {}
+  for k, g in ipairs(out_grads) do
+    local x = value(g)
+    if x then
+      x = class.is_array(x) and x or nd._as_array(x, "float32", FUNC .. ":backward")
+      heads[k] = slices.cut(x, self._output_axes[k] or 0, self.slices[i])
+        :as_in_context(self.contexts[i])
+    else
+      heads[k] = null
+    end
+  end
+  return heads
+end
+
+
+--- Computes gradients on all devices.
+-- @param[opt] out_grads an array or a list: gradients of the outputs, for heads that are no losses
+function Group:backward(out_grads)
+  if not self.for_training then
+    Error.raise{ code = "state", func = FUNC .. ":backward",
+      message = "the executors were bound without training" }
+  end
+  local list = value(out_grads)
+  list = class.is_array(list) and { list } or list
+  for i, exe in ipairs(self.execs) do
+    if self._fusion then
+      self._fusion.backward(exe, list and heads_for(self, list, i))
+    elseif list then
+      exe:backward{ out_grads = heads_for(self, list, i) }
+    else
+      exe:backward()
+    end
+  end
+end
+
+
+local function merged(lists, merge, axis_of)
+  if not merge then
+    return lists
+  end
+  local result = {}
+  for k, parts in ipairs(lists) do
+    result[k] = slices.join(parts, axis_of(k))
+  end
+  return result
+end
+
+
+--- Outputs: joined over devices, or a list over devices for each. A single
+-- device's are the executor's own.
+-- @bool[opt=true] merge
+-- @int[opt=0] begin first output, from 0
+-- @int[opt] stop the output after the last
+function Group:get_outputs(merge, begin, stop)
+  local lists = {}
+  begin, stop = begin or 0, stop or #self.output_names
+  for k = begin + 1, stop do
+    lists[k - begin] = {}
+    for i, exe in ipairs(self.execs) do
+      lists[k - begin][i] = exe.outputs[k]
+    end
+  end
+  return merged(lists, merge ~= false, function(k) return self._output_axes[k + begin] end)
+end
+
+
+--- `{name, shape}` of each output, with the whole batch's rows.
+function Group:get_output_shapes()
+  local list = {}
+  for k, name in ipairs(self.output_names) do
+    local shape, axis = self.execs[1].outputs[k].shape, self._output_axes[k]
+    if axis >= 0 and shape[axis + 1] then
+      shape[axis + 1] = self.batch_size
+    end
+    list[k] = { name, shape }
+  end
+  return list
+end
+
+
+--- Gradients of the data inputs, in their order.
+-- @bool[opt=true] merge
+function Group:get_input_grads(merge)
+  if not self.inputs_need_grad then
+    Error.raise{ code = "state", func = FUNC .. ":get_input_grads",
+      message = "bind with inputs_need_grad = true" }
+  end
+  return merged(self.input_grad_arrays, merge ~= false, function(k)
+    return descriptions.batch_axis(self.data_shapes[k])
+  end)
+end
+
+
+-- States ------------------------------------------------------------------------------------------
+
+--- States: joined over devices, or a list over devices for each.
+-- @bool[opt=true] merge
+function Group:get_states(merge)
+  return merged(self.state_arrays, merge ~= false, function() return 0 end)
+end
+
+
+-- The part of a given state that belongs on device i: entry i of a list, or its rows.
+local function state_part(self, state, i)
+  if is_plain(state) then
+    return state[i]
+  end
+  return slices.cut(state, 0, self.slices[i])
+end
+
+
+--- Sets states from arrays (a list over devices, or one array, for each), or all to a number.
+-- @tparam ?table states
+-- @tparam ?number number
+function Group:set_states(states, number)
+  if (value(states) == nil) == (value(number) == nil) then
+    Error.raise{ code = "value", func = FUNC .. ":set_states", expected = "either states or value",
+      got = states and "both" or "neither", message = "give either 'states' or 'value'" }
+  end
+  if states and #states ~= #self.state_names then
+    Error.raise{ code = "value", func = FUNC .. ":set_states", argument = "states",
+      expected = #self.state_names,
+      got = #states, message = "'states' has not one entry for each state" }
+  end
+  for k, places in ipairs(self.state_arrays) do
+    for i, x in ipairs(places) do
+      if states then
+        call.copy(x, state_part(self, states[k], i), FUNC .. ":set_states", self.state_names[k])
+      else
+        call.fill(x, number, FUNC .. ":set_states")
+      end
+    end
+  end
+end
+
+
+-- Metrics -----------------------------------------------------------------------------------------
+
+local function named(names, list)
+  local pairs_of = {}
+  for k, name in ipairs(names) do
+    pairs_of[#pairs_of + 1] = list[k] and { name, list[k] } or nil
+  end
+  return pairs_of
+end
+
+
+local function labels_for(self, labels, i, pre_sliced)
+  if pre_sliced then
+    return labels[i]
+  end
+  local list = {}
+  for k, x in ipairs(labels or {}) do
+    local d = self.label_shapes and self.label_shapes[k]
+    local axis = d and descriptions.batch_axis(d) or 0
+    list[k] = class.is_array(x) and slices.cut(x, axis, self.slices[i]) or x
+  end
+  return list
+end
+
+
+--- Shows labels and outputs to a metric, once for each device.
+-- @param metric
+-- @tparam {NDArray,...} labels
+-- @bool[opt=false] pre_sliced `labels[i]` are those of device i
+function Group:update_metric(metric, labels, pre_sliced)
+  for i, exe in ipairs(self.execs) do
+    local own = labels_for(self, labels, i, pre_sliced)
+    metric:update_dict(named(self.label_names, own), named(self.output_names, exe.outputs))
+  end
+end
+
+
+return Group

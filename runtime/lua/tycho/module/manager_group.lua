@@ -1,0 +1,281 @@
+--- The groups of executors of `ty.executor_manager`: one symbol on several devices, each with a
+-- range of the batch's rows, `{begin, end}`, counted from 0, the end excluded.
+--
+-- @module tycho.module.manager_group
+
+local pairs = require("tycho.core.iterate").pairs
+local args = require "tycho.core.args"
+local bind_executor = require "tycho.module.bind_executor"
+local call = require "tycho.ndarray.call"
+local class = require "tycho.ndarray.class"
+local Class = require "tycho.core.class"
+local context = require "tycho.core.context"
+local descriptions = require "tycho.module.descriptions"
+local Error = require "tycho.core.error"
+local slices = require "tycho.module.batch_slices"
+local tables = require "tycho.core.tables"
+local values = require "tycho.core.values"
+
+local is_plain, null, value = values.is_plain, values.null, values.value
+
+local parts = { _bind_exec = bind_executor }
+
+
+-- Functions ---------------------------------------------------------------------------------------
+
+local SPLIT = args.form("executor_manager._split_input_slice", {
+  { "batch_size", "integer" }, { "work_load_list", "list" },
+})
+
+--- Rows of each device: `{{begin, end}, ...}`; an empty share is E(value).
+-- @int batch_size
+-- @tparam {number,...} work_load_list weights of the devices
+function parts._split_input_slice(...)
+  local a = SPLIT(...)
+  return slices.split(a.batch_size, a.work_load_list, "executor_manager._split_input_slice")
+end
+
+
+local CHECK = args.form("executor_manager._check_arguments", { { "symbol", "symbol" } })
+
+--- Refuses a symbol with two arguments or two auxiliary states of one name: E(name).
+function parts._check_arguments(...)
+  local net = CHECK(...).symbol
+  for what, list in pairs{ argument = net:list_arguments(),
+      ["auxiliary state"] = net:list_auxiliary_states() } do
+    local seen = {}
+    for _, name in ipairs(list) do
+      if seen[name] then
+        Error.raise{ code = "name", func = "executor_manager._check_arguments", argument = name,
+          message = ("two variables are called '%s'; each %s needs a name of its own")
+            :format(name, what) }
+      end
+      seen[name] = true
+    end
+  end
+end
+
+
+local function check_rows(source, ranged, func)
+  local last = ranged[#ranged][1][2]
+  if last ~= source._shape[1] then
+    Error.raise{ code = "shape", func = func, expected = last .. " rows", got = source.shape,
+      message = "the batch has another number of rows than the devices share" }
+  end
+end
+
+
+local function load_general(data, targets, func)
+  for k, target in ipairs(targets) do
+    local source = data[k]
+    if not class.is_array(source) then
+      Error.raise{ code = "value", func = func, expected = "an NDArray", got = Error.kind(source),
+        message = ("the batch has no array %d"):format(k) }
+    elseif class.is_array(target) then
+      call.copy(target, source, func)
+    else
+      check_rows(source, target, func)
+      for _, place in ipairs(target) do
+        call.copy(place[2], slices.cut(source, 0, place[1]), func)
+      end
+    end
+  end
+end
+
+
+--- Copies arrays into targets: an NDArray each, or a list of `{{begin, end}, NDArray}`.
+-- @tparam {NDArray,...} data
+-- @tparam table targets
+function parts._load_general(data, targets)
+  load_general(data, targets, "executor_manager._load_general")
+end
+
+
+--- Copies a batch's data into targets; see `_load_general`.
+function parts._load_data(batch, targets)
+  load_general(batch.data or {}, targets, "executor_manager._load_data")
+end
+
+
+--- Copies a batch's labels into targets; see `_load_general`.
+function parts._load_label(batch, targets)
+  load_general(batch.label or {}, targets, "executor_manager._load_label")
+end
+
+
+-- The group ---------------------------------------------------------------------------------------
+
+--- Executors of one symbol, one for each device.
+-- @type DataParallelExecutorGroup
+local Group = Class:extend("DataParallelExecutorGroup")
+parts.DataParallelExecutorGroup = Group
+
+local FUNC = "executor_manager.DataParallelExecutorGroup"
+
+local NEW = args.form(FUNC, {
+  { "sym", "symbol" }, { "arg_names", "list" }, { "param_names", "list" },
+  { "ctx", "list|context" }, { "slices", "list" }, { "train_data", "any" },
+  { "shared_group", "any?" },
+})
+
+
+--- A list of contexts, checked (not for users).
+function parts._contexts(given, func)
+  local list = is_plain(given) and given or { given }
+  for _, ctx in ipairs(list) do
+    if not Class.is_a(ctx, context.Context) then
+      Error.raise{ code = "type", func = func, argument = "ctx", expected = "contexts",
+        got = Error.kind(ctx), message = "bad 'ctx'" }
+    end
+  end
+  return list
+end
+
+
+--- Descriptions that an iterator or a batch gives (not for users).
+function parts._provided(data, kind, func)
+  local ok, list = pcall(function() return data[kind] end)
+  if type(data) ~= "table" or not ok or kind == "provide_data" and type(list) ~= "table" then
+    Error.raise{ code = "type", func = func, argument = "train_data",
+      expected = "a data iterator or a described batch", got = Error.kind(data),
+      message = ("'train_data' has no '%s'"):format(kind) }
+  end
+  return descriptions.list(list, func, "train_data") or {}
+end
+
+
+local function check_group(a)
+  parts._check_arguments(a.sym)
+  local names = a.sym:list_arguments()
+  if table.concat(names, "\n") ~= table.concat(a.arg_names, "\n") then
+    Error.raise{ code = "name", func = FUNC, argument = "arg_names", candidates = names,
+      message = "'arg_names' is not the symbol's list_arguments" }
+  end
+  local known = tables.places(names)
+  for _, name in ipairs(a.param_names) do
+    if not known[name] then
+      Error.unknown{ func = FUNC, argument = name, what = "parameter", names = names }
+    end
+  end
+  if #a.ctx ~= #a.slices then
+    Error.raise{ code = "value", func = FUNC, argument = "slices", expected = #a.ctx,
+      got = #a.slices, message = "there is not one slice for each context" }
+  end
+end
+
+
+-- The executor of device i.
+local function bind_device(self, a, i, descs)
+  local shapes, types, range = {}, {}, a.slices[i]
+  for _, d in ipairs(descs) do
+    local shape = tables.copied(d.shape)
+    shape[1] = range[2] - range[1]
+    shapes[d.name], types[d.name] = shape, d.dtype
+  end
+  return bind_executor{ sym = a.sym, ctx = a.ctx[i], input_shapes = shapes,
+    param_names = self.param_names,
+    need_grad = true, base_exec = a.shared_group and a.shared_group.train_execs[i],
+    shared_data_arrays = self.shared_data_arrays[i], input_types = types }
+end
+
+
+-- Per name a list over devices.
+local function over_devices(self, names, dict, ranged)
+  local list = {}
+  for k, name in ipairs(names) do
+    list[k] = {}
+    for i, exe in ipairs(self.train_execs) do
+      local x = exe[dict][name] or null
+      list[k][i] = ranged and { self.slices[i], x } or x
+    end
+  end
+  return list
+end
+
+
+-- Parameters in argument order, and their places.
+local function order_params(self, a)
+  local wanted = tables.places(a.param_names)
+  self.param_names, self.param_idx = {}, {}
+  for k, name in ipairs(a.arg_names) do
+    if wanted[name] then
+      self.param_names[#self.param_names + 1], self.param_idx[#self.param_idx + 1] = name, k
+    end
+  end
+end
+
+
+--- Fields: train_execs, slices, data_names, label_names, aux_names, param_names, param_idx (places
+-- in arg_names, from 1), data_arrays and label_arrays (per name a list over devices of `{{begin,
+-- end}, array}`), param_arrays, grad_arrays, aux_arrays (per name a list over devices),
+-- shared_data_arrays (by name, per device).
+function Group:init(...)
+  local a = NEW(...)
+  a.ctx, a.shared_group = parts._contexts(a.ctx, FUNC), value(a.shared_group)
+  check_group(a)
+  local data, labels = parts._provided(a.train_data, "provide_data", FUNC),
+    parts._provided(a.train_data, "provide_label", FUNC)
+  self.sym, self.arg_names, self.ctx, self.slices = a.sym, a.arg_names, a.ctx, a.slices
+  self.data_names, self.label_names = descriptions.names(data), descriptions.names(labels)
+  self.aux_names = a.sym:list_auxiliary_states()
+  order_params(self, a)
+  self.shared_data_arrays, self.train_execs =
+    a.shared_group and a.shared_group.shared_data_arrays or {}, {}
+  local descs = {}
+  for _, part in ipairs{ data, labels } do
+    for _, d in ipairs(part) do
+      descs[#descs + 1] = d
+    end
+  end
+  for i = 1, #a.ctx do
+    self.shared_data_arrays[i] = self.shared_data_arrays[i] or {}
+    self.train_execs[i] = bind_device(self, a, i, descs)
+  end
+  self.data_arrays = over_devices(self, self.data_names, "arg_dict", true)
+  self.label_arrays = over_devices(self, self.label_names, "arg_dict", true)
+  self.param_arrays = over_devices(self, self.param_names, "arg_dict")
+  self.grad_arrays = over_devices(self, self.param_names, "grad_dict")
+  self.aux_arrays = over_devices(self, self.aux_names, "aux_dict")
+end
+
+
+--- Copies a batch to the devices.
+function Group:load_data_batch(data_batch)
+  parts._load_data(data_batch, self.data_arrays)
+  parts._load_label(data_batch, self.label_arrays)
+end
+
+
+--- Runs all devices forward.
+-- @bool[opt=false] is_train
+function Group:forward(is_train)
+  for _, exe in ipairs(self.train_execs) do
+    exe:forward(is_train == true)
+  end
+end
+
+
+--- Computes the gradients on all devices; the symbol ends in losses.
+function Group:backward()
+  for _, exe in ipairs(self.train_execs) do
+    exe:backward()
+  end
+end
+
+
+--- Shows labels and outputs to a metric, once for each device.
+-- @param metric
+-- @tparam {NDArray,...} labels of the whole batch, cut by rows
+-- @bool[opt=false] pre_sliced `labels[i]` are those of device i
+function Group:update_metric(metric, labels, pre_sliced)
+  for i, exe in ipairs(self.train_execs) do
+    local own = pre_sliced and labels[i] or {}
+    for k, x in ipairs(pre_sliced and {} or labels) do
+      own[k] = slices.cut(x, 0, self.slices[i])
+    end
+    metric:update(own, exe.outputs)
+  end
+end
+
+
+return parts

@@ -1,0 +1,83 @@
+--- Base of modules that keep their parameters in stores: Module and BucketingModule.
+--
+-- `_arg_store` and `_aux_store` (module/param_store.lua) hold the parameters and the auxiliary
+-- states. Parameters have host copies from the first `get_params` on; auxiliary states always: what
+-- forward alone does to those of the devices does not count, as in the reference. Modules that
+-- share memory share these objects and `_param_index`: the number of each parameter (from 0) under
+-- which the optimizer keeps its state.
+--
+-- @module tycho.module.parameter_module
+
+jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+
+local BaseModule = require "tycho.module.base"
+local ParamStore = require "tycho.module.param_store"
+
+--- A module with stores of parameters.
+-- @type ParameterModule
+local ParameterModule = BaseModule:extend("ParameterModule")
+
+
+ParameterModule.fields = BaseModule.extend_fields{
+  _arg_params   = function(self) return self._arg_store:copies() end,
+  _aux_params   = function(self) return self._aux_store:copies() end,
+  _params_dirty = function(self) return self._arg_store.stale end,
+}
+
+
+--- @param logger
+function ParameterModule:init(logger)
+  ParameterModule.super.init(self, { logger = logger })
+  self:_set_stores({}, {})
+end
+
+
+--- Has new stores hold given arrays (not for users).
+-- @tparam table arg_params by name
+-- @tparam table aux_params
+function ParameterModule:_set_stores(arg_params, aux_params)
+  self._arg_store, self._aux_store = ParamStore(false, arg_params), ParamStore(true, aux_params)
+end
+
+
+--- Says whether devices have newer values than copies, now that parameters are there (not for
+-- users).
+-- @bool stale
+function ParameterModule:_have_params(stale)
+  self._params_initialized, self._arg_store.stale, self._aux_store.stale = true, stale, stale
+end
+
+
+--- Brings host copies up to date (not for users).
+function ParameterModule:_sync_params()
+  self._arg_store:refresh()
+  self._aux_store:refresh()
+end
+
+
+--- Parameters and auxiliary states as host arrays by name: the module's own tables, which the next
+-- call overwrites.
+-- @treturn table arg_params
+-- @treturn table aux_params
+function ParameterModule:get_params()
+  self:_need("get_params", "params_initialized")
+  return self._arg_store:copies(), self._aux_store:copies()
+end
+
+
+function ParameterModule:_read_params()
+  self:_need("get_params", "params_initialized")
+  return self._arg_store:values(), self._aux_store:values()
+end
+
+
+-- One device has nothing to get from others, unless a store has weights of its own.
+function ParameterModule:_equalize_params()
+  if #self._context > 1 or self._kvstore then
+    return ParameterModule.super._equalize_params(self)
+  end
+  self:_sync_params()
+end
+
+
+return ParameterModule

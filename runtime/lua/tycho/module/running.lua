@@ -1,0 +1,144 @@
+--- Running a Module: forward with batches of any shape, backward. Adds methods to Module.
+--
+-- @module tycho.module.running
+
+jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+
+local args = require "tycho.core.args"
+local BaseModule = require "tycho.module.base"
+local class = require "tycho.ndarray.class"
+local descriptions = require "tycho.module.descriptions"
+local Error = require "tycho.core.error"
+local io_data = require "tycho.io.data"
+local nd = require "tycho.ndarray"
+local tables = require "tycho.core.tables"
+local values = require "tycho.core.values"
+
+local is_plain, null = values.is_plain, values.null
+
+local Module = {}                                        -- methods, for module/module.lua
+
+
+-- Shapes of a batch's data; for a list of batches, those of all together.
+local function shapes_of(self, batch)
+  local parts, shapes = is_plain(batch) and batch, {}
+  for k, x in ipairs((parts and parts[1] or batch).data or {}) do
+    local bound = self._exec_group.data_shapes[k]
+    local shape = class.is_array(x) and x.shape
+      or nd._as_array(x, "float32", "Module:forward").shape
+    local axis = bound and descriptions.batch_axis(bound) or -1
+    if parts and axis >= 0 then
+      shape[axis + 1] = shape[axis + 1] * #parts
+    end
+    shapes[k] = shape
+  end
+  return shapes
+end
+
+
+local function describe_like(bound, shapes)
+  local list = {}
+  for k, d in ipairs(bound) do
+    list[k] = io_data.DataDesc(d.name, shapes[k] or d.shape, d.dtype, d.layout or null)
+  end
+  return list
+end
+
+
+local function label_shapes_of(self, batch, parts)
+  local shapes = {}
+  for k, x in ipairs(batch.label) do
+    shapes[k] = x.shape
+    shapes[k][1] = shapes[k][1] * (parts and #parts or 1)
+  end
+  return describe_like(self._exec_group.label_shapes, shapes)
+end
+
+
+-- Labels that were never described have the shape that follows from the bound data; a batch
+-- must not change it silently.
+local function check_labels(self, labels)
+  local arguments = {}
+  for _, name in ipairs(self._symbol:list_arguments()) do
+    arguments[name] = true
+  end
+  for _, name in ipairs(labels == nil and not self._described_labels and self._label_names or {}) do
+    if arguments[name] then
+      Error.raise{ code = "shape", func = "Module:forward", argument = name,
+        message = ("the batch has another shape than bound, \z
+          and '%s' was bound without a description; give "
+          .. "label_shapes, or call reshape first"):format(name) }
+    end
+  end
+end
+
+
+-- Whether the batch has the shapes of the current executors. Runs for every
+-- batch, so it makes no tables.
+local function fits(group, batch)
+  local list, bound = batch.data, group.data_shapes
+  local same = list and #list == #bound
+  for k = 1, same and #bound or 0 do
+    local x = list[k]
+    same = same and class.is_array(x) and tables.same(x._shape, bound[k].shape)
+  end
+  return same
+end
+
+
+-- Reshapes when the batch has other shapes than the current executors.
+local function adapt(self, batch)
+  local group = self._exec_group
+  if fits(group, batch) then
+    return
+  end
+  local shapes = shapes_of(self, batch)
+  local same = #shapes == #group.data_shapes
+  for k, d in ipairs(group.data_shapes) do
+    same = same and tables.same(shapes[k], d.shape)
+  end
+  if same then
+    return
+  end
+  local parts = is_plain(batch) and batch
+  local first = parts and parts[1] or batch
+  local data = not parts and first.provide_data or describe_like(group.data_shapes, shapes)
+  local labels = not parts and first.provide_label or nil
+  if not labels and group.label_shapes and first.label and #first.label > 0 then
+    labels = label_shapes_of(self, first, parts)
+  end
+  labels = labels and #labels > 0 and labels or nil
+  check_labels(self, labels)
+  group:reshape(data, labels)
+end
+
+
+local FORWARD = args.form("Module:forward", { { "data_batch", "any" }, { "is_train", "boolean?" } })
+
+--- Runs a batch forward; batches of other shapes than bound are fine.
+-- @param data_batch DataBatch, table `{data = ..., label = ...}`, or a list of
+--   batches, one for each device
+-- @bool[opt] is_train as bound
+function Module:forward(data_batch, is_train)
+  self:_need("forward", "binded", "params_initialized")
+  if is_train == nil and is_plain(data_batch) and data_batch.data_batch then
+    local a = FORWARD(data_batch)
+    data_batch, is_train = a.data_batch, a.is_train
+  end
+  local batch = BaseModule._batch(data_batch, "Module:forward")
+  adapt(self, batch)
+  self._exec_group:forward(batch, is_train)
+end
+
+
+local BACKWARD = args.form("Module:backward", { list = true, { "out_grads", "any?" } })
+
+--- Computes the gradients of the last forward.
+-- @param[opt] out_grads gradients of the outputs, for heads that are no losses
+function Module:backward(...)
+  self:_need("backward", "binded", "params_initialized", "for_training")
+  self._exec_group:backward(select("#", ...) > 0 and BACKWARD(...).out_grads or nil)
+end
+
+
+return Module

@@ -1,0 +1,170 @@
+--- Running over data: `score`, `iter_predict` and `predict` of all modules.
+--
+-- @module tycho.module.scoring
+
+local args = require "tycho.core.args"
+local class = require "tycho.ndarray.class"
+local Error = require "tycho.core.error"
+local evaluation = require "tycho.module.evaluation"
+local io_data = require "tycho.io.data"
+local nd = require "tycho.ndarray"
+local slices = require "tycho.module.batch_slices"
+local values = require "tycho.core.values"
+
+local is_plain = values.is_plain
+
+local BaseModule = {}                                    -- methods, for module/base.lua
+
+
+-- Scoring -----------------------------------------------------------------------------------------
+
+local SCORE = args.form("Module:score", {
+  { "eval_data", "any" }, { "eval_metric", "any" }, { "num_batch", "integer?" },
+  { "batch_end_callback", "any?" }, { "score_end_callback", "any?" }, { "reset", "boolean", true },
+  { "epoch", "integer", 0 }, { "sparse_row_id_fn", "any?" }, { "count_pad", "boolean", true },
+})
+
+
+--- Runs over data and updates a metric.
+-- @param eval_data iterator
+-- @param eval_metric metric, name, function or list
+-- @tparam[opt] table options num_batch, batch_end_callback, score_end_callback, reset = true,
+--   epoch = 0 (for callbacks), count_pad = true (whether rows that fill the last batch count)
+-- @treturn table list of `{name, value}`
+function BaseModule:score(...)
+  self:_need("score", "binded", "params_initialized")
+  local a = SCORE(...)
+  local metric, n = evaluation.metric(a.eval_metric), 0
+  if a.reset then
+    a.eval_data:reset()
+  end
+  metric:reset()
+  while n ~= a.num_batch do
+    local batch = a.eval_data:next()
+    if batch == nil then
+      break
+    end
+    self:prepare(batch, a.sparse_row_id_fn)
+    self:forward(batch, false)
+    evaluation.update(self, metric, batch, a.count_pad)
+    evaluation.report(a.batch_end_callback, self, a, a.epoch, n, metric, batch)
+    n = n + 1
+  end
+  evaluation.report(a.score_end_callback, self, a, a.epoch, n, metric)
+  return metric:get_name_value()
+end
+
+
+-- Prediction --------------------------------------------------------------------------------------
+
+local ITERATE = args.form("Module:iter_predict", {
+  { "eval_data", "any" }, { "num_batch", "integer?" }, { "reset", "boolean", true },
+  { "sparse_row_id_fn", "any?" },
+})
+
+
+-- Outputs without the rows that only fill the batch: views.
+local function trimmed(self, batch)
+  local list, pad = {}, batch.pad or 0
+  for i, x in ipairs(self:get_outputs()) do
+    list[i] = pad > 0 and slices.view(x, 0, x._shape[1] - pad) or x
+  end
+  return list
+end
+
+
+local function check_iterator(data, func)
+  local ok, next_of = pcall(function() return data.next end)
+  if type(data) ~= "table" or is_plain(data) or not ok or type(next_of) ~= "function" then
+    Error.raise{ code = "value", func = func, argument = "eval_data",
+      expected = "a data iterator or an array",
+      got = Error.kind(data), message = "bad 'eval_data'" }
+  end
+end
+
+
+--- Iterates over predictions: `for outputs, nbatch, batch in m:iter_predict(it) do`. The
+-- outputs are views that the next step overwrites; rows that fill the last batch are
+-- left out; nbatch counts from 0.
+-- @param eval_data iterator
+-- @tparam[opt] table options num_batch, reset = true
+function BaseModule:iter_predict(...)
+  self:_need("iter_predict", "binded", "params_initialized")
+  local a, n = ITERATE(...), -1
+  check_iterator(a.eval_data, self:_func("iter_predict"))
+  if a.reset then
+    a.eval_data:reset()
+  end
+  return function()
+    n = n + 1
+    local batch = n ~= a.num_batch and a.eval_data:next() or nil
+    if batch == nil then
+      return nil
+    end
+    self:prepare(batch, a.sparse_row_id_fn)
+    self:forward(batch, false)
+    return trimmed(self, batch), n, batch
+  end
+end
+
+
+local PREDICT = args.form("Module:predict", {
+  list = true, { "eval_data", "any" }, { "num_batch", "integer?" },
+  { "merge_batches", "boolean", true }, { "reset", "boolean", true },
+  { "always_output_list", "boolean", false }, { "sparse_row_id_fn", "any?" },
+})
+
+
+local function predict_array(self, x)
+  x = class.is_array(x) and x or nd._as_array(x, "float32", self:_func("predict"))
+  self:forward(io_data.DataBatch{ data = { x } })
+  return self:get_outputs()[1]:copy()
+end
+
+
+-- Joins the batches' outputs, output by output.
+local function merge(self, batches, always_list)
+  local result = {}
+  for k = 1, #batches[1] do
+    local list = {}
+    for i, outputs in ipairs(batches) do
+      if #outputs ~= #batches[1] then
+        Error.raise{ code = "value", func = self:_func("predict"), expected = #batches[1],
+          got = #outputs, message = "batches have different numbers of outputs, as with buckets; \z
+            use merge_batches = false" }
+      end
+      list[i] = outputs[k]
+    end
+    result[k] = slices.join(list, 0)
+  end
+  return #result == 1 and not always_list and result[1] or result
+end
+
+
+--- Outputs for all rows of an iterator, or for one array.
+-- @param eval_data iterator, NDArray or nested table (run with is_train as bound; the first output)
+-- @tparam[opt] table options num_batch, merge_batches = true (false: a list of outputs for each
+--   batch), reset = true, always_output_list = false
+-- @return an NDArray when there is one output, else a list; an empty list without batches
+function BaseModule:predict(...)
+  self:_need("predict", "binded", "params_initialized")
+  local a, batches = PREDICT(...), {}
+  if class.is_array(a.eval_data) or is_plain(a.eval_data) then
+    return predict_array(self, a.eval_data)
+  end
+  for outputs in self:iter_predict{ eval_data = a.eval_data, num_batch = a.num_batch,
+      reset = a.reset, sparse_row_id_fn = a.sparse_row_id_fn } do
+    local copies = {}
+    for i, x in ipairs(outputs) do
+      copies[i] = x:copy()
+    end
+    batches[#batches + 1] = copies
+  end
+  if #batches == 0 or not a.merge_batches then
+    return batches
+  end
+  return merge(self, batches, a.always_output_list)
+end
+
+
+return BaseModule
