@@ -72,3 +72,17 @@ it("the tour has twenty stops", function()
   local _, stops = ("\n" .. read("doc/source_tour.md")):gsub("\n%d+%. ", "")
   assert.equal(20, stops)
 end)
+
+it("the operator in C that the page on operators shows compiles", function()
+  local block = read("doc/writing_an_operator.md"):match("```c\n(.-)```")
+  local path = os.tmpname() .. ".c"
+  local file = assert(io.open(path, "w"))
+  file:write(block)
+  file:close()
+  local pipe = io.popen("gcc -std=c11 -D_GNU_SOURCE -Inative -Wall -Werror -fsyntax-only "
+    .. path .. " 2>&1")
+  local said = pipe:read("*a")
+  pipe:close()
+  os.remove(path)
+  assert.equal("", said)
+end)
