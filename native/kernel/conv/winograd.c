@@ -4,8 +4,7 @@
 ** stand in one row; a thread takes a group of them: carries their inputs into 36 planes of tiles
 ** x channels, multiplies each with its matrix into planes of tiles x filters, carries these
 ** back. One or two results at the end of an image take four points there. Few tiles with a
-** weight that is kept are of 2 x 2 results: 16 matrices are less to read, and once if the panels
-** are narrow enough for all tiles to pass together. A group's planes stay in the second cache
+** weight that is kept are of 2 x 2 results: 16 matrices are less to read. A group's planes stay in the second cache
 ** while that is possible; many channels want larger groups, since each reads the whole weight. A
 ** large weight that serves one run is never there whole: all tiles are carried first, then a
 ** thread packs some filters and multiplies all tiles with them. The data's gradient is the
@@ -174,13 +173,6 @@ static void plan_late(struct convolution *c)
   while (c->part > c->nr && w->filters / c->part < 2 * parallel_most()) c->part /= 2;
 }
 
-/* Few tiles do little with a weight, so that reading it is the work: once, if they fit one strip
-** of narrow panels. */
-static int panel_for(const struct gemm_type *t, int64_t tiles)
-{
-  return tiles > t->mr && tiles <= t->tall ? t->w : t->nr;
-}
-
 /* kept: there is a packed weight of an earlier run */
 static struct convolution plan(const struct window *w, bool kept)
 {
@@ -189,7 +181,7 @@ static struct convolution plan(const struct window *w, bool kept)
     .t = gemm_type(TY_F32),
     .tiles = tiles_of(w, size_for(w, kept)),
     .part = w->filters };
-  c.nr = panel_for(c.t, c.tiles.all);
+  c.nr = c.t->nr;
   c.late = !kept && packed_bytes(&c) >= LARGE && plane_bytes(&c, c.tiles.all, w->channels) <= ALL;
   if (c.late)
     plan_late(&c);
@@ -295,9 +287,6 @@ static void carry_out(
   }
 }
 
-/* rows of a panel that are fetched ahead where few tiles wait for memory */
-enum { FAR = 48 };
-
 /* weight: that of `filters` filters. One panel of it after the other, which stays in the first
 ** cache while all tiles pass. */
 static void multiply(const struct convolution *c, int64_t from, int64_t n, const float *weight,
@@ -310,13 +299,11 @@ static void multiply(const struct convolution *c, int64_t from, int64_t n, const
     .acs = 1,
     .panel = nr * k,
     .ldc = c->part,
-    .alpha = 1,
-    .ahead = c->tiles.all <= c->t->tall ? FAR : 0 };
+    .alpha = 1 };
   for (int i = 0; i < c->tiles.points; i++) {
     const struct span s = span_of(&c->tiles, i, from, n);
     g.m = s.n;
-    g.rows = c->nr < c->t->nr ? (int)s.n : gemm_height(s.n, c->t->mr);
-    g.strip = g.rows * k;
+    g.strip = gemm_height(s.n, c->t->mr) * k;
     for (int64_t j = 0; s.n && j < filters; j += nr) {
       g.n = MIN(filters - j, nr);
       g.a = in + i * c->in + s.from * k;
