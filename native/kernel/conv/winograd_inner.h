@@ -10,8 +10,6 @@ const struct winograd_isa *winograd_isa(void);        /* of this processor */
 ** the last row if that is lower, the last corners. Then those that know a given point stand
 ** together. */
 struct tiles {
-  /* of a whole tile: results, points of a row, of both */
-  int size, side, points;
   /* tiles of an image: whole ones, and one more or none */
   int64_t down[2], across[2];
   int height, width;                                  /* results of that one */
@@ -19,7 +17,7 @@ struct tiles {
 };
 /* a run of tiles: where in the result, how many, their results */
 struct place { int64_t image, y, x, n; int down, across; };
-struct tiles tiles_of(const struct window *w, int size);
+struct tiles tiles_of(const struct window *w);
 /* of tile t and at most n - 1 behind it */
 struct place place_of(const struct tiles *s, int64_t t, int64_t n);
 int64_t      plane_of(int64_t tiles, int64_t channels);

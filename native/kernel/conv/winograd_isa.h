@@ -3,8 +3,7 @@
 **
 ** Images have their channels in blocks of `lanes`, one vector: a block is (h, w, lanes). Three
 ** or four results in a row take six points, one or two need the first four only; so low or
-** narrow tiles, at the end of an image, take fewer planes out of the same 36, and tiles of at
-** most 2 x 2 results know 16. A plane holds one coefficient of all tiles; the coefficients of
+** narrow tiles, at the end of an image, take fewer planes out of the same 36. A plane holds one coefficient of all tiles; the coefficients of
 ** one tile and one block of channels lie `plane` elements apart, those of the next tile of a run
 ** `step` further. The products between the transforms are kernel/gemm/isa.h's.
 */
@@ -22,9 +21,8 @@ struct winograd_run {
   /* where the first tile begins (outside: zeros); tiles */
   int64_t y, x, n;
   int     down, across;                               /* results of a tile */
-  /* its points: 6, or 4 for up to two results */
+  /* its points: 6, or 4 for up to two results; point (i, j) is plane 6 i + j */
   int     high, wide;
-  int     side;                                       /* point (i, j) is plane i side + j */
   float  *points; int64_t plane, step;
   const float *bias, *scale;                          /* of the block; NULL: none */
   /* onto what the image holds; then max(0, result) */
@@ -37,7 +35,6 @@ struct winograd_filter {
   float  *window; int64_t row, lane, n;
   /* turned by 180 degrees; onto what the window holds */
   bool    flip, add;
-  int     side;
   float  *points; int64_t plane, step;
 };
 

@@ -143,7 +143,7 @@ INLINE void input_tiles(const int down, const int across, const struct winograd_
     for (int64_t t = 0; t < n; t++)
       for (int i = 0; i < down; i++)
         input_row(across, r, column[i] + r->across * t * W,
-            r->points + (first + t) * r->step + i * r->side * r->plane);
+            r->points + (first + t) * r->step + i * SIDE * r->plane);
   }
 }
 
@@ -171,7 +171,7 @@ INLINE void output_tile(
   V z[TILE][SIDE];
   UNROLL for (int j = 0; j < across; j++) {
     V a[SIDE], b[TILE];
-    UNROLL for (int i = 0; i < down; i++) a[i] = LOAD(points + (i * r->side + j) * plane);
+    UNROLL for (int i = 0; i < down; i++) a[i] = LOAD(points + (i * SIDE + j) * plane);
     output_line(down, a, b);
     UNROLL for (int i = 0; i < down - 2; i++) z[i][j] = b[i];
   }
@@ -207,7 +207,7 @@ INLINE void back_tile(const int down, const int across, const struct winograd_ru
   for (int i = 0; i < down; i++) {
     V m[SIDE];
     output_back_line(across, z[i], m);
-    UNROLL for (int j = 0; j < across; j++) STORE(points + (i * r->side + j) * r->plane, m[j]);
+    UNROLL for (int j = 0; j < across; j++) STORE(points + (i * SIDE + j) * r->plane, m[j]);
   }
 }
 
@@ -248,11 +248,11 @@ static void filter(const struct winograd_filter *f)
       filter_line((V[]){ LOAD(g[j]), LOAD(g[3 + j]), LOAD(g[6 + j]) }, b);
       for (int i = 0; i < SIDE; i++) z[i][j] = b[i];
     }
-    for (int i = 0; i < f->side; i++) {
+    for (int i = 0; i < SIDE; i++) {
       V u[SIDE];
       filter_line(z[i], u);
-      for (int j = 0; j < f->side; j++)
-        STORE(f->points + c * f->step + (i * f->side + j) * f->plane, u[j]);
+      for (int j = 0; j < SIDE; j++)
+        STORE(f->points + c * f->step + (i * SIDE + j) * f->plane, u[j]);
     }
   }
 }
