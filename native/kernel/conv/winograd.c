@@ -3,7 +3,7 @@
 ** The weight becomes 36 matrices of channels x filters, packed into panels. Tiles of all images
 ** stand in one row; a thread takes a group of them: carries their inputs into 36 planes of tiles
 ** x channels, multiplies each with its matrix into planes of tiles x filters, carries these
-** back. One or two results at the end of an image take four points there. A group's planes stay
+** back. A group's planes stay
 ** in the second cache while that is possible; many channels want larger groups, since each reads
 ** the whole weight. A large weight that serves one run is never there whole: all tiles are carried
 ** first, then a thread packs some filters and multiplies all tiles with them. The data's gradient
@@ -67,19 +67,17 @@ const char *winograd_refuse(const struct window *w, bool back, bool keeps)
   return waste ? "too much of its tiles is outside the image" : NULL;
 }
 
-enum { TILE = WINOGRAD_TILE, SIDE = TILE + 2 };
+enum { TILE = WINOGRAD_TILE };
 
 /* -- tiles ------------------------------------------------------------------------------------- */
 
 struct tiles tiles_of(const struct window *w)
 {
-  const int height = (int)(w->out[1] % TILE), width = (int)(w->out[2] % TILE);
-  struct tiles t = { .height = height,
-    .width = width,
-    .down = { w->out[1] / TILE, height > 0 },
-    .across = { w->out[2] / TILE, width > 0 } };
-  for (int i = 0; i < 4; i++)
-    t.all += t.count[i] = w->n * t.down[i > 1] * t.across[i == 0 || i == 3];
+  struct tiles t = { .height = w->out[1],
+    .width = w->out[2],
+    .down = (w->out[1] + TILE - 1) / TILE,
+    .across = (w->out[2] + TILE - 1) / TILE };
+  t.all = w->n * t.down * t.across;
   return t;
 }
 
@@ -89,27 +87,14 @@ int64_t plane_of(int64_t tiles, int64_t channels) { return (tiles * channels + 3
 
 struct place place_of(const struct tiles *s, int64_t t, int64_t n)
 {
-  int i = 0;
-  while (t >= s->count[i]) t -= s->count[i++];
-  const bool low = i > 1, narrow = i == 0 || i == 3;
-  const int64_t rows = s->down[low], columns = s->across[narrow],
-                y = t / columns % rows + (low ? s->down[0] : 0),
-                x = t % columns + (narrow ? s->across[0] : 0);
-  return (struct place){ t / columns / rows, y * TILE, x * TILE,
-    MIN(n, columns - t % columns), low ? s->height : TILE, narrow ? s->width : TILE };
-}
-
-struct span { int64_t from, n; };
-
-/* Which of n tiles from `from` on know a point; the first one counts from `from`. */
-static struct span span_of(const struct tiles *s, int point, int64_t from, int64_t n)
-{
-  const bool low = point / SIDE < winograd_points(s->height),
-             narrow = point % SIDE < winograd_points(s->width);
-  int64_t begin = narrow ? 0 : s->count[0],
-          end = s->count[0] + s->count[1] + (low ? s->count[2] + (narrow ? s->count[3] : 0) : 0);
-  begin = MAX(begin, from), end = MIN(end, from + n);
-  return (struct span){ begin - from, MAX(end - begin, 0) };
+  const int64_t column = t % s->across, row = t / s->across % s->down, y = row * TILE,
+                x = column * TILE, whole = s->width / TILE - column;
+  return (struct place){ .image = t / s->across / s->down,
+    .y = y,
+    .x = x,
+    .n = whole > 0 ? MIN(n, whole) : 1,
+    .down = (int)MIN(TILE, s->height - y),
+    .across = (int)MIN(TILE, s->width - x) };
 }
 
 /* -- groups ------------------------------------------------------------------------------------ */
@@ -221,8 +206,6 @@ static void carry_in(const struct convolution *c, int64_t from, int64_t n, float
       .n = p.n,
       .down = p.down,
       .across = p.across,
-      .high = winograd_points(p.down),
-      .wide = winograd_points(p.across),
       .plane = c->in,
       .step = w->channels };
     for (int64_t k = 0; k < w->channels; k += lanes) {
@@ -257,8 +240,6 @@ static void carry_out(
       .n = p.n,
       .down = p.down,
       .across = p.across,
-      .high = winograd_points(p.down),
-      .wide = winograd_points(p.across),
       .plane = c->out,
       .step = c->part,
       .relu = c->end.act == ACT_RELU,
@@ -277,29 +258,27 @@ static void carry_out(
 
 /* weight: that of `filters` filters. One panel of it after the other, which stays in the first
 ** cache while all tiles pass. */
-static void multiply(const struct convolution *c, int64_t from, int64_t n, const float *weight,
-    int64_t filters, const float *in, float *out)
+static void multiply(const struct convolution *c, int64_t n, const float *weight, int64_t filters,
+    const float *in, float *out)
 {
   const int64_t k = c->w->channels, nr = c->nr;
-  struct gemm_block g = { .k = k,
+  struct gemm_block g = { .m = n,
+    .k = k,
     .outer = 1,
     .ars = k,
     .acs = 1,
+    .strip = gemm_height(n, c->t->mr) * k,
     .panel = nr * k,
     .ldc = c->part,
     .alpha = 1 };
-  for (int i = 0; i < WINOGRAD_POINTS; i++) {
-    const struct span s = span_of(&c->tiles, i, from, n);
-    g.m = s.n;
-    g.strip = gemm_height(s.n, c->t->mr) * k;
-    for (int64_t j = 0; s.n && j < filters; j += nr) {
+  for (int i = 0; i < WINOGRAD_POINTS; i++)
+    for (int64_t j = 0; j < filters; j += nr) {
       g.n = MIN(filters - j, nr);
-      g.a = in + i * c->in + s.from * k;
+      g.a = in + i * c->in;
       g.b = weight + i * c->plane + j * k;
-      g.c = out + i * c->out + s.from * c->part + j;
+      g.c = out + i * c->out + j;
       gemm_sum(c->t, &g);
     }
-  }
 }
 
 static int64_t filters_from(const struct convolution *c, int64_t first)
@@ -316,7 +295,7 @@ static void some_units(int64_t begin, int64_t end, void *context)
     int64_t from = u / c->parts * c->group, n = MIN(c->group, c->tiles.all - from),
             first = u % c->parts * c->part;
     carry_in(c, from, n, in);
-    multiply(c, from, n, c->weight + first * c->w->channels, filters_from(c, first), in, out);
+    multiply(c, n, c->weight + first * c->w->channels, filters_from(c, first), in, out);
     carry_out(c, from, n, first, out);
   }
 }
@@ -383,7 +362,7 @@ static void late_filters(int64_t begin, int64_t end, void *context)
     float *weight = room_of(c, u), *out = weight + WINOGRAD_POINTS * c->plane;
     int64_t first = u * c->part;
     pack_filters(c, c->weight, first, filters_from(c, first), weight);
-    multiply(c, 0, c->tiles.all, weight, filters_from(c, first), c->tmp, out);
+    multiply(c, c->tiles.all, weight, filters_from(c, first), c->tmp, out);
     carry_out(c, 0, c->tiles.all, first, out);
   }
 }

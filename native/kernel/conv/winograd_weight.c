@@ -90,8 +90,6 @@ static void carry_x(
     .n = p->n,
     .down = p->down,
     .across = p->across,
-    .high = SIDE,
-    .wide = SIDE,
     .plane = g->in,
     .step = lanes };
   for (int64_t c = 0; c < w->channels; c += lanes) {
@@ -114,8 +112,6 @@ static void carry_dy(
     .n = p->n,
     .down = p->down,
     .across = p->across,
-    .high = SIDE,
-    .wide = SIDE,
     .plane = g->out };
   for (int64_t f = 0; f < k->filters; f += g->isa->lanes) {
     int64_t panel = f / nr * nr;
