@@ -173,7 +173,7 @@ int main(void)
       channel_block(TY_CPU); /* a weight of over 12 MiB in tiles is packed part by part */
   try(window(1, many, many + 2, 5, 6, 1), ACT_RELU, true, true);
   try(window(1, 2, 17, 14, 14, 1), ACT_RELU, true,
-      true); /* 15 and 16 tiles: one strip of narrow panels */
+      true); /* 15 and 16 tiles */
   try(window(1, 33, 3, 12, 20, 1), ACT_NONE, true, false);
   try(window(1, 3, 2, 5, 9, 1), ACT_TANH, true, true);
   return check_end();

@@ -3,14 +3,12 @@
 ** The weight becomes 36 matrices of channels x filters, packed into panels. Tiles of all images
 ** stand in one row; a thread takes a group of them: carries their inputs into 36 planes of tiles
 ** x channels, multiplies each with its matrix into planes of tiles x filters, carries these
-** back. One or two results at the end of an image take four points there. Few tiles with a
-** weight that is kept are of 2 x 2 results: 16 matrices are less to read, and once if the panels
-** are narrow enough for all tiles to pass together. A group's planes stay in the second cache
-** while that is possible; many channels want larger groups, since each reads the whole weight. A
-** large weight that serves one run is never there whole: all tiles are carried first, then a
-** thread packs some filters and multiplies all tiles with them. The data's gradient is the
-** convolution of dy with the windows turned and channels and filters exchanged. No sum depends
-** on the groups.
+** back. A group's planes stay
+** in the second cache while that is possible; many channels want larger groups, since each reads
+** the whole weight. A large weight that serves one run is never there whole: all tiles are carried
+** first, then a thread packs some filters and multiplies all tiles with them. The data's gradient
+** is the convolution of dy with the windows turned and channels and filters exchanged. No sum
+** depends on the groups.
 */
 #include "kernel/blocked.h"
 #include "kernel/gemm/inner.h"
@@ -51,46 +49,35 @@ bool winograd_able(const struct window *w)
   return channel_block(TY_CPU) == lanes && w->channels % lanes == 0 && w->filters % lanes == 0;
 }
 
-enum { FEW_CHANNELS = 16, FEW_TILES = 16, KEPT_TILES = 32, BACK_TILES = 16, ANEW_TILES = 32, SMALL = 2,
+enum { FEW_CHANNELS = 16, FEW_TILES = 16, KEPT_TILES = 32, BACK_TILES = 16, ANEW_TILES = 32,
        LITTLE = 30 << 20 };                           /* products */
-
-static int64_t whole_tiles(const struct window *w) { return tiles_of(w, WINOGRAD_TILE).all; }
-static int size_for(const struct window *w, bool kept)
-{
-  return kept && whole_tiles(w) < FEW_TILES ? SMALL : WINOGRAD_TILE;
-}
 
 /* Measured with AVX2 and AVX-512 against oneDNN's direct kernels: a weight must be carried for
 ** enough tiles, more if that happens at each run; gradients, whose direct kernels are slower,
 ** need fewer tiles, but bear less of one outside the image. */
 const char *winograd_refuse(const struct window *w, bool back, bool keeps)
 {
-  const int64_t tiles = whole_tiles(w);
+  const int64_t tiles = tiles_of(w).all;
   if (!winograd_on()) return "TYCHO_WINOGRAD=0";
   if (cpu_level() < CPU_AVX2) return "made for AVX2 and AVX-512";
   if (!winograd_able(w)) return "not 3 x 3 of stride 1 over whole blocks of channels";
   if (MIN(w->channels, w->filters) < FEW_CHANNELS) return "few channels";
-  if (keeps ? tiles_of(w, size_for(w, true)).all < FEW_TILES
-            : tiles < (back ? BACK_TILES : ANEW_TILES))
-    return "few tiles";
+  if (tiles < (keeps ? FEW_TILES : back ? BACK_TILES : ANEW_TILES)) return "few tiles";
   bool waste = 2 * tiles * WINOGRAD_TILE * WINOGRAD_TILE > (back ? 3 : 4) * w->n * window_out(w);
   return waste ? "too much of its tiles is outside the image" : NULL;
 }
 
+enum { TILE = WINOGRAD_TILE };
+
 /* -- tiles ------------------------------------------------------------------------------------- */
 
-struct tiles tiles_of(const struct window *w, int size)
+struct tiles tiles_of(const struct window *w)
 {
-  const int height = (int)(w->out[1] % size), width = (int)(w->out[2] % size);
-  struct tiles t = { .size = size,
-    .side = size + 2,
-    .points = (size + 2) * (size + 2),
-    .height = height,
-    .width = width,
-    .down = { w->out[1] / size, height > 0 },
-    .across = { w->out[2] / size, width > 0 } };
-  for (int i = 0; i < 4; i++)
-    t.all += t.count[i] = w->n * t.down[i > 1] * t.across[i == 0 || i == 3];
+  struct tiles t = { .height = w->out[1],
+    .width = w->out[2],
+    .down = (w->out[1] + TILE - 1) / TILE,
+    .across = (w->out[2] + TILE - 1) / TILE };
+  t.all = w->n * t.down * t.across;
   return t;
 }
 
@@ -100,27 +87,14 @@ int64_t plane_of(int64_t tiles, int64_t channels) { return (tiles * channels + 3
 
 struct place place_of(const struct tiles *s, int64_t t, int64_t n)
 {
-  int i = 0;
-  while (t >= s->count[i]) t -= s->count[i++];
-  const bool low = i > 1, narrow = i == 0 || i == 3;
-  const int64_t rows = s->down[low], columns = s->across[narrow],
-                y = t / columns % rows + (low ? s->down[0] : 0),
-                x = t % columns + (narrow ? s->across[0] : 0);
-  return (struct place){ t / columns / rows, y * s->size, x * s->size,
-    MIN(n, columns - t % columns), low ? s->height : s->size, narrow ? s->width : s->size };
-}
-
-struct span { int64_t from, n; };
-
-/* Which of n tiles from `from` on know a point; the first one counts from `from`. */
-static struct span span_of(const struct tiles *s, int point, int64_t from, int64_t n)
-{
-  const bool low = point / s->side < winograd_points(s->height),
-             narrow = point % s->side < winograd_points(s->width);
-  int64_t begin = narrow ? 0 : s->count[0],
-          end = s->count[0] + s->count[1] + (low ? s->count[2] + (narrow ? s->count[3] : 0) : 0);
-  begin = MAX(begin, from), end = MIN(end, from + n);
-  return (struct span){ begin - from, MAX(end - begin, 0) };
+  const int64_t column = t % s->across, row = t / s->across % s->down, y = row * TILE,
+                x = column * TILE, whole = s->width / TILE - column;
+  return (struct place){ .image = t / s->across / s->down,
+    .y = y,
+    .x = x,
+    .n = whole > 0 ? MIN(n, whole) : 1,
+    .down = (int)MIN(TILE, s->height - y),
+    .across = (int)MIN(TILE, s->width - x) };
 }
 
 /* -- groups ------------------------------------------------------------------------------------ */
@@ -148,12 +122,12 @@ enum { LARGE = 12 << 20, ALL = 16 << 20, LATE_PART = 5 << 19 };
 static size_t packed_bytes(const struct convolution *c)
 {
   return align_up(
-      (size_t)(c->tiles.points * plane_of(c->w->channels, c->w->filters)) * sizeof(float), ALIGN);
+      (size_t)(WINOGRAD_POINTS * plane_of(c->w->channels, c->w->filters)) * sizeof(float), ALIGN);
 }
 
 static int64_t plane_bytes(const struct convolution *c, int64_t tiles, int64_t channels)
 {
-  return c->tiles.points * tiles * channels * (int64_t)sizeof(float);
+  return WINOGRAD_POINTS * tiles * channels * (int64_t)sizeof(float);
 }
 
 /* Few groups share their filters out, each part with an input of its own. */
@@ -174,22 +148,15 @@ static void plan_late(struct convolution *c)
   while (c->part > c->nr && w->filters / c->part < 2 * parallel_most()) c->part /= 2;
 }
 
-/* Few tiles do little with a weight, so that reading it is the work: once, if they fit one strip
-** of narrow panels. */
-static int panel_for(const struct gemm_type *t, int64_t tiles)
-{
-  return tiles > t->mr && tiles <= t->tall ? t->w : t->nr;
-}
-
 /* kept: there is a packed weight of an earlier run */
 static struct convolution plan(const struct window *w, bool kept)
 {
   struct convolution c = { .w = w,
     .isa = winograd_isa(),
     .t = gemm_type(TY_F32),
-    .tiles = tiles_of(w, size_for(w, kept)),
+    .tiles = tiles_of(w),
     .part = w->filters };
-  c.nr = panel_for(c.t, c.tiles.all);
+  c.nr = c.t->nr;
   c.late = !kept && packed_bytes(&c) >= LARGE && plane_bytes(&c, c.tiles.all, w->channels) <= ALL;
   if (c.late)
     plan_late(&c);
@@ -206,9 +173,9 @@ static struct convolution plan(const struct window *w, bool kept)
 /* floats: of a thread, of all that it shares with the others */
 static int64_t room(const struct convolution *c)
 {
-  return c->tiles.points * (c->out + (c->late ? c->plane : c->in));
+  return WINOGRAD_POINTS * (c->out + (c->late ? c->plane : c->in));
 }
-static int64_t shared(const struct convolution *c) { return c->late ? c->tiles.points * c->in : 0; }
+static int64_t shared(const struct convolution *c) { return c->late ? WINOGRAD_POINTS * c->in : 0; }
 static int64_t units(const struct convolution *c)
 {
   return (c->tiles.all + c->group - 1) / c->group * c->parts;
@@ -239,9 +206,6 @@ static void carry_in(const struct convolution *c, int64_t from, int64_t n, float
       .n = p.n,
       .down = p.down,
       .across = p.across,
-      .high = winograd_points(p.down),
-      .wide = winograd_points(p.across),
-      .side = c->tiles.side,
       .plane = c->in,
       .step = w->channels };
     for (int64_t k = 0; k < w->channels; k += lanes) {
@@ -276,9 +240,6 @@ static void carry_out(
       .n = p.n,
       .down = p.down,
       .across = p.across,
-      .high = winograd_points(p.down),
-      .wide = winograd_points(p.across),
-      .side = c->tiles.side,
       .plane = c->out,
       .step = c->part,
       .relu = c->end.act == ACT_RELU,
@@ -295,36 +256,29 @@ static void carry_out(
   }
 }
 
-/* rows of a panel that are fetched ahead where few tiles wait for memory */
-enum { FAR = 48 };
-
 /* weight: that of `filters` filters. One panel of it after the other, which stays in the first
 ** cache while all tiles pass. */
-static void multiply(const struct convolution *c, int64_t from, int64_t n, const float *weight,
-    int64_t filters, const float *in, float *out)
+static void multiply(const struct convolution *c, int64_t n, const float *weight, int64_t filters,
+    const float *in, float *out)
 {
   const int64_t k = c->w->channels, nr = c->nr;
-  struct gemm_block g = { .k = k,
+  struct gemm_block g = { .m = n,
+    .k = k,
     .outer = 1,
     .ars = k,
     .acs = 1,
+    .strip = gemm_height(n, c->t->mr) * k,
     .panel = nr * k,
     .ldc = c->part,
-    .alpha = 1,
-    .ahead = c->tiles.all <= c->t->tall ? FAR : 0 };
-  for (int i = 0; i < c->tiles.points; i++) {
-    const struct span s = span_of(&c->tiles, i, from, n);
-    g.m = s.n;
-    g.rows = c->nr < c->t->nr ? (int)s.n : gemm_height(s.n, c->t->mr);
-    g.strip = g.rows * k;
-    for (int64_t j = 0; s.n && j < filters; j += nr) {
+    .alpha = 1 };
+  for (int i = 0; i < WINOGRAD_POINTS; i++)
+    for (int64_t j = 0; j < filters; j += nr) {
       g.n = MIN(filters - j, nr);
-      g.a = in + i * c->in + s.from * k;
+      g.a = in + i * c->in;
       g.b = weight + i * c->plane + j * k;
-      g.c = out + i * c->out + s.from * c->part + j;
+      g.c = out + i * c->out + j;
       gemm_sum(c->t, &g);
     }
-  }
 }
 
 static int64_t filters_from(const struct convolution *c, int64_t first)
@@ -337,11 +291,11 @@ static void some_units(int64_t begin, int64_t end, void *context)
 {
   const struct convolution *c = context;
   for (int64_t u = begin; u < end; u++) {
-    float *in = room_of(c, u), *out = in + c->tiles.points * c->in;
+    float *in = room_of(c, u), *out = in + WINOGRAD_POINTS * c->in;
     int64_t from = u / c->parts * c->group, n = MIN(c->group, c->tiles.all - from),
             first = u % c->parts * c->part;
     carry_in(c, from, n, in);
-    multiply(c, from, n, c->weight + first * c->w->channels, filters_from(c, first), in, out);
+    multiply(c, n, c->weight + first * c->w->channels, filters_from(c, first), in, out);
     carry_out(c, from, n, first, out);
   }
 }
@@ -359,7 +313,6 @@ static void pack_filters(
     .lane = c->turned ? 9 : channels * 9,
     .n = c->isa->lanes,
     .flip = c->turned,
-    .side = c->tiles.side,
     .plane = c->plane };
   for (int64_t panel = 0; panel < n; panel += nr)
     for (int64_t k = 0; k < channels; k += f.n)
@@ -406,10 +359,10 @@ static void late_filters(int64_t begin, int64_t end, void *context)
 {
   const struct convolution *c = context;
   for (int64_t u = begin; u < end; u++) {
-    float *weight = room_of(c, u), *out = weight + c->tiles.points * c->plane;
+    float *weight = room_of(c, u), *out = weight + WINOGRAD_POINTS * c->plane;
     int64_t first = u * c->part;
     pack_filters(c, c->weight, first, filters_from(c, first), weight);
-    multiply(c, 0, c->tiles.all, weight, filters_from(c, first), c->tmp, out);
+    multiply(c, c->tiles.all, weight, filters_from(c, first), c->tmp, out);
     carry_out(c, 0, c->tiles.all, first, out);
   }
 }
@@ -425,7 +378,7 @@ static void run(struct convolution *c)
 /* Few tiles, or little work with them. */
 bool winograd_keeps(const struct window *w)
 {
-  const int64_t tiles = whole_tiles(w);
+  const int64_t tiles = tiles_of(w).all;
   return tiles < KEPT_TILES || tiles * WINOGRAD_POINTS * w->channels * w->filters <= LITTLE;
 }
 

@@ -5,21 +5,15 @@
 
 const struct winograd_isa *winograd_isa(void);        /* of this processor */
 
-/* The results of an image cut into tiles, and those of all images in one row, sorted by how much
-** of a tile there is: whole rows of the last column if that is narrower, whole tiles, those of
-** the last row if that is lower, the last corners. Then those that know a given point stand
-** together. */
+/* The results of an image cut into tiles of 4 x 4, the last ones lower or narrower; those of all
+** images stand in one row. */
 struct tiles {
-  /* of a whole tile: results, points of a row, of both */
-  int size, side, points;
-  /* tiles of an image: whole ones, and one more or none */
-  int64_t down[2], across[2];
-  int height, width;                                  /* results of that one */
-  int64_t count[4], all;
+  int64_t height, width;                              /* results of an image */
+  int64_t down, across, all;                          /* tiles of an image, of all images */
 };
-/* a run of tiles: where in the result, how many, their results */
+/* neighbouring tiles with equally many results: where in the result, how many, their results */
 struct place { int64_t image, y, x, n; int down, across; };
-struct tiles tiles_of(const struct window *w, int size);
-/* of tile t and at most n - 1 behind it */
+struct tiles tiles_of(const struct window *w);
+/* of tile t and at most n - 1 after it */
 struct place place_of(const struct tiles *s, int64_t t, int64_t n);
 int64_t      plane_of(int64_t tiles, int64_t channels);

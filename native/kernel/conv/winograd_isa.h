@@ -1,20 +1,17 @@
 /* winograd_isa.h - transforms of Winograd's F(4 x 4, 3 x 3) and its parts, compiled once per
 ** instruction set (kernel/conv/isa/winograd.c).
 **
-** Images have their channels in blocks of `lanes`, one vector: a block is (h, w, lanes). Three
-** or four results in a row take six points, one or two need the first four only; so low or
-** narrow tiles, at the end of an image, take fewer planes out of the same 36, and tiles of at
-** most 2 x 2 results know 16. A plane holds one coefficient of all tiles; the coefficients of
-** one tile and one block of channels lie `plane` elements apart, those of the next tile of a run
-** `step` further. The products between the transforms are kernel/gemm/isa.h's.
+** Images have their channels in blocks of `lanes`, one vector: a block is (h, w, lanes). A
+** plane holds one coefficient of all tiles, point (i, j) in plane 6 i + j; the coefficients of one
+** tile and one block of channels lie `plane` elements apart, those of the next tile of a run `step`
+** further. The products between the transforms are kernel/gemm/isa.h's.
 */
 #pragma once
 #include <stdbool.h>
 #include <stdint.h>
 
-/* of the largest tile: results down and across, points */
+/* results down and across, points */
 enum { WINOGRAD_TILE = 4, WINOGRAD_POINTS = 36 };
-static inline int winograd_points(int results) { return results > 2 ? 6 : 4; }
 
 /* n neighbouring tiles of one row of tiles, one block of channels */
 struct winograd_run {
@@ -22,9 +19,6 @@ struct winograd_run {
   /* where the first tile begins (outside: zeros); tiles */
   int64_t y, x, n;
   int     down, across;                               /* results of a tile */
-  /* its points: 6, or 4 for up to two results */
-  int     high, wide;
-  int     side;                                       /* point (i, j) is plane i side + j */
   float  *points; int64_t plane, step;
   const float *bias, *scale;                          /* of the block; NULL: none */
   /* onto what the image holds; then max(0, result) */
@@ -37,7 +31,6 @@ struct winograd_filter {
   float  *window; int64_t row, lane, n;
   /* turned by 180 degrees; onto what the window holds */
   bool    flip, add;
-  int     side;
   float  *points; int64_t plane, step;
 };
 

@@ -32,7 +32,7 @@ struct gradient {
 static struct gradient plan(const struct window *w)
 {
   struct gradient g = {
-    .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = tiles_of(w, WINOGRAD_TILE)
+    .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = tiles_of(w)
   };
   int64_t each = WINOGRAD_POINTS * (w->channels + w->filters) * (int64_t)sizeof(float);
   g.chunk = MIN(MAX(CACHE / each, LEAST), MOST);
@@ -90,9 +90,6 @@ static void carry_x(
     .n = p->n,
     .down = p->down,
     .across = p->across,
-    .high = SIDE,
-    .wide = SIDE,
-    .side = SIDE,
     .plane = g->in,
     .step = lanes };
   for (int64_t c = 0; c < w->channels; c += lanes) {
@@ -115,9 +112,6 @@ static void carry_dy(
     .n = p->n,
     .down = p->down,
     .across = p->across,
-    .high = SIDE,
-    .wide = SIDE,
-    .side = SIDE,
     .plane = g->out };
   for (int64_t f = 0; f < k->filters; f += g->isa->lanes) {
     int64_t panel = f / nr * nr;

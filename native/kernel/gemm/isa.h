@@ -21,8 +21,6 @@ struct gemm_block {
   int rows;                                           /* of a strip; 0: gemm_height */
   /* from one row of a panel, from one panel to the next */
   const void *b; int64_t ldb, panel;
-  /* rows of B that are fetched before their turn; 0: as far as a near cache is */
-  int ahead;
   void *c; int64_t ldc;
   const void *bias, *row_bias;                        /* per column, per row; NULL: none */
   double alpha;
@@ -62,7 +60,6 @@ struct gemm_fold {
 struct gemm_type {
   /* most rows of a tile, columns of a panel, lanes of a vector */
   int mr, nr, w;
-  int tall;                                           /* most rows of a tile of one vector */
   /* steps after which a sum goes through memory */
   int kc;
   void (*block)(const struct gemm_block *b);

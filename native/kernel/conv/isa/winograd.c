@@ -4,9 +4,7 @@
 ** With X a 6 x 6 piece of the image, g the 3 x 3 window, Y the 4 x 4 result:  Y = A^T ((G g G^T) . (B^T X B)) A.
 ** The points are 0, infinity, A1, -A1, A2, -A2; 5/8 and 3/2 round to smaller errors than the
 ** usual 1 and 2. Their matrices are applied to columns, then to rows, always to a vector of
-** channels. Up to two results take the first four points only: G, with its divisors, stays that
-** of all six, and the rows of B make up for the absent points. (Five would do for three results,
-** but lie unevenly: errors double.)
+** channels.
 */
 #include <string.h>
 #include "kernel/conv/winograd_isa.h"
@@ -22,60 +20,39 @@
 
 enum { TILE = WINOGRAD_TILE, SIDE = TILE + 2, RUN = 8, COLUMNS = TILE * RUN + 2 };
 
-/* -- one dimension: n points ------------------------------------------------------------------- */
+/* -- one dimension ----------------------------------------------------------------------------- */
 
-INLINE void input_line(const int n, const V *x, V *y) /* B^T */
+INLINE void input_line(const V x[SIDE], V y[SIDE]) /* B^T */
 {
-  if (n == 6) {
-    const V e1 = FMA(BCAST(-Q2), x[2], x[4]), o1 = FMA(BCAST(-Q2), x[1], x[3]);
-    const V e2 = FMA(BCAST(-Q1), x[2], x[4]), o2 = FMA(BCAST(-Q1), x[1], x[3]);
-    y[0] = FMA(BCAST(Q1 * Q2), x[0], FMA(BCAST(-Q1 - Q2), x[2], x[4]));
-    y[1] = FMA(BCAST(Q1 * Q2), x[1], FMA(BCAST(-Q1 - Q2), x[3], x[5]));
-    y[2] = FMA(BCAST(A1), o1, e1);
-    y[3] = FMA(BCAST(-A1), o1, e1);
-    y[4] = FMA(BCAST(A2), o2, e2);
-    y[5] = FMA(BCAST(-A2), o2, e2);
-  }
-  else {
-    y[0] = BCAST(-Q2) * FMA(BCAST(-Q1), x[0], x[2]);
-    y[1] = FMA(BCAST(-Q1), x[1], x[3]);
-    y[2] = BCAST(Q1 - Q2) * FMA(BCAST(A1), x[1], x[2]);
-    y[3] = BCAST(Q1 - Q2) * FMA(BCAST(-A1), x[1], x[2]);
-  }
+  const V e1 = FMA(BCAST(-Q2), x[2], x[4]), o1 = FMA(BCAST(-Q2), x[1], x[3]);
+  const V e2 = FMA(BCAST(-Q1), x[2], x[4]), o2 = FMA(BCAST(-Q1), x[1], x[3]);
+  y[0] = FMA(BCAST(Q1 * Q2), x[0], FMA(BCAST(-Q1 - Q2), x[2], x[4]));
+  y[1] = FMA(BCAST(Q1 * Q2), x[1], FMA(BCAST(-Q1 - Q2), x[3], x[5]));
+  y[2] = FMA(BCAST(A1), o1, e1);
+  y[3] = FMA(BCAST(-A1), o1, e1);
+  y[4] = FMA(BCAST(A2), o2, e2);
+  y[5] = FMA(BCAST(-A2), o2, e2);
 }
 
-INLINE void output_line(const int n, const V *m, V *y) /* A^T: n - 2 results */
+INLINE void output_line(const V m[SIDE], V y[TILE]) /* A^T */
 {
-  const V s1 = m[2] + m[3], d1 = m[2] - m[3];
-  if (n == 6) {
-    const V s2 = m[4] + m[5], d2 = m[4] - m[5];
-    y[0] = m[0] + s1 + s2;
-    y[1] = FMA(BCAST(A2), d2, BCAST(A1) * d1);
-    y[2] = FMA(BCAST(Q2), s2, BCAST(Q1) * s1);
-    y[3] = FMA(BCAST(A2 * Q2), d2, FMA(BCAST(A1 * Q1), d1, m[1]));
-  }
-  else {
-    y[0] = m[0] + s1;
-    y[1] = FMA(BCAST(A1), d1, m[1]);
-  }
+  const V s1 = m[2] + m[3], d1 = m[2] - m[3], s2 = m[4] + m[5], d2 = m[4] - m[5];
+  y[0] = m[0] + s1 + s2;
+  y[1] = FMA(BCAST(A2), d2, BCAST(A1) * d1);
+  y[2] = FMA(BCAST(Q2), s2, BCAST(Q1) * s1);
+  y[3] = FMA(BCAST(A2 * Q2), d2, FMA(BCAST(A1 * Q1), d1, m[1]));
 }
 
-INLINE void output_back_line(const int n, const V *y, V *m) /* A */
+INLINE void output_back_line(const V y[TILE], V m[SIDE]) /* A */
 {
+  const V e1 = FMA(BCAST(Q1), y[2], y[0]), o1 = FMA(BCAST(Q1), y[3], y[1]);
+  const V e2 = FMA(BCAST(Q2), y[2], y[0]), o2 = FMA(BCAST(Q2), y[3], y[1]);
   m[0] = y[0];
-  m[1] = y[n - 3];
-  if (n == 6) {
-    const V e1 = FMA(BCAST(Q1), y[2], y[0]), o1 = FMA(BCAST(Q1), y[3], y[1]);
-    const V e2 = FMA(BCAST(Q2), y[2], y[0]), o2 = FMA(BCAST(Q2), y[3], y[1]);
-    m[2] = FMA(BCAST(A1), o1, e1);
-    m[3] = FMA(BCAST(-A1), o1, e1);
-    m[4] = FMA(BCAST(A2), o2, e2);
-    m[5] = FMA(BCAST(-A2), o2, e2);
-  }
-  else {
-    m[2] = FMA(BCAST(A1), y[1], y[0]);
-    m[3] = FMA(BCAST(-A1), y[1], y[0]);
-  }
+  m[1] = y[3];
+  m[2] = FMA(BCAST(A1), o1, e1);
+  m[3] = FMA(BCAST(-A1), o1, e1);
+  m[4] = FMA(BCAST(A2), o2, e2);
+  m[5] = FMA(BCAST(-A2), o2, e2);
 }
 
 INLINE void filter_line(const V g[3], V u[SIDE]) /* G */
@@ -98,20 +75,20 @@ INLINE void filter_back_line(const V u[SIDE], V g[3]) /* G^T */
   g[2] = FMA(BCAST(Q1), s1, FMA(BCAST(Q2), s2, u[1]));
 }
 
-/* -- input: neighbouring tiles share two columns, which are transformed once
-** ------------------------------------------- Rows that the next tiles below will be the first
-** to read are fetched meanwhile: they are too short for a processor to see them coming.
-*/
+/* -- input ------------------------------------------------------------------------------------- */
+
+/* Neighbouring tiles share two columns, which are transformed once. Rows that the next tiles below
+** will be the first to read are prefetched: they are too short for the hardware prefetcher. */
 static const float zeros[COLUMNS * W];
 
 /* The first tile begins inside the image or at most two columns before it. */
-INLINE void input_columns(const int n, const struct winograd_run *r, int64_t x, int64_t columns,
+INLINE void input_columns(const struct winograd_run *r, int64_t x, int64_t columns,
     float out[SIDE][COLUMNS * W])
 {
   const int64_t from = x < 0 ? -x : 0, to = r->w - x < columns ? r->w - x : columns;
   const int64_t below = TILE * r->w * W;
   const float *row[SIDE];
-  for (int i = 0; i < n; i++) {
+  for (int i = 0; i < SIDE; i++) {
     const bool inside = r->y + i >= 0 && r->y + i < r->h;
     row[i] = inside ? r->image + ((r->y + i) * r->w + x + from) * W : zeros;
     memset(out[i], 0, sizeof(V) * (size_t)from);
@@ -119,31 +96,31 @@ INLINE void input_columns(const int n, const struct winograd_run *r, int64_t x, 
   }
   for (int64_t k = from; k < to; k++) {
     V a[SIDE], b[SIDE];
-    UNROLL for (int i = 0; i < n; i++) a[i] = LOAD(row[i] + (k - from) * W);
-    UNROLL for (int i = 2; i < n; i++) __builtin_prefetch(row[i] + below + (k - from) * W);
-    input_line(n, a, b);
-    UNROLL for (int i = 0; i < n; i++) STORE(out[i] + k * W, b[i]);
+    UNROLL for (int i = 0; i < SIDE; i++) a[i] = LOAD(row[i] + (k - from) * W);
+    UNROLL for (int i = 2; i < SIDE; i++) __builtin_prefetch(row[i] + below + (k - from) * W);
+    input_line(a, b);
+    UNROLL for (int i = 0; i < SIDE; i++) STORE(out[i] + k * W, b[i]);
   }
 }
 
-INLINE void input_row(const int n, const struct winograd_run *r, const float *column, float *out)
+INLINE void input_row(const struct winograd_run *r, const float *column, float *out)
 {
   V a[SIDE], b[SIDE];
-  UNROLL for (int j = 0; j < n; j++) a[j] = LOAD(column + j * W);
-  input_line(n, a, b);
-  UNROLL for (int j = 0; j < n; j++) STORE(out + j * r->plane, b[j]);
+  UNROLL for (int j = 0; j < SIDE; j++) a[j] = LOAD(column + j * W);
+  input_line(a, b);
+  UNROLL for (int j = 0; j < SIDE; j++) STORE(out + j * r->plane, b[j]);
 }
 
-INLINE void input_tiles(const int down, const int across, const struct winograd_run *r)
+static void input(const struct winograd_run *r)
 {
   float column[SIDE][COLUMNS * W];
   for (int64_t first = 0; first < r->n; first += RUN) {
     const int64_t n = r->n - first < RUN ? r->n - first : RUN;
-    input_columns(down, r, r->x + r->across * first, r->across * (n - 1) + across, column);
+    input_columns(r, r->x + TILE * first, TILE * (n - 1) + SIDE, column);
     for (int64_t t = 0; t < n; t++)
-      for (int i = 0; i < down; i++)
-        input_row(across, r, column[i] + r->across * t * W,
-            r->points + (first + t) * r->step + i * r->side * r->plane);
+      for (int i = 0; i < SIDE; i++)
+        input_row(r, column[i] + TILE * t * W,
+            r->points + (first + t) * r->step + i * SIDE * r->plane);
   }
 }
 
@@ -162,22 +139,20 @@ INLINE void output_row(
     }
 }
 
-INLINE void output_tile(
-    const int down, const int across, const struct winograd_run *r, const float *points, float *out)
+INLINE void output_tile(const struct winograd_run *r, const float *points, float *out)
 {
-  const int64_t plane = r->plane;
   const V bias = r->bias ? LOAD(r->bias) : (V){ 0 },
           scale = r->scale ? LOAD(r->scale) : (V){ 0 } + 1;
   V z[TILE][SIDE];
-  UNROLL for (int j = 0; j < across; j++) {
+  UNROLL for (int j = 0; j < SIDE; j++) {
     V a[SIDE], b[TILE];
-    UNROLL for (int i = 0; i < down; i++) a[i] = LOAD(points + (i * r->side + j) * plane);
-    output_line(down, a, b);
-    UNROLL for (int i = 0; i < down - 2; i++) z[i][j] = b[i];
+    UNROLL for (int i = 0; i < SIDE; i++) a[i] = LOAD(points + (i * SIDE + j) * r->plane);
+    output_line(a, b);
+    UNROLL for (int i = 0; i < TILE; i++) z[i][j] = b[i];
   }
   for (int i = 0; i < r->down; i++, out += r->w * W) {
-    V y[TILE] = { 0 };
-    output_line(across, z[i], y);
+    V y[TILE];
+    output_line(z[i], y);
     if (r->across == TILE)
       output_row(r, y, scale, bias, out, TILE);
     else
@@ -185,53 +160,37 @@ INLINE void output_tile(
   }
 }
 
-INLINE void output_tiles(const int down, const int across, const struct winograd_run *r)
+static void output(const struct winograd_run *r)
 {
   float *out = r->image + (r->y * r->w + r->x) * W;
   for (int64_t t = 0; t < r->n; t++)
-    output_tile(down, across, r, r->points + t * r->step, out + r->across * t * W);
+    output_tile(r, r->points + t * r->step, out + TILE * t * W);
 }
 
-INLINE void back_tile(const int down, const int across, const struct winograd_run *r,
-    const float *image, float *points)
+INLINE void output_back_tile(const struct winograd_run *r, const float *image, float *points)
 {
   const int rows = r->down, columns = r->across;
   V z[SIDE][TILE];
-  UNROLL for (int j = 0; j < across - 2; j++) {
+  UNROLL for (int j = 0; j < TILE; j++) {
     V a[TILE], b[SIDE];
-    UNROLL for (int i = 0; i < down - 2; i++)
+    UNROLL for (int i = 0; i < TILE; i++)
       a[i] = i < rows && j < columns ? LOAD(image + (i * r->w + j) * W) : (V){ 0 };
-    output_back_line(down, a, b);
-    UNROLL for (int i = 0; i < down; i++) z[i][j] = b[i];
+    output_back_line(a, b);
+    UNROLL for (int i = 0; i < SIDE; i++) z[i][j] = b[i];
   }
-  for (int i = 0; i < down; i++) {
+  for (int i = 0; i < SIDE; i++) {
     V m[SIDE];
-    output_back_line(across, z[i], m);
-    UNROLL for (int j = 0; j < across; j++) STORE(points + (i * r->side + j) * r->plane, m[j]);
+    output_back_line(z[i], m);
+    UNROLL for (int j = 0; j < SIDE; j++) STORE(points + (i * SIDE + j) * r->plane, m[j]);
   }
 }
 
-INLINE void back_tiles(const int down, const int across, const struct winograd_run *r)
+static void output_back(const struct winograd_run *r)
 {
   const float *image = r->image + (r->y * r->w + r->x) * W;
   for (int64_t t = 0; t < r->n; t++)
-    back_tile(down, across, r, image + r->across * t * W, r->points + t * r->step);
+    output_back_tile(r, image + TILE * t * W, r->points + t * r->step);
 }
-
-/* -- the same for as many points as there are -------------------------------------------------- */
-
-#define BY_POINTS(name, tiles) \
-  static void name(const struct winograd_run *r) \
-  { \
-    const bool low = r->high == 4, narrow = r->wide == 4; \
-    if (!low && !narrow) tiles(6, 6, r); \
-    else if (!low) tiles(6, 4, r); \
-    else if (!narrow) tiles(4, 6, r); \
-    else tiles(4, 4, r); \
-  }
-BY_POINTS(input, input_tiles)
-BY_POINTS(output, output_tiles)
-BY_POINTS(output_back, back_tiles)
 
 /* -- filter ------------------------------------------------------------------------------------ */
 
@@ -248,11 +207,11 @@ static void filter(const struct winograd_filter *f)
       filter_line((V[]){ LOAD(g[j]), LOAD(g[3 + j]), LOAD(g[6 + j]) }, b);
       for (int i = 0; i < SIDE; i++) z[i][j] = b[i];
     }
-    for (int i = 0; i < f->side; i++) {
+    for (int i = 0; i < SIDE; i++) {
       V u[SIDE];
       filter_line(z[i], u);
-      for (int j = 0; j < f->side; j++)
-        STORE(f->points + c * f->step + (i * f->side + j) * f->plane, u[j]);
+      for (int j = 0; j < SIDE; j++)
+        STORE(f->points + c * f->step + (i * SIDE + j) * f->plane, u[j]);
     }
   }
 }

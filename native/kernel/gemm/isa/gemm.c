@@ -44,7 +44,7 @@ enum {
 #endif
 
 #define TYPE(t, bytes) { \
-  .mr = MR, .tall = TALL, .nr = 2 * VBYTES / bytes, .w = VBYTES / bytes, .kc = 2048 / bytes, .block = block_##t, \
+  .mr = MR, .nr = 2 * VBYTES / bytes, .w = VBYTES / bytes, .kc = 2048 / bytes, .block = block_##t, \
   .panel = pack_panel_##t, .panel_t = pack_panel_t_##t, .strip = pack_strip_##t, .dots = dots_##t, .act = act_##t, \
   .axpy = axpy_##t, .scatter = scatter_##t, .dot = dot_##t, .sum = sum_##t, .fill = fill_##t, .spread = spread_##t, .fold = FOLD(t) }
 #define NAME_(isa) gemm_isa_##isa
