@@ -2,6 +2,7 @@
 -- the rockspec, the public header.
 --
 --   luajit scripts/dev/check.lua [BUILD]                 a line per finding; exit status 1 if any
+--   luajit scripts/dev/check.lua --rooms [BUILD]         the same, of rooms and arrows alone
 --   luajit scripts/dev/check.lua --picture FILE [BUILD]  draws the rooms
 --   luajit scripts/dev/check.lua --rockspec              writes the modules into the rockspec
 --
@@ -58,13 +59,12 @@ local function check_rooms(build)
   layers.check_places(report, joined(C, LUA))
   layers.check(report, c)
   layers.check(report, lua)
-  names.check_globals(report, globals)
-  names.check_types(report, source.find("native", { c = true, h = true, inc = true }))
   local file = io.open(PICTURE)
   if not file or file:read("*a") ~= picture.svg(joined(c, lua)) then
     report(PICTURE, 1, "is not how the rooms are: luajit %s --picture %s %s draws it", arg[0],
       PICTURE, build)
   end
+  return globals
 end
 
 local function draw(path, build)
@@ -98,26 +98,34 @@ end
 
 -- -- all ------------------------------------------------------------------------------------------
 
+local LANGUAGES = { c = true, h = true, lua = true, sh = true }
+
+local function check_files()
+  for _, path in ipairs(LUA) do
+    modules.check(report, path)
+  end
+  for _, path in ipairs(joined(C, source.find("runtime/lua scripts spec", LANGUAGES))) do
+    style.check(report, path)
+    if path:match("%.lua$") then
+      modules.check_globals(report, path)
+    end
+  end
+  modules.check_rockspec(report)
+  check_header()
+end
+
 if arg[1] == "--rockspec" then
   modules.write_rockspec()
   return
 elseif arg[1] == "--picture" then
   draw(arg[2], arg[3] or "build")
   return
+elseif arg[1] == "--rooms" then
+  check_rooms(arg[2] or "build")
+else
+  names.check_globals(report, check_rooms(arg[1] or "build"))
+  names.check_types(report, source.find("native", { c = true, h = true, inc = true }))
+  check_files()
 end
-
-check_rooms(arg[1] or "build")
-for _, path in ipairs(LUA) do
-  modules.check(report, path)
-end
-local LANGUAGES = { c = true, h = true, lua = true, sh = true }
-for _, path in ipairs(joined(C, source.find("runtime/lua scripts spec", LANGUAGES))) do
-  style.check(report, path)
-  if path:match("%.lua$") then
-    modules.check_globals(report, path)
-  end
-end
-modules.check_rockspec(report)
-check_header()
 print(("%d findings"):format(findings))
 os.exit(findings == 0 and 0 or 1)
