@@ -107,7 +107,8 @@ describe("The check", function()
       ("a circle of files: native/kernel/lapack.h -> native/kernel/variates.h "
         .. "(native/kernel/lapack.h:%d includes kernel/variates.h), "):format(a),
       ("native/kernel/variates.h -> native/kernel/lapack.h "
-        .. "(native/kernel/variates.h:%d includes kernel/lapack.h); one of these must go"):format(b),
+        .. "(native/kernel/variates.h:%d includes kernel/lapack.h); one of these must go")
+        :format(b),
     }
     undo_a()
     undo_b()
@@ -186,7 +187,8 @@ describe("The check of lines", function()
     assert.same({ "1: 2 statements on one line" }, findings("a.lua", "local x = 1; local y = 2\n"))
     assert.same({ "1: 2 statements on one line" },
       findings("a.lua", "local f = function(x) local y = x return y end\n"))
-    assert.same({}, findings("a.lua", "local function f(x) return g(function() return x end) end\n"))
+    assert.same({},
+      findings("a.lua", "local function f(x) return g(function() return x end) end\n"))
   end)
 
   it("counts lines of files and functions", function()

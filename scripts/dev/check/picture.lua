@@ -259,7 +259,7 @@ local HEADER = [[
     .title { font-size: 16px; fill: #555; text-anchor: middle }
     .name { font-size: 14px; font-weight: bold; fill: #1d2b36; text-anchor: middle }
     .is { font-size: 11.5px; fill: #4c5a65; text-anchor: middle }
-    .arrow { fill: none; stroke: #6b7a86; stroke-width: 1.4; stroke-linejoin: round; marker-end: url(#head) }
+    .arrow { fill: none; stroke: #6b7a86; stroke-width: 1.4; marker-end: url(#head) }
     .turn { fill: #6b7a86 }
     .up { fill: none; stroke: #c0392b; stroke-width: 2; marker-end: url(#up) }
   </style>
