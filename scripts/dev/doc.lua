@@ -36,7 +36,9 @@ local function spans(text)
     kept[#kept + 1] = "<code>" .. code .. "</code>"
     return "\1" .. #kept .. "\2"
   end)
-  text = text:gsub("!%[(.-)%]%((.-)%)", '<img alt="%1" src="%2">')
+  text = text:gsub("!%[(.-)%]%((.-)%)", function(label, link)
+    return ('<img alt="%s" src="%s">'):format(label, target(link))
+  end)
   text = text:gsub("%[(.-)%]%((.-)%)", function(label, link)
     return ('<a href="%s">%s</a>'):format(target(link), label)
   end)

@@ -129,9 +129,10 @@ function graph.line(arrow)
   if arrow.line then
     return arrow.line
   end
-  local first, behind
+  local first
+  local head, behind = "^[%a_].*%f[%w_]" .. (arrow.by or "") .. "%f[^%w_][^;]*$", not arrow.by
   for i, text in ipairs(source.read(arrow.file).code) do
-    behind = behind or not arrow.by or text:find("^[%a_].*%f[%w_]" .. arrow.by .. "%f[^%w_]")
+    behind = behind or text:find(head)
     if text:find("%f[%w_]" .. arrow.what .. "%f[^%w_]") then
       first = first or i
       if behind then

@@ -40,7 +40,7 @@ end
 
 local function is_public(room, path)
   for _, header in ipairs(room.public) do
-    if path:sub(-#header - 1) == "/" .. header then
+    if path == room.path .. header then
       return true
     end
   end

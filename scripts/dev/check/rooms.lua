@@ -2,63 +2,58 @@
 -- room and the floors below; rooms of one floor do not know each other, and nobody knows what is
 -- above him.
 --
--- A room: `path` = how the paths of its files begin, a pattern; `is` = what it is, for the picture;
--- `at` = where on its floor the picture has it: left edge and width in twelfths of the house. Of
--- rooms of C, `public` = the headers that others may include, the rest is private; `only` = the
--- rooms it knows, where these are fewer than all below.
+-- A room: `name`, that of its folder; `is` = what it is, for the picture; `at` = where on its floor
+-- the picture has it: left edge and width in twelfths of the house; `path` = a pattern of its files
+-- paths, where they do not lie in such a folder. Of rooms of C, `public` = the headers that others
+-- may include, the rest is private; `only` = the rooms that it knows, where these are fewer than
+-- all below.
 
 local rooms = {}
 
 -- The interface of the native library: everybody may include it, and the house of Lua knows nothing
 -- else of C.
-rooms.interface = { name = "tycho.h", path = "native/tycho%.h$",
-  is = "the functions of the library" }
+rooms.interface = {
+  name = "tycho.h", path = "native/tycho%.h$", is = "the functions of the library",
+}
 
 rooms.native = { title = "native", {
-  { name = "base", path = "native/base/", is = "memory, errors, text, threads, files",
-    public = { "base.h", "json.h", "parallel.h", "atomic_file.h", "philox.h", "stream_copy.h",
-      "vmath.h", "convert.h", "dtype.h", "cast.h", "cpu.h", "env.h", "error.h", "interrupt.h",
-      "memory.h", "text.h" } },
+  { name = "base", is = "memory, errors, text, threads, files",
+    public = { "atomic_file.h", "base.h", "cast.h", "convert.h", "cpu.h", "dtype.h", "env.h",
+      "error.h", "interrupt.h", "json.h", "memory.h", "parallel.h", "philox.h", "stream_copy.h",
+      "text.h", "vmath.h" } },
 }, {
-  { name = "device", path = "native/device/", is = "processors, queues, storage",
-    public = { "device.h", "queue.h", "pool.h", "profile.h" } },
+  { name = "device", is = "processors, queues, storage",
+    public = { "device.h", "pool.h", "profile.h", "queue.h" } },
 }, {
-  { name = "tensor", path = "native/tensor/", is = "dense arrays and their files",
-    public = { "tensor.h" } },
+  { name = "tensor", is = "dense arrays and their files", public = { "tensor.h" } },
 }, {
-  { name = "kernel", path = "native/kernel/", is = "loops over operands, for each instruction set",
-    at = { 0, 9 }, public = {
-      "kernel.h", "blocked.h", "gemm/gemm.h", "conv/conv.h", "conv/winograd.h", "conv/onednn.h",
-      "conv/onednn_weight.h", "onednn.h", "vec/vec.h", "reduce/reduce.h", "lapack.h",
-      "strided_copy.h", "variates.h",
-    } },
+  { name = "kernel", is = "loops over operands, for each instruction set", at = { 0, 9 },
+    public = { "blocked.h", "conv/conv.h", "conv/onednn.h", "conv/onednn_weight.h",
+      "conv/winograd.h", "gemm/gemm.h", "kernel.h", "lapack.h", "onednn.h", "reduce/reduce.h",
+      "strided_copy.h", "variates.h", "vec/vec.h" } },
 }, {
-  { name = "pointwise", path = "native/pointwise/", is = "formulas, fused into one loop",
-    at = { 0, 9 }, public = { "pointwise.h", "ir.h" } },
+  { name = "pointwise", is = "formulas, fused into one loop", at = { 0, 9 },
+    public = { "ir.h", "pointwise.h" } },
 }, {
-  { name = "op", path = "native/op/", is = "what an operator is: contract, registry, dispatch",
-    at = { 0, 9 },
-    public = { "op.h", "param.h", "infer.h", "formula.h", "registry.h", "dispatch.h" } },
-  { name = "image", path = "native/image/", is = "pixels, codecs", at = { 9, 3 },
-    only = { base = true, device = true, tensor = true }, public = { "image.h", "codec.h" } },
+  { name = "op", is = "what an operator is: contract, registry, dispatch", at = { 0, 9 },
+    public = { "dispatch.h", "formula.h", "infer.h", "op.h", "param.h", "registry.h" } },
+  { name = "image", is = "pixels, codecs", at = { 9, 3 },
+    only = { base = true, device = true, tensor = true }, public = { "codec.h", "image.h" } },
 }, {
-  { name = "imperative", path = "native/imperative/", is = "one call at once", at = { 0, 2.6 },
-    public = {} },
-  { name = "graph", path = "native/graph/", is = "nodes, symbol files", at = { 2.6, 2.6 },
-    public = { "graph.h" } },
-  { name = "operators", path = "native/operators/", is = "all operators, by topic",
-    at = { 5.2, 4.6 }, public = { "loss/softmax_loss.h", "control/subgraphs.h" } },
-  { name = "io", path = "native/io/", is = "readers, batches", at = { 9.8, 2.2 },
+  { name = "imperative", is = "calls at once", at = { 0, 2.6 }, public = {} },
+  { name = "graph", is = "networks, files", at = { 2.6, 2.6 }, public = { "graph.h" } },
+  { name = "operators", is = "all operators, by topic", at = { 5.2, 4.6 },
+    public = { "control/subgraphs.h", "loss/softmax_loss.h" } },
+  { name = "io", is = "batches", at = { 9.8, 2.2 },
     only = { base = true, device = true, tensor = true, image = true }, public = {} },
 }, {
-  { name = "pass", path = "native/pass/", is = "from a graph to a program", at = { 2.6, 7.2 },
-    public = { "program.h", "gradient.h", "control_flow.h", "device_placement.h", "extract.h" } },
+  { name = "pass", is = "from a graph to a program", at = { 2.6, 7.2 },
+    public = { "control_flow.h", "device_placement.h", "extract.h", "gradient.h", "program.h" } },
 }, {
-  { name = "exec", path = "native/exec/", is = "programs, bound to arrays and run",
-    at = { 2.6, 7.2 }, public = {} },
+  { name = "exec", is = "programs, bound to arrays and run", at = { 2.6, 7.2 }, public = {} },
 }, {
-  { name = "program", path = "runtime/[^/]*$", is = "the program tycho", at = { 0, 2.6 }, only = {},
-    public = {} },
+  { name = "program", path = "runtime/[^/]*$", is = "host of Lua", at = { 0, 2.6 },
+    only = {}, public = {} },
 } }
 
 rooms.lua = { title = "runtime/lua/tycho", {
@@ -68,35 +63,28 @@ rooms.lua = { title = "runtime/lua/tycho", {
 }, {
   { name = "ndarray", is = "arrays, imperative calls" },
 }, {
-  { name = "symbol", is = "networks as graphs", at = { 0, 6 } },
+  { name = "symbol", is = "networks as graphs", at = { 0, 6.2 } },
 }, {
-  { name = "executor", is = "bound networks", at = { 0, 3.9 } },
-  { name = "model", is = "checkpoints", at = { 3.9, 2.1 } },
+  { name = "executor", is = "bound networks", at = { 0, 6.2 } },
 }, {
-  { name = "optimizer", is = "update rules", at = { 1.2, 2.7 } },
+  { name = "viz", is = "drawings", at = { 0, 1.8 } },
+  { name = "optimizer", is = "update rules", at = { 1.8, 2.2 } },
 }, {
-  { name = "kvstore", is = "sums over devices", at = { 1.2, 2.7 } },
-  { name = "initializer", is = "first weights", at = { 6, 2.2 } },
-  { name = "metric", is = "scores", at = { 8.2, 1.7 } },
+  { name = "kvstore", is = "over devices", at = { 1.8, 2.4 } },
+  { name = "model", is = "checkpoints", at = { 4.2, 2 } },
+  { name = "metric", is = "scores", at = { 6.2, 1.6 } },
+  { name = "initializer", is = "first weights", at = { 7.8, 2.1 } },
   { name = "io", is = "batches", at = { 9.9, 2.1 } },
 }, {
-  { name = "module", is = "training", at = { 1.2, 9.2 } },
-  { name = "image", is = "pictures", at = { 10.4, 1.6 } },
+  { name = "module", is = "training", at = { 1.8, 5 } },
+  { name = "rnn", is = "recurrent cells", at = { 6.8, 2.3 } },
+  { name = "test", is = "for tests", at = { 9.1, 1.4 } },
+  { name = "image", is = "pictures", at = { 10.5, 1.5 } },
 }, {
-  { name = "viz", is = "drawings of networks", at = { 0, 3.6 } },
-  { name = "rnn", is = "recurrent cells", at = { 3.6, 3.3 } },
-  { name = "test", is = "help for tests", at = { 6.9, 3.3 } },
-}, {
-  { name = "tycho", path = "[^/]*$", is = "what users require" },
+  { name = "tycho", path = "runtime/lua/tycho/[^/]*$", is = "what users require" },
 }, {
   { name = "prompt", is = "the interactive prompt" },
 } }
-
-for _, floor in ipairs(rooms.lua) do
-  for _, room in ipairs(floor) do
-    room.path = "runtime/lua/tycho/" .. (room.path or room.name .. "/")
-  end
-end
 
 rooms.houses = { rooms.lua, rooms.native }
 
@@ -106,6 +94,7 @@ for _, house in ipairs(rooms.houses) do
   for floor, list in ipairs(house) do
     for _, room in ipairs(list) do
       room.house, room.floor = house, floor
+      room.path = room.path or house.title .. "/" .. room.name .. "/"
       all[#all + 1] = room
     end
   end

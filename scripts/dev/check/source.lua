@@ -56,43 +56,66 @@ local function quoted_end(text, at)
   end
 end
 
--- The text with comments and the insides of strings made blank; every character keeps its line and
--- column. Comments alone are made blank with `keep_strings`.
-function source.code(path, text, keep_strings)
+-- Calls f(start, stop, is_string) for all comments and strings of a text, in order.
+local function each_aside(path, text, f)
   local is_lua = path:match("%.lua$")
   local opens = is_lua and "[\"'%-%[]" or "[\"'/]"
-  local parts, done, at = {}, 1, 1
-  while true do
-    local start = text:find(opens, at)
-    if not start then
-      break
-    end
+  local start = text:find(opens)
+  while start do
     local stop, is_string = (is_lua and lua_end or c_end)(text, start)
     if not stop and text:find("^[\"']", start) then
       stop, is_string = quoted_end(text, start), true
     end
-    if stop and not (is_string and keep_strings) then
+    if stop then
+      f(start, stop, is_string)
+    end
+    start = text:find(opens, (stop or start) + 1)
+  end
+end
+
+-- The text with comments made blank, and the insides of strings unless `keep_strings`; every
+-- character keeps its line and column.
+local function code(path, text, keep_strings)
+  local parts, done = {}, 1
+  each_aside(path, text, function(start, stop, is_string)
+    if not (is_string and keep_strings) then
       local edge = is_string and 1 or 0
       parts[#parts + 1] = text:sub(done, start - 1 + edge)
       parts[#parts + 1] = blank(text:sub(start + edge, stop - edge))
       done = stop - edge + 1
     end
-    at = (stop or start) + 1
-  end
+  end)
   parts[#parts + 1] = text:sub(done)
   return table.concat(parts)
 end
 
+local function line_at(text, place)
+  return 1 + select(2, text:sub(1, place):gsub("\n", ""))
+end
+
+-- The lines on which strings of several lines stand.
+local function long_lines(path, text)
+  local set = {}
+  each_aside(path, text, function(start, stop, is_string)
+    if is_string and text:sub(start, stop):find("\n", 1, true) then
+      for line = line_at(text, start), line_at(text, stop) do
+        set[line] = true
+      end
+    end
+  end)
+  return set
+end
+
 function source.lines(text)
   local list = {}
-  for line in (text:gsub("\n?$", "\n")):gmatch("(.-)\n") do
+  for line in (text:find("\n$") and text or text .. "\n"):gmatch("([^\n]*)\n") do
     list[#list + 1] = line
   end
   return list
 end
 
--- { path =, lines =, code = lines without comments and strings, names = lines without comments },
--- read once.
+-- { path =, lines =, code = lines without comments and strings, names = lines without comments,
+-- long = set of lines of long strings }, read once.
 local known = {}
 
 function source.read(path)
@@ -103,8 +126,9 @@ function source.read(path)
     known[path] = {
       path = path,
       lines = source.lines(text),
-      code = source.lines(source.code(path, text)),
-      names = source.lines(source.code(path, text, true)),
+      code = source.lines(code(path, text)),
+      names = source.lines(code(path, text, true)),
+      long = long_lines(path, text),
     }
   end
   return known[path]

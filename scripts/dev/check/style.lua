@@ -12,11 +12,11 @@ local style = {}
 -- -- what a line is -------------------------------------------------------------------------------
 -- A row of a table is a line inside the braces of a value that begins in the first column
 -- (`static const struct op list[] = {`, `local NAMES = {`, `return {`) and holds no text of a
--- function; a call in the first column that begins with text: `add("dot", ...)`; and a case of a
--- switch. Rows may be longer, and what they hold are not statements.
+-- function; a call in the first column that begins with text: `add("dot", ...)`; a line of a long
+-- string; and a case of a switch. Rows may be longer, and what they hold are not statements.
 
 local function opens_table(line)
-  return line:find("^[%a_].*=%s*{") or line:find("^return%s*{") or line:find("^[%w_.]+%s*{%s*$")
+  return line:find("^[%a_][^()]*=%s*{") or line:find("^return%s*{") or line:find("^[%w_.]+%s*{%s*$")
 end
 
 local function is_row(line)
@@ -33,7 +33,9 @@ local function table_rows(file)
   local rows, depth = {}, 0
   for i, line in ipairs(file.code) do
     local begins = depth == 0 and opens_table(line)
-    if begins or depth > 0 then
+    if file.long[i] then
+      rows[i] = true
+    elseif begins or depth > 0 then
       rows[i] = not line:find("%f[%w_]function%f[^%w_]")
       depth = math.max(depth + braces(line), 0)
     else
@@ -77,25 +79,24 @@ local function c_statements(line, depth)
   return is_struct and 1 or count, math.max(depth, 0)
 end
 
--- Statements of a line of Lua that can be told from words: those of functions written in it count
--- by themselves.
+-- Statements of a line of Lua that can be told from words: those of functions written in it count by
+-- themselves.
+local FUNCTION = "^(.*)%f[%w_]function%f[^%w_]%s*[%w_.:]*%b()(.-)%f[%w_]end%f[^%w_](.*)$"
+
 local function lua_statements(line)
-  local most, inner = 0, nil
-  repeat
-    line = line:gsub("%f[%w_]function%f[^%w_]%s*[%w_.:]*%b()(.-)%f[%w_]end%f[^%w_]", function(body)
-      inner = not body:find("%f[%w_]function%f[^%w_]") and body or nil
-      most = inner and math.max(most, lua_statements(inner)) or most
-      return inner and " " or nil
-    end, 1)
-    local again = inner
-    inner = nil
-  until not again
+  local most = 0
+  local before, body, behind = line:match(FUNCTION)
+  while body do
+    most = math.max(most, lua_statements(body))
+    line = before .. " " .. behind
+    before, body, behind = line:match(FUNCTION)
+  end
   local count = 0
   for word in line:gmatch("%f[%w_]%l+%f[^%w_]") do
     count = count + ((word == "return" or word == "local" or word == "break") and 1 or 0)
   end
-  count = count + select(2, line:gsub(";%s*%S", ""))
-  return math.max(most, count)
+  local separators = select(2, line:gsub(";%s*%S", ""))
+  return math.max(most, count, separators + 1)
 end
 
 local function check_statements(report, file)
