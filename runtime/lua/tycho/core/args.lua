@@ -1,4 +1,5 @@
---- Call forms: one declaration per public function says what it takes; this file does the rest.
+--- Call forms, the schemas of arguments: one declaration per public function says what it takes;
+-- this file does the rest.
 --
 -- A form is declared once, beside its function, and called with the function's arguments. It
 -- returns a table of checked values by parameter name:
@@ -51,218 +52,33 @@
 --
 -- @module tycho.core.args
 
-jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local pairs = require("tycho.core.iterate").pairs
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
+local reserved = require "tycho.core.reserved"
 local table_new = require "table.new"
+local types = require "tycho.core.types"
 local values = require "tycho.core.values"
 
 local args = {}
 
-local null, is_plain, has_names = values.null, values.is_plain, values.has_names
+local null, is_plain = values.null, values.is_plain
 
 local byte, UNDERSCORE = string.byte, ("_"):byte()
-
-local RESERVED = {}
-for word in ([[and break do else elseif end false for function goto if in local nil not or repeat return then true until
-  while]]):gmatch("%a+") do
-  RESERVED[word] = true
-end
 
 
 --- The plain spelling of a name: "end_" is "end", "repeat_" is "repeat", others stay.
 function args.plain_name(name)
   local word = byte(name, -1) == UNDERSCORE and name:match("^(%a+)_$")
-  return word and RESERVED[word] and word or name
+  return word and reserved[word] and word or name
 end
 
 
--- Types: check(value) -> ok, converted, expected, code; takes(table): whether a plain table is such
-
-local DTYPES = {
-  float32 = 0, float64 = 1, float16 = 2, uint8 = 3, int32 = 4, int8 = 5, int64 = 6, bool = 7,
-  bfloat16 = 12,
-}
---- Codes of element types by name, as in files.
-args.DTYPES = DTYPES
-
-local DTYPE_NAMES = {}
-for name, code in pairs(DTYPES) do
-  DTYPE_NAMES[code] = name
-end
---- Names of element types by code.
-args.DTYPE_NAMES = DTYPE_NAMES
-
-
-local function is_integer(v)
-  return type(v) == "number" and v == math.floor(v) and v - v == 0
-end
-
-
-local function is_callable(v)
-  if type(v) == "function" then
-    return true
-  end
-  local meta = type(v) == "table" and getmetatable(v)
-  return type(meta) == "table" and meta.__call ~= nil
-end
-
-
-local function read_sizes(v, lowest)
-  if type(v) == "number" then
-    v = { v }
-  end
-  if not is_plain(v) or has_names(v) then
-    return false
-  end
-  local copy = {}
-  for i = 1, #v do
-    if not is_integer(v[i]) or v[i] < lowest then
-      return false
-    end
-    copy[i] = v[i]
-  end
-  return true, copy
-end
-
-
-local function of_type(name)
-  return function(v)
-    return type(v) == name
-  end
-end
-
-
-local function nameless(t)
-  return not has_names(t)
-end
-
-
-local function always()
-  return true
-end
-
-
-local classes = {}                       -- by the name of their type, as they are told
-
--- The check of an object whose class a module further up tells with `args.class`; without that
--- module there are no such objects.
-local function object_of(name)
-  return function(v)
-    local class = classes[name]
-    return class ~= nil and Class.is_a(v, class)
-  end
-end
-
-
---- Says which class the objects of a type have: "array", "context", "executor", "symbol".
--- @string name
--- @tparam Class class
-function args.class(name, class)
-  classes[name] = class
-end
-
-
---- The types by name: `check`, `takes` and `text`.
-args.types = {
-  any        = { check = always, takes = always, text = "a value" },
-  number     = { check = of_type "number", text = "a number" },
-  integer    = { check = is_integer, text = "an integer" },
-  positive   = { text = "an integer of at least 1", check = function(v)
-    return is_integer(v) and v > 0, nil, nil, is_integer(v) and "value" or "type"
-  end },
-  text       = { check = of_type "string", text = "text" },
-  boolean    = { check = of_type "boolean", text = "true or false" },
-  ["function"] = { check = is_callable, text = "a function" },
-  table      = { check = is_plain, takes = always, text = "a table" },
-  dict       = { check = is_plain, takes = always, text = "a table of names" },
-  list       = { check = function(v) return is_plain(v) and nameless(v) end, takes = nameless,
-                 text = "a list" },
-  shape      = { check = function(v) return read_sizes(v, 0) end, takes = nameless,
-                 text = "a shape (a list of sizes)" },
-  dims       = { check = function(v) return read_sizes(v, -2 ^ 53) end, takes = nameless,
-                 text = "a list of integers" },
-  context    = { check = object_of "context", text = "a context such as ty.cpu()" },
-  symbol     = { check = object_of "symbol", text = "a Symbol" },
-  array      = { check = object_of "array", text = "an NDArray" },
-  executor   = { check = object_of "executor", text = "an Executor" },
-  null       = { check = function(v) return v == null end, text = "ty.null" },
-  dtype      = { text = "a dtype", check = function(v)
-    if type(v) ~= "string" then
-      return false
-    end
-    return DTYPES[v] ~= nil, v,
-      "one of float32 float64 float16 bfloat16 uint8 int8 int32 int64 bool", "dtype"
-  end },
-}
-
-
-local function choice_type(words)
-  local text = "one of " .. table.concat(words, ", ")
-  return { text = text, words = words, check = function(v)
-    for _, word in ipairs(words) do
-      if v == word then
-        return true
-      end
-    end
-    return false, nil, text, type(v) == "string" and "value" or "type"
-  end }
-end
-
-
-local function any_of(list)
-  local texts = {}
-  for i, t in ipairs(list) do
-    texts[i] = t.text
-  end
-  return {
-    text = table.concat(texts, " or "),
-    check = function(v)
-      local code
-      for _, t in ipairs(list) do
-        local ok, converted, _, why = t.check(v)
-        if ok then
-          return true, converted
-        end
-        code = code or why
-      end
-      return false, nil, nil, code
-    end,
-    takes = function(v)
-      for _, t in ipairs(list) do
-        if t.takes and t.takes(v) then
-          return true
-        end
-      end
-      return false
-    end,
-  }
-end
-
-
-local function named_type(text)
-  local list = {}
-  for name in text:gmatch("[^|]+") do
-    list[#list + 1] = args.types[name] or error("args: no type called " .. name, 0)
-  end
-  return #list == 1 and list[1] or any_of(list)
-end
-
-
-local function resolve(kind)
-  if type(kind) == "string" then
-    return named_type(kind)
-  elseif type(kind) == "function" then
-    return { check = kind, takes = always, text = "another value" }
-  elseif kind.check then
-    return kind
-  elseif rawget(kind, "class_name") then
-    return { text = "a " .. kind.class_name, check = function(v) return Class.is_a(v, kind) end }
-  end
-  return choice_type(kind)
-end
+--- Types by name, and codes of element types: see core/types.lua.
+args.types, args.class = types.named, types.class
+args.DTYPES, args.DTYPE_NAMES = types.DTYPES, types.DTYPE_NAMES
 
 
 -- Forms -------------------------------------------------------------------------------------------
@@ -277,7 +93,7 @@ local function compile_param(form, entry, positional)
     optional = optional > 0
     takes_null = ("|" .. kind .. "|"):find("|null|", 1, true) ~= nil
   end
-  local p = { name = entry[1], type = resolve(kind), default = entry[3], null = takes_null }
+  local p = { name = entry[1], type = types.resolve(kind), default = entry[3], null = takes_null }
   p.required = not optional and entry[3] == nil
   form.params[#form.params + 1] = p
   form.by_name[p.name] = p
@@ -298,7 +114,7 @@ function Form:init(func, spec)
       compile_param(self, entry, positional)
     end
   end
-  self.room = #self.params + 1
+  self.capacity = #self.params + 1
 end
 
 
@@ -454,7 +270,7 @@ end
 -- @treturn table checked values by parameter name; other names under the form's `rest`
 function Form:__call(...)
   local n, first = values.count(...), ...
-  local given = table_new(0, self.room)
+  local given = table_new(0, self.capacity)
   if self.rest then
     given[self.rest] = {}
   end

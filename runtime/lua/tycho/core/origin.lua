@@ -14,7 +14,7 @@
 --
 -- @module tycho.core.origin
 
-jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local Error = require "tycho.core.error"
 

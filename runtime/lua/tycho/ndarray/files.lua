@@ -67,7 +67,7 @@ end
 --- Names and arrays as a native bag.
 -- @tparam table list of {name, array}
 -- @string func for errors
-function io_of.bag(list, func)
+function io_of.named_arrays(list, func)
   local out = ffi.new("ty_bag *[1]")
   check(C.ty_bag_new(out), func)
   local bag = native.own(out[0], C.ty_bag_free)
@@ -108,13 +108,13 @@ function io_of.save(...)
   if writer then
     return write_other(writer, a.fname, list, named)
   end
-  check(C.ty_params_save(a.fname, io_of.bag(list, "nd.save"), named and 1 or 0),
+  check(C.ty_params_save(a.fname, io_of.named_arrays(list, "nd.save"), named and 1 or 0),
     "nd.save", { argument = a.fname })
 end
 
 
 --- The arrays of a bag: a list of names and one of arrays (`ty.null` for null arrays).
-function io_of.unpack_bag(bag)
+function io_of.unpacked(bag)
   local name, tensor = ffi.new("const char *[1]"), ffi.new("ty_tensor *[1]")
   local names, arrays, i = {}, {}, 0
   while C.ty_bag_at(bag, i, name, tensor) == 0 do
@@ -128,7 +128,7 @@ end
 
 -- What load returns: dict and names, or a list.
 local function contents(bag, named)
-  local names, arrays = io_of.unpack_bag(bag)
+  local names, arrays = io_of.unpacked(bag)
   if not named then
     return arrays
   end

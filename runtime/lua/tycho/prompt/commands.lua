@@ -45,11 +45,13 @@ end
 
 command("help", ":help", "this list", function(session)
   session.write([[
-  expression         is evaluated and printed; `;` behind it prints nothing; _ is the last result, _2 the one before
+  expression         is evaluated and printed; `;` behind it prints nothing; _ is the last result,
+                     _2 the one before
   ?name  ??name      help on an operator, function, class or value; its source
   local x = ...      makes a variable of the session, as without `local`
   !command           a shell command
-  Tab                completes names, options, keys and files; Up, Down, Ctrl-R walk through the history
+  Tab                completes names, options, keys and files; Up, Down, Ctrl-R walk through the
+                     history
   Ctrl-C             stops what runs, or leaves the line; variables stay. Ctrl-D leaves
 ]], table.concat(help, "\n"), "\n")
 end)

@@ -11,8 +11,8 @@ local NAMES = { "x", "y", "z" }                          -- of the inputs in exa
 
 -- Inputs that are made when they are not given, or may be absent: examples leave them out.
 local MADE = {}
-for name in ([[weight bias gamma beta moving_mean moving_var moving_avg label parameters state state_cell sequence_length
-  data_lengths label_lengths mask]]):gmatch("%S+") do
+for name in ("weight bias gamma beta moving_mean moving_var moving_avg label parameters state \z
+    state_cell sequence_length data_lengths label_lengths mask"):gmatch("%S+") do
   MADE[name] = true
 end
 

@@ -8,21 +8,16 @@
 local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local objects = require "tycho.prompt.objects"
+local reserved = require "tycho.core.reserved"
 
 -- tables inside tables; entries per table; columns of one line
 local DEPTH, ENTRIES, WIDTH = 3, 24, 100
 
 local render
 
-local RESERVED = {}
-for word in ([[and break do else elseif end false for function goto if in local nil not or repeat return then true until
-  while]]):gmatch("%a+") do
-  RESERVED[word] = true
-end
-
 
 local function key_text(key)
-  if type(key) == "string" and key:match("^[%a_][%w_]*$") and not RESERVED[key] then
+  if type(key) == "string" and key:match("^[%a_][%w_]*$") and not reserved[key] then
     return key
   end
   return "[" .. render(key, DEPTH) .. "]"

@@ -4,7 +4,7 @@
 --
 -- @module tycho.attribute
 
-jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local pairs = require("tycho.core.iterate").pairs
 local Class = require "tycho.core.class"

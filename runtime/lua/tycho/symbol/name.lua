@@ -5,7 +5,7 @@
 --
 -- @module tycho.name
 
-jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local Class = require "tycho.core.class"
 local scope = require "tycho.core.scope"

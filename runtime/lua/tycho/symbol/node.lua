@@ -9,7 +9,7 @@
 --
 -- @module tycho.symbol.node
 
-jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local pairs = require("tycho.core.iterate").pairs
 local attrs = require "tycho.core.attrs"
@@ -71,6 +71,19 @@ function node.output_name(n, k)
 end
 
 
+--- The node that all entries belong to, or nil.
+-- @tparam {entry,...} entries
+function node.only(entries)
+  local n = entries[1][1]
+  for _, entry in ipairs(entries) do
+    if entry[1] ~= n then
+      return nil
+    end
+  end
+  return n
+end
+
+
 --- All nodes that entries reach, inputs before readers.
 -- @tparam {entry,...} entries
 -- @treturn {node,...} in order
@@ -111,10 +124,10 @@ end
 -- @treturn {entry,...}
 -- @treturn table node -> its copy
 function node.copy(entries, replace, order)
-  local twin, replaced = {}, {}  -- node -> its copy, or the entries that replace its outputs
+  local clone, replaced = {}, {}  -- node -> its copy, or the entries that replace its outputs
   local function moved(entry)
     local outputs = replaced[entry[1]]
-    return outputs and outputs[entry[2] + 1] or { twin[entry[1]], entry[2] }
+    return outputs and outputs[entry[2] + 1] or { clone[entry[1]], entry[2] }
   end
   for _, n in ipairs(order or node.walk(entries)) do
     replaced[n] = replace and replace(n, moved)
@@ -123,7 +136,7 @@ function node.copy(entries, replace, order)
       for i, input in ipairs(n.inputs) do
         inputs[i] = moved(input)
       end
-      twin[n] = { op = n.op, name = n.name, attrs = n.attrs, inputs = inputs, ports = n.ports,
+      clone[n] = { op = n.op, name = n.name, attrs = n.attrs, inputs = inputs, ports = n.ports,
         where = n.where, bodies = n.bodies, custom = n.custom }
     end
   end
@@ -131,7 +144,7 @@ function node.copy(entries, replace, order)
   for i, entry in ipairs(entries) do
     list[i] = moved(entry)
   end
-  return list, twin
+  return list, clone
 end
 
 

@@ -5,7 +5,7 @@
 --
 -- @module tycho.symbol.operators
 
-jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
@@ -299,12 +299,13 @@ end
 -- Fluent methods ----------------------------------------------------------------------------------
 
 local FLUENT = [[
-  reshape sum mean max min prod nansum nanprod norm argmax argmin argmax_channel argsort sort topk transpose swapaxes
-  flatten expand_dims squeeze split slice slice_axis slice_like take pick one_hot clip abs sign exp expm1 log log2 log10
-  log1p sqrt rsqrt cbrt rcbrt square reciprocal relu sigmoid tanh softmax log_softmax softmin round rint fix floor ceil
-  trunc sin cos tan arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh degrees radians tile flip diag pad
-  depth_to_space space_to_depth broadcast_to broadcast_like broadcast_axes zeros_like ones_like repeat reshape_like
-  shape_array size_array astype split_v2]]
+  reshape sum mean max min prod nansum nanprod norm argmax argmin argmax_channel argsort sort
+  topk transpose swapaxes flatten expand_dims squeeze split slice slice_axis slice_like take pick
+  one_hot clip abs sign exp expm1 log log2 log10 log1p sqrt rsqrt cbrt rcbrt square reciprocal
+  relu sigmoid tanh softmax log_softmax softmin round rint fix floor ceil trunc sin cos tan
+  arcsin arccos arctan sinh cosh tanh arcsinh arccosh arctanh degrees radians tile flip diag pad
+  depth_to_space space_to_depth broadcast_to broadcast_like broadcast_axes zeros_like ones_like
+  repeat reshape_like shape_array size_array astype split_v2]]
 
 -- methods whose operator has another name
 local OTHER_NAME = { astype = "cast" }

@@ -14,16 +14,17 @@
 --
 -- @module tycho.symbol
 
-jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.core.args"
-local attribute = require "tycho.symbol.attribute"
 local attrs = require "tycho.core.attrs"
 local Class = require "tycho.core.class"
+local compose = require "tycho.symbol.compose"
 local Error = require "tycho.core.error"
 local graph = require "tycho.symbol.graph"
+local inference = require "tycho.symbol.inference"
 local node = require "tycho.symbol.node"
 local origin = require "tycho.core.origin"
 local registry = require "tycho.op.registry"
@@ -31,6 +32,7 @@ local symbol_op = require "tycho.symbol.operators"
 local symbol_text = require "tycho.symbol.text"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
+local variable = require "tycho.symbol.variable"
 
 local symbol = {}
 
@@ -39,6 +41,10 @@ symbol.Symbol = Symbol
 args.class("symbol", Symbol)
 symbol_op.use(Symbol)
 symbol_op.add_infix(Symbol)
+
+for name, method in pairs(inference.methods) do
+  Symbol[name] = method
+end
 
 local is_plain = values.is_plain
 
@@ -84,31 +90,6 @@ local VARIABLE = args.form("sym.Variable", {
   { "dtype", "dtype?" }, { "init", "any?" }, { "stype", { "default" }, "default" },
 })
 
-local function init_text(init)
-  if type(init) == "string" then
-    return init
-  elseif type(init) == "table" and type(init.dumps) == "function" then
-    return init:dumps()
-  end
-  Error.raise{ code = "type", func = "sym.Variable", argument = "init",
-    expected = "an Initializer or text", got = Error.kind(init), message = "bad 'init'" }
-end
-
-
-local function add_others(dict, others)
-  for key, value in pairs(others) do
-    if not attrs.is_annotation(key) then
-      Error.raise{ code = "value", func = "sym.Variable", argument = key,
-        candidates = Error.nearest(key,
-          { "attr", "shape", "lr_mult", "wd_mult", "dtype", "init", "stype" }),
-        message = ("unknown option '%s'; attributes of your own are spelled __%s__ or stand in \z
-          attr = {...}"):format(key, key) }
-    end
-    dict[key] = attrs.text(value, "sym.Variable", key)
-  end
-end
-
-
 --- A variable: an input of a graph.
 -- @string name its name
 -- @tparam[opt] table options attr (table of texts), shape (0 where unknown), lr_mult, wd_mult,
@@ -117,22 +98,7 @@ end
 function symbol.Variable(...)
   local where = origin.take() or Error.caller()
   local a = VARIABLE(...)
-  local dict = {}
-  for key, value in pairs((a.attr or attribute.any())
-      and attribute.current():get(a.attr) or dict) do
-    if type(key) ~= "string" or type(value) ~= "string" then
-      Error.raise{ code = "value", func = "sym.Variable", argument = tostring(key),
-        expected = "text", got = Error.kind(value), message = "attributes are text" }
-    end
-    dict[attrs.wrap(key)] = value
-  end
-  dict.__shape__ = a.shape and attrs.text(a.shape) or dict.__shape__
-  dict.__lr_mult__ = a.lr_mult and attrs.text(a.lr_mult) or dict.__lr_mult__
-  dict.__wd_mult__ = a.wd_mult and attrs.text(a.wd_mult) or dict.__wd_mult__
-  dict.__dtype__ = a.dtype and tostring(args.DTYPES[a.dtype]) or dict.__dtype__
-  dict.__init__ = a.init ~= nil and init_text(a.init) or dict.__init__
-  add_others(dict, a.others)
-  return Symbol.of{ { node.variable(a.name, dict, where), 0 } }
+  return Symbol.of{ { node.variable(a.name, variable.attributes(a), where), 0 } }
 end
 
 symbol.var = symbol.Variable
@@ -166,18 +132,6 @@ end
 
 
 -- Names and outputs -------------------------------------------------------------------------------
-
--- The one node of all entries, or nil.
-local function one_node(self)
-  local n = self._entries[1][1]
-  for _, entry in ipairs(self._entries) do
-    if entry[1] ~= n then
-      return nil
-    end
-  end
-  return n
-end
-
 
 --- Names of the outputs, in order.
 function Symbol:list_outputs()
@@ -306,7 +260,7 @@ end
 -- (`lr_mult` ...) under both spellings.
 -- @string key
 function Symbol:attr(key)
-  local n = one_node(self)
+  local n = node.only(self._entries)
   if type(key) ~= "string" then
     Error.raise{ code = "type", func = "Symbol:attr", argument = "key", expected = "text",
       got = Error.kind(key), message = "bad 'key'" }
@@ -325,7 +279,7 @@ function Symbol:list_attr(options)
     Error.raise{ code = "unsupported", func = "Symbol:list_attr", argument = "recursive",
       message = "'recursive' is gone; use attr_dict()" }
   end
-  local n = one_node(self)
+  local n = node.only(self._entries)
   return n and node.shown_attrs(n) or {}
 end
 
@@ -345,7 +299,7 @@ end
 --- Sets attributes of the head node. An operator's parameters are checked again.
 -- @tparam table t texts by name
 function Symbol:_set_attr(t)
-  local n = one_node(self)
+  local n = node.only(self._entries)
   if not n then
     Error.raise{ code = "type", func = "Symbol:_set_attr",
       message = "a group has no attributes of its own" }
@@ -373,93 +327,27 @@ end
 
 -- Composition -------------------------------------------------------------------------------------
 
-local function is_atomic(self)
-  local n = one_node(self)
-  return n and n.op and #n.inputs == 0 and #n.ports.inputs > 0
-end
-
-
-local function single(x, argument, func)
-  if not Class.is_a(x, Symbol) or #x._entries ~= 1 then
-    Error.raise{ code = "type", func = func, argument = argument,
-      expected = "a Symbol with one output", got = Class.is_a(x, Symbol) and #x._entries
-        .. " outputs" or Error.kind(x), message = ("bad '%s'"):format(argument) }
-  end
-  return x._entries[1]
-end
-
-
--- Replaces the variables of the given names; all of them must exist.
-local function replaced(self, inputs, func)
-  local used = {}
-  local entries = node.copy(self._entries, function(n)
-    local x = not n.op and inputs[n.name]
-    if x then
-      used[n.name] = true
-      return { single(x, n.name, func) }
-    end
-  end)
-  for key in pairs(inputs) do
-    if not used[key] then
-      Error.unknown{ func = func, argument = key, what = "variable", names = self:list_inputs() }
-    end
-  end
-  return entries
-end
-
-
-local function rename(entries, name, func)
-  if name == nil then
-    return
-  elseif type(name) ~= "string" then
-    Error.raise{ code = "type", func = func, argument = "name", expected = "text",
-      got = Error.kind(name), message = "bad 'name'" }
-  end
-  for _, entry in ipairs(entries) do
-    entry[1].name = name
-  end
-end
-
-
-local function composed(self, func, t, ...)
-  if not is_plain(t) or values.count(...) > 0 or #t > 0 then
-    Error.raise{ code = "type", func = func, got = Error.kind(t),
-      message = is_atomic(self) and "give the inputs by name"
-        or "this symbol has inputs already; replace its variables by name: s{data = x}" }
-  end
-  local inputs = {}
-  for key, x in pairs(t) do
-    inputs[key] = key ~= "name" and x or nil
-  end
-  local entries = replaced(self, inputs, func)
-  rename(entries, t.name, func)
-  return entries
-end
-
-
 --- `s{variable = symbol, name = "new"}`: a copy of the graph with variables replaced.
 function Symbol:__call(...)
-  return Symbol.of(composed(self, "Symbol", ...))
+  return Symbol.of(compose(self, "Symbol", ...))
 end
 
 
 --- As calling the symbol, but in place.
 function Symbol:_compose(...)
-  become(self, composed(self, "Symbol:_compose", ...))
+  become(self, compose(self, "Symbol:_compose", ...))
 end
 
 
 --- A copy that shares no node with this symbol.
 function Symbol:copy()
-  return symbol._restored(graph.snapshot(self))
+  return Symbol._restored(graph.snapshot(self))
 end
 
 
---- What the symbol says now: `graph.snapshot`.
-symbol._snapshot = graph.snapshot
-
---- A copy of what a symbol said when a snapshot was taken.
-function symbol._restored(kept)
+--- A symbol that says what another one said when a snapshot of it was taken (not for users).
+-- @tparam table kept as `graph.snapshot`
+function Symbol._restored(kept)
   local entries, built = graph.restore(kept)
   local copy = Symbol.of(entries)
   rawset(copy, "_built", built)
@@ -467,67 +355,8 @@ function symbol._restored(kept)
 end
 
 
--- Inference ---------------------------------------------------------------------------------------
-
-local function infer_method(func, kind, partial)
-  local form = args.form("Symbol:" .. func, { list = true, rest = "named", { "(list)", "list?" } })
-  return function(self, ...)
-    local a = form(...)
-    local given = graph.given(a["(list)"], a.named, (graph.walk(self)), "Symbol:" .. func)
-    return graph.results(self, kind, given, partial, "Symbol:" .. func)
-  end
-end
-
---- `arg_shapes, out_shapes, aux_shapes` from named shapes, or from a list in argument order
--- (`ty.null` leaves one out). Incomplete: three nils and a warning. A size 0 is unknown.
--- Conflicts E(shape) with the node.
--- @function Symbol:infer_shape
-Symbol.infer_shape = infer_method("infer_shape", graph.SHAPES, false)
---- As `infer_shape`, with what is known: `{}` for an unknown shape, 0 for an unknown size.
--- @function Symbol:infer_shape_partial
-Symbol.infer_shape_partial = infer_method("infer_shape_partial", graph.SHAPES, true)
---- `arg_types, out_types, aux_types` from dtypes given likewise.
--- @function Symbol:infer_type
-Symbol.infer_type = infer_method("infer_type", graph.DTYPES, false)
---- As `infer_type`, with `ty.null` for what is unknown.
--- @function Symbol:infer_type_partial
-Symbol.infer_type_partial = infer_method("infer_type_partial", graph.DTYPES, true)
-
-
---- What executor.lua binds: the native graph (`ty_graph *`), heads (`ty_entry[]`), their
--- number, and the names `{arguments, auxiliary, outputs}`. The handle lives as long as the
--- symbol or the caller's reference.
-function symbol._graph(self, func)
-  local built = graph.of(self, func or "Symbol")
-  return built.handle, built.heads, built.count, graph.names(self)
-end
-
-
---- Whether operators written in Lua are in the graph.
-function symbol._is_custom(self, func)
-  return graph.is_custom(graph.of(self, func))
-end
-
-
---- Handle and heads of the graph for given shapes: what differs from `_graph` where
--- operators are written in Lua.
-function symbol._resolved(self, wants, count, func)
-  local built = graph.resolved(self, wants, count, func, "float32")
-  return built.handle, built.heads
-end
-
-
---- Shapes and dtypes of all variables, or nil: `graph.variables_of`.
-symbol._variables_of = graph.variables_of
-
-
---- Adds to an error of inference where each input's shape comes from (not for users).
--- @param e error object
--- @param self the symbol
--- @tparam table given names whose shape or array was given
-function symbol._explain(e, self, given)
-  return graph.explain(e, graph.of(self, e.func), given)
-end
+--- Shapes and dtypes of all variables, or nil.
+symbol._variables_of = inference.variables_of
 
 
 -- What only arrays have.
@@ -556,7 +385,7 @@ end
 
 
 function Symbol:__tostring()
-  local n = one_node(self)
+  local n = node.only(self._entries)
   if n then
     return "<Symbol " .. n.name .. ">"
   end
@@ -572,7 +401,7 @@ end
 
 local PROPERTIES = {
   name = function(self)
-    local n = one_node(self)
+    local n = node.only(self._entries)
     return n and n.name
   end,
   T = function(self)

@@ -8,7 +8,7 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local Error = require "tycho.core.error"
-local graph = require "tycho.symbol.graph"
+local inference = require "tycho.symbol.inference"
 local node = require "tycho.symbol.node"
 local tables = require "tycho.core.tables"
 
@@ -18,8 +18,8 @@ local viz_summary = {}
 -- What is inferred about every output of every node, variables included: name -> result.
 local function inferred(symbol, kind, given, func)
   local inside = symbol:get_internals()
-  local _, found = graph.results(inside, kind,
-    graph.given(nil, given, node.walk(inside._entries), func), true, func)
+  local _, found = inference.results(inside, kind,
+    inference.given(nil, given, node.walk(inside._entries), func), true, func)
   local by_name = {}
   for i, name in ipairs(inside:list_outputs()) do
     by_name[name] = found[i]
@@ -34,7 +34,7 @@ end
 -- @string func for errors
 -- @treturn table name -> shape, or nil; E(shape) when they do not follow from what was given
 function viz_summary.shapes(symbol, given, func)
-  local shapes = given and inferred(symbol, graph.SHAPES, given, func)
+  local shapes = given and inferred(symbol, inference.SHAPES, given, func)
   for name, shape in pairs(shapes or {}) do
     if not tables.is_known(shape) then
       Error.raise{ code = "shape", func = func, argument = "shape",
@@ -49,7 +49,7 @@ end
 
 --- Element types of all outputs by name; unknown ones are left out.
 function viz_summary.dtypes(symbol, given, func)
-  return given and inferred(symbol, graph.DTYPES, given, func)
+  return given and inferred(symbol, inference.DTYPES, given, func)
 end
 
 

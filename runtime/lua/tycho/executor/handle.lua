@@ -1,0 +1,79 @@
+--- Handles of the core's executors: making them, asking for them, and what failed calls say.
+--
+-- @module tycho.executor.handle
+
+local ffi = require "ffi"
+local native = require "tycho.core.ffi"
+local Error = require "tycho.core.error"
+local gc = require "tycho.core.gc"
+local graph = require "tycho.symbol.graph"
+local inference = require "tycho.symbol.inference"
+
+local C = native.C
+
+local handle = {}
+
+local exec_out = ffi.typeof("ty_exec *[1]")
+
+
+--- Raises that an executor was freed.
+-- @string func for errors
+function handle.fail_freed(func)
+  Error.raise{ code = "state", func = func, message = "the executor was freed" }
+end
+
+
+--- The `ty_exec *` of an executor that was not freed.
+-- @param exe Executor
+-- @string func for errors
+function handle.of(exe, func)
+  return rawget(exe, "_handle") or handle.fail_freed(func)
+end
+
+
+--- Raises the core's failure when a status says so; the method's name, which `func`
+-- says, is taken off its text.
+-- @int code
+-- @string func for errors
+function handle.check(code, func)
+  if code > 0 then
+    local e, method = native.failure(code, func), func:match(":(.*)$")
+    e.message = method and e.message:gsub("^" .. method .. ": ", "") or e.message
+    error(e, 0)
+  end
+end
+
+
+local function fail(code, func, sym, given, prefix)
+  local e = native.failure(code, func)
+  if e.code == "memory" then
+    e.expected = tonumber(e.expected) or e.expected
+  end
+  e.message = (prefix or "") .. e.message:gsub("^[%l_]+: ", "")
+  error(inference.explain(e, graph.of(sym, func), given), 0)
+end
+
+
+--- A new handle; out of memory, the core is asked once more after collecting. Failures know where
+-- the shapes of the failed node's inputs come from, and a refused memory budget says the smallest
+-- possible one as a number.
+-- @tparam function try `try(out) -> code` asks the core
+-- @string func for errors
+-- @param sym the symbol
+-- @tparam table given set of the names that were given
+-- @string[opt] prefix put before the message
+function handle.make(try, func, sym, given, prefix)
+  local out = exec_out()
+  local code = try(out)
+  if code == C.TY_EMEMORY then
+    gc.release()
+    code = try(out)
+  end
+  if code > 0 then
+    fail(code, func, sym, given, prefix)
+  end
+  return native.own(out[0], C.ty_exec_free)
+end
+
+
+return handle

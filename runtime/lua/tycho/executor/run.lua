@@ -1,0 +1,218 @@
+--- Running executors: forward, backward, and what happens between the parts of a run.
+--
+-- A run that meets a monitored value or an operator written in Lua stops there; Lua acts, then the
+-- core goes on. The functions are methods of Executor (executor/executor.lua).
+--
+-- @module tycho.executor.run
+
+local iterate = require "tycho.core.iterate"
+local next, pairs = iterate.next, iterate.pairs
+local ffi = require "ffi"
+local native = require "tycho.core.ffi"
+local args = require "tycho.core.args"
+local arrays = require "tycho.executor.arrays"
+local class = require "tycho.ndarray.class"
+local Error = require "tycho.core.error"
+local handles = require "tycho.executor.handle"
+local inputs = require "tycho.executor.inputs"
+local run_custom = require "tycho.executor.custom"
+local values = require "tycho.core.values"
+
+local C, check, handle_of = native.C, handles.check, handles.of
+local is_array, is_plain = class.is_array, values.is_plain
+
+local Executor = {}                                      -- methods
+
+local event = ffi.new("ty_event")
+
+
+-- Reports a monitored value. The array is read-only and dies with the call.
+local function report(self)
+  local x = class.borrow(event.tensor)
+  rawset(x, "_readonly", true)
+  local ok, e = pcall(self._monitor_callback, native.text(event.name), x)
+  class.drop(x)
+  return not ok and e or nil
+end
+
+
+-- What happens between two parts of a run: a value to report, or an operator that is written in
+-- Lua. Gives an error of the callback; a Lua operator's error ends the run.
+local function act(self, handle, code, silent)
+  check(C.ty_exec_event(handle, event), "Executor")
+  if code == C.TY_EV_HOST then
+    run_custom(self, event)
+  elseif self._monitor_callback and not silent then
+    return report(self)
+  end
+end
+
+
+-- Goes on until the run is done. An error of the monitor's callback is raised then, so
+-- that the executor stays usable.
+local function drive(self, handle, code, func)
+  local failed
+  while code < 0 do
+    failed = failed or act(self, handle, code, failed)
+    code = C.ty_exec_resume(handle)
+  end
+  check(code, func)
+  if failed then
+    error(failed, 0)
+  end
+end
+
+
+local FORWARD = args.form("Executor:forward", {
+  rest = "named", { "is_train", "boolean", false }, { "args", "dict?" },
+})
+
+-- Inputs by name: those among the options, and those in `args`.
+local function given_inputs(a)
+  if not a.args then
+    return a.named
+  end
+  for name, v in pairs(a.args) do
+    a.named[name] = v
+  end
+  return a.named
+end
+
+
+--- Runs the graph forward.
+-- @tparam[opt] table options is_train = false; arrays or nested tables by argument name (or in
+--   `args = {...}`), copied into the bound arrays; all are checked before any is copied
+-- @treturn {NDArray,...} `exe.outputs`
+function Executor:forward(...)
+  local handle, func = handle_of(self, "Executor:forward"), "Executor:forward"
+  local is_train = ...
+  if select("#", ...) > 1 or is_train ~= nil and type(is_train) ~= "boolean" then
+    local a = FORWARD(...)
+    local given = given_inputs(a)
+    if next(given) then
+      inputs.copy(self, given, func)
+    end
+    is_train = a.is_train
+  end
+  local code = C.ty_exec_forward(handle, is_train and 1 or 0)
+  if code ~= 0 then
+    drive(self, handle, code, func)
+  end
+  if self._dynamic then
+    arrays.fit_outputs(self, handle, func)
+  end
+  return self._outputs
+end
+
+
+local BACKWARD = args.form("Executor:backward", {
+  list = true, dict = true, { "out_grads", "any?" }, { "is_train", "boolean", true },
+})
+
+-- Head gradients as a list in output order: from nothing, an array, a list, or
+-- a dictionary by output name.
+local function head_list(self, given, func)
+  if given == nil then
+    return {}, 0
+  elseif is_array(given) then
+    return { given }, 1
+  elseif not is_plain(given) then
+    Error.raise{ code = "type", func = func, argument = "out_grads",
+      expected = "an NDArray, a list or a dictionary of them",
+      got = Error.kind(given), message = "bad 'out_grads'" }
+  elseif #given > 0 or next(given) == nil then
+    return given, #given
+  end
+  local list = {}
+  for i, name in ipairs(self._names.outputs) do
+    list[i] = given[name]
+    if list[i] == nil then
+      Error.raise{ code = "name", func = func, argument = name, expected = "an NDArray",
+        got = "nothing", candidates = self._names.outputs,
+        message = ("'out_grads' has no gradient for output '%s'"):format(name) }
+    end
+  end
+  return list, #list
+end
+
+
+local function check_heads(list, n, func)
+  for i = 1, n do
+    local g = values.value(list[i])
+    if g ~= nil and not is_array(g) then
+      Error.raise{ code = "type", func = func, argument = "out_grads", expected = "NDArrays",
+        got = Error.kind(g), message = ("entry %d of 'out_grads' is no NDArray"):format(i) }
+    end
+  end
+end
+
+
+--- Computes the gradients, into the arrays bound for them.
+-- @param[opt] out_grads gradients of the outputs: an NDArray, a list (`ty.null`: not given), or a
+--   dictionary by output name. Not needed for losses
+-- @bool[opt=true] is_train false: gradients of the inference form (Dropout off,
+--   BatchNorm with moving statistics)
+function Executor:backward(...)
+  local handle, func = handle_of(self, "Executor:backward"), "Executor:backward"
+  local list, n, is_train = nil, 0, true
+  if select("#", ...) > 0 then
+    local a = BACKWARD(...)
+    list, n = head_list(self, a.out_grads, func)
+    check_heads(list, n, func)
+    is_train = a.is_train
+  end
+  local heads
+  if n > 0 then
+    heads = ffi.new("ty_tensor *[?]", n)
+    for i = 1, n do
+      local g = values.value(list[i])
+      heads[i - 1] = g and g._h
+    end
+  end
+  drive(self, handle, C.ty_exec_backward(handle, heads, n, is_train and 1 or 0), func)
+end
+
+
+local PARTIAL = args.form("Executor:partial_forward",
+  { { "step", "integer" }, { "is_train", "boolean", false } })
+
+--- Runs node `step` (from 0; variables count) of the forward graph; steps in
+-- order are the caller's affair.
+-- @treturn int steps left
+function Executor:partial_forward(...)
+  local handle, a, left = handle_of(self, "Executor:partial_forward"),
+    PARTIAL(...), ffi.new("int[1]")
+  drive(self, handle, C.ty_exec_partial_forward(handle, a.is_train and 1 or 0, a.step, left),
+    "Executor:partial_forward")
+  return left[0]
+end
+
+
+local MONITOR = args.form("Executor:set_monitor_callback", {
+  { "callback", "function|null?" }, { "monitor_all", "boolean", false },
+})
+
+--- Has `callback(name, array)` called for every node's outputs as they are computed, forward and
+-- backward; with `monitor_all` for its inputs too, before it runs. The array is read-only and good
+-- during the call. nil removes it.
+function Executor:set_monitor_callback(...)
+  local handle, a = handle_of(self, "Executor:set_monitor_callback"), MONITOR(...)
+  local callback = values.value(a.callback)
+  check(C.ty_exec_monitor(handle, not callback and C.TY_MON_OFF or a.monitor_all and C.TY_MON_ALL
+    or C.TY_MON_OUT), "Executor:set_monitor_callback")
+  self._monitor_callback = callback
+end
+
+
+local CHECK = args.form("Executor:check_numerics", { { "on", "boolean", true } })
+
+--- Stops runs at the first node whose output holds NaN or an infinity: E(run) with the
+-- node and its inputs' ranges.
+-- @bool[opt=true] on
+function Executor:check_numerics(...)
+  local handle = handle_of(self, "Executor:check_numerics")
+  check(C.ty_exec_check(handle, CHECK(...).on and 1 or 0), "Executor:check_numerics")
+end
+
+
+return Executor
