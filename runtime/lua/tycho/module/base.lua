@@ -14,8 +14,10 @@ local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local checkpoint = require "tycho.model.checkpoint"
 local Class = require "tycho.core.class"
+local clip = require "tycho.optimizer.clip"
 local Error = require "tycho.core.error"
 local fields = require "tycho.core.fields"
+local gradients = require "tycho.module.gradients"
 local init = require "tycho.initializer"
 local io_data = require "tycho.io.data"
 local log = require "tycho.core.log"
@@ -328,6 +330,20 @@ end
 -- @treturn table list
 function BaseModule._stores(_)
   return {}
+end
+
+
+local CLIP = args.form("Module:clip_global_norm", { { "max_norm", "number" } })
+
+--- Makes all gradients together, as the optimizer takes them, no longer than a limit: between
+-- backward and update.
+-- @number max_norm
+-- @treturn ?NDArray their length before, one element
+function BaseModule:clip_global_norm(...)
+  self:_need("clip_global_norm", "binded", "optimizer_initialized")
+  local a = CLIP(...)
+  clip.check_limit(a.max_norm, self:_func("clip_global_norm"))
+  return gradients.clip(self:_gradients(), a.max_norm)
 end
 
 
