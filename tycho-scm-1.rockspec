@@ -158,6 +158,7 @@ build = {
       ["tycho.operator"] = "runtime/lua/tycho/operator.lua",
       ["tycho.optimizer.adaptive"] = "runtime/lua/tycho/optimizer/adaptive.lua",
       ["tycho.optimizer.base"] = "runtime/lua/tycho/optimizer/base.lua",
+      ["tycho.optimizer.clip"] = "runtime/lua/tycho/optimizer/clip.lua",
       ["tycho.optimizer.fused"] = "runtime/lua/tycho/optimizer/fused.lua",
       ["tycho.optimizer.init"] = "runtime/lua/tycho/optimizer/init.lua",
       ["tycho.optimizer.layerwise"] = "runtime/lua/tycho/optimizer/layerwise.lua",

@@ -14,9 +14,13 @@ local ty = require "tycho"
 local operator = require "tycho.prompt.operator"
 
 local STYLE = [[
-body { max-width: 52em; margin: 2em auto; padding: 0 1em; font: 16px/1.5 Helvetica, Arial, sans-serif; color: #1d242b }
-pre, code { font: 14px/1.4 monospace; background: #f3f5f7 } pre { padding: .7em; overflow-x: auto } code { padding: 0 .2em }
-table { border-collapse: collapse } td, th { border: 1px solid #d5dae0; padding: .25em .6em; text-align: left; vertical-align: top }
+body { max-width: 52em; margin: 2em auto; padding: 0 1em; color: #1d242b;
+  font: 16px/1.5 Helvetica, Arial, sans-serif }
+pre, code { font: 14px/1.4 monospace; background: #f3f5f7 }
+pre { padding: .7em; overflow-x: auto }
+code { padding: 0 .2em }
+table { border-collapse: collapse }
+td, th { border: 1px solid #d5dae0; padding: .25em .6em; text-align: left; vertical-align: top }
 a { color: #1a5fb4 } img { max-width: 100% } nav { font-size: 14px }]]
 
 -- -- Markdown -------------------------------------------------------------------------------------

@@ -66,9 +66,12 @@ describe("two devices", function()
     end
   end
 
-  it("with parts of the network learn what one learns, to the bit", function()
-    local want = train("adam", { context = one })
-    local got = train("adam", { context = one, groups = { low = ty.cpu(1), high = ty.cpu(0) } })
-    assert.are.equal(0, distance(want, got))
-  end)
+  for _, optimizer in ipairs{ "adam", "sgd", "lars" } do
+    it("with parts of the network learn what one learns, to the bit: " .. optimizer, function()
+      local want = train(optimizer, { context = one })
+      local got = train(optimizer, { context = one,
+        groups = { low = ty.cpu(1), high = ty.cpu(0) } })
+      assert.are.equal(0, distance(want, got))
+    end)
+  end
 end)

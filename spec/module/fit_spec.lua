@@ -114,6 +114,21 @@ describe("fit", function()
       end)
     end
 
+    for kind in pairs(KINDS) do
+      it("is a method for loops of one's own, too: " .. kind, function()
+        local it_ = iterator(ROWS, 1000)
+        local start, _, m = train(kind, it_, { optimizer_params = { learning_rate = 0 } })
+        m:init_optimizer{ optimizer_params = { learning_rate = 1 }, force_init = true }
+        it_:reset()
+        m:forward_backward(it_:next())
+        local before = m:clip_global_norm(0.25):asscalar()
+        assert.is_true(before > 1)
+        m:update()
+        assert.near(0.25, step_length(start, copies((m:get_params()))), 1e-5)
+        assert.raises("value", m.clip_global_norm, m, 0)
+      end)
+    end
+
     it("wants a number above 0", function()
       local e = assert.raises("value", train, "Module", iterator(8), { clip_global_norm = 0 })
       assert.are.equal("clip_global_norm", e.argument)

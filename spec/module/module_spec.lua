@@ -79,17 +79,6 @@ describe("Module", function()
     assert.are.same({ 8, 8, 5 }, counted)
   end)
 
-  it("refuses a changed shape of labels that were never described", function()
-    local m = module()
-    m:bind{ data_shapes = { { "data", { 8, 4 } } }, for_training = false }
-    m:init_params()
-    local e = assert.raises("shape", m.forward, m, { data = { ty.nd.ones{ 2, 4 } } })
-    assert.are.equal("softmax_label", e.argument)
-    m:reshape{ { "data", { 2, 4 } } }
-    m:forward{ data = { ty.nd.ones{ 2, 4 } } }
-    assert.shape({ 2, 3 }, m:get_outputs()[1])
-  end)
-
   it("goes on bit by bit from a saved state", function()
     local path = os.tmpname()
     local function train(begin, stop, resume)

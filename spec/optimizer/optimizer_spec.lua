@@ -77,6 +77,24 @@ describe("optimizer", function()
   end)
 end)
 
+describe("clip_global_norm", function()
+  it("makes arrays together no longer than a limit, wherever they are", function()
+    local a, b = ty.nd.array{ 3, 0 }, ty.nd.array({ 4 }, { ctx = ty.cpu(1) })
+    assert.near(5, ty.optimizer.clip_global_norm({ a, ty.null, b }, 1), 1e-6)
+    assert.near({ 0.6, 0 }, a, 1e-6)
+    assert.near({ 0.8 }, b, 1e-6)
+    local length = ty.optimizer.clip_global_norm{ a, b, max_norm = 2, check_isfinite = false }
+    assert.near({ 1 }, length, 1e-6)
+    assert.near({ 0.6, 0 }, a, 1e-6)
+  end)
+
+  it("says what it cannot do", function()
+    assert.raises("value", ty.optimizer.clip_global_norm, {}, 1)
+    assert.raises("value", ty.optimizer.clip_global_norm, { ty.nd.ones(1) }, 0)
+    assert.raises("type", ty.optimizer.clip_global_norm, { 3 }, 1)
+  end)
+end)
+
 describe("container", function()
   it("gives back what it was given, and equal bytes for equal values", function()
     local value = { 1, "two", { three = 3.5, yes = true, none = ty.null },

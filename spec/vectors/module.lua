@@ -13,6 +13,7 @@ local OTHER_ROWS = "the reference refuses an array with other rows than bound on
 faults.module = {
   predict_1 = { [15] = OTHER_ROWS },
   predict_2 = { [15] = OTHER_ROWS },
+  label_optional = { [10] = OTHER_ROWS },
   group2ctxs_data_outside = {
     [1] = "the reference refuses gradients of data outside every group; here they work" },
 }

@@ -194,7 +194,9 @@ end
 local ROW = "%-30s %-12s %10s %10s %10s %10s  %-22s %7s %-8s"
 
 local function row(figures, f)
-  local function of(name) return best_of(f, function(v) return v.system == name end) end
+  local function of(name)
+    return best_of(f, function(v) return v.system == name end)
+  end
   local mine, torch, mxnet, onnx = of("tycho"), of("torch"), of("mxnet"), of("onnx")
   local best = best_of(f, function(v) return v.system ~= "tycho" end)
   local goal, against = goal_of(f.name), best

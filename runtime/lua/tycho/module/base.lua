@@ -13,9 +13,12 @@
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local checkpoint = require "tycho.model.checkpoint"
+local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
+local clip = require "tycho.optimizer.clip"
 local Error = require "tycho.core.error"
 local fields = require "tycho.core.fields"
+local gradients = require "tycho.module.gradients"
 local init = require "tycho.initializer"
 local io_data = require "tycho.io.data"
 local log = require "tycho.core.log"
@@ -31,9 +34,9 @@ local BaseModule = Class:extend("BaseModule")
 
 
 --- Gives a class the methods of a file of its own (not for users).
-function BaseModule._include(class, methods)
+function BaseModule._include(kind, methods)
   for name, method in pairs(methods) do
-    class[name] = method
+    kind[name] = method
   end
 end
 
@@ -167,14 +170,31 @@ end
 
 -- Running -----------------------------------------------------------------------------------------
 
+local function has_data(batch)
+  if type(batch) ~= "table" or class.is_array(batch) then
+    return false
+  elseif rawget(batch, "data") then
+    return true
+  end
+  local ok, data = pcall(function() return batch.data end)
+  return ok and type(data) == "table"
+end
+
+
 --- A batch from a batch, or a table `{data = ..., label = ...}`; a list of batches
 -- (one for each device) stays.
 function BaseModule._batch(given, func)
   if is_plain(given) and #given == 0 then
     return io_data.DataBatch(given)
-  elseif type(given) ~= "table" then
-    Error.raise{ code = "type", func = func, argument = "data_batch", expected = "a DataBatch",
-      got = Error.kind(given), message = "bad 'data_batch'" }
+  end
+  local parts = is_plain(given) and given
+  for i = 1, parts and #parts or 1 do
+    local batch = parts and parts[i] or given
+    if not has_data(batch) then
+      Error.raise{ code = "type", func = func, argument = "data_batch", got = Error.kind(batch),
+        expected = "a DataBatch, or a table of its fields: {data = {array}, label = {array}}",
+        message = "bad 'data_batch'" }
+    end
   end
   return given
 end
@@ -328,6 +348,20 @@ end
 -- @treturn table list
 function BaseModule._stores(_)
   return {}
+end
+
+
+local CLIP = args.form("Module:clip_global_norm", { { "max_norm", "number" } })
+
+--- Makes all gradients together, as the optimizer takes them, no longer than a limit: between
+-- backward and update.
+-- @number max_norm
+-- @treturn ?NDArray their length before, one element
+function BaseModule:clip_global_norm(...)
+  self:_need("clip_global_norm", "binded", "optimizer_initialized")
+  local a = CLIP(...)
+  clip.check_limit(a.max_norm, self:_func("clip_global_norm"))
+  return gradients.clip(self:_gradients(), a.max_norm)
 end
 
 

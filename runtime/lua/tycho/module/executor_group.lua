@@ -210,6 +210,18 @@ function Group:fuse(fuse)
 end
 
 
+--- Turns parameters into inputs (not for users).
+-- @tparam table names set
+function Group:release(names)
+  local kept = {}
+  for _, name in ipairs(self.param_names) do
+    kept[#kept + 1] = not names[name] and name or nil
+    self._is_param[name] = not names[name] and self._is_param[name] or nil
+  end
+  self.param_names, self.param_arrays = kept, over_devices(self, kept, "args")
+end
+
+
 -- The batch axis of each output: by the head's layout, 0 without.
 function Group:_find_output_axes()
   self._output_axes = {}

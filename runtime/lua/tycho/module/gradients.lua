@@ -8,7 +8,7 @@
 -- @module tycho.module.gradients
 
 local call = require "tycho.ndarray.call"
-local nd = require "tycho.ndarray"
+local clip = require "tycho.optimizer.clip"
 
 local gradients = {}
 
@@ -36,31 +36,33 @@ function gradients.clear(parts)
 end
 
 
--- The square of a gradient's length, one float32 element on a context.
-local function square(copies, ctx)
+-- The sum of a gradient's parts on all devices.
+local function sum_of(copies)
   local sum = copies[1]
   for i = 2, #copies do
     sum = sum + copies[i]:as_in_context(sum.context)
   end
-  return sum:astype("float32"):square():sum():as_in_context(ctx)
+  return sum
 end
 
 
 --- Makes all gradients together, as the optimizers take them, no longer than a limit.
 -- @tparam table parts
 -- @number limit length of all parameters' gradients as one vector
+-- @treturn ?NDArray their length before, one element; nil where there are none
 function gradients.clip(parts, limit)
   local total, ctx
   for _, part in ipairs(parts) do
     for _, copies in ipairs(part[1]) do
       ctx = ctx or copies[1].context
-      local own = square(copies, ctx) * part[2] ^ 2
+      local own = clip.square(sum_of(copies), ctx) * part[2] ^ 2
       total = total and total + own or own
     end
   end
   if total then
-    local factor = nd.minimum(limit / total:sqrt(), 1)
-    each(parts, function(g) g:mul_(factor:as_in_context(g.context):astype(g.dtype)) end)
+    local factor = clip.factor(total, limit)
+    each(parts, function(g) clip.scale(g, factor) end)
+    return total:sqrt()
   end
 end
 

@@ -306,7 +306,6 @@ function Module:bind(...)
     self._fused = a.shared_module._fused
   end
   self._exec_group = make_group(self, a, data, labels)
-  self._described_labels = labels ~= nil
   take_parameters(self, a.shared_module)
   self._binded = true
   if a.shared_module and a.shared_module.optimizer_initialized then
@@ -323,7 +322,8 @@ local RESHAPE = args.form("Module:reshape", {
 function Module:reshape(...)
   self:_need("reshape", "binded")
   local a = RESHAPE(...)
-  self._exec_group:reshape(inputs_of(self, a.data_shapes, a.label_shapes, "Module:reshape"))
+  local data, labels = inputs_of(self, a.data_shapes, a.label_shapes, "Module:reshape")
+  self:_reshape(data, labels, "Module:reshape")
 end
 
 

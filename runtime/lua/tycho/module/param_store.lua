@@ -6,6 +6,8 @@
 -- device's own arrays where they lie on the host. From then on every name has its copy, which stays
 -- the same array.
 --
+-- `blank` names those that were never given a value: their zeros mean nothing.
+--
 -- While `stale`, which an update sets, the arrays are newer than the copies, and those of several
 -- devices may differ: they count by their mean. Modules that share memory share this object.
 --
@@ -31,7 +33,7 @@ local ParamStore = Class:extend("ParamStore")
 -- @tparam[opt] table kept arrays by name: the values until there are arrays
 function ParamStore:init(copied, kept)
   self._copied, self._kept, self._arrays, self._copies = copied or false, kept or {}, {}, {}
-  self.stale = false
+  self.stale, self.blank = false, {}
 end
 
 
@@ -130,11 +132,22 @@ end
 
 --- Has a function write a host array that holds a name's values, and gives them to all devices.
 -- @string name
--- @tparam function f
+-- @tparam function f of the array -> whether it has written
 function ParamStore:fill(name, f)
   local x = self._copies[name] or host_array(self, name)
-  f(x)
-  copy_to_all(x, self._arrays[name], name)
+  if f(x) then
+    copy_to_all(x, self._arrays[name], name)
+    self.blank[name] = nil
+  end
+end
+
+
+--- Notes that the devices' arrays were given values.
+-- @tparam table given by name
+function ParamStore:written(given)
+  for name in pairs(given) do
+    self.blank[name] = nil
+  end
 end
 
 
@@ -158,7 +171,7 @@ local function attach_one(self, name, arrays)
   if self._copied then
     self._copies[name] = self._copies[name] or copy_of({ x or arrays[1] }, false, name)
   end
-  self._arrays[name], self._kept[name] = arrays, nil
+  self._arrays[name], self._kept[name], self.blank[name] = arrays, nil, not x or nil
 end
 
 
@@ -177,9 +190,22 @@ function ParamStore:attach(names, lists)
 end
 
 
+--- Takes names out that turned out to be no parameters.
+-- @tparam table names set
+function ParamStore:forget(names)
+  for name in pairs(names) do
+    self._arrays[name], self._kept[name], self._copies[name], self.blank[name] = nil, nil, nil, nil
+  end
+end
+
+
 --- The same values and copies, without arrays: for a new binding.
 function ParamStore:detached()
-  local new = ParamStore(self._copied, self:values())
+  local kept = self:values()
+  for name in pairs(self.blank) do
+    kept[name] = nil
+  end
+  local new = ParamStore(self._copied, kept)
   new._copies = self._copies
   return new
 end

@@ -4,10 +4,12 @@
 
 jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
 
+local next = require("tycho.core.iterate").next
 local args = require "tycho.core.args"
 local BaseModule = require "tycho.module.base"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
+local descriptions = require "tycho.module.descriptions"
 local Error = require "tycho.core.error"
 local init = require "tycho.initializer"
 local nd = require "tycho.ndarray"
@@ -62,7 +64,7 @@ function Module:_check_params(wanted, a)
 end
 
 
--- Fills an array from the given parameters or by the initializer.
+-- Fills an array from the given parameters or by the initializer; whether there was one of these.
 local function fill_one(x, name, given, initializer, attrs)
   local source = given and given[name]
   if source ~= nil then
@@ -75,6 +77,7 @@ local function fill_one(x, name, given, initializer, attrs)
   elseif initializer then
     initializer(init.InitDesc(name, attrs[name], initializer), x)
   end
+  return source ~= nil or initializer ~= nil
 end
 
 
@@ -85,9 +88,49 @@ end
 function Module:_fill_params(wanted, a, initializer)
   local attrs = self._symbol:attr_dict()
   each_wanted(self, wanted, a, function(name, own, given)
-    own:fill(name, function(x) fill_one(x, name, given, initializer, attrs) end)
+    own:fill(name, function(x)
+      return fill_one(x, name, given, initializer, attrs)
+    end)
   end)
   self:_tell_store(self._arg_store:arrays())
+end
+
+
+-- Arguments whose shapes follow from the size of the batch.
+local function batch_arguments(self)
+  local shapes, names = {}, {}
+  for _, d in ipairs(self._exec_group.data_shapes) do
+    local shape, axis = tables.copied(d.shape), descriptions.batch_axis(d)
+    if axis >= 0 then
+      shape[axis + 1] = 0
+    end
+    shapes[d.name] = shape
+  end
+  local found = self._symbol:infer_shape_partial(shapes)
+  for i, name in ipairs(self._symbol:list_arguments()) do
+    names[name] = not tables.is_known(found[i]) or nil
+  end
+  return names
+end
+
+
+--- Inference needs no labels, and users need not name them: arguments that got no values, and whose
+-- shapes follow from the size of the batch, are inputs (not for users).
+function Module:_release_inputs()
+  if self._for_training or next(self._arg_store.blank) == nil then
+    return
+  end
+  local is_input, kept = {}, {}
+  local of_batch = batch_arguments(self)
+  for _, name in ipairs(self._param_names) do
+    is_input[name] = self._arg_store.blank[name] and of_batch[name]
+    kept[#kept + 1] = not is_input[name] and name or nil
+  end
+  if #kept < #self._param_names then
+    self._param_names = kept
+    self._arg_store:forget(is_input)
+    self._exec_group:release(is_input)
+  end
 end
 
 
@@ -128,6 +171,7 @@ function Module:set_params(...)
       aux_params = a.aux_params or {}, force_init = true }
   end
   self._exec_group:set_params(a.arg_params or {}, a.aux_params or {}, true)
+  self._arg_store:written(a.arg_params or {})
   self:_tell_store(a.arg_params or {})
   self:_have_params(true)
 end

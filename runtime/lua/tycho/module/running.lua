@@ -55,24 +55,6 @@ local function label_shapes_of(self, batch, parts)
 end
 
 
--- Labels that were never described have the shape that follows from the bound data; a batch
--- must not change it silently.
-local function check_labels(self, labels)
-  local arguments = {}
-  for _, name in ipairs(self._symbol:list_arguments()) do
-    arguments[name] = true
-  end
-  for _, name in ipairs(labels == nil and not self._described_labels and self._label_names or {}) do
-    if arguments[name] then
-      Error.raise{ code = "shape", func = "Module:forward", argument = name,
-        message = ("the batch has another shape than bound, \z
-          and '%s' was bound without a description; give "
-          .. "label_shapes, or call reshape first"):format(name) }
-    end
-  end
-end
-
-
 -- Whether the batch has the shapes of the current executors. Runs for every
 -- batch, so it makes no tables.
 local function fits(group, batch)
@@ -83,6 +65,46 @@ local function fits(group, batch)
     same = same and class.is_array(x) and tables.same(x._shape, bound[k].shape)
   end
   return same
+end
+
+
+-- The first input that differs from what is bound, and what it should be: its size of the batch may
+-- be any, unless that alone makes the difference.
+local function misfit(bound, data)
+  for k, d in ipairs(data) do
+    local want, axis = tables.copied(bound[k].shape), descriptions.batch_axis(bound[k])
+    if not tables.same(d.shape, want) then
+      if axis >= 0 then
+        want[axis + 1] = d.shape[axis + 1]
+      end
+      return d, tables.same(d.shape, want) and bound[k].shape or want
+    end
+  end
+end
+
+
+--- Goes on with executors for other shapes (not for users). Of a parameter that would have another
+-- shape the cause is told: the input from which that follows.
+-- @tparam {DataDesc,...} data
+-- @tparam ?table labels descriptions
+-- @string func for errors
+function Module:_reshape(data, labels, func)
+  local group = self._exec_group
+  self:_release_inputs()
+  local ok, e = pcall(group.reshape, group, data, labels)
+  if ok then
+    return
+  end
+  local d, want
+  if Error.is_error(e) and e.code == "shape" and group._is_param[e.argument] then
+    d, want = misfit(group.data_shapes, data)
+  end
+  if not d then
+    error(e, 0)
+  end
+  Error.raise{ code = "shape", func = func, argument = d.name, expected = want,
+    got = d.shape, message = ("'%s' does not fit the parameters: '%s' has shape %s, not %s")
+      :format(d.name, e.argument, Error.show(e.expected), Error.show(e.got)) }
 end
 
 
@@ -107,9 +129,8 @@ local function adapt(self, batch)
   if not labels and group.label_shapes and first.label and #first.label > 0 then
     labels = label_shapes_of(self, first, parts)
   end
-  labels = labels and #labels > 0 and labels or nil
-  check_labels(self, labels)
-  group:reshape(data, labels)
+  data = descriptions.list(data, "Module:forward", "data_shapes")
+  self:_reshape(data, labels, "Module:forward")
 end
 
 

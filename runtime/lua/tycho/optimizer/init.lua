@@ -11,21 +11,22 @@
 --
 -- The parts: `optimizer.base` (rates and counts), `optimizer.momentum`, `optimizer.adaptive`,
 -- `optimizer.layerwise`, `optimizer.other` (the rules), `optimizer.updater`, `optimizer.fused` (the
--- rules as part of a network, without arrays for gradients). The class's options are followed by
--- the common ones: rescale_grad = 1, param_idx2name, wd = 0, clip_gradient, learning_rate,
--- lr_scheduler, sym, begin_num_update = 0, multi_precision = false, param_dict.
+-- rules as part of a network, without arrays for gradients), `optimizer.clip`. The class's options
+-- are followed by the common ones: rescale_grad = 1, param_idx2name, wd = 0, clip_gradient,
+-- learning_rate, lr_scheduler, sym, begin_num_update = 0, multi_precision = false, param_dict.
 --
 -- @module tycho.optimizer
 
 local pairs = require("tycho.core.iterate").pairs
 local base = require "tycho.optimizer.base"
 local Class = require "tycho.core.class"
+local clip = require "tycho.optimizer.clip"
 local Error = require "tycho.core.error"
 local updater = require "tycho.optimizer.updater"
 
 local optimizers = {
   Optimizer = base.Optimizer, register = base.register, Updater = updater.Updater,
-  get_updater = updater.get_updater,
+  get_updater = updater.get_updater, clip_global_norm = clip.clip_global_norm,
 }
 
 local PARTS = {

@@ -62,14 +62,15 @@ function Updater:_state(index, weight)
 end
 
 
--- Lists of places of equal dtype, each of at most n, in order.
+-- Lists of places of weights of one type on one device, each of at most n, in order.
 local function groups(weights, n)
   local list, open = {}, {}
   for i, weight in ipairs(weights) do
-    local group = open[weight._dtype]
+    local key = ("%d %d"):format(weight._dtype, weight._device)
+    local group = open[key]
     if not group or #group == n then
       group = {}
-      open[weight._dtype] = group
+      open[key] = group
       list[#list + 1] = group
     end
     group[#group + 1] = i
