@@ -1,17 +1,20 @@
 #!/bin/sh
-# Sets a machine up and does one thing. All a fresh Debian needs is this file: what is missing is installed from
-# Debian's packages, as root or through sudo; where neither works the command to type is printed instead.
+# Sets a machine up and does one thing. All a fresh Debian needs is this file: what is missing is
+# installed from Debian's packages, as root or through sudo; where neither works the command to type
+# is printed instead.
 #   sh scripts/setup.sh            installs what building, training and testing need
-#   sh scripts/setup.sh train ...  builds and trains a small model of text: scripts/lstm_bucketing.lua; words go on to it;
-#                                  a first word names another script: train_mnist, train_cifar10, char_rnn ...
+#   sh scripts/setup.sh train ...  builds and trains a small model of text:
+#                                  scripts/lstm_bucketing.lua; words go on to it; a first word names
+#                                  another script: train_mnist, train_cifar10, char_rnn ...
 #   sh scripts/setup.sh test ...   builds and runs all tests (words go on to busted)
-#   sh scripts/setup.sh check      runs the linters: layers, sizes, style, warnings of two compilers; builds the pages
+#   sh scripts/setup.sh check      runs the linters: rooms, names, sizes, style, warnings of two
+#                                  compilers; builds the pages
 #   sh scripts/setup.sh doc        builds the documentation in build/doc
 set -eu
 cd "$(dirname "$0")/.."
 
-build="make gcc libc6-dev pkg-config luajit lua-argparse lua-cjson libluajit-5.1-dev libopenblas-dev"
-build="$build libdnnl-dev libedit-dev libjpeg-dev libpng-dev zlib1g-dev"
+build="make gcc libc6-dev pkg-config luajit lua-argparse lua-cjson libluajit-5.1-dev"
+build="$build libopenblas-dev libdnnl-dev libedit-dev libjpeg-dev libpng-dev zlib1g-dev"
 tests="lua-busted"
 doc="lua-ldoc"
 checks="lua-check clang luarocks git $doc"

@@ -1,10 +1,11 @@
 #!/bin/sh
 # Runs C test programs, then the specs, and closes with one line of counts.
 #   sh scripts/dev/test.sh program ... [-- words for busted]
-# Without words for busted every spec file is a run of its own, as many at a time as there are cores (four at most:
-# each has a thread for every core), the longest first.
-# Called by `make test`, which sets the environment: TYCHO_LIB, TYCHO_PROGRAM, and SANITIZER, a library that an
-# interpreter must load before one that was compiled with it. A program or run that prints no counts has crashed.
+# Without words for busted every spec file is a run of its own, as many at a time as there are cores
+# (four at most: each has a thread for every core), the longest first.
+# Called by `make test`, which sets the environment: TYCHO_LIB, TYCHO_PROGRAM, and SANITIZER, a
+# library that an interpreter must load before one that was compiled with it. A program or run that
+# prints no counts has crashed.
 
 passed=0 failed=0 skipped=0
 logs=$(mktemp -d) || exit 1
@@ -42,7 +43,7 @@ jobs=$(nproc 2>/dev/null || echo 1)
 
 # all_specs: each file with its output in a file, shown when it is complete
 all_specs() {
-  { printf "%s\n" spec/vectors/vectors_spec.lua spec/operators/variants_spec.lua spec/scripts/scripts_spec.lua
+  { printf "spec/%s_spec.lua\n" vectors/vectors operators/variants scripts/scripts
     find spec -name '*_spec.lua' | sort; } | awk '!seen[$0]++' |
     LOGS=$logs BUSTED=$busted xargs -P "$jobs" -n 1 sh -c '
       log=$LOGS/$(echo "$0" | tr / :)

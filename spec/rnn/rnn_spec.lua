@@ -180,9 +180,11 @@ describe("unrolling", function()
 
   it("names equally when done twice and shares parameters", function()
     local cell = ty.rnn.LSTMCell{ 4 }
-    local function text() return ty.name.NameManager():with(function()
-      return cell:unroll{ length = 2, inputs = V "data", merge_outputs = true }:tojson()
-    end) end
+    local function text()
+      return ty.name.NameManager():with(function()
+        return cell:unroll{ length = 2, inputs = V "data", merge_outputs = true }:tojson()
+      end)
+    end
     assert.are.equal(text(), text())
     local shared = ty.rnn.LSTMCell{ 4, prefix = "other_", params = cell.params }
     assert.same({ "x", "lstm_i2h_weight", "lstm_i2h_bias", "other_begin_state_0", "lstm_h2h_weight",
