@@ -48,11 +48,8 @@ function debt.write()
 end
 
 -- Prints what is beyond the list, and what it still allows although it has been mended.
--- Returns the number of findings, and how many are known. Not `all`: nothing was looked for.
-function debt.settle(all)
-  if not all then
-    return 0, 0
-  end
+-- Returns the number of findings, and how many are known.
+function debt.settle()
   local allowed, findings, owed = known(), 0, 0
   for _, key in ipairs(sorted(found)) do
     local list = found[key]
