@@ -3,11 +3,11 @@
 # installed from Debian's packages, as root or through sudo; where neither works the command to type
 # is printed instead.
 #   sh scripts/setup.sh            installs what building, training and testing need
-#   sh scripts/setup.sh train ...  builds and trains a model of text, lstm_bucketing.lua (words
-#                                  go on to it); a first word names another script: train_mnist,
-#                                  train_cifar10, char_rnn ...
+#   sh scripts/setup.sh train ...  builds and trains a small model of text:
+#                                  scripts/lstm_bucketing.lua; words go on to it; a first word names
+#                                  another script: train_mnist, train_cifar10, char_rnn ...
 #   sh scripts/setup.sh test ...   builds and runs all tests (words go on to busted)
-#   sh scripts/setup.sh check      runs the linters: layers, sizes, style, warnings of two
+#   sh scripts/setup.sh check      runs the linters: rooms, names, sizes, style, warnings of two
 #                                  compilers; builds the pages
 #   sh scripts/setup.sh doc        builds the documentation in build/doc
 set -eu

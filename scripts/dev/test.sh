@@ -43,8 +43,7 @@ jobs=$(nproc 2>/dev/null || echo 1)
 
 # all_specs: each file with its output in a file, shown when it is complete
 all_specs() {
-  { printf "%s\n" spec/vectors/vectors_spec.lua spec/operators/variants_spec.lua \
-      spec/scripts/scripts_spec.lua
+  { printf "spec/%s_spec.lua\n" vectors/vectors operators/variants scripts/scripts
     find spec -name '*_spec.lua' | sort; } | awk '!seen[$0]++' |
     LOGS=$logs BUSTED=$busted xargs -P "$jobs" -n 1 sh -c '
       log=$LOGS/$(echo "$0" | tr / :)

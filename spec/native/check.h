@@ -15,7 +15,10 @@ static int check_passed, check_failed;
     putchar('\n'); \
   } while (0)
 
-#define RUN(call) do { int code_ = (call); CHECK(code_ == TY_OK, "status %d, %s", code_, ty_error()); } while (0)
+#define RUN(call) do { \
+    int code_ = (call); \
+    CHECK(code_ == TY_OK, "status %d, %s", code_, ty_error()); \
+  } while (0)
 
 static inline int check_end(void)
 {

@@ -13,8 +13,15 @@
 
 enum { MAX_VALUES = 160, MAX_VARS = 64, MAX_HEADS = 3 };
 struct value { ty_entry e; int64_t rows, cols; };
-struct maker { uint32_t seed; ty_graph *g; struct value v[MAX_VALUES]; int n; char var[MAX_VARS][16]; int64_t dim[MAX_VARS][2];
-    int nvar, nop; };
+struct maker {
+  uint32_t seed;
+  ty_graph *g;
+  struct value v[MAX_VALUES];
+  int n;
+  char var[MAX_VARS][16];
+  int64_t dim[MAX_VARS][2];
+  int nvar, nop;
+};
 
 static int failed;
 static void check(int code, const char *what)

@@ -33,7 +33,13 @@ static float *moved(const float *p, int64_t n, int64_t c, int64_t space, int b, 
 enum { FORWARD, DATA, WEIGHT };
 static const char *const names[] = { "forward", "data", "weight" };
 
-struct trial { struct window w; float *x, *weight, *y, *bias, *scale; int act; bool add, keeps; uint64_t version; };
+struct trial {
+  struct window w;
+  float *x, *weight, *y, *bias, *scale;
+  int act;
+  bool add, keeps;
+  uint64_t version;
+};
 
 static int64_t size_of(const struct window *w, int which)
 {

@@ -19,9 +19,9 @@ function debt.add(path, line, text)
   table.insert(found[key], ("%s:%d: %s"):format(path, line, text))
 end
 
-local function sorted()
+local function sorted(list)
   local keys = {}
-  for key in pairs(found) do
+  for key in pairs(list) do
     keys[#keys + 1] = key
   end
   table.sort(keys)
@@ -41,20 +41,17 @@ end
 -- Writes the list anew. Arrows between rooms, files in no room and stale pictures are no debt.
 function debt.write()
   local file = assert(io.open(PATH, "w"))
-  for _, key in ipairs(sorted()) do
+  for _, key in ipairs(sorted(found)) do
     file:write(("%d %s\n"):format(#found[key], key))
   end
   file:close()
 end
 
 -- Prints what is beyond the list, and what it still allows although it has been mended.
--- Returns the number of findings, and how many are known. Not `all`: nothing was looked for.
-function debt.settle(all)
-  if not all then
-    return 0, 0
-  end
+-- Returns the number of findings, and how many are known.
+function debt.settle()
   local allowed, findings, owed = known(), 0, 0
-  for _, key in ipairs(sorted()) do
+  for _, key in ipairs(sorted(found)) do
     local list = found[key]
     if #list == allowed[key] then
       owed = owed + #list
@@ -67,9 +64,9 @@ function debt.settle(all)
     end
     allowed[key] = nil
   end
-  for key, count in pairs(allowed) do
+  for _, key in ipairs(sorted(allowed)) do
     findings = findings + 1
-    print(("%s: 0 left of %d: check.lua --debt takes them off"):format(key, count))
+    print(("%s: 0 left of %d: check.lua --debt takes them off"):format(key, allowed[key]))
   end
   return findings, owed
 end

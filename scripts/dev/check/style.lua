@@ -12,34 +12,59 @@ local style = {}
 -- -- what a line is -------------------------------------------------------------------------------
 -- A row of a table is a line inside the braces of a value that begins in the first column
 -- (`static const struct op list[] = {`, `local NAMES = {`, `return {`) and holds no text of a
--- function; a call in the first column that begins with text: `add("dot", ...)`; a line of a long
--- string; and a case of a switch. Rows may be longer, and what they hold are not statements.
+-- function; a call in the first column that begins with text and soon ends: `add("dot", ...)`; a
+-- line of a long string; and a case of a switch. The cases of operators are tables as a whole. Rows
+-- may be longer, and what they hold are not statements.
+
+local TABLES = { "^spec/operators/cases", "^spec/operators/catalogue" }
+local SOON = 6                           -- lines of such a call
 
 local function opens_table(line)
-  return line:find("^[%a_][^()]*=%s*{") or line:find("^return%s*{") or line:find("^[%w_.]+%s*{%s*$")
+  return line:find("^[%a_][^()]*=%s*{") or line:find("^[%a_].*=%s*{%s*$")
+    or line:find("^return%s*{") or line:find("^[%w_.]+%s*{%s*$")
 end
 
-local function is_row(line)
-  return line:find("^[%a_][%w_.]*%(?[\"']") or line:find("^%s*case .*:")
-    or line:find("^%s*default:")
+local function is_case(line)
+  return line:find("^%s*case .*:") or line:find("^%s*default:")
 end
 
-local function braces(line)
-  return select(2, line:gsub("{", "")) - select(2, line:gsub("}", ""))
+local function opened(line, open, close)
+  return select(2, line:gsub(open, "")) - select(2, line:gsub(close, ""))
+end
+
+-- How many lines a call takes that begins with text on line i; nil if too many, or none begins.
+local function call_lines(code, i)
+  local depth = code[i]:find("^[%a_][%w_.]*%([\"']") and 0
+  for k = i, depth and math.min(i + SOON - 1, #code) or 0 do
+    depth = depth + opened(code[k], "%(", "%)")
+    if depth == 0 then
+      return k - i + 1
+    end
+  end
+end
+
+local function is_table(path)
+  for _, pattern in ipairs(TABLES) do
+    if path:find(pattern) then
+      return true
+    end
+  end
 end
 
 -- For each line whether it is a row of a table.
 local function table_rows(file)
-  local rows, depth = {}, 0
+  local rows, depth, call = {}, 0, 0
+  local whole = is_table(file.path)
   for i, line in ipairs(file.code) do
-    local begins = depth == 0 and opens_table(line)
-    if file.long[i] then
+    call = math.max(call - 1, 0)
+    if call == 0 and depth == 0 then
+      call = call_lines(file.code, i) or 0
+    end
+    if whole or call > 0 or file.long[i] or is_case(line) then
       rows[i] = true
-    elseif begins or depth > 0 then
+    elseif depth > 0 or opens_table(line) then
       rows[i] = not line:find("%f[%w_]function%f[^%w_]")
-      depth = math.max(depth + braces(line), 0)
-    else
-      rows[i] = is_row(line)
+      depth = math.max(depth + opened(line, "{", "}"), 0)
     end
   end
   return rows
@@ -79,8 +104,8 @@ local function c_statements(line, depth)
   return is_struct and 1 or count, math.max(depth, 0)
 end
 
--- Statements of a line of Lua that can be told from words: those of functions written in it count by
--- themselves.
+-- Statements of a line of Lua that can be told from words: those of functions written in it count
+-- by themselves.
 local FUNCTION = "^(.*)%f[%w_]function%f[^%w_]%s*[%w_.:]*%b()(.-)%f[%w_]end%f[^%w_](.*)$"
 
 local function lua_statements(line)
