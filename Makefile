@@ -5,10 +5,10 @@
 #   make check               rooms, names, sizes, style, luacheck, warnings of gcc and clang
 #   make bench | make doc    timings | pages, operators and modules as HTML, the picture of the rooms: in build/doc
 #   make install PREFIX=...  bin, lib/lua/5.1/tycho, share/lua/5.1/tycho, include (DESTDIR= is honoured)
-#   make clean
+#   make uninstall PREFIX=... | make clean
 #
 # MODE=release|debug|asan|tsan picks the flags and its own folder; BUILD=folder builds elsewhere; CC=gcc|clang.
-# WERROR=1 makes warnings errors. CFLAGS, LDFLAGS are the user's and come last. Objects depend on their headers and on the flags they were made with.
+# V=1 shows whole commands. WERROR=1 makes warnings errors. CFLAGS, LDFLAGS are the user's and come last. Objects depend on their headers and on the flags they were made with.
 
 MODE   ?= release
 BUILD  ?= build$(if $(filter-out release,$(MODE)),/$(MODE))
@@ -26,6 +26,10 @@ CFLAGS_asan    = -O1 -g -fsanitize=address,undefined -fno-sanitize-recover=undef
 CFLAGS_tsan    = -O1 -g -fsanitize=thread
 ALL    = -std=c11 -D_GNU_SOURCE -Inative -I$(BUILD) -fPIC -fvisibility=hidden -fno-math-errno -fno-trapping-math -ffp-contract=off \
          $(WARN) $(if $(WERROR),-Werror) $(CFLAGS_$(MODE)) $(CFLAGS)
+
+# one short line per file; V=1: the command itself
+Q    := $(if $(V),,@)
+say   = $(if $(V),,@echo '  $(1) $(2)')
 
 # -- sources ------------------------------------------------------------------------------------------------------
 
@@ -71,11 +75,13 @@ all: $(BUILD)/libtycho.so $(BUILD)/tycho
 # -- the library --------------------------------------------------------------------------------------------------
 
 $(BUILD)/libtycho.so: $(OBJ)
-	$(CC) $(ALL) $(OPENMP) -shared -Wl,-z,nodelete -Wl,-Bsymbolic-functions $(LDFLAGS) -o $@.tmp $(OBJ) $(LIBS) && mv $@.tmp $@
+	$(call say,LD ,$@)
+	$(Q)$(CC) $(ALL) $(OPENMP) -shared -Wl,-z,nodelete -Wl,-Bsymbolic-functions $(LDFLAGS) -o $@.tmp $(OBJ) $(LIBS) && mv $@.tmp $@
 
 $(BUILD)/libtycho.a: $(OBJ)
 	@rm -f $@
-	ar rcs $@ $(OBJ)
+	$(call say,AR ,$@)
+	$(Q)ar rcs $@ $(OBJ)
 
 # a line per file of operators; written again when the list changes, so that a removed or renamed file is forgotten
 $(BUILD)/ops.inc: FORCE
@@ -88,12 +94,14 @@ $(BUILD)/flags: FORCE
 
 $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/ops.inc
 	@mkdir -p $(dir $@)
-	$(CC) $(ALL) $(if $(findstring base/parallel,$<),$(OPENMP)) -MMD -MP -c $< -o $@
+	$(call say,CC ,$<)
+	$(Q)$(CC) $(ALL) $(if $(findstring base/parallel,$<),$(OPENMP)) -MMD -MP -c $< -o $@
 
 define isa_rule
 $(BUILD)/%.$(1).o: %.c $(BUILD)/flags
 	@mkdir -p $$(dir $$@)
-	$(CC) $(ALL) $(if $(filter release,$(MODE)),-O3,$(if $(filter asan,$(MODE)),-O2)) $(ISA_$(1)) -MMD -MP -c $$< -o $$@
+	$$(call say,CC ,$$< ($(1)))
+	$(Q)$(CC) $(ALL) $(if $(filter release,$(MODE)),-O3,$(if $(filter asan,$(MODE)),-O2)) $(ISA_$(1)) -MMD -MP -c $$< -o $$@
 endef
 $(foreach i,$(ISAS),$(eval $(call isa_rule,$(i))))
 
@@ -104,7 +112,8 @@ $(BUILD)/runtime/%.o: ALL += $(shell pkg-config --cflags luajit)
 
 $(BUILD)/tycho: $(PROGRAM:%.c=$(BUILD)/%.o) $(BUILD)/libtycho.so
 	@ln -sfn "$$(realpath --relative-to='$(BUILD)' runtime/lua)" $(BUILD)/lua
-	$(CC) $(ALL) -Wl,-E,--allow-shlib-undefined $(LDFLAGS) -o $@.tmp $(PROGRAM:%.c=$(BUILD)/%.o) $(LUAJIT_DIR)/libluajit-5.1.a \
+	$(call say,LD ,$@)
+	$(Q)$(CC) $(ALL) -Wl,-E,--allow-shlib-undefined $(LDFLAGS) -o $@.tmp $(PROGRAM:%.c=$(BUILD)/%.o) $(LUAJIT_DIR)/libluajit-5.1.a \
 	  -L$(BUILD) -ltycho '-Wl,-rpath,$$ORIGIN:$$ORIGIN/../lib/lua/5.1/tycho' -ledit -lm -ldl && mv $@.tmp $@
 
 -include $(OBJ:.o=.d) $(PROGRAM:%.c=$(BUILD)/%.d) $(TEST_BIN:=.d)
@@ -119,7 +128,8 @@ TEST_ENV  = SANITIZER='$(SANITIZER)' TYCHO_LIB='$(abspath $(BUILD))/libtycho.so'
 $(BUILD)/spec/native/%: spec/native/%.c $(BUILD)/libtycho.a
 	@mkdir -p $(dir $@)
 	@rm -f $@
-	$(CC) $(ALL) $(OPENMP) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS) -o $@ $< -Wl,--whole-archive $(BUILD)/libtycho.a -Wl,--no-whole-archive $(LIBS)
+	$(call say,LD ,$@)
+	$(Q)$(CC) $(ALL) $(OPENMP) -MMD -MP -MF $@.d -MT $@ $(LDFLAGS) -o $@ $< -Wl,--whole-archive $(BUILD)/libtycho.a -Wl,--no-whole-archive $(LIBS)
 
 # a C test that does not compile is one failure, not the end
 test: all
@@ -173,9 +183,17 @@ install: all
 	@for f in $(LUA:runtime/lua/%=%); do \
 	  install -D -m 644 runtime/lua/$$f $(DESTDIR)$(PREFIX)/share/lua/5.1/$$f; done
 
+	@echo "installed below $(DESTDIR)$(PREFIX); a plain luajit finds it with"
+	@echo "  export LUA_PATH='$(PREFIX)/share/lua/5.1/?.lua;$(PREFIX)/share/lua/5.1/?/init.lua;;'"
+	@echo "  export TYCHO_LIB=$(PREFIX)/lib/lua/5.1/tycho/libtycho.so"
+
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/tycho $(DESTDIR)$(PREFIX)/include/tycho.h
+	rm -rf $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho
+
 clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all test test-native check check-source check-lua check-compilers check-onednn objects bench doc install clean FORCE
+.PHONY: all test test-native check check-source check-lua check-compilers check-onednn objects bench doc install uninstall clean FORCE
 .DELETE_ON_ERROR:

@@ -42,7 +42,10 @@ install() {
     root=sudo
   else
     echo "setup: these packages are missing; install them and start again:" >&2
-    echo "  sudo apt-get update && sudo $get" >&2
+    sudo=
+    command -v sudo >/dev/null 2>&1 && sudo="sudo "
+    [ -n "$sudo" ] || echo "setup: (as root: this machine has no sudo)" >&2
+    echo "  ${sudo}apt-get update && $sudo$get" >&2
     exit 1
   fi
   echo "setup: installing $need"
@@ -66,7 +69,8 @@ case $what in
   check) install $build $tests $checks
          exec make -k -j"$jobs" check doc ;;
   doc)   install $build $doc
-         exec make -j"$jobs" doc ;;
+         make -j"$jobs" doc
+         echo "setup: the pages are in $(pwd)/build/doc; begin with index.html" ;;
   *)     echo "usage: sh scripts/setup.sh [train|test|check|doc]" >&2
          exit 2 ;;
 esac
