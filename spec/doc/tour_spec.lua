@@ -79,10 +79,10 @@ it("the operator in C that the page on operators shows compiles", function()
   local file = assert(io.open(path, "w"))
   file:write(block)
   file:close()
-  local pipe = io.popen("gcc -std=c11 -D_GNU_SOURCE -Inative -Wall -Werror -fsyntax-only "
+  local compiler = io.popen("gcc -std=c11 -D_GNU_SOURCE -Inative -Wall -Werror -fsyntax-only "
     .. path .. " 2>&1")
-  local said = pipe:read("*a")
-  pipe:close()
+  local said = compiler:read("*a")
+  compiler:close()
   os.remove(path)
   assert.equal("", said)
 end)
