@@ -163,7 +163,9 @@ add("SequenceMask", function(r) local n = r(1, 3); return {data = {4, n, 2}, seq
     nil, nil, {sequence_length = 4} end)
 add("SequenceReverse", function(r) local n = r(1, 3); return {data = {4, n, 2}}, {} end)
 add("UpSampling", function(r) return {{1, 2, r(1, 3), r(1, 3)}}, {scale = 2, sample_type = "nearest"} end)
-for mode, gates in pairs{lstm = 4, gru = 3, rnn_tanh = 1} do
+local GATES = {lstm = 4, gru = 3, rnn_tanh = 1}
+for mode in ("lstm gru rnn_tanh"):gmatch("%S+") do
+  local gates = GATES[mode]
   for dirs = 1, 2 do
     add("RNN", function(r)
       local t, n, i, h, layers = r(1, 4), r(1, 3), r(1, 4), r(1, 4), r(1, 2)
@@ -324,7 +326,10 @@ regions("ROIPooling", function() return 2 end, function(r) return {pooled_size =
 -- losses that read head gradients, densities
 add("softmax_cross_entropy", function(r) local n = r(2, 4); local m = r(1, 4); return {data = {m, n}, label = {m}}, {},
     nil, nil, {label = n} end)
-add("CTCLoss", function(r) local n = r(1, 3); return {data = {r(3, 6), n, 4}, label = {n, r(1, 3)}}, {}, nil, nil, {label = 4} end)
+add("CTCLoss", function(r)                                -- equal labels need a blank between them: 2 m - 1 steps of time
+  local n, m = r(1, 3), r(1, 3)
+  return {data = {2 * m - 1 + r(0, 3), n, 4}, label = {n, m}}, {}, nil, nil, {label = 4}
+end)
 local function density(law, ports, fixed)
   for log = 0, 1 do
     add("_random_pdf_" .. law, function(r)

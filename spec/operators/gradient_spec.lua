@@ -93,9 +93,7 @@ local function trial(line, random, sizes)
 end
 
 describe("gradients agree with differences:", function()
-  for i, case in ipairs(cases) do
-    it(("%s (line %d of the table)"):format(case[1], i), function()
-      trials.several(case, 1000 + i, TRIALS, trial)
-    end)
+  for line, key in trials.lines(cases) do
+    it(key, function() trials.several(line, trials.seed("gradient", key), TRIALS, trial) end)
   end
 end)

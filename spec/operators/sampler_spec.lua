@@ -4,6 +4,7 @@
 local ty = require "tycho"
 local cases = require "spec.operators.cases_samplers"
 local shell = require "spec.support.shell"
+local trials = require "spec.support.trials"
 require "spec.helper"
 
 local N = 20000
@@ -88,9 +89,9 @@ local function check_discrete(x, law)
 end
 
 describe("random numbers follow their law:", function()
-  for i, line in ipairs(cases) do
-    it(("%s (line %d of the table)"):format(line[1], i), function()
-      ty.random.seed(100 + i)
+  for line, key in trials.lines(cases) do
+    it(key, function()
+      ty.random.seed(trials.seed("law", key))
       local x = line[2](N)
       check_moments(x, line[3]);
       (line[3].cdf and check_continuous or check_discrete)(x, line[3])

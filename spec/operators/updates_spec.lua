@@ -134,9 +134,9 @@ local function trial(line, random, dtype, clip, sick)
 end
 
 describe("one step of", function()
-  for i, line in ipairs(cases) do
-    it(("%s (line %d of the table)"):format(line[1], i), function()
-      local random = trials.random(4000 + i)
+  for line, key in trials.lines(cases) do
+    it(key, function()
+      local random = trials.random(trials.seed("updates", key))
       for _, dtype in ipairs(line[4]:find("mp") and {"float16", "bfloat16"}
           or {"float64", "float32", "float16", "bfloat16"}) do
         for k = 1, TRIALS do

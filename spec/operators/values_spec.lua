@@ -157,9 +157,7 @@ local function trial(line, random, sizes)
 end
 
 describe("values, without derivatives:", function()
-  for i, line in ipairs(cases) do
-    it(("%s (line %d of the table)"):format(line[1], i), function()
-      trials.several(line, 3000 + i, TRIALS, trial)
-    end)
+  for line, key in trials.lines(cases) do
+    it(key, function() trials.several(line, trials.seed("values", key), TRIALS, trial) end)
   end
 end)

@@ -5,6 +5,31 @@ local ty = require "tycho"
 
 local trials = {}
 
+--- The lines of a table of cases, each with its key: the operator's name, and which of its
+-- lines this is.
+function trials.lines(cases)
+  local count, i = {}, 0
+  return function()
+    i = i + 1
+    local line = cases[i]
+    if not line then return nil end
+    count[line[1]] = (count[line[1]] or 0) + 1
+    return line, ("%s %d"):format(line[1], count[line[1]])
+  end
+end
+
+--- A seed from texts and numbers, most often a line's key: a line that is added elsewhere
+-- does not change it.
+function trials.seed(...)
+  local n = 1
+  for _, part in ipairs{...} do
+    for _, byte in ipairs{(tostring(part) .. "\n"):byte(1, -1)} do
+      n = (n + byte) * 48271 % 2147483647
+    end
+  end
+  return n
+end
+
 --- Random numbers that repeat: r(a, b) is a whole number, r() one from 0 to 1.
 function trials.random(seed)
   local n = seed
