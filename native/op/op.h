@@ -70,7 +70,6 @@ struct op {
   const struct kernel *cpu, *back_cpu;                /* end with { 0 } */
   const struct formula *formula;
   uint32_t    flags;
-  int         tier;                                   /* 1 A, 2 B, 3 C */
 };
 
 /* registry (registry.c) */

@@ -27,9 +27,9 @@ static struct {
   pthread_once_t once;
   pthread_mutex_t lock;
   struct slot slot[SLOTS];
-  const struct op **list; int n, cap;
+  const struct op **list; int n, cap, builtin;
   struct arena names;
-} all = { PTHREAD_ONCE_INIT, PTHREAD_MUTEX_INITIALIZER, { { 0 } }, NULL, 0, 0, { 0 } };
+} all = { PTHREAD_ONCE_INIT, PTHREAD_MUTEX_INITIALIZER, { { 0 } }, NULL, 0, 0, 0, { 0 } };
 
 static uint32_t hash(const char *s)
 {
@@ -75,6 +75,7 @@ static void fill(void)
     for (const struct op *op = tables[i]; op->name; op++) put(op);
   for (int i = 0; i < all.n; i++)
     put_aliases(all.list[i]); /* after all names: a name wins over an alias */
+  all.builtin = all.n;
 }
 
 const struct op *op_find(const char *name)
@@ -550,7 +551,7 @@ int ty_op_info(int i, ty_opinfo *out)
   int n = 0;
   for (const struct param *p = op->param; p && p->name; p++) n++;
   *out = (ty_opinfo){ op->name, op->doc ? op->doc : "", op->in ? op->in : "",
-    op->out ? op->out : "output", n, op->tier };
+    op->out ? op->out : "output", n, i >= all.builtin };
   return TY_OK;
 }
 

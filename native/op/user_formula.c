@@ -145,7 +145,6 @@ static int fill(struct user_row *r, const char *name, const char *args, const ch
   r->op.doc = arena_text(&r->arena, doc ? doc : "");
   r->op.formula = &r->formula;
   r->op.flags = OP_BROADCAST;
-  r->op.tier = 0;
   TRY(read_args(r, args, &inputs));
   TRY(read_params(r, params ? params : ""));
   TRY(try_formula(r, formula, inputs, false, "formula"));

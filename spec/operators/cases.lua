@@ -3,6 +3,8 @@
 -- number), the parameters, and the interval of the values (default -1 .. 1). r(a, b) is a random integer.
 -- Inputs named in `fixed` get whole numbers from 0 to fixed[name] - 1 and no gradient. A function in the interval's place
 -- fills the inputs: f(x, random, name). case.build(variables, parameters) makes another symbol than the operator alone.
+-- case.want(x, parameters) gives the outputs as in spec/operators/cases_values.lua; spec/operators/table_spec.lua says of which
+-- operators the values are checked elsewhere.
 
 local ty = require "tycho"
 
@@ -37,7 +39,7 @@ local function broadcast(name, low, high)
   end}
 end
 
-local function add(name, make, build) cases[#cases + 1] = {name, make, build = build} end
+local function add(name, make, build, want) cases[#cases + 1] = {name, make, build = build, want = want} end
 
 local SMOOTH = "negative sigmoid tanh sin cos exp expm1 square softsign erf arctan arcsinh sinh cosh degrees radians softmin " ..
                "log_softmax softmax identity cbrt"
@@ -289,8 +291,16 @@ add("reshape_like", function(r) local n, m = r(1, 4), r(1, 4); return {lhs = {n,
 add("slice_like", function(r) local n, m = r(1, 3), r(1, 3); return {data = {n + r(0, 2), m + r(0, 2)}, shape_like = {n, m}}, {} end)
 add("Crop", function(r) return {{1, 2, r(3, 5), r(3, 5)}}, {num_args = 1, h_w = {r(1, 3), 2}, offset = {0, 1}} end)
 add("gather_nd", function(r) return {data = {3, 3, r(1, 3)}, indices = {r(1, 2), r(1, 4)}}, {}, nil, nil, {indices = 3} end)
-add("_contrib_SparseEmbedding", function(r) local n, m = r(2, 6), r(1, 4); return {data = {r(1, 4)}, weight = {n, m}}, {input_dim = n,
-    output_dim = m}, nil, nil, {data = n} end)
+add("_contrib_SparseEmbedding", function(r)
+  local n, m = r(2, 6), r(1, 4)
+  return {data = {r(1, 4)}, weight = {n, m}}, {input_dim = n, output_dim = m}, nil, nil, {data = n}
+end, nil, function(x, p)
+  local out = {}
+  for _, row in ipairs(x.data) do
+    for k = 1, p.output_dim do out[#out + 1] = x.weight[row * p.output_dim + k] end
+  end
+  return {out}
+end)
 add("_contrib_index_copy", function(r) local n, m = r(1, 4), r(1, 4); return {old_tensor = {n, m}, index_vector = {1}, new_tensor = {1, m}},
     {}, nil, nil, {index_vector = n} end)
 add("SequenceLast", function(r) local n = r(1, 3); return {data = {4, n, 2}, sequence_length = {n}}, {use_sequence_length = true},
@@ -301,8 +311,22 @@ for name in ("BatchNorm BatchNorm_v1 _contrib_SyncBatchNorm"):gmatch("%S+") do
   add(name, function(r) local c = r(1, 3); return {data = {r(2, 4), c, r(2, 3)}, gamma = {c}, beta = {c}}, {eps = 0.1, fix_gamma = false,
       use_global_stats = r(1, 3) == 1, key = name:find("Sync") and "k" or nil} end)
 end
-add("_contrib_BatchNormWithReLU", function(r) local c = r(1, 3); return {data = {r(2, 4), c, r(2, 3)}, gamma = {c}, beta = {c}}, {eps = 0.1,
-    fix_gamma = false} end)
+add("_contrib_BatchNormWithReLU", function(r)
+  local c = r(1, 3)
+  return {data = {r(2, 4), c, r(2, 3)}, gamma = {c}, beta = {c}}, {eps = 0.1, fix_gamma = false}
+end, nil, function(x, p)
+  local n, c, width = unpack(x.data.shape)
+  local function channel(i) return math.floor((i - 1) / width) % c + 1 end
+  local mean, variance, out = {}, {}, {}
+  for k = 1, c do mean[k], variance[k] = 0, 0 end
+  for i, v in ipairs(x.data) do mean[channel(i)] = mean[channel(i)] + v / (n * width) end
+  for i, v in ipairs(x.data) do variance[channel(i)] = variance[channel(i)] + (v - mean[channel(i)]) ^ 2 / (n * width) end
+  for i, v in ipairs(x.data) do
+    local k = channel(i)
+    out[i] = math.max(0, x.gamma[k] * (v - mean[k]) / math.sqrt(variance[k] + p.eps) + x.beta[k])
+  end
+  return {out}
+end)
 
 -- images
 add("Convolution_v1", function(r) local k = r(1, 3); return {data = {2, 2, r(3, 5), r(3, 5)}, weight = {3, 2, k, k}, bias = {3}},
@@ -376,8 +400,16 @@ end, function(x)
     marks = ty.sym.Cast{x.marks, dtype = "int32"}, valid_length = x.valid_length, max_time = x.max_time + 9}[1]
 end)
 add("scatter_nd", function(r) local n = r(1, 3); return {data = {1, n}, indices = {1, 1}}, {shape = {4, n}}, nil, nil, {indices = 4} end)
-add("cast_storage", function(r) return {data = shape(r)}, {stype = "row_sparse"} end)
-add("_sparse_retain", function(r) local n = r(2, 4); return {data = {n, r(1, 3)}, indices = {r(1, 3)}}, {}, nil, nil, {indices = n} end)
+add("cast_storage", function(r) return {data = shape(r)}, {stype = "row_sparse"} end, nil, function(x) return {x.data} end)
+add("_sparse_retain", function(r)
+  local n = r(2, 4)
+  return {data = {n, r(1, 3)}, indices = {r(1, 3)}}, {}, nil, nil, {indices = n}
+end, nil, function(x)
+  local width, kept, out = x.data.shape[2], {}, {}
+  for _, row in ipairs(x.indices) do kept[row] = true end
+  for i, v in ipairs(x.data) do out[i] = kept[math.floor((i - 1) / width)] and v or 0 end
+  return {out}
+end)
 add("amp_multicast", function(r) return {shape(r), shape(r)}, {num_outputs = 2} end)
 
 return cases

@@ -3,7 +3,7 @@
 -- A line is {name, make, want, options}; make(r) as in spec/operators/cases.lua. want(x, p, heads) returns the outputs and, where
 -- the operator has a gradient of its own, the gradients by input; all are flat lists, row-major. x.NAME (x[1] .. of
 -- operators that take any number) is such a list with a shape, p the parameters, heads the head gradients. Without `want`
--- the values stand in another spec, which `options.values` names. options.imperative: arrays only, an input is changed or
+-- the values stand in another spec, spec/`options.values`.lua. options.imperative: arrays only, an input is changed or
 -- the shape is not known; options.build as in spec/operators/cases.lua; options.dtype: the widest type that it takes, float64 unless
 -- given; options.bound: of the error.
 
@@ -393,7 +393,7 @@ add("_image_random_color_jitter", function(r) return image(r), {brightness = 0, 
   function(x) return {map(x.data, same)} end, SINGLE)
 add("_image_random_lighting", function(r) return image(r), {alpha_std = 0} end, function(x) return {map(x.data, same)} end, SINGLE)
 add("_image_adjust_lighting", function(r) return image(r), {alpha = {0, 0, 0}} end, function(x) return {map(x.data, same)} end, SINGLE)
-local IMAGE = {values = "image_spec", dtype = "float32"}
+local IMAGE = {values = "image/image_spec", dtype = "float32"}
 add("_image_resize", function(r) return image(r), {size = {2 * r(1, 3), r(1, 4)}} end, nil, IMAGE)
 add("_cvimresize", function(r) return {src = {r(1, 4), r(1, 4), 3}}, {w = r(1, 5), h = r(1, 5)} end, nil, IMAGE)
 add("_cvcopyMakeBorder", function(r) return {src = {r(1, 3), r(1, 3), 3}}, {top = 1, bot = 0, left = 2, right = 1, value = 1.5} end,
@@ -445,7 +445,7 @@ add("_contrib_box_decode", function(r)
     end
     return {out}
   end)
-local DETECTION = {values = "detection_spec"}
+local DETECTION = {values = "operators/detection_spec"}
 add("_contrib_box_encode", function(r)
   local n = r(1, 3)
   return {samples = {1, n}, matches = {1, n}, anchors = {1, n, 4}, refs = {1, 2, 4}, means = {4}, stds = {4}}, {}, corners, nil,

@@ -30,38 +30,38 @@ describe("the registry", function()
     assert.equal("1", info.params[4].default)
     for _, name in ipairs(ty.op.list()) do
       local other = ty.op.info(name)
-      assert.is_truthy(other.tier == 0 or other.doc:match("%.$"), name)
+      assert.is_truthy(other.added or other.doc:match("%.$"), name)
     end
   end)
 
-  it("counts operators by tier", function()
-    local count, by_hand = ty.op.count(), {[0] = 0, 0, 0, 0}
-    for _, name in ipairs(ty.op.list()) do
-      local tier = ty.op.info(name).tier
-      by_hand[tier] = by_hand[tier] + 1
-    end
-    for tier = 0, 3 do assert.equal(by_hand[tier], count[tier]) end
+  it("counts operators, and tells those that were added", function()
+    local count = ty.op.count()
     assert.equal(#ty.op.list(), count.total)
+    local output = shell.tycho([[-e '
+      local op = require("tycho").op
+      op.pointwise{name = "twice", args = {"a"}, formula = "2 * a"}
+      local count = op.count()
+      print(op.info("twice").added, op.info("square").added, count.total, count.added)']])
+    assert.equal(("true\tfalse\t%d\t1\n"):format(count.total - count.added + 1), output)
   end)
 
-  it("has what the reference's catalogue has in its first two tiers, and nothing else there",
-    function()
-      for tier, names in ipairs(catalogue) do
-        local listed, missing, more = {}, {}, {}
-        for _, name in ipairs(names) do
-          listed[name] = true
-          local ok, info = pcall(ty.op.info, name)
-          if not ok or info.name ~= name or info.tier ~= tier then missing[#missing + 1] = name end
-        end
-        for _, name in ipairs(ty.op.list()) do
-          if ty.op.info(name).tier == tier and not listed[name] then more[#more + 1] = name end
-        end
-        assert.equal(catalogue.left_out[tier], table.concat(missing, " "))
-        assert.equal("", table.concat(more, " "))
-        assert.equal(#names - #missing, ty.op.count()[tier])
-        assert.equal(#names, ty.op.count().of[tier])
+  it("has what the catalogue has, and nothing else", function()
+    local listed, more = {}, {}
+    for tier, names in ipairs(catalogue) do
+      local missing = {}
+      for _, name in ipairs(names) do
+        assert.is_nil(listed[name], name)
+        listed[name] = true
+        local ok, info = pcall(ty.op.info, name)
+        if not ok or info.name ~= name then missing[#missing + 1] = name end
       end
-    end)
+      assert.equal(catalogue.left_out[tier], table.concat(missing, " "))
+    end
+    for _, name in ipairs(ty.op.list()) do
+      if not listed[name] and not ty.op.info(name).added then more[#more + 1] = name end
+    end
+    assert.equal("", table.concat(more, " "))
+  end)
 
   it("prints the count", function()
     local output = shell.tycho([[-e 'require("tycho").op.count()']])

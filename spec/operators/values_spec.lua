@@ -1,17 +1,19 @@
--- Every line of spec/operators/cases_values.lua: values, gradients (zero, the operator's own, or
--- refused) with write, add and null; the same values in an executor that is fused, plain (a monitor
--- watches), recomputes or shares its memory with another one, and from arrays without any plan; the
--- other floating types; the smallest and largest shapes.
+-- Lines of spec/operators/cases.lua that say what they compute: values. Every line of
+-- spec/operators/cases_values.lua: values, gradients (zero, the operator's own, or refused) with
+-- write, add and null; the same values in an executor that is fused, plain (a monitor watches),
+-- recomputes or shares its memory with another one, and from arrays without any plan; the other
+-- floating types; the smallest and largest shapes.
 local ty = require "tycho"
 local arrays = require "spec.support.arrays"
 local cases = require "spec.operators.cases_values"
+local with_gradient = require "spec.operators.cases"
 local trials = require "spec.support.trials"
 
 local TRIALS = 8
 local BOUNDS = {float64 = 1e-9, float32 = 1e-5, float16 = 4e-3, bfloat16 = 3e-2}
 
 -- what a line computes in, and how near that comes
-local function base(line) return line.options.dtype or "float64" end
+local function base(line) return line.options and line.options.dtype or "float64" end
 local function bound_of(line) return line.options.bound or BOUNDS[base(line)] end
 
 local function all_numbers(several)
@@ -155,6 +157,19 @@ local function trial(line, random, sizes)
   end
   if line.options.types ~= false and next(case.arrays) then check_types(line, case, req, heads) end
 end
+
+describe("values, beside derivatives:", function()
+  for line, key in trials.lines(with_gradient) do
+    local function value_trial(_, random, sizes)
+      local case = trials.make(line, random, sizes)
+      local want = line.want(known(case, "float64"), case.params)
+      agree_all("output", want, (run(line, case, "write", 0)), BOUNDS.float64)
+    end
+    if line.want then
+      it(key, function() trials.several(line, trials.seed("values", key), TRIALS, value_trial) end)
+    end
+  end
+end)
 
 describe("values, without derivatives:", function()
   for line, key in trials.lines(cases) do

@@ -281,7 +281,7 @@ end
 
 local names = {}
 for _, name in ipairs(ty.op.list()) do
-  if ty.op.info(name).tier > 0 then names[#names + 1] = name end
+  if not ty.op.info(name).added then names[#names + 1] = name end
 end
 
 local results, errors, failures = 0, 0, 0

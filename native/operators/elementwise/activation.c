@@ -42,19 +42,19 @@ static const struct param quadratic_params[] = {
 #define ALIKE .in = "data", .inplace = "0=0", .back_inplace = "0=0 0=1"
 
 const struct op op_activation[] = {
-  { .name = "Activation", .alias = "_npx_activation", ALIKE, .tier = 1,
+  { .name = "Activation", .alias = "_npx_activation", ALIKE,
     .doc = "relu, sigmoid, tanh, softrelu = ln(1 + e^data) or softsign = data / (1 + |data|), element by element; same "
            "shape. The gradient is made from the output, that of softsign from the input.",
     .param = activation_params, .param_size = sizeof(struct activation), .formula = &activation_row },
-  { .name = "hard_sigmoid", ALIKE, .tier = 2,
+  { .name = "hard_sigmoid", ALIKE,
     .doc = "alpha data + beta, cut off below 0 and above 1; gradient alpha where the result lies strictly between, else 0.",
     .param = hard_params, .param_size = sizeof(struct hard), .check = two_singles,
     .formula = &(const struct formula){ "clip($alpha * a + $beta, 0, 1)", { "g * (y > 0 && y < 1 ? $alpha : 0)" } } },
-  { .name = "clip", .alias = "_npi_clip _sparse_clip", ALIKE, .tier = 1,
+  { .name = "clip", .alias = "_npi_clip _sparse_clip", ALIKE,
     .doc = "data, but never below a_min or above a_max; the gradient is 0 where data lies outside of them.",
     .param = clip_params, .param_size = sizeof(struct bounds), .check = two_singles,
     .formula = &(const struct formula){ "a > $a_max ? $a_max : a < $a_min ? $a_min : a", { "a > $a_max || a < $a_min ? 0 : g" } } },
-  { .name = "_contrib_quadratic", ALIKE, .tier = 2,
+  { .name = "_contrib_quadratic", ALIKE,
     .doc = "a data^2 + b data + c, element by element; gradient 2 a data + b.",
     .param = quadratic_params, .param_size = sizeof(struct quadratic), .check = three_singles,
     .formula = &(const struct formula){ "$a * a * a + $b * a + $c", { "g * (2 * $a * a + $b)" } } },

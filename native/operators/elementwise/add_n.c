@@ -62,7 +62,7 @@ static int forward(struct call *c)
 static const struct kernel cpu[] = { { "add_n", forward, T_ANY, .flags = K_ALIKE, .blocks = IN_BLOCKS(0xffff, 1) }, { 0 } };
 
 const struct op op_add_n[] = {
-  { .name = "add_n", .alias = "ElementWiseSum _sparse_ElementWiseSum _sparse_add_n", .in = "arg*num_args", .tier = 1,
+  { .name = "add_n", .alias = "ElementWiseSum _sparse_ElementWiseSum _sparse_add_n", .in = "arg*num_args",
     .doc = "The sum of all inputs, which have one shape; each of them receives the gradient of the output.",
     .param = params, .param_size = sizeof(struct sum), .grad = "g0", .flags = OP_IDENTITY_GRAD | OP_SUM, .inplace = "0=0", .cpu = cpu },
   { 0 }

@@ -28,7 +28,7 @@ static int broadcast_shape(struct infer *s)
 }
 
 #define SAME(name_, alias_, doc_) \
-  .name = name_, .alias = alias_, .doc = doc_, .in = "lhs rhs", .inplace = "0=0 0=1", .tier = 1
+  .name = name_, .alias = alias_, .doc = doc_, .in = "lhs rhs", .inplace = "0=0 0=1"
 #define WIDE(name_, alias_, doc_) SAME(name_, alias_, doc_), .shape = broadcast_shape
 #define PAIR(same, same_alias, wide, wide_alias, y_, da_, db_, doc_) \
   { SAME(same, same_alias, doc_ " Shapes are equal."), .formula = &(const struct formula){ y_, { da_, db_ } }, \
@@ -90,12 +90,12 @@ const struct op op_binary[] = {
   TEST("_logical_xor",   "_Logical_Xor",   "broadcast_logical_xor",   NULL, "xor(a, b)",
        "1 where exactly one input is 0, else 0, in their dtype.")
 
-  { .name = "_scatter_elemwise_div", .in = "lhs rhs", .inplace = "0=0 0=1", .tier = 2,
+  { .name = "_scatter_elemwise_div", .in = "lhs rhs", .inplace = "0=0 0=1",
     .formula = &(const struct formula){ "a / b", { "g / b", "g * (-a / (b * b))" } },
     .doc = "lhs / rhs at the rows of lhs that are stored: all of them, as arrays are dense. Gradients as of elemwise_div." },
-  { .name = "_grad_add", .in = "lhs rhs", .inplace = "0=0 0=1", .formula = &(const struct formula){ "a + b", { "g", "g" } }, .tier = 1,
+  { .name = "_grad_add", .in = "lhs rhs", .inplace = "0=0 0=1", .formula = &(const struct formula){ "a + b", { "g", "g" } },
     .doc = "lhs + rhs of equal shapes: joins the gradients that come from several readers." },
-  { .name = "_identity_with_attr_like_rhs", .in = "lhs rhs", .inplace = "0=0", .formula = &(const struct formula){ "a", { "g", NULL } }, .tier = 1,
+  { .name = "_identity_with_attr_like_rhs", .in = "lhs rhs", .inplace = "0=0", .formula = &(const struct formula){ "a", { "g", NULL } },
     .doc = "lhs; both inputs and the output have one shape. The gradient goes to lhs, rhs gets zeros." },
   { 0 }
 };

@@ -77,15 +77,15 @@ static int convert_all(struct call *c) /* forward, and backward: in and out have
 static const struct kernel multi[] = { { "convert", convert_all, T_ANY }, { 0 } };
 
 const struct op op_cast[] = {
-  { .name = "Cast", .alias = "_npi_cast _npx_cast cast", .in = "data", .tier = 1,
+  { .name = "Cast", .alias = "_npi_cast _npx_cast cast", .in = "data",
     .doc = "data in another dtype, same shape, converted as C does; the gradient is converted back.",
     .param = params, .param_size = sizeof(struct cast), .type = cast_type,
     .inplace = "0=0", .back_inplace = "0=0", .formula = &(const struct formula){ "a", { "g" } } },
-  { .name = "amp_cast", .in = "data", .tier = 2,
+  { .name = "amp_cast", .in = "data",
     .doc = "data in another dtype if it is float16, float32 or bfloat16, else data as it is; the gradient is converted back.",
     .param = params, .param_size = sizeof(struct cast), .type = amp_type,
     .inplace = "0=0", .back_inplace = "0=0", .formula = &(const struct formula){ "a", { "g" } } },
-  { .name = "amp_multicast", .in = "data_*num_outputs", .out_of = multi_out, .tier = 2,
+  { .name = "amp_multicast", .in = "data_*num_outputs", .out_of = multi_out,
     .doc = "All float16, bfloat16 and float32 inputs in the widest (or narrowest) dtype among them; others as they are. "
            "Gradients are converted back.",
     .param = multi_params, .param_size = sizeof(struct multicast), .shape = multi_shape, .type = multi_type,

@@ -177,6 +177,6 @@ const struct op op_leaky_relu[] = {
     .doc = "data above 0; below: slope data (leaky), slope (e^data - 1) (elu), its scaled form (selu), gamma data along axis 1 (prelu), "
            "random slopes in training and their mean otherwise (rrelu); gelu is data times the normal distribution function. Same shape; "
            "prelu's gamma has one element per channel, or one.",
-    .grad_of = grad_of, .inplace = "0=0", .cpu = cpu, .back_cpu = back_cpu, .flags = OP_RANDOM, .tier = 1 },
+    .grad_of = grad_of, .inplace = "0=0", .cpu = cpu, .back_cpu = back_cpu, .flags = OP_RANDOM },
   { 0 }
 };

@@ -25,10 +25,10 @@ static int result_type(struct infer *s)
 #define NUMBERED(name_, alias_) \
   .name = name_, .alias = alias_, .in = "data", .param = params, .param_size = sizeof(struct scalar), .type = result_type, .inplace = "0=0"
 #define WITH(name_, alias_, y_, grad_, doc_) \
-  { NUMBERED(name_, alias_), .doc = doc_, .formula = &(const struct formula){ y_, { grad_ } }, .back_inplace = "0=0 0=1", .tier = 1 },
+  { NUMBERED(name_, alias_), .doc = doc_, .formula = &(const struct formula){ y_, { grad_ } }, .back_inplace = "0=0 0=1" },
 #define TEST(name_, alias_, y_, doc_) \
   { NUMBERED(name_, alias_), .doc = doc_ " in data's dtype; the gradient is zero.", .formula = &(const struct formula){ y_, { NULL } }, \
-    .flags = OP_ZERO_GRAD, .tier = 1 },
+    .flags = OP_ZERO_GRAD },
 
 const struct op op_scalar[] = {
   /*   name               aliases                               y                  gradient; doc */
@@ -78,19 +78,19 @@ const struct op op_scalar[] = {
   TEST("_logical_xor_scalar",   "_LogicalXorScalar",   "xor(a, $scalar)",
        "1 where exactly one of data and scalar is 0, else 0,")
 
-  { .name = "_contrib_gradientmultiplier", .in = "data", .param = params, .param_size = sizeof(struct scalar), .tier = 2,
+  { .name = "_contrib_gradientmultiplier", .in = "data", .param = params, .param_size = sizeof(struct scalar),
     .doc = "data itself; the gradient is multiplied by scalar (a negative one turns it around).",
     .inplace = "0=0", .back_inplace = "0=0", .formula = &(const struct formula){ "a", { "g * $scalar" } } },
-  { .name = "smooth_l1", .alias = "_npx_smooth_l1", .in = "data", .param = smooth_params, .param_size = sizeof(double), .tier = 2,
+  { .name = "smooth_l1", .alias = "_npx_smooth_l1", .in = "data", .param = smooth_params, .param_size = sizeof(double),
     .doc = "scalar^2 data^2 / 2 where |data| < 1 / scalar^2, else |data| - 1 / (2 scalar^2); gradient scalar^2 data inside, "
            "the sign of data outside.",
     .inplace = "0=0", .back_inplace = "0=0 0=1",
     .formula = &(const struct formula){
       "abs(a) > 1 / square($scalar) ? abs(a) - 0.5 / square($scalar) : 0.5 * a * a * square($scalar)",
       { "g * (abs(a) > 1 / square($scalar) ? sign(a) : square($scalar) * a)" } } },
-  { NUMBERED("_scatter_plus_scalar", NULL), .formula = &(const struct formula){ "a + $scalar", { "g" } }, .tier = 2,
+  { NUMBERED("_scatter_plus_scalar", NULL), .formula = &(const struct formula){ "a + $scalar", { "g" } },
     .doc = "data + scalar at the rows that are stored: all of them, as arrays are dense. Gradient 1." },
-  { NUMBERED("_scatter_minus_scalar", NULL), .formula = &(const struct formula){ "a - $scalar", { "g" } }, .tier = 2,
+  { NUMBERED("_scatter_minus_scalar", NULL), .formula = &(const struct formula){ "a - $scalar", { "g" } },
     .doc = "data - scalar at the rows that are stored: all of them, as arrays are dense. Gradient 1." },
   { 0 }
 };

@@ -93,7 +93,7 @@ static const struct kernel mask_cpu[]  = { { .name = "rows", .run = mask_run,  .
 static const struct kernel mask_bcpu[] = { { .name = "rows", .run = mask_back, .types = T_ANY }, { 0 } };
 
 const struct op op_boolean_mask[] = {
-  { .name = "_contrib_boolean_mask", .alias = "_npi_boolean_mask", .in = "data index", .tier = 2, .flags = OP_DYNAMIC_ROWS,
+  { .name = "_contrib_boolean_mask", .alias = "_npi_boolean_mask", .in = "data index", .flags = OP_DYNAMIC_ROWS,
     .doc = "Rows of data (n, ...) where index (n,) is not zero; the gradient goes back to those rows, index gets zeros.",
     .param = mask_params, .param_size = sizeof(struct mask), .shape = mask_shape, .type = mask_type, .measure = mask_measure,
     .grad = "g0 i1", .cpu = mask_cpu, .back_cpu = mask_bcpu },

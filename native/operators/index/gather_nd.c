@@ -365,32 +365,32 @@ MOVE_KERNEL(unravel_kernels, unravel_run)
 /* -- rows -------------------------------------------------------------------------------------- */
 
 const struct op op_gather_nd[] = {
-  { .name = "gather_nd", .alias = "_npi_gather_nd _npx_gather_nd", .tier = 2,
+  { .name = "gather_nd", .alias = "_npi_gather_nd _npx_gather_nd",
     .doc = "The rows of data at the places named by indices (M, ...): result (..., rest of data). Gradients of one "
            "place add up; indices get none.",
     .in = "data indices", .shape = gather_shape, .type = first_type, .grad = "g0 i1", .cpu = gather_kernels,
     .back_cpu = gather_back_kernels },
-  { .name = "scatter_nd", .tier = 2,
+  { .name = "scatter_nd",
     .doc = "Zeros of the given shape with the rows of data written to the places named by indices. data's gradient is "
            "gathered there; indices get none.",
     .in = "data indices", .param = scatter_params, .param_size = sizeof(struct scatter), .shape = scatter_shape,
     .type = first_type,
     .grad = "g0 i1", .cpu = scatter_kernels, .back_cpu = scatter_back_kernels },
-  { .name = "_scatter_set_nd", .alias = "_npi_scatter_set_nd", .tier = 1,
+  { .name = "_scatter_set_nd", .alias = "_npi_scatter_set_nd",
     .doc = "lhs with the rows of rhs written to the places named by indices. No gradient.",
     .in = "lhs rhs indices", .param = scatter_params, .param_size = sizeof(struct scatter), .shape = set_shape,
     .type = set_type,
     .inplace = "0=0", .cpu = set_kernels },
-  { .name = "_contrib_index_copy", .tier = 2,
+  { .name = "_contrib_index_copy",
     .doc = "old_tensor with row index_vector[i] replaced by row i of new_tensor. The replaced rows' gradient goes to "
            "new_tensor, the rest to old_tensor.",
     .in = "old_tensor index_vector new_tensor", .shape = copy_shape, .type = copy_type, .grad = "g0 i1",
     .cpu = copy_kernels, .back_cpu = copy_back_kernels },
-  { .name = "_ravel_multi_index", .alias = "ravel_multi_index", .tier = 2,
+  { .name = "_ravel_multi_index", .alias = "ravel_multi_index",
     .doc = "Positions in the flattened array from one row of coordinates per axis. No gradient flows.",
     .in = "data", .param = ravel_params, .param_size = sizeof(struct ravel), .shape = ravel_shape,
     .flags = OP_ZERO_GRAD, .cpu = ravel_kernels },
-  { .name = "_unravel_index", .alias = "unravel_index", .tier = 2,
+  { .name = "_unravel_index", .alias = "unravel_index",
     .doc = "One row of coordinates per axis from positions in the flattened array. No gradient flows.",
     .in = "data", .param = ravel_params, .param_size = sizeof(struct ravel), .shape = unravel_shape,
     .flags = OP_ZERO_GRAD, .cpu = unravel_kernels },

@@ -344,18 +344,18 @@ MOVE_KERNEL(topk_back_kernels, topk_back)
 /* -- rows -------------------------------------------------------------------------------------- */
 
 const struct op op_sort[] = {
-  { .name = "sort", .alias = "_npi_sort", .tier = 2,
+  { .name = "sort", .alias = "_npi_sort",
     .doc = "Elements along an axis in order. Each element gets the gradient of its new place.",
     .in = "data", .out = "output0 [output1]", .param = sort_params, .param_size = sizeof(struct sort),
     .shape = sort_shape, .type = sort_type,
     .grad = "g0 o1", .cpu = sort_kernels, .back_cpu = sort_back_kernels },
-  { .name = "argsort", .alias = "_npi_argsort", .tier = 2,
+  { .name = "argsort", .alias = "_npi_argsort",
     .doc = "Places, counted from 0, that put the elements along an axis in order; equal elements stay as they are. No "
            "gradient flows.",
     .in = "data", .param = argsort_params, .param_size = sizeof(struct sort), .check = argsort_check,
     .shape = argsort_shape, .type = argsort_type,
     .flags = OP_ZERO_GRAD, .cpu = argsort_kernels },
-  { .name = "topk", .alias = "_npx_topk", .tier = 2,
+  { .name = "topk", .alias = "_npx_topk",
     .doc = "The k largest (or least) elements along an axis, sorted, their places counted from 0, or a mask of ones. "
            "Chosen elements get their gradient.",
     .in = "data", .out = "output", .out_of = topk_out, .param = topk_params, .param_size = sizeof(struct topk),

@@ -511,33 +511,33 @@ MOVE_KERNEL(where_back_kernels, where_back)
 /* -- rows -------------------------------------------------------------------------------------- */
 
 const struct op op_take[] = {
-  { .name = "take", .alias = "_npi_take", .tier = 1,
+  { .name = "take", .alias = "_npi_take",
     .doc = "Entries of a along an axis, chosen by indices; the shape of indices stands in place of the axis. "
            "Gradients of entries add up; indices get none.",
     .in = "a indices", .param = take_params, .param_size = sizeof(struct take), .shape = take_shape, .type = first_type,
     .grad = "g0 i1", .cpu = take_kernels, .back_cpu = take_back_kernels },
-  { .name = "batch_take", .tier = 1,
+  { .name = "batch_take",
     .doc = "One element of each row of a, chosen by indices, which are moved into the row's range. No gradient; use "
            "pick.",
     .in = "a indices", .shape = batch_shape, .type = batch_type, .cpu = batch_kernels },
-  { .name = "pick", .alias = "choose_element_0index _npx_pick", .tier = 1,
+  { .name = "pick", .alias = "choose_element_0index _npx_pick",
     .doc = "One element of each line along an axis, chosen by index. The gradient goes to the picked elements; the "
            "index gets none.",
     .in = "data index", .param = pick_params, .param_size = sizeof(struct pick), .shape = pick_shape,
     .type = first_type,
     .grad = "g0 i1", .cpu = pick_kernels, .back_cpu = pick_back_kernels },
-  { .name = "one_hot", .alias = "_npx_one_hot", .tier = 1,
+  { .name = "one_hot", .alias = "_npx_one_hot",
     .doc = "A row of `depth` numbers for each index: on_value at the index, off_value elsewhere and everywhere if it "
            "is out of range. No gradient flows.",
     .in = "indices", .param = hot_params, .param_size = sizeof(struct hot), .shape = hot_shape, .type = hot_type,
     .flags = OP_ZERO_GRAD, .cpu = hot_kernels },
-  { .name = "_onehot_encode", .tier = 3,
+  { .name = "_onehot_encode",
     .doc = "Rows of zeros with a 1 at the index lhs[i]; rhs only gives the shape.",
     .in = "lhs rhs", .shape = encode_shape, .type = encode_type, .cpu = encode_kernels },
-  { .name = "fill_element_0index", .tier = 3,
+  { .name = "fill_element_0index",
     .doc = "lhs with element rhs[i] of each row i replaced by mhs[i].",
     .in = "lhs mhs rhs", .shape = fill_shape, .type = fill_type, .inplace = "0=0", .cpu = fill_kernels },
-  { .name = "where", .alias = "_sparse_where", .tier = 1,
+  { .name = "where", .alias = "_sparse_where",
     .doc = "x where condition is not 0, else y; a vector as condition selects whole rows. Gradients go to the chosen "
            "side; condition gets none.",
     .in = "condition x y", .shape = where_shape, .type = where_type, .grad = "g0 i0", .cpu = where_kernels,

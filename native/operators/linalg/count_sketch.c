@@ -77,5 +77,5 @@ const struct op op_count_sketch[] = { {
   .doc = "Count sketch of the last axis: out[h[i]] += s[i] data[i], data (..., n), places h (1, n) from 0 to out_dim - 1, signs s (1, n); "
          "(..., out_dim). Gradient of data.",
   .in = "data h s", .out = "output", .param = params, .param_size = sizeof(struct sketch), .shape = shape,
-  .grad = "g0 i1 i2", .cpu = cpu, .back_cpu = back, .tier = 2,
+  .grad = "g0 i1 i2", .cpu = cpu, .back_cpu = back,
 }, { 0 } };

@@ -172,8 +172,8 @@ static const struct kernel sumlog_back_k[]  = { { "plain", sumlog_back,  T_FLOAT
 
 #define DIAG    .in = "A", .out = "output", .param = diag_params, .param_size = sizeof(struct place_param), .check = place_check
 #define TRIAN   .in = "A", .out = "output", .param = trian_params, .param_size = sizeof(struct place_param), .check = place_check
-#define EXTRACT .shape = extract_shape, .grad = "g0", .cpu = extract_cpu, .back_cpu = extract_back_k, .tier = 2
-#define MAKE    .shape = make_shape, .grad = "g0", .cpu = make_cpu, .back_cpu = make_back_k, .tier = 2
+#define EXTRACT .shape = extract_shape, .grad = "g0", .cpu = extract_cpu, .back_cpu = extract_back_k
+#define MAKE    .shape = make_shape, .grad = "g0", .cpu = make_cpu, .back_cpu = make_back_k
 
 const struct op op_diagonal[] = { {
   .name = "_linalg_extractdiag", .alias = "linalg_extractdiag", .back = "_backward_linalg_extractdiag",
@@ -195,5 +195,5 @@ const struct op op_diagonal[] = { {
 }, {
   .name = "_linalg_sumlogdiag", .alias = "linalg_sumlogdiag", .back = "_backward_linalg_sumlogdiag",
   .doc = "Sums of the logarithms of the diagonals of matrices A (..., n, n): (...), (1,) for one matrix. Gradient: 1 / A on the diagonal.",
-  .in = "A", .out = "output", .shape = sumlog_shape, .grad = "g0 i0", .cpu = sumlog_cpu, .back_cpu = sumlog_back_k, .tier = 2,
+  .in = "A", .out = "output", .shape = sumlog_shape, .grad = "g0 i0", .cpu = sumlog_cpu, .back_cpu = sumlog_back_k,
 }, { 0 } };

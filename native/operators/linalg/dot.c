@@ -280,27 +280,27 @@ const struct op op_dot[] = { {
   .doc = "Contracts the last axis of lhs with the first of rhs; output (lhs without it, rhs without it), "
          "(1,) for two vectors. Gradients of both.",
   .in = "lhs rhs", .out = "output", .param = dot_params, .param_size = sizeof(struct dot), .shape = dot_shape,
-  .grad = "g0 i0 i1", .cpu = dot_cpu, .back_cpu = dot_back_k, .tier = 1,
+  .grad = "g0 i0 i1", .cpu = dot_cpu, .back_cpu = dot_back_k,
 }, {
   .name = "batch_dot", .alias = "_npx_batch_dot",
   .doc = "Products of matrices: lhs (..., m, k), rhs (..., k, n), output (..., m, n); at least one leading axis. "
          "Gradients of both.",
   .in = "lhs rhs", .out = "output", .param = batch_params, .param_size = sizeof(struct gemm_param), .shape = set_shape,
-  .grad = "g0 i0 i1", .cpu = set_cpu, .back_cpu = set_back_k, .tier = 1,
+  .grad = "g0 i0 i1", .cpu = set_cpu, .back_cpu = set_back_k,
 }, {
   .name = "_linalg_gemm2", .alias = "linalg_gemm2", .back = "_backward_linalg_gemm2",
   .doc = "output = alpha op(A) op(B) over leading axes; A (..., m, k), B (..., k, n). Gradients of both.",
   .in = "A B", .out = "output", .param = gemm2_params, .param_size = sizeof(struct gemm_param), .shape = set_shape,
-  .grad = "g0 i0 i1", .cpu = set_cpu, .back_cpu = set_back_k, .tier = 1,
+  .grad = "g0 i0 i1", .cpu = set_cpu, .back_cpu = set_back_k,
 }, {
   .name = "_linalg_gemm", .alias = "linalg_gemm", .back = "_backward_linalg_gemm",
   .doc = "output = alpha op(A) op(B) + beta C over leading axes; C (..., m, n). Gradients of A, B and C.",
   .in = "A B C", .out = "output", .param = gemm_params, .param_size = sizeof(struct gemm_param), .shape = set_shape,
-  .grad = "g0 i0 i1", .cpu = gemm_cpu, .back_cpu = gemm_back_k, .tier = 2,
+  .grad = "g0 i0 i1", .cpu = gemm_cpu, .back_cpu = gemm_back_k,
 }, {
   .name = "khatri_rao",
   .doc = "Column-wise Kronecker product of matrices (rows_i, n): output (product of rows_i, n). No gradient.",
   .in = "arg*num_args", .out = "output", .param = khatri_params, .param_size = sizeof(struct khatri),
   .shape = khatri_shape,
-  .cpu = khatri_cpu, .tier = 2,
+  .cpu = khatri_cpu,
 }, { 0 } };

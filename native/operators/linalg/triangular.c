@@ -384,26 +384,24 @@ const struct op op_triangular[] = { {
   .name = "_linalg_potrf", .alias = "linalg_potrf",
   .doc = "Cholesky factors of symmetric positive definite matrices A (..., n, n), of which one triangle is read: L with A = L L^T, "
          "or U with A = U^T U; the other triangle is 0. The gradient is symmetric.",
-  FACTOR, .grad = "g0 o0", .back = "_backward_linalg_potrf", .cpu = potrf_cpu, .back_cpu = potrf_back_k, .inplace = "0=0", .tier = 2,
+  FACTOR, .grad = "g0 o0", .back = "_backward_linalg_potrf", .cpu = potrf_cpu, .back_cpu = potrf_back_k, .inplace = "0=0",
 }, {
   .name = "_linalg_potri", .alias = "linalg_potri",
   .doc = "Inverses of the matrices whose Cholesky factors A (..., n, n) are: (A A^T)^-1, or (A^T A)^-1 of upper triangles. "
          "The gradient is a triangle.",
   FACTOR, .grad = "g0 i0 o0", .back = "_backward_linalg_potri", .cpu = potri_cpu, .back_cpu = potri_back_k, .inplace = "0=0",
-  .tier = 2,
 }, {
   .name = "_linalg_trmm", .alias = "linalg_trmm",
   .doc = "alpha op(A) B, or alpha B op(A), with triangular A (..., k, k) and B (..., m, n). Gradients of both.",
   TRIANGLES, .grad = "g0 i0 i1", .back = "_backward_linalg_trmm", .cpu = trmm_cpu, .back_cpu = trmm_back_k, .inplace = "0=1",
-  .tier = 2,
 }, {
   .name = "_linalg_trsm", .alias = "linalg_trsm",
   .doc = "X with op(A) X = alpha B, or X op(A) = alpha B, for triangular A (..., k, k) and B (..., m, n). Gradients of both.",
   TRIANGLES, .grad = "g0 i0 o0", .shown = "g0 i0 i1 o0", .back = "_backward_linalg_trsm", .cpu = trsm_cpu, .back_cpu = trsm_back_k,
-  .inplace = "0=1", .tier = 2,
+  .inplace = "0=1",
 }, {
   .name = "_linalg_syrk", .alias = "linalg_syrk",
   .doc = "alpha A A^T, or alpha A^T A, of matrices A (..., m, n). Gradient of A.",
   .in = "A", .out = "output", .param = syrk_params, .param_size = sizeof(struct triangle), .shape = syrk_shape,
-  .grad = "g0 i0", .back = "_backward_linalg_syrk", .cpu = syrk_cpu, .back_cpu = syrk_back_k, .tier = 2,
+  .grad = "g0 i0", .back = "_backward_linalg_syrk", .cpu = syrk_cpu, .back_cpu = syrk_back_k,
 }, { 0 } };

@@ -256,7 +256,7 @@ static const struct kernel ctc_back_cpu[] = { { "rows", ctc_backward, T_FLOAT | 
 const struct op op_ctc_loss[] = {
   { .name = "CTCLoss", .alias = "_contrib_CTCLoss _contrib_ctc_loss ctc_loss",
     .in = "data label data_lengths label_lengths", .in_of = ctc_in,
-    .out = "output0 [output1]", .tier = 1,
+    .out = "output0 [output1]",
     .doc = "-log of the probability of each label row (batch, labels) under activations data (time, batch, classes), "
            "softmax included: (batch,).",
     .param = ctc_params, .param_size = sizeof(struct ctc_param), .shape = ctc_shape, .type = ctc_type, .grad = "g0 o1",

@@ -188,5 +188,5 @@ const struct op op_hawkes[] = { {
          "intensities lda (N, K), alpha and beta (K,), memories state (N, K), times between events lags (N, T), kinds marks (N, T) "
          "int32, from 0, valid_length (N,), max_time (N,). Gradients of lda, alpha, beta through the likelihood.",
   .in = "lda alpha beta state lags marks valid_length max_time", .out = "output out_state", .shape = shape, .type = type,
-  .grad = "g0 i0 i1 i2 i3 i4 i5 i6 i7", .cpu = cpu, .back_cpu = back, .tier = 3,
+  .grad = "g0 i0 i1 i2 i3 i4 i5 i6 i7", .cpu = cpu, .back_cpu = back,
 }, { 0 } };

@@ -251,7 +251,7 @@ static const struct kernel sparse_back_cpu[] = { { "rows", sparse_backward, T_FL
 
 #define REGRESSION .in = "data label", .param = scale_params, .param_size = sizeof(struct scale_param), \
                    .shape = regression_shape, .type = label_type, .grad = "o0 i1", .inplace = "0=0", .back_inplace = "0=0", \
-                   .back_cpu = regression_back_cpu, .flags = OP_LOSS, .tier = 1
+                   .back_cpu = regression_back_cpu, .flags = OP_LOSS
 
 const struct op op_regression_output[] = {
   { .name = "LinearRegressionOutput", .alias = "_sparse_LinearRegressionOutput", .cpu = identity_cpu, REGRESSION,
@@ -265,17 +265,17 @@ const struct op op_regression_output[] = {
     .shape = svm_shape, .type = label_type,
     .doc = "Scores (rows, classes) as they are; the gradient is that of the one-against-all hinge loss, squared "
            "unless use_linear.",
-    .grad = "o0 i1", .inplace = "0=0", .cpu = identity_cpu, .back_cpu = svm_back_cpu, .flags = OP_LOSS, .tier = 2 },
+    .grad = "o0 i1", .inplace = "0=0", .cpu = identity_cpu, .back_cpu = svm_back_cpu, .flags = OP_LOSS },
   { .name = "MakeLoss", .in = "data", .param = loss_params, .param_size = sizeof(struct loss_param), .grad_of = loss_grad,
     .doc = "Data as it is, taken as a loss: its gradient is grad_scale, divided as normalization says, whatever stands behind.",
-    .inplace = "0=0", .cpu = identity_cpu, .back_cpu = loss_back_cpu, .flags = OP_LOSS, .tier = 1 },
+    .inplace = "0=0", .cpu = identity_cpu, .back_cpu = loss_back_cpu, .flags = OP_LOSS },
   { .name = "make_loss", .alias = "_sparse_make_loss", .in = "data", .out = "loss", .grad = "",
     .doc = "Data as it is, taken as a loss: its gradient is 1, whatever stands behind.",
-    .inplace = "0=0", .cpu = identity_cpu, .back_cpu = ones_back_cpu, .flags = OP_LOSS, .tier = 1 },
+    .inplace = "0=0", .cpu = identity_cpu, .back_cpu = ones_back_cpu, .flags = OP_LOSS },
   { .name = "IdentityAttachKLSparseReg", .in = "data moving_avg!", .param = sparse_params,
     .param_size = sizeof(struct sparse_param),
     .doc = "Data as it is; backward moves the average activation of each unit and adds the slope of its divergence "
            "from sparseness_target.",
-    .shape = sparse_shape, .grad = "g0 i0 i1!", .inplace = "0=0", .cpu = identity_cpu, .back_cpu = sparse_back_cpu, .tier = 1 },
+    .shape = sparse_shape, .grad = "g0 i0 i1!", .inplace = "0=0", .cpu = identity_cpu, .back_cpu = sparse_back_cpu },
   { 0 }
 };

@@ -224,7 +224,7 @@ bool softmax_loss_rows(
 }
 
 const struct op op_softmax_output[] = {
-  { .name = "SoftmaxOutput", .alias = "Softmax", .tier = 1, .flags = OP_LOSS,
+  { .name = "SoftmaxOutput", .alias = "Softmax", .flags = OP_LOSS,
     .doc = "Softmax of data; its gradient is that of cross entropy: (softmax - onehot(label)) grad_scale, whatever "
            "stands behind. "
            "A label of data's shape is taken as probabilities.",

@@ -254,7 +254,7 @@ static const struct kernel encdec_valatt_cpu[]    = { { "gemm", encdec_valatt,  
 static const struct kernel encdec_valatt_back_k[] = { { "gemm", encdec_valatt_back, T_FLOAT }, { 0 } };
 static const struct kernel div_cpu[]              = { { "rows", div_sqrt_dim,       T_FLOAT }, { 0 } };
 
-#define HEADS .out = "output", .param = params, .param_size = sizeof(struct attention), .tier = 2
+#define HEADS .out = "output", .param = params, .param_size = sizeof(struct attention)
 
 const struct op op_attention[] = { {
   .name = "_contrib_interleaved_matmul_selfatt_qk", .back = "_backward_interleaved_matmul_selfatt_qk", HEADS,
@@ -280,5 +280,5 @@ const struct op op_attention[] = { {
 }, {
   .name = "_contrib_div_sqrt_dim",
   .doc = "data divided by the root of the size of its last axis. Gradient: the same.",
-  .in = "data", .out = "output", .grad = "g0", .cpu = div_cpu, .back_cpu = div_cpu, .inplace = "0=0", .back_inplace = "0=0", .tier = 2,
+  .in = "data", .out = "output", .grad = "g0", .cpu = div_cpu, .back_cpu = div_cpu, .inplace = "0=0", .back_inplace = "0=0",
 }, { 0 } };

@@ -522,15 +522,15 @@ static const struct kernel relu_back_cpu[] = { { "rows", norm_backward, T_FLOAT,
 #define NORM SHARED, .inplace = "0=0", .cpu = norm_cpu, .out_of = norm_out, .grad = "g0 i0 i1 o1 o2 i3! i4! i2", .back_cpu = norm_back_cpu
 
 const struct op op_batch_norm[] = {
-  { .name = "BatchNorm", .alias = "_npx_batch_norm", NORM, .param = norm_params, .tier = 1,
+  { .name = "BatchNorm", .alias = "_npx_batch_norm", NORM, .param = norm_params,
     .doc = "(x - mean) / sqrt(var + eps) gamma + beta per channel: batch statistics in training, moving ones otherwise; "
            "a training backward moves the moving statistics. Outputs mean and var are the mean and 1 / sqrt(var + eps)." },
-  { .name = "BatchNorm_v1", NORM, .param = norm1_params, .check = axis_one, .tier = 2,
+  { .name = "BatchNorm_v1", NORM, .param = norm1_params, .check = axis_one,
     .doc = "Older BatchNorm with channels on axis 1; its third output is the variance." },
-  { .name = "_contrib_SyncBatchNorm", NORM, .param = sync_params, .check = sync_check, .tier = 2,
+  { .name = "_contrib_SyncBatchNorm", NORM, .param = sync_params, .check = sync_check,
     .doc = "BatchNorm whose statistics are meant to span devices; here of one device." },
   { .name = "_contrib_BatchNormWithReLU", SHARED, .out_of = relu_out, .param = norm_params,
-    .grad = "g0 i0 i1 o1 o2 i3! i4! i2 o0", .cpu = relu_cpu, .back_cpu = relu_back_cpu, .tier = 2,
+    .grad = "g0 i0 i1 o1 o2 i3! i4! i2 o0", .cpu = relu_cpu, .back_cpu = relu_back_cpu,
     .doc = "max(BatchNorm(x), 0)." },
   { 0 }
 };

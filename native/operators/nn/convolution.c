@@ -445,16 +445,16 @@ const struct op op_convolution[] = { {
          "Output (N, num_filter, floor((in + 2 pad - dilate (kernel - 1) - 1) / stride) + 1). Gradients of all inputs.",
   .in = "data weight bias", .out = "output", .in_of = conv_ports, .param = params, .param_size = sizeof(struct conv),
   .check = conv_check,
-  .shape = shape, .grad = "g0 i0 i1", .shown = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back, .tier = 1,
+  .shape = shape, .grad = "g0 i0 i1", .shown = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back,
 }, {
   .name = "Convolution_v1",
   .doc = "As Convolution with two or three spatial axes; the data's shape is not inferred from the output's.",
   .in = "data weight bias", .out = "output", .in_of = conv_ports, .param = params_v1, .param_size = sizeof(struct conv),
   .check = check_v1,
-  .shape = shape, .grad = "g0 i0 i1", .shown = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back, .tier = 2,
+  .shape = shape, .grad = "g0 i0 i1", .shown = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back,
 }, {
   .name = "_contrib_quantized_conv",
   .doc = "Convolution of 8-bit data with an int8 weight, and the range of its 32-bit result.",
   .in = "data weight bias", .out = "output min_output max_output", .in_of = ports8, .param = params, .param_size = sizeof(struct conv),
-  .check = conv_check, .shape = layer8_shape, .type = layer8_type, .cpu = layer8_cpu, .tier = 2,
+  .check = conv_check, .shape = layer8_shape, .type = layer8_type, .cpu = layer8_cpu,
 }, { 0 } };

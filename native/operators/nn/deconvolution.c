@@ -203,5 +203,5 @@ const struct op op_deconvolution[] = { {
          "Output (N, num_filter, stride (in - 1) + dilate (kernel - 1) + 1 - 2 pad + adj). Gradients of all inputs.",
   .in = "data weight bias", .out = "output", .in_of = conv_ports, .param = params, .param_size = sizeof(struct conv),
   .check = check,
-  .shape = shape, .grad = "g0 i0 i1", .cpu = cpu, .back_cpu = back, .tier = 1,
+  .shape = shape, .grad = "g0 i0 i1", .cpu = cpu, .back_cpu = back,
 }, { 0 } };

@@ -115,10 +115,10 @@ static const struct kernel table_back_cpu[] = { { "rows", table_backward, T_FLOA
               .shape = table_shape, .type = table_type, .grad = "g0 i0", .cpu = table_cpu, .back_cpu = table_back_cpu
 
 const struct op op_embedding[] = {
-  { .name = "Embedding", .alias = "_npx_embedding _sparse_Embedding", TABLE, .tier = 1,
+  { .name = "Embedding", .alias = "_npx_embedding _sparse_Embedding", TABLE,
     .doc = "Rows of weight (input_dim, output_dim) at the indices in data: shape of data, then output_dim. The "
            "indices get a zero gradient." },
-  { .name = "_contrib_SparseEmbedding", TABLE, .tier = 2,
+  { .name = "_contrib_SparseEmbedding", TABLE,
     .doc = "Embedding; its gradient is dense here." },
   { 0 }
 };

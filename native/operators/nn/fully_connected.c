@@ -237,9 +237,8 @@ const struct op op_fully_connected[] = { {
                                     .back_inplace = "0=1",
                                     .cpu = cpu,
                                     .back_cpu = back,
-                                    .tier = 1,
                                 },
   { .name = "_contrib_quantized_fully_connected", .in = "data weight bias", .out = "output min_output max_output", .in_of = ports8,
-    .doc = "FullyConnected of 8-bit data with an int8 weight, and the range of its 32-bit result.", .tier = 2,
+    .doc = "FullyConnected of 8-bit data with an int8 weight, and the range of its 32-bit result.",
     .param = params, .param_size = sizeof(struct linear), .shape = layer8_shape, .type = layer8_type, .cpu = layer8_cpu },
                                 { 0 } };

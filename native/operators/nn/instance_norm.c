@@ -325,21 +325,21 @@ static const struct kernel lrn_cpu[] = { { "rows", lrn_forward, T_FLOAT }, { 0 }
 static const struct kernel lrn_back_cpu[] = { { "rows", lrn_backward, T_FLOAT, NULL, lrn_scratch }, { 0 } };
 
 const struct op op_instance_norm[] = {
-  { .name = "InstanceNorm", .in = "data gamma beta", .out = "output [mean] [var]", .tier = 1,
+  { .name = "InstanceNorm", .in = "data gamma beta", .out = "output [mean] [var]",
     .doc = "(x - mean) / sqrt(var + eps) gamma + beta with statistics over the space of each sample and channel.",
     .param = instance_params, .param_size = sizeof(struct group_param), .shape = group_shape, .grad = "g0 i0 i1 o1 o2",
     .cpu = group_cpu, .back_cpu = group_back_cpu },
-  { .name = "GroupNorm", .in = "data gamma beta", .out_of = group_out, .tier = 2,
+  { .name = "GroupNorm", .in = "data gamma beta", .out_of = group_out,
     .doc = "(x - mean) / sqrt(var + eps) gamma + beta with statistics over each sample's groups of channels; gamma "
            "and beta have one entry per group.",
     .param = group_params, .param_size = sizeof(struct group_param), .shape = group_shape, .grad = "g0 i0 i1 o1 o2",
     .cpu = group_cpu, .back_cpu = group_back_cpu },
-  { .name = "L2Normalization", .in = "data", .out = "output [norm]", .tier = 1,
+  { .name = "L2Normalization", .in = "data", .out = "output [norm]",
     .doc = "x / sqrt(sum of squares + eps) over each sample (instance), over its channels (channel), or over the "
            "space of each channel (spatial).",
     .param = l2_params, .param_size = sizeof(struct l2_param), .shape = l2_shape, .grad = "g0 o0 o1", .cpu = l2_cpu,
     .back_cpu = l2_back_cpu },
-  { .name = "LRN", .in = "data", .out = "output [tmp_norm]", .tier = 1,
+  { .name = "LRN", .in = "data", .out = "output [tmp_norm]",
     .doc = "x (knorm + alpha / nsize * sum of squares over nsize neighbouring channels)^-beta for data (batch, "
            "channels, height, width).",
     .param = lrn_params, .param_size = sizeof(struct lrn_param), .check = lrn_check, .shape = lrn_shape, .grad = "g0 i0 o1",

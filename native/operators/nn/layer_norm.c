@@ -171,7 +171,7 @@ static const struct kernel layer_cpu[] = { { "rows", layer_forward, T_FLOAT, NUL
 static const struct kernel layer_back_cpu[] = { { "rows", layer_backward, T_FLOAT, NULL, backward_scratch }, { 0 } };
 
 const struct op op_layer_norm[] = {
-  { .name = "LayerNorm", .alias = "_npx_layer_norm", .in = "data gamma beta", .out_of = layer_out, .tier = 2,
+  { .name = "LayerNorm", .alias = "_npx_layer_norm", .in = "data gamma beta", .out_of = layer_out,
     .doc = "(x - mean) / sqrt(var + eps) gamma + beta with statistics over one axis; outputs mean and std = sqrt(var "
            "+ eps) pass no gradient.",
     .param = layer_params, .param_size = sizeof(struct layer_param), .shape = layer_shape, .grad = "g0 i0 i1 o1 o2",

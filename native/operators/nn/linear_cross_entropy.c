@@ -225,7 +225,7 @@ static const struct kernel cpu[] = { { "slabs", forward, T_FLOAT | T_INT, NULL, 
 static const struct kernel back_cpu[] = { { "copy", backward, T_FLOAT | T_INT, .add = 7 }, { 0 } };
 
 const struct op op_linear_cross_entropy[] = {
-  { .name = "_contrib_linear_cross_entropy", .tier = 3,
+  { .name = "_contrib_linear_cross_entropy",
     .doc = "Cross entropy of softmax(data weight^T + bias) with the class numbers in label, one for each row; its gradient "
            "takes no head gradient. data (..., k), weight (num_hidden, k), bias (num_hidden,), label and output (...). The "
            "products of all rows are never in memory at once. A label that is no class is an error.",

@@ -788,22 +788,22 @@ static const struct kernel adaptive_cpu[] = { { "rows", adaptive_forward, T_FLOA
 static const struct kernel adaptive_back_cpu[] = { { "rows", adaptive_backward, T_FLOAT }, { 0 } };
 
 const struct op op_pooling[] = {
-  { .name = "Pooling", .alias = "_npx_pooling", .in = "data", .out = "output {places}", .tier = 1,
+  { .name = "Pooling", .alias = "_npx_pooling", .in = "data", .out = "output {places}",
     .doc = "Maximum, mean, sum or power mean over windows of 1 to 3 axes. The gradient of max goes to the first "
            "maximum of a window.",
     .param = pool_params, .param_size = sizeof(struct pool_param), .check = pool_check, .shape = pool_shape, .type = pool_type,
     .grad_of = pool_grad, .cpu = pool_cpu, .back_cpu = pool_back_cpu },
-  { .name = "Pooling_v1", .in = "data", .tier = 2,
+  { .name = "Pooling_v1", .in = "data",
     .doc = "Older pooling over windows of 2 or 3 axes: padding counts as zeros, avg divides by the whole window, and "
            "every maximum of a window gets its gradient.",
     .param = pool1_params, .param_size = sizeof(struct pool_param), .check = pool1_check, .shape = pool_shape,
     .grad_of = pool1_grad,
     .cpu = pool_cpu, .back_cpu = pool_back_cpu },
-  { .name = "_contrib_quantized_pooling", .in = "data min_data max_data", .out = "output min_output max_output", .tier = 2,
+  { .name = "_contrib_quantized_pooling", .in = "data min_data max_data", .out = "output min_output max_output",
     .doc = "Pooling of 8-bit data, means rounded to the nearest level; the range stays.",
     .param = pool_params, .param_size = sizeof(struct pool_param), .check = pool_check, .shape = layer8_shape, .type = layer8_type,
     .cpu = layer8_cpu },
-  { .name = "_contrib_AdaptiveAvgPooling2D", .in = "data", .tier = 2,
+  { .name = "_contrib_AdaptiveAvgPooling2D", .in = "data",
     .doc = "Mean over windows chosen so that the output has output_size: (batch, channels, height, width).",
     .param = adaptive_params, .param_size = sizeof(struct adaptive_param), .shape = adaptive_shape, .grad = "g0",
     .cpu = adaptive_cpu, .back_cpu = adaptive_back_cpu },

@@ -740,7 +740,7 @@ static const struct kernel rnn_cpu[] = { { "steps", rnn_forward, T_FLOAT, NULL, 
 static const struct kernel rnn_back_cpu[] = { { "steps", rnn_backward, T_FLOAT, backward_refuse, backward_scratch }, { 0 } };
 
 const struct op op_rnn[] = {
-  { .name = "RNN", .alias = "_npx_rnn", .in = "data parameters state state_cell", .in_of = rnn_in, .out_of = rnn_out, .tier = 1,
+  { .name = "RNN", .alias = "_npx_rnn", .in = "data parameters state state_cell", .in_of = rnn_in, .out_of = rnn_out,
     .doc = "Recurrent layers over data (time, batch, input): output (time, batch, directions * state_size) and, with "
            "state_outputs, the final states "
            "(layers * directions, batch, state_size). Weights and biases of all layers are one vector.",

@@ -314,7 +314,7 @@ static const struct kernel cross_back_cpu[] = { { "rows", cross_backward, T_FLOA
 /* -- the operators ----------------------------------------------------------------------------- */
 
 const struct op op_softmax[] = {
-  { .name = "softmax", .alias = "_npx_softmax", .tier = 1,
+  { .name = "softmax", .alias = "_npx_softmax",
     .doc = "e^(x / temperature), divided by its sum along axis. With use_length only the first length elements of a "
            "row take part, "
            "the rest is 0; length has data's shape without axis.",
@@ -322,21 +322,21 @@ const struct op op_softmax[] = {
     .check = soft_check,
     .shape = soft_shape, .type = soft_type, .grad = "g0 o0", .inplace = "0=0", .back_inplace = "0=0 0=1",
     .cpu = soft_cpu, .back_cpu = soft_back_cpu },
-  { .name = "log_softmax", .alias = "_npx_log_softmax", .tier = 1,
+  { .name = "log_softmax", .alias = "_npx_log_softmax",
     .doc = "Logarithm of the softmax of x / temperature along axis, computed without leaving the logarithmic scale.",
     .in = "data", .param = other_params, .param_size = sizeof(struct soft_param), .check = soft_check,
     .shape = soft_shape, .type = soft_type, .grad = "g0 o0", .inplace = "0=0", .back_inplace = "0=0 0=1",
     .cpu = soft_cpu, .back_cpu = soft_back_cpu },
-  { .name = "softmin", .tier = 2,
+  { .name = "softmin",
     .doc = "Softmax of -x / temperature along axis.",
     .in = "data", .param = other_params, .param_size = sizeof(struct soft_param), .check = soft_check,
     .shape = soft_shape, .type = soft_type, .grad = "g0 o0", .inplace = "0=0", .back_inplace = "0=0 0=1",
     .cpu = soft_cpu, .back_cpu = soft_back_cpu },
-  { .name = "SoftmaxActivation", .tier = 1,
+  { .name = "SoftmaxActivation",
     .doc = "Softmax over the last axis (mode instance) or over axis 1 (mode channel); older form of softmax.",
     .in = "data", .param = activation_params, .param_size = sizeof(struct activation_param), .grad = "g0 o0",
     .inplace = "0=0", .back_inplace = "0=0 0=1", .cpu = activation_cpu, .back_cpu = activation_back_cpu },
-  { .name = "softmax_cross_entropy", .tier = 1,
+  { .name = "softmax_cross_entropy",
     .doc = "Sum over the rows of data (rows, classes) of -log of the softmax at the row's label, (1,); the label gets "
            "a zero gradient.",
     .in = "data label", .shape = cross_shape, .type = cross_type, .grad = "g0 i0 i1", .cpu = cross_cpu,

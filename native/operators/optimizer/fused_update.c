@@ -85,7 +85,7 @@ static const struct param params[] = {
   NUMBER(wd_lh, "0.0", "weight decay outside of the momentum"), { 0 } };
 
 const struct op op_fused_update[] = {
-  { .name = "_learn", .tier = 3, .flags = OP_ALIAS | OP_FUSED_UPDATE,
+  { .name = "_learn", .flags = OP_ALIAS | OP_FUSED_UPDATE,
     .doc = "The weight itself; backward makes the optimizer's step on it and its states, with rates[at] = {learning rate, weight decay}.",
     .in = "weight rates!", .in_of = inputs, .grad_of = reads, .param = params, .param_size = sizeof(struct learn), .check = update_check,
     .shape = shape, .type = type, .back_cpu = (const struct kernel[]){ { "update", step, T_FLOAT }, { 0 } } },

@@ -274,36 +274,36 @@ GLUE(PRE_SGD, run_groups) GLUE(PRE_SGD_MOM, run_groups) GLUE(PRE_MP_SGD, run_gro
 GLUE(ADAMW, run_groups) GLUE(MP_ADAMW, run_groups) GLUE(LAMB, run_lamb) GLUE(MP_LAMB, run_lamb)
 
 /* A new weight may take the place of the old one. */
-#define MULTI(name_, id, stride_, params_, check_, tier_, doc_) \
-  { .name = name_, .in = "data", .in_of = in_##id, .out_of = output_names, .doc = doc_, .tier = tier_, \
+#define MULTI(name_, id, stride_, params_, check_, doc_) \
+  { .name = name_, .in = "data", .in_of = in_##id, .out_of = output_names, .doc = doc_, \
     .param = params_, .param_size = sizeof(struct multi), .check = check_, \
     .shape = shape_##id, .type = type_##id, .inplace = "*=" #stride_, \
     .cpu = (const struct kernel[]){ { "multi", run_##id, T_ANY, .scratch = id >= LAMB ? lamb_scratch : NULL }, { 0 } } }
 
 const struct op op_multi_update[] = {
-  MULTI("multi_sgd_update", SGD, 2, sgd, check_lists, 1,
+  MULTI("multi_sgd_update", SGD, 2, sgd, check_lists,
         "sgd_update for many pairs of weight and gradient; gives the new weights."),
-  MULTI("multi_sgd_mom_update", SGD_MOM, 3, sgd_mom, check_lists, 1,
+  MULTI("multi_sgd_mom_update", SGD_MOM, 3, sgd_mom, check_lists,
         "sgd_mom_update for many triples of weight, gradient and momentum."),
-  MULTI("multi_mp_sgd_update", MP_SGD, 3, sgd, check_lists, 1,
+  MULTI("multi_mp_sgd_update", MP_SGD, 3, sgd, check_lists,
         "mp_sgd_update for many triples of weight, gradient and master copy."),
-  MULTI("multi_mp_sgd_mom_update", MP_SGD_MOM, 4, sgd_mom, check_lists, 1,
+  MULTI("multi_mp_sgd_mom_update", MP_SGD_MOM, 4, sgd_mom, check_lists,
         "mp_sgd_mom_update for many weights with gradient, momentum and master copy."),
-  MULTI("preloaded_multi_sgd_update", PRE_SGD, 2, preloaded, check_plain, 1,
+  MULTI("preloaded_multi_sgd_update", PRE_SGD, 2, preloaded, check_plain,
         "multi_sgd_update with rates and decays in two arrays behind the weights."),
-  MULTI("preloaded_multi_sgd_mom_update", PRE_SGD_MOM, 3, preloaded_mom, check_plain, 1,
+  MULTI("preloaded_multi_sgd_mom_update", PRE_SGD_MOM, 3, preloaded_mom, check_plain,
         "multi_sgd_mom_update with rates and decays in two arrays."),
-  MULTI("preloaded_multi_mp_sgd_update", PRE_MP_SGD, 3, preloaded, check_plain, 1,
+  MULTI("preloaded_multi_mp_sgd_update", PRE_MP_SGD, 3, preloaded, check_plain,
         "multi_mp_sgd_update with rates and decays in two arrays."),
-  MULTI("preloaded_multi_mp_sgd_mom_update", PRE_MP_SGD_MOM, 4, preloaded_mom, check_plain, 1,
+  MULTI("preloaded_multi_mp_sgd_mom_update", PRE_MP_SGD_MOM, 4, preloaded_mom, check_plain,
         "multi_mp_sgd_mom_update with rates and decays in two arrays."),
-  MULTI("_multi_adamw_update", ADAMW, 4, adamw, check_adamw, 2,
+  MULTI("_multi_adamw_update", ADAMW, 4, adamw, check_adamw,
         "_adamw_update for many weights; the last input is the scale of all gradients."),
-  MULTI("_multi_mp_adamw_update", MP_ADAMW, 5, adamw, check_adamw, 2,
+  MULTI("_multi_mp_adamw_update", MP_ADAMW, 5, adamw, check_adamw,
         "_mp_adamw_update for many weights; the last input is the scale of all gradients."),
-  MULTI("_multi_lamb_update", LAMB, 4, lamb, check_lamb, 1,
+  MULTI("_multi_lamb_update", LAMB, 4, lamb, check_lamb,
         "Whole LAMB steps for many weights: direction, norms, scaled step."),
-  MULTI("_multi_mp_lamb_update", MP_LAMB, 5, lamb, check_lamb, 1,
+  MULTI("_multi_mp_lamb_update", MP_LAMB, 5, lamb, check_lamb,
         "Whole LAMB steps on float32 master copies; the norm is that of the rounded weight."),
   { 0 }
 };

@@ -422,7 +422,7 @@ static const char *data_refuse(const struct call *c)
 
 #define CPU(run_, refuse_) .cpu = (const struct kernel[]){ { "levels", run_, T_FLOAT | T_INT, refuse_ }, { 0 } }
 #define PARAMS(list, T) .param = list, .param_size = sizeof(struct T)
-#define RESULT .out = "output min_output max_output", .tier = 2
+#define RESULT .out = "output min_output max_output"
 #define DATA "data min_data max_data"
 #define PAIR "lhs rhs lhs_min lhs_max rhs_min rhs_max"
 

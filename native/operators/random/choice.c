@@ -260,18 +260,18 @@ static const struct kernel shuffle_kernels[] = {
 /* -- rows -------------------------------------------------------------------------------------- */
 
 const struct op op_choice[] = {
-  { .name = "_sample_multinomial", .alias = "sample_multinomial", .tier = 2, .flags = OP_RANDOM,
+  { .name = "_sample_multinomial", .alias = "sample_multinomial", .flags = OP_RANDOM,
     .doc = "Draws class indices from rows of probabilities; with get_prob also the logarithms of their probabilities, "
            "whose gradient is 1 / p at the drawn class.",
     .in = "data", .out_of = multinomial_out, .param = multinomial_params, .param_size = sizeof(struct multinomial),
     .check = multinomial_check, .shape = multinomial_shape, .type = multinomial_type,
     .grad = "g0", .grad_of = multinomial_grad, .cpu = multinomial_kernels, .back_cpu = multinomial_back_kernels },
-  { .name = "_sample_unique_zipfian", .tier = 2, .flags = OP_RANDOM | OP_ZERO_GRAD,
+  { .name = "_sample_unique_zipfian", .flags = OP_RANDOM | OP_ZERO_GRAD,
     .doc = "Rows of different whole numbers below range_max, k with probability ln((k + 2) / (k + 1)) / "
            "ln(range_max + 1), and how many draws each row took.",
     .in = "", .out = "output0 output1", .param = zipfian_params, .param_size = sizeof(struct zipfian),
     .shape = zipfian_shape, .type = zipfian_type, .cpu = zipfian_kernels },
-  { .name = "_shuffle", .alias = "shuffle _npi_shuffle", .tier = 2, .flags = OP_RANDOM,
+  { .name = "_shuffle", .alias = "shuffle _npi_shuffle", .flags = OP_RANDOM,
     .doc = "Entries along the first axis in random order. No gradient.", .in = "data", .cpu = shuffle_kernels },
   { 0 }
 };

@@ -432,26 +432,26 @@ PHILOX(randint_kernels, randint_run, T(TY_I32) | T(TY_I64))
 /* -- rows -------------------------------------------------------------------------------------- */
 
 #define PARAM(list) .flags = OP_RANDOM | OP_ZERO_GRAD, .param = list, .param_size = sizeof(struct random)
-#define RANDOM(law, alias_, tier_, doc_) \
-  { .name = "_random_" #law, .alias = alias_, .tier = tier_, .doc = doc_, .in = "", PARAM(law##_params), \
+#define RANDOM(law, alias_, doc_) \
+  { .name = "_random_" #law, .alias = alias_, .doc = doc_, .in = "", PARAM(law##_params), \
     .check = check_dtype, .shape = random_shape, .type = random_type, .cpu = law##_random_kernels }
 #define LIKE(law, doc_) \
-  { .name = "_random_" #law "_like", .tier = 2, .doc = doc_ " in the shape and dtype of data.", .in = "data", \
+  { .name = "_random_" #law "_like", .doc = doc_ " in the shape and dtype of data.", .in = "data", \
     PARAM(law##_like_params), .cpu = law##_random_kernels }
 #define SAMPLE(law, in_, doc_) \
-  { .name = "_sample_" #law, .alias = "sample_" #law, .tier = 2, .doc = "A block of `shape` " doc_, .in = in_, \
+  { .name = "_sample_" #law, .alias = "sample_" #law, .doc = "A block of `shape` " doc_, .in = in_, \
     PARAM(sample_params), .check = check_dtype, .shape = sample_shape, .type = sample_type, \
     .cpu = law##_sample_kernels }
 
 const struct op op_sample[] = {
-  RANDOM(uniform,     "uniform random_uniform", 1, "Uniform numbers from low up to, but not including, high."),
-  RANDOM(normal,      "normal random_normal",   1, "Normal numbers with mean loc and standard deviation scale."),
-  RANDOM(gamma,       "random_gamma",           2, "Gamma distributed numbers of shape alpha and scale beta."),
-  RANDOM(exponential, "random_exponential",     2, "Exponentially distributed numbers of rate lam."),
-  RANDOM(poisson,     "random_poisson",         2, "Poisson distributed counts with mean lam, as floats."),
-  RANDOM(negative_binomial, "random_negative_binomial", 2,
+  RANDOM(uniform,     "uniform random_uniform", "Uniform numbers from low up to, but not including, high."),
+  RANDOM(normal,      "normal random_normal", "Normal numbers with mean loc and standard deviation scale."),
+  RANDOM(gamma,       "random_gamma", "Gamma distributed numbers of shape alpha and scale beta."),
+  RANDOM(exponential, "random_exponential", "Exponentially distributed numbers of rate lam."),
+  RANDOM(poisson,     "random_poisson", "Poisson distributed counts with mean lam, as floats."),
+  RANDOM(negative_binomial, "random_negative_binomial",
          "How many failures come before the k-th success of probability p, as floats."),
-  RANDOM(generalized_negative_binomial, "random_generalized_negative_binomial", 2,
+  RANDOM(generalized_negative_binomial, "random_generalized_negative_binomial",
          "Negative binomial counts given by their mean mu and dispersion alpha, as floats."),
   LIKE(uniform,       "Uniform numbers"),
   LIKE(normal,        "Normal numbers"),
@@ -467,7 +467,7 @@ const struct op op_sample[] = {
   SAMPLE(poisson,     "lam",        "Poisson distributed counts for each mean lam."),
   SAMPLE(negative_binomial,             "k p",      "negative binomial counts for each k and p."),
   SAMPLE(generalized_negative_binomial, "mu alpha", "negative binomial counts for each mean mu and dispersion alpha."),
-  { .name = "_random_randint", .alias = "random_randint _npi_random_randint", .tier = 2, .in = "",
+  { .name = "_random_randint", .alias = "random_randint _npi_random_randint", .in = "",
     PARAM(randint_params), .doc = "Whole numbers from low up to, but not including, high.",
     .check = randint_check, .shape = random_shape, .type = randint_type, .cpu = randint_kernels },
   { 0 }

@@ -277,20 +277,20 @@ NEST(repeated)
 #define KERNELS(nest) .grad = "g0", .cpu = nest##_kernels, .back_cpu = nest##_back_kernels
 
 const struct op op_broadcast[] = {
-  { .name = "broadcast_to", .tier = 2, KERNELS(stretched),
+  { .name = "broadcast_to", KERNELS(stretched),
     .doc = "Stretches axes of size 1 to the sizes in `shape`. The gradient is summed over them.",
     .in = "data", .param = to_params, .param_size = sizeof(struct to), .shape = to_shape },
-  { .name = "broadcast_axis", .alias = "broadcast_axes", .tier = 2, KERNELS(stretched),
+  { .name = "broadcast_axis", .alias = "broadcast_axes", KERNELS(stretched),
     .doc = "Stretches the listed axes of size 1. The gradient is summed over them.",
     .in = "data", .param = axes_params, .param_size = sizeof(struct axes), .shape = axes_shape },
-  { .name = "broadcast_like", .tier = 2, KERNELS(stretched),
+  { .name = "broadcast_like", KERNELS(stretched),
     .doc = "Stretches axes of size 1 of lhs to the sizes that rhs has there. The gradient of lhs is summed over them; "
            "rhs gets none.",
     .in = "lhs rhs", .param = like_params, .param_size = sizeof(struct like), .shape = like_shape, .type = like_type },
-  { .name = "tile", .alias = "_npi_tile", .tier = 1, KERNELS(tiled),
+  { .name = "tile", .alias = "_npi_tile", KERNELS(tiled),
     .doc = "Copies of the whole array side by side along each axis. The gradient is the sum over the copies.",
     .in = "data", .param = tile_params, .param_size = sizeof(struct tile), .shape = tile_shape },
-  { .name = "repeat", .alias = "_np_repeat", .tier = 1, KERNELS(repeated),
+  { .name = "repeat", .alias = "_np_repeat", KERNELS(repeated),
     .doc = "Each element several times in a row, along an axis or flattened. The gradient is the sum over the repeats.",
     .in = "data", .param = repeat_params, .param_size = sizeof(struct repeat), .shape = repeat_shape },
   { 0 }

@@ -91,14 +91,14 @@ static int count_run(struct call *c)
 static const struct kernel count_cpu[] = { { .name = "count", .run = count_run, .types = T_ANY }, { 0 } };
 
 const struct op op_cast_storage[] = {
-  { .name = "cast_storage", .alias = "_sparse_cast_storage", .in = "data", .tier = 2,
+  { .name = "cast_storage", .alias = "_sparse_cast_storage", .in = "data",
     .doc = "data itself: every storage is dense here; the gradient passes through.",
     .param = storage_params, .param_size = sizeof(struct storage_param), .inplace = "0=0", .back_inplace = "0=0",
     .formula = &(const struct formula){ "a", { "g" } } },
-  { .name = "_sparse_retain", .in = "data indices", .tier = 2,
+  { .name = "_sparse_retain", .in = "data indices",
     .doc = "data with zeros in all rows but those that indices (k,) name; their gradients pass through, the others' are zero.",
     .shape = retain_shape, .type = retain_type, .grad = "g0 i1", .cpu = retain_cpu, .back_cpu = retain_back_cpu },
-  { .name = "_contrib_getnnz", .in = "data", .tier = 2, .flags = OP_ZERO_GRAD,
+  { .name = "_contrib_getnnz", .in = "data", .flags = OP_ZERO_GRAD,
     .doc = "How many elements of a matrix are not zero: (1,), or one number per column or row; int64. The gradient is zero.",
     .param = count_params, .param_size = sizeof(struct count_param), .shape = count_shape, .type = count_type,
     .cpu = count_cpu },

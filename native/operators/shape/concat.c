@@ -388,22 +388,22 @@ MOVE_KERNEL(cuts_back_kernels, cuts_back)
   .grad = "g0", .cpu = concat_kernels, .back_cpu = concat_back_kernels
 
 const struct op op_concat[] = {
-  { .name = "Concat", .alias = "concat _sparse_concat", .tier = 1, CONCAT, .shape = concat_shape,
+  { .name = "Concat", .alias = "concat _sparse_concat", CONCAT, .shape = concat_shape,
     .doc = "The inputs one behind the other along axis `dim`; all other dims are equal. Each input's gradient is its "
            "part of the head gradient." },
-  { .name = "_rnn_param_concat", .alias = "_npi_rnn_param_concat", .tier = 1, CONCAT, .shape = parameters_shape,
+  { .name = "_rnn_param_concat", .alias = "_npi_rnn_param_concat", CONCAT, .shape = parameters_shape,
     .doc = "Concat of the parameters of a recurrent layer; what the output needs beyond the known inputs is shared equally by the "
            "unknown ones." },
-  { .name = "stack", .tier = 2,
+  { .name = "stack",
     .doc = "Inputs of one shape side by side along a new axis. Each input's gradient is its part of the head gradient.",
     .in = "arg*num_args", .param = stack_params, .param_size = sizeof(struct stack), .shape = stack_shape,
     .grad = "g0", .cpu = stack_kernels, .back_cpu = stack_back_kernels },
-  { .name = "SliceChannel", .alias = "split", .tier = 1,
+  { .name = "SliceChannel", .alias = "split",
     .doc = "Cuts an axis into equal pieces, one output each. The gradient is the head gradients one behind the other.",
     .in = "data", .out = "output*num_outputs", .param = split_params, .param_size = sizeof(struct split),
     .shape = split_shape,
     .grad = "g*", .cpu = split_kernels, .back_cpu = split_back_kernels },
-  { .name = "_split_v2", .alias = "_npi_split", .tier = 2,
+  { .name = "_split_v2", .alias = "_npi_split",
     .doc = "Cuts an axis at given places, or into `sections` pieces as equal as possible. The gradient is the head "
            "gradients one behind the other.",
     .in = "data", .out_of = cuts_out, .param = cuts_params, .param_size = sizeof(struct cuts), .check = cuts_check,

@@ -24,8 +24,8 @@ static const struct kernel copy_cpu[] = { { "copy", copy, T_ANY }, { 0 } };
 
 const struct op op_copy[] = {
   { .name = "_CrossDeviceCopy", .doc = "The data on another device; same shape. The gradient is copied back.", .in = "data", .grad = "g0",
-    .back = "_CrossDeviceCopy", .cpu = copy_cpu, .back_cpu = copy_cpu, .tier = 1 },
+    .back = "_CrossDeviceCopy", .cpu = copy_cpu, .back_cpu = copy_cpu },
   { .name = "_copyto", .alias = "_npi_copyto", .doc = "A copy of data; same shape. The gradient is copied back.", .in = "data",
       .grad = "g0",
-    .back = "_copyto", .cpu = copy_cpu, .back_cpu = copy_cpu, .inplace = "0=0", .back_inplace = "0=0", .tier = 1 },
+    .back = "_copyto", .cpu = copy_cpu, .back_cpu = copy_cpu, .inplace = "0=0", .back_inplace = "0=0" },
   { 0 } };

@@ -105,7 +105,7 @@ static const struct kernel crop_cpu[] = { { "rows", crop_forward, T_ANY }, { 0 }
 static const struct kernel crop_back_cpu[] = { { "rows", crop_backward, T_ANY }, { 0 } };
 
 const struct op op_crop[] = {
-  { .name = "Crop", .in = "arg*num_args", .tier = 1,
+  { .name = "Crop", .in = "arg*num_args",
     .doc = "A window of height and width h_w, or of the second input's, from offset or the middle of (batch, "
            "channels, height, width).",
     .param = crop_params, .param_size = sizeof(struct crop_param), .check = crop_check, .shape = crop_shape, .grad = "g0",

@@ -180,7 +180,7 @@ MOVE_KERNEL(pad_kernels, pad_run)
 static const struct kernel pad_back_kernels[] = { { .name = "gather", .run = pad_back, .types = T_FLOAT }, { 0 } };
 
 const struct op op_pad[] = {
-  { .name = "Pad", .alias = "pad", .tier = 2,
+  { .name = "Pad", .alias = "pad",
     .doc = "Adds a border around the pixels of 4-D or 5-D data: a constant, the nearest pixel, or a mirror image. "
            "Pixels gather the gradients of their copies.",
     .in = "data", .param = pad_params, .param_size = sizeof(struct pad), .shape = pad_shape,

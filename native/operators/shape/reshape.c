@@ -336,24 +336,24 @@ static int like_shape(struct infer *s)
 #define VIEW .cpu = copies, .back_cpu = copies, .grad = "g0", .type = pair_type, .flags = OP_VIEW
 
 const struct op op_reshape[] = {
-  { .name = "Reshape", .alias = "reshape", .tier = 1,
+  { .name = "Reshape", .alias = "reshape",
     .doc = "The same elements under new dims; `shape` may hold the codes 0 (copy a dim), -1 (what remains), -2 (all "
            "that remain), -3 (join two), "
            "-4 (split one). The gradient is reshaped back.",
     .in = "data", .param = reshape_params, .param_size = sizeof(struct reshape), .shape = reshape_shape,
     .back = "_backward_reshape", VIEW },
-  { .name = "Flatten", .alias = "flatten _npx_batch_flatten", .tier = 1,
+  { .name = "Flatten", .alias = "flatten _npx_batch_flatten",
     .doc = "Joins all axes but the first: (n, a, b, ...) becomes (n, a * b * ...). The gradient takes the old dims "
            "again.",
     .in = "data", .shape = flatten_shape, .back = "_backward_copy", VIEW },
-  { .name = "expand_dims", .alias = "_npi_expand_dims", .tier = 1,
+  { .name = "expand_dims", .alias = "_npi_expand_dims",
     .doc = "Puts an axis of size 1 at `axis`. The gradient loses it again.",
     .in = "data", .param = expand_params, .param_size = sizeof(struct expand), .shape = expand_shape,
     .back = "_backward_reshape", VIEW },
-  { .name = "squeeze", .tier = 2,
+  { .name = "squeeze",
     .doc = "Drops axes of size 1, the listed ones or all; one axis always stays. The gradient gets them back.",
     .in = "data", .param = squeeze_params, .param_size = sizeof(struct squeeze), .shape = squeeze_shape, VIEW },
-  { .name = "reshape_like", .alias = "_npx_reshape_like", .tier = 2,
+  { .name = "reshape_like", .alias = "_npx_reshape_like",
     .doc = "lhs under the dims of rhs, or with the dims lhs_begin to lhs_end replaced by dims rhs_begin to rhs_end of "
            "rhs. rhs gets no gradient.",
     .in = "lhs rhs", .param = like_params, .param_size = sizeof(struct like), .shape = like_shape,

@@ -220,12 +220,12 @@ MOVE_KERNEL(reverse_back_kernels, reverse_back)
   .type = sequence_type, .grad = "g0", .grad_of = sequence_grad, .cpu = op##_kernels, .back_cpu = op##_back_kernels
 
 const struct op op_sequence[] = {
-  { .name = "SequenceLast", .tier = 2, SEQUENCE(last), .shape = last_shape,
+  { .name = "SequenceLast", SEQUENCE(last), .shape = last_shape,
     .doc = "The last step of each sequence. The gradient goes to that step." },
-  { .name = "SequenceMask", .alias = "_npx_sequence_mask", .tier = 2, SEQUENCE(mask), .shape = same_shape,
+  { .name = "SequenceMask", .alias = "_npx_sequence_mask", SEQUENCE(mask), .shape = same_shape,
     .inplace = "0=0", .back_inplace = "0=0",
     .doc = "data with `value` behind the end of each sequence. No gradient comes from there." },
-  { .name = "SequenceReverse", .tier = 2, SEQUENCE(reverse), .shape = same_shape,
+  { .name = "SequenceReverse", SEQUENCE(reverse), .shape = same_shape,
     .doc =
         "The steps of each sequence in reverse order; what lies behind its end stays. The gradient is turned back." },
   { 0 }

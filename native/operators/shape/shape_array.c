@@ -308,27 +308,27 @@ static const struct kernel histogram_kernels[] = {
 /* -- rows -------------------------------------------------------------------------------------- */
 
 const struct op op_shape_array[] = {
-  { .name = "shape_array", .alias = "_npx_shape_array", .tier = 2,
+  { .name = "shape_array", .alias = "_npx_shape_array",
     .doc = "The dims of data as int64. No gradient flows.",
     .in = "data", .shape = shape_shape, .type = whole_type, .flags = OP_ZERO_GRAD, .cpu = shape_kernels },
-  { .name = "size_array", .tier = 2,
+  { .name = "size_array",
     .doc = "The number of elements of data as one int64. No gradient flows.",
     .in = "data", .shape = size_shape, .type = whole_type, .flags = OP_ZERO_GRAD, .cpu = size_kernels },
-  { .name = "_contrib_index_array", .tier = 2,
+  { .name = "_contrib_index_array",
     .doc = "For each element of data its coordinates, as int64 along a new last axis. No gradient flows.",
     .in = "data", .param = places_params, .param_size = sizeof(struct places), .shape = places_shape,
     .type = whole_type,
     .flags = OP_ZERO_GRAD, .cpu = places_kernels },
-  { .name = "_contrib_arange_like", .alias = "_npx_arange_like", .tier = 2,
+  { .name = "_contrib_arange_like", .alias = "_npx_arange_like",
     .doc = "start, start + step, ... in the shape of data, or as many as one of its axes has. No gradient flows.",
     .in = "data", .param = range_params, .param_size = sizeof(struct count_up), .shape = range_shape,
     .flags = OP_ZERO_GRAD, .cpu = range_kernels },
-  { .name = "diag", .tier = 2,
+  { .name = "diag",
     .doc = "The k-th diagonal along two axes as the last axis; of a vector, the matrix that has it as its k-th "
            "diagonal. The gradient goes back to the same places.",
     .in = "data", .param = diag_params, .param_size = sizeof(struct diag), .shape = diag_shape, .grad = "g0",
     .cpu = diag_kernels, .back_cpu = diag_back_kernels },
-  { .name = "_histogram", .alias = "_npi_histogram", .tier = 2,
+  { .name = "_histogram", .alias = "_npi_histogram",
     .doc = "How many elements lie in each bin, as int64, and the edges of the bins. What lies outside is not counted. "
            "No gradient.",
     .in = "data bins", .in_of = histogram_in, .out = "output0 output1", .param = histogram_params,

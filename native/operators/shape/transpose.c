@@ -260,19 +260,19 @@ NEST(reverse)
 #define KERNELS(op) .in = "data", .grad = "g0", .cpu = op##_kernels, .back_cpu = op##_back_kernels
 
 const struct op op_transpose[] = {
-  { .name = "transpose", .tier = 1, KERNELS(transpose),
+  { .name = "transpose", KERNELS(transpose),
     .doc = "Axes in another order, by default reversed. The gradient takes them back.",
     .param = transpose_params, .param_size = sizeof(struct transpose), .shape = transpose_shape },
-  { .name = "SwapAxis", .alias = "swapaxes _npi_swapaxes", .tier = 1, KERNELS(swap),
+  { .name = "SwapAxis", .alias = "swapaxes _npi_swapaxes", KERNELS(swap),
     .doc = "Two axes exchanged. The gradient is exchanged back.",
     .param = swap_params, .param_size = sizeof(struct swap), .shape = swap_shape },
-  { .name = "depth_to_space", .tier = 2, KERNELS(to_space),
+  { .name = "depth_to_space", KERNELS(to_space),
     .doc = "Channels become pixels: (n, c b b, h, w) to (n, c, h b, w b). The gradient goes back the same way.",
     .param = depth_params, .param_size = sizeof(struct depth), .shape = to_space_shape },
-  { .name = "space_to_depth", .tier = 2, KERNELS(to_depth),
+  { .name = "space_to_depth", KERNELS(to_depth),
     .doc = "Pixels become channels: (n, c, h b, w b) to (n, c b b, h, w). The gradient goes back the same way.",
     .param = depth_params, .param_size = sizeof(struct depth), .shape = to_depth_shape },
-  { .name = "reverse", .alias = "flip", .tier = 1, KERNELS(reverse),
+  { .name = "reverse", .alias = "flip", KERNELS(reverse),
     .doc = "Turns the order along the listed axes round. The gradient is turned back.",
     .param = reverse_params, .param_size = sizeof(struct reverse), .shape = reverse_shape },
   { 0 }

@@ -474,20 +474,20 @@ static const struct kernel encode_cpu[] = { { "boxes", encode_forward, T_FLOAT }
 static const struct kernel decode_cpu[] = { { "boxes", decode_forward, T_FLOAT }, { 0 } };
 
 const struct op op_box[] = {
-  { .name = "_contrib_box_iou", .in = "lhs rhs", .out = "output", .tier = 2,
+  { .name = "_contrib_box_iou", .in = "lhs rhs", .out = "output",
     .doc = "Intersection over union of every box of lhs with every box of rhs: lhs's shape without its 4, then rhs's.",
     .param = iou_params, .param_size = sizeof(struct iou_param), .shape = iou_shape, .flags = OP_ZERO_GRAD, .cpu = iou_cpu },
   { .name = "_contrib_box_nms", .alias = "_contrib_box_non_maximum_suppression", .in = "data", .out = "output0 [output1]",
-    .doc = "Rows that hold a box and its score, best first, without those that overlap a better one; -1 fills the rest.", .tier = 2,
+    .doc = "Rows that hold a box and its score, best first, without those that overlap a better one; -1 fills the rest.",
     .param = nms_params, .param_size = sizeof(struct nms_param), .check = nms_check, .shape = nms_shape, .type = nms_type,
     .grad = "g0 o1", .cpu = nms_cpu, .back_cpu = nms_back_cpu },
-  { .name = "_contrib_bipartite_matching", .in = "data", .out = "output0 output1", .tier = 2,
+  { .name = "_contrib_bipartite_matching", .in = "data", .out = "output0 output1",
     .doc = "Greedy pairs of rows and columns by score: the column of each row (..., rows), the row of each column (..., columns).",
     .param = match_params, .param_size = sizeof(struct match_param), .shape = match_shape, .flags = OP_ZERO_GRAD, .cpu = match_cpu },
-  { .name = "_contrib_box_encode", .in = "samples matches anchors refs means stds", .out = "output0 output1", .tier = 2,
+  { .name = "_contrib_box_encode", .in = "samples matches anchors refs means stds", .out = "output0 output1",
     .doc = "Offsets (batch, anchors, 4) from anchors to the objects they match, for samples above 0.5, and 1 where they count.",
     .shape = encode_shape, .flags = OP_ZERO_GRAD, .cpu = encode_cpu },
-  { .name = "_contrib_box_decode", .in = "data anchors", .out = "output", .tier = 2,
+  { .name = "_contrib_box_decode", .in = "data anchors", .out = "output",
     .doc = "Corners of the boxes that offsets from anchors describe: (batch, anchors, 4).",
     .param = decode_params, .param_size = sizeof(struct decode_param), .shape = decode_shape, .flags = OP_ZERO_GRAD, .cpu = decode_cpu },
   { 0 }

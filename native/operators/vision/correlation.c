@@ -218,7 +218,7 @@ static const struct kernel correlation_back_cpu[] = { { "patches", correlation_b
                                                         backward_scratch }, { 0 } };
 
 const struct op op_correlation[] = {
-  { .name = "Correlation", .in = "data1 data2", .out = "output [tmp1] [tmp2]", .tier = 2,
+  { .name = "Correlation", .in = "data1 data2", .out = "output [tmp1] [tmp2]",
     .doc = "Mean product (or absolute difference) of each patch of data1 with patches of data2 displaced by up to "
            "max_displacement; one output channel per displacement.",
     .param = correlation_params, .param_size = sizeof(struct correlation_param), .shape = correlation_shape, .grad = "g0 i0 i1",

@@ -359,10 +359,10 @@ const struct op op_deformable_convolution[] = { {
   .doc = "Convolution of data (N, C, H, W) whose taps are moved by offset (N, 2 taps num_deformable_group, H', W'): down, across of each "
          "tap; weight as of Convolution. Gradients of all inputs.",
   .in = "data offset weight bias", .in_of = plain_ports, .out = "output", .param = plain_params, .param_size = sizeof(struct deform),
-  .check = check, .shape = shape, .grad = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back, .tier = 2,
+  .check = check, .shape = shape, .grad = "g0 i0 i1 i2", .cpu = cpu, .back_cpu = back,
 }, {
   .name = "_contrib_ModulatedDeformableConvolution",
   .doc = "DeformableConvolution whose taps are also multiplied by mask (N, taps num_deformable_group, H', W'). Gradients of all inputs.",
   .in = "data offset mask weight bias", .in_of = modulated_ports, .out = "output", .param = modulated_params,
-  .param_size = sizeof(struct deform), .check = check, .shape = shape, .grad = "g0 i0 i1 i2 i3", .cpu = cpu, .back_cpu = back, .tier = 2,
+  .param_size = sizeof(struct deform), .check = check, .shape = shape, .grad = "g0 i0 i1 i2 i3", .cpu = cpu, .back_cpu = back,
 }, { 0 } };

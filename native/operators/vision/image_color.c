@@ -191,7 +191,7 @@ PIXEL_KERNEL(random_light_cpu, random_light)
 MOVE_KERNEL(left_right_cpu, flip_left_right)
 MOVE_KERNEL(top_bottom_cpu, flip_top_bottom)
 
-#define NAMES(n) .name = "_image_" n, .alias = "_npx__image_" n, .in = "data", .tier = 2
+#define NAMES(n) .name = "_image_" n, .alias = "_npx__image_" n, .in = "data"
 #define FACTOR(kernels) .param = factor_params, .param_size = sizeof(struct factor), .check = factor_check, \
   .shape = color_shape, .cpu = kernels, .flags = OP_RANDOM
 const struct op op_image_color[] = {

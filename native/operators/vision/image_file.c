@@ -78,11 +78,11 @@ static const struct kernel decode_cpu[] = { { .name = "codec", .run = decode_run
 static const struct kernel read_cpu[]   = { { .name = "codec", .run = read_run, .types = T(TY_U8) }, { 0 } };
 
 const struct op op_image_file[] = {
-  { .name = "_cvimdecode", .alias = "_npi_cvimdecode", .in = "buf", .tier = 3,
+  { .name = "_cvimdecode", .alias = "_npi_cvimdecode", .in = "buf",
     .doc = "The image (height, width, channels) in the bytes of a JPEG or PNG file.",
     .param = decode_params, .param_size = sizeof(struct decode), .shape = no_shape, .type = bytes_type,
     .measure = decode_measure, .cpu = decode_cpu },
-  { .name = "_cvimread", .alias = "_npi_cvimread", .in = "", .tier = 3,
+  { .name = "_cvimread", .alias = "_npi_cvimread", .in = "",
     .doc = "The image (height, width, channels) in a JPEG or PNG file.",
     .param = read_params, .param_size = sizeof(struct decode), .shape = no_shape, .type = bytes_type,
     .measure = read_measure, .cpu = read_cpu },

@@ -504,18 +504,18 @@ static const struct kernel target_cpu[] = { { "samples", target_forward, T_FLOAT
 static const struct kernel detection_cpu[] = { { "samples", detection_forward, T_FLOAT, NULL, detection_scratch }, { 0 } };
 
 const struct op op_multibox[] = {
-  { .name = "_contrib_MultiBoxPrior", .alias = "_npx_multibox_prior", .in = "data", .out = "output", .tier = 2,
+  { .name = "_contrib_MultiBoxPrior", .alias = "_npx_multibox_prior", .in = "data", .out = "output",
     .doc = "Anchors of every cell of data (batch, channels, height, width): (1, height width (sizes + ratios - 1), 4).",
     .param = prior_params, .param_size = sizeof(struct prior_param), .check = prior_check, .shape = prior_shape,
     .flags = OP_ZERO_GRAD, .cpu = prior_cpu },
   { .name = "_contrib_MultiBoxTarget", .alias = "_npx_multibox_target", .in = "anchor label cls_pred",
-    .out = "loc_target loc_mask cls_target", .tier = 2,
+    .out = "loc_target loc_mask cls_target",
     .doc = "What a network should answer for each anchor: offsets (batch, 4 anchors), 1 where they count, and classes "
            "(batch, anchors); label is (batch, objects, class x1 y1 x2 y2 ...) and ends at class -1.",
     .param = target_params, .param_size = sizeof(struct target_param), .check = target_check, .shape = target_shape,
     .flags = OP_ZERO_GRAD, .cpu = target_cpu },
   { .name = "_contrib_MultiBoxDetection", .alias = "_npx_multibox_detection", .in = "cls_prob loc_pred anchor",
-    .out = "output", .tier = 2,
+    .out = "output",
     .doc = "Boxes from class probabilities and offsets: (batch, anchors, class score x1 y1 x2 y2), class -1 where there is none.",
     .param = detection_params, .param_size = sizeof(struct detection_param), .check = detection_check,
     .shape = detection_shape, .flags = OP_ZERO_GRAD, .cpu = detection_cpu },

@@ -397,11 +397,11 @@ static const struct kernel sample_cpu[] = { { "bins", sample_forward, T_FLOAT },
 static const struct kernel sample_back_cpu[] = { { "bins", sample_backward, T_FLOAT }, { 0 } };
 
 const struct op op_psroi_pooling[] = {
-  { .name = "_contrib_PSROIPooling", .in = "data rois", .out = "output", .tier = 2,
+  { .name = "_contrib_PSROIPooling", .in = "data rois", .out = "output",
     .doc = "Means over the bins of each region (sample, x1, y1, x2, y2), each from channels of its own: (regions, output_dim, bins, bins).",
     .param = psroi_params, .param_size = sizeof(struct psroi_param), .check = psroi_check, .shape = psroi_shape,
     .grad = "g0 i1", .cpu = mean_cpu, .back_cpu = mean_back_cpu },
-  { .name = "_contrib_DeformablePSROIPooling", .in = "data rois trans", .in_of = deformable_in, .out = "output [top_count]", .tier = 2,
+  { .name = "_contrib_DeformablePSROIPooling", .in = "data rois trans", .in_of = deformable_in, .out = "output [top_count]",
     .doc = "PSROIPooling over bilinear samples of bins that trans (regions, 2 classes, part_size, part_size) moves.",
     .param = deformable_params, .param_size = sizeof(struct psroi_param), .check = psroi_check, .shape = deformable_shape,
     .grad_of = deformable_grad, .cpu = sample_cpu, .back_cpu = sample_back_cpu },

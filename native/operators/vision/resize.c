@@ -179,5 +179,5 @@ const struct op op_resize[] = { {
   .name = "_contrib_BilinearResize2D",
   .doc = "Images (N, C, height, width) at another size, by means of the four nearest pixels. Gradient of data; like gets zeros.",
   .in = "data like", .in_of = ports, .out = "output", .param = params, .param_size = sizeof(struct resize), .check = check,
-  .shape = shape, .grad = "g0", .cpu = cpu, .back_cpu = back, .tier = 2,
+  .shape = shape, .grad = "g0", .cpu = cpu, .back_cpu = back,
 }, { 0 } };

@@ -278,11 +278,11 @@ static const struct kernel align_back_cpu[] = { { "bins", align_backward, T_FLOA
 static const struct kernel rotated_cpu[] = { { "bins", rotated_forward, T_FLOAT }, { 0 } };
 
 const struct op op_roi_align[] = {
-  { .name = "_contrib_ROIAlign", .in = "data rois", .out = "output", .tier = 2,
+  { .name = "_contrib_ROIAlign", .in = "data rois", .out = "output",
     .doc = "Means of bilinear samples over pooled_size bins of each region (sample, x1, y1, x2, y2): (regions, channels, bins, bins).",
     .param = align_params, .param_size = sizeof(struct align_param), .check = align_check, .shape = align_shape,
     .grad = "g0 i1", .cpu = align_cpu, .back_cpu = align_back_cpu },
-  { .name = "_contrib_RROIAlign", .in = "data rois", .out = "output", .tier = 2,
+  { .name = "_contrib_RROIAlign", .in = "data rois", .out = "output",
     .doc = "ROIAlign over rotated regions (sample, centre x, centre y, width, height, degrees); it has no gradient.",
     .param = rotated_params, .param_size = sizeof(struct align_param), .check = align_check, .shape = rotated_shape,
     .cpu = rotated_cpu },

@@ -127,7 +127,7 @@ static const struct kernel roi_cpu[] = { { "bins", roi_forward, T_FLOAT }, { 0 }
 static const struct kernel roi_back_cpu[] = { { "bins", roi_backward, T_FLOAT }, { 0 } };
 
 const struct op op_roi_pooling[] = {
-  { .name = "ROIPooling", .alias = "_npx_roi_pooling", .in = "data rois", .out = "output [maxidx]", .tier = 2,
+  { .name = "ROIPooling", .alias = "_npx_roi_pooling", .in = "data rois", .out = "output [maxidx]",
     .doc = "Maxima over pooled_size bins of each region (sample, x1, y1, x2, y2) of images: (regions, channels, bins, bins).",
     .param = roi_params, .param_size = sizeof(struct roi_param), .check = roi_check, .shape = roi_shape, .grad = "g0 i1 o1",
     .cpu = roi_cpu, .back_cpu = roi_back_cpu },

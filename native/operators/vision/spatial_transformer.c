@@ -268,18 +268,18 @@ static const struct kernel transformer_back_cpu[] = { { "places", transformer_ba
                                                         transformer_back_scratch }, { 0 } };
 
 const struct op op_spatial_transformer[] = {
-  { .name = "SpatialTransformer", .in = "data loc", .out = "output [grid_dst] [grid_src]", .tier = 1,
+  { .name = "SpatialTransformer", .in = "data loc", .out = "output [grid_dst] [grid_src]",
     .doc = "Images (batch, channels, height, width) under the affine maps loc (batch, 6), sampled bilinearly at "
            "target_shape; 0 outside.",
     .param = transformer_params, .param_size = sizeof(struct transformer_param), .check = transformer_check,
     .shape = transformer_shape,
     .grad = "g0 i0 o2", .cpu = transformer_cpu, .back_cpu = transformer_back_cpu },
-  { .name = "GridGenerator", .in = "data", .out = "output [grid_dst]", .tier = 2,
+  { .name = "GridGenerator", .in = "data", .out = "output [grid_dst]",
     .doc = "Grids (batch, 2, height, width) for BilinearSampler from affine maps (batch, 6) or from shifts in pixels "
            "(batch, 2, height, width).",
     .param = grid_params, .param_size = sizeof(struct grid_param), .check = grid_check, .shape = grid_shape,
     .grad = "g0", .cpu = grid_cpu, .back_cpu = grid_back_cpu },
-  { .name = "BilinearSampler", .in = "data grid", .out = "output [tmp]", .tier = 2,
+  { .name = "BilinearSampler", .in = "data grid", .out = "output [tmp]",
     .doc = "Images sampled bilinearly at the places of grid (batch, 2, height, width), -1 to 1; pixels outside count as 0.",
     .param = sampler_params, .param_size = sizeof(struct sampler_param), .shape = sampler_shape,
     .grad = "g0 i0 i1", .cpu = sampler_cpu, .back_cpu = sampler_back_cpu },

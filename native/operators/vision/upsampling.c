@@ -247,7 +247,7 @@ static const struct kernel up_cpu[] = { { "rows", up_forward, T_FLOAT }, { 0 } }
 static const struct kernel up_back_cpu[] = { { "rows", up_backward, T_FLOAT }, { 0 } };
 
 const struct op op_upsampling[] = {
-  { .name = "UpSampling", .in = "arg*num_args", .in_of = up_in, .tier = 1,
+  { .name = "UpSampling", .in = "arg*num_args", .in_of = up_in,
     .doc = "Images (batch, channels, height, width) `scale` times as high and wide: repeated pixels, or a transposed "
            "convolution with weight.",
     .param = up_params, .param_size = sizeof(struct up_param), .shape = up_shape, .grad_of = up_grad, .cpu = up_cpu,

@@ -1,8 +1,8 @@
 --- The registry of operators, and operators as one row of text.
 --
 --     ty.op.list()                                names of all operators
---     ty.op.info("Convolution")                   name, aliases, doc, inputs, outputs, params, tier
---     ty.op.count()                               how many, by tier
+--     ty.op.info("Convolution")                   name, doc, inputs, outputs, params, ...
+--     ty.op.count()                               how many
 --     ty.op.pointwise{name = "swish2", args = {"a"}, formula = "a / (1 + exp(-a))", grad = {"..."}}
 --
 -- @module tycho.op
@@ -40,7 +40,7 @@ end
 -- @string name name or alias
 -- @treturn table name, aliases, doc, gradient (in words; of a row its formulas), inputs and outputs
 --   (port texts: "x!" is changed in place, "[x]" is hidden, "x*n" as many as parameter n says),
---   params (`{name, type, default, doc}`; default nil: required), tier
+--   params (`{name, type, default, doc}`; default nil: required), added (by `op.pointwise`)
 function op.info(name)
   local schema = type(name) == "string" and registry.find(name)
   if not schema then
@@ -54,19 +54,17 @@ function op.info(name)
   end
   return { name = schema.name, aliases = { unpack(schema.aliases) }, doc = schema.doc,
     inputs = words(schema.inputs), outputs = words(schema.outputs), params = params,
-    tier = schema.tier, gradient = native.text(gradient[0]) }
+    added = schema.added, gradient = native.text(gradient[0]) }
 end
 
 
---- How many operators there are, by tier: 1 what most networks are made of, 2 the rest of what
--- symbols are written with, 3 the old functions of arrays and what else has no place above; 0 those
--- that `op.pointwise` added. `of`: how many the reference's catalogue has in the first two tiers.
--- @treturn table `{[0] = added, tier 1, tier 2, tier 3, total = all, of = {tier 1, tier 2}}`
+--- How many operators there are, and how many of them `op.pointwise` added.
+-- @treturn table `{total = all, added = at run time}`
 function op.count()
-  local count = { [0] = 0, 0, 0, 0, total = 0, of = { 193, 202 } }
+  local count = { total = 0, added = 0 }
   for _, name in ipairs(registry.names()) do
-    local tier = registry.find(name).tier
-    count[tier], count.total = count[tier] + 1, count.total + 1
+    count.total = count.total + 1
+    count.added = count.added + (registry.find(name).added and 1 or 0)
   end
   return count
 end

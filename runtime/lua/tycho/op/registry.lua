@@ -75,7 +75,7 @@ function registry.at(index)
   check(C.ty_op_info(index, info))
   local schema = {
     index = index, name = text(info.name), doc = text(info.doc), inputs = text(info["in"]),
-    outputs = text(info.out), tier = info.tier, params = {}, by_name = {},
+    outputs = text(info.out), added = info.added ~= 0, params = {}, by_name = {},
     aliases = read_aliases(index),
   }
   schema.input_names, schema.variadic = read_ports(schema.inputs)
@@ -109,7 +109,7 @@ end
 --- Whether an operator was added at run time, as a row of text.
 function registry.is_row(name)
   local schema = registry.find(name)
-  return schema ~= nil and schema.tier == 0
+  return schema ~= nil and schema.added
 end
 
 
