@@ -5,7 +5,7 @@
 --     call.binary("broadcast_add", "nd.add", x, y, out)
 --     call.params("slice", "NDArray:slice", { x }, { "begin", "(0,)", "end", "(2,)" }, out)
 --     call.many("split", "nd.split", inputs, n, params, outputs, nout)
---     call.put_input(0, x); call.known(form, "nd.exp", out, holder)   -- see ndarray/call_cache.lua
+--     call.put_input(0, x); call.cached(entry, "nd.exp", out, holder)  -- ndarray/call_cache.lua
 --
 -- Each raises the core's error; out of memory, it collects and tries once more. The work is queued:
 -- results are read by `totable` and its kind.
@@ -23,17 +23,17 @@ local own = class.own
 
 local call = {}
 
-local room = 64
-local ins = ffi.new("ty_tensor *[?]", room)
-local outs = ffi.new("ty_tensor *[?]", room)
-local attr = ffi.new("ty_attr[?]", room)
+local capacity = 64
+local ins = ffi.new("ty_tensor *[?]", capacity)
+local outs = ffi.new("ty_tensor *[?]", capacity)
+local attr = ffi.new("ty_attr[?]", capacity)
 
 
 local function grow(n)
-  if n > room then
-    room = n * 2
-    ins, outs = ffi.new("ty_tensor *[?]", room), ffi.new("ty_tensor *[?]", room)
-    attr = ffi.new("ty_attr[?]", room)
+  if n > capacity then
+    capacity = n * 2
+    ins, outs = ffi.new("ty_tensor *[?]", capacity), ffi.new("ty_tensor *[?]", capacity)
+    attr = ffi.new("ty_attr[?]", capacity)
   end
 end
 
@@ -68,8 +68,8 @@ local function put_out(out, func)
 end
 
 
---- Puts an input into its place for `call.known`.
--- @int i place, from 0, below 64
+--- Puts an input into place for `call.cached`.
+-- @int i position, from 0, below 64
 -- @tparam NDArray x
 function call.put_input(i, x)
   ins[i] = x._h
@@ -77,16 +77,16 @@ end
 
 
 --- An operator with one output on inputs that are in place.
--- @tparam table form `op`, `attr` and `nattr`, `nin`
+-- @tparam table entry `op`, `attr` and `nattr`, `nin`
 -- @string func public name, for errors
 -- @tparam[opt] NDArray out written instead of a new array
 -- @param holder what keeps the inputs alive
 -- @treturn NDArray
-function call.known(form, func, out, holder)
+function call.cached(entry, func, out, holder)
   put_out(out, func)
-  local code = C.ty_call(form.op, form.attr, form.nattr, ins, form.nin, outs, 1)
+  local code = C.ty_call(entry.op, entry.attr, entry.nattr, ins, entry.nin, outs, 1)
   if code ~= 0 then
-    recover(code, form.op, func, form.attr, form.nattr, form.nin, 1, holder, form)
+    recover(code, entry.op, func, entry.attr, entry.nattr, entry.nin, 1, holder, entry)
   end
   return out or own(outs[0])
 end
@@ -176,7 +176,7 @@ end
 -- @tparam table inputs list
 -- @int nin its length
 -- @tparam {string,...} params names and texts by turns
--- @tparam table given arrays to write, by place; others are made
+-- @tparam table given arrays to write, by position; others are made
 -- @int nout number of outputs
 -- @treturn {NDArray,...} `given` if it has all of them
 function call.many(op, func, inputs, nin, params, given, nout)
@@ -217,7 +217,7 @@ function call.fill(x, v, func)
 end
 
 
---- A new array of zeros. Large ones have pages that nobody touches before they are used.
+--- A new array of zeros. Pages of a large one are first touched when it is used.
 -- @tparam {int,...} shape
 -- @int dtype code
 -- @int device code

@@ -1,15 +1,15 @@
---- Calls like ones that were made before: their form is recognised, not read.
+--- The cache of call signatures: a call like one that was made before is recognised, not read.
 --
--- The first call of a kind goes the long way (`registry.read_call`). What came of its parameters is
--- then filed in a tree by the names and values that the caller wrote, in the order in which they
--- stand in the caller's table: two steps of look-up per parameter find the attributes again, ready
--- for the core. Arrays take the places that their names or positions say. Whatever is unusual (a
--- mistake, a Context, a list of outputs) is not recognised, and so is read.
+-- The first call of a kind is read in full (`registry.read_call`). Its entry, the attributes ready
+-- for the core, is then stored in the operator's cache: a prefix tree (trie) over the names and
+-- values of the parameters as the caller wrote them, in the order in which they stand in the
+-- caller's table. A later call takes two look-ups per parameter. Of the inputs only the number is
+-- part of the signature; they are put into place on the way. What is unusual (a mistake, a Context,
+-- a list of outputs) is not found and is read in full.
 --
---     local book = known.book(schema)                       -- nil: calls of this operator are
---                                                           always read
---     local form, out = known.find(book, self, whole, ...)  -- nil: read it
---     known.file(book, c, flat, self, whole, ...)           -- after c was read and has run
+--     local cache = call_cache.new(schema)                         -- nil: calls are always read
+--     local entry, out = call_cache.find(cache, self, whole, ...)  -- nil: read it
+--     call_cache.add(cache, c, flat, self, whole, ...)             -- after c was read and has run
 --
 -- @module tycho.ndarray.call_cache
 
@@ -23,43 +23,41 @@ local values = require "tycho.core.values"
 local NDArray, null, put_input = class.NDArray, values.null, call.put_input
 local getmetatable, next, select, type = getmetatable, next, select, type
 
-local known = {}
+local call_cache = {}
 
-local MOST = 512                                         -- nodes of a tree; then it is grown anew
-local MOST_INPUTS = 60                                   -- `call.put_input` has room for 64
+local MOST_NODES = 512                                   -- of a tree; then it is grown anew
+local MOST_INPUTS = 60                                   -- `call.put_input` takes 64
 local OUT = true
 
 
--- Books -------------------------------------------------------------------------------------------
-
---- What recognising the calls of an operator needs: `keys[name]` is the place of an input, the name
--- of a parameter or OUT; `params` are names by position; `root` and `size` are the tree.
+--- An empty cache for an operator: `roles[name]` is the position of an input, the name of a
+-- parameter or OUT; `params` are names of parameters by position; `root` and `size` are the tree.
 -- @tparam table schema
 -- @treturn table nil: its calls depend on more than their arguments
-function known.book(schema)
+function call_cache.new(schema)
   if schema.name == "Custom" or schema.by_name.ctx then
     return nil
   end
-  local book = { keys = { out = OUT }, params = {}, root = {}, size = 0 }
-  for place, name in ipairs(schema.variadic and {} or schema.input_names) do
-    book.keys[name] = place
+  local cache = { roles = { out = OUT }, params = {}, root = {}, size = 0 }
+  for position, name in ipairs(schema.variadic and {} or schema.input_names) do
+    cache.roles[name] = position
   end
   for i, p in ipairs(schema.params) do
-    if book.keys[p.name] then
+    if cache.roles[p.name] then
       return nil
     end
-    book.params[i], book.keys[p.name] = p.name, p.name
+    cache.params[i], cache.roles[p.name] = p.name, p.name
     if args.plain_name(p.name .. "_") == p.name then
-      book.keys[p.name .. "_"] = p.name
+      cache.roles[p.name .. "_"] = p.name
     end
   end
-  return book
+  return cache
 end
 
 
--- The tree: node[parameter][value] is a node, node[number of inputs] a form -----------------------
+-- The tree: node[parameter][value] is a node, node[number of inputs] an entry ---------------------
 
--- A list of numbers or truths as text; nil for any other table.
+-- A list of numbers or booleans as text; nil for any other table.
 local function list_text(t)
   if getmetatable(t) ~= nil then
     return nil
@@ -76,16 +74,16 @@ end
 jit.off(list_text)
 
 
-local function grown(book, node, name, value)
-  local branch = node[name] or {}
-  node[name] = branch
-  branch[value] = branch[value] or {}
-  book.size = book.size + 1
-  return branch[value]
+local function add_child(cache, node, name, value)
+  local children = node[name] or {}
+  node[name] = children
+  children[value] = children[value] or {}
+  cache.size = cache.size + 1
+  return children[value]
 end
 
 
-local function step(book, node, name, value, grow)
+local function child(cache, node, name, value, grow)
   local kind = type(value)
   if kind == "table" and value ~= null then
     value = list_text(value)
@@ -95,16 +93,16 @@ local function step(book, node, name, value, grow)
   if value == nil then
     return nil
   end
-  local branch = node[name]
-  local found = branch and branch[value]
-  return found or grow and grown(book, node, name, value) or nil
+  local children = node[name]
+  local found = children and children[value]
+  return found or grow and add_child(cache, node, name, value) or nil
 end
 
 
--- Puts the inputs into their places and follows the parameters: node, number of inputs, out. nil:
--- not recognised. Never compiled, so that it may use the standard `next` (see `core/iterate.lua`).
-local function walk(book, grow, first, list, n, options)
-  local node, keys, count, used = book.root, book.keys, 0, 0
+-- Puts the inputs into place and follows the parameters: node, number of inputs, out. nil:
+-- not found. Never compiled, so that it may use the standard `next` (see `core/iterate.lua`).
+local function walk(cache, grow, first, list, n, options)
+  local node, roles, count, used = cache.root, cache.roles, 0, 0
   if first then
     put_input(0, first)
     count = 1
@@ -114,32 +112,33 @@ local function walk(book, grow, first, list, n, options)
     used, count = used + 1, count + 1
   end
   for i = used + 1, n do
-    node = book.params[i - used] and step(book, node, book.params[i - used], list[i], grow)
+    local name = cache.params[i - used]
+    node = name and child(cache, node, name, list[i], grow)
     if not node then
       return nil
     end
   end
   local positional, last, out = count, count, nil
   for key, value in next, options do
-    local what = keys[key]
+    local role = roles[key]
     if type(key) == "number" then
       if key > n or list ~= options then
         return nil
       end
-    elseif type(what) == "string" then
-      node = step(book, node, what, value, grow)
+    elseif type(role) == "string" then
+      node = child(cache, node, role, value, grow)
       if not node then
         return nil
       end
-    elseif what == nil or getmetatable(value) ~= NDArray then
+    elseif role == nil or getmetatable(value) ~= NDArray then
       return nil
-    elseif what == OUT then
+    elseif role == OUT then
       out = value
-    elseif what <= positional then
+    elseif role <= positional then
       return nil
     else
-      put_input(what - 1, value)
-      count, last = count + 1, what > last and what or last
+      put_input(role - 1, value)
+      count, last = count + 1, role > last and role or last
     end
   end
   if last ~= count then
@@ -152,7 +151,7 @@ jit.off(walk)
 
 local NOTHING = {}
 
-local function follow(book, grow, first, whole, ...)
+local function follow(cache, grow, first, whole, ...)
   local n, list = select("#", ...), ...
   if n > MOST_INPUTS then
     return nil
@@ -161,32 +160,33 @@ local function follow(book, grow, first, whole, ...)
     if n > (whole and 0 or MOST_INPUTS) then
       return nil
     end
-    return walk(book, grow, first, list, n, list)
+    return walk(cache, grow, first, list, n, list)
   end
   list = { ... }
   local last = list[n]
   if type(last) == "table" and getmetatable(last) == nil and #last == 0 then
-    return walk(book, grow, first, list, n - 1, last)
+    return walk(cache, grow, first, list, n - 1, last)
   end
-  return walk(book, grow, first, list, n, NOTHING)
+  return walk(cache, grow, first, list, n, NOTHING)
 end
 
 
---- The form of a call that was made before; its inputs are then in place for `call.known`.
--- @tparam table book
+--- The entry of a call that was made before; its inputs are then in place for `call.cached`.
+-- @tparam table cache
 -- @tparam NDArray first the object of a method, or nil
 -- @tparam boolean whole rule R2: a table's array part is the first parameter
 -- @param ... arguments
--- @treturn table the form, and `out`
-function known.find(book, first, whole, ...)
-  local node, count, out = follow(book, false, first, whole, ...)
+-- @treturn table the entry, and `out`
+function call_cache.find(cache, first, whole, ...)
+  local node, count, out = follow(cache, false, first, whole, ...)
   return node and node[count], out
 end
 
 
-local function agrees(book, c, count)
+-- Whether the walk has understood a call as reading has.
+local function agrees(cache, c, count)
   for name, x in next, c.named do
-    if c.inputs[book.keys[name]] ~= x then
+    if c.inputs[cache.roles[name]] ~= x then
       return false
     end
   end
@@ -195,19 +195,19 @@ end
 jit.off(agrees)
 
 
---- Files what a call came to.
--- @tparam table book
+--- Stores what a call came to.
+-- @tparam table cache
 -- @tparam table c the call that was read (op/registry.lua), inputs in place
 -- @tparam {string,...} flat attributes, names and texts by turns
 -- @tparam NDArray first as for `find`
 -- @tparam boolean whole as for `find`
 -- @param ... as for `find`
-function known.file(book, c, flat, first, whole, ...)
-  if book.size > MOST then
-    book.root, book.size = {}, 0
+function call_cache.add(cache, c, flat, first, whole, ...)
+  if cache.size > MOST_NODES then
+    cache.root, cache.size = {}, 0
   end
-  local node, count = follow(book, true, first, whole, ...)
-  if not node or not agrees(book, c, count) then
+  local node, count = follow(cache, true, first, whole, ...)
+  if not node or not agrees(cache, c, count) then
     return
   end
   local attr = ffi.new("ty_attr[?]", #flat / 2 + 1)
@@ -218,4 +218,4 @@ function known.file(book, c, flat, first, whole, ...)
 end
 
 
-return known
+return call_cache

@@ -61,7 +61,7 @@ end
 
 local MOST_TEXTS = 256
 
-local texts, known = {}, 0
+local texts, ntexts = {}, 0
 
 -- "1:3, :, -1" -> list of keys; the lists of texts seen before are kept.
 local function read_text(text, func)
@@ -74,10 +74,10 @@ local function read_text(text, func)
   for part in (inner .. ","):gmatch("%s*(.-)%s*,") do
     list[#list + 1] = read_part(text, part, func)
   end
-  if known >= MOST_TEXTS then
-    texts, known = {}, 0
+  if ntexts >= MOST_TEXTS then
+    texts, ntexts = {}, 0
   end
-  texts[text], known = list, known + 1
+  texts[text], ntexts = list, ntexts + 1
   return list
 end
 

@@ -11,13 +11,13 @@ local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.core.args"
 local call = require "tycho.ndarray.call"
+local call_cache = require "tycho.ndarray.call_cache"
 local call_custom = require "tycho.ndarray.custom"
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
 local custom = require "tycho.op.custom"
 local Error = require "tycho.core.error"
-local known = require "tycho.ndarray.call_cache"
 local registry = require "tycho.op.registry"
 local values = require "tycho.core.values"
 
@@ -87,7 +87,7 @@ end
 
 -- Inputs ------------------------------------------------------------------------------------------
 
-local function place_of(names, key)
+local function position_of(names, key)
   for i, name in ipairs(names) do
     if name == key then
       return i
@@ -96,30 +96,30 @@ local function place_of(names, key)
 end
 
 
--- Puts inputs given by name into their places.
-local function place_named(c)
+-- Puts inputs given by name into position.
+local function put_named(c)
   local schema, func = c.schema, c.func
   if schema.variadic then
     Error.raise{ code = "type", func = func, op = schema.name, argument = (next(c.named)),
       message = "takes any number of inputs, so they are given by position only" }
   end
-  local params = schema.name == "Custom" and custom._known(c.params, func) or c.params
+  local params = schema.name == "Custom" and custom._with_ports(c.params, func) or c.params
   local names = registry.ports(schema.name, params, -1, func).inputs
   for key, x in pairs(c.named) do
-    local place = place_of(names, key)
-    if not place then
+    local position = position_of(names, key)
+    if not position then
       Error.unknown{ func = func, op = schema.name, argument = key, what = "input", names = names }
-    elseif c.inputs[place] then
+    elseif c.inputs[position] then
       Error.raise{ code = "name", func = func, op = schema.name, argument = key,
         message = ("input '%s' is given twice, by position and by name"):format(key) }
     end
-    c.inputs[place] = x
+    c.inputs[position] = x
   end
   c.count = #names
 end
 
 
--- All places up to the last one must be filled.
+-- All inputs up to the last one must be given.
 local function check_inputs(c)
   local names
   for i = 1, c.count do
@@ -167,7 +167,7 @@ end
 
 local function run(c)
   if next(c.named) then
-    place_named(c)
+    put_named(c)
   end
   if c.schema.name == "Custom" then
     return call_custom(c.inputs, c.params, c.func)
@@ -189,15 +189,15 @@ local function run(c)
 end
 
 
--- A call that is read; the next one like it is known.
-local function attempt(book, kind, schema, func, ...)
+-- A call that is read in full; the next one like it is found in the cache.
+local function attempt(cache, kind, schema, func, ...)
   local c = registry.read_call(schema, func, kind, plain_context(...))
   local ok, result = pcall(run, c)
   if not ok then
     explain(c, result)
   end
-  if book and c.flat then
-    known.file(book, c, c.flat, kind.self, kind.whole, ...)
+  if cache and c.flat then
+    call_cache.add(cache, c, c.flat, kind.self, kind.whole, ...)
   end
   return result
 end
@@ -215,7 +215,7 @@ end
 -- @tparam table schema
 -- @string func public name, for errors
 function op.maker(schema, func)
-  local name, book, plain = schema.name, known.book(schema), plain_inputs(schema)
+  local name, cache, plain = schema.name, call_cache.new(schema), plain_inputs(schema)
   return function(...)
     local a, b = ...
     if plain and select("#", ...) == plain and getmetatable(a) == NDArray then
@@ -224,13 +224,13 @@ function op.maker(schema, func)
       elseif getmetatable(b) == NDArray then
         return call.binary(name, func, a, b)
       end
-    elseif book then
-      local form, out = known.find(book, nil, false, ...)
-      if form then
-        return call.known(form, func, out, ...)
+    elseif cache then
+      local entry, out = call_cache.find(cache, nil, false, ...)
+      if entry then
+        return call.cached(entry, func, out, ...)
       end
     end
-    return attempt(book, KIND, schema, func, ...)
+    return attempt(cache, KIND, schema, func, ...)
   end
 end
 
@@ -297,19 +297,19 @@ function op.method(key)
     return nil
   end
   local func, whole = "NDArray:" .. key, WHOLE[key] or false
-  local name, book, plain = schema.name, known.book(schema), plain_inputs(schema) == 1
+  local name, cache, plain = schema.name, call_cache.new(schema), plain_inputs(schema) == 1
   return function(x, ...)
     if plain and select("#", ...) == 0 then
       return call.unary(name, func, x)
-    elseif book and getmetatable(x) == NDArray then
-      local form, out = known.find(book, x, whole, ...)
-      if form then
-        return call.known(form, func, out, x, ...)
+    elseif cache and getmetatable(x) == NDArray then
+      local entry, out = call_cache.find(cache, x, whole, ...)
+      if entry then
+        return call.cached(entry, func, out, x, ...)
       end
     end
     local kind = { is_input = is_array, input_text = "an NDArray", options = OPTIONS,
       self = x, whole = whole }
-    return attempt(book, kind, schema, func, ...)
+    return attempt(cache, kind, schema, func, ...)
   end
 end
 

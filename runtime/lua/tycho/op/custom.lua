@@ -286,7 +286,7 @@ end
 
 
 --- A node's attributes together with those of `_ports` (not for users).
-function custom._known(dict, func)
+function custom._with_ports(dict, func)
   local all = custom._ports(dict, func, "")
   for key, value in pairs(dict) do
     all[key] = value

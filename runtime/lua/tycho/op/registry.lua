@@ -160,8 +160,8 @@ local function ask_ports(op, keys, dict, nin, func, node)
 end
 
 
-local ROOM = 4096                        -- calls that are remembered; then all are forgotten
-local known, nknown = {}, 0              -- operator, its attributes and nin as one text -> ports
+local MOST_PORTS = 4096                  -- that are cached; then all are forgotten
+local cached, ncached = {}, 0            -- operator, its attributes and nin as one text -> ports
 
 local parts = {}
 
@@ -185,13 +185,13 @@ end
 function registry.ports(op, dict, nin, func, node)
   local keys = attrs.keys(dict)
   local key = key_of(op, keys, dict, nin)
-  local ports = known[key]
+  local ports = cached[key]
   if not ports then
     ports = ask_ports(op, keys, dict, nin, func, node)
-    if nknown == ROOM then
-      known, nknown = {}, 0
+    if ncached == MOST_PORTS then
+      cached, ncached = {}, 0
     end
-    known[key], nknown = ports, nknown + 1
+    cached[key], ncached = ports, ncached + 1
   end
   return ports
 end

@@ -1,0 +1,42 @@
+--- The context and the element type that helpers of tests use (part of `ty.test_utils`).
+--
+-- @module tycho.test.defaults
+
+local args = require "tycho.core.args"
+local context = require "tycho.core.context"
+
+local defaults = {}
+
+local chosen
+
+--- The context that helpers use when none is given.
+function defaults.default_context()
+  return chosen or context.current_context()
+end
+
+
+local CONTEXT = args.form("test_utils.set_default_context", { { "ctx", "context" } })
+
+--- Chooses it.
+function defaults.set_default_context(...)
+  chosen = CONTEXT(...).ctx
+end
+
+
+--- "float32"
+function defaults.default_dtype()
+  return "float32"
+end
+
+
+--- Device ids of the GPUs, from 0.
+function defaults.list_gpus()
+  local list = {}
+  for id = 0, context.num_gpus() - 1 do
+    list[#list + 1] = id
+  end
+  return list
+end
+
+
+return defaults
