@@ -187,6 +187,52 @@ describe("fit", function()
     end)
   end)
 
+  describe("that resumes", function()
+    local level = ty.log.level
+    setup(function() ty.log.level = "error" end)
+    teardown(function() ty.log.level = level end)
+
+    local function resumed(prefix, options, epochs)
+      local m, it_ = KINDS.Module{}, iterator(8)
+      m:fit{ train_data = it_, num_epoch = epochs, optimizer = options.optimizer or "sgd",
+        optimizer_params = options, checkpoint = { prefix = prefix, resume = true } }
+      return table.concat(m.logger.infos, "\n")
+    end
+
+    local function schedule(step)
+      return ty.lr_scheduler.FactorScheduler{ step = step, factor = 0.5, base_lr = 0.2 }
+    end
+
+    it("says from where, or that it begins afresh", function()
+      local prefix = os.tmpname()
+      local first = resumed(prefix, { learning_rate = 0.1 }, 1)
+      assert.truthy(first:find(prefix .. ".state' to resume from: the training begins", 1, true),
+        first)
+      local second = resumed(prefix, { learning_rate = 0.1 }, 2)
+      assert.truthy(second:find(("Epoch[1] resumed from '%s.state'"):format(prefix), 1, true),
+        second)
+      assert.falsy(second:find("not the one that was given", 1, true), second)
+      for _, ending in ipairs{ "", ".state" } do
+        os.remove(prefix .. ending)
+      end
+    end)
+
+    it("says which settings of the saved optimizer it keeps", function()
+      local prefix = os.tmpname()
+      resumed(prefix, { lr_scheduler = schedule(2), momentum = 0.9 }, 1)
+      local same = resumed(prefix, { lr_scheduler = schedule(2), momentum = 0.9 }, 2)
+      assert.falsy(same:find("not the one that was given", 1, true), same)
+      local other = resumed(prefix, { lr_scheduler = schedule(5), momentum = 0.5 }, 3)
+      assert.truthy(other:find("momentum = 0.9, not 0.5", 1, true), other)
+      assert.truthy(other:find("step = 2,.* not FactorScheduler{.*step = 5"), other)
+      local rate = resumed(prefix, { learning_rate = 0.3, momentum = 0.9 }, 4)
+      assert.truthy(rate:find("learning_rate = none, not 0.3", 1, true), rate)
+      for _, ending in ipairs{ "", ".state" } do
+        os.remove(prefix .. ending)
+      end
+    end)
+  end)
+
   describe("with early_stopping", function()
     -- A metric that says, epoch by epoch, what a list says; a call of `score` resets it once.
     local function scripted(list, name)

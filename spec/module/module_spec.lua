@@ -158,6 +158,39 @@ describe("Module", function()
     assert.is_true(ty.live().executors <= before)
   end)
 
+  describe("of one's own", function()
+    local Twice = ty.mod.BaseModule:extend("Twice")
+
+    function Twice:bind(options)
+      self.binded, self.for_training = true, options.for_training ~= false
+    end
+
+    function Twice:init_params() self.params_initialized = true end
+    function Twice:forward(batch) self._output = batch.data[1] * 2 end
+    function Twice:get_outputs() return { self._output } end
+
+    it("sets its flags, and the base goes by them", function()
+      local m = Twice()
+      assert.are.equal("binded", assert.raises("state", m.predict, m, ty.nd.ones(2)).argument)
+      m:bind{ for_training = false }
+      m:init_params()
+      assert.are.same({ true, false, true, false },
+        { m.binded, m.for_training, m.params_initialized, m.optimizer_initialized })
+      assert.near({ 2, 2 }, m:predict(ty.nd.ones(2)), 0)
+      assert.raises("state", function() m.symbol = 1 end)
+    end)
+
+    it("may be one of the library's, which guards its own", function()
+      local Stage = ty.mod.PythonModule:extend("Stage")
+      local m = Stage{ data_names = { "data" }, output_names = { "out" } }
+      m.params_initialized = true
+      assert.is_true(m.params_initialized)
+      assert.raises("state", function() module().binded = true end)
+      local plain = ty.mod.PythonModule{ data_names = { "data" }, output_names = { "out" } }
+      assert.raises("state", function() plain.binded = true end)
+    end)
+  end)
+
   describe("given parameters that do not fit", function()
     local function bound(options)
       local m = module()

@@ -31,6 +31,29 @@ describe("optimizer", function()
     end
   end)
 
+  it("has the settings that it was told after any number of steps", function()
+    local settings = require "tycho.optimizer.settings"
+    local schedules = {
+      function() return nil end,
+      function() return ty.lr_scheduler.FactorScheduler{ 1, factor = 0.5 } end,
+      function() return ty.lr_scheduler.MultiFactorScheduler{ { 1, 2 }, factor = 0.5 } end,
+      function() return ty.lr_scheduler.PolyScheduler{ 5 } end,
+      function() return ty.lr_scheduler.CosineScheduler{ 5, warmup_steps = 2 } end,
+    }
+    for _, name in ipairs{ "sgd", "nag", "signum", "adam", "adamax", "nadam", "ftml", "adagrad",
+        "rmsprop", "adadelta", "ftrl", "lars", "lamb", "lbsgd", "sgld", "dcasgd" } do
+      for _, schedule in ipairs(schedules) do
+        local a, b = ty.optimizer.create(name, { lr_scheduler = schedule() }),
+          ty.optimizer.create(name, { lr_scheduler = schedule() })
+        local update, x = ty.optimizer.get_updater(a), ty.nd.ones{ 3, 2 }
+        for _ = 1, 4 do
+          step(update, x, 0.5)
+        end
+        assert.same({}, settings.differences(a, b), name)
+      end
+    end
+  end)
+
   it("refuses states that were damaged", function()
     local update = ty.optimizer.get_updater(ty.optimizer.Adam{})
     step(update, ty.nd.ones{ 2 }, 1)

@@ -328,7 +328,7 @@ function Executor:reshape(...)
   made.args, made.grads, made.auxs = arrays.bound(made.handle, self._names, old_arrays(self))
   made.grads = self.grad_arrays and made.grads
   local reshaped = create(made)
-  reshaped._monitor_callback = self._monitor_callback
+  reshaped:_take_monitor(self)
   return reshaped
 end
 

@@ -188,6 +188,13 @@ function Executor:partial_forward(...)
 end
 
 
+local function set_monitor(self, handle, callback, all)
+  check(C.ty_exec_monitor(handle, not callback and C.TY_MON_OFF or all and C.TY_MON_ALL
+    or C.TY_MON_OUT), "Executor:set_monitor_callback")
+  self._monitor_callback, self._monitor_all = callback, all
+end
+
+
 local MONITOR = args.form("Executor:set_monitor_callback", {
   { "callback", "function|null?" }, { "monitor_all", "boolean", false },
 })
@@ -197,10 +204,17 @@ local MONITOR = args.form("Executor:set_monitor_callback", {
 -- during the call. nil removes it.
 function Executor:set_monitor_callback(...)
   local handle, a = handle_of(self, "Executor:set_monitor_callback"), MONITOR(...)
-  local callback = values.value(a.callback)
-  check(C.ty_exec_monitor(handle, not callback and C.TY_MON_OFF or a.monitor_all and C.TY_MON_ALL
-    or C.TY_MON_OUT), "Executor:set_monitor_callback")
-  self._monitor_callback = callback
+  set_monitor(self, handle, values.value(a.callback), a.monitor_all)
+end
+
+
+--- Reports to whom another executor reports (not for users).
+function Executor:_take_monitor(other)
+  if self._monitor_callback ~= other._monitor_callback
+      or self._monitor_all ~= other._monitor_all then
+    set_monitor(self, handle_of(self, "Executor:set_monitor_callback"), other._monitor_callback,
+      other._monitor_all)
+  end
 end
 
 

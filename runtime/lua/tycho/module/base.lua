@@ -5,8 +5,9 @@
 -- backward, update again and again. `fit` does all of it.
 --
 -- A subclass implements bind, init_params, get_params, init_optimizer, forward, backward, update,
--- get_outputs, get_input_grads, update_metric, and adds its read-only properties to `fields`: name
--- -> function(self). Flags are kept under the same names with an underscore.
+-- get_outputs, get_input_grads, update_metric; sets the flags `binded`, `for_training`,
+-- `inputs_need_grad`, `params_initialized` and `optimizer_initialized`; and adds its read-only
+-- properties to `fields`: name -> function(self).
 --
 -- @module tycho.module.base
 
@@ -47,28 +48,40 @@ BaseModule:_include(require "tycho.module.training_state")
 
 -- Fields ------------------------------------------------------------------------------------------
 
-local function flag(name)
-  return function(self)
-    return rawget(self, name) == true
+-- flag -> the field that keeps it
+local FLAGS = { binded = "_binded", for_training = "_for_training",
+  inputs_need_grad = "_inputs_need_grad", params_initialized = "_params_initialized",
+  optimizer_initialized = "_optimizer_initialized" }
+
+local own_fields = {
+  logger = function(self) return rawget(self, "_logger") or log end,
+  symbol = function(self) return rawget(self, "_symbol") end,
+}
+
+for name, kept in pairs(FLAGS) do
+  own_fields[name] = function(self)
+    return rawget(self, kept) == true
   end
 end
 
 -- Read-only properties by name.
-fields.give(BaseModule, {
-  binded           = flag "_binded",           for_training       = flag "_for_training",
-  inputs_need_grad = flag "_inputs_need_grad", params_initialized = flag "_params_initialized",
-  optimizer_initialized = flag "_optimizer_initialized",
-  logger           = function(self) return rawget(self, "_logger") or log end,
-  symbol           = function(self) return rawget(self, "_symbol") end,
-})
+fields.give(BaseModule, own_fields)
+
+--- Whether a class keeps the flags itself, so that nobody may set them; those that users write set
+-- theirs (not for users).
+BaseModule._guards_flags = true
 
 
 function BaseModule.__newindex(self, key, v)
-  if getmetatable(self).fields[key] then
+  local kind = getmetatable(self)
+  if FLAGS[key] and not rawget(kind, "_guards_flags") then
+    rawset(self, FLAGS[key], v)
+  elseif kind.fields[key] then
     Error.raise{ code = "state", func = self.class_name, argument = key,
       message = ("'%s' is read-only"):format(key) }
+  else
+    rawset(self, key, v)
   end
-  rawset(self, key, v)
 end
 
 

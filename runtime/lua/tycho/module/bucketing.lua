@@ -40,6 +40,7 @@ local is_plain, null, value = values.is_plain, values.null, values.value
 --- A module for each bucket key.
 -- @type BucketingModule
 local BucketingModule = ParameterModule:extend("BucketingModule")
+BucketingModule._guards_flags = true
 
 BucketingModule:_include(require "tycho.module.bucketing_parameters")
 BucketingModule:_include(require "tycho.module.bucketing_optimizer")

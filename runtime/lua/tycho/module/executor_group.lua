@@ -275,13 +275,11 @@ end
 
 -- Watching ----------------------------------------------------------------------------------------
 
---- Has a monitor watch all executors, later ones too.
+--- Has a monitor watch the executors: always those for the present shapes.
 function Group:install_monitor(monitor)
   self._monitors[#self._monitors + 1] = monitor
-  for _, set in ipairs(self._sets) do
-    for _, exe in ipairs(set.execs) do
-      monitor:install(exe)
-    end
+  for _, exe in ipairs(self.execs) do
+    monitor:install(exe)
   end
 end
 

@@ -95,7 +95,23 @@ end
 local CURRENT = { "execs", "slices", "batch_size", "data_shapes", "label_shapes", "data_arrays",
   "label_arrays", "state_arrays", "input_grad_arrays" }
 
+-- Who watches the executors that were current watches these.
+local function hand_monitors_on(self, before, set)
+  for i, exe in ipairs(set.execs) do
+    exe:_take_monitor(before.execs[i])
+  end
+  for _, monitor in ipairs(self._monitors) do
+    if monitor._replace then
+      monitor:_replace(before.execs, set.execs)
+    end
+  end
+end
+
+
 local function use_set(self, set)
+  if self._set and self._set ~= set then
+    hand_monitors_on(self, self._set, set)
+  end
   for _, field in ipairs(CURRENT) do
     self[field] = set[field]
   end
@@ -103,10 +119,10 @@ local function use_set(self, set)
 end
 
 
---- Gives a set's executors back, except those whose pool others use and those that a monitor knows.
+--- Gives a set's executors back, except those whose pool others use.
 function sets.drop(self, set)
   for i, exe in ipairs(set.execs) do
-    if exe ~= self._shared[i].base and #self._monitors == 0 then
+    if exe ~= self._shared[i].base then
       exe:free()
     end
   end

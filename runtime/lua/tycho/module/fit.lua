@@ -102,16 +102,22 @@ local function exists(path)
 end
 
 
--- The file of a training that can be resumed, and where this one begins.
+-- Puts a training back to where it was saved; the epoch with which this one begins.
 local function resume(self, a, c, stopping)
-  if not (c and c.resume and exists(c.path)) then
+  if not (c and c.resume) then
+    return a.begin_epoch
+  elseif not exists(c.path) then
+    self.logger:warning(("there is no file '%s' to resume from: the training begins afresh")
+      :format(c.path))
     return a.begin_epoch
   end
   local saved = self:load_state(c.path, { train_data = a.train_data })
+  local epoch = saved.epoch or a.begin_epoch
+  self.logger:info(("Epoch[%d] resumed from '%s'"):format(epoch, c.path))
   if stopping then
     stopping:go_on(saved.early)
   end
-  return saved.epoch or a.begin_epoch
+  return epoch
 end
 
 

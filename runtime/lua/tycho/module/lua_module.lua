@@ -30,6 +30,7 @@ local null, value = values.null, values.value
 -- get_outputs, and, as stages that learn, backward and get_input_grads.
 -- @type PythonModule
 local PythonModule = BaseModule:extend("PythonModule")
+PythonModule._guards_flags = true
 
 local function raw(name)
   return function(self)
@@ -143,6 +144,7 @@ end
 --- A loss at the end of a chain: it hands its input on, and a function gives the gradient.
 -- @type PythonLossModule
 local PythonLossModule = PythonModule:extend("PythonLossModule")
+PythonLossModule._guards_flags = true
 
 local LOSS = args.form("mod.PythonLossModule", {
   { "name", "text", "pyloss" }, { "data_names", "list?" }, { "label_names", "list|null?" },

@@ -33,6 +33,7 @@ local is_plain, null, value = values.is_plain, values.null, values.value
 --- A symbol on one or several devices.
 -- @type Module
 local Module = ParameterModule:extend("Module")
+Module._guards_flags = true
 
 Module:_include(require "tycho.module.parameters")
 Module:_include(require "tycho.module.running")

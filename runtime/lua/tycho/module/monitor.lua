@@ -15,6 +15,7 @@ local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
+local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 require "tycho.ndarray"
 
@@ -79,6 +80,17 @@ function Monitor:install(exe)
     end
   end, self.monitor_all)
   self.exes[#self.exes + 1] = exe
+end
+
+
+--- Watches executors in the place of others, whose callbacks they have (not for users).
+-- @tparam {Executor,...} before
+-- @tparam {Executor,...} now
+function Monitor:_replace(before, now)
+  local places = tables.places(before)
+  for i, exe in ipairs(self.exes) do
+    self.exes[i] = now[places[exe]] or exe
+  end
 end
 
 

@@ -16,6 +16,7 @@ local ParamStore = require "tycho.module.param_store"
 --- A module with stores of parameters.
 -- @type ParameterModule
 local ParameterModule = BaseModule:extend("ParameterModule")
+ParameterModule._guards_flags = true
 
 
 ParameterModule.fields = BaseModule.extend_fields{

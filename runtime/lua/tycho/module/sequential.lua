@@ -20,6 +20,7 @@ local io_data = require "tycho.io.data"
 --- A chain of modules.
 -- @type SequentialModule
 local SequentialModule = BaseModule:extend("SequentialModule")
+SequentialModule._guards_flags = true
 
 
 local function first_of(self, name)

@@ -275,9 +275,6 @@ function shared_arrays.bind(self, i, data, labels, range)
     aux_states = auxs, group2ctx = self._group2ctxs[i], shared_exec = shared.base,
     memory_budget = self._memory_budget, force_mirroring = self._force_mirroring })
   shared.base = shared.base or exe
-  for _, monitor in ipairs(self._monitors) do
-    monitor:install(exe)
-  end
   return exe
 end
 

@@ -12,6 +12,7 @@ local args = require "tycho.core.args"
 local container = require "tycho.ndarray.serialize"
 local Error = require "tycho.core.error"
 local random = require "tycho.ndarray.seed"
+local settings = require "tycho.optimizer.settings"
 
 local BaseModule = {}                                    -- methods, for module/base.lua
 
@@ -67,8 +68,14 @@ local function set_optimizers(self, states)
       message = "the state needs the optimizers it was saved with; call init_optimizer first" }
   end
   for i, pair in ipairs(list) do
-    pair[1]:set_states(states[i])
-    pair[2]._optimizer = pair[1].optimizer
+    local updater, given = pair[1], pair[1].optimizer
+    updater:set_states(states[i])
+    pair[2]._optimizer = updater.optimizer
+    local differences = table.concat(settings.differences(updater.optimizer, given), "; ")
+    if differences ~= "" then
+      self.logger:warning("the optimizer of the saved state goes on, not the one that was given: "
+        .. differences)
+    end
   end
 end
 

@@ -58,6 +58,9 @@ end
 local Optimizer = Class:extend("Optimizer")
 base.Optimizer = Optimizer
 
+--- Names of a class's own options, for messages.
+Optimizer.option_names = {}
+
 --- How many parameters an update takes at once; 0: one by one.
 Optimizer.aggregate_num = 0
 
@@ -417,6 +420,10 @@ end
 function base.kind(name, own)
   local Kind = Optimizer:extend(name)
   local form = base.form(name, own)
+  Kind.option_names = {}
+  for i, entry in ipairs(own) do
+    Kind.option_names[i] = entry[1]
+  end
   function Kind:init(...)
     local a = form(...)
     Optimizer.init(self, base.common(a))
