@@ -76,7 +76,7 @@ function args.plain_name(name)
 end
 
 
---- Types by name, and codes of element types: see core/types.lua.
+-- Types by name, and codes of element types: see core/types.lua.
 args.types, args.class = types.named, types.class
 args.DTYPES, args.DTYPE_NAMES = types.DTYPES, types.DTYPE_NAMES
 

@@ -37,6 +37,10 @@ end
 -- @param callbacks as `call_all`
 -- @param self the module, for `locals`
 -- @tparam table a options of the loop, for `locals`
+-- @int epoch
+-- @int nbatch
+-- @tparam EvalMetric metric
+-- @tparam[opt] DataBatch batch
 function evaluation.report(callbacks, self, a, epoch, nbatch, metric, batch)
   if value(callbacks) ~= nil then
     evaluation.call_all(callbacks, { epoch = epoch, nbatch = nbatch, eval_metric = metric,
