@@ -52,6 +52,60 @@ describe("metric", function()
     assert.equal("micro", ty.metric.F1{ average = "micro" }:get_config().average)
   end)
 
+  it("counts what is not a number as wrong, and says that there was some", function()
+    local nan = 0 / 0
+    local labels, preds = { { 0, 0, 1 } }, { { { nan, 1 }, { nan, nan }, { 0.2, 0.8 } } }
+    local four = { { { nan, 1, 0, 0 }, { nan, nan, nan, nan }, { 0.2, 0.8, 0, 0 } } }
+    local function wrong(metric, given, want)
+      metric:update(labels, given)
+      assert.near(want, value(metric), 1e-12)
+      assert.is_true(metric.has_nan)
+      metric:reset()
+      assert.is_false(metric.has_nan)
+      metric:update({ { 0, 1 } }, { { { 1, 0, 0 }, { 0, 1, 0 } } })
+      assert.is_false(metric.has_nan)
+    end
+    wrong(ty.metric.create("acc"), preds, 1 / 3)
+    wrong(ty.metric.TopKAccuracy{ top_k = 2 }, four, 1 / 3)
+    local f1 = ty.metric.F1()
+    f1:update(labels, preds)
+    assert.near(0.5, value(f1), 1e-12)                   -- two positives that are none
+    for _, name in ipairs{ "ce", "nll_loss", "loss" } do
+      local m = ty.metric.create(name)
+      m:update(labels, preds)
+      assert.is_true(m.has_nan, name)
+    end
+    local both = ty.metric.create{ "mae", "acc" }
+    both:update({ { { 1, 2 } } }, { { { nan, 2 } } })
+    assert.is_true(both.has_nan)
+    local perplexity = ty.metric.Perplexity(ty.null)
+    perplexity:update(labels, preds)
+    assert.is_true(perplexity.has_nan)
+    assert.is_true(value(perplexity) ~= value(perplexity))
+  end)
+
+  it("warns once of labels that are no classes, with the base from which they count", function()
+    local texts, warning = {}, ty.log.warning
+    ty.log.warning = function(_, text) texts[#texts + 1] = text end
+    local ok, e = pcall(function()
+      for _, metric in ipairs{ ty.metric.create("acc"), ty.metric.create("pcc"),
+          ty.metric.TopKAccuracy{ top_k = 2 }, ty.metric.Perplexity(ty.null) } do
+        texts = {}
+        for _ = 1, 3 do
+          metric:update({ { 1, 2, 3 } }, { { { 1, 0, 0 }, { 0, 1, 0 }, { 0, 0, 1 } } })
+        end
+        assert.equal(1, #texts)
+        assert.truthy(texts[1]:find("label 3 is none of the 3 classes, 0 to 2", 1, true), texts[1])
+        texts = {}
+        metric:reset()
+        metric:update({ { 0, 2, -1 } }, { { { 1, 0, 0 }, { 0, 1, 0 }, { 0, 0, 1 } } })
+        assert.same({}, texts)
+      end
+    end)
+    ty.log.warning = warning
+    assert.is_true(ok, tostring(e))
+  end)
+
   it("refuses functions that give something else", function()
     local m = ty.metric.create(function() return "much" end)
     assert.raises("type", m.update, m, { { 1 } }, { { 1 } })

@@ -187,6 +187,58 @@ describe("fit", function()
     end)
   end)
 
+  describe("that meets NaN", function()
+    local function stage(x, name)
+      return ty.sym.FullyConnected{ data = x, num_hidden = 3, name = name }
+    end
+
+    -- the logarithm of what becomes negative in the second batch
+    local function net()
+      local h = ty.sym.log{ stage(ty.sym.Variable("data"), "fc1"), name = "logs" }
+      return ty.sym.SoftmaxOutput{ data = stage(h, "fc2"), name = "softmax" }
+    end
+
+    local function data()
+      local x = ty.nd.ones{ 12, 4 }
+      x[{ ty.slice(4, 8) }] = -1
+      return ty.io.NDArrayIter{ data = x, label = ty.nd.zeros(12), batch_size = 4 }
+    end
+
+    local function warnings(m)
+      m:fit{ train_data = data(), num_epoch = 2, initializer = ty.init.One(),
+        optimizer_params = { learning_rate = 0 } }
+      local list = {}
+      for _, text in ipairs(m.logger.infos) do
+        list[#list + 1] = text:find("NaN", 1, true) and text or nil
+      end
+      return list
+    end
+
+    it("says so once, with the batch and the node", function()
+      for _, contexts in ipairs{ { ty.cpu(0) }, { ty.cpu(0), ty.cpu(1) } } do
+        local list = warnings(ty.mod.Module{ symbol = net(), logger = quiet(),
+          context = contexts })
+        assert.are.equal(1, #list)
+        assert.truthy(list[1]:find("Epoch[0] Batch[1] the outputs have NaN, which begins at 'logs'",
+          1, true), list[1])
+      end
+    end)
+
+    it("says so of buckets and of chains, too", function()
+      local buckets = ty.mod.BucketingModule{ sym_gen = function()
+        return net(), { "data" }, { "softmax_label" }
+      end, default_bucket_key = 1, logger = quiet() }
+      assert.truthy(warnings(buckets)[1]:find("begins at 'logs'", 1, true))
+      local chain = ty.mod.SequentialModule{ logger = quiet() }
+      local low = ty.sym.log{ stage(ty.sym.Variable("data"), "fc1"), name = "logs" }
+      chain:add(ty.mod.Module{ symbol = low, label_names = {}, logger = quiet() })
+      chain:add(ty.mod.Module{ symbol = ty.sym.SoftmaxOutput{
+        data = stage(ty.sym.Variable("data"), "fc2"), name = "softmax" }, logger = quiet() },
+        { take_labels = true, auto_wiring = true })
+      assert.truthy(warnings(chain)[1]:find("begins at 'logs'", 1, true))
+    end)
+  end)
+
   describe("that resumes", function()
     local level = ty.log.level
     setup(function() ty.log.level = "error" end)

@@ -91,7 +91,8 @@ end
 
 -- The class ---------------------------------------------------------------------------------------
 
---- Base of metrics. Fields: name, num_inst, sum_metric, global_num_inst, global_sum_metric.
+--- Base of metrics. Fields: name, num_inst, sum_metric, global_num_inst, global_sum_metric;
+-- has_nan: whether predictions since the last full reset had NaN, for metrics that look for it.
 -- @type EvalMetric
 local EvalMetric = Class:extend("EvalMetric")
 base.EvalMetric = EvalMetric
@@ -118,6 +119,7 @@ end
 --- Forgets everything.
 function EvalMetric:reset()
   self.num_inst, self.sum_metric, self.global_num_inst, self.global_sum_metric = 0, 0, 0, 0
+  self.has_nan = false
 end
 
 
@@ -127,13 +129,26 @@ function EvalMetric:reset_local()
 end
 
 
---- Adds to both sums.
+--- Adds to both sums. NaN comes from the predictions, unless a class says `may_be_nan`.
 -- @number sum
 -- @number count
 function EvalMetric:_add(sum, count)
+  self.has_nan = self.has_nan or sum ~= sum and not self.may_be_nan
   self.sum_metric, self.num_inst = self.sum_metric + sum, self.num_inst + count
   self.global_sum_metric, self.global_num_inst =
     self.global_sum_metric + sum, self.global_num_inst + count
+end
+
+
+--- Says once that a label is no class (not for users).
+-- @number label the largest one
+-- @int classes how many there are
+function EvalMetric:_check_label(label, classes)
+  if label >= classes and not self._label_told then
+    self._label_told = true
+    log:warning(("%s: label %g is none of the %d classes, 0 to %d: classes count from 0")
+      :format(self.class_name, label, classes, classes - 1))
+  end
 end
 
 

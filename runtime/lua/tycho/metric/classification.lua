@@ -1,5 +1,6 @@
 --- Metrics of predicted classes: Accuracy, TopKAccuracy, F1, MCC, PCC; see `metric.lua`. Labels are
--- truncated to integers, classes count from 0.
+-- truncated to integers, classes count from 0. Where a prediction has NaN no class is the largest,
+-- and it counts as wrong.
 --
 -- @module tycho.metric.classification
 
@@ -20,21 +21,45 @@ local function truncate(v)
 end
 
 
--- The place of the largest of n numbers, `step` apart; the first of equal ones.
+local NAN = 0 / 0
+
+-- The place of the largest of n numbers, `step` apart; the first of equal ones; NaN where one is.
 local function place_of_largest(p, n, step)
   local best, most = 0, p[0]
-  for c = 1, n - 1 do
+  for c = 0, n - 1 do
     local v = p[c * step]
     if v > most then
       best, most = c, v
+    elseif v ~= v then
+      return NAN
     end
   end
   return best
 end
 
 
+local function largest(p, n)
+  local most = -math.huge
+  for i = 0, n - 1 do
+    most = p[i] > most and p[i] or most
+  end
+  return tonumber(most)
+end
+
+
+local function any_nan(p, n)
+  for i = 0, n - 1 do
+    if p[i] ~= p[i] then
+      return true
+    end
+  end
+  return false
+end
+
+
 --- The classes with the largest values along an axis, as doubles in C memory, and their number.
-local function predicted(pred, axis, func)
+-- Notes NaN, and a label that is no class.
+local function predicted(self, label, pred, axis, func)
   local outer, size, inner = split(pred.shape, axis)
   if not size then
     Error.raise{ code = "shape", func = func, argument = "preds", expected = "an axis " .. axis,
@@ -47,6 +72,8 @@ local function predicted(pred, axis, func)
       classes[o * inner + i] = place_of_largest(pred.p + (o * size * inner + i), size, inner)
     end
   end
+  self.has_nan = self.has_nan or any_nan(classes, n)
+  self:_check_label(largest(label.p, label.n), size)
   return classes, n
 end
 
@@ -69,11 +96,11 @@ end
 
 -- A label as something readable, and the predicted classes for it with their number: the places of
 -- the largest along an axis, or the predictions themselves where these have the label's shape.
-local function compared(label, pred, axis, func)
+local function compared(self, label, pred, axis, func)
   label, pred = read(label, func), read(pred, func)
   local classes, n = pred.p, pred.n
   if not tables.same(label.shape, pred.shape) then
-    classes, n = predicted(pred, axis, func)
+    classes, n = predicted(self, label, pred, axis, func)
   end
   if label.n ~= n then
     fail_shape(func, label.n, n)
@@ -84,7 +111,8 @@ end
 function kinds.Accuracy:_update(labels, preds)
   labels, preds = check_counts(labels, preds, "Accuracy:update")
   for i = 1, #labels do
-    local label, classes, n = compared(labels[i], preds[i], self.axis, "Accuracy:update")
+    local label, classes, n = compared(self, labels[i], preds[i], self.axis,
+      "Accuracy:update")
     self:_add(count_equal(label.p, classes, n), n)
   end
 end
@@ -146,10 +174,14 @@ local function update_rows(self, label, pred)
   elseif label.n < rows then
     fail_shape("TopKAccuracy:update", label.n, rows)
   end
-  local hits = 0
+  local hits, nan = 0, any_nan(pred.p, pred.n)
   for r = 0, rows - 1 do
-    hits = hits + (is_among(pred.p + r * n, n, truncate(label.p[r]), self.top_k) and 1 or 0)
+    local row = pred.p + r * n
+    local hit = is_among(row, n, truncate(label.p[r]), self.top_k) and not (nan and any_nan(row, n))
+    hits = hits + (hit and 1 or 0)
   end
+  self.has_nan = self.has_nan or nan
+  self:_check_label(largest(label.p, rows), n)
   self:_add(hits, rows)
 end
 
@@ -192,17 +224,20 @@ end
 
 
 -- Adds a pair's hits and misses to several counts; class 1 is the positive one.
-local function count_binary(label, pred, counts, func)
+local function count_binary(self, label, pred, counts, func)
   if label.shape[1] ~= pred.shape[1] then
     fail_shape(func, label.array.shape, pred.array.shape)
   end
-  local classes, n = predicted(pred, 1, func)
+  local classes, n = predicted(self, label, pred, 1, func)
   if label.n ~= n then
     fail_shape(func, label.n, n)
   end
   check_binary(label, func)
   for i = 0, n - 1 do
     local right, positive = truncate(label.p[i]) == 1, classes[i] == 1
+    if classes[i] ~= classes[i] then
+      positive = not right
+    end
     local key = positive and (right and "tp" or "fp") or (right and "fn" or "tn")
     for _, c in ipairs(counts) do
       c[key] = c[key] + 1
@@ -237,7 +272,7 @@ local function binary(class_name, name, score)
     local fresh = self.average == "macro" and new_counts()
     local counts = fresh and { fresh } or { self._local, self._global }
     for i = 1, #labels do
-      count_binary(read(labels[i], func), read(preds[i], func), counts, func)
+      count_binary(self, read(labels[i], func), read(preds[i], func), counts, func)
     end
     if fresh then
       self:_add(score(fresh), 1)
@@ -282,6 +317,7 @@ end)
 
 --- The correlation of predicted and true classes, from the matrix of how often each pair was met.
 kinds.PCC = base.kind("PCC", "pcc")
+kinds.PCC.may_be_nan = true                              -- with one class only
 
 local function new_matrix()
   return { n = 0 }                                       -- [predicted][label] = count; n of all
@@ -329,6 +365,7 @@ end
 
 
 local function note(m, predicted_class, label)
+  predicted_class = predicted_class == predicted_class and predicted_class or "none"
   local row = m[predicted_class]
   if not row then
     row = {}
@@ -342,7 +379,7 @@ end
 function kinds.PCC:_update(labels, preds)
   labels, preds = check_counts(labels, preds, "PCC:update")
   for i = 1, #labels do
-    local label, classes, n = compared(labels[i], preds[i], 1, "PCC:update")
+    local label, classes, n = compared(self, labels[i], preds[i], 1, "PCC:update")
     for k = 0, n - 1 do
       local class = truncate(label.p[k])
       note(self._local, truncate(classes[k]), class)

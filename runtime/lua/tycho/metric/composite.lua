@@ -71,19 +71,24 @@ local function filter(given, wanted)
 end
 
 
-function Composite:update_dict(labels, preds)
-  labels, preds = filter(labels, self.label_names), filter(preds, self.output_names)
+-- Calls a method of all metrics.
+local function call_all(self, method, ...)
+  self.has_nan = false
   for _, metric in ipairs(self.metrics) do
-    metric:update_dict(labels, preds)
+    metric[method](metric, ...)
+    self.has_nan = self.has_nan or metric.has_nan or false
   end
+end
+
+
+function Composite:update_dict(labels, preds)
+  call_all(self, "update_dict", filter(labels, self.label_names), filter(preds, self.output_names))
 end
 
 
 for _, name in ipairs{ "update", "reset", "reset_local" } do
   Composite[name] = function(self, ...)
-    for _, metric in ipairs(self.metrics) do
-      metric[name](metric, ...)
-    end
+    call_all(self, name, ...)
   end
 end
 

@@ -132,22 +132,25 @@ end
 
 
 -- Sum and number of what counts in one pair.
-local function perplexity_of(label, pred, axis, ignore)
+local function perplexity_of(self, label, pred, axis, ignore)
   local outer, size, inner = split(pred.shape, axis)
   if #pred.shape ~= 2 or label.n ~= pred.n / pred.shape[#pred.shape]
       or label.n ~= outer * inner then
     fail_shape("Perplexity:update", label.array.shape, pred.array.shape)
   end
-  local sum, n = 0, 0
+  local sum, n, most = 0, 0, -1
   for o = 0, outer - 1 do
     for i = 0, inner - 1 do
       local v = label.p[o * inner + i]
       if v ~= ignore then
         local c = math.max(0, math.min(math.floor(v), size - 1))
-        sum, n = sum - math.log(math.max(1e-10, pred.p[(o * size + c) * inner + i])), n + 1
+        local p = pred.p[(o * size + c) * inner + i]
+        sum, n = sum - math.log(p < 1e-10 and 1e-10 or p), n + 1
+        most = math.max(most, tonumber(v))
       end
     end
   end
+  self:_check_label(most, size)
   return sum, n
 end
 
@@ -156,7 +159,7 @@ function kinds.Perplexity:_update(labels, preds)
   labels, preds = check_counts(labels, preds, "Perplexity:update")
   local sum, count = 0, 0
   for i = 1, #labels do
-    local s, n = perplexity_of(read(labels[i], "Perplexity:update"),
+    local s, n = perplexity_of(self, read(labels[i], "Perplexity:update"),
       read(preds[i], "Perplexity:update"), self.axis, self.ignore_label)
     sum, count = sum + s, count + n
   end
@@ -171,6 +174,7 @@ end
 -- average = "macro" or "micro".
 kinds.PearsonCorrelation = base.kind("PearsonCorrelation", "pearsonr",
   { { "average", { "macro", "micro" }, "macro" } }, "pearsonr")
+kinds.PearsonCorrelation.may_be_nan = true               -- of values that are all equal
 
 -- Number, means, sums of squared deviations and of their products of a pair.
 local function moments(a, b, n)

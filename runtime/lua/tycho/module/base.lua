@@ -385,6 +385,14 @@ function BaseModule._gradients(_)
 end
 
 
+--- Runs the last batch again, without a trace, up to the first node that gives NaN or an infinity
+-- (not for users).
+-- @treturn ?Error with that node; nil: there is none, or a module cannot say
+function BaseModule._first_bad_number(_)
+  return nil
+end
+
+
 --- Nothing to give back here.
 function BaseModule:free()
   self._freed = true

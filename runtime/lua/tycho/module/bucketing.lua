@@ -347,6 +347,11 @@ for method, flags in pairs(DELEGATED) do
 end
 
 
+function BucketingModule:_first_bad_number()
+  return self._curr_module:_first_bad_number()
+end
+
+
 --- Lets the optimizer change the parameters of the current bucket.
 function BucketingModule:update()
   self:_need("update", "binded", "params_initialized", "optimizer_initialized")

@@ -1,6 +1,6 @@
 --- The training loop: `fit` of all modules.
 --
--- For each batch: forward, backward, update, then the metric, before the next batch is fetched and
+-- For each batch: forward, backward, the metric, update, before the next batch is fetched and
 -- prepared, since preparing may switch to another bucket. Epochs and batches count from 0. An
 -- interruption (Ctrl-C) is an error object with `epoch` and `nbatch`; updates are never torn, so
 -- training can go on from there.
@@ -158,16 +158,29 @@ local function update(self, a, gathered)
 end
 
 
+-- Says at the first NaN in what the metric sees where it comes from, before it spreads by an update.
+local function warn_of_nan(self, metric, at)
+  if at.nan_told or not metric.has_nan then
+    return
+  end
+  at.nan_told = true
+  local e = self:_first_bad_number()
+  self.logger:warning(("Epoch[%d] Batch[%d] the outputs have NaN%s"):format(at.epoch, at.nbatch,
+    e and (", which begins at '%s': %s"):format(e.node, e.message) or ""))
+end
+
+
 -- Runs one batch and fetches the next one.
-local function run_batch(self, a, metric, batch, gathered)
+local function run_batch(self, a, metric, batch, gathered, at)
   if a.monitor then
     a.monitor:tic()
   end
   self:forward_backward(batch)
+  evaluation.update(self, metric, batch, a.count_pad)
+  warn_of_nan(self, metric, at)
   if gathered == a.accumulate then
     update(self, a, gathered)
   end
-  evaluation.update(self, metric, batch, a.count_pad)
   local coming = a.train_data:next()
   if coming ~= nil then
     self:prepare(coming, a.sparse_row_id_fn)
@@ -186,7 +199,7 @@ local function run_epoch(self, a, metric, at)
   at.nbatch = 0
   while batch ~= nil do
     gathered = gathered % a.accumulate + 1
-    local coming = run_batch(self, a, metric, batch, gathered)
+    local coming = run_batch(self, a, metric, batch, gathered, at)
     totals = coming == nil and metric:get_global_name_value() or nil
     evaluation.report(a.batch_end_callback, self, a, at.epoch, at.nbatch, metric, batch)
     batch = coming

@@ -9,6 +9,7 @@ local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local descriptions = require "tycho.module.descriptions"
 local Error = require "tycho.core.error"
+local executor = require "tycho.executor.executor"
 local nd = require "tycho.ndarray"
 local slices = require "tycho.module.batch_slices"
 local values = require "tycho.core.values"
@@ -74,6 +75,39 @@ function Group:forward(batch, is_train)
   end
   for _, exe in ipairs(self.execs) do
     exe:forward(is_train)
+  end
+end
+
+
+-- The error of the first bad number on device i: a bare executor is run on the same arrays, with
+-- copies of the auxiliary states.
+local function bad_number(self, i)
+  local arg_dict, aux_dict, auxs = self.execs[i].arg_dict, self.execs[i].aux_dict, {}
+  for _, name in ipairs(self.aux_names) do
+    auxs[name] = aux_dict[name]:copy()
+  end
+  local probe = executor.bind(self.symbol, { ctx = self.contexts[i], args = arg_dict,
+    grad_req = "null", aux_states = auxs, group2ctx = self._group2ctxs[i] })
+  probe:check_numerics()
+  local ok, e = pcall(function()
+    for _, x in ipairs(probe:forward(true)) do
+      x:wait_to_read()
+    end
+  end)
+  probe:free()
+  return not ok and e or nil
+end
+
+
+--- Runs the last batch again up to the first NaN or infinity, if the parameters are still the same
+-- (not for users).
+-- @treturn ?Error with the node
+function Group:first_bad_number()
+  for i = 1, self._fusion and 0 or #self.execs do
+    local e = bad_number(self, i)
+    if Error.is_error(e) and e.node then
+      return e
+    end
   end
 end
 

@@ -152,6 +152,11 @@ function Module:forward(data_batch, is_train)
 end
 
 
+function Module:_first_bad_number()
+  return self._exec_group:first_bad_number()
+end
+
+
 local BACKWARD = args.form("Module:backward", { list = true, { "out_grads", "any?" } })
 
 --- Computes the gradients of the last forward.

@@ -245,6 +245,16 @@ function SequentialModule:_gradients()
 end
 
 
+function SequentialModule:_first_bad_number()
+  for _, m in ipairs(self._modules) do
+    local e = m:_first_bad_number()
+    if e then
+      return e
+    end
+  end
+end
+
+
 -- Running -----------------------------------------------------------------------------------------
 
 -- Descriptions of a module's outputs as data of the next one.
