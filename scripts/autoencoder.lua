@@ -76,7 +76,8 @@ assert(n >= options.train + options.test,
   ("there are %d images, %d are needed"):format(n, options.train + options.test))
 x = x:reshape{n, PIXELS}
 local train, test = iterator(x, 0, options.train, true), iterator(x, n - options.test, n, false)
-local module = ty.mod.Module{symbol = autoencoder(), label_names = {"pixels"}, context = ty.cpu()}
+local module = ty.mod.Module{symbol = autoencoder(), label_names = {"pixels"},
+  context = common.devices(options)}
 
 local error_ = common.fit(options, module, {
   train_data = train, eval_data = test, eval_metric = "mse", initializer = ty.init.Xavier(),

@@ -6,6 +6,12 @@
 --                                                     each epoch
 --   tycho scripts/char_rnn.lua --checkpoint run/char --resume --epochs 4 --write 2000
 --
+-- Beside the training the network of one step is kept, for other programs: run/char-symbol.json,
+-- run/char-0001.params, and run/char.characters, the characters by number. Its input "data" is a
+-- character, its first output what the next one may be; the others are the states that are given
+-- back with the next character. `Module.load(prefix, epoch, {state_names = ..., label_names = {}})`
+-- runs it.
+--
 -- The text is cut into parallel streams. A step reads the next characters of all streams;
 -- its last states are the first ones of the step after it, so the network sees much
 -- further back than gradients go.
@@ -13,6 +19,7 @@
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
 local ffi = require "ffi"
+local files = require "tycho.core.files"
 local ty = require "tycho"
 local common = require "common"
 local language_model = require "language_model"
@@ -81,7 +88,7 @@ for i, state in ipairs(states) do
   state_names[i], outputs[i] = shape.begin_state[i].name, ty.sym.BlockGrad{state}
 end
 local module = ty.mod.Module{ty.sym.Group{loss, unpack(outputs)},
-  state_names = state_names, context = ty.cpu()}
+  state_names = state_names, context = common.devices(options)}
 module:bind{data_shapes = train.provide_data, label_shapes = train.provide_label}
 module:init_params{initializer = ty.init.Xavier()}
 module:init_optimizer{optimizer = "adam",
@@ -108,8 +115,24 @@ local function bits(perplexity)
   return math.log(perplexity) / math.log(2)
 end
 
-local file = options.checkpoint and options.checkpoint .. ".state"
-local first = options.resume and module:load_state(file).epoch or 0
+local function trained()
+  return {words = #list, embed = options.embed, args = (module:get_params())}
+end
+
+-- The training as it is after some epochs, and the network for those who only use it.
+local function save(prefix, epochs)
+  local net, parameters = language_model.step(cells, trained())
+  ty.model.save_checkpoint(prefix, epochs, net, parameters, {})
+  files.write(prefix .. ".characters", table.concat(list), "char_rnn")
+  module:save_state(prefix .. ".state", {epoch = epochs})
+end
+
+local first = 0
+if options.resume then
+  local path = options.checkpoint .. ".state"
+  first = module:load_state(path).epoch
+  print(("epoch %d: resumed from %s"):format(first, path))
+end
 local log, valid = common.log(options), nil
 print(("%d characters, %d different ones"):format(#characters, #list))
 for epoch = first, options.epochs - 1 do
@@ -120,14 +143,13 @@ for epoch = first, options.epochs - 1 do
   print(("epoch %d: %.3f bits per character in training, %.3f in the test, %.0f characters/s")
     :format(epoch, learnt, valid, train.num_data * options.length / seconds))
   log:epoch{epoch = epoch, train = learnt, valid = valid, seconds = seconds}
-  if file then
-    module:save_state(file, {epoch = epoch + 1})
+  if options.checkpoint then
+    save(options.checkpoint, epoch + 1)
   end
 end
 log:close()
 
-local write = language_model.writer(cells,
-  {words = #list, embed = options.embed, args = (module:get_params())})
+local write = language_model.writer(cells, trained())
 write(ids:get(0), options.write, options.temperature, function(id) io.write(list[id + 1]) end)
 print(("\n%.3f bits per character on the last tenth of the text, which was not learnt from")
   :format(valid or bits(pass(test, false))))

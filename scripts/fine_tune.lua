@@ -48,7 +48,7 @@ local function train_base()
   x, y = every_other(x, y, 0)
   local data = ty.io.NDArrayIter{data = x, label = y, batch_size = 20, shuffle = true}
   local net = networks.resnet{depth = 8, classes = 5}
-  local module = ty.mod.Module{symbol = net, context = ty.cpu()}
+  local module = ty.mod.Module{symbol = net, context = common.devices(options)}
   module:fit{train_data = data, num_epoch = 4, optimizer = "nag",
              initializer = ty.init.Xavier{rnd_type = "gaussian", factor_type = "in", magnitude = 2},
              optimizer_params = {learning_rate = 0.1, momentum = 0.9, wd = 0.0001}}
@@ -66,24 +66,29 @@ end
 
 -- The new network ---------------------------------------------------------------------------------
 
+-- Images, labels from 0 and the names of the classes.
 local function new_task(shape)
-  if options.data then
-    local x, y = images.load(options.data, shape)
-    return x, y, y:max():asscalar() + 1
+  local n, names = 2 * (options.train + options.test), {}
+  local x, y = images.load(options.data, shape, n, options.seed)
+  local first, step = 0, 1
+  if not options.data then
+    first, step = 1, 2
+    x, y = every_other(x, y, first)
   end
-  local x, y = images.load(nil, shape, 2 * (options.train + options.test), options.seed)
-  x, y = every_other(x, y, 1)
-  return x, y, 5
+  for label = 0, y:max():asscalar() do
+    names[label + 1] = images.class_name(first + step * label, shape, options.data)
+  end
+  return x, y, names
 end
 
 -- Lower layers as they were, with a new head; their parameters' names.
-local function with_new_head(net, classes)
+local function with_new_head(net, names)
   local features = net:get_internals()[options.layer]
   local kept = {}
   for _, name in ipairs(features:list_arguments()) do
     kept[#kept + 1] = name ~= "data" and name or nil
   end
-  return networks.head(ty.sym.Flatten{data = features}, classes, "new_head"), kept
+  return networks.head(ty.sym.Flatten{data = features}, #names, "new_head", names), kept
 end
 
 local function optimizer_params(rate)
@@ -92,7 +97,7 @@ end
 
 -- The same network without any knowledge, on the same examples.
 local function from_scratch(net, train, test)
-  local module = ty.mod.Module{symbol = net, context = ty.cpu()}
+  local module = ty.mod.Module{symbol = net, context = common.devices(options)}
   train:reset()
   module:fit{train_data = train, num_epoch = options.epochs, initializer = ty.init.Xavier(),
              optimizer_params = optimizer_params(options.rate)}
@@ -107,9 +112,9 @@ if options.layer == "list" then
   return
 end
 local shape = assert(networks.input_shape(old), "the network does not say what images it takes")
-local x, y, classes = new_task(shape)
+local x, y, names = new_task(shape)
 local train, test = images.split(x, y, options)
-local net, kept = with_new_head(old, classes)
+local net, kept = with_new_head(old, names)
 
 local level = ty.log.level
 ty.log.level = "warning"
@@ -118,7 +123,7 @@ ty.log.level = level
 print(("fine-tuning with %d examples: a new head above %s%s"):format(options.train, options.layer,
   options.free and "; all layers learn" or ""))
 ty.random.seed(options.seed)
-local module = ty.mod.Module{symbol = net, context = ty.cpu(),
+local module = ty.mod.Module{symbol = net, context = common.devices(options),
   fixed_param_names = not options.free and kept or nil}
 train:reset()
 local tuned = common.fit(options, module, {

@@ -11,26 +11,33 @@
 -- names; without, the images of the root have label 0. Lists can be edited or written by other
 -- programs: lines of a number, one or more labels, and a path below the root, between tabs.
 
+package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
+
 local argparse = require "argparse"
 local ty = require "tycho"
+local common = require "common"
 
 local parser = argparse("im2rec.lua", "Lists images and packs them into record files.")
+
+local function numeric(name, description)
+  return parser:option(name, description):convert(common.to_number(name))
+end
+
 parser:argument("prefix", "path of the files to write, without an ending")
 parser:argument("root", "folder of the images")
 parser:flag("--list", "write lists instead of packing")
 parser:flag("--recursive", "list: look into folders; each is a label")
 parser:option("--exts", "list: endings of images, between commas"):default(".jpeg,.jpg,.png")
-parser:option("--chunks", "list: split into so many"):convert(tonumber):default("1")
-parser:option("--train-ratio", "list: part that goes to PREFIX_train")
-  :convert(tonumber):default("1")
-parser:option("--test-ratio", "list: part that goes to PREFIX_test; the rest goes to PREFIX_val")
-  :convert(tonumber):default("0")
+numeric("--chunks", "list: split into so many"):default("1")
+numeric("--train-ratio", "list: part that goes to PREFIX_train"):default("1")
+numeric("--test-ratio", "list: part that goes to PREFIX_test; the rest goes to PREFIX_val")
+  :default("0")
 parser:flag("--no-shuffle", "list: keep the order of names")
-parser:option("--seed", "list: of the order"):convert(tonumber):default("100")
+numeric("--seed", "list: of the order"):default("100")
 parser:flag("--pass-through", "pack: the files as they are")
-parser:option("--resize", "pack: the shorter side"):convert(tonumber):default("0")
+numeric("--resize", "pack: the shorter side"):default("0")
 parser:flag("--center-crop", "pack: the square in the middle")
-parser:option("--quality", "pack: of JPEG 0 to 100, of PNG 0 to 9"):convert(tonumber):default("95")
+numeric("--quality", "pack: of JPEG 0 to 100, of PNG 0 to 9"):default("95")
 parser:option("--color", "pack: 1 colour, 0 grey, -1 as stored")
   :convert(tonumber):choices{"-1", "0", "1"}:default("1")
 parser:option("--encoding", "pack: format of the images"):choices{".jpg", ".png"}:default(".jpg")
@@ -177,10 +184,8 @@ local function packed(header, path)
   end)
 end
 
--- Packs a list; returns how many images could not be read.
-local function pack_list(path)
-  local name = path:gsub("%.lst$", "")
-  local record = ty.recordio.MXIndexedRecordIO(name .. ".idx", name .. ".rec", "w")
+-- Writes the images of a list; how many there were, and how many could not be read.
+local function write_images(record, path)
   local number, written, failed = 0, 0, 0
   for line in io.lines(path) do
     number = number + 1
@@ -195,9 +200,31 @@ local function pack_list(path)
       io.stderr:write(tostring(text), "\n")
     end
   end
+  return written, failed
+end
+
+-- Calls f(place, place beside it) for both files of a record.
+local function each_file(name, f)
+  for _, ending in ipairs{".rec", ".idx"} do
+    f(name .. ending, name .. ending .. ".part")
+  end
+end
+
+-- Packs a list; returns how many images could not be read. The files are written beside their
+-- places and moved there when they are complete, so that a mistake leaves the old ones.
+local function pack_list(path)
+  local name = path:gsub("%.lst$", "")
+  local record = ty.recordio.MXIndexedRecordIO(name .. ".idx.part", name .. ".rec.part", "w")
+  local ok, written, failed = pcall(write_images, record, path)
   record:close()
-  print(("%s.rec: %d images"):format(name, written))
-  return failed
+  if ok and written > 0 then
+    each_file(name, function(place, part) assert(os.rename(part, place)) end)
+    print(("%s.rec: %d images"):format(name, written))
+    return failed
+  end
+  each_file(name, function(_, part) os.remove(part) end)
+  error(ok and ("%s: none of its images is in %s; %s.rec is left as it was")
+    :format(path, options.root, name) or written, 0)
 end
 
 local function pack_lists()

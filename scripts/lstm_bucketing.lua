@@ -70,7 +70,7 @@ local function network(length)
 end
 
 local module = ty.mod.BucketingModule{network, default_bucket_key = train.default_bucket_key,
-  context = ty.cpu()}
+  context = common.devices(options)}
 local metric = ty.metric.Perplexity{PAD}
 local log, best, last = common.log(options), math.huge, {}
 local started

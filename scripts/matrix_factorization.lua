@@ -119,8 +119,8 @@ local function iterator(from, to, shuffle)
 end
 
 local train, test = iterator(0, cut, true), iterator(cut, n, false)
-local module = ty.mod.Module{symbol = network(users, items), data_names = {"item", "user"},
-  label_names = {"rating"}, context = ty.cpu()}
+local module = ty.mod.Module{symbol = network(users, items),
+  data_names = {"item", "user"}, label_names = {"rating"}, context = common.devices(options)}
 print(("%d ratings of %d items by %d users"):format(n, items, users))
 local rmse = common.fit(options, module, {
   train_data = train, eval_data = test, eval_metric = "rmse", initializer = ty.init.Normal(0.1),

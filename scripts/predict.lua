@@ -39,9 +39,7 @@ if #options.file > 0 then
   end
   x = ty.nd.concat{dim = 0, unpack(list)}
 else
-  x, y = images.load(options.data, model.shape, options.images, options.seed)
-  local n = math.min(options.images, x:len())
-  x, y = x:slice_axis{axis = 0, begin = 0, end_ = n}, y:slice_axis{axis = 0, begin = 0, end_ = n}
+  x, y = saved.images(model, options, options.images)
 end
 
 local data = ty.io.NDArrayIter{data = x, batch_size = math.min(options.batch, x:len())}
@@ -52,10 +50,10 @@ local odds, truth, right = likely:totable(), y and y:totable(), 0
 for i, guesses in ipairs(top) do
   local texts = {}
   for k, label in ipairs(guesses) do
-    texts[k] = ("%s %.1f %%"):format(images.class_name(label, model.shape, options.data),
+    texts[k] = ("%s %.1f %%"):format(saved.class_name(model, options, label),
       100 * odds[i][label + 1])
   end
-  local is = truth and images.class_name(truth[i], model.shape, options.data)
+  local is = truth and saved.class_name(model, options, truth[i])
   right = right + (truth and truth[i] == guesses[1] and 1 or 0)
   print(("%s: %s"):format(is and ("image %d (%s)"):format(i - 1, is) or options.file[i],
     table.concat(texts, ", ")))

@@ -9,7 +9,6 @@ package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
 local ty = require "tycho"
 local common = require "common"
-local images = require "images"
 local saved = require "saved"
 
 local parser = common.parser("Measures a saved network on images with known labels.")
@@ -19,10 +18,10 @@ parser:flag("--quick", "few images")
 local options = common.parse(parser, {images = 500})
 
 local model = saved.load(options)
-local x, y = images.load(options.data, model.shape, math.min(options.images, 2000), options.seed)
-local n = math.min(options.images, x:len())
-local data = ty.io.NDArrayIter{data = x:slice_axis{axis = 0, begin = 0, end_ = n},
-  label = y:slice_axis{axis = 0, begin = 0, end_ = n}, batch_size = math.min(options.batch, n)}
+local x, y = saved.images(model, options, options.data and options.images
+  or math.min(options.images, 2000))
+local n = x:len()
+local data = ty.io.NDArrayIter{data = x, label = y, batch_size = math.min(options.batch, n)}
 local module = saved.module(model, data)
 local metric = ty.metric.create{"acc", "ce", ty.metric.TopKAccuracy{top_k = 3}}
 module:score(data, metric, {count_pad = false})

@@ -8,6 +8,11 @@
 --
 -- Training shows the writer the right symbols before the one to find; the
 -- test lets it go on from its own.
+--
+-- With --checkpoint the network of the test is kept, too, for other programs: run/r-symbol.json for
+-- sequences of the longest bucket, run/r-4-symbol.json and so on for the others, run/r-0001.params.
+-- `Module.load(prefix, epoch, {data_names = {"source"}, label_names = {}})` runs it: symbols in,
+-- filled up in front with 0, and symbols out, up to the first 1.
 
 package.path = (arg[0]:match("^.*/") or "./") .. "lib/?.lua;" .. package.path
 
@@ -158,9 +163,9 @@ end
 
 local train = Sequences(options.steps, options.seed)
 local module = ty.mod.BucketingModule{network, default_bucket_key = train.default_bucket_key,
-  context = ty.cpu()}
+  context = common.devices(options)}
 local tester = ty.mod.BucketingModule{writer, default_bucket_key = train.default_bucket_key,
-  context = ty.cpu()}
+  context = common.devices(options)[1]}
 tester:bind{data_shapes = {train.provide_data[1]}, for_training = false}
 
 -- What the network writes for each row of a batch.
@@ -194,6 +199,13 @@ local function test(steps)
   return right / n, n
 end
 
+-- The network that goes on from its own symbols, with the parameters of the last test.
+local function save(prefix, epochs)
+  tester:save_checkpoint(prefix, epochs)
+  tester:switch_bucket(train.default_bucket_key)
+  tester.symbol:save(prefix .. "-symbol.json")
+end
+
 local metric = ty.metric.Perplexity{PAD}
 local log, started = common.log(options), ty.callback.clock()
 
@@ -209,6 +221,9 @@ module:fit{
       :format(epoch, select(2, metric:get_global()), share))
     log:epoch{epoch = epoch, train = select(2, metric:get_global()),
       valid = share, seconds = seconds}
+    if options.checkpoint then
+      save(options.checkpoint, epoch + 1)
+    end
     started = ty.callback.clock()
   end,
 }

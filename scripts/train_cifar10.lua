@@ -25,7 +25,6 @@ common.number(parser, "--test", "pictures to draw for the test", 500)
 common.number(parser, "--wd", "weight decay", 0.0001)
 parser:option("--drops",
   "epochs after which the rate falls tenfold, as 80,120; default: half and three quarters of all")
-parser:option("--gpus", "GPUs to train on, as 0,1; default: the CPU")
 common.training(parser, {epochs = 5, batch = 50, rate = 0.1, momentum = 0.9})
 local options = common.parse(parser, {depth = 8, train = 800, test = 200, batch = 20})
 
@@ -77,18 +76,11 @@ local function iterators()
     images.Augmented(test, {}), train_x:len()
 end
 
-local function devices()
-  local list = {}
-  for id in (options.gpus or ""):gmatch("%d+") do
-    list[#list + 1] = ty.gpu(tonumber(id))
-  end
-  return #list > 0 and list or ty.cpu()
-end
-
 ty.random.seed(options.seed)
 local train, test, count = iterators()
 local steps = math.ceil(count / options.batch)
-local module = ty.mod.Module{symbol = networks.resnet{depth = options.depth}, context = devices()}
+local module = ty.mod.Module{symbol = networks.resnet{depth = options.depth},
+  context = common.devices(options)}
 
 -- The rate falls tenfold after half and after three quarters of the training, as in the
 -- paper, or where it was said.

@@ -24,7 +24,8 @@ local options = common.parse(parser, {network = "mlp", train = 2000, test = 500}
 ty.random.seed(options.seed)
 local x, y = images.load(options.data, {1, 28, 28}, options.train + options.test, options.seed)
 local train, test = images.split(x, y, options)
-local module = ty.mod.Module{symbol = networks[options.network]{classes = 10}, context = ty.cpu()}
+local module = ty.mod.Module{symbol = networks[options.network]{classes = 10},
+  context = common.devices(options)}
 
 local accuracy = common.fit(options, module, {
   train_data = train, eval_data = test, eval_metric = "acc", initializer = ty.init.Xavier(),

@@ -283,8 +283,14 @@ local function pictures()
   assert(loadstring(text))()
 end
 
-if (...) == "--pictures" then
+local what = ... or "build/doc"
+
+if what == "--pictures" then
   pictures()
+elseif what:sub(1, 1) == "-" then
+  print("usage: build/tycho scripts/dev/doc.lua [folder] | --pictures\n\n\z
+    Writes the documentation into a folder, build/doc by default, or draws its pictures anew.")
+  os.exit(what == "--help" and 0 or 2)
 else
-  pages((...) or "build/doc")
+  pages(what)
 end

@@ -32,13 +32,25 @@ function common.parser(description)
   return argparse(arg[0]:match("[^/]*$"), description)
 end
 
+--- What converts the text of an option to a number, for argparse.
+-- @string name
+function common.to_number(name)
+  return function(text)
+    local number = tonumber(text)
+    if not number then
+      return nil, ("%s takes a number, not '%s'"):format(name, text)
+    end
+    return number
+  end
+end
+
 --- Adds an option that is a number.
 -- @param parser of argparse
 -- @string name
 -- @string description
 -- @param default a number, or the text that the help shows for it
 function common.number(parser, name, description, default)
-  parser:option(name, description):convert(tonumber):default(tostring(default))
+  parser:option(name, description):convert(common.to_number(name)):default(tostring(default))
 end
 
 --- Adds `--plot`, `--log` and `--quick` to a parser.
@@ -62,9 +74,21 @@ function common.training(parser, defaults)
     common.number(parser, "--momentum", "share of the last step that goes on", defaults.momentum)
   end
   common.number(parser, "--seed", "of weights, drawn data and shuffling", 1)
+  parser:option("--gpus", "GPUs to train on, as 0,1; default: the CPU")
   parser:option("--checkpoint", "prefix of files to keep the training in after each epoch")
   parser:flag("--resume", "go on from the checkpoint, bit by bit as if there had been no pause")
   return common.options(parser)
+end
+
+--- The devices that `--gpus` names, or the CPU.
+-- @tparam table options
+-- @treturn {Context,...}
+function common.devices(options)
+  local list = {}
+  for id in (options.gpus or ""):gmatch("%d+") do
+    list[#list + 1] = ty.gpu(tonumber(id))
+  end
+  return #list > 0 and list or {ty.cpu()}
 end
 
 -- A training that is to go on must be there.
@@ -75,6 +99,29 @@ local function check_resume(parser, options)
     local path = options.checkpoint .. ".state"
     local file = io.open(path, "rb") or parser:error("--resume: there is no file " .. path)
     file:close()
+  end
+end
+
+-- What is written in the end must not fail then: files can be made beside those that are named.
+local function check_paths(parser, options)
+  for _, name in ipairs{"plot", "log", "checkpoint"} do
+    local path = options[name]
+    if path then
+      local probe = path .. ".writable"
+      local file, why = io.open(probe, "wb")
+      if not file then
+        parser:error(("--%s: cannot write to %s: %s"):format(name, path, why:gsub("^.*: ", "")))
+      end
+      file:close()
+      os.remove(probe)
+    end
+  end
+end
+
+-- Numbers of devices between commas.
+local function check_gpus(parser, options)
+  if options.gpus and not options.gpus:find("^%d+[%d,]*$") then
+    parser:error("--gpus takes numbers, as 0,1, not " .. options.gpus)
   end
 end
 
@@ -94,6 +141,8 @@ function common.parse(parser, values)
     end
   end
   check_resume(parser, options)
+  check_paths(parser, options)
+  check_gpus(parser, options)
   return options
 end
 

@@ -59,6 +59,30 @@ function images.class_name(label, shape, folder)
   return names[label] or tostring(label)
 end
 
+--- The images whose classes a network knows, with its numbers of them.
+-- @tparam NDArray x (N, ...)
+-- @tparam NDArray y (N,)
+-- @tparam ?{string,...} names of the network's classes; nil: those of the images
+-- @tparam {int,...} shape of one image
+-- @tparam ?string folder nil when the images are drawn
+-- @treturn NDArray images
+-- @treturn NDArray labels
+function images.known(x, y, names, shape, folder)
+  if not names then
+    return x, y
+  end
+  local number, rows, labels = {}, {}, {}
+  for i, name in ipairs(names) do
+    number[name] = i - 1
+  end
+  for i, label in ipairs(y:totable()) do
+    local known = number[images.class_name(label, shape, folder)]
+    rows[#rows + 1], labels[#labels + 1] = known and i - 1, known
+  end
+  assert(#rows > 0, "no image is of a class that the network knows: " .. table.concat(names, ", "))
+  return x:take(ty.nd.array(rows, {dtype = "int32"})), ty.nd.array(labels)
+end
+
 --- Iterators over the first images to train, the last ones to test.
 -- @tparam NDArray x (N, ...)
 -- @tparam NDArray y (N,)

@@ -6,6 +6,8 @@
 --     local cells = language_model.cells{layers = 2, hidden = 200, dropout = 0}
 --     local net = language_model.network(cells,
 --       {length = 30, words = 6000, embed = 200, ignore = 0})
+--     local step, args, states = language_model.step(cells, {words = 6000, embed = 200,
+--       args = parameters})
 --     local write = language_model.writer(cells, {words = 6000, embed = 200, args = parameters})
 --     write(first_word, 50, temperature, function(word) ... return go_on end)
 
@@ -72,17 +74,24 @@ end
 
 -- Writing -----------------------------------------------------------------------------------------
 
--- One step with the states as inputs and outputs.
-local function step_network(cells, shape)
-  cells:reset()
-  local states = cells:begin_state{func = ty.sym.Variable}
-  local names = {}
+--- The network of one step, whatever cells it was trained with: data of (rows, 1) and the states
+-- go in, probabilities and the next states come out.
+-- @param cells those of the training
+-- @tparam table shape words, embed, args (parameters by name)
+-- @treturn Symbol
+-- @treturn table its parameters
+-- @treturn {string,...} names of the states, in the order of the outputs behind the first
+function language_model.step(cells, shape)
+  local single = ty.is_a(cells, ty.rnn.FusedRNNCell) and cells:unfuse() or cells
+  local args = single:pack_weights(cells:unpack_weights(shape.args))
+  single:reset()
+  local states, names = single:begin_state{func = ty.sym.Variable}, {}
   for i, state in ipairs(states) do
     names[i] = state.name
   end
   local output, after =
-    cells(ty.sym.reshape{embedded(ty.sym.Variable("data"), shape), shape = {-3, -2}}, states)
-  return ty.sym.Group{ty.sym.softmax{scores(output, shape)}, unpack(after)}, names
+    single(ty.sym.reshape{embedded(ty.sym.Variable("data"), shape), shape = {-3, -2}}, states)
+  return ty.sym.Group{ty.sym.softmax{scores(output, shape)}, unpack(after)}, args, names
 end
 
 -- A number drawn with the given probabilities; a temperature below 1 prefers likely ones.
@@ -102,15 +111,13 @@ local function draw(probabilities, temperature)
   return #weights - 1
 end
 
---- A function that writes with a trained network, whatever cells it was trained with.
+--- A function that writes with a trained network.
 -- @param cells those of the training
 -- @tparam table shape words, embed, args (parameters by name)
 -- @treturn function (first, count, temperature, take): take(number) gets each
 --   number and returns false to end
 function language_model.writer(cells, shape)
-  local single = ty.is_a(cells, ty.rnn.FusedRNNCell) and cells:unfuse() or cells
-  local args = single:pack_weights(cells:unpack_weights(shape.args))
-  local net, names = step_network(single, shape)
+  local net, args, names = language_model.step(cells, shape)
   local exe = net:simple_bind{ctx = ty.cpu(), data = {1, 1}, grad_req = "null"}
   exe:copy_params_from(args, {}, {allow_extra_params = true})
   return function(first, count, temperature, take)

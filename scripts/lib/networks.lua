@@ -56,14 +56,26 @@ function networks.lenet(a)
     a.classes, "fc2")
 end
 
+--- The names of the classes that a loaded network tells apart, nil where it does not say.
+-- @tparam Symbol net
+-- @treturn ?{string,...}
+function networks.class_names(net)
+  local text, names = (net:attr_dict().softmax or {}).__classes__, {}
+  for name in (text or ""):gmatch("[^,]+") do
+    names[#names + 1] = name
+  end
+  return text and names
+end
+
 --- A full layer and a softmax on top of any features.
 -- @tparam Symbol x
 -- @int[opt=10] classes
 -- @string name of the layer
-function networks.head(x, classes, name)
+-- @tparam[opt] {string,...} names of the classes, kept in the file of the network
+function networks.head(x, classes, name, names)
   return ty.sym.SoftmaxOutput{
     data = ty.sym.FullyConnected{data = x, num_hidden = classes or 10, name = name},
-    name = "softmax",
+    name = "softmax", attr = names and {__classes__ = table.concat(names, ",")},
   }
 end
 

@@ -1,7 +1,8 @@
 --- Saved networks for the scripts that use them: `score.lua`, `predict.lua`.
 --
 --     saved.options(parser)                -- adds the checkpoint, --data, --shape, --batch, --seed
---     local model = saved.load(options)    -- {net, arg_params, aux_params, shape, name}
+--     local model = saved.load(options)    -- {net, arg_params, aux_params, shape, classes, name}
+--     local x, y = saved.images(model, options, 100)
 --     local module = saved.module(model, test)
 --
 -- Without a checkpoint a small network is trained on digits first, so that the scripts run
@@ -10,16 +11,19 @@
 local ty = require "tycho"
 local common = require "common"
 local digits = require "digits"
+local images = require "images"
 local networks = require "networks"
 
 local saved = {}
+
+local DRAWN_CLASSES = 10                                  -- of digits and of pictures
 
 --- Adds what names a saved network and its images.
 function saved.options(parser)
   parser:argument("prefix", "prefix of a checkpoint: PREFIX-symbol.json, PREFIX-0004.params; \z
     default: a network trained now"):args("?")
   parser:argument("epoch", "epoch of the checkpoint; default: the last one")
-    :args("?"):convert(tonumber)
+    :args("?"):convert(common.to_number("epoch"))
   parser:option("--data",
     "folder with idx files or CIFAR-10's binary files; default: images drawn here")
   parser:option("--shape", "channels,height,width of an image, for a network that does not say")
@@ -69,7 +73,8 @@ end
 
 --- A saved network, or one trained now.
 -- @tparam table options of `saved.options`
--- @treturn table {net, arg_params, aux_params, shape = {channels, height, width}, name}
+-- @treturn table {net, arg_params, aux_params, shape = {channels, height, width}, classes (names,
+--   where the network says), name}
 function saved.load(options)
   local model
   if options.prefix then
@@ -83,7 +88,31 @@ function saved.load(options)
   model.shape = shape_of(options.shape) or networks.input_shape(model.net)
   assert(model.shape,
     "the network does not say what images it takes: name them, as --shape 3,32,32")
+  model.classes = networks.class_names(model.net)
   return model
+end
+
+--- Images of the classes that a network knows, drawn or from the folder.
+-- @tparam table model
+-- @tparam table options of `saved.options`
+-- @int n at most so many
+-- @treturn NDArray images
+-- @treturn NDArray labels
+function saved.images(model, options, n)
+  local all = model.classes and math.ceil(n * DRAWN_CLASSES / #model.classes) or n
+  local x, y = images.load(options.data, model.shape, all, options.seed)
+  x, y = images.known(x, y, model.classes, model.shape, options.data)
+  local function first(part)
+    return part:slice_axis{axis = 0, begin = 0, end_ = math.min(n, part:len())}
+  end
+  return first(x), first(y)
+end
+
+--- The name of a network's class for people.
+-- @int label from 0
+function saved.class_name(model, options, label)
+  return model.classes and model.classes[label + 1]
+    or images.class_name(label, model.shape, options.data)
 end
 
 --- The network, ready to compute.

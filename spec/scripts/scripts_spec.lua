@@ -4,6 +4,7 @@
 local folders = require "spec.support.folder"
 local json = require "tycho.core.json"
 local shell = require "spec.support.shell"
+local ty = require "tycho"
 
 -- script (and options), pattern of the figure in the last line of output, least and
 -- most of it: quick, and in full
@@ -74,6 +75,9 @@ describe("scripts:", function()
       local help = run(name, "--help")
       assert.truthy(help:find("Usage: " .. name .. ".lua", 1, true)
         and help:find("--quick", 1, true), help)
+      if help:find("--epochs", 1, true) then
+        assert.truthy(help:find(name == "multi_device" and "--devices" or "--gpus", 1, true), help)
+      end
     end
   end)
 
@@ -126,6 +130,71 @@ describe("scripts:", function()
     end)
   end)
 
+  it("a fine-tuned network is scored and used on the classes that it learned", function()
+    in_folder(function(folder)
+      local prefix = folder .. "/ft"
+      local tuned = tonumber((last_line(run("fine_tune", "--quick --checkpoint " .. prefix))
+        :match("^accuracy (%S+)")))
+      local scored = tonumber((last_line(run("score", prefix .. " --quick"))
+        :match("^accuracy (%S+) of .* on 500 images")))
+      assert.is_true(math.abs(tuned - scored) < 0.15, ("%g, %g"):format(tuned, scored))
+      local seen, classes = {}, { ring = true, frame = true, cross = true, columns = true,
+        dots = true }
+      for name in run("predict", prefix .. " --images 10"):gmatch("image %d %((%a+)%)") do
+        assert.is_true(classes[name], name)
+        seen[#seen + 1] = name
+      end
+      assert.are.equal(10, #seen)
+    end)
+  end)
+
+  it("models of text and sequences are used by other programs", function()
+    in_folder(function(folder)
+      local prefix = folder .. "/m"
+      run("seq2seq_reverse", "--quick --longest 4 --checkpoint " .. prefix)
+      local reverse = ty.mod.Module.load(prefix, 4, { data_names = { "source" },
+        label_names = {} })
+      reverse:bind{ data_shapes = { { "source", { 1, 4 } } }, for_training = false }
+      assert.same({ { 13, 4, 9, 2, 1 }, { 20, 21, 3, 1, 1 } },
+        reverse:predict(ty.nd.array{ { 2, 9, 4, 13 }, { 0, 3, 21, 20 } }):totable())
+      run("char_rnn", "--quick --checkpoint " .. prefix)
+      local states = { "lstm_l0_begin_state_0", "lstm_l0_begin_state_1" }
+      local char = ty.mod.Module.load(prefix, 1, { state_names = states, label_names = {} })
+      char:bind{ data_shapes = { { "data", { 1, 1 } } }, for_training = false }
+      char:set_states{ value = 0 }
+      char:forward{ data = { ty.nd.array{ { 5 } } } }
+      local outputs = char:get_outputs()
+      assert.are.equal(#read(prefix .. ".characters"), outputs[1].shape[2])
+      assert.near(1, outputs[1]:sum():asscalar(), 1e-5)
+      char:set_states{ states = { outputs[2], outputs[3] } }
+    end)
+  end)
+
+  it("records are written beside their place and moved there when complete", function()
+    in_folder(function(folder)
+      local images = folder .. "/images"
+      os.execute("mkdir " .. images)
+      for i = 1, 3 do
+        ty.image.imwrite(("%s/%d.png"):format(images, i),
+          ty.nd.full({ 4, 4, 3 }, 50 * i, { dtype = "uint8" }))
+      end
+      local function im2rec(words)
+        return shell.tycho(("scripts/im2rec.lua %s"):format(words))
+      end
+      im2rec(("%s/d %s --list"):format(folder, images))
+      local output, status = im2rec(("%s/d %s"):format(folder, images))
+      assert.are.equal(0, status, output)
+      local before = { read(folder .. "/d.rec"), read(folder .. "/d.idx") }
+      output, status = im2rec(("%s/d %s/nowhere"):format(folder, folder))
+      assert.truthy(status ~= 0 and output:find("d.rec is left as it was", 1, true), output)
+      assert.are.same(before, { read(folder .. "/d.rec"), read(folder .. "/d.idx") })
+      assert.is_nil(io.open(folder .. "/d.rec.part"))
+      os.remove(images .. "/2.png")
+      output, status = im2rec(("%s/d %s"):format(folder, images))
+      assert.truthy(status ~= 0 and output:find("d.rec: 2 images", 1, true), output)
+    end)
+  end)
+
   it("two devices learn what one learns", function()
     local worst =
       last_line(run("multi_device", "--quick")):match("parameters differ by (%S+) at most")
@@ -136,6 +205,14 @@ describe("scripts:", function()
     for words, text in pairs{
       ["train_mnist.lua --resume"] = "--resume needs --checkpoint",
       ["train_mnist.lua --checkpoint nowhere/m --resume"] = "there is no file nowhere/m.state",
+      ["train_mnist.lua --checkpoint nowhere/m"] =
+        "--checkpoint: cannot write to nowhere/m: No such file or directory",
+      ["multi_device.lua --plot nowhere/p.svg"] = "--plot: cannot write to nowhere/p.svg",
+      ["char_rnn.lua --log nowhere/log"] = "--log: cannot write to nowhere/log",
+      ["train_mnist.lua --epochs two"] = "--epochs takes a number, not 'two'",
+      ["im2rec.lua a b --resize big"] = "--resize takes a number, not 'big'",
+      ["dev/doc.lua --nothing"] = "usage: build/tycho scripts/dev/doc.lua",
+      ["autoencoder.lua --gpus all"] = "--gpus takes numbers, as 0,1, not all",
       ["train_cifar10.lua --depth 21"] = "the depth of a ResNet is 6 n + 2",
       ["train_cifar10.lua --data nowhere"] = "nowhere/data_batch_1.bin: No such file",
       ["score.lua nowhere/m"] = "there is no file nowhere/m-0001.params",
