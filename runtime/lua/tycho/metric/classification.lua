@@ -23,8 +23,8 @@ end
 
 local NAN = 0 / 0
 
--- The place of the largest of n numbers, `step` apart; the first of equal ones; NaN where one is.
-local function place_of_largest(p, n, step)
+-- Which of n numbers, `step` apart, is the largest; the first of equal ones; NaN where one is NaN.
+local function argmax(p, n, step)
   local best, most = 0, p[0]
   for c = 0, n - 1 do
     local v = p[c * step]
@@ -69,7 +69,7 @@ local function predicted(self, label, pred, axis, func)
   local classes = ffi.new("double[?]", n)
   for o = 0, outer - 1 do
     for i = 0, inner - 1 do
-      classes[o * inner + i] = place_of_largest(pred.p + (o * size * inner + i), size, inner)
+      classes[o * inner + i] = argmax(pred.p + (o * size * inner + i), size, inner)
     end
   end
   self.has_nan = self.has_nan or any_nan(classes, n)

@@ -19,7 +19,7 @@
 --
 -- @module tycho.module.bucketing
 
-jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
@@ -27,7 +27,7 @@ local BaseModule = require "tycho.module.base"
 local bucket_keys = require "tycho.module.bucket_keys"
 local checkpoint = require "tycho.model.checkpoint"
 local Error = require "tycho.core.error"
-local interpreted = require "tycho.core.nojit"
+local nojit = require "tycho.core.nojit"
 local Module = require "tycho.module.module"
 local name_of = require "tycho.symbol.name"
 local nd = require "tycho.ndarray"
@@ -236,7 +236,7 @@ local function switch(self, key, data_shapes, label_shapes)
       Error.raise{ code = "value", func = "BucketingModule:switch_bucket", argument = "data_shapes",
         message = ("the bucket %s is new, so its shapes are needed"):format(bucket_keys.show(key)) }
     end
-    m = interpreted(bind_bucket, self, key, data_shapes, label_shapes)
+    m = nojit(bind_bucket, self, key, data_shapes, label_shapes)
   end
   self._curr_module, self._curr_bucket_key = m, key
 end

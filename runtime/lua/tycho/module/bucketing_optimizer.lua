@@ -2,7 +2,7 @@
 --
 -- @module tycho.module.bucketing_optimizer
 
-jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local args = require "tycho.core.args"
 local INIT_OPTIMIZER = require("tycho.module.optimizer").INIT_OPTIMIZER

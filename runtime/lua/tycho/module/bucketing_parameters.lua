@@ -4,7 +4,7 @@
 --
 -- @module tycho.module.bucketing_parameters
 
-jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs

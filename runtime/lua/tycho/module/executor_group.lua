@@ -21,7 +21,7 @@
 --
 -- @module tycho.module.executor_group
 
-jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"

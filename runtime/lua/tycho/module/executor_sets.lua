@@ -5,7 +5,7 @@
 --
 -- @module tycho.module.executor_sets
 
-jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local descriptions = require "tycho.module.descriptions"
 local Error = require "tycho.core.error"

@@ -158,7 +158,7 @@ local function update(self, a, gathered)
 end
 
 
--- Says at the first NaN in what the metric sees where it comes from, before it spreads by an update.
+-- Says at the first NaN in what the metric sees where it comes from, before an update spreads it.
 local function warn_of_nan(self, metric, at)
   if at.nan_told or not metric.has_nan then
     return

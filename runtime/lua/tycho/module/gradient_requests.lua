@@ -3,7 +3,7 @@
 --
 -- @module tycho.module.gradient_requests
 
-jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local pairs = require("tycho.core.iterate").pairs
 local Error = require "tycho.core.error"

@@ -3,7 +3,7 @@
 --
 -- @module tycho.module.group_running
 
-jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"

@@ -10,7 +10,7 @@
 --
 -- @module tycho.module.module
 
-jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"

@@ -13,7 +13,7 @@
 --
 -- @module tycho.module.param_store
 
-jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local pairs = require("tycho.core.iterate").pairs
 local call = require "tycho.ndarray.call"

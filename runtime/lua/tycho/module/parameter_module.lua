@@ -8,7 +8,7 @@
 --
 -- @module tycho.module.parameter_module
 
-jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local BaseModule = require "tycho.module.base"
 local ParamStore = require "tycho.module.param_store"

@@ -2,7 +2,7 @@
 --
 -- @module tycho.module.parameters
 
-jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local next = require("tycho.core.iterate").next
 local args = require "tycho.core.args"

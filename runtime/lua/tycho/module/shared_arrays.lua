@@ -7,7 +7,7 @@
 --
 -- @module tycho.module.shared_arrays
 
-jit.off(true, true)                                      -- pays no compilation: core/iterate.lua
+jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
