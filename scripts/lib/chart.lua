@@ -11,7 +11,7 @@ local files = require "tycho.core.files"
 local chart = {}
 
 local WIDTH, PANEL = 720, 300                    -- pixels of the picture; of one panel's height
-local LEFT, RIGHT, TOP, BOTTOM = 64, 96, 58, 40  -- room around the lines
+local LEFT, RIGHT, TOP, BOTTOM = 64, 96, 58, 40  -- margins around the lines
 local GAP = 15                                   -- least distance of two labels
 local ALIKE = 5                                  -- one panel's largest values differ by less
 local COLOURS = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#555555"}
@@ -64,8 +64,8 @@ end
 -- Values low .. high -> pixels from .. to, with ticks; y scales end on ticks.
 local function new_scale(low, high, from, to, n, whole)
   if high - low < 1e-9 * math.max(1, math.abs(high)) then
-    local room = whole and 1 or math.max(math.abs(high) * 0.1, 1e-3)
-    low, high = whole and low or low - room, high + room
+    local margin = whole and 1 or math.max(math.abs(high) * 0.1, 1e-3)
+    low, high = whole and low or low - margin, high + margin
   end
   local step = nice_step(high - low, n, whole)
   if not whole then

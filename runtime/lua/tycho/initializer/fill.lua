@@ -146,7 +146,7 @@ local function orthonormalize(v, n, m)
 end
 
 
-local DRAWS = {
+local SAMPLERS = {
   uniform = function(shape)
     return random.uniform{ low = -1, high = 1, shape = shape, dtype = "float64" }
   end,
@@ -161,11 +161,11 @@ kinds.Orthogonal = base.kind("Orthogonal",
   { { "scale", "number", 1.414 }, { "rand_type", "text", "uniform" } })
 
 function kinds.Orthogonal:_init_weight(_, x)
-  local draw = DRAWS[self.rand_type]
+  local sample = SAMPLERS[self.rand_type]
     or bad_word("init.Orthogonal", "rand_type", self.rand_type, "uniform or normal")
   local rows, columns = x.shape[1], x.size / x.shape[1]
   local n, m = math.min(rows, columns), math.max(rows, columns)
-  local bytes = draw{ n, m }:tostring_raw()
+  local bytes = sample{ n, m }:tostring_raw()
   local v = ffi.new("double[?]", n * m)
   ffi.copy(v, bytes, #bytes)
   orthonormalize(v, n, m)

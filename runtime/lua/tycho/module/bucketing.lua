@@ -154,7 +154,7 @@ local BIND = args.form("BucketingModule:bind",
 function BucketingModule:_reset_bind()
   self:_sync_params()
   for _, m in ipairs(self._met) do
-    self._lender = m.optimizer_initialized and m or self._lender
+    self._optimizer_owner = m.optimizer_initialized and m or self._optimizer_owner
     m:free()
   end
   self._buckets, self._order, self._met, self._curr_module, self._curr_bucket_key =
@@ -220,7 +220,7 @@ function BucketingModule:bind(...)
     bind_bucket(self, key, a.data_shapes, a.label_shapes), key
   self._binded = true
   if self._optimizer_initialized then
-    self._curr_module:borrow_optimizer(self._lender)
+    self._curr_module:borrow_optimizer(self._optimizer_owner)
   end
 end
 

@@ -11,11 +11,11 @@ local BucketingModule = {}                               -- methods, for module/
 
 
 -- The optimizer of one bucket becomes that of all.
-local function lend(self, lender)
-  self._lender, self._optimizer_initialized = lender, true
+local function share_optimizer(self, owner)
+  self._optimizer_owner, self._optimizer_initialized = owner, true
   for _, m in ipairs(self._met) do
-    if m ~= lender then
-      m:borrow_optimizer(lender)
+    if m ~= owner then
+      m:borrow_optimizer(owner)
     end
   end
   local m = self._curr_module
@@ -37,7 +37,7 @@ function BucketingModule:init_optimizer(...)
   self:_sync_params()
   self._curr_module:init_optimizer{ kvstore = a.kvstore, optimizer = a.optimizer,
     optimizer_params = a.optimizer_params, force_init = true, in_backward = a.in_backward }
-  lend(self, self._curr_module)
+  share_optimizer(self, self._curr_module)
 end
 
 
@@ -45,7 +45,7 @@ end
 function BucketingModule:borrow_optimizer(other)
   self:_need("borrow_optimizer", "binded")
   self._curr_module:borrow_optimizer(other)
-  lend(self, self._curr_module)
+  share_optimizer(self, self._curr_module)
 end
 
 

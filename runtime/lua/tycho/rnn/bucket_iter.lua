@@ -263,8 +263,8 @@ local function write(self, rows, first, key, data, label, across, along)
 end
 
 
--- 16-bit floats are written as float32 first.
-local function room(desc)
+-- An array to write a batch into; 16-bit floats are written as float32 first.
+local function buffer(desc)
   local half = desc.dtype == "float16" or desc.dtype == "bfloat16"
   return class.new(desc.shape, args.DTYPES[half and "float32" or desc.dtype],
     context.cpu()._device, FUNC)
@@ -276,7 +276,7 @@ local function fill_batch(self, entry)
   local key = self.buckets[bucket]
   local data_desc, label_desc = describe(self, self.data_name, key),
     describe(self, self.label_name, key)
-  local data, label = room(data_desc[1]), room(label_desc[1])
+  local data, label = buffer(data_desc[1]), buffer(label_desc[1])
   local across, along = key, 1
   if self.layout == "TN" then
     across, along = 1, self.batch_size
