@@ -1,9 +1,9 @@
 /* convolution.c - Convolution and Convolution_v1.
 **
-** Candidates: a plain product where the window covers the whole image, Winograd's tiles over
-** blocks of channels (convolution_winograd.c) and oneDNN (convolution_onednn.c) where they are
-** faster, our own rows for depthwise windows, our own packed product (kernel/conv/conv.h) for
-** everything, and the definition in plain loops. Layouts with the channels last are inferred, but no kernel here
+** Candidates: a plain product where the window covers the whole image, Winograd's tiles
+** (convolution_winograd.c) and oneDNN (convolution_onednn.c) where they are faster, our own rows
+** for depthwise windows, our own packed product (kernel/conv/conv.h) for everything, and the
+** definition in plain loops. Layouts with the channels last are inferred, but no kernel here
 ** takes them.
 */
 #include "op/op.h"
@@ -340,7 +340,7 @@ static int plain_back(struct call *c)
 static const struct kernel cpu[] = {
   { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,            NULL,           0,  K_ACT },
   WINOGRAD_CONV
-  DNNL_CONV
+  ONEDNN_CONV
   { "rows",    depth,      T_FLOAT, refuse_depth,       NULL,         NULL,            NULL,           0,  K_ACT },
   { "panels",  forward,    T_FLOAT, conv_refuse_layout, scratch,      gemm_kept_bytes, gemm_kept_done, 0,  K_ACT },
   { "plain",   plain,      T_FLOAT, conv_refuse_last }, { 0 }
@@ -348,7 +348,7 @@ static const struct kernel cpu[] = {
 static const struct kernel back[] = {
   { "product", whole_back, T_FLOAT, refuse_whole_back,  NULL,         NULL,            NULL,           7 },
   WINOGRAD_CONV_BACK
-  DNNL_CONV_BACK
+  ONEDNN_CONV_BACK
   { "rows",    depth_back, T_FLOAT, refuse_depth_back,  NULL,         NULL,            NULL,           7 },
   { "panels",  backward,   T_FLOAT, conv_refuse_layout, back_scratch, gemm_kept_bytes, gemm_kept_done, 7 },
   { "plain",   plain_back, T_FLOAT, conv_refuse_last,   NULL,         NULL,            NULL,           7 }, { 0 }
