@@ -13,6 +13,8 @@ suite=$1
 shift
 root=${KEEP:-$(mktemp -d)}
 [ -n "${KEEP:-}" ] || trap 'rm -rf --one-file-system "$root"' EXIT
+mkdir -p "$root"
+chmod 755 "$root"                                        # apt downloads as a user of its own
 
 if [ ! -e "$root/etc/debian_version" ]; then
   mirror=${MIRROR:-$(apt-get indextargets --format '$(ORIGIN) $(COMPONENT) $(REPO_URI)' |
