@@ -6,6 +6,7 @@
 #   make bench | make doc    timings | pages, operators and modules as HTML, the picture of the rooms: in build/doc
 #   make install PREFIX=...  bin, lib/lua/5.1/tycho, share/lua/5.1/tycho, include (DESTDIR= is honoured)
 #   make uninstall PREFIX=... | make clean
+#   make dist                a release in build/dist: an archive, and a rock that LuaRocks installs without a network
 #
 # MODE=release|debug|asan|tsan picks the flags and its own folder; BUILD=folder builds elsewhere; CC=gcc|clang.
 # V=1 shows whole commands. WERROR=1 makes warnings errors. CFLAGS, LDFLAGS are the user's and come last. Objects depend on their headers and on the flags they were made with.
@@ -191,9 +192,28 @@ uninstall:
 	rm -f $(DESTDIR)$(PREFIX)/bin/tycho $(DESTDIR)$(PREFIX)/include/tycho.h
 	rm -rf $(DESTDIR)$(PREFIX)/lib/lua/5.1/tycho $(DESTDIR)$(PREFIX)/share/lua/5.1/tycho
 
+# -- release ------------------------------------------------------------------------------------------------------
+# The scm rockspec with the version and the archive's address is the release's; zip is what LuaRocks itself uses.
+
+VERSION := $(shell sed -n 's/.*ty_version.*"\(.*\)".*/\1/p' native/base/version.c)
+RELEASE := tycho-$(VERSION)
+DIST    := $(BUILD)/dist
+ADDRESS := https://github.com/tycho-lua/tycho/releases/download/v$(VERSION)/$(RELEASE).tar.gz
+CONTENT := $(wildcard *.md *.rockspec LICENSE Makefile config.ld .busted .luacheckrc .clang-format .editorconfig) \
+           doc native runtime scripts spec
+
+dist:
+	@rm -rf $(DIST) && mkdir -p $(DIST)/$(RELEASE)
+	@cp -rp $(CONTENT) $(DIST)/$(RELEASE)
+	@sed -e 's|^version = .*|version = "$(VERSION)-1"|' -e 's|^  url = .*|  url = "$(ADDRESS)",|' tycho-scm-1.rockspec \
+	  | tee $(DIST)/$(RELEASE)/$(RELEASE)-1.rockspec > $(DIST)/$(RELEASE)-1.rockspec
+	@cd $(DIST) && tar -czf $(RELEASE).tar.gz --sort=name --owner=0 --group=0 --numeric-owner $(RELEASE) && rm -r $(RELEASE) \
+	  && zip -q $(RELEASE)-1.src.rock $(RELEASE)-1.rockspec $(RELEASE).tar.gz
+	@ls $(DIST)/*
+
 clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all test test-native check check-source check-lua check-compilers check-onednn objects bench doc install uninstall clean FORCE
+.PHONY: all test test-native check check-source check-lua check-compilers check-onednn objects bench doc install uninstall dist clean FORCE
 .DELETE_ON_ERROR:

@@ -1,8 +1,46 @@
-/* blocked.c - which block of channels a device computes in. */
+/* blocked.c - which block of channels a device computes in, and copies to and from it. */
 #include "kernel/blocked.h"
+#include "base/parallel.h"
+#include "kernel/gemm/gemm.h"
+#include "kernel/gemm/isa.h"
 
 int channel_block(int device)
 {
   static const int block[] = { [CPU_BASELINE] = 0, [CPU_AVX2] = 8, [CPU_AVX512] = 16 };
   return device_kind(device) == TY_CPU ? block[cpu_level()] : 0;
+}
+
+struct blocking { const struct gemm_type *t; int64_t b, space; const float *from; float *to; };
+
+/* Unit: block of an image. */
+static void enter_some(int64_t begin, int64_t end, void *context)
+{
+  const struct blocking *k = context;
+  for (int64_t at = begin * k->b * k->space; begin < end; begin++, at += k->b * k->space)
+    k->t->strip(k->b, k->space, k->from + at, k->space, 1, (int)k->b, k->to + at);
+}
+
+static void leave_some(int64_t begin, int64_t end, void *context)
+{
+  const struct blocking *k = context;
+  for (int64_t at = begin * k->b * k->space; begin < end; begin++, at += k->b * k->space)
+    k->t->strip(k->space, k->b, k->from + at, k->b, 1, (int)k->space, k->to + at);
+}
+
+static void move(const ty_desc *d, int64_t n, const float *from, float *to,
+    void (*some)(int64_t, int64_t, void *))
+{
+  struct blocking k = { gemm_type(TY_F32), channel_block(TY_CPU), 1, from, to };
+  for (int i = 2; i < d->ndim; i++) k.space *= d->dim[i];
+  parallel(n * d->dim[1] / k.b, MAX(1, 16384 / (k.b * k.space)), some, &k);
+}
+
+void block_enter(const ty_desc *d, int64_t n, const float *plain, float *blocks)
+{
+  move(d, n, plain, blocks, enter_some);
+}
+
+void block_leave(const ty_desc *d, int64_t n, const float *blocks, float *plain)
+{
+  move(d, n, blocks, plain, leave_some);
 }

@@ -4,3 +4,6 @@
 
 /* the b that convolutions of a device compute in, a vector of floats; 0: none */
 int channel_block(int device);
+/* n images of an array, float32, from plain to blocks of a vector, and back */
+void block_enter(const ty_desc *d, int64_t n, const float *plain, float *blocks);
+void block_leave(const ty_desc *d, int64_t n, const float *blocks, float *plain);

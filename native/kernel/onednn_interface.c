@@ -41,8 +41,9 @@ dnnl_primitive_desc_t onednn_forward(
     const struct onednn_conv *c, dnnl_prop_kind_t kind, dnnl_primitive_attr_t attr)
 {
   dnnl_convolution_desc_t d;
-  dnnl_status_t failed = dnnl_dilated_convolution_forward_desc_init(&d, kind, c->algorithm, c->d[X],
-      c->d[W], c->bias, c->d[Y], c->stride, c->dilate, c->pad, c->pad);
+  dnnl_status_t failed = dnnl_dilated_convolution_forward_desc_init(&d, kind,
+      dnnl_convolution_direct, c->d[X], c->d[W], c->bias, c->d[Y], c->stride, c->dilate, c->pad,
+      c->pad);
   return primitive(&d, failed, NULL, attr);
 }
 
@@ -51,7 +52,7 @@ dnnl_primitive_desc_t onednn_back_data(
 {
   dnnl_convolution_desc_t d;
   dnnl_status_t failed = dnnl_dilated_convolution_backward_data_desc_init(
-      &d, c->algorithm, c->d[X], c->d[W], c->d[Y], c->stride, c->dilate, c->pad, c->pad);
+      &d, dnnl_convolution_direct, c->d[X], c->d[W], c->d[Y], c->stride, c->dilate, c->pad, c->pad);
   return primitive(&d, failed, hint, attr);
 }
 
@@ -59,8 +60,9 @@ dnnl_primitive_desc_t onednn_back_weight(
     const struct onednn_conv *c, dnnl_primitive_desc_t hint, dnnl_primitive_attr_t attr)
 {
   dnnl_convolution_desc_t d;
-  dnnl_status_t failed = dnnl_dilated_convolution_backward_weights_desc_init(
-      &d, c->algorithm, c->d[X], c->d[W], NULL, c->d[Y], c->stride, c->dilate, c->pad, c->pad);
+  dnnl_status_t failed = dnnl_dilated_convolution_backward_weights_desc_init(&d,
+      dnnl_convolution_direct, c->d[X], c->d[W], NULL, c->d[Y], c->stride, c->dilate, c->pad,
+      c->pad);
   return primitive(&d, failed, hint, attr);
 }
 
@@ -99,7 +101,8 @@ dnnl_primitive_desc_t onednn_forward(
 {
   dnnl_primitive_desc_t p;
   dnnl_status_t failed = dnnl_convolution_forward_primitive_desc_create(&p, onednn_engine(), kind,
-      c->algorithm, c->d[X], c->d[W], c->bias, c->d[Y], c->stride, c->dilate, c->pad, c->pad, attr);
+      dnnl_convolution_direct, c->d[X], c->d[W], c->bias, c->d[Y], c->stride, c->dilate, c->pad,
+      c->pad, attr);
   return failed ? NULL : p;
 }
 
@@ -108,7 +111,8 @@ dnnl_primitive_desc_t onednn_back_data(
 {
   dnnl_primitive_desc_t p;
   dnnl_status_t failed = dnnl_convolution_backward_data_primitive_desc_create(&p, onednn_engine(),
-      c->algorithm, c->d[X], c->d[W], c->d[Y], c->stride, c->dilate, c->pad, c->pad, hint, attr);
+      dnnl_convolution_direct, c->d[X], c->d[W], c->d[Y], c->stride, c->dilate, c->pad, c->pad,
+      hint, attr);
   return failed ? NULL : p;
 }
 
@@ -117,8 +121,8 @@ dnnl_primitive_desc_t onednn_back_weight(
 {
   dnnl_primitive_desc_t p;
   dnnl_status_t failed = dnnl_convolution_backward_weights_primitive_desc_create(&p,
-      onednn_engine(), c->algorithm, c->d[X], c->d[W], NULL, c->d[Y], c->stride, c->dilate, c->pad,
-      c->pad, hint, attr);
+      onednn_engine(), dnnl_convolution_direct, c->d[X], c->d[W], NULL, c->d[Y], c->stride,
+      c->dilate, c->pad, c->pad, hint, attr);
   return failed ? NULL : p;
 }
 

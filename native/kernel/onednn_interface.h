@@ -22,11 +22,7 @@ int         onednn_dims(onednn_desc d, const dnnl_dim_t **dim);     /* how many 
 
 enum { X, W, Y, OPERANDS };                           /* data, weight, output, or their gradients */
 
-struct onednn_conv {
-  onednn_desc d[OPERANDS], bias;
-  dnnl_dims_t stride, dilate, pad;
-  dnnl_alg_kind_t algorithm;
-};
+struct onednn_conv { onednn_desc d[OPERANDS], bias; dnnl_dims_t stride, dilate, pad; };
 
 /* NULL: oneDNN cannot. hint: of the forward direction */
 dnnl_primitive_desc_t onednn_forward(

@@ -43,7 +43,6 @@ static bool describe_all(struct onednn_conv *o, const struct shape *s, bool free
     o->dilate[i] = v->dilate[first + i] - 1;
     o->pad[i] = v->pad[first + i];
   }
-  o->algorithm = s->winograd ? dnnl_convolution_winograd : dnnl_convolution_direct;
   return (o->d[X] = describe(n, dx, form[X])) && (o->d[W] = describe(n + grouped, dw, form[W])) &&
       (o->d[Y] = describe(n, dy, form[Y])) &&
       (!s->bias || (o->bias = describe(1, &filters, PLAIN)));
@@ -68,13 +67,10 @@ static bool append_ops(dnnl_primitive_attr_t attr, bool sum, int act)
   return ok;
 }
 
-/* Winograd's forward is described as training, else oneDNN keeps its weight in a form four times
-** as large. */
 static dnnl_primitive_desc_t desc_of(
     const struct onednn_conv *o, const struct shape *s, dnnl_primitive_attr_t attr)
 {
-  if (s->which == FORWARD)
-    return onednn_forward(o, s->winograd ? dnnl_forward_training : dnnl_forward_inference, attr);
+  if (s->which == FORWARD) return onednn_forward(o, dnnl_forward_inference, attr);
   dnnl_primitive_desc_t hint = onednn_forward(o, dnnl_forward_training, NULL);
   if (!hint) return NULL;
   dnnl_primitive_desc_t d =
@@ -124,7 +120,7 @@ struct known {
   int64_t x[TY_MAXDIM], w[TY_MAXDIM], y[TY_MAXDIM];
   struct window window;
   int64_t images;
-  int which, act, threads, block[OPERANDS]; bool bias, sum, winograd;
+  int which, act, threads, block[OPERANDS]; bool bias, sum;
   bool able; struct rooms rooms;
 };
 enum { KNOWN = 256 };
@@ -144,7 +140,6 @@ static void key_of(struct known *k, const struct shape *s)
   memcpy(k->block, s->block, sizeof k->block);
   k->bias = s->bias;
   k->sum = s->sum;
-  k->winograd = s->winograd;
   k->threads = parallel_most();
 }
 
@@ -273,7 +268,6 @@ void part_make(struct part *p, const struct shape *s, const struct rooms *r)
   descs_free(&plain);
   if (d) dnnl_primitive_desc_destroy(d);
   if (!ok) part_release(p);
-  p->winograd = s->winograd;
   p->threads = parallel_threads();
   p->made = ok ? READY : UNABLE;
 }

@@ -15,7 +15,7 @@ struct shape {                                        /* of one direction */
   const ty_desc *x, *w, *y;
   /* block: of the arrays, as in struct operand */
   int     which, act, block[OPERANDS];
-  bool    bias, sum, winograd;                        /* sum: onto what Y holds */
+  bool    bias, sum;                                  /* sum: onto what Y holds */
   /* the weight's rows are; its packed copy is kept for later runs */
   bool    scaled, keeps;
   int64_t images;                                     /* at once */
@@ -29,7 +29,6 @@ void    rooms_widen(struct rooms *r, const struct rooms *o);                    
 struct part {
   enum { NEW, READY, UNABLE } made;
   int threads;                                        /* for which it was made */
-  bool winograd;                                      /* as which */
   dnnl_stream_t stream;
   /* copy NULL: the primitive takes the plain array */
   dnnl_primitive_t conv, copy[OPERANDS];

@@ -1,16 +1,16 @@
 /* convolution.c - Convolution and Convolution_v1.
 **
-** Candidates: a plain product where the window covers the whole image, Winograd's tiles over
-** blocks of channels (kernel/conv/winograd.h) and oneDNN (convolution_onednn.c) where they are
-** faster, our own rows for depthwise windows, our own packed product (kernel/conv/conv.h) for
-** everything, and the definition in plain loops. Layouts with the channels last are inferred, but no kernel here
+** Candidates: a plain product where the window covers the whole image, Winograd's tiles
+** (convolution_winograd.c) and oneDNN (convolution_onednn.c) where they are faster, our own rows
+** for depthwise windows, our own packed product (kernel/conv/conv.h) for everything, and the
+** definition in plain loops. Layouts with the channels last are inferred, but no kernel here
 ** takes them.
 */
 #include "op/op.h"
 #include "operators/nn/convolution.h"
 #include "operators/quantized/quantize.h"
 #include "kernel/vec/vec.h"
-#include "kernel/conv/winograd.h"
+#include "operators/nn/convolution_winograd.h"
 #include "operators/nn/convolution_onednn.h"
 
 static const struct param params[] = { CONV_WINDOW, CONV_REST("1024", "0", "NCW|NCHW|NCDHW|NHWC|NDHWC"), { 0 } };
@@ -173,14 +173,6 @@ struct window conv_window_back(const struct call *c)
 }
 const void *conv_bias_of(const struct call *c) { return c->nin > 2 ? c->in[2].p : NULL; }
 
-static struct convolve_end end_of(const struct call *c)
-{
-  struct convolve_end end = { .bias = conv_bias_of(c), .act = c->act };
-  if (c->affine)
-    end.bias = c->affine->shift, end.scale = c->affine->scale, end.add = c->affine->add;
-  return end;
-}
-
 static size_t scratch(const struct call *c)
 {
   struct window w = conv_window_of(c);
@@ -326,71 +318,6 @@ static int depth_back(struct call *c)
   return TY_OK;
 }
 
-/* -- Winograd's tiles -------------------------------------------------------------------------- */
-
-static const char *const NO_BLOCKS = "channels are not in blocks";
-
-static bool keeps_tiles(const struct call *c, const struct window *w)
-{
-  return !c->trains && winograd_keeps(w);
-}
-
-static const char *refuse_tiles(const struct call *c)
-{
-  struct window w = conv_window_of(c);
-  const char *no = conv_refuse_layout(c);
-  if (no) return no;
-  return c->in[0].block && c->out[0].block ? winograd_refuse(&w, false, keeps_tiles(c, &w))
-                                           : NO_BLOCKS;
-}
-
-static const char *refuse_tiles_back(const struct call *c)
-{
-  struct window w = conv_window_back(c);
-  const char *no = conv_refuse_layout(c);
-  if (no) return no;
-  bool blocks = c->in[0].block && (c->out[0].block || !c->out[0].p) &&
-      (c->in[1].block || !c->out[1].p);
-  return blocks ? winograd_refuse(&w, true, false) : NO_BLOCKS;
-}
-
-static size_t tiles_state(const struct call *c)
-{
-  struct window w = conv_window_of(c);
-  return keeps_tiles(c, &w) ? gemm_kept_bytes(c) : 0;
-}
-
-static size_t tiles_scratch(const struct call *c)
-{
-  struct window w = conv_window_of(c);
-  return winograd_forward_scratch(&w, tiles_state(c));
-}
-
-static size_t tiles_back_scratch(const struct call *c)
-{
-  struct window w = conv_window_back(c);
-  size_t a = c->out[0].p ? winograd_data_scratch(&w) : 0,
-         b = c->out[1].p ? winograd_weight_scratch(&w) : 0;
-  return MAX(a, b);
-}
-
-static int tiles(struct call *c)
-{
-  struct window w = conv_window_of(c);
-  struct convolve_end end = end_of(c);
-  return winograd_forward(&w, c->in[0].p, &c->in[1], &end, c->out[0].p, c->state, c->tmp);
-}
-
-static int tiles_back(struct call *c)
-{
-  struct window w = conv_window_back(c);
-  if (c->out[0].p) winograd_data(&w, c->in[0].p, c->in[2].p, c->out[0].p, c->add & 1, c->tmp);
-  if (c->out[1].p)
-    winograd_weight(&w, c->in[1].p, c->in[0].p, c->out[1].p, c->add >> 1 & 1, c->tmp);
-  conv_bias_gradient(c);
-  return TY_OK;
-}
-
 /* -- plain loops ------------------------------------------------------------------------------- */
 
 static int plain(struct call *c)
@@ -412,18 +339,16 @@ static int plain_back(struct call *c)
 /* name      run         types    refuse              scratch       state            done            add flags */
 static const struct kernel cpu[] = {
   { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,            NULL,           0,  K_ACT },
-  { "Winograd", tiles,    T(TY_F32), refuse_tiles,      tiles_scratch, tiles_state,     gemm_kept_done, 0, K_ACT | K_AFFINE,
-    IN_BLOCKS(1, 1) },
-  DNNL_CONV
+  WINOGRAD_CONV
+  ONEDNN_CONV
   { "rows",    depth,      T_FLOAT, refuse_depth,       NULL,         NULL,            NULL,           0,  K_ACT },
   { "panels",  forward,    T_FLOAT, conv_refuse_layout, scratch,      gemm_kept_bytes, gemm_kept_done, 0,  K_ACT },
   { "plain",   plain,      T_FLOAT, conv_refuse_last }, { 0 }
 };
 static const struct kernel back[] = {
   { "product", whole_back, T_FLOAT, refuse_whole_back,  NULL,         NULL,            NULL,           7 },
-  { "Winograd", tiles_back, T(TY_F32), refuse_tiles_back, tiles_back_scratch, NULL,     NULL,           7,  0,
-    IN_BLOCKS(3, 1) },
-  DNNL_CONV_BACK
+  WINOGRAD_CONV_BACK
+  ONEDNN_CONV_BACK
   { "rows",    depth_back, T_FLOAT, refuse_depth_back,  NULL,         NULL,            NULL,           7 },
   { "panels",  backward,   T_FLOAT, conv_refuse_layout, back_scratch, gemm_kept_bytes, gemm_kept_done, 7 },
   { "plain",   plain_back, T_FLOAT, conv_refuse_last,   NULL,         NULL,            NULL,           7 }, { 0 }

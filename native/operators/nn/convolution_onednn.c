@@ -5,19 +5,14 @@
 ** copied to blocks (scratch), the weight once per version (state), and the result back. Among
 ** plain arrays that pays for windows of several taps over channels and filters in multiples of
 ** 16, and for depthwise windows, when the product is not small (measured with AVX-512 against
-** kernel/conv/conv.h). With AVX-512 a 3 x 3 window of stride 1 over many channels of a plain
-** array goes by Winograd's F(4 x 4, 3 x 3), which needs a quarter of the products and errs by
-** less than 1e-6 of the mean sum of their absolute values; TYCHO_WINOGRAD=0 switches it off.
-** (Channels in blocks go by our own tiles, ../winograd.c, which are faster and need less
-** memory.) The batch goes through in pieces, for the sake of memory and caches; pieces depend on
-** shapes alone.
+** kernel/conv/conv.h). The batch goes through in pieces, for the sake of memory and caches;
+** pieces depend on shapes alone.
 **
 ** Primitives are made at the first run, on the queue's thread, so that they have its team; what
 ** oneDNN cannot do to plain arrays falls back to our kernel, for which scratch and state suffice
 ** too. The sums of a weight's gradient depend on the team's size, as everything of oneDNN's may.
 */
 #include "kernel/blocked.h"
-#include "kernel/conv/winograd.h"
 #include "kernel/conv/onednn.h"
 #include "op/op.h"
 #include "operators/nn/convolution.h"
@@ -43,25 +38,6 @@ static const char *refuse(const struct call *c, const struct window *w)
   return work > 4e6 ? NULL : "small";
 }
 
-/* products: its tiles take some 10 MB; rows of its products */
-enum { WINOGRAD_PAYS = 50000000, TILES_PAY = 24 };
-
-/* Tiles of 4 x 4 waste too much of a small image; few channels do not pay for the way into tiles
-** and out again, which a weight's gradient goes only once. */
-static bool winograd_wanted(const struct call *c, const struct window *w, int which)
-{
-  if (in_blocks(c) || !winograd_on() || cpu_level() < CPU_AVX512 || w->groups > 1 ||
-      w->in[0] != 1 || w->kernel[0] != 1)
-    return false;
-  for (int a = 1; a < 3; a++)
-    if (w->kernel[a] != 3 || w->stride[a] != 1 || w->dilate[a] != 1 || w->pad[a] > 1) return false;
-  int64_t least = MIN(w->channels, w->filters), side = MIN(w->out[1], w->out[2]);
-  if (window_products(w) < WINOGRAD_PAYS ||
-      w->n * ((w->out[1] + 3) / 4) * ((w->out[2] + 3) / 4) < TILES_PAY)
-    return false;
-  return side >= 7 && (which == WEIGHT || least >= 32);
-}
-
 /* Our own sums are kept for depthwise windows over plain arrays, whose weight is small. */
 static bool data_wanted(const struct call *c) { return c->out[0].p != NULL; }
 static bool weight_wanted(const struct call *c, const struct window *w)
@@ -71,17 +47,15 @@ static bool weight_wanted(const struct call *c, const struct window *w)
 
 /* -- pieces and scratch ------------------------------------------------------------------------ */
 
-/* bytes of blocked images, and of their tiles, at once */
+/* bytes of blocked images at once */
 enum { PIECE = 24 << 20 };
 
 /* copied: the operands that are, bits of X and Y */
-static int64_t images_at_once(const struct window *w, int copied, bool winograd)
+static int64_t images_at_once(const struct window *w, int copied)
 {
   int64_t each = 0;
   if (copied & 1 << X) each += w->groups * w->channels * window_in(w) * 4;
   if (copied & 1 << Y) each += w->groups * w->filters * window_out(w) * 4;
-  if (winograd)
-    each += (w->out[1] + 3) / 4 * ((w->out[2] + 3) / 4) * 36 * 4 * (w->channels + w->filters);
   int64_t n = MAX(1, MIN(w->n, PIECE / MAX(each, 1)));
   while (w->n % n) n--;
   return n;
@@ -93,10 +67,9 @@ static bool keeps(const struct call *c, const struct window *w)
 }
 
 /* Both gradients go through the batch in the same pieces, so that they can share the blocked dy. */
-static struct shape shape_of(const struct call *c, const struct window *w, int which, bool winograd)
+static struct shape shape_of(const struct call *c, const struct window *w, int which)
 {
-  const bool forward = which == FORWARD,
-             tiles = winograd_wanted(c, w, which) || (!forward && winograd_wanted(c, w, WEIGHT));
+  const bool forward = which == FORWARD;
   const struct operand *x = which == FORWARD ? &c->in[0]
       : which == DATA                        ? &c->out[0]
                                              : &c->in[1],
@@ -113,33 +86,28 @@ static struct shape shape_of(const struct call *c, const struct window *w, int w
     .sum = c->affine && c->affine->add,
     .act = c->affine ? c->act : ACT_NONE,
     .block = { [X] = x->block, [Y] = y->block },
-    .winograd = winograd,
-    .images = images_at_once(w, copied, tiles) };
+    .images = images_at_once(w, copied) };
 }
 
-/* The way that this direction goes: Winograd's if that is wanted and can be, else the direct
-** one. Asked without the activation, of which nothing is known when scratch is planned. */
-static bool choose(
+/* Asked without the activation, of which nothing is known when scratch is planned. */
+static bool rooms_of(
     const struct call *c, const struct window *w, int which, struct shape *s, struct rooms *r)
 {
-  *s = shape_of(c, w, which, winograd_wanted(c, w, which));
-  if (part_rooms(s, r)) return true;
-  if (!s->winograd) return false;
-  *s = shape_of(c, w, which, false);
+  *s = shape_of(c, w, which);
   return part_rooms(s, r);
 }
 
 /* Both gradients take the whole batch at once. */
 static bool whole_batch(const struct call *c, const struct window *w)
 {
-  return shape_of(c, w, DATA, false).images == w->n && shape_of(c, w, WEIGHT, false).images == w->n;
+  return shape_of(c, w, DATA).images == w->n && shape_of(c, w, WEIGHT).images == w->n;
 }
 
 /* A gradient before it is added, to what is there or to that of earlier pieces: of the weight,
 ** or of the data of some images. */
 static size_t spare_bytes(const struct call *c, const struct window *w)
 {
-  struct shape data = shape_of(c, w, DATA, false);
+  struct shape data = shape_of(c, w, DATA);
   size_t image = desc_bytes(data.x) / (size_t)w->n, most = 0;
   if (weight_wanted(c, w) && (c->add & 2 || !whole_batch(c, w)))
     most = align_up(desc_bytes(data.w), ALIGN);
@@ -155,9 +123,9 @@ static struct rooms rooms_for(const struct call *c, const struct window *w, bool
 {
   struct shape s;
   struct rooms all = { 0 }, r = { 0 };
-  if (!back && choose(c, w, FORWARD, &s, &r)) all = r;
-  if (back && data_wanted(c) && choose(c, w, DATA, &s, &r)) rooms_widen(&all, &r);
-  if (back && weight_wanted(c, w) && choose(c, w, WEIGHT, &s, &r)) rooms_widen(&all, &r);
+  if (!back && rooms_of(c, w, FORWARD, &s, &r)) all = r;
+  if (back && data_wanted(c) && rooms_of(c, w, DATA, &s, &r)) rooms_widen(&all, &r);
+  if (back && weight_wanted(c, w) && rooms_of(c, w, WEIGHT, &s, &r)) rooms_widen(&all, &r);
   if (!back && c->affine) all.packed += scaled_bytes(&c->in[1]);
   if (!back && keeps(c, w)) all.packed = 0; /* in the state */
   if (back && whole_batch(c, w)) all.w = MAX(all.w, all.packed), all.packed = 0;
@@ -186,7 +154,6 @@ size_t onednn_conv_back_scratch(const struct call *c)
 
 /* -- candidates -------------------------------------------------------------------------------- */
 
-static const char *const NO_TILES = "no direction goes by Winograd's tiles: 3 x 3, stride 1, images of some size";
 static const char *const FEW = "a gradient of few channels";
 static const char *const NO_BLOCKS = "oneDNN has no fast kernel for these blocks";
 
@@ -195,20 +162,16 @@ static bool able(const struct call *c, const struct window *w, int which)
 {
   struct shape s;
   struct rooms r;
-  return !in_blocks(c) || choose(c, w, which, &s, &r);
+  return !in_blocks(c) || rooms_of(c, w, which, &s, &r);
 }
 
-/* An end with scale and sum must not cost the better way, nor a copy of what lies in the output. */
+/* An end with scale and sum must not cost a copy of what lies in the output. */
 static const char *refuse_affine(const struct call *c, const struct window *w)
 {
-  struct call without = *c;
-  struct shape s, t;
+  struct shape s;
   struct rooms r;
-  without.affine = NULL;
   if (!c->out[0].block) return "channels are not in blocks";
-  bool same = choose(&without, w, FORWARD, &s, &r) && choose(c, w, FORWARD, &t, &r) &&
-      s.winograd == t.winograd;
-  return same ? NULL : "oneDNN has no such end for this product";
+  return rooms_of(c, w, FORWARD, &s, &r) ? NULL : "oneDNN has no such end for this product";
 }
 
 const char *onednn_conv_refuse(const struct call *c)
@@ -231,23 +194,6 @@ const char *onednn_conv_back_refuse(const struct call *c)
   bool can = (!data_wanted(c) || able(c, &w, DATA)) &&
       (!weight_wanted(c, &w) || able(c, &w, WEIGHT));
   return can ? NULL : NO_BLOCKS;
-}
-
-const char *onednn_winograd_refuse(const struct call *c)
-{
-  struct window w = conv_window_of(c);
-  const char *no = onednn_conv_refuse(c);
-  return no ? no : winograd_wanted(c, &w, FORWARD) ? NULL : NO_TILES;
-}
-
-const char *onednn_winograd_back_refuse(const struct call *c)
-{
-  struct window w = conv_window_back(c);
-  const char *no = onednn_conv_back_refuse(c);
-  if (no) return no;
-  bool any = (data_wanted(c) && winograd_wanted(c, &w, DATA)) ||
-      (weight_wanted(c, &w) && winograd_wanted(c, &w, WEIGHT));
-  return any ? NULL : NO_TILES;
 }
 
 /* -- running ----------------------------------------------------------------------------------- */
@@ -387,14 +333,14 @@ static bool ready(struct part *p, struct call *c, const struct window *w, int wh
   parallel_library();
   if (p->made == NEW || p->threads != parallel_threads()) {
     struct rooms r = { 0 };
-    bool can = choose(c, w, which, s, &r);
+    bool can = rooms_of(c, w, which, s, &r);
     s->act = which == FORWARD ? c->act : ACT_NONE;
     if (can)
       part_make(p, s, &r);
     else
       p->made = UNABLE, p->threads = parallel_threads();
   }
-  *s = shape_of(c, w, which, p->winograd);
+  *s = shape_of(c, w, which);
   return p->made == READY && (which == WEIGHT || pack_weight(p, a->w, c->affine, b->packed)) &&
       !dnnl_memory_set_data_handle(p->pad, p->own_pad ? p->own_pad : b->pad) &&
       !(p->bias && dnnl_memory_set_data_handle(p->bias, a->bias));

@@ -1,14 +1,11 @@
 /* convolution_onednn.h - what operators see of oneDNN: rows for their lists of kernels, empty in
-** a build without it. "oneDNN Winograd" and "oneDNN" are one kernel that decides for each
-** direction; the name says whether Winograd's way is in it. */
+** a build without it. */
 #pragma once
 #include "op/op.h"
 
 #ifdef TY_DNNL
 const char *onednn_conv_refuse(const struct call *c);
 const char *onednn_conv_back_refuse(const struct call *c);
-const char *onednn_winograd_refuse(const struct call *c);
-const char *onednn_winograd_back_refuse(const struct call *c);
 size_t onednn_conv_scratch(const struct call *c);
 size_t onednn_conv_back_scratch(const struct call *c);
 size_t onednn_conv_state(const struct call *c);
@@ -16,17 +13,13 @@ int    onednn_conv(struct call *c);
 int    onednn_conv_back(struct call *c);
 void   onednn_conv_done(void *state);
 
-#define DNNL_CONV \
-  { "oneDNN Winograd", onednn_conv, T(TY_F32), onednn_winograd_refuse, onednn_conv_scratch, onednn_conv_state, \
-    onednn_conv_done, 0, K_ACT | K_AFFINE, IN_BLOCKS(1, 1) }, \
-  { "oneDNN",   onednn_conv, T(TY_F32), onednn_conv_refuse, onednn_conv_scratch, onednn_conv_state, \
+#define ONEDNN_CONV \
+  { "oneDNN", onednn_conv, T(TY_F32), onednn_conv_refuse, onednn_conv_scratch, onednn_conv_state, \
     onednn_conv_done, 0, K_ACT | K_AFFINE, IN_BLOCKS(1, 1) },
-#define DNNL_CONV_BACK \
-  { "oneDNN Winograd", onednn_conv_back, T(TY_F32), onednn_winograd_back_refuse, onednn_conv_back_scratch, onednn_conv_state, \
-    onednn_conv_done, 7, 0, IN_BLOCKS(3, 1) }, \
-  { "oneDNN",   onednn_conv_back, T(TY_F32), onednn_conv_back_refuse, onednn_conv_back_scratch, onednn_conv_state, \
-    onednn_conv_done, 7, 0, IN_BLOCKS(3, 1) },
+#define ONEDNN_CONV_BACK \
+  { "oneDNN", onednn_conv_back, T(TY_F32), onednn_conv_back_refuse, onednn_conv_back_scratch, \
+    onednn_conv_state, onednn_conv_done, 7, 0, IN_BLOCKS(3, 1) },
 #else
-#define DNNL_CONV
-#define DNNL_CONV_BACK
+#define ONEDNN_CONV
+#define ONEDNN_CONV_BACK
 #endif

@@ -102,6 +102,18 @@ local function calm_threads()
 end
 
 
+-- What to do where no library was found; `reasons`: lines, one per place.
+local function advice(reasons)
+  local prefix = HERE:match("^(.*)/share/lua/5%.1/tycho/$") or "PREFIX"
+  return ([[
+tycho: libtycho.so cannot be loaded. In a checkout, make builds it; an installed one is found by
+  export LUA_PATH='%s/share/lua/5.1/?.lua;%s/share/lua/5.1/?/init.lua;;'
+  export TYCHO_LIB=%s/lib/lua/5.1/tycho/libtycho.so
+Tried:
+]]):format(prefix, prefix, prefix) .. table.concat(reasons, "\n")
+end
+
+
 local function load_library()
   calm_threads()
   local places, reasons = library_places(), {}
@@ -121,9 +133,7 @@ local function load_library()
   if in_program() then
     return ffi.C, "the program"
   end
-  error("tycho: libtycho.so cannot be loaded; build it with make, or set TYCHO_LIB to its path. \z
-    Tried:\n"
-    .. table.concat(reasons, "\n"), 0)
+  error(advice(reasons), 0)
 end
 
 

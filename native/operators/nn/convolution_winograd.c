@@ -1,0 +1,182 @@
+/* convolution_winograd.c - Convolution by Winograd's tiles (kernel/conv/winograd.h): forward and
+** both gradients.
+**
+** They want channels in blocks. What comes so is taken as it is; plain arrays are copied to
+** blocks and back, some images at a time, for the sake of memory and caches. How many depends on
+** shapes alone.
+*/
+#include "kernel/blocked.h"
+#include "kernel/conv/winograd.h"
+#include "operators/nn/convolution.h"
+#include "operators/nn/convolution_winograd.h"
+
+/* -- pieces of the batch ----------------------------------------------------------------------- */
+
+enum { PIECE = 24 << 20 };                            /* bytes of images that are copied */
+
+static int64_t image_bytes(const struct operand *a)
+{
+  return (int64_t)desc_bytes(&a->d) / a->d.dim[0];
+}
+static int64_t copied_bytes(const struct operand *a) { return a->block ? 0 : image_bytes(a); }
+
+/* w for as many images as go at once */
+static struct window piece_of(const struct window *w, int64_t copied_image)
+{
+  struct window p = *w;
+  if (copied_image) p.n = MAX(1, MIN(w->n, PIECE / copied_image));
+  while (w->n % p.n) p.n--;
+  return p;
+}
+
+/* Of an image: of data and output; of the output's gradient and the data, or its gradient. */
+static int64_t forward_bytes(const struct call *c)
+{
+  return copied_bytes(&c->in[0]) + copied_bytes(&c->out[0]);
+}
+static int64_t data_bytes(const struct call *c)
+{
+  return MAX(c->out[0].p ? copied_bytes(&c->out[0]) : 0, c->out[1].p ? copied_bytes(&c->in[1]) : 0);
+}
+static int64_t back_bytes(const struct call *c) { return copied_bytes(&c->in[0]) + data_bytes(c); }
+
+static struct window forward_piece(const struct call *c)
+{
+  struct window w = conv_window_of(c);
+  return piece_of(&w, forward_bytes(c));
+}
+
+static struct window back_piece(const struct call *c)
+{
+  struct window w = conv_window_back(c);
+  return piece_of(&w, back_bytes(c));
+}
+
+static size_t room(const struct window *p, int64_t image)
+{
+  return align_up((size_t)(p->n * image), ALIGN);
+}
+
+static float *image(const struct operand *a, int64_t i)
+{
+  return (float *)((char *)a->p + i * image_bytes(a));
+}
+
+/* Images from i on, in blocks: where they are, or copied to room. */
+static float *enter(const struct operand *a, const struct window *p, int64_t i, void *room)
+{
+  if (a->block) return image(a, i);
+  block_enter(&a->d, p->n, image(a, i), room);
+  return room;
+}
+
+static float *aim(const struct operand *a, int64_t i, void *room)
+{
+  return a->block ? image(a, i) : room;
+}
+
+static void leave(const struct operand *a, const struct window *p, int64_t i, const float *room)
+{
+  if (!a->block) block_leave(&a->d, p->n, room, image(a, i));
+}
+
+/* -- who wants it ------------------------------------------------------------------------------ */
+
+/* products; fewer are soon made directly, with smaller errors */
+enum { COPY_PAYS = 1 << 26 };
+
+static const char *refuse(const struct call *c, const struct window *w, int64_t copied)
+{
+  const char *no = conv_refuse_layout(c);
+  return no ? no : copied && window_products(w) < COPY_PAYS ? "small" : NULL;
+}
+
+static bool keeps(const struct call *c, const struct window *p)
+{
+  return !c->trains && winograd_keeps(p);
+}
+
+const char *winograd_conv_refuse(const struct call *c)
+{
+  struct window w = conv_window_of(c), p = piece_of(&w, forward_bytes(c));
+  const char *no = refuse(c, &w, forward_bytes(c));
+  if (!no && c->affine && !c->out[0].block) return "channels are not in blocks";
+  return no ? no : winograd_refuse(&p, false, keeps(c, &p));
+}
+
+const char *winograd_conv_back_refuse(const struct call *c)
+{
+  struct window w = conv_window_back(c), p = piece_of(&w, back_bytes(c));
+  const char *no = refuse(c, &w, back_bytes(c));
+  return no ? no : winograd_refuse(&p, true, false);
+}
+
+/* -- forward ----------------------------------------------------------------------------------- */
+
+size_t winograd_conv_state(const struct call *c)
+{
+  struct window p = forward_piece(c);
+  return keeps(c, &p) ? gemm_kept_bytes(c) : 0;
+}
+
+size_t winograd_conv_scratch(const struct call *c)
+{
+  struct window p = forward_piece(c);
+  return room(&p, copied_bytes(&c->in[0])) + room(&p, copied_bytes(&c->out[0])) +
+      winograd_forward_scratch(&p, winograd_conv_state(c));
+}
+
+static struct convolve_end end_of(const struct call *c)
+{
+  struct convolve_end end = { .bias = conv_bias_of(c), .act = c->act };
+  if (c->affine)
+    end.bias = c->affine->shift, end.scale = c->affine->scale, end.add = c->affine->add;
+  return end;
+}
+
+int winograd_conv(struct call *c)
+{
+  struct window p = forward_piece(c);
+  struct convolve_end end = end_of(c);
+  char *in = c->tmp, *out = in + room(&p, copied_bytes(&c->in[0])),
+       *tmp = out + room(&p, copied_bytes(&c->out[0]));
+  for (int64_t i = 0; i < c->in[0].d.dim[0]; i += p.n) {
+    const float *x = enter(&c->in[0], &p, i, in);
+    float *y = aim(&c->out[0], i, out);
+    TRY(winograd_forward(&p, x, &c->in[1], &end, y, c->state, tmp));
+    leave(&c->out[0], &p, i, y);
+  }
+  return TY_OK;
+}
+
+/* -- gradients --------------------------------------------------------------------------------- */
+
+size_t winograd_conv_back_scratch(const struct call *c)
+{
+  struct window p = back_piece(c);
+  size_t a = c->out[0].p ? winograd_data_scratch(&p) : 0,
+         b = c->out[1].p ? winograd_weight_scratch(&p) : 0;
+  return room(&p, copied_bytes(&c->in[0])) + room(&p, data_bytes(c)) + MAX(a, b);
+}
+
+int winograd_conv_back(struct call *c)
+{
+  struct window p = back_piece(c);
+  char *in = c->tmp, *data = in + room(&p, copied_bytes(&c->in[0])),
+       *tmp = data + room(&p, data_bytes(c));
+  for (int64_t i = 0; i < c->in[0].d.dim[0]; i += p.n) {
+    const bool add = c->add & 1;
+    const float *dy = enter(&c->in[0], &p, i, in);
+    if (c->out[0].p) {
+      float *dx = add ? enter(&c->out[0], &p, i, data) : aim(&c->out[0], i, data);
+      winograd_data(&p, dy, c->in[2].p, dx, add, tmp);
+      leave(&c->out[0], &p, i, dx);
+    }
+    if (c->out[1].p) {
+      const float *x = enter(&c->in[1], &p, i, data);
+      winograd_weight(&p, x, dy, c->out[1].p, i || c->add >> 1 & 1, tmp);
+    }
+  }
+  conv_bias_gradient(c);
+  return TY_OK;
+}

@@ -1,0 +1,19 @@
+/* convolution_winograd.h - what Convolution sees of Winograd's tiles: rows for its lists of
+** kernels. */
+#pragma once
+#include "op/op.h"
+
+const char *winograd_conv_refuse(const struct call *c);
+const char *winograd_conv_back_refuse(const struct call *c);
+size_t winograd_conv_scratch(const struct call *c);
+size_t winograd_conv_back_scratch(const struct call *c);
+size_t winograd_conv_state(const struct call *c);
+int    winograd_conv(struct call *c);
+int    winograd_conv_back(struct call *c);
+
+#define WINOGRAD_CONV \
+  { "Winograd", winograd_conv, T(TY_F32), winograd_conv_refuse, winograd_conv_scratch, \
+    winograd_conv_state, gemm_kept_done, 0, K_ACT | K_AFFINE, IN_BLOCKS(1, 1) },
+#define WINOGRAD_CONV_BACK \
+  { "Winograd", winograd_conv_back, T(TY_F32), winograd_conv_back_refuse, \
+    winograd_conv_back_scratch, NULL, NULL, 7, 0, IN_BLOCKS(3, 1) },
