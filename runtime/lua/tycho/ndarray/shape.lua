@@ -120,8 +120,11 @@ local RESHAPE = args.form("NDArray:reshape",
   { list = true, { "shape", "dims" }, "*", { "reverse", "boolean", false } })
 
 local function number_list(...)
+  if type((...)) ~= "number" then
+    return nil
+  end
   local list = { ... }
-  for i = 1, values.count(...) do
+  for i = 2, values.count(...) do
     if type(list[i]) ~= "number" then
       return nil
     end
