@@ -156,6 +156,15 @@ describe("an operator in Lua", function()
     assert.same({ { 2 } }, e.grad_dict.x:totable())
   end)
 
+  it("runs though a monitor failed before it", function()
+    local e = affine(V("x") * 2, { scale = 2 }):simple_bind{ ctx = ty.cpu(), x = { 1, 1 } }
+    e.arg_dict.x[":"], e.arg_dict.a_bias[":"] = 4, 1
+    e:set_monitor_callback(function() error("no") end)
+    assert.has_error(function() e:forward(true) end)
+    assert.same({ { 17 } }, e.outputs[1]:totable())
+    assert.same({ 1 }, e.aux_dict.a_count:totable())
+  end)
+
   it("takes part in partial_forward", function()
     local e = (affine(V("x"), { scale = 2 }) + 1):simple_bind{ ctx = ty.cpu(), x = { 1, 1 } }
     e.arg_dict.x[":"], e.arg_dict.a_bias[":"] = 4, 1

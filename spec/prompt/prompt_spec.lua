@@ -122,7 +122,7 @@ describe("prompt", function()
     assert.equal("3\n", help("n"))
     assert.is_truthy(help("ty.nd.zeros"):find("create.lua:%d+"))
     assert.is_truthy(help("Convolutoin"):find("near: Convolution", 1, true))
-    assert.is_truthy((feed("??ty.nd.zeros")):find("function make.zeros", 1, true))
+    assert.is_truthy((feed("??ty.nd.zeros")):find("function create.zeros", 1, true))
   end)
 
   it("describes every operator, with an example that calls it", function()

@@ -71,7 +71,7 @@ local FIELDS = {
 }
 
 
---- Waits for all devices; raises the first failure that nobody was told yet.
+--- Waits for all devices; raises the first failure that was not reported yet.
 function ty.waitall()
   native.check(native.C.ty_wait(-1), "waitall")
 end

@@ -269,7 +269,10 @@ end
 --- Reads a call's arguments.
 -- @treturn table checked values by parameter name; other names under the form's `rest`
 function Form:__call(...)
-  local n, first = values.count(...), ...
+  local n, first = select("#", ...), ...
+  if n > 1 or first == nil then
+    n = values.count(...)
+  end
   local given = table_new(0, self.capacity)
   if self.rest then
     given[self.rest] = {}

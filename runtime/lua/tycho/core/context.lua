@@ -74,7 +74,7 @@ function Context:__tostring()
 end
 
 
---- Waits until the device's queue is empty; the first failure that nobody was told yet is raised.
+--- Waits until the device's queue is empty; the first failure that was not reported yet is raised.
 function Context:wait()
   check(C.ty_wait(self._device), "Context:wait")
 end

@@ -26,13 +26,13 @@ local getinfo = debug.getinfo
 local HERE = debug.getinfo(1, "S").source:match("^@(.*/)core/") or "@none"
 
 
---- The place of a call whose frame is gone (core/origin.lua); nil otherwise.
-Error.place = nil
+--- The source location of a call whose frame is gone (core/origin.lua); nil otherwise.
+Error.location = nil
 --- The file that calls a function of the namespace of symbols (core/origin.lua); nil otherwise.
 Error.here = nil
 
 -- Whether the function at a level was handed f, or a class whose constructor f is, as an
--- argument: then its line is not the place of the call of f, but a helper's (`pcall(f, ...)`
+-- argument: then its line is not that of the call of f, but a helper's (`pcall(f, ...)`
 -- inside a function that tries f).
 local function was_given(f, level)
   local info = debug.getinfo(level + 1, "u")
@@ -70,11 +70,11 @@ end
 --- "file.lua:12": the line that called the library: the first one on the stack
 -- that is not the library's own.
 -- @int[opt=2] level where to begin
--- @treturn string the place, "" when there is none
+-- @treturn string the source location, "" when there is none
 -- @treturn int its level, counted from the caller of this function; nil when there is none
 function Error.caller(level)
-  if Error.place then
-    return Error.place
+  if Error.location then
+    return Error.location
   end
   level = (level or 2) + 1
   local called, through                  -- the library's outermost function; whether C called it
@@ -138,7 +138,7 @@ end
 
 
 -- Edit distance between two names; letters that differ only in case cost little, so "relU" is near
--- "relu", and two that changed places count as one slip, so "sdg" is near "sgd".
+-- "relu", and two that changed positions count as one slip, so "sdg" is near "sgd".
 local function distance(a, b)
   local la, lb = a:lower(), b:lower()
   local before, row = {}, {}                             -- rows i - 2 and i - 1 of the table
@@ -194,7 +194,7 @@ function Error.new(fields)
   fields.code = Error.CODES[fields.code] or fields.code or "internal"
   fields.message = (fields.message or fields.code):gsub("%s*\n%s*", "; ")
   fields.where = fields.where or Error.caller(2)
-  Error.place, Error.here = nil, nil
+  Error.location, Error.here = nil, nil
   return setmetatable(fields, Error)
 end
 

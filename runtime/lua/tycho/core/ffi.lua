@@ -50,22 +50,22 @@ local function exists(path)
 end
 
 
--- Places a library may lie in, in order of preference.
-local function library_places()
-  local places = { HERE .. "libtycho.so", ROOT .. "build/libtycho.so" }
+-- Paths that the library may have, in order of preference.
+local function library_paths()
+  local paths = { HERE .. "libtycho.so", ROOT .. "build/libtycho.so" }
   local chosen = os.getenv("TYCHO_LIB")
   if chosen and chosen ~= "" then
-    table.insert(places, 1, chosen:find("/", 1, true) and chosen or "./" .. chosen)
+    table.insert(paths, 1, chosen:find("/", 1, true) and chosen or "./" .. chosen)
   end
   local found = package.searchpath("tycho.libtycho", package.cpath)
   if found then
-    table.insert(places, #places, found)
+    table.insert(paths, #paths, found)
   end
-  return places
+  return paths
 end
 
 
-local function header_places(library)
+local function header_paths(library)
   local folder = library and library:match("^(.*/)") or "./"
   return { folder .. "tycho.h", HERE .. "tycho.h", ROOT .. "native/tycho.h",
     folder .. "../native/tycho.h" }
@@ -76,15 +76,15 @@ local function declare(library)
   if pcall(ffi.typeof, "ty_desc") then
     return                                       -- this module was loaded before in the same state
   end
-  local places = header_places(library)
-  for _, path in ipairs(places) do
+  local paths = header_paths(library)
+  for _, path in ipairs(paths) do
     local text = read(path)
     if text then
       ffi.cdef((text:gsub("[^\n]*", function(line) return line:match("^%s*#") and "" or nil end)))
       return
     end
   end
-  error("tycho: tycho.h was not found; looked in:\n  " .. table.concat(places, "\n  "), 0)
+  error("tycho: tycho.h was not found; looked in:\n  " .. table.concat(paths, "\n  "), 0)
 end
 
 
@@ -116,8 +116,8 @@ end
 
 local function load_library()
   calm_threads()
-  local places, reasons = library_places(), {}
-  for _, path in ipairs(places) do
+  local paths, reasons = library_paths(), {}
+  for _, path in ipairs(paths) do
     if exists(path) then
       local ok, library = pcall(ffi.load, path)
       if ok then

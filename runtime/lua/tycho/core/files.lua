@@ -61,7 +61,7 @@ function files.read(path, func)
 end
 
 
---- What f makes of a file's bytes. What is wrong with them is told as an error in the file.
+--- What f makes of a file's bytes. What is wrong with them is reported as an error in the file.
 -- @string path
 -- @string func for errors; E(io), or what f raises
 -- @tparam function f of the bytes

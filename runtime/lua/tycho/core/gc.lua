@@ -9,7 +9,7 @@
 --     gc.count(bytes, device)              -- after a wrapper of so many new native bytes was made
 --     if code == C.TY_EMEMORY then gc.release(); code = again() end
 --
--- `TYCHO_GC_STRESS=1` makes every `count` a full collection: handles that nobody holds
+-- `TYCHO_GC_STRESS=1` makes every `count` a full collection: unreachable handles
 -- die at the first opportunity.
 --
 -- @module tycho.core.gc

@@ -8,7 +8,7 @@
 -- Code that makes and binds graphs is full of such loops and runs a few times only: its traces end
 -- early and are tried again elsewhere, which took two fifths of the time. Its files therefore
 -- begin with `jit.off(true, true)`: the whole file is interpreted. What runs in every step
--- (executor.lua, the arrays) is compiled.
+-- (executor/run.lua, the arrays) is compiled.
 --
 -- @module tycho.core.iterate
 

@@ -1,6 +1,6 @@
 --- The log: `ty.log:info(text)` and its kind; written to standard error unless `ty.log.sink`
 -- is set. TYCHO_LOG sets the level at the start; "off" writes nothing. A text that ends in
--- "\r" is drawn over by the next one of that kind where standard error is a terminal, and is
+-- "\r" is overwritten by the next one of that kind where standard error is a terminal, and is
 -- a line like others elsewhere.
 --
 --     ty.log.level = "warning"
@@ -15,7 +15,7 @@ local log = { level = RANK[asked or ""] and asked or "info" }
 
 
 local terminal                           -- whether standard error is one; nil: not asked yet
-local drawn = false                      -- whether the last line waits to be drawn over
+local unfinished = false                      -- whether the last line waits to be overwritten
 
 local function put(level, text)
   local fleeting = text:match("^(.*)\r$")
@@ -25,9 +25,9 @@ local function put(level, text)
   if fleeting and terminal then
     io.stderr:write("\r", fleeting, "\27[K")
   else
-    io.stderr:write(drawn and "\n" or "", level:upper(), ": ", fleeting or text, "\n")
+    io.stderr:write(unfinished and "\n" or "", level:upper(), ": ", fleeting or text, "\n")
   end
-  drawn = fleeting ~= nil and terminal
+  unfinished = fleeting ~= nil and terminal
 end
 
 

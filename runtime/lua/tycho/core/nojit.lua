@@ -1,4 +1,4 @@
---- Runs a function with the compiler at rest.
+--- Runs a function with the JIT compiler off.
 --
 -- Binding many buckets calls the same few hundred functions some dozen times each: often enough to
 -- be compiled, too rarely to gain by it (22 ms instead of 27 for sixty buckets). Traces that are

@@ -12,16 +12,16 @@ local Numbers = Class:extend("Numbers")
 
 
 function Numbers:init()
-  self.room, self.n, self.p = 1024, 0, ffi.new("int32_t[1024]")
+  self.capacity, self.n, self.p = 1024, 0, ffi.new("int32_t[1024]")
 end
 
 
 --- Appends a number.
 function Numbers:add(v)
-  if self.n == self.room then
-    local p = ffi.new("int32_t[?]", self.room * 2)
-    ffi.copy(p, self.p, self.room * 4)
-    self.room, self.p = self.room * 2, p
+  if self.n == self.capacity then
+    local p = ffi.new("int32_t[?]", self.capacity * 2)
+    ffi.copy(p, self.p, self.capacity * 4)
+    self.capacity, self.p = self.capacity * 2, p
   end
   self.p[self.n] = v
   self.n = self.n + 1

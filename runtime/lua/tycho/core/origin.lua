@@ -2,15 +2,16 @@
 --
 -- `return ty.sym.FullyConnected{...}` leaves no trace of its line: LuaJIT drops the caller's frame
 -- before the callee runs. But the function is looked up in that frame first, through the
--- namespace's `__index`. So each lookup notes the frame's place and function; a call that comes
--- from another function than its lookup was a tail call, and the noted place is its own.
+-- namespace's `__index`. So each lookup notes the frame's source location and function; a call that
+-- comes from another function than its lookup was a tail call, and the noted location is its own.
 --
---     local f = origin.wrap(inner)  -- f(...) is inner(...), and Error.caller() knows the place
+--     local f = origin.wrap(inner)  -- f(...) is inner(...), and Error.caller() knows the location
 --                                   meanwhile
 --     origin.note(f)                -- in __index, when f is handed out
 --
--- Of calls that are none, the wrapper knows the place as well. An inner function that runs nothing
--- of the user's may ask it instead of walking up the stack: `origin.take() or Error.caller()`.
+-- Of calls that are none, the wrapper knows the location as well. An inner function that runs
+-- nothing of the user's may ask it instead of walking up the stack: `origin.take() or
+-- Error.caller()`.
 --
 -- @module tycho.core.origin
 
@@ -23,7 +24,7 @@ local origin = {}
 local getinfo, user_file = debug.getinfo, Error.user_file
 local KEPT = 8                           -- lookups of one function that wait for their calls
 
--- function -> list of {from, file, line} or {from, place}, latest last
+-- function -> list of {from, file, line} or {from, location}, latest last
 local notes = setmetatable({}, { __mode = "k" })
 local line                               -- of the call under way, in the file Error.here
 
@@ -38,9 +39,9 @@ end
 
 -- A lookup by a function of the library or of C on behalf of the user's.
 local function note_far(list)
-  local place, level = Error.caller(3)
+  local location, level = Error.caller(3)
   if level then
-    add(list, { from = getinfo(level, "f").func, place = place })
+    add(list, { from = getinfo(level, "f").func, location = location })
   end
 end
 
@@ -49,7 +50,7 @@ end
 -- @tparam function f made by `wrap`
 function origin.note(f)
   local list = notes[f]
-  if not list or Error.place then
+  if not list or Error.location then
     return
   end
   local info = getinfo(3, "fl")
@@ -67,9 +68,9 @@ local function enter(f)
   local seen = list[#list]
   list[#list] = nil
   local caller = getinfo(3, "fl")                        -- nil: a coroutine begins here
-  Error.place, Error.here = nil, nil
+  Error.location, Error.here = nil, nil
   if seen and caller and caller.func ~= seen.from then
-    Error.place = seen.place or seen.file .. ":" .. seen.line
+    Error.location = seen.location or seen.file .. ":" .. seen.line
   elseif caller and caller.currentline > 0 then
     Error.here, line = user_file(caller.func), caller.currentline
   end
@@ -77,13 +78,13 @@ end
 
 
 local function leave(...)
-  Error.place, Error.here = nil, nil
+  Error.location, Error.here = nil, nil
   return ...
 end
 
 
 --- Where the function that a wrapper has just entered was called: "file.lua:12".
--- Only the first to ask is told.
+-- Only the first call gets an answer.
 -- @treturn ?string nil: not known
 function origin.take()
   local file = Error.here
@@ -92,7 +93,7 @@ function origin.take()
 end
 
 
---- A function that does what `inner` does and knows its caller's place.
+--- A function that does what `inner` does and knows its caller's location.
 function origin.wrap(inner)
   local f
   f = function(...)

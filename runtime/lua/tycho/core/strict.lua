@@ -1,4 +1,4 @@
---- Makes a slip of the pen an error: reading or writing a global that nobody declared.
+--- Makes a typo an error: reading or writing an undeclared global.
 --
 -- What exists when the function is called stays usable; later globals are declared
 -- with `rawset(_G, name, value)`.

@@ -48,7 +48,7 @@ function tables.same(a, b)
 end
 
 
---- Entry -> its place in the list; nothing of nil.
+--- Entry -> its position in the list; nothing of nil.
 function tables.places(list)
   local places = {}
   for i, entry in ipairs(list or {}) do
@@ -58,11 +58,11 @@ function tables.places(list)
 end
 
 
---- The entries at the places that another list names.
-function tables.pick(list, places)
+--- The entries at the positions that another list names.
+function tables.pick(list, positions)
   local picked = {}
-  for i, place in ipairs(places) do
-    picked[i] = list[place]
+  for i, position in ipairs(positions) do
+    picked[i] = list[position]
   end
   return picked
 end

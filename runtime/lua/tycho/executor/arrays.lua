@@ -11,10 +11,10 @@ local ffi = require "ffi"
 local native = require "tycho.core.ffi"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
-local handle_of = require "tycho.executor.handle"
+local handles = require "tycho.executor.handle"
 local null = require("tycho.core.values").null
 
-local C, check = native.C, handle_of.check
+local C, check = native.C, handles.check
 
 local arrays = {}
 
@@ -33,7 +33,7 @@ local function wrapper(tensor, candidates)
     end
   end
   C.ty_tensor_keep(tensor)
-  return class.own(tensor)                               -- its bytes are news to the collector
+  return class.own(tensor)                               -- counts its bytes for the collector
 end
 
 

@@ -235,7 +235,7 @@ end
 
 -- Both ------------------------------------------------------------------------------------------
 
---- Writes what both kinds of binding tell the core alike.
+--- Writes the options that both kinds of binding have.
 -- @tparam cdata spec `ty_bind_spec` or `ty_simple_spec`
 -- @tparam table a the checked arguments
 -- @tparam table built the native graph, as `graph.of`

@@ -3,10 +3,10 @@
 -- @module tycho.executor.custom
 
 local ffi = require "ffi"
-local arrays = require "tycho.ndarray.class"
+local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
 local custom = require "tycho.op.custom"
-local make = require "tycho.ndarray.create"
+local create = require "tycho.ndarray.create"
 local native = require "tycho.core.ffi"
 local node = require "tycho.symbol.node"
 
@@ -31,13 +31,13 @@ local function object_of(exe, name, dict, ins)
 end
 
 
--- Tensor i (from 0) of the waiting event, or nil where nobody wants it.
+-- Tensor i (from 0) of the waiting event, or nil where it is not requested.
 local function event_array(handle, part, i)
   local out = ffi.new("ty_tensor *[1]")
   if C.ty_exec_event_tensor(handle, part, i, out) ~= 0 then
     return nil
   end
-  return arrays.share(out[0])
+  return class.share(out[0])
 end
 
 
@@ -50,7 +50,7 @@ local function event_arrays(handle, part, n)
 end
 
 
--- Arrays to write: a place for what nobody wants, so that every entry can be assigned to.
+-- Arrays to write: scratch ones for what is not requested, so that every entry can be assigned to.
 local function fill(list, from, n, like)
   local req, out = {}, {}
   for i = 1, n do
@@ -63,7 +63,7 @@ end
 
 
 local function zeros_like(x)
-  return x and make.zeros(x.shape, { dtype = x.dtype, ctx = x.context }) or make.zeros{ 1 }
+  return x and create.zeros(x.shape, { dtype = x.dtype, ctx = x.context }) or create.zeros{ 1 }
 end
 
 
@@ -125,7 +125,7 @@ local function finish(lists)
       local x = list[i]
       if x then
         x:wait_to_read()         -- what comes next in the run does not know this view of its memory
-        arrays.drop(x)
+        class.drop(x)
       end
     end
   end

@@ -124,7 +124,7 @@ end })
 
 -- Fields ------------------------------------------------------------------------------------------
 
---- A dictionary of names and arrays; places that hold `ty.null` are left out. A name
+--- A dictionary of names and arrays; entries of `ty.null` are left out. A name
 -- that occurs twice is E(name).
 -- @tparam {string,...} names
 -- @tparam {NDArray,...} list

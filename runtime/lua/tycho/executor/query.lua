@@ -29,7 +29,7 @@ function Executor:debug_str()
 end
 
 
---- The instructions the graph was compiled to: kernels, reasons, places, shapes.
+--- The instructions the graph was compiled to: kernels, reasons, offsets, shapes.
 function Executor:program()
   return text_of(self, C.ty_exec_program, "Executor:program")
 end
@@ -107,7 +107,7 @@ end
 
 --- What the plan needs, in bytes: planned, lower_bound, ratio, unshared, args, grads,
 -- aux, outputs, pool (of all that share it), devices (planned bytes by device), values
--- (each value's place and life).
+-- (each value's offset and lifetime).
 function Executor:memory()
   local m = ffi.new("ty_memory")
   check(C.ty_exec_memory(handle_of(self, "Executor:memory"), m), "Executor:memory")

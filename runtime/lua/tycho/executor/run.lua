@@ -37,7 +37,8 @@ end
 
 
 -- What happens between two parts of a run: a value to report, or an operator that is written in
--- Lua. Gives an error of the callback; a Lua operator's error ends the run.
+-- Lua. Gives an error of the callback, which is not called again in this run then; a Lua operator's
+-- error ends the run.
 local function act(self, handle, code, silent)
   check(C.ty_exec_event(handle, event), "Executor")
   if code == C.TY_EV_HOST then
@@ -53,7 +54,7 @@ end
 local function drive(self, handle, code, func)
   local failed
   while code < 0 do
-    failed = failed or act(self, handle, code, failed)
+    failed = act(self, handle, code, failed) or failed
     code = C.ty_exec_resume(handle)
   end
   check(code, func)

@@ -12,7 +12,7 @@ local arrays = require "tycho.executor.arrays"
 local attrs = require "tycho.core.attrs"
 local bind = require "tycho.executor.bind"
 local bind_args = require "tycho.executor.bind_args"
-local calls = require "tycho.ndarray.call"
+local call = require "tycho.ndarray.call"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local files = require "tycho.ndarray.files"
@@ -189,7 +189,7 @@ end
 local function zeros(shapes, dtypes, device, func)
   local list = {}
   for i, shape in ipairs(shapes) do
-    list[i] = calls.zeros(shape, args.DTYPES[dtypes[i]], device, func)
+    list[i] = call.zeros(shape, args.DTYPES[dtypes[i]], device, func)
   end
   return list
 end

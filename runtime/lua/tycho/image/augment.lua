@@ -5,15 +5,15 @@
 --     for _, step in ipairs(steps) do x = step(x) end
 --
 -- Each takes an image (height, width, channels) and returns one. Sizes are {width,
--- height}. Those of colours are meant for float32 (`CastAug` comes before them). Chance
--- is the random state of cpu(0).
+-- height}. Those of colours are meant for float32 (`CastAug` comes before them).
+-- Random numbers come from cpu(0).
 --
 -- @module tycho.image.augment
 
 local iterate = require "tycho.core.iterate"
 local next, pairs = iterate.next, iterate.pairs
 local args = require "tycho.core.args"
-local chance = require "tycho.image.random"
+local random = require "tycho.image.random"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local json = require "tycho.core.json"
@@ -125,7 +125,7 @@ end).dumps = names_of
 define("RandomOrderAug", { list = true, { "ts", "list" } }, function(self, x)
   local order = {}
   for i, step in ipairs(self.ts) do
-    local k = chance.integer(1, i)
+    local k = random.integer(1, i)
     order[i] = order[k]
     order[k] = step
   end
@@ -155,7 +155,7 @@ define("ForceResizeAug", { SIZE, INTERP }, function(self, x)
 end)
 
 
---- A window by chance. Parameters: size {width, height}, interp = 2.
+--- A random window. Parameters: size {width, height}, interp = 2.
 -- @function RandomCropAug
 define("RandomCropAug", { SIZE, INTERP }, function(self, x)
   return (pixels.random_crop(x, self.size, self.interp))
@@ -186,7 +186,7 @@ end
 
 
 local function factor(range)
-  return 1 + chance.uniform(-range, range)
+  return 1 + random.uniform(-range, range)
 end
 
 
@@ -239,7 +239,7 @@ end
 --- The hue turned by -hue to hue half circles.
 -- @function HueJitterAug
 define("HueJitterAug", { { "hue", "number" } }, function(self, x)
-  local angle = chance.uniform(-self.hue, self.hue) * math.pi
+  local angle = random.uniform(-self.hue, self.hue) * math.pi
   local u, w = math.cos(angle), math.sin(angle)
   return recolored(x,
     product(product(FROM_YIQ, { { 1, 0, 0 }, { 0, u, -w }, { 0, w, u } }), TO_YIQ), true)
@@ -274,7 +274,7 @@ define("LightingAug", {
 }, function(self, x)
   local alpha, value, vector, rgb = {}, plain(self.eigval), plain(self.eigvec), {}
   for i = 1, 3 do
-    alpha[i] = chance.normal(self.alphastd)
+    alpha[i] = random.normal(self.alphastd)
   end
   for i = 1, 3 do
     rgb[i] = vector[i][1] * alpha[1] * value[1] + vector[i][2] * alpha[2] * value[2]
@@ -297,14 +297,14 @@ local GREY = { { 0.21, 0.21, 0.21 }, { 0.72, 0.72, 0.72 }, { 0.07, 0.07, 0.07 } 
 --- Grey with probability p.
 -- @function RandomGrayAug
 define("RandomGrayAug", { { "p", "number" } }, function(self, x)
-  return chance.uniform(0, 1) < self.p and recolored(x, GREY) or x
+  return random.uniform(0, 1) < self.p and recolored(x, GREY) or x
 end)
 
 
 --- The mirror image with probability p.
 -- @function HorizontalFlipAug
 define("HorizontalFlipAug", { { "p", "number" } }, function(self, x)
-  return chance.uniform(0, 1) < self.p and nd._image_flip_left_right(x) or x
+  return random.uniform(0, 1) < self.p and nd._image_flip_left_right(x) or x
 end)
 
 

@@ -157,8 +157,8 @@ end
 
 -- The keys in another order.
 local function mixed(keys)
-  local places, list = nd.arange{ 0, #keys, dtype = "int32", ctx = context.cpu(0) }, {}
-  for i, k in ipairs(nd.random.shuffle(places):totable()) do
+  local order, list = nd.arange{ 0, #keys, dtype = "int32", ctx = context.cpu(0) }, {}
+  for i, k in ipairs(nd.random.shuffle(order):totable()) do
     list[i] = keys[k + 1]
   end
   return list
@@ -327,8 +327,8 @@ function ImageIter:getlabel() return self.current_batch.label end
 function ImageIter:getpad() return self.current_batch.pad end
 
 
---- Where the iterator stands: numbers and texts. What chance does to images
--- follows from `ty.random.get_state`.
+--- Where the iterator stands: numbers and texts. Random changes of images follow from
+-- `ty.random.get_state`.
 function ImageIter:state()
   if #self._held > 0 then
     Error.raise{ code = "unsupported", func = "ImageIter:state",

@@ -1,15 +1,15 @@
 --- Images as arrays: files, sizes, windows, borders, colours (part of `ty.image`).
 --
 -- An image is an array (height, width, channels) on a CPU, uint8 or float32, red first; a size is
--- {width, height}, a place is a column and a row from 0. Functions return new arrays. `interp`: 0
--- nearest, 1 bilinear, 2 cubic, 3 area, 4 Lanczos, 9 cubic to enlarge, area to shrink, else
--- bilinear, 10 one of 0 to 4 by chance. Chance is the random state of cpu(0) (`ty.random.seed`).
+-- {width, height}, a position is a column and a row from 0. Functions return new arrays. `interp`:
+-- 0 nearest, 1 bilinear, 2 cubic, 3 area, 4 Lanczos, 9 cubic to enlarge, area to shrink, else
+-- bilinear, 10 one of 0 to 4 at random. Random numbers come from cpu(0) (`ty.random.seed`).
 --
 -- @module tycho.image.pixels
 
 local args = require "tycho.core.args"
 local call = require "tycho.ndarray.call"
-local chance = require "tycho.image.random"
+local random = require "tycho.image.random"
 local class = require "tycho.ndarray.class"
 local codec = require "tycho.ndarray.image_codec"
 local Error = require "tycho.core.error"
@@ -109,7 +109,7 @@ end
 -- The rule that interp stands for.
 local function rule(interp, h, w, new_h, new_w, func)
   if interp == 10 then
-    return chance.integer(0, 4)
+    return random.integer(0, 4)
   elseif interp == 9 then
     return new_h > h and new_w > w and 2 or new_h < h and new_w < w and 3 or 1
   elseif interp < 0 or interp > 4 then
@@ -230,30 +230,30 @@ local function crop_form(func)
 end
 
 -- A window as large as `size` or, in its proportions, as the image allows;
--- place(room): where it begins.
-local function crop(a, place, func)
+-- offset(slack): where it begins in a row or column with so many pixels more than the window.
+local function crop(a, offset, func)
   local h, w = size_of(a.src, func)
   local new_w, new_h = scale_down(w, h, pair(a.size, func))
-  local x0, y0 = place(w - new_w), place(h - new_h)
+  local x0, y0 = offset(w - new_w), offset(h - new_h)
   return fixed_crop(a.src, x0, y0, new_w, new_h, a.size, a.interp, func), { x0, y0, new_w, new_h }
 end
 
-local function by_chance(room) return chance.integer(0, room) end
-local function in_the_middle(room) return floor(room / 2) end
+local function random_offset(slack) return random.integer(0, slack) end
+local function middle_offset(slack) return floor(slack / 2) end
 
 local RANDOM_CROP, CENTER_CROP = crop_form("image.random_crop"), crop_form("image.center_crop")
 
---- A window by chance, of `size`; a smaller image gives a smaller window, which is enlarged.
+--- A random window of `size`; a smaller image gives a smaller window, which is enlarged.
 -- @treturn NDArray
 -- @treturn {int,...} column, row, width and height of the window
 function pixels.random_crop(...)
-  return crop(RANDOM_CROP(...), by_chance, "image.random_crop")
+  return crop(RANDOM_CROP(...), random_offset, "image.random_crop")
 end
 
 
 --- The window in the middle; as `random_crop`.
 function pixels.center_crop(...)
-  return crop(CENTER_CROP(...), in_the_middle, "image.center_crop")
+  return crop(CENTER_CROP(...), middle_offset, "image.center_crop")
 end
 
 
@@ -279,16 +279,16 @@ function pixels.random_size_crop(...)
   local h, w = size_of(a.src, "image.random_size_crop")
   local area = type(a.area) == "number" and { a.area, 1 } or a.area
   for _ = 1, TRIES do
-    local target = h * w * chance.uniform(area[1], area[2])
-    local ratio = math.exp(chance.uniform(math.log(a.ratio[1]), math.log(a.ratio[2])))
+    local target = h * w * random.uniform(area[1], area[2])
+    local ratio = math.exp(random.uniform(math.log(a.ratio[1]), math.log(a.ratio[2])))
     local new_w, new_h = round(math.sqrt(target * ratio)), round(math.sqrt(target / ratio))
     if new_w <= w and new_h <= h and new_w > 0 and new_h > 0 then
-      local x0, y0 = by_chance(w - new_w), by_chance(h - new_h)
+      local x0, y0 = random_offset(w - new_w), random_offset(h - new_h)
       return fixed_crop(a.src, x0, y0, new_w, new_h, a.size, a.interp, "image.random_size_crop"),
         { x0, y0, new_w, new_h }
     end
   end
-  return crop(a, in_the_middle, "image.random_size_crop")
+  return crop(a, middle_offset, "image.random_size_crop")
 end
 
 

@@ -9,28 +9,28 @@ local native = require "tycho.core.ffi"
 
 local C, check = native.C, native.check
 
-local chance = {}
+local random = {}
 
 local unit = ffi.new("double[1]")
 
 --- A number from low to below high.
-function chance.uniform(low, high)
+function random.uniform(low, high)
   check(C.ty_rng_unit(C.TY_CPU, unit), "image")
   return low + (high - low) * unit[0]
 end
 
 
 --- An integer from low to high, both included.
-function chance.integer(low, high)
-  return math.min(math.floor(chance.uniform(low, high + 1)), high)
+function random.integer(low, high)
+  return math.min(math.floor(random.uniform(low, high + 1)), high)
 end
 
 
 --- A normal number with mean 0.
-function chance.normal(deviation)
-  return deviation * math.sqrt(-2 * math.log(1 - chance.uniform(0, 1)))
-    * math.cos(2 * math.pi * chance.uniform(0, 1))
+function random.normal(deviation)
+  return deviation * math.sqrt(-2 * math.log(1 - random.uniform(0, 1)))
+    * math.cos(2 * math.pi * random.uniform(0, 1))
 end
 
 
-return chance
+return random

@@ -56,7 +56,8 @@ function DataDesc:equals(other)
 end
 
 
---- The axis (from 0) that counts samples: the place of N; 0 without layout, -1 where there is no N.
+--- The axis (from 0) that counts samples: the position of N; 0 without layout, -1 where there is
+-- no N.
 -- @tparam[opt] string layout
 function DataDesc.get_batch_axis(layout)
   if values.value(layout) == nil then

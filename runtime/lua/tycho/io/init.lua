@@ -13,12 +13,12 @@
 local pairs = require("tycho.core.iterate").pairs
 local Error = require "tycho.core.error"
 local data_of = require "tycho.io.data"
-local wrap = require "tycho.io.wrappers"
+local wrappers = require "tycho.io.wrappers"
 
 local io_of = {
   DataDesc = data_of.DataDesc, DataBatch = data_of.DataBatch, DataIter = data_of.DataIter,
   NDArrayIter = require "tycho.io.ndarray_iter",
-  ResizeIter = wrap.ResizeIter, PrefetchingIter = wrap.PrefetchingIter,
+  ResizeIter = wrappers.ResizeIter, PrefetchingIter = wrappers.PrefetchingIter,
   text = require "tycho.io.text",
 }
 

@@ -158,7 +158,7 @@ function MXDataIter:state()
 end
 
 
---- Opens the files again and reads up to the place.
+--- Opens the files again and reads up to the position.
 function MXDataIter:set_state(state)
   if type(state) ~= "table" or state.kind ~= self._kind then
     Error.raise{ code = "value", func = self.class_name .. ":set_state", argument = "state",

@@ -15,7 +15,7 @@ local base = require "tycho.io.data"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
-local host = require "tycho.ndarray.transfer"
+local transfer = require "tycho.ndarray.transfer"
 local values = require "tycho.core.values"
 require "tycho.ndarray"
 
@@ -74,7 +74,7 @@ local function read_sources(given, name, argument)
   end
   for _, source in ipairs(list) do
     if not is_array(source[2]) then
-      source[2] = host.from_table(source[2], F32, "io.NDArrayIter", argument)
+      source[2] = transfer.from_table(source[2], F32, "io.NDArrayIter", argument)
     end
   end
   table.sort(list, function(a, b) return a[1] < b[1] end)
@@ -149,7 +149,7 @@ end
 
 
 local function index_array(rows, n)
-  return host.from_string(ffi.string(rows, 4 * n), { n }, I32, "io.NDArrayIter")
+  return transfer.from_string(ffi.string(rows, 4 * n), { n }, I32, "io.NDArrayIter")
 end
 
 
@@ -241,7 +241,7 @@ local function take_rows(self, sources)
   local index, list = nil, {}
   if held ~= "" or self._order or from + count > self.num_data then
     local bytes = held .. list_rows(self, from, count)
-    index = host.from_string(bytes, { #bytes / 4 }, I32, "NDArrayIter:getdata")
+    index = transfer.from_string(bytes, { #bytes / 4 }, I32, "NDArrayIter:getdata")
   end
   for i, source in ipairs(sources) do
     local x = source[2]

@@ -7,7 +7,7 @@ local base = require "tycho.io.data"
 local Error = require "tycho.core.error"
 local values = require "tycho.core.values"
 
-local wrap = {}
+local wrappers = {}
 
 
 local function check_iter(v, func)
@@ -40,7 +40,7 @@ end
 --- Exactly `size` batches per epoch; an inner iterator that ends before is reset and goes on.
 -- @type ResizeIter
 local ResizeIter = base.DataIter:extend("ResizeIter")
-wrap.ResizeIter = ResizeIter
+wrappers.ResizeIter = ResizeIter
 add_readers(ResizeIter)
 
 local RESIZE = args.form("io.ResizeIter", {
@@ -100,7 +100,7 @@ end
 -- iterators read ahead in threads of their own.
 -- @type PrefetchingIter
 local PrefetchingIter = base.DataIter:extend("PrefetchingIter")
-wrap.PrefetchingIter = PrefetchingIter
+wrappers.PrefetchingIter = PrefetchingIter
 add_readers(PrefetchingIter)
 
 local PREFETCH = args.form("io.PrefetchingIter", {
@@ -213,4 +213,4 @@ function PrefetchingIter:set_state(state)
 end
 
 
-return wrap
+return wrappers

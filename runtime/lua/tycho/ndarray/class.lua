@@ -1,5 +1,5 @@
---- The class of arrays: a Lua table around a native tensor, its fields, its death, and
--- the scope that frees arrays.
+--- The class of arrays: a Lua table around a native tensor, its fields, its end, and the scope that
+-- frees arrays.
 --
 -- An array is `{_h, _shape, _size, _dtype, _device}`: the owned handle, and what the tensor is,
 -- read once because a tensor never changes these. `_readonly` (what monitors hand out), `_owner`
@@ -7,7 +7,7 @@
 -- `_shape` never leaves the library; the field `shape` is a copy. After `free` the first five are
 -- gone, and asking for one of them is E(state).
 --
--- Methods are added to the class by the other `ndarray_*` files; `ndarray.lua` puts all
+-- Methods are added to the class by the other files of the folder; `ndarray/init.lua` puts all
 -- together and defines `x[key]`.
 --
 -- @module tycho.ndarray.class
@@ -159,7 +159,7 @@ local zeros = ffi.new("int[1]")
 -- @string func for errors
 -- @treturn NDArray
 -- @treturn bool whether its elements are zeros: those of large ones are,
---   whose pages nobody has touched
+--   whose pages are untouched
 function class.blank(shape, dtype, device, func)
   if #shape == 0 or #shape > C.TY_MAXDIM then
     Error.raise{ code = "shape", func = func, argument = "shape", expected = "1 to 8 dimensions",

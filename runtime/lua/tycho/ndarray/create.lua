@@ -10,9 +10,9 @@ local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
-local host = require "tycho.ndarray.transfer"
+local transfer = require "tycho.ndarray.transfer"
 
-local make = {}
+local create = {}
 
 local DTYPES = args.DTYPES
 local DENSE = { "stype", "text?" }
@@ -45,7 +45,7 @@ local ARRAY = args.form("nd.array", {
 -- @param source row-major nested tables of numbers; ragged E(shape), other things E(type)
 -- @tparam[opt] table options ctx, dtype (an array's own, else "float32")
 -- @treturn NDArray
-function make.array(...)
+function create.array(...)
   local a = ARRAY(...)
   local source = a.source
   if class.is_array(source) then
@@ -54,7 +54,7 @@ function make.array(...)
       ctx._device, "nd.array")
     return call.copy(x, source, "nd.array")
   end
-  return on(host.from_table(source, DTYPES[a.dtype or "float32"], "nd.array", "source"), a.ctx)
+  return on(transfer.from_table(source, DTYPES[a.dtype or "float32"], "nd.array", "source"), a.ctx)
 end
 
 
@@ -84,13 +84,13 @@ local EMPTY, ZEROS, ONES = shape_form("nd.empty"), shape_form("nd.zeros"), shape
 --- An array of undefined contents.
 -- @tparam {int,...} shape a number means one dimension
 -- @tparam[opt] table options ctx, dtype
-function make.empty(...)
+function create.empty(...)
   return made(EMPTY(...), "nd.empty")
 end
 
 
 --- An array of zeros; options also `out`.
-function make.zeros(...)
+function create.zeros(...)
   local a = ZEROS(...)
   local x = made(a, "nd.zeros", call.zeros)
   return a.out and call.fill(x, 0, "nd.zeros") or x
@@ -98,7 +98,7 @@ end
 
 
 --- An array of ones; options also `out`.
-function make.ones(...)
+function create.ones(...)
   return call.fill(made(ONES(...), "nd.ones"), 1, "nd.ones")
 end
 
@@ -109,14 +109,14 @@ local FULL = args.form("nd.full", {
 })
 
 --- An array of one value.
-function make.full(...)
+function create.full(...)
   local a = FULL(...)
   return call.fill(made(a, "nd.full"), a.val, "nd.full")
 end
 
 
--- Calls a creation operator on the wanted device.
-local function create(op, func, a, params)
+-- Calls a creation operator on the chosen device.
+local function generate(op, func, a, params)
   params[#params + 1], params[#params + 2] = "dtype", a.dtype
   params[#params + 1], params[#params + 2] = "ctx", tostring(a.ctx or context.current_context())
   return call.params(op, func, {}, params)
@@ -130,10 +130,10 @@ local ARANGE = args.form("nd.arange", {
 })
 
 --- `start, start + step, ...` below `stop`, each `repeat_` times; one number is the stop.
-function make.arange(...)
+function create.arange(...)
   local a = ARANGE(...)
   local stop = type(a.stop) == "number" and a.stop or nil
-  return create("_arange", "nd.arange", a, { "start", call.number(stop and a.start or 0), "stop",
+  return generate("_arange", "nd.arange", a, { "start", call.number(stop and a.start or 0), "stop",
     call.number(stop or a.start), "step", call.number(a.step), "repeat", call.number(a["repeat"]) })
 end
 
@@ -144,9 +144,9 @@ local LINSPACE = args.form("nd.linspace", {
 })
 
 --- `num` numbers from start to stop, evenly spaced; without `endpoint`, stop is left out.
-function make.linspace(...)
+function create.linspace(...)
   local a = LINSPACE(...)
-  return create("_linspace", "nd.linspace", a, {
+  return generate("_linspace", "nd.linspace", a, {
     "start", call.number(a.start), "stop", call.number(a.stop), "num", call.number(a.num),
     "endpoint", attrs.text(a.endpoint) })
 end
@@ -158,9 +158,9 @@ local EYE = args.form("nd.eye", {
 })
 
 --- Ones on diagonal `k` of an N x M matrix (M = 0: square).
-function make.eye(...)
+function create.eye(...)
   local a = EYE(...)
-  return create("_eye", "nd.eye", a,
+  return generate("_eye", "nd.eye", a,
     { "N", call.number(a.N), "M", call.number(a.M), "k", call.number(a.k) })
 end
 
@@ -175,14 +175,14 @@ local POINTER = args.form("nd.from_pointer", {
 -- @tparam {int,...} shape
 -- @tparam[opt] table options dtype; owner: kept alive as long as the memory is
 --   used (the cdata itself when nil)
-function make.from_pointer(...)
+function create.from_pointer(...)
   local a = POINTER(...)
   if type(a.pointer) ~= "cdata" then
     Error.raise{ code = "type", func = "nd.from_pointer", argument = "pointer", expected = "cdata",
       got = Error.kind(a.pointer),
       message = "bad 'pointer'" }
   end
-  return host.from_pointer(a.pointer, a.shape, DTYPES[a.dtype], a.owner, "nd.from_pointer")
+  return transfer.from_pointer(a.pointer, a.shape, DTYPES[a.dtype], a.owner, "nd.from_pointer")
 end
 
 
@@ -192,16 +192,16 @@ local STRING = args.form("nd.from_string", {
 })
 
 --- An array of raw bytes: little-endian, row-major.
-function make.from_string(...)
+function create.from_string(...)
   local a = STRING(...)
-  return on(host.from_string(a.bytes, a.shape, DTYPES[a.dtype], "nd.from_string"), a.ctx)
+  return on(transfer.from_string(a.bytes, a.shape, DTYPES[a.dtype], "nd.from_string"), a.ctx)
 end
 
 
 local ONEHOT = args.form("nd.onehot_encode", { { "indices", "array" }, { "out", "array" } })
 
 --- Writes rows of 0 with a 1 at each index into `out` and returns it.
-function make.onehot_encode(...)
+function create.onehot_encode(...)
   local a = ONEHOT(...)
   local params = { "depth", call.number(a.out._shape[#a.out._shape]), "dtype", a.out.dtype }
   return call.params("one_hot", "nd.onehot_encode", { a.indices }, params, a.out)
@@ -214,7 +214,7 @@ local CONCATENATE = args.form("nd.concatenate", {
 
 --- Arrays joined along an axis (from 0).
 -- @tparam {NDArray,...} arrays at least one
-function make.concatenate(...)
+function create.concatenate(...)
   local a = CONCATENATE(...)
   for i, x in ipairs(a.arrays) do
     if not class.is_array(x) then
@@ -252,11 +252,11 @@ local function axis_list(v, ndim, argument)
   return axes, seen
 end
 
---- Axes moved to other places; the others keep their order.
+--- Axes moved to other positions; the others keep their order.
 -- @tparam NDArray tensor
 -- @param source axis or list of axes, from 0
--- @param destination as many places
-function make.moveaxis(...)
+-- @param destination as many positions
+function create.moveaxis(...)
   local a = MOVEAXIS(...)
   local ndim = #a.tensor._shape
   local from, moved = axis_list(a.source, ndim, "source")
@@ -269,13 +269,13 @@ function make.moveaxis(...)
   for i, axis in ipairs(from) do
     order[to[i] + 1] = axis
   end
-  local place = 1
+  local position = 1
   for axis = 0, ndim - 1 do
     if not moved[axis] then
-      while order[place] do
-        place = place + 1
+      while order[position] do
+        position = position + 1
       end
-      order[place] = axis
+      order[position] = axis
     end
   end
   return call.params("transpose", "nd.moveaxis", { a.tensor }, { "axes", attrs.text(order) })
@@ -291,7 +291,7 @@ local HISTOGRAM = args.form("nd.histogram", {
 -- @param bins number of bins, or an array of edges
 -- @tparam[opt] {number,number} range of the bins; the data's otherwise
 -- @treturn NDArray,NDArray counts (int64) and edges
-function make.histogram(...)
+function create.histogram(...)
   local a = HISTOGRAM(...)
   if class.is_array(a.bins) then
     return unpack(call.many("_histogram", "nd.histogram", { a.a, a.bins }, 2, {}, {}, 2))
@@ -313,7 +313,7 @@ local SPLIT = args.form("nd.split_v2", {
 
 --- Pieces along an axis: so many equal ones, or cut before the given indices (from 0).
 -- @treturn {NDArray,...}
-function make.split_v2(...)
+function create.split_v2(...)
   local a = SPLIT(...)
   local count
   local params = { "axis", call.number(a.axis), "squeeze_axis", attrs.text(a.squeeze_axis) }
@@ -332,4 +332,4 @@ function make.split_v2(...)
 end
 
 
-return make
+return create

@@ -5,7 +5,7 @@
 local context = require "tycho.core.context"
 local custom = require "tycho.op.custom"
 local Error = require "tycho.core.error"
-local make = require "tycho.ndarray.create"
+local create = require "tycho.ndarray.create"
 
 
 local function infer_all(prop, dict, method, ins, func)
@@ -34,7 +34,7 @@ return function(inputs, dict, func)
   local out_shapes, out_types = infer_all(prop, dict, "infer_shape", shapes, func),
     infer_all(prop, dict, "infer_type", types, func)
   for i, shape in ipairs(out_shapes) do
-    outs[i], req[i] = make.zeros(shape, { dtype = out_types[i], ctx = ctx }), "write"
+    outs[i], req[i] = create.zeros(shape, { dtype = out_types[i], ctx = ctx }), "write"
   end
   local op = custom._guarded("create_operator", "", nil, prop.create_operator,
     prop, ctx, shapes, types)

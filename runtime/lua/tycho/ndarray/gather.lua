@@ -1,4 +1,4 @@
---- Keys with index lists: `x[{{0, 2}}]`, `x[{idx, ty.slice(0, 3)}]`, and writing to such places.
+--- Keys with index lists, `x[{{0, 2}}]`, `x[{idx, ty.slice(0, 3)}]`: reading and writing.
 --
 -- Index lists broadcast against each other, and integers join them, as in numpy: their common shape
 -- stands where the first list stands if all lists are neighbours (an ellipsis parts them even where
@@ -13,7 +13,7 @@ local args = require "tycho.core.args"
 local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
-local host = require "tycho.ndarray.transfer"
+local transfer = require "tycho.ndarray.transfer"
 local attrs = require "tycho.core.attrs"
 local tables = require "tycho.core.tables"
 
@@ -74,13 +74,13 @@ local function read_list(list, axis, size, func)
     Error.raise{ code = "unsupported", func = func, argument = "key",
       message = "a bool array is no index here; use ty.nd.contrib.boolean_mask" }
   end
-  local x = is_array(list) and list or host.from_table(list, INT64, func, "key")
-  local p, read = host.read(x, func), { shape = x._shape, n = x._size }
+  local x = is_array(list) and list or transfer.from_table(list, INT64, func, "key")
+  local p, read = transfer.read(x, func), { shape = x._shape, n = x._size }
   for i = 0, x._size - 1 do
     local v = truncate(tonumber(p[i]))
     local at = v < 0 and v + size or v
     if not (at >= 0 and at < size) then
-      host.fail_index(v, axis - 1, size, func)
+      transfer.fail_index(v, axis - 1, size, func)
     end
     read[i] = at
   end
@@ -221,7 +221,8 @@ local function positions_of(x, entries, func)
     return nil, shape
   end
   local dtype = x._size < 2 ^ 31 and INT32 or INT64
-  return host.from_table(flat, dtype, func):as_in_context(x.context), #shape > 0 and shape or { 1 }
+  local list = transfer.from_table(flat, dtype, func):as_in_context(x.context)
+  return list, #shape > 0 and shape or { 1 }
 end
 
 
@@ -248,7 +249,7 @@ local function axis_indices(x, e, func)
   for i = 1, read.n do
     flat[i] = read[i - 1]
   end
-  return class.view(host.from_table(flat, INT32, func):as_in_context(x.context),
+  return class.view(transfer.from_table(flat, INT32, func):as_in_context(x.context),
     read.shape, 0, func)
 end
 

@@ -6,7 +6,7 @@ local ffi = require "ffi"
 local args = require "tycho.core.args"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
-local host = require "tycho.ndarray.transfer"
+local transfer = require "tycho.ndarray.transfer"
 local native = require "tycho.core.ffi"
 
 local C, check = native.C, native.check
@@ -50,7 +50,7 @@ local PNG_LEVEL = 3                      -- of compression, 0 to 9; what OpenCV 
 -- @string format "jpeg" or "png"
 -- @string func for errors
 function codec.encode(image, quality, format, func)
-  image = class.is_array(image) and image or host.from_table(image, args.DTYPES.uint8, func)
+  image = class.is_array(image) and image or transfer.from_table(image, args.DTYPES.uint8, func)
   if image.dtype ~= "uint8" then
     Error.raise{ code = "dtype", func = func, argument = "img", expected = "uint8",
       got = image.dtype, message = "an image in a file is made of bytes" }

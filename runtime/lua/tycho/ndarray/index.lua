@@ -13,8 +13,8 @@ local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
 local gather = require "tycho.ndarray.gather"
-local host = require "tycho.ndarray.transfer"
-local key = require "tycho.ndarray.index_key"
+local transfer = require "tycho.ndarray.transfer"
+local index_key = require "tycho.ndarray.index_key"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 
@@ -86,7 +86,7 @@ local function row(x, i, func)
     Error.raise{ code = "type", func = func, argument = "key", expected = "an integer",
       got = Error.kind(i), message = "bad index" }
   elseif at < 0 or at >= shape[1] then
-    host.fail_index(i, 0, shape[1], func)
+    transfer.fail_index(i, 0, shape[1], func)
   end
   local n = math.max(1, #shape - 1)
   for d = 1, n do
@@ -114,7 +114,7 @@ function index.get(x, k)
   if type(k) == "number" then
     return row(x, k, "NDArray")
   end
-  local sel = key.read(x, k, "NDArray")
+  local sel = index_key.read(x, k, "NDArray")
   if sel.lists then
     return gather.get(x, sel.lists, "NDArray")
   end
@@ -163,7 +163,7 @@ end
 -- @string func public name, for errors
 function index.fit(x, v, shape, func)
   if type(v) == "table" and not is_array(v) and values.is_plain(v) then
-    v = host.from_table(v, x._dtype, func, "value")
+    v = transfer.from_table(v, x._dtype, func, "value")
   elseif not is_array(v) then
     Error.raise{ code = "type", func = func, argument = "value",
       expected = "a number, NDArray or nested table", got = Error.kind(v), message = "bad value" }
@@ -211,7 +211,7 @@ function index.set(x, k, v)
   if type(k) == "number" then
     return set_all(row(x, k, "NDArray"), v, "NDArray")
   end
-  local sel = key.read(x, k, "NDArray")
+  local sel = index_key.read(x, k, "NDArray")
   if sel.lists then
     return gather.set(x, sel.lists, is_value(v) and number_of(v) or v, "NDArray", index.fit)
   end

@@ -1,6 +1,6 @@
 --- Keys of arrays, read: `x[2]`, `x["1:3, :, -1"]`, `x[{ty.slice(1, 3), ty.newaxis, {0, 2}}]`.
 --
--- `key.read` turns any key into a selection:
+-- `index_key.read` turns any key into a selection:
 --
 --     sel.axes   per axis of x: start, step, count (an integer has count 1), whole (all of the axis
 --                in order)
@@ -17,10 +17,10 @@
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
-local host = require "tycho.ndarray.transfer"
+local transfer = require "tycho.ndarray.transfer"
 local values = require "tycho.core.values"
 
-local key = {}
+local index_key = {}
 
 local Slice, newaxis, ellipsis, null = values.Slice, values.newaxis, values.ellipsis, values.null
 local is_plain = values.is_plain
@@ -112,14 +112,14 @@ end
 
 -- Where the ellipsis stands (or would stand), and how many axes the keys name.
 local function count_axes(keys, ndim, func)
-  local named, place = 0, nil
+  local named, position = 0, nil
   for i = 1, #keys do
     if keys[i] == ellipsis then
-      if place then
+      if position then
         Error.raise{ code = "index", func = func, argument = "key",
           message = "an index has at most one ellipsis" }
       end
-      place = i
+      position = i
     elseif keys[i] ~= newaxis and keys[i] ~= null then
       named = named + 1
     end
@@ -129,7 +129,7 @@ local function count_axes(keys, ndim, func)
       expected = ("at most %d"):format(ndim), got = named,
       message = ("too many indices for an array of %d dimensions"):format(ndim) }
   end
-  return place or #keys + 1, ndim - named
+  return position or #keys + 1, ndim - named
 end
 
 
@@ -148,7 +148,7 @@ local function integer_axis(i, axis, size, func)
   check_integer(i, func)
   local at = i < 0 and i + size or i
   if at < 0 or at >= size then
-    host.fail_index(i, axis, size, func)
+    transfer.fail_index(i, axis, size, func)
   end
   return { start = at, step = 1, count = 1, drop = true }
 end
@@ -204,7 +204,7 @@ end
 -- entries before the ellipsis.
 local function expand(x, keys, func)
   local shape, entries, axis = x._shape, {}, 0
-  local place, missing = count_axes(keys, #shape, func)
+  local position, missing = count_axes(keys, #shape, func)
   local function add(entry)
     entries[#entries + 1] = entry
     if not entry.new then
@@ -212,9 +212,9 @@ local function expand(x, keys, func)
       entry.axis = axis
     end
   end
-  for i = 1, math.max(#keys, place) do
+  for i = 1, math.max(#keys, position) do
     local k = keys[i]
-    if i == place then
+    if i == position then
       entries.gap = #entries
       for _ = 1, missing do
         add(whole_axis(shape[axis + 1]))
@@ -253,7 +253,7 @@ end
 -- @param k number, text, ty.slice, ty.newaxis, ty.ellipsis, NDArray, or a list of such
 -- @string func for errors
 -- @treturn table the selection; with `lists` (the entries of all keys) if the key holds index lists
-function key.read(x, k, func)
+function index_key.read(x, k, func)
   local keys = keys_of(k, func)
   local entries = expand(x, keys, func)
   for i = 1, #keys do
@@ -265,4 +265,4 @@ function key.read(x, k, func)
 end
 
 
-return key
+return index_key

@@ -24,12 +24,12 @@ local Class = require "tycho.core.class"
 local control = require "tycho.ndarray.control"
 local Error = require "tycho.core.error"
 local files = require "tycho.ndarray.files"
-local host = require "tycho.ndarray.transfer"
+local transfer = require "tycho.ndarray.transfer"
 local index = require "tycho.ndarray.index"
-local make = require "tycho.ndarray.create"
+local create = require "tycho.ndarray.create"
 local math_of = require "tycho.ndarray.math"
 local native = require "tycho.core.ffi"
-local op = require "tycho.ndarray.operators"
+local operators = require "tycho.ndarray.operators"
 local registry = require "tycho.op.registry"
 require "tycho.ndarray.shape"
 require "tycho.ndarray.print"
@@ -73,7 +73,7 @@ local function find_member(x, key)
   elseif key:sub(1, 1) == "_" then
     return nil                                           -- private fields that are not set
   end
-  local method = op.method(key)
+  local method = operators.method(key)
   if not method then
     Error.unknown{ func = "NDArray", argument = key, what = "property or method",
       names = member_names() }
@@ -113,14 +113,14 @@ end
 
 -- The namespace -----------------------------------------------------------------------------------
 
-for _, part in ipairs{ make, math_of } do
+for _, part in ipairs{ create, math_of } do
   for name, f in pairs(part) do
     nd[name] = f
   end
 end
 
 
---- Waits for all devices; raises the first failure that nobody was told yet.
+--- Waits for all devices; raises the first failure that was not reported yet.
 function nd.waitall()
   native.check(native.C.ty_wait(-1), "nd.waitall")
 end
@@ -135,14 +135,14 @@ function nd._as_array(v, dtype, func)
   if class.is_array(v) then
     return v
   end
-  return host.from_table(v, args.DTYPES[dtype or "float32"], func)
+  return transfer.from_table(v, args.DTYPES[dtype or "float32"], func)
 end
 
 
-nd.linalg = op.namespace("nd.linalg", { "_linalg_" })
-nd.image = op.namespace("nd.image", { "_image_" })
-nd.contrib = op.namespace("nd.contrib", { "_contrib_" }, control)
-nd.sparse = op.refused("nd.sparse", "sparse storage is not part of Tycho")
+nd.linalg = operators.namespace("nd.linalg", { "_linalg_" })
+nd.image = operators.namespace("nd.image", { "_image_" })
+nd.contrib = operators.namespace("nd.contrib", { "_contrib_" }, control)
+nd.sparse = operators.refused("nd.sparse", "sparse storage is not part of Tycho")
 nd.random = require "tycho.ndarray.random"
 nd.imdecode = require "tycho.ndarray.imdecode"
 nd._imdecode = nd.imdecode
@@ -161,7 +161,7 @@ local function find(_, key)
   if type(key) ~= "string" or key:sub(1, 2) == "__" then
     return nil
   end
-  local f = op.named(key)
+  local f = operators.named(key)
   if not f then
     Error.unknown{ func = "nd", argument = key, what = "operator", names = function_names() }
   end

@@ -15,7 +15,7 @@ local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
-local host = require "tycho.ndarray.transfer"
+local transfer = require "tycho.ndarray.transfer"
 local tables = require "tycho.core.tables"
 
 local C = native.C
@@ -103,7 +103,7 @@ end
 
 
 -- dtype, size, whether turned round, shape, whether the first dimension is the
--- fastest, place of the elements
+-- fastest, offset of the elements
 local function header_of(bytes, func, source)
   local major = bytes:byte(7)
   local long = major and major > 1 and 4 or 2
@@ -145,16 +145,17 @@ local function array_of(bytes, func, source)
   elements = h.turned and turned_round(elements, h.size) or elements
   local shape = #h.shape > 0 and h.shape or { 1 }
   if not h.first_fastest or #shape == 1 then
-    return host.from_string(elements, shape, args.DTYPES[h.dtype], func)
+    return transfer.from_string(elements, shape, args.DTYPES[h.dtype], func)
   end
-  return host.from_string(elements, tables.reversed(shape), args.DTYPES[h.dtype], func):transpose()
+  return transfer.from_string(elements, tables.reversed(shape), args.DTYPES[h.dtype], func)
+    :transpose()
 end
 
 
 -- Archives ----------------------------------------------------------------------------------------
 
 local LOCAL, CENTRAL, END = "PK\3\4", "PK\1\2", "PK\5\6"
-local WIDE = 0xFFFFFFFF                  -- a size or place that stands in the 64-bit extra field
+local WIDE = 0xFFFFFFFF                  -- a size or offset that stands in the 64-bit extra field
 local VERSION, DATE = 20, 0x21           -- 1980-01-01: equal arrays give equal files
 
 
@@ -198,15 +199,15 @@ local function save_npz(path, list, func)
 end
 
 
--- The values of a member's 64-bit extra field, in its order: those that have no room elsewhere.
+-- The values of a member's 64-bit extra field, in its order: those that do not fit elsewhere.
 local function widened(bytes, at, length, values)
   local stop = at + length
   while at + 4 <= stop do
     local id, size = u16(bytes, at), u16(bytes, at + 2)
-    local place = at + 4
+    local position = at + 4
     for k = 1, id == 1 and #values or 0 do
-      if values[k] == WIDE and place + 8 <= math.min(at + 4 + size, stop) then
-        values[k], place = u64(bytes, place), place + 8
+      if values[k] == WIDE and position + 8 <= math.min(at + 4 + size, stop) then
+        values[k], position = u64(bytes, position), position + 8
       end
     end
     at = at + 4 + size
@@ -215,7 +216,7 @@ local function widened(bytes, at, length, values)
 end
 
 
--- A member of the index: name, method, crc, sizes and place; and where the next one begins.
+-- A member of the index: name, method, crc, sizes and offset; and where the next one begins.
 local function member_at(bytes, at, func, source)
   if bytes:sub(at, at + 3) ~= CENTRAL or at + 45 > #bytes then
     fail(func, source, "the archive's index is damaged")
@@ -226,16 +227,16 @@ local function member_at(bytes, at, func, source)
   if next_at > #bytes then
     fail(func, source, "the archive's index is damaged")
   end
-  local size, packed, place = widened(bytes, at + 46 + name_length, extra_length,
+  local size, packed, offset = widened(bytes, at + 46 + name_length, extra_length,
     { u32(bytes, at + 24), u32(bytes, at + 20), u32(bytes, at + 42) })
   return { name = bytes:sub(at + 46, at + 45 + name_length), method = u16(bytes, at + 10),
     flags = u16(bytes, at + 8), crc = u32(bytes, at + 16), size = size, packed = packed,
-    place = place }, next_at
+    offset = offset }, next_at
 end
 
 
 local function contents_of(bytes, m, func, source)
-  local at = m.place + 1
+  local at = m.offset + 1
   if bytes:sub(at, at + 3) ~= LOCAL or at + 30 > #bytes then
     fail(func, source, ("member '%s' is damaged"):format(m.name))
   end

@@ -23,7 +23,7 @@ local values = require "tycho.core.values"
 
 local is_array, is_plain, NDArray = class.is_array, values.is_plain, class.NDArray
 
-local op = {}
+local operators = {}
 
 local OPTIONS = { out = true, ctx = true, name = true }
 local KIND = { is_input = is_array, input_text = "an NDArray", options = OPTIONS }
@@ -214,7 +214,7 @@ end
 --- The function of an operator.
 -- @tparam table schema
 -- @string func public name, for errors
-function op.maker(schema, func)
+function operators.maker(schema, func)
   local name, cache, plain = schema.name, call_cache.new(schema), plain_inputs(schema)
   return function(...)
     local a, b = ...
@@ -246,7 +246,7 @@ local function namespace(name, prefixes, own)
     for _, prefix in ipairs(prefixes) do
       local schema = registry.find(prefix .. key)
       if schema then
-        local f = op.maker(schema, name .. "." .. key)
+        local f = operators.maker(schema, name .. "." .. key)
         rawset(self, key, f)
         return f
       end
@@ -261,11 +261,11 @@ local function namespace(name, prefixes, own)
   end })
 end
 
-op.namespace = namespace
+operators.namespace = namespace
 
 
 --- The namespace whose members are all refused.
-function op.refused(name, text)
+function operators.refused(name, text)
   return setmetatable({}, { __index = function(_, key)
     if type(key) == "string" and key:sub(1, 2) ~= "__" then
       Error.raise{ code = "unsupported", func = name .. "." .. key, message = text }
@@ -275,9 +275,9 @@ end
 
 
 --- The operator function for a name in `ty.nd`, or nil.
-function op.named(key)
+function operators.named(key)
   local schema = registry.find(key) or registry.find(args.plain_name(key))
-  return schema and op.maker(schema, "nd." .. key)
+  return schema and operators.maker(schema, "nd." .. key)
 end
 
 
@@ -291,7 +291,7 @@ local WHOLE = { transpose = true, tile = true }
 
 --- The method for an operator with at least one input, or nil.
 -- @string key method name
-function op.method(key)
+function operators.method(key)
   local schema = key:sub(1, 1) ~= "_" and registry.find(OTHER_NAME[key] or key)
   if not schema or #schema.input_names == 0 then
     return nil
@@ -314,4 +314,4 @@ function op.method(key)
 end
 
 
-return op
+return operators

@@ -6,7 +6,7 @@
 
 local args = require "tycho.core.args"
 local class = require "tycho.ndarray.class"
-local host = require "tycho.ndarray.transfer"
+local transfer = require "tycho.ndarray.transfer"
 
 local NDArray, BYTES = class.NDArray, class.BYTES
 
@@ -38,7 +38,7 @@ end
 
 -- Elements from..from + n - 1 of flattened x as texts, added to the row.
 local function add_texts(texts, x, from, n, digits)
-  local p = host.read(class.view(x, { n }, from * BYTES[x._dtype], "tostring"), "tostring")
+  local p = transfer.read(class.view(x, { n }, from * BYTES[x._dtype], "tostring"), "tostring")
   for i = 0, n - 1 do
     texts[#texts + 1] = number_text(tonumber(p[i]), digits)
   end

@@ -1,7 +1,8 @@
 --- Random arrays: `ty.nd.random`. Seeds and states: ndarray/seed.lua.
 --
--- The parameters of a distribution are all numbers (`shape` says how many draws, {1} if nil) or all
--- arrays (a draw, or `shape` draws, for each element). Each call takes the next draw of its device.
+-- The parameters of a distribution are all numbers (`shape` is that of the samples, {1} if nil) or
+-- all arrays (a sample, or `shape` samples, for each element). Each call advances the random stream
+-- of its device.
 --
 --     ty.nd.random.normal{loc = 0, scale = 2, shape = {3, 4}}
 --
@@ -14,12 +15,12 @@ local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
-local op = require "tycho.ndarray.operators"
+local operators = require "tycho.ndarray.operators"
 local values = require "tycho.core.values"
 
 local is_array = class.is_array
 
-local draw = {}
+local random = {}
 
 
 -- parameters in order: name, default, the operator's own name for it
@@ -34,7 +35,7 @@ local DISTRIBUTIONS = {
 }
 
 
--- An operator without inputs, on the wanted device or into `out`.
+-- An operator without inputs, on the given device or into `out`.
 local function create(name, func, params, a)
   local ctx = a.out and a.out.context or a.ctx or context.current_context()
   params[#params + 1], params[#params + 2] = "ctx", tostring(ctx)
@@ -104,12 +105,12 @@ local function sampler(name, rows)
 end
 
 for name, rows in pairs(DISTRIBUTIONS) do
-  draw[name] = sampler(name, rows)
+  random[name] = sampler(name, rows)
 end
 
 
 --- Normal numbers: `randn(2, 3)`, `randn(2, 3, {loc = 1, scale = 2})`.
-function draw.randn(...)
+function random.randn(...)
   local list, n = { ... }, values.count(...)
   local options = { shape = {} }
   if values.is_plain(list[n]) then
@@ -126,7 +127,7 @@ function draw.randn(...)
     options.shape[i] = list[i]
   end
   options.shape = #options.shape > 0 and options.shape or nil
-  return draw.normal(options)
+  return random.normal(options)
 end
 
 
@@ -136,7 +137,7 @@ local RANDINT = args.form("nd.random.randint", {
 })
 
 --- Integers from low to below high.
-function draw.randint(...)
+function random.randint(...)
   local a = RANDINT(...)
   return create("_random_randint", "nd.random.randint",
     { "low", call.number(a.low), "high", call.number(a.high) }, a)
@@ -150,7 +151,7 @@ local MULTINOMIAL = args.form("nd.random.multinomial", {
 
 --- Indices drawn with the probabilities in the last axis of data.
 -- @treturn NDArray with `get_prob`, a list of it and the logarithms of the probabilities
-function draw.multinomial(...)
+function random.multinomial(...)
   local a = MULTINOMIAL(...)
   local params = { "get_prob", attrs.text(a.get_prob), "dtype", a.dtype }
   if a.shape then
@@ -167,7 +168,7 @@ end
 local SHUFFLE = args.form("nd.random.shuffle", { { "data", "array" }, { "out", "array?" } })
 
 --- The rows (along the first axis) in another order.
-function draw.shuffle(...)
+function random.shuffle(...)
   local a = SHUFFLE(...)
   return call.unary("_shuffle", "nd.random.shuffle", a.data, a.out)
 end
@@ -175,4 +176,4 @@ end
 
 -- The namespace: the functions above, and operators by the rest of their names
 -- (`pdf_normal`, `normal_like`).
-return op.namespace("nd.random", { "_random_", "_sample_" }, draw)
+return operators.namespace("nd.random", { "_random_", "_sample_" }, random)

@@ -2,7 +2,7 @@
 --
 -- Layout, little-endian: uint64 length of the header; the header, `{"NAME": {"dtype": "F32",
 -- "shape": [2, 3], "data_offsets": [begin, end]}, ...}`, filled up with spaces; the elements.
--- Places count from the end of the header. The entry `__metadata__` is passed over. Arrays without
+-- Offsets count from the end of the header. The entry `__metadata__` is passed over. Arrays without
 -- dimensions are read as one element.
 --
 -- @module tycho.ndarray.safetensors
@@ -11,7 +11,7 @@ local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
-local host = require "tycho.ndarray.transfer"
+local transfer = require "tycho.ndarray.transfer"
 local json = require "tycho.core.json"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
@@ -77,7 +77,7 @@ function safetensors.save(path, list, func)
 end
 
 
--- The header as a table, and the place of the first element.
+-- The header as a table, and the offset of the first element.
 local function header_of(bytes, func, source)
   local length = length_of(bytes)
   if length > MOST or 8 + length > #bytes then
@@ -148,7 +148,7 @@ function safetensors.load(bytes, func, source)
       fail(func, source, ("the elements of '%s' do not follow those before"):format(e.name))
     end
     at = e.to
-    list[i] = { e.name, host.from_string(bytes:sub(start + e.from + 1, start + e.to), e.shape,
+    list[i] = { e.name, transfer.from_string(bytes:sub(start + e.from + 1, start + e.to), e.shape,
       args.DTYPES[e.dtype], func) }
   end
   if at ~= #bytes - start then

@@ -1,7 +1,7 @@
---- Seeds and states of random numbers, and the functions that draw them: `ty.random`.
+--- Seeds and states of random streams, and the functions that sample from them: `ty.random`.
 --
--- Every device has a state: a seed and the number of draws so far. Equal seeds give
--- equal numbers, on CPU and GPU.
+-- Every device has a stream; its state is a seed and a counter. Equal seeds give equal numbers, on
+-- CPU and GPU.
 --
 --     ty.random.seed(7)                              -- all devices, each with numbers of its own
 --     ty.random.seed(7, {ctx = ty.gpu(0)})           -- one device, as any other seeded so
@@ -39,7 +39,7 @@ local SEED = args.form("random.seed", { { "seed", integer_value }, { "ctx", WHER
 
 --- Seeds a device or all of them.
 -- @int seed not an integer: E(value)
--- @tparam[opt] table options ctx = a context, or "all": each device then draws other numbers
+-- @tparam[opt] table options ctx = a context, or "all": each device then has other numbers
 function random.seed(...)
   local a = SEED(...)
   local device = a.ctx == "all" and -1 or a.ctx._device

@@ -25,7 +25,7 @@ local class = require "tycho.ndarray.class"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
-local host = require "tycho.ndarray.transfer"
+local transfer = require "tycho.ndarray.transfer"
 local values = require "tycho.core.values"
 require "tycho.ndarray"
 
@@ -229,7 +229,7 @@ local function get_array(r)
   if bytes == 0 then
     fail(r, "bad shape of an array")
   end
-  local x = host.from_string(take(r, bytes), shape, dtype, r.func)
+  local x = transfer.from_string(take(r, bytes), shape, dtype, r.func)
   local ok, moved = pcall(function() return x:as_in_context(context.Context(ctx)) end)
   return ok and moved or x
 end

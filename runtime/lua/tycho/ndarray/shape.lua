@@ -1,4 +1,4 @@
---- Methods that change an array's shape, element type or place: views where they
+--- Methods that change an array's shape, element type or device: views where they
 -- can be, copies where they must.
 --
 -- `reshape` and the `inplace` forms are views; `astype`, `copy`, `as_in_context` and the
@@ -49,7 +49,7 @@ local function split_dim(n, a, b)
 end
 
 
--- What one code at place i of the target emits, with the source pointer at p: emitted
+-- What one code at position i of the target emits, with the source pointer at p: emitted
 -- sizes, entries used, sizes passed.
 local function decode_one(source, target, i, p)
   local code = target[i]
@@ -120,8 +120,11 @@ local RESHAPE = args.form("NDArray:reshape",
   { list = true, { "shape", "dims" }, "*", { "reverse", "boolean", false } })
 
 local function number_list(...)
+  if type((...)) ~= "number" then
+    return nil
+  end
   local list = { ... }
-  for i = 1, values.count(...) do
+  for i = 2, values.count(...) do
     if type(list[i]) ~= "number" then
       return nil
     end
@@ -351,7 +354,7 @@ local function same_address(x, y)
 end
 
 
---- Whether two arrays begin at the same place of the same memory.
+--- Whether two arrays begin at the same address.
 function NDArray.same_memory(x, y)
   if not is_array(y) then
     Error.raise{ code = "type", func = "NDArray:same_memory", argument = "y",

@@ -1,7 +1,7 @@
 --- Numbers between Lua and tensors: nested tables, bytes, foreign memory, single elements.
 --
 -- 16-bit floats travel as float32 and are converted by the core. Reading waits for what is
--- under way and is the place where late failures come out. Nested tables are row-major,
+-- under way and is where late failures come out. Nested tables are row-major,
 -- 1-based and must not be ragged.
 --
 -- @module tycho.ndarray.transfer
@@ -17,7 +17,7 @@ local gc = require "tycho.core.gc"
 local C, check = native.C, native.check
 local NDArray, BYTES, POINTERS = class.NDArray, class.BYTES, class.POINTERS
 
-local host = {}
+local transfer = {}
 
 local F32, F16, BOOL, BF16 = C.TY_F32, C.TY_F16, C.TY_BOOL, C.TY_BF16
 local CPU = C.TY_CPU
@@ -25,7 +25,7 @@ local CPU = C.TY_CPU
 local ROOM = 4096                                        -- bytes of a small read or write
 
 local scratch = ffi.new("uint64_t[?]", ROOM / 8)
-host._scratch = scratch                  -- casts do not keep it alive
+transfer._scratch = scratch                  -- casts do not keep it alive
 local small, large = {}, {}              -- by dtype: pointers into scratch; types of own buffers
 
 for dtype, name in pairs{ [0] = "float", "double", "uint16_t", "uint8_t", "int32_t", "int8_t",
@@ -34,7 +34,7 @@ for dtype, name in pairs{ [0] = "float", "double", "uint16_t", "uint8_t", "int32
 end
 
 
--- Room for n elements; a small one is good until the next call only.
+-- Space for n elements; a small one is good until the next call only.
 local function buffer(dtype, n)
   if n * BYTES[dtype] <= ROOM then
     return small[dtype]
@@ -120,7 +120,7 @@ end
 -- @string func for errors
 -- @string[opt] argument for errors
 -- @treturn NDArray
-function host.from_table(source, dtype, func, argument)
+function transfer.from_table(source, dtype, func, argument)
   if type(source) == "number" then
     source = { source }
   elseif type(source) ~= "table" then
@@ -152,7 +152,7 @@ end
 -- @tparam NDArray x
 -- @string func for errors
 -- @return cdata indexed from 0; floats for 16-bit floats
-function host.read(x, func)
+function transfer.read(x, func)
   local y = readable(x, func)
   local p = buffer(y._dtype, y._size)
   check(C.ty_tensor_read(y._h, p, y._size * BYTES[y._dtype]), func)
@@ -177,7 +177,7 @@ end
 
 --- The values as nested tables of numbers. Waits. bool as 0 and 1; int64 beyond 2^53 loses digits.
 function NDArray.totable(x)
-  return (take_table(host.read(x, "NDArray:totable"), 0, x._shape, 1))
+  return (take_table(transfer.read(x, "NDArray:totable"), 0, x._shape, 1))
 end
 
 
@@ -187,7 +187,7 @@ function NDArray.asscalar(x)
     Error.raise{ code = "value", func = "NDArray:asscalar", expected = "one element", got = x.shape,
       message = ("the array has %d elements"):format(x._size) }
   end
-  return (tonumber(host.read(x, "NDArray:asscalar")[0]))
+  return (tonumber(transfer.read(x, "NDArray:asscalar")[0]))
 end
 
 
@@ -226,7 +226,7 @@ local function place_of(x, indices, n, func)
     end
     i = i < 0 and i + shape[d] or i
     if i < 0 or i >= shape[d] then
-      host.fail_index(indices[d], d - 1, shape[d], func)
+      transfer.fail_index(indices[d], d - 1, shape[d], func)
     end
     at = at * shape[d] + i
   end
@@ -235,7 +235,7 @@ end
 
 
 --- Raises E(index) with the interval.
-function host.fail_index(i, axis, size, func)
+function transfer.fail_index(i, axis, size, func)
   Error.raise{ code = "index", func = func, argument = "axis " .. axis,
     expected = ("%d to %d"):format(-size, size - 1), got = i,
     message = ("index %s is out of range for axis %d of size %d"):format(tostring(i), axis, size) }
@@ -263,7 +263,7 @@ function NDArray.set(x, ...)
       got = Error.kind(v), message = "bad value" }
   end
   local at = place_of(x, { ... }, n - 1, "NDArray:set")
-  local one = host.from_table(v, x._dtype, "NDArray:set")
+  local one = transfer.from_table(v, x._dtype, "NDArray:set")
   call.copy(class.view(x, ONE, at, "NDArray:set"), one:as_in_context(x.context), "NDArray:set")
 end
 
@@ -306,7 +306,7 @@ end
 -- @int dtype code
 -- @param owner kept alive as long as anything uses the memory; the caller answers for it when nil
 -- @string func for errors
-function host.from_pointer(pointer, shape, dtype, owner, func)
+function transfer.from_pointer(pointer, shape, dtype, owner, func)
   local out = ffi.new("ty_tensor *[1]")
   check(C.ty_tensor_wrap(class.describe(shape, dtype, CPU), ffi.cast("void *", pointer), out), func)
   local x = class.share(out[0])
@@ -321,7 +321,7 @@ end
 -- @tparam {int,...} shape
 -- @string dtype
 -- @string func public name, for errors
-function host.from_string(bytes, shape, dtype, func)
+function transfer.from_string(bytes, shape, dtype, func)
   local x = class.new(shape, dtype, CPU, func)
   local want = x._size * BYTES[dtype]
   if #bytes ~= want then
@@ -334,4 +334,4 @@ function host.from_string(bytes, shape, dtype, func)
 end
 
 
-return host
+return transfer

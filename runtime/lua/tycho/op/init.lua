@@ -1,4 +1,4 @@
---- The registry of operators, and operators as one row of text.
+--- The registry of operators, and operators written as formulas.
 --
 --     ty.op.list()                                names of all operators
 --     ty.op.info("Convolution")                   name, doc, inputs, outputs, params, ...
@@ -38,9 +38,10 @@ end
 
 --- What the registry knows of an operator.
 -- @string name name or alias
--- @treturn table name, aliases, doc, gradient (in words; of a row its formulas), inputs and outputs
---   (port texts: "x!" is changed in place, "[x]" is hidden, "x*n" as many as parameter n says),
---   params (`{name, type, default, doc}`; default nil: required), added (by `op.pointwise`)
+-- @treturn table name, aliases, doc, gradient (in words; of an element-wise operator its formulas),
+--   inputs and outputs (port texts: "x!" is changed in place, "[x]" is hidden, "x*n" as many as
+--   parameter n says), params (`{name, type, default, doc}`; default nil: required), added (by
+--   `op.pointwise`)
 function op.info(name)
   local schema = type(name) == "string" and registry.find(name)
   if not schema then

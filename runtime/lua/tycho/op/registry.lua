@@ -81,7 +81,7 @@ function registry.at(index)
   schema.input_names, schema.variadic = read_ports(schema.inputs)
   for k = 1, info.nparam do
     local p = read_param(index, k - 1)
-    if not p.name:find("^__") then                       -- not for users (op/custom.c)
+    if not p.name:find("^__") then                       -- not for users: control/custom.c
       schema.params[k], schema.by_name[p.name] = p, p
     end
   end
@@ -106,8 +106,8 @@ function registry.find(name)
 end
 
 
---- Whether an operator was added at run time, as a row of text.
-function registry.is_row(name)
+--- Whether an operator was added at run time, as a formula (`op.pointwise`).
+function registry.is_formula(name)
   local schema = registry.find(name)
   return schema ~= nil and schema.added
 end
@@ -343,7 +343,7 @@ local function read_positional(call, list, n)
 end
 
 
--- A nameless table at place 1 of a method marked with R2 is the first parameter as a whole.
+-- A nameless table as first argument of a method marked with R2 is the first parameter as a whole.
 local function is_whole(call, t, whole)
   return whole and #t > 0 and type(t[1]) ~= "table" and call.schema.params[1]
 end
@@ -376,7 +376,7 @@ end
 --   that are no parameters), self (the object, for a method), whole (rule R2: a table's array
 --   part is the first parameter)
 -- @param ... what the function was called with, without self
--- @treturn table inputs, count (places of inputs, holes included), named, params (text), options,
+-- @treturn table inputs, count (of inputs, holes included), named, params (text), options,
 --   attrs; named, options and attrs are not to be changed
 function registry.read_call(schema, func, kind, ...)
   local n, only = values.count(...), ...

@@ -160,8 +160,8 @@ end
 
 local function report(session, e)
   if Error.is_error(e) and e.code == "interrupted" then
-    local place = e.epoch and (" in epoch %d, batch %d"):format(e.epoch, e.nbatch or 0) or ""
-    session.write(session:paint("error", "interrupted" .. place), "\n")
+    local position = e.epoch and (" in epoch %d, batch %d"):format(e.epoch, e.nbatch or 0) or ""
+    session.write(session:paint("error", "interrupted" .. position), "\n")
     return
   end
   local first, rest = (type(e) == "string" and e or show(e)):match("^([^\n]*)(.*)$")

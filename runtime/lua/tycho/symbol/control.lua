@@ -16,7 +16,7 @@ local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local name = require "tycho.symbol.name"
 local node = require "tycho.symbol.node"
-local symbol_op = require "tycho.symbol.operators"
+local operators = require "tycho.symbol.operators"
 local values = require "tycho.core.values"
 
 local control = {}
@@ -75,7 +75,7 @@ end
 -- Returns the body's entries, its variables in order, and for each captured variable the outer
 -- entry.
 local function cut(heads, own, mark)
-  local twin, outer = {}, {}
+  local copies, outer = {}, {}
   local visit
   local function moved(entry)
     local t = visit(entry[1])
@@ -91,24 +91,24 @@ local function cut(heads, own, mark)
     return { outputs = outputs }
   end
   visit = function(n)
-    if twin[n] then
-      return twin[n]
+    if copies[n] then
+      return copies[n]
     elseif own[n] then
-      twin[n] = n
+      copies[n] = n
     elseif n.op and n.attrs[MARK] == mark then
       local copy = {}
       for key, value in pairs(n) do
         copy[key] = value
       end
-      twin[n] = copy
+      copies[n] = copy
       copy.inputs = {}
       for i, input in ipairs(n.inputs) do
         copy.inputs[i] = moved(input)
       end
     else
-      twin[n] = capture(n)
+      copies[n] = capture(n)
     end
-    return twin[n]
+    return copies[n]
   end
   local entries = {}
   for i, head in ipairs(heads) do
@@ -128,7 +128,7 @@ local function head_entries(list)
   for i, s in ipairs(list) do
     local n = s._entries[1][1]
     if not n.op or seen[n] and i > 1 then
-      s = symbol_op.compose("identity", { s }, {}, "sym.contrib")
+      s = operators.compose("identity", { s }, {}, "sym.contrib")
     end
     entries[i] = s._entries[1]
     seen[n] = true
@@ -137,12 +137,12 @@ local function head_entries(list)
 end
 
 
-local function place_of(list)
-  local place = {}
+local function positions_of(list)
+  local position = {}
   for i, v in ipairs(list) do
-    place[v] = i - 1
+    position[v] = i - 1
   end
-  return place
+  return position
 end
 
 
@@ -158,14 +158,14 @@ end
 
 -- The inputs of a control-flow node: each outer value once.
 local function gather()
-  local inputs, place = {}, {}
+  local inputs, position = {}, {}
   local function add(entry, Symbol)
-    place[entry[1]] = place[entry[1]] or {}
-    local at = place[entry[1]][entry[2]]
+    position[entry[1]] = position[entry[1]] or {}
+    local at = position[entry[1]][entry[2]]
     if not at then
       inputs[#inputs + 1] = Symbol.of{ entry }
       at = #inputs - 1
-      place[entry[1]][entry[2]] = at
+      position[entry[1]][entry[2]] = at
     end
     return at
   end
@@ -239,18 +239,18 @@ end
 local FOREACH = args.form("sym.contrib.foreach", { { "body", "function" }, { "data", "any" },
   { "init_states", "any" }, { "name", "text", "foreach" } })
 
--- Places of the body's variables: of the data, of the states, of the rest; the rest's
+-- Positions of the body's variables: of the data, of the states, of the rest; the rest's
 -- outer symbols join the inputs.
 local function foreach_params(ndata, order, outer, nodes, inputs, Symbol)
-  local place, data, states, remain, own = place_of(order), {}, {}, {}, {}
+  local position, data, states, remain, own = positions_of(order), {}, {}, {}, {}
   for i, n in ipairs(nodes) do
     local list = i <= ndata and data or states
-    list[#list + 1] = place[n] or -1
+    list[#list + 1] = position[n] or -1
     own[n] = true
   end
   for _, v in ipairs(order) do
     if not own[v] then
-      remain[#remain + 1] = place[v]
+      remain[#remain + 1] = position[v]
       inputs[#inputs + 1] = Symbol.of{ outer[v] }
     end
   end
@@ -275,7 +275,7 @@ local function foreach(symbol, ...)
   end)
   local params = foreach_params(#data, order, outer, nodes, inputs, Symbol)
   params.num_outputs, params.num_out_data = #entries, #result.outs
-  local s = symbol_op.compose("_foreach", inputs, params, func)
+  local s = operators.compose("_foreach", inputs, params, func)
   s._entries[1][1].bodies = { Symbol.of(entries) }
   return hand_out(s, result, states_list)
 end
@@ -295,9 +295,9 @@ end
 
 
 local function node_places(nodes, order, func)
-  local place, list = place_of(order), {}
+  local position, list = positions_of(order), {}
   for i, n in ipairs(nodes) do
-    list[i] = place[n] or Error.raise{ code = "value", func = func, argument = "loop_vars",
+    list[i] = position[n] or Error.raise{ code = "value", func = func, argument = "loop_vars",
       expected = "every loop variable in use", got = ("variable %d is not"):format(i),
       message = "the body must use each loop variable" }
   end
@@ -326,7 +326,7 @@ local function while_loop(symbol, ...)
   params.cond_input_locs = input_places(cond_order, cond_outer, add, Symbol)
   params.func_input_locs = input_places(order, outer, add, Symbol)
   params.func_var_locs, params.num_args = node_places(nodes, order, func), #inputs + 2
-  local s = symbol_op.compose("_while_loop", inputs, params, func)
+  local s = operators.compose("_while_loop", inputs, params, func)
   s._entries[1][1].bodies = { Symbol.of(cond_entries), Symbol.of(entries) }
   return hand_out(s, result, vars_list)
 end
@@ -348,7 +348,7 @@ local function cond(symbol, ...)
     return Symbol.of(entries), input_places(order, outer, add, Symbol), #outs, is_list
   end
   local pred, pred_places = branch("pred", function()
-    return symbol_op.compose("identity", { a.pred }, {}, func)
+    return operators.compose("identity", { a.pred }, {}, func)
   end)
   local yes, yes_places, count, is_list = branch("then", a.then_func)
   local no, no_places, other = branch("else", a.else_func)
@@ -356,7 +356,7 @@ local function cond(symbol, ...)
     Error.raise{ code = "value", func = func, argument = "else_func", expected = count, got = other,
       message = "both branches must return as many outputs" }
   end
-  local s = symbol_op.compose("_cond", inputs, { num_outputs = count, num_args = #inputs + 3,
+  local s = operators.compose("_cond", inputs, { num_outputs = count, num_args = #inputs + 3,
     cond_input_locs = pred_places, then_input_locs = yes_places,
     else_input_locs = no_places }, func)
   s._entries[1][1].bodies = { pred, yes, no }

@@ -10,12 +10,12 @@ local control = require "tycho.symbol.control"
 local Error = require "tycho.core.error"
 local origin = require "tycho.core.origin"
 local registry = require "tycho.op.registry"
-local symbol_op = require "tycho.symbol.operators"
+local operators = require "tycho.symbol.operators"
 local values = require "tycho.core.values"
 
-local symbol_make = {}
+local create = {}
 
-local null, compose = values.null, symbol_op.compose
+local null, compose = values.null, operators.compose
 
 
 -- name and attr, which every function that makes a node takes.
@@ -106,7 +106,7 @@ local function histogram(...)
 end
 
 
--- Pieces between the given places of an axis, or so many equal ones.
+-- Pieces between the given indices of an axis, or so many equal ones.
 local function split_v2(...)
   local a = SPLIT(...)
   local params = { axis = a.axis, squeeze_axis = a.squeeze_axis }
@@ -143,7 +143,7 @@ local function namespace(name, prefix, own)
     local f = functions[key]
     if not f and type(key) == "string" then
       local value = own[key]
-        or symbol_op.maker(prefix .. args.plain_name(key), ("sym.%s.%s"):format(name, key))
+        or operators.maker(prefix .. args.plain_name(key), ("sym.%s.%s"):format(name, key))
       if not value then
         Error.unknown{ func = "sym." .. name, argument = key, what = "function",
           names = names_with(prefix) }
@@ -265,7 +265,7 @@ end
 
 
 --- Adds the creation functions and namespaces to `ty.sym`.
-function symbol_make.add(symbol)
+function create.add(symbol)
   symbol.zeros, symbol.ones, symbol.full, symbol.eye = zeros, ones, full, eye
   symbol.arange, symbol.linspace, symbol.histogram, symbol.split_v2 =
     arange, linspace, histogram, split_v2
@@ -279,4 +279,4 @@ function symbol_make.add(symbol)
 end
 
 
-return symbol_make
+return create

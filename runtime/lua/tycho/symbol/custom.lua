@@ -96,7 +96,7 @@ end
 
 --- Builds a graph whose Lua operators know their shapes, as far as they follow from
 -- what is given (not for users).
--- @tparam table built as symbol_graph makes it
+-- @tparam table built as `graph.of`
 -- @tparam cdata wants `ty_want[]`
 -- @int count of them
 -- @tparam function rebuild rebuild(hints) -> built; hints: node -> attributes

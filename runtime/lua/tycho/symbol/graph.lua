@@ -28,15 +28,15 @@ local graph_out = ffi.typeof("ty_graph *[1]")
 --- The nodes that a symbol reaches, found at most once: heads and inputs stay as they are.
 -- @param symbol the symbol
 -- @treturn {node,...} inputs before readers; not to be changed
--- @treturn table node -> place in the list, from 1
+-- @treturn table node -> position in the list, from 1
 function graph.walk(symbol)
   local walked = rawget(symbol, "_walked")
   if not walked then
-    local order, place = node.walk(symbol._entries)
-    walked = { order = order, place = place }
+    local order, position = node.walk(symbol._entries)
+    walked = { order = order, position = position }
     rawset(symbol, "_walked", walked)
   end
-  return walked.order, walked.place
+  return walked.order, walked.position
 end
 
 
@@ -80,20 +80,20 @@ end
 local input_capacity, input_list = 64, entry_array(64)
 
 -- In an array that the next call uses again.
-local function put_inputs(inputs, place)
+local function put_inputs(inputs, position)
   local n = #inputs
   if n > input_capacity then
     input_capacity, input_list = 2 * n, entry_array(2 * n)
   end
   for i = 1, n do
     local to, input = input_list[i - 1], inputs[i]
-    to.node, to.out = place[input[1]] - 1, input[2]
+    to.node, to.out = position[input[1]] - 1, input[2]
   end
   return input_list
 end
 
 
-local function add_node(g, n, place, out, func, hints)
+local function add_node(g, n, position, out, func, hints)
   local dict = n.custom and node.merged(n.attrs, n.custom, hints and hints[n]) or n.attrs
   if n.bodies then
     add_bodies(g, n, func)
@@ -103,7 +103,7 @@ local function add_node(g, n, place, out, func, hints)
     check(C.ty_graph_var(g, n.name, list, count, out), func)
     return
   end
-  local inputs = put_inputs(n.inputs, place)
+  local inputs = put_inputs(n.inputs, position)
   local code = C.ty_graph_op(g, n.op, n.name, list, count, inputs, #n.inputs, out)
   if code > 0 then
     check(code, func, { where = n.where })
@@ -116,21 +116,21 @@ local function build(symbol, func, hints)
   local out, entries = graph_out(), symbol._entries
   check(C.ty_graph_new(out), func)
   local g = native.own(out[0], C.ty_graph_free)
-  local order, place = graph.walk(symbol)
+  local order, position = graph.walk(symbol)
   local made, where = entry_array(1), nil
   for _, n in ipairs(order) do
     if n.where and n.where ~= where then
       where = n.where
       check(C.ty_graph_origin(g, where), func)
     end
-    add_node(g, n, place, made, func, hints)
+    add_node(g, n, position, made, func, hints)
   end
   local heads = entry_array(#entries)
   for i, entry in ipairs(entries) do
-    heads[i - 1].node, heads[i - 1].out = place[entry[1]] - 1, entry[2]
+    heads[i - 1].node, heads[i - 1].out = position[entry[1]] - 1, entry[2]
   end
   return { handle = g, heads = heads, count = #entries, order = order,
-    place = place, edits = node.edits }
+    position = position, edits = node.edits }
 end
 
 
@@ -138,7 +138,7 @@ end
 -- @param symbol the symbol
 -- @string func for errors
 -- @treturn table handle (`ty_graph *`), heads (`ty_entry[]`), count, order (nodes),
---   place (node -> number from 1)
+--   position (node -> from 1)
 function graph.of(symbol, func)
   local built = rawget(symbol, "_built")
   if not built or built.edits ~= node.edits then
@@ -168,25 +168,25 @@ end
 
 -- A native graph for clones of its nodes, which say the same.
 local function clone_graph(built, clone)
-  local order, place = {}, {}
+  local order, position = {}, {}
   for i, n in ipairs(built.order) do
-    order[i], place[clone[n]] = clone[n], i
+    order[i], position[clone[n]] = clone[n], i
   end
   return { handle = built.handle, heads = built.heads, count = built.count, order = order,
-    place = place, edits = node.edits }
+    position = position, edits = node.edits }
 end
 
 
 --- Entries of a copy of what a symbol said when the snapshot was taken.
--- @tparam table kept the snapshot
+-- @tparam table snapshot
 -- @treturn {entry,...}
 -- @treturn ?table its native graph
-function graph.restore(kept)
-  local entries, clone = node.copy(kept.entries, nil, kept.order)
-  for i, n in ipairs(kept.order) do
-    clone[n].attrs, clone[n].ports = kept.attrs[i], kept.ports[i]
+function graph.restore(snapshot)
+  local entries, clone = node.copy(snapshot.entries, nil, snapshot.order)
+  for i, n in ipairs(snapshot.order) do
+    clone[n].attrs, clone[n].ports = snapshot.attrs[i], snapshot.ports[i]
   end
-  return entries, kept.built and clone_graph(kept.built, clone)
+  return entries, snapshot.built and clone_graph(snapshot.built, clone)
 end
 
 

@@ -90,9 +90,9 @@ end
 
 -- Keeps the parsed graph as the symbol's own.
 local function attach(symbol, g, nodes)
-  local place = {}
+  local position = {}
   for i, n in ipairs(nodes) do
-    place[n] = i
+    position[n] = i
     if n.custom then
       return                             -- the file does not say what the operator's class does
     end
@@ -100,10 +100,11 @@ local function attach(symbol, g, nodes)
   local count = #symbol._entries
   local heads = ffi.new("ty_entry[?]", count)
   for i, entry in ipairs(symbol._entries) do
-    heads[i - 1].node, heads[i - 1].out = place[entry[1]] - 1, entry[2]
+    heads[i - 1].node, heads[i - 1].out = position[entry[1]] - 1, entry[2]
   end
   rawset(symbol, "_built",
-    { handle = g, heads = heads, count = count, order = nodes, place = place, edits = node.edits })
+    { handle = g, heads = heads, count = count, order = nodes, position = position,
+      edits = node.edits })
 end
 
 

@@ -87,32 +87,32 @@ end
 --- All nodes that entries reach, inputs before readers.
 -- @tparam {entry,...} entries
 -- @treturn {node,...} in order
--- @treturn table node -> place in the list, from 1
+-- @treturn table node -> position in the list, from 1
 function node.walk(entries)
-  local order, place = {}, {}
+  local order, position = {}, {}
   local stack, at, depth = {}, {}, 0
   for _, entry in ipairs(entries) do
-    if not place[entry[1]] then
+    if not position[entry[1]] then
       depth, stack[1], at[1] = 1, entry[1], 1
-      place[entry[1]] = 0
+      position[entry[1]] = 0
     end
     while depth > 0 do
       local n = stack[depth]
       local input = n.inputs[at[depth]]
       if not input then
         order[#order + 1] = n
-        place[n] = #order
+        position[n] = #order
         depth = depth - 1
       else
         at[depth] = at[depth] + 1
-        if not place[input[1]] then
+        if not position[input[1]] then
           depth = depth + 1
-          stack[depth], at[depth], place[input[1]] = input[1], 1, 0
+          stack[depth], at[depth], position[input[1]] = input[1], 1, 0
         end
       end
     end
   end
-  return order, place
+  return order, position
 end
 
 
@@ -150,7 +150,7 @@ end
 
 --- The first value of each node in the list of all values, from 0, and their number.
 -- @tparam {node,...} order
--- @treturn table node -> place
+-- @treturn table node -> index of its first value
 -- @treturn int
 function node.firsts(order)
   local first, at = {}, 0
@@ -220,7 +220,7 @@ end
 
 
 -- Initialisers that operators give to the variables of their inputs: operator ->
--- place (from 1) -> its description
+-- position (from 1) -> its description
 local ZERO, ONE = '["zero", {}]', '["one", {}]'
 local INITIALISERS = {
   BatchNorm                  = { [4] = ZERO, [5] = ONE },
@@ -249,10 +249,10 @@ local function annotate(n, given)
 end
 
 
---- Connects an operator's node: given inputs in place, variables `<node>_<input>` with the
+--- Connects an operator's node: given inputs in position, variables `<node>_<input>` with the
 -- node's attributes for others.
 -- @tparam table n the node
--- @tparam table given place (from 1) -> entry
+-- @tparam table given position (from 1) -> entry
 -- @string func for errors
 function node.connect(n, given, func)
   for i, name in ipairs(n.ports.inputs) do

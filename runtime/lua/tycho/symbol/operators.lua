@@ -19,12 +19,12 @@ local origin = require "tycho.core.origin"
 local registry = require "tycho.op.registry"
 local values = require "tycho.core.values"
 
-local symbol_op = {}
+local operators = {}
 
-local Symbol                                     -- set by symbol.lua, which needs this file first
+local Symbol                                     -- set by symbol.lua, which requires this file
 
---- Tells this file the class of symbols.
-function symbol_op.use(class)
+--- Sets the class of symbols.
+function operators.use(class)
   Symbol = class
 end
 
@@ -87,18 +87,18 @@ end
 
 local function named_inputs(call, n, given)
   for key, x in pairs(call.named) do
-    local place
+    local position
     for i, input in ipairs(n.ports.inputs) do
-      place = input == key and i or place
+      position = input == key and i or position
     end
-    if not place then
+    if not position then
       Error.unknown{ func = call.func, op = n.op, node = n.name, argument = key, what = "input",
         names = n.ports.inputs }
-    elseif given[place] then
+    elseif given[position] then
       Error.raise{ code = "name", func = call.func, op = n.op, node = n.name, argument = key,
         message = ("input '%s' is given twice, by position and by name"):format(key) }
     end
-    given[place] = single_entry(x, key, n.op, call.func)
+    given[position] = single_entry(x, key, n.op, call.func)
   end
 end
 
@@ -136,7 +136,7 @@ local function outputs_of(n)
   return Symbol.of(entries)
 end
 
-symbol_op.outputs_of = outputs_of
+operators.outputs_of = outputs_of
 
 
 local function make(call, schema, hint, where)
@@ -160,7 +160,7 @@ end
 -- @string alias the name it is called by: hint of automatic names
 -- @string func the public name, for errors
 -- @param ... the function's arguments
-function symbol_op.call(schema, alias, func, ...)
+function operators.call(schema, alias, func, ...)
   local where = origin.take()
   return make(registry.read_call(schema, func, KIND, ...), schema, alias:lower(), where)
 end
@@ -172,7 +172,7 @@ end
 -- @tparam table params values
 -- @string func for errors
 -- @tparam[opt] table options name, attr
-function symbol_op.compose(op, inputs, params, func, options)
+function operators.compose(op, inputs, params, func, options)
   local schema = registry.find(op) or Error.unknown{ func = func, what = "operator", argument = op,
     names = registry.names(true) }
   local call = { schema = schema, func = func, inputs = inputs, count = #inputs, named = {},
@@ -188,14 +188,14 @@ end
 -- @string alias name or alias
 -- @string[opt] func public name, for errors
 -- @treturn function or nil when there is no such operator
-function symbol_op.maker(alias, func)
+function operators.maker(alias, func)
   local schema = registry.find(alias)
   if not schema then
     return nil
   end
   func = func or "sym." .. alias
   return function(...)
-    return symbol_op.call(schema, alias, func, ...)
+    return operators.call(schema, alias, func, ...)
   end
 end
 
@@ -246,11 +246,11 @@ end
 
 local function binary(func, row, a, b)
   if is_symbol(a) and is_symbol(b) then
-    return symbol_op.compose(row[1], { a, b }, {}, func)
+    return operators.compose(row[1], { a, b }, {}, func)
   elseif is_symbol(a) and type(b) == "number" then
-    return symbol_op.compose(row[2], { a }, { scalar = b }, func)
+    return operators.compose(row[2], { a }, { scalar = b }, func)
   elseif is_symbol(b) and type(a) == "number" then
-    return symbol_op.compose(row[3], { b }, { scalar = a }, func)
+    return operators.compose(row[3], { b }, { scalar = a }, func)
   elseif row[4] and type(a) == "number" and type(b) == "number" then
     return row[4](a, b)
   end
@@ -265,14 +265,14 @@ end
 
 
 --- Adds the infix operators and comparisons to the class.
-function symbol_op.add_infix(class)
+function operators.add_infix(class)
   for event, row in pairs(INFIX) do
     class[event] = function(a, b)
       return binary("Symbol:" .. event, row, a, b)
     end
   end
   function class.__unm(a)
-    return symbol_op.compose("_MulScalar", { a }, { scalar = -1 }, "Symbol:__unm")
+    return operators.compose("_MulScalar", { a }, { scalar = -1 }, "Symbol:__unm")
   end
   class.__lt, class.__le = refuse_order, refuse_order
   for method, row in pairs(COMPARE) do
@@ -284,7 +284,7 @@ end
 
 
 --- Adds the functions of two operands (`maximum`, `equal` ...) to the namespace.
-function symbol_op.add_binary(namespace)
+function operators.add_binary(namespace)
   for func, row in pairs(BINARY) do
     namespace[func] = function(a, b)
       if values.is_plain(a) and b == nil then
@@ -334,11 +334,11 @@ local function make_method(key, op, schema)
 end
 
 
---- The method of a symbol (or nil) for an operator: of the list above, or a row added at run time.
+--- The method of a symbol (or nil) for an operator: of the list above, or one added at run time.
 -- @string key method name
-function symbol_op.method(key)
+function operators.method(key)
   if not methods[key] then
-    local op = fluent[key] or registry.is_row(key) and key
+    local op = fluent[key] or registry.is_formula(key) and key
     local schema = op and registry.find(op)
     if not schema then
       return nil
@@ -351,9 +351,9 @@ end
 
 
 --- Names of the fluent methods, for "did you mean".
-function symbol_op.method_names()
+function operators.method_names()
   return attrs.keys(fluent)
 end
 
 
-return symbol_op
+return operators

@@ -28,7 +28,7 @@ local inference = require "tycho.symbol.inference"
 local node = require "tycho.symbol.node"
 local origin = require "tycho.core.origin"
 local registry = require "tycho.op.registry"
-local symbol_op = require "tycho.symbol.operators"
+local operators = require "tycho.symbol.operators"
 local symbol_text = require "tycho.symbol.text"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
@@ -39,8 +39,8 @@ local symbol = {}
 local Symbol = Class:extend("Symbol")
 symbol.Symbol = Symbol
 args.class("symbol", Symbol)
-symbol_op.use(Symbol)
-symbol_op.add_infix(Symbol)
+operators.use(Symbol)
+operators.add_infix(Symbol)
 
 for name, method in pairs(inference.methods) do
   Symbol[name] = method
@@ -346,9 +346,9 @@ end
 
 
 --- A symbol that says what another one said when a snapshot of it was taken (not for users).
--- @tparam table kept as `graph.snapshot`
-function Symbol._restored(kept)
-  local entries, built = graph.restore(kept)
+-- @tparam table snapshot as `graph.snapshot`
+function Symbol._restored(snapshot)
+  local entries, built = graph.restore(snapshot)
   local copy = Symbol.of(entries)
   rawset(copy, "_built", built)
   return copy
@@ -405,13 +405,13 @@ local PROPERTIES = {
     return n and n.name
   end,
   T = function(self)
-    return symbol_op.compose("transpose", { self }, {}, "Symbol.T")
+    return operators.compose("transpose", { self }, {}, "Symbol.T")
   end,
 }
 
 
 local function method_names()
-  local names = symbol_op.method_names()
+  local names = operators.method_names()
   for key in pairs(Symbol) do
     if key:sub(1, 1) ~= "_" then
       names[#names + 1] = key
@@ -435,7 +435,7 @@ function Symbol.__index(self, key)
   elseif key:sub(1, 1) == "_" and #entries_named(self, key) == 0 then
     return Class[key]                                    -- private fields that are not set
   end
-  value = symbol_op.method(key)
+  value = operators.method(key)
   if not value or #entries_named(self, key) > 0 then
     return output_named(self, key, "Symbol", method_names())
   end
@@ -446,7 +446,7 @@ end
 -- The rest of the namespace: files, creation, control flow, one function per operator -------------
 
 require("tycho.symbol.json").add(symbol, Symbol)
-symbol_op.add_binary(symbol)
+operators.add_binary(symbol)
 require("tycho.symbol.create").add(symbol)
 
 
@@ -477,7 +477,7 @@ local function find(_, key)
     if value == nil and (type(key) ~= "string" or key:sub(1, 2) == "__") then
       return nil
     elseif value == nil then
-      value = symbol_op.maker(key) or symbol_op.maker(args.plain_name(key)) or Error.unknown{
+      value = operators.maker(key) or operators.maker(args.plain_name(key)) or Error.unknown{
         func = "sym", argument = key, what = "operator", names = function_names(key) }
     elseif type(value) ~= "function" or key:sub(1, 1) == "_" then
       return value                       -- what other files call does not ask for its caller

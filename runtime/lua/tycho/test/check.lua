@@ -12,7 +12,7 @@ local defaults = require "tycho.test.defaults"
 local Error = require "tycho.core.error"
 local gradient = require "tycho.test.gradient"
 local inputs = require "tycho.test.inputs"
-local module_params = require "tycho.model.param_check"
+local param_check = require "tycho.model.param_check"
 local random = require "tycho.test.random"
 local symbol = require "tycho.symbol.symbol"
 local values = require "tycho.core.values"
@@ -109,9 +109,9 @@ function check.check_numeric_gradient(...)
   local dtype = location[names[1]].dtype
   location[PROJECTION] = random.array(outs[1], random.uniform(0.1, 1.1), dtype, ctx)
   local loss = symbol.make_loss{ a.sym * symbol.Variable(PROJECTION) }
-  local grads = module_params.copies(noise)
+  local grads = param_check.copies(noise)
   local exe = loss:bind{ ctx = ctx, args = location, args_grad = grads, grad_req = reqs,
-    aux_states = module_params.copies(aux) }
+    aux_states = param_check.copies(aux) }
   exe:forward(true)
   exe:backward()
   for name, x in pairs(grads) do
@@ -195,7 +195,7 @@ function check.check_symbolic_backward(...)
     reqs[name] = expected[name] ~= nil and reqs[name] or nil
   end
   local noise = noise_like(location, reqs, 1)
-  local grads = module_params.copies(noise)
+  local grads = param_check.copies(noise)
   local exe = a.sym:bind{ ctx = ctx, args = location, args_grad = grads,
     grad_req = reqs, aux_states = aux }
   exe:forward(true)

@@ -6,7 +6,7 @@ local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local attrs = require "tycho.core.attrs"
 local compare = require "tycho.test.compare"
-local module_params = require "tycho.model.param_check"
+local param_check = require "tycho.model.param_check"
 local random = require "tycho.test.random"
 local values = require "tycho.core.values"
 require "tycho.executor.executor"                        -- symbols are bound
@@ -125,7 +125,7 @@ function consistency.check_consistency(...)
   for _, exe in ipairs(list) do
     exe:forward(false)
   end
-  local truth = a.ground_truth or module_params.copies(list[best].output_dict)
+  local truth = a.ground_truth or param_check.copies(list[best].output_dict)
   for i, exe in ipairs(list) do
     if i ~= best or a.ground_truth then
       compare_all(a, truth, exe.output_dict, "inference of entry " .. i .. ":")
@@ -136,14 +136,14 @@ function consistency.check_consistency(...)
   end
   for _, exe in ipairs(list) do
     exe:forward(true)
-    exe:backward(heads_for(list, module_params.copies(list[best].output_dict), exe))
+    exe:backward(heads_for(list, param_check.copies(list[best].output_dict), exe))
   end
-  local trained = a.ground_truth or module_params.copies(list[best].output_dict)
-  for name, x in pairs(a.ground_truth and {} or module_params.copies(list[best].grad_dict)) do
+  local trained = a.ground_truth or param_check.copies(list[best].output_dict)
+  for name, x in pairs(a.ground_truth and {} or param_check.copies(list[best].grad_dict)) do
     trained["gradient of " .. name] = x
   end
   for i, exe in ipairs(list) do
-    local got = module_params.copies(exe.output_dict)
+    local got = param_check.copies(exe.output_dict)
     for name, x in pairs(exe.grad_dict) do
       got["gradient of " .. name] = trained["gradient of " .. name] and x or nil
     end

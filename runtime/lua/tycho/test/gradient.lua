@@ -27,9 +27,9 @@ end
 
 
 -- Sum of the first output with one element of an argument (of all variables of its name) replaced.
-local function probe(exe, places, i, v, aux, is_train)
-  for _, place in ipairs(places) do
-    place:set(i, v)
+local function probe(exe, views, i, v, aux, is_train)
+  for _, view in ipairs(views) do
+    view:set(i, v)
   end
   for name, x in pairs(aux) do
     x:copyto(exe.aux_dict[name])
@@ -39,17 +39,17 @@ end
 
 
 local function numeric_grad_of(exe, xs, aux, eps, is_train)
-  local places, slopes = {}, {}
+  local views, slopes = {}, {}
   for k, x in ipairs(xs) do
-    places[k] = x:reshape{ -1 }
+    views[k] = x:reshape{ -1 }
   end
   local before = inputs.flat(xs[1], "test_utils.numeric_grad")
   for i = 1, #before do
-    local high = probe(exe, places, i - 1, before[i] + eps / 2, aux, is_train)
-    local low = probe(exe, places, i - 1, before[i] - eps / 2, aux, is_train)
+    local high = probe(exe, views, i - 1, before[i] + eps / 2, aux, is_train)
+    local low = probe(exe, views, i - 1, before[i] - eps / 2, aux, is_train)
     slopes[i] = (high - low) / eps
-    for _, place in ipairs(places) do
-      place:set(i - 1, before[i])
+    for _, view in ipairs(views) do
+      view:set(i - 1, before[i])
     end
   end
   return nd.array(slopes, { dtype = xs[1].dtype }):reshape(xs[1].shape)

@@ -93,7 +93,7 @@ end
 
 
 -- Boxes to lay out. Parameters that only edges name get boxes too, behind the
--- others: `plain` tells them apart.
+-- others: `plain` distinguishes them.
 local function boxes_of(graph)
   local list, number = {}, {}
   for _, e in ipairs(graph.edges) do
@@ -223,7 +223,7 @@ end
 function Graph:svg()
   local plan = planned(self)
   local right = 0
-  for i, e in ipairs(self.edges) do                      -- room for the last labels
+  for i, e in ipairs(self.edges) do                      -- space for the last labels
     right = math.max(right, plan.routes[i][1][1] + 6 + svg.text_width(e.label, SMALL) - plan.width)
   end
   local width = math.max(plan.width + right, svg.text_width(self.title, FACE + 2)) + 2 * MARGIN

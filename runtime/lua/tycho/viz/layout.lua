@@ -441,7 +441,7 @@ end
 
 --- Lays a graph out.
 -- @tparam table graph widths (one per box, pixels), height (of every box), edges ({from, to}, from
---   < to), sides (room that a box needs on either side; optional)
+--   < to), sides (space that a box needs on either side; optional)
 -- @treturn table x, y (centres), routes (per edge), width, height
 function layout.plan(graph)
   local boxes = #graph.widths

@@ -71,13 +71,13 @@ local function name_set(list)
 end
 
 
--- An alias has its root's place and life.
+-- An alias has the offset and lifetime of the value whose storage it shares.
 local function place_of(v)
   return table.concat({ v.device, v.offset, v.first, v.last }, " ")
 end
 
 
--- The values with bytes of their own; an alias that is an output makes its place one.
+-- The values with bytes of their own; an alias that is an output makes its storage one.
 local function blocks_of(exe, memory)
   local outputs, turn, list, own = name_set(exe._symbol:list_outputs()),
     boundary(memory.values), {}, {}
@@ -98,7 +98,7 @@ local function blocks_of(exe, memory)
 end
 
 
--- How many instructions the blocks tell of. Outputs live beyond the last one: they are cut there.
+-- How many instructions the blocks cover. Outputs live beyond the last one: they are cut there.
 local function count_steps(blocks)
   local steps = 1
   for _, b in ipairs(blocks) do
@@ -209,7 +209,7 @@ local function draw_blocks(page, panel)
 end
 
 
--- Names and sizes, where there is room for them.
+-- Names and sizes, where they fit.
 local function draw_labels(page, panel)
   local dict = { ["font-size"] = FACE, fill = "#1d242b", ["pointer-events"] = "none" }
   for _, b in ipairs(panel.blocks) do
@@ -275,11 +275,11 @@ end
 -- Panels share the height, but none is smaller than 60 pixels.
 local function panels_of(blocks, memory, width, height, steps)
   local list, top, lists, devices = {}, TOP, by_device(blocks)
-  local room = height - TOP - BOTTOM - BETWEEN * (#devices - 1)
+  local left = height - TOP - BOTTOM - BETWEEN * (#devices - 1)
   for i, device in ipairs(devices) do
     local bytes = memory.devices[device]
     list[i] = { device = device, blocks = lists[device], bytes = bytes,
-      width = width - LEFT - RIGHT, top = top, height = math.max(60, room / #devices) }
+      width = width - LEFT - RIGHT, top = top, height = math.max(60, left / #devices) }
     scales(list[i], steps)
     top = top + list[i].height + BETWEEN
   end
