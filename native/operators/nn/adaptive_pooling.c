@@ -33,7 +33,13 @@ static int adaptive_shape(struct infer *s)
   return shape_as(s, &s->out[0], &d);
 }
 
-struct adaptive { const struct vec_ops *r; const ty_desc *in, *out; const void *x; void *y; bool back; };
+struct adaptive {
+  const struct vec_ops *r;
+  const ty_desc *in, *out;
+  const void *x;
+  void *y;
+  bool back;
+};
 
 /* Window o of n: from floor(o in / n) to ceil((o + 1) in / n). */
 static int64_t window_from(int64_t o, int64_t in, int64_t n) { return o * in / n; }

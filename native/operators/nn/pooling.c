@@ -163,7 +163,8 @@ static size_t pool_scratch(const struct call *c)
 static const char *refuse(const struct call *c)
 {
   if (!dtype_float(c->out[0].d.dtype)) return "data is not of a float dtype";
-  return in_blocks(c) && layout_channels_last(((const struct pool_param *)c->param)->layout) ? "channels last" : NULL;
+  const struct pool_param *p = c->param;
+  return in_blocks(c) && layout_channels_last(p->layout) ? "channels last" : NULL;
 }
 
 static const struct kernel pool_cpu[] = {

@@ -19,7 +19,7 @@ enum { POOL_FULL, POOL_SAME, POOL_VALID };            /* pooling_convention */
 
 struct pool_axis { int64_t in, out, kernel, stride, pad; };
 struct pool_planes {
-  struct pool_axis a[3];                              /* depth, height, width; missing ones: size 1 */
+  struct pool_axis a[3];                              /* depth, height, width; missing: size 1 */
   int64_t outer, inner;
   int     ndim;                                       /* of the window */
 };
@@ -33,7 +33,7 @@ struct pool {
   int64_t type, power;
   bool    with_pad, zeros, back;                      /* zeros: padding takes part (Pooling_v1) */
   bool    blocks;                                     /* channels in blocks */
-  bool    folds;                                      /* rows of a window into one line, then columns */
+  bool    folds;                                      /* a window's rows into one, then columns */
   bool    pairs;                                      /* 2 x 2 windows with stride 2 */
   bool    whole;                                      /* one window per plane */
   bool    masked;                                     /* backward: 0 where y is not above 0 */

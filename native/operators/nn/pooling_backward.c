@@ -28,8 +28,7 @@ static void pool_block_back(const struct pool *p, const struct pool_piece *q, co
   if (p->argmax)
     p->r->block_scatter_argmax(dx, p->argmax + y_at, dy, &w);
   else
-    p->r->block_pool_back(
-        dx, dy, at(p->r, p->x, x), at(p->r, p->y, y_at), &w, p->type == POOL_MAX);
+    p->r->block_pool_back(dx, dy, at(p->r, p->x, x), at(p->r, p->y, y_at), &w, p->type == POOL_MAX);
 }
 
 /* Sums and means with inner = 1: columns of the windows into one line, then the line onto the
@@ -44,8 +43,8 @@ static void unfold_piece(const struct pool *p, const struct pool_piece *q, const
   for (int64_t k = 0; k < w->kernel; k++) {
     int64_t from, n = pool_outputs_under(w, q, k, &from);
     if (n > 0)
-      r->tap_add_back(at(r, line, from * w->stride - w->pad + k - s.x), at(r, dy, from - q->w),
-          w->stride, n);
+      r->tap_add_back(
+          at(r, line, from * w->stride - w->pad + k - s.x), at(r, dy, from - q->w), w->stride, n);
   }
   for (int64_t kd = pool_first_tap(d, q->d); kd < pool_end_tap(d, q->d); kd++)
     for (int64_t kh = pool_first_tap(h, q->h); kh < pool_end_tap(h, q->h); kh++)

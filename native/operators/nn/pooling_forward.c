@@ -9,7 +9,7 @@
 /* What a window without elements becomes. */
 static double empty_window(const struct pool *p)
 {
-  return p->type != POOL_MAX    ? 0
+  return p->type != POOL_MAX  ? 0
       : p->r->dtype == TY_F64 ? -1.7976931348623157e308
                               : -3.4028234663852886e38;
 }

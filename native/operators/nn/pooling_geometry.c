@@ -81,8 +81,7 @@ static double inverse_size(const struct pool *p, const struct pool_piece *q, int
 void pool_average_row(const struct pool *p, const struct pool_piece *q, void *row)
 {
   const struct pool_axis *a = &p->g.a[2];
-  int64_t last = a->in + a->pad - a->kernel,
-          inside = MAX(pool_ceil_div(a->pad, a->stride), q->w),
+  int64_t last = a->in + a->pad - a->kernel, inside = MAX(pool_ceil_div(a->pad, a->stride), q->w),
           end = last < 0 ? 0 : MIN(last / a->stride + 1, q->w + q->n);
   for (int64_t w = q->w; w < q->w + q->n;) {
     int64_t n = w == inside && end > w ? end - w : 1;
