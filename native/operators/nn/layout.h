@@ -1,0 +1,12 @@
+/* layout.h - the order of a tensor's axes, as parameters name it. The numbers are places in
+** LAYOUTS; convolutions take all but the last. */
+#pragma once
+#include "base/base.h"
+
+#define LAYOUTS_BUT_NWC "NCDHW|NCHW|NCW|NDHWC|NHWC"
+#define LAYOUTS         LAYOUTS_BUT_NWC "|NWC"
+enum { LAYOUT_NCDHW, LAYOUT_NCHW, LAYOUT_NCW, LAYOUT_NDHWC, LAYOUT_NHWC, LAYOUT_NWC };
+
+/* None, -1, has its channels on axis 1. */
+static inline bool layout_channels_last(int64_t layout) { return layout >= LAYOUT_NDHWC; }
+static inline int layout_first_axis(int64_t layout) { return layout_channels_last(layout) ? 1 : 2; }

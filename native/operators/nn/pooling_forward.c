@@ -1,0 +1,154 @@
+/* pooling_forward.c - outputs of pooling, a piece or a plane at a time.
+**
+** With inner = 1 the rows of a window are first folded into one line, then its columns. Max
+** leaves a byte per window for its gradient: the number of the first tap that holds the maximum,
+** NO_PLACE where none does.
+*/
+#include "operators/nn/pooling.h"
+
+/* What a window without elements becomes. */
+static double empty_window(const struct pool *p)
+{
+  return p->type != POOL_MAX  ? 0
+      : p->r->dtype == TY_F64 ? -1.7976931348623157e308
+                              : -3.4028234663852886e38;
+}
+
+static void tap_forward(const struct pool *p, void *row, int64_t in_at, int64_t out_at,
+    int64_t row_at, int64_t stride, int64_t n)
+{
+  const struct vec_ops *r = p->r;
+  if (p->type == POOL_MAX)
+    r->tap_max(at(r, p->out, out_at), at(r, p->x, in_at), stride, n);
+  else
+    r->tap_add(at(r, p->out, out_at), at(r, p->x, in_at), stride, (int)p->power, n);
+}
+
+static void pool_block(const struct pool *p, const struct pool_piece *q, void *y)
+{
+  int64_t x;
+  struct pool_row w = pool_block_row(p, q, &x);
+  p->r->block_pool(y, at(p->r, p->x, x), &w, p->type == POOL_MAX);
+  if (p->argmax)
+    p->r->block_place(p->argmax + pool_output_at(p, q, q->w), y, at(p->r, p->x, x), &w);
+}
+
+/* -- folded rows: inner = 1 -------------------------------------------------------------------- */
+
+static void fold_rows(
+    const struct pool *p, const struct pool_piece *q, const struct pool_columns *s, void *line)
+{
+  const struct vec_ops *r = p->r;
+  const struct pool_axis *d = &p->g.a[0], *h = &p->g.a[1];
+  for (int64_t kd = pool_first_tap(d, q->d); kd < pool_end_tap(d, q->d); kd++)
+    for (int64_t kh = pool_first_tap(h, q->h); kh < pool_end_tap(h, q->h); kh++) {
+      const void *x = at(r, p->x, pool_line_at(p, q, kd, kh) + s->x);
+      if (p->type == POOL_MAX)
+        r->tap_max(line, x, 1, s->n);
+      else
+        r->tap_add(line, x, 1, (int)p->power, s->n);
+    }
+}
+
+static void fold_columns(const struct pool *p, const struct pool_piece *q,
+    const struct pool_columns *s, const void *line, void *row)
+{
+  const struct vec_ops *r = p->r;
+  const struct pool_axis *w = &p->g.a[2];
+  for (int64_t k = 0; k < w->kernel; k++) {
+    int64_t from, n = pool_outputs_under(w, q, k, &from);
+    if (n <= 0) continue;
+    const void *x = at(r, line, from * w->stride - w->pad + k - s->x);
+    void *y = at(r, row, from - q->w);
+    if (p->type == POOL_MAX)
+      r->tap_max(y, x, w->stride, n);
+    else
+      r->tap_add(y, x, w->stride, 1, n);
+  }
+}
+
+static void fold_piece(const struct pool *p, const struct pool_piece *q, void *row)
+{
+  _Alignas(64) char line[POOL_WIDE * sizeof(double)];
+  struct pool_columns s = pool_columns_of(&p->g.a[2], q);
+  p->r->fill(line, empty_window(p), s.n);
+  fold_rows(p, q, &s, line);
+  fold_columns(p, q, &s, line, row);
+}
+
+/* -- pieces ------------------------------------------------------------------------------------ */
+
+/* Taps go backwards, so that the first maximum of a window is written last. */
+static void find_argmax(const struct pool *p, const struct pool_piece *q)
+{
+  int32_t argmax[POOL_WIDE];
+  const struct pool_axis *h = &p->g.a[1], *w = &p->g.a[2];
+  for (int64_t i = 0; i < q->n; i++) argmax[i] = NO_PLACE;
+  for (int64_t kh = pool_end_tap(h, q->h) - 1; kh >= pool_first_tap(h, q->h); kh--)
+    for (int64_t k = w->kernel - 1; k >= 0; k--) {
+      int64_t from, n = pool_outputs_under(w, q, k, &from),
+                    x = pool_line_at(p, q, 0, kh) + from * w->stride - w->pad + k;
+      if (n > 0)
+        p->r->argmax(argmax + (from - q->w), at(p->r, p->x, x),
+            at(p->r, p->out, pool_output_at(p, q, from)), w->stride, (int32_t)(kh * w->kernel + k),
+            n);
+    }
+  uint8_t *out = p->argmax + pool_output_at(p, q, q->w);
+  for (int64_t i = 0; i < q->n; i++) out[i] = (uint8_t)argmax[i];
+}
+
+/* Padding counts as zeros: a maximum below 0 becomes 0 where the window covers some. */
+static void raise_to_zero(const struct pool *p, const struct pool_piece *q, void *y)
+{
+  const struct vec_ops *r = p->r;
+  for (int64_t w = 0; w < q->n; w++) {
+    if (!pool_covers_pad(p, q, q->w + w)) continue;
+    for (int64_t i = w * q->m; i < (w + 1) * q->m; i++)
+      if (r->get(y, i) < 0) r->set(y, i, 0);
+  }
+}
+
+void pool_piece_forward(const struct pool *p, const struct pool_piece *q)
+{
+  const struct vec_ops *r = p->r;
+  void *y = at(r, p->out, pool_output_at(p, q, q->w));
+  r->fill(y, empty_window(p), q->n * q->m);
+  if (p->folds)
+    fold_piece(p, q, y);
+  else if (p->blocks)
+    pool_block(p, q, y);
+  else
+    pool_each_tap(p, q, NULL, tap_forward);
+  if (p->type == POOL_AVG) pool_average_row(p, q, y);
+  if (p->type == POOL_MAX && p->zeros) raise_to_zero(p, q, y);
+  if (p->type == POOL_LP) r->root(y, (int)p->power, q->n * q->m);
+  if (p->argmax && !p->blocks) find_argmax(p, q);
+}
+
+/* -- planes ------------------------------------------------------------------------------------ */
+
+void pool_pairs_forward(const struct pool *p, int64_t plane)
+{
+  const struct vec_ops *r = p->r;
+  const struct pool_axis *h = &p->g.a[1], *w = &p->g.a[2];
+  for (int64_t y = 0; y < h->out; y++) {
+    int64_t in = (plane * h->in + 2 * y) * w->in, out = (plane * h->out + y) * w->out;
+    void *x0 = at(r, p->x, in), *x1 = at(r, p->x, in + w->in);
+    r->max2(at(r, p->out, out), x0, x1, w->out);
+    if (p->argmax) r->max2_place(p->argmax + out, x0, x1, at(r, p->out, out), w->out);
+  }
+}
+
+/* Not for lp. */
+void pool_whole_forward(const struct pool *p, int64_t plane, int64_t n)
+{
+  const struct vec_ops *r = p->r;
+  void *x = at(r, p->x, plane * n), *y = at(r, p->out, plane);
+  r->set(y, 0,
+      p->type == POOL_MAX ? fmax(r->max(x, n), empty_window(p))
+                          : r->sum(x, n) * (p->type == POOL_AVG ? 1 / (double)n : 1));
+  if (!p->argmax) return;
+  int64_t i = 0;
+  while (i < n && r->get(x, i) != r->get(y, 0)) i++;
+  p->argmax[plane] = (uint8_t)(i < n ? i : NO_PLACE);
+}

@@ -1,0 +1,199 @@
+/* pooling_geometry.c - which inputs lie under a window, and the walk over planes and pieces.
+**
+** An output row is built tap by tap: for each tap of the window, the outputs for which it lies
+** inside the data take part at once, so that inner loops run along the width (or the channels),
+** whatever the window.
+*/
+#include "operators/nn/pooling.h"
+
+struct pool_axis pool_axis_of(const struct pool_param *p, int64_t size, int i)
+{
+  struct pool_axis a = { size, 1, size, 1, 0 };
+  if (p->global_pool) return a;
+  a.kernel = p->kernel.d[i];
+  if (p->stride.n) a.stride = p->stride.d[i];
+  if (p->pad.n) a.pad = p->pad.d[i];
+  int64_t steps = size + 2 * a.pad - a.kernel;
+  a.out = 1 + (steps + (p->pooling_convention == POOL_FULL ? a.stride - 1 : 0)) / a.stride;
+  return a;
+}
+
+struct pool_planes pool_planes_of(const struct pool_param *p, const ty_desc *in)
+{
+  const struct pool_axis one = { 1, 1, 1, 1, 0 };
+  struct pool_planes g = { { one, one, one }, in->dim[0], 1, in->ndim - 2 };
+  for (int i = 0; i < g.ndim; i++)
+    g.a[3 - g.ndim + i] = pool_axis_of(p, in->dim[layout_first_axis(p->layout) + i], i);
+  if (layout_channels_last(p->layout))
+    g.inner = in->dim[in->ndim - 1];
+  else
+    g.outer *= in->dim[1];
+  return g;
+}
+
+struct pool pool_of(const struct call *c, const struct operand *data)
+{
+  const struct pool_param *p = c->param;
+  struct pool_planes g = pool_planes_of(p, &data->d);
+  if (data->block) g.outer /= data->block, g.inner = data->block;
+  return (struct pool){ .r = vec_ops_of(data->d.dtype),
+    .g = g,
+    .type = p->pool_type,
+    .power = p->pool_type == POOL_LP ? p->p_value : 1,
+    .with_pad = p->count_include_pad != 0,
+    .zeros = !strcmp(c->op->name, "Pooling_v1"),
+    .blocks = data->block && data->d.ndim < 5 && p->pool_type != POOL_LP };
+}
+
+/* -- windows ----------------------------------------------------------------------------------- */
+
+/* Size of the window with the padding that it covers; at most 0 beyond it. */
+static int64_t covered(const struct pool_axis *a, int64_t o)
+{
+  int64_t start = o * a->stride - a->pad;
+  return MIN(start + a->kernel, a->in + a->pad) - start;
+}
+
+static bool axis_covers_pad(const struct pool_axis *a, int64_t o)
+{
+  return o * a->stride < a->pad || o * a->stride - a->pad + covered(a, o) > a->in;
+}
+
+bool pool_covers_pad(const struct pool *p, const struct pool_piece *q, int64_t w)
+{
+  const struct pool_axis *a = p->g.a;
+  return axis_covers_pad(&a[0], q->d) || axis_covers_pad(&a[1], q->h) || axis_covers_pad(&a[2], w);
+}
+
+static double inverse_size(const struct pool *p, const struct pool_piece *q, int64_t w)
+{
+  const struct pool_axis *a = p->g.a;
+  int64_t o[3] = { q->d, q->h, w };
+  double n = 1;
+  for (int i = 0; i < 3; i++) {
+    int64_t taps = MAX(pool_end_tap(&a[i], o[i]) - pool_first_tap(&a[i], o[i]), 0);
+    n *= (double)(p->zeros ? a[i].kernel : p->with_pad ? covered(&a[i], o[i]) : taps);
+  }
+  return n != 0 ? 1 / n : p->g.ndim == 3 ? NAN : 0; /* a window without elements */
+}
+
+/* The windows that lie inside the width have one size in common. */
+void pool_average_row(const struct pool *p, const struct pool_piece *q, void *row)
+{
+  const struct pool_axis *a = &p->g.a[2];
+  int64_t last = a->in + a->pad - a->kernel, inside = MAX(pool_ceil_div(a->pad, a->stride), q->w),
+          end = last < 0 ? 0 : MIN(last / a->stride + 1, q->w + q->n);
+  for (int64_t w = q->w; w < q->w + q->n;) {
+    int64_t n = w == inside && end > w ? end - w : 1;
+    void *y = at(p->r, row, (w - q->w) * q->m);
+    p->r->affine(y, y, inverse_size(p, q, w), 0, n * q->m);
+    w += n;
+  }
+}
+
+static void tap_row(const struct pool *p, const struct pool_piece *q, int64_t kd, int64_t kh,
+    void *row, pool_tap_fn tap)
+{
+  const struct pool_axis *w = &p->g.a[2];
+  int64_t inner = p->g.inner, line = pool_line_at(p, q, kd, kh);
+  for (int64_t k = 0; k < w->kernel; k++) {
+    int64_t from, n = pool_outputs_under(w, q, k, &from);
+    int64_t in_at = (line + from * w->stride - w->pad + k) * inner + q->c,
+            out_at = pool_output_at(p, q, from), row_at = (from - q->w) * q->m;
+    if (n <= 0) continue;
+    if (inner == 1)
+      tap(p, row, in_at, out_at, row_at, w->stride, n);
+    else
+      for (int64_t i = 0; i < n; i++)
+        tap(p, row, in_at + i * w->stride * inner, out_at + i * inner, row_at + i * q->m, 1, q->m);
+  }
+}
+
+void pool_each_tap(const struct pool *p, const struct pool_piece *q, void *row, pool_tap_fn tap)
+{
+  const struct pool_axis *d = &p->g.a[0], *h = &p->g.a[1];
+  for (int64_t kd = pool_first_tap(d, q->d); kd < pool_end_tap(d, q->d); kd++)
+    for (int64_t kh = pool_first_tap(h, q->h); kh < pool_end_tap(h, q->h); kh++)
+      tap_row(p, q, kd, kh, row, tap);
+}
+
+struct pool_row pool_block_row(const struct pool *p, const struct pool_piece *q, int64_t *x)
+{
+  const struct pool_axis *h = &p->g.a[1], *w = &p->g.a[2];
+  int64_t kh = pool_first_tap(h, q->h);
+  *x = pool_line_at(p, q, 0, kh) * p->g.inner;
+  return (struct pool_row){ .rows = MAX(pool_end_tap(h, q->h) - kh, 0),
+    .line = w->in,
+    .in = w->in,
+    .kernel = w->kernel,
+    .stride = w->stride,
+    .pad = w->pad - q->w * w->stride,
+    .n = q->n,
+    .b = (int)p->g.inner,
+    .all = p->zeros,
+    .tap = (int)(kh * w->kernel) };
+}
+
+/* -- planes ------------------------------------------------------------------------------------ */
+
+static void run_row(const struct pool *p, struct pool_piece q)
+{
+  int64_t inner = p->g.inner, width = p->g.a[2].out,
+          most = p->folds ? (POOL_WIDE - p->g.a[2].kernel) / p->g.a[2].stride + 1 : POOL_WIDE;
+  for (q.c = 0; q.c < inner; q.c += q.m) {
+    q.m = MIN(inner - q.c, POOL_WIDE);
+    for (q.w = 0; q.w < width; q.w += q.n) {
+      q.n = q.m < inner ? 1 : MIN(width - q.w, most / q.m);
+      (p->back ? pool_piece_backward : pool_piece_forward)(p, &q);
+    }
+  }
+}
+
+static void run_planes(int64_t begin, int64_t end, void *context)
+{
+  const struct pool *p = context;
+  const struct pool_axis *a = p->g.a;
+  int64_t plane = a[0].in * a[1].in * a[2].in * p->g.inner;
+  bool writes_all = p->pairs && 2 * a[1].out == a[1].in && 2 * a[2].out == a[2].in;
+  for (int64_t i = begin; i < end; i++) {
+    if (p->whole) {
+      (p->back ? pool_whole_backward : pool_whole_forward)(p, i, plane);
+      continue;
+    }
+    if (p->back && !writes_all) memset(at(p->r, p->out, i * plane), 0, p->r->size * (size_t)plane);
+    if (p->pairs) {
+      (p->back ? pool_pairs_backward : pool_pairs_forward)(p, i);
+      continue;
+    }
+    for (int64_t d = 0; d < a[0].out; d++)
+      for (int64_t h = 0; h < a[1].out; h++)
+        run_row(p, (struct pool_piece){ .plane = i, .d = d, .h = h });
+  }
+}
+
+static bool two_by_two(const struct pool_planes *g)
+{
+  for (int i = 1; i < 3; i++)
+    if (g->a[i].kernel != 2 || g->a[i].stride != 2 || g->a[i].pad || 2 * g->a[i].out > g->a[i].in)
+      return false;
+  return g->ndim == 2 && g->inner == 1;
+}
+
+static bool whole_planes(const struct pool_planes *g)
+{
+  for (int i = 0; i < 3; i++)
+    if (g->a[i].kernel != g->a[i].in || g->a[i].out != 1 || g->a[i].pad) return false;
+  return g->inner == 1;
+}
+
+void pool_run(struct pool *p)
+{
+  const struct pool_axis *a = p->g.a;
+  int64_t taps = a[0].kernel * a[1].kernel * a[2].kernel,
+          outputs = a[0].out * a[1].out * a[2].out * p->g.inner;
+  p->pairs = p->type == POOL_MAX && !p->zeros && two_by_two(&p->g) && (!p->back || p->argmax);
+  p->whole = p->type != POOL_LP && whole_planes(&p->g);
+  p->folds = p->g.inner == 1 && a[2].kernel <= POOL_WIDE / 2 &&
+      !(p->back && (p->type == POOL_MAX || p->type == POOL_LP));
+  parallel(p->g.outer, grain_of(taps * outputs), run_planes, p);
+}

@@ -1,0 +1,102 @@
+/* rnn.h - what the files of RNN share: sizes, one run, one pass through a layer. */
+#pragma once
+#include "kernel/gemm/gemm.h"
+#include "kernel/vec/vec.h"
+#include "op/op.h"
+
+struct rnn_param {
+  int64_t state_size, num_layers, bidirectional, mode, state_outputs, projection_size;
+  int64_t lstm_state_clip_nan, use_sequence_length;
+  double  p, lstm_state_clip_min, lstm_state_clip_max;
+};
+enum { GRU, LSTM, RNN_RELU, RNN_TANH };               /* mode */
+
+struct rnn {
+  const struct vec_ops *r;
+  int     dtype, mode;
+  int64_t time, batch, inputs, layers, directions;
+  int64_t gates;                                      /* of a unit */
+  int64_t units;                                      /* of a layer and direction */
+  int64_t outputs;                                    /* units, or the size of their projection */
+  bool    projects;
+  double  p;
+};
+struct rnn rnn_sizes_of(const struct rnn_param *p, const ty_desc *data);
+int64_t rnn_input_size(const struct rnn *n, int64_t layer);
+/* elements that the reserve holds of one step of a layer and direction */
+int64_t rnn_step_reserve(const struct rnn *n);
+static inline int64_t rnn_gate_rows(const struct rnn *n) { return n->gates * n->units; }
+/* elements of all outputs of a layer */
+static inline int64_t rnn_layer_size(const struct rnn *n)
+{
+  return n->time * n->batch * n->directions * n->outputs;
+}
+static inline size_t rnn_bytes(const struct rnn *n, int64_t count)
+{
+  return n->r->size * (size_t)count;
+}
+
+/* Where the parts of one layer and direction begin in the vector of parameters: W_x, W_h, the
+** projection, b_x, b_h. */
+struct rnn_offsets { int64_t wx, wh, wr, bx, bh; };
+
+/* A cursor over the scratch of a call; base NULL: only counts. */
+struct rnn_scratch { char *base; size_t used; };
+void *rnn_take(struct rnn_scratch *s, size_t bytes);
+
+/* one run, forward or backward */
+struct rnn_run {
+  struct rnn n;
+  bool   drops;
+  struct drop drop;
+  const void *weights, *state, *cell, *reserve_in;
+  void  *reserve;                                     /* forward; NULL in inference */
+  void  *px, *ph;                                     /* packed W_x, W_h */
+  void  *layer[2];                                    /* outputs of inner layers, or gradients */
+  void  *dropped;                                     /* a layer's input after dropout */
+  void  *bias, *pre, *hx, *hn, *c, *hidden;           /* forward */
+  void  *dgx, *dgh;                                   /* backward: of the gates; gru has two */
+  void  *dh, *dc;                                     /* backward: of the state and the cell */
+  void  *states;                                      /* backward: of lstm, remade for some steps */
+  double *column[2];                                  /* backward: sums for b_x, b_h */
+};
+struct rnn_run rnn_run_of(const struct call *c, const ty_desc *data);
+/* The input of `layer` (or its gradient) times the factors of dropout there; y may be x. */
+void *rnn_dropout(const struct rnn_run *w, void *y, const void *x, int64_t layer);
+/* where an inner layer's output lies */
+void *rnn_inner_output(const struct rnn_run *w, int64_t layer);
+
+/* one layer in one direction */
+struct rnn_pass {
+  int64_t layer, d, in;
+  struct rnn_offsets at;
+  const void *x;                                      /* (time, batch, in) */
+  void *y;                                            /* this direction's part of the output */
+};
+struct rnn_pass rnn_pass_of(
+    const struct rnn_run *w, int64_t layer, int64_t d, const void *x, void *y);
+
+static inline int64_t rnn_time_of(const struct rnn *n, int64_t d, int64_t step)
+{
+  return d ? n->time - 1 - step : step;
+}
+static inline const void *rnn_weight(const struct rnn_run *w, int64_t offset)
+{
+  return at(w->n.r, w->weights, offset);
+}
+static inline void *rnn_output_at(const struct rnn_run *w, const struct rnn_pass *l, int64_t t)
+{
+  return at(w->n.r, l->y, t * w->n.batch * w->n.directions * w->n.outputs);
+}
+/* What is kept of step t: gates, behind them the cell (lstm) or the inner product (gru). */
+static inline void *rnn_reserve_at(
+    const struct rnn_run *w, const void *reserve, const struct rnn_pass *l, int64_t t)
+{
+  const struct rnn *n = &w->n;
+  return at(n->r, reserve, ((l->layer * n->directions + l->d) * n->time + t) * rnn_step_reserve(n));
+}
+
+int    rnn_forward(struct call *c);
+size_t rnn_forward_scratch(const struct call *c);
+int    rnn_backward(struct call *c);
+size_t rnn_backward_scratch(const struct call *c);

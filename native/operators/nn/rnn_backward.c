@@ -1,0 +1,273 @@
+/* rnn_backward.c - RNN backward: some 1000 rows of steps go backwards for the gradients of the
+** gates, which then give the other gradients in long products.
+*/
+#include "operators/nn/rnn.h"
+
+/* -- scratch ----------------------------------------------------------------------------------- */
+
+/* Steps whose gradients are taken together: some 1000 rows. */
+static int64_t steps_at_once(const struct rnn *n)
+{
+  const int64_t most = MAX(1, 1024 / MAX(n->batch, 1)), parts = MAX(1, (n->time + most - 1) / most);
+  return (n->time + parts - 1) / parts;
+}
+
+static void take_scratch(struct rnn_run *w, struct rnn_scratch *k)
+{
+  const struct rnn *n = &w->n;
+  int64_t gates = rnn_gate_rows(n), steps = steps_at_once(n) * n->batch * gates;
+  w->ph = rnn_take(k, gemm_pack_bytes(n->dtype, n->units, gates));
+  w->dgx = rnn_take(k, rnn_bytes(n, steps));
+  w->dgh = n->mode == GRU ? rnn_take(k, rnn_bytes(n, steps)) : w->dgx;
+  w->dh = rnn_take(k, rnn_bytes(n, n->batch * n->units));
+  w->dc = rnn_take(k, rnn_bytes(n, n->batch * n->units));
+  w->layer[0] = rnn_take(k, n->layers > 2 ? rnn_bytes(n, rnn_layer_size(n)) : 0);
+  w->layer[1] = rnn_take(k, n->layers > 1 ? rnn_bytes(n, rnn_layer_size(n)) : 0);
+  w->dropped = rnn_take(k, w->n.p > 0 && n->layers > 1 ? rnn_bytes(n, rnn_layer_size(n)) : 0);
+  w->states = rnn_take(
+      k, n->mode == LSTM ? rnn_bytes(n, steps_at_once(n) * n->batch * n->units) : 0);
+  for (int i = 0; i < 2; i++) w->column[i] = rnn_take(k, sizeof(double) * (size_t)gates);
+}
+
+/* -- gradients of the gates -------------------------------------------------------------------- */
+
+struct cell_gradient {
+  const struct rnn_run *w;
+  const void *dy;                                     /* of this step's output; NULL: none */
+  const void *gate, *more;                            /* more: cell, or inner product */
+  const void *before;                                 /* the cell before */
+  const void *h, *h0;
+  int64_t row, h0_row;                                /* row: of dy and h */
+  void *dgx, *dgh;
+};
+
+static void step_cells_back(int64_t begin, int64_t end, void *context)
+{
+  const struct cell_gradient *s = context;
+  const struct rnn_run *w = s->w;
+  const struct rnn *n = &w->n;
+  const struct vec_ops *r = n->r;
+  int64_t gates = rnn_gate_rows(n), H = n->units;
+  for (int64_t i = begin; i < end; i++) {
+    void *dh = at(r, w->dh, i * H), *dgx = at(r, s->dgx, i * gates),
+         *gate = at(r, s->gate, i * gates), *more = at(r, s->more, i * H);
+    if (s->dy) r->add(dh, at(r, s->dy, i * s->row), H);
+    if (n->mode == LSTM)
+      r->lstm_back(dgx, at(r, w->dc, i * H), gate, more, at(r, s->before, i * H), dh, H);
+    else if (n->mode == GRU)
+      r->gru_back(dgx, at(r, s->dgh, i * gates), dh, gate, more, at(r, s->h0, i * s->h0_row), H);
+    else
+      r->rnn_back(dgx, at(r, s->h, i * s->row), dh, n->mode == RNN_RELU, H);
+  }
+}
+
+/* The gate gradients begin with those of time t0. */
+static int backward_step(
+    const struct rnn_run *w, const struct rnn_pass *l, const void *dy, int64_t index, int64_t t0)
+{
+  const struct rnn *n = &w->n;
+  const struct vec_ops *r = n->r;
+  int64_t t = rnn_time_of(n, l->d, index), before = rnn_time_of(n, l->d, index - 1),
+          row = n->directions * n->units, state = l->layer * n->directions + l->d,
+          gates = rnn_gate_rows(n);
+  struct cell_gradient s = { .w = w,
+    .dy = at(r, dy, t * n->batch * row + l->d * n->units),
+    .gate = rnn_reserve_at(w, w->reserve_in, l, t),
+    .row = row,
+    .h = rnn_output_at(w, l, t) };
+  s.more = at(r, s.gate, n->batch * gates);
+  s.before = index ? at(r, rnn_reserve_at(w, w->reserve_in, l, before), n->batch * gates)
+                   : at(r, w->cell, state * n->batch * n->units);
+  s.h0 = index ? rnn_output_at(w, l, before) : at(r, w->state, state * n->batch * n->units);
+  s.h0_row = index ? row : n->units;
+  s.dgx = at(r, w->dgx, (t - t0) * n->batch * gates);
+  s.dgh = at(r, w->dgh, (t - t0) * n->batch * gates);
+  parallel(n->batch, grain_of(4 * n->units), step_cells_back, &s);
+  struct gemm_epilogue onto = { .add = n->mode == GRU };
+  return gemm_packed(
+      n->dtype, false, n->batch, n->units, gates, s.dgh, gates, w->ph, w->dh, n->units, &onto);
+}
+
+/* -- gradients of the weights ------------------------------------------------------------------ */
+
+/* Times first .. first + count - 1; last: the end of the sequence, where backward begins. */
+struct step_range { int64_t first, count; bool last; };
+
+/* lstm: the states of times t .. from their gates and cells */
+struct state_remake { const struct rnn_run *w; const struct rnn_pass *l; int64_t t; };
+
+static void remake_states(int64_t begin, int64_t end, void *context)
+{
+  const struct state_remake *a = context;
+  const struct rnn *n = &a->w->n;
+  const int64_t gates = rnn_gate_rows(n), H = n->units;
+  for (int64_t i = begin; i < end; i++) {
+    void *gate = rnn_reserve_at(a->w, a->w->reserve_in, a->l, a->t + i / n->batch);
+    int64_t sample = i % n->batch;
+    n->r->lstm_out(at(n->r, a->w->states, i * H), at(n->r, gate, sample * gates),
+        at(n->r, gate, n->batch * gates + sample * H), H);
+  }
+}
+
+/* dW_h: the states before each step of the range times its gate gradients; the first step's is
+** the initial state. */
+static int recurrent_gradient(
+    const struct rnn_run *w, const struct rnn_pass *l, const struct step_range *s, void *dw)
+{
+  const struct rnn *n = &w->n;
+  const struct vec_ops *r = n->r;
+  const int64_t gates = rnn_gate_rows(n), begin = rnn_time_of(n, l->d, 0),
+                end = s->first + s->count;
+  const bool starts = begin >= s->first && begin < end;
+  const int64_t t = s->first + (starts && !l->d),
+                count = s->count - starts; /* times of the other steps */
+  const int64_t before = l->d ? t + 1 : t - 1;
+  bool add = !s->last;
+  if (starts) {
+    const void *h0 = at(r, w->state, (l->layer * n->directions + l->d) * n->batch * n->units);
+    TRY(gemm(n->dtype, true, false, gates, n->units, n->batch, 1,
+        at(r, w->dgh, (begin - s->first) * n->batch * gates), gates, h0, n->units, add, dw,
+        n->units));
+    add = true;
+  }
+  if (!count) return TY_OK;
+  if (!l->y)
+    parallel(count * n->batch, grain_of(4 * n->units), remake_states,
+        &(struct state_remake){ w, l, before });
+  return gemm(n->dtype, true, false, gates, n->units, count * n->batch, 1,
+      at(r, w->dgh, (t - s->first) * n->batch * gates), gates,
+      l->y ? rnn_output_at(w, l, before) : w->states, l->y ? n->directions * n->units : n->units,
+      add, dw, n->units);
+}
+
+static void bias_sums(
+    const struct rnn_run *w, const struct step_range *s, const void *dg, double *column)
+{
+  const struct rnn *n = &w->n;
+  const int64_t gates = rnn_gate_rows(n);
+  if (s->last) memset(column, 0, sizeof(double) * (size_t)gates);
+  for (int64_t i = 0; i < s->count * n->batch; i++)
+    n->r->col_sum(column, at(n->r, dg, i * gates), gates);
+}
+
+static int weight_gradients(
+    const struct rnn_run *w, const struct rnn_pass *l, const struct step_range *s, void *dp)
+{
+  const struct rnn *n = &w->n;
+  const struct vec_ops *r = n->r;
+  int64_t gates = rnn_gate_rows(n);
+  TRY(gemm(n->dtype, true, false, gates, l->in, s->count * n->batch, 1, w->dgx, gates,
+      at(r, l->x, s->first * n->batch * l->in), l->in, !s->last, at(r, dp, l->at.wx), l->in));
+  TRY(recurrent_gradient(w, l, s, at(r, dp, l->at.wh)));
+  bias_sums(w, s, w->dgx, w->column[0]);
+  if (n->mode == GRU) bias_sums(w, s, w->dgh, w->column[1]);
+  return TY_OK;
+}
+
+static void store_bias(const struct rnn_run *w, const struct rnn_pass *l, void *dp)
+{
+  const struct vec_ops *r = w->n.r;
+  const int64_t gates = rnn_gate_rows(&w->n);
+  r->store(at(r, dp, l->at.bx), w->column[0], gates);
+  r->store(at(r, dp, l->at.bh), w->column[w->n.mode == GRU], gates);
+}
+
+static void copy_or_clear(const struct rnn_run *w, void *d, const void *g, int64_t state)
+{
+  size_t bytes = rnn_bytes(&w->n, w->n.batch * w->n.units);
+  if (g)
+    memcpy(d, at(w->n.r, g, state * w->n.batch * w->n.units), bytes);
+  else
+    memset(d, 0, bytes);
+}
+
+/* -- one layer in one direction ---------------------------------------------------------------- */
+
+/* given, and requested */
+struct rnn_gradients { const void *dy, *dhy, *dcy; void *dx, *dp, *dhx, *dcx; };
+
+/* Steps from .. from + count - 1, backwards, then what their gate gradients give. */
+static int backward_steps(const struct rnn_run *w, const struct rnn_pass *l,
+    const struct rnn_gradients *g, int64_t from, int64_t count)
+{
+  const struct rnn *n = &w->n;
+  const struct vec_ops *r = n->r;
+  const int64_t gates = rnn_gate_rows(n);
+  const struct step_range s = { l->d ? n->time - from - count : from, count,
+    from + count == n->time };
+  for (int64_t i = from + count - 1; i >= from; i--) TRY(backward_step(w, l, g->dy, i, s.first));
+  if (g->dp) TRY(weight_gradients(w, l, &s, g->dp));
+  if (!g->dx) return TY_OK;
+  return gemm(n->dtype, false, false, count * n->batch, l->in, gates, 1, w->dgx, gates,
+      rnn_weight(w, l->at.wx), l->in, l->d, at(r, g->dx, s.first * n->batch * l->in), l->in);
+}
+
+static int backward_pass(
+    const struct rnn_run *w, const struct rnn_pass *l, const struct rnn_gradients *g)
+{
+  const struct rnn *n = &w->n;
+  const struct vec_ops *r = n->r;
+  const int64_t state = l->layer * n->directions + l->d, many = steps_at_once(n);
+  gemm_pack(n->dtype, false, n->units, rnn_gate_rows(n), rnn_weight(w, l->at.wh), n->units, w->ph);
+  copy_or_clear(w, w->dh, g->dhy, state);
+  copy_or_clear(w, w->dc, g->dcy, state);
+  for (int64_t end = n->time, count; end > 0; end -= count) {
+    count = MIN(many, end);
+    TRY(backward_steps(w, l, g, end - count, count));
+  }
+  if (g->dp) store_bias(w, l, g->dp);
+  if (g->dhx)
+    memcpy(at(r, g->dhx, state * n->batch * n->units), w->dh, rnn_bytes(n, n->batch * n->units));
+  if (g->dcx)
+    memcpy(at(r, g->dcx, state * n->batch * n->units), w->dc, rnn_bytes(n, n->batch * n->units));
+  return TY_OK;
+}
+
+/* -- all layers -------------------------------------------------------------------------------- */
+
+static int backward_layer(
+    const struct rnn_run *w, int64_t layer, const void *x, void *y, const struct rnn_gradients *g)
+{
+  for (int64_t d = 0; d < w->n.directions; d++) {
+    struct rnn_pass pass = rnn_pass_of(w, layer, d, x, y);
+    TRY(backward_pass(w, &pass, g));
+  }
+  if (layer && w->drops) rnn_dropout(w, g->dx, g->dx, layer);
+  return TY_OK;
+}
+
+/* in: data, parameters, state [, state_cell] [, output: not lstm], reserve, head gradients of
+** output [, state [, cell]]. */
+int rnn_backward(struct call *c)
+{
+  const struct rnn_param *p = c->param;
+  bool lstm = p->mode == LSTM;
+  const struct operand *reserve = &c->in[4], *head = reserve + 1;
+  struct rnn_run w = rnn_run_of(c, &c->in[0].d);
+  struct rnn_scratch k = { c->tmp, 0 };
+  take_scratch(&w, &k);
+  w.weights = c->in[1].p;
+  w.state = c->in[2].p;
+  w.cell = lstm ? c->in[3].p : NULL;
+  w.reserve_in = reserve->p;
+  struct rnn_gradients g = { head[0].p, p->state_outputs ? head[1].p : NULL,
+    p->state_outputs && lstm ? head[2].p : NULL, NULL, c->out[1].p, c->out[2].p,
+    lstm ? c->out[3].p : NULL };
+  for (int64_t l = w.n.layers - 1; l >= 0; l--) {
+    void *y = l < w.n.layers - 1 ? rnn_inner_output(&w, l) : lstm ? NULL : c->in[3].p;
+    const void *x = l ? rnn_inner_output(&w, l - 1) : c->in[0].p;
+    if (l && w.drops && g.dp) x = rnn_dropout(&w, w.dropped, x, l);
+    g.dx = l ? w.layer[l & 1] : c->out[0].p;
+    TRY(backward_layer(&w, l, x, y, &g));
+    g.dy = g.dx;
+  }
+  return TY_OK;
+}
+
+size_t rnn_backward_scratch(const struct call *c)
+{
+  struct rnn_run w = rnn_run_of(c, &c->in[0].d);
+  struct rnn_scratch k = { 0 };
+  take_scratch(&w, &k);
+  return k.used;
+}
