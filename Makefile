@@ -98,6 +98,9 @@ $(BUILD)/%.o: %.c $(BUILD)/flags | $(BUILD)/ops.inc
 	$(call say,CC ,$<)
 	$(Q)$(CC) $(ALL) $(if $(findstring base/parallel,$<),$(OPENMP)) -MMD -MP -c $< -o $@
 
+# texts of kernels are taken in as they stand
+$(BUILD)/native/cuda/family.o: $(wildcard native/cuda/kernels/*) native/base/philox.h
+
 define isa_rule
 $(BUILD)/%.$(1).o: %.c $(BUILD)/flags
 	@mkdir -p $$(dir $$@)

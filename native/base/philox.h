@@ -6,7 +6,9 @@
 ** words for one element.
 */
 #pragma once
+#ifndef __CUDACC_RTC__                               /* whose prelude has the types */
 #include <stdint.h>
+#endif
 #ifndef TY_DEVICE_FN
 #define TY_DEVICE_FN static inline
 #endif

@@ -114,6 +114,12 @@ static int copy(int dst_device, void *dst, int src_device, const void *src, size
   return TY_OK;
 }
 
+static int fill(int device, void *data, int value, size_t bytes)
+{
+  memset(data, value, bytes);
+  return TY_OK;
+}
+
 static int convert_here(
     int device, void *dst, int dst_type, const void *src, int src_type, int64_t n)
 {
@@ -213,6 +219,7 @@ const struct device_ops cpu_ops = {
   .clear      = clear,
   .release    = release,
   .copy       = copy,
+  .fill       = fill,
   .convert    = convert_here,
   .range_grow = range_grow_cpu,
   .range_trim = range_trim_cpu,

@@ -24,6 +24,32 @@ const struct device_ops *device_ops(int device)
   return __atomic_load_n(&kinds[kind == TY_GPU], __ATOMIC_ACQUIRE);
 }
 
+static const struct device_ops *either_ops(int a, int b)
+{
+  return device_ops(device_kind(a) == TY_GPU ? a : b);
+}
+
+int device_copy(int dst_device, void *dst, int src_device, const void *src, size_t bytes)
+{
+  return either_ops(dst_device, src_device)->copy(dst_device, dst, src_device, src, bytes);
+}
+
+int device_fill(int device, void *data, int value, size_t bytes)
+{
+  return device_ops(device)->fill(device, data, value, bytes);
+}
+
+int device_convert(int device, void *dst, int dst_type, const void *src, int src_type, int64_t n)
+{
+  return device_ops(device)->convert(device, dst, dst_type, src, src_type, n);
+}
+
+int device_finish(int device)
+{
+  const struct device_ops *ops = device_ops(device);
+  return ops->finish ? ops->finish(device) : TY_OK;
+}
+
 const char *device_name(int device, char *buffer, size_t size)
 {
   const char *kind = device_kind(device) == TY_GPU ? "gpu"

@@ -113,6 +113,11 @@ struct device_ops {
   void  (*clear)(void *data, size_t bytes);
   void  (*release)(int device, void *data, size_t bytes);
   int   (*copy)(int dst_device, void *dst, int src_device, const void *src, size_t bytes);
+  /* each byte = value, in the order of the queue as a kernel is; called on its thread */
+  int   (*fill)(int device, void *data, int value, size_t bytes);
+  /* memory of the host that copies to and from the device like best, on the queue's thread; one
+  ** block, good until the next call; NULL: out of memory. The CPU has none */
+  void *(*stage)(int device, size_t bytes);
   int   (*convert)(int device, void *dst, int dst_type, const void *src, int src_type, int64_t n);
   bool  (*range_grow)(struct range *r, size_t bytes, bool *moved);
   void  (*range_trim)(struct range *r, size_t bytes);
@@ -121,6 +126,12 @@ struct device_ops {
 };
 void device_register(int kind, const struct device_ops *ops);              /* TY_CPU, TY_GPU */
 const struct device_ops *device_ops(int device);      /* NULL: no such kind */
+/* On a queue's thread, in its order: bytes of the device, or between it and a CPU. */
+int  device_copy(int dst_device, void *dst, int src_device, const void *src, size_t bytes);
+int  device_fill(int device, void *data, int value, size_t bytes);
+int  device_convert(int device, void *dst, int dst_type, const void *src, int src_type, int64_t n);
+/* waits until what the device's task has started is done; a CPU has done it */
+int  device_finish(int device);
 static inline int device_kind(int device) { return device & ~255; }
 static inline int device_id(int device) { return device & 255; }
 extern const struct device_ops cpu_ops;

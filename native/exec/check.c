@@ -7,50 +7,68 @@ static double number_at(const void *p, int dtype, int64_t i)
   return dtype == TY_F64 ? ((const double *)p)[i] : (double)((const float *)p)[i];
 }
 
-/* "data in [-1, 3]" for each float input */
+/* Elements of a value on the host: where they are, or a copy in *room; NULL: no floats, or they
+** cannot be read. */
+static const void *floats_of(int device, const void *p, const ty_desc *d, void **room)
+{
+  *room = NULL;
+  if (!p || (d->dtype != TY_F32 && d->dtype != TY_F64)) return NULL;
+  if (device_kind(device) != TY_GPU) return p;
+  *room = mem_new(desc_bytes(d));
+  if (!*room || device_copy(TY_CPU, *room, device, p, desc_bytes(d)) || device_finish(device))
+    return NULL;
+  return *room;
+}
+
+/* "data in [-1, 3]" */
+static void describe(int device, const void *p, const ty_desc *d, const char *name, struct text *t)
+{
+  double lo = INFINITY, hi = -INFINITY;
+  void *room;
+  const void *x = floats_of(device, p, d, &room);
+  for (int64_t i = 0; x && i < desc_count(d); i++) {
+    lo = fmin(lo, number_at(x, d->dtype, i));
+    hi = fmax(hi, number_at(x, d->dtype, i));
+  }
+  if (x) text_add(t, "%s%s in [%g, %g]", t->n ? ", " : "", name, lo, hi);
+  mem_free(room);
+}
+
 static void describe_inputs(struct program *p, const struct step *st, struct text *t)
 {
   const struct node *n = &p->s.g->node[st->node];
+  char name[32];
   for (int k = 0; k < n->nin && st->kind == STEP_NODE; k++) {
     const struct operand *a = &st->v.call.in[k];
-    if (!a->p || (a->d.dtype != TY_F32 && a->d.dtype != TY_F64)) continue;
-    double lo = INFINITY, hi = -INFINITY;
-    for (int64_t i = 0; i < desc_count(&a->d); i++) {
-      double x = number_at(a->p, a->d.dtype, i);
-      lo = fmin(lo, x);
-      hi = fmax(hi, x);
-    }
-    text_add(t, "%s%s in [%g, %g]", t->n ? ", " : "",
-        n->inport && !n->backward ? n->inport[k].name : "input", lo, hi);
+    const char *port = n->inport && !n->backward ? n->inport[k].name : "input";
+    describe(st->device, a->p, &a->d, port, t);
   }
   for (int k = 0; k < st->nin && st->kind == STEP_POINTWISE; k++) {
-    const ty_desc *d = &p->s.desc[st->in[k]];
-    if (d->dtype != TY_F32 && d->dtype != TY_F64) continue;
-    double lo = INFINITY, hi = -INFINITY;
-    for (int64_t i = 0; i < desc_count(d); i++) {
-      double x = number_at(st->operand[k], d->dtype, i);
-      lo = fmin(lo, x);
-      hi = fmax(hi, x);
-    }
-    text_add(t, "%sinput %d in [%g, %g]", t->n ? ", " : "", k, lo, hi);
+    snprintf(name, sizeof name, "input %d", k);
+    describe(st->device, st->operand[k], &p->s.desc[st->in[k]], name, t);
   }
+}
+
+static int blame_value(struct program *p, const struct step *st, int64_t i, double x)
+{
+  struct text t = { 0 };
+  const struct node *n = &p->s.g->node[st->node];
+  describe_inputs(p, st, &t);
+  int code = fail(TY_ERUN, "%s %s: element %lld of its output is %g; inputs: %s", op_label(n),
+      n->name, (long long)i, x, t.s ? t.s : "none");
+  text_done(&t);
+  return exec_blame(p, st, code);
 }
 
 static int check_value(struct program *p, const struct step *st, const void *data, const ty_desc *d)
 {
-  if (!data || (d->dtype != TY_F32 && d->dtype != TY_F64)) return TY_OK;
-  for (int64_t i = 0; i < desc_count(d); i++) {
-    double x = number_at(data, d->dtype, i);
-    if (isfinite(x)) continue;
-    struct text t = { 0 };
-    const struct node *n = &p->s.g->node[st->node];
-    describe_inputs(p, st, &t);
-    int code = fail(TY_ERUN, "%s %s: element %lld of its output is %g; inputs: %s", op_label(n),
-        n->name, (long long)i, x, t.s ? t.s : "none");
-    text_done(&t);
-    return exec_blame(p, st, code);
-  }
-  return TY_OK;
+  void *room;
+  const void *x = floats_of(st->device, data, d, &room);
+  int64_t i = 0, n = x ? desc_count(d) : 0;
+  while (i < n && isfinite(number_at(x, d->dtype, i))) i++;
+  int code = i < n ? blame_value(p, st, i, number_at(x, d->dtype, i)) : TY_OK;
+  mem_free(room);
+  return code;
 }
 
 int exec_check_step(struct program *p, const struct step *st)

@@ -45,7 +45,7 @@ static bool is_direct(const ty_exec *e, const struct source *s, const struct rou
   if (b->req != TY_ADD) return true;
   if (others_read(s, v)) return false;
   if (n->op->formula) return n->backward && element_wise(s, r.node);
-  return can_add_to(n, r.out);
+  return can_add_to(n, s->device[r.node], r.out);
 }
 
 static int route_gradient(ty_exec *e, const struct source *s, struct route *w, int i)

@@ -57,7 +57,8 @@ static int run(void *context)
   if (code) fail_node(c->op->name, NULL, NULL);
   for (int i = 0; !code && i < m->nout; i++)
     if (m->target[i])
-      memcpy(tensor_at(m->target[i]), tensor_at(m->out[i]), desc_bytes(&m->out[i]->d));
+      code = device_copy(r->device, tensor_at(m->target[i]), r->device, tensor_at(m->out[i]),
+          desc_bytes(&m->out[i]->d));
   return code;
 }
 

@@ -72,10 +72,13 @@ static int measure_outputs(struct cached_call *r, const struct call_key *q)
   struct call *c = &r->v.call;
   if (!c->op->measure) return TY_OK;
   for (int i = 0; i < q->nin; i++) {
-    NEED(device_kind(q->in[i]->d.device) != TY_GPU, TY_EDEVICE, "%s: it runs on a CPU only",
-        c->op->name);
-    TRY(ty_tensor_wait(q->in[i], 0));
-    c->in[i].p = tensor_at(q->in[i]);
+    ty_tensor *t = q->in[i];
+    TRY(ty_tensor_wait(t, 0));
+    c->in[i].p = tensor_at(t);
+    if (device_kind(t->d.device) != TY_GPU) continue;
+    c->in[i].p = arena_new(&r->arena, desc_bytes(&t->d));
+    NEED(c->in[i].p, TY_EMEMORY, "out of memory");
+    TRY(ty_tensor_read(t, c->in[i].p, desc_bytes(&t->d)));
   }
   return c->op->measure(c);
 }
@@ -143,6 +146,7 @@ static bool is_small(const struct call *c)
 static int choose(struct cached_call *r)
 {
   r->v.call.run = &r->run;
+  r->v.call.device = r->device;
   TRY(invoke_choose(&r->v, &r->arena, NULL));
   if (!r->v.state) return TY_OK;
   r->state = r->v.call.state = mem_new(r->v.state);

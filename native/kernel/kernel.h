@@ -31,6 +31,8 @@ enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU };
 ** parallel regions itself. Errors: fail(TY_ERUN, ...), without operator and node. */
 struct call {
   const struct op *op;
+  /* where the operands lie, and whose queue runs the kernel */
+  int device;
   const void *param;
   struct operand *in, *out;
   int nin, nout;

@@ -1,12 +1,51 @@
 /* dispatch.c - see dispatch.h. Candidates stand in order; the first that accepts shapes, dtypes
 ** and parameters is taken. */
 #include "op/dispatch.h"
+#include "device/device.h"
 #include "pointwise/pointwise.h"
 
-const struct kernel *op_kernels(const struct op *op, bool backward)
+/* -- candidates -------------------------------------------------------------------------------- */
+
+/* lists of a back end; LISTS of them are enough for one file per family */
+enum { LISTS = 64 };
+static const struct op_kernels *brought[LISTS];
+static int nbrought;
+
+void op_register_kernels(int kind, const struct op_kernels *list)
 {
-  if (op->formula) return backward ? formula_back_kernel : formula_kernel;
-  return backward ? op->back_cpu : op->cpu;
+  if (kind == TY_GPU && nbrought < LISTS) brought[nbrought++] = list;
+}
+
+static const struct kernel *brought_kernels(const struct op *op, bool backward)
+{
+  for (int i = 0; i < nbrought; i++)
+    for (const struct op_kernels *k = brought[i]; k->op; k++)
+      if (!strcmp(k->op, op->name)) return backward ? k->backward : k->forward;
+  return NULL;
+}
+
+struct candidates op_candidates(const struct op *op, bool backward, int device)
+{
+  const struct kernel *cpu = backward ? op->back_cpu : op->cpu;
+  if (op->formula) cpu = backward ? formula_back_kernel : formula_kernel;
+  if (op->formula || device_kind(device) != TY_GPU) return (struct candidates){ cpu, NULL };
+  return (struct candidates){ brought_kernels(op, backward), cpu };
+}
+
+const struct kernel *next_candidate(struct candidates *c, bool *hosted)
+{
+  const struct kernel **list = c->own && c->own->name ? &c->own : &c->host;
+  if (hosted) *hosted = list == &c->host;
+  return *list && (*list)->name ? (*list)++ : NULL;
+}
+
+bool all_candidates_can(const struct op *op, bool backward, int device, uint32_t flag)
+{
+  struct candidates c = op_candidates(op, backward, device);
+  int n = 0;
+  for (const struct kernel *k; (k = next_candidate(&c, NULL)); n++)
+    if (!(k->flags & flag)) return false;
+  return n > 0;
 }
 
 bool inplace_allowed(const char *pairs, int out, int in)
@@ -82,6 +121,7 @@ const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *
   if (d == TY_NODTYPE) d = lacking(k, c.out, c.nout, &half);
   if (d != TY_NODTYPE) return snprintf(reason, sizeof reason, "no %s", dtype_name(d)), reason;
   v->half = half;
+  v->hosted = false;
   v->half_in = v->half_out = NULL;
   if (half) {
     if (stand_in(k, c.in, c.nin, &v->half_in, a) || stand_in(k, c.out, c.nout, &v->half_out, a))
@@ -101,15 +141,29 @@ const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *
   return NULL;
 }
 
+/* Its scratch is the host's, too. */
+static int make_hosted(struct invoke *v, struct arena *a)
+{
+  v->hosted = true;
+  v->host_scratch = align_up(v->scratch, ALIGN);
+  v->scratch = 0;
+  v->host_in = arena_new(a, sizeof *v->host_in * (size_t)(v->call.nin + 1));
+  v->host_out = arena_new(a, sizeof *v->host_out * (size_t)(v->call.nout + 1));
+  NEED(v->host_in && v->host_out, TY_EMEMORY, "out of memory");
+  return TY_OK;
+}
+
 int invoke_choose(struct invoke *v, struct arena *a, struct text *why)
 {
   const struct op *op = v->call.op;
   const char *last = "it has no kernel";
-  for (const struct kernel *k = op_kernels(op, v->backward); k && k->name; k++) {
+  struct candidates c = op_candidates(op, v->backward, v->call.device);
+  bool hosted;
+  for (const struct kernel *k; (k = next_candidate(&c, &hosted));) {
     const char *no = invoke_asks(v, k, a);
     if (!no) {
       v->kernel = k;
-      return TY_OK;
+      return hosted ? make_hosted(v, a) : TY_OK;
     }
     if (why) text_add(why, "%s%s: %s", why->n ? "; " : "", k->name, no);
     last = no;
@@ -129,27 +183,28 @@ int invoke_choose(struct invoke *v, struct arena *a, struct text *why)
 
 /* Gives the stand-ins their memory (p of absent operands stays NULL); converts those that are
 ** read. */
-static char *enter(
-    const struct operand *real, struct operand *stand, int n, char *at, uint32_t read)
+static int enter(int device, const struct operand *real, struct operand *stand, int n, char **at,
+    uint32_t read)
 {
   for (int i = 0; i < n; i++) {
-    if (real[i].d.dtype == stand[i].d.dtype) {
-      stand[i].p = real[i].p;
-      continue;
-    }
-    stand[i].p = real[i].p ? at : NULL;
-    at += align_up(desc_bytes(&stand[i].d), ALIGN);
+    stand[i].p = real[i].p;
+    if (real[i].d.dtype == stand[i].d.dtype) continue;
+    if (real[i].p) stand[i].p = *at;
+    *at += align_up(desc_bytes(&stand[i].d), ALIGN);
     if (stand[i].p && (i > 31 || read >> i & 1))
-      convert(stand[i].p, TY_F32, real[i].p, real[i].d.dtype, desc_count(&real[i].d));
+      TRY(device_convert(device, stand[i].p, TY_F32, real[i].p, real[i].d.dtype,
+          desc_count(&real[i].d)));
   }
-  return at;
+  return TY_OK;
 }
 
-static void leave(const struct operand *real, const struct operand *stand, int n)
+static int leave(int device, const struct operand *real, const struct operand *stand, int n)
 {
   for (int i = 0; i < n; i++)
     if (real[i].p && real[i].p != stand[i].p)
-      convert(real[i].p, real[i].d.dtype, stand[i].p, TY_F32, desc_count(&real[i].d));
+      TRY(device_convert(device, real[i].p, real[i].d.dtype, stand[i].p, TY_F32,
+          desc_count(&real[i].d)));
+  return TY_OK;
 }
 
 static bool changes_inputs(const struct invoke *v)
@@ -161,18 +216,86 @@ static bool changes_inputs(const struct invoke *v)
   return ports && strchr(ports, '!');
 }
 
-int invoke_run(struct invoke *v)
+/* The call over operands that lie where its kernel runs. */
+static int run_there(struct invoke *v, struct call c)
 {
-  if (!v->half) return v->kernel->run(&v->call);
-  struct call c = v->call;
+  if (!v->half) return v->kernel->run(&c);
+  const struct operand *in = c.in, *out = c.out;
   char *at = (char *)c.tmp + v->kernel_scratch;
-  at = enter(c.in, v->half_in, c.nin, at, ~0u);
-  enter(c.out, v->half_out, c.nout, at, c.add);
+  TRY(enter(c.device, in, v->half_in, c.nin, &at, ~0u));
+  TRY(enter(c.device, out, v->half_out, c.nout, &at, c.add));
   c.in = v->half_in;
   c.out = v->half_out;
   TRY(v->kernel->run(&c));
-  if (changes_inputs(v)) leave(v->call.in, v->half_in, c.nin);
-  leave(v->call.out, v->half_out,
-      c.nout); /* last: an output may lie on an input that did not change */
+  if (changes_inputs(v)) TRY(leave(c.device, in, v->half_in, c.nin));
+  /* last: an output may lie on an input that did not change */
+  return leave(c.device, out, v->half_out, c.nout);
+}
+
+/* -- over copies on the host ------------------------------------------------------------------- */
+
+/* The operand's copy: that of an earlier operand in the same place (an output on an input), else
+** bytes of the stage at *at. */
+static void *copy_of(const struct invoke *v, int i, const struct operand *x, char **at)
+{
+  const struct call *c = &v->call;
+  for (int k = 0; k < i; k++) {
+    const struct operand *real = k < c->nin ? &c->in[k] : &c->out[k - c->nin];
+    if (real->p == x->p && desc_bytes(&real->d) >= desc_bytes(&x->d))
+      return k < c->nin ? v->host_in[k].p : v->host_out[k - c->nin].p;
+  }
+  void *p = *at;
+  *at += align_up(desc_bytes(&x->d), ALIGN);
+  return p;
+}
+
+static int bring(struct invoke *v, char *at)
+{
+  const struct call *c = &v->call;
+  for (int i = 0; i < c->nin + c->nout; i++) {
+    bool in = i < c->nin;
+    const struct operand *x = in ? &c->in[i] : &c->out[i - c->nin];
+    struct operand *copy = in ? &v->host_in[i] : &v->host_out[i - c->nin];
+    *copy = *x;
+    if (!x->p) continue;
+    copy->p = copy_of(v, i, x, &at);
+    bool read = in || (i - c->nin < 32 && c->add >> (i - c->nin) & 1);
+    if (read) TRY(device_copy(TY_CPU, copy->p, c->device, x->p, desc_bytes(&x->d)));
+  }
+  return device_finish(c->device);
+}
+
+static int bring_back(const struct invoke *v, const struct operand *copy, const struct operand *x,
+    int n)
+{
+  for (int i = 0; i < n; i++)
+    if (x[i].p)
+      TRY(device_copy(v->call.device, x[i].p, TY_CPU, copy[i].p, desc_bytes(&x[i].d)));
   return TY_OK;
 }
+
+static size_t staged_bytes(const struct invoke *v)
+{
+  const struct call *c = &v->call;
+  size_t bytes = v->host_scratch;
+  for (int i = 0; i < c->nin; i++) bytes += align_up(desc_bytes(&c->in[i].d), ALIGN);
+  for (int i = 0; i < c->nout; i++) bytes += align_up(desc_bytes(&c->out[i].d), ALIGN);
+  return bytes;
+}
+
+static int run_hosted(struct invoke *v)
+{
+  struct call c = v->call;
+  char *stage = device_ops(c.device)->stage(c.device, staged_bytes(v));
+  NEED(stage, TY_EMEMORY, "%s: no memory on the host for copies of its operands", c.op->name);
+  TRY(bring(v, stage + v->host_scratch));
+  c.in = v->host_in;
+  c.out = v->host_out;
+  c.tmp = v->host_scratch ? stage : NULL;
+  c.device = TY_CPU;
+  TRY(run_there(v, c));
+  if (changes_inputs(v)) TRY(bring_back(v, v->host_in, v->call.in, c.nin));
+  return bring_back(v, v->host_out, v->call.out, c.nout);
+}
+
+int invoke_run(struct invoke *v) { return v->hosted ? run_hosted(v) : run_there(v, v->call); }

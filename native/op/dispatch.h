@@ -1,5 +1,6 @@
-/* dispatch.h - one call of one operator: the choice of its kernel, and the conversion of half
-** types around it. Used by lowering (programs) and by ty_call (imperative calls). */
+/* dispatch.h - one call of one operator: the choice of its kernel, the conversion of half types
+** around it, and copies to the host and back where the device has none. Used by lowering
+** (programs) and by ty_call (imperative calls). */
 #pragma once
 #include "op/registry.h"
 
@@ -15,9 +16,22 @@ struct invoke {
   bool     half;
   /* float32 stand-ins (from the arena), in front of the kernel */
   struct operand *half_in, *half_out;
+  /* a CPU's kernel on another device: it runs over copies in the host's memory */
+  bool     hosted;
+  size_t   host_scratch;
+  struct operand *host_in, *host_out;
 };
-/* rows included; NULL: none */
-const struct kernel *op_kernels(const struct op *op, bool backward);
+/* The kernels of an operator on a device, formulas included: the device's own in order, then the
+** CPU's, which run over copies there (`hosted`). */
+struct candidates { const struct kernel *own, *host; };
+struct candidates op_candidates(const struct op *op, bool backward, int device);
+/* the next one; NULL: no more */
+const struct kernel *next_candidate(struct candidates *c, bool *hosted);
+/* there is one, and all have the flag (K_*) */
+bool all_candidates_can(const struct op *op, bool backward, int device, uint32_t flag);
+/* Kernels that a back end brings; a list ends with { 0 } and is kept as it is. */
+struct op_kernels { const char *op; const struct kernel *forward, *backward; };
+void op_register_kernels(int kind, const struct op_kernels *list);
 /* NULL: it accepts; else the reason */
 const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *a);
 /* operand i may have its channels in blocks */

@@ -359,24 +359,26 @@ static int ready_forward(const struct op *op, const void *param, const struct op
   TRY(remember(&p, 0, &e));
   r->pw = e->pw;
   TRY(pw_loop_make(&r->loop, &out->d, d, r->n + r->nnumber));
+  r->loop.host = r->n;
   r->sweeps = can_sweep(op, in, nin, out);
   r->done = true;
   return TY_OK;
 }
 
-static int run_forward(const struct op *op, const void *param, const struct operand *in, int nin,
-    const struct operand *out, struct ready *r)
+static int run_forward(int device, const struct op *op, const void *param,
+    const struct operand *in, int nin, const struct operand *out, struct ready *r)
 {
   void *operand[PW_ARGS];
   if (!r->done) TRY(ready_forward(op, param, in, nin, out, r));
-  if (r->sweeps && out->p && op->formula->sweep(param, in, out)) return TY_OK;
+  bool sweeps = r->sweeps && out->p && device_kind(device) != TY_GPU;
+  if (sweeps && op->formula->sweep(param, in, out)) return TY_OK;
   int n = 0;
   for (; n < nin; n++) operand[n] = in[n].p;
   operand[n++] = out->p;
   for (int k = 0; k < nin && n < r->n; k++)
     if (r->mutated >> k & 1) operand[n++] = in[k].p;
   put_numbers(r, param, operand);
-  return pw_run(r->pw, &r->loop, operand);
+  return pw_run(device, r->pw, &r->loop, operand);
 }
 
 int formula_apply(const struct op *op, const void *param, const struct operand *in, int nin,
@@ -386,12 +388,12 @@ int formula_apply(const struct op *op, const void *param, const struct operand *
   r.done = false;
   r.nnumber = r.nsum = 0;
   r.mutated = 0;
-  return run_forward(op, param, in, nin, out, &r);
+  return run_forward(TY_CPU, op, param, in, nin, out, &r);
 }
 
 static int row_forward(struct call *c)
 {
-  return run_forward(c->op, c->param, c->in, c->nin, c->out, c->state);
+  return run_forward(c->device, c->op, c->param, c->in, c->nin, c->out, c->state);
 }
 static size_t formula_state(const struct call *c) { return sizeof(struct ready); }
 
@@ -480,6 +482,7 @@ static int ready_backward(struct call *c, struct ready *r)
     r->pw = e->pw;
   }
   TRY(pw_loop_make(&r->loop, &r->space, d, r->n + r->nnumber));
+  r->loop.host = r->n;
   r->done = true;
   return TY_OK;
 }
@@ -492,19 +495,20 @@ static int row_backward(struct call *c)
   for (int k = 0; k < c->nin; k++) operand[k] = c->in[k].p;
   for (int k = 0; k < c->nout; k++) {
     operand[c->nin + k] = c->out[k].p;
-    if (c->out[k].p && !c->op->formula->grad[k]) memset(c->out[k].p, 0, desc_bytes(&c->out[k].d));
+    if (c->out[k].p && !c->op->formula->grad[k])
+      TRY(device_fill(c->device, c->out[k].p, 0, desc_bytes(&c->out[k].d)));
   }
   for (int i = 0; i < r->nsum; i++)
     operand[c->nin + r->sum[i].output] = r->sum[i].at < 0 ? NULL : (char *)c->tmp + r->sum[i].at;
   put_numbers(r, c->param, operand);
-  if (r->pw) TRY(pw_run(r->pw, &r->loop, operand));
+  if (r->pw) TRY(pw_run(c->device, r->pw, &r->loop, operand));
   for (int i = 0; i < r->nsum; i++) {
     const struct operand *out = &c->out[r->sum[i].output];
     int64_t at = r->sum[i].at;
     if (at < 0)
-      TRY(sum_to(out->p, &out->d, c->in[-1 - at].p, &c->in[-1 - at].d));
+      TRY(sum_to(c->device, out->p, &out->d, c->in[-1 - at].p, &c->in[-1 - at].d));
     else
-      TRY(sum_to(out->p, &out->d, (char *)c->tmp + at, &r->space));
+      TRY(sum_to(c->device, out->p, &out->d, (char *)c->tmp + at, &r->space));
   }
   return TY_OK;
 }

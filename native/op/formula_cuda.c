@@ -28,7 +28,8 @@ static int print_row(
   struct pw_program *t;
   int dtype[PW_ARGS], n;
   TRY(formula_build(op, param, TY_F32, backward, &t, dtype, &n));
-  pw_cuda_kernel(t, dtype, n, name, out);
+  struct pw_cuda how = { .form = PW_GENERAL, .n = n, .ndim = 2, .dtypes = dtype };
+  pw_cuda_kernel(t, &how, name, out);
   pw_free(t);
   return TY_OK;
 }
@@ -39,7 +40,7 @@ static int print_both(const struct op *op, const void *param, struct text *out)
   struct pw_program *t;
   int dtype[PW_ARGS], n;
   TRY(formula_build(op, param, TY_F32, false, &t, dtype, &n));
-  pw_cuda_begin(t, PW_ARGS, out);
+  pw_cuda_begin(t, out);
   pw_free(t);
   snprintf(name, sizeof name, "%s_forward", op->name);
   TRY(print_row(op, param, false, name, out));

@@ -9,14 +9,14 @@
 */
 #include "pass/program.h"
 
-bool can_add_to(const struct node *n, int out)
+bool can_add_to(const struct node *n, int device, int out)
 {
   if (n->op->formula || out > 31) return false;
-  const struct kernel *k = op_kernels(n->op, n->backward);
-  if (!k || !k->name) return false;
-  for (; k->name; k++)
+  struct candidates c = op_candidates(n->op, n->backward, device);
+  int any = 0;
+  for (const struct kernel *k; (k = next_candidate(&c, NULL)); any++)
     if (!(k->add >> out & 1)) return false;
-  return true;
+  return any > 0;
 }
 
 static int *count_readers(const struct source *s)
@@ -48,7 +48,8 @@ int accumulate_sums(const struct source *s, int *into, uint8_t *summed)
       continue;
     if (formula_of(&s->g->node[so_far.node], so_far.out) && !summed[so_far.node])
       continue; /* its pointwise program may run later */
-    if (s->desc[v].dtype != s->desc[u].dtype || !can_add_to(maker, part.out)) continue;
+    if (s->desc[v].dtype != s->desc[u].dtype) continue;
+    if (!can_add_to(maker, s->device[i], part.out)) continue;
     into[u] = v;
     summed[i] = 1;
   }

@@ -18,16 +18,10 @@ struct group { int *step, n, cap; int64_t rows; };
 /* of: per root, its open group + 1 */
 struct join { struct program *p; struct group *group; int *of, n, cap; uint8_t *changes; };
 
-bool sums_join(const struct op *op)
+bool sums_join(const struct op *op, int device)
 {
-  const struct kernel *k = op_kernels(op, true);
-  if (!k || !k->name) return false;
-  for (; k->name; k++)
-    if (!(k->flags & K_JOIN)) return false;
-  return true;
+  return all_candidates_can(op, true, device, K_JOIN);
 }
-
-static bool joins(const struct node *n) { return n->backward && sums_join(n->op); }
 
 static int root_at(const struct program *p, int v) { return v < 0 ? -1 : p->value[v].root; }
 
@@ -40,7 +34,8 @@ static int64_t vec_ops_of(const struct join *j, const struct step *st)
 static bool candidate(const struct join *j, const struct step *st)
 {
   if (st->kind != STEP_NODE || st->act_node >= 0 || st->guard >= 0 ||
-      !joins(&j->p->s.g->node[st->node]))
+      !j->p->s.g->node[st->node].backward ||
+      !sums_join(j->p->s.g->node[st->node].op, st->device))
     return false;
   return st->out[1] >= 0 && !j->changes[st->in[0]] && !j->changes[st->in[1]] &&
       vec_ops_of(j, st) < ENOUGH;

@@ -33,7 +33,8 @@ static bool read_only_by(const struct program *p, int v, int t)
 
 static bool product(const struct program *p, const struct step *st)
 {
-  if (st->kind != STEP_NODE || step_of_host(p, st) || st->guard >= 0 || st->act_node >= 0)
+  if (st->kind != STEP_NODE || step_of_host(p, st) || st->guard >= 0 || st->act_node >= 0 ||
+      st->v.hosted)
     return false;
   return st->v.kernel->flags & K_AFFINE && !st->v.half;
 }
@@ -41,7 +42,8 @@ static bool product(const struct program *p, const struct step *st)
 /* Its result lies where the product's would. */
 static bool normalises(const struct program *p, const struct step *st, int v, int t)
 {
-  if (!st->v.kernel->affine || st->v.half || st->in[0] != v || !read_only_by(p, v, t)) return false;
+  if (!st->v.kernel->affine || st->v.hosted || st->v.half) return false;
+  if (st->in[0] != v || !read_only_by(p, v, t)) return false;
   for (int k = 1; k < st->nout; k++)
     if (st->out[k] >= 0) return false;
   return p->value[st->out[0]].root == p->value[v].root && (st->act_node < 0 || st->v.call.act);

@@ -214,20 +214,12 @@ int formula_activation(const struct op *op, const void *param)
   return ACT_NONE;
 }
 
-static bool applies_activations(const struct node *n)
+static bool applies_activations(const struct node *n, int device)
 {
-  for (const struct kernel *k = op_kernels(n->op, false); k && k->name; k++)
+  struct candidates c = op_candidates(n->op, false, device);
+  for (const struct kernel *k; (k = next_candidate(&c, NULL));)
     if (k->flags & K_ACT) return true;
   return false;
-}
-
-/* Every candidate, forward or for the gradient, can do what the flag says. */
-static bool all_can(const struct op *op, bool backward, int flag)
-{
-  const struct kernel *k = op_kernels(op, backward);
-  for (; k && k->name; k++)
-    if (!(k->flags & flag)) return false;
-  return k != NULL;
 }
 
 /* The one node that reads output 0, once; -1: none, or several */
@@ -250,7 +242,8 @@ static void absorb(struct program *p, const struct readers *r, int i, const int 
 {
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
-  if (!n->op || n->backward || n->op->formula || !applies_activations(n) || ends_here(s, i)) return;
+  if (!n->op || n->backward || n->op->formula || ends_here(s, i)) return;
+  if (!applies_activations(n, s->device[i])) return;
   int a = only_reader(s, r, i);
   if (a < 0 || p->group[a] < 0 || size[p->group[a]] != 1) return;
   const struct node *m = &s->g->node[a];
@@ -313,7 +306,7 @@ static void absorb_sum(struct program *p, const struct readers *r, int i, const 
   if (!n->op || n->backward || n->op->formula || p->act[i] >= 0 || s->forward == s->g->n ||
       ends_here(s, i))
     return;
-  if (!all_can(n->op, false, K_PLUS)) return;
+  if (!all_candidates_can(n->op, false, s->device[i], K_PLUS)) return;
   const int sum = sum_behind(p, r, i, size, &relu);
   if (sum < 0) return;
   const struct node *m = &s->g->node[sum];
@@ -340,8 +333,8 @@ static void absorb_gradient(struct program *p, const struct readers *r, int i, c
   const struct node *n = &s->g->node[i];
   if (!n->op || !n->backward || n->op->formula || n->forward < 0) return;
   int relu = p->act[n->forward], a = n->nin ? n->in[0].node : -1;
-  if (relu < 0 || p->sum[n->forward] >= 0 || !all_can(n->op, true, K_ACT) ||
-      s->desc[n->first].dtype != TY_F32)
+  if (relu < 0 || p->sum[n->forward] >= 0 || s->desc[n->first].dtype != TY_F32 ||
+      !all_candidates_can(n->op, true, s->device[i], K_ACT))
     return;
   const struct node *m = &s->g->node[a], *f = &s->g->node[relu];
   if (!m->backward || m->forward != relu || formula_activation(f->op, f->param) != ACT_RELU ||
@@ -363,8 +356,8 @@ static void absorb_gradient_behind(
 {
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
-  if (!n->op || !n->backward || n->op->formula || n->nin != 2 || !all_can(n->op, true, K_MASK) ||
-      ends_here(s, i))
+  if (!n->op || !n->backward || n->op->formula || n->nin != 2 || ends_here(s, i) ||
+      !all_candidates_can(n->op, true, s->device[i], K_MASK))
     return;
   int a = only_reader(s, r, i);
   if (a < 0 || p->group[a] < 0 || size[p->group[a]] != 1 || s->desc[n->first].dtype != TY_F32)
@@ -378,7 +371,9 @@ static void absorb_gradient_behind(
       m->guard != n->guard)
     return;
   if (ends_here(s, a) || (s->into && s->into[m->first] >= 0)) return;
-  if (before >= 0 && p->sum[before] < 0 && all_can(s->g->node[before].op, true, K_ACT)) return;
+  if (before >= 0 && p->sum[before] < 0 &&
+      all_candidates_can(s->g->node[before].op, true, s->device[before], K_ACT))
+    return;
   p->act[i] = a;
   p->absorbed[a] = i;
   p->group[a] = -1;
@@ -391,7 +386,7 @@ static void absorb_loss(struct program *p, const struct readers *r, int i)
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[i];
   if (!n->op || !n->backward || n->op->formula || !n->nin || n->in[0].out ||
-      !all_can(n->op, true, K_LOSS))
+      !all_candidates_can(n->op, true, s->device[i], K_LOSS))
     return;
   int a = n->in[0].node, dtype = s->desc[n->first].dtype;
   const struct node *m = &s->g->node[a];

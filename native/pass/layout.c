@@ -127,11 +127,12 @@ static bool wish(const struct program *p, struct step *st, const struct kernel *
 /* v.kernel: the first candidate that accepts, if it takes blocks; else NULL. */
 static int find_kernel(struct program *p, struct step *st)
 {
-  const struct kernel *k = op_kernels(p->s.g->node[st->node].op, p->s.g->node[st->node].backward);
+  const struct node *n = &p->s.g->node[st->node];
+  struct candidates c = op_candidates(n->op, n->backward, st->device);
   st->v.kernel = NULL;
   if (step_of_host(p, st)) return TY_OK;
   TRY(step_call(p, st));
-  for (; k && k->name; k++) {
+  for (const struct kernel *k; (k = next_candidate(&c, NULL));) {
     bool any = wish(p, st, k);
     if (invoke_asks(&st->v, k, &p->arena)) continue;
     st->v.kernel = any ? k : NULL;

@@ -18,7 +18,8 @@ int step_call(struct program *p, struct step *st)
   const struct source *s = &p->s;
   const struct node *n = &s->g->node[st->node];
   struct call *c = &st->v.call;
-  *c = (struct call){ .op = n->op, .param = n->param, .nin = st->nin, .nout = st->nout };
+  *c = (struct call){ .op = n->op, .device = st->device, .param = n->param, .nin = st->nin,
+    .nout = st->nout };
   c->in = arena_new(&p->arena, sizeof(struct operand) * (size_t)(st->nin + 1));
   c->out = arena_new(&p->arena, sizeof(struct operand) * (size_t)(st->nout + 1));
   NEED(c->in && c->out, TY_EMEMORY, "out of memory: kernels");
@@ -390,6 +391,16 @@ void lower_resolve(struct program *p, const struct bases *b)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
+bool step_skipped(const struct step *s)
+{
+  uint8_t runs = 1;
+  if (!s->guard_at) return false;
+  if (device_kind(s->device) != TY_GPU) return !*s->guard_at;
+  if (device_copy(TY_CPU, &runs, s->device, s->guard_at, 1) || device_finish(s->device))
+    return false; /* the device has failed, as its next task says */
+  return !runs;
+}
+
 int program_run_step(struct program *p, struct step *st)
 {
   bool done = step_skipped(st) || (st->folded && st->folded->done);
@@ -397,13 +408,13 @@ int program_run_step(struct program *p, struct step *st)
   if (done) return TY_OK;
   switch (st->kind) {
   case STEP_POINTWISE:
-  case STEP_ADD: return pw_run(st->pw, st->loop, st->operand);
+  case STEP_ADD: return pw_run(st->device, st->pw, st->loop, st->operand);
   case STEP_COPY:
-    memmove(st->copy_to, st->copy_from, desc_bytes(&p->s.desc[st->in[0]]));
-    return TY_OK;
+    return device_copy(st->device, st->copy_to, st->device, st->copy_from,
+        desc_bytes(&p->s.desc[st->in[0]]));
   default: {
     int code = invoke_run(&st->v);
-    return code || !st->pw ? code : pw_run(st->pw, st->loop, st->operand);
+    return code || !st->pw ? code : pw_run(st->device, st->pw, st->loop, st->operand);
   }
   }
 }

@@ -144,7 +144,7 @@ struct program {
 /* arrays per value and per node */
 int  accumulate_sums(const struct source *s, int *into, uint8_t *summed);
 /* every candidate kernel can add to this output */
-bool can_add_to(const struct node *n, int out);
+bool can_add_to(const struct node *n, int device, int out);
 /* it runs as part of a pointwise program (fuse.c) */
 bool element_wise(const struct source *s, int node);
 /* of a row's output or gradient, of a small sum; NULL: none */
@@ -154,7 +154,7 @@ int  schedule_program(struct program *p);
 bool changes_state(const struct node *n);              /* it writes to an input */
 int  order_program(struct program *p);
 /* every gradient kernel takes operands of further nodes (K_JOIN) */
-bool sums_join(const struct op *op);
+bool sums_join(const struct op *op, int device);
 int  join_program(struct program *p);
 int  layout_program(struct program *p);
 /* v.call without pointers, from what is known */
@@ -182,7 +182,8 @@ static inline bool step_makes_loss(const struct program *p, const struct step *s
   return s->kind == STEP_NODE && s->act_node >= 0 && p->s.g->node[s->node].backward &&
       !p->s.g->node[s->act_node].op->formula;
 }
-static inline bool step_skipped(const struct step *s) { return s->guard_at && !*s->guard_at; }
+/* its guard says no; on the queue's thread of its device, or when its tasks are past */
+bool step_skipped(const struct step *s);
 void program_free(struct program *p);
 /* What node i's kernel took over comes after it: its result is that one's. */
 static inline bool absorbed_behind(const struct program *p, int i)

@@ -42,6 +42,7 @@ struct pw_program *pw_new(int dtype)
 void pw_free(struct pw_program *t)
 {
   if (!t) return;
+  pw_forget(t);
   mem_free(t->term);
   mem_free(t->code);
   mem_free(t->get);

@@ -2,11 +2,15 @@
 ** include path.
 **
 ** The source is self-contained: a prelude with the functions that formulas use (overloaded for
-** float and double) and with conversions of the file dtypes, then one kernel. It takes one
-** struct by value, laid out as the text of ARGUMENTS says for n operands: the iteration space of
-** struct pw_loop and a pointer per operand. Any grid of one-dimensional blocks will do. Opcodes
-** are pasted from ir.h, so the GPU computes what the CPU does, but for the last bits of the
-** library's functions and of contracted products (compile with --fmad=false against that).
+** float and double) and with conversions of the file dtypes, then one kernel. There are four
+** forms, from the general to the fast: indices of 64 bits, of 32 bits, one dense dimension, and
+** the same in packs of PW_PACK elements. Rank and dtypes are constants of the source, lengths and
+** strides arguments, so that another length compiles nothing. The one argument is a struct, laid
+** out as print_arguments says: the count, then (but for the dense forms) sizes of dims and
+** strides in elements, then a pointer per operand, or the number itself. Any grid of
+** one-dimensional blocks will do. Opcodes are pasted from ir.h, so the GPU computes what the CPU
+** does, but for the last bits of the library's functions and of contracted products (compile
+** with --fmad=false against that).
 */
 #include "pointwise/ir.h"
 
@@ -15,8 +19,13 @@
 #define FN "static __device__ __forceinline__ "
 static const char conversions[] =
   "typedef long long i64; typedef unsigned long long u64; typedef unsigned short u16; typedef unsigned char u8; typedef signed char i8;\n"
+  "#ifdef __CUDASIM__\n"
+  FN "float from_half(u16 h) { return cudasim_from_half(h); }\n"
+  FN "u16 to_half(float f) { return cudasim_to_half(f); }\n"
+  "#else\n"
   FN "float from_half(u16 h) { float f; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(f) : \"h\"(h)); return f; }\n"
   FN "u16 to_half(float f) { u16 h; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(f)); return h; }\n"
+  "#endif\n"
   FN "float from_bf16(u16 h) { return __uint_as_float((unsigned)h << 16); }\n"
   FN "u16 to_bf16(float f) { unsigned u = __float_as_uint(f);"
   " return f != f ? (u16)(u >> 16 | 0x40) : (u16)((u + 0x7fff + (u >> 16 & 1)) >> 16); }\n"
@@ -73,10 +82,7 @@ static const char integers[] =
   "  return (INT)r;\n"
   "}\n";
 
-#define ARGUMENTS \
-  "struct pw_args { i64 count; int ndim, n; i64 dim[8]; i64 stride[%d][8]; void *p[%d]; };   /* strides in elements */\n"
-
-void pw_cuda_begin(const struct pw_program *t, int n, struct text *out)
+void pw_cuda_begin(const struct pw_program *t, struct text *out)
 {
   text_add(out, "%s", conversions);
   for (int i = 0; i < COUNT(direct); i++)
@@ -97,7 +103,6 @@ void pw_cuda_begin(const struct pw_program *t, int n, struct text *out)
   if (whole)
     text_add(out, "typedef %s INT; typedef %s UINT;\n%s", whole,
         t->kind == KIND_I32 ? "unsigned" : "u64", integers);
-  text_add(out, ARGUMENTS, n, n);
 }
 
 /* -- the kernel -------------------------------------------------------------------------------- */
@@ -174,7 +179,27 @@ static void print_op(const struct pw_program *t, int i, struct text *out)
   text_add(out, "r%d = %s(%s); }\n", i, convert, whole ? op->ints : op->floats);
 }
 
-static void print_term(const struct pw_program *t, const int *dtypes, int i, struct text *out)
+static bool packed(const struct pw_cuda *how, int k)
+{
+  return how->form == PW_PACKED && !(how->single >> k & 1) && !pw_cuda_number(how, k);
+}
+
+/* Where element i of operand k is read. */
+static void print_place(const struct pw_cuda *how, int k, char *value, size_t size)
+{
+  const char *type = file_type(how->dtypes[k]);
+  if (pw_cuda_number(how, k))
+    snprintf(value, size, "*(const %s *)&x.p[%d]", type, k);
+  else if (packed(how, k))
+    snprintf(value, size, "v%d.at[j]", k);
+  else if (how->form >= PW_DENSE)
+    snprintf(value, size, "((const %s *)x.p[%d])[%s]", type, k, how->single >> k & 1 ? "0" : "i");
+  else
+    snprintf(value, size, "((const %s *)x.p[%d])[o%d]", type, k, k);
+}
+
+static void print_term(
+    const struct pw_program *t, const struct pw_cuda *how, int i, struct text *out)
 {
   const struct pw_term *x = &t->term[i];
   char value[96];
@@ -186,9 +211,8 @@ static void print_term(const struct pw_program *t, const int *dtypes, int i, str
   if (x->op == PW_NUMBER)
     print_number(t, x->number, out);
   else if (x->op == PW_LOAD) {
-    snprintf(value, sizeof value, "((const %s *)x.p[%d])[o%d]", file_type(dtypes[x->operand]),
-        x->operand, x->operand);
-    print_from(t, dtypes[x->operand], value, out);
+    print_place(how, x->operand, value, sizeof value);
+    print_from(t, how->dtypes[x->operand], value, out);
   }
   else {
     struct text inner = { 0 };
@@ -200,57 +224,131 @@ static void print_term(const struct pw_program *t, const int *dtypes, int i, str
   text_add(out, ";\n");
 }
 
-static bool used(const struct pw_program *t, int operand)
+static bool stored(const struct pw_program *t, int operand)
 {
   for (int i = 0; i < t->nput; i++)
     if (t->put[i].operand == operand) return true;
+  return false;
+}
+
+static bool loaded(const struct pw_program *t, int operand)
+{
   for (int i = 0; i < t->nget; i++)
     if (t->get[i].operand == operand) return true;
   return false;
 }
 
 /* Offset of each operand under element i. */
-static void print_offsets(const struct pw_program *t, int n, struct text *out)
+static void print_offsets(const struct pw_program *t, const struct pw_cuda *how, struct text *out)
 {
-  for (int k = 0; k < n; k++)
-    if (used(t, k)) text_add(out, "    i64 o%d = i * x.stride[%d][0];\n", k, k);
-  text_add(out, "    if (x.ndim > 1) {\n      i64 left = i;\n     ");
-  for (int k = 0; k < n; k++)
-    if (used(t, k)) text_add(out, " o%d = 0;", k);
-  text_add(out,
-      "\n      for (int d = x.ndim - 1; d >= 0; d--) {\n        i64 at = left %% x.dim[d];\n        left /= x.dim[d];\n       ");
-  for (int k = 0; k < n; k++)
-    if (used(t, k)) text_add(out, " o%d += at * x.stride[%d][d];", k, k);
-  text_add(out, "\n      }\n    }\n");
+  text_add(out, "    idx left = i, at;\n");
+  for (int k = 0; k < how->n; k++)
+    if (!pw_cuda_number(how, k) && (loaded(t, k) || stored(t, k)))
+      text_add(out, "    idx o%d = 0;\n", k);
+  for (int d = how->ndim - 1; d >= 0; d--) {
+    if (d)
+      text_add(out, "    at = left %% x.dim[%d]; left /= x.dim[%d];", d, d);
+    else
+      text_add(out, "    at = left;");
+    for (int k = 0; k < how->n; k++)
+      if (!pw_cuda_number(how, k) && (loaded(t, k) || stored(t, k)))
+        text_add(out, " o%d += at * x.stride[%d][%d];", k, k, d);
+    text_add(out, "\n");
+  }
+}
+
+static void print_arguments(const struct pw_cuda *how, const char *name, struct text *out)
+{
+  bool dense = how->form >= PW_DENSE;
+  text_add(out, "struct %s_args { i64 count; ", name);
+  if (!dense)
+    text_add(out, "%s dim[%d]; %s stride[%d][%d]; ", how->form == PW_GENERAL ? "i64" : "int",
+        how->ndim, how->form == PW_GENERAL ? "i64" : "int", how->n, how->ndim);
+  text_add(out, "void *p[%d]; };\n", how->n);
+}
+
+/* The loads of a pack, its elements one by one, its stores. */
+static void print_element(const struct pw_program *t, const struct pw_cuda *how, struct text *out)
+{
+  char value[32];
+  for (int i = 0; i < t->n; i++)
+    if (t->term[i].live) print_term(t, how, i, out);
+  for (int i = 0; i < t->nput; i++) {
+    int k = t->put[i].operand;
+    const char *type = file_type(how->dtypes[k]);
+    if (packed(how, k))
+      text_add(out, "    v%d.at[j] = ", k);
+    else if (how->form >= PW_DENSE)
+      text_add(out, "    ((%s *)x.p[%d])[%s] = ", type, k, how->single >> k & 1 ? "0" : "i");
+    else
+      text_add(out, "    ((%s *)x.p[%d])[o%d] = ", type, k, k);
+    snprintf(value, sizeof value, "r%d", t->put[i].term);
+    print_to(how->dtypes[k], value, out);
+    text_add(out, ";\n");
+  }
+}
+
+static void print_packs(const struct pw_program *t, const struct pw_cuda *how, struct text *out)
+{
+  for (int k = 0; k < how->n; k++) {
+    const char *type = file_type(how->dtypes[k]);
+    if (!packed(how, k) || !(loaded(t, k) || stored(t, k))) continue;
+    text_add(out, "    pack<%s> v%d", type, k);
+    if (loaded(t, k)) text_add(out, " = ((const pack<%s> *)x.p[%d])[q]", type, k);
+    text_add(out, ";\n");
+  }
+  text_add(out, "    #pragma unroll\n    for (int j = 0; j < %d; j++) {\n", PW_PACK);
+  print_element(t, how, out);
+  text_add(out, "    }\n");
+  for (int k = 0; k < how->n; k++)
+    if (packed(how, k) && stored(t, k))
+      text_add(out, "    ((pack<%s> *)x.p[%d])[q] = v%d;\n", file_type(how->dtypes[k]), k, k);
+}
+
+/* What is left behind the packs, element by element. */
+static void print_rest(const struct pw_program *t, const struct pw_cuda *how, struct text *out)
+{
+  struct pw_cuda dense = *how;
+  dense.form = PW_DENSE;
+  text_add(out, "  for (i64 i = x.count / %d * %d + first; i < x.count; i += step) {\n", PW_PACK,
+      PW_PACK);
+  print_element(t, &dense, out);
+  text_add(out, "  }\n");
 }
 
 void pw_cuda_kernel(
-    const struct pw_program *t, const int *dtypes, int n, const char *name, struct text *out)
+    const struct pw_program *t, const struct pw_cuda *how, const char *name, struct text *out)
 {
-  char value[32];
-  text_add(out, "extern \"C\" __global__ void %s(const struct pw_args x)\n{\n", name);
-  text_add(out, "  i64 step = (i64)gridDim.x * blockDim.x;\n");
-  text_add(out,
-      "  for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < x.count; i += step) {\n");
-  print_offsets(t, n, out);
-  for (int i = 0; i < t->n; i++)
-    if (t->term[i].live) print_term(t, dtypes, i, out);
-  for (int i = 0; i < t->nput; i++) {
-    int k = t->put[i].operand;
-    text_add(out, "    ((%s *)x.p[%d])[o%d] = ", file_type(dtypes[k]), k, k);
-    snprintf(value, sizeof value, "r%d", t->put[i].term);
-    print_to(dtypes[k], value, out);
-    text_add(out, ";\n");
+  const char *index = how->form == PW_NARROW ? "int" : "i64";
+  print_arguments(how, name, out);
+  if (how->form == PW_PACKED)
+    text_add(out, "template <typename S> struct alignas(%d * sizeof(S)) pack { S at[%d]; };\n",
+        PW_PACK, PW_PACK);
+  text_add(out, "extern \"C\" __global__ void %s(const struct %s_args __grid_constant__ x)\n{\n",
+      name, name);
+  text_add(out, "  typedef %s idx;\n  i64 step = (i64)gridDim.x * blockDim.x;\n", index);
+  text_add(out, "  i64 first = (i64)blockIdx.x * blockDim.x + threadIdx.x;\n");
+  if (how->form == PW_PACKED) {
+    text_add(out, "  for (i64 q = first; q < x.count / %d; q += step) {\n", PW_PACK);
+    print_packs(t, how, out);
+    text_add(out, "  }\n");
+    print_rest(t, how, out);
   }
-  text_add(out, "  }\n}\n");
+  else {
+    text_add(out, "  for (i64 n = first; n < x.count; n += step) {\n    idx i = (idx)n;\n");
+    if (how->form < PW_DENSE) print_offsets(t, how, out);
+    print_element(t, how, out);
+    text_add(out, "  }\n");
+  }
+  text_add(out, "}\n");
 }
 
 int pw_cuda(
-    const struct pw_program *t, const int *dtypes, int n, const char *name, struct text *out)
+    const struct pw_program *t, const struct pw_cuda *how, const char *name, struct text *out)
 {
-  NEED(t->sealed && n > 0 && n <= PW_ARGS, TY_EVALUE,
+  NEED(t->sealed && how->n > 0 && how->n <= PW_ARGS, TY_EVALUE,
       "pw_cuda: a sealed pointwise program of 1 to %d operands is needed", PW_ARGS);
-  pw_cuda_begin(t, n, out);
-  pw_cuda_kernel(t, dtypes, n, name, out);
+  pw_cuda_begin(t, out);
+  pw_cuda_kernel(t, how, name, out);
   return out->lost ? fail(TY_EMEMORY, "out of memory: CUDA source") : TY_OK;
 }

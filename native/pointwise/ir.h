@@ -141,7 +141,11 @@ struct pw_program {
   struct pw_get *get; int nget;
   int nslot;
   int64_t cost;                                       /* 1/16 ns per element */
+  void *made;                                         /* a back end's (pw_made) */
 };
+int sum_to_cpu(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);
+/* frees what a back end has made of it */
+void pw_forget(struct pw_program *t);
 /* term of an opcode over terms; folds */
 int  pw_term_op(struct pw_program *t, int op, int a, int b, int c);
 /* a loaded parameter; its sign is that of `known` */

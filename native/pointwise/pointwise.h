@@ -39,13 +39,27 @@ int  pw_cast(struct pw_program *t, int reg, int dtype);
 int  pw_seal(struct pw_program *t);
 /* one formula-like line, for the printed program */
 int  pw_print(const struct pw_program *t, struct text *out);
-/* CUDA C source: what programs of t's dtype with up to n operands need; then a kernel `name` */
-void pw_cuda_begin(const struct pw_program *t, int n, struct text *out);
+/* How a pointwise program's CUDA source takes its operands: forms as cuda_source.c says. */
+enum { PW_GENERAL, PW_NARROW, PW_DENSE, PW_PACKED };
+/* elements of a pack, which lies at a multiple of its own size */
+enum { PW_PACK = 4 };
+struct pw_cuda {
+  int form, n, ndim;
+  const int *dtypes;
+  uint32_t single;                                    /* dense forms: operands of one element */
+  int host;                                           /* as in struct pw_loop */
+};
+static inline bool pw_cuda_number(const struct pw_cuda *how, int k)
+{
+  return how->host && k >= how->host;
+}
+/* what programs of t's dtype need; then a kernel `name`, whose argument is a struct */
+void pw_cuda_begin(const struct pw_program *t, struct text *out);
 void pw_cuda_kernel(
-    const struct pw_program *t, const int *dtypes, int n, const char *name, struct text *out);
+    const struct pw_program *t, const struct pw_cuda *how, const char *name, struct text *out);
 /* both */
 int pw_cuda(
-    const struct pw_program *t, const int *dtypes, int n, const char *name, struct text *out);
+    const struct pw_program *t, const struct pw_cuda *how, const char *name, struct text *out);
 /* compute dtype for operands: float64 if any is; else float32 if any is a float; else int64 if
 ** any is; else int32 */
 int  pw_dtype(const ty_desc *d, int n);
@@ -54,17 +68,32 @@ int  pw_dtype(const ty_desc *d, int n);
 ** broadcast), adjacent dims joined. */
 struct pw_loop {
   int     ndim, n;                                    /* n operands */
+  /* operands from here on are numbers in the host's memory, on every device; 0: none are */
+  int     host;
   int64_t dim[TY_MAXDIM], count;
   int64_t stride[PW_ARGS][TY_MAXDIM];
   int8_t  dtype[PW_ARGS];
 };
 /* aligned to the right, broadcast */
 int  pw_loop_make(struct pw_loop *l, const ty_desc *space, const ty_desc *operand, int n);
-/* parallel inside */
-int  pw_run(const struct pw_program *t, const struct pw_loop *l, void *const *operand);
-
+/* on the device's queue; parallel inside */
+int pw_run(
+    int device, const struct pw_program *t, const struct pw_loop *l, void *const *operand);
 /* over axes that dst has as 1 or lacks */
-int  sum_to(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);
+int sum_to(int device, void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);
+
+/* The same two on a kind of device that is no CPU. `forget`: the program is freed; what was made
+** of it (pw_made) goes. */
+struct pw_device {
+  int (*run)(
+      int device, const struct pw_program *t, const struct pw_loop *l, void *const *operand);
+  int (*sum_to)(
+      int device, void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);
+  void (*forget)(void *made);
+};
+void pw_register(int kind, const struct pw_device *d);
+/* where a back end keeps what it has made of a program; atomic, NULL at first */
+void **pw_made(const struct pw_program *t);
 
 /* A parameter as the reference keeps it: float32. volatile: gcc 12 takes a vector of such pairs
 ** of conversions away. */

@@ -25,6 +25,28 @@ const struct pw_table *pw_table(void)
   return t;
 }
 
+/* -- other devices ----------------------------------------------------------------------------- */
+
+static const struct pw_device *gpu;
+
+void pw_register(int kind, const struct pw_device *d)
+{
+  if (kind == TY_GPU) gpu = d;
+}
+
+void **pw_made(const struct pw_program *t) { return (void **)(uintptr_t)&t->made; }
+
+void pw_forget(struct pw_program *t)
+{
+  if (t->made) gpu->forget(t->made);
+}
+
+int sum_to(int device, void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d)
+{
+  return device_kind(device) == TY_GPU ? gpu->sum_to(device, dst, dst_d, src, src_d)
+                                       : sum_to_cpu(dst, dst_d, src, src_d);
+}
+
 /* -- the iteration space ----------------------------------------------------------------------- */
 
 /* Strides of an operand that aligns with the space to the right; 0 where it repeats. */
@@ -75,6 +97,7 @@ int pw_loop_make(struct pw_loop *l, const ty_desc *space, const ty_desc *operand
       PW_ARGS);
   l->ndim = space->ndim;
   l->n = n;
+  l->host = 0;
   l->count = 1;
   for (int i = 0; i < space->ndim; i++) l->dim[i] = space->dim[i], l->count *= space->dim[i];
   for (int k = 0; k < n; k++) {
@@ -353,8 +376,9 @@ static void run_blocks(int64_t begin, int64_t end, void *context)
   }
 }
 
-int pw_run(const struct pw_program *t, const struct pw_loop *l, void *const *operand)
+int pw_run(int device, const struct pw_program *t, const struct pw_loop *l, void *const *operand)
 {
+  if (device_kind(device) == TY_GPU) return l->count > 0 ? gpu->run(device, t, l, operand) : TY_OK;
   struct state s = { .t = t, .l = l, .table = pw_table(), .operand = operand };
   s.size = t->kind == KIND_F32 || t->kind == KIND_I32 ? 4 : 8;
   if (l->count <= 0) return TY_OK;

@@ -204,7 +204,7 @@ static void add_parts(const struct sum *s)
   }
 }
 
-int sum_to(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d)
+int sum_to_cpu(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d)
 {
   struct sum s = { .src = src,
     .dst = dst,

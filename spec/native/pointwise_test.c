@@ -62,7 +62,7 @@ static void test_values(void)
       CHECK(!t, "accepted: %s", list[i].text);
       continue;
     }
-    CHECK(t && !pw_loop_make(&l, &one, &one, 1) && !pw_run(t, &l, p) && got == list[i].want,
+    CHECK(t && !pw_loop_make(&l, &one, &one, 1) && !pw_run(TY_CPU, t, &l, p) && got == list[i].want,
         "%s = %g", list[i].text, got);
     pw_free(t);
   }
@@ -153,7 +153,7 @@ static void test_broadcast(int round)
   struct pw_program *t = make("a*b + c - (a - c) * 2", 3, pw_dtype(d, 4));
   struct pw_loop l;
   void *p[4] = { x[0].p, x[1].p, x[2].p, x[3].p };
-  CHECK(t && !pw_loop_make(&l, &space, d, 4) && !pw_run(t, &l, p), "%s", ty_error());
+  CHECK(t && !pw_loop_make(&l, &space, d, 4) && !pw_run(TY_CPU, t, &l, p), "%s", ty_error());
   int64_t n = desc_count(&space), bad = 0;
   for (int64_t i = 0; i < n; i++) {
     double a = x[0].value[under(&space, &d[0], i)], b = x[1].value[under(&space, &d[1], i)],
@@ -178,7 +178,7 @@ static void test_sums(int round)
   void *exact = mem_new(desc_bytes(&to));
   for (int64_t i = 0; i < desc_count(&space); i++) want[under(&space, &to, i)] += x.value[i];
   convert(exact, to.dtype, want, TY_F64, n);
-  CHECK(!sum_to(y.p, &to, x.p, &space) && !memcmp(y.p, exact, desc_bytes(&to)),
+  CHECK(!sum_to(TY_CPU, y.p, &to, x.p, &space) && !memcmp(y.p, exact, desc_bytes(&to)),
       "round %d: a sum differs", round);
   mem_free(want);
   mem_free(exact);
@@ -203,7 +203,7 @@ static void test_swap(int n)
     { .dtype = TY_F64, .ndim = 1, .dim = { n } } };
   struct pw_loop l;
   void *p[2] = { a, b };
-  int bad = pw_seal(t) || pw_loop_make(&l, &d[0], d, 2) || pw_run(t, &l, p);
+  int bad = pw_seal(t) || pw_loop_make(&l, &d[0], d, 2) || pw_run(TY_CPU, t, &l, p);
   for (int i = 0; i < n; i++) bad += a[i] != 10 * i || b[i] != 11 * i;
   CHECK(!bad, "%d wrong of %d", bad, n);
   pw_free(t);

@@ -54,7 +54,7 @@ static int forward(struct call *c)
     p[k] = out->p;
     TRY(pw_of(pw_dtype(&out->d, 1), k, &t));
     TRY(pw_loop_make(&l, &out->d, d, k + 1));
-    TRY(pw_run(t, &l, p));
+    TRY(pw_run(c->device, t, &l, p));
   }
   return TY_OK;
 }
