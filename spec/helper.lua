@@ -13,6 +13,8 @@ local say = require "say"
 local ty = require "tycho"
 local arrays = require "spec.support.arrays"
 
+require("spec.support.device").enter()
+
 local function near(_, arguments)
   local want, got, atol, rtol = arguments[1], arguments[2], arguments[3] or 1e-6, arguments[4] or 0
   local difference = arrays.difference(got, want, atol, rtol)

@@ -42,7 +42,10 @@ rooms.native = { title = "native", {
 }, {
   { name = "imperative", is = "calls at once", at = { 0, 2.6 }, public = {} },
   { name = "graph", is = "networks, files", at = { 2.6, 2.6 }, public = { "graph.h" } },
-  { name = "operators", is = "all operators, by topic", at = { 5.2, 4.6 },
+  { name = "cuda", is = "GPUs", at = { 8.6, 1.2 },
+    only = { base = true, device = true, tensor = true, kernel = true, pointwise = true, op = true },
+    public = {} },
+  { name = "operators", is = "all operators, by topic", at = { 5.2, 3.4 },
     public = { "control/subgraphs.h", "loss/softmax_loss.h" } },
   { name = "io", is = "batches", at = { 9.8, 2.2 },
     only = { base = true, device = true, tensor = true, image = true }, public = {} },

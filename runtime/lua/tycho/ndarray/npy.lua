@@ -13,6 +13,7 @@ local bit = require "bit"
 local ffi = require "ffi"
 local native = require "tycho.core.ffi"
 local args = require "tycho.core.args"
+local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
 local transfer = require "tycho.ndarray.transfer"
@@ -74,8 +75,9 @@ local function parts_of(x, func, name)
   local text = ("{'descr': '%s', 'fortran_order': False, 'shape': (%s,), }")
     :format(descr, table.concat(x.shape, ", "))
   text = text .. (" "):rep(-(#text + 11) % HEAD) .. "\n"
+  local host = x:as_in_context(context.cpu(0))
   return MAGIC .. "\1\0" .. bytes_of(#text, 2) .. text,
-    { x:data(), x.size * tonumber(descr:sub(3)), x }
+    { host:data(), host.size * tonumber(descr:sub(3)), host }
 end
 
 

@@ -9,6 +9,7 @@
 
 local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
+local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
 local files = require "tycho.core.files"
 local transfer = require "tycho.ndarray.transfer"
@@ -68,6 +69,7 @@ function safetensors.save(path, list, func)
     local bytes = x.size * class.BYTES[x._dtype]
     entries[i] = { pair[1], json.object{ { "dtype", CODE[x.dtype] }, { "shape", x.shape },
       { "data_offsets", { at, at + bytes } } } }
+    x = x:as_in_context(context.cpu(0))
     parts[i + 2], at = { x:data(), bytes, x }, at + bytes
   end
   local header = json.text(json.object(entries))

@@ -1,0 +1,56 @@
+/* cuda.h - what the files of this room share: the libraries, the devices, compiled kernels.
+**
+** The CUDA back end is part of the library on every machine and finds what it needs when it runs.
+** A kernel's source is compiled by NVRTC for the device that is there, once; a queue's thread has
+** one stream, on which its kernels and copies are launched in order. */
+#pragma once
+#include "cuda/driver.h"
+#include "device/device.h"
+#include "op/dispatch.h"
+
+enum { CUDA_DEVICES = 16 };
+
+/* -- libraries (load.c) ------------------------------------------------------------------------ */
+
+/* The driver and NVRTC are there and started; TY_EDEVICE says what is missing. Any thread. */
+int  cuda_load(void);
+/* "13.0" of the driver and of NVRTC; 0: not loaded */
+int  cuda_driver_version(void);
+int  cuda_nvrtc_version(void);
+/* The first of the sonames that is found: in TYCHO_CUDA_PATH, else where the system looks, else
+** in CUDA_HOME. NULL; adds what was tried to `tried`. */
+void *cuda_open(const char *const *sonames, struct text *tried);
+/* code of a driver's call: TY_OK, or a failure that says what was done and the driver's words */
+int  cuda_told(int result, const char *what);
+
+/* -- devices (device.c) ------------------------------------------------------------------------ */
+
+struct cuda_device {
+  int id;
+  cu_context context;
+  cu_stream stream, copies;                           /* of the queue's thread; of all others */
+  int arch, processors;                               /* 90: compute capability 9.0 */
+  size_t total, granularity;
+  char name[96];
+};
+struct cuda_device *cuda_device(int device);          /* opened before */
+/* the device's context is this thread's */
+int  cuda_enter(int device);
+/* stream for work of this thread: the queue's on the queue's thread */
+cu_stream cuda_stream(int device);
+
+/* -- kernels (compile.c) ----------------------------------------------------------------------- */
+
+/* A function of a source in CUDA C++, compiled for the device with these options (NULL ends
+** them), once per process, and once per machine in the cache on disk. TY_EINTERNAL with the
+** compiler's log. */
+int cuda_compile(int device, const char *source, const char *const *options, const char *name,
+    cu_function *out);
+/* counts since the start: sources compiled, images taken from the disk, kernels launched */
+struct cuda_counts { int64_t compiled, loaded, launched, copied, replayed; };
+extern struct cuda_counts cuda_counts;
+
+/* Blocks of `block` threads, with this many bytes of shared memory, on this thread's stream. */
+int cuda_launch(int device, cu_function f, int64_t blocks, int block, size_t shared, void **params);
+
+void cuda_pointwise_register(void);

@@ -1,0 +1,439 @@
+/* device.c - a GPU as a kind of device: its memory, copies, streams and growing ranges.
+**
+** Each device has two streams: one of its queue's thread, on which everything that tasks start
+** runs in order, and one for the other threads, whose reads and writes wait. A task has passed
+** when the queue has waited for its stream (`finish`). Copies between pageable memory of the host
+** and the device go in pieces through two pinned buffers, one filled while the other travels.
+**
+** A range is reserved address space; memory is mapped behind it as it grows. Where the reserved
+** space ends, more is reserved elsewhere and the same memory is mapped there: nothing is copied,
+** and buckets cost what the largest needs.
+*/
+#include <pthread.h>
+#include "cuda/family.h"
+
+enum { PIECE = 4 << 20, LEAST_ARCH = 50 };
+
+struct staging {
+  char *p[2];
+  cu_event sent[2];
+  bool used[2];
+};
+struct gpu {
+  struct cuda_device d;
+  bool open;
+  struct staging queue, other;                        /* of the queue's thread; of all others */
+  pthread_mutex_t copying;                            /* other threads' copies, one at a time */
+  char *stage;                                        /* for kernels that run on the host */
+  size_t staged;
+};
+static struct gpu gpus[CUDA_DEVICES];
+static int count_found = -1;
+static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
+/* the device whose queue this thread serves, -1: none */
+static __thread int serves = -1;
+
+static struct gpu *gpu_of(int device) { return &gpus[device_id(device)]; }
+struct cuda_device *cuda_device(int device) { return &gpu_of(device)->d; }
+static bool is_gpu(int device) { return device_kind(device) == TY_GPU; }
+
+cu_stream cuda_stream(int device)
+{
+  struct gpu *g = gpu_of(device);
+  return serves == device ? g->d.stream : g->d.copies;
+}
+
+int cuda_enter(int device)
+{
+  static __thread cu_context entered;
+  cu_context context = gpu_of(device)->d.context;
+  if (entered == context) return TY_OK;
+  TRY(cuda_told(cu_api.CtxSetCurrent(context), "taking a CUDA device"));
+  entered = context;
+  return TY_OK;
+}
+
+/* -- finding and opening ----------------------------------------------------------------------- */
+
+static int count(void)
+{
+  int n = 0;
+  if (count_found < 0) {
+    bool none = cuda_load() || cu_api.DeviceGetCount(&n);
+    count_found = none ? 0 : MIN(n, CUDA_DEVICES);
+  }
+  return count_found;
+}
+
+static int attribute(int id, int which, int *value)
+{
+  return cuda_told(cu_api.DeviceGetAttribute(value, which, id), "asking what a CUDA device can do");
+}
+
+static int make_staging(struct staging *s)
+{
+  for (int i = 0; i < 2; i++) {
+    TRY(cuda_told(cu_api.MemHostAlloc((void **)&s->p[i], PIECE, CU_HOST_PORTABLE),
+        "allocating pinned memory"));
+    TRY(cuda_told(cu_api.EventCreate(&s->sent[i], CU_EVENT_DISABLE_TIMING), "making an event"));
+  }
+  return TY_OK;
+}
+
+/* Under the lock, with the device's context. */
+static int make_streams(struct gpu *g)
+{
+  struct cuda_device *d = &g->d;
+  struct cu_allocation how = { .type = CU_ALLOCATION_PINNED,
+    .location = { CU_LOCATION_DEVICE, d->id } };
+  TRY(cuda_told(cu_api.CtxSetCurrent(d->context), "taking a CUDA device"));
+  TRY(cuda_told(cu_api.StreamCreate(&d->stream, CU_STREAM_NON_BLOCKING), "making a stream"));
+  TRY(cuda_told(cu_api.StreamCreate(&d->copies, CU_STREAM_NON_BLOCKING), "making a stream"));
+  TRY(cuda_told(cu_api.MemGetAllocationGranularity(&d->granularity, &how, 1),
+      "asking for the size of pages"));
+  TRY(make_staging(&g->queue));
+  return make_staging(&g->other);
+}
+
+static int start(struct gpu *g, int id)
+{
+  struct cuda_device *d = &g->d;
+  int major, minor;
+  d->id = id;
+  TRY(attribute(id, CU_MAJOR, &major));
+  TRY(attribute(id, CU_MINOR, &minor));
+  TRY(attribute(id, CU_PROCESSORS, &d->processors));
+  d->arch = 10 * major + minor;
+  cu_api.DeviceGetName(d->name, sizeof d->name, id);
+  NEED(d->arch >= LEAST_ARCH, TY_EDEVICE,
+      "gpu(%d), %s, has compute capability %d.%d; at least %d.%d is needed", id, d->name, major,
+      minor, LEAST_ARCH / 10, LEAST_ARCH % 10);
+  TRY(cuda_told(cu_api.DeviceTotalMem(&d->total, id), "asking for a device's memory"));
+  TRY(cuda_told(cu_api.DevicePrimaryCtxRetain(&d->context, id), "opening a CUDA device"));
+  TRY(make_streams(g));
+  pthread_mutex_init(&g->copying, NULL);
+  return TY_OK;
+}
+
+static int open_gpu(int device)
+{
+  struct gpu *g = gpu_of(device);
+  if (device_id(device) < CUDA_DEVICES && __atomic_load_n(&g->open, __ATOMIC_ACQUIRE)) return TY_OK;
+  int code = cuda_load();
+  if (code) return fail(TY_EDEVICE, "gpu(%d) does not exist: %s; use cpu(i), or ask "
+      "ty.num_gpus() first", device_id(device), ty_error());
+  NEED(device_id(device) < count(), TY_EDEVICE,
+      "gpu(%d) does not exist: there %s %d here; use gpu(i) with a smaller i, or cpu(i)",
+      device_id(device), count() == 1 ? "is" : "are", count());
+  pthread_mutex_lock(&opening);
+  if (!g->open) code = start(g, device_id(device));
+  if (!code) __atomic_store_n(&g->open, true, __ATOMIC_RELEASE);
+  pthread_mutex_unlock(&opening);
+  return code;
+}
+
+static int enter_queue(int device)
+{
+  serves = device;
+  return cuda_enter(device);
+}
+
+static int finish(int device)
+{
+  TRY(cuda_enter(device));
+  return cuda_told(cu_api.StreamSynchronize(cuda_stream(device)), "a task of the GPU");
+}
+
+/* -- memory ------------------------------------------------------------------------------------ */
+
+static void *alloc(int device, size_t bytes)
+{
+  cu_pointer p = 0;
+  if (cuda_enter(device) || cu_api.MemAlloc(&p, MAX(bytes, 1))) return NULL;
+  return (void *)(uintptr_t)p;
+}
+
+static void release(int device, void *data, size_t bytes)
+{
+  if (!cuda_enter(device)) cu_api.MemFree((cu_pointer)(uintptr_t)data);
+}
+
+static int64_t memory(int device) { return (int64_t)gpu_of(device)->d.total; }
+
+static void *stage(int device, size_t bytes)
+{
+  struct gpu *g = gpu_of(device);
+  if (bytes <= g->staged && g->stage) return g->stage;
+  if (finish(device)) return NULL; /* copies out of the old one may be under way */
+  if (g->stage) cu_api.MemFreeHost(g->stage);
+  g->stage = NULL;
+  g->staged = align_up(MAX(bytes, 1 << 20), 1 << 20);
+  if (cu_api.MemHostAlloc((void **)&g->stage, g->staged, CU_HOST_PORTABLE)) g->stage = NULL;
+  return g->stage;
+}
+
+/* -- copies ------------------------------------------------------------------------------------ */
+
+static int wait_event(cu_event e)
+{
+  return cuda_told(cu_api.EventSynchronize(e), "a copy between host and GPU");
+}
+
+static int send(struct staging *s, cu_pointer to, const char *from, size_t bytes, cu_stream stream)
+{
+  for (int i = 0; bytes; i ^= 1) {
+    size_t n = MIN(bytes, (size_t)PIECE);
+    if (s->used[i]) TRY(wait_event(s->sent[i]));
+    memcpy(s->p[i], from, n);
+    TRY(cuda_told(cu_api.MemcpyHtoDAsync(to, s->p[i], n, stream), "a copy to the GPU"));
+    TRY(cuda_told(cu_api.EventRecord(s->sent[i], stream), "a copy to the GPU"));
+    s->used[i] = true;
+    to += n, from += n, bytes -= n;
+  }
+  return TY_OK;
+}
+
+/* The host has the bytes when it returns: what comes next may read them. */
+static int fetch(struct staging *s, char *to, cu_pointer from, size_t bytes, cu_stream stream)
+{
+  size_t pieces = (bytes + PIECE - 1) / PIECE;
+  for (size_t k = 0; k <= pieces; k++) {
+    int i = k & 1, before = !i;
+    if (k < pieces) {
+      size_t n = MIN(bytes - k * PIECE, (size_t)PIECE);
+      if (s->used[i] && k < 2) TRY(wait_event(s->sent[i]));
+      TRY(cuda_told(cu_api.MemcpyDtoHAsync(s->p[i], from + k * PIECE, n, stream),
+          "a copy from the GPU"));
+      TRY(cuda_told(cu_api.EventRecord(s->sent[i], stream), "a copy from the GPU"));
+      s->used[i] = true;
+    }
+    if (!k) continue;
+    TRY(wait_event(s->sent[before]));
+    memcpy(to + (k - 1) * PIECE, s->p[before], MIN(bytes - (k - 1) * PIECE, (size_t)PIECE));
+  }
+  return TY_OK;
+}
+
+static bool within_stage(const struct gpu *g, const void *p, size_t bytes)
+{
+  return g->stage && (const char *)p >= g->stage &&
+      (const char *)p + bytes <= g->stage + g->staged;
+}
+
+static int copy_between(int dst_device, cu_pointer dst, int src_device, cu_pointer src,
+    size_t bytes, cu_stream stream)
+{
+  const struct gpu *d = gpu_of(dst_device), *s = gpu_of(src_device);
+  if (dst_device == src_device)
+    return cuda_told(cu_api.MemcpyDtoDAsync(dst, src, bytes, stream), "a copy on the GPU");
+  return cuda_told(cu_api.MemcpyPeerAsync(dst, d->d.context, src, s->d.context, bytes, stream),
+      "a copy between GPUs");
+}
+
+static int move(struct gpu *g, struct staging *s, cu_stream stream, int dst_device, void *dst,
+    int src_device, const void *src, size_t bytes)
+{
+  cu_pointer to = (cu_pointer)(uintptr_t)dst, from = (cu_pointer)(uintptr_t)src;
+  if (is_gpu(dst_device) && is_gpu(src_device))
+    return copy_between(dst_device, to, src_device, from, bytes, stream);
+  if (is_gpu(dst_device))
+    return within_stage(g, src, bytes)
+        ? cuda_told(cu_api.MemcpyHtoDAsync(to, src, bytes, stream), "a copy to the GPU")
+        : send(s, to, src, bytes, stream);
+  return within_stage(g, dst, bytes)
+      ? cuda_told(cu_api.MemcpyDtoHAsync(dst, from, bytes, stream), "a copy from the GPU")
+      : fetch(s, dst, from, bytes, stream);
+}
+
+static int copy(int dst_device, void *dst, int src_device, const void *src, size_t bytes)
+{
+  int device = serves == src_device || !is_gpu(dst_device) ? src_device : dst_device;
+  struct gpu *g = gpu_of(device);
+  if (!bytes) return TY_OK;
+  TRY(cuda_enter(device));
+  __atomic_add_fetch(&cuda_counts.copied, 1, __ATOMIC_RELAXED);
+  if (serves == device)
+    return move(g, &g->queue, g->d.stream, dst_device, dst, src_device, src, bytes);
+  pthread_mutex_lock(&g->copying);
+  int code = move(g, &g->other, g->d.copies, dst_device, dst, src_device, src, bytes);
+  if (!code) code = cuda_told(cu_api.StreamSynchronize(g->d.copies), "a copy");
+  pthread_mutex_unlock(&g->copying);
+  return code;
+}
+
+static int fill(int device, void *data, int value, size_t bytes)
+{
+  TRY(cuda_enter(device));
+  cu_pointer p = (cu_pointer)(uintptr_t)data;
+  return cuda_told(
+      cu_api.MemsetD8Async(p, (unsigned char)value, bytes, cuda_stream(device)), "filling memory");
+}
+
+/* -- ranges ------------------------------------------------------------------------------------ */
+
+/* what is mapped behind a range, in order; found by the range's base */
+struct mapped_part { cu_memory memory; size_t bytes; };
+struct mapping { char *base; struct mapped_part *part; int n, cap; struct mapping *next; };
+static struct mapping *mappings;
+static pthread_mutex_t mapping_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct mapping *mapping_of(const char *base)
+{
+  struct mapping *m = mappings;
+  while (m && m->base != base) m = m->next;
+  return m;
+}
+
+static bool map_part(int device, char *at, struct mapped_part part)
+{
+  struct cu_access access = { { CU_LOCATION_DEVICE, device_id(device) }, CU_ACCESS_READ_WRITE };
+  cu_pointer p = (cu_pointer)(uintptr_t)at;
+  if (cu_api.MemMap(p, part.bytes, 0, part.memory, 0)) return false;
+  if (!cu_api.MemSetAccess(p, part.bytes, &access, 1)) return true;
+  cu_api.MemUnmap(p, part.bytes);
+  return false;
+}
+
+static void unmap_part(char *at, struct mapped_part part)
+{
+  cu_api.MemUnmap((cu_pointer)(uintptr_t)at, part.bytes);
+}
+
+/* Address space for so many bytes and as many again, in steps that keep moves rare. */
+static size_t reservation(size_t bytes)
+{
+  size_t n = (size_t)256 << 20;
+  while (n < 2 * bytes) n *= 2;
+  return n;
+}
+
+/* The same memory under new addresses. */
+static bool remap(struct range *r, struct mapping *m, size_t bytes, bool *moved)
+{
+  cu_pointer base = 0;
+  size_t reserved = reservation(bytes), done = 0;
+  if (cu_api.MemAddressReserve(&base, reserved, 0, 0, 0)) return false;
+  char *to = (char *)(uintptr_t)base, *from = r->base;
+  size_t at = 0;
+  for (int i = 0; i < m->n; i++) {
+    unmap_part(from + at, m->part[i]);
+    done += map_part(r->device, to + at, m->part[i]);
+    at += m->part[i].bytes;
+  }
+  if (from) cu_api.MemAddressFree((cu_pointer)(uintptr_t)from, r->reserved);
+  *moved = from != NULL;
+  r->base = m->base = to;
+  r->reserved = reserved;
+  return done == (size_t)m->n;
+}
+
+static bool add_part(struct range *r, struct mapping *m, size_t bytes)
+{
+  struct cu_allocation how = { .type = CU_ALLOCATION_PINNED,
+    .location = { CU_LOCATION_DEVICE, device_id(r->device) } };
+  struct mapped_part part = { 0, bytes };
+  if (!GROW(m->part, m->n, m->cap) || cu_api.MemCreate(&part.memory, bytes, &how, 0)) return false;
+  if (!map_part(r->device, r->base + r->bytes, part)) {
+    cu_api.MemRelease(part.memory);
+    return false;
+  }
+  m->part[m->n++] = part;
+  r->bytes += bytes;
+  return true;
+}
+
+static struct mapping *new_mapping(void)
+{
+  struct mapping *m = NEW(struct mapping);
+  if (!m) return NULL;
+  m->next = mappings;
+  return mappings = m;
+}
+
+static void drop_mapping(struct mapping *m)
+{
+  struct mapping **at = &mappings;
+  while (*at && *at != m) at = &(*at)->next;
+  if (*at) *at = m->next;
+  mem_free(m->part);
+  mem_free(m);
+}
+
+static bool grow(struct range *r, size_t bytes, bool *moved)
+{
+  bytes = align_up(bytes, gpu_of(r->device)->d.granularity);
+  if (bytes <= r->bytes) return true;
+  struct mapping *m = r->base ? mapping_of(r->base) : new_mapping();
+  if (!m) return false;
+  if (bytes > r->reserved && !remap(r, m, bytes, moved)) {
+    if (!m->base) drop_mapping(m);
+    return false;
+  }
+  return add_part(r, m, bytes - r->bytes);
+}
+
+static bool range_grow_gpu(struct range *r, size_t bytes, bool *moved)
+{
+  if (cuda_enter(r->device)) return false;
+  pthread_mutex_lock(&mapping_lock);
+  bool good = grow(r, bytes, moved);
+  pthread_mutex_unlock(&mapping_lock);
+  return good;
+}
+
+/* Parts go as wholes: what lies behind `bytes`. */
+static void trim(struct range *r, size_t bytes)
+{
+  struct mapping *m = mapping_of(r->base);
+  while (m && m->n && r->bytes - m->part[m->n - 1].bytes >= bytes) {
+    struct mapped_part last = m->part[--m->n];
+    r->bytes -= last.bytes;
+    unmap_part(r->base + r->bytes, last);
+    cu_api.MemRelease(last.memory);
+  }
+}
+
+static void range_trim_gpu(struct range *r, size_t bytes)
+{
+  if (!r->base || cuda_enter(r->device)) return;
+  pthread_mutex_lock(&mapping_lock);
+  trim(r, bytes);
+  pthread_mutex_unlock(&mapping_lock);
+}
+
+static void range_free_gpu(struct range *r)
+{
+  if (!r->base || cuda_enter(r->device)) return;
+  pthread_mutex_lock(&mapping_lock);
+  trim(r, 0);
+  struct mapping *m = mapping_of(r->base);
+  if (m) drop_mapping(m);
+  pthread_mutex_unlock(&mapping_lock);
+  cu_api.MemAddressFree((cu_pointer)(uintptr_t)r->base, r->reserved);
+}
+
+/* -- the kind of device ------------------------------------------------------------------------ */
+
+static const struct device_ops gpu_ops = {
+  .name       = "gpu",
+  .count      = count,
+  .open       = open_gpu,
+  .enter      = enter_queue,
+  .finish     = finish,
+  .alloc      = alloc,
+  .release    = release,
+  .copy       = copy,
+  .fill       = fill,
+  .stage      = stage,
+  .convert    = cuda_convert,
+  .range_grow = range_grow_gpu,
+  .range_trim = range_trim_gpu,
+  .range_free = range_free_gpu,
+  .memory     = memory,
+};
+
+__attribute__((constructor)) static void register_gpu(void)
+{
+  device_register(TY_GPU, &gpu_ops);
+  cuda_pointwise_register();
+}

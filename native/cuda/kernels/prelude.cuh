@@ -1,0 +1,99 @@
+// prelude.cuh - what all families stand on: dtypes as the engine stores them, with the numbers they
+// stand for. Half types are read as float and rounded to nearest even; integers from floats as C
+// casts do on the CPU (base/convert.h). Stands in front of each family; also read by nvcc.
+#pragma once
+typedef long long i64;
+typedef unsigned long long u64;
+typedef int i32;
+typedef unsigned u32;
+typedef unsigned short u16;
+typedef unsigned char u8;
+typedef signed char i8;
+#define FN static __device__ __forceinline__
+#if defined(__CUDACC_RTC__) && !defined(__CUDASIM__)
+typedef unsigned uint32_t;
+typedef int int32_t;
+typedef unsigned long long uint64_t;
+typedef long long int64_t;
+#endif
+#define TY_DEVICE_FN FN
+
+#ifdef __CUDASIM__
+FN float half_bits_to_float(u16 h) { return cudasim_from_half(h); }
+FN u16 float_to_half_bits(float f) { return cudasim_to_half(f); }
+#else
+FN float half_bits_to_float(u16 h)
+{
+  float f;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(f) : "h"(h));
+  return f;
+}
+FN u16 float_to_half_bits(float f)
+{
+  u16 h;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(f));
+  return h;
+}
+#endif
+FN float bf16_bits_to_float(u16 h) { return __uint_as_float((unsigned)h << 16); }
+FN u16 float_to_bf16_bits(float f)
+{
+  unsigned u = __float_as_uint(f);
+  return f != f ? (u16)(u >> 16 | 0x40) : (u16)((u + 0x7fff + (u >> 16 & 1)) >> 16);
+}
+FN i32 to_i32(double v) { return v > -2147483649.0 && v < 2147483648.0 ? (i32)v : (i32)0x80000000; }
+FN i64 to_i64(double v)
+{
+  return v >= -9223372036854775808.0 && v < 9223372036854775808.0 ? (i64)v
+                                                                  : (i64)0x8000000000000000ULL;
+}
+
+// 16-bit floats and booleans are types of their own, so that loads and stores convert by type.
+struct f16 { u16 bits; };
+struct bf16 { u16 bits; };
+struct bool8 { u8 byte; };
+
+// The type in which sums of T are made: float for half types, else float, double or 64-bit integers.
+template <typename T> struct accumulates { typedef i64 type; };
+template <> struct accumulates<float> { typedef float type; };
+template <> struct accumulates<double> { typedef double type; };
+template <> struct accumulates<f16> { typedef float type; };
+template <> struct accumulates<bf16> { typedef float type; };
+
+// get<A>(x): the number x as an A (float, double, i32, i64).
+template <typename A> FN A whole_or_real(double v) { return (A)v; }
+template <> __device__ __forceinline__ i32 whole_or_real<i32>(double v) { return to_i32(v); }
+template <> __device__ __forceinline__ i64 whole_or_real<i64>(double v) { return to_i64(v); }
+template <typename A> FN A get(float x) { return whole_or_real<A>((double)x); }
+template <> __device__ __forceinline__ float get<float>(float x) { return x; }
+template <typename A> FN A get(double x) { return whole_or_real<A>(x); }
+template <typename A> FN A get(f16 x) { return get<A>(half_bits_to_float(x.bits)); }
+template <typename A> FN A get(bf16 x) { return get<A>(bf16_bits_to_float(x.bits)); }
+template <typename A> FN A get(bool8 x) { return (A)(x.byte != 0); }
+template <typename A> FN A get(u8 x) { return (A)x; }
+template <typename A> FN A get(i8 x) { return (A)x; }
+template <typename A> FN A get(i32 x) { return (A)x; }
+template <typename A> FN A get(i64 x) { return (A)x; }
+
+// set(to, v): the number v as the engine stores it.
+template <typename A> FN void set(float &to, A v) { to = (float)v; }
+template <typename A> FN void set(double &to, A v) { to = (double)v; }
+template <typename A> FN void set(f16 &to, A v) { to.bits = float_to_half_bits((float)v); }
+template <typename A> FN void set(bf16 &to, A v) { to.bits = float_to_bf16_bits((float)v); }
+template <typename A> FN void set(bool8 &to, A v) { to.byte = v != 0; }
+FN i32 as_i32(float v) { return to_i32((double)v); }
+FN i32 as_i32(double v) { return to_i32(v); }
+FN i32 as_i32(i32 v) { return v; }
+FN i32 as_i32(i64 v) { return (i32)v; }
+FN i64 as_i64(float v) { return to_i64((double)v); }
+FN i64 as_i64(double v) { return to_i64(v); }
+FN i64 as_i64(i32 v) { return v; }
+FN i64 as_i64(i64 v) { return v; }
+template <typename A> FN void set(u8 &to, A v) { to = (u8)as_i32(v); }
+template <typename A> FN void set(i8 &to, A v) { to = (i8)as_i32(v); }
+template <typename A> FN void set(i32 &to, A v) { to = as_i32(v); }
+template <typename A> FN void set(i64 &to, A v) { to = as_i64(v); }
+
+// Every element of a loop over n, whatever the grid.
+#define EACH(i, n) \
+  for (i64 i = (i64)blockIdx.x * blockDim.x + threadIdx.x; i < (n); i += (i64)gridDim.x * blockDim.x)

@@ -1,0 +1,119 @@
+/* load.c - finds CUDA's libraries when they are first asked for: the driver, which comes with the
+** machine's GPU, and NVRTC, which comes with the toolkit.
+**
+** Where TYCHO_CUDA_PATH names a folder, libraries in it go before all others; then the system's
+** search by soname; then CUDA_HOME. Nothing is linked: a machine without a GPU runs the same
+** library, and is told what is missing only when it asks for gpu(i).
+*/
+#include <dlfcn.h>
+#include <pthread.h>
+#include "cuda/cuda.h"
+
+enum { LEAST_DRIVER = 12000 };
+
+struct cu_functions cu_api;
+struct nvrtc_functions nvrtc_api;
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+/* what became of it: TY_OK, or a code and its words */
+static int state;
+static char reason[1024];
+static int driver_version, nvrtc_version;
+
+int cuda_driver_version(void) { return driver_version; }
+int cuda_nvrtc_version(void) { return nvrtc_version; }
+
+static void *open_in(const char *folder, const char *inner, const char *name)
+{
+  char path[4096];
+  snprintf(path, sizeof path, "%s%s/%s", folder, inner, name);
+  return dlopen(path, RTLD_NOW | RTLD_LOCAL);
+}
+
+void *cuda_open(const char *const *sonames, struct text *tried)
+{
+  const char *own = env_text("TYCHO_CUDA_PATH", ""), *home = env_text("CUDA_HOME", "");
+  void *lib = NULL;
+  for (int i = 0; sonames[i] && !lib; i++) {
+    if (*own) lib = open_in(own, "", sonames[i]);
+    if (!lib) lib = dlopen(sonames[i], RTLD_NOW | RTLD_LOCAL);
+    if (!lib && *home) lib = open_in(home, "/lib64", sonames[i]);
+    if (!lib && tried) text_add(tried, "%s%s", tried->n ? ", " : "", sonames[i]);
+  }
+  if (!lib && tried) {
+    text_add(tried, " in");
+    if (*own) text_add(tried, " %s (TYCHO_CUDA_PATH),", own);
+    text_add(tried, " the system's folders%s%s%s", *home ? ", " : "", home,
+        *home ? "/lib64 (CUDA_HOME)" : "");
+  }
+  return lib;
+}
+
+static int missing(const char *what, const struct text *tried)
+{
+  return fail(TY_EDEVICE, "%s was not found; tried %s", what, tried->s ? tried->s : "nothing");
+}
+
+static int load_driver(void)
+{
+  static const char *const names[] = { "libcuda.so.1", "libcuda.so", NULL };
+  struct text tried = { 0 };
+  void *lib = cuda_open(names, &tried);
+  int code = lib ? TY_OK : missing("the CUDA driver", &tried);
+  text_done(&tried);
+  TRY(code);
+#define FIND(name, symbol, arguments) \
+  *(void **)&cu_api.name = dlsym(lib, symbol); \
+  NEED(cu_api.name, TY_EDEVICE, "the CUDA driver is too old: it has no %s", symbol);
+  CU_FUNCTIONS(FIND)
+#undef FIND
+  TRY(cuda_told(cu_api.Init(0), "starting the CUDA driver"));
+  TRY(cuda_told(cu_api.DriverGetVersion(&driver_version), "asking for the CUDA driver's version"));
+  NEED(driver_version >= LEAST_DRIVER, TY_EDEVICE,
+      "the CUDA driver serves CUDA %d.%d; at least %d.%d is needed", driver_version / 1000,
+      driver_version % 1000 / 10, LEAST_DRIVER / 1000, LEAST_DRIVER % 1000 / 10);
+  return TY_OK;
+}
+
+static int load_nvrtc(void)
+{
+  static const char *const names[] = { "libnvrtc.so.13", "libnvrtc.so.12", NULL };
+  struct text tried = { 0 };
+  int major = 0, minor = 0;
+  void *lib = cuda_open(names, &tried);
+  int code = lib ? TY_OK : missing("NVRTC, the compiler of CUDA's toolkit 12 or 13,", &tried);
+  text_done(&tried);
+  TRY(code);
+#define FIND(name, symbol, arguments) \
+  *(void **)&nvrtc_api.name = dlsym(lib, symbol); \
+  NEED(nvrtc_api.name, TY_EDEVICE, "NVRTC is too old: it has no %s", symbol);
+  NVRTC_FUNCTIONS(FIND)
+#undef FIND
+  NEED(!nvrtc_api.Version(&major, &minor), TY_EDEVICE, "NVRTC does not answer");
+  nvrtc_version = major * 1000 + minor * 10;
+  return TY_OK;
+}
+
+static void load(void)
+{
+  bool off = env_disabled("cuda");
+  state = off ? fail(TY_EDEVICE, "TYCHO_DISABLE switches CUDA off") : load_driver();
+  if (!state) state = load_nvrtc();
+  if (state) snprintf(reason, sizeof reason, "%s", ty_error());
+}
+
+int cuda_load(void)
+{
+  pthread_once(&once, load);
+  return state ? fail(state, "%s", reason) : TY_OK;
+}
+
+int cuda_told(int result, const char *what)
+{
+  const char *name = NULL, *text = NULL;
+  if (!result) return TY_OK;
+  if (cu_api.GetErrorName) cu_api.GetErrorName(result, &name);
+  if (cu_api.GetErrorString) cu_api.GetErrorString(result, &text);
+  return fail(result == CU_OUT_OF_MEMORY ? TY_EMEMORY : TY_EDEVICE, "%s: %s (%s, %d)", what,
+      text ? text : "an error", name ? name : "unknown", result);
+}

@@ -1,0 +1,188 @@
+/* pointwise.c - pointwise programs on a GPU: each is printed in the form that its operands allow,
+** compiled once, and launched with a thread per element or pack. What was made of a program hangs
+** on it. Bound by bytes. */
+#include <pthread.h>
+#include "cuda/cuda.h"
+#include "cuda/family.h"
+
+enum { BLOCK = 256, WAVES = 16 };
+
+struct variant {
+  struct variant *next;
+  int device, form, ndim, n, host;
+  uint32_t single;
+  int dtype[PW_ARGS];
+  cu_function f;
+};
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* -- forms ------------------------------------------------------------------------------------- */
+
+static bool is_number(const struct pw_loop *l, int k) { return l->host && k >= l->host; }
+
+static bool aligned(const void *p, int dtype)
+{
+  return (uintptr_t)p % (PW_PACK * dtype_size(dtype)) == 0;
+}
+
+/* One dim in which each operand is dense or a single element. Packs: their alignment, too. */
+static int dense_form(const struct pw_loop *l, void *const *operand)
+{
+  int form = PW_PACKED;
+  for (int k = 0; k < l->n; k++) {
+    if (is_number(l, k) || l->stride[k][0] == 0) continue;
+    if (l->stride[k][0] != 1) return PW_NARROW;
+    if (!aligned(operand[k], l->dtype[k])) form = PW_DENSE;
+  }
+  return l->count < 4 * BLOCK ? PW_DENSE : form;
+}
+
+static int64_t reach(const struct pw_loop *l, int k)
+{
+  int64_t last = 0;
+  for (int d = 0; d < l->ndim; d++) last += (l->dim[d] - 1) * l->stride[k][d];
+  return last;
+}
+
+static int form_of(const struct pw_loop *l, void *const *operand)
+{
+  int form = l->ndim == 1 ? dense_form(l, operand) : PW_NARROW;
+  if (form >= PW_DENSE) return form;
+  if (l->count > INT32_MAX / 2) return PW_GENERAL;
+  for (int k = 0; k < l->n; k++)
+    if (!is_number(l, k) && reach(l, k) > INT32_MAX) return PW_GENERAL;
+  return PW_NARROW;
+}
+
+static uint32_t singles(const struct pw_loop *l)
+{
+  uint32_t mask = 0;
+  for (int k = 0; k < l->n; k++)
+    if (!is_number(l, k) && l->stride[k][0] == 0) mask |= 1u << k;
+  return mask;
+}
+
+/* -- variants ---------------------------------------------------------------------------------- */
+
+static struct variant wanted(int device, const struct pw_loop *l, void *const *operand)
+{
+  struct variant v = { .device = device, .form = form_of(l, operand), .n = l->n, .host = l->host };
+  if (v.form >= PW_DENSE)
+    v.single = singles(l);
+  else
+    v.ndim = l->ndim;
+  for (int k = 0; k < l->n; k++) v.dtype[k] = l->dtype[k];
+  return v;
+}
+
+static bool same(const struct variant *a, const struct variant *b)
+{
+  return a->device == b->device && a->form == b->form && a->ndim == b->ndim && a->n == b->n &&
+      a->host == b->host && a->single == b->single &&
+      !memcmp(a->dtype, b->dtype, sizeof *a->dtype * (size_t)a->n);
+}
+
+static const struct variant *find(struct variant *list, const struct variant *v)
+{
+  while (list && !same(list, v)) list = list->next;
+  return list;
+}
+
+static int compile(const struct pw_program *t, const struct variant *v, struct variant **out)
+{
+  static const char *const options[] = { "--std=c++17", "--fmad=false", NULL };
+  struct pw_cuda how = { v->form, v->n, v->ndim, v->dtype, v->single, v->host };
+  struct text source = { 0 };
+  struct variant *made = NEW(struct variant);
+  NEED(made, TY_EMEMORY, "out of memory");
+  *made = *v;
+  int code = pw_cuda(t, &how, "pointwise", &source);
+  if (!code) code = cuda_compile(v->device, source.s, options, "pointwise", &made->f);
+  text_done(&source);
+  if (code) return mem_free(made), code;
+  *out = made;
+  return TY_OK;
+}
+
+static int variant_of(const struct pw_program *t, const struct variant *v,
+    const struct variant **out)
+{
+  struct variant **head = (struct variant **)pw_made(t), *made = NULL;
+  *out = find(__atomic_load_n(head, __ATOMIC_ACQUIRE), v);
+  if (*out) return TY_OK;
+  pthread_mutex_lock(&lock);
+  *out = find(*head, v);
+  int code = *out ? TY_OK : compile(t, v, &made);
+  if (!*out && !code) {
+    made->next = *head;
+    __atomic_store_n(head, made, __ATOMIC_RELEASE);
+    *out = made;
+  }
+  pthread_mutex_unlock(&lock);
+  return code;
+}
+
+static void forget(void *made)
+{
+  for (struct variant *v = made, *next; v; v = next) {
+    next = v->next;
+    mem_free(v);
+  }
+}
+
+/* -- launching --------------------------------------------------------------------------------- */
+
+struct writer { char *at; };
+
+static void put(struct writer *w, const void *p, size_t n)
+{
+  memcpy(w->at, p, n);
+  w->at += n;
+}
+
+static void put_index(struct writer *w, bool wide, int64_t v)
+{
+  int32_t narrow = (int32_t)v;
+  if (wide)
+    put(w, &v, sizeof v);
+  else
+    put(w, &narrow, sizeof narrow);
+}
+
+/* The struct that cuda_source.c describes. */
+static void put_arguments(
+    struct writer *w, const struct variant *v, const struct pw_loop *l, void *const *operand)
+{
+  char *begin = w->at;
+  put(w, &l->count, sizeof l->count);
+  bool wide = v->form == PW_GENERAL;
+  for (int d = 0; d < v->ndim; d++) put_index(w, wide, l->dim[d]);
+  for (int k = 0; k < l->n; k++)
+    for (int d = 0; d < v->ndim; d++) put_index(w, wide, is_number(l, k) ? 0 : l->stride[k][d]);
+  w->at = begin + align_up((size_t)(w->at - begin), 8);
+  for (int k = 0; k < l->n; k++) {
+    uint64_t value = (uint64_t)(uintptr_t)operand[k];
+    if (is_number(l, k)) memcpy(&value, operand[k], sizeof value);
+    put(w, &value, sizeof value);
+  }
+}
+
+static int run(
+    int device, const struct pw_program *t, const struct pw_loop *l, void *const *operand)
+{
+  _Alignas(8) char arguments[8 + (TY_MAXDIM + PW_ARGS * TY_MAXDIM + PW_ARGS + 1) * 8];
+  struct writer w = { arguments };
+  void *params[] = { arguments };
+  struct variant v = wanted(device, l, operand);
+  const struct variant *made;
+  TRY(variant_of(t, &v, &made));
+  put_arguments(&w, &v, l, operand);
+  int64_t threads = v.form == PW_PACKED ? l->count / PW_PACK : l->count;
+  int64_t most = (int64_t)cuda_device(device)->processors * WAVES;
+  int64_t blocks = MIN((threads + BLOCK - 1) / BLOCK, most);
+  return cuda_launch(device, made->f, MAX(blocks, 1), BLOCK, 0, params);
+}
+
+static const struct pw_device gpu = { run, cuda_sum_to, forget };
+
+void cuda_pointwise_register(void) { pw_register(TY_GPU, &gpu); }

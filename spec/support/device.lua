@@ -1,0 +1,52 @@
+-- The device that specs run on: TYCHO_TEST_DEVICE="gpu(0)" makes it the one where arrays and
+-- executors live that are given none. Specs look at elements through `x:data()`; for a GPU that is
+-- a stand-in here: elements as they were when it was asked for, written through one by one.
+-- `ty.cpu()` means that device, too; `ty.cpu(0)` is the CPU.
+
+local ffi = require "ffi"
+local ty = require "tycho"
+local native = require "tycho.core.ffi"
+
+local device = {}
+
+device.name = os.getenv("TYCHO_TEST_DEVICE")
+device.is_gpu = device.name ~= nil and device.name:match("^gpu") ~= nil
+
+local POINTER = { float32 = "float *", float64 = "double *", float16 = "uint16_t *",
+  bfloat16 = "uint16_t *", int32 = "int32_t *", int64 = "int64_t *", int8 = "int8_t *",
+  uint8 = "uint8_t *", bool = "uint8_t *" }
+
+local function mirror(x)
+  local raw = x:tostring_raw()
+  local bytes = ffi.new("char[?]", #raw)
+  ffi.copy(bytes, raw, #raw)
+  local p = ffi.cast(POINTER[x.dtype], bytes)
+  return setmetatable({}, {
+    __index = function(_, i)
+      return p[i]
+    end,
+    __newindex = function(_, i, v)
+      p[i] = v
+      assert(native.C.ty_tensor_write(x._h, bytes, #raw) == 0, "a write to the device failed")
+    end,
+  })
+end
+
+--- Enters the device, once per state of Lua.
+function device.enter()
+  if not device.name or ty.current_context() == ty.Context(device.name) then
+    return
+  end
+  ty.Context(device.name):enter()
+  require "tycho.ndarray"
+  local NDArray, cpu = require("tycho.ndarray.class").NDArray, ty.cpu
+  function ty.cpu(...)
+    return select("#", ...) == 0 and ty.Context(device.name) or cpu(...)
+  end
+  local data = NDArray.data
+  function NDArray.data(x)
+    return x.context.device_type == "gpu" and mirror(x) or data(x)
+  end
+end
+
+return device
