@@ -54,7 +54,8 @@ static int split_axes(const ty_desc *dst, const ty_desc *src, struct sum_axes *a
   return TY_OK;
 }
 
-int cuda_sum_to(int device, void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d)
+int cuda_sum_rows(int device, void *dst, const ty_desc *dst_d, const void *src,
+    const ty_desc *src_d, bool add)
 {
   struct sum_axes a;
   int64_t buffer[2 + 3 * TY_MAXDIM + 2 * TY_MAXDIM] = { 1, 1 };
@@ -68,9 +69,15 @@ int cuda_sum_to(int device, void *dst, const ty_desc *dst_d, const void *src, co
   for (int i = 0; i < nfold; i++) buffer[1] *= a.fold[i][0];
   memcpy(buffer + 2, a.keep, sizeof a.keep[0] * (size_t)nkeep);
   memcpy(buffer + 2 + 3 * nkeep, a.fold, sizeof a.fold[0] * (size_t)nfold);
-  snprintf(defines, sizeof defines, "T=%s TO=%s A=%s KEEP=%d FOLD=%d", cuda_type(src_d->dtype),
-      cuda_type(dst_d->dtype), dtype_float(src_d->dtype) ? "double" : "i64", nkeep, nfold);
+  snprintf(defines, sizeof defines, "T=%s TO=%s A=%s KEEP=%d FOLD=%d ADD=%d",
+      cuda_type(src_d->dtype), cuda_type(dst_d->dtype),
+      dtype_float(src_d->dtype) ? "double" : "i64", nkeep, nfold, add);
   TRY(cuda_family(device, FAMILY_sum_to, defines, "sum_to", &f));
   void *params[] = { &dst, &src, buffer };
   return cuda_launch(device, f, MIN(buffer[0], INT32_MAX), BLOCK, 0, params);
+}
+
+int cuda_sum_to(int device, void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d)
+{
+  return cuda_sum_rows(device, dst, dst_d, src, src_d, false);
 }

@@ -12,6 +12,10 @@
 #include <pthread.h>
 #include "cuda/family.h"
 
+#define TABLE(name) extern const struct op_kernels cuda_##name[];
+CUDA_TABLES(TABLE)
+#undef TABLE
+
 enum { PIECE = 4 << 20, LEAST_ARCH = 50 };
 
 struct staging {
@@ -436,4 +440,7 @@ __attribute__((constructor)) static void register_gpu(void)
 {
   device_register(TY_GPU, &gpu_ops);
   cuda_pointwise_register();
+#define REGISTER(name) op_register_kernels(TY_GPU, cuda_##name);
+  CUDA_TABLES(REGISTER)
+#undef REGISTER
 }

@@ -31,3 +31,10 @@ int64_t cuda_blocks(int device, int64_t n, int block);
 
 int cuda_convert(int device, void *dst, int dst_type, const void *src, int src_type, int64_t n);
 int cuda_sum_to(int device, void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);
+/* the same; add: onto what dst holds */
+int cuda_sum_rows(int device, void *dst, const ty_desc *dst_d, const void *src,
+    const ty_desc *src_d, bool add);
+
+/* tables of kernels, by the names of their files */
+#define CUDA_TABLES(_) \
+  _(matrices)

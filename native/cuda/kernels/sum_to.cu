@@ -8,6 +8,7 @@
 #define A double
 #define KEEP 2
 #define FOLD 2
+#define ADD 0
 #endif
 
 struct sum_args {
@@ -42,7 +43,7 @@ extern "C" __global__ void sum_to(TO *dst, const T *src, const struct sum_args _
       if (threadIdx.x < n) part[threadIdx.x] += part[threadIdx.x + n];
       __syncthreads();
     }
-    if (threadIdx.x == 0) set(dst[to], part[0]);
+    if (threadIdx.x == 0) set(dst[to], ADD ? part[0] + get<A>(dst[to]) : part[0]);
     __syncthreads();
   }
 }

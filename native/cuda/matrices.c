@@ -1,0 +1,203 @@
+/* matrices.c - operators that are products of matrices: FullyConnected, dot, batch_dot,
+** _linalg_gemm2, each with its gradients. A kernel's state holds the plans of its products. */
+#include "cuda/family.h"
+#include "cuda/product.h"
+#include "op/registry.h"
+
+/* Two matrices, or sets of them, whose products make a result and the gradients. */
+struct pair { int dtype; bool ta, tb; int64_t m, n, k, batch; double alpha; };
+struct plans { struct product_plan *of[2]; };
+
+static size_t plans_size(const struct call *c) { return sizeof(struct plans); }
+
+static void plans_done(void *state)
+{
+  struct plans *s = state;
+  for (int i = 0; i < COUNT(s->of); i++) product_done(s->of[i]);
+}
+
+static bool flag(const struct call *c, const char *name)
+{
+  bool found;
+  double v = op_number(c->op, c->param, name, &found);
+  return found && v > 0;
+}
+
+static double number(const struct call *c, const char *name, double otherwise)
+{
+  bool found;
+  double v = op_number(c->op, c->param, name, &found);
+  return found ? v : otherwise;
+}
+
+/* op(A) (m x k) times op(B) (k x n), packed one behind the other */
+static struct product product_of(
+    const struct pair *s, bool ta, bool tb, int64_t m, int64_t n, int64_t k, bool add)
+{
+  return (struct product){ .dtype = s->dtype, .ta = ta, .tb = tb, .m = m, .n = n, .k = k,
+    .lda = ta ? m : k, .ldb = tb ? k : n, .ldc = n, .batch = s->batch, .stride_a = m * k,
+    .stride_b = k * n, .stride_c = m * n, .alpha = s->alpha, .beta = add };
+}
+
+static struct product forward_product(const struct pair *s)
+{
+  return product_of(s, s->ta, s->tb, s->m, s->n, s->k, false);
+}
+
+/* dA = alpha G op(B)^T, or transposed alpha op(B) G^T */
+static struct product first_gradient(const struct pair *s, bool add)
+{
+  return s->ta ? product_of(s, s->tb, true, s->k, s->m, s->n, add)
+               : product_of(s, false, !s->tb, s->m, s->k, s->n, add);
+}
+
+static struct product second_gradient(const struct pair *s, bool add)
+{
+  return s->tb ? product_of(s, true, s->ta, s->n, s->k, s->m, add)
+               : product_of(s, !s->ta, false, s->k, s->n, s->m, add);
+}
+
+/* -- which pair a call is ---------------------------------------------------------------------- */
+
+static struct pair linear_pair(const struct call *c, const ty_desc *x, const ty_desc *w)
+{
+  struct pair s = { .dtype = w->dtype, .tb = true, .n = w->dim[0], .k = w->dim[1], .batch = 1,
+    .alpha = 1 };
+  s.m = desc_count(x) / s.k;
+  return s;
+}
+
+static struct pair dot_pair(const struct call *c, const ty_desc *a, const ty_desc *b)
+{
+  struct pair s = { .dtype = a->dtype, .ta = flag(c, "transpose_a"), .tb = flag(c, "transpose_b"),
+    .batch = 1, .alpha = 1 };
+  s.k = a->dim[s.ta ? 0 : a->ndim - 1];
+  s.m = desc_count(a) / s.k;
+  s.n = desc_count(b) / s.k;
+  return s;
+}
+
+static struct pair batch_pair(const struct call *c, const ty_desc *a, const ty_desc *b)
+{
+  struct pair s = { .dtype = a->dtype, .ta = flag(c, "transpose_a"), .tb = flag(c, "transpose_b"),
+    .alpha = number(c, "alpha", 1) };
+  s.m = a->dim[a->ndim - (s.ta ? 1 : 2)];
+  s.k = a->dim[a->ndim - (s.ta ? 2 : 1)];
+  s.n = b->dim[b->ndim - (s.tb ? 2 : 1)];
+  s.batch = desc_count(a) / (s.m * s.k);
+  return s;
+}
+
+/* `first`: place of A among the inputs */
+static struct pair pair_of(const struct call *c, int first)
+{
+  const ty_desc *a = &c->in[first].d, *b = &c->in[first + 1].d;
+  const char *name = c->op->name;
+  if (!strcmp(name, "FullyConnected")) return linear_pair(c, a, b);
+  return strcmp(name, "dot") ? batch_pair(c, a, b) : dot_pair(c, a, b);
+}
+
+static const char *refuse_axis(const struct call *c)
+{
+  return !strcmp(c->op->name, "_linalg_gemm2") && number(c, "axis", -2) != -2
+      ? "rows on another axis than the last but one"
+      : NULL;
+}
+
+/* -- forward ----------------------------------------------------------------------------------- */
+
+static struct product whole_product(const struct call *c)
+{
+  struct pair s = pair_of(c, 0);
+  struct product p = forward_product(&s);
+  p.biased = !strcmp(c->op->name, "FullyConnected") && c->nin > 2;
+  p.relu = c->act == ACT_RELU;
+  return p;
+}
+
+static const char *forward_refuse(const struct call *c)
+{
+  const char *no = refuse_axis(c);
+  struct product p = whole_product(c);
+  return no ? no : product_refuse(c->device, &p);
+}
+
+static size_t forward_scratch(const struct call *c)
+{
+  struct product p = whole_product(c);
+  return product_workspace(c->device, &p);
+}
+
+static int forward(struct call *c)
+{
+  struct product p = whole_product(c);
+  struct plans *s = c->state;
+  return product_run(c->device, &p, &s->of[0], c->in[0].p, c->in[1].p,
+      p.biased ? c->in[2].p : NULL, c->out[0].p, c->tmp);
+}
+
+/* -- backward: in: gradient of the output, A, B; out: gradients of A, B, bias ------------------ */
+
+static const char *backward_refuse(const struct call *c)
+{
+  const char *no = c->loss || c->nin > 3 ? "more than one product" : refuse_axis(c);
+  struct pair s = pair_of(c, 1);
+  struct product a = first_gradient(&s, c->add & 1), b = second_gradient(&s, c->add >> 1 & 1);
+  if (!no) no = product_refuse(c->device, &a);
+  return no ? no : product_refuse(c->device, &b);
+}
+
+static size_t backward_scratch(const struct call *c)
+{
+  struct pair s = pair_of(c, 1);
+  struct product a = first_gradient(&s, c->add & 1), b = second_gradient(&s, c->add >> 1 & 1);
+  return MAX(product_workspace(c->device, &a), product_workspace(c->device, &b));
+}
+
+static int backward(struct call *c)
+{
+  struct pair s = pair_of(c, 1);
+  struct plans *plans = c->state;
+  struct product p = second_gradient(&s, c->add >> 1 & 1);
+  const void *g = c->in[0].p, *a = c->in[1].p, *b = c->in[2].p;
+  if (c->out[1].p)
+    TRY(product_run(c->device, &p, &plans->of[1], s.tb ? g : a, s.tb ? a : g, NULL, c->out[1].p,
+        c->tmp));
+  if (c->nout > 2 && c->out[2].p) {
+    ty_desc rows = { .dtype = s.dtype, .ndim = 2, .dim = { s.m, s.n } };
+    ty_desc sum = { .dtype = s.dtype, .ndim = 2, .dim = { 1, s.n } };
+    TRY(cuda_sum_rows(c->device, c->out[2].p, &sum, g, &rows, c->add >> 2 & 1));
+  }
+  p = first_gradient(&s, c->add & 1);
+  if (!c->out[0].p) return TY_OK;
+  /* last: it may lie in the place of the data */
+  return product_run(c->device, &p, &plans->of[0], s.ta ? b : g, s.ta ? g : b, NULL, c->out[0].p,
+      c->tmp);
+}
+
+/* -- the table --------------------------------------------------------------------------------- */
+
+enum { TYPES = T(TY_F32) | T(TY_F64) | T(TY_F16) | T(TY_BF16) };
+static const struct kernel linear[] = {
+  { "cublaslt", forward, TYPES, forward_refuse, forward_scratch, plans_size, plans_done, 0, K_ACT },
+  { 0 }
+};
+static const struct kernel product[] = {
+  { "cublaslt", forward, TYPES, forward_refuse, forward_scratch, plans_size, plans_done },
+  { 0 }
+};
+static const struct kernel linear_back[] = {
+  { "cublaslt", backward, TYPES, backward_refuse, backward_scratch, plans_size, plans_done, 7 },
+  { 0 }
+};
+static const struct kernel product_back[] = {
+  { "cublaslt", backward, TYPES, backward_refuse, backward_scratch, plans_size, plans_done, 3 },
+  { 0 }
+};
+const struct op_kernels cuda_matrices[] = {
+  { "FullyConnected", linear, linear_back },
+  { "dot", product, product_back },
+  { "batch_dot", product, product_back },
+  { "_linalg_gemm2", product, product_back },
+  { 0 }
+};

@@ -1,0 +1,178 @@
+/* product.c - see product.h. cublasLt counts columns first: a row-major C = A B is given to it as
+** C' = B' A', where X' is the same memory read as columns. The plan of a product (descriptors and
+** the algorithm that the library's heuristics choose) is made once and kept with the kernel. */
+#include <dlfcn.h>
+#include <pthread.h>
+#include "cuda/cublaslt.h"
+#include "cuda/product.h"
+
+enum { WORKSPACE = 32 << 20 };
+
+static struct lt_functions lt;
+static lt_handle handles[CUDA_DEVICES];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static int loaded;                                    /* 1: yes, -1: no */
+
+struct product_plan {
+  lt_product product;
+  lt_layout a, b, c;
+  struct lt_choice choice;
+  uint64_t bias;
+};
+
+/* -- the library ------------------------------------------------------------------------------- */
+
+static bool load(void)
+{
+  static const char *const names[] = { "libcublasLt.so.13", "libcublasLt.so.12", NULL };
+  void *lib = cuda_open(names, NULL);
+  bool good = lib != NULL;
+#define FIND(name, symbol, arguments) \
+  if (good) *(void **)&lt.name = dlsym(lib, symbol), good = lt.name != NULL;
+  LT_FUNCTIONS(FIND)
+#undef FIND
+  return good;
+}
+
+static lt_handle handle_of(int device)
+{
+  lt_handle *h = &handles[device_id(device)];
+  if (cuda_enter(device)) return NULL;
+  pthread_mutex_lock(&lock);
+  if (!loaded) loaded = load() ? 1 : -1;
+  if (loaded > 0 && !*h && lt.Create(h)) *h = NULL;
+  lt_handle made = loaded > 0 ? *h : NULL;
+  pthread_mutex_unlock(&lock);
+  return made;
+}
+
+bool product_allows_tf32(void)
+{
+  const char *p = env_text("TYCHO_PRECISION", "highest");
+  return !strcmp(p, "high") || !strcmp(p, "medium");
+}
+
+/* -- plans ------------------------------------------------------------------------------------- */
+
+static int type_of(int dtype)
+{
+  return dtype == TY_F64   ? LT_F64
+      : dtype == TY_F16    ? LT_F16
+      : dtype == TY_BF16   ? LT_BF16
+                           : LT_F32;
+}
+
+static bool layout(
+    lt_layout *l, int type, int64_t rows, int64_t cols, int64_t ld, int64_t batch, int64_t stride)
+{
+  int32_t n = (int32_t)batch;
+  if (lt.LayoutCreate(l, type, (uint64_t)rows, (uint64_t)cols, ld)) return false;
+  return batch == 1 ||
+      (!lt.LayoutSet(*l, LT_BATCH, &n, sizeof n) &&
+          !lt.LayoutSet(*l, LT_STRIDE, &stride, sizeof stride));
+}
+
+static bool set_product(struct product_plan *t, const struct product *p)
+{
+  int32_t type = type_of(p->dtype), ta = p->tb, tb = p->ta;
+  int compute = p->dtype == TY_F64                       ? LT_BY_F64
+      : p->dtype == TY_F32 && product_allows_tf32()      ? LT_BY_TF32
+                                                         : LT_BY_F32;
+  uint32_t epilogue = p->biased ? (p->relu ? LT_RELU_BIAS : LT_ADD_BIAS)
+                                : (p->relu ? LT_RELU : LT_DEFAULT);
+  int scale = p->dtype == TY_F64 ? LT_F64 : LT_F32;
+  if (lt.MatmulDescCreate(&t->product, compute, scale)) return false;
+  bool good = !lt.MatmulDescSet(t->product, LT_TRANSA, &ta, sizeof ta) &&
+      !lt.MatmulDescSet(t->product, LT_TRANSB, &tb, sizeof tb) &&
+      !lt.MatmulDescSet(t->product, LT_EPILOGUE, &epilogue, sizeof epilogue);
+  return good && (!p->biased || !lt.MatmulDescSet(t->product, LT_BIAS_TYPE, &type, sizeof type));
+}
+
+/* The operands change places, and with them rows and columns. */
+static bool set_layouts(struct product_plan *t, const struct product *p)
+{
+  int type = type_of(p->dtype);
+  int64_t br = p->tb ? p->k : p->n, bc = p->tb ? p->n : p->k;
+  int64_t ar = p->ta ? p->m : p->k, ac = p->ta ? p->k : p->m;
+  return layout(&t->a, type, br, bc, p->ldb, p->batch, p->stride_b) &&
+      layout(&t->b, type, ar, ac, p->lda, p->batch, p->stride_a) &&
+      layout(&t->c, type, p->n, p->m, p->ldc, p->batch, p->stride_c);
+}
+
+static bool choose(lt_handle h, struct product_plan *t)
+{
+  size_t workspace = WORKSPACE;
+  lt_preference preference;
+  int found = 0;
+  if (lt.PreferenceCreate(&preference)) return false;
+  bool good = !lt.PreferenceSet(preference, LT_WORKSPACE, &workspace, sizeof workspace) &&
+      !lt.Choose(h, t->product, t->a, t->b, t->c, t->c, preference, 1, &t->choice, &found);
+  lt.PreferenceDestroy(preference);
+  return good && found > 0 && t->choice.workspace <= workspace;
+}
+
+void product_done(struct product_plan *t)
+{
+  if (!t) return;
+  if (t->product) lt.MatmulDescDestroy(t->product);
+  if (t->a) lt.LayoutDestroy(t->a);
+  if (t->b) lt.LayoutDestroy(t->b);
+  if (t->c) lt.LayoutDestroy(t->c);
+  mem_free(t);
+}
+
+static struct product_plan *make_plan(int device, const struct product *p)
+{
+  lt_handle h = handle_of(device);
+  struct product_plan *t = h ? NEW(struct product_plan) : NULL;
+  if (!t) return NULL;
+  if (set_product(t, p) && set_layouts(t, p) && choose(h, t)) return t;
+  product_done(t);
+  return NULL;
+}
+
+size_t product_workspace(int device, const struct product *p)
+{
+  struct product_plan *t = make_plan(device, p);
+  size_t bytes = t ? t->choice.workspace : 0;
+  product_done(t);
+  return bytes;
+}
+
+const char *product_refuse(int device, const struct product *p)
+{
+  if (!handle_of(device)) return "cublasLt was not found";
+  struct product_plan *t = make_plan(device, p);
+  product_done(t);
+  return t ? NULL : "cublasLt does not do it";
+}
+
+/* -- running ----------------------------------------------------------------------------------- */
+
+static int told(int status, const struct product *p)
+{
+  if (!status) return TY_OK;
+  return fail(TY_ERUN, "cublasLt: a product of %lld x %lld x %lld fails with status %d",
+      (long long)p->m, (long long)p->n, (long long)p->k, status);
+}
+
+int product_run(int device, const struct product *p, struct product_plan **plan, const void *a,
+    const void *b, const void *bias, void *c, void *workspace)
+{
+  float alpha = (float)p->alpha, beta = (float)p->beta;
+  bool wide = p->dtype == TY_F64;
+  const void *by[] = { wide ? (const void *)&p->alpha : &alpha,
+    wide ? (const void *)&p->beta : &beta };
+  if (!*plan) *plan = make_plan(device, p);
+  struct product_plan *t = *plan;
+  NEED(t, TY_ERUN, "cublasLt has no way to make a product of %lld x %lld x %lld",
+      (long long)p->m, (long long)p->n, (long long)p->k);
+  uint64_t at = (uint64_t)(uintptr_t)bias;
+  if (p->biased && at != t->bias) {
+    TRY(told(lt.MatmulDescSet(t->product, LT_BIAS, &at, sizeof at), p));
+    t->bias = at;
+  }
+  __atomic_add_fetch(&cuda_counts.launched, 1, __ATOMIC_RELAXED);
+  return told(lt.Matmul(handle_of(device), t->product, by[0], b, t->a, a, t->b, by[1], c, t->c, c,
+      t->c, &t->choice.algorithm, workspace, t->choice.workspace, cuda_stream(device)), p);
+}

@@ -1,0 +1,25 @@
+/* product.h - products of matrices on a GPU, by cublasLt. */
+#pragma once
+#include "cuda/cuda.h"
+
+/* C = act(alpha op(A) op(B) + beta C + bias), row-major, `batch` times with strides in elements.
+** op(A) is m x k, op(B) is k x n; ld: elements from row to row as they lie. bias: n numbers. */
+struct product {
+  int dtype;
+  bool ta, tb, biased, relu;
+  int64_t m, n, k, lda, ldb, ldc;
+  int64_t batch, stride_a, stride_b, stride_c;
+  double alpha, beta;
+};
+/* what was decided for a product; zero-initialised in a kernel's state, freed by product_done */
+struct product_plan;
+/* bytes of workspace that it wants; 0 also where it cannot be asked */
+size_t product_workspace(int device, const struct product *p);
+/* NULL: cublasLt is there and does it; else the reason */
+const char *product_refuse(int device, const struct product *p);
+/* the workspace has what product_workspace said */
+int  product_run(int device, const struct product *p, struct product_plan **plan, const void *a,
+    const void *b, const void *bias, void *c, void *workspace);
+void product_done(struct product_plan *plan);
+/* TYCHO_PRECISION: "highest" (default), "high" or "medium": the latter two allow TF32 */
+bool product_allows_tf32(void);
