@@ -27,7 +27,8 @@ enum { LT_BATCH = 5, LT_STRIDE = 6, LT_WORKSPACE = 1 };
   _(Create,              "cublasLtCreate", (lt_handle *)) \
   _(MatmulDescCreate,    "cublasLtMatmulDescCreate", (lt_product *, int, int)) \
   _(MatmulDescDestroy,   "cublasLtMatmulDescDestroy", (lt_product)) \
-  _(MatmulDescSet,       "cublasLtMatmulDescSetAttribute", (lt_product, int, const void *, size_t)) \
+  _(MatmulDescSet,       "cublasLtMatmulDescSetAttribute", \
+    (lt_product, int, const void *, size_t)) \
   _(LayoutCreate,        "cublasLtMatrixLayoutCreate", \
     (lt_layout *, int, uint64_t, uint64_t, int64_t)) \
   _(LayoutDestroy,       "cublasLtMatrixLayoutDestroy", (lt_layout)) \
@@ -42,8 +43,8 @@ enum { LT_BATCH = 5, LT_STRIDE = 6, LT_WORKSPACE = 1 };
      struct lt_choice *, int *)) \
   _(Matmul,              "cublasLtMatmul", \
     (lt_handle, lt_product, const void *, const void *, lt_layout, const void *, lt_layout, \
-     const void *, const void *, lt_layout, void *, lt_layout, const struct lt_algorithm *, void *, \
-     size_t, cu_stream))
+     const void *, const void *, lt_layout, void *, lt_layout, const struct lt_algorithm *, \
+     void *, size_t, cu_stream))
 
 #define DECLARE(name, symbol, arguments) int (*name) arguments;
 struct lt_functions { LT_FUNCTIONS(DECLARE) };

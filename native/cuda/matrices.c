@@ -5,7 +5,7 @@
 #include "op/registry.h"
 
 /* Two matrices, or sets of them, whose products make a result and the gradients. */
-struct pair { int dtype; bool ta, tb; int64_t m, n, k, batch; double alpha; };
+struct matrices { int dtype; bool ta, tb; int64_t m, n, k, batch; double alpha; };
 struct plans { struct product_plan *of[2]; };
 
 static size_t plans_size(const struct call *c) { return sizeof(struct plans); }
@@ -32,26 +32,26 @@ static double number(const struct call *c, const char *name, double otherwise)
 
 /* op(A) (m x k) times op(B) (k x n), packed one behind the other */
 static struct product product_of(
-    const struct pair *s, bool ta, bool tb, int64_t m, int64_t n, int64_t k, bool add)
+    const struct matrices *s, bool ta, bool tb, int64_t m, int64_t n, int64_t k, bool add)
 {
   return (struct product){ .dtype = s->dtype, .ta = ta, .tb = tb, .m = m, .n = n, .k = k,
     .lda = ta ? m : k, .ldb = tb ? k : n, .ldc = n, .batch = s->batch, .stride_a = m * k,
     .stride_b = k * n, .stride_c = m * n, .alpha = s->alpha, .beta = add };
 }
 
-static struct product forward_product(const struct pair *s)
+static struct product forward_product(const struct matrices *s)
 {
   return product_of(s, s->ta, s->tb, s->m, s->n, s->k, false);
 }
 
 /* dA = alpha G op(B)^T, or transposed alpha op(B) G^T */
-static struct product first_gradient(const struct pair *s, bool add)
+static struct product first_gradient(const struct matrices *s, bool add)
 {
   return s->ta ? product_of(s, s->tb, true, s->k, s->m, s->n, add)
                : product_of(s, false, !s->tb, s->m, s->k, s->n, add);
 }
 
-static struct product second_gradient(const struct pair *s, bool add)
+static struct product second_gradient(const struct matrices *s, bool add)
 {
   return s->tb ? product_of(s, true, s->ta, s->n, s->k, s->m, add)
                : product_of(s, !s->ta, false, s->k, s->n, s->m, add);
@@ -59,17 +59,17 @@ static struct product second_gradient(const struct pair *s, bool add)
 
 /* -- which pair a call is ---------------------------------------------------------------------- */
 
-static struct pair linear_pair(const struct call *c, const ty_desc *x, const ty_desc *w)
+static struct matrices linear_pair(const struct call *c, const ty_desc *x, const ty_desc *w)
 {
-  struct pair s = { .dtype = w->dtype, .tb = true, .n = w->dim[0], .k = w->dim[1], .batch = 1,
+  struct matrices s = { .dtype = w->dtype, .tb = true, .n = w->dim[0], .k = w->dim[1], .batch = 1,
     .alpha = 1 };
   s.m = desc_count(x) / s.k;
   return s;
 }
 
-static struct pair dot_pair(const struct call *c, const ty_desc *a, const ty_desc *b)
+static struct matrices dot_pair(const struct call *c, const ty_desc *a, const ty_desc *b)
 {
-  struct pair s = { .dtype = a->dtype, .ta = flag(c, "transpose_a"), .tb = flag(c, "transpose_b"),
+  struct matrices s = { .dtype = a->dtype, .ta = flag(c, "transpose_a"), .tb = flag(c, "transpose_b"),
     .batch = 1, .alpha = 1 };
   s.k = a->dim[s.ta ? 0 : a->ndim - 1];
   s.m = desc_count(a) / s.k;
@@ -77,9 +77,9 @@ static struct pair dot_pair(const struct call *c, const ty_desc *a, const ty_des
   return s;
 }
 
-static struct pair batch_pair(const struct call *c, const ty_desc *a, const ty_desc *b)
+static struct matrices batch_pair(const struct call *c, const ty_desc *a, const ty_desc *b)
 {
-  struct pair s = { .dtype = a->dtype, .ta = flag(c, "transpose_a"), .tb = flag(c, "transpose_b"),
+  struct matrices s = { .dtype = a->dtype, .ta = flag(c, "transpose_a"), .tb = flag(c, "transpose_b"),
     .alpha = number(c, "alpha", 1) };
   s.m = a->dim[a->ndim - (s.ta ? 1 : 2)];
   s.k = a->dim[a->ndim - (s.ta ? 2 : 1)];
@@ -89,7 +89,7 @@ static struct pair batch_pair(const struct call *c, const ty_desc *a, const ty_d
 }
 
 /* `first`: place of A among the inputs */
-static struct pair pair_of(const struct call *c, int first)
+static struct matrices pair_of(const struct call *c, int first)
 {
   const ty_desc *a = &c->in[first].d, *b = &c->in[first + 1].d;
   const char *name = c->op->name;
@@ -108,7 +108,7 @@ static const char *refuse_axis(const struct call *c)
 
 static struct product whole_product(const struct call *c)
 {
-  struct pair s = pair_of(c, 0);
+  struct matrices s = pair_of(c, 0);
   struct product p = forward_product(&s);
   p.biased = !strcmp(c->op->name, "FullyConnected") && c->nin > 2;
   p.relu = c->act == ACT_RELU;
@@ -141,7 +141,7 @@ static int forward(struct call *c)
 static const char *backward_refuse(const struct call *c)
 {
   const char *no = c->loss || c->nin > 3 ? "more than one product" : refuse_axis(c);
-  struct pair s = pair_of(c, 1);
+  struct matrices s = pair_of(c, 1);
   struct product a = first_gradient(&s, c->add & 1), b = second_gradient(&s, c->add >> 1 & 1);
   if (!no) no = product_refuse(c->device, &a);
   return no ? no : product_refuse(c->device, &b);
@@ -149,14 +149,14 @@ static const char *backward_refuse(const struct call *c)
 
 static size_t backward_scratch(const struct call *c)
 {
-  struct pair s = pair_of(c, 1);
+  struct matrices s = pair_of(c, 1);
   struct product a = first_gradient(&s, c->add & 1), b = second_gradient(&s, c->add >> 1 & 1);
   return MAX(product_workspace(c->device, &a), product_workspace(c->device, &b));
 }
 
 static int backward(struct call *c)
 {
-  struct pair s = pair_of(c, 1);
+  struct matrices s = pair_of(c, 1);
   struct plans *plans = c->state;
   struct product p = second_gradient(&s, c->add >> 1 & 1);
   const void *g = c->in[0].p, *a = c->in[1].p, *b = c->in[2].p;
