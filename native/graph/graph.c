@@ -7,16 +7,9 @@
 #include "graph/graph.h"
 #include "op/registry.h"
 
-const char *attr_get(const ty_attr *attr, int n, const char *key)
-{
-  for (int i = 0; i < n; i++)
-    if (!strcmp(attr[i].key, key)) return attr[i].value;
-  return NULL;
-}
-
 const char *node_attr(const struct node *n, const char *key)
 {
-  return attr_get(n->attr, n->nattr, key);
+  return attr_given(n->attr, n->nattr, key);
 }
 
 const char *op_label(const struct node *n)

@@ -4,6 +4,10 @@
 
 /* an operator made at run time; never removed */
 int    op_add(const struct op *op);
+/* the value of an attribute; NULL: not given */
+const char *attr_given(const ty_attr *attr, int n, const char *key);
+/* "int in [1,] or None" */
+const char *param_type(const struct param *p, char *buffer, size_t size);
 bool   op_has_param(const struct op *op, const char *key);
 /* value of a numeric parameter */
 double op_number(const struct op *op, const void *param, const char *key, bool *found);
