@@ -20,6 +20,10 @@ struct node {
   /* all; without private ones; seen by composition */
   int nout, nreal, nvisible;
   const struct port *inport, *outport;
+  /* what its gradient operator reads, or this one does; NULL: no gradient */
+  const struct reads *reads;
+  /* which of its outputs may lie on which inputs; NULL: none */
+  const struct in_place *in_place;
   /* its outputs are values first .. first + nout - 1 */
   int first;
   /* >= 0: this is the gradient (or a mirror) of that node */

@@ -9,18 +9,6 @@ const struct kernel *op_kernels(const struct op *op, bool backward)
   return backward ? op->back_cpu : op->cpu;
 }
 
-bool inplace_allowed(const char *pairs, int out, int in)
-{
-  if (pairs && pairs[0] == '*') return in == out * atoi(pairs + 2);
-  for (const char *s = pairs; s && *s;) {
-    int o, i, n;
-    if (sscanf(s, " %d=%d%n", &o, &i, &n) < 2) return false;
-    if (o == out && i == in) return true;
-    s += n;
-  }
-  return false;
-}
-
 static bool is_half(int dtype) { return dtype == TY_F16 || dtype == TY_BF16; }
 
 /* The first operand dtype that the kernel lacks, half types only if it lacks float32 too;
@@ -72,6 +60,17 @@ static bool takes_blocks(const struct kernel *k, const struct call *c)
   return true;
 }
 
+static int changes_inputs(const struct invoke *v, bool *changes)
+{
+  const struct call *c = &v->call;
+  const struct port_list *ports;
+  const struct reads *reads;
+  TRY(op_inputs(c->op, c->param, &ports));
+  TRY(op_reads(c->op, c->param, &reads));
+  *changes = v->backward ? reads && reads->changes : ports->changes;
+  return TY_OK;
+}
+
 const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *a)
 {
   static __thread char reason[96];
@@ -84,6 +83,7 @@ const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *
   v->half = half;
   v->half_in = v->half_out = NULL;
   if (half) {
+    if (changes_inputs(v, &v->changes)) return "out of memory";
     if (stand_in(k, c.in, c.nin, &v->half_in, a) || stand_in(k, c.out, c.nout, &v->half_out, a))
       return "out of memory";
     c.in = v->half_in;
@@ -152,15 +152,6 @@ static void leave(const struct operand *real, const struct operand *stand, int n
       convert(real[i].p, real[i].d.dtype, stand[i].p, TY_F32, desc_count(&real[i].d));
 }
 
-static bool changes_inputs(const struct invoke *v)
-{
-  const char *ports = v->backward
-      ? (v->call.op->grad_of ? v->call.op->grad_of(v->call.param) : v->call.op->grad)
-      : v->call.op->in_of ? v->call.op->in_of(v->call.param)
-                          : v->call.op->in;
-  return ports && strchr(ports, '!');
-}
-
 int invoke_run(struct invoke *v)
 {
   if (!v->half) return v->kernel->run(&v->call);
@@ -171,7 +162,7 @@ int invoke_run(struct invoke *v)
   c.in = v->half_in;
   c.out = v->half_out;
   TRY(v->kernel->run(&c));
-  if (changes_inputs(v)) leave(v->call.in, v->half_in, c.nin);
+  if (v->changes) leave(v->call.in, v->half_in, c.nin);
   leave(v->call.out, v->half_out,
       c.nout); /* last: an output may lie on an input that did not change */
   return TY_OK;

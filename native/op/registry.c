@@ -63,6 +63,7 @@ static void put_aliases(const struct op *op)
 static void put(const struct op *op)
 {
   if (!GROW(all.list, all.n, all.cap)) return;
+  op_parse_texts(op); /* what fails here fails again, and is reported, where it is needed */
   all.list[all.n++] = op;
   put_name(op->name, op);
 }
