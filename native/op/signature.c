@@ -10,7 +10,12 @@
 
 enum text_kind { READS, PORTS, IN_PLACE };
 union text_list { struct reads reads; struct port_list ports; struct in_place in_place; };
-struct interned { struct interned *next; const char *text; enum text_kind kind; union text_list list; };
+struct interned {
+  struct interned *next;
+  const char *text;
+  enum text_kind kind;
+  union text_list list;
+};
 enum { CHAINS = 1024 };
 static struct {
   pthread_mutex_t lock;
@@ -116,7 +121,8 @@ static int parse(const char *text, enum text_kind kind, union text_list *out)
   }
 }
 
-static const struct interned *find(struct interned *const *chain, const char *text, enum text_kind kind)
+static const struct interned *find(
+    struct interned *const *chain, const char *text, enum text_kind kind)
 {
   const struct interned *e = __atomic_load_n(chain, __ATOMIC_ACQUIRE);
   while (e && (e->kind != kind || strcmp(e->text, text))) e = e->next;
