@@ -65,10 +65,12 @@ static bool changes_input(const struct program *p, const struct step *st, int k)
 {
   const struct node *n = st->node >= 0 ? &p->s.g->node[st->node] : NULL;
   if (!n || st->kind != STEP_NODE || n->mirror) return false;
-  const char *reads = op_reads(n->op, n->param);
-  if (!n->backward) return n->inport[k].mutated && (!reads || !strchr(reads, '!'));
-  for (const char *s = reads; s && *s; s += strcspn(s, " "), s += strspn(s, " "))
-    if (k-- == 0) return memchr(s, '!', strcspn(s, " ")) != NULL;
+  if (!n->reads || !n->reads->changes) return !n->backward && n->inport[k].mutated;
+  if (!n->backward) return false; /* its gradient operator does */
+  const struct node *f = &p->s.g->node[n->forward];
+  struct read_walk w = reads_walk(n->reads, f->nin, f->nout);
+  while (reads_next(&w))
+    if (w.place == k) return w.changed;
   return false;
 }
 

@@ -86,21 +86,17 @@ enum { SHOWN = 64 };
 static int shown_inputs(const ty_exec *e, const struct node *n, ty_entry *out)
 {
   int count = 0;
-  if (!n->backward || !n->op->shown) {
+  const struct reads *shown;
+  if (!n->backward || reads_of(n->op->shown, &shown) || !shown) {
     for (; count < n->nin && count < SHOWN; count++) out[count] = n->in[count];
     return count;
   }
   const struct node *f = &e->g->node[n->forward];
-  for (const char *s = n->op->shown; *s && count < SHOWN;
-       s += strcspn(s, " "), s += strspn(s, " ")) {
-    int k = atoi(s + 1);
-    if (*s == 'g')
-      out[count++] = n->in[0];
-    else if (*s == 'i' && k < f->nin)
-      out[count++] = f->in[k];
-    else if (*s == 'o' && k < f->nout)
-      out[count++] = (ty_entry){ n->forward, k };
-  }
+  struct read_walk w = reads_walk(shown, f->nin, f->nout);
+  while (count < SHOWN && reads_next(&w))
+    out[count++] = w.kind == READ_HEAD ? n->in[0]
+        : w.kind == READ_IN            ? f->in[w.k]
+                                       : (ty_entry){ n->forward, w.k };
   return count;
 }
 

@@ -7,16 +7,9 @@
 #include "graph/graph.h"
 #include "op/registry.h"
 
-const char *attr_get(const ty_attr *attr, int n, const char *key)
-{
-  for (int i = 0; i < n; i++)
-    if (!strcmp(attr[i].key, key)) return attr[i].value;
-  return NULL;
-}
-
 const char *node_attr(const struct node *n, const char *key)
 {
-  return attr_get(n->attr, n->nattr, key);
+  return attr_given(n->attr, n->nattr, key);
 }
 
 const char *op_label(const struct node *n)
@@ -154,6 +147,8 @@ int graph_node(ty_graph *g, const struct op *op, const char *name, const ty_attr
   n->op = op;
   TRY(set_param(g, n));
   TRY(set_ports(g, n, nin));
+  TRY(op_reads(op, n->param, &n->reads));
+  TRY(op_in_place(op, false, &n->in_place));
   TRY(copy_inputs(g, n, in, nin));
   added(g, out);
   return TY_OK;
@@ -172,6 +167,7 @@ int graph_twin(ty_graph *g, int of, const char *name, bool backward, const ty_en
   n->param = f->param;
   n->inport = f->inport;
   n->outport = f->outport;
+  n->reads = f->reads;
   n->nout = n->nreal = n->nvisible = nout;
   if (!backward) n->nreal = f->nreal, n->nvisible = f->nvisible;
   n->forward = of;
@@ -180,6 +176,7 @@ int graph_twin(ty_graph *g, int of, const char *name, bool backward, const ty_en
   n->body = f->body;
   n->nbody = f->nbody;
   n->guard = f->guard;
+  TRY(op_in_place(n->op, backward, &n->in_place));
   TRY(copy_inputs(g, n, in, nin));
   added(g, out);
   return TY_OK;

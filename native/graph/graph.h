@@ -20,6 +20,10 @@ struct node {
   /* all; without private ones; seen by composition */
   int nout, nreal, nvisible;
   const struct port *inport, *outport;
+  /* what its gradient operator reads, or this one does; NULL: no gradient */
+  const struct reads *reads;
+  /* which of its outputs may lie on which inputs; NULL: none */
+  const struct in_place *in_place;
   /* its outputs are values first .. first + nout - 1 */
   int first;
   /* >= 0: this is the gradient (or a mirror) of that node */
@@ -47,7 +51,6 @@ struct ty_graph {
   ty_graph *base;                                     /* kept alive: nodes were copied from it */
 };
 static inline int value_of(const ty_graph *g, ty_entry e) { return g->node[e.node].first + e.out; }
-const char *attr_get(const ty_attr *attr, int n, const char *key);          /* NULL */
 const char *node_attr(const struct node *n, const char *key);
 int  graph_var(ty_graph *g, const char *name, const ty_attr *attr, int nattr, ty_entry *out);
 int  graph_node(ty_graph *g, const struct op *op, const char *name, const ty_attr *attr, int nattr,

@@ -229,7 +229,7 @@ static int ports_of(struct file *f, const struct draft *d, struct ports *out)
   const ty_attr *counted = op_counted(op, known, &n, d->nin, known, number);
   int code = op_parse(op, counted, n, param);
   if (!code)
-    code = op_ports(op, param, op_variadic(op, (char[64]){ 0 }, 64) ? d->nin : -1, f->arena, out);
+    code = op_ports(op, param, op_variadic(op) ? d->nin : -1, f->arena, out);
   if (code) fail_node(op->name, d->name, NULL);
   return code;
 }

@@ -75,12 +75,11 @@ static bool overlap(const ty_tensor *a, const ty_tensor *b)
 ** says so; never elsewhere. */
 static bool may_share(const struct imperative *m, int i, int k, const ty_tensor *given)
 {
-  const struct op *op = m->r->v.call.op;
   const ty_tensor *in = m->in[k];
   if (given->offset != in->offset || !desc_same_shape(&given->d, &in->d) ||
       given->d.dtype != in->d.dtype)
     return false;
-  return op->formula || inplace_allowed(op->inplace, i, k);
+  return m->r->v.call.op->formula || in_place_allowed(m->r->in_place, i, k);
 }
 
 static int place_output(struct imperative *m, int i, ty_tensor *given)

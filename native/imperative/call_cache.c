@@ -26,6 +26,7 @@ static int parse(struct cached_call *r, const struct call_key *q)
   }
   TRY(op_parse(op, copy, nattr, param));
   TRY(op_ports(op, param, q->nin, &r->arena, &r->ports));
+  TRY(op_in_place(op, false, &r->in_place));
   NEED(r->ports.nin == q->nin, TY_EVALUE, "%s: expected %d inputs, got %d", op->name, r->ports.nin,
       q->nin);
   NEED(q->nout >= r->ports.nvisible, TY_EVALUE, "%s: it has %d outputs, room for %d was given",

@@ -14,6 +14,7 @@ struct cached_call {
   /* in, out: descriptors; whoever runs it sets the pointers */
   struct invoke v;
   struct ports ports;
+  const struct in_place *in_place;
   struct run run;
   void *state;                                        /* v.call.state */
   int device;

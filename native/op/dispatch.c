@@ -48,18 +48,6 @@ bool all_candidates_can(const struct op *op, bool backward, int device, uint32_t
   return n > 0;
 }
 
-bool inplace_allowed(const char *pairs, int out, int in)
-{
-  if (pairs && pairs[0] == '*') return in == out * atoi(pairs + 2);
-  for (const char *s = pairs; s && *s;) {
-    int o, i, n;
-    if (sscanf(s, " %d=%d%n", &o, &i, &n) < 2) return false;
-    if (o == out && i == in) return true;
-    s += n;
-  }
-  return false;
-}
-
 static bool is_half(int dtype) { return dtype == TY_F16 || dtype == TY_BF16; }
 
 /* The first operand dtype that the kernel lacks, half types only if it lacks float32 too;
@@ -111,6 +99,17 @@ static bool takes_blocks(const struct kernel *k, const struct call *c)
   return true;
 }
 
+static int changes_inputs(const struct invoke *v, bool *changes)
+{
+  const struct call *c = &v->call;
+  const struct port_list *ports;
+  const struct reads *reads;
+  TRY(op_inputs(c->op, c->param, &ports));
+  TRY(op_reads(c->op, c->param, &reads));
+  *changes = v->backward ? reads && reads->changes : ports->changes;
+  return TY_OK;
+}
+
 const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *a)
 {
   static __thread char reason[96];
@@ -124,6 +123,7 @@ const char *invoke_asks(struct invoke *v, const struct kernel *k, struct arena *
   v->hosted = false;
   v->half_in = v->half_out = NULL;
   if (half) {
+    if (changes_inputs(v, &v->changes)) return "out of memory";
     if (stand_in(k, c.in, c.nin, &v->half_in, a) || stand_in(k, c.out, c.nout, &v->half_out, a))
       return "out of memory";
     c.in = v->half_in;
@@ -147,6 +147,7 @@ static int make_hosted(struct invoke *v, struct arena *a)
   v->hosted = true;
   v->host_scratch = align_up(v->scratch, ALIGN);
   v->scratch = 0;
+  TRY(changes_inputs(v, &v->changes));
   v->host_in = arena_new(a, sizeof *v->host_in * (size_t)(v->call.nin + 1));
   v->host_out = arena_new(a, sizeof *v->host_out * (size_t)(v->call.nout + 1));
   NEED(v->host_in && v->host_out, TY_EMEMORY, "out of memory");
@@ -207,15 +208,6 @@ static int leave(int device, const struct operand *real, const struct operand *s
   return TY_OK;
 }
 
-static bool changes_inputs(const struct invoke *v)
-{
-  const char *ports = v->backward
-      ? (v->call.op->grad_of ? v->call.op->grad_of(v->call.param) : v->call.op->grad)
-      : v->call.op->in_of ? v->call.op->in_of(v->call.param)
-                          : v->call.op->in;
-  return ports && strchr(ports, '!');
-}
-
 /* The call over operands that lie where its kernel runs. */
 static int run_there(struct invoke *v, struct call c)
 {
@@ -227,7 +219,7 @@ static int run_there(struct invoke *v, struct call c)
   c.in = v->half_in;
   c.out = v->half_out;
   TRY(v->kernel->run(&c));
-  if (changes_inputs(v)) TRY(leave(c.device, in, v->half_in, c.nin));
+  if (v->changes) TRY(leave(c.device, in, v->half_in, c.nin));
   /* last: an output may lie on an input that did not change */
   return leave(c.device, out, v->half_out, c.nout);
 }
@@ -294,7 +286,7 @@ static int run_hosted(struct invoke *v)
   c.tmp = v->host_scratch ? stage : NULL;
   c.device = TY_CPU;
   TRY(run_there(v, c));
-  if (changes_inputs(v)) TRY(bring_back(v, v->host_in, v->call.in, c.nin));
+  if (v->changes) TRY(bring_back(v, v->host_in, v->call.in, c.nin));
   return bring_back(v, v->host_out, v->call.out, c.nout);
 }
 

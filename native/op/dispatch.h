@@ -14,6 +14,8 @@ struct invoke {
   size_t   scratch, kernel_scratch, state;
   /* some operands are converted to float32 and back */
   bool     half;
+  /* half: it changes inputs in place, which are converted back */
+  bool     changes;
   /* float32 stand-ins (from the arena), in front of the kernel */
   struct operand *half_in, *half_out;
   /* a CPU's kernel on another device: it runs over copies in the host's memory */
@@ -39,5 +41,3 @@ bool kernel_blocks(const struct kernel *k, int i, bool out);
 /* why (may be NULL): what was refused, and why */
 int  invoke_choose(struct invoke *v, struct arena *a, struct text *why);
 int  invoke_run(struct invoke *v);
-/* "0=0 0=1" holds out=in */
-bool inplace_allowed(const char *pairs, int out, int in);

@@ -34,23 +34,26 @@ static int letters_of(const char *formula)
   return mask;
 }
 
-/* "g0 i0 i2 o0": interned, one text per set of letters. */
-static const char *reads_text(int mask)
+/* One list per set of letters. */
+static const struct reads *reads_of_letters(int mask)
 {
+  enum { SETS = 1 << (MOST + 2) };
   static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-  static char text[256][32];
-  static bool made[256];
+  static struct reads list[SETS];
+  static struct read item[SETS][MOST + 2];
   pthread_mutex_lock(&lock);
-  if (!made[mask]) {
-    char *s = text[mask];
-    if (mask & READ_G) s += sprintf(s, "g0");
+  struct reads *r = &list[mask];
+  if (!r->read) {
+    struct read *x = item[mask];
+    int n = 0;
+    if (mask & READ_G) x[n++] = (struct read){ .kind = READ_HEAD };
     for (int k = 0; k < MOST; k++)
-      if (mask >> k & 1) s += sprintf(s, "%si%d", s > text[mask] ? " " : "", k);
-    if (mask & READ_Y) sprintf(s, "%so0", s > text[mask] ? " " : "");
-    made[mask] = true;
+      if (mask >> k & 1) x[n++] = (struct read){ .kind = READ_IN, .k = k };
+    if (mask & READ_Y) x[n++] = (struct read){ .kind = READ_OUT };
+    *r = (struct reads){ .n = n, .heads = mask & READ_G, .read = x };
   }
   pthread_mutex_unlock(&lock);
-  return text[mask];
+  return r;
 }
 
 static bool has_gradient(const struct op *op)
@@ -60,12 +63,18 @@ static bool has_gradient(const struct op *op)
   return false;
 }
 
-const char *formula_reads(const struct op *op)
+char formula_letter(char kind, int k)
+{
+  return kind == READ_HEAD ? 'g' : kind == READ_OUT ? 'y' : (char)('a' + k);
+}
+
+/* Whatever the letters of its gradients are; NULL: it has none. */
+static const struct reads *all_letters(const struct op *op)
 {
   int mask = 0;
-  if (!op->formula || !has_gradient(op)) return NULL;
+  if (!has_gradient(op)) return NULL;
   for (int k = 0; k < MOST; k++) mask |= letters_of(op->formula->grad[k]);
-  return reads_text(mask);
+  return reads_of_letters(mask);
 }
 
 /* -- parameters -------------------------------------------------------------------------------- */
@@ -103,44 +112,33 @@ struct plan {                                         /* of one pointwise progra
   int dtype;
   bool backward;
   uint32_t want;                                      /* outputs to store */
-  const char *reads;                                  /* backward */
+  const struct port_list *ports;                      /* of the operator itself */
+  const struct reads *reads;                          /* backward */
 };
-
-static int count_words(const char *s)
-{
-  int n = 0;
-  for (s += strspn(s, " "); *s; s += strspn(s, " ")) n++, s += strcspn(s, " ");
-  return n;
-}
-
-static bool mutated(const struct op *op, int k)
-{
-  const char *s = op->in;
-  for (int i = 0; i < k && *s; i++) s += strcspn(s, " "), s += strspn(s, " ");
-  size_t n = strcspn(s, " ");
-  return n && s[n - 1] == '!';
-}
 
 static int build_forward(const struct plan *p, struct pw_program *t)
 {
-  int nin = count_words(p->op->in), at = nin + 1, reg;
-  for (int k = 0; k < nin; k++) at += mutated(p->op, k);
+  const struct port_text *port = p->ports->port;
+  int nin = p->ports->n, at = nin + 1, reg;
+  for (int k = 0; k < nin; k++) at += port[k].mutated;
   struct pw_env env = formula_env(p->op, p->param, at);
   for (int i = 0; i < nin && i < MOST; i++) env.var[i] = pw_load(t, i);
   TRY(pw_formula(t, p->op->formula->y, &env, &reg));
   if (p->want & 1) pw_store(t, nin, reg);
   for (int k = 0, to = nin + 1; k < nin; k++)
-    if (mutated(p->op, k)) pw_store(t, to++, env.var[k]);
+    if (port[k].mutated) pw_store(t, to++, env.var[k]);
   return TY_OK;
 }
 
 static int build_backward(const struct plan *p, struct pw_program *t)
 {
-  int nin = count_words(p->op->in), n = 0, reg;
-  struct pw_env env = formula_env(p->op, p->param, 0);
-  for (const char *s = p->reads; *s; s += strcspn(s, " "), s += strspn(s, " "))
-    env.var[*s == 'g' ? 'g' - 'a' : *s == 'o' ? 'y' - 'a' : atoi(s + 1)] = pw_load(t, n++);
-  env.numbers = n + nin;
+  const int nin = p->ports->n, n = p->reads->n;
+  int reg;
+  struct pw_env env = formula_env(p->op, p->param, n + nin);
+  for (int i = 0; i < n; i++) {
+    const struct read *r = &p->reads->read[i];
+    env.var[formula_letter(r->kind, r->k) - 'a'] = pw_load(t, i);
+  }
   for (int k = 0; k < nin; k++) {
     const char *f = p->op->formula->grad[k];
     if (!(p->want >> k & 1) || !f) continue;
@@ -169,9 +167,10 @@ int formula_build(const struct op *op, const void *param, int dtype, bool backwa
     struct pw_program **out, int dtypes[PW_ARGS], int *n)
 {
   struct plan p = { .op = op, .param = param, .dtype = dtype, .backward = backward, .want = ~0u };
-  if (backward) p.reads = op_reads(op, param);
-  int nin = count_words(op->in), k = backward ? count_words(p.reads) + nin : nin + 1;
-  for (int i = 0; i < nin; i++) k += !backward && mutated(op, i);
+  TRY(op_inputs(op, NULL, &p.ports));
+  if (backward) p.reads = formula_reads_of(op, param);
+  int nin = p.ports->n, k = backward ? p.reads->n + nin : nin + 1;
+  for (int i = 0; i < nin; i++) k += !backward && p.ports->port[i].mutated;
   for (int i = 0; i < k && i < PW_ARGS; i++) dtypes[i] = dtype;
   for (const struct param *q = op->param; q && q->name; q++) {
     if (q->type != P_FLOAT && q->type != P_INT) continue;
@@ -184,7 +183,7 @@ int formula_build(const struct op *op, const void *param, int dtype, bool backwa
 
 /* -- the cache --------------------------------------------------------------------------------- */
 
-struct cached { struct cached *next; const struct op *op; uint8_t key[KEY]; size_t nkey; struct pw_program *pw; const char *reads; };
+struct cached { struct cached *next; const struct op *op; uint8_t key[KEY]; size_t nkey; struct pw_program *pw; const struct reads *reads; };
 static struct { pthread_mutex_t lock; struct cached *bucket[BUCKETS]; } cache = { PTHREAD_MUTEX_INITIALIZER, { 0 } };
 
 static uint8_t sign_of(double v) { return v != v ? 3 : v > 0 ? 2 : v < 0 ? 1 : 0; }
@@ -220,7 +219,7 @@ static struct cached **find(const struct op *op, const uint8_t *key, size_t n)
   return e;
 }
 
-static int live_letters(const struct plan *p, const char **reads);
+static int live_letters(const struct plan *p, const struct reads **reads);
 
 /* Under the lock: an entry with what was asked for, made if need be. */
 static int enter(const struct plan *p, int what, const uint8_t *key, size_t n, struct cached **out)
@@ -257,33 +256,35 @@ static int remember(const struct plan *p, int what,
 
 /* -- letters that remain when enums and booleans are known ------------------------------------- */
 
-static int live_letters(const struct plan *p, const char **reads)
+static int live_letters(const struct plan *p, const struct reads **reads)
 {
   struct plan full = *p;
   struct pw_program *t;
-  int mask = 0, n = 0;
+  int mask = 0;
   full.backward = true;
-  full.reads = formula_reads(p->op);
+  full.reads = all_letters(p->op);
   TRY(build(&full, &t));
-  for (const char *s = full.reads; *s; s += strcspn(s, " "), s += strspn(s, " "), n++)
-    for (int i = 0; i < t->nget; i++)
+  for (int n = 0; n < full.reads->n; n++)
+    for (int i = 0; i < t->nget; i++) {
+      const struct read *r = &full.reads->read[n];
       if (t->get[i].operand == n)
-        mask |= *s == 'g' ? READ_G : *s == 'o' ? READ_Y : 1 << atoi(s + 1);
+        mask |= r->kind == READ_HEAD ? READ_G : r->kind == READ_OUT ? READ_Y : 1 << r->k;
+    }
   pw_free(t);
-  *reads = reads_text(mask);
+  *reads = reads_of_letters(mask);
   return TY_OK;
 }
 
-const char *formula_reads_of(const struct op *op, const void *param)
+const struct reads *formula_reads_of(const struct op *op, const void *param)
 {
-  const char *all = formula_reads(op);
+  const struct reads *all = all_letters(op);
   bool choice = false;
   for (const struct param *q = op->param; q && q->name; q++)
     choice |= q->type == P_BOOL || q->type == P_ENUM;
   if (!all || !choice || !param) return all;
   struct plan p = { .op = op, .param = param, .dtype = TY_F32, .want = ~0u };
   struct cached *e;
-  return remember(&p, 2, &e) ? all : e->reads;
+  return op_inputs(op, NULL, &p.ports) || remember(&p, 2, &e) ? all : e->reads;
 }
 
 /* -- kernels ----------------------------------------------------------------------------------- */
@@ -349,12 +350,13 @@ static int ready_forward(const struct op *op, const void *param, const struct op
   };
   struct cached *e;
   NEED(nin <= MOST, TY_EUNSUPPORTED, "%s: a row has at most %d inputs", op->name, MOST);
+  TRY(op_inputs(op, NULL, &p.ports));
   for (int k = 0; k < nin; k++) d[k] = in[k].d;
   d[nin] = out->d;
   r->n = nin + 1;
   r->nnumber = 0;
   for (int k = 0; k < nin; k++)
-    if (mutated(op, k)) r->mutated |= 1u << k, d[r->n++] = in[k].d;
+    if (p.ports->port[k].mutated) r->mutated |= 1u << k, d[r->n++] = in[k].d;
   TRY(add_numbers(op, d, r->n, r));
   TRY(remember(&p, 0, &e));
   r->pw = e->pw;
@@ -437,10 +439,10 @@ static size_t back_scratch(const struct call *c)
   return bytes;
 }
 
-static int head_operand(const char *reads)
+static int head_operand(const struct reads *reads)
 {
   int n = 0;
-  for (const char *s = reads; *s && *s != 'g'; s += strcspn(s, " "), s += strspn(s, " ")) n++;
+  while (n < reads->n && reads->read[n].kind != READ_HEAD) n++;
   return n;
 }
 
@@ -450,7 +452,8 @@ static int ready_backward(struct call *c, struct ready *r)
   struct plan p = { .op = c->op, .param = c->param, .backward = true };
   struct cached *e;
   p.dtype = dtype_of(c->in, c->nin, c->out, c->nout);
-  p.reads = op_reads(c->op, c->param);
+  p.reads = formula_reads_of(c->op, c->param);
+  TRY(op_inputs(c->op, NULL, &p.ports));
   size_t used = 0;
   NEED(
       c->nin + c->nout <= PW_ARGS, TY_EUNSUPPORTED, "%s: too many operands for a row", c->op->name);

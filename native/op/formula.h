@@ -14,14 +14,17 @@ struct formula {
   bool (*sweep)(const void *param, const struct operand *in, const struct operand *out);
 };
 
+struct reads;
+
 /* Operators with rows as kernels of their own: what ty_call and unfused programs use.
 ** formula_kernel: forward, broadcasting; formula_back_kernel: all gradients, summed back over
 ** broadcast axes. */
 extern const struct kernel formula_kernel[], formula_back_kernel[];
-/* what its backward reads, as the text of op.grad: from the formulas */
-const char *formula_reads(const struct op *op);
-/* the same, less what its enums and booleans exclude */
-const char *formula_reads_of(const struct op *op, const void *param);
+/* what its gradient reads under these parameters: letters that enums and booleans exclude are not;
+** NULL: it has no gradient */
+const struct reads *formula_reads_of(const struct op *op, const void *param);
+/* the letter of an operand: g, y, or that of input k */
+char formula_letter(char kind, int k);
 /* forward, at once */
 int formula_apply(
     const struct op *op, const void *param, const struct operand *in, int nin, const struct operand *out);

@@ -14,6 +14,7 @@
 **   {name}        a private output: only the executor knows it (what backward needs and nobody else)
 ** Text of grad:  "g0 i1 o2 i3!": head gradient of output 0, input 1, output 2, input 3 which backward changes in place;
 **   "g*" / "i*" / "o*": all of them. "": reads nothing. NULL: no gradient exists (an error when one is asked for).
+** Nothing else takes these texts apart: op/signature.h has them as lists.
 */
 #pragma once
 #include "kernel/kernel.h"

@@ -1,18 +1,20 @@
 /* registry.h - what the core (not an operator file) may ask the registry beyond op.h. */
 #pragma once
-#include "op/op.h"
+#include "op/signature.h"
 
 /* an operator made at run time; never removed */
 int    op_add(const struct op *op);
+/* the value of an attribute; NULL: not given */
+const char *attr_given(const ty_attr *attr, int n, const char *key);
+/* "int in [1,] or None" */
+const char *param_type(const struct param *p, char *buffer, size_t size);
 bool   op_has_param(const struct op *op, const char *key);
 /* value of a numeric parameter */
 double op_number(const struct op *op, const void *param, const char *key, bool *found);
-/* key: the parameter that counts the inputs */
-bool   op_variadic(const struct op *op, char *key, size_t size);
+/* the parameter that counts the inputs; "": they are as many as are given; NULL: not variadic */
+const char *op_variadic(const struct op *op);
 const ty_attr *op_counted(
     const struct op *op, const ty_attr *attr, int *nattr, int nin, ty_attr *more, char number[16]);
-/* text of grad, also for rows; NULL: no gradient */
-const char *op_reads(const struct op *op, const void *param);
 bool   shape_parse(const char *s, struct dims *out);  /* "(2, 3)", "[2,3]", "2" */
 /* monitors call its inputs by name, not input<i> */
 bool   monitor_input_named(const struct op *op);

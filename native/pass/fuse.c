@@ -45,7 +45,11 @@ static int find_readers(struct program *p, struct readers *r)
 
 /* -- which nodes may join ---------------------------------------------------------------------- */
 
-static bool assigns(const struct op *op) { return op->in && strchr(op->in, '!'); }
+static bool assigns(const struct op *op)
+{
+  const struct port_list *in;
+  return !op_inputs(op, NULL, &in) && in->changes;
+}
 
 /* Every output is some input's bytes: nothing to compute. */
 static bool only_views(const struct source *s, int i)

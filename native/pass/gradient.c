@@ -1,8 +1,8 @@
 /* gradient.c - appends to a graph the nodes that compute gradients of its variables.
 **
 ** One reverse walk over the forward nodes. Each forward node that lies between a wanted variable
-** and a head gets one gradient operator, `<node>_backward`: it reads what the operator's text of
-** `grad` lists, and its output k is the gradient of input k. Contributions to one value are
+** and a head gets one gradient operator, `<node>_backward`: it reads what the operator's `grad`
+** lists, and its output k is the gradient of input k. Contributions to one value are
 ** summed: one alone is used as it is, fewer than a cap become one add_n called sum_grad, more a
 ** chain of additions. Head gradients are variables `_head_grad_<i>`, made only where read.
 ** Recomputation: a node marked __force_mirroring__ (or all that qualify, under an option) gets a
@@ -196,30 +196,17 @@ static int recomputed(struct walk *w, ty_entry e, ty_entry *out)
 
 /* -- one node ---------------------------------------------------------------------------------- */
 
-/* Appends what one token of the text of grad names ("g0", "i1", "o2", "i3!", "g*") to in[]. */
-static int read_token(struct walk *w, int node, char kind, int k, ty_entry *in, int *nin)
+/* Appends one operand of a gradient operator to in[]. */
+static int read_operand(struct walk *w, int node, char kind, int k, ty_entry *in, int *nin)
 {
   const struct node *n = &w->g->node[node];
   ty_entry self = { node, k };
   bool found;
-  if (kind == 'i') return recomputed(w, n->in[k], &in[(*nin)++]);
-  if (kind == 'o') return recomputed(w, self, &in[(*nin)++]);
+  if (kind == READ_IN) return recomputed(w, n->in[k], &in[(*nin)++]);
+  if (kind == READ_OUT) return recomputed(w, self, &in[(*nin)++]);
   TRY(total(w, self, &found, &in[*nin]));
   if (!found) TRY(zeros(w, desc_at(w, self), &in[*nin]));
   (*nin)++;
-  return TY_OK;
-}
-
-static int read_all(struct walk *w, int node, const char *reads, ty_entry *in, int *nin)
-{
-  for (const char *s = reads + strspn(reads, " "); *s; s += strcspn(s, " "), s += strspn(s, " ")) {
-    const struct node *n = &w->g->node[node];
-    int all = *s == 'i' ? n->nin : n->nout;
-    if (s[1] == '*')
-      for (int k = 0; k < all; k++) TRY(read_token(w, node, *s, k, in, nin));
-    else if (atoi(s + 1) < all)
-      TRY(read_token(w, node, *s, atoi(s + 1), in, nin));
-  }
   return TY_OK;
 }
 
@@ -232,22 +219,24 @@ static int not_differentiable(const struct node *n)
   return code;
 }
 
-static bool reached(const struct walk *w, int node, const char *reads)
+static bool reached(const struct walk *w, int node)
 {
   const struct node *n = &w->g->node[node];
-  if (reads && !strchr(reads, 'g')) return true; /* a loss: needs no gradient from behind */
+  if (n->reads && !n->reads->heads) return true; /* a loss: needs no gradient from behind */
   for (int k = 0; k < n->nout; k++)
     if (w->part[n->first + k].n) return true;
   return false;
 }
 
-static int append_backward(struct walk *w, int node, const char *reads)
+static int append_backward(struct walk *w, int node)
 {
   char name[512];
-  ty_entry out, *in = NEWS(ty_entry, w->g->node[node].nin + 2 * w->g->node[node].nout + 64);
-  int nin = 0, code;
+  const struct node *n = &w->g->node[node];
+  ty_entry out, *in = NEWS(ty_entry, n->nin + 2 * n->nout + 64);
+  struct read_walk r = reads_walk(n->reads, n->nin, n->nout);
+  int nin = 0, code = TY_OK;
   NEED(in, TY_EMEMORY, "out of memory: gradient");
-  code = read_all(w, node, reads, in, &nin);
+  while (!code && reads_next(&r)) code = read_operand(w, node, r.kind, r.k, in, &nin);
   snprintf(name, sizeof name, "%s%s_backward", w->g->node[node].name,
       w->wish->mirror && w->wish->mirror[node] ? "_mirror" : "");
   if (!code) code = graph_twin(w->g, node, name, true, in, nin, w->g->node[node].nin, &out);
@@ -292,10 +281,8 @@ static int visit(struct walk *w, int node)
   const struct node *n = &w->g->node[node];
   if (!n->op || !w->need[node] || zero_gradient(n->op)) return TY_OK;
   if (passes(n->op)) return pass_on(w, node);
-  const char *reads = op_reads(n->op, n->param);
-  if (!reached(w, node, reads)) return TY_OK;
-  if (!reads) return not_differentiable(n);
-  return append_backward(w, node, reads);
+  if (!reached(w, node)) return TY_OK;
+  return n->reads ? append_backward(w, node) : not_differentiable(n);
 }
 
 /* -- the pass ---------------------------------------------------------------------------------- */

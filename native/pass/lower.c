@@ -95,7 +95,7 @@ static int register_of(struct builder *b, int v)
   return b->reg[v];
 }
 
-/* Letters of a gradient's formulas, from the text of what it reads: g0 -> g, i0 -> a, o0 -> y. */
+/* Letters of a gradient's formulas, from what it reads: g0 -> g, i0 -> a, o0 -> y. */
 static void bind_letters(struct builder *b, const struct node *n, struct pw_env *env)
 {
   const ty_graph *g = b->p->s.g;
@@ -106,11 +106,9 @@ static void bind_letters(struct builder *b, const struct node *n, struct pw_env 
     for (int k = 0; k < n->nin && k < 6; k++) env->var[k] = register_of(b, value_of(g, n->in[k]));
     return;
   }
-  int at = 0;
-  for (const char *s = op_reads(n->op, n->param); s && *s && at < n->nin;
-       s += strcspn(s, " "), s += strspn(s, " "), at++) {
-    char letter = *s == 'g' ? 'g' : *s == 'o' ? 'y' : (char)('a' + atoi(s + 1));
-    env->var[letter - 'a'] = register_of(b, value_of(g, n->in[at]));
+  for (int k = 0; n->reads && k < MIN(n->reads->n, n->nin); k++) {
+    const struct read *r = &n->reads->read[k];
+    env->var[formula_letter(r->kind, r->k) - 'a'] = register_of(b, value_of(g, n->in[k]));
   }
 }
 

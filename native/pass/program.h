@@ -206,7 +206,7 @@ static inline bool step_in_place(const struct program *p, const struct step *s, 
 {
   const struct node *n = &p->s.g->node[s->node];
   if (step_adds(p, s) && in == s->nin - 1) return out == 0;
-  return inplace_allowed(n->backward ? n->op->back_inplace : n->op->inplace, out, in);
+  return in_place_allowed(n->in_place, out, in);
 }
 bool is_label_end(const struct source *s, ty_entry e);
 int  program_slot(const struct program *p, int device);

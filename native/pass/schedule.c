@@ -8,21 +8,12 @@
 */
 #include "pass/program.h"
 
-/* Position of token "g0", "i1" ... in a text of grad, counting expanded tokens; -1: not there. */
-static int place_in_reads(const char *reads, char kind, int k, const struct node *n)
+/* Where head gradient 0 stands among what the gradient operator of node n reads; -1: nowhere */
+static int head_gradient_at(const struct node *n)
 {
-  int at = 0;
-  for (const char *s = reads + strspn(reads, " "); *s; s += strcspn(s, " "), s += strspn(s, " ")) {
-    int all = *s == 'i' ? n->nin : n->nout;
-    if (s[1] == '*') {
-      if (*s == kind) return k < all ? at + k : -1;
-      at += all;
-    }
-    else {
-      if (*s == kind && atoi(s + 1) == k) return at;
-      at += atoi(s + 1) < all;
-    }
-  }
+  struct read_walk w = reads_walk(n->reads, n->nin, n->nout);
+  while (reads_next(&w))
+    if (w.kind == READ_HEAD && w.k == 0) return w.place;
   return -1;
 }
 
@@ -59,11 +50,9 @@ static int view_input(const struct source *s, int node, int out)
   }
   else {
     const struct node *f = &s->g->node[n->forward];
-    const char *reads = op_reads(op, n->param);
-    if (op->flags & OP_VIEW && out == 0)
-      in = place_in_reads(reads, 'g', 0, f);
-    else if (op->formula && out < COUNT(op->formula->grad) && is_name(op->formula->grad[out], 'g'))
-      in = place_in_reads(reads, 'g', 0, f);
+    const char *formula =
+        op->formula && out < COUNT(op->formula->grad) ? op->formula->grad[out] : NULL;
+    if ((op->flags & OP_VIEW && out == 0) || is_name(formula, 'g')) in = head_gradient_at(f);
   }
   if (in < 0 || in >= n->nin) return -1;
   const ty_desc *a = &s->desc[n->first + out], *b = &s->desc[value_of(s->g, n->in[in])];
@@ -95,15 +84,11 @@ int view_of(const struct source *s, int node, int out)
 bool changes_state(const struct node *n)
 {
   if (n->mirror) return false; /* recomputation never repeats a change */
-  if (n->backward) {
-    const char *r = op_reads(n->op, n->param);
-    return r && strchr(r, '!');
-  }
+  /* where backward makes the change, forward does not */
+  const bool later = n->reads && n->reads->changes;
+  if (n->backward) return later;
   for (int k = 0; n->op && k < n->nin; k++)
-    if (n->inport[k].mutated) {
-      const char *reads = op_reads(n->op, n->param);
-      return !reads || !strchr(reads, '!'); /* where backward makes the change, forward does not */
-    }
+    if (n->inport[k].mutated) return !later;
   return false;
 }
 

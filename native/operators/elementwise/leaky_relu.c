@@ -49,7 +49,15 @@ static const char *out_of(const void *param)
 }
 static const char *grad_of(const void *param)
 {
-  return of(param)->act_type == RRELU ? "g0 o0 o1" : formula_reads(&inner[of(param)->act_type]);
+  static const char *const letters[] = { /* those of the formulas */
+    [LEAKY] = "g0 o0",
+    [PRELU] = "g0 i0 i1",
+    [ELU] = "g0 o0",
+    [SELU] = "g0 o0",
+    [GELU] = "g0 i0",
+    [RRELU] = "g0 o0 o1",
+  };
+  return letters[of(param)->act_type];
 }
 
 static int shape(struct infer *s)

@@ -36,7 +36,8 @@ rooms.native = { title = "native", {
     public = { "ir.h", "pointwise.h" } },
 }, {
   { name = "op", is = "what an operator is: contract, registry, dispatch", at = { 0, 9 },
-    public = { "dispatch.h", "formula.h", "infer.h", "op.h", "param.h", "registry.h" } },
+    public = { "dispatch.h", "formula.h", "infer.h", "op.h", "param.h", "registry.h",
+      "signature.h" } },
   { name = "image", is = "pixels, codecs", at = { 9, 3 },
     only = { base = true, device = true, tensor = true }, public = { "codec.h", "image.h" } },
 }, {

@@ -1,0 +1,358 @@
+/* signature.c - the texts of an operator as lists, and the ports that they give a node.
+**
+** Lists are found by a hash of their text. Readers take no lock: an entry is complete before it
+** is hung into its chain, and never goes.
+*/
+#include <pthread.h>
+#include "op/registry.h"
+
+/* -- lists, one per distinct text -------------------------------------------------------------- */
+
+enum text_kind { READS, PORTS, IN_PLACE };
+union text_list { struct reads reads; struct port_list ports; struct in_place in_place; };
+struct interned {
+  struct interned *next;
+  const char *text;
+  enum text_kind kind;
+  union text_list list;
+};
+enum { CHAINS = 1024 };
+static struct {
+  pthread_mutex_t lock;
+  struct arena arena;
+  struct interned *chain[CHAINS];
+} all = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+/* The next word of a text; 0: there is none. */
+static size_t next_word(const char **s)
+{
+  *s += strspn(*s, " ");
+  return strcspn(*s, " ");
+}
+
+static int count_words(const char *s)
+{
+  int n = 0;
+  for (size_t len; (len = next_word(&s)); s += len) n++;
+  return n;
+}
+
+static int bad_text(const char *what, const char *text)
+{
+  return fail(TY_EINTERNAL, "operator text '%s': expected %s", text, what);
+}
+
+/* "g0 i1 o2 i3!", "g* i* o*" */
+static int parse_reads(const char *text, struct reads *out)
+{
+  struct read *list = arena_new(&all.arena, sizeof *list * (size_t)count_words(text));
+  NEED(list, TY_EMEMORY, "out of memory: operators");
+  const char *s = text;
+  for (size_t len; (len = next_word(&s)); s += len) {
+    struct read *r = &list[out->n++];
+    bool known = *s == READ_HEAD || *s == READ_IN || *s == READ_OUT;
+    if (!known || len < 2) return bad_text("g, i or o and a number or *", text);
+    *r = (struct read){ .kind = *s, .all = s[1] == '*', .changed = s[len - 1] == '!' };
+    if (!r->all) r->k = atoi(s + 1);
+    out->heads |= r->kind == READ_HEAD;
+    out->changes |= r->changed;
+  }
+  out->read = list;
+  return TY_OK;
+}
+
+static const char *piece(const char *s, size_t n)
+{
+  char *copy = arena_new(&all.arena, n + 1);
+  return copy ? memcpy(copy, s, n) : NULL;
+}
+
+/* One of "name", "name!", "name*count", "[name]", "{name}". */
+static int parse_port(const char *s, size_t n, struct port_text *p)
+{
+  *p = (struct port_text){ .hidden = *s == '[', .secret = *s == '{' };
+  if (p->hidden || p->secret) s++, n -= 2;
+  const char *star = memchr(s, '*', n);
+  size_t len = star ? (size_t)(star - s) : n;
+  p->mutated = len && s[len - 1] == '!';
+  p->name = piece(s, len - p->mutated);
+  p->count = star ? piece(star + 1, n - len - 1) : NULL;
+  NEED(p->name && (!star || p->count), TY_EMEMORY, "out of memory: operators");
+  return TY_OK;
+}
+
+static int parse_ports(const char *text, struct port_list *out)
+{
+  struct port_text *list = arena_new(&all.arena, sizeof *list * (size_t)count_words(text));
+  NEED(list, TY_EMEMORY, "out of memory: operators");
+  out->counted = -1;
+  const char *s = text;
+  for (size_t len; (len = next_word(&s)); s += len) {
+    struct port_text *p = &list[out->n++];
+    TRY(parse_port(s, len, p));
+    if (p->count && out->counted < 0) out->counted = out->n - 1;
+    out->changes |= p->mutated;
+  }
+  out->port = list;
+  return TY_OK;
+}
+
+/* "0=0 0=1", "*=3" */
+static int parse_in_place(const char *text, struct in_place *out)
+{
+  struct shared_place *list = arena_new(&all.arena, sizeof *list * (size_t)count_words(text));
+  NEED(list, TY_EMEMORY, "out of memory: operators");
+  const char *s = text;
+  for (size_t len; (len = next_word(&s)); s += len) {
+    if (sscanf(s, "*=%d", &out->every) == 1) continue;
+    struct shared_place *p = &list[out->n++];
+    if (sscanf(s, "%d=%d", &p->out, &p->in) != 2) return bad_text("output=input", text);
+  }
+  out->place = list;
+  return TY_OK;
+}
+
+static int parse(const char *text, enum text_kind kind, union text_list *out)
+{
+  switch (kind) {
+  case READS: return parse_reads(text, &out->reads);
+  case PORTS: return parse_ports(text, &out->ports);
+  default: return parse_in_place(text, &out->in_place);
+  }
+}
+
+static const struct interned *find(
+    struct interned *const *chain, const char *text, enum text_kind kind)
+{
+  const struct interned *e = __atomic_load_n(chain, __ATOMIC_ACQUIRE);
+  while (e && (e->kind != kind || strcmp(e->text, text))) e = e->next;
+  return e;
+}
+
+/* Under the lock. */
+static int enter(struct interned **chain, const char *text, enum text_kind kind)
+{
+  if (find(chain, text, kind)) return TY_OK;
+  struct interned *e = arena_new(&all.arena, sizeof *e);
+  NEED(e, TY_EMEMORY, "out of memory: operators");
+  e->text = arena_text(&all.arena, text);
+  NEED(e->text, TY_EMEMORY, "out of memory: operators");
+  e->kind = kind;
+  TRY(parse(e->text, kind, &e->list));
+  e->next = *chain;
+  __atomic_store_n(chain, e, __ATOMIC_RELEASE);
+  return TY_OK;
+}
+
+static int list_of(const char *text, enum text_kind kind, const union text_list **out)
+{
+  uint32_t hash = 2166136261u + kind;
+  for (const char *s = text; *s; s++) hash = (hash ^ (unsigned char)*s) * 16777619u;
+  struct interned **chain = &all.chain[hash % CHAINS];
+  const struct interned *e = find(chain, text, kind);
+  if (!e) {
+    pthread_mutex_lock(&all.lock);
+    int code = enter(chain, text, kind);
+    pthread_mutex_unlock(&all.lock);
+    TRY(code);
+    e = find(chain, text, kind);
+  }
+  *out = &e->list;
+  return TY_OK;
+}
+
+int reads_of(const char *text, const struct reads **out)
+{
+  const union text_list *list = NULL;
+  if (text) TRY(list_of(text, READS, &list));
+  *out = list ? &list->reads : NULL;
+  return TY_OK;
+}
+
+static int ports_of(const char *text, const struct port_list **out)
+{
+  const union text_list *list;
+  TRY(list_of(text, PORTS, &list));
+  *out = &list->ports;
+  return TY_OK;
+}
+
+int op_in_place(const struct op *op, bool backward, const struct in_place **out)
+{
+  const char *text = backward ? op->back_inplace : op->inplace;
+  const union text_list *list = NULL;
+  if (text) TRY(list_of(text, IN_PLACE, &list));
+  *out = list ? &list->in_place : NULL;
+  return TY_OK;
+}
+
+int op_reads(const struct op *op, const void *param, const struct reads **out)
+{
+  if (op->formula) return *out = formula_reads_of(op, param), TY_OK;
+  return reads_of(op->grad_of ? op->grad_of(param) : op->grad, out);
+}
+
+int op_inputs(const struct op *op, const void *param, const struct port_list **out)
+{
+  const char *text = op->in_of && param ? op->in_of(param) : op->in;
+  return ports_of(text ? text : "", out);
+}
+
+static int op_outputs(const struct op *op, const void *param, const struct port_list **out)
+{
+  const char *text = op->out_of && param ? op->out_of(param) : op->out;
+  return ports_of(text ? text : "output", out);
+}
+
+int op_parse_texts(const struct op *op)
+{
+  const struct port_list *ports;
+  const struct in_place *pairs;
+  const struct reads *reads;
+  TRY(op_inputs(op, NULL, &ports));
+  TRY(op_outputs(op, NULL, &ports));
+  TRY(op_in_place(op, false, &pairs));
+  TRY(op_in_place(op, true, &pairs));
+  TRY(reads_of(op->shown, &reads));
+  return reads_of(op->grad, &reads);
+}
+
+/* -- what they say ----------------------------------------------------------------------------- */
+
+bool in_place_allowed(const struct in_place *pairs, int out, int in)
+{
+  if (!pairs) return false;
+  if (pairs->every) return in == out * pairs->every;
+  for (int i = 0; i < pairs->n; i++)
+    if (pairs->place[i].out == out && pairs->place[i].in == in) return true;
+  return false;
+}
+
+struct read_walk reads_walk(const struct reads *reads, int nin, int nout)
+{
+  return (struct read_walk){ .reads = reads, .nin = nin, .nout = nout, .place = -1 };
+}
+
+bool reads_next(struct read_walk *w)
+{
+  for (; w->reads && w->i < w->reads->n; w->i++, w->next = 0) {
+    const struct read *r = &w->reads->read[w->i];
+    const int n = r->kind == READ_IN ? w->nin : w->nout, k = r->all ? w->next : r->k;
+    if (k >= n || (w->next && !r->all)) continue;
+    w->next++;
+    w->place++;
+    w->kind = r->kind;
+    w->k = k;
+    w->changed = r->changed;
+    return true;
+  }
+  return false;
+}
+
+/* -- ports of a node --------------------------------------------------------------------------- */
+
+static const char *numbered(struct arena *a, const char *name, int k)
+{
+  size_t n = strlen(name) + 12;
+  char *text = arena_new(a, n);
+  if (text) snprintf(text, n, "%s%d", name, k);
+  return text;
+}
+
+static int count_of(const struct op *op, const void *param, const char *key)
+{
+  bool found;
+  double v = op_number(op, param, key, &found);
+  return found && v >= 0 && v < 1e6 ? (int)v : 0;
+}
+
+/* How many ports one text stands for. n: inputs that are given, -1: as the parameters say */
+static int times_of(
+    const struct op *op, const void *param, const struct port_list *list, int i, int n)
+{
+  if (!list->port[i].count) return 1;
+  return n >= 0 ? MAX(n - (list->n - 1), 0) : count_of(op, param, list->port[i].count);
+}
+
+static int list_ports(const struct op *op, const void *param, const struct port_list *list, int n,
+    struct arena *a, struct port **out, int *count)
+{
+  int cap = 0;
+  for (int i = 0; i < list->n; i++) cap += times_of(op, param, list, i, n);
+  struct port *p = *out = arena_new(a, sizeof *p * (size_t)cap);
+  NEED(p, TY_EMEMORY, "out of memory");
+  for (int i = 0; i < list->n; i++) {
+    const struct port_text *t = &list->port[i];
+    for (int k = 0, times = times_of(op, param, list, i, n); k < times; k++) {
+      *p = (struct port){ t->name, t->mutated, t->hidden, t->secret };
+      if (t->count) p->name = numbered(a, t->name, k);
+      NEED(p->name, TY_EMEMORY, "out of memory");
+      p++;
+    }
+  }
+  *count = cap;
+  return TY_OK;
+}
+
+/* "arg*num_args" counts its inputs: n of them have been given. Control flow, which has no
+** kernel, counts its bodies too. */
+static int check_count(
+    const struct op *op, const void *param, const struct port_list *in, int n)
+{
+  bool found;
+  if (n < 0 || in->counted < 0 || !op->cpu) return TY_OK;
+  const char *key = in->port[in->counted].count;
+  double count = op_number(op, param, key, &found);
+  if (!found || count == n) return TY_OK;
+  int code = fail(
+      TY_EVALUE, "%s: parameter %s is %.0f, but %d inputs are given", op->name, key, count, n);
+  fail_argument(key, NULL, NULL);
+  return code;
+}
+
+int op_ports(const struct op *op, const void *param, int n, struct arena *a, struct ports *out)
+{
+  const struct port_list *in, *outs;
+  TRY(op_inputs(op, param, &in));
+  TRY(check_count(op, param, in, n));
+  TRY(list_ports(op, param, in, n, a, &out->in, &out->nin));
+  TRY(op_outputs(op, param, &outs));
+  TRY(list_ports(op, param, outs, -1, a, &out->out, &out->nout));
+  out->nvisible = out->nreal = 0;
+  for (int i = 0; i < out->nout; i++) {
+    out->nreal += !out->out[i].secret;
+    out->nvisible += !out->out[i].secret && !out->out[i].hidden;
+  }
+  return TY_OK;
+}
+
+/* The reference declares no input names for most operators of one input; monitors then number
+** them. */
+bool monitor_input_named(const struct op *op)
+{
+  static const char *const named[] = { "LRN", "Dropout", "softmax", "log_softmax", "softmin",
+    "MakeLoss", "BlockGrad" };
+  for (int i = 0; i < COUNT(named); i++)
+    if (!strcmp(op->name, named[i])) return true;
+  return op->in && strcmp(op->in, "data");
+}
+
+const char *op_variadic(const struct op *op)
+{
+  const struct port_list *in;
+  if (op_inputs(op, NULL, &in) || in->counted < 0) return NULL;
+  return in->port[in->counted].count;
+}
+
+/* Attributes with the count of a variadic operator filled in. `more` has room for nattr + 1
+** entries and `number` for a count. */
+const ty_attr *op_counted(
+    const struct op *op, const ty_attr *attr, int *nattr, int nin, ty_attr *more, char number[16])
+{
+  const char *key = nin < 0 ? NULL : op_variadic(op);
+  if (!key || !*key || attr_given(attr, *nattr, key) || !op_has_param(op, key)) return attr;
+  if (*nattr) memcpy(more, attr, sizeof *attr * (size_t)*nattr);
+  snprintf(number, 16, "%d", nin);
+  more[(*nattr)++] = (ty_attr){ key, number };
+  return more;
+}

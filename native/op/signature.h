@@ -1,0 +1,47 @@
+/* signature.h - the texts of an operator (op.h) as lists: its ports, what its gradient operator
+** reads, which outputs may lie on which inputs. Each distinct text is parsed once, those of
+** registered operators when the registry is filled; a list lives as long as the process.
+*/
+#pragma once
+#include "op/op.h"
+
+enum { READ_HEAD = 'g', READ_IN = 'i', READ_OUT = 'o' };
+/* head gradient, input or output k, or all of them; changed: backward changes it in place */
+struct read { char kind; bool all, changed; int k; };
+/* heads, changes: of any of them */
+struct reads { int n; bool heads, changes; const struct read *read; };
+
+/* a port as written; count: "name*count", the parameter that says how many there are; "": as many
+** as are given */
+struct port_text { const char *name, *count; bool mutated, hidden, secret; };
+/* counted: the last one with a count; -1: none. changes: one of them is mutated */
+struct port_list { int n, counted; bool changes; const struct port_text *port; };
+
+/* Output `out` may take the memory of input `in`; every > 0: output k that of input k every. */
+struct shared_place { int out, in; };
+struct in_place { int every, n; const struct shared_place *place; };
+
+/* of a text of grad; NULL: of none */
+int reads_of(const char *text, const struct reads **out);
+/* what the gradient operator reads, also that of formulas; NULL: no gradient */
+int op_reads(const struct op *op, const void *param, const struct reads **out);
+/* param NULL: of the text that does not depend on parameters */
+int op_inputs(const struct op *op, const void *param, const struct port_list **out);
+/* of the operator, or of its gradient operator; NULL: none */
+int op_in_place(const struct op *op, bool backward, const struct in_place **out);
+bool in_place_allowed(const struct in_place *pairs, int out, int in);
+/* parses what does not depend on parameters */
+int op_parse_texts(const struct op *op);
+
+/* The operands of a gradient operator in order, for a node of nin inputs and nout outputs:
+** struct read_walk w = reads_walk(r, nin, nout); while (reads_next(&w)) ... w.kind, w.k ... */
+struct read_walk {
+  const struct reads *reads;
+  int nin, nout, i, next;
+  /* the operand: its place among all, and what it is */
+  int place, k;
+  char kind;
+  bool changed;
+};
+struct read_walk reads_walk(const struct reads *r, int nin, int nout);
+bool reads_next(struct read_walk *w);
