@@ -144,6 +144,7 @@ build = {
       ["tycho.ndarray.init"] = "runtime/lua/tycho/ndarray/init.lua",
       ["tycho.ndarray.math"] = "runtime/lua/tycho/ndarray/math.lua",
       ["tycho.ndarray.npy"] = "runtime/lua/tycho/ndarray/npy.lua",
+      ["tycho.ndarray.number_text"] = "runtime/lua/tycho/ndarray/number_text.lua",
       ["tycho.ndarray.operators"] = "runtime/lua/tycho/ndarray/operators.lua",
       ["tycho.ndarray.print"] = "runtime/lua/tycho/ndarray/print.lua",
       ["tycho.ndarray.random"] = "runtime/lua/tycho/ndarray/random.lua",
