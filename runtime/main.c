@@ -364,6 +364,7 @@ int main(int argc, char **argv)
   calm_threads(argv);
   program.argc = argc;
   program.argv = argv;
+  setvbuf(stdout, NULL, _IOLBF, BUFSIZ); /* lines appear at once also behind a pipe */
   setlocale(LC_CTYPE, ""); /* for the line editor; numbers stay as Lua writes them */
   find_tree();
   int status = read_command_line();

@@ -1,8 +1,8 @@
 /* repl.c - line editing for the prompt, on libedit.
 **
-** A Lua module of open, read, add, waiting, close and a clock (runtime.h). Keys are read here,
-** so that Ctrl-C leaves the line at once and a UTF-8 character arrives whole. Tab asks the Lua
-** function given to `open`: it gets the text before the cursor and returns the length of the
+** A Lua module of open, read, add, waiting, rows, close and a clock (runtime.h). Keys are read
+** here, so that Ctrl-C leaves the line at once and a UTF-8 character arrives whole. Tab asks the
+** Lua function given to `open`: it gets the text before the cursor and returns the length of the
 ** word to complete and the list of its continuations. At the start of a line, and in pasted
 ** text, Tab indents. Up and Down look for lines that begin like this one.
 */
@@ -274,6 +274,15 @@ static int waiting(lua_State *L)
   return 1;
 }
 
+/* lines of the terminal */
+static int rows(lua_State *L)
+{
+  struct winsize size;
+  bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 1;
+  lua_pushinteger(L, known ? size.ws_row : 24);
+  return 1;
+}
+
 static int close_editor(lua_State *L)
 {
   (void)L;
@@ -300,6 +309,7 @@ int repl_module(lua_State *L)
     { "read", read_line },
     { "add", add_line },
     { "waiting", waiting },
+    { "rows", rows },
     { "close", close_editor },
     { "now", now },
     { NULL, NULL },

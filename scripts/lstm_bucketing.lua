@@ -84,8 +84,7 @@ end
 local function eval_end(param)
   local _, valid = param.eval_metric:get()
   best = math.min(best, valid)
-  print(("epoch %d: perplexity %.1f in training, %.1f in the test, %.0f words/s")
-    :format(param.epoch, last.train, valid, last.words / last.seconds))
+  ty.log:info(("Epoch[%d] Speed: %.0f words/s"):format(param.epoch, last.words / last.seconds))
   log:epoch{epoch = param.epoch, train = last.train, valid = valid, seconds = last.seconds,
             words_per_second = last.words / last.seconds}
   started = ty.callback.clock()

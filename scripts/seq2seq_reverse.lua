@@ -217,8 +217,7 @@ module:fit{
   epoch_end_callback = function(epoch)
     local seconds = ty.callback.clock() - started
     local share = test(6)
-    print(("epoch %d: perplexity %.3f, %.3f of the sequences right")
-      :format(epoch, select(2, metric:get_global()), share))
+    ty.log:info(("Epoch[%d] Validation-share of the sequences right=%.3f"):format(epoch, share))
     log:epoch{epoch = epoch, train = select(2, metric:get_global()),
       valid = share, seconds = seconds}
     if options.checkpoint then

@@ -106,6 +106,23 @@ describe("metric", function()
     assert.is_true(ok, tostring(e))
   end)
 
+  it("shows names and values when its list is printed", function()
+    local both = ty.metric.create{ "acc", "mse" }
+    both:update({ { 1, 0 } }, { { { 0, 1 }, { 1, 0 } } })
+    local list = ty.metric.create("acc"):get_name_value()
+    assert.equal("accuracy = nan", tostring(list))
+    assert.equal("accuracy = 1, mse = ", tostring(both:get_name_value()):match("^.*mse = "))
+    assert.equal("accuracy", list[1][1])
+    assert.is_true(require("tycho.core.values").is_plain(list))
+    local mod = ty.mod.Module{ ty.sym.SoftmaxOutput{ ty.sym.Variable("data"), name = "softmax" } }
+    mod:bind{ data_shapes = { { "data", { 2, 3 } } },
+      label_shapes = { { "softmax_label", { 2 } } } }
+    assert.equal("softmax_output = (2, 3)", tostring(mod.output_shapes))
+    local it = ty.io.NDArrayIter{ ty.nd.ones{ 2, 3 }, ty.nd.zeros(2), batch_size = 2 }
+    mod:init_params()
+    assert.equal("cross-entropy = 1.098612", tostring(mod:score(it, "ce")))
+  end)
+
   it("refuses functions that give something else", function()
     local m = ty.metric.create(function() return "much" end)
     assert.raises("type", m.update, m, { { 1 } }, { { 1 } })

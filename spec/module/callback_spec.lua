@@ -23,6 +23,22 @@ describe("ProgressBar", function()
     end)
   end)
 
+  it("is a line per ten per cent in a file, in each epoch", function()
+    shell.with_file([[
+      local bar = require("tycho").callback.ProgressBar(1000, 10)
+      for epoch = 1, 2 do
+        for nbatch = 0, 1000 do bar{ nbatch = nbatch } end
+      end]], function(path)
+      local output = shell.tycho(path)
+      local _, lines = output:gsub("\n", "\n")
+      assert.are.equal(20, lines)
+      for tenth = 1, 10 do
+        assert.are.equal(2, select(2, output:gsub((" %d%%%%\n"):format(
+          10 * tenth), "")))
+      end
+    end)
+  end)
+
   it("is lines in a file", function()
     shell.with_file(BAR, function(path)
       local output = shell.tycho(path)

@@ -24,6 +24,14 @@ describe("tycho", function()
     end)
   end)
 
+  it("writes lines at once behind a pipe, also between those of the log", function()
+    with_file("print('one') io.stderr:write('two\\n') io.write('three\\nfour') \z
+      require('tycho').log:info('five') print()", function(path)
+      assert.equal("one\ntwo\nthree\nfourINFO: five\n\n",
+        (shell.run(shell.program .. " " .. path .. " 2>&1 | cat")))
+    end)
+  end)
+
   it("reads standard input", function()
     assert.equal("42\n", (shell.run("echo 'print(6 * 7)' | " .. shell.program)))
     assert.equal("42\tx\n", (shell.run("echo 'print(6 * 7, ...)' | " .. shell.program .. " - x")))

@@ -26,10 +26,10 @@ local function script(name, arguments)
   return output
 end
 
--- All perplexities "in the test" (or "in training"), as printed after each epoch.
+-- All perplexities of the validation (or "Train"ing), as the log has them after each epoch.
 local function perplexities(output, which)
   local list = {}
-  for p in output:gmatch("([%d.]+) " .. (which or "in the test")) do
+  for p in output:gmatch((which or "Validation") .. "%-perplexity=([%d.]+)") do
     list[#list + 1] = tonumber(p)
   end
   return list
@@ -71,7 +71,7 @@ describe("lstm_bucketing", function()
       shell.with_file(sample(400), function(path)
         local options = "--quick --epochs 6 --rate 0.01 --buckets 6,12 --batch 8"
         local output = script("lstm_bucketing", ("%s --data %s %s"):format(options, path, fused))
-        local p, q = perplexities(output, "in training"), perplexities(output)
+        local p, q = perplexities(output, "Train"), perplexities(output)
         assert.same({ 6, 6 }, { #p, #q })
         assert.is_true(p[6] < 0.6 * p[1] and q[6] < 2.5, output)
         local all, largest =
@@ -142,8 +142,8 @@ describe("seq2seq_reverse", function()
       local kept = (" --checkpoint %s/run"):format(folder)
       script("seq2seq_reverse", base .. kept .. " --epochs 2")
       local rest = script("seq2seq_reverse", base .. kept .. " --epochs 4 --resume")
-      for _, pattern in ipairs{ "epoch 3: [^\n]*", "accuracy [%d.]+" } do
-        assert.are.equal(straight:match(pattern), rest:match(pattern))
+      for _, pattern in ipairs{ "Epoch%[3%] Validation[^\n]*", "accuracy [%d.]+" } do
+        assert.are.equal(assert(straight:match(pattern)), rest:match(pattern))
       end
     end)
   end)

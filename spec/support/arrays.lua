@@ -72,7 +72,7 @@ function arrays.shape_text(shape)
 end
 
 local function is_array(x)
-  return type(x) == "table" and getmetatable(x) ~= nil
+  return type(x) == "table" and not not getmetatable(x)
 end
 
 -- nested tables or an array -> flat Lua list and shape

@@ -13,7 +13,7 @@ local ty = require "tycho"
 local steps = {}
 
 local function is_array(x)
-  return type(x) == "table" and getmetatable(x) ~= nil
+  return type(x) == "table" and not not getmetatable(x)
 end
 
 local function is_nothing(x)

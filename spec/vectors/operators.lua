@@ -65,7 +65,7 @@ local function check_graph(arrays, case)
 end
 
 local function is_array(x)
-  return type(x) == "table" and getmetatable(x) ~= nil
+  return type(x) == "table" and not not getmetatable(x)
 end
 
 local function call(operator, case, given)

@@ -17,17 +17,24 @@ local log = { level = RANK[asked or ""] and asked or "info" }
 local terminal                           -- whether standard error is one; nil: not asked yet
 local unfinished = false                      -- whether the last line waits to be overwritten
 
-local function put(level, text)
-  local fleeting = text:match("^(.*)\r$")
-  if fleeting and terminal == nil then
+--- Whether a text that ends in "\r" is overwritten by the next one, or a sink decides.
+function log.overwrites()
+  if terminal == nil then
     terminal = require("tycho.core.ffi").is_terminal(2)
   end
-  if fleeting and terminal then
+  return log.sink ~= nil or terminal
+end
+
+
+local function put(level, text)
+  local fleeting = text:match("^(.*)\r$")
+  io.stdout:flush()                      -- what was printed before comes before
+  if fleeting and log.overwrites() then
     io.stderr:write("\r", fleeting, "\27[K")
   else
     io.stderr:write(unfinished and "\n" or "", level:upper(), ": ", fleeting or text, "\n")
   end
-  unfinished = fleeting ~= nil and terminal
+  unfinished = fleeting ~= nil and terminal == true
 end
 
 

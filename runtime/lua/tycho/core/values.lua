@@ -73,9 +73,10 @@ function values.count(...)
 end
 
 
---- Whether x is a table without metatable: a list, a dictionary or options, never an object.
+--- Whether x is a table without metatable, or with one that does not show itself: a list, a
+-- dictionary or options, never an object.
 function values.is_plain(x)
-  return type(x) == "table" and getmetatable(x) == nil
+  return type(x) == "table" and not getmetatable(x)
 end
 
 

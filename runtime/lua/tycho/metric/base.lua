@@ -13,6 +13,7 @@ local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local context = require "tycho.core.context"
 local Error = require "tycho.core.error"
+local name_values = require "tycho.core.name_values"
 local host = require "tycho.ndarray.transfer"
 local log = require "tycho.core.log"
 local values = require "tycho.core.values"
@@ -212,7 +213,7 @@ local function zip(name, value)
   for i, each in ipairs(type(name) == "table" and name or { name }) do
     list[i] = { each, type(value) == "table" and value[i] or value }
   end
-  return list
+  return name_values(list)
 end
 
 

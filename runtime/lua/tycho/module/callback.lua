@@ -163,14 +163,20 @@ local function round_half_even(x)
 end
 
 --- Batch callback: how much of the epoch is done; on a terminal the bar is drawn again in its
--- place.
+-- place, elsewhere there is a line per ten per cent.
 -- @number total batches of an epoch
 -- @int[opt=80] length characters of the bar
 function callback.ProgressBar(...)
-  local a = BAR(...)
+  local a, told = BAR(...), 0
   return function(param)
     local filled = round_half_even(a.length * param.nbatch / a.total)
     local percent = math.ceil(100 * param.nbatch / a.total)
+    local tenth = math.floor(percent / 10)
+    local is_new = tenth ~= told and tenth > 0
+    told = tenth
+    if not is_new and not log:overwrites() then
+      return
+    end
     log:info(("[%s%s] %d%%\r"):format(("="):rep(filled), ("-"):rep(a.length - filled), percent))
   end
 end

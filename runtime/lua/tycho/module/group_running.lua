@@ -9,6 +9,7 @@ local call = require "tycho.ndarray.call"
 local class = require "tycho.ndarray.class"
 local descriptions = require "tycho.module.descriptions"
 local Error = require "tycho.core.error"
+local name_values = require "tycho.core.name_values"
 local executor = require "tycho.executor.executor"
 local nd = require "tycho.ndarray"
 local slices = require "tycho.module.batch_slices"
@@ -189,7 +190,7 @@ function Group:get_output_shapes()
     end
     list[k] = { name, shape }
   end
-  return list
+  return name_values(list)
 end
 
 

@@ -15,6 +15,7 @@ local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
+local name_values = require "tycho.core.name_values"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 require "tycho.ndarray"
@@ -171,7 +172,7 @@ function Monitor:toc()
   for _, row in ipairs(list) do
     row[4] = nil
   end
-  return list
+  return name_values(list)
 end
 
 

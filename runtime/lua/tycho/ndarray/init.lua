@@ -32,7 +32,7 @@ local native = require "tycho.core.ffi"
 local operators = require "tycho.ndarray.operators"
 local registry = require "tycho.op.registry"
 require "tycho.ndarray.shape"
-require "tycho.ndarray.print"
+local print_of = require "tycho.ndarray.print"
 
 local nd = { NDArray = class.NDArray, scope = class.scope, save = files.save, load = files.load,
   load_frombuffer = files.load_frombuffer }
@@ -113,7 +113,7 @@ end
 
 -- The namespace -----------------------------------------------------------------------------------
 
-for _, part in ipairs{ create, math_of } do
+for _, part in ipairs{ create, math_of, print_of } do
   for name, f in pairs(part) do
     nd[name] = f
   end

@@ -1,113 +1,175 @@
---- Arrays as text: at most 6 values along each axis, columns aligned, then `<NDArray 2x3 @cpu(0)>`.
+--- Arrays as text, as NumPy writes them: rows in brackets, numbers below each other, long lines
+-- broken, large arrays by the entries at both ends of their axes; then `<NDArray 2x3 @cpu(0)>`.
 --
+-- Where an array is a column of more rows than both ends have, the rows stand side by side.
 -- Only the values that are shown are read. Reading waits.
 --
 -- @module tycho.ndarray.print
 
+local pairs = require("tycho.core.iterate").pairs
 local args = require "tycho.core.args"
 local class = require "tycho.ndarray.class"
+local number_text = require "tycho.ndarray.number_text"
 local transfer = require "tycho.ndarray.transfer"
 
 local NDArray, BYTES = class.NDArray, class.BYTES
 
-local MOST = 6                                   -- longer axes show half of this at either end
+local print_of = {}
 
-local FLOATS = { float32 = 7, float64 = 8, float16 = 4, bfloat16 = 3 }   -- digits shown
+local DOTS = "..."
 
 
-local function plain_text(v)
-  if v ~= v then
-    return "nan"
-  elseif v == 1 / 0 or v == -1 / 0 then
-    return v > 0 and "inf" or "-inf"
-  end
+-- Options -----------------------------------------------------------------------------------------
+
+local options = { precision = 8, threshold = 1000, edgeitems = 3, linewidth = 75, suppress = false }
+
+
+local function count(v)
+  local ok = type(v) == "number" and v >= 0 and (v == math.floor(v) or v == math.huge)
+  return ok, v, "a whole number of at least 0", type(v) == "number" and "value" or "type"
 end
 
 
-local function number_text(v, digits)
-  local text = plain_text(v)
-  if text then
-    return text
-  elseif not digits then
-    return ("%d"):format(v)
+local SET = args.form("nd.set_printoptions", {
+  { "precision", count, false }, { "threshold", count, false }, { "edgeitems", count, false },
+  { "linewidth", count, false }, { "suppress", "boolean?" },
+})
+
+--- How arrays are written from now on; what is not named stays.
+-- @tparam table options precision = 8 (digits behind the point, at most), threshold = 1000 (larger
+--   arrays are shortened; `math.huge`: none), edgeitems = 3 (of a shortened axis, at either end),
+--   linewidth = 75 (characters), suppress = false (no exponents for small numbers)
+function print_of.set_printoptions(...)
+  local a = SET(...)
+  for name in pairs(options) do
+    if a[name] or name == "suppress" and a[name] ~= nil then
+      options[name] = a[name]
+    end
   end
-  text = ("%." .. digits .. "g"):format(v)
-  return text:find("[.e]") and text or text .. "."
+  options.precision = math.min(options.precision, 16)
 end
 
 
--- Elements from..from + n - 1 of flattened x as texts, added to the row.
-local function add_texts(texts, x, from, n, digits)
+--- The options as they are, in a table of their own.
+-- @treturn table see `set_printoptions`
+function print_of.get_printoptions()
+  local copy = {}
+  for name, value in pairs(options) do
+    copy[name] = value
+  end
+  return copy
+end
+
+
+-- Values that are shown ---------------------------------------------------------------------------
+
+local INT64 = args.DTYPES.int64
+
+-- Elements from..from + n - 1 of flattened x, added to a row and to the list of all.
+local function add_values(x, from, n, row, all)
   local p = transfer.read(class.view(x, { n }, from * BYTES[x._dtype], "tostring"), "tostring")
   for i = 0, n - 1 do
-    texts[#texts + 1] = number_text(tonumber(p[i]), digits)
+    local v = x._dtype == INT64 and p[i] or tonumber(p[i])
+    row[#row + 1], all[#all + 1] = v, v
   end
 end
 
 
-local function row_texts(x, from, n, digits)
-  local texts, ends = {}, MOST / 2
-  if n <= MOST then
-    add_texts(texts, x, from, n, digits)
-  else
-    add_texts(texts, x, from, ends, digits)
-    texts[#texts + 1] = "..."
-    add_texts(texts, x, from + n - ends, ends, digits)
+local function collect_row(x, from, n, edge, all)
+  local row = {}
+  if n <= 2 * edge then
+    add_values(x, from, n, row, all)
+    return row
   end
-  return texts
+  if edge > 0 then
+    add_values(x, from, edge, row, all)
+  end
+  row[#row + 1] = DOTS
+  if edge > 0 then
+    add_values(x, from + n - edge, edge, row, all)
+  end
+  return row
 end
 
 
--- Rows of texts in nested lists, as the array is nested; "..." for what is left out.
--- `most` is that of the outer axes.
-local function collect(x, depth, from, size, digits, rows, most)
+-- The values in nested lists, as the array is nested, and in one list; DOTS for what is left out of
+-- an axis longer than twice `edge`.
+local function collect(x, depth, from, size, edge, all)
   local n = x._shape[depth]
   if depth == #x._shape then
-    local texts = row_texts(x, from, n, digits)
-    rows[#rows + 1] = texts
-    return texts
+    return collect_row(x, from, n, edge, all)
   end
   local list, inner = {}, size / n
   for i = 0, n - 1 do
-    if n > most and i == most / 2 then
-      list[#list + 1] = "..."
-    elseif n <= most or i < most / 2 or i >= n - most / 2 then
-      list[#list + 1] = collect(x, depth + 1, from + i * inner, inner, digits, rows, most)
+    if n > 2 * edge and i == edge then
+      list[#list + 1] = DOTS
+    end
+    if n <= 2 * edge or i < edge or i >= n - edge then
+      list[#list + 1] = collect(x, depth + 1, from + i * inner, inner, edge, all)
     end
   end
   return list
 end
 
 
-local function widest(rows)
-  local width = 0
-  for _, row in ipairs(rows) do
-    for _, text in ipairs(row) do
-      width = math.max(width, #text)
+-- Layout ------------------------------------------------------------------------------------------
+
+-- Words in lines of at most `width` characters, those behind the first begin with `indent`.
+local function wrapped(words, indent, width)
+  local lines, line = {}, indent
+  for i, word in ipairs(words) do
+    if #line > #indent and #line + #word > width then
+      lines[#lines + 1] = line:gsub(" +$", "")
+      line = indent
     end
+    line = line .. word .. (i < #words and " " or "")
   end
-  return width
+  lines[#lines + 1] = line
+  return table.concat(lines, "\n"):sub(#indent + 1)
 end
 
 
-local function join(list, depth, ndim, width)
+local function is_column(list)
+  return #list > 2 * options.edgeitems and type(list[1]) == "table" and #list[1] == 1
+    and type(list[1][1]) ~= "table"
+end
+
+
+local function word_of(entry, write)
+  if entry == DOTS then
+    return DOTS
+  end
+  return type(entry) == "table" and "[" .. write(entry[1]) .. "]" or write(entry)
+end
+
+
+-- `axes` are left; `depth` brackets are open.
+local function nested_text(list, axes, depth, write)
+  local indent = (" "):rep(depth)
   local parts = {}
-  for i, part in ipairs(list) do
-    if depth == ndim then
-      parts[i] = (" "):rep(width - #part) .. part
-    else
-      parts[i] = part == "..." and part or join(part, depth + 1, ndim, width)
+  if axes == 1 or axes == 2 and is_column(list) then
+    for i, entry in ipairs(list) do
+      parts[i] = word_of(entry, write)
     end
+    return "[" .. wrapped(parts, indent, options.linewidth - depth) .. "]"
   end
-  local gap = depth == ndim and " " or ("\n"):rep(math.min(2, ndim - depth)) .. (" "):rep(depth)
-  return "[" .. table.concat(parts, gap) .. "]"
+  for i, part in ipairs(list) do
+    parts[i] = part == DOTS and part or nested_text(part, axes - 1, depth + 1, write)
+  end
+  return "[" .. table.concat(parts, ("\n"):rep(axes - 1) .. indent) .. "]"
 end
 
 
-local function values_text(x, most)
-  local rows = {}
-  local list = collect(x, 1, 0, x._size, FLOATS[args.DTYPE_NAMES[x._dtype]], rows, most)
-  return join(list, 1, #x._shape, widest(rows))
+local function values_text(x, edge)
+  local all = {}
+  local list = collect(x, 1, 0, x._size, edge, all)
+  local write = number_text.writer(all, args.DTYPE_NAMES[x._dtype], options)
+  return nested_text(list, #x._shape, 1, write)
+end
+
+
+local function edge_of(x)
+  return x._size > options.threshold and options.edgeitems or math.huge
 end
 
 
@@ -117,16 +179,17 @@ function NDArray.__tostring(x)
     return rawget(x, "_shape") and "<NDArray " .. table.concat(x._shape, "x") .. " without memory>"
       or "<NDArray freed>"
   end
-  return ("\n%s\n<NDArray %s @%s>"):format(values_text(x, MOST),
+  return ("\n%s\n<NDArray %s @%s>"):format(values_text(x, edge_of(x)),
     table.concat(x._shape, "x"), tostring(x.context))
 end
 
 
--- How many rows are written when the outer axes show at most so many entries.
+-- How many rows are written when axes show at most so many entries; a column stands in few.
 local function rows_shown(x, most)
-  local n = 1
-  for axis = 1, #x._shape - 1 do
-    n = n * math.min(x._shape[axis], most)
+  local n, shape = 1, x._shape
+  for axis = 1, #shape - 1 do
+    local beside = axis == #shape - 1 and shape[#shape] == 1 and shape[axis] > 2 * options.edgeitems
+    n = n * (beside and 1 or math.min(shape[axis], most))
   end
   return n
 end
@@ -137,12 +200,15 @@ end
 -- @tparam NDArray x
 -- @int rows
 function NDArray.text(x, rows)
-  local most = MOST
-  while most > 2 and rows_shown(x, most) > rows do
-    most = most - 2
+  local edge = edge_of(x)
+  if rows_shown(x, 2 * edge) > rows then
+    edge = math.min(edge, options.edgeitems)
+  end
+  while edge > 1 and rows_shown(x, 2 * edge) > rows do
+    edge = edge - 1
   end
   local dtype = args.DTYPE_NAMES[x._dtype]
-  return ("%s\n<NDArray %s%s @%s>"):format(values_text(x, most), table.concat(x._shape, "x"),
+  return ("%s\n<NDArray %s%s @%s>"):format(values_text(x, edge), table.concat(x._shape, "x"),
     dtype ~= "float32" and " " .. dtype or "", tostring(x.context))
 end
 
@@ -152,3 +218,6 @@ function NDArray.summary(x)
   return ("%s %s @%s"):format(args.DTYPE_NAMES[x._dtype],
     table.concat(x._shape, "x"), tostring(x.context))
 end
+
+
+return print_of

@@ -44,7 +44,7 @@ end
 -- -- help, leaving --------------------------------------------------------------------------------
 
 command("help", ":help", "this list", function(session)
-  session.write([[
+  session:page([[
   expression         is evaluated and printed; `;` behind it prints nothing; _ is the last result,
                      _2 the one before
   ?name  ??name      help on an operator, function, class or value; its source
@@ -53,7 +53,7 @@ command("help", ":help", "this list", function(session)
   Tab                completes names, options, keys and files; Up, Down, Ctrl-R walk through the
                      history
   Ctrl-C             stops what runs, or leaves the line; variables stay. Ctrl-D leaves
-]], table.concat(help, "\n"), "\n")
+]] .. table.concat(help, "\n"))
 end)
 
 

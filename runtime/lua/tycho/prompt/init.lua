@@ -74,6 +74,35 @@ function Session:paint(kind, text)
 end
 
 
+local MORE = "-- Enter: more, q: enough -- "
+
+--- Writes a text, screen by screen where it is longer than the terminal is high.
+-- @string text without a newline at its end
+function Session:page(text)
+  local rows = self.editing and self.editor.rows() - 1 or math.huge
+  local shown = 0
+  for line in (text .. "\n"):gmatch("([^\n]*)\n") do
+    if shown >= rows then
+      shown = 0
+      local answer = self.editor.read(self:paint("note", MORE))
+      if not answer or answer:find("^%s*q") then
+        return
+      end
+    end
+    self.write(line, "\n")
+    shown = shown + 1
+  end
+end
+
+
+-- What is typed can be called back, a block of several lines as a whole.
+local function remember(session, text)
+  if session.editing then
+    session.editor.add(text)
+  end
+end
+
+
 --- Drops the kept results.
 function Session:forget()
   self.count, self.strong, self.weak = 0, {}, setmetatable({}, { __mode = "v" })
@@ -182,6 +211,21 @@ local function value_text(session, value)
 end
 
 
+-- Whether a value is the text that print_summary has just written.
+local function is_written(value)
+  local summary = package.loaded["tycho.viz.summary"]
+  return summary ~= nil and value ~= nil and value == summary.written
+end
+
+
+local function forget_summary()
+  local summary = package.loaded["tycho.viz.summary"]
+  if summary then
+    summary.written = nil
+  end
+end
+
+
 local function finish(session, mute, ok, ...)
   if not ok then
     report(session, (...))
@@ -189,7 +233,9 @@ local function finish(session, mute, ok, ...)
   end
   for i = 1, mute and 0 or select("#", ...) do
     local value = select(i, ...)
-    session.write(value_text(session, value), "\n")
+    if not is_written(value) then
+      session.write(value_text(session, value), "\n")
+    end
   end
   if select("#", ...) > 0 and (...) ~= nil then
     keep(session, (...))
@@ -207,6 +253,7 @@ function Session:run(chunk, mute, ...)
   setfenv(chunk, self.env)
   jit.off(chunk, true)
   self.frames = nil
+  forget_summary()
   return finish(self, mute, xpcall(chunk, function(e)
     self.frames = frames()
     return e
@@ -267,7 +314,7 @@ local function explain(session, name)
     text = show(value)
   end
   local first, rest = text:match("^([^\n]*)(.*)$")
-  session.write(session:paint("sign", first), rest, "\n")
+  session:page(session:paint("sign", first) .. rest)
 end
 
 
@@ -276,7 +323,7 @@ local function special(session, line)
     commands.help(session)
   elseif line:sub(1, 2) == "??" then
     local name = line:sub(3):match("%S+") or ""
-    session.write(manual.source(name, named_value(session, name)), "\n")
+    session:page(manual.source(name, named_value(session, name)))
   elseif line:sub(1, 1) == "?" then
     explain(session, line:sub(2):match("%S+") or "")
   elseif line:sub(1, 1) == "!" then
@@ -308,6 +355,7 @@ end
 -- @treturn boolean whether the next line continues this one
 function Session:feed(line)
   if not self.pending and line:match("^%s*[:?!]") then
+    remember(self, line)
     special(self, line:match("^%s*(.*)$"))
     return false
   end
@@ -321,7 +369,9 @@ function Session:feed(line)
   if more and not ended then
     self.pending = text
     return true
-  elseif not chunk then
+  end
+  remember(self, text)
+  if not chunk then
     self.write(self:paint("error", message), "\n")
     return false
   end
@@ -354,14 +404,10 @@ end
 
 
 -- A line, nil at the end, false when Ctrl-C left it.
-local function read(session, editing)
+local function read(session)
   local sign = session.pending and ">> " or "> "
-  if editing then
-    local line = session.editor.read(session:paint("sign", sign))
-    if line and line:match("%S") then
-      session.editor.add(line)
-    end
-    return line
+  if session.editing then
+    return session.editor.read(session:paint("sign", sign))
   end
   if session.terminal then
     session.write(sign)
@@ -371,12 +417,15 @@ local function read(session, editing)
 end
 
 
-local function step(session, editing)
-  local line = read(session, editing)
+local function step(session)
+  local line, editing = read(session), session.editing
   if line == nil then
     session.over = true
     session.write(session.terminal and "\n" or "")
   elseif line == false then
+    if session.pending then
+      remember(session, session.pending)
+    end
     session.pending = nil
   elseif not (session.pending and editing and line:match("^%s*$") and session.editor.waiting()) then
     session:feed(line)                           -- a blank line amid pasted text ends nothing
@@ -387,23 +436,24 @@ end
 
 --- Reads and evaluates until the end of input or `:quit`.
 function Session:loop()
-  local editing = self.terminal and not self.plain
   if self.terminal then
     self.write(self:paint("note", ("Tycho %s, %s. :help lists commands, Ctrl-D leaves."):format(
       require("tycho").version, jit.version)), "\n")
   end
-  if editing then
+  if self.terminal and not self.plain then
     open_editor(self)
+    self.editing = true
   end
   while not self.over do
-    local ok, e = pcall(step, self, editing)
+    local ok, e = pcall(step, self)
     if not ok then
       self.frames = nil
       pcall(report, self, e)
     end
   end
-  if editing then
+  if self.editing then
     self.editor.close()
+    self.editing = false
   end
 end
 

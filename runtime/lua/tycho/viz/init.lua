@@ -54,6 +54,7 @@ function viz.print_summary(...)
   local shapes = summary.shapes(a.symbol, a.shape, "viz.print_summary")
   local text = summary.text(summary.rows(a.symbol, shapes), a.line_length, a.positions)
   io.write(text)
+  summary.written = text
   return text
 end
 

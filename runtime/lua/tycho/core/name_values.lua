@@ -1,0 +1,31 @@
+--- Lists of names and values that `print` shows: `{{"accuracy", 0.93}}` as "accuracy = 0.93".
+--
+-- They are plain lists in all else: `getmetatable` gives false, for which `values.is_plain` asks.
+--
+-- @module tycho.core.name_values
+
+local Error = require "tycho.core.error"
+
+local NameValues = { __metatable = false }
+
+
+local function value_text(v)
+  return type(v) == "number" and ("%.7g"):format(v) or Error.show(v)
+end
+
+
+function NameValues.__tostring(list)
+  local parts = {}
+  for i, entry in ipairs(list) do
+    parts[i] = ("%s = %s"):format(tostring(entry[#entry - 1]), value_text(entry[#entry]))
+  end
+  return table.concat(parts, ", ")
+end
+
+
+--- Lets `print` show a list whose entries end in a name and a value.
+-- @tparam table list
+-- @treturn table the list
+return function(list)
+  return setmetatable(list, NameValues)
+end
