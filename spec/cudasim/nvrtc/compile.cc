@@ -98,8 +98,8 @@ static bool build(const std::string &base, const std::string &text, const std::s
     return false;
   }
   std::string all = run + " -x c++ -c " + quoted(own + ".cu") + " -o " + quoted(object) + " 2>" +
-      quoted(own + ".log") + " && " + compiler() + " -shared -o " + quoted(own + ".so") + " " +
-      quoted(object) + " -Wl,-z,norelro -L" + quoted(home()) + " -l:libcuda.so.1 2>>" +
+      quoted(own + ".log") + " && " + compiler() + " -nostdlib -shared -o " + quoted(own + ".so") + " " +
+      quoted(object) + " -Wl,-z,norelro -L" + quoted(home()) + " -l:libcuda.so.1 -lm -lc -lgcc 2>>" +
       quoted(own + ".log");
   bool good = !system(all.c_str()) && !rename((own + ".so").c_str(), (base + ".so").c_str());
   *log = read(own + ".log");
