@@ -164,7 +164,9 @@ static void caught(int number, siginfo_t *info, void *context)
 
 void start_memory()
 {
-  for (arena_bytes = (size_t)1 << 40; arena_bytes >= (size_t)1 << 34; arena_bytes /= 2) {
+  /* the checker needs 17 times as much again */
+  int bits = atoi(setting("CUDASIM_CHECK", "0")) ? 37 : 40;
+  for (arena_bytes = (size_t)1 << bits; arena_bytes >= (size_t)1 << 32; arena_bytes /= 2) {
     void *p = mmap(nullptr, arena_bytes, PROT_NONE,
         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     arena = fresh = p == MAP_FAILED ? nullptr : (char *)p;

@@ -29,6 +29,7 @@ API cuInit(unsigned flags)
   start_planning();
   start_memory();
   start_queues();
+  start_leaks();
   state.started = true;
   return CUDA_SUCCESS;
 }

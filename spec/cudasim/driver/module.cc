@@ -35,6 +35,14 @@ static bool write_file(const char *path, const void *data, size_t bytes)
   return !fclose(f) && good;
 }
 
+/* files that last as long as the process */
+static struct Kept : std::set<std::string> {
+  ~Kept()
+  {
+    for (const std::string &path : *this) unlink(path.c_str());
+  }
+} kept;
+
 static void *open_image(const void *image, size_t bytes, std::string *why)
 {
   static int number;
@@ -45,7 +53,11 @@ static void *open_image(const void *image, size_t bytes, std::string *why)
     const char *error = dlerror();
     *why = error ? error : std::string("cannot write ") + path;
   }
-  unlink(path);
+  /* the checker names lines, which it reads from the file */
+  if (atoi(setting("CUDASIM_CHECK", "0")) && so)
+    kept.insert(path);
+  else
+    unlink(path);
   return so;
 }
 
@@ -118,6 +130,7 @@ API cuModuleUnload(CUmodule m)
   queue_wait_all(call.lock, m->device);
   for (auto &f : m->functions) functions.erase(f.second.get());
   range_remove(m->variables);
+  check_unload(m->variables);
   dlclose(m->so);
   delete m;
   return CUDA_SUCCESS;

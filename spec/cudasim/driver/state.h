@@ -13,3 +13,4 @@ extern thread_local bool in_host_function;
 void start_planning();
 void start_memory();
 void start_queues();
+void start_leaks();

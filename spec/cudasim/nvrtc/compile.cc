@@ -3,6 +3,7 @@
 ** they follow from in CUDASIM_CACHE (beside this library): CUDASIM_CXX (g++, else clang++),
 ** CUDASIM_CXXFLAGS (-O1), CUDASIM_CHECK=1: the checker watches every access. */
 #include "compile.h"
+#include <ctype.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -88,23 +89,42 @@ static std::string cache_folder()
   return folder;
 }
 
-/* Errors name the user's file and lines, as NVRTC's do. */
-static bool build(const std::string &base, const std::string &text, const std::string &run,
-    std::string *log)
+static void remove_all(std::string *text, const std::string &what)
 {
-  std::string own = base + "." + std::to_string(getpid()), object = own + ".o";
-  if (!write(own + ".cu", text)) {
-    *log = "cudasim: cannot write " + own + ".cu";
+  for (size_t at = text->find(what); at != std::string::npos; at = text->find(what))
+    text->erase(at, what.size());
+}
+
+/* In a folder of its own, in a file of the user's name: errors and lines are told by it. */
+static bool build(const std::string &base, const std::string &name, const std::string &text,
+    const std::string &run, std::string *log)
+{
+  std::string folder = base + "." + std::to_string(getpid()) + "/", file = folder + name;
+  std::string errors = quoted(folder + "log"), object = quoted(folder + "o"), so = folder + "so";
+  mkdir(folder.c_str(), 0777);
+  if (!write(file, text)) {
+    *log = "cudasim: cannot write " + file;
     return false;
   }
-  std::string all = run + " -x c++ -c " + quoted(own + ".cu") + " -o " + quoted(object) + " 2>" +
-      quoted(own + ".log") + " && " + compiler() + " -nostdlib -shared -o " + quoted(own + ".so") + " " +
-      quoted(object) + " -Wl,-z,norelro -L" + quoted(home()) + " -l:libcuda.so.1 -lm -lc -lgcc 2>>" +
-      quoted(own + ".log");
-  bool good = !system(all.c_str()) && !rename((own + ".so").c_str(), (base + ".so").c_str());
-  *log = read(own + ".log");
-  for (const char *rest : { ".cu", ".o", ".log", ".so" }) unlink((own + rest).c_str());
+  std::string link = compiler() + " -nostdlib -shared -o " + quoted(so) + " " + object + " -L" +
+      quoted(home()) + " -l:libcuda.so.1 -lm -lc -lgcc 2>>" + errors;
+  std::string all = run + " -x c++ -c " + quoted(file) + " -o " + object + " 2>" + errors;
+  bool good = !system((all + " && " + link).c_str()) && !rename(so.c_str(), (base + ".so").c_str());
+  *log = read(folder + "log");
+  remove_all(log, folder);
+  for (const std::string &rest : { name, std::string("o"), std::string("log"), std::string("so") })
+    unlink((folder + rest).c_str());
+  rmdir(folder.c_str());
   return good;
+}
+
+/* a name of a file, whatever the program is called */
+static std::string file_name(const std::string &name)
+{
+  std::string out = name.substr(name.rfind('/') + 1);
+  for (char &c : out)
+    if (!isalnum((unsigned char)c) && !strchr("._-", c)) c = '_';
+  return out.empty() ? "kernel.cu" : out;
 }
 
 Compiled compile(const std::string &source, const std::string &name,
@@ -112,11 +132,11 @@ Compiled compile(const std::string &source, const std::string &name,
 {
   static const std::string cxx = compiler(), stamp = read(home() + "/include/stamp");
   std::string run = command(cxx, options);
-  std::string text = "#line 1 " + ("\"" + name + "\"\n") + source;
-  std::string base = cache_folder() + "/" + hash(run + "\n" + stamp + "\n" + text);
+  std::string key = run + "\n" + stamp + "\n" + name + "\n" + source;
+  std::string base = cache_folder() + "/" + hash(key);
   Compiled c = { true, read(base + ".so"), "" };
   if (!c.image.empty()) return c;
-  c.good = build(base, text, run, &c.log);
+  c.good = build(base, file_name(name), source, run, &c.log);
   if (c.good) c.image = read(base + ".so");
   return c;
 }

@@ -10,7 +10,7 @@
 #include "check.h"
 
 struct cudasim_grid cudasim_grid;
-__attribute__((aligned(1024))) unsigned char cudasim_dynamic[MAX_DYNAMIC];
+unsigned char cudasim_dynamic[MAX_DYNAMIC];
 
 static struct {
   bool broken;
@@ -147,6 +147,7 @@ static void run_blocks(const Launch &l, Order order)
     cudasim_grid.block.x = (unsigned)(at % l.grid[0]);
     cudasim_grid.block.y = (unsigned)(at / l.grid[0] % l.grid[1]);
     cudasim_grid.block.z = (unsigned)(at / l.grid[0] / l.grid[1]);
+    check_block();
     memset(cudasim_dynamic, 0xff, l.dynamic);
     memset(l.shared, 0xff, l.shared_bytes);
     block_run();
@@ -158,6 +159,7 @@ const char *run_launch(const Launch &l)
 {
   static const Order order = order_of_environment();
   begin(l);
+  check_launch(l);
   running = true;
   if (!sigsetjmp(launch.out, 1)) run_blocks(l, order);
   running = false;

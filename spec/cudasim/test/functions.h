@@ -71,6 +71,7 @@ extern "C" {
 const char *cudasim_why(void);
 uint64_t cudasim_findings(void);
 void cudasim_forget(void);
+long cudasim_live(const char *);
 void cudasim_fail(const char *);
 void cudasim_count(uint64_t[5]);
 }

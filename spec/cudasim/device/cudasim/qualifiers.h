@@ -28,7 +28,7 @@
 ** stand-in spoil them between blocks. `extern __shared__ T name[]` is rewritten to
 ** CUDASIM_DYNAMIC(T, name) before the compiler sees it (nvrtc/source.cc). */
 #define __shared__ static __attribute__((section("cudasim_shared")))
-extern "C" unsigned char cudasim_dynamic[];
+extern "C" __attribute__((aligned(1024))) unsigned char cudasim_dynamic[];
 #define CUDASIM_DYNAMIC(T, name) static T (&name)[] = reinterpret_cast<T (&)[]>(cudasim_dynamic)
 
 /* code that the checker must not watch: it stands for the hardware */
