@@ -3,6 +3,7 @@
 #   make                     the program build/tycho and the library build/libtycho.so
 #   make test                the C tests of spec/native, then the specs (TEST="-t slow" passes words on to busted)
 #   make check               rooms, names, sizes, style, luacheck, warnings of gcc and clang
+#   make cudasim             libraries that stand in for CUDA's, for tests without a GPU: build/cudasim
 #   make bench | make doc    timings | pages, operators and modules as HTML, the picture of the rooms: in build/doc
 #   make install PREFIX=...  bin, lib/lua/5.1/tycho, share/lua/5.1/tycho, include (DESTDIR= is honoured)
 #   make uninstall PREFIX=... | make clean
@@ -166,6 +167,14 @@ check-onednn:
 
 objects: $(OBJ) $(PROGRAM:%.c=$(BUILD)/%.o) $(TESTS:%.c=$(BUILD)/%.o)
 
+# -- CUDA without a GPU: libraries of our own, which TYCHO_CUDA_PATH=$(BUILD)/cudasim names (spec/cudasim/README.md) --
+
+cudasim:
+	@$(MAKE) --no-print-directory -f spec/cudasim/Makefile OUT=$(abspath $(BUILD))/cudasim
+
+cudasim-%:
+	@$(MAKE) --no-print-directory -f spec/cudasim/Makefile OUT=$(abspath $(BUILD))/cudasim $*
+
 bench: all
 	rm -f $(BUILD)/bench.json
 	$(BUILD)/tycho scripts/dev/bench/bench.lua --json $(BUILD)/bench.json
@@ -218,5 +227,5 @@ clean:
 	rm -rf build
 
 FORCE:
-.PHONY: all test test-native check check-source check-lua check-compilers check-onednn objects bench doc install uninstall dist clean FORCE
+.PHONY: all test test-native check check-source check-lua check-compilers check-onednn objects cudasim bench doc install uninstall dist clean FORCE
 .DELETE_ON_ERROR:

@@ -1,0 +1,3 @@
+/* cuda_bf16.h - both half types stand in one header here. */
+#pragma once
+#include "cudasim/halves.h"

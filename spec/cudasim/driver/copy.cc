@@ -1,0 +1,172 @@
+/* copy.cc - copies and fills. Between device and pinned memory they happen late, as the stream's
+** work does; pageable memory is read before a call returns, and written before it returns. */
+#include <string.h>
+#include "../run/check.h"
+#include "state.h"
+
+struct Copy { char *to; const char *from; size_t bytes; };
+
+/* Which side is device memory is the caller's word; that it is, is checked when the copy runs. */
+static CUresult check_side(const void *p, size_t bytes, bool is_device, const char *which)
+{
+  if (is_device ? ranges_hold(p, bytes) : !is_device_address(p)) return CUDA_SUCCESS;
+  std::string why = std::string("a copy of ") + std::to_string(bytes) + " bytes: its " + which;
+  why += is_device ? " leaves device memory: " + describe_address(p) : " is device memory";
+  return fault(CUDA_ERROR_ILLEGAL_ADDRESS, why);
+}
+
+enum Sides { TO_DEVICE = 1, FROM_DEVICE = 2 };
+
+static CUresult copy_now(const Copy &c, int sides)
+{
+  if (CUresult r = check_side(c.to, c.bytes, sides & TO_DEVICE, "destination")) return r;
+  if (CUresult r = check_side(c.from, c.bytes, sides & FROM_DEVICE, "source")) return r;
+  memmove(c.to, c.from, c.bytes);
+  check_copied(c.to, c.from, c.bytes);
+  counts.copies++;
+  return CUDA_SUCCESS;
+}
+
+static Work staged(Copy c, int sides)
+{
+  auto kept = std::make_shared<std::string>(c.from, c.bytes);
+  return [=] { return copy_now({ c.to, kept->data(), c.bytes }, sides); };
+}
+
+static CUresult copy(Call &call, Copy c, int sides, CUstream handle, bool wait)
+{
+  CUstream_st *s = stream_of(handle);
+  RULE(s, CUDA_ERROR_INVALID_HANDLE, "%s: not a stream", call.name);
+  RULE(c.to && c.from, CUDA_ERROR_INVALID_VALUE, "%s: a null pointer", call.name);
+  if (!c.bytes) return CUDA_SUCCESS;
+  bool reads = !(sides & FROM_DEVICE) && !is_pinned(c.from, c.bytes);
+  bool writes = !(sides & TO_DEVICE) && !is_pinned(c.to, c.bytes);
+  if (s->capture && (reads || writes || wait))
+    return capture_refuse(s, wait ? call.name : "a copy with pageable memory");
+  Work work = [=] { return copy_now(c, sides); };
+  CUresult r = submit(s, CU_GRAPH_NODE_TYPE_MEMCPY, reads && !wait ? staged(c, sides) : work);
+  if (r || !(writes || wait)) return r;
+  return queue_wait(call.lock, end_of(s->queue));
+}
+
+static CUresult wrong_kind(const char *name, const char *which)
+{
+  return misuse(CUDA_ERROR_INVALID_VALUE, name, "the %s is no device memory", which);
+}
+
+/* At the call a device pointer must at least lie where device memory may. */
+#define DEVICE_SIDE(p, which) \
+  if (!is_device_address((void *)(p))) return wrong_kind(call.name, which)
+
+API cuMemcpyHtoDAsync_v2(CUdeviceptr to, const void *from, size_t bytes, CUstream s)
+{
+  ENTER(CONTEXT);
+  DEVICE_SIDE(to, "destination");
+  return copy(call, { (char *)to, (const char *)from, bytes }, TO_DEVICE, s, false);
+}
+
+API cuMemcpyDtoHAsync_v2(void *to, CUdeviceptr from, size_t bytes, CUstream s)
+{
+  ENTER(CONTEXT);
+  DEVICE_SIDE(from, "source");
+  return copy(call, { (char *)to, (const char *)from, bytes }, FROM_DEVICE, s, false);
+}
+
+API cuMemcpyDtoDAsync_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s)
+{
+  ENTER(CONTEXT);
+  DEVICE_SIDE(to, "destination");
+  DEVICE_SIDE(from, "source");
+  return copy(call, { (char *)to, (const char *)from, bytes }, TO_DEVICE | FROM_DEVICE, s, false);
+}
+
+API cuMemcpyPeerAsync(CUdeviceptr to, CUcontext, CUdeviceptr from, CUcontext, size_t bytes, CUstream s)
+{
+  ENTER(CONTEXT);
+  DEVICE_SIDE(to, "destination");
+  DEVICE_SIDE(from, "source");
+  return copy(call, { (char *)to, (const char *)from, bytes }, TO_DEVICE | FROM_DEVICE, s, false);
+}
+
+API cuMemcpyAsync(CUdeviceptr to, CUdeviceptr from, size_t bytes, CUstream s)
+{
+  ENTER(CONTEXT);
+  int sides = (is_device_address((void *)to) ? TO_DEVICE : 0) | (is_device_address((void *)from) ? FROM_DEVICE : 0);
+  return copy(call, { (char *)to, (const char *)from, bytes }, sides, s, false);
+}
+
+API cuMemcpyHtoD_v2(CUdeviceptr to, const void *from, size_t bytes)
+{
+  ENTER(CONTEXT | UNSAFE);
+  DEVICE_SIDE(to, "destination");
+  return copy(call, { (char *)to, (const char *)from, bytes }, TO_DEVICE, nullptr, true);
+}
+
+API cuMemcpyDtoH_v2(void *to, CUdeviceptr from, size_t bytes)
+{
+  ENTER(CONTEXT | UNSAFE);
+  DEVICE_SIDE(from, "source");
+  return copy(call, { (char *)to, (const char *)from, bytes }, FROM_DEVICE, nullptr, true);
+}
+
+API cuMemcpyDtoD_v2(CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+  ENTER(CONTEXT | UNSAFE);
+  DEVICE_SIDE(to, "destination");
+  DEVICE_SIDE(from, "source");
+  return copy(call, { (char *)to, (const char *)from, bytes }, TO_DEVICE | FROM_DEVICE, nullptr, true);
+}
+
+/* -- fills ------------------------------------------------------------------------------------- */
+
+template <class T> static CUresult fill_now(T *to, T value, size_t n)
+{
+  if (!ranges_hold(to, n * sizeof(T)))
+    return fault(CUDA_ERROR_ILLEGAL_ADDRESS, "a fill of " + std::to_string(n * sizeof(T)) +
+        " bytes leaves device memory: " + describe_address(to));
+  for (size_t i = 0; i < n; i++) to[i] = value;
+  check_written(to, n * sizeof(T));
+  counts.fills++;
+  return CUDA_SUCCESS;
+}
+
+template <class T>
+static CUresult fill(Call &call, CUdeviceptr d, T value, size_t n, CUstream handle)
+{
+  CUstream_st *s = stream_of(handle);
+  RULE(s, CUDA_ERROR_INVALID_HANDLE, "%s: not a stream", call.name);
+  DEVICE_SIDE(d, "destination");
+  RULE(d % sizeof(T) == 0, CUDA_ERROR_INVALID_VALUE, "%s: not aligned", call.name);
+  if (!n) return CUDA_SUCCESS;
+  return submit(s, CU_GRAPH_NODE_TYPE_MEMSET, [=] { return fill_now((T *)d, value, n); });
+}
+
+API cuMemsetD8Async(CUdeviceptr d, unsigned char value, size_t n, CUstream s)
+{
+  ENTER(CONTEXT);
+  return fill(call, d, value, n, s);
+}
+
+API cuMemsetD16Async(CUdeviceptr d, unsigned short value, size_t n, CUstream s)
+{
+  ENTER(CONTEXT);
+  return fill(call, d, value, n, s);
+}
+
+API cuMemsetD32Async(CUdeviceptr d, unsigned value, size_t n, CUstream s)
+{
+  ENTER(CONTEXT);
+  return fill(call, d, value, n, s);
+}
+
+API cuMemsetD8_v2(CUdeviceptr d, unsigned char value, size_t n)
+{
+  ENTER(CONTEXT | UNSAFE);
+  return fill(call, d, value, n, nullptr);
+}
+
+API cuMemsetD32_v2(CUdeviceptr d, unsigned value, size_t n)
+{
+  ENTER(CONTEXT | UNSAFE);
+  return fill(call, d, value, n, nullptr);
+}

@@ -1,0 +1,192 @@
+/* driver.h - what the files of the driver's stand-in share.
+**
+** All state hangs on one lock. Work that a stream is given becomes an Op in the stream's queue;
+** whoever waits for something runs Ops of all streams in an order that chance decides among those
+** allowed (queue.cc), so that the host is always far ahead and what is not ordered comes in any
+** order. */
+#pragma once
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+#include "abi.h"
+
+#define API extern "C" __attribute__((visibility("default"))) CUresult
+enum { DEVICES = 16 };
+typedef std::unique_lock<std::mutex> Lock;
+
+/* -- entering a function of the interface (call.cc) -------------------------------------------- */
+
+enum Needs {
+  NOTHING = 0,
+  CONTEXT = 1,                                        /* a current context, on which nothing failed */
+  UNSAFE  = 2,                                        /* not while a stream of this thread captures */
+  ENDING  = 4                                         /* releases something: works after failures */
+};
+
+/* What every function begins with: the lock, and whether it may go on. */
+struct Call {
+  Lock lock;
+  CUresult code;
+  const char *name;
+  Call(const char *name, int needs);
+  ~Call();                                            /* eager: runs what was given */
+};
+#define ENTER(needs) \
+  Call call(__func__, needs); \
+  if (call.code) return call.code
+#define NEED(x, code) \
+  do { \
+    if (!(x)) return code; \
+  } while (0)
+/* as NEED, for what a correct program never does: said on stderr and counted */
+#define RULE(x, code, ...) \
+  do { \
+    if (!(x)) return misuse(code, __func__, __VA_ARGS__); \
+  } while (0)
+CUresult misuse(CUresult code, const char *function, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* a fault of the work of a device: kept for cuGetErrorString, said on stderr; sticky */
+CUresult fault(CUresult code, const std::string &why);
+/* chance, by CUDASIM_SEED: 0 .. n - 1 */
+size_t choose(size_t n);
+const char *setting(const char *name, const char *otherwise);
+
+/* -- devices and contexts (device.cc) ---------------------------------------------------------- */
+
+struct CUctx_st {
+  int device, retained;
+  CUresult error;                                     /* sticky */
+  size_t used, total;
+  std::set<int> peers;                                /* devices whose memory it may touch */
+};
+CUctx_st &context_of(int device);
+CUctx_st *current_context();                          /* of this thread; or NULL */
+int device_count();
+
+/* -- memory (arena.cc, memory.cc, physical.cc) ------------------------------------------------- */
+
+/* bytes of device memory that exist, by address; neighbours may be touched in one go */
+struct Range { size_t bytes; int device; bool fixed; };
+/* Address space that was never handed out before, or long ago, with a gap behind it. */
+char *arena_take(size_t bytes);
+void arena_give(char *p, size_t bytes);
+/* device memory, there or not: an address of the arena, or a variable of a module */
+bool is_device_address(const void *p);
+/* fixed: variables of a module, which stay where they are and as they are */
+void range_add(char *p, size_t bytes, int device, bool fixed = false);
+void range_remove(char *p);
+bool ranges_hold(const void *p, size_t bytes);
+/* the device that owns the byte; -1: none */
+int range_device(const void *p);
+/* Device memory can be touched from now on, or by nobody. */
+void gate(bool open);
+/* the numbers of fresh memory are NaNs */
+void spoil(char *p, size_t bytes);
+bool is_pinned(const void *p, size_t bytes);
+std::string describe_address(const void *p);
+
+/* -- work (queue.cc) --------------------------------------------------------------------------- */
+
+struct Queue;
+/* a point of a queue: passed when its work up to there is done */
+struct Mark { std::shared_ptr<Queue> queue; uint64_t number = 0; };
+typedef std::function<CUresult()> Work;
+struct Op {
+  CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
+  Work work;
+  std::vector<Mark> after;
+  uint64_t number = 0;
+};
+struct Queue {
+  int device;
+  bool blocking;                                      /* in order with the default stream */
+  uint64_t given = 0, done = 0;
+  std::deque<Op> ops;
+};
+std::shared_ptr<Queue> queue_new(int device, bool blocking);
+void queue_drop(const std::shared_ptr<Queue> &q);
+bool passed(const Mark &m);
+Mark end_of(const std::shared_ptr<Queue> &q);
+void queue_give(const std::shared_ptr<Queue> &q, Op op);
+/* Runs work until the mark is passed; the lock is let go meanwhile. */
+CUresult queue_wait(Lock &lock, const Mark &m);
+CUresult queue_wait_all(Lock &lock, int device);
+/* A host that asks again and again lets one Op run. */
+void queue_poll(Lock &lock);
+/* runs a host function in the course of an Op */
+void run_host(CUhostFn f, void *data);
+
+/* -- streams, events, graphs ------------------------------------------------------------------- */
+
+struct Capture;
+struct CUstream_st {
+  int device;
+  std::shared_ptr<Queue> queue;
+  std::shared_ptr<Capture> capture;
+  std::vector<size_t> last;                           /* nodes that the next one follows */
+};
+struct CUevent_st {
+  int device;
+  bool timed;
+  Mark mark;
+  std::shared_ptr<double> time;                       /* of the last record, in ms */
+  std::weak_ptr<Capture> capture;                     /* recorded while capturing: */
+  bool captured = false;
+  std::vector<size_t> nodes;
+};
+/* The stream of a handle; 0, 1, 2 are default streams. NULL: not one that lives. */
+CUstream_st *stream_of(CUstream s);
+/* Into the stream's queue, or as a node into the graph that it captures. */
+/* Into the queue of a stream that does not capture. */
+CUresult give(CUstream_st *s, Op op);
+CUresult submit(CUstream_st *s, CUgraphNodeType type, Work work);
+std::set<CUstream_st *> &streams();
+
+/* capture.cc */
+CUresult capture_node(CUstream_st *s, CUgraphNodeType type, Work work);
+CUresult capture_wait(CUstream_st *s, CUevent_st *e);
+/* a call that no capture allows: the captures that it breaks are invalid from now on */
+CUresult capture_check_unsafe(const char *function);
+CUresult capture_refuse(CUstream_st *s, const char *function);
+bool any_capture(int device);
+
+/* -- modules (module.cc) ----------------------------------------------------------------------- */
+
+struct cudasim_kernel;
+struct CUmod_st;
+struct CUfunc_st {
+  CUmod_st *module;
+  const cudasim_kernel *kernel;
+  std::string name;
+  int max_dynamic;
+};
+struct CUmod_st {
+  void *so;
+  int device;
+  char *base, *variables;                             /* where it lies; its writable part */
+  char *shared; size_t shared_bytes;
+  std::map<std::string, std::unique_ptr<CUfunc_st>> functions;
+};
+bool function_lives(const CUfunc_st *f);
+
+/* -- what tests ask ---------------------------------------------------------------------------- */
+
+struct Counts { uint64_t launches, copies, fills, graphs, allocations, findings; };
+extern Counts counts;
+
+/* live objects of each kind, for checks of handles and for the report of leaks */
+template <class T> struct Registry {
+  std::set<T *> live;
+  T *add(T *p) { live.insert(p); return p; }
+  bool has(const T *p) const { return live.count((T *)p) != 0; }
+};
+extern Registry<CUevent_st> events;
+extern Registry<CUgraph_st> graphs;
+extern Registry<CUgraphExec_st> graph_execs;
+extern Registry<CUmod_st> modules;

@@ -1,0 +1,46 @@
+/* leaks.cc - what is left at the end. CUDASIM_LEAKS=1 tells it when the process exits;
+** CUDASIM_STRICT=1 gives a process with findings (or such leaks) the exit status 97. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "state.h"
+
+size_t live_allocations();
+size_t live_pinned();
+size_t live_pieces();
+size_t live_reservations();
+
+struct Kind { const char *name; size_t live; };
+
+static std::vector<Kind> kinds()
+{
+  return { { "allocations", live_allocations() }, { "pinned allocations", live_pinned() },
+    { "pieces of memory", live_pieces() }, { "reserved ranges", live_reservations() },
+    { "streams", streams().size() }, { "events", events.live.size() },
+    { "modules", modules.live.size() }, { "graphs", graphs.live.size() },
+    { "instantiated graphs", graph_execs.live.size() } };
+}
+
+/* How many objects of a kind live (a word of `kinds`); -1: no such kind. For tests. */
+extern "C" __attribute__((visibility("default"))) long cudasim_live(const char *name)
+{
+  Lock lock(state.lock);
+  for (const Kind &k : kinds())
+    if (std::string(name) == k.name) return (long)k.live;
+  return -1;
+}
+
+static void at_exit()
+{
+  bool leaks = atoi(setting("CUDASIM_LEAKS", "0")), bad = counts.findings > 0;
+  for (const Kind &k : kinds()) {
+    if (!leaks || !k.live) continue;
+    fprintf(stderr, "cudasim: at the end %zu %s are left\n", k.live, k.name);
+    bad = true;
+  }
+  if (!bad || !atoi(setting("CUDASIM_STRICT", "0"))) return;
+  fflush(nullptr);
+  _exit(97);
+}
+
+void start_leaks() { atexit(at_exit); }

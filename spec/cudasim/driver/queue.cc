@@ -1,0 +1,169 @@
+/* queue.cc - the work of all streams, and who runs it. Nobody does until somebody waits: then the
+** one who waits runs what may run, in an order that chance decides, up to what was waited for. So
+** the host is far ahead of its devices, and work that nothing orders comes in any order. A thread
+** takes over what has been left alone for some milliseconds, since a program may also wait for a
+** host function. CUDASIM_STREAMS=eager runs work where it is given: faster, and blind to missing
+** waits. */
+#include <thread>
+#include <unistd.h>
+#include "state.h"
+
+static std::vector<std::shared_ptr<Queue>> &queues = *new std::vector<std::shared_ptr<Queue>>;
+static bool eager, busy;                              /* busy: an Op runs, the lock is free */
+static uint64_t steps, pending;
+
+/* -- queues ------------------------------------------------------------------------------------ */
+
+std::shared_ptr<Queue> queue_new(int device, bool blocking)
+{
+  auto q = std::make_shared<Queue>();
+  q->device = device;
+  q->blocking = blocking;
+  queues.push_back(q);
+  return q;
+}
+
+void queue_drop(const std::shared_ptr<Queue> &q)
+{
+  for (size_t i = 0; i < queues.size(); i++)
+    if (queues[i] == q) {
+      queues.erase(queues.begin() + (long)i);
+      return;
+    }
+}
+
+bool passed(const Mark &m) { return !m.queue || m.queue->done >= m.number; }
+Mark end_of(const std::shared_ptr<Queue> &q) { return { q, q->given }; }
+
+static bool can_run(const Queue &q)
+{
+  if (q.ops.empty()) return false;
+  for (const Mark &m : q.ops.front().after)
+    if (!passed(m)) return false;
+  return true;
+}
+
+/* -- running ----------------------------------------------------------------------------------- */
+
+/* One Op of a queue that has one to run; false: none has. */
+static bool step(Lock &lock)
+{
+  std::vector<std::shared_ptr<Queue>> able;
+  for (auto &q : queues)
+    if (can_run(*q)) able.push_back(q);
+  if (able.empty()) return false;
+  auto q = able[choose(able.size())];
+  Op op = std::move(q->ops.front());
+  q->ops.pop_front();
+  CUctx_st &c = context_of(q->device);
+  busy = true;
+  gate(true);
+  lock.unlock();
+  CUresult r = c.error || !op.work ? c.error : op.work();
+  lock.lock();
+  if (r && !c.error) c.error = r;
+  busy = false;
+  steps++;
+  pending--;
+  q->done = op.number;
+  state.changed.notify_all();
+  return true;
+}
+
+/* Any Op, or waits for the one who runs one. */
+static bool advance(Lock &lock)
+{
+  if (!busy) return step(lock);
+  state.changed.wait(lock);
+  return true;
+}
+
+static void close_gate()
+{
+  if (!busy) gate(false);
+}
+
+CUresult queue_wait(Lock &lock, const Mark &m)
+{
+  CUresult r = CUDA_SUCCESS;
+  while (!passed(m) && !r)
+    if (!advance(lock) && !passed(m))
+      r = misuse(CUDA_ERROR_LAUNCH_TIMEOUT, "waiting", "streams wait for each other for ever");
+  close_gate();
+  return r ? r : m.queue ? context_of(m.queue->device).error : r;
+}
+
+CUresult queue_wait_all(Lock &lock, int device)
+{
+  auto all = queues;                                  /* while the lock is free, others may come */
+  for (auto &q : all)
+    if (q->device == device) queue_wait(lock, end_of(q));
+  return context_of(device).error;
+}
+
+void queue_poll(Lock &lock)
+{
+  if (!busy) step(lock);
+  close_gate();
+}
+
+void queue_give(const std::shared_ptr<Queue> &q, Op op)
+{
+  op.number = ++q->given;
+  q->ops.push_back(std::move(op));
+  pending++;
+  if (!eager && pending == 1) state.changed.notify_all();
+}
+
+CUresult submit(CUstream_st *s, CUgraphNodeType type, Work work)
+{
+  if (s->capture) return capture_node(s, type, std::move(work));
+  Op op;
+  op.type = type;
+  op.work = std::move(work);
+  return give(s, std::move(op));
+}
+
+/* A host function sees memory as the host does. */
+void run_host(CUhostFn f, void *data)
+{
+  {
+    Lock lock(state.lock);
+    gate(false);
+  }
+  in_host_function = true;
+  f(data);
+  in_host_function = false;
+  Lock lock(state.lock);
+  gate(true);
+}
+
+/* -- the thread that takes over ---------------------------------------------------------------- */
+
+static void take_over()
+{
+  Lock lock(state.lock);
+  for (;;) {
+    while (!pending) state.changed.wait(lock);
+    uint64_t before = steps;
+    lock.unlock();
+    usleep(3000);
+    lock.lock();
+    if (steps != before || busy) continue;
+    while (pending && !busy && step(lock)) {}
+    close_gate();
+  }
+}
+
+void start_queues()
+{
+  eager = *setting("CUDASIM_STREAMS", "late") == 'e';
+  std::thread(take_over).detach();
+}
+
+Call::~Call()
+{
+  if (!eager || !lock.owns_lock()) return;
+  while (pending && !busy && step(lock)) {}
+  close_gate();
+}

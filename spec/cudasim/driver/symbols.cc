@@ -1,0 +1,27 @@
+/* symbols.cc - cuGetProcAddress: a name without its version means the newest that is here. */
+#include <dlfcn.h>
+#include <string.h>
+#include "state.h"
+
+static void *find(const std::string &name)
+{
+  static const struct { const char *name, *symbol; } others[] = {
+    { "cuGraphInstantiate", "cuGraphInstantiateWithFlags" },
+  };
+  static void *self = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  for (auto &o : others)
+    if (name == o.name) return dlsym(self, o.symbol);
+  for (const char *version : { "_v3", "_v2", "" })
+    if (void *p = dlsym(self, (name + version).c_str())) return p;
+  return nullptr;
+}
+
+API cuGetProcAddress_v2(const char *name, void **out, int, cuuint64_t,
+    CUdriverProcAddressQueryResult *result)
+{
+  NEED(name && out, CUDA_ERROR_INVALID_VALUE);
+  *out = !strncmp(name, "cu", 2) ? find(name) : nullptr;
+  if (result)
+    *result = *out ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+  return *out ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+}

@@ -1,0 +1,142 @@
+/* compile.cc - a source becomes a shared library by the host's C++ compiler, against headers that
+** lie beside this library (include/) and the driver's stand-in. Results are kept by the hash of all
+** they follow from in CUDASIM_CACHE (beside this library): CUDASIM_CXX (g++, else clang++),
+** CUDASIM_CXXFLAGS (-O1), CUDASIM_CHECK=1: the checker watches every access. */
+#include "compile.h"
+#include <ctype.h>
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include "flags.h"
+
+static std::string setting(const char *name, const std::string &otherwise)
+{
+  const char *e = getenv(name);
+  return e && *e ? e : otherwise;
+}
+
+/* the folder of this library */
+static std::string home()
+{
+  Dl_info i;
+  dladdr((void *)compile, &i);
+  std::string path = i.dli_fname;
+  size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : path.substr(0, slash);
+}
+
+static std::string read(const std::string &path)
+{
+  std::string text;
+  char part[1 << 14];
+  FILE *f = fopen(path.c_str(), "rb");
+  if (!f) return text;
+  for (size_t n; (n = fread(part, 1, sizeof part, f)) > 0;) text.append(part, n);
+  fclose(f);
+  return text;
+}
+
+static bool write(const std::string &path, const std::string &text)
+{
+  FILE *f = fopen(path.c_str(), "wb");
+  if (!f) return false;
+  bool good = fwrite(text.data(), 1, text.size(), f) == text.size();
+  return !fclose(f) && good;
+}
+
+static std::string quoted(const std::string &s)
+{
+  std::string out = "'";
+  for (char c : s) out += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return out + "'";
+}
+
+/* FNV-1a */
+static std::string hash(const std::string &s)
+{
+  unsigned long long h = 14695981039346656037u;
+  char text[32];
+  for (char c : s) h = (h ^ (unsigned char)c) * 1099511628211u;
+  snprintf(text, sizeof text, "%016llx", h);
+  return text;
+}
+
+static std::string compiler()
+{
+  return setting("CUDASIM_CXX", system("command -v g++ >/dev/null 2>&1") ? "clang++" : "g++");
+}
+
+static bool watched() { return atoi(setting("CUDASIM_CHECK", "0").c_str()) != 0; }
+
+/* The precompiled header lies where g++ looks for it and serves when flags agree. */
+static std::string command(const std::string &cxx, const std::vector<std::string> &options)
+{
+  std::string c = cxx + " " + setting("CUDASIM_CXXFLAGS", CUDASIM_FLAGS);
+  c += watched() ? " " CUDASIM_WATCH : "";
+  c += " -include " + quoted(home() + "/include/cudasim.h") + " -I" + quoted(home() + "/include");
+  for (const std::string &o : options) c += " " + quoted(o);
+  return c;
+}
+
+static std::string cache_folder()
+{
+  std::string folder = setting("CUDASIM_CACHE", home() + "/cache");
+  mkdir(folder.c_str(), 0777);
+  return folder;
+}
+
+static void remove_all(std::string *text, const std::string &what)
+{
+  for (size_t at = text->find(what); at != std::string::npos; at = text->find(what))
+    text->erase(at, what.size());
+}
+
+/* In a folder of its own, in a file of the user's name: errors and lines are told by it. */
+static bool build(const std::string &base, const std::string &name, const std::string &text,
+    const std::string &run, std::string *log)
+{
+  std::string folder = base + "." + std::to_string(getpid()) + "/", file = folder + name;
+  std::string errors = quoted(folder + "log"), object = quoted(folder + "o"), so = folder + "so";
+  mkdir(folder.c_str(), 0777);
+  if (!write(file, text)) {
+    *log = "cudasim: cannot write " + file;
+    return false;
+  }
+  std::string link = compiler() + " -nostdlib -shared -o " + quoted(so) + " " + object + " -L" +
+      quoted(home()) + " -l:libcuda.so.1 -lm -lc -lgcc 2>>" + errors;
+  std::string all = run + " -x c++ -c " + quoted(file) + " -o " + object + " 2>" + errors;
+  bool good = !system((all + " && " + link).c_str()) && !rename(so.c_str(), (base + ".so").c_str());
+  *log = read(folder + "log");
+  remove_all(log, folder);
+  for (const std::string &rest : { name, std::string("o"), std::string("log"), std::string("so") })
+    unlink((folder + rest).c_str());
+  rmdir(folder.c_str());
+  return good;
+}
+
+/* a name of a file, whatever the program is called */
+static std::string file_name(const std::string &name)
+{
+  std::string out = name.substr(name.rfind('/') + 1);
+  for (char &c : out)
+    if (!isalnum((unsigned char)c) && !strchr("._-", c)) c = '_';
+  return out.empty() ? "kernel.cu" : out;
+}
+
+Compiled compile(const std::string &source, const std::string &name,
+    const std::vector<std::string> &options)
+{
+  static const std::string cxx = compiler(), stamp = read(home() + "/include/stamp");
+  std::string run = command(cxx, options);
+  std::string key = run + "\n" + stamp + "\n" + name + "\n" + source;
+  std::string base = cache_folder() + "/" + hash(key);
+  Compiled c = { true, read(base + ".so"), "" };
+  if (!c.image.empty()) return c;
+  c.good = build(base, file_name(name), source, run, &c.log);
+  if (c.good) c.image = read(base + ".so");
+  return c;
+}

@@ -1,0 +1,231 @@
+/* nvrtc.cc - NVRTC's interface over the host's compiler. The "cubin" of a program is a shared
+** library, which the driver's stand-in loads. CUDASIM_FAIL=nvrtcCompileProgram:n fails the n-th
+** compilation. */
+#include "abi.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+#include "compile.h"
+#include "source.h"
+
+#define API extern "C" __attribute__((visibility("default"))) nvrtcResult
+
+struct _nvrtcProgram {
+  std::string source, name, log, image;
+  std::vector<std::string> expressions, lowered, headers, header_names;
+  bool compiled = false;
+};
+static std::set<nvrtcProgram> &live = *new std::set<nvrtcProgram>;
+static std::mutex lock;
+
+#define PROGRAM(p) \
+  std::unique_lock<std::mutex> own(lock); \
+  if (!live.count(p)) return NVRTC_ERROR_INVALID_PROGRAM
+
+API nvrtcVersion(int *major, int *minor)
+{
+  const char *e = getenv("CUDASIM_NVRTC");            /* 13000 */
+  int version = e ? atoi(e) : CUDASIM_TOOLKIT * 1000;
+  *major = version / 1000;
+  *minor = version % 1000 / 10;
+  return NVRTC_SUCCESS;
+}
+
+static const int architectures[] = { 75, 80, 86, 89, 90, 100, 120 };
+
+API nvrtcGetNumSupportedArchs(int *n)
+{
+  *n = sizeof architectures / sizeof *architectures;
+  return NVRTC_SUCCESS;
+}
+
+API nvrtcGetSupportedArchs(int *out)
+{
+  memcpy(out, architectures, sizeof architectures);
+  return NVRTC_SUCCESS;
+}
+
+extern "C" __attribute__((visibility("default"))) const char *nvrtcGetErrorString(nvrtcResult code)
+{
+  static const char *const text[] = { "NVRTC_SUCCESS", "NVRTC_ERROR_OUT_OF_MEMORY",
+    "NVRTC_ERROR_PROGRAM_CREATION_FAILURE", "NVRTC_ERROR_INVALID_INPUT",
+    "NVRTC_ERROR_INVALID_PROGRAM", "NVRTC_ERROR_INVALID_OPTION", "NVRTC_ERROR_COMPILATION" };
+  size_t n = sizeof text / sizeof *text;
+  return (size_t)code < n ? text[code] : "NVRTC_ERROR_INTERNAL_ERROR";
+}
+
+API nvrtcCreateProgram(nvrtcProgram *out, const char *source, const char *name, int n,
+    const char *const *headers, const char *const *header_names)
+{
+  if (!out || !source || n < 0) return NVRTC_ERROR_INVALID_INPUT;
+  nvrtcProgram p = new _nvrtcProgram;
+  p->source = source;
+  p->name = name ? name : "default_program";
+  for (int i = 0; i < n; i++) {
+    p->headers.push_back(headers[i]);
+    p->header_names.push_back(header_names[i]);
+  }
+  std::unique_lock<std::mutex> own(lock);
+  live.insert(p);
+  *out = p;
+  return NVRTC_SUCCESS;
+}
+
+API nvrtcDestroyProgram(nvrtcProgram *p)
+{
+  if (!p) return NVRTC_ERROR_INVALID_PROGRAM;
+  PROGRAM(*p);
+  live.erase(*p);
+  delete *p;
+  *p = nullptr;
+  return NVRTC_SUCCESS;
+}
+
+API nvrtcAddNameExpression(nvrtcProgram p, const char *expression)
+{
+  PROGRAM(p);
+  if (p->compiled) return NVRTC_ERROR_NO_NAME_EXPRESSIONS_AFTER_COMPILATION;
+  p->expressions.push_back(expression);
+  p->lowered.push_back("cudasim_expression_" + std::to_string(p->expressions.size()));
+  return NVRTC_SUCCESS;
+}
+
+API nvrtcGetLoweredName(nvrtcProgram p, const char *expression, const char **out)
+{
+  PROGRAM(p);
+  if (!p->compiled) return NVRTC_ERROR_NO_LOWERED_NAMES_BEFORE_COMPILATION;
+  for (size_t i = 0; i < p->expressions.size(); i++)
+    if (p->expressions[i] == expression) {
+      *out = p->lowered[i].c_str();
+      return NVRTC_SUCCESS;
+    }
+  return NVRTC_ERROR_NAME_EXPRESSION_NOT_VALID;
+}
+
+/* -- compiling --------------------------------------------------------------------------------- */
+
+static bool starts(const std::string &s, const char *with) { return !s.compare(0, strlen(with), with); }
+
+/* What a C++ compiler understands is handed on; what only NVRTC knows must at least be known. */
+static bool translate(const std::string &o, std::vector<std::string> *out)
+{
+  static const char *const known[] = { "--gpu-architecture", "-arch", "--fmad", "-fmad",
+    "--use_fast_math", "-use_fast_math", "--device-debug", "-G", "--generate-line-info", "-lineinfo",
+    "--maxrregcount", "-maxrregcount", "--ftz", "-ftz", "--prec-div", "--prec-sqrt", "-prec",
+    "--extra-device-vectorization", "--restrict", "-restrict", "--device-int128", "-w",
+    "--disable-warnings", "--relocatable-device-code", "-rdc", "-default-device",
+    "--device-as-default-execution-space", "--dopt", "-dopt", "--split-compile", "--minimal",
+    "-diag-", "--diag-", "--no-source-include", "--ptxas-options", "-Xptxas", "--pch", "-pch" };
+  if (starts(o, "-D") || starts(o, "-U") || starts(o, "-I") || starts(o, "-std=")) {
+    out->push_back(o);
+    return true;
+  }
+  const std::pair<const char *, const char *> words[] = { { "--define-macro=", "-D" },
+    { "--undefine-macro=", "-U" }, { "--include-path=", "-I" }, { "--std=", "-std=" } };
+  for (auto &w : words)
+    if (starts(o, w.first)) {
+      out->push_back(w.second + o.substr(strlen(w.first)));
+      return true;
+    }
+  for (const char *k : known)
+    if (starts(o, k)) return true;
+  return false;
+}
+
+/* a header that came as text takes the place of the line that includes it */
+static std::string include_headers(const nvrtcProgram p, std::string s)
+{
+  for (size_t i = 0; i < p->headers.size(); i++)
+    for (const char *marks : { "\"\"", "<>" }) {
+      std::string line = "#include " + (marks[0] + p->header_names[i]) + marks[1];
+      for (size_t at = s.find(line); at != std::string::npos; at = s.find(line))
+        s.replace(at, line.size(), p->headers[i]);
+    }
+  return s;
+}
+
+static std::string with_kernels(const nvrtcProgram p)
+{
+  std::string s = rewrite_dynamic(include_headers(p, p->source)), lines;
+  for (const Kernel &k : find_kernels(s))
+    lines += "CUDASIM_KERNEL(" + k.name + ", (" + k.bounds + "), " + k.name + ")\n";
+  for (size_t i = 0; i < p->expressions.size(); i++)
+    lines += "CUDASIM_KERNEL(" + p->lowered[i] + ", 1024, " + p->expressions[i] + ")\n";
+  return s + "\n" + lines + "CUDASIM_MODULE\n";
+}
+
+/* whether this is the compilation that tests want to fail */
+static bool planned_to_fail()
+{
+  static int left = -1;
+  const char *e = getenv("CUDASIM_FAIL"), *word = "nvrtcCompileProgram";
+  const char *at = e ? strstr(e, word) : nullptr;
+  if (left < 0) left = at ? at[strlen(word)] == ':' ? atoi(at + strlen(word) + 1) : 1 : 0;
+  return left > 0 && !--left;
+}
+
+API nvrtcCompileProgram(nvrtcProgram p, int n, const char *const *options)
+{
+  PROGRAM(p);
+  std::vector<std::string> translated;
+  for (int i = 0; i < n; i++) {
+    std::string o = options[i];
+    if ((o == "-I" || o == "-D" || o == "-arch" || o == "--gpu-architecture") && i + 1 < n)
+      o += (o[1] == 'I' || o[1] == 'D' ? "" : "=") + std::string(options[++i]);
+    if (translate(o, &translated)) continue;
+    p->log = "cudasim: unrecognized option " + o;
+    return NVRTC_ERROR_INVALID_OPTION;
+  }
+  if (planned_to_fail()) {
+    p->log = "cudasim: this compilation was asked to fail";
+    return NVRTC_ERROR_COMPILATION;
+  }
+  std::string text = with_kernels(p), name = p->name;
+  own.unlock();
+  Compiled c = compile(text, name, translated);
+  own.lock();
+  p->log = c.log;
+  p->image = c.image;
+  p->compiled = c.good;
+  return c.good ? NVRTC_SUCCESS : NVRTC_ERROR_COMPILATION;
+}
+
+/* -- results ----------------------------------------------------------------------------------- */
+
+API nvrtcGetProgramLogSize(nvrtcProgram p, size_t *n)
+{
+  PROGRAM(p);
+  *n = p->log.size() + 1;
+  return NVRTC_SUCCESS;
+}
+
+API nvrtcGetProgramLog(nvrtcProgram p, char *out)
+{
+  PROGRAM(p);
+  memcpy(out, p->log.c_str(), p->log.size() + 1);
+  return NVRTC_SUCCESS;
+}
+
+static nvrtcResult image_size(nvrtcProgram p, size_t *n)
+{
+  PROGRAM(p);
+  *n = p->image.size();
+  return p->compiled ? NVRTC_SUCCESS : NVRTC_ERROR_INVALID_PROGRAM;
+}
+
+static nvrtcResult image(nvrtcProgram p, char *out)
+{
+  PROGRAM(p);
+  if (!p->compiled) return NVRTC_ERROR_INVALID_PROGRAM;
+  memcpy(out, p->image.data(), p->image.size());
+  return NVRTC_SUCCESS;
+}
+
+API nvrtcGetCUBINSize(nvrtcProgram p, size_t *n) { return image_size(p, n); }
+API nvrtcGetCUBIN(nvrtcProgram p, char *out) { return image(p, out); }
+API nvrtcGetPTXSize(nvrtcProgram p, size_t *n) { return image_size(p, n); }
+API nvrtcGetPTX(nvrtcProgram p, char *out) { return image(p, out); }

@@ -1,0 +1,307 @@
+/* check.cc - watches every access of sources compiled with -fsanitize=thread (CUDASIM_CHECK=1):
+** the compiler's calls end here instead of in ThreadSanitizer's own library, which is not linked.
+**
+** Found are accesses outside of what is allocated, to the byte; host memory; misalignment; reads
+** of what nobody has written; and races: two accesses of one place in one launch, one of them a
+** plain write, by two blocks, or by two threads of a block without a barrier between them (in a
+** warp: without a warp operation). Each place remembers its last writer and its last reader, or
+** that there were several. */
+#include "check.h"
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <vector>
+#include "run.h"
+
+/* -- what is known of a place ------------------------------------------------------------------ */
+
+struct Mark {
+  uint32_t launch, block, epoch;
+  uint16_t step;                                      /* warp operations since the barrier */
+  uint16_t thread : 10, atomic : 1, threads : 1, blocks : 1;  /* several threads, several blocks */
+  uint8_t bytes;                                      /* of its word of four */
+};
+struct Cell { Mark written, read; };                  /* two of a word of four bytes */
+enum State : uint8_t { NOWHERE, THERE, WRITTEN };
+
+/* Cells of a piece of memory, a state per byte; shared memory is another for each block. */
+struct Area {
+  const char *from; size_t bytes;
+  Cell *cells; State *state;
+  bool shared;
+  bool has(const char *p) const { return (size_t)(p - from) < bytes; }
+};
+
+static bool watching;
+static Area arena, dynamic;
+static std::vector<Area> &variables = *new std::vector<Area>;   /* of modules */
+struct Span { const char *from; size_t bytes; };
+static std::vector<Span> &constants = *new std::vector<Span>;
+static Span parameters, shared;                       /* of the launch */
+static Place now;
+
+static void *reserve(size_t bytes)
+{
+  void *p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (p == MAP_FAILED) {
+    perror("cudasim: the checker's memory");
+    abort();
+  }
+  return p;
+}
+
+static Area new_area(const char *p, size_t bytes, bool is_shared)
+{
+  Area a = { p, bytes, (Cell *)reserve((bytes / 2 + 4) * sizeof(Cell)),
+    (State *)reserve(bytes + 16), is_shared };
+  return a;
+}
+
+static void drop_area(const Area &a)
+{
+  munmap(a.cells, (a.bytes / 2 + 4) * sizeof(Cell));
+  munmap(a.state, a.bytes + 16);
+}
+
+/* -- what is told ------------------------------------------------------------------------------ */
+
+void check_arena(const char *p, size_t bytes)
+{
+  const char *e = getenv("CUDASIM_CHECK");
+  watching = e && atoi(e);
+  if (!watching) return;
+  arena = new_area(p, bytes, false);
+  dynamic = new_area((const char *)cudasim_dynamic, MAX_DYNAMIC, true);
+}
+
+static void set(const char *p, size_t bytes, State state)
+{
+  if (watching && arena.has(p)) memset(arena.state + (p - arena.from), state, bytes);
+}
+
+void check_memory(const char *p, size_t bytes, bool there) { set(p, bytes, there ? THERE : NOWHERE); }
+void check_written(const void *p, size_t bytes) { set((const char *)p, bytes, WRITTEN); }
+
+void check_copied(const void *to, const void *from, size_t bytes)
+{
+  const char *t = (const char *)to, *f = (const char *)from;
+  if (!watching || !arena.has(t)) return;
+  if (arena.has(f))
+    memmove(arena.state + (t - arena.from), arena.state + (f - arena.from), bytes);
+  else
+    set(t, bytes, WRITTEN);
+}
+
+void check_module(const char *p, size_t bytes, bool writable)
+{
+  if (!watching) return;
+  if (!writable) {
+    constants.push_back({ p, bytes });
+    return;
+  }
+  Area a = new_area(p, bytes, false);
+  memset(a.state, WRITTEN, bytes);
+  variables.push_back(a);
+}
+
+void check_unload(const char *base)
+{
+  for (size_t i = variables.size(); i-- > 0;)
+    if (variables[i].from == base) {
+      drop_area(variables[i]);
+      variables.erase(variables.begin() + (long)i);
+    }
+}
+
+void check_parameters(const void *p, size_t bytes) { parameters = { (const char *)p, bytes }; }
+
+void check_launch(const Launch &l)
+{
+  if (!watching) return;
+  shared = { l.shared, l.shared_bytes };
+  dynamic.bytes = l.dynamic;
+}
+
+void check_block(void)
+{
+  if (!watching) return;
+  memset(dynamic.state, THERE, dynamic.bytes);
+  for (const Area &a : variables)
+    if (shared.bytes && a.has(shared.from))
+      memset(a.state + (shared.from - a.from), THERE, shared.bytes);
+}
+
+/* -- reports ----------------------------------------------------------------------------------- */
+
+/* file:line of a place in a compiled source */
+static std::string source_line(const void *pc)
+{
+  Dl_info i = {};
+  char command[640], text[256] = "";
+  if (!dladdr(pc, &i) || !i.dli_fname) return "?";
+  snprintf(command, sizeof command, "addr2line -e '%s' 0x%lx 2>/dev/null", i.dli_fname,
+      (unsigned long)((const char *)pc - (const char *)i.dli_fbase) - 1);
+  FILE *f = popen(command, "r");
+  if (f && !fgets(text, sizeof text, f)) text[0] = 0;
+  if (f) pclose(f);
+  std::string line(text, strcspn(text, "\n"));
+  size_t slash = line.rfind('/');
+  if (slash != std::string::npos) line = line.substr(slash + 1);
+  return line.empty() || line[0] == '?' ? i.dli_sname ? i.dli_sname : "?" : line;
+}
+
+static void tell(const char *what, const char *p, int n, const void *pc)
+{
+  if (launch_broken()) return;
+  std::string where = arena.has(p) ? describe_address(p)
+      : dynamic.has(p) || (size_t)(p - shared.from) < shared.bytes ? "shared memory"
+                                                                   : "not device memory";
+  run_report("%s: %s, %d bytes by block %u, thread %d (%s)", source_line(pc).c_str(), what, n,
+      now.block, now.thread, where.c_str());
+}
+
+/* -- races ------------------------------------------------------------------------------------- */
+
+/* What was marked came before, or is this thread's own. */
+static bool is_ordered(const Mark &m, bool is_shared)
+{
+  if (m.launch != now.launch) return true;
+  if (m.block != now.block || m.blocks) return is_shared;
+  if (m.epoch != now.epoch) return true;
+  if (m.threads) return false;
+  bool same_warp = m.thread / 32 == now.thread / 32;
+  return m.thread == now.thread || (same_warp && m.step != now.warp_epoch);
+}
+
+struct Access { const char *p; int n; bool write, atomic; const void *pc; };
+
+static void compare(const Cell &c, const Access &a, unsigned bytes, bool is_shared)
+{
+  const Mark &w = c.written, &r = c.read;
+  if (w.bytes & bytes && !(a.atomic && w.atomic) && !is_ordered(w, is_shared))
+    tell(a.write ? "a race of two writes" : "a race: a read of what another thread writes", a.p,
+        a.n, a.pc);
+  if (a.write && r.bytes & bytes && !(a.atomic && r.atomic) && !is_ordered(r, is_shared))
+    tell("a race: a write of what another thread reads", a.p, a.n, a.pc);
+}
+
+static void mark(Mark *m, const Access &a, unsigned bytes)
+{
+  Mark me = { now.launch, now.block, now.epoch, (uint16_t)now.warp_epoch, 0, 0, 0, 0,
+    (uint8_t)bytes };
+  bool fresh = m->launch != now.launch;
+  bool other_block = !fresh && m->block != now.block;
+  me.thread = (unsigned)now.thread & 1023;
+  me.atomic = a.atomic && (fresh || m->atomic || a.write);
+  me.blocks = !fresh && (m->blocks || other_block);
+  me.threads = !fresh && !other_block && m->epoch == now.epoch &&
+      (m->threads || m->thread != me.thread);
+  *m = me;
+}
+
+/* at most four bytes of one aligned word */
+static void look(const Area &area, const Access &a, bool is_shared)
+{
+  size_t at = (size_t)(a.p - area.from);
+  Cell *first = &area.cells[at / 4 * 2], *own = first + (at >> 1 & 1);
+  unsigned bytes = ((1u << a.n) - 1) << (at & 3);
+  compare(first[0], a, bytes, is_shared);
+  compare(first[1], a, bytes, is_shared);
+  mark(a.write ? &own->written : &own->read, a, bytes);
+}
+
+/* -- accesses ---------------------------------------------------------------------------------- */
+
+static const Area *area_of(const char *p)
+{
+  if (arena.has(p)) return &arena;
+  if (dynamic.has(p)) return &dynamic;
+  for (const Area &a : variables)
+    if (a.has(p)) return &a;
+  return nullptr;
+}
+
+static bool may_read(const char *p)
+{
+  if ((size_t)(p - parameters.from) < parameters.bytes) return true;
+  for (const Span &s : constants)
+    if ((size_t)(p - s.from) < s.bytes) return true;
+  return false;
+}
+
+static bool is_there(const Area &area, const Access &a)
+{
+  State *s = area.state + (a.p - area.from);
+  for (int i = 0; i < a.n; i++) {
+    if (s[i] == NOWHERE) {
+      tell(a.write ? "a write out of bounds" : "a read out of bounds", a.p, a.n, a.pc);
+      return false;
+    }
+    if (!a.write && s[i] == THERE) {
+      tell("a read of what nobody has written", a.p, a.n, a.pc);
+      return false;
+    }
+  }
+  if (a.write) memset(s, WRITTEN, (size_t)a.n);
+  return true;
+}
+
+static void touch(const Access &a)
+{
+  if (run_owns(a.p)) return;
+  now = run_place();
+  if (now.thread < 0 || (size_t)(a.p - now.stack) < now.stack_bytes) return;
+  if ((uintptr_t)a.p % (unsigned)a.n) tell("a misaligned access", a.p, a.n, a.pc);
+  const Area *area = area_of(a.p);
+  if (!area) {
+    if ((!a.write && may_read(a.p)) || is_pinned(a.p, (size_t)a.n)) return;
+    tell(a.write ? "a write outside of device memory" : "a read outside of device memory", a.p,
+        a.n, a.pc);
+    return;
+  }
+  bool is_shared = area->shared || (size_t)(a.p - shared.from) < shared.bytes;
+  if (!is_there(*area, a)) return;
+  for (int i = 0; i < a.n; i += 4)
+    look(*area, { a.p + i, a.n < 4 ? a.n : 4, a.write, a.atomic, a.pc }, is_shared);
+}
+
+/* -- what the compiler calls ------------------------------------------------------------------- */
+
+#define HOOK extern "C" __attribute__((visibility("default"))) void
+#define HERE __builtin_return_address(0)
+
+HOOK cudasim_atomic(const volatile void *p, int n)
+{
+  if (!watching) return;
+  touch({ (const char *)p, n, false, true, HERE });
+  touch({ (const char *)p, n, true, true, HERE });
+}
+
+#define ACCESS(n) \
+  HOOK __tsan_read##n(const char *p) { touch({ p, n, false, false, HERE }); } \
+  HOOK __tsan_write##n(const char *p) { touch({ p, n, true, false, HERE }); } \
+  HOOK __tsan_unaligned_read##n(const char *p) { touch({ p, n, false, false, HERE }); } \
+  HOOK __tsan_unaligned_write##n(const char *p) { touch({ p, n, true, false, HERE }); } \
+  HOOK __tsan_volatile_read##n(const char *p) { touch({ p, n, false, false, HERE }); } \
+  HOOK __tsan_volatile_write##n(const char *p) { touch({ p, n, true, false, HERE }); }
+ACCESS(1)
+ACCESS(2)
+ACCESS(4)
+ACCESS(8)
+ACCESS(16)
+
+HOOK __tsan_read_range(const char *p, unsigned long n)
+{
+  for (unsigned long i = 0; i < n; i++) touch({ p + i, 1, false, false, HERE });
+}
+HOOK __tsan_write_range(const char *p, unsigned long n)
+{
+  for (unsigned long i = 0; i < n; i++) touch({ p + i, 1, true, false, HERE });
+}
+HOOK __tsan_init(void) {}
+HOOK __tsan_func_entry(void *) {}
+HOOK __tsan_func_exit(void) {}
+HOOK __tsan_vptr_update(void **, void *) {}
+HOOK __tsan_vptr_read(void **) {}

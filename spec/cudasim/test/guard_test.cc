@@ -1,0 +1,111 @@
+/* guard_test.cc - what is found without the checker: faults at guard pages, and a host that touches
+** device memory (in a process of its own, which it ends). */
+#include <sys/wait.h>
+#include <unistd.h>
+#include "test.h"
+
+static const char SOURCE[] = R"(
+extern "C" __global__ void far(float *y) { y[threadIdx.x * 100000] = 1; }
+extern "C" __global__ void fine(float *y) { y[threadIdx.x] = 1; }
+extern "C" __global__ void nothing(float *y) { float *p = 0; *p = 1; }
+extern "C" __global__ void order(int *y) { y[0] = threadIdx.x; }
+extern "C" __global__ void unwritten(const float *x, float *y) { y[0] = x[0]; }
+extern "C" __global__ void stop(float *y) { assert(y == 0); }
+)";
+
+/* The exit status of a child that does it. */
+template <class F> static int status_of(F f)
+{
+  fflush(stdout);
+  pid_t child = fork();
+  if (!child) {
+    f();
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void test_faults()
+{
+  CUdeviceptr y = room(400);
+  OK(launch(kernel(SOURCE, "far"), 1, 2, 0, { &y }));
+  CHECK_CODE(finish(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  FOUND("behind the end of an allocation of 400");
+  OK(launch(kernel(SOURCE, "nothing"), 1, 2, 0, { &y }));
+  CHECK_CODE(finish(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  FOUND("not device memory");
+  OK(launch(kernel(SOURCE, "stop"), 1, 2, 0, { &y }));
+  CHECK_CODE(finish(), CUDA_ERROR_LAUNCH_FAILED);
+  FOUND("assertion failed: y == 0");
+  OK(launch(kernel(SOURCE, "fine"), 1, 100, 0, { &y }));
+  CHECK(down<float>(y, 100)[99] == 1);
+}
+
+static void test_sticky()
+{
+  CUdeviceptr y = room(400);
+  CUfunction bad = kernel(SOURCE, "far"), good = kernel(SOURCE, "fine");
+  OK(launch(bad, 1, 2, 0, { &y }));
+  CHECK_CODE(finish(), CUDA_ERROR_ILLEGAL_ADDRESS);
+  CHECK_CODE(launch(good, 1, 1, 0, { &y }), CUDA_ERROR_ILLEGAL_ADDRESS);
+  CHECK_CODE(cuStreamSynchronize(stream), CUDA_ERROR_ILLEGAL_ADDRESS);
+  FOUND("an access at");
+}
+
+static void test_host()
+{
+  CUdeviceptr y = room(400);
+  OK(cuMemsetD8Async(y, 0, 400, stream));
+  OK(finish());
+  CHECK(status_of([=] { *(volatile float *)y = 1; }) == 97);
+  CHECK(status_of([=] { printf("%f\n", *(volatile float *)y); }) == 97);
+  CHECK(status_of([] {}) == 0);
+}
+
+/* Threads and blocks come in any order; fresh memory is NaNs. */
+static void test_chance()
+{
+  CUfunction f = kernel(SOURCE, "order");
+  int last = -1, changes = 0;
+  for (int i = 0; i < 20; i++) {
+    CUdeviceptr y = room(4);
+    OK(launch(f, 1, 64, 0, { &y }));
+    int v = down<int>(y, 1)[0];
+    changes += v != last;
+    last = v;
+  }
+  CHECK(changes > 5);
+  CUdeviceptr x = room(4), y = room(4);
+  OK(launch(kernel(SOURCE, "unwritten"), 1, 1, 0, { &x, &y }));
+  float v = down<float>(y, 1)[0];
+  CHECK(v != v);
+}
+
+/* Objects are counted; at the end of a strict process they are told. */
+static void test_leaks()
+{
+  long before = cudasim_live("events");
+  CUevent e;
+  OK(cuEventCreate(&e, 0));
+  CHECK(cudasim_live("events") == before + 1);
+  setenv("CUDASIM_STRICT", "1", 1);
+  CHECK(status_of([] { exit(0); }) == 0);
+  setenv("CUDASIM_LEAKS", "1", 1);
+  CHECK(status_of([] { exit(0); }) == 97);
+  unsetenv("CUDASIM_LEAKS");
+  CHECK(status_of([=] { cuEventDestroy_v2(e), cuEventDestroy_v2(e), exit(0); }) == 97);
+  unsetenv("CUDASIM_STRICT");
+  OK(cuEventDestroy_v2(e));
+  CHECK(cudasim_live("events") == before);
+}
+
+void all()
+{
+  test_leaks();
+  test_faults();
+  test_sticky();
+  test_host();
+  test_chance();
+}

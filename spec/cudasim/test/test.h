@@ -1,0 +1,70 @@
+/* test.h - what the stand-in's own tests share. They use it as a program would: by the functions of
+** the libraries. A fault that is planned must be found (`found`); all else must leave no finding. */
+#pragma once
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <string>
+#include <vector>
+#include "../driver/abi.h"
+#include "../nvrtc/abi.h"
+#include "functions.h"
+
+extern int passed, failed;
+extern CUstream stream;
+extern CUcontext context;
+
+#define CHECK(x) \
+  do { \
+    if (x) \
+      passed++; \
+    else { \
+      failed++; \
+      printf("FAIL %s:%d: %s (%s)\n", __FILE__, __LINE__, #x, cudasim_why()); \
+    } \
+  } while (0)
+#define OK(x) CHECK_CODE(x, 0)
+#define CHECK_CODE(x, want) \
+  do { \
+    int code_ = (int)(x); \
+    if (code_ == (int)(want)) \
+      passed++; \
+    else { \
+      failed++; \
+      printf("FAIL %s:%d: %s: %d, not %d (%s)\n", __FILE__, __LINE__, #x, code_, (int)(want), \
+          cudasim_why()); \
+    } \
+  } while (0)
+/* the last finding has these words; it is forgotten */
+#define FOUND(words) \
+  do { \
+    CHECK(strstr(cudasim_why(), words)); \
+    cudasim_forget(); \
+  } while (0)
+
+/* compiles, loads, finds */
+CUfunction kernel(const char *source, const char *name);
+std::string compile_image(const char *source, std::string *log = nullptr);
+/* device memory with these numbers, or unwritten */
+template <class T> CUdeviceptr up(const std::vector<T> &x);
+CUdeviceptr room(size_t bytes);
+template <class T> std::vector<T> down(CUdeviceptr d, size_t n);
+CUresult launch(CUfunction f, unsigned blocks, unsigned threads, unsigned dynamic,
+    std::vector<void *> parameters, CUstream on = stream);
+CUresult finish();
+
+template <class T> CUdeviceptr up(const std::vector<T> &x)
+{
+  CUdeviceptr d = room(x.size() * sizeof(T));
+  OK(cuMemcpyHtoDAsync_v2(d, x.data(), x.size() * sizeof(T), stream));
+  return d;
+}
+
+template <class T> std::vector<T> down(CUdeviceptr d, size_t n)
+{
+  std::vector<T> x(n);
+  OK(cuMemcpyDtoHAsync_v2(x.data(), d, n * sizeof(T), stream));
+  OK(cuStreamSynchronize(stream));
+  return x;
+}
