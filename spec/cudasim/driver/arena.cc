@@ -38,13 +38,17 @@ char *arena_take(size_t bytes)
     fresh += whole;
     return p;
   }
-  for (size_t i = 0; i < given_back.size(); i++) {
-    if (given_back[i].second < bytes) continue;
-    char *p = given_back[i].first;
-    given_back.erase(given_back.begin() + (long)i);
+  auto best = given_back.end();
+  for (auto i = given_back.begin(); i != given_back.end(); ++i)
+    if (i->second >= bytes && (best == given_back.end() || i->second < best->second)) best = i;
+  if (best == given_back.end()) return nullptr;
+  char *p = best->first;
+  if (best->second > 2 * whole) { /* a large one serves many */
+    *best = { p + whole, best->second - whole };
     return p;
   }
-  return nullptr;
+  given_back.erase(best);
+  return p;
 }
 
 void arena_give(char *p, size_t bytes) { given_back.push_back({ p, bytes }); }

@@ -13,6 +13,7 @@ static std::map<CUmemGenericAllocationHandle, Piece> &pieces =
     *new std::map<CUmemGenericAllocationHandle, Piece>;
 static std::map<char *, Mapping> &mappings = *new std::map<char *, Mapping>;
 static std::map<char *, size_t> &reservations = *new std::map<char *, size_t>;
+static std::map<char *, char *> &before_alignment = *new std::map<char *, char *>;
 static std::multimap<size_t, size_t> &holes = *new std::multimap<size_t, size_t>;  /* bytes, offset */
 static int file = -1;
 static size_t file_bytes;
@@ -25,9 +26,10 @@ API cuMemAddressReserve(CUdeviceptr *out, size_t bytes, size_t, CUdeviceptr, uns
   NEED(out && !flags, CUDA_ERROR_INVALID_VALUE);
   RULE(bytes && bytes % GRANULE == 0, CUDA_ERROR_INVALID_VALUE,
       "%zu bytes are no multiple of the granularity", bytes);
-  char *p = arena_take(bytes + GRANULE);              /* room to align */
-  NEED(p, CUDA_ERROR_OUT_OF_MEMORY);
-  p = (char *)(((uintptr_t)p + GRANULE - 1) / GRANULE * GRANULE);
+  char *taken = arena_take(bytes + GRANULE);          /* room to align */
+  NEED(taken, CUDA_ERROR_OUT_OF_MEMORY);
+  char *p = (char *)(((uintptr_t)taken + GRANULE - 1) / GRANULE * GRANULE);
+  before_alignment[p] = taken;
   reservations[p] = bytes;
   *out = (CUdeviceptr)p;
   return CUDA_SUCCESS;
@@ -51,7 +53,8 @@ API cuMemAddressFree(CUdeviceptr d, size_t bytes)
   RULE(mapping_in(p, bytes) == mappings.end(), CUDA_ERROR_INVALID_VALUE,
       "something is still mapped in the range");
   reservations.erase(at);
-  arena_give(p, bytes - GRANULE);
+  arena_give(before_alignment[p], bytes + GRANULE);
+  before_alignment.erase(p);
   return CUDA_SUCCESS;
 }
 
