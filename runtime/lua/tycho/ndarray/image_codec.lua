@@ -6,6 +6,7 @@ local ffi = require "ffi"
 local args = require "tycho.core.args"
 local class = require "tycho.ndarray.class"
 local Error = require "tycho.core.error"
+local context = require "tycho.core.context"
 local transfer = require "tycho.ndarray.transfer"
 local native = require "tycho.core.ffi"
 
@@ -51,6 +52,7 @@ local PNG_LEVEL = 3                      -- of compression, 0 to 9; what OpenCV 
 -- @string func for errors
 function codec.encode(image, quality, format, func)
   image = class.is_array(image) and image or transfer.from_table(image, args.DTYPES.uint8, func)
+  image = image:as_in_context(context.cpu(0))
   if image.dtype ~= "uint8" then
     Error.raise{ code = "dtype", func = func, argument = "img", expected = "uint8",
       got = image.dtype, message = "an image in a file is made of bytes" }
