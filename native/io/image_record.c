@@ -23,7 +23,15 @@ enum { WHOLE, FIRST, MIDDLE, LAST, HEAD = 8, HEADER = 24, MOST_THREADS = 64 };
 /* of path_imglist, sorted by id */
 struct labels { int64_t *id; float *value; int64_t n; int cap, cap_value; };
 
-struct job { int64_t at, epoch; uint64_t number; void *data; float *label; int code; struct failure *failure; bool done; };
+struct job {
+  int64_t at, epoch;
+  uint64_t number;
+  void *data;
+  float *label;
+  int code;
+  struct failure *failure;
+  bool done;
+};
 
 struct image_record {
   struct reader base;

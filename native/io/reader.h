@@ -38,7 +38,8 @@ struct reader_kind {
   bool silent;
 };
 
-extern const struct reader_kind reader_mnist, reader_csv, reader_libsvm, reader_raw, reader_image_record;
+extern const struct reader_kind reader_mnist, reader_csv, reader_libsvm, reader_raw,
+    reader_image_record;
 
 /* Samples [from, to) of `count` that part `index` of `parts` reads. */
 static inline void part_of(int64_t count, int64_t parts, int64_t index, int64_t *from, int64_t *to)
