@@ -8,12 +8,14 @@
   extern void s##potrf_(const char *uplo, const int *n, R *a, const int *lda, int *info, size_t); \
   extern void s##potri_(const char *uplo, const int *n, R *a, const int *lda, int *info, size_t); \
   extern void s##getrf_(const int *m, const int *n, R *a, const int *lda, int *pivot, int *info); \
-  extern void s##getri_(const int *n, R *a, const int *lda, const int *pivot, R *work, const int *lwork, int *info); \
-  extern void s##geqrf_(const int *m, const int *n, R *a, const int *lda, R *tau, R *work, const int *lwork, int *info); \
-  extern void s##orgqr_(const int *m, const int *n, const int *k, R *a, const int *lda, const R *tau, R *work, const int *lwork, \
-                        int *info); \
-  extern void s##syevd_(const char *job, const char *uplo, const int *n, R *a, const int *lda, R *w, R *work, const int *lwork, \
-                        int *iwork, const int *liwork, int *info, size_t, size_t);
+  extern void s##getri_(const int *n, R *a, const int *lda, const int *pivot, R *work, \
+      const int *lwork, int *info); \
+  extern void s##geqrf_(const int *m, const int *n, R *a, const int *lda, R *tau, R *work, \
+      const int *lwork, int *info); \
+  extern void s##orgqr_(const int *m, const int *n, const int *k, R *a, const int *lda, \
+      const R *tau, R *work, const int *lwork, int *info); \
+  extern void s##syevd_(const char *job, const char *uplo, const int *n, R *a, const int *lda, \
+      R *w, R *work, const int *lwork, int *iwork, const int *liwork, int *info, size_t, size_t);
 DECLARE(s, float)
 DECLARE(d, double)
 
@@ -58,11 +60,14 @@ int cholesky_inverse(int dtype, bool lower, int64_t n, void *a)
 }
 
 #define TRIANGLE(routine) \
-  int side = right ? CblasRight : CblasLeft, part = lower ? CblasLower : CblasUpper, t = transpose ? CblasTrans : CblasNoTrans; \
+  int side = right ? CblasRight : CblasLeft, part = lower ? CblasLower : CblasUpper, \
+      t = transpose ? CblasTrans : CblasNoTrans; \
   int lda = (int)(right ? n : m); \
   if (dtype == TY_F64) \
-    cblas_d##routine(CblasRowMajor, side, part, t, CblasNonUnit, (int)m, (int)n, alpha, a, lda, b, (int)n); \
-  else cblas_s##routine(CblasRowMajor, side, part, t, CblasNonUnit, (int)m, (int)n, (float)alpha, a, lda, b, (int)n)
+    cblas_d##routine(CblasRowMajor, side, part, t, CblasNonUnit, (int)m, (int)n, alpha, a, lda, b, \
+        (int)n); \
+  else cblas_s##routine(CblasRowMajor, side, part, t, CblasNonUnit, (int)m, (int)n, (float)alpha, \
+      a, lda, b, (int)n)
 
 void triangle_multiply(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n,
     double alpha, const void *a, void *b)
@@ -170,7 +175,12 @@ int eigen(int dtype, int64_t n, void *a, void *values, void *work)
 
 /* -- stacks ------------------------------------------------------------------------------------ */
 
-struct stack { struct call *c; size_t work; int (*one)(struct call *c, int64_t i, void *work); int64_t bad; };
+struct stack {
+  struct call *c;
+  size_t work;
+  int (*one)(struct call *c, int64_t i, void *work);
+  int64_t bad;
+};
 
 /* The least number of a matrix that failed, whoever comes first. */
 static void some(int64_t begin, int64_t end, void *context)

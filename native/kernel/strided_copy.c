@@ -33,7 +33,8 @@ static void strided_##T(const struct plane *p, T *d, const T *s) \
 } \
 static void edge_##T(T *d, int64_t to1, const T *s, int64_t from0, int64_t n1, int64_t n0) \
 { \
-  for (int64_t i = 0; i < n1; i++) for (int64_t j = 0; j < n0; j++) d[i * to1 + j] = s[j * from0 + i]; \
+  for (int64_t i = 0; i < n1; i++) \
+    for (int64_t j = 0; j < n0; j++) d[i * to1 + j] = s[j * from0 + i]; \
 } \
 static void tile_##T(T *d, int64_t to1, const T *s, int64_t from0) \
 { \
@@ -42,7 +43,8 @@ static void tile_##T(T *d, int64_t to1, const T *s, int64_t from0) \
   for (int j = 0; j < N; j++) memcpy(line[j], s + j * from0, LINE); \
   for (int i = 0; i < N; i++, d += to1) for (int j = 0; j < N; j++) d[j] = line[j][i]; \
 } \
-static void transpose_##T(const struct plane *p, T *d, const T *s)                   /* to0 = from1 = 1 */ \
+/* to0 = from1 = 1 */ \
+static void transpose_##T(const struct plane *p, T *d, const T *s) \
 { \
   enum { N = LINE / sizeof(T) }; \
   for (int64_t i = 0; i < p->n1; i += N) \

@@ -141,7 +141,8 @@ struct forward {
   const struct window *w;
   const struct gemm_type *t;
   size_t size;
-  const char *x, *packed, *bias; char *y, *tmp;
+  const char *x, *packed, *bias;
+  char *y, *tmp;
   size_t room;                                        /* bytes of a thread's panels */
   const int64_t *tap;
   int act, height;
@@ -347,7 +348,8 @@ struct data {
   const struct window *w;
   const struct gemm_type *t;
   size_t size, room;
-  const char *dy, *packed, *bias; char *dx, *tmp;
+  const char *dy, *packed, *bias;
+  char *dx, *tmp;
   const int64_t *tap;
   /* channels of a unit, such units, positions at a time, their room */
   int64_t taps, in, out, block, blocks, cols, width;

@@ -11,7 +11,8 @@ struct depth {
   const struct window *w;
   const struct gemm_type *t;
   size_t size;
-  const char *x, *weight, *bias, *dy; char *to;
+  const char *x, *weight, *bias, *dy;
+  char *to;
   int64_t taps, in, out;
   int act;
   bool add;

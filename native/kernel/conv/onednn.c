@@ -120,8 +120,10 @@ struct known {
   int64_t x[TY_MAXDIM], w[TY_MAXDIM], y[TY_MAXDIM];
   struct window window;
   int64_t images;
-  int which, act, threads, block[OPERANDS]; bool bias, sum;
-  bool able; struct rooms rooms;
+  int which, act, threads, block[OPERANDS];
+  bool bias, sum;
+  bool able;
+  struct rooms rooms;
 };
 enum { KNOWN = 256 };
 static struct known known[KNOWN];

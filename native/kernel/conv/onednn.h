@@ -39,7 +39,8 @@ struct part {
   void *own_pad;
   /* blocked weight, of this version of that array and of its scale; or NULL */
   void *packed;
-  uint64_t version, scale; const void *of;
+  uint64_t version, scale;
+  const void *of;
 };
 
 /* false: oneDNN cannot */

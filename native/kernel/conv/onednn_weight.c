@@ -27,7 +27,13 @@ int weight_turned(onednn_desc inner)
   return 0;
 }
 
-struct leaving { const struct gemm_type *t; int b; int64_t inputs; const float *blocked; float *plain; };
+struct leaving {
+  const struct gemm_type *t;
+  int b;
+  int64_t inputs;
+  const float *blocked;
+  float *plain;
+};
 
 static void some_outputs(int64_t begin, int64_t end, void *context)
 {

@@ -16,7 +16,8 @@ struct weight {
   const struct window *w;
   const struct gemm_type *t;
   size_t size;
-  const char *x, *dy; char *sums, *tmp;
+  const char *x, *dy;
+  char *sums, *tmp;
   size_t room, slab_bytes;                            /* bytes of a thread: slab, then dy^T */
   int64_t taps, in, out, ld;                          /* ld: filters, rounded up to vectors */
   /* images of a share; filters of a unit; units side by side */

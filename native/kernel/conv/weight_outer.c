@@ -15,7 +15,8 @@ struct outer {
   const struct gemm_type *t;
   /* of a thread: rows of columns, then panels */
   size_t size, room, rows_bytes;
-  const char *x, *dy; char *dw, *sums, *tmp;
+  const char *x, *dy;
+  char *dw, *sums, *tmp;
   const int64_t *tap;
   int64_t taps, depth, in, out, block, blocks, images, shares;
   bool add;

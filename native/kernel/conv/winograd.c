@@ -109,7 +109,9 @@ struct convolution {
   bool late, turned;
   /* tiles; filters, and how often; planes of channels, of filters, of the weight */
   int64_t group, part, parts, in, out, plane;
-  const float *x, *weight; float *y, *tmp;            /* weight: packed, unless late */
+  /* weight: packed, unless late */
+  const float *x, *weight;
+  float *y, *tmp;
   struct convolve_end end;
 };
 

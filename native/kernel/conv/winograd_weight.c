@@ -25,7 +25,8 @@ struct gradient {
   /* tiles at a time, of a share; filters of a unit */
   int64_t chunk, share, shares, part, parts;
   int64_t in, out, sum;                               /* planes of x, of dy, of the result */
-  const float *x, *dy; float *dw, *sums, *tmp;
+  const float *x, *dy;
+  float *dw, *sums, *tmp;
   bool add;
 };
 

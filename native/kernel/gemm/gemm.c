@@ -281,7 +281,13 @@ static void run_dots(const struct gemm_type *t, size_t size, const struct gemm_b
 }
 
 /* What the tiles do on the way out, for products that other code made. */
-struct pass { const struct gemm_type *t; const struct gemm_epilogue *e; char *c; size_t size; int64_t n, ldc; };
+struct pass {
+  const struct gemm_type *t;
+  const struct gemm_epilogue *e;
+  char *c;
+  size_t size;
+  int64_t n, ldc;
+};
 
 static void finish_rows(int64_t begin, int64_t end, void *context)
 {
@@ -378,7 +384,8 @@ struct batch {
   bool ta, tb;
   int64_t m, n, k, sa, sb, sc;
   double alpha, beta;
-  const char *a, *b; char *c;
+  const char *a, *b;
+  char *c;
 };
 
 static void some_products(int64_t begin, int64_t end, void *context)

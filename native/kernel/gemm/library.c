@@ -48,7 +48,8 @@ struct slices {
   bool ta, tb;
   int64_t m, n, k, lda, ldb, ldc, rows, cols, across;
   double alpha, beta;
-  const char *a, *b; char *c;
+  const char *a, *b;
+  char *c;
 };
 
 static void one(const struct slices *s, int64_t m, int64_t n, const void *a, const void *b, void *c)

@@ -23,7 +23,8 @@ struct packing {
   size_t size;
   bool tb;
   int64_t n, k, ldb;
-  const char *b; char *out;
+  const char *b;
+  char *out;
 };
 
 static void pack_rows(const struct packing *p, int64_t j, int64_t from, int64_t rows)
@@ -102,7 +103,14 @@ const char *gemm_refuse(const struct call *c)
 
 /* -- columns ----------------------------------------------------------------------------------- */
 
-struct columns { const struct gemm_type *t; size_t size; int64_t m, n; const char *a; char *out; bool add; };
+struct columns {
+  const struct gemm_type *t;
+  size_t size;
+  int64_t m, n;
+  const char *a;
+  char *out;
+  bool add;
+};
 /* columns at a time; rows that are added up on their own */
 enum { STRETCH = 256, RUN = 128 };
 

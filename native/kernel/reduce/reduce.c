@@ -11,10 +11,12 @@
 #include "kernel/reduce/reduce.h"
 
 #define TABLES(isa) \
-  extern const struct reducer reducer_f32_##isa, reducer_f64_##isa, reducer_u8_##isa, reducer_i8_##isa, \
+  extern const struct reducer reducer_f32_##isa, reducer_f64_##isa, reducer_u8_##isa, \
+      reducer_i8_##isa, \
   reducer_i32_##isa, reducer_i64_##isa;
-#define TABLE(isa) { &reducer_f32_##isa, &reducer_f64_##isa, &reducer_u8_##isa, &reducer_i8_##isa, &reducer_i32_##isa, \
-                     &reducer_i64_##isa }
+#define TABLE(isa) \
+  { &reducer_f32_##isa, &reducer_f64_##isa, &reducer_u8_##isa, &reducer_i8_##isa, \
+    &reducer_i32_##isa, &reducer_i64_##isa }
 TABLES(baseline)
 #ifdef __x86_64__
 TABLES(avx2)
@@ -42,8 +44,8 @@ const struct reducer *reducer_of(int dtype)
 /* results of a unit, at most; columns of one, at least and at most, and units that are left
 ** then; elements worth a thread; most parts; elements of a part of a row; elements that a result
 ** has in a part, at least; elements that one core sums before another would have begun */
-enum { RESULTS = 512, COLUMNS = 256, WIDEST = 2048, UNITS = 16, ENOUGH = 1 << 15, PARTS = 64, PIECE = 4096, DEEP = 96,
-       ALONE = 100 << 10 };
+enum { RESULTS = 512, COLUMNS = 256, WIDEST = 2048, UNITS = 16, ENOUGH = 1 << 15, PARTS = 64,
+       PIECE = 4096, DEEP = 96, ALONE = 100 << 10 };
 
 static void join_groups(int n, const int64_t *dim, uint32_t axes, struct reduce *r)
 {
