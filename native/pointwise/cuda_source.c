@@ -14,17 +14,23 @@
 
 #define FN "static __device__ __forceinline__ "
 static const char conversions[] =
-  "typedef long long i64; typedef unsigned long long u64; typedef unsigned short u16; typedef unsigned char u8; typedef signed char i8;\n"
-  FN "float from_half(u16 h) { float f; asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(f) : \"h\"(h)); return f; }\n"
-  FN "u16 to_half(float f) { u16 h; asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(f)); return h; }\n"
+  "typedef long long i64; typedef unsigned long long u64; typedef unsigned short u16; "
+  "typedef unsigned char u8; typedef signed char i8;\n"
+  FN "float from_half(u16 h) { float f;"
+  " asm(\"cvt.f32.f16 %0, %1;\" : \"=f\"(f) : \"h\"(h)); return f; }\n"
+  FN "u16 to_half(float f) { u16 h;"
+  " asm(\"cvt.rn.f16.f32 %0, %1;\" : \"=h\"(h) : \"f\"(f)); return h; }\n"
   FN "float from_bf16(u16 h) { return __uint_as_float((unsigned)h << 16); }\n"
   FN "u16 to_bf16(float f) { unsigned u = __float_as_uint(f);"
   " return f != f ? (u16)(u >> 16 | 0x40) : (u16)((u + 0x7fff + (u >> 16 & 1)) >> 16); }\n"
-  FN "int to_i32(double v) { return v > -2147483649.0 && v < 2147483648.0 ? (int)v : (int)0x80000000; }\n"
+  FN "int to_i32(double v) {"
+  " return v > -2147483649.0 && v < 2147483648.0 ? (int)v : (int)0x80000000; }\n"
   FN "int to_i32(float v) { return to_i32((double)v); }\n"
   FN "int to_i32(int v) { return v; }\n"
   FN "int to_i32(i64 v) { return (int)v; }\n"
-  FN "i64 to_i64(double v) { return v >= -9223372036854775808.0 && v < 9223372036854775808.0 ? (i64)v : (i64)0x8000000000000000ULL; }\n"
+  FN "i64 to_i64(double v) {"
+  " return v >= -9223372036854775808.0 && v < 9223372036854775808.0"
+  " ? (i64)v : (i64)0x8000000000000000ULL; }\n"
   FN "i64 to_i64(float v) { return to_i64((double)v); }\n"
   FN "i64 to_i64(int v) { return v; }\n"
   FN "i64 to_i64(i64 v) { return v; }\n";
@@ -43,19 +49,23 @@ static const struct { const char *name, *library; int args; } direct[] = {
 static const char made[] =
   "FN T t_sigmoid(T x) { T e = t_exp(x < 0 ? x : -x); return (x < 0 ? e : (T)1) / ((T)1 + e); }\n"
   "FN T t_softrelu(T x) { return (x > 0 ? x : (T)0) + t_log1p(t_exp(x > 0 ? -x : x)); }\n"
-  "FN T t_round(T x) { T r = t_trunc(x), d = x - r; return d >= (T)0.5 ? r + 1 : d <= (T)-0.5 ? r - 1 : r; }\n"
+  "FN T t_round(T x) { T r = t_trunc(x), d = x - r;"
+  " return d >= (T)0.5 ? r + 1 : d <= (T)-0.5 ? r - 1 : r; }\n"
   "FN T t_rint(T x) { T f = t_floor(x); return x - f > (T)0.5 ? f + 1 : f; }\n"
-  "FN T t_mod(T a, T b) { T r = t_fmod(a, b); return b == 0 ? (T)0 : r != 0 && (r < 0) != (b < 0) ? r + b : r; }\n";
+  "FN T t_mod(T a, T b) { T r = t_fmod(a, b);"
+  " return b == 0 ? (T)0 : r != 0 && (r < 0) != (b < 0) ? r + b : r; }\n";
 
 static const char digamma[] =
   "static __device__ double t_digamma(double x)\n"
   "{\n"
   "  double sum = 0;\n"
   "  if (x != x || (x <= 0 && x == floor(x))) return nan(\"\");\n"
-  "  if (x < 0) { sum = -3.14159265358979323846 / tan(3.14159265358979323846 * (x - floor(x))); x = 1 - x; }\n"
+  "  if (x < 0) { sum = -3.14159265358979323846 / tan(3.14159265358979323846 * (x - floor(x)));"
+  " x = 1 - x; }\n"
   "  while (x < 12) { sum -= 1 / x; x += 1; }\n"
   "  double z = 1 / (x * x);\n"
-  "  return sum + log(x) - 0.5 / x - z * (1 / 12.0 - z * (1 / 120.0 - z * (1 / 252.0 - z * (1 / 240.0 - z * (1 / 132.0 - z * (691 / 32760.0"
+  "  return sum + log(x) - 0.5 / x - z * (1 / 12.0 - z * (1 / 120.0 - z * (1 / 252.0"
+  " - z * (1 / 240.0 - z * (1 / 132.0 - z * (691 / 32760.0"
   " - z / 12))))));\n"
   "}\n"
   "static __device__ float t_digamma(float x) { return (float)t_digamma((double)x); }\n";
@@ -64,7 +74,8 @@ static const char integers[] =
   "FN INT t_imul(INT a, INT b) { return (INT)((UINT)a * (UINT)b); }\n"
   "FN INT t_idiv(INT a, INT b) { return b == 0 ? 0 : b == -1 ? (INT)(0 - (UINT)a) : a / b; }\n"
   "FN INT t_ifmod(INT a, INT b) { return b == 0 || b == -1 ? 0 : a % b; }\n"
-  "FN INT t_imod(INT a, INT b) { INT r = t_ifmod(a, b); return r != 0 && (r < 0) != (b < 0) ? r + b : r; }\n"
+  "FN INT t_imod(INT a, INT b) { INT r = t_ifmod(a, b);"
+  " return r != 0 && (r < 0) != (b < 0) ? r + b : r; }\n"
   "FN INT t_ipow(INT a, INT b)\n"
   "{\n"
   "  UINT r = 1, x = (UINT)a;\n"
@@ -74,7 +85,8 @@ static const char integers[] =
   "}\n";
 
 #define ARGUMENTS \
-  "struct pw_args { i64 count; int ndim, n; i64 dim[8]; i64 stride[%d][8]; void *p[%d]; };   /* strides in elements */\n"
+  "struct pw_args { i64 count; int ndim, n; i64 dim[8]; i64 stride[%d][8]; "\
+  "void *p[%d]; };   /* strides in elements */\n"
 
 void pw_cuda_begin(const struct pw_program *t, int n, struct text *out)
 {
@@ -218,7 +230,8 @@ static void print_offsets(const struct pw_program *t, int n, struct text *out)
   for (int k = 0; k < n; k++)
     if (used(t, k)) text_add(out, " o%d = 0;", k);
   text_add(out,
-      "\n      for (int d = x.ndim - 1; d >= 0; d--) {\n        i64 at = left %% x.dim[d];\n        left /= x.dim[d];\n       ");
+      "\n      for (int d = x.ndim - 1; d >= 0; d--) {\n        i64 at = left %% x.dim[d];\n"
+      "        left /= x.dim[d];\n       ");
   for (int k = 0; k < n; k++)
     if (used(t, k)) text_add(out, " o%d += at * x.stride[%d][d];", k, k);
   text_add(out, "\n      }\n    }\n");
