@@ -17,7 +17,8 @@ static const struct param params[] = {
   { "upper_bound", P_FLOAT, offsetof(struct leaky, upper_bound), "0.334", "rrelu: slopes stay below it" }, { 0 } };
 
 #define INNER(name_, in_, y_, da_, db_) \
-  { .name = name_, .in = in_, .param = params, .param_size = sizeof(struct leaky), .formula = &(const struct formula){ y_, { da_, db_ } } }
+  { .name = name_, .in = in_, .param = params, .param_size = sizeof(struct leaky), \
+    .formula = &(const struct formula){ y_, { da_, db_ } } }
 #define LAMBDA "1.0507009873554805"
 #define LAMBDA_ALPHA "1.7580993408473766"
 static const struct op inner[] = {

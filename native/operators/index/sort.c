@@ -183,14 +183,17 @@ static int check_index_dtype(const char *op, int64_t dtype)
   return code;
 }
 
-#define INDEX_DTYPE(type) { "dtype", P_DTYPE, offsetof(type, dtype), "float32", "dtype of the indices" }
+#define INDEX_DTYPE(type) \
+  { "dtype", P_DTYPE, offsetof(type, dtype), "float32", "dtype of the indices" }
 
 /* -- sort -------------------------------------------------------------------------------------- */
 
 struct sort { int64_t axis, is_ascend, dtype; };
 #define SORT_AXIS  { "axis",      P_INT,  offsetof(struct sort, axis),      "-1", \
-                     "axis to sort along; negative counts from the end; None: flattened", NULL, NULL, 1 }
-#define SORT_ORDER { "is_ascend", P_BOOL, offsetof(struct sort, is_ascend), "True", "the least first" }
+                     "axis to sort along; negative counts from the end; None: flattened", NULL, \
+                     NULL, 1 }
+#define SORT_ORDER \
+  { "is_ascend", P_BOOL, offsetof(struct sort, is_ascend), "True", "the least first" }
 static const struct param sort_params[] = { SORT_AXIS, SORT_ORDER, { 0 } };
 static const struct param argsort_params[] = { SORT_AXIS, SORT_ORDER, INDEX_DTYPE(struct sort), { 0 } };
 

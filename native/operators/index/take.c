@@ -111,7 +111,8 @@ static int take_run(struct call *c)
 enum { COLUMNS = 64 };
 
 #define ADD_ROWS(T) \
-static void add_##T(const struct taking *t, int64_t outer, int64_t column, int64_t width, int64_t low, int64_t high) \
+static void add_##T(const struct taking *t, int64_t outer, int64_t column, int64_t width, \
+    int64_t low, int64_t high) \
 { \
   T *a = (T *)t->a + outer * t->k * t->inner + column; \
   const T *y = (const T *)t->y + outer * t->n * t->inner + column; \
@@ -221,7 +222,14 @@ static int batch_type(struct infer *s)
   return first_type(s);
 }
 
-struct picking { char *data, *y; const struct operand *index; size_t size; int mode; int64_t k, inner; bool back; };
+struct picking {
+  char *data, *y;
+  const struct operand *index;
+  size_t size;
+  int mode;
+  int64_t k, inner;
+  bool back;
+};
 
 static void pick_body(int64_t begin, int64_t end, void *context)
 {
@@ -414,7 +422,14 @@ typedef uint64_t u64 __attribute__((may_alias));
 
 /* z = a where the condition holds, else b; NULL is zeros. A condition holds if a bit of the mask
 ** is set: all but a float's sign. */
-struct choice { const char *when; uint64_t mask; size_t wide, size; const char *a, *b; char *z; int64_t row; };
+struct choice {
+  const char *when;
+  uint64_t mask;
+  size_t wide, size;
+  const char *a, *b;
+  char *z;
+  int64_t row;
+};
 
 /* Loops that should become vectors, in a file that is compiled for all processors at -O2. */
 #if defined __GNUC__ && !defined __clang__
@@ -431,7 +446,8 @@ static void choose_##C##_##T(const struct choice *s, int64_t begin, int64_t end)
   const T *a = (const T *)s->a, *b = (const T *)s->b; \
   T *z = (T *)s->z; \
   if (!a) for (int64_t i = begin; i < end; i++) z[i] = b[i] & (T)((T)((when[i] & mask) != 0) - 1); \
-  else if (!b) for (int64_t i = begin; i < end; i++) z[i] = a[i] & (T)((T)((when[i] & mask) == 0) - 1); \
+  else if (!b) for (int64_t i = begin; i < end; i++) \
+    z[i] = a[i] & (T)((T)((when[i] & mask) == 0) - 1); \
   else for (int64_t i = begin; i < end; i++) { \
     T other = (T)((T)((when[i] & mask) != 0) - 1); \
     z[i] = (T)((a[i] & (T)~other) | (b[i] & other)); \

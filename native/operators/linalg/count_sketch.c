@@ -27,7 +27,14 @@ static int shape(struct infer *s)
   return shape_is(s, &s->out[0], x->ndim, dim);
 }
 
-struct job { const struct vec_ops *r; const struct operand *h, *s; const void *x; void *y; int64_t n, out; bool back; };
+struct job {
+  const struct vec_ops *r;
+  const struct operand *h, *s;
+  const void *x;
+  void *y;
+  int64_t n, out;
+  bool back;
+};
 
 static void some(int64_t begin, int64_t end, void *context)
 {

@@ -11,7 +11,9 @@
 
 struct place_param { int64_t offset, lower; };
 #define FIELD(f) offsetof(struct place_param, f)
-#define OFFSET_LINE { "offset", P_INT, FIELD(offset), "0", "distance from the main diagonal: above it, below if negative" }
+#define OFFSET_LINE \
+  { "offset", P_INT, FIELD(offset), "0", \
+    "distance from the main diagonal: above it, below if negative" }
 static const struct param diag_params[] = { OFFSET_LINE, { 0 } };
 static const struct param trian_params[] = {
   OFFSET_LINE,
@@ -78,7 +80,13 @@ static int make_shape(struct infer *s)
 
 /* -- moves ------------------------------------------------------------------------------------- */
 
-struct job { int64_t n, k, side, offset; bool trian, lower, extract; size_t size; const char *from; char *to; };
+struct job {
+  int64_t n, k, side, offset;
+  bool trian, lower, extract;
+  size_t size;
+  const char *from;
+  char *to;
+};
 
 static void move_one(const struct job *j, int64_t i, int64_t packed, int64_t row, int64_t column)
 {
@@ -170,8 +178,12 @@ static const struct kernel make_back_k[]    = { { "move",  make_back,    T_ANY }
 static const struct kernel sumlog_cpu[]     = { { "plain", sumlog,       T_FLOAT }, { 0 } };
 static const struct kernel sumlog_back_k[]  = { { "plain", sumlog_back,  T_FLOAT }, { 0 } };
 
-#define DIAG    .in = "A", .out = "output", .param = diag_params, .param_size = sizeof(struct place_param), .check = place_check
-#define TRIAN   .in = "A", .out = "output", .param = trian_params, .param_size = sizeof(struct place_param), .check = place_check
+#define DIAG \
+  .in = "A", .out = "output", .param = diag_params, .param_size = sizeof(struct place_param), \
+  .check = place_check
+#define TRIAN \
+  .in = "A", .out = "output", .param = trian_params, .param_size = sizeof(struct place_param), \
+  .check = place_check
 #define EXTRACT .shape = extract_shape, .grad = "g0", .cpu = extract_cpu, .back_cpu = extract_back_k
 #define MAKE    .shape = make_shape, .grad = "g0", .cpu = make_cpu, .back_cpu = make_back_k
 

@@ -2,7 +2,8 @@
 **
 ** With head gradients dX of outputs X, mirror() the lower triangle copied over the upper one:
 **   gelqf    A = L Q          dA = L^-T (dQ + mirror(L^T dL - dQ Q^T) Q)
-**   syevd    U A = diag(l) U  dA = U^T (N + diag(dl)) U,  N_ij = (M_ij - M_ji) / 2 (l_i - l_j),  M = dU U^T
+**   syevd    U A = diag(l) U  dA = U^T (N + diag(dl)) U,  N_ij = (M_ij - M_ji) / 2 (l_i - l_j),
+**                           M = dU U^T
 **   inverse  B = A^-1         dA = -B^T dB B^T
 **   det, slogdet              dA = det ddet A^-T,  dlog A^-T;  zero for a singular matrix
 ** det and slogdet keep the LU factors of the transpose and their pivots as hidden outputs, from
@@ -160,7 +161,8 @@ static int syevd(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   return stack_told(stack_run(c, stack_count(d), 4 * cube(d), syevd_bytes(d), syevd_one),
-      "has no eigenvalues that can be found: an entry is NaN or infinite, or the search does not converge");
+      "has no eigenvalues that can be found: an entry is NaN or infinite, or the search "
+      "does not converge");
 }
 
 /* m = N + diag(dl). Equal eigenvalues: a tiny difference stands for none. */

@@ -88,7 +88,14 @@ static size_t ifft_scratch(const struct call *c)
   return room(c->out[0].d.dim[c->out[0].d.ndim - 1]);
 }
 
-struct job { const struct vec_ops *r; const void *x; void *y; int64_t n; struct complex *root, *own; bool inverse; };
+struct job {
+  const struct vec_ops *r;
+  const void *x;
+  void *y;
+  int64_t n;
+  struct complex *root, *own;
+  bool inverse;
+};
 
 /* ifft: the transform of the conjugates, whose real parts are the same */
 static void some(int64_t begin, int64_t end, void *context)

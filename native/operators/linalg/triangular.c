@@ -2,8 +2,8 @@
 **
 ** With factor L (lower) or U (upper), head gradient G, tri() the triangle that is read, mirror()
 ** it copied over the other:
-**   potrf  A = L L^T             dA = 1/2 L^-T mirror(L^T G) L^-1            1/2 U^-1 mirror(G U^T) U^-T
-**   potri  B = (L L^T)^-1        dL = -tri(B (G + G^T) L^-T)                 dU = -tri(U^-T (G + G^T) B)
+**   potrf  A = L L^T             dA = 1/2 L^-T mirror(L^T G) L^-1,  1/2 U^-1 mirror(G U^T) U^-T
+**   potri  B = (L L^T)^-1        dL = -tri(B (G + G^T) L^-T),       dU = -tri(U^-T (G + G^T) B)
 **   trmm   Y = a op(A) B         dB = a op(A)^T G,   dop(A) = a tri(G B^T)   mirrored for B op(A)
 **   trsm   X = a op(A)^-1 B      dB = a W, dop(A) = -tri(W X^T), W = op(A)^-T G
 **   syrk   Y = a A A^T           dA = a (G + G^T) A
@@ -377,8 +377,12 @@ static const struct kernel trsm_back_k[]   = { { "blas",   trsm_back,  T_FLOAT, 
 static const struct kernel syrk_cpu[]      = { { "gemm",   syrk,       T_FLOAT }, { 0 } };
 static const struct kernel syrk_back_k[]   = { { "gemm",   syrk_back,  T_FLOAT, .scratch = square_work }, { 0 } };
 
-#define FACTOR   .param = factor_params, .param_size = sizeof(struct triangle), .shape = square_shape, .in = "A", .out = "output"
-#define TRIANGLES .param = triangle_params, .param_size = sizeof(struct triangle), .shape = triangle_shape, .in = "A B", .out = "output"
+#define FACTOR \
+  .param = factor_params, .param_size = sizeof(struct triangle), .shape = square_shape, .in = "A", \
+  .out = "output"
+#define TRIANGLES \
+  .param = triangle_params, .param_size = sizeof(struct triangle), .shape = triangle_shape, \
+  .in = "A B", .out = "output"
 
 const struct op op_triangular[] = { {
   .name = "_linalg_potrf", .alias = "linalg_potrf",

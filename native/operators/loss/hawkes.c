@@ -57,7 +57,13 @@ static int type(struct infer *s)
 /* Of each kind: memory, its derivative by beta, time of the last event; gradients of lda, alpha,
 ** beta. */
 struct kind { double s, ds, last, lda, alpha, beta; };
-struct job { const struct vec_ops *r; const struct call *c; const struct operand *in; struct kind *kinds; int64_t n, k, t; };
+struct job {
+  const struct vec_ops *r;
+  const struct call *c;
+  const struct operand *in;
+  struct kind *kinds;
+  int64_t n, k, t;
+};
 
 static double value(const struct job *j, int input, int64_t i)
 {

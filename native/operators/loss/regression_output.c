@@ -249,9 +249,10 @@ static const struct kernel sparse_back_cpu[] = { { "rows", sparse_backward, T_FL
 
 /* -- the operators ----------------------------------------------------------------------------- */
 
-#define REGRESSION .in = "data label", .param = scale_params, .param_size = sizeof(struct scale_param), \
-                   .shape = regression_shape, .type = label_type, .grad = "o0 i1", .inplace = "0=0", .back_inplace = "0=0", \
-                   .back_cpu = regression_back_cpu, .flags = OP_LOSS
+#define REGRESSION \
+  .in = "data label", .param = scale_params, .param_size = sizeof(struct scale_param), \
+  .shape = regression_shape, .type = label_type, .grad = "o0 i1", .inplace = "0=0", \
+  .back_inplace = "0=0", .back_cpu = regression_back_cpu, .flags = OP_LOSS
 
 const struct op op_regression_output[] = {
   { .name = "LinearRegressionOutput", .alias = "_sparse_LinearRegressionOutput", .cpu = identity_cpu, REGRESSION,

@@ -9,8 +9,10 @@
 #include "op/op.h"
 #include "operators/loss/softmax_loss.h"
 
-struct output_param { double grad_scale, ignore_label, smooth_alpha; int64_t multi_output, use_ignore, preserve_shape,
-                      normalization, out_grad; };
+struct output_param {
+  double grad_scale, ignore_label, smooth_alpha;
+  int64_t multi_output, use_ignore, preserve_shape, normalization, out_grad;
+};
 enum { PER_BATCH, PER_NOTHING, PER_VALID };
 #define FIELD(f) offsetof(struct output_param, f)
 static const struct param output_params[] = {

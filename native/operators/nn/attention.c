@@ -108,7 +108,14 @@ static struct stack stack_of_weights(const struct operand *a)
   return (struct stack){ a->p, a->d.dim[1] * a->d.dim[2], a->d.dim[2] };
 }
 
-struct job { int dtype; bool ta, tb; int64_t m, n, k; double alpha; struct stack a, b, c; int failed; };
+struct job {
+  int dtype;
+  bool ta, tb;
+  int64_t m, n, k;
+  double alpha;
+  struct stack a, b, c;
+  int failed;
+};
 
 static void some(int64_t begin, int64_t end, void *context)
 {

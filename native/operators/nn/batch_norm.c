@@ -21,15 +21,21 @@ struct norm_param {
 #define FIELD(f) offsetof(struct norm_param, f)
 #define NORM_PARAMS \
   { "eps",              P_FLOAT, FIELD(eps),              "0.001", "added to the variance" }, \
-  { "momentum",         P_FLOAT, FIELD(momentum),         "0.9",   "weight of the old moving statistics" }, \
-  { "fix_gamma",        P_BOOL,  FIELD(fix_gamma),        "1",     "gamma is 1 and gets no gradient" }, \
-  { "use_global_stats", P_BOOL,  FIELD(use_global_stats), "0",     "use the moving statistics in training too" }, \
+  { "momentum",         P_FLOAT, FIELD(momentum),         "0.9", \
+    "weight of the old moving statistics" }, \
+  { "fix_gamma",        P_BOOL,  FIELD(fix_gamma),        "1", \
+    "gamma is 1 and gets no gradient" }, \
+  { "use_global_stats", P_BOOL,  FIELD(use_global_stats), "0", \
+    "use the moving statistics in training too" }, \
   { "output_mean_var",  P_BOOL,  FIELD(output_mean_var),  "0",     "the statistics are outputs" }
 #define AXIS_PARAMS \
-  { "axis",             P_INT,   FIELD(axis),             "1",     "axis of the channels; negative counts from the end" }, \
+  { "axis",             P_INT,   FIELD(axis),             "1", \
+    "axis of the channels; negative counts from the end" }, \
   { "cudnn_off",        P_BOOL,  FIELD(cudnn_off),        "0",     "without effect on results" }, \
-  { "min_calib_range",  P_FLOAT, FIELD(min_calib_range),  "None",  "for quantisation; without effect here", NULL, NULL, 1 }, \
-  { "max_calib_range",  P_FLOAT, FIELD(max_calib_range),  "None",  "for quantisation; without effect here", NULL, NULL, 1 }
+  { "min_calib_range",  P_FLOAT, FIELD(min_calib_range),  "None", \
+    "for quantisation; without effect here", NULL, NULL, 1 }, \
+  { "max_calib_range",  P_FLOAT, FIELD(max_calib_range),  "None", \
+    "for quantisation; without effect here", NULL, NULL, 1 }
 
 static const struct param norm_params[] = { NORM_PARAMS, AXIS_PARAMS, { 0 } };
 static const struct param norm1_params[] = { NORM_PARAMS, { 0 } };
@@ -286,7 +292,13 @@ static void recall(
 
 /* What goes through a piece chunk by chunk. Where forward ended in relu its gradient is taken on
 ** the way, over channels in blocks by the kernels themselves, else into a buffer. */
-struct chunk { const struct norm *b; struct ramp relu; int64_t at, n; const void *dy, *x; char buffer[CHUNK * sizeof(double)]; };
+struct chunk {
+  const struct norm *b;
+  struct ramp relu;
+  int64_t at, n;
+  const void *dy, *x;
+  char buffer[CHUNK * sizeof(double)];
+};
 
 /* n elements from `at` on; i: the channel of a piece that has one, behind the strip's first */
 static void take_chunk(struct chunk *q, int64_t at_, int64_t n, int64_t i)
@@ -517,9 +529,12 @@ static const struct kernel norm_back_cpu[] = {
 static const struct kernel relu_cpu[] = { { "rows", norm_forward, T_FLOAT }, { 0 } };
 static const struct kernel relu_back_cpu[] = { { "rows", norm_backward, T_FLOAT, NULL, relu_scratch }, { 0 } };
 
-#define SHARED .in = "data gamma beta moving_mean! moving_var!", .shown = "g0 o1 o2 i0 i1 i2 i3 i4", \
-               .param_size = sizeof(struct norm_param), .shape = norm_shape, .type = norm_type
-#define NORM SHARED, .inplace = "0=0", .cpu = norm_cpu, .out_of = norm_out, .grad = "g0 i0 i1 o1 o2 i3! i4! i2", .back_cpu = norm_back_cpu
+#define SHARED \
+  .in = "data gamma beta moving_mean! moving_var!", .shown = "g0 o1 o2 i0 i1 i2 i3 i4", \
+  .param_size = sizeof(struct norm_param), .shape = norm_shape, .type = norm_type
+#define NORM \
+  SHARED, .inplace = "0=0", .cpu = norm_cpu, .out_of = norm_out, \
+  .grad = "g0 i0 i1 o1 o2 i3! i4! i2", .back_cpu = norm_back_cpu
 
 const struct op op_batch_norm[] = {
   { .name = "BatchNorm", .alias = "_npx_batch_norm", NORM, .param = norm_params,

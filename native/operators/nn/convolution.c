@@ -336,8 +336,8 @@ static int plain_back(struct call *c)
   return TY_OK;
 }
 
-/* name      run         types    refuse              scratch       state            done            add flags */
 static const struct kernel cpu[] = {
+  /* name    run         types    refuse              scratch       state            done            add flags */
   { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,            NULL,           0,  K_ACT },
   WINOGRAD_CONV
   ONEDNN_CONV

@@ -18,7 +18,11 @@
 #include "operators/nn/convolution.h"
 
 /* room: of the direction, or of both gradients, once asked; [1] with call.affine */
-struct state { struct gemm_kept own; struct { bool asked; struct rooms rooms; } room[2]; struct part part[PARTS]; };
+struct state {
+  struct gemm_kept own;
+  struct { bool asked; struct rooms rooms; } room[2];
+  struct part part[PARTS];
+};
 
 size_t onednn_conv_state(const struct call *c) { return sizeof(struct state); }
 

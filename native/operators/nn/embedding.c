@@ -42,7 +42,13 @@ static int table_type(struct infer *s)
   return type_both(s, &s->in[1], &s->out[0]);
 }
 
-struct lookup { const struct operand *index; int64_t rows, n; size_t width; const char *from; char *to; };
+struct lookup {
+  const struct operand *index;
+  int64_t rows, n;
+  size_t width;
+  const char *from;
+  char *to;
+};
 
 static void gather(int64_t begin, int64_t end, void *context)
 {
@@ -111,8 +117,10 @@ static const char *table_refuse(const struct call *c)
 static const struct kernel table_cpu[] = { { "rows", table_forward, T_ANY }, { 0 } };
 static const struct kernel table_back_cpu[] = { { "rows", table_backward, T_FLOAT | T_INT, table_refuse }, { 0 } };
 
-#define TABLE .in = "data weight", .param = table_params, .param_size = sizeof(struct table_param), \
-              .shape = table_shape, .type = table_type, .grad = "g0 i0", .cpu = table_cpu, .back_cpu = table_back_cpu
+#define TABLE \
+  .in = "data weight", .param = table_params, .param_size = sizeof(struct table_param), \
+  .shape = table_shape, .type = table_type, .grad = "g0 i0", .cpu = table_cpu, \
+  .back_cpu = table_back_cpu
 
 const struct op op_embedding[] = {
   { .name = "Embedding", .alias = "_npx_embedding _sparse_Embedding", TABLE,

@@ -203,8 +203,8 @@ static int plain_back(struct call *c)
 
 static size_t plain_scratch(const struct call *c) { return c->loss ? desc_bytes(&c->in[0].d) : 0; }
 
-/* name     run         types    refuse       scratch       state            done            add flags            blocks packs */
 static const struct kernel cpu[] = {
+  /* name   run         types    refuse       scratch       state            done            add flags            blocks packs */
   { "gemm",  forward,    T_FLOAT, gemm_refuse, NULL,         gemm_kept_bytes, gemm_kept_done, 0,  K_ACT,             0,     2 },
   { "plain", plain,      T_FLOAT }, { 0 }
 };

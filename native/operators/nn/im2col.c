@@ -8,10 +8,14 @@
 struct unfold { struct dims kernel, stride, dilate, pad, output_size; };
 
 #define WINDOW \
-  { "kernel", P_SHAPE, offsetof(struct unfold, kernel), NULL, "size of the window", NULL, SIZES_RANGE }, \
-  { "stride", P_SHAPE, offsetof(struct unfold, stride), "()", "steps of the window; (): 1", NULL, SIZES_RANGE }, \
-  { "dilate", P_SHAPE, offsetof(struct unfold, dilate), "()", "distance of the window's elements; (): 1", NULL, SIZES_RANGE }, \
-  { "pad",    P_SHAPE, offsetof(struct unfold, pad),    "()", "zeros on both sides; (): 0", NULL, SIZES_RANGE }
+  { "kernel", P_SHAPE, offsetof(struct unfold, kernel), NULL, "size of the window", NULL, \
+    SIZES_RANGE }, \
+  { "stride", P_SHAPE, offsetof(struct unfold, stride), "()", "steps of the window; (): 1", NULL, \
+    SIZES_RANGE }, \
+  { "dilate", P_SHAPE, offsetof(struct unfold, dilate), "()", \
+    "distance of the window's elements; (): 1", NULL, SIZES_RANGE }, \
+  { "pad",    P_SHAPE, offsetof(struct unfold, pad),    "()", "zeros on both sides; (): 0", NULL, \
+    SIZES_RANGE }
 static const struct param im2col_params[] = { WINDOW, { 0 } };
 static const struct param col2im_params[] = {
   { "output_size", P_SHAPE, offsetof(struct unfold, output_size), NULL, "spatial shape of the image", NULL, SIZES_RANGE }, WINDOW, { 0 }

@@ -169,7 +169,13 @@ static int l2_shape(struct infer *s)
 }
 
 /* (outer, k, inner): with inner = 1 rows of k elements, else columns. */
-struct l2 { const struct vec_ops *r; struct split s; double eps; const void *x, *dy, *y, *norm; void *out, *out_norm; };
+struct l2 {
+  const struct vec_ops *r;
+  struct split s;
+  double eps;
+  const void *x, *dy, *y, *norm;
+  void *out, *out_norm;
+};
 
 static struct split l2_split(const ty_desc *d, int64_t mode)
 {
@@ -274,7 +280,13 @@ static int lrn_shape(struct infer *s)
   return TY_OK;
 }
 
-struct local { const struct vec_ops *r; struct split s; struct lrn p; const void *x, *norm, *dy; void *y, *out_norm, *work; };
+struct local {
+  const struct vec_ops *r;
+  struct split s;
+  struct lrn p;
+  const void *x, *norm, *dy;
+  void *y, *out_norm, *work;
+};
 
 static void lrn_body(int64_t begin, int64_t end, void *context)
 {

@@ -13,7 +13,10 @@
 #include "operators/nn/linear_loss.h"
 #include "kernel/vec/vec.h"
 
-struct cross { int64_t num_hidden, no_bias, use_ignore, normalization; double grad_scale, ignore_label; };
+struct cross {
+  int64_t num_hidden, no_bias, use_ignore, normalization;
+  double grad_scale, ignore_label;
+};
 enum { PER_NOTHING, PER_BATCH, PER_VALID };
 #define FIELD(f) offsetof(struct cross, f)
 

@@ -11,11 +11,14 @@
 struct soft_param { int64_t axis, dtype, use_length; double temperature; };
 
 #define SOFT_PARAMS(help) \
-  { "axis",        P_INT,   offsetof(struct soft_param, axis),        "-1",   "axis of the classes; negative counts from the end" }, \
-  { "temperature", P_FLOAT, offsetof(struct soft_param, temperature), "None", "data is divided by it; None is 1", NULL, NULL, 1 }, \
+  { "axis",        P_INT,   offsetof(struct soft_param, axis),        "-1", \
+    "axis of the classes; negative counts from the end" }, \
+  { "temperature", P_FLOAT, offsetof(struct soft_param, temperature), "None", \
+    "data is divided by it; None is 1", NULL, NULL, 1 }, \
   { "dtype",       P_DTYPE, offsetof(struct soft_param, dtype),       "None", \
     "dtype of the output: float16, float32 or float64; None: as data", NULL, NULL, 1 }, \
-  { "use_length",  P_BOOL,  offsetof(struct soft_param, use_length),  "0",    help, NULL, NULL, 1 }, \
+  { "use_length",  P_BOOL,  offsetof(struct soft_param, use_length),  "0",    help, NULL, NULL, \
+    1 }, \
   { 0 }
 
 static const struct param softmax_params[] = { SOFT_PARAMS("a second input, length, says how many elements of each row count") };

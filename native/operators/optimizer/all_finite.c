@@ -6,8 +6,12 @@
 #include "operators/optimizer/update.h"
 
 struct arrays { int64_t num_arrays, init_output; };
-#define COUNTED(init) { "num_arrays", P_INT, offsetof(struct arrays, num_arrays), init, "number of inputs", NULL, PORTS_RANGE }
-#define FRESH { "init_output", P_BOOL, offsetof(struct arrays, init_output), "True", "False: a 0 that is already in the output stays" }
+#define COUNTED(init) \
+  { "num_arrays", P_INT, offsetof(struct arrays, num_arrays), init, "number of inputs", NULL, \
+    PORTS_RANGE }
+#define FRESH \
+  { "init_output", P_BOOL, offsetof(struct arrays, init_output), "True", \
+    "False: a 0 that is already in the output stays" }
 static const struct param one_params[] = { FRESH, { 0 } }, many_params[] = { COUNTED("1"), FRESH, { 0 } };
 static const struct param count_params[] = { COUNTED(NULL), { 0 } };
 
@@ -28,7 +32,12 @@ static int sums_shape(struct infer *s)
 /* -- blocks of an array as float64, in parallel ------------------------------------------------ */
 
 enum { PIECES = 64, LEAST = 4096 };
-struct pieces { const struct operand *x; int64_t n, chunk; double (*of)(const double *x, int64_t n); double result[PIECES]; };
+struct pieces {
+  const struct operand *x;
+  int64_t n, chunk;
+  double (*of)(const double *x, int64_t n);
+  double result[PIECES];
+};
 
 static void run_pieces(int64_t begin, int64_t end, void *context)
 {
@@ -162,7 +171,8 @@ static int group_shape(struct infer *s)
 }
 
 #define GROUP(T) \
-  static inline T cut_##T(T x, T limit) { return limit < 0 ? x : x > limit ? limit : x < -limit ? -limit : x; } \
+  static inline T cut_##T(T x, T limit) \
+  { return limit < 0 ? x : x > limit ? limit : x < -limit ? -limit : x; } \
   static void group_##T(int64_t begin, int64_t end, void *context) \
   { \
     const struct call *c = context; \
@@ -173,7 +183,8 @@ static int group_shape(struct infer *s)
       const T *w = (const T *)c->in[0].p + r * n, *g = (const T *)c->in[1].p + r * n; \
       T *out = (T *)c->out[0].p + r * n; \
       double sum = 0; \
-      for (int64_t i = 0; i < n; i++) { T x = cut_##T(scale * g[i], limit); sum += (double)x * x; } \
+      for (int64_t i = 0; i < n; i++) \
+      { T x = cut_##T(scale * g[i], limit); sum += (double)x * x; } \
       history[r] = (T)(history[r] + sum / (double)n); \
       T step = (T)(u->lr / sqrt(history[r] + u->epsilon)); \
       for (int64_t i = 0; i < n; i++) out[i] = w[i] - step * cut_##T(scale * g[i], limit); \
@@ -190,7 +201,8 @@ static int group_adagrad(struct call *c)
 }
 
 #define CPU(name, run, types) .cpu = (const struct kernel[]){ { name, run, types }, { 0 } }
-#define LOOK(params_, shape_, type_) .param = params_, .param_size = sizeof(struct arrays), .shape = shape_, .type = type_
+#define LOOK(params_, shape_, type_) \
+  .param = params_, .param_size = sizeof(struct arrays), .shape = shape_, .type = type_
 
 const struct op op_all_finite[] = {
   { .name = "all_finite", .in = "data", .doc = "1 if no element of data is infinite or NaN, else 0; shape (1,), float32.",

@@ -24,7 +24,8 @@ struct form {
   /* float32 states of their own; lrs and wds arrays follow; rescale_grad follows */
   bool master, preloaded, scale;
 };
-enum { SGD, SGD_MOM, MP_SGD, MP_SGD_MOM, PRE_SGD, PRE_SGD_MOM, PRE_MP_SGD, PRE_MP_SGD_MOM, ADAMW, MP_ADAMW, LAMB, MP_LAMB };
+enum { SGD, SGD_MOM, MP_SGD, MP_SGD_MOM, PRE_SGD, PRE_SGD_MOM, PRE_MP_SGD, PRE_MP_SGD_MOM, ADAMW,
+       MP_ADAMW, LAMB, MP_LAMB };
 static const struct form form[] = {
   /*                   one weight             inputs of a group                   stride master preloaded scale */
   [SGD]            = { "sgd_update",          "weight grad",                           2, false, false, false },
@@ -147,7 +148,8 @@ static int check_lamb(void *param)
 }
 
 #define LIST(name, field, doc) { name, P_FLOATS, offsetof(struct multi, field), NULL, doc }
-#define COUNTED(name) { name, P_INT, offsetof(struct multi, count), "1", "number of weights", NULL, PORTS_RANGE }
+#define COUNTED(name) \
+  { name, P_INT, offsetof(struct multi, count), "1", "number of weights", NULL, PORTS_RANGE }
 static const struct param sgd[] = {
   LIST("lrs", lrs, "learning rates"), LIST("wds", wds, "weight decays"), RESCALE, CLIP, COUNTED("num_weights"), { 0 } };
 static const struct param sgd_mom[] = {
@@ -269,8 +271,10 @@ static int run_lamb(struct call *c, const struct form *f)
   static int shape_##id(struct infer *s) { return shape(s, &form[id]); } \
   static int type_##id(struct infer *s) { return type(s, &form[id]); } \
   static int run_##id(struct call *c) { return how(c, &form[id]); }
-GLUE(SGD, run_groups) GLUE(SGD_MOM, run_groups) GLUE(MP_SGD, run_groups) GLUE(MP_SGD_MOM, run_groups)
-GLUE(PRE_SGD, run_groups) GLUE(PRE_SGD_MOM, run_groups) GLUE(PRE_MP_SGD, run_groups) GLUE(PRE_MP_SGD_MOM, run_groups)
+GLUE(SGD, run_groups) GLUE(SGD_MOM, run_groups) GLUE(MP_SGD, run_groups)
+GLUE(MP_SGD_MOM, run_groups)
+GLUE(PRE_SGD, run_groups) GLUE(PRE_SGD_MOM, run_groups) GLUE(PRE_MP_SGD, run_groups)
+GLUE(PRE_MP_SGD_MOM, run_groups)
 GLUE(ADAMW, run_groups) GLUE(MP_ADAMW, run_groups) GLUE(LAMB, run_lamb) GLUE(MP_LAMB, run_lamb)
 
 /* A new weight may take the place of the old one. */
@@ -278,7 +282,8 @@ GLUE(ADAMW, run_groups) GLUE(MP_ADAMW, run_groups) GLUE(LAMB, run_lamb) GLUE(MP_
   { .name = name_, .in = "data", .in_of = in_##id, .out_of = output_names, .doc = doc_, \
     .param = params_, .param_size = sizeof(struct multi), .check = check_, \
     .shape = shape_##id, .type = type_##id, .inplace = "*=" #stride_, \
-    .cpu = (const struct kernel[]){ { "multi", run_##id, T_ANY, .scratch = id >= LAMB ? lamb_scratch : NULL }, { 0 } } }
+    .cpu = (const struct kernel[]){ \
+      { "multi", run_##id, T_ANY, .scratch = id >= LAMB ? lamb_scratch : NULL }, { 0 } } }
 
 const struct op op_multi_update[] = {
   MULTI("multi_sgd_update", SGD, 2, sgd, check_lists,

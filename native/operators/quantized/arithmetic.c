@@ -45,7 +45,12 @@ int layer8_type(struct infer *s)
   return n == 1 ? type_both(s, &s->in[0], &s->out[0]) : type_is(s, &s->out[0], TY_I32);
 }
 
-struct layer { struct call call; struct operand in[MOST_IN], out; const struct kernel *kernel; size_t numbers, scratch; };
+struct layer {
+  struct call call;
+  struct operand in[MOST_IN], out;
+  const struct kernel *kernel;
+  size_t numbers, scratch;
+};
 
 /* The layer's call without memory; its last candidate is the definition. */
 static void open_layer(const struct call *c, struct layer *l)
@@ -295,8 +300,10 @@ static int join_run(struct call *c)
 
 struct pair { double least, most; int64_t as_float; };
 #define CALIBRATED(T) \
-  { "min_calib_range", P_FLOAT, offsetof(struct T, least), "None", "least number of an int8 result", NULL, NULL, 1 }, \
-  { "max_calib_range", P_FLOAT, offsetof(struct T, most),  "None", "largest number of an int8 result", NULL, NULL, 1 }
+  { "min_calib_range", P_FLOAT, offsetof(struct T, least), "None", \
+    "least number of an int8 result", NULL, NULL, 1 }, \
+  { "max_calib_range", P_FLOAT, offsetof(struct T, most),  "None", \
+    "largest number of an int8 result", NULL, NULL, 1 }
 static const struct param add_params[] = { CALIBRATED(pair), { 0 } };
 static const struct param mul_params[] = {
   CALIBRATED(pair), { "enable_float_output", P_BOOL, offsetof(struct pair, as_float), "0", "the result is float32" }, { 0 } };
@@ -361,7 +368,10 @@ static int mul_run(struct call *c)
 
 /* -- batch_norm: the moving statistics, folded into one factor and one addend per channel ------ */
 
-struct norm8 { double eps, momentum, least, most; int64_t fix_gamma, use_global_stats, output_mean_var, axis, cudnn_off; };
+struct norm8 {
+  double eps, momentum, least, most;
+  int64_t fix_gamma, use_global_stats, output_mean_var, axis, cudnn_off;
+};
 #define FIELD(f) offsetof(struct norm8, f)
 static const struct param norm_params[] = {
   { "eps",              P_FLOAT, FIELD(eps),              "0.001", "keeps the deviation from 0" },
@@ -420,7 +430,8 @@ static const char *data_refuse(const struct call *c)
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
-#define CPU(run_, refuse_) .cpu = (const struct kernel[]){ { "levels", run_, T_FLOAT | T_INT, refuse_ }, { 0 } }
+#define CPU(run_, refuse_) \
+  .cpu = (const struct kernel[]){ { "levels", run_, T_FLOAT | T_INT, refuse_ }, { 0 } }
 #define PARAMS(list, T) .param = list, .param_size = sizeof(struct T)
 #define RESULT .out = "output min_output max_output"
 #define DATA "data min_data max_data"

@@ -12,8 +12,10 @@ enum { AUTO, INT8, UINT8 };
 static const struct param quantize_params[] = {
   { "out_type", P_ENUM, offsetof(struct quantize, out_type), "uint8", "integers of the result", "int8|uint8" }, { 0 } };
 #define CALIBRATED(T) \
-  { "min_calib_range", P_FLOAT, offsetof(struct T, least), "None", "least number of the range; None: that of the data", NULL, NULL, 1 }, \
-  { "max_calib_range", P_FLOAT, offsetof(struct T, most),  "None", "largest number of the range; None: that of the data", NULL, NULL, 1 }
+  { "min_calib_range", P_FLOAT, offsetof(struct T, least), "None", \
+    "least number of the range; None: that of the data", NULL, NULL, 1 }, \
+  { "max_calib_range", P_FLOAT, offsetof(struct T, most),  "None", \
+    "largest number of the range; None: that of the data", NULL, NULL, 1 }
 static const struct param calibrated_params[] = {
   { "out_type", P_ENUM, offsetof(struct quantize, out_type), "int8",
     "integers of the result; auto: uint8 where the range has nothing below 0", "auto|int8|uint8" }, CALIBRATED(quantize), { 0 } };

@@ -130,7 +130,8 @@ static int multinomial_run(struct call *c)
   parallel(rows, MAX(1, 16384 / classes), multinomial_sums, c);
   for (int64_t row = 0; row < rows; row++)
     NEED(!isnan(((double *)c->tmp)[(row + 1) * classes - 1]), TY_ERUN,
-        "bad parameters: row %lld of data is no distribution; expected numbers of 0 or more, not all 0",
+        "bad parameters: row %lld of data is no distribution; expected numbers of 0 or "
+        "more, not all 0",
         (long long)row);
   parallel(desc_count(&c->out[0].d), 1024, multinomial_draws, c);
   return TY_OK;

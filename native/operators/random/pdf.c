@@ -320,7 +320,8 @@ static const struct kernel dirichlet_back_cpu[] = { { "slope", dirichlet_slope, 
 #define TWO .grad = "g0 o0 i0 i1 i2"
 #define PDF(law, in_, grad_, shape_, doc_) \
   { .name = "_random_pdf_" #law, .alias = "random_pdf_" #law, .in = in_, grad_, .shape = shape_, \
-    .param = pdf_params, .param_size = sizeof(struct pdf), .cpu = law##_cpu, .back_cpu = law##_back_cpu, .doc = doc_ }
+    .param = pdf_params, .param_size = sizeof(struct pdf), .cpu = law##_cpu, \
+    .back_cpu = law##_back_cpu, .doc = doc_ }
 
 const struct op op_pdf[] = {
   PDF(uniform,     "sample low high",   TWO, pdf_shape, "1 / (high - low) for each sample, wherever it lies."),

@@ -149,13 +149,20 @@ struct law {
   double        (*draw)(struct stream *s, double a, double b);               /* one element */
 };
 static const struct law
-  uniform     = { "low", "high", "finite numbers, low not above high", ordered, uniform_standard, uniform_place, NULL },
-  normal_law  = { "loc", "scale", "a scale of 0 or more",         spread,        normal_standard, normal_place, NULL },
-  exponential = { "lam", NULL, "a number above 0",                positive,      wait_standard, wait_place, NULL },
-  gamma_law   = { "alpha", "beta", "finite numbers above 0",      both_positive, NULL, NULL, variate_gamma },
-  poisson     = { "lam", NULL, "a finite number, 0 or more",      mean,          NULL, NULL, variate_poisson },
-  negative_binomial = { "k", "p", "k of 0 or more, p above 0 and at most 1", trials, NULL, NULL, draw_failures },
-  generalized_negative_binomial = { "mu", "alpha", "finite numbers, 0 or more", both_means, NULL, NULL, draw_counts };
+  uniform = { "low", "high", "finite numbers, low not above high", ordered, uniform_standard,
+                  uniform_place, NULL },
+  normal_law = { "loc", "scale", "a scale of 0 or more", spread, normal_standard,
+                  normal_place, NULL },
+  exponential = { "lam", NULL, "a number above 0", positive, wait_standard,
+                  wait_place, NULL },
+  gamma_law = { "alpha", "beta", "finite numbers above 0", both_positive, NULL, NULL,
+                  variate_gamma },
+  poisson = { "lam", NULL, "a finite number, 0 or more", mean, NULL, NULL,
+                  variate_poisson },
+  negative_binomial = { "k", "p", "k of 0 or more, p above 0 and at most 1", trials, NULL, NULL,
+                        draw_failures },
+  generalized_negative_binomial = { "mu", "alpha", "finite numbers, 0 or more", both_means, NULL,
+                                    NULL, draw_counts };
 
 static int look_at(const struct law *law, double a, double b)
 {
@@ -258,11 +265,18 @@ static int sample_run(struct call *c, const struct law *law)
 
 /* -- parameters and inference ------------------------------------------------------------------ */
 
-struct random { double a, b; int64_t k, low, high; struct dims shape; const char *ctx; int64_t dtype; };
+struct random {
+  double a, b;
+  int64_t k, low, high;
+  struct dims shape;
+  const char *ctx;
+  int64_t dtype;
+};
 #define REAL(name, field, init, doc) { name, P_FLOAT, offsetof(struct random, field), init, doc }
 #define SHAPE(init) { "shape", P_SHAPE, offsetof(struct random, shape), init, \
   "shape of the result; 0 or nothing: as the readers need it", NULL, NULL, 1 }
-#define CTX         { "ctx", P_TEXT, offsetof(struct random, ctx), "", "device of an imperative call, as text" }
+#define CTX \
+  { "ctx", P_TEXT, offsetof(struct random, ctx), "", "device of an imperative call, as text" }
 #define DTYPE(doc)  { "dtype", P_DTYPE, offsetof(struct random, dtype), "None", doc, NULL, NULL, 1 }
 #define ARRAY       SHAPE("None"), CTX, DTYPE(FLOATS "float32")
 #define FLOATS      "float16, float32 or float64; None: "
@@ -431,7 +445,8 @@ PHILOX(randint_kernels, randint_run, T(TY_I32) | T(TY_I64))
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
-#define PARAM(list) .flags = OP_RANDOM | OP_ZERO_GRAD, .param = list, .param_size = sizeof(struct random)
+#define PARAM(list) \
+  .flags = OP_RANDOM | OP_ZERO_GRAD, .param = list, .param_size = sizeof(struct random)
 #define RANDOM(law, alias_, doc_) \
   { .name = "_random_" #law, .alias = alias_, .doc = doc_, .in = "", PARAM(law##_params), \
     .check = check_dtype, .shape = random_shape, .type = random_type, .cpu = law##_random_kernels }
@@ -439,9 +454,9 @@ PHILOX(randint_kernels, randint_run, T(TY_I32) | T(TY_I64))
   { .name = "_random_" #law "_like", .doc = doc_ " in the shape and dtype of data.", .in = "data", \
     PARAM(law##_like_params), .cpu = law##_random_kernels }
 #define SAMPLE(law, in_, doc_) \
-  { .name = "_sample_" #law, .alias = "sample_" #law, .doc = "A block of `shape` " doc_, .in = in_, \
-    PARAM(sample_params), .check = check_dtype, .shape = sample_shape, .type = sample_type, \
-    .cpu = law##_sample_kernels }
+  { .name = "_sample_" #law, .alias = "sample_" #law, .doc = "A block of `shape` " doc_, \
+    .in = in_, PARAM(sample_params), .check = check_dtype, .shape = sample_shape, \
+    .type = sample_type, .cpu = law##_sample_kernels }
 
 const struct op op_sample[] = {
   RANDOM(uniform,     "uniform random_uniform", "Uniform numbers from low up to, but not including, high."),

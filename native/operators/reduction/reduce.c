@@ -296,7 +296,12 @@ static int channel_shape(struct infer *s)
 
 enum { COLUMNS = 256 };
 struct search {
-  const struct reducer *table; const char *x; char *y; size_t size; int dtype; bool least;
+  const struct reducer *table;
+  const char *x;
+  char *y;
+  size_t size;
+  int dtype;
+  bool least;
   int64_t k, inner, blocks;
 };
 
@@ -409,7 +414,8 @@ static void running_##T(int64_t begin, int64_t end, void *context) \
 { \
   const struct sums *s = context; \
   for (int64_t u = begin; u < end; u++) { \
-    int64_t column = u % s->blocks * COLUMNS, n = MIN(COLUMNS, s->inner - column), step = s->inner; \
+    int64_t column = u % s->blocks * COLUMNS, n = MIN(COLUMNS, s->inner - column), \
+        step = s->inner; \
     int64_t at = u / s->blocks * s->k * step + column; \
     if (s->back) at += (s->k - 1) * step, step = -step; \
     const T *x = (const T *)s->x + at; \
@@ -472,7 +478,8 @@ static const struct kernel running_back_kernels[] = {
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
-#define FOLDING(op) .in = "data", .param = fold_params, .param_size = sizeof(struct fold), .shape = fold_shape, \
+#define FOLDING(op) \
+  .in = "data", .param = fold_params, .param_size = sizeof(struct fold), .shape = fold_shape, \
   .cpu = op##_kernels, .back_cpu = op##_back_kernels
 #define PLACES .in = "data", .flags = OP_ZERO_GRAD
 

@@ -132,7 +132,8 @@ static int concat_back(struct call *c)
 
 /* Up to axis 1 a piece is whole blocks of channels: it moves as it lies. */
 #define AXIS_KERNEL(table, run, refuse, in, out) \
-  static const struct kernel table[] = { { "move", run, T_ANY, refuse, .flags = K_ALIKE, .blocks = IN_BLOCKS(in, out) }, { 0 } };
+  static const struct kernel table[] = { { "move", run, T_ANY, refuse, .flags = K_ALIKE, \
+                                           .blocks = IN_BLOCKS(in, out) }, { 0 } };
 
 static const char *refuse_space(const struct call *c, int64_t axis)
 {

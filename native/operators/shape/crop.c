@@ -52,7 +52,14 @@ static int crop_shape(struct infer *s)
   return shape_as(s, &s->out[0], &d);
 }
 
-struct crop { const ty_desc *whole, *part; size_t size; int64_t y, x; char *to; const char *from; bool back; };
+struct crop {
+  const ty_desc *whole, *part;
+  size_t size;
+  int64_t y, x;
+  char *to;
+  const char *from;
+  bool back;
+};
 
 static struct crop crop_of(const struct call *c, const ty_desc *whole, const ty_desc *part)
 {

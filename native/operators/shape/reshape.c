@@ -66,10 +66,14 @@ static const struct param reshape_params[] = {
 };
 
 struct codes {                                        /* reading the codes from left to right */
-  int64_t code[128]; int ncode;
-  int64_t src[TY_MAXDIM]; int nsrc, at;               /* dims of data, the next one */
+  int64_t code[128];
+  int ncode;
+  /* dims of data, the next one */
+  int64_t src[TY_MAXDIM];
+  int nsrc, at;
   /* new dims, the one that takes what remains or -1 */
-  int64_t dst[TY_MAXDIM]; int ndst, rest;
+  int64_t dst[TY_MAXDIM];
+  int ndst, rest;
   bool split;                                         /* a -4 came before */
 };
 

@@ -17,8 +17,10 @@ struct bounds { struct dims begin, end, step; };
 #define BOUND_PARAMS(type) \
   { "begin", P_SHAPE, offsetof(type, b.begin), NULL, \
     "first index per leading axis; negative counts from the end, None is the start" }, \
-  { "end",   P_SHAPE, offsetof(type, b.end),   NULL, "one behind the last index; None is all to the end" }, \
-  { "step",  P_SHAPE, offsetof(type, b.step),  "()", "distance between indices, may be negative; None or missing: 1" }
+  { "end",   P_SHAPE, offsetof(type, b.end),   NULL, \
+    "one behind the last index; None is all to the end" }, \
+  { "step",  P_SHAPE, offsetof(type, b.step),  "()", \
+    "distance between indices, may be negative; None or missing: 1" }
 
 static int64_t entry(const struct dims *d, int i) { return i < d->n ? d->d[i] : NONE; }
 

@@ -73,7 +73,8 @@ static int iou_forward(struct call *c)
 
 struct nms_param {
   double  overlap_thresh, valid_thresh;
-  int64_t topk, coord_start, score_index, id_index, background_id, force_suppress, in_format, out_format;
+  int64_t topk, coord_start, score_index, id_index, background_id, force_suppress, in_format,
+      out_format;
 };
 static const struct param nms_params[] = {
   { "overlap_thresh", P_FLOAT, offsetof(struct nms_param, overlap_thresh), "0.5",
@@ -411,7 +412,9 @@ static int encode_forward(struct call *c)
 }
 
 struct decode_param { double std[4], clip; int64_t format; };
-#define STD(k, what) { "std" #k, P_FLOAT, offsetof(struct decode_param, std) + (k) * sizeof(double), "1", "factor of " what }
+#define STD(k, what) \
+  { "std" #k, P_FLOAT, offsetof(struct decode_param, std) + (k) * sizeof(double), "1", \
+    "factor of " what }
 static const struct param decode_params[] = {
   STD(0, "x"), STD(1, "y"), STD(2, "the width"), STD(3, "the height"),
   { "clip",   P_FLOAT, offsetof(struct decode_param, clip), "-1",

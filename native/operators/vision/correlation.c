@@ -8,7 +8,9 @@
 #include "kernel/vec/vec.h"
 #include "op/op.h"
 
-struct correlation_param { int64_t kernel_size, max_displacement, stride1, stride2, pad_size, is_multiply; };
+struct correlation_param {
+  int64_t kernel_size, max_displacement, stride1, stride2, pad_size, is_multiply;
+};
 #define FIELD(f) offsetof(struct correlation_param, f)
 static const struct param correlation_params[] = {
   { "kernel_size",      P_INT,  FIELD(kernel_size),      "1", "height and width of a patch", NULL, "[1,2147483647]" },

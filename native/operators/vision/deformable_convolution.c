@@ -16,13 +16,18 @@
 
 struct deform { struct conv c; int64_t num_deformable_group, im2col_step; };
 #define REST \
-  { "num_filter", P_INT, offsetof(struct conv, num_filter), NULL, "channels of the output", NULL, "[1,]" }, \
-  { "num_group",  P_INT, offsetof(struct conv, num_group),  "1",  "independent groups", NULL, "[1,]" }, \
-  { "num_deformable_group", P_INT, offsetof(struct deform, num_deformable_group), "1", "sets of channels with their own offsets", \
-    NULL, "[1,]" }, \
-  { "workspace",  P_INT, offsetof(struct conv, workspace), "1024", "without effect", NULL, "[0,]" }, \
+  { "num_filter", P_INT, offsetof(struct conv, num_filter), NULL, "channels of the output", NULL, \
+    "[1,]" }, \
+  { "num_group",  P_INT, offsetof(struct conv, num_group),  "1",  "independent groups", NULL, \
+    "[1,]" }, \
+  { "num_deformable_group", P_INT, offsetof(struct deform, num_deformable_group), "1", \
+    "sets of channels with their own offsets", NULL, "[1,]" }, \
+  { "workspace",  P_INT, offsetof(struct conv, workspace), "1024", "without effect", NULL, \
+    "[0,]" }, \
   { "no_bias",    P_BOOL, offsetof(struct conv, no_bias),  "0",    "there is no bias input" }
-#define LAYOUT { "layout", P_ENUM, offsetof(struct conv, layout), "None", "None: channels second", "NCW|NCHW|NCDHW", NULL, 1 }
+#define LAYOUT \
+  { "layout", P_ENUM, offsetof(struct conv, layout), "None", "None: channels second", \
+    "NCW|NCHW|NCDHW", NULL, 1 }
 static const struct param plain_params[] = { CONV_WINDOW, REST, LAYOUT, { 0 } };
 static const struct param modulated_params[] = {
   CONV_WINDOW, REST,

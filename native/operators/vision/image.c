@@ -146,13 +146,19 @@ static int normalize_shape(struct infer *s)
   return TY_OK;
 }
 
-struct scale { const struct operand *from, *to; const struct normalize *p; int64_t pixels, channels; bool back; };
+struct scale {
+  const struct operand *from, *to;
+  const struct normalize *p;
+  int64_t pixels, channels;
+  bool back;
+};
 
 #define SCALE(T) \
 static void scale_##T(const struct scale *a, int64_t plane) \
 { \
   int64_t k = plane % a->channels; \
-  T mean = (T)a->p->mean.d[a->p->mean.n == 1 ? 0 : k], std = (T)a->p->std.d[a->p->std.n == 1 ? 0 : k]; \
+  T mean = (T)a->p->mean.d[a->p->mean.n == 1 ? 0 : k], \
+      std = (T)a->p->std.d[a->p->std.n == 1 ? 0 : k]; \
   const T *x = (const T *)a->from->p + plane * a->pixels; \
   T *y = (T *)a->to->p + plane * a->pixels; \
   if (a->back) mean = 0; \

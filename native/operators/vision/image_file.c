@@ -10,8 +10,10 @@
 
 struct decode { const char *filename; int64_t flag, to_rgb; };
 #define READING \
-  { "flag",   P_INT,  offsetof(struct decode, flag),   "1", "0: grey, 1: three channels, -1: as stored" }, \
-  { "to_rgb", P_BOOL, offsetof(struct decode, to_rgb), "1", "red comes first; otherwise blue does" }, \
+  { "flag",   P_INT,  offsetof(struct decode, flag),   "1", \
+    "0: grey, 1: three channels, -1: as stored" }, \
+  { "to_rgb", P_BOOL, offsetof(struct decode, to_rgb), "1", \
+    "red comes first; otherwise blue does" }, \
   { 0 }
 static const struct param decode_params[] = { READING };
 static const struct param read_params[] = {

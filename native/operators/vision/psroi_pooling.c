@@ -18,9 +18,15 @@ struct psroi_param {
   int64_t output_dim, pooled_size, group_size, part_size, sample_per_part, no_trans;
 };
 #define FIELD(name) offsetof(struct psroi_param, name)
-#define SCALE   { "spatial_scale", P_FLOAT, FIELD(spatial_scale), NULL, "pixels of data per unit of the corners", NULL, "[0,1]" }
-#define PLANES  { "output_dim",  P_INT, FIELD(output_dim),  NULL, "channels of the result", NULL, "[1,16777216]" }
-#define POOLED  { "pooled_size", P_INT, FIELD(pooled_size), NULL, "bins along each side of a region", NULL, "[1,65536]" }
+#define SCALE \
+  { "spatial_scale", P_FLOAT, FIELD(spatial_scale), NULL, \
+    "pixels of data per unit of the corners", NULL, "[0,1]" }
+#define PLANES \
+  { "output_dim",  P_INT, FIELD(output_dim),  NULL, "channels of the result", NULL, \
+    "[1,16777216]" }
+#define POOLED \
+  { "pooled_size", P_INT, FIELD(pooled_size), NULL, "bins along each side of a region", NULL, \
+    "[1,65536]" }
 static const struct param psroi_params[] = {
   SCALE, PLANES, POOLED,
   { "group_size", P_INT, FIELD(group_size), "0", "cells along each side of the grid of channels; 0: pooled_size", NULL, "[0,65536]" },

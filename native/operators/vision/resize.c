@@ -88,7 +88,13 @@ static int shape(struct infer *s)
 /* -- kernels ----------------------------------------------------------------------------------- */
 
 /* H, W: of the output */
-struct job { const struct vec_ops *r; const void *from; void *to; int64_t h, w, H, W; bool corners; };
+struct job {
+  const struct vec_ops *r;
+  const void *from;
+  void *to;
+  int64_t h, w, H, W;
+  bool corners;
+};
 
 /* next: steps to the second element; far: its weight */
 struct tap { int64_t at, next; double far; };

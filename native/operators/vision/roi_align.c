@@ -13,7 +13,11 @@
 #include "kernel/vec/vec.h"
 #include "op/op.h"
 
-struct align_param { struct dims pooled_size; double spatial_scale; int64_t ratio, position_sensitive, aligned; };
+struct align_param {
+  struct dims pooled_size;
+  double spatial_scale;
+  int64_t ratio, position_sensitive, aligned;
+};
 #define POOLED { "pooled_size", P_SHAPE, offsetof(struct align_param, pooled_size), NULL, \
   "bins of a region: height, width", NULL, SIZES_RANGE }
 #define SCALE { "spatial_scale", P_FLOAT, offsetof(struct align_param, spatial_scale), NULL, \

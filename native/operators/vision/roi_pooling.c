@@ -42,7 +42,13 @@ static int roi_shape(struct infer *s)
   return shape_is(s, &s->out[0], 4, out);
 }
 
-struct roi { const struct vec_ops *r; const struct roi_param *p; const ty_desc *d; const void *x, *rois; void *y, *place; };
+struct roi {
+  const struct vec_ops *r;
+  const struct roi_param *p;
+  const ty_desc *d;
+  const void *x, *rois;
+  void *y, *place;
+};
 
 static int64_t rounded(double v) { return v > -1e9 && v < 1e9 ? (int64_t)round(v) : 0; }
 
