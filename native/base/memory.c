@@ -134,7 +134,7 @@ void arena_done(struct arena *a)
 static const char *const kinds[LIVE_KINDS] = { "tensor", "graph", "exec", "pool", "iter", "bag", "storage" };
 static int64_t counts[LIVE_KINDS], native_bytes;
 
-void live(int kind, int by) { __atomic_add_fetch(&counts[kind], by, __ATOMIC_RELAXED); }
+void live_add(int kind, int by) { __atomic_add_fetch(&counts[kind], by, __ATOMIC_RELAXED); }
 void live_bytes(int64_t by) { __atomic_add_fetch(&native_bytes, by, __ATOMIC_RELAXED); }
 
 int64_t ty_live(const char *kind)

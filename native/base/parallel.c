@@ -205,7 +205,7 @@ static void all(const struct loop *l)
     l->body(i * l->grain, MIN(l->n, (i + 1) * l->grain), l->context);
 }
 
-void parallel(int64_t n, int64_t grain, parallel_fn body, void *context)
+void parallel_for(int64_t n, int64_t grain, parallel_fn body, void *context)
 {
   if (n <= 0) return;
   grain = MAX(grain, 1);

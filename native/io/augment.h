@@ -35,4 +35,5 @@ struct room { void *p; size_t n; };                   /* grows */
 struct studio { struct room image[2], scratch; int at; struct pixels now; };
 void studio_done(struct studio *s);
 int augment_run(
-    const struct augment *a, struct bytes file, struct chance *chance, struct studio *s, void *out);
+    const struct augment *a, struct file_bytes file, struct chance *chance, struct studio *s,
+        void *out);

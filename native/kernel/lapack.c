@@ -37,7 +37,7 @@ static void fill_other(int dtype, bool lower, int64_t n, void *a, bool mirror)
     }
 }
 
-int cholesky(int dtype, bool lower, int64_t n, void *a)
+int cholesky_factor(int dtype, bool lower, int64_t n, void *a)
 {
   int size = (int)n, bad = 0;
   if (dtype == TY_F64)
@@ -97,7 +97,7 @@ static bool spread_nan(int dtype, int64_t n, void *a)
   return i < n;
 }
 
-int lu(int dtype, int64_t n, void *a, int32_t *pivot)
+int lu_factor(int dtype, int64_t n, void *a, int32_t *pivot)
 {
   int size = (int)n, bad = 0;
   if (spread_nan(dtype, n * n, a)) {
@@ -135,7 +135,7 @@ size_t lq_work(int dtype, int64_t m) { return (PANEL + 1) * (size_t)m * dtype_si
   s##orgqr_(&columns, &rows, &rows, q, &columns, tau, room, &size, &bad); \
 } while (0)
 
-void lq(int dtype, int64_t m, int64_t n, void *a, void *l, void *work)
+void lq_factor(int dtype, int64_t m, int64_t n, void *a, void *l, void *work)
 {
   int rows = (int)m, columns = (int)n, size = PANEL * rows, bad;
   if (dtype == TY_F64)
@@ -161,7 +161,7 @@ static bool all_finite(int dtype, int64_t n, const void *a)
   return true;
 }
 
-int eigen(int dtype, int64_t n, void *a, void *values, void *work)
+int eigen_symmetric(int dtype, int64_t n, void *a, void *values, void *work)
 {
   int size = (int)n, reals = (int)eigen_reals(n), ints = (int)eigen_ints(n), bad = 0;
   int *iwork = (int *)((char *)work + align_up((size_t)eigen_reals(n) * dtype_size(dtype), ALIGN));
@@ -175,7 +175,7 @@ int eigen(int dtype, int64_t n, void *a, void *values, void *work)
 
 /* -- stacks ------------------------------------------------------------------------------------ */
 
-struct stack {
+struct matrix_loop {
   struct call *c;
   size_t work;
   int (*one)(struct call *c, int64_t i, void *work);
@@ -185,7 +185,7 @@ struct stack {
 /* The least number of a matrix that failed, whoever comes first. */
 static void some(int64_t begin, int64_t end, void *context)
 {
-  struct stack *s = context;
+  struct matrix_loop *s = context;
   void *work = (char *)s->c->tmp + (size_t)parallel_index() * s->work;
   for (int64_t i = begin; i < end; i++) {
     if (!s->one(s->c, i, work)) continue;
@@ -200,11 +200,11 @@ size_t stack_scratch(size_t work) { return (size_t)parallel_threads() * align_up
 int64_t stack_run(struct call *c, int64_t n, double cost, size_t work,
     int (*one)(struct call *c, int64_t i, void *work))
 {
-  struct stack s = { c, align_up(work, ALIGN), one, -1 };
+  struct matrix_loop s = { c, align_up(work, ALIGN), one, -1 };
   double grain = 16384 / MAX(cost, 1);
   if (n == 1)
     some(0, 1, &s); /* products inside have the cores */
   else
-    parallel(n, MAX((int64_t)grain, 1), some, &s);
+    parallel_for(n, MAX((int64_t)grain, 1), some, &s);
   return s.bad;
 }

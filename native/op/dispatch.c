@@ -140,7 +140,7 @@ static char *enter(
     stand[i].p = real[i].p ? at : NULL;
     at += align_up(desc_bytes(&stand[i].d), ALIGN);
     if (stand[i].p && (i > 31 || read >> i & 1))
-      convert(stand[i].p, TY_F32, real[i].p, real[i].d.dtype, desc_count(&real[i].d));
+      dtype_convert(stand[i].p, TY_F32, real[i].p, real[i].d.dtype, desc_count(&real[i].d));
   }
   return at;
 }
@@ -149,7 +149,7 @@ static void leave(const struct operand *real, const struct operand *stand, int n
 {
   for (int i = 0; i < n; i++)
     if (real[i].p && real[i].p != stand[i].p)
-      convert(real[i].p, real[i].d.dtype, stand[i].p, TY_F32, desc_count(&real[i].d));
+      dtype_convert(real[i].p, real[i].d.dtype, stand[i].p, TY_F32, desc_count(&real[i].d));
 }
 
 static bool changes_inputs(const struct invoke *v)

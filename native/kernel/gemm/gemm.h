@@ -1,7 +1,7 @@
 /* gemm.h - matrix products. Row-major. op(A) is m x k, op(B) is k x n, C is m x n; ld* in
 ** elements.
 **
-** gemm        one product; ours, or a library's where that is faster (library.c); parallel
+** gemm_one    one product; ours, or a library's where that is faster (library.c); parallel
 **             inside; float32 and float64. Up to GEMM_FEW long rows with a transposed B need no
 **             panels: B is read once, as it lies.
 ** gemm_pack   B packed into panels once (a weight that serves many products), then gemm_packed any
@@ -16,8 +16,8 @@
 #include "kernel/kernel.h"
 
 enum { GEMM_FEW = 16 };                               /* rows */
-int gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a,
-    int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
+int gemm_one(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
+    const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
 size_t gemm_pack_bytes(int dtype, int64_t n, int64_t k);
 void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *packed);
 /* C = act(C * add + AB + bias) */

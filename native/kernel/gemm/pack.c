@@ -51,7 +51,7 @@ void gemm_panels(const struct gemm_type *t, size_t size, bool tb, int64_t n, int
 {
   struct packing p = { t, size, tb, n, k, ldb, b, out };
   int64_t each = (int64_t)t->nr * k;
-  parallel((n + t->nr - 1) / t->nr, MAX(1, 60000 / MAX(each, 1)), some, &p);
+  parallel_for((n + t->nr - 1) / t->nr, MAX(1, 60000 / MAX(each, 1)), some, &p);
 }
 
 void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *packed)
@@ -138,7 +138,7 @@ static void some_columns(int64_t begin, int64_t end, void *context)
 void sum_columns(int dtype, int64_t m, int64_t n, const void *a, void *out, bool add)
 {
   struct columns x = { gemm_type(dtype), dtype_size(dtype), m, n, a, out, add };
-  parallel(n, m * STRETCH > 200000 ? STRETCH : MAX(STRETCH, 200000 / m / STRETCH * STRETCH),
+  parallel_for(n, m * STRETCH > 200000 ? STRETCH : MAX(STRETCH, 200000 / m / STRETCH * STRETCH),
       some_columns, &x);
 }
 
@@ -153,7 +153,7 @@ static void add_some(int64_t begin, int64_t end, void *context)
 void add_to(int dtype, int64_t n, const void *x, void *y)
 {
   struct addition a = { gemm_type(dtype), dtype_size(dtype), x, y };
-  parallel(n, 65536, add_some, &a);
+  parallel_for(n, 65536, add_some, &a);
 }
 
 /* -- a thread's own buffer --------------------------------------------------------------------- */

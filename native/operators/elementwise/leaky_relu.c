@@ -155,13 +155,13 @@ RANDOM(double, f64)
 
 static int random_forward(struct call *c)
 {
-  parallel(desc_count(&c->in[0].d), 1024, c->in[0].d.dtype == TY_F64 ? draw_f64 : draw_f32, c);
+  parallel_for(desc_count(&c->in[0].d), 1024, c->in[0].d.dtype == TY_F64 ? draw_f64 : draw_f32, c);
   return TY_OK;
 }
 
 static int random_backward(struct call *c)
 {
-  parallel(desc_count(&c->in[0].d), 16384, c->in[0].d.dtype == TY_F64 ? leak_f64 : leak_f32, c);
+  parallel_for(desc_count(&c->in[0].d), 16384, c->in[0].d.dtype == TY_F64 ? leak_f64 : leak_f32, c);
   return TY_OK;
 }
 

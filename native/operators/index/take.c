@@ -104,7 +104,7 @@ static int take_run(struct call *c)
 {
   struct taking t = taking_of(c->param, &c->in[0], &c->in[1], c->out[0].p);
   if (t.mode == RAISE) TRY(check_all(t.index, 0, t.k));
-  parallel(t.outer * t.n, MAX(1, 16384 / t.inner), take_body, &t);
+  parallel_for(t.outer * t.n, MAX(1, 16384 / t.inner), take_body, &t);
   return TY_OK;
 }
 
@@ -157,7 +157,7 @@ static int take_back(struct call *c) /* reads the head gradient, indices */
     t.blocks = (t.inner + COLUMNS - 1) / COLUMNS;
   else if (t.outer < 8 && t.n * t.inner > 65536)
     t.parts = MIN(8, t.k);
-  parallel(
+  parallel_for(
       t.outer * t.blocks * t.parts, MAX(1, 16384 / (t.n * MIN(t.inner, COLUMNS))), add_body, &t);
   return TY_OK;
 }
@@ -247,7 +247,7 @@ static void pick_lines(
 {
   struct picking t = { data->p, y, index, dtype_size(data->d.dtype), mode, data->d.dim[axis],
     product_of(&data->d, axis + 1, data->d.ndim), back };
-  parallel(desc_count(&data->d) / t.k, 8192, pick_body, &t);
+  parallel_for(desc_count(&data->d) / t.k, 8192, pick_body, &t);
 }
 
 static int pick_axis(const struct pick *p, const ty_desc *d)
@@ -502,9 +502,9 @@ static void choose(
     dtype_size(d->dtype), a, b, z, desc_count(d) / desc_count(&when->d) };
   if (!z) return;
   if (s.row == 1)
-    parallel(desc_count(d), 32768, choose_elements, &s);
+    parallel_for(desc_count(d), 32768, choose_elements, &s);
   else
-    parallel(d->dim[0], MAX(1, 32768 / s.row), choose_rows, &s);
+    parallel_for(d->dim[0], MAX(1, 32768 / s.row), choose_rows, &s);
 }
 
 static int where_run(struct call *c)

@@ -80,7 +80,7 @@ static int make_shape(struct infer *s)
 
 /* -- moves ------------------------------------------------------------------------------------- */
 
-struct job {
+struct diagonal_move {
   int64_t n, k, side, offset;
   bool trian, lower, extract;
   size_t size;
@@ -88,7 +88,8 @@ struct job {
   char *to;
 };
 
-static void move_one(const struct job *j, int64_t i, int64_t packed, int64_t row, int64_t column)
+static void move_one(
+    const struct diagonal_move *j, int64_t i, int64_t packed, int64_t row, int64_t column)
 {
   if (j->offset < 0)
     row -= j->offset;
@@ -101,7 +102,7 @@ static void move_one(const struct job *j, int64_t i, int64_t packed, int64_t row
 
 static void some(int64_t begin, int64_t end, void *context)
 {
-  const struct job *j = context;
+  const struct diagonal_move *j = context;
   const size_t matrix = (size_t)(j->n * j->n) * j->size;
   if (!j->extract) memset(j->to + (size_t)begin * matrix, 0, (size_t)(end - begin) * matrix);
   for (int64_t i = begin; i < end; i++)
@@ -119,10 +120,10 @@ static int move(
 {
   const struct place_param *p = c->param;
   const int64_t n = column_count(&matrix->d), k = column_count(&packed->d);
-  struct job j = { n, k, n - size_of(p->offset), p->offset, is_trian(c->op),
+  struct diagonal_move j = { n, k, n - size_of(p->offset), p->offset, is_trian(c->op),
     p->offset ? p->offset < 0 : p->lower, extract, dtype_size(matrix->d.dtype), c->in[0].p,
     c->out[0].p };
-  if (j.to) parallel(stack_count(&matrix->d), grain_of(n * n), some, &j);
+  if (j.to) parallel_for(stack_count(&matrix->d), grain_of(n * n), some, &j);
   return TY_OK;
 }
 

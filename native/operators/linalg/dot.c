@@ -27,8 +27,8 @@ static int multiply(const struct set *s, bool ta, bool tb, int64_t m, int64_t n,
       const char *pa = (const char *)a + (size_t)(o * m * k * s->inner + i * ca) * size;
       const char *pb = (const char *)b + (size_t)(o * k * n * s->inner + i * cb) * size;
       char *pc = (char *)c + (size_t)(o * m * n * s->inner + i * n) * size;
-      TRY(gemm(s->dtype, ta, tb, m, n, k, s->alpha, pa, s->inner * ca, pb, s->inner * cb, beta, pc,
-          s->inner * n));
+      TRY(gemm_one(s->dtype, ta, tb, m, n, k, s->alpha, pa, s->inner * ca, pb, s->inner * cb, beta,
+          pc, s->inner * n));
     }
   return TY_OK;
 }

@@ -101,7 +101,7 @@ static int potrf_one(struct call *c, int64_t i, void *work)
   const struct triangle *p = c->param;
   const ty_desc *d = &c->in[0].d;
   copy(matrix_of(&c->out[0], i), matrix_of(&c->in[0], i), matrix_bytes(d));
-  return cholesky(d->dtype, p->lower, row_count(d), matrix_of(&c->out[0], i));
+  return cholesky_factor(d->dtype, p->lower, row_count(d), matrix_of(&c->out[0], i));
 }
 
 static int potrf(struct call *c)
@@ -161,7 +161,8 @@ static int potri_back_one(struct call *c, int64_t i, void *work)
   const void *b = matrix_of(&c->in[2], i);
   void *x = matrix_of(&c->out[0], i);
   add_transpose(d->dtype, n, matrix_of(&c->in[0], i), work);
-  TRY(gemm(d->dtype, false, false, n, n, n, 1, lower ? b : work, n, lower ? work : b, n, 0, x, n));
+  TRY(gemm_one(
+      d->dtype, false, false, n, n, n, 1, lower ? b : work, n, lower ? work : b, n, 0, x, n));
   triangle_solve(d->dtype, lower, lower, true, n, n, -1, matrix_of(&c->in[1], i), x);
   keep_triangle(d->dtype, lower, ZERO, 1, n, x);
   return 0;
@@ -257,8 +258,8 @@ static int triangle_gradient(const struct triangle *p, const ty_desc *d, double 
   int64_t m = row_count(d), n = column_count(d), side = p->rightside ? n : m;
   bool swap = (bool)p->transpose != (bool)p->rightside;
   const void *left = swap ? v : u, *right = swap ? u : v;
-  TRY(gemm(d->dtype, p->rightside, !p->rightside, side, side, p->rightside ? m : n, factor, left, n,
-      right, n, 0, da, side));
+  TRY(gemm_one(d->dtype, p->rightside, !p->rightside, side, side, p->rightside ? m : n, factor,
+      left, n, right, n, 0, da, side));
   keep_triangle(d->dtype, p->lower, ZERO, 1, side, da);
   return TY_OK;
 }
@@ -351,9 +352,9 @@ static int syrk_back_one(struct call *c, int64_t i, void *work)
   const void *a = matrix_of(&c->in[1], i);
   add_transpose(d->dtype, side, matrix_of(&c->in[0], i), work);
   if (p->transpose)
-    return gemm(
+    return gemm_one(
         d->dtype, false, false, m, n, n, p->alpha, a, n, work, n, 0, matrix_of(&c->out[0], i), n);
-  return gemm(
+  return gemm_one(
       d->dtype, false, false, m, n, m, p->alpha, work, m, a, n, 0, matrix_of(&c->out[0], i), n);
 }
 

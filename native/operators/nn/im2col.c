@@ -125,28 +125,28 @@ static struct window window_of(const struct unfold *p, const ty_desc *image)
   return w;
 }
 
-struct job { struct window w; size_t size; const char *from; char *to; bool fold, add; };
+struct unfold_job { struct window w; size_t size; const char *from; char *to; bool fold, add; };
 
 static void some(int64_t begin, int64_t end, void *context)
 {
-  const struct job *j = context;
+  const struct unfold_job *j = context;
   const int64_t image = window_in(&j->w), columns = window_taps(&j->w) * window_out(&j->w);
   for (int64_t i = begin; i < end; i++) {
     if (j->fold)
-      col2im(&j->w, j->from + (size_t)(i * columns) * j->size,
+      conv_col2im(&j->w, j->from + (size_t)(i * columns) * j->size,
           j->to + (size_t)(i * image) * j->size, j->add);
     else
-      im2col(&j->w, j->from + (size_t)(i * image) * j->size,
+      conv_im2col(&j->w, j->from + (size_t)(i * image) * j->size,
           j->to + (size_t)(i * columns) * j->size, j->add);
   }
 }
 
 static int run(const struct call *c, const struct operand *image, bool fold)
 {
-  struct job j = { window_of(c->param, &image->d), dtype_size(image->d.dtype), c->in[0].p,
+  struct unfold_job j = { window_of(c->param, &image->d), dtype_size(image->d.dtype), c->in[0].p,
     c->out[0].p, fold, c->add & 1 };
   if (!j.to) return TY_OK;
-  parallel(image->d.dim[0] * image->d.dim[1],
+  parallel_for(image->d.dim[0] * image->d.dim[1],
       MAX(1, 10000 / (window_taps(&j.w) * window_out(&j.w))), some, &j);
   return TY_OK;
 }

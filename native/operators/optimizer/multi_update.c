@@ -170,7 +170,7 @@ static const struct param lamb[] = {
 static double number_of(const struct operand *a, int64_t i)
 {
   double v;
-  convert(&v, TY_F64, (const char *)a->p + (size_t)i * dtype_size(a->d.dtype), a->d.dtype, 1);
+  dtype_convert(&v, TY_F64, (const char *)a->p + (size_t)i * dtype_size(a->d.dtype), a->d.dtype, 1);
   return v;
 }
 
@@ -202,17 +202,17 @@ static int run_groups(struct call *c, const struct form *f)
 }
 
 enum { NORM_PARTS = 64 };
-struct norm { const struct operand *x; int64_t n, chunk; double part[NORM_PARTS]; };
+struct norm_sums { const struct operand *x; int64_t n, chunk; double part[NORM_PARTS]; };
 
 static void norm_part(int64_t begin, int64_t end, void *context)
 {
-  struct norm *s = context;
+  struct norm_sums *s = context;
   for (int64_t k = begin; k < end; k++) {
     double sum = 0, block[256];
     int64_t last = MIN(s->n, (k + 1) * s->chunk);
     for (int64_t i = k * s->chunk; i < last; i += COUNT(block)) {
       int64_t n = MIN(COUNT(block), last - i);
-      convert(block, TY_F64, (const char *)s->x->p + (size_t)i * dtype_size(s->x->d.dtype),
+      dtype_convert(block, TY_F64, (const char *)s->x->p + (size_t)i * dtype_size(s->x->d.dtype),
           s->x->d.dtype, n);
       for (int64_t j = 0; j < n; j++) sum += block[j] * block[j];
     }
@@ -222,11 +222,11 @@ static void norm_part(int64_t begin, int64_t end, void *context)
 
 static double sum_square(const struct operand *x)
 {
-  struct norm s = { .x = x, .n = desc_count(&x->d) };
+  struct norm_sums s = { .x = x, .n = desc_count(&x->d) };
   int64_t parts = MAX(1, MIN(NORM_PARTS, s.n / 4096));
   double sum = 0;
   s.chunk = (s.n - 1) / parts + 1;
-  parallel((s.n - 1) / s.chunk + 1, 1, norm_part, &s);
+  parallel_for((s.n - 1) / s.chunk + 1, 1, norm_part, &s);
   for (int64_t k = 0; k <= (s.n - 1) / s.chunk; k++) sum += s.part[k];
   return sum;
 }
@@ -259,7 +259,7 @@ static int run_lamb(struct call *c, const struct form *f)
     struct operand then[4] = { *weight, g, { r1, one, NULL }, { r2, one, NULL } };
     TRY(formula_apply(second, &u, then, 4, out));
     if (f->master)
-      convert(c->out[i].p, c->out[i].d.dtype, out->p, out->d.dtype, desc_count(&out->d));
+      dtype_convert(c->out[i].p, c->out[i].d.dtype, out->p, out->d.dtype, desc_count(&out->d));
   }
   return TY_OK;
 }

@@ -77,10 +77,10 @@ static int calibrated_check(void *param)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-struct spread { const struct operand *from, *to; double scale; };
+struct rescaling { const struct operand *from, *to; double scale; };
 static void spread_some(int64_t begin, int64_t end, void *context)
 {
-  const struct spread *s = context;
+  const struct rescaling *s = context;
   for (int64_t i = begin; i < end; i++) put_level(s->to, i, real_of(s->from, i) * s->scale);
 }
 
@@ -89,8 +89,8 @@ static int spread(struct call *c, double unit, double least, double most)
 {
   struct operand *to = &c->out[0];
   double r = fmax(fabs(least), fabs(most));
-  struct spread s = { &c->in[0], to, r > 0 ? unit * levels_of(to->d.dtype) / r : 0 };
-  if (to->p) parallel(desc_count(&to->d), 4096, spread_some, &s);
+  struct rescaling s = { &c->in[0], to, r > 0 ? unit * levels_of(to->d.dtype) / r : 0 };
+  if (to->p) parallel_for(desc_count(&to->d), 4096, spread_some, &s);
   if (to->d.dtype == TY_U8)
     put_range(c, 1, least, most);
   else

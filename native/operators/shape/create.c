@@ -60,7 +60,7 @@ static void fill(const struct operand *y, double v)
     move_zero(y->p, desc_bytes(&y->d));
     return;
   }
-  convert(&one, y->d.dtype, &v, TY_F64, 1);
+  dtype_convert(&one, y->d.dtype, &v, TY_F64, 1);
   move_fill(y->p, &one, dtype_size(y->d.dtype), n);
 }
 
@@ -151,7 +151,8 @@ static void generate(
   for (int64_t from = 0; from < n; from += BLOCK) {
     int64_t k = MIN(n - from, BLOCK);
     for (int64_t i = 0; i < k; i++) block[i] = value(p, from + i, y->d.dtype);
-    convert((char *)y->p + (size_t)from * dtype_size(y->d.dtype), y->d.dtype, block, TY_F64, k);
+    dtype_convert(
+        (char *)y->p + (size_t)from * dtype_size(y->d.dtype), y->d.dtype, block, TY_F64, k);
   }
 }
 

@@ -184,7 +184,7 @@ static int mask(struct call *c, double value)
   if (!c->out[0].p) return TY_OK;
   struct steps s = steps_of(c, &c->out[0].d, lengths_in(c), c->in[0].p, c->out[0].p);
   set_number(&s.value, c->out[0].d.dtype, value);
-  parallel(s.n, grain(&s), mask_body, &s);
+  parallel_for(s.n, grain(&s), mask_body, &s);
   return TY_OK;
 }
 
@@ -199,7 +199,7 @@ static int reverse_run(struct call *c)
 {
   if (!c->out[0].p) return TY_OK;
   struct steps s = steps_of(c, &c->out[0].d, lengths_in(c), c->in[0].p, c->out[0].p);
-  parallel(s.n, grain(&s), reverse_body, &s);
+  parallel_for(s.n, grain(&s), reverse_body, &s);
   return TY_OK;
 }
 
