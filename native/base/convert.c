@@ -23,11 +23,11 @@ static cast_fn cast_of(int from, int to)
 
 enum { BLOCK = 1024, GRAIN = 1 << 15 };
 
-struct job { char *dst; const char *src; cast_fn direct, in, out; size_t dst_size, src_size; };
+struct cast_job { char *dst; const char *src; cast_fn direct, in, out; size_t dst_size, src_size; };
 
 static void cast_part(int64_t begin, int64_t end, void *context)
 {
-  const struct job *j = context;
+  const struct cast_job *j = context;
   if (j->direct) {
     j->direct(
         j->dst + (size_t)begin * j->dst_size, j->src + (size_t)begin * j->src_size, end - begin);
@@ -43,14 +43,14 @@ static void cast_part(int64_t begin, int64_t end, void *context)
 
 static void copy_part(int64_t begin, int64_t end, void *context)
 {
-  const struct job *j = context;
+  const struct cast_job *j = context;
   size_t at = (size_t)begin * j->dst_size;
   memcpy(j->dst + at, j->src + at, (size_t)(end - begin) * j->dst_size);
 }
 
-void convert(void *dst, int dst_type, const void *src, int src_type, int64_t n)
+void dtype_convert(void *dst, int dst_type, const void *src, int src_type, int64_t n)
 {
-  struct job j = { dst, src, cast_of(src_type, dst_type), cast_of(src_type, TY_F32),
+  struct cast_job j = { dst, src, cast_of(src_type, dst_type), cast_of(src_type, TY_F32),
     cast_of(TY_F32, dst_type), dtype_size(dst_type), dtype_size(src_type) };
-  parallel(n, GRAIN, dst_type == src_type ? copy_part : cast_part, &j);
+  parallel_for(n, GRAIN, dst_type == src_type ? copy_part : cast_part, &j);
 }

@@ -9,7 +9,7 @@ static uint64_t epoch; /* grows when the flag is cleared */
 static struct sigaction before;
 static pthread_mutex_t watch = PTHREAD_MUTEX_INITIALIZER;
 
-bool interrupted(void) { return __atomic_load_n(&interrupt, __ATOMIC_RELAXED); }
+bool interrupt_pending(void) { return __atomic_load_n(&interrupt, __ATOMIC_RELAXED); }
 
 uint64_t interrupt_epoch(void) { return __atomic_load_n(&epoch, __ATOMIC_ACQUIRE); }
 

@@ -3,6 +3,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-bool interrupted(void);
+bool interrupt_pending(void);
 /* how often the flag has been cleared: an interruption of an earlier epoch has been dealt with */
 uint64_t interrupt_epoch(void);

@@ -8,9 +8,9 @@
 #include "base/json.h"
 
 enum { DEPTH = 64 };
-struct reader { const char *begin, *s; struct arena *arena; int depth; };
+struct json_reader { const char *begin, *s; struct arena *arena; int depth; };
 
-static int refuse(const struct reader *r, const char *what)
+static int refuse(const struct json_reader *r, const char *what)
 {
   int line = 1;
   char got[24];
@@ -23,9 +23,9 @@ static int refuse(const struct reader *r, const char *what)
   return code;
 }
 
-static void skip_space(struct reader *r) { r->s += strspn(r->s, " \t\r\n"); }
+static void skip_space(struct json_reader *r) { r->s += strspn(r->s, " \t\r\n"); }
 
-static int expect(struct reader *r, char c, const char *what)
+static int expect(struct json_reader *r, char c, const char *what)
 {
   skip_space(r);
   if (*r->s != c) return refuse(r, what);
@@ -39,7 +39,7 @@ static char escape_of(char c)
   return at ? to[at - from] : 0;
 }
 
-static int read_text(struct reader *r, const char **out)
+static int read_text(struct json_reader *r, const char **out)
 {
   TRY(expect(r, '"', "a text"));
   const char *end = r->s;
@@ -56,7 +56,7 @@ static int read_text(struct reader *r, const char **out)
   return expect(r, '"', "the text's closing quote on the same line");
 }
 
-static int read_number(struct reader *r, double *out)
+static int read_number(struct json_reader *r, double *out)
 {
   size_t digits = strspn(r->s, "+-.0123456789eE");
   char *end;
@@ -67,10 +67,10 @@ static int read_number(struct reader *r, double *out)
   return TY_OK;
 }
 
-static int read_value(struct reader *r, const char *key, struct json **out);
+static int read_value(struct json_reader *r, const char *key, struct json **out);
 
 /* The entries of a list or an object, after its opening bracket. */
-static int read_entries(struct reader *r, struct json *v, char close)
+static int read_entries(struct json_reader *r, struct json *v, char close)
 {
   struct json **tail = &v->first;
   skip_space(r);
@@ -90,7 +90,7 @@ static int read_entries(struct reader *r, struct json *v, char close)
   }
 }
 
-static int read_value(struct reader *r, const char *key, struct json **out)
+static int read_value(struct json_reader *r, const char *key, struct json **out)
 {
   skip_space(r);
   struct json *v = arena_new(r->arena, sizeof *v);
@@ -112,7 +112,7 @@ static int read_value(struct reader *r, const char *key, struct json **out)
 
 int json_read(const char *s, struct arena *a, struct json **out)
 {
-  struct reader r = { s, s, a, 0 };
+  struct json_reader r = { s, s, a, 0 };
   skip_space(&r);
   if (*r.s != '{') return refuse(&r, "'{'");
   TRY(read_value(&r, NULL, out));

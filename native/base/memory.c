@@ -26,7 +26,8 @@ int fail_memory(const char *place, size_t wanted, int64_t used, int64_t cached)
   char report[256], limit[32] = "none";
   if (mem_limit()) snprintf(limit, sizeof limit, "%lld", (long long)mem_limit());
   snprintf(report, sizeof report,
-      "%s: %zu bytes wanted, %lld in use, %lld kept for reuse, limit %s, %lld live tensors, %lld executors",
+      "%s: %zu bytes wanted, %lld in use, %lld kept for reuse, limit %s, %lld live tensors, "
+      "%lld executors",
       place, wanted, (long long)used, (long long)cached, limit, (long long)ty_live("tensor"),
       (long long)ty_live("exec"));
   error_memory_report(report);
@@ -133,7 +134,7 @@ void arena_done(struct arena *a)
 static const char *const kinds[LIVE_KINDS] = { "tensor", "graph", "exec", "pool", "iter", "bag", "storage" };
 static int64_t counts[LIVE_KINDS], native_bytes;
 
-void live(int kind, int by) { __atomic_add_fetch(&counts[kind], by, __ATOMIC_RELAXED); }
+void live_add(int kind, int by) { __atomic_add_fetch(&counts[kind], by, __ATOMIC_RELAXED); }
 void live_bytes(int64_t by) { __atomic_add_fetch(&native_bytes, by, __ATOMIC_RELAXED); }
 
 int64_t ty_live(const char *kind)

@@ -64,7 +64,10 @@ static int queues; /* of CPUs, opened so far */
 
 void parallel_add_queue(void) { __atomic_add_fetch(&queues, 1, __ATOMIC_RELAXED); }
 
-static int team(void) { return MAX(1, cores() / MAX(1, __atomic_load_n(&queues, __ATOMIC_RELAXED))); }
+static int team(void)
+{
+  return MAX(1, cores() / MAX(1, __atomic_load_n(&queues, __ATOMIC_RELAXED)));
+}
 
 int parallel_threads(void)
 {
@@ -166,7 +169,13 @@ void parallel_library(void) { parallel_library_of(queue_thread && !inside ? team
 ** may be slow, or busy. */
 enum { SHARES = 64 };
 struct share { _Alignas(64) int64_t next; int64_t end; };
-struct loop { int64_t n, grain, chunks; parallel_fn body; void *context; int count; struct share share[SHARES]; };
+struct loop {
+  int64_t n, grain, chunks;
+  parallel_fn body;
+  void *context;
+  int count;
+  struct share share[SHARES];
+};
 
 static void go(struct loop *l, struct share *s)
 {
@@ -196,7 +205,7 @@ static void all(const struct loop *l)
     l->body(i * l->grain, MIN(l->n, (i + 1) * l->grain), l->context);
 }
 
-void parallel(int64_t n, int64_t grain, parallel_fn body, void *context)
+void parallel_for(int64_t n, int64_t grain, parallel_fn body, void *context)
 {
   if (n <= 0) return;
   grain = MAX(grain, 1);

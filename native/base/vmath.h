@@ -37,7 +37,8 @@ static inline uint64_t of_f64(double f)
   return v.u;
 }
 
-#define ROUND_F32 12582912.0f                         /* 1.5 * 2^23: adding it leaves the nearest integer in the low bits */
+/* 1.5 * 2^23: adding it leaves the nearest integer in the low bits */
+#define ROUND_F32 12582912.0f
 #define ROUND_F64 6755399441055744.0                  /* 1.5 * 2^52 */
 #define LN2 0.693147180559945309417
 #define LOG2E 1.44269504088896340736
@@ -358,10 +359,15 @@ static inline float erf_f32(float x)
 
 static inline float sqrt_f32(float x) { return sqrtf(x); }
 #define VIA_DOUBLE(f, call) static inline float f##_f32(float x) { return (float)call((double)x); }
-#define VIA_LONG(f, call) VIA_DOUBLE(f, call) static inline double f##_f64(double x) { return (double)call##l((long double)x); }
-#define AS_IT_IS(f, call) VIA_DOUBLE(f, call) static inline double f##_f64(double x) { return call(x); }
+#define VIA_LONG(f, call) \
+  VIA_DOUBLE(f, call) \
+  static inline double f##_f64(double x) { return (double)call##l((long double)x); }
+#define AS_IT_IS(f, call) \
+  VIA_DOUBLE(f, call) \
+  static inline double f##_f64(double x) { return call(x); }
 AS_IT_IS(tan, tan) AS_IT_IS(asin, asin) AS_IT_IS(acos, acos) AS_IT_IS(atan, atan)
-VIA_LONG(cbrt, cbrt) VIA_LONG(sinh, sinh) VIA_LONG(cosh, cosh) VIA_LONG(asinh, asinh) VIA_LONG(acosh, acosh) VIA_LONG(atanh, atanh)
+VIA_LONG(cbrt, cbrt) VIA_LONG(sinh, sinh) VIA_LONG(cosh, cosh) VIA_LONG(asinh, asinh)
+VIA_LONG(acosh, acosh) VIA_LONG(atanh, atanh)
 VIA_LONG(gamma, tgamma)
 static inline double sqrt_f64(double x) { return sqrt(x); }
 static inline double log1p_f64(double x) { return log1p(x); }

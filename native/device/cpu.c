@@ -109,7 +109,7 @@ static int copy(int dst_device, void *dst, int src_device, const void *src, size
   if (d < s + bytes && s < d + bytes)
     memmove(dst, src, bytes);
   else
-    parallel(n, each - each % PAGE, copy_part,
+    parallel_for(n, each - each % PAGE, copy_part,
         &b); /* parts of equal length, for an even number of cores */
   return TY_OK;
 }
@@ -123,7 +123,7 @@ static int fill(int device, void *data, int value, size_t bytes)
 static int convert_here(
     int device, void *dst, int dst_type, const void *src, int src_type, int64_t n)
 {
-  convert(dst, dst_type, src, src_type, n);
+  dtype_convert(dst, dst_type, src, src_type, n);
   return TY_OK;
 }
 

@@ -46,7 +46,7 @@ int ty_pool_new(ty_pool **out)
   if (all) all->link = &p->next;
   all = p;
   pthread_mutex_unlock(&all_lock);
-  live(LIVE_POOL, 1);
+  live_add(LIVE_POOL, 1);
   *out = p;
   return TY_OK;
 }
@@ -69,7 +69,7 @@ static void destroy(ty_pool *p)
   pthread_mutex_destroy(&p->lock);
   mem_free(p->need);
   mem_free(p);
-  live(LIVE_POOL, -1);
+  live_add(LIVE_POOL, -1);
 }
 
 /* Under the lock: gives back what neither a user nor a resident needs. */

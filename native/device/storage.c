@@ -205,7 +205,7 @@ int storage_wrap(int device, void *data, size_t bytes, void (*release)(void *, v
   struct storage *s = NEW(struct storage);
   NEED(s, TY_EMEMORY, "out of memory");
   *s = (struct storage){ data, bytes, device, .refs = 1, .release = release, .owner = owner };
-  live(LIVE_STORAGE, 1);
+  live_add(LIVE_STORAGE, 1);
   *out = s;
   return TY_OK;
 }
@@ -249,7 +249,7 @@ void storage_free(struct storage *s)
   else if (s->release)
     s->release(s->owner, s->data);
   mem_free(s);
-  live(LIVE_STORAGE, -1);
+  live_add(LIVE_STORAGE, -1);
 }
 
 /* -- ranges ------------------------------------------------------------------------------------ */

@@ -562,7 +562,7 @@ int exec_make(const struct exec_source *s, ty_exec **out)
   e->default_device = s->device;
   e->level = s->level;
   e->check = s->flags & TY_CHECK || env_number("TYCHO_CHECK_NUMERICS", 0);
-  live(LIVE_EXEC, 1);
+  live_add(LIVE_EXEC, 1);
   int code = build(e, s);
   if (code) return ty_exec_free(e), code;
   *out = e;

@@ -318,5 +318,5 @@ void ty_exec_free(ty_exec *e)
   text_done(&e->printed);
   arena_done(&e->arena);
   mem_free(e);
-  live(LIVE_EXEC, -1);
+  live_add(LIVE_EXEC, -1);
 }

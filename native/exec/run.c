@@ -17,7 +17,7 @@ int exec_state(const ty_exec *e, const char *what)
 int exec_start(ty_exec *e, const char *what, int which, int is_train, struct program **p)
 {
   TRY(exec_state(e, what));
-  NEED(!interrupted(), TY_EINTERRUPTED, "interrupted");
+  NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted");
   TRY(exec_choose_variant(e, which, p));
   e->last = (struct run){ is_train != 0, e->with_grad, device_next_rng(e->default_device) };
   e->ran = which;
@@ -128,7 +128,7 @@ static int backward(ty_exec *e, ty_tensor *const *head, int n, int is_train)
 {
   struct program *p;
   TRY(exec_state(e, "backward"));
-  NEED(!interrupted(), TY_EINTERRUPTED, "interrupted");
+  NEED(!interrupt_pending(), TY_EINTERRUPTED, "interrupted");
   if (!e->with_grad) return TY_OK;
   NEED(e->ran >= 0, TY_ESTATE, "backward: call forward first");
   TRY(give_heads(e, head, n));

@@ -36,7 +36,7 @@ static int run_watched(struct ctx *c)
     if (code) return exec_blame(c->p, st, code);
     if (profiling(TY_PROFILE_SYMBOLIC) && !skipped) exec_profile_step(c->p, st, from, to);
     if (c->e->check && !skipped) TRY(exec_check_step(c->p, st));
-    if (interrupted()) return fail(TY_EINTERRUPTED, "interrupted");
+    if (interrupt_pending()) return fail(TY_EINTERRUPTED, "interrupted");
   }
   return TY_OK;
 }
@@ -51,7 +51,7 @@ static int run_steps(void *context)
   for (int t = c->first; t < c->last; t++) {
     int code = program_run_step(p, &p->step[t]);
     if (code) return exec_blame(p, &p->step[t], code);
-    if (interrupted()) return fail(TY_EINTERRUPTED, "interrupted");
+    if (interrupt_pending()) return fail(TY_EINTERRUPTED, "interrupted");
   }
   return TY_OK;
 }

@@ -189,7 +189,7 @@ int ty_graph_new(ty_graph **out)
   ty_graph *g = NEW(ty_graph);
   NEED(g, TY_EMEMORY, "out of memory: graph");
   g->refs = 1;
-  live(LIVE_GRAPH, 1);
+  live_add(LIVE_GRAPH, 1);
   *out = g;
   return TY_OK;
 }
@@ -214,7 +214,7 @@ void ty_graph_free(ty_graph *g)
   arena_done(&g->arena);
   ty_graph_free(g->base);
   mem_free(g);
-  live(LIVE_GRAPH, -1);
+  live_add(LIVE_GRAPH, -1);
 }
 
 int ty_graph_origin(ty_graph *g, const char *where)

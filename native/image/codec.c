@@ -4,7 +4,7 @@
 
 enum { MOST_PIXELS = 1 << 30 };
 
-static int find_codec(struct bytes file, struct pixels *out)
+static int find_codec(struct file_bytes file, struct pixels *out)
 {
   NEED(file.n > 0, TY_EFORMAT, "the image file is empty");
   if (jpeg_is(file)) return jpeg_measure(file, out);
@@ -12,7 +12,7 @@ static int find_codec(struct bytes file, struct pixels *out)
   return fail(TY_EFORMAT, "the bytes are neither a JPEG nor a PNG file");
 }
 
-int image_measure(struct bytes file, int flag, struct pixels *out)
+int image_measure(struct file_bytes file, int flag, struct pixels *out)
 {
   TRY(find_codec(file, out));
   NEED(out->h > 0 && out->w > 0 && out->h <= MOST_PIXELS / out->w, TY_EFORMAT,
@@ -22,7 +22,7 @@ int image_measure(struct bytes file, int flag, struct pixels *out)
   return TY_OK;
 }
 
-int image_decode(struct bytes file, const struct pixels *to)
+int image_decode(struct file_bytes file, const struct pixels *to)
 {
   return jpeg_is(file) ? jpeg_decode(file, to) : png_decode(file, to);
 }
@@ -70,7 +70,7 @@ int image_load(const char *path, char **data, size_t *n)
 
 int ty_image_decode(const void *data, size_t bytes, int flag, int to_rgb, ty_tensor **out)
 {
-  struct bytes file = { data, bytes };
+  struct file_bytes file = { data, bytes };
   struct pixels to = { 0 };
   void *p;
   NEED(out && (data || !bytes), TY_ETYPE,

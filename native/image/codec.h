@@ -9,24 +9,24 @@
 #pragma once
 #include "image/image.h"
 
-struct bytes { const uint8_t *data; size_t n; };
+struct file_bytes { const uint8_t *data; size_t n; };
 
 /* flag 0: grey, above 0: three channels, below 0: as stored (1, 3 or, with transparency, 4).
 ** Leaves out->p alone. */
-int image_measure(struct bytes file, int flag, struct pixels *out);
+int image_measure(struct file_bytes file, int flag, struct pixels *out);
 /* into to->p, to->c channels */
-int image_decode(struct bytes file, const struct pixels *to);
+int image_decode(struct file_bytes file, const struct pixels *to);
 /* a whole file; mem_free it */
 int image_load(const char *path, char **data, size_t *n);
 void swap_red_blue(const struct pixels *a);
 
 /* The codecs, one file each. measure gives the stored channels; *out of encode is freed with
 ** free(). */
-bool jpeg_is(struct bytes file);
-int  jpeg_measure(struct bytes file, struct pixels *out);
-int  jpeg_decode(struct bytes file, const struct pixels *to);
+bool jpeg_is(struct file_bytes file);
+int  jpeg_measure(struct file_bytes file, struct pixels *out);
+int  jpeg_decode(struct file_bytes file, const struct pixels *to);
 int  jpeg_encode(const struct pixels *from, int quality, uint8_t **out, size_t *n);
-bool png_is(struct bytes file);
-int  png_measure(struct bytes file, struct pixels *out);
-int  png_decode(struct bytes file, const struct pixels *to);
+bool png_is(struct file_bytes file);
+int  png_measure(struct file_bytes file, struct pixels *out);
+int  png_decode(struct file_bytes file, const struct pixels *to);
 int  png_encode(const struct pixels *from, int level, uint8_t **out, size_t *n);

@@ -134,5 +134,5 @@ void tune_pixels(const struct pixels *to, const struct pixels *from, struct tuni
   struct tune a = { to, from, t, 0 };
   if (to->c < 3 && t.kind != BRIGHTNESS && t.kind != CONTRAST) a.t.kind = TUNINGS;
   if (t.kind == CONTRAST) a.grey = (1 - t.alpha) * mean_grey(from);
-  parallel(to->h * to->w, 8192, tune_body, &a);
+  parallel_for(to->h * to->w, 8192, tune_body, &a);
 }

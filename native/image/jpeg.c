@@ -42,11 +42,14 @@ static int tell(j_common_ptr jpeg)
 
 /* -- decoding ---------------------------------------------------------------------------------- */
 
-bool jpeg_is(struct bytes file) { return file.n >= 3 && !memcmp(file.data, "\xff\xd8\xff", 3); }
+bool jpeg_is(struct file_bytes file)
+{
+  return file.n >= 3 && !memcmp(file.data, "\xff\xd8\xff", 3);
+}
 
 /* work(in, file, to) after the header, which has the size and what the components are. */
-static int decompress(struct bytes file, struct pixels *to,
-    int (*work)(struct jpeg_decompress_struct *in, struct bytes file, struct pixels *to))
+static int decompress(struct file_bytes file, struct pixels *to,
+    int (*work)(struct jpeg_decompress_struct *in, struct file_bytes file, struct pixels *to))
 {
   struct jpeg_decompress_struct in;
   struct problem problem;
@@ -66,7 +69,7 @@ static int decompress(struct bytes file, struct pixels *to,
 }
 
 /* A block of 64 pixels takes a bit at least, unless it is coded arithmetically. */
-static int read_size(struct jpeg_decompress_struct *in, struct bytes file, struct pixels *out)
+static int read_size(struct jpeg_decompress_struct *in, struct file_bytes file, struct pixels *out)
 {
   out->w = in->image_width;
   out->h = in->image_height;
@@ -77,7 +80,10 @@ static int read_size(struct jpeg_decompress_struct *in, struct bytes file, struc
   return TY_OK;
 }
 
-int jpeg_measure(struct bytes file, struct pixels *out) { return decompress(file, out, read_size); }
+int jpeg_measure(struct file_bytes file, struct pixels *out)
+{
+  return decompress(file, out, read_size);
+}
 
 /* Four inks: Adobe's files hold what is left of the paper, others the ink. */
 static void put_inks(const uint8_t *in, uint8_t *out, const struct pixels *to, bool paper)
@@ -95,7 +101,7 @@ static void put_inks(const uint8_t *in, uint8_t *out, const struct pixels *to, b
   }
 }
 
-static int read_rows(struct jpeg_decompress_struct *in, struct bytes file, struct pixels *to)
+static int read_rows(struct jpeg_decompress_struct *in, struct file_bytes file, struct pixels *to)
 {
   NEED(in->image_width == to->w && in->image_height == to->h, TY_EFORMAT,
       "JPEG: the file changed while it was read");
@@ -117,7 +123,7 @@ static int read_rows(struct jpeg_decompress_struct *in, struct bytes file, struc
   return TY_OK;
 }
 
-int jpeg_decode(struct bytes file, const struct pixels *to)
+int jpeg_decode(struct file_bytes file, const struct pixels *to)
 {
   struct pixels out = *to;
   return decompress(file, &out, read_rows);

@@ -8,11 +8,11 @@
 #include <png.h>
 #include "image/codec.h"
 
-struct source { struct bytes file; size_t at; char problem[160]; };
+struct png_source { struct file_bytes file; size_t at; char problem[160]; };
 
 static void on_error(png_structp png, png_const_charp text)
 {
-  struct source *s = png_get_error_ptr(png);
+  struct png_source *s = png_get_error_ptr(png);
   snprintf(s->problem, sizeof s->problem, "%s", text);
   png_longjmp(png, 1);
 }
@@ -21,7 +21,7 @@ static void on_warning(png_structp png, png_const_charp text) {}
 
 static void on_read(png_structp png, png_bytep out, size_t n)
 {
-  struct source *s = png_get_io_ptr(png);
+  struct png_source *s = png_get_io_ptr(png);
   if (n > s->file.n - s->at) png_error(png, "the file ends early");
   memcpy(out, s->file.data + s->at, n);
   s->at += n;
@@ -29,7 +29,10 @@ static void on_read(png_structp png, png_bytep out, size_t n)
 
 /* -- decoding ---------------------------------------------------------------------------------- */
 
-bool png_is(struct bytes file) { return file.n >= 8 && !png_sig_cmp((png_bytep)file.data, 0, 8); }
+bool png_is(struct file_bytes file)
+{
+  return file.n >= 8 && !png_sig_cmp((png_bytep)file.data, 0, 8);
+}
 
 /* Reads the head of the file, then, if `to`, its pixels; `out` gets the size and the stored
 ** channels. */
@@ -42,7 +45,7 @@ static void read_head(png_structp png, png_infop info, struct pixels *out)
   out->h = png_get_image_height(png, info);
   out->c = clear ? 4 : (color & PNG_COLOR_MASK_COLOR) ? 3 : 1;
   if (out->h * (int64_t)png_get_rowbytes(png, info) / 1040 >
-      (int64_t)((struct source *)png_get_io_ptr(png))->file.n)
+      (int64_t)((struct png_source *)png_get_io_ptr(png))->file.n)
     png_error(png, "the file is too short for its size"); /* deflate shrinks 1032 times at most */
 }
 
@@ -68,9 +71,9 @@ static void read_rows(png_structp png, png_infop info, const struct pixels *to)
   png_read_end(png, NULL);
 }
 
-static int read_png(struct bytes file, struct pixels *out, const struct pixels *to)
+static int read_png(struct file_bytes file, struct pixels *out, const struct pixels *to)
 {
-  struct source s = { file, 0, "" };
+  struct png_source s = { file, 0, "" };
   png_structp png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &s, on_error, on_warning);
   png_infop info = png ? png_create_info_struct(png) : NULL;
   if (!info) {
@@ -88,9 +91,9 @@ static int read_png(struct bytes file, struct pixels *out, const struct pixels *
   return TY_OK;
 }
 
-int png_measure(struct bytes file, struct pixels *out) { return read_png(file, out, NULL); }
+int png_measure(struct file_bytes file, struct pixels *out) { return read_png(file, out, NULL); }
 
-int png_decode(struct bytes file, const struct pixels *to)
+int png_decode(struct file_bytes file, const struct pixels *to)
 {
   struct pixels found;
   return read_png(file, &found, to);
@@ -132,7 +135,7 @@ static void write_rows(png_structp png, png_infop info, const struct pixels *fro
 
 int png_encode(const struct pixels *from, int level, uint8_t **out, size_t *n)
 {
-  struct source problem = { .problem = "" };
+  struct png_source problem = { .problem = "" };
   struct sink sink = { 0 },
               *to = &sink; /* changed through pointers only, so that the jump keeps it */
   png_structp png = png_create_write_struct(PNG_LIBPNG_VER_STRING, &problem, on_error, on_warning);

@@ -11,11 +11,11 @@
 enum { WEIGHT_BITS = 11, WEIGHT_ONE = 1 << WEIGHT_BITS, MOST_TAPS = 8 };
 
 /* Place i of the result reads entries start[i] .. start[i + 1] - 1. */
-struct taps { int32_t *start, *index, *fixed; float *weight; };
+struct resize_taps { int32_t *start, *index, *fixed; float *weight; };
 
-struct resize {
+struct resize_job {
   const struct pixels *to, *from;
-  struct taps x, y;
+  struct resize_taps x, y;
   /* (source height, new width, channels): int32 or float32 */
   void *middle;
   int how;
@@ -85,7 +85,8 @@ static int64_t source_of(int how, int64_t i, double scale, float *beyond)
   return s;
 }
 
-static void put_taps(struct taps *t, int64_t i, int how, int64_t from, double scale, bool inside)
+static void put_taps(
+    struct resize_taps *t, int64_t i, int how, int64_t from, double scale, bool inside)
 {
   float beyond, w[MOST_TAPS];
   int n = how == WIDE ? 2 : taps_of(how);
@@ -108,7 +109,7 @@ static void put_taps(struct taps *t, int64_t i, int how, int64_t from, double sc
   }
 }
 
-static void put_area(struct taps *t, int64_t i, int64_t from, double scale)
+static void put_area(struct resize_taps *t, int64_t i, int64_t from, double scale)
 {
   double begin = (double)i * scale, end = begin + scale, size = MIN(scale, (double)from - begin);
   int64_t last = MIN((int64_t)floor(end), from - 1), first = MIN((int64_t)ceil(begin), last);
@@ -125,7 +126,7 @@ static void put_area(struct taps *t, int64_t i, int64_t from, double scale)
 
 /* inside: the columns of a bilinear image do not reach over its edge; its rows do, onto the edge
 ** itself. */
-static void fill_taps(struct taps *t, int how, int64_t from, int64_t to, bool inside)
+static void fill_taps(struct resize_taps *t, int how, int64_t from, int64_t to, bool inside)
 {
   double scale = 1 / ((double)to / (double)from);
   t->start[0] = 0;
@@ -144,7 +145,7 @@ static size_t taps_bytes(int how, int64_t from, int64_t to)
       3 * align_up((size_t)entries_of(how, from, to) * 4, ALIGN);
 }
 
-static char *take_taps(struct taps *t, char *at, int how, int64_t from, int64_t to)
+static char *take_taps(struct resize_taps *t, char *at, int how, int64_t from, int64_t to)
 {
   size_t list = align_up((size_t)entries_of(how, from, to) * 4, ALIGN);
   t->start = (int32_t *)at;
@@ -166,7 +167,7 @@ size_t resize_scratch(const struct pixels *to, const struct pixels *from, int ho
 /* -- the two passes ---------------------------------------------------------------------------- */
 
 #define ROW_PASS(name, T, S, field) \
-static void name(const struct resize *r, int64_t row) \
+static void name(const struct resize_job *r, int64_t row) \
 { \
   const T *in = (const T *)r->from->p + row * r->from->w * r->from->c; \
   S *out = (S *)r->middle + row * r->to->w * r->to->c; \
@@ -185,7 +186,7 @@ ROW_PASS(row_bytes, uint8_t, float, weight)
 ROW_PASS(row_floats, float, float, weight)
 
 /* Two entries per place, the usual case. */
-static void row_pairs(const struct resize *r, int64_t row)
+static void row_pairs(const struct resize_job *r, int64_t row)
 {
   const uint8_t *in = (const uint8_t *)r->from->p + row * r->from->w * r->from->c;
   int32_t *out = (int32_t *)r->middle + row * r->to->w * r->to->c;
@@ -203,7 +204,7 @@ static void row_pairs(const struct resize *r, int64_t row)
 
 static void row_body(int64_t begin, int64_t end, void *context)
 {
-  const struct resize *r = context;
+  const struct resize_job *r = context;
   for (int64_t y = begin; y < end; y++)
     if (r->from->dtype == TY_F32)
       row_floats(r, y);
@@ -217,7 +218,7 @@ static void row_body(int64_t begin, int64_t end, void *context)
 
 static uint8_t clamp_byte(int64_t v) { return v < 0 ? 0 : v > 255 ? 255 : (uint8_t)v; }
 
-static void column_linear(const struct resize *r, int64_t y, int64_t n)
+static void column_linear(const struct resize_job *r, int64_t y, int64_t n)
 {
   int32_t e = r->y.start[y];
   const int32_t *a = (const int32_t *)r->middle + r->y.index[e] * n,
@@ -228,7 +229,7 @@ static void column_linear(const struct resize *r, int64_t y, int64_t n)
     out[i] = (uint8_t)(((wa * (a[i] >> 4) >> 16) + (wb * (b[i] >> 4) >> 16) + 2) >> 2);
 }
 
-static void column_fixed(const struct resize *r, int64_t y, int64_t n)
+static void column_fixed(const struct resize_job *r, int64_t y, int64_t n)
 {
   int32_t begin = r->y.start[y], end = r->y.start[y + 1];
   uint8_t *out = (uint8_t *)r->to->p + y * n;
@@ -240,7 +241,7 @@ static void column_fixed(const struct resize *r, int64_t y, int64_t n)
   }
 }
 
-static void column_floats(const struct resize *r, int64_t y, int64_t n)
+static void column_floats(const struct resize_job *r, int64_t y, int64_t n)
 {
   int32_t begin = r->y.start[y], end = r->y.start[y + 1];
   for (int64_t i = 0; i < n; i++) {
@@ -256,7 +257,7 @@ static void column_floats(const struct resize *r, int64_t y, int64_t n)
 
 static void column_body(int64_t begin, int64_t end, void *context)
 {
-  const struct resize *r = context;
+  const struct resize_job *r = context;
   int64_t n = r->to->w * r->to->c;
   for (int64_t y = begin; y < end; y++)
     if (!is_fixed(r->how, r->to->dtype))
@@ -269,7 +270,7 @@ static void column_body(int64_t begin, int64_t end, void *context)
 
 static void nearest_body(int64_t begin, int64_t end, void *context)
 {
-  const struct resize *r = context;
+  const struct resize_job *r = context;
   size_t size = dtype_size(r->to->dtype) * (size_t)r->to->c;
   double sy = 1 / ((double)r->to->h / (double)r->from->h),
          sx = 1 / ((double)r->to->w / (double)r->from->w);
@@ -286,7 +287,7 @@ static void nearest_body(int64_t begin, int64_t end, void *context)
 
 void resize_pixels(const struct pixels *to, const struct pixels *from, int how, void *scratch)
 {
-  struct resize r = {
+  struct resize_job r = {
     .to = to, .from = from, .how = rule_of(how, to, from), .twice = halves(to, from)
   };
   int64_t wide = to->w * to->c;
@@ -295,7 +296,7 @@ void resize_pixels(const struct pixels *to, const struct pixels *from, int how, 
     return;
   }
   if (r.how == NEAREST) {
-    parallel(to->h, MAX(1, 16384 / wide), nearest_body, &r);
+    parallel_for(to->h, MAX(1, 16384 / wide), nearest_body, &r);
     return;
   }
   int room = r.how == WIDE ? LINEAR : r.how;
@@ -303,8 +304,8 @@ void resize_pixels(const struct pixels *to, const struct pixels *from, int how, 
   r.middle = take_taps(&r.y, at, room, from->h, to->h);
   fill_taps(&r.x, r.how, from->w, to->w, true);
   fill_taps(&r.y, r.how, from->h, to->h, false);
-  parallel(from->h, MAX(1, 8192 / wide), row_body, &r);
-  parallel(to->h, MAX(1, 8192 / wide), column_body, &r);
+  parallel_for(from->h, MAX(1, 8192 / wide), row_body, &r);
+  parallel_for(to->h, MAX(1, 8192 / wide), column_body, &r);
 }
 
 int resampling_for(int64_t h, int64_t w, int64_t to_h, int64_t to_w)

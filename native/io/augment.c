@@ -35,17 +35,17 @@ static double normal(struct chance *c)
 
 /* -- parameters -------------------------------------------------------------------------------- */
 
-struct whole { const char *key; size_t at; int64_t init, least; };
-struct real  { const char *key; size_t at; double init; };
-struct truth { const char *key; size_t at; };
+struct integer_option { const char *key; size_t at; int64_t init, least; };
+struct real_option  { const char *key; size_t at; double init; };
+struct bool_option { const char *key; size_t at; };
 #define AT(field) offsetof(struct augment, field)
-static const struct whole WHOLES[] = {
+static const struct integer_option WHOLES[] = {
   { "resize", AT(resize), -1, -1 }, { "max_rotate_angle", AT(max_rotate_angle), 0, 0 }, { "rotate", AT(rotate), -1, -1 },
   { "max_crop_size", AT(max_crop_size), -1, -1 }, { "min_crop_size", AT(min_crop_size), -1, -1 }, { "pad", AT(pad), 0, 0 },
   { "fill_value", AT(fill_value), 255, 0 }, { "inter_method", AT(inter_method), 1, 0 }, { "random_h", AT(random_h), 0, 0 },
   { "random_s", AT(random_s), 0, 0 }, { "random_l", AT(random_l), 0, 0 },
 };
-static const struct real REALS[] = {
+static const struct real_option REALS[] = {
   { "max_aspect_ratio", AT(max_aspect_ratio), 0 }, { "min_aspect_ratio", AT(min_aspect_ratio), -1 },
   { "max_shear_ratio", AT(max_shear_ratio), 0 }, { "max_random_scale", AT(max_random_scale), 1 },
   { "min_random_scale", AT(min_random_scale), 1 }, { "max_random_area", AT(max_random_area), 1 },
@@ -56,7 +56,7 @@ static const struct real REALS[] = {
   { "std_b", AT(std[2]), 1 }, { "std_a", AT(std[3]), 1 }, { "scale", AT(scale), 1 },
   { "max_random_contrast", AT(max_random_contrast), 0 }, { "max_random_illumination", AT(max_random_illumination), 0 },
 };
-static const struct truth TRUTHS[] = {
+static const struct bool_option TRUTHS[] = {
   { "rand_crop", AT(rand_crop) }, { "random_resized_crop", AT(random_resized_crop) }, { "mirror", AT(mirror) },
   { "rand_mirror", AT(rand_mirror) },
 };
@@ -191,7 +191,7 @@ static void turn_to(struct studio *s, struct pixels image)
 
 /* -- steps ------------------------------------------------------------------------------------- */
 
-static int decode(struct studio *s, const struct augment *a, struct bytes file)
+static int decode(struct studio *s, const struct augment *a, struct file_bytes file)
 {
   struct pixels size;
   TRY(image_measure(file, 1, &size));
@@ -437,8 +437,8 @@ static void put_bytes(const struct augment *a, const struct pixels *now, bool mi
         *out++ = ((const uint8_t *)now->p)[(y * a->w + (mirror ? a->w - 1 - x : x)) * a->c + k];
 }
 
-int augment_run(
-    const struct augment *a, struct bytes file, struct chance *chance, struct studio *s, void *out)
+int augment_run(const struct augment *a, struct file_bytes file, struct chance *chance,
+    struct studio *s, void *out)
 {
   TRY(decode(s, a, file));
   if (a->resize > 0) TRY(resize_short(s, a, chance));

@@ -18,10 +18,12 @@ int64_t chance_below(struct chance *c, int64_t n);                            /*
 struct augment {
   int64_t c, h, w, dtype;
   bool    rand_crop, random_resized_crop, mirror, rand_mirror, affine;
-  int64_t resize, max_rotate_angle, rotate, max_crop_size, min_crop_size, pad, fill_value, inter_method;
+  int64_t resize, max_rotate_angle, rotate, max_crop_size, min_crop_size, pad, fill_value,
+      inter_method;
   int64_t random_h, random_s, random_l;
-  double  max_aspect_ratio, min_aspect_ratio, max_shear_ratio, max_random_scale, min_random_scale, max_random_area, min_random_area,
-          max_img_size, min_img_size, brightness, contrast, saturation, pca_noise;
+  double  max_aspect_ratio, min_aspect_ratio, max_shear_ratio, max_random_scale, min_random_scale,
+      max_random_area, min_random_area, max_img_size, min_img_size, brightness, contrast,
+      saturation, pca_noise;
   double  mean[4], std[4], scale, max_random_contrast, max_random_illumination;
   float  *mean_img;                                   /* (c, h, w), or NULL */
 };
@@ -33,4 +35,5 @@ struct room { void *p; size_t n; };                   /* grows */
 struct studio { struct room image[2], scratch; int at; struct pixels now; };
 void studio_done(struct studio *s);
 int augment_run(
-    const struct augment *a, struct bytes file, struct chance *chance, struct studio *s, void *out);
+    const struct augment *a, struct file_bytes file, struct chance *chance, struct studio *s,
+        void *out);

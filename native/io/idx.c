@@ -14,7 +14,7 @@ struct mnist {
   int64_t count, at, pixels;
 };
 
-static int open_either(struct stream *s, const char *path)
+static int open_either(struct gz_stream *s, const char *path)
 {
   char other[4096];
   snprintf(other, sizeof other, "%s.gz", path);
@@ -26,7 +26,7 @@ static uint32_t big_endian(const uint8_t *b)
   return (uint32_t)b[0] << 24 | (uint32_t)b[1] << 16 | (uint32_t)b[2] << 8 | b[3];
 }
 
-static int read_exactly(struct stream *s, void *out, size_t bytes)
+static int read_exactly(struct gz_stream *s, void *out, size_t bytes)
 {
   size_t got;
   TRY(stream_read(s, out, bytes, &got));
@@ -34,7 +34,7 @@ static int read_exactly(struct stream *s, void *out, size_t bytes)
   return TY_OK;
 }
 
-static int read_head(struct stream *s, int ndim, int64_t *dim)
+static int read_head(struct gz_stream *s, int ndim, int64_t *dim)
 {
   uint8_t b[16];
   TRY(read_exactly(s, b, 4 + 4 * (size_t)ndim));
@@ -48,14 +48,14 @@ static int read_head(struct stream *s, int ndim, int64_t *dim)
   return TY_OK;
 }
 
-static int skip(struct stream *s, int64_t bytes)
+static int skip(struct gz_stream *s, int64_t bytes)
 {
   NEED(gzseek(s->file, (z_off_t)bytes, SEEK_CUR) >= 0, TY_EFORMAT, "'%s' is truncated", s->path);
   return TY_OK;
 }
 
 /* Elements [from, to) of size bytes each. By steps: a damaged head cannot make us take memory. */
-static int read_part(struct stream *s, int64_t from, int64_t to, int64_t bytes, uint8_t **out)
+static int read_part(struct gz_stream *s, int64_t from, int64_t to, int64_t bytes, uint8_t **out)
 {
   size_t total = (size_t)((to - from) * bytes), done = 0;
   TRY(skip(s, from * bytes));
@@ -71,7 +71,7 @@ static int read_part(struct stream *s, int64_t from, int64_t to, int64_t bytes, 
 }
 
 static int read_files(
-    struct mnist *m, const struct options *o, struct stream *images, struct stream *labels)
+    struct mnist *m, const struct options *o, struct gz_stream *images, struct gz_stream *labels)
 {
   int64_t dim[3], count, parts, index, from, to;
   bool flat;
@@ -134,7 +134,7 @@ static void close_mnist(struct reader *r)
 
 static int open_mnist(const struct options *o, struct reader **out)
 {
-  struct stream images = { 0 }, labels = { 0 };
+  struct gz_stream images = { 0 }, labels = { 0 };
   struct mnist *m = NEW(struct mnist);
   if (!m) return TY_EMEMORY;
   m->base.kind = &reader_mnist;

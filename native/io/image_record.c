@@ -23,7 +23,15 @@ enum { WHOLE, FIRST, MIDDLE, LAST, HEAD = 8, HEADER = 24, MOST_THREADS = 64 };
 /* of path_imglist, sorted by id */
 struct labels { int64_t *id; float *value; int64_t n; int cap, cap_value; };
 
-struct job { int64_t at, epoch; uint64_t number; void *data; float *label; int code; struct failure *failure; bool done; };
+struct decode_job {
+  int64_t at, epoch;
+  uint64_t number;
+  void *data;
+  float *label;
+  int code;
+  struct failure *failure;
+  bool done;
+};
 
 struct image_record {
   struct reader base;
@@ -43,7 +51,7 @@ struct image_record {
   pthread_mutex_t lock;
   pthread_cond_t work, done;
   pthread_t thread[MOST_THREADS];
-  struct job *job;
+  struct decode_job *job;
   int threads, started, ring;
   int64_t made, begun, taken, running;                /* jobs of the epoch so far; under the lock */
   bool quit;
@@ -145,7 +153,7 @@ static int by_place(const void *a, const void *b)
 
 static int read_index(struct image_record *r, const char *path, int64_t parts, int64_t index)
 {
-  struct lines l = { 0 };
+  struct line_reader l = { 0 };
   char *line = NULL;
   int cap = 0, code = stream_open(&l.stream, path);
   while (code == TY_OK && (code = lines_next(&l, &line)) == TY_OK && line) {
@@ -189,7 +197,7 @@ static int find_part(struct image_record *r, int64_t parts, int64_t index)
 
 /* -- labels ------------------------------------------------------------------------------------ */
 
-static int read_labels(struct image_record *r, const struct lines *l, char *line)
+static int read_labels(struct image_record *r, const struct line_reader *l, char *line)
 {
   struct labels *t = &r->labels;
   char *end;
@@ -210,10 +218,10 @@ static int read_labels(struct image_record *r, const struct lines *l, char *line
   return TY_OK;
 }
 
-struct formula { int64_t id, place; };
+struct image_id { int64_t id, place; };
 static int by_id(const void *a, const void *b)
 {
-  const struct formula *x = a, *y = b;
+  const struct image_id *x = a, *y = b;
   return x->id != y->id ? (x->id > y->id) - (x->id < y->id)
                         : (x->place > y->place) - (x->place < y->place);
 }
@@ -221,10 +229,10 @@ static int by_id(const void *a, const void *b)
 static int sort_labels(struct image_record *r)
 {
   struct labels *t = &r->labels;
-  struct formula *row = NEWS(struct formula, t->n);
+  struct image_id *row = NEWS(struct image_id, t->n);
   float *value = NEWS(float, t->n * r->width);
   bool room = row && value;
-  for (int64_t i = 0; room && i < t->n; i++) row[i] = (struct formula){ t->id[i], i };
+  for (int64_t i = 0; room && i < t->n; i++) row[i] = (struct image_id){ t->id[i], i };
   if (room) qsort(row, (size_t)t->n, sizeof *row, by_id);
   for (int64_t i = 0; room && i < t->n; i++) {
     t->id[i] = row[i].id;
@@ -239,7 +247,7 @@ static int sort_labels(struct image_record *r)
 
 static int read_list(struct image_record *r, const char *path)
 {
-  struct lines l = { 0 };
+  struct line_reader l = { 0 };
   char *line = NULL;
   int code = stream_open(&l.stream, path);
   while (code == TY_OK && (code = lines_next(&l, &line)) == TY_OK && line)
@@ -287,17 +295,17 @@ static int take_label(
   return TY_OK;
 }
 
-static int make_sample(const struct image_record *r, struct worker *w, const struct job *j)
+static int make_sample(const struct image_record *r, struct worker *w, const struct decode_job *j)
 {
   struct chance chance = { r->seed_aug, (uint64_t)j->epoch, j->number, 0 };
   int64_t n, next, head = 0;
   TRY(read_record(r, j->at, &w->text, &n, &next));
   TRY(take_label(r, w->text.p, n, j->label, &head));
-  struct bytes file = { (const uint8_t *)w->text.p + head, (size_t)(n - head) };
+  struct file_bytes file = { (const uint8_t *)w->text.p + head, (size_t)(n - head) };
   return augment_run(&r->augment, file, &chance, &w->studio, j->data);
 }
 
-static int run_job(const struct image_record *r, struct worker *w, struct job *j)
+static int run_job(const struct image_record *r, struct worker *w, struct decode_job *j)
 {
   int code = make_sample(r, w, j);
   if (code == TY_OK) return code;
@@ -318,7 +326,7 @@ static void *work(void *argument)
   for (;;) {
     while (!r->quit && r->begun == r->made) pthread_cond_wait(&r->work, &r->lock);
     if (r->quit) break;
-    struct job *j = &r->job[r->begun++ % r->ring];
+    struct decode_job *j = &r->job[r->begun++ % r->ring];
     if (j->done) continue; /* it failed before it began */
     r->running++;
     pthread_mutex_unlock(&r->lock);
@@ -359,7 +367,7 @@ static void hand_out(struct image_record *r)
   int64_t at;
   int code;
   while (r->made - r->taken < r->ring && next_place(r, &at, &code)) {
-    struct job *j = &r->job[r->made % r->ring];
+    struct decode_job *j = &r->job[r->made % r->ring];
     j->at = at;
     j->epoch = r->base.epoch;
     j->number = (uint64_t)r->next++;
@@ -379,7 +387,7 @@ static int next_image(struct reader *reader, void *data, float *label, bool *mor
   hand_out(r);
   *more = r->taken < r->made;
   if (!*more) return TY_OK;
-  struct job *j = &r->job[r->taken++ % r->ring];
+  struct decode_job *j = &r->job[r->taken++ % r->ring];
   pthread_mutex_lock(&r->lock);
   while (!j->done) pthread_cond_wait(&r->done, &r->lock);
   pthread_mutex_unlock(&r->lock);
@@ -507,7 +515,7 @@ static int start(struct image_record *r, const struct options *o)
   TRY(option_int(o, "preprocess_threads", 4, 1, &threads));
   r->threads = (int)MIN(threads, MOST_THREADS);
   r->ring = 2 * r->threads + 2;
-  r->job = NEWS(struct job, r->ring);
+  r->job = NEWS(struct decode_job, r->ring);
   if (!r->job) return TY_EMEMORY;
   for (int i = 0; i < r->ring; i++) {
     r->job[i].data = mem_new(desc_bytes(&r->base.data));

@@ -17,7 +17,7 @@
 
 static const struct reader_kind *const KINDS[] = { &reader_mnist, &reader_csv, &reader_libsvm, &reader_raw, &reader_image_record };
 
-struct slot { char *data; float *label; int pad; bool wrapped; };
+struct batch_slot { char *data; float *label; int pad; bool wrapped; };
 
 struct ty_iter {
   struct reader *reader;
@@ -34,14 +34,14 @@ struct ty_iter {
   bool wrapped;
   /* resets so far, and before this iterator as `first_epoch` says */
   int64_t epoch;
-  struct slot *slot;
+  struct batch_slot *slot;
   ty_tensor *out[2];
   int pad;
 };
 
 /* -- the thread -------------------------------------------------------------------------------- */
 
-static int read_row(struct ty_iter *it, struct slot *s, int row, bool *more)
+static int read_row(struct ty_iter *it, struct batch_slot *s, int row, bool *more)
 {
   char *data = s->data + (size_t)row * it->data_bytes;
   float *label = s->label + (size_t)row * (it->label_bytes / sizeof(float));
@@ -49,7 +49,7 @@ static int read_row(struct ty_iter *it, struct slot *s, int row, bool *more)
 }
 
 /* Completes a batch with samples from the beginning, again and again if there are few. */
-static int borrow_rows(struct ty_iter *it, struct slot *s, int row)
+static int borrow_rows(struct ty_iter *it, struct batch_slot *s, int row)
 {
   bool fresh = false;
   while (row < it->batch) {
@@ -69,7 +69,7 @@ static int borrow_rows(struct ty_iter *it, struct slot *s, int row)
 }
 
 /* any: there is a batch; last: it is the last one of the epoch. */
-static int fill_slot(struct ty_iter *it, struct slot *s, bool *any, bool *last)
+static int fill_slot(struct ty_iter *it, struct batch_slot *s, bool *any, bool *last)
 {
   int row = 0;
   bool more = true;
@@ -97,7 +97,7 @@ static void *run(void *argument)
     while (!it->quit && (it->paused || it->ended || it->filled == it->ahead))
       pthread_cond_wait(&it->changed, &it->lock);
     if (it->quit) break;
-    struct slot *s = &it->slot[(it->head + it->filled) % it->ahead];
+    struct batch_slot *s = &it->slot[(it->head + it->filled) % it->ahead];
     bool any = false, last = true;
     it->filling = true;
     pthread_mutex_unlock(&it->lock);
@@ -129,7 +129,7 @@ static int open_reader(const char *kind, const struct options *o, struct reader 
 
 static int new_slots(struct ty_iter *it)
 {
-  it->slot = NEWS(struct slot, it->ahead);
+  it->slot = NEWS(struct batch_slot, it->ahead);
   if (!it->slot) return TY_EMEMORY;
   for (int i = 0; i < it->ahead; i++) {
     it->slot[i].data = mem_new((size_t)it->batch * it->data_bytes + 1);
@@ -198,7 +198,7 @@ int ty_iter_new(const char *kind, const ty_attr *attr, int nattr, ty_iter **out)
   struct options o = { attr, nattr };
   ty_iter *it = NEW(ty_iter);
   if (!it) return TY_EMEMORY;
-  live(LIVE_ITER, 1);
+  live_add(LIVE_ITER, 1);
   int code = set_up(it, kind, &o);
   if (code != TY_OK) {
     ty_iter_free(it);
@@ -232,7 +232,7 @@ void ty_iter_free(ty_iter *it)
   failure_drop(it->failure);
   mem_free(it->slot);
   mem_free(it);
-  live(LIVE_ITER, -1);
+  live_add(LIVE_ITER, -1);
 }
 
 /* -- use --------------------------------------------------------------------------------------- */
@@ -295,7 +295,7 @@ int ty_iter_next(ty_iter *it, int wait_ms, int *more)
   pthread_mutex_lock(&it->lock);
   bool ready = await(it, wait_ms), any = it->filled > 0;
   struct failure *failure = ready && !any && it->failure ? failure_keep(it->failure) : NULL;
-  struct slot *s = &it->slot[it->head];
+  struct batch_slot *s = &it->slot[it->head];
   pthread_mutex_unlock(&it->lock);
   *more = !ready ? -1 : any;
   if (failure) {

@@ -6,7 +6,7 @@
 
 struct raw {
   struct reader base;
-  struct stream stream;
+  struct gz_stream stream;
   uint8_t *head;
   int64_t head_bytes;
   size_t bytes;

@@ -38,7 +38,8 @@ struct reader_kind {
   bool silent;
 };
 
-extern const struct reader_kind reader_mnist, reader_csv, reader_libsvm, reader_raw, reader_image_record;
+extern const struct reader_kind reader_mnist, reader_csv, reader_libsvm, reader_raw,
+    reader_image_record;
 
 /* Samples [from, to) of `count` that part `index` of `parts` reads. */
 static inline void part_of(int64_t count, int64_t parts, int64_t index, int64_t *from, int64_t *to)
@@ -50,17 +51,22 @@ int option_part(const struct options *o, int64_t *parts, int64_t *index);
 
 /* -- files, plain or compressed by gzip -------------------------------------------------------- */
 
-struct stream { gzFile file; char *path; };
+struct gz_stream { gzFile file; char *path; };
 
-int  stream_open(struct stream *s, const char *path); /* TY_EIO names the file */
+int  stream_open(struct gz_stream *s, const char *path); /* TY_EIO names the file */
 /* fewer at the end only */
-int  stream_read(struct stream *s, void *out, size_t bytes, size_t *got);
-int  stream_rewind(struct stream *s);
-void stream_close(struct stream *s);                  /* zero-initialised is fine */
+int  stream_read(struct gz_stream *s, void *out, size_t bytes, size_t *got);
+int  stream_rewind(struct gz_stream *s);
+void stream_close(struct gz_stream *s);                  /* zero-initialised is fine */
 
-struct lines { struct stream stream; char *text; size_t begin, end, room; int64_t number; };
+struct line_reader {
+  struct gz_stream stream;
+  char *text;
+  size_t begin, end, room;
+  int64_t number;
+};
 
 /* without its end; NULL past the last; may be written to */
-int  lines_next(struct lines *l, char **line);
-int  lines_rewind(struct lines *l);
-void lines_close(struct lines *l);
+int  lines_next(struct line_reader *l, char **line);
+int  lines_rewind(struct line_reader *l);
+void lines_close(struct line_reader *l);

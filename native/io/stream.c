@@ -86,7 +86,7 @@ int option_part(const struct options *o, int64_t *parts, int64_t *index)
 
 /* -- files ------------------------------------------------------------------------------------- */
 
-int stream_open(struct stream *s, const char *path)
+int stream_open(struct gz_stream *s, const char *path)
 {
   errno = 0;
   s->path = mem_text(path);
@@ -100,7 +100,7 @@ int stream_open(struct stream *s, const char *path)
   return TY_EIO;
 }
 
-int stream_read(struct stream *s, void *out, size_t bytes, size_t *got)
+int stream_read(struct gz_stream *s, void *out, size_t bytes, size_t *got)
 {
   *got = 0;
   while (*got < bytes) {
@@ -119,22 +119,22 @@ int stream_read(struct stream *s, void *out, size_t bytes, size_t *got)
   return TY_OK;
 }
 
-int stream_rewind(struct stream *s)
+int stream_rewind(struct gz_stream *s)
 {
   NEED(gzrewind(s->file) == 0, TY_EIO, "cannot read '%s' from its beginning", s->path);
   return TY_OK;
 }
 
-void stream_close(struct stream *s)
+void stream_close(struct gz_stream *s)
 {
   if (s->file) gzclose(s->file);
   mem_free(s->path);
-  *s = (struct stream){ 0 };
+  *s = (struct gz_stream){ 0 };
 }
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
-static int read_more(struct lines *l, bool *any)
+static int read_more(struct line_reader *l, bool *any)
 {
   if (l->begin > 0) {
     memmove(l->text, l->text + l->begin, l->end - l->begin);
@@ -155,7 +155,7 @@ static int read_more(struct lines *l, bool *any)
   return TY_OK;
 }
 
-int lines_next(struct lines *l, char **line)
+int lines_next(struct line_reader *l, char **line)
 {
   size_t seen = 0;
   for (;;) {
@@ -181,16 +181,16 @@ int lines_next(struct lines *l, char **line)
   }
 }
 
-int lines_rewind(struct lines *l)
+int lines_rewind(struct line_reader *l)
 {
   l->begin = l->end = 0;
   l->number = 0;
   return stream_rewind(&l->stream);
 }
 
-void lines_close(struct lines *l)
+void lines_close(struct line_reader *l)
 {
   stream_close(&l->stream);
   mem_free(l->text);
-  *l = (struct lines){ 0 };
+  *l = (struct line_reader){ 0 };
 }

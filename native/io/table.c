@@ -7,10 +7,10 @@
 */
 #include "io/reader.h"
 
-struct table {
+struct table_reader {
   struct reader base;
   /* label.stream.file NULL: no file of labels */
-  struct lines data, label;
+  struct line_reader data, label;
   double *row;
   int64_t columns, labels, parts, index, from, to, at;
   bool sparse;
@@ -18,7 +18,7 @@ struct table {
 
 /* -- one line ---------------------------------------------------------------------------------- */
 
-static int bad_line(const struct lines *l, const char *what)
+static int bad_line(const struct line_reader *l, const char *what)
 {
   fail(TY_EFORMAT, "'%s', line %lld: %s", l->stream.path, (long long)l->number, what);
   fail_argument(l->stream.path, NULL, NULL);
@@ -31,14 +31,14 @@ static const char *skip_blanks(const char *s)
   return s;
 }
 
-static int next_line(struct lines *l, char **line)
+static int next_line(struct line_reader *l, char **line)
 {
   do TRY(lines_next(l, line));
   while (*line && !*skip_blanks(*line));
   return TY_OK;
 }
 
-static int wrong_count(const struct lines *l, int64_t got, int64_t want)
+static int wrong_count(const struct line_reader *l, int64_t got, int64_t want)
 {
   char what[96];
   if (got < want)
@@ -49,7 +49,7 @@ static int wrong_count(const struct lines *l, int64_t got, int64_t want)
   return bad_line(l, what);
 }
 
-static int parse_csv(const struct lines *l, const char *s, int64_t n, double *out)
+static int parse_csv(const struct line_reader *l, const char *s, int64_t n, double *out)
 {
   for (int64_t i = 0; i < n; i++) {
     char *end;
@@ -65,7 +65,7 @@ static int parse_csv(const struct lines *l, const char *s, int64_t n, double *ou
 }
 
 /* index:value pairs into a dense row. */
-static int parse_pairs(const struct lines *l, const char *s, int64_t n, double *out)
+static int parse_pairs(const struct line_reader *l, const char *s, int64_t n, double *out)
 {
   memset(out, 0, (size_t)n * sizeof *out);
   for (s = skip_blanks(s); *s; s = skip_blanks(s)) {
@@ -84,7 +84,7 @@ static int parse_pairs(const struct lines *l, const char *s, int64_t n, double *
 
 /* -- samples ----------------------------------------------------------------------------------- */
 
-static void store(const struct table *t, void *out)
+static void store(const struct table_reader *t, void *out)
 {
   if (t->base.data.dtype == TY_F64)
     memcpy(out, t->row, (size_t)t->columns * sizeof *t->row);
@@ -92,7 +92,7 @@ static void store(const struct table *t, void *out)
     for (int64_t i = 0; i < t->columns; i++) ((float *)out)[i] = (float)t->row[i];
 }
 
-static int read_label(struct table *t, float *label)
+static int read_label(struct table_reader *t, float *label)
 {
   char *line;
   TRY(next_line(&t->label, &line));
@@ -103,7 +103,7 @@ static int read_label(struct table *t, float *label)
   return TY_OK;
 }
 
-static int parse_row(struct table *t, char *line, float *label)
+static int parse_row(struct table_reader *t, char *line, float *label)
 {
   if (!t->sparse) return parse_csv(&t->data, line, t->columns, t->row);
   char *end;
@@ -115,7 +115,7 @@ static int parse_row(struct table *t, char *line, float *label)
 
 static int next_row(struct reader *r, void *data, float *label, bool *more)
 {
-  struct table *t = (struct table *)r;
+  struct table_reader *t = (struct table_reader *)r;
   char *line;
   *more = t->at < t->to;
   if (!*more) return TY_OK;
@@ -129,7 +129,7 @@ static int next_row(struct reader *r, void *data, float *label, bool *more)
   return t->label.stream.file ? read_label(t, label) : TY_OK;
 }
 
-static int skip_lines(struct lines *l, int64_t n)
+static int skip_lines(struct line_reader *l, int64_t n)
 {
   char *line;
   for (int64_t i = 0; i < n; i++) TRY(next_line(l, &line));
@@ -138,7 +138,7 @@ static int skip_lines(struct lines *l, int64_t n)
 
 static int rewind_table(struct reader *r)
 {
-  struct table *t = (struct table *)r;
+  struct table_reader *t = (struct table_reader *)r;
   TRY(lines_rewind(&t->data));
   if (t->label.stream.file) TRY(lines_rewind(&t->label));
   t->at = t->from;
@@ -150,7 +150,7 @@ static int rewind_table(struct reader *r)
 
 static void close_table(struct reader *r)
 {
-  struct table *t = (struct table *)r;
+  struct table_reader *t = (struct table_reader *)r;
   lines_close(&t->data);
   lines_close(&t->label);
   mem_free(t->row);
@@ -158,7 +158,7 @@ static void close_table(struct reader *r)
 }
 
 /* The part's range of samples; they are counted only where there are several parts. */
-static int set_range(struct table *t)
+static int set_range(struct table_reader *t)
 {
   t->to = INT64_MAX;
   if (t->parts == 1) return TY_OK;
@@ -171,7 +171,7 @@ static int set_range(struct table *t)
   return rewind_table(&t->base);
 }
 
-static int open_files(struct table *t, const struct options *o)
+static int open_files(struct table_reader *t, const struct options *o)
 {
   const char *labels = option_text(o, t->sparse ? "label_libsvm" : "label_csv", "NULL");
   TRY(option_shape(o, "data_shape", NULL, &t->base.data));
@@ -189,7 +189,7 @@ static int open_files(struct table *t, const struct options *o)
 
 static int open_table(const struct options *o, bool sparse, struct reader **out)
 {
-  struct table *t = NEW(struct table);
+  struct table_reader *t = NEW(struct table_reader);
   if (!t) return TY_EMEMORY;
   t->sparse = sparse;
   t->base.kind = sparse ? &reader_libsvm : &reader_csv;

@@ -8,12 +8,14 @@
   extern void s##potrf_(const char *uplo, const int *n, R *a, const int *lda, int *info, size_t); \
   extern void s##potri_(const char *uplo, const int *n, R *a, const int *lda, int *info, size_t); \
   extern void s##getrf_(const int *m, const int *n, R *a, const int *lda, int *pivot, int *info); \
-  extern void s##getri_(const int *n, R *a, const int *lda, const int *pivot, R *work, const int *lwork, int *info); \
-  extern void s##geqrf_(const int *m, const int *n, R *a, const int *lda, R *tau, R *work, const int *lwork, int *info); \
-  extern void s##orgqr_(const int *m, const int *n, const int *k, R *a, const int *lda, const R *tau, R *work, const int *lwork, \
-                        int *info); \
-  extern void s##syevd_(const char *job, const char *uplo, const int *n, R *a, const int *lda, R *w, R *work, const int *lwork, \
-                        int *iwork, const int *liwork, int *info, size_t, size_t);
+  extern void s##getri_(const int *n, R *a, const int *lda, const int *pivot, R *work, \
+      const int *lwork, int *info); \
+  extern void s##geqrf_(const int *m, const int *n, R *a, const int *lda, R *tau, R *work, \
+      const int *lwork, int *info); \
+  extern void s##orgqr_(const int *m, const int *n, const int *k, R *a, const int *lda, \
+      const R *tau, R *work, const int *lwork, int *info); \
+  extern void s##syevd_(const char *job, const char *uplo, const int *n, R *a, const int *lda, \
+      R *w, R *work, const int *lwork, int *iwork, const int *liwork, int *info, size_t, size_t);
 DECLARE(s, float)
 DECLARE(d, double)
 
@@ -35,7 +37,7 @@ static void fill_other(int dtype, bool lower, int64_t n, void *a, bool mirror)
     }
 }
 
-int cholesky(int dtype, bool lower, int64_t n, void *a)
+int cholesky_factor(int dtype, bool lower, int64_t n, void *a)
 {
   int size = (int)n, bad = 0;
   if (dtype == TY_F64)
@@ -58,11 +60,14 @@ int cholesky_inverse(int dtype, bool lower, int64_t n, void *a)
 }
 
 #define TRIANGLE(routine) \
-  int side = right ? CblasRight : CblasLeft, part = lower ? CblasLower : CblasUpper, t = transpose ? CblasTrans : CblasNoTrans; \
+  int side = right ? CblasRight : CblasLeft, part = lower ? CblasLower : CblasUpper, \
+      t = transpose ? CblasTrans : CblasNoTrans; \
   int lda = (int)(right ? n : m); \
   if (dtype == TY_F64) \
-    cblas_d##routine(CblasRowMajor, side, part, t, CblasNonUnit, (int)m, (int)n, alpha, a, lda, b, (int)n); \
-  else cblas_s##routine(CblasRowMajor, side, part, t, CblasNonUnit, (int)m, (int)n, (float)alpha, a, lda, b, (int)n)
+    cblas_d##routine(CblasRowMajor, side, part, t, CblasNonUnit, (int)m, (int)n, alpha, a, lda, b, \
+        (int)n); \
+  else cblas_s##routine(CblasRowMajor, side, part, t, CblasNonUnit, (int)m, (int)n, (float)alpha, \
+      a, lda, b, (int)n)
 
 void triangle_multiply(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n,
     double alpha, const void *a, void *b)
@@ -92,7 +97,7 @@ static bool spread_nan(int dtype, int64_t n, void *a)
   return i < n;
 }
 
-int lu(int dtype, int64_t n, void *a, int32_t *pivot)
+int lu_factor(int dtype, int64_t n, void *a, int32_t *pivot)
 {
   int size = (int)n, bad = 0;
   if (spread_nan(dtype, n * n, a)) {
@@ -130,7 +135,7 @@ size_t lq_work(int dtype, int64_t m) { return (PANEL + 1) * (size_t)m * dtype_si
   s##orgqr_(&columns, &rows, &rows, q, &columns, tau, room, &size, &bad); \
 } while (0)
 
-void lq(int dtype, int64_t m, int64_t n, void *a, void *l, void *work)
+void lq_factor(int dtype, int64_t m, int64_t n, void *a, void *l, void *work)
 {
   int rows = (int)m, columns = (int)n, size = PANEL * rows, bad;
   if (dtype == TY_F64)
@@ -156,7 +161,7 @@ static bool all_finite(int dtype, int64_t n, const void *a)
   return true;
 }
 
-int eigen(int dtype, int64_t n, void *a, void *values, void *work)
+int eigen_symmetric(int dtype, int64_t n, void *a, void *values, void *work)
 {
   int size = (int)n, reals = (int)eigen_reals(n), ints = (int)eigen_ints(n), bad = 0;
   int *iwork = (int *)((char *)work + align_up((size_t)eigen_reals(n) * dtype_size(dtype), ALIGN));
@@ -170,12 +175,17 @@ int eigen(int dtype, int64_t n, void *a, void *values, void *work)
 
 /* -- stacks ------------------------------------------------------------------------------------ */
 
-struct stack { struct call *c; size_t work; int (*one)(struct call *c, int64_t i, void *work); int64_t bad; };
+struct matrix_loop {
+  struct call *c;
+  size_t work;
+  int (*one)(struct call *c, int64_t i, void *work);
+  int64_t bad;
+};
 
 /* The least number of a matrix that failed, whoever comes first. */
 static void some(int64_t begin, int64_t end, void *context)
 {
-  struct stack *s = context;
+  struct matrix_loop *s = context;
   void *work = (char *)s->c->tmp + (size_t)parallel_index() * s->work;
   for (int64_t i = begin; i < end; i++) {
     if (!s->one(s->c, i, work)) continue;
@@ -190,11 +200,11 @@ size_t stack_scratch(size_t work) { return (size_t)parallel_threads() * align_up
 int64_t stack_run(struct call *c, int64_t n, double cost, size_t work,
     int (*one)(struct call *c, int64_t i, void *work))
 {
-  struct stack s = { c, align_up(work, ALIGN), one, -1 };
+  struct matrix_loop s = { c, align_up(work, ALIGN), one, -1 };
   double grain = 16384 / MAX(cost, 1);
   if (n == 1)
     some(0, 1, &s); /* products inside have the cores */
   else
-    parallel(n, MAX((int64_t)grain, 1), some, &s);
+    parallel_for(n, MAX((int64_t)grain, 1), some, &s);
   return s.bad;
 }

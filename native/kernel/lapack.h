@@ -9,7 +9,7 @@
 #include "kernel/kernel.h"
 
 /* in place; other triangle 0; bad: not positive definite */
-int    cholesky(int dtype, bool lower, int64_t n, void *a);
+int    cholesky_factor(int dtype, bool lower, int64_t n, void *a);
 /* (a a^T)^-1 or (a^T a)^-1, whole; bad: zero diagonal */
 int    cholesky_inverse(int dtype, bool lower, int64_t n, void *a);
 void triangle_multiply(int dtype, bool right, bool lower, bool transpose, int64_t m, int64_t n,
@@ -19,14 +19,14 @@ void triangle_solve(int dtype, bool right, bool lower, bool transpose, int64_t m
     double alpha, const void *a, void *b);
 /* b = alpha op(a)^-1 b or alpha b op(a)^-1 */
 /* of the transpose; in place; bad: singular */
-int    lu(int dtype, int64_t n, void *a, int32_t *pivot);
-/* of a, from lu; in place */
+int    lu_factor(int dtype, int64_t n, void *a, int32_t *pivot);
+/* of a, from lu_factor; in place */
 int    lu_inverse(int dtype, int64_t n, void *a, const int32_t *pivot, void *work);
 /* a (m, n) = l q, m <= n; a becomes q */
-void   lq(int dtype, int64_t m, int64_t n, void *a, void *l, void *work);
+void   lq_factor(int dtype, int64_t m, int64_t n, void *a, void *l, void *work);
 /* symmetric, lower triangle read; rows of a become eigenvectors of ascending values; bad: not
 ** found */
-int    eigen(int dtype, int64_t n, void *a, void *values, void *work);
+int    eigen_symmetric(int dtype, int64_t n, void *a, void *values, void *work);
 size_t lu_inverse_work(int dtype, int64_t n);         /* bytes */
 size_t lq_work(int dtype, int64_t m);
 size_t eigen_work(int dtype, int64_t n);

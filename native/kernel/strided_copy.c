@@ -33,7 +33,8 @@ static void strided_##T(const struct plane *p, T *d, const T *s) \
 } \
 static void edge_##T(T *d, int64_t to1, const T *s, int64_t from0, int64_t n1, int64_t n0) \
 { \
-  for (int64_t i = 0; i < n1; i++) for (int64_t j = 0; j < n0; j++) d[i * to1 + j] = s[j * from0 + i]; \
+  for (int64_t i = 0; i < n1; i++) \
+    for (int64_t j = 0; j < n0; j++) d[i * to1 + j] = s[j * from0 + i]; \
 } \
 static void tile_##T(T *d, int64_t to1, const T *s, int64_t from0) \
 { \
@@ -42,7 +43,8 @@ static void tile_##T(T *d, int64_t to1, const T *s, int64_t from0) \
   for (int j = 0; j < N; j++) memcpy(line[j], s + j * from0, LINE); \
   for (int i = 0; i < N; i++, d += to1) for (int j = 0; j < N; j++) d[j] = line[j][i]; \
 } \
-static void transpose_##T(const struct plane *p, T *d, const T *s)                   /* to0 = from1 = 1 */ \
+/* to0 = from1 = 1 */ \
+static void transpose_##T(const struct plane *p, T *d, const T *s) \
 { \
   enum { N = LINE / sizeof(T) }; \
   for (int64_t i = 0; i < p->n1; i += N) \
@@ -133,7 +135,7 @@ static bool find_partner(struct move *m)
   return false;
 }
 
-struct work {
+struct copy_plan {
   struct move m;
   char *dst;
   const char *src;
@@ -145,7 +147,7 @@ struct work {
 
 static void body(int64_t begin, int64_t end, void *context)
 {
-  const struct work *w = context;
+  const struct copy_plan *w = context;
   const struct move *m = &w->m;
   int a0 = m->n - 1, a1 = m->n - 2;
   for (int64_t u = begin; u < end; u++) {
@@ -165,7 +167,7 @@ static void body(int64_t begin, int64_t end, void *context)
 
 void move_run(const struct move *m, void *dst, const void *src, size_t size)
 {
-  struct work w = { .dst = dst, .src = src, .size = size };
+  struct copy_plan w = { .dst = dst, .src = src, .size = size };
   for (int i = 0; i < m->n; i++)
     if (m->dim[i] <= 0) return;
   simplify(m, &w.m);
@@ -176,17 +178,17 @@ void move_run(const struct move *m, void *dst, const void *src, size_t size)
   w.count0 = (n0 + w.side0 - 1) / w.side0;
   w.count1 = (n1 + w.side1 - 1) / w.side1;
   for (int i = 0; i < w.m.n - 2; i++) units *= w.m.dim[i];
-  parallel(units * w.count1 * w.count0, MAX(1, 2 * BLOCK / (w.side0 * w.side1)), body, &w);
+  parallel_for(units * w.count1 * w.count0, MAX(1, 2 * BLOCK / (w.side0 * w.side1)), body, &w);
 }
 
 /* -- plain bytes ------------------------------------------------------------------------------- */
 
 enum { PIECE = 1 << 18 };
-struct bytes { char *dst; const char *src; bool past; };
+struct byte_copy { char *dst; const char *src; bool past; };
 
 static void copy_body(int64_t begin, int64_t end, void *context)
 {
-  const struct bytes *b = context;
+  const struct byte_copy *b = context;
   if (b->past)
     stream_copy(b->dst + begin, b->src + begin, (size_t)(end - begin));
   else
@@ -195,20 +197,20 @@ static void copy_body(int64_t begin, int64_t end, void *context)
 
 static void zero_body(int64_t begin, int64_t end, void *context)
 {
-  const struct bytes *b = context;
+  const struct byte_copy *b = context;
   memset(b->dst + begin, 0, (size_t)(end - begin));
 }
 
 void move_bytes(void *dst, const void *src, size_t bytes)
 {
-  struct bytes b = { dst, src, stream_copy_profitable(bytes) };
-  if (dst != src) parallel((int64_t)bytes, PIECE, copy_body, &b);
+  struct byte_copy b = { dst, src, stream_copy_profitable(bytes) };
+  if (dst != src) parallel_for((int64_t)bytes, PIECE, copy_body, &b);
 }
 
 void move_zero(void *dst, size_t bytes)
 {
-  struct bytes b = { dst, NULL, false };
-  parallel((int64_t)bytes, PIECE, zero_body, &b);
+  struct byte_copy b = { dst, NULL, false };
+  parallel_for((int64_t)bytes, PIECE, zero_body, &b);
 }
 
 void move_fill(void *dst, const void *value, size_t size, int64_t n)

@@ -56,4 +56,5 @@ int copy_kernel(struct call *c);
 
 /* A kernel table of one function that moves elements of any dtype. */
 #define MOVE_KERNEL(table, function) \
-  static const struct kernel table[] = { { .name = "move", .run = function, .types = T_ANY }, { 0 } };
+  static const struct kernel table[] = { { .name = "move", .run = function, .types = T_ANY }, \
+                                         { 0 } };

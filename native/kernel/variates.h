@@ -20,8 +20,10 @@ typedef void (*variate_fn)(double *z, const struct rng_key *k, uint64_t element,
 struct variates {
   /* unit24 and 53: uniform, of so many bits: what a float or double holds */
   variate_fn unit24, unit53, normal, exponential;
-  void  (*store_f32)(void *y, const double *z, double offset, double scale, double limit, int64_t n);
-  void  (*store_f64)(void *y, const double *z, double offset, double scale, double limit, int64_t n);
+  void  (*store_f32)(void *y, const double *z, double offset, double scale, double limit,
+      int64_t n);
+  void  (*store_f64)(void *y, const double *z, double offset, double scale, double limit,
+      int64_t n);
 };                                                    /* y = offset + scale z, at most limit */
 extern const struct variates variates_baseline, variates_avx2, variates_avx512;
 

@@ -13,39 +13,39 @@
 
 /* Plain opcodes: an expression over a, b, c for floats and one for integers (INT: the type,
 ** UINT: its unsigned twin). cost: in 1/16 ns per float32 element.
-** id   name        n  cost  floats                                   integers */
+** id   name        n  cost  floats                            integers */
 #define PW_PLAIN(_) \
-  _(ADD,   "+",      2,  1, a + b,                                   (INT)((UINT)a + (UINT)b)) \
-  _(SUB,   "-",      2,  1, a - b,                                   (INT)((UINT)a - (UINT)b)) \
-  _(MUL,   "*",      2,  1, a * b,                                   t_imul(a, b)) \
-  _(DIV,   "/",      2,  3, a / b,                                   t_idiv(a, b)) \
-  _(MADD,  "madd",   3,  1, a * b + c,                               (INT)((UINT)t_imul(a, b) + (UINT)c)) \
-  _(MSUB,  "msub",   3,  1, a * b - c,                               (INT)((UINT)t_imul(a, b) - (UINT)c)) \
-  _(NMADD, "nmadd",  3,  1, c - a * b,                               (INT)((UINT)c - (UINT)t_imul(a, b))) \
-  _(NEG,   "neg",    1,  1, -a,                                      (INT)(0 - (UINT)a)) \
-  _(ABS,   "abs",    1,  1, t_abs(a),                                a < 0 ? (INT)(0 - (UINT)a) : a) \
-  _(SIGN,  "sign",   1,  1, (REAL)((a > 0) - (a < 0)),               (INT)((a > 0) - (a < 0))) \
-  _(MAX,   "max",    2,  1, ((a > b) | (a != a)) ? a : b,            a > b ? a : b) \
-  _(MIN,   "min",    2,  1, ((a < b) | (a != a)) ? a : b,            a < b ? a : b) \
-  _(GT,    ">",      2,  1, a > b ? (REAL)1 : (REAL)0,               (INT)(a > b)) \
-  _(GE,    ">=",     2,  1, a >= b ? (REAL)1 : (REAL)0,              (INT)(a >= b)) \
-  _(EQ,    "==",     2,  1, a == b ? (REAL)1 : (REAL)0,              (INT)(a == b)) \
-  _(NE,    "!=",     2,  1, a != b ? (REAL)1 : (REAL)0,              (INT)(a != b)) \
+  _(ADD,   "+",      2,  1, a + b,                            (INT)((UINT)a + (UINT)b)) \
+  _(SUB,   "-",      2,  1, a - b,                            (INT)((UINT)a - (UINT)b)) \
+  _(MUL,   "*",      2,  1, a * b,                            t_imul(a, b)) \
+  _(DIV,   "/",      2,  3, a / b,                            t_idiv(a, b)) \
+  _(MADD,  "madd",   3,  1, a * b + c,                        (INT)((UINT)t_imul(a, b) + (UINT)c)) \
+  _(MSUB,  "msub",   3,  1, a * b - c,                        (INT)((UINT)t_imul(a, b) - (UINT)c)) \
+  _(NMADD, "nmadd",  3,  1, c - a * b,                        (INT)((UINT)c - (UINT)t_imul(a, b))) \
+  _(NEG,   "neg",    1,  1, -a,                               (INT)(0 - (UINT)a)) \
+  _(ABS,   "abs",    1,  1, t_abs(a),                         a < 0 ? (INT)(0 - (UINT)a) : a) \
+  _(SIGN,  "sign",   1,  1, (REAL)((a > 0) - (a < 0)),        (INT)((a > 0) - (a < 0))) \
+  _(MAX,   "max",    2,  1, ((a > b) | (a != a)) ? a : b,     a > b ? a : b) \
+  _(MIN,   "min",    2,  1, ((a < b) | (a != a)) ? a : b,     a < b ? a : b) \
+  _(GT,    ">",      2,  1, a > b ? (REAL)1 : (REAL)0,        (INT)(a > b)) \
+  _(GE,    ">=",     2,  1, a >= b ? (REAL)1 : (REAL)0,       (INT)(a >= b)) \
+  _(EQ,    "==",     2,  1, a == b ? (REAL)1 : (REAL)0,       (INT)(a == b)) \
+  _(NE,    "!=",     2,  1, a != b ? (REAL)1 : (REAL)0,       (INT)(a != b)) \
   _(AND,   "&&",     2,  1, ((a != 0) & (b != 0)) ? (REAL)1 : (REAL)0, (INT)((a != 0) & (b != 0))) \
   _(OR,    "||",     2,  1, ((a != 0) | (b != 0)) ? (REAL)1 : (REAL)0, (INT)((a != 0) | (b != 0))) \
-  _(NOT,   "!",      1,  1, a == 0 ? (REAL)1 : (REAL)0,              (INT)(a == 0)) \
-  _(WHERE, "where",  3,  1, a != 0 ? b : c,                          a != 0 ? b : c) \
-  _(RELU,  "relu",   1,  1, a <= 0 ? (REAL)0 : a,                    a <= 0 ? (INT)0 : a) \
+  _(NOT,   "!",      1,  1, a == 0 ? (REAL)1 : (REAL)0,       (INT)(a == 0)) \
+  _(WHERE, "where",  3,  1, a != 0 ? b : c,                   a != 0 ? b : c) \
+  _(RELU,  "relu",   1,  1, a <= 0 ? (REAL)0 : a,             a <= 0 ? (INT)0 : a) \
   _(STEP,  "step",   1,  1, a > 0 ? (REAL)1 : a == a ? (REAL)0 : a,  (INT)(a > 0)) \
-  _(ISNAN, "isnan",  1,  1, a != a ? (REAL)1 : (REAL)0,              (INT)0) \
-  _(FLOOR, "floor",  1,  2, t_floor(a),                              a) \
-  _(CEIL,  "ceil",   1,  2, t_ceil(a),                               a) \
-  _(TRUNC, "trunc",  1,  2, t_trunc(a),                              a) \
-  _(ROUND, "round",  1,  2, t_round(a),                              a) \
-  _(RINT,  "rint",   1,  3, t_rint(a),                               a) \
-  _(MOD,   "mod",    2, 99, t_mod(a, b),                             t_imod(a, b)) \
-  _(FMOD,  "fmod",   2, 99, t_fmod(a, b),                            t_ifmod(a, b)) \
-  _(POW,   "pow",    2, 99, t_pow(a, b),                             t_ipow(a, b))
+  _(ISNAN, "isnan",  1,  1, a != a ? (REAL)1 : (REAL)0,       (INT)0) \
+  _(FLOOR, "floor",  1,  2, t_floor(a),                       a) \
+  _(CEIL,  "ceil",   1,  2, t_ceil(a),                        a) \
+  _(TRUNC, "trunc",  1,  2, t_trunc(a),                       a) \
+  _(ROUND, "round",  1,  2, t_round(a),                       a) \
+  _(RINT,  "rint",   1,  3, t_rint(a),                        a) \
+  _(MOD,   "mod",    2, 99, t_mod(a, b),                      t_imod(a, b)) \
+  _(FMOD,  "fmod",   2, 99, t_fmod(a, b),                     t_ifmod(a, b)) \
+  _(POW,   "pow",    2, 99, t_pow(a, b),                      t_ipow(a, b))
 
 /* Real functions; on integers they compute in float64 and truncate. */
 #define PW_REAL(_) PW_SMOOTH(_) PW_TURN(_)
@@ -116,14 +116,20 @@ typedef void (*pw_move_fn)(void *d, const void *s, int64_t stride, int64_t n);
 struct pw_table {
   pw_loop_fn op[KINDS][PW_INSTRUCTIONS];
   pw_move_fn load[KINDS][DTYPES], store[KINDS][DTYPES];
-  /* *acc += sum of n elements */
+  /* *acc += sum of n elements; acc: double for floats, int64_t for integers */
   void (*sum_row[DTYPES])(void *acc, const void *s, int64_t stride, int64_t n);
   /* acc[i] += s[i] */
   void (*sum_add[DTYPES])(void *acc, const void *s, int64_t stride, int64_t n);
-};                                                    /* acc: double for floats, int64_t for integers */
+};
 const struct pw_table *pw_table(void);            /* of this processor */
 
-struct pw_term { uint8_t op, dtype; bool uniform, live; int arg[3], uses; double number; int operand; };
+struct pw_term {
+  uint8_t op, dtype;
+  bool uniform, live;
+  int arg[3], uses;
+  double number;
+  int operand;
+};
 struct pw_ins  { uint8_t op, dtype, d, a, b, c; };
 struct pw_put  { int operand, term; uint8_t slot; bool direct; };
 /* operand -1: a number; once: not by element */
@@ -133,12 +139,15 @@ struct pw_program {
   bool sealed;
   /* first failure while building; pw_seal tells it */
   int error;
-  struct pw_term *term; int n, cap;
-  struct pw_put put[PW_ARGS]; int nput;
-  /* after pw_seal */
-  /* the first nuniform do not depend on the element: once per chunk */
-  struct pw_ins *code; int ncode, nuniform;
-  struct pw_get *get; int nget;
+  struct pw_term *term;
+  int n, cap;
+  struct pw_put put[PW_ARGS];
+  int nput;
+  /* after pw_seal: the first nuniform do not depend on the element: once per chunk */
+  struct pw_ins *code;
+  int ncode, nuniform;
+  struct pw_get *get;
+  int nget;
   int nslot;
   int64_t cost;                                       /* 1/16 ns per element */
   void *made;                                         /* a back end's (pw_made) */

@@ -2,16 +2,23 @@
 **
 **   text     = { letter "=" either ";" } either
 **   either   = binary [ "?" either ":" either ]           both sides are computed
-**   binary   = || && == != < <= > >= + - * /              by precedence, to the left; comparisons give 0 or 1
+**   binary   = || && == != < <= > >= + - * /              by precedence, to the left; comparisons
+**                                                       give 0 or 1
 **   unary    = - + ! unary | atom
-**   atom     = number | pi | inf | nan | letter | $parameter | function "(" either { "," either } ")" | "(" either ")"
+**   atom     = number | pi | inf | nan | letter | $parameter
+**            | function "(" either { "," either } ")" | "(" either ")"
 **
 ** The first mistake stops the parse; its column, from 1, is in the failure.
 */
 #include <ctype.h>
 #include "pointwise/ir.h"
 
-struct parse { struct pw_program *t; struct pw_env *env; const char *text, *s, *missing[26]; int code, depth; };
+struct parse {
+  struct pw_program *t;
+  struct pw_env *env;
+  const char *text, *s, *missing[26];
+  int code, depth;
+};
 enum { DEEPEST = 200,                                 /* nested parentheses */
        /* operand of a variable that is unknown, less its number */
        MISSING = -2 };

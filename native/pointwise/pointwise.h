@@ -21,7 +21,8 @@ struct pw_env {
   bool (*parameter)(
       const struct pw_env *env, const char *name, size_t n, double *value, int *operand);
   /* for `parameter` */
-  const struct op *op; const void *param;
+  const struct op *op;
+  const void *param;
   /* > 0: the k-th number among op's parameters is operand numbers + k */
   int numbers;
 };

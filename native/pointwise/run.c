@@ -115,7 +115,7 @@ int pw_loop_make(struct pw_loop *l, const ty_desc *space, const ty_desc *operand
 /* elements; WHOLE: a block where no slot is needed */
 enum { LONG_ROW = 64, WHOLE = 1 << 14 };
 enum { ONCE, DIRECT, COPY };                          /* how an operand gets under a block */
-struct state {
+struct pw_run_state {
   const struct pw_program *t;
   const struct pw_loop *l;
   const struct pw_table *table;
@@ -143,7 +143,7 @@ static bool is_single(const struct pw_loop *l, int k)
 }
 
 /* No slot is needed: every operand lies as the loops want it, every result is an operand. */
-static bool slotless(const struct state *s)
+static bool slotless(const struct pw_run_state *s)
 {
   const struct pw_program *t = s->t;
   const struct pw_loop *l = s->l;
@@ -160,7 +160,7 @@ static bool slotless(const struct state *s)
   return true;
 }
 
-static void cut(struct state *s)
+static void cut(struct pw_run_state *s)
 {
   const struct pw_loop *l = s->l;
   s->inner = l->dim[l->ndim - 1];
@@ -177,17 +177,17 @@ static void cut(struct state *s)
     s->pieces = 0, s->blocks = (l->count - 1) / s->block + 1;
 }
 
-struct place { int64_t index[TY_MAXDIM]; };
+struct coordinates { int64_t index[TY_MAXDIM]; };
 
-static struct place place_of(const struct pw_loop *l, int64_t element)
+static struct coordinates place_of(const struct pw_loop *l, int64_t element)
 {
-  struct place at;
+  struct coordinates at;
   for (int i = l->ndim - 1; i > 0; i--) at.index[i] = element % l->dim[i], element /= l->dim[i];
   at.index[0] = element;
   return at;
 }
 
-static int64_t offset_of(const struct pw_loop *l, int k, const struct place *at)
+static int64_t offset_of(const struct pw_loop *l, int k, const struct coordinates *at)
 {
   int64_t offset = 0;
   for (int i = 0; i < l->ndim; i++) offset += at->index[i] * l->stride[k][i];
@@ -196,7 +196,7 @@ static int64_t offset_of(const struct pw_loop *l, int k, const struct place *at)
 
 /* To the start of the next row; the change of the operand's offset, given that its row has been
 ** passed. */
-static int64_t next_row(const struct pw_loop *l, int k, struct place *at)
+static int64_t next_row(const struct pw_loop *l, int k, struct coordinates *at)
 {
   int i = l->ndim - 2;
   int64_t step = -at->index[l->ndim - 1] * l->stride[k][l->ndim - 1];
@@ -207,10 +207,11 @@ static int64_t next_row(const struct pw_loop *l, int k, struct place *at)
   return step + l->stride[k][i];
 }
 
-static size_t wide(const struct state *s, int k) { return dtype_size(s->l->dtype[k]); }
+static size_t wide(const struct pw_run_state *s, int k) { return dtype_size(s->l->dtype[k]); }
 
 /* Moves n elements of an operand from a place on, row by row. */
-static void walk(const struct state *s, int k, void *slot, struct place at, int64_t n, bool store)
+static void walk(
+    const struct pw_run_state *s, int k, void *slot, struct coordinates at, int64_t n, bool store)
 {
   const struct pw_loop *l = s->l;
   int last = l->ndim - 1;
@@ -230,9 +231,9 @@ static void walk(const struct state *s, int k, void *slot, struct place at, int6
 }
 
 /* an operand: base, inner stride, how it gets under a block */
-struct view { char *p; int64_t stride; uint8_t how; };
+struct operand_view { char *p; int64_t stride; uint8_t how; };
 
-static void classify(const struct state *s, struct view *view)
+static void classify(const struct pw_run_state *s, struct operand_view *view)
 {
   const struct pw_loop *l = s->l;
   for (int k = 0; k < l->n; k++) {
@@ -249,7 +250,7 @@ static void classify(const struct state *s, struct view *view)
   }
 }
 
-static void cast(const struct state *s, int dtype, char *d, const char *a, int64_t n)
+static void cast(const struct pw_run_state *s, int dtype, char *d, const char *a, int64_t n)
 {
   _Alignas(64) char room[BLOCK * sizeof(double)];
   for (int64_t i = 0; i < n; i += BLOCK) {
@@ -258,7 +259,7 @@ static void cast(const struct state *s, int dtype, char *d, const char *a, int64
   }
 }
 
-static void run_code(const struct state *s, void **slot, int first, int last, int64_t n)
+static void run_code(const struct pw_run_state *s, void **slot, int first, int last, int64_t n)
 {
   const struct pw_program *t = s->t;
   const struct pw_table *table = s->table;
@@ -272,7 +273,8 @@ static void run_code(const struct state *s, void **slot, int first, int last, in
 }
 
 /* Numbers and single elements, then all that follows from them alone: once per chunk. */
-static void run_once(const struct state *s, const struct view *view, void **slot, int64_t n)
+static void run_once(
+    const struct pw_run_state *s, const struct operand_view *view, void **slot, int64_t n)
 {
   const struct pw_program *t = s->t;
   for (int i = 0; i < t->nget; i++) {
@@ -299,9 +301,9 @@ static void run_once(const struct state *s, const struct view *view, void **slot
 }
 
 /* a block: its elements, and where the first one lies */
-struct spot { int64_t first, n; struct place place; };
+struct spot { int64_t first, n; struct coordinates place; };
 
-static struct spot spot_of(const struct state *s, int64_t b)
+static struct spot spot_of(const struct pw_run_state *s, int64_t b)
 {
   struct spot at = { b * s->block, MIN(s->block, s->l->count - b * s->block), { { 0 } } };
   if (s->pieces) {
@@ -314,15 +316,16 @@ static struct spot spot_of(const struct state *s, int64_t b)
   return at;
 }
 
-static char *under(const struct state *s, const struct view *v, int k, const struct spot *at)
+static char *under(
+    const struct pw_run_state *s, const struct operand_view *v, int k, const struct spot *at)
 {
   int64_t offset = s->l->ndim == 1 || !s->pieces ? at->first * v[k].stride
                                                  : offset_of(s->l, k, &at->place);
   return v[k].p + offset * (int64_t)wide(s, k);
 }
 
-static void enter(
-    const struct state *s, const struct view *view, void **slot, char *room, const struct spot *at)
+static void enter(const struct pw_run_state *s, const struct operand_view *view, void **slot,
+    char *room, const struct spot *at)
 {
   const struct pw_program *t = s->t;
   for (int i = 0; i < t->nget; i++) {
@@ -342,8 +345,8 @@ static void enter(
   }
 }
 
-static void leave(
-    const struct state *s, const struct view *view, void **slot, const struct spot *at)
+static void leave(const struct pw_run_state *s, const struct operand_view *view, void **slot,
+    const struct spot *at)
 {
   const struct pw_program *t = s->t;
   for (int i = 0; i < t->nput; i++) {
@@ -360,10 +363,10 @@ static void leave(
 
 static void run_blocks(int64_t begin, int64_t end, void *context)
 {
-  const struct state *s = context;
+  const struct pw_run_state *s = context;
   const struct pw_program *t = s->t;
   _Alignas(64) char room[SLOTS * BLOCK * sizeof(double)];
-  struct view view[PW_ARGS];
+  struct operand_view view[PW_ARGS];
   void *slot[SLOTS];
   for (int i = 0; i < t->nslot; i++) slot[i] = room + (size_t)i * BLOCK * s->size;
   classify(s, view);
@@ -379,7 +382,7 @@ static void run_blocks(int64_t begin, int64_t end, void *context)
 int pw_run(int device, const struct pw_program *t, const struct pw_loop *l, void *const *operand)
 {
   if (device_kind(device) == TY_GPU) return l->count > 0 ? gpu->run(device, t, l, operand) : TY_OK;
-  struct state s = { .t = t, .l = l, .table = pw_table(), .operand = operand };
+  struct pw_run_state s = { .t = t, .l = l, .table = pw_table(), .operand = operand };
   s.size = t->kind == KIND_F32 || t->kind == KIND_I32 ? 4 : 8;
   if (l->count <= 0) return TY_OK;
   cut(&s);
@@ -388,6 +391,6 @@ int pw_run(int device, const struct pw_program *t, const struct pw_loop *l, void
   if (s.blocks <= grain)
     run_blocks(0, s.blocks, &s);
   else
-    parallel(s.blocks, grain, run_blocks, &s);
+    parallel_for(s.blocks, grain, run_blocks, &s);
   return TY_OK;
 }

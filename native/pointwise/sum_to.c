@@ -13,7 +13,7 @@ enum { PARTS = 64, PARTIAL = 8192, FEW = 1 << 15 };
 
 union total { double d; int64_t i; };
 struct axis { int64_t size, src, dst; };              /* strides in elements */
-struct sum {
+struct broadcast_sum {
   struct axis keep[TY_MAXDIM], fold[TY_MAXDIM];       /* outermost first */
   int nkeep, nfold;
   /* the innermost dim is kept: it is `width` wide, not among keep */
@@ -41,7 +41,7 @@ static void add_axis(struct axis *list, int *n, struct axis a)
     list[(*n)++] = a;
 }
 
-static int make(struct sum *s, const ty_desc *dst, const ty_desc *src)
+static int make(struct broadcast_sum *s, const ty_desc *dst, const ty_desc *src)
 {
   int64_t from = 1, to = 1;
   struct axis all[TY_MAXDIM];
@@ -69,7 +69,7 @@ static int make(struct sum *s, const ty_desc *dst, const ty_desc *src)
   return TY_OK;
 }
 
-static void split(struct sum *s)
+static void split(struct broadcast_sum *s)
 {
   int64_t rows = 1;
   s->folded = 1;
@@ -86,7 +86,7 @@ static void split(struct sum *s)
 /* -- one output (or group of columns), one part ------------------------------------------------ */
 
 /* Offsets of kept index i. */
-static void locate(const struct sum *s, int64_t i, int64_t *src, int64_t *dst)
+static void locate(const struct broadcast_sum *s, int64_t i, int64_t *src, int64_t *dst)
 {
   *src = *dst = 0;
   for (int k = s->nkeep - 1; k >= 0; k--) {
@@ -97,7 +97,7 @@ static void locate(const struct sum *s, int64_t i, int64_t *src, int64_t *dst)
   }
 }
 
-static int64_t fold_offset(const struct sum *s, int64_t i)
+static int64_t fold_offset(const struct broadcast_sum *s, int64_t i)
 {
   int64_t offset = 0;
   if (!i) return 0;
@@ -107,8 +107,8 @@ static int64_t fold_offset(const struct sum *s, int64_t i)
 }
 
 /* acc += elements first .. last - 1 of the summed index space, from src on, n columns wide. */
-static void gather(
-    const struct sum *s, void *acc, const char *src, int64_t n, int64_t first, int64_t last)
+static void gather(const struct broadcast_sum *s, void *acc, const char *src, int64_t n,
+    int64_t first, int64_t last)
 {
   const struct pw_table *t = pw_table();
   size_t size = dtype_size(s->src_type);
@@ -125,17 +125,17 @@ static void gather(
   }
 }
 
-static void put(const struct sum *s, int64_t dst, const void *acc, int64_t n)
+static void put(const struct broadcast_sum *s, int64_t dst, const void *acc, int64_t n)
 {
   char *p = s->dst + (size_t)dst * dtype_size(s->dst_type);
   pw_table()->store[s->whole ? KIND_I64 : KIND_F64][s->dst_type](p, acc, 1, n);
 }
 
-struct group { int64_t src, dst, n; };
+struct output_columns { int64_t src, dst, n; };
 
-static struct group group_of(const struct sum *s, int64_t output)
+static struct output_columns group_of(const struct broadcast_sum *s, int64_t output)
 {
-  struct group g;
+  struct output_columns g;
   int64_t across = (s->width - 1) / BLOCK + 1, block = output % across * BLOCK;
   locate(s, output / across, &g.src, &g.dst);
   g.src += block;
@@ -145,7 +145,7 @@ static struct group group_of(const struct sum *s, int64_t output)
 }
 
 /* Single elements: the output's are dense, so that a block of sums is stored at once. */
-static void run_rows(const struct sum *s, int64_t begin, int64_t end)
+static void run_rows(const struct broadcast_sum *s, int64_t begin, int64_t end)
 {
   union total acc[BLOCK];
   size_t size = dtype_size(s->src_type);
@@ -162,14 +162,14 @@ static void run_rows(const struct sum *s, int64_t begin, int64_t end)
 
 static void run_outputs(int64_t begin, int64_t end, void *context)
 {
-  const struct sum *s = context;
+  const struct broadcast_sum *s = context;
   if (!s->columns) {
     run_rows(s, begin, end);
     return;
   }
   for (int64_t o = begin; o < end; o++) {
     union total acc[BLOCK]; /* bits of zero are zero of either type */
-    struct group g = group_of(s, o);
+    struct output_columns g = group_of(s, o);
     memset(acc, 0, sizeof *acc * (size_t)g.n);
     gather(s, acc, s->src + (size_t)g.src * dtype_size(s->src_type), g.n, 0, s->folded);
     put(s, g.dst, acc, g.n);
@@ -178,21 +178,21 @@ static void run_outputs(int64_t begin, int64_t end, void *context)
 
 static void run_parts(int64_t begin, int64_t end, void *context)
 {
-  const struct sum *s = context;
+  const struct broadcast_sum *s = context;
   int64_t room = MIN(s->width, BLOCK);
   for (int64_t i = begin; i < end; i++) {
     int64_t output = i / s->parts, first = i % s->parts * s->chunk;
-    struct group g = group_of(s, output);
+    struct output_columns g = group_of(s, output);
     gather(s, s->partial + i * room, s->src + (size_t)g.src * dtype_size(s->src_type), g.n, first,
         MIN(s->folded, first + s->chunk));
   }
 }
 
-static void add_parts(const struct sum *s)
+static void add_parts(const struct broadcast_sum *s)
 {
   int64_t room = MIN(s->width, BLOCK);
   for (int64_t o = 0; o < s->outputs; o++) {
-    struct group g = group_of(s, o);
+    struct output_columns g = group_of(s, o);
     for (int64_t p = 1; p < s->parts; p++)
       for (int64_t j = 0; j < g.n; j++) {
         if (s->whole)
@@ -206,7 +206,7 @@ static void add_parts(const struct sum *s)
 
 int sum_to_cpu(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d)
 {
-  struct sum s = { .src = src,
+  struct broadcast_sum s = { .src = src,
     .dst = dst,
     .src_type = src_d->dtype,
     .dst_type = dst_d->dtype,
@@ -214,14 +214,14 @@ int sum_to_cpu(void *dst, const ty_desc *dst_d, const void *src, const ty_desc *
   TRY(make(&s, dst_d, src_d));
   split(&s);
   if (s.parts == 1) {
-    parallel(s.outputs, MAX(1, FEW / (s.folded * MIN(s.width, BLOCK))), run_outputs, &s);
+    parallel_for(s.outputs, MAX(1, FEW / (s.folded * MIN(s.width, BLOCK))), run_outputs, &s);
     return TY_OK;
   }
   union total room[PARTIAL];
   int64_t n = s.outputs * s.parts * MIN(s.width, BLOCK);
   memset(room, 0, sizeof *room * (size_t)n);
   s.partial = room;
-  parallel(s.outputs * s.parts, 1, run_parts, &s);
+  parallel_for(s.outputs * s.parts, 1, run_parts, &s);
   add_parts(&s);
   return TY_OK;
 }

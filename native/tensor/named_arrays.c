@@ -16,7 +16,7 @@ int ty_bag_new(ty_bag **out)
   NEED(out, TY_ETYPE, "ty_bag_new: no place for the result");
   ty_bag *b = NEW(ty_bag);
   NEED(b, TY_EMEMORY, "out of memory");
-  live(LIVE_BAG, 1);
+  live_add(LIVE_BAG, 1);
   *out = b;
   return TY_OK;
 }
@@ -31,7 +31,7 @@ void ty_bag_free(ty_bag *b)
   mem_free(b->item);
   mem_free(b->slot);
   mem_free(b);
-  live(LIVE_BAG, -1);
+  live_add(LIVE_BAG, -1);
 }
 
 /* FNV-1a (Fowler, Noll, Vo). */

@@ -237,7 +237,7 @@ static int take_index(struct reader *r, const struct record *x, int i, int64_t *
   char *raw = NULL;
   int code = take_part(r, &x->index[i].shape, x->index[i].dtype, &raw, n);
   if (!code && !(*out = NEWS(int64_t, *n))) code = fail(TY_EMEMORY, "out of memory");
-  if (!code) convert(*out, TY_I64, raw, x->index[i].dtype, *n);
+  if (!code) dtype_convert(*out, TY_I64, raw, x->index[i].dtype, *n);
   mem_free(raw);
   return code;
 }

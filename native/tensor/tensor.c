@@ -70,7 +70,7 @@ int tensor_on(const ty_desc *d, struct storage *s, int64_t offset, ty_tensor **o
   for (int i = d->ndim; i < TY_MAXDIM; i++) t->d.dim[i] = 0;
   t->d.device = s->device;
   t->d.pad_ = 0;
-  live(LIVE_TENSOR, 1);
+  live_add(LIVE_TENSOR, 1);
   *out = t;
   return TY_OK;
 }
@@ -151,7 +151,7 @@ void ty_tensor_free(ty_tensor *t)
   if (!t || __atomic_sub_fetch(&t->refs, 1, __ATOMIC_ACQ_REL)) return;
   storage_free(t->storage);
   mem_free(t);
-  live(LIVE_TENSOR, -1);
+  live_add(LIVE_TENSOR, -1);
 }
 
 /* -- asking ------------------------------------------------------------------------------------ */

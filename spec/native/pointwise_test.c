@@ -103,7 +103,7 @@ static struct array fill(ty_desc d)
   struct array x = { d, mem_new(desc_bytes(&d)), NEWS(double, n) };
   for (int64_t i = 0; i < n; i++)
     x.value[i] = d.dtype == TY_BOOL ? pick(2) : d.dtype == TY_U8 ? pick(8) : pick(17) - 8;
-  convert(x.p, d.dtype, x.value, TY_F64, n);
+  dtype_convert(x.p, d.dtype, x.value, TY_F64, n);
   return x;
 }
 
@@ -177,7 +177,7 @@ static void test_sums(int round)
   double *want = NEWS(double, n);
   void *exact = mem_new(desc_bytes(&to));
   for (int64_t i = 0; i < desc_count(&space); i++) want[under(&space, &to, i)] += x.value[i];
-  convert(exact, to.dtype, want, TY_F64, n);
+  dtype_convert(exact, to.dtype, want, TY_F64, n);
   CHECK(!sum_to(TY_CPU, y.p, &to, x.p, &space) && !memcmp(y.p, exact, desc_bytes(&to)),
       "round %d: a sum differs", round);
   mem_free(want);

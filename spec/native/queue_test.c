@@ -289,7 +289,7 @@ static void test_overwriting_clears(void)
 static int stop_when_asked(void *context)
 {
   (void)context;
-  while (!interrupted()) usleep(100);
+  while (!interrupt_pending()) usleep(100);
   return fail(TY_EINTERRUPTED, "interrupted");
 }
 
@@ -300,7 +300,7 @@ static void test_interruption(void)
   RUN(ty_interrupt_watch(1));
   RUN(submit(TY_CPU, stop_when_asked, NULL, NULL, 0, &t, 1));
   raise(SIGINT);
-  SURE(interrupted());
+  SURE(interrupt_pending());
   SURE(ty_tensor_wait(t, 0) == TY_EINTERRUPTED);
   RUN(submit(TY_CPU, stop_when_asked, NULL, NULL, 0, &t, 1));
   storage_wait_quiet(t->storage, 0);
@@ -502,19 +502,19 @@ static void test_conversion(void)
   uint8_t b[6];
   uint16_t h[6];
   float back[6];
-  convert(u8, TY_U8, x, TY_F32, 6);
+  dtype_convert(u8, TY_U8, x, TY_F32, 6);
   SURE(u8[0] == 255 && u8[1] == 44 && u8[2] == 0);
-  convert(i8, TY_I8, x, TY_F32, 6);
+  dtype_convert(i8, TY_I8, x, TY_F32, 6);
   SURE(i8[0] == -1 && i8[1] == 44);
-  convert(i32, TY_I32, x, TY_F32, 6);
+  dtype_convert(i32, TY_I32, x, TY_F32, 6);
   SURE(i32[0] == -1 && i32[1] == 300 && i32[2] == INT32_MIN && i32[3] == INT32_MIN &&
       i32[4] == INT32_MIN);
-  convert(i64, TY_I64, x, TY_F32, 6);
+  dtype_convert(i64, TY_I64, x, TY_F32, 6);
   SURE(i64[2] == INT64_MIN && i64[3] == INT64_MIN && i64[4] == 3000000000);
-  convert(b, TY_BOOL, x, TY_F32, 6);
+  dtype_convert(b, TY_BOOL, x, TY_F32, 6);
   SURE(b[0] == 1 && b[2] == 1 && b[5] == 0);
-  convert(h, TY_F16, i64, TY_I64, 2);
-  convert(back, TY_F32, h, TY_F16, 2);
+  dtype_convert(h, TY_F16, i64, TY_I64, 2);
+  dtype_convert(back, TY_F32, h, TY_F16, 2);
   SURE(back[0] == -1 && back[1] == 300);
   SURE(float_to_half(65520.0f) == 0x7c00 && float_to_half(65519.0f) == 0x7bff);
   SURE(float_to_half(0x1p-25f) == 0 && float_to_half(0x1.8p-25f) == 1);
@@ -578,7 +578,7 @@ static int add_all(void *context)
 {
   struct sum *s = context;
   s->members = parallel_threads();
-  parallel(10000, 128, add_part, s);
+  parallel_for(10000, 128, add_part, s);
   return TY_OK;
 }
 
@@ -589,7 +589,7 @@ static void test_parallel(void)
   RUN(device_submit(TY_CPU, &t, NULL));
   RUN(ty_wait(TY_CPU));
   SURE(s.total == 49995000 && s.members >= 1);
-  parallel(10000, 128, add_part, &s);
+  parallel_for(10000, 128, add_part, &s);
   SURE(s.total == 2 * 49995000);
 }
 

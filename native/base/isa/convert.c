@@ -46,8 +46,8 @@ LOOP(f32_f16, uint16_t, float, f16_of_f32(x))
 LOOP(f32_bf16, uint16_t, float, bf16_of_f32(x))
 
 #define ROW(s) \
-  [TY_F32] = s##_f32, [TY_F64] = s##_f64, [TY_U8] = s##_u8, [TY_I32] = s##_i32, [TY_I8] = s##_i8, [TY_I64] = s##_i64, \
-  [TY_BOOL] = s##_b8
+  [TY_F32] = s##_f32, [TY_F64] = s##_f64, [TY_U8] = s##_u8, [TY_I32] = s##_i32, [TY_I8] = s##_i8, \
+  [TY_I64] = s##_i64, [TY_BOOL] = s##_b8
 const struct casts JOIN(casts, ISA) = { {
   [TY_F32]  = { ROW(f32), [TY_F16] = f32_f16, [TY_BF16] = f32_bf16 },
   [TY_F64]  = { ROW(f64) },

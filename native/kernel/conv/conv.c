@@ -137,11 +137,12 @@ void window_columns(const struct window *w, const struct gemm_type *t, int64_t j
 /* of a block of positions; of one of a plain window */
 enum { PANELS = 4, PLAIN_PANELS = 8 };
 
-struct forward {
+struct forward_pass {
   const struct window *w;
   const struct gemm_type *t;
   size_t size;
-  const char *x, *packed, *bias; char *y, *tmp;
+  const char *x, *packed, *bias;
+  char *y, *tmp;
   size_t room;                                        /* bytes of a thread's panels */
   const int64_t *tap;
   int act, height;
@@ -175,8 +176,8 @@ size_t convolve_forward_scratch(const struct window *w)
   return tap_bytes(w) + forward_room(w, gemm_type(w->dtype)) * (size_t)parallel_threads();
 }
 
-static void fill_panels(
-    const struct forward *f, const char *x, int64_t j, int64_t cols, int64_t channels, char *room)
+static void fill_panels(const struct forward_pass *f, const char *x, int64_t j, int64_t cols,
+    int64_t channels, char *room)
 {
   const struct gemm_type *t = f->t;
   for (int64_t q = 0; q < cols; q += t->nr) {
@@ -187,7 +188,7 @@ static void fill_panels(
 }
 
 /* One unit: `cols` positions from j of one image, `rows` filters from o. */
-static void forward_block(const struct forward *f, const char *image, const char *strips,
+static void forward_block(const struct forward_pass *f, const char *image, const char *strips,
     const char *bias, char *y, int64_t j, int64_t cols, int64_t rows)
 {
   const struct window *w = f->w;
@@ -226,7 +227,7 @@ static void forward_block(const struct forward *f, const char *image, const char
 
 static void forward_units(int64_t begin, int64_t end, void *context)
 {
-  const struct forward *f = context;
+  const struct forward_pass *f = context;
   const struct window *w = f->w;
   for (int64_t u = begin; u < end; u++) {
     int64_t i = u / f->across / f->down, group = i % w->groups; /* image and group */
@@ -271,12 +272,12 @@ static const void *keep_strips(
   s->out = gemm_kept_room(
       kept, weight, (size_t)(groups * each * s->height * s->k + 64) * s->size, &fresh);
   if (!s->out || fresh) return s->out;
-  parallel(groups * each, MAX(1, 100000 / (s->height * s->k)), strip_some, s);
+  parallel_for(groups * each, MAX(1, 100000 / (s->height * s->k)), strip_some, s);
   return s->out;
 }
 
 /* Cuts positions first (their panels are filled once), then filters. */
-static int64_t forward_cut(struct forward *f)
+static int64_t forward_cut(struct forward_pass *f)
 {
   const struct window *w = f->w;
   int64_t blocks = (f->out + f->t->nr - 1) / f->t->nr,
@@ -305,7 +306,7 @@ static int multiply_image(const struct window *w, const void *x, const struct op
 {
   const struct gemm_type *t = gemm_type(w->dtype);
   const size_t size = dtype_size(w->dtype);
-  struct forward f = { .w = w,
+  struct forward_pass f = { .w = w,
     .t = t,
     .size = size,
     .x = x,
@@ -331,7 +332,7 @@ static int multiply_image(const struct window *w, const void *x, const struct op
   window_offsets(w, tmp);
   int64_t units = forward_cut(&f);
   double work = (double)MIN(f.cols, f.out) * (double)MIN(f.rows, w->filters) * (double)f.depth;
-  parallel(units, MAX(1, (int64_t)(GEMM_WORK / work)), forward_units, &f);
+  parallel_for(units, MAX(1, (int64_t)(GEMM_WORK / work)), forward_units, &f);
   return TY_OK;
 }
 
@@ -347,7 +348,8 @@ struct data {
   const struct window *w;
   const struct gemm_type *t;
   size_t size, room;
-  const char *dy, *packed, *bias; char *dx, *tmp;
+  const char *dy, *packed, *bias;
+  char *dx, *tmp;
   const int64_t *tap;
   /* channels of a unit, such units, positions at a time, their room */
   int64_t taps, in, out, block, blocks, cols, width;
@@ -520,10 +522,11 @@ int convolve_data(const struct window *w, const void *dy, const struct operand *
         (size_t)(i / d.blocks * w->filters * depth + from) * size;
     struct strips s = { t, size, MIN(rows, depth - from), w->filters, 1, depth, 0, d.height, a,
       packed + (size_t)(i * each * w->filters) * size };
-    parallel((s.rows + s.height - 1) / s.height, MAX(1, 100000 / (s.height * s.k)), strip_some, &s);
+    parallel_for(
+        (s.rows + s.height - 1) / s.height, MAX(1, 100000 / (s.height * s.k)), strip_some, &s);
   }
   window_offsets(w, tmp);
   double work = (double)rows * (double)w->filters * (double)d.out;
-  parallel(w->n * w->groups * d.blocks, MAX(1, (int64_t)(GEMM_WORK / work)), data_units, &d);
+  parallel_for(w->n * w->groups * d.blocks, MAX(1, (int64_t)(GEMM_WORK / work)), data_units, &d);
   return TY_OK;
 }

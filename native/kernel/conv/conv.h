@@ -70,5 +70,5 @@ void convolve_plain_data(
 void convolve_plain_weight(
     const struct window *w, const void *x, const void *dy, void *dw, bool add);
 /* (N, C * taps, positions) */
-void   im2col(const struct window *w, const void *x, void *columns, bool add);
-void   col2im(const struct window *w, const void *columns, void *x, bool add);
+void   conv_im2col(const struct window *w, const void *x, void *columns, bool add);
+void   conv_col2im(const struct window *w, const void *columns, void *x, bool add);

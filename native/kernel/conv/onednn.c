@@ -26,7 +26,7 @@ static onednn_desc describe(int n, const int64_t *size, int form)
 }
 
 /* The arrays as they are, or, if free, as the primitive likes them where they are plain. */
-static bool describe_all(struct onednn_conv *o, const struct shape *s, bool free)
+static bool describe_all(struct onednn_conv *o, const struct onednn_shape *s, bool free)
 {
   int form[OPERANDS];
   for (int i = 0; i < OPERANDS; i++) form[i] = free && !s->block[i] ? ANY : s->block[i];
@@ -68,7 +68,7 @@ static bool append_ops(dnnl_primitive_attr_t attr, bool sum, int act)
 }
 
 static dnnl_primitive_desc_t desc_of(
-    const struct onednn_conv *o, const struct shape *s, dnnl_primitive_attr_t attr)
+    const struct onednn_conv *o, const struct onednn_shape *s, dnnl_primitive_attr_t attr)
 {
   if (s->which == FORWARD) return onednn_forward(o, dnnl_forward_inference, attr);
   dnnl_primitive_desc_t hint = onednn_forward(o, dnnl_forward_training, NULL);
@@ -87,7 +87,7 @@ static bool fast(dnnl_primitive_desc_t d)
 }
 
 /* NULL: oneDNN cannot, or not well */
-static dnnl_primitive_desc_t primitive_desc(const struct shape *s)
+static dnnl_primitive_desc_t primitive_desc(const struct onednn_shape *s)
 {
   struct onednn_conv any = { 0 };
   dnnl_primitive_attr_t attr;
@@ -120,15 +120,17 @@ struct known {
   int64_t x[TY_MAXDIM], w[TY_MAXDIM], y[TY_MAXDIM];
   struct window window;
   int64_t images;
-  int which, act, threads, block[OPERANDS]; bool bias, sum;
-  bool able; struct rooms rooms;
+  int which, act, threads, block[OPERANDS];
+  bool bias, sum;
+  bool able;
+  struct onednn_bytes rooms;
 };
 enum { KNOWN = 256 };
 static struct known known[KNOWN];
 static int64_t asked;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void key_of(struct known *k, const struct shape *s)
+static void key_of(struct known *k, const struct onednn_shape *s)
 {
   memset(k, 0, sizeof *k);
   for (int i = 0; i < s->x->ndim; i++)
@@ -144,7 +146,7 @@ static void key_of(struct known *k, const struct shape *s)
 }
 
 static size_t inner_bytes(
-    dnnl_primitive_desc_t d, const struct shape *s, const struct onednn_conv *plain, int o)
+    dnnl_primitive_desc_t d, const struct onednn_shape *s, const struct onednn_conv *plain, int o)
 {
   onednn_desc inner = operand(d, s->which, o);
   return dnnl_memory_desc_equal(plain->d[o], inner)
@@ -152,8 +154,8 @@ static size_t inner_bytes(
       : align_up(dnnl_memory_desc_get_size(inner), ALIGN);
 }
 
-static void rooms_of(dnnl_primitive_desc_t d, const struct shape *s,
-    const struct onednn_conv *plain, struct rooms *r)
+static void rooms_of(dnnl_primitive_desc_t d, const struct onednn_shape *s,
+    const struct onednn_conv *plain, struct onednn_bytes *r)
 {
   r->x = inner_bytes(d, s, plain, X);
   r->y = inner_bytes(d, s, plain, Y);
@@ -164,20 +166,20 @@ static void rooms_of(dnnl_primitive_desc_t d, const struct shape *s,
       ALIGN);
 }
 
-void rooms_widen(struct rooms *r, const struct rooms *o)
+void rooms_widen(struct onednn_bytes *r, const struct onednn_bytes *o)
 {
-  *r = (struct rooms){ MAX(r->x, o->x), MAX(r->y, o->y), MAX(r->w, o->w), MAX(r->packed, o->packed),
-    MAX(r->pad, o->pad) };
+  *r = (struct onednn_bytes){ MAX(r->x, o->x), MAX(r->y, o->y), MAX(r->w, o->w),
+    MAX(r->packed, o->packed), MAX(r->pad, o->pad) };
 }
 
 /* Room for one thread and for the largest team: what lies between needs no more. */
-static void ask(struct known *k, const struct shape *s)
+static void ask(struct known *k, const struct onednn_shape *s)
 {
   const int teams[] = { 1, k->threads };
   struct onednn_conv plain = { 0 };
   k->able = describe_all(&plain, s, false);
   for (int i = 0; i < COUNT(teams) && k->able; i++) {
-    struct rooms r;
+    struct onednn_bytes r;
     parallel_library_of(teams[i]);
     dnnl_primitive_desc_t d = primitive_desc(s);
     k->able = d != NULL;
@@ -190,7 +192,7 @@ static void ask(struct known *k, const struct shape *s)
   descs_free(&plain);
 }
 
-bool part_rooms(const struct shape *s, struct rooms *out)
+bool part_rooms(const struct onednn_shape *s, struct onednn_bytes *out)
 {
   struct known k;
   key_of(&k, s);
@@ -210,7 +212,7 @@ bool part_rooms(const struct shape *s, struct rooms *out)
 
 /* -- making ------------------------------------------------------------------------------------ */
 
-void part_release(struct part *p)
+void part_release(struct onednn_primitive *p)
 {
   for (int o = 0; o < OPERANDS; o++) {
     if (p->copy[o]) dnnl_primitive_destroy(p->copy[o]);
@@ -223,11 +225,12 @@ void part_release(struct part *p)
   if (p->stream) dnnl_stream_destroy(p->stream);
   mem_free(p->packed);
   mem_free(p->own_pad);
-  *p = (struct part){ 0 };
+  *p = (struct onednn_primitive){ 0 };
 }
 
 /* A copy between the plain array and what the primitive wants; none where these are the same. */
-static bool bridge(struct part *p, int o, onednn_desc plain, onednn_desc inner, bool leaves)
+static bool bridge(
+    struct onednn_primitive *p, int o, onednn_desc plain, onednn_desc inner, bool leaves)
 {
   p->outside[o] = onednn_place(plain);
   if (!p->outside[o]) return false;
@@ -238,11 +241,11 @@ static bool bridge(struct part *p, int o, onednn_desc plain, onednn_desc inner, 
   return p->inside[o] && p->copy[o];
 }
 
-static bool make_from(struct part *p, dnnl_primitive_desc_t d, const struct shape *s,
-    const struct onednn_conv *plain, const struct rooms *r)
+static bool make_from(struct onednn_primitive *p, dnnl_primitive_desc_t d,
+    const struct onednn_shape *s, const struct onednn_conv *plain, const struct onednn_bytes *r)
 {
   static const int result[] = { [FORWARD] = Y, [DATA] = X, [WEIGHT] = W };
-  struct rooms now;
+  struct onednn_bytes now;
   rooms_of(d, s, plain, &now);
   if (now.x > r->x || now.y > r->y || now.w > r->w || dnnl_primitive_create(&p->conv, d))
     return false;
@@ -259,7 +262,8 @@ static bool make_from(struct part *p, dnnl_primitive_desc_t d, const struct shap
   return p->pad && p->stream && (p->bias || !s->bias) && (p->packed || !own);
 }
 
-void part_make(struct part *p, const struct shape *s, const struct rooms *r)
+void part_make(
+    struct onednn_primitive *p, const struct onednn_shape *s, const struct onednn_bytes *r)
 {
   struct onednn_conv plain = { 0 };
   part_release(p);

@@ -10,7 +10,7 @@
 
 enum { FORWARD, DATA, WEIGHT, FOLDED, PARTS };        /* FOLDED: forward with call.affine */
 
-struct shape {                                        /* of one direction */
+struct onednn_shape {                                        /* of one direction */
   struct window window;
   const ty_desc *x, *w, *y;
   /* block: of the arrays, as in struct operand */
@@ -23,10 +23,12 @@ struct shape {                                        /* of one direction */
 
 /* Bytes that a direction needs beside its arrays: blocked operands of `images` images, and the
 ** primitive's own. */
-struct rooms { size_t x, y, w, packed, pad; };       /* w: a weight's gradient; packed: a weight */
-void    rooms_widen(struct rooms *r, const struct rooms *o);                    /* to hold either */
+/* w: a weight's gradient; packed: a weight */
+struct onednn_bytes { size_t x, y, w, packed, pad; };
+/* to hold either */
+void    rooms_widen(struct onednn_bytes *r, const struct onednn_bytes *o);
 
-struct part {
+struct onednn_primitive {
   enum { NEW, READY, UNABLE } made;
   int threads;                                        /* for which it was made */
   dnnl_stream_t stream;
@@ -39,10 +41,12 @@ struct part {
   void *own_pad;
   /* blocked weight, of this version of that array and of its scale; or NULL */
   void *packed;
-  uint64_t version, scale; const void *of;
+  uint64_t version, scale;
+  const void *of;
 };
 
 /* false: oneDNN cannot */
-bool    part_rooms(const struct shape *s, struct rooms *out);
-void    part_make(struct part *p, const struct shape *s, const struct rooms *r);
-void    part_release(struct part *p);
+bool    part_rooms(const struct onednn_shape *s, struct onednn_bytes *out);
+void    part_make(struct onednn_primitive *p, const struct onednn_shape *s,
+    const struct onednn_bytes *r);
+void    part_release(struct onednn_primitive *p);

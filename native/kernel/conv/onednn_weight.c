@@ -27,7 +27,13 @@ int weight_turned(onednn_desc inner)
   return 0;
 }
 
-struct leaving { const struct gemm_type *t; int b; int64_t inputs; const float *blocked; float *plain; };
+struct leaving {
+  const struct gemm_type *t;
+  int b;
+  int64_t inputs;
+  const float *blocked;
+  float *plain;
+};
 
 static void some_outputs(int64_t begin, int64_t end, void *context)
 {
@@ -45,5 +51,5 @@ void weight_leave(int b, onednn_desc inner, const float *blocked, float *plain)
   const dnnl_dim_t *dim;
   onednn_dims(inner, &dim);
   struct leaving l = { gemm_type(TY_F32), b, dim[1], blocked, plain };
-  parallel(dim[0] / b, MAX(1, 16384 / (b * l.inputs)), some_outputs, &l);
+  parallel_for(dim[0] / b, MAX(1, 16384 / (b * l.inputs)), some_outputs, &l);
 }

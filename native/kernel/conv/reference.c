@@ -101,7 +101,7 @@ void convolve_plain_weight(
 
 /* -- columns ----------------------------------------------------------------------------------- */
 
-void im2col(const struct window *w, const void *x, void *columns, bool add)
+void conv_im2col(const struct window *w, const void *x, void *columns, bool add)
 {
   const int64_t taps = window_taps(w), in = window_in(w), out = window_out(w);
   for (int64_t row = 0; row < w->n * w->channels * taps; row++)
@@ -112,7 +112,7 @@ void im2col(const struct window *w, const void *x, void *columns, bool add)
     }
 }
 
-void col2im(const struct window *w, const void *columns, void *x, bool add)
+void conv_col2im(const struct window *w, const void *columns, void *x, bool add)
 {
   const int64_t taps = window_taps(w), in = window_in(w), out = window_out(w);
   if (!add) clear(w->dtype, x, w->n * w->channels * in);

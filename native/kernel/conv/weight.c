@@ -16,7 +16,8 @@ struct weight {
   const struct window *w;
   const struct gemm_type *t;
   size_t size;
-  const char *x, *dy; char *sums, *tmp;
+  const char *x, *dy;
+  char *sums, *tmp;
   size_t room, slab_bytes;                            /* bytes of a thread: slab, then dy^T */
   int64_t taps, in, out, ld;                          /* ld: filters, rounded up to vectors */
   /* images of a share; filters of a unit; units side by side */
@@ -92,11 +93,11 @@ static void copy_slab(const struct weight *d, const char *image, const int64_t f
 }
 
 /* Where a share's sums go: filters in whole vectors; add: there are sums already. */
-struct sums { char *p; int64_t lanes; bool add; };
+struct tap_sums { char *p; int64_t lanes; bool add; };
 
 /* All taps of one block: positions (z, y .. y + oh, x .. x + ow), dy^T packed in `panels`. */
 static void block_taps(const struct weight *d, const char *image, const int64_t size[3],
-    int64_t channel, int64_t oh, int64_t ow, const char *panels, const struct sums *s)
+    int64_t channel, int64_t oh, int64_t ow, const char *panels, const struct tap_sums *s)
 {
   const struct window *w = d->w;
   const int64_t *k = w->kernel;
@@ -125,7 +126,7 @@ static void block_taps(const struct weight *d, const char *image, const int64_t 
 }
 
 static void one_image(
-    const struct weight *d, const char *x, const char *dy, struct sums s, int64_t lanes)
+    const struct weight *d, const char *x, const char *dy, struct tap_sums s, int64_t lanes)
 {
   const struct window *w = d->w;
   char *slab = d->tmp + d->room * (size_t)parallel_index(), *panels = slab + d->slab_bytes;
@@ -159,7 +160,8 @@ static void weight_units(int64_t begin, int64_t end, void *context)
     int64_t o = u % d->across * d->lanes, group = u / d->across % w->groups,
             share = u / d->across / w->groups;
     int64_t lanes = MIN(d->lanes, w->filters - o), depth = window_depth(w);
-    struct sums s = { d->sums + (size_t)((share * w->groups + group) * depth * d->ld + o) * d->size,
+    struct tap_sums s = { d->sums +
+          (size_t)((share * w->groups + group) * depth * d->ld + o) * d->size,
       MIN(d->lanes, d->ld - o), false };
     for (int64_t i = share * d->images; i < MIN(w->n, (share + 1) * d->images); i++) {
       const char *x = d->x + (size_t)((i * w->groups + group) * w->channels * d->in) * d->size;
@@ -219,10 +221,11 @@ int convolve_weight(
   d.tmp = (char *)tmp + sums_bytes(&d);
   double work = (double)d.images * (double)window_depth(w) * (double)MIN(d.lanes, d.ld) *
       (double)d.out;
-  parallel(d.shares * w->groups * d.across, MAX(1, (int64_t)(GEMM_WORK / work)), weight_units, &d);
+  parallel_for(
+      d.shares * w->groups * d.across, MAX(1, (int64_t)(GEMM_WORK / work)), weight_units, &d);
   struct gather r = { &d, dw, add };
   int64_t grain = MAX(1, 100000 / (d.ld * d.shares) / d.t->w) * d.t->w;
-  parallel(window_depth(w) * w->groups, grain, gather_rows, &r);
+  parallel_for(window_depth(w) * w->groups, grain, gather_rows, &r);
   return TY_OK;
 }
 
@@ -256,5 +259,5 @@ void convolve_bias(
     int dtype, int64_t n, int64_t c, int64_t spatial, const void *x, void *out, bool add)
 {
   struct channel_sums s = { gemm_type(dtype), dtype, n, c, spatial, x, out, add };
-  parallel(c, MAX(1, 200000 / (n * spatial)), some_channels, &s);
+  parallel_for(c, MAX(1, 200000 / (n * spatial)), some_channels, &s);
 }

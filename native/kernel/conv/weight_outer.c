@@ -15,7 +15,8 @@ struct outer {
   const struct gemm_type *t;
   /* of a thread: rows of columns, then panels */
   size_t size, room, rows_bytes;
-  const char *x, *dy; char *dw, *sums, *tmp;
+  const char *x, *dy;
+  char *dw, *sums, *tmp;
   const int64_t *tap;
   int64_t taps, depth, in, out, block, blocks, images, shares;
   bool add;
@@ -138,6 +139,7 @@ void outer_weight(
   d.tmp = d.sums + sums_bytes(&d);
   window_offsets(w, tmp);
   double work = (double)d.images * (double)(d.block * d.taps) * (double)w->filters * (double)d.out;
-  parallel(d.shares * w->groups * d.blocks, MAX(1, (int64_t)(GEMM_WORK / work)), outer_units, &d);
-  if (d.shares > 1) parallel(w->groups * w->filters * d.depth, 65536, add_shares, &d);
+  parallel_for(
+      d.shares * w->groups * d.blocks, MAX(1, (int64_t)(GEMM_WORK / work)), outer_units, &d);
+  if (d.shares > 1) parallel_for(w->groups * w->filters * d.depth, 65536, add_shares, &d);
 }

@@ -85,11 +85,11 @@ struct tiles tiles_of(const struct window *w)
 ** in a cache. */
 int64_t plane_of(int64_t tiles, int64_t channels) { return (tiles * channels + 31) / 32 * 32 + 16; }
 
-struct place place_of(const struct tiles *s, int64_t t, int64_t n)
+struct tile_run place_of(const struct tiles *s, int64_t t, int64_t n)
 {
   const int64_t column = t % s->across, row = t / s->across % s->down, y = row * TILE,
                 x = column * TILE, whole = s->width / TILE - column;
-  return (struct place){ .image = t / s->across / s->down,
+  return (struct tile_run){ .image = t / s->across / s->down,
     .y = y,
     .x = x,
     .n = whole > 0 ? MIN(n, whole) : 1,
@@ -109,7 +109,9 @@ struct convolution {
   bool late, turned;
   /* tiles; filters, and how often; planes of channels, of filters, of the weight */
   int64_t group, part, parts, in, out, plane;
-  const float *x, *weight; float *y, *tmp;            /* weight: packed, unless late */
+  /* weight: packed, unless late */
+  const float *x, *weight;
+  float *y, *tmp;
   struct convolve_end end;
 };
 
@@ -198,7 +200,7 @@ static void carry_in(const struct convolution *c, int64_t from, int64_t n, float
   const int lanes = c->isa->lanes;
   const int64_t space = w->in[1] * w->in[2];
   for (int64_t t = 0; t < n;) {
-    struct place p = place_of(&c->tiles, from + t, n - t);
+    struct tile_run p = place_of(&c->tiles, from + t, n - t);
     struct winograd_run r = { .h = w->in[1],
       .w = w->in[2],
       .y = p.y - w->pad[1],
@@ -232,7 +234,7 @@ static void carry_out(
   const int lanes = c->isa->lanes;
   const int64_t space = w->out[1] * w->out[2], filters = MIN(w->filters - first, c->part);
   for (int64_t t = 0; t < n;) {
-    struct place p = place_of(&c->tiles, from + t, n - t);
+    struct tile_run p = place_of(&c->tiles, from + t, n - t);
     struct winograd_run r = { .h = w->out[1],
       .w = w->out[2],
       .y = p.y,
@@ -324,12 +326,12 @@ static void pack_filters(
       }
 }
 
-struct packing { const struct convolution *c; const float *weight; float *out; };
+struct weight_packing { const struct convolution *c; const float *weight; float *out; };
 
 /* Unit: panel of filters. */
 static void pack_panels(int64_t begin, int64_t end, void *context)
 {
-  const struct packing *p = context;
+  const struct weight_packing *p = context;
   const int64_t nr = p->c->nr;
   for (int64_t first = begin * nr; first < MIN(end * nr, p->c->w->filters); first += nr)
     pack_filters(p->c, p->weight, first, MIN(nr, p->c->w->filters - first),
@@ -338,8 +340,8 @@ static void pack_panels(int64_t begin, int64_t end, void *context)
 
 static void pack(const struct convolution *c, const float *weight, float *out)
 {
-  struct packing p = { c, weight, out };
-  parallel((c->w->filters + c->nr - 1) / c->nr, MAX(1, 500 / c->w->channels), pack_panels, &p);
+  struct weight_packing p = { c, weight, out };
+  parallel_for((c->w->filters + c->nr - 1) / c->nr, MAX(1, 500 / c->w->channels), pack_panels, &p);
 }
 
 /* -- a weight that is packed part by part ------------------------------------------------------ */
@@ -369,8 +371,8 @@ static void late_filters(int64_t begin, int64_t end, void *context)
 
 static void run(struct convolution *c)
 {
-  if (c->late) parallel((c->tiles.all + CARRIED - 1) / CARRIED, 1, late_tiles, c);
-  parallel(units(c), 1, c->late ? late_filters : some_units, c);
+  if (c->late) parallel_for((c->tiles.all + CARRIED - 1) / CARRIED, 1, late_tiles, c);
+  parallel_for(units(c), 1, c->late ? late_filters : some_units, c);
 }
 
 /* -- forward ----------------------------------------------------------------------------------- */

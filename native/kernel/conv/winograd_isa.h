@@ -15,11 +15,13 @@ enum { WINOGRAD_TILE = 4, WINOGRAD_POINTS = 36 };
 
 /* n neighbouring tiles of one row of tiles, one block of channels */
 struct winograd_run {
-  float  *image; int64_t h, w;                        /* the block's */
+  float  *image;                                      /* the block's */
+  int64_t h, w;
   /* where the first tile begins (outside: zeros); tiles */
   int64_t y, x, n;
   int     down, across;                               /* results of a tile */
-  float  *points; int64_t plane, step;
+  float  *points;
+  int64_t plane, step;
   const float *bias, *scale;                          /* of the block; NULL: none */
   /* onto what the image holds; then max(0, result) */
   bool    relu, add;
@@ -28,10 +30,12 @@ struct winograd_run {
 /* Windows of `n` channels one after the other, `row` elements apart, each for `lanes` filters,
 ** `lane` elements apart. */
 struct winograd_filter {
-  float  *window; int64_t row, lane, n;
+  float  *window;
+  int64_t row, lane, n;
   /* turned by 180 degrees; onto what the window holds */
   bool    flip, add;
-  float  *points; int64_t plane, step;
+  float  *points;
+  int64_t plane, step;
 };
 
 struct winograd_isa {

@@ -17,7 +17,7 @@ enum { SIDE = WINOGRAD_TILE + 2 };
 ** carrying all of x */
 enum { LEAST = 64, MOST = 256, CACHE = 384 << 10, SHARES = 16, SUMS = 12 << 20, PART = 64 };
 
-struct gradient {
+struct weight_gradient {
   const struct window *w;
   const struct winograd_isa *isa;
   const struct gemm_type *t;
@@ -25,13 +25,14 @@ struct gradient {
   /* tiles at a time, of a share; filters of a unit */
   int64_t chunk, share, shares, part, parts;
   int64_t in, out, sum;                               /* planes of x, of dy, of the result */
-  const float *x, *dy; float *dw, *sums, *tmp;
+  const float *x, *dy;
+  float *dw, *sums, *tmp;
   bool add;
 };
 
-static struct gradient plan(const struct window *w)
+static struct weight_gradient plan(const struct window *w)
 {
-  struct gradient g = {
+  struct weight_gradient g = {
     .w = w, .isa = winograd_isa(), .t = gemm_type(TY_F32), .tiles = tiles_of(w)
   };
   int64_t each = WINOGRAD_POINTS * (w->channels + w->filters) * (int64_t)sizeof(float);
@@ -51,35 +52,35 @@ static struct gradient plan(const struct window *w)
   return g;
 }
 
-static bool alone(const struct gradient *g)
+static bool alone(const struct weight_gradient *g)
 {
   return g->shares == 1;
 } /* a unit has all tiles of its filters */
 /* floats: of a thread, of the shares */
-static int64_t room(const struct gradient *g)
+static int64_t room(const struct weight_gradient *g)
 {
   return WINOGRAD_POINTS * (g->in + g->out + (alone(g) ? g->sum : 0));
 }
-static int64_t sums_of(const struct gradient *g)
+static int64_t sums_of(const struct weight_gradient *g)
 {
   return alone(g) ? 0 : g->shares * WINOGRAD_POINTS * g->sum;
 }
-static int64_t units(const struct gradient *g) { return g->shares * g->parts; }
+static int64_t units(const struct weight_gradient *g) { return g->shares * g->parts; }
 
 size_t winograd_weight_scratch(const struct window *w)
 {
-  struct gradient g = plan(w);
+  struct weight_gradient g = plan(w);
   return (size_t)(sums_of(&g) + room(&g) * MIN(units(&g), parallel_most())) * sizeof(float);
 }
 
 /* -- some tiles of some filters ---------------------------------------------------------------- */
 
-struct chunk { int64_t from, n, first, filters; float *in, *out, *sums; bool add; };
+struct tile_chunk { int64_t from, n, first, filters; float *in, *out, *sums; bool add; };
 
 /* x: blocks of channels one after the other, each tiles x lanes: the left side of the products,
 ** read along tiles */
-static void carry_x(
-    const struct gradient *g, const struct chunk *k, const struct place *p, int64_t t)
+static void carry_x(const struct weight_gradient *g, const struct tile_chunk *k,
+    const struct tile_run *p, int64_t t)
 {
   const struct window *w = g->w;
   const int lanes = g->isa->lanes;
@@ -100,8 +101,8 @@ static void carry_x(
 }
 
 /* dy: panels of filters, each tiles x its filters: the right side */
-static void carry_dy(
-    const struct gradient *g, const struct chunk *k, const struct place *p, int64_t t)
+static void carry_dy(const struct weight_gradient *g, const struct tile_chunk *k,
+    const struct tile_run *p, int64_t t)
 {
   const struct window *w = g->w;
   const int nr = g->t->nr;
@@ -123,7 +124,7 @@ static void carry_dy(
 }
 
 /* The sums are in panels of filters too, each channels x its filters. */
-static void multiply(const struct gradient *g, const struct chunk *k)
+static void multiply(const struct weight_gradient *g, const struct tile_chunk *k)
 {
   const int64_t channels = g->w->channels, lanes = g->isa->lanes, nr = g->t->nr;
   struct gemm_block b = { .m = lanes,
@@ -150,7 +151,7 @@ static void multiply(const struct gradient *g, const struct chunk *k)
 
 /* Sums of n filters from `first` on, as panels, to windows. Few channels at a time, as they lie
 ** in lines of memory. */
-static void carry_back(const struct gradient *g, float *sums, int64_t first, int64_t n)
+static void carry_back(const struct weight_gradient *g, float *sums, int64_t first, int64_t n)
 {
   const int64_t channels = g->w->channels, nr = g->t->nr, lanes = g->isa->lanes;
   struct winograd_filter f = {
@@ -170,7 +171,7 @@ static void carry_back(const struct gradient *g, float *sums, int64_t first, int
 /* Unit: panel of filters. */
 static void add_shares(int64_t begin, int64_t end, void *context)
 {
-  const struct gradient *g = context;
+  const struct weight_gradient *g = context;
   const int64_t channels = g->w->channels, nr = g->t->nr;
   for (int64_t first = begin * nr; first < MIN(end * nr, g->w->filters); first += nr) {
     const int64_t n = MIN(g->w->filters - first, nr);
@@ -188,11 +189,11 @@ static void add_shares(int64_t begin, int64_t end, void *context)
 /* Unit: share, part of the filters. */
 static void some_units(int64_t begin, int64_t end, void *context)
 {
-  const struct gradient *g = context;
+  const struct weight_gradient *g = context;
   const bool few = units(g) < parallel_most();
   for (int64_t u = begin; u < end; u++) {
     int64_t share = u / g->parts, last = MIN((share + 1) * g->share, g->tiles.all);
-    struct chunk k = { .from = share * g->share, .first = u % g->parts * g->part };
+    struct tile_chunk k = { .from = share * g->share, .first = u % g->parts * g->part };
     k.filters = MIN(g->part, g->w->filters - k.first);
     k.in = g->tmp + room(g) * (few ? u : parallel_index());
     k.out = k.in + WINOGRAD_POINTS * g->in;
@@ -201,7 +202,7 @@ static void some_units(int64_t begin, int64_t end, void *context)
     for (; k.from < last; k.from += k.n, k.add = true) {
       k.n = MIN(g->chunk, last - k.from);
       for (int64_t t = 0; t < k.n;) {
-        struct place p = place_of(&g->tiles, k.from + t, k.n - t);
+        struct tile_run p = place_of(&g->tiles, k.from + t, k.n - t);
         carry_x(g, &k, &p, t);
         carry_dy(g, &k, &p, t);
         t += p.n;
@@ -215,10 +216,10 @@ static void some_units(int64_t begin, int64_t end, void *context)
 void winograd_weight(
     const struct window *w, const float *x, const float *dy, float *dw, bool add, void *tmp)
 {
-  struct gradient g = plan(w);
+  struct weight_gradient g = plan(w);
   g.x = x, g.dy = dy, g.dw = dw, g.add = add, g.sums = tmp;
   g.tmp = g.sums + sums_of(&g);
-  parallel(units(&g), 1, some_units, &g);
+  parallel_for(units(&g), 1, some_units, &g);
   if (!alone(&g))
-    parallel((w->filters + g.t->nr - 1) / g.t->nr, MAX(1, 500 / w->channels), add_shares, &g);
+    parallel_for((w->filters + g.t->nr - 1) / g.t->nr, MAX(1, 500 / w->channels), add_shares, &g);
 }

@@ -53,7 +53,7 @@ void gemm_sum(const struct gemm_type *t, const struct gemm_block *g)
 
 /* -- cutting ----------------------------------------------------------------------------------- */
 
-struct job {
+struct product {
   const struct gemm_type *t;
   size_t size;
   /* the product, or the part of it that is being made */
@@ -69,7 +69,7 @@ enum { BLOCK = 1536 };                                /* columns whose sums are 
 
 /* How many columns of chunks: as few as the cache allows, since all of them read A; with few
 ** rows more, which are packed by one core each. */
-static int64_t columns_of(const struct job *j, int64_t panels)
+static int64_t columns_of(const struct product *j, int64_t panels)
 {
   const int64_t fit = MAX(1, GEMM_CACHE / (MIN(j->g.k, j->t->kc) * j->t->nr * (int64_t)j->size)),
                 m = j->g.m;
@@ -80,7 +80,7 @@ static int64_t columns_of(const struct job *j, int64_t panels)
 
 /* Halves chunks until there are enough of them. A side read in place wants long pieces of its
 ** rows; rows are copied a few strips at a time. */
-static int64_t cut(struct job *j)
+static int64_t cut(struct product *j)
 {
   const struct gemm_type *t = j->t;
   const int64_t strips = (j->g.m + t->mr - 1) / t->mr, panels = (j->g.n + t->nr - 1) / t->nr,
@@ -102,7 +102,7 @@ static int64_t cut(struct job *j)
   return j->down * ((panels + p - 1) / p);
 }
 
-static struct gemm_block chunk_of(const struct job *j, int64_t i)
+static struct gemm_block chunk_of(const struct product *j, int64_t i)
 {
   struct gemm_block g = j->g;
   int64_t r = i % j->down * j->rows, c = i / j->down * j->cols;
@@ -119,7 +119,7 @@ static struct gemm_block chunk_of(const struct job *j, int64_t i)
 
 /* A chunk whose panels this thread packs, unless it has just used them. (Panels that one core
 ** packs and others read are dear to write again.) */
-static void packed_here(struct job *j, struct gemm_block g, int64_t column)
+static void packed_here(struct product *j, struct gemm_block g, int64_t column)
 {
   bool there;
   char *room = gemm_room(
@@ -136,7 +136,7 @@ static void packed_here(struct job *j, struct gemm_block g, int64_t column)
 
 static void some(int64_t begin, int64_t end, void *context)
 {
-  struct job *j = context;
+  struct product *j = context;
   for (int64_t i = begin; i < end; i++) {
     struct gemm_block g = chunk_of(j, i);
     if (j->pack)
@@ -147,11 +147,11 @@ static void some(int64_t begin, int64_t end, void *context)
 }
 
 /* The part of a product that lies in some columns and one run of k. */
-static struct job part_of(
-    const struct job *j, int64_t column, int64_t cols, int64_t from, int64_t k)
+static struct product part_of(
+    const struct product *j, int64_t column, int64_t cols, int64_t from, int64_t k)
 {
   static uint64_t parts;
-  struct job x = *j;
+  struct product x = *j;
   const bool last = from + k >= j->g.k;
   x.g.n = MIN(cols, j->g.n - column);
   x.g.k = MIN(k, j->g.k - from);
@@ -173,13 +173,13 @@ static int64_t even(int64_t n, int64_t most, int64_t unit)
   return (n + parts * unit - 1) / (parts * unit) * unit;
 }
 
-static int run_packing(const struct job *j)
+static int run_packing(const struct product *j)
 {
   const int64_t cols = even(j->g.n, BLOCK, j->t->nr), deep = even(j->g.k, j->t->kc, 1);
   for (int64_t c = 0; c < j->g.n; c += cols)
     for (int64_t k = 0; k < j->g.k; k += deep) {
-      struct job x = part_of(j, c, cols, k, deep);
-      parallel(cut(&x), 1, some, &x);
+      struct product x = part_of(j, c, cols, k, deep);
+      parallel_for(cut(&x), 1, some, &x);
       if (x.failed)
         return fail_memory(
             "product", gemm_panel_bytes(j->t, x.cols, deep, j->size), mem_bytes(), 0);
@@ -195,7 +195,7 @@ static bool awkward(const struct gemm_block *g, const struct gemm_type *t, size_
   return g->n >= 4 * t->nr && (bytes % 1024 == 0 || (g->ars == 1 && bytes > 1024));
 }
 
-static int run(struct job *j)
+static int run(struct product *j)
 {
   j->g.copy = awkward(&j->g, j->t, j->size);
   double work = (double)j->g.m * (double)j->g.n * (double)j->g.k;
@@ -203,7 +203,7 @@ static int run(struct job *j)
   if (work <= 2 * GEMM_WORK)
     gemm_sum(j->t, &j->g);
   else
-    parallel(cut(j), 1, some, j);
+    parallel_for(cut(j), 1, some, j);
   return TY_OK;
 }
 
@@ -227,7 +227,7 @@ int gemm_packed(int dtype, bool ta, int64_t m, int64_t n, int64_t k, const void 
     .alpha = 1 };
   if (e) g.bias = e->bias, g.act = e->act, g.add = e->add;
   g.strip = gemm_height(m, t->mr) * g.ars;
-  struct job j = { .t = t, .size = dtype_size(dtype), .g = g };
+  struct product j = { .t = t, .size = dtype_size(dtype), .g = g };
   return run(&j);
 }
 
@@ -277,11 +277,17 @@ static void run_dots(const struct gemm_type *t, size_t size, const struct gemm_b
   bool wide = g->n > g->m;
   int64_t rest = (wide ? g->m : g->n) * g->k;
   int64_t grain = MAX(4, (int64_t)(GEMM_WORK / 4 / (double)rest) / 4 * 4);
-  parallel(wide ? g->n : g->m, grain, wide ? some_dots : some_dot_rows, &d);
+  parallel_for(wide ? g->n : g->m, grain, wide ? some_dots : some_dot_rows, &d);
 }
 
 /* What the tiles do on the way out, for products that other code made. */
-struct pass { const struct gemm_type *t; const struct gemm_epilogue *e; char *c; size_t size; int64_t n, ldc; };
+struct pass {
+  const struct gemm_type *t;
+  const struct gemm_epilogue *e;
+  char *c;
+  size_t size;
+  int64_t n, ldc;
+};
 
 static void finish_rows(int64_t begin, int64_t end, void *context)
 {
@@ -297,7 +303,7 @@ static int finish(
     int dtype, int64_t m, int64_t n, void *c, int64_t ldc, const struct gemm_epilogue *e)
 {
   struct pass x = { gemm_type(dtype), e, c, dtype_size(dtype), n, ldc };
-  if (e && (e->bias || e->act)) parallel(m, MAX(1, 30000 / n), finish_rows, &x);
+  if (e && (e->bias || e->act)) parallel_for(m, MAX(1, 30000 / n), finish_rows, &x);
   return TY_OK;
 }
 
@@ -324,7 +330,7 @@ static int product(
   g.panel = t->nr;
   g.strip = gemm_height(g.m, t->mr) * g.ars;
   if (e) g.bias = e->bias, g.act = e->act;
-  struct job j = { .t = t,
+  struct product j = { .t = t,
     .size = size,
     .g = g,
     .tb = tb,
@@ -333,12 +339,12 @@ static int product(
   return run(&j);
 }
 
-int gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a,
-    int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
+int gemm_one(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
+    const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc)
 {
   if (m <= 0 || n <= 0) return TY_OK;
   if (n == 1 && m > 1 && ldc == 1)
-    return gemm(dtype, !tb, !ta, 1, m, k, alpha, b, ldb, a, lda, beta, c, m);
+    return gemm_one(dtype, !tb, !ta, 1, m, k, alpha, b, ldb, a, lda, beta, c, m);
   if (beta != 0 && beta != 1) scale_rows(dtype, m, n, beta, c, ldc);
   if (k <= 0 && beta == 0) clear_rows(dtype_size(dtype), m, n, c, ldc);
   if (k <= 0) return TY_OK;
@@ -378,7 +384,8 @@ struct batch {
   bool ta, tb;
   int64_t m, n, k, sa, sb, sc;
   double alpha, beta;
-  const char *a, *b; char *c;
+  const char *a, *b;
+  char *c;
 };
 
 static void some_products(int64_t begin, int64_t end, void *context)
@@ -386,7 +393,7 @@ static void some_products(int64_t begin, int64_t end, void *context)
   struct batch *x = context;
   const size_t size = dtype_size(x->dtype);
   for (int64_t i = begin; i < end; i++) {
-    int code = gemm(x->dtype, x->ta, x->tb, x->m, x->n, x->k, x->alpha,
+    int code = gemm_one(x->dtype, x->ta, x->tb, x->m, x->n, x->k, x->alpha,
         x->a + (size_t)(i * x->sa) * size, x->ta ? x->m : x->k, x->b + (size_t)(i * x->sb) * size,
         x->tb ? x->k : x->n, x->beta, x->c + (size_t)(i * x->sc) * size, x->n);
     if (code) __atomic_store_n(&x->failed, code, __ATOMIC_RELAXED);
@@ -402,6 +409,6 @@ int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n,
   if (work > 32 * GEMM_WORK)
     some_products(0, batch, &x); /* each is large: cut inside */
   else
-    parallel(batch, MAX(1, (int64_t)(GEMM_WORK / MAX(work, 1))), some_products, &x);
+    parallel_for(batch, MAX(1, (int64_t)(GEMM_WORK / MAX(work, 1))), some_products, &x);
   return x.failed ? fail_memory("product", 0, mem_bytes(), 0) : TY_OK;
 }

@@ -1,10 +1,12 @@
 /* gemm.h - matrix products. Row-major. op(A) is m x k, op(B) is k x n, C is m x n; ld* in
 ** elements.
 **
-** gemm        one product; ours, or a library's where that is faster (library.c); parallel inside; float32 and float64. Up to
-**             GEMM_FEW long rows with a transposed B need no panels: B is read once, as it lies.
-** gemm_pack   B packed into panels once (a weight that serves many products), then gemm_packed any number of times;
-**             the epilogue adds a bias row and applies an activation while C is still in registers.
+** gemm_one    one product; ours, or a library's where that is faster (library.c); parallel
+**             inside; float32 and float64. Up to GEMM_FEW long rows with a transposed B need no
+**             panels: B is read once, as it lies.
+** gemm_pack   B packed into panels once (a weight that serves many products), then gemm_packed any
+**             number of times; the epilogue adds a bias row and applies an activation while C is
+**             still in registers.
 ** gemm_fused  the same for a B that is not packed; k > 0.
 ** gemm_batch  dense matrices, sa, sb, sc elements apart.
 ** gemm_kept   the packed copy of a weight that an instruction keeps between runs (in its state).
@@ -14,8 +16,8 @@
 #include "kernel/kernel.h"
 
 enum { GEMM_FEW = 16 };                               /* rows */
-int gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a,
-    int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
+int gemm_one(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
+    const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
 size_t gemm_pack_bytes(int dtype, int64_t n, int64_t k);
 void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *packed);
 /* C = act(C * add + AB + bias) */
@@ -31,7 +33,13 @@ int gemm_batch(int dtype, bool ta, bool tb, int64_t batch, int64_t m, int64_t n,
 /* Both gradients of a product: dx (m x k) = G W, dw (n x k) = G^T X, db (n) = the sums of G's
 ** columns; NULL: not wanted. G (m x n), X (m x k) and W (n x k) stand in panels (gemm_pack); G
 ** may be written row by row (gemm_panel_row). */
-struct gemm_both { int dtype; int64_t m, n, k; const void *g, *x, *w; void *dx, *dw, *db; bool add_x, add_w, add_b; };
+struct gemm_both {
+  int dtype;
+  int64_t m, n, k;
+  const void *g, *x, *w;
+  void *dx, *dw, *db;
+  bool add_x, add_w, add_b;
+};
 void   gemm_both(const struct gemm_both *g);
 void   gemm_panel_row(int dtype, int64_t m, int64_t n, int64_t i, const void *row, void *panels);
 

@@ -25,6 +25,6 @@ void  *gemm_room(size_t bytes, uint64_t what, bool *there);
 
 /* OpenBLAS or oneDNN, one thread a call (library.c). */
 bool   blas_wanted(int dtype, int64_t m, int64_t n, int64_t k);
-void   blas_gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha, const void *a, int64_t lda,
-                 /* parallel inside */
-                 const void *b, int64_t ldb, double beta, void *c, int64_t ldc);
+/* parallel inside */
+void   blas_gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, double alpha,
+    const void *a, int64_t lda, const void *b, int64_t ldb, double beta, void *c, int64_t ldc);

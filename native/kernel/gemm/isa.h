@@ -17,11 +17,14 @@ struct gemm_block {
   /* from: the first of the k steps, in A and in B */
   int64_t m, n, k, outer, jump, from;
   /* strip: from one strip of rows to the next */
-  const void *a; int64_t ars, acs, strip;
+  const void *a;
+  int64_t ars, acs, strip;
   int rows;                                           /* of a strip; 0: gemm_height */
   /* from one row of a panel, from one panel to the next */
-  const void *b; int64_t ldb, panel;
-  void *c; int64_t ldc;
+  const void *b;
+  int64_t ldb, panel;
+  void *c;
+  int64_t ldc;
   const void *bias, *row_bias;                        /* per column, per row; NULL: none */
   double alpha;
   bool add;                                           /* onto what C holds */
@@ -41,8 +44,10 @@ struct gemm_image {
   int64_t step;
   /* of a panel row; further elements to the next row */
   int64_t width, skip;
-  int taps; const int64_t *tap;                       /* their places */
-  int n; const struct gemm_piece *piece;
+  int taps;
+  const int64_t *tap;                                 /* their offsets */
+  int n;
+  const struct gemm_piece *piece;
   bool clear;                                         /* the pieces leave gaps: zeros */
 };
 
@@ -67,11 +72,11 @@ struct gemm_type {
   void (*panel)(int64_t k, int64_t cols, const void *b, int64_t ldb, void *out);
   /* cols x k, transposed */
   void (*panel_t)(int64_t k, int64_t cols, const void *b, int64_t ldb, void *out);
-  void (*strip)(int64_t rows, int64_t k, const void *a, int64_t ars, int64_t acs, int height, void *out);
-  void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b, int64_t ldb, void *c,
-               int64_t ldc,
-               /* C = alpha A B^T: both read along k; for few rows */
-               double alpha, bool add);
+  void (*strip)(int64_t rows, int64_t k, const void *a, int64_t ars, int64_t acs, int height,
+      void *out);
+  /* C = alpha A B^T: both read along k; for few rows */
+  void (*dots)(int64_t m, int64_t n, int64_t k, const void *a, int64_t lda, const void *b,
+      int64_t ldb, void *c, int64_t ldc, double alpha, bool add);
   void (*act)(int act, int64_t n, void *x);
   /* y += alpha x[i * step] */
   void (*axpy)(int64_t n, double alpha, const void *x, int64_t step, void *y);

@@ -48,7 +48,8 @@ struct slices {
   bool ta, tb;
   int64_t m, n, k, lda, ldb, ldc, rows, cols, across;
   double alpha, beta;
-  const char *a, *b; char *c;
+  const char *a, *b;
+  char *c;
 };
 
 static void one(const struct slices *s, int64_t m, int64_t n, const void *a, const void *b, void *c)
@@ -100,5 +101,5 @@ void blas_gemm(int dtype, bool ta, bool tb, int64_t m, int64_t n, int64_t k, dou
 {
   struct slices s = { dtype, ta, tb, m, n, k, lda, ldb, ldc, 0, 0, 0, alpha, beta, a, b, c };
   cut(&s);
-  parallel((m + s.rows - 1) / s.rows * s.across, 1, some, &s);
+  parallel_for((m + s.rows - 1) / s.rows * s.across, 1, some, &s);
 }

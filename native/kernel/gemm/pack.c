@@ -23,7 +23,8 @@ struct packing {
   size_t size;
   bool tb;
   int64_t n, k, ldb;
-  const char *b; char *out;
+  const char *b;
+  char *out;
 };
 
 static void pack_rows(const struct packing *p, int64_t j, int64_t from, int64_t rows)
@@ -50,7 +51,7 @@ void gemm_panels(const struct gemm_type *t, size_t size, bool tb, int64_t n, int
 {
   struct packing p = { t, size, tb, n, k, ldb, b, out };
   int64_t each = (int64_t)t->nr * k;
-  parallel((n + t->nr - 1) / t->nr, MAX(1, 60000 / MAX(each, 1)), some, &p);
+  parallel_for((n + t->nr - 1) / t->nr, MAX(1, 60000 / MAX(each, 1)), some, &p);
 }
 
 void gemm_pack(int dtype, bool tb, int64_t n, int64_t k, const void *b, int64_t ldb, void *packed)
@@ -102,7 +103,14 @@ const char *gemm_refuse(const struct call *c)
 
 /* -- columns ----------------------------------------------------------------------------------- */
 
-struct columns { const struct gemm_type *t; size_t size; int64_t m, n; const char *a; char *out; bool add; };
+struct columns {
+  const struct gemm_type *t;
+  size_t size;
+  int64_t m, n;
+  const char *a;
+  char *out;
+  bool add;
+};
 /* columns at a time; rows that are added up on their own */
 enum { STRETCH = 256, RUN = 128 };
 
@@ -130,7 +138,7 @@ static void some_columns(int64_t begin, int64_t end, void *context)
 void sum_columns(int dtype, int64_t m, int64_t n, const void *a, void *out, bool add)
 {
   struct columns x = { gemm_type(dtype), dtype_size(dtype), m, n, a, out, add };
-  parallel(n, m * STRETCH > 200000 ? STRETCH : MAX(STRETCH, 200000 / m / STRETCH * STRETCH),
+  parallel_for(n, m * STRETCH > 200000 ? STRETCH : MAX(STRETCH, 200000 / m / STRETCH * STRETCH),
       some_columns, &x);
 }
 
@@ -145,7 +153,7 @@ static void add_some(int64_t begin, int64_t end, void *context)
 void add_to(int dtype, int64_t n, const void *x, void *y)
 {
   struct addition a = { gemm_type(dtype), dtype_size(dtype), x, y };
-  parallel(n, 65536, add_some, &a);
+  parallel_for(n, 65536, add_some, &a);
 }
 
 /* -- a thread's own buffer --------------------------------------------------------------------- */

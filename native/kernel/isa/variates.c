@@ -163,7 +163,8 @@ LOOP(normal)
 LOOP(exponential)
 
 #define STORE(name, REAL) \
-  static void name(void *out, const double *restrict z, double offset, double scale, double limit, int64_t n) \
+  static void name(void *out, const double *restrict z, double offset, double scale, double limit, \
+      int64_t n) \
   { \
     REAL *restrict y = out; \
     for (int64_t i = 0; i < n; i++) { \
@@ -174,4 +175,5 @@ LOOP(exponential)
 STORE(store_f32, float)
 STORE(store_f64, double)
 
-const struct variates JOIN(variates, ISA) = { unit24_all, unit53_all, normal_all, exponential_all, store_f32, store_f64 };
+const struct variates JOIN(variates, ISA) = { unit24_all, unit53_all, normal_all, exponential_all,
+                                              store_f32, store_f64 };

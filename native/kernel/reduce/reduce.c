@@ -11,10 +11,12 @@
 #include "kernel/reduce/reduce.h"
 
 #define TABLES(isa) \
-  extern const struct reducer reducer_f32_##isa, reducer_f64_##isa, reducer_u8_##isa, reducer_i8_##isa, \
+  extern const struct reducer reducer_f32_##isa, reducer_f64_##isa, reducer_u8_##isa, \
+      reducer_i8_##isa, \
   reducer_i32_##isa, reducer_i64_##isa;
-#define TABLE(isa) { &reducer_f32_##isa, &reducer_f64_##isa, &reducer_u8_##isa, &reducer_i8_##isa, &reducer_i32_##isa, \
-                     &reducer_i64_##isa }
+#define TABLE(isa) \
+  { &reducer_f32_##isa, &reducer_f64_##isa, &reducer_u8_##isa, &reducer_i8_##isa, \
+    &reducer_i32_##isa, &reducer_i64_##isa }
 TABLES(baseline)
 #ifdef __x86_64__
 TABLES(avx2)
@@ -42,8 +44,8 @@ const struct reducer *reducer_of(int dtype)
 /* results of a unit, at most; columns of one, at least and at most, and units that are left
 ** then; elements worth a thread; most parts; elements of a part of a row; elements that a result
 ** has in a part, at least; elements that one core sums before another would have begun */
-enum { RESULTS = 512, COLUMNS = 256, WIDEST = 2048, UNITS = 16, ENOUGH = 1 << 15, PARTS = 64, PIECE = 4096, DEEP = 96,
-       ALONE = 100 << 10 };
+enum { RESULTS = 512, COLUMNS = 256, WIDEST = 2048, UNITS = 16, ENOUGH = 1 << 15, PARTS = 64,
+       PIECE = 4096, DEEP = 96, ALONE = 100 << 10 };
 
 static void join_groups(int n, const int64_t *dim, uint32_t axes, struct reduce *r)
 {
@@ -101,7 +103,7 @@ size_t reduce_scratch(const struct reduce *r)
 
 /* -- folding ----------------------------------------------------------------------------------- */
 
-struct job {
+struct reduction {
   const struct reduce *r;
   const struct reducer *table;
   int kind, finish;
@@ -117,8 +119,8 @@ struct job {
 
 /* Folds the block of `n` results that begins at element `x`: all combinations of the reduced
 ** groups but the kernel's own. */
-static void fold_block(const struct job *j, const int64_t dim[], const char *x, const void *centre,
-    fold_t *acc, int64_t n)
+static void fold_block(const struct reduction *j, const int64_t dim[], const char *x,
+    const void *centre, fold_t *acc, int64_t n)
 {
   const struct reduce *r = j->r;
   int own = r->inner ? r->n - 1 : r->n - 2, axis[R_AXES], k = 0;
@@ -140,7 +142,7 @@ static void fold_block(const struct job *j, const int64_t dim[], const char *x, 
 }
 
 /* Element and result where block u begins; returns its length. */
-static int64_t locate(const struct job *j, int64_t u, int64_t *from, int64_t *to)
+static int64_t locate(const struct reduction *j, int64_t u, int64_t *from, int64_t *to)
 {
   const struct reduce *r = j->r;
   *from = *to = 0;
@@ -166,7 +168,7 @@ static int64_t part_at(const struct reduce *r, int64_t part)
 
 static void body(int64_t begin, int64_t end, void *context)
 {
-  const struct job *j = context;
+  const struct reduction *j = context;
   const struct reduce *r = j->r;
   fold_t local[WIDEST];
   int64_t dim[R_AXES], units = r->out / (j->block < 0 ? 1 : r->dim[j->block]) * j->blocks;
@@ -189,7 +191,7 @@ static void body(int64_t begin, int64_t end, void *context)
 
 static void join_body(int64_t begin, int64_t end, void *context)
 {
-  const struct job *j = context;
+  const struct reduction *j = context;
   const struct reduce *r = j->r;
   for (int64_t p = 1; p < r->parts; p++)
     j->table->join[j->kind](j->part + begin, j->part + p * r->out + begin, end - begin);
@@ -199,7 +201,7 @@ static void join_body(int64_t begin, int64_t end, void *context)
 
 /* Blocks of equal length, of work that is worth a thread; of columns, whole vectors and wide,
 ** since memory gives neighbours faster than it gives the next row. */
-static void choose_side(struct job *j)
+static void choose_side(struct reduction *j)
 {
   const struct reduce *r = j->r;
   int64_t n = r->dim[j->block], each = r->inner ? r->dim[r->n - 1] : r->count / r->parts;
@@ -214,21 +216,22 @@ static void choose_side(struct job *j)
 void reduce_run(const struct reduce *r, int kind, int finish, const void *x, const void *centre,
     void *y, bool add, void *tmp)
 {
-  struct job j = { r, reducer_of(r->dtype), kind, finish, x, centre, y, dtype_size(r->dtype), add,
-    r->parts > 1 ? tmp : NULL, -1, 1, 1 };
+  struct reduction j = { r, reducer_of(r->dtype), kind, finish, x, centre, y, dtype_size(r->dtype),
+    add, r->parts > 1 ? tmp : NULL, -1, 1, 1 };
   for (int i = 0; i < r->n; i++)
     if (r->to[i]) j.block = i;
   if (j.block >= 0) choose_side(&j);
   int64_t units = r->out / (j.block < 0 ? 1 : r->dim[j.block]) * j.blocks;
   int64_t cost = r->count * j.side / r->parts;
   const bool alone = kind == R_SUM && r->in <= ALONE;
-  parallel(units * r->parts, alone ? units * r->parts : MAX(1, ENOUGH / MAX(cost, 1)), body, &j);
-  if (j.part) parallel(r->out, ENOUGH / r->parts, join_body, &j);
+  parallel_for(
+      units * r->parts, alone ? units * r->parts : MAX(1, ENOUGH / MAX(cost, 1)), body, &j);
+  if (j.part) parallel_for(r->out, ENOUGH / r->parts, join_body, &j);
 }
 
 /* -- gradients --------------------------------------------------------------------------------- */
 
-struct spread {
+struct reduction_gradient {
   const struct reduce *r;
   const struct reducer *table;
   int kind;
@@ -249,7 +252,7 @@ static const char *step(const char *p, int64_t n, size_t size)
 ** Long rows go in pieces. */
 static void back_body(int64_t begin, int64_t end, void *context)
 {
-  const struct spread *s = context;
+  const struct reduction_gradient *s = context;
   const struct reduce *r = s->r;
   for (int64_t u = begin; u < end; u++) {
     int64_t j = u % s->pieces * s->wide, i = u / s->pieces % s->rows * s->tall,
@@ -271,13 +274,13 @@ static void back_body(int64_t begin, int64_t end, void *context)
 void reduce_back(const struct reduce *r, int kind, void *dx, const void *x, const void *y,
     const void *g, const void *h, double scale)
 {
-  struct spread s = { r, reducer_of(r->dtype), kind, dx, x, y, g, h, scale, dtype_size(r->dtype),
-    .width = r->dim[r->n - 1] };
+  struct reduction_gradient s = { r, reducer_of(r->dtype), kind, dx, x, y, g, h, scale,
+    dtype_size(r->dtype), .width = r->dim[r->n - 1] };
   s.height = r->n > 1 ? r->dim[r->n - 2] : 1;
   s.wide = MIN(s.width, ENOUGH);
   s.tall = s.wide < s.width ? 1 : MIN(s.height, MAX(1, ENOUGH / s.width));
   s.pieces = (s.width + s.wide - 1) / s.wide;
   s.rows = (s.height + s.tall - 1) / s.tall;
-  parallel(r->in / (s.width * s.height) * s.rows * s.pieces, MAX(1, ENOUGH / (s.tall * s.wide)),
+  parallel_for(r->in / (s.width * s.height) * s.rows * s.pieces, MAX(1, ENOUGH / (s.tall * s.wide)),
       back_body, &s);
 }

@@ -47,7 +47,8 @@ struct reduce {
   int64_t dim[R_AXES], from[R_AXES], to[R_AXES];      /* strides in x; in y, 0 for reduced groups */
   int64_t in, out, count;                             /* elements of x, of y, folded into one */
   /* few results: group `cut` is folded in so many parts */
-  int     cut; int64_t parts;
+  int     cut;
+  int64_t parts;
 };
 /* bit i of axes: axis i goes */
 void   reduce_plan(const ty_desc *d, uint32_t axes, struct reduce *r);

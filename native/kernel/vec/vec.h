@@ -53,10 +53,12 @@ struct vec_ops {
   void   (*sigmoid)(void *y, const void *x, int64_t n);                      /* y may be x */
   /* y (cols, rows) from x (rows, cols) */
   void   (*transpose)(void *y, const void *x, int64_t rows, int64_t cols);
-  void   (*dropout)(void *y, const void *x, void *mask, const struct drop *d, int64_t first, int64_t n);
+  void   (*dropout)(void *y, const void *x, void *mask, const struct drop *d, int64_t first,
+      int64_t n);
                                                       /* elements first .. first + n - 1; y may
                                                       ** be x; mask may be NULL */
-  void   (*adam)(void *y, const void *w, const void *g, void *mean, void *var, const struct adam *k, int64_t n);
+  void   (*adam)(void *y, const void *w, const void *g, void *mean, void *var, const struct adam *k,
+      int64_t n);
                                                       /* bit for bit the formula of adam_update;
                                                       ** y may be w */
   void   (*svm)(void *dx, const void *y, const struct svm *s, int64_t n);
@@ -75,54 +77,70 @@ struct vec_ops {
   /* the same, per column, into and from double */
   void   (*col_sum)(double *s, const void *x, int64_t n);                    /* s += x */
   void   (*col_square)(double *s, const void *x, const double *mean, int64_t n);
-  void   (*col_dot)(double *s, double *t, const void *u, const void *x, const double *mean, int64_t n);
+  void   (*col_dot)(double *s, double *t, const void *u, const void *x, const double *mean,
+      int64_t n);
   /* y may be x */
   void   (*col_affine)(void *y, const void *x, const double *a, const double *b, int64_t n);
-  void   (*col_affine2)(void *y, const void *u, const void *v, const double *a, const double *b, const double *c, int64_t n);
+  void   (*col_affine2)(void *y, const void *u, const void *v, const double *a, const double *b,
+      const double *c, int64_t n);
   /* the same over n / b rows of b channels, b dividing 16 */
   void   (*block_sum)(double *s, const void *x, int b, int64_t n);           /* s += x */
   void   (*block_square)(double *s, const void *x, const double *mean, int b, int64_t n);
-  void   (*block_dot)(double *s, double *t, const void *u, const void *x, const double *mean, const struct ramp *relu, int b,
-                      /* relu, here and below: its gradient u is taken instead; NULL: u */
-                      int64_t n);
-  void   (*block_affine)(void *y, const void *x, const void *plus, const double *a, const double *c, bool relu, int b, int64_t n);
+  /* relu, here and below: its gradient u is taken instead; NULL: u */
+  void   (*block_dot)(double *s, double *t, const void *u, const void *x, const double *mean,
+      const struct ramp *relu, int b, int64_t n);
+  void   (*block_affine)(void *y, const void *x, const void *plus, const double *a, const double *c,
+      bool relu, int b, int64_t n);
                                                       /* plus a number each, NULL: none; y may be
                                                       ** x, or plus */
-  void   (*block_affine2)(void *y, const void *u, const void *v, const double *f, const double *g, const double *h,
-                          const struct ramp *relu, int b, int64_t n);          /* y may be u */
+  /* y may be u */
+  void   (*block_affine2)(void *y, const void *u, const void *v, const double *f, const double *g,
+      const double *h, const struct ramp *relu, int b, int64_t n);
   /* softmax of x / t: scale = 1 / t, negative for softmin; logs if `log` */
   void   (*soft)(void *y, const void *x, double scale, bool log, int64_t n); /* y may be x */
   void   (*soft_back)(void *dx, const void *y, const void *dy, double scale, bool log, int64_t n);
-  void   (*soft_cols)(void *y, const void *x, double scale, bool log, int64_t k, int64_t stride, int64_t n);
-  void   (*soft_cols_back)(void *dx, const void *y, const void *dy, double scale, bool log, int64_t k, int64_t stride, int64_t n);
+  void   (*soft_cols)(void *y, const void *x, double scale, bool log, int64_t k, int64_t stride,
+      int64_t n);
+  void   (*soft_cols_back)(void *dx, const void *y, const void *dy, double scale, bool log,
+      int64_t k, int64_t stride, int64_t n);
   /* normalisation with a gain and an offset per element: y = (x - mean) r gain + offset */
-  void   (*norm)(void *y, const void *x, const void *gain, const void *offset, double mean, double r, int64_t n);
-  void   (*norm_sums)(const void *dy, const void *x, const void *gain, double mean, double r, int64_t n, double out[2]);
+  void   (*norm)(void *y, const void *x, const void *gain, const void *offset, double mean,
+      double r, int64_t n);
+  void   (*norm_sums)(const void *dy, const void *x, const void *gain, double mean, double r,
+      int64_t n, double out[2]);
                                                       /* of dy gain; of dy gain (x - mean) r */
-  void   (*norm_back)(void *dx, const void *dy, const void *x, const void *gain, double mean, double r,
-                      const double mean_of[2], int64_t n);
+  void   (*norm_back)(void *dx, const void *dy, const void *x, const void *gain, double mean,
+      double r, const double mean_of[2], int64_t n);
   /* += */
-  void   (*norm_params)(void *dgain, void *doffset, const void *dy, const void *x, double mean, double r, int64_t n);
-  void   (*l2_cols)(void *y, void *norm, const void *x, double eps, int64_t k, int64_t stride, int64_t n);
-  void   (*l2_cols_back)(void *dx, const void *dy, const void *y, const void *norm, int64_t k, int64_t stride, int64_t n);
-  void   (*lrn)(void *y, void *norm, const void *x, const struct lrn *p, int64_t k, int64_t stride, int64_t n);
+  void   (*norm_params)(void *dgain, void *doffset, const void *dy, const void *x, double mean,
+      double r, int64_t n);
+  void   (*l2_cols)(void *y, void *norm, const void *x, double eps, int64_t k, int64_t stride,
+      int64_t n);
+  void   (*l2_cols_back)(void *dx, const void *dy, const void *y, const void *norm, int64_t k,
+      int64_t stride, int64_t n);
+  void   (*lrn)(void *y, void *norm, const void *x, const struct lrn *p, int64_t k, int64_t stride,
+      int64_t n);
                                                       /* norm may be NULL */
-  void   (*lrn_back)(void *dx, void *work, const void *dy, const void *x, const void *norm, const struct lrn *p,
-                     int64_t k, int64_t stride, int64_t n);
+  void   (*lrn_back)(void *dx, void *work, const void *dy, const void *x, const void *norm,
+      const struct lrn *p, int64_t k, int64_t stride, int64_t n);
   /* pooling: one tap of a window over n outputs whose inputs lie `stride` apart */
   void   (*tap_max)(void *y, const void *x, int64_t stride, int64_t n);      /* y = max(y, x) */
   /* y += x^power */
   void   (*tap_add)(void *y, const void *x, int64_t stride, int power, int64_t n);
-  void   (*tap_max_back)(void *dx, void *left, const void *x, const void *y, int64_t stride, bool all, int64_t n);
+  void   (*tap_max_back)(void *dx, void *left, const void *x, const void *y, int64_t stride,
+      bool all, int64_t n);
                                                       /* where x == y: dx += left, and unless
                                                       ** `all` left = 0 */
-  void   (*argmax)(int32_t *place, const void *x, const void *y, int64_t stride, int32_t here, int64_t n);
+  void   (*argmax)(int32_t *place, const void *x, const void *y, int64_t stride, int32_t here,
+      int64_t n);
                                                       /* where x == y: place = here */
-  void   (*scatter_argmax)(void *dx, const int32_t *place, const void *dy, int64_t stride, int64_t n);
+  void   (*scatter_argmax)(void *dx, const int32_t *place, const void *dy, int64_t stride,
+      int64_t n);
                                                       /* dx[stride i + place[i]] += dy[i] */
   /* dx += g */
   void   (*tap_add_back)(void *dx, const void *g, int64_t stride, int64_t n);
-  void   (*tap_power_back)(void *dx, const void *g, const void *x, const void *y, int64_t stride, int power, int64_t n);
+  void   (*tap_power_back)(void *dx, const void *g, const void *x, const void *y, int64_t stride,
+      int power, int64_t n);
                                                       /* dx += g (x / y)^(power - 1) */
   void   (*max2)(void *y, const void *x0, const void *x1, int64_t n);
                                                       /* 2 x 2, stride 2: two input rows to one
@@ -136,23 +154,28 @@ struct vec_ops {
                                                       /* onto y as it is: maxima, or sums */
   void   (*block_place)(uint8_t *place, const void *y, const void *x, const struct pool_row *p);
                                                       /* which tap is y first, NO_PLACE: none */
-  void   (*block_scatter_argmax)(void *dx, const uint8_t *place, const void *dy, const struct pool_row *p);
+  void   (*block_scatter_argmax)(void *dx, const uint8_t *place, const void *dy,
+      const struct pool_row *p);
                                                       /* dx += dy at that tap */
-  void   (*block_pool_back)(void *dx, const void *dy, const void *x, const void *y, const struct pool_row *p, bool max);
+  void   (*block_pool_back)(void *dx, const void *dy, const void *x, const void *y,
+      const struct pool_row *p, bool max);
                                                       /* dx += dy, at the maximum or at all; x,
                                                       ** y: for max */
   /* recurrent cells of n units, one sample. pre: sums of products; gate: activations, may be pre */
   void   (*rnn)(void *h, const void *pre, const void *bias, bool relu, int64_t n);
   void   (*rnn_back)(void *dpre, const void *h, const void *dh, bool relu, int64_t n);
-  void   (*lstm)(void *h, void *c, void *gate, const void *pre, const void *bias, const void *c0, int64_t n);
+  void   (*lstm)(void *h, void *c, void *gate, const void *pre, const void *bias, const void *c0,
+      int64_t n);
                                                       /* i f g o; c may be c0 */
-  void   (*lstm_back)(void *dpre, void *dc, const void *gate, const void *c, const void *c0, const void *dh, int64_t n);
+  void   (*lstm_back)(void *dpre, void *dc, const void *gate, const void *c, const void *c0,
+      const void *dh, int64_t n);
                                                       /* dc: of c, then of c0 */
   void   (*lstm_out)(void *h, const void *gate, const void *c, int64_t n);   /* h again */
-  void   (*gru)(void *h, void *gate, void *hn, const void *x, const void *hx, const void *bx, const void *bh,
-                const void *h0, int64_t n);
+  void   (*gru)(void *h, void *gate, void *hn, const void *x, const void *hx, const void *bx,
+      const void *bh, const void *h0, int64_t n);
                                                       /* r z n */
-  void   (*gru_back)(void *dx, void *dhx, void *dh, const void *gate, const void *hn, const void *h0, int64_t n);
+  void   (*gru_back)(void *dx, void *dhx, void *dh, const void *gate, const void *hn,
+      const void *h0, int64_t n);
                                                       /* dh: of h, then of h0 less products */
   /* images. A grid holds h w places: x in -1 .. 1 (left to right), then y (top to bottom) */
   /* theta (2, 3) times (x, y, 1) of a regular grid */
@@ -160,7 +183,8 @@ struct vec_ops {
   void   (*grid_back)(void *dtheta, const void *dgrid, int64_t h, int64_t w);
   void   (*sample)(void *y, const void *x, const void *grid, const struct image *s);
                                                       /* y (c, n): bilinear, 0 outside */
-  void   (*sample_back)(void *dx, void *dgrid, const void *dy, const void *x, const void *grid, const struct image *s);
+  void   (*sample_back)(void *dx, void *dgrid, const void *dy, const void *x, const void *grid,
+      const struct image *s);
                                                       /* dx +=; either may be NULL */
   /* each x scale times */
   void   (*spread)(void *y, const void *x, int64_t scale, int64_t n);

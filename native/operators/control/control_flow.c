@@ -11,8 +11,10 @@
 
 #define LOCS(of, field, name, doc) { name, P_INTS, offsetof(struct of, field), NULL, doc }
 #define COUNTS(of, least) \
-  { "num_args",    P_INT, offsetof(struct of, num_args),    NULL, "inputs and bodies", NULL, least }, \
-  { "num_outputs", P_INT, offsetof(struct of, num_outputs), NULL, "outputs and final states together", NULL, "[1,]" }
+  { "num_args",    P_INT, offsetof(struct of, num_args),    NULL, "inputs and bodies", NULL, \
+    least }, \
+  { "num_outputs", P_INT, offsetof(struct of, num_outputs), NULL, \
+    "outputs and final states together", NULL, "[1,]" }
 
 static const struct param foreach_params[] = {
   COUNTS(foreach_param, "[1,]"),

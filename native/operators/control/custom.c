@@ -9,7 +9,8 @@
 #include "op/op.h"
 
 struct custom { const char *op_type, *in, *out, *reads, *shapes, *types; };
-#define HIDDEN(field, doc) { "__custom_" #field "__", P_TEXT, offsetof(struct custom, field), "", doc, NULL, NULL, 1 }
+#define HIDDEN(field, doc) \
+  { "__custom_" #field "__", P_TEXT, offsetof(struct custom, field), "", doc, NULL, NULL, 1 }
 static const struct param custom_params[] = {
   { "op_type", P_TEXT, offsetof(struct custom, op_type), NULL, "the name it was registered by; other attributes go to its constructor" },
   HIDDEN(in,     "names of inputs"),

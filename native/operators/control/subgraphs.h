@@ -5,6 +5,12 @@
 #pragma once
 #include "op/op.h"
 
-struct foreach_param { int64_t num_args, num_outputs, num_out_data; struct ints state_locs, data_locs, remain_locs; };
-struct while_param { int64_t num_args, num_outputs, num_out_data, max_iterations; struct ints cond_locs, func_locs, var_locs; };
+struct foreach_param {
+  int64_t num_args, num_outputs, num_out_data;
+  struct ints state_locs, data_locs, remain_locs;
+};
+struct while_param {
+  int64_t num_args, num_outputs, num_out_data, max_iterations;
+  struct ints cond_locs, func_locs, var_locs;
+};
 struct cond_param { int64_t num_args, num_outputs; struct ints cond_locs, then_locs, else_locs; };

@@ -28,10 +28,10 @@ static const struct param hard_params[] = {
   { "alpha", P_FLOAT, offsetof(struct hard, alpha), "0.2", "slope" },
   { "beta",  P_FLOAT, offsetof(struct hard, beta),  "0.5", "value at 0" }, { 0 } };
 
-struct bounds { double a_min, a_max; };
+struct clip_param { double a_min, a_max; };
 static const struct param clip_params[] = {
-  { "a_min", P_FLOAT, offsetof(struct bounds, a_min), NULL, "least result" },
-  { "a_max", P_FLOAT, offsetof(struct bounds, a_max), NULL, "greatest result" }, { 0 } };
+  { "a_min", P_FLOAT, offsetof(struct clip_param, a_min), NULL, "least result" },
+  { "a_max", P_FLOAT, offsetof(struct clip_param, a_max), NULL, "greatest result" }, { 0 } };
 
 struct quadratic { double a, b, c; };
 static const struct param quadratic_params[] = {
@@ -52,7 +52,7 @@ const struct op op_activation[] = {
     .formula = &(const struct formula){ "clip($alpha * a + $beta, 0, 1)", { "g * (y > 0 && y < 1 ? $alpha : 0)" } } },
   { .name = "clip", .alias = "_npi_clip _sparse_clip", ALIKE,
     .doc = "data, but never below a_min or above a_max; the gradient is 0 where data lies outside of them.",
-    .param = clip_params, .param_size = sizeof(struct bounds), .check = two_singles,
+    .param = clip_params, .param_size = sizeof(struct clip_param), .check = two_singles,
     .formula = &(const struct formula){ "a > $a_max ? $a_max : a < $a_min ? $a_min : a", { "a > $a_max || a < $a_min ? 0 : g" } } },
   { .name = "_contrib_quadratic", ALIKE,
     .doc = "a data^2 + b data + c, element by element; gradient 2 a data + b.",

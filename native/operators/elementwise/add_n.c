@@ -6,9 +6,9 @@
 
 /* operands of a pass; the first one may be what earlier passes gave */
 enum { PASS = 8 };
-struct sum { int64_t num_args; };
+struct add_n_param { int64_t num_args; };
 static const struct param params[] = {
-  { "num_args", P_INT, offsetof(struct sum, num_args), "1", "number of inputs", NULL, PORTS_RANGE }, { 0 } };
+  { "num_args", P_INT, offsetof(struct add_n_param, num_args), "1", "number of inputs", NULL, PORTS_RANGE }, { 0 } };
 
 /* Pointwise program for n operands in a compute dtype; made once. */
 static int pw_of(int dtype, int n, const struct pw_program **out)
@@ -64,6 +64,7 @@ static const struct kernel cpu[] = { { "add_n", forward, T_ANY, .flags = K_ALIKE
 const struct op op_add_n[] = {
   { .name = "add_n", .alias = "ElementWiseSum _sparse_ElementWiseSum _sparse_add_n", .in = "arg*num_args",
     .doc = "The sum of all inputs, which have one shape; each of them receives the gradient of the output.",
-    .param = params, .param_size = sizeof(struct sum), .grad = "g0", .flags = OP_IDENTITY_GRAD | OP_SUM, .inplace = "0=0", .cpu = cpu },
+    .param = params, .param_size = sizeof(struct add_n_param), .grad = "g0",
+    .flags = OP_IDENTITY_GRAD | OP_SUM, .inplace = "0=0", .cpu = cpu },
   { 0 }
 };

@@ -31,15 +31,16 @@ static int broadcast_shape(struct infer *s)
   .name = name_, .alias = alias_, .doc = doc_, .in = "lhs rhs", .inplace = "0=0 0=1"
 #define WIDE(name_, alias_, doc_) SAME(name_, alias_, doc_), .shape = broadcast_shape
 #define PAIR(same, same_alias, wide, wide_alias, y_, da_, db_, doc_) \
-  { SAME(same, same_alias, doc_ " Shapes are equal."), .formula = &(const struct formula){ y_, { da_, db_ } }, \
+  { SAME(same, same_alias, doc_ " Shapes are equal."), \
+    .formula = &(const struct formula){ y_, { da_, db_ } }, \
     .back_inplace = "0=0 0=1 0=2 1=0 1=1 1=2" }, \
-  { WIDE(wide, wide_alias, doc_ " Shapes broadcast; gradients are summed back."), .formula = &(const struct formula){ y_, { da_, db_ } }, \
-    .flags = OP_BROADCAST },
+  { WIDE(wide, wide_alias, doc_ " Shapes broadcast; gradients are summed back."), \
+    .formula = &(const struct formula){ y_, { da_, db_ } }, .flags = OP_BROADCAST },
 #define TEST(same, same_alias, wide, wide_alias, y_, doc_) \
-  { SAME(same, same_alias, doc_ " Shapes are equal; the gradient is zero."), .formula = &(const struct formula){ y_, { NULL } }, \
-    .flags = OP_ZERO_GRAD }, \
-  { WIDE(wide, wide_alias, doc_ " Shapes broadcast; the gradient is zero."), .formula = &(const struct formula){ y_, { NULL } }, \
-    .flags = OP_ZERO_GRAD | OP_BROADCAST },
+  { SAME(same, same_alias, doc_ " Shapes are equal; the gradient is zero."), \
+    .formula = &(const struct formula){ y_, { NULL } }, .flags = OP_ZERO_GRAD }, \
+  { WIDE(wide, wide_alias, doc_ " Shapes broadcast; the gradient is zero."), \
+    .formula = &(const struct formula){ y_, { NULL } }, .flags = OP_ZERO_GRAD | OP_BROADCAST },
 
 const struct op op_binary[] = {
   /*   equal shapes    aliases                                    broadcasting         aliases; y, gradients of lhs and rhs; doc */

@@ -69,7 +69,7 @@ static int convert_all(struct call *c) /* forward, and backward: in and out have
     if (in->d.dtype == out->d.dtype)
       memcpy(out->p, in->p, desc_bytes(&out->d));
     else
-      convert(out->p, out->d.dtype, in->p, in->d.dtype, desc_count(&out->d));
+      dtype_convert(out->p, out->d.dtype, in->p, in->d.dtype, desc_count(&out->d));
   }
   return TY_OK;
 }

@@ -17,7 +17,8 @@ static const struct param params[] = {
   { "upper_bound", P_FLOAT, offsetof(struct leaky, upper_bound), "0.334", "rrelu: slopes stay below it" }, { 0 } };
 
 #define INNER(name_, in_, y_, da_, db_) \
-  { .name = name_, .in = in_, .param = params, .param_size = sizeof(struct leaky), .formula = &(const struct formula){ y_, { da_, db_ } } }
+  { .name = name_, .in = in_, .param = params, .param_size = sizeof(struct leaky), \
+    .formula = &(const struct formula){ y_, { da_, db_ } } }
 #define LAMBDA "1.0507009873554805"
 #define LAMBDA_ALPHA "1.7580993408473766"
 static const struct op inner[] = {
@@ -162,13 +163,13 @@ RANDOM(double, f64)
 
 static int random_forward(struct call *c)
 {
-  parallel(desc_count(&c->in[0].d), 1024, c->in[0].d.dtype == TY_F64 ? draw_f64 : draw_f32, c);
+  parallel_for(desc_count(&c->in[0].d), 1024, c->in[0].d.dtype == TY_F64 ? draw_f64 : draw_f32, c);
   return TY_OK;
 }
 
 static int random_backward(struct call *c)
 {
-  parallel(desc_count(&c->in[0].d), 16384, c->in[0].d.dtype == TY_F64 ? leak_f64 : leak_f32, c);
+  parallel_for(desc_count(&c->in[0].d), 16384, c->in[0].d.dtype == TY_F64 ? leak_f64 : leak_f32, c);
   return TY_OK;
 }
 

@@ -23,12 +23,14 @@ static int result_type(struct infer *s)
 }
 
 #define NUMBERED(name_, alias_) \
-  .name = name_, .alias = alias_, .in = "data", .param = params, .param_size = sizeof(struct scalar), .type = result_type, .inplace = "0=0"
+  .name = name_, .alias = alias_, .in = "data", .param = params, \
+  .param_size = sizeof(struct scalar), .type = result_type, .inplace = "0=0"
 #define WITH(name_, alias_, y_, grad_, doc_) \
-  { NUMBERED(name_, alias_), .doc = doc_, .formula = &(const struct formula){ y_, { grad_ } }, .back_inplace = "0=0 0=1" },
+  { NUMBERED(name_, alias_), .doc = doc_, .formula = &(const struct formula){ y_, { grad_ } }, \
+    .back_inplace = "0=0 0=1" },
 #define TEST(name_, alias_, y_, doc_) \
-  { NUMBERED(name_, alias_), .doc = doc_ " in data's dtype; the gradient is zero.", .formula = &(const struct formula){ y_, { NULL } }, \
-    .flags = OP_ZERO_GRAD },
+  { NUMBERED(name_, alias_), .doc = doc_ " in data's dtype; the gradient is zero.", \
+    .formula = &(const struct formula){ y_, { NULL } }, .flags = OP_ZERO_GRAD },
 
 const struct op op_scalar[] = {
   /*   name               aliases                               y                  gradient; doc */

@@ -7,11 +7,11 @@
 #include "op/op.h"
 
 #define OF(name_, alias_, y_, grad_, doc_) \
-  { .name = name_, .alias = alias_, .doc = doc_, .in = "data", .inplace = "0=0", .back_inplace = "0=0 0=1", \
-    .formula = &(const struct formula){ y_, { grad_ } } },
+  { .name = name_, .alias = alias_, .doc = doc_, .in = "data", .inplace = "0=0", \
+    .back_inplace = "0=0 0=1", .formula = &(const struct formula){ y_, { grad_ } } },
 #define FLAT(name_, alias_, y_, doc_) \
-  { .name = name_, .alias = alias_, .doc = doc_ " The gradient is zero.", .in = "data", .inplace = "0=0", \
-    .formula = &(const struct formula){ y_, { NULL } }, .flags = OP_ZERO_GRAD },
+  { .name = name_, .alias = alias_, .doc = doc_ " The gradient is zero.", .in = "data", \
+    .inplace = "0=0", .formula = &(const struct formula){ y_, { NULL } }, .flags = OP_ZERO_GRAD },
 
 const struct op op_unary[] = {
   /* name              aliases                            y             gradient; doc */

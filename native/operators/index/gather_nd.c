@@ -9,7 +9,7 @@
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
-struct places {
+struct indexed_rows {
   const struct operand *index;
   /* coordinates per place, places, elements of a row */
   int64_t m, n, row;
@@ -17,16 +17,16 @@ struct places {
   size_t size;
 };
 
-static struct places places_of(const struct operand *index, const ty_desc *array)
+static struct indexed_rows places_of(const struct operand *index, const ty_desc *array)
 {
-  struct places p = { index, index->d.dim[0], product_of(&index->d, 1, index->d.ndim), 1, { 0 },
-    dtype_size(array->dtype) };
+  struct indexed_rows p = { index, index->d.dim[0], product_of(&index->d, 1, index->d.ndim), 1,
+    { 0 }, dtype_size(array->dtype) };
   p.row = product_of(array, (int)p.m, array->ndim);
   memcpy(p.dim, array->dim, sizeof p.dim);
   return p;
 }
 
-static int64_t place_at(const struct places *p, int64_t i)
+static int64_t place_at(const struct indexed_rows *p, int64_t i)
 {
   int64_t at = 0;
   for (int64_t k = 0; k < p->m; k++) {
@@ -36,7 +36,7 @@ static int64_t place_at(const struct places *p, int64_t i)
   return at;
 }
 
-static int check_places(const struct places *p, bool negative)
+static int check_places(const struct indexed_rows *p, bool negative)
 {
   for (int64_t k = 0; k < p->m; k++)
     for (int64_t i = 0; i < p->n; i++) {
@@ -69,32 +69,32 @@ static int rows_shape(struct infer *s, const ty_desc *array, const ty_desc *inde
 static int gather_shape(struct infer *s) { return rows_shape(s, &s->in[0], &s->in[1], &s->out[0]); }
 static int first_type(struct infer *s) { return type_both(s, &s->in[0], &s->out[0]); }
 
-struct vec_ops { const struct places *p; char *array, *rows; };
+struct row_moves { const struct indexed_rows *p; char *array, *rows; };
 
 static void gather_body(int64_t begin, int64_t end, void *context)
 {
-  const struct vec_ops *r = context;
+  const struct row_moves *r = context;
   size_t bytes = (size_t)r->p->row * r->p->size;
   for (int64_t i = begin; i < end; i++)
     memcpy(r->rows + i * (int64_t)bytes, r->array + place_at(r->p, i) * (int64_t)bytes, bytes);
 }
 
-static void gather_rows(const struct places *p, void *array, void *rows)
+static void gather_rows(const struct indexed_rows *p, void *array, void *rows)
 {
-  struct vec_ops r = { p, array, rows };
-  parallel(p->n, MAX(1, 16384 / MAX(p->row, p->m)), gather_body, &r);
+  struct row_moves r = { p, array, rows };
+  parallel_for(p->n, MAX(1, 16384 / MAX(p->row, p->m)), gather_body, &r);
 }
 
 static int gather_run(struct call *c)
 {
-  struct places p = places_of(&c->in[1], &c->in[0].d);
+  struct indexed_rows p = places_of(&c->in[1], &c->in[0].d);
   TRY(check_places(&p, true));
   gather_rows(&p, c->in[0].p, c->out[0].p);
   return TY_OK;
 }
 
 #define ADD(T) \
-static void add_##T(const struct places *p, T *array, const T *rows) \
+static void add_##T(const struct indexed_rows *p, T *array, const T *rows) \
 { \
   for (int64_t i = 0; i < p->n; i++, rows += p->row) { \
     T *to = array + place_at(p, i) * p->row; \
@@ -112,7 +112,7 @@ static int gather_back(struct call *c) /* reads the head gradient, indices */
   struct operand *dx = &c->out[0];
   if (c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
   if (!dx->p) return TY_OK;
-  struct places p = places_of(&c->in[1], &dx->d);
+  struct indexed_rows p = places_of(&c->in[1], &dx->d);
   TRY(check_places(&p, true));
   if (!(c->add & 1)) move_zero(dx->p, desc_bytes(&dx->d));
   switch (dx->d.dtype) {
@@ -132,15 +132,15 @@ static const struct kernel gather_back_kernels[] = {
 
 /* -- scatter_nd, _scatter_set_nd --------------------------------------------------------------- */
 
-struct scatter { struct dims shape; };
+struct scatter_param { struct dims shape; };
 static const struct param scatter_params[] = {
-  { "shape", P_SHAPE, offsetof(struct scatter, shape), NULL, "shape of the result" },
+  { "shape", P_SHAPE, offsetof(struct scatter_param, shape), NULL, "shape of the result" },
   { 0 }
 };
 
 static int given_shape(struct infer *s, ty_desc *out)
 {
-  const struct scatter *p = s->param;
+  const struct scatter_param *p = s->param;
   for (int i = 0; i < p->shape.n; i++)
     if (p->shape.d[i] < 0)
       return infer_fail(s, TY_EVALUE, NULL, "shape: expected dims of 0 or more, got %lld",
@@ -170,7 +170,7 @@ static int set_type(struct infer *s)
 
 static int write_rows(const struct operand *index, const struct operand *rows, struct operand *out)
 {
-  struct places p = places_of(index, &out->d);
+  struct indexed_rows p = places_of(index, &out->d);
   size_t bytes = (size_t)p.row * p.size;
   TRY(check_places(&p, false));
   for (int64_t i = 0; i < p.n; i++)
@@ -189,7 +189,7 @@ static int scatter_back(struct call *c) /* reads the head gradient, indices */
 {
   if (c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
   if (!c->out[0].p) return TY_OK;
-  struct places p = places_of(&c->in[1], &c->in[0].d);
+  struct indexed_rows p = places_of(&c->in[1], &c->in[0].d);
   TRY(check_places(&p, false));
   gather_rows(&p, c->in[0].p, c->out[0].p);
   return TY_OK;
@@ -373,12 +373,12 @@ const struct op op_gather_nd[] = {
   { .name = "scatter_nd",
     .doc = "Zeros of the given shape with the rows of data written to the places named by indices. data's gradient is "
            "gathered there; indices get none.",
-    .in = "data indices", .param = scatter_params, .param_size = sizeof(struct scatter), .shape = scatter_shape,
+    .in = "data indices", .param = scatter_params, .param_size = sizeof(struct scatter_param), .shape = scatter_shape,
     .type = first_type,
     .grad = "g0 i1", .cpu = scatter_kernels, .back_cpu = scatter_back_kernels },
   { .name = "_scatter_set_nd", .alias = "_npi_scatter_set_nd",
     .doc = "lhs with the rows of rhs written to the places named by indices. No gradient.",
-    .in = "lhs rhs indices", .param = scatter_params, .param_size = sizeof(struct scatter), .shape = set_shape,
+    .in = "lhs rhs indices", .param = scatter_params, .param_size = sizeof(struct scatter_param), .shape = set_shape,
     .type = set_type,
     .inplace = "0=0", .cpu = set_kernels },
   { .name = "_contrib_index_copy",

@@ -43,7 +43,7 @@ static void select_few(struct sort_key *a, int64_t n, int64_t k)
 
 /* -- lines ------------------------------------------------------------------------------------- */
 
-struct lines {  /* (outer, n, inner) around the axis; the first k of each line are wanted */
+struct sort_lines {  /* (outer, n, inner) around the axis; the first k of each line are wanted */
   const char *x;
   int     dtype;
   size_t  size;
@@ -62,7 +62,7 @@ static void set_index(const struct operand *a, int64_t i, int64_t v)
     set_number(at, a->d.dtype, (double)v);
 }
 
-static void write_line(const struct lines *l, const struct sort_key *a, int64_t line)
+static void write_line(const struct sort_lines *l, const struct sort_key *a, int64_t line)
 {
   int64_t o = line / l->inner, in = line % l->inner, from = o * l->n * l->inner + in,
           to = o * l->k * l->inner + in;
@@ -82,7 +82,7 @@ static bool few(int64_t k, int64_t n) { return k <= 64 && k * 8 <= n; }
 
 static void lines_body(int64_t begin, int64_t end, void *context)
 {
-  const struct lines *l = context;
+  const struct sort_lines *l = context;
   struct sort_key *a = (struct sort_key *)l->tmp + parallel_index() * 2 * l->n;
   for (int64_t line = begin; line < end; line++) {
     int64_t from = line / l->inner * l->n * l->inner + line % l->inner;
@@ -103,13 +103,13 @@ static void order_lines(const struct call *c, int64_t axis, int64_t k, bool down
 {
   const ty_desc *d = &c->in[0].d;
   int a = (int)(axis < 0 ? axis + d->ndim : axis);
-  struct lines l = { c->in[0].p, d->dtype, dtype_size(d->dtype), down, 1, desc_count(d), 1, k,
+  struct sort_lines l = { c->in[0].p, d->dtype, dtype_size(d->dtype), down, 1, desc_count(d), 1, k,
     wanted(value), wanted(index), wanted(mask), c->tmp };
   if (axis != NONE)
     l.outer = product_of(d, 0, a), l.n = d->dim[a], l.inner = product_of(d, a + 1, d->ndim);
   if (l.k < 1) l.k = l.n;
   if (l.mask) move_zero(l.mask->p, desc_bytes(&l.mask->d));
-  parallel(l.outer * l.inner, MAX(1, 4096 / l.n), lines_body, &l);
+  parallel_for(l.outer * l.inner, MAX(1, 4096 / l.n), lines_body, &l);
 }
 
 static size_t keys_scratch(const ty_desc *d, int64_t axis)
@@ -183,14 +183,17 @@ static int check_index_dtype(const char *op, int64_t dtype)
   return code;
 }
 
-#define INDEX_DTYPE(type) { "dtype", P_DTYPE, offsetof(type, dtype), "float32", "dtype of the indices" }
+#define INDEX_DTYPE(type) \
+  { "dtype", P_DTYPE, offsetof(type, dtype), "float32", "dtype of the indices" }
 
 /* -- sort -------------------------------------------------------------------------------------- */
 
 struct sort { int64_t axis, is_ascend, dtype; };
 #define SORT_AXIS  { "axis",      P_INT,  offsetof(struct sort, axis),      "-1", \
-                     "axis to sort along; negative counts from the end; None: flattened", NULL, NULL, 1 }
-#define SORT_ORDER { "is_ascend", P_BOOL, offsetof(struct sort, is_ascend), "True", "the least first" }
+                     "axis to sort along; negative counts from the end; None: flattened", NULL, \
+                     NULL, 1 }
+#define SORT_ORDER \
+  { "is_ascend", P_BOOL, offsetof(struct sort, is_ascend), "True", "the least first" }
 static const struct param sort_params[] = { SORT_AXIS, SORT_ORDER, { 0 } };
 static const struct param argsort_params[] = { SORT_AXIS, SORT_ORDER, INDEX_DTYPE(struct sort), { 0 } };
 

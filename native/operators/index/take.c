@@ -104,14 +104,15 @@ static int take_run(struct call *c)
 {
   struct taking t = taking_of(c->param, &c->in[0], &c->in[1], c->out[0].p);
   if (t.mode == RAISE) TRY(check_all(t.index, 0, t.k));
-  parallel(t.outer * t.n, MAX(1, 16384 / t.inner), take_body, &t);
+  parallel_for(t.outer * t.n, MAX(1, 16384 / t.inner), take_body, &t);
   return TY_OK;
 }
 
 enum { COLUMNS = 64 };
 
 #define ADD_ROWS(T) \
-static void add_##T(const struct taking *t, int64_t outer, int64_t column, int64_t width, int64_t low, int64_t high) \
+static void add_##T(const struct taking *t, int64_t outer, int64_t column, int64_t width, \
+    int64_t low, int64_t high) \
 { \
   T *a = (T *)t->a + outer * t->k * t->inner + column; \
   const T *y = (const T *)t->y + outer * t->n * t->inner + column; \
@@ -156,7 +157,7 @@ static int take_back(struct call *c) /* reads the head gradient, indices */
     t.blocks = (t.inner + COLUMNS - 1) / COLUMNS;
   else if (t.outer < 8 && t.n * t.inner > 65536)
     t.parts = MIN(8, t.k);
-  parallel(
+  parallel_for(
       t.outer * t.blocks * t.parts, MAX(1, 16384 / (t.n * MIN(t.inner, COLUMNS))), add_body, &t);
   return TY_OK;
 }
@@ -221,7 +222,14 @@ static int batch_type(struct infer *s)
   return first_type(s);
 }
 
-struct picking { char *data, *y; const struct operand *index; size_t size; int mode; int64_t k, inner; bool back; };
+struct picking {
+  char *data, *y;
+  const struct operand *index;
+  size_t size;
+  int mode;
+  int64_t k, inner;
+  bool back;
+};
 
 static void pick_body(int64_t begin, int64_t end, void *context)
 {
@@ -239,7 +247,7 @@ static void pick_lines(
 {
   struct picking t = { data->p, y, index, dtype_size(data->d.dtype), mode, data->d.dim[axis],
     product_of(&data->d, axis + 1, data->d.ndim), back };
-  parallel(desc_count(&data->d) / t.k, 8192, pick_body, &t);
+  parallel_for(desc_count(&data->d) / t.k, 8192, pick_body, &t);
 }
 
 static int pick_axis(const struct pick *p, const ty_desc *d)
@@ -414,7 +422,14 @@ typedef uint64_t u64 __attribute__((may_alias));
 
 /* z = a where the condition holds, else b; NULL is zeros. A condition holds if a bit of the mask
 ** is set: all but a float's sign. */
-struct choice { const char *when; uint64_t mask; size_t wide, size; const char *a, *b; char *z; int64_t row; };
+struct choice {
+  const char *when;
+  uint64_t mask;
+  size_t wide, size;
+  const char *a, *b;
+  char *z;
+  int64_t row;
+};
 
 /* Loops that should become vectors, in a file that is compiled for all processors at -O2. */
 #if defined __GNUC__ && !defined __clang__
@@ -431,7 +446,8 @@ static void choose_##C##_##T(const struct choice *s, int64_t begin, int64_t end)
   const T *a = (const T *)s->a, *b = (const T *)s->b; \
   T *z = (T *)s->z; \
   if (!a) for (int64_t i = begin; i < end; i++) z[i] = b[i] & (T)((T)((when[i] & mask) != 0) - 1); \
-  else if (!b) for (int64_t i = begin; i < end; i++) z[i] = a[i] & (T)((T)((when[i] & mask) == 0) - 1); \
+  else if (!b) for (int64_t i = begin; i < end; i++) \
+    z[i] = a[i] & (T)((T)((when[i] & mask) == 0) - 1); \
   else for (int64_t i = begin; i < end; i++) { \
     T other = (T)((T)((when[i] & mask) != 0) - 1); \
     z[i] = (T)((a[i] & (T)~other) | (b[i] & other)); \
@@ -486,9 +502,9 @@ static void choose(
     dtype_size(d->dtype), a, b, z, desc_count(d) / desc_count(&when->d) };
   if (!z) return;
   if (s.row == 1)
-    parallel(desc_count(d), 32768, choose_elements, &s);
+    parallel_for(desc_count(d), 32768, choose_elements, &s);
   else
-    parallel(d->dim[0], MAX(1, 32768 / s.row), choose_rows, &s);
+    parallel_for(d->dim[0], MAX(1, 32768 / s.row), choose_rows, &s);
 }
 
 static int where_run(struct call *c)

@@ -27,11 +27,18 @@ static int shape(struct infer *s)
   return shape_is(s, &s->out[0], x->ndim, dim);
 }
 
-struct job { const struct vec_ops *r; const struct operand *h, *s; const void *x; void *y; int64_t n, out; bool back; };
+struct sketching {
+  const struct vec_ops *r;
+  const struct operand *h, *s;
+  const void *x;
+  void *y;
+  int64_t n, out;
+  bool back;
+};
 
 static void some(int64_t begin, int64_t end, void *context)
 {
-  const struct job *j = context;
+  const struct sketching *j = context;
   for (int64_t i = begin; i < end; i++) {
     if (!j->back) j->r->fill(at(j->r, j->y, i * j->out), 0, j->out);
     for (int64_t k = 0; k < j->n; k++) {
@@ -49,13 +56,13 @@ static int run(const struct call *c, const struct operand *h, const struct opera
     const ty_desc *wide, bool back)
 {
   const int64_t n = wide->dim[wide->ndim - 1], out = ((const struct sketch *)c->param)->out_dim;
-  struct job j = { vec_ops_of(wide->dtype), h, s, c->in[0].p, c->out[0].p, n, out, back };
+  struct sketching j = { vec_ops_of(wide->dtype), h, s, c->in[0].p, c->out[0].p, n, out, back };
   for (int64_t k = 0; k < n; k++) {
     int64_t place = whole_at(h, k);
     NEED(place >= 0 && place < out, TY_EINDEX, "h[%lld] is %g; places are 0 to %lld", (long long)k,
         number_at(h, k), (long long)out - 1);
   }
-  if (j.y) parallel(desc_count(wide) / n, grain_of(n + out), some, &j);
+  if (j.y) parallel_for(desc_count(wide) / n, grain_of(n + out), some, &j);
   return TY_OK;
 }
 

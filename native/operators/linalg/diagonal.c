@@ -11,7 +11,9 @@
 
 struct place_param { int64_t offset, lower; };
 #define FIELD(f) offsetof(struct place_param, f)
-#define OFFSET_LINE { "offset", P_INT, FIELD(offset), "0", "distance from the main diagonal: above it, below if negative" }
+#define OFFSET_LINE \
+  { "offset", P_INT, FIELD(offset), "0", \
+    "distance from the main diagonal: above it, below if negative" }
 static const struct param diag_params[] = { OFFSET_LINE, { 0 } };
 static const struct param trian_params[] = {
   OFFSET_LINE,
@@ -78,9 +80,16 @@ static int make_shape(struct infer *s)
 
 /* -- moves ------------------------------------------------------------------------------------- */
 
-struct job { int64_t n, k, side, offset; bool trian, lower, extract; size_t size; const char *from; char *to; };
+struct diagonal_move {
+  int64_t n, k, side, offset;
+  bool trian, lower, extract;
+  size_t size;
+  const char *from;
+  char *to;
+};
 
-static void move_one(const struct job *j, int64_t i, int64_t packed, int64_t row, int64_t column)
+static void move_one(
+    const struct diagonal_move *j, int64_t i, int64_t packed, int64_t row, int64_t column)
 {
   if (j->offset < 0)
     row -= j->offset;
@@ -93,7 +102,7 @@ static void move_one(const struct job *j, int64_t i, int64_t packed, int64_t row
 
 static void some(int64_t begin, int64_t end, void *context)
 {
-  const struct job *j = context;
+  const struct diagonal_move *j = context;
   const size_t matrix = (size_t)(j->n * j->n) * j->size;
   if (!j->extract) memset(j->to + (size_t)begin * matrix, 0, (size_t)(end - begin) * matrix);
   for (int64_t i = begin; i < end; i++)
@@ -111,10 +120,10 @@ static int move(
 {
   const struct place_param *p = c->param;
   const int64_t n = column_count(&matrix->d), k = column_count(&packed->d);
-  struct job j = { n, k, n - size_of(p->offset), p->offset, is_trian(c->op),
+  struct diagonal_move j = { n, k, n - size_of(p->offset), p->offset, is_trian(c->op),
     p->offset ? p->offset < 0 : p->lower, extract, dtype_size(matrix->d.dtype), c->in[0].p,
     c->out[0].p };
-  if (j.to) parallel(stack_count(&matrix->d), grain_of(n * n), some, &j);
+  if (j.to) parallel_for(stack_count(&matrix->d), grain_of(n * n), some, &j);
   return TY_OK;
 }
 
@@ -170,8 +179,12 @@ static const struct kernel make_back_k[]    = { { "move",  make_back,    T_ANY }
 static const struct kernel sumlog_cpu[]     = { { "plain", sumlog,       T_FLOAT }, { 0 } };
 static const struct kernel sumlog_back_k[]  = { { "plain", sumlog_back,  T_FLOAT }, { 0 } };
 
-#define DIAG    .in = "A", .out = "output", .param = diag_params, .param_size = sizeof(struct place_param), .check = place_check
-#define TRIAN   .in = "A", .out = "output", .param = trian_params, .param_size = sizeof(struct place_param), .check = place_check
+#define DIAG \
+  .in = "A", .out = "output", .param = diag_params, .param_size = sizeof(struct place_param), \
+  .check = place_check
+#define TRIAN \
+  .in = "A", .out = "output", .param = trian_params, .param_size = sizeof(struct place_param), \
+  .check = place_check
 #define EXTRACT .shape = extract_shape, .grad = "g0", .cpu = extract_cpu, .back_cpu = extract_back_k
 #define MAKE    .shape = make_shape, .grad = "g0", .cpu = make_cpu, .back_cpu = make_back_k
 

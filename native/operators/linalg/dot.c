@@ -5,7 +5,8 @@
 ** rows and c columns lies at o * r * inner * c + i * c for outer index o and inner index i, its
 ** rows inner * c apart (inner is 1 but where the axis of the rows is not the last but one).
 ** Gradients are the same with the parts in other places:
-**   dA = alpha G op(B)^T   or, with A transposed, alpha op(B) G^T      dB = alpha op(A)^T G   or   alpha G^T op(A)
+**   dA = alpha G op(B)^T   or, with A transposed, alpha op(B) G^T
+**   dB = alpha op(A)^T G   or, with B transposed, alpha G^T op(A)
 */
 #include "kernel/gemm/gemm.h"
 #include "op/op.h"
@@ -26,8 +27,8 @@ static int multiply(const struct set *s, bool ta, bool tb, int64_t m, int64_t n,
       const char *pa = (const char *)a + (size_t)(o * m * k * s->inner + i * ca) * size;
       const char *pb = (const char *)b + (size_t)(o * k * n * s->inner + i * cb) * size;
       char *pc = (char *)c + (size_t)(o * m * n * s->inner + i * n) * size;
-      TRY(gemm(s->dtype, ta, tb, m, n, k, s->alpha, pa, s->inner * ca, pb, s->inner * cb, beta, pc,
-          s->inner * n));
+      TRY(gemm_one(s->dtype, ta, tb, m, n, k, s->alpha, pa, s->inner * ca, pb, s->inner * cb, beta,
+          pc, s->inner * n));
     }
   return TY_OK;
 }
@@ -123,10 +124,14 @@ static const struct param batch_params[] = {
 };
 
 #define GEMM_PARAMS \
-  { "transpose_a", P_BOOL,  offsetof(struct gemm_param, transpose_a), "0",  "matrices of A are transposed" }, \
-  { "transpose_b", P_BOOL,  offsetof(struct gemm_param, transpose_b), "0",  "matrices of B are transposed" }, \
-  { "alpha",       P_FLOAT, offsetof(struct gemm_param, alpha),       "1",  "factor of the product" }, \
-  { "axis",        P_INT,   offsetof(struct gemm_param, axis),        "-2", "axis of the rows; columns are the last" }
+  { "transpose_a", P_BOOL,  offsetof(struct gemm_param, transpose_a), "0", \
+    "matrices of A are transposed" }, \
+  { "transpose_b", P_BOOL,  offsetof(struct gemm_param, transpose_b), "0", \
+    "matrices of B are transposed" }, \
+  { "alpha",       P_FLOAT, offsetof(struct gemm_param, alpha),       "1", \
+    "factor of the product" }, \
+  { "axis",        P_INT,   offsetof(struct gemm_param, axis),        "-2", \
+    "axis of the rows; columns are the last" }
 static const struct param gemm2_params[] = { GEMM_PARAMS, { 0 } };
 static const struct param gemm_params[] = {
   GEMM_PARAMS,

@@ -2,7 +2,8 @@
 **
 ** With head gradients dX of outputs X, mirror() the lower triangle copied over the upper one:
 **   gelqf    A = L Q          dA = L^-T (dQ + mirror(L^T dL - dQ Q^T) Q)
-**   syevd    U A = diag(l) U  dA = U^T (N + diag(dl)) U,  N_ij = (M_ij - M_ji) / 2 (l_i - l_j),  M = dU U^T
+**   syevd    U A = diag(l) U  dA = U^T (N + diag(dl)) U,  N_ij = (M_ij - M_ji) / 2 (l_i - l_j),
+**                           M = dU U^T
 **   inverse  B = A^-1         dA = -B^T dB B^T
 **   det, slogdet              dA = det ddet A^-T,  dlog A^-T;  zero for a singular matrix
 ** det and slogdet keep the LU factors of the transpose and their pivots as hidden outputs, from
@@ -63,7 +64,7 @@ static int gelqf_one(struct call *c, int64_t i, void *work)
   void *q = place(c, 0, i, work, used),
        *l = place(c, 1, i, work, used + align_up(matrix_bytes(d), ALIGN));
   copy(q, matrix_of(&c->in[0], i), d);
-  lq(d->dtype, row_count(d), column_count(d), q, l, work);
+  lq_factor(d->dtype, row_count(d), column_count(d), q, l, work);
   return 0;
 }
 
@@ -83,12 +84,12 @@ static int gelqf_back_one(struct call *c, int64_t i, void *work)
   const void *dq = matrix_of(&c->in[0], i), *q = matrix_of(&c->in[2], i),
              *l = matrix_of(&c->in[3], i);
   void *da = matrix_of(&c->out[0], i);
-  TRY(gemm(d->dtype, true, false, m, m, m, 1, l, m, matrix_of(&c->in[1], i), m, 0, work, m));
-  TRY(gemm(d->dtype, false, true, m, m, n, -1, dq, n, q, n, 1, work, m));
+  TRY(gemm_one(d->dtype, true, false, m, m, m, 1, l, m, matrix_of(&c->in[1], i), m, 0, work, m));
+  TRY(gemm_one(d->dtype, false, true, m, m, n, -1, dq, n, q, n, 1, work, m));
   for (int64_t k = 0; k < m; k++)
     for (int64_t j = 0; j < k; j++) r->set(work, j * m + k, r->get(work, k * m + j));
   copy(da, dq, d);
-  TRY(gemm(d->dtype, false, false, m, n, m, 1, work, m, q, n, 1, da, n));
+  TRY(gemm_one(d->dtype, false, false, m, n, m, 1, work, m, q, n, 1, da, n));
   triangle_solve(d->dtype, false, true, true, m, n, 1, l, da);
   return 0;
 }
@@ -151,7 +152,7 @@ static int syevd_one(struct call *c, int64_t i, void *work)
   void *u = place(c, 0, i, work, used), *l = part_of(&c->out[1], i, stack_count(d));
   if (!l) l = (char *)work + used + align_up(matrix_bytes(d), ALIGN);
   copy(u, matrix_of(&c->in[0], i), d);
-  int bad = eigen(d->dtype, row_count(d), u, l, work);
+  int bad = eigen_symmetric(d->dtype, row_count(d), u, l, work);
   if (!bad) fix_signs(vec_ops_of(d->dtype), row_count(d), u);
   return bad;
 }
@@ -160,7 +161,8 @@ static int syevd(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   return stack_told(stack_run(c, stack_count(d), 4 * cube(d), syevd_bytes(d), syevd_one),
-      "has no eigenvalues that can be found: an entry is NaN or infinite, or the search does not converge");
+      "has no eigenvalues that can be found: an entry is NaN or infinite, or the search "
+      "does not converge");
 }
 
 /* m = N + diag(dl). Equal eigenvalues: a tiny difference stands for none. */
@@ -186,11 +188,12 @@ static int syevd_back_one(struct call *c, int64_t i, void *work)
   const int64_t n = row_count(d), stack = stack_count(d);
   const void *u = matrix_of(&c->in[2], i);
   void *product = (char *)work + matrix_bytes(d);
-  TRY(gemm(d->dtype, false, true, n, n, n, 1, matrix_of(&c->in[0], i), n, u, n, 0, work, n));
+  TRY(gemm_one(d->dtype, false, true, n, n, n, 1, matrix_of(&c->in[0], i), n, u, n, 0, work, n));
   eigen_gradient(
       vec_ops_of(d->dtype), n, part_of(&c->in[3], i, stack), part_of(&c->in[1], i, stack), work);
-  TRY(gemm(d->dtype, false, false, n, n, n, 1, work, n, u, n, 0, product, n));
-  return gemm(d->dtype, true, false, n, n, n, 1, u, n, product, n, 0, matrix_of(&c->out[0], i), n);
+  TRY(gemm_one(d->dtype, false, false, n, n, n, 1, work, n, u, n, 0, product, n));
+  return gemm_one(
+      d->dtype, true, false, n, n, n, 1, u, n, product, n, 0, matrix_of(&c->out[0], i), n);
 }
 
 static size_t syevd_back_scratch(const struct call *c)
@@ -232,7 +235,7 @@ static int inverse_one(struct call *c, int64_t i, void *work)
   int32_t *pivot = (int32_t *)((char *)work + align_up(lu_inverse_work(d->dtype, n), ALIGN));
   void *b = matrix_of(&c->out[0], i);
   copy(b, matrix_of(&c->in[0], i), d);
-  int bad = lu(d->dtype, n, b, pivot);
+  int bad = lu_factor(d->dtype, n, b, pivot);
   return bad ? bad : lu_inverse(d->dtype, n, b, pivot, work);
 }
 
@@ -249,8 +252,9 @@ static int inverse_back_one(struct call *c, int64_t i, void *work)
   const ty_desc *d = &c->out[0].d;
   const int64_t n = row_count(d);
   const void *b = matrix_of(&c->in[1], i);
-  TRY(gemm(d->dtype, true, false, n, n, n, 1, b, n, matrix_of(&c->in[0], i), n, 0, work, n));
-  return gemm(d->dtype, false, true, n, n, n, -1, work, n, b, n, 0, matrix_of(&c->out[0], i), n);
+  TRY(gemm_one(d->dtype, true, false, n, n, n, 1, b, n, matrix_of(&c->in[0], i), n, 0, work, n));
+  return gemm_one(
+      d->dtype, false, true, n, n, n, -1, work, n, b, n, 0, matrix_of(&c->out[0], i), n);
 }
 
 static size_t inverse_back_scratch(const struct call *c)
@@ -317,7 +321,7 @@ static int det_one(struct call *c, int64_t i, void *work)
   double det, sign, log_of;
   if (!pivot) pivot = (int32_t *)((char *)work + align_up(matrix_bytes(d), ALIGN));
   copy(a, matrix_of(&c->in[0], i), d);
-  lu(d->dtype, n, a, pivot);
+  lu_factor(d->dtype, n, a, pivot);
   diagonal(r, n, a, pivot, &det, &sign, &log_of);
   if (c->out[0].p) r->set(c->out[0].p, i, logs ? sign : det);
   if (logs && c->out[1].p) r->set(c->out[1].p, i, log_of);

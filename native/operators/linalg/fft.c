@@ -37,7 +37,7 @@ static int ifft_shape(struct infer *s) { return shape(s, true); }
 
 struct complex { double re, im; };
 /* root k: e^(-2 pi i k / n); part: n at most */
-struct plan { int64_t n; const struct complex *root; struct complex *part; };
+struct fft_plan { int64_t n; const struct complex *root; struct complex *part; };
 
 static struct complex add_product(struct complex sum, struct complex a, struct complex b)
 {
@@ -53,7 +53,7 @@ static int64_t smallest_factor(int64_t n)
 
 /* y[0 .. n - 1]: transform of x[0], x[step], ...; step is plan n / n */
 static void transform(
-    const struct plan *f, int64_t n, int64_t step, const struct complex *x, struct complex *y)
+    const struct fft_plan *f, int64_t n, int64_t step, const struct complex *x, struct complex *y)
 {
   if (n == 1) {
     *y = *x;
@@ -88,15 +88,22 @@ static size_t ifft_scratch(const struct call *c)
   return room(c->out[0].d.dim[c->out[0].d.ndim - 1]);
 }
 
-struct job { const struct vec_ops *r; const void *x; void *y; int64_t n; struct complex *root, *own; bool inverse; };
+struct fft_rows {
+  const struct vec_ops *r;
+  const void *x;
+  void *y;
+  int64_t n;
+  struct complex *root, *own;
+  bool inverse;
+};
 
 /* ifft: the transform of the conjugates, whose real parts are the same */
 static void some(int64_t begin, int64_t end, void *context)
 {
-  const struct job *j = context;
+  const struct fft_rows *j = context;
   const int64_t n = j->n;
   struct complex *row = j->own + 3 * n * parallel_index(), *result = row + n;
-  struct plan f = { n, j->root, result + n };
+  struct fft_plan f = { n, j->root, result + n };
   for (int64_t i = begin; i < end; i++) {
     for (int64_t k = 0; k < n; k++) {
       if (j->inverse)
@@ -127,8 +134,9 @@ static int run(struct call *c, bool inverse)
     double angle = 2 * 3.14159265358979323846 * (double)k / (double)n;
     root[k] = (struct complex){ cos(angle), -sin(angle) };
   }
-  struct job j = { vec_ops_of(real->dtype), c->in[0].p, c->out[0].p, n, root, root + n, inverse };
-  parallel(desc_count(real) / n, grain_of(16 * n), some, &j);
+  struct fft_rows j = { vec_ops_of(real->dtype), c->in[0].p, c->out[0].p, n, root, root + n,
+    inverse };
+  parallel_for(desc_count(real) / n, grain_of(16 * n), some, &j);
   return TY_OK;
 }
 

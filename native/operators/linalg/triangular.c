@@ -2,8 +2,8 @@
 **
 ** With factor L (lower) or U (upper), head gradient G, tri() the triangle that is read, mirror()
 ** it copied over the other:
-**   potrf  A = L L^T             dA = 1/2 L^-T mirror(L^T G) L^-1            1/2 U^-1 mirror(G U^T) U^-T
-**   potri  B = (L L^T)^-1        dL = -tri(B (G + G^T) L^-T)                 dU = -tri(U^-T (G + G^T) B)
+**   potrf  A = L L^T             dA = 1/2 L^-T mirror(L^T G) L^-1,  1/2 U^-1 mirror(G U^T) U^-T
+**   potri  B = (L L^T)^-1        dL = -tri(B (G + G^T) L^-T),       dU = -tri(U^-T (G + G^T) B)
 **   trmm   Y = a op(A) B         dB = a op(A)^T G,   dop(A) = a tri(G B^T)   mirrored for B op(A)
 **   trsm   X = a op(A)^-1 B      dB = a W, dop(A) = -tri(W X^T), W = op(A)^-T G
 **   syrk   Y = a A A^T           dA = a (G + G^T) A
@@ -101,7 +101,7 @@ static int potrf_one(struct call *c, int64_t i, void *work)
   const struct triangle *p = c->param;
   const ty_desc *d = &c->in[0].d;
   copy(matrix_of(&c->out[0], i), matrix_of(&c->in[0], i), matrix_bytes(d));
-  return cholesky(d->dtype, p->lower, row_count(d), matrix_of(&c->out[0], i));
+  return cholesky_factor(d->dtype, p->lower, row_count(d), matrix_of(&c->out[0], i));
 }
 
 static int potrf(struct call *c)
@@ -161,7 +161,8 @@ static int potri_back_one(struct call *c, int64_t i, void *work)
   const void *b = matrix_of(&c->in[2], i);
   void *x = matrix_of(&c->out[0], i);
   add_transpose(d->dtype, n, matrix_of(&c->in[0], i), work);
-  TRY(gemm(d->dtype, false, false, n, n, n, 1, lower ? b : work, n, lower ? work : b, n, 0, x, n));
+  TRY(gemm_one(
+      d->dtype, false, false, n, n, n, 1, lower ? b : work, n, lower ? work : b, n, 0, x, n));
   triangle_solve(d->dtype, lower, lower, true, n, n, -1, matrix_of(&c->in[1], i), x);
   keep_triangle(d->dtype, lower, ZERO, 1, n, x);
   return 0;
@@ -257,8 +258,8 @@ static int triangle_gradient(const struct triangle *p, const ty_desc *d, double 
   int64_t m = row_count(d), n = column_count(d), side = p->rightside ? n : m;
   bool swap = (bool)p->transpose != (bool)p->rightside;
   const void *left = swap ? v : u, *right = swap ? u : v;
-  TRY(gemm(d->dtype, p->rightside, !p->rightside, side, side, p->rightside ? m : n, factor, left, n,
-      right, n, 0, da, side));
+  TRY(gemm_one(d->dtype, p->rightside, !p->rightside, side, side, p->rightside ? m : n, factor,
+      left, n, right, n, 0, da, side));
   keep_triangle(d->dtype, p->lower, ZERO, 1, side, da);
   return TY_OK;
 }
@@ -351,9 +352,9 @@ static int syrk_back_one(struct call *c, int64_t i, void *work)
   const void *a = matrix_of(&c->in[1], i);
   add_transpose(d->dtype, side, matrix_of(&c->in[0], i), work);
   if (p->transpose)
-    return gemm(
+    return gemm_one(
         d->dtype, false, false, m, n, n, p->alpha, a, n, work, n, 0, matrix_of(&c->out[0], i), n);
-  return gemm(
+  return gemm_one(
       d->dtype, false, false, m, n, m, p->alpha, work, m, a, n, 0, matrix_of(&c->out[0], i), n);
 }
 
@@ -377,8 +378,12 @@ static const struct kernel trsm_back_k[]   = { { "blas",   trsm_back,  T_FLOAT, 
 static const struct kernel syrk_cpu[]      = { { "gemm",   syrk,       T_FLOAT }, { 0 } };
 static const struct kernel syrk_back_k[]   = { { "gemm",   syrk_back,  T_FLOAT, .scratch = square_work }, { 0 } };
 
-#define FACTOR   .param = factor_params, .param_size = sizeof(struct triangle), .shape = square_shape, .in = "A", .out = "output"
-#define TRIANGLES .param = triangle_params, .param_size = sizeof(struct triangle), .shape = triangle_shape, .in = "A B", .out = "output"
+#define FACTOR \
+  .param = factor_params, .param_size = sizeof(struct triangle), .shape = square_shape, .in = "A", \
+  .out = "output"
+#define TRIANGLES \
+  .param = triangle_params, .param_size = sizeof(struct triangle), .shape = triangle_shape, \
+  .in = "A B", .out = "output"
 
 const struct op op_triangular[] = { {
   .name = "_linalg_potrf", .alias = "linalg_potrf",

@@ -223,13 +223,13 @@ static int ctc_forward(struct call *c)
 {
   struct ctc k = ctc_of(c);
   struct logs l = { c->tmp, k.A };
-  convert(c->tmp, TY_F64, c->in[0].p, c->in[0].d.dtype, desc_count(&c->in[0].d));
-  parallel(k.T * k.N, grain_of(8 * k.A), log_body, &l);
+  dtype_convert(c->tmp, TY_F64, c->in[0].p, c->in[0].d.dtype, desc_count(&c->in[0].d));
+  parallel_for(k.T * k.N, grain_of(8 * k.A), log_body, &l);
   k.log_y = c->tmp;
   k.work = l.y + desc_count(&c->in[0].d);
   k.loss = c->out[0].p;
   k.grad = c->out[1].p;
-  parallel(k.N, grain_of(64 * k.T * states(&k)), ctc_body, &k);
+  parallel_for(k.N, grain_of(64 * k.T * states(&k)), ctc_body, &k);
   return TY_OK;
 }
 

@@ -57,9 +57,15 @@ static int type(struct infer *s)
 /* Of each kind: memory, its derivative by beta, time of the last event; gradients of lda, alpha,
 ** beta. */
 struct kind { double s, ds, last, lda, alpha, beta; };
-struct job { const struct vec_ops *r; const struct call *c; const struct operand *in; struct kind *kinds; int64_t n, k, t; };
+struct hawkes_run {
+  const struct vec_ops *r;
+  const struct call *c;
+  const struct operand *in;
+  struct kind *kinds;
+  int64_t n, k, t;
+};
 
-static double value(const struct job *j, int input, int64_t i)
+static double value(const struct hawkes_run *j, int input, int64_t i)
 {
   return j->r->get(j->in[input].p, i);
 }
@@ -67,7 +73,7 @@ static double value(const struct job *j, int input, int64_t i)
 /* The time from the last event of kind k to `now` goes by, with an event at its end or none;
 ** adds to the likelihood. */
 static double pass(
-    const struct job *j, int64_t i, int64_t k, struct kind *x, double now, bool event)
+    const struct hawkes_run *j, int64_t i, int64_t k, struct kind *x, double now, bool event)
 {
   const double lda = value(j, LDA, i * j->k + k), alpha = value(j, ALPHA, k),
                beta = value(j, BETA, k);
@@ -90,7 +96,7 @@ static double pass(
   return ll;
 }
 
-static double sequence(const struct job *j, int64_t i)
+static double sequence(const struct hawkes_run *j, int64_t i)
 {
   struct kind *kinds = j->kinds + i * j->k;
   const int64_t length = MIN(MAX(whole_at(&j->in[LENGTH], i), 0), j->t);
@@ -107,10 +113,10 @@ static double sequence(const struct job *j, int64_t i)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-static int start(struct call *c, const struct operand *in, struct job *j)
+static int start(struct call *c, const struct operand *in, struct hawkes_run *j)
 {
-  *j = (struct job){ vec_ops_of(in[LDA].d.dtype), c, in, c->tmp, in[LDA].d.dim[0], in[LDA].d.dim[1],
-    in[LAGS].d.dim[1] };
+  *j = (struct hawkes_run){ vec_ops_of(in[LDA].d.dtype), c, in, c->tmp, in[LDA].d.dim[0],
+    in[LDA].d.dim[1], in[LAGS].d.dim[1] };
   for (int64_t i = 0; i < j->n * j->t; i++) {
     int32_t mark = ((const int32_t *)in[MARKS].p)[i];
     if (i % j->t < whole_at(&in[LENGTH], i / j->t))
@@ -132,7 +138,7 @@ static size_t back_scratch(const struct call *c)
 
 static void forward_some(int64_t begin, int64_t end, void *context)
 {
-  const struct job *j = context;
+  const struct hawkes_run *j = context;
   for (int64_t i = begin; i < end; i++) {
     double ll = sequence(j, i);
     if (j->c->out[0].p) j->r->set(j->c->out[0].p, i, ll);
@@ -143,9 +149,9 @@ static void forward_some(int64_t begin, int64_t end, void *context)
 
 static int forward(struct call *c)
 {
-  struct job j;
+  struct hawkes_run j;
   TRY(start(c, c->in, &j));
-  parallel(j.n, grain_of(8 * (j.t + j.k)), forward_some, &j);
+  parallel_for(j.n, grain_of(8 * (j.t + j.k)), forward_some, &j);
   return TY_OK;
 }
 
@@ -158,11 +164,11 @@ static void back_some(int64_t begin, int64_t end, void *context)
 ** sequences. */
 static int backward(struct call *c)
 {
-  struct job j;
+  struct hawkes_run j;
   TRY(start(c, c->in + 1, &j));
   for (int i = 0; i < INPUTS; i++)
     if (c->out[i].p) memset(c->out[i].p, 0, desc_bytes(&c->out[i].d));
-  parallel(j.n, grain_of(8 * (j.t + j.k)), back_some, &j);
+  parallel_for(j.n, grain_of(8 * (j.t + j.k)), back_some, &j);
   for (int64_t k = 0; k < j.k; k++) {
     double alpha = 0, beta = 0;
     for (int64_t i = 0; i < j.n; i++) {

@@ -36,7 +36,7 @@ static size_t label_scratch(const struct call *c)
 static const void *label_of(struct call *c)
 {
   if (c->in[0].d.dtype == c->in[1].d.dtype) return c->in[1].p;
-  convert(c->tmp, c->in[0].d.dtype, c->in[1].p, c->in[1].d.dtype, desc_count(&c->in[1].d));
+  dtype_convert(c->tmp, c->in[0].d.dtype, c->in[1].p, c->in[1].d.dtype, desc_count(&c->in[1].d));
   return c->tmp;
 }
 
@@ -89,7 +89,7 @@ static void elements_body(int64_t begin, int64_t end, void *context)
 static int logistic_forward(struct call *c)
 {
   struct elements e = { vec_ops_of(c->in[0].d.dtype), LOGISTIC, c->out[0].p, c->in[0].p, NULL, 0 };
-  if (e.y) parallel(desc_count(&c->in[0].d), 16384, elements_body, &e);
+  if (e.y) parallel_for(desc_count(&c->in[0].d), 16384, elements_body, &e);
   return TY_OK;
 }
 
@@ -102,7 +102,7 @@ static int regression_backward(struct call *c)
     strcmp(c->op->name, "MAERegressionOutput") ? LINEAR : ABSOLUTE, c->out[0].p, c->in[0].p,
     label_of(c), p->grad_scale / (double)MAX(each, 1) };
   no_gradient(&c->out[1]);
-  if (e.y) parallel(n, 16384, elements_body, &e);
+  if (e.y) parallel_for(n, 16384, elements_body, &e);
   return TY_OK;
 }
 
@@ -249,9 +249,10 @@ static const struct kernel sparse_back_cpu[] = { { "rows", sparse_backward, T_FL
 
 /* -- the operators ----------------------------------------------------------------------------- */
 
-#define REGRESSION .in = "data label", .param = scale_params, .param_size = sizeof(struct scale_param), \
-                   .shape = regression_shape, .type = label_type, .grad = "o0 i1", .inplace = "0=0", .back_inplace = "0=0", \
-                   .back_cpu = regression_back_cpu, .flags = OP_LOSS
+#define REGRESSION \
+  .in = "data label", .param = scale_params, .param_size = sizeof(struct scale_param), \
+  .shape = regression_shape, .type = label_type, .grad = "o0 i1", .inplace = "0=0", \
+  .back_inplace = "0=0", .back_cpu = regression_back_cpu, .flags = OP_LOSS
 
 const struct op op_regression_output[] = {
   { .name = "LinearRegressionOutput", .alias = "_sparse_LinearRegressionOutput", .cpu = identity_cpu, REGRESSION,

@@ -9,8 +9,10 @@
 #include "op/op.h"
 #include "operators/loss/softmax_loss.h"
 
-struct output_param { double grad_scale, ignore_label, smooth_alpha; int64_t multi_output, use_ignore, preserve_shape,
-                      normalization, out_grad; };
+struct output_param {
+  double grad_scale, ignore_label, smooth_alpha;
+  int64_t multi_output, use_ignore, preserve_shape, normalization, out_grad;
+};
 enum { PER_BATCH, PER_NOTHING, PER_VALID };
 #define FIELD(f) offsetof(struct output_param, f)
 static const struct param output_params[] = {
@@ -83,11 +85,11 @@ static const char *output_refuse(const struct call *c)
   return dtype_float(c->in[0].d.dtype) ? NULL : "data is not of a float dtype";
 }
 
-struct forward { const struct vec_ops *r; struct split s; void *y; const void *x; };
+struct softmax_pass { const struct vec_ops *r; struct split s; void *y; const void *x; };
 
 static void forward_body(int64_t begin, int64_t end, void *context)
 {
-  struct forward *f = context;
+  struct softmax_pass *f = context;
   const struct vec_ops *r = f->r;
   int64_t strips = (f->s.inner + ROW_COLS - 1) / ROW_COLS;
   for (int64_t i = begin; i < end; i++) {
@@ -102,10 +104,10 @@ static void forward_body(int64_t begin, int64_t end, void *context)
 
 static int output_forward(struct call *c)
 {
-  struct forward f = { vec_ops_of(c->in[0].d.dtype), view_of(&c->in[0].d, c->param), c->out[0].p,
-    c->in[0].p };
+  struct softmax_pass f = { vec_ops_of(c->in[0].d.dtype), view_of(&c->in[0].d, c->param),
+    c->out[0].p, c->in[0].p };
   if (f.y)
-    parallel(f.s.outer * ((f.s.inner + ROW_COLS - 1) / ROW_COLS),
+    parallel_for(f.s.outer * ((f.s.inner + ROW_COLS - 1) / ROW_COLS),
         grain_of(f.s.k * MIN(f.s.inner, ROW_COLS) * 8), forward_body, &f);
   return TY_OK;
 }
@@ -200,10 +202,11 @@ static int output_backward(struct call *c)
     c->out[0].p };
   if (desc_same_shape(&out->d, &label.d)) {
     if (label.d.dtype != out->d.dtype)
-      convert(c->tmp, out->d.dtype, label.p, label.d.dtype, desc_count(&label.d)), label.p = c->tmp;
+      dtype_convert(c->tmp, out->d.dtype, label.p, label.d.dtype, desc_count(&label.d)),
+          label.p = c->tmp;
     return probabilities(&b, desc_count(&out->d)), TY_OK;
   }
-  parallel(b.l.s.outer, grain_of(b.l.s.k * b.l.s.inner), backward_body, &b);
+  parallel_for(b.l.s.outer, grain_of(b.l.s.k * b.l.s.inner), backward_body, &b);
   return TY_OK;
 }
 

@@ -77,7 +77,8 @@ static void adaptive_body(int64_t begin, int64_t end, void *context)
 static int adaptive_run(const ty_desc *in, const ty_desc *out, const void *x, void *y, bool back)
 {
   struct adaptive p = { vec_ops_of(in->dtype), in, out, x, y, back };
-  if (y) parallel(in->dim[0] * in->dim[1], grain_of(in->dim[2] * in->dim[3]), adaptive_body, &p);
+  if (y)
+    parallel_for(in->dim[0] * in->dim[1], grain_of(in->dim[2] * in->dim[3]), adaptive_body, &p);
   return TY_OK;
 }
 

@@ -94,28 +94,35 @@ static int encdec_valatt_shape(struct infer *s)
 /* -- products ---------------------------------------------------------------------------------- */
 
 /* One matrix for each sample and head, `step` elements apart, rows `row` elements apart. */
-struct stack { char *p; int64_t step, row; };
+struct head_matrices { char *p; int64_t step, row; };
 
-static struct stack stack_of(const struct operand *x, int64_t heads, int parts, int part)
+static struct head_matrices stack_of(const struct operand *x, int64_t heads, int parts, int part)
 {
   int64_t d = x->d.dim[2] / (heads * parts);
   char *p = x->p ? (char *)x->p + (size_t)(part * d) * dtype_size(x->d.dtype) : NULL;
-  return (struct stack){ p, parts * d, x->d.dim[1] * x->d.dim[2] };
+  return (struct head_matrices){ p, parts * d, x->d.dim[1] * x->d.dim[2] };
 }
 
-static struct stack stack_of_weights(const struct operand *a)
+static struct head_matrices stack_of_weights(const struct operand *a)
 {
-  return (struct stack){ a->p, a->d.dim[1] * a->d.dim[2], a->d.dim[2] };
+  return (struct head_matrices){ a->p, a->d.dim[1] * a->d.dim[2], a->d.dim[2] };
 }
 
-struct job { int dtype; bool ta, tb; int64_t m, n, k; double alpha; struct stack a, b, c; int failed; };
+struct head_products {
+  int dtype;
+  bool ta, tb;
+  int64_t m, n, k;
+  double alpha;
+  struct head_matrices a, b, c;
+  int failed;
+};
 
 static void some(int64_t begin, int64_t end, void *context)
 {
-  struct job *j = context;
+  struct head_products *j = context;
   const size_t size = dtype_size(j->dtype);
   for (int64_t i = begin; i < end; i++) {
-    int code = gemm(j->dtype, j->ta, j->tb, j->m, j->n, j->k, j->alpha,
+    int code = gemm_one(j->dtype, j->ta, j->tb, j->m, j->n, j->k, j->alpha,
         j->a.p + (size_t)(i * j->a.step) * size, j->a.row, j->b.p + (size_t)(i * j->b.step) * size,
         j->b.row, 0, j->c.p + (size_t)(i * j->c.step) * size, j->c.row);
     if (code) __atomic_store_n(&j->failed, code, __ATOMIC_RELAXED);
@@ -123,15 +130,16 @@ static void some(int64_t begin, int64_t end, void *context)
 }
 
 /* c = alpha op(a) op(b) for each of `count` heads */
-static int multiply(struct job j, int64_t count)
+static int multiply(struct head_products j, int64_t count)
 {
-  parallel(count, MAX(1, (int64_t)(16384 / ((double)j.m * (double)j.n * (double)j.k))), some, &j);
+  parallel_for(
+      count, MAX(1, (int64_t)(16384 / ((double)j.m * (double)j.n * (double)j.k))), some, &j);
   return j.failed ? fail(j.failed, "out of memory for the product of a head") : TY_OK;
 }
 
 /* Q, K and V of a call, as inputs or as gradients: where they are in which array, and the sizes
 ** of all products. */
-struct heads { int dtype; struct stack q, k, v; int64_t count, tq, tk, d; double scale; };
+struct heads { int dtype; struct head_matrices q, k, v; int64_t count, tq, tk, d; double scale; };
 
 static struct heads heads_of(const struct call *c, const struct operand *q,
     const struct operand *kv, const struct operand *weights_)
@@ -153,7 +161,7 @@ static struct heads heads_of(const struct call *c, const struct operand *q,
 static int qk(const struct call *c, const struct operand *q, const struct operand *kv)
 {
   struct heads h = heads_of(c, q, kv, &c->out[0]);
-  return multiply((struct job){ h.dtype, false, true, h.tq, h.tk, h.d, h.scale, h.q, h.k,
+  return multiply((struct head_products){ h.dtype, false, true, h.tq, h.tk, h.d, h.scale, h.q, h.k,
                       stack_of_weights(&c->out[0]) },
       h.count);
 }
@@ -166,14 +174,15 @@ static int qk_back(const struct call *c, const struct operand *q, const struct o
     const struct operand *dq, const struct operand *dkv)
 {
   struct heads h = heads_of(c, q, kv, &c->in[0]), g = heads_of(c, dq, dkv, &c->in[0]);
-  struct stack weights_ = stack_of_weights(&c->in[0]);
+  struct head_matrices weights_ = stack_of_weights(&c->in[0]);
   clear(dkv);
   if (g.q.p)
-    TRY(multiply(
-        (struct job){ h.dtype, false, false, h.tq, h.d, h.tk, h.scale, weights_, h.k, g.q },
+    TRY(multiply((struct head_products){ h.dtype, false, false, h.tq, h.d, h.tk, h.scale, weights_,
+                     h.k, g.q },
         h.count));
   if (g.k.p)
-    TRY(multiply((struct job){ h.dtype, true, false, h.tk, h.d, h.tq, h.scale, weights_, h.q, g.k },
+    TRY(multiply((struct head_products){ h.dtype, true, false, h.tk, h.d, h.tq, h.scale, weights_,
+                     h.q, g.k },
         h.count));
   return TY_OK;
 }
@@ -188,8 +197,8 @@ static struct heads values_of(
 static int valatt(const struct call *c, bool self)
 {
   struct heads h = values_of(c, &c->in[0], &c->in[1], self);
-  struct stack y = stack_of(&c->out[0], ((const struct attention *)c->param)->heads, 1, 0);
-  return multiply((struct job){ h.dtype, false, false, h.tq, h.d, h.tk, 1,
+  struct head_matrices y = stack_of(&c->out[0], ((const struct attention *)c->param)->heads, 1, 0);
+  return multiply((struct head_products){ h.dtype, false, false, h.tq, h.d, h.tk, 1,
                       stack_of_weights(&c->in[1]), h.v, y },
       h.count);
 }
@@ -199,13 +208,15 @@ static int valatt_back(const struct call *c, bool self)
 {
   struct heads h = values_of(c, &c->in[1], &c->in[2], self),
                g = values_of(c, &c->out[0], &c->in[2], self);
-  struct stack dy = stack_of(&c->in[0], ((const struct attention *)c->param)->heads, 1, 0);
-  struct stack a = stack_of_weights(&c->in[2]), da = stack_of_weights(&c->out[1]);
+  struct head_matrices dy = stack_of(&c->in[0], ((const struct attention *)c->param)->heads, 1, 0);
+  struct head_matrices a = stack_of_weights(&c->in[2]), da = stack_of_weights(&c->out[1]);
   clear(&c->out[0]);
   if (g.v.p)
-    TRY(multiply((struct job){ h.dtype, true, false, h.tk, h.d, h.tq, 1, a, dy, g.v }, h.count));
+    TRY(multiply(
+        (struct head_products){ h.dtype, true, false, h.tk, h.d, h.tq, 1, a, dy, g.v }, h.count));
   if (da.p)
-    TRY(multiply((struct job){ h.dtype, false, true, h.tq, h.tk, h.d, 1, dy, h.v, da }, h.count));
+    TRY(multiply(
+        (struct head_products){ h.dtype, false, true, h.tq, h.tk, h.d, 1, dy, h.v, da }, h.count));
   return TY_OK;
 }
 
@@ -239,7 +250,7 @@ static int div_sqrt_dim(struct call *c)
 {
   const ty_desc *d = &c->in[0].d;
   const int64_t n = d->dim[d->ndim - 1];
-  if (c->out[0].p) parallel(desc_count(d) / n, grain_of(n), divide, c);
+  if (c->out[0].p) parallel_for(desc_count(d) / n, grain_of(n), divide, c);
   return TY_OK;
 }
 

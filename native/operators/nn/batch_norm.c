@@ -21,15 +21,21 @@ struct norm_param {
 #define FIELD(f) offsetof(struct norm_param, f)
 #define NORM_PARAMS \
   { "eps",              P_FLOAT, FIELD(eps),              "0.001", "added to the variance" }, \
-  { "momentum",         P_FLOAT, FIELD(momentum),         "0.9",   "weight of the old moving statistics" }, \
-  { "fix_gamma",        P_BOOL,  FIELD(fix_gamma),        "1",     "gamma is 1 and gets no gradient" }, \
-  { "use_global_stats", P_BOOL,  FIELD(use_global_stats), "0",     "use the moving statistics in training too" }, \
+  { "momentum",         P_FLOAT, FIELD(momentum),         "0.9", \
+    "weight of the old moving statistics" }, \
+  { "fix_gamma",        P_BOOL,  FIELD(fix_gamma),        "1", \
+    "gamma is 1 and gets no gradient" }, \
+  { "use_global_stats", P_BOOL,  FIELD(use_global_stats), "0", \
+    "use the moving statistics in training too" }, \
   { "output_mean_var",  P_BOOL,  FIELD(output_mean_var),  "0",     "the statistics are outputs" }
 #define AXIS_PARAMS \
-  { "axis",             P_INT,   FIELD(axis),             "1",     "axis of the channels; negative counts from the end" }, \
+  { "axis",             P_INT,   FIELD(axis),             "1", \
+    "axis of the channels; negative counts from the end" }, \
   { "cudnn_off",        P_BOOL,  FIELD(cudnn_off),        "0",     "without effect on results" }, \
-  { "min_calib_range",  P_FLOAT, FIELD(min_calib_range),  "None",  "for quantisation; without effect here", NULL, NULL, 1 }, \
-  { "max_calib_range",  P_FLOAT, FIELD(max_calib_range),  "None",  "for quantisation; without effect here", NULL, NULL, 1 }
+  { "min_calib_range",  P_FLOAT, FIELD(min_calib_range),  "None", \
+    "for quantisation; without effect here", NULL, NULL, 1 }, \
+  { "max_calib_range",  P_FLOAT, FIELD(max_calib_range),  "None", \
+    "for quantisation; without effect here", NULL, NULL, 1 }
 
 static const struct param norm_params[] = { NORM_PARAMS, AXIS_PARAMS, { 0 } };
 static const struct param norm1_params[] = { NORM_PARAMS, { 0 } };
@@ -98,7 +104,7 @@ static int norm_type(struct infer *s)
 
 /* channels of one unit of work when inner = 1 */
 enum { STRIP = 64 };
-struct norm {
+struct batch_norm {
   const struct vec_ops *r;
   const struct norm_param *p;
   struct split s;                                     /* k: channels */
@@ -115,17 +121,18 @@ struct norm {
   void   *dx, *dgamma, *dbeta;
 };
 
-static int64_t piece(const struct norm *b, int64_t o, int64_t channel)
+static int64_t piece(const struct batch_norm *b, int64_t o, int64_t channel)
 {
   return (o * b->s.k + channel) * b->s.inner;
 }
-static double count_of(const struct norm *b) { return (double)(b->s.outer * b->s.inner); }
-static double gamma_of(const struct norm *b, int64_t c)
+static double count_of(const struct batch_norm *b) { return (double)(b->s.outer * b->s.inner); }
+static double gamma_of(const struct batch_norm *b, int64_t c)
 {
   return b->p->fix_gamma ? 1 : b->r->get(b->gamma, c);
 }
 
-static void strip_moments(const struct norm *b, int64_t c, int64_t n, double *mean, double *var)
+static void strip_moments(
+    const struct batch_norm *b, int64_t c, int64_t n, double *mean, double *var)
 {
   memset(mean, 0, sizeof *mean * (size_t)n);
   memset(var, 0, sizeof *var * (size_t)n);
@@ -136,7 +143,7 @@ static void strip_moments(const struct norm *b, int64_t c, int64_t n, double *me
   for (int64_t i = 0; i < n; i++) var[i] /= count_of(b);
 }
 
-static void channel_moments(const struct norm *b, int64_t c, double *mean, double *var)
+static void channel_moments(const struct batch_norm *b, int64_t c, double *mean, double *var)
 {
   double sum = 0, square = 0;
   for (int64_t o = 0; o < b->s.outer; o++)
@@ -148,7 +155,7 @@ static void channel_moments(const struct norm *b, int64_t c, double *mean, doubl
 }
 
 /* Of a block: chunk by chunk, while it is in the cache, so that memory is read once. */
-static void block_moments(const struct norm *b, int64_t c, double *mean, double *var)
+static void block_moments(const struct batch_norm *b, int64_t c, double *mean, double *var)
 {
   enum { CHUNK = 8192 };
   const struct vec_ops *r = b->r;
@@ -175,7 +182,7 @@ static void block_moments(const struct norm *b, int64_t c, double *mean, double 
   for (int k = 0; k < b->block; k++) var[k] /= seen;
 }
 
-static void moments(const struct norm *b, int64_t c, int64_t n, double *mean, double *var)
+static void moments(const struct batch_norm *b, int64_t c, int64_t n, double *mean, double *var)
 {
   for (int64_t i = 0; !b->batch && i < n; i++)
     mean[i] = b->r->get(b->moving_mean, c + i), var[i] = b->r->get(b->moving_var, c + i);
@@ -190,7 +197,7 @@ static void moments(const struct norm *b, int64_t c, int64_t n, double *mean, do
 
 /* -- forward ----------------------------------------------------------------------------------- */
 
-static void relu_piece(const struct norm *b, int64_t start, int64_t n)
+static void relu_piece(const struct batch_norm *b, int64_t start, int64_t n)
 {
   for (int64_t i = start; i < start + n; i++) {
     bool live_ = !(b->r->get(b->y, i) <= 0); /* NaN stays NaN */
@@ -203,8 +210,8 @@ enum { CHUNK = 2048 };
 
 /* y = a x + d, a and d per element if `columns`, and what follows. The other side of a sum may
 ** lie where y does. */
-static void scale_row(
-    const struct norm *b, int64_t start, int64_t n, bool columns, const double *a, const double *d)
+static void scale_row(const struct batch_norm *b, int64_t start, int64_t n, bool columns,
+    const double *a, const double *d)
 {
   const struct vec_ops *r = b->r;
   char buffer[CHUNK * sizeof(double)];
@@ -222,7 +229,7 @@ static void scale_row(
 }
 
 static void scale_pieces(
-    const struct norm *b, int64_t c, int64_t n, const double *a, const double *d)
+    const struct batch_norm *b, int64_t c, int64_t n, const double *a, const double *d)
 {
   const struct vec_ops *r = b->r;
   const int64_t inner = b->s.inner;
@@ -240,20 +247,20 @@ static void scale_pieces(
 }
 
 /* As an array of the data's type keeps it: backward must see what forward saw. */
-static double rounded(const struct norm *b, double v)
+static double rounded(const struct batch_norm *b, double v)
 {
   return b->r->dtype == TY_F32 ? (double)(float)v : v;
 }
 
 /* y = a x + d */
 static void slope(
-    const struct norm *b, int64_t c, double mean, double inverse, double *a, double *d)
+    const struct batch_norm *b, int64_t c, double mean, double inverse, double *a, double *d)
 {
   *a = gamma_of(b, c) * inverse;
   *d = b->r->get(b->beta, c) - mean * *a;
 }
 
-static void forward_strip(const struct norm *b, int64_t c, int64_t n)
+static void forward_strip(const struct batch_norm *b, int64_t c, int64_t n)
 {
   double mean[STRIP], var[STRIP], a[STRIP], d[STRIP];
   moments(b, c, n, mean, var);
@@ -273,7 +280,7 @@ static void forward_strip(const struct norm *b, int64_t c, int64_t n)
 
 /* The statistics that forward used, from its outputs; the moving ones have not changed since. */
 static void recall(
-    const struct norm *b, int64_t c, int64_t n, double *mean, double *var, double *inverse)
+    const struct batch_norm *b, int64_t c, int64_t n, double *mean, double *var, double *inverse)
 {
   for (int64_t i = 0; i < n; i++) {
     double third = b->r->get(b->batch ? b->third : b->moving_var, c + i);
@@ -286,12 +293,18 @@ static void recall(
 
 /* What goes through a piece chunk by chunk. Where forward ended in relu its gradient is taken on
 ** the way, over channels in blocks by the kernels themselves, else into a buffer. */
-struct chunk { const struct norm *b; struct ramp relu; int64_t at, n; const void *dy, *x; char buffer[CHUNK * sizeof(double)]; };
+struct norm_chunk {
+  const struct batch_norm *b;
+  struct ramp relu;
+  int64_t at, n;
+  const void *dy, *x;
+  char buffer[CHUNK * sizeof(double)];
+};
 
 /* n elements from `at` on; i: the channel of a piece that has one, behind the strip's first */
-static void take_chunk(struct chunk *q, int64_t at_, int64_t n, int64_t i)
+static void take_chunk(struct norm_chunk *q, int64_t at_, int64_t n, int64_t i)
 {
-  const struct norm *b = q->b;
+  const struct batch_norm *b = q->b;
   const struct vec_ops *r = b->r;
   const double *a = q->relu.a, *c = q->relu.c;
   q->at = at_;
@@ -308,11 +321,11 @@ static void take_chunk(struct chunk *q, int64_t at_, int64_t n, int64_t i)
 }
 
 /* Calls `each` for all chunks of a strip: whole rows of its channels, or pieces of one channel. */
-typedef void (*chunk_fn)(const struct chunk *q, int64_t i, void *context);
-static void all_chunks(const struct norm *b, int64_t c, int64_t n, const struct ramp *relu,
+typedef void (*chunk_fn)(const struct norm_chunk *q, int64_t i, void *context);
+static void all_chunks(const struct batch_norm *b, int64_t c, int64_t n, const struct ramp *relu,
     chunk_fn each, void *context)
 {
-  struct chunk q = { .b = b, .relu = *relu };
+  struct norm_chunk q = { .b = b, .relu = *relu };
   const bool alone = !b->block && b->s.inner != 1;
   const int64_t size = alone ? b->s.inner : n * b->s.inner, pieces = alone ? n : 1,
                 most = b->relu && !b->block ? CHUNK : size;
@@ -324,14 +337,17 @@ static void all_chunks(const struct norm *b, int64_t c, int64_t n, const struct 
       }
 }
 
-static const struct ramp *relu_of(const struct chunk *q) { return q->b->relu ? &q->relu : NULL; }
-
-struct sums { const double *mean; double *sum, *dot; };
-
-static void add_chunk(const struct chunk *q, int64_t i, void *context)
+static const struct ramp *relu_of(const struct norm_chunk *q)
 {
-  const struct sums *s = context;
-  const struct norm *b = q->b;
+  return q->b->relu ? &q->relu : NULL;
+}
+
+struct gradient_sums { const double *mean; double *sum, *dot; };
+
+static void add_chunk(const struct norm_chunk *q, int64_t i, void *context)
+{
+  const struct gradient_sums *s = context;
+  const struct batch_norm *b = q->b;
   double part[2];
   if (b->block)
     b->r->block_dot(s->sum, s->dot, q->dy, q->x, s->mean, relu_of(q), b->block, q->n);
@@ -348,10 +364,10 @@ static void add_chunk(const struct chunk *q, int64_t i, void *context)
 ** mean(dy (x - mean))). */
 struct line { double f[STRIP], g[STRIP], h[STRIP]; };
 
-static void write_chunk(const struct chunk *q, int64_t i, void *context)
+static void write_chunk(const struct norm_chunk *q, int64_t i, void *context)
 {
   const struct line *l = context;
-  const struct norm *b = q->b;
+  const struct batch_norm *b = q->b;
   void *dx = at(b->r, b->dx, q->at);
   if (b->block)
     b->r->block_affine2(dx, q->dy, q->x, l->f, l->g, l->h, relu_of(q), b->block, q->n);
@@ -366,7 +382,7 @@ static void move(void *moving, const struct vec_ops *r, int64_t c, double moment
   r->set(moving, c, r->get(moving, c) * momentum + now * (1 - momentum));
 }
 
-static void backward_strip(const struct norm *b, int64_t c, int64_t n)
+static void backward_strip(const struct batch_norm *b, int64_t c, int64_t n)
 {
   double mean[STRIP], var[STRIP], inverse[STRIP], sum[STRIP] = { 0 }, dot[STRIP] = { 0 };
   double a[STRIP] = { 0 }, d[STRIP] = { 0 };
@@ -375,7 +391,7 @@ static void backward_strip(const struct norm *b, int64_t c, int64_t n)
   const struct vec_ops *r = b->r;
   recall(b, c, n, mean, var, inverse);
   for (int64_t i = 0; b->relu && i < n; i++) slope(b, c + i, mean[i], inverse[i], &a[i], &d[i]);
-  all_chunks(b, c, n, &relu, add_chunk, &(struct sums){ mean, sum, dot });
+  all_chunks(b, c, n, &relu, add_chunk, &(struct gradient_sums){ mean, sum, dot });
   for (int64_t i = 0; i < n; i++) {
     l.f[i] = gamma_of(b, c + i) * inverse[i];
     l.g[i] = b->batch ? -l.f[i] * inverse[i] * inverse[i] * dot[i] / count_of(b) : 0;
@@ -391,39 +407,39 @@ static void backward_strip(const struct norm *b, int64_t c, int64_t n)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-static int64_t strip_of(const struct norm *b)
+static int64_t strip_of(const struct batch_norm *b)
 {
   return b->block ? b->block : b->s.inner == 1 ? STRIP : 1;
 }
 
 static void forward_body(int64_t begin, int64_t end, void *context)
 {
-  const struct norm *b = context;
+  const struct batch_norm *b = context;
   int64_t strip = strip_of(b);
   for (int64_t i = begin; i < end; i++) forward_strip(b, i * strip, MIN(strip, b->s.k - i * strip));
 }
 
 static void backward_body(int64_t begin, int64_t end, void *context)
 {
-  const struct norm *b = context;
+  const struct batch_norm *b = context;
   int64_t strip = strip_of(b);
   for (int64_t i = begin; i < end; i++)
     backward_strip(b, i * strip, MIN(strip, b->s.k - i * strip));
 }
 
-static void norm_run(const struct norm *b, void (*body)(int64_t, int64_t, void *))
+static void norm_run(const struct batch_norm *b, void (*body)(int64_t, int64_t, void *))
 {
   int64_t strip = strip_of(b);
-  parallel((b->s.k + strip - 1) / strip, grain_of(b->s.outer * b->s.inner * strip), body,
+  parallel_for((b->s.k + strip - 1) / strip, grain_of(b->s.outer * b->s.inner * strip), body,
       (void *)(uintptr_t)b);
 }
 
-static struct norm norm_of(const struct call *c, const struct operand *x)
+static struct batch_norm norm_of(const struct call *c, const struct operand *x)
 {
   const struct norm_param *p = c->param;
   const ty_desc *d = &x->d;
   int axis = (int)(p->axis < 0 ? p->axis + d->ndim : p->axis);
-  return (struct norm){ .r = vec_ops_of(d->dtype),
+  return (struct batch_norm){ .r = vec_ops_of(d->dtype),
     .p = p,
     .s = split_at(d, axis),
     .batch = c->run->is_train && !p->use_global_stats,
@@ -434,7 +450,7 @@ static struct norm norm_of(const struct call *c, const struct operand *x)
 
 static int norm_forward(struct call *c)
 {
-  struct norm b = norm_of(c, &c->in[0]);
+  struct batch_norm b = norm_of(c, &c->in[0]);
   b.x = c->in[0].p;
   b.gamma = c->in[1].p;
   b.beta = c->in[2].p;
@@ -452,7 +468,7 @@ static int norm_forward(struct call *c)
 }
 
 /* The gradient behind a fused relu: dy where the output is positive. */
-static void mask_head(struct norm *b, void *masked, int64_t n)
+static void mask_head(struct batch_norm *b, void *masked, int64_t n)
 {
   for (int64_t i = 0; i < n; i++)
     b->r->set(masked, i, b->r->get(b->relu_y, i) <= 0 ? 0 : b->r->get(b->dy, i));
@@ -463,7 +479,7 @@ static void mask_head(struct norm *b, void *masked, int64_t n)
 ** output with relu. */
 static int norm_backward(struct call *c)
 {
-  struct norm b = norm_of(c, &c->in[1]);
+  struct batch_norm b = norm_of(c, &c->in[1]);
   b.dy = c->in[0].p;
   b.x = c->in[1].p;
   b.gamma = c->in[2].p;
@@ -483,7 +499,7 @@ static int norm_backward(struct call *c)
 /* With fixed statistics, of channels in blocks */
 static bool norm_affine(const struct call *c, double *a, double *d)
 {
-  struct norm b = norm_of(c, &c->in[0]);
+  struct batch_norm b = norm_of(c, &c->in[0]);
   double mean, var;
   b.gamma = c->in[1].p;
   b.beta = c->in[2].p;
@@ -517,9 +533,12 @@ static const struct kernel norm_back_cpu[] = {
 static const struct kernel relu_cpu[] = { { "rows", norm_forward, T_FLOAT }, { 0 } };
 static const struct kernel relu_back_cpu[] = { { "rows", norm_backward, T_FLOAT, NULL, relu_scratch }, { 0 } };
 
-#define SHARED .in = "data gamma beta moving_mean! moving_var!", .shown = "g0 o1 o2 i0 i1 i2 i3 i4", \
-               .param_size = sizeof(struct norm_param), .shape = norm_shape, .type = norm_type
-#define NORM SHARED, .inplace = "0=0", .cpu = norm_cpu, .out_of = norm_out, .grad = "g0 i0 i1 o1 o2 i3! i4! i2", .back_cpu = norm_back_cpu
+#define SHARED \
+  .in = "data gamma beta moving_mean! moving_var!", .shown = "g0 o1 o2 i0 i1 i2 i3 i4", \
+  .param_size = sizeof(struct norm_param), .shape = norm_shape, .type = norm_type
+#define NORM \
+  SHARED, .inplace = "0=0", .cpu = norm_cpu, .out_of = norm_out, \
+  .grad = "g0 i0 i1 o1 o2 i3! i4! i2", .back_cpu = norm_back_cpu
 
 const struct op op_batch_norm[] = {
   { .name = "BatchNorm", .alias = "_npx_batch_norm", NORM, .param = norm_params,

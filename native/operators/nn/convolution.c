@@ -218,7 +218,7 @@ void conv_bias_gradient(struct call *c)
   const int b = c->in[0].block;
   if (c->nout < 3 || !c->out[2].p) return;
   if (b)
-    parallel(g->dim[1] / b, grain_of(desc_count(g) / g->dim[1] * b), some_biases, c);
+    parallel_for(g->dim[1] / b, grain_of(desc_count(g) / g->dim[1] * b), some_biases, c);
   else
     convolve_bias(g->dtype, g->dim[0], g->dim[1], desc_count(g) / g->dim[0] / g->dim[1], c->in[0].p,
         c->out[2].p, c->add >> 2 & 1);
@@ -274,9 +274,10 @@ static int whole_back(struct call *c)
   const int64_t k = window_depth(&w), f = w.filters;
   const void *g = c->in[0].p;
   if (c->out[0].p)
-    TRY(gemm(w.dtype, false, false, w.n, k, f, 1, g, f, c->in[2].p, k, c->add & 1, c->out[0].p, k));
+    TRY(gemm_one(
+        w.dtype, false, false, w.n, k, f, 1, g, f, c->in[2].p, k, c->add & 1, c->out[0].p, k));
   if (c->out[1].p)
-    TRY(gemm(
+    TRY(gemm_one(
         w.dtype, true, false, f, k, w.n, 1, g, f, c->in[1].p, k, c->add >> 1 & 1, c->out[1].p, k));
   conv_bias_gradient(c);
   return TY_OK;
@@ -336,8 +337,8 @@ static int plain_back(struct call *c)
   return TY_OK;
 }
 
-/* name      run         types    refuse              scratch       state            done            add flags */
 static const struct kernel cpu[] = {
+  /* name    run         types    refuse              scratch       state            done            add flags */
   { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,            NULL,           0,  K_ACT },
   WINOGRAD_CONV
   ONEDNN_CONV

@@ -10,19 +10,27 @@ struct conv {
 enum { LAYOUT_NCW, LAYOUT_NCHW, LAYOUT_NCDHW, LAYOUT_NHWC, LAYOUT_NDHWC };
 
 #define CONV_WINDOW \
-  { "kernel",     P_SHAPE, offsetof(struct conv, kernel),     NULL,   "the window: (w), (h, w) or (d, h, w)" }, \
-  { "stride",     P_SHAPE, offsetof(struct conv, stride),     "()",   "steps of the window; (): 1" }, \
-  { "dilate",     P_SHAPE, offsetof(struct conv, dilate),     "()",   "distance of the window's elements; (): 1" }, \
+  { "kernel",     P_SHAPE, offsetof(struct conv, kernel),     NULL, \
+    "the window: (w), (h, w) or (d, h, w)" }, \
+  { "stride",     P_SHAPE, offsetof(struct conv, stride),     "()", \
+    "steps of the window; (): 1" }, \
+  { "dilate",     P_SHAPE, offsetof(struct conv, dilate),     "()", \
+    "distance of the window's elements; (): 1" }, \
   { "pad",        P_SHAPE, offsetof(struct conv, pad),        "()",   "zeros on both sides; (): 0" }
 #define CONV_TUNE "off|limited_workspace|fastest"
 #define CONV_REST(memory, bias, layouts) \
-  { "num_filter", P_INT,   offsetof(struct conv, num_filter), NULL,   "channels of the output", NULL, "[1,]" }, \
-  { "num_group",  P_INT,   offsetof(struct conv, num_group),  "1",    "independent groups", NULL, "[1,]" }, \
-  { "workspace",  P_INT,   offsetof(struct conv, workspace),  memory, "without effect", NULL, "[0,]" }, \
+  { "num_filter", P_INT,   offsetof(struct conv, num_filter), NULL,   "channels of the output", \
+    NULL, "[1,]" }, \
+  { "num_group",  P_INT,   offsetof(struct conv, num_group),  "1",    "independent groups", NULL, \
+    "[1,]" }, \
+  { "workspace",  P_INT,   offsetof(struct conv, workspace),  memory, "without effect", NULL, \
+    "[0,]" }, \
   { "no_bias",    P_BOOL,  offsetof(struct conv, no_bias),    bias,   "there is no bias input" }, \
-  { "cudnn_tune", P_ENUM,  offsetof(struct conv, cudnn_tune), "None", "without effect", CONV_TUNE, NULL, 1 }, \
+  { "cudnn_tune", P_ENUM,  offsetof(struct conv, cudnn_tune), "None", "without effect", CONV_TUNE, \
+    NULL, 1 }, \
   { "cudnn_off",  P_BOOL,  offsetof(struct conv, cudnn_off),  "0",    "without effect" }, \
-  { "layout",     P_ENUM,  offsetof(struct conv, layout),     "None", "None: channels second", layouts, NULL, 1 }
+  { "layout",     P_ENUM,  offsetof(struct conv, layout),     "None", "None: channels second", \
+    layouts, NULL, 1 }
 
 const char *conv_ports(const void *param);
 int  conv_check(void *param);                         /* fills in empty stride, dilate, pad */

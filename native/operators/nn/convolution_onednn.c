@@ -18,9 +18,13 @@
 #include "operators/nn/convolution.h"
 
 /* room: of the direction, or of both gradients, once asked; [1] with call.affine */
-struct state { struct gemm_kept own; struct { bool asked; struct rooms rooms; } room[2]; struct part part[PARTS]; };
+struct onednn_state {
+  struct gemm_kept own;
+  struct { bool asked; struct onednn_bytes rooms; } room[2];
+  struct onednn_primitive part[PARTS];
+};
 
-size_t onednn_conv_state(const struct call *c) { return sizeof(struct state); }
+size_t onednn_conv_state(const struct call *c) { return sizeof(struct onednn_state); }
 
 /* -- who wants it ------------------------------------------------------------------------------ */
 
@@ -67,7 +71,7 @@ static bool keeps(const struct call *c, const struct window *w)
 }
 
 /* Both gradients go through the batch in the same pieces, so that they can share the blocked dy. */
-static struct shape shape_of(const struct call *c, const struct window *w, int which)
+static struct onednn_shape shape_of(const struct call *c, const struct window *w, int which)
 {
   const bool forward = which == FORWARD;
   const struct operand *x = which == FORWARD ? &c->in[0]
@@ -75,7 +79,7 @@ static struct shape shape_of(const struct call *c, const struct window *w, int w
                                              : &c->in[1],
                        *y = forward ? &c->out[0] : &c->in[0];
   int copied = (!x->block || (!forward && c->add & 1)) << X | !y->block << Y;
-  return (struct shape){ .window = *w,
+  return (struct onednn_shape){ .window = *w,
     .x = &x->d,
     .w = forward ? &c->in[1].d : &c->in[2].d,
     .y = &y->d,
@@ -90,8 +94,8 @@ static struct shape shape_of(const struct call *c, const struct window *w, int w
 }
 
 /* Asked without the activation, of which nothing is known when scratch is planned. */
-static bool rooms_of(
-    const struct call *c, const struct window *w, int which, struct shape *s, struct rooms *r)
+static bool rooms_of(const struct call *c, const struct window *w, int which,
+    struct onednn_shape *s, struct onednn_bytes *r)
 {
   *s = shape_of(c, w, which);
   return part_rooms(s, r);
@@ -107,7 +111,7 @@ static bool whole_batch(const struct call *c, const struct window *w)
 ** or of the data of some images. */
 static size_t spare_bytes(const struct call *c, const struct window *w)
 {
-  struct shape data = shape_of(c, w, DATA);
+  struct onednn_shape data = shape_of(c, w, DATA);
   size_t image = desc_bytes(data.x) / (size_t)w->n, most = 0;
   if (weight_wanted(c, w) && (c->add & 2 || !whole_batch(c, w)))
     most = align_up(desc_bytes(data.w), ALIGN);
@@ -119,10 +123,10 @@ static size_t scaled_bytes(const struct operand *w) { return align_up(desc_bytes
 
 /* Of one direction, or of both gradients: the packed weight has served when the weight's
 ** gradient begins, if all of the batch goes at once. */
-static struct rooms rooms_for(const struct call *c, const struct window *w, bool back)
+static struct onednn_bytes rooms_for(const struct call *c, const struct window *w, bool back)
 {
-  struct shape s;
-  struct rooms all = { 0 }, r = { 0 };
+  struct onednn_shape s;
+  struct onednn_bytes all = { 0 }, r = { 0 };
   if (!back && rooms_of(c, w, FORWARD, &s, &r)) all = r;
   if (back && data_wanted(c) && rooms_of(c, w, DATA, &s, &r)) rooms_widen(&all, &r);
   if (back && weight_wanted(c, w) && rooms_of(c, w, WEIGHT, &s, &r)) rooms_widen(&all, &r);
@@ -135,7 +139,7 @@ static struct rooms rooms_for(const struct call *c, const struct window *w, bool
 size_t onednn_conv_scratch(const struct call *c)
 {
   struct window w = conv_window_of(c);
-  struct rooms r = rooms_for(c, &w, false);
+  struct onednn_bytes r = rooms_for(c, &w, false);
   return MAX(r.x + r.y + r.pad + r.packed, depth_wanted(&w) ? 0 : convolve_forward_scratch(&w));
 }
 
@@ -144,7 +148,7 @@ size_t onednn_conv_scratch(const struct call *c)
 size_t onednn_conv_back_scratch(const struct call *c)
 {
   struct window w = conv_window_back(c);
-  struct rooms r = rooms_for(c, &w, true);
+  struct onednn_bytes r = rooms_for(c, &w, true);
   size_t most = r.x + r.y + r.pad + r.packed + r.w + spare_bytes(c, &w);
   if (in_blocks(c)) return most;
   if (depth_wanted(&w)) return most;
@@ -160,16 +164,16 @@ static const char *const NO_BLOCKS = "oneDNN has no fast kernel for these blocks
 /* Nobody else takes blocks. */
 static bool able(const struct call *c, const struct window *w, int which)
 {
-  struct shape s;
-  struct rooms r;
+  struct onednn_shape s;
+  struct onednn_bytes r;
   return !in_blocks(c) || rooms_of(c, w, which, &s, &r);
 }
 
 /* An end with scale and sum must not cost a copy of what lies in the output. */
 static const char *refuse_affine(const struct call *c, const struct window *w)
 {
-  struct shape s;
-  struct rooms r;
+  struct onednn_shape s;
+  struct onednn_bytes r;
   if (!c->out[0].block) return "channels are not in blocks";
   return rooms_of(c, w, FORWARD, &s, &r) ? NULL : "oneDNN has no such end for this product";
 }
@@ -206,15 +210,16 @@ static void scale_rows(const struct operand *w, const struct scaling *a, float *
 }
 
 /* The scaled weight, packed if the primitive wants it so, to `packed`; room: for it before. */
-static bool pack_scaled(
-    struct part *p, const struct operand *w, const struct scaling *a, void *packed, void *room)
+static bool pack_scaled(struct onednn_primitive *p, const struct operand *w,
+    const struct scaling *a, void *packed, void *room)
 {
   scale_rows(w, a, p->copy[W] ? room : packed);
   if (!p->copy[W]) return !dnnl_memory_set_data_handle(p->outside[W], packed);
   return onednn_copy(p->copy[W], p->stream, p->outside[W], room, p->inside[W], packed);
 }
 
-static bool pack_scaled_once(struct part *p, const struct operand *w, const struct scaling *a)
+static bool pack_scaled_once(
+    struct onednn_primitive *p, const struct operand *w, const struct scaling *a)
 {
   float *room = p->copy[W] ? mem_new(desc_bytes(&w->d)) : NULL;
   bool ok = (room || !p->copy[W]) && pack_scaled(p, w, a, p->packed, room);
@@ -224,7 +229,7 @@ static bool pack_scaled_once(struct part *p, const struct operand *w, const stru
 
 /* room: where it goes if no copy is kept; before that the scaled weight, if it is */
 static bool pack_weight(
-    struct part *p, const struct operand *w, const struct scaling *a, char *room)
+    struct onednn_primitive *p, const struct operand *w, const struct scaling *a, char *room)
 {
   if (!p->copy[W] && !a) return !dnnl_memory_set_data_handle(p->outside[W], w->p);
   if (!p->packed && a)
@@ -240,19 +245,19 @@ static bool pack_weight(
   return onednn_copy(p->copy[W], p->stream, p->outside[W], w->p, p->inside[W], p->packed);
 }
 
-static bool enter(struct part *p, int o, void *plain, void *blocked)
+static bool enter(struct onednn_primitive *p, int o, void *plain, void *blocked)
 {
   if (!p->copy[o]) return !dnnl_memory_set_data_handle(p->outside[o], plain);
   return onednn_copy(p->copy[o], p->stream, p->outside[o], plain, p->inside[o], blocked);
 }
 
-static bool aim(struct part *p, int o, void *plain, void *blocked)
+static bool aim(struct onednn_primitive *p, int o, void *plain, void *blocked)
 {
   return !dnnl_memory_set_data_handle(
       p->copy[o] ? p->inside[o] : p->outside[o], p->copy[o] ? blocked : plain);
 }
 
-static bool leave(struct part *p, int o, void *plain, void *blocked)
+static bool leave(struct onednn_primitive *p, int o, void *plain, void *blocked)
 {
   onednn_desc inner;
   if (o == W && p->turned) {
@@ -264,7 +269,7 @@ static bool leave(struct part *p, int o, void *plain, void *blocked)
       onednn_copy(p->copy[o], p->stream, p->inside[o], blocked, p->outside[o], plain);
 }
 
-static bool execute(struct part *p, int which)
+static bool execute(struct onednn_primitive *p, int which)
 {
   static const int names[3][OPERANDS] = {
     [FORWARD] = { DNNL_ARG_SRC, DNNL_ARG_WEIGHTS, DNNL_ARG_DST },
@@ -280,10 +285,10 @@ static bool execute(struct part *p, int which)
 }
 
 /* plain; w: read, or written by WEIGHT */
-struct arrays { char *x, *y; const struct operand *w; void *bias; bool add; };
+struct plain_arrays { char *x, *y; const struct operand *w; void *bias; bool add; };
 struct blocks { char *x, *y, *pad, *packed, *w, *spare; };
 
-static struct blocks blocks_of(const struct rooms *r, char *tmp)
+static struct blocks blocks_of(const struct onednn_bytes *r, char *tmp)
 {
   struct blocks b = { .x = tmp };
   b.y = b.x + r->x;
@@ -294,15 +299,15 @@ static struct blocks blocks_of(const struct rooms *r, char *tmp)
   return b;
 }
 
-static bool take(struct part *p, int o, void *plain, void *blocked, bool there)
+static bool take(struct onednn_primitive *p, int o, void *plain, void *blocked, bool there)
 {
   return there ? aim(p, o, plain, blocked) : enter(p, o, plain, blocked);
 }
 
 /* One piece of the batch; there: its blocked Y is. A weight's gradient is added to what earlier
 ** pieces, or the caller, left there. */
-static bool run_piece(struct part *p, const struct shape *s, const struct blocks *b,
-    const struct arrays *a, bool there, bool add)
+static bool run_piece(struct onednn_primitive *p, const struct onednn_shape *s,
+    const struct blocks *b, const struct plain_arrays *a, bool there, bool add)
 {
   switch (s->which) {
   case FORWARD:
@@ -327,12 +332,12 @@ static bool run_piece(struct part *p, const struct shape *s, const struct blocks
 }
 
 /* Primitives for this team, made at its first run, with their memory set. */
-static bool ready(struct part *p, struct call *c, const struct window *w, int which,
-    const struct blocks *b, const struct arrays *a, struct shape *s)
+static bool ready(struct onednn_primitive *p, struct call *c, const struct window *w, int which,
+    const struct blocks *b, const struct plain_arrays *a, struct onednn_shape *s)
 {
   parallel_library();
   if (p->made == NEW || p->threads != parallel_threads()) {
-    struct rooms r = { 0 };
+    struct onednn_bytes r = { 0 };
     bool can = rooms_of(c, w, which, s, &r);
     s->act = which == FORWARD ? c->act : ACT_NONE;
     if (can)
@@ -346,14 +351,14 @@ static bool ready(struct part *p, struct call *c, const struct window *w, int wh
       !(p->bias && dnnl_memory_set_data_handle(p->bias, a->bias));
 }
 
-static void next_piece(struct arrays *a, const struct shape *s)
+static void next_piece(struct plain_arrays *a, const struct onednn_shape *s)
 {
   a->x += desc_bytes(s->x) / (size_t)s->x->dim[0] * (size_t)s->images;
   a->y += desc_bytes(s->y) / (size_t)s->y->dim[0] * (size_t)s->images;
 }
 
 static struct blocks planned(
-    struct state *p, const struct call *c, const struct window *w, bool back)
+    struct onednn_state *p, const struct call *c, const struct window *w, bool back)
 {
   const int i = c->affine != NULL;
   if (!p->room[i].asked) p->room[i].rooms = rooms_for(c, w, back);
@@ -363,19 +368,19 @@ static struct blocks planned(
 
 /* false: nothing is written, or only what our own kernel writes again; but a sum that was begun
 ** is lost */
-static bool run_part(
-    struct state *p, struct call *c, const struct window *w, int which, struct arrays a)
+static bool run_part(struct onednn_state *p, struct call *c, const struct window *w, int which,
+    struct plain_arrays a)
 {
-  struct shape s;
+  struct onednn_shape s;
   struct blocks b = planned(p, c, w, which != FORWARD);
-  struct part *part = &p->part[c->affine ? FOLDED : which];
+  struct onednn_primitive *part = &p->part[c->affine ? FOLDED : which];
   if (!ready(part, c, w, which, &b, &a, &s)) return false;
   for (int64_t i = 0; i < w->n; i += s.images, next_piece(&a, &s))
     if (!run_piece(part, &s, &b, &a, false, which == WEIGHT && (a.add || i))) return false;
   return true;
 }
 
-static bool same_format(const struct part *p, const struct part *q)
+static bool same_format(const struct onednn_primitive *p, const struct onednn_primitive *q)
 {
   onednn_desc a, b;
   if (!p->copy[Y] || !q->copy[Y]) return false;
@@ -384,11 +389,11 @@ static bool same_format(const struct part *p, const struct part *q)
 }
 
 /* Both gradients, piece by piece, from one blocked dy. */
-static bool run_both(
-    struct state *p, struct call *c, const struct window *w, struct arrays d, struct arrays g)
+static bool run_both(struct onednn_state *p, struct call *c, const struct window *w,
+    struct plain_arrays d, struct plain_arrays g)
 {
-  struct shape s, t;
-  struct part *data = &p->part[DATA], *weight = &p->part[WEIGHT];
+  struct onednn_shape s, t;
+  struct onednn_primitive *data = &p->part[DATA], *weight = &p->part[WEIGHT];
   struct blocks b = planned(p, c, w, true);
   if (!ready(data, c, w, DATA, &b, &d, &s) || !ready(weight, c, w, WEIGHT, &b, &g, &t) ||
       s.images != t.images || !same_format(data, weight))
@@ -408,9 +413,9 @@ static int lost(const char *what)
 int onednn_conv(struct call *c)
 {
   struct window w = conv_window_of(c);
-  struct state *s = c->state;
+  struct onednn_state *s = c->state;
   void *bias = c->affine ? c->affine->shift : c->nin > 2 ? c->in[2].p : NULL;
-  struct arrays a = { c->in[0].p, c->out[0].p, &c->in[1], bias, false };
+  struct plain_arrays a = { c->in[0].p, c->out[0].p, &c->in[1], bias, false };
   if (s && run_part(s, c, &w, FORWARD, a)) return TY_OK;
   if (in_blocks(c) || c->affine) return lost("product");
   if (depth_wanted(&w)) {
@@ -421,17 +426,17 @@ int onednn_conv(struct call *c)
       &w, c->in[0].p, &c->in[1], bias, c->act, c->out[0].p, s ? &s->own : NULL, c->tmp);
 }
 
-static struct arrays data_arrays(struct call *c)
+static struct plain_arrays data_arrays(struct call *c)
 {
-  return (struct arrays){ c->out[0].p, c->in[0].p, &c->in[2], NULL, c->add & 1 };
+  return (struct plain_arrays){ c->out[0].p, c->in[0].p, &c->in[2], NULL, c->add & 1 };
 }
 
-static struct arrays weight_arrays(struct call *c)
+static struct plain_arrays weight_arrays(struct call *c)
 {
-  return (struct arrays){ c->in[1].p, c->in[0].p, &c->out[1], NULL, c->add >> 1 & 1 };
+  return (struct plain_arrays){ c->in[1].p, c->in[0].p, &c->out[1], NULL, c->add >> 1 & 1 };
 }
 
-static int data_gradient(struct call *c, const struct window *w, struct state *s)
+static int data_gradient(struct call *c, const struct window *w, struct onednn_state *s)
 {
   if (s && data_wanted(c) && run_part(s, c, w, DATA, data_arrays(c))) return TY_OK;
   if (in_blocks(c)) return lost("data's gradient");
@@ -443,7 +448,7 @@ static int data_gradient(struct call *c, const struct window *w, struct state *s
       s ? &s->own : NULL, c->tmp);
 }
 
-static int weight_gradient(struct call *c, const struct window *w, struct state *s)
+static int weight_gradient(struct call *c, const struct window *w, struct onednn_state *s)
 {
   const bool add = c->add >> 1 & 1;
   if (s && weight_wanted(c, w) && run_part(s, c, w, WEIGHT, weight_arrays(c))) return TY_OK;
@@ -455,7 +460,7 @@ static int weight_gradient(struct call *c, const struct window *w, struct state 
   return convolve_weight(w, c->in[1].p, c->in[0].p, c->out[1].p, add, c->tmp);
 }
 
-static bool both_gradients(struct call *c, const struct window *w, struct state *s)
+static bool both_gradients(struct call *c, const struct window *w, struct onednn_state *s)
 {
   return s && data_wanted(c) && weight_wanted(c, w) &&
       run_both(s, c, w, data_arrays(c), weight_arrays(c));
@@ -473,7 +478,7 @@ int onednn_conv_back(struct call *c)
 
 void onednn_conv_done(void *state)
 {
-  struct state *s = state;
+  struct onednn_state *s = state;
   for (int i = 0; i < COUNT(s->part); i++) part_release(&s->part[i]);
   gemm_kept_done(&s->own);
 }

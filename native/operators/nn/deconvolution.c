@@ -186,8 +186,8 @@ static int plain_back(struct call *c)
   return TY_OK;
 }
 
-/* name     run         types    refuse              scratch       state            done            add flags */
 static const struct kernel cpu[] = {
+  /* name   run         types    refuse              scratch       state            done            add flags */
   { "panels", forward,    T_FLOAT, conv_refuse_layout, scratch,      gemm_kept_bytes, gemm_kept_done, 0,  K_ACT },
   { "plain",  plain,      T_FLOAT, conv_refuse_last }, { 0 }
 };

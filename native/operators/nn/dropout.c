@@ -84,13 +84,13 @@ static void drop_run(struct fall *f, void *tmp)
     return;
   }
   if (n == m && f->y) {
-    parallel(n, 4096, plain_body, f);
+    parallel_for(n, 4096, plain_body, f);
     return;
   }
   f->factor = f->mask ? f->mask : tmp;
   f->r->fill(f->factor, 1, m);
   f->r->dropout(f->factor, f->factor, NULL, &f->d, 0, m);
-  if (f->y) parallel(n / last, grain_of(last), shared_body, f);
+  if (f->y) parallel_for(n / last, grain_of(last), shared_body, f);
 }
 
 static struct fall fall_of(const struct call *c, const ty_desc *shape)

@@ -42,7 +42,13 @@ static int table_type(struct infer *s)
   return type_both(s, &s->in[1], &s->out[0]);
 }
 
-struct lookup { const struct operand *index; int64_t rows, n; size_t width; const char *from; char *to; };
+struct lookup {
+  const struct operand *index;
+  int64_t rows, n;
+  size_t width;
+  const char *from;
+  char *to;
+};
 
 static void gather(int64_t begin, int64_t end, void *context)
 {
@@ -69,17 +75,23 @@ static int table_forward(struct call *c)
   struct lookup l = { &c->in[0], p->input_dim, desc_count(&c->in[0].d),
     dtype_size(c->in[1].d.dtype) * (size_t)p->output_dim, c->in[1].p, c->out[0].p };
   if (p->sparse_grad) TRY(check_indices(&l));
-  if (l.to) parallel(l.n, grain_of((int64_t)l.width / 4), gather, &l);
+  if (l.to) parallel_for(l.n, grain_of((int64_t)l.width / 4), gather, &l);
   return TY_OK;
 }
 
 /* parts of the table; a shape's own number, not the machine's */
 enum { RANGES = 16 };
-struct scatter { const struct vec_ops *r; struct lookup l; int64_t k; const void *dy; void *dw; };
+struct scatter_add {
+  const struct vec_ops *r;
+  struct lookup l;
+  int64_t k;
+  const void *dy;
+  void *dw;
+};
 
 static void scatter(int64_t begin, int64_t end, void *context)
 {
-  const struct scatter *s = context;
+  const struct scatter_add *s = context;
   const struct vec_ops *r = s->r;
   int64_t from = begin * s->l.rows / RANGES, to = end * s->l.rows / RANGES;
   memset(at(r, s->dw, from * s->k), 0, s->l.width * (size_t)(to - from));
@@ -96,11 +108,11 @@ static int table_backward(struct call *c)
   if (c->out[0].p) memset(c->out[0].p, 0, desc_bytes(&c->out[0].d));
   if (!c->out[1].p) return TY_OK;
   const struct vec_ops *r = vec_ops_of(c->out[1].d.dtype);
-  struct scatter s = { r,
+  struct scatter_add s = { r,
     { &c->in[1], p->input_dim, desc_count(&c->in[1].d), r->size * (size_t)p->output_dim, NULL,
         NULL },
     p->output_dim, c->in[0].p, c->out[1].p };
-  parallel(RANGES, desc_count(&c->out[1].d) + s.l.n * s.k > 32768 ? 1 : RANGES, scatter, &s);
+  parallel_for(RANGES, desc_count(&c->out[1].d) + s.l.n * s.k > 32768 ? 1 : RANGES, scatter, &s);
   return TY_OK;
 }
 
@@ -111,8 +123,10 @@ static const char *table_refuse(const struct call *c)
 static const struct kernel table_cpu[] = { { "rows", table_forward, T_ANY }, { 0 } };
 static const struct kernel table_back_cpu[] = { { "rows", table_backward, T_FLOAT | T_INT, table_refuse }, { 0 } };
 
-#define TABLE .in = "data weight", .param = table_params, .param_size = sizeof(struct table_param), \
-              .shape = table_shape, .type = table_type, .grad = "g0 i0", .cpu = table_cpu, .back_cpu = table_back_cpu
+#define TABLE \
+  .in = "data weight", .param = table_params, .param_size = sizeof(struct table_param), \
+  .shape = table_shape, .type = table_type, .grad = "g0 i0", .cpu = table_cpu, \
+  .back_cpu = table_back_cpu
 
 const struct op op_embedding[] = {
   { .name = "Embedding", .alias = "_npx_embedding _sparse_Embedding", TABLE,

@@ -117,7 +117,7 @@ static int data_gradient(struct call *c, struct linear_sizes z)
   const struct operand *w = &c->in[2], *g = &c->in[0], *out = &c->out[0];
   struct gemm_epilogue e = { .add = c->add & 1 };
   if (!keeps(c, w, z.m) || z.m >= MANY)
-    return gemm(
+    return gemm_one(
         w->d.dtype, false, false, z.m, z.k, z.n, 1, g->p, z.n, w->p, z.k, e.add, out->p, z.k);
   return times_kept(c, w, false, z.m, g->p, out->p, &e);
 }
@@ -136,7 +136,8 @@ static int backward(struct call *c)
     x = join_rows(c, 1, (char *)c->tmp + (size_t)(z.m * z.n) * dtype_size(dtype));
   }
   if (out[1].p)
-    TRY(gemm(dtype, true, false, z.n, z.k, z.m, 1, g, z.n, x, z.k, c->add >> 1 & 1, out[1].p, z.k));
+    TRY(gemm_one(
+        dtype, true, false, z.n, z.k, z.m, 1, g, z.n, x, z.k, c->add >> 1 & 1, out[1].p, z.k));
   if (c->nout > 2 && out[2].p) sum_columns(dtype, z.m, z.n, g, out[2].p, c->add >> 2 & 1);
   return out[0].p ? data_gradient(c, own) : TY_OK; /* last: it may lie in the place of the data */
 }
@@ -203,8 +204,8 @@ static int plain_back(struct call *c)
 
 static size_t plain_scratch(const struct call *c) { return c->loss ? desc_bytes(&c->in[0].d) : 0; }
 
-/* name     run         types    refuse       scratch       state            done            add flags            blocks packs */
 static const struct kernel cpu[] = {
+  /* name   run         types    refuse       scratch       state            done            add flags            blocks packs */
   { "gemm",  forward,    T_FLOAT, gemm_refuse, NULL,         gemm_kept_bytes, gemm_kept_done, 0,  K_ACT,             0,     2 },
   { "plain", plain,      T_FLOAT }, { 0 }
 };

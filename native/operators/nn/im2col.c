@@ -8,10 +8,14 @@
 struct unfold { struct dims kernel, stride, dilate, pad, output_size; };
 
 #define WINDOW \
-  { "kernel", P_SHAPE, offsetof(struct unfold, kernel), NULL, "size of the window", NULL, SIZES_RANGE }, \
-  { "stride", P_SHAPE, offsetof(struct unfold, stride), "()", "steps of the window; (): 1", NULL, SIZES_RANGE }, \
-  { "dilate", P_SHAPE, offsetof(struct unfold, dilate), "()", "distance of the window's elements; (): 1", NULL, SIZES_RANGE }, \
-  { "pad",    P_SHAPE, offsetof(struct unfold, pad),    "()", "zeros on both sides; (): 0", NULL, SIZES_RANGE }
+  { "kernel", P_SHAPE, offsetof(struct unfold, kernel), NULL, "size of the window", NULL, \
+    SIZES_RANGE }, \
+  { "stride", P_SHAPE, offsetof(struct unfold, stride), "()", "steps of the window; (): 1", NULL, \
+    SIZES_RANGE }, \
+  { "dilate", P_SHAPE, offsetof(struct unfold, dilate), "()", \
+    "distance of the window's elements; (): 1", NULL, SIZES_RANGE }, \
+  { "pad",    P_SHAPE, offsetof(struct unfold, pad),    "()", "zeros on both sides; (): 0", NULL, \
+    SIZES_RANGE }
 static const struct param im2col_params[] = { WINDOW, { 0 } };
 static const struct param col2im_params[] = {
   { "output_size", P_SHAPE, offsetof(struct unfold, output_size), NULL, "spatial shape of the image", NULL, SIZES_RANGE }, WINDOW, { 0 }
@@ -121,28 +125,28 @@ static struct window window_of(const struct unfold *p, const ty_desc *image)
   return w;
 }
 
-struct job { struct window w; size_t size; const char *from; char *to; bool fold, add; };
+struct unfold_job { struct window w; size_t size; const char *from; char *to; bool fold, add; };
 
 static void some(int64_t begin, int64_t end, void *context)
 {
-  const struct job *j = context;
+  const struct unfold_job *j = context;
   const int64_t image = window_in(&j->w), columns = window_taps(&j->w) * window_out(&j->w);
   for (int64_t i = begin; i < end; i++) {
     if (j->fold)
-      col2im(&j->w, j->from + (size_t)(i * columns) * j->size,
+      conv_col2im(&j->w, j->from + (size_t)(i * columns) * j->size,
           j->to + (size_t)(i * image) * j->size, j->add);
     else
-      im2col(&j->w, j->from + (size_t)(i * image) * j->size,
+      conv_im2col(&j->w, j->from + (size_t)(i * image) * j->size,
           j->to + (size_t)(i * columns) * j->size, j->add);
   }
 }
 
 static int run(const struct call *c, const struct operand *image, bool fold)
 {
-  struct job j = { window_of(c->param, &image->d), dtype_size(image->d.dtype), c->in[0].p,
+  struct unfold_job j = { window_of(c->param, &image->d), dtype_size(image->d.dtype), c->in[0].p,
     c->out[0].p, fold, c->add & 1 };
   if (!j.to) return TY_OK;
-  parallel(image->d.dim[0] * image->d.dim[1],
+  parallel_for(image->d.dim[0] * image->d.dim[1],
       MAX(1, 10000 / (window_taps(&j.w) * window_out(&j.w))), some, &j);
   return TY_OK;
 }

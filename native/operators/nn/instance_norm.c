@@ -46,7 +46,7 @@ static int group_shape(struct infer *s)
   return TY_OK;
 }
 
-struct group {
+struct group_norm {
   const struct vec_ops *r;
   int64_t batch, groups, members;
   double  eps;
@@ -56,10 +56,10 @@ struct group {
   void   *y, *out_mean, *out_third, *dx, *dgamma, *dbeta;
 };
 
-static struct group group_of(const struct call *c, const ty_desc *d)
+static struct group_norm group_of(const struct call *c, const ty_desc *d)
 {
   const struct group_param *p = c->param;
-  struct group g = { .r = vec_ops_of(d->dtype),
+  struct group_norm g = { .r = vec_ops_of(d->dtype),
     .batch = d->dim[0],
     .groups = p->num_groups ? p->num_groups : d->dim[1],
     .eps = p->eps,
@@ -70,7 +70,7 @@ static struct group group_of(const struct call *c, const ty_desc *d)
 
 static void group_forward_body(int64_t begin, int64_t end, void *context)
 {
-  const struct group *g = context;
+  const struct group_norm *g = context;
   const struct vec_ops *r = g->r;
   for (int64_t i = begin; i < end; i++) {
     void *x = at(r, g->x, i * g->members);
@@ -87,7 +87,7 @@ static void group_forward_body(int64_t begin, int64_t end, void *context)
 
 static void group_backward_body(int64_t begin, int64_t end, void *context)
 {
-  const struct group *g = context;
+  const struct group_norm *g = context;
   const struct vec_ops *r = g->r;
   double n = (double)g->members;
   for (int64_t k = begin; k < end; k++) {
@@ -111,21 +111,21 @@ static void group_backward_body(int64_t begin, int64_t end, void *context)
 
 static int group_forward(struct call *c)
 {
-  struct group g = group_of(c, &c->in[0].d);
+  struct group_norm g = group_of(c, &c->in[0].d);
   g.x = c->in[0].p;
   g.gamma = c->in[1].p;
   g.beta = c->in[2].p;
   g.y = c->out[0].p;
   g.out_mean = c->out[1].p;
   g.out_third = c->out[2].p;
-  parallel(g.batch * g.groups, grain_of(3 * g.members), group_forward_body, &g);
+  parallel_for(g.batch * g.groups, grain_of(3 * g.members), group_forward_body, &g);
   return TY_OK;
 }
 
 /* in: head gradient, data, gamma, mean, var or std. */
 static int group_backward(struct call *c)
 {
-  struct group g = group_of(c, &c->in[1].d);
+  struct group_norm g = group_of(c, &c->in[1].d);
   g.dy = c->in[0].p;
   g.x = c->in[1].p;
   g.gamma = c->in[2].p;
@@ -134,7 +134,7 @@ static int group_backward(struct call *c)
   g.dx = c->out[0].p;
   g.dgamma = c->out[1].p;
   g.dbeta = c->out[2].p;
-  parallel(g.groups, grain_of(3 * g.members * g.batch), group_backward_body, &g);
+  parallel_for(g.groups, grain_of(3 * g.members * g.batch), group_backward_body, &g);
   return TY_OK;
 }
 
@@ -169,7 +169,13 @@ static int l2_shape(struct infer *s)
 }
 
 /* (outer, k, inner): with inner = 1 rows of k elements, else columns. */
-struct l2 { const struct vec_ops *r; struct split s; double eps; const void *x, *dy, *y, *norm; void *out, *out_norm; };
+struct l2 {
+  const struct vec_ops *r;
+  struct split s;
+  double eps;
+  const void *x, *dy, *y, *norm;
+  void *out, *out_norm;
+};
 
 static struct split l2_split(const ty_desc *d, int64_t mode)
 {
@@ -220,7 +226,7 @@ static int l2_run(const struct call *c, struct l2 *l, const ty_desc *d)
   l->s = l2_split(d, p->mode);
   l->eps = p->eps;
   if (l->out)
-    parallel(l->s.outer * ((l->s.inner + ROW_COLS - 1) / ROW_COLS),
+    parallel_for(l->s.outer * ((l->s.inner + ROW_COLS - 1) / ROW_COLS),
         grain_of(2 * l->s.k * MIN(l->s.inner, ROW_COLS)), l2_body, l);
   return TY_OK;
 }
@@ -274,7 +280,13 @@ static int lrn_shape(struct infer *s)
   return TY_OK;
 }
 
-struct local { const struct vec_ops *r; struct split s; struct lrn p; const void *x, *norm, *dy; void *y, *out_norm, *work; };
+struct local {
+  const struct vec_ops *r;
+  struct split s;
+  struct lrn p;
+  const void *x, *norm, *dy;
+  void *y, *out_norm, *work;
+};
 
 static void lrn_body(int64_t begin, int64_t end, void *context)
 {
@@ -300,7 +312,7 @@ static int lrn_run(const struct call *c, struct local *l, const ty_desc *d)
   l->s = split_at(d, 1);
   l->p = (struct lrn){ p->alpha / (double)p->nsize, p->beta, p->knorm, p->nsize / 2 };
   if (l->y)
-    parallel(l->s.outer * ((l->s.inner + ROW_COLS - 1) / ROW_COLS),
+    parallel_for(l->s.outer * ((l->s.inner + ROW_COLS - 1) / ROW_COLS),
         grain_of(8 * l->s.k * MIN(l->s.inner, ROW_COLS)), lrn_body, l);
   return TY_OK;
 }

@@ -41,7 +41,7 @@ static int layer_shape(struct infer *s)
 /* -- kernels ----------------------------------------------------------------------------------- */
 
 enum { PARTS = 16 };
-struct layer {
+struct layer_norm {
   const struct vec_ops *r;
   struct split s;
   double eps;
@@ -50,11 +50,11 @@ struct layer {
   void  *y, *out_mean, *out_std, *dx, *part;
 };
 
-static int64_t rows_in(const struct layer *l) { return l->s.outer * l->s.inner; }
+static int64_t rows_in(const struct layer_norm *l) { return l->s.outer * l->s.inner; }
 
 static void forward_body(int64_t begin, int64_t end, void *context)
 {
-  const struct layer *l = context;
+  const struct layer_norm *l = context;
   const struct vec_ops *r = l->r;
   int64_t k = l->s.k;
   for (int64_t i = begin; i < end; i++) {
@@ -66,7 +66,7 @@ static void forward_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static void backward_row(const struct layer *l, int64_t i, void *dgamma, void *dbeta)
+static void backward_row(const struct layer_norm *l, int64_t i, void *dgamma, void *dbeta)
 {
   const struct vec_ops *r = l->r;
   int64_t k = l->s.k;
@@ -82,7 +82,7 @@ static void backward_row(const struct layer *l, int64_t i, void *dgamma, void *d
 
 static void backward_body(int64_t begin, int64_t end, void *context)
 {
-  const struct layer *l = context;
+  const struct layer_norm *l = context;
   const struct vec_ops *r = l->r;
   int64_t n = rows_in(l), k = l->s.k;
   for (int64_t p = begin; p < end; p++) {
@@ -92,7 +92,7 @@ static void backward_body(int64_t begin, int64_t end, void *context)
   }
 }
 
-static void add_parts(const struct layer *l, int which, void *out)
+static void add_parts(const struct layer_norm *l, int which, void *out)
 {
   const struct vec_ops *r = l->r;
   if (!out) return;
@@ -101,7 +101,7 @@ static void add_parts(const struct layer *l, int which, void *out)
 }
 
 /* (outer, k, inner) to (outer, inner, k), or back. */
-static const void *turn(const struct layer *l, const void *x, void *y, bool back)
+static const void *turn(const struct layer_norm *l, const void *x, void *y, bool back)
 {
   if (!x || !y) return NULL;
   int64_t n = l->s.k * l->s.inner;
@@ -111,10 +111,10 @@ static const void *turn(const struct layer *l, const void *x, void *y, bool back
   return y;
 }
 
-static struct layer layer_of(const struct call *c, const ty_desc *d)
+static struct layer_norm layer_of(const struct call *c, const ty_desc *d)
 {
   const struct layer_param *p = c->param;
-  return (struct layer){ .r = vec_ops_of(d->dtype),
+  return (struct layer_norm){ .r = vec_ops_of(d->dtype),
     .s = split_at(d, (int)(p->axis < 0 ? p->axis + d->ndim : p->axis)),
     .eps = p->eps };
 }
@@ -126,7 +126,7 @@ static size_t forward_scratch(const struct call *c)
 
 static int layer_forward(struct call *c)
 {
-  struct layer l = layer_of(c, &c->in[0].d);
+  struct layer_norm l = layer_of(c, &c->in[0].d);
   int64_t n = desc_count(&c->in[0].d);
   bool turned = l.s.inner > 1;
   l.x = turned ? turn(&l, c->in[0].p, c->tmp, false) : c->in[0].p;
@@ -135,21 +135,21 @@ static int layer_forward(struct call *c)
   l.beta = c->in[2].p;
   l.out_mean = c->out[1].p;
   l.out_std = c->out[2].p;
-  parallel(rows_in(&l), grain_of(4 * l.s.k), forward_body, &l);
+  parallel_for(rows_in(&l), grain_of(4 * l.s.k), forward_body, &l);
   if (turned) turn(&l, l.y, c->out[0].p, true);
   return TY_OK;
 }
 
 static size_t backward_scratch(const struct call *c)
 {
-  struct layer l = layer_of(c, &c->in[1].d);
+  struct layer_norm l = layer_of(c, &c->in[1].d);
   return 2 * PARTS * l.r->size * (size_t)l.s.k + (l.s.inner == 1 ? 0 : 3 * desc_bytes(&c->in[1].d));
 }
 
 /* in: head gradient, data, gamma, mean, std. */
 static int layer_backward(struct call *c)
 {
-  struct layer l = layer_of(c, &c->in[1].d);
+  struct layer_norm l = layer_of(c, &c->in[1].d);
   int64_t n = desc_count(&c->in[1].d);
   bool turned = l.s.inner > 1;
   char *more = (char *)c->tmp + 2 * PARTS * l.r->size * (size_t)l.s.k;
@@ -160,7 +160,7 @@ static int layer_backward(struct call *c)
   l.gamma = c->in[2].p;
   l.mean = c->in[3].p;
   l.std = c->in[4].p;
-  parallel(PARTS, rows_in(&l) * l.s.k > 16384 ? 1 : PARTS, backward_body, &l);
+  parallel_for(PARTS, rows_in(&l) * l.s.k > 16384 ? 1 : PARTS, backward_body, &l);
   add_parts(&l, 0, c->out[1].p);
   add_parts(&l, 1, c->out[2].p);
   if (turned) turn(&l, l.dx, c->out[0].p, true);

@@ -13,7 +13,10 @@
 #include "operators/nn/linear_loss.h"
 #include "kernel/vec/vec.h"
 
-struct cross { int64_t num_hidden, no_bias, use_ignore, normalization; double grad_scale, ignore_label; };
+struct cross {
+  int64_t num_hidden, no_bias, use_ignore, normalization;
+  double grad_scale, ignore_label;
+};
 enum { PER_NOTHING, PER_BATCH, PER_VALID };
 #define FIELD(f) offsetof(struct cross, f)
 
@@ -71,7 +74,7 @@ static int type(struct infer *s)
 
 enum { SLAB = 16 << 20, LEAST = 64 };                 /* bytes; rows, at least */
 
-struct slab {
+struct entropy_slab {
   const struct cross *p;
   const struct vec_ops *r;
   const struct operand *x, *w, *bias, *label, *loss;      /* bias: NULL, there is none */
@@ -95,7 +98,7 @@ static bool ignored(const struct cross *p, int64_t label)
   return p->use_ignore && (double)label == p->ignore_label;
 }
 
-static double product_of(const struct slab *s, int64_t row, int64_t class)
+static double product_of(const struct entropy_slab *s, int64_t row, int64_t class)
 {
   const struct vec_ops *r = s->r;
   double bias = s->bias ? r->get(s->bias->p, class) : 0;
@@ -104,7 +107,7 @@ static double product_of(const struct slab *s, int64_t row, int64_t class)
 
 /* -log of the label's probability p[class]; where that is too small for a float, from the
 ** products of it and the likeliest. */
-static double surprise(const struct slab *s, int64_t row, const void *p, int64_t class)
+static double surprise(const struct entropy_slab *s, int64_t row, const void *p, int64_t class)
 {
   const struct vec_ops *r = s->r;
   double own = r->get(p, class), most;
@@ -117,7 +120,7 @@ static double surprise(const struct slab *s, int64_t row, const void *p, int64_t
 
 static void rows_body(int64_t begin, int64_t end, void *context)
 {
-  const struct slab *s = context;
+  const struct entropy_slab *s = context;
   const struct vec_ops *r = s->r;
   for (int64_t i = begin; i < end; i++) {
     void *z = at(r, s->z, i * s->n);
@@ -136,7 +139,7 @@ static void rows_body(int64_t begin, int64_t end, void *context)
 }
 
 /* Labels are whole numbers below the number of classes. */
-static int check_labels(const struct slab *s, int64_t m, int64_t *valid)
+static int check_labels(const struct entropy_slab *s, int64_t m, int64_t *valid)
 {
   *valid = 0;
   for (int64_t i = 0; i < m; i++) {
@@ -150,21 +153,22 @@ static int check_labels(const struct slab *s, int64_t m, int64_t *valid)
   return TY_OK;
 }
 
-static int slab_products(const struct call *c, const struct slab *s, int64_t m)
+static int slab_products(const struct call *c, const struct entropy_slab *s, int64_t m)
 {
   const struct vec_ops *r = s->r;
   const int64_t k = s->k;
   const void *x = at(r, s->x->p, s->first * k), *w = s->w->p;
   struct gemm_epilogue e = { .bias = s->bias ? s->bias->p : NULL };
   TRY(gemm_fused(r->dtype, false, true, m, s->n, k, x, k, w, k, s->z, s->n, &e));
-  parallel(m, grain_of(s->n * 8), rows_body, (void *)s);
+  parallel_for(m, grain_of(s->n * 8), rows_body, (void *)s);
   if (!s->has_fused_update) return TY_OK;
   const struct operand *out = c->out;
   if (out[1].p)
-    TRY(gemm(r->dtype, false, false, m, k, s->n, 1, s->z, s->n, w, k, 0,
+    TRY(gemm_one(r->dtype, false, false, m, k, s->n, 1, s->z, s->n, w, k, 0,
         at(r, out[1].p, s->first * k), k));
   if (out[2].p)
-    TRY(gemm(r->dtype, true, false, s->n, k, m, 1, s->z, s->n, x, k, s->first > 0, out[2].p, k));
+    TRY(gemm_one(
+        r->dtype, true, false, s->n, k, m, 1, s->z, s->n, x, k, s->first > 0, out[2].p, k));
   if (c->nout > 3 && out[3].p) sum_columns(r->dtype, m, s->n, s->z, out[3].p, s->first > 0);
   return TY_OK;
 }
@@ -173,7 +177,7 @@ static int forward(struct call *c)
 {
   const struct cross *p = c->param;
   struct linear_sizes z = linear_sizes_of(&c->in[0].d, &c->in[1].d);
-  struct slab s = { .p = p,
+  struct entropy_slab s = { .p = p,
     .r = vec_ops_of(c->in[0].d.dtype),
     .x = &c->in[0],
     .w = &c->in[1],

@@ -18,13 +18,13 @@ enum { SLAB = 3 << 20, DATA = 2 << 20,
 
 /* Sizes of the layer; rows of data at a time, columns of a slab; panels of a slab, of those
 ** rows, of the slab's weights. */
-struct plan { struct linear_sizes z; int64_t rows, columns; size_t g, x, w; };
+struct loss_plan { struct linear_sizes z; int64_t rows, columns; size_t g, x, w; };
 
-static struct plan plan_of(const struct call *c)
+static struct loss_plan plan_of(const struct call *c)
 {
   const int dtype = c->in[0].d.dtype;
   const int64_t size = (int64_t)dtype_size(dtype);
-  struct plan p = { linear_sizes_of(&c->in[1].d, &c->in[2].d) };
+  struct loss_plan p = { linear_sizes_of(&c->in[1].d, &c->in[2].d) };
   const int64_t blocks = (p.z.m * p.z.k * size + DATA - 1) / DATA;
   p.rows = MIN(p.z.m, MAX((p.z.m + blocks - 1) / MAX(blocks, 1), NARROW));
   p.columns = MIN(p.z.n, MIN(MAX(SLAB / ((p.rows + p.z.k) * size) / 64 * 64, NARROW), WIDE));
@@ -36,16 +36,16 @@ static struct plan plan_of(const struct call *c)
 
 size_t linear_loss_scratch(const struct call *c)
 {
-  struct plan p = plan_of(c);
+  struct loss_plan p = plan_of(c);
   return p.g + p.x + p.w;
 }
 
 /* m rows, n columns from row, column on */
-struct slab { struct softmax_loss loss; int64_t row, m, column, n; void *g; };
+struct loss_slab { struct softmax_loss loss; int64_t row, m, column, n; void *g; };
 
 static void slab_rows(int64_t begin, int64_t end, void *context)
 {
-  const struct slab *s = context;
+  const struct loss_slab *s = context;
   double part[WIDE];
   const struct vec_ops *r = s->loss.r;
   for (int64_t o = begin; o < end; o++) {
@@ -57,7 +57,8 @@ static void slab_rows(int64_t begin, int64_t end, void *context)
   }
 }
 
-static void slab_gradients(struct call *c, const struct slab *s, int64_t k, const void *x, void *w)
+static void slab_gradients(
+    struct call *c, const struct loss_slab *s, int64_t k, const void *x, void *w)
 {
   const struct vec_ops *r = s->loss.r;
   const struct operand *out = c->out;
@@ -80,9 +81,9 @@ static void slab_gradients(struct call *c, const struct slab *s, int64_t k, cons
 
 int linear_loss_backward(struct call *c)
 {
-  const struct plan p = plan_of(c);
+  const struct loss_plan p = plan_of(c);
   const struct linear_sizes z = p.z;
-  struct slab s = { .loss = softmax_loss_of(c->loss, &c->in[0], &c->in[3]), .g = c->tmp };
+  struct loss_slab s = { .loss = softmax_loss_of(c->loss, &c->in[0], &c->in[3]), .g = c->tmp };
   const struct vec_ops *r = s.loss.r;
   char *x = (char *)c->tmp + p.g, *w = x + p.x;
   for (; s.row < z.m; s.row += p.rows) {
@@ -90,7 +91,7 @@ int linear_loss_backward(struct call *c)
     if (c->out[1].p) gemm_pack(r->dtype, false, z.k, s.m, at(r, c->in[1].p, s.row * z.k), z.k, x);
     for (s.column = 0; s.column < z.n; s.column += p.columns) {
       s.n = MIN(p.columns, z.n - s.column);
-      parallel(s.m, grain_of(s.n), slab_rows, &s);
+      parallel_for(s.m, grain_of(s.n), slab_rows, &s);
       slab_gradients(c, &s, z.k, x, w);
     }
   }

@@ -82,7 +82,7 @@ static int backward_step(
   s.h0_row = index ? row : n->units;
   s.dgx = at(r, w->dgx, (t - t0) * n->batch * gates);
   s.dgh = at(r, w->dgh, (t - t0) * n->batch * gates);
-  parallel(n->batch, grain_of(4 * n->units), step_cells_back, &s);
+  parallel_for(n->batch, grain_of(4 * n->units), step_cells_back, &s);
   struct gemm_epilogue onto = { .add = n->mode == GRU };
   return gemm_packed(
       n->dtype, false, n->batch, n->units, gates, s.dgh, gates, w->ph, w->dh, n->units, &onto);
@@ -125,16 +125,16 @@ static int recurrent_gradient(
   bool add = !s->last;
   if (starts) {
     const void *h0 = at(r, w->state, (l->layer * n->directions + l->d) * n->batch * n->units);
-    TRY(gemm(n->dtype, true, false, gates, n->units, n->batch, 1,
+    TRY(gemm_one(n->dtype, true, false, gates, n->units, n->batch, 1,
         at(r, w->dgh, (begin - s->first) * n->batch * gates), gates, h0, n->units, add, dw,
         n->units));
     add = true;
   }
   if (!count) return TY_OK;
   if (!l->y)
-    parallel(count * n->batch, grain_of(4 * n->units), remake_states,
+    parallel_for(count * n->batch, grain_of(4 * n->units), remake_states,
         &(struct state_remake){ w, l, before });
-  return gemm(n->dtype, true, false, gates, n->units, count * n->batch, 1,
+  return gemm_one(n->dtype, true, false, gates, n->units, count * n->batch, 1,
       at(r, w->dgh, (t - s->first) * n->batch * gates), gates,
       l->y ? rnn_output_at(w, l, before) : w->states, l->y ? n->directions * n->units : n->units,
       add, dw, n->units);
@@ -156,7 +156,7 @@ static int weight_gradients(
   const struct rnn *n = &w->n;
   const struct vec_ops *r = n->r;
   int64_t gates = rnn_gate_rows(n);
-  TRY(gemm(n->dtype, true, false, gates, l->in, s->count * n->batch, 1, w->dgx, gates,
+  TRY(gemm_one(n->dtype, true, false, gates, l->in, s->count * n->batch, 1, w->dgx, gates,
       at(r, l->x, s->first * n->batch * l->in), l->in, !s->last, at(r, dp, l->at.wx), l->in));
   TRY(recurrent_gradient(w, l, s, at(r, dp, l->at.wh)));
   bias_sums(w, s, w->dgx, w->column[0]);
@@ -198,7 +198,7 @@ static int backward_steps(const struct rnn_run *w, const struct rnn_pass *l,
   for (int64_t i = from + count - 1; i >= from; i--) TRY(backward_step(w, l, g->dy, i, s.first));
   if (g->dp) TRY(weight_gradients(w, l, &s, g->dp));
   if (!g->dx) return TY_OK;
-  return gemm(n->dtype, false, false, count * n->batch, l->in, gates, 1, w->dgx, gates,
+  return gemm_one(n->dtype, false, false, count * n->batch, l->in, gates, 1, w->dgx, gates,
       rnn_weight(w, l->at.wx), l->in, l->d, at(r, g->dx, s.first * n->batch * l->in), l->in);
 }
 

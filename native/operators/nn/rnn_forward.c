@@ -113,13 +113,13 @@ static int forward_step(
   if (n->projects) s.h = w->hidden, s.h_row = n->units;
   struct gemm_epilogue onto = { .add = n->mode != GRU };
   void *to = n->mode == GRU ? w->hx : pre;
-  TRY(reads_unpacked(n) ? gemm(n->dtype, false, true, n->batch, gates, n->outputs, 1, s.h0,
+  TRY(reads_unpacked(n) ? gemm_one(n->dtype, false, true, n->batch, gates, n->outputs, 1, s.h0,
                               s.h0_row, rnn_weight(w, l->at.wh), n->outputs, onto.add, to, gates)
                         : gemm_packed(n->dtype, false, n->batch, gates, n->outputs, s.h0, s.h0_row,
                               w->ph, to, gates, &onto));
-  parallel(n->batch, grain_of(4 * n->units), step_cells, &s);
+  parallel_for(n->batch, grain_of(4 * n->units), step_cells, &s);
   if (!n->projects) return TY_OK;
-  return gemm(n->dtype, false, true, n->batch, n->outputs, n->units, 1, w->hidden, n->units,
+  return gemm_one(n->dtype, false, true, n->batch, n->outputs, n->units, 1, w->hidden, n->units,
       rnn_weight(w, l->at.wr), n->units, 0, rnn_output_at(w, l, t), row);
 }
 

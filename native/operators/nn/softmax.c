@@ -11,11 +11,14 @@
 struct soft_param { int64_t axis, dtype, use_length; double temperature; };
 
 #define SOFT_PARAMS(help) \
-  { "axis",        P_INT,   offsetof(struct soft_param, axis),        "-1",   "axis of the classes; negative counts from the end" }, \
-  { "temperature", P_FLOAT, offsetof(struct soft_param, temperature), "None", "data is divided by it; None is 1", NULL, NULL, 1 }, \
+  { "axis",        P_INT,   offsetof(struct soft_param, axis),        "-1", \
+    "axis of the classes; negative counts from the end" }, \
+  { "temperature", P_FLOAT, offsetof(struct soft_param, temperature), "None", \
+    "data is divided by it; None is 1", NULL, NULL, 1 }, \
   { "dtype",       P_DTYPE, offsetof(struct soft_param, dtype),       "None", \
     "dtype of the output: float16, float32 or float64; None: as data", NULL, NULL, 1 }, \
-  { "use_length",  P_BOOL,  offsetof(struct soft_param, use_length),  "0",    help, NULL, NULL, 1 }, \
+  { "use_length",  P_BOOL,  offsetof(struct soft_param, use_length),  "0",    help, NULL, NULL, \
+    1 }, \
   { 0 }
 
 static const struct param softmax_params[] = { SOFT_PARAMS("a second input, length, says how many elements of each row count") };
@@ -134,7 +137,7 @@ static void soft_run(struct soft *o)
   int64_t strips = (o->s.inner + ROW_COLS - 1) / ROW_COLS,
           units = o->s.outer * (o->length ? o->s.inner : strips);
   int64_t width = o->length ? 1 : MIN(o->s.inner, ROW_COLS);
-  parallel(units, grain_of(o->s.k * width * 8), soft_body, o);
+  parallel_for(units, grain_of(o->s.k * width * 8), soft_body, o);
 }
 
 static int axis_in(int64_t axis, int ndim) { return (int)(axis < 0 ? axis + ndim : axis); }
@@ -176,7 +179,7 @@ static int soft_forward(struct call *c)
   o.length = c->nin > 1 ? &c->in[1] : NULL;
   if (!o.y) return TY_OK;
   if (c->in[0].d.dtype != c->out[0].d.dtype) {
-    convert(c->tmp, c->out[0].d.dtype, c->in[0].p, c->in[0].d.dtype, desc_count(&c->in[0].d));
+    dtype_convert(c->tmp, c->out[0].d.dtype, c->in[0].p, c->in[0].d.dtype, desc_count(&c->in[0].d));
     o.x = c->tmp;
   }
   soft_run(&o);
@@ -201,7 +204,7 @@ static int soft_backward(struct call *c)
   if (c->nout > 1 && c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   if (!c->out[0].p) return TY_OK;
   soft_run(&o);
-  if (!same) convert(c->out[0].p, c->out[0].d.dtype, c->tmp, dtype, desc_count(&c->out[0].d));
+  if (!same) dtype_convert(c->out[0].p, c->out[0].d.dtype, c->tmp, dtype, desc_count(&c->out[0].d));
   return TY_OK;
 }
 

@@ -5,9 +5,13 @@
 #include "op/op.h"
 #include "operators/optimizer/update.h"
 
-struct arrays { int64_t num_arrays, init_output; };
-#define COUNTED(init) { "num_arrays", P_INT, offsetof(struct arrays, num_arrays), init, "number of inputs", NULL, PORTS_RANGE }
-#define FRESH { "init_output", P_BOOL, offsetof(struct arrays, init_output), "True", "False: a 0 that is already in the output stays" }
+struct arrays_param { int64_t num_arrays, init_output; };
+#define COUNTED(init) \
+  { "num_arrays", P_INT, offsetof(struct arrays_param, num_arrays), init, "number of inputs", \
+    NULL, PORTS_RANGE }
+#define FRESH \
+  { "init_output", P_BOOL, offsetof(struct arrays_param, init_output), "True", \
+    "False: a 0 that is already in the output stays" }
 static const struct param one_params[] = { FRESH, { 0 } }, many_params[] = { COUNTED("1"), FRESH, { 0 } };
 static const struct param count_params[] = { COUNTED(NULL), { 0 } };
 
@@ -28,7 +32,12 @@ static int sums_shape(struct infer *s)
 /* -- blocks of an array as float64, in parallel ------------------------------------------------ */
 
 enum { PIECES = 64, LEAST = 4096 };
-struct pieces { const struct operand *x; int64_t n, chunk; double (*of)(const double *x, int64_t n); double result[PIECES]; };
+struct pieces {
+  const struct operand *x;
+  int64_t n, chunk;
+  double (*of)(const double *x, int64_t n);
+  double result[PIECES];
+};
 
 static void run_pieces(int64_t begin, int64_t end, void *context)
 {
@@ -39,7 +48,7 @@ static void run_pieces(int64_t begin, int64_t end, void *context)
     p->result[k] = 0;
     for (int64_t i = k * p->chunk, n; i < last; i += n) {
       n = MIN(COUNT(block), last - i);
-      convert(block, TY_F64, (const char *)p->x->p + (size_t)i * dtype_size(p->x->d.dtype),
+      dtype_convert(block, TY_F64, (const char *)p->x->p + (size_t)i * dtype_size(p->x->d.dtype),
           p->x->d.dtype, n);
       p->result[k] += p->of(block, n);
     }
@@ -54,7 +63,7 @@ static double sum_blocks(const struct operand *x, double (*of)(const double *, i
   int64_t pieces = MAX(1, MIN(PIECES, p.n / LEAST));
   p.chunk = (p.n - 1) / pieces + 1;
   pieces = (p.n - 1) / p.chunk + 1;
-  parallel(pieces, 1, run_pieces, &p);
+  parallel_for(pieces, 1, run_pieces, &p);
   for (int64_t k = 0; k < pieces; k++) sum += p.result[k];
   return sum;
 }
@@ -76,13 +85,13 @@ static double infinite(const double *x, int64_t n)
 
 static void put(const struct operand *a, int64_t i, double v)
 {
-  convert((char *)a->p + (size_t)i * dtype_size(a->d.dtype), a->d.dtype, &v, TY_F64, 1);
+  dtype_convert((char *)a->p + (size_t)i * dtype_size(a->d.dtype), a->d.dtype, &v, TY_F64, 1);
 }
 
 static double get(const struct operand *a, int64_t i)
 {
   double v;
-  convert(&v, TY_F64, (const char *)a->p + (size_t)i * dtype_size(a->d.dtype), a->d.dtype, 1);
+  dtype_convert(&v, TY_F64, (const char *)a->p + (size_t)i * dtype_size(a->d.dtype), a->d.dtype, 1);
   return v;
 }
 
@@ -90,7 +99,7 @@ static double get(const struct operand *a, int64_t i)
 
 static int all_finite(struct call *c)
 {
-  const struct arrays *p = c->param;
+  const struct arrays_param *p = c->param;
   double ok = !p->init_output && get(&c->out[0], 0) == 0 ? 0 : 1;
   for (int k = 0; k < c->nin && ok != 0; k++) ok = sum_blocks(&c->in[k], infinite) == 0;
   put(&c->out[0], 0, ok);
@@ -162,7 +171,8 @@ static int group_shape(struct infer *s)
 }
 
 #define GROUP(T) \
-  static inline T cut_##T(T x, T limit) { return limit < 0 ? x : x > limit ? limit : x < -limit ? -limit : x; } \
+  static inline T cut_##T(T x, T limit) \
+  { return limit < 0 ? x : x > limit ? limit : x < -limit ? -limit : x; } \
   static void group_##T(int64_t begin, int64_t end, void *context) \
   { \
     const struct call *c = context; \
@@ -173,7 +183,8 @@ static int group_shape(struct infer *s)
       const T *w = (const T *)c->in[0].p + r * n, *g = (const T *)c->in[1].p + r * n; \
       T *out = (T *)c->out[0].p + r * n; \
       double sum = 0; \
-      for (int64_t i = 0; i < n; i++) { T x = cut_##T(scale * g[i], limit); sum += (double)x * x; } \
+      for (int64_t i = 0; i < n; i++) \
+      { T x = cut_##T(scale * g[i], limit); sum += (double)x * x; } \
       history[r] = (T)(history[r] + sum / (double)n); \
       T step = (T)(u->lr / sqrt(history[r] + u->epsilon)); \
       for (int64_t i = 0; i < n; i++) out[i] = w[i] - step * cut_##T(scale * g[i], limit); \
@@ -185,12 +196,13 @@ GROUP(double)
 static int group_adagrad(struct call *c)
 {
   int64_t rows = c->in[0].d.dim[0], n = desc_count(&c->in[0].d) / rows;
-  parallel(rows, MAX(1, 16384 / n), c->in[0].d.dtype == TY_F64 ? group_double : group_float, c);
+  parallel_for(rows, MAX(1, 16384 / n), c->in[0].d.dtype == TY_F64 ? group_double : group_float, c);
   return TY_OK;
 }
 
 #define CPU(name, run, types) .cpu = (const struct kernel[]){ { name, run, types }, { 0 } }
-#define LOOK(params_, shape_, type_) .param = params_, .param_size = sizeof(struct arrays), .shape = shape_, .type = type_
+#define LOOK(params_, shape_, type_) \
+  .param = params_, .param_size = sizeof(struct arrays_param), .shape = shape_, .type = type_
 
 const struct op op_all_finite[] = {
   { .name = "all_finite", .in = "data", .doc = "1 if no element of data is infinite or NaN, else 0; shape (1,), float32.",

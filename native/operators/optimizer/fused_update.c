@@ -23,8 +23,9 @@ static const struct rule { const char *op, *in, *reads; } rules[] = {
   { "signsgd_update",     "weight rates!",                 "g0 i0! i1" },
   { "signum_update",      "weight mom! rates!",            "g0 i0! i1! i2" },
 };
-#define RULES "sgd_update|sgd_mom_update|nag_mom_update|adam_update|rmsprop_update|rmspropalex_update|ftrl_update|" \
-              "signsgd_update|signum_update"
+#define RULES \
+  "sgd_update|sgd_mom_update|nag_mom_update|adam_update|rmsprop_update|rmspropalex_update|" \
+  "ftrl_update|signsgd_update|signum_update"
 
 static const struct rule *rule_of(const void *param)
 {

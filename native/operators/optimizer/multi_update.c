@@ -24,7 +24,8 @@ struct form {
   /* float32 states of their own; lrs and wds arrays follow; rescale_grad follows */
   bool master, preloaded, scale;
 };
-enum { SGD, SGD_MOM, MP_SGD, MP_SGD_MOM, PRE_SGD, PRE_SGD_MOM, PRE_MP_SGD, PRE_MP_SGD_MOM, ADAMW, MP_ADAMW, LAMB, MP_LAMB };
+enum { SGD, SGD_MOM, MP_SGD, MP_SGD_MOM, PRE_SGD, PRE_SGD_MOM, PRE_MP_SGD, PRE_MP_SGD_MOM, ADAMW,
+       MP_ADAMW, LAMB, MP_LAMB };
 static const struct form form[] = {
   /*                   one weight             inputs of a group                   stride master preloaded scale */
   [SGD]            = { "sgd_update",          "weight grad",                           2, false, false, false },
@@ -147,7 +148,8 @@ static int check_lamb(void *param)
 }
 
 #define LIST(name, field, doc) { name, P_FLOATS, offsetof(struct multi, field), NULL, doc }
-#define COUNTED(name) { name, P_INT, offsetof(struct multi, count), "1", "number of weights", NULL, PORTS_RANGE }
+#define COUNTED(name) \
+  { name, P_INT, offsetof(struct multi, count), "1", "number of weights", NULL, PORTS_RANGE }
 static const struct param sgd[] = {
   LIST("lrs", lrs, "learning rates"), LIST("wds", wds, "weight decays"), RESCALE, CLIP, COUNTED("num_weights"), { 0 } };
 static const struct param sgd_mom[] = {
@@ -168,7 +170,7 @@ static const struct param lamb[] = {
 static double number_of(const struct operand *a, int64_t i)
 {
   double v;
-  convert(&v, TY_F64, (const char *)a->p + (size_t)i * dtype_size(a->d.dtype), a->d.dtype, 1);
+  dtype_convert(&v, TY_F64, (const char *)a->p + (size_t)i * dtype_size(a->d.dtype), a->d.dtype, 1);
   return v;
 }
 
@@ -200,17 +202,17 @@ static int run_groups(struct call *c, const struct form *f)
 }
 
 enum { NORM_PARTS = 64 };
-struct norm { const struct operand *x; int64_t n, chunk; double part[NORM_PARTS]; };
+struct norm_sums { const struct operand *x; int64_t n, chunk; double part[NORM_PARTS]; };
 
 static void norm_part(int64_t begin, int64_t end, void *context)
 {
-  struct norm *s = context;
+  struct norm_sums *s = context;
   for (int64_t k = begin; k < end; k++) {
     double sum = 0, block[256];
     int64_t last = MIN(s->n, (k + 1) * s->chunk);
     for (int64_t i = k * s->chunk; i < last; i += COUNT(block)) {
       int64_t n = MIN(COUNT(block), last - i);
-      convert(block, TY_F64, (const char *)s->x->p + (size_t)i * dtype_size(s->x->d.dtype),
+      dtype_convert(block, TY_F64, (const char *)s->x->p + (size_t)i * dtype_size(s->x->d.dtype),
           s->x->d.dtype, n);
       for (int64_t j = 0; j < n; j++) sum += block[j] * block[j];
     }
@@ -220,11 +222,11 @@ static void norm_part(int64_t begin, int64_t end, void *context)
 
 static double sum_square(const struct operand *x)
 {
-  struct norm s = { .x = x, .n = desc_count(&x->d) };
+  struct norm_sums s = { .x = x, .n = desc_count(&x->d) };
   int64_t parts = MAX(1, MIN(NORM_PARTS, s.n / 4096));
   double sum = 0;
   s.chunk = (s.n - 1) / parts + 1;
-  parallel((s.n - 1) / s.chunk + 1, 1, norm_part, &s);
+  parallel_for((s.n - 1) / s.chunk + 1, 1, norm_part, &s);
   for (int64_t k = 0; k <= (s.n - 1) / s.chunk; k++) sum += s.part[k];
   return sum;
 }
@@ -257,7 +259,7 @@ static int run_lamb(struct call *c, const struct form *f)
     struct operand then[4] = { *weight, g, { r1, one, NULL }, { r2, one, NULL } };
     TRY(formula_apply(second, &u, then, 4, out));
     if (f->master)
-      convert(c->out[i].p, c->out[i].d.dtype, out->p, out->d.dtype, desc_count(&out->d));
+      dtype_convert(c->out[i].p, c->out[i].d.dtype, out->p, out->d.dtype, desc_count(&out->d));
   }
   return TY_OK;
 }
@@ -269,8 +271,10 @@ static int run_lamb(struct call *c, const struct form *f)
   static int shape_##id(struct infer *s) { return shape(s, &form[id]); } \
   static int type_##id(struct infer *s) { return type(s, &form[id]); } \
   static int run_##id(struct call *c) { return how(c, &form[id]); }
-GLUE(SGD, run_groups) GLUE(SGD_MOM, run_groups) GLUE(MP_SGD, run_groups) GLUE(MP_SGD_MOM, run_groups)
-GLUE(PRE_SGD, run_groups) GLUE(PRE_SGD_MOM, run_groups) GLUE(PRE_MP_SGD, run_groups) GLUE(PRE_MP_SGD_MOM, run_groups)
+GLUE(SGD, run_groups) GLUE(SGD_MOM, run_groups) GLUE(MP_SGD, run_groups)
+GLUE(MP_SGD_MOM, run_groups)
+GLUE(PRE_SGD, run_groups) GLUE(PRE_SGD_MOM, run_groups) GLUE(PRE_MP_SGD, run_groups)
+GLUE(PRE_MP_SGD_MOM, run_groups)
 GLUE(ADAMW, run_groups) GLUE(MP_ADAMW, run_groups) GLUE(LAMB, run_lamb) GLUE(MP_LAMB, run_lamb)
 
 /* A new weight may take the place of the old one. */
@@ -278,7 +282,8 @@ GLUE(ADAMW, run_groups) GLUE(MP_ADAMW, run_groups) GLUE(LAMB, run_lamb) GLUE(MP_
   { .name = name_, .in = "data", .in_of = in_##id, .out_of = output_names, .doc = doc_, \
     .param = params_, .param_size = sizeof(struct multi), .check = check_, \
     .shape = shape_##id, .type = type_##id, .inplace = "*=" #stride_, \
-    .cpu = (const struct kernel[]){ { "multi", run_##id, T_ANY, .scratch = id >= LAMB ? lamb_scratch : NULL }, { 0 } } }
+    .cpu = (const struct kernel[]){ \
+      { "multi", run_##id, T_ANY, .scratch = id >= LAMB ? lamb_scratch : NULL }, { 0 } } }
 
 const struct op op_multi_update[] = {
   MULTI("multi_sgd_update", SGD, 2, sgd, check_lists,

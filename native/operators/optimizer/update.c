@@ -106,19 +106,29 @@ static const struct param lars[] = {
 #define GRADIENT "b = $rescale_grad * b; b = " CUT("b", "$clip_gradient") "; "
 #define DECAYED  "b = $rescale_grad * b + $wd * a; b = " CUT("b", "$clip_gradient") "; "
 #define MOMENTS  "c = $beta1 * c + (1 - $beta1) * b; d = $beta2 * d + (1 - $beta2) * b * b; "
-#define USABLE   "(isfinite(s) && s != 0)"            /* a gradient scale of 0, Inf or NaN: the step is skipped */
+/* a gradient scale of 0, Inf or NaN: the step is skipped */
+#define USABLE   "(isfinite(s) && s != 0)"
 
 #define LAMB(w) GRADIENT MOMENTS \
-  "m = $bias_correction ? c / (1 - pow($beta1, $t)) : c; v = $bias_correction ? d / (1 - pow($beta2, $t)) : d; " \
+  "m = $bias_correction ? c / (1 - pow($beta1, $t)) : c; " \
+  "v = $bias_correction ? d / (1 - pow($beta2, $t)) : d; " \
   "m / (sqrt(v) + $epsilon) + $wd * " w
 #define LAMB2(w) \
-  "c = $lower_bound >= 0 ? max(c, $lower_bound) : c; c = $upper_bound >= 0 ? min(c, $upper_bound) : c; " \
+  "c = $lower_bound >= 0 ? max(c, $lower_bound) : c; " \
+  "c = $upper_bound >= 0 ? min(c, $upper_bound) : c; " \
   w " - $lr * (c == 0 || d == 0 ? 1 : c / d) * b"
 #define ADAMW(w) \
-  "b = b * s; b = " CUT("b", "$clip_gradient") "; m = c; v = d; " MOMENTS "c = " USABLE " ? c : m; d = " USABLE " ? d : v; " \
+  "b = b * s; b = " CUT("b", "$clip_gradient") "; m = c; v = d; " MOMENTS \
+  "c = " USABLE " ? c : m; d = " USABLE " ? d : v; " \
   "x = " w " - $eta * ($lr * c / (sqrt(d) + $epsilon) + $wd * " w "); "
 
-struct adam_run { const struct vec_ops *r; struct adam k; const struct operand *in; void *y; int64_t n; };
+struct adam_run {
+  const struct vec_ops *r;
+  struct adam k;
+  const struct operand *in;
+  void *y;
+  int64_t n;
+};
 enum { ADAM_CHUNK = 1 << 14 };                        /* elements */
 
 static void adam_chunks(int64_t begin, int64_t end, void *context)
@@ -138,13 +148,14 @@ static bool adam_sweep(const void *param, const struct operand *in, const struct
   };
   if (p->clip_gradient >= 0) return false;
   q.k = (struct adam){ p->lr, p->beta1, p->beta2, p->epsilon, p->wd, p->rescale_grad };
-  parallel((q.n + ADAM_CHUNK - 1) / ADAM_CHUNK, 1, adam_chunks, &q);
+  parallel_for((q.n + ADAM_CHUNK - 1) / ADAM_CHUNK, 1, adam_chunks, &q);
   return true;
 }
 
 #define UPDATE(name_, in_, params_, y_, ...) SWEPT(name_, in_, params_, y_, NULL, __VA_ARGS__)
 #define SWEPT(name_, in_, params_, y_, sweep_, ...) \
-  { .name = name_, .in = in_, .param = params_, .param_size = sizeof(struct update), .check = update_check, .inplace = "0=0", \
+  { .name = name_, .in = in_, .param = params_, .param_size = sizeof(struct update), \
+    .check = update_check, .inplace = "0=0", \
     .formula = &(const struct formula){ y_, { NULL }, sweep_ }, __VA_ARGS__ }
 
 const struct op op_update[] = {

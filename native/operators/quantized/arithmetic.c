@@ -45,10 +45,15 @@ int layer8_type(struct infer *s)
   return n == 1 ? type_both(s, &s->in[0], &s->out[0]) : type_is(s, &s->out[0], TY_I32);
 }
 
-struct layer { struct call call; struct operand in[MOST_IN], out; const struct kernel *kernel; size_t numbers, scratch; };
+struct real_layer {
+  struct call call;
+  struct operand in[MOST_IN], out;
+  const struct kernel *kernel;
+  size_t numbers, scratch;
+};
 
 /* The layer's call without memory; its last candidate is the definition. */
-static void open_layer(const struct call *c, struct layer *l)
+static void open_layer(const struct call *c, struct real_layer *l)
 {
   const struct op *op = layer_of(c->op);
   int n = c->nin / 3;
@@ -69,14 +74,14 @@ static void open_layer(const struct call *c, struct layer *l)
 
 static size_t layer_scratch(const struct call *c)
 {
-  struct layer l;
+  struct real_layer l;
   open_layer(c, &l);
   return l.numbers + l.scratch;
 }
 
 static const char *layer_refuse(const struct call *c)
 {
-  struct layer l;
+  struct real_layer l;
   if (!is_level(c->in[0].d.dtype)) return "data is no 8-bit integer";
   open_layer(c, &l);
   return l.kernel->refuse ? l.kernel->refuse(&l.call) : NULL;
@@ -91,7 +96,7 @@ static double product_unit(const struct call *c)
 
 static int layer_run(struct call *c)
 {
-  struct layer l;
+  struct real_layer l;
   int n = c->nin / 3;
   char *at = c->tmp;
   open_layer(c, &l);
@@ -100,7 +105,7 @@ static int layer_run(struct call *c)
     struct operand *a = i < n ? &l.in[i] : &l.out;
     a->p = at;
     at += align_up(desc_bytes(&a->d), 64);
-    if (i < n) convert(a->p, TY_F64, c->in[i].p, c->in[i].d.dtype, desc_count(&a->d));
+    if (i < n) dtype_convert(a->p, TY_F64, c->in[i].p, c->in[i].d.dtype, desc_count(&a->d));
   }
   if (n > 2) {
     double scale = unit > 0 ? unit_of(TY_I8, magnitude(&c->in[7], &c->in[8])) / unit : 0;
@@ -186,17 +191,17 @@ static int act_run(struct call *c)
   return TY_OK;
 }
 
-struct table { int64_t input_dim, output_dim, dtype, sparse_grad; };
+struct int8_table_param { int64_t input_dim, output_dim, dtype, sparse_grad; };
 static const struct param table_params[] = {
-  { "input_dim",   P_INT,   offsetof(struct table, input_dim),   NULL,      "rows of the table", NULL, "[1,]" },
-  { "output_dim",  P_INT,   offsetof(struct table, output_dim),  NULL,      "length of a row", NULL, "[1,]" },
-  { "dtype",       P_DTYPE, offsetof(struct table, dtype),       "float32", "without effect: rows are int8" },
-  { "sparse_grad", P_BOOL,  offsetof(struct table, sparse_grad), "0",       "without effect" },
+  { "input_dim",   P_INT,   offsetof(struct int8_table_param, input_dim),   NULL,      "rows of the table", NULL, "[1,]" },
+  { "output_dim",  P_INT,   offsetof(struct int8_table_param, output_dim),  NULL,      "length of a row", NULL, "[1,]" },
+  { "dtype",       P_DTYPE, offsetof(struct int8_table_param, dtype),       "float32", "without effect: rows are int8" },
+  { "sparse_grad", P_BOOL,  offsetof(struct int8_table_param, sparse_grad), "0",       "without effect" },
   { 0 }
 };
 static int table_shape(struct infer *s)
 {
-  const struct table *p = s->param;
+  const struct int8_table_param *p = s->param;
   ty_desc d = s->in[0];
   TRY(ranges(s, 2));
   TRY(shape_is(s, &s->in[1], 2, (int64_t[]){ p->input_dim, p->output_dim }));
@@ -225,15 +230,15 @@ static int table_run(struct call *c)
 
 /* -- concat: all to the widest range ----------------------------------------------------------- */
 
-struct join { int64_t num_args, dim; };
+struct join_param { int64_t num_args, dim; };
 static const struct param join_params[] = {
-  { "num_args", P_INT, offsetof(struct join, num_args), NULL, "arrays; each has a range, behind them all", NULL, "[1,65536]" },
-  { "dim",      P_INT, offsetof(struct join, dim),      "1",  "axis along which they are put together" }, { 0 } };
+  { "num_args", P_INT, offsetof(struct join_param, num_args), NULL, "arrays; each has a range, behind them all", NULL, "[1,65536]" },
+  { "dim",      P_INT, offsetof(struct join_param, dim),      "1",  "axis along which they are put together" }, { 0 } };
 
 static const char *join_in(const void *param) /* valid until this thread's next one */
 {
   static __thread struct text t;
-  int64_t n = ((const struct join *)param)->num_args;
+  int64_t n = ((const struct join_param *)param)->num_args;
   t.n = 0;
   for (int64_t i = 0; i < n; i++) text_add(&t, "%sarg%lld", i ? " " : "", (long long)i);
   for (int64_t i = 0; i < n; i++)
@@ -243,7 +248,7 @@ static const char *join_in(const void *param) /* valid until this thread's next 
 
 static int join_shape(struct infer *s)
 {
-  const struct join *p = s->param;
+  const struct join_param *p = s->param;
   int n = s->nin / 3, axis;
   ty_desc d = s->in[0];
   int64_t sum = 0;
@@ -269,7 +274,7 @@ static int join_type(struct infer *s)
 
 static int join_run(struct call *c)
 {
-  int64_t axis = ((const struct join *)c->param)->dim, at = 0;
+  int64_t axis = ((const struct join_param *)c->param)->dim, at = 0;
   int n = c->nin / 3;
   double least = INFINITY, most = -INFINITY;
   for (int i = 0; i < n; i++) {
@@ -295,8 +300,10 @@ static int join_run(struct call *c)
 
 struct pair { double least, most; int64_t as_float; };
 #define CALIBRATED(T) \
-  { "min_calib_range", P_FLOAT, offsetof(struct T, least), "None", "least number of an int8 result", NULL, NULL, 1 }, \
-  { "max_calib_range", P_FLOAT, offsetof(struct T, most),  "None", "largest number of an int8 result", NULL, NULL, 1 }
+  { "min_calib_range", P_FLOAT, offsetof(struct T, least), "None", \
+    "least number of an int8 result", NULL, NULL, 1 }, \
+  { "max_calib_range", P_FLOAT, offsetof(struct T, most),  "None", \
+    "largest number of an int8 result", NULL, NULL, 1 }
 static const struct param add_params[] = { CALIBRATED(pair), { 0 } };
 static const struct param mul_params[] = {
   CALIBRATED(pair), { "enable_float_output", P_BOOL, offsetof(struct pair, as_float), "0", "the result is float32" }, { 0 } };
@@ -361,7 +368,10 @@ static int mul_run(struct call *c)
 
 /* -- batch_norm: the moving statistics, folded into one factor and one addend per channel ------ */
 
-struct norm8 { double eps, momentum, least, most; int64_t fix_gamma, use_global_stats, output_mean_var, axis, cudnn_off; };
+struct norm8 {
+  double eps, momentum, least, most;
+  int64_t fix_gamma, use_global_stats, output_mean_var, axis, cudnn_off;
+};
 #define FIELD(f) offsetof(struct norm8, f)
 static const struct param norm_params[] = {
   { "eps",              P_FLOAT, FIELD(eps),              "0.001", "keeps the deviation from 0" },
@@ -420,7 +430,8 @@ static const char *data_refuse(const struct call *c)
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
-#define CPU(run_, refuse_) .cpu = (const struct kernel[]){ { "levels", run_, T_FLOAT | T_INT, refuse_ }, { 0 } }
+#define CPU(run_, refuse_) \
+  .cpu = (const struct kernel[]){ { "levels", run_, T_FLOAT | T_INT, refuse_ }, { 0 } }
 #define PARAMS(list, T) .param = list, .param_size = sizeof(struct T)
 #define RESULT .out = "output min_output max_output"
 #define DATA "data min_data max_data"
@@ -433,10 +444,10 @@ const struct op op_arithmetic[] = {
     PARAMS(act_params, act_param), .check = act_check, .shape = same_shape, .type = same_types, CPU(act_run, data_refuse) },
   { .name = "_contrib_quantized_embedding", .in = "data weight min_weight max_weight", RESULT,
     .doc = "Rows of an int8 table by index; indices outside it are clipped, the range stays.",
-    PARAMS(table_params, table), .shape = table_shape, .type = table_type, CPU(table_run, NULL) },
+    PARAMS(table_params, int8_table_param), .shape = table_shape, .type = table_type, CPU(table_run, NULL) },
   { .name = "_contrib_quantized_concat", .in = "arg0", .in_of = join_in, RESULT,
     .doc = "8-bit arrays put together along an axis, brought to the widest of their ranges.",
-    PARAMS(join_params, join), .shape = join_shape, .type = join_type, CPU(join_run, data_refuse) },
+    PARAMS(join_params, join_param), .shape = join_shape, .type = join_type, CPU(join_run, data_refuse) },
   { .name = "_contrib_quantized_elemwise_add", .in = PAIR, RESULT,
     .doc = "The sum of two 8-bit arrays in 32 bits under the sum of their ranges, or as int8 under a given one.",
     PARAMS(add_params, pair), .check = pair_check, .shape = pair_shape, .type = pair_type, CPU(add_run, pair_refuse) },

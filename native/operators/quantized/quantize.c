@@ -12,8 +12,10 @@ enum { AUTO, INT8, UINT8 };
 static const struct param quantize_params[] = {
   { "out_type", P_ENUM, offsetof(struct quantize, out_type), "uint8", "integers of the result", "int8|uint8" }, { 0 } };
 #define CALIBRATED(T) \
-  { "min_calib_range", P_FLOAT, offsetof(struct T, least), "None", "least number of the range; None: that of the data", NULL, NULL, 1 }, \
-  { "max_calib_range", P_FLOAT, offsetof(struct T, most),  "None", "largest number of the range; None: that of the data", NULL, NULL, 1 }
+  { "min_calib_range", P_FLOAT, offsetof(struct T, least), "None", \
+    "least number of the range; None: that of the data", NULL, NULL, 1 }, \
+  { "max_calib_range", P_FLOAT, offsetof(struct T, most),  "None", \
+    "largest number of the range; None: that of the data", NULL, NULL, 1 }
 static const struct param calibrated_params[] = {
   { "out_type", P_ENUM, offsetof(struct quantize, out_type), "int8",
     "integers of the result; auto: uint8 where the range has nothing below 0", "auto|int8|uint8" }, CALIBRATED(quantize), { 0 } };
@@ -75,10 +77,10 @@ static int calibrated_check(void *param)
 
 /* -- running ----------------------------------------------------------------------------------- */
 
-struct spread { const struct operand *from, *to; double scale; };
+struct rescaling { const struct operand *from, *to; double scale; };
 static void spread_some(int64_t begin, int64_t end, void *context)
 {
-  const struct spread *s = context;
+  const struct rescaling *s = context;
   for (int64_t i = begin; i < end; i++) put_level(s->to, i, real_of(s->from, i) * s->scale);
 }
 
@@ -87,8 +89,8 @@ static int spread(struct call *c, double unit, double least, double most)
 {
   struct operand *to = &c->out[0];
   double r = fmax(fabs(least), fabs(most));
-  struct spread s = { &c->in[0], to, r > 0 ? unit * levels_of(to->d.dtype) / r : 0 };
-  if (to->p) parallel(desc_count(&to->d), 4096, spread_some, &s);
+  struct rescaling s = { &c->in[0], to, r > 0 ? unit * levels_of(to->d.dtype) / r : 0 };
+  if (to->p) parallel_for(desc_count(&to->d), 4096, spread_some, &s);
   if (to->d.dtype == TY_U8)
     put_range(c, 1, least, most);
   else

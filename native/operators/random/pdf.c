@@ -37,7 +37,7 @@ static double times_log(double a, double x) { return a == 0 ? 0 : a * log(x); }
 
 /* -- laws -------------------------------------------------------------------------------------- */
 
-struct law {
+struct density {
   double (*log)(double x, double a, double b);
   /* by x, a, b; d comes zeroed */
   void   (*slope)(double x, double a, double b, double d[3]);
@@ -124,7 +124,7 @@ static const struct param pdf_params[] = {
 
 /* arrays by element, and where the parameters of a sample are */
 struct points {
-  const struct law *law;
+  const struct density *law;
   /* b NULL: no second parameter; g, y: backward */
   const struct operand *x, *a, *b, *g, *y;
   const struct operand *out;
@@ -141,7 +141,7 @@ static void store(const struct operand *y, int64_t i, double v)
 }
 
 static struct points points_of(
-    const struct call *c, const struct law *law, const struct operand *in, int nin)
+    const struct call *c, const struct density *law, const struct operand *in, int nin)
 {
   const struct pdf *p = c->param;
   return (struct points){ .law = law,
@@ -163,10 +163,10 @@ static void density_part(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int density(struct call *c, const struct law *law)
+static int density(struct call *c, const struct density *law)
 {
   struct points p = points_of(c, law, c->in, c->nin);
-  if (p.out->p) parallel(desc_count(&p.x->d), 1024, density_part, &p);
+  if (p.out->p) parallel_for(desc_count(&p.x->d), 1024, density_part, &p);
   return TY_OK;
 }
 
@@ -188,12 +188,12 @@ static void slope_part(int64_t begin, int64_t end, void *context)
   }
 }
 
-static int slope(struct call *c, const struct law *law) /* in: head gradient, output, inputs */
+static int slope(struct call *c, const struct density *law) /* in: head gradient, output, inputs */
 {
   struct points p = points_of(c, law, c->in + 2, c->nin - 2);
   p.g = &c->in[0];
   p.y = &c->in[1];
-  parallel(desc_count(&p.a->d), MAX(1, 1024 / p.block), slope_part, &p);
+  parallel_for(desc_count(&p.a->d), MAX(1, 1024 / p.block), slope_part, &p);
   return TY_OK;
 }
 
@@ -263,7 +263,7 @@ static void dirichlet_part(int64_t begin, int64_t end, void *context)
 static int dirichlet(struct call *c)
 {
   struct points p = points_of(c, NULL, c->in, 2);
-  if (p.out->p) parallel(desc_count(&p.out->d), MAX(1, 512 / width_of(&p)), dirichlet_part, &p);
+  if (p.out->p) parallel_for(desc_count(&p.out->d), MAX(1, 512 / width_of(&p)), dirichlet_part, &p);
   return TY_OK;
 }
 
@@ -294,14 +294,14 @@ static int dirichlet_slope(struct call *c)
   int64_t n = width_of(&p);
   p.g = &c->in[0];
   p.y = &c->in[1];
-  parallel(desc_count(&p.a->d) / n, MAX(1, 512 / (n * p.block)), dirichlet_slope_part, &p);
+  parallel_for(desc_count(&p.a->d) / n, MAX(1, 512 / (n * p.block)), dirichlet_slope_part, &p);
   return TY_OK;
 }
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
 #define LAW(name) \
-static const struct law name##_law = { name##_log, name##_slope }; \
+static const struct density name##_law = { name##_log, name##_slope }; \
 static int name##_run(struct call *c) { return density(c, &name##_law); } \
 static int name##_back(struct call *c) { return slope(c, &name##_law); } \
 static const struct kernel name##_cpu[] = { { "density", name##_run, T_FLOAT }, { 0 } }; \
@@ -320,7 +320,8 @@ static const struct kernel dirichlet_back_cpu[] = { { "slope", dirichlet_slope, 
 #define TWO .grad = "g0 o0 i0 i1 i2"
 #define PDF(law, in_, grad_, shape_, doc_) \
   { .name = "_random_pdf_" #law, .alias = "random_pdf_" #law, .in = in_, grad_, .shape = shape_, \
-    .param = pdf_params, .param_size = sizeof(struct pdf), .cpu = law##_cpu, .back_cpu = law##_back_cpu, .doc = doc_ }
+    .param = pdf_params, .param_size = sizeof(struct pdf), .cpu = law##_cpu, \
+    .back_cpu = law##_back_cpu, .doc = doc_ }
 
 const struct op op_pdf[] = {
   PDF(uniform,     "sample low high",   TWO, pdf_shape, "1 / (high - low) for each sample, wherever it lies."),

@@ -14,14 +14,14 @@
 
 /* -- words of one element ---------------------------------------------------------------------- */
 
-struct stream { struct rng_key key; uint64_t element; struct philox p; int used; };
+struct element_stream { struct rng_key key; uint64_t element; struct philox p; int used; };
 
-static struct stream stream_of(const struct call *c, int64_t element)
+static struct element_stream stream_of(const struct call *c, int64_t element)
 {
-  return (struct stream){ .key = key_of(c), .element = (uint64_t)element, .used = 4 };
+  return (struct element_stream){ .key = key_of(c), .element = (uint64_t)element, .used = 4 };
 }
 
-static uint32_t word(struct stream *s)
+static uint32_t word(struct element_stream *s)
 {
   if (s->used == 4) {
     s->p = philox(s->key.seed, s->key.counter, s->key.node, s->element);
@@ -31,7 +31,7 @@ static uint32_t word(struct stream *s)
   return s->p.w[s->used++];
 }
 
-static double unit(struct stream *s) /* [0, 1) */
+static double unit(struct element_stream *s) /* [0, 1) */
 {
   uint32_t a = word(s), b = word(s);
   return unit_f64(a, b);
@@ -39,13 +39,13 @@ static double unit(struct stream *s) /* [0, 1) */
 
 /* -- laws -------------------------------------------------------------------------------------- */
 
-static double normal(struct stream *s) /* mean 0, deviation 1 (Box and Muller) */
+static double normal(struct element_stream *s) /* mean 0, deviation 1 (Box and Muller) */
 {
   double radius = sqrt(-2 * log1p(-unit(s)));
   return radius * cos(6.283185307179586 * unit(s));
 }
 
-static double variate_gamma(struct stream *s, double alpha, double beta)
+static double variate_gamma(struct element_stream *s, double alpha, double beta)
 {
   double boost = 1, d, k;
   if (alpha < 1) boost = pow(1 - unit(s), 1 / alpha), alpha += 1;
@@ -61,8 +61,8 @@ static double variate_gamma(struct stream *s, double alpha, double beta)
   }
 }
 
-static double few_events(
-    struct stream *s, double lam) /* counts factors until their product falls below e^-lam */
+static double few_events(struct element_stream *s,
+    double lam) /* counts factors until their product falls below e^-lam */
 {
   double limit = exp(-lam), product = 1 - unit(s), n = 0;
   while (product > limit) product *= 1 - unit(s), n++;
@@ -75,7 +75,7 @@ static double ln_factorial(double n) /* lgamma writes a global variable */
   return lgamma_r(n + 1, &sign);
 }
 
-static double variate_poisson(struct stream *s, double lam, double unused)
+static double variate_poisson(struct element_stream *s, double lam, double unused)
 {
   if (!isfinite(lam)) return lam; /* a gamma variate beyond all numbers */
   if (lam < 12) return few_events(s, lam);
@@ -91,13 +91,13 @@ static double variate_poisson(struct stream *s, double lam, double unused)
   }
 }
 
-static double draw_failures(struct stream *s, double k, double p)
+static double draw_failures(struct element_stream *s, double k, double p)
 {
   if (k == 0 || p == 1) return 0;
   return variate_poisson(s, variate_gamma(s, k, (1 - p) / p), 0);
 }
 
-static double draw_counts(struct stream *s, double mu, double alpha)
+static double draw_counts(struct element_stream *s, double mu, double alpha)
 {
   if (mu == 0) return 0;
   return variate_poisson(s, isinf(1 / alpha) ? mu : variate_gamma(s, 1 / alpha, alpha) * mu, 0);
@@ -139,25 +139,32 @@ static variate_fn uniform_standard(int dtype)
 static variate_fn normal_standard(int dtype)  { return variates_here()->normal; }
 static variate_fn wait_standard(int dtype)    { return variates_here()->exponential; }
 
-struct law {
+struct distribution {
   /* names of the parameters (b NULL: one); what is expected */
   const char *a, *b, *want;
   bool          (*good)(double a, double b);
   variate_fn       (*standard)(int dtype);               /* a block of standard variates and */
   /* what becomes of them, or */
   struct affine (*place)(double a, double b, int dtype);
-  double        (*draw)(struct stream *s, double a, double b);               /* one element */
+  double (*draw)(struct element_stream *s, double a, double b); /* one element */
 };
-static const struct law
-  uniform     = { "low", "high", "finite numbers, low not above high", ordered, uniform_standard, uniform_place, NULL },
-  normal_law  = { "loc", "scale", "a scale of 0 or more",         spread,        normal_standard, normal_place, NULL },
-  exponential = { "lam", NULL, "a number above 0",                positive,      wait_standard, wait_place, NULL },
-  gamma_law   = { "alpha", "beta", "finite numbers above 0",      both_positive, NULL, NULL, variate_gamma },
-  poisson     = { "lam", NULL, "a finite number, 0 or more",      mean,          NULL, NULL, variate_poisson },
-  negative_binomial = { "k", "p", "k of 0 or more, p above 0 and at most 1", trials, NULL, NULL, draw_failures },
-  generalized_negative_binomial = { "mu", "alpha", "finite numbers, 0 or more", both_means, NULL, NULL, draw_counts };
+static const struct distribution
+  uniform = { "low", "high", "finite numbers, low not above high", ordered, uniform_standard,
+                  uniform_place, NULL },
+  normal_law = { "loc", "scale", "a scale of 0 or more", spread, normal_standard,
+                  normal_place, NULL },
+  exponential = { "lam", NULL, "a number above 0", positive, wait_standard,
+                  wait_place, NULL },
+  gamma_law = { "alpha", "beta", "finite numbers above 0", both_positive, NULL, NULL,
+                  variate_gamma },
+  poisson = { "lam", NULL, "a finite number, 0 or more", mean, NULL, NULL,
+                  variate_poisson },
+  negative_binomial = { "k", "p", "k of 0 or more, p above 0 and at most 1", trials, NULL, NULL,
+                        draw_failures },
+  generalized_negative_binomial = { "mu", "alpha", "finite numbers, 0 or more", both_means, NULL,
+                                    NULL, draw_counts };
 
-static int look_at(const struct law *law, double a, double b)
+static int look_at(const struct distribution *law, double a, double b)
 {
   char second[64] = "";
   if (law->good(a, b)) return TY_OK;
@@ -170,7 +177,7 @@ static int look_at(const struct law *law, double a, double b)
 enum { BLOCK = 512, FEW = 1 << 10, MANY = 1 << 13 };  /* elements of a block, of a chunk of work */
 struct filling {
   const struct call *c;
-  const struct law *law;
+  const struct distribution *law;
   double a, b;
   /* instead of a and b: parameters of `each` elements in turn */
   const struct operand *pa, *pb;
@@ -222,7 +229,7 @@ static void single_body(int64_t begin, int64_t end, void *context)
 {
   const struct filling *f = context;
   for (int64_t i = begin; i < end; i++) {
-    struct stream s = stream_of(f->c, i);
+    struct element_stream s = stream_of(f->c, i);
     int64_t row = i / f->each;
     store(&f->c->out[0], i,
         f->law->draw(&s, parameter(f->pa, f->a, row), parameter(f->pb, f->b, row)));
@@ -234,20 +241,20 @@ static int fill(struct filling *f)
   const struct operand *y = &f->c->out[0];
   if (!y->p) return TY_OK;
   if (f->law->draw)
-    parallel(desc_count(&y->d), FEW, single_body, f);
+    parallel_for(desc_count(&y->d), FEW, single_body, f);
   else
-    parallel(desc_count(&y->d), MANY, standard_body, f);
+    parallel_for(desc_count(&y->d), MANY, standard_body, f);
   return TY_OK;
 }
 
-static int random_run(struct call *c, const struct law *law, double a, double b)
+static int random_run(struct call *c, const struct distribution *law, double a, double b)
 {
   struct filling f = { c, law, a, b, NULL, NULL, desc_count(&c->out[0].d) };
   TRY(look_at(law, a, b));
   return fill(&f);
 }
 
-static int sample_run(struct call *c, const struct law *law)
+static int sample_run(struct call *c, const struct distribution *law)
 {
   const struct operand *pa = &c->in[0], *pb = c->nin > 1 ? &c->in[1] : NULL;
   int64_t n = desc_count(&pa->d);
@@ -258,11 +265,18 @@ static int sample_run(struct call *c, const struct law *law)
 
 /* -- parameters and inference ------------------------------------------------------------------ */
 
-struct random { double a, b; int64_t k, low, high; struct dims shape; const char *ctx; int64_t dtype; };
+struct random {
+  double a, b;
+  int64_t k, low, high;
+  struct dims shape;
+  const char *ctx;
+  int64_t dtype;
+};
 #define REAL(name, field, init, doc) { name, P_FLOAT, offsetof(struct random, field), init, doc }
 #define SHAPE(init) { "shape", P_SHAPE, offsetof(struct random, shape), init, \
   "shape of the result; 0 or nothing: as the readers need it", NULL, NULL, 1 }
-#define CTX         { "ctx", P_TEXT, offsetof(struct random, ctx), "", "device of an imperative call, as text" }
+#define CTX \
+  { "ctx", P_TEXT, offsetof(struct random, ctx), "", "device of an imperative call, as text" }
 #define DTYPE(doc)  { "dtype", P_DTYPE, offsetof(struct random, dtype), "None", doc, NULL, NULL, 1 }
 #define ARRAY       SHAPE("None"), CTX, DTYPE(FLOATS "float32")
 #define FLOATS      "float16, float32 or float64; None: "
@@ -405,7 +419,7 @@ static void randint_body(int64_t begin, int64_t end, void *context)
   const struct random *p = c->param;
   uint64_t span = (uint64_t)p->high - (uint64_t)p->low;
   for (int64_t i = begin; i < end; i++) {
-    struct stream s = stream_of(c, i);
+    struct element_stream s = stream_of(c, i);
     uint64_t high = word(&s), w = high << 32 | word(&s);
     uint64_t v = (uint64_t)p->low + (uint64_t)(((unsigned __int128)w * span) >> 64);
     if (c->out[0].d.dtype == TY_I64)
@@ -423,7 +437,7 @@ static int randint_run(struct call *c)
       high);
   NEED(c->out[0].d.dtype == TY_I64 || (low >= INT32_MIN && high - 1 <= INT32_MAX), TY_ERUN,
       "bad parameters: low = %lld, high = %lld; expected numbers that fit into int32", low, high);
-  if (c->out[0].p) parallel(desc_count(&c->out[0].d), 4096, randint_body, c);
+  if (c->out[0].p) parallel_for(desc_count(&c->out[0].d), 4096, randint_body, c);
   return TY_OK;
 }
 
@@ -431,7 +445,8 @@ PHILOX(randint_kernels, randint_run, T(TY_I32) | T(TY_I64))
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
-#define PARAM(list) .flags = OP_RANDOM | OP_ZERO_GRAD, .param = list, .param_size = sizeof(struct random)
+#define PARAM(list) \
+  .flags = OP_RANDOM | OP_ZERO_GRAD, .param = list, .param_size = sizeof(struct random)
 #define RANDOM(law, alias_, doc_) \
   { .name = "_random_" #law, .alias = alias_, .doc = doc_, .in = "", PARAM(law##_params), \
     .check = check_dtype, .shape = random_shape, .type = random_type, .cpu = law##_random_kernels }
@@ -439,9 +454,9 @@ PHILOX(randint_kernels, randint_run, T(TY_I32) | T(TY_I64))
   { .name = "_random_" #law "_like", .doc = doc_ " in the shape and dtype of data.", .in = "data", \
     PARAM(law##_like_params), .cpu = law##_random_kernels }
 #define SAMPLE(law, in_, doc_) \
-  { .name = "_sample_" #law, .alias = "sample_" #law, .doc = "A block of `shape` " doc_, .in = in_, \
-    PARAM(sample_params), .check = check_dtype, .shape = sample_shape, .type = sample_type, \
-    .cpu = law##_sample_kernels }
+  { .name = "_sample_" #law, .alias = "sample_" #law, .doc = "A block of `shape` " doc_, \
+    .in = in_, PARAM(sample_params), .check = check_dtype, .shape = sample_shape, \
+    .type = sample_type, .cpu = law##_sample_kernels }
 
 const struct op op_sample[] = {
   RANDOM(uniform,     "uniform random_uniform", "Uniform numbers from low up to, but not including, high."),

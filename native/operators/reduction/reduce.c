@@ -11,14 +11,14 @@
 
 /* -- which axes go, and what is left ----------------------------------------------------------- */
 
-struct fold { struct dims axis; int64_t keepdims, exclude; };
+struct reduce_param { struct dims axis; int64_t keepdims, exclude; };
 #define AXIS(type, none) \
   { "axis",     P_SHAPE, offsetof(type, axis),     none, \
     "axis or axes to reduce; negative counts from the end; None or empty: all", NULL, NULL, 1 }, \
   { "keepdims", P_BOOL,  offsetof(type, keepdims), "False", "leave reduced axes with size 1" }
 static const struct param fold_params[] = {
-  AXIS(struct fold, "None"),
-  { "exclude",  P_BOOL,  offsetof(struct fold, exclude), "False", "reduce all axes but the listed ones" },
+  AXIS(struct reduce_param, "None"),
+  { "exclude",  P_BOOL,  offsetof(struct reduce_param, exclude), "False", "reduce all axes but the listed ones" },
   { 0 }
 };
 
@@ -63,7 +63,7 @@ static int reduced_shape(struct infer *s, ty_desc *out, uint32_t mask, bool keep
 
 static int fold_shape(struct infer *s)
 {
-  const struct fold *p = s->param;
+  const struct reduce_param *p = s->param;
   int ndim = s->in[0].ndim;
   if (!ndim) return TY_OK;
   TRY(check_axes(s, &p->axis, ndim));
@@ -74,7 +74,7 @@ static int fold_shape(struct infer *s)
 
 static void fold_plan(const struct call *c, const ty_desc *data, struct reduce *r)
 {
-  const struct fold *p = c->param;
+  const struct reduce_param *p = c->param;
   reduce_plan(data, axes_mask(&p->axis, p->exclude, data->ndim), r);
 }
 
@@ -124,19 +124,19 @@ FOLD(min,     R_MIN,     F_PLAIN, B_EQUAL)
 
 /* -- norm -------------------------------------------------------------------------------------- */
 
-struct norm { int64_t ord; struct dims axis; int64_t out_dtype, keepdims; };
+struct norm_reduce_param { int64_t ord; struct dims axis; int64_t out_dtype, keepdims; };
 static const struct param norm_params[] = {
-  { "ord",       P_INT,   offsetof(struct norm, ord),       "2",
+  { "ord",       P_INT,   offsetof(struct norm_reduce_param, ord),       "2",
     "1: sum of absolute values, 2: square root of the sum of squares" },
-  AXIS(struct norm, "None"),
-  { "out_dtype", P_DTYPE, offsetof(struct norm, out_dtype), "None",
+  AXIS(struct norm_reduce_param, "None"),
+  { "out_dtype", P_DTYPE, offsetof(struct norm_reduce_param, out_dtype), "None",
     "dtype of the result; only that of data is possible", NULL, NULL, 1 },
   { 0 }
 };
 
 static int norm_check(void *param)
 {
-  const struct norm *p = param;
+  const struct norm_reduce_param *p = param;
   if (p->ord == 1 || p->ord == 2) return TY_OK;
   int code = fail(TY_EVALUE, "norm: parameter ord: expected 1 or 2, got %lld", (long long)p->ord);
   fail_argument("ord", "1 or 2", NULL);
@@ -145,7 +145,7 @@ static int norm_check(void *param)
 
 static int norm_shape(struct infer *s)
 {
-  const struct norm *p = s->param;
+  const struct norm_reduce_param *p = s->param;
   int ndim = s->in[0].ndim;
   if (!ndim) return TY_OK;
   TRY(check_axes(s, &p->axis, ndim));
@@ -154,7 +154,7 @@ static int norm_shape(struct infer *s)
 
 static int norm_type(struct infer *s)
 {
-  const struct norm *p = s->param;
+  const struct norm_reduce_param *p = s->param;
   TRY(type_both(s, &s->in[0], &s->out[0]));
   if (p->out_dtype < 0 || s->in[0].dtype == TY_NODTYPE || s->in[0].dtype == p->out_dtype)
     return TY_OK;
@@ -164,7 +164,7 @@ static int norm_type(struct infer *s)
 
 static void norm_plan(const struct call *c, const ty_desc *data, struct reduce *r)
 {
-  const struct norm *p = c->param;
+  const struct norm_reduce_param *p = c->param;
   reduce_plan(data, axes_mask(&p->axis, false, data->ndim), r);
 }
 
@@ -177,7 +177,7 @@ static size_t norm_scratch(const struct call *c)
 
 static int norm_run(struct call *c)
 {
-  bool two = ((const struct norm *)c->param)->ord == 2;
+  bool two = ((const struct norm_reduce_param *)c->param)->ord == 2;
   struct reduce r;
   norm_plan(c, &c->in[0].d, &r);
   reduce_run(&r, two ? R_SQUARE : R_ABS, two ? F_ROOT : F_PLAIN, c->in[0].p, NULL, c->out[0].p,
@@ -187,7 +187,7 @@ static int norm_run(struct call *c)
 
 static int norm_back(struct call *c)
 {
-  bool two = ((const struct norm *)c->param)->ord == 2;
+  bool two = ((const struct norm_reduce_param *)c->param)->ord == 2;
   struct reduce r;
   norm_plan(c, &c->out[0].d, &r);
   if (c->out[0].p)
@@ -268,17 +268,17 @@ static const struct kernel moments_back_kernels[] = {
 
 /* -- argmax, argmin ---------------------------------------------------------------------------- */
 
-struct place { int64_t axis, keepdims; };
+struct arg_param { int64_t axis, keepdims; };
 static const struct param place_params[] = {
-  { "axis",     P_INT,  offsetof(struct place, axis),     "None",
+  { "axis",     P_INT,  offsetof(struct arg_param, axis),     "None",
     "axis to search; negative counts from the end; None: the flattened array", NULL, NULL, 1 },
-  { "keepdims", P_BOOL, offsetof(struct place, keepdims), "False", "leave the axis with size 1" },
+  { "keepdims", P_BOOL, offsetof(struct arg_param, keepdims), "False", "leave the axis with size 1" },
   { 0 }
 };
 
 static int place_shape(struct infer *s)
 {
-  const struct place *p = s->param;
+  const struct arg_param *p = s->param;
   int ndim = s->in[0].ndim, axis;
   if (!ndim) return TY_OK;
   if (p->axis == NONE) return reduced_shape(s, &s->out[0], (1u << ndim) - 1, p->keepdims);
@@ -296,7 +296,12 @@ static int channel_shape(struct infer *s)
 
 enum { COLUMNS = 256 };
 struct search {
-  const struct reducer *table; const char *x; char *y; size_t size; int dtype; bool least;
+  const struct reducer *table;
+  const char *x;
+  char *y;
+  size_t size;
+  int dtype;
+  bool least;
   int64_t k, inner, blocks;
 };
 
@@ -342,19 +347,20 @@ static int search(struct call *c, int64_t axis, bool least)
   }
   s.blocks = (s.inner + COLUMNS - 1) / COLUMNS;
   if (s.inner == 1)
-    parallel(outer, MAX(1, 16384 / s.k), search_rows, &s);
+    parallel_for(outer, MAX(1, 16384 / s.k), search_rows, &s);
   else
-    parallel(outer * s.blocks, MAX(1, 16384 / (s.k * MIN(s.inner, COLUMNS))), search_columns, &s);
+    parallel_for(
+        outer * s.blocks, MAX(1, 16384 / (s.k * MIN(s.inner, COLUMNS))), search_columns, &s);
   return TY_OK;
 }
 
 static int argmax_run(struct call *c)
 {
-  return search(c, ((const struct place *)c->param)->axis, false);
+  return search(c, ((const struct arg_param *)c->param)->axis, false);
 }
 static int argmin_run(struct call *c)
 {
-  return search(c, ((const struct place *)c->param)->axis, true);
+  return search(c, ((const struct arg_param *)c->param)->axis, true);
 }
 static int channel_run(struct call *c) { return search(c, 1, false); }
 static const struct kernel argmax_kernels[] = {
@@ -400,16 +406,17 @@ static int running_type(struct infer *s)
   return type_both(s, &s->in[0], &s->out[0]);
 }
 
-struct sums { void *y; const void *x; int64_t k, inner, blocks; bool back; };
+struct running_sums { void *y; const void *x; int64_t k, inner, blocks; bool back; };
 
 /* Running sums over k rows of up to COLUMNS columns; rows are `inner` apart; y may be x. A sum
 ** has its array's own precision; integers wrap. */
 #define RUNNING(T, ACC) \
 static void running_##T(int64_t begin, int64_t end, void *context) \
 { \
-  const struct sums *s = context; \
+  const struct running_sums *s = context; \
   for (int64_t u = begin; u < end; u++) { \
-    int64_t column = u % s->blocks * COLUMNS, n = MIN(COLUMNS, s->inner - column), step = s->inner; \
+    int64_t column = u % s->blocks * COLUMNS, n = MIN(COLUMNS, s->inner - column), \
+        step = s->inner; \
     int64_t at = u / s->blocks * s->k * step + column; \
     if (s->back) at += (s->k - 1) * step, step = -step; \
     const T *x = (const T *)s->x + at; \
@@ -431,7 +438,7 @@ static void run_sums(const struct call *c, int dtype, void *y, const void *x, bo
 {
   const ty_desc *d = &c->in[0].d;
   int64_t axis = ((const struct running *)c->param)->axis, n = desc_count(d);
-  struct sums s = { y, x, n, 1, 1, back };
+  struct running_sums s = { y, x, n, 1, 1, back };
   if (axis != NONE) s.k = d->dim[axis], s.inner = product_of(d, (int)axis + 1, d->ndim);
   s.blocks = (s.inner + COLUMNS - 1) / COLUMNS;
   parallel_fn body = dtype == TY_F32 ? running_float
@@ -440,14 +447,15 @@ static void run_sums(const struct call *c, int dtype, void *y, const void *x, bo
       : dtype == TY_I32              ? running_int32_t
       : dtype == TY_I64              ? running_int64_t
                                      : running_uint8_t;
-  parallel(n / (s.k * s.inner) * s.blocks, MAX(1, 16384 / (s.k * MIN(s.inner, COLUMNS))), body, &s);
+  parallel_for(
+      n / (s.k * s.inner) * s.blocks, MAX(1, 16384 / (s.k * MIN(s.inner, COLUMNS))), body, &s);
 }
 
 static int running_run(struct call *c)
 {
   int from = c->in[0].d.dtype, to = c->out[0].d.dtype;
   const void *x = c->in[0].p;
-  if (from != to) convert(c->out[0].p, to, x, from, desc_count(&c->in[0].d)), x = c->out[0].p;
+  if (from != to) dtype_convert(c->out[0].p, to, x, from, desc_count(&c->in[0].d)), x = c->out[0].p;
   run_sums(c, to, c->out[0].p, x, false);
   return TY_OK;
 }
@@ -458,7 +466,7 @@ static int running_back(struct call *c) /* sums in data's dtype, as the referenc
   const void *g = c->in[0].p;
   void *dx = c->out[0].p;
   if (!dx) return TY_OK;
-  if (from != to) convert(dx, to, g, from, desc_count(&c->in[0].d)), g = dx;
+  if (from != to) dtype_convert(dx, to, g, from, desc_count(&c->in[0].d)), g = dx;
   run_sums(c, to, dx, g, true);
   return TY_OK;
 }
@@ -472,7 +480,9 @@ static const struct kernel running_back_kernels[] = {
 
 /* -- rows -------------------------------------------------------------------------------------- */
 
-#define FOLDING(op) .in = "data", .param = fold_params, .param_size = sizeof(struct fold), .shape = fold_shape, \
+#define FOLDING(op) \
+  .in = "data", .param = fold_params, .param_size = sizeof(struct reduce_param), \
+  .shape = fold_shape, \
   .cpu = op##_kernels, .back_cpu = op##_back_kernels
 #define PLACES .in = "data", .flags = OP_ZERO_GRAD
 
@@ -497,7 +507,7 @@ const struct op op_reduce[] = {
   { .name = "norm", .alias = "_sparse_norm",
     .doc = "Sum of absolute values, or root of the sum of squares, over axes. The gradient is the sign of the "
            "element, or the element over the norm (NaN at 0).",
-    .in = "data", .param = norm_params, .param_size = sizeof(struct norm), .check = norm_check, .shape = norm_shape,
+    .in = "data", .param = norm_params, .param_size = sizeof(struct norm_reduce_param), .check = norm_check, .shape = norm_shape,
     .type = norm_type,
     .grad = "g0 i0 o0", .cpu = norm_kernels, .back_cpu = norm_back_kernels },
   { .name = "moments",
@@ -507,10 +517,10 @@ const struct op op_reduce[] = {
     .grad = "g0 g1 i0 o0", .cpu = moments_kernels, .back_cpu = moments_back_kernels },
   { .name = "argmax", PLACES,
     .doc = "Place of the first largest element, counted from 0, in data's dtype. No gradient flows.",
-    .param = place_params, .param_size = sizeof(struct place), .shape = place_shape, .cpu = argmax_kernels },
+    .param = place_params, .param_size = sizeof(struct arg_param), .shape = place_shape, .cpu = argmax_kernels },
   { .name = "argmin", PLACES,
     .doc = "Place of the first smallest element, counted from 0, in data's dtype. No gradient flows.",
-    .param = place_params, .param_size = sizeof(struct place), .shape = place_shape, .cpu = argmin_kernels },
+    .param = place_params, .param_size = sizeof(struct arg_param), .shape = place_shape, .cpu = argmin_kernels },
   { .name = "argmax_channel", PLACES,
     .doc = "Place of the first largest element along axis 1. No gradient flows.",
     .shape = channel_shape, .cpu = channel_kernels },

@@ -147,18 +147,18 @@ static int axes_shape(struct infer *s)
 
 /* -- broadcast_like ---------------------------------------------------------------------------- */
 
-struct like { struct dims lhs_axes, rhs_axes; };
+struct broadcast_like { struct dims lhs_axes, rhs_axes; };
 static const struct param like_params[] = {
-  { "lhs_axes", P_SHAPE, offsetof(struct like, lhs_axes), "None", "axes of lhs to stretch; None: all of them", NULL,
+  { "lhs_axes", P_SHAPE, offsetof(struct broadcast_like, lhs_axes), "None", "axes of lhs to stretch; None: all of them", NULL,
     NULL, 1 },
-  { "rhs_axes", P_SHAPE, offsetof(struct like, rhs_axes), "None",
+  { "rhs_axes", P_SHAPE, offsetof(struct broadcast_like, rhs_axes), "None",
     "axes of rhs that give their sizes, in the same order", NULL, NULL, 1 },
   { 0 }
 };
 
 static int like_shape(struct infer *s)
 {
-  const struct like *p = s->param;
+  const struct broadcast_like *p = s->param;
   const ty_desc *lhs = &s->in[0], *rhs = &s->in[1];
   int64_t want[TY_MAXDIM];
   bool all = p->lhs_axes.n < 0 && p->rhs_axes.n < 0;
@@ -286,7 +286,7 @@ const struct op op_broadcast[] = {
   { .name = "broadcast_like", KERNELS(stretched),
     .doc = "Stretches axes of size 1 of lhs to the sizes that rhs has there. The gradient of lhs is summed over them; "
            "rhs gets none.",
-    .in = "lhs rhs", .param = like_params, .param_size = sizeof(struct like), .shape = like_shape, .type = like_type },
+    .in = "lhs rhs", .param = like_params, .param_size = sizeof(struct broadcast_like), .shape = like_shape, .type = like_type },
   { .name = "tile", .alias = "_npi_tile", KERNELS(tiled),
     .doc = "Copies of the whole array side by side along each axis. The gradient is the sum over the copies.",
     .in = "data", .param = tile_params, .param_size = sizeof(struct tile), .shape = tile_shape },

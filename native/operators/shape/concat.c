@@ -11,18 +11,18 @@
 /* -- moving pieces ----------------------------------------------------------------------------- */
 
 /* The whole seen as (outer, size, inner) around the axis. */
-struct whole { char *p; size_t size; int64_t outer, axis, inner; };
+struct axis_view { char *p; size_t size; int64_t outer, axis, inner; };
 
-static struct whole whole_of(const struct operand *a, int axis)
+static struct axis_view whole_of(const struct operand *a, int axis)
 {
-  struct whole w = { a->p, dtype_size(a->d.dtype), product_of(&a->d, 0, axis), a->d.dim[axis],
+  struct axis_view w = { a->p, dtype_size(a->d.dtype), product_of(&a->d, 0, axis), a->d.dim[axis],
     product_of(&a->d, axis + 1, a->d.ndim) };
   return w;
 }
 
 /* Copies `n` places of the axis, from `begin`, out of the whole into a dense piece, or the other
 ** way. */
-static void move_piece(const struct whole *w, void *piece, int64_t begin, int64_t n, bool into)
+static void move_piece(const struct axis_view *w, void *piece, int64_t begin, int64_t n, bool into)
 {
   struct move m = { 0 };
   int64_t row = w->axis * w->inner, run = n * w->inner;
@@ -36,7 +36,7 @@ static void move_piece(const struct whole *w, void *piece, int64_t begin, int64_
 }
 
 /* Equal pieces that lie one behind the other along the axis. */
-static void move_all(const struct whole *w, struct operand *piece, int n, bool into)
+static void move_all(const struct axis_view *w, struct operand *piece, int n, bool into)
 {
   int64_t at = 0;
   for (int k = 0; k < n; k++) {
@@ -116,7 +116,7 @@ static int parameters_shape(struct infer *s) { return join_shape(s, true); }
 
 static int concat_run(struct call *c)
 {
-  struct whole w = whole_of(
+  struct axis_view w = whole_of(
       &c->out[0], axis_in(((const struct concat *)c->param)->dim, c->out[0].d.ndim));
   move_all(&w, c->in, c->nin, true);
   return TY_OK;
@@ -124,7 +124,7 @@ static int concat_run(struct call *c)
 
 static int concat_back(struct call *c)
 {
-  struct whole w = whole_of(
+  struct axis_view w = whole_of(
       &c->in[0], axis_in(((const struct concat *)c->param)->dim, c->in[0].d.ndim));
   move_all(&w, c->out, c->nout, false);
   return TY_OK;
@@ -132,7 +132,8 @@ static int concat_back(struct call *c)
 
 /* Up to axis 1 a piece is whole blocks of channels: it moves as it lies. */
 #define AXIS_KERNEL(table, run, refuse, in, out) \
-  static const struct kernel table[] = { { "move", run, T_ANY, refuse, .flags = K_ALIKE, .blocks = IN_BLOCKS(in, out) }, { 0 } };
+  static const struct kernel table[] = { { "move", run, T_ANY, refuse, .flags = K_ALIKE, \
+                                           .blocks = IN_BLOCKS(in, out) }, { 0 } };
 
 static const char *refuse_space(const struct call *c, int64_t axis)
 {
@@ -149,17 +150,17 @@ AXIS_KERNEL(concat_back_kernels, concat_back, concat_refuse, 1, 0xffff)
 
 /* -- stack ------------------------------------------------------------------------------------- */
 
-struct stack { int64_t axis, num_args; };
+struct stack_param { int64_t axis, num_args; };
 static const struct param stack_params[] = {
-  { "axis",     P_INT, offsetof(struct stack, axis),     "0",
+  { "axis",     P_INT, offsetof(struct stack_param, axis),     "0",
     "where the new axis stands; negative counts from the end of the result" },
-  { "num_args", P_INT, offsetof(struct stack, num_args), NULL, "number of inputs", NULL, PORTS_RANGE },
+  { "num_args", P_INT, offsetof(struct stack_param, num_args), NULL, "number of inputs", NULL, PORTS_RANGE },
   { 0 }
 };
 
 static int stack_shape(struct infer *s)
 {
-  const struct stack *p = s->param;
+  const struct stack_param *p = s->param;
   ty_desc one = { 0 }, *out = &s->out[0];
   int64_t wide[TY_MAXDIM + 1] = { 0 };
   int axis, ndim = out->ndim - 1;
@@ -181,16 +182,16 @@ static int stack_shape(struct infer *s)
 
 static int stack_run(struct call *c)
 {
-  struct whole w = whole_of(
-      &c->out[0], axis_in(((const struct stack *)c->param)->axis, c->out[0].d.ndim));
+  struct axis_view w = whole_of(
+      &c->out[0], axis_in(((const struct stack_param *)c->param)->axis, c->out[0].d.ndim));
   move_all(&w, c->in, c->nin, true);
   return TY_OK;
 }
 
 static int stack_back(struct call *c)
 {
-  struct whole w = whole_of(
-      &c->in[0], axis_in(((const struct stack *)c->param)->axis, c->in[0].d.ndim));
+  struct axis_view w = whole_of(
+      &c->in[0], axis_in(((const struct stack_param *)c->param)->axis, c->in[0].d.ndim));
   move_all(&w, c->out, c->nout, false);
   return TY_OK;
 }
@@ -200,12 +201,12 @@ MOVE_KERNEL(stack_back_kernels, stack_back)
 
 /* -- SliceChannel ------------------------------------------------------------------------------ */
 
-struct split { int64_t num_outputs, axis, squeeze_axis; };
+struct split_param { int64_t num_outputs, axis, squeeze_axis; };
 static const struct param split_params[] = {
-  { "num_outputs",  P_INT,  offsetof(struct split, num_outputs),  NULL,    "number of equal pieces", NULL, PORTS_RANGE },
-  { "axis",         P_INT,  offsetof(struct split, axis),         "1",
+  { "num_outputs",  P_INT,  offsetof(struct split_param, num_outputs),  NULL,    "number of equal pieces", NULL, PORTS_RANGE },
+  { "axis",         P_INT,  offsetof(struct split_param, axis),         "1",
     "axis that is cut; negative counts from the end" },
-  { "squeeze_axis", P_BOOL, offsetof(struct split, squeeze_axis), "False",
+  { "squeeze_axis", P_BOOL, offsetof(struct split_param, squeeze_axis), "False",
     "drop the axis, which must have size 1 in the pieces" },
   { 0 }
 };
@@ -236,7 +237,7 @@ static int learn_from_piece(struct infer *s, const ty_desc *out, int axis, bool 
 
 static int split_shape(struct infer *s)
 {
-  const struct split *p = s->param;
+  const struct split_param *p = s->param;
   ty_desc *in = &s->in[0], *out = &s->out[0];
   bool squeeze = p->squeeze_axis;
   int axis;
@@ -260,16 +261,16 @@ static int split_shape(struct infer *s)
 
 static int split_run(struct call *c)
 {
-  struct whole w = whole_of(
-      &c->in[0], axis_in(((const struct split *)c->param)->axis, c->in[0].d.ndim));
+  struct axis_view w = whole_of(
+      &c->in[0], axis_in(((const struct split_param *)c->param)->axis, c->in[0].d.ndim));
   move_all(&w, c->out, c->nout, false);
   return TY_OK;
 }
 
 static int split_back(struct call *c)
 {
-  struct whole w = whole_of(
-      &c->out[0], axis_in(((const struct split *)c->param)->axis, c->out[0].d.ndim));
+  struct axis_view w = whole_of(
+      &c->out[0], axis_in(((const struct split_param *)c->param)->axis, c->out[0].d.ndim));
   if (w.p) move_all(&w, c->in, c->nin, true);
   return TY_OK;
 }
@@ -277,7 +278,7 @@ static int split_back(struct call *c)
 /* A piece without the axis has its channels elsewhere. */
 static const char *split_refuse(const struct call *c)
 {
-  const struct split *p = c->param;
+  const struct split_param *p = c->param;
   return in_blocks(c) && p->squeeze_axis ? "the axis goes" : refuse_space(c, p->axis);
 }
 
@@ -358,7 +359,7 @@ static int cuts_shape(struct infer *s)
 static int cuts_run(struct call *c)
 {
   const struct cuts *p = c->param;
-  struct whole w = whole_of(&c->in[0], axis_in(p->axis, c->in[0].d.ndim));
+  struct axis_view w = whole_of(&c->in[0], axis_in(p->axis, c->in[0].d.ndim));
   for (int k = 0; k < c->nout; k++) {
     int64_t begin, end = cut_piece(p, k, w.axis, &begin);
     if (c->out[k].p) move_piece(&w, c->out[k].p, begin, end - begin, false);
@@ -369,7 +370,7 @@ static int cuts_run(struct call *c)
 static int cuts_back(struct call *c)
 {
   const struct cuts *p = c->param;
-  struct whole w = whole_of(&c->out[0], axis_in(p->axis, c->out[0].d.ndim));
+  struct axis_view w = whole_of(&c->out[0], axis_in(p->axis, c->out[0].d.ndim));
   if (!w.p) return TY_OK;
   if (!p->sections && p->indices.d[0]) move_zero(w.p, desc_bytes(&c->out[0].d));
   for (int k = 0; k < c->nin; k++) {
@@ -396,11 +397,11 @@ const struct op op_concat[] = {
            "unknown ones." },
   { .name = "stack",
     .doc = "Inputs of one shape side by side along a new axis. Each input's gradient is its part of the head gradient.",
-    .in = "arg*num_args", .param = stack_params, .param_size = sizeof(struct stack), .shape = stack_shape,
+    .in = "arg*num_args", .param = stack_params, .param_size = sizeof(struct stack_param), .shape = stack_shape,
     .grad = "g0", .cpu = stack_kernels, .back_cpu = stack_back_kernels },
   { .name = "SliceChannel", .alias = "split",
     .doc = "Cuts an axis into equal pieces, one output each. The gradient is the head gradients one behind the other.",
-    .in = "data", .out = "output*num_outputs", .param = split_params, .param_size = sizeof(struct split),
+    .in = "data", .out = "output*num_outputs", .param = split_params, .param_size = sizeof(struct split_param),
     .shape = split_shape,
     .grad = "g*", .cpu = split_kernels, .back_cpu = split_back_kernels },
   { .name = "_split_v2", .alias = "_npi_split",

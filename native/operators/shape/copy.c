@@ -3,11 +3,11 @@
 #include "op/op.h"
 
 enum { GRAIN = 1 << 18 };
-struct bytes { char *to; const char *from; };
+struct copy_bytes { char *to; const char *from; };
 
 static void copy_part(int64_t begin, int64_t end, void *context)
 {
-  const struct bytes *b = context;
+  const struct copy_bytes *b = context;
   memcpy(b->to + begin, b->from + begin, (size_t)(end - begin));
 }
 
@@ -15,8 +15,8 @@ static void copy_part(int64_t begin, int64_t end, void *context)
 static int copy(struct call *c)
 {
   if (!c->out[0].p || c->out[0].p == c->in[0].p) return TY_OK;
-  parallel((int64_t)desc_bytes(&c->in[0].d), GRAIN, copy_part,
-      &(struct bytes){ c->out[0].p, c->in[0].p });
+  parallel_for((int64_t)desc_bytes(&c->in[0].d), GRAIN, copy_part,
+      &(struct copy_bytes){ c->out[0].p, c->in[0].p });
   return TY_OK;
 }
 

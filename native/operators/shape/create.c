@@ -7,8 +7,11 @@
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
-#define CTX(T) { "ctx", P_TEXT, offsetof(struct T, ctx), "", "device of an imperative call, as text" }
-#define DTYPE(T) { "dtype", P_DTYPE, offsetof(struct T, dtype), "float32", "element type of the result", .none = 1 }
+#define CTX(T) \
+  { "ctx", P_TEXT, offsetof(struct T, ctx), "", "device of an imperative call, as text" }
+#define DTYPE(T) \
+  { "dtype", P_DTYPE, offsetof(struct T, dtype), "float32", "element type of the result", \
+    .none = 1 }
 
 /* -- constants --------------------------------------------------------------------------------- */
 
@@ -57,7 +60,7 @@ static void fill(const struct operand *y, double v)
     move_zero(y->p, desc_bytes(&y->d));
     return;
   }
-  convert(&one, y->d.dtype, &v, TY_F64, 1);
+  dtype_convert(&one, y->d.dtype, &v, TY_F64, 1);
   move_fill(y->p, &one, dtype_size(y->d.dtype), n);
 }
 
@@ -98,7 +101,11 @@ static int any_shape(struct infer *s) { return TY_OK; }
 
 /* -- ranges ------------------------------------------------------------------------------------ */
 
-struct range_of { double start, stop, step; int64_t repeat, infer_range, num, endpoint, dtype; const char *ctx; };
+struct range_of {
+  double start, stop, step;
+  int64_t repeat, infer_range, num, endpoint, dtype;
+  const char *ctx;
+};
 
 static bool whole(int dtype) { return !dtype_float(dtype); }
 
@@ -144,7 +151,8 @@ static void generate(
   for (int64_t from = 0; from < n; from += BLOCK) {
     int64_t k = MIN(n - from, BLOCK);
     for (int64_t i = 0; i < k; i++) block[i] = value(p, from + i, y->d.dtype);
-    convert((char *)y->p + (size_t)from * dtype_size(y->d.dtype), y->d.dtype, block, TY_F64, k);
+    dtype_convert(
+        (char *)y->p + (size_t)from * dtype_size(y->d.dtype), y->d.dtype, block, TY_F64, k);
   }
 }
 
@@ -211,8 +219,11 @@ static int eye_shape(struct infer *s)
   return shape_is(s, &s->out[0], 2, (int64_t[]){ p->n, p->m > 0 ? p->m : p->n });
 }
 
-static int eye_type(struct infer *s) { return type_is(s, &s->out[0], ((const struct eye *)s->param)->dtype < 0 ? TY_F32
-    : (int)((const struct eye *)s->param)->dtype); }
+static int eye_type(struct infer *s)
+{
+  int64_t dtype = ((const struct eye *)s->param)->dtype;
+  return type_is(s, &s->out[0], dtype < 0 ? TY_F32 : (int)dtype);
+}
 
 static double eye_value(const void *param, int64_t i, int dtype)
 {

@@ -52,7 +52,14 @@ static int crop_shape(struct infer *s)
   return shape_as(s, &s->out[0], &d);
 }
 
-struct crop { const ty_desc *whole, *part; size_t size; int64_t y, x; char *to; const char *from; bool back; };
+struct crop {
+  const ty_desc *whole, *part;
+  size_t size;
+  int64_t y, x;
+  char *to;
+  const char *from;
+  bool back;
+};
 
 static struct crop crop_of(const struct call *c, const ty_desc *whole, const ty_desc *part)
 {
@@ -83,7 +90,7 @@ static int crop_forward(struct call *c)
   k.to = c->out[0].p;
   k.from = c->in[0].p;
   if (k.to)
-    parallel(k.whole->dim[0] * k.whole->dim[1], grain_of(k.part->dim[2] * k.part->dim[3]),
+    parallel_for(k.whole->dim[0] * k.whole->dim[1], grain_of(k.part->dim[2] * k.part->dim[3]),
         crop_body, &k);
   return TY_OK;
 }
@@ -96,7 +103,7 @@ static int crop_backward(struct call *c)
   k.back = true;
   if (c->nout > 1 && c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   if (k.to)
-    parallel(k.whole->dim[0] * k.whole->dim[1], grain_of(k.whole->dim[2] * k.whole->dim[3]),
+    parallel_for(k.whole->dim[0] * k.whole->dim[1], grain_of(k.whole->dim[2] * k.whole->dim[3]),
         crop_body, &k);
   return TY_OK;
 }

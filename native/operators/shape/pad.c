@@ -55,7 +55,7 @@ static int pad_shape(struct infer *s)
 
 /* -- one plane (D, H, W) at a time ------------------------------------------------------------- */
 
-struct planes {
+struct pad_planes {
   char *small, *large;                                /* unpadded, padded */
   int64_t n[3], m[3], before[3];                      /* sizes without and with border */
   int64_t mode;
@@ -63,10 +63,10 @@ struct planes {
   int dtype;
 };
 
-static struct planes planes_of(
+static struct pad_planes planes_of(
     const struct pad *p, const struct operand *small, const struct operand *large)
 {
-  struct planes a = { small->p, large->p, { 1, 1, 1 }, { 1, 1, 1 }, { 0 }, p->mode,
+  struct pad_planes a = { small->p, large->p, { 1, 1, 1 }, { 1, 1, 1 }, { 0 }, p->mode,
     dtype_size(small->d.dtype), small->d.dtype };
   for (int i = 2; i < small->d.ndim; i++) {
     int k = i + 3 - small->d.ndim;
@@ -78,7 +78,7 @@ static struct planes planes_of(
 }
 
 /* Which element along axis k stands at place i of the padded axis. */
-static int64_t source(const struct planes *a, int k, int64_t i)
+static int64_t source(const struct pad_planes *a, int k, int64_t i)
 {
   int64_t j = i - a->before[k], n = a->n[k];
   if (a->mode == EDGE) return j < 0 ? 0 : j >= n ? n - 1 : j;
@@ -87,7 +87,7 @@ static int64_t source(const struct planes *a, int k, int64_t i)
 
 static void fill_body(int64_t begin, int64_t end, void *context)
 {
-  const struct planes *a = context;
+  const struct pad_planes *a = context;
   int64_t small = a->n[0] * a->n[1] * a->n[2];
   for (int64_t r = begin; r < end; r++) { /* a row of the padded planes */
     int64_t h = r % a->m[1], d = r / a->m[1] % a->m[0], plane = r / a->m[1] / a->m[0],
@@ -104,7 +104,7 @@ static void fill_body(int64_t begin, int64_t end, void *context)
 }
 
 #define GATHER(T) \
-static void gather_##T(const struct planes *a, int64_t plane) \
+static void gather_##T(const struct pad_planes *a, int64_t plane) \
 { \
   int64_t large = a->m[0] * a->m[1] * a->m[2], small = a->n[0] * a->n[1] * a->n[2]; \
   T *dx = (T *)a->small + plane * small; \
@@ -121,7 +121,7 @@ GATHER(double)
 
 static void gather_body(int64_t begin, int64_t end, void *context)
 {
-  const struct planes *a = context;
+  const struct pad_planes *a = context;
   for (int64_t p = begin; p < end; p++)
     if (a->dtype == TY_F64)
       gather_double(a, p);
@@ -130,7 +130,7 @@ static void gather_body(int64_t begin, int64_t end, void *context)
 }
 
 /* The unpadded part of the padded array, copied in or out. */
-static void copy_middle(const struct planes *a, int64_t planes, bool in)
+static void copy_middle(const struct pad_planes *a, int64_t planes, bool in)
 {
   struct move m = { 0 };
   int64_t row = a->m[2], small = a->n[2],
@@ -150,10 +150,10 @@ static void copy_middle(const struct planes *a, int64_t planes, bool in)
 static int pad_run(struct call *c)
 {
   const struct pad *p = c->param;
-  struct planes a = planes_of(p, &c->in[0], &c->out[0]);
+  struct pad_planes a = planes_of(p, &c->in[0], &c->out[0]);
   int64_t count = c->out[0].d.dim[0] * c->out[0].d.dim[1], rows = count * a.m[0] * a.m[1];
   if (p->mode != CONSTANT) {
-    parallel(rows, MAX(1, 32768 / a.m[2]), fill_body, &a);
+    parallel_for(rows, MAX(1, 32768 / a.m[2]), fill_body, &a);
     return TY_OK;
   }
   uint64_t value = 0;
@@ -166,13 +166,13 @@ static int pad_run(struct call *c)
 static int pad_back(struct call *c)
 {
   const struct pad *p = c->param;
-  struct planes a = planes_of(p, &c->out[0], &c->in[0]);
+  struct pad_planes a = planes_of(p, &c->out[0], &c->in[0]);
   int64_t count = c->in[0].d.dim[0] * c->in[0].d.dim[1];
   if (!a.small) return TY_OK;
   if (p->mode == CONSTANT)
     copy_middle(&a, count, false);
   else
-    parallel(count, MAX(1, 16384 / (a.m[0] * a.m[1] * a.m[2])), gather_body, &a);
+    parallel_for(count, MAX(1, 16384 / (a.m[0] * a.m[1] * a.m[2])), gather_body, &a);
   return TY_OK;
 }
 

@@ -66,10 +66,14 @@ static const struct param reshape_params[] = {
 };
 
 struct codes {                                        /* reading the codes from left to right */
-  int64_t code[128]; int ncode;
-  int64_t src[TY_MAXDIM]; int nsrc, at;               /* dims of data, the next one */
+  int64_t code[128];
+  int ncode;
+  /* dims of data, the next one */
+  int64_t src[TY_MAXDIM];
+  int nsrc, at;
   /* new dims, the one that takes what remains or -1 */
-  int64_t dst[TY_MAXDIM]; int ndst, rest;
+  int64_t dst[TY_MAXDIM];
+  int ndst, rest;
   bool split;                                         /* a -4 came before */
 };
 
@@ -282,15 +286,15 @@ static int squeeze_shape(struct infer *s)
 
 /* -- reshape_like ------------------------------------------------------------------------------ */
 
-struct like { int64_t lhs_begin, lhs_end, rhs_begin, rhs_end; };
+struct reshape_like { int64_t lhs_begin, lhs_end, rhs_begin, rhs_end; };
 static const struct param like_params[] = {
-  { "lhs_begin", P_INT, offsetof(struct like, lhs_begin), "None", "first dim of lhs that is replaced; None: 0", NULL,
+  { "lhs_begin", P_INT, offsetof(struct reshape_like, lhs_begin), "None", "first dim of lhs that is replaced; None: 0", NULL,
     NULL, 1 },
-  { "lhs_end",   P_INT, offsetof(struct like, lhs_end),   "None",
+  { "lhs_end",   P_INT, offsetof(struct reshape_like, lhs_end),   "None",
     "one behind the last dim of lhs that is replaced; None: all to the end", NULL, NULL, 1 },
-  { "rhs_begin", P_INT, offsetof(struct like, rhs_begin), "None", "first dim of rhs that is used; None: 0", NULL, NULL,
+  { "rhs_begin", P_INT, offsetof(struct reshape_like, rhs_begin), "None", "first dim of rhs that is used; None: 0", NULL, NULL,
     1 },
-  { "rhs_end",   P_INT, offsetof(struct like, rhs_end),   "None",
+  { "rhs_end",   P_INT, offsetof(struct reshape_like, rhs_end),   "None",
     "one behind the last dim of rhs that is used; None: all to the end", NULL, NULL, 1 },
   { 0 }
 };
@@ -313,7 +317,7 @@ static int window(struct infer *s, const ty_desc *d, int64_t begin, int64_t end,
 
 static int like_shape(struct infer *s)
 {
-  const struct like *p = s->param;
+  const struct reshape_like *p = s->param;
   const ty_desc *lhs = &s->in[0], *rhs = &s->in[1];
   int64_t dim[2 * TY_MAXDIM];
   int n = 0, lb, le, rb, re;
@@ -356,7 +360,7 @@ const struct op op_reshape[] = {
   { .name = "reshape_like", .alias = "_npx_reshape_like",
     .doc = "lhs under the dims of rhs, or with the dims lhs_begin to lhs_end replaced by dims rhs_begin to rhs_end of "
            "rhs. rhs gets no gradient.",
-    .in = "lhs rhs", .param = like_params, .param_size = sizeof(struct like), .shape = like_shape,
+    .in = "lhs rhs", .param = like_params, .param_size = sizeof(struct reshape_like), .shape = like_shape,
     .back = "_backward_copy", VIEW },
   { 0 }
 };

@@ -10,9 +10,11 @@
 #include "op/op.h"
 
 struct sequence { int64_t use_sequence_length, axis; double value; };
-#define LENGTHS { "use_sequence_length", P_BOOL, offsetof(struct sequence, use_sequence_length), "False", \
-                  "there is a second input with the lengths" }
-#define STEPS(range) { "axis", P_INT, offsetof(struct sequence, axis), "0", "axis of the steps", NULL, range }
+#define LENGTHS \
+  { "use_sequence_length", P_BOOL, offsetof(struct sequence, use_sequence_length), "False", \
+    "there is a second input with the lengths" }
+#define STEPS(range) \
+  { "axis", P_INT, offsetof(struct sequence, axis), "0", "axis of the steps", NULL, range }
 static const struct param last_params[] = { LENGTHS, STEPS("[0,1]"), { 0 } };
 static const struct param reverse_params[] = { LENGTHS, STEPS("[0,0]"), { 0 } };
 static const struct param mask_params[] = {
@@ -83,7 +85,8 @@ struct steps {
   const struct operand *length;                           /* NULL: all steps */
   int64_t t, n, to_t, to_n;                           /* sizes; strides in rows */
   size_t row;
-  uint64_t value; size_t size;
+  uint64_t value;
+  size_t size;
 };
 
 static struct steps steps_of(
@@ -181,7 +184,7 @@ static int mask(struct call *c, double value)
   if (!c->out[0].p) return TY_OK;
   struct steps s = steps_of(c, &c->out[0].d, lengths_in(c), c->in[0].p, c->out[0].p);
   set_number(&s.value, c->out[0].d.dtype, value);
-  parallel(s.n, grain(&s), mask_body, &s);
+  parallel_for(s.n, grain(&s), mask_body, &s);
   return TY_OK;
 }
 
@@ -196,7 +199,7 @@ static int reverse_run(struct call *c)
 {
   if (!c->out[0].p) return TY_OK;
   struct steps s = steps_of(c, &c->out[0].d, lengths_in(c), c->in[0].p, c->out[0].p);
-  parallel(s.n, grain(&s), reverse_body, &s);
+  parallel_for(s.n, grain(&s), reverse_body, &s);
   return TY_OK;
 }
 
@@ -217,7 +220,8 @@ MOVE_KERNEL(reverse_back_kernels, reverse_back)
 
 #define SEQUENCE(op) .in = "data sequence_length", .in_of = sequence_in, .param = op##_params, \
 .param_size = sizeof(struct sequence), \
-  .type = sequence_type, .grad = "g0", .grad_of = sequence_grad, .cpu = op##_kernels, .back_cpu = op##_back_kernels
+  .type = sequence_type, .grad = "g0", .grad_of = sequence_grad, .cpu = op##_kernels, \
+  .back_cpu = op##_back_kernels
 
 const struct op op_sequence[] = {
   { .name = "SequenceLast", SEQUENCE(last), .shape = last_shape,

@@ -31,16 +31,16 @@ MOVE_KERNEL(size_kernels, size_run)
 
 /* -- _contrib_index_array ---------------------------------------------------------------------- */
 
-struct places { struct dims axes; };
+struct index_array { struct dims axes; };
 static const struct param places_params[] = {
-  { "axes", P_SHAPE, offsetof(struct places, axes), "None", "which coordinates, in this order; None: all of them", NULL,
+  { "axes", P_SHAPE, offsetof(struct index_array, axes), "None", "which coordinates, in this order; None: all of them", NULL,
     NULL, 1 },
   { 0 }
 };
 
 static int places_shape(struct infer *s)
 {
-  const struct places *p = s->param;
+  const struct index_array *p = s->param;
   const ty_desc *in = &s->in[0];
   int64_t dim[TY_MAXDIM + 1];
   int axis;
@@ -53,7 +53,7 @@ static int places_shape(struct infer *s)
 
 static int places_run(struct call *c)
 {
-  const struct places *p = c->param;
+  const struct index_array *p = c->param;
   const ty_desc *d = &c->in[0].d;
   int64_t stride[TY_MAXDIM], n = desc_count(d), width = p->axes.n >= 0 ? p->axes.n : d->ndim,
                              *y = c->out[0].p;
@@ -316,7 +316,7 @@ const struct op op_shape_array[] = {
     .in = "data", .shape = size_shape, .type = whole_type, .flags = OP_ZERO_GRAD, .cpu = size_kernels },
   { .name = "_contrib_index_array",
     .doc = "For each element of data its coordinates, as int64 along a new last axis. No gradient flows.",
-    .in = "data", .param = places_params, .param_size = sizeof(struct places), .shape = places_shape,
+    .in = "data", .param = places_params, .param_size = sizeof(struct index_array), .shape = places_shape,
     .type = whole_type,
     .flags = OP_ZERO_GRAD, .cpu = places_kernels },
   { .name = "_contrib_arange_like", .alias = "_npx_arange_like",

@@ -9,20 +9,22 @@
 #include "kernel/strided_copy.h"
 #include "op/op.h"
 
-struct part { int64_t first[TY_MAXDIM], step[TY_MAXDIM], n[TY_MAXDIM]; };
+struct slice_part { int64_t first[TY_MAXDIM], step[TY_MAXDIM], n[TY_MAXDIM]; };
 
 /* -- bounds ------------------------------------------------------------------------------------ */
 
-struct bounds { struct dims begin, end, step; };
+struct slice_bounds { struct dims begin, end, step; };
 #define BOUND_PARAMS(type) \
   { "begin", P_SHAPE, offsetof(type, b.begin), NULL, \
     "first index per leading axis; negative counts from the end, None is the start" }, \
-  { "end",   P_SHAPE, offsetof(type, b.end),   NULL, "one behind the last index; None is all to the end" }, \
-  { "step",  P_SHAPE, offsetof(type, b.step),  "()", "distance between indices, may be negative; None or missing: 1" }
+  { "end",   P_SHAPE, offsetof(type, b.end),   NULL, \
+    "one behind the last index; None is all to the end" }, \
+  { "step",  P_SHAPE, offsetof(type, b.step),  "()", \
+    "distance between indices, may be negative; None or missing: 1" }
 
 static int64_t entry(const struct dims *d, int i) { return i < d->n ? d->d[i] : NONE; }
 
-static int check_bounds(struct infer *s, const struct bounds *b, int ndim)
+static int check_bounds(struct infer *s, const struct slice_bounds *b, int ndim)
 {
   if (b->begin.n != b->end.n)
     return infer_fail(s, TY_EVALUE, NULL,
@@ -41,7 +43,7 @@ static int check_bounds(struct infer *s, const struct bounds *b, int ndim)
 }
 
 /* The indices of one axis of known size; n = 0 where there are none. */
-static void cut_axis(const struct bounds *b, int i, int64_t size, struct part *p)
+static void cut_axis(const struct slice_bounds *b, int i, int64_t size, struct slice_part *p)
 {
   int64_t step = entry(&b->step, i), begin = entry(&b->begin, i), end = entry(&b->end, i);
   if (step == NONE) step = 1;
@@ -60,21 +62,21 @@ static void cut_axis(const struct bounds *b, int i, int64_t size, struct part *p
   p->n[i] = gap > 0 ? (gap - 1) / stride + 1 : 0;
 }
 
-static bool whole_axis(const struct bounds *b, int i)
+static bool whole_axis(const struct slice_bounds *b, int i)
 {
   int64_t step = entry(&b->step, i), begin = entry(&b->begin, i), end = entry(&b->end, i);
   return (step == NONE || step == 1) && (begin == NONE || begin == 0) && end == NONE;
 }
 
-static void cut_all(const struct bounds *b, const ty_desc *d, struct part *p)
+static void cut_all(const struct slice_bounds *b, const ty_desc *d, struct slice_part *p)
 {
   for (int i = 0; i < d->ndim; i++) cut_axis(b, i, d->dim[i], p);
 }
 
 /* `data` and its part: dims that are not cut pass both ways. */
-static int part_shape(struct infer *s, const struct bounds *b, ty_desc *data, ty_desc *out)
+static int part_shape(struct infer *s, const struct slice_bounds *b, ty_desc *data, ty_desc *out)
 {
-  struct part p;
+  struct slice_part p;
   int64_t dim[TY_MAXDIM];
   if (!data->ndim) return TY_OK;
   TRY(check_bounds(s, b, data->ndim));
@@ -96,7 +98,8 @@ static int part_shape(struct infer *s, const struct bounds *b, ty_desc *data, ty
 /* -- moving parts ------------------------------------------------------------------------------ */
 
 /* Copies part p of the array `data` to a dense array, or back. */
-static void move_part(const struct part *p, const ty_desc *d, void *data, void *dense, bool back)
+static void move_part(
+    const struct slice_part *p, const ty_desc *d, void *data, void *dense, bool back)
 {
   struct move m = { 0 };
   int64_t stride[TY_MAXDIM], at = 0, inner = 1;
@@ -117,14 +120,14 @@ static void move_part(const struct part *p, const ty_desc *d, void *data, void *
     move_run(&m, dense, elements_at(data, at, size), size);
 }
 
-static int take_part(struct call *c, const struct part *p)
+static int take_part(struct call *c, const struct slice_part *p)
 {
   move_part(p, &c->in[0].d, c->in[0].p, c->out[0].p, false);
   return TY_OK;
 }
 
 static int put_part(
-    struct call *c, const struct part *p) /* gradients: of data; zeros for a second input */
+    struct call *c, const struct slice_part *p) /* gradients: of data; zeros for a second input */
 {
   const struct operand *dx = &c->out[0];
   if (c->nout > 1 && c->out[1].p) move_zero(c->out[1].p, desc_bytes(&c->out[1].d));
@@ -136,7 +139,7 @@ static int put_part(
 
 /* -- slice ------------------------------------------------------------------------------------- */
 
-struct slice { struct bounds b; };
+struct slice { struct slice_bounds b; };
 static const struct param slice_params[] = { BOUND_PARAMS(struct slice), { 0 } };
 
 static int slice_shape(struct infer *s)
@@ -146,14 +149,14 @@ static int slice_shape(struct infer *s)
 
 static int slice_run(struct call *c)
 {
-  struct part p;
+  struct slice_part p;
   cut_all(&((const struct slice *)c->param)->b, &c->in[0].d, &p);
   return take_part(c, &p);
 }
 
 static int slice_back(struct call *c)
 {
-  struct part p;
+  struct slice_part p;
   cut_all(&((const struct slice *)c->param)->b, &c->out[0].d, &p);
   return put_part(c, &p);
 }
@@ -176,7 +179,7 @@ static int64_t index_within(int64_t i, int64_t size)
   return i >= 0 ? MIN(i, size + 1) : i < -size ? -1 : i + size;
 }
 
-static void along_part(const struct along *p, const ty_desc *d, struct part *out)
+static void along_part(const struct along *p, const ty_desc *d, struct slice_part *out)
 {
   int axis = (int)(p->axis < 0 ? p->axis + d->ndim : p->axis);
   for (int i = 0; i < d->ndim; i++) out->first[i] = 0, out->step[i] = 1, out->n[i] = d->dim[i];
@@ -190,7 +193,7 @@ static int along_shape(struct infer *s)
 {
   const struct along *p = s->param;
   ty_desc *in = &s->in[0];
-  struct part part;
+  struct slice_part part;
   int axis;
   if (!in->ndim) return TY_OK;
   TRY(axis_of(s, p->axis, in->ndim, &axis));
@@ -209,30 +212,30 @@ static int along_shape(struct infer *s)
 
 static int along_run(struct call *c)
 {
-  struct part p;
+  struct slice_part p;
   along_part(c->param, &c->in[0].d, &p);
   return take_part(c, &p);
 }
 
 static int along_back(struct call *c)
 {
-  struct part p;
+  struct slice_part p;
   along_part(c->param, &c->out[0].d, &p);
   return put_part(c, &p);
 }
 
 /* -- slice_like -------------------------------------------------------------------------------- */
 
-struct like { struct dims axes; };
+struct slice_like { struct dims axes; };
 static const struct param like_params[] = {
-  { "axes", P_SHAPE, offsetof(struct like, axes), "()",
+  { "axes", P_SHAPE, offsetof(struct slice_like, axes), "()",
     "axes cut to the sizes of shape_like; empty: all of them. Negative counts from the end" },
   { 0 }
 };
 
 static int like_shape(struct infer *s)
 {
-  const struct like *p = s->param;
+  const struct slice_like *p = s->param;
   ty_desc *in = &s->in[0], *like = &s->in[1];
   int64_t dim[TY_MAXDIM];
   if (!in->ndim || !like->ndim) return TY_OK;
@@ -259,28 +262,28 @@ static int like_type(struct infer *s)
   return TY_OK;
 }
 
-static void corner(const ty_desc *small, struct part *p)
+static void corner(const ty_desc *small, struct slice_part *p)
 {
   for (int i = 0; i < small->ndim; i++) p->first[i] = 0, p->step[i] = 1, p->n[i] = small->dim[i];
 }
 
 static int like_run(struct call *c)
 {
-  struct part p;
+  struct slice_part p;
   corner(&c->out[0].d, &p);
   return take_part(c, &p);
 }
 
 static int like_back(struct call *c)
 {
-  struct part p;
+  struct slice_part p;
   corner(&c->in[0].d, &p);
   return put_part(c, &p);
 }
 
 /* -- _slice_assign, _slice_assign_scalar ------------------------------------------------------- */
 
-struct assign { struct bounds b; double scalar; };
+struct assign { struct slice_bounds b; double scalar; };
 static const struct param assign_params[] = { BOUND_PARAMS(struct assign), { 0 } };
 static const struct param assign_scalar_params[] = {
   { "scalar", P_FLOAT, offsetof(struct assign, scalar), "0", "the value to put there" },
@@ -299,7 +302,7 @@ static int assign_shape(struct infer *s)
 
 static int assign_run(struct call *c)
 {
-  struct part p;
+  struct slice_part p;
   cut_all(&((const struct assign *)c->param)->b, &c->in[0].d, &p);
   move_bytes(c->out[0].p, c->in[0].p, desc_bytes(&c->out[0].d));
   move_part(&p, &c->out[0].d, c->out[0].p, c->in[1].p, true);
@@ -309,7 +312,7 @@ static int assign_run(struct call *c)
 static int assign_scalar_run(struct call *c)
 {
   const struct assign *a = c->param;
-  struct part p;
+  struct slice_part p;
   struct move m = { 0 };
   uint64_t value = 0;
   int64_t stride[TY_MAXDIM], at = 0;
@@ -350,7 +353,7 @@ const struct op op_slice[] = {
     .grad = "g0", .cpu = along_kernels, .back_cpu = along_back_kernels },
   { .name = "slice_like",
     .doc = "The leading corner of data, as large as shape_like on the given axes. shape_like gets no gradient.",
-    .in = "data shape_like", .param = like_params, .param_size = sizeof(struct like), .shape = like_shape,
+    .in = "data shape_like", .param = like_params, .param_size = sizeof(struct slice_like), .shape = like_shape,
     .type = like_type,
     .grad = "g0", .cpu = like_kernels, .back_cpu = like_back_kernels },
   { .name = "_slice_assign", .alias = "_crop_assign _npi_slice_assign",

@@ -149,16 +149,16 @@ static void swap_nest(const void *param, const ty_desc *in, struct move *m, int6
 
 /* -- depth_to_space, space_to_depth ------------------------------------------------------------ */
 
-struct depth { int64_t block_size; };
+struct block_param { int64_t block_size; };
 static const struct param depth_params[] = {
-  { "block_size", P_INT, offsetof(struct depth, block_size), NULL, "side of a block, in pixels", NULL, "[1,65536]" },
+  { "block_size", P_INT, offsetof(struct block_param, block_size), NULL, "side of a block, in pixels", NULL, "[1,65536]" },
   { 0 }
 };
 
 static int deep_shape(
     struct infer *s, ty_desc *deep, ty_desc *flat) /* (n, c b b, h, w) and (n, c, h b, w b) */
 {
-  const struct depth *p = s->param;
+  const struct block_param *p = s->param;
   int64_t b = p->block_size, d[4] = { 0 }, f[4] = { 0 };
   for (int k = 0; k < 2; k++) {
     const ty_desc *x = k ? flat : deep;
@@ -200,13 +200,13 @@ static void space_axes(int64_t b, int64_t n, int64_t c, int64_t h, int64_t w, st
 
 static void to_space_nest(const void *param, const ty_desc *in, struct move *m, int64_t *from)
 {
-  int64_t b = ((const struct depth *)param)->block_size;
+  int64_t b = ((const struct block_param *)param)->block_size;
   space_axes(b, in->dim[0], in->dim[1] / (b * b), in->dim[2], in->dim[3], m);
 }
 
 static void to_depth_nest(const void *param, const ty_desc *in, struct move *m, int64_t *from)
 {
-  int64_t b = ((const struct depth *)param)->block_size;
+  int64_t b = ((const struct block_param *)param)->block_size;
   space_axes(b, in->dim[0], in->dim[1], in->dim[2] / b, in->dim[3] / b, m);
   exchange(m);
 }
@@ -268,10 +268,10 @@ const struct op op_transpose[] = {
     .param = swap_params, .param_size = sizeof(struct swap), .shape = swap_shape },
   { .name = "depth_to_space", KERNELS(to_space),
     .doc = "Channels become pixels: (n, c b b, h, w) to (n, c, h b, w b). The gradient goes back the same way.",
-    .param = depth_params, .param_size = sizeof(struct depth), .shape = to_space_shape },
+    .param = depth_params, .param_size = sizeof(struct block_param), .shape = to_space_shape },
   { .name = "space_to_depth", KERNELS(to_depth),
     .doc = "Pixels become channels: (n, c, h b, w b) to (n, c b b, h, w). The gradient goes back the same way.",
-    .param = depth_params, .param_size = sizeof(struct depth), .shape = to_depth_shape },
+    .param = depth_params, .param_size = sizeof(struct block_param), .shape = to_depth_shape },
   { .name = "reverse", .alias = "flip", KERNELS(reverse),
     .doc = "Turns the order along the listed axes round. The gradient is turned back.",
     .param = reverse_params, .param_size = sizeof(struct reverse), .shape = reverse_shape },

@@ -65,7 +65,8 @@ static void iou_body(int64_t begin, int64_t end, void *context)
 
 static int iou_forward(struct call *c)
 {
-  parallel(rows_before(&c->in[0].d, 1), grain_of(16 * rows_before(&c->in[1].d, 1)), iou_body, c);
+  parallel_for(
+      rows_before(&c->in[0].d, 1), grain_of(16 * rows_before(&c->in[1].d, 1)), iou_body, c);
   return TY_OK;
 }
 
@@ -73,7 +74,8 @@ static int iou_forward(struct call *c)
 
 struct nms_param {
   double  overlap_thresh, valid_thresh;
-  int64_t topk, coord_start, score_index, id_index, background_id, force_suppress, in_format, out_format;
+  int64_t topk, coord_start, score_index, id_index, background_id, force_suppress, in_format,
+      out_format;
 };
 static const struct param nms_params[] = {
   { "overlap_thresh", P_FLOAT, offsetof(struct nms_param, overlap_thresh), "0.5",
@@ -249,7 +251,7 @@ static void nms_body(int64_t begin, int64_t end, void *context)
 
 static int nms_forward(struct call *c)
 {
-  parallel(rows_before(&c->in[0].d, 2), 1, nms_body, c);
+  parallel_for(rows_before(&c->in[0].d, 2), 1, nms_body, c);
   return TY_OK;
 }
 
@@ -347,7 +349,7 @@ static void match_body(int64_t begin, int64_t end, void *context)
 
 static int match_forward(struct call *c)
 {
-  parallel(rows_before(&c->in[0].d, 2), 1, match_body, c);
+  parallel_for(rows_before(&c->in[0].d, 2), 1, match_body, c);
   return TY_OK;
 }
 
@@ -406,12 +408,14 @@ static void encode_body(int64_t begin, int64_t end, void *context)
 
 static int encode_forward(struct call *c)
 {
-  parallel(desc_count(&c->in[0].d), grain_of(64), encode_body, c);
+  parallel_for(desc_count(&c->in[0].d), grain_of(64), encode_body, c);
   return TY_OK;
 }
 
 struct decode_param { double std[4], clip; int64_t format; };
-#define STD(k, what) { "std" #k, P_FLOAT, offsetof(struct decode_param, std) + (k) * sizeof(double), "1", "factor of " what }
+#define STD(k, what) \
+  { "std" #k, P_FLOAT, offsetof(struct decode_param, std) + (k) * sizeof(double), "1", \
+    "factor of " what }
 static const struct param decode_params[] = {
   STD(0, "x"), STD(1, "y"), STD(2, "the width"), STD(3, "the height"),
   { "clip",   P_FLOAT, offsetof(struct decode_param, clip), "-1",
@@ -460,7 +464,7 @@ static void decode_body(int64_t begin, int64_t end, void *context)
 
 static int decode_forward(struct call *c)
 {
-  parallel(c->in[0].d.dim[0] * c->in[0].d.dim[1], grain_of(64), decode_body, c);
+  parallel_for(c->in[0].d.dim[0] * c->in[0].d.dim[1], grain_of(64), decode_body, c);
   return TY_OK;
 }
 

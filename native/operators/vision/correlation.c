@@ -8,7 +8,9 @@
 #include "kernel/vec/vec.h"
 #include "op/op.h"
 
-struct correlation_param { int64_t kernel_size, max_displacement, stride1, stride2, pad_size, is_multiply; };
+struct correlation_param {
+  int64_t kernel_size, max_displacement, stride1, stride2, pad_size, is_multiply;
+};
 #define FIELD(f) offsetof(struct correlation_param, f)
 static const struct param correlation_params[] = {
   { "kernel_size",      P_INT,  FIELD(kernel_size),      "1", "height and width of a patch", NULL, "[1,2147483647]" },
@@ -172,7 +174,7 @@ static int correlation_forward(struct call *c)
     .y = c->out[0].p };
   k.pad1 = c->out[1].p ? c->out[1].p : c->tmp;
   k.pad2 = c->out[2].p ? c->out[2].p : (char *)c->tmp + padded_bytes(&k.g, r);
-  parallel(k.g.n, 1, sample_body, &k);
+  parallel_for(k.g.n, 1, sample_body, &k);
   return TY_OK;
 }
 
@@ -195,7 +197,7 @@ static int correlation_backward(struct call *c)
   k.grad1 = tmp + 2 * bytes;
   k.grad2 = tmp + 3 * bytes;
   k.sign = tmp + 4 * bytes;
-  parallel(k.g.n, 1, sample_body, &k);
+  parallel_for(k.g.n, 1, sample_body, &k);
   return TY_OK;
 }
 

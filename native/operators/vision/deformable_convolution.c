@@ -16,13 +16,18 @@
 
 struct deform { struct conv c; int64_t num_deformable_group, im2col_step; };
 #define REST \
-  { "num_filter", P_INT, offsetof(struct conv, num_filter), NULL, "channels of the output", NULL, "[1,]" }, \
-  { "num_group",  P_INT, offsetof(struct conv, num_group),  "1",  "independent groups", NULL, "[1,]" }, \
-  { "num_deformable_group", P_INT, offsetof(struct deform, num_deformable_group), "1", "sets of channels with their own offsets", \
-    NULL, "[1,]" }, \
-  { "workspace",  P_INT, offsetof(struct conv, workspace), "1024", "without effect", NULL, "[0,]" }, \
+  { "num_filter", P_INT, offsetof(struct conv, num_filter), NULL, "channels of the output", NULL, \
+    "[1,]" }, \
+  { "num_group",  P_INT, offsetof(struct conv, num_group),  "1",  "independent groups", NULL, \
+    "[1,]" }, \
+  { "num_deformable_group", P_INT, offsetof(struct deform, num_deformable_group), "1", \
+    "sets of channels with their own offsets", NULL, "[1,]" }, \
+  { "workspace",  P_INT, offsetof(struct conv, workspace), "1024", "without effect", NULL, \
+    "[0,]" }, \
   { "no_bias",    P_BOOL, offsetof(struct conv, no_bias),  "0",    "there is no bias input" }
-#define LAYOUT { "layout", P_ENUM, offsetof(struct conv, layout), "None", "None: channels second", "NCW|NCHW|NCDHW", NULL, 1 }
+#define LAYOUT \
+  { "layout", P_ENUM, offsetof(struct conv, layout), "None", "None: channels second", \
+    "NCW|NCHW|NCDHW", NULL, 1 }
 static const struct param plain_params[] = { CONV_WINDOW, REST, LAYOUT, { 0 } };
 static const struct param modulated_params[] = {
   CONV_WINDOW, REST,
@@ -98,7 +103,7 @@ static int shape(struct infer *s)
 
 /* -- one sample -------------------------------------------------------------------------------- */
 
-struct job {
+struct deform_job {
   const struct vec_ops *r;
   const struct deform *p;
   bool modulated;
@@ -111,8 +116,8 @@ struct job {
 ** across: the weights' derivatives. */
 struct mix { int64_t at[4]; double weight[4], down[4], across[4], mask; };
 
-static void corner(const struct job *j, struct mix *m, int k, int64_t y, int64_t x, double wy,
-    double wx, int sy, int sx)
+static void corner(const struct deform_job *j, struct mix *m, int k, int64_t y, int64_t x,
+    double wy, double wx, int sy, int sx)
 {
   if (y < 0 || x < 0 || y >= j->h || x >= j->w) return;
   m->at[k] = y * j->w + x;
@@ -121,7 +126,7 @@ static void corner(const struct job *j, struct mix *m, int k, int64_t y, int64_t
   m->across[k] = sx * wy;
 }
 
-static struct mix mix_of(const struct job *j, double y, double x)
+static struct mix mix_of(const struct deform_job *j, double y, double x)
 {
   struct mix m = { { 0 } };
   const double least = j->modulated ? -1 : 0;
@@ -141,7 +146,7 @@ static struct mix mix_of(const struct job *j, double y, double x)
 }
 
 /* Where unit u, a tap of a deformable group, reads for output place o. */
-static struct mix mix_at(const struct job *j, int64_t u, int64_t o)
+static struct mix mix_at(const struct deform_job *j, int64_t u, int64_t o)
 {
   const struct conv *p = &j->p->c;
   const int64_t area = j->H * j->W, t = u % j->taps, pair = 2 * u * area + o;
@@ -156,7 +161,7 @@ static struct mix mix_at(const struct job *j, int64_t u, int64_t o)
 }
 
 static double mixed(
-    const struct job *j, const void *plane, const struct mix *m, const double weight[4])
+    const struct deform_job *j, const void *plane, const struct mix *m, const double weight[4])
 {
   double sum = 0;
   for (int k = 0; k < 4; k++)
@@ -167,7 +172,7 @@ static double mixed(
 /* Columns of all channels of a unit. */
 static void fill_columns(int64_t begin, int64_t end, void *context)
 {
-  const struct job *j = context;
+  const struct deform_job *j = context;
   const int64_t area = j->H * j->W, each = j->channels / j->p->num_deformable_group;
   for (int64_t u = begin; u < end; u++)
     for (int64_t o = 0; o < area; o++) {
@@ -182,7 +187,7 @@ static void fill_columns(int64_t begin, int64_t end, void *context)
 /* Gradients of offsets and masks, from that of the columns. The same units. */
 static void gather(int64_t begin, int64_t end, void *context)
 {
-  const struct job *j = context;
+  const struct deform_job *j = context;
   const int64_t area = j->H * j->W, each = j->channels / j->p->num_deformable_group;
   for (int64_t u = begin; u < end; u++)
     for (int64_t o = 0; o < area; o++) {
@@ -207,7 +212,7 @@ static void gather(int64_t begin, int64_t end, void *context)
 /* Gradient of the image. Units are channels, which share no pixel. */
 static void scatter(int64_t begin, int64_t end, void *context)
 {
-  const struct job *j = context;
+  const struct deform_job *j = context;
   const int64_t area = j->H * j->W, each = j->channels / j->p->num_deformable_group;
   for (int64_t c = begin; c < end; c++) {
     void *plane = at(j->r, j->dx, c * j->h * j->w);
@@ -225,10 +230,10 @@ static void scatter(int64_t begin, int64_t end, void *context)
 
 /* -- kernels ----------------------------------------------------------------------------------- */
 
-static struct job job_of(const struct call *c, const ty_desc *x, const ty_desc *y)
+static struct deform_job job_of(const struct call *c, const ty_desc *x, const ty_desc *y)
 {
   const struct deform *p = c->param;
-  return (struct job){ .r = vec_ops_of(x->dtype),
+  return (struct deform_job){ .r = vec_ops_of(x->dtype),
     .p = p,
     .modulated = has_mask(c->op),
     .channels = x->dim[1],
@@ -248,7 +253,7 @@ static void *sample(const struct operand *a, int64_t i)
       : NULL;
 }
 
-static void take_sample(struct job *j, const struct operand *in, int64_t i)
+static void take_sample(struct deform_job *j, const struct operand *in, int64_t i)
 {
   j->x = sample(&in[0], i);
   j->offset = sample(&in[1], i);
@@ -258,23 +263,23 @@ static void take_sample(struct job *j, const struct operand *in, int64_t i)
 /* Columns: the product of group g has rows of weight (filters, depth) and of columns (depth,
 ** area). */
 struct sizes { int64_t groups, filters, depth, area; };
-static struct sizes sizes_of(const struct job *j)
+static struct sizes sizes_of(const struct deform_job *j)
 {
   const struct conv *p = &j->p->c;
   return (struct sizes){ p->num_group, p->num_filter / p->num_group,
     j->channels / p->num_group * j->taps, j->H * j->W };
 }
 
-static void each_tap(struct job *j, parallel_fn body)
+static void each_tap(struct deform_job *j, parallel_fn body)
 {
   int64_t groups = j->p->num_deformable_group;
-  parallel(groups * j->taps, grain_of(8 * j->channels / groups * j->H * j->W), body, j);
+  parallel_for(groups * j->taps, grain_of(8 * j->channels / groups * j->H * j->W), body, j);
 }
 
 static int forward(struct call *c)
 {
   const ty_desc *x = &c->in[0].d, *y = &c->out[0].d;
-  struct job j = job_of(c, x, y);
+  struct deform_job j = job_of(c, x, y);
   const struct sizes z = sizes_of(&j);
   const struct vec_ops *r = j.r;
   const struct operand *weight = &c->in[j.modulated ? 3 : 2],
@@ -286,7 +291,7 @@ static int forward(struct call *c)
     for (int64_t f = 0; bias && f < z.groups * z.filters; f++)
       r->fill(at(r, out, f * z.area), r->get(bias->p, f), z.area);
     for (int64_t g = 0; g < z.groups; g++)
-      TRY(gemm(x->dtype, false, false, z.filters, z.area, z.depth, 1,
+      TRY(gemm_one(x->dtype, false, false, z.filters, z.area, z.depth, 1,
           at(r, weight->p, g * z.filters * z.depth), z.depth,
           at(r, j.columns, g * z.depth * z.area), z.area, bias != NULL,
           at(r, out, g * z.filters * z.area), z.area));
@@ -296,26 +301,27 @@ static int forward(struct call *c)
 
 /* The weight's gradient grows by sample i, whose columns are made anew. */
 static int back_weight(
-    struct job *j, const struct sizes *z, const void *dy, void *dweight, int64_t i)
+    struct deform_job *j, const struct sizes *z, const void *dy, void *dweight, int64_t i)
 {
   const struct vec_ops *r = j->r;
   each_tap(j, fill_columns);
   for (int64_t g = 0; g < z->groups; g++)
-    TRY(gemm(r->dtype, false, true, z->filters, z->depth, z->area, 1,
+    TRY(gemm_one(r->dtype, false, true, z->filters, z->depth, z->area, 1,
         at(r, dy, g * z->filters * z->area), z->area, at(r, j->columns, g * z->depth * z->area),
         z->area, i > 0, at(r, dweight, g * z->filters * z->depth), z->depth));
   return TY_OK;
 }
 
-static int back_columns(struct job *j, const struct sizes *z, const void *dy, const void *weight)
+static int back_columns(
+    struct deform_job *j, const struct sizes *z, const void *dy, const void *weight)
 {
   const struct vec_ops *r = j->r;
   for (int64_t g = 0; g < z->groups; g++)
-    TRY(gemm(r->dtype, true, false, z->depth, z->area, z->filters, 1,
+    TRY(gemm_one(r->dtype, true, false, z->depth, z->area, z->filters, 1,
         at(r, weight, g * z->filters * z->depth), z->depth, at(r, dy, g * z->filters * z->area),
         z->area, 0, at(r, j->columns, g * z->depth * z->area), z->area));
   if (j->doffset || j->dmask) each_tap(j, gather);
-  if (j->dx) parallel(j->channels, grain_of(8 * j->taps * z->area), scatter, j);
+  if (j->dx) parallel_for(j->channels, grain_of(8 * j->taps * z->area), scatter, j);
   return TY_OK;
 }
 
@@ -323,7 +329,7 @@ static int back_columns(struct job *j, const struct sizes *z, const void *dy, co
 static int backward(struct call *c)
 {
   const ty_desc *x = &c->in[1].d, *y = &c->in[0].d;
-  struct job j = job_of(c, x, y);
+  struct deform_job j = job_of(c, x, y);
   const struct sizes z = sizes_of(&j);
   const int w = j.modulated ? 3 : 2;
   for (int64_t i = 0; i < x->dim[0]; i++) {
@@ -342,7 +348,7 @@ static int backward(struct call *c)
 
 static size_t columns_bytes(const struct call *c, const ty_desc *x, const ty_desc *y)
 {
-  struct job j = job_of(c, x, y);
+  struct deform_job j = job_of(c, x, y);
   return (size_t)(j.channels * j.taps * j.H * j.W) * dtype_size(x->dtype);
 }
 static size_t scratch(const struct call *c) { return columns_bytes(c, &c->in[0].d, &c->out[0].d); }

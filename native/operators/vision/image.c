@@ -49,17 +49,17 @@ static int tensor_shape(struct infer *s)
 
 static int tensor_type(struct infer *s) { return type_is(s, &s->out[0], TY_F32); }
 
-struct planes { const struct operand *image, *plane; int64_t pixels, channels; };
+struct image_planes { const struct operand *image, *plane; int64_t pixels, channels; };
 
-static struct planes planes_of(const struct operand *image, const struct operand *plane)
+static struct image_planes planes_of(const struct operand *image, const struct operand *plane)
 {
   const int64_t *dim = image->d.dim + image->d.ndim - 3;
-  return (struct planes){ image, plane, dim[0] * dim[1], dim[2] };
+  return (struct image_planes){ image, plane, dim[0] * dim[1], dim[2] };
 }
 
 static void tensor_body(int64_t begin, int64_t end, void *context)
 {
-  const struct planes *a = context;
+  const struct image_planes *a = context;
   for (int64_t i = begin; i < end; i++) { /* a plane of the result */
     int64_t at = i / a->channels * a->pixels * a->channels + i % a->channels;
     float *out = (float *)a->plane->p + i * a->pixels;
@@ -74,7 +74,7 @@ static void tensor_body(int64_t begin, int64_t end, void *context)
 
 static void tensor_back_body(int64_t begin, int64_t end, void *context)
 {
-  const struct planes *a = context;
+  const struct image_planes *a = context;
   for (int64_t i = begin; i < end; i++) {
     int64_t at = i / a->channels * a->pixels * a->channels + i % a->channels;
     const float *g = (const float *)a->plane->p + i * a->pixels;
@@ -88,16 +88,17 @@ static void tensor_back_body(int64_t begin, int64_t end, void *context)
 
 static int tensor_run(struct call *c)
 {
-  struct planes a = planes_of(&c->in[0], &c->out[0]);
-  parallel(images_of(&c->in[0].d) * a.channels, MAX(1, 16384 / a.pixels), tensor_body, &a);
+  struct image_planes a = planes_of(&c->in[0], &c->out[0]);
+  parallel_for(images_of(&c->in[0].d) * a.channels, MAX(1, 16384 / a.pixels), tensor_body, &a);
   return TY_OK;
 }
 
 static int tensor_back(struct call *c)
 {
-  struct planes a = planes_of(&c->out[0], &c->in[0]);
+  struct image_planes a = planes_of(&c->out[0], &c->in[0]);
   if (a.image->p)
-    parallel(images_of(&c->out[0].d) * a.channels, MAX(1, 16384 / a.pixels), tensor_back_body, &a);
+    parallel_for(
+        images_of(&c->out[0].d) * a.channels, MAX(1, 16384 / a.pixels), tensor_back_body, &a);
   return TY_OK;
 }
 
@@ -146,13 +147,19 @@ static int normalize_shape(struct infer *s)
   return TY_OK;
 }
 
-struct scale { const struct operand *from, *to; const struct normalize *p; int64_t pixels, channels; bool back; };
+struct scale {
+  const struct operand *from, *to;
+  const struct normalize *p;
+  int64_t pixels, channels;
+  bool back;
+};
 
 #define SCALE(T) \
 static void scale_##T(const struct scale *a, int64_t plane) \
 { \
   int64_t k = plane % a->channels; \
-  T mean = (T)a->p->mean.d[a->p->mean.n == 1 ? 0 : k], std = (T)a->p->std.d[a->p->std.n == 1 ? 0 : k]; \
+  T mean = (T)a->p->mean.d[a->p->mean.n == 1 ? 0 : k], \
+      std = (T)a->p->std.d[a->p->std.n == 1 ? 0 : k]; \
   const T *x = (const T *)a->from->p + plane * a->pixels; \
   T *y = (T *)a->to->p + plane * a->pixels; \
   if (a->back) mean = 0; \
@@ -176,7 +183,7 @@ static int scale_run(struct call *c, bool back)
   const ty_desc *d = &c->in[0].d;
   const int64_t *dim = d->dim + d->ndim - 3;
   struct scale a = { &c->in[0], &c->out[0], c->param, dim[1] * dim[2], dim[0], back };
-  if (a.to->p) parallel(images_of(d) * a.channels, MAX(1, 32768 / a.pixels), scale_body, &a);
+  if (a.to->p) parallel_for(images_of(d) * a.channels, MAX(1, 32768 / a.pixels), scale_body, &a);
   return TY_OK;
 }
 static int normalize_run(struct call *c)  { return scale_run(c, false); }
@@ -184,18 +191,18 @@ static int normalize_back(struct call *c) { return scale_run(c, true); }
 
 /* -- crop and flips: moves of pixels ----------------------------------------------------------- */
 
-struct window { int64_t x, y, width, height; };
+struct crop_window { int64_t x, y, width, height; };
 static const struct param crop_params[] = {
-  { "x",      P_INT, offsetof(struct window, x),      NULL, "first column", NULL, "[0,]" },
-  { "y",      P_INT, offsetof(struct window, y),      NULL, "first row", NULL, "[0,]" },
-  { "width",  P_INT, offsetof(struct window, width),  NULL, "columns", NULL, "[1,]" },
-  { "height", P_INT, offsetof(struct window, height), NULL, "rows", NULL, "[1,]" },
+  { "x",      P_INT, offsetof(struct crop_window, x),      NULL, "first column", NULL, "[0,]" },
+  { "y",      P_INT, offsetof(struct crop_window, y),      NULL, "first row", NULL, "[0,]" },
+  { "width",  P_INT, offsetof(struct crop_window, width),  NULL, "columns", NULL, "[1,]" },
+  { "height", P_INT, offsetof(struct crop_window, height), NULL, "rows", NULL, "[1,]" },
   { 0 }
 };
 
 static int crop_shape(struct infer *s)
 {
-  const struct window *p = s->param;
+  const struct crop_window *p = s->param;
   ty_desc d = s->in[0];
   TRY(want_image(s, &d, true));
   if (!d.ndim) return TY_OK;
@@ -214,7 +221,7 @@ static int crop_shape(struct infer *s)
 static void move_window(
     const struct call *c, const struct operand *whole, const struct operand *part, bool in)
 {
-  const struct window *p = c->param;
+  const struct crop_window *p = c->param;
   const int64_t *n = whole->d.dim + whole->d.ndim - 3;
   int64_t wide[4] = { n[0] * n[1] * n[2], n[1] * n[2], n[2], 1 },
           small[4] = { p->height * p->width * n[2], p->width * n[2], n[2], 1 };
@@ -274,11 +281,13 @@ static int flip_top_bottom(struct call *c)
 /* -- resize ------------------------------------------------------------------------------------ */
 
 #define INTERP "0 nearest, 1 bilinear, 2 cubic, 3 area, 4 Lanczos"
-struct resize { struct dims size; int64_t keep_ratio, interp; };
+struct image_resize_param { struct dims size; int64_t keep_ratio, interp; };
 static const struct param resize_params[] = {
-  { "size",       P_SHAPE, offsetof(struct resize, size),       "()", "(width, height), or one number for both", NULL, SIZES_RANGE },
-  { "keep_ratio", P_BOOL,  offsetof(struct resize, keep_ratio), "False", "the one number is the shorter side; the other follows" },
-  { "interp",     P_INT,   offsetof(struct resize, interp),     "1", INTERP, NULL, "[0,4]" },
+  { "size",       P_SHAPE, offsetof(struct image_resize_param, size),       "()",
+    "(width, height), or one number for both", NULL, SIZES_RANGE },
+  { "keep_ratio", P_BOOL,  offsetof(struct image_resize_param, keep_ratio), "False",
+    "the one number is the shorter side; the other follows" },
+  { "interp",     P_INT,   offsetof(struct image_resize_param, interp),     "1", INTERP, NULL, "[0,4]" },
   { 0 }
 };
 struct cv_resize { int64_t w, h, interp; };
@@ -291,7 +300,7 @@ static const struct param cv_resize_params[] = {
 
 static int resize_check(void *param)
 {
-  const struct resize *p = param;
+  const struct image_resize_param *p = param;
   NEED(p->size.n == 1 || p->size.n == 2, TY_EVALUE,
       "_image_resize: size: expected 1 or 2 numbers, got %lld", (long long)p->size.n);
   for (int64_t i = 0; i < p->size.n; i++)
@@ -314,7 +323,7 @@ static int resized(struct infer *s, int64_t h, int64_t w)
 
 static int resize_shape(struct infer *s)
 {
-  const struct resize *p = s->param;
+  const struct image_resize_param *p = s->param;
   const ty_desc *in = &s->in[0];
   TRY(want_image(s, in, true));
   if (!in->ndim) return TY_OK;
@@ -351,7 +360,10 @@ static size_t resize_room(const struct call *c, int how)
   struct pixels to = pixels_of(&c->out[0], 0), from = pixels_of(&c->in[0], 0);
   return resize_scratch(&to, &from, how);
 }
-static int how_of(const struct call *c) { return (int)((const struct resize *)c->param)->interp; }
+static int how_of(const struct call *c)
+{
+  return (int)((const struct image_resize_param *)c->param)->interp;
+}
 static int cv_how_of(const struct call *c)
 {
   return (int)((const struct cv_resize *)c->param)->interp;
@@ -433,8 +445,8 @@ const struct op op_image[] = {
     .back_cpu = normalize_back_cpu },
   { .name = "_image_crop", .alias = "_npx__image_crop", .in = "data",
     .doc = "A window of images with channels last. Pixels outside get no gradient.",
-    .param = crop_params, .param_size = sizeof(struct window), .shape = crop_shape, .grad = "g0", .cpu = crop_cpu,
-    .back_cpu = crop_back_cpu },
+    .param = crop_params, .param_size = sizeof(struct crop_window), .shape = crop_shape, .grad = "g0",
+    .cpu = crop_cpu, .back_cpu = crop_back_cpu },
   { .name = "_image_flip_left_right", .alias = "_npx__image_flip_left_right", .in = "data",
     .doc = "The mirror image: columns in reverse order.",
     .shape = flip_shape, .grad = "g0", .cpu = left_right_cpu, .back_cpu = left_right_cpu },
@@ -443,7 +455,8 @@ const struct op op_image[] = {
     .shape = flip_shape, .grad = "g0", .cpu = top_bottom_cpu, .back_cpu = top_bottom_cpu },
   { .name = "_image_resize", .alias = "_npx__image_resize", .in = "data",
     .doc = "Images of another size, channels last. No gradient.",
-    PARAMS(resize), .check = resize_check, .shape = resize_shape, .cpu = resize_cpu },
+    .param = resize_params, .param_size = sizeof(struct image_resize_param), .check = resize_check,
+    .shape = resize_shape, .cpu = resize_cpu },
   { .name = "_cvimresize", .alias = "_npi_cvimresize", .in = "src",
     .doc = "An image (height, width, channels) of another size. No gradient.",
     PARAMS(cv_resize), .shape = cv_resize_shape, .cpu = cv_resize_cpu },

@@ -180,7 +180,8 @@ static int flip_top_bottom(struct call *c) { return flip(c, 0); }
 /* -- the operators ----------------------------------------------------------------------------- */
 
 #define PIXEL_KERNEL(table, function) \
-  static const struct kernel table[] = { { .name = "pixels", .run = function, .types = T(TY_U8) | T(TY_F32) }, { 0 } };
+  static const struct kernel table[] = { { .name = "pixels", .run = function, \
+                                           .types = T(TY_U8) | T(TY_F32) }, { 0 } };
 PIXEL_KERNEL(brightness_cpu, brightness)
 PIXEL_KERNEL(contrast_cpu, contrast)
 PIXEL_KERNEL(saturation_cpu, saturation)
@@ -192,7 +193,8 @@ MOVE_KERNEL(left_right_cpu, flip_left_right)
 MOVE_KERNEL(top_bottom_cpu, flip_top_bottom)
 
 #define NAMES(n) .name = "_image_" n, .alias = "_npx__image_" n, .in = "data"
-#define FACTOR(kernels) .param = factor_params, .param_size = sizeof(struct factor), .check = factor_check, \
+#define FACTOR(kernels) \
+  .param = factor_params, .param_size = sizeof(struct factor), .check = factor_check, \
   .shape = color_shape, .cpu = kernels, .flags = OP_RANDOM
 const struct op op_image_color[] = {
   { NAMES("random_brightness"), FACTOR(brightness_cpu), .doc = "An image times a random factor." },

@@ -10,8 +10,10 @@
 
 struct decode { const char *filename; int64_t flag, to_rgb; };
 #define READING \
-  { "flag",   P_INT,  offsetof(struct decode, flag),   "1", "0: grey, 1: three channels, -1: as stored" }, \
-  { "to_rgb", P_BOOL, offsetof(struct decode, to_rgb), "1", "red comes first; otherwise blue does" }, \
+  { "flag",   P_INT,  offsetof(struct decode, flag),   "1", \
+    "0: grey, 1: three channels, -1: as stored" }, \
+  { "to_rgb", P_BOOL, offsetof(struct decode, to_rgb), "1", \
+    "red comes first; otherwise blue does" }, \
   { 0 }
 static const struct param decode_params[] = { READING };
 static const struct param read_params[] = {
@@ -32,7 +34,7 @@ static int bytes_type(struct infer *s)
   return type_is(s, &s->out[0], TY_U8);
 }
 
-static int measure(const struct call *c, struct bytes file)
+static int measure(const struct call *c, struct file_bytes file)
 {
   struct pixels size;
   TRY(image_measure(file, (int)((const struct decode *)c->param)->flag, &size));
@@ -43,7 +45,7 @@ static int measure(const struct call *c, struct bytes file)
   return TY_OK;
 }
 
-static int decode(const struct call *c, struct bytes file)
+static int decode(const struct call *c, struct file_bytes file)
 {
   const int64_t *dim = c->out[0].d.dim;
   struct pixels to = { c->out[0].p, TY_U8, dim[0], dim[1], dim[2] }, size;
@@ -55,19 +57,19 @@ static int decode(const struct call *c, struct bytes file)
   return TY_OK;
 }
 
-static struct bytes bytes_in(const struct call *c)
+static struct file_bytes bytes_in(const struct call *c)
 {
-  return (struct bytes){ c->in[0].p, (size_t)c->in[0].d.dim[0] };
+  return (struct file_bytes){ c->in[0].p, (size_t)c->in[0].d.dim[0] };
 }
 static int decode_measure(struct call *c) { return measure(c, bytes_in(c)); }
 static int decode_run(struct call *c)     { return decode(c, bytes_in(c)); }
 
-static int with_file(const struct call *c, int (*act)(const struct call *, struct bytes))
+static int with_file(const struct call *c, int (*act)(const struct call *, struct file_bytes))
 {
   char *data;
   size_t n;
   TRY(image_load(((const struct decode *)c->param)->filename, &data, &n));
-  int code = act(c, (struct bytes){ (const uint8_t *)data, n });
+  int code = act(c, (struct file_bytes){ (const uint8_t *)data, n });
   mem_free(data);
   return code;
 }

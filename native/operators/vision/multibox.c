@@ -91,7 +91,7 @@ static int prior_forward(struct call *c)
     { given ? p->steps.d[0] : 1.0 / (double)h, given ? p->steps.d[1] : 1.0 / (double)w },
     { { 0 } } };
   prior_sizes(&k, h, w);
-  parallel(h * w, grain_of(16 * k.n), prior_body, &k);
+  parallel_for(h * w, grain_of(16 * k.n), prior_body, &k);
   return TY_OK;
 }
 
@@ -151,7 +151,7 @@ static int target_shape(struct infer *s)
 }
 
 enum { UNDECIDED, NEGATIVE, POSITIVE };
-struct target {                                       /* one sample */
+struct matching {                                       /* one sample */
   const struct target_param *p;
   const struct vec_ops *r;
   struct metric m;
@@ -165,7 +165,7 @@ struct target {                                       /* one sample */
   uint8_t *state, *matched;
 };
 
-static void overlap_all(struct target *t)
+static void overlap_all(struct matching *t)
 {
   for (int64_t g = 0; g < t->objects; g++)
     t->truth[g] = box_at(t->r, &t->m, t->label, g * t->width + 1, CORNER);
@@ -183,7 +183,7 @@ static void overlap_all(struct target *t)
 
 /* The best pair of an anchor and an object that are both free, until no pair overlaps. Returns
 ** how many there are. */
-static int64_t match_pairs(struct target *t)
+static int64_t match_pairs(struct matching *t)
 {
   int64_t n = 0;
   memset(t->matched, 0, (size_t)t->objects);
@@ -202,7 +202,7 @@ static int64_t match_pairs(struct target *t)
   }
 }
 
-static int64_t match_near(struct target *t)
+static int64_t match_near(struct matching *t)
 {
   int64_t n = 0;
   double threshold = held(&t->m, t->p->overlap_threshold);
@@ -212,7 +212,7 @@ static int64_t match_near(struct target *t)
 }
 
 /* Softmax of class 0. */
-static double background(const struct target *t, int64_t a)
+static double background(const struct matching *t, int64_t a)
 {
   double most = -INFINITY, sum = 0;
   for (int64_t k = 0; k < t->classes; k++)
@@ -222,7 +222,7 @@ static double background(const struct target *t, int64_t a)
   return exp(t->r->get(t->pred, a) - most) / sum;
 }
 
-static void mine_negatives(struct target *t, int64_t positives)
+static void mine_negatives(struct matching *t, int64_t positives)
 {
   double wanted = (double)positives * t->p->negative_mining_ratio,
          limit = held(&t->m, t->p->negative_mining_thresh);
@@ -237,7 +237,7 @@ static void mine_negatives(struct target *t, int64_t positives)
 }
 
 /* Where an object lies as seen from an anchor. */
-static void relative(const struct target *t, const double a[4], const double g[4], double to[4])
+static void relative(const struct matching *t, const double a[4], const double g[4], double to[4])
 {
   const double *v = t->p->variances.d;
   for (int i = 0; i < 2; i++) {
@@ -247,7 +247,7 @@ static void relative(const struct target *t, const double a[4], const double g[4
   }
 }
 
-static void write_targets(const struct target *t, void *place, void *mask, void *class)
+static void write_targets(const struct matching *t, void *place, void *mask, void *class)
 {
   for (int64_t a = 0; a < t->anchors; a++) {
     bool positive = t->objects && t->state[a] == POSITIVE;
@@ -267,7 +267,7 @@ static void write_targets(const struct target *t, void *place, void *mask, void 
   }
 }
 
-static void match_sample(struct target *t)
+static void match_sample(struct matching *t)
 {
   overlap_all(t);
   int64_t positives = match_pairs(t);
@@ -306,7 +306,7 @@ static void target_body(int64_t begin, int64_t end, void *context)
   const int64_t A = c->in[0].d.dim[1], G = c->in[1].d.dim[1], W = c->in[1].d.dim[2],
                 K = c->in[2].d.dim[1];
   char *room = (char *)c->tmp + (size_t)parallel_index() * align_up(target_room(c), ALIGN);
-  struct target t = { .p = c->param,
+  struct matching t = { .p = c->param,
     .r = r,
     .m = { c->in[0].d.dtype == TY_F32, 0 },
     .anchors = A,
@@ -332,7 +332,7 @@ static void target_body(int64_t begin, int64_t end, void *context)
 
 static int target_forward(struct call *c)
 {
-  parallel(c->in[1].d.dim[0], 1, target_body, c);
+  parallel_for(c->in[1].d.dim[0], 1, target_body, c);
   return TY_OK;
 }
 
@@ -493,7 +493,7 @@ static void detection_body(int64_t begin, int64_t end, void *context)
 
 static int detection_forward(struct call *c)
 {
-  parallel(c->in[0].d.dim[0], 1, detection_body, c);
+  parallel_for(c->in[0].d.dim[0], 1, detection_body, c);
   return TY_OK;
 }
 

@@ -223,15 +223,16 @@ static void proposal_body(int64_t begin, int64_t end, void *context)
 
 static int proposal_forward(struct call *c)
 {
-  parallel(c->in[0].d.dim[0], 1, proposal_body, c);
+  parallel_for(c->in[0].d.dim[0], 1, proposal_body, c);
   return TY_OK;
 }
 
 static const struct kernel proposal_cpu[] = { { "images", proposal_forward, T_FLOAT, NULL, proposal_scratch }, { 0 } };
 
 #define PROPOSAL(op, text, shape_of) \
-  { .name = op, .in = "cls_prob bbox_pred im_info", .out = "output [score]", .out_of = proposal_out, .doc = text, \
-    .param = proposal_params, .param_size = sizeof(struct proposal_param), .check = proposal_check, .shape = shape_of, \
+  { .name = op, .in = "cls_prob bbox_pred im_info", .out = "output [score]", \
+    .out_of = proposal_out, .doc = text, .param = proposal_params, \
+    .param_size = sizeof(struct proposal_param), .check = proposal_check, .shape = shape_of, \
     .flags = OP_ZERO_GRAD, .cpu = proposal_cpu }
 const struct op op_proposal[] = {
   PROPOSAL("_contrib_Proposal", "Regions (rpn_post_nms_top_n, 5) of one image from scores and moves of anchors.", one_shape),

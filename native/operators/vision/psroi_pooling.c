@@ -18,9 +18,15 @@ struct psroi_param {
   int64_t output_dim, pooled_size, group_size, part_size, sample_per_part, no_trans;
 };
 #define FIELD(name) offsetof(struct psroi_param, name)
-#define SCALE   { "spatial_scale", P_FLOAT, FIELD(spatial_scale), NULL, "pixels of data per unit of the corners", NULL, "[0,1]" }
-#define PLANES  { "output_dim",  P_INT, FIELD(output_dim),  NULL, "channels of the result", NULL, "[1,16777216]" }
-#define POOLED  { "pooled_size", P_INT, FIELD(pooled_size), NULL, "bins along each side of a region", NULL, "[1,65536]" }
+#define SCALE \
+  { "spatial_scale", P_FLOAT, FIELD(spatial_scale), NULL, \
+    "pixels of data per unit of the corners", NULL, "[0,1]" }
+#define PLANES \
+  { "output_dim",  P_INT, FIELD(output_dim),  NULL, "channels of the result", NULL, \
+    "[1,16777216]" }
+#define POOLED \
+  { "pooled_size", P_INT, FIELD(pooled_size), NULL, "bins along each side of a region", NULL, \
+    "[1,65536]" }
 static const struct param psroi_params[] = {
   SCALE, PLANES, POOLED,
   { "group_size", P_INT, FIELD(group_size), "0", "cells along each side of the grid of channels; 0: pooled_size", NULL, "[0,65536]" },
@@ -85,7 +91,7 @@ static const char *deformable_in(const void *param)
 
 /* -- regions and bins -------------------------------------------------------------------------- */
 
-struct pixels {                                       /* what all regions share */
+struct psroi_call {                                       /* what all regions share */
   const struct vec_ops *r;
   const struct psroi_param *p;
   const ty_desc *d;                                   /* of data */
@@ -95,16 +101,16 @@ struct pixels {                                       /* what all regions share 
 };
 
 /* y, x; sample -1: there is none */
-struct region { int64_t n, sample; double start[2], size[2], bin[2]; };
+struct psroi_region { int64_t n, sample; double start[2], size[2], bin[2]; };
 
-static double held(const struct pixels *k, double v)
+static double held(const struct psroi_call *k, double v)
 {
   return k->r->dtype == TY_F32 ? (double)(float)v : v;
 }
 
-static struct region region_of(const struct pixels *k, int64_t n, double shift)
+static struct psroi_region region_of(const struct psroi_call *k, int64_t n, double shift)
 {
-  struct region g = { .n = n, .sample = -1 };
+  struct psroi_region g = { .n = n, .sample = -1 };
   double v[5], scale = held(k, k->p->spatial_scale);
   for (int i = 0; i < 5; i++) {
     v[i] = k->r->get(k->rois, 5 * n + i);
@@ -121,12 +127,13 @@ static struct region region_of(const struct pixels *k, int64_t n, double shift)
 }
 
 /* A bin of one channel of the result. */
-struct bin { int64_t out, channel, place[2], plane; };
+struct psroi_bin { int64_t out, channel, place[2], plane; };
 
-static struct bin bin_of(const struct pixels *k, const struct region *g, int64_t i)
+static struct psroi_bin bin_of(const struct psroi_call *k, const struct psroi_region *g, int64_t i)
 {
   const int64_t s = k->p->pooled_size, cells = k->p->group_size;
-  struct bin b = { g->n * k->p->output_dim * s * s + i, i / (s * s), { i / s % s, i % s }, 0 };
+  struct psroi_bin b = { g->n * k->p->output_dim * s * s + i, i / (s * s), { i / s % s, i % s },
+    0 };
   int64_t cell[2];
   for (int j = 0; j < 2; j++) cell[j] = MIN(b.place[j] * cells / s, cells - 1);
   int64_t channel = (b.channel * cells + cell[0]) * cells + cell[1];
@@ -134,17 +141,18 @@ static struct bin bin_of(const struct pixels *k, const struct region *g, int64_t
   return b;
 }
 
-static int64_t bins_of_region(const struct pixels *k)
+static int64_t bins_of_region(const struct psroi_call *k)
 {
   return k->p->output_dim * k->p->pooled_size * k->p->pooled_size;
 }
 
 /* -- whole pixels ------------------------------------------------------------------------------ */
 
-struct window { int64_t from[2], to[2]; };
-static struct window pixels_of(const struct pixels *k, const struct region *g, const struct bin *b)
+struct pixel_window { int64_t from[2], to[2]; };
+static struct pixel_window pixels_of(
+    const struct psroi_call *k, const struct psroi_region *g, const struct psroi_bin *b)
 {
-  struct window q;
+  struct pixel_window q;
   for (int i = 0; i < 2; i++) {
     double first = held(k, held(k, (double)b->place[i] * g->bin[i]) + g->start[i]);
     double last = held(k, held(k, (double)(b->place[i] + 1) * g->bin[i]) + g->start[i]),
@@ -155,7 +163,7 @@ static struct window pixels_of(const struct pixels *k, const struct region *g, c
   return q;
 }
 
-static double area_of(const struct window *q)
+static double area_of(const struct pixel_window *q)
 {
   return q->to[0] > q->from[0] && q->to[1] > q->from[1]
       ? (double)((q->to[0] - q->from[0]) * (q->to[1] - q->from[1]))
@@ -164,12 +172,12 @@ static double area_of(const struct window *q)
 
 static void mean_body(int64_t begin, int64_t end, void *context)
 {
-  const struct pixels *k = context;
+  const struct psroi_call *k = context;
   for (int64_t n = begin; n < end; n++) {
-    struct region g = region_of(k, n, 0);
+    struct psroi_region g = region_of(k, n, 0);
     for (int64_t i = 0; i < bins_of_region(k); i++) {
-      struct bin b = bin_of(k, &g, i);
-      struct window q = pixels_of(k, &g, &b);
+      struct psroi_bin b = bin_of(k, &g, i);
+      struct pixel_window q = pixels_of(k, &g, &b);
       double area = g.sample < 0 ? 0 : area_of(&q), sum = 0;
       for (int64_t y = q.from[0]; area > 0 && y < q.to[0]; y++)
         sum += k->r->sum(
@@ -181,21 +189,21 @@ static void mean_body(int64_t begin, int64_t end, void *context)
 
 static int mean_forward(struct call *c)
 {
-  struct pixels k = { .r = vec_ops_of(c->in[0].d.dtype),
+  struct psroi_call k = { .r = vec_ops_of(c->in[0].d.dtype),
     .p = c->param,
     .d = &c->in[0].d,
     .x = c->in[0].p,
     .rois = c->in[1].p,
     .y = c->out[0].p };
-  parallel(c->in[1].d.dim[0], grain_of(16 * bins_of_region(&k)), mean_body, &k);
+  parallel_for(c->in[1].d.dim[0], grain_of(16 * bins_of_region(&k)), mean_body, &k);
   return TY_OK;
 }
 
-static void spread_mean(const struct pixels *k, const struct region *g)
+static void spread_mean(const struct psroi_call *k, const struct psroi_region *g)
 {
   for (int64_t i = 0; i < bins_of_region(k); i++) {
-    struct bin b = bin_of(k, g, i);
-    struct window q = pixels_of(k, g, &b);
+    struct psroi_bin b = bin_of(k, g, i);
+    struct pixel_window q = pixels_of(k, g, &b);
     double area = area_of(&q), share = area > 0 ? k->r->get(k->dy, b.out) / area : 0;
     for (int64_t y = q.from[0]; area > 0 && y < q.to[0]; y++) {
       void *row = at(k->r, k->dx, b.plane + y * k->d->dim[3] + q.from[1]);
@@ -207,7 +215,7 @@ static void spread_mean(const struct pixels *k, const struct region *g)
 /* in: head gradient, regions. Regions may overlap: one after the other. */
 static int mean_backward(struct call *c)
 {
-  struct pixels k = { .r = vec_ops_of(c->out[0].d.dtype),
+  struct psroi_call k = { .r = vec_ops_of(c->out[0].d.dtype),
     .p = c->param,
     .d = &c->out[0].d,
     .dy = c->in[0].p,
@@ -217,7 +225,7 @@ static int mean_backward(struct call *c)
   if (!k.dx) return TY_OK;
   memset(k.dx, 0, desc_bytes(k.d));
   for (int64_t n = 0; n < c->in[1].d.dim[0]; n++) {
-    struct region g = region_of(&k, n, 0);
+    struct psroi_region g = region_of(&k, n, 0);
     if (g.sample >= 0) spread_mean(&k, &g);
   }
   return TY_OK;
@@ -226,7 +234,8 @@ static int mean_backward(struct call *c)
 /* -- moved samples ----------------------------------------------------------------------------- */
 
 /* Where a bin's two offsets stand in trans: x, and y one plane behind it. */
-static int64_t offsets_of(const struct pixels *k, const struct region *g, const struct bin *b)
+static int64_t offsets_of(
+    const struct psroi_call *k, const struct psroi_region *g, const struct psroi_bin *b)
 {
   const int64_t parts = k->p->part_size, s = k->p->pooled_size,
                 class = b->channel / (k->p->output_dim / k->classes);
@@ -234,8 +243,8 @@ static int64_t offsets_of(const struct pixels *k, const struct region *g, const 
       b->place[1] * parts / s;
 }
 
-static void start_of(
-    const struct pixels *k, const struct region *g, const struct bin *b, double start[2])
+static void start_of(const struct psroi_call *k, const struct psroi_region *g,
+    const struct psroi_bin *b, double start[2])
 {
   int64_t plane = k->p->part_size * k->p->part_size, offset = k->classes ? offsets_of(k, g, b) : 0;
   for (int i = 0; i < 2; i++) {
@@ -250,9 +259,9 @@ static void start_of(
 
 /* Sample i of a bin as four places and weights; false: outside the image. way: from the first
 ** pixel, y and x. */
-struct taps { int64_t at[2][2]; double way[2]; };
-static bool taps_at(const struct pixels *k, const struct region *g, const double start[2],
-    int64_t i, struct taps *t)
+struct psroi_taps { int64_t at[2][2]; double way[2]; };
+static bool taps_at(const struct psroi_call *k, const struct psroi_region *g, const double start[2],
+    int64_t i, struct psroi_taps *t)
 {
   const int64_t per = k->p->sample_per_part, index[2] = { i / per, i % per };
   int64_t low[2], high[2];
@@ -273,17 +282,18 @@ static bool taps_at(const struct pixels *k, const struct region *g, const double
   return true;
 }
 
-static double weight_of(const struct taps *t, int y, int x)
+static double weight_of(const struct psroi_taps *t, int y, int x)
 {
   return (y ? t->way[0] : 1 - t->way[0]) * (x ? t->way[1] : 1 - t->way[1]);
 }
 
-static void sample_bin(const struct pixels *k, const struct region *g, const struct bin *b)
+static void sample_bin(
+    const struct psroi_call *k, const struct psroi_region *g, const struct psroi_bin *b)
 {
   const int64_t all = k->p->sample_per_part * k->p->sample_per_part;
   double start[2], sum = 0;
   int64_t count = 0;
-  struct taps t;
+  struct psroi_taps t;
   if (g->sample >= 0) start_of(k, g, b, start);
   for (int64_t i = 0; g->sample >= 0 && i < all; i++) {
     if (!taps_at(k, g, start, i, &t)) continue;
@@ -297,11 +307,11 @@ static void sample_bin(const struct pixels *k, const struct region *g, const str
 
 static void sample_body(int64_t begin, int64_t end, void *context)
 {
-  const struct pixels *k = context;
+  const struct psroi_call *k = context;
   for (int64_t n = begin; n < end; n++) {
-    struct region g = region_of(k, n, 0.5);
+    struct psroi_region g = region_of(k, n, 0.5);
     for (int64_t i = 0; i < bins_of_region(k); i++) {
-      struct bin b = bin_of(k, &g, i);
+      struct psroi_bin b = bin_of(k, &g, i);
       sample_bin(k, &g, &b);
     }
   }
@@ -314,7 +324,7 @@ static int64_t classes_of(const struct psroi_param *p, const struct operand *tra
 
 static int sample_forward(struct call *c)
 {
-  struct pixels k = { .r = vec_ops_of(c->in[0].d.dtype),
+  struct psroi_call k = { .r = vec_ops_of(c->in[0].d.dtype),
     .p = c->param,
     .d = &c->in[0].d,
     .x = c->in[0].p,
@@ -323,17 +333,17 @@ static int sample_forward(struct call *c)
     .counted = c->out[1].p,
     .classes = classes_of(c->param, &c->in[2]) };
   if (k.classes) k.trans = c->in[2].p;
-  parallel(c->in[1].d.dim[0], grain_of(16 * bins_of_region(&k)), sample_body, &k);
+  parallel_for(c->in[1].d.dim[0], grain_of(16 * bins_of_region(&k)), sample_body, &k);
   return TY_OK;
 }
 
-static void add_at(const struct pixels *k, void *p, int64_t i, double v)
+static void add_at(const struct psroi_call *k, void *p, int64_t i, double v)
 {
   k->r->set(p, i, k->r->get(p, i) + v);
 }
 
 /* The change of a sample's value per pixel that the sample moves along an axis. */
-static double slope(const struct pixels *k, const struct taps *t, int64_t plane, int axis)
+static double slope(const struct psroi_call *k, const struct psroi_taps *t, int64_t plane, int axis)
 {
   double v[2][2], other = t->way[1 - axis];
   for (int j = 0; j < 4; j++) v[j / 2][j % 2] = k->r->get(k->x, plane + t->at[j / 2][j % 2]);
@@ -341,13 +351,14 @@ static double slope(const struct pixels *k, const struct taps *t, int64_t plane,
               : (v[1][0] - v[0][0]) * (1 - other) + (v[1][1] - v[0][1]) * other;
 }
 
-static void spread_bin(const struct pixels *k, const struct region *g, const struct bin *b)
+static void spread_bin(
+    const struct psroi_call *k, const struct psroi_region *g, const struct psroi_bin *b)
 {
   const int64_t all = k->p->sample_per_part * k->p->sample_per_part,
                 plane = k->p->part_size * k->p->part_size;
   double start[2], count = k->r->get(k->count, b->out), share = k->r->get(k->dy, b->out) / count;
   int64_t offset = k->dtrans ? offsets_of(k, g, b) : 0;
-  struct taps t;
+  struct psroi_taps t;
   if (!(count > 0)) return;
   start_of(k, g, b, start);
   for (int64_t i = 0; i < all; i++) {
@@ -364,7 +375,7 @@ static void spread_bin(const struct pixels *k, const struct region *g, const str
 ** other. */
 static int sample_backward(struct call *c)
 {
-  struct pixels k = { .r = vec_ops_of(c->in[1].d.dtype),
+  struct psroi_call k = { .r = vec_ops_of(c->in[1].d.dtype),
     .p = c->param,
     .d = &c->in[1].d,
     .dy = c->in[0].p,
@@ -377,9 +388,9 @@ static int sample_backward(struct call *c)
   for (int i = 0; i < c->nout; i++)
     if (c->out[i].p) memset(c->out[i].p, 0, desc_bytes(&c->out[i].d));
   for (int64_t n = 0; n < c->in[2].d.dim[0] && (k.dx || k.dtrans); n++) {
-    struct region g = region_of(&k, n, 0.5);
+    struct psroi_region g = region_of(&k, n, 0.5);
     for (int64_t i = 0; g.sample >= 0 && i < bins_of_region(&k); i++) {
-      struct bin b = bin_of(&k, &g, i);
+      struct psroi_bin b = bin_of(&k, &g, i);
       spread_bin(&k, &g, &b);
     }
   }

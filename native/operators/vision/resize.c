@@ -9,8 +9,11 @@
 #include "op/op.h"
 
 enum { M_SIZE, M_ODD_SCALE, M_LIKE, M_EVEN_DOWN, M_EVEN_UP, M_ODD_DOWN, M_ODD_UP };
-struct resize { int64_t height, width, mode, align_corners; double scale_height, scale_width; };
-#define FIELD(f) offsetof(struct resize, f)
+struct resize_param {
+  int64_t height, width, mode, align_corners;
+  double scale_height, scale_width;
+};
+#define FIELD(f) offsetof(struct resize_param, f)
 static const struct param params[] = {
   { "height",        P_INT,   FIELD(height),        "1",    "rows, in mode size", NULL, "[1,]" },
   { "width",         P_INT,   FIELD(width),         "1",    "columns, in mode size", NULL, "[1,]" },
@@ -25,14 +28,14 @@ static const struct param params[] = {
 
 static const char *ports(const void *param)
 {
-  return ((const struct resize *)param)->mode == M_LIKE ? "data like" : "data";
+  return ((const struct resize_param *)param)->mode == M_LIKE ? "data like" : "data";
 }
 
 static bool scales(int64_t mode) { return mode == M_SIZE || mode == M_ODD_SCALE; }
 
 static int check(void *param)
 {
-  const struct resize *p = param;
+  const struct resize_param *p = param;
   const bool up = isnan(p->scale_height), across = isnan(p->scale_width);
   NEED(p->mode != M_ODD_SCALE || (!up && !across), TY_EVALUE,
       "mode odd_scale needs scale_height and scale_width");
@@ -45,7 +48,7 @@ static int check(void *param)
 }
 
 /* the new size of a side of n; 0: unknown, or none is left */
-static int64_t side(const struct resize *p, int64_t n, int64_t size, double scale)
+static int64_t side(const struct resize_param *p, int64_t n, int64_t size, double scale)
 {
   const bool even = n % 2 == 0;
   if (p->mode == M_SIZE && isnan(scale)) return size;
@@ -63,7 +66,7 @@ static int64_t side(const struct resize *p, int64_t n, int64_t size, double scal
 
 static int shape(struct infer *s)
 {
-  const struct resize *p = s->param;
+  const struct resize_param *p = s->param;
   ty_desc *x = &s->in[0], *y = &s->out[0];
   for (int k = 0; k < s->nin; k++)
     if (s->in[k].ndim && s->in[k].ndim != 4)
@@ -88,7 +91,13 @@ static int shape(struct infer *s)
 /* -- kernels ----------------------------------------------------------------------------------- */
 
 /* H, W: of the output */
-struct job { const struct vec_ops *r; const void *from; void *to; int64_t h, w, H, W; bool corners; };
+struct resize_planes {
+  const struct vec_ops *r;
+  const void *from;
+  void *to;
+  int64_t h, w, H, W;
+  bool corners;
+};
 
 /* next: steps to the second element; far: its weight */
 struct tap { int64_t at, next; double far; };
@@ -102,7 +111,7 @@ static struct tap tap_of(int64_t i, int64_t in, int64_t out, bool corners)
   return (struct tap){ at, at < in - 1, x - (double)at };
 }
 
-static void plane(const struct job *j, const void *x, void *y)
+static void plane(const struct resize_planes *j, const void *x, void *y)
 {
   for (int64_t i = 0, out = 0; i < j->H; i++) {
     struct tap v = tap_of(i, j->h, j->H, j->corners);
@@ -121,7 +130,7 @@ static void increase(const struct vec_ops *r, void *x, int64_t i, double by)
   r->set(x, i, r->get(x, i) + by);
 }
 
-static void plane_back(const struct job *j, const void *dy, void *dx)
+static void plane_back(const struct resize_planes *j, const void *dy, void *dx)
 {
   j->r->fill(dx, 0, j->h * j->w);
   for (int64_t i = 0, out = 0; i < j->H; i++) {
@@ -140,23 +149,23 @@ static void plane_back(const struct job *j, const void *dy, void *dx)
 
 static void forward_some(int64_t begin, int64_t end, void *context)
 {
-  const struct job *j = context;
+  const struct resize_planes *j = context;
   for (int64_t i = begin; i < end; i++)
     plane(j, at(j->r, j->from, i * j->h * j->w), at(j->r, j->to, i * j->H * j->W));
 }
 
 static void back_some(int64_t begin, int64_t end, void *context)
 {
-  const struct job *j = context;
+  const struct resize_planes *j = context;
   for (int64_t i = begin; i < end; i++)
     plane_back(j, at(j->r, j->from, i * j->H * j->W), at(j->r, j->to, i * j->h * j->w));
 }
 
 static void run(const struct call *c, const ty_desc *x, const ty_desc *y, parallel_fn some)
 {
-  struct job j = { vec_ops_of(x->dtype), c->in[0].p, c->out[0].p, x->dim[2], x->dim[3], y->dim[2],
-    y->dim[3], ((const struct resize *)c->param)->align_corners };
-  if (j.to) parallel(x->dim[0] * x->dim[1], grain_of(4 * j.H * j.W + j.h * j.w), some, &j);
+  struct resize_planes j = { vec_ops_of(x->dtype), c->in[0].p, c->out[0].p, x->dim[2], x->dim[3],
+    y->dim[2], y->dim[3], ((const struct resize_param *)c->param)->align_corners };
+  if (j.to) parallel_for(x->dim[0] * x->dim[1], grain_of(4 * j.H * j.W + j.h * j.w), some, &j);
 }
 
 static int forward(struct call *c)
@@ -178,6 +187,6 @@ static const struct kernel back[] = { { "planes", backward, T_FLOAT }, { 0 } };
 const struct op op_resize[] = { {
   .name = "_contrib_BilinearResize2D",
   .doc = "Images (N, C, height, width) at another size, by means of the four nearest pixels. Gradient of data; like gets zeros.",
-  .in = "data like", .in_of = ports, .out = "output", .param = params, .param_size = sizeof(struct resize), .check = check,
+  .in = "data like", .in_of = ports, .out = "output", .param = params, .param_size = sizeof(struct resize_param), .check = check,
   .shape = shape, .grad = "g0", .cpu = cpu, .back_cpu = back,
 }, { 0 } };

@@ -13,7 +13,11 @@
 #include "kernel/vec/vec.h"
 #include "op/op.h"
 
-struct align_param { struct dims pooled_size; double spatial_scale; int64_t ratio, position_sensitive, aligned; };
+struct align_param {
+  struct dims pooled_size;
+  double spatial_scale;
+  int64_t ratio, position_sensitive, aligned;
+};
 #define POOLED { "pooled_size", P_SHAPE, offsetof(struct align_param, pooled_size), NULL, \
   "bins of a region: height, width", NULL, SIZES_RANGE }
 #define SCALE { "spatial_scale", P_FLOAT, offsetof(struct align_param, spatial_scale), NULL, \
@@ -61,7 +65,7 @@ static int rotated_shape(struct infer *s) { return regions_shape(s, 6, "(regions
 
 /* -- one region -------------------------------------------------------------------------------- */
 
-struct pixels {                                       /* what all regions share */
+struct align_call {                                       /* what all regions share */
   const struct vec_ops *r;
   const struct align_param *p;
   const ty_desc *d;                                   /* of data */
@@ -72,7 +76,7 @@ struct pixels {                                       /* what all regions share 
   void   *x, *y;
 };
 
-struct region {
+struct align_region {
   int64_t sample;                                     /* -1: there is nothing to see */
   /* y, x: first pixel, size of a bin, samples per bin */
   double  start[2], bin[2], grid[2];
@@ -80,13 +84,13 @@ struct region {
   double  centre[2], cosine, sine;
 };
 
-static double held(const struct pixels *k, double v)
+static double held(const struct align_call *k, double v)
 {
   return k->r->dtype == TY_F32 ? (double)(float)v : v;
 }
 
 /* Scaled numbers of a region; false: it cannot be seen. */
-static bool read_region(const struct pixels *k, int64_t n, int columns, double *v)
+static bool read_region(const struct align_call *k, int64_t n, int columns, double *v)
 {
   double scale = held(k, k->p->spatial_scale);
   for (int i = 0; i < columns; i++) {
@@ -97,9 +101,9 @@ static bool read_region(const struct pixels *k, int64_t n, int columns, double *
   return v[0] > -1 && v[0] < (double)k->d->dim[0];
 }
 
-static struct region region_of(const struct pixels *k, int64_t n)
+static struct align_region region_of(const struct align_call *k, int64_t n)
 {
-  struct region g = { .sample = -1, .cosine = 1 };
+  struct align_region g = { .sample = -1, .cosine = 1 };
   double v[6], shift = k->p->aligned ? 0.5 : 0;
   if (!read_region(k, n, k->rotated ? 6 : 5, v)) return g;
   for (int i = 0; i < 2; i++) { /* y, then x */
@@ -123,7 +127,7 @@ static struct region region_of(const struct pixels *k, int64_t n)
 
 /* Sample i of bin `b` along an axis, before rotation. */
 static double sample_at(
-    const struct pixels *k, const struct region *g, int axis, int64_t b, double i)
+    const struct align_call *k, const struct align_region *g, int axis, int64_t b, double i)
 {
   double first = held(k, g->start[axis] + held(k, (double)b * g->bin[axis]));
   return held(k, first + held(k, held(k, (i + 0.5) * g->bin[axis]) / g->grid[axis]));
@@ -131,8 +135,8 @@ static double sample_at(
 
 /* The samples of bin `b` along an axis that may lie within `low` .. `high`: from .. to - 1, a
 ** few too many. */
-static void samples_within(
-    const struct region *g, int axis, int64_t b, double low, double high, double *from, double *to)
+static void samples_within(const struct align_region *g, int axis, int64_t b, double low,
+    double high, double *from, double *to)
 {
   double step = g->bin[axis] / g->grid[axis], first = g->start[axis] + (double)b * g->bin[axis];
   *from = fmin(fmax(floor((low - first) / step) - 2, 0), g->grid[axis]);
@@ -141,9 +145,9 @@ static void samples_within(
 
 /* -- bilinear samples -------------------------------------------------------------------------- */
 
-struct taps { int64_t at[4]; double weight[4]; };     /* places in a plane */
+struct align_taps { int64_t at[4]; double weight[4]; };     /* places in a plane */
 
-static bool taps_at(const struct pixels *k, double y, double x, struct taps *t)
+static bool taps_at(const struct align_call *k, double y, double x, struct align_taps *t)
 {
   int64_t h = k->d->dim[2], w = k->d->dim[3];
   if (!(y >= -1 && y <= (double)h && x >= -1 && x <= (double)w)) return false;
@@ -152,15 +156,19 @@ static bool taps_at(const struct pixels *k, double y, double x, struct taps *t)
   int64_t top = (int64_t)y, left = (int64_t)x, low = MIN(top + 1, h - 1),
           right = MIN(left + 1, w - 1);
   double fy = held(k, y - (double)top), fx = held(k, x - (double)left);
-  *t = (struct taps){ { top * w + left, top * w + right, low * w + left, low * w + right },
+  *t = (struct align_taps){ { top * w + left, top * w + right, low * w + left, low * w + right },
     { (1 - fy) * (1 - fx), (1 - fy) * fx, fy * (1 - fx), fy * fx } };
   return true;
 }
 
 /* What happens at each sample of a bin: its taps, for one channel after the other. */
-struct bin { const struct pixels *k; int64_t plane, out, next_plane, next_out; double share; };
+struct align_bin {
+  const struct align_call *k;
+  int64_t plane, out, next_plane, next_out;
+  double share;
+};
 
-static void add_to_bin(const struct bin *b, const struct taps *t)
+static void add_to_bin(const struct align_bin *b, const struct align_taps *t)
 {
   const struct vec_ops *r = b->k->r;
   for (int64_t c = 0; c < b->k->channels; c++) {
@@ -172,7 +180,7 @@ static void add_to_bin(const struct bin *b, const struct taps *t)
   }
 }
 
-static void add_to_image(const struct bin *b, const struct taps *t)
+static void add_to_image(const struct align_bin *b, const struct align_taps *t)
 {
   const struct vec_ops *r = b->k->r;
   for (int64_t c = 0; c < b->k->channels; c++) {
@@ -184,11 +192,11 @@ static void add_to_image(const struct bin *b, const struct taps *t)
   }
 }
 
-typedef void (*visitor)(const struct bin *b, const struct taps *t);
+typedef void (*visitor)(const struct align_bin *b, const struct align_taps *t);
 
 /* Where the image lies, as seen from before the rotation: y and x, from low to high. */
 static void image_within(
-    const struct pixels *k, const struct region *g, double low[2], double high[2])
+    const struct align_call *k, const struct align_region *g, double low[2], double high[2])
 {
   low[0] = low[1] = INFINITY;
   high[0] = high[1] = -INFINITY;
@@ -201,11 +209,11 @@ static void image_within(
   }
 }
 
-static void visit_bin(const struct pixels *k, const struct region *g, int64_t by, int64_t bx,
-    const struct bin *b, visitor visit)
+static void visit_bin(const struct align_call *k, const struct align_region *g, int64_t by,
+    int64_t bx, const struct align_bin *b, visitor visit)
 {
   double low[2], high[2], y0, y1, x0, x1;
-  struct taps t;
+  struct align_taps t;
   image_within(k, g, low, high);
   samples_within(g, 0, by, low[0], high[0], &y0, &y1);
   samples_within(g, 1, bx, low[1], high[1], &x0, &x1);
@@ -220,15 +228,15 @@ static void visit_bin(const struct pixels *k, const struct region *g, int64_t by
     }
 }
 
-static void visit_region(const struct pixels *k, int64_t n, visitor visit)
+static void visit_region(const struct align_call *k, int64_t n, visitor visit)
 {
-  struct region g = region_of(k, n);
+  struct align_region g = region_of(k, n);
   if (g.sample < 0) return;
   const int64_t *bins = k->p->pooled_size.d, count = bins[0] * bins[1],
                 plane = k->d->dim[2] * k->d->dim[3];
   bool own = k->p->position_sensitive;
   for (int64_t i = 0; i < count; i++) {
-    struct bin b = { k, (g.sample * k->d->dim[1] + (own ? i : 0)) * plane,
+    struct align_bin b = { k, (g.sample * k->d->dim[1] + (own ? i : 0)) * plane,
       n * k->channels * count + i, own ? count * plane : plane, count,
       1 / (g.grid[0] * g.grid[1]) };
     visit_bin(k, &g, i / bins[1], i % bins[1], &b, visit);
@@ -239,7 +247,7 @@ static void visit_region(const struct pixels *k, int64_t n, visitor visit)
 
 static void forward_body(int64_t begin, int64_t end, void *context)
 {
-  const struct pixels *k = context;
+  const struct align_call *k = context;
   int64_t size = k->channels * k->p->pooled_size.d[0] * k->p->pooled_size.d[1];
   for (int64_t n = begin; n < end; n++) {
     k->r->fill(at(k->r, k->y, n * size), 0, size);
@@ -250,9 +258,9 @@ static void forward_body(int64_t begin, int64_t end, void *context)
 static int forward(struct call *c, bool rotated)
 {
   const ty_desc *d = &c->in[0].d;
-  struct pixels k = { vec_ops_of(d->dtype), c->param, d, c->out[0].d.dim[1], rotated, c->in[1].p,
-    c->in[0].p, c->out[0].p };
-  parallel(c->in[1].d.dim[0], grain_of(desc_count(&c->out[0].d) / c->in[1].d.dim[0] * 16),
+  struct align_call k = { vec_ops_of(d->dtype), c->param, d, c->out[0].d.dim[1], rotated,
+    c->in[1].p, c->in[0].p, c->out[0].p };
+  parallel_for(c->in[1].d.dim[0], grain_of(desc_count(&c->out[0].d) / c->in[1].d.dim[0] * 16),
       forward_body, &k);
   return TY_OK;
 }
@@ -264,7 +272,7 @@ static int rotated_forward(struct call *c) { return forward(c, true); }
 static int align_backward(struct call *c)
 {
   const ty_desc *d = &c->out[0].d;
-  struct pixels k = { vec_ops_of(d->dtype), c->param, d, c->in[0].d.dim[1], false, c->in[1].p,
+  struct align_call k = { vec_ops_of(d->dtype), c->param, d, c->in[0].d.dim[1], false, c->in[1].p,
     c->out[0].p, c->in[0].p };
   if (c->out[1].p) memset(c->out[1].p, 0, desc_bytes(&c->out[1].d));
   if (!c->out[0].p) return TY_OK;

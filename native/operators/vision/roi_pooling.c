@@ -42,7 +42,13 @@ static int roi_shape(struct infer *s)
   return shape_is(s, &s->out[0], 4, out);
 }
 
-struct roi { const struct vec_ops *r; const struct roi_param *p; const ty_desc *d; const void *x, *rois; void *y, *place; };
+struct roi {
+  const struct vec_ops *r;
+  const struct roi_param *p;
+  const ty_desc *d;
+  const void *x, *rois;
+  void *y, *place;
+};
 
 static int64_t rounded(double v) { return v > -1e9 && v < 1e9 ? (int64_t)round(v) : 0; }
 
@@ -100,7 +106,7 @@ static int roi_forward(struct call *c)
   const ty_desc *d = &c->in[0].d;
   struct roi k = { vec_ops_of(d->dtype), c->param, d, c->in[0].p, c->in[1].p, c->out[0].p,
     c->out[1].p };
-  parallel(c->in[1].d.dim[0], grain_of(d->dim[1] * d->dim[2] * d->dim[3]), roi_body, &k);
+  parallel_for(c->in[1].d.dim[0], grain_of(d->dim[1] * d->dim[2] * d->dim[3]), roi_body, &k);
   return TY_OK;
 }
 

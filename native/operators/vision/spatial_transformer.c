@@ -36,7 +36,12 @@ static int positive_target(const struct dims *t, const char *op)
 
 /* -- sampling ---------------------------------------------------------------------------------- */
 
-struct sampling { const struct vec_ops *r; struct image s; const void *x, *grid, *dy; void *y, *dx, *dgrid; };
+struct sampling {
+  const struct vec_ops *r;
+  struct image s;
+  const void *x, *grid, *dy;
+  void *y, *dx, *dgrid;
+};
 
 static void sample_body(int64_t begin, int64_t end, void *context)
 {
@@ -57,7 +62,7 @@ static void sample_run(struct sampling *k, const ty_desc *data, int64_t places)
 {
   k->r = vec_ops_of(data->dtype);
   k->s = (struct image){ data->dim[1], data->dim[2], data->dim[3], places };
-  parallel(data->dim[0], grain_of(8 * k->s.c * places), sample_body, k);
+  parallel_for(data->dim[0], grain_of(8 * k->s.c * places), sample_body, k);
 }
 
 static int sampler_shape(struct infer *s)
@@ -187,7 +192,10 @@ static const struct kernel grid_back_cpu[] = { { "places", grid_backward, T_FLOA
 
 /* -- SpatialTransformer ------------------------------------------------------------------------ */
 
-struct transformer_param { struct dims target_shape; int64_t transform_type, sampler_type, cudnn_off; };
+struct transformer_param {
+  struct dims target_shape;
+  int64_t transform_type, sampler_type, cudnn_off;
+};
 static const struct param transformer_params[] = {
   { "target_shape",   P_SHAPE, offsetof(struct transformer_param, target_shape),   "(0, 0)", "height and width of the output",
     NULL, SIZES_RANGE },

@@ -13,7 +13,8 @@
 #ifdef __clang__
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
-#define INDEPENDENT _Pragma("GCC ivdep")              /* d may be a, b or c itself, never shifted against them */
+/* d may be a, b or c itself, never shifted against them */
+#define INDEPENDENT _Pragma("GCC ivdep")
 #endif
 
 /* -- integers ---------------------------------------------------------------------------------- */
@@ -30,7 +31,11 @@ static inline int64_t imul_i64(int64_t a, int64_t b)
 #define INTEGER(T, U, S) \
   static inline T idiv_##S(T a, T b) { return b == 0 ? 0 : b == -1 ? (T)(0 - (U)a) : a / b; } \
   static inline T ifmod_##S(T a, T b) { return b == 0 || b == -1 ? 0 : a % b; } \
-  static inline T imod_##S(T a, T b) { T r = ifmod_##S(a, b); return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r; } \
+  static inline T imod_##S(T a, T b) \
+  { \
+    T r = ifmod_##S(a, b); \
+    return r != 0 && (r < 0) != (b < 0) ? (T)(r + b) : r; \
+  } \
   static inline T ipow_##S(T a, T b) \
   { \
     U r = 1, x = (U)a; \
@@ -131,7 +136,8 @@ static inline uint16_t to_bf16(float v)
       d[i] = result; \
     } \
   }
-#define FIXED(id, expression) FIXED_LOOP(float, id##_f32, expression) FIXED_LOOP(double, id##_f64, expression)
+#define FIXED(id, expression) \
+  FIXED_LOOP(float, id##_f32, expression) FIXED_LOOP(double, id##_f64, expression)
   PW_FIXED(FIXED)
 
 #define REAL double
@@ -196,20 +202,30 @@ static inline uint16_t to_bf16(float v)
   { \
     D *d = d_; \
     const S *s = s_; \
-    if (stride == 1) INDEPENDENT for (int64_t i = 0; i < n; i++) { S v = s[i]; d[i] = expression; } \
-    else INDEPENDENT for (int64_t i = 0; i < n; i++) { S v = s[from]; d[to] = expression; } \
+    if (stride == 1) \
+      INDEPENDENT for (int64_t i = 0; i < n; i++) { S v = s[i]; d[i] = expression; } \
+    else \
+      INDEPENDENT for (int64_t i = 0; i < n; i++) { S v = s[from]; d[to] = expression; } \
   }
 #define SPREAD(name, D, S, expression) \
   static void name(void *d_, const void *s_, int64_t stride, int64_t n) \
   { \
     D *d = d_; \
     const S *s = s_; \
-    if (stride == 1) INDEPENDENT for (int64_t i = 0; i < n; i++) { S v = s[i]; d[i] = expression; } \
-    else if (stride == 0) { S v = *s; D one = expression; for (int64_t i = 0; i < n; i++) d[i] = one; } \
-    else for (int64_t i = 0; i < n; i++) { S v = s[i * stride]; d[i] = expression; } \
+    if (stride == 1) { \
+      INDEPENDENT for (int64_t i = 0; i < n; i++) { S v = s[i]; d[i] = expression; } \
+    } else if (stride == 0) { \
+      S v = *s; \
+      D one = expression; \
+      for (int64_t i = 0; i < n; i++) d[i] = one; \
+    } else { \
+      for (int64_t i = 0; i < n; i++) { S v = s[i * stride]; d[i] = expression; } \
+    } \
   }
-#define LOAD(id, S, number, store, K)  SPREAD(JOIN(load_##id, K), JOIN(type, K), S, JOIN(to, K)(number))
-#define STORE(id, D, number, store, K) MOVE(JOIN(store_##id, K), D, JOIN(type, K), store, i, i * stride)
+#define LOAD(id, S, number, store, K) \
+  SPREAD(JOIN(load_##id, K), JOIN(type, K), S, JOIN(to, K)(number))
+#define STORE(id, D, number, store, K) \
+  MOVE(JOIN(store_##id, K), D, JOIN(type, K), store, i, i * stride)
 typedef float type_f32;
 typedef double type_f64;
 typedef int32_t type_i32;
@@ -236,11 +252,16 @@ enum { LANES = 16 };
   { \
     const S *s = s_; \
     WIDE *acc = acc_; \
-    if (stride == 1) INDEPENDENT for (int64_t i = 0; i < n; i++) { S v = s[i]; acc[i] += (WIDE)(number); } \
-    else for (int64_t i = 0; i < n; i++) { S v = s[i * stride]; acc[i] += (WIDE)(number); } \
+    if (stride == 1) \
+      INDEPENDENT for (int64_t i = 0; i < n; i++) { S v = s[i]; acc[i] += (WIDE)(number); } \
+    else \
+      for (int64_t i = 0; i < n; i++) { S v = s[i * stride]; acc[i] += (WIDE)(number); } \
   }
-#define WHOLE_(_) _(U8, uint8_t, v) _(I8, int8_t, v) _(I32, int32_t, v) _(I64, int64_t, v) _(BOOL, uint8_t, v)
-#define PARTS_(_) _(F32, float, v) _(F64, double, v) _(F16, uint16_t, from_half(v)) _(BF16, uint16_t, from_bf16(v))
+#define WHOLE_(_) \
+  _(U8, uint8_t, v) _(I8, int8_t, v) _(I32, int32_t, v) _(I64, int64_t, v) _(BOOL, uint8_t, v)
+#define PARTS_(_) \
+  _(F32, float, v) _(F64, double, v) _(F16, uint16_t, from_half(v)) \
+  _(BF16, uint16_t, from_bf16(v))
 #define SUM_INT(id, S, number) SUM(id, S, number, uint64_t)
 #define SUM_REAL(id, S, number) SUM(id, S, number, double)
   WHOLE_(SUM_INT) PARTS_(SUM_REAL)

@@ -1,7 +1,9 @@
 /* winograd.c - transforms of Winograd's F(4 x 4, 3 x 3), compiled once per instruction set (see
 ** kernel/conv/winograd_isa.h).
 **
-** With X a 6 x 6 piece of the image, g the 3 x 3 window, Y the 4 x 4 result:  Y = A^T ((G g G^T) . (B^T X B)) A.
+** With X a 6 x 6 piece of the image, g the 3 x 3 window, Y the 4 x 4 result (A. Lavin, S. Gray,
+** Fast Algorithms for Convolutional Neural Networks, 2016, section 4):
+**   Y = A^T ((G g G^T) . (B^T X B)) A
 ** The points are 0, infinity, A1, -A1, A2, -A2; 5/8 and 3/2 round to smaller errors than the
 ** usual 1 and 2. Their matrices are applied to columns, then to rows, always to a vector of
 ** channels.
@@ -14,7 +16,8 @@
 #define A2  1.5f
 #define Q1  (A1 * A1)
 #define Q2  (A2 * A2)
-#define N0  (1 / (Q1 * Q2))                           /* of G: 1 / product of the differences to the other points */
+/* of G: 1 / product of the differences to the other points */
+#define N0  (1 / (Q1 * Q2))
 #define N1  (1 / (2 * Q1 * (Q1 - Q2)))
 #define N2  (1 / (2 * Q2 * (Q2 - Q1)))
 

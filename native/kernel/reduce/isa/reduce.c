@@ -14,7 +14,8 @@ enum { W = 16, WIDE = 64 };
 #ifdef __clang__
 #define LANES
 #else
-#define LANES _Pragma("GCC unroll 1")                 /* lanes are a loop to be vectorised, not sixteen statements */
+/* lanes are a loop to be vectorised, not sixteen statements */
+#define LANES _Pragma("GCC unroll 1")
 #endif
 #define JOIN_(a, b) a##_##b
 #define JOIN(a, b) JOIN_(a, b)

@@ -13,7 +13,8 @@
 
 enum { BLOCK = 4096 };                                /* elements summed in their own type */
 #ifdef __clang__
-#define ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")              /* no iteration reads what another one writes */
+/* no iteration reads what another one writes */
+#define ANY_ORDER _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define ANY_ORDER _Pragma("GCC ivdep")
 #endif
