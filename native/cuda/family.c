@@ -1,4 +1,5 @@
 /* family.c - see family.h; the texts of kernels/ are taken into the library as they stand. */
+#include <pthread.h>
 #include "cuda/family.h"
 
 #define TEXT(name, file) \
@@ -11,21 +12,25 @@
 
 TEXT(prelude, "cuda/kernels/prelude.cuh")
 TEXT(philox, "base/philox.h")
+TEXT(team, "cuda/kernels/team.cuh")
 #define FAMILY(name) TEXT(name, "cuda/kernels/" #name ".cu")
 CUDA_FAMILIES(FAMILY)
 #undef FAMILY
 
-static const struct { const char *name, *text; } families[] = {
+struct source_file { const char *name, *text; };
+static const struct source_file families[] = {
 #define ROW(name) { #name ".cu", cuda_text_##name },
   CUDA_FAMILIES(ROW)
 #undef ROW
 };
 
-/* They stand in front of each source, whose key they are a part of. */
-static const struct { const char *name, *text; } headers[] = {
+/* They stand in front of each source, whose key they are a part of; the last behind what is
+** defined. */
+static const struct source_file headers[] = {
   { "prelude.cuh", cuda_text_prelude },
   { "philox.h", cuda_text_philox },
 };
+static const struct source_file team = { "team.cuh", cuda_text_team };
 
 const char *cuda_type(int dtype)
 {
@@ -35,45 +40,120 @@ const char *cuda_type(int dtype)
   return name[dtype];
 }
 
-int cuda_family(
-    int device, enum cuda_family family, const char *defines, const char *name, cu_function *out)
+static void add_file(struct text *t, const struct source_file *f)
+{
+  text_add(t, "#line 1 \"%s\"\n%s\n", f->name, f->text);
+}
+
+static int compile(int device, enum cuda_family family, const char *defines, const char *name,
+    cu_function *out)
 {
   static const char *const options[] = { "--std=c++17", "--fmad=false", NULL };
   struct text t = { 0 };
-  for (int i = 0; i < COUNT(headers); i++)
-    text_add(&t, "#line 1 \"%s\"\n%s\n", headers[i].name, headers[i].text);
+  for (int i = 0; i < COUNT(headers); i++) add_file(&t, &headers[i]);
   for (const char *s = defines + strspn(defines, " "); *s; s += strspn(s, " ")) {
     size_t n = strcspn(s, " "), key = strcspn(s, "= ");
     text_add(&t, "#define %.*s %.*s\n", (int)key, s, (int)(n > key ? n - key - 1 : 0), s + key + 1);
     s += n;
   }
-  text_add(&t, "#line 1 \"%s\"\n%s", families[family].name, families[family].text);
+  add_file(&t, &team);
+  add_file(&t, &families[family]);
   int code = t.lost ? fail(TY_EMEMORY, "out of memory: CUDA source")
                     : cuda_compile(device, t.s, options, name, out);
   text_done(&t);
   return code;
 }
 
-size_t cuda_state_size(const struct call *c) { return sizeof(struct cuda_state); }
+/* -- what was compiled before ------------------------------------------------------------------ */
 
-int cuda_state(const struct call *c, enum cuda_family family, const char *name, cu_function *out,
-    const char *defines, ...)
+enum { BUCKETS = 1024, WORDS = 384 };
+struct family_function {
+  struct family_function *next;
+  int device;
+  enum cuda_family family;
+  const char *name;
+  char defines[WORDS];
+  cu_function f;
+};
+static struct family_function *known[BUCKETS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static struct family_function **bucket_of(const struct family_function *k)
 {
-  struct cuda_state *s = c->state;
-  char words[512];
-  va_list args;
-  if (!s->f) {
-    va_start(args, defines);
-    vsnprintf(words, sizeof words, defines, args);
-    va_end(args);
-    TRY(cuda_family(c->device, family, words, name, &s->f));
-  }
-  *out = s->f;
+  uint32_t h = 2166136261u ^ (uint32_t)(k->device * 64 + k->family);
+  for (const char *s = k->name; *s; s++) h = (h ^ (unsigned char)*s) * 16777619u;
+  for (const char *s = k->defines; *s; s++) h = (h ^ (unsigned char)*s) * 16777619u;
+  return &known[h % BUCKETS];
+}
+
+static const struct family_function *find(
+    const struct family_function *list, const struct family_function *k)
+{
+  for (; list; list = list->next)
+    if (list->device == k->device && list->family == k->family && !strcmp(list->name, k->name) &&
+        !strcmp(list->defines, k->defines))
+      return list;
+  return NULL;
+}
+
+/* Under the lock. */
+static int add_function(struct family_function **head, struct family_function *k)
+{
+  TRY(compile(k->device, k->family, k->defines, k->name, &k->f));
+  struct family_function *made = NEW(struct family_function);
+  NEED(made, TY_EMEMORY, "out of memory");
+  *made = *k;
+  made->next = *head;
+  __atomic_store_n(head, made, __ATOMIC_RELEASE);
   return TY_OK;
 }
 
-int64_t cuda_blocks(int device, int64_t n, int block)
+int cuda_family(int device, enum cuda_family family, const char *name, cu_function *out,
+    const char *defines, ...)
 {
-  int64_t most = (int64_t)cuda_device(device)->processors * (8192 / block);
-  return MAX(MIN((n + block - 1) / block, most), 1);
+  struct family_function k = { .device = device, .family = family, .name = name };
+  va_list args;
+  va_start(args, defines);
+  int n = vsnprintf(k.defines, sizeof k.defines, defines, args);
+  va_end(args);
+  NEED(n < WORDS, TY_EINTERNAL, "%s: too many constants", name);
+  struct family_function **head = bucket_of(&k);
+  const struct family_function *found = find(__atomic_load_n(head, __ATOMIC_ACQUIRE), &k);
+  int code = TY_OK;
+  if (!found) {
+    pthread_mutex_lock(&lock);
+    found = find(*head, &k);
+    if (!found) code = add_function(head, &k);
+    pthread_mutex_unlock(&lock);
+  }
+  *out = found ? found->f : k.f;
+  return code;
+}
+
+/* -- small things ------------------------------------------------------------------------------ */
+
+int64_t cuda_blocks(int device, int64_t n)
+{
+  enum { WAVES = 32 };
+  int64_t most = (int64_t)cuda_device(device)->processors * WAVES;
+  return MAX(MIN((n + CUDA_BLOCK - 1) / CUDA_BLOCK, most), 1);
+}
+
+int cuda_team(int64_t rows, int64_t k, int64_t inner)
+{
+  enum { MANY = 4096, SHORT = 8, LONG = 1024 };
+  if (inner > 1 ? rows >= MANY || k <= 64 : k <= SHORT) return 1;
+  return k <= LONG ? 32 : CUDA_BLOCK;
+}
+
+double cuda_number(const struct call *c, const char *name, double otherwise)
+{
+  bool found;
+  double v = op_number(c->op, c->param, name, &found);
+  return found ? v : otherwise;
+}
+
+int cuda_zero(const struct call *c, const struct operand *x)
+{
+  return x->p ? device_fill(c->device, x->p, 0, desc_bytes(&x->d)) : TY_OK;
 }

@@ -3,10 +3,15 @@
 #pragma once
 #include "cuda/cuda.h"
 
-/* the files of kernels/, by name (sources.c) */
+/* the files of kernels/, by name */
 #define CUDA_FAMILIES(_) \
   _(convert) \
-  _(sum_to)
+  _(reduce) \
+  _(scan) \
+  _(search) \
+  _(softmax) \
+  _(softmax_loss) \
+  _(spread)
 
 enum cuda_family {
 #define ID(name) FAMILY_##name,
@@ -14,27 +19,43 @@ enum cuda_family {
 #undef ID
 };
 
-/* Kernel `name` of a family with `defines`: "T=float N=3", each word one -D. */
-int cuda_family(
-    int device, enum cuda_family family, const char *defines, const char *name, cu_function *out);
+/* threads of a block, in all families */
+enum { CUDA_BLOCK = 256 };
+
+/* Kernel `name` of a family under `defines`, a format: "T=float N=3", each word one #define. What
+** was asked for before is found again by these words. */
+int cuda_family(int device, enum cuda_family family, const char *name, cu_function *out,
+    const char *defines, ...) __attribute__((format(printf, 5, 6)));
 /* name of a dtype in kernels/prelude.cuh: "float", "f16", "i32" ... */
 const char *cuda_type(int dtype);
+/* blocks of CUDA_BLOCK for n threads, at most so many that the device is busy */
+int64_t cuda_blocks(int device, int64_t n);
+/* threads that share a row of k elements, `inner` apart, where there are so many rows
+** (kernels/team.cuh) */
+int  cuda_team(int64_t rows, int64_t k, int64_t inner);
 
-/* What most kernels of families keep as their state: their function, found at the first run. */
-struct cuda_state { cu_function f; };
-size_t cuda_state_size(const struct call *c);
-/* state of the call, with the function that family, defines and name give */
-int cuda_state(const struct call *c, enum cuda_family family, const char *name, cu_function *out,
-    const char *defines, ...) __attribute__((format(printf, 5, 6)));
-/* blocks for n threads in blocks of `block`, at most so many that the device is busy */
-int64_t cuda_blocks(int device, int64_t n, int block);
+/* A parameter of the call's operator; `otherwise` where it has none of that name. */
+double cuda_number(const struct call *c, const char *name, double otherwise);
+static inline bool cuda_flag(const struct call *c, const char *name)
+{
+  return cuda_number(c, name, 0) > 0;
+}
+
+/* A number in the type that kernels compute in (computes<T> of kernels/prelude.cuh). */
+union cuda_scalar { float narrow; double wide; };
+static inline union cuda_scalar cuda_scalar_of(int dtype, double v)
+{
+  union cuda_scalar s = { .wide = v };
+  if (dtype != TY_F64) s.narrow = (float)v;
+  return s;
+}
 
 int cuda_convert(int device, void *dst, int dst_type, const void *src, int src_type, int64_t n);
-int cuda_sum_to(int device, void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d);
-/* the same; add: onto what dst holds */
-int cuda_sum_rows(int device, void *dst, const ty_desc *dst_d, const void *src,
-    const ty_desc *src_d, bool add);
+/* p may be NULL */
+int cuda_zero(const struct call *c, const struct operand *x);
 
 /* tables of kernels, by the names of their files */
 #define CUDA_TABLES(_) \
-  _(matrices)
+  _(matrices) \
+  _(reductions) \
+  _(softmax)

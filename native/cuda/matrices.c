@@ -1,6 +1,6 @@
 /* matrices.c - operators that are products of matrices: FullyConnected, dot, batch_dot,
 ** _linalg_gemm2, each with its gradients. A kernel's state holds the plans of its products. */
-#include "cuda/family.h"
+#include "cuda/fold.h"
 #include "cuda/product.h"
 #include "op/registry.h"
 
@@ -14,20 +14,6 @@ static void plans_done(void *state)
 {
   struct plans *s = state;
   for (int i = 0; i < COUNT(s->of); i++) product_done(s->of[i]);
-}
-
-static bool flag(const struct call *c, const char *name)
-{
-  bool found;
-  double v = op_number(c->op, c->param, name, &found);
-  return found && v > 0;
-}
-
-static double number(const struct call *c, const char *name, double otherwise)
-{
-  bool found;
-  double v = op_number(c->op, c->param, name, &found);
-  return found ? v : otherwise;
 }
 
 /* op(A) (m x k) times op(B) (k x n), packed one behind the other */
@@ -69,7 +55,7 @@ static struct matrices linear_pair(const struct call *c, const ty_desc *x, const
 
 static struct matrices dot_pair(const struct call *c, const ty_desc *a, const ty_desc *b)
 {
-  struct matrices s = { .dtype = a->dtype, .ta = flag(c, "transpose_a"), .tb = flag(c, "transpose_b"),
+  struct matrices s = { .dtype = a->dtype, .ta = cuda_flag(c, "transpose_a"), .tb = cuda_flag(c, "transpose_b"),
     .batch = 1, .alpha = 1 };
   s.k = a->dim[s.ta ? 0 : a->ndim - 1];
   s.m = desc_count(a) / s.k;
@@ -79,8 +65,8 @@ static struct matrices dot_pair(const struct call *c, const ty_desc *a, const ty
 
 static struct matrices batch_pair(const struct call *c, const ty_desc *a, const ty_desc *b)
 {
-  struct matrices s = { .dtype = a->dtype, .ta = flag(c, "transpose_a"), .tb = flag(c, "transpose_b"),
-    .alpha = number(c, "alpha", 1) };
+  struct matrices s = { .dtype = a->dtype, .ta = cuda_flag(c, "transpose_a"), .tb = cuda_flag(c, "transpose_b"),
+    .alpha = cuda_number(c, "alpha", 1) };
   s.m = a->dim[a->ndim - (s.ta ? 1 : 2)];
   s.k = a->dim[a->ndim - (s.ta ? 2 : 1)];
   s.n = b->dim[b->ndim - (s.tb ? 2 : 1)];
@@ -99,7 +85,7 @@ static struct matrices pair_of(const struct call *c, int first)
 
 static const char *refuse_axis(const struct call *c)
 {
-  return !strcmp(c->op->name, "_linalg_gemm2") && number(c, "axis", -2) != -2
+  return !strcmp(c->op->name, "_linalg_gemm2") && cuda_number(c, "axis", -2) != -2
       ? "rows on another axis than the last but one"
       : NULL;
 }
@@ -151,7 +137,9 @@ static size_t backward_scratch(const struct call *c)
 {
   struct matrices s = pair_of(c, 1);
   struct product a = first_gradient(&s, c->add & 1), b = second_gradient(&s, c->add >> 1 & 1);
-  return MAX(product_workspace(c->device, &a), product_workspace(c->device, &b));
+  struct reduce r = cuda_fold_rest(s.dtype, s.m, s.n, 1);
+  size_t products = MAX(product_workspace(c->device, &a), product_workspace(c->device, &b));
+  return c->nout > 2 ? MAX(products, cuda_fold_scratch(&r)) : products;
 }
 
 static int backward(struct call *c)
@@ -164,9 +152,9 @@ static int backward(struct call *c)
     TRY(product_run(c->device, &p, &plans->of[1], s.tb ? g : a, s.tb ? a : g, NULL, c->out[1].p,
         c->tmp));
   if (c->nout > 2 && c->out[2].p) {
-    ty_desc rows = { .dtype = s.dtype, .ndim = 2, .dim = { s.m, s.n } };
-    ty_desc sum = { .dtype = s.dtype, .ndim = 2, .dim = { 1, s.n } };
-    TRY(cuda_sum_rows(c->device, c->out[2].p, &sum, g, &rows, c->add >> 2 & 1));
+    struct reduce r = cuda_fold_rest(s.dtype, s.m, s.n, 1);
+    struct cuda_fold f = { R_SUM, F_PLAIN, s.dtype, g, .y = c->out[2].p, .add = c->add >> 2 & 1 };
+    TRY(cuda_fold(c->device, &r, &f, c->tmp));
   }
   p = first_gradient(&s, c->add & 1);
   if (!c->out[0].p) return TY_OK;

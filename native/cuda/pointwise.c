@@ -3,7 +3,7 @@
 ** on it. Bound by bytes. */
 #include <pthread.h>
 #include "cuda/cuda.h"
-#include "cuda/family.h"
+#include "cuda/fold.h"
 
 enum { BLOCK = 256, WAVES = 16 };
 

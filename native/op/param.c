@@ -268,3 +268,9 @@ double op_number(const struct op *op, const void *param, const char *key, bool *
   if (!*found) return NAN;
   return p->type == P_FLOAT ? *(const double *)field : (double)*(const int64_t *)field;
 }
+
+const struct dims *op_dims(const struct op *op, const void *param, const char *key)
+{
+  const struct param *p = find_param(op, key);
+  return p && p->type == P_SHAPE ? (const void *)((const char *)param + p->at) : NULL;
+}

@@ -11,6 +11,8 @@ const char *param_type(const struct param *p, char *buffer, size_t size);
 bool   op_has_param(const struct op *op, const char *key);
 /* value of a numeric parameter */
 double op_number(const struct op *op, const void *param, const char *key, bool *found);
+/* a parameter that is a list of axes or sizes; NULL: there is none of that name */
+const struct dims *op_dims(const struct op *op, const void *param, const char *key);
 /* the parameter that counts the inputs; "": they are as many as are given; NULL: not variadic */
 const char *op_variadic(const struct op *op);
 const ty_attr *op_counted(

@@ -4,13 +4,17 @@
 local ffi = require "ffi"
 local ty = require "tycho"
 
+-- The array, and its elements, from 0.
 local function filled(shape, dtype)
-  local x = ty.nd.zeros{ shape = shape, dtype = dtype }
-  local p = ffi.cast(dtype == "float64" and "double *" or "float *", x:data())
-  for i = 0, x.size - 1 do
+  local p, n = {}, shape[1] * shape[2] * shape[3]
+  for i = 0, n - 1 do
     p[i] = (i * 7919 + math.floor(i / 13)) % 17 - 5
   end
-  return x, p
+  local values = {}
+  for i = 1, n do
+    values[i] = p[i - 1]
+  end
+  return ty.nd.array{ values, dtype = dtype }:reshape(shape), p
 end
 
 -- Sum and greatest element over the middle axis of outer x middle x inner.

@@ -10,6 +10,7 @@ typedef unsigned short u16;
 typedef unsigned char u8;
 typedef signed char i8;
 #define FN static __device__ __forceinline__
+#define FN_IN_STRUCT __device__ __forceinline__
 #if defined(__CUDACC_RTC__) && !defined(__CUDASIM__)
 typedef unsigned uint32_t;
 typedef int int32_t;
@@ -53,12 +54,16 @@ struct f16 { u16 bits; };
 struct bf16 { u16 bits; };
 struct bool8 { u8 byte; };
 
-// The type in which sums of T are made: float for half types, else float, double or 64-bit integers.
+// The type in which sums of T are made: float for half types, else double or 64-bit integers.
 template <typename T> struct accumulates { typedef i64 type; };
-template <> struct accumulates<float> { typedef float type; };
+template <> struct accumulates<float> { typedef double type; };
 template <> struct accumulates<double> { typedef double type; };
 template <> struct accumulates<f16> { typedef float type; };
 template <> struct accumulates<bf16> { typedef float type; };
+
+// The type in which elements are computed: double for double, else float.
+template <typename T> struct computes { typedef float type; };
+template <> struct computes<double> { typedef double type; };
 
 // get<A>(x): the number x as an A (float, double, i32, i64).
 template <typename A> FN A whole_or_real(double v) { return (A)v; }
@@ -93,6 +98,34 @@ template <typename A> FN void set(u8 &to, A v) { to = (u8)as_i32(v); }
 template <typename A> FN void set(i8 &to, A v) { to = (i8)as_i32(v); }
 template <typename A> FN void set(i32 &to, A v) { to = as_i32(v); }
 template <typename A> FN void set(i64 &to, A v) { to = as_i64(v); }
+
+FN float exp_of(float x) { return expf(x); }
+FN double exp_of(double x) { return exp(x); }
+FN float log_of(float x) { return logf(x); }
+FN double log_of(double x) { return log(x); }
+FN float sqrt_of(float x) { return sqrtf(x); }
+FN double sqrt_of(double x) { return sqrt(x); }
+template <typename A> FN A infinity() { return (A)__uint_as_float(0x7f800000u); }
+
+FN bool is_nan(float v) { return v != v; }
+FN bool is_nan(double v) { return v != v; }
+FN bool is_nan(i64) { return false; }
+// integers wrap
+FN i64 plus(i64 a, i64 b) { return (i64)((u64)a + (u64)b); }
+FN i64 times(i64 a, i64 b) { return (i64)((u64)a * (u64)b); }
+FN float plus(float a, float b) { return a + b; }
+FN float times(float a, float b) { return a * b; }
+FN double plus(double a, double b) { return a + b; }
+FN double times(double a, double b) { return a * b; }
+FN i64 over(i64 a, i64 b) { return b == 0 ? 0 : b == -1 ? times(a, -1) : a / b; }
+FN float over(float a, float b) { return a / b; }
+FN double over(double a, double b) { return a / b; }
+FN float lowest(float) { return -infinity<float>(); }
+FN double lowest(double) { return -infinity<double>(); }
+FN i64 lowest(i64) { return (i64)0x8000000000000000ULL; }
+FN float highest(float) { return infinity<float>(); }
+FN double highest(double) { return infinity<double>(); }
+FN i64 highest(i64) { return 0x7fffffffffffffffLL; }
 
 // Every element of a loop over n, whatever the grid.
 #define EACH(i, n) \

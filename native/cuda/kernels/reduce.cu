@@ -1,0 +1,118 @@
+// reduce.cu - folds over axes. The shape is groups of axes that alternate between kept and reduced.
+// Method: a team a result, whose threads walk the reduced groups in strides and join in a fixed
+// tree; a thread a result where neighbours in memory are neighbouring results. Where results are
+// few, the reduced elements are cut into parts, by the shape alone, which a second kernel joins.
+// Floats are folded in double, half types in float, integers in 64 bits. Bound: bytes, one read.
+#ifndef T
+#include "prelude.cuh"
+#define T float
+#define TO float
+#define FOLDING fold_sum
+#define FINISH 0     // 1: over the count; 2: square root
+#define ADD 0        // onto what is there
+#define KEPT 2       // groups
+#define FOLDED 1
+#define TEAM 256
+#include "team.cuh"
+#endif
+
+typedef accumulates<T>::type A;
+
+// -- folds: a starts, takes v (c: centre, w: a second array's element), joins b -----------------
+
+struct fold_adds {
+  static FN_IN_STRUCT A start() { return 0; }
+  FN_IN_STRUCT A operator()(A a, A b) const { return plus(a, b); }
+};
+struct fold_multiplies {
+  static FN_IN_STRUCT A start() { return 1; }
+  FN_IN_STRUCT A operator()(A a, A b) const { return times(a, b); }
+};
+// NaN is the extreme of what it occurs in.
+struct fold_max {
+  static FN_IN_STRUCT A start() { return lowest(A()); }
+  static FN_IN_STRUCT A step(A a, A v, A, A) { return v > a || is_nan(v) ? v : a; }
+  FN_IN_STRUCT A operator()(A a, A b) const { return step(a, b, 0, 0); }
+};
+struct fold_min {
+  static FN_IN_STRUCT A start() { return highest(A()); }
+  static FN_IN_STRUCT A step(A a, A v, A, A) { return v < a || is_nan(v) ? v : a; }
+  FN_IN_STRUCT A operator()(A a, A b) const { return step(a, b, 0, 0); }
+};
+
+#define FOLD(name, base, expression) \
+  struct name : base { \
+    static FN_IN_STRUCT A step(A a, A v, A c, A w) { return base()(a, expression); } \
+  };
+FOLD(fold_sum,     fold_adds,       v)
+FOLD(fold_nansum,  fold_adds,       is_nan(v) ? 0 : v)
+FOLD(fold_abs,     fold_adds,       v < 0 ? times(v, -1) : v)
+FOLD(fold_square,  fold_adds,       times(v, v))
+FOLD(fold_prod,    fold_multiplies, v)
+FOLD(fold_nanprod, fold_multiplies, is_nan(v) ? 1 : v)
+FOLD(fold_spread,  fold_adds,       times(v - c, v - c))
+FOLD(fold_dot,     fold_adds,       times(v, w - c))
+
+// -- folding ----------------------------------------------------------------------------------
+
+struct fold_args {
+  i64 results, count, parts;
+  i64 kept[KEPT][2];     // size, stride; outermost first
+  i64 folded[FOLDED][2];
+};
+
+// a mean of integers is that of a sum in their own type
+FN A narrowed(A a)
+{
+  bool whole = (A)0.5 == 0;
+  TO y;
+  set(y, a);
+  return whole ? get<A>(y) : a;
+}
+
+FN A finished(A a, i64 count)
+{
+  if (FINISH == 1) return over(narrowed(a), (A)count);
+  return FINISH == 2 ? (A)sqrt_of((double)a) : a;
+}
+
+FN void store(TO &y, A a, i64 count)
+{
+  A v = finished(a, count);
+  set(y, ADD ? plus(v, get<A>(y)) : v);
+}
+
+// part: of parts results; NULL: there is one part
+extern "C" __global__ void fold(TO *y, A *part, const T *x, const T *w, const TO *centre,
+    const struct fold_args __grid_constant__ s)
+{
+  EACH_ROW(u, s.results * s.parts)
+  {
+    i64 to = u % s.results, p = u / s.results;
+    i64 begin = p * s.count / s.parts, end = (p + 1) * s.count / s.parts;
+    INDEX from = place_of<KEPT>((INDEX)to, s.kept);
+    A c = centre ? get<A>(centre[to]) : 0, a = FOLDING::start();
+    EACH_OF_TEAM(i, begin, end)
+    {
+      INDEX at = from + place_of<FOLDED>((INDEX)i, s.folded);
+      a = FOLDING::step(a, get<A>(x[at]), c, w ? get<A>(w[at]) : 0);
+    }
+    a = team_fold(a, FOLDING());
+    if (!LEADS) continue;
+    if (part)
+      part[u] = a;
+    else
+      store(y[to], a, s.count);
+  }
+}
+
+extern "C" __global__ void join_parts(TO *y, const A *part, i64 results, i64 parts, i64 count)
+{
+  EACH_ROW(to, results)
+  {
+    A a = FOLDING::start();
+    EACH_OF_TEAM(p, 0, parts) a = FOLDING()(a, part[p * results + to]);
+    a = team_fold(a, FOLDING());
+    if (LEADS) store(y[to], a, count);
+  }
+}

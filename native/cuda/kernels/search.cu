@@ -1,0 +1,38 @@
+// search.cu - the place of the first greatest (or least) element of each row of k elements that are
+// `inner` apart; NaN is more extreme than any number. Method: a team a row, which folds the extreme
+// and then looks for it. Bound: bytes, one read; the second comes from the cache.
+#ifndef T
+#include "prelude.cuh"
+#define T float      // data and places
+#define LEAST 0
+#define TEAM 32
+#include "team.cuh"
+#endif
+
+typedef accumulates<T>::type A;
+
+struct join_extreme {
+  FN_IN_STRUCT A operator()(A a, A b) const
+  {
+    return (LEAST ? b < a : b > a) || is_nan(b) ? b : a;
+  }
+};
+
+extern "C" __global__ void place_of_extreme(T *y, const T *x, i64 rows, i64 k, i64 inner)
+{
+  EACH_ROW(row, rows)
+  {
+    const T *from = x + row_start(row, k, inner);
+    A best = LEAST ? highest(A()) : lowest(A());
+    EACH_OF_TEAM(j, 0, k) best = join_extreme()(best, get<A>(from[j * inner]));
+    best = team_fold(best, join_extreme());
+    i64 place = k;
+    EACH_OF_TEAM(j, 0, k)
+    {
+      A v = get<A>(from[j * inner]);
+      if (place == k && (v == best || (is_nan(v) && is_nan(best)))) place = j;
+    }
+    place = team_least(place);
+    if (LEADS) set(y[row], place < k ? place : 0);
+  }
+}

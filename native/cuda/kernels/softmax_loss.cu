@@ -1,0 +1,85 @@
+// softmax_loss.cu - the gradient of SoftmaxOutput, and softmax_cross_entropy with its gradient.
+// Method: a team a row. Bound: bytes, one read and one write.
+#ifndef T
+#include "prelude.cuh"
+#define T float      // data
+#define TO float     // softmax, or the gradient of data
+#define LABEL i32
+#define TEAM 32
+#include "team.cuh"
+#endif
+
+typedef computes<TO>::type C;
+typedef accumulates<TO>::type A;
+
+// The gradient of SoftmaxOutput with class numbers as labels, of softmax p; over `valid` labels
+// if given. hit, other: what is taken from the probability of the label's class, of the others.
+struct loss_args {
+  i64 rows, k, inner, ignored;
+  double scale, hit, other;
+  i32 ignores;
+};
+
+extern "C" __global__ void softmax_loss(TO *dx, const TO *p, const LABEL *label, const TO *head,
+    const i64 *valid, const struct loss_args __grid_constant__ x)
+{
+  C scale = (C)(valid ? x.scale / (double)(*valid > 1 ? *valid : 1) : x.scale);
+  EACH_ROW(row, x.rows)
+  {
+    i64 at = row_start(row, x.k, x.inner), l = get<i64>(label[row]);
+    EACH_OF_TEAM(j, 0, x.k)
+    {
+      i64 e = at + j * x.inner;
+      C d = (get<C>(p[e]) - (C)(j == l ? x.hit : x.other)) * scale;
+      if (x.ignores && l == x.ignored) d = 0;
+      set(dx[e], head ? d * get<C>(head[e]) : d);
+    }
+  }
+}
+
+// The same with probabilities as labels, element by element.
+extern "C" __global__ void probability_loss(
+    TO *dx, const TO *p, const LABEL *label, const TO *head, i64 n, C scale)
+{
+  EACH(i, n)
+  {
+    C d = (get<C>(p[i]) - get<C>(label[i])) * scale;
+    set(dx[i], head ? d * get<C>(head[i]) : d);
+  }
+}
+
+// labels other than the ignored one, by one team
+extern "C" __global__ void count_valid(i64 *valid, const LABEL *label, i64 n, i64 ignored)
+{
+  i64 count = 0;
+  EACH_OF_TEAM(i, 0, n) count += get<i64>(label[i]) != ignored;
+  count = team_sum(count);
+  if (LEADS) *valid = count;
+}
+
+// -log of the softmax at each row's label
+extern "C" __global__ void cross_entropy(
+    double *loss, const T *x, const LABEL *label, i64 rows, i64 k)
+{
+  EACH_ROW(row, rows)
+  {
+    soft_row<C> s = soft_sums<A>(x + row * k, k, 1, (C)1);
+    C p = exp_of(get<C>(x[row * k + index_at(label[row], k)]) - s.greatest) / s.total;
+    if (LEADS) loss[row] = -log_of(p <= (C)1e-8 ? (double)1e-8 : (double)p);
+  }
+}
+
+extern "C" __global__ void cross_entropy_back(
+    TO *dx, const T *x, const LABEL *label, const T *head, i64 rows, i64 k)
+{
+  EACH_ROW(row, rows)
+  {
+    soft_row<C> s = soft_sums<A>(x + row * k, k, 1, (C)1);
+    i64 hit = index_at(label[row], k);
+    EACH_OF_TEAM(j, 0, k)
+    {
+      C p = exp_of(get<C>(x[row * k + j]) - s.greatest) / s.total;
+      set(dx[row * k + j], (p - (C)(j == hit)) * get<C>(head[0]));
+    }
+  }
+}

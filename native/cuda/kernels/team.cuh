@@ -1,0 +1,89 @@
+// team.cuh - threads that share a row: TEAM (1, 32 or 256) neighbours in blocks of 256. With 1 a
+// thread walks a row alone, which suits short rows, and rows whose elements lie apart while their
+// neighbours lie side by side. What a team folds, each of its threads gets, from the same tree
+// whatever the grid: equal bits on each run.
+#pragma once
+#ifndef TEAM
+#define TEAM 1
+#endif
+// A 64-bit index costs a division of 64 bits; INDEX=u32 where all fit.
+#ifndef INDEX
+#define INDEX i64
+#endif
+
+// Where element i lies in groups of axes, each a size and a stride, outermost first.
+template <int N> FN INDEX place_of(INDEX i, const i64 (&group)[N][2])
+{
+  INDEX at = 0;
+  for (int d = N - 1; d > 0; d--) {
+    at += i % (INDEX)group[d][0] * (INDEX)group[d][1];
+    i /= (INDEX)group[d][0];
+  }
+  return at + i * (INDEX)group[0][1];
+}
+
+#define EACH_ROW(row, rows) \
+  for (i64 row = ((i64)blockIdx.x * blockDim.x + threadIdx.x) / TEAM; row < (rows); \
+       row += (i64)gridDim.x * blockDim.x / TEAM)
+#define EACH_OF_TEAM(j, from, to) for (i64 j = (from) + threadIdx.x % TEAM; j < (to); j += TEAM)
+#define LEADS (threadIdx.x % TEAM == 0)
+
+template <typename F, typename A> FN A team_fold(A v, F join)
+{
+  for (int n = TEAM < 32 ? TEAM / 2 : 16; n; n /= 2) v = join(v, __shfl_xor_sync(~0u, v, n));
+#if TEAM > 32
+  __shared__ A part[TEAM / 32];
+  __syncthreads();
+  if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = v;
+  __syncthreads();
+  v = part[0];
+  for (int i = 1; i < TEAM / 32; i++) v = join(v, part[i]);
+#endif
+  return v;
+}
+
+struct join_sum {
+  template <typename A> FN_IN_STRUCT A operator()(A a, A b) const { return a + b; }
+};
+// NaN never wins.
+struct join_max {
+  template <typename A> FN_IN_STRUCT A operator()(A a, A b) const { return b > a ? b : a; }
+};
+struct join_least {
+  template <typename A> FN_IN_STRUCT A operator()(A a, A b) const { return b < a ? b : a; }
+};
+template <typename A> FN A team_sum(A v) { return team_fold(v, join_sum()); }
+template <typename A> FN A team_max(A v) { return team_fold(v, join_max()); }
+template <typename A> FN A team_least(A v) { return team_fold(v, join_least()); }
+
+// -- rows of k elements, `inner` apart, in an array (outer, k, inner) ------------------------------
+
+FN i64 row_start(i64 row, i64 k, i64 inner)
+{
+  return inner == 1 ? row * k : row / inner * k * inner + row % inner;
+}
+
+// A number as an index 0 .. n - 1: truncated and clipped.
+template <typename N> FN i64 index_at(N x, i64 n)
+{
+  double v = get<double>(x);
+  return v > 0 ? v >= (double)n ? n - 1 : (i64)v : 0;
+}
+
+template <typename C> struct soft_row { C greatest, total; };
+
+// The greatest element under the sign of `scale`, and the sum of exponentials below it, made in A.
+template <typename A, typename N, typename C> FN soft_row<C> soft_sums(
+    const N *x, i64 n, i64 inner, C scale)
+{
+  C sign = scale < 0 ? -1 : 1, most = -infinity<C>();
+  A total = 0;
+  EACH_OF_TEAM(j, 0, n)
+  {
+    C v = get<C>(x[j * inner]) * sign;
+    most = v > most ? v : most;
+  }
+  most = team_max(most) * sign;
+  EACH_OF_TEAM(j, 0, n) total += exp_of((get<C>(x[j * inner]) - most) * scale);
+  return { most, (C)team_sum(total) };
+}

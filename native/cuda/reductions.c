@@ -1,0 +1,288 @@
+/* reductions.c - folds over axes (kernels/reduce.cu): sum, mean, prod, max, min, norm, moments and
+** their gradients; places of extremes; running sums; the sums of broadcasting. */
+#include "cuda/fold.h"
+#include "kernel/vec/vec.h"
+
+/* -- folds ------------------------------------------------------------------------------------- */
+
+/* A byte is a number here, as on the CPU. */
+static int number_type(int dtype) { return dtype == TY_BOOL ? TY_U8 : dtype; }
+
+static const char *index_type(int64_t n) { return n <= INT32_MAX ? "u32" : "i64"; }
+
+struct fold_plan { int team; int64_t parts; };
+
+/* Enough threads for a large device, each with elements enough; from the shape alone. */
+static struct fold_plan plan_of(const struct reduce *r)
+{
+  enum { THREADS = 1 << 18, EACH = 16, PARTS = 1024 };
+  struct fold_plan p = { r->inner ? cuda_team(r->out, r->count, 1) : 1, 1 };
+  int64_t most = MIN(MIN(PARTS, r->count / (p.team * EACH)), THREADS / (r->out * p.team));
+  p.parts = MAX(most, 1);
+  return p;
+}
+
+size_t cuda_fold_scratch(const struct reduce *r)
+{
+  int64_t parts = plan_of(r).parts;
+  return parts > 1 ? sizeof(double) * (size_t)(parts * r->out) : 0;
+}
+
+/* Sizes and strides of the groups that stay, or go; one of size 1 where there is none. */
+static int groups_of(const struct reduce *r, bool kept, int64_t *out)
+{
+  int n = 0;
+  for (int i = 0; i < r->n; i++)
+    if ((r->to[i] != 0) == kept) {
+      out[2 * n] = r->dim[i];
+      out[2 * n++ + 1] = r->from[i];
+    }
+  if (!n) out[0] = 1, out[1] = 0, n = 1;
+  return n;
+}
+
+static const char *const fold_name[] = { [R_SUM] = "fold_sum", [R_NANSUM] = "fold_nansum",
+  [R_ABS] = "fold_abs", [R_SQUARE] = "fold_square", [R_PROD] = "fold_prod",
+  [R_NANPROD] = "fold_nanprod", [R_MAX] = "fold_max", [R_MIN] = "fold_min",
+  [R_SPREAD] = "fold_spread", [R_DOT] = "fold_dot" };
+
+int cuda_fold(int device, const struct reduce *r, const struct cuda_fold *f, void *tmp)
+{
+  struct fold_plan p = plan_of(r);
+  int64_t args[3 + 2 * R_AXES] = { r->out, r->count, tmp ? p.parts : 1 };
+  int kept = groups_of(r, true, args + 3), folded = groups_of(r, false, args + 3 + 2 * kept);
+  const char *from = cuda_type(number_type(r->dtype)), *to = cuda_type(number_type(f->to));
+  void *part = args[2] > 1 ? tmp : NULL;
+  cu_function run, join;
+  TRY(cuda_family(device, FAMILY_reduce, "fold", &run, "T=%s TO=%s FOLDING=%s FINISH=%d ADD=%d "
+      "KEPT=%d FOLDED=%d TEAM=%d INDEX=%s", from, to, fold_name[f->kind], f->finish, f->add, kept,
+      folded, p.team, index_type(r->in)));
+  void *y = f->y;
+  const void *x = f->x, *other = f->other, *centre = f->centre;
+  void *params[] = { &y, &part, &x, &other, &centre, args };
+  TRY(cuda_launch(device, run, cuda_blocks(device, args[0] * args[2] * p.team), CUDA_BLOCK, 0,
+      params));
+  if (!part) return TY_OK;
+  int team = r->out < 4096 ? 32 : 1;
+  TRY(cuda_family(device, FAMILY_reduce, "join_parts", &join, "T=%s TO=%s FOLDING=%s FINISH=%d "
+      "ADD=%d KEPT=1 FOLDED=1 TEAM=%d", from, to, fold_name[f->kind], f->finish, f->add, team));
+  void *more[] = { &y, &part, &args[0], &args[2], &args[1] };
+  return cuda_launch(device, join, cuda_blocks(device, r->out * team), CUDA_BLOCK, 0, more);
+}
+
+struct reduce cuda_fold_rest(int dtype, int64_t outer, int64_t k, int64_t inner)
+{
+  struct reduce r;
+  reduce_plan_axes(dtype, 3, (int64_t[]){ outer, k, inner }, 1 | 4, &r);
+  return r;
+}
+
+/* -- the sums of broadcasting ------------------------------------------------------------------ */
+
+static int sum_plan(const ty_desc *dst, const ty_desc *src, struct reduce *r)
+{
+  char x[160], y[160];
+  uint32_t axes = 0;
+  for (int i = 0; i < src->ndim; i++) {
+    int k = i - src->ndim + dst->ndim;
+    int64_t size = k >= 0 ? dst->dim[k] : 1;
+    if (size != 1 && size != src->dim[i])
+      return fail(TY_ESHAPE, "a sum of shape %s from %s is not possible",
+          text_shape(dst, x, sizeof x), text_shape(src, y, sizeof y));
+    if (size == 1) axes |= 1u << i;
+  }
+  reduce_plan(src, axes, r);
+  return TY_OK;
+}
+
+int cuda_sum_to(int device, void *dst, const ty_desc *dst_d, const void *src, const ty_desc *src_d)
+{
+  struct reduce r;
+  TRY(sum_plan(dst_d, src_d, &r));
+  struct cuda_fold f = { R_SUM, F_PLAIN, dst_d->dtype, src, .y = dst };
+  return cuda_fold(device, &r, &f, NULL);
+}
+
+/* -- operators --------------------------------------------------------------------------------- */
+
+static uint32_t axes_of(const struct call *c, int ndim)
+{
+  const struct dims *axis = op_dims(c->op, c->param, "axis");
+  if (!axis) axis = op_dims(c->op, c->param, "axes");
+  uint32_t mask = 0, all = (1u << ndim) - 1;
+  if (!axis || axis->n <= 0) return all;
+  for (int i = 0; i < axis->n; i++)
+    mask |= 1u << (axis->d[i] < 0 ? axis->d[i] + ndim : axis->d[i]);
+  return cuda_flag(c, "exclude") ? all & ~mask : mask;
+}
+
+static struct reduce reduce_of(const struct call *c, const ty_desc *data)
+{
+  struct reduce r;
+  reduce_plan(data, axes_of(c, data->ndim), &r);
+  return r;
+}
+
+static size_t fold_scratch(const struct call *c)
+{
+  struct reduce r = reduce_of(c, &c->in[0].d);
+  return cuda_fold_scratch(&r);
+}
+
+struct fold_op { const char *name; int kind, finish, back; };
+static const struct fold_op fold_ops[] = {
+  { "sum",         R_SUM,     F_PLAIN, B_SUM },
+  { "mean",        R_SUM,     F_MEAN,  B_SUM },
+  { "nansum",      R_NANSUM,  F_PLAIN, B_NANSUM },
+  { "prod",        R_PROD,    F_PLAIN, B_PROD },
+  { "nanprod",     R_NANPROD, F_PLAIN, B_NANPROD },
+  { "max",         R_MAX,     F_PLAIN, B_EQUAL },
+  { "min",         R_MIN,     F_PLAIN, B_EQUAL },
+  { "_square_sum", R_SQUARE,  F_PLAIN, B_SQUARE },
+};
+
+static struct fold_op kind_of(const struct call *c)
+{
+  for (int i = 0; i < COUNT(fold_ops); i++)
+    if (!strcmp(c->op->name, fold_ops[i].name)) return fold_ops[i];
+  return cuda_number(c, "ord", 2) == 1 ? (struct fold_op){ "norm", R_ABS, F_PLAIN, B_SIGN }
+                                       : (struct fold_op){ "norm", R_SQUARE, F_ROOT, B_ROOT };
+}
+
+static int fold_forward(struct call *c)
+{
+  struct reduce r = reduce_of(c, &c->in[0].d);
+  struct fold_op k = kind_of(c);
+  struct cuda_fold f = { k.kind, k.finish, c->out[0].d.dtype, c->in[0].p, NULL, NULL, c->out[0].p,
+    c->add & 1 };
+  return cuda_fold(c->device, &r, &f, c->tmp);
+}
+
+static int spread(const struct call *c, int back, const struct reduce *r, const void *x,
+    const void *y, const void *h, double scale)
+{
+  void *dx = c->out[0].p;
+  const void *g = c->in[0].p;
+  int64_t args[2 + 2 * R_AXES] = { r->in };
+  cu_function run;
+  if (!dx) return TY_OK;
+  memcpy(&args[1], &scale, sizeof scale);
+  for (int i = 0; i < r->n; i++) args[2 + 2 * i] = r->dim[i], args[3 + 2 * i] = r->to[i];
+  TRY(cuda_family(c->device, FAMILY_spread, "fold_back", &run, "T=%s BACK=%d GROUPS=%d INDEX=%s",
+      cuda_type(number_type(r->dtype)), back, r->n, index_type(r->in)));
+  void *params[] = { &dx, &x, &y, &g, &h, args };
+  return cuda_launch(c->device, run, cuda_blocks(c->device, r->in), CUDA_BLOCK, 0, params);
+}
+
+/* in: head gradient, then data and result as the kind needs */
+static int fold_backward(struct call *c)
+{
+  struct reduce r = reduce_of(c, &c->out[0].d);
+  struct fold_op k = kind_of(c);
+  const void *x = c->nin > 1 ? c->in[1].p : NULL, *y = c->nin > 2 ? c->in[2].p : NULL;
+  return spread(c, k.back, &r, x, y, NULL, k.finish == F_MEAN ? 1 / (double)r.count : 1);
+}
+
+/* a mean of our own, in case nobody wants output 0; then the folds' */
+static size_t mean_bytes(const struct call *c) { return align_up(desc_bytes(&c->out[0].d), ALIGN); }
+static size_t moments_scratch(const struct call *c) { return mean_bytes(c) + fold_scratch(c); }
+
+static int moments_forward(struct call *c)
+{
+  struct reduce r = reduce_of(c, &c->in[0].d);
+  void *mean = c->out[0].p ? c->out[0].p : c->tmp, *tmp = (char *)c->tmp + mean_bytes(c);
+  struct cuda_fold f = { R_SUM, F_MEAN, r.dtype, c->in[0].p, NULL, NULL, mean };
+  TRY(cuda_fold(c->device, &r, &f, tmp));
+  f.kind = R_SPREAD;
+  f.centre = mean;
+  f.y = c->out[1].p;
+  return f.y ? cuda_fold(c->device, &r, &f, tmp) : TY_OK;
+}
+
+/* in: two head gradients, data, mean */
+static int moments_backward(struct call *c)
+{
+  struct reduce r = reduce_of(c, &c->out[0].d);
+  return spread(c, B_SPREAD, &r, c->in[2].p, c->in[3].p, c->in[1].p, 1 / (double)r.count);
+}
+
+/* -- rows along one axis ----------------------------------------------------------------------- */
+
+/* NONE: the flattened array */
+static struct split axis_split(const ty_desc *d, double axis)
+{
+  if (axis < -TY_MAXDIM) return (struct split){ 1, desc_count(d), 1 };
+  return split_at(d, (int)axis + (axis < 0 ? d->ndim : 0));
+}
+
+static int place_forward(struct call *c)
+{
+  const ty_desc *d = &c->in[0].d;
+  struct split s = axis_split(d, cuda_number(c, "axis", 1));
+  int64_t rows = s.outer * s.inner;
+  int team = cuda_team(rows, s.k, s.inner);
+  cu_function run;
+  bool least = !strcmp(c->op->name, "argmin");
+  TRY(cuda_family(c->device, FAMILY_search, "place_of_extreme", &run, "T=%s LEAST=%d TEAM=%d",
+      cuda_type(number_type(d->dtype)), least, team));
+  void *params[] = { &c->out[0].p, &c->in[0].p, &rows, &s.k, &s.inner };
+  return cuda_launch(c->device, run, cuda_blocks(c->device, rows * team), CUDA_BLOCK, 0, params);
+}
+
+static int running_sums(struct call *c, int32_t back)
+{
+  const ty_desc *d = &c->in[0].d;
+  struct split s = axis_split(d, cuda_number(c, "axis", 0));
+  int64_t rows = s.outer * s.inner;
+  cu_function run;
+  if (!c->out[0].p) return TY_OK;
+  TRY(cuda_family(c->device, FAMILY_scan, "running_sums", &run, "T=%s TO=%s",
+      cuda_type(number_type(d->dtype)), cuda_type(number_type(c->out[0].d.dtype))));
+  void *params[] = { &c->out[0].p, &c->in[0].p, &rows, &s.k, &s.inner, &back };
+  return cuda_launch(c->device, run, cuda_blocks(c->device, rows), CUDA_BLOCK, 0, params);
+}
+
+static int running_forward(struct call *c) { return running_sums(c, false); }
+static int running_backward(struct call *c) { return running_sums(c, true); }
+
+/* -- the table --------------------------------------------------------------------------------- */
+
+static const struct kernel folds[] = {
+  { .name = "fold", .run = fold_forward, .types = T_ANY, .scratch = fold_scratch, .add = 1 }, { 0 }
+};
+static const struct kernel folds_back[] = {
+  { .name = "spread", .run = fold_backward, .types = T_ANY }, { 0 }
+};
+static const struct kernel moments[] = {
+  { .name = "fold", .run = moments_forward, .types = T_ANY, .scratch = moments_scratch }, { 0 }
+};
+static const struct kernel moments_back[] = {
+  { .name = "spread", .run = moments_backward, .types = T_ANY }, { 0 }
+};
+static const struct kernel places[] = {
+  { .name = "search", .run = place_forward, .types = T_ANY }, { 0 }
+};
+static const struct kernel running[] = {
+  { .name = "lines", .run = running_forward, .types = T_ANY }, { 0 }
+};
+static const struct kernel running_back[] = {
+  { .name = "lines", .run = running_backward, .types = T_ANY }, { 0 }
+};
+
+const struct op_kernels cuda_reductions[] = {
+  { "sum", folds, folds_back },
+  { "mean", folds, folds_back },
+  { "nansum", folds, folds_back },
+  { "prod", folds, folds_back },
+  { "nanprod", folds, folds_back },
+  { "max", folds, folds_back },
+  { "min", folds, folds_back },
+  { "_square_sum", folds, folds_back },
+  { "norm", folds, folds_back },
+  { "moments", moments, moments_back },
+  { "argmax", places, NULL },
+  { "argmin", places, NULL },
+  { "argmax_channel", places, NULL },
+  { "_np_cumsum", running, running_back },
+  { 0 }
+};

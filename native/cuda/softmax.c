@@ -1,0 +1,227 @@
+/* softmax.c - softmax, log_softmax, softmin, SoftmaxActivation, SoftmaxOutput,
+** softmax_cross_entropy, and their gradients (kernels/softmax.cu, softmax_loss.cu). */
+#include "cuda/fold.h"
+#include "kernel/vec/vec.h"
+
+/* -- softmax along an axis --------------------------------------------------------------------- */
+
+static const char *const kinds[] = { "softmax", "log_softmax", "softmin", "SoftmaxActivation",
+  "SoftmaxOutput" };
+enum { SOFT, LOG_SOFT, SOFT_MIN, SOFT_ACTIVATION, SOFT_OUTPUT };
+
+static int kind_of(const struct call *c)
+{
+  int i = 0;
+  while (i < COUNT(kinds) && strcmp(kinds[i], c->op->name)) i++;
+  return i;
+}
+
+/* SoftmaxActivation: 0 is over axis 1. SoftmaxOutput: see its description. */
+static struct split split_of(const struct call *c, const ty_desc *d)
+{
+  int axis = (int)cuda_number(c, "axis", -1), kind = kind_of(c);
+  if (kind == SOFT_OUTPUT) {
+    if (cuda_flag(c, "multi_output") && d->ndim > 1) return split_at(d, 1);
+    if (cuda_flag(c, "preserve_shape")) return split_at(d, d->ndim - 1);
+    return (struct split){ d->dim[0], desc_count(d) / d->dim[0], 1 };
+  }
+  if (kind == SOFT_ACTIVATION) axis = cuda_number(c, "mode", 1) == 0 && d->ndim > 1 ? 1 : -1;
+  return split_at(d, axis < 0 ? axis + d->ndim : axis);
+}
+
+static double scale_of(const struct call *c)
+{
+  double t = cuda_number(c, "temperature", 1), scale = isnan(t) ? 1 : 1 / t;
+  return kind_of(c) == SOFT_MIN ? -scale : scale;
+}
+
+static const char *soft_refuse(const struct call *c)
+{
+  return dtype_float(c->in[0].d.dtype) && dtype_float(c->out[0].d.dtype)
+      ? NULL
+      : "data is not of a float dtype";
+}
+
+static int soft_family(const struct call *c, const char *name, int data, int soft, int length,
+    int team, cu_function *out)
+{
+  return cuda_family(c->device, FAMILY_softmax, name, out, "T=%s TO=%s LENGTH=%s LOG=%d TEAM=%d",
+      cuda_type(data), cuda_type(soft), cuda_type(length), kind_of(c) == LOG_SOFT, team);
+}
+
+static int soft_forward(struct call *c)
+{
+  struct split s = split_of(c, &c->in[0].d);
+  int64_t rows = s.outer * s.inner;
+  int team = cuda_team(rows, s.k, s.inner), to = c->out[0].d.dtype;
+  bool lengths = c->nin > 1 && kind_of(c) == SOFT;
+  union cuda_scalar scale = cuda_scalar_of(to, scale_of(c));
+  void *length = lengths ? c->in[1].p : NULL;
+  cu_function f;
+  if (!c->out[0].p) return TY_OK;
+  int counts = lengths ? c->in[1].d.dtype : TY_I32;
+  TRY(soft_family(c, "softmax", c->in[0].d.dtype, to, counts, team, &f));
+  void *params[] = { &c->out[0].p, &c->in[0].p, &length, &rows, &s.k, &s.inner, &scale };
+  return cuda_launch(c->device, f, cuda_blocks(c->device, rows * team), CUDA_BLOCK, 0, params);
+}
+
+/* in: gradient of the output, output */
+static int soft_backward(struct call *c)
+{
+  struct split s = split_of(c, &c->in[1].d);
+  int64_t rows = s.outer * s.inner;
+  int team = cuda_team(rows, s.k, s.inner), soft = c->in[1].d.dtype;
+  union cuda_scalar scale = cuda_scalar_of(soft, scale_of(c));
+  cu_function f;
+  if (c->nout > 1) TRY(cuda_zero(c, &c->out[1]));
+  if (!c->out[0].p) return TY_OK;
+  TRY(soft_family(c, "softmax_back", c->out[0].d.dtype, soft, TY_I32, team, &f));
+  void *params[] = { &c->out[0].p, &c->in[1].p, &c->in[0].p, &rows, &s.k, &s.inner, &scale };
+  return cuda_launch(c->device, f, cuda_blocks(c->device, rows * team), CUDA_BLOCK, 0, params);
+}
+
+/* -- SoftmaxOutput ----------------------------------------------------------------------------- */
+
+enum { PER_BATCH, PER_NOTHING, PER_VALID };
+
+static int loss_family(const struct call *c, const char *name, int data, int soft, int label,
+    int team, cu_function *out)
+{
+  return cuda_family(c->device, FAMILY_softmax_loss, name, out, "T=%s TO=%s LABEL=%s TEAM=%d",
+      cuda_type(data), cuda_type(soft), cuda_type(label), team);
+}
+
+/* The output, behind the head gradient where that is read; then the label. */
+static const struct operand *loss_output(const struct call *c)
+{
+  return &c->in[cuda_flag(c, "out_grad")];
+}
+
+/* `valid` labels are counted in scratch. */
+static size_t output_scratch(const struct call *c) { return sizeof(int64_t); }
+
+static double divisor(const struct call *c, struct split s, int64_t labels)
+{
+  bool multi = cuda_flag(c, "multi_output");
+  int per = (int)cuda_number(c, "normalization", PER_NOTHING);
+  if (per == PER_VALID) return 1;
+  if (per == PER_NOTHING) return multi ? (double)s.inner : 1;
+  return multi ? (double)(s.outer * s.inner) : (double)labels;
+}
+
+static int count_valid(const struct call *c, const struct operand *label, int64_t ignored)
+{
+  int64_t n = desc_count(&label->d);
+  cu_function f;
+  TRY(loss_family(c, "count_valid", TY_F32, TY_F32, label->d.dtype, CUDA_BLOCK, &f));
+  void *tmp = c->tmp;
+  void *params[] = { &tmp, (void *)&label->p, &n, &ignored };
+  return cuda_launch(c->device, f, 1, CUDA_BLOCK, 0, params);
+}
+
+static int class_loss(struct call *c, const struct operand *out, void *head)
+{
+  struct { int64_t rows, k, inner, ignored; double scale, hit, other; int32_t ignores; } args;
+  const struct operand *label = out + 1;
+  struct split s = split_of(c, &out->d);
+  double smooth = cuda_flag(c, "multi_output") ? 0 : cuda_number(c, "smooth_alpha", 0);
+  int dtype = out->d.dtype, team = cuda_team(s.outer * s.inner, s.k, s.inner);
+  bool per_valid = cuda_number(c, "normalization", PER_NOTHING) == PER_VALID;
+  void *valid = per_valid ? c->tmp : NULL;
+  cu_function f;
+  memset(&args, 0, sizeof args);
+  args.rows = s.outer * s.inner;
+  args.k = s.k;
+  args.inner = s.inner;
+  args.ignored = (int64_t)fmax(fmin(cuda_number(c, "ignore_label", -1), 1e15), -1e15);
+  args.scale = cuda_number(c, "grad_scale", 1) / divisor(c, s, desc_count(&label->d));
+  args.hit = 1 - smooth;
+  args.other = s.k > 1 ? smooth / (double)(s.k - 1) : 0;
+  args.ignores = cuda_flag(c, "use_ignore");
+  if (per_valid) TRY(count_valid(c, label, args.ignored));
+  TRY(loss_family(c, "softmax_loss", dtype, dtype, label->d.dtype, team, &f));
+  void *params[] = { &c->out[0].p, (void *)&out->p, (void *)&label->p, &head, &valid, &args };
+  return cuda_launch(c->device, f, cuda_blocks(c->device, args.rows * team), CUDA_BLOCK, 0, params);
+}
+
+static int probability_loss(struct call *c, const struct operand *out, void *head)
+{
+  int64_t n = desc_count(&out->d);
+  union cuda_scalar scale = cuda_scalar_of(out->d.dtype, cuda_number(c, "grad_scale", 1));
+  cu_function f;
+  TRY(loss_family(c, "probability_loss", out->d.dtype, out->d.dtype, out[1].d.dtype, 1, &f));
+  void *params[] = { &c->out[0].p, (void *)&out->p, (void *)&out[1].p, &head, &n, &scale };
+  return cuda_launch(c->device, f, cuda_blocks(c->device, n), CUDA_BLOCK, 0, params);
+}
+
+static int output_backward(struct call *c)
+{
+  const struct operand *out = loss_output(c);
+  void *head = cuda_flag(c, "out_grad") ? c->in[0].p : NULL;
+  TRY(cuda_zero(c, &c->out[1]));
+  if (!c->out[0].p) return TY_OK;
+  return desc_same_shape(&out->d, &out[1].d) ? probability_loss(c, out, head)
+                                             : class_loss(c, out, head);
+}
+
+/* -- softmax_cross_entropy --------------------------------------------------------------------- */
+
+/* a loss per row, then the scratch of their sum */
+static size_t rows_bytes(int64_t rows) { return align_up(sizeof(double) * (size_t)rows, ALIGN); }
+
+static size_t cross_scratch(const struct call *c)
+{
+  struct reduce r = cuda_fold_rest(TY_F64, c->in[0].d.dim[0], 1, 1);
+  return rows_bytes(r.in) + cuda_fold_scratch(&r);
+}
+
+static int cross_forward(struct call *c)
+{
+  const ty_desc *d = &c->in[0].d;
+  int64_t rows = d->dim[0], k = d->dim[1];
+  int team = cuda_team(rows, k, 1);
+  struct reduce r = cuda_fold_rest(TY_F64, rows, 1, 1);
+  struct cuda_fold sum = { R_SUM, F_PLAIN, c->out[0].d.dtype, c->tmp, .y = c->out[0].p };
+  void *losses = c->tmp;
+  cu_function f;
+  TRY(loss_family(c, "cross_entropy", d->dtype, d->dtype, c->in[1].d.dtype, team, &f));
+  void *params[] = { &losses, &c->in[0].p, &c->in[1].p, &rows, &k };
+  TRY(cuda_launch(c->device, f, cuda_blocks(c->device, rows * team), CUDA_BLOCK, 0, params));
+  return cuda_fold(c->device, &r, &sum, (char *)c->tmp + rows_bytes(rows));
+}
+
+/* in: head gradient (1,), data, label */
+static int cross_backward(struct call *c)
+{
+  const ty_desc *d = &c->in[1].d;
+  int64_t rows = d->dim[0], k = d->dim[1];
+  int team = cuda_team(rows, k, 1);
+  cu_function f;
+  TRY(cuda_zero(c, &c->out[1]));
+  if (!c->out[0].p) return TY_OK;
+  TRY(loss_family(c, "cross_entropy_back", d->dtype, d->dtype, c->in[2].d.dtype, team, &f));
+  void *params[] = { &c->out[0].p, &c->in[1].p, &c->in[2].p, &c->in[0].p, &rows, &k };
+  return cuda_launch(c->device, f, cuda_blocks(c->device, rows * team), CUDA_BLOCK, 0, params);
+}
+
+/* -- the table --------------------------------------------------------------------------------- */
+
+static const struct kernel soft[] = { { "rows", soft_forward, T_ANY, soft_refuse }, { 0 } };
+static const struct kernel soft_back[] = { { "rows", soft_backward, T_ANY, soft_refuse }, { 0 } };
+static const struct kernel output_back[] = {
+  { "rows", output_backward, T_ANY, soft_refuse, output_scratch }, { 0 }
+};
+static const struct kernel cross[] = {
+  { "rows", cross_forward, T_ANY, soft_refuse, cross_scratch }, { 0 }
+};
+static const struct kernel cross_back[] = { { "rows", cross_backward, T_ANY, soft_refuse }, { 0 } };
+
+const struct op_kernels cuda_softmax[] = {
+  { "softmax", soft, soft_back },
+  { "log_softmax", soft, soft_back },
+  { "softmin", soft, soft_back },
+  { "SoftmaxActivation", soft, soft_back },
+  { "SoftmaxOutput", soft, output_back },
+  { "softmax_cross_entropy", cross, cross_back },
+  { 0 }
+};
