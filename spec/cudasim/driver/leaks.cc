@@ -10,15 +10,17 @@ size_t live_pinned();
 size_t live_pieces();
 size_t live_reservations();
 
-struct Kind { const char *name; size_t live; };
+struct Kind { std::string name; size_t live; };
 
 static std::vector<Kind> kinds()
 {
-  return { { "allocations", live_allocations() }, { "pinned allocations", live_pinned() },
+  std::vector<Kind> all = { { "allocations", live_allocations() }, { "pinned allocations", live_pinned() },
     { "pieces of memory", live_pieces() }, { "reserved ranges", live_reservations() },
     { "streams", streams().size() }, { "events", events.live.size() },
     { "modules", modules.live.size() }, { "graphs", graphs.live.size() },
     { "instantiated graphs", graph_execs.live.size() } };
+  for (auto &k : library_objects()) all.push_back({ k.first, (size_t)k.second });
+  return all;
 }
 
 /* How many objects of a kind live (a word of `kinds`); -1: no such kind. For tests. */
@@ -26,7 +28,7 @@ extern "C" __attribute__((visibility("default"))) long cudasim_live(const char *
 {
   Lock lock(state.lock);
   for (const Kind &k : kinds())
-    if (std::string(name) == k.name) return (long)k.live;
+    if (k.name == name) return (long)k.live;
   return -1;
 }
 
@@ -35,7 +37,8 @@ static void at_exit()
   bool leaks = atoi(setting("CUDASIM_LEAKS", "0")), bad = counts.findings > 0;
   for (const Kind &k : kinds()) {
     if (!leaks || !k.live) continue;
-    fprintf(stderr, "cudasim: at the end %zu %s are left\n", k.live, k.name);
+    fprintf(stderr, "cudasim: at the end %zu %s are left\n", k.live,
+        k.name.c_str());
     bad = true;
   }
   if (!bad || !atoi(setting("CUDASIM_STRICT", "0"))) return;

@@ -14,3 +14,5 @@ void start_planning();
 void start_memory();
 void start_queues();
 void start_leaks();
+/* objects of other libraries that live, by kind (library.cc) */
+std::map<std::string, long> &library_objects();

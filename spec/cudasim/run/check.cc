@@ -84,6 +84,16 @@ static void set(const char *p, size_t bytes, State state)
 void check_memory(const char *p, size_t bytes, bool there) { set(p, bytes, there ? THERE : NOWHERE); }
 void check_written(const void *p, size_t bytes) { set((const char *)p, bytes, WRITTEN); }
 
+bool check_read(const void *p, size_t bytes)
+{
+  const char *from = (const char *)p;
+  if (!watching || !arena.has(from)) return true;
+  const State *s = arena.state + (from - arena.from);
+  for (size_t i = 0; i < bytes; i++)
+    if (s[i] != WRITTEN) return false;
+  return true;
+}
+
 void check_copied(const void *to, const void *from, size_t bytes)
 {
   const char *t = (const char *)to, *f = (const char *)from;

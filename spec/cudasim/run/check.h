@@ -17,6 +17,8 @@ void check_arena(const char *p, size_t bytes);
 void check_memory(const char *p, size_t bytes, bool there);
 /* the host's side wrote bytes; a copy wrote what it read, or left it unwritten */
 void check_written(const void *p, size_t bytes);
+/* whether all has been written, as far as is known */
+bool check_read(const void *p, size_t bytes);
 void check_copied(const void *to, const void *from, size_t bytes);
 /* a part of a module, whose variables kernels share; it is gone */
 void check_module(const char *p, size_t bytes, bool writable);

@@ -1,0 +1,117 @@
+/* library.cc - see library/library.h: the driver's side of it. */
+#include "../library/library.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "../run/check.h"
+#include "state.h"
+
+namespace cudasim {
+
+int enter(const char *name, int refused, int broken)
+{
+  Call call(name, CONTEXT);
+  int code = call.code;
+  if (code == CUDA_ERROR_OUT_OF_MEMORY) return refused;
+  return code >= CUDA_ERROR_INVALID_CONTEXT && code <= CUDA_ERROR_UNKNOWN ? broken : code;
+}
+
+int misuse(int code, const char *function, const char *format, ...)
+{
+  char text[512];
+  va_list a;
+  va_start(a, format);
+  vsnprintf(text, sizeof text, format, a);
+  va_end(a);
+  Lock lock(state.lock);
+  ::misuse(CUDA_SUCCESS, function, "%s", text);
+  return code;
+}
+
+int current_device()
+{
+  Lock lock(state.lock);
+  CUctx_st *c = current_context();
+  return c ? c->device : -1;
+}
+
+int device_of(CUstream handle)
+{
+  Lock lock(state.lock);
+  CUstream_st *s = stream_of(handle);
+  return s ? s->device : -1;
+}
+
+bool is_device_memory(const void *p)
+{
+  Lock lock(state.lock);
+  return is_device_address(p);
+}
+
+int architecture() { return atoi(setting("CUDASIM_ARCH", "90")); }
+
+/* -- work -------------------------------------------------------------------------------------- */
+
+static std::string fault_of(const Region &r, int device)
+{
+  for (size_t i = 0; i < r.rows; i++) {
+    const char *p = (const char *)r.p + i * r.step;
+    int owner = range_device(p);
+    if (!ranges_hold(p, r.bytes))
+      return std::string(r.name) + " leaves device memory: " + describe_address(p);
+    if (owner != device && !context_of(device).peers.count(owner))
+      return std::string(r.name) + " is memory of another device: " + describe_address(p);
+    if (r.use & READS && !check_read(p, r.bytes))
+      return std::string(r.name) + " is read, and nobody has written it: " + describe_address(p);
+  }
+  return "";
+}
+
+static void mark(const Region &r)
+{
+  for (size_t i = 0; i < r.rows; i++) {
+    const char *p = (const char *)r.p + i * r.step;
+    if (r.use & WRITES) check_written(p, r.bytes);
+    if (r.use & SCRATCH) check_memory(p, r.bytes, true);
+  }
+}
+
+static CUresult run(const char *name, int device, const std::vector<Region> &all, const Job &job)
+{
+  for (const Region &r : all) {
+    std::string why = fault_of(r, device);
+    if (!why.empty()) return fault(CUDA_ERROR_ILLEGAL_ADDRESS, std::string(name) + ": " + why);
+    if (r.use & SCRATCH) memset((void *)r.p, 0xff, r.bytes);
+  }
+  counts.launches++;
+  job();
+  for (const Region &r : all) mark(r);
+  return CUDA_SUCCESS;
+}
+
+CUresult give(CUstream handle, const char *name, std::vector<Region> regions, Job job)
+{
+  Call call("a library", NOTHING);
+  CUstream_st *s = stream_of(handle);
+  RULE(s, CUDA_ERROR_INVALID_HANDLE, "%s: not a stream, or destroyed before", name);
+  int device = s->device;
+  return submit(s, CU_GRAPH_NODE_TYPE_KERNEL,
+      [=] { return run(name, device, regions, job); });
+}
+
+/* -- objects ----------------------------------------------------------------------------------- */
+
+void live(const char *kind, int change)
+{
+  Lock lock(state.lock);
+  library_objects()[kind] += change;
+}
+
+}
+
+std::map<std::string, long> &library_objects()
+{
+  static auto &all = *new std::map<std::string, long>;
+  return all;
+}

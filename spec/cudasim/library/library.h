@@ -1,0 +1,46 @@
+/* library.h - what the stand-ins of CUDA's other libraries ask of the driver's: whether a function
+** may go on, work on a stream, and which memory that work reads and writes. Implemented in
+** driver/library.cc. */
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+#include "../driver/abi.h"
+
+namespace cudasim {
+#pragma GCC visibility push(default)
+
+/* A function of a library begins: 0; `broken` where this thread has no context or an error sticks
+** to it; or what CUDASIM_FAIL plans for the name, `refused` where it plans no code. */
+int enter(const char *name, int refused, int broken);
+/* What a correct program never does: said on stderr and counted. Returns `code`. */
+int misuse(int code, const char *function, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* device of this thread's context; of a stream (-1: not one that lives) */
+int current_device();
+int device_of(CUstream s);
+bool is_device_memory(const void *p);
+/* compute capability, as 90 */
+int architecture();
+
+/* Memory of some work: `rows` pieces of `bytes`, `step` bytes apart. What is read must have been
+** written; scratch holds NaNs before the work runs, and nothing after it. */
+enum Use { READS = 1, WRITES = 2, UPDATES = 3, SCRATCH = 4 };
+struct Region {
+  const char *name;
+  const void *p;
+  size_t bytes;
+  Use use;
+  size_t rows = 1, step = 0;
+};
+typedef std::function<void()> Job;
+/* One entry of the stream, like a launch. Where a region is not there, the work is not done, and
+** the error sticks. */
+CUresult give(CUstream s, const char *name, std::vector<Region> regions, Job job);
+
+/* Objects of a kind that live, for the report of leaks: one more, or less. */
+void live(const char *kind, int change);
+
+#pragma GCC visibility pop
+}
