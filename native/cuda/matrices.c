@@ -97,7 +97,7 @@ static struct product whole_product(const struct call *c)
   struct matrices s = pair_of(c, 0);
   struct product p = forward_product(&s);
   p.biased = !strcmp(c->op->name, "FullyConnected") && c->nin > 2;
-  p.relu = c->act == ACT_RELU;
+  p.relu = fused_act(c) == ACT_RELU;
   return p;
 }
 
@@ -126,7 +126,7 @@ static int forward(struct call *c)
 
 static const char *backward_refuse(const struct call *c)
 {
-  const char *no = c->loss || c->nin > 3 ? "more than one product" : refuse_axis(c);
+  const char *no = c->nin > 3 ? "more than one product" : refuse_axis(c);
   struct matrices s = pair_of(c, 1);
   struct product a = first_gradient(&s, c->add & 1), b = second_gradient(&s, c->add >> 1 & 1);
   if (!no) no = product_refuse(c->device, &a);
@@ -167,7 +167,8 @@ static int backward(struct call *c)
 
 enum { TYPES = T(TY_F32) | T(TY_F64) | T(TY_F16) | T(TY_BF16) };
 static const struct kernel linear[] = {
-  { "cublaslt", forward, TYPES, forward_refuse, forward_scratch, plans_size, plans_done, 0, K_ACT },
+  { "cublaslt", forward, TYPES, forward_refuse, forward_scratch, plans_size, plans_done,
+    .fuses = CAN(POST_ACT) },
   { 0 }
 };
 static const struct kernel product[] = {

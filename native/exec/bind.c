@@ -352,6 +352,7 @@ static int compile(ty_exec *e, int which, const ty_exec *before, struct program 
   NEED(p && fixed, TY_EMEMORY, "out of memory: program");
   p->s = exec_source_of(e, which, flags);
   int code = fuse_program(p);
+  if (!code) code = epilogue_program(p);
   if (!code) code = schedule_program(p);
   if (!code) code = plan_values(p);
   if (!code) code = order_program(p);

@@ -118,14 +118,13 @@ static void member_text(
   text_add(t, "]");
 }
 
-/* The node and what its kernel took over. */
+/* The node and what its kernel does of others. */
 static void node_text(
     const ty_exec *e, const struct program *p, const struct step *st, struct text *t)
 {
-  const int sum = p->sum[st->node];
+  const struct fusion *f = step_fusion(p, st);
   text_add(t, "  [%s", e->g->node[st->node].name);
-  if (sum >= 0 && sum != st->act_node) text_add(t, " %s", e->g->node[sum].name);
-  if (st->act_node >= 0) text_add(t, " %s", e->g->node[st->act_node].name);
+  for (int k = 0; f && k < f->n; k++) text_add(t, " %s", e->g->node[f->node[k].node].name);
   text_add(t, "]");
 }
 
@@ -152,7 +151,7 @@ static void step_text(const ty_exec *e, const struct program *p, int i, struct t
     member_text(e, p, st, t);
   }
   if (st->kind == STEP_NODE) node_text(e, p, st, t);
-  if (st->kind == STEP_NODE && st->act_node < 0 && st->nin > e->g->node[st->node].nin)
+  if (st->kind == STEP_NODE && !step_fusion(p, st) && st->nin > e->g->node[st->node].nin)
     text_add(t, "  %d products in one", 1 + (st->nin - e->g->node[st->node].nin) / 2);
   if (st->fold)
     text_add(t, st->fold->sum < 0 ? "  does %d" : "  does %d %d", st->fold->norm, st->fold->sum);

@@ -36,10 +36,8 @@ static void name_step(
   else
     text_add(name, "%s", op_label(n));
   if (n) text_add(nodes, "%s", n->name);
-  if (step_adds(p, st) && p->sum[st->node] != st->act_node)
-    text_add(nodes, " %s", p->s.g->node[p->sum[st->node]].name);
-  if (st->kind == STEP_NODE && st->act_node >= 0)
-    text_add(nodes, " %s", p->s.g->node[st->act_node].name);
+  const struct fusion *f = step_fusion(p, st);
+  for (int k = 0; f && k < f->n; k++) text_add(nodes, " %s", p->s.g->node[f->node[k].node].name);
 }
 
 static int64_t moved(const struct program *p, const struct step *st)

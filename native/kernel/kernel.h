@@ -3,6 +3,7 @@
 #pragma once
 #include <math.h>
 #include "base/parallel.h"
+#include "kernel/epilogue.h"
 #include "tensor/tensor.h"
 
 struct op;
@@ -22,7 +23,6 @@ struct run {
   int is_train, with_grad;
   struct rng_state rng;
 };
-enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU };
 
 /* A forward kernel gets the operator's inputs and all its outputs. A backward kernel gets in[]
 ** as `grad` lists them and out[k] = gradient of forward input k, p NULL where nobody wants it;
@@ -45,23 +45,9 @@ struct call {
   uint32_t node;
   /* bit k: out[k] += result (only if the kernel's `add` has the bit) */
   uint32_t add;
-  /* ACT_*: applied to out[0]; its gradient to in[0] backward (only if K_ACT), or to out[0] (only
-  ** if K_MASK) */
-  int act;
   /* weights change from run to run: packed copies are not worth keeping */
   bool trains;
-  const struct scaling *affine; /* NULL: none (only if K_AFFINE) */
-  /* parameters of the loss in front; NULL: none (only if K_LOSS) */
-  const void *loss;
-  /* the last input is added to out[0], before `act` (only if K_PLUS) */
-  bool plus;
-};
-/* out[0] = act(scale[i] product + shift[i] + what out[0] holds), per channel i; shift has the
-** bias in it. */
-struct scaling {
-  float *scale, *shift;
-  bool add;         /* there is something in out[0] */
-  uint64_t version; /* changes with scale and shift */
+  const struct epilogue *epilogue;                    /* NULL: nothing */
 };
 static inline bool in_blocks(const struct call *c) /* any operand */
 {
@@ -71,23 +57,30 @@ static inline bool in_blocks(const struct call *c) /* any operand */
     if (c->out[i].block) return true;
   return false;
 }
-enum { K_ACT = 1,                                     /* can apply call.act */
-       K_ALIKE = 2,                                   /* `blocks`: all in blocks, or none */
+/* What to do besides, as `fuses` allows. */
+static inline const struct fused_op *fused(const struct call *c, enum fused_kind kind)
+{
+  return epilogue_find(c->epilogue, kind);
+}
+static inline int fused_act(const struct call *c) /* ACT_* of POST_ACT */
+{
+  const struct fused_op *f = fused(c, POST_ACT);
+  return f ? f->act : ACT_NONE;
+}
+static inline const struct scaling *fused_scaling(const struct call *c) /* NULL: none */
+{
+  const struct fused_op *f = fused(c, POST_SCALE);
+  return f ? f->scaling : NULL;
+}
+/* POST_ACT in a pass of its own, for kernels whose loops have no place for it */
+void epilogue_act(const struct call *c);
+
+enum { K_ALIKE = 1,                                   /* `blocks`: all in blocks, or none */
        /* backward: behind its own inputs come pairs like inputs 0 and 1, with any number of
        ** rows; the sums out[1] and on are over these too (pass/batch_weight_gradients.c) */
-       K_JOIN = 4,
+       K_JOIN = 2,
        /* `packs`: a state only where several steps share it */
-       K_REUSED = 8,
-       /* can do call.affine; refuse and scratch look at it */
-       K_AFFINE = 16,
-       /* backward: can make the gradient that it takes itself. Input 0 holds the output of a
-       ** SoftmaxOutput with parameters call.loss, behind the others comes its label */
-       K_LOSS = 32,
-       /* backward: can apply call.act, the gradient of a relu that made the data, to out[0];
-       ** behind the inputs comes the output of the forward part */
-       K_MASK = 64,
-       /* forward: can do call.plus, whose input stands behind the others */
-       K_PLUS = 128 };
+       K_REUSED = 4 };
 #define IN_BLOCKS(in, out) ((uint32_t)(in) | (uint32_t)(out) << 16)
 #define T(dtype) (1u << (dtype))
 enum { T_FLOAT = 1 << TY_F32 | 1 << TY_F64, T_ANY = ~0u >> 1,
@@ -115,4 +108,6 @@ struct kernel {
   /* What this run does to channel i of input 0 without looking at it: a[i] x + d[i]. false: it
   ** looks. NULL a: only asked. */
   bool       (*affine)(const struct call *c, double *a, double *d);
+  /* CAN(POST_ADD) | ...: what it can do besides; refuse and scratch ask for POST_SCALE */
+  uint32_t     fuses;
 };

@@ -39,13 +39,18 @@ const struct kernel *next_candidate(struct candidates *c, bool *hosted)
   return *list && (*list)->name ? (*list)++ : NULL;
 }
 
-bool all_candidates_can(const struct op *op, bool backward, int device, uint32_t flag)
+struct abilities op_abilities(const struct op *op, bool backward, int device)
 {
   struct candidates c = op_candidates(op, backward, device);
-  int n = 0;
-  for (const struct kernel *k; (k = next_candidate(&c, NULL)); n++)
-    if (!(k->flags & flag)) return false;
-  return n > 0;
+  const struct kernel *k = next_candidate(&c, NULL);
+  if (!k) return (struct abilities){ 0 };
+  struct abilities all = { k->flags, k->fuses, k->add };
+  while ((k = next_candidate(&c, NULL))) {
+    all.flags &= k->flags;
+    all.fuses &= k->fuses;
+    all.add &= k->add;
+  }
+  return all;
 }
 
 static bool is_half(int dtype) { return dtype == TY_F16 || dtype == TY_BF16; }

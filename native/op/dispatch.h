@@ -29,8 +29,9 @@ struct candidates { const struct kernel *own, *host; };
 struct candidates op_candidates(const struct op *op, bool backward, int device);
 /* the next one; NULL: no more */
 const struct kernel *next_candidate(struct candidates *c, bool *hosted);
-/* there is one, and all have the flag (K_*) */
-bool all_candidates_can(const struct op *op, bool backward, int device, uint32_t flag);
+/* What all of them can do, bit by bit; nothing where there is none. */
+struct abilities { uint32_t flags, fuses, add; };
+struct abilities op_abilities(const struct op *op, bool backward, int device);
 /* Kernels that a back end brings; a list ends with { 0 } and is kept as it is. */
 struct op_kernels { const char *op; const struct kernel *forward, *backward; };
 void op_register_kernels(int kind, const struct op_kernels *list);

@@ -35,7 +35,7 @@ enum { OP_RANDOM = 1,                                 /* two equal nodes differ:
        /* output 0 has room for more rows than a run fills: their number (int64_t) begins the
        ** kernel's state; only heads may be such outputs */
        OP_DYNAMIC_ROWS = 256,
-       /* the sum of its inputs: part of a pointwise program where there are few */
+       /* the sum of its inputs: part of a pointwise program where there are few, or a formula */
        OP_SUM = 512,
        /* as OP_VIEW, but its gradient has kernels of its own */
        OP_ALIAS = 128,
@@ -70,8 +70,20 @@ struct op {
                                                          "*=3": output k that of input 3 k */
   const struct kernel *cpu, *back_cpu;                /* end with { 0 } */
   const struct formula *formula;
+  /* ACT_* that its formula is, or is under these parameters */
+  int         activation;
+  int       (*activation_of)(const void *param);
+  /* of a loss: its gradient can be made for any part of its output, from that part and the label
+  ** alone (operators/loss/softmax_loss.h); NULL: never */
+  bool      (*loss_in_parts)(const void *param, const ty_desc *out, const ty_desc *label);
   uint32_t    flags;
 };
+
+/* ACT_* */
+static inline int op_act(const struct op *op, const void *param)
+{
+  return op->activation_of ? op->activation_of(param) : op->activation;
+}
 
 /* registry (registry.c) */
 /* the tables of all operators; each ends with { 0 } */

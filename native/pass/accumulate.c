@@ -11,12 +11,7 @@
 
 bool can_add_to(const struct node *n, int device, int out)
 {
-  if (n->op->formula || out > 31) return false;
-  struct candidates c = op_candidates(n->op, n->backward, device);
-  int any = 0;
-  for (const struct kernel *k; (k = next_candidate(&c, NULL)); any++)
-    if (!(k->add >> out & 1)) return false;
-  return any > 0;
+  return !n->op->formula && out < 32 && op_abilities(n->op, n->backward, device).add >> out & 1;
 }
 
 static int *count_readers(const struct source *s)

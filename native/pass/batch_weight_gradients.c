@@ -20,7 +20,7 @@ struct join { struct program *p; struct group *group; int *of, n, cap; uint8_t *
 
 bool sums_join(const struct op *op, int device)
 {
-  return all_candidates_can(op, true, device, K_JOIN);
+  return op_abilities(op, true, device).flags & K_JOIN;
 }
 
 static int root_at(const struct program *p, int v) { return v < 0 ? -1 : p->value[v].root; }
@@ -33,7 +33,7 @@ static int64_t vec_ops_of(const struct join *j, const struct step *st)
 
 static bool candidate(const struct join *j, const struct step *st)
 {
-  if (st->kind != STEP_NODE || st->act_node >= 0 || st->guard >= 0 ||
+  if (st->kind != STEP_NODE || step_fusion(j->p, st) || st->guard >= 0 ||
       !j->p->s.g->node[st->node].backward ||
       !sums_join(j->p->s.g->node[st->node].op, st->device))
     return false;

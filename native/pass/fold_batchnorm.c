@@ -33,10 +33,10 @@ static bool read_only_by(const struct program *p, int v, int t)
 
 static bool product(const struct program *p, const struct step *st)
 {
-  if (st->kind != STEP_NODE || step_of_host(p, st) || st->guard >= 0 || st->act_node >= 0 ||
+  if (st->kind != STEP_NODE || step_of_host(p, st) || st->guard >= 0 || step_fusion(p, st) ||
       st->v.hosted)
     return false;
-  return st->v.kernel->flags & K_AFFINE && !st->v.half;
+  return st->v.kernel->fuses & CAN(POST_SCALE) && !st->v.half;
 }
 
 /* Its result lies where the product's would. */
@@ -46,28 +46,27 @@ static bool normalises(const struct program *p, const struct step *st, int v, in
   if (st->in[0] != v || !read_only_by(p, v, t)) return false;
   for (int k = 1; k < st->nout; k++)
     if (st->out[k] >= 0) return false;
-  return p->value[st->out[0]].root == p->value[v].root && (st->act_node < 0 || st->v.call.act);
+  return p->value[st->out[0]].root == p->value[v].root && !fusion_has(step_fusion(p, st), POST_ADD);
 }
 
-/* v + another value, in the place of the other: relu(that) too. Gives the activation. */
-static bool adds(const struct program *p, const struct step *st, int v, int t, int *act)
+/* v + another value, in the place of the other; *relu: relu(that) */
+static bool adds(const struct program *p, const struct step *st, int v, int t, bool *relu)
 {
   const struct source *s = &p->s;
   const struct node *sum = &s->g->node[p->member[st->member]];
-  const char *formula = formula_of(sum, 0);
   if (st->nin != 2 || st->nout != 1 || st->nmember > 2 || !read_only_by(p, v, t)) return false;
-  if (sum->nin != 2 || !formula || strcmp(formula, "a + b")) return false;
+  if (sum->nin != 2 || !(sum->op->flags & OP_SUM) || sum->backward) return false;
   int other = st->in[0] == v ? st->in[1] : st->in[0];
   const struct value *x = &p->value[v], *y = &p->value[other];
   if (!desc_same_shape(&s->desc[v], &s->desc[other]) || s->desc[other].dtype != s->desc[v].dtype ||
       y->block != x->block)
     return false;
   if (p->value[st->out[0]].root != y->root || y->root == x->root) return false;
-  *act = ACT_NONE;
-  if (st->nmember == 1) return true;
+  *relu = st->nmember == 2;
+  if (!*relu) return true;
   const struct node *last = &s->g->node[p->member[st->member + 1]];
-  *act = formula_activation(last->op, last->param);
-  return *act == ACT_RELU && last->nin == 1 && s->desc[last->first].dtype == s->desc[v].dtype;
+  return !last->backward && op_act(last->op, last->param) == ACT_RELU &&
+      s->desc[last->first].dtype == s->desc[v].dtype;
 }
 
 /* The product would write over what it reads. */
@@ -80,11 +79,20 @@ static bool reads_place_of(const struct program *p, const struct step *st, int v
 
 /* -- taking them over -------------------------------------------------------------------------- */
 
+/* The scaling itself is the fold's. */
+static struct epilogue ending(bool sum, bool relu)
+{
+  struct epilogue e = { 1, { { .kind = POST_SCALE, .operand = -1 } } };
+  if (sum) e.op[e.n++] = (struct fused_op){ .kind = POST_ACCUMULATE, .operand = -1 };
+  if (relu) e.op[e.n++] = (struct fused_op){ .kind = POST_ACT, .operand = -1, .act = ACT_RELU };
+  return e;
+}
+
 static struct call folded_call(const struct step *st, struct fold *f)
 {
   struct call c = st->v.call;
-  c.affine = &f->affine;
-  c.act = f->act;
+  f->epilogue.op[0].scaling = &f->scaling;
+  c.epilogue = &f->epilogue;
   c.out = &f->out;
   return c;
 }
@@ -105,11 +113,11 @@ static int take(struct program *p, int t, struct fold *f)
   struct step *st = &p->step[t];
   const size_t n = (size_t)p->s.desc[st->out[0]].dim[1];
   st->fold = arena_new(&p->arena, sizeof *f);
-  f->affine.scale = arena_new(&p->arena, n * sizeof(float));
-  f->affine.shift = arena_new(&p->arena, n * sizeof(float));
+  f->scaling.scale = arena_new(&p->arena, n * sizeof(float));
+  f->scaling.shift = arena_new(&p->arena, n * sizeof(float));
   f->a = arena_new(&p->arena, n * sizeof(double));
   f->d = arena_new(&p->arena, n * sizeof(double));
-  NEED(st->fold && f->affine.scale && f->affine.shift && f->a && f->d, TY_EMEMORY,
+  NEED(st->fold && f->scaling.scale && f->scaling.shift && f->a && f->d, TY_EMEMORY,
       "out of memory: folding");
   *st->fold = *f;
   p->step[f->norm].folded = st->fold;
@@ -122,19 +130,22 @@ static int fold_at(struct program *p, int t)
   struct step *st = &p->step[t], *norm = next_step(p, st, t + 1, STEP_NODE),
               *sum = next_step(p, st, t + 2, STEP_POINTWISE);
   if (!norm || !product(p, st) || !normalises(p, norm, st->out[0], t + 1)) return TY_OK;
+  const bool relu = step_fusion(p, norm);
+  bool relu_behind;
+  if (sum && !relu && adds(p, sum, norm->out[0], t + 2, &relu_behind) &&
+      !reads_place_of(p, st, sum->out[0])) {
+    struct fold f = { .norm = t + 1,
+      .sum = t + 2,
+      .target = sum->out[0],
+      .out = st->v.call.out[0],
+      .epilogue = ending(true, relu_behind) };
+    if (accepted(st, &f)) return take(p, t, &f);
+  }
   struct fold f = { .norm = t + 1,
     .sum = -1,
-    .act = norm->v.call.act,
+    .target = norm->out[0],
     .out = st->v.call.out[0],
-    .target = norm->out[0] };
-  struct fold with_sum = f;
-  if (sum && norm->act_node < 0 && adds(p, sum, norm->out[0], t + 2, &with_sum.act) &&
-      !reads_place_of(p, st, sum->out[0])) {
-    with_sum.sum = t + 2;
-    with_sum.target = sum->out[0];
-    with_sum.affine.add = true;
-    if (accepted(st, &with_sum)) return take(p, t, &with_sum);
-  }
+    .epilogue = ending(false, relu) };
   return accepted(st, &f) ? take(p, t, &f) : TY_OK;
 }
 
@@ -155,19 +166,19 @@ static bool unchanged(struct fold *f, int k, const struct operand *x)
   return same;
 }
 
-static void draw_affine(struct fold *f, const struct call *c, const struct step *norm, int64_t n)
+static void update_scaling(struct fold *f, const struct call *c, const struct step *norm, int64_t n)
 {
   const float *bias = c->nin > 2 ? c->in[2].p : NULL;
-  bool same = f->affine.version != 0;
+  bool same = f->scaling.version != 0;
   for (int k = 1; k < 5; k++) same = unchanged(f, k, &norm->v.call.in[k]) && same;
   if (bias) same = unchanged(f, 5, &c->in[2]) && same;
   if (same) return;
   norm->v.kernel->affine(&norm->v.call, f->a, f->d);
   for (int64_t i = 0; i < n; i++) {
-    f->affine.scale[i] = (float)f->a[i];
-    f->affine.shift[i] = (float)(f->d[i] + (bias ? f->a[i] * (double)bias[i] : 0));
+    f->scaling.scale[i] = (float)f->a[i];
+    f->scaling.shift[i] = (float)(f->d[i] + (bias ? f->a[i] * (double)bias[i] : 0));
   }
-  f->affine.version++;
+  f->scaling.version++;
 }
 
 int fold_run(struct program *p, struct step *st, bool *done)
@@ -176,7 +187,7 @@ int fold_run(struct program *p, struct step *st, bool *done)
   const struct step *norm = &p->step[f->norm];
   *done = f->done = norm->v.kernel->affine(&norm->v.call, NULL, NULL);
   if (!f->done) return TY_OK;
-  draw_affine(f, &st->v.call, norm, f->out.d.dim[1]);
+  update_scaling(f, &st->v.call, norm, f->out.d.dim[1]);
   struct call c = folded_call(st, f);
   return st->v.kernel->run(&c);
 }

@@ -13,6 +13,27 @@
 /* stands for "has a place" until there are pointers */
 static char *const wanted = (char *)ALIGN;
 
+/* What its kernel does besides; operands stand behind those of the node, in order. */
+static int call_epilogue(struct program *p, struct step *st)
+{
+  const struct fusion *f = step_fusion(p, st);
+  struct epilogue *e = arena_new(&p->arena, sizeof *e);
+  int operand = p->s.g->node[st->node].nin;
+  NEED(e, TY_EMEMORY, "out of memory: kernels");
+  for (int k = 0; k < f->n; k++) {
+    const struct fused_node *x = &f->node[k];
+    const struct node *n = &p->s.g->node[x->node];
+    struct fused_op *to = &e->op[e->n++];
+    *to = (struct fused_op){ .kind = x->kind, .operand = x->operand.node < 0 ? -1 : operand++ };
+    if (x->kind == PRE_LOSS_GRAD)
+      to->loss = n->param;
+    else
+      to->act = op_act(n->op, n->param);
+  }
+  st->v.call.epilogue = e;
+  return TY_OK;
+}
+
 int step_call(struct program *p, struct step *st)
 {
   const struct source *s = &p->s;
@@ -31,12 +52,10 @@ int step_call(struct program *p, struct step *st)
       read ? p->value[st->out[k]].block : 0 };
     if (read && p->value[st->out[k]].add) c->add |= 1u << k;
   }
-  if (step_makes_loss(p, st)) c->loss = s->g->node[st->act_node].param;
   c->trains = p->nforward != p->n;
-  c->plus = step_adds(p, st);
   c->node = (uint32_t)(n->forward >= 0 ? n->forward : st->node) + 1;
-  st->v.backward = s->g->node[st->node].backward;
-  return TY_OK;
+  st->v.backward = n->backward;
+  return step_fusion(p, st) ? call_epilogue(p, st) : TY_OK;
 }
 
 static int refused(struct program *p, struct step *st, int code)
@@ -56,13 +75,7 @@ static int select_step(struct program *p, struct step *st)
   text_done(&why);
   if (code) return refused(p, st, code);
   st->scratch = st->v.scratch;
-  if (st->act_node < 0 || st->v.call.loss) return TY_OK;
-  const struct node *a = &p->s.g->node[st->act_node];
-  int act = formula_activation(
-      a->op, a->param); /* the others round otherwise than their rows: fusion changes no bits */
-  if (act == ACT_RELU && st->v.kernel->flags & (K_ACT | K_MASK) && !st->v.half)
-    st->v.call.act = act;
-  return TY_OK; /* else lower adds a pointwise program behind the kernel */
+  return TY_OK;
 }
 
 int select_program(struct program *p)
@@ -218,25 +231,6 @@ static int build_addition(struct program *p, struct step *st)
   return code;
 }
 
-/* An activation that the chosen kernel cannot apply: a pointwise program over its output, in
-** place. */
-static int build_activation(struct program *p, struct step *st)
-{
-  const struct node *a = &p->s.g->node[st->act_node];
-  int v = st->out[0];
-  const ty_desc *d = &p->s.desc[v];
-  struct builder b = { .p = p, .st = st, .t = pw_new(pw_dtype(d, 1)), .n = 1 };
-  NEED(b.t, TY_EMEMORY, "out of memory: tapes");
-  b.operand[0] = *d;
-  b.value[0] = v;
-  struct pw_env env = formula_env(a->op, a->param, 0);
-  env.var[0] = pw_load(b.t, 0);
-  int reg, code = pw_formula(b.t, a->op->formula->y, &env, &reg);
-  if (!code) pw_store(b.t, 0, reg), code = finish_program(&b, d);
-  if (code) pw_free(b.t);
-  return code;
-}
-
 /* -- segments ---------------------------------------------------------------------------------- */
 
 static int segment_of(const struct program *p, int t)
@@ -318,13 +312,6 @@ static int give_state(struct program *p, struct step *st)
   return st->state ? TY_OK : TY_EMEMORY;
 }
 
-/* What the kernel did not take over but was to: only activations. */
-static bool applies_behind(const struct step *st)
-{
-  return st->kind == STEP_NODE && st->act_node >= 0 && !st->v.call.act && !st->v.call.loss &&
-      !st->v.call.plus;
-}
-
 int lower_program(struct program *p)
 {
   int *reg = NEWS(int, p->s.g->nvalue), code = TY_OK;
@@ -337,8 +324,6 @@ int lower_program(struct program *p)
       code = build_program(p, st, reg);
     else if (st->kind == STEP_ADD)
       code = build_addition(p, st);
-    else if (applies_behind(st))
-      code = build_activation(p, st);
     if (!code) code = give_state(p, st);
   }
   mem_free(reg);
@@ -410,10 +395,7 @@ int program_run_step(struct program *p, struct step *st)
   case STEP_COPY:
     return device_copy(st->device, st->copy_to, st->device, st->copy_from,
         desc_bytes(&p->s.desc[st->in[0]]));
-  default: {
-    int code = invoke_run(&st->v);
-    return code || !st->pw ? code : pw_run(st->device, st->pw, st->loop, st->operand);
-  }
+  default: return invoke_run(&st->v);
   }
 }
 

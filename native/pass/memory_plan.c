@@ -50,6 +50,11 @@ static void keep_output(struct marks *m, const struct node *n, int k)
   m->used[n->first + k] = m->outside[n->first + k] = 1;
 }
 
+static void use_operand(struct marks *m, const ty_graph *g, ty_entry e)
+{
+  if (e.node >= 0) m->used[value_of(g, e)] = m->outside[value_of(g, e)] = 1;
+}
+
 static int mark_values(struct program *p, struct marks *m)
 {
   const struct source *s = &p->s;
@@ -71,7 +76,8 @@ static int mark_values(struct program *p, struct marks *m)
       runs = m->used[n->first + k]; /* a view that somebody reads */
     if (p->s.flags & TY_KEEP && runs)
       for (int k = 0; k < n->nreal; k++) keep_output(m, n, k);
-    if (runs && n->backward && absorbed_behind(p, i)) keep_output(m, &g->node[n->in[1].node], 0);
+    for (int k = 0; runs && p->fusion[i] && k < p->fusion[i]->n; k++)
+      use_operand(m, g, p->fusion[i]->node[k].operand);
     if (runs && n->guard)
       m->used[g->node[n->guard - 1].first] = m->outside[g->node[n->guard - 1].first] = 1;
     for (int k = 0; runs && n->op && k < n->nin; k++) {
@@ -119,8 +125,8 @@ static void find_roots(struct program *p, const struct marks *m)
         x->add = true;
         continue;
       }
-      if (!m->used[v] || (!m->outside[v] && p->group[i] >= 0) || (k == 0 && lies_inside(p, i)))
-        continue;
+      if (!m->used[v] || (!m->outside[v] && p->group[i] >= 0)) continue;
+      if (k == 0 && value_lies_inside(p, i)) continue;
       if ((in = view_of(s, i, k)) >= 0 &&
           (p->step_of[i] < 0 || p->step_of[n->in[in].node] != p->step_of[i])) {
         int r = p->value[value_of(s->g, n->in[in])].root;
@@ -163,17 +169,11 @@ static int list_program(struct program *p, struct step *st, int index)
   return TY_OK;
 }
 
-static ty_entry other_term(const ty_graph *g, int sum, int node)
-{
-  const struct node *n = &g->node[sum];
-  return n->in[n->in[0].node == node];
-}
-
-static int list_node(struct program *p, struct step *st, const struct marks *m)
+static int list_node(struct program *p, struct step *st)
 {
   const ty_graph *g = p->s.g;
   const struct node *n = &g->node[st->node];
-  st->in = arena_new(&p->arena, sizeof(int) * (size_t)(n->nin + 1));
+  st->in = arena_new(&p->arena, sizeof(int) * (size_t)(n->nin + MOST_FUSED));
   st->out = arena_new(&p->arena, sizeof(int) * (size_t)(n->nout + 1));
   NEED(st->in && st->out, TY_EMEMORY, "out of memory: plan");
   st->nin = n->nin;
@@ -184,23 +184,24 @@ static int list_node(struct program *p, struct step *st, const struct marks *m)
     bool own = p->value[v].root == v || (p->s.into && p->s.into[v] >= 0);
     st->out[k] = p->value[v].kind != V_NONE && own ? v : -1;
   }
-  const bool behind = absorbed_behind(p, st->node);
-  if (behind) st->out[0] = g->node[st->act_node].first;
-  if (behind && n->backward) st->in[st->nin++] = g->node[n->in[1].node].first;
-  if (st->act_node >= 0 && !behind) st->in[0] = value_of(g, g->node[st->act_node].in[0]);
-  if (step_makes_loss(p, st)) st->in[st->nin++] = value_of(g, g->node[st->act_node].in[1]);
-  if (step_adds(p, st)) st->in[st->nin++] = value_of(g, other_term(g, p->sum[st->node], st->node));
+  const struct fusion *f = step_fusion(p, st);
+  if (fusion_result(f) >= 0) st->out[0] = g->node[fusion_result(f)].first;
+  for (int k = 0; f && k < f->n; k++) {
+    const struct fused_node *x = &f->node[k];
+    if (!fused_behind(x->kind)) st->in[0] = value_of(g, g->node[x->node].in[0]);
+    if (x->operand.node >= 0) st->in[st->nin++] = value_of(g, x->operand);
+  }
   return TY_OK;
 }
 
-static int list_steps(struct program *p, const struct marks *m)
+static int list_steps(struct program *p)
 {
   for (int t = 0; t < p->n; t++) {
     struct step *st = &p->step[t];
     if (st->kind == STEP_POINTWISE)
       TRY(list_program(p, st, t));
     else if (st->kind == STEP_NODE)
-      TRY(list_node(p, st, m));
+      TRY(list_node(p, st));
     else {
       st->in = arena_new(&p->arena, sizeof(int));
       NEED(st->in, TY_EMEMORY, "out of memory: plan");
@@ -266,8 +267,8 @@ static bool may_take(const struct program *p, const struct step *st, int t, int 
   if (desc_bytes(&s->desc[u]) != desc_bytes(&s->desc[v])) return false;
   if (st->kind == STEP_POINTWISE)
     return s->desc[u].dtype == s->desc[v].dtype && desc_same_shape(&s->desc[u], &s->desc[v]);
-  const struct node *n = &s->g->node[st->node];
-  if (st->act_node >= 0 && n->backward && !step_makes_loss(p, st)) return false;
+  const struct fusion *f = step_fusion(p, st);
+  if (fusion_has(f, PRE_ACT_GRAD) || fusion_has(f, POST_ACT_GRAD)) return false;
   return step_in_place(p, st, out, in);
 }
 
@@ -420,7 +421,7 @@ int plan_values(struct program *p)
   TRY(check_sizes(&p->s));
   TRY(mark_values(p, &m));
   find_roots(p, &m);
-  TRY(list_steps(p, &m));
+  TRY(list_steps(p));
   return find_devices(p);
 }
 

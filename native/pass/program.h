@@ -2,8 +2,10 @@
 ** ready to run.
 **
 ** The passes, in order, each a file that fills its part and touches no other:
-**   fuse      which element-wise nodes form one pointwise program; which activation goes into a product's epilogue
-**   schedule  the steps in order: nodes that are alive, groups at their last member, copies into bound arrays
+**   fuse      which element-wise nodes form one pointwise program
+**   epilogue  what kernels do of the nodes around theirs
+**   schedule  the steps in order: nodes that are alive, groups at their last member, copies into
+**             bound arrays
 **   plan      (first half) which values have bytes, what each step reads and writes
 **   join      which products that end in one sum are done as one
 **   layout    which values keep their channels in blocks
@@ -57,14 +59,11 @@ struct step {
   /* value of the byte that says whether it runs, -1: always */
   int guard;
   const uint8_t *guard_at;
-  /* STEP_NODE: the activation (backward: its gradient) that its kernel applies to output 0; or
-  ** whose gradient it applies to input 0; or the loss whose gradient it makes; -1 */
-  int act_node;
   int device;
   struct invoke v;                                    /* STEP_NODE: kernel and operands */
   /* values read and written; -1: nobody wants this output */
   int *in, *out; int nin, nout;
-  /* STEP_POINTWISE, STEP_ADD; behind a kernel: its activation */
+  /* STEP_POINTWISE, STEP_ADD */
   struct pw_program *pw; struct pw_loop *loop; void **operand; int *pw_value, npw;
   void *copy_from, *copy_to;                          /* STEP_COPY */
   size_t scratch; int64_t scratch_at;                 /* scratch_at: offset in the pool */
@@ -79,10 +78,10 @@ struct step {
 };
 /* A step that does what follows it, in runs that allow it (fold_batchnorm.c). */
 struct fold {
-  struct scaling affine;
+  struct scaling scaling;
+  struct epilogue epilogue;
   double *a, *d;
-  /* steps; sum -1: none. act: behind the last of them */
-  int norm, sum, act;
+  int norm, sum;                                      /* steps; sum -1: none */
   int target;                                         /* value that gets the result */
   struct operand out;
   bool done;                                          /* in the current run */
@@ -118,17 +117,21 @@ struct segment {
   /* set by the executor: what the queue must know */
   struct storage **read, **write; int nread, nwrite;
 };
+/* per node: its readers are list[first[i] .. first[i + 1] - 1] */
+struct readers { int *first, *list; };
+/* A node that the kernel of another one does; operand: what it reads besides, node -1: nothing. */
+struct fused_node { enum fused_kind kind; int node; ty_entry operand; };
+struct fusion { int n; struct fused_node node[MOST_FUSED]; };
+
 struct program {
   struct source s;
   struct arena arena;
   int *group;                                         /* fuse: per node, -1: alone */
-  /* fuse: per node, the activation (gradient) or loss absorbed into it, -1 */
-  int *act;
-  /* fuse: per node, the node that applies it, -1 */
-  int *absorbed;
-  /* fuse: per node, the addition of two that its kernel does, before act if that is another
-  ** node, -1 */
-  int *sum;
+  struct readers readers;
+  /* epilogue: per node, what its kernel does of others, NULL: nothing; per node, the node whose
+  ** kernel does it, -1 */
+  struct fusion **fusion;
+  int *taken_by;
   struct step *step; int n, nforward;                 /* schedule */
   int *member;
   struct value *value;                                /* plan */
@@ -150,6 +153,15 @@ bool element_wise(const struct source *s, int node);
 /* of a row's output or gradient, of a small sum; NULL: none */
 const char *formula_of(const struct node *n, int out);
 int  fuse_program(struct program *p);
+/* some output is a head or a bound gradient */
+bool source_ends_at(const struct source *s, int node);
+int  epilogue_program(struct program *p);
+/* f: NULL, or what a kernel does besides */
+bool fusion_has(const struct fusion *f, enum fused_kind kind);
+/* the node whose output the kernel's output 0 is, -1: its own */
+int  fusion_result(const struct fusion *f);
+/* output 0 of the node is seen by nobody but the kernel that makes it */
+bool value_lies_inside(const struct program *p, int node);
 int  schedule_program(struct program *p);
 bool changes_state(const struct node *n);              /* it writes to an input */
 int  order_program(struct program *p);
@@ -168,8 +180,6 @@ int  fold_run(struct program *p, struct step *st, bool *done);
 int  plan_program(struct program *p, const struct fixed *fixed, int nfixed);
 int  plan_verify(const struct program *p);
 int  lower_program(struct program *p);
-/* ACT_* that a row computes */
-int  formula_activation(const struct op *op, const void *param);
 /* executes one instruction */
 int  program_run_step(struct program *p, struct step *s);
 static inline bool step_of_host(
@@ -177,35 +187,19 @@ static inline bool step_of_host(
 {
   return s->kind == STEP_NODE && p->s.g->node[s->node].op->flags & OP_CALLBACK;
 }
-static inline bool step_makes_loss(const struct program *p, const struct step *s)
+/* what its kernel does of other nodes; NULL: nothing */
+static inline const struct fusion *step_fusion(const struct program *p, const struct step *s)
 {
-  return s->kind == STEP_NODE && s->act_node >= 0 && p->s.g->node[s->node].backward &&
-      !p->s.g->node[s->act_node].op->formula;
+  return s->kind == STEP_NODE ? p->fusion[s->node] : NULL;
 }
 /* its guard says no; on the queue's thread of its device, or when its tasks are past */
 bool step_skipped(const struct step *s);
 void program_free(struct program *p);
-/* What node i's kernel took over comes after it: its result is that one's. */
-static inline bool absorbed_behind(const struct program *p, int i)
-{
-  return p->act[i] >= 0 && (p->sum[i] >= 0 || p->s.g->node[p->act[i]].in[0].node == i);
-}
-/* Its output 0 is seen by nobody but the kernel that makes it. */
-static inline bool lies_inside(const struct program *p, int i)
-{
-  const int by = p->absorbed[i];
-  return absorbed_behind(p, i) || (by >= 0 && p->sum[by] == i && p->act[by] != i);
-}
-static inline bool step_adds(
-    const struct program *p, const struct step *s) /* the last input of a kernel */
-{
-  return s->kind == STEP_NODE && p->sum[s->node] >= 0;
-}
 /* Output `out` of a kernel may lie where input `in` does. */
 static inline bool step_in_place(const struct program *p, const struct step *s, int out, int in)
 {
   const struct node *n = &p->s.g->node[s->node];
-  if (step_adds(p, s) && in == s->nin - 1) return out == 0;
+  if (fusion_has(step_fusion(p, s), POST_ADD) && in == n->nin) return out == 0;
   return in_place_allowed(n->in_place, out, in);
 }
 bool is_label_end(const struct source *s, ty_entry e);

@@ -130,7 +130,6 @@ static struct step *add_step(struct build *b, int kind, int node, int device)
   *st = (struct step){ .kind = kind,
     .node = node,
     .device = device,
-    .act_node = -1,
     .bound = -1,
     .scratch_at = -1,
     .guard = -1,
@@ -218,9 +217,9 @@ static int add_node(struct build *b, int i)
   struct step *st = add_step(b, STEP_NODE, i, p->s.device[i]);
   NEED(st, TY_EINTERNAL, "schedule: too few steps counted");
   p->step_of[i] = p->n - 1;
-  st->act_node = p->act[i];
-  if (absorbed_behind(p, i)) p->step_of[st->act_node] = p->n - 1;
-  if (p->sum[i] >= 0) p->step_of[p->sum[i]] = p->n - 1;
+  for (int k = 0; p->fusion[i] && k < p->fusion[i]->n; k++)
+    if (fused_behind(p->fusion[i]->node[k].kind))
+      p->step_of[p->fusion[i]->node[k].node] = p->n - 1;
   return TY_OK;
 }
 
@@ -249,7 +248,7 @@ static int build(struct build *b)
     if (i == s->forward) p->nforward = p->n;
     if (i == s->g->n) break;
     const struct node *n = &s->g->node[i];
-    if (!b->alive[i] || !n->op || p->absorbed[i] >= 0 ||
+    if (!b->alive[i] || !n->op || p->taken_by[i] >= 0 ||
         (!changes_state(n) && is_view_node(s, i, used)))
       continue;
     if (p->group[i] < 0)

@@ -1,5 +1,5 @@
 -- A normalisation that adds the other side of a residual sum, and applies the relu behind it
--- (native/pass/fuse.c, absorb_sum): the same numbers, outputs and gradients, as step by step.
+-- (native/pass/epilogue.c): the same numbers, outputs and gradients, as step by step.
 
 local ty = require "tycho"
 

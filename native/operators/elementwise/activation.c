@@ -23,6 +23,13 @@ static void to_singles(double *v, int n)
 static int two_singles(void *param) { return to_singles(param, 2), TY_OK; }
 static int three_singles(void *param) { return to_singles(param, 3), TY_OK; }
 
+/* in the order of the choices */
+static int activation_of(const void *param)
+{
+  static const int act[] = { ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU, ACT_NONE };
+  return act[((const struct activation *)param)->act_type];
+}
+
 struct hard { double alpha, beta; };
 static const struct param hard_params[] = {
   { "alpha", P_FLOAT, offsetof(struct hard, alpha), "0.2", "slope" },
@@ -45,7 +52,8 @@ const struct op op_activation[] = {
   { .name = "Activation", .alias = "_npx_activation", ALIKE,
     .doc = "relu, sigmoid, tanh, softrelu = ln(1 + e^data) or softsign = data / (1 + |data|), element by element; same "
            "shape. The gradient is made from the output, that of softsign from the input.",
-    .param = activation_params, .param_size = sizeof(struct activation), .formula = &activation_row },
+    .param = activation_params, .param_size = sizeof(struct activation), .formula = &activation_row,
+    .activation_of = activation_of },
   { .name = "hard_sigmoid", ALIKE,
     .doc = "alpha data + beta, cut off below 0 and above 1; gradient alpha where the result lies strictly between, else 0.",
     .param = hard_params, .param_size = sizeof(struct hard), .check = two_singles,

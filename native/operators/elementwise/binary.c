@@ -42,11 +42,16 @@ static int broadcast_shape(struct infer *s)
   { WIDE(wide, wide_alias, doc_ " Shapes broadcast; the gradient is zero."), \
     .formula = &(const struct formula){ y_, { NULL } }, .flags = OP_ZERO_GRAD | OP_BROADCAST },
 
+static const struct formula sum = { "a + b", { "g", "g" } };
+
 const struct op op_binary[] = {
+  { SAME("elemwise_add", "_Plus _add _plus _sparse_elemwise_add",
+      "lhs + rhs; gradients 1. Shapes are equal."), .formula = &sum, .flags = OP_SUM,
+    .back_inplace = "0=0 0=1 0=2 1=0 1=1 1=2" },
+  { WIDE("broadcast_add", "_sparse_broadcast_add _sparse_broadcast_plus broadcast_plus",
+      "lhs + rhs; gradients 1. Shapes broadcast; gradients are summed back."), .formula = &sum,
+    .flags = OP_BROADCAST | OP_SUM },
   /*   equal shapes    aliases                                    broadcasting         aliases; y, gradients of lhs and rhs; doc */
-  PAIR("elemwise_add", "_Plus _add _plus _sparse_elemwise_add",   "broadcast_add",
-       "_sparse_broadcast_add _sparse_broadcast_plus broadcast_plus",   "a + b",       "g",                       "g",
-       "lhs + rhs; gradients 1.")
   PAIR("elemwise_sub", "_Minus _minus _sparse_elemwise_sub _sub", "broadcast_sub",
        "_sparse_broadcast_minus _sparse_broadcast_sub broadcast_minus", "a - b",       "g",                       "-g",
        "lhs - rhs; gradients 1 and -1.")
@@ -94,7 +99,7 @@ const struct op op_binary[] = {
   { .name = "_scatter_elemwise_div", .in = "lhs rhs", .inplace = "0=0 0=1",
     .formula = &(const struct formula){ "a / b", { "g / b", "g * (-a / (b * b))" } },
     .doc = "lhs / rhs at the rows of lhs that are stored: all of them, as arrays are dense. Gradients as of elemwise_div." },
-  { .name = "_grad_add", .in = "lhs rhs", .inplace = "0=0 0=1", .formula = &(const struct formula){ "a + b", { "g", "g" } },
+  { .name = "_grad_add", .in = "lhs rhs", .inplace = "0=0 0=1", .formula = &sum, .flags = OP_SUM,
     .doc = "lhs + rhs of equal shapes: joins the gradients that come from several readers." },
   { .name = "_identity_with_attr_like_rhs", .in = "lhs rhs", .inplace = "0=0", .formula = &(const struct formula){ "a", { "g", NULL } },
     .doc = "lhs; both inputs and the output have one shape. The gradient goes to lhs, rhs gets zeros." },

@@ -9,15 +9,19 @@
 #define OF(name_, alias_, y_, grad_, doc_) \
   { .name = name_, .alias = alias_, .doc = doc_, .in = "data", .inplace = "0=0", \
     .back_inplace = "0=0 0=1", .formula = &(const struct formula){ y_, { grad_ } } },
+#define ACT(act_, name_, alias_, y_, grad_, doc_) \
+  { .name = name_, .alias = alias_, .doc = doc_, .in = "data", .inplace = "0=0", \
+    .back_inplace = "0=0 0=1", .formula = &(const struct formula){ y_, { grad_ } }, \
+    .activation = act_ },
 #define FLAT(name_, alias_, y_, doc_) \
   { .name = name_, .alias = alias_, .doc = doc_ " The gradient is zero.", .in = "data", \
     .inplace = "0=0", .formula = &(const struct formula){ y_, { NULL } }, .flags = OP_ZERO_GRAD },
 
 const struct op op_unary[] = {
   /* name              aliases                            y             gradient; doc */
-  OF("relu",           "_sparse_relu",                    "relu(a)",    "g * step(y)",
+  ACT(ACT_RELU,    "relu",    "_sparse_relu",                    "relu(a)",    "g * step(y)",
      "The larger of data and 0, element by element; gradient 1 above 0 and 0 from there down, NaN stays NaN.")
-  OF("sigmoid",        "_sparse_sigmoid",                 "sigmoid(a)", "g * (y * (1 - y))",
+  ACT(ACT_SIGMOID, "sigmoid", "_sparse_sigmoid",                 "sigmoid(a)", "g * (y * (1 - y))",
      "1 / (1 + exp(-data)), element by element; gradient y (1 - y).")
   OF("softsign",       NULL,                              "a / (1 + abs(a))", "g / square(1 + abs(a))",
      "data / (1 + |data|), element by element; gradient 1 / (1 + |data|)^2.")
@@ -83,7 +87,7 @@ const struct op op_unary[] = {
      "Hyperbolic sine; gradient cosh(data).")
   OF("cosh",           "_sparse_cosh",                    "cosh(a)",    "g * sinh(a)",
      "Hyperbolic cosine; gradient sinh(data).")
-  OF("tanh",           "_sparse_tanh",                    "tanh(a)",    "g * (1 - y * y)",
+  ACT(ACT_TANH,    "tanh",    "_sparse_tanh",                    "tanh(a)",    "g * (1 - y * y)",
      "Hyperbolic tangent; gradient 1 - y^2.")
   OF("arcsinh",        "_sparse_arcsinh",                 "asinh(a)",   "g / sqrt(a * a + 1)",
      "Inverse hyperbolic sine; gradient 1 / sqrt(data^2 + 1).")

@@ -13,10 +13,6 @@ struct softmax_loss {
   bool    ignore;
   int64_t ignored;
 };
-/* Whether this is a SoftmaxOutput whose rows have a class number each, and that reads no head
-** gradient. */
-bool softmax_loss_rows(
-    const struct op *op, const void *param, const ty_desc *out, const ty_desc *label);
 /* param: the operator's; label must outlive the result. */
 struct softmax_loss softmax_loss_of(
     const void *param, const struct operand *out, const struct operand *label);

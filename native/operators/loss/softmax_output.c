@@ -218,11 +218,11 @@ static const struct kernel output_cpu[] = { { "rows", output_forward, T_FLOAT | 
 static const struct kernel output_back_cpu[] = { { "rows", output_backward, T_FLOAT | T_INT, output_refuse,
                                                    backward_scratch }, { 0 } };
 
-bool softmax_loss_rows(
-    const struct op *op, const void *param, const ty_desc *out, const ty_desc *label)
+/* Where each row has a class number. */
+static bool in_parts(const void *param, const ty_desc *out, const ty_desc *label)
 {
   const struct output_param *p = param;
-  return op->back_cpu == output_back_cpu && !p->out_grad && view_of(out, p).inner == 1 &&
+  return !p->out_grad && view_of(out, p).inner == 1 &&
       !desc_same_shape(out, label);
 }
 
@@ -233,6 +233,7 @@ const struct op op_softmax_output[] = {
            "A label of data's shape is taken as probabilities.",
     .in = "data label", .param = output_params, .param_size = sizeof(struct output_param), .shape = output_shape,
     .type = output_type,
-    .grad_of = output_grad, .inplace = "0=0", .cpu = output_cpu, .back_cpu = output_back_cpu },
+    .grad_of = output_grad, .inplace = "0=0", .cpu = output_cpu, .back_cpu = output_back_cpu,
+    .loss_in_parts = in_parts },
   { 0 }
 };

@@ -444,12 +444,13 @@ static struct batch_norm norm_of(const struct call *c, const struct operand *x)
     .s = split_at(d, axis),
     .batch = c->run->is_train && !p->use_global_stats,
     .block = x->block,
-    .relu = c->act == ACT_RELU,
+    .relu = fused(c, POST_ACT) || fused(c, PRE_ACT_GRAD),
     .plain = !strcmp(c->op->name, "BatchNorm_v1") };
 }
 
 static int norm_forward(struct call *c)
 {
+  const struct fused_op *sum = fused(c, POST_ADD);
   struct batch_norm b = norm_of(c, &c->in[0]);
   b.x = c->in[0].p;
   b.gamma = c->in[1].p;
@@ -459,7 +460,7 @@ static int norm_forward(struct call *c)
   b.y = c->out[0].p;
   b.mean = c->out[1].p;
   b.third = c->out[2].p;
-  b.plus = c->plus ? c->in[5].p : NULL;
+  b.plus = sum ? c->in[sum->operand].p : NULL;
   if (c->nout > 3) b.relu_y = b.y, b.mask = c->out[3].p;
   norm_run(&b, forward_body);
   if (b.p->fix_gamma && c->run->with_grad)
@@ -522,13 +523,15 @@ static const char *refuse_plain(const struct call *c)
 }
 
 static const struct kernel norm_cpu[] = {
-  { "blocks", norm_forward,  T(TY_F32), refuse_plain, .flags = K_ALIKE | K_ACT | K_PLUS, .blocks = IN_BLOCKS(1 | 1 << 5, 1),
-    .affine = norm_affine },
-  { "rows",   norm_forward,  T_FLOAT, .flags = K_ACT | K_PLUS }, { 0 }
+  { "blocks", norm_forward,  T(TY_F32), refuse_plain, .flags = K_ALIKE,
+    .blocks = IN_BLOCKS(1 | 1 << 5, 1), .affine = norm_affine,
+    .fuses = CAN(POST_ADD) | CAN(POST_ACT) },
+  { "rows",   norm_forward,  T_FLOAT, .fuses = CAN(POST_ADD) | CAN(POST_ACT) }, { 0 }
 };
 static const struct kernel norm_back_cpu[] = {
-  { "blocks", norm_backward, T(TY_F32), refuse_plain, .flags = K_ALIKE | K_ACT, .blocks = IN_BLOCKS(3, 1) },
-  { "rows",   norm_backward, T_FLOAT, .flags = K_ACT }, { 0 }
+  { "blocks", norm_backward, T(TY_F32), refuse_plain, .flags = K_ALIKE,
+    .blocks = IN_BLOCKS(3, 1), .fuses = CAN(PRE_ACT_GRAD) },
+  { "rows",   norm_backward, T_FLOAT, .fuses = CAN(PRE_ACT_GRAD) }, { 0 }
 };
 static const struct kernel relu_cpu[] = { { "rows", norm_forward, T_FLOAT }, { 0 } };
 static const struct kernel relu_back_cpu[] = { { "rows", norm_backward, T_FLOAT, NULL, relu_scratch }, { 0 } };

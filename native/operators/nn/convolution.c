@@ -183,7 +183,7 @@ static int forward(struct call *c)
 {
   struct window w = conv_window_of(c);
   return convolve_forward(
-      &w, c->in[0].p, &c->in[1], conv_bias_of(c), c->act, c->out[0].p, c->state, c->tmp);
+      &w, c->in[0].p, &c->in[1], conv_bias_of(c), fused_act(c), c->out[0].p, c->state, c->tmp);
 }
 
 static size_t back_scratch(const struct call *c)
@@ -263,7 +263,7 @@ static int whole(struct call *c)
 {
   struct window w = conv_window_of(c);
   const int64_t k = window_depth(&w);
-  struct gemm_epilogue e = { .bias = conv_bias_of(c), .act = c->act };
+  struct gemm_epilogue e = { .bias = conv_bias_of(c), .act = fused_act(c) };
   return gemm_fused(w.dtype, false, true, w.n, w.filters, k, c->in[0].p, k, c->in[1].p, k,
       c->out[0].p, w.filters, &e);
 }
@@ -306,7 +306,7 @@ static const char *refuse_depth_back(const struct call *c)
 static int depth(struct call *c)
 {
   struct window w = conv_window_of(c);
-  depth_forward(&w, c->in[0].p, c->in[1].p, conv_bias_of(c), c->act, c->out[0].p);
+  depth_forward(&w, c->in[0].p, c->in[1].p, conv_bias_of(c), fused_act(c), c->out[0].p);
   return TY_OK;
 }
 
@@ -325,6 +325,7 @@ static int plain(struct call *c)
 {
   struct window w = conv_window_of(c);
   convolve_plain(&w, c->in[0].p, c->in[1].p, conv_bias_of(c), c->out[0].p, false);
+  epilogue_act(c);
   return TY_OK;
 }
 
@@ -339,12 +340,12 @@ static int plain_back(struct call *c)
 
 static const struct kernel cpu[] = {
   /* name    run         types    refuse              scratch       state            done            add flags */
-  { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,            NULL,           0,  K_ACT },
+  { "product", whole,      T_FLOAT, refuse_whole,       NULL,         NULL,            NULL,           0, .fuses = CAN(POST_ACT) },
   WINOGRAD_CONV
   ONEDNN_CONV
-  { "rows",    depth,      T_FLOAT, refuse_depth,       NULL,         NULL,            NULL,           0,  K_ACT },
-  { "panels",  forward,    T_FLOAT, conv_refuse_layout, scratch,      gemm_kept_bytes, gemm_kept_done, 0,  K_ACT },
-  { "plain",   plain,      T_FLOAT, conv_refuse_last }, { 0 }
+  { "rows",    depth,      T_FLOAT, refuse_depth,       NULL,         NULL,            NULL,           0, .fuses = CAN(POST_ACT) },
+  { "panels",  forward,    T_FLOAT, conv_refuse_layout, scratch,      gemm_kept_bytes, gemm_kept_done, 0, .fuses = CAN(POST_ACT) },
+  { "plain",   plain,      T_FLOAT, conv_refuse_last, .fuses = CAN(POST_ACT) }, { 0 }
 };
 static const struct kernel back[] = {
   { "product", whole_back, T_FLOAT, refuse_whole_back,  NULL,         NULL,            NULL,           7 },

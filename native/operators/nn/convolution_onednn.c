@@ -17,7 +17,7 @@
 #include "op/op.h"
 #include "operators/nn/convolution.h"
 
-/* room: of the direction, or of both gradients, once asked; [1] with call.affine */
+/* room: of the direction, or of both gradients, once asked; [1] with POST_SCALE */
 struct onednn_state {
   struct gemm_kept own;
   struct { bool asked; struct onednn_bytes rooms; } room[2];
@@ -73,7 +73,7 @@ static bool keeps(const struct call *c, const struct window *w)
 /* Both gradients go through the batch in the same pieces, so that they can share the blocked dy. */
 static struct onednn_shape shape_of(const struct call *c, const struct window *w, int which)
 {
-  const bool forward = which == FORWARD;
+  const bool forward = which == FORWARD, scaled = fused_scaling(c);
   const struct operand *x = which == FORWARD ? &c->in[0]
       : which == DATA                        ? &c->out[0]
                                              : &c->in[1],
@@ -84,11 +84,11 @@ static struct onednn_shape shape_of(const struct call *c, const struct window *w
     .w = forward ? &c->in[1].d : &c->in[2].d,
     .y = &y->d,
     .which = which,
-    .bias = forward && (c->nin > 2 || c->affine),
-    .scaled = c->affine,
+    .bias = forward && (c->nin > 2 || scaled),
+    .scaled = scaled,
     .keeps = keeps(c, w),
-    .sum = c->affine && c->affine->add,
-    .act = c->affine ? c->act : ACT_NONE,
+    .sum = fused(c, POST_ACCUMULATE),
+    .act = scaled ? fused_act(c) : ACT_NONE,
     .block = { [X] = x->block, [Y] = y->block },
     .images = images_at_once(w, copied) };
 }
@@ -130,7 +130,7 @@ static struct onednn_bytes rooms_for(const struct call *c, const struct window *
   if (!back && rooms_of(c, w, FORWARD, &s, &r)) all = r;
   if (back && data_wanted(c) && rooms_of(c, w, DATA, &s, &r)) rooms_widen(&all, &r);
   if (back && weight_wanted(c, w) && rooms_of(c, w, WEIGHT, &s, &r)) rooms_widen(&all, &r);
-  if (!back && c->affine) all.packed += scaled_bytes(&c->in[1]);
+  if (!back && fused_scaling(c)) all.packed += scaled_bytes(&c->in[1]);
   if (!back && keeps(c, w)) all.packed = 0; /* in the state */
   if (back && whole_batch(c, w)) all.w = MAX(all.w, all.packed), all.packed = 0;
   return all;
@@ -170,7 +170,7 @@ static bool able(const struct call *c, const struct window *w, int which)
 }
 
 /* An end with scale and sum must not cost a copy of what lies in the output. */
-static const char *refuse_affine(const struct call *c, const struct window *w)
+static const char *refuse_scaling(const struct call *c, const struct window *w)
 {
   struct onednn_shape s;
   struct onednn_bytes r;
@@ -182,7 +182,7 @@ const char *onednn_conv_refuse(const struct call *c)
 {
   struct window w = conv_window_of(c);
   const char *no = refuse(c, &w);
-  if (!no && c->affine) no = refuse_affine(c, &w);
+  if (!no && fused_scaling(c)) no = refuse_scaling(c, &w);
   return no ? no : able(c, &w, FORWARD) ? NULL : NO_BLOCKS;
 }
 
@@ -339,14 +339,15 @@ static bool ready(struct onednn_primitive *p, struct call *c, const struct windo
   if (p->made == NEW || p->threads != parallel_threads()) {
     struct onednn_bytes r = { 0 };
     bool can = rooms_of(c, w, which, s, &r);
-    s->act = which == FORWARD ? c->act : ACT_NONE;
+    s->act = which == FORWARD ? fused_act(c) : ACT_NONE;
     if (can)
       part_make(p, s, &r);
     else
       p->made = UNABLE, p->threads = parallel_threads();
   }
   *s = shape_of(c, w, which);
-  return p->made == READY && (which == WEIGHT || pack_weight(p, a->w, c->affine, b->packed)) &&
+  return p->made == READY &&
+      (which == WEIGHT || pack_weight(p, a->w, fused_scaling(c), b->packed)) &&
       !dnnl_memory_set_data_handle(p->pad, p->own_pad ? p->own_pad : b->pad) &&
       !(p->bias && dnnl_memory_set_data_handle(p->bias, a->bias));
 }
@@ -360,7 +361,7 @@ static void next_piece(struct plain_arrays *a, const struct onednn_shape *s)
 static struct blocks planned(
     struct onednn_state *p, const struct call *c, const struct window *w, bool back)
 {
-  const int i = c->affine != NULL;
+  const int i = fused_scaling(c) != NULL;
   if (!p->room[i].asked) p->room[i].rooms = rooms_for(c, w, back);
   p->room[i].asked = true;
   return blocks_of(&p->room[i].rooms, c->tmp);
@@ -373,7 +374,7 @@ static bool run_part(struct onednn_state *p, struct call *c, const struct window
 {
   struct onednn_shape s;
   struct blocks b = planned(p, c, w, which != FORWARD);
-  struct onednn_primitive *part = &p->part[c->affine ? FOLDED : which];
+  struct onednn_primitive *part = &p->part[fused_scaling(c) ? FOLDED : which];
   if (!ready(part, c, w, which, &b, &a, &s)) return false;
   for (int64_t i = 0; i < w->n; i += s.images, next_piece(&a, &s))
     if (!run_piece(part, &s, &b, &a, false, which == WEIGHT && (a.add || i))) return false;
@@ -414,16 +415,17 @@ int onednn_conv(struct call *c)
 {
   struct window w = conv_window_of(c);
   struct onednn_state *s = c->state;
-  void *bias = c->affine ? c->affine->shift : c->nin > 2 ? c->in[2].p : NULL;
+  const struct scaling *scaling = fused_scaling(c);
+  void *bias = scaling ? scaling->shift : c->nin > 2 ? c->in[2].p : NULL;
   struct plain_arrays a = { c->in[0].p, c->out[0].p, &c->in[1], bias, false };
   if (s && run_part(s, c, &w, FORWARD, a)) return TY_OK;
-  if (in_blocks(c) || c->affine) return lost("product");
+  if (in_blocks(c) || scaling) return lost("product");
   if (depth_wanted(&w)) {
-    depth_forward(&w, c->in[0].p, c->in[1].p, bias, c->act, c->out[0].p);
+    depth_forward(&w, c->in[0].p, c->in[1].p, bias, fused_act(c), c->out[0].p);
     return TY_OK;
   }
   return convolve_forward(
-      &w, c->in[0].p, &c->in[1], bias, c->act, c->out[0].p, s ? &s->own : NULL, c->tmp);
+      &w, c->in[0].p, &c->in[1], bias, fused_act(c), c->out[0].p, s ? &s->own : NULL, c->tmp);
 }
 
 static struct plain_arrays data_arrays(struct call *c)

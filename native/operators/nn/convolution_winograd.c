@@ -100,7 +100,7 @@ const char *winograd_conv_refuse(const struct call *c)
 {
   struct window w = conv_window_of(c), p = piece_of(&w, forward_bytes(c));
   const char *no = refuse(c, &w, forward_bytes(c));
-  if (!no && c->affine && !c->out[0].block) return "channels are not in blocks";
+  if (!no && fused_scaling(c) && !c->out[0].block) return "channels are not in blocks";
   return no ? no : winograd_refuse(&p, false, keeps(c, &p));
 }
 
@@ -128,9 +128,13 @@ size_t winograd_conv_scratch(const struct call *c)
 
 static struct convolve_end end_of(const struct call *c)
 {
-  struct convolve_end end = { .bias = conv_bias_of(c), .act = c->act };
-  if (c->affine)
-    end.bias = c->affine->shift, end.scale = c->affine->scale, end.add = c->affine->add;
+  const struct scaling *s = fused_scaling(c);
+  struct convolve_end end = { .bias = conv_bias_of(c), .act = fused_act(c) };
+  if (s) {
+    end.bias = s->shift;
+    end.scale = s->scale;
+    end.add = fused(c, POST_ACCUMULATE);
+  }
   return end;
 }
 

@@ -125,7 +125,8 @@ static int forward(struct call *c)
 {
   struct window w = window_of(c);
   return convolve_data(
-      &w, c->in[0].p, &c->in[1], c->out[0].p, false, conv_bias_of(c), c->act, c->state, c->tmp);
+      &w, c->in[0].p, &c->in[1], c->out[0].p, false, conv_bias_of(c), fused_act(c), c->state,
+      c->tmp);
 }
 
 /* in: gradient of the output, data, weight. The data's gradient goes through scratch where it is
@@ -174,6 +175,7 @@ static int plain(struct call *c)
       else
         ((float *)c->out[0].p)[i] += ((const float *)conv_bias_of(c))[i / spatial % channels];
   }
+  epilogue_act(c);
   return TY_OK;
 }
 
@@ -188,8 +190,8 @@ static int plain_back(struct call *c)
 
 static const struct kernel cpu[] = {
   /* name   run         types    refuse              scratch       state            done            add flags */
-  { "panels", forward,    T_FLOAT, conv_refuse_layout, scratch,      gemm_kept_bytes, gemm_kept_done, 0,  K_ACT },
-  { "plain",  plain,      T_FLOAT, conv_refuse_last }, { 0 }
+  { "panels", forward,    T_FLOAT, conv_refuse_layout, scratch,      gemm_kept_bytes, gemm_kept_done, 0, .fuses = CAN(POST_ACT) },
+  { "plain",  plain,      T_FLOAT, conv_refuse_last, .fuses = CAN(POST_ACT) }, { 0 }
 };
 static const struct kernel back[] = {
   { "panels", backward,   T_FLOAT, conv_refuse_layout, back_scratch, gemm_kept_bytes, gemm_kept_done, 7 },

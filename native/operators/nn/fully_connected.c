@@ -74,7 +74,7 @@ static int forward(struct call *c)
   const struct operand *x = &c->in[0], *w = &c->in[1];
   const int dtype = w->d.dtype;
   struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
-  struct gemm_epilogue e = { .bias = c->nin > 2 ? c->in[2].p : NULL, .act = c->act };
+  struct gemm_epilogue e = { .bias = c->nin > 2 ? c->in[2].p : NULL, .act = fused_act(c) };
   if (!keeps(c, w, z.m))
     return gemm_fused(
         dtype, false, true, z.m, z.n, z.k, x->p, z.k, w->p, z.k, c->out[0].p, z.n, &e);
@@ -94,7 +94,7 @@ static int64_t all_rows(const struct call *c)
 
 static size_t back_scratch(const struct call *c)
 {
-  if (c->loss) return linear_loss_scratch(c);
+  if (fused(c, PRE_LOSS_GRAD)) return linear_loss_scratch(c);
   const ty_desc *w = &c->in[2].d;
   return c->nin == OWN ? 0 : (size_t)(all_rows(c) * (w->dim[0] + w->dim[1])) * dtype_size(w->dtype);
 }
@@ -124,7 +124,7 @@ static int data_gradient(struct call *c, struct linear_sizes z)
 
 static int backward(struct call *c)
 {
-  if (c->loss) return linear_loss_backward(c);
+  if (fused(c, PRE_LOSS_GRAD)) return linear_loss_backward(c);
   const struct operand *w = &c->in[2], *out = c->out;
   const void *g = c->in[0].p, *x = c->in[1].p;
   const int dtype = w->d.dtype;
@@ -167,6 +167,7 @@ static int plain(struct call *c)
         s += get(&c->in[0], i * z.k + p) * get(&c->in[1], j * z.k + p);
       put(&c->out[0], i * z.n + j, s, false);
     }
+  epilogue_act(c);
   return TY_OK;
 }
 
@@ -189,7 +190,12 @@ static int plain_back(struct call *c)
   const struct operand *w = &c->in[2];
   struct operand in[OWN];
   struct call whole = *c;
-  if (c->loss) linear_loss_whole(c, in), whole.in = in, whole.nin = OWN, c = &whole;
+  if (fused(c, PRE_LOSS_GRAD)) {
+    linear_loss_whole(c, in);
+    whole.in = in;
+    whole.nin = OWN;
+    c = &whole;
+  }
   for (int i = 0; i < c->nin; i += i ? 2 : OWN) {
     const struct operand *g = &c->in[i], *x = &c->in[i + 1];
     const struct linear_sizes z = linear_sizes_of(&x->d, &w->d);
@@ -202,16 +208,22 @@ static int plain_back(struct call *c)
   return TY_OK;
 }
 
-static size_t plain_scratch(const struct call *c) { return c->loss ? desc_bytes(&c->in[0].d) : 0; }
+static size_t plain_scratch(const struct call *c)
+{
+  return fused(c, PRE_LOSS_GRAD) ? desc_bytes(&c->in[0].d) : 0;
+}
 
 static const struct kernel cpu[] = {
-  /* name   run         types    refuse       scratch       state            done            add flags            blocks packs */
-  { "gemm",  forward,    T_FLOAT, gemm_refuse, NULL,         gemm_kept_bytes, gemm_kept_done, 0,  K_ACT,             0,     2 },
-  { "plain", plain,      T_FLOAT }, { 0 }
+  /* name   run         types    refuse       scratch       state            done            add flags */
+  { "gemm",  forward,    T_FLOAT, gemm_refuse, NULL,         gemm_kept_bytes, gemm_kept_done, 0,  .packs = 2,
+    .fuses = CAN(POST_ACT) },
+  { "plain", plain,      T_FLOAT, .fuses = CAN(POST_ACT) }, { 0 }
 };
 static const struct kernel back[] = {
-  { "gemm",  backward,   T_FLOAT, gemm_refuse, back_scratch, gemm_kept_bytes, gemm_kept_done, 7,  K_JOIN | K_REUSED | K_LOSS, 0, 3 },
-  { "plain", plain_back, T_FLOAT, NULL,        plain_scratch, NULL,           NULL,           7,  K_JOIN | K_LOSS }, { 0 }
+  { "gemm",  backward,   T_FLOAT, gemm_refuse, back_scratch, gemm_kept_bytes, gemm_kept_done, 7,  K_JOIN | K_REUSED,
+    .packs = 3, .fuses = CAN(PRE_LOSS_GRAD) },
+  { "plain", plain_back, T_FLOAT, NULL,        plain_scratch, NULL,           NULL,           7,  K_JOIN,
+    .fuses = CAN(PRE_LOSS_GRAD) }, { 0 }
 };
 
 static const char *ports8(const void *param)

@@ -34,6 +34,12 @@ static struct loss_plan plan_of(const struct call *c)
   return p;
 }
 
+static struct softmax_loss loss_of(const struct call *c)
+{
+  const struct fused_op *f = fused(c, PRE_LOSS_GRAD);
+  return softmax_loss_of(f->loss, &c->in[0], &c->in[f->operand]);
+}
+
 size_t linear_loss_scratch(const struct call *c)
 {
   struct loss_plan p = plan_of(c);
@@ -83,7 +89,7 @@ int linear_loss_backward(struct call *c)
 {
   const struct loss_plan p = plan_of(c);
   const struct linear_sizes z = p.z;
-  struct loss_slab s = { .loss = softmax_loss_of(c->loss, &c->in[0], &c->in[3]), .g = c->tmp };
+  struct loss_slab s = { .loss = loss_of(c), .g = c->tmp };
   const struct vec_ops *r = s.loss.r;
   char *x = (char *)c->tmp + p.g, *w = x + p.x;
   for (; s.row < z.m; s.row += p.rows) {
@@ -101,7 +107,7 @@ int linear_loss_backward(struct call *c)
 void linear_loss_whole(const struct call *c, struct operand in[3])
 {
   struct linear_sizes z = linear_sizes_of(&c->in[1].d, &c->in[2].d);
-  struct softmax_loss loss = softmax_loss_of(c->loss, &c->in[0], &c->in[3]);
+  struct softmax_loss loss = loss_of(c);
   for (int64_t o = 0; o < z.m; o++)
     softmax_loss_part(&loss, o, 0, z.n, at(loss.r, c->tmp, o * z.n));
   for (int i = 0; i < 3; i++) in[i] = c->in[i];

@@ -1,5 +1,5 @@
-/* linear_loss.h - backward of FullyConnected in front of SoftmaxOutput (call.loss). in: softmax,
-** data, weight, label. */
+/* linear_loss.h - backward of FullyConnected in front of SoftmaxOutput (PRE_LOSS_GRAD). in:
+** softmax, data, weight, label. */
 #pragma once
 #include "op/op.h"
 

@@ -136,9 +136,12 @@ static int pool_backward(struct call *c)
   struct pool p = pool_of(c, &c->out[0]);
   p.back = true;
   p.dy = c->in[0].p;
-  if (c->nin == 2 || c->act) p.argmax = c->in[1].p;
-  p.masked = c->act != ACT_NONE;
-  if (c->nin > 2) p.x = p.masked ? NULL : c->in[1].p, p.y = c->in[2].p;
+  p.masked = fused(c, POST_ACT_GRAD);
+  if (c->nin == 2 || p.masked)
+    p.argmax = c->in[1].p;
+  else if (c->nin > 2)
+    p.x = c->in[1].p;
+  if (c->nin > 2) p.y = c->in[2].p;
   p.out = c->out[0].p;
   if (p.out) pool_run(&p);
   return TY_OK;
@@ -171,7 +174,8 @@ static const struct kernel pool_cpu[] = {
   { "taps", pool_forward,  T_FLOAT | T(TY_U8), refuse, pool_scratch, .flags = K_ALIKE, .blocks = IN_BLOCKS(1, 3) }, { 0 }
 };
 static const struct kernel pool_back_cpu[] = {
-  { "taps", pool_backward, T_FLOAT | T(TY_U8), refuse, .flags = K_ALIKE | K_MASK, .blocks = IN_BLOCKS(7, 1) }, { 0 }
+  { "taps", pool_backward, T_FLOAT | T(TY_U8), refuse, .flags = K_ALIKE,
+    .blocks = IN_BLOCKS(7, 1), .fuses = CAN(POST_ACT_GRAD) }, { 0 }
 };
 
 const struct op op_pooling[] = {

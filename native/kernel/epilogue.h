@@ -1,0 +1,58 @@
+/* epilogue.h - what a kernel does besides its operator, to its first input before and to its first
+** output after, while they are in registers: what oneDNN calls post-operations, cuDNN and cublasLt
+** fused graphs. pass/epilogue.c finds them; a kernel's `fuses` says which ones it can do, and it
+** looks for them in its call with the functions below.
+*/
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { ACT_NONE, ACT_RELU, ACT_SIGMOID, ACT_TANH, ACT_SOFTRELU };
+
+/* In the order in which a kernel does them: PRE_* to in[0] of a gradient's kernel, POST_* to
+** out[0]. `operand` is an input behind those of the operator. */
+enum fused_kind {
+  /* in[0] holds the output of a loss, of which `loss` are the parameters and the operand is the
+  ** label; the loss's gradient takes its place (operators/loss/softmax_loss.h) */
+  PRE_LOSS_GRAD,
+  /* in[0] is the gradient behind the activation that the forward kernel did (POST_ACT) */
+  PRE_ACT_GRAD,
+  /* times scale, plus shift, of each channel */
+  POST_SCALE,
+  /* plus what out[0] holds */
+  POST_ACCUMULATE,
+  /* plus the operand, which has its shape */
+  POST_ADD,
+  POST_ACT,
+  /* times the gradient of the activation that made the data of the forward part; the operand,
+  ** output 0 of the forward part, decides it */
+  POST_ACT_GRAD,
+};
+#define CAN(kind) (1u << (kind))
+static inline bool fused_behind(enum fused_kind kind) { return kind >= POST_SCALE; }
+
+/* per channel; the shift has the bias in it */
+struct scaling {
+  float *scale, *shift;
+  uint64_t version;                                   /* changes with them */
+};
+struct fused_op {
+  enum fused_kind kind;
+  int operand;                                        /* place among the inputs, -1: none */
+  union {
+    int act;                                          /* ACT_* */
+    const struct scaling *scaling;
+    const void *loss;
+  };
+};
+enum { MOST_FUSED = 3 };
+struct epilogue { int n; struct fused_op op[MOST_FUSED]; };
+
+/* e may be NULL */
+static inline const struct fused_op *epilogue_find(const struct epilogue *e, enum fused_kind kind)
+{
+  for (int i = 0; e && i < e->n; i++)
+    if (e->op[i].kind == kind) return &e->op[i];
+  return NULL;
+}

@@ -1,0 +1,245 @@
+/* epilogue.c - what a kernel does of the nodes around it.
+**
+** A kernel may do more than its operator while its operands are in registers (kernel/epilogue.h):
+** to its output what comes next, a sum of two and an activation, or behind a gradient the gradient
+** of the activation that made the data; to its input, in a gradient's kernel, the gradient that
+** comes before, of an activation or of a loss. Here node i takes over such a neighbour, or two,
+** where
+**   - every kernel that may be chosen for i can do it (`fuses`),
+**   - nobody else sees the value between the two, neither a reader nor a head nor a bound gradient,
+**   - the neighbour runs where and when i does: device, part, guard, mirror,
+**   - its pointwise program is nothing but what is taken over, and
+**   - no bit of a result changes: of activations only relu, whose value is exact.
+** Nodes taken over get no step; where one needs another input, that stands behind those of i.
+*/
+#include "pass/program.h"
+
+/* bytes: the gradient of a smaller loss stays in the caches anyway */
+enum { LARGE_LOSS = 4 << 20 };
+
+/* size: per leader of a group of fuse.c, its members */
+struct finder { struct program *p; int *size; };
+
+/* -- neighbours -------------------------------------------------------------------------------- */
+
+static uint32_t abilities(const struct finder *f, int i)
+{
+  const struct node *n = &f->p->s.g->node[i];
+  return op_abilities(n->op, n->backward, f->p->s.device[i]).fuses;
+}
+
+/* The one node that reads output 0, once; -1: none, or several */
+static int only_reader(const struct finder *f, int i)
+{
+  const struct readers *r = &f->p->readers;
+  int only = -1;
+  for (int k = r->first[i]; k < r->first[i + 1]; k++) {
+    const struct node *m = &f->p->s.g->node[r->list[k]];
+    bool reads = false;
+    for (int j = 0; j < m->nin; j++) reads |= m->in[j].node == i && m->in[j].out == 0;
+    if (reads && only >= 0) return -1;
+    if (reads) only = r->list[k];
+  }
+  return only;
+}
+
+/* Node a runs where and when node i does. */
+static bool beside(const struct finder *f, int i, int a)
+{
+  const struct source *s = &f->p->s;
+  const struct node *n = &s->g->node[i], *m = &s->g->node[a];
+  return s->device[i] == s->device[a] && n->guard == m->guard && n->mirror == m->mirror &&
+      (i < s->forward) == (a < s->forward);
+}
+
+/* The pointwise program of node a has this many nodes. */
+static bool in_group_of(const struct finder *f, int a, int size)
+{
+  const int group = f->p->group[a];
+  return group >= 0 && f->size[group] == size;
+}
+
+static bool is_relu(const struct finder *f, int a)
+{
+  const struct node *m = &f->p->s.g->node[a];
+  return !m->backward && op_act(m->op, m->param) == ACT_RELU;
+}
+
+/* -- taking over ------------------------------------------------------------------------------- */
+
+static int take(struct finder *f, int i, struct fused_node with)
+{
+  struct program *p = f->p;
+  if (!p->fusion[i]) p->fusion[i] = arena_new(&p->arena, sizeof *p->fusion[i]);
+  NEED(p->fusion[i], TY_EMEMORY, "out of memory: epilogues");
+  p->fusion[i]->node[p->fusion[i]->n++] = with;
+  p->taken_by[with.node] = i;
+  p->group[with.node] = -1;
+  return TY_OK;
+}
+
+/* -- behind a forward node: a sum, an activation ----------------------------------------------- */
+
+/* The entry is there when node i runs. */
+static bool is_before(const struct finder *f, ty_entry e, int i)
+{
+  const struct program *p = f->p;
+  const int node = view_root(&p->s, e).node, by = p->taken_by[node];
+  const int at = by >= 0 ? by : p->group[node] >= 0 ? p->group[node] : node;
+  return !p->s.g->node[node].op || at < i;
+}
+
+/* Node a adds to node i's output something else of its shape, which *other gives. */
+static bool adds_to(const struct finder *f, int i, int a, ty_entry *other)
+{
+  const struct source *s = &f->p->s;
+  const struct node *n = &s->g->node[i], *m = &s->g->node[a];
+  if (!(m->op->flags & OP_SUM) || m->backward || m->nin != 2 || m->in[0].node == m->in[1].node)
+    return false;
+  *other = m->in[m->in[0].node == i];
+  const ty_desc *x = &s->desc[n->first], *y = &s->desc[value_of(s->g, *other)],
+                *sum = &s->desc[m->first];
+  if (!desc_same_shape(x, y) || !desc_same_shape(x, sum) || y->dtype != x->dtype ||
+      sum->dtype != x->dtype || (x->dtype != TY_F32 && x->dtype != TY_F64))
+    return false;
+  return s->device[other->node] == s->device[i] && !(s->into && s->into[m->first] >= 0) &&
+      is_before(f, *other, i);
+}
+
+static bool activates(const struct finder *f, int i, int a)
+{
+  const struct source *s = &f->p->s;
+  return is_relu(f, a) && s->desc[s->g->node[a].first].dtype == s->desc[s->g->node[i].first].dtype;
+}
+
+/* A sum only where there are gradients: without, the product before a normalisation may do all of
+** it (fold_batchnorm.c). */
+static int take_behind(struct finder *f, int i)
+{
+  const struct source *s = &f->p->s;
+  const uint32_t can = abilities(f, i);
+  const bool sums = can & CAN(POST_ADD) && s->forward < s->g->n;
+  const int a = can && !source_ends_at(s, i) ? only_reader(f, i) : -1;
+  ty_entry other;
+  if (a < 0 || !beside(f, i, a)) return TY_OK;
+  if (can & CAN(POST_ACT) && in_group_of(f, a, 1) && activates(f, i, a))
+    return take(f, i, (struct fused_node){ POST_ACT, a, { -1, 0 } });
+  if (!sums || !adds_to(f, i, a, &other)) return TY_OK;
+  const struct fused_node sum = { POST_ADD, a, other };
+  if (in_group_of(f, a, 1)) return take(f, i, sum);
+  const int b = source_ends_at(s, a) ? -1 : only_reader(f, a);
+  if (!(can & CAN(POST_ACT)) || b < 0 || f->p->group[a] != f->p->group[b] ||
+      !in_group_of(f, a, 2) || !activates(f, i, b))
+    return TY_OK;
+  TRY(take(f, i, sum));
+  return take(f, i, (struct fused_node){ POST_ACT, b, { -1, 0 } });
+}
+
+/* -- before a gradient: that of the activation which the forward kernel does, of a loss -------- */
+
+static bool did_activation(const struct program *p, int i, int act)
+{
+  const struct fusion *x = i < 0 ? NULL : p->fusion[i];
+  return x && x->n == 1 && x->node[0].kind == POST_ACT && x->node[0].node == act;
+}
+
+static int take_before(struct finder *f, int i)
+{
+  const struct program *p = f->p;
+  const struct source *s = &p->s;
+  const struct node *n = &s->g->node[i];
+  const uint32_t can = abilities(f, i) & (CAN(PRE_ACT_GRAD) | CAN(PRE_LOSS_GRAD));
+  if (!can || !n->nin || n->in[0].out) return TY_OK;
+  const int a = n->in[0].node, dtype = s->desc[n->first].dtype;
+  const struct node *m = &s->g->node[a];
+  const bool alone = p->readers.first[a + 1] - p->readers.first[a] == 1;
+  if (!m->backward || !alone || source_ends_at(s, a) || !beside(f, i, a)) return TY_OK;
+  if (can & CAN(PRE_ACT_GRAD) && dtype == TY_F32 && in_group_of(f, a, 1) &&
+      did_activation(p, n->forward, m->forward))
+    return take(f, i, (struct fused_node){ PRE_ACT_GRAD, a, { -1, 0 } });
+  if (!(can & CAN(PRE_LOSS_GRAD)) || !m->op->loss_in_parts) return TY_OK;
+  const ty_entry label = m->in[m->nin - 1];
+  const ty_desc *out = &s->desc[m->first], *classes = &s->desc[value_of(s->g, label)];
+  if ((dtype != TY_F32 && dtype != TY_F64) || out->dtype != dtype || classes->dtype != dtype ||
+      desc_bytes(out) < LARGE_LOSS || !m->op->loss_in_parts(m->param, out, classes))
+    return TY_OK;
+  return take(f, i, (struct fused_node){ PRE_LOSS_GRAD, a, label });
+}
+
+/* -- behind a gradient: that of the activation which made the data ----------------------------- */
+
+/* A gradient that reads nothing of the forward part but which elements its output came from: where
+** an element is the output, the output says what the activation's own would say. Not where the
+** kernel in front of the activation takes its gradient with less. */
+static int take_mask(struct finder *f, int i)
+{
+  const struct program *p = f->p;
+  const struct source *s = &p->s;
+  const struct node *n = &s->g->node[i];
+  if (!(abilities(f, i) & CAN(POST_ACT_GRAD)) || n->nin != 2 || source_ends_at(s, i) ||
+      s->g->node[n->in[1].node].backward || s->desc[n->first].dtype != TY_F32)
+    return TY_OK;
+  const int a = only_reader(f, i);
+  if (a < 0 || !in_group_of(f, a, 1) || !beside(f, i, a)) return TY_OK;
+  const struct node *m = &s->g->node[a];
+  if (!m->backward || m->forward < 0 || m->in[0].node != i || !is_relu(f, m->forward) ||
+      s->g->node[n->forward].in[0].node != m->forward)
+    return TY_OK;
+  const int before = p->taken_by[m->forward];
+  if (before >= 0 && did_activation(p, before, m->forward) &&
+      op_abilities(s->g->node[before].op, true, s->device[before]).fuses & CAN(PRE_ACT_GRAD))
+    return TY_OK;
+  if (source_ends_at(s, a) || (s->into && s->into[m->first] >= 0)) return TY_OK;
+  return take(f, i, (struct fused_node){ POST_ACT_GRAD, a, { n->in[1].node, 0 } });
+}
+
+/* -- the pass ---------------------------------------------------------------------------------- */
+
+static int find_epilogues(struct finder *f)
+{
+  const struct program *p = f->p;
+  for (int i = 0; i < p->s.g->n; i++)
+    if (p->group[i] >= 0) f->size[p->group[i]]++;
+  for (int i = 0; i < p->s.g->n; i++) {
+    const struct node *n = &p->s.g->node[i];
+    if (!n->op || n->op->formula) continue;
+    if (!n->backward) TRY(take_behind(f, i));
+    if (n->backward) TRY(take_before(f, i));
+    if (n->backward && !p->fusion[i]) TRY(take_mask(f, i));
+  }
+  return TY_OK;
+}
+
+int epilogue_program(struct program *p)
+{
+  const int n = p->s.g->n;
+  p->fusion = arena_new(&p->arena, sizeof *p->fusion * (size_t)(n + 1));
+  p->taken_by = arena_new(&p->arena, sizeof(int) * (size_t)(n + 1));
+  NEED(p->fusion && p->taken_by, TY_EMEMORY, "out of memory: epilogues");
+  for (int i = 0; i < n; i++) p->taken_by[i] = -1;
+  if (p->s.flags & TY_NOFUSE) return TY_OK;
+  struct finder f = { p, NEWS(int, n) };
+  const int code = f.size ? find_epilogues(&f) : fail(TY_EMEMORY, "out of memory: epilogues");
+  mem_free(f.size);
+  return code;
+}
+
+/* -- for the passes behind --------------------------------------------------------------------- */
+
+bool fusion_has(const struct fusion *f, enum fused_kind kind)
+{
+  for (int k = 0; f && k < f->n; k++)
+    if (f->node[k].kind == kind) return true;
+  return false;
+}
+
+int fusion_result(const struct fusion *f)
+{
+  return f && fused_behind(f->node[f->n - 1].kind) ? f->node[f->n - 1].node : -1;
+}
+
+bool value_lies_inside(const struct program *p, int i)
+{
+  const int by = p->taken_by[i], result = by < 0 ? -1 : fusion_result(p->fusion[by]);
+  return fusion_result(p->fusion[i]) >= 0 || (result >= 0 && result != i);
+}

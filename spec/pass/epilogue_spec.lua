@@ -1,0 +1,139 @@
+-- What kernels do of their neighbours (native/pass/epilogue.c): which nodes are taken over, and the
+-- same bits as node by node. Sums are in residual_spec.lua, losses in linear_loss_spec.lua.
+
+local ty = require "tycho"
+
+local shell = require "spec.support.shell"
+
+local sym = ty.sym
+local V = sym.Variable
+
+-- Nodes in front of an activation called "act".
+local FRONT = {
+  FullyConnected = function() return sym.FullyConnected{V"x", num_hidden = 5, name = "n"} end,
+  product = function()
+    return sym.Convolution{V"x", num_filter = 5, kernel = {3, 3}, name = "n"}
+  end,
+  panels = function()
+    return sym.Convolution{V"x", num_filter = 5, kernel = {2, 2}, name = "n"}
+  end,
+  rows = function()
+    return sym.Convolution{V"x", num_filter = 4, num_group = 4, kernel = {2, 2}, name = "n"}
+  end,
+  Deconvolution = function()
+    return sym.Deconvolution{V"x", num_filter = 3, kernel = {2, 2}, name = "n"}
+  end,
+  BatchNorm = function() return sym.BatchNorm{V"x", fix_gamma = false, name = "n"} end,
+}
+local SHAPE = {2, 4, 3, 3}
+
+local function bound(net, shape, dtype)
+  local types = {}
+  for _, name in ipairs(net:list_arguments()) do
+    local wide = dtype == "float16" and (name:find"gamma" or name:find"beta")
+    types[name] = wide and "float32" or dtype
+  end
+  local exe = net:simple_bind{ctx = ty.cpu(), x = shape, type_dict = types, grad_req = "write"}
+  ty.random.seed(3)
+  for _, name in ipairs(net:list_arguments()) do
+    exe.arg_dict[name][":"] =
+      ty.nd.random.normal{shape = exe.arg_dict[name].shape}:astype(types[name])
+  end
+  return exe
+end
+
+local function results(exe)
+  exe:forward(true)
+  local y = exe.outputs[1]
+  exe:backward(y * 2 + 1)
+  local list = {y:astype("float64"):totable()}
+  for name, g in pairs(exe.grad_dict) do list[name] = g:astype("float64"):totable() end
+  return list
+end
+
+-- Compares with a run node by node, and gives the program.
+local function compare(net, shape, dtype)
+  local exe, plain = bound(net, shape, dtype), bound(net, shape, dtype)
+  plain:set_monitor_callback(function() end)
+  assert.same(results(plain), results(exe))
+  return exe:program()
+end
+
+local function shows(program, nodes)
+  assert(program:find(nodes, 1, true), ("no %s in\n%s"):format(nodes, program))
+end
+
+local function lacks(program, nodes)
+  assert(not program:find(nodes, 1, true), ("%s in\n%s"):format(nodes, program))
+end
+
+describe("a relu", function()
+  for kind, front in pairs(FRONT) do
+    for _, dtype in ipairs{"float32", "float64", "float16"} do
+      it(("behind %s of %s is done by its kernel"):format(kind, dtype), function()
+        shows(compare(sym.relu{front(), name = "act"}, SHAPE, dtype), "[n act]")
+        shows(compare(sym.Activation{front(), act_type = "relu", name = "act"}, SHAPE, dtype),
+          "[n act]")
+      end)
+    end
+  end
+
+  it("stays apart where others see what is before it", function()
+    local n = FRONT.FullyConnected()
+    lacks(compare(sym.relu{n, name = "act"} + n, {2, 4}, "float32"), "[n act]")
+    local both = sym.Group{sym.relu{n, name = "act"}, n}
+    lacks(both:simple_bind{ctx = ty.cpu(), x = {2, 4}}:program(), "[n act]")
+  end)
+end)
+
+describe("a relu behind plain loops", function()
+  it("is done by them", function()
+    local output, status = shell.run("TYCHO_DISABLE=gemm,dnnl " .. shell.program .. [[ -e '
+      local ty = require "tycho"
+      for _, name in ipairs{"FullyConnected", "Convolution", "Deconvolution"} do
+        local options = {ty.sym.Variable"x", name = "n", kernel = {2, 2}, num_filter = 3}
+        if name == "FullyConnected" then options = {options[1], name = "n", num_hidden = 3} end
+        local net = ty.sym.relu{ty.sym[name](options), name = "act"}
+        local exe = net:simple_bind{ctx = ty.cpu(), x = {2, 2, 3, 3}, grad_req = "null"}
+        for _, a in pairs(exe.arg_dict) do a[":"] = ty.nd.random.normal{shape = a.shape} end
+        exe:forward()
+        print(exe.outputs[1]:min():asscalar(), exe.outputs[1]:max():asscalar() > 0)
+        print(exe:program():match"plain.-(%[n act%])")
+      end']])
+    assert.equal(0, status, output)
+    assert.equal(("0\ttrue\n[n act]\n"):rep(3), output)
+  end)
+end)
+
+describe("an activation that rounds", function()
+  it("stays apart", function()
+    for _, act in ipairs{"sigmoid", "tanh", "softrelu", "softsign"} do
+      local net = sym.Activation{FRONT.FullyConnected(), act_type = act, name = "act"}
+      lacks(compare(net, {2, 4}, "float32"), "[n act]")
+    end
+  end)
+end)
+
+describe("the gradient of a relu", function()
+  it("is taken by that of a normalisation in front of it", function()
+    local x = sym.relu{FRONT.BatchNorm(), name = "act"}
+    local net = sym.FullyConnected{x, num_hidden = 2, name = "fc"}
+    shows(compare(net, SHAPE, "float32"), "[n_backward act_backward]")
+    lacks(compare(net, SHAPE, "float64"), "[n_backward act_backward]")
+  end)
+
+  it("is taken by that of max pooling behind it, of other pooling not", function()
+    local function pool(kind, x)
+      return sym.Pooling{x, kernel = {2, 2}, stride = {2, 2}, pool_type = kind, name = "p"}
+    end
+    local function net(kind)
+      local x = sym.Convolution{V"x", num_filter = 3, kernel = {3, 3}, name = "n"}
+      return pool(kind, sym.relu{x, name = "act"})
+    end
+    shows(compare(net("max"), {2, 2, 8, 8}, "float32"), "[p_backward act_backward]")
+    lacks(compare(net("avg"), {2, 2, 8, 8}, "float32"), "[p_backward act_backward]")
+    lacks(compare(net("sum"), {2, 2, 8, 8}, "float32"), "[p_backward act_backward]")
+    local before = pool("max", sym.relu{FRONT.BatchNorm(), name = "act"})
+    lacks(compare(before, {2, 2, 8, 8}, "float32"), "[p_backward act_backward]")
+  end)
+end)
