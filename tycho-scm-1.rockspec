@@ -42,6 +42,7 @@ build = {
       ["tycho.core.origin"] = "runtime/lua/tycho/core/origin.lua",
       ["tycho.core.profiler"] = "runtime/lua/tycho/core/profiler.lua",
       ["tycho.core.profiler_table"] = "runtime/lua/tycho/core/profiler_table.lua",
+      ["tycho.core.regex"] = "runtime/lua/tycho/core/regex.lua",
       ["tycho.core.reserved"] = "runtime/lua/tycho/core/reserved.lua",
       ["tycho.core.runtime"] = "runtime/lua/tycho/core/runtime.lua",
       ["tycho.core.scope"] = "runtime/lua/tycho/core/scope.lua",

@@ -33,6 +33,25 @@ describe("initializer", function()
     assert.same(fill(), fill())
   end)
 
+  it("is chosen by regular expressions, or functions of the name", function()
+    local function fill(with)
+      return function(_, x) x:fill(with) end
+    end
+    local mixed = ty.init.Mixed({ "fc_weight|fc_bias", [=[conv\d+_]=],
+      function(name) return name:find("gamma") end },
+      { fill(1), fill(2), fill(3) })
+    local function value(name)
+      local x = ty.nd.zeros(1)
+      mixed(ty.init.InitDesc(name), x)
+      return x:asscalar()
+    end
+    assert.same({ 1, 1, 2, 3 }, { value "fc_weight", value "fc_bias", value "conv12_weight",
+      value "bn_gamma" })
+    assert.raises("name", value, "conv_weight")
+    local e = assert.raises("value", ty.init.Mixed, { "fc%d" }, { ty.init.One() })
+    assert.equal("patterns", e.argument)
+  end)
+
   it("names the pattern and the parameter in its errors", function()
     local e = assert.raises("name", ty.init.One(), ty.init.InitDesc("bn_moving_mean"),
       ty.nd.zeros(1))

@@ -384,27 +384,9 @@ end
 
 -- Monitors ----------------------------------------------------------------------------------------
 
---- A regular expression with alternatives in brackets as a function of a name.
-function modules.matcher(pattern)
-  local before, words, after = pattern:match("^(.-)%((.-)%)(.*)$")
-  local list = {}
-  for word in (words or ""):gmatch("[^|]+") do
-    list[#list + 1] = "^" .. before .. word .. after
-  end
-  list[1] = list[1] or "^" .. pattern
-  return function(name)
-    for _, p in ipairs(list) do
-      if name:find(p) then
-        return true
-      end
-    end
-    return false
-  end
-end
-
 function actions.install_monitor(world, step)
   world.monitor = ty.monitor.Monitor{ step.interval,
-    pattern = modules.matcher(step.pattern or ".*"), sort = step.sort }
+    pattern = step.pattern, sort = step.sort }
   of(world, step):install_monitor(world.monitor)
 end
 

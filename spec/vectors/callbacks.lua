@@ -29,7 +29,7 @@ local STATS = {
 
 function actions.monitor(world, step)
   world.objects[step.as] = ty.monitor.Monitor{ step.interval, stat_func = STATS[step.stat],
-    sort = step.sort, pattern = step.pattern and modules.matcher(step.pattern),
+    sort = step.sort, pattern = step.pattern,
     monitor_all = step.monitor_all }
 end
 

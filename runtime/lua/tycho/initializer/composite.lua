@@ -12,6 +12,7 @@ local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local layout = require "tycho.initializer.rnn_layout"
 local log = require "tycho.core.log"
+local regex = require "tycho.core.regex"
 local values = require "tycho.core.values"
 
 local groups = {}
@@ -72,7 +73,8 @@ groups.Mixed = Mixed
 
 local MIXED = args.form("init.Mixed", { { "patterns", "list" }, { "initializers", "list" } })
 
---- @tparam table patterns Lua patterns, or functions of the name
+--- @tparam table patterns regular expressions (`"fc\\d_(weight|bias)"`), matched from the name's
+-- start, or functions of the name
 -- @tparam table initializers as many
 function Mixed:init(...)
   local a = MIXED(...)
@@ -81,22 +83,17 @@ function Mixed:init(...)
       expected = #a.patterns,
       got = #a.initializers, message = "as many initializers as patterns are needed" }
   end
-  self.patterns, self.initializers = a.patterns, a.initializers
-end
-
-
-local function fits(pattern, name)
-  if type(pattern) == "function" then
-    return pattern(name)
+  self.initializers, self.matches = a.initializers, {}
+  for i, pattern in ipairs(a.patterns) do
+    self.matches[i] = regex.matcher(pattern, "init.Mixed", "patterns")
   end
-  return name:find(pattern:sub(1, 1) == "^" and pattern or "^" .. pattern) ~= nil
 end
 
 
 function Mixed:__call(desc, x)
   local name = tostring(desc)
-  for i, pattern in ipairs(self.patterns) do
-    if fits(pattern, name) then
+  for i, matches in ipairs(self.matches) do
+    if matches(name) then
       self.initializers[i](desc, x)
       return
     end

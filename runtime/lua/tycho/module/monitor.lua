@@ -16,6 +16,7 @@ local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
 local log = require "tycho.core.log"
 local name_values = require "tycho.core.name_values"
+local regex = require "tycho.core.regex"
 local tables = require "tycho.core.tables"
 local values = require "tycho.core.values"
 require "tycho.ndarray"
@@ -37,29 +38,19 @@ local function root_mean_square(x)
 end
 
 
--- Whether a name counts: a Lua pattern matches from the start, or a function says so.
-local function matcher(pattern)
-  if type(pattern) == "string" then
-    local anchored = pattern:sub(1, 1) == "^" and pattern or "^" .. pattern
-    return function(name)
-      return name:find(anchored) ~= nil
-    end
-  end
-  return pattern
-end
-
-
 --- @int interval every which step is watched
 -- @tparam[opt] function stat_func array -> array or list of arrays; the root
 --   of the mean square otherwise
--- @param[opt=".*"] pattern Lua pattern of names, matched from the start, or a function of the name
+-- @param[opt=".*"] pattern regular expression of names (`"fc\\d_(weight|bias)"`), matched from the
+--   start, or a function of the name
 -- @bool[opt=false] sort by name
 -- @bool[opt=false] monitor_all inputs of nodes too
 function Monitor:init(...)
   local a = NEW(...)
   self.interval, self.stat_func, self.sort =
     math.max(a.interval, 1), a.stat_func or root_mean_square, a.sort
-  self.monitor_all, self.matches = a.monitor_all, matcher(a.pattern)
+  self.matches = regex.matcher(a.pattern, "monitor.Monitor", "pattern")
+  self.monitor_all = a.monitor_all
   self.activated, self.step, self.queue, self.exes = false, 0, {}, {}
 end
 
