@@ -316,60 +316,22 @@ static int place_all(ty_exec *e, struct gradient *grad)
 
 /* -- programs ---------------------------------------------------------------------------------- */
 
-static void head_places(const ty_exec *e, const struct program *from, const struct program *to,
-    struct fixed *fixed, int *n)
-{
-  *n = 0;
-  for (int h = 0; h < e->nhead; h++) {
-    int v = value_of(e->g, e->head[h]), r = to->value[v].root;
-    if (from->value[from->value[v].root].kind != V_POOL || to->value[r].kind != V_POOL) continue;
-    fixed[(*n)++] = (struct fixed){ r, from->value[v].offset };
-  }
-}
-
-/* Reshape: an output not larger than before is written where the old executor's output of that
-** number is. */
-static void former_places(
-    const ty_exec *e, const ty_exec *old, const struct program *to, struct fixed *fixed, int *n)
-{
-  *n = 0;
-  const struct program *from = old->variant[FUSED] ? old->variant[FUSED] : old->variant[PLAIN];
-  for (int h = 0; from && h < e->nhead && h < old->nhead; h++) {
-    int u = value_of(old->g, old->head[h]), r = to->value[value_of(e->g, e->head[h])].root;
-    const struct value *x = &from->value[from->value[u].root];
-    if (x->kind == V_POOL && to->value[r].kind == V_POOL && to->value[r].bytes <= x->bytes &&
-        x->device == to->value[r].device)
-      fixed[(*n)++] = (struct fixed){ r, x->offset };
-  }
-}
-
+/* Outputs keep the places that they have in the other variant, or in the executor that this one is
+** a reshape of. */
 static int compile(ty_exec *e, int which, const ty_exec *before, struct program **out)
 {
   struct program *p = NEW(struct program);
-  struct fixed *fixed = NEWS(struct fixed, e->nhead);
-  int nfixed = 0,
-      flags = e->flags | (which == PLAIN ? TY_NOFUSE | TY_KEEP : 0) | (exec_fuses(e) ? 0 : TY_NOFUSE);
-  NEED(p && fixed, TY_EMEMORY, "out of memory: program");
-  p->s = exec_source_of(e, which, flags);
-  int code = fuse_program(p);
-  if (!code) code = epilogue_program(p);
-  if (!code) code = schedule_program(p);
-  if (!code) code = plan_values(p);
-  if (!code) code = order_program(p);
-  if (!code) code = join_program(p);
-  if (!code) code = layout_program(p);
-  if (!code) code = select_program(p);
-  if (!code) code = plan_liveness(p);
-  if (!code) code = fold_program(p);
   const struct program *other = e->variant[!which];
-  if (!code && other)
-    head_places(e, other, p, fixed, &nfixed);
-  else if (!code && before)
-    former_places(e, before, p, fixed, &nfixed);
-  if (!code) code = plan_program(p, fixed, nfixed);
-  if (!code) code = lower_program(p);
-  if (!code && env_number("TYCHO_VERIFY", 0)) code = plan_verify(p);
-  mem_free(fixed);
+  int flags = e->flags | (which == PLAIN ? TY_NOFUSE | TY_KEEP : 0);
+  NEED(p, TY_EMEMORY, "out of memory: program");
+  if (!exec_fuses(e)) flags |= TY_NOFUSE;
+  p->s = exec_source_of(e, which, flags);
+  if (other)
+    p->like = (struct outputs_of){ other, e->head, e->nhead };
+  else if (before)
+    p->like = (struct outputs_of){ before->variant[before->variant[FUSED] ? FUSED : PLAIN],
+      before->head, before->nhead };
+  const int code = program_compile(p);
   if (code) {
     program_free(p);
     mem_free(p);
@@ -445,7 +407,7 @@ int exec_resolve(ty_exec *e)
     struct bases b = { .bound = e->bound_at };
     for (int i = 0; i < p->ndevice; i++)
       b.pool[i] = pool_base(e->pool, p->device[i]), b.version[i] = e->version[i];
-    lower_resolve(p, &b);
+    program_resolve(p, &b);
   }
   e->generation = pool_generation(e->pool);
   return TY_OK;

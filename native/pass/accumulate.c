@@ -7,7 +7,7 @@
 ** later: it is none), and device and dtype agree. Monitored programs do not use it: they report
 ** parts and sums apart.
 */
-#include "pass/program.h"
+#include "pass/passes.h"
 
 bool can_add_to(const struct node *n, int device, int out)
 {

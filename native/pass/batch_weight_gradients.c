@@ -9,7 +9,7 @@
 ** than part by part. Source: as a fused recurrent operator does, which multiplies all its steps
 ** at once.
 */
-#include "pass/program.h"
+#include "pass/passes.h"
 
 /* rows: a block of a product's inner dimension */
 enum { ENOUGH = 256 };
@@ -133,7 +133,7 @@ static int join_all(struct join *j)
   return TY_OK;
 }
 
-int join_program(struct program *p)
+int pass_batch_weight_gradients(struct program *p)
 {
   int n = p->s.g->nvalue;
   if (p->s.flags & (TY_NOSHARE | TY_KEEP | TY_NOFUSE)) return TY_OK;

@@ -58,7 +58,13 @@ int place_nodes(const ty_graph *g, const struct placing *w, int *device)
 /* -- copies ------------------------------------------------------------------------------------ */
 
 struct copied { int from, out, device, node; };
-struct copier { ty_graph *to; int *device; int cap; struct copied *made; int n, made_cap; const struct op *op; };
+struct copier {
+  ty_graph *to;
+  int *device, cap;
+  struct copied *made;
+  int n, made_cap;
+  const struct op *op;
+};
 
 static int note_device(struct copier *c, int device)
 {

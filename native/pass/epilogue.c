@@ -12,7 +12,7 @@
 **   - no bit of a result changes: of activations only relu, whose value is exact.
 ** Nodes taken over get no step; where one needs another input, that stands behind those of i.
 */
-#include "pass/program.h"
+#include "pass/passes.h"
 
 /* bytes: the gradient of a smaller loss stays in the caches anyway */
 enum { LARGE_LOSS = 4 << 20 };
@@ -210,7 +210,7 @@ static int find_epilogues(struct finder *f)
   return TY_OK;
 }
 
-int epilogue_program(struct program *p)
+int pass_epilogue(struct program *p)
 {
   const int n = p->s.g->n;
   p->fusion = arena_new(&p->arena, sizeof *p->fusion * (size_t)(n + 1));

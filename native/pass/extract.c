@@ -58,8 +58,11 @@ static uint32_t mix(uint32_t h, const void *p, size_t n)
   return h;
 }
 
-static bool matters(const char *key) { return strncmp(key, "__", 2) || !strcmp(key, "__ctx_group__") || !strcmp(key,
-    "__force_mirroring__"); }
+static bool matters(const char *key)
+{
+  return strncmp(key, "__", 2) || !strcmp(key, "__ctx_group__") ||
+      !strcmp(key, "__force_mirroring__");
+}
 
 static uint32_t node_hash(const struct node *n, const ty_entry *in)
 {

@@ -11,7 +11,7 @@
 ** gradients, which need what lies between; only among neighbours in the same memory, so that
 ** nobody else sees a place written early. Results are rounded otherwise.
 */
-#include "pass/program.h"
+#include "pass/passes.h"
 
 /* -- which steps ------------------------------------------------------------------------------- */
 
@@ -149,7 +149,7 @@ static int fold_at(struct program *p, int t)
   return accepted(st, &f) ? take(p, t, &f) : TY_OK;
 }
 
-int fold_program(struct program *p)
+int pass_fold_batchnorm(struct program *p)
 {
   if (p->s.flags & (TY_NOFUSE | TY_NOSHARE) || p->nforward != p->n) return TY_OK;
   for (int t = 0; t < p->n; t++) TRY(fold_at(p, t));

@@ -7,7 +7,7 @@
 ** path out of the group and back would pass an outside reader with a lower index. Inner values
 ** of a group get no memory at all.
 */
-#include "pass/program.h"
+#include "pass/passes.h"
 
 enum { GROUP_NODES = 40, GROUP_OPERANDS = 24 };
 
@@ -187,7 +187,7 @@ static void join(struct groups *q, int n)
   }
 }
 
-int fuse_program(struct program *p)
+int pass_fuse(struct program *p)
 {
   const struct source *s = &p->s;
   int n = s->g->n;

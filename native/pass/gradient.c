@@ -213,7 +213,8 @@ static int read_operand(struct walk *w, int node, char kind, int k, ty_entry *in
 static int not_differentiable(const struct node *n)
 {
   int code = fail(TY_EUNSUPPORTED,
-      "%s %s: operator %s has no gradient; set grad_req = \"null\" for what lies before it or put a BlockGrad in front",
+      "%s %s: operator %s has no gradient; set grad_req = \"null\" for what lies before it or put a "
+      "BlockGrad in front",
       n->op->name, n->name, n->op->name);
   fail_node(n->op->name, n->name, n->where);
   return code;

@@ -9,7 +9,7 @@
 ** steps change states, are skipped, run in the front end or on several devices, and in programs
 ** that are not to be changed.
 */
-#include "pass/program.h"
+#include "pass/passes.h"
 
 /* steps that may come forward with a product */
 enum { NEAR = 64 };
@@ -157,7 +157,7 @@ static int order_both(struct order *o)
   return order_part(o, p->nforward, end);
 }
 
-int order_program(struct program *p)
+int pass_group_weights(struct program *p)
 {
   int n = MAX(p->s.g->n, p->s.g->nvalue) + 1;
   if (p->nforward == p->n || p->s.flags & (TY_NOSHARE | TY_KEEP | TY_NOFUSE)) return TY_OK;

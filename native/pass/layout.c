@@ -11,7 +11,7 @@
 ** Values without space lie the same in both forms: they are plain, and nobody minds.
 */
 #include "kernel/blocked.h"
-#include "pass/program.h"
+#include "pass/passes.h"
 
 static int root_of(const struct program *p, int v) { return p->value[v].root; }
 
@@ -149,7 +149,7 @@ static bool regrets(struct program *p, struct step *st)
   return invoke_asks(&st->v, st->v.kernel, &p->arena) != NULL;
 }
 
-int layout_program(struct program *p)
+int pass_layout(struct program *p)
 {
   if (p->s.flags & TY_KEEP || !env_number("TYCHO_BLOCKS", 1) || !first_marks(p)) return TY_OK;
   for (int t = 0; t < p->n; t++)

@@ -10,7 +10,7 @@
 ** for large n one pass in order of time with a free list, O(n log n), comes first, and the
 ** others only within a budget.
 */
-#include "pass/program.h"
+#include "pass/passes.h"
 
 struct fit {
   int n;

@@ -1,20 +1,6 @@
 /* program.h - what a graph compiles to: steps in order, a place for every value, instructions
-** ready to run.
-**
-** The passes, in order, each a file that fills its part and touches no other:
-**   fuse      which element-wise nodes form one pointwise program
-**   epilogue  what kernels do of the nodes around theirs
-**   schedule  the steps in order: nodes that are alive, groups at their last member, copies into
-**             bound arrays
-**   plan      (first half) which values have bytes, what each step reads and writes
-**   join      which products that end in one sum are done as one
-**   layout    which values keep their channels in blocks
-**   select    (lower.c) the kernel of each step, its scratch and state
-**   plan      (second half) lifetimes, results in the place of dying inputs
-**   fold      which convolutions do the normalisation and the sum behind them
-**   plan      (last part) offsets
-**   lower     operands, pointwise programs, segments
-** A program is one variant: with fusion, or (monitor, partial forward) one node per step.
+** ready to run. passes.c lists what makes one. A program is one variant: with fusion, or (monitor,
+** partial forward) one node per step.
 */
 #pragma once
 #include "graph/graph.h"
@@ -107,7 +93,6 @@ struct value {
   int64_t bytes, offset;
   int nread, reader;                                  /* steps that read it; the last of them */
 };
-struct fixed { int value; int64_t offset; };          /* a place that plan must keep */
 enum { MAX_DEVICES = 16 };
 /* steps first .. last - 1, all on one device; a host step is alone */
 struct segment {
@@ -123,8 +108,12 @@ struct readers { int *first, *list; };
 struct fused_node { enum fused_kind kind; int node; ty_entry operand; };
 struct fusion { int n; struct fused_node node[MOST_FUSED]; };
 
+/* the outputs of another program, whose places this one's are to keep; program NULL: none */
+struct outputs_of { const struct program *program; const ty_entry *head; int nhead; };
+
 struct program {
   struct source s;
+  struct outputs_of like;                             /* read by plan alone */
   struct arena arena;
   int *group;                                         /* fuse: per node, -1: alone */
   struct readers readers;
@@ -150,36 +139,19 @@ int  accumulate_sums(const struct source *s, int *into, uint8_t *summed);
 bool can_add_to(const struct node *n, int device, int out);
 /* it runs as part of a pointwise program (fuse.c) */
 bool element_wise(const struct source *s, int node);
-/* of a row's output or gradient, of a small sum; NULL: none */
-const char *formula_of(const struct node *n, int out);
-int  fuse_program(struct program *p);
 /* some output is a head or a bound gradient */
 bool source_ends_at(const struct source *s, int node);
-int  epilogue_program(struct program *p);
+/* all passes, in order */
+int  program_compile(struct program *p);
 /* f: NULL, or what a kernel does besides */
 bool fusion_has(const struct fusion *f, enum fused_kind kind);
 /* the node whose output the kernel's output 0 is, -1: its own */
 int  fusion_result(const struct fusion *f);
 /* output 0 of the node is seen by nobody but the kernel that makes it */
 bool value_lies_inside(const struct program *p, int node);
-int  schedule_program(struct program *p);
 bool changes_state(const struct node *n);              /* it writes to an input */
-int  order_program(struct program *p);
-/* every gradient kernel takes operands of further nodes (K_JOIN) */
-bool sums_join(const struct op *op, int device);
-int  join_program(struct program *p);
-int  layout_program(struct program *p);
-/* v.call without pointers, from what is known */
-int  step_call(struct program *p, struct step *st);
-int  select_program(struct program *p);
-int  plan_values(struct program *p);
-int  plan_liveness(struct program *p);
-int  fold_program(struct program *p);
-/* done: it has been run so, with what follows */
-int  fold_run(struct program *p, struct step *st, bool *done);
-int  plan_program(struct program *p, const struct fixed *fixed, int nfixed);
+/* TY_EINTERNAL where values that live at once overlap */
 int  plan_verify(const struct program *p);
-int  lower_program(struct program *p);
 /* executes one instruction */
 int  program_run_step(struct program *p, struct step *s);
 static inline bool step_of_host(
@@ -209,11 +181,8 @@ int  program_slot(const struct program *p, int device);
 int  view_of(const struct source *s, int node, int out);
 /* follows views up to a value of its own */
 ty_entry view_root(const struct source *s, ty_entry e);
-/* memory_fit.c: offset >= 0 on entry is kept */
-int plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t *offset,
-    int64_t *total, int64_t *bound);
 
 /* resolves operands to pointers: base of each device's pool, data of each bound tensor */
 /* per device slot */
 struct bases { char *pool[MAX_DEVICES]; void *const *bound; const uint64_t *version[MAX_DEVICES]; };
-void lower_resolve(struct program *p, const struct bases *b);
+void program_resolve(struct program *p, const struct bases *b);

@@ -6,98 +6,9 @@
 ** Copies and additions into bound gradient arrays stand right behind their value, or at the end
 ** where bound arrays overlap.
 */
-#include "pass/program.h"
-
-/* Where head gradient 0 stands among what the gradient operator of node n reads; -1: nowhere */
-static int head_gradient_at(const struct node *n)
-{
-  struct read_walk w = reads_walk(n->reads, n->nin, n->nout);
-  while (reads_next(&w))
-    if (w.kind == READ_HEAD && w.k == 0) return w.place;
-  return -1;
-}
-
-static const char *skip_space(const char *s)
-{
-  while (*s == ' ') s++;
-  return s;
-}
-static bool is_name(const char *formula, char name)
-{
-  const char *s = formula ? skip_space(formula) : "";
-  return *s == name && !*skip_space(s + 1);
-}
-
-static bool is_head(const struct source *s, int node, int out)
-{
-  for (int h = 0; h < s->nhead; h++)
-    if (s->head[h].node == node && s->head[h].out == out) return true;
-  return false;
-}
-
-static int view_input(const struct source *s, int node, int out)
-{
-  const struct node *n = &s->g->node[node];
-  if (!n->op) return -1;
-  const struct op *op = n->op;
-  int in = -1;
-  if (s->summed && s->summed[node]) return 0;
-  if (!n->backward) {
-    if (op->flags & (OP_VIEW | OP_ALIAS) && out == 0)
-      in = 0;
-    else if (op->formula && is_name(op->formula->y, 'a'))
-      in = 0;
-  }
-  else {
-    const struct node *f = &s->g->node[n->forward];
-    const char *formula =
-        op->formula && out < COUNT(op->formula->grad) ? op->formula->grad[out] : NULL;
-    if ((op->flags & OP_VIEW && out == 0) || is_name(formula, 'g')) in = head_gradient_at(f);
-  }
-  if (in < 0 || in >= n->nin) return -1;
-  const ty_desc *a = &s->desc[n->first + out], *b = &s->desc[value_of(s->g, n->in[in])];
-  bool same_device = s->device[node] == s->device[n->in[in].node];
-  return same_device && a->dtype == b->dtype && desc_count(a) == desc_count(b) &&
-          (!op->formula || desc_same_shape(a, b))
-      ? in
-      : -1;
-}
-
-ty_entry view_root(const struct source *s, ty_entry e)
-{
-  int in;
-  while ((in = view_of(s, e.node, e.out)) >= 0) e = s->g->node[e.node].in[in];
-  return e;
-}
-
-/* A head is never a view of a bound array: it would change when the array does. */
-int view_of(const struct source *s, int node, int out)
-{
-  int in = view_input(s, node, out);
-  if (in < 0 || !is_head(s, node, out)) return in;
-  ty_entry root = view_root(s, s->g->node[node].in[in]);
-  return s->g->node[root.node].op ? in : -1;
-}
+#include "pass/passes.h"
 
 /* -- alive nodes ------------------------------------------------------------------------------- */
-
-bool changes_state(const struct node *n)
-{
-  if (n->mirror) return false; /* recomputation never repeats a change */
-  /* where backward makes the change, forward does not */
-  const bool later = n->reads && n->reads->changes;
-  if (n->backward) return later;
-  for (int k = 0; n->op && k < n->nin; k++)
-    if (n->inport[k].mutated) return !later;
-  return false;
-}
-
-/* Labels of losses have no gradient: an array that is bound for one is left alone. */
-bool is_label_end(const struct source *s, ty_entry e)
-{
-  const struct node *n = &s->g->node[e.node];
-  return n->op && n->backward && n->op->flags & OP_LOSS && e.out > 0;
-}
 
 static uint8_t *find_alive(struct program *p)
 {
@@ -261,7 +172,7 @@ static int build(struct build *b)
   return TY_OK;
 }
 
-int schedule_program(struct program *p)
+int pass_schedule(struct program *p)
 {
   const struct source *s = &p->s;
   int n = s->g->n;

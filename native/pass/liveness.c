@@ -1,0 +1,122 @@
+/* liveness.c - from which step to which a value's bytes are in use.
+**
+** Results take the place of inputs that die at the same step, where their operator allows it.
+** Heads live to the end, and so do values that another device reads: its queue runs at its own
+** pace. After this roots are final.
+*/
+#include "pass/passes.h"
+
+static void extend(struct program *p, int v, int t)
+{
+  struct value *r = &p->value[p->value[v].root];
+  r->last = MAX(r->last, t);
+}
+
+static void find_liveness(struct program *p)
+{
+  const struct source *s = &p->s;
+  for (int t = 0; t < p->n; t++) {
+    struct step *st = &p->step[t];
+    for (int k = 0; k < st->nin; k++) {
+      struct value *x = &p->value[st->in[k]];
+      x->nread++;
+      x->reader = t;
+      extend(p, st->in[k], p->value[x->root].device == st->device ? t : p->n);
+    }
+    if (st->guard >= 0) extend(p, st->guard, t);
+    for (int k = 0; k < st->nout; k++) {
+      if (st->out[k] < 0) continue;
+      struct value *x = &p->value[st->out[k]];
+      x->first = t;
+      x->device = st->device;
+      p->value[x->root].last_write = t;
+      extend(p, st->out[k], t);
+    }
+  }
+  for (int h = 0; h < s->nhead; h++) {
+    int r = p->value[value_of(s->g, s->head[h])].root;
+    p->value[r].pinned = true;
+    p->value[r].last = p->n;
+  }
+}
+
+static int root_of(const struct program *p, int v)
+{
+  while (p->value[v].root != v) v = p->value[v].root;
+  return v;
+}
+
+/* -- results in the place of dying inputs ------------------------------------------------------ */
+
+static bool may_take(const struct program *p, const struct step *st, int t, int out, int in)
+{
+  const struct source *s = &p->s;
+  int v = st->out[out], u = st->in[in], r = root_of(p, u);
+  const struct value *x = &p->value[v], *y = &p->value[r];
+  if (y->kind != V_POOL || y->pinned || y->last != t || y->first >= t || y->device != x->device ||
+      y->bytes != x->bytes)
+    return false;
+  if (desc_bytes(&s->desc[u]) != desc_bytes(&s->desc[v])) return false;
+  if (st->kind == STEP_POINTWISE)
+    return s->desc[u].dtype == s->desc[v].dtype && desc_same_shape(&s->desc[u], &s->desc[v]);
+  const struct fusion *f = step_fusion(p, st);
+  if (fusion_has(f, PRE_ACT_GRAD) || fusion_has(f, POST_ACT_GRAD)) return false;
+  return step_in_place(p, st, out, in);
+}
+
+/* The same bytes must not be read through another input of the step by an operator that is not
+** element-wise. */
+static bool read_once(const struct program *p, const struct step *st, int in)
+{
+  if (st->kind == STEP_POINTWISE) return true;
+  for (int k = 0; k < st->nin; k++)
+    if (k != in && root_of(p, st->in[k]) == root_of(p, st->in[in])) return false;
+  return true;
+}
+
+/* A root that dies here: of several, forward, the one written longest ago, as the newest may
+** never be written at all (fold_batchnorm.c). -1: none */
+static int place_for(const struct program *p, const struct step *st, int t, int out)
+{
+  int best = -1;
+  for (int j = 0; j < st->nin; j++) {
+    int r = root_of(p, st->in[j]);
+    if (r == st->out[out] || !may_take(p, st, t, out, j) || !read_once(p, st, j)) continue;
+    if (best < 0 || (t < p->nforward && p->value[r].last_write < p->value[best].last_write))
+      best = r;
+  }
+  return best;
+}
+
+static void share_in_place(struct program *p)
+{
+  for (int t = 0; t < p->n; t++) {
+    struct step *st = &p->step[t];
+    for (int k = 0; k < st->nout; k++) {
+      int v = st->out[k];
+      if (v < 0 || p->value[v].kind != V_POOL || p->value[v].root != v || p->value[v].add) continue;
+      int r = place_for(p, st, t, k);
+      if (r < 0) continue;
+      p->value[r].last =
+          p->value[v].last; /* now > t unless unread: nobody else takes it at this step */
+      if (p->value[r].last == t) p->value[r].last = t + 1;
+      p->value[v].root = r;
+      p->value[r].pinned = p->value[v].pinned;
+      p->value[r].last_write = t;
+    }
+  }
+}
+
+/* Views of a value that moved into another's place follow it. */
+static void follow_roots(struct program *p)
+{
+  for (int v = 0; v < p->s.g->nvalue; v++) p->value[v].root = root_of(p, v);
+}
+
+int pass_liveness(struct program *p)
+{
+  find_liveness(p);
+  if (!(p->s.flags & TY_NOSHARE)) share_in_place(p);
+  follow_roots(p);
+  return TY_OK;
+}

@@ -1,0 +1,31 @@
+/* passes.h - the passes from a graph to a program, and what they share. The list, with what each of
+** them reads and writes, stands in passes.c. */
+#pragma once
+#include "pass/program.h"
+
+int pass_fuse(struct program *p);
+int pass_epilogue(struct program *p);
+int pass_schedule(struct program *p);
+int pass_values(struct program *p);
+int pass_group_weights(struct program *p);
+int pass_batch_weight_gradients(struct program *p);
+int pass_layout(struct program *p);
+int pass_select(struct program *p);
+int pass_liveness(struct program *p);
+int pass_fold_batchnorm(struct program *p);
+int pass_plan(struct program *p);
+int pass_states(struct program *p);
+int pass_pointwise(struct program *p);
+int pass_segments(struct program *p);
+
+/* fuse.c: of a formula's output or gradient, of a small sum; NULL: none */
+const char *formula_of(const struct node *n, int out);
+/* batch_weight_gradients.c: every gradient kernel takes operands of further nodes (K_JOIN) */
+bool sums_join(const struct op *op, int device);
+/* select.c: v.call without pointers, from what is known */
+int  step_call(struct program *p, struct step *st);
+/* fold_batchnorm.c; done: the step has been run with what follows */
+int  fold_run(struct program *p, struct step *st, bool *done);
+/* memory_fit.c: offset >= 0 on entry is kept */
+int  plan_offsets(int n, const int64_t *bytes, const int *first, const int *last, int64_t *offset,
+    int64_t *total, int64_t *bound);

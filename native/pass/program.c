@@ -1,0 +1,95 @@
+/* program.c - a program once the passes are done: pointers, one step's run, its end. An operand is
+** an offset in a device's pool or a bound array; pointers are written when an executor is bound,
+** and again whenever a pool has moved.
+*/
+#include "pass/passes.h"
+
+/* -- pointers ---------------------------------------------------------------------------------- */
+
+static void *pointer(const struct program *p, const struct bases *b, int v)
+{
+  const struct value *x = &p->value[v], *r = &p->value[x->root];
+  if (r->kind == V_BOUND) return b->bound[r->bound];
+  if (r->kind != V_POOL) return NULL;
+  return b->pool[program_slot(p, r->device)] + r->offset;
+}
+
+static void resolve_node(struct program *p, struct step *st, const struct bases *b)
+{
+  struct call *c = &st->v.call;
+  for (int k = 0; k < c->nin; k++) {
+    const struct value *r = &p->value[p->value[st->in[k]].root];
+    c->in[k].p = pointer(p, b, st->in[k]);
+    c->in[k].version = r->kind == V_BOUND && r->first < 0
+        ? b->version[program_slot(p, st->device)] + r->bound
+        : NULL;
+  }
+  for (int k = 0; k < c->nout; k++)
+    c->out[k].p = st->out[k] >= 0 ? pointer(p, b, st->out[k]) : NULL;
+  if (st->fold) st->fold->out.p = pointer(p, b, st->fold->target);
+  int slot = program_slot(p, st->device);
+  c->tmp = st->scratch ? b->pool[slot] + st->scratch_at : NULL;
+  c->run = &p->run[slot];
+}
+
+void program_resolve(struct program *p, const struct bases *b)
+{
+  for (int t = 0; t < p->n; t++) {
+    struct step *st = &p->step[t];
+    st->guard_at = st->guard >= 0 ? pointer(p, b, st->guard) : NULL;
+    if (st->kind == STEP_NODE) resolve_node(p, st, b);
+    for (int k = 0; k < st->npw; k++)
+      st->operand[k] = st->pw_value[k] < 0 ? b->bound[st->bound] : pointer(p, b, st->pw_value[k]);
+    if (st->kind == STEP_COPY)
+      st->copy_from = pointer(p, b, st->in[0]), st->copy_to = b->bound[st->bound];
+  }
+}
+
+/* -- running ----------------------------------------------------------------------------------- */
+
+bool step_skipped(const struct step *s)
+{
+  uint8_t runs = 1;
+  if (!s->guard_at) return false;
+  if (device_kind(s->device) != TY_GPU) return !*s->guard_at;
+  if (device_copy(TY_CPU, &runs, s->device, s->guard_at, 1) || device_finish(s->device))
+    return false; /* the device has failed, as its next task says */
+  return !runs;
+}
+
+int program_run_step(struct program *p, struct step *st)
+{
+  bool done = step_skipped(st) || (st->folded && st->folded->done);
+  if (!done && st->fold) TRY(fold_run(p, st, &done));
+  if (done) return TY_OK;
+  switch (st->kind) {
+  case STEP_POINTWISE:
+  case STEP_ADD: return pw_run(st->device, st->pw, st->loop, st->operand);
+  case STEP_COPY:
+    return device_copy(st->device, st->copy_to, st->device, st->copy_from,
+        desc_bytes(&p->s.desc[st->in[0]]));
+  default: return invoke_run(&st->v);
+  }
+}
+
+void program_free(struct program *p)
+{
+  if (!p) return;
+  for (int t = 0; p->step && t < p->n; t++) {
+    struct step *st = &p->step[t];
+    if (st->pw) pw_free(st->pw);
+    if (st->state && st->v.kernel && st->v.kernel->done) st->v.kernel->done(st->state);
+    mem_free(st->state);
+  }
+  struct arena a = p->arena;
+  arena_done(&a);
+}
+
+/* -- what passes ask --------------------------------------------------------------------------- */
+
+int program_slot(const struct program *p, int device)
+{
+  for (int i = 0; i < p->ndevice; i++)
+    if (p->device[i] == device) return i;
+  return -1;
+}

@@ -1,0 +1,42 @@
+/* segments.c - runs of steps on one device: what is handed to its queue at once. A segment ends
+** where the device changes, where backward begins, and before and behind a step of the front end;
+** it waits for the segments of other devices that it reads from.
+*/
+#include "pass/passes.h"
+
+static int segment_of(const struct program *p, int t)
+{
+  for (int i = 0; i < p->nsegment; i++)
+    if (p->segment[i].first <= t && t < p->segment[i].last) return i;
+  return -1;
+}
+
+int pass_segments(struct program *p)
+{
+  p->segment = arena_new(&p->arena, sizeof *p->segment * (size_t)(p->n + 2));
+  NEED(p->segment, TY_EMEMORY, "out of memory: segments");
+  for (int t = 0; t < p->n; t++) {
+    bool fresh = t == 0 || t == p->nforward || p->step[t].device != p->step[t - 1].device;
+    if (fresh || step_of_host(p, &p->step[t]) || step_of_host(p, &p->step[t - 1])) {
+      struct segment *g = &p->segment[p->nsegment++];
+      *g = (struct segment){ .device = p->step[t].device,
+        .slot = program_slot(p, p->step[t].device),
+        .first = t,
+        .last = t + 1 };
+      for (int i = 0; i < MAX_DEVICES; i++) g->wait[i] = -1;
+    }
+    else
+      p->segment[p->nsegment - 1].last = t + 1;
+    if (t < p->nforward) p->nsegment_forward = p->nsegment;
+  }
+  for (int t = 0; t < p->n && p->ndevice > 1; t++) { /* what a step reads from another device */
+    struct segment *here = &p->segment[segment_of(p, t)];
+    for (int k = 0; k < p->step[t].nin; k++) {
+      const struct value *x = &p->value[p->value[p->step[t].in[k]].root];
+      if (x->kind == V_NONE || x->first < 0 || x->device == p->step[t].device) continue;
+      int slot = program_slot(p, x->device);
+      here->wait[slot] = MAX(here->wait[slot], segment_of(p, x->last_write));
+    }
+  }
+  return TY_OK;
+}

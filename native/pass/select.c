@@ -1,0 +1,80 @@
+/* select.c - the kernel of every step that is not a pointwise program: the first candidate that
+** accepts. Before memory is planned, because a kernel's scratch is planned memory. Half types are
+** converted around a kernel that lacks them (op/dispatch.c).
+*/
+#include "pass/passes.h"
+
+/* stands for "has a place" until there are pointers */
+static char *const wanted = (char *)ALIGN;
+
+/* What its kernel does besides; operands stand behind those of the node, in order. */
+static int call_epilogue(struct program *p, struct step *st)
+{
+  const struct fusion *f = step_fusion(p, st);
+  struct epilogue *e = arena_new(&p->arena, sizeof *e);
+  int operand = p->s.g->node[st->node].nin;
+  NEED(e, TY_EMEMORY, "out of memory: kernels");
+  for (int k = 0; k < f->n; k++) {
+    const struct fused_node *x = &f->node[k];
+    const struct node *n = &p->s.g->node[x->node];
+    struct fused_op *to = &e->op[e->n++];
+    *to = (struct fused_op){ .kind = x->kind, .operand = x->operand.node < 0 ? -1 : operand++ };
+    if (x->kind == PRE_LOSS_GRAD)
+      to->loss = n->param;
+    else
+      to->act = op_act(n->op, n->param);
+  }
+  st->v.call.epilogue = e;
+  return TY_OK;
+}
+
+int step_call(struct program *p, struct step *st)
+{
+  const struct source *s = &p->s;
+  const struct node *n = &s->g->node[st->node];
+  struct call *c = &st->v.call;
+  *c = (struct call){ .op = n->op, .device = st->device, .param = n->param, .nin = st->nin,
+    .nout = st->nout };
+  c->in = arena_new(&p->arena, sizeof(struct operand) * (size_t)(st->nin + 1));
+  c->out = arena_new(&p->arena, sizeof(struct operand) * (size_t)(st->nout + 1));
+  NEED(c->in && c->out, TY_EMEMORY, "out of memory: kernels");
+  for (int k = 0; k < st->nin; k++)
+    c->in[k] = (struct operand){ wanted, s->desc[st->in[k]], NULL, p->value[st->in[k]].block };
+  for (int k = 0; k < st->nout; k++) {
+    bool read = st->out[k] >= 0;
+    c->out[k] = (struct operand){ read ? wanted : NULL, s->desc[n->first + k], NULL,
+      read ? p->value[st->out[k]].block : 0 };
+    if (read && p->value[st->out[k]].add) c->add |= 1u << k;
+  }
+  c->trains = p->nforward != p->n;
+  c->node = (uint32_t)(n->forward >= 0 ? n->forward : st->node) + 1;
+  st->v.backward = n->backward;
+  return step_fusion(p, st) ? call_epilogue(p, st) : TY_OK;
+}
+
+static int refused(struct program *p, struct step *st, int code)
+{
+  const struct node *n = &p->s.g->node[st->node];
+  fail_node(n->op->name, n->name, n->where);
+  return code;
+}
+
+static int select_step(struct program *p, struct step *st)
+{
+  struct text why = { 0 };
+  TRY(step_call(p, st));
+  if (step_of_host(p, st)) return TY_OK;
+  int code = invoke_choose(&st->v, &p->arena, &why);
+  if (!code && why.n) st->why = arena_text(&p->arena, why.s);
+  text_done(&why);
+  if (code) return refused(p, st, code);
+  st->scratch = st->v.scratch;
+  return TY_OK;
+}
+
+int pass_select(struct program *p)
+{
+  for (int t = 0; t < p->n; t++)
+    if (p->step[t].kind == STEP_NODE) TRY(select_step(p, &p->step[t]));
+  return TY_OK;
+}

@@ -1,0 +1,51 @@
+/* states.c - memory that kernels keep between runs. Steps that pack one bound array alike share
+** what the first of them packs.
+*/
+#include "pass/passes.h"
+
+static bool packs_alike(const struct program *p, const struct step *a, const struct step *b)
+{
+  const struct kernel *k = a->v.kernel;
+  return k == b->v.kernel && a->device == b->device &&
+      desc_same_shape(&p->s.desc[a->in[k->packs - 1]], &p->s.desc[b->in[k->packs - 1]]);
+}
+
+static int find_keepers(struct program *p)
+{
+  int *first = NEWS(int,
+      2 * p->s.g->nvalue); /* per root, forward and backward: the first step that packs it, + 1 */
+  NEED(first, TY_EMEMORY, "out of memory: states");
+  for (int t = 0; t < p->n; t++) {
+    struct step *st = &p->step[t];
+    if (st->kind != STEP_NODE || !st->v.kernel || !st->v.kernel->packs) continue;
+    int root = p->value[st->in[st->v.kernel->packs - 1]].root,
+        *at = &first[2 * root + st->v.backward];
+    if (p->value[root].kind != V_BOUND || p->value[root].first >= 0)
+      continue; /* the program writes it */
+    if (!*at)
+      *at = t + 1;
+    else if (packs_alike(p, &p->step[*at - 1], st))
+      st->keeper = *at - 1, p->step[*at - 1].lends = true;
+  }
+  mem_free(first);
+  return TY_OK;
+}
+
+static int give_state(struct program *p, struct step *st)
+{
+  if (!st->v.state) return TY_OK;
+  if (st->keeper >= 0) {
+    st->v.call.state = p->step[st->keeper].state;
+    return TY_OK;
+  }
+  if (st->v.kernel->flags & K_REUSED && !st->lends) return TY_OK;
+  st->state = st->v.call.state = mem_new(st->v.state);
+  return st->state ? TY_OK : TY_EMEMORY;
+}
+
+int pass_states(struct program *p)
+{
+  TRY(find_keepers(p));
+  for (int t = 0; t < p->n; t++) TRY(give_state(p, &p->step[t]));
+  return TY_OK;
+}
