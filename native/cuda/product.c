@@ -6,7 +6,8 @@
 #include "cuda/cublaslt.h"
 #include "cuda/product.h"
 
-enum { WORKSPACE = 32 << 20 };
+/* bytes; a view may lie anywhere, all else as memory is planned */
+enum { WORKSPACE = 32 << 20, ALIGNED = 16 };
 
 static struct lt_functions lt;
 static lt_handle handles[CUDA_DEVICES];
@@ -17,6 +18,7 @@ struct product_plan {
   lt_product product;
   lt_layout a, b, c;
   struct lt_choice choice;
+  uint32_t aligned;                                   /* what the choice wants of the matrices */
   uint64_t bias;
 };
 
@@ -99,13 +101,15 @@ static bool set_layouts(struct product_plan *t, const struct product *p)
       layout(&t->c, type, p->n, p->m, p->ldc, p->batch, p->stride_c);
 }
 
-static bool choose(lt_handle h, struct product_plan *t)
+static bool choose(lt_handle h, struct product_plan *t, size_t workspace)
 {
-  size_t workspace = WORKSPACE;
   lt_preference preference;
   int found = 0;
   if (lt.PreferenceCreate(&preference)) return false;
-  bool good = !lt.PreferenceSet(preference, LT_WORKSPACE, &workspace, sizeof workspace) &&
+  bool good = !lt.PreferenceSet(preference, LT_WORKSPACE, &workspace, sizeof workspace);
+  for (int i = 0; i < 4 && good; i++)
+    good = !lt.PreferenceSet(preference, LT_ALIGNED + i, &t->aligned, sizeof t->aligned);
+  good = good &&
       !lt.Choose(h, t->product, t->a, t->b, t->c, t->c, preference, 1, &t->choice, &found);
   lt.PreferenceDestroy(preference);
   return good && found > 0 && t->choice.workspace <= workspace;
@@ -121,19 +125,21 @@ void product_done(struct product_plan *t)
   mem_free(t);
 }
 
-static struct product_plan *make_plan(int device, const struct product *p)
+static struct product_plan *make_plan(
+    int device, const struct product *p, size_t workspace, uint32_t aligned)
 {
   lt_handle h = handle_of(device);
   struct product_plan *t = h ? NEW(struct product_plan) : NULL;
   if (!t) return NULL;
-  if (set_product(t, p) && set_layouts(t, p) && choose(h, t)) return t;
+  t->aligned = aligned;
+  if (set_product(t, p) && set_layouts(t, p) && choose(h, t, workspace)) return t;
   product_done(t);
   return NULL;
 }
 
 size_t product_workspace(int device, const struct product *p)
 {
-  struct product_plan *t = make_plan(device, p);
+  struct product_plan *t = make_plan(device, p, WORKSPACE, ALIGNED);
   size_t bytes = t ? t->choice.workspace : 0;
   product_done(t);
   return bytes;
@@ -142,9 +148,22 @@ size_t product_workspace(int device, const struct product *p)
 const char *product_refuse(int device, const struct product *p)
 {
   if (!handle_of(device)) return "cublasLt was not found";
-  struct product_plan *t = make_plan(device, p);
+  struct product_plan *t = make_plan(device, p, WORKSPACE, ALIGNED);
   product_done(t);
   return t ? NULL : "cublasLt does not do it";
+}
+
+/* The plan for matrices at these addresses: made at the first run, and once more when one of them
+** lies less aligned than it wants, within the workspace that was planned. */
+static struct product_plan *fitting_plan(
+    int device, const struct product *p, struct product_plan *t, uintptr_t bits)
+{
+  if (!t) t = make_plan(device, p, WORKSPACE, ALIGNED);
+  if (!t || bits % t->aligned == 0) return t;
+  struct product_plan *loose =
+      make_plan(device, p, t->choice.workspace, (uint32_t)(bits & -bits));
+  product_done(t);
+  return loose;
 }
 
 /* -- running ----------------------------------------------------------------------------------- */
@@ -163,8 +182,8 @@ int product_run(int device, const struct product *p, struct product_plan **plan,
   bool wide = p->dtype == TY_F64;
   const void *by[] = { wide ? (const void *)&p->alpha : &alpha,
     wide ? (const void *)&p->beta : &beta };
-  if (!*plan) *plan = make_plan(device, p);
-  struct product_plan *t = *plan;
+  uintptr_t bits = (uintptr_t)a | (uintptr_t)b | (uintptr_t)c;
+  struct product_plan *t = *plan = fitting_plan(device, p, *plan, bits);
   NEED(t, TY_ERUN, "cublasLt has no way to make a product of %lld x %lld x %lld",
       (long long)p->m, (long long)p->n, (long long)p->k);
   uint64_t at = (uint64_t)(uintptr_t)bias;
