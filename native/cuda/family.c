@@ -139,6 +139,11 @@ int64_t cuda_blocks(int device, int64_t n)
   return MAX(MIN((n + CUDA_BLOCK - 1) / CUDA_BLOCK, most), 1);
 }
 
+int cuda_run(const struct call *c, cu_function f, int64_t n, void **params)
+{
+  return cuda_launch(c->device, f, cuda_blocks(c->device, n), CUDA_BLOCK, 0, params);
+}
+
 int cuda_team(int64_t rows, int64_t k, int64_t inner)
 {
   enum { MANY = 4096, SHORT = 8, LONG = 1024 };

@@ -5,7 +5,10 @@
 
 /* the files of kernels/, by name */
 #define CUDA_FAMILIES(_) \
+  _(channels) \
   _(convert) \
+  _(losses) \
+  _(norm_rows) \
   _(reduce) \
   _(scan) \
   _(search) \
@@ -28,8 +31,12 @@ int cuda_family(int device, enum cuda_family family, const char *name, cu_functi
     const char *defines, ...) __attribute__((format(printf, 5, 6)));
 /* name of a dtype in kernels/prelude.cuh: "float", "f16", "i32" ... */
 const char *cuda_type(int dtype);
+/* the type of indices of so many elements */
+static inline const char *cuda_index(int64_t n) { return n <= INT32_MAX ? "u32" : "i64"; }
 /* blocks of CUDA_BLOCK for n threads, at most so many that the device is busy */
 int64_t cuda_blocks(int device, int64_t n);
+/* launches n threads, or as many as keep the device busy */
+int  cuda_run(const struct call *c, cu_function f, int64_t n, void **params);
 /* threads that share a row of k elements, `inner` apart, where there are so many rows
 ** (kernels/team.cuh) */
 int  cuda_team(int64_t rows, int64_t k, int64_t inner);
@@ -50,12 +57,27 @@ static inline union cuda_scalar cuda_scalar_of(int dtype, double v)
   return s;
 }
 
+/* A piece of scratch, behind which *at moves. */
+static inline void *cuda_piece(char **at, size_t bytes)
+{
+  void *p = *at;
+  *at += align_up(bytes, ALIGN);
+  return p;
+}
+
 int cuda_convert(int device, void *dst, int dst_type, const void *src, int src_type, int64_t n);
 /* p may be NULL */
 int cuda_zero(const struct call *c, const struct operand *x);
 
+/* data goes through as it is (losses.c) */
+extern const struct kernel cuda_copies[];
+/* float32, float64 and the half types, which kernels of ours read as float32 */
+enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
+
 /* tables of kernels, by the names of their files */
 #define CUDA_TABLES(_) \
+  _(losses) \
   _(matrices) \
+  _(norms) \
   _(reductions) \
   _(softmax)

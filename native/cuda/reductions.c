@@ -8,8 +8,6 @@
 /* A byte is a number here, as on the CPU. */
 static int number_type(int dtype) { return dtype == TY_BOOL ? TY_U8 : dtype; }
 
-static const char *index_type(int64_t n) { return n <= INT32_MAX ? "u32" : "i64"; }
-
 struct fold_plan { int team; int64_t parts; };
 
 /* Enough threads for a large device, each with elements enough; from the shape alone. */
@@ -56,7 +54,7 @@ int cuda_fold(int device, const struct reduce *r, const struct cuda_fold *f, voi
   cu_function run, join;
   TRY(cuda_family(device, FAMILY_reduce, "fold", &run, "T=%s TO=%s FOLDING=%s FINISH=%d ADD=%d "
       "KEPT=%d FOLDED=%d TEAM=%d INDEX=%s", from, to, fold_name[f->kind], f->finish, f->add, kept,
-      folded, p.team, index_type(r->in)));
+      folded, p.team, cuda_index(r->in)));
   void *y = f->y;
   const void *x = f->x, *other = f->other, *centre = f->centre;
   void *params[] = { &y, &part, &x, &other, &centre, args };
@@ -169,9 +167,9 @@ static int spread(const struct call *c, int back, const struct reduce *r, const 
   memcpy(&args[1], &scale, sizeof scale);
   for (int i = 0; i < r->n; i++) args[2 + 2 * i] = r->dim[i], args[3 + 2 * i] = r->to[i];
   TRY(cuda_family(c->device, FAMILY_spread, "fold_back", &run, "T=%s BACK=%d GROUPS=%d INDEX=%s",
-      cuda_type(number_type(r->dtype)), back, r->n, index_type(r->in)));
+      cuda_type(number_type(r->dtype)), back, r->n, cuda_index(r->in)));
   void *params[] = { &dx, &x, &y, &g, &h, args };
-  return cuda_launch(c->device, run, cuda_blocks(c->device, r->in), CUDA_BLOCK, 0, params);
+  return cuda_run(c, run, r->in, params);
 }
 
 /* in: head gradient, then data and result as the kind needs */
@@ -226,7 +224,7 @@ static int place_forward(struct call *c)
   TRY(cuda_family(c->device, FAMILY_search, "place_of_extreme", &run, "T=%s LEAST=%d TEAM=%d",
       cuda_type(number_type(d->dtype)), least, team));
   void *params[] = { &c->out[0].p, &c->in[0].p, &rows, &s.k, &s.inner };
-  return cuda_launch(c->device, run, cuda_blocks(c->device, rows * team), CUDA_BLOCK, 0, params);
+  return cuda_run(c, run, rows * team, params);
 }
 
 static int running_sums(struct call *c, int32_t back)
@@ -239,7 +237,7 @@ static int running_sums(struct call *c, int32_t back)
   TRY(cuda_family(c->device, FAMILY_scan, "running_sums", &run, "T=%s TO=%s",
       cuda_type(number_type(d->dtype)), cuda_type(number_type(c->out[0].d.dtype))));
   void *params[] = { &c->out[0].p, &c->in[0].p, &rows, &s.k, &s.inner, &back };
-  return cuda_launch(c->device, run, cuda_blocks(c->device, rows), CUDA_BLOCK, 0, params);
+  return cuda_run(c, run, rows, params);
 }
 
 static int running_forward(struct call *c) { return running_sums(c, false); }

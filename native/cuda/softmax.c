@@ -62,7 +62,7 @@ static int soft_forward(struct call *c)
   int counts = lengths ? c->in[1].d.dtype : TY_I32;
   TRY(soft_family(c, "softmax", c->in[0].d.dtype, to, counts, team, &f));
   void *params[] = { &c->out[0].p, &c->in[0].p, &length, &rows, &s.k, &s.inner, &scale };
-  return cuda_launch(c->device, f, cuda_blocks(c->device, rows * team), CUDA_BLOCK, 0, params);
+  return cuda_run(c, f, rows * team, params);
 }
 
 /* in: gradient of the output, output */
@@ -77,7 +77,7 @@ static int soft_backward(struct call *c)
   if (!c->out[0].p) return TY_OK;
   TRY(soft_family(c, "softmax_back", c->out[0].d.dtype, soft, TY_I32, team, &f));
   void *params[] = { &c->out[0].p, &c->in[1].p, &c->in[0].p, &rows, &s.k, &s.inner, &scale };
-  return cuda_launch(c->device, f, cuda_blocks(c->device, rows * team), CUDA_BLOCK, 0, params);
+  return cuda_run(c, f, rows * team, params);
 }
 
 /* -- SoftmaxOutput ----------------------------------------------------------------------------- */
@@ -141,7 +141,7 @@ static int class_loss(struct call *c, const struct operand *out, void *head)
   if (per_valid) TRY(count_valid(c, label, args.ignored));
   TRY(loss_family(c, "softmax_loss", dtype, dtype, label->d.dtype, team, &f));
   void *params[] = { &c->out[0].p, (void *)&out->p, (void *)&label->p, &head, &valid, &args };
-  return cuda_launch(c->device, f, cuda_blocks(c->device, args.rows * team), CUDA_BLOCK, 0, params);
+  return cuda_run(c, f, args.rows * team, params);
 }
 
 static int probability_loss(struct call *c, const struct operand *out, void *head)
@@ -151,7 +151,7 @@ static int probability_loss(struct call *c, const struct operand *out, void *hea
   cu_function f;
   TRY(loss_family(c, "probability_loss", out->d.dtype, out->d.dtype, out[1].d.dtype, 1, &f));
   void *params[] = { &c->out[0].p, (void *)&out->p, (void *)&out[1].p, &head, &n, &scale };
-  return cuda_launch(c->device, f, cuda_blocks(c->device, n), CUDA_BLOCK, 0, params);
+  return cuda_run(c, f, n, params);
 }
 
 static int output_backward(struct call *c)
@@ -186,7 +186,7 @@ static int cross_forward(struct call *c)
   cu_function f;
   TRY(loss_family(c, "cross_entropy", d->dtype, d->dtype, c->in[1].d.dtype, team, &f));
   void *params[] = { &losses, &c->in[0].p, &c->in[1].p, &rows, &k };
-  TRY(cuda_launch(c->device, f, cuda_blocks(c->device, rows * team), CUDA_BLOCK, 0, params));
+  TRY(cuda_run(c, f, rows * team, params));
   return cuda_fold(c->device, &r, &sum, (char *)c->tmp + rows_bytes(rows));
 }
 
@@ -201,7 +201,7 @@ static int cross_backward(struct call *c)
   if (!c->out[0].p) return TY_OK;
   TRY(loss_family(c, "cross_entropy_back", d->dtype, d->dtype, c->in[2].d.dtype, team, &f));
   void *params[] = { &c->out[0].p, &c->in[1].p, &c->in[2].p, &c->in[0].p, &rows, &k };
-  return cuda_launch(c->device, f, cuda_blocks(c->device, rows * team), CUDA_BLOCK, 0, params);
+  return cuda_run(c, f, rows * team, params);
 }
 
 /* -- the table --------------------------------------------------------------------------------- */
