@@ -65,7 +65,7 @@ void exec_mark_mirrors(const ty_exec *e, bool all, uint8_t *mark)
   int seen = 0, every = 1 << MAX(e->level - 1, 0);
   for (int i = 0; i < e->g->n; i++) {
     const struct node *n = &e->g->node[i];
-    mark[i] = mirrored(n, all || e->level == 1);
+    mark[i] = node_is_mirrored(n, all || e->level == 1);
     if (e->level < 2 || !n->op || n->op->flags & (OP_RANDOM | OP_CALLBACK | OP_LOSS)) continue;
     mark[i] = ++seen % every != 0;
   }

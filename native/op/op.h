@@ -41,6 +41,10 @@ enum { OP_RANDOM = 1,                                 /* two equal nodes differ:
        OP_ALIAS = 128,
        /* backward changes its inputs: it runs although nobody asks for a gradient */
        OP_FUSED_UPDATE = 1024,
+       /* recomputation spares it, unless its node asks for it by name */
+       OP_SPARED = 2048,
+       /* recomputation spares it always */
+       OP_NEVER_AGAIN = 4096,
        /* the gradient of every input is head gradient 0 itself: no kernel, no node */
        OP_IDENTITY_GRAD = 64 };
 

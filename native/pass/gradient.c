@@ -150,20 +150,12 @@ static int total(struct walk *w, ty_entry value, bool *found, ty_entry *out)
 
 /* -- recomputation ----------------------------------------------------------------------------- */
 
-static bool always_kept(const char *op)
+bool node_is_mirrored(const struct node *n, bool all)
 {
-  static const char *const kept[] = { "Convolution", "FullyConnected", "Concat", "SoftmaxOutput" };
-  for (int i = 0; i < COUNT(kept); i++)
-    if (!strcmp(op, kept[i])) return true;
-  return false;
-}
-
-bool mirrored(const struct node *n, bool all)
-{
-  if (!n->op || n->op->flags & OP_CALLBACK || !strcmp(n->op->name, "Dropout")) return false;
+  if (!n->op || n->op->flags & (OP_CALLBACK | OP_NEVER_AGAIN)) return false;
   const char *s = node_attr(n, "__force_mirroring__");
   if (s) return !strcmp(s, "True") || !strcmp(s, "true") || !strcmp(s, "1");
-  return all && !always_kept(n->op->name);
+  return all && !(n->op->flags & OP_SPARED);
 }
 
 /* The entry that the backward part reads in place of forward entry e: its mirror's, where the

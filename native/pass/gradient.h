@@ -2,7 +2,8 @@
 #pragma once
 #include "graph/graph.h"
 
-struct descs { ty_desc *d; int cap; };                /* one per value; grows with the graph */
+/* one per value; grows with the graph */
+struct descs { ty_desc *d; int cap; };
 struct gradient_wish {
   const ty_entry *head; int nhead;
   /* per node: a variable whose gradient is asked for */
@@ -21,4 +22,4 @@ struct gradient {                                     /* arrays of the caller */
 int gradient_append(
     ty_graph *g, struct descs *d, const struct gradient_wish *wish, struct gradient *out);
 /* is this node to be recomputed? all: whatever qualifies */
-bool mirrored(const struct node *n, bool all);
+bool node_is_mirrored(const struct node *n, bool all);

@@ -227,7 +227,7 @@ static bool in_parts(const void *param, const ty_desc *out, const ty_desc *label
 }
 
 const struct op op_softmax_output[] = {
-  { .name = "SoftmaxOutput", .alias = "Softmax", .flags = OP_LOSS,
+  { .name = "SoftmaxOutput", .alias = "Softmax", .flags = OP_LOSS | OP_SPARED,
     .doc = "Softmax of data; its gradient is that of cross entropy: (softmax - onehot(label)) grad_scale, whatever "
            "stands behind. "
            "A label of data's shape is taken as probabilities.",

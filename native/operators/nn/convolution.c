@@ -366,7 +366,7 @@ static const char *ports8(const void *param)
 }
 
 const struct op op_convolution[] = { {
-  .name = "Convolution", .alias = "_npx_convolution",
+  .name = "Convolution", .alias = "_npx_convolution", .flags = OP_SPARED,
   .doc = "Cross-correlation of data (N, C, spatial) with weight (num_filter, C / num_group, kernel) plus bias "
          "(num_filter,); zeros outside. "
          "Output (N, num_filter, floor((in + 2 pad - dilate (kernel - 1) - 1) / stride) + 1). Gradients of all inputs.",

@@ -235,6 +235,7 @@ static const char *ports8(const void *param)
 
 const struct op op_fully_connected[] = { {
                                     .name = "FullyConnected",
+                                    .flags = OP_SPARED,
                                     .alias = "_npx_fully_connected _sparse_FullyConnected",
                                     .doc = "output = data weight^T + bias. data (N, ...) is flattened to (N, in), or "
                                            "kept (..., in) with flatten = false; "

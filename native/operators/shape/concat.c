@@ -389,7 +389,7 @@ MOVE_KERNEL(cuts_back_kernels, cuts_back)
   .grad = "g0", .cpu = concat_kernels, .back_cpu = concat_back_kernels
 
 const struct op op_concat[] = {
-  { .name = "Concat", .alias = "concat _sparse_concat", CONCAT, .shape = concat_shape,
+  { .name = "Concat", .alias = "concat _sparse_concat", .flags = OP_SPARED, CONCAT, .shape = concat_shape,
     .doc = "The inputs one behind the other along axis `dim`; all other dims are equal. Each input's gradient is its "
            "part of the head gradient." },
   { .name = "_rnn_param_concat", .alias = "_npi_rnn_param_concat", CONCAT, .shape = parameters_shape,
