@@ -4,7 +4,9 @@
 
 struct placing {
   int device;                                         /* default */
-  const ty_place *place; int nplace;                  /* ctx group -> device */
+  /* ctx group -> device */
+  const ty_place *place;
+  int nplace;
   /* per node: device of a variable's array, -1: by group, else default */
   const int *var;
   /* the arrays decide for variables even against their group */

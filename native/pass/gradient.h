@@ -5,7 +5,8 @@
 /* one per value; grows with the graph */
 struct descs { ty_desc *d; int cap; };
 struct gradient_wish {
-  const ty_entry *head; int nhead;
+  const ty_entry *head;
+  int nhead;
   /* per node: a variable whose gradient is asked for */
   const uint8_t  *wanted;
   /* per node: recompute it in the backward part; NULL: none */

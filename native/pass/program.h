@@ -16,7 +16,8 @@ struct source {
   const int *device;                                  /* per node */
   /* nodes of the forward part; all later ones belong to backward */
   int forward;
-  const ty_entry *head; int nhead;
+  const ty_entry *head;
+  int nhead;
   /* per node: place of a variable among the bound tensors, -1 */
   const int *bound;
   /* per value: bound tensor that receives it as a gradient, -1 */
@@ -28,9 +29,11 @@ struct source {
   /* per node: an addition that its inputs have already done; needs no step */
   const uint8_t *summed;
   /* gradients that were asked for; node -1: not this one */
-  const ty_entry *end; int nend;
+  const ty_entry *end;
+  int nend;
   /* gradients that cannot be written by their producer */
-  const struct grad_copy *copy; int ncopy;
+  const struct grad_copy *copy;
+  int ncopy;
   int flags;
 };
 
@@ -48,11 +51,16 @@ struct step {
   int device;
   struct invoke v;                                    /* STEP_NODE: kernel and operands */
   /* values read and written; -1: nobody wants this output */
-  int *in, *out; int nin, nout;
+  int *in, *out;
+  int nin, nout;
   /* STEP_POINTWISE, STEP_ADD */
-  struct pw_program *pw; struct pw_loop *loop; void **operand; int *pw_value, npw;
+  struct pw_program *pw;
+  struct pw_loop *loop;
+  void **operand;
+  int *pw_value, npw;
   void *copy_from, *copy_to;                          /* STEP_COPY */
-  size_t scratch; int64_t scratch_at;                 /* scratch_at: offset in the pool */
+  size_t scratch;
+  int64_t scratch_at;                                 /* offset in the pool */
   /* its own; v.call.state may be another step's */
   void *state;
   int keeper;                                         /* the step whose state it shares, -1 */
@@ -100,7 +108,8 @@ struct segment {
   /* per device slot: the latest earlier segment there that it reads from, -1 */
   int wait[MAX_DEVICES];
   /* set by the executor: what the queue must know */
-  struct storage **read, **write; int nread, nwrite;
+  struct storage **read, **write;
+  int nread, nwrite;
 };
 /* per node: its readers are list[first[i] .. first[i + 1] - 1] */
 struct readers { int *first, *list; };
@@ -121,13 +130,16 @@ struct program {
   ** kernel does it, -1 */
   struct fusion **fusion;
   int *taken_by;
-  struct step *step; int n, nforward;                 /* schedule */
+  /* schedule */
+  struct step *step;
+  int n, nforward;
   int *member;
   struct value *value;                                /* plan */
   int *step_of;                                       /* per node: the step that runs it, -1 */
   int ndevice, device[MAX_DEVICES];
   int64_t pool[MAX_DEVICES], bound[MAX_DEVICES], unshared[MAX_DEVICES];
-  struct segment *segment; int nsegment, nsegment_forward;
+  struct segment *segment;
+  int nsegment, nsegment_forward;
   /* the executor has listed the storages of its segments */
   bool ready;
   struct run run[MAX_DEVICES];                        /* what the kernels of each device look at */
@@ -182,7 +194,11 @@ int  view_of(const struct source *s, int node, int out);
 /* follows views up to a value of its own */
 ty_entry view_root(const struct source *s, ty_entry e);
 
-/* resolves operands to pointers: base of each device's pool, data of each bound tensor */
-/* per device slot */
-struct bases { char *pool[MAX_DEVICES]; void *const *bound; const uint64_t *version[MAX_DEVICES]; };
+/* per device slot: base of the pool, versions of bound arrays; and where these are */
+struct bases {
+  char *pool[MAX_DEVICES];
+  void *const *bound;
+  const uint64_t *version[MAX_DEVICES];
+};
+/* resolves operands to pointers */
 void program_resolve(struct program *p, const struct bases *b);
