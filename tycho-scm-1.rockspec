@@ -144,6 +144,7 @@ build = {
       ["tycho.ndarray.index"] = "runtime/lua/tycho/ndarray/index.lua",
       ["tycho.ndarray.index_key"] = "runtime/lua/tycho/ndarray/index_key.lua",
       ["tycho.ndarray.init"] = "runtime/lua/tycho/ndarray/init.lua",
+      ["tycho.ndarray.mask"] = "runtime/lua/tycho/ndarray/mask.lua",
       ["tycho.ndarray.math"] = "runtime/lua/tycho/ndarray/math.lua",
       ["tycho.ndarray.npy"] = "runtime/lua/tycho/ndarray/npy.lua",
       ["tycho.ndarray.number_text"] = "runtime/lua/tycho/ndarray/number_text.lua",

@@ -21,7 +21,7 @@ local is_array = class.is_array
 
 local gather = {}
 
-local INT32, INT64, BOOL = args.DTYPES.int32, args.DTYPES.int64, args.DTYPES.bool
+local INT32, INT64 = args.DTYPES.int32, args.DTYPES.int64
 
 
 -- Broadcasting ------------------------------------------------------------------------------------
@@ -70,10 +70,6 @@ end
 
 -- A list or array of indices along an axis of the given size -> {shape, from 0: values in range}.
 local function read_list(list, axis, size, func)
-  if is_array(list) and list._dtype == BOOL then
-    Error.raise{ code = "unsupported", func = func, argument = "key",
-      message = "a bool array is no index here; use ty.nd.contrib.boolean_mask" }
-  end
   local x = is_array(list) and list or transfer.from_table(list, INT64, func, "key")
   local p, read = transfer.read(x, func), { shape = x._shape, n = x._size }
   for i = 0, x._size - 1 do

@@ -17,6 +17,7 @@
 local class = require "tycho.ndarray.class"
 local Class = require "tycho.core.class"
 local Error = require "tycho.core.error"
+local mask = require "tycho.ndarray.mask"
 local transfer = require "tycho.ndarray.transfer"
 local values = require "tycho.core.values"
 
@@ -252,9 +253,19 @@ end
 -- @tparam NDArray x
 -- @param k number, text, ty.slice, ty.newaxis, ty.ellipsis, NDArray, or a list of such
 -- @string func for errors
--- @treturn table the selection; with `lists` (the entries of all keys) if the key holds index lists
+-- @treturn table the selection; with `lists` (the entries of all keys) if the key holds index
+--   lists; with `count` alone, 0, where a mask selects nothing
 function index_key.read(x, k, func)
   local keys = keys_of(k, func)
+  for i = 1, #keys do
+    if class.is_array(keys[i]) then
+      keys = mask.expand(x, keys, func)
+      if not keys then
+        return { count = 0 }
+      end
+      break
+    end
+  end
   local entries = expand(x, keys, func)
   for i = 1, #keys do
     if not is_basic(keys[i]) then
