@@ -8,6 +8,7 @@
   _(channels) \
   _(convert) \
   _(losses) \
+  _(move) \
   _(norm_rows) \
   _(reduce) \
   _(scan) \
@@ -78,6 +79,7 @@ enum { T_FLOATS = T_FLOAT | T(TY_F16) | T(TY_BF16) };
 #define CUDA_TABLES(_) \
   _(losses) \
   _(matrices) \
+  _(moves) \
   _(norms) \
   _(reductions) \
   _(softmax)
