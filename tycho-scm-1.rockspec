@@ -32,6 +32,7 @@ build = {
       ["tycho.core.ffi"] = "runtime/lua/tycho/core/ffi.lua",
       ["tycho.core.fields"] = "runtime/lua/tycho/core/fields.lua",
       ["tycho.core.files"] = "runtime/lua/tycho/core/files.lua",
+      ["tycho.core.foreign"] = "runtime/lua/tycho/core/foreign.lua",
       ["tycho.core.gc"] = "runtime/lua/tycho/core/gc.lua",
       ["tycho.core.iterate"] = "runtime/lua/tycho/core/iterate.lua",
       ["tycho.core.json"] = "runtime/lua/tycho/core/json.lua",

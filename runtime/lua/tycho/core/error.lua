@@ -13,6 +13,7 @@
 jit.off(true, true)                                      -- not worth JIT-compiling: iterate.lua
 
 local pairs = require("tycho.core.iterate").pairs
+local foreign = require "tycho.core.foreign"
 local Error = {}
 Error.__index = Error
 
@@ -161,7 +162,8 @@ local function distance(a, b)
 end
 
 
---- Sorts names by nearness to a word, nearest first.
+--- Sorts names by nearness to a word, nearest first; what another library's name is called here
+-- comes before all.
 -- @string word what was asked for
 -- @tparam {string,...} names accepted names
 -- @int[opt] limit at most so many
@@ -169,9 +171,10 @@ end
 function Error.nearest(word, names, limit)
   local far, list = {}, {}
   word = tostring(word)
+  local ours = foreign.counterpart(word, names)
   for _, name in ipairs(names) do
     if not far[name] then
-      far[name] = distance(word, name)
+      far[name] = name == ours and -1 or distance(word, name)
       list[#list + 1] = name
     end
   end
