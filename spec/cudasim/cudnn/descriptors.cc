@@ -1,0 +1,280 @@
+/* descriptors.cc - the backend interface's descriptors: which attributes a kind has, their types
+** and counts, and what must hold when one is finalized. Codes were compared with cuDNN 9.19's. */
+#include "graph.h"
+#include <mutex>
+#include <set>
+using namespace cudasim;
+
+struct Rule {
+  cudnnBackendDescriptorType_t kind;
+  int attribute;
+  cudnnBackendAttributeType_t type;
+  int64_t most;
+  bool needed;
+};
+#define K(kind) CUDNN_BACKEND_##kind##_DESCRIPTOR
+#define R(kind, name, type, most, needed)                       \
+  {                                                             \
+    K(kind), CUDNN_ATTR_##name, CUDNN_TYPE_##type, most, needed \
+  }
+#define PART(kind, name, needed) R(kind, name, BACKEND_DESCRIPTOR, 1, needed)
+#define CONVOLUTION(kind, name, a, b, c) \
+  PART(kind, OPERATION_CONVOLUTION_##name##_CONV_DESC, true), \
+  PART(kind, OPERATION_CONVOLUTION_##name##_##a, true), \
+  PART(kind, OPERATION_CONVOLUTION_##name##_##b, true), \
+  PART(kind, OPERATION_CONVOLUTION_##name##_##c, true), \
+  R(kind, OPERATION_CONVOLUTION_##name##_ALPHA, DOUBLE, 1, false), \
+  R(kind, OPERATION_CONVOLUTION_##name##_BETA, DOUBLE, 1, false)
+
+static const Rule rules[] = {
+  R(TENSOR, TENSOR_DATA_TYPE, DATA_TYPE, 1, true),
+  R(TENSOR, TENSOR_DIMENSIONS, INT64, 8, true),
+  R(TENSOR, TENSOR_STRIDES, INT64, 8, true),
+  R(TENSOR, TENSOR_UNIQUE_ID, INT64, 1, true),
+  R(TENSOR, TENSOR_BYTE_ALIGNMENT, INT64, 1, true),
+  R(TENSOR, TENSOR_IS_VIRTUAL, BOOLEAN, 1, false),
+  R(CONVOLUTION, CONVOLUTION_COMP_TYPE, DATA_TYPE, 1, true),
+  R(CONVOLUTION, CONVOLUTION_CONV_MODE, CONVOLUTION_MODE, 1, true),
+  R(CONVOLUTION, CONVOLUTION_SPATIAL_DIMS, INT64, 1, true),
+  R(CONVOLUTION, CONVOLUTION_DILATIONS, INT64, 6, true),
+  R(CONVOLUTION, CONVOLUTION_FILTER_STRIDES, INT64, 6, true),
+  R(CONVOLUTION, CONVOLUTION_PRE_PADDINGS, INT64, 6, true),
+  R(CONVOLUTION, CONVOLUTION_POST_PADDINGS, INT64, 6, true),
+  CONVOLUTION(OPERATION_CONVOLUTION_FORWARD, FORWARD, X, W, Y),
+  CONVOLUTION(OPERATION_CONVOLUTION_BACKWARD_DATA, BWD_DATA, DX, W, DY),
+  CONVOLUTION(OPERATION_CONVOLUTION_BACKWARD_FILTER, BWD_FILTER, X, DW, DY),
+  R(POINTWISE, POINTWISE_MODE, POINTWISE_MODE, 1, false),
+  R(POINTWISE, POINTWISE_MATH_PREC, DATA_TYPE, 1, false),
+  R(POINTWISE, POINTWISE_RELU_LOWER_CLIP_SLOPE, DOUBLE, 1, false),
+  R(POINTWISE, POINTWISE_ELU_ALPHA, DOUBLE, 1, false),
+  PART(OPERATION_POINTWISE, OPERATION_POINTWISE_PW_DESCRIPTOR, true),
+  PART(OPERATION_POINTWISE, OPERATION_POINTWISE_XDESC, false),
+  PART(OPERATION_POINTWISE, OPERATION_POINTWISE_BDESC, false),
+  PART(OPERATION_POINTWISE, OPERATION_POINTWISE_YDESC, false),
+  PART(OPERATION_POINTWISE, OPERATION_POINTWISE_DXDESC, false),
+  PART(OPERATION_POINTWISE, OPERATION_POINTWISE_DYDESC, false),
+  R(OPERATIONGRAPH, OPERATIONGRAPH_HANDLE, HANDLE, 1, false),
+  R(OPERATIONGRAPH, OPERATIONGRAPH_OPS, BACKEND_DESCRIPTOR, 64, true),
+  PART(ENGINEHEUR, ENGINEHEUR_OPERATION_GRAPH, true),
+  R(ENGINEHEUR, ENGINEHEUR_MODE, HEUR_MODE, 1, true),
+  PART(ENGINE, ENGINE_OPERATION_GRAPH, true),
+  R(ENGINE, ENGINE_GLOBAL_INDEX, INT64, 1, true),
+  PART(ENGINECFG, ENGINECFG_ENGINE, true),
+  R(EXECUTION_PLAN, EXECUTION_PLAN_HANDLE, HANDLE, 1, true),
+  PART(EXECUTION_PLAN, EXECUTION_PLAN_ENGINE_CONFIG, true),
+  R(VARIANT_PACK, VARIANT_PACK_UNIQUE_IDS, INT64, 64, true),
+  R(VARIANT_PACK, VARIANT_PACK_DATA_POINTERS, VOID_PTR, 64, true),
+  R(VARIANT_PACK, VARIANT_PACK_WORKSPACE, VOID_PTR, 1, false),
+};
+
+static const Rule *rule_of(const Bag *b, int attribute)
+{
+  for (const Rule &r : rules)
+    if (r.kind == b->kind && r.attribute == attribute) return &r;
+  return nullptr;
+}
+
+static size_t bytes_of(int type)
+{
+  switch (type) {
+  case CUDNN_TYPE_BOOLEAN: return 1;
+  case CUDNN_TYPE_HANDLE:
+  case CUDNN_TYPE_INT64:
+  case CUDNN_TYPE_DOUBLE:
+  case CUDNN_TYPE_VOID_PTR:
+  case CUDNN_TYPE_BACKEND_DESCRIPTOR: return 8;
+  default: return 4;
+  }
+}
+
+static std::set<const Bag *> &bags = *new std::set<const Bag *>;
+static std::mutex lock;
+static thread_local std::string reason;
+
+bool lives(const Bag *b)
+{
+  std::unique_lock<std::mutex> own(lock);
+  return bags.count(b) != 0;
+}
+
+cudnnStatus_t refuse(cudnnStatus_t code, const std::string &why)
+{
+  reason = why;
+  return code;
+}
+
+static cudnnStatus_t wrong(const char *function, const char *why)
+{
+  reason = why;
+  return (cudnnStatus_t)misuse(CUDNN_STATUS_BAD_PARAM, function, "%s", why);
+}
+
+extern "C" __attribute__((visibility("default"))) void cudnnGetLastErrorString(char *out, size_t n)
+{
+  if (n) snprintf(out, n, "%s", reason.c_str());
+}
+
+/* -- the interface ----------------------------------------------------------------------------- */
+
+API cudnnBackendCreateDescriptor(cudnnBackendDescriptorType_t kind, cudnnBackendDescriptor_t *out)
+{
+  bool known = false;
+  for (const Rule &r : rules) known |= r.kind == kind;
+  if (!out) return wrong(__func__, "a null argument");
+  if (!known) return refuse(CUDNN_STATUS_NOT_SUPPORTED, "a descriptor that the stand-in lacks");
+  Bag *b = new Bag;
+  b->kind = kind;
+  {
+    std::unique_lock<std::mutex> own(lock);
+    bags.insert(b);
+  }
+  live("descriptors of cuDNN", 1);
+  *out = b;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+API cudnnBackendDestroyDescriptor(cudnnBackendDescriptor_t d)
+{
+  Bag *b = (Bag *)d;
+  if (!lives(b)) return wrong(__func__, "not a descriptor, or destroyed before");
+  {
+    std::unique_lock<std::mutex> own(lock);
+    bags.erase(b);
+  }
+  delete b;
+  live("descriptors of cuDNN", -1);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+API cudnnBackendSetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+    cudnnBackendAttributeType_t type, int64_t n, const void *from)
+{
+  Bag *b = (Bag *)d;
+  if (!lives(b) || !from) return wrong(__func__, "not a descriptor, or nothing to set");
+  if (b->done) return wrong(__func__, "the descriptor is finalized");
+  const Rule *r = rule_of(b, name);
+  if (!r) return wrong(__func__, "an attribute that the descriptor has not, or the stand-in lacks");
+  if (r->type != type) return refuse(CUDNN_STATUS_BAD_PARAM_ATTRIBUTE_TYPE, "the attribute's type");
+  if (n < 1 || n > r->most) return wrong(__func__, "the attribute's count");
+  if (type == CUDNN_TYPE_BACKEND_DESCRIPTOR)
+    for (int64_t i = 0; i < n; i++) {
+      Bag *part = ((Bag *const *)from)[i];
+      if (!lives(part)) return wrong(__func__, "a part is not a descriptor, or was destroyed");
+      if (!part->done)
+        return refuse(CUDNN_STATUS_BAD_PARAM_NOT_FINALIZED, "a part is not finalized");
+    }
+  b->given[name].assign((const char *)from, (size_t)n * bytes_of(type));
+  return CUDNN_STATUS_SUCCESS;
+}
+
+static cudnnStatus_t results(const Bag *heuristic, int64_t n, int64_t *got, void *to)
+{
+  *got = 1;
+  if (n < 1) return CUDNN_STATUS_SUCCESS;
+  Bag *config = *(Bag **)to;
+  if (!lives(config) || config->kind != K(ENGINECFG))
+    return wrong(
+        "cudnnBackendGetAttribute", "results want engine configurations to be made before");
+  config->put(CUDNN_ATTR_ENGINECFG_ENGINE, heuristic->bag(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH));
+  config->done = true;
+  return CUDNN_STATUS_SUCCESS;
+}
+
+API cudnnBackendGetAttribute(cudnnBackendDescriptor_t d, cudnnBackendAttributeName_t name,
+    cudnnBackendAttributeType_t type, int64_t n, int64_t *got, void *to)
+{
+  Bag *b = (Bag *)d;
+  int64_t count = 0;
+  if (!lives(b)) return wrong(__func__, "not a descriptor, or destroyed before");
+  if (!b->done) return refuse(CUDNN_STATUS_NOT_INITIALIZED, "the descriptor is not finalized");
+  if (!got) got = &count;
+  if (name == CUDNN_ATTR_ENGINEHEUR_RESULTS && b->kind == K(ENGINEHEUR))
+    return results(b, n, got, to);
+  auto at = b->given.find(name);
+  if (at == b->given.end()) return refuse(CUDNN_STATUS_BAD_PARAM, "an attribute that is not set");
+  *got = (int64_t)(at->second.size() / bytes_of(type));
+  size_t bytes = (size_t)(n < *got ? n : *got) * bytes_of(type);
+  if (bytes) memcpy(to, at->second.data(), bytes);
+  return CUDNN_STATUS_SUCCESS;
+}
+
+/* -- finalizing -------------------------------------------------------------------------------- */
+
+static const char *check_tensor(const Bag *b)
+{
+  Number type;
+  auto n = b->all<int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS);
+  if (n.size() != b->all<int64_t>(CUDNN_ATTR_TENSOR_STRIDES).size())
+    return "a tensor's dimensions and strides differ in number";
+  if (!number_of(b->one<int32_t>(CUDNN_ATTR_TENSOR_DATA_TYPE), &type))
+    return "a data type that the stand-in lacks";
+  int64_t aligned = b->one<int64_t>(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT);
+  return aligned < 1 || aligned % (int64_t)size_of(type) ? "a tensor's alignment" : nullptr;
+}
+
+static const char *check_convolution(const Bag *b)
+{
+  size_t n = (size_t)b->one<int64_t>(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS);
+  for (int a : { CUDNN_ATTR_CONVOLUTION_DILATIONS, CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES,
+           CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, CUDNN_ATTR_CONVOLUTION_POST_PADDINGS })
+    if (b->all<int64_t>(a).size() != n) return "a convolution's numbers are not one per axis";
+  return nullptr;
+}
+
+/* One tensor per id; each virtual one is written by one operation before others read it. */
+static const char *check_graph(const Bag *b)
+{
+  std::map<int64_t, const Bag *> by_id;
+  std::set<const Bag *> made;
+  for (const Bag *op : b->all<Bag *>(CUDNN_ATTR_OPERATIONGRAPH_OPS)) {
+    Ports ports = ports_of(op);
+    if (!ports.writes) return "an operation that the stand-in lacks";
+    std::vector<const Bag *> all = { op->bag(ports.writes) };
+    for (int a : ports.reads)
+      if (a && op->has(a)) all.push_back(op->bag(a));
+    for (const Bag *t : all) {
+      auto &known = by_id[t->one<int64_t>(CUDNN_ATTR_TENSOR_UNIQUE_ID)];
+      if (known && known != t) return "two tensors have one id";
+      known = t;
+      bool is_virtual = t->one<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
+      if (t != all[0] && is_virtual && !made.count(t)) return "a virtual tensor that nothing wrote";
+    }
+    made.insert(all[0]);
+  }
+  return nullptr;
+}
+
+static const char *check_pack(const Bag *b)
+{
+  auto ids = b->all<int64_t>(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS);
+  if (ids.size() != b->all<void *>(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS).size())
+    return "a pack's ids and pointers differ in number";
+  return std::set<int64_t>(ids.begin(), ids.end()).size() != ids.size() ? "an id comes twice"
+                                                                        : nullptr;
+}
+
+static const char *check(Bag *b)
+{
+  for (const Rule &r : rules)
+    if (r.kind == b->kind && r.needed && !b->has(r.attribute)) return "an attribute is not set";
+  switch (b->kind) {
+  case K(TENSOR): return check_tensor(b);
+  case K(CONVOLUTION): return check_convolution(b);
+  case K(OPERATIONGRAPH): return check_graph(b);
+  case K(VARIANT_PACK): return check_pack(b);
+  case K(EXECUTION_PLAN):
+    b->put<int64_t>(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, 256);
+    return nullptr;
+  default: return ports_of(b).writes ? check_operation(b) : nullptr;
+  }
+}
+
+API cudnnBackendFinalize(cudnnBackendDescriptor_t d)
+{
+  Bag *b = (Bag *)d;
+  if (!lives(b)) return wrong(__func__, "not a descriptor, or destroyed before");
+  if (b->done) return wrong(__func__, "finalized before");
+  if (const char *why = check(b)) return refuse(CUDNN_STATUS_BAD_PARAM, why);
+  b->done = true;
+  return CUDNN_STATUS_SUCCESS;
+}

@@ -1,0 +1,60 @@
+/* graph.h - what the files of cuDNN's stand-in share: descriptors as bags of attributes, and the
+** tensors and operations that a plan walks. */
+#pragma once
+#include <map>
+#include <memory>
+#include "../library/library.h"
+#include "../library/numbers.h"
+#include "abi.h"
+
+#define API extern "C" __attribute__((visibility("default"))) cudnnStatus_t
+
+/* -- descriptors (descriptors.cc) -------------------------------------------------------------- */
+
+struct Bag {
+  cudnnBackendDescriptorType_t kind;
+  bool done = false;                                  /* finalized */
+  std::map<int, std::string> given;
+  template <class T> std::vector<T> all(int attribute) const
+  {
+    auto at = given.find(attribute);
+    std::vector<T> x(at == given.end() ? 0 : at->second.size() / sizeof(T));
+    if (!x.empty()) memcpy((void *)x.data(), at->second.data(), x.size() * sizeof(T));
+    return x;
+  }
+  template <class T> T one(int attribute, T otherwise = T()) const
+  {
+    auto at = given.find(attribute);
+    if (at != given.end()) memcpy((void *)&otherwise, at->second.data(), sizeof otherwise);
+    return otherwise;
+  }
+  Bag *bag(int attribute) const { return one<Bag *>(attribute); }
+  bool has(int attribute) const { return given.count(attribute) != 0; }
+  template <class T> void put(int attribute, T value)
+  {
+    given[attribute].assign((const char *)&value, sizeof value);
+  }
+};
+bool lives(const Bag *b);
+/* The reason stands in cudnnGetLastErrorString; no finding, since a program may ask. */
+cudnnStatus_t refuse(cudnnStatus_t code, const std::string &why);
+
+/* -- operations (operations.cc) ---------------------------------------------------------------- */
+
+bool number_of(int64_t type, cudasim::Number *out);
+/* what an operation of a graph reads and writes, by its attributes; 0: ends */
+struct Ports { int reads[3], writes; };
+Ports ports_of(const Bag *operation);
+/* an operation is well formed; NULL, or why not */
+const char *check_operation(const Bag *operation);
+
+/* a tensor as it lies; virtual ones in memory of the run */
+struct View {
+  std::vector<int64_t> n, s;
+  cudasim::Number type;
+  char *p;
+  int64_t count() const;
+  int64_t at(const std::vector<int64_t> &i) const;    /* an axis of length 1 is repeated */
+};
+View view_of(const Bag *tensor, char *p);
+void perform(const Bag *operation, const std::map<const Bag *, View> &views);
