@@ -2,9 +2,12 @@
 **
 ** One reverse walk over the forward nodes. Each forward node that lies between a wanted variable
 ** and a head gets one gradient operator, `<node>_backward`: it reads what the operator's `grad`
-** lists, and its output k is the gradient of input k. Contributions to one value are
-** summed: one alone is used as it is, fewer than a cap become one add_n called sum_grad, more a
-** chain of additions. Head gradients are variables `_head_grad_<i>`, made only where read.
+** lists, and its output k is the gradient of input k. Only gradients that something reads are
+** computed: none of what is made from a loss, which takes nothing from behind. An operator whose
+** gradient moves states has it run where the gradient of an input is read, on zeros if its own
+** was cut. Contributions to one value are summed: one alone is used as it
+** is, fewer than a cap become one add_n called sum_grad, more a chain of additions. Head
+** gradients are variables `_head_grad_<i>`, made only where read.
 ** Recomputation: a node marked __force_mirroring__ (or all that qualify, under an option) gets a
 ** twin `<node>_mirror` right before its first reader in the backward part; backward nodes read
 ** the twin, so that the first result can go. Invariant: a backward node's inputs stand before it
@@ -19,8 +22,10 @@ struct walk {
   const struct gradient_wish *wish;
   struct gradient *out;
   int forward;                                        /* forward nodes */
-  /* per forward node: a wanted variable lies upstream */
+  /* per forward node: it is a wanted variable, or the gradient of an input is read */
   uint8_t *need;
+  /* per forward value: something reads its gradient */
+  uint8_t *asked;
   /* per forward value: contributions to its gradient */
   struct list *part;
   /* per forward value: their sum; node -1: not built yet */
@@ -123,6 +128,7 @@ static int contribute(struct walk *w, ty_entry to, ty_entry part)
 {
   int v = value_of(w->g, to);
   struct list *l = &w->part[v];
+  if (!w->asked[v]) return TY_OK;
   if (l->n && w->readers[v] >= w->wish->cap) return add_link(w, l, v, part);
   NEED(GROW(l->e, l->n, l->cap), TY_EMEMORY, "out of memory: gradient");
   l->e[l->n++] = part;
@@ -205,8 +211,8 @@ static int read_operand(struct walk *w, int node, char kind, int k, ty_entry *in
 static int not_differentiable(const struct node *n)
 {
   int code = fail(TY_EUNSUPPORTED,
-      "%s %s: operator %s has no gradient; set grad_req = \"null\" for what lies before it or put a "
-      "BlockGrad in front",
+      "%s %s: operator %s has no gradient; set grad_req = \"null\" for what lies before it or put "
+      "a BlockGrad in front",
       n->op->name, n->name, n->op->name);
   fail_node(n->op->name, n->name, n->where);
   return code;
@@ -228,6 +234,7 @@ static int append_backward(struct walk *w, int node)
   ty_entry out, *in = NEWS(ty_entry, n->nin + 2 * n->nout + 64);
   struct read_walk r = reads_walk(n->reads, n->nin, n->nout);
   int nin = 0, code = TY_OK;
+  const bool cut = !reached(w, node); /* zeros come out as well */
   NEED(in, TY_EMEMORY, "out of memory: gradient");
   while (!code && reads_next(&r)) code = read_operand(w, node, r.kind, r.k, in, &nin);
   snprintf(name, sizeof name, "%s%s_backward", w->g->node[node].name,
@@ -241,7 +248,7 @@ static int append_backward(struct walk *w, int node)
     TRY(note_desc(w, out.node, k, &d));
     const struct formula *row = w->g->node[node].op->formula;
     if (row && (k >= COUNT(row->grad) || !row->grad[k])) continue; /* a gradient of zero */
-    if (w->need[to.node] && !w->g->node[node].inport[k].mutated)
+    if (!cut && !w->g->node[node].inport[k].mutated)
       TRY(contribute(w, to, (ty_entry){ out.node, k }));
   }
   return TY_OK;
@@ -264,7 +271,7 @@ static int pass_on(struct walk *w, int node)
   TRY(total(w, (ty_entry){ node, 0 }, &found, &g));
   for (int k = 0; found && k < w->g->node[node].nin; k++) {
     ty_entry to = w->g->node[node].in[k];
-    if (w->need[to.node]) TRY(contribute(w, to, g));
+    TRY(contribute(w, to, g));
   }
   return TY_OK;
 }
@@ -274,11 +281,23 @@ static int visit(struct walk *w, int node)
   const struct node *n = &w->g->node[node];
   if (!n->op || !w->need[node] || zero_gradient(n->op)) return TY_OK;
   if (passes(n->op)) return pass_on(w, node);
-  if (!reached(w, node)) return TY_OK;
+  const bool moves = n->reads && n->reads->changes;
+  if (!moves && !reached(w, node)) return TY_OK;
   return n->reads ? append_backward(w, node) : not_differentiable(n);
 }
 
 /* -- the pass ---------------------------------------------------------------------------------- */
+
+/* Marks the outputs of a node whose gradient its own gradient operator reads. */
+static void ask(struct walk *w, const struct node *n)
+{
+  struct read_walk r = reads_walk(n->reads, n->nin, n->nout);
+  const bool all = n->op && !n->reads && !passes(n->op); /* an error, where one comes */
+  if (!n->op || passes(n->op)) w->asked[n->first] = true;
+  for (int k = 0; all && k < n->nout; k++) w->asked[n->first + k] = true;
+  while (reads_next(&r))
+    if (r.kind == READ_HEAD) w->asked[n->first + r.k] = true;
+}
 
 static void find_needed(struct walk *w)
 {
@@ -286,9 +305,11 @@ static void find_needed(struct walk *w)
     const struct node *n = &w->g->node[i];
     w->need[i] = w->wish->wanted[i] || (n->op && n->op->flags & OP_FUSED_UPDATE);
     for (int k = 0; n->op && !zero_gradient(n->op) && k < n->nin; k++) {
-      w->need[i] |= w->need[n->in[k].node] && !n->inport[k].mutated;
-      w->readers[value_of(w->g, n->in[k])] += w->need[n->in[k].node];
+      const int v = value_of(w->g, n->in[k]);
+      w->need[i] |= w->asked[v] && !n->inport[k].mutated;
+      w->readers[v] += w->asked[v];
     }
+    if (w->need[i]) ask(w, n);
   }
 }
 
@@ -332,12 +353,14 @@ int gradient_append(
     ty_graph *g, struct descs *d, const struct gradient_wish *wish, struct gradient *out)
 {
   int nodes = g->n, values = g->nvalue;
-  struct walk w = { g, d, wish, out, nodes, NEWS(uint8_t, nodes), NEWS(struct list, values),
+  struct walk w = { g, d, wish, out, nodes, NEWS(uint8_t, nodes),
+    NEWS(uint8_t, values), NEWS(struct list, values),
     NEWS(ty_entry, values), NEWS(int, nodes), NEWS(int, values) };
-  bool room = w.need && w.part && w.sum && w.twin && w.readers;
+  bool room = w.need && w.asked && w.part && w.sum && w.twin && w.readers;
   int code = room ? run(&w) : fail(TY_EMEMORY, "out of memory: gradient");
   for (int v = 0; w.part && v < values; v++) mem_free(w.part[v].e);
   mem_free(w.need);
+  mem_free(w.asked);
   mem_free(w.part);
   mem_free(w.sum);
   mem_free(w.twin);
