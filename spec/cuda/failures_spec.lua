@@ -1,5 +1,5 @@
 -- What a GPU may refuse in the middle of a step, on the stand-in: the error names operator and
--- node, the next step works where the device still does, and memory comes back.
+-- node, the next step works where the device still does, and memory comes back. Two devices.
 
 local stand_in = require "spec.support.stand_in"
 
@@ -18,6 +18,30 @@ for i = 1, 3 do
   end)
   print("step", i, good or e)
 end
+]]
+
+-- the second is too large for the device
+local THREE_SIZES = [[
+local ty = require "tycho"
+local net = ty.sym.FullyConnected{data = ty.sym.Variable("x"), num_hidden = 64, name = "fc"}
+for _, rows in ipairs{1000, 4000000, 1000} do
+  local good, e = pcall(function()
+    local exe = net:simple_bind{ctx = ty.gpu(0), x = {rows, 64}}
+    exe:forward{is_train = true}
+    exe.outputs[1]:wait_to_read()
+  end)
+  collectgarbage()
+  collectgarbage()
+  print("rows", rows, good or e)
+end
+]]
+
+local TWO_DEVICES = [[
+local ty = require "tycho"
+local first = ty.nd.ones{3, 3}:as_in_context(ty.gpu(0)) * 2
+local second = first:as_in_context(ty.gpu(1))
+local product = ty.nd.dot(second, second):as_in_context(ty.gpu(0)) + first
+print(ty.num_gpus(), product.context, product:totable()[1][1])
 ]]
 
 local VIEWS = [[
@@ -63,11 +87,29 @@ describe_there("a step on a GPU", function()
     assert.matches("step\t3\t[^\n]*CUDA_ERROR_LAUNCH_FAILED, 719", text)
   end)
 
+  it("says what memory was wanted, and gives it back", function()
+    local text = stand_in.run(THREE_SIZES, { CUDASIM_MEMORY = 67108864 })
+    assert.matches("rows\t1000\ttrue\nrows\t4000000\t", text)
+    assert.matches("out of memory; gpu%(0%) with 67108864 bytes: %d+ bytes wanted, 0 in use", text)
+    assert.matches("rows\t1000\ttrue\n$", text)
+  end)
+
   it("leaves nothing undone without a failure", function()
     local text, status = stand_in.run(STEPS, { CUDASIM_STRICT = 1 })
     assert.matches("step\t1\ttrue\nstep\t2\ttrue\nstep\t3\ttrue", text)
     assert.equal(0, status)
   end)
+end)
+
+describe_there("two GPUs", function()
+  for _, peers in ipairs{ 1, 0 } do
+    it(("hand arrays to each other, CUDASIM_PEERS=%d"):format(peers), function()
+      local settings = { CUDASIM_DEVICES = 2, CUDASIM_PEERS = peers, CUDASIM_STRICT = 1 }
+      local text, status = stand_in.run(TWO_DEVICES, settings)
+      assert.equal("2\tgpu(0)\t14\n", text)
+      assert.equal(0, status)
+    end)
+  end
 end)
 
 describe_there("a product on a GPU", function()
